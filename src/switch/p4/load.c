@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/module.h"
 #include "base/number.h"
 #include "net/address.h"
 #include "switch/p4/internal.h"
+#include "switch/p4/module.h"
 
 #define PROTOCOL_MARK "://"
 

@@ -3,8 +3,8 @@
  * Modules: parts that are loaded when they are used, because they need libraries that are not
  * installed everywhere.
  */
-#ifndef SML_BASE_MODULE_H
-#define SML_BASE_MODULE_H
+#ifndef SML_SWITCH_P4_MODULE_H
+#define SML_SWITCH_P4_MODULE_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finding and loading modules: see module.h. */
-#include "base/module.h"
+#include "switch/p4/module.h"
 
 #include <dlfcn.h>
 #include <limits.h>
