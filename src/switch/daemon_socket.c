@@ -2,6 +2,7 @@
 #include "switch/daemon_socket.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -73,4 +74,22 @@ void sml_daemon_socket_stop(struct sml_daemon_socket *own)
 	while (write(own->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 	pthread_join(own->thread, NULL);
+}
+
+int sml_daemon_open(const struct sml_daemon_opening *opening, struct sml_dataplane **opened,
+		    const struct sml_dataplane_config *config)
+{
+	struct sml_dataplane *dataplane = calloc(1, opening->bytes);
+	int rc;
+
+	if (dataplane == NULL)
+		return sml_error_set(-ENOMEM, "no memory for the dataplane");
+	opening->prepare(dataplane, config);
+	rc = opening->open_parts(dataplane);
+	if (rc < 0) {
+		opening->free_all(dataplane);
+		return rc;
+	}
+	*opened = dataplane;
+	return 0;
 }

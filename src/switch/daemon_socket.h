@@ -39,4 +39,18 @@ void sml_daemon_socket_close(struct sml_daemon_socket *own);
 int sml_daemon_socket_start(struct sml_daemon_socket *own, void *(*serve)(void *), void *argument);
 void sml_daemon_socket_stop(struct sml_daemon_socket *own);
 
+/*
+ * How a dataplane with such a socket is opened. `prepare` keeps the configuration and cannot fail;
+ * from then on, free_all() does no harm. open_parts(): 0, or an error with a text.
+ */
+struct sml_daemon_opening {
+	size_t bytes; /* of its struct sml_dataplane */
+	void (*prepare)(struct sml_dataplane *dataplane, const struct sml_dataplane_config *config);
+	int (*open_parts)(struct sml_dataplane *dataplane);
+	void (*free_all)(struct sml_dataplane *dataplane);
+};
+
+int sml_daemon_open(const struct sml_daemon_opening *opening, struct sml_dataplane **opened,
+		    const struct sml_dataplane_config *config);
+
 #endif

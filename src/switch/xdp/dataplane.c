@@ -107,23 +107,23 @@ static int open_parts(struct sml_dataplane *dataplane)
 	return rc < 0 ? rc : open_thread(dataplane);
 }
 
-static int xdp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
+static void prepare(struct sml_dataplane *dataplane, const struct sml_dataplane_config *config)
 {
-	struct sml_dataplane *dataplane = calloc(1, sizeof(*dataplane));
-	int rc;
-
-	if (dataplane == NULL)
-		return sml_error_set(-ENOMEM, "no memory for the dataplane");
 	dataplane->config = *config;
 	sml_daemon_socket_init(&dataplane->socket);
 	pthread_mutex_init(&dataplane->mutex, NULL);
-	rc = open_parts(dataplane);
-	if (rc < 0) {
-		free_all(dataplane);
-		return rc;
-	}
-	*opened = dataplane;
-	return 0;
+}
+
+static int xdp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
+{
+	static const struct sml_daemon_opening opening = {
+		.bytes = sizeof(struct sml_dataplane),
+		.prepare = prepare,
+		.open_parts = open_parts,
+		.free_all = free_all,
+	};
+
+	return sml_daemon_open(&opening, opened, config);
 }
 
 static void xdp_close(struct sml_dataplane *dataplane)
