@@ -6,6 +6,7 @@
 
 #include "cmd/commands.h"
 #include "cmd/standard.h"
+#include "lib/settings/unknown.h"
 #include "switchml.h"
 
 struct command {
@@ -43,6 +44,11 @@ static void print_help(FILE *out)
 		     " `man switchml-COMMAND' says more.\n");
 }
 
+static void warn(void *self, const char *text)
+{
+	fprintf(stderr, "%s: warning: %s\n", (const char *)self, text);
+}
+
 int main(int argc, char **argv)
 {
 	static char name[64];
@@ -65,6 +71,7 @@ int main(int argc, char **argv)
 		/* The program's name in argp's messages. */
 		snprintf(name, sizeof(name), "switchml %s", commands[i].name);
 		argv[1] = name;
+		sml_variables_check(warn, name);
 		status = commands[i].run(argc - 1, argv + 1);
 		/* A switch serves without its output, too. */
 		return commands[i].run == sml_command_switch

@@ -75,6 +75,12 @@ expect "a value out of range" 2 "$switchml" switch --threads 1000
 expect "help" 0 "$switchml" --help
 expect "help of a command" 0 "$switchml" status --help
 
+# ---- a variable that there is not ----
+expect "a wrong variable" 0 env SWITCHML_SWTICH=127.0.0.1 SWITCHML_WIRE=int32 "$switchml" bench --local-workers 2 -b 4 -e 4 -n 2 -w 0
+[ "$(grep -c SWTICH "$work/err")" = 1 ] &&
+	grep -qx 'switchml bench: warning: SWITCHML_SWTICH has no effect.* did you mean SWITCHML_SWITCH?' "$work/err" ||
+	fail "it is not warned of once: $(grep -c SWTICH "$work/err") lines"
+
 # ---- status: always an array ----
 start_switch one
 one=$address

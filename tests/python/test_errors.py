@@ -6,6 +6,8 @@ import errno
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -372,3 +374,25 @@ def test_a_closed_job_says_so():
     job.close()
     with pytest.raises(switchml.Closed):
         job.barrier()
+
+
+def test_a_variable_that_does_not_exist_is_warned_of():
+    program = "import switchml\nfor _ in range(2):\n    switchml.Job(rank=0, world_size=1).close()"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "SWITCHML_SWTICH": "10.0.0.9",
+        "SWITCHML_MPI_SUMMARY": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        "switchml[rank 0]: SWITCHML_SWTICH has no effect, because there is no such setting: "
+        "did you mean SWITCHML_SWITCH?"
+    ]

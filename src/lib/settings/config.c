@@ -16,6 +16,7 @@
 #include "base/number.h"
 #include "lib/settings/run_name.h"
 #include "lib/settings/settings.h"
+#include "lib/settings/unknown.h"
 #include "net/address.h"
 
 struct word {
@@ -79,18 +80,33 @@ static const struct variable variables[] = {
 	{"SWITCHML_PORTS", MEMBER(ports), PORTS, 0, 0, NULL, SML_PORTS_ALLOWED},
 };
 
+/* Those that only a binding or a command reads. */
+static const char *const others[] = {
+	"SWITCHML_LIBRARY",   "SWITCHML_LIBBPF_LOG",  "SWITCHML_MPI_THRESHOLD",
+	"SWITCHML_MPI_TABLE", "SWITCHML_MPI_SUMMARY",
+};
+
 /* Launchers by priority: torchrun runs under srun, and mpirun under Slurm. */
 static const struct launcher {
-	const char *rank, *world_size, *local_size;
+	const char *rank, *world_size, *local_size, *local_rank;
 } launchers[] = {
-	[SML_LAUNCHER_TORCHRUN] = {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
+	[SML_LAUNCHER_TORCHRUN] = {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"},
 	[SML_LAUNCHER_OPEN_MPI] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-				   "OMPI_COMM_WORLD_LOCAL_SIZE"},
-	[SML_LAUNCHER_MPICH] = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-	[SML_LAUNCHER_SLURM] = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"},
+				   "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+	[SML_LAUNCHER_MPICH] = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
+	[SML_LAUNCHER_SLURM] = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE",
+				"SLURM_LOCALID"},
 };
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+const char *sml_variable_name(size_t i)
+{
+	if (i < N_OF(variables))
+		return variables[i].name;
+	i -= N_OF(variables);
+	return i < N_OF(others) ? others[i] : NULL;
+}
 
 static int refuse(const char *name, const char *value, const char *allowed)
 {
@@ -292,6 +308,14 @@ int sml_launcher_local_size(void)
 			      &number))
 		return 0;
 	return (int)number;
+}
+
+bool sml_launcher_is_first_here(void)
+{
+	const struct launcher *launcher = find_launcher();
+	const char *number = launcher ? sml_variable_get(launcher->local_rank) : NULL;
+
+	return !number || strcmp(number, "0") == 0;
 }
 
 bool sml_launcher_hides_rank_0(const char *master_address, int world_size)

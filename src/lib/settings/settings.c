@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/plural.h"
+#include "lib/settings/unknown.h"
 
 static int check_range(const char *member, long value, long minimum, long maximum)
 {
@@ -377,6 +378,11 @@ static int set_metrics_file(struct sml_settings *settings, const struct sml_conf
 	return rc;
 }
 
+static void warn(void *log, const char *text)
+{
+	sml_log(log, SML_LOG_WARN, "%s", text);
+}
+
 int sml_settings_init(struct sml_settings *settings, const struct sml_config *config)
 {
 	int error = check(config);
@@ -422,6 +428,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 					 .rank = config->rank,
 					 .write = config->log,
 					 .self = config->log_self};
+	if (sml_launcher_is_first_here())
+		sml_variables_check(warn, &settings->log);
 	settings->interrupt = config->interrupt;
 	choose_threads(settings, config->threads);
 	settings->local_stripes = choose_local_stripes();

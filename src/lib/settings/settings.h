@@ -98,6 +98,12 @@ int sml_faults_parse(struct sml_faults *faults, const char *text);
 int sml_launcher_local_size(void);
 
 /*
+ * Is this the first of the ranks that the launcher has started on this host? True as well if it
+ * does not say: for what ranks of one host would all print alike.
+ */
+bool sml_launcher_is_first_here(void);
+
+/*
  * mpirun does not say where rank 0 is. Are there ranks on other hosts that would look for it on
  * their own, at a loopback address?
  */

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Names of the environment that begin as ours and that nobody reads: a typing error would otherwise
+ * have no effect, and no message.
+ */
+#ifndef SML_LIB_UNKNOWN_H
+#define SML_LIB_UNKNOWN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The i-th name that the library, a binding or a command reads; NULL after the last one. */
+const char *sml_variable_name(size_t i);
+
+/*
+ * The known name that needs the fewest changes of single characters, where two that are swapped
+ * count as one, and so does a missing end.
+ */
+const char *sml_variable_nearest(const char *name);
+
+/*
+ * Is this entry of the environment, "NAME=value", ours, set, and unknown? Then *bytes is the
+ * name's length. The variables that Kubernetes makes of a service with our name do not count.
+ */
+bool sml_variable_is_unknown(const char *entry, size_t *bytes);
+
+/*
+ * Tells a text about each of them, once in a process. Nothing in a set-user-ID program, which
+ * ignores the environment.
+ */
+void sml_variables_check(void (*tell)(void *self, const char *text), void *self);
+
+#endif
