@@ -184,6 +184,8 @@ static void on_waiting(struct sml_talk *talk, const SmlControl__Envelope *messag
 	for (size_t i = 0; i < waiting->n_missing; i++)
 		if (waiting->missing[i] < talk->config.world_size)
 			sml_ranks_add(&talk->missing, waiting->missing[i]);
+	if (*waiting->hosts)
+		sml_text_copy(talk->hosts, sizeof(talk->hosts), waiting->hosts);
 	sml_text_copy(talk->refused, sizeof(talk->refused), waiting->refused);
 }
 

@@ -174,6 +174,7 @@ struct sml_talk {
 	char text[SML_TALK_TEXT_BYTES];
 	struct sml_ranks missing; /* that had not joined at the last message */
 	unsigned n_more;	  /* how many others were missing, which it did not name */
+	char hosts[512];	  /* of those that had, as the switch says; "": not told */
 	char refused[256]; /* why one of them could not, as the switch says; "": none tried */
 	bool heard;	   /* it has said something, so it is a switch */
 	bool begun;	   /* all ranks have joined, and the switch has begun with them */

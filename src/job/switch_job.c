@@ -252,16 +252,60 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 		tell_death(job, rank, why);
 }
 
+/* Hosts that a text names; it only counts the ranks of others. */
+#define HOSTS_NAMED 8
+
+/* "gpu1 (4), gpu2 (3) and elsewhere (2)": where the ranks are that have joined, and how many. */
+static void write_hosts(const struct sml_job *job, char *text, size_t bytes)
+{
+	struct {
+		const char *name;
+		unsigned n;
+	} hosts[HOSTS_NAMED];
+	unsigned n_hosts = 0, elsewhere = 0, i;
+	size_t length = 0;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_member *member = &job->members[rank];
+
+		if (member->peer == NULL)
+			continue;
+		for (i = 0; i < n_hosts && strcmp(hosts[i].name, member->host) != 0; i++)
+			;
+		if (i == HOSTS_NAMED) {
+			elsewhere++;
+			continue;
+		}
+		if (i == n_hosts) {
+			hosts[n_hosts].name = member->host;
+			hosts[n_hosts++].n = 0;
+		}
+		hosts[i].n++;
+	}
+	text[0] = '\0';
+	for (i = 0; i < n_hosts && length < bytes; i++)
+		length += (size_t)snprintf(text + length, bytes - length, "%s%.64s (%u)",
+					   i > 0 ? ", " : "", hosts[i].name, hosts[i].n);
+	if (elsewhere > 0 && length < bytes)
+		snprintf(text + length, bytes - length, " and elsewhere (%u)", elsewhere);
+}
+
 /*
- * Tell the ranks which ranks are missing, for their error texts: the newcomer at once, and all but
- * WAITING_NS after they were told last, because each of n newcomers would cost n messages.
+ * Tell the ranks which ranks are missing, for their texts: the newcomer at once, and all but
+ * WAITING_NS after they were told last, because each of n newcomers would cost n messages. The
+ * hosts are looked up for all together.
  */
 static void tell_waiting(struct sml_job *job, const struct sml_peer *newcomer)
 {
 	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
 	bool tells_all = job->jobs->now_ns >= job->waiting_told_ns + WAITING_NS;
 	uint32_t missing[SML_MAX_CHILDREN];
+	char hosts[HOSTS_NAMED * 80 + 32];
 
+	if (tells_all) {
+		write_hosts(job, hosts, sizeof(hosts));
+		waiting.hosts = hosts;
+	}
 	waiting.missing = missing;
 	waiting.refused = job->refused;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {

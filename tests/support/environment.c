@@ -54,6 +54,7 @@ const char *const environment_names[ENVIRONMENT_NAMES] = {
 	"OMPI_MCA_orte_precondition_transports",
 	"SWITCHML_METRICS_FILE",
 	"SWITCHML_SCHED_BATCH",
+	"SWITCHML_WAIT_NOTICE",
 };
 
 void set_environment(const struct variable variables[MAX_VARIABLES])

@@ -56,6 +56,7 @@ class Config(ctypes.Structure):
         ("metrics_file", c_char_p),
         ("host_group", c_int),
         ("sched_batch", c_int),
+        ("wait_notice_ms", c_int),
         # Another release may have a longer structure: it must not write beyond this one.
         ("_beyond", c_size_t * 64),
     ]

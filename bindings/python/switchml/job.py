@@ -78,6 +78,10 @@ def _milliseconds(what: str, seconds: Any) -> int:
     return max(1, round(value * 1000))
 
 
+def _notice(seconds: Any) -> int:
+    return 0 if seconds == 0 else _milliseconds("wait_notice", seconds)
+
+
 def _text(what: str, value: Any) -> bytes:
     if not isinstance(value, str) or "\0" in value:
         raise ConfigError(f"{what} is {value!r}: it must be a text without NUL")
@@ -185,6 +189,7 @@ class Job:
         ports: "first-last", the ports that this rank may open (docs/deploying.md).
         job_key, job_key_file: a secret instead of these files, or a file with the secret.
         debug: "error", "warn", "info" or "trace".
+        wait_notice: seconds after which a rank that waits logs what it waits for; 0: never.
 
     Raises:
         ConfigError, Unreachable, Refused, Timeout, VersionMismatch, TlsError, OSError.
@@ -220,6 +225,7 @@ class Job:
         metrics_file: str | None = None,
         host_group: bool | None = None,
         sched_batch: bool | None = None,
+        wait_notice: float | None = None,
         _watch: Callable[[], None] | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
@@ -255,6 +261,7 @@ class Job:
             "ports": ports,
             "host_group": host_group,
             "sched_batch": sched_batch,
+            "wait_notice_ms": None if wait_notice is None else _notice(wait_notice),
         }
         # Ctrl-C ends sml_open(), and the switch forgets this rank.
         stop = ctypes.c_int(0)

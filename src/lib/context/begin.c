@@ -18,6 +18,7 @@
 #include "lib/context/failover.h"
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
+#include "lib/settings/notice.h"
 
 /* After a switch was lost, how long all addresses are tried; and the pause between two tries. */
 #define PATIENCE_NS (10 * SML_NS_PER_SEC)
@@ -29,6 +30,7 @@ struct search {
 	unsigned n_lost;
 	uint64_t until_ns;
 	bool died; /* one of them had answered before */
+	struct sml_notice notice;
 };
 
 static int join(struct sml_stripe *stripe)
@@ -69,8 +71,10 @@ static void note_loss(struct sml_stripe *stripe, struct search *search, int erro
 {
 	const struct sml_settings *settings = &stripe->context->settings;
 
-	if (search->n_lost++ == 0)
+	if (search->n_lost++ == 0) {
 		search->until_ns = sml_now_ns() + PATIENCE_NS;
+		sml_notice_begin(&search->notice, settings, sml_now_ns());
+	}
 	search->died |= error == SML_ERROR_SWITCH_DIED;
 	snprintf(search->lost, sizeof(search->lost), "%s", sml_error_last());
 	/* What listens there, and is no switch, closes each connection. */
@@ -94,6 +98,17 @@ static bool may_go_on(const struct sml_stripe *stripe, const struct search *sear
 	return search->n_lost > 0 && now_ns < search->until_ns && now_ns < stripe->deadline_ns &&
 	       !sml_crew_is_stopping(&stripe->context->crew) &&
 	       !sml_is_interrupted(stripe->context->settings.interrupt);
+}
+
+static void tell_wait(const struct sml_stripe *stripe, struct search *search)
+{
+	const struct sml_settings *settings = &stripe->context->settings;
+	uint64_t now_ns = sml_now_ns();
+
+	if (sml_notice_is_due(&search->notice, now_ns) && settings->speaks)
+		sml_notice_tell(&search->notice, now_ns, search->until_ns,
+				"a switch to begin job \"%s\" (%.300s); tried: %.500s",
+				settings->job, search->lost, sml_error_last());
 }
 
 /* What belongs to the lost switch goes. False: it cannot, or there is no memory. */
@@ -133,6 +148,7 @@ int sml_stripe_begin(struct sml_stripe *stripe)
 		take_a_break(&search, connected);
 		if (!may_go_on(stripe, &search) || (connected && !start_over(stripe)))
 			break;
+		tell_wait(stripe, &search);
 	}
 	return error ? tell(error, &search) : 0;
 }

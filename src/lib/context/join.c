@@ -88,7 +88,7 @@ static int connect_to_first(struct sml_stripe *stripe)
 		.first = first_to_try(stripe),
 		.embedded = is_embedded(stripe),
 		.deadline_ns = stripe->deadline_ns,
-		.log = &context->settings.log,
+		.settings = &context->settings,
 		.give_up = &context->crew.stop,
 		.interrupt = context->settings.interrupt,
 	};

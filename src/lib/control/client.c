@@ -9,6 +9,7 @@
 #include "base/plural.h"
 #include "base/thread.h"
 #include "lib/control/internal.h"
+#include "lib/settings/notice.h"
 
 #define PING_MAX_MS 1000
 /* The rank's own deadline comes first, because its error names the missing ranks. The switch ends a
@@ -193,6 +194,60 @@ static int too_late(struct sml_control *control)
 			     what, control->talk.config.where, settings->timeout_ms);
 }
 
+/* ---- what a rank that waits says ---- */
+
+/*
+ * The ranks that speak do. If they are among those that are missing, the lowest of all ranks that
+ * are there does.
+ */
+static bool tells(const struct sml_control *control)
+{
+	const struct sml_ranks *missing = &control->talk.missing;
+	unsigned rank = 0;
+
+	if (control->settings->speaks)
+		return true;
+	while (rank < control->settings->rank && sml_ranks_has(missing, rank))
+		rank++;
+	return rank == control->settings->rank && !sml_ranks_is_empty(missing);
+}
+
+/* Of a job that begins. */
+static void tell_missing(const struct sml_control *control, const struct sml_notice *notice,
+			 uint64_t now_ns, uint64_t deadline_ns)
+{
+	const struct sml_talk *talk = &control->talk;
+	unsigned n_missing = sml_ranks_count(&talk->missing) + talk->n_more;
+	unsigned n_here = control->settings->world_size - n_missing;
+	char ranks[SML_RANKS_TEXT_BYTES];
+
+	sml_ranks_text(&talk->missing, talk->n_more, ranks, sizeof(ranks));
+	sml_notice_tell(notice, now_ns, deadline_ns,
+			"rank%s %s of %u to join job \"%s\" (%s at %s); %u %s joined%s%s",
+			sml_plural(n_missing), ranks, control->settings->world_size,
+			control->settings->job, talk->config.what, talk->config.where, n_here,
+			n_here == 1 ? "has" : "have", talk->hosts[0] ? ": " : "", talk->hosts);
+}
+
+static void tell_wait(struct sml_control *control, const struct sml_notice *notice, uint64_t now_ns,
+		      uint64_t deadline_ns)
+{
+	const struct sml_talk_config *config = &control->talk.config;
+	enum sml_talk_phase phase = sml_control_phase(control);
+
+	if (!tells(control))
+		return;
+	if (phase == SML_TALK_JOINING && !sml_ranks_is_empty(&control->talk.missing))
+		tell_missing(control, notice, now_ns, deadline_ns);
+	else
+		sml_notice_tell(notice, now_ns, deadline_ns,
+				phase == SML_TALK_JOINING
+					? "%s at %s to answer"
+					: "%s at %s to start the job: other ranks still test "
+					  "their UDP paths",
+				config->what, config->where);
+}
+
 /* After Ready, the job may also be admitted again. */
 static bool has_come(struct sml_control *control, enum sml_talk_phase wanted)
 {
@@ -205,12 +260,18 @@ static int wait_for(struct sml_control *control, enum sml_talk_phase wanted,
 		    const struct sml_meanwhile *meanwhile, uint64_t deadline_ns)
 {
 	int error = sml_control_failure(control);
+	uint64_t now_ns = sml_now_ns();
+	struct sml_notice notice;
 
-	while (error == 0 && !has_come(control, wanted)) {
-		if (sml_now_ns() >= deadline_ns)
+	sml_notice_begin(&notice, control->settings, now_ns);
+	for (; error == 0 && !has_come(control, wanted); now_ns = sml_now_ns()) {
+		if (now_ns >= deadline_ns)
 			return too_late(control);
+		if (sml_notice_is_due(&notice, now_ns))
+			tell_wait(control, &notice, now_ns, deadline_ns);
 		error = sml_control_pump(control, meanwhile ? meanwhile->fds : NULL,
-					 meanwhile ? meanwhile->n_fds : 0, deadline_ns);
+					 meanwhile ? meanwhile->n_fds : 0,
+					 sml_notice_wake(&notice, deadline_ns));
 		if (meanwhile)
 			meanwhile->act(meanwhile->self);
 	}

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "lib/control/internal.h"
+#include "lib/settings/notice.h"
 
 /* How often it checks whether to give up. */
 #define LOOK_NS (50 * SML_NS_PER_MS)
@@ -29,6 +30,7 @@ struct sml_finder {
 	struct sml_loop *loop;
 	struct attempt attempts[SML_MAX_ENDPOINTS];
 	const char *names[SML_MAX_ENDPOINTS];
+	struct sml_notice notice;
 	int taken; /* the address of the switch that has begun; -1: none */
 	int wrong; /* an error that no other address can fix */
 };
@@ -77,8 +79,8 @@ static void fail(struct attempt *attempt, int error, const char *reason)
 	struct sml_finder *finder = attempt->finder;
 	unsigned address = address_of(attempt);
 
-	sml_log(finder->config.log, SML_LOG_TRACE, "switch at %s: %s", finder->names[address],
-		reason);
+	sml_log(&finder->config.settings->log, SML_LOG_TRACE, "switch at %s: %s",
+		finder->names[address], reason);
 	sml_search_failed(&finder->search, address, error, reason, sml_now_ns());
 	close_attempt(attempt);
 }
@@ -213,10 +215,31 @@ static void act(struct sml_finder *finder)
 	}
 }
 
+static void tell_wait(struct sml_finder *finder, uint64_t now_ns)
+{
+	const struct sml_finder_config *config = &finder->config;
+	char tried[SML_TEXT_BYTES];
+
+	if (!sml_notice_is_due(&finder->notice, now_ns) || !config->settings->speaks)
+		return;
+	sml_search_tell(&finder->search, tried, sizeof(tried));
+	if (config->lost)
+		sml_notice_tell(&finder->notice, now_ns, config->deadline_ns,
+				"a switch to take over job \"%s\" (%.250s); tried: %.500s",
+				config->settings->job, config->lost, tried);
+	else
+		sml_notice_tell(&finder->notice, now_ns, config->deadline_ns,
+				"%s of job \"%s\" to answer at %.700s",
+				config->embedded ? "rank 0" : "the switch", config->settings->job,
+				tried);
+}
+
 static void wait_for_news(struct sml_finder *finder)
 {
-	uint64_t now_ns = sml_now_ns(), until_ns = sml_search_deadline(&finder->search);
+	uint64_t now_ns = sml_now_ns(), until_ns;
 
+	tell_wait(finder, now_ns);
+	until_ns = sml_notice_wake(&finder->notice, sml_search_deadline(&finder->search));
 	if (finder->config.give_up && until_ns > now_ns + LOOK_NS)
 		until_ns = now_ns + LOOK_NS;
 	(void)sml_loop_turn(finder->loop, until_ns);
@@ -310,6 +333,7 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 	}
 	search.names = finder->names;
 	sml_search_init(&finder->search, &search, sml_now_ns());
+	sml_notice_begin(&finder->notice, config->settings, sml_now_ns());
 	*opened = finder;
 	return 0;
 }

@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/log.h"
 #include "job/rank_search.h"
 #include "lib/control/client.h"
 
@@ -21,9 +20,10 @@ struct sml_finder_config {
 	const char *interface;	     /* filter, or NULL */
 	bool embedded;		     /* rank 0 may come later: go on trying until the deadline */
 	uint64_t deadline_ns;
-	const struct sml_log *log;
-	const bool *give_up;	       /* atomic; NULL: never */
-	const volatile int *interrupt; /* likewise: the application's, while it opens */
+	const struct sml_settings *settings; /* for what is logged */
+	const char *lost;		     /* to go on: how the switch was lost; else NULL */
+	const bool *give_up;		     /* atomic; NULL: never */
+	const volatile int *interrupt;	     /* likewise: the application's, while it opens */
 
 	/* To go on: open a control on this connection and loop, and ask to join. NULL: to begin. */
 	int (*join)(void *self, const struct sml_reached *connection, struct sml_loop *loop,

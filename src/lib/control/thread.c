@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "lib/control/internal.h"
+#include "lib/settings/notice.h"
 
 /* How long the end waits until the switch has received an abort. */
 #define DRAIN_NS (200 * SML_NS_PER_MS)
@@ -98,17 +99,37 @@ int sml_control_start(struct sml_control *control, const struct sml_control_owne
 	return 0;
 }
 
+/* The application's log may take a while: not under the lock, which is held. */
+static void tell_leaving(struct sml_control *control, const struct sml_notice *notice,
+			 uint64_t now_ns, uint64_t deadline_ns)
+{
+	if (!control->settings->speaks)
+		return;
+	pthread_mutex_unlock(&control->lock);
+	sml_notice_tell(notice, now_ns, deadline_ns,
+			"the other ranks of job \"%s\" to close it as this one does",
+			control->settings->job);
+	pthread_mutex_lock(&control->lock);
+}
+
 int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 {
-	struct timespec deadline = sml_timespec(deadline_ns);
+	uint64_t now_ns = sml_now_ns();
+	struct sml_notice notice;
 	enum sml_talk_phase phase;
-	int timed_out = 0;
 
+	sml_notice_begin(&notice, control->settings, now_ns);
 	pthread_mutex_lock(&control->lock);
 	control->leave_wanted = true;
 	wake(control);
-	while (control->phase < SML_TALK_LEFT && !timed_out)
-		timed_out = pthread_cond_timedwait(&control->changed, &control->lock, &deadline);
+	for (; control->phase < SML_TALK_LEFT && now_ns < deadline_ns; now_ns = sml_now_ns()) {
+		struct timespec until = sml_timespec(sml_notice_wake(&notice, deadline_ns));
+
+		if (sml_notice_is_due(&notice, now_ns))
+			tell_leaving(control, &notice, now_ns, deadline_ns);
+		else
+			pthread_cond_timedwait(&control->changed, &control->lock, &until);
+	}
 	phase = control->phase;
 	pthread_mutex_unlock(&control->lock);
 	if (phase == SML_TALK_LEFT)

@@ -36,6 +36,7 @@ static int check(const struct sml_config *config)
 		{"master_port", config->master_port, 0, 65535},
 		{"timeout_ms", config->timeout_ms, 1, INT32_MAX},
 		{"heartbeat_ms", config->heartbeat_ms, 100, 60000},
+		{"wait_notice_ms", config->wait_notice_ms, 0, INT32_MAX},
 		{"wire", (long)config->wire, SML_WIRE_DEFAULT, SML_WIRE_EXACT},
 		{"slots", config->slots, 0, SML_DATA_SLOTS_MAX},
 		{"threads", config->threads, 0, SML_MAX_SHARDS},
@@ -416,6 +417,7 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->master_port = master_port(settings, config);
 	settings->timeout_ms = (uint32_t)config->timeout_ms;
 	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
+	settings->wait_notice_ms = (uint32_t)config->wait_notice_ms;
 	settings->wire = config->wire == SML_WIRE_DEFAULT ? SML_WIRE_INT32 : config->wire;
 	settings->data_slots = (uint16_t)config->slots;
 	settings->head_slots = (uint16_t)head;
@@ -428,6 +430,7 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 					 .rank = config->rank,
 					 .write = config->log,
 					 .self = config->log_self};
+	settings->speaks = config->rank == 0 || sml_launcher_is_first_here();
 	if (sml_launcher_is_first_here())
 		sml_variables_check(warn, &settings->log);
 	settings->interrupt = config->interrupt;

@@ -16,10 +16,11 @@
 #include "net/port_range.h"
 #include "switchml.h"
 
-#define SML_DEFAULT_TIMEOUT_MS	 300000
-#define SML_DEFAULT_HEARTBEAT_MS 5000
-#define SML_MAX_JOB_NAME	 128
-#define SML_PORTS_ALLOWED	 "FIRST-LAST, two ports from 1 to 65535, as in 30000-30063"
+#define SML_DEFAULT_TIMEOUT_MS	   300000
+#define SML_DEFAULT_HEARTBEAT_MS   5000
+#define SML_DEFAULT_WAIT_NOTICE_MS 5000
+#define SML_MAX_JOB_NAME	   128
+#define SML_PORTS_ALLOWED	   "FIRST-LAST, two ports from 1 to 65535, as in 30000-30063"
 /* The head stream has a quarter as many slots as the data stream, within these limits. */
 #define SML_HEAD_SLOTS_MIN 8
 #define SML_HEAD_SLOTS_MAX 64
@@ -46,6 +47,7 @@ struct sml_settings {
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
 	uint32_t timeout_ms, heartbeat_ms;
+	uint32_t wait_notice_ms; /* 0: a rank that waits does not say so */
 	enum sml_wire wire;
 	uint16_t head_slots, data_slots;
 	uint8_t threads;
@@ -59,6 +61,9 @@ struct sml_settings {
 	struct sml_tls_files tls_files;
 	struct sml_key job_key; /* where tls_files has one */
 	struct sml_tls *tls;	/* NULL: control connections are plain */
+	/* The first rank of this host, as far as is known, or of the job: for what all would log.
+	 */
+	bool speaks;
 	struct sml_log log;
 	/* Nonzero ends the opening; NULL: nothing does, and from then on. The application's. */
 	const volatile int *interrupt;

@@ -27,6 +27,7 @@ from torch.distributed import PrefixStore
 from .._wait import poll
 from ..errors import Aborted, ConfigError, Mismatch, RankDied, Timeout, Unreachable, make
 from ._address import host_identity, host_of_store, innermost
+from ._notice import Notice, notice_seconds
 from ._peers import death_among
 from ._terms import Terms, difference, ranks_text, terms_of
 
@@ -47,7 +48,13 @@ class Meeting:
     """
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, ranks: Sequence[int] | None, title: str
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        ranks: Sequence[int] | None,
+        title: str,
+        notice: float = 0.0,
     ) -> None:
         self._all = PrefixStore("switchml meeting/", store)
         self.rank, self.size, self.title = rank, size, title
@@ -56,6 +63,7 @@ class Meeting:
         self.store: dist.Store = self._all
         self.hosts: list[str] = []
         self.stores: list[str | None] = []
+        self._notice = notice
 
     # ---- what may fail ----
 
@@ -83,16 +91,32 @@ class Meeting:
         ask."""
         return self.ask(lambda: store.get(key) if store.check([key]) else None)
 
-    def wait_for(self, look: Callable[[], T | None], deadline: float, why: Callable[[], str]) -> T:
-        """What `look` finds. Raises if a rank of the group has died, or at the deadline."""
+    def wait_for(
+        self,
+        look: Callable[[], T | None],
+        deadline: float,
+        what: Callable[[], str],
+        why: Callable[[], str],
+    ) -> T:
+        """What `look` finds. Raises if a rank of the group has died, or, with the text of `why`,
+        at the deadline. Says that it waits for `what`."""
         pause = 0.001
+        notice = Notice(self.rank, self._notice, deadline)
         while (found := look()) is None:
             self.raise_if_dead()
             if time.monotonic() >= deadline:
                 raise Timeout(why())
+            notice.look(what)
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
         return found
+
+    def awaited(self, absent: Sequence[int]) -> str:
+        here = self.size - len(absent)
+        return (
+            f"{ranks_text(absent)} of {self.title} to make this group; "
+            f"{here} of its {self.size} ranks {'has' if here == 1 else 'have'}"
+        )
 
     def missing(self, absent: Sequence[int]) -> str:
         return (
@@ -153,7 +177,7 @@ def meet(
 
     Raises ConfigError on every rank if they have different terms.
     """
-    meeting = Meeting(store, rank, size, ranks, title)
+    meeting = Meeting(store, rank, size, ranks, title, notice_seconds(settings))
     deadline = time.monotonic() + timeout
     place = {"host": host_identity(), "store": host_of_store(store)}
     if rank == 0:
@@ -180,6 +204,7 @@ def _receive(
         told = meeting.wait_for(
             lambda r=r: meeting.get(store, str(r)),
             deadline,
+            lambda: meeting.awaited(_absent(meeting, store)),
             lambda: meeting.missing(_absent(meeting, store)),
         )
         greetings.append(json.loads(told))
@@ -228,15 +253,24 @@ def _greet(
         meeting.store = store
         return found
 
-    def why() -> str:
-        absent: list[int] = []
+    def absent() -> list[int]:
+        found: list[int] = []
         if greeted is not None:
             store = PrefixStore(f"{greeted}/", meeting._all)
             if meeting.get(store, "all") is None:
-                absent = _absent(meeting, store)
-        return meeting.missing(absent or [meeting.names[0]])
+                found = _absent(meeting, store)
+        return found or [meeting.names[0]]
 
-    error: str | None = meeting.wait_for(verdict, deadline, why)["error"]
+    def what() -> str:
+        missing = absent()
+        if missing == [meeting.names[0]]:  # then nobody can say which others are there
+            return f"{ranks_text(missing)} of {meeting.title} to make this group"
+        return meeting.awaited(missing)
+
+    def why() -> str:
+        return meeting.missing(absent())
+
+    error: str | None = meeting.wait_for(verdict, deadline, what, why)["error"]
     return error
 
 

@@ -87,13 +87,16 @@ def _get(meeting: Meeting, store: Store, key: str, deadline: float) -> bytes:
             meeting.raise_if_gone()
         return found
 
+    def what() -> str:
+        return f"rank {meeting.names[0]} to make its first call on {meeting.title}"
+
     def why() -> str:
         return (
             f"rank {meeting.names[0]} has made no call on {meeting.title} in time: does it make "
             "the same calls? Otherwise raise the timeout of the group"
         )
 
-    return meeting.wait_for(look, deadline, why)
+    return meeting.wait_for(look, deadline, what, why)
 
 
 def _job_key(

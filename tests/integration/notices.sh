@@ -1,0 +1,120 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A rank that waits says what for: for other ranks, in every form of a job, for a switch that died,
+# and for the others to leave. It says nothing when nobody waits, or when that is turned off.
+# Usage: notices.sh SWITCHML
+set -u
+
+switchml=$(realpath "$1")
+here=$(realpath "$(dirname "$0")")
+. "$here/../support/await.sh"
+. "$here/../support/report.sh"
+. "$here/../support/trees.sh"
+cd "$work" || exit 1
+export SWITCHML_TIMEOUT=60 SWITCHML_WAIT_NOTICE=0.3
+
+# Rank, number of ranks, bench's options: the output goes to $job.RANK.
+rank() {
+	local rank=$1 n=$2
+	shift 2
+	: >"$job.$rank"
+	env SWITCHML_RANK="$rank" SWITCHML_WORLD_SIZE="$n" SWITCHML_JOB="$job" \
+		timeout 90 "$switchml" bench -b 4K -e 4K -n 2 -w 0 "$@" >"$job.$rank" 2>&1 &
+	pids+=($!)
+}
+
+# Title, the missing rank, the number of ranks, the text: rank 0 and all but that one wait and say
+# so; then it comes, and all end well.
+expect_notice() {
+	local title=$1 absent=$2 n=$3 text=$4
+	pids=()
+	for ((r = 0; r < n; r++)); do
+		[ $r = "$absent" ] || rank $r "$n"
+	done
+	expect "$title" "$job.$((absent == 0 ? 1 : 0))" "$text"
+	expect "$title, a second time" "$job.$((absent == 0 ? 1 : 0))" "waiting [1-9][0-9]* s (of at most 60) .*"
+	rank "$absent" "$n"
+	wait "${pids[@]}"
+	say $? "$title: it comes, and the job ends well" "$job".*
+}
+
+host=$(hostname)
+SWITCHML_MASTER_PORT=$(free_port)
+export SWITCHML_MASTER_PORT
+for SWITCHML_HOST_GROUP in 0 1; do
+	export SWITCHML_HOST_GROUP
+	job=own$SWITCHML_HOST_GROUP
+	expect_notice "rank 0's own switch, HOST_GROUP=$SWITCHML_HOST_GROUP" 2 3 \
+		"rank 0\]: waiting [0-9]* s (of at most 60) for rank 2 of 3 to join job \"$job\" (rank 0 at 127.0.0.1:$SWITCHML_MASTER_PORT); 2 have joined: $host (2)"
+done
+job=late
+expect_notice "rank 0 comes late" 0 2 \
+	"rank 1\]: waiting [0-9]* s (of at most 60) for rank 0 of job \"late\" to answer at 127.0.0.1:$SWITCHML_MASTER_PORT: Connection refused"
+
+# shellcheck disable=SC2034 # trees.sh reads it
+declare -A parent=([a]=root)
+steady=$(steady_address)
+switch root "$steady"
+leaf a root
+export SWITCHML_SWITCH=${at[root]}
+job=dedicated
+expect_notice "a dedicated switch" 1 2 \
+	"for rank 1 of 2 to join job \"dedicated\" (the switch at ${at[root]}); 1 has joined: $host (1)"
+export SWITCHML_SWITCH=${at[a]}
+job=leaf
+expect_notice "a leaf of a tree" 1 3 \
+	"for rank 1 of 3 to join job \"leaf\" (the switch at ${at[a]}); 2 have joined: $host (2)"
+
+# ---- a launcher's ranks: one of each host speaks, the lowest if the first one is missing ----
+export SWITCHML_SWITCH=${at[root]}
+job=launched
+pids=()
+for r in 1 2; do
+	env RANK=$r WORLD_SIZE=3 LOCAL_RANK=$r LOCAL_WORLD_SIZE=3 SWITCHML_JOB=$job timeout 90 "$switchml" bench \
+		-b 4K -e 4K -n 2 -w 0 >$job.$r 2>&1 &
+	pids+=($!)
+done
+expect "the lowest of a launcher's ranks speaks" launched.1 "for rank 0 of 3 to join"
+env RANK=0 WORLD_SIZE=3 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3 SWITCHML_JOB=$job timeout 90 "$switchml" bench \
+	-b 4K -e 4K -n 2 -w 0 >$job.0 2>&1 &
+wait "${pids[@]}" $!
+! grep -q waiting launched.2
+say $? "and the others do not" launched.2
+
+# ---- turned off, and all is well ----
+job=quiet
+pids=()
+SWITCHML_WAIT_NOTICE=0 rank 0 2
+await job_is "${at[root]}" quiet joining
+job=loud
+rank 0 2
+expect "one rank speaks" loud.0 "waiting [1-9] s"
+job=loud rank 1 2
+job=quiet rank 1 2
+wait "${pids[@]}"
+! grep -q waiting quiet.*
+say $? "another one, which waits longer, does not: SWITCHML_WAIT_NOTICE=0" quiet.*
+job=well
+pids=()
+SWITCHML_WAIT_NOTICE=30 rank 0 2 -n 200
+SWITCHML_WAIT_NOTICE=30 rank 1 2 -n 200
+wait "${pids[@]}"
+! grep -q waiting well.*
+say $? "a job that nobody waits in says nothing" well.*
+
+# ---- a switch that is lost ----
+job=lost
+pids=()
+rank 0 2 -n 1 -c 1 --seconds 1000
+rank 1 2 -n 1 -c 1 --seconds 1000
+await job_is "${at[root]}" lost running
+await moves "${at[root]}" lost
+dies root
+expect "a lost switch" lost.0 \
+	"waiting [0-9]* s (of at most 60) for a switch to take over job \"lost\" (the switch at $steady .*); tried: $steady: Connection refused"
+switch root "$steady"
+await job_is "$steady" lost running
+kill "${pids[0]}"
+wait "${pids[@]}"
+say $? "it comes back, and the job ends well" lost.*
+[ $failures = 0 ]

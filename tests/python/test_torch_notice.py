@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A rank that waits in a group's store, or to leave its job, says what for."""
+
+import os
+import threading
+import time
+from unittest import mock
+
+import pytest
+
+import switchml
+from ranks import free_port
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+
+from switchml.torch import Options  # noqa: E402
+from switchml.torch._meeting import meet  # noqa: E402
+
+SOON = {"wait_notice": 0.2}
+
+
+def arrive(store, rank, settings):
+    return threading.Thread(
+        target=meet, args=(store, rank, 3, None, "the default group", 100, settings)
+    )
+
+
+def said(capfd, seen, *texts):
+    """Wait until all texts are on standard error; returns all that is."""
+    end = time.monotonic() + 60
+    while not all(text in seen for text in texts):
+        assert time.monotonic() < end, seen
+        time.sleep(0.02)
+        seen += capfd.readouterr().err
+    return seen
+
+
+def test_ranks_that_wait_for_others_in_the_store_say_for_whom(capfd):
+    store = dist.HashStore()
+    first, second = arrive(store, 0, SOON), arrive(store, 1, SOON)
+    second.start()
+    seen = said(
+        capfd, "", "switchml[rank 1]: waiting 0 s (of at most 100) for rank 0 of the default"
+    )
+    first.start()
+    text = "rank 2 of the default group to make this group; 2 of its 3 ranks have\n"
+    said(capfd, seen, *(f"switchml[rank {rank}]: waiting " for rank in (0, 1)), f"for {text}")
+    arrive(store, 2, SOON).start()
+    first.join(60)
+    second.join(60)
+    assert not first.is_alive() and not second.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment"),
+    [
+        ({"wait_notice": 0}, {}),
+        ({}, {"SWITCHML_WAIT_NOTICE": "0"}),
+        ({"wait_notice": 0.01, "debug": "error"}, {}),
+        ({"wait_notice": 0.01}, {"SWITCHML_DEBUG": "error"}),
+    ],
+)
+def test_notices_can_be_turned_off(capfd, settings, environment):
+    store = dist.HashStore()
+    with mock.patch.dict(os.environ, environment):
+        silent = arrive(store, 0, settings)
+        silent.start()
+        loud = arrive(store, 1, {**SOON, "debug": "warn"})
+        loud.start()
+        seen = said(capfd, "", "switchml[rank 1]: waiting 1 s")
+        arrive(store, 2, settings).start()
+    silent.join(60)
+    loud.join(60)
+    assert "rank 0]" not in seen
+
+
+def test_a_rank_that_waits_to_leave_says_so(capfd):
+    port, jobs = free_port(), [None, None]
+
+    def open_job(rank):
+        jobs[rank] = switchml.Job(
+            rank=rank, world_size=2, job="leaves", master_port=port, wait_notice=0.2
+        )
+
+    opened = [threading.Thread(target=open_job, args=(rank,)) for rank in range(2)]
+    for thread in opened:
+        thread.start()
+    for thread in opened:
+        thread.join(60)
+    leaves = threading.Thread(target=jobs[1].close)
+    leaves.start()
+    said(capfd, "", 'rank 1]: waiting 0 s (of at most 300) for the other ranks of job "leaves" to')
+    jobs[0].close()
+    leaves.join(60)
+    assert not leaves.is_alive()
+
+
+def test_a_wrong_notice_is_refused():
+    with pytest.raises(switchml.ConfigError, match="wait_notice is -1: it must be 0.001 to"):
+        switchml.Job(rank=0, world_size=1, wait_notice=-1)
+    assert Options(wait_notice=0).wait_notice == 0
