@@ -440,6 +440,114 @@ def test_a_refusal_says_what_to_do(pair, collective, op, dtype, why):
         assert "\n" not in found[dtype]
 
 
+# ---- tensors without dimensions ----
+
+
+def bare(value, kind="float32"):
+    if kind == "sparse":
+        return torch.tensor(float(value)).to_sparse()
+    return torch.tensor(value, dtype=getattr(torch, kind))
+
+
+def bare_calls(kind):
+    """Each returns what its call wrote or returned, of tensors of rank + 1."""
+    rank, product = dist.get_rank(), dist.ReduceOp.PRODUCT
+
+    def mine():
+        return bare(rank + 1, kind)
+
+    def parts():
+        return [bare(0, kind) for _ in range(N)]
+
+    def in_place(call):
+        tensor = mine()
+        call(tensor)
+        return tensor
+
+    def coalesced_product():
+        tensors = [mine(), mine()]
+        dist.all_reduce_coalesced(tensors, product)
+        return tensors
+
+    def of_work(call, outputs):
+        work = call(outputs)
+        work.wait()
+        return [outputs, work.result(), work.get_future().value()]
+
+    def gathered(call):
+        out = parts()
+        call(out)
+        return out
+
+    def send():
+        if rank == 0:
+            dist.send(mine(), 1)
+            return None
+        tensor = bare(0, kind)
+        dist.recv(tensor, 0)
+        return tensor
+
+    return {
+        "all_reduce": lambda: in_place(dist.all_reduce),
+        "all_reduce_product": lambda: in_place(lambda t: dist.all_reduce(t, product)),
+        "all_reduce_product_works": lambda: of_work(
+            lambda t: dist.all_reduce(t, product, async_op=True), mine()
+        ),
+        "all_reduce_coalesced_product": coalesced_product,
+        "reduce_product": lambda: on_root(in_place(lambda t: dist.reduce(t, 0, product)), 0, None),
+        "broadcast": lambda: in_place(lambda t: dist.broadcast(t, 1)),
+        "all_gather": lambda: gathered(lambda out: dist.all_gather(out, mine())),
+        "all_gather_works": lambda: of_work(
+            lambda out: dist.all_gather(out, mine(), async_op=True), parts()
+        ),
+        "gather": lambda: gathered(lambda out: dist.gather(mine(), on_root(out, 0, None), 0)),
+        "scatter": lambda: in_place(
+            lambda t: dist.scatter(t, on_root([bare(7, kind), bare(8, kind)], 0, None), 0)
+        ),
+        "reduce_scatter": lambda: in_place(
+            lambda t: dist.reduce_scatter(t, [mine() for _ in range(N)], product)
+        ),
+        "all_to_all": lambda: gathered(lambda out: dist.all_to_all(out, [mine(), mine()])),
+        "all_to_all_single": lambda: in_place(lambda t: dist.all_to_all_single(t, mine())),
+        "send": send,
+    }
+
+
+def shown(found):
+    """Shapes, layouts and elements."""
+    if isinstance(found, torch.Tensor):
+        return tuple(found.shape), str(found.layout), found.to_dense().tolist()
+    return [shown(part) for part in found] if isinstance(found, list) else found
+
+
+def outcomes_of_bare(rank, kind):
+    found = {}
+    for name, call in bare_calls(kind).items():
+        try:
+            found[name] = shown(call())
+        except (RuntimeError, ValueError, TypeError) as error:
+            found[name] = type(error).__name__
+    return found
+
+
+@pytest.fixture(scope="module")
+def gloo_pair():
+    with Groups(N, "gloo") as ranks:
+        yield ranks
+        ranks.call(stop)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "complex64", "int64", "bool", "sparse"])
+def test_tensors_without_dimensions_are_as_gloo_has_them(pair, gloo_pair, kind):
+    """Results, works and futures have the same shapes, and what Gloo refuses is refused."""
+    right = gloo_pair.call(outcomes_of_bare, [kind] * N)
+    assert pair.call(outcomes_of_bare, [kind] * N) == right
+    assert right[0]["all_reduce"][0] == ()
+    if kind not in ("sparse", "complex64"):
+        assert right[0]["all_reduce_product_works"][1][0][0] == ()
+
+
 # ---- groups that cannot change ----
 
 

@@ -46,6 +46,15 @@ _EQUAL = {
     "gather_single": 1,
     "scatter": 0,
 }
+# One tensor has the parts of all ranks, side by side.
+_OF_PARTS = {
+    "all_gather_single",
+    "all_gather_single_coalesced",
+    "gather_into_tensor",
+    "gather_single",
+    "reduce_scatter_single",
+    "reduce_scatter_single_coalesced",
+}
 
 
 def tensors_in(arguments: Any) -> Iterator[torch.Tensor]:
@@ -57,12 +66,22 @@ def tensors_in(arguments: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(argument)
 
 
-def with_dimensions(arguments: Any) -> Any:
-    """The same arguments, where tensors without dimensions have one: Gloo would look for it."""
+def with_dimensions(name: str, arguments: Any) -> Any:
+    """The same arguments, where dense tensors without dimensions have one, if the call needs it.
+
+    Where one tensor has the parts of all ranks, Gloo looks for the first dimension of the others,
+    and ends the process if there is none. Its works of these calls have no result whose shape
+    could differ. All other calls take tensors without dimensions, and return them.
+    """
+    return _widened(arguments) if name in _OF_PARTS else arguments
+
+
+def _widened(arguments: Any) -> Any:
     if isinstance(arguments, torch.Tensor):
-        return arguments if arguments.dim() else arguments.view(1)
+        is_bare = arguments.layout is torch.strided and arguments.dim() == 0
+        return arguments.view(1) if is_bare else arguments
     if isinstance(arguments, (list, tuple)):
-        return [with_dimensions(argument) for argument in arguments]
+        return [_widened(argument) for argument in arguments]
     return arguments
 
 

@@ -216,7 +216,7 @@ class ProcessGroupSwitchML(Derivation, Router):
         check(name, everything)
         timeouts = [t for a in everything if isinstance(t := getattr(a, "timeout", a), timedelta)]
         limit = self._limit(timeouts[0] if timeouts else _NONE)
-        given = with_dimensions(list(arguments))
+        given = with_dimensions(name, list(arguments))
         work = Elsewhere(name, everything, lambda: method(*given, **named), limit)
         work.awaited = any(is_awaited(argument) for argument in everything)
         self._line.put(work)
