@@ -124,6 +124,73 @@ TEST(a_stranger_that_attaches_to_a_leaf_changes_no_other_way)
 	jobs_close(&world);
 }
 
+/* The last message about a rank's end to the parent; NULL: the parent knows of none. */
+static const SmlControl__Relay *told_end(const struct jobs_world *world, uint32_t number)
+{
+	const struct jobs_peer *parent = &world->peers[0];
+
+	for (unsigned i = parent->n_said; i-- > 0;)
+		if (parent->said[i]->body_case == SML_CONTROL__ENVELOPE__BODY_RELAY &&
+		    parent->said[i]->relay->peer == number && parent->said[i]->relay->over)
+			return parent->said[i]->relay;
+	return NULL;
+}
+
+/* The leaf's files are all in use, by ranks that only wait: the one that came first goes. */
+TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
+{
+	struct jobs_world world;
+	uint32_t numbers[2];
+
+	be_leaf(&world, 2, numbers);
+	world.jobs.config.max_members = 2;
+	jobs_resume(&world, 3, jobs_join_message("job", 0, 2), 77, 0, false);
+	assert_non_null(strstr(jobs_refusal(&world, 1), "a job that has lost its switch"));
+	assert_true(world.peers[1].ended);
+	assert_non_null(told_end(&world, numbers[0]));
+	assert_non_null(strstr(told_end(&world, numbers[0])->why, "made room"));
+	assert_string_equal(jobs_refusal(&world, 3), "");
+	assert_non_null(world.peers[3].peer.passage);
+	assert_false(world.peers[2].ended);
+	/* The next one needs the other's place, and then nobody is left who only waits. */
+	jobs_resume(&world, 4, jobs_join_message("job", 1, 2), 77, 0, false);
+	assert_true(world.peers[2].ended);
+	assert_non_null(world.peers[4].peer.passage);
+	jobs_resume(&world, 5, jobs_join_message("other", 0, 2), 78, 0, false);
+	assert_non_null(strstr(jobs_refusal(&world, 5), "at its limit of 2 ranks"));
+	assert_false(world.peers[3].ended || world.peers[4].ended);
+	jobs_close(&world);
+}
+
+TEST(a_rank_that_begins_makes_nobody_leave_a_leaf)
+{
+	struct jobs_world world;
+	uint32_t numbers[2];
+
+	be_leaf(&world, 2, numbers);
+	world.jobs.config.max_members = 2;
+	jobs_join(&world, 3, jobs_join_message("new", 0, 2));
+	assert_non_null(strstr(jobs_refusal(&world, 3), "at its limit of 2 ranks"));
+	assert_false(world.peers[1].ended || world.peers[2].ended);
+	jobs_close(&world);
+}
+
+/* A rank with slots here is of a job that has begun. */
+TEST(a_rank_of_a_job_at_a_leaf_makes_room_for_nobody)
+{
+	struct jobs_world world;
+	uint32_t numbers[2], ranks[2] = {0, 1};
+
+	be_leaf(&world, 2, numbers);
+	world.jobs.config.max_members = 2;
+	assert_null(offer(&world, numbers, ranks, 2, 2));
+	jobs_resume(&world, 3, jobs_join_message("job", 0, 2), 77, 0, false);
+	assert_non_null(strstr(jobs_refusal(&world, 3), "at its limit of 2 ranks"));
+	assert_false(world.peers[1].ended || world.peers[2].ended);
+	assert_null(told_end(&world, numbers[0]));
+	jobs_close(&world);
+}
+
 /* A leaf of this leaf does not answer: the parent gets what there is, and in time. */
 TEST(a_leaf_does_not_wait_for_its_leaves_for_ever)
 {
