@@ -17,7 +17,7 @@
 #include "control/envelope.h"
 #include "control/text.h"
 #include "core/wire.h"
-#include "job/rules.h"
+#include "job/common/rules.h"
 #include "net/address.h"
 
 bool sml_ask_next(const char **list, char *address, size_t bytes)

@@ -31,9 +31,9 @@
 #include <stdint.h>
 
 #include "control.pb-c.h"
+#include "job/common/rules.h"
+#include "job/common/table.h"
 #include "job/dataplane.h"
-#include "job/rules.h"
-#include "job/table.h"
 
 /* The longest time between two checks of deadlines. */
 #define SML_TICK_NS 100000000ull
@@ -71,10 +71,10 @@ struct sml_peer {
 	uint64_t heard_ns;   /* its last message; or, from the driver, when it came */
 	struct sml_job *job; /* NULL: not joined yet, or no longer */
 	uint16_t rank;
-	/* After an absence of the switch itself: switch_absence.c. */
+	/* After an absence of the switch itself: job/input/absence.c. */
 	uint64_t missed_ns;	     /* how long it was; 0: this peer is not doubted */
 	uint64_t again_ns, proof_ns; /* its first message since; the next counts so much later */
-	/* In a tree: switch_branches.c and switch_leaf.c. */
+	/* In a tree: job/tree/branches.c and job/tree/leaf.c. */
 	struct sml_branch *branch;   /* it is a leaf of this switch */
 	struct sml_branch *via;	     /* it is at that leaf, and has no connection to this switch */
 	struct sml_passage *passage; /* this switch is a leaf: its messages go on to the parent */
@@ -126,7 +126,7 @@ struct sml_jobs_config {
 	int debug;
 };
 
-/* A switch that is a leaf: switch_leaf.c. */
+/* A switch that is a leaf: job/tree/leaf.c. */
 struct sml_leaf {
 	struct sml_peer *parent;	/* NULL: not connected */
 	uint32_t level;			/* 0: the parent has not accepted it yet */
@@ -213,7 +213,7 @@ void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns);
 
 /*
  * When there is something to do unless a message comes first; UINT64_MAX: nothing. An input that
- * comes much later shows that the switch itself did not run (switch_absence.c).
+ * comes much later shows that the switch itself did not run (job/input/absence.c).
  */
 uint64_t sml_jobs_deadline(const struct sml_jobs *jobs);
 

@@ -7,8 +7,8 @@
 #ifndef SML_TESTS_JOBS_H
 #define SML_TESTS_JOBS_H
 
+#include "job/states/job.h"
 #include "job/switch.h"
-#include "job/switch_job.h"
 
 #define JOBS_PEERS 72
 #define JOBS_SAID  512

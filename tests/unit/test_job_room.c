@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What makes room at a switch that is full, and for whom (job/switch_room.c). */
+/* What makes room at a switch that is full, and for whom (job/join/room.c). */
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * Where a rank looks next: small cases of what the simulator draws (sim/control/). There are
  * two switches, and the first one has two addresses.
  */
-#include "job/rank_search.h"
+#include "job/rank/search.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

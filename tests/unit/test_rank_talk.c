@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "control/envelope.h"
-#include "job/rank_talk.h"
+#include "job/rank/talk.h"
 #include "switchml.h"
 
 #define MS	     1000000ull

@@ -2,7 +2,7 @@
 /* Sets of ranks, as text and as bytes; and what slots wait for, in memory and in messages. */
 #include <string.h>
 
-#include "job/waits.h"
+#include "job/common/waits.h"
 #include "support/test.h"
 
 static struct sml_ranks set_of(unsigned n, const unsigned *ranks)

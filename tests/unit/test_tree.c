@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "control/envelope.h"
-#include "job/switch_branches.h"
+#include "job/tree/branches.h"
 #include "support/tree.h"
 
 /* Ranks 0 and 1 are behind the leaf, and rank 2 is here. */

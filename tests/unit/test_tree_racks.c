@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "control/envelope.h"
-#include "job/switch_branches.h"
+#include "job/tree/branches.h"
 #include "support/test.h"
 #include "support/tree.h"
 

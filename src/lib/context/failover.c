@@ -4,7 +4,7 @@
  *
  *	control thread   lost --> sml_failover_begin()
  *	failover thread  park the stripe's shards (each thread freezes its worker)
- *	                 look for a switch (job/rank_search.h, by lib/control/finder.h):
+ *	                 look for a switch (job/rank/search.h, by lib/control/finder.h):
  *	                 join wherever one answers, with a report; where all ranks
  *	                 meet, results are handed over; admitted, probe, ready, start
  *	                 renew the shards, unpark them;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/plural.h"
-#include "job/ranks.h"
+#include "job/common/ranks.h"
 #include "lib/progress/line.h"
 
 /* ---- what runs ---- */

@@ -11,7 +11,7 @@
 
 #include "base/loop.h"
 #include "control/stream.h"
-#include "job/rules.h"
+#include "job/common/rules.h"
 
 struct sml_channel;
 

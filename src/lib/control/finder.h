@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * job/rank_search.h with sockets: connects to the addresses that the search wants to try, several
+ * job/rank/search.h with sockets: connects to the addresses that the search wants to try, several
  * at once, and reads the switches' messages, all in one event loop.
  */
 #ifndef SML_LIB_FINDER_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "job/rank_search.h"
+#include "job/rank/search.h"
 #include "lib/control/client.h"
 
 struct sml_finder;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connects the talk (job/rank_talk.h) with its channel: its outputs, its questions, and its inputs.
+ * Connects the talk (job/rank/talk.h) with its channel: its outputs, its questions, and its inputs.
  */
 #include <errno.h>
 #include <stdio.h>

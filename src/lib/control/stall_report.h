@@ -4,7 +4,7 @@
 #define SML_LIB_STALL_REPORT_H
 
 #include "control/frame.h"
-#include "job/waits.h"
+#include "job/common/waits.h"
 
 #define SML_STALL_HOST_BYTES 128
 

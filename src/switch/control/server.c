@@ -84,7 +84,7 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 /*
  * If this tick is very late (a stopped process, a suspended machine), nothing was read either:
  * messages that peers sent in the meantime are still unread. The jobs find this out by themselves,
- * for their members (job/switch_absence.c).
+ * for their members (job/input/absence.c).
  */
 static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
 {

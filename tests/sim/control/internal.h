@@ -3,8 +3,8 @@
 #ifndef SML_SIM_CONTROL_INTERNAL_H
 #define SML_SIM_CONTROL_INTERNAL_H
 
-#include "job/rank_search.h"
-#include "job/rank_talk.h"
+#include "job/rank/search.h"
+#include "job/rank/talk.h"
 #include "job/switch.h"
 #include "sim/control/control.h"
 #include "sim/gen.h"

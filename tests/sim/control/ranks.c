@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks: job/rank_search.h and job/rank_talk.h, driven as by the library, with abstract calls. */
+/* Ranks: job/rank/search.h and job/rank/talk.h, driven as by the library, with abstract calls. */
 #include <stdio.h>
 #include <string.h>
 

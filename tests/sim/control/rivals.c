@@ -8,10 +8,10 @@
 #include <stdio.h>
 
 #include "control/envelope.h"
-#include "job/switch_job.h"
+#include "job/states/job.h"
 #include "sim/control/internal.h"
 
-/* Slots that each job wants, and the fewest that it can use (job/switch_slots.c). */
+/* Slots that each job wants, and the fewest that it can use (job/members/slots.c). */
 #define WANTED 576u
 #define FEWEST 10u
 /* Far in the future, so that they never count as silent. */

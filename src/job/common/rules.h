@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which messages an end accepts in which state, and how long each may be. Both ends have such a
+ * table, and check the first bytes of a message against it: before the rest has come, and before
+ * the message is unpacked or acted on.
+ *
+ * The invariant: a message that a table does not name is refused.
+ */
+#ifndef SML_JOB_COMMON_RULES_H
+#define SML_JOB_COMMON_RULES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SML_RULES_MESSAGES 64
+/* This many bytes of a message, or all of a shorter one, are enough for every check. */
+#define SML_RULES_HEAD_BYTES 4096
+
+struct sml_rule {
+	uint32_t states; /* bit s: state s takes it */
+	uint32_t max_bytes;
+};
+
+/* By the message's number in the schema: SML_CONTROL__ENVELOPE__BODY_*. */
+struct sml_rules {
+	const char *const *states; /* "before it has joined": the end of a sentence */
+	struct sml_rule messages[SML_RULES_MESSAGES];
+};
+
+struct sml_head {
+	const uint8_t *bytes; /* that have come, SML_RULES_HEAD_BYTES at most */
+	size_t n, whole;      /* whole: how long its sender says that it is */
+};
+
+/*
+ * NULL: go on. Otherwise the reason, written to text: "it sent a control message (start) before it
+ * has joined". Linear in head->n.
+ */
+const char *sml_rules_object(const struct sml_rules *rules, unsigned state,
+			     const struct sml_head *head, char *text, size_t bytes);
+
+#endif

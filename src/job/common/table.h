@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Things by number. A number's lower bits are a place in an array, and the upper bits count how
+ * often the place was taken, so a number is used again only after a very long time.
+ */
+#ifndef SML_JOB_COMMON_TABLE_H
+#define SML_JOB_COMMON_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SML_TABLE_PLACES 16384u
+
+/* The first member of each thing. */
+struct sml_numbered {
+	uint32_t number;
+};
+
+struct sml_table {
+	struct sml_numbered **at;
+	uint32_t room, n, next;
+};
+
+/* Choose a number for it. False: the table is full, or there is no memory. */
+bool sml_table_add(struct sml_table *table, struct sml_numbered *thing);
+
+/* With the number that it has. False: there is a thing at its place, or no memory. */
+bool sml_table_put(struct sml_table *table, struct sml_numbered *thing);
+
+struct sml_numbered *sml_table_find(const struct sml_table *table, uint32_t number);
+void sml_table_remove(struct sml_table *table, const struct sml_numbered *thing);
+
+/* Of all things, the i-th place: NULL for most. i < room. */
+static inline struct sml_numbered *sml_table_at(const struct sml_table *table, uint32_t i)
+{
+	return table->at[i];
+}
+
+void sml_table_fini(struct sml_table *table);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The messages that the switch accepts. The rules include messages that an honest rank may have
+ * sent before it heard of its job's new state; the reactions ignore messages that are harmless
+ * then.
+ */
+#include <stdio.h>
+
+#include "control/scan.h"
+#include "job/common/rules.h"
+#include "job/states/job.h"
+
+/* A peer's states: a stranger's, then its job's. */
+enum { STRANGER, MEMBER_OF };
+
+#define STATE(name) (1u << (MEMBER_OF + SML_JOB_##name))
+#define BEGUN	    (STATE(RUNNING) | STATE(LEAVING))
+#define MEMBER	    (STATE(JOINING) | STATE(HANDING_OVER) | STATE(PROBING) | BEGUN)
+#define ANYBODY	    (1u << STRANGER | MEMBER)
+/* In a tree: a leaf; the parent; at a leaf, a rank that the parent knows; and one that is at a
+ * leaf.
+ */
+enum { BRANCH = 16, PARENT, PASSAGE, STRANGER_AT_LEAF };
+#define TREE(name) (1u << (name))
+
+/* A member of a job whose ranks have the slots: the same states, at higher numbers. */
+#define RANKS_SHIFT   8
+#define EVERYWHERE(x) ((x) | (x) << RANKS_SHIFT)
+#define WITH_RANKS(x) ((x) << RANKS_SHIFT)
+/* Messages that any peer may send, of a few numbers or a sentence. */
+#define SHORT_BYTES 4096u
+/* A report of 2 x 4096 chunks, as a rank that resumes has it, has 160 KiB. */
+#define REPORT_BYTES (256u << 10)
+/* A result has 9 KiB. */
+#define RESULT_BYTES (16u << 10)
+/* What all of a stripe's slots wait for has 100 KiB, and a LeafJob of 4,096 ranks 40 KiB. */
+#define STALLS_BYTES (128u << 10)
+/* At a leaf, whose ranks may be more: SML_WAITS_ROOM. */
+#define LEAF_SLOTS_BYTES (192u << 10)
+/* Join's field. What is before it has less than 1 KiB. */
+#define RESUME_FIELD 16
+
+static const char *const states[] = {
+	[STRANGER] = "before it has joined",
+	[MEMBER_OF + SML_JOB_JOINING] = "while its job gathers",
+	[MEMBER_OF + SML_JOB_HANDING_OVER] = "while its job hands results over",
+	[MEMBER_OF + SML_JOB_PROBING] = "while its job probes",
+	[MEMBER_OF + SML_JOB_RUNNING] = "while its job runs",
+	[MEMBER_OF + SML_JOB_LEAVING] = "while its job ends",
+	[RANKS_SHIFT + STRANGER] = "before it has joined",
+	[RANKS_SHIFT + MEMBER_OF + SML_JOB_JOINING] = "while its job gathers",
+	[RANKS_SHIFT + MEMBER_OF + SML_JOB_HANDING_OVER] = "while its job hands results over",
+	[RANKS_SHIFT + MEMBER_OF + SML_JOB_PROBING] = "while its job probes",
+	[RANKS_SHIFT + MEMBER_OF + SML_JOB_RUNNING] = "while its job runs",
+	[RANKS_SHIFT + MEMBER_OF + SML_JOB_LEAVING] = "while its job ends",
+	[BRANCH] = "of a leaf",
+	[PARENT] = "of a leaf's parent",
+	[PASSAGE] = "of a rank that has joined",
+	[STRANGER_AT_LEAF] = "before it has joined",
+};
+
+#define RULE(BODY, when, max_bytes) [SML_CONTROL__ENVELOPE__BODY_##BODY] = {(when), (max_bytes)}
+
+static const struct sml_rules rules = {
+	.states = states,
+	.messages =
+		{
+			RULE(JOIN, EVERYWHERE(1u << STRANGER) | TREE(STRANGER_AT_LEAF),
+			     REPORT_BYTES),
+			RULE(PING,
+			     EVERYWHERE(ANYBODY) | TREE(BRANCH) | TREE(PASSAGE) |
+				     TREE(STRANGER_AT_LEAF),
+			     SHORT_BYTES),
+			RULE(STATUS_REQUEST, EVERYWHERE(ANYBODY) | TREE(PASSAGE), SHORT_BYTES),
+			RULE(READY, EVERYWHERE(STATE(PROBING)) | TREE(PASSAGE), SHORT_BYTES),
+			RULE(RESULT, EVERYWHERE(STATE(HANDING_OVER)) | TREE(PASSAGE), RESULT_BYTES),
+			RULE(DESCRIPTION, EVERYWHERE(BEGUN) | TREE(PASSAGE), SHORT_BYTES),
+			/* Also from ranks that share memory and contribute as one. */
+			RULE(MISMATCH, EVERYWHERE(BEGUN), SHORT_BYTES),
+			/* Also about a call that a rank made before its switch died. */
+			RULE(STALL_REQUEST, EVERYWHERE(MEMBER) | TREE(PASSAGE), SHORT_BYTES),
+			/* Also from ranks that share memory: job/states/gone.c asks them. */
+			RULE(STALL_REPORT, EVERYWHERE(BEGUN) | TREE(PASSAGE), STALLS_BYTES),
+			RULE(RENEW, BEGUN | TREE(PASSAGE), SHORT_BYTES),
+			RULE(ABORT, EVERYWHERE(MEMBER) | TREE(PASSAGE) | TREE(PARENT), SHORT_BYTES),
+			RULE(LEAVE, EVERYWHERE(MEMBER) | TREE(PASSAGE), SHORT_BYTES),
+			RULE(LEAF, EVERYWHERE(1u << STRANGER) | TREE(BRANCH), SHORT_BYTES),
+			RULE(RELAY, TREE(BRANCH) | TREE(PARENT), REPORT_BYTES + SHORT_BYTES),
+			RULE(LEAF_READY, TREE(BRANCH), SHORT_BYTES),
+			RULE(LEAF_FAILED, TREE(BRANCH), SHORT_BYTES),
+			RULE(LEAF_MISMATCH, TREE(BRANCH), SHORT_BYTES),
+			RULE(LEAF_SLOTS, TREE(BRANCH), LEAF_SLOTS_BYTES),
+			RULE(LEAF_RENEW, TREE(BRANCH), SHORT_BYTES),
+			RULE(PONG, TREE(PARENT), SHORT_BYTES),
+			RULE(ATTACHED, TREE(PARENT), SHORT_BYTES),
+			RULE(LEAF_JOB, TREE(PARENT), STALLS_BYTES),
+			RULE(LEAF_START, TREE(PARENT), SHORT_BYTES),
+			RULE(LEAF_END, TREE(PARENT), SHORT_BYTES),
+			RULE(LEAF_STALLS, TREE(PARENT), SHORT_BYTES),
+		},
+};
+
+static unsigned state_of(const struct sml_jobs *jobs, const struct sml_peer *peer)
+{
+	unsigned state = peer->job != NULL ? MEMBER_OF + peer->job->state : STRANGER;
+
+	if (peer->is_parent)
+		return PARENT;
+	if (peer->branch != NULL)
+		return BRANCH;
+	if (peer->passage != NULL)
+		return PASSAGE;
+	if (peer->via != NULL && peer->job == NULL)
+		return STRANGER_AT_LEAF;
+	return jobs->operations->ranks_have_slots ? state + RANKS_SHIFT : state;
+}
+
+const char *sml_jobs_object(const struct sml_jobs *jobs, const struct sml_peer *peer,
+			    const struct sml_head *head, char *text, size_t bytes)
+{
+	if (sml_rules_object(&rules, state_of(jobs, peer), head, text, bytes) != NULL)
+		return text;
+	/* Only a rank that resumes sends such a long message. */
+	if (head->whole > SHORT_BYTES && head->n >= SML_RULES_HEAD_BYTES &&
+	    sml_scan_body(head->bytes, head->n) == SML_CONTROL__ENVELOPE__BODY_JOIN &&
+	    !sml_scan_begins(head->bytes, head->n, RESUME_FIELD)) {
+		snprintf(text, bytes,
+			 "it sent a control message (join) that is too long (%zu bytes)",
+			 head->whole);
+		return text;
+	}
+	return NULL;
+}

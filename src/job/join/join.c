@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Joining: which job does a Join mean, does it meet the job's terms, and is there room? A newcomer
+ * cannot change a job that others have joined until it has joined, too.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/plural.h"
+#include "control/text.h"
+#include "job/join/join.h"
+
+/* The wait of a rank that does not say how long it waits, and the longest wait. */
+#define WAIT_MS	    60000u
+#define MAX_WAIT_MS (24u * 3600 * 1000)
+/* A launcher starts its ranks within this time. */
+#define TURNED_AWAY_NS (10 * SML_SECOND_NS)
+
+/* ---- which job a Join means ---- */
+
+/*
+ * Ranks that resume prove by the membership that they belong to one job. A peer that names the job
+ * without it, to wait for them or to resume in their name, belongs to another job.
+ */
+static struct sml_job *find_resuming(struct sml_jobs *jobs, const SmlControl__Join *join)
+{
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *job = jobs->jobs[i];
+
+		if (job != NULL && job->stripe == join->stripe &&
+		    job->membership == join->resume->membership &&
+		    strcmp(job->name, join->job) == 0)
+			return job;
+	}
+	return NULL;
+}
+
+static bool gathers_anew(const struct sml_job *job)
+{
+	return job->state == SML_JOB_JOINING && !job->resumes;
+}
+
+/*
+ * By taking over from dead switches, a switch can get several stripes of one job. But a job that
+ * begins has only one stripe here: if its ranks name the same switches in different orders, they
+ * meet here and get an error. Jobs that gather to resume do not count.
+ */
+static struct sml_job *find_beginning(struct sml_jobs *jobs, const SmlControl__Join *join)
+{
+	struct sml_job *found = NULL;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *job = jobs->jobs[i];
+
+		if (job == NULL || strcmp(job->name, join->job) != 0)
+			continue;
+		if (gathers_anew(job))
+			return job;
+		if (job->state >= SML_JOB_PROBING)
+			found = job;
+	}
+	return found;
+}
+
+static struct sml_job *find_job(struct sml_jobs *jobs, const SmlControl__Join *join)
+{
+	return join->resume != NULL ? find_resuming(jobs, join) : find_beginning(jobs, join);
+}
+
+/* ---- a job that nobody has joined yet ---- */
+
+static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *join)
+{
+	struct sml_job *job = calloc(1, sizeof(*job));
+	uint32_t place = 0;
+
+	if (job == NULL)
+		return NULL;
+	job->members = calloc(join->world_size, sizeof(*job->members));
+	if (job->members == NULL) {
+		free(job);
+		return NULL;
+	}
+	while (jobs->jobs[place] != NULL)
+		place++;
+	job->jobs = jobs;
+	job->place = place;
+	job->n_ranks = (uint16_t)join->world_size;
+	job->first_rank = (uint16_t)join->rank;
+	job->begun_ns = job->waiting_told_ns = jobs->now_ns;
+	job->shards = job->most_shards = join->shards;
+	job->head_slots_wanted = join->head_slots;
+	job->data_slots_wanted = join->data_slots;
+	job->no_tickets = join->no_tickets;
+	job->stripe = join->stripe;
+	job->stripes = join->stripes;
+	job->resumes = join->resume != NULL;
+	job->membership = job->resumes ? join->resume->membership : sml_jobs_random(jobs);
+	snprintf(job->name, sizeof(job->name), "%s", join->job);
+	snprintf(job->library_version, sizeof(job->library_version), "%s", join->library_version);
+	jobs->jobs[place] = job;
+	jobs->n_jobs++;
+	return job;
+}
+
+static bool is_full(const struct sml_jobs *jobs, char *text, size_t bytes)
+{
+	if (jobs->n_jobs < jobs->config.max_jobs && jobs->n_jobs < SML_MAX_JOBS)
+		return false;
+	snprintf(text, bytes,
+		 "the switch is at its limit of %u job%s: wait for one to end, or start the "
+		 "switch with more --jobs",
+		 jobs->n_jobs, sml_plural(jobs->n_jobs));
+	return true;
+}
+
+static struct sml_job *try_to_admit(struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
+				    size_t bytes)
+{
+	struct sml_job *job;
+
+	if (is_full(jobs, text, bytes))
+		return NULL;
+	job = new_job(jobs, join);
+	if (job == NULL) {
+		snprintf(text, bytes, "the switch has no memory");
+		return NULL;
+	}
+	if (sml_job_reserve_slots(job, text, bytes))
+		return job;
+	sml_job_close(job);
+	return NULL;
+}
+
+/* NULL: there is no room for it, and the peer has been told. */
+static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
+			     const SmlControl__Join *join)
+{
+	char text[SML_SENTENCE_BYTES];
+	struct sml_job *job = try_to_admit(jobs, join, text, sizeof(text));
+
+	while (job == NULL && sml_jobs_displace(jobs, join))
+		job = try_to_admit(jobs, join, text, sizeof(text));
+	if (job == NULL)
+		sml_peer_refuse_for_now(jobs, peer, text);
+	return job;
+}
+
+/* ---- a new member ---- */
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* False: no memory for what it reports. */
+static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlControl__Join *join)
+{
+	struct sml_member *member = &job->members[join->rank];
+
+	member->peer = peer;
+	member->pid = join->pid;
+	member->lanes = join->lanes;
+	member->shards = join->shards;
+	member->shards_set = join->shards_set;
+	member->waits_until_ns =
+		job->jobs->now_ns +
+		(join->wait_ms ? least(join->wait_ms, MAX_WAIT_MS) : WAIT_MS) * 1000000ull;
+	member->heartbeat_ms = join->heartbeat_ms;
+	if (member->heartbeat_ms > job->jobs->config.heartbeat_ms)
+		member->heartbeat_ms = job->jobs->config.heartbeat_ms;
+	if (member->heartbeat_ms < 500)
+		member->heartbeat_ms = 500;
+	sml_text_copy(member->host, sizeof(member->host), join->host);
+	sml_job_note_machine(member, join);
+	peer->job = job;
+	peer->rank = (uint16_t)join->rank;
+	job->n_members++;
+	job->jobs->n_members += peer->via == NULL;
+	if (join->n_stripe_ports > 0)
+		sml_job_note_peer(member, join);
+	return join->resume == NULL || sml_job_keep_report(job, join->rank, join);
+}
+
+/*
+ * The ranks that wait for this rank learn why it does not join; those that come soon, too. A name
+ * that no job can have is nobody's.
+ */
+static void note_refusal(struct sml_jobs *jobs, struct sml_job *job, const SmlControl__Join *join,
+			 const char *text)
+{
+	if (job != NULL && job->state == SML_JOB_JOINING) {
+		snprintf(job->refused, sizeof(job->refused), "%s", text);
+	} else if (job == NULL && strlen(join->job) < SML_NAME_BYTES) {
+		snprintf(jobs->turned_away.job, sizeof(jobs->turned_away.job), "%s", join->job);
+		snprintf(jobs->turned_away.text, sizeof(jobs->turned_away.text), "%s", text);
+		jobs->turned_away.rank = join->rank;
+		jobs->turned_away.at_ns = jobs->now_ns;
+	}
+}
+
+/* ---- ranks that disagree ---- */
+
+/* job: NULL if the newcomer is the first that has come. */
+static void note_disagreement(struct sml_jobs *jobs, const struct sml_job *job,
+			      const SmlControl__Join *newcomer, const struct sml_refusal *refusal)
+{
+	memset(&jobs->disagreement, 0, sizeof(jobs->disagreement));
+	snprintf(jobs->disagreement.job, sizeof(jobs->disagreement.job), "%s", newcomer->job);
+	snprintf(jobs->disagreement.text, sizeof(jobs->disagreement.text), "%s", refusal->text);
+	jobs->disagreement.error = refusal->error;
+	jobs->disagreement.at_ns = jobs->now_ns;
+	for (unsigned rank = 0; rank < SML_MAX_WORLD; rank++)
+		if (rank == newcomer->rank ||
+		    (job != NULL && rank < job->n_ranks && job->members[rank].peer != NULL))
+			jobs->disagreement.has_it[rank / 64] |= UINT64_C(1) << rank % 64;
+}
+
+/*
+ * The rank comes too late to a job whose ranks disagreed: it gets their error. Whoever comes again
+ * after the error is of the next run.
+ */
+static bool comes_after_disagreement(struct sml_jobs *jobs, const SmlControl__Join *join,
+				     struct sml_refusal *refusal)
+{
+	uint64_t *has_it = &jobs->disagreement.has_it[join->rank / 64];
+	uint64_t bit = UINT64_C(1) << join->rank % 64;
+
+	if (join->resume != NULL || strcmp(jobs->disagreement.job, join->job) != 0)
+		return false;
+	if ((*has_it & bit) || jobs->now_ns - jobs->disagreement.at_ns > TURNED_AWAY_NS) {
+		jobs->disagreement.job[0] = '\0';
+		return false;
+	}
+	*has_it |= bit;
+	refusal->error = jobs->disagreement.error;
+	snprintf(refusal->text, sizeof(refusal->text), "%s", jobs->disagreement.text);
+	return true;
+}
+
+/* A rank that has come again with better settings has nothing to be told about. */
+static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	if (strcmp(jobs->turned_away.job, job->name) != 0)
+		return;
+	if (jobs->turned_away.rank == join->rank ||
+	    jobs->now_ns - jobs->turned_away.at_ns > TURNED_AWAY_NS)
+		jobs->turned_away.job[0] = '\0';
+	else if (job->refused[0] == '\0')
+		snprintf(job->refused, sizeof(job->refused), "%s", jobs->turned_away.text);
+}
+
+/*
+ * Ranks that disagree about what their job is, or that are of different versions, will not agree by
+ * waiting: all get the error, in whatever order they come. Any other refusal is the newcomer's own.
+ */
+static bool is_for_all(const struct sml_job *job, const SmlControl__Join *join,
+		       const struct sml_refusal *refusal)
+{
+	if (refusal->error != SML_ERROR_MISMATCH && refusal->error != SML_ERROR_VERSION)
+		return false;
+	return job != NULL ? gathers_anew(job)
+			   : join->resume == NULL && strlen(join->job) < SML_NAME_BYTES;
+}
+
+static void refuse(struct sml_jobs *jobs, struct sml_peer *peer, struct sml_job *job,
+		   const SmlControl__Join *join, const struct sml_refusal *refusal)
+{
+	bool ends = is_for_all(job, join, refusal);
+
+	if (ends)
+		note_disagreement(jobs, job, join, refusal);
+	else
+		note_refusal(jobs, job, join, refusal->text);
+	sml_peer_refuse(jobs, peer, refusal->error, refusal->text);
+	if (ends && job != NULL)
+		sml_job_fail(job, refusal->error, refusal->text);
+}
+
+void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
+{
+	struct sml_job *job = find_job(jobs, join);
+	struct sml_refusal refusal;
+
+	if (job != NULL && sml_job_is_given_up_by(job, join)) {
+		sml_job_given_up(job, (uint16_t)join->rank,
+				 job->members[join->rank].peer->missed_ns, "it resumes");
+		job = NULL;
+	}
+	sml_terms_check(jobs, job, join, &refusal);
+	if (refusal.error) {
+		refuse(jobs, peer, job, join, &refusal);
+		return;
+	}
+	if (!sml_jobs_has_room_for_member(jobs, peer, join))
+		return;
+	if (job == NULL && comes_after_disagreement(jobs, join, &refusal)) {
+		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
+		return;
+	}
+	if (job == NULL)
+		job = admit(jobs, peer, join);
+	if (job == NULL)
+		return;
+	recall_refusal(job, join);
+	if (!add_member(job, peer, join))
+		sml_job_fail(job, SML_ERROR_REFUSED,
+			     "the switch has no memory for what the ranks report");
+	else
+		sml_job_joined(job, peer);
+}

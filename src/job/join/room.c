@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Room for those who come: places for jobs, slots, and connections. Anyone can claim them, so what
+ * claims least makes room, and the one that has had its claim longest goes first.
+ *
+ *	a leaf without ranks or slots makes room for any rank, and for another leaf
+ *	a job that has not begun      makes room for a job that resumes
+ *	a job that has been gathering makes room for a job that resumes
+ *	to resume for a second
+ *	a job that has begun          makes room for nobody
+ *
+ * The ranks of a job that resumes are all running, so they gather within a fraction of a second. A
+ * leaf comes again by itself, and so do the ranks of a job that resumes.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/plural.h"
+#include "job/tree/branches.h"
+
+/* ---- who makes room ---- */
+
+/*
+ * The branches are in the order in which they came, the newest first. A leaf whose ranks have all
+ * left, or died, may still have slots that a job's other ranks need.
+ */
+static struct sml_branch *find_idle_leaf(const struct sml_jobs *jobs)
+{
+	struct sml_branch *found = NULL;
+
+	for (struct sml_branch *branch = jobs->branches; branch != NULL; branch = branch->next)
+		if (branch->ranks.n == 0 && branch->slots_in_use == 0)
+			found = branch;
+	return found;
+}
+
+static bool gathers(const struct sml_job *job)
+{
+	return job != NULL && job->state == SML_JOB_JOINING && job->n_members < job->n_ranks;
+}
+
+static bool gathers_slowly(const struct sml_job *job)
+{
+	return gathers(job) && job->resumes && job->jobs->now_ns - job->begun_ns >= SML_SECOND_NS;
+}
+
+/* The smaller, the earlier it makes room. */
+static unsigned claim_of(const struct sml_job *job, const SmlControl__Join *join)
+{
+	return job->resumes ? 2 : strcmp(job->name, join->job) != 0;
+}
+
+static bool is_own(const struct sml_job *job, const SmlControl__Join *join)
+{
+	return job->resumes && job->membership == join->resume->membership;
+}
+
+static struct sml_job *find_weakest(const struct sml_jobs *jobs, const SmlControl__Join *join)
+{
+	struct sml_job *found = NULL;
+
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *job = jobs->jobs[i];
+
+		if (!gathers(job) || is_own(job, join) || (job->resumes && !gathers_slowly(job)))
+			continue;
+		if (found == NULL || claim_of(job, join) < claim_of(found, join) ||
+		    (claim_of(job, join) == claim_of(found, join) &&
+		     job->begun_ns < found->begun_ns))
+			found = job;
+	}
+	return found;
+}
+
+static void displace(struct sml_job *job, const SmlControl__Join *join)
+{
+	const bool same = strcmp(job->name, join->job) == 0;
+	char text[SML_SENTENCE_BYTES];
+
+	if (job->resumes) {
+		sml_job_give_up_resuming(job);
+		return;
+	}
+	snprintf(text, sizeof(text),
+		 "another job \"%s\", which has lost its switch, continues here, and there "
+		 "is no room for both: %s",
+		 join->job,
+		 same ? "give this job another name (SWITCHML_JOB)"
+		      : "start this job again, or start the switch with more --jobs and --slots");
+	sml_job_fail(job, SML_ERROR_REFUSED, text);
+}
+
+bool sml_jobs_displace(struct sml_jobs *jobs, const SmlControl__Join *join)
+{
+	struct sml_job *job = NULL;
+
+	if (join == NULL || join->resume == NULL)
+		return false;
+	if (sml_jobs_is_leaf(jobs))
+		return sml_leaf_displace(jobs);
+	job = find_weakest(jobs, join);
+	if (job == NULL)
+		return false;
+	displace(job, join);
+	return true;
+}
+
+bool sml_jobs_close_idle_leaf(struct sml_jobs *jobs)
+{
+	struct sml_branch *branch = find_idle_leaf(jobs);
+
+	if (branch == NULL)
+		return false;
+	jobs->n_evicted++;
+	sml_branch_close(branch, "it had no ranks, and made room for others");
+	return true;
+}
+
+/* ---- connections ---- */
+
+static bool is_full(const struct sml_jobs *jobs)
+{
+	return jobs->config.max_members != 0 && jobs->n_members >= jobs->config.max_members;
+}
+
+bool sml_jobs_has_room_for_member(struct sml_jobs *jobs, struct sml_peer *peer,
+				  const SmlControl__Join *join)
+{
+	char text[SML_SENTENCE_BYTES];
+
+	/* Who is at a leaf needs no file here. */
+	if (peer->via != NULL)
+		return true;
+	while (is_full(jobs))
+		if (!sml_jobs_close_idle_leaf(jobs) && !sml_jobs_displace(jobs, join))
+			break;
+	if (!is_full(jobs))
+		return true;
+	snprintf(text, sizeof(text),
+		 "the switch is at its limit of %u rank%s (because of its limit of open files): "
+		 "wait for a job to end, or raise that limit",
+		 jobs->n_members, sml_plural(jobs->n_members));
+	sml_peer_refuse_for_now(jobs, peer, text);
+	return false;
+}

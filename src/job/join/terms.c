@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The terms of a job: what a Join must say to be accepted. Any other Join is refused with a text,
+ * and affects only the newcomer, because anyone can send anything. Waiting ranks are told why the
+ * last newcomer was refused.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "control/text.h"
+#include "job/join/join.h"
+
+struct term {
+	const char *name;
+	uint32_t mine, theirs;
+	const char *fix;
+};
+
+/* Another version of these messages: nothing else in them is reliable. */
+static void check_version(const struct sml_job *job, const SmlControl__Join *join,
+			  struct sml_refusal *refusal)
+{
+	char version[SML_VERSION_BYTES], others[64] = "the switch";
+
+	if (join->protocol == SML_CONTROL_PROTOCOL)
+		return;
+	sml_text_copy(version, sizeof(version), join->library_version);
+	if (job != NULL && job->state == SML_JOB_JOINING)
+		snprintf(others, sizeof(others), "rank %u and the switch", job->first_rank);
+	refusal->error = SML_ERROR_VERSION;
+	snprintf(refusal->text, sizeof(refusal->text),
+		 "rank %u speaks version %u of the control protocol (library %s), %s version %u "
+		 "(%s): install the same release on all",
+		 join->rank, join->protocol, version, others, (unsigned)SML_CONTROL_PROTOCOL,
+		 SML_VERSION_STRING);
+}
+
+/* A rank cannot have seen more than two chunks per slot, and merging reports costs time. */
+static bool is_too_long(const SmlControl__Resume *resume)
+{
+	for (size_t i = 0; i < resume->n_streams; i++)
+		if (resume->streams[i]->n_lacking > SML_MAX_PLAN ||
+		    resume->streams[i]->n_kept > SML_MAX_PLAN)
+			return true;
+	return false;
+}
+
+bool sml_jobs_only_int32(const struct sml_jobs *jobs)
+{
+	return jobs->operations->only_int32 != NULL &&
+	       jobs->operations->only_int32(jobs->dataplane);
+}
+
+/* Mistakes that affect only the newcomer: NULL, or the text. */
+static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Join *join,
+			       char *text, size_t bytes)
+{
+	if (join->world_size < 1 || join->world_size > SML_MAX_WORLD)
+		snprintf(text, bytes, "world_size %u is not between 1 and %d", join->world_size,
+			 SML_MAX_WORLD);
+	else if (jobs->operations->ranks_have_slots && join->world_size > SML_MAX_CHILDREN)
+		snprintf(text, bytes,
+			 "a job without a switch has at most %d ranks, not %u: start switches, the "
+			 "leaves with `switchml switch --parent HOST', and set SWITCHML_SWITCH",
+			 SML_MAX_CHILDREN, join->world_size);
+	else if (join->rank >= join->world_size)
+		snprintf(text, bytes, "rank %u is not below world_size %u", join->rank,
+			 join->world_size);
+	else if (join->shards < 1 || join->shards > SML_MAX_SHARDS)
+		snprintf(text, bytes, "%u shards are not between 1 and %d", join->shards,
+			 SML_MAX_SHARDS);
+	else if (jobs->operations->ranks_have_slots && join->n_stripe_ports == 0)
+		snprintf(text, bytes,
+			 "this is rank 0 of a job whose ranks embed the switch: unset "
+			 "SWITCHML_SWITCH on rank %u, or set it on all ranks",
+			 join->rank);
+	else if (!jobs->operations->ranks_have_slots && join->n_stripe_ports > 0)
+		snprintf(text, bytes,
+			 "this is a dedicated switch, but rank %u expects rank 0 here: to use the "
+			 "switch, set SWITCHML_SWITCH on all ranks",
+			 join->rank);
+	else if (join->n_stripe_ports > 0
+			 ? join->n_stripe_ports != join->shards || join->stripes > join->world_size
+			 : join->stripe >= join->stripes || join->stripes > SML_MAX_STRIPES)
+		snprintf(text, bytes,
+			 "stripe %u of %u does not exist: a job has at most %d stripes",
+			 join->stripe, join->stripes, SML_MAX_STRIPES);
+	else if (join->int16_wire && sml_jobs_only_int32(jobs))
+		snprintf(text, bytes,
+			 "floats of rank %u travel as int16, but this switch's program adds only "
+			 "int32 lanes: set SWITCHML_WIRE=int32 on all ranks, or use another switch "
+			 "program",
+			 join->rank);
+	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
+		snprintf(text, bytes, "a report must have %d streams", SML_STREAMS);
+	else if (join->resume != NULL && is_too_long(join->resume))
+		snprintf(text, bytes, "a report has at most %d chunks of a kind", SML_MAX_PLAN);
+	else if (join->resume != NULL && join->resume->membership == 0)
+		snprintf(text, bytes, "a report must have its job's membership");
+	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||
+		 !sml_text_is_clean(join->job))
+		snprintf(text, bytes,
+			 "a job's name must have 1 to %d bytes of printable UTF-8 (SWITCHML_JOB)",
+			 SML_NAME_BYTES - 1);
+	else if (!sml_job_is_machine(join))
+		snprintf(text, bytes, "a machine must have at most %d bytes, and a host token %d",
+			 SML_MACHINE_BYTES, SML_HOST_TOKEN);
+	else if (join->base.n_unknown_fields > 0)
+		snprintf(text, bytes,
+			 "rank %u sent fields that this switch (%s) does not know: install the "
+			 "same release on all hosts",
+			 join->rank, SML_VERSION_STRING);
+	else if (strlen(join->library_version) >= SML_VERSION_BYTES ||
+		 !sml_text_is_clean(join->library_version))
+		snprintf(text, bytes, "a library's version must have at most %d printable bytes",
+			 SML_VERSION_BYTES - 1);
+	else
+		return NULL;
+	return text;
+}
+
+/* Rank 0's own port is only for its job. */
+static void check_port(const struct sml_jobs *jobs, const SmlControl__Join *join,
+		       struct sml_refusal *refusal)
+{
+	const struct sml_jobs_config *config = &jobs->config;
+
+	if (config->only_job == NULL)
+		return;
+	if (strcmp(join->job, config->only_job) != 0) {
+		/* It may be of the job after this one, and rank 0 about to close: it tries again.
+		 */
+		refusal->error = SML_ERROR_UNREACHABLE;
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "rank 0 serves job \"%s\" here, not job \"%s\": give all ranks of a job "
+			 "the same name (SWITCHML_JOB), and each job its own port "
+			 "(SWITCHML_MASTER_PORT)",
+			 config->only_job, join->job);
+	} else if (join->world_size != config->only_world_size) {
+		refusal->error = SML_ERROR_MISMATCH;
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "ranks of job \"%s\" disagree about world_size: rank %u says %u, rank 0 "
+			 "says %u",
+			 config->only_job, join->rank, join->world_size, config->only_world_size);
+	}
+}
+
+/*
+ * This switch is alive, and has told the other ranks why their job failed: this one must not
+ * resume, and learns the same. To the rank that counted as dead, that would be wrong.
+ */
+static void check_death(const struct sml_jobs *jobs, const SmlControl__Join *join,
+			struct sml_refusal *refusal)
+{
+	for (uint32_t i = 0; join->resume != NULL && i < SML_FAILED_JOBS; i++) {
+		const struct sml_failed_job *failed = &jobs->failed[i];
+
+		if (i >= jobs->n_failed || failed->tag != join->resume->tag)
+			continue;
+		refusal->error = failed->error;
+		if (failed->has_lost && failed->lost == join->rank)
+			snprintf(refusal->text, sizeof(refusal->text),
+				 "the switch lost the connection of rank %u and has ended job "
+				 "\"%s\" for all ranks: start the job again",
+				 join->rank, join->job);
+		else
+			snprintf(refusal->text, sizeof(refusal->text), "%s", failed->text);
+	}
+}
+
+/*
+ * If a rank's thread count was set, all ranks must have it; otherwise, the smallest count is used.
+ */
+static bool agree_about_shards(const struct sml_job *job, const struct sml_member *member,
+			       const SmlControl__Join *join)
+{
+	if (join->shards_set && join->shards > job->most_shards)
+		return false;
+	if (member->peer == NULL)
+		return true;
+	if (join->shards_set && member->shards < join->shards)
+		return false;
+	return !member->shards_set || join->shards == member->shards ||
+	       (!join->shards_set && join->shards > member->shards);
+}
+
+static void check_shards(const struct sml_job *job, const SmlControl__Join *join,
+			 struct sml_refusal *refusal)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_member *member = &job->members[rank];
+
+		if (agree_about_shards(job, member, join))
+			continue;
+		refusal->error = SML_ERROR_MISMATCH;
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "ranks of job \"%s\" disagree about threads (shards): rank %u says %u%s, "
+			 "rank %u says %u%s: set SWITCHML_THREADS to the same value on all ranks, "
+			 "or on none",
+			 job->name, join->rank, join->shards, join->shards_set ? " (set)" : "",
+			 member->peer ? rank : job->first_rank,
+			 member->peer ? member->shards : job->most_shards,
+			 member->shards_set ? " (set)" : "");
+		return;
+	}
+}
+
+/* One rank's list has one switch for two stripes. */
+static bool comes_twice(const struct sml_job *job, const SmlControl__Join *join)
+{
+	const struct sml_member *member = &job->members[join->rank < job->n_ranks ? join->rank : 0];
+
+	return join->stripe != job->stripe && member->peer != NULL && member->pid == join->pid &&
+	       strcmp(member->host, join->host) == 0;
+}
+
+static void tell_difference(const struct sml_job *job, const SmlControl__Join *join,
+			    const struct term *term, struct sml_refusal *refusal)
+{
+	refusal->error = SML_ERROR_MISMATCH;
+	if (comes_twice(job, join))
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "rank %u of job \"%s\" names one switch for stripe %u and for stripe %u: "
+			 "each stripe needs a switch of its own (SWITCHML_SWITCH)",
+			 join->rank, job->name, job->stripe, join->stripe);
+	else
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "ranks of job \"%s\" disagree about %s: rank %u says %u, rank %u says "
+			 "%u: %s",
+			 job->name, term->name, join->rank, term->mine, job->first_rank,
+			 term->theirs, term->fix);
+}
+
+/* The terms that must be equal on all ranks: report the first that differs. */
+static void check_terms(const struct sml_job *job, const SmlControl__Join *join,
+			struct sml_refusal *refusal)
+{
+	static const char switches[] =
+		"give all ranks the same switches in the same order (SWITCHML_SWITCH)";
+	static const char slots[] = "give all ranks the same SWITCHML_SLOTS";
+	const struct term terms[] = {
+		{"world_size", join->world_size, job->n_ranks,
+		 "are they of one run (SWITCHML_WORLD_SIZE or the launcher's, SWITCHML_JOB)?"},
+		{"head slots", join->head_slots, job->head_slots_wanted, slots},
+		{"data slots", join->data_slots, job->data_slots_wanted, slots},
+		{"tickets off", join->no_tickets != 0, job->no_tickets,
+		 "give all ranks the same SWITCHML_FAULTS"},
+		{"stripe", join->stripe, job->stripe, switches},
+		{"stripes", join->stripes, job->stripes, switches},
+	};
+
+	if (strcmp(join->library_version, job->library_version) != 0) {
+		refusal->error = SML_ERROR_MISMATCH;
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "ranks of job \"%s\" have different libraries: rank %u has %s, rank %u "
+			 "has %s",
+			 job->name, join->rank, join->library_version, job->first_rank,
+			 job->library_version);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++) {
+		if (terms[i].mine != terms[i].theirs) {
+			tell_difference(job, join, &terms[i], refusal);
+			return;
+		}
+	}
+	check_shards(job, join, refusal);
+}
+
+static void check_rank(const struct sml_job *job, uint32_t rank, struct sml_refusal *refusal)
+{
+	const struct sml_member *member = &job->members[rank < job->n_ranks ? rank : 0];
+
+	if (job->state == SML_JOB_JOINING && member->peer == NULL)
+		return;
+	refusal->error = SML_ERROR_REFUSED;
+	if (member->peer != NULL || member->leaving)
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "rank %u of job \"%s\" is taken by host %s (pid %u): is the job already "
+			 "running? Give this one another name (SWITCHML_JOB) or rank",
+			 rank, job->name, member->host, member->pid);
+	else
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "job \"%s\" is already running and has no place for rank %u: give this "
+			 "job another name (SWITCHML_JOB)",
+			 job->name, rank);
+}
+
+void sml_terms_check(const struct sml_jobs *jobs, const struct sml_job *job,
+		     const SmlControl__Join *join, struct sml_refusal *refusal)
+{
+	*refusal = (struct sml_refusal){.error = 0};
+	check_version(job, join, refusal);
+	if (!refusal->error &&
+	    own_mistake(jobs, join, refusal->text, sizeof(refusal->text)) != NULL)
+		refusal->error = SML_ERROR_REFUSED;
+	if (!refusal->error)
+		check_port(jobs, join, refusal);
+	if (!refusal->error)
+		check_death(jobs, join, refusal);
+	if (!refusal->error && job != NULL && job->state == SML_JOB_JOINING)
+		check_terms(job, join, refusal);
+	if (!refusal->error && job != NULL)
+		check_rank(job, join->rank, refusal);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How the switch's slots are divided. A job that gathers holds the minimum. When all its ranks have
+ * joined, it gets what it wants, or its share of the rest: jobs that still gather have equal
+ * claims, and a little is kept for jobs that may still come. Slots come back when a job ends; a job
+ * never gets more while it runs.
+ *
+ * The invariant: slots_in_use is the sum of what all jobs hold, and never above max_slots.
+ */
+#include <stdio.h>
+
+#include "job/states/job.h"
+
+#define MIN_HEAD_SLOTS 2
+#define MIN_DATA_SLOTS 8
+/*
+ * What a job gets if it leaves the choice to the switch: enough slots to keep a fast path full, but
+ * no more, because all of them pass through the ranks' and the switch's caches. But with many
+ * stripes, each has at least two full super-packets: one arrives while the other leaves.
+ */
+#define CHOSEN_BYTES	  (768u << 10)
+#define CHOSEN_DATA_SLOTS 512
+#define CHOSEN_LEAST	  64
+#define CHOSEN_HEAD_SLOTS 64
+/* One of this many slots stays free for jobs that may still come. */
+#define KEPT_PART 8
+
+struct slots {
+	uint32_t head, data;
+};
+
+static uint32_t least_of(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint32_t most_of(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+/* ---- how many a job needs, and wants ---- */
+
+/* A shard without slots would have nothing to do. */
+static struct slots fewest(const struct sml_job *job)
+{
+	return (struct slots){most_of(MIN_HEAD_SLOTS, job->shards),
+			      most_of(MIN_DATA_SLOTS, job->shards)};
+}
+
+static uint32_t chosen_least(uint32_t packet_bytes)
+{
+	uint32_t packets =
+		least_of(SML_SUPER_PACKET_BYTES / packet_bytes, SML_SUPER_PACKET_PACKETS);
+
+	return most_of(2 * packets, CHOSEN_LEAST);
+}
+
+/* Before all ranks have joined, the lane count is unknown: assume the maximum. */
+static uint32_t choose_data(uint32_t lanes, uint32_t stripes)
+{
+	uint32_t packet = SML_HEADER_BYTES + 4u * lanes;
+
+	if (lanes == 0)
+		return CHOSEN_DATA_SLOTS;
+	return least_of(
+		most_of(CHOSEN_BYTES / packet / (stripes ? stripes : 1), chosen_least(packet)),
+		CHOSEN_DATA_SLOTS);
+}
+
+struct sml_slot_counts sml_slots_most(uint32_t lanes)
+{
+	return (struct sml_slot_counts){CHOSEN_HEAD_SLOTS, choose_data(lanes, 1)};
+}
+
+/* A job has no more than its packets can name and its ranks can keep. */
+static struct slots wanted(const struct sml_job *job)
+{
+	struct slots least = fewest(job),
+		     want = {CHOSEN_HEAD_SLOTS, choose_data(job->rules.lanes, job->stripes)};
+
+	if (job->data_slots_wanted)
+		want = (struct slots){job->head_slots_wanted, job->data_slots_wanted};
+	want.head = most_of(least_of(want.head, SML_MAX_SLOTS / 4), least.head);
+	want.data = most_of(least_of(want.data, SML_MAX_SLOTS - want.head), least.data);
+	return want;
+}
+
+static uint32_t held(const struct sml_job *job)
+{
+	return (uint32_t)job->rules.head_slots + job->rules.data_slots;
+}
+
+static uint32_t lacked(const struct sml_job *job)
+{
+	struct slots want = wanted(job);
+
+	return want.head + want.data > held(job) ? want.head + want.data - held(job) : 0;
+}
+
+/* ---- how many there are ---- */
+
+static void describe_use(const struct sml_jobs *jobs, char *text, size_t bytes)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (uint32_t i = 0; i < SML_MAX_JOBS && used < bytes; i++) {
+		const struct sml_job *job = jobs->jobs[i];
+
+		if (job == NULL || !job->has_pool)
+			continue;
+		used += (size_t)snprintf(text + used, bytes - used, "%s\"%s\" %u", used ? ", " : "",
+					 job->name, held(job));
+	}
+}
+
+/* The slots that may be given out, after keeping the minimum for jobs that may still come. */
+static uint32_t left(const struct sml_jobs *jobs)
+{
+	uint32_t unused = jobs->config.max_slots - jobs->slots_in_use;
+	uint32_t to_come = least_of(jobs->config.max_jobs, SML_MAX_JOBS) - jobs->n_jobs;
+	uint32_t part = jobs->config.max_slots / KEPT_PART;
+	uint32_t kept = least_of(to_come * (MIN_HEAD_SLOTS + MIN_DATA_SLOTS), part);
+
+	/* Too few for any job. */
+	if (kept < MIN_HEAD_SLOTS + MIN_DATA_SLOTS)
+		kept = 0;
+	return unused > kept ? unused - kept : 0;
+}
+
+/* How many more it may have: slots that others do not want, or an equal part. */
+static uint32_t share(const struct sml_job *job)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	uint32_t n_waiting = 1, all = left(jobs);
+	uint64_t others = 0;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		const struct sml_job *other = jobs->jobs[i];
+
+		if (other == NULL || other == job || other->state >= SML_JOB_PROBING)
+			continue;
+		n_waiting++;
+		others += lacked(other);
+	}
+	return most_of(all / n_waiting, all > others ? (uint32_t)(all - others) : 0);
+}
+
+/* ---- taking and giving ---- */
+
+static void hold(struct sml_job *job, struct slots slots)
+{
+	job->jobs->slots_in_use -= held(job);
+	job->rules.head_slots = (uint16_t)slots.head;
+	job->rules.data_slots = (uint16_t)slots.data;
+	job->jobs->slots_in_use += held(job);
+	sml_assert(job->jobs->slots_in_use <= job->jobs->config.max_slots);
+}
+
+/* Take this many. If that is not all that it wants, at most a quarter is for the head stream. */
+static struct slots divide(const struct sml_job *job, uint32_t n)
+{
+	struct slots least = fewest(job), want = wanted(job), got;
+
+	if (n >= want.head + want.data)
+		return want;
+	got.head = least_of(want.head, most_of(n / 4, least.head));
+	got.data = most_of(least_of(want.data, n - got.head), least.data);
+	return got;
+}
+
+bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	uint32_t unused = jobs->config.max_slots - jobs->slots_in_use;
+	struct slots least = fewest(job);
+	char use[SML_SENTENCE_BYTES / 2];
+
+	if (unused < least.head + least.data) {
+		describe_use(jobs, use, sizeof(use));
+		snprintf(text, bytes,
+			 "the switch's pool is full: job \"%s\" needs at least %u slots, %u of %u "
+			 "are free (in use: %s); wait for a job to end, or start the switch with "
+			 "more --slots",
+			 job->name, least.head + least.data, unused, jobs->config.max_slots, use);
+		return false;
+	}
+	job->has_pool = true;
+	hold(job, least);
+	return true;
+}
+
+bool sml_job_take_slots(struct sml_job *job)
+{
+	uint32_t n = held(job) + least_of(lacked(job), share(job));
+	uint32_t room = sml_job_leaf_room(job);
+	struct slots least = fewest(job);
+
+	/* All switches of a tree have the same slots. */
+	if (room < least.head + least.data)
+		return false;
+	hold(job, divide(job, least_of(n, room)));
+	return true;
+}
+
+bool sml_job_take_fewer_slots(struct sml_job *job)
+{
+	struct slots least = fewest(job);
+	uint32_t n = held(job);
+
+	if (n <= least.head + least.data)
+		return false;
+	hold(job, divide(job, most_of(n / 2, least.head + least.data)));
+	return true;
+}
+
+void sml_job_keep_reserve(struct sml_job *job)
+{
+	job->shards = job->most_shards;
+	hold(job, fewest(job));
+}
+
+void sml_job_give_back_slots(struct sml_job *job)
+{
+	if (job->has_pool)
+		job->jobs->slots_in_use -= held(job);
+	job->has_pool = false;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the switch has given a rank, copied out of its message: see admission.h. The switch may
+ * be hostile, or of a version with other limits.
+ */
+#include "job/rank/admission.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/text.h"
+
+static bool copy_maps(struct sml_talk *talk, const SmlControl__Admitted *in)
+{
+	if (talk->resumption == NULL)
+		return true;
+	if (in->n_maps != SML_STREAMS)
+		return false;
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+		const SmlControl__TicketMap *map = in->maps[stream];
+		uint32_t *table = malloc(map->n_table * sizeof(*table) + 1);
+
+		if (table == NULL)
+			return false;
+		for (size_t i = 0; i < map->n_table; i++)
+			table[i] = map->table[i];
+		free(talk->tables[stream]);
+		talk->tables[stream] = table;
+		talk->admission.maps[stream] = (struct sml_ticket_map){
+			.table = table, .n = (uint32_t)map->n_table, .after = map->after};
+	}
+	return true;
+}
+
+static bool copy_fellow(struct sml_fellow *fellow, const SmlControl__Peer *in, unsigned n_shards)
+{
+	if ((in->host.len != 0 && in->host.len != 4 && in->host.len != 16) ||
+	    in->n_ports != n_shards)
+		return false;
+	*fellow = (struct sml_fellow){
+		.host_bytes = (uint8_t)in->host.len,
+		.cookie = in->cookie,
+		.tag = in->tag,
+		.pid = in->pid,
+		.first_of_host = (uint16_t)in->first_of_host,
+	};
+	sml_text_copy(fellow->name, sizeof(fellow->name), in->name);
+	/* Without an address, the pointer may be NULL. */
+	if (in->host.len)
+		memcpy(fellow->host, in->host.data, in->host.len);
+	for (unsigned i = 0; i < n_shards; i++) {
+		if (in->ports[i] == 0 || in->ports[i] > 65535)
+			return false;
+		fellow->ports[i] = (uint16_t)in->ports[i];
+	}
+	return true;
+}
+
+/* If the ranks have the slots: their identities and addresses. */
+static bool copy_fellows(struct sml_talk *talk, const SmlControl__Admitted *in)
+{
+	unsigned n_ranks = talk->config.world_size;
+	bool has_stripe = talk->config.rank < in->stripes;
+
+	if (!talk->has_slots)
+		return true;
+	/* A shard is served by a socket, and this rank has said how many it has. */
+	if (n_ranks > SML_MAX_STRIPES || in->shards > talk->n_ports || in->n_peers != n_ranks ||
+	    in->stripes == 0 || in->stripes > n_ranks ||
+	    in->n_cookies != (has_stripe ? n_ranks : 0))
+		return false;
+	free(talk->fellows);
+	talk->fellows = calloc(1, sizeof(*talk->fellows));
+	if (talk->fellows == NULL)
+		return false;
+	for (unsigned i = 0; i < n_ranks; i++) {
+		uint32_t first = in->peers[i]->first_of_host;
+
+		if (first > i || in->peers[first]->first_of_host != first ||
+		    !copy_fellow(&talk->fellows->ranks[i], in->peers[i], in->shards))
+			return false;
+		if (has_stripe)
+			talk->fellows->cookies[i] = in->cookies[i];
+	}
+	talk->admission.stripes = (uint8_t)in->stripes;
+	talk->admission.fellows = talk->fellows;
+	return true;
+}
+
+/* False: it is none. */
+static bool copy_group(struct sml_talk *talk, const SmlControl__Group *in)
+{
+	struct sml_result_group *group = &talk->admission.group;
+
+	if (in == NULL)
+		return true;
+	if ((in->address.len != 4 && in->address.len != 16) || in->port == 0 ||
+	    in->port > 65536 - SML_MAX_SHARDS)
+		return false;
+	group->address_bytes = (uint8_t)in->address.len;
+	memcpy(group->address, in->address.data, in->address.len);
+	group->port = (uint16_t)in->port;
+	/* A switch must not make us listen to any other host. */
+	return in->address.len == 4 ? group->address[0] >= 224 && group->address[0] < 240
+				    : group->address[0] == 0xff;
+}
+
+/* False: it is no list of ranks and tokens, or this rank is not in it. */
+static bool copy_neighbors(struct sml_talk *talk, const SmlControl__HostGroup *in)
+{
+	struct sml_neighbors *neighbors = &talk->admission.neighbors;
+
+	if (in == NULL)
+		return true;
+	if (in->n_ranks != in->n_tokens || in->n_ranks > SML_MAX_CHILDREN)
+		return false;
+	for (size_t i = 0; i < in->n_ranks; i++) {
+		uint32_t rank = in->ranks[i];
+
+		/* In their order: so no rank is there twice. */
+		if (rank >= talk->config.world_size || (i > 0 && rank <= in->ranks[i - 1]) ||
+		    in->tokens[i].len != SML_TALK_TOKEN_BYTES)
+			return false;
+		sml_ranks_add(&neighbors->ranks, rank);
+		memcpy(neighbors->tokens[i], in->tokens[i].data, SML_TALK_TOKEN_BYTES);
+	}
+	neighbors->n = (uint8_t)in->n_ranks;
+	return sml_ranks_has(&neighbors->ranks, talk->config.rank);
+}
+
+static bool is_possible(const struct sml_talk *talk, const SmlControl__Admitted *in)
+{
+	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
+	       in->shards <= talk->n_shards && in->data_port > 0 && in->data_port <= 65535 &&
+	       in->head_slots >= in->shards && in->data_slots >= in->shards &&
+	       in->number < SML_MAX_CHILDREN && in->head_slots <= SML_MAX_SLOTS &&
+	       in->data_slots <= SML_MAX_SLOTS - in->head_slots;
+}
+
+static void copy_numbers(struct sml_admission *admission, const SmlControl__Admitted *in)
+{
+	*admission = (struct sml_admission){
+		.cookie = in->cookie,
+		.tag = in->tag,
+		.membership = in->membership,
+		.report_tag = in->report_tag,
+		.job_number = in->job_number,
+		.epoch = in->epoch,
+		.window_packets = in->window_packets,
+		.lanes = (uint16_t)in->lanes,
+		.head_slots = (uint16_t)in->head_slots,
+		.data_slots = (uint16_t)in->data_slots,
+		.data_port = (uint16_t)in->data_port,
+		.shards = (uint8_t)in->shards,
+		.number = (uint8_t)in->number,
+		.stall_reports = in->stall_reports,
+		.full_packets = in->full_packets,
+		.only_int32 = in->only_int32,
+		.single_packets = in->single_packets,
+	};
+	snprintf(admission->dataplane, sizeof(admission->dataplane), "%s", in->dataplane);
+}
+
+bool sml_talk_admit(struct sml_talk *talk, const SmlControl__Admitted *in)
+{
+	const char *where = talk->config.where;
+
+	if (!is_possible(talk, in)) {
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "%s at %s admits the job with impossible numbers: %" PRIu32
+			      " lanes, %" PRIu32 " shards, port %" PRIu32 ", %" PRIu32 " + %" PRIu32
+			      " slots",
+			      talk->config.what, where, in->lanes, in->shards, in->data_port,
+			      in->head_slots, in->data_slots);
+		return false;
+	}
+	copy_numbers(&talk->admission, in);
+	if (!copy_maps(talk, in))
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL, "%s at %s does not say where to continue",
+			      talk->config.what, where);
+	else if (!copy_group(talk, in->group))
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "%s at %s names an address that is not a multicast group",
+			      talk->config.what, where);
+	else if (!copy_neighbors(talk, in->host_group))
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "%s at %s names impossible ranks of this machine", talk->config.what,
+			      where);
+	else if (!copy_fellows(talk, in))
+		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
+			      "rank 0 at %s does not say where the other ranks are", where);
+	else
+		return true;
+	return false;
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Looking for a switch: see search.h. */
+#include "job/rank/search.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base.h"
+#include "switchml.h"
+
+#define MS 1000000ull
+/* RFC 8305's Connection Attempt Delay. */
+#define STAGGER_NS (250 * MS)
+/*
+ * When a job begins, ranks that choose different switches never meet. TCP resends a lost SYN after
+ * a second, so one rank's lost SYN must not make it go to another switch.
+ */
+#define STAGGER_SWITCH_NS (2000 * MS)
+/* How long to wait at a switch where ranks are missing, before the next one is joined as well. */
+#define STAGGER_JOIN_NS (1000 * MS)
+/* The time limit for one address's handshake. */
+#define CONNECT_NS (5000 * MS)
+/* Between tries of one address. */
+#define PAUSE_NS       (50 * MS)
+#define PAUSE_MAX_NS   (1000 * MS)
+#define PATIENT_NS     (2 * MS)
+#define PATIENT_MAX_NS (100 * MS)
+/* The pause after a switch began but could not continue; doubles each time. */
+#define BAD_NS	   (1000 * MS)
+#define BAD_MAX_NS (16000 * MS)
+
+static bool is_live(const struct sml_search_try *try)
+{
+	return try->state != SML_SEARCH_IDLE;
+}
+
+static void set_state(struct sml_search_try *try, enum sml_search_state state, uint64_t now_ns)
+{
+	try->state = state;
+	try->since_ns = now_ns;
+}
+
+void sml_search_init(struct sml_search *search, const struct sml_search_config *config,
+		     uint64_t now_ns)
+{
+	sml_assert(config->n_addresses >= 1 && config->n_addresses <= SML_SEARCH_MAX &&
+		   config->first < config->n_addresses);
+	*search = (struct sml_search){.config = *config, .fatal = -1};
+	for (unsigned i = 0; i < config->n_addresses; i++)
+		search->tries[i].since_ns = now_ns;
+}
+
+/* ---- when to try what ---- */
+
+static uint64_t grown(uint64_t first_ns, unsigned times, uint64_t most_ns)
+{
+	return times > 10 || first_ns << times > most_ns ? most_ns : first_ns << times;
+}
+
+/* After this one, when may the next address be tried as well? */
+static uint64_t patience_ends(const struct sml_search *search, const struct sml_search_try *live,
+			      bool same_switch)
+{
+	if (live->state == SML_SEARCH_WAITING)
+		return live->since_ns + STAGGER_JOIN_NS;
+	if (live->state == SML_SEARCH_TAKEN)
+		return UINT64_MAX;
+	return live->since_ns +
+	       (same_switch || search->config.resumes ? STAGGER_NS : STAGGER_SWITCH_NS);
+}
+
+/* When this address may be tried; UINT64_MAX: not in the current state. */
+static uint64_t may_start(const struct sml_search *search, unsigned address)
+{
+	const struct sml_search_config *config = &search->config;
+	const struct sml_search_try *try = &search->tries[address];
+	uint64_t start_ns = try->soon_ns;
+	bool alone = true;
+
+	if (is_live(try) || try->to_close)
+		return UINT64_MAX;
+	/* A job begins at the first address that answers, unless it may wait. */
+	if (!config->resumes && !config->patient && try->n_failures)
+		return UINT64_MAX;
+	for (unsigned i = 0; i < config->n_addresses; i++) {
+		const struct sml_search_try *other = &search->tries[i];
+		bool same = config->switches[i] == config->switches[address];
+		uint64_t ends_ns;
+
+		if (!is_live(other))
+			continue;
+		alone = false;
+		/* The rank would be refused there again. */
+		if (same && other->state != SML_SEARCH_CONNECTING)
+			return UINT64_MAX;
+		ends_ns = patience_ends(search, other, same);
+		start_ns = ends_ns > start_ns ? ends_ns : start_ns;
+	}
+	return !alone && try->again_ns > start_ns ? try->again_ns : start_ns;
+}
+
+/* The i-th in the list's order, from the first one to try. */
+static unsigned in_order(const struct sml_search *search, unsigned i)
+{
+	return (search->config.first + i) % search->config.n_addresses;
+}
+
+/*
+ * The address that was tried longest ago is next, so that one that fails quickly does not keep the
+ * others waiting.
+ */
+static bool is_better(const struct sml_search_try *a, const struct sml_search_try *b)
+{
+	return a->n_bad != b->n_bad ? a->n_bad < b->n_bad : a->started_ns < b->started_ns;
+}
+
+/* Of those that may start by then, the one that has failed least often; -1: none. */
+static int choose(const struct sml_search *search, uint64_t now_ns)
+{
+	int best = -1;
+
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		unsigned address = in_order(search, i);
+
+		if (may_start(search, address) > now_ns)
+			continue;
+		if (best < 0 || is_better(&search->tries[address], &search->tries[best]))
+			best = (int)address;
+	}
+	return best;
+}
+
+uint64_t sml_search_deadline(const struct sml_search *search)
+{
+	uint64_t earliest_ns = search->config.deadline_ns;
+
+	if (search->outcome != SML_SEARCH_GOES_ON)
+		return UINT64_MAX;
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		const struct sml_search_try *try = &search->tries[i];
+		uint64_t at_ns = try->state == SML_SEARCH_CONNECTING ? try->since_ns + CONNECT_NS
+								     : may_start(search, i);
+
+		earliest_ns = at_ns < earliest_ns ? at_ns : earliest_ns;
+	}
+	return earliest_ns;
+}
+
+/* ---- the end ---- */
+
+static void close_all_but(struct sml_search *search, int address)
+{
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		struct sml_search_try *try = &search->tries[i];
+
+		if ((int)i == address || !is_live(try))
+			continue;
+		try->state = SML_SEARCH_IDLE;
+		try->to_join = false;
+		try->to_close = true;
+	}
+}
+
+static void finish(struct sml_search *search, enum sml_search_outcome outcome, int error)
+{
+	search->outcome = outcome;
+	search->error = error;
+	if (outcome == SML_SEARCH_FOUND)
+		close_all_but(search, (int)search->found);
+}
+
+/* The state of an unfinished try, or why the last one failed. */
+static void describe(const struct sml_search_try *try, char *text, size_t bytes)
+{
+	char ranks[SML_RANKS_TEXT_BYTES];
+
+	if (try->state == SML_SEARCH_CONNECTING) {
+		snprintf(text, bytes, "%s", SML_SEARCH_NO_ANSWER);
+	} else if (try->state == SML_SEARCH_WAITING && !sml_ranks_is_empty(&try->missing)) {
+		sml_ranks_text(&try->missing, try->n_more, ranks, sizeof(ranks));
+		snprintf(text, bytes, "not all ranks have joined there; missing: %s", ranks);
+	} else if (try->state != SML_SEARCH_IDLE) {
+		snprintf(text, bytes, "it has not started the job");
+	} else {
+		snprintf(text, bytes, "%s", try->error ? try->reason : "not tried");
+	}
+}
+
+/* The state of unfinished tries at the deadline is a reason, too. */
+static void note_unfinished(struct sml_search_try *try)
+{
+	char text[SML_REASON_LENGTH];
+
+	if (!is_live(try))
+		return;
+	describe(try, text, sizeof(text));
+	memcpy(try->reason, text, sizeof(text));
+	try->error = SML_ERROR_TIMEOUT;
+}
+
+static void give_up(struct sml_search *search)
+{
+	for (unsigned i = 0; i < search->config.n_addresses; i++)
+		note_unfinished(&search->tries[i]);
+	finish(search, SML_SEARCH_FAILED, SML_ERROR_UNREACHABLE);
+	close_all_but(search, -1);
+}
+
+/* ---- what to do ---- */
+
+static bool act(struct sml_search *search, enum sml_search_verb verb, unsigned address,
+		struct sml_search_action *action)
+{
+	struct sml_search_try *try = &search->tries[address];
+
+	if (verb == SML_SEARCH_CLOSE)
+		try->to_close = false;
+	else
+		try->to_join = false;
+	*action = (struct sml_search_action){verb, address};
+	return true;
+}
+
+static void expire(struct sml_search *search, uint64_t now_ns)
+{
+	if (now_ns >= search->config.deadline_ns) {
+		give_up(search);
+		return;
+	}
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		struct sml_search_try *try = &search->tries[i];
+
+		if (try->state != SML_SEARCH_CONNECTING || now_ns < try->since_ns + CONNECT_NS)
+			continue;
+		try->to_close = true;
+		sml_search_failed(search, i, SML_ERROR_TIMEOUT, SML_SEARCH_NO_ANSWER, now_ns);
+	}
+}
+
+bool sml_search_next(struct sml_search *search, uint64_t now_ns, struct sml_search_action *action)
+{
+	int address;
+
+	if (search->outcome == SML_SEARCH_GOES_ON)
+		expire(search, now_ns);
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		if (search->tries[i].to_close)
+			return act(search, SML_SEARCH_CLOSE, i, action);
+		if (search->tries[i].to_join)
+			return act(search, SML_SEARCH_JOIN, i, action);
+	}
+	if (search->outcome != SML_SEARCH_GOES_ON)
+		return false;
+	address = choose(search, now_ns);
+	if (address < 0)
+		return false;
+	set_state(&search->tries[address], SML_SEARCH_CONNECTING, now_ns);
+	search->tries[address].missing = (struct sml_ranks){{0}};
+	search->tries[address].n_more = 0;
+	search->tries[address].started_ns = now_ns;
+	*action = (struct sml_search_action){SML_SEARCH_CONNECT, (unsigned)address};
+	return true;
+}
+
+/* ---- what happened ---- */
+
+/* Other addresses of the same switch are not needed any more. */
+static void close_siblings(struct sml_search *search, unsigned address)
+{
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		struct sml_search_try *try = &search->tries[i];
+
+		if (i == address || !is_live(try) ||
+		    search->config.switches[i] != search->config.switches[address])
+			continue;
+		try->state = SML_SEARCH_IDLE;
+		try->to_close = true;
+	}
+}
+
+void sml_search_connected(struct sml_search *search, unsigned address, uint64_t now_ns)
+{
+	struct sml_search_try *try = &search->tries[address];
+
+	if (try->state != SML_SEARCH_CONNECTING || search->outcome != SML_SEARCH_GOES_ON)
+		return;
+	if (!search->config.resumes) {
+		search->found = address;
+		finish(search, SML_SEARCH_FOUND, 0);
+		return;
+	}
+	set_state(try, SML_SEARCH_WAITING, now_ns);
+	try->to_join = true;
+	close_siblings(search, address);
+}
+
+void sml_search_missing(struct sml_search *search, unsigned address, const struct sml_ranks *ranks,
+			unsigned n_more)
+{
+	if (search->tries[address].state != SML_SEARCH_WAITING)
+		return;
+	search->tries[address].missing = *ranks;
+	search->tries[address].n_more = n_more;
+}
+
+void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_ns)
+{
+	struct sml_search_try *try = &search->tries[address];
+
+	if (try->state != SML_SEARCH_WAITING || search->outcome != SML_SEARCH_GOES_ON)
+		return;
+	set_state(try, SML_SEARCH_TAKEN, now_ns);
+	close_all_but(search, (int)address);
+}
+
+void sml_search_started(struct sml_search *search, unsigned address)
+{
+	if (search->tries[address].state != SML_SEARCH_TAKEN)
+		return;
+	search->found = address;
+	finish(search, SML_SEARCH_FOUND, 0);
+}
+
+void sml_search_left(struct sml_search *search, unsigned address)
+{
+	if (!is_live(&search->tries[address]) || search->outcome != SML_SEARCH_GOES_ON)
+		return;
+	finish(search, SML_SEARCH_LEFT, 0);
+	close_all_but(search, -1);
+}
+
+static bool is_final(int error)
+{
+	return error == SML_ERROR_RANK_DIED || error == SML_ERROR_ABORTED;
+}
+
+static void set_pause(const struct sml_search *search, struct sml_search_try *try, uint64_t now_ns)
+{
+	uint64_t pause_ns = search->config.patient
+				    ? grown(PATIENT_NS, try->n_failures, PATIENT_MAX_NS)
+				    : grown(PAUSE_NS, try->n_failures, PAUSE_MAX_NS);
+
+	try->soon_ns = try->again_ns = now_ns + pause_ns;
+}
+
+/* A bad switch is bad at all of its addresses. */
+static void note_bad_switch(struct sml_search *search, unsigned address, uint64_t now_ns)
+{
+	uint64_t again_ns = now_ns + grown(BAD_NS, search->tries[address].n_bad, BAD_MAX_NS);
+
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		if (search->config.switches[i] != search->config.switches[address])
+			continue;
+		search->tries[i].n_bad++;
+		search->tries[i].again_ns = again_ns;
+	}
+}
+
+/* If the job is beginning, nothing is left to try. */
+static bool all_have_failed(const struct sml_search *search)
+{
+	for (unsigned i = 0; i < search->config.n_addresses; i++)
+		if (!search->tries[i].n_failures || is_live(&search->tries[i]))
+			return false;
+	return !search->config.resumes && !search->config.patient;
+}
+
+void sml_search_failed(struct sml_search *search, unsigned address, int error, const char *reason,
+		       uint64_t now_ns)
+{
+	struct sml_search_try *try = &search->tries[address];
+	bool bad = try->state == SML_SEARCH_TAKEN;
+
+	if (!is_live(try) || search->outcome != SML_SEARCH_GOES_ON)
+		return;
+	snprintf(try->reason, sizeof(try->reason), "%s", reason);
+	try->error = error;
+	set_pause(search, try, now_ns);
+	if (bad)
+		note_bad_switch(search, address, now_ns);
+	/* A switch that releases its ranks because others did not come keeps its place in the
+	 * order. */
+	if (error != SML_ERROR_SWITCH_DIED || try->state == SML_SEARCH_CONNECTING)
+		try->n_failures++;
+	try->to_join = false;
+	set_state(try, SML_SEARCH_IDLE, now_ns);
+	if (search->config.resumes && is_final(error)) {
+		search->fatal = (int)address;
+		finish(search, SML_SEARCH_FAILED, error);
+		close_all_but(search, -1);
+	} else if (all_have_failed(search)) {
+		finish(search, SML_SEARCH_FAILED, SML_ERROR_UNREACHABLE);
+	}
+}
+
+void sml_search_tell(const struct sml_search *search, char *text, size_t bytes)
+{
+	size_t length = 0;
+
+	text[0] = '\0';
+	if (search->fatal >= 0) {
+		snprintf(text, bytes, "%s", search->tries[search->fatal].reason);
+		return;
+	}
+	for (unsigned i = 0; i < search->config.n_addresses && length < bytes; i++) {
+		unsigned address = in_order(search, i);
+		char reason[SML_REASON_LENGTH];
+
+		describe(&search->tries[address], reason, sizeof(reason));
+		length +=
+			(size_t)snprintf(text + length, bytes - length, "%s%s: %s",
+					 length ? "; " : "", search->config.names[address], reason);
+	}
+}

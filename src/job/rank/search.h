@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A rank looks for its switch: which address to connect to, and when; where to join; and the
+ * outcome. Sans I/O: the driver does what sml_search_next() asks for, reports the results, and
+ * comes back at sml_search_deadline().
+ *
+ * One address:
+ *
+ *	          connect               connected                admission begins
+ *	IDLE ---------------> CONNECTING --------------> WAITING ----------------> TAKEN
+ *	  ^                       |                         |                        |
+ *	  +--- failed, with a reason: tried again after a pause ----------------------+
+ *
+ * A job begins at the first address of the list that answers: addresses of one name are tried as in
+ * RFC 8305, and the next name only after the first one had time for a retransmission, so that all
+ * ranks choose the same switch.
+ *
+ * A job that resumes joins at every switch that it reaches, one after the other while ranks are
+ * missing. The switch that all ranks have joined begins the admission, and the ranks leave all
+ * others, which does not harm those. So no rank can wait at one switch while another waits
+ * elsewhere. If a switch cannot serve the job for any reason, the ranks try the others, until the
+ * deadline; then the error lists all of them. A switch that began but could not continue (its UDP
+ * is blocked, its lanes are too few) comes last from then on.
+ *
+ * The invariant: at most one address is taken, and while one is, no other is live.
+ */
+#ifndef SML_JOB_RANK_SEARCH_H
+#define SML_JOB_RANK_SEARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "job/common/ranks.h"
+
+#define SML_SEARCH_MAX	  16
+#define SML_REASON_LENGTH 200
+#define SML_SEARCH_NO_ANSWER                                                                       \
+	"no answer: is the host up, and does a firewall let the TCP port pass? (SWITCHML_PORTS "   \
+	"bounds a rank's ports)"
+
+enum sml_search_state {
+	SML_SEARCH_IDLE,
+	SML_SEARCH_CONNECTING,
+	SML_SEARCH_WAITING, /* joined; not all ranks are there */
+	SML_SEARCH_TAKEN    /* all ranks are there, and the switch has begun with them */
+};
+
+enum sml_search_verb {
+	SML_SEARCH_CONNECT,
+	SML_SEARCH_JOIN, /* it is connected: join there */
+	SML_SEARCH_CLOSE
+};
+
+struct sml_search_action {
+	enum sml_search_verb verb;
+	unsigned address;
+};
+
+struct sml_search_config {
+	const char *const *names; /* of the addresses, for texts */
+	unsigned n_addresses;
+	uint8_t switches[SML_SEARCH_MAX]; /* the switch that each address belongs to */
+	unsigned first;			  /* the address to begin with */
+	bool resumes;
+	bool patient; /* if the job begins: retry until the deadline */
+	uint64_t deadline_ns;
+};
+
+struct sml_search_try {
+	enum sml_search_state state;
+	bool to_join, to_close;
+	uint64_t since_ns;	  /* since when it is in this state */
+	uint64_t started_ns;	  /* when it was tried last; 0: never */
+	uint64_t again_ns;	  /* not before that, while another one is live */
+	uint64_t soon_ns;	  /* not before that at all */
+	struct sml_ranks missing; /* at the last message */
+	unsigned n_more;	  /* missing, too, but not named */
+	unsigned n_failures, n_bad;
+	int error; /* the last; 0: not tried */
+	char reason[SML_REASON_LENGTH];
+};
+
+enum sml_search_outcome {
+	SML_SEARCH_GOES_ON,
+	SML_SEARCH_FOUND,
+	SML_SEARCH_LEFT, /* no switch is needed any more */
+	SML_SEARCH_FAILED
+};
+
+struct sml_search {
+	struct sml_search_config config;
+	struct sml_search_try tries[SML_SEARCH_MAX];
+	enum sml_search_outcome outcome;
+	unsigned found; /* the address */
+	int error;	/* FAILED: why, and the details */
+	int fatal;	/* the address whose message ended it, or -1 */
+};
+
+/* The config's names must live as long. */
+void sml_search_init(struct sml_search *search, const struct sml_search_config *config,
+		     uint64_t now_ns);
+
+/* What to do now; false: nothing until the deadline or the next report. */
+bool sml_search_next(struct sml_search *search, uint64_t now_ns, struct sml_search_action *action);
+
+/* UINT64_MAX: none. */
+uint64_t sml_search_deadline(const struct sml_search *search);
+
+/* ---- what happened; ignored for an address that is no longer live ---- */
+
+void sml_search_connected(struct sml_search *search, unsigned address, uint64_t now_ns);
+
+/* The switch has said who is missing. */
+void sml_search_missing(struct sml_search *search, unsigned address, const struct sml_ranks *ranks,
+			unsigned n_more);
+
+/* The switch has begun with all ranks: close the others. */
+void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_ns);
+
+/* It has started the job: it is found. */
+void sml_search_started(struct sml_search *search, unsigned address);
+
+/* The switch has let this rank leave, because no rank wants to continue: close all. */
+void sml_search_left(struct sml_search *search, unsigned address);
+
+/*
+ * Refused, ended, aborted, no path for packets. The driver has closed it. error: enum sml_error
+ * or -errno; of a switch that resumes, what says that a rank has died or the job was aborted ends
+ * the search.
+ */
+void sml_search_failed(struct sml_search *search, unsigned address, int error, const char *reason,
+		       uint64_t now_ns);
+
+/* All switches, each with the reason of its last failure, or its state. */
+void sml_search_tell(const struct sml_search *search, char *text, size_t bytes);
+
+#endif

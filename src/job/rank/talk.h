@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A rank's side of the talk with one switch, from the join to the leave. Sans I/O: no socket, no
+ * clock, no thread. The library's control drives it with a channel (lib/control/), the simulator
+ * with its own network and clock, a fuzzer with bytes.
+ *
+ *	CONNECTED --Join--> JOINING --Admitted--> ADMITTED --Ready--> READY
+ *	   --Start--> RUNNING --Leave--> LEAVING --Left--> LEFT
+ *	and from anywhere, by Abort, silence or the connection's end: FAILED;
+ *	or, of a switch that others may take over from: LOST
+ *	A rank that resumes only to leave may be told Left while it joins, too.
+ *
+ *	in    a message           sml_talk_object(), then sml_talk_message()
+ *	      the connection ends sml_talk_ended()
+ *	      a tick, and time    sml_talk_tick()
+ *	      what the rank wants sml_talk_join(), _ready(), _leave(), …
+ *	out   messages, questions struct sml_talk_output
+ *	      everything else     the phase, and the members beside it
+ *
+ * Outputs are called from within inputs, and must not call back in.
+ *
+ * The invariant: from LEFT on, nothing is sent, and the phase does not change.
+ */
+#ifndef SML_JOB_RANK_TALK_H
+#define SML_JOB_RANK_TALK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "control.pb-c.h"
+#include "core/resume.h"
+#include "job/common/ranks.h"
+#include "job/common/rules.h"
+
+#define SML_TALK_TEXT_BYTES 1024
+/*
+ * How long a rank that has asked to leave and then loses its switch looks for the others: they may
+ * have been told that all have left. After half of that time, it tells switches that it only wants
+ * to leave (Resume.leaving); a switch where no rank wants more than that lets it leave.
+ */
+#define SML_LEAVE_WAIT_NS 30000000000ull
+
+enum sml_talk_phase {
+	SML_TALK_CONNECTED,
+	SML_TALK_JOINING,
+	SML_TALK_ADMITTED,
+	SML_TALK_READY,
+	SML_TALK_RUNNING,
+	SML_TALK_LEAVING,
+	SML_TALK_LEFT,
+	SML_TALK_FAILED,
+	SML_TALK_LOST /* another switch may take over */
+};
+
+/* What a rank reports to a replacement switch (core/resume.h). */
+struct sml_resumption {
+	uint32_t epoch; /* the highest that this rank was told */
+	uint64_t tag;
+	uint64_t membership; /* proves that this rank belongs to the job */
+	bool leaving;	     /* it has asked to leave, and looked for the others long enough */
+	struct sml_resume_report reports[SML_STREAMS];
+	void *self;
+	/* A kept result, NULL if there is none. */
+	const void *(*kept)(void *self, enum sml_stream_id stream, uint32_t chunk,
+			    uint16_t *n_lanes);
+	/* A result that this rank lacked. Negative: it does not fit. */
+	int (*adopt)(void *self, enum sml_stream_id stream, uint32_t chunk, const void *lanes,
+		     uint16_t n_lanes);
+};
+
+#define SML_TALK_NAME_BYTES 128
+
+/* A rank of a job whose ranks have the slots. */
+struct sml_fellow {
+	uint8_t host[16],
+		host_bytes; /* 4 or 16; 0: the host that the control connection leads to */
+	uint16_t ports[SML_MAX_SHARDS];
+	uint64_t cookie, tag; /* this rank's cookie at that one's stripe, and the stripe's tag */
+	char name[SML_TALK_NAME_BYTES]; /* its host's, for texts; "": not told */
+	uint32_t pid;
+	uint16_t first_of_host; /* the lowest rank that may share memory with it */
+};
+
+/* Such a job has no tree. */
+struct sml_fellows {
+	struct sml_fellow ranks[SML_MAX_STRIPES];
+	uint64_t cookies[SML_MAX_STRIPES]; /* all ranks', at this one's stripe if it has one */
+};
+
+/* The multicast group for results. */
+struct sml_result_group {
+	uint8_t address[16], address_bytes; /* 4 or 16; 0: nowhere */
+	uint16_t port;			    /* of shard 0 */
+};
+
+#define SML_TALK_TOKEN_BYTES 16
+
+/* The ranks of this one's machine, and what each has said where it is found. */
+struct sml_neighbors {
+	struct sml_ranks ranks; /* this one is among them; empty: none is known */
+	uint8_t n;		/* how many there are */
+	/* Of each, in the order of ranks. */
+	uint8_t tokens[SML_MAX_CHILDREN][SML_TALK_TOKEN_BYTES];
+};
+
+/* What the switch has given this rank. */
+struct sml_admission {
+	uint64_t cookie, tag, membership;
+	uint64_t report_tag; /* of this epoch, in a report */
+	uint32_t job_number, epoch;
+	uint32_t window_packets;
+	uint16_t lanes, head_slots, data_slots, data_port;
+	uint8_t shards;
+	uint8_t number;	     /* this rank's at the switch, as in packets */
+	bool stall_reports;  /* it can be asked what slots are waiting for */
+	bool full_packets;   /* it takes only packets of `lanes` lanes */
+	bool only_int32;     /* it adds no lanes of two int16 */
+	bool single_packets; /* it might see segmented datagrams before they are cut up */
+	char dataplane[16];
+	struct sml_result_group group;
+	/* After a resume: what tickets mean. The tables are valid as long as the talk. */
+	struct sml_ticket_map maps[SML_STREAMS];
+	/* Where the ranks have the slots: as long as the talk, too. Stripe i is rank i's. */
+	uint8_t stripes;
+	const struct sml_fellows *fellows;
+	struct sml_neighbors neighbors;
+};
+
+struct sml_disagreement {
+	uint16_t slot;
+	uint32_t use, chunk;
+	uint16_t ranks[2];
+};
+
+/* What the talk asks and tells. */
+struct sml_talk_output {
+	/* Queue a message: 0, or out of memory. */
+	int (*send)(void *self, const SmlControl__Envelope *message);
+	/*
+	 * What slots are waiting for, as the switch says; last: it is part of the switch's last
+	 * message.
+	 */
+	void (*told)(void *self, const SmlControl__StallReport *report, bool last_words);
+	/* ---- while the job runs; not before sml_talk_serve() ---- */
+	/* In words: which call has this chunk? */
+	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+			 size_t text_bytes);
+	/* Send what this rank's slots are waiting for, by sml_talk_send(). */
+	void (*tell_stalls)(void *self);
+	/* What they have done so far; counters by rank are in this memory. */
+	void (*served)(void *self, SmlControl__StripeStatus *status,
+		       uint64_t completed[SML_MAX_CHILDREN]);
+	/* What this rank has moved so far. False: that is not known. */
+	bool (*moved)(void *self, SmlControl__Traffic *traffic);
+};
+
+struct sml_talk_config {
+	const char *what;  /* that listens there, for texts: "rank 0"; NULL: "the switch" */
+	const char *where; /* the switch, for texts */
+	uint16_t rank, world_size;
+	uint32_t heartbeat_ms;
+	bool rank_0_runs_it;	   /* rank 0, another process, listens there */
+	const char *proof, *unset; /* TLS: what the switch needs, and what to unset without it */
+	const struct sml_talk_output *output;
+	void *self;
+};
+
+struct sml_talk {
+	struct sml_talk_config config;
+	enum sml_talk_phase phase;
+	/* FAILED and LOST: why. */
+	int error;
+	char text[SML_TALK_TEXT_BYTES];
+	struct sml_ranks missing; /* that had not joined at the last message */
+	unsigned n_more;	  /* how many others were missing, which it did not name */
+	char hosts[512];	  /* of those that had, as the switch says; "": not told */
+	char refused[256]; /* why one of them could not, as the switch says; "": none tried */
+	bool heard;	   /* it has said something, so it is a switch */
+	bool begun;	   /* all ranks have joined, and the switch has begun with them */
+	bool serves;	   /* the rank can answer questions */
+	bool may_be_lost;  /* others can take over, so a loss is not a failure */
+	bool silent;	   /* the last tick found that nothing had come for too long */
+	bool has_slots;	   /* this rank brings some to the job */
+	bool only_leaves;  /* it has said so in its join */
+	bool stalls_asked, asked;
+	SmlControl__Describe question; /* asked, before the rank could answer */
+	uint64_t n_results, alive_ns;  /* on the data path, and when the last of them was seen */
+	uint32_t n_shards;	       /* that it asked for, at most */
+	uint32_t n_ports;	       /* that it listens on, one a shard */
+	uint16_t start_lanes;
+	bool admitted_again; /* ranks of one machine could not share memory */
+	bool offers_memory;  /* this rank has said that it shares memory */
+	bool shares_memory;  /* every rank does, with all of its machine */
+	struct sml_admission admission;
+	uint32_t *tables[SML_STREAMS]; /* of admission.maps */
+	struct sml_fellows *fellows;   /* of admission */
+	const struct sml_resumption *resumption;
+};
+
+/* The config's pointers must live as long. */
+void sml_talk_init(struct sml_talk *talk, const struct sml_talk_config *config);
+void sml_talk_fini(struct sml_talk *talk);
+
+/* ---- what the rank wants; each in its phase ---- */
+
+/* The job's terms are set; resumption: NULL, or lives until the admission. */
+void sml_talk_join(struct sml_talk *talk, const SmlControl__Join *join,
+		   const struct sml_resumption *resumption);
+
+/* What a rank has found out before the job starts. */
+struct sml_readiness {
+	uint16_t lanes;	    /* that probes have proved */
+	bool by_group;	    /* the multicast group reaches this rank */
+	bool shares_memory; /* with all ranks of its machine */
+	/* Set by the library: the job was admitted again instead of started. */
+	bool admitted_again;
+};
+
+void sml_talk_ready(struct sml_talk *talk, const struct sml_readiness *found);
+
+/* From now on it can answer; what was asked before is answered now. */
+void sml_talk_serve(struct sml_talk *talk, bool may_be_lost);
+
+void sml_talk_leave(struct sml_talk *talk);
+void sml_talk_abort(struct sml_talk *talk, int error, const char *text, bool told);
+void sml_talk_ask_stalls(struct sml_talk *talk);
+void sml_talk_mismatch(struct sml_talk *talk, const struct sml_disagreement *found);
+/* Results of this shard do not come: a probe with this number will tell its address. */
+void sml_talk_renew(struct sml_talk *talk, uint8_t shard, uint32_t number);
+
+/* Send any other message; send an answer. */
+void sml_talk_send(struct sml_talk *talk, const SmlControl__Envelope *message);
+
+/* The first reason counts. */
+__attribute__((format(printf, 3, 4))) void sml_talk_fail(struct sml_talk *talk, int error,
+							 const char *format, ...);
+
+/* ---- what happens ---- */
+
+/* As sml_rules_object(); then the talk has failed. */
+bool sml_talk_object(struct sml_talk *talk, const struct sml_head *head);
+
+void sml_talk_message(struct sml_talk *talk, const SmlControl__Envelope *message);
+
+/* how: "closed the connection"; known: it had proved its identity, or need not. */
+void sml_talk_ended(struct sml_talk *talk, const char *how, bool known);
+
+/*
+ * Call it every quarter of the heartbeat, but at least once a second. It sends Ping, and judges the
+ * switch by when bytes last came, and by its results on the data path (n_results so far): a switch
+ * that still serves is not dead, for a while.
+ */
+void sml_talk_tick(struct sml_talk *talk, uint64_t heard_ns, uint64_t n_results, bool known,
+		   uint64_t now_ns);
+
+#endif

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What `switchml status` shows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "job/tree/branches.h"
+
+#define MAX_COUNTERS (SML_VERDICTS + 16)
+/* Of a message of 1 MiB at most (control/frame.h), for the ranks of all jobs: 4,096 with ease. */
+#define WORKERS_BYTES (768u << 10)
+
+struct counters {
+	SmlControl__Counter values[MAX_COUNTERS];
+	SmlControl__Counter *list[MAX_COUNTERS];
+	size_t n;
+};
+
+struct job_status {
+	SmlControl__JobStatus status;
+	SmlControl__WorkerStatus *workers, **list; /* of all its ranks */
+	SmlControl__Traffic *traffic;
+	SmlControl__BranchStatus branches[SML_MAX_CHILDREN], *branch_list[SML_MAX_CHILDREN];
+	struct counters counters;
+	SmlControl__StripeStatus served[SML_MAX_STRIPES], *served_list[SML_MAX_STRIPES];
+	char names[SML_MAX_STRIPES][96], group[SML_GROUP_TEXT_BYTES];
+};
+
+static void add_counter(struct counters *counters, const char *name, uint64_t value)
+{
+	SmlControl__Counter *counter = &counters->values[counters->n];
+
+	sml_control__counter__init(counter);
+	counter->name = (char *)(uintptr_t)name;
+	counter->value = value;
+	counters->list[counters->n++] = counter;
+}
+
+static void add_verdicts(struct counters *counters, const uint64_t *verdicts)
+{
+	for (unsigned i = 0; i < SML_VERDICTS; i++)
+		add_counter(counters, sml_verdict_name((enum sml_verdict)i), verdicts[i]);
+}
+
+static const char *state_of(const struct sml_job *job)
+{
+	static const char *const names[] = {"joining", "handing over", "probing", "running",
+					    "leaving"};
+
+	return names[job->state];
+}
+
+void sml_job_note_traffic(struct sml_peer *peer, const SmlControl__Traffic *traffic)
+{
+	peer->job->members[peer->rank].traffic = (struct sml_traffic){
+		.packets_sent = traffic->packets_sent,
+		.packets_received = traffic->packets_received,
+		.bytes_sent = traffic->bytes_sent,
+		.bytes_received = traffic->bytes_received,
+		.retransmits_timeout = traffic->retransmits_timeout,
+		.retransmits_fast = traffic->retransmits_fast,
+		.link_mbits = traffic->link_mbits,
+		.told_ns = peer->job->jobs->now_ns,
+	};
+}
+
+static SmlControl__Traffic *describe_traffic(const struct sml_traffic *from,
+					     SmlControl__Traffic *traffic)
+{
+	if (from->told_ns == 0)
+		return NULL;
+	sml_control__traffic__init(traffic);
+	traffic->packets_sent = from->packets_sent;
+	traffic->packets_received = from->packets_received;
+	traffic->bytes_sent = from->bytes_sent;
+	traffic->bytes_received = from->bytes_received;
+	traffic->retransmits_timeout = from->retransmits_timeout;
+	traffic->retransmits_fast = from->retransmits_fast;
+	traffic->link_mbits = from->link_mbits;
+	return traffic;
+}
+
+/* False: no memory. */
+static bool make_room(struct job_status *out, size_t n_ranks)
+{
+	out->workers = calloc(n_ranks + 1, sizeof(*out->workers));
+	out->list = calloc(n_ranks + 1, sizeof(SmlControl__WorkerStatus *));
+	out->traffic = calloc(n_ranks + 1, sizeof(*out->traffic));
+	return out->workers != NULL && out->list != NULL && out->traffic != NULL;
+}
+
+/* The next worker has been described. It is left out if there is no room in the message. */
+static void add_worker(struct job_status *out, size_t *room)
+{
+	SmlControl__WorkerStatus *worker = &out->workers[out->status.n_workers];
+	size_t bytes = sml_control__worker_status__get_packed_size(worker) + 4;
+
+	if (bytes > *room || out->status.left_out > 0) {
+		out->status.left_out++;
+		return;
+	}
+	*room -= bytes;
+	out->list[out->status.n_workers++] = worker;
+}
+
+/* A leaf that contributes to a job. It is left out if there is no room in the message. */
+static void add_branch(struct job_status *out, const struct sml_branch *branch, uint32_t n_ranks,
+		       const struct sml_job_counters *counters, unsigned child, size_t *room)
+{
+	SmlControl__BranchStatus *status = &out->branches[out->status.n_branches];
+	size_t bytes;
+
+	sml_control__branch_status__init(status);
+	status->leaf = (char *)(uintptr_t)branch->name;
+	status->ranks = n_ranks;
+	status->contributions = counters->contributions[child];
+	status->resends = counters->resends[child];
+	status->completed = counters->completed[child];
+	bytes = sml_control__branch_status__get_packed_size(status) + 4;
+	if (bytes > *room)
+		return;
+	*room -= bytes;
+	out->branch_list[out->status.n_branches++] = status;
+}
+
+/* Where a peer is connected: at a leaf of this switch, or at a leaf of such a leaf. */
+static void describe_place(const struct sml_peer *peer, SmlControl__WorkerStatus *worker)
+{
+	const struct sml_branch *via = sml_peer_via(peer);
+
+	if (via == NULL)
+		return;
+	worker->leaf = sml_relayed_of(peer)->at;
+	if (strcmp(via->name, worker->leaf) != 0)
+		worker->via = (char *)(uintptr_t)via->name;
+}
+
+static void describe_worker(const struct sml_job *job, uint16_t rank,
+			    const struct sml_job_counters *counters, struct job_status *out)
+{
+	const struct sml_member *member = &job->members[rank];
+	SmlControl__WorkerStatus *worker = &out->workers[out->status.n_workers];
+
+	sml_control__worker_status__init(worker);
+	worker->rank = rank;
+	worker->host = (char *)(uintptr_t)member->host;
+	worker->pid = member->pid;
+	if (member->peer != NULL)
+		worker->last_seen_ms = (job->jobs->now_ns - member->peer->heard_ns) / 1000000u;
+	/* Ranks that share memory have contributed as often as their host. */
+	if (job->state >= SML_JOB_PROBING &&
+	    (sml_job_is_child(job, rank) || sml_job_is_in_host(job, rank))) {
+		worker->contributions = counters->contributions[job->members[rank].child];
+		worker->resends = counters->resends[job->members[rank].child];
+		/* Which of them was the last is not known: it counts once, for the first. */
+		if (job->children[job->members[rank].child].first_rank == rank)
+			worker->completed = counters->completed[job->members[rank].child];
+	}
+	describe_place(member->peer, worker);
+	if (job->state >= SML_JOB_PROBING)
+		worker->sender = 1u + (sml_job_is_grouped(job, rank) || job->shares_memory
+					       ? member->first_of_host
+					       : rank);
+	worker->by_group = sml_job_is_by_group(job, rank);
+	if (job->jobs->operations->ranks_have_slots)
+		worker->completed = sml_job_completed_by(job, rank);
+	worker->traffic = describe_traffic(&member->traffic, &out->traffic[out->status.n_workers]);
+	if (worker->traffic != NULL)
+		worker->traffic_age_ms = (job->jobs->now_ns - member->traffic.told_ns) / 1000000u;
+	if (member->leaving)
+		worker->state = (char *)(uintptr_t) "leaving";
+	else if (member->peer == NULL)
+		worker->state = (char *)(uintptr_t) "missing";
+	else
+		worker->state = (char *)(uintptr_t)(job->state == SML_JOB_RUNNING ? "running"
+						    : member->ready		  ? "ready"
+										  : "joined");
+}
+
+/* The one that is served here. */
+static void describe_stripe(const struct sml_job_counters *counters, unsigned n_children,
+			    uint32_t stripe, struct job_status *out)
+{
+	SmlControl__StripeStatus *served = &out->served[0];
+
+	sml_control__stripe_status__init(served);
+	served->stripe = stripe;
+	for (unsigned child = 0; child < n_children; child++) {
+		served->contributions += counters->contributions[child];
+		served->resends += counters->resends[child];
+	}
+	served->duplicates = counters->verdicts[SML_VERDICT_DUPLICATE];
+	out->served_list[0] = served;
+	out->status.n_served = 1;
+}
+
+/* The stripes that the ranks serve, as their last heartbeats reported. */
+static void describe_ranks_stripes(const struct sml_job *job, struct job_status *out)
+{
+	uint32_t stripe;
+
+	out->status.n_served = 0;
+	for (uint32_t rank = 0; rank < job->stripes; rank++) {
+		const struct sml_served *from = &job->members[rank].served;
+		SmlControl__StripeStatus *served = &out->served[rank];
+
+		/* In shared memory, nobody serves anybody. */
+		if (!sml_job_has_stripe(job, rank, &stripe))
+			continue;
+		sml_control__stripe_status__init(served);
+		served->stripe = stripe;
+		sml_job_name_stripe(job, rank, out->names[rank], sizeof(out->names[rank]));
+		served->where = out->names[rank];
+		served->contributions = from->contributions;
+		served->resends = from->resends;
+		served->duplicates = from->duplicates;
+		served->bytes_received = from->bytes_received;
+		served->bytes_sent = from->bytes_sent;
+		out->served_list[out->status.n_served++] = served;
+	}
+	out->status.shares_memory = job->shares_memory;
+	if (job->shares_memory && out->status.n_served > 0)
+		out->status.stripes = (uint32_t)out->status.n_served;
+}
+
+/* False: no memory. */
+static bool describe_job(const struct sml_job *job, size_t *room, struct job_status *out)
+{
+	struct sml_jobs *jobs = job->jobs;
+	struct sml_job_counters counters = {0};
+
+	if (!make_room(out, job->n_ranks))
+		return false;
+	if (job->state >= SML_JOB_PROBING)
+		sml_job_count(job, &counters);
+	sml_control__job_status__init(&out->status);
+	out->status.job = (char *)(uintptr_t)job->name;
+	out->status.job_number = job->rules.job;
+	out->status.epoch = job->rules.epoch;
+	out->status.world_size = job->n_ranks;
+	out->status.lanes = job->rules.lanes;
+	out->status.slots = (uint32_t)(job->rules.head_slots + job->rules.data_slots);
+	out->status.state = (char *)(uintptr_t)state_of(job);
+	if (jobs->config.group.bytes > 0) {
+		struct sml_group group = sml_group_of_job(&jobs->config.group, job->place);
+
+		sml_group_text(&group, out->group);
+		out->status.group = out->group;
+	}
+	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
+		describe_worker(job, rank, &counters, out);
+		add_worker(out, room);
+	}
+	for (unsigned i = 0; i < job->n_children && job->state >= SML_JOB_PROBING; i++)
+		if (job->children[i].branch != NULL)
+			add_branch(out, job->children[i].branch, job->children[i].n_ranks,
+				   &counters, i, room);
+	out->status.branches = out->branch_list;
+	out->status.workers = out->list;
+	out->status.stripes = job->stripes;
+	out->status.served = out->served_list;
+	if (jobs->operations->ranks_have_slots)
+		describe_ranks_stripes(job, out);
+	else
+		describe_stripe(&counters, job->n_children, job->stripe, out);
+	add_verdicts(&out->counters, counters.verdicts);
+	out->status.counters = out->counters.list;
+	out->status.n_counters = out->counters.n;
+	return true;
+}
+
+/* ---- in a tree ---- */
+
+/* At a leaf: a rank that is connected to it. */
+static void describe_passage(const struct sml_passage *passage,
+			     const struct sml_job_counters *counters, struct job_status *out)
+{
+	const struct sml_leaf_job *job = passage->job;
+	SmlControl__WorkerStatus *worker = &out->workers[out->status.n_workers];
+
+	sml_control__worker_status__init(worker);
+	worker->rank = passage->rank;
+	worker->host = (char *)(uintptr_t)passage->host;
+	worker->pid = passage->pid;
+	worker->last_seen_ms = (job->jobs->now_ns - passage->peer->heard_ns) / 1000000u;
+	worker->state = (char *)(uintptr_t)(job->started ? "running" : "joined");
+	worker->sender = 1u + passage->first_of_host;
+	describe_place(passage->peer, worker);
+	if (passage->peer->via != NULL)
+		return;
+	/* As in describe_worker(): of ranks that share memory, the first one counts. */
+	worker->contributions = counters->contributions[passage->child];
+	worker->resends = counters->resends[passage->child];
+	if (job->children[passage->child].first_rank == passage->rank)
+		worker->completed = counters->completed[passage->child];
+}
+
+static int compare_passages(const void *a, const void *b)
+{
+	const struct sml_passage *one = *(const struct sml_passage *const *)a;
+	const struct sml_passage *other = *(const struct sml_passage *const *)b;
+
+	return one->rank < other->rank ? -1 : one->rank > other->rank;
+}
+
+/* The job's, by rank. The caller frees the list; NULL: no memory. */
+static const struct sml_passage **list_passages(const struct sml_leaf_job *job, size_t *n)
+{
+	const struct sml_table *passages = &job->jobs->leaf.passages;
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
+	const struct sml_passage **list = calloc(passages->n + 1, sizeof(*list));
+
+	*n = 0;
+	for (uint32_t i = 0; list != NULL && i < passages->room; i++) {
+		const struct sml_passage *passage =
+			(const struct sml_passage *)sml_table_at(passages, i);
+
+		if (passage != NULL && passage->job == job)
+			list[(*n)++] = passage;
+	}
+	if (list != NULL)
+		/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
+		qsort(list, *n, sizeof(*list), compare_passages);
+	return list;
+}
+
+/* What a leaf knows of a job: the ranks behind it. False: no memory. */
+static bool describe_leaf_job(const struct sml_leaf_job *job, size_t *room, struct job_status *out)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	struct sml_job_counters counters = {0};
+	const struct sml_passage **passages;
+	size_t n;
+
+	passages = list_passages(job, &n);
+	if (passages == NULL || !make_room(out, n)) {
+		free(passages);
+		return false;
+	}
+	if (jobs->operations->job_counters && job->has_slots)
+		jobs->operations->job_counters(jobs->dataplane, job->rules.job, &counters);
+	sml_control__job_status__init(&out->status);
+	out->status.job = (char *)(uintptr_t)job->name;
+	out->status.job_number = job->rules.job;
+	out->status.epoch = job->rules.epoch;
+	out->status.world_size = job->world_size;
+	out->status.lanes = job->rules.lanes;
+	out->status.slots = sml_leaf_job_slots(job);
+	out->status.state = (char *)(uintptr_t)(job->started ? "running" : "probing");
+	out->status.stripes = n > 0 ? passages[0]->stripes : 0;
+	for (size_t i = 0; i < n; i++) {
+		describe_passage(passages[i], &counters, out);
+		add_worker(out, room);
+	}
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch != NULL)
+			add_branch(out, job->children[i].branch, job->children[i].n_ranks,
+				   &counters, i, room);
+	out->status.workers = out->list;
+	out->status.branches = out->branch_list;
+	out->status.served = out->served_list;
+	describe_stripe(&counters, job->n_children, n > 0 ? passages[0]->stripe : 0, out);
+	add_verdicts(&out->counters, counters.verdicts);
+	out->status.counters = out->counters.list;
+	out->status.n_counters = out->counters.n;
+	free(passages);
+	return true;
+}
+
+static void describe_branch(const struct sml_branch *branch, SmlControl__LeafStatus *leaf)
+{
+	const struct sml_jobs *jobs = branch->jobs;
+
+	sml_control__leaf_status__init(leaf);
+	leaf->name = (char *)(uintptr_t)branch->name;
+	leaf->ranks = branch->ranks.n;
+	leaf->slots = branch->slots;
+	leaf->slots_in_use = branch->slots_in_use;
+	leaf->last_seen_ms = (jobs->now_ns - branch->peer->heard_ns) / 1000000u;
+}
+
+static void describe_dataplane(struct sml_jobs *jobs, struct counters *out)
+{
+	struct sml_dataplane_counters counters = {.probes = 0};
+
+	if (jobs->operations->counters)
+		jobs->operations->counters(jobs->dataplane, &counters);
+	add_verdicts(out, counters.verdicts);
+	add_counter(out, "packets-received", counters.packets_received);
+	add_counter(out, "packets-sent", counters.packets_sent);
+	add_counter(out, "packets-multicast", counters.packets_multicast);
+	add_counter(out, "bytes-received", counters.bytes_received);
+	add_counter(out, "bytes-sent", counters.bytes_sent);
+	add_counter(out, "probes", counters.probes);
+	add_counter(out, "socket-drops", counters.socket_drops);
+	add_counter(out, "send-drops", counters.send_drops);
+	add_counter(out, "connections-refused", jobs->n_refused);
+	add_counter(out, "connections-evicted", jobs->n_evicted);
+	add_counter(out, "bad-checksums", counters.bad_checksums);
+}
+
+/* A status, and the memory that it points into. */
+struct whole {
+	SmlControl__Status status;
+	struct job_status *all;
+	uint32_t n_all;
+	SmlControl__JobStatus *list[SML_MAX_JOBS];
+	struct counters counters;
+	SmlControl__LeafStatus *leaves, **leaf_list;
+};
+
+static void free_whole(struct whole *whole)
+{
+	for (uint32_t i = 0; whole->all != NULL && i < whole->n_all; i++) {
+		free(whole->all[i].workers);
+		free(whole->all[i].list);
+		free(whole->all[i].traffic);
+	}
+	free(whole->all);
+	free(whole->leaves);
+	free(whole->leaf_list);
+}
+
+/* False: no memory. */
+static bool describe_tree(const struct sml_jobs *jobs, struct whole *whole)
+{
+	SmlControl__Status *status = &whole->status;
+	size_t n = 0;
+
+	if (sml_jobs_is_leaf(jobs)) {
+		status->parent = (char *)(uintptr_t)jobs->config.parent;
+		status->attached = jobs->leaf.level > 0;
+		status->level = jobs->leaf.level;
+	}
+	for (const struct sml_branch *b = jobs->branches; b != NULL; b = b->next)
+		n++;
+	whole->leaves = calloc(n + 1, sizeof(*whole->leaves));
+	whole->leaf_list = calloc(n + 1, sizeof(SmlControl__LeafStatus *));
+	if (whole->leaves == NULL || whole->leaf_list == NULL)
+		return false;
+	for (const struct sml_branch *b = jobs->branches; b != NULL; b = b->next) {
+		whole->leaf_list[status->n_leaves] = &whole->leaves[status->n_leaves];
+		describe_branch(b, whole->leaf_list[status->n_leaves++]);
+	}
+	status->leaves = whole->leaf_list;
+	return true;
+}
+
+/* False: no memory. */
+static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
+{
+	SmlControl__Status *status = &whole->status;
+	size_t room = WORKERS_BYTES;
+
+	sml_control__status__init(status);
+	whole->counters.n = 0;
+	whole->leaves = NULL;
+	whole->leaf_list = NULL;
+	whole->n_all = jobs->n_jobs + 1;
+	whole->all = calloc(whole->n_all, sizeof(*whole->all));
+	if (whole->all == NULL || !describe_tree(jobs, whole))
+		return false;
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		if (jobs->jobs[i] == NULL)
+			continue;
+		if (!describe_job(jobs->jobs[i], &room, &whole->all[status->n_jobs]))
+			return false;
+		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
+		status->n_jobs++;
+	}
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		if (jobs->leaf.jobs[i] == NULL)
+			continue;
+		if (!describe_leaf_job(jobs->leaf.jobs[i], &room, &whole->all[status->n_jobs]))
+			return false;
+		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
+		status->n_jobs++;
+	}
+	describe_dataplane(jobs, &whole->counters);
+	status->version = (char *)(uintptr_t)SML_VERSION_STRING;
+	status->dataplane = (char *)(uintptr_t)jobs->operations->name;
+	status->slots = jobs->config.max_slots;
+	status->slots_in_use = jobs->slots_in_use;
+	status->max_jobs = jobs->config.max_jobs;
+	status->data_port = jobs->config.data_port;
+	status->uptime_ms = (jobs->now_ns - jobs->begun_ns) / 1000000u;
+	status->jobs = whole->list;
+	status->counters = whole->counters.list;
+	status->n_counters = whole->counters.n;
+	return true;
+}
+
+void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer)
+{
+	struct whole whole;
+
+	if (!describe_all(jobs, &whole))
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, "the switch has no memory");
+	else if (sml_peer_send(jobs, peer, sml_envelope(STATUS, status, &whole.status)) < 0)
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED,
+				"the status is too long for one message, or there is no memory");
+	free_whole(&whole);
+}
+
+uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n)
+{
+	uint8_t *bytes = NULL;
+	struct whole whole;
+
+	sml_jobs_set_time(jobs, now_ns);
+	if (describe_all(jobs, &whole)) {
+		*n = sml_control__status__get_packed_size(&whole.status);
+		bytes = malloc(*n + 1);
+	}
+	if (bytes != NULL)
+		sml_control__status__pack(&whole.status, bytes);
+	free_whole(&whole);
+	return bytes;
+}

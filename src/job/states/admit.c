@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Admission, from the moment when all ranks are here: the terms that all of them can keep, the
+ * job's slots in the dataplane, and what each rank is told; then the start.
+ *
+ * The invariant: a rank is told its cookie only when the dataplane knows the job.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/plural.h"
+#include "control/envelope.h"
+#include "job/tree/branches.h"
+
+/* Of both headers. */
+#define IPV6_UDP_BYTES 48
+
+static uint32_t round_down_lanes(uint32_t lanes)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	uint32_t best = counts[0];
+
+	for (unsigned i = 0; counts[i] != 0 && counts[i] <= lanes; i++)
+		best = counts[i];
+	return best;
+}
+
+static uint32_t least_shards(const struct sml_job *job)
+{
+	uint32_t shards = job->most_shards;
+
+	/* The ranks of a host send through one socket. */
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (sml_job_is_grouped(job, rank))
+			return 1;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].shards < shards)
+			shards = job->members[rank].shards;
+	return shards;
+}
+
+/* 0: packets may have any number of lanes, up to the job's. */
+static uint32_t fixed_lanes(const struct sml_job *job)
+{
+	const struct sml_jobs *jobs = job->jobs;
+
+	return jobs->operations->fixed_lanes ? jobs->operations->fixed_lanes(jobs->dataplane) : 0;
+}
+
+static uint32_t least_lanes(const struct sml_job *job)
+{
+	uint32_t fixed = fixed_lanes(job);
+	uint32_t most = fixed ? fixed : job->jobs->operations->max_lanes;
+	uint32_t lanes = most ? most : SML_MAX_LANES;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_peer *peer = job->members[rank].peer;
+
+		if (job->members[rank].lanes < lanes)
+			lanes = job->members[rank].lanes;
+		if (sml_peer_via(peer) != NULL && sml_relayed_of(peer)->lanes < lanes)
+			lanes = sml_relayed_of(peer)->lanes;
+	}
+	for (unsigned child = 0; child < job->n_children; child++)
+		if (job->children[child].ready && job->children[child].lanes < lanes)
+			lanes = job->children[child].lanes;
+	return round_down_lanes(lanes);
+}
+
+/*
+ * The children that share the dataplane's buffers: those of jobs that all ranks have joined. Claims
+ * of other peers must not make any job slower.
+ */
+static uint32_t count_children(const struct sml_jobs *jobs)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_PROBING)
+			n += jobs->jobs[i]->n_children;
+	return n;
+}
+
+static void send_admitted(struct sml_job *job, uint16_t rank)
+{
+	struct sml_jobs *jobs = job->jobs;
+	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
+	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS];
+	SmlControl__Group group_message = SML_CONTROL__GROUP__INIT;
+	struct sml_host_list hosts;
+	struct sml_group group;
+	struct sml_peer_list *meeting = NULL;
+
+	admitted.job_number = job->rules.job;
+	admitted.epoch = job->rules.epoch;
+	admitted.number = job->members[rank].child;
+	/* A leaf puts its own numbers in: only it has those of its ranks. */
+	if (job->members[rank].peer->via == NULL) {
+		admitted.cookie = job->rules.cookies[admitted.number];
+		admitted.tag = job->rules.tag;
+	}
+	admitted.report_tag = job->report_tag;
+	admitted.membership = job->membership;
+	admitted.lanes = job->rules.lanes;
+	admitted.head_slots = job->rules.head_slots;
+	admitted.data_slots = job->rules.data_slots;
+	admitted.shards = job->rules.n_shards;
+	admitted.data_port = jobs->config.data_port;
+	if (jobs->operations->window)
+		admitted.window_packets = jobs->operations->window(
+			jobs->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes,
+			count_children(jobs));
+	admitted.dataplane = (char *)(uintptr_t)jobs->operations->name;
+	admitted.stall_reports = true;
+	if (jobs->operations->ranks_have_slots)
+		meeting = sml_job_describe_peers(job, rank, &admitted);
+	sml_job_describe_group(job, &group, &group_message, &admitted);
+	sml_job_describe_hosts(job, rank, &hosts, &admitted);
+	admitted.full_packets = fixed_lanes(job) != 0;
+	admitted.only_int32 = sml_jobs_only_int32(jobs);
+	admitted.single_packets = jobs->operations->wants_single_packets != NULL &&
+				  jobs->operations->wants_single_packets(jobs->dataplane);
+	if (job->resumes) {
+		for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+			sml_control__ticket_map__init(&maps[stream]);
+			maps[stream].table = job->plans[stream].table;
+			maps[stream].n_table = job->plans[stream].n_table;
+			maps[stream].after = job->plans[stream].after;
+			list[stream] = &maps[stream];
+		}
+		admitted.maps = list;
+		admitted.n_maps = SML_STREAMS;
+	}
+	(void)sml_peer_send(jobs, job->members[rank].peer,
+			    sml_envelope(ADMITTED, admitted, &admitted));
+	free(meeting);
+}
+
+/* Hardware has a program for one lane count, and the paths of some ranks can be too narrow for it.
+ */
+static bool is_too_narrow(struct sml_job *job)
+{
+	uint32_t fixed = fixed_lanes(job), lanes = least_lanes(job);
+	char text[SML_SENTENCE_BYTES];
+
+	if (fixed == 0 || lanes == fixed)
+		return false;
+	snprintf(text, sizeof(text),
+		 "the switch processes only packets of %u lanes, but the path of a rank carries "
+		 "only %u: raise that path's MTU to %u bytes, or use a switch program for fewer "
+		 "lanes",
+		 fixed, lanes, SML_HEADER_BYTES + 4 * fixed + IPV6_UDP_BYTES);
+	sml_job_fail(job, SML_ERROR_REFUSED, text);
+	return true;
+}
+
+/* 0, or a negative errno; then the job is unchanged. */
+static int add_to_dataplane(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	int rc;
+
+	if (!sml_job_take_slots(job))
+		return -EDQUOT;
+	do
+		rc = jobs->operations->add_job(jobs->dataplane, &job->rules);
+	while (rc == -ENOSPC && sml_job_take_fewer_slots(job));
+	return rc;
+}
+
+static void fail_for_now(struct sml_job *job, const char *text)
+{
+	job->lacks_room = true;
+	sml_job_fail(job, SML_ERROR_REFUSED, text);
+}
+
+void sml_job_admit(struct sml_job *job, uint32_t epoch)
+{
+	struct sml_jobs *jobs = job->jobs;
+	struct sml_pool_rules *rules = &job->rules;
+	char text[SML_SENTENCE_BYTES];
+	int rc;
+
+	sml_assert(job->state <= SML_JOB_HANDING_OVER && job->n_results_missing == 0);
+	sml_assert(job->n_members == job->n_ranks && job->n_ready == 0);
+	if (is_too_narrow(job))
+		return;
+	rules->job = ((uint32_t)sml_jobs_random(jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
+	rules->tag = sml_jobs_random(jobs);
+	job->report_tag = sml_jobs_random(jobs);
+	rules->epoch = epoch;
+	rules->lanes = (uint16_t)least_lanes(job);
+	if (!sml_job_form_children(job, text, sizeof(text))) {
+		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		return;
+	}
+	rules->n_ranks = job->n_children;
+	job->shards = least_shards(job);
+	rules->n_shards = (uint8_t)job->shards;
+	if (jobs->operations->ranks_have_slots && sml_job_meet(job) < 0) {
+		fail_for_now(job, "rank 0 has no memory for the job");
+		return;
+	}
+	for (unsigned child = 0; child < job->n_children; child++)
+		rules->cookies[child] = sml_jobs_random(jobs);
+	rc = add_to_dataplane(job);
+	/* It will have room in a moment: the slots of ended jobs are not free yet. */
+	job->tries_again_ns = rc == -EAGAIN ? jobs->now_ns + SML_TICK_NS : 0;
+	if (rc == -EAGAIN) {
+		sml_job_keep_reserve(job);
+		return;
+	}
+	if (rc < 0) {
+		fail_for_now(job,
+			     rc == -ENOSPC   ? "the switch's pool has room for the job, but in "
+					       "pieces: wait for a job to end, or start the switch "
+					       "with more --slots"
+			     : rc == -EDQUOT ? "the pool of one of the job's leaves is full: "
+					       "wait for a job to end, or start that leaf with "
+					       "more --slots"
+					     : "the switch has no memory for the job");
+		return;
+	}
+	job->state = SML_JOB_PROBING;
+	job->begun_ns = jobs->now_ns;
+	if (!sml_job_spread(job)) {
+		fail_for_now(job, "the switch has no memory for the job");
+		return;
+	}
+	for (uint16_t rank = 0; rank < job->n_ranks; rank++)
+		send_admitted(job, rank);
+}
+
+/* With everything new, so that no packet of the first admission is taken for one of this. */
+static void admit_apart(struct sml_job *job)
+{
+	sml_job_leave_leaves(job);
+	job->jobs->operations->remove_job(job->jobs->dataplane, job->rules.job);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		job->members[rank].ready = job->members[rank].shares_memory = false;
+	job->n_ready = 0;
+	job->apart = true;
+	job->state = SML_JOB_JOINING;
+	sml_job_keep_reserve(job);
+	sml_job_admit(job, job->rules.epoch + 1);
+}
+
+static void start(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	SmlControl__Start message = SML_CONTROL__START__INIT;
+	char text[SML_SENTENCE_BYTES];
+	int rc;
+
+	if (sml_job_lacks_memory(job)) {
+		admit_apart(job);
+		return;
+	}
+	if (is_too_narrow(job))
+		return;
+	rc = jobs->operations->start_job(jobs->dataplane, job->rules.job);
+	if (rc < 0) {
+		snprintf(text, sizeof(text), "the switch's kernel refuses the job's addresses: %s",
+			 strerror(-rc));
+		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		return;
+	}
+	job->state = SML_JOB_RUNNING;
+	sml_job_start_leaves(job);
+	sml_job_watch_group(job);
+	message.lanes = least_lanes(job);
+	if (message.lanes > job->rules.lanes)
+		message.lanes = job->rules.lanes;
+	job->rules.lanes = (uint16_t)message.lanes;
+	job->shares_memory = sml_job_shares_memory(job);
+	message.share_memory = job->shares_memory;
+	sml_job_send_all(job, sml_envelope(START, start, &message));
+	if (jobs->config.debug >= 2)
+		sml_jobs_log(jobs, SML_JOBS_INFO,
+			     "job \"%s\" runs: %u rank%s, epoch %u, %u slots of %u lanes",
+			     job->name, job->n_ranks, sml_plural(job->n_ranks), job->rules.epoch,
+			     (unsigned)(job->rules.head_slots + job->rules.data_slots),
+			     job->rules.lanes);
+}
+
+void sml_job_check_ready(struct sml_job *job)
+{
+	if (job->state == SML_JOB_PROBING && job->n_ready == job->n_ranks &&
+	    job->n_leaves_ready == job->n_leaves)
+		start(job);
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks that died after they had asked to leave. Such a rank had all its results, so the others can
+ * finish without it, unless they make a call that it did not make. Then a slot would wait for it
+ * forever, so the slots are checked now and then.
+ *
+ * The slot may be elsewhere: at a leaf, or in memory that ranks of a host share, and then nothing
+ * comes to this switch before it is full. So leaves and hosts are asked, and their answers count at
+ * the next look.
+ *
+ * The invariant: a rank is missed only if two looks in a row find it, because what leaves and hosts
+ * say may be older than the rank's last contribution, but not older than the look before.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "control/envelope.h"
+#include "control/text.h"
+#include "job/tree/branches.h"
+
+/* For each check, every thread of the dataplane walks its slots. */
+#define LOOK_NS (SML_SECOND_NS / 2)
+
+void sml_job_note_gone(struct sml_job *job, uint16_t rank, const char *why)
+{
+	sml_assert(job->members[rank].peer == NULL && job->members[rank].leaving);
+	sml_assert(!sml_ranks_has(&job->gone, rank) && job->n_gone < job->n_ranks);
+	sml_ranks_add(&job->gone, rank);
+	job->n_gone++;
+	sml_text_copy(job->gone_why, sizeof(job->gone_why), why);
+	job->gone_looked_ns = job->jobs->now_ns;
+}
+
+uint64_t sml_job_gone_due(const struct sml_job *job)
+{
+	return job->n_gone ? job->gone_looked_ns + LOOK_NS : UINT64_MAX;
+}
+
+/* ---- slots here ---- */
+
+static void look_here(const struct sml_job *job, struct sml_ranks *missing)
+{
+	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
+	struct sml_slot_progress *slots = calloc(n, sizeof(*slots));
+	struct sml_ranks ranks;
+
+	if (slots == NULL)
+		return; /* the next look may find memory */
+	n = sml_job_slot_states(job, slots, n);
+	for (uint32_t i = 0; i < n; i++)
+		if (sml_job_ranks_missing(job, &slots[i], &ranks))
+			sml_ranks_unite(missing, &ranks);
+	free(slots);
+}
+
+/* ---- slots of leaves: all ranks of a call may be behind one ---- */
+
+static void look_at_leaf(const struct sml_child *child, struct sml_ranks *missing)
+{
+	struct sml_ranks ranks;
+
+	/* Not a late answer. */
+	if (child->branch == NULL || !child->told || child->asked)
+		return;
+	for (uint32_t slot = 0; slot < child->waits.n_slots; slot++) {
+		if (!sml_waits_knows(&child->waits, slot))
+			continue;
+		sml_waits_get(&child->waits, slot, &ranks);
+		sml_ranks_unite(missing, &ranks);
+	}
+}
+
+/* ---- slots in shared memory ---- */
+
+/* Of the ranks that share the memory, the first that is still here. */
+static struct sml_member *find_witness(const struct sml_job *job, unsigned gone)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL && sml_job_is_one_host(job, gone, rank))
+			return &job->members[rank];
+	return NULL;
+}
+
+static void ask_hosts(const struct sml_job *job)
+{
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+
+	for (unsigned rank = sml_ranks_next(&job->gone, 0); rank < SML_MAX_WORLD;
+	     rank = sml_ranks_next(&job->gone, rank + 1)) {
+		struct sml_member *witness = find_witness(job, rank);
+
+		if (witness == NULL || witness->stalls_asked ||
+		    !sml_peer_listens(job->jobs, witness->peer))
+			continue;
+		witness->stalls_asked = true;
+		(void)sml_peer_send(job->jobs, witness->peer,
+				    sml_envelope(STALL_REQUEST, stall_request, &request));
+	}
+}
+
+/* It can tell of its host only. */
+static void add_host_set(struct sml_job *job, uint16_t from, const ProtobufCBinaryData *set)
+{
+	struct sml_ranks ranks = {{0}};
+
+	if (!sml_ranks_unpack(&ranks, set->data, set->len, job->n_ranks))
+		return;
+	for (unsigned rank = sml_ranks_next(&ranks, 0); rank < job->n_ranks;
+	     rank = sml_ranks_next(&ranks, rank + 1))
+		if (sml_job_is_one_host(job, from, rank))
+			sml_ranks_add(&job->host_misses, rank);
+}
+
+void sml_job_note_host_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in)
+{
+	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
+
+	if (!job->members[from].stalls_asked || in->n_sets > n_slots)
+		return;
+	job->members[from].stalls_asked = false;
+	for (size_t i = 0; i < in->n_sets; i++)
+		add_host_set(job, from, &in->sets[i]);
+}
+
+/* ---- all of them ---- */
+
+/* The ranks that have died, and that a slot waits for now, as it did at the last look. */
+static void look(struct sml_job *job, struct sml_ranks *missed)
+{
+	struct sml_ranks now = job->host_misses;
+
+	look_here(job, &now);
+	for (unsigned i = 0; i < job->n_children; i++)
+		look_at_leaf(&job->children[i], &now);
+	sml_ranks_intersect(&now, &job->gone);
+	*missed = now;
+	sml_ranks_intersect(missed, &job->gone_missed);
+	job->gone_missed = now;
+	job->host_misses = (struct sml_ranks){{0}};
+}
+
+bool sml_job_misses_gone(struct sml_job *job)
+{
+	char text[2 * SML_SENTENCE_BYTES];
+	struct sml_ranks missed;
+	unsigned rank;
+
+	if (job->jobs->now_ns < sml_job_gone_due(job))
+		return false;
+	job->gone_looked_ns = job->jobs->now_ns;
+	look(job, &missed);
+	/* For the next look. */
+	sml_job_ask_leaves(job);
+	ask_hosts(job);
+	rank = sml_ranks_next(&missed, 0);
+	if (rank == SML_MAX_WORLD)
+		return false;
+	snprintf(text, sizeof(text),
+		 "rank %u (host %s, pid %u) died after it had asked to leave, but other ranks are "
+		 "waiting for it in a call that it did not make: %s",
+		 rank, job->members[rank].host, job->members[rank].pid, job->gone_why);
+	sml_job_fail_without(job, (uint16_t)rank, text);
+	return true;
+}

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job's states and ends: see job.h. The declaration of a function says if it may end the
+ * job; after that, the job must not be accessed any more.
+ */
+#include "job/tree/branches.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/envelope.h"
+
+#define PROBING_NS	 (20 * SML_SECOND_NS)
+#define MISMATCH_WAIT_NS (2 * SML_SECOND_NS)
+/* How long ranks that resume here wait for the others, before they all look elsewhere. */
+#define RESUME_WAIT_NS (5 * SML_SECOND_NS)
+/* How often ranks are told which ranks have not joined, while others join. */
+#define WAITING_NS SML_TICK_NS
+
+void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL)
+			(void)sml_peer_send(job->jobs, job->members[rank].peer, message);
+}
+
+/* The invariants between two inputs, for any input. */
+static void check(const struct sml_job *job)
+{
+	unsigned n_members = 0, n_ready = 0, n_leaving = 0;
+
+	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_member *member = &job->members[rank];
+
+		n_members += member->peer != NULL;
+		n_ready += member->ready;
+		n_leaving += member->leaving;
+		sml_assert(member->peer == NULL ||
+			   (member->peer->job == job && member->peer->rank == rank));
+		/* A member without a connection has asked to leave. */
+		sml_assert(job->state == SML_JOB_JOINING || member->peer != NULL ||
+			   member->leaving);
+		sml_assert(!job->resumes || member->peer == NULL || member->resume != NULL);
+	}
+	sml_assert(job->state != SML_JOB_JOINING || n_members == job->n_members);
+	sml_assert(job->state == SML_JOB_JOINING || job->n_members == job->n_ranks);
+	sml_assert(n_ready == job->n_ready && n_leaving == job->n_leaving);
+	sml_assert((job->state >= SML_JOB_RUNNING) ==
+		   (n_ready == job->n_ranks && job->n_leaves_ready == job->n_leaves));
+	sml_assert((job->state == SML_JOB_LEAVING) == (n_leaving > 0));
+	sml_assert(job->has_pool && job->jobs->jobs[job->place] == job);
+}
+
+/* ---- the end ---- */
+
+struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
+{
+	struct sml_peer *peer = job->members[rank].peer;
+
+	if (peer == NULL)
+		return NULL;
+	sml_assert(peer->job == job && peer->rank == rank);
+	peer->job = NULL;
+	peer->missed_ns = 0;
+	job->members[rank].peer = NULL;
+	job->members[rank].heard_ns = peer->heard_ns;
+	if (peer->via == NULL)
+		job->jobs->n_members--;
+	return peer;
+}
+
+void sml_job_close(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	sml_job_leave_leaves(job);
+	if (job->state >= SML_JOB_PROBING)
+		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
+	sml_job_give_back_slots(job);
+	jobs->jobs[job->place] = NULL;
+	jobs->n_jobs--;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		sml_job_free_report(job, rank);
+	sml_job_free_plans(job);
+	free(job->secrets);
+	free(job->completed);
+	free(job->members);
+	free(job);
+}
+
+static void fail(struct sml_job *job, struct sml_failed_job why)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	if (jobs->config.debug >= 1)
+		sml_jobs_log(jobs, SML_JOBS_WARNING, "job \"%s\" failed: %s", job->name, why.text);
+	why.tag = job->report_tag;
+	if (job->state >= SML_JOB_PROBING)
+		jobs->failed[jobs->n_failed++ % SML_FAILED_JOBS] = why;
+	sml_job_abort_all(job, why.error, why.text);
+	sml_job_close(job);
+}
+
+void sml_job_fail(struct sml_job *job, int error, const char *text)
+{
+	struct sml_failed_job why = {.error = error};
+
+	snprintf(why.text, sizeof(why.text), "%s", text);
+	fail(job, why);
+}
+
+void sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)
+{
+	struct sml_failed_job why = {.error = SML_ERROR_RANK_DIED, .has_lost = true, .lost = rank};
+
+	snprintf(why.text, sizeof(why.text), "%s", text);
+	fail(job, why);
+}
+
+/*
+ * Not all ranks have come here to resume, or a leaf has died: the connections end without an error,
+ * and the ranks try their next addresses together.
+ */
+void sml_job_give_up_resuming(struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = sml_job_release(job, rank);
+
+		if (peer != NULL)
+			sml_peer_end(job->jobs, peer);
+	}
+	sml_job_close(job);
+}
+
+void sml_job_scatter(struct sml_job *job, const char *why)
+{
+	sml_jobs_log(job->jobs, SML_JOBS_WARNING,
+		     "job \"%s\": all ranks look for their switches again: %s", job->name, why);
+	sml_job_give_up_resuming(job);
+}
+
+static void send_left(const struct sml_job *job, struct sml_peer *peer)
+{
+	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
+
+	(void)sml_peer_send(job->jobs, peer, sml_envelope(LEFT, left, &left));
+}
+
+static void all_have_left(struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = sml_job_release(job, rank);
+
+		if (peer != NULL)
+			send_left(job, peer);
+	}
+	if (job->jobs->config.debug >= 2)
+		sml_jobs_log(job->jobs, SML_JOBS_INFO, "job \"%s\" has ended", job->name);
+	sml_job_close(job);
+}
+
+/*
+ * Before all ranks have joined. The rank may come again: launchers restart processes that fail
+ * early.
+ */
+static void forget_member(struct sml_job *job, uint16_t gone)
+{
+	sml_job_free_report(job, gone);
+	memset(&job->members[gone], 0, sizeof(job->members[gone]));
+	job->n_members--;
+	job->tries_again_ns = 0;
+	if (job->n_members == 0) {
+		sml_job_close(job);
+		return;
+	}
+	for (uint16_t rank = 0; job->first_rank == gone && rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL)
+			job->first_rank = rank;
+}
+
+/* No rank has begun: there is no barrier to wait for, and maybe no member to tell. */
+static void leave_before_start(struct sml_job *job, uint16_t rank)
+{
+	struct sml_member *member = &job->members[rank];
+	struct sml_peer *peer = member->peer;
+	char text[SML_SENTENCE_BYTES];
+
+	send_left(job, peer);
+	if (job->state == SML_JOB_JOINING) {
+		(void)sml_job_release(job, rank);
+		forget_member(job, rank);
+		return;
+	}
+	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) left before the job had begun",
+		 rank, member->host, member->pid);
+	sml_job_fail(job, SML_ERROR_ABORTED, text);
+}
+
+void sml_job_leave(struct sml_job *job, uint16_t rank)
+{
+	struct sml_member *member = &job->members[rank];
+
+	if (member->leaving)
+		return;
+	if (job->state < SML_JOB_RUNNING) {
+		leave_before_start(job, rank);
+		return;
+	}
+	member->leaving = true;
+	job->n_leaving++;
+	job->state = SML_JOB_LEAVING;
+	if (job->n_leaving == job->n_ranks)
+		all_have_left(job);
+}
+
+static void tell_death(struct sml_job *job, uint16_t rank, const char *why)
+{
+	const struct sml_member *member = &job->members[rank];
+	char text[SML_SENTENCE_BYTES];
+	uint32_t stripe;
+
+	if (sml_job_has_stripe(job, rank, &stripe))
+		snprintf(text, sizeof(text),
+			 "rank %u (host %s, pid %u) died%s, and stripe %u of the job with it: %s",
+			 rank, member->host, member->pid, member->leaving ? " as it left" : "",
+			 stripe, why);
+	else
+		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died%s: %s", rank,
+			 member->host, member->pid, member->leaving ? " as it left" : "", why);
+	sml_job_fail_without(job, rank, text);
+}
+
+void sml_job_lost(struct sml_peer *peer, const char *why)
+{
+	struct sml_job *job = peer->job;
+	uint16_t rank = peer->rank;
+	uint64_t missed_ns = peer->missed_ns;
+
+	(void)sml_job_release(job, rank);
+	if (job->state == SML_JOB_JOINING)
+		forget_member(job, rank);
+	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
+	else if (job->resumes && job->state <= SML_JOB_PROBING)
+		sml_job_give_up_resuming(job);
+	else if (missed_ns != 0)
+		sml_job_given_up(job, rank, missed_ns, why);
+	else if (job->members[rank].leaving && !job->jobs->operations->ranks_have_slots)
+		/* It has made all its calls, and its contributions are in the slots. */
+		sml_job_note_gone(job, rank, why);
+	else
+		tell_death(job, rank, why);
+}
+
+/* Hosts that a text names; it only counts the ranks of others. */
+#define HOSTS_NAMED 8
+
+/* "gpu1 (4), gpu2 (3) and elsewhere (2)": where the ranks are that have joined, and how many. */
+static void write_hosts(const struct sml_job *job, char *text, size_t bytes)
+{
+	struct {
+		const char *name;
+		unsigned n;
+	} hosts[HOSTS_NAMED];
+	unsigned n_hosts = 0, elsewhere = 0, i;
+	size_t length = 0;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_member *member = &job->members[rank];
+
+		if (member->peer == NULL)
+			continue;
+		for (i = 0; i < n_hosts && strcmp(hosts[i].name, member->host) != 0; i++)
+			;
+		if (i == HOSTS_NAMED) {
+			elsewhere++;
+			continue;
+		}
+		if (i == n_hosts) {
+			hosts[n_hosts].name = member->host;
+			hosts[n_hosts++].n = 0;
+		}
+		hosts[i].n++;
+	}
+	text[0] = '\0';
+	for (i = 0; i < n_hosts && length < bytes; i++)
+		length += (size_t)snprintf(text + length, bytes - length, "%s%.64s (%u)",
+					   i > 0 ? ", " : "", hosts[i].name, hosts[i].n);
+	if (elsewhere > 0 && length < bytes)
+		snprintf(text + length, bytes - length, " and elsewhere (%u)", elsewhere);
+}
+
+/*
+ * Tell the ranks which ranks are missing, for their texts: the newcomer at once, and all but
+ * WAITING_NS after they were told last, because each of n newcomers would cost n messages. The
+ * hosts are looked up for all together.
+ */
+static void tell_waiting(struct sml_job *job, const struct sml_peer *newcomer)
+{
+	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
+	bool tells_all = job->jobs->now_ns >= job->waiting_told_ns + WAITING_NS;
+	uint32_t missing[SML_MAX_CHILDREN];
+	char hosts[HOSTS_NAMED * 80 + 32];
+
+	if (tells_all) {
+		write_hosts(job, hosts, sizeof(hosts));
+		waiting.hosts = hosts;
+	}
+	waiting.missing = missing;
+	waiting.refused = job->refused;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		if (job->members[rank].peer != NULL)
+			continue;
+		if (waiting.n_missing < SML_MAX_CHILDREN)
+			missing[waiting.n_missing++] = rank;
+		else
+			waiting.more++;
+	}
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = job->members[rank].peer;
+
+		if (peer != NULL && (tells_all || peer == newcomer))
+			(void)sml_peer_send(job->jobs, peer,
+					    sml_envelope(WAITING, waiting, &waiting));
+	}
+	job->waiting_changed = !tells_all;
+	if (tells_all)
+		job->waiting_told_ns = job->jobs->now_ns;
+}
+
+static uint64_t waiting_due(const struct sml_job *job)
+{
+	return job->waiting_told_ns + (job->waiting_changed ? WAITING_NS : SML_SECOND_NS);
+}
+
+/* ---- time ---- */
+
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
+/*
+ * After this long silence, a member counts as dead. But a silent leaf is heard out first: it may be
+ * the one that has died.
+ */
+static uint64_t silence_ends(const struct sml_member *member)
+{
+	const struct sml_branch *via = sml_peer_via(member->peer);
+	uint64_t heartbeat_ns = member->heartbeat_ms * 1000000ull;
+	/* The next check would come too late. */
+	uint64_t ends_ns = member->peer->heard_ns + heartbeat_ns - SML_TICK_NS;
+
+	if (via == NULL || via->peer == NULL ||
+	    via->jobs->now_ns < via->peer->heard_ns + heartbeat_ns / 4)
+		return ends_ns;
+	return sml_later(ends_ns, via->peer->heard_ns + heartbeat_ns);
+}
+
+static uint64_t member_ends(const struct sml_job *job, const struct sml_member *member)
+{
+	return job->state == SML_JOB_JOINING ? earlier(silence_ends(member), member->waits_until_ns)
+					     : silence_ends(member);
+}
+
+/*
+ * Finds a rank that has waited for the others for as long as it said; the rank has a moment to
+ * report that itself. True: one is found.
+ */
+static bool find_tired(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	for (unsigned rank = 0; job->state == SML_JOB_JOINING && rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = job->members[rank].peer;
+
+		if (peer == NULL || jobs->now_ns < job->members[rank].waits_until_ns)
+			continue;
+		sml_job_lost(peer, "it did not wait any longer for the others");
+		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
+				"the other ranks did not join within this rank's timeout");
+		return true;
+	}
+	return false;
+}
+
+/* True: one is found; then its job may be gone. */
+static bool find_silent(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	char why[SML_SENTENCE_BYTES];
+	bool doubted;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = job->members[rank].peer;
+
+		if (peer == NULL || jobs->now_ns < silence_ends(&job->members[rank]))
+			continue;
+		snprintf(why, sizeof(why), "it was silent for %.1f s (frozen, or its link is down)",
+			 (double)(jobs->now_ns - peer->heard_ns) / 1e9);
+		doubted = sml_peer_is_doubted(peer);
+		sml_job_lost(peer, why);
+		/* If it lives, it may look for the other ranks. */
+		if (doubted)
+			sml_peer_end(jobs, peer);
+		else
+			sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
+					"the switch heard nothing from this rank for its "
+					"heartbeat");
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Their switch died between two of its last messages: each missing rank has either been told that
+ * all have asked to leave, or will not find these ranks before its deadline.
+ */
+static bool all_wish_to_leave(const struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL &&
+		    (job->members[rank].resume == NULL ||
+		     !job->members[rank].resume->resume->leaving))
+			return false;
+	return job->state == SML_JOB_JOINING;
+}
+
+void sml_job_joined(struct sml_job *job, const struct sml_peer *newcomer)
+{
+	check(job);
+	if (job->n_members < job->n_ranks)
+		tell_waiting(job, newcomer);
+	else if (all_wish_to_leave(job))
+		all_have_left(job);
+	else if (job->resumes)
+		sml_job_resume(job);
+	else
+		sml_job_admit(job, 1);
+}
+
+/* When the job's current state times out; UINT64_MAX: never. */
+static uint64_t state_ends(const struct sml_job *job)
+{
+	if (job->state == SML_JOB_PROBING)
+		return job->begun_ns + PROBING_NS;
+	if (job->resumes && job->state <= SML_JOB_HANDING_OVER)
+		return job->begun_ns + RESUME_WAIT_NS;
+	return UINT64_MAX;
+}
+
+uint64_t sml_job_deadline(const struct sml_job *job)
+{
+	uint64_t due_ns = state_ends(job);
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL)
+			due_ns = earlier(due_ns, member_ends(job, &job->members[rank]));
+	if (job->mismatch_ns != 0)
+		due_ns = earlier(due_ns, job->mismatch_ns + MISMATCH_WAIT_NS);
+	if (job->state == SML_JOB_JOINING)
+		due_ns = earlier(due_ns, waiting_due(job));
+	if (job->tries_again_ns != 0)
+		due_ns = earlier(due_ns, job->tries_again_ns);
+	due_ns = earlier(due_ns, sml_job_gone_due(job));
+	due_ns = earlier(due_ns, sml_job_answers_due(job));
+	return earlier(earlier(due_ns, sml_job_watch_ends(job)), sml_job_signs_due(job));
+}
+
+static void give_up_state(struct sml_job *job)
+{
+	if (all_wish_to_leave(job))
+		all_have_left(job);
+	/* A job that resumes looks elsewhere, whichever of its ranks has no path here. */
+	else if (job->state == SML_JOB_PROBING && !job->resumes)
+		sml_job_fail(job, SML_ERROR_TIMEOUT,
+			     "a rank's UDP packets do not reach the switch: see the other ranks' "
+			     "errors, and let firewalls pass the data port");
+	else
+		sml_job_give_up_resuming(job);
+}
+
+void sml_job_tick(struct sml_job *job)
+{
+	uint64_t now_ns = job->jobs->now_ns;
+
+	check(job);
+	sml_job_look_for_signs(job);
+	if (find_silent(job) || find_tired(job) || sml_job_misses_gone(job))
+		return;
+	sml_job_watch_group(job);
+	sml_job_look_for_answers(job);
+	if (job->mismatch_ns != 0 && now_ns >= job->mismatch_ns + MISMATCH_WAIT_NS) {
+		sml_job_tell_mismatch(job);
+		return;
+	}
+	if (now_ns >= state_ends(job)) {
+		give_up_state(job);
+		return;
+	}
+	if (job->tries_again_ns != 0 && now_ns >= job->tries_again_ns) {
+		sml_job_admit(job, job->rules.epoch);
+		return;
+	}
+	if (job->state == SML_JOB_JOINING && now_ns >= waiting_due(job))
+		tell_waiting(job, NULL);
+}

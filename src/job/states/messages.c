@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a job does with its members' messages. */
+#include <stdio.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "control/text.h"
+#include "job/states/job.h"
+
+typedef void (*reaction)(struct sml_job *job, struct sml_member *member, uint16_t rank,
+			 const SmlControl__Envelope *message);
+
+/* Of ranks that share memory, the first does; if they turn out not to, none has. */
+static bool sends_packets(const struct sml_job *job, uint16_t rank, const SmlControl__Ready *ready)
+{
+	return !sml_job_is_in_host(job, rank) ||
+	       (ready->shares_memory && job->children[job->members[rank].child].first_rank == rank);
+}
+
+static void on_ready(struct sml_job *job, struct sml_member *member, uint16_t rank,
+		     const SmlControl__Envelope *message)
+{
+	struct sml_jobs *jobs = job->jobs;
+	const char *why;
+	char text[SML_SENTENCE_BYTES];
+
+	if (job->state != SML_JOB_PROBING || member->ready)
+		return;
+	/* A rank at a leaf has its path there. */
+	why = member->peer->via == NULL && jobs->operations->misses_address &&
+			      sends_packets(job, rank, message->ready)
+		      ? jobs->operations->misses_address(jobs->dataplane, job->rules.job,
+							 job->members[rank].child)
+		      : NULL;
+	if (why != NULL) {
+		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", rank, member->host,
+			 member->pid, why);
+		sml_job_fail(job, SML_ERROR_PROTOCOL, text);
+		return;
+	}
+	member->lanes = message->ready->lanes;
+	member->shares_memory = message->ready->shares_memory;
+	member->ready = true;
+	sml_job_note_group(job, rank, message->ready->group);
+	job->n_ready++;
+	sml_job_check_ready(job);
+}
+
+static void on_leave(struct sml_job *job, struct sml_member *member, uint16_t rank,
+		     const SmlControl__Envelope *message)
+{
+	(void)member;
+	(void)message;
+	sml_job_leave(job, rank);
+}
+
+static void on_abort(struct sml_job *job, struct sml_member *member, uint16_t rank,
+		     const SmlControl__Envelope *message)
+{
+	char text[2 * SML_SENTENCE_BYTES], reason[SML_REASON_BYTES];
+	int error = message->abort->error;
+
+	/* As if this switch had found it: every rank gets the same error from any switch. */
+	if (message->abort->told && error < 0) {
+		sml_text_copy(text, sizeof(text), message->abort->text);
+		sml_job_fail(job, error, text);
+		return;
+	}
+	sml_text_copy(reason, sizeof(reason), message->abort->text);
+	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) aborted the job: %s", rank,
+		 member->host, member->pid, reason);
+	/* One rank's timeout is every rank's; for any other cause, the others get ABORTED. */
+	sml_job_fail(job, error == SML_ERROR_TIMEOUT ? error : SML_ERROR_ABORTED, text);
+}
+
+void sml_job_tell_mismatch(struct sml_job *job)
+{
+	const struct sml_mismatch *mismatch = &job->mismatch;
+	char text[2 * SML_SENTENCE_BYTES];
+
+	snprintf(text, sizeof(text),
+		 "ranks of job \"%s\" made different calls: rank %u called %s; rank %u called "
+		 "%s. All ranks must make the same calls in the same order",
+		 job->name, mismatch->ranks[0],
+		 job->beliefs[0][0] ? job->beliefs[0] : "(no answer)", mismatch->ranks[1],
+		 job->beliefs[1][0] ? job->beliefs[1] : "(no answer)");
+	sml_job_fail(job, SML_ERROR_MISMATCH, text);
+}
+
+static void on_description(struct sml_job *job, struct sml_member *member, uint16_t rank,
+			   const SmlControl__Envelope *message)
+{
+	(void)member;
+	if (job->mismatch_ns == 0 || message->description->slot != job->mismatch.slot ||
+	    message->description->use != job->mismatch.use)
+		return;
+	for (unsigned i = 0; i < 2; i++)
+		if (job->mismatch.ranks[i] == rank)
+			sml_text_copy(job->beliefs[i], sizeof(job->beliefs[i]),
+				      message->description->text);
+	if (job->beliefs[0][0] && job->beliefs[1][0])
+		sml_job_tell_mismatch(job);
+}
+
+void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
+{
+	SmlControl__Describe describe = SML_CONTROL__DESCRIBE__INIT;
+
+	/* Before that, no rank has contributed, and ranks have nothing to describe. */
+	if (job->mismatch_ns != 0 || job->state < SML_JOB_RUNNING)
+		return;
+	job->mismatch = *mismatch;
+	job->mismatch_ns = job->jobs->now_ns;
+	describe.slot = mismatch->slot;
+	describe.use = mismatch->use;
+	describe.chunk = mismatch->chunk;
+	for (unsigned i = 0; i < 2; i++)
+		if (job->members[mismatch->ranks[i]].peer != NULL)
+			(void)sml_peer_send(job->jobs, job->members[mismatch->ranks[i]].peer,
+					    sml_envelope(DESCRIBE, describe, &describe));
+}
+
+/* Can the rank know that these two disagree? It can end the job in other ways, too. */
+static bool may_tell(const struct sml_job *job, uint16_t rank, const SmlControl__Mismatch *in)
+{
+	if (in->n_ranks != 2 || in->ranks[0] >= job->n_ranks || in->ranks[1] >= job->n_ranks)
+		return false;
+	return job->jobs->operations->ranks_have_slots ||
+	       (sml_job_is_one_host(job, rank, in->ranks[0]) &&
+		sml_job_is_one_host(job, rank, in->ranks[1]));
+}
+
+/* From a rank that has slots, or whose memory others share. */
+static void on_mismatch(struct sml_job *job, struct sml_member *member, uint16_t rank,
+			const SmlControl__Envelope *message)
+{
+	const SmlControl__Mismatch *in = message->mismatch;
+	struct sml_mismatch mismatch = {
+		.job = job->rules.job,
+		.slot = (uint16_t)in->slot,
+		.use = in->use,
+		.chunk = in->chunk,
+	};
+
+	(void)member;
+	if (!may_tell(job, rank, in))
+		return;
+	mismatch.ranks[0] = (uint16_t)in->ranks[0];
+	mismatch.ranks[1] = (uint16_t)in->ranks[1];
+	sml_job_mismatch(job, &mismatch);
+}
+
+static void on_result(struct sml_job *job, struct sml_member *member, uint16_t rank,
+		      const SmlControl__Envelope *message)
+{
+	(void)member;
+	(void)rank;
+	sml_job_result(job, message->result);
+}
+
+static void on_stall_request(struct sml_job *job, struct sml_member *member, uint16_t rank,
+			     const SmlControl__Envelope *message)
+{
+	(void)rank;
+	(void)message;
+	sml_job_tell_stalls(job, member);
+}
+
+static void on_stall_report(struct sml_job *job, struct sml_member *member, uint16_t rank,
+			    const SmlControl__Envelope *message)
+{
+	(void)member;
+	if (job->jobs->operations->ranks_have_slots)
+		sml_job_pass_stalls(job, rank, message->stall_report);
+	else
+		sml_job_note_host_stalls(job, rank, message->stall_report);
+}
+
+/* A rank at a leaf gets its results there. */
+static void on_renew(struct sml_job *job, struct sml_member *member, uint16_t rank,
+		     const SmlControl__Envelope *message)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	const SmlControl__Renew *in = message->renew;
+
+	if (job->state >= SML_JOB_RUNNING && member->peer->via == NULL &&
+	    jobs->operations->renew_address && in->shard < job->rules.n_shards)
+		jobs->operations->renew_address(jobs->dataplane, job->rules.job,
+						job->members[rank].child, (uint8_t)in->shard,
+						in->number);
+}
+
+static const reaction reactions[] = {
+	[SML_CONTROL__ENVELOPE__BODY_READY] = on_ready,
+	[SML_CONTROL__ENVELOPE__BODY_LEAVE] = on_leave,
+	[SML_CONTROL__ENVELOPE__BODY_ABORT] = on_abort,
+	[SML_CONTROL__ENVELOPE__BODY_DESCRIPTION] = on_description,
+	[SML_CONTROL__ENVELOPE__BODY_RESULT] = on_result,
+	[SML_CONTROL__ENVELOPE__BODY_MISMATCH] = on_mismatch,
+	[SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST] = on_stall_request,
+	[SML_CONTROL__ENVELOPE__BODY_STALL_REPORT] = on_stall_report,
+	[SML_CONTROL__ENVELOPE__BODY_RENEW] = on_renew,
+};
+
+void sml_job_message(struct sml_peer *peer, const SmlControl__Envelope *message)
+{
+	struct sml_job *job = peer->job;
+	size_t body = message->body_case;
+
+	/* Messages that a switch does not need do no harm. */
+	if (body < sizeof(reactions) / sizeof(reactions[0]) && reactions[body] != NULL)
+		reactions[body](job, &job->members[peer->rank], peer->rank, message);
+}

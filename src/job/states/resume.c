@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Resuming where another switch has died: merges all ranks' reports, and passes results from the
+ * ranks that keep them to those that lack them. core/resume.h has the rules; this file applies them
+ * to connections.
+ *
+ * Messages on a connection keep their order, so a rank gets all results that it lacks before
+ * Admitted, and begins only after that.
+ */
+#include <stdlib.h>
+
+#include "control/envelope.h"
+#include "job/states/job.h"
+
+void sml_job_free_plans(struct sml_job *job)
+{
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
+		free(job->plans[stream].handovers);
+		free(job->plans[stream].table);
+		job->plans[stream] = (struct sml_resume_plan){0};
+	}
+}
+
+/* ---- reports ---- */
+
+/* Its reader frees the message that it came in. */
+static SmlControl__Join *copy_join(const SmlControl__Join *join, size_t bytes)
+{
+	uint8_t *packed = malloc(bytes);
+	SmlControl__Join *copy = NULL;
+
+	if (packed != NULL) {
+		sml_control__join__pack(join, packed);
+		copy = sml_control__join__unpack(NULL, bytes, packed);
+		free(packed);
+	}
+	return copy;
+}
+
+bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__Join *join)
+{
+	size_t bytes = sml_control__join__get_packed_size(join);
+
+	if (bytes > SML_MAX_REPORTED_BYTES - job->reported_bytes)
+		return false;
+	job->members[rank].resume = copy_join(join, bytes);
+	if (job->members[rank].resume == NULL)
+		return false;
+	job->reported_bytes += bytes;
+	return true;
+}
+
+void sml_job_free_report(struct sml_job *job, unsigned rank)
+{
+	SmlControl__Join *report = job->members[rank].resume;
+
+	if (report == NULL)
+		return;
+	/* Its numbers may be in another order now, which takes as much. */
+	job->reported_bytes -= sml_control__join__get_packed_size(report);
+	sml_control__join__free_unpacked(report, NULL);
+	job->members[rank].resume = NULL;
+}
+
+static struct sml_resume_report report_of(const struct sml_job *job, uint32_t stream, unsigned rank)
+{
+	const SmlControl__StreamReport *report = job->members[rank].resume->resume->streams[stream];
+
+	return (struct sml_resume_report){
+		.beyond = report->beyond,
+		.lacking = report->lacking,
+		.n_lacking = (uint32_t)report->n_lacking,
+		.kept = report->kept,
+		.n_kept = (uint32_t)report->n_kept,
+	};
+}
+
+static int merge(struct sml_job *job, enum sml_stream_id stream)
+{
+	struct sml_resume_plan *plan = &job->plans[stream];
+	struct sml_resume_report *reports = calloc(job->n_ranks, sizeof(*reports));
+	int rc;
+
+	plan->handovers = calloc(SML_MAX_PLAN, sizeof(*plan->handovers));
+	plan->table = calloc(SML_MAX_PLAN, sizeof(*plan->table));
+	if (reports == NULL || plan->handovers == NULL || plan->table == NULL) {
+		free(reports);
+		return -1;
+	}
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		/* The member's own copy: it may be put in order. */
+		SmlControl__StreamReport *report =
+			job->members[rank].resume->resume->streams[stream];
+
+		sml_resume_sort(report->kept, (uint32_t)report->n_kept);
+		reports[rank] = report_of(job, stream, rank);
+	}
+	rc = sml_resume_merge(reports, job->n_ranks, plan, SML_MAX_PLAN);
+	free(reports);
+	return rc;
+}
+
+static void fetch(struct sml_job *job, enum sml_stream_id stream,
+		  const struct sml_resume_handover *handover)
+{
+	SmlControl__Fetch request = SML_CONTROL__FETCH__INIT;
+
+	request.stream = stream;
+	request.chunk = handover->chunk;
+	(void)sml_peer_send(job->jobs, job->members[handover->from].peer,
+			    sml_envelope(FETCH, fetch, &request));
+	job->n_results_missing++;
+}
+
+/* 1 + the highest epoch that any rank was told, so no earlier packet can be taken for a new one. */
+static uint32_t next_epoch(const struct sml_job *job)
+{
+	uint32_t epoch = 0;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].resume->resume->epoch > epoch)
+			epoch = job->members[rank].resume->resume->epoch;
+	return epoch + 1;
+}
+
+static void hand_over_or_admit(struct sml_job *job)
+{
+	if (job->n_results_missing == 0)
+		sml_job_admit(job, next_epoch(job));
+}
+
+void sml_job_resume(struct sml_job *job)
+{
+	/* Each of its ranks is here, with a report: check() in job.c. */
+	sml_assert(job->resumes && job->state == SML_JOB_JOINING && job->n_results_missing == 0);
+	sml_assert(job->n_members == job->n_ranks);
+	job->state = SML_JOB_HANDING_OVER;
+	job->begun_ns = job->jobs->now_ns;
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
+		if (merge(job, stream) < 0) {
+			sml_job_fail(job, SML_ERROR_PROTOCOL,
+				     "the ranks' reports after the death of their switch "
+				     "contradict each other (please report this)");
+			return;
+		}
+	}
+	/* Exponents first: data cannot be taken before them. */
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
+		for (uint32_t i = 0; i < job->plans[stream].n_handovers; i++)
+			fetch(job, stream, &job->plans[stream].handovers[i]);
+	hand_over_or_admit(job);
+}
+
+static struct sml_resume_handover *find_handover(struct sml_job *job, uint32_t stream,
+						 uint32_t chunk)
+{
+	struct sml_resume_plan *plan;
+
+	if (job->state != SML_JOB_HANDING_OVER || stream >= SML_STREAMS)
+		return NULL;
+	plan = &job->plans[stream];
+	for (uint32_t i = 0; i < plan->n_handovers; i++)
+		if (plan->handovers[i].chunk == chunk)
+			return &plan->handovers[i];
+	return NULL;
+}
+
+void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
+{
+	struct sml_resume_handover *handover = find_handover(job, result->stream, result->chunk);
+
+	if (handover == NULL || handover->done || result->lanes.len > 4 * SML_MAX_LANES)
+		return;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_resume_report report = report_of(job, result->stream, rank);
+
+		if (!sml_resume_lacks(&report, result->chunk))
+			continue;
+		/*
+		 * A rank that lacks it may not read, so the data that waits for all of them is
+		 * bounded.
+		 */
+		job->handed_bytes += result->lanes.len;
+		(void)sml_peer_send(
+			job->jobs, job->members[rank].peer,
+			sml_envelope(RESULT, result, (SmlControl__Result *)(uintptr_t)result));
+	}
+	if (job->handed_bytes > SML_MAX_HANDED_BYTES) {
+		sml_job_fail(job, SML_ERROR_PROTOCOL,
+			     "after the death of their switch, the ranks lack more results than "
+			     "can be handed over");
+		return;
+	}
+	sml_assert(job->n_results_missing > 0);
+	handover->done = true;
+	job->n_results_missing--;
+	hand_over_or_admit(job);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The state of a job: which rank has not contributed to which slot. Sent to a member that asks
+ * because its call does not end, and to all members when the job fails.
+ *
+ * Its cost is bounded: the threads that own the job's slots check them once, a member gets at most
+ * ten answers a second, and the answers to all members together have at most about ALL_BYTES. So
+ * with many ranks, each is told of fewer slots, and only of the ranks that matter.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "job/states/job.h"
+
+#define ANSWER_EVERY_NS 100000000ull
+/* 4 KiB for each of 4,096 ranks, and all that there is to say for each of 64. */
+#define ALL_BYTES (16u << 20)
+/* Of a rank's state, besides its host's name. */
+#define STATE_BYTES 32
+
+/* A report, and the memory of its parts. */
+struct stalls {
+	SmlControl__StallReport report;
+	SmlControl__RankState *ranks, **rank_list;
+	struct sml_waits_message slots;
+};
+
+/* False: no memory. */
+static bool look_at_slots(struct sml_job *job, struct sml_waits *waits)
+{
+	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
+	struct sml_slot_progress *states = calloc(n, sizeof(*states));
+	struct sml_ranks ranks;
+
+	if (states == NULL || !sml_waits_init(waits, n, job->n_ranks)) {
+		free(states);
+		return false;
+	}
+	n = sml_job_slot_states(job, states, n);
+	for (uint32_t i = 0; i < n; i++) {
+		/* A leaf that has not said for whom it waits would be blamed wholly. */
+		if (sml_job_ranks_missing(job, &states[i], &ranks))
+			sml_waits_note(waits, states[i].slot, states[i].use, &ranks);
+		else
+			waits->is_partial = true;
+	}
+	free(states);
+	return true;
+}
+
+static void add_rank(const struct sml_job *job, uint16_t rank, struct stalls *out)
+{
+	const struct sml_member *member = &job->members[rank];
+	SmlControl__RankState *state = &out->ranks[out->report.n_ranks];
+	uint64_t heard_ns = member->peer ? member->peer->heard_ns : member->heard_ns;
+	uint64_t now_ns = job->jobs->now_ns;
+
+	sml_control__rank_state__init(state);
+	state->rank = rank;
+	state->host = (char *)(uintptr_t)member->host;
+	state->pid = member->pid;
+	state->connected = member->peer != NULL;
+	/* A switch that was stopped for a while forgives others the time (job/input/absence.c). */
+	state->last_heard_ms = heard_ns < now_ns ? (now_ns - heard_ns) / 1000000u : 0;
+	out->rank_list[out->report.n_ranks++] = state;
+}
+
+#define URGENCIES 3
+
+/* First the ranks that are gone, then those that slots wait for, then the others. */
+static unsigned urgency(const struct sml_job *job, unsigned rank, const uint32_t *n_missing)
+{
+	return job->members[rank].peer == NULL ? 0 : n_missing[rank] > 0 ? 1 : 2;
+}
+
+static size_t state_bytes(const struct sml_job *job, unsigned rank)
+{
+	return STATE_BYTES + strlen(job->members[rank].host);
+}
+
+static bool all_fit(const struct sml_job *job, size_t room)
+{
+	size_t bytes = 0;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		bytes += state_bytes(job, rank);
+	return bytes <= room;
+}
+
+/* In the order of ranks; if there is no room for all, the urgent ones come first. */
+static void add_ranks(const struct sml_job *job, const uint32_t *n_missing, size_t room,
+		      struct stalls *out)
+{
+	bool fit = all_fit(job, room);
+
+	for (unsigned urgent = 0; urgent < (fit ? 1 : URGENCIES); urgent++) {
+		for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+			if (!fit && urgency(job, rank, n_missing) != urgent)
+				continue;
+			if (state_bytes(job, rank) > room) {
+				out->report.partial = true;
+				return;
+			}
+			room -= state_bytes(job, rank);
+			add_rank(job, (uint16_t)rank, out);
+		}
+	}
+}
+
+static void close_stalls(struct stalls *stalls)
+{
+	if (stalls == NULL)
+		return;
+	free(stalls->ranks);
+	free(stalls->rank_list);
+	sml_waits_free(&stalls->slots);
+	free(stalls);
+}
+
+/* False: no memory. */
+static bool fill(struct sml_job *job, const struct sml_waits *waits, struct stalls *out)
+{
+	size_t room = ALL_BYTES / job->n_ranks;
+	uint32_t *n_missing = calloc(job->n_ranks, sizeof(*n_missing));
+
+	out->ranks = calloc(job->n_ranks, sizeof(*out->ranks));
+	out->rank_list = calloc(job->n_ranks, sizeof(SmlControl__RankState *));
+	if (n_missing == NULL || out->ranks == NULL || out->rank_list == NULL ||
+	    !sml_waits_pack(waits, room / 2 < SML_WAITS_ROOM ? room / 2 : SML_WAITS_ROOM,
+			    &out->slots)) {
+		free(n_missing);
+		return false;
+	}
+	sml_waits_count(waits, n_missing);
+	out->report.partial = out->slots.is_partial;
+	out->report.slots = out->slots.slots;
+	out->report.n_slots = out->slots.n_slots;
+	out->report.sets = out->slots.sets;
+	out->report.n_sets = out->slots.n_sets;
+	out->report.ranks = out->rank_list;
+	add_ranks(job, n_missing, room / 2, out);
+	free(n_missing);
+	return true;
+}
+
+/* NULL: no memory, or the job has not begun. */
+static struct stalls *open_stalls(struct sml_job *job)
+{
+	struct stalls *stalls;
+	struct sml_waits waits;
+	bool filled;
+
+	if (job->state != SML_JOB_RUNNING && job->state != SML_JOB_LEAVING)
+		return NULL;
+	stalls = calloc(1, sizeof(*stalls));
+	if (stalls == NULL || !look_at_slots(job, &waits)) {
+		free(stalls);
+		return NULL;
+	}
+	sml_control__stall_report__init(&stalls->report);
+	filled = fill(job, &waits, stalls);
+	sml_waits_fini(&waits);
+	if (filled)
+		return stalls;
+	close_stalls(stalls);
+	return NULL;
+}
+
+/*
+ * The ranks have the slots: each reports its own, to all who have asked. A rank that has not
+ * answered the last question is not asked again.
+ */
+static void ask_ranks(struct sml_job *job)
+{
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+
+	for (unsigned rank = 0; rank < job->stripes; rank++) {
+		struct sml_member *member = &job->members[rank];
+
+		if (member->peer == NULL || member->stalls_asked ||
+		    !sml_peer_listens(job->jobs, member->peer))
+			continue;
+		member->stalls_asked = true;
+		(void)sml_peer_send(job->jobs, member->peer,
+				    sml_envelope(STALL_REQUEST, stall_request, &request));
+	}
+}
+
+static void pass(struct sml_job *job, const struct stalls *stalls)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].stalls_wanted && job->members[rank].peer)
+			(void)sml_peer_send(
+				job->jobs, job->members[rank].peer,
+				sml_envelope(
+					STALL_REPORT, stall_report,
+					(SmlControl__StallReport *)(uintptr_t)&stalls->report));
+}
+
+/* One answer for each question; otherwise a rank could make us forward unsolicited reports. */
+void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in)
+{
+	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
+	struct stalls *stalls;
+
+	if (from >= job->stripes || !job->members[from].stalls_asked || in->n_slots > n_slots ||
+	    in->n_sets > n_slots)
+		return;
+	job->members[from].stalls_asked = false;
+	stalls = open_stalls(job);
+	if (stalls == NULL)
+		return;
+	stalls->report.slots = in->slots;
+	stalls->report.n_slots = in->n_slots;
+	stalls->report.sets = in->sets;
+	stalls->report.n_sets = in->n_sets;
+	stalls->report.partial = in->partial;
+	stalls->report.stripe = from;
+	pass(job, stalls);
+	close_stalls(stalls);
+}
+
+static bool is_any_wanted(const struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].stalls_wanted)
+			return true;
+	return false;
+}
+
+void sml_job_pass_leaves_stalls(struct sml_job *job)
+{
+	/* A leaf may say more than it was asked. */
+	struct stalls *stalls = is_any_wanted(job) ? open_stalls(job) : NULL;
+
+	if (stalls == NULL)
+		return;
+	pass(job, stalls);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		job->members[rank].stalls_wanted = false;
+	close_stalls(stalls);
+}
+
+void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
+{
+	uint64_t now_ns = job->jobs->now_ns;
+	struct stalls *stalls;
+
+	/* Before the job runs, no slot waits. */
+	if (job->state < SML_JOB_RUNNING || now_ns - member->stalls_told_ns < ANSWER_EVERY_NS ||
+	    !sml_peer_listens(job->jobs, member->peer))
+		return;
+	member->stalls_told_ns = now_ns;
+	if (job->jobs->operations->ranks_have_slots) {
+		member->stalls_wanted = true;
+		ask_ranks(job);
+		return;
+	}
+	if (job->n_leaves > 0) {
+		member->stalls_wanted = true;
+		sml_job_ask_for_ranks(job);
+		return;
+	}
+	stalls = open_stalls(job);
+	if (stalls == NULL)
+		return;
+	(void)sml_peer_send(job->jobs, member->peer,
+			    sml_envelope(STALL_REPORT, stall_report, &stalls->report));
+	close_stalls(stalls);
+}
+
+/* The connection ends with it. */
+static void abort_peer(const struct sml_jobs *jobs, struct sml_peer *peer,
+		       SmlControl__Abort *abort_message)
+{
+	if (sml_peer_send(jobs, peer, sml_envelope(ABORT, abort, abort_message)) == 0)
+		sml_peer_end(jobs, peer);
+	else
+		/* For lack of memory: there may still be room for the text alone. */
+		sml_peer_refuse(jobs, peer, abort_message->error, abort_message->text);
+}
+
+void sml_job_abort_all(struct sml_job *job, int error, const char *text)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+	struct stalls *stalls = open_stalls(job);
+
+	message.error = error;
+	message.text = (char *)(uintptr_t)text;
+	message.stalls = stalls ? &stalls->report : NULL;
+	message.again = job->lacks_room;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = sml_job_release(job, rank);
+
+		if (peer != NULL)
+			abort_peer(job->jobs, peer, &message);
+	}
+	close_stalls(stalls);
+}

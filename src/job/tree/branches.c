@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The leaves of this switch, and the ranks behind them. Each such rank is a peer like any other; it
+ * only has no connection of its own. See branches.h.
+ *
+ * The invariant: a relayed peer stays with its branch until the leaf has been told that the peer
+ * has ended. A peer that ends while an input is handled is freed only before the next input,
+ * because the code that handles the input may still use it.
+ */
+#include "job/tree/branches.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "control/frame.h"
+#include "control/scan.h"
+#include "control/text.h"
+
+/* Without ranks, nothing depends on a leaf. */
+#define PATIENCE_NS (10 * SML_SECOND_NS)
+/* Each rank that a leaf announces gets an answer. At most this many unread answers may wait. */
+#define MAX_UNREAD 1024
+/* Anyone can come as a leaf and go again: at most this many are logged in one second. */
+#define MAX_LOGGED 16
+
+uint64_t sml_branch_patience_ns(uint32_t heartbeat_ms)
+{
+	return heartbeat_ms ? heartbeat_ms * 500000ull : PATIENCE_NS;
+}
+
+/* ---- out ---- */
+
+int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope *message)
+{
+	return branch->peer != NULL ? sml_peer_send(branch->jobs, branch->peer, message) : 0;
+}
+
+int sml_branch_send(struct sml_peer *peer, const SmlControl__Envelope *message)
+{
+	const struct sml_relayed *relayed = sml_relayed_of(peer);
+	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
+	int rc;
+
+	if (relayed->ended || peer->via->peer == NULL)
+		return 0;
+	relay.peer = relayed->key.number;
+	relay.message.len = sml_control__envelope__get_packed_size(message);
+	relay.message.data = malloc(relay.message.len + 1);
+	if (relay.message.data == NULL)
+		return -ENOMEM;
+	sml_control__envelope__pack(message, relay.message.data);
+	rc = sml_branch_tell(peer->via, sml_envelope(RELAY, relay, &relay));
+	free(relay.message.data);
+	return rc;
+}
+
+/* The leaf is to end that rank's connection. */
+static void tell_end(const struct sml_branch *branch, uint32_t number)
+{
+	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
+
+	relay.peer = number;
+	relay.over = true;
+	(void)sml_branch_tell(branch, sml_envelope(RELAY, relay, &relay));
+}
+
+/* It has no number any more, and is freed after this input. */
+static void retire(struct sml_relayed *relayed)
+{
+	struct sml_branch *branch = relayed->peer.via;
+
+	if (relayed->ended)
+		return;
+	relayed->ended = true;
+	sml_table_remove(&branch->ranks, &relayed->key);
+	relayed->next_ended = branch->jobs->ended;
+	branch->jobs->ended = relayed;
+}
+
+void sml_branch_end(struct sml_peer *peer)
+{
+	struct sml_relayed *relayed = sml_relayed_of(peer);
+
+	if (relayed->ended)
+		return;
+	tell_end(peer->via, relayed->key.number);
+	retire(relayed);
+}
+
+void sml_branches_sweep(struct sml_jobs *jobs)
+{
+	struct sml_relayed *next;
+
+	for (; jobs->ended != NULL; jobs->ended = next) {
+		next = jobs->ended->next_ended;
+		free(jobs->ended);
+	}
+}
+
+/* ---- a leaf introduces itself ---- */
+
+static const char *objection(const struct sml_jobs *jobs, const SmlControl__Leaf *leaf, char *text,
+			     size_t bytes)
+{
+	if (leaf->protocol != SML_CONTROL_PROTOCOL)
+		snprintf(text, bytes,
+			 "the leaf speaks version %u of the control protocol, this switch (%s) "
+			 "version %u: install the same release on both",
+			 leaf->protocol, SML_VERSION_STRING, (unsigned)SML_CONTROL_PROTOCOL);
+	else if (strlen(leaf->name) == 0 || strlen(leaf->name) >= SML_NAME_BYTES ||
+		 !sml_text_is_clean(leaf->name))
+		snprintf(text, bytes, "a leaf's name must have 1 to %d printable bytes",
+			 SML_NAME_BYTES - 1);
+	else if (jobs->operations->ranks_have_slots)
+		snprintf(text, bytes,
+			 "this is rank 0 of a job whose ranks embed the switch: a leaf's parent "
+			 "must be `switchml switch`");
+	else if (jobs->operations->fixed_lanes != NULL)
+		snprintf(text, bytes,
+			 "a switch with the %s dataplane cannot have leaves: connect the leaf to "
+			 "one with udp or xdp",
+			 jobs->operations->name);
+	else if (sml_jobs_is_leaf(jobs) && jobs->leaf.level == 0)
+		snprintf(text, bytes,
+			 "this switch (%s) is a leaf itself, and its parent %s has not accepted "
+			 "it yet",
+			 jobs->config.name, jobs->config.parent);
+	else if (sml_jobs_is_leaf(jobs) && jobs->leaf.level >= SML_MAX_LEVEL)
+		snprintf(text, bytes,
+			 "there would be more than %d levels of switches: connect the leaf to %s",
+			 SML_MAX_LEVEL + 1, jobs->config.parent);
+	else
+		return NULL;
+	return text;
+}
+
+static bool is_full(const struct sml_jobs *jobs, char *text, size_t bytes)
+{
+	unsigned n = 0;
+
+	for (const struct sml_branch *branch = jobs->branches; branch != NULL;
+	     branch = branch->next)
+		n++;
+	snprintf(text, bytes, "the switch %s is at its limit of %d leaves: use another parent",
+		 jobs->config.name, SML_MAX_LEAVES);
+	return n >= SML_MAX_LEAVES;
+}
+
+static bool may_be_logged(struct sml_jobs *jobs)
+{
+	if (jobs->now_ns - jobs->leaves_logged_ns >= SML_SECOND_NS) {
+		jobs->leaves_logged_ns = jobs->now_ns;
+		jobs->n_leaves_logged = 0;
+	}
+	return jobs->n_leaves_logged++ < MAX_LOGGED;
+}
+
+static struct sml_branch *open_branch(struct sml_jobs *jobs, struct sml_peer *peer,
+				      const SmlControl__Leaf *leaf)
+{
+	struct sml_branch *branch = calloc(1, sizeof(*branch));
+
+	if (branch == NULL)
+		return NULL;
+	branch->jobs = jobs;
+	branch->peer = peer;
+	branch->next = jobs->branches;
+	jobs->branches = branch;
+	peer->branch = branch;
+	jobs->n_members++;
+	sml_text_copy(branch->name, sizeof(branch->name), leaf->name);
+	branch->is_logged = may_be_logged(jobs);
+	if (branch->is_logged)
+		sml_jobs_log(jobs, SML_JOBS_INFO, "the leaf %s is attached", branch->name);
+	return branch;
+}
+
+void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Leaf *leaf)
+{
+	SmlControl__Attached attached = SML_CONTROL__ATTACHED__INIT;
+	char text[SML_SENTENCE_BYTES];
+	bool is_new = peer->branch == NULL;
+
+	if (objection(jobs, leaf, text, sizeof(text)) != NULL) {
+		/* It may have been a leaf so far. */
+		if (peer->branch != NULL)
+			sml_branch_lost(peer->branch, text);
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
+		return;
+	}
+	if (is_new && is_full(jobs, text, sizeof(text)) && !sml_jobs_close_idle_leaf(jobs)) {
+		sml_peer_refuse_for_now(jobs, peer, text);
+		return;
+	}
+	if (is_new && !sml_jobs_has_room_for_member(jobs, peer, NULL))
+		return;
+	if (is_new && open_branch(jobs, peer, leaf) == NULL) {
+		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
+		return;
+	}
+	peer->branch->slots = leaf->slots;
+	attached.level = jobs->leaf.level + 1;
+	if (is_new)
+		(void)sml_peer_send(jobs, peer, sml_envelope(ATTACHED, attached, &attached));
+}
+
+/* ---- messages of ranks behind it ---- */
+
+static void lose(struct sml_relayed *relayed, const char *why, bool leaf_died)
+{
+	struct sml_peer *peer = &relayed->peer;
+	struct sml_jobs *jobs = peer->via->jobs;
+
+	if (sml_jobs_is_leaf(jobs))
+		sml_passage_lost(jobs, peer, why, leaf_died);
+	else if (peer->job != NULL && leaf_died && peer->job->state > SML_JOB_JOINING)
+		sml_job_scatter(peer->job, why);
+	else if (peer->job != NULL)
+		sml_job_lost(peer, why);
+	retire(relayed);
+}
+
+static struct sml_relayed *open_relayed(struct sml_branch *branch, const SmlControl__Relay *in)
+{
+	struct sml_relayed *relayed = calloc(1, sizeof(*relayed));
+
+	if (relayed == NULL)
+		return NULL;
+	relayed->key.number = in->peer;
+	relayed->peer.via = branch;
+	relayed->slots = in->slots;
+	relayed->lanes = in->lanes;
+	relayed->home = in->home;
+	if (branch->ranks.n == 0)
+		branch->hurries_ns = branch->jobs->now_ns;
+	sml_text_copy(relayed->at, sizeof(relayed->at), in->leaf);
+	if (sml_table_put(&branch->ranks, &relayed->key))
+		return relayed;
+	free(relayed);
+	return NULL;
+}
+
+/* As for a connection: what it sends is checked before it is unpacked. */
+static void take(struct sml_branch *branch, struct sml_relayed *relayed,
+		 const SmlControl__Relay *in)
+{
+	const size_t n = in->message.len;
+	const struct sml_head head = {
+		.bytes = in->message.data,
+		.n = n < SML_RULES_HEAD_BYTES ? n : SML_RULES_HEAD_BYTES,
+		.whole = n,
+	};
+	SmlControl__Envelope *message = NULL;
+	char text[SML_SENTENCE_BYTES];
+
+	if (sml_jobs_object(branch->jobs, &relayed->peer, &head, text, sizeof(text)) == NULL) {
+		if (sml_frame_unpack(in->message.data, n, &message) < 0)
+			snprintf(text, sizeof(text),
+				 "it sent something that is not a control message");
+	}
+	if (message == NULL) {
+		lose(relayed, text, false);
+		tell_end(branch, in->peer);
+		return;
+	}
+	sml_peer_heard(&relayed->peer, branch->jobs->now_ns);
+	sml_jobs_take(branch->jobs, &relayed->peer, message);
+	sml_control__envelope__free_unpacked(message, NULL);
+}
+
+static bool is_join(const SmlControl__Relay *in)
+{
+	return in->message.len > 0 &&
+	       sml_scan_body(in->message.data, in->message.len) == SML_CONTROL__ENVELOPE__BODY_JOIN;
+}
+
+/* A new rank. False: it reads no answers, and they must not fill memory. */
+static bool reads_answers(struct sml_branch *branch)
+{
+	branch->n_unread = sml_peer_listens(branch->jobs, branch->peer) ? 0 : branch->n_unread + 1;
+	return branch->n_unread <= MAX_UNREAD;
+}
+
+void sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in)
+{
+	struct sml_relayed *relayed =
+		(struct sml_relayed *)sml_table_find(&branch->ranks, in->peer);
+	char why[SML_REASON_BYTES];
+
+	if (in->over) {
+		sml_text_copy(why, sizeof(why), in->why);
+		if (relayed != NULL)
+			lose(relayed, why, in->leaf_died);
+		return;
+	}
+	/* Everything but a Join is late: it has ended here. */
+	if (relayed == NULL && !is_join(in))
+		return;
+	if (relayed == NULL && !reads_answers(branch)) {
+		sml_branch_close(branch, "it does not read what it is sent");
+		return;
+	}
+	if (relayed == NULL)
+		relayed = open_relayed(branch, in);
+	if (relayed == NULL)
+		tell_end(branch, in->peer);
+	else
+		take(branch, relayed, in);
+}
+
+/* ---- its end ---- */
+
+static void unlist(struct sml_branch *branch)
+{
+	struct sml_branch **at = &branch->jobs->branches;
+
+	while (*at != branch)
+		at = &(*at)->next;
+	*at = branch->next;
+}
+
+/* Jobs whose ranks there have left or died before it still have slots there. */
+static void forget(const struct sml_branch *branch, const char *why)
+{
+	struct sml_jobs *jobs = branch->jobs;
+
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		if (jobs->leaf.jobs[i] != NULL)
+			sml_leaf_job_forget_branch(jobs->leaf.jobs[i], branch);
+		if (jobs->jobs[i] != NULL)
+			sml_job_forget_branch(jobs->jobs[i], branch, why);
+	}
+}
+
+void sml_branch_lost(struct sml_branch *branch, const char *why)
+{
+	struct sml_jobs *jobs = branch->jobs;
+	char text[SML_SENTENCE_BYTES];
+
+	snprintf(text, sizeof(text), "the leaf %s is gone: %s", branch->name, why);
+	if (branch->is_logged)
+		sml_jobs_log(jobs, SML_JOBS_WARNING, "%s", text);
+	jobs->n_members--;
+	branch->peer->branch = NULL;
+	branch->peer = NULL;
+	for (uint32_t i = 0; i < branch->ranks.room; i++)
+		if (sml_table_at(&branch->ranks, i) != NULL)
+			lose((struct sml_relayed *)sml_table_at(&branch->ranks, i), text, true);
+	forget(branch, text);
+	unlist(branch);
+	sml_table_fini(&branch->ranks);
+	/* Ranks that have ended refer to it. */
+	sml_branches_sweep(jobs);
+	free(branch);
+}
+
+void sml_branch_close(struct sml_branch *branch, const char *why)
+{
+	struct sml_peer *peer = branch != NULL ? branch->peer : NULL;
+	struct sml_jobs *jobs = branch != NULL ? branch->jobs : NULL;
+
+	if (branch == NULL)
+		return;
+	sml_branch_lost(branch, why);
+	sml_peer_end(jobs, peer);
+}
+
+/* ---- time ---- */
+
+/* The shortest heartbeat of the ranks behind it; 0: none has joined. */
+static uint32_t least_heartbeat_ms(const struct sml_branch *branch)
+{
+	uint32_t least = 0;
+
+	for (uint32_t i = 0; i < branch->ranks.room; i++) {
+		const struct sml_relayed *relayed =
+			(const struct sml_relayed *)sml_table_at(&branch->ranks, i);
+		uint32_t own = 0;
+
+		if (relayed != NULL && relayed->peer.passage != NULL)
+			own = relayed->peer.passage->heartbeat_ms;
+		else if (relayed != NULL && relayed->peer.job != NULL)
+			own = relayed->peer.job->members[relayed->peer.rank].heartbeat_ms;
+		if (own != 0 && (least == 0 || own < least))
+			least = own;
+	}
+	return least;
+}
+
+static uint64_t silence_ends(const struct sml_branch *branch)
+{
+	return sml_later(branch->peer->heard_ns, branch->hurries_ns) +
+	       sml_branch_patience_ns(least_heartbeat_ms(branch));
+}
+
+uint64_t sml_branches_deadline(const struct sml_jobs *jobs)
+{
+	uint64_t first_ns = UINT64_MAX;
+
+	for (const struct sml_branch *branch = jobs->branches; branch != NULL;
+	     branch = branch->next)
+		if (silence_ends(branch) < first_ns)
+			first_ns = silence_ends(branch);
+	return first_ns;
+}
+
+void sml_branches_tick(struct sml_jobs *jobs)
+{
+	struct sml_branch *branch, *next;
+	char why[SML_SENTENCE_BYTES];
+
+	for (branch = jobs->branches; branch != NULL; branch = next) {
+		next = branch->next;
+		if (jobs->now_ns < silence_ends(branch))
+			continue;
+		snprintf(why, sizeof(why), "it was silent for %.1f s (frozen, or its link is down)",
+			 (double)(jobs->now_ns - branch->peer->heard_ns) / 1e9);
+		sml_branch_close(branch, why);
+	}
+}

@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A leaf and its parent. The leaf passes its ranks' messages on to its parent, and the root's
+ * messages back to them. So the root knows each rank, and the leaf has no logic of jobs. See
+ * branches.h.
+ *
+ *	not connected --sml_jobs_attach()--> connected --Attached--> attached
+ *	      ^                                                          |
+ *	      +---- the connection ends: all its ranks' connections end -+
+ *
+ * The invariant: a passage exists while the parent knows its rank. Without a parent there is none,
+ * and no job.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/envelope.h"
+#include "control/frame.h"
+#include "control/text.h"
+#include "job/tree/branches.h"
+
+#define PING_NS SML_SECOND_NS
+
+/* ---- to the parent ---- */
+
+int sml_leaf_tell(struct sml_jobs *jobs, const SmlControl__Envelope *message)
+{
+	return jobs->leaf.parent != NULL ? sml_peer_send(jobs, jobs->leaf.parent, message) : 0;
+}
+
+static void relay_end(struct sml_jobs *jobs, const struct sml_passage *passage, const char *why,
+		      bool leaf_died)
+{
+	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
+
+	relay.peer = passage->key.number;
+	relay.over = true;
+	relay.why = (char *)(uintptr_t)why;
+	relay.leaf_died = leaf_died;
+	(void)sml_leaf_tell(jobs, sml_envelope(RELAY, relay, &relay));
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * What the switches on the rank's way have, this one and those below. They count only for the jobs
+ * of that rank, so it does not matter what other leaves say.
+ */
+static void describe_way(const struct sml_jobs *jobs, const struct sml_peer *peer,
+			 SmlControl__Relay *relay)
+{
+	uint32_t most = jobs->operations->max_lanes;
+
+	relay->slots = jobs->config.max_slots;
+	relay->lanes = most != 0 ? least(most, jobs->leaf.lanes) : jobs->leaf.lanes;
+	relay->leaf = (char *)(uintptr_t)jobs->config.name;
+	relay->home = jobs->leaf.home;
+	if (peer->via == NULL)
+		return;
+	relay->slots = least(relay->slots, sml_relayed_slots(sml_relayed_of(peer)));
+	relay->lanes = least(relay->lanes, sml_relayed_of(peer)->lanes);
+	relay->leaf = sml_relayed_of(peer)->at;
+	relay->home = sml_relayed_of(peer)->home;
+}
+
+/* 0, or it cannot be sent. */
+static int relay_up(struct sml_jobs *jobs, const struct sml_passage *passage,
+		    const SmlControl__Envelope *message)
+{
+	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
+	int rc;
+
+	relay.peer = passage->key.number;
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN)
+		describe_way(jobs, passage->peer, &relay);
+	relay.message.len = sml_control__envelope__get_packed_size(message);
+	relay.message.data = malloc(relay.message.len + 1);
+	if (relay.message.data == NULL)
+		return -1;
+	sml_control__envelope__pack(message, relay.message.data);
+	rc = sml_leaf_tell(jobs, sml_envelope(RELAY, relay, &relay));
+	free(relay.message.data);
+	return rc;
+}
+
+/* ---- passages ---- */
+
+static void close_passage(struct sml_jobs *jobs, struct sml_passage *passage)
+{
+	if (passage->job != NULL)
+		sml_leaf_job_forget(passage);
+	sml_table_remove(&jobs->leaf.passages, &passage->key);
+	jobs->n_members -= passage->peer->via == NULL;
+	passage->peer->passage = NULL;
+	passage->peer->missed_ns = 0;
+	free(passage);
+}
+
+void sml_passage_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, bool leaf_died)
+{
+	char text[SML_SENTENCE_BYTES];
+
+	if (peer->passage == NULL)
+		return;
+	leaf_died |= sml_peer_is_doubted(peer);
+	if (sml_peer_is_doubted(peer))
+		snprintf(text, sizeof(text),
+			 "the leaf %s did not run for %.1f s, and rank %u has given it up: %s",
+			 jobs->config.name, (double)peer->missed_ns / 1e9, peer->passage->rank,
+			 why);
+	else if (peer->via == NULL && !leaf_died)
+		snprintf(text, sizeof(text), "%s, at the leaf %s", why, jobs->config.name);
+	else
+		snprintf(text, sizeof(text), "%s", why);
+	/* For the other ranks' errors, which come of it. */
+	if (peer->passage->job != NULL && sml_leaf_job_runs(peer->passage->job))
+		sml_leaf_job_tell_slots(jobs, peer->passage->job->rules.job);
+	relay_end(jobs, peer->passage, text, leaf_died);
+	close_passage(jobs, peer->passage);
+}
+
+/* The one that came first, of those whose connections end here. */
+static struct sml_passage *find_waiting(const struct sml_table *passages)
+{
+	struct sml_passage *found = NULL;
+
+	for (uint32_t i = 0; i < passages->room; i++) {
+		struct sml_passage *passage = (struct sml_passage *)sml_table_at(passages, i);
+
+		if (passage == NULL || passage->job != NULL || passage->resumes ||
+		    passage->peer->via != NULL)
+			continue;
+		if (found == NULL || passage->key.number < found->key.number)
+			found = passage;
+	}
+	return found;
+}
+
+bool sml_leaf_displace(struct sml_jobs *jobs)
+{
+	struct sml_passage *passage = find_waiting(&jobs->leaf.passages);
+	struct sml_peer *peer = passage != NULL ? passage->peer : NULL;
+
+	if (passage == NULL)
+		return false;
+	sml_passage_lost(jobs, peer, "it made room for a job that has lost its switch", false);
+	sml_peer_refuse_for_now(jobs, peer,
+				"a job that has lost its switch continues here, and there is no "
+				"room for both: start this job again, or raise the switch's limit "
+				"of open files");
+	return true;
+}
+
+static struct sml_passage *open_passage(struct sml_jobs *jobs, struct sml_peer *peer,
+					const SmlControl__Join *join)
+{
+	struct sml_passage *passage = calloc(1, sizeof(*passage));
+
+	if (passage == NULL)
+		return NULL;
+	passage->peer = peer;
+	passage->rank = (uint16_t)join->rank;
+	passage->resumes = join->resume != NULL;
+	passage->pid = join->pid;
+	passage->stripe = join->stripe;
+	passage->stripes = join->stripes;
+	passage->heartbeat_ms = join->heartbeat_ms < 500 ? 500 : join->heartbeat_ms;
+	if (passage->heartbeat_ms > jobs->config.heartbeat_ms)
+		passage->heartbeat_ms = jobs->config.heartbeat_ms;
+	sml_text_copy(passage->host, sizeof(passage->host), join->host);
+	if (jobs->leaf.passages.n == 0)
+		jobs->leaf.hurries_ns = jobs->now_ns;
+	if (sml_table_add(&jobs->leaf.passages, &passage->key)) {
+		peer->passage = passage;
+		jobs->n_members += peer->via == NULL;
+		return passage;
+	}
+	free(passage);
+	return NULL;
+}
+
+static void refuse_orphan(struct sml_jobs *jobs, struct sml_peer *peer)
+{
+	const struct sml_leaf *leaf = &jobs->leaf;
+	char text[2 * SML_SENTENCE_BYTES];
+
+	if (leaf->why[0] != '\0')
+		snprintf(text, sizeof(text), "the switch %s is a leaf, and its parent %s: %s",
+			 jobs->config.name, jobs->config.parent, leaf->why);
+	else
+		snprintf(text, sizeof(text),
+			 "the switch %s is a leaf, and has no connection to its parent %s: start "
+			 "that switch, or see this one's log",
+			 jobs->config.name, jobs->config.parent);
+	sml_peer_refuse(jobs, peer, SML_ERROR_UNREACHABLE, text);
+}
+
+static void join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Envelope *message)
+{
+	struct sml_passage *passage;
+
+	if (peer->passage != NULL)
+		return;
+	if (jobs->leaf.level == 0) {
+		refuse_orphan(jobs, peer);
+		return;
+	}
+	if (!sml_jobs_has_room_for_member(jobs, peer, message->join))
+		return;
+	passage = open_passage(jobs, peer, message->join);
+	if (passage == NULL) {
+		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
+		return;
+	}
+	if (relay_up(jobs, passage, message) == 0)
+		return;
+	close_passage(jobs, passage);
+	sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
+}
+
+void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
+		      const SmlControl__Envelope *message)
+{
+	struct sml_passage *passage = peer->passage;
+
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN) {
+		join(jobs, peer, message);
+		return;
+	}
+	if (passage == NULL)
+		return;
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_RENEW) {
+		sml_leaf_job_renew_rank(passage, message->renew);
+		return;
+	}
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_READY && passage->job != NULL &&
+	    !sml_leaf_job_is_ready(passage, message->ready))
+		return;
+	if (relay_up(jobs, passage, message) == 0)
+		return;
+	sml_passage_lost(jobs, peer, "the leaf has no memory for a message", false);
+	sml_peer_end(jobs, peer);
+}
+
+/* ---- from the parent ---- */
+
+static void pass_down(struct sml_jobs *jobs, struct sml_passage *passage,
+		      SmlControl__Envelope *message)
+{
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED && passage->job != NULL)
+		sml_leaf_job_admit(passage, message->admitted);
+	(void)sml_peer_send(jobs, passage->peer, message);
+}
+
+static void on_relay(struct sml_jobs *jobs, const SmlControl__Relay *in)
+{
+	struct sml_passage *passage =
+		(struct sml_passage *)sml_table_find(&jobs->leaf.passages, in->peer);
+	SmlControl__Envelope *message;
+	struct sml_peer *peer;
+
+	/* It may have ended here in the meantime. */
+	if (passage == NULL)
+		return;
+	peer = passage->peer;
+	if (in->over) {
+		close_passage(jobs, passage);
+		sml_peer_end(jobs, peer);
+	} else if (sml_frame_unpack(in->message.data, in->message.len, &message) > 0) {
+		pass_down(jobs, passage, message);
+		sml_control__envelope__free_unpacked(message, NULL);
+	}
+}
+
+static void on_attached(struct sml_jobs *jobs, const SmlControl__Attached *in)
+{
+	struct sml_leaf *leaf = &jobs->leaf;
+
+	if (leaf->level != 0 || in->level == 0 || in->level > SML_MAX_LEVEL)
+		return;
+	leaf->level = in->level;
+	leaf->why[0] = '\0';
+	sml_jobs_log(jobs, SML_JOBS_INFO, "attached to the parent %s: a leaf at level %u",
+		     jobs->config.parent, leaf->level);
+}
+
+/* It refuses this leaf. */
+static void on_abort(struct sml_jobs *jobs, const SmlControl__Abort *in)
+{
+	char why[SML_REASON_BYTES];
+
+	sml_text_copy(why, sizeof(why), in->text);
+	if (strcmp(why, jobs->leaf.why) != 0)
+		sml_jobs_log(jobs, SML_JOBS_WARNING, "the parent %s refuses this leaf: %s",
+			     jobs->config.parent, why);
+	snprintf(jobs->leaf.why, sizeof(jobs->leaf.why), "%s", why);
+}
+
+void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *message)
+{
+	switch (message->body_case) {
+	case SML_CONTROL__ENVELOPE__BODY_ATTACHED:
+		on_attached(jobs, message->attached);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_ABORT:
+		on_abort(jobs, message->abort);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_RELAY:
+		on_relay(jobs, message->relay);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_JOB:
+		sml_leaf_job_begin(jobs, message->leaf_job);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_START:
+		sml_leaf_job_start(jobs, message->leaf_start->job_number);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_STALLS:
+		sml_leaf_job_tell_slots(jobs, message->leaf_stalls->job_number);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAF_END:
+		if (sml_leaf_job_find(jobs, message->leaf_end->job_number) != NULL)
+			sml_leaf_job_end(sml_leaf_job_find(jobs, message->leaf_end->job_number));
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- the connection ---- */
+
+static void introduce(struct sml_jobs *jobs)
+{
+	SmlControl__Leaf message = SML_CONTROL__LEAF__INIT;
+
+	message.protocol = SML_CONTROL_PROTOCOL;
+	message.version = (char *)(uintptr_t)SML_VERSION_STRING;
+	message.name = (char *)(uintptr_t)jobs->config.name;
+	message.slots = jobs->config.max_slots;
+	(void)sml_leaf_tell(jobs, sml_envelope(LEAF, leaf, &message));
+}
+
+void sml_jobs_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes, uint64_t now_ns)
+{
+	struct sml_leaf *leaf = &jobs->leaf;
+
+	sml_assert(sml_jobs_is_leaf(jobs) && leaf->parent == NULL);
+	sml_jobs_set_time(jobs, now_ns);
+	leaf->parent = peer;
+	leaf->lanes = lanes;
+	leaf->home = sml_jobs_random(jobs);
+	leaf->pinged_ns = peer->heard_ns = now_ns;
+	peer->is_parent = true;
+	introduce(jobs);
+}
+
+static void end_everything(struct sml_jobs *jobs, const char *why)
+{
+	struct sml_leaf *leaf = &jobs->leaf;
+
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (leaf->jobs[i] != NULL)
+			sml_leaf_job_end(leaf->jobs[i]);
+	/* The leaves of this leaf end their ranks' connections, as this leaf does. */
+	while (jobs->branches != NULL)
+		sml_branch_close(jobs->branches, why);
+	for (uint32_t i = 0; i < leaf->passages.room; i++) {
+		struct sml_passage *passage =
+			(struct sml_passage *)sml_table_at(&leaf->passages, i);
+		struct sml_peer *peer = passage != NULL ? passage->peer : NULL;
+
+		if (passage == NULL)
+			continue;
+		close_passage(jobs, passage);
+		sml_peer_end(jobs, peer);
+	}
+}
+
+void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why)
+{
+	struct sml_leaf *leaf = &jobs->leaf;
+
+	if (leaf->level != 0)
+		sml_jobs_log(jobs, SML_JOBS_WARNING,
+			     "the parent %s is gone (%s): all ranks look for their switches again",
+			     jobs->config.parent, why);
+	leaf->parent->is_parent = false;
+	leaf->parent = NULL;
+	leaf->level = 0;
+	end_everything(jobs, "it is a leaf whose parent is gone");
+}
+
+/* ---- time ---- */
+
+static uint32_t least_heartbeat_ms(const struct sml_leaf *leaf)
+{
+	uint32_t least = 0;
+
+	for (uint32_t i = 0; i < leaf->passages.room; i++) {
+		const struct sml_passage *passage =
+			(const struct sml_passage *)sml_table_at(&leaf->passages, i);
+
+		if (passage != NULL && (least == 0 || passage->heartbeat_ms < least))
+			least = passage->heartbeat_ms;
+	}
+	return least;
+}
+
+static uint64_t silence_ends(const struct sml_leaf *leaf)
+{
+	return sml_later(leaf->parent->heard_ns, leaf->hurries_ns) +
+	       sml_branch_patience_ns(least_heartbeat_ms(leaf));
+}
+
+/* Several times in the silence that means death. */
+static uint64_t ping_ns(const struct sml_leaf *leaf)
+{
+	uint64_t part_ns = sml_branch_patience_ns(least_heartbeat_ms(leaf)) / 4;
+
+	return part_ns < PING_NS ? part_ns : PING_NS;
+}
+
+uint64_t sml_leaf_deadline(const struct sml_jobs *jobs)
+{
+	const struct sml_leaf *leaf = &jobs->leaf;
+	uint64_t due_ns = UINT64_MAX;
+
+	if (leaf->parent == NULL)
+		return UINT64_MAX;
+	due_ns = leaf->pinged_ns + ping_ns(leaf);
+	if (silence_ends(leaf) < due_ns)
+		due_ns = silence_ends(leaf);
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (leaf->jobs[i] != NULL && sml_leaf_job_deadline(leaf->jobs[i]) < due_ns)
+			due_ns = sml_leaf_job_deadline(leaf->jobs[i]);
+	return due_ns;
+}
+
+static void ping(struct sml_jobs *jobs)
+{
+	SmlControl__Ping message = SML_CONTROL__PING__INIT;
+
+	jobs->leaf.pinged_ns = message.time_ns = jobs->now_ns;
+	(void)sml_leaf_tell(jobs, sml_envelope(PING, ping, &message));
+}
+
+static void give_up_parent(struct sml_jobs *jobs)
+{
+	struct sml_peer *parent = jobs->leaf.parent;
+	char why[128];
+
+	snprintf(why, sizeof(why), "it was silent for %.1f s",
+		 (double)(jobs->now_ns - parent->heard_ns) / 1e9);
+	sml_leaf_parent_lost(jobs, why);
+	sml_peer_end(jobs, parent);
+}
+
+void sml_leaf_tick(struct sml_jobs *jobs)
+{
+	struct sml_leaf *leaf = &jobs->leaf;
+
+	if (leaf->parent == NULL)
+		return;
+	if (jobs->now_ns >= silence_ends(leaf)) {
+		give_up_parent(jobs);
+		return;
+	}
+	if (jobs->now_ns >= leaf->pinged_ns + ping_ns(leaf))
+		ping(jobs);
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (leaf->jobs[i] != NULL)
+			sml_leaf_job_tick(leaf->jobs[i]);
+}
+
+void sml_leaf_stop(struct sml_jobs *jobs)
+{
+	struct sml_leaf *leaf = &jobs->leaf;
+
+	/* The root tells it to the ranks elsewhere. */
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (leaf->jobs[i] != NULL)
+			sml_leaf_job_fail(leaf->jobs[i], SML_ERROR_SWITCH_DIED,
+					  "the switch was stopped", false);
+	for (uint32_t i = 0; i < leaf->passages.room; i++) {
+		struct sml_passage *passage =
+			(struct sml_passage *)sml_table_at(&leaf->passages, i);
+		struct sml_peer *peer = passage != NULL ? passage->peer : NULL;
+
+		if (passage == NULL)
+			continue;
+		close_passage(jobs, passage);
+		sml_peer_refuse(jobs, peer, SML_ERROR_SWITCH_DIED, "the switch was stopped");
+	}
+	if (leaf->parent != NULL) {
+		leaf->parent->is_parent = false;
+		sml_peer_end(jobs, leaf->parent);
+		leaf->parent = NULL;
+		leaf->level = 0;
+	}
+	sml_table_fini(&leaf->passages);
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job at a leaf: its slots, and the children that contribute to them. The root decides how many
+ * slots of how many lanes there are, and which ranks take part. This switch draws the tag and the
+ * cookies of its own children, and no other switch knows them. This file has the job's beginning
+ * and end; leaf_run.c has the time in between.
+ *
+ *	LeafJob --> probes to the parent --all answered, all leaves of this one ready--> LeafReady
+ *	        --LeafStart--> runs --LeafEnd--> gone
+ *
+ * The invariant: a job here has slots in the dataplane, or waits for those of ended jobs, and a new
+ * epoch is a new job.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "control/envelope.h"
+#include "control/text.h"
+#include "job/tree/branches.h"
+
+struct sml_leaf_job *sml_leaf_job_find(const struct sml_jobs *jobs, uint32_t number)
+{
+	struct sml_leaf_job *job = jobs->leaf.jobs[number % SML_MAX_JOBS];
+
+	return job != NULL && job->rules.job == number ? job : NULL;
+}
+
+bool sml_leaf_job_runs(const struct sml_leaf_job *job)
+{
+	return job->started;
+}
+
+/* ---- the end ---- */
+
+/* Its leaves end it, too. */
+static void end_below(const struct sml_leaf_job *job)
+{
+	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
+
+	end.job_number = job->rules.job;
+	for (unsigned i = 0; i < job->n_children; i++) {
+		struct sml_branch *branch = job->children[i].branch;
+
+		if (branch == NULL)
+			continue;
+		if (job->children[i].has_job)
+			branch->slots_in_use -= sml_leaf_job_slots(job);
+		(void)sml_branch_tell(branch, sml_envelope(LEAF_END, leaf_end, &end));
+	}
+}
+
+static void let_passages_go(struct sml_leaf_job *job)
+{
+	const struct sml_table *passages = &job->jobs->leaf.passages;
+
+	for (uint32_t i = 0; i < passages->room; i++) {
+		struct sml_passage *passage = (struct sml_passage *)sml_table_at(passages, i);
+
+		if (passage != NULL && passage->job == job)
+			passage->job = NULL;
+	}
+}
+
+void sml_leaf_job_end(struct sml_leaf_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	end_below(job);
+	let_passages_go(job);
+	if (job->has_slots)
+		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
+	jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] = NULL;
+	jobs->slots_in_use -= sml_leaf_job_slots(job);
+	jobs->n_jobs--;
+	for (unsigned i = 0; i < job->n_children; i++)
+		sml_waits_fini(&job->children[i].waits);
+	free(job);
+}
+
+static void tell_failure(struct sml_jobs *jobs, uint32_t number, int error, const char *text,
+			 bool again)
+{
+	SmlControl__LeafFailed message = SML_CONTROL__LEAF_FAILED__INIT;
+
+	message.job_number = number;
+	message.error = error;
+	message.text = (char *)(uintptr_t)text;
+	message.again = again;
+	(void)sml_leaf_tell(jobs, sml_envelope(LEAF_FAILED, leaf_failed, &message));
+}
+
+void sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again)
+{
+	tell_failure(job->jobs, job->rules.job, error, text, again);
+	sml_leaf_job_end(job);
+}
+
+void sml_leaf_job_forget(struct sml_passage *passage)
+{
+	passage->job = NULL;
+}
+
+void sml_leaf_job_forget_branch(struct sml_leaf_job *job, const struct sml_branch *branch)
+{
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch == branch)
+			job->children[i].branch = NULL;
+}
+
+/* ---- the beginning ---- */
+
+/* Ranks behind one leaf contribute as one, and those of one host that are connected here. */
+static bool is_behind(const struct sml_leaf_job *job, unsigned child,
+		      const struct sml_passage *passage)
+{
+	return job->children[child].branch == passage->peer->via &&
+	       (passage->peer->via != NULL ||
+		job->children[child].first_of_host == passage->first_of_host);
+}
+
+static unsigned child_for(struct sml_leaf_job *job, const struct sml_passage *passage)
+{
+	unsigned i = 0;
+
+	while (i < job->n_children && !is_behind(job, i, passage))
+		i++;
+	if (i == job->n_children && i < SML_MAX_CHILDREN) {
+		job->children[i].branch = passage->peer->via;
+		job->children[i].first_rank = passage->rank;
+		job->children[i].first_of_host = passage->first_of_host;
+		job->n_children++;
+	}
+	/* They come in any order. */
+	if (i < SML_MAX_CHILDREN && passage->rank < job->children[i].first_rank)
+		job->children[i].first_rank = passage->rank;
+	return i;
+}
+
+/* False: there are too many. */
+static bool form_children(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
+{
+	const struct sml_table *passages = &job->jobs->leaf.passages;
+
+	for (size_t i = 0; i < in->n_peers; i++) {
+		struct sml_passage *passage =
+			(struct sml_passage *)sml_table_find(passages, in->peers[i]);
+		unsigned child;
+
+		/* It has ended in the meantime, and the root hears of that next. */
+		if (passage == NULL || passage->job != NULL)
+			continue;
+		passage->rank = (uint16_t)in->ranks[i];
+		passage->first_of_host = (uint16_t)in->hosts[i];
+		child = child_for(job, passage);
+		if (child == SML_MAX_CHILDREN)
+			return false;
+		passage->job = job;
+		passage->child = (uint8_t)child;
+		job->children[child].n_ranks++;
+		sml_ranks_add(&job->children[child].ranks, in->ranks[i]);
+	}
+	return job->n_children > 0;
+}
+
+static void draw_secrets(struct sml_leaf_job *job)
+{
+	job->rules.tag = sml_jobs_random(job->jobs);
+	job->rules.n_ranks = job->n_children;
+	for (unsigned i = 0; i < job->n_children; i++)
+		job->rules.cookies[i] = sml_jobs_random(job->jobs);
+}
+
+/* lists: of in->n_peers each. */
+static void list_peers(const struct sml_leaf_job *job, const struct sml_branch *branch,
+		       uint32_t *lists, size_t n, SmlControl__LeafJob *out)
+{
+	const struct sml_table *passages = &job->jobs->leaf.passages;
+
+	out->n_peers = out->n_ranks = out->n_hosts = 0;
+	out->peers = lists;
+	out->ranks = lists + n;
+	out->hosts = lists + 2 * n;
+	for (uint32_t i = 0; i < passages->room; i++) {
+		const struct sml_passage *passage =
+			(const struct sml_passage *)sml_table_at(passages, i);
+
+		if (passage == NULL || passage->job != job || passage->peer->via != branch)
+			continue;
+		out->peers[out->n_peers++] = sml_relayed_of(passage->peer)->key.number;
+		out->ranks[out->n_ranks++] = passage->rank;
+		out->hosts[out->n_hosts++] = passage->first_of_host;
+	}
+}
+
+/* The leaves of this leaf get the job, as this leaf got it. False: no memory. */
+static bool spread(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
+{
+	uint32_t *lists = calloc(3 * in->n_peers, sizeof(*lists));
+
+	for (unsigned i = 0; lists != NULL && i < job->n_children; i++) {
+		SmlControl__LeafJob out = *in;
+
+		if (job->children[i].branch == NULL)
+			continue;
+		if (!sml_waits_init(&job->children[i].waits, sml_leaf_job_slots(job),
+				    job->world_size))
+			break;
+		job->children[i].has_job = true;
+		job->children[i].branch->slots_in_use += sml_leaf_job_slots(job);
+		list_peers(job, job->children[i].branch, lists, in->n_peers, &out);
+		out.number = i;
+		out.cookie = job->rules.cookies[i];
+		out.tag = job->rules.tag;
+		out.data_port = job->jobs->config.data_port;
+		(void)sml_branch_tell(job->children[i].branch,
+				      sml_envelope(LEAF_JOB, leaf_job, &out));
+	}
+	free(lists);
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].branch != NULL && job->children[i].waits.slots == NULL)
+			return false;
+	return lists != NULL;
+}
+
+static bool are_ranks(const SmlControl__LeafJob *in)
+{
+	if (in->world_size < 1 || in->world_size > SML_MAX_WORLD || in->n_peers != in->n_ranks ||
+	    in->n_hosts != in->n_ranks || in->n_ranks < 1 || in->n_ranks > in->world_size)
+		return false;
+	for (size_t i = 0; i < in->n_ranks; i++)
+		if (in->ranks[i] >= in->world_size || in->hosts[i] > in->ranks[i])
+			return false;
+	return true;
+}
+
+static bool is_possible(const SmlControl__LeafJob *in)
+{
+	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
+	       in->shards <= SML_MAX_SHARDS && in->head_slots >= in->shards &&
+	       in->data_slots >= in->shards && in->head_slots <= SML_MAX_SLOTS &&
+	       in->data_slots <= SML_MAX_SLOTS - in->head_slots && in->number < SML_MAX_CHILDREN &&
+	       in->data_port > 0 && in->data_port <= 65535 && are_ranks(in);
+}
+
+/* NULL: yes. */
+static const char *lacks_room(const struct sml_jobs *jobs, const SmlControl__LeafJob *in,
+			      char *text, size_t bytes)
+{
+	if (jobs->n_jobs >= jobs->config.max_jobs || jobs->n_jobs >= SML_MAX_JOBS)
+		snprintf(text, bytes,
+			 "it is at its limit of %u jobs: wait for one to end, or start it with "
+			 "more --jobs",
+			 jobs->n_jobs);
+	else if (jobs->config.max_slots - jobs->slots_in_use < in->head_slots + in->data_slots)
+		snprintf(text, bytes,
+			 "its pool is full: the job needs %u slots, %u of %u are free; wait for a "
+			 "job to end, or start it with more --slots",
+			 in->head_slots + in->data_slots,
+			 jobs->config.max_slots - jobs->slots_in_use, jobs->config.max_slots);
+	else
+		return NULL;
+	return text;
+}
+
+static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
+{
+	struct sml_leaf_job *job = calloc(1, sizeof(*job));
+
+	if (job == NULL)
+		return NULL;
+	job->jobs = jobs;
+	sml_text_copy(job->name, sizeof(job->name), in->job);
+	job->world_size = in->world_size;
+	job->data_port = (uint16_t)in->data_port;
+	/* The number is the root's: all switches of the tree know the job by it. */
+	job->rules = (struct sml_pool_rules){
+		.job = in->job_number,
+		.epoch = in->epoch,
+		.head_slots = (uint16_t)in->head_slots,
+		.data_slots = (uint16_t)in->data_slots,
+		.lanes = (uint16_t)in->lanes,
+		.n_shards = (uint8_t)in->shards,
+		.is_leaf = true,
+		.parent = {.cookie = in->cookie,
+			   .tag = in->tag,
+			   .job = in->job_number,
+			   .rank = (uint8_t)in->number},
+	};
+	return job;
+}
+
+/*
+ * 0, or a negative errno. The slots of ended jobs may be free only in a moment: then the job waits
+ * for them, and everything else goes on.
+ */
+static int add_slots(struct sml_leaf_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	int rc = jobs->operations->add_job(jobs->dataplane, &job->rules);
+
+	job->has_slots = rc == 0;
+	job->tries_again_ns = jobs->now_ns + SML_TICK_NS;
+	return rc == -EAGAIN ? 0 : rc;
+}
+
+static const char *no_slots(int rc)
+{
+	return rc == -ENOSPC ? "its pool has room for the job, but in pieces: wait for a job to "
+			       "end, or start it with more --slots"
+			     : "it has no memory for the job's slots";
+}
+
+bool sml_leaf_job_try_slots(struct sml_leaf_job *job)
+{
+	int rc = add_slots(job);
+
+	if (rc < 0)
+		sml_leaf_job_fail(job, SML_ERROR_REFUSED, no_slots(rc), true);
+	return rc >= 0;
+}
+
+/* Its slots, then its place. 0, or a negative errno. */
+static int add_job(struct sml_leaf_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+	int rc = add_slots(job);
+
+	if (rc < 0)
+		return rc;
+	jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] = job;
+	jobs->slots_in_use += sml_leaf_job_slots(job);
+	jobs->n_jobs++;
+	return 0;
+}
+
+void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
+{
+	struct sml_leaf_job *job = jobs->leaf.jobs[in->job_number % SML_MAX_JOBS];
+	char text[SML_SENTENCE_BYTES];
+	int rc;
+
+	/* Its place is free: the parent has ended the job before. */
+	if (job != NULL)
+		sml_leaf_job_end(job);
+	if (!is_possible(in)) {
+		tell_failure(jobs, in->job_number, SML_ERROR_PROTOCOL,
+			     "the parent sends a job with impossible numbers", false);
+		return;
+	}
+	if (lacks_room(jobs, in, text, sizeof(text)) != NULL) {
+		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, true);
+		return;
+	}
+	job = new_job(jobs, in);
+	if (job == NULL) {
+		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, "it has no memory", true);
+		return;
+	}
+	if (!form_children(job, in)) {
+		let_passages_go(job);
+		free(job);
+		snprintf(text, sizeof(text),
+			 "a switch takes at most %d ranks and leaves of a job, but the leaf %s has "
+			 "more (or none): start leaves of it with `switchml switch --parent %s', "
+			 "and set SWITCHML_SWITCH to one of them for at most %d ranks each",
+			 SML_MAX_CHILDREN, jobs->config.name, jobs->config.name, SML_MAX_CHILDREN);
+		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, false);
+		return;
+	}
+	draw_secrets(job);
+	rc = add_job(job);
+	if (rc < 0) {
+		let_passages_go(job);
+		free(job);
+		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, no_slots(rc), true);
+		return;
+	}
+	job->begun_ns = jobs->now_ns;
+	if (!spread(job, in))
+		sml_leaf_job_fail(job, SML_ERROR_REFUSED, "it has no memory", true);
+	else
+		sml_leaf_job_tick(job);
+}
