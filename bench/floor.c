@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "bench/peer.h"
-#include "cmd/bench.h"
+#include "cmd/bench/bench.h"
 #include "core/pool.h"
 #include "core/worker.h"
 #include "lib/transport/transport.h"

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cmd/bench.h"
+#include "cmd/bench/bench.h"
 
 #define MOST_RUNS 4096
 

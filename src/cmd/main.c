@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cmd/commands.h"
-#include "cmd/standard.h"
+#include "cmd/shared/standard.h"
 #include "lib/settings/unknown.h"
 #include "switchml.h"
 

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "cmd/ask.h"
+#include "cmd/shared/ask.h"
 #include "control/text.h"
 
 #define PONG   "\0\0\0\2\x3a\0"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/bench.h"
+#include "cmd/bench/bench.h"
 #include "support/test.h"
 
 #define N     3

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "cmd/metrics_text.h"
+#include "cmd/switch/metrics_text.h"
 #include "core/slot.h"
 
 #define JOBS 100

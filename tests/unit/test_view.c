@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rates from two answers of a switch: cmd/view.h. */
+/* Rates from two answers of a switch: cmd/shared/view.h. */
 #include <string.h>
 
-#include "cmd/view.h"
+#include "cmd/shared/view.h"
 #include "support/test.h"
 
 #define RANKS 3

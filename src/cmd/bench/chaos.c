@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `switchml bench --chaos`: a process that runs the switch in a child process, kills it with
+ * SIGKILL at random times, and starts it again at the same address. Times come from the seed.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cmd/bench/bench.h"
+#include "cmd/shared/ask.h"
+#include "sim/gen.h"
+#include "switch/switch.h"
+
+/* Milliseconds that a switch lives, and that no switch runs. */
+#define LIFE_LEAST_MS 300
+#define LIFE_MOST_MS  1500
+#define GONE_MOST_MS  400
+
+/* In the switch's process: report the port, and then serve until killed. */
+static void be_switch(uint16_t port, int tell)
+{
+	struct sml_switch_config config;
+	struct sml_switch *opened;
+	char listen[32];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(listen, sizeof(listen), "127.0.0.1:%u", port);
+	sml_switch_config_init(&config);
+	config.listen = listen;
+	config.tls = sml_ask_tls_files();
+	config.job_key = sml_ask_key_source();
+	config.job_key_names = sml_key_variables;
+	if (sml_switch_open(&opened, &config) < 0) {
+		fprintf(stderr, "switchml bench: the switch cannot be started: %s\n",
+			sml_error_last());
+		_exit(1);
+	}
+	port = sml_switch_port(opened);
+	if (write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+/* Start a switch and wait until it can be used, or -1. Its port is the given one, or a free one. */
+static pid_t start_switch(uint16_t *port)
+{
+	int fds[2];
+	ssize_t got;
+	pid_t pid;
+
+	if (pipe(fds) < 0)
+		return -1;
+	pid = fork();
+	if (pid == 0)
+		be_switch(*port, fds[1]);
+	close(fds[1]);
+	got = pid > 0 ? read(fds[0], port, sizeof(*port)) : 0;
+	close(fds[0]);
+	return got == (ssize_t)sizeof(*port) ? pid : -1;
+}
+
+/* The pipe has an end when all workers have ended: this waits no longer than they do. */
+static void await_job(unsigned n_workers, int news)
+{
+	char byte;
+
+	for (unsigned i = 0; i < n_workers; i++) {
+		if (read(news, &byte, 1) != 1)
+			break;
+	}
+}
+
+/*
+ * Leaving a job is not a call: ranks whose switch dies when it has told some of them that all have
+ * left need one that lives for five seconds. So from a worker's last call on, the switch lives.
+ */
+static void live(uint32_t ms, int news)
+{
+	struct pollfd told = {.fd = news, .events = POLLIN};
+
+	if (poll(&told, 1, (int)ms) <= 0)
+		return;
+	for (;;)
+		pause();
+}
+
+/* In the keeper's process: never returns. */
+static void keep(const struct bench_options *options, const int news[2], int tell)
+{
+	uint16_t port = 0;
+	struct gen gen;
+	pid_t pid;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	close(news[1]);
+	gen_from_seed(&gen, options->seed);
+	for (unsigned life = 0;; life++) {
+		pid = start_switch(&port);
+		if (pid < 0)
+			_exit(1);
+		if (life == 0 && write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
+			_exit(1);
+		if (life == 0)
+			await_job(options->local_workers, news[0]);
+		live(gen_range(&gen, LIFE_LEAST_MS, LIFE_MOST_MS), news[0]);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		fprintf(stderr, "switchml bench: chaos: the switch was killed, %u time%s now\n",
+			life + 1, life ? "s" : "");
+		usleep(gen_below(&gen, GONE_MOST_MS) * 1000);
+	}
+}
+
+pid_t bench_chaos_start(const struct bench_options *options, const int news[2], uint16_t *port)
+{
+	int fds[2];
+	ssize_t got;
+	pid_t pid;
+
+	if (pipe(fds) < 0)
+		return -1;
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		keep(options, news, fds[1]);
+	close(fds[1]);
+	got = pid > 0 ? read(fds[0], port, sizeof(*port)) : 0;
+	close(fds[0]);
+	return got == (ssize_t)sizeof(*port) ? pid : -1;
+}
+
+void bench_chaos_stop(pid_t pid)
+{
+	if (pid <= 0)
+		return;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}

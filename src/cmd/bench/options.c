@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line of `switchml bench`: nccl-tests' flags, and some of ours. */
+#include <argp.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/bench/bench.h"
+
+#define DEFAULT_MAX (64u << 20)
+
+/* Packets per million that chaos loses, duplicates and delays. */
+#define CHAOS_PER_MILLION 10000
+
+enum {
+	OPTION_WIRE = 256,
+	OPTION_JSON,
+	OPTION_LOCAL,
+	OPTION_SWITCH,
+	OPTION_JOB,
+	OPTION_SEED,
+	OPTION_SECONDS,
+	OPTION_DROP,
+	OPTION_DUPLICATE,
+	OPTION_REORDER,
+	OPTION_CHAOS,
+	OPTION_COLLECTIVE,
+	OPTION_NCCL_TESTS,
+	OPTION_PERCENTILES
+};
+
+static const struct argp_option known_options[] = {
+	{"minbytes", 'b', "BYTES", 0, "smallest size (4); K, M and G are powers of 1024", 1},
+	{"maxbytes", 'e', "BYTES", 0, "largest size (64M)", 1},
+	{"stepfactor", 'f', "FACTOR", 0, "each size is the previous one times this (4)", 1},
+	{"stepbytes", 'i', "BYTES", 0, "each size is the previous one plus this", 1},
+	{"collective", OPTION_COLLECTIVE, "NAME", 0,
+	 "all_reduce, all_gather, reduce_scatter, broadcast, reduce or barrier (all_reduce)", 2},
+	{"root", 'r', "RANK", 0, "the root of broadcasts and reduces (0)", 2},
+	{"datatype", 'd', "TYPE", 0,
+	 "float, double, half, bfloat16, int64, int32, int16, int8, uint8, bool or all (float)", 2},
+	{"op", 'o', "OP", 0, "sum, avg, max, min or all (sum)", 2},
+	{"wire", OPTION_WIRE, "WIDTH", 0,
+	 "wire width of floats: int32, int16, or exact for up to 8 KiB (int32; for double 64 "
+	 "bits)",
+	 2},
+	{"iters", 'n', "N", 0, "number of measured calls (20)", 3},
+	{"warmup_iters", 'w', "N", 0, "number of calls before the measured ones (5)", 3},
+	{"check", 'c', "N", 0, "number of calls whose results are checked (1)", 3},
+	{"seconds", OPTION_SECONDS, "N", 0,
+	 "repeat the calls of each row for N seconds, or until SIGINT or SIGTERM to rank 0", 3},
+	{"seed", OPTION_SEED, "N", 0, "seed of the random inputs (1)", 3},
+	{"percentiles", OPTION_PERCENTILES, NULL, 0,
+	 "also print percentiles of the times of all ranks' calls", 4},
+	{"nccl-tests", OPTION_NCCL_TESTS, NULL, 0, "print the table of nccl-tests", 4},
+	{"json", OPTION_JSON, "FILE", 0, "also write the results to this file", 4},
+	{"local-workers", OPTION_LOCAL, "N", 0, "start N workers on this machine", 5},
+	{"switch", OPTION_SWITCH, "HOST:PORT,…", 0, "use running switches (SWITCHML_SWITCH)", 5},
+	{"job", OPTION_JOB, "NAME", 0, "the job's name on the switch", 5},
+	{"drop", OPTION_DROP, "PERCENT", 0, "each worker loses this share of its packets", 6},
+	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "... duplicates this share", 6},
+	{"reorder", OPTION_REORDER, "PERCENT", 0, "... delays this share", 6},
+	{"chaos", OPTION_CHAOS, NULL, 0,
+	 "lose, duplicate and delay 1 % of all packets, and kill and restart the switch every "
+	 "second",
+	 6},
+	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1}, /* as nccl-tests has it */
+	{0},
+};
+
+/* "64M" and the like. */
+static uint64_t parse_bytes(struct argp_state *state, const char *text)
+{
+	static const char suffixes[] = "KMG";
+	char *end;
+	double bytes = strtod(text, &end);
+	const char *suffix;
+
+	if (end != text && *end && (suffix = strchr(suffixes, *end & ~0x20))) {
+		bytes *= (double)(1ull << (10 * (suffix - suffixes + 1)));
+		end++;
+	}
+	if (end == text || *end || !(bytes >= 0 && bytes <= 0x1p40))
+		argp_error(
+			state,
+			"'%s' is not a number of bytes up to 1024G: write, for example, 64K or 1M",
+			text);
+	return (uint64_t)bytes;
+}
+
+static unsigned parse_number(struct argp_state *state, const char *text, unsigned long most)
+{
+	char *end;
+	unsigned long number = strtoul(text, &end, 10);
+
+	if (end == text || *end || *text == '-' || number > most)
+		argp_error(state, "'%s' is not a whole number from 0 to %lu", text, most);
+	return (unsigned)number;
+}
+
+/* "1%" or "1" to 10000 of a million. */
+static unsigned parse_percent(struct argp_state *state, const char *text)
+{
+	char *end;
+	double percent = strtod(text, &end);
+
+	if (end != text && *end == '%')
+		end++;
+	if (end == text || *end || !(percent >= 0 && percent <= 100))
+		argp_error(state,
+			   "'%s' is not a percentage from 0 to 100: write, for example, 1%% or 0.5",
+			   text);
+	return (unsigned)lround(percent * 10000);
+}
+
+static unsigned parse_type(struct argp_state *state, const char *text)
+{
+	for (enum sml_type type = SML_FLOAT32; type < BENCH_TYPES; type++) {
+		if (type != SML_BYTE && !strcmp(text, bench_type_name(type)))
+			return 1u << type;
+	}
+	if (strcmp(text, "all") != 0)
+		argp_error(state, "there is no type '%s': --help lists the types", text);
+	return ((1u << BENCH_TYPES) - 1) & ~(1u << SML_BYTE);
+}
+
+static unsigned parse_op(struct argp_state *state, const char *text)
+{
+	for (enum sml_op op = SML_SUM; op <= SML_MIN; op++) {
+		if (!strcmp(text, bench_op_name(op)))
+			return 1u << op;
+	}
+	if (strcmp(text, "all") != 0)
+		argp_error(state, "there is no operation '%s': write sum, avg, max, min or all",
+			   text);
+	return (2u << SML_MIN) - 1;
+}
+
+static enum bench_collective parse_collective(struct argp_state *state, const char *text)
+{
+	for (enum bench_collective c = 0; c < BENCH_COLLECTIVES; c++)
+		if (!strcmp(text, bench_collective_name(c)))
+			return c;
+	argp_error(state, "the collective `%s' does not exist", text);
+	return BENCH_ALL_REDUCE;
+}
+
+static enum sml_wire parse_wire(struct argp_state *state, const char *text)
+{
+	if (!strcmp(text, "int16"))
+		return SML_WIRE_INT16;
+	if (!strcmp(text, "exact"))
+		return SML_WIRE_EXACT;
+	if (strcmp(text, "int32") != 0)
+		argp_error(state, "there is no wire '%s': write int32, int16 or exact", text);
+	return SML_WIRE_INT32;
+}
+
+static error_t parse_size_option(int key, char *text, struct argp_state *state,
+				 struct bench_options *options)
+{
+	switch (key) {
+	case 'b':
+		options->min_bytes = parse_bytes(state, text);
+		return 0;
+	case 'e':
+		options->max_bytes = parse_bytes(state, text);
+		return 0;
+	case 'f':
+		options->factor = parse_number(state, text, 1u << 20);
+		if (options->factor < 2)
+			argp_error(state, "--stepfactor must be 2 or more");
+		return 0;
+	case 'i':
+		options->step_bytes = parse_bytes(state, text);
+		if (options->step_bytes == 0)
+			argp_error(state, "--stepbytes must be 1 or more");
+		return 0;
+	case 'n':
+		options->iterations = parse_number(state, text, 1000000);
+		if (options->iterations == 0)
+			argp_error(state, "--iters must be 1 or more");
+		return 0;
+	case 'w':
+		options->warmups = parse_number(state, text, 1000000);
+		return 0;
+	case 'c':
+		options->checks = parse_number(state, text, 1000000);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+	struct bench_options *options = state->input;
+
+	switch (key) {
+	case 'h':
+		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+		return 0;
+	case 'r':
+		options->root = parse_number(state, text, SML_MAX_WORLD_SIZE - 1);
+		return 0;
+	case OPTION_COLLECTIVE:
+		options->collective = parse_collective(state, text);
+		return 0;
+	case OPTION_NCCL_TESTS:
+		options->nccl_tests = true;
+		return 0;
+	case OPTION_PERCENTILES:
+		options->percentiles = true;
+		return 0;
+	case 'd':
+		options->types = parse_type(state, text);
+		return 0;
+	case 'o':
+		options->ops = parse_op(state, text);
+		return 0;
+	case OPTION_WIRE:
+		options->wire = parse_wire(state, text);
+		return 0;
+	case OPTION_SECONDS:
+		options->seconds = parse_number(state, text, 1000000);
+		return 0;
+	case OPTION_SEED:
+		options->seed = parse_number(state, text, UINT32_MAX);
+		return 0;
+	case OPTION_JSON:
+		options->json = text;
+		return 0;
+	case OPTION_LOCAL:
+		options->local_workers = parse_number(state, text, BENCH_MAX_LOCAL);
+		return 0;
+	case OPTION_SWITCH:
+		options->switch_address = text;
+		return 0;
+	case OPTION_JOB:
+		options->job = text;
+		return 0;
+	case OPTION_DROP:
+		options->drop = parse_percent(state, text);
+		return 0;
+	case OPTION_DUPLICATE:
+		options->duplicate = parse_percent(state, text);
+		return 0;
+	case OPTION_REORDER:
+		options->reorder = parse_percent(state, text);
+		return 0;
+	case OPTION_CHAOS:
+		options->chaos = true;
+		options->drop = options->duplicate = options->reorder = CHAOS_PER_MILLION;
+		return 0;
+	case ARGP_KEY_END:
+		if (options->chaos && !options->local_workers)
+			options->local_workers = 4;
+		if (options->max_bytes == 0)
+			options->max_bytes =
+				options->min_bytes > DEFAULT_MAX ? options->min_bytes : DEFAULT_MAX;
+		if (options->wire == SML_WIRE_EXACT && options->max_bytes > SML_EXACT_BYTES)
+			options->max_bytes = SML_EXACT_BYTES;
+		if (options->min_bytes > options->max_bytes)
+			argp_error(state, "--minbytes is larger than --maxbytes: lower the one "
+					  "or raise the other");
+		return 0;
+	default:
+		return parse_size_option(key, text, state, options);
+	}
+}
+
+void bench_parse(int argc, char **argv, struct bench_options *options)
+{
+	static const struct argp argp = {
+		.options = known_options,
+		.parser = parse_option,
+		.doc = "Measure all-reduce or another collective, and check every result on every "
+		       "rank.\v"
+		       "Without --local-workers, this process is one rank of a job if a "
+		       "launcher has set RANK and WORLD_SIZE (or its own variables). "
+		       "Otherwise it starts two local workers. Local workers use the switch of "
+		       "--switch or SWITCHML_SWITCH, if there is one; otherwise bench starts "
+		       "one.",
+	};
+
+	*options = (struct bench_options){
+		.min_bytes = 4,
+		.factor = 4,
+		.types = 1u << SML_FLOAT32,
+		.ops = 1u << SML_SUM,
+		.iterations = 20,
+		.warmups = 5,
+		.checks = 1,
+		.seed = 1,
+		.wire = SML_WIRE_DEFAULT,
+	};
+	argp_parse(&argp, argc, argv, 0, NULL, options);
+}

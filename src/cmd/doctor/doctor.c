@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `switchml doctor`: runs the checks and prints a line for each. */
+#include <argp.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/number.h"
+#include "cmd/commands.h"
+#include "cmd/doctor/doctor.h"
+#include "cmd/doctor/peers.h"
+#include "cmd/shared/ask.h"
+#include "control/text.h"
+#include "lib/settings/settings.h"
+#include "switchml.h"
+
+static const char *const level_names[] = {"ok", "warning", "problem"};
+
+/* When all places are taken, a problem takes the last one, unless a problem has it. */
+static struct doctor_finding *place_for(struct doctor *doctor, enum doctor_level level)
+{
+	if (doctor->n < DOCTOR_MAX_FINDINGS)
+		return &doctor->findings[doctor->n++];
+	if (level > doctor->findings[DOCTOR_MAX_FINDINGS - 1].level)
+		return &doctor->findings[DOCTOR_MAX_FINDINGS - 1];
+	return &doctor->left_out;
+}
+
+void doctor_say(struct doctor *doctor, enum doctor_level level, const char *check, const char *fact,
+		...)
+{
+	struct doctor_finding *finding;
+	va_list arguments;
+
+	finding = place_for(doctor, level);
+	doctor->latest = finding;
+	finding->fix[0] = '\0';
+	finding->level = level;
+	finding->check = check;
+	va_start(arguments, fact);
+	vsnprintf(finding->fact, sizeof(finding->fact), fact, arguments);
+	va_end(arguments);
+	/* Peers have said some of it, and its end may be in the middle of a character. */
+	sml_text_copy(finding->fact, sizeof(finding->fact), finding->fact);
+}
+
+void doctor_fix(struct doctor *doctor, const char *fix, ...)
+{
+	struct doctor_finding *finding = doctor->latest;
+	va_list arguments;
+
+	va_start(arguments, fix);
+	vsnprintf(finding->fix, sizeof(finding->fix), fix, arguments);
+	va_end(arguments);
+	sml_text_copy(finding->fix, sizeof(finding->fix), finding->fix);
+}
+
+static void print_text(const struct doctor *doctor)
+{
+	for (unsigned i = 0; i < doctor->n; i++) {
+		const struct doctor_finding *finding = &doctor->findings[i];
+
+		printf("%-8s %-15s %s\n", level_names[finding->level], finding->check,
+		       finding->fact);
+		if (finding->fix[0])
+			printf("%-24s fix: %s\n", "", finding->fix);
+	}
+}
+
+/* hosts: of --peers, taken over; NULL: none. */
+static void print_json(const struct doctor *doctor, unsigned problems, json_t *hosts)
+{
+	json_t *findings = json_array();
+	json_t *all;
+
+	for (unsigned i = 0; i < doctor->n; i++) {
+		const struct doctor_finding *finding = &doctor->findings[i];
+
+		json_array_append_new(findings,
+				      json_pack("{s:s, s:s, s:s, s:s}", "check", finding->check,
+						"level", level_names[finding->level], "fact",
+						finding->fact, "fix", finding->fix));
+	}
+	all = json_pack("{s:s, s:i, s:o}", "version", SML_VERSION_STRING, "problems", (int)problems,
+			"findings", findings);
+	if (hosts)
+		json_object_set_new(all, "hosts", hosts);
+	json_dumpf(all, stdout, JSON_INDENT(1));
+	printf("\n");
+	json_decref(all);
+}
+
+struct doctor_options {
+	const char *switch_address;
+	int json;
+	int peers;
+	unsigned wait_s;
+};
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+	struct doctor_options *options = state->input;
+	long number;
+
+	switch (key) {
+	case 's':
+		options->switch_address = text;
+		return 0;
+	case 'j':
+		options->json = 1;
+		return 0;
+	case 'p':
+		options->peers = 1;
+		return 0;
+	case 'w':
+		if (!sml_parse_number(text, 1, 3600, &number))
+			argp_error(state, "--wait must be 1 to 3600 seconds");
+		options->wait_s = (unsigned)number;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option known_options[] = {
+	{"switch", 's', "HOST:PORT,…", 0, "also check the path to these switches", 0},
+	{"json", 'j', NULL, 0, "print JSON", 0},
+	{"peers", 'p', NULL, 0,
+	 "check every pair of hosts of a job, and print a table on rank 0; start it with the "
+	 "job's launcher",
+	 0},
+	{"wait", 'w', "SECONDS", 0, "with --peers: wait this long for the other ranks (60)", 0},
+	{0},
+};
+
+static void check_settings(struct doctor *doctor)
+{
+	struct sml_config config;
+
+	if (sml_config_init(&config) < 0 || sml_config_check_ranks(&config) < 0) {
+		doctor_say(doctor, DOCTOR_PROBLEM, "environment", "%s", sml_error_text(NULL));
+		doctor_fix(doctor, "correct or unset the variable");
+		return;
+	}
+	doctor_say(doctor, DOCTOR_OK, "environment", "rank %d of %d, job \"%s\", switch %s",
+		   config.rank, config.world_size, config.job,
+		   config.switch_address ? config.switch_address : "embedded in the ranks");
+	doctor->interface = config.interface;
+	if (!doctor->switch_address)
+		doctor->switch_address = config.switch_address;
+	if (doctor->switch_address && strcasecmp(doctor->switch_address, "embedded") == 0)
+		doctor->switch_address = NULL;
+}
+
+/* All stripes, and all switches that they can fail over to. */
+static void check_switches(struct doctor *doctor, const char *list)
+{
+	char address[320];
+
+	while (sml_ask_next(&list, address, sizeof(address))) {
+		doctor->switch_address = address;
+		doctor_check_switch(doctor);
+	}
+}
+
+static unsigned count_problems(const struct doctor *doctor)
+{
+	unsigned problems = 0;
+
+	for (unsigned i = 0; i < doctor->n; i++)
+		problems += doctor->findings[i].level == DOCTOR_PROBLEM;
+	return problems;
+}
+
+static int check_peers(struct doctor *doctor, const struct doctor_options *options)
+{
+	static struct sml_config config;
+	static struct peers peers;
+	unsigned problems;
+	int status;
+
+	if (sml_config_init(&config) < 0 || sml_config_check_ranks(&config) < 0) {
+		fprintf(stderr, "switchml doctor: %s\n", sml_error_text(NULL));
+		return 1;
+	}
+	if (options->switch_address)
+		config.switch_address = options->switch_address;
+	peers.config = &config;
+	peers.doctor = doctor;
+	status = peers_run(&peers, options->wait_s);
+	if (status >= 0)
+		return status;
+	problems = count_problems(doctor);
+	if (options->json) {
+		print_json(doctor, problems, peers_json(&peers));
+	} else {
+		peers_print(&peers);
+		print_text(doctor);
+	}
+	return problems ? 1 : 0;
+}
+
+int sml_command_doctor(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = known_options,
+		.parser = parse_option,
+		.doc = "Look for common problems, and say how to fix them.\v"
+		       "The exit status is 1 if there is a problem, and 0 if there are only "
+		       "warnings.",
+	};
+	struct doctor_options options = {.wait_s = 60};
+	static struct doctor doctor;
+	unsigned problems;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	signal(SIGPIPE, SIG_IGN); /* TLS may write to a switch that hangs up */
+	if (options.peers)
+		return check_peers(&doctor, &options);
+	doctor.switch_address = options.switch_address;
+	check_settings(&doctor);
+	doctor_check_host(&doctor);
+	check_switches(&doctor, doctor.switch_address ? doctor.switch_address : "");
+	problems = count_problems(&doctor);
+	if (options.json)
+		print_json(&doctor, problems, NULL);
+	else
+		print_text(&doctor);
+	return problems ? 1 : 0;
+}

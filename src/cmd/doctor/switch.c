@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `switchml doctor`: the steps by which a worker reaches a switch: name,
+ * control port, version, path MTU, data port. The first failure ends the check,
+ * because later steps depend on earlier ones.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cmd/doctor/doctor.h"
+#include "cmd/shared/ask.h"
+#include "core/pool.h"
+#include "core/wire.h"
+#include "lib/transport/interface.h"
+#include "net/address.h"
+#include "switchml.h"
+
+#define TIMEOUT_MS 3000
+
+/* The most lanes of a job whose packets have to fit into mtu bytes. */
+static unsigned lanes_of(int mtu, int family)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	int room = mtu - (family == AF_INET6 ? 40 : 20) - 8 - SML_HEADER_BYTES;
+	unsigned lanes = 0;
+
+	for (unsigned i = 0; counts[i]; i++) {
+		if (4 * (int)counts[i] <= room)
+			lanes = counts[i];
+	}
+	return lanes;
+}
+
+static void check_mtu(struct doctor *doctor, int udp, int family)
+{
+	bool v6 = family == AF_INET6;
+	socklen_t length = sizeof(int);
+	int mtu = 0;
+
+	if (getsockopt(udp, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &length) <
+	    0) {
+		doctor_say(doctor, DOCTOR_WARNING, "path mtu", "the kernel does not know it: %s",
+			   strerror(errno));
+		return;
+	}
+	if (lanes_of(mtu, family) >= 352) {
+		doctor_say(doctor, DOCTOR_OK, "path mtu", "%d bytes: packets of %u numbers", mtu,
+			   lanes_of(mtu, family));
+		return;
+	}
+	doctor_say(doctor, DOCTOR_WARNING, "path mtu",
+		   "%d bytes: packets of only %u numbers, so more packets are needed", mtu,
+		   lanes_of(mtu, family));
+	doctor_fix(doctor, "raise the interfaces' and switches' MTU to 1500 or 9000");
+}
+
+/* Packets that the switch has counted because they belong to no job. */
+static uint64_t strays_of(const SmlControl__Status *status)
+{
+	const char *names[] = {sml_verdict_name(SML_VERDICT_UNKNOWN_JOB),
+			       sml_verdict_name(SML_VERDICT_MALFORMED)};
+	uint64_t strays = 0;
+
+	for (size_t i = 0; i < status->n_counters; i++) {
+		const SmlControl__Counter *counter = status->counters[i];
+
+		if (strstr(counter->name, names[0]) || strstr(counter->name, names[1]))
+			strays += counter->value;
+	}
+	return strays;
+}
+
+/* A packet of no job: the switch drops it, and counts it. */
+static void send_strays(int udp)
+{
+	struct sml_header header = {
+		.magic_be = sml_be16(SML_WIRE_MAGIC),
+		.version = SML_WIRE_VERSION,
+		.kind = SML_PACKET_CONTRIBUTION,
+		.job_be = sml_be32(UINT32_MAX),
+	};
+
+	for (int i = 0; i < 3; i++)
+		(void)!send(udp, &header, sizeof(header), 0);
+	usleep(100000);
+}
+
+static void check_data_port(struct doctor *doctor, int udp, struct sml_ask *ask, uint16_t port,
+			    uint64_t strays_before)
+{
+	SmlControl__Envelope *answer;
+	socklen_t length = sizeof(int);
+	int refused = 0;
+	int error;
+
+	send_strays(udp);
+	getsockopt(udp, SOL_SOCKET, SO_ERROR, &refused, &length);
+	error = sml_ask_status(ask, &answer);
+	if (error) {
+		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
+			   "the connection to the switch ended: %.200s", ask->text);
+		return;
+	}
+	if (strays_of(answer->status) > strays_before) {
+		doctor_say(doctor, DOCTOR_OK, "data port", "UDP packets arrive at port %u", port);
+	} else {
+		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
+			   "UDP packets do not arrive at port %u%s%s", port, refused ? ": " : "",
+			   refused ? strerror(refused) : "");
+		doctor_fix(doctor, "let the firewalls on the path pass UDP to that port, and UDP "
+				   "from that port back");
+	}
+	sml_control__envelope__free_unpacked(answer, NULL);
+}
+
+static void check_version(struct doctor *doctor, const SmlControl__Status *status)
+{
+	if (!strcmp(status->version, SML_VERSION_STRING)) {
+		doctor_say(doctor, DOCTOR_OK, "switch version", "%s, the same as here",
+			   status->version);
+		return;
+	}
+	doctor_say(doctor, DOCTOR_WARNING, "switch version", "%s, but %s here", status->version,
+		   SML_VERSION_STRING);
+	doctor_fix(doctor, "install the same version on all machines");
+}
+
+/* As the library binds its sockets. False: that is not possible, and told. */
+static bool bind_interface(struct doctor *doctor, int udp, const union sml_sockaddr *peer)
+{
+	const struct sml_port_range any = {0};
+	struct sml_interface interface;
+	int error;
+
+	if (!doctor->interface || !*doctor->interface)
+		return true;
+	error = sml_interface_choose(&interface, doctor->interface, peer, doctor->switch_address);
+	if (error == 0) {
+		error = sml_interface_bind(&interface, &any, udp);
+		if (error)
+			sml_error_set(error, "no UDP socket can be bound to interface %s: %s",
+				      interface.name, strerror(-error));
+	}
+	if (error == 0) {
+		doctor_say(doctor, DOCTOR_OK, "interface", "%s, by SWITCHML_SOCKET_IFNAME",
+			   interface.name);
+		return true;
+	}
+	doctor_say(doctor, DOCTOR_PROBLEM, "interface", "%.250s", sml_error_last());
+	doctor_fix(doctor, "correct or unset SWITCHML_SOCKET_IFNAME");
+	return false;
+}
+
+static void check_connected(struct doctor *doctor, struct sml_ask *ask)
+{
+	union sml_sockaddr peer = {0};
+	socklen_t length = sizeof(peer);
+	SmlControl__Envelope *answer;
+	int error = sml_ask_status(ask, &answer);
+	uint16_t port;
+	int udp;
+
+	if (error) {
+		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "%.250s", ask->text);
+		doctor_fix(doctor, ask->stream.tls
+					   ? "see the switch's log, and docs/security.md"
+					   : "check the port; a switch prints its port when it "
+					     "starts");
+		return;
+	}
+	if (ask->stream.tls)
+		doctor_say(doctor, DOCTOR_OK, "tls", "%s",
+			   sml_tls_is_keyed(ask->tls)
+				   ? "version 1.3, the switch has the same job key"
+				   : "version 1.3, both ends trust each other's certificates");
+	check_version(doctor, answer->status);
+	getpeername(ask->fd, &peer.any, &length);
+	port = (uint16_t)answer->status->data_port;
+	if (port == 0) /* an older switch does not say */
+		port = ntohs(peer.v4.sin_port);
+	sml_sockaddr_set_port(&peer, port);
+	udp = socket(peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (udp >= 0 && bind_interface(doctor, udp, &peer) &&
+	    connect(udp, &peer.any, length) == 0) {
+		check_mtu(doctor, udp, peer.any.sa_family);
+		check_data_port(doctor, udp, ask, port, strays_of(answer->status));
+	}
+	if (udp >= 0)
+		close(udp);
+	sml_control__envelope__free_unpacked(answer, NULL);
+}
+
+void doctor_check_switch(struct doctor *doctor)
+{
+	struct sml_ask ask;
+
+	if (sml_ask_open(&ask, doctor->switch_address, TIMEOUT_MS) < 0) {
+		doctor_say(doctor, DOCTOR_PROBLEM, "control port", "%.250s", ask.text);
+		doctor_fix(doctor, "start `switchml switch' there, and let firewalls pass TCP to "
+				   "its port");
+	} else {
+		doctor_say(doctor, DOCTOR_OK, "control port", "%s accepts connections",
+			   doctor->switch_address);
+		check_connected(doctor, &ask);
+	}
+	sml_ask_close(&ask);
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See view.h. A counter that has become smaller gives the rate 0. */
+#include "cmd/shared/view.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/shared/ask.h"
+
+/*
+ * Bytes of a packet on the wire that its UDP payload does not have: Ethernet's gap, preamble,
+ * header and checksum, IPv4 and UDP.
+ */
+#define FRAME_BYTES 66
+
+/* ---- answers ---- */
+
+static void forget(SmlControl__Envelope *answer)
+{
+	if (answer != NULL)
+		sml_control__envelope__free_unpacked(answer, NULL);
+}
+
+void sml_view_take(struct sml_view *view, SmlControl__Envelope *answer)
+{
+	/* After a failure, too: who answers next may be another switch. */
+	forget(view->before);
+	view->before = view->now;
+	view->now = answer;
+	if (answer != NULL)
+		view->error[0] = '\0';
+}
+
+int sml_view_ask(struct sml_view *view, int timeout_ms)
+{
+	SmlControl__Envelope *answer = NULL;
+	struct sml_ask ask;
+	int rc = sml_ask_open(&ask, view->address, timeout_ms);
+	bool is_open = rc == 0;
+
+	if (rc == 0)
+		rc = sml_ask_status(&ask, &answer);
+	view->is_unreachable = !is_open && rc != -EINVAL;
+	/* Where it could not be opened, the text names the address already. */
+	if (rc < 0)
+		snprintf(view->error, sizeof(view->error), "%s%s%s", is_open ? view->address : "",
+			 is_open ? ": " : "", ask.text);
+	sml_ask_close(&ask);
+	sml_view_take(view, answer);
+	return rc;
+}
+
+const char *sml_view_fix(const struct sml_view *view)
+{
+	if (!view->is_unreachable)
+		return "";
+	if (view->is_rank_0)
+		return "without --switch and SWITCHML_SWITCH, this command asks rank 0 of a job "
+		       "without a switch: name the switch, or name rank 0's host with "
+		       "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT";
+	return "start `switchml switch' there, correct the address (--switch, SWITCHML_SWITCH), "
+	       "or let firewalls pass TCP to that port";
+}
+
+void sml_view_free(struct sml_view *view)
+{
+	forget(view->now);
+	forget(view->before);
+	view->now = view->before = NULL;
+}
+
+/* ---- rates ---- */
+
+static double seconds_between(uint64_t before_ms, uint64_t now_ms)
+{
+	return now_ms > before_ms ? (double)(now_ms - before_ms) / 1e3 : 0;
+}
+
+double sml_view_seconds(const struct sml_view *view)
+{
+	if (view->now == NULL || view->before == NULL)
+		return 0;
+	return seconds_between(view->before->status->uptime_ms, view->now->status->uptime_ms);
+}
+
+/* The seconds are more than 0. */
+static double rate(uint64_t before, uint64_t now, double seconds)
+{
+	return now > before ? (double)(now - before) / seconds : 0;
+}
+
+uint64_t sml_view_counter(SmlControl__Counter *const *counters, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(counters[i]->name, name) == 0)
+			return counters[i]->value;
+	return 0;
+}
+
+static double switch_rate(const struct sml_view *view, const char *name)
+{
+	const SmlControl__Status *before = view->before->status, *now = view->now->status;
+
+	return rate(sml_view_counter(before->counters, before->n_counters, name),
+		    sml_view_counter(now->counters, now->n_counters, name), sml_view_seconds(view));
+}
+
+void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates *rates)
+{
+	*rates = (struct sml_switch_rates){.known = sml_view_seconds(view) > 0};
+	if (!rates->known)
+		return;
+	rates->packets_received = switch_rate(view, "packets-received");
+	rates->packets_sent = switch_rate(view, "packets-sent");
+	rates->bytes_received = switch_rate(view, "bytes-received");
+	rates->bytes_sent = switch_rate(view, "bytes-sent");
+}
+
+/* The same job in the answer before. A new epoch has fresh counters. */
+static const SmlControl__JobStatus *job_before(const struct sml_view *view,
+					       const SmlControl__JobStatus *job)
+{
+	const SmlControl__Status *before = view->before->status;
+
+	for (size_t i = 0; i < before->n_jobs; i++)
+		if (before->jobs[i]->job_number == job->job_number &&
+		    before->jobs[i]->epoch == job->epoch &&
+		    before->jobs[i]->n_workers == job->n_workers &&
+		    strcmp(before->jobs[i]->job, job->job) == 0)
+			return before->jobs[i];
+	return NULL;
+}
+
+static double link_share(const struct sml_rank_rates *rates, uint32_t link_mbits)
+{
+	double sent = rates->bytes_sent + FRAME_BYTES * rates->packets_sent;
+	double received = rates->bytes_received + FRAME_BYTES * rates->packets_received;
+
+	if (link_mbits == 0)
+		return -1;
+	return (sent > received ? sent : received) * 8 / (link_mbits * 1e6);
+}
+
+/* A rank tells its counters only now and then: its interval is from one time to another. */
+static void add_traffic(const struct sml_view *view, const SmlControl__WorkerStatus *before,
+			const SmlControl__WorkerStatus *now, struct sml_rank_rates *rates)
+{
+	const SmlControl__Traffic *then = before->traffic, *traffic = now->traffic;
+	double seconds = seconds_between(view->before->status->uptime_ms - before->traffic_age_ms,
+					 view->now->status->uptime_ms - now->traffic_age_ms);
+
+	if (then == NULL || traffic == NULL || seconds <= 0)
+		return;
+	rates->has_traffic = true;
+	rates->packets_sent = rate(then->packets_sent, traffic->packets_sent, seconds);
+	rates->packets_received = rate(then->packets_received, traffic->packets_received, seconds);
+	rates->bytes_sent = rate(then->bytes_sent, traffic->bytes_sent, seconds);
+	rates->bytes_received = rate(then->bytes_received, traffic->bytes_received, seconds);
+	rates->timeouts = rate(then->retransmits_timeout, traffic->retransmits_timeout, seconds);
+	rates->fast = rate(then->retransmits_fast, traffic->retransmits_fast, seconds);
+	rates->link_share = link_share(rates, traffic->link_mbits);
+}
+
+static void rank_rates(const struct sml_view *view, const SmlControl__WorkerStatus *before,
+		       const SmlControl__WorkerStatus *now, struct sml_rank_rates *rates)
+{
+	double seconds = sml_view_seconds(view);
+
+	/* The leaf counts what a rank behind it contributes. */
+	rates->known = now->leaf[0] == '\0';
+	rates->contributions = rate(before->contributions, now->contributions, seconds);
+	rates->resends = rate(before->resends, now->resends, seconds);
+	add_traffic(view, before, now, rates);
+}
+
+static void add_rank(struct sml_job_rates *job, const struct sml_rank_rates *rank)
+{
+	job->has_traffic |= rank->has_traffic;
+	job->bytes_sent += rank->bytes_sent;
+	job->bytes_received += rank->bytes_received;
+	job->packets_sent += rank->packets_sent;
+	job->packets_received += rank->packets_received;
+	job->timeouts += rank->timeouts;
+	job->fast += rank->fast;
+	if (rank->link_share > job->link_share)
+		job->link_share = rank->link_share;
+}
+
+/* The same leaf in the answer before; NULL: it was not there. */
+static const SmlControl__BranchStatus *branch_before(const SmlControl__JobStatus *before,
+						     const SmlControl__BranchStatus *branch)
+{
+	for (size_t i = 0; i < before->n_branches; i++)
+		if (strcmp(before->branches[i]->leaf, branch->leaf) == 0)
+			return before->branches[i];
+	return NULL;
+}
+
+static double completed_by_leaf(const SmlControl__JobStatus *before,
+				const SmlControl__BranchStatus *branch, double seconds)
+{
+	const SmlControl__BranchStatus *then = branch_before(before, branch);
+
+	return then != NULL ? rate(then->completed, branch->completed, seconds) : 0;
+}
+
+/* Ranks that are connected to the switch complete uses, and so do its leaves. */
+static double uses_of(const SmlControl__JobStatus *before, const SmlControl__JobStatus *now,
+		      double seconds)
+{
+	double uses = 0;
+
+	for (size_t i = 0; i < now->n_workers; i++)
+		uses += rate(before->workers[i]->completed, now->workers[i]->completed, seconds);
+	for (size_t i = 0; i < now->n_branches; i++)
+		uses += completed_by_leaf(before, now->branches[i], seconds);
+	return uses;
+}
+
+/* Which rank or leaf was the last how often. */
+static void find_slowest(const SmlControl__JobStatus *before, const SmlControl__JobStatus *now,
+			 double seconds, struct sml_job_rates *rates, struct sml_rank_rates *ranks)
+{
+	rates->uses = uses_of(before, now, seconds);
+	if (rates->uses <= 0)
+		return;
+	for (size_t i = 0; i < now->n_workers; i++) {
+		ranks[i].last_share =
+			rate(before->workers[i]->completed, now->workers[i]->completed, seconds) /
+			rates->uses;
+		if (ranks[i].last_share > rates->slowest_share) {
+			rates->slowest_share = ranks[i].last_share;
+			rates->slowest = (int)now->workers[i]->rank;
+		}
+	}
+	for (size_t i = 0; i < now->n_branches; i++) {
+		double share = completed_by_leaf(before, now->branches[i], seconds) / rates->uses;
+
+		if (share > rates->slowest_share) {
+			rates->slowest_share = share;
+			rates->slowest = -1;
+			rates->slowest_leaf = now->branches[i]->leaf;
+		}
+	}
+}
+
+/* Where ranks have the slots, each stripe tells its own. */
+static uint64_t resends_of(const SmlControl__JobStatus *job)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < job->n_served; i++)
+		sum += job->served[i]->resends;
+	return sum;
+}
+
+static uint64_t duplicates_of(const SmlControl__JobStatus *job)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < job->n_served; i++)
+		sum += job->served[i]->duplicates;
+	return sum;
+}
+
+void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job,
+			struct sml_job_rates *rates, struct sml_rank_rates *ranks)
+{
+	const double seconds = sml_view_seconds(view);
+	const SmlControl__JobStatus *before = seconds > 0 ? job_before(view, job) : NULL;
+
+	*rates = (struct sml_job_rates){.known = before != NULL, .slowest = -1, .link_share = -1};
+	for (size_t i = 0; i < job->n_workers; i++)
+		ranks[i] = (struct sml_rank_rates){.link_share = -1};
+	if (before == NULL)
+		return;
+	for (size_t i = 0; i < job->n_workers; i++) {
+		rank_rates(view, before->workers[i], job->workers[i], &ranks[i]);
+		add_rank(rates, &ranks[i]);
+	}
+	find_slowest(before, job, seconds, rates, ranks);
+	rates->resends = rate(resends_of(before), resends_of(job), seconds);
+	rates->duplicates = rate(duplicates_of(before), duplicates_of(job), seconds);
+}
+
+bool sml_view_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job, size_t n,
+			   struct sml_branch_rates *rates)
+{
+	const double seconds = sml_view_seconds(view);
+	const SmlControl__JobStatus *before = seconds > 0 ? job_before(view, job) : NULL;
+	const SmlControl__BranchStatus *now = job->branches[n];
+	const SmlControl__BranchStatus *then = before != NULL ? branch_before(before, now) : NULL;
+	double uses;
+
+	*rates = (struct sml_branch_rates){.contributions = 0};
+	if (then == NULL)
+		return false;
+	uses = uses_of(before, job, seconds);
+	rates->contributions = rate(then->contributions, now->contributions, seconds);
+	rates->resends = rate(then->resends, now->resends, seconds);
+	if (uses > 0)
+		rates->last_share = rate(then->completed, now->completed, seconds) / uses;
+	return true;
+}
+
+/* ---- hosts ---- */
+
+size_t sml_view_host_group(const SmlControl__JobStatus *job, const SmlControl__WorkerStatus *worker)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->n_workers && worker->sender > 0; i++)
+		n += job->workers[i]->sender == worker->sender;
+	return n > 1 ? n : 0;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A switch's answers, and the rates per second between the last two of them, for `switchml status`
+ * and `switchml top`. All intervals are by the switch's clock, so network delays do not change a
+ * rate.
+ */
+#ifndef SML_CMD_SHARED_VIEW_H
+#define SML_CMD_SHARED_VIEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "control.pb-c.h"
+#include "core/slot.h"
+
+struct sml_view {
+	char address[320];
+	SmlControl__Envelope *now, *before; /* NULL: no answer */
+	char error[1024];		    /* why there is no `now` */
+	bool is_unreachable;		    /* there was no connection */
+	bool is_rank_0;			    /* of a job without a switch */
+};
+
+/* Per second. */
+struct sml_switch_rates {
+	bool known;
+	double packets_received, packets_sent;
+	double bytes_received, bytes_sent; /* UDP payload */
+};
+
+/* What a rank moves, as it counts. */
+struct sml_rank_rates {
+	bool known; /* of the switch's own counters, which are the next three; not of ranks at
+		       leaves */
+	double contributions, resends;
+	double last_share; /* of the job's uses in this interval, those that it completed, 0 to 1 */
+	bool has_traffic;  /* of the rank's counters, which follow */
+	double packets_sent, packets_received;
+	double bytes_sent, bytes_received;
+	double timeouts,
+		fast;	   /* packets sent again: by the timer, and as later ones were answered */
+	double link_share; /* of the busier direction, 0 to 1; below 0: not known */
+};
+
+struct sml_job_rates {
+	bool known;
+	double uses; /* of slots, completed */
+	double resends,
+		duplicates; /* packets that came again: the result was lost, or is missing */
+	bool has_traffic;   /* of the ranks' counters, which follow; a leaf is told none */
+	double bytes_sent, bytes_received, packets_sent, packets_received; /* of all ranks */
+	double timeouts, fast;
+	/* The rank or the leaf that completed the most uses: -1 and NULL if none did. */
+	int slowest;
+	const char *slowest_leaf; /* as long as the view has this answer */
+	double slowest_share;
+	double link_share; /* of the busiest rank; below 0: not known */
+};
+
+/* A leaf of the switch, in one job. */
+struct sml_branch_rates {
+	double contributions, resends;
+	double last_share; /* as of struct sml_rank_rates */
+};
+
+/* Ask the switch for its status. 0, or a negative errno and the error. */
+int sml_view_ask(struct sml_view *view, int timeout_ms);
+
+/* What to do about the error, or "" if it says so itself. */
+const char *sml_view_fix(const struct sml_view *view);
+
+/* The same with an answer, which the view then owns; NULL: there was none, and the error says so.
+ */
+void sml_view_take(struct sml_view *view, SmlControl__Envelope *answer);
+
+void sml_view_free(struct sml_view *view);
+
+static inline const SmlControl__Status *sml_view_status(const struct sml_view *view)
+{
+	return view->now != NULL ? view->now->status : NULL;
+}
+
+/* Between the two answers; 0: there are no two, or the switch has started in between. */
+double sml_view_seconds(const struct sml_view *view);
+
+/* 0 if there is no such counter. */
+uint64_t sml_view_counter(SmlControl__Counter *const *counters, size_t n, const char *name);
+
+void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates *rates);
+
+/* Of a job of the last answer, and of all its n_workers ranks, as they are in the job's list. */
+void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job,
+			struct sml_job_rates *rates, struct sml_rank_rates *ranks);
+
+/* Of a leaf that the job has: n < job->n_branches. False: they are not known. */
+bool sml_view_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job, size_t n,
+			   struct sml_branch_rates *rates);
+
+/* The first rank of those that share this one's memory, and how many there are; 0: it is alone. */
+size_t sml_view_host_group(const SmlControl__JobStatus *job,
+			   const SmlControl__WorkerStatus *worker);
+
+/* Room for them; the caller frees it. NULL: no memory. */
+static inline struct sml_rank_rates *sml_view_ranks(const SmlControl__JobStatus *job)
+{
+	return calloc(job->n_workers + 1, sizeof(struct sml_rank_rates));
+}
+
+#endif

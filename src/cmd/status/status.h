@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The forms of `switchml status`, and which switches are asked. */
+#ifndef SML_CMD_STATUS_STATUS_H
+#define SML_CMD_STATUS_STATUS_H
+
+#include <jansson.h>
+
+#include "cmd/shared/view.h"
+
+/* A list's switches at most. */
+#define SML_MOST_VIEWS 64
+
+/*
+ * Views of the switches of a list, "a,b|c,d", or of rank 0 of a job without a switch: NULL, "" or
+ * "embedded". Returns how many; 0: it cannot be asked, and standard error says why.
+ */
+size_t sml_views_open(struct sml_view views[SML_MOST_VIEWS], const char *list, const char *command);
+
+/* One switch as JSON; with_rates: and its rates, null if they are not known. NULL: no memory. */
+json_t *sml_status_json(const struct sml_view *view, bool with_rates);
+
+/* One switch for people: all that it says, or what it does in a second. */
+void sml_status_print(const struct sml_view *view);
+void sml_status_print_rates(const struct sml_view *view);
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What `switchml status` prints of a switch, for people. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/plural.h"
+#include "cmd/status/status.h"
+
+/* Of a job with more, the table has the first; --json has all. */
+#define MOST_RANKS 64
+
+static void print_counters(SmlControl__Counter **counters, size_t n, const char *indent)
+{
+	for (size_t i = 0; i < n; i++)
+		if (counters[i]->value != 0)
+			printf("%s%-18s %" PRIu64 "\n", indent, counters[i]->name,
+			       counters[i]->value);
+}
+
+/* The traffic of each stripe, if there are several; it shows a slow or lossy one. */
+static void print_stripes(const SmlControl__JobStatus *job)
+{
+	/* The workers' lines show a switch's own stripe. */
+	if (job->n_served == 0 || !job->served[0]->where[0])
+		return;
+	printf("  %6s  %-36s %14s %10s %10s %12s %12s\n", "stripe", "where", "contributions",
+	       "resends", "duplicates", "MB received", "MB sent");
+	for (size_t i = 0; i < job->n_served; i++) {
+		const SmlControl__StripeStatus *served = job->served[i];
+
+		printf("  %6u  %-36s %14" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12.1f %12.1f\n",
+		       served->stripe, served->where, served->contributions, served->resends,
+		       served->duplicates, (double)served->bytes_received / 1e6,
+		       (double)served->bytes_sent / 1e6);
+	}
+}
+
+static void print_form(const SmlControl__JobStatus *job)
+{
+	bool by_ranks = job->n_served > 0 && job->served[0]->where[0];
+
+	if (job->shares_memory && job->n_served == 0)
+		printf(", sharing this host's memory");
+	else if (job->shares_memory)
+		printf(", sharing their hosts' memory, a stripe on every host");
+	else if (by_ranks && job->stripes == job->world_size)
+		printf(", a stripe in every rank");
+	else if (by_ranks)
+		printf(", %u stripe%s in the first ranks", job->stripes, sml_plural(job->stripes));
+	else if (job->stripes > 1 && job->n_served > 0)
+		printf(", stripe %u of %u", job->served[0]->stripe, job->stripes);
+}
+
+/* The ranks that the group reaches, and the ranks that get results by unicast. */
+static void print_group(const SmlControl__JobStatus *job)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->n_workers; i++)
+		n += job->workers[i]->by_group ? 1 : 0;
+	printf(", results by multicast to %zu (group %s)", n, job->group);
+	if (n == job->n_workers)
+		return;
+	printf(" and one by one to rank%s", sml_plural(job->n_workers - n));
+	for (size_t i = 0; i < job->n_workers; i++)
+		if (!job->workers[i]->by_group)
+			printf(" %u", job->workers[i]->rank);
+}
+
+static void print_worker(const SmlControl__JobStatus *job, const SmlControl__WorkerStatus *worker)
+{
+	printf("  %4u  %-20s %8u  %-8s %7" PRIu64 " ms ", worker->rank, worker->host, worker->pid,
+	       worker->state, worker->last_seen_ms);
+	/* Its switch has its counters. */
+	if (worker->via[0])
+		printf("at the leaf %s of the leaf %s", worker->leaf, worker->via);
+	else if (worker->leaf[0])
+		printf("at the leaf %s", worker->leaf);
+	else
+		printf("%14" PRIu64 " %10" PRIu64, worker->contributions, worker->resends);
+	if (sml_view_host_group(job, worker) > 0)
+		printf("  rank %u sends", worker->sender - 1);
+	printf("\n");
+}
+
+/* What the leaves of this switch contribute to the job. */
+static void print_branches(const SmlControl__JobStatus *job)
+{
+	for (size_t i = 0; i < job->n_branches; i++) {
+		const SmlControl__BranchStatus *branch = job->branches[i];
+
+		printf("  leaf %s with %u rank%s: %" PRIu64 " contributions, %" PRIu64 " resends\n",
+		       branch->leaf, branch->ranks, sml_plural(branch->ranks),
+		       branch->contributions, branch->resends);
+	}
+}
+
+static void print_left_out(size_t n)
+{
+	if (n > 0)
+		printf("  and %zu more rank%s\n", n, sml_plural(n));
+}
+
+/* Of many ranks: how many are where. */
+static void print_places(const SmlControl__JobStatus *job)
+{
+	for (size_t i = 0; i < job->n_workers; i++) {
+		const char *leaf = job->workers[i]->leaf;
+		size_t n = 0, before = 0;
+
+		while (before < i && strcmp(job->workers[before]->leaf, leaf) != 0)
+			before++;
+		for (size_t j = i; before == i && j < job->n_workers; j++)
+			n += strcmp(job->workers[j]->leaf, leaf) == 0;
+		if (before == i)
+			printf("  %zu rank%s %s %s\n", n, sml_plural(n),
+			       leaf[0] ? "at the leaf" : "at this switch", leaf);
+	}
+}
+
+static void print_workers(const SmlControl__JobStatus *job)
+{
+	size_t n = job->n_workers < MOST_RANKS ? job->n_workers : MOST_RANKS;
+
+	if (job->n_workers > MOST_RANKS)
+		print_places(job);
+	printf("  %4s  %-20s %8s  %-8s %10s %14s %10s\n", "rank", "host", "pid", "state",
+	       "last seen", "contributions", "resends");
+	for (size_t i = 0; i < n; i++)
+		print_worker(job, job->workers[i]);
+	print_left_out(job->n_workers - n + job->left_out);
+	print_branches(job);
+}
+
+static void print_job(const SmlControl__JobStatus *job)
+{
+	printf("\njob \"%s\": %s, %u rank%s", job->job, job->state, job->world_size,
+	       sml_plural(job->world_size));
+	print_form(job);
+	if (job->group[0] && strcmp(job->state, "running") == 0)
+		print_group(job);
+	printf(", epoch %u, %u slot%s of %u lanes\n", job->epoch, job->slots,
+	       sml_plural(job->slots), job->lanes);
+	print_workers(job);
+	print_stripes(job);
+	print_counters(job->counters, job->n_counters, "  ");
+}
+
+static void print_head(const struct sml_view *view)
+{
+	const SmlControl__Status *status = sml_view_status(view);
+
+	printf("%s: switchml %s, %s dataplane, up %.1f s: %u of %u slots in use, %zu of %u job%s\n",
+	       view->address, status->version, status->dataplane, (double)status->uptime_ms / 1e3,
+	       status->slots_in_use, status->slots, status->n_jobs, status->max_jobs,
+	       sml_plural(status->max_jobs));
+}
+
+/* The switches next to it in a tree. */
+static void print_tree(const SmlControl__Status *status)
+{
+	if (status->parent[0])
+		printf("  a leaf of the parent %s, %s\n", status->parent,
+		       status->attached ? "attached" : "which it cannot reach");
+	for (size_t i = 0; i < status->n_leaves; i++) {
+		const SmlControl__LeafStatus *leaf = status->leaves[i];
+
+		printf("  leaf %s: %u rank%s, %u of %u slots in use, last seen %" PRIu64
+		       " ms ago\n",
+		       leaf->name, leaf->ranks, sml_plural(leaf->ranks), leaf->slots_in_use,
+		       leaf->slots, leaf->last_seen_ms);
+	}
+}
+
+void sml_status_print(const struct sml_view *view)
+{
+	const SmlControl__Status *status = sml_view_status(view);
+
+	print_head(view);
+	print_tree(status);
+	print_counters(status->counters, status->n_counters, "  ");
+	for (size_t i = 0; i < status->n_jobs; i++)
+		print_job(status->jobs[i]);
+}
+
+/* ---- rates ---- */
+
+static void print_share(double share)
+{
+	if (share < 0)
+		printf(" %6s", "-");
+	else
+		printf(" %5.1f%%", 100 * share);
+}
+
+static void print_rank_rates(const SmlControl__WorkerStatus *worker,
+			     const struct sml_rank_rates *rates)
+{
+	printf("  %4u  %-20s ", worker->rank, worker->host);
+	if (rates->has_traffic)
+		printf("%10.2f %10.2f %10.0f %8.1f %8.1f", rates->bytes_sent / 1e6,
+		       rates->bytes_received / 1e6, rates->packets_sent + rates->packets_received,
+		       rates->timeouts, rates->fast);
+	else
+		printf("%10s %10s %10s %8s %8s", "-", "-", "-", "-", "-");
+	if (rates->known)
+		printf(" %9.1f", rates->resends);
+	else
+		printf(" %9s", "-");
+	print_share(rates->known ? rates->last_share : -1);
+	print_share(rates->has_traffic ? rates->link_share : -1);
+	printf("\n");
+}
+
+static void print_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job)
+{
+	struct sml_branch_rates rates;
+
+	for (size_t i = 0; i < job->n_branches; i++)
+		if (sml_view_branch_rates(view, job, i, &rates))
+			printf("  leaf %s with %u rank%s: %.0f contributions/s, lost/s %.1f, last "
+			       "of %.1f%%\n",
+			       job->branches[i]->leaf, job->branches[i]->ranks,
+			       sml_plural(job->branches[i]->ranks), rates.contributions,
+			       rates.resends, 100 * rates.last_share);
+}
+
+static void print_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job)
+{
+	struct sml_rank_rates *ranks = sml_view_ranks(job);
+	size_t n = job->n_workers < MOST_RANKS ? job->n_workers : MOST_RANKS;
+	struct sml_job_rates rates;
+
+	if (ranks == NULL)
+		return;
+	sml_view_job_rates(view, job, &rates, ranks);
+	printf("job \"%s\": %s, %u rank%s", job->job, job->state, job->world_size,
+	       sml_plural(job->world_size));
+	if (!rates.known) {
+		printf(", no rates yet\n");
+		free(ranks);
+		return;
+	}
+	printf(", %.0f uses/s", rates.uses);
+	if (rates.slowest_leaf != NULL)
+		printf(", the leaf %s was the last of %.0f %% of them", rates.slowest_leaf,
+		       100 * rates.slowest_share);
+	else if (rates.slowest >= 0)
+		printf(", rank %d was the last of %.0f %% of them", rates.slowest,
+		       100 * rates.slowest_share);
+	printf("; came again: %.1f/s because the result was lost, %.1f/s while ranks were "
+	       "missing\n",
+	       rates.resends, rates.duplicates);
+	printf("  %4s  %-20s %10s %10s %10s %8s %8s %9s %6s %6s\n", "rank", "host", "MB/s sent",
+	       "received", "packets/s", "timer/s", "later/s", "lost/s", "last", "link");
+	for (size_t i = 0; i < n; i++)
+		print_rank_rates(job->workers[i], &ranks[i]);
+	print_left_out(job->n_workers - n + job->left_out);
+	print_branch_rates(view, job);
+	free(ranks);
+}
+
+void sml_status_print_rates(const struct sml_view *view)
+{
+	const SmlControl__Status *status = sml_view_status(view);
+	struct sml_switch_rates rates;
+
+	sml_view_switch_rates(view, &rates);
+	printf("\n");
+	print_head(view);
+	print_tree(status);
+	if (rates.packets_received + rates.packets_sent > 0)
+		printf("  %.2f MB/s and %.0f packets/s received, %.2f MB/s and %.0f packets/s "
+		       "sent\n",
+		       rates.bytes_received / 1e6, rates.packets_received, rates.bytes_sent / 1e6,
+		       rates.packets_sent);
+	for (size_t i = 0; i < status->n_jobs; i++)
+		print_job_rates(view, status->jobs[i]);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the daemon tells the service manager (systemd), through libsystemd: that it is ready,
+ * reloads, stops, or is alive. Without libsystemd or a service manager, it sends nothing.
+ */
+#ifndef SML_CMD_SWITCH_NOTIFY_H
+#define SML_CMD_SWITCH_NOTIFY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A service manager listens: each message then needs a socket. */
+bool sml_notify_is_wanted(void);
+
+/* A line of sd_notify(3): "READY=1". */
+void sml_notify(const char *state);
+
+/* How often the service manager wants to hear WATCHDOG=1, in ns. 0: it does not. */
+uint64_t sml_notify_watchdog_ns(void);
+
+#endif

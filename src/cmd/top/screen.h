@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What `switchml top` shows: all jobs, or the ranks of one. Drawing only reads views; keys only
+ * change the screen. No colors, so that it looks the same everywhere.
+ */
+#ifndef SML_CMD_TOP_SCREEN_H
+#define SML_CMD_TOP_SCREEN_H
+
+#include <stdbool.h>
+
+#include "cmd/shared/view.h"
+
+/* Jobs at most that have a row. */
+#define SML_TOP_ROWS 1024
+
+enum sml_top_sort { SML_TOP_BY_NAME, SML_TOP_BY_BYTES, SML_TOP_BY_AGAIN, SML_TOP_BY_LAST };
+#define SML_TOP_SORTS 4
+
+struct sml_top_row {
+	const struct sml_view *view;
+	const SmlControl__JobStatus *job;
+	struct sml_job_rates rates;
+};
+
+struct sml_top_screen {
+	enum sml_top_sort sort;
+	bool is_open, shows_help; /* one job is open */
+	bool is_tree;		  /* an open job is a tree of leaves, hosts and their ranks */
+	int selected, first;	  /* rows: of the table, and the first one that is seen */
+	/* The job that is selected or open. */
+	char address[320], name[160];
+	uint32_t number;
+	struct sml_top_row rows[SML_TOP_ROWS];
+	int n_rows;
+};
+
+/* Draw it all into ncurses' screen. */
+void sml_top_draw(struct sml_top_screen *screen, const struct sml_view *views, size_t n,
+		  double interval_s);
+
+/* False: it was the key to quit. Every key is allowed. */
+bool sml_top_key(struct sml_top_screen *screen, int key);
+
+#endif
