@@ -4,13 +4,39 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 int sml_context_check(const struct sml_context *context)
 {
 	if (context->owner != getpid())
 		return SML_ERROR_FORKED;
 	return __atomic_load_n(&context->error, __ATOMIC_ACQUIRE);
+}
+
+const char *sml_error_text(const struct sml_context *context)
+{
+	SML_NO_CANCELLATION;
+	/* const does not cover the lock and the condition. */
+	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
+	char *text = sml_error_buffer();
+
+	if (context == NULL)
+		return sml_error_last();
+	/*
+	 * Another thread may have held the lock when this process was forked.
+	 */
+	if (context->owner != getpid())
+		return "this context belongs to the process that opened it: a child made by fork() "
+		       "must open its own context";
+	pthread_mutex_lock(&mutable->lock);
+	while (context->error && !context->error_told)
+		pthread_cond_wait(&mutable->changed, &mutable->lock);
+	memcpy(text, context->text, SML_TEXT_BYTES);
+	pthread_mutex_unlock(&mutable->lock);
+	return text;
 }
 
 int sml_context_refuse(struct sml_context *context, int error, const char *format, ...)
