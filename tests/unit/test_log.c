@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "support/test.h"
-#include "switch/log.h"
+#include "switch/shared/log.h"
 
 static int terminal;
 

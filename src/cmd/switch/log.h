@@ -3,7 +3,7 @@
 #ifndef SML_CMD_SWITCH_LOG_H
 #define SML_CMD_SWITCH_LOG_H
 
-#include "switch/log.h"
+#include "switch/shared/log.h"
 
 /* For sml_switch_log_set_form(). */
 size_t sml_switch_log_json(char *line, size_t bytes, const struct sml_log_entry *entry);

@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "switch/log.h"
+#include "switch/shared/log.h"
 
 #ifdef SML_HAVE_SECCOMP
 #include <fcntl.h>

@@ -19,7 +19,7 @@
 #include "cmd/switch/privileges.h"
 #include "job/dataplane.h"
 #include "net/address.h"
-#include "switch/log.h"
+#include "switch/shared/log.h"
 
 /* A line on standard output, in the form of the log. */
 __attribute__((format(printf, 1, 2))) static void print_line(const char *format, ...)

@@ -19,7 +19,7 @@
 #include "core/wire.h"
 #include "net/address.h"
 #include "switch/control/server.h"
-#include "switch/log.h"
+#include "switch/shared/log.h"
 
 /* Between two tries; and how long one may take. */
 #define PAUSE_NS   (200 * SML_NS_PER_MS)

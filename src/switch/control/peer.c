@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "switch/control/server.h"
-#include "switch/log.h"
+#include "switch/shared/log.h"
 
 /* A peer that leaves this much unread gets no more answers. */
 #define MAX_UNREAD_BYTES (64u << 10)

@@ -16,7 +16,7 @@
 #include "net/address.h"
 #include "net/place.h"
 #include "switch/control/server.h"
-#include "switch/log.h"
+#include "switch/shared/log.h"
 
 #define BACKLOG 128
 /* How long workers may take to read what they are told at the end. */

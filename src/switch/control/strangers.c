@@ -14,7 +14,7 @@
 
 #include "net/address.h"
 #include "switch/control/server.h"
-#include "switch/log.h"
+#include "switch/shared/log.h"
 
 /* Enough for the reports of hundreds of ranks at once, which are the longest messages. */
 #define MAX_HELD_BYTES (64u << 20)

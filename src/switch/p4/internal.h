@@ -7,9 +7,9 @@
 
 #include "net/place.h"
 #include "p4/constants.h"
-#include "switch/daemon_socket.h"
 #include "switch/dataplane.h"
 #include "switch/p4/target.h"
+#include "switch/shared/daemon_socket.h"
 
 #define SML_P4_MAC_BYTES 6
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "switch/log.h"
 #include "switch/p4/internal.h"
+#include "switch/shared/log.h"
 
 #define ADDRESS_V6_BYTES 16
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "switch/log.h"
+#include "switch/shared/log.h"
 
 static void count(uint64_t *counter, uint64_t n)
 {

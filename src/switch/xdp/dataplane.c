@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
-#include "switch/log.h"
+#include "switch/shared/log.h"
 #include "switch/xdp/features.h"
 #include "switch/xdp/thread.h"
 

@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "switch/log.h"
+#include "switch/shared/log.h"
 
 #define INBOX_BYTES (512u << 10)
 

@@ -15,8 +15,8 @@
 #include "net/udp_inbox.h"
 #include "net/udp_results.h"
 #include "net/udp_socket.h"
-#include "switch/daemon_socket.h"
 #include "switch/dataplane.h"
+#include "switch/shared/daemon_socket.h"
 #include "switch/xdp/attach.h"
 #include "switch/xdp/maps.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "switch/daemon_socket.h"
+#include "switch/shared/daemon_socket.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  *
  * Each line is one write. Never used for single packets.
  */
-#ifndef SML_SWITCH_LOG_H
-#define SML_SWITCH_LOG_H
+#ifndef SML_SWITCH_SHARED_LOG_H
+#define SML_SWITCH_SHARED_LOG_H
 
 #include <stddef.h>
 

@@ -6,8 +6,8 @@
  *
  * The invariant: there is one such socket, and only its thread receives from it.
  */
-#ifndef SML_SWITCH_DAEMON_SOCKET_H
-#define SML_SWITCH_DAEMON_SOCKET_H
+#ifndef SML_SWITCH_SHARED_DAEMON_SOCKET_H
+#define SML_SWITCH_SHARED_DAEMON_SOCKET_H
 
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "switch/log.h"
+#include "switch/shared/log.h"
 
 #include <errno.h>
 #include <stdarg.h>
