@@ -35,6 +35,7 @@
 #include "job/common/table.h"
 #include "job/dataplane.h"
 
+#define SML_SECOND_NS 1000000000ull
 /* The longest time between two checks of deadlines. */
 #define SML_TICK_NS 100000000ull
 /* While anything depends on the switch, the longest time between two inputs. */

@@ -21,42 +21,6 @@
 #include "job/tree/branches.h"
 
 #define ABSENCE_NS (SML_BEAT_NS + SML_TICK_NS)
-/* More than what was sent before arrives within. A rank sends four messages in a heartbeat. */
-#define MOST_PROOF_NS (SML_SECOND_NS / 2)
-
-bool sml_peer_is_doubted(const struct sml_peer *peer)
-{
-	return peer->missed_ns != 0;
-}
-
-void sml_peer_heard(struct sml_peer *peer, uint64_t now_ns)
-{
-	peer->heard_ns = now_ns;
-	if (peer->missed_ns == 0)
-		return;
-	if (peer->again_ns == 0)
-		peer->again_ns = now_ns;
-	else if (now_ns - peer->again_ns >= peer->proof_ns)
-		peer->missed_ns = 0;
-}
-
-static void shift(struct sml_peer *peer, const struct sml_jobs *jobs, uint64_t away_ns)
-{
-	peer->heard_ns += away_ns;
-	if (peer->heard_ns > jobs->now_ns)
-		peer->heard_ns = jobs->now_ns;
-}
-
-static void doubt(struct sml_peer *peer, uint32_t heartbeat_ms, uint64_t away_ns)
-{
-	if (away_ns < heartbeat_ms * 500000ull)
-		return;
-	peer->missed_ns = away_ns;
-	peer->again_ns = 0;
-	peer->proof_ns = heartbeat_ms * 125000ull;
-	if (peer->proof_ns > MOST_PROOF_NS)
-		peer->proof_ns = MOST_PROOF_NS;
-}
 
 static void forgive_job(struct sml_job *job, uint64_t away_ns)
 {
@@ -69,8 +33,8 @@ static void forgive_job(struct sml_job *job, uint64_t away_ns)
 		if (member->peer == NULL)
 			continue;
 		member->waits_until_ns += away_ns;
-		shift(member->peer, job->jobs, away_ns);
-		doubt(member->peer, member->heartbeat_ms, away_ns);
+		sml_peer_shift(member->peer, job->jobs, away_ns);
+		sml_peer_doubt(member->peer, member->heartbeat_ms, away_ns);
 	}
 }
 
@@ -79,7 +43,7 @@ static void forgive_leaf(struct sml_jobs *jobs, uint64_t away_ns)
 	const struct sml_table *passages = &jobs->leaf.passages;
 
 	if (jobs->leaf.parent != NULL)
-		shift(jobs->leaf.parent, jobs, away_ns);
+		sml_peer_shift(jobs->leaf.parent, jobs, away_ns);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->leaf.jobs[i] != NULL)
 			jobs->leaf.jobs[i]->begun_ns += away_ns;
@@ -87,7 +51,7 @@ static void forgive_leaf(struct sml_jobs *jobs, uint64_t away_ns)
 		struct sml_passage *passage = (struct sml_passage *)sml_table_at(passages, i);
 
 		if (passage != NULL)
-			doubt(passage->peer, passage->heartbeat_ms, away_ns);
+			sml_peer_doubt(passage->peer, passage->heartbeat_ms, away_ns);
 	}
 }
 
@@ -97,7 +61,7 @@ static void forgive(struct sml_jobs *jobs, uint64_t away_ns)
 		if (jobs->jobs[i] != NULL)
 			forgive_job(jobs->jobs[i], away_ns);
 	for (struct sml_branch *branch = jobs->branches; branch != NULL; branch = branch->next)
-		shift(branch->peer, jobs, away_ns);
+		sml_peer_shift(branch->peer, jobs, away_ns);
 	forgive_leaf(jobs, away_ns);
 }
 
@@ -115,7 +79,6 @@ bool sml_jobs_has_dependents(const struct sml_jobs *jobs)
 {
 	return jobs->n_jobs > 0 || jobs->branches != NULL || jobs->leaf.parent != NULL;
 }
-
 /* ---- a doubted rank has gone ---- */
 
 static void describe(const struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why,

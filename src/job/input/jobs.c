@@ -1,80 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inputs, for any job, and the outputs. See switch.h. */
+/* Inputs, for any job: see switch.h. */
 #include "job/switch.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "control/envelope.h"
+#include "control/frame.h"
 #include "job/tree/branches.h"
-
-/* ---- out ---- */
-
-/* Messages that a peer does not need, because they are repeated or are only answers. */
-static bool is_optional(SmlControl__Envelope__BodyCase body)
-{
-	switch (body) {
-	case SML_CONTROL__ENVELOPE__BODY_PONG:
-	case SML_CONTROL__ENVELOPE__BODY_STATUS:
-	case SML_CONTROL__ENVELOPE__BODY_STALL_REPORT:
-	case SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST:
-	case SML_CONTROL__ENVELOPE__BODY_WAITING:
-		return true;
-	default:
-		return false;
-	}
-}
-
-/*
- * Of all other messages there are only a few in each state of a job, so a peer that does not read
- * cannot fill memory.
- */
-int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
-		  const SmlControl__Envelope *message)
-{
-	if (is_optional(message->body_case) && !sml_peer_listens(jobs, peer))
-		return 0;
-	return peer->via != NULL ? sml_branch_send(peer, message)
-				 : jobs->output->send(peer, message);
-}
-
-void sml_peer_end(const struct sml_jobs *jobs, struct sml_peer *peer)
-{
-	if (peer->via != NULL)
-		sml_branch_end(peer);
-	else
-		jobs->output->end(peer);
-}
-
-bool sml_peer_listens(const struct sml_jobs *jobs, const struct sml_peer *peer)
-{
-	const struct sml_peer *last = peer->via != NULL ? peer->via->peer : peer;
-
-	return last != NULL && jobs->output->listens(last);
-}
-
-static void refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error, const char *text,
-		   bool again)
-{
-	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
-
-	message.error = error;
-	message.text = (char *)(uintptr_t)text;
-	message.again = again;
-	(void)sml_peer_send(jobs, peer, sml_envelope(ABORT, abort, &message));
-	sml_peer_end(jobs, peer);
-}
-
-void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
-		     const char *text)
-{
-	refuse(jobs, peer, error, text, false);
-}
-
-void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer, const char *text)
-{
-	refuse(jobs, peer, SML_ERROR_REFUSED, text, true);
-}
 
 bool sml_peer_runs(const struct sml_peer *peer)
 {
@@ -89,24 +21,6 @@ bool sml_peer_is_member(const struct sml_peer *peer)
 	return peer->job != NULL || peer->passage != NULL || peer->branch != NULL ||
 	       peer->is_parent;
 }
-
-uint64_t sml_jobs_random(const struct sml_jobs *jobs)
-{
-	return jobs->output->random_u64(jobs->context);
-}
-
-void sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const char *format, ...)
-{
-	char line[2 * SML_SENTENCE_BYTES];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(line, sizeof(line), format, arguments);
-	va_end(arguments);
-	jobs->output->log(jobs->context, level, line);
-}
-
-/* ---- in ---- */
 
 void sml_jobs_init(struct sml_jobs *jobs, uint64_t now_ns)
 {
@@ -151,8 +65,49 @@ static void take_ranks(struct sml_jobs *jobs, struct sml_peer *peer,
 		sml_job_message(peer, message);
 }
 
-void sml_jobs_take(struct sml_jobs *jobs, struct sml_peer *peer,
-		   const SmlControl__Envelope *message)
+static void take(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Envelope *message);
+
+/*
+ * From a rank at a leaf. As for a connection: what it sends is checked before it is unpacked. A
+ * rank has no leaves, so this does not go deeper.
+ */
+static void take_relayed(struct sml_jobs *jobs, struct sml_relayed *relayed,
+			 const SmlControl__Relay *in)
+{
+	const size_t n = in->message.len;
+	const struct sml_head head = {
+		.bytes = in->message.data,
+		.n = n < SML_RULES_HEAD_BYTES ? n : SML_RULES_HEAD_BYTES,
+		.whole = n,
+	};
+	SmlControl__Envelope *message = NULL;
+	char text[SML_SENTENCE_BYTES];
+
+	if (sml_jobs_object(jobs, &relayed->peer, &head, text, sizeof(text)) == NULL) {
+		if (sml_frame_unpack(in->message.data, n, &message) < 0)
+			snprintf(text, sizeof(text),
+				 "it sent something that is not a control message");
+	}
+	if (message == NULL) {
+		sml_relayed_drop(relayed, text);
+		return;
+	}
+	sml_peer_heard(&relayed->peer, jobs->now_ns);
+	take(jobs, &relayed->peer, message);
+	sml_control__envelope__free_unpacked(message, NULL);
+}
+
+static void take_relay(struct sml_jobs *jobs, struct sml_branch *branch,
+		       const SmlControl__Relay *in)
+{
+	struct sml_relayed *relayed = sml_branch_relay(branch, in);
+
+	if (relayed != NULL)
+		take_relayed(jobs, relayed, in);
+}
+
+/* A message of a peer, wherever it is. */
+static void take(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Envelope *message)
 {
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_PING:
@@ -169,7 +124,7 @@ void sml_jobs_take(struct sml_jobs *jobs, struct sml_peer *peer,
 		sml_branch_message(jobs, peer, message->leaf);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_RELAY:
-		sml_branch_relay(peer->branch, message->relay);
+		take_relay(jobs, peer->branch, message->relay);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_READY:
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED:
@@ -192,7 +147,7 @@ void sml_jobs_message(struct sml_jobs *jobs, struct sml_peer *peer,
 	if (peer->is_parent)
 		sml_leaf_parent_message(jobs, message);
 	else
-		sml_jobs_take(jobs, peer, message);
+		take(jobs, peer, message);
 	sml_branches_sweep(jobs);
 }
 
@@ -273,4 +228,16 @@ void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns)
 	while (jobs->branches != NULL)
 		sml_branch_close(jobs->branches, "this switch was stopped");
 	sml_branches_sweep(jobs);
+}
+
+void sml_jobs_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes, uint64_t now_ns)
+{
+	sml_jobs_set_time(jobs, now_ns);
+	sml_leaf_attach(jobs, peer, lanes);
+}
+
+uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n)
+{
+	sml_jobs_set_time(jobs, now_ns);
+	return sml_status_pack(jobs, n);
 }

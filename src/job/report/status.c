@@ -502,12 +502,11 @@ void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer)
 	free_whole(&whole);
 }
 
-uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n)
+uint8_t *sml_status_pack(struct sml_jobs *jobs, size_t *n)
 {
 	uint8_t *bytes = NULL;
 	struct whole whole;
 
-	sml_jobs_set_time(jobs, now_ns);
 	if (describe_all(jobs, &whole)) {
 		*n = sml_control__status__get_packed_size(&whole.status);
 		bytes = malloc(*n + 1);

@@ -17,13 +17,13 @@
 #include "core/resume.h"
 #include "job/common/ranks.h"
 #include "job/common/waits.h"
-#include "job/switch.h"
+#include "job/peer/heard.h"
+#include "job/peer/output.h"
 #include "switchml.h"
 
 #define SML_VERSION_BYTES 32
 /* A peer's own text within a text. */
 #define SML_REASON_BYTES  300
-#define SML_SECOND_NS	  1000000000ull
 #define SML_MACHINE_BYTES 128
 #define SML_HOST_TOKEN	  16
 
@@ -160,23 +160,6 @@ struct sml_job {
 /* Two chunks a slot of the largest job that there can be. */
 #define SML_MAX_PLAN (2 * SML_MAX_SLOTS)
 
-/* ---- to peers, and to the operator (job/input/jobs.c) ---- */
-
-/* 0, -ENOMEM, or -EMSGSIZE. */
-int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
-		  const SmlControl__Envelope *message);
-
-/* No more messages: close it. And does it read what it is sent? */
-void sml_peer_end(const struct sml_jobs *jobs, struct sml_peer *peer);
-bool sml_peer_listens(const struct sml_jobs *jobs, const struct sml_peer *peer);
-
-/* Send Abort with this error and sentence, and end it. */
-void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
-		     const char *text);
-
-/* The same for lack of room: the peer may come again. */
-void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer, const char *text);
-
 /* To all members that are here. */
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message);
 
@@ -193,15 +176,6 @@ bool sml_jobs_has_room_for_member(struct sml_jobs *jobs, struct sml_peer *peer,
 /* What has the weakest claim goes. False: there is nothing of the kind, or nobody resumes. */
 bool sml_jobs_displace(struct sml_jobs *jobs, const SmlControl__Join *join);
 bool sml_jobs_close_idle_leaf(struct sml_jobs *jobs);
-
-/* A message of a peer, wherever it is. */
-void sml_jobs_take(struct sml_jobs *jobs, struct sml_peer *peer,
-		   const SmlControl__Envelope *message);
-
-uint64_t sml_jobs_random(const struct sml_jobs *jobs);
-
-__attribute__((format(printf, 3, 4))) void
-sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const char *format, ...);
 
 /* ---- what a dataplane need not have ---- */
 
@@ -264,12 +238,6 @@ uint64_t sml_job_deadline(const struct sml_job *job);
 
 /* Of the input that is handled now. May find that the switch did not run for a while. */
 void sml_jobs_set_time(struct sml_jobs *jobs, uint64_t now_ns);
-
-/* A message has come. */
-void sml_peer_heard(struct sml_peer *peer, uint64_t now_ns);
-
-/* May the peer have given this switch up during its last absence? */
-bool sml_peer_is_doubted(const struct sml_peer *peer);
 
 /* A doubted rank has gone: its job ends or looks for its switches again, and nobody is blamed. */
 void sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why);
@@ -512,6 +480,9 @@ bool sml_job_is_by_group(const struct sml_job *job, uint16_t rank);
 /* ---- status requests (job/report/status.c) ---- */
 
 void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer);
+
+/* A Status as it is now, packed; the caller frees it. NULL: no memory. */
+uint8_t *sml_status_pack(struct sml_jobs *jobs, size_t *n);
 
 /* A rank tells what it has moved. */
 void sml_job_note_traffic(struct sml_peer *peer, const SmlControl__Traffic *traffic);

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The leaves of this switch, and the ranks behind them. Each such rank is a peer like any other; it
- * only has no connection of its own. See branches.h.
- *
- * The invariant: a relayed peer stays with its branch until the leaf has been told that the peer
- * has ended. A peer that ends while an input is handled is freed only before the next input,
- * because the code that handles the input may still use it.
+ * only has no connection of its own (job/peer/output.c).
  */
 #include "job/tree/branches.h"
 
@@ -28,75 +24,6 @@
 uint64_t sml_branch_patience_ns(uint32_t heartbeat_ms)
 {
 	return heartbeat_ms ? heartbeat_ms * 500000ull : PATIENCE_NS;
-}
-
-/* ---- out ---- */
-
-int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope *message)
-{
-	return branch->peer != NULL ? sml_peer_send(branch->jobs, branch->peer, message) : 0;
-}
-
-int sml_branch_send(struct sml_peer *peer, const SmlControl__Envelope *message)
-{
-	const struct sml_relayed *relayed = sml_relayed_of(peer);
-	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
-	int rc;
-
-	if (relayed->ended || peer->via->peer == NULL)
-		return 0;
-	relay.peer = relayed->key.number;
-	relay.message.len = sml_control__envelope__get_packed_size(message);
-	relay.message.data = malloc(relay.message.len + 1);
-	if (relay.message.data == NULL)
-		return -ENOMEM;
-	sml_control__envelope__pack(message, relay.message.data);
-	rc = sml_branch_tell(peer->via, sml_envelope(RELAY, relay, &relay));
-	free(relay.message.data);
-	return rc;
-}
-
-/* The leaf is to end that rank's connection. */
-static void tell_end(const struct sml_branch *branch, uint32_t number)
-{
-	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
-
-	relay.peer = number;
-	relay.over = true;
-	(void)sml_branch_tell(branch, sml_envelope(RELAY, relay, &relay));
-}
-
-/* It has no number any more, and is freed after this input. */
-static void retire(struct sml_relayed *relayed)
-{
-	struct sml_branch *branch = relayed->peer.via;
-
-	if (relayed->ended)
-		return;
-	relayed->ended = true;
-	sml_table_remove(&branch->ranks, &relayed->key);
-	relayed->next_ended = branch->jobs->ended;
-	branch->jobs->ended = relayed;
-}
-
-void sml_branch_end(struct sml_peer *peer)
-{
-	struct sml_relayed *relayed = sml_relayed_of(peer);
-
-	if (relayed->ended)
-		return;
-	tell_end(peer->via, relayed->key.number);
-	retire(relayed);
-}
-
-void sml_branches_sweep(struct sml_jobs *jobs)
-{
-	struct sml_relayed *next;
-
-	for (; jobs->ended != NULL; jobs->ended = next) {
-		next = jobs->ended->next_ended;
-		free(jobs->ended);
-	}
 }
 
 /* ---- a leaf introduces itself ---- */
@@ -219,7 +146,15 @@ static void lose(struct sml_relayed *relayed, const char *why, bool leaf_died)
 		sml_job_scatter(peer->job, why);
 	else if (peer->job != NULL)
 		sml_job_lost(peer, why);
-	retire(relayed);
+	sml_relayed_retire(relayed);
+}
+
+void sml_relayed_drop(struct sml_relayed *relayed, const char *why)
+{
+	struct sml_branch *branch = relayed->peer.via;
+
+	lose(relayed, why, false);
+	sml_branch_tell_end(branch, relayed->key.number);
 }
 
 static struct sml_relayed *open_relayed(struct sml_branch *branch, const SmlControl__Relay *in)
@@ -242,34 +177,6 @@ static struct sml_relayed *open_relayed(struct sml_branch *branch, const SmlCont
 	return NULL;
 }
 
-/* As for a connection: what it sends is checked before it is unpacked. */
-static void take(struct sml_branch *branch, struct sml_relayed *relayed,
-		 const SmlControl__Relay *in)
-{
-	const size_t n = in->message.len;
-	const struct sml_head head = {
-		.bytes = in->message.data,
-		.n = n < SML_RULES_HEAD_BYTES ? n : SML_RULES_HEAD_BYTES,
-		.whole = n,
-	};
-	SmlControl__Envelope *message = NULL;
-	char text[SML_SENTENCE_BYTES];
-
-	if (sml_jobs_object(branch->jobs, &relayed->peer, &head, text, sizeof(text)) == NULL) {
-		if (sml_frame_unpack(in->message.data, n, &message) < 0)
-			snprintf(text, sizeof(text),
-				 "it sent something that is not a control message");
-	}
-	if (message == NULL) {
-		lose(relayed, text, false);
-		tell_end(branch, in->peer);
-		return;
-	}
-	sml_peer_heard(&relayed->peer, branch->jobs->now_ns);
-	sml_jobs_take(branch->jobs, &relayed->peer, message);
-	sml_control__envelope__free_unpacked(message, NULL);
-}
-
 static bool is_join(const SmlControl__Relay *in)
 {
 	return in->message.len > 0 &&
@@ -283,7 +190,7 @@ static bool reads_answers(struct sml_branch *branch)
 	return branch->n_unread <= MAX_UNREAD;
 }
 
-void sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in)
+struct sml_relayed *sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in)
 {
 	struct sml_relayed *relayed =
 		(struct sml_relayed *)sml_table_find(&branch->ranks, in->peer);
@@ -293,21 +200,20 @@ void sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in)
 		sml_text_copy(why, sizeof(why), in->why);
 		if (relayed != NULL)
 			lose(relayed, why, in->leaf_died);
-		return;
+		return NULL;
 	}
 	/* Everything but a Join is late: it has ended here. */
 	if (relayed == NULL && !is_join(in))
-		return;
+		return NULL;
 	if (relayed == NULL && !reads_answers(branch)) {
 		sml_branch_close(branch, "it does not read what it is sent");
-		return;
+		return NULL;
 	}
 	if (relayed == NULL)
 		relayed = open_relayed(branch, in);
 	if (relayed == NULL)
-		tell_end(branch, in->peer);
-	else
-		take(branch, relayed, in);
+		sml_branch_tell_end(branch, in->peer);
+	return relayed;
 }
 
 /* ---- its end ---- */

@@ -18,42 +18,8 @@
 
 #include "job/states/job.h"
 
-/* Three levels of switches: a root is at level 0. */
-#define SML_MAX_LEVEL 2
-
-/*
- * A leaf that does not say what its slots wait for is waited for so long. Each level has more time
- * than the one below it, so that its answer still comes.
- */
-#define SML_ANSWER_NS 100000000ull
-
 /* Leaves of one switch. Anyone can say that it is one, so there must be an end. */
 #define SML_MAX_LEAVES 128
-
-/* A leaf of this switch. */
-struct sml_branch {
-	struct sml_jobs *jobs;
-	struct sml_branch *next;
-	struct sml_peer *peer; /* its connection; NULL: it has just been lost */
-	char name[SML_NAME_BYTES];
-	uint32_t slots, slots_in_use; /* its own; by jobs that this switch gave it */
-	uint64_t hurries_ns;	      /* as of struct sml_leaf */
-	uint32_t n_unread;	      /* ranks that came since it last read what it was sent */
-	bool is_logged;
-	struct sml_table ranks; /* struct sml_relayed */
-};
-
-/* A rank at a leaf, as if it were connected here. */
-struct sml_relayed {
-	struct sml_numbered key;
-	struct sml_peer peer;
-	struct sml_relayed *next_ended;
-	bool ended;
-	char at[SML_NAME_BYTES]; /* the name of the switch that it is connected to */
-	/* The least on its way here, as its leaf said with its Join. */
-	uint32_t slots, lanes;
-	uint64_t home; /* equal: connected to the same switch */
-};
 
 /* At a leaf: a peer, here or at a leaf of this one, whose messages go on to the parent. */
 struct sml_passage {
@@ -70,39 +36,17 @@ struct sml_passage {
 
 /* ---- leaves of this switch (branches.c) ---- */
 
-static inline struct sml_relayed *sml_relayed_of(const struct sml_peer *peer)
-{
-	return (struct sml_relayed *)((uintptr_t)peer - offsetof(struct sml_relayed, peer));
-}
-
-/* The leaf of this switch that the peer is behind; NULL: it is connected here. */
-static inline struct sml_branch *sml_peer_via(const struct sml_peer *peer)
-{
-	return peer != NULL ? peer->via : NULL;
-}
-
-/* The slots that are free on its way here. */
-static inline uint32_t sml_relayed_slots(const struct sml_relayed *relayed)
-{
-	const struct sml_branch *branch = relayed->peer.via;
-	uint32_t free =
-		branch->slots > branch->slots_in_use ? branch->slots - branch->slots_in_use : 0;
-
-	return relayed->slots < free ? relayed->slots : free;
-}
-
 /* Somebody says that it is a leaf. */
 void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Leaf *leaf);
 
-/* A message of one of its ranks. */
-void sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in);
+/*
+ * Something comes from one of its ranks. Returns the rank if it is a message, which is still to be
+ * checked and handled; NULL if there is nothing more to do.
+ */
+struct sml_relayed *sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in);
 
-/* To a relayed peer: a message, or its end. */
-int sml_branch_send(struct sml_peer *peer, const SmlControl__Envelope *message);
-void sml_branch_end(struct sml_peer *peer);
-
-/* To the leaf itself. */
-int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope *message);
+/* The rank breaks the protocol: its connection ends. */
+void sml_relayed_drop(struct sml_relayed *relayed, const char *why);
 
 /* Its connection has ended. Jobs that use it end, or look for their switches again. */
 void sml_branch_lost(struct sml_branch *branch, const char *why);
@@ -112,9 +56,6 @@ void sml_branch_close(struct sml_branch *branch, const char *why);
 void sml_branches_tick(struct sml_jobs *jobs);
 uint64_t sml_branches_deadline(const struct sml_jobs *jobs);
 
-/* Free the ranks that have ended. Between two inputs. */
-void sml_branches_sweep(struct sml_jobs *jobs);
-
 /*
  * Silence of a leaf, or of a parent, that means death: half of a rank's. A rank sends four messages
  * in its heartbeat, so a rank was last heard at most a quarter of it before its leaf.
@@ -123,16 +64,8 @@ uint64_t sml_branch_patience_ns(uint32_t heartbeat_ms);
 
 /* ---- a leaf and its parent (leaf.c) ---- */
 
-static inline bool sml_jobs_is_leaf(const struct sml_jobs *jobs)
-{
-	return jobs->config.parent != NULL;
-}
-
-/* The later of two times. */
-static inline uint64_t sml_later(uint64_t a_ns, uint64_t b_ns)
-{
-	return a_ns > b_ns ? a_ns : b_ns;
-}
+/* The peer is the parent: see sml_jobs_attach(). */
+void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes);
 
 /* A message of a peer that is not the parent. */
 void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
@@ -151,8 +84,6 @@ void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why);
 void sml_leaf_tick(struct sml_jobs *jobs);
 uint64_t sml_leaf_deadline(const struct sml_jobs *jobs);
 void sml_leaf_stop(struct sml_jobs *jobs);
-
-int sml_leaf_tell(struct sml_jobs *jobs, const SmlControl__Envelope *message);
 
 /* ---- a job at a leaf: its beginning and its end (leaf_job.c) ---- */
 
@@ -226,12 +157,6 @@ void sml_leaf_job_tick(struct sml_leaf_job *job);
 uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job);
 
 /* ---- what its slots wait for, and mismatches (leaf_slots.c) ---- */
-
-/* How long this switch waits for what the slots of its leaves wait for. */
-static inline uint64_t sml_answer_ns(const struct sml_jobs *jobs)
-{
-	return (SML_MAX_LEVEL - (uint64_t)jobs->leaf.level) * SML_ANSWER_NS;
-}
 
 /* Tell the parent: one that the dataplane has found, or one that a leaf of this leaf reports. */
 void sml_leaf_job_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch);

@@ -24,11 +24,6 @@
 
 /* ---- to the parent ---- */
 
-int sml_leaf_tell(struct sml_jobs *jobs, const SmlControl__Envelope *message)
-{
-	return jobs->leaf.parent != NULL ? sml_peer_send(jobs, jobs->leaf.parent, message) : 0;
-}
-
 static void relay_end(struct sml_jobs *jobs, const struct sml_passage *passage, const char *why,
 		      bool leaf_died)
 {
@@ -343,16 +338,15 @@ static void introduce(struct sml_jobs *jobs)
 	(void)sml_leaf_tell(jobs, sml_envelope(LEAF, leaf, &message));
 }
 
-void sml_jobs_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes, uint64_t now_ns)
+void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes)
 {
 	struct sml_leaf *leaf = &jobs->leaf;
 
 	sml_assert(sml_jobs_is_leaf(jobs) && leaf->parent == NULL);
-	sml_jobs_set_time(jobs, now_ns);
 	leaf->parent = peer;
 	leaf->lanes = lanes;
 	leaf->home = sml_jobs_random(jobs);
-	leaf->pinged_ns = peer->heard_ns = now_ns;
+	leaf->pinged_ns = peer->heard_ns = jobs->now_ns;
 	peer->is_parent = true;
 	introduce(jobs);
 }

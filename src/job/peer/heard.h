@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * When a peer was last heard, and what that proves. After an absence of this switch itself, a peer
+ * may have given it up, and is doubted until it is heard again: see job/input/absence.c.
+ */
+#ifndef SML_JOB_PEER_HEARD_H
+#define SML_JOB_PEER_HEARD_H
+
+#include "job/switch.h"
+
+/* The later of two times. */
+static inline uint64_t sml_later(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns > b_ns ? a_ns : b_ns;
+}
+
+/* A message has come. */
+void sml_peer_heard(struct sml_peer *peer, uint64_t now_ns);
+
+/* May the peer have given this switch up during its last absence? */
+static inline bool sml_peer_is_doubted(const struct sml_peer *peer)
+{
+	return peer->missed_ns != 0;
+}
+
+/* This switch was away: the peer could not be heard in that time. */
+void sml_peer_shift(struct sml_peer *peer, const struct sml_jobs *jobs, uint64_t away_ns);
+
+/* The peer is doubted if that time was long for somebody with this heartbeat. */
+void sml_peer_doubt(struct sml_peer *peer, uint32_t heartbeat_ms, uint64_t away_ns);
+
+#endif

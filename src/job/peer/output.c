@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages to peers, and their ends, wherever they are. A rank at a leaf has no connection here:
+ * its messages travel in a Relay on the connection of the leaf, and only this file knows that.
+ *
+ * The invariant: a relayed peer stays with its branch until the leaf has been told that the peer
+ * has ended. A peer that ends while an input is handled is freed only before the next input,
+ * because the code that handles the input may still use it.
+ */
+#include "job/peer/output.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "control/envelope.h"
+#include "switchml.h"
+
+/* ---- by way of a leaf ---- */
+
+int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope *message)
+{
+	return branch->peer != NULL ? branch->jobs->output->send(branch->peer, message) : 0;
+}
+
+/* The leaf passes it on. */
+static int send_by_leaf(const struct sml_peer *peer, const SmlControl__Envelope *message)
+{
+	const struct sml_relayed *relayed = sml_relayed_of(peer);
+	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
+	int rc;
+
+	if (relayed->ended || peer->via->peer == NULL)
+		return 0;
+	relay.peer = relayed->key.number;
+	relay.message.len = sml_control__envelope__get_packed_size(message);
+	relay.message.data = malloc(relay.message.len + 1);
+	if (relay.message.data == NULL)
+		return -ENOMEM;
+	sml_control__envelope__pack(message, relay.message.data);
+	rc = sml_branch_tell(peer->via, sml_envelope(RELAY, relay, &relay));
+	free(relay.message.data);
+	return rc;
+}
+
+void sml_branch_tell_end(const struct sml_branch *branch, uint32_t number)
+{
+	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
+
+	relay.peer = number;
+	relay.over = true;
+	(void)sml_branch_tell(branch, sml_envelope(RELAY, relay, &relay));
+}
+
+void sml_relayed_retire(struct sml_relayed *relayed)
+{
+	struct sml_branch *branch = relayed->peer.via;
+
+	if (relayed->ended)
+		return;
+	relayed->ended = true;
+	sml_table_remove(&branch->ranks, &relayed->key);
+	relayed->next_ended = branch->jobs->ended;
+	branch->jobs->ended = relayed;
+}
+
+static void end_by_leaf(struct sml_peer *peer)
+{
+	struct sml_relayed *relayed = sml_relayed_of(peer);
+
+	if (relayed->ended)
+		return;
+	sml_branch_tell_end(peer->via, relayed->key.number);
+	sml_relayed_retire(relayed);
+}
+
+void sml_branches_sweep(struct sml_jobs *jobs)
+{
+	struct sml_relayed *next;
+
+	for (; jobs->ended != NULL; jobs->ended = next) {
+		next = jobs->ended->next_ended;
+		free(jobs->ended);
+	}
+}
+
+/* ---- to any peer ---- */
+
+/* Messages that a peer does not need, because they are repeated or are only answers. */
+static bool is_optional(SmlControl__Envelope__BodyCase body)
+{
+	switch (body) {
+	case SML_CONTROL__ENVELOPE__BODY_PONG:
+	case SML_CONTROL__ENVELOPE__BODY_STATUS:
+	case SML_CONTROL__ENVELOPE__BODY_STALL_REPORT:
+	case SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST:
+	case SML_CONTROL__ENVELOPE__BODY_WAITING:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/*
+ * Of all other messages there are only a few in each state of a job, so a peer that does not read
+ * cannot fill memory.
+ */
+int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
+		  const SmlControl__Envelope *message)
+{
+	if (is_optional(message->body_case) && !sml_peer_listens(jobs, peer))
+		return 0;
+	return peer->via != NULL ? send_by_leaf(peer, message) : jobs->output->send(peer, message);
+}
+
+void sml_peer_end(const struct sml_jobs *jobs, struct sml_peer *peer)
+{
+	if (peer->via != NULL)
+		end_by_leaf(peer);
+	else
+		jobs->output->end(peer);
+}
+
+bool sml_peer_listens(const struct sml_jobs *jobs, const struct sml_peer *peer)
+{
+	const struct sml_peer *last = peer->via != NULL ? peer->via->peer : peer;
+
+	return last != NULL && jobs->output->listens(last);
+}
+
+static void refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error, const char *text,
+		   bool again)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+
+	message.error = error;
+	message.text = (char *)(uintptr_t)text;
+	message.again = again;
+	(void)sml_peer_send(jobs, peer, sml_envelope(ABORT, abort, &message));
+	sml_peer_end(jobs, peer);
+}
+
+void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
+		     const char *text)
+{
+	refuse(jobs, peer, error, text, false);
+}
+
+void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer, const char *text)
+{
+	refuse(jobs, peer, SML_ERROR_REFUSED, text, true);
+}
+
+uint64_t sml_jobs_random(const struct sml_jobs *jobs)
+{
+	return jobs->output->random_u64(jobs->context);
+}
+
+void sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const char *format, ...)
+{
+	char line[2 * SML_SENTENCE_BYTES];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	jobs->output->log(jobs->context, level, line);
+}
+
+int sml_leaf_tell(const struct sml_jobs *jobs, const SmlControl__Envelope *message)
+{
+	return jobs->leaf.parent != NULL ? sml_peer_send(jobs, jobs->leaf.parent, message) : 0;
+}

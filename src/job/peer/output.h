@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages to peers wherever they are, and to the switch's operator. */
+#ifndef SML_JOB_PEER_OUTPUT_H
+#define SML_JOB_PEER_OUTPUT_H
+
+#include "job/peer/branch.h"
+
+/* 0, -ENOMEM, or -EMSGSIZE. */
+int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
+		  const SmlControl__Envelope *message);
+
+/* No more messages: close it. And does it read what it is sent? */
+void sml_peer_end(const struct sml_jobs *jobs, struct sml_peer *peer);
+bool sml_peer_listens(const struct sml_jobs *jobs, const struct sml_peer *peer);
+
+/* Send Abort with this error and sentence, and end it. */
+void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
+		     const char *text);
+
+/* The same for lack of room: the peer may come again. */
+void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer, const char *text);
+
+uint64_t sml_jobs_random(const struct sml_jobs *jobs);
+
+__attribute__((format(printf, 3, 4))) void
+sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const char *format, ...);
+
+/* To a leaf of this switch, for itself. */
+int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope *message);
+
+/* The leaf is to end the connection of its rank with this number. */
+void sml_branch_tell_end(const struct sml_branch *branch, uint32_t number);
+
+/* The rank at a leaf has no number any more, and is freed after this input. */
+void sml_relayed_retire(struct sml_relayed *relayed);
+
+/* Free the ranks that have ended. Between two inputs. */
+void sml_branches_sweep(struct sml_jobs *jobs);
+
+/* To the parent of this switch, which is a leaf. */
+int sml_leaf_tell(const struct sml_jobs *jobs, const SmlControl__Envelope *message);
+
+#endif
