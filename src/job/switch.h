@@ -34,6 +34,7 @@
 #include "job/common/rules.h"
 #include "job/common/table.h"
 #include "job/dataplane.h"
+#include "job/tree.h"
 
 #define SML_SECOND_NS 1000000000ull
 /* The longest time between two checks of deadlines. */
@@ -149,6 +150,8 @@ struct sml_jobs {
 	/* The driver's own, for the status. */
 	uint64_t n_refused, n_evicted;
 
+	/* Set by sml_jobs_init(). */
+	const struct sml_tree_events *tree;
 	uint64_t now_ns; /* of the input that is being handled */
 	uint64_t begun_ns;
 	struct sml_job *jobs[SML_MAX_JOBS];

@@ -24,7 +24,7 @@
 #include "fuzz/peer.h"
 #include "fuzz/port.h"
 #include "fuzz/properties.h"
-#include "job/states/job.h"
+#include "job/members/job.h"
 #include "switch/control/server.h"
 #include "switch/switch.h"
 

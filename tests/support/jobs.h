@@ -7,7 +7,7 @@
 #ifndef SML_TESTS_JOBS_H
 #define SML_TESTS_JOBS_H
 
-#include "job/states/job.h"
+#include "job/members/job.h"
 #include "job/switch.h"
 
 #define JOBS_PEERS 72

@@ -4,6 +4,7 @@
 
 #include "control/envelope.h"
 #include "job/tree/branches.h"
+#include "job/tree/leaf_job.h"
 #include "support/test.h"
 #include "support/tree.h"
 

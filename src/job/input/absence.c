@@ -16,9 +16,13 @@
  * The invariant: no rank is blamed for a silence or for an end that this switch's own absence
  * explains.
  */
+#include "job/input/absence.h"
+
 #include <stdio.h>
 
-#include "job/tree/branches.h"
+#include "job/members/job.h"
+#include "job/peer/heard.h"
+#include "job/tree/leaf_job.h"
 
 #define ABSENCE_NS (SML_BEAT_NS + SML_TICK_NS)
 
@@ -78,40 +82,4 @@ void sml_jobs_set_time(struct sml_jobs *jobs, uint64_t now_ns)
 bool sml_jobs_has_dependents(const struct sml_jobs *jobs)
 {
 	return jobs->n_jobs > 0 || jobs->branches != NULL || jobs->leaf.parent != NULL;
-}
-/* ---- a doubted rank has gone ---- */
-
-static void describe(const struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why,
-		     char *text, size_t bytes)
-{
-	const struct sml_member *member = &job->members[rank];
-	const bool embedded = job->jobs->operations->ranks_have_slots;
-
-	snprintf(text, bytes,
-		 "%s did not run for %.1f s (it was stopped, or its machine was paused), and rank "
-		 "%u (host %s, pid %u) has given it up: %s",
-		 embedded ? "rank 0, whose process has the job's control port," : "this switch",
-		 (double)missed_ns / 1e9, rank, member->host, member->pid, why);
-}
-
-void sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why)
-{
-	char text[2 * SML_SENTENCE_BYTES];
-
-	describe(job, rank, missed_ns, why, text, sizeof(text));
-	/* No other process can take over rank 0's port. */
-	if (job->jobs->operations->ranks_have_slots)
-		sml_job_fail(job, SML_ERROR_RANK_DIED, text);
-	else
-		sml_job_scatter(job, text);
-}
-
-bool sml_job_is_given_up_by(const struct sml_job *job, const SmlControl__Join *join)
-{
-	const struct sml_peer *before;
-
-	if (job->state < SML_JOB_PROBING || join->resume == NULL || join->rank >= job->n_ranks)
-		return false;
-	before = job->members[join->rank].peer;
-	return before != NULL && sml_peer_is_doubted(before);
 }

@@ -1,12 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Inputs, for any job: see switch.h. */
-#include "job/switch.h"
-
 #include <stdio.h>
 
 #include "control/envelope.h"
 #include "control/frame.h"
+#include "job/input/absence.h"
+#include "job/join/join.h"
+#include "job/members/peers.h"
+#include "job/peer/heard.h"
+#include "job/peer/output.h"
+#include "job/report/status.h"
+#include "job/states/end.h"
+#include "job/states/job.h"
+#include "job/states/messages.h"
+#include "job/states/mismatch.h"
 #include "job/tree/branches.h"
+#include "job/tree/events.h"
+#include "job/tree/leaf.h"
+#include "job/tree/leaf_job.h"
+#include "job/tree/leaf_run.h"
+#include "job/tree/leaf_slots.h"
+#include "job/tree/leaves.h"
 
 bool sml_peer_runs(const struct sml_peer *peer)
 {
@@ -24,6 +38,7 @@ bool sml_peer_is_member(const struct sml_peer *peer)
 
 void sml_jobs_init(struct sml_jobs *jobs, uint64_t now_ns)
 {
+	jobs->tree = &sml_tree_events;
 	jobs->begun_ns = jobs->now_ns = now_ns;
 }
 
@@ -50,7 +65,7 @@ static void take_leafs(struct sml_jobs *jobs, struct sml_branch *branch,
 	if (sml_jobs_is_leaf(jobs))
 		sml_leaf_job_branch_message(jobs, branch, message);
 	else if (job != NULL && job->rules.job == number)
-		sml_job_leaf_message(job, branch, message);
+		sml_leaves_message(job, branch, message);
 }
 
 /* Of a rank, or of somebody who wants to be one. */

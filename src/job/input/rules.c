@@ -7,8 +7,7 @@
 #include <stdio.h>
 
 #include "control/scan.h"
-#include "job/common/rules.h"
-#include "job/states/job.h"
+#include "job/members/job.h"
 
 /* A peer's states: a stranger's, then its job's. */
 enum { STRANGER, MEMBER_OF };

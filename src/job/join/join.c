@@ -3,13 +3,24 @@
  * Joining: which job does a Join mean, does it meet the job's terms, and is there room? A newcomer
  * cannot change a job that others have joined until it has joined, too.
  */
+#include "job/join/join.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/plural.h"
 #include "control/text.h"
-#include "job/join/join.h"
+#include "job/join/room.h"
+#include "job/join/terms.h"
+#include "job/members/hosts.h"
+#include "job/members/peers.h"
+#include "job/members/slots.h"
+#include "job/peer/heard.h"
+#include "job/peer/output.h"
+#include "job/states/end.h"
+#include "job/states/job.h"
+#include "job/states/reports.h"
 
 /* The wait of a rank that does not say how long it waits, and the longest wait. */
 #define WAIT_MS	    60000u
@@ -280,12 +291,23 @@ static void refuse(struct sml_jobs *jobs, struct sml_peer *peer, struct sml_job 
 		sml_job_fail(job, refusal->error, refusal->text);
 }
 
+/* Does a rank resume that has this job here, and whose old connection is doubted? */
+static bool is_given_up_by(const struct sml_job *job, const SmlControl__Join *join)
+{
+	const struct sml_peer *before;
+
+	if (job->state < SML_JOB_PROBING || join->resume == NULL || join->rank >= job->n_ranks)
+		return false;
+	before = job->members[join->rank].peer;
+	return before != NULL && sml_peer_is_doubted(before);
+}
+
 void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
 	struct sml_job *job = find_job(jobs, join);
 	struct sml_refusal refusal;
 
-	if (job != NULL && sml_job_is_given_up_by(job, join)) {
+	if (job != NULL && is_given_up_by(job, join)) {
 		sml_job_given_up(job, (uint16_t)join->rank,
 				 job->members[join->rank].peer->missed_ns, "it resumes");
 		job = NULL;

@@ -12,27 +12,16 @@
  * The ranks of a job that resumes are all running, so they gather within a fraction of a second. A
  * leaf comes again by itself, and so do the ranks of a job that resumes.
  */
+#include "job/join/room.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/plural.h"
-#include "job/tree/branches.h"
+#include "job/peer/output.h"
+#include "job/states/end.h"
 
 /* ---- who makes room ---- */
-
-/*
- * The branches are in the order in which they came, the newest first. A leaf whose ranks have all
- * left, or died, may still have slots that a job's other ranks need.
- */
-static struct sml_branch *find_idle_leaf(const struct sml_jobs *jobs)
-{
-	struct sml_branch *found = NULL;
-
-	for (struct sml_branch *branch = jobs->branches; branch != NULL; branch = branch->next)
-		if (branch->ranks.n == 0 && branch->slots_in_use == 0)
-			found = branch;
-	return found;
-}
 
 static bool gathers(const struct sml_job *job)
 {
@@ -97,22 +86,11 @@ bool sml_jobs_displace(struct sml_jobs *jobs, const SmlControl__Join *join)
 	if (join == NULL || join->resume == NULL)
 		return false;
 	if (sml_jobs_is_leaf(jobs))
-		return sml_leaf_displace(jobs);
+		return jobs->tree->displace(jobs);
 	job = find_weakest(jobs, join);
 	if (job == NULL)
 		return false;
 	displace(job, join);
-	return true;
-}
-
-bool sml_jobs_close_idle_leaf(struct sml_jobs *jobs)
-{
-	struct sml_branch *branch = find_idle_leaf(jobs);
-
-	if (branch == NULL)
-		return false;
-	jobs->n_evicted++;
-	sml_branch_close(branch, "it had no ranks, and made room for others");
 	return true;
 }
 
@@ -132,7 +110,7 @@ bool sml_jobs_has_room_for_member(struct sml_jobs *jobs, struct sml_peer *peer,
 	if (peer->via != NULL)
 		return true;
 	while (is_full(jobs))
-		if (!sml_jobs_close_idle_leaf(jobs) && !sml_jobs_displace(jobs, join))
+		if (!jobs->tree->close_idle(jobs) && !sml_jobs_displace(jobs, join))
 			break;
 	if (!is_full(jobs))
 		return true;

@@ -4,12 +4,15 @@
  * and affects only the newcomer, because anyone can send anything. Waiting ranks are told why the
  * last newcomer was refused.
  */
+#include "job/join/terms.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "control/envelope.h"
 #include "control/text.h"
-#include "job/join/join.h"
+#include "job/members/hosts.h"
+#include "job/members/members.h"
 
 struct term {
 	const char *name;
@@ -44,12 +47,6 @@ static bool is_too_long(const SmlControl__Resume *resume)
 		    resume->streams[i]->n_kept > SML_MAX_PLAN)
 			return true;
 	return false;
-}
-
-bool sml_jobs_only_int32(const struct sml_jobs *jobs)
-{
-	return jobs->operations->only_int32 != NULL &&
-	       jobs->operations->only_int32(jobs->dataplane);
 }
 
 /* Mistakes that affect only the newcomer: NULL, or the text. */

@@ -7,9 +7,11 @@
  * The invariant: each rank is behind exactly one child, and children are numbered in the order of
  * their first ranks.
  */
+#include "job/members/children.h"
+
 #include <stdio.h>
 
-#include "job/tree/branches.h"
+#include "job/members/hosts.h"
 
 /* Do two ranks contribute as one? Those behind one leaf do, and those that share memory. */
 static bool are_one(const struct sml_job *job, unsigned a, unsigned b)

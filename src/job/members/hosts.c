@@ -12,9 +12,9 @@
  * they share memory, or are alone, they make the same of their one admission: a stripe on every
  * machine.
  */
-#include <string.h>
+#include "job/members/hosts.h"
 
-#include "job/tree/branches.h"
+#include <string.h>
 
 bool sml_job_is_machine(const SmlControl__Join *join)
 {

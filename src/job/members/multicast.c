@@ -4,10 +4,13 @@
  * costs time, but never a result: a rank that the group does not reach gets results by unicast, and
  * every rank asks for missing results.
  */
+#include "job/members/multicast.h"
+
 #include <stdio.h>
 
 #include "base/plural.h"
-#include "job/states/job.h"
+#include "job/members/children.h"
+#include "job/peer/output.h"
 
 static bool has_group(const struct sml_job *job)
 {

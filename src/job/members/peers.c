@@ -9,6 +9,8 @@
  * Each stripe has a tag, and a cookie for each rank: a rank can neither speak
  * for another one nor forge another stripe's results.
  */
+#include "job/members/peers.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -16,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job/states/job.h"
+#include "job/members/hosts.h"
+#include "job/peer/output.h"
 
 /* ---- members ---- */
 

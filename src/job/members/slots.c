@@ -7,9 +7,9 @@
  *
  * The invariant: slots_in_use is the sum of what all jobs hold, and never above max_slots.
  */
-#include <stdio.h>
+#include "job/members/slots.h"
 
-#include "job/states/job.h"
+#include <stdio.h>
 
 #define MIN_HEAD_SLOTS 2
 #define MIN_DATA_SLOTS 8
@@ -194,7 +194,7 @@ bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes)
 bool sml_job_take_slots(struct sml_job *job)
 {
 	uint32_t n = held(job) + least_of(lacked(job), share(job));
-	uint32_t room = sml_job_leaf_room(job);
+	uint32_t room = job->jobs->tree->room(job);
 	struct slots least = fewest(job);
 
 	/* All switches of a tree have the same slots. */

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What `switchml status` shows. */
+#include "job/report/status.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "control/envelope.h"
-#include "job/tree/branches.h"
+#include "job/members/children.h"
+#include "job/members/hosts.h"
+#include "job/members/members.h"
+#include "job/members/multicast.h"
+#include "job/members/peers.h"
+#include "job/peer/output.h"
+#include "job/tree/leaf_job.h"
 
 #define MAX_COUNTERS (SML_VERDICTS + 16)
 /* Of a message of 1 MiB at most (control/frame.h), for the ranks of all jobs: 4,096 with ease. */

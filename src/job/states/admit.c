@@ -5,6 +5,8 @@
  *
  * The invariant: a rank is told its cookie only when the dataplane knows the job.
  */
+#include "job/states/admit.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,14 @@
 
 #include "base/plural.h"
 #include "control/envelope.h"
-#include "job/tree/branches.h"
+#include "job/members/children.h"
+#include "job/members/hosts.h"
+#include "job/members/members.h"
+#include "job/members/multicast.h"
+#include "job/members/peers.h"
+#include "job/members/slots.h"
+#include "job/peer/output.h"
+#include "job/states/end.h"
 
 /* Of both headers. */
 #define IPV6_UDP_BYTES 48
@@ -225,7 +234,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	}
 	job->state = SML_JOB_PROBING;
 	job->begun_ns = jobs->now_ns;
-	if (!sml_job_spread(job)) {
+	if (!job->jobs->tree->begin(job)) {
 		fail_for_now(job, "the switch has no memory for the job");
 		return;
 	}
@@ -236,7 +245,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 /* With everything new, so that no packet of the first admission is taken for one of this. */
 static void admit_apart(struct sml_job *job)
 {
-	sml_job_leave_leaves(job);
+	job->jobs->tree->end(job);
 	job->jobs->operations->remove_job(job->jobs->dataplane, job->rules.job);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		job->members[rank].ready = job->members[rank].shares_memory = false;
@@ -268,7 +277,7 @@ static void start(struct sml_job *job)
 		return;
 	}
 	job->state = SML_JOB_RUNNING;
-	sml_job_start_leaves(job);
+	job->jobs->tree->start(job);
 	sml_job_watch_group(job);
 	message.lanes = least_lanes(job);
 	if (message.lanes > job->rules.lanes)

@@ -11,12 +11,17 @@
  * The invariant: a rank is missed only if two looks in a row find it, because what leaves and hosts
  * say may be older than the rank's last contribution, but not older than the look before.
  */
+#include "job/states/gone.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "control/envelope.h"
 #include "control/text.h"
-#include "job/tree/branches.h"
+#include "job/members/hosts.h"
+#include "job/members/members.h"
+#include "job/peer/output.h"
+#include "job/states/end.h"
 
 /* For each check, every thread of the dataplane walks its slots. */
 #define LOOK_NS (SML_SECOND_NS / 2)
@@ -48,7 +53,7 @@ static void look_here(const struct sml_job *job, struct sml_ranks *missing)
 		return; /* the next look may find memory */
 	n = sml_job_slot_states(job, slots, n);
 	for (uint32_t i = 0; i < n; i++)
-		if (sml_job_ranks_missing(job, &slots[i], &ranks))
+		if (job->jobs->tree->missing(job, &slots[i], &ranks))
 			sml_ranks_unite(missing, &ranks);
 	free(slots);
 }
@@ -150,7 +155,7 @@ bool sml_job_misses_gone(struct sml_job *job)
 	job->gone_looked_ns = job->jobs->now_ns;
 	look(job, &missed);
 	/* For the next look. */
-	sml_job_ask_leaves(job);
+	job->jobs->tree->ask(job);
 	ask_hosts(job);
 	rank = sml_ranks_next(&missed, 0);
 	if (rank == SML_MAX_WORLD)

@@ -1,15 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job's states and ends: see job.h. The declaration of a function says if it may end the
- * job; after that, the job must not be accessed any more.
+ * A job's states: see job.h. The declaration of a function says if it may end the job; after that,
+ * the job must not be accessed any more.
  */
-#include "job/tree/branches.h"
+#include "job/states/job.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "control/envelope.h"
+#include "job/members/hosts.h"
+#include "job/members/members.h"
+#include "job/members/multicast.h"
+#include "job/peer/heard.h"
+#include "job/peer/output.h"
+#include "job/states/admit.h"
+#include "job/states/end.h"
+#include "job/states/gone.h"
+#include "job/states/mismatch.h"
+#include "job/states/reports.h"
+#include "job/states/resume.h"
+#include "job/states/signs.h"
+#include "job/states/stall.h"
 
 #define PROBING_NS	 (20 * SML_SECOND_NS)
 #define MISMATCH_WAIT_NS (2 * SML_SECOND_NS)
@@ -17,13 +30,6 @@
 #define RESUME_WAIT_NS (5 * SML_SECOND_NS)
 /* How often ranks are told which ranks have not joined, while others join. */
 #define WAITING_NS SML_TICK_NS
-
-void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message)
-{
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL)
-			(void)sml_peer_send(job->jobs, job->members[rank].peer, message);
-}
 
 /* The invariants between two inputs, for any input. */
 static void check(const struct sml_job *job)
@@ -53,92 +59,6 @@ static void check(const struct sml_job *job)
 }
 
 /* ---- the end ---- */
-
-struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
-{
-	struct sml_peer *peer = job->members[rank].peer;
-
-	if (peer == NULL)
-		return NULL;
-	sml_assert(peer->job == job && peer->rank == rank);
-	peer->job = NULL;
-	peer->missed_ns = 0;
-	job->members[rank].peer = NULL;
-	job->members[rank].heard_ns = peer->heard_ns;
-	if (peer->via == NULL)
-		job->jobs->n_members--;
-	return peer;
-}
-
-void sml_job_close(struct sml_job *job)
-{
-	struct sml_jobs *jobs = job->jobs;
-
-	sml_job_leave_leaves(job);
-	if (job->state >= SML_JOB_PROBING)
-		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
-	sml_job_give_back_slots(job);
-	jobs->jobs[job->place] = NULL;
-	jobs->n_jobs--;
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		sml_job_free_report(job, rank);
-	sml_job_free_plans(job);
-	free(job->secrets);
-	free(job->completed);
-	free(job->members);
-	free(job);
-}
-
-static void fail(struct sml_job *job, struct sml_failed_job why)
-{
-	struct sml_jobs *jobs = job->jobs;
-
-	if (jobs->config.debug >= 1)
-		sml_jobs_log(jobs, SML_JOBS_WARNING, "job \"%s\" failed: %s", job->name, why.text);
-	why.tag = job->report_tag;
-	if (job->state >= SML_JOB_PROBING)
-		jobs->failed[jobs->n_failed++ % SML_FAILED_JOBS] = why;
-	sml_job_abort_all(job, why.error, why.text);
-	sml_job_close(job);
-}
-
-void sml_job_fail(struct sml_job *job, int error, const char *text)
-{
-	struct sml_failed_job why = {.error = error};
-
-	snprintf(why.text, sizeof(why.text), "%s", text);
-	fail(job, why);
-}
-
-void sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)
-{
-	struct sml_failed_job why = {.error = SML_ERROR_RANK_DIED, .has_lost = true, .lost = rank};
-
-	snprintf(why.text, sizeof(why.text), "%s", text);
-	fail(job, why);
-}
-
-/*
- * Not all ranks have come here to resume, or a leaf has died: the connections end without an error,
- * and the ranks try their next addresses together.
- */
-void sml_job_give_up_resuming(struct sml_job *job)
-{
-	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_peer *peer = sml_job_release(job, rank);
-
-		if (peer != NULL)
-			sml_peer_end(job->jobs, peer);
-	}
-	sml_job_close(job);
-}
-
-void sml_job_scatter(struct sml_job *job, const char *why)
-{
-	sml_jobs_log(job->jobs, SML_JOBS_WARNING,
-		     "job \"%s\": all ranks look for their switches again: %s", job->name, why);
-	sml_job_give_up_resuming(job);
-}
 
 static void send_left(const struct sml_job *job, struct sml_peer *peer)
 {

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a job does with its members' messages. */
+#include "job/states/messages.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "control/envelope.h"
 #include "control/text.h"
+#include "job/members/children.h"
+#include "job/members/hosts.h"
+#include "job/members/multicast.h"
+#include "job/states/admit.h"
+#include "job/states/end.h"
+#include "job/states/gone.h"
 #include "job/states/job.h"
+#include "job/states/mismatch.h"
+#include "job/states/resume.h"
+#include "job/states/stall.h"
 
 typedef void (*reaction)(struct sml_job *job, struct sml_member *member, uint16_t rank,
 			 const SmlControl__Envelope *message);
@@ -73,20 +84,6 @@ static void on_abort(struct sml_job *job, struct sml_member *member, uint16_t ra
 	sml_job_fail(job, error == SML_ERROR_TIMEOUT ? error : SML_ERROR_ABORTED, text);
 }
 
-void sml_job_tell_mismatch(struct sml_job *job)
-{
-	const struct sml_mismatch *mismatch = &job->mismatch;
-	char text[2 * SML_SENTENCE_BYTES];
-
-	snprintf(text, sizeof(text),
-		 "ranks of job \"%s\" made different calls: rank %u called %s; rank %u called "
-		 "%s. All ranks must make the same calls in the same order",
-		 job->name, mismatch->ranks[0],
-		 job->beliefs[0][0] ? job->beliefs[0] : "(no answer)", mismatch->ranks[1],
-		 job->beliefs[1][0] ? job->beliefs[1] : "(no answer)");
-	sml_job_fail(job, SML_ERROR_MISMATCH, text);
-}
-
 static void on_description(struct sml_job *job, struct sml_member *member, uint16_t rank,
 			   const SmlControl__Envelope *message)
 {
@@ -100,24 +97,6 @@ static void on_description(struct sml_job *job, struct sml_member *member, uint1
 				      message->description->text);
 	if (job->beliefs[0][0] && job->beliefs[1][0])
 		sml_job_tell_mismatch(job);
-}
-
-void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
-{
-	SmlControl__Describe describe = SML_CONTROL__DESCRIBE__INIT;
-
-	/* Before that, no rank has contributed, and ranks have nothing to describe. */
-	if (job->mismatch_ns != 0 || job->state < SML_JOB_RUNNING)
-		return;
-	job->mismatch = *mismatch;
-	job->mismatch_ns = job->jobs->now_ns;
-	describe.slot = mismatch->slot;
-	describe.use = mismatch->use;
-	describe.chunk = mismatch->chunk;
-	for (unsigned i = 0; i < 2; i++)
-		if (job->members[mismatch->ranks[i]].peer != NULL)
-			(void)sml_peer_send(job->jobs, job->members[mismatch->ranks[i]].peer,
-					    sml_envelope(DESCRIBE, describe, &describe));
 }
 
 /* Can the rank know that these two disagree? It can end the job in other ways, too. */

@@ -7,60 +7,15 @@
  * Messages on a connection keep their order, so a rank gets all results that it lacks before
  * Admitted, and begins only after that.
  */
+#include "job/states/resume.h"
+
 #include <stdlib.h>
 
 #include "control/envelope.h"
-#include "job/states/job.h"
-
-void sml_job_free_plans(struct sml_job *job)
-{
-	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
-		free(job->plans[stream].handovers);
-		free(job->plans[stream].table);
-		job->plans[stream] = (struct sml_resume_plan){0};
-	}
-}
-
-/* ---- reports ---- */
-
-/* Its reader frees the message that it came in. */
-static SmlControl__Join *copy_join(const SmlControl__Join *join, size_t bytes)
-{
-	uint8_t *packed = malloc(bytes);
-	SmlControl__Join *copy = NULL;
-
-	if (packed != NULL) {
-		sml_control__join__pack(join, packed);
-		copy = sml_control__join__unpack(NULL, bytes, packed);
-		free(packed);
-	}
-	return copy;
-}
-
-bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__Join *join)
-{
-	size_t bytes = sml_control__join__get_packed_size(join);
-
-	if (bytes > SML_MAX_REPORTED_BYTES - job->reported_bytes)
-		return false;
-	job->members[rank].resume = copy_join(join, bytes);
-	if (job->members[rank].resume == NULL)
-		return false;
-	job->reported_bytes += bytes;
-	return true;
-}
-
-void sml_job_free_report(struct sml_job *job, unsigned rank)
-{
-	SmlControl__Join *report = job->members[rank].resume;
-
-	if (report == NULL)
-		return;
-	/* Its numbers may be in another order now, which takes as much. */
-	job->reported_bytes -= sml_control__join__get_packed_size(report);
-	sml_control__join__free_unpacked(report, NULL);
-	job->members[rank].resume = NULL;
-}
+#include "job/peer/output.h"
+#include "job/states/admit.h"
+#include "job/states/end.h"
+#include "job/states/reports.h"
 
 static struct sml_resume_report report_of(const struct sml_job *job, uint32_t stream, unsigned rank)
 {

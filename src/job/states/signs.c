@@ -9,7 +9,10 @@
  * The counters cost a system call with XDP, so only members that have been quiet for half their
  * heartbeat are checked.
  */
-#include "job/states/job.h"
+#include "job/states/signs.h"
+
+#include "job/members/children.h"
+#include "job/members/members.h"
 
 static uint64_t quiet_ns(const struct sml_member *member)
 {

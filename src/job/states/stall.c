@@ -7,11 +7,15 @@
  * ten answers a second, and the answers to all members together have at most about ALL_BYTES. So
  * with many ranks, each is told of fewer slots, and only of the ranks that matter.
  */
+#include "job/states/stall.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "control/envelope.h"
-#include "job/states/job.h"
+#include "job/members/members.h"
+#include "job/peer/heard.h"
+#include "job/peer/output.h"
 
 #define ANSWER_EVERY_NS 100000000ull
 /* 4 KiB for each of 4,096 ranks, and all that there is to say for each of 64. */
@@ -40,7 +44,7 @@ static bool look_at_slots(struct sml_job *job, struct sml_waits *waits)
 	n = sml_job_slot_states(job, states, n);
 	for (uint32_t i = 0; i < n; i++) {
 		/* A leaf that has not said for whom it waits would be blamed wholly. */
-		if (sml_job_ranks_missing(job, &states[i], &ranks))
+		if (job->jobs->tree->missing(job, &states[i], &ranks))
 			sml_waits_note(waits, states[i].slot, states[i].use, &ranks);
 		else
 			waits->is_partial = true;
@@ -229,7 +233,7 @@ static bool is_any_wanted(const struct sml_job *job)
 	return false;
 }
 
-void sml_job_pass_leaves_stalls(struct sml_job *job)
+static void pass_leaves_stalls(struct sml_job *job)
 {
 	/* A leaf may say more than it was asked. */
 	struct stalls *stalls = is_any_wanted(job) ? open_stalls(job) : NULL;
@@ -241,6 +245,52 @@ void sml_job_pass_leaves_stalls(struct sml_job *job)
 		job->members[rank].stalls_wanted = false;
 	close_stalls(stalls);
 }
+
+/* ---- what leaves answer ---- */
+
+/* When the last answer is due; UINT64_MAX: at any time, because none is missing. */
+uint64_t sml_job_answers_due(const struct sml_job *job)
+{
+	uint64_t due_ns = 0;
+
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].asked)
+			due_ns = sml_later(due_ns,
+					   job->children[i].asked_ns + sml_answer_ns(job->jobs));
+	return job->leaves_asked ? due_ns : UINT64_MAX;
+}
+
+/* What it said long ago would blame the wrong ranks. */
+static void doubt(const struct sml_job *job, struct sml_child *child)
+{
+	if (!child->silent && job->jobs->config.debug >= 1)
+		sml_jobs_log(job->jobs, SML_JOBS_WARNING,
+			     "job \"%s\": the leaf %s does not say for which ranks its slots wait",
+			     job->name, child->branch->name);
+	child->told = false;
+	child->silent = true;
+}
+
+void sml_job_look_for_answers(struct sml_job *job)
+{
+	if (job->jobs->now_ns < sml_job_answers_due(job))
+		return;
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].asked)
+			doubt(job, &job->children[i]);
+	job->leaves_asked = false;
+	pass_leaves_stalls(job);
+}
+
+static void ask_for_ranks(struct sml_job *job)
+{
+	job->leaves_asked = true;
+	job->jobs->tree->ask(job);
+	/* The only ones that could answer may have been silent for long. */
+	sml_job_look_for_answers(job);
+}
+
+/* ---- a member asks ---- */
 
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
 {
@@ -259,7 +309,7 @@ void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
 	}
 	if (job->n_leaves > 0) {
 		member->stalls_wanted = true;
-		sml_job_ask_for_ranks(job);
+		ask_for_ranks(job);
 		return;
 	}
 	stalls = open_stalls(job);

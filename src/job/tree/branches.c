@@ -13,6 +13,14 @@
 #include "control/frame.h"
 #include "control/scan.h"
 #include "control/text.h"
+#include "job/join/room.h"
+#include "job/peer/heard.h"
+#include "job/peer/output.h"
+#include "job/states/end.h"
+#include "job/states/job.h"
+#include "job/tree/leaf.h"
+#include "job/tree/leaf_job.h"
+#include "job/tree/leaves.h"
 
 /* Without ranks, nothing depends on a leaf. */
 #define PATIENCE_NS (10 * SML_SECOND_NS)
@@ -117,7 +125,7 @@ void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlC
 		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, text);
 		return;
 	}
-	if (is_new && is_full(jobs, text, sizeof(text)) && !sml_jobs_close_idle_leaf(jobs)) {
+	if (is_new && is_full(jobs, text, sizeof(text)) && !sml_branches_close_idle(jobs)) {
 		sml_peer_refuse_for_now(jobs, peer, text);
 		return;
 	}
@@ -236,7 +244,7 @@ static void forget(const struct sml_branch *branch, const char *why)
 		if (jobs->leaf.jobs[i] != NULL)
 			sml_leaf_job_forget_branch(jobs->leaf.jobs[i], branch);
 		if (jobs->jobs[i] != NULL)
-			sml_job_forget_branch(jobs->jobs[i], branch, why);
+			sml_leaves_forget_branch(jobs->jobs[i], branch, why);
 	}
 }
 
@@ -271,6 +279,31 @@ void sml_branch_close(struct sml_branch *branch, const char *why)
 		return;
 	sml_branch_lost(branch, why);
 	sml_peer_end(jobs, peer);
+}
+
+/*
+ * The branches are in the order in which they came, the newest first. A leaf whose ranks have all
+ * left, or died, may still have slots that a job's other ranks need.
+ */
+static struct sml_branch *find_idle_leaf(const struct sml_jobs *jobs)
+{
+	struct sml_branch *found = NULL;
+
+	for (struct sml_branch *branch = jobs->branches; branch != NULL; branch = branch->next)
+		if (branch->ranks.n == 0 && branch->slots_in_use == 0)
+			found = branch;
+	return found;
+}
+
+bool sml_branches_close_idle(struct sml_jobs *jobs)
+{
+	struct sml_branch *branch = find_idle_leaf(jobs);
+
+	if (branch == NULL)
+		return false;
+	jobs->n_evicted++;
+	sml_branch_close(branch, "it had no ranks, and made room for others");
+	return true;
 }
 
 /* ---- time ---- */

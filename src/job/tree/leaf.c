@@ -11,6 +11,8 @@
  * The invariant: a passage exists while the parent knows its rank. Without a parent there is none,
  * and no job.
  */
+#include "job/tree/leaf.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,14 @@
 #include "control/envelope.h"
 #include "control/frame.h"
 #include "control/text.h"
+#include "job/join/room.h"
+#include "job/members/job.h"
+#include "job/peer/heard.h"
+#include "job/peer/output.h"
 #include "job/tree/branches.h"
+#include "job/tree/leaf_job.h"
+#include "job/tree/leaf_run.h"
+#include "job/tree/leaf_slots.h"
 
 #define PING_NS SML_SECOND_NS
 

@@ -11,13 +11,17 @@
  * The invariant: a job here has slots in the dataplane, or waits for those of ended jobs, and a new
  * epoch is a new job.
  */
+#include "job/tree/leaf_job.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "control/envelope.h"
 #include "control/text.h"
-#include "job/tree/branches.h"
+#include "job/peer/output.h"
+#include "job/tree/leaf_run.h"
+#include "switchml.h"
 
 struct sml_leaf_job *sml_leaf_job_find(const struct sml_jobs *jobs, uint32_t number)
 {

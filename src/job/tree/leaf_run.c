@@ -6,13 +6,18 @@
  *
  * The invariant: a job says LeafReady once, with the lanes that all paths below its parent carry.
  */
+#include "job/tree/leaf_run.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "control/envelope.h"
 #include "control/text.h"
 #include "core/renewal.h"
-#include "job/tree/branches.h"
+#include "job/members/job.h"
+#include "job/peer/output.h"
+#include "job/tree/leaf_job.h"
+#include "job/tree/leaf_slots.h"
 
 #define FIRST_PROBE_NS (50 * 1000000ull)
 #define PROBE_NS       (250 * 1000000ull)

@@ -5,10 +5,13 @@
  *
  * The invariant: a report about a child names only ranks behind that child.
  */
+#include "job/tree/leaf_slots.h"
+
 #include <stdlib.h>
 
 #include "control/envelope.h"
-#include "job/tree/branches.h"
+#include "job/peer/output.h"
+#include "job/tree/leaf_job.h"
 
 /* ---- mismatches ---- */
 

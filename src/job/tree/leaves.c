@@ -5,13 +5,20 @@
  * connection keep their order, so a rank's Admitted comes after the LeafJob, and its Start after
  * the LeafStart.
  */
+#include "job/tree/leaves.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "control/envelope.h"
 #include "control/text.h"
-#include "job/tree/branches.h"
+#include "job/members/hosts.h"
+#include "job/peer/output.h"
+#include "job/states/admit.h"
+#include "job/states/end.h"
+#include "job/states/mismatch.h"
+#include "job/states/stall.h"
 
 /* ---- what a leaf gets ---- */
 
@@ -64,7 +71,7 @@ static bool send_job(const struct sml_job *job, unsigned number)
 	return true;
 }
 
-bool sml_job_spread(struct sml_job *job)
+bool sml_leaves_begin(struct sml_job *job)
 {
 	job->n_leaves_ready = 0;
 	for (unsigned i = 0; i < job->n_children; i++) {
@@ -82,7 +89,7 @@ bool sml_job_spread(struct sml_job *job)
 	return true;
 }
 
-uint32_t sml_job_leaf_room(const struct sml_job *job)
+uint32_t sml_leaves_room(const struct sml_job *job)
 {
 	uint32_t least = UINT32_MAX;
 
@@ -97,7 +104,7 @@ uint32_t sml_job_leaf_room(const struct sml_job *job)
 	return least;
 }
 
-void sml_job_start_leaves(struct sml_job *job)
+void sml_leaves_start(struct sml_job *job)
 {
 	SmlControl__LeafStart start = SML_CONTROL__LEAF_START__INIT;
 
@@ -108,7 +115,7 @@ void sml_job_start_leaves(struct sml_job *job)
 					      sml_envelope(LEAF_START, leaf_start, &start));
 }
 
-void sml_job_leave_leaves(struct sml_job *job)
+void sml_leaves_end(struct sml_job *job)
 {
 	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
 
@@ -127,7 +134,7 @@ void sml_job_leave_leaves(struct sml_job *job)
 	}
 }
 
-void sml_job_forget_branch(struct sml_job *job, const struct sml_branch *branch, const char *why)
+void sml_leaves_forget_branch(struct sml_job *job, const struct sml_branch *branch, const char *why)
 {
 	bool is_used = false;
 
@@ -143,7 +150,7 @@ void sml_job_forget_branch(struct sml_job *job, const struct sml_branch *branch,
 
 /* ---- what slots at leaves wait for ---- */
 
-void sml_job_ask_leaves(struct sml_job *job)
+void sml_leaves_ask(struct sml_job *job)
 {
 	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
 
@@ -158,48 +165,6 @@ void sml_job_ask_leaves(struct sml_job *job)
 		(void)sml_branch_tell(child->branch,
 				      sml_envelope(LEAF_STALLS, leaf_stalls, &request));
 	}
-}
-
-/* When the last answer is due; UINT64_MAX: at any time, because none is missing. */
-uint64_t sml_job_answers_due(const struct sml_job *job)
-{
-	uint64_t due_ns = 0;
-
-	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].asked)
-			due_ns = sml_later(due_ns,
-					   job->children[i].asked_ns + sml_answer_ns(job->jobs));
-	return job->leaves_asked ? due_ns : UINT64_MAX;
-}
-
-/* What it said long ago would blame the wrong ranks. */
-static void doubt(const struct sml_job *job, struct sml_child *child)
-{
-	if (!child->silent && job->jobs->config.debug >= 1)
-		sml_jobs_log(job->jobs, SML_JOBS_WARNING,
-			     "job \"%s\": the leaf %s does not say for which ranks its slots wait",
-			     job->name, child->branch->name);
-	child->told = false;
-	child->silent = true;
-}
-
-void sml_job_look_for_answers(struct sml_job *job)
-{
-	if (job->jobs->now_ns < sml_job_answers_due(job))
-		return;
-	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].asked)
-			doubt(job, &job->children[i]);
-	job->leaves_asked = false;
-	sml_job_pass_leaves_stalls(job);
-}
-
-void sml_job_ask_for_ranks(struct sml_job *job)
-{
-	job->leaves_asked = true;
-	sml_job_ask_leaves(job);
-	/* The only ones that could answer may have been silent for long. */
-	sml_job_look_for_answers(job);
 }
 
 /*
@@ -227,8 +192,8 @@ static bool add_missing(const struct sml_child *child, const struct sml_slot_pro
 	return true;
 }
 
-bool sml_job_ranks_missing(const struct sml_job *job, const struct sml_slot_progress *slot,
-			   struct sml_ranks *ranks)
+bool sml_leaves_missing(const struct sml_job *job, const struct sml_slot_progress *slot,
+			struct sml_ranks *ranks)
 {
 	bool knows_all = true;
 
@@ -341,8 +306,8 @@ static void on_renew(struct sml_job *job, const struct sml_child *child,
 						in->number);
 }
 
-void sml_job_leaf_message(struct sml_job *job, struct sml_branch *branch,
-			  const SmlControl__Envelope *message)
+void sml_leaves_message(struct sml_job *job, struct sml_branch *branch,
+			const SmlControl__Envelope *message)
 {
 	struct sml_child *child = child_of(job, branch);
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "control/envelope.h"
-#include "job/states/job.h"
+#include "job/members/job.h"
 #include "sim/control/internal.h"
 
 /* Slots that each job wants, and the fewest that it can use (job/members/slots.c). */

@@ -2,7 +2,8 @@
 /* Switches: job/switch.h with the simulator's network and clock, and an abstract dataplane. */
 #include <string.h>
 
-#include "job/tree/branches.h"
+#include "job/members/job.h"
+#include "job/tree/leaf_job.h"
 #include "sim/control/internal.h"
 
 /* The mark of such an end: no address has this many bytes. */

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The terms of a job: what a Join must say to be accepted. */
+#ifndef SML_JOB_JOIN_TERMS_H
+#define SML_JOB_JOIN_TERMS_H
+
+#include "job/switch.h"
+
+/* Why a Join is refused. */
+struct sml_refusal {
+	int error; /* 0: it is not */
+	char text[SML_SENTENCE_BYTES];
+};
+
+/* job: the one that the Join means; NULL: there is none yet. */
+void sml_terms_check(const struct sml_jobs *jobs, const struct sml_job *job,
+		     const SmlControl__Join *join, struct sml_refusal *refusal);
+
+#endif

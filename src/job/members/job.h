@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One job of job/switch.h, as data, and its members. job/states/ decides what happens to it, and
+ * job/tree/ what its leaves do.
+ *
+ *	            all ranks are here        all are ready         one has asked
+ *	JOINING ----------------> PROBING ----------------> RUNNING -----> LEAVING -> gone
+ *	   |  \                    ^  |                         |              |
+ *	   |   +--> HANDING OVER --+  |                         |              |
+ *	   +--------- resume.c -------+---- sml_job_fail() -----+--------------+
+ *
+ * The invariant: a job in PROBING or later has all its members, slots in the dataplane, and a
+ * number by which packets name it.
+ */
+#ifndef SML_JOB_MEMBERS_JOB_H
+#define SML_JOB_MEMBERS_JOB_H
+
+#include "core/resume.h"
+#include "job/common/ranks.h"
+#include "job/common/waits.h"
+#include "job/peer/branch.h"
+#include "switchml.h"
+
+#define SML_VERSION_BYTES 32
+/* A peer's own text within a text. */
+#define SML_REASON_BYTES  300
+#define SML_MACHINE_BYTES 128
+#define SML_HOST_TOKEN	  16
+
+enum sml_job_state {
+	SML_JOB_JOINING,
+	SML_JOB_HANDING_OVER,
+	SML_JOB_PROBING,
+	SML_JOB_RUNNING,
+	SML_JOB_LEAVING
+};
+
+/* What a stripe has done so far. */
+struct sml_served {
+	uint64_t contributions, resends, duplicates;
+	uint64_t bytes_received, bytes_sent;
+};
+
+/* What a rank has moved so far, as it counts. */
+struct sml_traffic {
+	uint64_t packets_sent, packets_received;
+	uint64_t bytes_sent, bytes_received;
+	uint64_t retransmits_timeout, retransmits_fast;
+	uint32_t link_mbits;
+	uint64_t told_ns; /* 0: never */
+};
+
+struct sml_member {
+	struct sml_peer *peer; /* NULL: not here, or has left */
+	char host[SML_NAME_BYTES];
+	uint32_t pid;
+	uint32_t lanes;		 /* that its path seems to carry; once ready, does carry */
+	uint32_t shards;	 /* sockets that it has */
+	uint32_t heartbeat_ms;	 /* silence that means death */
+	uint64_t waits_until_ns; /* for the others to join */
+	uint64_t heard_ns;	 /* when its connection ended: the time of its last message */
+	uint64_t stalls_told_ns;
+	/* Its count on the data path (job/states/signs.c), taken after its message at signs_of_ns.
+	 */
+	uint64_t contributions, signs_of_ns;
+	bool ready, leaving, stalls_wanted;
+	bool stalls_asked;   /* about its own slots, and not answered yet */
+	bool shards_set;     /* set by the user: it accepts no other number */
+	bool told_unreached; /* that the group does not reach it */
+	/* Where it takes packets, if it has slots: address 4 or 16 bytes, 0: the control port's. */
+	uint8_t address[16], address_bytes;
+	bool is_local; /* on this host */
+	uint32_t ports[SML_MAX_SHARDS];
+	struct sml_served served; /* as it last told; and what it has moved itself */
+	struct sml_traffic traffic;
+	/* Which ranks it may share memory with, and where they find it: job/members/hosts.c. */
+	uint8_t machine[SML_MACHINE_BYTES], machine_bytes; /* 0: none */
+	uint8_t host_token[SML_HOST_TOKEN];
+	bool shares_memory;
+	/*
+	 * From PROBING on: the child that it is behind; of the ranks on its machine, behind the
+	 * same switch, the lowest; of the lowest, how many there are.
+	 */
+	uint8_t child;
+	uint16_t first_of_host, n_of_host;
+	/* The chunks that it has and lacks, if it resumes. In protobuf-c's memory. */
+	SmlControl__Join *resume;
+};
+
+/* What a dataplane knows as one rank: see job/members/children.c. */
+struct sml_child {
+	uint16_t first_rank, n_ranks;
+	/* A leaf; NULL: a rank. */
+	struct sml_branch *branch;
+	struct sml_ranks ranks; /* behind it */
+	bool ready;
+	uint32_t lanes; /* once ready: that its path carries */
+	/* A leaf that has the job: what its slots wait for, as it last said, of its ranks. */
+	bool has_job;
+	struct sml_waits waits;
+	bool asked, told, silent; /* silent: it has not answered in time */
+	uint64_t asked_ns;
+};
+
+struct sml_job {
+	struct sml_jobs *jobs;
+	char name[SML_NAME_BYTES];
+	uint32_t place; /* in jobs->jobs */
+	enum sml_job_state state;
+	uint16_t n_ranks, first_rank; /* first_rank: the rank that joined first and set the terms */
+	uint16_t n_members, n_ready, n_leaving;
+	uint64_t begun_ns, waiting_told_ns, watched_ns, signs_ns, gone_looked_ns;
+	/* The terms that all ranks must share. */
+	char library_version[SML_VERSION_BYTES];
+	uint32_t shards;      /* the least of all ranks */
+	uint32_t most_shards; /* the number that slots were reserved for */
+	uint32_t head_slots_wanted, data_slots_wanted, stripe, stripes;
+	bool no_tickets;
+	uint64_t membership;		  /* a secret of its ranks, in all epochs */
+	uint64_t report_tag;		  /* of this epoch, in reports */
+	char refused[SML_SENTENCE_BYTES]; /* why the last rank that tried to join was refused */
+	struct sml_pool_rules rules;
+	uint64_t tries_again_ns; /* since when all are here but the dataplane has no room; 0: not so
+				  */
+	bool has_pool;		 /* the slots that rules name are its own */
+	bool lacks_room;	 /* why it fails: lack of room, so it may come again */
+	struct sml_member *members; /* n_ranks */
+	/* From PROBING on: who contributes to the slots. */
+	uint8_t n_children, n_leaves, n_leaves_ready;
+	struct sml_child children[SML_MAX_CHILDREN];
+	/* While two ranks are asked for their calls. */
+	struct sml_mismatch mismatch;
+	uint64_t mismatch_ns; /* 0: none */
+	char beliefs[2][SML_REASON_BYTES];
+	/* Ranks that have died after they had asked to leave; how the last did. */
+	struct sml_ranks gone;
+	uint16_t n_gone;
+	struct sml_ranks gone_missed; /* of them, those that a slot waited for at the last look */
+	struct sml_ranks host_misses; /* those that slots in shared memory wait for, since then */
+	char gone_why[SML_REASON_BYTES];
+	uint64_t *secrets;   /* of stripes that the ranks have: job/members/peers.c */
+	uint64_t *completed; /* there, by stripe and rank: as in struct sml_job_counters */
+	bool shares_memory;  /* each of its ranks does, with those of its machine */
+	bool leaves_asked;   /* for ranks that want to know; they are not told yet */
+	bool apart;	     /* ranks of one machine cannot share memory: each sends its own */
+	/* Resuming after another switch's death. */
+	bool resumes;
+	struct sml_resume_plan plans[SML_STREAMS];
+	uint32_t n_results_missing;
+	size_t handed_bytes;   /* of results, to all ranks that lacked them */
+	size_t reported_bytes; /* of all members' reports */
+	bool waiting_changed;  /* since waiting_told_ns */
+};
+
+/* Two chunks a slot of the largest job that there can be. */
+#define SML_MAX_PLAN (2 * SML_MAX_SLOTS)
+
+#endif

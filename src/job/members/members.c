@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Members of a job, and their peers. */
+#include "job/members/members.h"
+
+#include "job/peer/output.h"
+
+struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
+{
+	struct sml_peer *peer = job->members[rank].peer;
+
+	if (peer == NULL)
+		return NULL;
+	sml_assert(peer->job == job && peer->rank == rank);
+	peer->job = NULL;
+	peer->missed_ns = 0;
+	job->members[rank].peer = NULL;
+	job->members[rank].heard_ns = peer->heard_ns;
+	if (peer->via == NULL)
+		job->jobs->n_members--;
+	return peer;
+}
+
+void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer != NULL)
+			(void)sml_peer_send(job->jobs, job->members[rank].peer, message);
+}

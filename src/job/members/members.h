@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Members of a job and their peers; and what a dataplane need not have. */
+#ifndef SML_JOB_MEMBERS_MEMBERS_H
+#define SML_JOB_MEMBERS_MEMBERS_H
+
+#include "job/members/job.h"
+
+/* The rank's peer is not its member any more. Returns it; NULL: there was none. */
+struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank);
+
+/* To all members that are here. */
+void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message);
+
+static inline uint32_t sml_job_slot_states(const struct sml_job *job,
+					   struct sml_slot_progress *states, uint32_t n)
+{
+	const struct sml_jobs *jobs = job->jobs;
+
+	if (jobs->operations->slot_states == NULL)
+		return 0;
+	return jobs->operations->slot_states(jobs->dataplane, job->rules.job, states, n);
+}
+
+/* Zeroed counters stay so where nothing is counted. */
+static inline void sml_job_count(const struct sml_job *job, struct sml_job_counters *counters)
+{
+	const struct sml_jobs *jobs = job->jobs;
+
+	if (jobs->operations->job_counters)
+		jobs->operations->job_counters(jobs->dataplane, job->rules.job, counters);
+}
+
+/* Does this switch take no lanes of two int16? */
+static inline bool sml_jobs_only_int32(const struct sml_jobs *jobs)
+{
+	return jobs->operations->only_int32 != NULL &&
+	       jobs->operations->only_int32(jobs->dataplane);
+}
+
+#endif

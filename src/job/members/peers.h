@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Jobs whose ranks have the slots: see peers.c. */
+#ifndef SML_JOB_MEMBERS_PEERS_H
+#define SML_JOB_MEMBERS_PEERS_H
+
+#include "job/members/job.h"
+
+/* A message's peers, to be freed when it has been sent. */
+struct sml_peer_list {
+	SmlControl__Peer peers[SML_MAX_STRIPES], *list[SML_MAX_STRIPES];
+};
+
+/* The address of a rank that brings slots. */
+void sml_job_note_peer(struct sml_member *member, const SmlControl__Join *join);
+
+/* All such ranks are here: how many stripes, and their secrets. 0 or -ENOMEM. */
+int sml_job_meet(struct sml_job *job);
+
+/* "rank 3 at 10.0.0.4, UDP port 40001" */
+void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes);
+
+/* A rank that has slots reports their counters. */
+void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served);
+
+/* There: the uses that the rank completed, in all stripes. */
+uint64_t sml_job_completed_by(const struct sml_job *job, uint16_t rank);
+
+/* What one rank must know of all ranks. The caller frees it; NULL: no memory. */
+struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t to,
+					     SmlControl__Admitted *admitted);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How the switch's slots are divided: see slots.c. */
+#ifndef SML_JOB_MEMBERS_SLOTS_H
+#define SML_JOB_MEMBERS_SLOTS_H
+
+#include "job/members/job.h"
+
+/* Reserve the minimum for a job. False: there is not even that; text says so. */
+bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes);
+
+/*
+ * The packets' length is known: what it wants, or its share of what there is. False: a leaf has not
+ * even the minimum.
+ */
+bool sml_job_take_slots(struct sml_job *job);
+
+/*
+ * The free slots were fragmented: take half as many, if that is enough. False: it was the minimum.
+ */
+bool sml_job_take_fewer_slots(struct sml_job *job);
+
+/*
+ * Right after that, if the job has to wait: it holds what it reserved again. Its members may still
+ * change, and the next ones may have more shards.
+ */
+void sml_job_keep_reserve(struct sml_job *job);
+
+void sml_job_give_back_slots(struct sml_job *job);
+
+#endif

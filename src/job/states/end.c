@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The ends of a job: see end.h. */
+#include "job/states/end.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "job/members/members.h"
+#include "job/members/slots.h"
+#include "job/peer/output.h"
+#include "job/states/reports.h"
+#include "job/states/stall.h"
+
+void sml_job_close(struct sml_job *job)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	job->jobs->tree->end(job);
+	if (job->state >= SML_JOB_PROBING)
+		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
+	sml_job_give_back_slots(job);
+	jobs->jobs[job->place] = NULL;
+	jobs->n_jobs--;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		sml_job_free_report(job, rank);
+	sml_job_free_plans(job);
+	free(job->secrets);
+	free(job->completed);
+	free(job->members);
+	free(job);
+}
+
+static void fail(struct sml_job *job, struct sml_failed_job why)
+{
+	struct sml_jobs *jobs = job->jobs;
+
+	if (jobs->config.debug >= 1)
+		sml_jobs_log(jobs, SML_JOBS_WARNING, "job \"%s\" failed: %s", job->name, why.text);
+	why.tag = job->report_tag;
+	if (job->state >= SML_JOB_PROBING)
+		jobs->failed[jobs->n_failed++ % SML_FAILED_JOBS] = why;
+	sml_job_abort_all(job, why.error, why.text);
+	sml_job_close(job);
+}
+
+static void set_text(struct sml_failed_job *why, const char *text)
+{
+	/* What does not fit is cut off. */
+	snprintf(why->text, sizeof(why->text), "%.*s", (int)sizeof(why->text) - 1, text);
+}
+
+void sml_job_fail(struct sml_job *job, int error, const char *text)
+{
+	struct sml_failed_job why = {.error = error};
+
+	set_text(&why, text);
+	fail(job, why);
+}
+
+void sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)
+{
+	struct sml_failed_job why = {.error = SML_ERROR_RANK_DIED, .has_lost = true, .lost = rank};
+
+	set_text(&why, text);
+	fail(job, why);
+}
+
+/*
+ * Not all ranks have come here to resume, or a leaf has died: the connections end without an error,
+ * and the ranks try their next addresses together.
+ */
+void sml_job_give_up_resuming(struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		struct sml_peer *peer = sml_job_release(job, rank);
+
+		if (peer != NULL)
+			sml_peer_end(job->jobs, peer);
+	}
+	sml_job_close(job);
+}
+
+void sml_job_scatter(struct sml_job *job, const char *why)
+{
+	sml_jobs_log(job->jobs, SML_JOBS_WARNING,
+		     "job \"%s\": all ranks look for their switches again: %s", job->name, why);
+	sml_job_give_up_resuming(job);
+}
+
+/* ---- a doubted rank has gone ---- */
+
+static void describe(const struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why,
+		     char *text, size_t bytes)
+{
+	const struct sml_member *member = &job->members[rank];
+	const bool embedded = job->jobs->operations->ranks_have_slots;
+
+	snprintf(text, bytes,
+		 "%s did not run for %.1f s (it was stopped, or its machine was paused), and rank "
+		 "%u (host %s, pid %u) has given it up: %s",
+		 embedded ? "rank 0, whose process has the job's control port," : "this switch",
+		 (double)missed_ns / 1e9, rank, member->host, member->pid, why);
+}
+
+void sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why)
+{
+	char text[2 * SML_SENTENCE_BYTES];
+
+	describe(job, rank, missed_ns, why, text, sizeof(text));
+	/* No other process can take over rank 0's port. */
+	if (job->jobs->operations->ranks_have_slots)
+		sml_job_fail(job, SML_ERROR_RANK_DIED, text);
+	else
+		sml_job_scatter(job, text);
+}

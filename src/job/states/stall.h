@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The state of a job, for members that ask and for its end: see stall.c. */
+#ifndef SML_JOB_STATES_STALL_H
+#define SML_JOB_STATES_STALL_H
+
+#include "job/members/job.h"
+
+/* Its call does not end: tell it what slots are waiting for, but not too often. */
+void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
+
+/*
+ * Ranks want to know what slots at leaves wait for: they are told when all leaves have answered, or
+ * when it took too long. And when that is; UINT64_MAX: nobody waits.
+ */
+void sml_job_look_for_answers(struct sml_job *job);
+uint64_t sml_job_answers_due(const struct sml_job *job);
+
+/* A rank reports what its slots are waiting for: pass it to those who have asked. */
+void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in);
+
+/* The job has failed: tell every member, with what slots are waiting for, and end the connections.
+ */
+void sml_job_abort_all(struct sml_job *job, int error, const char *text);
+
+#endif
