@@ -137,6 +137,7 @@ struct sml_leaf {
 	uint64_t pinged_ns, hurries_ns; /* since when it has ranks: silence means more then */
 	struct sml_table passages;	/* ranks whose messages go on to the parent */
 	struct sml_leaf_job *jobs[SML_MAX_JOBS];
+	struct sml_leaf_job *over;    /* jobs that can be freed after this input */
 	char why[SML_SENTENCE_BYTES]; /* not attached: what the parent said last */
 };
 
@@ -155,6 +156,7 @@ struct sml_jobs {
 	uint64_t now_ns; /* of the input that is being handled */
 	uint64_t begun_ns;
 	struct sml_job *jobs[SML_MAX_JOBS];
+	struct sml_job *over; /* jobs that can be freed after this input */
 	uint32_t n_jobs, n_members, slots_in_use;
 	/* The last rank that was refused while no job of its name waited for it. */
 	struct {

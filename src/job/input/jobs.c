@@ -36,6 +36,14 @@ bool sml_peer_is_member(const struct sml_peer *peer)
 	       peer->is_parent;
 }
 
+/* What has ended while an input was handled is freed after it. */
+static void sweep(struct sml_jobs *jobs)
+{
+	sml_branches_sweep(jobs);
+	sml_jobs_sweep(jobs);
+	sml_leaf_jobs_sweep(jobs);
+}
+
 void sml_jobs_init(struct sml_jobs *jobs, uint64_t now_ns)
 {
 	jobs->tree = &sml_tree_events;
@@ -163,7 +171,7 @@ void sml_jobs_message(struct sml_jobs *jobs, struct sml_peer *peer,
 		sml_leaf_parent_message(jobs, message);
 	else
 		take(jobs, peer, message);
-	sml_branches_sweep(jobs);
+	sweep(jobs);
 }
 
 void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, uint64_t now_ns)
@@ -177,7 +185,7 @@ void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why
 		sml_passage_lost(jobs, peer, why, false);
 	else if (peer->job != NULL)
 		sml_job_lost(peer, why);
-	sml_branches_sweep(jobs);
+	sweep(jobs);
 	sml_assert(!sml_peer_is_member(peer));
 }
 
@@ -211,7 +219,7 @@ void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)
 	sml_branches_tick(jobs);
 	if (sml_jobs_is_leaf(jobs))
 		sml_leaf_tick(jobs);
-	sml_branches_sweep(jobs);
+	sweep(jobs);
 }
 
 uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
@@ -242,7 +250,7 @@ void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns)
 		sml_leaf_stop(jobs);
 	while (jobs->branches != NULL)
 		sml_branch_close(jobs->branches, "this switch was stopped");
-	sml_branches_sweep(jobs);
+	sweep(jobs);
 }
 
 void sml_jobs_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes, uint64_t now_ns)

@@ -104,6 +104,7 @@ struct sml_child {
 
 struct sml_job {
 	struct sml_jobs *jobs;
+	struct sml_job *next_over; /* once it is over */
 	char name[SML_NAME_BYTES];
 	uint32_t place; /* in jobs->jobs */
 	enum sml_job_state state;

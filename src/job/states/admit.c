@@ -161,8 +161,7 @@ static bool is_too_narrow(struct sml_job *job)
 		 "only %u: raise that path's MTU to %u bytes, or use a switch program for fewer "
 		 "lanes",
 		 fixed, lanes, SML_HEADER_BYTES + 4 * fixed + IPV6_UDP_BYTES);
-	sml_job_fail(job, SML_ERROR_REFUSED, text);
-	return true;
+	return sml_job_fail(job, SML_ERROR_REFUSED, text);
 }
 
 /* 0, or a negative errno; then the job is unchanged. */

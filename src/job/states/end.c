@@ -11,10 +11,30 @@
 #include "job/states/reports.h"
 #include "job/states/stall.h"
 
-void sml_job_close(struct sml_job *job)
+static void free_job(struct sml_job *job)
+{
+	free(job->secrets);
+	free(job->completed);
+	free(job->members);
+	free(job);
+}
+
+void sml_jobs_sweep(struct sml_jobs *jobs)
+{
+	struct sml_job *next;
+
+	for (; jobs->over != NULL; jobs->over = next) {
+		next = jobs->over->next_over;
+		free_job(jobs->over);
+	}
+}
+
+bool sml_job_close(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
 
+	/* A job ends once. */
+	sml_assert(jobs->jobs[job->place] == job);
 	job->jobs->tree->end(job);
 	if (job->state >= SML_JOB_PROBING)
 		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
@@ -24,13 +44,12 @@ void sml_job_close(struct sml_job *job)
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		sml_job_free_report(job, rank);
 	sml_job_free_plans(job);
-	free(job->secrets);
-	free(job->completed);
-	free(job->members);
-	free(job);
+	job->next_over = jobs->over;
+	jobs->over = job;
+	return true;
 }
 
-static void fail(struct sml_job *job, struct sml_failed_job why)
+static bool fail(struct sml_job *job, struct sml_failed_job why)
 {
 	struct sml_jobs *jobs = job->jobs;
 
@@ -40,7 +59,7 @@ static void fail(struct sml_job *job, struct sml_failed_job why)
 	if (job->state >= SML_JOB_PROBING)
 		jobs->failed[jobs->n_failed++ % SML_FAILED_JOBS] = why;
 	sml_job_abort_all(job, why.error, why.text);
-	sml_job_close(job);
+	return sml_job_close(job);
 }
 
 static void set_text(struct sml_failed_job *why, const char *text)
@@ -49,27 +68,27 @@ static void set_text(struct sml_failed_job *why, const char *text)
 	snprintf(why->text, sizeof(why->text), "%.*s", (int)sizeof(why->text) - 1, text);
 }
 
-void sml_job_fail(struct sml_job *job, int error, const char *text)
+bool sml_job_fail(struct sml_job *job, int error, const char *text)
 {
 	struct sml_failed_job why = {.error = error};
 
 	set_text(&why, text);
-	fail(job, why);
+	return fail(job, why);
 }
 
-void sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)
+bool sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)
 {
 	struct sml_failed_job why = {.error = SML_ERROR_RANK_DIED, .has_lost = true, .lost = rank};
 
 	set_text(&why, text);
-	fail(job, why);
+	return fail(job, why);
 }
 
 /*
  * Not all ranks have come here to resume, or a leaf has died: the connections end without an error,
  * and the ranks try their next addresses together.
  */
-void sml_job_give_up_resuming(struct sml_job *job)
+bool sml_job_give_up_resuming(struct sml_job *job)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = sml_job_release(job, rank);
@@ -77,14 +96,14 @@ void sml_job_give_up_resuming(struct sml_job *job)
 		if (peer != NULL)
 			sml_peer_end(job->jobs, peer);
 	}
-	sml_job_close(job);
+	return sml_job_close(job);
 }
 
-void sml_job_scatter(struct sml_job *job, const char *why)
+bool sml_job_scatter(struct sml_job *job, const char *why)
 {
 	sml_jobs_log(job->jobs, SML_JOBS_WARNING,
 		     "job \"%s\": all ranks look for their switches again: %s", job->name, why);
-	sml_job_give_up_resuming(job);
+	return sml_job_give_up_resuming(job);
 }
 
 /* ---- a doubted rank has gone ---- */
@@ -102,14 +121,13 @@ static void describe(const struct sml_job *job, uint16_t rank, uint64_t missed_n
 		 (double)missed_ns / 1e9, rank, member->host, member->pid, why);
 }
 
-void sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why)
+bool sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why)
 {
 	char text[2 * SML_SENTENCE_BYTES];
 
 	describe(job, rank, missed_ns, why, text, sizeof(text));
 	/* No other process can take over rank 0's port. */
 	if (job->jobs->operations->ranks_have_slots)
-		sml_job_fail(job, SML_ERROR_RANK_DIED, text);
-	else
-		sml_job_scatter(job, text);
+		return sml_job_fail(job, SML_ERROR_RANK_DIED, text);
+	return sml_job_scatter(job, text);
 }

@@ -164,6 +164,5 @@ bool sml_job_misses_gone(struct sml_job *job)
 		 "rank %u (host %s, pid %u) died after it had asked to leave, but other ranks are "
 		 "waiting for it in a call that it did not make: %s",
 		 rank, job->members[rank].host, job->members[rank].pid, job->gone_why);
-	sml_job_fail_without(job, (uint16_t)rank, text);
-	return true;
+	return sml_job_fail_without(job, (uint16_t)rank, text);
 }

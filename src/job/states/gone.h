@@ -7,7 +7,7 @@
 
 void sml_job_note_gone(struct sml_job *job, uint16_t rank, const char *why);
 
-/* When to check whether a slot waits for them; and the check. True: yes, and the job is gone. */
+/* When to check whether a slot waits for them; and the check. True: yes, and the job is over. */
 uint64_t sml_job_gone_due(const struct sml_job *job);
 bool sml_job_misses_gone(struct sml_job *job);
 

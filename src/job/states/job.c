@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job's states: see job.h. The declaration of a function says if it may end the job; after that,
- * the job must not be accessed any more.
+ * A job's states: see job.h. The declaration of a function says if it may end the job; then the job
+ * is in no list any more, but its memory lasts until the input has been handled (end.h).
  */
 #include "job/states/job.h"
 
@@ -304,7 +304,7 @@ static bool find_tired(struct sml_job *job)
 	return false;
 }
 
-/* True: one is found; then its job may be gone. */
+/* True: one is found; then its job may be over. */
 static bool find_silent(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;

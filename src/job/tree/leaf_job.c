@@ -66,9 +66,22 @@ static void let_passages_go(struct sml_leaf_job *job)
 	}
 }
 
-void sml_leaf_job_end(struct sml_leaf_job *job)
+void sml_leaf_jobs_sweep(struct sml_jobs *jobs)
+{
+	struct sml_leaf_job *next;
+
+	for (; jobs->leaf.over != NULL; jobs->leaf.over = next) {
+		next = jobs->leaf.over->next_over;
+		free(jobs->leaf.over);
+	}
+}
+
+bool sml_leaf_job_end(struct sml_leaf_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
+
+	/* A job ends once. */
+	sml_assert(jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] == job);
 
 	end_below(job);
 	let_passages_go(job);
@@ -79,7 +92,9 @@ void sml_leaf_job_end(struct sml_leaf_job *job)
 	jobs->n_jobs--;
 	for (unsigned i = 0; i < job->n_children; i++)
 		sml_waits_fini(&job->children[i].waits);
-	free(job);
+	job->next_over = jobs->leaf.over;
+	jobs->leaf.over = job;
+	return true;
 }
 
 static void tell_failure(struct sml_jobs *jobs, uint32_t number, int error, const char *text,
@@ -94,10 +109,10 @@ static void tell_failure(struct sml_jobs *jobs, uint32_t number, int error, cons
 	(void)sml_leaf_tell(jobs, sml_envelope(LEAF_FAILED, leaf_failed, &message));
 }
 
-void sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again)
+bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again)
 {
 	tell_failure(job->jobs, job->rules.job, error, text, again);
-	sml_leaf_job_end(job);
+	return sml_leaf_job_end(job);
 }
 
 void sml_leaf_job_forget(struct sml_passage *passage)

@@ -21,6 +21,7 @@ struct sml_passage {
 
 struct sml_leaf_job {
 	struct sml_jobs *jobs;
+	struct sml_leaf_job *next_over; /* once it is over */
 	char name[SML_NAME_BYTES];
 	struct sml_pool_rules rules;
 	uint32_t world_size;
@@ -53,12 +54,18 @@ static inline uint32_t sml_leaf_job_slots(const struct sml_leaf_job *job)
 }
 
 void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in);
-void sml_leaf_job_end(struct sml_leaf_job *job);
 struct sml_leaf_job *sml_leaf_job_find(const struct sml_jobs *jobs, uint32_t number);
 bool sml_leaf_job_runs(const struct sml_leaf_job *job);
 
-/* The job cannot be served here. It is gone. */
-void sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again);
+/*
+ * The ends of a job here, as in job/states/end.h: true, the job is over, and its memory lasts until
+ * the input has been handled. It fails if it cannot be served here, and the parent is told.
+ */
+bool sml_leaf_job_end(struct sml_leaf_job *job);
+bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again);
+
+/* Free the jobs that are over. Between two inputs. */
+void sml_leaf_jobs_sweep(struct sml_jobs *jobs);
 
 /* Are the slots of ended jobs free now? False: the job has failed, and the parent knows why. */
 bool sml_leaf_job_try_slots(struct sml_leaf_job *job);
