@@ -12,26 +12,6 @@
 /* How long a run continues after a rank has died, for late packets. */
 #define AFTERMATH_NS (100ull * 1000 * 1000)
 
-void sim_fail(struct sim_run *run, const char *what, uint32_t a, uint32_t b)
-{
-	if (!run->result->passed)
-		return;
-	run->result->passed = false;
-	snprintf(run->result->failure, sizeof(run->result->failure), "%s (%u, %u)", what, a, b);
-}
-
-void *sim_must(void *memory)
-{
-	if (memory == NULL)
-		abort();
-	return memory;
-}
-
-uint64_t sim_later(struct sim_run *run, uint32_t within_us)
-{
-	return run->network.now_ns + gen_below(&run->gen, within_us * 1000u + 1);
-}
-
 /* A rank has died, and the others have been told and have received what was still on its way. */
 static bool all_aborted(const struct sim_run *run)
 {
