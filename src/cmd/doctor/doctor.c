@@ -3,7 +3,6 @@
 #include <argp.h>
 #include <jansson.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -13,50 +12,10 @@
 #include "cmd/doctor/doctor.h"
 #include "cmd/doctor/peers.h"
 #include "cmd/shared/ask.h"
-#include "control/text.h"
 #include "lib/settings/settings.h"
 #include "switchml.h"
 
 static const char *const level_names[] = {"ok", "warning", "problem"};
-
-/* When all places are taken, a problem takes the last one, unless a problem has it. */
-static struct doctor_finding *place_for(struct doctor *doctor, enum doctor_level level)
-{
-	if (doctor->n < DOCTOR_MAX_FINDINGS)
-		return &doctor->findings[doctor->n++];
-	if (level > doctor->findings[DOCTOR_MAX_FINDINGS - 1].level)
-		return &doctor->findings[DOCTOR_MAX_FINDINGS - 1];
-	return &doctor->left_out;
-}
-
-void doctor_say(struct doctor *doctor, enum doctor_level level, const char *check, const char *fact,
-		...)
-{
-	struct doctor_finding *finding;
-	va_list arguments;
-
-	finding = place_for(doctor, level);
-	doctor->latest = finding;
-	finding->fix[0] = '\0';
-	finding->level = level;
-	finding->check = check;
-	va_start(arguments, fact);
-	vsnprintf(finding->fact, sizeof(finding->fact), fact, arguments);
-	va_end(arguments);
-	/* Peers have said some of it, and its end may be in the middle of a character. */
-	sml_text_copy(finding->fact, sizeof(finding->fact), finding->fact);
-}
-
-void doctor_fix(struct doctor *doctor, const char *fix, ...)
-{
-	struct doctor_finding *finding = doctor->latest;
-	va_list arguments;
-
-	va_start(arguments, fix);
-	vsnprintf(finding->fix, sizeof(finding->fix), fix, arguments);
-	va_end(arguments);
-	sml_text_copy(finding->fix, sizeof(finding->fix), finding->fix);
-}
 
 static void print_text(const struct doctor *doctor)
 {

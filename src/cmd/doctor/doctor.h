@@ -22,7 +22,7 @@ struct doctor {
 	unsigned n;
 };
 
-/* Note a finding. */
+/* findings.c: note a finding. */
 __attribute__((format(printf, 4, 5))) void doctor_say(struct doctor *doctor,
 						      enum doctor_level level, const char *check,
 						      const char *fact, ...);
