@@ -17,17 +17,6 @@
 
 /* ---- the other threads' side ---- */
 
-void sml_progress_wake(struct sml_progress *progress)
-{
-	uint64_t one = 1;
-
-	if (__atomic_exchange_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST) == SML_AWAKE)
-		return;
-	/* The eventfd cannot be full, and the reader takes all of it. */
-	if (write(progress->wake_fd, &one, sizeof(one)) < 0)
-		sml_assert(errno == EAGAIN);
-}
-
 static unsigned count_shards(const struct sml_progress *progress)
 {
 	unsigned n = 0;
