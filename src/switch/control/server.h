@@ -109,7 +109,7 @@ void sml_server_close(struct sml_server *server);
 /* The jobs' output functions (peer.c). */
 extern const struct sml_jobs_output sml_server_output;
 
-/* ---- connections (connection.c) ---- */
+/* ---- connections (connection.c, connection_end.c) ---- */
 
 /* Serve a peer. Takes the descriptor, and may close other strangers to make room. */
 void sml_connection_open(struct sml_server *server, int fd);
@@ -132,16 +132,25 @@ bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns);
 /* Tell its job why, and then free it. */
 void sml_connection_lose(struct sml_connection *connection, const char *why);
 
+/* Nothing more is said to it: once all is written, it sees the end. */
+void sml_connection_end_when_sent(struct sml_connection *connection);
+
 /* Close it once all is written and the peer has had time to read it. */
 void sml_connection_end(struct sml_connection *connection);
 
-/* ---- the parent (parent.c) ---- */
+/* ---- the parent (parent.c, uplink.c) ---- */
+
+/* Between two tries to reach it. */
+#define SML_UPLINK_PAUSE_NS (200 * SML_NS_PER_MS)
 
 /* While names can be resolved: where is it? 0, or told by sml_error_set(). */
 int sml_uplink_find(struct sml_server *server);
 
 /* Connect, and again whenever the connection is lost. 0 or -ENOMEM. */
 int sml_uplink_start(struct sml_server *server);
+
+/* Go on with the tries after this time. */
+void sml_uplink_wait(struct sml_uplink *uplink, uint64_t ns);
 
 /* Its connection is gone. */
 void sml_uplink_lost(struct sml_server *server);

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a connection ends: at once, or when what it was told has been sent and read.
+ *
+ * The invariant: only a connection's own events and the tick free it, so that code that walks a
+ * job's members may end any of them.
+ */
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "switch/control/server.h"
+
+/* An ending connection's peer may still read what it was told, for this long. */
+#define LINGER_NS 1000000000ull
+
+void sml_connection_free(struct sml_connection *connection)
+{
+	struct sml_server *server = connection->server;
+
+	if (connection->previous != NULL)
+		connection->previous->next = connection->next;
+	else
+		server->connections = connection->next;
+	if (connection->next != NULL)
+		connection->next->previous = connection->previous;
+	server->n_connections--;
+	server->held_bytes -= connection->held_bytes;
+	if (server->uplink.connection == connection)
+		sml_uplink_lost(server);
+	sml_stream_close(&connection->messages);
+	sml_watch_free(connection->watch);
+	sml_fd_shut(connection->fd);
+	free(connection);
+	if (server->stopping && server->connections == NULL)
+		sml_loop_stop(server->loop);
+}
+
+void sml_connection_lose(struct sml_connection *connection, const char *why)
+{
+	sml_jobs_lost(&connection->server->jobs, &connection->peer, why, sml_now_ns());
+	sml_connection_free(connection);
+}
+
+/*
+ * Do not close() at once: if bytes from the peer are unread, that sends a reset, which destroys
+ * what the peer has not read yet. So shut down our end first, and wait for the peer's.
+ */
+void sml_connection_end_when_sent(struct sml_connection *connection)
+{
+	if (sml_stream_unsent_bytes(&connection->messages) == 0)
+		shutdown(connection->fd, SHUT_WR);
+}
+
+void sml_connection_end(struct sml_connection *connection)
+{
+	if (connection->closing)
+		return;
+	connection->closing = true;
+	connection->peer.heard_ns = sml_now_ns();
+	sml_stream_ignore(&connection->messages);
+	sml_stream_finish(&connection->messages);
+	sml_connection_end_when_sent(connection);
+}
+
+bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
+{
+	if (connection->closing)
+		return now_ns > connection->peer.heard_ns + LINGER_NS;
+	if (sml_peer_is_member(&connection->peer))
+		connection->stranger_ns = now_ns;
+	/* Whatever it says, only joining counts. */
+	return now_ns >
+	       connection->stranger_ns + connection->server->config.greeting_ms * 1000000ull;
+}
