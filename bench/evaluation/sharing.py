@@ -72,7 +72,7 @@ def together(lab, loads):
                 crew = Crew(method, star, work, lab.build)
                 crews.append(crew)
                 crew.start()
-                crew.tell(f"prepare {SIZE // 4} 64 1", 60)
+                crew.prepare(SIZE, 64)
             threads = [threading.Thread(target=load, args=(crew, series))
                        for load, crew, series in zip(loads, crews, ends)]
             for thread in threads:
@@ -108,7 +108,7 @@ def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", rate=RATE, **environme
         counts = os.path.join(work, "received")
         try:
             crew.start()
-            crew.tell(f"prepare {size // 4} 64 1", 60)
+            crew.prepare(size, 64)
             if first == "job":
                 calls(crew, CALLS_BEFORE_TCP, [])
             with open(counts, "wb") as out:

@@ -106,6 +106,11 @@ class Crew:
 
     # ---- commanding ----
 
+    def prepare(self, size_bytes, n_outputs, seed=1, seconds=60):
+        """Inputs, and buffers for results."""
+        self.tell(f"prepare {self.method.count_of(size_bytes)} {n_outputs} {seed} "
+                  f"{self.method.element_type}", seconds)
+
     def tell(self, line, seconds):
         """Send the same line to all ranks. Returns their answers, by rank."""
         for rank in self.ranks.values():

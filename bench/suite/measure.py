@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass, field
 
 from crew import Failed
-from methods import ELEMENT_BYTES
 
 TICKS = 100  # ticks of /proc/stat per second
 REST_MS = 2000
@@ -117,9 +116,7 @@ def take_turn(crew, entry, how, seconds, result):
 
 
 def prepare(cell, crew, how, seed):
-    element_type = crew.method.element_type
-    count = max(1, cell.size_bytes // ELEMENT_BYTES[element_type])
-    crew.tell(f"prepare {count} {max(how.runs, how.warmups)} {seed} {element_type}", 600)
+    crew.prepare(cell.size_bytes, max(how.runs, how.warmups), seed, 600)
 
 
 def run_cell(cell, crews, runs, seconds_at_least, progress, enough=None):

@@ -27,6 +27,10 @@ class Method:
         self.name = name
         self.title = title
 
+    def count_of(self, size_bytes):
+        """Elements in a tensor of this size."""
+        return max(1, size_bytes // ELEMENT_BYTES[self.element_type])
+
     def switches(self):
         """Additional hosts: name -> the speed of the host's link in worker links; 0: not shaped."""
         return {}
