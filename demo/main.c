@@ -233,6 +233,9 @@ int main(int argc, char **argv)
 		demo_error(-1, "%s", sml_error_text(NULL));
 		return DEMO_FAILED;
 	}
+	/* The report has it all. */
+	if (!getenv("SWITCHML_SUMMARY"))
+		config.summary = 0;
 	if (!launched(&config))
 		return be_parent(&options, &config);
 	if (options.workers && options.workers != config.world_size) {

@@ -287,6 +287,13 @@ struct sml_config {
 	 * SWITCHML_WAIT_NOTICE (seconds), 5 s.
 	 */
 	int wait_notice_ms;
+
+	/*
+	 * 1: rank 0 logs one line when the job begins (its ranks, hosts, switch and wire) and one
+	 * when it ends (its calls and bytes, what a ring would have sent, and the slowest rank), as
+	 * warnings are logged. A job of one rank has none. 0: no lines. SWITCHML_SUMMARY, 1.
+	 */
+	int summary;
 };
 
 /*
@@ -530,6 +537,14 @@ struct sml_counters {
  * Copy the counters of all stripes. counters->size says which members the program knows.
  */
 SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
+
+/*
+ * Count calls that the program has made elsewhere instead. The line at the job's end (`summary` in
+ * struct sml_config) has their number. where names the library or backend that made them, as in
+ * "Gloo": its first 31 bytes are used, and the last name is shown. Any thread may call this. A NULL
+ * context is ignored.
+ */
+SML_API void sml_count_elsewhere(struct sml_context *context, const char *where, uint64_t calls);
 
 /* The number of stripes, m. Each of the m switches serves every m-th chunk. */
 SML_API int sml_stripe_count(const struct sml_context *context);

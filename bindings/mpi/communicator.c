@@ -112,11 +112,23 @@ static bool has_open(void)
 	return open;
 }
 
+/* The job's last line has them. One of the jobs is enough; the list is locked. */
+static void tell_left(void)
+{
+	struct sml_mpi_communicator *this = all;
+
+	while (this && (this->closing || !this->job || this->rank != 0))
+		this = this->next;
+	if (this)
+		sml_count_elsewhere(this->job, "MPI", sml_mpi_count_left());
+}
+
 void sml_mpi_communicators_close(void)
 {
 	struct sml_mpi_patience patience = {0};
 
 	pthread_mutex_lock(&lock);
+	tell_left();
 	for (struct sml_mpi_communicator *this = all; this; this = this->next)
 		if (!this->closing)
 			start_closer(this);

@@ -212,6 +212,7 @@ static bool try_out(struct sml_mpi_communicator *communicator, struct sml_config
 	snprintf(name, sizeof(name), "%s-trial", config.job);
 	config.job = name;
 	config.timeout_ms = TRIAL_MS;
+	config.summary = 0;
 	error = sml_open(&job, &config);
 	if (error == 0)
 		error = sml_close(job);

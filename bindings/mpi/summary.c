@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "switchml.h"
+
 static uint64_t calls[SML_MPI_WAYS][2];		/* atomic; [blocking] */
 static uint64_t carried_bytes, jobs;		/* atomic */
 static uint64_t others[SML_MPI_COLLECTIVES][2]; /* atomic; [carried] */
@@ -55,29 +57,98 @@ static void say_others(int rank)
 	}
 }
 
+uint64_t sml_mpi_count_left(void)
+{
+	uint64_t n = 0;
+
+	for (int way = 0; way < SML_MPI_WAYS; way++)
+		if (way != SML_MPI_SWITCH)
+			n += all((enum sml_mpi_way)way);
+	for (int i = SML_MPI_REDUCE; i < SML_MPI_COLLECTIVES; i++)
+		n += others[i][false];
+	return n;
+}
+
+/* Why MPI got calls, and what changes that. */
+static const struct reason {
+	const char *why, *remedy;
+} reasons[] = {
+	[SML_MPI_SMALL] = {"below the threshold", "SWITCHML_MPI_THRESHOLD lowers it"},
+	[SML_MPI_UNWORTHY] = {"that the table leaves to MPI at any size",
+			      "SWITCHML_MPI_THRESHOLD=64K overrules it"},
+	[SML_MPI_KIND] = {"of other types or operations", NULL},
+	[SML_MPI_GROUP] = {"on other communicators", NULL},
+	[SML_MPI_EARLY] = {"before the job had begun", NULL},
+	[SML_MPI_NO_SWITCH] = {"without a switch", NULL},
+};
+
+/* "; through MPI: 34 below the threshold, 2 of other types or operations"; "": none. */
+static void list_reasons(char *text, size_t bytes)
+{
+	size_t length = 0;
+
+	text[0] = '\0';
+	for (int way = SML_MPI_SWITCH + 1; way < SML_MPI_WAYS && length < bytes; way++) {
+		uint64_t n = all((enum sml_mpi_way)way);
+		bool told = way == SML_MPI_UNWORTHY;
+
+		if (n > 0)
+			length += (size_t)snprintf(
+				text + length, bytes - length, "%s %" PRIu64 " %s%s%s%s",
+				length ? "," : "; through MPI:", n, reasons[way].why,
+				told ? " (" : "", told ? reasons[way].remedy : "", told ? ")" : "");
+	}
+}
+
+static bool is_named(const struct sml_config *config)
+{
+	return config->switch_address && *config->switch_address;
+}
+
+/*
+ * A switch is named, and got no call of a program that has made some: rank 0 says so, with the
+ * reason of most calls.
+ */
+static void say_unused(int rank, uint64_t total)
+{
+	enum sml_mpi_way most = SML_MPI_SMALL;
+	struct sml_config config;
+	const char *remedy;
+
+	if (rank != 0 || total == 0 || carried_bytes > 0 || all(SML_MPI_SWITCH) > 0 ||
+	    sml_config_init(&config) != 0 || !is_named(&config) || !config.summary)
+		return;
+	for (int way = most; way < SML_MPI_WAYS; way++)
+		if (all((enum sml_mpi_way)way) > all(most))
+			most = (enum sml_mpi_way)way;
+	remedy = reasons[most].remedy;
+	fprintf(stderr,
+		"switchml-mpi: none of %" PRIu64 " all-reduces went through the switch %s: %" PRIu64
+		" were %s%s%s (docs/mpi.md)\n",
+		total, config.switch_address, all(most), reasons[most].why, remedy ? "; " : "",
+		remedy ? remedy : "");
+}
+
 void sml_mpi_summary(void)
 {
 	const char *wanted = getenv("SWITCHML_MPI_SUMMARY");
+	char left[512];
 	uint64_t total = 0;
 	int rank = 0;
 
-	if (wanted == NULL || strcmp(wanted, "1") != 0)
-		return;
 	for (int way = 0; way < SML_MPI_WAYS; way++)
 		total += all((enum sml_mpi_way)way);
 	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	say_unused(rank, total);
+	if (wanted == NULL || strcmp(wanted, "1") != 0)
+		return;
+	list_reasons(left, sizeof(left));
 	fprintf(stderr,
 		"switchml-mpi[rank %d]: %" PRIu64 " of %" PRIu64
 		" all-reduces through the switch (%" PRIu64 " blocking, %" PRIu64
-		" nonblocking, %.1f MB, %" PRIu64 " job%s); through MPI: %" PRIu64
-		" below the threshold, %" PRIu64
-		" that the table leaves to MPI at any size%s, %" PRIu64
-		" of other types or operations, %" PRIu64 " on other communicators, %" PRIu64
-		" before the job had begun, %" PRIu64 " without a switch\n",
+		" nonblocking, %.1f MB, %" PRIu64 " job%s)%s\n",
 		rank, all(SML_MPI_SWITCH), total, calls[SML_MPI_SWITCH][true],
 		calls[SML_MPI_SWITCH][false], (double)carried_bytes / 1e6, jobs,
-		jobs == 1 ? "" : "s", all(SML_MPI_SMALL), all(SML_MPI_UNWORTHY),
-		all(SML_MPI_UNWORTHY) > 0 ? " (SWITCHML_MPI_THRESHOLD=64K overrules it)" : "",
-		all(SML_MPI_KIND), all(SML_MPI_GROUP), all(SML_MPI_EARLY), all(SML_MPI_NO_SWITCH));
+		jobs == 1 ? "" : "s", left);
 	say_others(rank);
 }

@@ -31,7 +31,13 @@ void sml_mpi_count(enum sml_mpi_way way, bool blocking, uint64_t bytes);
 void sml_mpi_count_other(enum sml_mpi_collective collective, bool carried, uint64_t bytes);
 void sml_mpi_count_job(void);
 
-/* Print one line to standard error if SWITCHML_MPI_SUMMARY is 1. */
+/* Calls that MPI got, of those that the switch has, on all communicators. */
+uint64_t sml_mpi_count_left(void);
+
+/*
+ * Print to standard error where the calls went, if SWITCHML_MPI_SUMMARY is 1. And rank 0 prints a
+ * line if a switch is named and got none of the program's all-reduces.
+ */
 void sml_mpi_summary(void);
 
 #endif

@@ -233,6 +233,7 @@ static void ask(struct calls *calls)
 		wrong(calls, "sml_type_size", 0);
 	if (strlen(CALL(sml_version)) == 0 || CALL(sml_version_number) != SML_VERSION_NUMBER)
 		wrong(calls, "sml_version", 0);
+	CALL(sml_count_elsewhere, calls->context, "MPI", 1);
 	if (CALL(sml_has_tls) != 0 && CALL(sml_has_tls) != 1)
 		wrong(calls, "sml_has_tls", 0);
 	if (CALL(sml_get_counters, calls->context, &counters) != 0)

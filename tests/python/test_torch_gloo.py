@@ -147,6 +147,18 @@ def agree(rank):
     return taken.tolist()
 
 
+def gather_twice(rank):
+    for _ in range(2):
+        dist.all_gather(tensors(), ones())
+
+
+def test_the_last_line_of_the_job_counts_calls_on_gloo(capfd):
+    with Groups(N) as group:
+        group.call(gather_twice)
+        group.call(stop)
+    assert "2 calls left to Gloo" in capfd.readouterr().err
+
+
 def test_ranks_that_agree_hear_nothing_of_it(pair):
     assert pair.call(agree) == [[0.0] * 3 + [1.0] * 3, [0.0, 1.0]]
 

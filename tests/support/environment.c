@@ -55,6 +55,7 @@ const char *const environment_names[ENVIRONMENT_NAMES] = {
 	"SWITCHML_METRICS_FILE",
 	"SWITCHML_SCHED_BATCH",
 	"SWITCHML_WAIT_NOTICE",
+	"SWITCHML_SUMMARY",
 };
 
 void set_environment(const struct variable variables[MAX_VARIABLES])

@@ -68,9 +68,10 @@ struct sml_transport *stripe_rig_transport(struct stripe_rig *rig)
 
 /* ---- the stripe ---- */
 
-static void tensor_done(void *self)
+static void tensor_done(void *self, uint64_t n)
 {
 	(void)self;
+	(void)n;
 }
 
 /* The thread has seen the value of `park`, and may stall before it acts on it. */

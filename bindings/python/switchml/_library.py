@@ -57,6 +57,7 @@ class Config(ctypes.Structure):
         ("host_group", c_int),
         ("sched_batch", c_int),
         ("wait_notice_ms", c_int),
+        ("summary", c_int),
         # Another release may have a longer structure: it must not write beyond this one.
         ("_beyond", c_size_t * 64),
     ]
@@ -123,6 +124,7 @@ _PROTOTYPES = {
     "sml_error_text": (c_char_p, [c_void_p]),
     "sml_strerror": (c_char_p, [c_int]),
     "sml_has_tls": (c_int, []),
+    "sml_count_elsewhere": (None, [c_void_p, c_char_p, c_uint64]),
     "sml_get_counters": (c_int, [c_void_p, POINTER(CCounters)]),
 }
 

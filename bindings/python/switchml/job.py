@@ -189,6 +189,7 @@ class Job:
         ports: "first-last", the ports that this rank may open (docs/deploying.md).
         job_key, job_key_file: a secret instead of these files, or a file with the secret.
         debug: "error", "warn", "info" or "trace".
+        summary: whether rank 0 logs a line when the job begins and one when it ends.
         wait_notice: seconds after which a rank that waits logs what it waits for; 0: never.
 
     Raises:
@@ -226,6 +227,7 @@ class Job:
         host_group: bool | None = None,
         sched_batch: bool | None = None,
         wait_notice: float | None = None,
+        summary: bool | None = None,
         _watch: Callable[[], None] | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
@@ -261,6 +263,7 @@ class Job:
             "ports": ports,
             "host_group": host_group,
             "sched_batch": sched_batch,
+            "summary": summary,
             "wait_notice_ms": None if wait_notice is None else _notice(wait_notice),
         }
         # Ctrl-C ends sml_open(), and the switch forgets this rank.
@@ -485,6 +488,11 @@ class Job:
         with self._guard:
             text = lib.sml_error_text(self._context) if self._context else b""
         return text.decode("utf-8", "replace") or None
+
+    def count_elsewhere(self, where: str, calls: int = 1) -> None:
+        """Count calls that were made elsewhere, for the line at the job's end."""
+        with self._guard:
+            lib.sml_count_elsewhere(self._context, where.encode(), calls)
 
     @property
     def closed(self) -> bool:

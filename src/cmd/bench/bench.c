@@ -84,6 +84,9 @@ int sml_command_bench(int argc, char **argv)
 		fprintf(stderr, "switchml bench: %s\n", sml_error_text(NULL));
 		return 1;
 	}
+	/* The report has it all. */
+	if (!getenv("SWITCHML_SUMMARY"))
+		config.summary = 0;
 	if (options.switch_address)
 		config.switch_address = options.switch_address;
 	else if (config.switch_address && *config.switch_address)

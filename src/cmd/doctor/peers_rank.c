@@ -115,6 +115,7 @@ static json_t *open_trial(struct rank *self, const char *name)
 	config.timeout_ms = TRIAL_MS;
 	for (int i = 0; values && i < TRIAL_COUNT; i++)
 		values[i] = (float)(i % 97);
+	config.summary = 0;
 	error = sml_open(&self->job, &config);
 	if (error == 0 && values)
 		error = sml_allreduce(self->job, values, values, TRIAL_COUNT, SML_FLOAT32, SML_AVG,

@@ -153,6 +153,7 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 		.head_slots = (uint16_t)in->head_slots,
 		.data_slots = (uint16_t)in->data_slots,
 		.data_port = (uint16_t)in->data_port,
+		.n_hosts = in->hosts <= SML_MAX_WORLD ? (uint16_t)in->hosts : 0,
 		.shards = (uint8_t)in->shards,
 		.number = (uint8_t)in->number,
 		.stall_reports = in->stall_reports,

@@ -348,13 +348,16 @@ static void on_abort(struct sml_talk *talk, const SmlControl__Envelope *message)
 
 static void on_left(struct sml_talk *talk, const SmlControl__Envelope *message)
 {
-	(void)message;
+	const SmlControl__Left *left = message->left;
+
 	if (talk->phase == SML_TALK_JOINING && !talk->only_leaves) {
 		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
 			      "%s at %s lets this rank leave, but the rank has not asked to",
 			      talk->config.what, talk->config.where);
 		return;
 	}
+	sml_text_copy(talk->slowest, sizeof(talk->slowest), left->slowest);
+	talk->slowest_percent = left->slowest_percent <= 100 ? left->slowest_percent : 0;
 	talk->phase = SML_TALK_LEFT;
 }
 

@@ -111,6 +111,7 @@ struct sml_admission {
 	uint32_t job_number, epoch;
 	uint32_t window_packets;
 	uint16_t lanes, head_slots, data_slots, data_port;
+	uint16_t n_hosts; /* of the job's ranks, as they say; 0: not told */
 	uint8_t shards;
 	uint8_t number;	     /* this rank's at the switch, as in packets */
 	bool stall_reports;  /* it can be asked what slots are waiting for */
@@ -172,6 +173,9 @@ struct sml_talk {
 	/* FAILED and LOST: why. */
 	int error;
 	char text[SML_TALK_TEXT_BYTES];
+	/* LEFT: who was most often the last, as the switch says, and of how many uses. */
+	char slowest[128];
+	unsigned slowest_percent; /* 0: not told */
 	struct sml_ranks missing; /* that had not joined at the last message */
 	unsigned n_more;	  /* how many others were missing, which it did not name */
 	char hosts[512];	  /* of those that had, as the switch says; "": not told */

@@ -92,7 +92,32 @@ static uint32_t count_children(const struct sml_jobs *jobs)
 	return n;
 }
 
-static void send_admitted(struct sml_job *job, uint16_t rank)
+static int compare_hosts(const void *a, const void *b)
+{
+	const struct sml_member *const *one = a, *const *other = b;
+
+	return strcmp((*one)->host, (*other)->host);
+}
+
+/* 0: there is no memory to count them. */
+static uint32_t count_hosts(const struct sml_job *job)
+{
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
+	const struct sml_member **members = malloc(job->n_ranks * sizeof(*members));
+	uint32_t n = members != NULL;
+
+	for (unsigned rank = 0; members != NULL && rank < job->n_ranks; rank++)
+		members[rank] = &job->members[rank];
+	if (members != NULL)
+		/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
+		qsort(members, job->n_ranks, sizeof(*members), compare_hosts);
+	for (unsigned i = 1; members != NULL && i < job->n_ranks; i++)
+		n += compare_hosts(&members[i - 1], &members[i]) != 0;
+	free(members);
+	return n;
+}
+
+static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 {
 	struct sml_jobs *jobs = job->jobs;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
@@ -123,6 +148,7 @@ static void send_admitted(struct sml_job *job, uint16_t rank)
 			count_children(jobs));
 	admitted.dataplane = (char *)(uintptr_t)jobs->operations->name;
 	admitted.stall_reports = true;
+	admitted.hosts = n_hosts;
 	if (jobs->operations->ranks_have_slots)
 		meeting = sml_job_describe_peers(job, rank, &admitted);
 	sml_job_describe_group(job, &group, &group_message, &admitted);
@@ -186,6 +212,7 @@ static void fail_for_now(struct sml_job *job, const char *text)
 
 void sml_job_admit(struct sml_job *job, uint32_t epoch)
 {
+	const uint32_t n_hosts = count_hosts(job);
 	struct sml_jobs *jobs = job->jobs;
 	struct sml_pool_rules *rules = &job->rules;
 	char text[SML_SENTENCE_BYTES];
@@ -238,7 +265,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 		return;
 	}
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++)
-		send_admitted(job, rank);
+		send_admitted(job, rank, n_hosts);
 }
 
 /* With everything new, so that no packet of the first admission is taken for one of this. */

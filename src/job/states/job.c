@@ -22,6 +22,7 @@
 #include "job/states/reports.h"
 #include "job/states/resume.h"
 #include "job/states/signs.h"
+#include "job/states/slowest.h"
 #include "job/states/stall.h"
 
 #define PROBING_NS	 (20 * SML_SECOND_NS)
@@ -69,11 +70,19 @@ static void send_left(const struct sml_job *job, struct sml_peer *peer)
 
 static void all_have_left(struct sml_job *job)
 {
+	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
+	char slowest[128];
+
+	if (job->state >= SML_JOB_RUNNING) {
+		left.slowest_percent = sml_job_slowest(job, slowest, sizeof(slowest));
+		if (left.slowest_percent > 0)
+			left.slowest = slowest;
+	}
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = sml_job_release(job, rank);
 
 		if (peer != NULL)
-			send_left(job, peer);
+			(void)sml_peer_send(job->jobs, peer, sml_envelope(LEFT, left, &left));
 	}
 	if (job->jobs->config.debug >= 2)
 		sml_jobs_log(job->jobs, SML_JOBS_INFO, "job \"%s\" has ended", job->name);

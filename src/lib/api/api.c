@@ -74,3 +74,13 @@ int sml_has_tls(void)
 {
 	return sml_tls_is_built();
 }
+
+void sml_count_elsewhere(struct sml_context *context, const char *where, uint64_t calls)
+{
+	if (context == NULL || context->owner != getpid())
+		return;
+	pthread_mutex_lock(&context->lock);
+	context->usage.n_elsewhere += calls;
+	snprintf(context->usage.elsewhere, sizeof(context->usage.elsewhere), "%s", where);
+	pthread_mutex_unlock(&context->lock);
+}

@@ -59,6 +59,8 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 	order->call.number = request->tensor.number;
 	memcpy(order->call.window, request->tensor.window, sizeof(order->call.window));
 	sml_history_add(&context->history, &order->call, order->name);
+	sml_usage_begin(&context->usage, &order->spec, context->settings.world_size,
+			request->begun_ns);
 	for (unsigned i = 0; i < context->crew.n_threads; i++)
 		sml_progress_submit(context->crew.threads[i], request, order->waits);
 	pthread_mutex_unlock(&context->submit_lock);

@@ -53,8 +53,9 @@ int sml_context_refuse(struct sml_context *context, int error, const char *forma
 	return error;
 }
 
-void sml_context_tensor_done(struct sml_context *context)
+void sml_context_tensor_done(struct sml_context *context, uint64_t n)
 {
+	sml_usage_end(&context->usage, n);
 	/*
 	 * Take the lock, because a waiter may be between its check and its sleep. Wake it only
 	 * afterwards: if it preempted this thread, it would sleep again at the lock. The condition

@@ -23,6 +23,7 @@
 #include "lib/context/metrics_file.h"
 #include "lib/context/stripe.h"
 #include "lib/context/tracing.h"
+#include "lib/context/usage.h"
 #include "lib/control/client.h"
 #include "lib/diagnose/history.h"
 #include "lib/diagnose/recorder.h"
@@ -69,6 +70,7 @@ struct sml_context {
 	struct sml_sequence sequence;
 	struct sml_history history;
 	struct sml_requests requests;
+	struct sml_usage usage;
 
 	/* Completion and failure. */
 	pthread_mutex_t lock;
@@ -111,8 +113,8 @@ void sml_context_abort_job(struct sml_context *context, int error, const char *t
  */
 void sml_context_be_told(struct sml_context *context, int error, const char *text);
 
-/* Called by progress threads, too. */
-void sml_context_tensor_done(struct sml_context *context);
+/* n calls are done. Called by progress threads, too. */
+void sml_context_tensor_done(struct sml_context *context, uint64_t n);
 
 /*
  * While there are calls in progress, wake a program that only watches the bell, so that it notices

@@ -97,7 +97,7 @@ static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const vo
 		__atomic_add_fetch(counted, 1, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&context->lock);
 	if (rc > 0)
-		sml_context_tensor_done(context);
+		sml_context_tensor_done(context, 1);
 	return rc;
 }
 

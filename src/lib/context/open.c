@@ -258,9 +258,9 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	return error ? error : start(context);
 }
 
-static void tensor_done(void *self)
+static void tensor_done(void *self, uint64_t n)
 {
-	sml_context_tensor_done(self);
+	sml_context_tensor_done(self, n);
 }
 
 static bool park_shard(void *self, struct sml_shard *shard)
@@ -303,6 +303,8 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 		destroy(context);
 		return error;
 	}
+	context->usage.opened_ns = sml_now_ns();
+	sml_log_start(context);
 	sml_log_choices(context);
 	*opened = context;
 	return 0;
@@ -395,6 +397,7 @@ int sml_close(struct sml_context *context)
 		sml_error_set(error, "%s", sml_error_text(context));
 	else
 		error = leave(context);
+	sml_log_end(context, error);
 	sml_log_counters(context);
 	destroy(context);
 	return error;

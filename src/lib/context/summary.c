@@ -128,6 +128,155 @@ void sml_log_choices(const struct sml_context *context)
 		by_group ? "; results by multicast" : "", faulty ? "; WITH FAULTS" : "");
 }
 
+/* ---- rank 0's lines ---- */
+
+#define LINE_COLUMNS 120
+#define PREFIX	     "switchml[rank 0]: "
+
+/* Is this the rank that logs them? Alone, it sends nothing, and waits for nobody. */
+static bool has_lines(const struct sml_context *context)
+{
+	const struct sml_settings *settings = &context->settings;
+
+	return settings->summary && settings->rank == 0 && settings->world_size > 1 &&
+	       settings->log.level >= SML_LOG_WARN;
+}
+
+/* Whatever the level is. */
+static void log_line(const struct sml_context *context, const char *text)
+{
+	struct sml_log log = context->settings.log;
+
+	if (log.level < SML_LOG_INFO)
+		log.level = SML_LOG_INFO;
+	sml_log(&log, SML_LOG_INFO, "%s", text);
+}
+
+/* Is everything added in the memory of one host? */
+static bool is_on_one_host(const struct sml_context *context)
+{
+	const struct sml_host *host = context->crew.host;
+
+	return host && !host->memory.terms.goes_up;
+}
+
+/* Where numbers are added: "the switch at tor1:28500 (udp)", "3 switches (udp), tor1:28500 first".
+ */
+static void name_place(const struct sml_context *context, char *text, size_t bytes)
+{
+	const struct sml_stripe *first = &context->stripes[0];
+	unsigned n = context->n_stripes;
+
+	if (is_on_one_host(context))
+		snprintf(text, bytes, "this host's memory");
+	else if (context->peers && context->hosts.n)
+		snprintf(text, bytes, "a part of the switch on each of %u hosts", n);
+	else if (context->peers)
+		snprintf(text, bytes, "a part of the switch in %s%u rank%s",
+			 n == context->settings.world_size ? "each of " : "", n, sml_plural(n));
+	else if (n == 1)
+		snprintf(text, bytes, "the switch at %.80s (%s)", sml_stripe_name(first),
+			 first->admission.dataplane);
+	else
+		snprintf(text, bytes, "%u switches (%s), the first at %.80s", n,
+			 first->admission.dataplane, sml_stripe_name(first));
+}
+
+/* Longer names are cut, so that the line fits. */
+static void write_start(const char *job, const char *rest, char *line, size_t bytes)
+{
+	size_t room = LINE_COLUMNS - strlen(PREFIX) - strlen("job \"\": ");
+	size_t length = strlen(rest) < room ? room - strlen(rest) : 0;
+
+	if (strlen(job) <= length)
+		snprintf(line, bytes, "job \"%s\": %s", job, rest);
+	else
+		snprintf(line, bytes, "job \"%.*s...\": %s", length > 3 ? (int)length - 3 : 0, job,
+			 rest);
+}
+
+void sml_log_start(const struct sml_context *context)
+{
+	const struct sml_settings *settings = &context->settings;
+	unsigned n_hosts = context->stripes[0].admission.n_hosts;
+	char place[128], hosts[32] = "", rest[256], line[SML_TEXT_BYTES];
+
+	if (!has_lines(context))
+		return;
+	name_place(context, place, sizeof(place));
+	if (n_hosts > 0)
+		snprintf(hosts, sizeof(hosts), " on %u host%s", n_hosts, sml_plural(n_hosts));
+	snprintf(rest, sizeof(rest), "%u ranks%s, through %s, %s wire", settings->world_size, hosts,
+		 place, sml_wire_name(settings->wire));
+	write_start(settings->job, rest, line, sizeof(line));
+	log_line(context, line);
+}
+
+/* "4.93 GB" */
+static const char *size_text(double bytes, char text[16])
+{
+	static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
+	unsigned unit = 0;
+
+	for (; bytes >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+		bytes /= 1000;
+	snprintf(text, 16, unit && bytes < 99.5 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+	return text;
+}
+
+/* What rank 0 has sent, and would have sent in a ring. */
+static void add_traffic(const struct sml_context *context, uint64_t sent, char *text, size_t bytes)
+{
+	char own[16], ring[16];
+
+	size_text((double)context->usage.ring_bytes, ring);
+	if (is_on_one_host(context))
+		snprintf(text, bytes, "; no packets (in a ring, each rank sends %s)", ring);
+	else
+		snprintf(text, bytes, "; rank 0 sent %s (in a ring: %s)",
+			 size_text((double)sent, own), ring);
+}
+
+static void add_times(const struct sml_context *context, uint64_t now_ns, char *text, size_t bytes)
+{
+	const struct sml_usage *usage = &context->usage;
+	double all_ns = (double)(now_ns - usage->opened_ns);
+	const char *slowest;
+	unsigned percent = sml_control_slowest(context->stripes[0].control, &slowest);
+	int length = snprintf(text, bytes, "; calls took %.0f %% of %.1f s",
+			      100 * (double)sml_usage_busy_ns(usage, now_ns) / all_ns,
+			      all_ns / SML_NS_PER_SEC);
+
+	if (percent > 0 && length > 0 && (size_t)length < bytes)
+		snprintf(text + length, bytes - (size_t)length,
+			 "; %s was last in %u %% of the slots", slowest, percent);
+}
+
+void sml_log_end(struct sml_context *context, int error)
+{
+	const struct sml_usage *usage = &context->usage;
+	struct sml_counters c = {.size = sizeof(c)};
+	char place[128], size[16], traffic[96] = "", times[256], elsewhere[96] = "";
+	char line[SML_TEXT_BYTES];
+
+	if (!has_lines(context))
+		return;
+	sml_get_counters(context, &c);
+	name_place(context, place, sizeof(place));
+	if (usage->bytes > 0)
+		add_traffic(context, c.bytes_sent, traffic, sizeof(traffic));
+	add_times(context, sml_now_ns(), times, sizeof(times));
+	if (usage->n_elsewhere > 0)
+		snprintf(elsewhere, sizeof(elsewhere), "; %" PRIu64 " call%s left to %s",
+			 usage->n_elsewhere, sml_plural((unsigned)usage->n_elsewhere),
+			 usage->elsewhere);
+	snprintf(line, sizeof(line), "job \"%s\" %s: %" PRIu64 " call%s of %s through %s%s%s%s",
+		 context->settings.job, error ? "has failed" : "has ended", c.tensors,
+		 sml_plural((unsigned)c.tensors), size_text((double)usage->bytes, size), place,
+		 traffic, times, elsewhere);
+	log_line(context, line);
+}
+
 /* ---- what it moved ---- */
 
 static void log_stripe(const struct sml_context *context, int stripe)

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The log has two summaries of a context: what runs when it has opened, and what it moved when it
- * closes.
+ * closes. Of both, rank 0 logs a short line for people, and each rank logs the details at `info`.
  */
 #ifndef SML_LIB_SUMMARY_H
 #define SML_LIB_SUMMARY_H
 
 #include "lib/context/context.h"
+
+/* Rank 0's line when the job begins: at most 120 columns on a terminal. */
+void sml_log_start(const struct sml_context *context);
+
+/* Rank 0's line when it ends, well (0) or with an error. */
+void sml_log_end(struct sml_context *context, int error);
 
 /* When it has opened: the form, the stripes, and what was chosen for them. */
 void sml_log_choices(const struct sml_context *context);

@@ -35,6 +35,13 @@ bool sml_control_is_admitted(struct sml_control *control)
 	return phase >= SML_TALK_ADMITTED && phase < SML_TALK_LEFT;
 }
 
+unsigned sml_control_slowest(struct sml_control *control, const char **text)
+{
+	*text = control->talk.slowest;
+	/* From then on, the talk does not change. */
+	return sml_control_phase(control) == SML_TALK_LEFT ? control->talk.slowest_percent : 0;
+}
+
 void sml_control_hold(struct sml_control *control)
 {
 	control->holds++;

@@ -118,6 +118,12 @@ int sml_control_ready(struct sml_control *control, struct sml_readiness *found,
 int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds,
 		     uint64_t until_ns);
 
+/*
+ * After sml_control_leave() has returned 0: who was most often the last, in words, and of how many
+ * percent of the slots' uses; 0: that is not known. The text is valid as long as the control.
+ */
+unsigned sml_control_slowest(struct sml_control *control, const char **text);
+
 int sml_control_start(struct sml_control *control, const struct sml_control_owner *owner);
 
 /*

@@ -23,7 +23,7 @@ struct sml_stall_report;
 struct sml_crew_owner {
 	void *self;
 	/* A tensor is done, and its caller may be waiting. */
-	void (*tensor_done)(void *self);
+	void (*tensor_done)(void *self, uint64_t n);
 	/*
 	 * The shard is not in the state that its `park` asks for: it must be parked (and is
 	 * frozen), or must belong to the thread again. True: `parked` has changed accordingly.

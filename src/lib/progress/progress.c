@@ -161,7 +161,7 @@ static void spread(struct sml_progress *progress, struct sml_line *line,
 	if (news->done) {
 		/* The waiter may read the counters next. */
 		publish(line);
-		owner->tensor_done(owner->self);
+		owner->tensor_done(owner->self, news->done);
 	}
 }
 

@@ -70,6 +70,7 @@ static const struct variable variables[] = {
 	{"SWITCHML_SPIN", MEMBER(spin), NUMBER, 0, 1, NULL, "0 or 1"},
 	{"SWITCHML_SCHED_BATCH", MEMBER(sched_batch), NUMBER, 0, 1, NULL, "0 or 1"},
 	{"SWITCHML_HOST_GROUP", MEMBER(host_group), NUMBER, 0, 1, NULL, "0 or 1"},
+	{"SWITCHML_SUMMARY", MEMBER(summary), NUMBER, 0, 1, NULL, "0 or 1"},
 	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_TRACE", MEMBER(trace), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_METRICS_FILE", MEMBER(metrics_file), TEXT, 0, 0, NULL, NULL},
@@ -408,6 +409,7 @@ int sml_config_init(struct sml_config *config)
 		.wire = SML_WIRE_INT32,
 		.debug = SML_LOG_WARN,
 		.host_group = -1,
+		.summary = 1,
 	};
 	set_master_address(config);
 	config->job = sml_run_name(launcher_kind());

@@ -42,6 +42,7 @@ static int check(const struct sml_config *config)
 		{"threads", config->threads, 0, SML_MAX_SHARDS},
 		{"mtu", config->mtu, 0, 65535},
 		{"host_group", config->host_group, -1, 1},
+		{"summary", config->summary, 0, 1},
 		{"debug", config->debug, SML_LOG_ERROR, SML_LOG_TRACE},
 	};
 	int error;
@@ -425,6 +426,7 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->spin = config->spin != 0;
 	settings->sched_batch = config->sched_batch != 0;
 	settings->host_group = config->host_group != 0;
+	settings->summary = config->summary != 0;
 	settings->has_faults = config->faults && *config->faults;
 	settings->log = (struct sml_log){.level = config->debug,
 					 .rank = config->rank,

@@ -56,6 +56,7 @@ struct sml_settings {
 	bool spin;
 	bool sched_batch; /* of the progress threads */
 	bool host_group;  /* share memory with the job's ranks on this host */
+	bool summary;	  /* rank 0 logs a line at the start and one at the end */
 	bool has_faults;
 	struct sml_faults faults;
 	struct sml_tls_files tls_files;

@@ -23,6 +23,7 @@ import torch
 from torch.distributed import ReduceOp
 
 from ..errors import Timeout
+from ..job import Job
 from ._line import Line
 from ._tensors import describe
 from ._work import Work, place
@@ -160,6 +161,10 @@ class Elsewhere(Work):
         tensors = list(tensors_in(arguments))
         super().__init__(name, tensors, [place(name_of(name, arguments))], None, limit)
         self._modes = Modes(tensors)
+
+    def begin(self, job: Job, waits: bool = False) -> None:
+        super().begin(job, waits)
+        job.count_elsewhere("Gloo")
 
     def proceed(self) -> Callable[[], None] | None:
         if self._call is not None:  # otherwise the caller was interrupted after this

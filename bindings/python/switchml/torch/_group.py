@@ -76,8 +76,8 @@ class Options:
         switch: as SWITCHML_SWITCH; nothing set: the ranks add, those of a host in memory that
             they share; "embedded": every rank has a part of the switch.
         master_address, master_port: where rank 0 listens then; None: any free port.
-        heartbeat, slots, threads, mtu, interface, spin, sched_batch, debug, ports, wait_notice: as
-            in switchml.Job.
+        heartbeat, slots, threads, mtu, interface, spin, sched_batch, debug, ports, wait_notice,
+            summary: as in switchml.Job.
     """
 
     wire: str | None = None
@@ -94,6 +94,7 @@ class Options:
     debug: str | None = None
     ports: str | None = None
     wait_notice: float | None = None
+    summary: bool | None = None
 
     def __post_init__(self) -> None:
         if self.wire not in WIRES:

@@ -136,7 +136,7 @@ class Router(ProcessGroup, Entries):
         text = f"{name} of {what}" if what else name
         if text not in self._told:
             self._told.add(text)
-            level = logging.WARNING if self.rank() == 0 else logging.DEBUG
+            level = logging.INFO if self.rank() == 0 else logging.DEBUG
             log.log(level, "%s: %s does not run on the switch, but on Gloo", self._title, text)
         return functools.partial(self._on_gloo, name, on_dense(name, self._method(name)))
 

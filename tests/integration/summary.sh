@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The two lines of rank 0: when a job begins, and when it ends. They say whether a switch is used,
+# and what that saves. Usage: summary.sh SWITCHML
+set -u
+
+switchml=$1
+. "$(dirname "$0")/../support/await.sh"
+. "$(dirname "$0")/../support/report.sh"
+export SWITCHML_SUMMARY=1
+
+# What its first line says, what its last line says, environment of a job of four ranks.
+lines() {
+	local begin=$1 end=$2 bad=0
+	shift 2
+	env "$@" "$switchml" bench --local-workers 4 -b 1M -e 1M -n 10 -w 0 -c 0 >"$work/out" 2>&1 || bad=1
+	grep -c '^switchml\[rank' "$work/out" | grep -qx 2 || bad=1
+	says "$work/out" "^switchml\[rank 0\]: job \"default\": 4 ranks on 1 host, $begin\$" || bad=1
+	says "$work/out" "^switchml\[rank 0\]: job \"default\" has ended: [0-9]* calls of [0-9.]* MB $end" || bad=1
+	[ "$(grep '^switchml' "$work/out" | head -n 1 | wc -m)" -le 121 ] || bad=1
+	say $bad "$*: $(grep 'has ended' "$work/out")" "$work/out"
+}
+
+"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
+await_switch "$work/switch"
+lines "through the switch at $address (udp), int32 wire" \
+	"through the switch at $address (udp); rank 0 sent .* (in a ring: .*); calls took .* was last in .* % of the slots" \
+	SWITCHML_SWITCH="$address" SWITCHML_HOST_GROUP=0
+lines "through the switch at $address (udp), int32 wire" "through the switch at $address (udp); rank 0 sent" \
+	SWITCHML_SWITCH="$address" SWITCHML_HOST_GROUP=1
+SWITCHML_SUMMARY=0 SWITCHML_SWITCH=$address "$switchml" bench --local-workers 4 -b 1M -e 1M >"$work/out" 2>&1 &&
+	! says "$work/out" '^switchml\['
+say $? "SWITCHML_SUMMARY=0: no lines" "$work/out"
+
+# Without a switch, in memory, and with a part of it in every rank.
+SWITCHML_MASTER_PORT=$(free_port)
+export SWITCHML_MASTER_PORT
+alone() {
+	local rank pids=() bad=0 text=$1
+	shift
+	for rank in 0 1; do
+		env "$@" RANK=$rank WORLD_SIZE=2 "$switchml" bench -b 1M -e 1M -n 10 >"$work/rank-$rank" 2>&1 &
+		pids+=($!)
+	done
+	for rank in 0 1; do wait "${pids[rank]}" || bad=1; done
+	says "$work/rank-0" "^switchml\[rank 0\]: job \"default\" has ended: .* through $text" || bad=1
+	! says "$work/rank-1" '^switchml\[' || bad=1
+	say $bad "no switch, $*: $(grep 'has ended' "$work/rank-0")" "$work/rank-0" "$work/rank-1"
+}
+alone "this host's memory; no packets (in a ring, each rank sends .*)" SWITCHML_HOST_GROUP=1
+alone "a part of the switch in each of 2 ranks; rank 0 sent" SWITCHML_HOST_GROUP=0 SWITCHML_SWITCH=embedded
+exit $((failures > 0))
