@@ -3,16 +3,10 @@
  * Memory runs out while a stripe's workers get the next epoch. Either all of them have it,
  * or none, and the failover can try again.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "faults/fail_nth.h"
 #include "lib/context/data_path.h"
 #include "support/stripe_rig.h"
+#include "support/test.h"
 
 #define SHARDS 3
 
@@ -53,22 +47,12 @@ static bool renew(unsigned n)
 	return n_allocations < n;
 }
 
-static void all_workers_of_a_stripe_are_renewed_or_none(void **state)
+TEST(all_workers_of_a_stripe_are_renewed_or_none)
 {
 	unsigned n = 1;
 
-	(void)state;
 	while (!renew(n))
 		n++;
 	/* Each shard needs at least one allocation. */
 	assert_true(n > SHARDS);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_workers_of_a_stripe_are_renewed_or_none),
-	};
-
-	return cmocka_run_group_tests_name("renew", tests, NULL, NULL);
 }

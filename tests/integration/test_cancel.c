@@ -6,11 +6,8 @@
  */
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/ranks.h"
+#include "support/test.h"
 
 #define COUNT	      1000
 #define NOT_RETURNED  1
@@ -165,16 +161,14 @@ static void cancel_in_every_call(bool host_group, bool dedicated)
 	sml_switch_close(opened);
 }
 
-static void a_cancelled_thread_ends_after_its_call(void **state)
+TEST(a_cancelled_thread_ends_after_its_call)
 {
-	(void)state;
 	cancel_in_every_call(false, false);
 	cancel_in_every_call(false, true);
 }
 
-static void a_cancelled_thread_of_a_host_ends_after_its_call(void **state)
+TEST(a_cancelled_thread_of_a_host_ends_after_its_call)
 {
-	(void)state;
 	cancel_in_every_call(true, false);
 	cancel_in_every_call(true, true);
 }
@@ -194,11 +188,10 @@ static int do_open(struct sml_context *none)
 	return error;
 }
 
-static void a_cancelled_thread_ends_after_opening(void **state)
+TEST(a_cancelled_thread_ends_after_opening)
 {
 	struct waiter waiter = {.call = do_open, .result = NOT_RETURNED};
 
-	(void)state;
 	cancel_while_it_waits(&waiter);
 	assert_int_equal(join_cancelled(&waiter), SML_ERROR_TIMEOUT);
 }
@@ -228,12 +221,11 @@ static void *open_and_close(void *number)
 	return sml_close(context) == 0 ? NULL : "not closed";
 }
 
-static void a_cancelled_thread_ends_after_closing(void **state)
+TEST(a_cancelled_thread_ends_after_closing)
 {
 	pthread_t other;
 	void *complaint = "";
 
-	(void)state;
 	*(int *)in = free_port();
 	assert_int_equal(pthread_create(&other, NULL, open_and_close, (void *)1), 0);
 	assert_null(open_and_close((void *)0));
@@ -325,48 +317,35 @@ static int status_of(const char *how)
 	return status;
 }
 
-static void sigterm_ends_a_process_whose_main_thread_has_ended(void **state)
+TEST(sigterm_ends_a_process_whose_main_thread_has_ended)
 {
 	int status = status_of("-");
 
-	(void)state;
 	assert_true(WIFSIGNALED(status));
 	assert_int_equal(WTERMSIG(status), SIGTERM);
 }
 
-static void a_handler_is_called_when_the_main_thread_has_ended(void **state)
+TEST(a_handler_is_called_when_the_main_thread_has_ended)
 {
 	int status = status_of("h");
 
-	(void)state;
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 7);
 }
 
-static void signals_belong_to_the_applications_threads(void **state)
+TEST(signals_belong_to_the_applications_threads)
 {
 	int status = status_of("t");
 
-	(void)state;
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 7);
 }
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_cancelled_thread_ends_after_its_call),
-		cmocka_unit_test(a_cancelled_thread_of_a_host_ends_after_its_call),
-		cmocka_unit_test(a_cancelled_thread_ends_after_opening),
-		cmocka_unit_test(a_cancelled_thread_ends_after_closing),
-		cmocka_unit_test(sigterm_ends_a_process_whose_main_thread_has_ended),
-		cmocka_unit_test(a_handler_is_called_when_the_main_thread_has_ended),
-		cmocka_unit_test(signals_belong_to_the_applications_threads),
-	};
-
 	if (argc == 3 && strcmp(argv[1], "--main-ends") == 0)
 		return be_process(argv[2]);
 	/* Where a wait can be cancelled, its lock stays taken, and the test never ends. */
 	alarm(200);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -8,20 +8,16 @@
  */
 #include <dirent.h>
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "control/envelope.h"
 #include "support/certificates.h"
 #include "support/switch_client.h"
+#include "support/test.h"
 #include "switchml.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -246,6 +242,54 @@ static void abort_of_one(unsigned i)
 	clients_close(c, 2);
 }
 
+/* ---- dead ranks ---- */
+
+/* Two jobs: a rank's process ends in one, and a rank freezes in the other. */
+TEST_WITH(the_dead_leave_nothing_within_the_heartbeat, NULL, tear_down)
+{
+	struct client crashed[2], frozen[2];
+	SmlControl__Join join = client_join_message("frozen", 0, 2);
+	int64_t begin_ms, dead_ms;
+
+	start_switch(false);
+	/* Only rank 1, because this process may stall, too. */
+	begin_ms = client_now_ms();
+	for (; join.rank < 2; join.rank++, join.pid++) {
+		join.heartbeat_ms = join.rank == 1 ? FROZEN_HEARTBEAT_MS : 60000;
+		client_open(&frozen[join.rank], "127.0.0.1", port);
+		client_join(&frozen[join.rank], &join);
+	}
+	clients_begin(frozen, 2);
+	start_two(crashed, 0);
+	client_close(&crashed[0]);
+	client_expect_abort(&crashed[1], SML_ERROR_RANK_DIED, "rank 0", "its connection ended",
+			    NULL);
+	/* Rank 1 is silent, although its socket is open. */
+	for (dead_ms = 0; dead_ms == 0 && client_now_ms() - begin_ms < CLIENT_WAIT_MS;
+	     usleep(10000)) {
+		SmlControl__Envelope *status = client_status("127.0.0.1", port);
+
+		if (status->status->n_jobs == 0 && status->status->slots_in_use == 0)
+			dead_ms = client_now_ms() - begin_ms;
+		client_free(status);
+	}
+	client_expect_abort(&frozen[0], SML_ERROR_RANK_DIED, "rank 1", "it was silent", NULL);
+	printf("a frozen rank's job was gone after %lld ms, of a heartbeat of %d\n",
+	       (long long)dead_ms, FROZEN_HEARTBEAT_MS);
+	/* At the tick before its time is up, and not only after the others' minute. */
+	assert_true(dead_ms >= FROZEN_HEARTBEAT_MS - 100 && dead_ms < CLIENT_WAIT_MS);
+	/* Now its packets belong to no job. */
+	client_contribute(&frozen[0], 4, 0, 8, 1);
+	client_wait_for_counter(port, "unknown-job", 1);
+	/* Its name is free, too. */
+	whole_life(0);
+	clients_close(crashed, 2);
+	clients_close(frozen, 2);
+	expect_empty();
+}
+
+/* ---- many lives ---- */
+
 /* Most of these cases have two joins. Returns the number of joins. */
 static unsigned churn(unsigned i)
 {
@@ -292,82 +336,25 @@ static void expect_nothing_left(unsigned n_joins, unsigned warm_up)
 #endif
 }
 
-static void joins_and_leaves_leave_nothing(void **state)
+TEST_WITH(joins_and_leaves_leave_nothing, NULL, tear_down)
 {
 	const char *number = getenv("SML_JOINS");
 
-	(void)state;
 	start_switch(false);
 	expect_nothing_left(number ? (unsigned)strtoul(number, NULL, 10) : JOINS, WARM_UP);
 }
 
-static void joins_with_tls_leave_nothing(void **state)
+TEST_WITH(joins_with_tls_leave_nothing, NULL, tear_down)
 {
 	const char *number = getenv("SML_JOINS");
 
-	(void)state;
 	start_switch(true);
 	expect_nothing_left(number ? (unsigned)strtoul(number, NULL, 10) / 20 : TLS_JOINS, 300);
 }
 
-/* ---- dead ranks ---- */
-
-/* Two jobs: a rank's process ends in one, and a rank freezes in the other. */
-static void the_dead_leave_nothing_within_the_heartbeat(void **state)
-{
-	struct client crashed[2], frozen[2];
-	SmlControl__Join join = client_join_message("frozen", 0, 2);
-	int64_t begin_ms, dead_ms;
-
-	(void)state;
-	start_switch(false);
-	/* Only rank 1, because this process may stall, too. */
-	begin_ms = client_now_ms();
-	for (; join.rank < 2; join.rank++, join.pid++) {
-		join.heartbeat_ms = join.rank == 1 ? FROZEN_HEARTBEAT_MS : 60000;
-		client_open(&frozen[join.rank], "127.0.0.1", port);
-		client_join(&frozen[join.rank], &join);
-	}
-	clients_begin(frozen, 2);
-	start_two(crashed, 0);
-	client_close(&crashed[0]);
-	client_expect_abort(&crashed[1], SML_ERROR_RANK_DIED, "rank 0", "its connection ended",
-			    NULL);
-	/* Rank 1 is silent, although its socket is open. */
-	for (dead_ms = 0; dead_ms == 0 && client_now_ms() - begin_ms < CLIENT_WAIT_MS;
-	     usleep(10000)) {
-		SmlControl__Envelope *status = client_status("127.0.0.1", port);
-
-		if (status->status->n_jobs == 0 && status->status->slots_in_use == 0)
-			dead_ms = client_now_ms() - begin_ms;
-		client_free(status);
-	}
-	client_expect_abort(&frozen[0], SML_ERROR_RANK_DIED, "rank 1", "it was silent", NULL);
-	printf("a frozen rank's job was gone after %lld ms, of a heartbeat of %d\n",
-	       (long long)dead_ms, FROZEN_HEARTBEAT_MS);
-	/* At the tick before its time is up, and not only after the others' minute. */
-	assert_true(dead_ms >= FROZEN_HEARTBEAT_MS - 100 && dead_ms < CLIENT_WAIT_MS);
-	/* Now its packets belong to no job. */
-	client_contribute(&frozen[0], 4, 0, 8, 1);
-	client_wait_for_counter(port, "unknown-job", 1);
-	/* Its name is free, too. */
-	whole_life(0);
-	clients_close(crashed, 2);
-	clients_close(frozen, 2);
-	expect_empty();
-}
-
-#define TEST(name) cmocka_unit_test_teardown(name, tear_down)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(the_dead_leave_nothing_within_the_heartbeat),
-		TEST(joins_and_leaves_leave_nothing),
-		TEST(joins_with_tls_leave_nothing),
-	};
-
 	/* Freed memory goes back to the system soon, so resident memory is memory in use. */
 	mallopt(M_ARENA_MAX, 2);
-	return cmocka_run_group_tests(tests, NULL, certificates_remove);
+	return test_run(NULL, certificates_remove);
 }

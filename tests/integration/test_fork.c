@@ -6,19 +6,15 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/ranks.h"
+#include "support/test.h"
 
 /* All ranks are told within this time. A heartbeat alone would take a minute. */
 #define SOON_MS	     30000
@@ -102,11 +98,10 @@ static void sum_with_child_of_clone(struct rank *rank)
 	sum_some(rank);
 }
 
-static void rank_0_opens_again_while_its_child_lives(void **state)
+TEST_WITH(rank_0_opens_again_while_its_child_lives, set_up, tear_down)
 {
 	struct job job = {.n_ranks = 2, .port = free_port(), .body = sum_with_child};
 
-	(void)state;
 	run_job(&job);
 	run_job(&job);
 	job.body = sum_with_child_of_clone;
@@ -125,7 +120,7 @@ static void die_with_child(struct rank *rank)
 	wait_until_told(rank);
 }
 
-static void nobody_listens_when_rank_0_is_dead_and_its_child_lives(void **state)
+TEST_WITH(nobody_listens_when_rank_0_is_dead_and_its_child_lives, set_up, tear_down)
 {
 	struct job job = {.n_ranks = 2, .port = free_port(), .body = die_with_child};
 	struct sockaddr_in address = {.sin_family = AF_INET,
@@ -134,7 +129,6 @@ static void nobody_listens_when_rank_0_is_dead_and_its_child_lives(void **state)
 	pid_t both = fork();
 	int fd, status = 0;
 
-	(void)state;
 	if (both == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		run_job(&job);
@@ -193,9 +187,8 @@ static void let_die(int dying, const char *switch_address)
 	waitpid(child, NULL, 0);
 }
 
-static void a_death_is_told_at_once_while_a_child_lives(void **state)
+TEST_WITH(a_death_is_told_at_once_while_a_child_lives, set_up, tear_down)
 {
-	(void)state;
 	let_die(2, NULL);
 	let_die(0, NULL);
 	let_die(1, "embedded");
@@ -222,23 +215,7 @@ static void open_in_child(struct rank *rank)
 	sum_some(rank);
 }
 
-static void a_child_has_a_job_of_its_own(void **state)
+TEST_WITH(a_child_has_a_job_of_its_own, set_up, tear_down)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = open_in_child});
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(rank_0_opens_again_while_its_child_lives, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(
-			nobody_listens_when_rank_0_is_dead_and_its_child_lives, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_death_is_told_at_once_while_a_child_lives, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(a_child_has_a_job_of_its_own, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

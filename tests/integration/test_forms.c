@@ -4,26 +4,21 @@
  * switch. All forms give the same bits, and counters tell where packets went.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/calls.h"
+#include "support/test.h"
 
 /* ---- separate switches ---- */
 
-static void two_jobs_on_one_switch_do_not_disturb_each_other(void **state)
+TEST(two_jobs_on_one_switch_do_not_disturb_each_other)
 {
 	char address[64];
 	struct sml_switch *opened = serve_at(0, address);
 
-	(void)state;
 	run_jobs((struct job[]){{.n_ranks = 2,
 				 .name = "a",
 				 .switch_address = address,
@@ -116,11 +111,10 @@ static uint32_t hash_shared_under_switch(int alone, const char *faults, int thre
 #define FAULTS "drop=2000,duplicate=5000,reorder=5000"
 
 /* Every type, operation, width and count: see calls_of_every_kind(). */
-static void results_have_the_same_bits_in_every_form(void **state)
+TEST(results_have_the_same_bits_in_every_form)
 {
 	uint32_t one = hash_over_switches(1, NULL, 1);
 
-	(void)state;
 	assert_int_equal(hash_over_switches(2, NULL, 1), one);
 	assert_int_equal(hash_over_switches(3, NULL, 2), one);
 	assert_int_equal(hash_over_switches(3, FAULTS, 1), one);
@@ -154,9 +148,8 @@ static void look_at_own_stripe(struct rank *rank)
 	}
 }
 
-static void every_rank_has_a_stripe_of_its_own(void **state)
+TEST(every_rank_has_a_stripe_of_its_own)
 {
-	(void)state;
 	run_job(&(struct job){
 		.n_ranks = 3, .switch_address = "embedded", .body = look_at_own_stripe});
 }
@@ -181,12 +174,11 @@ static void look_at_stripes(struct rank *rank)
 	CHECK(rank, sml_get_stripe_counters(rank->context, -1, &one, NULL) == -EINVAL);
 }
 
-static void stripes_have_counters_and_names(void **state)
+TEST(stripes_have_counters_and_names)
 {
 	char addresses[2][64], list[130];
 	struct sml_switch *a = serve_at(0, addresses[0]), *b = serve_at(0, addresses[1]);
 
-	(void)state;
 	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
 	run_job(&(struct job){.n_ranks = 2,
 			      .switch_address = list,
@@ -212,9 +204,8 @@ static void open_again_at_once(struct rank *rank)
 }
 
 /* The port may still belong to the switch of the previous job. */
-static void jobs_can_follow_each_other_on_one_port(void **state)
+TEST(jobs_can_follow_each_other_on_one_port)
 {
-	(void)state;
 	for (int shared = 0; shared < 2; shared++)
 		run_job(&(struct job){
 			.n_ranks = 3, .host_group = shared, .body = open_again_at_once});
@@ -237,17 +228,15 @@ static void sleep_idle(struct rank *rank)
 		complain(rank, "%g s of processor time in 0.3 s of idleness", used);
 }
 
-static void an_idle_job_takes_no_processor_time(void **state)
+TEST(an_idle_job_takes_no_processor_time)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .threads = 2, .body = sleep_idle});
 	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = sleep_idle});
 }
 
 /* The MASTER_ADDR of torchrun is this name, not an address. */
-static void the_embedded_switch_can_be_on_localhost(void **state)
+TEST(the_embedded_switch_can_be_on_localhost)
 {
-	(void)state;
 	run_job(&(struct job){
 		.n_ranks = 2, .master_address = "localhost", .body = calls_of_some_kinds});
 }
@@ -265,24 +254,7 @@ static void count_calls(struct rank *rank)
 	CHECK(rank, rank->rank == 0 || counters.rtt_min_ns > 0);
 }
 
-static void counters_count(void **state)
+TEST(counters_count)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 2, .body = count_calls});
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(two_jobs_on_one_switch_do_not_disturb_each_other),
-		cmocka_unit_test(results_have_the_same_bits_in_every_form),
-		cmocka_unit_test(every_rank_has_a_stripe_of_its_own),
-		cmocka_unit_test(stripes_have_counters_and_names),
-		cmocka_unit_test(jobs_can_follow_each_other_on_one_port),
-		cmocka_unit_test(the_embedded_switch_can_be_on_localhost),
-		cmocka_unit_test(an_idle_job_takes_no_processor_time),
-		cmocka_unit_test(counters_count),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

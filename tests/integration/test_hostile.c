@@ -10,9 +10,6 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "lib/context/context.h"
 #include "lib/progress/own_stripe.h"
 #include "support/attack.h"
 #include "support/ranks.h"
 #include "support/switch_client.h"
+#include "support/test.h"
 
 #define N_RANKS 3
 #define COUNT	20000
@@ -215,12 +211,11 @@ static void attack_job(const char *switch_address)
 	assert_true(!report.raw || report.of_seen > 0);
 }
 
-static void a_million_hostile_packets_change_nothing(void **state)
+TEST(a_million_hostile_packets_change_nothing)
 {
 	struct sml_switch_config config;
 	char address[32];
 
-	(void)state;
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
 	port = client_open_switch(&config);
@@ -234,11 +229,10 @@ static void a_million_hostile_packets_change_nothing(void **state)
 }
 
 /* Sockets of ranks that embed the switch accept packets from all addresses. */
-static void nor_where_every_rank_is_a_switch(void **state)
+TEST(nor_where_every_rank_is_a_switch)
 {
 	uint64_t dropped = 0;
 
-	(void)state;
 	attack_job("embedded");
 	for (unsigned i = SML_VERDICT_MALFORMED; i < SML_VERDICTS; i++) {
 		printf("  %-16s %" PRIu64 "\n", sml_verdict_name((enum sml_verdict)i), verdicts[i]);
@@ -252,14 +246,10 @@ static void nor_where_every_rank_is_a_switch(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_million_hostile_packets_change_nothing),
-		cmocka_unit_test(nor_where_every_rank_is_a_switch),
-	};
 	const char *text = getenv("SML_SEED");
 
 	seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
 	if (getenv("SML_PACKETS") != NULL)
 		n_packets = strtoull(getenv("SML_PACKETS"), NULL, 10);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

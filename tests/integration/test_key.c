@@ -10,23 +10,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/ssl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "control/tls_internal.h"
 #include "sim/gen.h"
 #include "support/certificates.h"
+#include "support/test.h"
 #include "support/tls_ends.h"
 
 #define SECRET	     "correct horse battery staple"
@@ -74,13 +69,12 @@ static int tear_down(void **state)
 
 /* ---- two ends ---- */
 
-static void a_key_and_certificates_exclude_each_other(void **state)
+TEST(a_key_and_certificates_exclude_each_other)
 {
 	const struct sml_tls_files files = {.certificate = "c", .key = "k", .authority = "a"};
 	const struct sml_key_source source = {SECRET, NULL};
 	struct sml_tls *tls;
 
-	(void)state;
 	assert_int_equal(sml_tls_open_with_key(&tls, SML_TLS_WORKER, &files, &sml_tls_variables,
 					       &source, &names),
 			 -EINVAL);
@@ -88,11 +82,10 @@ static void a_key_and_certificates_exclude_each_other(void **state)
 	assert_non_null(strstr(sml_error_last(), "only one of them can be used"));
 }
 
-static void the_same_key_at_both_ends_lets_messages_pass(void **state)
+TEST(the_same_key_at_both_ends_lets_messages_pass)
 {
 	static const size_t cuts[] = {1, 7, 100, 5000, 1000000};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
 		struct end server, worker;
 
@@ -129,19 +122,17 @@ static void expect_none(struct sml_tls *server_tls, struct sml_tls *worker_tls,
 	close_end(&worker);
 }
 
-static void another_key_is_told_at_both_ends(void **state)
+TEST(another_key_is_told_at_both_ends)
 {
-	(void)state;
 	expect_none(of_switch, of_other_worker, "it has another job key: give both ends the same",
 		    "it has another job key: give both ends the same");
 	expect_none(of_other_switch, of_worker, "another job key", "another job key");
 }
 
-static void a_key_and_certificates_do_not_fit_together(void **state)
+TEST(a_key_and_certificates_do_not_fit_together)
 {
 	struct sml_tls *switch_tls = certificates_open_switch(), *worker_tls;
 
-	(void)state;
 	if (switch_tls == NULL)
 		skip();
 	worker_tls = certificates_of_worker();
@@ -155,13 +146,12 @@ static void a_key_and_certificates_do_not_fit_together(void **state)
 }
 
 /* Bytes that are not TLS: both ends notice, and neither ever answers them with a message. */
-static void a_plain_peer_is_told_what_to_set(void **state)
+TEST(a_plain_peer_is_told_what_to_set)
 {
 	struct sml_tls *const tls[] = {of_switch, of_worker};
 	static const char *const why[] = {"it did not use a job key: set SWITCHML_JOB_KEY",
 					  "it has no job key: start it"};
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct end end;
 
@@ -182,22 +172,20 @@ static void a_plain_peer_is_told_what_to_set(void **state)
 
 /* ---- attacks ---- */
 
-static void a_changed_bit_is_never_believed(void **state)
+TEST(a_changed_bit_is_never_believed)
 {
-	(void)state;
 	/* The handshake is short: three quarters of the changes are in its first 400 bytes. */
 	assert_true(change_bits(of_switch, of_worker, seed, 1000, 4, 400) > 800);
 }
 
 /* Replay everything that a worker has sent to the same switch, any number of times. */
-static void a_replayed_worker_is_never_heard(void **state)
+TEST(a_replayed_worker_is_never_heard)
 {
 	struct end server, worker, fresh;
 	struct evbuffer *record = evbuffer_new();
 	unsigned char *bytes;
 	size_t n;
 
-	(void)state;
 	open_end(&server, of_switch, NULL);
 	open_end(&worker, of_worker, "127.0.0.1");
 	say(&worker);
@@ -226,13 +214,12 @@ static void a_replayed_worker_is_never_heard(void **state)
  * Replay everything that a switch has sent to a worker that connects again, as a false
  * switch would.
  */
-static void a_replayed_switch_is_never_heard(void **state)
+TEST(a_replayed_switch_is_never_heard)
 {
 	struct end server, worker, fresh;
 	struct evbuffer *record = evbuffer_new();
 	size_t n;
 
-	(void)state;
 	open_end(&server, of_switch, NULL);
 	open_end(&worker, of_worker, "127.0.0.1");
 	say(&server);
@@ -257,11 +244,10 @@ static void a_replayed_switch_is_never_heard(void **state)
 }
 
 /* Both ends have the same key: what one end sends must not be accepted as sent by the other. */
-static void an_end_that_hears_itself_is_not_fooled(void **state)
+TEST(an_end_that_hears_itself_is_not_fooled)
 {
 	struct sml_tls *const tls[] = {of_worker, of_switch};
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct end one, other;
 
@@ -359,7 +345,7 @@ static bool is_let_in(const struct odd_client *client)
 	return up;
 }
 
-static void no_weaker_handshake_is_taken(void **state)
+TEST(no_weaker_handshake_is_taken)
 {
 	static const struct odd_client honest = {
 		"an honest client", "switchml", TLS1_3_VERSION, TLS1_3_VERSION, 0, true, false};
@@ -378,7 +364,6 @@ static void no_weaker_handshake_is_taken(void **state)
 		 SSL_OP_ALLOW_NO_DHE_KEX, false, false},
 	};
 
-	(void)state;
 	assert_true(is_let_in(&honest));
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		assert_false(is_let_in(&all[i]));
@@ -413,11 +398,10 @@ static uint64_t cost_ns(struct sml_tls *worker_tls)
 }
 
 /* The switch checks the binder before any key exchange. */
-static void a_wrong_key_costs_less_than_the_right_one(void **state)
+TEST(a_wrong_key_costs_less_than_the_right_one)
 {
 	uint64_t right_ns = cost_ns(of_worker), wrong_ns = cost_ns(of_other_worker);
 
-	(void)state;
 	printf("the right key costs %.0f us, a wrong one %.0f us\n", (double)right_ns / 1e3,
 	       (double)wrong_ns / 1e3);
 	assert_true(wrong_ns < right_ns);
@@ -425,21 +409,8 @@ static void a_wrong_key_costs_less_than_the_right_one(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_key_and_certificates_exclude_each_other),
-		cmocka_unit_test(the_same_key_at_both_ends_lets_messages_pass),
-		cmocka_unit_test(another_key_is_told_at_both_ends),
-		cmocka_unit_test(a_key_and_certificates_do_not_fit_together),
-		cmocka_unit_test(a_plain_peer_is_told_what_to_set),
-		cmocka_unit_test(a_changed_bit_is_never_believed),
-		cmocka_unit_test(a_replayed_worker_is_never_heard),
-		cmocka_unit_test(a_replayed_switch_is_never_heard),
-		cmocka_unit_test(an_end_that_hears_itself_is_not_fooled),
-		cmocka_unit_test(no_weaker_handshake_is_taken),
-		cmocka_unit_test(a_wrong_key_costs_less_than_the_right_one),
-	};
 	const char *text = getenv("SML_SEED");
 
 	seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return test_run(set_up, tear_down);
 }

@@ -12,22 +12,17 @@
  * they can leave there.
  */
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "support/ranks.h"
 #include "support/switch_client.h"
+#include "support/test.h"
 
 #define HOST "127.0.0.1"
 #define JOB  "leaves"
@@ -105,7 +100,7 @@ static bool comes_to_state(uint16_t port, const char *states)
 	return true;
 }
 
-static void a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere(void **state)
+TEST_WITH(a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere, NULL, client_close_switch)
 {
 	struct sml_switch_config config;
 	char addresses[64];
@@ -116,7 +111,6 @@ static void a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere(void 
 	pthread_t thread;
 	pid_t child = start_first_switch(&first);
 
-	(void)state;
 	sml_switch_config_init(&config);
 	config.listen = HOST ":0";
 	next = client_open_switch(&config);
@@ -155,7 +149,7 @@ static void be_idle(struct rank *rank)
 	CHECK(rank, comes_to_state(idlers->next, "running, leaving"));
 }
 
-static void idle_ranks_go_on_at_the_next_switch_and_leave_there(void **state)
+TEST(idle_ranks_go_on_at_the_next_switch_and_leave_there)
 {
 	struct sml_switch_config config;
 	char addresses[64];
@@ -167,7 +161,6 @@ static void idle_ranks_go_on_at_the_next_switch_and_leave_there(void **state)
 			  .argument = &idlers};
 	uint16_t first;
 
-	(void)state;
 	for (int shared = 0; shared < 2; shared++) {
 		idlers.first = start_first_switch(&first);
 		sml_switch_config_init(&config);
@@ -179,16 +172,4 @@ static void idle_ranks_go_on_at_the_next_switch_and_leave_there(void **state)
 		waitpid(idlers.first, NULL, 0);
 		client_close_switch(NULL);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(
-			a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere,
-			client_close_switch),
-		cmocka_unit_test(idle_ranks_go_on_at_the_next_switch_and_leave_there),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

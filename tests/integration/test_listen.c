@@ -8,17 +8,13 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "lib/context/listen.h"
 #include "support/ranks.h"
+#include "support/test.h"
 
 static char own[INET6_ADDRSTRLEN], own_interface[IF_NAMESIZE];
 
@@ -70,31 +66,28 @@ static void look(struct rank *rank)
 			    -ECONNREFUSED);
 }
 
-static void port_listens_on_the_masters_address_alone(void **state)
+TEST(port_listens_on_the_masters_address_alone)
 {
 	struct job job = {.n_ranks = 2, .master_address = own, .argument = own, .body = look};
 
-	(void)state;
 	job.port = free_port();
 	run_job(&job);
 }
 
-static void port_of_a_local_job_listens_on_the_loopback_alone(void **state)
+TEST(port_of_a_local_job_listens_on_the_loopback_alone)
 {
 	static char loopback[] = "127.0.0.1";
 	struct job job = {
 		.n_ranks = 2, .master_address = loopback, .argument = loopback, .body = look};
 
-	(void)state;
 	job.port = free_port();
 	run_job(&job);
 }
 
-static void what_is_not_this_hosts_is_no_choice(void **state)
+TEST(what_is_not_this_hosts_is_no_choice)
 {
 	char text[INET6_ADDRSTRLEN];
 
-	(void)state;
 	sml_listen_choose(own, NULL, text);
 	assert_string_equal(text, own);
 	/*
@@ -117,15 +110,9 @@ static void what_is_not_this_hosts_is_no_choice(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(port_listens_on_the_masters_address_alone),
-		cmocka_unit_test(port_of_a_local_job_listens_on_the_loopback_alone),
-		cmocka_unit_test(what_is_not_this_hosts_is_no_choice),
-	};
-
 	if (!find_own()) {
 		printf("no interface besides the loopback has an IPv4 address\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

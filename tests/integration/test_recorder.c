@@ -4,10 +4,7 @@
  * delays no failure.
  */
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/ranks.h"
+#include "support/test.h"
 #include "switch/switch.h"
 
 /* Longer than a busy machine stalls while ranks open and before they call. */
@@ -164,11 +160,10 @@ static void expect_rank_1(const char *name)
 	expect_in_file(name, "\nend of record\n");
 }
 
-static void the_rank_that_does_not_call_is_named(void **state)
+TEST_WITH(the_rank_that_does_not_call_is_named, make_directory, remove_directory)
 {
 	char pattern[128];
 
-	(void)state;
 	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
 	run_until_answered(&(struct job){.n_ranks = 3,
 					 .timeout_ms = TIMEOUT_MS,
@@ -217,11 +212,10 @@ static void fail_and_record(const char *path)
 		.n_ranks = 3, .flight_recorder = path, .body = all_but_rank_1_call_and_it_aborts});
 }
 
-static void ranks_that_share_a_file_append_whole_records(void **state)
+TEST_WITH(ranks_that_share_a_file_append_whole_records, make_directory, remove_directory)
 {
 	char pattern[128];
 
-	(void)state;
 	snprintf(pattern, sizeof(pattern), "%s", path_of("both"));
 	for (int i = 0; i < 2; i++)
 		fail_and_record(pattern);
@@ -244,12 +238,11 @@ static void rank_1_calls_with_another_length(struct rank *rank)
 }
 
 /* Its packets have arrived, and the switch has refused them. */
-static void a_mismatch_is_not_called_a_lost_packet(void **state)
+TEST_WITH(a_mismatch_is_not_called_a_lost_packet, make_directory, remove_directory)
 {
 	static const char *const names[] = {"record.0", "record.1"};
 	char pattern[128];
 
-	(void)state;
 	remove_files();
 	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
 	run_job(&(struct job){.n_ranks = 2,
@@ -383,11 +376,10 @@ static void freeze_rank_2(const char *switch_address, const char *report)
 	}
 }
 
-static void a_frozen_rank_is_what_slots_wait_for(void **state)
+TEST_WITH(a_frozen_rank_is_what_slots_wait_for, make_directory, remove_directory)
 {
 	char address[64];
 
-	(void)state;
 	snprintf(address, sizeof(address), "127.0.0.1:%u", start_switch());
 	freeze_rank_2(address, "report  of the switch\n");
 	expect_in_file("record.0", " ranks 2\n");
@@ -397,9 +389,8 @@ static void a_frozen_rank_is_what_slots_wait_for(void **state)
 }
 
 /* Nobody can ask any more what its slots, and those of the other ranks, were waiting for. */
-static void a_frozen_rank_takes_its_stripe_along(void **state)
+TEST_WITH(a_frozen_rank_takes_its_stripe_along, make_directory, remove_directory)
 {
-	(void)state;
 	freeze_rank_2("embedded", "report  of some stripes: ");
 }
 
@@ -425,26 +416,23 @@ static void lose_switch(int signal, const char *part)
 	expect_in_file("record.0", "all-reduce 1: 50000 float32");
 }
 
-static void a_frozen_switch_is_not_waited_for(void **state)
+TEST_WITH(a_frozen_switch_is_not_waited_for, make_directory, remove_directory)
 {
-	(void)state;
 	lose_switch(SIGSTOP, "does not answer\n");
 }
 
-static void a_dead_switch_cannot_be_asked(void **state)
+TEST_WITH(a_dead_switch_cannot_be_asked, make_directory, remove_directory)
 {
-	(void)state;
 	lose_switch(SIGKILL, " has ended\n");
 }
 
 /* ---- a file that cannot be written ---- */
 
-static void a_fifo_is_refused_and_delays_no_error(void **state)
+TEST_WITH(a_fifo_is_refused_and_delays_no_error, make_directory, remove_directory)
 {
 	char path[128], byte;
 	int fd;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s", path_of("fifo"));
 	assert_int_equal(mkfifo(path, 0600), 0);
 	/* Without a reader, an open would block; with a reader, it would not. */
@@ -456,36 +444,33 @@ static void a_fifo_is_refused_and_delays_no_error(void **state)
 	close(fd);
 }
 
-static void a_link_is_not_followed(void **state)
+TEST_WITH(a_link_is_not_followed, make_directory, remove_directory)
 {
 	char path[128];
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s", path_of("record.0"));
 	assert_int_equal(symlink(path_of("both"), path), 0);
 	fail_and_record(path);
 	assert_int_equal(access(path_of("both"), F_OK), -1);
 }
 
-static void nobody_else_reads_a_record(void **state)
+TEST_WITH(nobody_else_reads_a_record, make_directory, remove_directory)
 {
 	char path[128];
 	struct stat about;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s", path_of("both"));
 	fail_and_record(path);
 	assert_int_equal(stat(path, &about), 0);
 	assert_int_equal(about.st_mode & 07777, 0600);
 }
 
-static void wrong_paths_are_refused_at_once(void **state)
+TEST_WITH(wrong_paths_are_refused_at_once, make_directory, remove_directory)
 {
 	static const char *const wrong[] = {"/tmp/%p", "/tmp/x%", "/no/such/directory/%r"};
 	struct sml_context *context;
 	struct sml_config config;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		struct job job = {.n_ranks = 1, .flight_recorder = wrong[i]};
 
@@ -493,25 +478,4 @@ static void wrong_paths_are_refused_at_once(void **state)
 		assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
 		assert_non_null(strstr(sml_error_text(NULL), "SWITCHML_FLIGHT_RECORDER"));
 	}
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(the_rank_that_does_not_call_is_named),
-		TEST(a_mismatch_is_not_called_a_lost_packet),
-		TEST(ranks_that_share_a_file_append_whole_records),
-		TEST(a_frozen_rank_is_what_slots_wait_for),
-		TEST(a_frozen_rank_takes_its_stripe_along),
-		TEST(a_frozen_switch_is_not_waited_for),
-		TEST(a_dead_switch_cannot_be_asked),
-		TEST(a_fifo_is_refused_and_delays_no_error),
-		TEST(a_link_is_not_followed),
-		TEST(nobody_else_reads_a_record),
-		TEST(wrong_paths_are_refused_at_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +14,63 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/error.h"
 #include "support/calls.h"
+#include "support/test.h"
 
 #define N_RANKS	  2
 #define N_THREADS 2
+
+/* ---- a kernel that refuses: first, because it forks, and there are no other threads yet ---- */
+
+enum { REFUSED = 0, OPENED, OTHER_TEXT, NO_IDLE };
+
+/* As a user without privileges, in SCHED_IDLE. In a child: none of this can be undone. */
+static int open_when_idle(int port)
+{
+	const struct job job = {.n_ranks = 1, .port = port};
+	const struct sched_param none = {0};
+	const struct rlimit no_nice = {0};
+	struct sml_context *context;
+	struct sml_config config;
+	int error;
+
+	if (sched_setscheduler(0, SCHED_IDLE, &none) || setrlimit(RLIMIT_NICE, &no_nice) ||
+	    (geteuid() == 0 && setresuid(65534, 65534, 65534)) ||
+	    sched_setscheduler(0, SCHED_BATCH, &none) == 0)
+		return NO_IDLE;
+	configure(&config, &job, 0);
+	config.sched_batch = 1;
+	error = sml_open(&context, &config);
+	if (error == 0)
+		return OPENED;
+	fprintf(stderr, "%s\n", sml_error_text(NULL));
+	return error == -EPERM && context == NULL &&
+			       strstr(sml_error_text(NULL), "SWITCHML_SCHED_BATCH=1: ") &&
+			       strstr(sml_error_text(NULL), "without SCHED_IDLE")
+		       ? REFUSED
+		       : OTHER_TEXT;
+}
+
+TEST(a_refusal_of_the_kernel_is_an_error_of_the_opening)
+{
+	int port = free_port(), status;
+	pid_t child = fork();
+
+	assert_true(child >= 0);
+	if (child == 0)
+		_exit(open_when_idle(port));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == NO_IDLE) {
+		print_message("skipped: this kernel lets any process leave SCHED_IDLE, or none "
+			      "enter it\n");
+		skip();
+	}
+	assert_int_equal(WEXITSTATUS(status), REFUSED);
+}
+
+/* ---- the setting ---- */
 
 static bool is_progress(long thread)
 {
@@ -88,9 +135,8 @@ static void run(bool batch)
 			      .argument = &batch});
 }
 
-static void progress_threads_run_as_the_setting_says(void **state)
+TEST(progress_threads_run_as_the_setting_says)
 {
-	(void)state;
 	unsetenv("SWITCHML_SCHED_BATCH");
 	run(false);
 	setenv("SWITCHML_SCHED_BATCH", "0", 1);
@@ -98,65 +144,4 @@ static void progress_threads_run_as_the_setting_says(void **state)
 	setenv("SWITCHML_SCHED_BATCH", "1", 1);
 	run(true);
 	unsetenv("SWITCHML_SCHED_BATCH");
-}
-
-/* ---- a kernel that refuses ---- */
-
-enum { REFUSED = 0, OPENED, OTHER_TEXT, NO_IDLE };
-
-/* As a user without privileges, in SCHED_IDLE. In a child: none of this can be undone. */
-static int open_when_idle(int port)
-{
-	const struct job job = {.n_ranks = 1, .port = port};
-	const struct sched_param none = {0};
-	const struct rlimit no_nice = {0};
-	struct sml_context *context;
-	struct sml_config config;
-	int error;
-
-	if (sched_setscheduler(0, SCHED_IDLE, &none) || setrlimit(RLIMIT_NICE, &no_nice) ||
-	    (geteuid() == 0 && setresuid(65534, 65534, 65534)) ||
-	    sched_setscheduler(0, SCHED_BATCH, &none) == 0)
-		return NO_IDLE;
-	configure(&config, &job, 0);
-	config.sched_batch = 1;
-	error = sml_open(&context, &config);
-	if (error == 0)
-		return OPENED;
-	fprintf(stderr, "%s\n", sml_error_text(NULL));
-	return error == -EPERM && context == NULL &&
-			       strstr(sml_error_text(NULL), "SWITCHML_SCHED_BATCH=1: ") &&
-			       strstr(sml_error_text(NULL), "without SCHED_IDLE")
-		       ? REFUSED
-		       : OTHER_TEXT;
-}
-
-static void a_refusal_of_the_kernel_is_an_error_of_the_opening(void **state)
-{
-	int port = free_port(), status;
-	pid_t child = fork();
-
-	(void)state;
-	assert_true(child >= 0);
-	if (child == 0)
-		_exit(open_when_idle(port));
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_true(WIFEXITED(status));
-	if (WEXITSTATUS(status) == NO_IDLE) {
-		print_message("skipped: this kernel lets any process leave SCHED_IDLE, or none "
-			      "enter it\n");
-		skip();
-	}
-	assert_int_equal(WEXITSTATUS(status), REFUSED);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		/* First, because it forks: there are no other threads yet. */
-		cmocka_unit_test(a_refusal_of_the_kernel_is_an_error_of_the_opening),
-		cmocka_unit_test(progress_threads_run_as_the_setting_says),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

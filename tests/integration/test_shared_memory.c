@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks of one host that share memory: which of them send packets, and who may call. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "support/calls.h"
+#include "support/test.h"
 
 static void expect_packets(struct rank *rank)
 {
@@ -23,9 +19,8 @@ static void expect_packets(struct rank *rank)
 	CHECK(rank, counters.retransmits_timeout + counters.stalls == 0 || some);
 }
 
-static void ranks_that_share_memory_send_no_packets(void **state)
+TEST(ranks_that_share_memory_send_no_packets)
 {
-	(void)state;
 	for (int n_ranks = 2; n_ranks <= 8; n_ranks += 3)
 		run_job(&(struct job){
 			.n_ranks = n_ranks, .host_group = true, .body = expect_packets});
@@ -55,14 +50,13 @@ static void expect_packets_of_leaders(struct rank *rank)
 	CHECK(rank, (counters.bytes_received > 0) == leads);
 }
 
-static void behind_switches_one_rank_of_a_host_sends(void **state)
+TEST(behind_switches_one_rank_of_a_host_sends)
 {
 	char address[64], other[64], both[129];
 	struct sml_switch *opened = serve_at(0, address), *second = serve_at(0, other);
 	struct job job = {
 		.switch_address = address, .host_group = true, .body = expect_packets_of_leaders};
 
-	(void)state;
 	snprintf(both, sizeof(both), "%s,%s", address, other);
 	for (job.n_ranks = 2; job.n_ranks <= 5; job.n_ranks++)
 		for (job.alone = 0; job.alone < 1 << (job.n_ranks - 2); job.alone++) {
@@ -75,11 +69,10 @@ static void behind_switches_one_rank_of_a_host_sends(void **state)
 }
 
 /* Without a switch, too; and a rank that is told not to share is as one on another host. */
-static void without_a_switch_one_rank_of_a_host_sends(void **state)
+TEST(without_a_switch_one_rank_of_a_host_sends)
 {
 	struct job job = {.host_group = true, .body = expect_packets_of_leaders};
 
-	(void)state;
 	for (job.n_ranks = 3; job.n_ranks <= 5; job.n_ranks++)
 		for (job.alone = 1; job.alone < 1 << (job.n_ranks - 2); job.alone++)
 			run_job(&job);
@@ -124,22 +117,14 @@ static void call_from_threads(struct rank *rank)
 	}
 }
 
-static void threads_of_ranks_that_share_memory_may_call_at_once(void **state)
+TEST(threads_of_ranks_that_share_memory_may_call_at_once)
 {
-	(void)state;
 	run_job(&(struct job){.n_ranks = 3, .host_group = true, .body = call_from_threads});
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ranks_that_share_memory_send_no_packets),
-		cmocka_unit_test(behind_switches_one_rank_of_a_host_sends),
-		cmocka_unit_test(without_a_switch_one_rank_of_a_host_sends),
-		cmocka_unit_test(threads_of_ranks_that_share_memory_may_call_at_once),
-	};
-
 	/* The default is tested, too. */
 	unsetenv("SWITCHML_HOST_GROUP");
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

@@ -8,21 +8,17 @@
 #include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/ranks.h"
 #include "support/switch_client.h"
 #include "support/switch_process.h"
+#include "support/test.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ROUNDS	       30
@@ -193,22 +189,19 @@ static void soak_failovers(const char *what, bool host_group)
 		kill_for_good(&switches[i]);
 }
 
-static void failovers_leave_nothing(void **state)
+TEST(failovers_leave_nothing)
 {
-	(void)state;
 	soak_failovers("failovers", false);
 }
 
-static void failovers_of_a_host_leave_nothing(void **state)
+TEST(failovers_of_a_host_leave_nothing)
 {
-	(void)state;
 	soak_failovers("failovers of a host", true);
 }
 
 /* The switches' processes have the key from the environment, too. */
-static void failovers_with_tls_leave_nothing(void **state)
+TEST(failovers_with_tls_leave_nothing)
 {
-	(void)state;
 	if (!sml_has_tls())
 		skip();
 	setenv("SWITCHML_JOB_KEY", "correct horse battery staple", 1);
@@ -217,13 +210,12 @@ static void failovers_with_tls_leave_nothing(void **state)
 }
 
 /* The other stripe keeps its switch. */
-static void failovers_of_a_stripe_leave_nothing(void **state)
+TEST(failovers_of_a_stripe_leave_nothing)
 {
 	struct sml_switch *stays, *standby;
 	char addresses[192], other[64], last[64];
 	const struct job job = {.n_ranks = RANKS, .switch_address = addresses};
 
-	(void)state;
 	stays = serve_at(0, other);
 	standby = serve_at(0, last);
 	for (unsigned i = 0; i < 2; i++)
@@ -276,13 +268,12 @@ static void do_striped(unsigned round)
 			      .body = call_twice});
 }
 
-static void jobs_leave_nothing(void **state)
+TEST(jobs_leave_nothing)
 {
 	char other_address[64];
 	struct sml_switch *opened = serve_at(0, switch_address);
 	struct sml_switch *other = serve_at(0, other_address);
 
-	(void)state;
 	expect_nothing_left("jobs without a switch", do_embedded);
 	expect_nothing_left("jobs at a switch", do_dedicated);
 	snprintf(two_addresses, sizeof(two_addresses), "%s,%s", switch_address, other_address);
@@ -313,11 +304,10 @@ static void do_failures(unsigned round)
 	fail_to_open(round % 3 == 0 ? &unreachable : round % 3 == 1 ? &alone : &embedded, 0);
 }
 
-static void joins_that_fail_leave_nothing(void **state)
+TEST(joins_that_fail_leave_nothing)
 {
 	struct sml_switch *opened = serve_at(0, switch_address);
 
-	(void)state;
 	expect_nothing_left("joins that fail", do_failures);
 	sml_switch_close(opened);
 }
@@ -343,12 +333,11 @@ static void do_fork(unsigned round)
 	assert_int_equal(sml_allreduce(forked, &value, &value, 1, SML_INT32, SML_SUM, NULL), 0);
 }
 
-static void forks_leave_nothing(void **state)
+TEST(forks_leave_nothing)
 {
 	const struct job job = {.n_ranks = 1};
 	struct sml_config config;
 
-	(void)state;
 	configure(&config, &job, 0);
 	assert_int_equal(sml_open(&forked, &config), 0);
 	expect_nothing_left("forks", do_fork);
@@ -412,11 +401,10 @@ static void close_leaf(struct sml_switch *leaf)
 	kill_for_good(&switches[0]);
 }
 
-static void new_parents_of_a_leaf_leave_nothing(void **state)
+TEST(new_parents_of_a_leaf_leave_nothing)
 {
 	struct sml_switch *leaf = open_leaf();
 
-	(void)state;
 	expect_nothing_left("parents of a leaf", change_parent);
 	close_leaf(leaf);
 }
@@ -430,12 +418,11 @@ static void resume_through_leaf(unsigned round)
 	await_calls();
 }
 
-static void resumes_through_a_leaf_leave_nothing(void **state)
+TEST(resumes_through_a_leaf_leave_nothing)
 {
 	struct sml_switch *leaf = open_leaf();
 	const struct job job = {.n_ranks = RANKS, .switch_address = switch_address};
 
-	(void)state;
 	soak_running_job(&job, "resumes through a leaf", resume_through_leaf);
 	close_leaf(leaf);
 }
@@ -456,34 +443,20 @@ static void come_as_stranger(unsigned round)
 	client_close(&stranger);
 }
 
-static void strangers_at_a_leaf_leave_nothing(void **state)
+TEST(strangers_at_a_leaf_leave_nothing)
 {
 	struct sml_switch *leaf = open_leaf();
 
-	(void)state;
 	expect_nothing_left("strangers at a leaf", come_as_stranger);
 	close_leaf(leaf);
 }
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(failovers_leave_nothing),
-		cmocka_unit_test(failovers_of_a_host_leave_nothing),
-		cmocka_unit_test(failovers_with_tls_leave_nothing),
-		cmocka_unit_test(failovers_of_a_stripe_leave_nothing),
-		cmocka_unit_test(jobs_leave_nothing),
-		cmocka_unit_test(joins_that_fail_leave_nothing),
-		cmocka_unit_test(forks_leave_nothing),
-		cmocka_unit_test(new_parents_of_a_leaf_leave_nothing),
-		cmocka_unit_test(resumes_through_a_leaf_leave_nothing),
-		cmocka_unit_test(strangers_at_a_leaf_leave_nothing),
-	};
-
 	switch_process_main(argc, argv);
 	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
+		test_select(argv[1]);
 	/* Memory of threads that have ended is used again. */
 	mallopt(M_ARENA_MAX, 2);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

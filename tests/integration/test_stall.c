@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a switch says about a job that does not progress: who has not contributed to which slot. */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "support/switch_client.h"
+#include "support/test.h"
 #include "switchml.h"
 
 #define ABORT	      SML_CONTROL__ENVELOPE__BODY_ABORT
@@ -63,13 +59,12 @@ static void expect_slot(const SmlControl__StallReport *report, uint32_t slot, ui
 	fail_msg("slot %" PRIu32 " is not in the report", slot);
 }
 
-static void every_slot_names_the_ranks_that_it_lacks(void **state)
+TEST_WITH(every_slot_names_the_ranks_that_it_lacks, set_up, client_close_switch)
 {
 	int64_t began_ms = client_now_ms();
 	SmlControl__Envelope *message;
 	struct client c[3];
 
-	(void)state;
 	start(c, 3, 2);
 	/*
 	 * Slot 4: one use is complete, the next has begun. Slot 5: only rank 1 contributed. Slot
@@ -110,12 +105,11 @@ static void every_slot_names_the_ranks_that_it_lacks(void **state)
 	clients_close(c, 3);
 }
 
-static void the_news_of_a_death_comes_with_what_was_missing(void **state)
+TEST_WITH(the_news_of_a_death_comes_with_what_was_missing, set_up, client_close_switch)
 {
 	SmlControl__Envelope *message;
 	struct client c[3];
 
-	(void)state;
 	start(c, 3, 1);
 	client_contribute(&c[0], 9, 0, 8, 1);
 	client_contribute(&c[1], 9, 0, 8, 1);
@@ -133,14 +127,13 @@ static void the_news_of_a_death_comes_with_what_was_missing(void **state)
 	clients_close(c, 2);
 }
 
-static void who_asks_too_often_is_answered_now_and_then(void **state)
+TEST_WITH(who_asks_too_often_is_answered_now_and_then, set_up, client_close_switch)
 {
 	SmlControl__Envelope *message;
 	struct client c[2];
 	int64_t began_ms;
 	int answers = 0;
 
-	(void)state;
 	start(c, 2, 1);
 	client_send_empty(&c[0], STALL_REQUEST);
 	client_free(client_expect(&c[0], STALL_REPORT));
@@ -164,12 +157,11 @@ static void who_asks_too_often_is_answered_now_and_then(void **state)
 	clients_close(c, 2);
 }
 
-static void strangers_and_jobs_that_have_not_begun_get_no_report(void **state)
+TEST_WITH(strangers_and_jobs_that_have_not_begun_get_no_report, set_up, client_close_switch)
 {
 	SmlControl__Join join = client_join_message("half", 0, 2);
 	struct client stranger, waiting;
 
-	(void)state;
 	client_open(&stranger, "127.0.0.1", port);
 	client_send_empty(&stranger, STALL_REQUEST);
 	client_open(&waiting, "127.0.0.1", port);
@@ -179,18 +171,4 @@ static void strangers_and_jobs_that_have_not_begun_get_no_report(void **state)
 	client_expect_silence(&waiting);
 	client_close(&stranger);
 	client_close(&waiting);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, client_close_switch)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(every_slot_names_the_ranks_that_it_lacks),
-		TEST(the_news_of_a_death_comes_with_what_was_missing),
-		TEST(who_asks_too_often_is_answered_now_and_then),
-		TEST(strangers_and_jobs_that_have_not_begun_get_no_report),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,10 +7,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/certificates.h"
 #include "support/switch_client.h"
+#include "support/test.h"
 #include "switchml.h"
 
 /* Longer than a busy machine stalls between connecting and joining. */
@@ -83,155 +79,7 @@ static void push_bytes(const struct client *client, const void *bytes, size_t n)
 	(void)!send(client->tcp, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* ---- time ---- */
-
-/* A peer that talks all the time: every 50 ms, it sends bytes from a pattern. */
-struct talker {
-	struct client client;
-	const void *bytes;
-	size_t n, each;
-	size_t at;
-	int64_t since_ms; /* it connected no earlier than this */
-};
-
-static void open_talker(struct talker *talker)
-{
-	talker->since_ms = client_now_ms();
-	client_open(&talker->client, "127.0.0.1", port);
-}
-
-static void talk(struct talker *talker)
-{
-	size_t left = talker->n - talker->at;
-	size_t n = left < talker->each ? left : talker->each;
-
-	push_bytes(&talker->client, (const char *)talker->bytes + talker->at, n);
-	talker->at += n;
-	if (talker->at == talker->n && talker->each == talker->n)
-		talker->at = 0; /* a whole message, so repeat it */
-}
-
-static void expect_all_ended(struct talker *talkers, unsigned n)
-{
-	int64_t until_ms = client_now_ms() + GREETING_MS + CLIENT_WAIT_MS;
-	unsigned ended = 0;
-
-	while (ended < n && client_now_ms() < until_ms) {
-		usleep(50000);
-		ended = 0;
-		for (unsigned i = 0; i < n; i++) {
-			if (!has_ended(&talkers[i].client))
-				talk(&talkers[i]);
-			else if (client_now_ms() - talkers[i].since_ms < GREETING_MS)
-				fail_msg("talker %u was not given its time", i);
-			else
-				ended++;
-		}
-	}
-	assert_int_equal(ended, n);
-}
-
-static void nobody_stays_without_joining(void **state)
-{
-	static const char ping[] = {0, 0, 0, 2, 0x32, 0}, question[] = {0, 0, 0, 2, 0x6a, 0};
-	static unsigned char longest[200000] = {0, 3, 0x0d, 0x40, 10, 0xbc, 0x9a, 12, 0x82, 1};
-	struct sml_switch_config config = config_of_test();
-	struct talker talkers[6] = {
-		{.bytes = "", .n = 0, .each = 1},			  /* silent */
-		{.bytes = ping, .n = sizeof(ping), .each = sizeof(ping)}, /* sends whole messages */
-		{.bytes = question, .n = sizeof(question), .each = sizeof(question)},
-		{.bytes = longest, .n = sizeof(longest), .each = 1}, /* one byte at a time */
-		{.bytes = longest,
-		 .n = sizeof(longest) - 1,
-		 .each = 8192}, /* never a whole message */
-		{.bytes = ping, .n = sizeof(ping), .each = sizeof(ping)},
-	};
-
-	(void)state;
-	port = client_open_switch(&config);
-	start_job();
-	for (unsigned i = 0; i < 5; i++)
-		open_talker(&talkers[i]);
-	talkers[5].since_ms = client_now_ms();
-	/* One peer was a member, and continues to talk. */
-	clients_start(&talkers[5].client, 1, "127.0.0.1", port, "before");
-	client_send_empty(&talkers[5].client, SML_CONTROL__ENVELOPE__BODY_LEAVE);
-	client_free(client_expect(&talkers[5].client, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	expect_all_ended(talkers, 6);
-	for (unsigned i = 0; i < 6; i++)
-		client_close(&talkers[i].client);
-	/* Members send nothing in between, and stay: the heartbeat is their bound. */
-	expect_unharmed();
-}
-
-static void handshakes_have_the_same_time(void **state)
-{
-	static const unsigned char half_hello[] = {22, 3, 1, 0x02, 0x00, 1};
-	static unsigned char long_hello[16384] = {22, 3, 1, 0x3f, 0xf0, 1, 0, 0x3f, 0xec, 3, 3};
-	struct sml_switch_config config = config_of_test();
-	struct talker talkers[4] = {
-		{.bytes = "", .n = 0, .each = 1},
-		{.bytes = half_hello, .n = sizeof(half_hello), .each = 1},
-		{.bytes = long_hello, .n = sizeof(long_hello), .each = 100},
-		{.bytes = "", .n = 0, .each = 1}, /* sends a hello, and nothing else */
-	};
-	struct sml_tls *tls;
-
-	(void)state;
-	if (!certificates_of_switch(&config))
-		skip();
-	tls = certificates_of_worker();
-	port = client_open_switch(&config);
-	for (unsigned i = 0; i < 3; i++)
-		open_talker(&talkers[i]);
-	talkers[3].since_ms = client_now_ms();
-	client_open_tls(&talkers[3].client, "127.0.0.1", port, tls);
-	for (unsigned rank = 0; rank < 2; rank++) {
-		SmlControl__Join join = client_join_message("unharmed", rank, 2);
-
-		client_open_tls(&members[rank], "127.0.0.1", port, tls);
-		client_join(&members[rank], &join);
-	}
-	clients_begin(members, 2);
-	expect_all_ended(talkers, 4);
-	for (unsigned i = 0; i < 4; i++)
-		client_close(&talkers[i].client);
-	expect_unharmed();
-	clients_close(members, 2);
-	sml_tls_close(tls);
-}
-
-/* ---- numbers of connections ---- */
-
-static void the_oldest_stranger_makes_room(void **state)
-{
-	struct sml_switch_config config = config_of_test();
-	struct client many[120], other[2];
-	unsigned gone = 0;
-
-	(void)state;
-	config.max_strangers = 20;
-	config.greeting_ms = 60000;
-	port = client_open_switch(&config);
-	start_job();
-	for (unsigned i = 0; i < 120; i++)
-		client_open(&many[i], "127.0.0.1", port);
-	for (int ms = 0; ms < CLIENT_WAIT_MS && gone < 100; ms += 10) {
-		usleep(10000);
-		gone = 0;
-		for (unsigned i = 0; i < 120; i++)
-			gone += has_ended(&many[i]);
-	}
-	assert_int_equal(gone, 100);
-	for (unsigned i = 0; i < 120; i++)
-		assert_int_equal(has_ended(&many[i]), i < 100);
-	/* A rank that joins finds room, and members do not make any. */
-	clients_start(other, 2, "127.0.0.1", port, "late");
-	clients_close(other, 2);
-	assert_true(client_counter(port, "connections-evicted") >= 101);
-	clients_close(many, 120);
-	expect_unharmed();
-}
+/* ---- few descriptors: these tests fork, so they come first, while there are no threads ---- */
 
 static void end_poor_switch(pid_t pid)
 {
@@ -280,12 +128,11 @@ static pid_t start_poor_switch(void)
 	return start_poor_application(do_nothing);
 }
 
-static void few_descriptors_are_enough(void **state)
+TEST_WITH(few_descriptors_are_enough, NULL, tear_down)
 {
 	struct client many[200];
 	pid_t poor = start_poor_switch();
 
-	(void)state;
 	for (unsigned i = 0; i < 200; i++)
 		client_open(&many[i], "127.0.0.1", port);
 	start_job();
@@ -298,12 +145,11 @@ static void few_descriptors_are_enough(void **state)
  * All connections that came while the switch could not look are accepted at once. None may
  * delay another.
  */
-static void who_comes_last_in_a_crowd_joins(void **state)
+TEST_WITH(who_comes_last_in_a_crowd_joins, NULL, tear_down)
 {
 	struct client many[100];
 	pid_t poor = start_poor_switch();
 
-	(void)state;
 	for (unsigned before = 60; before <= 100; before++) {
 		kill(poor, SIGSTOP);
 		assert_int_equal(waitpid(poor, NULL, WUNTRACED), poor);
@@ -367,12 +213,11 @@ static void read_log_until(const char *part, char *text, size_t bytes)
 	}
 }
 
-static void a_switch_that_has_no_descriptors_left_says_so_once(void **state)
+TEST_WITH(a_switch_that_has_no_descriptors_left_says_so_once, NULL, tear_down)
 {
 	char log[4096] = "";
 	pid_t poor;
 
-	(void)state;
 	assert_int_equal(pipe(log_of_child), 0);
 	assert_int_equal(pipe(orders), 0);
 	poor = start_poor_application(take_all_descriptors);
@@ -396,10 +241,157 @@ static void a_switch_that_has_no_descriptors_left_says_so_once(void **state)
 	close(orders[1]);
 }
 
+/* ---- time ---- */
+
+/* A peer that talks all the time: every 50 ms, it sends bytes from a pattern. */
+struct talker {
+	struct client client;
+	const void *bytes;
+	size_t n, each;
+	size_t at;
+	int64_t since_ms; /* it connected no earlier than this */
+};
+
+static void open_talker(struct talker *talker)
+{
+	talker->since_ms = client_now_ms();
+	client_open(&talker->client, "127.0.0.1", port);
+}
+
+static void talk(struct talker *talker)
+{
+	size_t left = talker->n - talker->at;
+	size_t n = left < talker->each ? left : talker->each;
+
+	push_bytes(&talker->client, (const char *)talker->bytes + talker->at, n);
+	talker->at += n;
+	if (talker->at == talker->n && talker->each == talker->n)
+		talker->at = 0; /* a whole message, so repeat it */
+}
+
+static void expect_all_ended(struct talker *talkers, unsigned n)
+{
+	int64_t until_ms = client_now_ms() + GREETING_MS + CLIENT_WAIT_MS;
+	unsigned ended = 0;
+
+	while (ended < n && client_now_ms() < until_ms) {
+		usleep(50000);
+		ended = 0;
+		for (unsigned i = 0; i < n; i++) {
+			if (!has_ended(&talkers[i].client))
+				talk(&talkers[i]);
+			else if (client_now_ms() - talkers[i].since_ms < GREETING_MS)
+				fail_msg("talker %u was not given its time", i);
+			else
+				ended++;
+		}
+	}
+	assert_int_equal(ended, n);
+}
+
+TEST_WITH(nobody_stays_without_joining, NULL, tear_down)
+{
+	static const char ping[] = {0, 0, 0, 2, 0x32, 0}, question[] = {0, 0, 0, 2, 0x6a, 0};
+	static unsigned char longest[200000] = {0, 3, 0x0d, 0x40, 10, 0xbc, 0x9a, 12, 0x82, 1};
+	struct sml_switch_config config = config_of_test();
+	struct talker talkers[6] = {
+		{.bytes = "", .n = 0, .each = 1},			  /* silent */
+		{.bytes = ping, .n = sizeof(ping), .each = sizeof(ping)}, /* sends whole messages */
+		{.bytes = question, .n = sizeof(question), .each = sizeof(question)},
+		{.bytes = longest, .n = sizeof(longest), .each = 1}, /* one byte at a time */
+		{.bytes = longest,
+		 .n = sizeof(longest) - 1,
+		 .each = 8192}, /* never a whole message */
+		{.bytes = ping, .n = sizeof(ping), .each = sizeof(ping)},
+	};
+
+	port = client_open_switch(&config);
+	start_job();
+	for (unsigned i = 0; i < 5; i++)
+		open_talker(&talkers[i]);
+	talkers[5].since_ms = client_now_ms();
+	/* One peer was a member, and continues to talk. */
+	clients_start(&talkers[5].client, 1, "127.0.0.1", port, "before");
+	client_send_empty(&talkers[5].client, SML_CONTROL__ENVELOPE__BODY_LEAVE);
+	client_free(client_expect(&talkers[5].client, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	expect_all_ended(talkers, 6);
+	for (unsigned i = 0; i < 6; i++)
+		client_close(&talkers[i].client);
+	/* Members send nothing in between, and stay: the heartbeat is their bound. */
+	expect_unharmed();
+}
+
+TEST_WITH(handshakes_have_the_same_time, NULL, tear_down)
+{
+	static const unsigned char half_hello[] = {22, 3, 1, 0x02, 0x00, 1};
+	static unsigned char long_hello[16384] = {22, 3, 1, 0x3f, 0xf0, 1, 0, 0x3f, 0xec, 3, 3};
+	struct sml_switch_config config = config_of_test();
+	struct talker talkers[4] = {
+		{.bytes = "", .n = 0, .each = 1},
+		{.bytes = half_hello, .n = sizeof(half_hello), .each = 1},
+		{.bytes = long_hello, .n = sizeof(long_hello), .each = 100},
+		{.bytes = "", .n = 0, .each = 1}, /* sends a hello, and nothing else */
+	};
+	struct sml_tls *tls;
+
+	if (!certificates_of_switch(&config))
+		skip();
+	tls = certificates_of_worker();
+	port = client_open_switch(&config);
+	for (unsigned i = 0; i < 3; i++)
+		open_talker(&talkers[i]);
+	talkers[3].since_ms = client_now_ms();
+	client_open_tls(&talkers[3].client, "127.0.0.1", port, tls);
+	for (unsigned rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = client_join_message("unharmed", rank, 2);
+
+		client_open_tls(&members[rank], "127.0.0.1", port, tls);
+		client_join(&members[rank], &join);
+	}
+	clients_begin(members, 2);
+	expect_all_ended(talkers, 4);
+	for (unsigned i = 0; i < 4; i++)
+		client_close(&talkers[i].client);
+	expect_unharmed();
+	clients_close(members, 2);
+	sml_tls_close(tls);
+}
+
+/* ---- numbers of connections ---- */
+
+TEST_WITH(the_oldest_stranger_makes_room, NULL, tear_down)
+{
+	struct sml_switch_config config = config_of_test();
+	struct client many[120], other[2];
+	unsigned gone = 0;
+
+	config.max_strangers = 20;
+	config.greeting_ms = 60000;
+	port = client_open_switch(&config);
+	start_job();
+	for (unsigned i = 0; i < 120; i++)
+		client_open(&many[i], "127.0.0.1", port);
+	for (int ms = 0; ms < CLIENT_WAIT_MS && gone < 100; ms += 10) {
+		usleep(10000);
+		gone = 0;
+		for (unsigned i = 0; i < 120; i++)
+			gone += has_ended(&many[i]);
+	}
+	assert_int_equal(gone, 100);
+	for (unsigned i = 0; i < 120; i++)
+		assert_int_equal(has_ended(&many[i]), i < 100);
+	/* A rank that joins finds room, and members do not make any. */
+	clients_start(other, 2, "127.0.0.1", port, "late");
+	clients_close(other, 2);
+	assert_true(client_counter(port, "connections-evicted") >= 101);
+	clients_close(many, 120);
+	expect_unharmed();
+}
+
 /* ---- bytes ---- */
 
 /* 400 halves of the longest messages: 100 MB if all were kept. */
-static void half_messages_fill_no_memory(void **state)
+TEST_WITH(half_messages_fill_no_memory, NULL, tear_down)
 {
 	/* A Join of 258,048 bytes that begins with a report: such a Join may be that long. */
 	static unsigned char half[250000] = {0, 3, 0xf0, 0, 10, 0xfc, 0xdf, 15, 0x82, 1};
@@ -409,7 +401,6 @@ static void half_messages_fill_no_memory(void **state)
 	size_t sent[400] = {0}, total = 0, before, most = 0;
 	unsigned round = 0;
 
-	(void)state;
 	assert_non_null(many);
 	setrlimit(RLIMIT_NOFILE, &files);
 	config.greeting_ms = 60000;
@@ -445,12 +436,11 @@ static void half_messages_fill_no_memory(void **state)
 	expect_unharmed();
 }
 
-static void a_member_says_no_long_messages(void **state)
+TEST_WITH(a_member_says_no_long_messages, NULL, tear_down)
 {
 	static const unsigned char too_long[] = {0, 0, 0x50, 0, 10 << 3 | 2}; /* Abort */
 	struct sml_switch_config config = config_of_test();
 
-	(void)state;
 	port = client_open_switch(&config);
 	start_job();
 	client_send_bytes(&members[1], too_long, sizeof(too_long));
@@ -459,7 +449,7 @@ static void a_member_says_no_long_messages(void **state)
 }
 
 /* Before it joins, a peer may send only a few bytes, and none of a member's messages. */
-static void a_stranger_may_only_join_ask_or_ping(void **state)
+TEST_WITH(a_stranger_may_only_join_ask_or_ping, NULL, tear_down)
 {
 	static const unsigned char refused[][5] = {
 		{0, 3, 0, 0, 10 << 3 | 2},   /* Abort, announcing 196 KB of stalls */
@@ -469,7 +459,6 @@ static void a_stranger_may_only_join_ask_or_ping(void **state)
 	struct sml_switch_config config = config_of_test();
 	struct client stranger;
 
-	(void)state;
 	config.greeting_ms = 60000;
 	port = client_open_switch(&config);
 	start_job();
@@ -483,13 +472,12 @@ static void a_stranger_may_only_join_ask_or_ping(void **state)
 }
 
 /* 4 KiB of a Join without a report. The switch never reads the rest. */
-static void a_join_is_long_only_if_it_resumes(void **state)
+TEST_WITH(a_join_is_long_only_if_it_resumes, NULL, tear_down)
 {
 	static unsigned char join[4 + 5000] = {0, 0, 0x20, 0, 10, 0xfd, 63, 0x1a, 0xfa, 63};
 	struct sml_switch_config config = config_of_test();
 	struct client stranger;
 
-	(void)state;
 	config.greeting_ms = 60000;
 	port = client_open_switch(&config);
 	start_job();
@@ -501,14 +489,13 @@ static void a_join_is_long_only_if_it_resumes(void **state)
 }
 
 /* No rank is asked about its state before there is any. */
-static void a_rank_tells_no_mismatch_before_its_job_runs(void **state)
+TEST_WITH(a_rank_tells_no_mismatch_before_its_job_runs, NULL, tear_down)
 {
 	static const unsigned char mismatch[] = {0, 0, 0, 7, 0xf2, 1, 4, 0x22, 2, 0, 1};
 	struct sml_switch_config config = config_of_test();
 	uint32_t data_port = 9;
 	struct client ranks[2];
 
-	(void)state;
 	config.rendezvous = true;
 	port = client_open_switch(&config);
 	for (unsigned i = 0; i < 2; i++) {
@@ -535,7 +522,7 @@ static void expect_no_end(const struct client *client)
 }
 
 /* If ranks have the slots, each reports to rank 0 what its slots wait for: up to 128 KiB. */
-static void but_reports_of_slots_where_ranks_have_them(void **state)
+TEST_WITH(but_reports_of_slots_where_ranks_have_them, NULL, tear_down)
 {
 	static const unsigned char report[] = {0, 1, 0x54, 0, 0x92, 1},
 				   too_long[] = {0, 2, 0x10, 0, 0x92, 1};
@@ -544,7 +531,6 @@ static void but_reports_of_slots_where_ranks_have_them(void **state)
 	uint32_t data_port = 9;
 	struct client rank;
 
-	(void)state;
 	config.rendezvous = true;
 	port = client_open_switch(&config);
 	for (unsigned i = 0; i < 2; i++) {
@@ -586,7 +572,7 @@ static void shrink_other_end(const struct client *client)
 }
 
 /* Ranks come and go, and one joined rank never reads who is missing. */
-static void who_never_reads_is_not_told_for_ever(void **state)
+TEST_WITH(who_never_reads_is_not_told_for_ever, NULL, tear_down)
 {
 	struct sml_switch_config config = config_of_test();
 	SmlControl__Join join = client_join_message("deaf", 0, 64);
@@ -594,7 +580,6 @@ static void who_never_reads_is_not_told_for_ever(void **state)
 	struct client deaf, other;
 	size_t before, after;
 
-	(void)state;
 	port = client_open_switch(&config);
 	start_job();
 	client_open(&deaf, "127.0.0.1", port);
@@ -620,13 +605,12 @@ static void who_never_reads_is_not_told_for_ever(void **state)
 
 /* ---- peers that make mistakes ---- */
 
-static void a_tls_client_is_told_plainly(void **state)
+TEST_WITH(a_tls_client_is_told_plainly, NULL, tear_down)
 {
 	static const unsigned char hello[] = {22, 3, 1, 0x02, 0x00, 1, 0, 1, 0xfc, 3, 3};
 	struct sml_switch_config config = config_of_test();
 	struct client odd;
 
-	(void)state;
 	port = client_open_switch(&config);
 	start_job();
 	client_open(&odd, "127.0.0.1", port);
@@ -638,27 +622,7 @@ static void a_tls_client_is_told_plainly(void **state)
 	expect_unharmed();
 }
 
-#define TEST(name) cmocka_unit_test_teardown(name, tear_down)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		/* These tests fork, so they run first, while there are no threads. */
-		TEST(few_descriptors_are_enough),
-		TEST(a_switch_that_has_no_descriptors_left_says_so_once),
-		TEST(who_comes_last_in_a_crowd_joins),
-		TEST(nobody_stays_without_joining),
-		TEST(handshakes_have_the_same_time),
-		TEST(the_oldest_stranger_makes_room),
-		TEST(half_messages_fill_no_memory),
-		TEST(a_member_says_no_long_messages),
-		TEST(a_stranger_may_only_join_ask_or_ping),
-		TEST(a_join_is_long_only_if_it_resumes),
-		TEST(a_rank_tells_no_mismatch_before_its_job_runs),
-		TEST(but_reports_of_slots_where_ranks_have_them),
-		TEST(who_never_reads_is_not_told_for_ever),
-		TEST(a_tls_client_is_told_plainly),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, certificates_remove);
+	return test_run(NULL, certificates_remove);
 }

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A real switch in this process, and workers that are only sockets: the life of a job. */
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "control/envelope.h"
 #include "support/switch_client.h"
+#include "support/test.h"
 #include "switchml.h"
 
 #define ABORT SML_CONTROL__ENVELOPE__BODY_ABORT
@@ -35,11 +31,10 @@ static int set_up(void **state)
 
 /* ---- leaving and dying ---- */
 
-static void leaving_is_a_barrier(void **state)
+TEST_WITH(leaving_is_a_barrier, set_up, client_close_switch)
 {
 	struct client c[3];
 
-	(void)state;
 	clients_start(c, 3, "127.0.0.1", port, "leave");
 	client_send_empty(&c[0], LEAVE);
 	client_send_empty(&c[1], LEAVE);
@@ -63,13 +58,12 @@ static void leaving_is_a_barrier(void **state)
 }
 
 /* Regression: its place stayed taken, and the next rank that joined crashed the switch. */
-static void leaving_before_the_start_gives_the_place_back(void **state)
+TEST_WITH(leaving_before_the_start_gives_the_place_back, set_up, client_close_switch)
 {
 	struct client c[2];
 	SmlControl__Join join = client_join_message("early", 0, 2);
 	SmlControl__Envelope *message;
 
-	(void)state;
 	client_open(&c[0], "127.0.0.1", port);
 	client_join(&c[0], &join);
 	client_send_empty(&c[0], LEAVE);
@@ -83,11 +77,10 @@ static void leaving_before_the_start_gives_the_place_back(void **state)
 	clients_close(c, 2);
 }
 
-static void leaving_between_admission_and_start_is_told_to_all(void **state)
+TEST_WITH(leaving_between_admission_and_start_is_told_to_all, set_up, client_close_switch)
 {
 	struct client c[2];
 
-	(void)state;
 	clients_join(c, 2, "127.0.0.1", port, "half");
 	for (uint32_t rank = 0; rank < 2; rank++)
 		client_admitted(&c[rank]);
@@ -96,11 +89,10 @@ static void leaving_between_admission_and_start_is_told_to_all(void **state)
 	clients_close(c, 2);
 }
 
-static void death_by_a_closed_connection_names_the_rank(void **state)
+TEST_WITH(death_by_a_closed_connection_names_the_rank, set_up, client_close_switch)
 {
 	struct client c[3];
 
-	(void)state;
 	clients_start(c, 3, "127.0.0.1", port, "death");
 	client_close(&c[2]);
 	for (unsigned i = 0; i < 2; i++) {
@@ -127,12 +119,11 @@ static SmlControl__Envelope *next_abort(struct client *client)
 	return message;
 }
 
-static void death_by_silence_names_the_rank(void **state)
+TEST_WITH(death_by_silence_names_the_rank, set_up, client_close_switch)
 {
 	SmlControl__Envelope *message;
 	struct client c[2];
 
-	(void)state;
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		SmlControl__Join join = client_join_message("silence", rank, 2);
 
@@ -150,12 +141,11 @@ static void death_by_silence_names_the_rank(void **state)
 }
 
 /* Unread data from a peer must not destroy the messages that we have sent to it. */
-static void abort_arrives_even_while_the_peer_is_talking(void **state)
+TEST_WITH(abort_arrives_even_while_the_peer_is_talking, set_up, client_close_switch)
 {
 	static const unsigned char ping[] = {0, 0, 0, 2, 0x32, 0};
 	struct client c[2];
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "talk");
 	client_close(&c[0]);
 	for (unsigned i = 0; i < 30; i++) {
@@ -168,12 +158,11 @@ static void abort_arrives_even_while_the_peer_is_talking(void **state)
 	client_close(&c[1]);
 }
 
-static void abort_is_passed_on_with_its_reason(void **state)
+TEST_WITH(abort_is_passed_on_with_its_reason, set_up, client_close_switch)
 {
 	struct client c[2];
 	SmlControl__Abort reason = SML_CONTROL__ABORT__INIT;
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "abort");
 	reason.error = SML_ERROR_ABORTED;
 	reason.text = (char *)(uintptr_t) "loss is NaN\x1b[31m";
@@ -182,11 +171,10 @@ static void abort_is_passed_on_with_its_reason(void **state)
 	clients_close(c, 2);
 }
 
-static void stopping_the_switch_is_told_to_all(void **state)
+TEST_WITH(stopping_the_switch_is_told_to_all, set_up, client_close_switch)
 {
 	struct client c[2];
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "stop");
 	client_close_switch(NULL);
 	for (unsigned i = 0; i < 2; i++) {
@@ -227,11 +215,10 @@ static void describe(struct client *client, const char *text)
 	client_free(question);
 }
 
-static void mismatch_is_told_with_both_versions(void **state)
+TEST_WITH(mismatch_is_told_with_both_versions, set_up, client_close_switch)
 {
 	struct client c[3];
 
-	(void)state;
 	clients_start(c, 3, "127.0.0.1", port, "mismatch");
 	disagree_about_a_call(c);
 	describe(&c[0], "all-reduce 17 of 100 float32");
@@ -243,11 +230,10 @@ static void mismatch_is_told_with_both_versions(void **state)
 	clients_close(c, 3);
 }
 
-static void mismatch_does_not_wait_for_ever_for_an_answer(void **state)
+TEST_WITH(mismatch_does_not_wait_for_ever_for_an_answer, set_up, client_close_switch)
 {
 	struct client c[3];
 
-	(void)state;
 	clients_start(c, 3, "127.0.0.1", port, "no answer");
 	disagree_about_a_call(c);
 	describe(&c[0], "barrier 3");
@@ -260,13 +246,12 @@ static void mismatch_does_not_wait_for_ever_for_an_answer(void **state)
 
 /* ---- status ---- */
 
-static void status_shows_jobs_workers_and_counters(void **state)
+TEST_WITH(status_shows_jobs_workers_and_counters, set_up, client_close_switch)
 {
 	struct client c[2];
 	SmlControl__Envelope *message;
 	const SmlControl__JobStatus *job;
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "status");
 	client_contribute(&c[0], 4, 0, 8, 1);
 	client_contribute(&c[1], 4, 0, 8, 1);
@@ -292,7 +277,7 @@ static void status_shows_jobs_workers_and_counters(void **state)
 
 /* ---- hostile control connections ---- */
 
-static void garbage_ends_only_its_own_connection(void **state)
+TEST_WITH(garbage_ends_only_its_own_connection, set_up, client_close_switch)
 {
 	static const unsigned char too_long[] = {0x7f, 0xff, 0xff, 0xff, 1};
 	static const unsigned char long_one[] = {0x00, 0x0f, 0xff, 0xff, 1};
@@ -307,7 +292,6 @@ static void garbage_ends_only_its_own_connection(void **state)
 		    {empty, sizeof(empty)}};
 	struct client c[2], odd;
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "garbage");
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		client_open(&odd, "127.0.0.1", port);
@@ -322,7 +306,7 @@ static void garbage_ends_only_its_own_connection(void **state)
 }
 
 /* Answers that nobody reads must not fill the memory: 120,000 would take over 60 MB. */
-static void questions_without_reading_are_not_answered_for_ever(void **state)
+TEST_WITH(questions_without_reading_are_not_answered_for_ever, set_up, client_close_switch)
 {
 	size_t before = mallinfo2().uordblks;
 	unsigned char questions[600 * 6], answers[65536];
@@ -330,7 +314,6 @@ static void questions_without_reading_are_not_answered_for_ever(void **state)
 	size_t total = 0;
 	ssize_t got;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(questions); i += 6)
 		memcpy(questions + i, "\0\0\0\2\x6a\0", 6);
 	client_open(&flood, "127.0.0.1", port);
@@ -347,11 +330,10 @@ static void questions_without_reading_are_not_answered_for_ever(void **state)
 	client_close(&flood);
 }
 
-static void many_connections_do_no_harm(void **state)
+TEST_WITH(many_connections_do_no_harm, set_up, client_close_switch)
 {
 	struct client many[200], c[2];
 
-	(void)state;
 	for (unsigned i = 0; i < 200; i++)
 		client_open(&many[i], "127.0.0.1", port);
 	clients_start(c, 2, "127.0.0.1", port, "crowd");
@@ -359,40 +341,14 @@ static void many_connections_do_no_harm(void **state)
 	clients_close(many, 200);
 }
 
-static void a_member_that_joins_again_ends_its_job(void **state)
+TEST_WITH(a_member_that_joins_again_ends_its_job, set_up, client_close_switch)
 {
 	struct client c[2];
 	SmlControl__Join join = client_join_message("other", 0, 2);
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "once");
 	client_join(&c[0], &join);
 	client_expect_abort(&c[1], SML_ERROR_RANK_DIED, "rank 0",
 			    "(join) that is not allowed while its job runs", NULL);
 	clients_close(c, 2);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, client_close_switch)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(leaving_is_a_barrier),
-		TEST(leaving_before_the_start_gives_the_place_back),
-		TEST(leaving_between_admission_and_start_is_told_to_all),
-		TEST(death_by_a_closed_connection_names_the_rank),
-		TEST(death_by_silence_names_the_rank),
-		TEST(abort_arrives_even_while_the_peer_is_talking),
-		TEST(abort_is_passed_on_with_its_reason),
-		TEST(stopping_the_switch_is_told_to_all),
-		TEST(mismatch_is_told_with_both_versions),
-		TEST(mismatch_does_not_wait_for_ever_for_an_answer),
-		TEST(status_shows_jobs_workers_and_counters),
-		TEST(garbage_ends_only_its_own_connection),
-		TEST(questions_without_reading_are_not_answered_for_ever),
-		TEST(many_connections_do_no_harm),
-		TEST(a_member_that_joins_again_ends_its_job),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A real switch in this process, and workers that are only sockets: packets and their results. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "control/envelope.h"
 #include "support/switch_client.h"
+#include "support/test.h"
 
 static uint16_t port;
 
@@ -29,11 +25,10 @@ static int set_up(void **state)
 	return 0;
 }
 
-static void result_goes_to_both_ranks(void **state)
+TEST_WITH(result_goes_to_both_ranks, set_up, client_close_switch)
 {
 	struct client c[2];
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "sum");
 	for (uint32_t use = 0; use < 6; use++) {
 		client_contribute(&c[0], 4, use, 8, 5);
@@ -45,11 +40,10 @@ static void result_goes_to_both_ranks(void **state)
 	clients_close(c, 2);
 }
 
-static void packets_without_lanes_are_results_too(void **state)
+TEST_WITH(packets_without_lanes_are_results_too, set_up, client_close_switch)
 {
 	struct client c[2];
 
-	(void)state;
 	clients_start(c, 2, "::1", port, "barrier");
 	client_contribute(&c[0], 0, 0, 0, 0);
 	client_contribute(&c[1], 0, 0, 0, 0);
@@ -58,12 +52,11 @@ static void packets_without_lanes_are_results_too(void **state)
 	clients_close(c, 2);
 }
 
-static void lost_result_is_sent_again_to_who_asks(void **state)
+TEST_WITH(lost_result_is_sent_again_to_who_asks, set_up, client_close_switch)
 {
 	struct client c[2];
 	uint32_t ticket;
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "resend");
 	client_contribute(&c[0], 5, 0, 32, 1);
 	client_contribute(&c[1], 5, 0, 32, 2);
@@ -79,11 +72,10 @@ static void lost_result_is_sent_again_to_who_asks(void **state)
 }
 
 /* A worker's socket is connected, so it receives only from the address that it talks to. */
-static void answers_come_from_the_address_that_was_asked(void **state)
+TEST_WITH(answers_come_from_the_address_that_was_asked, set_up, client_close_switch)
 {
 	struct client c[2];
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.2", port, "multi-homed");
 	client_contribute(&c[0], 4, 0, 8, 1);
 	client_contribute(&c[1], 4, 0, 8, 1);
@@ -94,12 +86,11 @@ static void answers_come_from_the_address_that_was_asked(void **state)
 	clients_close(c, 2);
 }
 
-static void results_go_to_the_probed_address_only(void **state)
+TEST_WITH(results_go_to_the_probed_address_only, set_up, client_close_switch)
 {
 	struct client c[2], stranger;
 	struct packet packet;
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "address");
 	/*
 	 * The same cookie from another socket: it counts, but the answer goes to the first
@@ -139,12 +130,11 @@ static void probe_with_number(const struct client *of, const struct client *from
 }
 
 /* The number that the rank has told over its control connection is good for one probe. */
-static void a_renewed_address_is_where_its_probe_came_from(void **state)
+TEST_WITH(a_renewed_address_is_where_its_probe_came_from, set_up, client_close_switch)
 {
 	SmlControl__Renew renew = SML_CONTROL__RENEW__INIT;
 	struct client c[2], moved, copier;
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "renewed");
 	clients_start(&moved, 1, "127.0.0.1", port, "another");
 	clients_start(&copier, 1, "127.0.0.1", port, "a third");
@@ -171,13 +161,12 @@ static void a_renewed_address_is_where_its_probe_came_from(void **state)
 	clients_close(c, 2);
 }
 
-static void odd_packets_are_dropped_and_counted(void **state)
+TEST_WITH(odd_packets_are_dropped_and_counted, set_up, client_close_switch)
 {
 	struct client c[2];
 	struct packet packet;
 	uint32_t length;
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "odd");
 	length = client_packet(&c[0], 4, 0, 8, 1, &packet);
 	client_send_packet(&c[0], &packet, length - 1);
@@ -218,14 +207,13 @@ static void odd_packets_are_dropped_and_counted(void **state)
 	clients_close(c, 2);
 }
 
-static void probe_with_a_wrong_cookie_is_not_answered(void **state)
+TEST_WITH(probe_with_a_wrong_cookie_is_not_answered, set_up, client_close_switch)
 {
 	struct client c;
 	struct packet packet;
 	SmlControl__Join join = client_join_message("probe", 0, 1);
 	uint32_t length;
 
-	(void)state;
 	client_open(&c, "127.0.0.1", port);
 	client_join(&c, &join);
 	client_admitted(&c);
@@ -240,7 +228,7 @@ static void probe_with_a_wrong_cookie_is_not_answered(void **state)
 }
 
 /* A peer that is admitted and knows its cookie: its packets are not sent back either. */
-static void packets_that_are_too_long_are_dropped_whatever_their_kind(void **state)
+TEST_WITH(packets_that_are_too_long_are_dropped_whatever_their_kind, set_up, client_close_switch)
 {
 	static struct {
 		struct packet packet;
@@ -253,7 +241,6 @@ static void packets_that_are_too_long_are_dropped_whatever_their_kind(void **sta
 	struct client c;
 	unsigned n = 0;
 
-	(void)state;
 	client_open(&c, "127.0.0.1", port);
 	client_join(&c, &join);
 	client_admitted(&c);
@@ -272,11 +259,10 @@ static void packets_that_are_too_long_are_dropped_whatever_their_kind(void **sta
 }
 
 /* Every slot at once from every rank: super-packets in both directions, if the kernel has them. */
-static void whole_windows_come_back_complete(void **state)
+TEST_WITH(whole_windows_come_back_complete, set_up, client_close_switch)
 {
 	struct client c[3];
 
-	(void)state;
 	clients_start(c, 3, "127.0.0.1", port, "window");
 	for (uint32_t use = 0; use < 20; use++) {
 		for (unsigned rank = 0; rank < 3; rank++)
@@ -302,12 +288,11 @@ static void whole_windows_come_back_complete(void **state)
 	clients_close(c, 3);
 }
 
-static void shards_meet_in_their_own_threads(void **state)
+TEST_WITH(shards_meet_in_their_own_threads, set_up, client_close_switch)
 {
 	struct client c[2];
 	SmlControl__Join join = client_join_message("shards", 0, 2);
 
-	(void)state;
 	client_close_switch(NULL);
 	start_switch(3);
 	join.shards = 4;
@@ -321,25 +306,4 @@ static void shards_meet_in_their_own_threads(void **state)
 	}
 	assert_int_equal(client_counter(port, "out-of-range"), 0);
 	clients_close(c, 2);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, client_close_switch)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(result_goes_to_both_ranks),
-		TEST(packets_without_lanes_are_results_too),
-		TEST(lost_result_is_sent_again_to_who_asks),
-		TEST(answers_come_from_the_address_that_was_asked),
-		TEST(results_go_to_the_probed_address_only),
-		TEST(a_renewed_address_is_where_its_probe_came_from),
-		TEST(odd_packets_are_dropped_and_counted),
-		TEST(probe_with_a_wrong_cookie_is_not_answered),
-		TEST(packets_that_are_too_long_are_dropped_whatever_their_kind),
-		TEST(whole_windows_come_back_complete),
-		TEST(shards_meet_in_their_own_threads),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,14 +3,10 @@
  * A real switch in this process, and workers that are only sockets: who may join, and as
  * which rank.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "support/switch_client.h"
+#include "support/test.h"
 #include "switchml.h"
 
 static uint16_t port;
@@ -33,13 +29,12 @@ static int set_up(void **state)
 	return 0;
 }
 
-static void waiting_names_the_missing(void **state)
+TEST_WITH(waiting_names_the_missing, set_up, client_close_switch)
 {
 	struct client c;
 	SmlControl__Join join = client_join_message("waiting", 1, 3);
 	SmlControl__Envelope *message;
 
-	(void)state;
 	client_open(&c, "127.0.0.1", port);
 	client_join(&c, &join);
 	message = client_expect(&c, SML_CONTROL__ENVELOPE__BODY_WAITING);
@@ -50,11 +45,10 @@ static void waiting_names_the_missing(void **state)
 	client_close(&c);
 }
 
-static void lanes_are_the_least_that_all_have(void **state)
+TEST_WITH(lanes_are_the_least_that_all_have, set_up, client_close_switch)
 {
 	struct client c[2];
 
-	(void)state;
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		SmlControl__Join join = client_join_message("lanes", rank, 2);
 
@@ -95,11 +89,10 @@ static void expect_disagreement(const SmlControl__Join *first, const SmlControl_
 	clients_close(c, 2);
 }
 
-static void a_disagreement_ends_the_job_for_both(void **state)
+TEST_WITH(a_disagreement_ends_the_job_for_both, set_up, client_close_switch)
 {
 	SmlControl__Join a = client_join_message("differ", 0, 3), b;
 
-	(void)state;
 	b = client_join_message("differ", 1, 4);
 	expect_disagreement(&a, &b, SML_ERROR_MISMATCH, "world_size", "says 4", "says 3");
 	b = client_join_message("differ", 1, 3);
@@ -123,7 +116,7 @@ static void a_disagreement_ends_the_job_for_both(void **state)
 	expect_disagreement(&a, &b, SML_ERROR_VERSION, "protocol", "77", "1");
 }
 
-static void own_mistake_is_refused_to_the_newcomer_alone(void **state)
+TEST_WITH(own_mistake_is_refused_to_the_newcomer_alone, set_up, client_close_switch)
 {
 	static const struct {
 		uint32_t rank, world_size, shards;
@@ -140,7 +133,6 @@ static void own_mistake_is_refused_to_the_newcomer_alone(void **state)
 	struct client first, c;
 	SmlControl__Join join = client_join_message("mistake", 0, 2);
 
-	(void)state;
 	client_open(&first, "127.0.0.1", port);
 	client_join(&first, &join);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -156,12 +148,11 @@ static void own_mistake_is_refused_to_the_newcomer_alone(void **state)
 	client_close(&first);
 }
 
-static void taken_rank_is_refused_to_the_newcomer_alone(void **state)
+TEST_WITH(taken_rank_is_refused_to_the_newcomer_alone, set_up, client_close_switch)
 {
 	struct client c[2], newcomer;
 	SmlControl__Join join = client_join_message("taken", 1, 2);
 
-	(void)state;
 	clients_start(c, 2, "127.0.0.1", port, "taken");
 	client_open(&newcomer, "127.0.0.1", port);
 	client_join(&newcomer, &join);
@@ -174,12 +165,11 @@ static void taken_rank_is_refused_to_the_newcomer_alone(void **state)
 	clients_close(c, 2);
 }
 
-static void full_pool_says_who_has_it(void **state)
+TEST_WITH(full_pool_says_who_has_it, set_up, client_close_switch)
 {
 	struct client c[2], late;
 	SmlControl__Join join = client_join_message("late", 0, 2);
 
-	(void)state;
 	client_close_switch(NULL);
 	start_switch(24, 64);
 	clients_start(c, 2, "127.0.0.1", port, "early");
@@ -195,12 +185,11 @@ static void full_pool_says_who_has_it(void **state)
 	clients_close(c, 2);
 }
 
-static void slots_shrink_to_what_the_pool_has(void **state)
+TEST_WITH(slots_shrink_to_what_the_pool_has, set_up, client_close_switch)
 {
 	struct client c;
 	SmlControl__Join join = client_join_message("shrink", 0, 1);
 
-	(void)state;
 	client_close_switch(NULL);
 	start_switch(24, 64);
 	join.head_slots = 100;
@@ -212,13 +201,12 @@ static void slots_shrink_to_what_the_pool_has(void **state)
 	client_close(&c);
 }
 
-static void no_job_has_more_slots_than_a_packet_can_name(void **state)
+TEST_WITH(no_job_has_more_slots_than_a_packet_can_name, set_up, client_close_switch)
 {
 	struct client c;
 	SmlControl__Join join = client_join_message("huge", 0, 1);
 	SmlControl__Envelope *message;
 
-	(void)state;
 	client_close_switch(NULL);
 	start_switch(1u << 20, 64);
 	join.head_slots = 70000;
@@ -234,12 +222,11 @@ static void no_job_has_more_slots_than_a_packet_can_name(void **state)
 	client_close(&c);
 }
 
-static void too_many_jobs_are_refused(void **state)
+TEST_WITH(too_many_jobs_are_refused, set_up, client_close_switch)
 {
 	struct client c[2], late;
 	SmlControl__Join join = client_join_message("second", 0, 2);
 
-	(void)state;
 	client_close_switch(NULL);
 	start_switch(4096, 1);
 	clients_start(c, 2, "127.0.0.1", port, "first");
@@ -250,11 +237,10 @@ static void too_many_jobs_are_refused(void **state)
 	clients_close(c, 2);
 }
 
-static void ready_without_probe_fails_the_job(void **state)
+TEST_WITH(ready_without_probe_fails_the_job, set_up, client_close_switch)
 {
 	struct client c[2];
 
-	(void)state;
 	clients_join(c, 2, "127.0.0.1", port, "no probe");
 	for (uint32_t rank = 0; rank < 2; rank++)
 		client_admitted(&c[rank]);
@@ -262,24 +248,4 @@ static void ready_without_probe_fails_the_job(void **state)
 	for (uint32_t rank = 0; rank < 2; rank++)
 		client_expect_abort(&c[rank], SML_ERROR_PROTOCOL, "rank 1", "probe", NULL);
 	clients_close(c, 2);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, client_close_switch)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(waiting_names_the_missing),
-		TEST(lanes_are_the_least_that_all_have),
-		TEST(a_disagreement_ends_the_job_for_both),
-		TEST(own_mistake_is_refused_to_the_newcomer_alone),
-		TEST(taken_rank_is_refused_to_the_newcomer_alone),
-		TEST(full_pool_says_who_has_it),
-		TEST(slots_shrink_to_what_the_pool_has),
-		TEST(no_job_has_more_slots_than_a_packet_can_name),
-		TEST(too_many_jobs_are_refused),
-		TEST(ready_without_probe_fails_the_job),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

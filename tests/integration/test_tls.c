@@ -6,19 +6,15 @@
  *
  * SML_SEED=N replays.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "control/tls_internal.h"
 #include "sim/gen.h"
 #include "support/certificates.h"
+#include "support/test.h"
 #include "support/tls_ends.h"
 
 static struct sml_tls *of_switch, *of_worker;
@@ -45,11 +41,10 @@ static void open_both(struct end *server, struct end *worker)
 	open_end(worker, of_worker, "127.0.0.1");
 }
 
-static void messages_pass_whatever_the_wire_cuts(void **state)
+TEST(messages_pass_whatever_the_wire_cuts)
 {
 	static const size_t cuts[] = {1, 7, 100, 5000, 1000000};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
 		struct end server, worker;
 
@@ -63,20 +58,18 @@ static void messages_pass_whatever_the_wire_cuts(void **state)
 	}
 }
 
-static void a_changed_bit_is_never_believed(void **state)
+TEST(a_changed_bit_is_never_believed)
 {
-	(void)state;
 	/* Half of the changes are in the handshake. */
 	assert_true(change_bits(of_switch, of_worker, seed, 300, 2, 1000) > 200);
 }
 
 /* Each of them costs an answer, so a peer that never reads could fill our memory. */
-static void key_updates_are_bounded(void **state)
+TEST(key_updates_are_bounded)
 {
 	struct end server, worker;
 	unsigned n = 0;
 
-	(void)state;
 	open_both(&server, &worker);
 	step(&worker);
 	while (carry(&worker, &server, 100000) + carry(&server, &worker, 100000) > 0)
@@ -96,11 +89,10 @@ static void key_updates_are_bounded(void **state)
 	close_end(&worker);
 }
 
-static void garbage_is_no_handshake(void **state)
+TEST(garbage_is_no_handshake)
 {
 	struct gen gen;
 
-	(void)state;
 	gen_from_seed(&gen, seed + 1);
 	for (unsigned i = 0; i < 2000; i++) {
 		struct end server, worker;
@@ -128,14 +120,8 @@ static void garbage_is_no_handshake(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(messages_pass_whatever_the_wire_cuts),
-		cmocka_unit_test(a_changed_bit_is_never_believed),
-		cmocka_unit_test(key_updates_are_bounded),
-		cmocka_unit_test(garbage_is_no_handshake),
-	};
 	const char *text = getenv("SML_SEED");
 
 	seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return test_run(set_up, tear_down);
 }

@@ -3,16 +3,30 @@
 #include "support/test.h"
 
 #include <assert.h>
+#include <err.h>
+#include <fnmatch.h>
 
 #define MAX_TESTS 256
 
 static struct CMUnitTest tests[MAX_TESTS];
 static size_t n_tests;
 
-void test_register(const char *name, CMUnitTestFunction test)
+void test_register(const struct CMUnitTest *test)
 {
 	assert(n_tests < MAX_TESTS);
-	tests[n_tests++] = (struct CMUnitTest){.name = name, .test_func = test};
+	tests[n_tests++] = *test;
+}
+
+void test_select(const char *pattern)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < n_tests; i++)
+		if (fnmatch(pattern, tests[i].name, 0) == 0)
+			tests[n++] = tests[i];
+	if (n == 0)
+		errx(2, "no test matches %s", pattern);
+	n_tests = n;
 }
 
 int test_run(CMFixtureFunction set_up, CMFixtureFunction tear_down)

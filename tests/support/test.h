@@ -15,15 +15,24 @@
 
 #include <cmocka.h>
 
-#define TEST(sentence)                                                                             \
+#define TEST(sentence) TEST_WITH(sentence, NULL, NULL)
+
+/* A test with a set-up and a tear-down of its own. Each of them may be NULL. */
+#define TEST_WITH(sentence, set_up, tear_down)                                                     \
 	static void sentence(void **state);                                                        \
 	__attribute__((constructor)) static void register_##sentence(void)                         \
 	{                                                                                          \
-		test_register(#sentence, sentence);                                                \
+		test_register(&(struct CMUnitTest){#sentence, sentence, set_up, tear_down, NULL}); \
 	}                                                                                          \
 	static void sentence(void **state __attribute__((unused)))
 
-void test_register(const char *name, CMUnitTestFunction test);
+/* Copies the test. */
+void test_register(const struct CMUnitTest *test);
+
+/*
+ * Only the tests that match the pattern (with * and ?) stay. Ends the program if none does.
+ */
+void test_select(const char *pattern);
 
 /* All tests between a set-up and a tear-down, which may be NULL. The number that failed. */
 int test_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);

@@ -4,21 +4,16 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cmd/shared/ask.h"
 #include "control/text.h"
+#include "support/test.h"
 
 #define PONG   "\0\0\0\2\x3a\0"
 #define STATUS "\0\0\0\2\x72\0"
@@ -108,55 +103,50 @@ static void ignore(int signal)
 }
 
 /* Like SIGCONT, after the process was stopped for a while. */
-static void signals_do_not_end_the_wait(void **state)
+TEST(signals_do_not_end_the_wait)
 {
 	const struct sigaction action = {.sa_handler = ignore};
 	pthread_t self = pthread_self();
 	struct hostile_switch hostile = {
 		.bytes = STATUS, .n = sizeof(STATUS) - 1, .interrupts = &self};
 
-	(void)state;
 	sigaction(SIGUSR1, &action, NULL);
 	assert_int_equal(ask_hostile(&hostile, 5000), 0);
 }
 
-static void status_comes_after_other_messages(void **state)
+TEST(status_comes_after_other_messages)
 {
 	static const char bytes[] = PONG PONG STATUS;
 
-	(void)state;
 	assert_int_equal(ask_one(bytes, sizeof(bytes) - 1, false, 5000), 0);
 }
 
 /* The Pong is freed when the length is refused. */
-static void pong_and_then_an_impossible_length_are_refused(void **state)
+TEST(pong_and_then_an_impossible_length_are_refused)
 {
 	static const char bytes[] = PONG "\xff\xff\xff\xff";
 
-	(void)state;
 	assert_int_equal(ask_one(bytes, sizeof(bytes) - 1, false, 5000), -EPROTO);
 }
 
-static void refusal_is_told_in_its_words(void **state)
+TEST(refusal_is_told_in_its_words)
 {
 	static const char bytes[] = "\0\0\0\6\x52\4\x12\2no";
 
-	(void)state;
 	assert_int_equal(ask_one(bytes, sizeof(bytes) - 1, false, 5000), -ECONNREFUSED);
 	assert_string_equal(last_text, "no");
 }
 
-static void words_of_a_switch_do_nothing_to_a_terminal(void **state)
+TEST(words_of_a_switch_do_nothing_to_a_terminal)
 {
 	static const char bytes[] = "\0\0\0\13\x52\11\x12\7no\x1b[2J\n";
 
-	(void)state;
 	assert_int_equal(ask_one(bytes, sizeof(bytes) - 1, false, 5000), -ECONNREFUSED);
 	assert_string_equal(last_text, "no?[2J?");
 }
 
 /* Nested, repeated, in a oneof, empty, and clean texts, which stay unchanged. */
-static void words_anywhere_in_a_message_become_printable(void **state)
+TEST(words_anywhere_in_a_message_become_printable)
 {
 	char version[] = "1.0\r", job[] = "a\x1b]0;b\7", clean[] = "gr\xc3\xbc\xc3\x9f",
 	     broken[] = "\xff";
@@ -167,7 +157,6 @@ static void words_anywhere_in_a_message_become_printable(void **state)
 	SmlControl__Status status = SML_CONTROL__STATUS__INIT;
 	SmlControl__Envelope envelope = SML_CONTROL__ENVELOPE__INIT;
 
-	(void)state;
 	worker.host = broken;
 	jobs[0].job = clean;
 	jobs[1].job = job;
@@ -186,11 +175,10 @@ static void words_anywhere_in_a_message_become_printable(void **state)
 }
 
 /* At once, though it goes on: no answer begins with such a message. */
-static void messages_that_answer_nothing_are_refused(void **state)
+TEST(messages_that_answer_nothing_are_refused)
 {
 	static const char start[] = "\0\0\0\2\x2a\0", long_pong[] = "\0\0\x20\0\x3a\0";
 
-	(void)state;
 	assert_int_equal(ask_one(start, sizeof(start) - 1, true, 5000), -EPROTO);
 	assert_string_equal(last_text,
 			    "it sent a control message (start) that is not allowed as an "
@@ -198,31 +186,12 @@ static void messages_that_answer_nothing_are_refused(void **state)
 	assert_int_equal(ask_one(long_pong, sizeof(long_pong) - 1, false, 5000), -EPROTO);
 }
 
-static void switch_that_hangs_up_is_no_answer(void **state)
+TEST(switch_that_hangs_up_is_no_answer)
 {
-	(void)state;
 	assert_int_equal(ask_one(PONG, 6, false, 5000), -ECONNRESET);
 }
 
-static void switch_that_says_something_else_for_ever_is_given_up(void **state)
+TEST(switch_that_says_something_else_for_ever_is_given_up)
 {
-	(void)state;
 	assert_int_equal(ask_one(PONG, 6, true, 300), -ETIMEDOUT);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(status_comes_after_other_messages),
-		cmocka_unit_test(signals_do_not_end_the_wait),
-		cmocka_unit_test(pong_and_then_an_impossible_length_are_refused),
-		cmocka_unit_test(refusal_is_told_in_its_words),
-		cmocka_unit_test(words_of_a_switch_do_nothing_to_a_terminal),
-		cmocka_unit_test(words_anywhere_in_a_message_become_printable),
-		cmocka_unit_test(messages_that_answer_nothing_are_refused),
-		cmocka_unit_test(switch_that_hangs_up_is_no_answer),
-		cmocka_unit_test(switch_that_says_something_else_for_ever_is_given_up),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

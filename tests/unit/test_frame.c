@@ -2,18 +2,13 @@
 /* Control messages on a byte stream: whole, in pieces, too long, and bytes that are no messages. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "control/envelope.h"
 #include "control/frame.h"
+#include "support/test.h"
 
 static void write_ping(struct evbuffer *out, uint64_t time_ns)
 {
@@ -47,12 +42,11 @@ static int read_bytes(const void *bytes, size_t n)
 	return rc;
 }
 
-static void messages_come_out_as_they_went_in(void **state)
+TEST(messages_come_out_as_they_went_in)
 {
 	struct evbuffer *stream = evbuffer_new();
 	SmlControl__Envelope *message;
 
-	(void)state;
 	for (uint64_t i = 0; i < 100; i++)
 		write_ping(stream, i << 40);
 	for (uint64_t i = 0; i < 100; i++)
@@ -62,14 +56,13 @@ static void messages_come_out_as_they_went_in(void **state)
 	evbuffer_free(stream);
 }
 
-static void message_waits_for_its_last_byte(void **state)
+TEST(message_waits_for_its_last_byte)
 {
 	struct evbuffer *whole = evbuffer_new(), *in = evbuffer_new();
 	SmlControl__Envelope *message;
 	uint8_t bytes[64];
 	int n;
 
-	(void)state;
 	write_ping(whole, 5);
 	n = evbuffer_remove(whole, bytes, sizeof(bytes));
 	for (int i = 0; i < n; i++) {
@@ -82,18 +75,16 @@ static void message_waits_for_its_last_byte(void **state)
 	evbuffer_free(in);
 }
 
-static void length_is_refused_before_the_bytes_come(void **state)
+TEST(length_is_refused_before_the_bytes_come)
 {
-	(void)state;
 	assert_int_equal(read_bytes("\x00\x10\x00\x00", 4), 0); /* 1 MiB: the longest message */
 	assert_int_equal(read_bytes("\x00\x10\x00\x01", 4), -EPROTO);
 	assert_int_equal(read_bytes("\x80\x00\x00\x00", 4), -EPROTO);
 	assert_int_equal(read_bytes("\xff\xff\xff\xff", 4), -EPROTO);
 }
 
-static void what_is_no_message_is_refused(void **state)
+TEST(what_is_no_message_is_refused)
 {
-	(void)state;
 	assert_int_equal(read_bytes("\0\0\0\0", 4), -EPROTO);		  /* no body */
 	assert_int_equal(read_bytes("\0\0\0\1\xff", 5), -EPROTO);	  /* half a tag */
 	assert_int_equal(read_bytes("\0\0\0\2\x32\x7f", 6), -EPROTO);	  /* a body cut off */
@@ -101,13 +92,12 @@ static void what_is_no_message_is_refused(void **state)
 	assert_int_equal(read_bytes("GET / HTTP/1.1\r\n\r\n", 18), -EPROTO);
 }
 
-static void message_that_is_too_long_is_not_written(void **state)
+TEST(message_that_is_too_long_is_not_written)
 {
 	SmlControl__Abort reason = SML_CONTROL__ABORT__INIT;
 	struct evbuffer *out = evbuffer_new();
 	char *text = malloc(SML_CONTROL_MAX_BYTES + 1);
 
-	(void)state;
 	assert_non_null(text);
 	memset(text, 'x', SML_CONTROL_MAX_BYTES);
 	text[SML_CONTROL_MAX_BYTES] = '\0';
@@ -147,21 +137,19 @@ static int read_repeated(uint8_t field, const void *bytes, size_t each, size_t n
 }
 
 /* Abort.stalls with one slot each: protobuf-c copies the list whenever the list grows. */
-static void submessage_that_comes_often_costs_no_time(void **state)
+TEST(submessage_that_comes_often_costs_no_time)
 {
 	static const uint8_t stalls[] = {0x1a, 2, 0x0a, 0};
 	uint64_t before_ns = sml_cpu_ns();
 
-	(void)state;
 	assert_int_equal(read_repeated(10, stalls, sizeof(stalls), 60000), -EPROTO);
 	assert_true(sml_cpu_ns() - before_ns < SML_NS_PER_SEC / 10);
 	assert_int_equal(read_repeated(10, stalls, sizeof(stalls), 1), 1);
 	assert_int_equal(read_repeated(10, stalls, sizeof(stalls), 2), -EPROTO);
 }
 
-static void singular_field_comes_once(void **state)
+TEST(singular_field_comes_once)
 {
-	(void)state;
 	/* Ping twice in one envelope; Ping and Pong; Ping with its time twice. */
 	assert_int_equal(read_bytes("\0\0\0\2\x32\0", 6), 1);
 	assert_int_equal(read_bytes("\0\0\0\4\x32\0\x32\0", 8), -EPROTO);
@@ -173,9 +161,8 @@ static void singular_field_comes_once(void **state)
 	assert_int_equal(read_repeated(2, "\x0a\2\1\2", 4, 5), 1);
 }
 
-static void unknown_fields_are_refused(void **state)
+TEST(unknown_fields_are_refused)
 {
-	(void)state;
 	/* Field 99 of Ping, and of a submessage: Ping.stripe. */
 	assert_int_equal(read_repeated(6, "\x98\6\1", 3, 1), -EPROTO);
 	assert_int_equal(read_repeated(6, "\xf2\1\3\x98\6\1", 6, 1), -EPROTO);
@@ -187,9 +174,8 @@ static void unknown_fields_are_refused(void **state)
 }
 
 /* To C, the name would end at it, and be another job's. */
-static void a_text_has_no_nul(void **state)
+TEST(a_text_has_no_nul)
 {
-	(void)state;
 	/* Join.job. */
 	assert_int_equal(read_repeated(1, "\x1a\5train", 7, 1), 1);
 	assert_int_equal(read_repeated(1, "\x1a\5tra\0n", 7, 1), -EPROTO);
@@ -200,11 +186,10 @@ static void a_text_has_no_nul(void **state)
 }
 
 /* Two bytes each become a slot of 48 bytes, a pointer, and protobuf-c's own data. */
-static void message_takes_a_bounded_multiple_of_its_length(void **state)
+TEST(message_takes_a_bounded_multiple_of_its_length)
 {
 	static const uint8_t slot[] = {0x0a, 0};
 
-	(void)state;
 	assert_int_equal(read_repeated(18, slot, sizeof(slot), 500), 1);
 	/* As many as there are slots, but no more, because each is an allocation. */
 	assert_int_equal(read_repeated(18, "\x0a\2\x08\1", 4, 8192), 1);
@@ -213,7 +198,7 @@ static void message_takes_a_bounded_multiple_of_its_length(void **state)
 }
 
 /* The longest honest ones. */
-static void largest_report_and_status_pass(void **state)
+TEST(largest_report_and_status_pass)
 {
 	/* A slot's state: slot, use, set. A worker's: host, state, numbers. */
 	static const uint8_t slot[] = {0x0a, 9, 0x08, 0xff, 0x1f, 0x10, 0xff, 1, 0x20, 0xff, 0x1f};
@@ -224,28 +209,8 @@ static void largest_report_and_status_pass(void **state)
 	static uint8_t status[4 + BYTES] = {0x3a, 128 | (BYTES & 127), 128 | (BYTES >> 7 & 127),
 					    BYTES >> 14};
 
-	(void)state;
 	assert_int_equal(read_repeated(18, slot, sizeof(slot), 4096), 1);
 	for (unsigned i = 0; i < WORKERS; i++)
 		memcpy(status + 4 + i * sizeof(worker), worker, sizeof(worker));
 	assert_int_equal(read_repeated(14, status, sizeof(status), 8), 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(messages_come_out_as_they_went_in),
-		cmocka_unit_test(message_waits_for_its_last_byte),
-		cmocka_unit_test(length_is_refused_before_the_bytes_come),
-		cmocka_unit_test(what_is_no_message_is_refused),
-		cmocka_unit_test(message_that_is_too_long_is_not_written),
-		cmocka_unit_test(submessage_that_comes_often_costs_no_time),
-		cmocka_unit_test(singular_field_comes_once),
-		cmocka_unit_test(unknown_fields_are_refused),
-		cmocka_unit_test(a_text_has_no_nul),
-		cmocka_unit_test(message_takes_a_bounded_multiple_of_its_length),
-		cmocka_unit_test(largest_report_and_status_pass),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

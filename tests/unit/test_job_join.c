@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which ranks may join a job, and what a newcomer must not do to waiting ranks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "control/envelope.h"
 #include "support/jobs.h"
+#include "support/test.h"
 #include "switchml.h"
 
 static uint32_t shards_of(const struct jobs_world *world, unsigned peer)
@@ -31,13 +27,12 @@ static const char *waiting_text(struct jobs_world *world, unsigned peer)
 /* ---- refusals ---- */
 
 /* Waiting would not help them: all get the error, and so do those that come a little later. */
-static void ranks_that_disagree_end_their_job(void **state)
+TEST(ranks_that_disagree_end_their_job)
 {
 	SmlControl__Join join = jobs_join_message("a", 2, 4);
 	static const char text[] = "disagree about stripe: rank 2 says 1, rank 0 says 0";
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join(&world, 0, jobs_join_message("a", 0, 4));
 	jobs_join(&world, 1, jobs_join_message("a", 1, 4));
@@ -58,11 +53,10 @@ static void ranks_that_disagree_end_their_job(void **state)
 	jobs_close(&world);
 }
 
-static void a_disagreement_is_forgotten(void **state)
+TEST(a_disagreement_is_forgotten)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
 	jobs_join(&world, 1, jobs_join_message("a", 2, 3));
@@ -74,12 +68,11 @@ static void a_disagreement_is_forgotten(void **state)
 }
 
 /* Of whatever version came first: the other ranks do not wait for nothing. */
-static void ranks_of_two_versions_end_their_job(void **state)
+TEST(ranks_of_two_versions_end_their_job)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	join.protocol = 77;
 	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
@@ -99,11 +92,10 @@ static void ranks_of_two_versions_end_their_job(void **state)
 }
 
 /* It may come again, or be of another job: those that wait go on. */
-static void a_newcomer_that_may_not_join_is_refused_alone(void **state)
+TEST(a_newcomer_that_may_not_join_is_refused_alone)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
 	jobs_join(&world, 1, jobs_join_message("a", 2, 2));
@@ -121,12 +113,11 @@ static void a_newcomer_that_may_not_join_is_refused_alone(void **state)
 }
 
 /* Each refusal names the variable to change. */
-static void a_refusal_says_what_to_set(void **state)
+TEST(a_refusal_says_what_to_set)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
 	join.stripes = 2;
@@ -149,11 +140,10 @@ static void a_refusal_says_what_to_set(void **state)
 }
 
 /* The wrong rank may be the first to come: nobody waits for it yet. */
-static void ranks_that_come_later_learn_of_a_refusal(void **state)
+TEST(ranks_that_come_later_learn_of_a_refusal)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join(&world, 0, jobs_join_message("a", 2, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 2"));
@@ -167,12 +157,11 @@ static void ranks_that_come_later_learn_of_a_refusal(void **state)
 }
 
 /* The same rank has come again, or long ago: that is no news. */
-static void an_old_refusal_is_forgotten(void **state)
+TEST(an_old_refusal_is_forgotten)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	join.shards = 0;
 	jobs_join(&world, 0, join);
@@ -190,14 +179,13 @@ static void an_old_refusal_is_forgotten(void **state)
  * A release with more fields whose protocol number was not raised: the refusal contains our
  * number.
  */
-static void a_join_of_our_own_version_says_nothing_that_we_do_not_know(void **state)
+TEST(a_join_of_our_own_version_says_nothing_that_we_do_not_know)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
 	ProtobufCMessageUnknownField field = {
 		.tag = 99, .wire_type = PROTOBUF_C_WIRE_TYPE_VARINT, .len = 0};
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	join.base.unknown_fields = &field;
 	join.base.n_unknown_fields = 1;
@@ -230,11 +218,10 @@ static SmlControl__Join with_int16(const char *job, uint32_t rank)
 	return join;
 }
 
-static void a_switch_without_int16_lanes_refuses_ranks_that_want_them(void **state)
+TEST(a_switch_without_int16_lanes_refuses_ranks_that_want_them)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join(&world, 0, with_int16("any", 0));
 	jobs_join(&world, 1, with_int16("any", 1));
@@ -269,7 +256,7 @@ static void say_shards(struct jobs_world *world, unsigned peer, uint32_t rank, u
 	jobs_join(world, peer, join);
 }
 
-static void the_least_number_of_threads_is_the_jobs(void **state)
+TEST(the_least_number_of_threads_is_the_jobs)
 {
 	static const struct {
 		uint32_t shards[2];
@@ -281,7 +268,6 @@ static void the_least_number_of_threads_is_the_jobs(void **state)
 		{{4, 2}, {true, false}, 0},  {{2, 4}, {false, true}, 0},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct jobs_world world;
 
@@ -309,12 +295,11 @@ static void resume(struct jobs_world *world, unsigned peer, uint32_t rank, uint6
 	resume_after(world, peer, rank, membership, 0, leaving);
 }
 
-static void all_ranks_have_one_membership_in_all_epochs(void **state)
+TEST(all_ranks_have_one_membership_in_all_epochs)
 {
 	struct jobs_world world;
 	uint64_t membership;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join_all(&world, 0, "a", 2);
 	membership = jobs_admitted(&world, 0)->membership;
@@ -329,11 +314,10 @@ static void all_ranks_have_one_membership_in_all_epochs(void **state)
 	jobs_close(&world);
 }
 
-static void strangers_under_its_name_do_not_stop_a_job_that_goes_on(void **state)
+TEST(strangers_under_its_name_do_not_stop_a_job_that_goes_on)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	/* One rank waits for the job to begin, and the other resumes it. Both stay. */
 	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
@@ -349,11 +333,10 @@ static void strangers_under_its_name_do_not_stop_a_job_that_goes_on(void **state
 	jobs_close(&world);
 }
 
-static void where_there_is_no_room_for_both_the_job_that_goes_on_stays(void **state)
+TEST(where_there_is_no_room_for_both_the_job_that_goes_on_stays)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 1, false);
 	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
 	resume(&world, 1, 0, 77, false);
@@ -363,12 +346,11 @@ static void where_there_is_no_room_for_both_the_job_that_goes_on_stays(void **st
 }
 
 /* It was out of reach when its job failed, and names the rank that the others name. */
-static void who_comes_to_resume_a_failed_job_learns_why_it_failed(void **state)
+TEST(who_comes_to_resume_a_failed_job_learns_why_it_failed)
 {
 	struct jobs_world world;
 	uint64_t membership, tag;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join_all(&world, 0, "a", 2);
 	membership = jobs_admitted(&world, 0)->membership;
@@ -386,11 +368,10 @@ static void who_comes_to_resume_a_failed_job_learns_why_it_failed(void **state)
 }
 
 /* Its switch told the other rank that all have left, and died before it told this one. */
-static void who_looks_for_ranks_that_have_left_may_leave(void **state)
+TEST(who_looks_for_ranks_that_have_left_may_leave)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	resume(&world, 0, 1, 77, true);
 	jobs_wait(&world, 6 * SML_SECOND_NS);
@@ -404,11 +385,10 @@ static void who_looks_for_ranks_that_have_left_may_leave(void **state)
 }
 
 /* Nothing is left to do, so there are no slots and no probes. */
-static void where_all_come_only_to_leave_they_leave_at_once(void **state)
+TEST(where_all_come_only_to_leave_they_leave_at_once)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	resume(&world, 0, 0, 77, true);
 	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
@@ -426,12 +406,11 @@ static void where_all_come_only_to_leave_they_leave_at_once(void **state)
 
 /* ---- limits ---- */
 
-static void what_waiting_jobs_claim_shrinks_no_window(void **state)
+TEST(what_waiting_jobs_claim_shrinks_no_window)
 {
 	struct jobs_world world;
 	char name[8];
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	for (unsigned i = 0; i < 30; i++) {
 		snprintf(name, sizeof(name), "idle%u", i);
@@ -444,12 +423,11 @@ static void what_waiting_jobs_claim_shrinks_no_window(void **state)
 	jobs_close(&world);
 }
 
-static void nobody_waits_for_ever(void **state)
+TEST(nobody_waits_for_ever)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	join.wait_ms = 300000;
 	jobs_join(&world, 0, join);
@@ -462,11 +440,10 @@ static void nobody_waits_for_ever(void **state)
 	jobs_close(&world);
 }
 
-static void members_have_a_limit(void **state)
+TEST(members_have_a_limit)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	world.jobs.config.max_members = 3;
 	jobs_join_all(&world, 0, "a", 2);
@@ -480,13 +457,12 @@ static void members_have_a_limit(void **state)
 	jobs_close(&world);
 }
 
-static void rank_0s_own_port_is_for_its_job_alone(void **state)
+TEST(rank_0s_own_port_is_for_its_job_alone)
 {
 	SmlControl__Join join = jobs_join_message("other", 0, 2);
 	uint32_t data_port = 9;
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, true);
 	world.jobs.config.only_job = "mine";
 	world.jobs.config.only_world_size = 2;
@@ -507,12 +483,11 @@ static void rank_0s_own_port_is_for_its_job_alone(void **state)
 
 /* ---- ranks on one machine ---- */
 
-static void ranks_of_one_machine_are_told_of_each_other(void **state)
+TEST(ranks_of_one_machine_are_told_of_each_other)
 {
 	const SmlControl__HostGroup *group;
 	struct jobs_world world;
 
-	(void)state;
 	jobs_join_from(&world, "aba-c", true);
 	group = jobs_admitted(&world, 2)->host_group;
 	assert_non_null(group);
@@ -550,11 +525,10 @@ static void say_ready(struct jobs_world *world, uint32_t rank, bool shares)
 	jobs_say(world, rank, sml_envelope(READY, ready, &ready));
 }
 
-static void a_switch_admits_ranks_of_one_machine_as_one_child(void **state)
+TEST(a_switch_admits_ranks_of_one_machine_as_one_child)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_join_from(&world, "abab", false);
 	for (uint32_t rank = 0; rank < 4; rank++) {
 		assert_int_equal(jobs_admitted(&world, rank)->number, rank % 2);
@@ -579,11 +553,10 @@ static void say_mismatch(struct jobs_world *world, uint32_t rank, uint32_t a, ui
 	jobs_say(world, rank, sml_envelope(MISMATCH, mismatch, &mismatch));
 }
 
-static void a_rank_tells_only_of_memory_that_it_shares(void **state)
+TEST(a_rank_tells_only_of_memory_that_it_shares)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_join_from(&world, "aab", false);
 	for (uint32_t rank = 0; rank < 3; rank++)
 		say_ready(&world, rank, true);
@@ -624,18 +597,16 @@ static void admit_again(uint32_t individual)
 }
 
 /* Rank 2 is alone here; at another switch of the job, it could not share memory. */
-static void ranks_that_share_no_memory_are_admitted_again(void **state)
+TEST(ranks_that_share_no_memory_are_admitted_again)
 {
-	(void)state;
 	admit_again(1);
 	admit_again(2);
 }
 
-static void a_job_shares_memory_if_all_its_ranks_do(void **state)
+TEST(a_job_shares_memory_if_all_its_ranks_do)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_join_from(&world, "aaa", true);
 	assert_true(jobs_start_host(&world, 3, 3));
 	/* No stripe dies with its rank. */
@@ -647,12 +618,11 @@ static void a_job_shares_memory_if_all_its_ranks_do(void **state)
 	jobs_close(&world);
 }
 
-static void a_machine_without_a_token_is_refused(void **state)
+TEST(a_machine_without_a_token_is_refused)
 {
 	uint8_t bytes[SML_MACHINE_BYTES + 1] = {1};
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	for (unsigned i = 0; i < 3; i++) {
 		SmlControl__Join join = jobs_join_message("a", 0, 2);
@@ -691,12 +661,11 @@ static const SmlControl__Abort *told_of_abort(struct jobs_world *world, int erro
 	return jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
 }
 
-static void what_another_switch_has_told_is_passed_on_unchanged(void **state)
+TEST(what_another_switch_has_told_is_passed_on_unchanged)
 {
 	const SmlControl__Abort *abort;
 	struct jobs_world world;
 
-	(void)state;
 	abort = told_of_abort(&world, SML_ERROR_RANK_DIED, true);
 	assert_int_equal(abort->error, SML_ERROR_RANK_DIED);
 	assert_string_equal(abort->text, "rank 2 is frozen");
@@ -711,11 +680,10 @@ static void what_another_switch_has_told_is_passed_on_unchanged(void **state)
 	jobs_close(&world);
 }
 
-static void who_waits_for_a_rank_that_died_as_it_left_is_told(void **state)
+TEST(who_waits_for_a_rank_that_died_as_it_left_is_told)
 {
 	struct jobs_world world;
 
-	(void)state;
 	begin(&world, 3);
 	jobs_leave(&world, 1);
 	jobs_hang_up(&world, 1);
@@ -731,11 +699,10 @@ static void who_waits_for_a_rank_that_died_as_it_left_is_told(void **state)
 	jobs_close(&world);
 }
 
-static void the_others_leave_without_a_rank_that_died_as_it_left(void **state)
+TEST(the_others_leave_without_a_rank_that_died_as_it_left)
 {
 	struct jobs_world world;
 
-	(void)state;
 	begin(&world, 2);
 	jobs_leave(&world, 1);
 	jobs_hang_up(&world, 1);
@@ -746,12 +713,11 @@ static void the_others_leave_without_a_rank_that_died_as_it_left(void **state)
 }
 
 /* The last results of its stripe disappear with it. */
-static void a_stripe_that_dies_as_its_rank_leaves_is_told(void **state)
+TEST(a_stripe_that_dies_as_its_rank_leaves_is_told)
 {
 	uint32_t data_port = 9;
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, true);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		SmlControl__Join join = jobs_join_message("a", rank, 2);
@@ -768,42 +734,4 @@ static void a_stripe_that_dies_as_its_rank_leaves_is_told(void **state)
 	assert_non_null(strstr(jobs_refusal(&world, 0),
 			       "rank 1 (host testhost, pid 1001) died as it left, and stripe 1"));
 	jobs_close(&world);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ranks_of_one_machine_are_told_of_each_other),
-		cmocka_unit_test(a_job_shares_memory_if_all_its_ranks_do),
-		cmocka_unit_test(a_switch_admits_ranks_of_one_machine_as_one_child),
-		cmocka_unit_test(a_rank_tells_only_of_memory_that_it_shares),
-		cmocka_unit_test(ranks_that_share_no_memory_are_admitted_again),
-		cmocka_unit_test(a_machine_without_a_token_is_refused),
-		cmocka_unit_test(ranks_that_disagree_end_their_job),
-		cmocka_unit_test(a_disagreement_is_forgotten),
-		cmocka_unit_test(ranks_of_two_versions_end_their_job),
-		cmocka_unit_test(a_newcomer_that_may_not_join_is_refused_alone),
-		cmocka_unit_test(a_refusal_says_what_to_set),
-		cmocka_unit_test(ranks_that_come_later_learn_of_a_refusal),
-		cmocka_unit_test(an_old_refusal_is_forgotten),
-		cmocka_unit_test(a_join_of_our_own_version_says_nothing_that_we_do_not_know),
-		cmocka_unit_test(a_switch_without_int16_lanes_refuses_ranks_that_want_them),
-		cmocka_unit_test(the_least_number_of_threads_is_the_jobs),
-		cmocka_unit_test(all_ranks_have_one_membership_in_all_epochs),
-		cmocka_unit_test(strangers_under_its_name_do_not_stop_a_job_that_goes_on),
-		cmocka_unit_test(where_there_is_no_room_for_both_the_job_that_goes_on_stays),
-		cmocka_unit_test(who_comes_to_resume_a_failed_job_learns_why_it_failed),
-		cmocka_unit_test(who_looks_for_ranks_that_have_left_may_leave),
-		cmocka_unit_test(where_all_come_only_to_leave_they_leave_at_once),
-		cmocka_unit_test(what_waiting_jobs_claim_shrinks_no_window),
-		cmocka_unit_test(nobody_waits_for_ever),
-		cmocka_unit_test(members_have_a_limit),
-		cmocka_unit_test(rank_0s_own_port_is_for_its_job_alone),
-		cmocka_unit_test(what_another_switch_has_told_is_passed_on_unchanged),
-		cmocka_unit_test(who_waits_for_a_rank_that_died_as_it_left_is_told),
-		cmocka_unit_test(the_others_leave_without_a_rank_that_died_as_it_left),
-		cmocka_unit_test(a_stripe_that_dies_as_its_rank_leaves_is_told),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

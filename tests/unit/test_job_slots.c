@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How jobs share a switch's slots. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "support/jobs.h"
+#include "support/test.h"
 
 /* As a rank that resumes after its switch's death, with nothing to hand over. */
 static void resume(struct jobs_world *world, unsigned peer, SmlControl__Join join)
@@ -34,12 +30,11 @@ static uint32_t slots_of(const struct jobs_world *world, unsigned peer)
 	return admitted ? admitted->head_slots + admitted->data_slots : 0;
 }
 
-static void jobs_that_gather_hold_few_slots(void **state)
+TEST(jobs_that_gather_hold_few_slots)
 {
 	struct jobs_world world;
 	char name[8];
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	/*
 	 * 14 jobs of three ranks: first all first ranks, then all second ranks, then all third
@@ -60,12 +55,11 @@ static void jobs_that_gather_hold_few_slots(void **state)
 	jobs_close(&world);
 }
 
-static void a_job_alone_gets_all_that_it_wants(void **state)
+TEST(a_job_alone_gets_all_that_it_wants)
 {
 	SmlControl__Join join = jobs_join_message("wide", 0, 1);
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	jobs_join(&world, 0, jobs_join_message("a", 0, 1));
 	assert_int_equal(slots_of(&world, 0), 64 + 512);
@@ -76,12 +70,11 @@ static void a_job_alone_gets_all_that_it_wants(void **state)
 	jobs_close(&world);
 }
 
-static void jobs_that_came_early_leave_room_for_more(void **state)
+TEST(jobs_that_came_early_leave_room_for_more)
 {
 	struct jobs_world world;
 	char name[8];
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	for (unsigned job = 0; job < 50; job++) {
 		snprintf(name, sizeof(name), "job%u", job);
@@ -91,11 +84,10 @@ static void jobs_that_came_early_leave_room_for_more(void **state)
 	jobs_close(&world);
 }
 
-static void slots_in_pieces_are_taken_in_pieces(void **state)
+TEST(slots_in_pieces_are_taken_in_pieces)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	world.most_slots = 100;
 	jobs_join(&world, 0, jobs_join_message("a", 0, 1));
@@ -109,12 +101,11 @@ static void slots_in_pieces_are_taken_in_pieces(void **state)
 	jobs_close(&world);
 }
 
-static void want_of_room_is_not_the_end_of_a_job_that_resumes(void **state)
+TEST(want_of_room_is_not_the_end_of_a_job_that_resumes)
 {
 	struct jobs_world world;
 	const SmlControl__Envelope *told;
 
-	(void)state;
 	jobs_open(&world, 16, 64, false);
 	jobs_join(&world, 0, jobs_join_message("first", 0, 1));
 	assert_int_equal(slots_of(&world, 0), 16);
@@ -136,11 +127,10 @@ static void want_of_room_is_not_the_end_of_a_job_that_resumes(void **state)
 }
 
 /* The slots of ended jobs are free in a moment: no job is refused, and none is served before. */
-static void a_job_waits_for_what_ended_jobs_held(void **state)
+TEST(a_job_waits_for_what_ended_jobs_held)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	world.has_no_room_yet = true;
 	jobs_join_all(&world, 0, "a", 2);
@@ -159,11 +149,10 @@ static void a_job_waits_for_what_ended_jobs_held(void **state)
 	jobs_close(&world);
 }
 
-static void who_leaves_meanwhile_is_waited_for(void **state)
+TEST(who_leaves_meanwhile_is_waited_for)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	world.has_no_room_yet = true;
 	jobs_join_all(&world, 0, "a", 2);
@@ -178,12 +167,11 @@ static void who_leaves_meanwhile_is_waited_for(void **state)
 }
 
 /* While a job waits, it holds the least that its ranks may need, whichever ranks join. */
-static void who_comes_meanwhile_may_have_more_shards(void **state)
+TEST(who_comes_meanwhile_may_have_more_shards)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 40, 64, false);
 	world.has_no_room_yet = true;
 	join.head_slots = 2;
@@ -203,20 +191,4 @@ static void who_comes_meanwhile_may_have_more_shards(void **state)
 	assert_int_equal(slots_of(&world, 0), 2 * SML_MAX_SHARDS);
 	assert_int_equal(jobs_admitted(&world, 1)->shards, SML_MAX_SHARDS);
 	jobs_close(&world);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(jobs_that_gather_hold_few_slots),
-		cmocka_unit_test(a_job_alone_gets_all_that_it_wants),
-		cmocka_unit_test(jobs_that_came_early_leave_room_for_more),
-		cmocka_unit_test(slots_in_pieces_are_taken_in_pieces),
-		cmocka_unit_test(a_job_waits_for_what_ended_jobs_held),
-		cmocka_unit_test(who_leaves_meanwhile_is_waited_for),
-		cmocka_unit_test(who_comes_meanwhile_may_have_more_shards),
-		cmocka_unit_test(want_of_room_is_not_the_end_of_a_job_that_resumes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

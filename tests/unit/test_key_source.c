@@ -3,10 +3,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +10,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <openssl/crypto.h>
 
 #include "base/error.h"
 #include "control/key.h"
 #include "control/tls.h"
+#include "support/test.h"
 
 #define SECRET	     "correct horse battery staple"
 #define OTHER_SECRET "correct horse battery stable"
@@ -71,13 +67,12 @@ static void expect_refusal(const struct sml_key_source *source, const char *why)
 		assert_null(strstr(sml_error_last(), source->secret));
 }
 
-static void a_key_has_16_to_1024_bytes(void **state)
+TEST(a_key_has_16_to_1024_bytes)
 {
 	char secret[1026];
 	struct sml_key_source source = {secret, NULL};
 	struct sml_key key;
 
-	(void)state;
 	for (size_t length = 0; length <= 1025; length++) {
 		memset(secret, 'q', length);
 		secret[length] = '\0';
@@ -88,12 +83,11 @@ static void a_key_has_16_to_1024_bytes(void **state)
 	}
 }
 
-static void keys_differ_where_secrets_do(void **state)
+TEST(keys_differ_where_secrets_do)
 {
 	const struct sml_key_source one = {SECRET, NULL}, other = {OTHER_SECRET, NULL}, none = {0};
 	struct sml_key key, same, different;
 
-	(void)state;
 	assert_int_equal(sml_key_read(&key, &one, &names), 1);
 	assert_int_equal(sml_key_read(&same, &one, &names), 1);
 	assert_int_equal(sml_key_read(&different, &other, &names), 1);
@@ -114,7 +108,7 @@ static void write_file(const char *path, const char *text, mode_t mode)
 	close(fd);
 }
 
-static void a_file_has_the_key_and_nobody_else_may_read_it(void **state)
+TEST(a_file_has_the_key_and_nobody_else_may_read_it)
 {
 	static const char *const forms[] = {SECRET, SECRET "\n", SECRET "\r\n"};
 	static const mode_t open_modes[] = {0644, 0604, 0606, 0660, 0620, 0601, 0666};
@@ -124,7 +118,6 @@ static void a_file_has_the_key_and_nobody_else_may_read_it(void **state)
 	const struct sml_key_source both = {SECRET, path}, folder = {NULL, "/tmp"};
 	struct sml_key key, wanted;
 
-	(void)state;
 	close(mkstemp(path));
 	assert_int_equal(sml_key_read(&wanted, &direct, &names), 1);
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
@@ -154,13 +147,12 @@ static void a_file_has_the_key_and_nobody_else_may_read_it(void **state)
 	expect_refusal(&file, "cannot be read: No such file");
 }
 
-static void a_file_that_fails_in_the_middle_leaves_nothing_in_memory(void **state)
+TEST(a_file_that_fails_in_the_middle_leaves_nothing_in_memory)
 {
 	char path[] = "/tmp/sml-key-XXXXXX";
 	const struct sml_key_source file = {NULL, path};
 	struct sml_key key;
 
-	(void)state;
 	close(mkstemp(path));
 	write_file(path, SECRET, 0600);
 	n_reads = 0;
@@ -182,16 +174,9 @@ static void a_file_that_fails_in_the_middle_leaves_nothing_in_memory(void **stat
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_key_has_16_to_1024_bytes),
-		cmocka_unit_test(keys_differ_where_secrets_do),
-		cmocka_unit_test(a_file_has_the_key_and_nobody_else_may_read_it),
-		cmocka_unit_test(a_file_that_fails_in_the_middle_leaves_nothing_in_memory),
-	};
-
 	if (!sml_tls_is_built()) {
 		printf("this build has no TLS\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

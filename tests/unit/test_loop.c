@@ -2,19 +2,14 @@
 /* The event loop of the control planes: classes, budgets, times, posts, and what it may not do. */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "base/loop.h"
+#include "support/test.h"
 
 #define N_WATCHES 200
 
@@ -89,9 +84,8 @@ static unsigned total(void)
 
 /* ---- cases ---- */
 
-static void the_first_class_is_served_before_all_others(void **state)
+TEST_WITH(the_first_class_is_served_before_all_others, open_loop, close_loop)
 {
-	(void)state;
 	for (unsigned i = 0; i < N_WATCHES; i++)
 		make_readable(watch(i, i == N_WATCHES - 1 ? 1 : 2));
 	assert_true(sml_loop_turn(loop, 0));
@@ -99,9 +93,8 @@ static void the_first_class_is_served_before_all_others(void **state)
 	assert_int_equal(counted[N_WATCHES - 1].n, 1);
 }
 
-static void a_turn_serves_no_more_than_its_budget_and_all_in_turns(void **state)
+TEST_WITH(a_turn_serves_no_more_than_its_budget_and_all_in_turns, open_loop, close_loop)
 {
-	(void)state;
 	sml_loop_limit(loop, 1, 16, SML_NS_PER_SEC * 60);
 	for (unsigned i = 0; i < N_WATCHES; i++)
 		make_readable(watch(i, 2));
@@ -113,9 +106,8 @@ static void a_turn_serves_no_more_than_its_budget_and_all_in_turns(void **state)
 		assert_in_range(counted[i].n, 1, 2);
 }
 
-static void a_freed_watch_is_not_served(void **state)
+TEST_WITH(a_freed_watch_is_not_served, open_loop, close_loop)
 {
-	(void)state;
 	for (unsigned i = 0; i < 2; i++)
 		make_readable(watch(i, 0));
 	counted[0].frees = &counted[1];
@@ -124,11 +116,10 @@ static void a_freed_watch_is_not_served(void **state)
 	assert_int_equal(total(), 1);
 }
 
-static void an_unwatched_descriptor_is_not_served(void **state)
+TEST_WITH(an_unwatched_descriptor_is_not_served, open_loop, close_loop)
 {
 	struct counted *one = watch(0, 0);
 
-	(void)state;
 	make_readable(one);
 	assert_int_equal(sml_watch_set(one->watch, 0), 0);
 	assert_false(sml_loop_turn(loop, 0));
@@ -142,12 +133,11 @@ static void an_unwatched_descriptor_is_not_served(void **state)
 	close(one->fds[0]);
 }
 
-static void a_time_acts_once_and_a_period_again_and_again(void **state)
+TEST_WITH(a_time_acts_once_and_a_period_again_and_again, open_loop, close_loop)
 {
 	struct counted *once = watch(0, 0), *often = watch(1, 0);
 	uint64_t begun_ns = sml_now_ns();
 
-	(void)state;
 	sml_watch_at(once->watch, begun_ns + SML_NS_PER_MS);
 	sml_watch_every(often->watch, 2 * SML_NS_PER_MS);
 	while (often->n < 5)
@@ -172,12 +162,11 @@ static void *post(void *self)
 	return NULL;
 }
 
-static void a_post_of_another_thread_wakes_the_loop(void **state)
+TEST_WITH(a_post_of_another_thread_wakes_the_loop, open_loop, close_loop)
 {
 	struct counted *one = &counted[0];
 	pthread_t thread;
 
-	(void)state;
 	one->watch = sml_watch_new(loop, -1, stop, one);
 	assert_int_equal(pthread_create(&thread, NULL, post, one->watch), 0);
 	sml_loop_run(loop);
@@ -187,13 +176,12 @@ static void a_post_of_another_thread_wakes_the_loop(void **state)
 }
 
 /* The n-th descriptor is refused: an error, nothing left, and no end of the process. */
-static void without_descriptors_it_is_not_opened(void **state)
+TEST(without_descriptors_it_is_not_opened)
 {
 	struct rlimit before, limit;
 	struct sml_loop *second = NULL;
 	int next = dup(STDERR_FILENO);
 
-	(void)state;
 	close(next);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	limit = before;
@@ -208,21 +196,4 @@ static void without_descriptors_it_is_not_opened(void **state)
 	assert_int_equal(sml_loop_open(&second), 0);
 	sml_loop_close(second);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-}
-
-#define IN_A_LOOP(test) cmocka_unit_test_setup_teardown(test, open_loop, close_loop)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_A_LOOP(the_first_class_is_served_before_all_others),
-		IN_A_LOOP(a_turn_serves_no_more_than_its_budget_and_all_in_turns),
-		IN_A_LOOP(a_freed_watch_is_not_served),
-		IN_A_LOOP(an_unwatched_descriptor_is_not_served),
-		IN_A_LOOP(a_time_acts_once_and_a_period_again_and_again),
-		IN_A_LOOP(a_post_of_another_thread_wakes_the_loop),
-		cmocka_unit_test(without_descriptors_it_is_not_opened),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

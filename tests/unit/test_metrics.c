@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The text of metrics: which jobs have series, and how labels are written. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "cmd/switch/metrics_text.h"
 #include "core/slot.h"
+#include "support/test.h"
 
 #define JOBS 100
 
@@ -68,12 +63,11 @@ static size_t count(const char *text, const char *what)
 	return n;
 }
 
-static void jobs_with_series_are_bounded(void **state)
+TEST(jobs_with_series_are_bounded)
 {
 	static struct world world;
 	char *text;
 
-	(void)state;
 	fill(&world, JOBS, 1);
 	/* What still waits for its ranks comes last, for anybody can invent it. */
 	for (size_t i = 0; i < 50; i++)
@@ -89,12 +83,11 @@ static void jobs_with_series_are_bounded(void **state)
 	free(text);
 }
 
-static void ranks_with_series_are_bounded(void **state)
+TEST(ranks_with_series_are_bounded)
 {
 	static struct world world;
 	char *text;
 
-	(void)state;
 	fill(&world, 20, SML_MAX_CHILDREN);
 	text = text_of(&world);
 	assert_int_equal(count(text, "\nswitchml_rank_info{"), SML_METRICS_RANKS);
@@ -102,12 +95,11 @@ static void ranks_with_series_are_bounded(void **state)
 	free(text);
 }
 
-static void no_two_series_have_the_same_labels(void **state)
+TEST(no_two_series_have_the_same_labels)
 {
 	static struct world world;
 	char *text;
 
-	(void)state;
 	fill(&world, 3, 1);
 	world.jobs[2].job = world.jobs[0].job;
 	world.jobs[0].state = joining;
@@ -118,12 +110,11 @@ static void no_two_series_have_the_same_labels(void **state)
 	free(text);
 }
 
-static void labels_are_escaped(void **state)
+TEST(labels_are_escaped)
 {
 	static struct world world;
 	char name[] = "a\"b\\c\nd{}", *text;
 
-	(void)state;
 	fill(&world, 1, 1);
 	world.jobs[0].job = name;
 	text = text_of(&world);
@@ -132,13 +123,12 @@ static void labels_are_escaped(void **state)
 	free(text);
 }
 
-static void what_a_rank_has_not_told_has_no_series(void **state)
+TEST(what_a_rank_has_not_told_has_no_series)
 {
 	SmlControl__Traffic traffic = SML_CONTROL__TRAFFIC__INIT;
 	static struct world world;
 	char *text;
 
-	(void)state;
 	fill(&world, 1, 1);
 	text = text_of(&world);
 	assert_null(strstr(text, "\nswitchml_rank_sent_bytes_total"));
@@ -157,7 +147,7 @@ static void what_a_rank_has_not_told_has_no_series(void **state)
 	free(text);
 }
 
-static void leaves_have_series_once(void **state)
+TEST(leaves_have_series_once)
 {
 	char leaf[] = "rack:28500", parent[] = "spine:28500";
 	SmlControl__LeafStatus leaves[2], *leaf_list[] = {&leaves[0], &leaves[1]};
@@ -165,7 +155,6 @@ static void leaves_have_series_once(void **state)
 	static struct world world;
 	char *text;
 
-	(void)state;
 	fill(&world, 1, 1);
 	text = text_of(&world);
 	assert_non_null(strstr(text, "\nswitchml_tree_level 0\n"));
@@ -198,13 +187,12 @@ static void leaves_have_series_once(void **state)
 	free(text);
 }
 
-static void leaves_count_like_ranks(void **state)
+TEST(leaves_count_like_ranks)
 {
 	SmlControl__BranchStatus branch, *list[SML_MAX_CHILDREN];
 	static struct world world;
 	char *text;
 
-	(void)state;
 	fill(&world, 20, SML_MAX_CHILDREN);
 	sml_control__branch_status__init(&branch);
 	for (unsigned i = 0; i < SML_MAX_CHILDREN; i++)
@@ -217,19 +205,4 @@ static void leaves_count_like_ranks(void **state)
 	assert_int_equal(count(text, "\nswitchml_job_ranks{"),
 			 SML_METRICS_RANKS / (2 * SML_MAX_CHILDREN));
 	free(text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(jobs_with_series_are_bounded),
-		cmocka_unit_test(ranks_with_series_are_bounded),
-		cmocka_unit_test(no_two_series_have_the_same_labels),
-		cmocka_unit_test(labels_are_escaped),
-		cmocka_unit_test(what_a_rank_has_not_told_has_no_series),
-		cmocka_unit_test(leaves_have_series_once),
-		cmocka_unit_test(leaves_count_like_ranks),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,17 +6,13 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "base/error.h"
 #include "bfrt_server.h"
+#include "support/test.h"
 #include "switch/p4/dataplane.h"
 #include "switch/p4/internal.h"
 
@@ -350,11 +346,10 @@ static void assert_refused(int rc, int error, const char *why, const char *remed
 
 /* ---- tests ---- */
 
-static void a_jobs_entries_are_on_the_switch(void **state)
+TEST_WITH(a_jobs_entries_are_on_the_switch, open_world, close_world)
 {
 	const struct bfrt_entry *entry;
 
-	(void)state;
 	start(9);
 	entry = bfrt_server_entry(server, JOBS, 9);
 	assert_int_equal(parameter(entry, "epoch"), 3);
@@ -379,9 +374,8 @@ static void a_jobs_entries_are_on_the_switch(void **state)
 }
 
 /* Job 10's come after the 4 slots of job 9. Its streams are 20 (1 slot) and 21 (99 slots). */
-static void each_slot_has_its_place(void **state)
+TEST_WITH(each_slot_has_its_place, open_world, close_world)
 {
-	(void)state;
 	start(9);
 	assert_int_equal(bfrt_server_entries(server, PLACES), 4);
 	assert_int_equal(add_with(10, 99), 0);
@@ -403,11 +397,10 @@ static void each_slot_has_its_place(void **state)
 	assert_int_equal(bfrt_server_entries(server, PLACES), 4);
 }
 
-static void each_rank_gets_its_own_copy_of_a_result(void **state)
+TEST_WITH(each_rank_gets_its_own_copy_of_a_result, open_world, close_world)
 {
 	const struct bfrt_entry *group;
 
-	(void)state;
 	start(9);
 	group = bfrt_server_entry(server, "$pre.mgid", SML_P4_FIRST_GROUP + 9);
 	assert_non_null(group);
@@ -426,9 +419,8 @@ static void each_rank_gets_its_own_copy_of_a_result(void **state)
 	}
 }
 
-static void an_ended_job_leaves_nothing(void **state)
+TEST_WITH(an_ended_job_leaves_nothing, open_world, close_world)
 {
-	(void)state;
 	start(9);
 	start(10);
 	sml_dataplane_p4.remove_job(&dataplane, 9);
@@ -445,12 +437,11 @@ static void an_ended_job_leaves_nothing(void **state)
 	assert_int_equal(bfrt_server_entries(server, "$pre.node"), 0);
 }
 
-static void a_rank_in_ipv6_is_addressed_there(void **state)
+TEST_WITH(a_rank_in_ipv6_is_addressed_there, open_world, close_world)
 {
 	struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(900)};
 	const struct bfrt_entry *entry;
 
-	(void)state;
 	assert_int_equal(sml_place_parse("fd00::1", 28500, &dataplane.own), 0);
 	assert_int_equal(add(9), 0);
 	learn_addresses(9);
@@ -462,9 +453,8 @@ static void a_rank_in_ipv6_is_addressed_there(void **state)
 	assert_memory_equal(entry->data[5], &to.sin6_addr, 16);
 }
 
-static void other_traffic_goes_to_the_hosts(void **state)
+TEST_WITH(other_traffic_goes_to_the_hosts, open_world, close_world)
 {
-	(void)state;
 	assert_int_equal(sml_p4_hosts_set(&dataplane, "02:00:00:00:00:01=1,02:00:00:00:00:aB=452,"
 						      "02:00:00:00:00:03=1"),
 			 0);
@@ -476,22 +466,20 @@ static void other_traffic_goes_to_the_hosts(void **state)
 		452);
 }
 
-static void the_program_tells_its_limits(void **state)
+TEST_WITH(the_program_tells_its_limits, open_world, close_world)
 {
-	(void)state;
 	/* The compiled program has 32 lanes (p4/meson.build). */
 	assert_int_equal(dataplane.limits.lanes, getenv("SML_BF_RT") == NULL ? 64 : 32);
 	assert_true(dataplane.limits.slots >= SLOTS);
 	assert_true(dataplane.limits.staged);
 }
 
-static void counters_are_read_from_the_hardware(void **state)
+TEST_WITH(counters_are_read_from_the_hardware, open_world, close_world)
 {
 	struct sml_job_counters counters = {0};
 	struct sml_dataplane_counters traffic = {0};
 	uint32_t at = 9 * SML_P4_FATES + SML_VERDICT_ABSORBED;
 
-	(void)state;
 	bfrt_server_set_counter(server, FATES, at, 1000, 100000);
 	assert_int_equal(add(9), 0);
 	bfrt_server_set_counter(server, FATES, at, 1007, 100700);
@@ -513,12 +501,11 @@ static void set_buffer(unsigned pipe, uint32_t i, uint32_t held, uint32_t incarn
 }
 
 /* In the pipe of the ranks, which is pipe 1. Slots 0 to 2: fresh, even complete, odd filling. */
-static void slots_are_read_from_the_ranks_pipe(void **state)
+TEST_WITH(slots_are_read_from_the_ranks_pipe, open_world, close_world)
 {
 	struct sml_slot_progress states[4];
 	uint32_t incarnation;
 
-	(void)state;
 	start(9);
 	incarnation = sml_p4_job_of(&dataplane, 9)->incarnation;
 	set_buffer(0, 0, 4, incarnation, 1);
@@ -542,11 +529,10 @@ static void slots_are_read_from_the_ranks_pipe(void **state)
 }
 
 /* More than one message has. */
-static void many_registers_are_read_in_order(void **state)
+TEST_WITH(many_registers_are_read_in_order, open_world, close_world)
 {
 	uint64_t values[2 * SLOTS];
 
-	(void)state;
 	for (uint32_t i = 0; i < 2 * SLOTS; i++)
 		bfrt_server_set_register(server, SEEN_0, 3, i, 0, 0x80000000u + i);
 	assert_int_equal(OPERATIONS.read_registers(dataplane.target,
@@ -557,11 +543,10 @@ static void many_registers_are_read_in_order(void **state)
 		assert_int_equal(values[i], 0x80000001u + i);
 }
 
-static void registers_are_written_in_all_pipes(void **state)
+TEST_WITH(registers_are_written_in_all_pipes, open_world, close_world)
 {
 	uint64_t value;
 
-	(void)state;
 	assert_int_equal(OPERATIONS.write_register(dataplane.target,
 						   "SmlIngress.slot_step.slot_use_hi", 5,
 						   0xfedcba98),
@@ -580,9 +565,8 @@ static void registers_are_written_in_all_pipes(void **state)
 		       -EINVAL, "slot_use_hi", "compile p4/tna/switchml.p4");
 }
 
-static void what_an_earlier_daemon_left_is_forgotten(void **state)
+TEST_WITH(what_an_earlier_daemon_left_is_forgotten, open_world, close_world)
 {
-	(void)state;
 	start(9);
 	assert_int_equal(sml_p4_hosts_set(&dataplane, "02:00:00:00:00:01=1"), 0);
 	set_buffer(2, 7, 3, 1, 1);
@@ -607,11 +591,10 @@ static void what_an_earlier_daemon_left_is_forgotten(void **state)
 	assert_int_equal(bfrt_server_entries(server, "pipe.SmlIngress.slot_step.decide"), 1);
 }
 
-static void a_second_daemon_is_refused(void **state)
+TEST_WITH(a_second_daemon_is_refused, open_world, close_world)
 {
 	struct sml_p4_target *second = NULL;
 
-	(void)state;
 	assert_refused(connect_target(&second), -EEXIST, "another client controls the program",
 		       "end it first");
 	assert_null(second);
@@ -619,7 +602,7 @@ static void a_second_daemon_is_refused(void **state)
 	assert_int_equal(bfrt_server_clients(server), 1);
 }
 
-static void what_the_switch_refuses_is_told(void **state)
+TEST_WITH(what_the_switch_refuses_is_told, open_world, close_world)
 {
 	const struct sml_p4_row row = {.table = "SmlIngress.forwarding.hosts",
 				       .action = "SmlIngress.forwarding.to_port",
@@ -628,7 +611,6 @@ static void what_the_switch_refuses_is_told(void **state)
 				       .n_keys = 1,
 				       .n_parameters = 1};
 
-	(void)state;
 	assert_refused(OPERATIONS.modify(dataplane.target, &row), -ENOENT,
 		       "SmlIngress.forwarding.hosts", "modify failed");
 	assert_int_equal(OPERATIONS.insert(dataplane.target, &row), 0);
@@ -639,7 +621,7 @@ static void what_the_switch_refuses_is_told(void **state)
 		       "SmlIngress.forwarding.hosts", "delete failed");
 }
 
-static void a_row_that_does_not_fit_is_refused(void **state)
+TEST_WITH(a_row_that_does_not_fit_is_refused, open_world, close_world)
 {
 	struct sml_p4_row row = {.table = "SmlIngress.forwarding.hosts",
 				 .action = "SmlIngress.forwarding.to_port",
@@ -648,7 +630,6 @@ static void a_row_that_does_not_fit_is_refused(void **state)
 				 .n_keys = 1,
 				 .n_parameters = 1};
 
-	(void)state;
 	if (getenv("SML_BF_RT") == NULL)
 		assert_refused(OPERATIONS.insert(dataplane.target, &row), -EINVAL, "to_port",
 			       "compile p4/tna/switchml.p4");
@@ -669,11 +650,10 @@ static void a_row_that_does_not_fit_is_refused(void **state)
 	assert_int_equal(bfrt_server_entries(server, HOSTS), 0);
 }
 
-static void an_answer_without_a_register_is_noticed(void **state)
+TEST_WITH(an_answer_without_a_register_is_noticed, open_world, close_world)
 {
 	uint64_t values[2], packets, bytes;
 
-	(void)state;
 	bfrt_server_forget_answers(server);
 	assert_refused(OPERATIONS.read_registers(dataplane.target,
 						 "SmlIngress.slot_step.slot_seen_0", 0, 0, values,
@@ -684,9 +664,8 @@ static void an_answer_without_a_register_is_noticed(void **state)
 		-EBADMSG, "SmlIngress.fates", "without the counter");
 }
 
-static void a_lost_stream_is_noticed(void **state)
+TEST_WITH(a_lost_stream_is_noticed, open_world, close_world)
 {
-	(void)state;
 	assert_int_equal(OPERATIONS.check(dataplane.target), 0);
 	bfrt_server_disconnect(server);
 	/* What comes next on the connection is the end of the stream. */
@@ -696,31 +675,28 @@ static void a_lost_stream_is_noticed(void **state)
 	assert_non_null(strstr(sml_error_last(), "the P4 switch at 127.0.0.1 port"));
 }
 
-static void a_replaced_program_is_noticed(void **state)
+TEST_WITH(a_replaced_program_is_noticed, open_world, close_world)
 {
-	(void)state;
 	bfrt_server_replace_program(server);
 	assert_refused(OPERATIONS.check(dataplane.target), -ESTALE, "its program",
 		       "another client has replaced it");
 }
 
-static void a_refused_client_is_told(void **state)
+TEST_WITH(a_refused_client_is_told, open_server, close_world)
 {
-	(void)state;
 	bfrt_server_refuse_clients(server);
 	assert_refused(connect_target(&dataplane.target), -EACCES, "one more client",
 		       "end another one");
 }
 
-static void another_program_is_refused(void **state)
+TEST_WITH(another_program_is_refused, NULL, close_world)
 {
-	(void)state;
 	assert_int_equal(serve(json_pack("{s:[]}", "tables")), 0);
 	assert_refused(connect_target(&dataplane.target), -ENOENT,
 		       "does not run p4/tna/switchml.p4", "start bf_switchd with it");
 }
 
-static void nobody_there_is_told(void **state)
+TEST_WITH(nobody_there_is_told, open_server, close_world)
 {
 	struct sml_p4_place place = place_of_server();
 
@@ -729,36 +705,4 @@ static void nobody_there_is_told(void **state)
 			 -ECONNREFUSED);
 	assert_non_null(strstr(sml_error_last(), "cannot be reached"));
 	open_server(state);
-}
-
-#define IN_WORLD(test)	  cmocka_unit_test_setup_teardown(test, open_world, close_world)
-#define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, open_server, close_world)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_WORLD(a_jobs_entries_are_on_the_switch),
-		IN_WORLD(each_slot_has_its_place),
-		IN_WORLD(each_rank_gets_its_own_copy_of_a_result),
-		IN_WORLD(an_ended_job_leaves_nothing),
-		IN_WORLD(a_rank_in_ipv6_is_addressed_there),
-		IN_WORLD(other_traffic_goes_to_the_hosts),
-		IN_WORLD(the_program_tells_its_limits),
-		IN_WORLD(counters_are_read_from_the_hardware),
-		IN_WORLD(slots_are_read_from_the_ranks_pipe),
-		IN_WORLD(many_registers_are_read_in_order),
-		IN_WORLD(registers_are_written_in_all_pipes),
-		IN_WORLD(what_an_earlier_daemon_left_is_forgotten),
-		IN_WORLD(a_second_daemon_is_refused),
-		IN_WORLD(what_the_switch_refuses_is_told),
-		IN_WORLD(a_row_that_does_not_fit_is_refused),
-		IN_WORLD(an_answer_without_a_register_is_noticed),
-		IN_WORLD(a_lost_stream_is_noticed),
-		IN_WORLD(a_replaced_program_is_noticed),
-		WITH_SERVER(a_refused_client_is_told),
-		cmocka_unit_test_teardown(another_program_is_refused, close_world),
-		WITH_SERVER(nobody_there_is_told),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,18 +6,14 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "base/error.h"
+#include "support/test.h"
 #include "switch/p4/dataplane.h"
 #include "switch/p4/internal.h"
 
@@ -243,9 +239,8 @@ static const struct sml_p4_row *peer_row(uint8_t rank, uint8_t shard)
 
 /* ---- tests ---- */
 
-static void a_job_starts_with_its_own_entry_and_ends_with_it(void **state)
+TEST_WITH(a_job_starts_with_its_own_entry_and_ends_with_it, open_world, close_world)
 {
-	(void)state;
 	assert_int_equal(add(9, 4), 0);
 	assert_int_equal(target.n_rows, 1);
 	assert_int_equal(number(&target.rows[0].parameters[11]), 0); /* not started */
@@ -262,19 +257,17 @@ static void a_job_starts_with_its_own_entry_and_ends_with_it(void **state)
 	assert_int_equal(target.n_nodes[SML_P4_FIRST_GROUP + 9], 0);
 }
 
-static void a_job_that_never_started_leaves_nothing(void **state)
+TEST_WITH(a_job_that_never_started_leaves_nothing, open_world, close_world)
 {
-	(void)state;
 	assert_int_equal(add(9, 4), 0);
 	sml_dataplane_p4.remove_job(&dataplane, 9);
 	assert_int_equal(target.n_rows, 0);
 }
 
-static void each_rank_gets_its_own_copy_of_a_result(void **state)
+TEST_WITH(each_rank_gets_its_own_copy_of_a_result, open_world, close_world)
 {
 	const struct sml_p4_row *row;
 
-	(void)state;
 	assert_int_equal(add(9, 4), 0);
 	learn_addresses(9);
 	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 9), 0);
@@ -297,13 +290,12 @@ static void each_rank_gets_its_own_copy_of_a_result(void **state)
 	assert_int_equal(number(&peer_row(2, 0)->parameters[1]), 0);
 }
 
-static void a_renewed_address_changes_one_entry_while_the_job_is_there(void **state)
+TEST_WITH(a_renewed_address_changes_one_entry_while_the_job_is_there, open_world, close_world)
 {
 	struct sml_p4_peer peer;
 	struct sml_p4_job *job;
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(800)};
 
-	(void)state;
 	assert_int_equal(add(9, 4), 0);
 	learn_addresses(9);
 	job = sml_p4_job_of(&dataplane, 9);
@@ -323,12 +315,11 @@ static void a_renewed_address_changes_one_entry_while_the_job_is_there(void **st
 	assert_int_equal(target.n_rows, 0);
 }
 
-static void a_rank_in_ipv6_is_addressed_there(void **state)
+TEST_WITH(a_rank_in_ipv6_is_addressed_there, open_world, close_world)
 {
 	struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(900)};
 	const struct sml_p4_row *row;
 
-	(void)state;
 	assert_int_equal(sml_place_parse("fd00::1", 28500, &dataplane.own), 0);
 	assert_int_equal(add(9, 4), 0);
 	learn_addresses(9);
@@ -343,11 +334,10 @@ static void a_rank_in_ipv6_is_addressed_there(void **state)
 	assert_int_equal(number(&row->parameters[6]), 900);
 }
 
-static void a_rank_whose_probes_do_not_pass_the_p4_switch_is_named(void **state)
+TEST_WITH(a_rank_whose_probes_do_not_pass_the_p4_switch_is_named, open_world, close_world)
 {
 	struct sml_p4_job *job;
 
-	(void)state;
 	assert_int_equal(add(9, 4), 0);
 	job = sml_p4_job_of(&dataplane, 9);
 	assert_non_null(strstr(sml_dataplane_p4.misses_address(&dataplane, 9, 1), "not every one"));
@@ -362,9 +352,8 @@ static void a_rank_whose_probes_do_not_pass_the_p4_switch_is_named(void **state)
 	assert_null(sml_dataplane_p4.misses_address(&dataplane, 9, 2));
 }
 
-static void jobs_do_not_share_buffers(void **state)
+TEST_WITH(jobs_do_not_share_buffers, open_world, close_world)
 {
-	(void)state;
 	assert_int_equal(add(1, 6), 0);
 	assert_int_equal(add(2, 4), 0);
 	assert_int_equal(add(3, 6), 0);
@@ -382,9 +371,8 @@ static void jobs_do_not_share_buffers(void **state)
 	assert_int_equal(first_buffer(5), 0);
 }
 
-static void each_job_has_its_own_incarnation(void **state)
+TEST_WITH(each_job_has_its_own_incarnation, open_world, close_world)
 {
-	(void)state;
 	dataplane.incarnation = UINT32_MAX - 1;
 	assert_int_equal(add(1, 2), 0);
 	assert_int_equal(add(2, 2), 0);
@@ -393,12 +381,11 @@ static void each_job_has_its_own_incarnation(void **state)
 	assert_int_equal(sml_p4_job_of(&dataplane, 2)->incarnation, 1);
 }
 
-static void counters_begin_at_0_with_the_job(void **state)
+TEST_WITH(counters_begin_at_0_with_the_job, open_world, close_world)
 {
 	struct sml_job_counters counters;
 	struct sml_dataplane_counters traffic = {0};
 
-	(void)state;
 	target.packets = 1000;
 	assert_int_equal(add(9, 4), 0);
 	memset(&counters, 0, sizeof(counters));
@@ -418,12 +405,11 @@ static void counters_begin_at_0_with_the_job(void **state)
 }
 
 /* Slots 0 to 3: of an earlier job, even newer, even newer across the wrap, only odd. */
-static void the_newest_use_of_a_slot_is_shown(void **state)
+TEST_WITH(the_newest_use_of_a_slot_is_shown, open_world, close_world)
 {
 	static const uint64_t uses[8] = {8, 9, 12, 11, 0xfffffffe, 0xffffffff, 50, 1};
 	struct sml_slot_progress states[4];
 
-	(void)state;
 	assert_int_equal(add(9, 4), 0);
 	memcpy(target.uses, uses, sizeof(uses));
 	for (unsigned i = 2; i < 8; i++)
@@ -446,11 +432,10 @@ static void the_newest_use_of_a_slot_is_shown(void **state)
 }
 
 /* Ranks 0 to 2 are at ports 5 to 7, of pipe 1. */
-static void the_registers_of_the_ranks_pipe_are_read(void **state)
+TEST_WITH(the_registers_of_the_ranks_pipe_are_read, open_world, close_world)
 {
 	struct sml_slot_progress states[4];
 
-	(void)state;
 	dataplane.operations = &with_pipes;
 	assert_int_equal(add(9, 4), 0);
 	learn_addresses(9);
@@ -460,9 +445,8 @@ static void the_registers_of_the_ranks_pipe_are_read(void **state)
 }
 
 /* A target that takes them one by one. */
-static void a_staged_program_has_an_entry_for_each_slot(void **state)
+TEST_WITH(a_staged_program_has_an_entry_for_each_slot, open_world, close_world)
 {
-	(void)state;
 	dataplane.limits.staged = true;
 	assert_int_equal(add(9, 4), 0);
 	learn_addresses(9);
@@ -475,11 +459,10 @@ static void a_staged_program_has_an_entry_for_each_slot(void **state)
 	assert_int_equal(target.n_rows, 0);
 }
 
-static void ranks_in_two_pipes_are_refused(void **state)
+TEST_WITH(ranks_in_two_pipes_are_refused, open_world, close_world)
 {
 	struct sml_p4_job *job;
 
-	(void)state;
 	dataplane.operations = &with_pipes;
 	assert_int_equal(add(9, 4), 0);
 	learn_addresses(9);
@@ -500,16 +483,14 @@ static void ranks_in_two_pipes_are_refused(void **state)
 	assert_null(sml_dataplane_p4.misses_address(&dataplane, 9, 2));
 }
 
-static void ranks_share_the_queue_of_the_target(void **state)
+TEST_WITH(ranks_share_the_queue_of_the_target, open_world, close_world)
 {
-	(void)state;
 	assert_int_equal(sml_dataplane_p4.window(&dataplane, 300, 2), 32);
 	assert_int_equal(sml_dataplane_p4.window(&dataplane, 300, 64), 4);
 }
 
-static void other_traffic_goes_to_the_hosts(void **state)
+TEST_WITH(other_traffic_goes_to_the_hosts, open_world, close_world)
 {
-	(void)state;
 	assert_int_equal(sml_p4_hosts_set(&dataplane, "02:00:00:00:00:01=1,02:00:00:00:00:aB=510,"
 						      "02:00:00:00:00:03=1"),
 			 0);
@@ -521,7 +502,7 @@ static void other_traffic_goes_to_the_hosts(void **state)
 	assert_int_equal(target.nodes[SML_P4_FLOOD_GROUP][1].port, 510);
 }
 
-static void wrong_hosts_are_refused(void **state)
+TEST_WITH(wrong_hosts_are_refused, open_world, close_world)
 {
 	static const char *const wrong[] = {"",
 					    ",",
@@ -566,12 +547,11 @@ static int connect_to_thread(void)
 }
 
 /* Others take the target from a daemon that does not check for seconds. */
-static void the_target_is_checked_while_packets_keep_coming(void **state)
+TEST_WITH(the_target_is_checked_while_packets_keep_coming, open_world, close_world)
 {
 	uint64_t end_ns = sml_now_ns() + 60 * SML_NS_PER_SEC;
 	int fd;
 
-	(void)state;
 	sml_daemon_socket_init(&dataplane.socket);
 	dataplane.config.address = "127.0.0.1";
 	dataplane.config.port = 0;
@@ -586,31 +566,4 @@ static void the_target_is_checked_while_packets_keep_coming(void **state)
 	assert_true(checks() >= 3);
 	close(fd);
 	sml_daemon_socket_close(&dataplane.socket);
-}
-
-#define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_WORLD(a_job_starts_with_its_own_entry_and_ends_with_it),
-		IN_WORLD(a_job_that_never_started_leaves_nothing),
-		IN_WORLD(each_rank_gets_its_own_copy_of_a_result),
-		IN_WORLD(a_renewed_address_changes_one_entry_while_the_job_is_there),
-		IN_WORLD(a_rank_in_ipv6_is_addressed_there),
-		IN_WORLD(a_rank_whose_probes_do_not_pass_the_p4_switch_is_named),
-		IN_WORLD(jobs_do_not_share_buffers),
-		IN_WORLD(each_job_has_its_own_incarnation),
-		IN_WORLD(counters_begin_at_0_with_the_job),
-		IN_WORLD(the_newest_use_of_a_slot_is_shown),
-		IN_WORLD(the_registers_of_the_ranks_pipe_are_read),
-		IN_WORLD(a_staged_program_has_an_entry_for_each_slot),
-		IN_WORLD(ranks_in_two_pipes_are_refused),
-		IN_WORLD(ranks_share_the_queue_of_the_target),
-		IN_WORLD(other_traffic_goes_to_the_hosts),
-		IN_WORLD(wrong_hosts_are_refused),
-		IN_WORLD(the_target_is_checked_while_packets_keep_coming),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

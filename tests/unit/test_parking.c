@@ -3,17 +3,12 @@
  * A progress thread whose switch has died. The failover owns its worker until there is
  * another switch. Meanwhile, the thread does not access the worker, and sleeps.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "lib/progress/progress.h"
 #include "support/stripe_rig.h"
+#include "support/test.h"
 
 /* Timeout for expected events: longer than a busy machine stalls. */
 #define PATIENCE_NS (30 * SML_NS_PER_SEC)
@@ -69,9 +64,8 @@ static void wait_until_it_rests(void)
  * The thread has seen that it has its worker back, and stalls before it counts itself. Then
  * the next switch dies: for the failover, the thread is still parked.
  */
-static void a_switch_that_dies_while_a_thread_unparks_keeps_the_worker(void **state)
+TEST_WITH(a_switch_that_dies_while_a_thread_unparks_keeps_the_worker, open_rig, close_rig)
 {
-	(void)state;
 	ask(true);
 	assert_int_equal(sml_progress_start(rig.context.crew.threads[0]), 0);
 	wait_until_parked();
@@ -94,26 +88,12 @@ static void a_switch_that_dies_while_a_thread_unparks_keeps_the_worker(void **st
 }
 
 /* Packets that were held back when the switch died are never sent: their time has passed. */
-static void a_thread_sleeps_while_its_worker_is_parked(void **state)
+TEST_WITH(a_thread_sleeps_while_its_worker_is_parked, open_rig, close_rig)
 {
-	(void)state;
 	rig.stripe.shards[0]->held_since_ns = 1;
 	rig.stripe.shards[0]->line->held_since_ns = 1;
 	ask(true);
 	assert_int_equal(sml_progress_start(rig.context.crew.threads[0]), 0);
 	wait_until_parked();
 	wait_until_it_rests();
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			a_switch_that_dies_while_a_thread_unparks_keeps_the_worker, open_rig,
-			close_rig),
-		cmocka_unit_test_setup_teardown(a_thread_sleeps_while_its_worker_is_parked,
-						open_rig, close_rig),
-	};
-
-	return cmocka_run_group_tests_name("parking", tests, NULL, NULL);
 }

@@ -4,15 +4,10 @@
  *
  *	test_properties [NAME]    all of them, or those that match NAME (with * and ?)
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "fuzz/properties.h"
+#include "support/test.h"
 
 typedef const char *property(struct gen *gen, bool tiny);
 
@@ -48,117 +43,84 @@ static void holds_for_all(property *check, uint64_t at_least)
 	assert_true(n >= at_least);
 }
 
-static void strangers_never_change_a_sum(void **state)
+TEST(strangers_never_change_a_sum)
 {
-	(void)state;
 	holds_for_seeds(property_pool, 10000);
 }
 
-static void strangers_never_change_a_sum_in_any_short_history(void **state)
+TEST(strangers_never_change_a_sum_in_any_short_history)
 {
-	(void)state;
 	holds_for_all(property_pool, 10000);
 }
 
-static void a_slot_does_what_sets_say(void **state)
+TEST(a_slot_does_what_sets_say)
 {
-	(void)state;
 	holds_for_seeds(property_slot, 20000);
 }
 
-static void a_slot_does_what_sets_say_in_any_short_history(void **state)
+TEST(a_slot_does_what_sets_say_in_any_short_history)
 {
-	(void)state;
 	holds_for_all(property_slot, 1000000);
 }
 
-static void a_lying_switch_does_no_harm(void **state)
+TEST(a_lying_switch_does_no_harm)
 {
-	(void)state;
 	holds_for_seeds(property_worker, 20000);
 }
 
-static void a_lying_switch_does_no_harm_in_any_short_history(void **state)
+TEST(a_lying_switch_does_no_harm_in_any_short_history)
 {
-	(void)state;
 	holds_for_all(property_worker, 100000);
 }
 
-static void a_resume_has_the_plan_that_sets_say(void **state)
+TEST(a_resume_has_the_plan_that_sets_say)
 {
-	(void)state;
 	holds_for_seeds(property_merge, 50000);
 }
 
-static void a_resume_has_the_plan_that_sets_say_in_every_small_world(void **state)
+TEST(a_resume_has_the_plan_that_sets_say_in_every_small_world)
 {
-	(void)state;
 	holds_for_all(property_merge, 3000);
 }
 
-static void control_bytes_mean_the_same_in_any_pieces(void **state)
+TEST(control_bytes_mean_the_same_in_any_pieces)
 {
-	(void)state;
 	holds_for_seeds(property_frame, 10000);
 }
 
-static void a_switch_that_says_anything_does_no_harm(void **state)
+TEST(a_switch_that_says_anything_does_no_harm)
 {
-	(void)state;
 	holds_for_seeds(property_client, 3000);
 }
 
-static void workers_that_say_anything_leave_nothing_behind(void **state)
+TEST(workers_that_say_anything_leave_nothing_behind)
 {
-	(void)state;
 	holds_for_seeds(property_server, 2000);
 }
 
-static void packets_that_are_too_long_stay_at_the_socket(void **state)
+TEST(packets_that_are_too_long_stay_at_the_socket)
 {
-	(void)state;
 	holds_for_seeds(property_receive, 2000);
 }
 
-static void hostile_ranks_do_no_harm(void **state)
+TEST(hostile_ranks_do_no_harm)
 {
-	(void)state;
 	holds_for_seeds(property_rank, 300);
 }
 
-static void a_hostile_switch_does_no_harm(void **state)
+TEST(a_hostile_switch_does_no_harm)
 {
-	(void)state;
 	holds_for_seeds(property_switch, 200);
 }
 
-static void any_environment_is_understood_or_refused(void **state)
+TEST(any_environment_is_understood_or_refused)
 {
-	(void)state;
 	holds_for_seeds(property_config, 10000);
 }
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(strangers_never_change_a_sum),
-		cmocka_unit_test(strangers_never_change_a_sum_in_any_short_history),
-		cmocka_unit_test(a_slot_does_what_sets_say),
-		cmocka_unit_test(a_slot_does_what_sets_say_in_any_short_history),
-		cmocka_unit_test(a_lying_switch_does_no_harm),
-		cmocka_unit_test(a_lying_switch_does_no_harm_in_any_short_history),
-		cmocka_unit_test(a_resume_has_the_plan_that_sets_say),
-		cmocka_unit_test(a_resume_has_the_plan_that_sets_say_in_every_small_world),
-		cmocka_unit_test(control_bytes_mean_the_same_in_any_pieces),
-		cmocka_unit_test(a_switch_that_says_anything_does_no_harm),
-		cmocka_unit_test(workers_that_say_anything_leave_nothing_behind),
-		cmocka_unit_test(packets_that_are_too_long_stay_at_the_socket),
-		cmocka_unit_test(hostile_ranks_do_no_harm),
-		cmocka_unit_test(a_hostile_switch_does_no_harm),
-		cmocka_unit_test(any_environment_is_understood_or_refused),
-	};
-
 	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+		test_select(argv[1]);
+	return test_run(NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Block floating point: tests every statement of docs/numbers.md. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "core/element.h"
 #include "core/wire.h"
 #include "support/quantize_plain.h"
 #include "support/quantize_random.h"
+#include "support/test.h"
 
 static const int widths[] = {32, 16};
 
@@ -44,9 +39,8 @@ static size_t lane_bytes(int width, size_t count)
 
 /* Exponents. */
 
-static void headroom_is_the_logarithm_of_ranks_rounded_up(void **state)
+TEST(headroom_is_the_logarithm_of_ranks_rounded_up)
 {
-	(void)state;
 	for (unsigned n = 1; n <= MAX_RANKS; n++)
 		assert_int_equal(sml_headroom_bits(n), ref_headroom(n));
 	for (unsigned n = MAX_RANKS; n <= SML_MAX_WORLD; n++)
@@ -55,11 +49,10 @@ static void headroom_is_the_logarithm_of_ranks_rounded_up(void **state)
 }
 
 /* All ranks have the largest float below 1, with as few bits as the world leaves. */
-static void no_sum_of_a_world_overflows(void **state)
+TEST(no_sum_of_a_world_overflows)
 {
 	const float element = 0x1.fffffep-1f;
 
-	(void)state;
 	for (unsigned n = 1; n <= SML_MAX_WORLD; n++) {
 		uint32_t lane32, lane16;
 
@@ -71,11 +64,10 @@ static void no_sum_of_a_world_overflows(void **state)
 	}
 }
 
-static void exponent_is_the_least_power_of_two_above_every_element(void **state)
+TEST(exponent_is_the_least_power_of_two_above_every_element)
 {
 	unsigned char elements[4 * COUNT];
 
-	(void)state;
 	FOR_EACH(t, float_types)
 	for (int kind = 0; kind < KINDS; kind++)
 		for (int round = 0; round < 200; round++) {
@@ -87,9 +79,8 @@ static void exponent_is_the_least_power_of_two_above_every_element(void **state)
 		}
 }
 
-static void exponent_is_right_on_both_sides_of_every_power_of_two(void **state)
+TEST(exponent_is_right_on_both_sides_of_every_power_of_two)
 {
-	(void)state;
 	for (int power = -149; power <= 127; power++)
 		for (int side = -1; side <= 1; side++) {
 			float value = ldexpf(1, power);
@@ -101,9 +92,8 @@ static void exponent_is_right_on_both_sides_of_every_power_of_two(void **state)
 		}
 }
 
-static void every_half_pattern_has_the_exponent_of_its_value(void **state)
+TEST(every_half_pattern_has_the_exponent_of_its_value)
 {
-	(void)state;
 	for (uint32_t pattern = 0; pattern < 65536; pattern++) {
 		uint16_t half = (uint16_t)pattern;
 
@@ -114,11 +104,10 @@ static void every_half_pattern_has_the_exponent_of_its_value(void **state)
 	}
 }
 
-static void zeros_of_either_sign_and_no_elements_have_the_exponent_zero(void **state)
+TEST(zeros_of_either_sign_and_no_elements_have_the_exponent_zero)
 {
 	unsigned char elements[4 * COUNT];
 
-	(void)state;
 	FOR_EACH(t, float_types)
 	{
 		for (size_t i = 0; i < COUNT; i++)
@@ -129,12 +118,11 @@ static void zeros_of_either_sign_and_no_elements_have_the_exponent_zero(void **s
 	}
 }
 
-static void one_infinity_or_nan_anywhere_is_seen(void **state)
+TEST(one_infinity_or_nan_anywhere_is_seen)
 {
 	static const double bad[] = {INFINITY, -INFINITY, NAN};
 	unsigned char elements[4 * COUNT];
 
-	(void)state;
 	FOR_EACH(t, float_types)
 	FOR_EACH(b, bad)
 	for (size_t at = 0; at < COUNT; at++) {
@@ -147,9 +135,8 @@ static void one_infinity_or_nan_anywhere_is_seen(void **state)
 
 /* Sums. */
 
-static void sum_over_all_ranks_never_overflows(void **state)
+TEST(sum_over_all_ranks_never_overflows)
 {
-	(void)state;
 	FOR_EACH(w, widths)
 	for (unsigned n = 1; n <= MAX_RANKS; n++)
 		for (int32_t exponent = -148; exponent <= 128; exponent++)
@@ -235,9 +222,8 @@ static double worst_error(enum sml_type type, enum kind kind, int width, unsigne
 	return worst;
 }
 
-static void sum_and_average_stay_within_the_bound(void **state)
+TEST(sum_and_average_stay_within_the_bound)
 {
-	(void)state;
 	FOR_EACH(t, float_types)
 	FOR_EACH(w, widths)
 	for (int kind = 0; kind < KINDS; kind++) {
@@ -256,12 +242,11 @@ static void sum_and_average_stay_within_the_bound(void **state)
 	}
 }
 
-static void lanes_are_rounded_to_nearest_even(void **state)
+TEST(lanes_are_rounded_to_nearest_even)
 {
 	/* With E = 8 an int16 lane of one rank is x * 2^7, an int32 lane x * 2^23. */
 	static const double halves[] = {0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5, 126.5, 0.25, -0.75};
 
-	(void)state;
 	FOR_EACH(i, halves)
 	FOR_EACH(w, widths)
 	{
@@ -273,9 +258,8 @@ static void lanes_are_rounded_to_nearest_even(void **state)
 	}
 }
 
-static void equal_gradients_have_themselves_as_their_average(void **state)
+TEST(equal_gradients_have_themselves_as_their_average)
 {
-	(void)state;
 	for (unsigned n = 1; n <= MAX_RANKS; n++)
 		for (int round = 0; round < 200; round++) {
 			float value = (float)random_unit(), average;
@@ -289,10 +273,8 @@ static void equal_gradients_have_themselves_as_their_average(void **state)
 		}
 }
 
-static void
-every_finite_half_survives_alone_in_its_block_and_minus_zero_loses_its_sign(void **state)
+TEST(every_finite_half_survives_alone_in_its_block_and_minus_zero_loses_its_sign)
 {
-	(void)state;
 	for (int t = 1; t < 3; t++)
 		FOR_EACH(w, widths)
 	for (uint32_t pattern = 0; pattern < 65536; pattern++) {
@@ -309,9 +291,8 @@ every_finite_half_survives_alone_in_its_block_and_minus_zero_loses_its_sign(void
 	}
 }
 
-static void halves_are_rounded_to_nearest_even_between_all_neighbours(void **state)
+TEST(halves_are_rounded_to_nearest_even_between_all_neighbours)
 {
-	(void)state;
 	for (int t = 1; t < 3; t++)
 		for (uint32_t pattern = 0; pattern < (t == 1 ? 0x7c00u : 0x7f80u); pattern++)
 			for (int nudge = -(1 << 17); nudge <= 1 << 17; nudge += 1 << 17) {
@@ -343,9 +324,8 @@ static void halves_are_rounded_to_nearest_even_between_all_neighbours(void **sta
 			}
 }
 
-static void sum_too_large_for_its_type_is_infinite(void **state)
+TEST(sum_too_large_for_its_type_is_infinite)
 {
-	(void)state;
 	FOR_EACH(t, float_types)
 	FOR_EACH(w, widths)
 	for (int sign = -1; sign <= 1; sign += 2) {
@@ -365,12 +345,11 @@ static void sum_too_large_for_its_type_is_infinite(void **state)
 	}
 }
 
-static void block_of_zeros_is_plus_zero_and_block_with_nan_is_all_nan(void **state)
+TEST(block_of_zeros_is_plus_zero_and_block_with_nan_is_all_nan)
 {
 	static const int32_t exponents[] = {SML_EXPONENT_ZERO, SML_EXPONENT_NONFINITE};
 	unsigned char elements[4 * COUNT], lanes[4 * COUNT], zeros[4 * COUNT] = {0};
 
-	(void)state;
 	FOR_EACH(t, float_types)
 	FOR_EACH(w, widths)
 	FOR_EACH(e, exponents)
@@ -388,12 +367,11 @@ static void block_of_zeros_is_plus_zero_and_block_with_nan_is_all_nan(void **sta
 	}
 }
 
-static void exponent_that_no_honest_rank_sends_is_as_good_as_nan(void **state)
+TEST(exponent_that_no_honest_rank_sends_is_as_good_as_nan)
 {
 	static const int32_t exponents[] = {INT32_MIN + 1, -100000, -149, 129, 255, INT32_MAX - 1};
 	unsigned char elements[4 * COUNT], lanes[4 * COUNT], zeros[4 * COUNT] = {0};
 
-	(void)state;
 	FOR_EACH(t, float_types)
 	FOR_EACH(w, widths)
 	FOR_EACH(e, exponents)
@@ -407,7 +385,7 @@ static void exponent_that_no_honest_rank_sends_is_as_good_as_nan(void **state)
 	}
 }
 
-static void exponent_too_small_for_the_elements_clamps_them(void **state)
+TEST(exponent_too_small_for_the_elements_clamps_them)
 {
 	/*
 	 * A wrong exponent, for elements that changed after it was taken: lanes still stay in
@@ -415,7 +393,6 @@ static void exponent_too_small_for_the_elements_clamps_them(void **state)
 	 */
 	static const double values[] = {1e30, INFINITY, 65504, -1e30, -INFINITY, -65504, NAN};
 
-	(void)state;
 	FOR_EACH(t, float_types)
 	FOR_EACH(w, widths)
 	for (unsigned n = 1; n <= MAX_RANKS; n++)
@@ -436,11 +413,10 @@ static void exponent_too_small_for_the_elements_clamps_them(void **state)
 
 /* All versions of the code give the same bits. */
 
-static void vectors_scalars_and_reference_agree_on_every_lane(void **state)
+TEST(vectors_scalars_and_reference_agree_on_every_lane)
 {
 	static unsigned char elements[4 * COUNT], lanes[4 * COUNT], plain[4 * COUNT];
 
-	(void)state;
 	FOR_EACH(t, float_types)
 	FOR_EACH(w, widths)
 	for (int round = 0; round < 2000; round++) {
@@ -466,12 +442,11 @@ static void vectors_scalars_and_reference_agree_on_every_lane(void **state)
 	}
 }
 
-static void vectors_scalars_and_reference_agree_on_every_element(void **state)
+TEST(vectors_scalars_and_reference_agree_on_every_element)
 {
 	static unsigned char elements[4 * COUNT], lanes[4 * COUNT], plain[4 * COUNT],
 		expected[4 * COUNT];
 
-	(void)state;
 	FOR_EACH(t, float_types)
 	FOR_EACH(w, widths)
 	for (int round = 0; round < 2000; round++) {
@@ -500,12 +475,11 @@ static void vectors_scalars_and_reference_agree_on_every_element(void **state)
 }
 
 /* Every half, by the machine's instructions and by our code. */
-static void half_instructions_agree_on_every_element(void **state)
+TEST(half_instructions_agree_on_every_element)
 {
 	static uint16_t halves[0x10000];
 	static uint32_t lanes[0x10000], plain[0x10000];
 
-	(void)state;
 	for (uint32_t i = 0; i < 0x10000; i++)
 		halves[i] = (uint16_t)i;
 	FOR_EACH(w, widths)
@@ -522,13 +496,12 @@ static void half_instructions_agree_on_every_element(void **state)
  * set, the smallest, almost a half, a half, more. The exponents make them subnormal, ordinary and
  * too large.
  */
-static void half_instructions_agree_on_every_sum(void **state)
+TEST(half_instructions_agree_on_every_sum)
 {
 	static const int32_t cut_off[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x1fff};
 	static uint32_t lanes[0x2000];
 	static uint16_t halves[0x2000], plain[0x2000];
 
-	(void)state;
 	FOR_EACH(c, cut_off)
 	for (int32_t exponent = -40; exponent <= 40; exponent++)
 		for (unsigned divisor = 1; divisor <= 3; divisor += 2) {
@@ -549,12 +522,11 @@ static void half_instructions_agree_on_every_sum(void **state)
 		}
 }
 
-static void nothing_is_written_beside_the_lanes_wherever_they_lie(void **state)
+TEST(nothing_is_written_beside_the_lanes_wherever_they_lie)
 {
 	static _Alignas(64) unsigned char space[64 + 4 * COUNT + 64], from[64 + 4 * COUNT + 64];
 	unsigned char expected[4 * COUNT];
 
-	(void)state;
 	FOR_EACH(t, float_types)
 	FOR_EACH(w, widths)
 	for (size_t count = 0; count <= 70; count++)
@@ -594,31 +566,5 @@ static void nothing_is_written_beside_the_lanes_wherever_they_lie(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(headroom_is_the_logarithm_of_ranks_rounded_up),
-		cmocka_unit_test(no_sum_of_a_world_overflows),
-		cmocka_unit_test(exponent_is_the_least_power_of_two_above_every_element),
-		cmocka_unit_test(exponent_is_right_on_both_sides_of_every_power_of_two),
-		cmocka_unit_test(every_half_pattern_has_the_exponent_of_its_value),
-		cmocka_unit_test(zeros_of_either_sign_and_no_elements_have_the_exponent_zero),
-		cmocka_unit_test(one_infinity_or_nan_anywhere_is_seen),
-		cmocka_unit_test(sum_over_all_ranks_never_overflows),
-		cmocka_unit_test(sum_and_average_stay_within_the_bound),
-		cmocka_unit_test(lanes_are_rounded_to_nearest_even),
-		cmocka_unit_test(equal_gradients_have_themselves_as_their_average),
-		cmocka_unit_test(
-			every_finite_half_survives_alone_in_its_block_and_minus_zero_loses_its_sign),
-		cmocka_unit_test(halves_are_rounded_to_nearest_even_between_all_neighbours),
-		cmocka_unit_test(sum_too_large_for_its_type_is_infinite),
-		cmocka_unit_test(block_of_zeros_is_plus_zero_and_block_with_nan_is_all_nan),
-		cmocka_unit_test(exponent_that_no_honest_rank_sends_is_as_good_as_nan),
-		cmocka_unit_test(exponent_too_small_for_the_elements_clamps_them),
-		cmocka_unit_test(vectors_scalars_and_reference_agree_on_every_lane),
-		cmocka_unit_test(vectors_scalars_and_reference_agree_on_every_element),
-		cmocka_unit_test(half_instructions_agree_on_every_element),
-		cmocka_unit_test(half_instructions_agree_on_every_sum),
-		cmocka_unit_test(nothing_is_written_beside_the_lanes_wherever_they_lie),
-	};
-
-	return cmocka_run_group_tests_name("quantize", tests, seed_is_set, NULL);
+	return test_run(seed_is_set, NULL);
 }

@@ -5,14 +5,9 @@
  */
 #include "job/rank/search.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "support/test.h"
 #include "switchml.h"
 
 #define MS 1000000ull
@@ -68,11 +63,10 @@ static void is_bad(unsigned address)
 	sml_search_failed(&search, address, SML_ERROR_UNREACHABLE, "no UDP", now_ns);
 }
 
-static void a_switch_that_could_not_go_on_comes_last_by_all_its_addresses(void **state)
+TEST_WITH(a_switch_that_could_not_go_on_comes_last_by_all_its_addresses, begin, NULL)
 {
 	int address;
 
-	(void)state;
 	assert_int_equal(connects_within(0), 0);
 	is_bad(0);
 	assert_int_equal(connects_within(100), 2);
@@ -92,9 +86,8 @@ static void a_switch_that_could_not_go_on_comes_last_by_all_its_addresses(void *
 	assert_int_equal(connects_within(1900), -1);
 }
 
-static void who_is_let_go_needs_no_switch_any_more(void **state)
+TEST_WITH(who_is_let_go_needs_no_switch_any_more, begin, NULL)
 {
-	(void)state;
 	assert_int_equal(connects_within(0), 0);
 	sml_search_connected(&search, 0, now_ns);
 	does(SML_SEARCH_JOIN, 0);
@@ -106,28 +99,15 @@ static void who_is_let_go_needs_no_switch_any_more(void **state)
 	assert_int_equal(connects_within(60000), -1);
 }
 
-static void whoever_finds_none_says_why_of_each(void **state)
+TEST_WITH(whoever_finds_none_says_why_of_each, begin, NULL)
 {
 	char text[1000];
 	int address;
 
-	(void)state;
 	while ((address = connects_within(2000)) >= 0)
 		sml_search_failed(&search, (unsigned)address, -111, "refused", now_ns);
 	assert_int_equal(search.outcome, SML_SEARCH_FAILED);
 	sml_search_tell(&search, text, sizeof(text));
 	for (unsigned i = 0; i < 3; i++)
 		assert_non_null(strstr(text, names[i]));
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(
-			a_switch_that_could_not_go_on_comes_last_by_all_its_addresses, begin),
-		cmocka_unit_test_setup(who_is_let_go_needs_no_switch_any_more, begin),
-		cmocka_unit_test_setup(whoever_finds_none_says_why_of_each, begin),
-	};
-
-	return cmocka_run_group_tests_name("rank search", tests, NULL, NULL);
 }

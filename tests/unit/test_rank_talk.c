@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rank's talk with its switch: the messages that it accepts, its answers, and dead peers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "control/envelope.h"
 #include "job/rank/talk.h"
+#include "support/test.h"
 #include "switchml.h"
 
 #define MS	     1000000ull
@@ -102,12 +97,11 @@ static void serve(void)
 	sml_talk_serve(&talk, true);
 }
 
-static void questions_that_come_before_the_owner_are_answered_after_it(void **state)
+TEST_WITH(questions_that_come_before_the_owner_are_answered_after_it, run_until_started, end)
 {
 	SmlControl__Describe question = SML_CONTROL__DESCRIBE__INIT;
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 
-	(void)state;
 	sml_talk_message(&talk, sml_envelope(DESCRIBE, describe, &question));
 	sml_talk_message(&talk, sml_envelope(STALL_REQUEST, stall_request, &request));
 	assert_int_equal(talk.phase, SML_TALK_RUNNING);
@@ -127,9 +121,8 @@ static void tick_until(uint64_t from_ms, uint64_t until_ms, uint64_t results_a_t
 	}
 }
 
-static void a_switch_that_serves_is_not_dead_for_a_while(void **state)
+TEST_WITH(a_switch_that_serves_is_not_dead_for_a_while, run_until_started, end)
 {
-	(void)state;
 	serve();
 	tick_until(250, 6 * HEARTBEAT_MS, 3);
 	assert_int_equal(talk.phase, SML_TALK_RUNNING);
@@ -137,9 +130,8 @@ static void a_switch_that_serves_is_not_dead_for_a_while(void **state)
 	assert_int_equal(talk.phase, SML_TALK_LOST);
 }
 
-static void a_switch_that_is_silent_on_both_paths_is_dead(void **state)
+TEST_WITH(a_switch_that_is_silent_on_both_paths_is_dead, run_until_started, end)
 {
-	(void)state;
 	serve();
 	tick_until(250, 2 * HEARTBEAT_MS, 0);
 	assert_int_equal(talk.phase, SML_TALK_LOST);
@@ -154,9 +146,8 @@ static bool objects_to(SmlControl__Envelope__BodyCase body, size_t whole)
 	return sml_talk_object(&talk, &head);
 }
 
-static void a_message_out_of_turn_or_too_long_is_not_waited_for(void **state)
+TEST_WITH(a_message_out_of_turn_or_too_long_is_not_waited_for, run_until_started, end)
 {
-	(void)state;
 	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_PONG, 20));
 	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_ABORT, 100000));
 	assert_true(objects_to(SML_CONTROL__ENVELOPE__BODY_START, 20));
@@ -182,11 +173,10 @@ static void join_to_resume(bool leaving)
 	sml_talk_join(&talk, &join, &resumption);
 }
 
-static void who_resumes_only_to_leave_may_be_let_go_as_it_joins(void **state)
+TEST_WITH(who_resumes_only_to_leave_may_be_let_go_as_it_joins, run_until_started, end)
 {
 	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
 
-	(void)state;
 	join_to_resume(true);
 	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_LEFT, 2));
 	sml_talk_message(&talk, sml_envelope(LEFT, left, &left));
@@ -222,12 +212,11 @@ static void admit_with(const uint32_t *ranks, size_t n, size_t n_tokens, size_t 
 	sml_talk_message(&talk, sml_envelope(ADMITTED, admitted, &admitted));
 }
 
-static void impossible_ranks_of_its_machine_are_not_believed(void **state)
+TEST_WITH(impossible_ranks_of_its_machine_are_not_believed, run_until_started, end)
 {
 	static const uint32_t both[] = {0, 1}, other[] = {0}, beyond[] = {1, 64}, huge[] = {1, ~0u};
 	static const uint32_t turned[] = {1, 0}, twice[] = {0, 1, 1};
 
-	(void)state;
 	admit_with(both, 2, 2, SML_TALK_TOKEN_BYTES);
 	assert_int_equal(talk.phase, SML_TALK_ADMITTED);
 	assert_int_equal(talk.admission.neighbors.ranks.words[0], 3);
@@ -249,12 +238,11 @@ static void impossible_ranks_of_its_machine_are_not_believed(void **state)
 }
 
 /* Else it would use memory that it does not have. */
-static void memory_that_was_not_offered_is_not_used(void **state)
+TEST_WITH(memory_that_was_not_offered_is_not_used, run_until_started, end)
 {
 	static const uint32_t both[] = {0, 1};
 	SmlControl__Start start = SML_CONTROL__START__INIT;
 
-	(void)state;
 	start.lanes = 352;
 	start.share_memory = true;
 	for (unsigned offers = 0; offers < 2; offers++) {
@@ -296,9 +284,8 @@ static void be_told_to_wait(void)
 	sml_talk_message(&talk, sml_envelope(WAITING, waiting, &waiting));
 }
 
-static void a_switch_that_has_answered_dies_as_a_switch(void **state)
+TEST_WITH(a_switch_that_has_answered_dies_as_a_switch, run_until_started, end)
 {
-	(void)state;
 	join_as(false);
 	be_told_to_wait();
 	sml_talk_ended(&talk, "closed the connection", true);
@@ -307,9 +294,8 @@ static void a_switch_that_has_answered_dies_as_a_switch(void **state)
 			    "the switch at here closed the connection while rank 2 was awaited");
 }
 
-static void rank_0_that_has_answered_dies_as_rank_0(void **state)
+TEST_WITH(rank_0_that_has_answered_dies_as_rank_0, run_until_started, end)
 {
-	(void)state;
 	join_as(true);
 	be_told_to_wait();
 	sml_talk_ended(&talk, "closed the connection", true);
@@ -318,9 +304,8 @@ static void rank_0_that_has_answered_dies_as_rank_0(void **state)
 	assert_non_null(strstr(talk.text, "while rank 2 was awaited"));
 }
 
-static void what_has_said_nothing_may_be_something_else(void **state)
+TEST_WITH(what_has_said_nothing_may_be_something_else, run_until_started, end)
 {
-	(void)state;
 	join_as(false);
 	sml_talk_ended(&talk, "closed the connection", true);
 	assert_int_equal(talk.error, SML_ERROR_UNREACHABLE);
@@ -329,33 +314,4 @@ static void what_has_said_nothing_may_be_something_else(void **state)
 	sml_talk_ended(&talk, "closed the connection", true);
 	assert_int_equal(talk.error, SML_ERROR_UNREACHABLE);
 	assert_non_null(strstr(talk.text, "is it rank 0 of this job?"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(impossible_ranks_of_its_machine_are_not_believed,
-						run_until_started, end),
-		cmocka_unit_test_setup_teardown(memory_that_was_not_offered_is_not_used,
-						run_until_started, end),
-		cmocka_unit_test_setup_teardown(
-			questions_that_come_before_the_owner_are_answered_after_it,
-			run_until_started, end),
-		cmocka_unit_test_setup_teardown(a_switch_that_serves_is_not_dead_for_a_while,
-						run_until_started, end),
-		cmocka_unit_test_setup_teardown(a_switch_that_is_silent_on_both_paths_is_dead,
-						run_until_started, end),
-		cmocka_unit_test_setup_teardown(who_resumes_only_to_leave_may_be_let_go_as_it_joins,
-						run_until_started, end),
-		cmocka_unit_test_setup_teardown(a_message_out_of_turn_or_too_long_is_not_waited_for,
-						run_until_started, end),
-		cmocka_unit_test_setup_teardown(a_switch_that_has_answered_dies_as_a_switch,
-						run_until_started, end),
-		cmocka_unit_test_setup_teardown(rank_0_that_has_answered_dies_as_rank_0,
-						run_until_started, end),
-		cmocka_unit_test_setup_teardown(what_has_said_nothing_may_be_something_else,
-						run_until_started, end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

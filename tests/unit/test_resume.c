@@ -3,17 +3,12 @@
  * Resuming after a switch has died: what ranks report, adopt and begin with. test_resume_plan.c has
  * the plans.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/resume.h"
 #include "support/rig.h"
+#include "support/test.h"
 
 /* ---- a switch dies ---- */
 
@@ -64,13 +59,12 @@ static uint32_t next_chunk(void)
 	return sml_be32(((struct sml_header *)packet.bytes)->chunk_be);
 }
 
-static void a_rank_reports_what_it_lacks_and_keeps(void **state)
+TEST_WITH(a_rank_reports_what_it_lacks_and_keeps, NULL, end)
 {
 	struct sml_worker *workers[] = {&rig.ranks[0].worker};
 	uint32_t chunks[8];
 	uint16_t n_lanes;
 
-	(void)state;
 	rig_init(&rig, 1, 1, 2);
 	rig_submit(&rig, 10 * RIG_LANES);
 	take(0, 1); /* the head chunk */
@@ -88,12 +82,11 @@ static void a_rank_reports_what_it_lacks_and_keeps(void **state)
 	assert_null(sml_resume_kept(workers, 1, SML_HEAD, 1, &n_lanes));
 }
 
-static void a_report_ends_at_its_capacity(void **state)
+TEST_WITH(a_report_ends_at_its_capacity, NULL, end)
 {
 	struct sml_worker *workers[] = {&rig.ranks[0].worker};
 	struct guarded chunks;
 
-	(void)state;
 	rig_init(&rig, 1, 1, 1);
 	rig_submit(&rig, 10 * RIG_LANES);
 	take(0, 1);
@@ -105,12 +98,11 @@ static void a_report_ends_at_its_capacity(void **state)
 	assert_true(guard_give(&chunks));
 }
 
-static void a_hand_over_is_adopted_where_it_fits_and_once(void **state)
+TEST_WITH(a_hand_over_is_adopted_where_it_fits_and_once, NULL, end)
 {
 	struct sml_worker *workers[] = {&rig.ranks[0].worker};
 	uint32_t lanes[RIG_LANES] = {0};
 
-	(void)state;
 	rig_init(&rig, 1, 1, 2);
 	rig_submit(&rig, 2 * RIG_LANES);
 	take(0, 1);
@@ -124,12 +116,11 @@ static void a_hand_over_is_adopted_where_it_fits_and_once(void **state)
 	assert_true(sml_tensor_is_done(&rig.ranks[0].calls[0].tensor));
 }
 
-static void the_new_epoch_does_the_table_and_then_what_follows(void **state)
+TEST_WITH(the_new_epoch_does_the_table_and_then_what_follows, NULL, end)
 {
 	static const uint32_t lacked[] = {1, 4};
 	struct sml_worker *frozen = &rig.ranks[0].worker;
 
-	(void)state;
 	rig_init(&rig, 1, 1, 2);
 	rig_submit(&rig, 10 * RIG_LANES);
 	take(0, 1);
@@ -145,12 +136,11 @@ static void the_new_epoch_does_the_table_and_then_what_follows(void **state)
 }
 
 /* A farther switch's queue does not count as standing because the previous switch was near. */
-static void what_was_measured_of_a_dead_switch_says_nothing_of_the_next(void **state)
+TEST_WITH(what_was_measured_of_a_dead_switch_says_nothing_of_the_next, NULL, end)
 {
 	static const uint32_t lacked[] = {1, 4};
 	struct sml_worker *frozen = &rig.ranks[0].worker;
 
-	(void)state;
 	rig_init(&rig, 1, 1, 2);
 	rig_submit(&rig, 10 * RIG_LANES);
 	take(0, 1);
@@ -163,13 +153,12 @@ static void what_was_measured_of_a_dead_switch_says_nothing_of_the_next(void **s
 	assert_int_equal(next.rtt.rto_ns, SML_RTT_INITIAL_RTO_NS);
 }
 
-static void a_second_death_forgets_nothing_of_the_first(void **state)
+TEST_WITH(a_second_death_forgets_nothing_of_the_first, NULL, end)
 {
 	static const uint32_t lacked[] = {1, 4};
 	struct sml_worker *frozen = &rig.ranks[0].worker, *workers[] = {&next};
 	uint32_t chunks[8];
 
-	(void)state;
 	rig_init(&rig, 1, 1, 2);
 	rig_submit(&rig, 10 * RIG_LANES);
 	take(0, 1);
@@ -210,9 +199,8 @@ static void assert_kept(uint32_t chunk)
 		assert_int_equal(sml_be32(lanes[i]), sent[chunk * RIG_LANES + i]);
 }
 
-static void a_result_is_copied_only_when_its_slot_leaves_the_tensor(void **state)
+TEST_WITH(a_result_is_copied_only_when_its_slot_leaves_the_tensor, NULL, end)
 {
-	(void)state;
 	rig_init(&rig, 1, 1, 2);
 	rig_submit(&rig, 4 * RIG_LANES);
 	take(0, 1);
@@ -233,12 +221,11 @@ static void a_result_is_copied_only_when_its_slot_leaves_the_tensor(void **state
 	assert_kept(3);
 }
 
-static void a_frozen_worker_has_copied_what_was_in_the_buffer(void **state)
+TEST_WITH(a_frozen_worker_has_copied_what_was_in_the_buffer, NULL, end)
 {
 	struct sml_tensor *tensor = &rig.ranks[0].calls[0].tensor;
 	struct rig_packet packet;
 
-	(void)state;
 	rig_init(&rig, 1, 1, 2);
 	rig_submit(&rig, 10 * RIG_LANES);
 	take(0, 1);
@@ -260,13 +247,12 @@ static void a_frozen_worker_has_copied_what_was_in_the_buffer(void **state)
  * The switch names a chunk of the tensor twice. The second slot would wait for it when the tensor
  * is done, and the buffer no longer ours.
  */
-static void nothing_is_read_from_a_buffer_that_a_lie_has_given_back(void **state)
+TEST_WITH(nothing_is_read_from_a_buffer_that_a_lie_has_given_back, NULL, end)
 {
 	struct sml_worker *workers[] = {&rig.ranks[0].worker};
 	uint32_t chunks[8];
 	uint16_t n_lanes;
 
-	(void)state;
 	rig_init(&rig, 1, 1, 2);
 	rig_submit(&rig, 2 * RIG_LANES);
 	take(0, 1);
@@ -301,14 +287,13 @@ static void init_shard(struct sml_worker *worker, struct guarded *memory, uint8_
  * Progress threads take calls off their queues at different times. Whatever the second shard
  * did for a call, the first shard need not know of the call.
  */
-static void a_shard_that_comes_late_does_not_make_a_rank_lack_what_it_has(void **state)
+TEST_WITH(a_shard_that_comes_late_does_not_make_a_rank_lack_what_it_has, NULL, end)
 {
 	struct sml_tensor *tensor = &rig.ranks[0].calls[0].tensor;
 	uint32_t lanes[RIG_LANES] = {0}, chunks[8];
 	struct sml_worker *workers[2] = {&rig.ranks[0].worker, &next};
 	struct guarded memory;
 
-	(void)state;
 	rig_init(&rig, 1, 2, 2);
 	rig_submit(&rig, 2 * RIG_LANES); /* makes the tensor; its worker is replaced */
 	init_shard(workers[0], &memory, 0);
@@ -326,13 +311,12 @@ static void a_shard_that_comes_late_does_not_make_a_rank_lack_what_it_has(void *
 	assert_true(guard_give(&memory));
 }
 
-static void what_was_in_flight_may_be_sent_by_another_shard_of_the_next_epoch(void **state)
+TEST_WITH(what_was_in_flight_may_be_sent_by_another_shard_of_the_next_epoch, NULL, end)
 {
 	static const uint32_t lacked[] = {1, 0};
 	struct sml_worker *frozen = &rig.ranks[0].worker;
 	struct rig_packet packet;
 
-	(void)state;
 	rig_init(&rig, 1, 1, 2);
 	rig_submit(&rig, 4 * RIG_LANES);
 	take(0, 1);
@@ -344,28 +328,4 @@ static void what_was_in_flight_may_be_sent_by_another_shard_of_the_next_epoch(vo
 	assert_int_equal(next_chunk(), 0);
 	assert_int_equal(next_chunk(), 1);
 	assert_false(sml_worker_is_broken(&next));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(a_rank_reports_what_it_lacks_and_keeps, end),
-		cmocka_unit_test_teardown(a_report_ends_at_its_capacity, end),
-		cmocka_unit_test_teardown(a_hand_over_is_adopted_where_it_fits_and_once, end),
-		cmocka_unit_test_teardown(the_new_epoch_does_the_table_and_then_what_follows, end),
-		cmocka_unit_test_teardown(
-			what_was_measured_of_a_dead_switch_says_nothing_of_the_next, end),
-		cmocka_unit_test_teardown(a_second_death_forgets_nothing_of_the_first, end),
-		cmocka_unit_test_teardown(a_result_is_copied_only_when_its_slot_leaves_the_tensor,
-					  end),
-		cmocka_unit_test_teardown(a_frozen_worker_has_copied_what_was_in_the_buffer, end),
-		cmocka_unit_test_teardown(nothing_is_read_from_a_buffer_that_a_lie_has_given_back,
-					  end),
-		cmocka_unit_test_teardown(
-			a_shard_that_comes_late_does_not_make_a_rank_lack_what_it_has, end),
-		cmocka_unit_test_teardown(
-			what_was_in_flight_may_be_sent_by_another_shard_of_the_next_epoch, end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,11 @@
  * The plan for resuming after a switch has died, merged from reports that are written by hand.
  * test_resume.c has the ranks' side.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "core/resume.h"
+#include "support/test.h"
 
 #define CAPACITY 8
 #define LIST(...)                                                                                  \
@@ -50,31 +45,29 @@ static void assert_handover(uint32_t i, uint32_t chunk, uint8_t from, uint64_t t
 		assert_int_equal(sml_resume_lacks(&merged[rank], chunk), to >> rank & 1);
 }
 
-static void nobody_began_and_all_begin_again(void **state)
+TEST(nobody_began_and_all_begin_again)
 {
 	const struct sml_resume_report reports[] = {{4, LIST(0, 1, 2, 3), NOTHING},
 						    {4, LIST(0, 1, 2, 3), NOTHING}};
 
-	(void)state;
 	assert_int_equal(merge(reports, 2), 0);
 	assert_table(LIST(0, 1, 2, 3));
 	assert_int_equal(plan.n_handovers, 0);
 	assert_int_equal(plan.after, 4);
 }
 
-static void all_have_everything_and_go_on_behind_it(void **state)
+TEST(all_have_everything_and_go_on_behind_it)
 {
 	const struct sml_resume_report reports[] = {{7, NOTHING, LIST(5, 6)},
 						    {7, NOTHING, LIST(5, 6)}};
 
-	(void)state;
 	assert_int_equal(merge(reports, 2), 0);
 	assert_table(NOTHING);
 	assert_int_equal(plan.n_handovers, 0);
 	assert_int_equal(plan.after, 7);
 }
 
-static void what_some_have_is_handed_over_by_the_first_who_keeps_it(void **state)
+TEST(what_some_have_is_handed_over_by_the_first_who_keeps_it)
 {
 	/*
 	 * Chunk 4 reached only ranks 1 and 2, and chunk 5 reached no rank. Rank 1's next ticket
@@ -84,7 +77,6 @@ static void what_some_have_is_handed_over_by_the_first_who_keeps_it(void **state
 						    {7, LIST(5, 6), LIST(3, 4)},
 						    {7, LIST(5, 6), LIST(3, 4)}};
 
-	(void)state;
 	assert_int_equal(merge(reports, 3), 0);
 	assert_int_equal(plan.n_handovers, 1);
 	assert_handover(0, 4, 1, 1);
@@ -92,7 +84,7 @@ static void what_some_have_is_handed_over_by_the_first_who_keeps_it(void **state
 	assert_int_equal(plan.after, 7);
 }
 
-static void a_hole_below_the_highest_is_in_the_table(void **state)
+TEST(a_hole_below_the_highest_is_in_the_table)
 {
 	/*
 	 * Slot 0 drew ticket 8 for a result that reached only rank 1. Slot 1 drew 9, and all
@@ -101,7 +93,6 @@ static void a_hole_below_the_highest_is_in_the_table(void **state)
 	const struct sml_resume_report reports[] = {{10, LIST(6, 8, 9), LIST(5, 7)},
 						    {10, LIST(8, 9), LIST(6, 7)}};
 
-	(void)state;
 	assert_int_equal(merge(reports, 2), 0);
 	assert_int_equal(plan.n_handovers, 1);
 	assert_handover(0, 6, 1, 1);
@@ -109,13 +100,12 @@ static void a_hole_below_the_highest_is_in_the_table(void **state)
 	assert_int_equal(plan.after, 10);
 }
 
-static void a_rank_that_is_behind_lacks_all_beyond_what_it_saw(void **state)
+TEST(a_rank_that_is_behind_lacks_all_beyond_what_it_saw)
 {
 	/* Rank 0 saw nothing of 4 and 5, so they are not in its list. */
 	const struct sml_resume_report reports[] = {{4, LIST(3), LIST(1, 2)},
 						    {6, LIST(5), LIST(3, 4)}};
 
-	(void)state;
 	assert_int_equal(merge(reports, 2), 0);
 	assert_int_equal(plan.n_handovers, 2);
 	assert_handover(0, 3, 1, 1);
@@ -124,13 +114,12 @@ static void a_rank_that_is_behind_lacks_all_beyond_what_it_saw(void **state)
 	assert_int_equal(plan.after, 6);
 }
 
-static void ranks_can_hand_to_each_other(void **state)
+TEST(ranks_can_hand_to_each_other)
 {
 	const struct sml_resume_report reports[] = {{5, LIST(3, 4), LIST(1, 2)},
 						    {5, LIST(2, 4), LIST(1, 3)},
 						    {5, LIST(2, 3, 4), LIST(1)}};
 
-	(void)state;
 	assert_int_equal(merge(reports, 3), 0);
 	assert_int_equal(plan.n_handovers, 2);
 	assert_handover(0, 2, 0, 6);
@@ -138,13 +127,12 @@ static void ranks_can_hand_to_each_other(void **state)
 	assert_table(LIST(4));
 }
 
-static void chunk_numbers_may_wrap_around_in_a_plan(void **state)
+TEST(chunk_numbers_may_wrap_around_in_a_plan)
 {
 	const uint32_t last = UINT32_MAX;
 	const struct sml_resume_report reports[] = {{2, LIST(last, 0, 1), LIST(last - 1)},
 						    {1, LIST(last - 1, 0), LIST(last)}};
 
-	(void)state;
 	assert_int_equal(merge(reports, 2), 0);
 	assert_int_equal(plan.n_handovers, 2);
 	assert_handover(0, last - 1, 0, 2);
@@ -153,18 +141,17 @@ static void chunk_numbers_may_wrap_around_in_a_plan(void **state)
 	assert_int_equal(plan.after, 2);
 }
 
-static void a_rank_alone_needs_no_hand_over(void **state)
+TEST(a_rank_alone_needs_no_hand_over)
 {
 	const struct sml_resume_report report = {6, LIST(2, 5), LIST(3, 4)};
 
-	(void)state;
 	assert_int_equal(merge(&report, 1), 0);
 	assert_table(LIST(2, 5));
 	assert_int_equal(plan.n_handovers, 0);
 	assert_int_equal(plan.after, 6);
 }
 
-static void reports_that_cannot_be_are_refused(void **state)
+TEST(reports_that_cannot_be_are_refused)
 {
 	/* Rank 1 has chunk 1 and has not kept it, although rank 0 lacks it. */
 	const struct sml_resume_report forgotten[] = {{2, LIST(0, 1), NOTHING},
@@ -173,19 +160,17 @@ static void reports_that_cannot_be_are_refused(void **state)
 	const struct sml_resume_report two_minds[] = {{2, LIST(0, 1), LIST(1)},
 						      {2, LIST(0), NOTHING}};
 
-	(void)state;
 	assert_int_equal(merge(forgotten, 2), -2);
 	assert_int_equal(merge(two_minds, 2), -2);
 }
 
-static void a_plan_too_long_is_refused(void **state)
+TEST(a_plan_too_long_is_refused)
 {
 	const struct sml_resume_report far = {1000000, NOTHING, NOTHING};
 	const struct sml_resume_report near[] = {far, {0, NOTHING, NOTHING}};
 	const struct sml_resume_report lacking = {9, LIST(0, 1, 2, 3, 4, 5, 6, 7, 8), NOTHING};
 	const struct sml_resume_report fits = {9, LIST(1, 2, 3, 4, 5, 6, 7, 8), NOTHING};
 
-	(void)state;
 	assert_int_equal(merge(&lacking, 1), -1);
 	assert_int_equal(merge(&fits, 1), 0);
 	assert_int_equal(plan.n_table, CAPACITY);
@@ -193,7 +178,7 @@ static void a_plan_too_long_is_refused(void **state)
 }
 
 /* The most that strangers can report, in the worst order: this once took seven seconds. */
-static void merging_the_longest_reports_takes_no_time(void **state)
+TEST(merging_the_longest_reports_takes_no_time)
 {
 	enum { MOST = 2 * 4096, RANKS = 64 };
 	static uint32_t lacking[MOST], kept[RANKS][MOST];
@@ -203,7 +188,6 @@ static void merging_the_longest_reports_takes_no_time(void **state)
 	struct sml_resume_report reports[RANKS];
 	clock_t began;
 
-	(void)state;
 	for (uint32_t i = 0; i < MOST; i++) {
 		lacking[i] = i;
 		for (uint32_t r = 0; r < RANKS; r++)
@@ -226,11 +210,10 @@ static void merging_the_longest_reports_takes_no_time(void **state)
 	assert_in_range(clock() - began, 0, 2 * CLOCKS_PER_SEC);
 }
 
-static void chunks_are_sorted_as_numbers(void **state)
+TEST(chunks_are_sorted_as_numbers)
 {
 	uint32_t chunks[1000], seed = 1;
 
-	(void)state;
 	for (uint32_t n = 0; n <= 1000; n += n < 8 ? 1 : 124) {
 		for (uint32_t i = 0; i < n; i++)
 			chunks[i] = (seed = seed * 1664525u + 1013904223u) >> (i % 3 ? 0 : 24);
@@ -238,24 +221,4 @@ static void chunks_are_sorted_as_numbers(void **state)
 		for (uint32_t i = 1; i < n; i++)
 			assert_true(chunks[i - 1] <= chunks[i]);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(merging_the_longest_reports_takes_no_time),
-		cmocka_unit_test(chunks_are_sorted_as_numbers),
-		cmocka_unit_test(nobody_began_and_all_begin_again),
-		cmocka_unit_test(all_have_everything_and_go_on_behind_it),
-		cmocka_unit_test(what_some_have_is_handed_over_by_the_first_who_keeps_it),
-		cmocka_unit_test(a_hole_below_the_highest_is_in_the_table),
-		cmocka_unit_test(a_rank_that_is_behind_lacks_all_beyond_what_it_saw),
-		cmocka_unit_test(ranks_can_hand_to_each_other),
-		cmocka_unit_test(chunk_numbers_may_wrap_around_in_a_plan),
-		cmocka_unit_test(a_rank_alone_needs_no_hand_over),
-		cmocka_unit_test(reports_that_cannot_be_are_refused),
-		cmocka_unit_test(a_plan_too_long_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which ranks a switch considers dead: signs of life on the data path, under a virtual clock. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "control/envelope.h"
 #include "support/jobs.h"
+#include "support/test.h"
 
 #define MS	     1000000ull
 #define HEARTBEAT_MS 10000u
@@ -55,18 +50,16 @@ static bool runs(void)
 	return sml_peer_runs(&world.peers[1].peer);
 }
 
-static void silent_rank_dies_after_its_heartbeat(void **state)
+TEST_WITH(silent_rank_dies_after_its_heartbeat, start_running, stop)
 {
-	(void)state;
 	pass(HEARTBEAT_MS - 300, 1);
 	assert_true(runs());
 	pass(300, 1);
 	assert_false(runs());
 }
 
-static void rank_whose_contributions_come_is_not_dead(void **state)
+TEST_WITH(rank_whose_contributions_come_is_not_dead, start_running, stop)
 {
-	(void)state;
 	pass(10 * HEARTBEAT_MS, 3);
 	assert_true(runs());
 	/* They end, and the rank counts as dead after one heartbeat, not two. */
@@ -76,9 +69,8 @@ static void rank_whose_contributions_come_is_not_dead(void **state)
 	assert_false(runs());
 }
 
-static void contributions_before_the_last_message_prove_nothing(void **state)
+TEST_WITH(contributions_before_the_last_message_prove_nothing, start_running, stop)
 {
-	(void)state;
 	pass(HEARTBEAT_MS / 2 + 300, 1); /* looked at, without having contributed */
 	pass(200, 3);
 	ping(1);
@@ -88,29 +80,12 @@ static void contributions_before_the_last_message_prove_nothing(void **state)
 	assert_false(runs());
 }
 
-static void ranks_that_ping_are_not_looked_for(void **state)
+TEST_WITH(ranks_that_ping_are_not_looked_for, start_running, stop)
 {
-	(void)state;
 	for (unsigned i = 0; i < 100; i++) {
 		pass(HEARTBEAT_MS / 4, 3);
 		ping(1);
 	}
 	assert_int_equal(world.n_looks, 0);
 	assert_true(runs());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(silent_rank_dies_after_its_heartbeat, start_running,
-						stop),
-		cmocka_unit_test_setup_teardown(rank_whose_contributions_come_is_not_dead,
-						start_running, stop),
-		cmocka_unit_test_setup_teardown(contributions_before_the_last_message_prove_nothing,
-						start_running, stop),
-		cmocka_unit_test_setup_teardown(ranks_that_ping_are_not_looked_for, start_running,
-						stop),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls as chunks: windows, forms, digests, and chunks that are filled or taken in part. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/element.h"
 #include "core/tensor.h"
 #include "sim/gen.h"
 #include "support/guard.h"
+#include "support/test.h"
 
 #define LANES 32
 #define RANKS 3
@@ -53,7 +48,7 @@ static int end(void **state)
 
 /* ---- forms and windows ---- */
 
-static void a_tensor_has_the_form_and_chunks_that_its_size_asks_for(void **state)
+TEST(a_tensor_has_the_form_and_chunks_that_its_size_asks_for)
 {
 	static const struct {
 		enum sml_type type;
@@ -94,7 +89,6 @@ static void a_tensor_has_the_form_and_chunks_that_its_size_asks_for(void **state
 	struct sml_sequence sequence = {0};
 	uint64_t head = 0, data = 0;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct sml_tensor_spec spec = spec_of(rows[i].type, rows[i].op, rows[i].count);
 
@@ -116,12 +110,11 @@ static void a_tensor_has_the_form_and_chunks_that_its_size_asks_for(void **state
 }
 
 /* Every chunk of a window belongs to a stripe, in ascending order, also across 2^32. */
-static void stripes_share_a_window_whatever_their_number(void **state)
+TEST(stripes_share_a_window_whatever_their_number)
 {
 	static const uint64_t firsts[] = {0, 1, 4, 0xfffffffeull, 0x100000000ull, 0x2fffffff9ull};
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 20 * LANES);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(firsts) / sizeof(firsts[0]); i++) {
 		struct sml_sequence sequence = {.next = {firsts[i], firsts[i]}};
 
@@ -157,13 +150,12 @@ static uint32_t digest_of(const struct sml_tensor_spec *spec, uint32_t number,
 	return out.digest;
 }
 
-static void digests_differ_whenever_calls_do(void **state)
+TEST(digests_differ_whenever_calls_do)
 {
 	const struct sml_tensor_spec base = spec_of(SML_FLOAT32, SML_SUM, 2000);
 	uint32_t digest = digest_of(&base, 7, SML_HEAD, 0);
 	struct sml_tensor_spec other;
 
-	(void)state;
 	assert_int_equal(digest_of(&base, 7, SML_HEAD, 0), digest);
 	assert_int_not_equal(digest_of(&base, 8, SML_HEAD, 0), digest);
 	assert_int_not_equal(digest_of(&base, 7, SML_HEAD, 1), digest);
@@ -190,12 +182,11 @@ static void digests_differ_whenever_calls_do(void **state)
 }
 
 /* Other ranks do not depend on the addresses of buffers and on this rank's part. */
-static void digests_are_equal_where_calls_are(void **state)
+TEST(digests_are_equal_where_calls_are)
 {
 	struct sml_tensor_spec spec = spec_of(SML_BYTE, SML_SUM, 300);
 	uint32_t digest = digest_of(&spec, 3, SML_HEAD, 0);
 
-	(void)state;
 	spec.send_first = 100;
 	spec.send_count = 100;
 	spec.send = &spec;
@@ -203,14 +194,13 @@ static void digests_are_equal_where_calls_are(void **state)
 	assert_int_equal(digest_of(&spec, 3, SML_HEAD, 0), digest);
 }
 
-static void counts_beyond_32_bits_are_told_apart(void **state)
+TEST(counts_beyond_32_bits_are_told_apart)
 {
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 1000);
 	const struct sml_shape shape = {2208, 0, 1, false, false};
 	struct sml_contribution out[2];
 	struct sml_sequence sequence;
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		sequence = (struct sml_sequence){0};
 		make_in(&spec, &shape, &sequence);
@@ -222,9 +212,8 @@ static void counts_beyond_32_bits_are_told_apart(void **state)
 
 /* ---- lanes ---- */
 
-static void lanes_are_rounded_to_a_power_of_two_at_most_a_packet(void **state)
+TEST(lanes_are_rounded_to_a_power_of_two_at_most_a_packet)
 {
-	(void)state;
 	assert_int_equal(sml_lanes_round(0, 352), 0);
 	assert_int_equal(sml_lanes_round(1, 352), 8);
 	assert_int_equal(sml_lanes_round(8, 352), 8);
@@ -237,7 +226,7 @@ static void lanes_are_rounded_to_a_power_of_two_at_most_a_packet(void **state)
 
 /* Hardware has a program for one lane count: also a barrier's and a tensor's last chunk are full.
  */
-static void where_only_full_packets_are_taken_every_chunk_has_all_lanes(void **state)
+TEST(where_only_full_packets_are_taken_every_chunk_has_all_lanes)
 {
 	static const uint64_t counts[] = {0, 1, LANES, LANES + 1, 10 * LANES + 1};
 	const struct sml_shape shape = {LANES, 1, RANKS, true, false};
@@ -245,7 +234,6 @@ static void where_only_full_packets_are_taken_every_chunk_has_all_lanes(void **s
 	uint32_t lanes[LANES], zeros[LANES] = {0};
 	struct sml_sequence sequence = {0};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
 		struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, counts[i]);
 
@@ -269,14 +257,13 @@ static void where_only_full_packets_are_taken_every_chunk_has_all_lanes(void **s
 }
 
 /* All narrow types: their sums are right modulo their width, and each takes a whole lane. */
-static void where_only_int32_is_added_narrow_integers_take_whole_lanes(void **state)
+TEST(where_only_int32_is_added_narrow_integers_take_whole_lanes)
 {
 	static const enum sml_type types[] = {SML_UINT8, SML_INT8, SML_INT16, SML_BOOL};
 	const struct sml_shape shape = {LANES, 1, RANKS, true, true};
 	_Alignas(2) uint8_t elements[2 * LANES + 2], sums[2 * LANES + 2];
 	uint32_t lanes[LANES];
 
-	(void)state;
 	for (unsigned t = 0; t < 4; t++) {
 		struct sml_tensor_spec spec = spec_of(types[t], SML_SUM, LANES + 1);
 		struct sml_sequence sequence = {0};
@@ -311,13 +298,12 @@ static void where_only_int32_is_added_narrow_integers_take_whole_lanes(void **st
 	}
 }
 
-static void only_a_tensor_s_last_chunk_is_shorter(void **state)
+TEST(only_a_tensor_s_last_chunk_is_shorter)
 {
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 2 * LANES + 9);
 	struct sml_sequence sequence = {0};
 	struct sml_contribution out;
 
-	(void)state;
 	make(&spec, &sequence);
 	sml_tensor_describe_chunk(&tensor, SML_HEAD, 0, &out);
 	assert_int_equal(out.lanes, 0);
@@ -346,11 +332,10 @@ static void loop_back(void)
 	assert_true(sml_tensor_is_done(&tensor));
 }
 
-static void bytes_sent_in_part_are_zeros_elsewhere(void **state)
+TEST(bytes_sent_in_part_are_zeros_elsewhere)
 {
 	struct gen gen;
 
-	(void)state;
 	gen_from_seed(&gen, 5);
 	for (int round = 0; round < 400; round++) {
 		uint32_t count = gen_below(&gen, 600), sent = gen_below(&gen, count + 1);
@@ -392,11 +377,10 @@ static void place_all(uint8_t *bytes, uint8_t others)
 	}
 }
 
-static void placed_bytes_leave_all_others_alone(void **state)
+TEST(placed_bytes_leave_all_others_alone)
 {
 	struct gen gen;
 
-	(void)state;
 	gen_from_seed(&gen, 6);
 	for (int round = 0; round < 400; round++) {
 		uint32_t count = gen_below(&gen, 600), sent = gen_below(&gen, count + 1);
@@ -418,11 +402,10 @@ static void placed_bytes_leave_all_others_alone(void **state)
 	}
 }
 
-static void elements_wanted_in_part_are_taken_and_no_others(void **state)
+TEST(elements_wanted_in_part_are_taken_and_no_others)
 {
 	struct gen gen;
 
-	(void)state;
 	gen_from_seed(&gen, 6);
 	for (int round = 0; round < 400; round++) {
 		uint32_t count = gen_range(&gen, 1, 300), wanted = gen_below(&gen, count + 1);
@@ -448,14 +431,13 @@ static void elements_wanted_in_part_are_taken_and_no_others(void **state)
 
 /* ---- progress ---- */
 
-static void data_wait_for_their_own_block_s_exponents(void **state)
+TEST(data_wait_for_their_own_block_s_exponents)
 {
 	static float elements[LANES * LANES + 40];
 	struct sml_tensor_spec spec = spec_of(SML_FLOAT32, SML_SUM, LANES * LANES + 40);
 	struct sml_sequence sequence = {0};
 	uint32_t lanes[LANES];
 
-	(void)state;
 	spec.send = spec.recv = elements;
 	make(&spec, &sequence);
 	assert_int_equal(tensor.window[SML_HEAD].count, 2);
@@ -467,11 +449,10 @@ static void data_wait_for_their_own_block_s_exponents(void **state)
 	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, LANES - 1));
 }
 
-static void a_block_is_a_packet_of_exponents_unless_it_would_leave_the_cache(void **state)
+TEST(a_block_is_a_packet_of_exponents_unless_it_would_leave_the_cache)
 {
 	static const uint16_t counts[] = SML_LANE_COUNTS;
 
-	(void)state;
 	for (unsigned i = 0; counts[i] != 0; i++) {
 		uint32_t lanes = counts[i], chunks = sml_tensor_block_chunks(lanes);
 
@@ -485,7 +466,7 @@ static void a_block_is_a_packet_of_exponents_unless_it_would_leave_the_cache(voi
 	}
 }
 
-static void wide_packets_have_a_head_chunk_for_each_of_their_smaller_blocks(void **state)
+TEST(wide_packets_have_a_head_chunk_for_each_of_their_smaller_blocks)
 {
 	static float elements[33 * 2208];
 	const struct sml_shape wide = {.lanes = 2208, .rank = 0, .n_ranks = 1};
@@ -495,7 +476,6 @@ static void wide_packets_have_a_head_chunk_for_each_of_their_smaller_blocks(void
 	uint64_t space[64];
 	uint32_t lanes[32];
 
-	(void)state;
 	spec.send = spec.recv = elements;
 	assert_true(sml_tensor_memory_bytes(&spec, &wide) <= sizeof(space));
 	sml_tensor_init(&tensor, &spec, &wide, &sequence, space);
@@ -511,14 +491,13 @@ static void wide_packets_have_a_head_chunk_for_each_of_their_smaller_blocks(void
 	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, 32));
 }
 
-static void a_chunk_counts_once(void **state)
+TEST(a_chunk_counts_once)
 {
 	static int32_t elements[3 * LANES];
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 3 * LANES);
 	struct sml_sequence sequence = {0};
 	uint32_t lanes[LANES] = {0};
 
-	(void)state;
 	spec.send = spec.recv = elements;
 	make(&spec, &sequence);
 	assert_false(sml_tensor_take(&tensor, SML_HEAD, 0, lanes));
@@ -533,14 +512,13 @@ static void a_chunk_counts_once(void **state)
 	assert_true(sml_tensor_is_done(&tensor));
 }
 
-static void a_chunk_is_claimed_once_and_again_after_release(void **state)
+TEST(a_chunk_is_claimed_once_and_again_after_release)
 {
 	static int32_t elements[2 * LANES];
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 2 * LANES);
 	struct sml_sequence sequence = {0};
 	uint32_t lanes[LANES] = {0};
 
-	(void)state;
 	spec.send = spec.recv = elements;
 	make(&spec, &sequence);
 	assert_true(sml_tensor_claim(&tensor, SML_DATA, 0));
@@ -556,25 +534,5 @@ static void a_chunk_is_claimed_once_and_again_after_release(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_tensor_has_the_form_and_chunks_that_its_size_asks_for),
-		cmocka_unit_test(stripes_share_a_window_whatever_their_number),
-		cmocka_unit_test(digests_differ_whenever_calls_do),
-		cmocka_unit_test(digests_are_equal_where_calls_are),
-		cmocka_unit_test(counts_beyond_32_bits_are_told_apart),
-		cmocka_unit_test(lanes_are_rounded_to_a_power_of_two_at_most_a_packet),
-		cmocka_unit_test(only_a_tensor_s_last_chunk_is_shorter),
-		cmocka_unit_test(where_only_full_packets_are_taken_every_chunk_has_all_lanes),
-		cmocka_unit_test(where_only_int32_is_added_narrow_integers_take_whole_lanes),
-		cmocka_unit_test(bytes_sent_in_part_are_zeros_elsewhere),
-		cmocka_unit_test(placed_bytes_leave_all_others_alone),
-		cmocka_unit_test(elements_wanted_in_part_are_taken_and_no_others),
-		cmocka_unit_test(data_wait_for_their_own_block_s_exponents),
-		cmocka_unit_test(a_block_is_a_packet_of_exponents_unless_it_would_leave_the_cache),
-		cmocka_unit_test(wide_packets_have_a_head_chunk_for_each_of_their_smaller_blocks),
-		cmocka_unit_test(a_chunk_counts_once),
-		cmocka_unit_test(a_chunk_is_claimed_once_and_again_after_release),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, end);
+	return test_run(NULL, end);
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A root and its leaves, without sockets: peer 0 speaks for a leaf, and the others are ranks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "control/envelope.h"
 #include "job/tree/branches.h"
+#include "support/test.h"
 #include "support/tree.h"
 
 /* Ranks 0 and 1 are behind the leaf, and rank 2 is here. */
@@ -30,14 +26,13 @@ static void run(struct jobs_world *world)
 	jobs_ready(world, 1);
 }
 
-static void a_leaf_is_one_child_that_stands_for_its_ranks(void **state)
+TEST(a_leaf_is_one_child_that_stands_for_its_ranks)
 {
 	struct jobs_world world;
 	const SmlControl__LeafJob *job;
 	SmlControl__Envelope *admitted;
 	const struct sml_pool_rules *rules;
 
-	(void)state;
 	run(&world);
 	job = tree_leaf_job(&world, 0);
 	rules = &world.served[job->job_number % SML_MAX_JOBS];
@@ -59,13 +54,12 @@ static void a_leaf_is_one_child_that_stands_for_its_ranks(void **state)
 	jobs_close(&world);
 }
 
-static void a_leaf_and_a_rank_renew_their_own_addresses(void **state)
+TEST(a_leaf_and_a_rank_renew_their_own_addresses)
 {
 	SmlControl__LeafRenew leafs = SML_CONTROL__LEAF_RENEW__INIT;
 	SmlControl__Renew ranks = SML_CONTROL__RENEW__INIT;
 	struct jobs_world world;
 
-	(void)state;
 	run(&world);
 	leafs.job_number = tree_leaf_job(&world, 0)->job_number;
 	leafs.number = 5;
@@ -87,11 +81,10 @@ static void a_leaf_and_a_rank_renew_their_own_addresses(void **state)
 	jobs_close(&world);
 }
 
-static void a_job_starts_when_its_leaves_are_ready_too(void **state)
+TEST(a_job_starts_when_its_leaves_are_ready_too)
 {
 	struct jobs_world world;
 
-	(void)state;
 	run(&world);
 	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_START));
 	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_START));
@@ -103,12 +96,11 @@ static void a_job_starts_when_its_leaves_are_ready_too(void **state)
 	jobs_close(&world);
 }
 
-static void a_death_behind_a_leaf_is_told_to_all(void **state)
+TEST(a_death_behind_a_leaf_is_told_to_all)
 {
 	struct jobs_world world;
 	SmlControl__Envelope *told;
 
-	(void)state;
 	run(&world);
 	tree_leaf_ready(&world, 0, 256);
 	tree_relay_end(&world, 0, 71, false);
@@ -124,12 +116,11 @@ static void a_death_behind_a_leaf_is_told_to_all(void **state)
 }
 
 /* Both ranks behind the leaf have asked to leave, and are gone, before the leaf is. */
-static void a_leaf_outlives_its_ranks(void **state)
+TEST(a_leaf_outlives_its_ranks)
 {
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 	struct jobs_world world;
 
-	(void)state;
 	run(&world);
 	tree_leaf_ready(&world, 0, 256);
 	for (uint32_t number = 70; number < 72; number++) {
@@ -144,11 +135,10 @@ static void a_leaf_outlives_its_ranks(void **state)
 }
 
 /* Nobody has died: the ranks are to come again, so they get no error. */
-static void the_death_of_a_leaf_ends_connections_without_an_error(void **state)
+TEST(the_death_of_a_leaf_ends_connections_without_an_error)
 {
 	struct jobs_world world;
 
-	(void)state;
 	run(&world);
 	tree_leaf_ready(&world, 0, 256);
 	jobs_hang_up(&world, 0);
@@ -160,11 +150,10 @@ static void the_death_of_a_leaf_ends_connections_without_an_error(void **state)
 	jobs_close(&world);
 }
 
-static void a_leaf_of_a_leaf_that_dies_is_no_death_of_a_rank(void **state)
+TEST(a_leaf_of_a_leaf_that_dies_is_no_death_of_a_rank)
 {
 	struct jobs_world world;
 
-	(void)state;
 	run(&world);
 	tree_leaf_ready(&world, 0, 256);
 	tree_relay_end(&world, 0, 71, true);
@@ -175,11 +164,10 @@ static void a_leaf_of_a_leaf_that_dies_is_no_death_of_a_rank(void **state)
 }
 
 /* At half of the ranks' heartbeat, which is before any of them counts as dead. */
-static void a_silent_leaf_is_lost_before_its_ranks(void **state)
+TEST(a_silent_leaf_is_lost_before_its_ranks)
 {
 	struct jobs_world world;
 
-	(void)state;
 	run(&world);
 	tree_leaf_ready(&world, 0, 256);
 	jobs_wait_silently(&world, 4 * SML_SECOND_NS);
@@ -191,14 +179,13 @@ static void a_silent_leaf_is_lost_before_its_ranks(void **state)
 	jobs_close(&world);
 }
 
-static void a_leaf_speaks_only_for_its_own_ranks(void **state)
+TEST(a_leaf_speaks_only_for_its_own_ranks)
 {
 	struct jobs_world world;
 	SmlControl__LeafMismatch mismatch = SML_CONTROL__LEAF_MISMATCH__INIT;
 	SmlControl__LeafFailed failed = SML_CONTROL__LEAF_FAILED__INIT;
 	uint32_t ranks[2] = {0, 2};
 
-	(void)state;
 	run(&world);
 	tree_leaf_ready(&world, 0, 256);
 	mismatch.job_number = failed.job_number = tree_leaf_job(&world, 0)->job_number;
@@ -218,14 +205,13 @@ static void a_leaf_speaks_only_for_its_own_ranks(void **state)
 }
 
 /* As for a rank's own connection. */
-static void what_a_leaf_relays_is_checked(void **state)
+TEST(what_a_leaf_relays_is_checked)
 {
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 	SmlControl__Leaf leaf = SML_CONTROL__LEAF__INIT;
 	SmlControl__Relay garbage = SML_CONTROL__RELAY__INIT;
 	struct jobs_world world;
 
-	(void)state;
 	run(&world);
 	tree_relay(&world, 0, 99, sml_envelope(LEAVE, leave, &leave));
 	tree_relay(&world, 0, 98, sml_envelope(LEAF, leaf, &leaf));
@@ -242,11 +228,10 @@ static void what_a_leaf_relays_is_checked(void **state)
 }
 
 /* Anyone can say that it is one. These have ranks: others would make room (test_job_room). */
-static void leaves_are_limited(void **state)
+TEST(leaves_are_limited)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	for (unsigned peer = 0; peer < 3; peer++) {
 		world.jobs.config.max_members = 2;
@@ -262,11 +247,10 @@ static void leaves_are_limited(void **state)
 }
 
 /* Each refused Join has an answer. */
-static void a_leaf_that_does_not_read_is_given_up(void **state)
+TEST(a_leaf_that_does_not_read_is_given_up)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	tree_attach(&world, 0, 4096);
 	world.peers[0].deaf = true;
@@ -284,13 +268,12 @@ static void a_leaf_that_does_not_read_is_given_up(void **state)
 	jobs_close(&world);
 }
 
-static void each_admission_has_new_numbers_and_secrets(void **state)
+TEST(each_admission_has_new_numbers_and_secrets)
 {
 	struct jobs_world world;
 	uint32_t before, after;
 	uint64_t tag;
 
-	(void)state;
 	run(&world);
 	before = tree_leaf_job(&world, 0)->job_number;
 	tag = tree_leaf_job(&world, 0)->tag;
@@ -305,11 +288,10 @@ static void each_admission_has_new_numbers_and_secrets(void **state)
 	jobs_close(&world);
 }
 
-static void a_full_leaf_refuses_for_now(void **state)
+TEST(a_full_leaf_refuses_for_now)
 {
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	tree_attach(&world, 0, 9);
 	tree_relay_join(&world, 0, 70, 0, 2);
@@ -321,12 +303,11 @@ static void a_full_leaf_refuses_for_now(void **state)
 }
 
 /* A leaf of the leaf has less room than the leaf itself, or a narrower path. */
-static void the_whole_way_of_a_rank_counts(void **state)
+TEST(the_whole_way_of_a_rank_counts)
 {
 	SmlControl__Join join = jobs_join_message("tree", 0, 2);
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	tree_attach(&world, 0, 4096);
 	tree_relay_from(&world, 0, 70, sml_envelope(JOIN, join, &join), 9, 352);
@@ -346,7 +327,7 @@ static void the_whole_way_of_a_rank_counts(void **state)
 
 /* A rank elsewhere goes on. */
 /* Ranks 0 and 1 are at a leaf of the leaf "rack:28500", and rank 2 is here. */
-static void the_root_shows_the_way_to_each_rank(void **state)
+TEST(the_root_shows_the_way_to_each_rank)
 {
 	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
 	const SmlControl__Envelope *message;
@@ -355,7 +336,6 @@ static void the_root_shows_the_way_to_each_rank(void **state)
 	const SmlControl__JobStatus *job;
 	SmlControl__Join join;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	tree_attach(&world, 0, 300);
 	for (uint32_t rank = 0; rank < 2; rank++) {
@@ -397,12 +377,11 @@ static void the_root_shows_the_way_to_each_rank(void **state)
 	jobs_close(&world);
 }
 
-static void a_leaf_that_names_itself_wrongly_later_is_told_why(void **state)
+TEST(a_leaf_that_names_itself_wrongly_later_is_told_why)
 {
 	SmlControl__Leaf leaf = SML_CONTROL__LEAF__INIT;
 	struct jobs_world world;
 
-	(void)state;
 	jobs_open(&world, 4096, 64, false);
 	tree_attach(&world, 0, 300);
 	jobs_join(&world, 1, jobs_join_message("tree", 0, 2));
@@ -413,29 +392,4 @@ static void a_leaf_that_names_itself_wrongly_later_is_told_why(void **state)
 	assert_true(world.peers[0].ended);
 	assert_false(world.peers[1].ended);
 	jobs_close(&world);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_leaf_is_one_child_that_stands_for_its_ranks),
-		cmocka_unit_test(a_job_starts_when_its_leaves_are_ready_too),
-		cmocka_unit_test(a_leaf_and_a_rank_renew_their_own_addresses),
-		cmocka_unit_test(a_death_behind_a_leaf_is_told_to_all),
-		cmocka_unit_test(a_leaf_outlives_its_ranks),
-		cmocka_unit_test(the_death_of_a_leaf_ends_connections_without_an_error),
-		cmocka_unit_test(a_leaf_of_a_leaf_that_dies_is_no_death_of_a_rank),
-		cmocka_unit_test(a_silent_leaf_is_lost_before_its_ranks),
-		cmocka_unit_test(a_leaf_speaks_only_for_its_own_ranks),
-		cmocka_unit_test(what_a_leaf_relays_is_checked),
-		cmocka_unit_test(leaves_are_limited),
-		cmocka_unit_test(a_leaf_that_does_not_read_is_given_up),
-		cmocka_unit_test(each_admission_has_new_numbers_and_secrets),
-		cmocka_unit_test(a_full_leaf_refuses_for_now),
-		cmocka_unit_test(the_whole_way_of_a_rank_counts),
-		cmocka_unit_test(the_root_shows_the_way_to_each_rank),
-		cmocka_unit_test(a_leaf_that_names_itself_wrongly_later_is_told_why),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

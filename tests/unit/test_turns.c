@@ -7,10 +7,7 @@
  * served with the strangers only where a case says that it has used up its time.
  */
 #include <arpa/inet.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,10 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "control/envelope.h"
 #include "support/messages.h"
+#include "support/test.h"
 #include "switch/control/server.h"
 #include "switch/switch.h"
 
@@ -214,9 +210,8 @@ static int close_server(void **state)
 
 /* ---- cases ---- */
 
-static void member_is_served_before_strangers(void **state)
+TEST_WITH(member_is_served_before_strangers, open_server, close_server)
 {
-	(void)state;
 	for (unsigned i = 0; i < N_STRANGERS; i++)
 		ping_often(&strangers[i]);
 	ping(&member);
@@ -229,9 +224,8 @@ static void member_is_served_before_strangers(void **state)
  * A hundred strangers have sent 2,700 messages each, which takes a second. The member sends
  * a message in the middle of that.
  */
-static void member_does_not_wait_for_strangers_work(void **state)
+TEST_WITH(member_does_not_wait_for_strangers_work, open_server, close_server)
 {
-	(void)state;
 	for (unsigned i = 0; i < N_STRANGERS; i++)
 		ping_often(&strangers[i]);
 	pings_at_look = true;
@@ -241,12 +235,11 @@ static void member_does_not_wait_for_strangers_work(void **state)
 }
 
 /* The remaining messages are also served. A turn is short, but serves one call or more. */
-static void all_are_served_in_the_end(void **state)
+TEST_WITH(all_are_served_in_the_end, open_server, close_server)
 {
 	const unsigned most_turns = N_STRANGERS * (N_PINGS / SML_CALL_MESSAGES + 2);
 	unsigned n = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < N_STRANGERS; i++)
 		ping_often(&strangers[i]);
 	for (unsigned i = 0; i < most_turns && n < N_STRANGERS * N_PINGS; i++) {
@@ -258,11 +251,10 @@ static void all_are_served_in_the_end(void **state)
 	assert_int_equal(server->n_connections, N_STRANGERS + 1);
 }
 
-static void member_that_talks_too_much_waits_with_the_strangers(void **state)
+TEST_WITH(member_that_talks_too_much_waits_with_the_strangers, open_server, close_server)
 {
 	struct sml_connection *talker = server->connections;
 
-	(void)state;
 	while (talker->next != NULL) /* it came first */
 		talker = talker->next;
 	assert_true(sml_peer_runs(&talker->peer));
@@ -284,13 +276,12 @@ static void member_that_talks_too_much_waits_with_the_strangers(void **state)
 }
 
 /* A flood of connections: some are accepted in each turn. */
-static void connections_are_accepted_a_few_at_a_time(void **state)
+TEST_WITH(connections_are_accepted_a_few_at_a_time, open_server, close_server)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET};
 	uint32_t before = server->n_connections;
 	int fds[64];
 
-	(void)state;
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	address.sin_port = htons(server->port);
 	for (unsigned i = 0; i < 64; i++) {
@@ -307,11 +298,10 @@ static void connections_are_accepted_a_few_at_a_time(void **state)
 }
 
 /* A rank that joins stays, but leaves less room for newcomers. */
-static void members_count_against_the_descriptors(void **state)
+TEST_WITH(members_count_against_the_descriptors, open_server, close_server)
 {
 	struct peer late;
 
-	(void)state;
 	assert_true(server->max_connections < UINT32_MAX);
 	server->max_connections = 10;
 	connect_peer(&late);
@@ -331,24 +321,4 @@ static void members_count_against_the_descriptors(void **state)
 	serve_all();
 	assert_int_equal(count_pongs(&member), 1);
 	hang_up(&late);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(member_is_served_before_strangers, open_server,
-						close_server),
-		cmocka_unit_test_setup_teardown(member_does_not_wait_for_strangers_work,
-						open_server, close_server),
-		cmocka_unit_test_setup_teardown(all_are_served_in_the_end, open_server,
-						close_server),
-		cmocka_unit_test_setup_teardown(member_that_talks_too_much_waits_with_the_strangers,
-						open_server, close_server),
-		cmocka_unit_test_setup_teardown(connections_are_accepted_a_few_at_a_time,
-						open_server, close_server),
-		cmocka_unit_test_setup_teardown(members_count_against_the_descriptors, open_server,
-						close_server),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The end host's state machine, one rule at a time, with answers by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/worker_internal.h"
 #include "support/rig.h"
+#include "support/test.h"
 
 #define MS 1000000ull
 
@@ -83,9 +78,8 @@ static int end(void **state)
 
 /* ---- what is sent ---- */
 
-static void lowest_chunks_are_sent_first_and_once(void **state)
+TEST_WITH(lowest_chunks_are_sent_first_and_once, NULL, end)
 {
-	(void)state;
 	begin(4, 10);
 	for (uint32_t i = 0; i < 4; i++) {
 		struct rig_packet packet = sent();
@@ -97,11 +91,10 @@ static void lowest_chunks_are_sent_first_and_once(void **state)
 	assert_silent();
 }
 
-static void a_result_brings_the_ticket_s_chunk(void **state)
+TEST_WITH(a_result_brings_the_ticket_s_chunk, NULL, end)
 {
 	struct rig_packet first, next;
 
-	(void)state;
 	begin(2, 10);
 	first = sent();
 	sent();
@@ -112,11 +105,10 @@ static void a_result_brings_the_ticket_s_chunk(void **state)
 	assert_int_equal(sml_be32(header_of(&next)->use_be), 1);
 }
 
-static void nothing_is_sent_for_what_is_not_submitted(void **state)
+TEST_WITH(nothing_is_sent_for_what_is_not_submitted, NULL, end)
 {
 	struct rig_packet packet;
 
-	(void)state;
 	begin(2, 3);
 	packet = sent();
 	sent();
@@ -131,11 +123,10 @@ static void nothing_is_sent_for_what_is_not_submitted(void **state)
 	assert_int_equal(chunk_of(&packet), 3);
 }
 
-static void the_last_result_ends_the_tensor(void **state)
+TEST_WITH(the_last_result_ends_the_tensor, NULL, end)
 {
 	struct rig_packet packets[2];
 
-	(void)state;
 	begin(2, 2);
 	packets[0] = sent();
 	packets[1] = sent();
@@ -149,13 +140,12 @@ static void the_last_result_ends_the_tensor(void **state)
 
 /* ---- what is taken ---- */
 
-static void a_result_is_taken_only_for_the_packet_in_flight(void **state)
+TEST_WITH(a_result_is_taken_only_for_the_packet_in_flight, NULL, end)
 {
 	struct rig_packet packet, result, wrong;
 	struct sml_header *header = (struct sml_header *)wrong.bytes;
 	uint64_t ignored;
 
-	(void)state;
 	begin(2, 6);
 	packet = sent();
 	rig_answer(&rig, &packet, 2, &result);
@@ -193,11 +183,10 @@ static void a_result_is_taken_only_for_the_packet_in_flight(void **state)
 	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_IGNORED);
 }
 
-static void a_late_result_of_a_packet_given_up_is_taken(void **state)
+TEST_WITH(a_late_result_of_a_packet_given_up_is_taken, NULL, end)
 {
 	struct rig_packet packet;
 
-	(void)state;
 	begin(1, 6);
 	packet = sent();
 	rig.now_ns = sml_worker_deadline(worker());
@@ -208,11 +197,10 @@ static void a_late_result_of_a_packet_given_up_is_taken(void **state)
 	assert_silent();
 }
 
-static void a_frozen_worker_neither_sends_nor_takes(void **state)
+TEST_WITH(a_frozen_worker_neither_sends_nor_takes, NULL, end)
 {
 	struct rig_packet packet;
 
-	(void)state;
 	begin(2, 6);
 	packet = sent();
 	sml_worker_freeze(worker());
@@ -242,11 +230,10 @@ static void submit_two_blocks_of_floats(void)
 	assert_true(sml_worker_submit(worker(), &tensor));
 }
 
-static void data_are_sent_in_order_even_if_a_later_block_s_exponents_come_first(void **state)
+TEST_WITH(data_are_sent_in_order_even_if_a_later_block_s_exponents_come_first, NULL, end)
 {
 	struct rig_packet heads[2];
 
-	(void)state;
 	rig_init(&rig, 1, 2, 2 * RIG_LANES);
 	submit_two_blocks_of_floats();
 	for (uint32_t i = 0; i < 2; i++)
@@ -275,11 +262,10 @@ static void set_window(uint32_t window)
 	worker()->flight.probing = false;
 }
 
-static void the_window_limits_what_is_in_flight(void **state)
+TEST_WITH(the_window_limits_what_is_in_flight, NULL, end)
 {
 	struct rig_packet packets[3];
 
-	(void)state;
 	begin(8, 20);
 	set_window(3);
 	for (uint32_t i = 0; i < 3; i++)
@@ -305,12 +291,11 @@ static uint32_t window_after(uint64_t rtt_ns, uint64_t path_min_ns, unsigned los
 	return flight.window;
 }
 
-static void delay_alone_leaves_a_job_its_share_of_a_queue(void **state)
+TEST(delay_alone_leaves_a_job_its_share_of_a_queue)
 {
 	const uint64_t ms = 1000000;
 	uint32_t fair = SML_FLIGHT_FAIR_BYTES / 1448;
 
-	(void)state;
 	assert_int_equal(window_after(1 * ms, ms / 20, 0), 512);
 	/* A queue that others fill. The window may have grown by a step when it was that small. */
 	assert_in_range(window_after(80 * ms, ms / 20, 0), fair, fair + fair / 16 + 1);
@@ -321,11 +306,10 @@ static void delay_alone_leaves_a_job_its_share_of_a_queue(void **state)
 	assert_int_equal(window_after(1 * ms, ms / 20, 1), SML_FLIGHT_MIN);
 }
 
-static void the_lowest_chunk_is_allowed_beyond_the_window(void **state)
+TEST_WITH(the_lowest_chunk_is_allowed_beyond_the_window, NULL, end)
 {
 	struct rig_packet packets[3], packet;
 
-	(void)state;
 	begin(3, 20);
 	for (uint32_t i = 0; i < 3; i++)
 		packets[i] = sent();
@@ -369,14 +353,13 @@ static struct sml_worker *another_stripe(uint32_t progress)
 	return &other;
 }
 
-static void a_stripe_does_not_run_away_from_the_last_one_of_its_team(void **state)
+TEST_WITH(a_stripe_does_not_run_away_from_the_last_one_of_its_team, NULL, end)
 {
 	static struct sml_team team;
 	struct sml_worker *last;
 	struct rig_packet packet;
 	uint32_t chunk;
 
-	(void)state;
 	begin(64, 200);
 	set_window(8);
 	last = another_stripe(0);
@@ -407,13 +390,12 @@ static void a_stripe_does_not_run_away_from_the_last_one_of_its_team(void **stat
 		sent();
 }
 
-static void the_last_stripe_of_a_team_is_never_held(void **state)
+TEST_WITH(the_last_stripe_of_a_team_is_never_held, NULL, end)
 {
 	static struct sml_team team;
 	struct sml_worker *ahead;
 	struct rig_packet packet;
 
-	(void)state;
 	begin(64, 200);
 	set_window(8);
 	ahead = another_stripe(150);
@@ -430,11 +412,10 @@ static void the_last_stripe_of_a_team_is_never_held(void **state)
 	}
 }
 
-static void the_lowest_head_chunk_is_allowed_beyond_the_window(void **state)
+TEST_WITH(the_lowest_head_chunk_is_allowed_beyond_the_window, NULL, end)
 {
 	struct rig_packet packet;
 
-	(void)state;
 	begin(4, 20);
 	set_window(2);
 	sent();
@@ -449,12 +430,11 @@ static void the_lowest_head_chunk_is_allowed_beyond_the_window(void **state)
 
 /* ---- loss ---- */
 
-static void a_lost_packet_is_sent_again_after_the_timeout(void **state)
+TEST_WITH(a_lost_packet_is_sent_again_after_the_timeout, NULL, end)
 {
 	struct rig_packet first, again;
 	uint64_t deadline_ns;
 
-	(void)state;
 	begin(1, 6);
 	first = sent();
 	deadline_ns = sml_worker_deadline(worker());
@@ -470,12 +450,11 @@ static void a_lost_packet_is_sent_again_after_the_timeout(void **state)
 	assert_silent();
 }
 
-static void timeouts_back_off_until_a_packet_that_was_sent_once_is_answered(void **state)
+TEST_WITH(timeouts_back_off_until_a_packet_that_was_sent_once_is_answered, NULL, end)
 {
 	struct rig_packet packet;
 	uint64_t before_ns = 0, rto_ns, wait_ns;
 
-	(void)state;
 	begin(1, 6);
 	packet = sent();
 	worker()->probes = UINT8_MAX; /* they have been sent */
@@ -501,11 +480,10 @@ static void timeouts_back_off_until_a_packet_that_was_sent_once_is_answered(void
 }
 
 /* As if a queue had grown while the timeout was at its least: no packet is answered in time. */
-static void a_timeout_that_is_too_short_for_the_path_grows(void **state)
+TEST_WITH(a_timeout_that_is_too_short_for_the_path_grows, NULL, end)
 {
 	struct rig_packet packet;
 
-	(void)state;
 	begin(1, 6);
 	packet = sent();
 	answer(&packet, 1);
@@ -525,11 +503,10 @@ static void a_timeout_that_is_too_short_for_the_path_grows(void **state)
 	}
 }
 
-static void one_timeout_does_not_make_the_next_one_longer(void **state)
+TEST_WITH(one_timeout_does_not_make_the_next_one_longer, NULL, end)
 {
 	struct rig_packet packet;
 
-	(void)state;
 	begin(1, 6);
 	packet = sent();
 	answer(&packet, 1);
@@ -548,12 +525,11 @@ static void one_timeout_does_not_make_the_next_one_longer(void **state)
  * A full queue has made the timeout long. Nothing comes behind the call's last packets, so nothing
  * shows that they are lost.
  */
-static void the_oldest_packets_are_probed_when_nothing_is_heard(void **state)
+TEST_WITH(the_oldest_packets_are_probed_when_nothing_is_heard, NULL, end)
 {
 	struct rig_packet packets[8], again;
 	uint64_t wait_ns, first_ns = 0;
 
-	(void)state;
 	begin(8, 8);
 	set_window(8);
 	for (uint32_t i = 0; i < 8; i++)
@@ -599,11 +575,10 @@ static void the_oldest_packets_are_probed_when_nothing_is_heard(void **state)
 	assert_int_equal(sml_worker_deadline(worker()), rig.now_ns + first_ns);
 }
 
-static void a_packet_that_many_later_ones_overtook_is_sent_again_at_once(void **state)
+TEST_WITH(a_packet_that_many_later_ones_overtook_is_sent_again_at_once, NULL, end)
 {
 	struct rig_packet packets[8], again;
 
-	(void)state;
 	begin(8, 100);
 	set_window(8);
 	for (uint32_t i = 0; i < 8; i++)
@@ -626,11 +601,10 @@ static void a_packet_that_many_later_ones_overtook_is_sent_again_at_once(void **
 	assert_int_equal(worker()->counters.retransmits_timeout, 0);
 }
 
-static void an_idle_worker_has_no_deadline(void **state)
+TEST_WITH(an_idle_worker_has_no_deadline, NULL, end)
 {
 	struct rig_packet packet;
 
-	(void)state;
 	rig_init(&rig, 1, 1, 1);
 	assert_int_equal(sml_worker_deadline(worker()), UINT64_MAX);
 	assert_false(sml_worker_is_busy(worker()));
@@ -646,11 +620,10 @@ static void an_idle_worker_has_no_deadline(void **state)
 
 /* ---- switches that lie, and numbers that wrap around ---- */
 
-static void a_chunk_given_to_two_slots_breaks_the_worker(void **state)
+TEST_WITH(a_chunk_given_to_two_slots_breaks_the_worker, NULL, end)
 {
 	struct rig_packet packet;
 
-	(void)state;
 	begin(2, 6);
 	packet = sent();
 	answer(&packet, 1); /* slot 1 has chunk 1 from the start */
@@ -662,11 +635,10 @@ static void a_chunk_given_to_two_slots_breaks_the_worker(void **state)
 	assert_int_equal(answer(&packet, 2), SML_WORKER_IGNORED);
 }
 
-static void a_ticket_of_a_finished_tensor_breaks_the_worker(void **state)
+TEST_WITH(a_ticket_of_a_finished_tensor_breaks_the_worker, NULL, end)
 {
 	struct rig_packet packet;
 
-	(void)state;
 	rig_init(&rig, 1, 1, 1);
 	rig_submit(&rig, 1);
 	rig_submit(&rig, 1);
@@ -677,12 +649,11 @@ static void a_ticket_of_a_finished_tensor_breaks_the_worker(void **state)
 	assert_true(sml_worker_is_broken(worker()));
 }
 
-static void tickets_never_mean_the_table_again_once_they_have_wrapped_around(void **state)
+TEST_WITH(tickets_never_mean_the_table_again_once_they_have_wrapped_around, NULL, end)
 {
 	static const uint32_t table[] = {40, 50};
 	const struct sml_ticket_map map = {table, 2, 60};
 
-	(void)state;
 	rig_init(&rig, 1, 1, 1);
 	sml_worker_set_map(worker(), SML_DATA, &map, 60);
 #define CHUNK_OF(ticket)                                                                           \
@@ -697,41 +668,4 @@ static void tickets_never_mean_the_table_again_once_they_have_wrapped_around(voi
 	assert_int_equal(CHUNK_OF(0), 58);
 	assert_int_equal(CHUNK_OF(1), 59);
 #undef CHUNK_OF
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(lowest_chunks_are_sent_first_and_once, end),
-		cmocka_unit_test_teardown(a_result_brings_the_ticket_s_chunk, end),
-		cmocka_unit_test_teardown(nothing_is_sent_for_what_is_not_submitted, end),
-		cmocka_unit_test_teardown(the_last_result_ends_the_tensor, end),
-		cmocka_unit_test_teardown(a_result_is_taken_only_for_the_packet_in_flight, end),
-		cmocka_unit_test_teardown(a_late_result_of_a_packet_given_up_is_taken, end),
-		cmocka_unit_test_teardown(a_frozen_worker_neither_sends_nor_takes, end),
-		cmocka_unit_test_teardown(
-			data_are_sent_in_order_even_if_a_later_block_s_exponents_come_first, end),
-		cmocka_unit_test_teardown(the_window_limits_what_is_in_flight, end),
-		cmocka_unit_test(delay_alone_leaves_a_job_its_share_of_a_queue),
-		cmocka_unit_test_teardown(the_lowest_chunk_is_allowed_beyond_the_window, end),
-		cmocka_unit_test_teardown(a_stripe_does_not_run_away_from_the_last_one_of_its_team,
-					  end),
-		cmocka_unit_test_teardown(the_last_stripe_of_a_team_is_never_held, end),
-		cmocka_unit_test_teardown(the_lowest_head_chunk_is_allowed_beyond_the_window, end),
-		cmocka_unit_test_teardown(a_lost_packet_is_sent_again_after_the_timeout, end),
-		cmocka_unit_test_teardown(a_timeout_that_is_too_short_for_the_path_grows, end),
-		cmocka_unit_test_teardown(one_timeout_does_not_make_the_next_one_longer, end),
-		cmocka_unit_test_teardown(the_oldest_packets_are_probed_when_nothing_is_heard, end),
-		cmocka_unit_test_teardown(
-			timeouts_back_off_until_a_packet_that_was_sent_once_is_answered, end),
-		cmocka_unit_test_teardown(
-			a_packet_that_many_later_ones_overtook_is_sent_again_at_once, end),
-		cmocka_unit_test_teardown(an_idle_worker_has_no_deadline, end),
-		cmocka_unit_test_teardown(a_chunk_given_to_two_slots_breaks_the_worker, end),
-		cmocka_unit_test_teardown(a_ticket_of_a_finished_tensor_breaks_the_worker, end),
-		cmocka_unit_test_teardown(
-			tickets_never_mean_the_table_again_once_they_have_wrapped_around, end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,17 +7,13 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "core/element.h"
+#include "support/test.h"
 #include "support/xdp_run.h"
 #include "switch/xdp/maps.h"
 #include "switchml_exit.skel.h"
@@ -437,15 +433,13 @@ static void compare_many(bool are_leaves)
 	}
 }
 
-static void random_packets_have_the_same_verdicts_and_bytes_in_the_kernel(void **state)
+TEST(random_packets_have_the_same_verdicts_and_bytes_in_the_kernel)
 {
-	(void)state;
 	compare_many(false);
 }
 
-static void random_packets_at_a_leaf_do_too(void **state)
+TEST(random_packets_at_a_leaf_do_too)
 {
-	(void)state;
 	compare_many(true);
 }
 
@@ -459,14 +453,13 @@ static uint32_t contribution_from(struct pair *pair, uint8_t rank, uint8_t *fram
 	return frame_build(frame, &pair->wrappings[rank], packet, sizeof(packet));
 }
 
-static void a_wrong_bit_anywhere_never_reaches_a_slot(void **state)
+TEST(a_wrong_bit_anywhere_never_reaches_a_slot)
 {
 	struct sml_xdp_totals totals;
 	uint8_t frame[FRAME_BYTES];
 	struct xdp_outcome out;
 	struct pair pair;
 
-	(void)state;
 	pair_open(&pair, 2, 352, 1);
 	for (int i = 0; i < 2000; i++) {
 		uint32_t bytes = contribution_from(&pair, 0, frame), bit = draw(8 * (bytes - 14));
@@ -495,13 +488,12 @@ static void assert_passed(const uint8_t *frame, uint32_t bytes)
 	assert_memory_equal(out.frame, frame, bytes);
 }
 
-static void what_is_not_ours_passes_untouched(void **state)
+TEST(what_is_not_ours_passes_untouched)
 {
 	uint8_t frame[FRAME_BYTES];
 	uint32_t bytes;
 	struct pair pair;
 
-	(void)state;
 	pair_open(&pair, 2, 352, 1);
 	pair.wrappings[0] = (struct frame_wrapping){.rank = 0};
 	bytes = contribution_from(&pair, 0, frame);
@@ -530,7 +522,7 @@ static void what_is_not_ours_passes_untouched(void **state)
 	pair_close(&pair);
 }
 
-static void an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame(void **state)
+TEST(an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame)
 {
 	struct sml_xdp_totals totals;
 	uint8_t frame[FRAME_BYTES] = {0};
@@ -538,7 +530,6 @@ static void an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame(void **s
 	struct pair pair;
 	uint32_t bytes;
 
-	(void)state;
 	pair_open(&pair, 1, 352, 1);
 	pair.wrappings[0] = (struct frame_wrapping){.rank = 0};
 	bytes = contribution_from(&pair, 0, frame);
@@ -550,7 +541,7 @@ static void an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame(void **s
 	pair_close(&pair);
 }
 
-static void an_address_is_learned_with_the_cookie_only_and_stays(void **state)
+TEST(an_address_is_learned_with_the_cookie_only_and_stays)
 {
 	struct sml_xdp_peer before, after;
 	uint8_t frame[FRAME_BYTES];
@@ -558,7 +549,6 @@ static void an_address_is_learned_with_the_cookie_only_and_stays(void **state)
 	struct pair pair;
 	uint32_t bytes;
 
-	(void)state;
 	pair_open(&pair, 2, 352, 1);
 	sml_xdp_maps_get_peer(maps, JOB, 1, 0, &before);
 	pair.wrappings[1].rank = 9; /* another address */
@@ -569,7 +559,7 @@ static void an_address_is_learned_with_the_cookie_only_and_stays(void **state)
 	pair_close(&pair);
 }
 
-static void a_renewed_address_is_learned_once(void **state)
+TEST(a_renewed_address_is_learned_once)
 {
 	struct sml_xdp_peer before, renewed, after;
 	uint8_t frame[FRAME_BYTES];
@@ -577,7 +567,6 @@ static void a_renewed_address_is_learned_once(void **state)
 	struct pair pair;
 	uint32_t bytes;
 
-	(void)state;
 	pair_open(&pair, 2, 352, 1);
 	sml_xdp_maps_get_peer(maps, JOB, 1, 0, &before);
 	assert_int_equal(sml_xdp_maps_renew_peer(maps, JOB, 1, 0, 77), 0);
@@ -600,7 +589,7 @@ static void a_renewed_address_is_learned_once(void **state)
 }
 
 /* Ranks know the tag. The program alone decides what the daemon sends on. */
-static void a_rank_cannot_make_results(void **state)
+TEST(a_rank_cannot_make_results)
 {
 	static const uint8_t kinds[] = {SML_PACKET_RESULT,	  SML_PACKET_PROBE_REPLY,
 					SML_PACKET_GROUP_PROBE,	  SML_XDP_KIND_TO_RANK,
@@ -610,7 +599,6 @@ static void a_rank_cannot_make_results(void **state)
 	struct xdp_outcome out;
 	struct pair pair;
 
-	(void)state;
 	pair_open(&pair, 2, 352, 1);
 	sml_xdp_maps_totals(maps, JOB, &totals);
 	for (unsigned i = 0; i < 2 * sizeof(kinds); i++) {
@@ -629,7 +617,7 @@ static void a_rank_cannot_make_results(void **state)
 }
 
 /* For a job whose results the daemon sends: whole packets, with a key that no rank knows. */
-static void results_for_the_daemon_bear_its_key(void **state)
+TEST(results_for_the_daemon_bear_its_key)
 {
 	uint8_t frame[FRAME_BYTES], sealed[FRAME_BYTES];
 	struct sml_header header;
@@ -637,7 +625,6 @@ static void results_for_the_daemon_bear_its_key(void **state)
 	struct pair pair;
 	uint32_t bytes;
 
-	(void)state;
 	pair_open(&pair, 1, 352, 1);
 	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, DAEMON_KEY), 0);
 	bytes = contribution_from(&pair, 0, frame);
@@ -656,7 +643,7 @@ static void results_for_the_daemon_bear_its_key(void **state)
 }
 
 /* The same from a leaf: the sum for the parent. */
-static void a_leafs_sums_for_the_daemon_bear_its_key(void **state)
+TEST(a_leafs_sums_for_the_daemon_bear_its_key)
 {
 	uint8_t frame[FRAME_BYTES], sealed[FRAME_BYTES];
 	struct sml_header header;
@@ -664,7 +651,6 @@ static void a_leafs_sums_for_the_daemon_bear_its_key(void **state)
 	struct pair pair;
 	uint32_t bytes;
 
-	(void)state;
 	pair_open_leaf(&pair, 1, 352, 1);
 	assert_int_equal(sml_xdp_maps_start_job(maps, JOB, DAEMON_KEY), 0);
 	bytes = contribution_from(&pair, 0, frame);
@@ -691,7 +677,7 @@ static bool knows_parent(void)
 }
 
 /* A host that knows the parent's tag, as every rank there does, must not redirect a leaf's sums. */
-static void only_the_parents_answer_tells_where_it_is(void **state)
+TEST(only_the_parents_answer_tells_where_it_is)
 {
 	static const uint8_t fields[] = {0, 2, 4, 8, 16, 37, 39};
 	struct sml_xdp_peer before, after;
@@ -701,7 +687,6 @@ static void only_the_parents_answer_tells_where_it_is(void **state)
 	struct pair pair;
 	uint32_t bytes;
 
-	(void)state;
 	pair_add(&pair, 2, 352, 1, true);
 	host = pair.wrappings[SML_XDP_PARENT];
 	bytes = reply_from(&pair, &host, 0, frame);
@@ -753,7 +738,7 @@ static uint32_t result_from(struct pair *pair, const struct frame_wrapping *host
 	return frame_build(frame, host, packet, sizeof(packet));
 }
 
-static void only_the_parents_result_completes_a_leafs_slot(void **state)
+TEST(only_the_parents_result_completes_a_leafs_slot)
 {
 	struct frame_wrapping stranger;
 	struct sml_xdp_totals totals;
@@ -763,7 +748,6 @@ static void only_the_parents_result_completes_a_leafs_slot(void **state)
 	struct pair pair;
 	uint64_t tag;
 
-	(void)state;
 	pair_open_leaf(&pair, 1, 352, 1);
 	tag = pair.pool.rules.parent.tag;
 	sml_xdp_maps_totals(maps, JOB, &totals);
@@ -784,21 +768,6 @@ static void only_the_parents_result_completes_a_leafs_slot(void **state)
 	assert_int_equal(out.action, XDP_REDIRECT);
 	pair_close(&pair);
 }
-
-static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(random_packets_have_the_same_verdicts_and_bytes_in_the_kernel),
-	cmocka_unit_test(random_packets_at_a_leaf_do_too),
-	cmocka_unit_test(a_leafs_sums_for_the_daemon_bear_its_key),
-	cmocka_unit_test(only_the_parents_answer_tells_where_it_is),
-	cmocka_unit_test(only_the_parents_result_completes_a_leafs_slot),
-	cmocka_unit_test(a_wrong_bit_anywhere_never_reaches_a_slot),
-	cmocka_unit_test(what_is_not_ours_passes_untouched),
-	cmocka_unit_test(an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame),
-	cmocka_unit_test(an_address_is_learned_with_the_cookie_only_and_stays),
-	cmocka_unit_test(a_renewed_address_is_learned_once),
-	cmocka_unit_test(a_rank_cannot_make_results),
-	cmocka_unit_test(results_for_the_daemon_bear_its_key),
-};
 
 /* The exit has the same ranks as the program under test. */
 static int share_map(const char *name, struct bpf_map *map)
@@ -842,7 +811,7 @@ int main(void)
 	stay_on_one_cpu();
 	rc = open_exits();
 	if (rc == 0)
-		rc = cmocka_run_group_tests(tests, NULL, NULL);
+		rc = test_run(NULL, NULL);
 	switchml_exit__destroy(exits);
 	sml_xdp_maps_close(maps);
 	return rc;

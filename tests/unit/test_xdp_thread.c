@@ -6,16 +6,12 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "support/test.h"
 #include "support/xdp_run.h"
 #include "switch/xdp/thread.h"
 
@@ -141,11 +137,10 @@ static void say_all_results(const struct world *world, uint64_t key)
 	say(world, SML_XDP_KIND_TO_RANK, key);
 }
 
-static void results_of_the_program_are_sent_on(void **state)
+TEST(results_of_the_program_are_sent_on)
 {
 	struct world world;
 
-	(void)state;
 	open_world(&world, DAEMON_KEY);
 	start_job(&world);
 	for (int i = 0; i < 2; i++) {
@@ -159,12 +154,11 @@ static void results_of_the_program_are_sent_on(void **state)
 	close_world(&world);
 }
 
-static void results_of_ranks_are_not_sent_on(void **state)
+TEST(results_of_ranks_are_not_sent_on)
 {
 	static const uint64_t keys[] = {TAG, COOKIE, 0, DAEMON_KEY ^ 1};
 	struct world world;
 
-	(void)state;
 	for (unsigned with_key = 0; with_key < 2; with_key++) {
 		open_world(&world, with_key ? DAEMON_KEY : 0);
 		start_job(&world);
@@ -200,12 +194,11 @@ static bool knows_parent(struct world *world)
 	return knows;
 }
 
-static void a_leafs_sums_go_to_its_parent(void **state)
+TEST(a_leafs_sums_go_to_its_parent)
 {
 	struct sml_header header;
 	struct world world;
 
-	(void)state;
 	open_world(&world, DAEMON_KEY);
 	be_leaf(&world);
 	say(&world, SML_PACKET_PROBE_REPLY, PARENT_TAG);
@@ -221,13 +214,12 @@ static void a_leafs_sums_go_to_its_parent(void **state)
 	close_world(&world);
 }
 
-static void a_parent_is_where_the_leaf_looks_for_it(void **state)
+TEST(a_parent_is_where_the_leaf_looks_for_it)
 {
 	struct world world;
 	struct sockaddr_in other;
 	int rank, fd = open_socket(&other);
 
-	(void)state;
 	open_world(&world, 0);
 	be_leaf(&world);
 	say(&world, SML_PACKET_PROBE_REPLY, TAG);
@@ -248,12 +240,11 @@ static void a_parent_is_where_the_leaf_looks_for_it(void **state)
 }
 
 /* Only a leaf has a parent. */
-static void a_switch_without_parent_sends_nothing_up(void **state)
+TEST(a_switch_without_parent_sends_nothing_up)
 {
 	struct sml_xdp_user_job *job;
 	struct world world;
 
-	(void)state;
 	open_world(&world, DAEMON_KEY);
 	start_job(&world);
 	pthread_mutex_lock(&world.dataplane->mutex);
@@ -269,17 +260,10 @@ static void a_switch_without_parent_sends_nothing_up(void **state)
 int main(void)
 {
 	const struct sml_xdp_config config = {.port = FRAME_PORT, .max_jobs = 2, .max_slots = 64};
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(results_of_the_program_are_sent_on),
-		cmocka_unit_test(results_of_ranks_are_not_sent_on),
-		cmocka_unit_test(a_leafs_sums_go_to_its_parent),
-		cmocka_unit_test(a_parent_is_where_the_leaf_looks_for_it),
-		cmocka_unit_test(a_switch_without_parent_sends_nothing_up),
-	};
 	int rc;
 
 	maps = xdp_open_maps(&config);
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	rc = test_run(NULL, NULL);
 	sml_xdp_maps_close(maps);
 	return rc;
 }

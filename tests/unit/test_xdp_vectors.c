@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The shared test vectors against the XDP program. Skipped where BPF is not permitted. */
 #include <bpf/bpf.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "support/test.h"
 #include "support/vectors.h"
 #include "support/xdp_run.h"
 #include "switch/xdp/maps.h"
@@ -132,28 +127,24 @@ static void receive(void *self, struct vector *vector)
 	run->n++;
 }
 
-static void every_vector_gets_its_verdict_and_result_in_the_kernel(void **state)
+TEST(every_vector_gets_its_verdict_and_result_in_the_kernel)
 {
 	const struct vector_steps steps = {begin_world, age, receive};
 	struct run run = {.n = 0};
 
-	(void)state;
 	vectors_run(&steps, &run);
 	assert_true(run.n > 50);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_vector_gets_its_verdict_and_result_in_the_kernel),
-	};
 	const struct sml_xdp_config config = {
 		.port = FRAME_PORT, .max_jobs = 1, .max_slots = SML_MAX_SLOTS};
 	int rc;
 
 	maps = xdp_open_maps(&config);
 	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	rc = test_run(NULL, NULL);
 	sml_xdp_maps_close(maps);
 	return rc;
 }
