@@ -2,7 +2,7 @@
 /*
  * A dataplane, as the control plane sees it: it holds jobs' slots and answers packets. Bytes in,
  * core call, verdict out: nothing else. To add one, fill in this table (switch/udp/dataplane.c is
- * the model) and name it in cmd/switch/switch.c.
+ * the model) and name it in cmd/switch/options.c.
  *
  * All calls come from the control thread. A call returns when every thread of the dataplane has
  * seen what it changed, so memory can be freed after it. No call waits for the kernel, because

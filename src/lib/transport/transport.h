@@ -116,7 +116,6 @@ struct sml_transport {
 };
 
 extern const struct sml_transport_ops sml_transport_udp;
-/* To one switch only, never among ranks; only opens, what is opened has its own table. */
 
 /*
  * A transport that drops, duplicates and reorders what goes through `inner`,
