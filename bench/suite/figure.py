@@ -47,7 +47,7 @@ def begin():
 
 
 def smaller(text):
-    """The same SVG with a path's commands on one line and coordinates in tenths of a point."""
+    """The same SVG on one line, with coordinates in tenths of a point."""
     def path(match):
         words = match[0].replace("\n", " ").split()
         return " ".join(re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}", word)
@@ -55,7 +55,7 @@ def smaller(text):
     text = re.sub(r'(?<= d=")[^"]*', path, text)
     text = re.sub(r' (?:x|y)="-?\d+\.\d+"', lambda match: re.sub(
         r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}", match[0]), text)
-    return re.sub(r"\n\s+", "\n", text)
+    return re.sub(r">\s+<", "><", text)
 
 
 def save(figure, path, title, note=""):
