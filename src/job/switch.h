@@ -178,6 +178,12 @@ struct sml_jobs {
 	/* Jobs that failed here, newest last: their ranks must not resume here. */
 	struct sml_failed_job failed[SML_FAILED_JOBS];
 	uint32_t n_failed;
+	/* Of these, n_logged are in the log since since_ns, and then n_counted are not. */
+	struct {
+		uint64_t since_ns, refused_ns;
+		uint32_t n_logged, n_counted;
+		char refusal[SML_SENTENCE_BYTES]; /* the reason that was logged last */
+	} failures;
 	/* In a tree. */
 	struct sml_branch *branches; /* the leaves of this switch */
 	uint64_t leaves_logged_ns;   /* n_leaves_logged were logged in the second from here */

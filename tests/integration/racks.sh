@@ -55,6 +55,11 @@ for rank in 0 1 3; do
 	says "shown.$rank" "rank $rank: rank 2 .*died.*at the leaf"
 	say $? "rank $rank names the rank that was killed behind a leaf" "shown.$rank"
 done
+for name in root a b; do
+	await says $name.switch 'job "shown" failed'
+	[ "$(grep -c 'warning: job "shown" failed: rank 2 (host .*) died: .*, at the leaf ' $name.switch)" = 1 ]
+	say $? "the log of the switch $name says once why the job failed" $name.switch
+done
 took=$((($(date +%s%N) - began) / 1000000))
 echo "# that took $took ms"
 wait "${pids[2]}" 2>/dev/null
@@ -137,7 +142,7 @@ differ() {
 	RANK=1 WORLD_SIZE=2 "$switchml" bench --switch "${at[$2]}" --job differ -b 2K -e 2K >differ.1 2>&1 &
 	wait %% 2>/dev/null
 	await grep -q 'made different calls' differ.0
-	says differ.1 'ranks of job "differ" made different calls: rank . called .*; rank . called .*all-reduce'
+	says differ.1 'ranks of job "differ" made different calls: rank . (host .*) called .*; rank . (host .*) called .*all-reduce'
 	say $? "ranks at $1 and $2 that make different calls are told" differ.0 differ.1
 }
 differ a b

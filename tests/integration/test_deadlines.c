@@ -49,7 +49,7 @@ static void wait_in_vain(struct rank *rank)
 	}
 	error = sml_allreduce(rank->context, data, data, 5000, SML_FLOAT32, SML_SUM, NULL);
 	CHECK_ERROR(rank, error, SML_ERROR_TIMEOUT, "all-reduce 0: 5000 float32");
-	CHECK_ERROR(rank, error, SML_ERROR_TIMEOUT, "head stream (call 0)");
+	CHECK_ERROR(rank, error, SML_ERROR_TIMEOUT, "first for one of call 0, sent");
 	CHECK(rank, now_ms() - began >= DEADLINE_MS && now_ms() - began < DEADLINE_MS + SOON_MS);
 	began = now_ms();
 	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_TIMEOUT, "all-reduce 0");

@@ -225,8 +225,8 @@ TEST_WITH(mismatch_is_told_with_both_versions, set_up, client_close_switch)
 	describe(&c[1], "all-reduce 17 of 200 float32");
 	for (unsigned i = 0; i < 3; i++)
 		client_expect_abort(&c[i], SML_ERROR_MISMATCH,
-				    "rank 0 called all-reduce 17 of 100 float32",
-				    "rank 1 called all-reduce 17 of 200 float32", NULL);
+				    ") called all-reduce 17 of 100 float32",
+				    ") called all-reduce 17 of 200 float32", NULL);
 	clients_close(c, 3);
 }
 
@@ -239,8 +239,8 @@ TEST_WITH(mismatch_does_not_wait_for_ever_for_an_answer, set_up, client_close_sw
 	describe(&c[0], "barrier 3");
 	client_free(client_expect(&c[1], SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	for (unsigned i = 0; i < 3; i++)
-		client_expect_abort(&c[i], SML_ERROR_MISMATCH, "rank 0 called barrier 3",
-				    "rank 1 called (no answer)", NULL);
+		client_expect_abort(&c[i], SML_ERROR_MISMATCH, ") called barrier 3",
+				    ") called (no answer)", NULL);
 	clients_close(c, 3);
 }
 

@@ -3,6 +3,7 @@
 #include "support/jobs.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,11 +58,14 @@ static uint64_t next_random(void *context)
 	return world->random;
 }
 
-static void log_nothing(void *context, enum sml_jobs_level level, const char *line)
+static void keep_line(void *context, enum sml_jobs_level level, const char *line)
 {
-	(void)context;
-	(void)level;
-	(void)line;
+	struct jobs_world *world = context;
+
+	if (level != SML_JOBS_WARNING)
+		return;
+	world->n_warnings++;
+	snprintf(world->warning, sizeof(world->warning), "%s", line);
 }
 
 static const struct sml_jobs_output output = {
@@ -69,7 +73,7 @@ static const struct sml_jobs_output output = {
 	.end = end,
 	.listens = listens,
 	.random_u64 = next_random,
-	.log = log_nothing,
+	.log = keep_line,
 };
 
 /* ---- a dataplane that counts ---- */

@@ -37,6 +37,8 @@ struct jobs_world {
 	uint64_t completed[SML_MAX_CHILDREN];	  /* uses, in the same way */
 	unsigned n_looks;			  /* their times */
 	uint64_t verdicts[SML_VERDICTS];	  /* the same */
+	unsigned n_warnings;			  /* in the switch's log */
+	char warning[2 * SML_SENTENCE_BYTES];	  /* the last one */
 	struct {
 		unsigned n;
 		uint8_t child, shard;

@@ -7,7 +7,7 @@
 declare -A at process
 switch() {
 	: >"$1.switch"
-	"$switchml" switch -vv --listen "$2" "${@:3}" >>"$1.switch" 2>&1 &
+	"$switchml" switch --listen "$2" "${@:3}" >>"$1.switch" 2>&1 &
 	process[$1]=$!
 	await_switch "$1.switch"
 	at[$1]=$address

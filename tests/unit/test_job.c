@@ -215,3 +215,129 @@ TEST(a_peer_that_does_not_read_is_told_only_what_it_must_know)
 	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT), 1);
 	jobs_close(&world);
 }
+/* ---- what the operator reads ---- */
+
+TEST(a_job_that_fails_is_in_the_log_with_the_rank_and_the_reason)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_join_all(&world, 0, "dies", 2);
+	jobs_hang_up(&world, 1);
+	assert_string_equal(world.warning, "job \"dies\" failed: rank 1 (host testhost, pid 1001) "
+					   "died: its connection ended");
+	jobs_join_all(&world, 2, "ends", 2);
+	jobs_ready(&world, 2);
+	jobs_ready(&world, 3);
+	jobs_leave(&world, 2);
+	jobs_leave(&world, 3);
+	assert_int_equal(world.n_warnings, 1);
+	jobs_close(&world);
+}
+
+TEST(ranks_that_made_different_calls_are_in_the_log)
+{
+	struct sml_mismatch mismatch = {.ranks = {0, 1}};
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_join_all(&world, 0, "differs", 2);
+	jobs_ready(&world, 0);
+	jobs_ready(&world, 1);
+	mismatch.job = world.jobs.jobs[0]->rules.job;
+	sml_jobs_mismatch(&world.jobs, &mismatch, world.now_ns);
+	assert_int_equal(world.n_warnings, 0);
+	jobs_wait(&world, 3 * SML_SECOND_NS);
+	assert_int_equal(world.n_warnings, 1);
+	assert_non_null(strstr(world.warning,
+			       "job \"differs\" failed: ranks of job \"differs\" made "
+			       "different calls: rank 0 (host testhost, pid 1000) called"));
+	jobs_close(&world);
+}
+
+TEST(a_job_that_nobody_waits_for_any_more_is_in_the_log)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_join(&world, 0, jobs_join_message("late", 0, 3));
+	jobs_join(&world, 1, jobs_join_message("late", 2, 3));
+	jobs_hang_up(&world, 0);
+	assert_int_equal(world.n_warnings, 0);
+	jobs_wait(&world, 70 * SML_SECOND_NS);
+	assert_int_equal(world.n_warnings, 1);
+	assert_non_null(strstr(world.warning,
+			       "job \"late\" did not begin: rank 2 (host testhost, pid "
+			       "1002) has gone: it did not wait any longer"));
+	/* A rank that leaves does not fail. */
+	jobs_join(&world, 3, jobs_join_message("leaves", 0, 2));
+	jobs_leave(&world, 3);
+	assert_int_equal(world.n_warnings, 1);
+	jobs_close(&world);
+}
+
+TEST(a_refused_rank_is_in_the_log_once_however_often_it_tries)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 1, false);
+	jobs_join(&world, 0, jobs_join_message("first", 0, 2));
+	for (unsigned i = 1; i < 9; i++)
+		jobs_join(&world, i, jobs_join_message("second", 0, 2));
+	assert_int_equal(world.n_warnings, 1);
+	assert_non_null(strstr(world.warning, "rank 0 (host testhost, pid 1000) may not join job "
+					      "\"second\": the switch is at its limit of 1 job"));
+	jobs_wait(&world, 50 * SML_SECOND_NS);
+	jobs_join(&world, 10, jobs_join_message("second", 0, 2));
+	assert_int_equal(world.n_warnings, 1);
+	jobs_close(&world);
+}
+
+TEST(a_job_that_does_not_continue_here_is_in_the_log_with_the_missing_ranks)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_resume(&world, 0, jobs_join_message("lost", 0, 4), 7, 7, false);
+	jobs_resume(&world, 1, jobs_join_message("lost", 2, 4), 7, 7, false);
+	jobs_wait(&world, 6 * SML_SECOND_NS);
+	assert_string_equal(
+		world.warning,
+		"job \"lost\" does not continue here: ranks 1 and 3 did not come within 5 s");
+	jobs_close(&world);
+}
+
+/* Anybody can make jobs fail, which must not fill the operator's disk. */
+TEST(failures_cannot_fill_the_log)
+{
+	struct jobs_world world;
+	unsigned n;
+
+	jobs_open(&world, 4096, 64, false);
+	for (unsigned i = 0; i < 100; i++) {
+		jobs_join_all(&world, 0, "again", 2);
+		jobs_hang_up(&world, 0);
+		jobs_hang_up(&world, 1);
+	}
+	n = world.n_warnings;
+	assert_in_range(n, 1, 99);
+	jobs_wait(&world, 10 * SML_SECOND_NS);
+	jobs_join_all(&world, 0, "later", 2);
+	jobs_hang_up(&world, 0);
+	assert_int_equal(world.n_warnings, n + 1);
+	assert_non_null(strstr(world.warning, "job \"later\" failed: rank 0"));
+	assert_non_null(strstr(world.warning, "more before)"));
+	jobs_close(&world);
+}
+
+/* Rank 0 has the control port, and its process tells its user itself. */
+TEST(rank_0s_own_switch_has_no_log)
+{
+	struct jobs_world world;
+
+	start_embedded(&world);
+	jobs_hang_up(&world, 1);
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_int_equal(world.n_warnings, 0);
+	jobs_close(&world);
+}

@@ -477,3 +477,54 @@ TEST(a_leaf_without_its_parents_results_renews_its_address)
 	assert_int_equal(probed_with, renew->leaf_renew->number);
 	jobs_close(&world);
 }
+
+/* ---- what the operator of a leaf reads ---- */
+
+static void end_job(struct jobs_world *world, uint32_t number, const char *how)
+{
+	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
+
+	end.job_number = number;
+	end.how = (char *)(uintptr_t)how;
+	jobs_say(world, 0, sml_envelope(LEAF_END, leaf_end, &end));
+	assert_int_equal(world->jobs.n_jobs, 0);
+}
+
+TEST(a_job_that_fails_elsewhere_is_in_the_leafs_log)
+{
+	struct jobs_world world;
+
+	end_job(&world, run(&world), "failed: rank 5 (host b, pid 9) died");
+	assert_int_equal(world.n_warnings, 1);
+	assert_string_equal(world.warning, "job \"tree\" failed: rank 5 (host b, pid 9) died");
+	jobs_close(&world);
+	end_job(&world, run(&world), "");
+	assert_int_equal(world.n_warnings, 0);
+	jobs_close(&world);
+}
+
+TEST(a_job_that_fails_at_a_leaf_is_in_its_log)
+{
+	uint32_t numbers[1], ranks[1] = {0};
+	struct jobs_world world;
+
+	be_leaf(&world, 1, numbers);
+	world.operations.misses_parent = missing_parent;
+	(void)offer(&world, numbers, ranks, 1, 1);
+	assert_int_equal(world.n_warnings, 1);
+	assert_string_equal(world.warning, "job \"tree\" failed at the leaf rack:28500: its parent "
+					   "spine:28500 is nowhere");
+	jobs_close(&world);
+}
+
+TEST(the_jobs_that_lose_a_leafs_parent_are_in_its_log)
+{
+	struct jobs_world world;
+
+	run(&world);
+	sml_jobs_lost(&world.jobs, &world.peers[0].peer, "reset by peer", world.now_ns);
+	assert_int_equal(world.n_warnings, 2);
+	assert_string_equal(world.warning, "job \"tree\" looks for its switches again: the parent "
+					   "of a leaf is gone");
+	jobs_close(&world);
+}

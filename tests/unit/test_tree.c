@@ -111,6 +111,11 @@ TEST(a_death_behind_a_leaf_is_told_to_all)
 	assert_int_equal(told->abort->error, SML_ERROR_RANK_DIED);
 	sml_control__envelope__free_unpacked(told, NULL);
 	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_END));
+	/* The leaf's operator reads what the root's does. */
+	assert_non_null(
+		strstr(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_END)->leaf_end->how,
+		       "failed: rank"));
+	assert_non_null(strstr(world.warning, "job \"tree\" failed: rank"));
 	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);
 }

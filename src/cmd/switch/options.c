@@ -100,7 +100,8 @@ static const struct argp_option option_list[] = {
 	 "the parent (port 28500). The workers of a job may be at several leaves and at the "
 	 "parent itself. Not available with --dataplane p4 or --multicast",
 	 0},
-	{"verbose", 'v', NULL, 0, "Report what happens to jobs; if given twice, report more", 0},
+	{"verbose", 'v', NULL, 0,
+	 "Report also refused connections; if given twice, each job that runs or ends", 0},
 	{"log-json", OPTION_LOG_JSON, NULL, 0,
 	 "Write each line of the log as one JSON object, for programs (in the file: yes or no)", 0},
 	{"metrics", OPTION_METRICS, "ADDR[:PORT]", 0,

@@ -153,8 +153,10 @@ static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
 
 	while (job == NULL && sml_jobs_displace(jobs, join))
 		job = try_to_admit(jobs, join, text, sizeof(text));
-	if (job == NULL)
+	if (job == NULL) {
+		sml_jobs_log_refusal(jobs, join, text);
 		sml_peer_refuse_for_now(jobs, peer, text);
+	}
 	return job;
 }
 
@@ -286,6 +288,8 @@ static void refuse(struct sml_jobs *jobs, struct sml_peer *peer, struct sml_job 
 		note_disagreement(jobs, job, join, refusal);
 	else
 		note_refusal(jobs, job, join, refusal->text);
+	if (!ends || job == NULL)
+		sml_jobs_log_refusal(jobs, join, refusal->text);
 	sml_peer_refuse(jobs, peer, refusal->error, refusal->text);
 	if (ends && job != NULL)
 		sml_job_fail(job, refusal->error, refusal->text);

@@ -67,7 +67,8 @@ static void displace(struct sml_job *job, const SmlControl__Join *join)
 	char text[SML_SENTENCE_BYTES];
 
 	if (job->resumes) {
-		sml_job_give_up_resuming(job);
+		sml_job_give_up_resuming(job,
+					 "another job that has lost its switch needs its place");
 		return;
 	}
 	snprintf(text, sizeof(text),
@@ -118,6 +119,8 @@ bool sml_jobs_has_room_for_member(struct sml_jobs *jobs, struct sml_peer *peer,
 		 "the switch is at its limit of %u rank%s (because of its limit of open files): "
 		 "wait for a job to end, or raise that limit",
 		 jobs->n_members, sml_plural(jobs->n_members));
+	if (join != NULL)
+		sml_jobs_log_refusal(jobs, join, text);
 	sml_peer_refuse_for_now(jobs, peer, text);
 	return false;
 }

@@ -239,7 +239,7 @@ static void check_terms(const struct sml_job *job, const SmlControl__Join *join,
 	const struct term terms[] = {
 		{"world_size", join->world_size, job->n_ranks,
 		 "are they of one run (SWITCHML_WORLD_SIZE or the launcher's, SWITCHML_JOB)?"},
-		{"head slots", join->head_slots, job->head_slots_wanted, slots},
+		{"slots for exponents", join->head_slots, job->head_slots_wanted, slots},
 		{"data slots", join->data_slots, job->data_slots_wanted, slots},
 		{"tickets off", join->no_tickets != 0, job->no_tickets,
 		 "give all ranks the same SWITCHML_FAULTS"},

@@ -124,8 +124,9 @@ struct sml_job {
 	uint64_t tries_again_ns; /* since when all are here but the dataplane has no room; 0: not so
 				  */
 	bool has_pool;		 /* the slots that rules name are its own */
-	bool lacks_room;	 /* why it fails: lack of room, so it may come again */
-	struct sml_member *members; /* n_ranks */
+	char how[SML_SENTENCE_BYTES + 64]; /* it came to a bad end, for logs; "": it did not */
+	bool lacks_room;		   /* why it fails: lack of room, so it may come again */
+	struct sml_member *members;	   /* n_ranks */
 	/* From PROBING on: who contributes to the slots. */
 	uint8_t n_children, n_leaves, n_leaves_ready;
 	struct sml_child children[SML_MAX_CHILDREN];

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "control/envelope.h"
 #include "switchml.h"
@@ -166,6 +167,69 @@ void sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const 
 	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
 	jobs->output->log(jobs->context, level, line);
+}
+
+/* Jobs that fail together have room here, and the log of a day has an end. */
+#define FAILURES_LOGGED	   32
+#define FAILURES_LOGGED_NS (10 * SML_SECOND_NS)
+/* Ranks that are refused try again, and the operator knows the reason by then. */
+#define REFUSAL_LOGGED_NS (60 * SML_SECOND_NS)
+
+/* Rank 0's process tells its user itself how its job ended. */
+static bool is_quiet(const struct sml_jobs *jobs)
+{
+	return jobs->operations->ranks_have_slots && jobs->config.debug < 1;
+}
+
+static bool has_room_for_failure(struct sml_jobs *jobs)
+{
+	if (jobs->failures.n_logged > 0 &&
+	    jobs->now_ns - jobs->failures.since_ns >= FAILURES_LOGGED_NS)
+		jobs->failures.n_logged = 0;
+	if (jobs->failures.n_logged == 0)
+		jobs->failures.since_ns = jobs->now_ns;
+	if (jobs->failures.n_logged == FAILURES_LOGGED) {
+		jobs->failures.n_counted++;
+		return false;
+	}
+	jobs->failures.n_logged++;
+	return true;
+}
+
+static void log_failure(struct sml_jobs *jobs, const char *line)
+{
+	char more[64] = "";
+
+	if (!has_room_for_failure(jobs))
+		return;
+	if (jobs->failures.n_counted > 0)
+		snprintf(more, sizeof(more), " (%u more before)", jobs->failures.n_counted);
+	jobs->failures.n_counted = 0;
+	sml_jobs_log(jobs, SML_JOBS_WARNING, "%s%s", line, more);
+}
+
+void sml_jobs_log_failure(struct sml_jobs *jobs, const char *job, const char *how)
+{
+	char line[2 * SML_SENTENCE_BYTES];
+
+	if (is_quiet(jobs))
+		return;
+	snprintf(line, sizeof(line), "job \"%s\" %s", job, how);
+	log_failure(jobs, line);
+}
+
+void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, const char *why)
+{
+	char line[2 * SML_SENTENCE_BYTES];
+
+	if (is_quiet(jobs) || (strcmp(jobs->failures.refusal, why) == 0 &&
+			       jobs->now_ns - jobs->failures.refused_ns < REFUSAL_LOGGED_NS))
+		return;
+	snprintf(jobs->failures.refusal, sizeof(jobs->failures.refusal), "%s", why);
+	jobs->failures.refused_ns = jobs->now_ns;
+	snprintf(line, sizeof(line), "rank %u (host %.64s, pid %u) may not join job \"%.*s\": %s",
+		 join->rank, join->host, join->pid, SML_NAME_BYTES - 1, join->job, why);
+	log_failure(jobs, line);
 }
 
 int sml_leaf_tell(const struct sml_jobs *jobs, const SmlControl__Envelope *message)

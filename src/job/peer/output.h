@@ -25,6 +25,14 @@ uint64_t sml_jobs_random(const struct sml_jobs *jobs);
 __attribute__((format(printf, 3, 4))) void
 sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const char *format, ...);
 
+/*
+ * A job comes to a bad end, or a rank is not let into one: a line for the operator. Anybody can
+ * make jobs fail, so that some lines may only be counted. `how`:
+ * "failed: rank 3 died".
+ */
+void sml_jobs_log_failure(struct sml_jobs *jobs, const char *job, const char *how);
+void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, const char *why);
+
 /* To a leaf of this switch, for itself. */
 int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope *message);
 

@@ -49,12 +49,18 @@ bool sml_job_close(struct sml_job *job)
 	return true;
 }
 
+/* For the logs of this switch and of its leaves, which hear of it when the job is closed. */
+static void note(struct sml_job *job, const char *what, const char *why)
+{
+	snprintf(job->how, sizeof(job->how), "%s: %.*s", what, SML_SENTENCE_BYTES - 1, why);
+	sml_jobs_log_failure(job->jobs, job->name, job->how);
+}
+
 static bool fail(struct sml_job *job, struct sml_failed_job why)
 {
 	struct sml_jobs *jobs = job->jobs;
 
-	if (jobs->config.debug >= 1)
-		sml_jobs_log(jobs, SML_JOBS_WARNING, "job \"%s\" failed: %s", job->name, why.text);
+	note(job, "failed", why.text);
 	why.tag = job->report_tag;
 	if (job->state >= SML_JOB_PROBING)
 		jobs->failed[jobs->n_failed++ % SML_FAILED_JOBS] = why;
@@ -88,7 +94,7 @@ bool sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)
  * Not all ranks have come here to resume, or a leaf has died: the connections end without an error,
  * and the ranks try their next addresses together.
  */
-bool sml_job_give_up_resuming(struct sml_job *job)
+static bool let_go(struct sml_job *job)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = sml_job_release(job, rank);
@@ -99,11 +105,16 @@ bool sml_job_give_up_resuming(struct sml_job *job)
 	return sml_job_close(job);
 }
 
+bool sml_job_give_up_resuming(struct sml_job *job, const char *why)
+{
+	note(job, "does not continue here", why);
+	return let_go(job);
+}
+
 bool sml_job_scatter(struct sml_job *job, const char *why)
 {
-	sml_jobs_log(job->jobs, SML_JOBS_WARNING,
-		     "job \"%s\": all ranks look for their switches again: %s", job->name, why);
-	return sml_job_give_up_resuming(job);
+	note(job, "looks for its switches again", why);
+	return let_go(job);
 }
 
 /* ---- a doubted rank has gone ---- */

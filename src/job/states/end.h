@@ -27,7 +27,7 @@ bool sml_job_scatter(struct sml_job *job, const char *why);
  * A job that resumes does not begin here: the connections end without an error, and the ranks try
  * their next addresses together.
  */
-bool sml_job_give_up_resuming(struct sml_job *job);
+bool sml_job_give_up_resuming(struct sml_job *job, const char *why);
 
 /* A doubted rank has gone: its job ends or looks for its switches again, and nobody is blamed. */
 bool sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why);

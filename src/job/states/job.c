@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "control/envelope.h"
 #include "job/members/hosts.h"
 #include "job/members/members.h"
@@ -89,12 +90,42 @@ static void all_have_left(struct sml_job *job)
 	sml_job_close(job);
 }
 
+static void name_rank(const struct sml_job *job, uint16_t rank, const char *why, char *text,
+		      size_t bytes)
+{
+	snprintf(text, bytes, "rank %u (host %s, pid %u) has gone: %s", rank,
+		 job->members[rank].host, job->members[rank].pid, why);
+}
+
+static void list_missing(const struct sml_job *job, char text[SML_RANKS_TEXT_BYTES])
+{
+	struct sml_ranks missing = {{0}};
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].peer == NULL)
+			sml_ranks_add(&missing, rank);
+	sml_ranks_text(&missing, 0, text, SML_RANKS_TEXT_BYTES);
+}
+
+/* Nobody waits any more for the ranks that have not come. */
+static void log_unbegun(struct sml_job *job, uint16_t last, const char *why)
+{
+	char text[SML_SENTENCE_BYTES], how[SML_SENTENCE_BYTES + 64];
+
+	name_rank(job, last, why, text, sizeof(text));
+	snprintf(how, sizeof(how), "%s: %s",
+		 job->resumes ? "does not continue here" : "did not begin", text);
+	sml_jobs_log_failure(job->jobs, job->name, how);
+}
+
 /*
  * Before all ranks have joined. The rank may come again: launchers restart processes that fail
- * early.
+ * early. why: NULL: it left by itself.
  */
-static void forget_member(struct sml_job *job, uint16_t gone)
+static void forget_member(struct sml_job *job, uint16_t gone, const char *why)
 {
+	if (job->n_members == 1 && why != NULL)
+		log_unbegun(job, gone, why);
 	sml_job_free_report(job, gone);
 	memset(&job->members[gone], 0, sizeof(job->members[gone]));
 	job->n_members--;
@@ -118,7 +149,7 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 	send_left(job, peer);
 	if (job->state == SML_JOB_JOINING) {
 		(void)sml_job_release(job, rank);
-		forget_member(job, rank);
+		forget_member(job, rank, NULL);
 		return;
 	}
 	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) left before the job had begun",
@@ -160,6 +191,14 @@ static void tell_death(struct sml_job *job, uint16_t rank, const char *why)
 	sml_job_fail_without(job, rank, text);
 }
 
+static void give_up_resuming_without(struct sml_job *job, uint16_t rank, const char *why)
+{
+	char text[2 * SML_SENTENCE_BYTES];
+
+	name_rank(job, rank, why, text, sizeof(text));
+	sml_job_give_up_resuming(job, text);
+}
+
 void sml_job_lost(struct sml_peer *peer, const char *why)
 {
 	struct sml_job *job = peer->job;
@@ -168,10 +207,10 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 
 	(void)sml_job_release(job, rank);
 	if (job->state == SML_JOB_JOINING)
-		forget_member(job, rank);
+		forget_member(job, rank, why);
 	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
 	else if (job->resumes && job->state <= SML_JOB_PROBING)
-		sml_job_give_up_resuming(job);
+		give_up_resuming_without(job, rank, why);
 	else if (missed_ns != 0)
 		sml_job_given_up(job, rank, missed_ns, why);
 	else if (job->members[rank].leaving && !job->jobs->operations->ranks_have_slots)
@@ -396,6 +435,23 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 	return earlier(earlier(due_ns, sml_job_watch_ends(job)), sml_job_signs_due(job));
 }
 
+static void give_up_late_resuming(struct sml_job *job)
+{
+	char text[SML_SENTENCE_BYTES], missing[SML_RANKS_TEXT_BYTES];
+
+	list_missing(job, missing);
+	if (missing[0] != '\0')
+		snprintf(text, sizeof(text), "rank%s %s did not come within %u s",
+			 sml_plural((unsigned)(job->n_ranks - job->n_members)), missing,
+			 (unsigned)(RESUME_WAIT_NS / SML_SECOND_NS));
+	else if (job->state == SML_JOB_PROBING)
+		snprintf(text, sizeof(text), "the UDP packets of a rank do not reach this switch");
+	else
+		snprintf(text, sizeof(text),
+			 "a rank did not hand over the results that others lack");
+	sml_job_give_up_resuming(job, text);
+}
+
 static void give_up_state(struct sml_job *job)
 {
 	if (all_wish_to_leave(job))
@@ -406,7 +462,7 @@ static void give_up_state(struct sml_job *job)
 			     "a rank's UDP packets do not reach the switch: see the other ranks' "
 			     "errors, and let firewalls pass the data port");
 	else
-		sml_job_give_up_resuming(job);
+		give_up_late_resuming(job);
 }
 
 void sml_job_tick(struct sml_job *job)

@@ -27,16 +27,24 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 					    sml_envelope(DESCRIBE, describe, &describe));
 }
 
+static void describe(const struct sml_job *job, unsigned i, char *text, size_t bytes)
+{
+	const struct sml_member *member = &job->members[job->mismatch.ranks[i]];
+
+	snprintf(text, bytes, "rank %u (host %.40s, pid %u) called %s", job->mismatch.ranks[i],
+		 member->host, member->pid, job->beliefs[i][0] ? job->beliefs[i] : "(no answer)");
+}
+
 void sml_job_tell_mismatch(struct sml_job *job)
 {
-	const struct sml_mismatch *mismatch = &job->mismatch;
-	char text[2 * SML_SENTENCE_BYTES];
+	char text[2 * SML_SENTENCE_BYTES], calls[2][SML_SENTENCE_BYTES];
 
-	snprintf(text, sizeof(text),
-		 "ranks of job \"%s\" made different calls: rank %u called %s; rank %u called "
-		 "%s. All ranks must make the same calls in the same order",
-		 job->name, mismatch->ranks[0],
-		 job->beliefs[0][0] ? job->beliefs[0] : "(no answer)", mismatch->ranks[1],
-		 job->beliefs[1][0] ? job->beliefs[1] : "(no answer)");
+	for (unsigned i = 0; i < 2; i++)
+		describe(job, i, calls[i], sizeof(calls[i]));
+	snprintf(
+		text, sizeof(text),
+		"ranks of job \"%s\" made different calls: %.400s; %.400s. All ranks must make the "
+		"same calls in the same order",
+		job->name, calls[0], calls[1]);
 	sml_job_fail(job, SML_ERROR_MISMATCH, text);
 }

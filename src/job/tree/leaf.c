@@ -187,7 +187,8 @@ static struct sml_passage *open_passage(struct sml_jobs *jobs, struct sml_peer *
 	return NULL;
 }
 
-static void refuse_orphan(struct sml_jobs *jobs, struct sml_peer *peer)
+static void refuse_orphan(struct sml_jobs *jobs, struct sml_peer *peer,
+			  const SmlControl__Join *join)
 {
 	const struct sml_leaf *leaf = &jobs->leaf;
 	char text[2 * SML_SENTENCE_BYTES];
@@ -200,6 +201,7 @@ static void refuse_orphan(struct sml_jobs *jobs, struct sml_peer *peer)
 			 "the switch %s is a leaf, and has no connection to its parent %s: start "
 			 "that switch, or see this one's log",
 			 jobs->config.name, jobs->config.parent);
+	sml_jobs_log_refusal(jobs, join, text);
 	sml_peer_refuse(jobs, peer, SML_ERROR_UNREACHABLE, text);
 }
 
@@ -210,7 +212,7 @@ static void join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl_
 	if (peer->passage != NULL)
 		return;
 	if (jobs->leaf.level == 0) {
-		refuse_orphan(jobs, peer);
+		refuse_orphan(jobs, peer, message->join);
 		return;
 	}
 	if (!sml_jobs_has_room_for_member(jobs, peer, message->join))
@@ -304,6 +306,14 @@ static void on_abort(struct sml_jobs *jobs, const SmlControl__Abort *in)
 	snprintf(jobs->leaf.why, sizeof(jobs->leaf.why), "%s", why);
 }
 
+static void on_end(struct sml_jobs *jobs, const SmlControl__LeafEnd *in)
+{
+	struct sml_leaf_job *job = sml_leaf_job_find(jobs, in->job_number);
+
+	if (job != NULL)
+		sml_leaf_job_end(job, in->how);
+}
+
 void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *message)
 {
 	switch (message->body_case) {
@@ -326,8 +336,7 @@ void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *
 		sml_leaf_job_tell_slots(jobs, message->leaf_stalls->job_number);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_END:
-		if (sml_leaf_job_find(jobs, message->leaf_end->job_number) != NULL)
-			sml_leaf_job_end(sml_leaf_job_find(jobs, message->leaf_end->job_number));
+		on_end(jobs, message->leaf_end);
 		break;
 	default:
 		break;
@@ -366,7 +375,8 @@ static void end_everything(struct sml_jobs *jobs, const char *why)
 
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (leaf->jobs[i] != NULL)
-			sml_leaf_job_end(leaf->jobs[i]);
+			sml_leaf_job_end(leaf->jobs[i], "looks for its switches again: the parent "
+							"of a leaf is gone");
 	/* The leaves of this leaf end their ranks' connections, as this leaf does. */
 	while (jobs->branches != NULL)
 		sml_branch_close(jobs->branches, why);
@@ -387,8 +397,7 @@ void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why)
 	struct sml_leaf *leaf = &jobs->leaf;
 
 	if (leaf->level != 0)
-		sml_jobs_log(jobs, SML_JOBS_WARNING,
-			     "the parent %s is gone (%s): all ranks look for their switches again",
+		sml_jobs_log(jobs, SML_JOBS_WARNING, "the parent %s is gone: %s",
 			     jobs->config.parent, why);
 	leaf->parent->is_parent = false;
 	leaf->parent = NULL;

@@ -38,11 +38,12 @@ bool sml_leaf_job_runs(const struct sml_leaf_job *job)
 /* ---- the end ---- */
 
 /* Its leaves end it, too. */
-static void end_below(const struct sml_leaf_job *job)
+static void end_below(const struct sml_leaf_job *job, const char *how)
 {
 	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
 
 	end.job_number = job->rules.job;
+	end.how = (char *)(uintptr_t)how;
 	for (unsigned i = 0; i < job->n_children; i++) {
 		struct sml_branch *branch = job->children[i].branch;
 
@@ -76,14 +77,16 @@ void sml_leaf_jobs_sweep(struct sml_jobs *jobs)
 	}
 }
 
-bool sml_leaf_job_end(struct sml_leaf_job *job)
+bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how)
 {
 	struct sml_jobs *jobs = job->jobs;
 
 	/* A job ends once. */
 	sml_assert(jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] == job);
 
-	end_below(job);
+	if (how[0] != '\0')
+		sml_jobs_log_failure(jobs, job->name, how);
+	end_below(job, how);
 	let_passages_go(job);
 	if (job->has_slots)
 		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
@@ -111,8 +114,11 @@ static void tell_failure(struct sml_jobs *jobs, uint32_t number, int error, cons
 
 bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again)
 {
+	char how[2 * SML_SENTENCE_BYTES];
+
 	tell_failure(job->jobs, job->rules.job, error, text, again);
-	return sml_leaf_job_end(job);
+	snprintf(how, sizeof(how), "failed at the leaf %s: %s", job->jobs->config.name, text);
+	return sml_leaf_job_end(job, how);
 }
 
 void sml_leaf_job_forget(struct sml_passage *passage)
@@ -361,7 +367,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 
 	/* Its place is free: the parent has ended the job before. */
 	if (job != NULL)
-		sml_leaf_job_end(job);
+		sml_leaf_job_end(job, "");
 	if (!is_possible(in)) {
 		tell_failure(jobs, in->job_number, SML_ERROR_PROTOCOL,
 			     "the parent sends a job with impossible numbers", false);

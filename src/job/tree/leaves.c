@@ -120,6 +120,7 @@ void sml_leaves_end(struct sml_job *job)
 	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
 
 	end.job_number = job->rules.job;
+	end.how = (char *)(uintptr_t)job->how;
 	for (unsigned i = 0; i < job->n_children; i++) {
 		struct sml_child *child = &job->children[i];
 

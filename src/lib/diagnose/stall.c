@@ -333,10 +333,9 @@ static void describe_own(const struct summary *summary, struct lines *lines)
 			 "twice)");
 	if (summary->n_sent > 0)
 		snprintf(next_line(lines), SML_STALL_LINE_BYTES,
-			 "this rank is waiting for %" PRIu32 " result%s, first for chunk %" PRIu32
-			 " of the %s stream (call %" PRIu32 "), sent %u time%s in %.1f s",
-			 summary->n_sent, sml_plural(summary->n_sent), first->chunk,
-			 first->stream == SML_HEAD ? "head" : "data", first->call, first->sends,
+			 "this rank is waiting for %" PRIu32
+			 " result%s, first for one of call %" PRIu32 ", sent %u time%s in %.1f s",
+			 summary->n_sent, sml_plural(summary->n_sent), first->call, first->sends,
 			 sml_plural(first->sends),
 			 (double)(sml_now_ns() - first->first_sent_ns) / 1e9);
 	else if (summary->n_blocked > 0)
