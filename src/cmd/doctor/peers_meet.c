@@ -346,7 +346,7 @@ static bool all_do(struct peers *peers, const char *wish, const char *job, doubl
 	}
 	if (worst) {
 		doctor_say(peers->doctor, DOCTOR_PROBLEM, "trial", "%s", cause);
-		doctor_fix(peers->doctor, "see docs/troubleshooting.md");
+		doctor_fix(peers->doctor, "see docs/errors.md");
 	}
 	return worst == 0;
 }
