@@ -118,7 +118,7 @@ static void say_unused(int rank, uint64_t total)
 	if (rank != 0 || total == 0 || carried_bytes > 0 || all(SML_MPI_SWITCH) > 0 ||
 	    sml_config_init(&config) != 0 || !is_named(&config) || !config.summary)
 		return;
-	for (int way = most; way < SML_MPI_WAYS; way++)
+	for (unsigned way = most; way < SML_MPI_WAYS; way++)
 		if (all((enum sml_mpi_way)way) > all(most))
 			most = (enum sml_mpi_way)way;
 	remedy = reasons[most].remedy;
