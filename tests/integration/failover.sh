@@ -118,10 +118,10 @@ shared_by_two() {
 	SWITCHML_HOST_GROUP=1 SWITCHML_DEBUG=info \
 		start_bench "$first,$second|$address,$address" --drop 0.1%
 	kill_switches "$first_pid"
-	await is_over_or says "$work/bench" "$first closed the connection; .*$address takes over"
+	await is_over_or says "$work/bench" "$first $died; .*$address takes over"
 	kill_switches "$second_pid"
 	expect_success "the next address takes over both stripes of ranks that share memory" \
-		"share this host's memory" "$second closed the connection; .*$address takes over"
+		"share this host's memory" "$second $died; .*$address takes over"
 }
 
 frozen() {
@@ -147,7 +147,7 @@ one_of_two() {
 	start_bench "$first,$second|$first,$address" --drop 0.1%
 	kill_switches "$second_pid"
 	expect_success "another switch takes over one of two stripes" \
-		"$second closed the connection; the switch at $address takes over (epoch 2)"
+		"$second $died; the switch at $address takes over (epoch 2)"
 }
 
 # Two stripes on two switches. The surviving switch takes over both.

@@ -25,19 +25,19 @@ def check_example(name, *arguments, ranks=2):
             [sys.executable, str(ROOT / "examples" / name), *arguments],
             env={**environment, "SWITCHML_RANK": str(rank)},
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             text=True,
         )
         for rank in range(ranks)
     ]
     try:
-        said = [process.communicate(timeout=240)[0] for process in processes]
+        said = [process.communicate(timeout=240) for process in processes]
     finally:
         for process in processes:
             process.kill()  # nothing, if it has ended
     for process, its in zip(processes, said, strict=True):
         assert process.returncode == 0, its
-    last = said[0].splitlines()[-1]
+    last = said[0][0].splitlines()[-1]
     accuracy = re.match(r"accuracy ([\d.]+) %; parameters are the same on all \d+ ranks$", last)
     assert accuracy, said[0]
     assert float(accuracy[1]) > 80, said[0]

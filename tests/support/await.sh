@@ -19,6 +19,11 @@ give_up() {
 	exit 1
 }
 
+# What is said of a process that died: its kernel resets the connection, instead of closing it, if
+# there were bytes that it had not read.
+# shellcheck disable=SC2034 # not everybody needs it
+died='\(closed the connection\|lost the connection (Connection reset by peer)\)'
+
 # File, pattern.
 says() {
 	grep -q -e "$2" "$1"
