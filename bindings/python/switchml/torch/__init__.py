@@ -25,12 +25,22 @@ from torch.nn.parallel import DistributedDataParallel
 
 from . import _group
 from ._group import Options, ProcessGroupSwitchML
+from ._summary import Summary
 from .hooks import HookState, allreduce_hook
 
-__all__ = ["HookState", "Options", "ProcessGroupSwitchML", "allreduce_hook"]
+__all__ = ["HookState", "Options", "ProcessGroupSwitchML", "allreduce_hook", "summary"]
 
 _EXIT_S = 5.0
 _process = os.getpid()
+
+
+def summary(group: ProcessGroupSwitchML | None = None) -> Summary:
+    """What this rank's calls on a group came to: on the switch, on Gloo, and what they took.
+
+    The result is a dict; print() makes text of it (docs/is-it-used.md). Other ranks need not call
+    it. `group`: None is the default group; a group that was destroyed has its last numbers.
+    """
+    return _group.checked(group).summary()
 
 
 @atexit.register

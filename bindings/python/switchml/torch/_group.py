@@ -8,6 +8,7 @@ _router.py says.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import weakref
@@ -39,6 +40,7 @@ from ._meeting import keep_for_next_round, meet
 from ._rendezvous import join
 from ._router import Router, refuse_reconfigure
 from ._staging import Cuda, DeviceWork
+from ._summary import Summary, Usage, bytes_of
 from ._tensors import dense, describe, is_awaited, normal, on_dense
 from ._work import Call, Work
 
@@ -121,7 +123,12 @@ def _between_two(name: str) -> Callable[..., Any]:
     """A method for a call of two ranks, which has no place among those of all."""
 
     def call(self: ProcessGroupSwitchML, *arguments: Any, **named: Any) -> Any:
-        self._instead(name, "", list(tensors_in(arguments))[:1])  # logs
+        tensors = list(tensors_in(arguments))[:1]
+        self._instead(name, "", tensors)  # logs
+        if self._is_left_to_gloo(tensors):
+            self._count_on_gloo(name, arguments)
+            if self._line.job is not None:
+                self._line.job.count_elsewhere("Gloo")
         return on_dense(name, self._method(name))(*arguments, **named)
 
     call.__name__ = name
@@ -152,9 +159,11 @@ class ProcessGroupSwitchML(Derivation, Router):
         super().__init__(meeting.store, rank, size, timeout, title)
         self._options, self._is_default = options, eager
         self._copies: dict[torch.device, Cuda] = {}
+        self._usage = Usage(size)
 
         def line(prefix: str, title: str, settings: dict[str, Any]) -> Line:
-            return Line(title, lambda: join(meeting, prefix, title, seconds, settings))
+            opener = functools.partial(join, meeting, prefix, title, seconds, settings)
+            return Line(title, opener, self._usage)
 
         self._line = line("switchml/", title, settings)
         # A job needs calls in one order, but hooks make some calls when others have ended.
@@ -212,6 +221,7 @@ class ProcessGroupSwitchML(Derivation, Router):
 
     def _on_gloo(self, name: str, method: Any, *arguments: Any, **named: Any) -> Any:
         everything = [*arguments, *named.values()]
+        self._count_on_gloo(name, everything)
         if any(_decides(t) for t in tensors_in(everything)):
             return method(*arguments, **named)  # it may send nothing
         check(name, everything)
@@ -222,6 +232,9 @@ class ProcessGroupSwitchML(Derivation, Router):
         work.awaited = any(is_awaited(argument) for argument in everything)
         self._line.put(work)
         return work
+
+    def _count_on_gloo(self, name: str, arguments: Sequence[Any]) -> None:
+        self._usage.add_gloo(name, max(map(bytes_of, arguments), default=0))
 
     def _copies_of(self, device: torch.device) -> Cuda:
         if device not in self._copies:
@@ -345,6 +358,7 @@ class ProcessGroupSwitchML(Derivation, Router):
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier on Gloo that names the ranks that are missing when the timeout passes."""
         self._instead("monitored_barrier")  # logs
+        self._count_on_gloo("monitored_barrier", [])
         gloo = self._method("monitored_barrier")
         barrier = Monitored(
             self._line, lambda left: gloo(left, wait_all_ranks), timeout or self._timeout
@@ -443,6 +457,13 @@ class ProcessGroupSwitchML(Derivation, Router):
     scatter = _elsewhere("scatter")
     send = _between_two("send")
 
+    # ---- what it has done ----
+
+    def summary(self) -> Summary:
+        """What this rank's calls came to until now, or until the group was destroyed."""
+        jobs = [self._line.job, self._hooks_line.job]
+        return self._usage.summary(self._title, self.rank(), jobs)
+
     # ---- the end ----
 
     @property
@@ -509,3 +530,11 @@ def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
         eager=not ranks,
         ranks=ranks or range(options.group_size),
     )
+
+
+def checked(group: Any) -> ProcessGroupSwitchML:
+    """The group, or the default one for None. Raises TypeError if it is none of ours."""
+    chosen = dist.group.WORLD if group is None else group
+    if not isinstance(chosen, ProcessGroupSwitchML):
+        raise TypeError("the group's backend is not switchml: call init_process_group('switchml')")
+    return chosen

@@ -26,6 +26,7 @@ from .._wait import poll
 from ..errors import Closed, SwitchMLError, Timeout
 from ..job import Job, Request
 from ._callbacks import watch
+from ._summary import Usage
 from ._threads import Callbacks
 from ._work import Work, place
 
@@ -36,8 +37,8 @@ _FAREWELL = "nothing more: it has left the group (its program ended, or it destr
 class Line:
     """Works of one process group. `opener` joins its job, which may take long."""
 
-    def __init__(self, title: str, opener: Callable[[], Job]) -> None:
-        self._title, self._opener = title, opener
+    def __init__(self, title: str, opener: Callable[[], Job], usage: Usage) -> None:
+        self._title, self._opener, self._usage = title, opener, usage
         self._job: Job | None = None
         self._failed: BaseException | None = None
         self._closed = False
@@ -213,6 +214,8 @@ class Line:
         self._end(work, error)
 
     def _end(self, work: Work, error: BaseException | None) -> None:
+        if error is None and (moved := work.moved):  # before its caller continues
+            self._usage.add(work.name, moved, work.begun_at)
         if callbacks := work.end(error):
             self.call_back(callbacks)
 
@@ -267,6 +270,7 @@ class Line:
                 self._job.abort(f"this rank has left {self._title}, and others have not")
         except SwitchMLError:
             pass  # the job has failed, and all ranks know it
+        self._usage.add_sent(self._job.counters().bytes_sent)
         self._job.close()
 
     def _end_of_awaited(self, deadline: float) -> bool:

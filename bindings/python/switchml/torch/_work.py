@@ -25,6 +25,8 @@ from ..job import Job, Request
 from ._callbacks import Promise, context, open_turns
 from ._profiler import range_of
 
+_PLACE = "barrier_named"
+
 
 @dataclass(frozen=True)
 class Call:
@@ -41,6 +43,10 @@ class Call:
     divisible: bool = False
     source: torch.Tensor | None = None
 
+    @property
+    def n_bytes(self) -> int:
+        return max(self.send.nbytes, self.recv.nbytes)
+
     def begin(self, job: Job, waits: bool = False) -> Request:
         arguments = self.arguments(self.send, self.recv)
         return job._submit(self.name, arguments, (self.send, self.recv), None, waits)
@@ -49,7 +55,7 @@ class Call:
 def place(name: str) -> Call:
     """A barrier with a name: the place of something that is no call of the C library."""
     nothing = torch.empty(0)
-    return Call("barrier_named", nothing, nothing, lambda send, recv: (name.encode(),))
+    return Call(_PLACE, nothing, nothing, lambda send, recv: (name.encode(),))
 
 
 class Work(_Work, Untraced):
@@ -71,6 +77,7 @@ class Work(_Work, Untraced):
         super().__init__()
         self.name = name
         self._calls, self._finish = calls, finish
+        self.begun_at = 0.0
         self.requests: list[Request] = []
         self.begin_error: BaseException | None = None
         self.limit = limit
@@ -90,8 +97,14 @@ class Work(_Work, Untraced):
 
     def begin(self, job: Job, waits: bool = False) -> None:
         """Make the C calls. `waits`: this thread waits for them next."""
+        self.begun_at = time.monotonic()
         for call in self._calls:
             self.requests.append(call.begin(job, waits))
+
+    @property
+    def moved(self) -> list[tuple[str, int]]:
+        """The calls of the C library that a user asked for, and their bytes."""
+        return [(call.name, call.n_bytes) for call in self._calls if call.name != _PLACE]
 
     def progress(self, index: int) -> None:
         """Request number `index` has succeeded."""

@@ -19,11 +19,10 @@ import math
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.distributed import GradBucket, ReduceOp
 
 from ._callbacks import Promise, then_compute
-from ._group import Options, ProcessGroupSwitchML
+from ._group import Options, ProcessGroupSwitchML, checked
 from ._work import Work
 
 BLOCK = 256
@@ -48,11 +47,7 @@ class HookState:
         wire: str | None = None,
         error_feedback: bool = False,
     ) -> None:
-        chosen = group if group is not None else dist.group.WORLD
-        if not isinstance(chosen, ProcessGroupSwitchML):
-            raise TypeError(
-                "the group's backend is not switchml: call init_process_group('switchml')"
-            )
+        chosen = checked(group)
         if error_feedback and wire != "int16":
             raise ValueError(
                 "error_feedback needs wire='int16': only that wire has errors to feed back"

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a group's calls came to: how many went where, what they moved, and how long they took.
+
+Each rank counts its own calls: on the switch when they end, on Gloo when they are made. The bytes
+of a call are those of the larger of its input and its output. Time spent waiting for other ranks
+is estimated: nobody tells a rank when the others arrived, but calls of one kind and size differ by
+little else. So it is the time by which calls took longer than the fastest one of their kind and
+size. A call that waits for an earlier one begins when that one ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from ..job import Job
+
+# Calls of more kinds and sizes than these are counted, but not compared with each other.
+_KINDS_MAX = 4096
+
+
+def bytes_of(arguments: Any) -> int:
+    """The bytes of a tensor, or of all tensors in nested lists."""
+    if isinstance(arguments, torch.Tensor):
+        if arguments.layout is torch.strided:
+            return arguments.numel() * arguments.element_size()
+        return arguments._nnz() * arguments.element_size() if arguments.is_sparse else 0
+    if isinstance(arguments, (list, tuple)):
+        return sum(map(bytes_of, arguments))
+    return 0
+
+
+def _in_a_ring(name: str, n_bytes: int, n_ranks: int) -> int:
+    """What a rank of a ring sends on average: as src/lib/context/usage.c has it."""
+    part = n_bytes // n_ranks
+    if name == "allreduce":
+        return 2 * part * (n_ranks - 1)
+    return part * n_ranks if name == "reduce" else part * (n_ranks - 1)
+
+
+class _Duration:
+    """Of calls of one kind and size, in seconds."""
+
+    def __init__(self) -> None:
+        self.calls, self.total, self.least = 0, 0.0, float("inf")
+
+    def add(self, seconds: float) -> None:
+        self.calls += 1
+        self.total += seconds
+        self.least = min(self.least, seconds)
+
+    def beyond_least(self) -> float:
+        return self.total - self.calls * self.least
+
+
+class Usage:
+    """Counts of one group on this rank."""
+
+    def __init__(self, n_ranks: int) -> None:
+        self._n_ranks = n_ranks
+        self._lock = threading.Lock()
+        self._switch: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self._gloo: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self._durations: dict[tuple[str, int], _Duration] = {}
+        self._ring = self._sent = 0
+        self._seconds, self._ended_at = 0.0, 0.0
+
+    def add(self, name: str, moved: Iterable[tuple[str, int]], begun_at: float) -> None:
+        """A call on the switch has ended now. `moved`: calls of the C library, and their bytes."""
+        moved = list(moved)
+        n_bytes = sum(its for _, its in moved)
+        now = time.monotonic()
+        with self._lock:
+            self._switch[name][0] += 1
+            self._switch[name][1] += n_bytes
+            self._ring += sum(_in_a_ring(call, its, self._n_ranks) for call, its in moved)
+            seconds = now - max(begun_at, self._ended_at)
+            self._ended_at = now
+            self._seconds += seconds
+            kind = (name, n_bytes)
+            if kind not in self._durations and len(self._durations) < _KINDS_MAX:
+                self._durations[kind] = _Duration()
+            if kind in self._durations:
+                self._durations[kind].add(seconds)
+
+    def add_gloo(self, name: str, n_bytes: int) -> None:
+        with self._lock:
+            self._gloo[name][0] += 1
+            self._gloo[name][1] += n_bytes
+
+    def add_sent(self, n_bytes: int) -> None:
+        """A job ends, and has sent this."""
+        with self._lock:
+            self._sent += n_bytes
+
+    def summary(self, title: str, rank: int, jobs: Iterable[Job | None]) -> Summary:
+        """`jobs`: those that have not ended."""
+        sent = sum(job.counters().bytes_sent for job in jobs if job is not None and not job.closed)
+        with self._lock:
+            sent += self._sent
+            return Summary(
+                group=title,
+                rank=rank,
+                ranks=self._n_ranks,
+                switch=_counts(self._switch),
+                gloo=_counts(self._gloo),
+                bytes_sent=sent,
+                bytes_in_a_ring=self._ring,
+                bytes_saved=self._ring - sent,
+                seconds_in_calls=self._seconds,
+                seconds_waited=sum(its.beyond_least() for its in self._durations.values()),
+            )
+
+
+def _counts(found: Mapping[str, list[int]]) -> dict[str, Any]:
+    each = {name: {"calls": calls, "bytes": its} for name, (calls, its) in sorted(found.items())}
+    return {
+        "calls": sum(one["calls"] for one in each.values()),
+        "bytes": sum(one["bytes"] for one in each.values()),
+        "by_operation": each,
+    }
+
+
+class Summary(dict[str, Any]):
+    """A dict of numbers; str() and print() make text of it."""
+
+    def __str__(self) -> str:
+        saved = self["bytes_saved"]
+        saving = f"saved: {_size(saved)}" if saved >= 0 else f"{_size(-saved)} more"
+        return "\n".join(
+            [
+                f"switchml: {self['group']}, rank {self['rank']} of {self['ranks']}",
+                f"  on the switch: {_counts_text(self['switch'])}",
+                f"  on Gloo:       {_counts_text(self['gloo'])}",
+                f"  sent:          {_size(self['bytes_sent'])} "
+                f"(in a ring: {_size(self['bytes_in_a_ring'])}; {saving})",
+                f"  in calls:      {self['seconds_in_calls']:.3g} s, of which about "
+                f"{self['seconds_waited']:.3g} s waiting for the slowest rank",
+            ]
+        )
+
+
+def _counts_text(counts: Mapping[str, Any]) -> str:
+    each = ", ".join(f"{its['calls']} {name}" for name, its in counts["by_operation"].items())
+    calls = f"{counts['calls']} call{'' if counts['calls'] == 1 else 's'}"
+    return f"{calls}, {_size(counts['bytes'])} ({each})" if each else calls
+
+
+def _size(n_bytes: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if n_bytes < 999.5:
+            digits = 0 if unit == "bytes" or n_bytes >= 99.5 else 1
+            return f"{n_bytes:.{digits}f} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.1f} PB"

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""summary(): what a rank's calls came to, on the switch and on Gloo."""
+
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+
+import switchml.torch  # noqa: E402
+from groups import Groups  # noqa: E402
+from switchml.torch._summary import Usage  # noqa: E402
+
+N = 2
+SIZE = 1000
+
+
+def calls_of_every_kind(rank):
+    group = dist.new_group(list(range(N)))
+    given, whole = torch.ones(SIZE), torch.zeros(SIZE * N)
+    for _ in range(3):
+        dist.all_reduce(given, group=group)
+    dist.broadcast(given, 0, group=group)
+    dist.all_gather_into_tensor(whole, given, group=group)
+    dist.barrier(group)
+    dist.all_gather([torch.zeros(SIZE) for _ in range(N)], given, group=group)
+    dist.send(given, 1, group=group) if rank == 0 else dist.recv(given, 0, group=group)
+    found = switchml.torch.summary(group)
+    return dict(found), str(found)
+
+
+def test_calls_are_counted_where_they_ran(groups):
+    for rank, (found, text) in enumerate(groups.call(calls_of_every_kind)):
+        assert (found["rank"], found["ranks"]) == (rank, N)
+        assert found["switch"] == {
+            "calls": 6,
+            "bytes": 4 * SIZE * (3 + 1 + N),
+            "by_operation": {
+                "all_gather_single": {"calls": 1, "bytes": 4 * SIZE * N},
+                "all_reduce": {"calls": 3, "bytes": 3 * 4 * SIZE},
+                "barrier": {"calls": 1, "bytes": 0},
+                "broadcast": {"calls": 1, "bytes": 4 * SIZE},
+            },
+        }
+        second = "recv" if rank else "send"
+        assert found["gloo"]["by_operation"] == {
+            "allgather": {"calls": 1, "bytes": 4 * SIZE * N},
+            second: {"calls": 1, "bytes": 4 * SIZE},
+        }
+        assert f"rank {rank} of {N}\n  on the switch: 6 calls, 24.0 kB (1 all_gather" in text
+        assert f"on Gloo:       2 calls, 12.0 kB (1 allgather, 1 {second})" in text
+        # On one host there are no packets. A ring of two sends each sum once, all others half.
+        assert found["bytes_sent"] == 0
+        assert found["bytes_saved"] == found["bytes_in_a_ring"] == 4 * SIZE * (3 + 0.5 + 1)
+        assert "sent:          0 bytes (in a ring: 18.0 kB; saved: 18.0 kB)" in text
+
+
+def calls_without_memory_of_one_host(rank):
+    dist.all_reduce(torch.ones(100_000))
+    before = switchml.torch.summary()
+    group = dist.group.WORLD
+    dist.destroy_process_group()
+    return before, switchml.torch.summary(group)
+
+
+def test_what_was_sent_stays_known_when_the_group_is_destroyed():
+    with Groups(N, options={"switch": "embedded"}) as groups:
+        for before, after in groups.call(calls_without_memory_of_one_host):
+            assert before["bytes_sent"] > 0  # a stripe is the other rank's
+            assert after["bytes_sent"] >= before["bytes_sent"]
+            assert after["bytes_saved"] == after["bytes_in_a_ring"] - after["bytes_sent"]
+            assert after["switch"] == before["switch"]
+
+
+def come_late(rank):
+    group = dist.new_group(list(range(N)))
+    for late in (0, 0, 0.3, 0.3):
+        if rank == 1:
+            time.sleep(late)
+        dist.all_reduce(torch.ones(SIZE), group=group)
+    found = switchml.torch.summary(group)
+    return found["seconds_waited"], found["seconds_in_calls"]
+
+
+def test_waiting_for_a_late_rank_is_seen_where_one_waits(groups):
+    (waited, in_calls), (waited_late, _) = groups.call(come_late)
+    assert in_calls >= waited > 0.3
+    assert waited_late < waited
+
+
+def test_a_queued_call_begins_when_the_one_before_it_ends(monkeypatch):
+    clock = iter([1.0, 2.0, 5.0])
+    monkeypatch.setattr("switchml.torch._summary.time.monotonic", lambda: next(clock))
+    usage = Usage(4)
+    for _ in range(3):  # all begun at 0, and ended at 1, 2 and 5
+        usage.add("all_reduce", [("allreduce", 400)], 0.0)
+    found = usage.summary("a group", 0, [])
+    assert (found["seconds_in_calls"], found["seconds_waited"]) == (5.0, 2.0)
+    assert found["bytes_in_a_ring"] == 3 * 600
+
+
+def ask_of_gloo(rank):
+    switchml.torch.summary(dist.new_group(list(range(N)), backend="gloo"))
+
+
+def test_groups_of_other_backends_have_none(groups):
+    groups.start(ask_of_gloo)
+    for error in groups.outcomes():
+        assert (error.kind, "backend is not switchml" in str(error)) == ("TypeError", True)
