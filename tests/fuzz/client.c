@@ -183,18 +183,18 @@ static void be_admitted(struct world *world)
 	struct sml_control *control = world->control;
 	uint16_t lanes;
 
-	world->admission = control->talk.admission;
+	world->admission = control->session.admission;
 	world->admitted = true;
 	note(world, check_admission(&world->admission, world->resumes,
 				    world->embeds ? world->n_threads : 0));
 	/* As many lanes as its probes have confirmed. */
 	lanes = world->admission.lanes;
-	sml_talk_ready(&control->talk, &(struct sml_readiness){.lanes = lanes});
+	sml_session_ready(&control->session, &(struct sml_readiness){.lanes = lanes});
 	sml_control_sync(control);
 }
 
 /* Like sml_control_start(), but without the thread. */
-static void run_talk(struct world *world)
+static void run_session(struct world *world)
 {
 	struct sml_control *control = world->control;
 	bool may_be_lost = gen_below(world->gen, 2);
@@ -210,7 +210,7 @@ static void run_talk(struct world *world)
 	};
 	control->threaded = world->serves = true;
 	sml_watch_post(control->wake);
-	sml_talk_serve(&control->talk, may_be_lost);
+	sml_session_serve(&control->session, may_be_lost);
 	sml_control_sync(control);
 }
 
@@ -238,12 +238,12 @@ static void want(struct world *world)
 /* Do the rank's next step, sooner or later. */
 static void go_on(struct world *world)
 {
-	enum sml_talk_phase phase = sml_control_phase(world->control);
+	enum sml_session_phase phase = sml_control_phase(world->control);
 
-	if (phase == SML_TALK_ADMITTED && !world->admitted)
+	if (phase == SML_SESSION_ADMITTED && !world->admitted)
 		be_admitted(world);
-	else if (phase == SML_TALK_RUNNING && !world->serves)
-		run_talk(world);
+	else if (phase == SML_SESSION_RUNNING && !world->serves)
+		run_session(world);
 	else if (world->serves)
 		want(world);
 }
@@ -259,7 +259,7 @@ static const char *check_bounds(const struct world *world)
 	PROPERTY_CHECK(oracle_live_bytes() <= world->live_bytes + CONTROL_BYTES,
 		       "the rank takes too much memory");
 	PROPERTY_CHECK(
-		sml_control_phase(control) != SML_TALK_FAILED ||
+		sml_control_phase(control) != SML_SESSION_FAILED ||
 			(control->error < 0 && *control->text && sml_text_is_clean(control->text)),
 		"it has failed without an error, or in words that would do something");
 	return NULL;
@@ -295,7 +295,7 @@ static void lead_on(struct world *world)
 {
 	const struct say_welcome welcome = {world->embeds, 28500};
 
-	if (sml_control_phase(world->control) < SML_TALK_ADMITTED)
+	if (sml_control_phase(world->control) < SML_SESSION_ADMITTED)
 		say_admitted(&hostile, world->gen, &welcome);
 	else
 		say_start(&hostile, world->gen);

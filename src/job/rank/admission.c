@@ -12,9 +12,9 @@
 
 #include "control/text.h"
 
-static bool copy_maps(struct sml_talk *talk, const SmlControl__Admitted *in)
+static bool copy_maps(struct sml_session *session, const SmlControl__Admitted *in)
 {
-	if (talk->resumption == NULL)
+	if (session->resumption == NULL)
 		return true;
 	if (in->n_maps != SML_STREAMS)
 		return false;
@@ -26,9 +26,9 @@ static bool copy_maps(struct sml_talk *talk, const SmlControl__Admitted *in)
 			return false;
 		for (size_t i = 0; i < map->n_table; i++)
 			table[i] = map->table[i];
-		free(talk->tables[stream]);
-		talk->tables[stream] = table;
-		talk->admission.maps[stream] = (struct sml_ticket_map){
+		free(session->tables[stream]);
+		session->tables[stream] = table;
+		session->admission.maps[stream] = (struct sml_ticket_map){
 			.table = table, .n = (uint32_t)map->n_table, .after = map->after};
 	}
 	return true;
@@ -59,40 +59,40 @@ static bool copy_fellow(struct sml_fellow *fellow, const SmlControl__Peer *in, u
 }
 
 /* If the ranks have the slots: their identities and addresses. */
-static bool copy_fellows(struct sml_talk *talk, const SmlControl__Admitted *in)
+static bool copy_fellows(struct sml_session *session, const SmlControl__Admitted *in)
 {
-	unsigned n_ranks = talk->config.world_size;
-	bool has_stripe = talk->config.rank < in->stripes;
+	unsigned n_ranks = session->config.world_size;
+	bool has_stripe = session->config.rank < in->stripes;
 
-	if (!talk->has_slots)
+	if (!session->has_slots)
 		return true;
 	/* A shard is served by a socket, and this rank has said how many it has. */
-	if (n_ranks > SML_MAX_STRIPES || in->shards > talk->n_ports || in->n_peers != n_ranks ||
+	if (n_ranks > SML_MAX_STRIPES || in->shards > session->n_ports || in->n_peers != n_ranks ||
 	    in->stripes == 0 || in->stripes > n_ranks ||
 	    in->n_cookies != (has_stripe ? n_ranks : 0))
 		return false;
-	free(talk->fellows);
-	talk->fellows = calloc(1, sizeof(*talk->fellows));
-	if (talk->fellows == NULL)
+	free(session->fellows);
+	session->fellows = calloc(1, sizeof(*session->fellows));
+	if (session->fellows == NULL)
 		return false;
 	for (unsigned i = 0; i < n_ranks; i++) {
 		uint32_t first = in->peers[i]->first_of_host;
 
 		if (first > i || in->peers[first]->first_of_host != first ||
-		    !copy_fellow(&talk->fellows->ranks[i], in->peers[i], in->shards))
+		    !copy_fellow(&session->fellows->ranks[i], in->peers[i], in->shards))
 			return false;
 		if (has_stripe)
-			talk->fellows->cookies[i] = in->cookies[i];
+			session->fellows->cookies[i] = in->cookies[i];
 	}
-	talk->admission.stripes = (uint8_t)in->stripes;
-	talk->admission.fellows = talk->fellows;
+	session->admission.stripes = (uint8_t)in->stripes;
+	session->admission.fellows = session->fellows;
 	return true;
 }
 
 /* False: it is none. */
-static bool copy_group(struct sml_talk *talk, const SmlControl__Group *in)
+static bool copy_group(struct sml_session *session, const SmlControl__Group *in)
 {
-	struct sml_result_group *group = &talk->admission.group;
+	struct sml_result_group *group = &session->admission.group;
 
 	if (in == NULL)
 		return true;
@@ -108,9 +108,9 @@ static bool copy_group(struct sml_talk *talk, const SmlControl__Group *in)
 }
 
 /* False: it is no list of ranks and tokens, or this rank is not in it. */
-static bool copy_neighbors(struct sml_talk *talk, const SmlControl__HostGroup *in)
+static bool copy_neighbors(struct sml_session *session, const SmlControl__HostGroup *in)
 {
-	struct sml_neighbors *neighbors = &talk->admission.neighbors;
+	struct sml_neighbors *neighbors = &session->admission.neighbors;
 
 	if (in == NULL)
 		return true;
@@ -120,20 +120,20 @@ static bool copy_neighbors(struct sml_talk *talk, const SmlControl__HostGroup *i
 		uint32_t rank = in->ranks[i];
 
 		/* In their order: so no rank is there twice. */
-		if (rank >= talk->config.world_size || (i > 0 && rank <= in->ranks[i - 1]) ||
-		    in->tokens[i].len != SML_TALK_TOKEN_BYTES)
+		if (rank >= session->config.world_size || (i > 0 && rank <= in->ranks[i - 1]) ||
+		    in->tokens[i].len != SML_SESSION_TOKEN_BYTES)
 			return false;
 		sml_ranks_add(&neighbors->ranks, rank);
-		memcpy(neighbors->tokens[i], in->tokens[i].data, SML_TALK_TOKEN_BYTES);
+		memcpy(neighbors->tokens[i], in->tokens[i].data, SML_SESSION_TOKEN_BYTES);
 	}
 	neighbors->n = (uint8_t)in->n_ranks;
-	return sml_ranks_has(&neighbors->ranks, talk->config.rank);
+	return sml_ranks_has(&neighbors->ranks, session->config.rank);
 }
 
-static bool is_possible(const struct sml_talk *talk, const SmlControl__Admitted *in)
+static bool is_possible(const struct sml_session *session, const SmlControl__Admitted *in)
 {
 	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
-	       in->shards <= talk->n_shards && in->data_port > 0 && in->data_port <= 65535 &&
+	       in->shards <= session->n_shards && in->data_port > 0 && in->data_port <= 65535 &&
 	       in->head_slots >= in->shards && in->data_slots >= in->shards &&
 	       in->number < SML_MAX_CHILDREN && in->head_slots <= SML_MAX_SLOTS &&
 	       in->data_slots <= SML_MAX_SLOTS - in->head_slots;
@@ -164,34 +164,35 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 	snprintf(admission->dataplane, sizeof(admission->dataplane), "%s", in->dataplane);
 }
 
-bool sml_talk_admit(struct sml_talk *talk, const SmlControl__Admitted *in)
+bool sml_session_admit(struct sml_session *session, const SmlControl__Admitted *in)
 {
-	const char *where = talk->config.where;
+	const char *where = session->config.where;
 
-	if (!is_possible(talk, in)) {
-		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "%s at %s admits the job with impossible numbers: %" PRIu32
-			      " lanes, %" PRIu32 " shards, port %" PRIu32 ", %" PRIu32 " + %" PRIu32
-			      " slots",
-			      talk->config.what, where, in->lanes, in->shards, in->data_port,
-			      in->head_slots, in->data_slots);
+	if (!is_possible(session, in)) {
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "%s at %s admits the job with impossible numbers: %" PRIu32
+				 " lanes, %" PRIu32 " shards, port %" PRIu32 ", %" PRIu32
+				 " + %" PRIu32 " slots",
+				 session->config.what, where, in->lanes, in->shards, in->data_port,
+				 in->head_slots, in->data_slots);
 		return false;
 	}
-	copy_numbers(&talk->admission, in);
-	if (!copy_maps(talk, in))
-		sml_talk_fail(talk, SML_ERROR_PROTOCOL, "%s at %s does not say where to continue",
-			      talk->config.what, where);
-	else if (!copy_group(talk, in->group))
-		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "%s at %s names an address that is not a multicast group",
-			      talk->config.what, where);
-	else if (!copy_neighbors(talk, in->host_group))
-		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "%s at %s names impossible ranks of this machine", talk->config.what,
-			      where);
-	else if (!copy_fellows(talk, in))
-		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "rank 0 at %s does not say where the other ranks are", where);
+	copy_numbers(&session->admission, in);
+	if (!copy_maps(session, in))
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "%s at %s does not say where to continue", session->config.what,
+				 where);
+	else if (!copy_group(session, in->group))
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "%s at %s names an address that is not a multicast group",
+				 session->config.what, where);
+	else if (!copy_neighbors(session, in->host_group))
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "%s at %s names impossible ranks of this machine",
+				 session->config.what, where);
+	else if (!copy_fellows(session, in))
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "rank 0 at %s does not say where the other ranks are", where);
 	else
 		return true;
 	return false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The messages that a rank accepts, and when. Anything else is not our protocol. */
-#include "job/rank/talk.h"
+#include "job/rank/session.h"
 
-#define PHASE(name) (1u << SML_TALK_##name)
+#define PHASE(name) (1u << SML_SESSION_##name)
 #define BEGUN	    (PHASE(RUNNING) | PHASE(LEAVING))
 #define TALKING	    (PHASE(CONNECTED) | PHASE(JOINING) | PHASE(ADMITTED) | PHASE(READY) | BEGUN)
 /* Messages of a few numbers or a sentence. */
@@ -14,12 +14,12 @@
 #define STALLS_BYTES (256u << 10)
 
 static const char *const states[] = {
-	[SML_TALK_CONNECTED] = "before it was asked",
-	[SML_TALK_JOINING] = "while the job gathers",
-	[SML_TALK_ADMITTED] = "while the path is probed",
-	[SML_TALK_READY] = "before the job starts",
-	[SML_TALK_RUNNING] = "while the job runs",
-	[SML_TALK_LEAVING] = "while the job ends",
+	[SML_SESSION_CONNECTED] = "before it was asked",
+	[SML_SESSION_JOINING] = "while the job gathers",
+	[SML_SESSION_ADMITTED] = "while the path is probed",
+	[SML_SESSION_READY] = "before the job starts",
+	[SML_SESSION_RUNNING] = "while the job runs",
+	[SML_SESSION_LEAVING] = "while the job ends",
 };
 
 #define RULE(BODY, when, max_bytes) [SML_CONTROL__ENVELOPE__BODY_##BODY] = {(when), (max_bytes)}
@@ -44,18 +44,18 @@ static const struct sml_rules rules = {
 		},
 };
 
-bool sml_talk_object(struct sml_talk *talk, const struct sml_head *head)
+bool sml_session_object(struct sml_session *session, const struct sml_head *head)
 {
-	char text[SML_TALK_TEXT_BYTES / 2];
+	char text[SML_SESSION_TEXT_BYTES / 2];
 
-	/* Messages of a finished talk do not count. */
-	if (talk->phase >= SML_TALK_LEFT)
+	/* Messages of a finished session do not count. */
+	if (session->phase >= SML_SESSION_LEFT)
 		return false;
-	if (sml_rules_object(&rules, talk->phase, head, text, sizeof(text)) == NULL)
+	if (sml_rules_object(&rules, session->phase, head, text, sizeof(text)) == NULL)
 		return false;
-	sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-		      "what answers at %s does not speak the SwitchML protocol: %s. Check the "
-		      "address and the port",
-		      talk->config.where, text);
+	sml_session_fail(session, SML_ERROR_PROTOCOL,
+			 "what answers at %s does not speak the SwitchML protocol: %s. Check the "
+			 "address and the port",
+			 session->config.where, text);
 	return true;
 }

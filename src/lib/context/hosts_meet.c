@@ -14,7 +14,7 @@
 /* The leader's door may be crowded. */
 #define PAUSE_NS (5 * SML_NS_PER_MS)
 
-_Static_assert(SML_TALK_TOKEN_BYTES == SML_HOST_TOKEN_BYTES, "tokens are told as they are");
+_Static_assert(SML_SESSION_TOKEN_BYTES == SML_HOST_TOKEN_BYTES, "tokens are told as they are");
 
 static struct sml_host_terms terms_of(const struct sml_admission *admission, bool goes_up)
 {

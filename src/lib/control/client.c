@@ -18,9 +18,9 @@
 /* How often a waiting call checks whether to give up. */
 #define GIVE_UP_LOOK_NS (50 * SML_NS_PER_MS)
 
-enum sml_talk_phase sml_control_phase(struct sml_control *control)
+enum sml_session_phase sml_control_phase(struct sml_control *control)
 {
-	enum sml_talk_phase phase;
+	enum sml_session_phase phase;
 
 	pthread_mutex_lock(&control->lock);
 	phase = control->phase;
@@ -30,16 +30,17 @@ enum sml_talk_phase sml_control_phase(struct sml_control *control)
 
 bool sml_control_is_admitted(struct sml_control *control)
 {
-	enum sml_talk_phase phase = control ? sml_control_phase(control) : SML_TALK_CONNECTED;
+	enum sml_session_phase phase = control ? sml_control_phase(control) : SML_SESSION_CONNECTED;
 
-	return phase >= SML_TALK_ADMITTED && phase < SML_TALK_LEFT;
+	return phase >= SML_SESSION_ADMITTED && phase < SML_SESSION_LEFT;
 }
 
 unsigned sml_control_slowest(struct sml_control *control, const char **text)
 {
-	*text = control->talk.slowest;
-	/* From then on, the talk does not change. */
-	return sml_control_phase(control) == SML_TALK_LEFT ? control->talk.slowest_percent : 0;
+	*text = control->session.slowest;
+	/* From then on, the session does not change. */
+	return sml_control_phase(control) == SML_SESSION_LEFT ? control->session.slowest_percent
+							      : 0;
 }
 
 void sml_control_hold(struct sml_control *control)
@@ -81,7 +82,7 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 		goto err_memory;
 	}
 	control->settings = settings;
-	sml_control_begin_talk(control, connection->endpoint->name);
+	sml_control_begin_session(control, connection->endpoint->name);
 	control->place = *place;
 	pthread_mutex_init(&control->lock, NULL);
 	sml_cond_init(&control->changed);
@@ -133,7 +134,7 @@ int sml_control_tell_interrupt(void)
 
 int sml_control_failure(struct sml_control *control)
 {
-	if (sml_control_phase(control) == SML_TALK_FAILED)
+	if (sml_control_phase(control) == SML_SESSION_FAILED)
 		return sml_error_set(control->error, "%s", control->text);
 	if (control->give_up && __atomic_load_n(control->give_up, __ATOMIC_SEQ_CST))
 		return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
@@ -170,19 +171,20 @@ int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds
 static int too_late(struct sml_control *control)
 {
 	const struct sml_settings *settings = control->settings;
-	const char *what = control->talk.config.what;
+	const char *what = control->session.config.what;
 	char ranks[SML_RANKS_TEXT_BYTES];
-	unsigned n_missing = sml_ranks_count(&control->talk.missing) + control->talk.n_more;
+	unsigned n_missing = sml_ranks_count(&control->session.missing) + control->session.n_more;
 
-	if (sml_control_phase(control) == SML_TALK_JOINING && n_missing > 0) {
-		sml_ranks_text(&control->talk.missing, control->talk.n_more, ranks, sizeof(ranks));
+	if (sml_control_phase(control) == SML_SESSION_JOINING && n_missing > 0) {
+		sml_ranks_text(&control->session.missing, control->session.n_more, ranks,
+			       sizeof(ranks));
 		return sml_error_set(
 			SML_ERROR_TIMEOUT,
 			"rank%s %s of %u did not join job \"%s\" (%s at %s) "
 			"within %u ms: %s%s (SWITCHML_TIMEOUT)",
 			sml_plural(n_missing), ranks, settings->world_size, settings->job, what,
-			control->talk.config.where, settings->timeout_ms,
-			control->talk.refused[0] ? "the last rank that tried was refused: "
+			control->session.config.where, settings->timeout_ms,
+			control->session.refused[0] ? "the last rank that tried was refused: "
 			: settings->switch_address
 				? "have they been started, with the same SWITCHML_JOB and "
 				  "SWITCHML_SWITCH?"
@@ -190,15 +192,15 @@ static int too_late(struct sml_control *control)
 				  "with the same SWITCHML_JOB, "
 				  "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT, and is that "
 				  "address one of rank 0's host?",
-			control->talk.refused);
+			control->session.refused);
 	}
 	return sml_error_set(SML_ERROR_TIMEOUT,
-			     sml_control_phase(control) == SML_TALK_JOINING
+			     sml_control_phase(control) == SML_SESSION_JOINING
 				     ? "%s at %s did not answer within %u ms: does something "
 				       "other than SwitchML listen there?"
 				     : "%s at %s did not start the job within %u ms: is "
 				       "another rank's UDP path blocked?",
-			     what, control->talk.config.where, settings->timeout_ms);
+			     what, control->session.config.where, settings->timeout_ms);
 }
 
 /* ---- what a rank that waits says ---- */
@@ -209,7 +211,7 @@ static int too_late(struct sml_control *control)
  */
 static bool tells(const struct sml_control *control)
 {
-	const struct sml_ranks *missing = &control->talk.missing;
+	const struct sml_ranks *missing = &control->session.missing;
 	unsigned rank = 0;
 
 	if (control->settings->speaks)
@@ -223,32 +225,33 @@ static bool tells(const struct sml_control *control)
 static void tell_missing(const struct sml_control *control, const struct sml_notice *notice,
 			 uint64_t now_ns, uint64_t deadline_ns)
 {
-	const struct sml_talk *talk = &control->talk;
-	unsigned n_missing = sml_ranks_count(&talk->missing) + talk->n_more;
+	const struct sml_session *session = &control->session;
+	unsigned n_missing = sml_ranks_count(&session->missing) + session->n_more;
 	unsigned n_here = control->settings->world_size - n_missing;
 	char ranks[SML_RANKS_TEXT_BYTES];
 
-	sml_ranks_text(&talk->missing, talk->n_more, ranks, sizeof(ranks));
+	sml_ranks_text(&session->missing, session->n_more, ranks, sizeof(ranks));
 	sml_notice_tell(notice, now_ns, deadline_ns,
 			"rank%s %s of %u to join job \"%s\" (%s at %s); %u %s joined%s%s",
 			sml_plural(n_missing), ranks, control->settings->world_size,
-			control->settings->job, talk->config.what, talk->config.where, n_here,
-			n_here == 1 ? "has" : "have", talk->hosts[0] ? ": " : "", talk->hosts);
+			control->settings->job, session->config.what, session->config.where, n_here,
+			n_here == 1 ? "has" : "have", session->hosts[0] ? ": " : "",
+			session->hosts);
 }
 
 static void tell_wait(struct sml_control *control, const struct sml_notice *notice, uint64_t now_ns,
 		      uint64_t deadline_ns)
 {
-	const struct sml_talk_config *config = &control->talk.config;
-	enum sml_talk_phase phase = sml_control_phase(control);
+	const struct sml_session_config *config = &control->session.config;
+	enum sml_session_phase phase = sml_control_phase(control);
 
 	if (!tells(control))
 		return;
-	if (phase == SML_TALK_JOINING && !sml_ranks_is_empty(&control->talk.missing))
+	if (phase == SML_SESSION_JOINING && !sml_ranks_is_empty(&control->session.missing))
 		tell_missing(control, notice, now_ns, deadline_ns);
 	else
 		sml_notice_tell(notice, now_ns, deadline_ns,
-				phase == SML_TALK_JOINING
+				phase == SML_SESSION_JOINING
 					? "%s at %s to answer"
 					: "%s at %s to start the job: other ranks still test "
 					  "their UDP paths",
@@ -256,14 +259,14 @@ static void tell_wait(struct sml_control *control, const struct sml_notice *noti
 }
 
 /* After Ready, the job may also be admitted again. */
-static bool has_come(struct sml_control *control, enum sml_talk_phase wanted)
+static bool has_come(struct sml_control *control, enum sml_session_phase wanted)
 {
-	enum sml_talk_phase phase = sml_control_phase(control);
+	enum sml_session_phase phase = sml_control_phase(control);
 
-	return phase == wanted || (wanted == SML_TALK_RUNNING && phase == SML_TALK_ADMITTED);
+	return phase == wanted || (wanted == SML_SESSION_RUNNING && phase == SML_SESSION_ADMITTED);
 }
 
-static int wait_for(struct sml_control *control, enum sml_talk_phase wanted,
+static int wait_for(struct sml_control *control, enum sml_session_phase wanted,
 		    const struct sml_meanwhile *meanwhile, uint64_t deadline_ns)
 {
 	int error = sml_control_failure(control);
@@ -315,18 +318,18 @@ void sml_control_ask(struct sml_control *control, const struct sml_application *
 		join.machine.data = (uint8_t *)(uintptr_t)application->machine;
 		join.machine.len = strlen(application->machine);
 		join.host_token.data = (uint8_t *)(uintptr_t)application->host_token;
-		join.host_token.len = SML_TALK_TOKEN_BYTES;
+		join.host_token.len = SML_SESSION_TOKEN_BYTES;
 	}
-	sml_talk_join(&control->talk, &join, application->resumption);
+	sml_session_join(&control->session, &join, application->resumption);
 	sml_control_sync(control);
 }
 
 int sml_control_admission(struct sml_control *control, struct sml_admission *admission,
 			  uint64_t deadline_ns)
 {
-	int error = wait_for(control, SML_TALK_ADMITTED, NULL, deadline_ns);
+	int error = wait_for(control, SML_SESSION_ADMITTED, NULL, deadline_ns);
 
-	*admission = control->talk.admission;
+	*admission = control->session.admission;
 	return error;
 }
 
@@ -342,13 +345,13 @@ int sml_control_ready(struct sml_control *control, struct sml_readiness *found,
 {
 	int error;
 
-	sml_talk_ready(&control->talk, found);
+	sml_session_ready(&control->session, found);
 	sml_control_sync(control);
-	error = wait_for(control, SML_TALK_RUNNING, meanwhile, deadline_ns);
-	found->admitted_again = error == 0 && sml_control_phase(control) == SML_TALK_ADMITTED;
+	error = wait_for(control, SML_SESSION_RUNNING, meanwhile, deadline_ns);
+	found->admitted_again = error == 0 && sml_control_phase(control) == SML_SESSION_ADMITTED;
 	if (found->admitted_again)
 		return 0;
-	found->lanes = control->talk.start_lanes;
-	found->shares_memory = control->talk.shares_memory;
+	found->lanes = control->session.start_lanes;
+	found->shares_memory = control->session.shares_memory;
 	return error;
 }

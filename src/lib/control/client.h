@@ -3,7 +3,7 @@
  * A rank's side of the control connection. It has two phases. While the context opens, the opening
  * thread runs it (join, probe, ready: each call below blocks until its answer or the deadline).
  * From sml_control_start() on, its own thread runs it: that keeps the connection alive, answers the
- * switch's questions and notices the end. job/rank/talk.h decides what is said.
+ * switch's questions and notices the end. job/rank/session.h decides what is said.
  */
 #ifndef SML_LIB_CONTROL_CLIENT_H
 #define SML_LIB_CONTROL_CLIENT_H
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "control/frame.h"
-#include "job/rank/talk.h"
+#include "job/rank/session.h"
 #include "lib/control/connect.h"
 #include "lib/settings/settings.h"
 
@@ -26,7 +26,7 @@ struct sml_control_owner {
 	void *self;
 	/* What this rank's slots are waiting for; the caller frees it. NULL: it has no slots. */
 	struct sml_stall_report *(*stalls)(void *self);
-	/* As struct sml_talk_output has them. */
+	/* As struct sml_session_output has them. */
 	void (*served)(void *self, SmlControl__StripeStatus *status,
 		       uint64_t completed[SML_MAX_CHILDREN]);
 	bool (*moved)(void *self, SmlControl__Traffic *traffic);

@@ -176,17 +176,18 @@ static void look_at(struct attempt *attempt)
 	struct sml_control *control = attempt->control;
 	unsigned address = address_of(attempt);
 
-	sml_search_missing(&finder->search, address, &control->talk.missing, control->talk.n_more);
-	if (sml_control_phase(control) == SML_TALK_FAILED) {
+	sml_search_missing(&finder->search, address, &control->session.missing,
+			   control->session.n_more);
+	if (sml_control_phase(control) == SML_SESSION_FAILED) {
 		char reason[SML_REASON_LENGTH];
 
 		snprintf(reason, sizeof(reason), "%.199s", control->text);
 		fail(attempt, control->error, reason);
 		return;
 	}
-	if (sml_control_phase(control) == SML_TALK_LEFT)
+	if (sml_control_phase(control) == SML_SESSION_LEFT)
 		sml_search_left(&finder->search, address);
-	if (!control->talk.begun || finder->taken >= 0)
+	if (!control->session.begun || finder->taken >= 0)
 		return;
 	finder->taken = (int)address;
 	sml_search_began(&finder->search, address, sml_now_ns());

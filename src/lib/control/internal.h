@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the three files of the control client share: client.c (set-up, and the calls
- * of the opening thread), messages.c (the talk's outputs and inputs), thread.c (from
+ * of the opening thread), messages.c (the session's outputs and inputs), thread.c (from
  * the start to the end).
  */
 #ifndef SML_LIB_CONTROL_INTERNAL_H
@@ -22,9 +22,9 @@ struct sml_control {
 	bool own_loop;
 	struct sml_channel *channel;
 	struct sml_watch *tick;
-	struct sml_talk talk;	/* belongs to the thread that runs the loop */
-	char told_refused[256]; /* as the talk's, when it was logged last */
-	const bool *give_up;	/* atomic; NULL: nobody says so */
+	struct sml_session session; /* belongs to the thread that runs the loop */
+	char told_refused[256];	    /* as the session's, when it was logged last */
+	const bool *give_up;	    /* atomic; NULL: nobody says so */
 	struct sml_control_owner owner;
 	pthread_t thread;
 	bool threaded;
@@ -35,7 +35,7 @@ struct sml_control {
 	pthread_mutex_t lock;
 	struct sml_watch *wake; /* NULL: there is no thread to wake any more */
 	pthread_cond_t changed;
-	enum sml_talk_phase phase; /* the talk's, and why it is over */
+	enum sml_session_phase phase; /* the session's, and why it is over */
 	bool mismatch_wanted, mismatch_told;
 	struct sml_disagreement mismatch;
 	bool leave_wanted, stop_wanted, stalls_wanted;
@@ -50,15 +50,15 @@ struct sml_control {
 	char text[SML_TEXT_BYTES];
 };
 
-enum sml_talk_phase sml_control_phase(struct sml_control *control);
+enum sml_session_phase sml_control_phase(struct sml_control *control);
 
-/* After each input of the talk: tell the waiter and the owner about the result. */
+/* After each input of the session: tell the waiter and the owner about the result. */
 void sml_control_sync(struct sml_control *control);
 
-/* 0, or the talk's error, with its text set by sml_error_set(). */
+/* 0, or the session's error, with its text set by sml_error_set(). */
 int sml_control_failure(struct sml_control *control);
 
-void sml_control_begin_talk(struct sml_control *control, const char *where);
+void sml_control_begin_session(struct sml_control *control, const char *where);
 
 /* Callbacks of the channel, and of the events. self is the control. */
 bool sml_control_objects(void *self, const struct sml_head *head);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connects the talk (job/rank/talk.h) with its channel: its outputs, its questions, and its inputs.
+ * Connects the session (job/rank/session.h) with its channel: its outputs, its questions, and its
+ * inputs.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,10 +22,10 @@
  */
 static void keep_names(struct sml_control *control)
 {
-	const struct sml_fellows *fellows = control->talk.fellows;
+	const struct sml_fellows *fellows = control->session.fellows;
 	struct sml_stall_report *words;
 
-	if (fellows == NULL || control->last_words || control->talk.error != SML_ERROR_RANK_DIED)
+	if (fellows == NULL || control->last_words || control->session.error != SML_ERROR_RANK_DIED)
 		return;
 	words = sml_stall_report_open(0, control->settings->world_size);
 	for (unsigned rank = 0; words && rank < control->settings->world_size; rank++) {
@@ -39,32 +40,32 @@ static void keep_names(struct sml_control *control)
 
 void sml_control_sync(struct sml_control *control)
 {
-	const struct sml_talk *talk = &control->talk;
-	enum sml_talk_phase before;
+	const struct sml_session *session = &control->session;
+	enum sml_session_phase before;
 
 	pthread_mutex_lock(&control->lock);
 	before = control->phase;
-	if (before != talk->phase) {
-		control->phase = talk->phase;
-		control->error = talk->error;
-		snprintf(control->text, sizeof(control->text), "%s", talk->text);
-		if (talk->phase == SML_TALK_FAILED)
+	if (before != session->phase) {
+		control->phase = session->phase;
+		control->error = session->error;
+		snprintf(control->text, sizeof(control->text), "%s", session->text);
+		if (session->phase == SML_SESSION_FAILED)
 			keep_names(control);
 		pthread_cond_broadcast(&control->changed);
 	}
 	pthread_mutex_unlock(&control->lock);
-	if (before == talk->phase || talk->phase < SML_TALK_LEFT)
+	if (before == session->phase || session->phase < SML_SESSION_LEFT)
 		return;
 	sml_watch_at(control->tick, UINT64_MAX);
-	if (talk->phase == SML_TALK_FAILED && control->threaded && !control->aborts)
-		control->owner.failed(control->owner.self, talk->error, control->text);
-	if (talk->phase == SML_TALK_LOST) {
+	if (session->phase == SML_SESSION_FAILED && control->threaded && !control->aborts)
+		control->owner.failed(control->owner.self, session->error, control->text);
+	if (session->phase == SML_SESSION_LOST) {
 		sml_loop_stop(control->loop);
 		control->owner.lost(control->owner.self, control->text);
 	}
 }
 
-/* ---- what the talk says and asks ---- */
+/* ---- what the session says and asks ---- */
 
 static int send_out(void *self, const SmlControl__Envelope *message)
 {
@@ -75,7 +76,7 @@ static int send_out(void *self, const SmlControl__Envelope *message)
 static void keep_report(struct sml_control *control, const SmlControl__StallReport *message,
 			struct sml_stall_report **place)
 {
-	const struct sml_admission *admission = &control->talk.admission;
+	const struct sml_admission *admission = &control->session.admission;
 	uint32_t n_slots = (uint32_t)admission->head_slots + admission->data_slots;
 	struct sml_stall_report *report;
 
@@ -91,7 +92,7 @@ static void keep_report(struct sml_control *control, const SmlControl__StallRepo
 static void told(void *self, const SmlControl__StallReport *report, bool last_words)
 {
 	struct sml_control *control = self;
-	bool has_slots = control->talk.has_slots;
+	bool has_slots = control->session.has_slots;
 	uint32_t stripe = has_slots ? report->stripe : 0;
 
 	if (last_words)
@@ -128,7 +129,7 @@ static void tell_stalls(void *self)
 		out.sets = message.sets;
 		out.n_sets = message.n_sets;
 		out.partial = message.is_partial;
-		sml_talk_send(&control->talk, sml_envelope(STALL_REPORT, stall_report, &out));
+		sml_session_send(&control->session, sml_envelope(STALL_REPORT, stall_report, &out));
 		sml_waits_free(&message);
 	}
 	sml_stall_report_close(report);
@@ -149,13 +150,14 @@ static bool moved(void *self, SmlControl__Traffic *traffic)
 	return owner->moved(owner->self, traffic);
 }
 
-static const struct sml_talk_output output = {send_out, told, describe, tell_stalls, served, moved};
+static const struct sml_session_output output = {send_out,    told,   describe,
+						 tell_stalls, served, moved};
 
-void sml_control_begin_talk(struct sml_control *control, const char *where)
+void sml_control_begin_session(struct sml_control *control, const char *where)
 {
 	const struct sml_settings *settings = control->settings;
 	bool keyed = settings->tls && sml_tls_is_keyed(settings->tls);
-	const struct sml_talk_config config = {
+	const struct sml_session_config config = {
 		.what = settings->switch_address ? NULL : "rank 0",
 		.where = where,
 		.rank = settings->rank,
@@ -170,7 +172,7 @@ void sml_control_begin_talk(struct sml_control *control, const char *where)
 		.self = control,
 	};
 
-	sml_talk_init(&control->talk, &config);
+	sml_session_init(&control->session, &config);
 }
 
 /* ---- what it hears ---- */
@@ -178,7 +180,7 @@ void sml_control_begin_talk(struct sml_control *control, const char *where)
 bool sml_control_objects(void *self, const struct sml_head *head)
 {
 	struct sml_control *control = self;
-	bool objects = sml_talk_object(&control->talk, head);
+	bool objects = sml_session_object(&control->session, head);
 
 	sml_control_sync(control);
 	return objects;
@@ -187,7 +189,7 @@ bool sml_control_objects(void *self, const struct sml_head *head)
 /* Logged at once: the output of the refused rank may be on another terminal, or on none. */
 static void tell_refused(struct sml_control *control)
 {
-	const char *why = control->talk.refused;
+	const char *why = control->session.refused;
 
 	if (strcmp(why, control->told_refused) == 0)
 		return;
@@ -202,7 +204,7 @@ void sml_control_received(void *self, const SmlControl__Envelope *message)
 {
 	struct sml_control *control = self;
 
-	sml_talk_message(&control->talk, message);
+	sml_session_message(&control->session, message);
 	tell_refused(control);
 	sml_control_sync(control);
 }
@@ -210,7 +212,7 @@ void sml_control_received(void *self, const SmlControl__Envelope *message)
 void sml_control_ended(void *self, int error)
 {
 	struct sml_control *control = self;
-	struct sml_talk *talk = &control->talk;
+	struct sml_session *session = &control->session;
 	const char *reason = sml_channel_tls_reason(control->channel);
 	bool known = sml_channel_is_known(control->channel);
 	char how[SML_TEXT_BYTES / 2];
@@ -220,16 +222,17 @@ void sml_control_ended(void *self, int error)
 		snprintf(how, sizeof(how), "lost the connection (%s)", strerrordesc_np(-error));
 	if (reason)
 		snprintf(how, sizeof(how), "broke TLS: %.200s", reason);
-	if (reason && talk->phase < SML_TALK_ADMITTED)
-		sml_talk_fail(talk, SML_ERROR_TLS, "TLS with what listens at %s failed: %s",
-			      talk->config.where, reason);
+	if (reason && session->phase < SML_SESSION_ADMITTED)
+		sml_session_fail(session, SML_ERROR_TLS, "TLS with what listens at %s failed: %s",
+				 session->config.where, reason);
 	else if (!reason && error == -EPROTO)
-		sml_talk_fail(talk, SML_ERROR_PROTOCOL,
-			      "what answers at %s does not speak the SwitchML protocol: check the "
-			      "address and the port",
-			      talk->config.where);
+		sml_session_fail(
+			session, SML_ERROR_PROTOCOL,
+			"what answers at %s does not speak the SwitchML protocol: check the "
+			"address and the port",
+			session->config.where);
 	else
-		sml_talk_ended(talk, how, known);
+		sml_session_ended(session, how, known);
 	sml_control_sync(control);
 }
 
@@ -245,8 +248,9 @@ void sml_control_on_tick(void *self, unsigned what)
 	struct sml_control *control = self;
 
 	(void)what;
-	sml_talk_tick(&control->talk, sml_channel_heard_ns(control->channel),
-		      count_results(control), sml_channel_is_known(control->channel), sml_now_ns());
+	sml_session_tick(&control->session, sml_channel_heard_ns(control->channel),
+			 count_results(control), sml_channel_is_known(control->channel),
+			 sml_now_ns());
 	if (control->threaded) {
 		control->owner.ticked(control->owner.self);
 		sml_thread_take_signals();

@@ -16,8 +16,8 @@
 static void send_abort(struct sml_control *control)
 {
 	control->aborts = true;
-	sml_talk_abort(&control->talk, control->abort_error, control->abort_text,
-		       control->abort_told);
+	sml_session_abort(&control->session, control->abort_error, control->abort_text,
+			  control->abort_told);
 	sml_control_sync(control);
 }
 
@@ -25,7 +25,7 @@ static void send_renewals(struct sml_control *control, const uint32_t *numbers)
 {
 	for (uint8_t shard = 0; shard < SML_MAX_SHARDS; shard++)
 		if (numbers[shard])
-			sml_talk_renew(&control->talk, shard, numbers[shard]);
+			sml_session_renew(&control->session, shard, numbers[shard]);
 }
 
 void sml_control_on_wake(void *self, unsigned what)
@@ -39,25 +39,25 @@ void sml_control_on_wake(void *self, unsigned what)
 	if (!control->threaded)
 		return;
 	pthread_mutex_lock(&control->lock);
-	leave = control->leave_wanted && control->phase == SML_TALK_RUNNING;
+	leave = control->leave_wanted && control->phase == SML_SESSION_RUNNING;
 	stop = control->stop_wanted;
-	abort = control->abort_error && control->phase < SML_TALK_LEFT;
-	stalls = control->stalls_wanted && control->phase < SML_TALK_LEFT;
+	abort = control->abort_error && control->phase < SML_SESSION_LEFT;
+	stalls = control->stalls_wanted && control->phase < SML_SESSION_LEFT;
 	control->stalls_wanted = false;
-	mismatch = control->mismatch_wanted && control->phase < SML_TALK_LEFT;
+	mismatch = control->mismatch_wanted && control->phase < SML_SESSION_LEFT;
 	control->mismatch_wanted = false;
 	memcpy(renewals, control->renewals, sizeof(renewals));
 	memset(control->renewals, 0, sizeof(control->renewals));
 	pthread_mutex_unlock(&control->lock);
 	send_renewals(control, renewals);
 	if (stalls)
-		sml_talk_ask_stalls(&control->talk);
+		sml_session_ask_stalls(&control->session);
 	if (mismatch)
-		sml_talk_mismatch(&control->talk, &control->mismatch);
+		sml_session_mismatch(&control->session, &control->mismatch);
 	if (abort)
 		send_abort(control);
 	else if (leave)
-		sml_talk_leave(&control->talk);
+		sml_session_leave(&control->session);
 	sml_control_sync(control);
 	if (stop)
 		sml_loop_stop(control->loop);
@@ -68,7 +68,7 @@ static void *thread_main(void *self)
 	struct sml_control *control = self;
 
 	/* Questions that came before this rank could answer are answered now. */
-	sml_talk_serve(&control->talk, control->owner.lost != NULL);
+	sml_session_serve(&control->session, control->owner.lost != NULL);
 	sml_control_sync(control);
 	sml_loop_run(control->loop);
 	return NULL;
@@ -116,13 +116,13 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 {
 	uint64_t now_ns = sml_now_ns();
 	struct sml_notice notice;
-	enum sml_talk_phase phase;
+	enum sml_session_phase phase;
 
 	sml_notice_begin(&notice, control->settings, now_ns);
 	pthread_mutex_lock(&control->lock);
 	control->leave_wanted = true;
 	wake(control);
-	for (; control->phase < SML_TALK_LEFT && now_ns < deadline_ns; now_ns = sml_now_ns()) {
+	for (; control->phase < SML_SESSION_LEFT && now_ns < deadline_ns; now_ns = sml_now_ns()) {
 		struct timespec until = sml_timespec(sml_notice_wake(&notice, deadline_ns));
 
 		if (sml_notice_is_due(&notice, now_ns))
@@ -132,11 +132,11 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 	}
 	phase = control->phase;
 	pthread_mutex_unlock(&control->lock);
-	if (phase == SML_TALK_LEFT)
+	if (phase == SML_SESSION_LEFT)
 		return 0;
-	if (phase == SML_TALK_LOST)
+	if (phase == SML_SESSION_LOST)
 		return 1;
-	if (phase == SML_TALK_FAILED)
+	if (phase == SML_SESSION_FAILED)
 		return sml_error_set(control->error, "%s", control->text);
 	return sml_error_set(SML_ERROR_TIMEOUT,
 			     "not every rank closed its context of job \"%s\" within %u ms",
@@ -165,7 +165,7 @@ void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t numb
 void sml_control_abort(struct sml_control *control, int error, const char *text, bool told)
 {
 	pthread_mutex_lock(&control->lock);
-	if (control->abort_error == 0 && control->phase < SML_TALK_LEFT) {
+	if (control->abort_error == 0 && control->phase < SML_SESSION_LEFT) {
 		control->abort_error = error;
 		control->abort_told = told;
 		snprintf(control->abort_text, sizeof(control->abort_text), "%s", text);
@@ -178,20 +178,20 @@ void sml_control_abort(struct sml_control *control, int error, const char *text,
 static void explain_no_stalls(const struct sml_control *control, unsigned stripe, char *text,
 			      size_t text_bytes)
 {
-	if (control->phase == SML_TALK_FAILED && control->abort_error == 0)
+	if (control->phase == SML_SESSION_FAILED && control->abort_error == 0)
 		/* Another rank was faster; its text says what it found out. */
 		snprintf(text, text_bytes, "%s", control->text);
-	else if (control->phase >= SML_TALK_LEFT)
+	else if (control->phase >= SML_SESSION_LEFT)
 		snprintf(text, text_bytes, "the connection to %s at %s has ended",
-			 control->talk.config.what, control->talk.config.where);
-	else if (!control->talk.admission.stall_reports)
+			 control->session.config.what, control->session.config.where);
+	else if (!control->session.admission.stall_reports)
 		snprintf(text, text_bytes, "%s at %s is too old to report it",
-			 control->talk.config.what, control->talk.config.where);
-	else if (control->talk.has_slots)
+			 control->session.config.what, control->session.config.where);
+	else if (control->session.has_slots)
 		snprintf(text, text_bytes, "rank %u does not answer", stripe);
 	else
-		snprintf(text, text_bytes, "%s at %s does not answer", control->talk.config.what,
-			 control->talk.config.where);
+		snprintf(text, text_bytes, "%s at %s does not answer", control->session.config.what,
+			 control->session.config.where);
 }
 
 const struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
@@ -202,8 +202,8 @@ const struct sml_stall_report *sml_control_stalls(struct sml_control *control, u
 	int late = 0;
 
 	pthread_mutex_lock(&control->lock);
-	while (until_ns > 0 && control->talk.admission.stall_reports && !control->stalls[stripe] &&
-	       control->phase < SML_TALK_LEFT && !late)
+	while (until_ns > 0 && control->session.admission.stall_reports &&
+	       !control->stalls[stripe] && control->phase < SML_SESSION_LEFT && !late)
 		late = pthread_cond_timedwait(&control->changed, &control->lock, &until);
 	stalls = control->stalls[stripe];
 	if (stalls == NULL)
@@ -225,7 +225,7 @@ const struct sml_stall_report *sml_control_last_words(struct sml_control *contro
 void sml_control_ask_stalls(struct sml_control *control)
 {
 	pthread_mutex_lock(&control->lock);
-	if (control->talk.admission.stall_reports) {
+	if (control->session.admission.stall_reports) {
 		control->stalls_wanted = true;
 		wake(control);
 	}
@@ -261,7 +261,7 @@ static void stop_thread(struct sml_control *control)
 static void abort_unthreaded(struct sml_control *control)
 {
 	if (control->threaded || !control->channel || !is_aborted(control) ||
-	    sml_control_phase(control) >= SML_TALK_LEFT)
+	    sml_control_phase(control) >= SML_SESSION_LEFT)
 		return;
 	send_abort(control);
 	sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
@@ -299,7 +299,7 @@ void sml_control_close(struct sml_control *control)
 	if (control == NULL)
 		return;
 	sml_control_retire(control);
-	sml_talk_fini(&control->talk);
+	sml_session_fini(&control->session);
 	for (unsigned i = 0; i < SML_MAX_STRIPES; i++)
 		sml_stall_report_close(control->stalls[i]);
 	sml_stall_report_close(control->last_words);

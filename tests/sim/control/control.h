@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The control plane in a simulated world: the jobs of several switches (job/switch.h) and
- * the ranks of one job (job/rank/search.h, job/rank/talk.h), connected by links of varying
+ * the ranks of one job (job/rank/search.h, job/rank/session.h), connected by links of varying
  * delay. The data path is abstract: a call ends for a rank when its switch has contributions
  * from all ranks and the result has arrived.
  *

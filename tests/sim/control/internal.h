@@ -4,7 +4,7 @@
 #define SML_SIM_CONTROL_INTERNAL_H
 
 #include "job/rank/search.h"
-#include "job/rank/talk.h"
+#include "job/rank/session.h"
 #include "job/switch.h"
 #include "sim/control/control.h"
 #include "sim/gen.h"
@@ -92,7 +92,7 @@ enum rank_state { COMING, BEGINNING, RUNNING, SEEKING, WELL, FAILED, DEAD };
 
 struct attempt {
 	struct link *link;
-	struct sml_talk talk;
+	struct sml_session session;
 	bool talks;
 	uint64_t tick_ns, probed_ns;
 	struct sml_resumption resumption;

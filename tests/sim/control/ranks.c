@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks: job/rank/search.h and job/rank/talk.h, driven as by the library, with abstract calls. */
+/* Ranks: job/rank/search.h and job/rank/session.h, driven as by the library, with abstract calls.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ static void drop(struct attempt *attempt)
 	if (attempt->link)
 		sim_end(attempt->link, false);
 	if (attempt->talks)
-		sml_talk_fini(&attempt->talk);
+		sml_session_fini(&attempt->session);
 	*attempt = (struct attempt){.tick_ns = NEVER, .probed_ns = NEVER};
 }
 
@@ -42,7 +43,7 @@ static void fails(struct rank *rank, int error, const char *text)
 	snprintf(rank->text, sizeof(rank->text), "%s", text);
 	sim_say(rank->control, "rank %u fails (%d): %s", rank->id, error, text);
 	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
-		sml_talk_abort(&rank->attempts[rank->taken].talk, error, text, false);
+		sml_session_abort(&rank->attempts[rank->taken].session, error, text, false);
 	drop_all(rank);
 }
 
@@ -63,7 +64,7 @@ void sim_crank_dies(struct rank *rank)
 		control->servers[0].returns_ns = NEVER;
 }
 
-/* ---- what the talk says and asks ---- */
+/* ---- what the session says and asks ---- */
 
 static struct rank *rank_of(const struct attempt *attempt)
 {
@@ -110,12 +111,13 @@ static bool moved(void *self, SmlControl__Traffic *traffic)
 	return true;
 }
 
-static const struct sml_talk_output output = {send_out, told, describe, tell_stalls, served, moved};
+static const struct sml_session_output output = {send_out,    told,   describe,
+						 tell_stalls, served, moved};
 
-static void begin_talk(struct rank *rank, unsigned address)
+static void begin_session(struct rank *rank, unsigned address)
 {
 	struct attempt *attempt = &rank->attempts[address];
-	const struct sml_talk_config config = {
+	const struct sml_session_config config = {
 		.where = rank->control->names[address],
 		.rank = rank->id,
 		.world_size = rank->control->n_ranks,
@@ -127,7 +129,7 @@ static void begin_talk(struct rank *rank, unsigned address)
 		.self = attempt,
 	};
 
-	sml_talk_init(&attempt->talk, &config);
+	sml_session_init(&attempt->session, &config);
 	attempt->talks = true;
 	attempt->tick_ns = rank->control->now_ns + TICK_NS;
 }
@@ -197,7 +199,7 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 	SmlControl__Join message = SML_CONTROL__JOIN__INIT;
 	uint32_t port = 40000u + rank->id;
 
-	begin_talk(rank, address);
+	begin_session(rank, address);
 	message.library_version = (char *)(uintptr_t) "1";
 	message.job = (char *)(uintptr_t)JOB_NAME;
 	message.host = (char *)(uintptr_t) "host";
@@ -211,7 +213,7 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 		report(rank, &attempt->resumption, attempt);
 	sim_say(rank->control, "rank %u joins at %s%s", rank->id, rank->control->names[address],
 		resumes ? ", to go on" : "");
-	sml_talk_join(&attempt->talk, &message, resumes ? &attempt->resumption : NULL);
+	sml_session_join(&attempt->session, &message, resumes ? &attempt->resumption : NULL);
 }
 
 /* ---- looking for a switch ---- */
@@ -254,7 +256,7 @@ static void probe(struct rank *rank, unsigned address)
 {
 	struct control *control = rank->control;
 	struct attempt *attempt = &rank->attempts[address];
-	const struct sml_admission *admission = &attempt->talk.admission;
+	const struct sml_admission *admission = &attempt->session.admission;
 
 	rank->epoch = admission->epoch;
 	rank->tag = admission->report_tag;
@@ -274,8 +276,9 @@ static void end_of_probe(struct rank *rank, unsigned address)
 
 	attempt->probed_ns = NEVER;
 	if (sim_has_udp(&rank->control->servers[attempt->link->sw], rank->id))
-		sml_talk_ready(&attempt->talk,
-			       &(struct sml_readiness){.lanes = attempt->talk.admission.lanes});
+		sml_session_ready(
+			&attempt->session,
+			&(struct sml_readiness){.lanes = attempt->session.admission.lanes});
 	else
 		reject(rank, address, SML_ERROR_UNREACHABLE, "its UDP does not answer");
 }
@@ -283,7 +286,7 @@ static void end_of_probe(struct rank *rank, unsigned address)
 static void starts(struct rank *rank, unsigned address)
 {
 	struct attempt *attempt = &rank->attempts[address];
-	const struct sml_ticket_map *map = &attempt->talk.admission.maps[SML_HEAD];
+	const struct sml_ticket_map *map = &attempt->session.admission.maps[SML_HEAD];
 
 	if (rank->state == SEEKING) {
 		sml_search_started(&rank->search, address);
@@ -292,7 +295,7 @@ static void starts(struct rank *rank, unsigned address)
 			sim_wrong(rank->control, "rank %u is told a table that is not its own",
 				  rank->id);
 	}
-	sml_talk_serve(&attempt->talk, !rank->control->embedded);
+	sml_session_serve(&attempt->session, !rank->control->embedded);
 	sim_say(rank->control, "rank %u goes on at %s with call %u (epoch %u)", rank->id,
 		rank->control->names[address], rank->done, rank->epoch);
 	rank->state = RUNNING;
@@ -302,7 +305,7 @@ static void starts(struct rank *rank, unsigned address)
 	rank->next_ns = rank->control->now_ns;
 	rank->ends_by_ns = NEVER;
 	if (rank->leaves)
-		sml_talk_leave(&attempt->talk);
+		sml_session_leave(&attempt->session);
 }
 
 static void lost(struct rank *rank, const char *text)
@@ -315,31 +318,31 @@ static void lost(struct rank *rank, const char *text)
 	look(rank, true, first);
 }
 
-/* ---- after each input of a talk ---- */
+/* ---- after each input of a session ---- */
 
 static void look_at(struct rank *rank, unsigned address)
 {
 	struct attempt *attempt = &rank->attempts[address];
-	struct sml_talk *talk = &attempt->talk;
-	char text[SML_TALK_TEXT_BYTES];
+	struct sml_session *session = &attempt->session;
+	char text[SML_SESSION_TEXT_BYTES];
 
 	if (!attempt->talks || sim_crank_is_over(rank))
 		return;
-	snprintf(text, sizeof(text), "%s", talk->text);
-	if (rank->state == SEEKING && talk->phase < SML_TALK_RUNNING) {
-		sml_search_missing(&rank->search, address, &talk->missing, talk->n_more);
-		if (talk->begun && rank->taken < 0) {
+	snprintf(text, sizeof(text), "%s", session->text);
+	if (rank->state == SEEKING && session->phase < SML_SESSION_RUNNING) {
+		sml_search_missing(&rank->search, address, &session->missing, session->n_more);
+		if (session->begun && rank->taken < 0) {
 			rank->taken = (int)address;
 			sml_search_began(&rank->search, address, rank->control->now_ns);
 		}
 	}
-	if (talk->phase == SML_TALK_LOST) {
+	if (session->phase == SML_SESSION_LOST) {
 		lost(rank, text);
-	} else if (talk->phase == SML_TALK_FAILED && rank->state == RUNNING) {
-		fails(rank, talk->error, text);
-	} else if (talk->phase == SML_TALK_FAILED) {
-		reject(rank, address, talk->error, text);
-	} else if (talk->phase == SML_TALK_LEFT) {
+	} else if (session->phase == SML_SESSION_FAILED && rank->state == RUNNING) {
+		fails(rank, session->error, text);
+	} else if (session->phase == SML_SESSION_FAILED) {
+		reject(rank, address, session->error, text);
+	} else if (session->phase == SML_SESSION_LEFT) {
 		sim_say(rank->control, "rank %u has left%s", rank->id,
 			rank->state == SEEKING ? ", without the others" : "");
 		if (rank->state == SEEKING)
@@ -347,9 +350,9 @@ static void look_at(struct rank *rank, unsigned address)
 		sml_search_left(&rank->search, address);
 		rank->state = WELL;
 		drop_all(rank);
-	} else if (talk->phase == SML_TALK_ADMITTED && attempt->probed_ns == NEVER) {
+	} else if (session->phase == SML_SESSION_ADMITTED && attempt->probed_ns == NEVER) {
 		probe(rank, address);
-	} else if (talk->phase == SML_TALK_RUNNING && rank->state != RUNNING) {
+	} else if (session->phase == SML_SESSION_RUNNING && rank->state != RUNNING) {
 		starts(rank, address);
 	}
 }
@@ -382,7 +385,7 @@ static void call(struct rank *rank)
 		if (rank->dies_leaving)
 			rank->dies_ns = control->now_ns + gen_below(&control->gen, 2000) * MS;
 		rank->ends_by_ns = control->now_ns + CALL_NS;
-		sml_talk_leave(&attempt->talk);
+		sml_session_leave(&attempt->session);
 		return;
 	}
 	if (!rank->sent)
@@ -411,10 +414,10 @@ static void message_comes(struct rank *rank, unsigned address, const struct even
 	if (!attempt->talks)
 		return;
 	event->link->heard_ns = rank->control->now_ns;
-	if (sml_talk_object(&attempt->talk, &head))
-		sim_wrong(rank->control, "rank %u objects: %s", rank->id, attempt->talk.text);
+	if (sml_session_object(&attempt->session, &head))
+		sim_wrong(rank->control, "rank %u objects: %s", rank->id, attempt->session.text);
 	else
-		sml_talk_message(&attempt->talk, message);
+		sml_session_message(&attempt->session, message);
 }
 
 void sim_crank_event(struct rank *rank, const struct event *event,
@@ -437,8 +440,8 @@ void sim_crank_event(struct rank *rank, const struct event *event,
 		break;
 	case EVENT_END_AT_RANK:
 		if (rank->attempts[address].talks)
-			sml_talk_ended(&rank->attempts[address].talk, "closed the connection",
-				       true);
+			sml_session_ended(&rank->attempts[address].session, "closed the connection",
+					  true);
 		else
 			reject(rank, (unsigned)address, SML_ERROR_UNREACHABLE,
 			       "closed the connection");
@@ -500,7 +503,7 @@ static void tick(struct rank *rank, unsigned address)
 
 	if (attempt->talks && now_ns >= attempt->tick_ns) {
 		attempt->tick_ns = now_ns + TICK_NS;
-		sml_talk_tick(&attempt->talk, attempt->link->heard_ns, 0, true, now_ns);
+		sml_session_tick(&attempt->session, attempt->link->heard_ns, 0, true, now_ns);
 		look_at(rank, address);
 	}
 	if (attempt->talks && now_ns >= attempt->probed_ns) {

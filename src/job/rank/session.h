@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank's side of the talk with one switch, from the join to the leave. Sans I/O: no socket, no
+ * A rank's side of the session with one switch, from the join to the leave. Sans I/O: no socket, no
  * clock, no thread. The library's control drives it with a channel (lib/control/), the simulator
  * with its own network and clock, a fuzzer with bytes.
  *
@@ -10,19 +10,19 @@
  *	or, of a switch that others may take over from: LOST
  *	A rank that resumes only to leave may be told Left while it joins, too.
  *
- *	in    a message           sml_talk_object(), then sml_talk_message()
- *	      the connection ends sml_talk_ended()
- *	      a tick, and time    sml_talk_tick()
- *	      what the rank wants sml_talk_join(), _ready(), _leave(), …
- *	out   messages, questions struct sml_talk_output
+ *	in    a message           sml_session_object(), then sml_session_message()
+ *	      the connection ends sml_session_ended()
+ *	      a tick, and time    sml_session_tick()
+ *	      what the rank wants sml_session_join(), _ready(), _leave(), …
+ *	out   messages, questions struct sml_session_output
  *	      everything else     the phase, and the members beside it
  *
  * Outputs are called from within inputs, and must not call back in.
  *
  * The invariant: from LEFT on, nothing is sent, and the phase does not change.
  */
-#ifndef SML_JOB_RANK_TALK_H
-#define SML_JOB_RANK_TALK_H
+#ifndef SML_JOB_RANK_SESSION_H
+#define SML_JOB_RANK_SESSION_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@
 #include "job/common/ranks.h"
 #include "job/common/rules.h"
 
-#define SML_TALK_TEXT_BYTES 1024
+#define SML_SESSION_TEXT_BYTES 1024
 /*
  * How long a rank that has asked to leave and then loses its switch looks for the others: they may
  * have been told that all have left. After half of that time, it tells switches that it only wants
@@ -41,16 +41,16 @@
  */
 #define SML_LEAVE_WAIT_NS 30000000000ull
 
-enum sml_talk_phase {
-	SML_TALK_CONNECTED,
-	SML_TALK_JOINING,
-	SML_TALK_ADMITTED,
-	SML_TALK_READY,
-	SML_TALK_RUNNING,
-	SML_TALK_LEAVING,
-	SML_TALK_LEFT,
-	SML_TALK_FAILED,
-	SML_TALK_LOST /* another switch may take over */
+enum sml_session_phase {
+	SML_SESSION_CONNECTED,
+	SML_SESSION_JOINING,
+	SML_SESSION_ADMITTED,
+	SML_SESSION_READY,
+	SML_SESSION_RUNNING,
+	SML_SESSION_LEAVING,
+	SML_SESSION_LEFT,
+	SML_SESSION_FAILED,
+	SML_SESSION_LOST /* another switch may take over */
 };
 
 /* What a rank reports to a replacement switch (core/resume.h). */
@@ -69,7 +69,7 @@ struct sml_resumption {
 		     uint16_t n_lanes);
 };
 
-#define SML_TALK_NAME_BYTES 128
+#define SML_SESSION_NAME_BYTES 128
 
 /* A rank of a job whose ranks have the slots. */
 struct sml_fellow {
@@ -77,7 +77,7 @@ struct sml_fellow {
 		host_bytes; /* 4 or 16; 0: the host that the control connection leads to */
 	uint16_t ports[SML_MAX_SHARDS];
 	uint64_t cookie, tag; /* this rank's cookie at that one's stripe, and the stripe's tag */
-	char name[SML_TALK_NAME_BYTES]; /* its host's, for texts; "": not told */
+	char name[SML_SESSION_NAME_BYTES]; /* its host's, for texts; "": not told */
 	uint32_t pid;
 	uint16_t first_of_host; /* the lowest rank that may share memory with it */
 };
@@ -94,14 +94,14 @@ struct sml_result_group {
 	uint16_t port;			    /* of shard 0 */
 };
 
-#define SML_TALK_TOKEN_BYTES 16
+#define SML_SESSION_TOKEN_BYTES 16
 
 /* The ranks of this one's machine, and what each has said where it is found. */
 struct sml_neighbors {
 	struct sml_ranks ranks; /* this one is among them; empty: none is known */
 	uint8_t n;		/* how many there are */
 	/* Of each, in the order of ranks. */
-	uint8_t tokens[SML_MAX_CHILDREN][SML_TALK_TOKEN_BYTES];
+	uint8_t tokens[SML_MAX_CHILDREN][SML_SESSION_TOKEN_BYTES];
 };
 
 /* What the switch has given this rank. */
@@ -120,9 +120,9 @@ struct sml_admission {
 	bool single_packets; /* it might see segmented datagrams before they are cut up */
 	char dataplane[16];
 	struct sml_result_group group;
-	/* After a resume: what tickets mean. The tables are valid as long as the talk. */
+	/* After a resume: what tickets mean. The tables are valid as long as the session. */
 	struct sml_ticket_map maps[SML_STREAMS];
-	/* Where the ranks have the slots: as long as the talk, too. Stripe i is rank i's. */
+	/* Where the ranks have the slots: as long as the session, too. Stripe i is rank i's. */
 	uint8_t stripes;
 	const struct sml_fellows *fellows;
 	struct sml_neighbors neighbors;
@@ -134,8 +134,8 @@ struct sml_disagreement {
 	uint16_t ranks[2];
 };
 
-/* What the talk asks and tells. */
-struct sml_talk_output {
+/* What the session asks and tells. */
+struct sml_session_output {
 	/* Queue a message: 0, or out of memory. */
 	int (*send)(void *self, const SmlControl__Envelope *message);
 	/*
@@ -143,11 +143,11 @@ struct sml_talk_output {
 	 * message.
 	 */
 	void (*told)(void *self, const SmlControl__StallReport *report, bool last_words);
-	/* ---- while the job runs; not before sml_talk_serve() ---- */
+	/* ---- while the job runs; not before sml_session_serve() ---- */
 	/* In words: which call has this chunk? */
 	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes);
-	/* Send what this rank's slots are waiting for, by sml_talk_send(). */
+	/* Send what this rank's slots are waiting for, by sml_session_send(). */
 	void (*tell_stalls)(void *self);
 	/* What they have done so far; counters by rank are in this memory. */
 	void (*served)(void *self, SmlControl__StripeStatus *status,
@@ -156,23 +156,23 @@ struct sml_talk_output {
 	bool (*moved)(void *self, SmlControl__Traffic *traffic);
 };
 
-struct sml_talk_config {
+struct sml_session_config {
 	const char *what;  /* that listens there, for texts: "rank 0"; NULL: "the switch" */
 	const char *where; /* the switch, for texts */
 	uint16_t rank, world_size;
 	uint32_t heartbeat_ms;
 	bool rank_0_runs_it;	   /* rank 0, another process, listens there */
 	const char *proof, *unset; /* TLS: what the switch needs, and what to unset without it */
-	const struct sml_talk_output *output;
+	const struct sml_session_output *output;
 	void *self;
 };
 
-struct sml_talk {
-	struct sml_talk_config config;
-	enum sml_talk_phase phase;
+struct sml_session {
+	struct sml_session_config config;
+	enum sml_session_phase phase;
 	/* FAILED and LOST: why. */
 	int error;
-	char text[SML_TALK_TEXT_BYTES];
+	char text[SML_SESSION_TEXT_BYTES];
 	/* LEFT: who was most often the last, as the switch says, and of how many uses. */
 	char slowest[128];
 	unsigned slowest_percent; /* 0: not told */
@@ -203,14 +203,14 @@ struct sml_talk {
 };
 
 /* The config's pointers must live as long. */
-void sml_talk_init(struct sml_talk *talk, const struct sml_talk_config *config);
-void sml_talk_fini(struct sml_talk *talk);
+void sml_session_init(struct sml_session *session, const struct sml_session_config *config);
+void sml_session_fini(struct sml_session *session);
 
 /* ---- what the rank wants; each in its phase ---- */
 
 /* The job's terms are set; resumption: NULL, or lives until the admission. */
-void sml_talk_join(struct sml_talk *talk, const SmlControl__Join *join,
-		   const struct sml_resumption *resumption);
+void sml_session_join(struct sml_session *session, const SmlControl__Join *join,
+		      const struct sml_resumption *resumption);
 
 /* What a rank has found out before the job starts. */
 struct sml_readiness {
@@ -221,41 +221,41 @@ struct sml_readiness {
 	bool admitted_again;
 };
 
-void sml_talk_ready(struct sml_talk *talk, const struct sml_readiness *found);
+void sml_session_ready(struct sml_session *session, const struct sml_readiness *found);
 
 /* From now on it can answer; what was asked before is answered now. */
-void sml_talk_serve(struct sml_talk *talk, bool may_be_lost);
+void sml_session_serve(struct sml_session *session, bool may_be_lost);
 
-void sml_talk_leave(struct sml_talk *talk);
-void sml_talk_abort(struct sml_talk *talk, int error, const char *text, bool told);
-void sml_talk_ask_stalls(struct sml_talk *talk);
-void sml_talk_mismatch(struct sml_talk *talk, const struct sml_disagreement *found);
+void sml_session_leave(struct sml_session *session);
+void sml_session_abort(struct sml_session *session, int error, const char *text, bool told);
+void sml_session_ask_stalls(struct sml_session *session);
+void sml_session_mismatch(struct sml_session *session, const struct sml_disagreement *found);
 /* Results of this shard do not come: a probe with this number will tell its address. */
-void sml_talk_renew(struct sml_talk *talk, uint8_t shard, uint32_t number);
+void sml_session_renew(struct sml_session *session, uint8_t shard, uint32_t number);
 
 /* Send any other message; send an answer. */
-void sml_talk_send(struct sml_talk *talk, const SmlControl__Envelope *message);
+void sml_session_send(struct sml_session *session, const SmlControl__Envelope *message);
 
 /* The first reason counts. */
-__attribute__((format(printf, 3, 4))) void sml_talk_fail(struct sml_talk *talk, int error,
-							 const char *format, ...);
+__attribute__((format(printf, 3, 4))) void sml_session_fail(struct sml_session *session, int error,
+							    const char *format, ...);
 
 /* ---- what happens ---- */
 
-/* As sml_rules_object(); then the talk has failed. */
-bool sml_talk_object(struct sml_talk *talk, const struct sml_head *head);
+/* As sml_rules_object(); then the session has failed. */
+bool sml_session_object(struct sml_session *session, const struct sml_head *head);
 
-void sml_talk_message(struct sml_talk *talk, const SmlControl__Envelope *message);
+void sml_session_message(struct sml_session *session, const SmlControl__Envelope *message);
 
 /* how: "closed the connection"; known: it had proved its identity, or need not. */
-void sml_talk_ended(struct sml_talk *talk, const char *how, bool known);
+void sml_session_ended(struct sml_session *session, const char *how, bool known);
 
 /*
  * Call it every quarter of the heartbeat, but at least once a second. It sends Ping, and judges the
  * switch by when bytes last came, and by its results on the data path (n_results so far): a switch
  * that still serves is not dead, for a while.
  */
-void sml_talk_tick(struct sml_talk *talk, uint64_t heard_ns, uint64_t n_results, bool known,
-		   uint64_t now_ns);
+void sml_session_tick(struct sml_session *session, uint64_t heard_ns, uint64_t n_results,
+		      bool known, uint64_t now_ns);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank's talk with its switch: the messages that it accepts, its answers, and dead peers. */
+/* A rank's session with its switch: the messages that it accepts, its answers, and dead peers. */
 #include <stdio.h>
 #include <string.h>
 
 #include "control/envelope.h"
-#include "job/rank/talk.h"
+#include "job/rank/session.h"
 #include "support/test.h"
 #include "switchml.h"
 
 #define MS	     1000000ull
 #define HEARTBEAT_MS 1000u
 
-static struct sml_talk talk;
+static struct sml_session session;
 static unsigned n_sent[SML_RULES_MESSAGES];
 static unsigned n_described, n_stalls_told;
 
@@ -50,16 +50,16 @@ static bool moved(void *self, SmlControl__Traffic *traffic)
 	return false;
 }
 
-/* As in the library, the owner does its part only at sml_talk_serve(). */
-static struct sml_talk_output output = {.send = send_out, .told = told, .moved = moved};
+/* As in the library, the owner does its part only at sml_session_serve(). */
+static struct sml_session_output output = {.send = send_out, .told = told, .moved = moved};
 
 static int run_until_started(void **state)
 {
-	const struct sml_talk_config config = {.where = "here",
-					       .rank = 1,
-					       .world_size = 2,
-					       .heartbeat_ms = HEARTBEAT_MS,
-					       .output = &output};
+	const struct sml_session_config config = {.where = "here",
+						  .rank = 1,
+						  .world_size = 2,
+						  .heartbeat_ms = HEARTBEAT_MS,
+						  .output = &output};
 	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
 	SmlControl__Start start = SML_CONTROL__START__INIT;
@@ -69,24 +69,24 @@ static int run_until_started(void **state)
 	n_described = n_stalls_told = 0;
 	output.describe = NULL;
 	output.tell_stalls = NULL;
-	sml_talk_init(&talk, &config);
+	sml_session_init(&session, &config);
 	join.shards = 1;
-	sml_talk_join(&talk, &join, NULL);
+	sml_session_join(&session, &join, NULL);
 	admitted.lanes = start.lanes = 352;
 	admitted.shards = 1;
 	admitted.head_slots = admitted.data_slots = 4;
 	admitted.data_port = 1;
-	sml_talk_message(&talk, sml_envelope(ADMITTED, admitted, &admitted));
-	sml_talk_ready(&talk, &(struct sml_readiness){.lanes = 352});
-	sml_talk_message(&talk, sml_envelope(START, start, &start));
-	assert_int_equal(talk.phase, SML_TALK_RUNNING);
+	sml_session_message(&session, sml_envelope(ADMITTED, admitted, &admitted));
+	sml_session_ready(&session, &(struct sml_readiness){.lanes = 352});
+	sml_session_message(&session, sml_envelope(START, start, &start));
+	assert_int_equal(session.phase, SML_SESSION_RUNNING);
 	return 0;
 }
 
 static int end(void **state)
 {
 	(void)state;
-	sml_talk_fini(&talk);
+	sml_session_fini(&session);
 	return 0;
 }
 
@@ -94,7 +94,7 @@ static void serve(void)
 {
 	output.describe = describe;
 	output.tell_stalls = tell_stalls;
-	sml_talk_serve(&talk, true);
+	sml_session_serve(&session, true);
 }
 
 TEST_WITH(questions_that_come_before_the_owner_are_answered_after_it, run_until_started, end)
@@ -102,9 +102,9 @@ TEST_WITH(questions_that_come_before_the_owner_are_answered_after_it, run_until_
 	SmlControl__Describe question = SML_CONTROL__DESCRIBE__INIT;
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 
-	sml_talk_message(&talk, sml_envelope(DESCRIBE, describe, &question));
-	sml_talk_message(&talk, sml_envelope(STALL_REQUEST, stall_request, &request));
-	assert_int_equal(talk.phase, SML_TALK_RUNNING);
+	sml_session_message(&session, sml_envelope(DESCRIBE, describe, &question));
+	sml_session_message(&session, sml_envelope(STALL_REQUEST, stall_request, &request));
+	assert_int_equal(session.phase, SML_SESSION_RUNNING);
 	serve();
 	assert_int_equal(n_described, 1);
 	assert_int_equal(n_stalls_told, 1);
@@ -115,9 +115,10 @@ static void tick_until(uint64_t from_ms, uint64_t until_ms, uint64_t results_a_t
 {
 	static uint64_t n_results;
 
-	for (uint64_t ms = from_ms; ms <= until_ms && talk.phase == SML_TALK_RUNNING; ms += 250) {
+	for (uint64_t ms = from_ms; ms <= until_ms && session.phase == SML_SESSION_RUNNING;
+	     ms += 250) {
 		n_results += results_a_tick;
-		sml_talk_tick(&talk, 0, n_results, true, ms * MS);
+		sml_session_tick(&session, 0, n_results, true, ms * MS);
 	}
 }
 
@@ -125,16 +126,16 @@ TEST_WITH(a_switch_that_serves_is_not_dead_for_a_while, run_until_started, end)
 {
 	serve();
 	tick_until(250, 6 * HEARTBEAT_MS, 3);
-	assert_int_equal(talk.phase, SML_TALK_RUNNING);
+	assert_int_equal(session.phase, SML_SESSION_RUNNING);
 	tick_until(6 * HEARTBEAT_MS, 12 * HEARTBEAT_MS, 3);
-	assert_int_equal(talk.phase, SML_TALK_LOST);
+	assert_int_equal(session.phase, SML_SESSION_LOST);
 }
 
 TEST_WITH(a_switch_that_is_silent_on_both_paths_is_dead, run_until_started, end)
 {
 	serve();
 	tick_until(250, 2 * HEARTBEAT_MS, 0);
-	assert_int_equal(talk.phase, SML_TALK_LOST);
+	assert_int_equal(session.phase, SML_SESSION_LOST);
 }
 
 static bool objects_to(SmlControl__Envelope__BodyCase body, size_t whole)
@@ -143,7 +144,7 @@ static bool objects_to(SmlControl__Envelope__BodyCase body, size_t whole)
 	const uint8_t bytes[] = {(uint8_t)(body << 3 | 2), 0};
 	const struct sml_head head = {bytes, sizeof(bytes), whole};
 
-	return sml_talk_object(&talk, &head);
+	return sml_session_object(&session, &head);
 }
 
 TEST_WITH(a_message_out_of_turn_or_too_long_is_not_waited_for, run_until_started, end)
@@ -151,26 +152,26 @@ TEST_WITH(a_message_out_of_turn_or_too_long_is_not_waited_for, run_until_started
 	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_PONG, 20));
 	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_ABORT, 100000));
 	assert_true(objects_to(SML_CONTROL__ENVELOPE__BODY_START, 20));
-	assert_int_equal(talk.phase, SML_TALK_FAILED);
-	assert_int_equal(talk.error, SML_ERROR_PROTOCOL);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
+	assert_int_equal(session.error, SML_ERROR_PROTOCOL);
 	/* Messages after the end do not matter. */
 	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_START, 20));
 	run_until_started(NULL);
 	assert_true(objects_to(SML_CONTROL__ENVELOPE__BODY_DESCRIBE, 100000));
-	assert_int_equal(talk.phase, SML_TALK_FAILED);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
 }
 
 /* With a report that says whether this rank only wants to leave. */
 static void join_to_resume(bool leaving)
 {
 	const struct sml_resumption resumption = {.membership = 1, .leaving = leaving};
-	const struct sml_talk_config config = talk.config;
+	const struct sml_session_config config = session.config;
 	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
 
-	sml_talk_fini(&talk);
-	sml_talk_init(&talk, &config);
+	sml_session_fini(&session);
+	sml_session_init(&session, &config);
 	join.shards = 1;
-	sml_talk_join(&talk, &join, &resumption);
+	sml_session_join(&session, &join, &resumption);
 }
 
 TEST_WITH(who_resumes_only_to_leave_may_be_let_go_as_it_joins, run_until_started, end)
@@ -179,13 +180,13 @@ TEST_WITH(who_resumes_only_to_leave_may_be_let_go_as_it_joins, run_until_started
 
 	join_to_resume(true);
 	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_LEFT, 2));
-	sml_talk_message(&talk, sml_envelope(LEFT, left, &left));
-	assert_int_equal(talk.phase, SML_TALK_LEFT);
+	sml_session_message(&session, sml_envelope(LEFT, left, &left));
+	assert_int_equal(session.phase, SML_SESSION_LEFT);
 	/* Another rank has calls to make, so a peer that lets it leave is no switch. */
 	join_to_resume(false);
-	sml_talk_message(&talk, sml_envelope(LEFT, left, &left));
-	assert_int_equal(talk.phase, SML_TALK_FAILED);
-	assert_int_equal(talk.error, SML_ERROR_PROTOCOL);
+	sml_session_message(&session, sml_envelope(LEFT, left, &left));
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
+	assert_int_equal(session.error, SML_ERROR_PROTOCOL);
 }
 
 /* Admits rank 1 of two, with these ranks on its machine. */
@@ -197,7 +198,7 @@ static void admit_with(const uint32_t *ranks, size_t n, size_t n_tokens, size_t 
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
 
 	join_to_resume(false);
-	talk.resumption = NULL;
+	session.resumption = NULL;
 	for (size_t i = 0; i < 4; i++)
 		tokens[i] = (ProtobufCBinaryData){token_bytes, bytes};
 	group.ranks = (uint32_t *)(uintptr_t)ranks;
@@ -209,7 +210,7 @@ static void admit_with(const uint32_t *ranks, size_t n, size_t n_tokens, size_t 
 	admitted.shards = 1;
 	admitted.head_slots = admitted.data_slots = 4;
 	admitted.data_port = 1;
-	sml_talk_message(&talk, sml_envelope(ADMITTED, admitted, &admitted));
+	sml_session_message(&session, sml_envelope(ADMITTED, admitted, &admitted));
 }
 
 TEST_WITH(impossible_ranks_of_its_machine_are_not_believed, run_until_started, end)
@@ -217,24 +218,24 @@ TEST_WITH(impossible_ranks_of_its_machine_are_not_believed, run_until_started, e
 	static const uint32_t both[] = {0, 1}, other[] = {0}, beyond[] = {1, 64}, huge[] = {1, ~0u};
 	static const uint32_t turned[] = {1, 0}, twice[] = {0, 1, 1};
 
-	admit_with(both, 2, 2, SML_TALK_TOKEN_BYTES);
-	assert_int_equal(talk.phase, SML_TALK_ADMITTED);
-	assert_int_equal(talk.admission.neighbors.ranks.words[0], 3);
-	assert_int_equal(talk.admission.neighbors.n, 2);
-	admit_with(turned, 2, 2, SML_TALK_TOKEN_BYTES);
-	assert_int_equal(talk.phase, SML_TALK_FAILED);
-	admit_with(twice, 3, 3, SML_TALK_TOKEN_BYTES);
-	assert_int_equal(talk.phase, SML_TALK_FAILED);
-	admit_with(both, 2, 1, SML_TALK_TOKEN_BYTES);
-	assert_int_equal(talk.phase, SML_TALK_FAILED);
-	admit_with(both, 2, 2, SML_TALK_TOKEN_BYTES - 1);
-	assert_int_equal(talk.phase, SML_TALK_FAILED);
-	admit_with(other, 1, 1, SML_TALK_TOKEN_BYTES);
-	assert_int_equal(talk.phase, SML_TALK_FAILED);
-	admit_with(beyond, 2, 2, SML_TALK_TOKEN_BYTES);
-	assert_int_equal(talk.phase, SML_TALK_FAILED);
-	admit_with(huge, 2, 2, SML_TALK_TOKEN_BYTES);
-	assert_int_equal(talk.phase, SML_TALK_FAILED);
+	admit_with(both, 2, 2, SML_SESSION_TOKEN_BYTES);
+	assert_int_equal(session.phase, SML_SESSION_ADMITTED);
+	assert_int_equal(session.admission.neighbors.ranks.words[0], 3);
+	assert_int_equal(session.admission.neighbors.n, 2);
+	admit_with(turned, 2, 2, SML_SESSION_TOKEN_BYTES);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
+	admit_with(twice, 3, 3, SML_SESSION_TOKEN_BYTES);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
+	admit_with(both, 2, 1, SML_SESSION_TOKEN_BYTES);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
+	admit_with(both, 2, 2, SML_SESSION_TOKEN_BYTES - 1);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
+	admit_with(other, 1, 1, SML_SESSION_TOKEN_BYTES);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
+	admit_with(beyond, 2, 2, SML_SESSION_TOKEN_BYTES);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
+	admit_with(huge, 2, 2, SML_SESSION_TOKEN_BYTES);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
 }
 
 /* Else it would use memory that it does not have. */
@@ -246,31 +247,31 @@ TEST_WITH(memory_that_was_not_offered_is_not_used, run_until_started, end)
 	start.lanes = 352;
 	start.share_memory = true;
 	for (unsigned offers = 0; offers < 2; offers++) {
-		admit_with(both, 2, 2, SML_TALK_TOKEN_BYTES);
-		sml_talk_ready(&talk,
-			       &(struct sml_readiness){.lanes = 352, .shares_memory = offers});
-		sml_talk_message(&talk, sml_envelope(START, start, &start));
-		assert_int_equal(talk.phase, offers ? SML_TALK_RUNNING : SML_TALK_FAILED);
+		admit_with(both, 2, 2, SML_SESSION_TOKEN_BYTES);
+		sml_session_ready(&session,
+				  &(struct sml_readiness){.lanes = 352, .shares_memory = offers});
+		sml_session_message(&session, sml_envelope(START, start, &start));
+		assert_int_equal(session.phase, offers ? SML_SESSION_RUNNING : SML_SESSION_FAILED);
 	}
-	assert_true(talk.shares_memory);
+	assert_true(session.shares_memory);
 }
 
 /* ---- before the job runs ---- */
 
 static void join_as(bool rank_0_runs_it)
 {
-	const struct sml_talk_config config = {.what = rank_0_runs_it ? "rank 0" : NULL,
-					       .where = "here",
-					       .rank = 1,
-					       .world_size = 3,
-					       .heartbeat_ms = HEARTBEAT_MS,
-					       .rank_0_runs_it = rank_0_runs_it,
-					       .output = &output};
+	const struct sml_session_config config = {.what = rank_0_runs_it ? "rank 0" : NULL,
+						  .where = "here",
+						  .rank = 1,
+						  .world_size = 3,
+						  .heartbeat_ms = HEARTBEAT_MS,
+						  .rank_0_runs_it = rank_0_runs_it,
+						  .output = &output};
 	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
 
-	sml_talk_fini(&talk);
-	sml_talk_init(&talk, &config);
-	sml_talk_join(&talk, &join, NULL);
+	sml_session_fini(&session);
+	sml_session_init(&session, &config);
+	sml_session_join(&session, &join, NULL);
 }
 
 static void be_told_to_wait(void)
@@ -281,16 +282,16 @@ static void be_told_to_wait(void)
 	waiting.missing = &missing;
 	waiting.n_missing = 1;
 	waiting.refused = (char *)(uintptr_t) "";
-	sml_talk_message(&talk, sml_envelope(WAITING, waiting, &waiting));
+	sml_session_message(&session, sml_envelope(WAITING, waiting, &waiting));
 }
 
 TEST_WITH(a_switch_that_has_answered_dies_as_a_switch, run_until_started, end)
 {
 	join_as(false);
 	be_told_to_wait();
-	sml_talk_ended(&talk, "closed the connection", true);
-	assert_int_equal(talk.error, SML_ERROR_SWITCH_DIED);
-	assert_string_equal(talk.text,
+	sml_session_ended(&session, "closed the connection", true);
+	assert_int_equal(session.error, SML_ERROR_SWITCH_DIED);
+	assert_string_equal(session.text,
 			    "the switch at here closed the connection while rank 2 was awaited");
 }
 
@@ -298,20 +299,20 @@ TEST_WITH(rank_0_that_has_answered_dies_as_rank_0, run_until_started, end)
 {
 	join_as(true);
 	be_told_to_wait();
-	sml_talk_ended(&talk, "closed the connection", true);
-	assert_int_equal(talk.error, SML_ERROR_RANK_DIED);
-	assert_non_null(strstr(talk.text, "rank 0 died"));
-	assert_non_null(strstr(talk.text, "while rank 2 was awaited"));
+	sml_session_ended(&session, "closed the connection", true);
+	assert_int_equal(session.error, SML_ERROR_RANK_DIED);
+	assert_non_null(strstr(session.text, "rank 0 died"));
+	assert_non_null(strstr(session.text, "while rank 2 was awaited"));
 }
 
 TEST_WITH(what_has_said_nothing_may_be_something_else, run_until_started, end)
 {
 	join_as(false);
-	sml_talk_ended(&talk, "closed the connection", true);
-	assert_int_equal(talk.error, SML_ERROR_UNREACHABLE);
-	assert_non_null(strstr(talk.text, "is it a SwitchML switch?"));
+	sml_session_ended(&session, "closed the connection", true);
+	assert_int_equal(session.error, SML_ERROR_UNREACHABLE);
+	assert_non_null(strstr(session.text, "is it a SwitchML switch?"));
 	join_as(true);
-	sml_talk_ended(&talk, "closed the connection", true);
-	assert_int_equal(talk.error, SML_ERROR_UNREACHABLE);
-	assert_non_null(strstr(talk.text, "is it rank 0 of this job?"));
+	sml_session_ended(&session, "closed the connection", true);
+	assert_int_equal(session.error, SML_ERROR_UNREACHABLE);
+	assert_non_null(strstr(session.text, "is it rank 0 of this job?"));
 }

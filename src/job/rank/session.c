@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The switch's messages, and what its silence means: see session.h. */
+#include "job/rank/session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/plural.h"
+#include "control/envelope.h"
+#include "control/text.h"
+#include "job/rank/admission.h"
+
+#define MS 1000000ull
+/*
+ * Results show that the switch's machine is alive, but its control plane is needed, too: to report
+ * a rank's death, and to leave. This many heartbeats of silence are enough.
+ */
+#define SILENT_HEARTBEATS 8
+
+void sml_session_init(struct sml_session *session, const struct sml_session_config *config)
+{
+	*session = (struct sml_session){.config = *config};
+	if (session->config.what == NULL)
+		session->config.what = "the switch";
+}
+
+void sml_session_fini(struct sml_session *session)
+{
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++)
+		free(session->tables[stream]);
+	free(session->fellows);
+}
+
+/* ---- out ---- */
+
+void sml_session_fail(struct sml_session *session, int error, const char *format, ...)
+{
+	va_list arguments;
+
+	if (session->phase >= SML_SESSION_LEFT)
+		return;
+	session->error = error;
+	va_start(arguments, format);
+	vsnprintf(session->text, sizeof(session->text), format, arguments);
+	va_end(arguments);
+	session->phase = SML_SESSION_FAILED;
+}
+
+void sml_session_send(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	if (session->phase < SML_SESSION_LEFT &&
+	    session->config.output->send(session->config.self, message) < 0)
+		sml_session_fail(session, -ENOMEM, "no memory for a control message");
+}
+
+/* A report in the message's structures; it must outlive sending them. */
+static void describe_resumption(const struct sml_resumption *resumption,
+				SmlControl__StreamReport *reports, SmlControl__StreamReport **list,
+				SmlControl__Resume *resume)
+{
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+		const struct sml_resume_report *report = &resumption->reports[stream];
+
+		sml_control__stream_report__init(&reports[stream]);
+		reports[stream].beyond = report->beyond;
+		reports[stream].lacking = (uint32_t *)(uintptr_t)report->lacking;
+		reports[stream].n_lacking = report->n_lacking;
+		reports[stream].kept = (uint32_t *)(uintptr_t)report->kept;
+		reports[stream].n_kept = report->n_kept;
+		list[stream] = &reports[stream];
+	}
+	sml_control__resume__init(resume);
+	resume->epoch = resumption->epoch;
+	resume->tag = resumption->tag;
+	resume->membership = resumption->membership;
+	resume->leaving = resumption->leaving;
+	resume->streams = list;
+	resume->n_streams = SML_STREAMS;
+}
+
+void sml_session_join(struct sml_session *session, const SmlControl__Join *join,
+		      const struct sml_resumption *resumption)
+{
+	SmlControl__StreamReport reports[SML_STREAMS], *list[SML_STREAMS];
+	SmlControl__Resume resume;
+	SmlControl__Join whole = *join;
+
+	whole.protocol = SML_CONTROL_PROTOCOL;
+	whole.rank = session->config.rank;
+	whole.world_size = session->config.world_size;
+	whole.heartbeat_ms = session->config.heartbeat_ms;
+	session->has_slots = join->n_stripe_ports > 0;
+	session->n_shards = join->shards <= SML_MAX_SHARDS ? join->shards : SML_MAX_SHARDS;
+	session->n_ports = (uint32_t)join->n_stripe_ports;
+	session->resumption = resumption;
+	session->only_leaves = resumption && resumption->leaving;
+	if (resumption) {
+		describe_resumption(resumption, reports, list, &resume);
+		whole.resume = &resume;
+	}
+	session->phase = SML_SESSION_JOINING;
+	sml_session_send(session, sml_envelope(JOIN, join, &whole));
+}
+
+void sml_session_ready(struct sml_session *session, const struct sml_readiness *found)
+{
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+	if (session->phase != SML_SESSION_ADMITTED)
+		return;
+	ready.lanes = found->lanes;
+	ready.group = found->by_group;
+	ready.shares_memory = session->offers_memory = found->shares_memory;
+	session->phase = SML_SESSION_READY;
+	sml_session_send(session, sml_envelope(READY, ready, &ready));
+}
+
+void sml_session_leave(struct sml_session *session)
+{
+	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
+
+	if (session->phase != SML_SESSION_RUNNING)
+		return;
+	session->phase = SML_SESSION_LEAVING;
+	sml_session_send(session, sml_envelope(LEAVE, leave, &leave));
+}
+
+void sml_session_abort(struct sml_session *session, int error, const char *text, bool told)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+
+	message.error = error;
+	message.text = (char *)(uintptr_t)text;
+	message.told = told;
+	sml_session_send(session, sml_envelope(ABORT, abort, &message));
+	/* The caller that asked for it knows that the job has failed. */
+	sml_session_fail(session, error, "%s", text);
+}
+
+void sml_session_ask_stalls(struct sml_session *session)
+{
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+
+	sml_session_send(session, sml_envelope(STALL_REQUEST, stall_request, &request));
+}
+
+void sml_session_mismatch(struct sml_session *session, const struct sml_disagreement *found)
+{
+	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
+	uint32_t ranks[2] = {found->ranks[0], found->ranks[1]};
+
+	mismatch.slot = found->slot;
+	mismatch.use = found->use;
+	mismatch.chunk = found->chunk;
+	mismatch.ranks = ranks;
+	mismatch.n_ranks = 2;
+	sml_session_send(session, sml_envelope(MISMATCH, mismatch, &mismatch));
+}
+
+void sml_session_renew(struct sml_session *session, uint8_t shard, uint32_t number)
+{
+	SmlControl__Renew renew = SML_CONTROL__RENEW__INIT;
+
+	if (session->phase != SML_SESSION_RUNNING)
+		return;
+	renew.shard = shard;
+	renew.number = number;
+	sml_session_send(session, sml_envelope(RENEW, renew, &renew));
+}
+
+/* ---- what comes ---- */
+
+static void on_waiting(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	const SmlControl__Waiting *waiting = message->waiting;
+
+	session->missing = (struct sml_ranks){{0}};
+	session->n_more = waiting->more <= SML_MAX_WORLD ? waiting->more : SML_MAX_WORLD;
+	/* What does not exist cannot be missing. */
+	for (size_t i = 0; i < waiting->n_missing; i++)
+		if (waiting->missing[i] < session->config.world_size)
+			sml_ranks_add(&session->missing, waiting->missing[i]);
+	if (*waiting->hosts)
+		sml_text_copy(session->hosts, sizeof(session->hosts), waiting->hosts);
+	sml_text_copy(session->refused, sizeof(session->refused), waiting->refused);
+}
+
+static void on_admitted(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	bool again = session->phase == SML_SESSION_READY;
+
+	if (!sml_session_admit(session, message->admitted))
+		return;
+	/* Once: now every rank is on its own. */
+	if (again && (session->admitted_again || session->admission.neighbors.n != 0)) {
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "the switch at %s admits the job again and again",
+				 session->config.where);
+		return;
+	}
+	session->admitted_again |= again;
+	session->phase = SML_SESSION_ADMITTED;
+}
+
+/* ---- continuing after a switch has died ---- */
+
+static void on_fetch(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	const SmlControl__Fetch *fetch = message->fetch;
+	const struct sml_resumption *resumption = session->resumption;
+	SmlControl__Result result = SML_CONTROL__RESULT__INIT;
+	const void *lanes = NULL;
+	uint16_t n_lanes = 0;
+
+	if (resumption && fetch->stream < SML_STREAMS)
+		lanes = resumption->kept(resumption->self, (enum sml_stream_id)fetch->stream,
+					 fetch->chunk, &n_lanes);
+	if (lanes == NULL) {
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "%s at %s wants a result that this rank does not keep",
+				 session->config.what, session->config.where);
+		return;
+	}
+	result.stream = fetch->stream;
+	result.chunk = fetch->chunk;
+	result.lanes.data = (uint8_t *)(uintptr_t)lanes;
+	result.lanes.len = 4u * n_lanes;
+	sml_session_send(session, sml_envelope(RESULT, result, &result));
+}
+
+static void on_result(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	const SmlControl__Result *result = message->result;
+	const struct sml_resumption *resumption = session->resumption;
+	uint32_t lanes[SML_MAX_LANES];
+	int rc = -1;
+
+	if (resumption && result->stream < SML_STREAMS && result->lanes.len <= sizeof(lanes) &&
+	    result->lanes.len % 4 == 0) {
+		/* They may be unaligned in the message. */
+		if (result->lanes.len > 0)
+			memcpy(lanes, result->lanes.data, result->lanes.len);
+		rc = resumption->adopt(resumption->self, (enum sml_stream_id)result->stream,
+				       result->chunk, lanes, (uint16_t)(result->lanes.len / 4));
+	}
+	if (rc < 0)
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "%s at %s hands over a result that does not fit",
+				 session->config.what, session->config.where);
+}
+
+static void on_start(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	if (message->start->lanes == 0 || message->start->lanes > session->admission.lanes) {
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "%s at %s starts the job with %" PRIu32 " lanes, of %u",
+				 session->config.what, session->config.where, message->start->lanes,
+				 session->admission.lanes);
+		return;
+	}
+	session->start_lanes = (uint16_t)message->start->lanes;
+	if (message->start->share_memory && !session->offers_memory) {
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "%s at %s says that this rank shares memory, but it does not",
+				 session->config.what, session->config.where);
+		return;
+	}
+	session->shares_memory = message->start->share_memory;
+	session->phase = SML_SESSION_RUNNING;
+}
+
+/* ---- while the job runs ---- */
+
+static void answer(struct sml_session *session, const SmlControl__Describe *question)
+{
+	char text[SML_SESSION_TEXT_BYTES / 2];
+	SmlControl__Description answer = SML_CONTROL__DESCRIPTION__INIT;
+
+	session->config.output->describe(session->config.self,
+					 question->slot < session->admission.head_slots ? SML_HEAD
+											: SML_DATA,
+					 question->chunk, text, sizeof(text));
+	answer.slot = question->slot;
+	answer.use = question->use;
+	answer.text = text;
+	sml_session_send(session, sml_envelope(DESCRIPTION, description, &answer));
+}
+
+/*
+ * Another rank may have begun, and disagree, before this one has: then it cannot answer yet. One
+ * question is all that a switch asks of a job.
+ */
+static void on_describe(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	if (session->serves) {
+		answer(session, message->describe);
+		return;
+	}
+	sml_control__describe__init(&session->question);
+	session->question.slot = message->describe->slot;
+	session->question.use = message->describe->use;
+	session->question.chunk = message->describe->chunk;
+	session->asked = true;
+}
+
+static void on_stall_request(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	(void)message;
+	if (session->serves)
+		session->config.output->tell_stalls(session->config.self);
+	else
+		session->stalls_asked = true;
+}
+
+void sml_session_serve(struct sml_session *session, bool may_be_lost)
+{
+	session->serves = true;
+	session->may_be_lost = may_be_lost;
+	if (session->asked)
+		answer(session, &session->question);
+	if (session->stalls_asked)
+		session->config.output->tell_stalls(session->config.self);
+	session->asked = session->stalls_asked = false;
+}
+
+static void on_stall_report(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	session->config.output->told(session->config.self, message->stall_report, false);
+}
+
+static void on_abort(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	int error = message->abort->error < 0 ? message->abort->error : SML_ERROR_PROTOCOL;
+	const char *text = message->abort->text;
+
+	if (message->abort->stalls)
+		session->config.output->told(session->config.self, message->abort->stalls, true);
+	if (*text)
+		sml_session_fail(session, error, "%s", text);
+	else
+		sml_session_fail(session, error, "%s at %s has ended the job", session->config.what,
+				 session->config.where);
+}
+
+static void on_left(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	const SmlControl__Left *left = message->left;
+
+	if (session->phase == SML_SESSION_JOINING && !session->only_leaves) {
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "%s at %s lets this rank leave, but the rank has not asked to",
+				 session->config.what, session->config.where);
+		return;
+	}
+	sml_text_copy(session->slowest, sizeof(session->slowest), left->slowest);
+	session->slowest_percent = left->slowest_percent <= 100 ? left->slowest_percent : 0;
+	session->phase = SML_SESSION_LEFT;
+}
+
+static void on_nothing(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	(void)session;
+	(void)message;
+}
+
+typedef void (*reaction)(struct sml_session *session, const SmlControl__Envelope *message);
+
+static const reaction reactions[] = {
+	[SML_CONTROL__ENVELOPE__BODY_WAITING] = on_waiting,
+	[SML_CONTROL__ENVELOPE__BODY_ADMITTED] = on_admitted,
+	[SML_CONTROL__ENVELOPE__BODY_FETCH] = on_fetch,
+	[SML_CONTROL__ENVELOPE__BODY_RESULT] = on_result,
+	[SML_CONTROL__ENVELOPE__BODY_START] = on_start,
+	[SML_CONTROL__ENVELOPE__BODY_DESCRIBE] = on_describe,
+	[SML_CONTROL__ENVELOPE__BODY_STALL_REPORT] = on_stall_report,
+	[SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST] = on_stall_request,
+	[SML_CONTROL__ENVELOPE__BODY_ABORT] = on_abort,
+	[SML_CONTROL__ENVELOPE__BODY_LEFT] = on_left,
+	[SML_CONTROL__ENVELOPE__BODY_PONG] = on_nothing,
+};
+
+void sml_session_message(struct sml_session *session, const SmlControl__Envelope *message)
+{
+	size_t body = message->body_case;
+
+	session->silent = false;
+	if (session->phase >= SML_SESSION_LEFT ||
+	    body >= sizeof(reactions) / sizeof(reactions[0]) || reactions[body] == NULL)
+		return;
+	session->heard = true;
+	session->begun |= body == SML_CONTROL__ENVELOPE__BODY_ADMITTED ||
+			  body == SML_CONTROL__ENVELOPE__BODY_FETCH ||
+			  body == SML_CONTROL__ENVELOPE__BODY_RESULT;
+	reactions[body](session, message);
+}
+
+/* ---- the end, and silence ---- */
+
+/* All ranks reach rank 0's control port, so all of them can name it when it is gone. */
+static void tell_rank_0_died(struct sml_session *session, const char *how)
+{
+	const struct sml_fellow *rank_0 = session->fellows ? &session->fellows->ranks[0] : NULL;
+
+	if (rank_0 && rank_0->name[0])
+		sml_session_fail(session, SML_ERROR_RANK_DIED,
+				 "rank 0 (host %s, pid %" PRIu32
+				 ") died, and the job's control port at %s with it: it %s",
+				 rank_0->name, rank_0->pid, session->config.where, how);
+	else
+		sml_session_fail(session, SML_ERROR_RANK_DIED,
+				 "rank 0 died, and the job's control port at %s with it: it %s",
+				 session->config.where, how);
+}
+
+/* It has answered, so it is a switch, or rank 0; but not all ranks have come. */
+static void tell_died_early(struct sml_session *session, const char *how)
+{
+	char ranks[SML_RANKS_TEXT_BYTES], while_waiting[SML_RANKS_TEXT_BYTES + 64] = "";
+	unsigned n = sml_ranks_count(&session->missing) + session->n_more;
+
+	if (n > 0) {
+		sml_ranks_text(&session->missing, session->n_more, ranks, sizeof(ranks));
+		snprintf(while_waiting, sizeof(while_waiting), " while rank%s %s %s awaited",
+			 sml_plural(n), ranks, n > 1 ? "were" : "was");
+	}
+	if (session->config.rank_0_runs_it)
+		sml_session_fail(session, SML_ERROR_RANK_DIED,
+				 "rank 0 died, and the job's control port at %s with it: it %s%s",
+				 session->config.where, how, while_waiting);
+	else
+		sml_session_fail(session, SML_ERROR_SWITCH_DIED, "%s at %s %s%s",
+				 session->config.what, session->config.where, how, while_waiting);
+}
+
+void sml_session_ended(struct sml_session *session, const char *how, bool known)
+{
+	const struct sml_session_config *config = &session->config;
+
+	if (session->phase >= SML_SESSION_LEFT)
+		return;
+	/* It has served the job: the owner of the session may find another one. */
+	if (session->may_be_lost && session->phase >= SML_SESSION_RUNNING) {
+		snprintf(session->text, sizeof(session->text), "%s at %s %s", config->what,
+			 config->where, how);
+		session->phase = SML_SESSION_LOST;
+	} else if (!known) {
+		sml_session_fail(session, SML_ERROR_UNREACHABLE,
+				 "what listens at %s %s before it had proved its identity: is it a "
+				 "SwitchML switch with %s? Otherwise unset %s",
+				 config->where, how, config->proof, config->unset);
+	} else if (session->resumption) {
+		sml_session_fail(session, SML_ERROR_SWITCH_DIED,
+				 "%s at %s %s before the job could continue there", config->what,
+				 config->where, how);
+	} else if (session->heard && session->phase < SML_SESSION_ADMITTED) {
+		tell_died_early(session, how);
+	} else if (session->phase < SML_SESSION_ADMITTED && config->rank_0_runs_it) {
+		sml_session_fail(session, SML_ERROR_UNREACHABLE,
+				 "what listens at %s %s: is it rank 0 of this job? Check "
+				 "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT",
+				 config->where, how);
+	} else if (session->phase < SML_SESSION_ADMITTED) {
+		sml_session_fail(
+			session, SML_ERROR_UNREACHABLE,
+			"what listens at %s %s: is it a SwitchML switch? Check the address "
+			"and the port",
+			config->where, how);
+	} else if (config->rank_0_runs_it) {
+		tell_rank_0_died(session, how);
+	} else {
+		sml_session_fail(session, SML_ERROR_SWITCH_DIED,
+				 "%s at %s %s: it was stopped, has crashed, or the network is "
+				 "down",
+				 config->what, config->where, how);
+	}
+}
+
+static void ping(struct sml_session *session, uint64_t now_ns)
+{
+	const struct sml_session_output *output = session->config.output;
+	SmlControl__StripeStatus served = SML_CONTROL__STRIPE_STATUS__INIT;
+	SmlControl__Traffic traffic = SML_CONTROL__TRAFFIC__INIT;
+	SmlControl__Ping message = SML_CONTROL__PING__INIT;
+	uint64_t completed[SML_MAX_CHILDREN];
+
+	if (session->serves && session->has_slots &&
+	    session->config.rank < session->admission.stripes) {
+		output->served(session->config.self, &served, completed);
+		message.stripe = &served;
+	}
+	if (session->serves && output->moved(session->config.self, &traffic))
+		message.traffic = &traffic;
+	message.time_ns = now_ns;
+	sml_session_send(session, sml_envelope(PING, ping, &message));
+}
+
+/* Is there a sign of life within the bound, on either path? */
+static bool is_alive(const struct sml_session *session, uint64_t heard_ns, uint64_t now_ns)
+{
+	uint64_t bound_ns = session->config.heartbeat_ms * MS;
+
+	if (now_ns - heard_ns <= bound_ns)
+		return true;
+	return session->alive_ns && now_ns - session->alive_ns <= bound_ns &&
+	       now_ns - heard_ns <= SILENT_HEARTBEATS * bound_ns;
+}
+
+void sml_session_tick(struct sml_session *session, uint64_t heard_ns, uint64_t n_results,
+		      bool known, uint64_t now_ns)
+{
+	char how[64];
+
+	if (session->phase >= SML_SESSION_LEFT)
+		return;
+	if (n_results != session->n_results)
+		session->alive_ns = now_ns;
+	session->n_results = n_results;
+	if (is_alive(session, heard_ns, now_ns)) {
+		session->silent = false;
+	} else if (!session->silent) {
+		/*
+		 * This process may have been suspended: messages that came in the meantime are read
+		 * before the next tick.
+		 */
+		session->silent = true;
+	} else {
+		snprintf(how, sizeof(how), "has been silent for %" PRIu32 " ms",
+			 session->config.heartbeat_ms);
+		sml_session_ended(session, how, known);
+		return;
+	}
+	ping(session, now_ns);
+}
