@@ -84,10 +84,10 @@ static void sum_until_it_is_over(struct rank *rank)
 	}
 	sml_get_counters(rank->context, &counters);
 	__atomic_fetch_add(&ignored, counters.packets_ignored, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; rank->context->crew.own != NULL && i < SML_VERDICTS; i++)
+	for (unsigned i = 0; rank->context->threads.own != NULL && i < SML_VERDICTS; i++)
 		__atomic_fetch_add(
 			&verdicts[i],
-			__atomic_load_n(&rank->context->crew.own->verdicts[i], __ATOMIC_RELAXED),
+			__atomic_load_n(&rank->context->threads.own->verdicts[i], __ATOMIC_RELAXED),
 			__ATOMIC_SEQ_CST);
 }
 

@@ -98,13 +98,13 @@ static void add_shard(struct stripe_rig *rig, unsigned index, unsigned n_shards)
 		.n_stripes = 1,
 		.window_max = 8,
 	};
-	struct sml_crew *crew = &rig->context.crew;
-	struct sml_progress *progress = sml_progress_new(crew, index);
+	struct sml_threads *threads = &rig->context.threads;
+	struct sml_progress *progress = sml_progress_new(threads, index);
 	struct sml_line *line = sml_line_new(stripe_rig_transport(rig), NULL, 0);
 
 	assert_true(progress && line);
 	progress->lines[progress->n_lines++] = line;
-	crew->threads[crew->n_threads++] = progress;
+	threads->threads[threads->n_threads++] = progress;
 	rig->stripe.shards[index] = sml_shard_new(&config, line, &rig->stripe.park);
 	assert_non_null(rig->stripe.shards[index]);
 	rig->stripe.n_shards++;
@@ -112,7 +112,7 @@ static void add_shard(struct stripe_rig *rig, unsigned index, unsigned n_shards)
 
 void stripe_rig_open(struct stripe_rig *rig, unsigned n_shards)
 {
-	const struct sml_crew_owner owner = {rig, tensor_done, park};
+	const struct sml_threads_owner owner = {rig, tensor_done, park};
 	struct sml_context *context = &rig->context;
 
 	*rig = (struct stripe_rig){.foreign = false};
@@ -126,7 +126,7 @@ void stripe_rig_open(struct stripe_rig *rig, unsigned n_shards)
 	pthread_mutex_init(&context->lock, NULL);
 	sml_cond_init(&context->changed);
 	sml_requests_init(&context->requests);
-	sml_crew_init(&context->crew, &context->requests, &owner);
+	sml_threads_init(&context->threads, &context->requests, &owner);
 	rig->stripe.context = context;
 	rig->stripe.admission = (struct sml_admission){.epoch = 1,
 						       .window_packets = 8,
@@ -142,13 +142,13 @@ void stripe_rig_close(struct stripe_rig *rig)
 {
 	struct sml_context *context = &rig->context;
 
-	sml_crew_stop(&context->crew);
-	for (unsigned i = 0; i < context->crew.n_threads; i++)
-		sml_progress_free(context->crew.threads[i]);
+	sml_threads_stop(&context->threads);
+	for (unsigned i = 0; i < context->threads.n_threads; i++)
+		sml_progress_free(context->threads.threads[i]);
 	for (unsigned i = 0; i < rig->stripe.n_shards; i++)
 		sml_shard_free(rig->stripe.shards[i]);
 	sml_requests_fini(&context->requests);
-	sml_crew_fini(&context->crew);
+	sml_threads_fini(&context->threads);
 	pthread_mutex_destroy(&context->lock);
 	pthread_cond_destroy(&context->changed);
 	sem_destroy(&rig->held);

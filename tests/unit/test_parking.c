@@ -32,7 +32,7 @@ static int close_rig(void **state)
 static void ask(bool to_park)
 {
 	__atomic_store_n(&rig.stripe.park, to_park, __ATOMIC_SEQ_CST);
-	sml_crew_wake(&rig.context.crew);
+	sml_threads_wake(&rig.context.threads);
 }
 
 /* As the failover waits for it. */
@@ -50,7 +50,7 @@ static void wait_until_parked(void)
 
 static void wait_until_it_rests(void)
 {
-	const struct sml_progress *thread = rig.context.crew.threads[0];
+	const struct sml_progress *thread = rig.context.threads.threads[0];
 	uint64_t until_ns = sml_now_ns() + PATIENCE_NS;
 
 	while (__atomic_load_n(&thread->resting, __ATOMIC_SEQ_CST) == SML_AWAKE) {
@@ -67,7 +67,7 @@ static void wait_until_it_rests(void)
 TEST_WITH(a_switch_that_dies_while_a_thread_unparks_keeps_the_worker, open_rig, close_rig)
 {
 	ask(true);
-	assert_int_equal(sml_progress_start(rig.context.crew.threads[0]), 0);
+	assert_int_equal(sml_progress_start(rig.context.threads.threads[0]), 0);
 	wait_until_parked();
 	__atomic_store_n(&rig.holds, true, __ATOMIC_SEQ_CST);
 	ask(false);
@@ -93,7 +93,7 @@ TEST_WITH(a_thread_sleeps_while_its_worker_is_parked, open_rig, close_rig)
 	rig.stripe.shards[0]->held_since_ns = 1;
 	rig.stripe.shards[0]->line->held_since_ns = 1;
 	ask(true);
-	assert_int_equal(sml_progress_start(rig.context.crew.threads[0]), 0);
+	assert_int_equal(sml_progress_start(rig.context.threads.threads[0]), 0);
 	wait_until_parked();
 	wait_until_it_rests();
 }

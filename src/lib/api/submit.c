@@ -61,8 +61,8 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 	sml_history_add(&context->history, &order->call, order->name);
 	sml_usage_begin(&context->usage, &order->spec, context->settings.world_size,
 			request->begun_ns);
-	for (unsigned i = 0; i < context->crew.n_threads; i++)
-		sml_progress_submit(context->crew.threads[i], request, order->waits);
+	for (unsigned i = 0; i < context->threads.n_threads; i++)
+		sml_progress_submit(context->threads.threads[i], request, order->waits);
 	pthread_mutex_unlock(&context->submit_lock);
 	return 0;
 }
@@ -83,7 +83,7 @@ int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_
 	if (error)
 		goto err_give_back;
 	request->context = context;
-	request->references = 1 + context->crew.n_threads * context->n_stripes;
+	request->references = 1 + context->threads.n_threads * context->n_stripes;
 	request->begun_ns = sml_now_ns();
 	request->deadline_ns = request->begun_ns + context->settings.timeout_ms * SML_NS_PER_MS;
 	error = enqueue(context, order, request);

@@ -96,7 +96,7 @@ static bool may_go_on(const struct sml_stripe *stripe, const struct search *sear
 	uint64_t now_ns = sml_now_ns();
 
 	return search->n_lost > 0 && now_ns < search->until_ns && now_ns < stripe->deadline_ns &&
-	       !sml_crew_is_stopping(&stripe->context->crew) &&
+	       !sml_threads_is_stopping(&stripe->context->threads) &&
 	       !sml_is_interrupted(stripe->context->settings.interrupt);
 }
 

@@ -144,23 +144,23 @@ bool sml_context_is_running(struct sml_context *context)
 /* Returns when no thread accesses a buffer any more: each one only finishes its round. */
 static void stop_threads(struct sml_context *context)
 {
-	sml_crew_stop(&context->crew);
+	sml_threads_stop(&context->threads);
 	/* While the context opens, there are no calls yet, and sml_open() ends the threads. */
 	if (!sml_context_is_running(context))
 		return;
-	sml_crew_wake(&context->crew);
+	sml_threads_wake(&context->threads);
 	/* Wakes a failover that waits for a shard to be parked. */
 	pthread_mutex_lock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
-	sml_crew_await_stop(&context->crew);
+	sml_threads_await_stop(&context->threads);
 }
 
 void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
 {
 	*scene = (struct sml_scene){
 		.settings = &context->settings,
-		.crew = &context->crew,
+		.threads = &context->threads,
 		.history = &context->history,
 		.history_lock = &context->submit_lock,
 		.peers = context->peers != NULL,

@@ -5,7 +5,7 @@
  *	caller's threads      sml_allreduce() ...
  *	      | submit_lock: gives each call its place in the streams
  *	      v
- *	threads (crew.h)       workers <-> transports <-> switches
+ *	threads (threads.h)       workers <-> transports <-> switches
  *	stripes (stripe.h)     one per switch: control connection, workers
  *
  * A failure has three steps, and each happens exactly once: `error` is set (no more calls are
@@ -30,8 +30,8 @@
 #include "lib/host/identity.h"
 #include "lib/host/meet.h"
 #include "lib/host/slots.h"
-#include "lib/progress/crew.h"
 #include "lib/progress/request.h"
+#include "lib/progress/threads.h"
 #include "switch/switch.h"
 
 /* See lib/context/hosts.h. */
@@ -62,7 +62,7 @@ struct sml_context {
 	struct sml_hosts hosts;
 	struct sml_stripe *stripes;
 	unsigned n_stripes;
-	struct sml_crew crew; /* the threads, and the own stripe */
+	struct sml_threads threads; /* the threads, and the own stripe */
 	struct sml_shape shape;
 
 	/* Submission: the order of calls. */

@@ -324,9 +324,9 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.no_tickets = stripe->context->settings.faults.no_tickets,
 		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
 		.no_resume = stripe->context->settings.switch_address == NULL,
-		.local = !transport || (stripe->context->crew.own &&
-					stripe->index == stripe->context->crew.own->rank),
-		.gathers = transport && stripe->context->crew.host,
+		.local = !transport || (stripe->context->threads.own &&
+					stripe->index == stripe->context->threads.own->rank),
+		.gathers = transport && stripe->context->threads.host,
 		.window_max = transport ? window_of(stripe, transport) : SML_MAX_SLOTS,
 	};
 }
@@ -362,8 +362,8 @@ static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 	line->control = context->peers ? context->stripes[0].control : stripe->control;
 	/* Where ranks have the slots, they have announced their addresses. */
 	line->renews = line->transport && context->peers == NULL;
-	if (context->crew.host)
-		line->host = &context->crew.host[stripe->index];
+	if (context->threads.host)
+		line->host = &context->threads.host[stripe->index];
 	stripe->transports[shard] = NULL;
 	progress->lines[progress->n_lines++] = line;
 	return add_shard(progress, stripe, line);
@@ -374,13 +374,13 @@ static int add_shared_line(struct sml_context *context, struct sml_progress *pro
 {
 	struct sml_transport **transport = &context->stripes[0].transports[progress->index];
 	unsigned first_turn = (own_number(context) + 1u) % context->n_stripes;
-	struct sml_line *line = sml_line_new(*transport, context->crew.own, first_turn);
+	struct sml_line *line = sml_line_new(*transport, context->threads.own, first_turn);
 	int error = 0;
 
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
 	line->trace = context->tracing.traces[progress->index];
-	line->host = context->crew.host;
+	line->host = context->threads.host;
 	line->control = context->stripes[0].control;
 	*transport = NULL;
 	progress->lines[progress->n_lines++] = line;
@@ -391,13 +391,13 @@ static int add_shared_line(struct sml_context *context, struct sml_progress *pro
 
 static int add_thread(struct sml_context *context)
 {
-	struct sml_crew *crew = &context->crew;
-	struct sml_progress *progress = sml_progress_new(crew, crew->n_threads);
+	struct sml_threads *threads = &context->threads;
+	struct sml_progress *progress = sml_progress_new(threads, threads->n_threads);
 	int error = 0;
 
 	if (progress == NULL)
 		return -ENOMEM;
-	crew->threads[crew->n_threads++] = progress;
+	threads->threads[threads->n_threads++] = progress;
 	error = sml_tracing_add_thread(context);
 	if (error)
 		return error;
@@ -521,7 +521,7 @@ int sml_data_path_renew_shards(struct sml_stripe *stripe, struct sml_transport *
 		return sml_error_set(-ENOMEM, "no memory to continue with another switch");
 	}
 	pthread_mutex_lock(&context->lock);
-	over = sml_crew_is_stopping(&context->crew);
+	over = sml_threads_is_stopping(&context->threads);
 	for (unsigned i = 0; !over && i < stripe->n_shards; i++) {
 		sml_shard_renew(stripe->shards[i], next.workers[i], next.memory[i],
 				stripe->admission.maps, transports[i], keep);

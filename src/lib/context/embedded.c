@@ -329,8 +329,8 @@ static int make_own_stripe(struct sml_context *context, struct sml_pool_rules *r
 	const struct sml_stripe *first = &context->stripes[0];
 
 	rules->lanes = first->lanes;
-	context->crew.own = sml_own_stripe_new(rules, own, first->control);
-	if (context->crew.own == NULL)
+	context->threads.own = sml_own_stripe_new(rules, own, first->control);
+	if (context->threads.own == NULL)
 		return -ENOMEM;
 	return 0;
 }
@@ -396,12 +396,12 @@ static int open_hosts(struct sml_context *context)
 	error = make_own_stripe(context, &rules, hosts->own);
 	if (error)
 		return error;
-	context->crew.own->n_job_ranks = context->settings.world_size;
-	memset(context->crew.own->members, 0, sizeof(context->crew.own->members));
+	context->threads.own->n_job_ranks = context->settings.world_size;
+	memset(context->threads.own->members, 0, sizeof(context->threads.own->members));
 	for (unsigned rank = 0; rank < context->settings.world_size; rank++)
 		for (unsigned i = 0; i < hosts->n; i++)
 			if (fellows->ranks[rank].first_of_host == hosts->first[i])
-				context->crew.own->members[i] |= (uint64_t)1 << rank;
+				context->threads.own->members[i] |= (uint64_t)1 << rank;
 	return 0;
 }
 
@@ -423,7 +423,7 @@ int sml_embedded_open(struct sml_stripe *first)
 	error = agree(first, has_stripe ? &rules : NULL);
 	if (error == 0 && context->hosts.n > 0)
 		error = open_hosts(context);
-	else if (error == 0 && has_stripe && !context->crew.host)
+	else if (error == 0 && has_stripe && !context->threads.host)
 		error = make_own_stripe(context, &rules, (uint8_t)context->settings.rank);
 	for (unsigned i = 1; i < context->n_stripes; i++)
 		context->stripes[i].lanes = first->lanes;

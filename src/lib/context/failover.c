@@ -43,7 +43,7 @@ struct generations {
 
 static bool is_over(const struct sml_context *context)
 {
-	return sml_crew_is_stopping(&context->crew);
+	return sml_threads_is_stopping(&context->threads);
 }
 
 /* ---- the report ---- */
@@ -190,9 +190,9 @@ static int ask_to_join(void *self, const struct sml_reached *connection, struct 
 		return error;
 	claim->resumption.leaving = only_leaves(stripe);
 	/* As it has begun: alone, or as one with others of this host. */
-	if (context->crew.host)
+	if (context->threads.host)
 		sml_hosts_introduce(stripe, &application);
-	sml_control_watch(*control, &context->crew.stop);
+	sml_control_watch(*control, &context->threads.stop);
 	sml_control_ask(*control, &application);
 	return 0;
 }
@@ -256,7 +256,7 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 		.deadline_ns = sml_now_ns() + settings->timeout_ms * SML_NS_PER_MS,
 		.settings = settings,
 		.lost = stripe->failover.lost,
-		.give_up = &stripe->context->crew.stop,
+		.give_up = &stripe->context->threads.stop,
 		.join = ask_to_join,
 		.tell = tell_progress,
 		.self = claim,
@@ -286,7 +286,7 @@ static void park_shards(struct sml_stripe *stripe)
 	struct sml_context *context = stripe->context;
 
 	__atomic_store_n(&stripe->park, true, __ATOMIC_SEQ_CST);
-	sml_crew_tell(&context->crew);
+	sml_threads_tell(&context->threads);
 	pthread_mutex_lock(&context->lock);
 	while (stripe->n_parked < stripe->n_shards && !is_over(context))
 		pthread_cond_wait(&context->changed, &context->lock);
@@ -305,7 +305,7 @@ static void unpark_shards(struct sml_stripe *stripe)
 	__atomic_store_n(&stripe->park, false, __ATOMIC_SEQ_CST);
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
-	sml_crew_tell(&context->crew);
+	sml_threads_tell(&context->threads);
 }
 
 /* One that no call uses any more; NULL: none. The last one is still the stripe's. */
@@ -501,11 +501,11 @@ void sml_failover_fini(struct sml_stripe *stripe)
 	struct sml_context *context = stripe->context;
 	bool taken = take_thread(stripe, true);
 
-	sml_crew_stop(&context->crew);
+	sml_threads_stop(&context->threads);
 	pthread_mutex_lock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
-	sml_crew_wake(&context->crew);
+	sml_threads_wake(&context->threads);
 	if (taken)
 		pthread_join(stripe->failover.thread, NULL);
 }

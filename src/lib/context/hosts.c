@@ -136,8 +136,8 @@ static bool have_all_met(const struct sml_context *context)
 /* One for each stripe. This rank sleeps at the first one's. */
 static void use_hosts(struct sml_context *context, struct sml_host *hosts)
 {
-	context->crew.host = hosts;
-	context->crew.callers_drive = !sml_host_leads(hosts);
+	context->threads.host = hosts;
+	context->threads.callers_drive = !sml_host_leads(hosts);
 	context->hosts.ranks = context->stripes[0].admission.neighbors.ranks;
 	sml_host_count_cpus(hosts);
 }
@@ -173,7 +173,7 @@ int sml_hosts_settle_under(struct sml_context *context)
 	if (have_all_met(context) && !keep_met(context))
 		return sml_error_set(-ENOMEM, "no memory for what the ranks of this host share");
 	stop_meeting(context);
-	if (context->crew.host)
+	if (context->threads.host)
 		return 0;
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].admission.neighbors.n > 0)
@@ -233,15 +233,15 @@ int sml_hosts_settle(struct sml_stripe *first, bool share)
 	context->n_stripes = 1;
 	if (!keep_met(context))
 		return sml_error_set(-ENOMEM, "no memory for what the ranks of this host share");
-	become_only_stripe(first, &context->crew.host->memory.terms);
+	become_only_stripe(first, &context->threads.host->memory.terms);
 	return 0;
 }
 
 static void free_hosts(struct sml_context *context)
 {
-	struct sml_host *hosts = context->crew.host;
+	struct sml_host *hosts = context->threads.host;
 
-	context->crew.host = NULL;
+	context->threads.host = NULL;
 	if (hosts == NULL)
 		return;
 	for (unsigned i = 0; i < context->n_stripes; i++)

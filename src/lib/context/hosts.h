@@ -6,8 +6,8 @@
  * them.
  *
  * Once the job is settled:
- * - crew.host is NULL, or has n_stripes entries. It is not NULL exactly if this rank shares memory.
- *   With switches, this is so exactly if every stripe's admission has neighbors.
+ * - threads.host is NULL, or has n_stripes entries. It is not NULL exactly if this rank shares
+ * memory. With switches, this is so exactly if every stripe's admission has neighbors.
  * - All entries have the same leader_fd, which is closed once, and the bells of the first one.
  * - No stripe has a door or stripe->met, and hosts.found.fd is -1.
  */
@@ -23,8 +23,8 @@ void sml_hosts_begin(struct sml_context *context);
 void sml_hosts_introduce(struct sml_stripe *stripe, struct sml_application *application);
 
 /*
- * All ranks say so (or not): keep the memory in the crew, or drop it. If it was kept, or other
- * ranks keep theirs, context->n_stripes is the number of hosts. 0, or an error, told.
+ * All ranks say so (or not): keep the memory beside the threads, or drop it. If it was kept, or
+ * other ranks keep theirs, context->n_stripes is the number of hosts. 0, or an error, told.
  */
 int sml_hosts_settle(struct sml_stripe *first, bool share);
 

@@ -236,7 +236,7 @@ void sml_hosts_drop_met(struct sml_stripe *stripe)
 static int begin_anew(struct sml_stripe *stripe)
 {
 	struct sml_hosts *hosts = &stripe->context->hosts;
-	struct sml_host *host = stripe->context->crew.host;
+	struct sml_host *host = stripe->context->threads.host;
 	struct sml_host_terms terms = terms_of(&stripe->admission, true);
 	bool over, fits;
 
@@ -251,7 +251,7 @@ static int begin_anew(struct sml_stripe *stripe)
 	terms.room_bytes = host->memory.terms.room_bytes;
 	/* Once a failure has stopped the threads, the code that explains it looks at the slots. */
 	pthread_mutex_lock(&stripe->context->lock);
-	over = sml_crew_is_stopping(&stripe->context->crew);
+	over = sml_threads_is_stopping(&stripe->context->threads);
 	fits = over || sml_host_renew(&host->memory, &terms, host->rank == 0);
 	pthread_mutex_unlock(&stripe->context->lock);
 	if (over)
@@ -366,7 +366,7 @@ int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
 	struct sml_context *context = stripe->context;
 
 	if (context->shape.lanes) {
-		found->shares_memory = context->crew.host != NULL;
+		found->shares_memory = context->threads.host != NULL;
 		return begin_anew(stripe);
 	}
 	if (context->hosts.machine[0] == '\0')

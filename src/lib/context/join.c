@@ -89,7 +89,7 @@ static int connect_to_first(struct sml_stripe *stripe)
 		.embedded = is_embedded(stripe),
 		.deadline_ns = stripe->deadline_ns,
 		.settings = &context->settings,
-		.give_up = &context->crew.stop,
+		.give_up = &context->threads.stop,
 		.interrupt = context->settings.interrupt,
 	};
 	struct sml_reached connection;
@@ -124,7 +124,7 @@ int sml_stripe_connect_control(struct sml_stripe *stripe)
 	error = sml_control_open(&stripe->control, &context->settings, &stripe->connection, &place,
 				 NULL);
 	if (error == 0)
-		sml_control_watch(stripe->control, &context->crew.stop);
+		sml_control_watch(stripe->control, &context->threads.stop);
 	return error;
 }
 
@@ -160,7 +160,7 @@ static struct sml_stall_report *stalls(void *self)
 	const struct sml_stripe *stripe = self;
 	struct sml_context *context = stripe->context;
 
-	return sml_context_is_running(context) ? sml_question_ask(&context->crew, stripe->index)
+	return sml_context_is_running(context) ? sml_question_ask(&context->threads, stripe->index)
 					       : NULL;
 }
 
@@ -172,14 +172,14 @@ static void served(void *self, SmlControl__StripeStatus *status,
 
 	if (!sml_context_is_running(context))
 		return;
-	if (context->crew.host && !context->crew.own) {
+	if (context->threads.host && !context->threads.own) {
 		status->stripe = context->settings.rank;
 		status->contributions =
-			__atomic_load_n(&context->crew.host->contributions, __ATOMIC_RELAXED);
+			__atomic_load_n(&context->threads.host->contributions, __ATOMIC_RELAXED);
 		return;
 	}
-	sml_own_stripe_status(context->crew.own, status, completed);
-	sml_get_stripe_counters(context, context->crew.own->rank, &counters, NULL);
+	sml_own_stripe_status(context->threads.own, status, completed);
+	sml_get_stripe_counters(context, context->threads.own->rank, &counters, NULL);
 	status->bytes_received = counters.bytes_received;
 	status->bytes_sent = counters.bytes_sent;
 }
@@ -220,8 +220,8 @@ static uint64_t results(void *self)
 		n += __atomic_load_n(&stripe->shards[i]->counters.packets_received,
 				     __ATOMIC_RELAXED);
 	/* Where another rank of this host receives them, this one contributes again after them. */
-	if (stripe->context->crew.host)
-		n += __atomic_load_n(&stripe->context->crew.host[stripe->index].contributions,
+	if (stripe->context->threads.host)
+		n += __atomic_load_n(&stripe->context->threads.host[stripe->index].contributions,
 				     __ATOMIC_RELAXED);
 	return n;
 }

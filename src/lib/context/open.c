@@ -158,8 +158,8 @@ static int start_threads(struct sml_context *context)
 {
 	int error = 0;
 
-	for (unsigned i = 0; error == 0 && i < context->crew.n_threads; i++)
-		error = sml_progress_start(context->crew.threads[i]);
+	for (unsigned i = 0; error == 0 && i < context->threads.n_threads; i++)
+		error = sml_progress_start(context->threads.threads[i]);
 	return error;
 }
 
@@ -212,20 +212,20 @@ static void destroy(struct sml_context *context)
 			sml_control_retire(context->stripes[i].control);
 	sml_recorder_fini(&context->recorder);
 	sml_metrics_file_fini(&context->metrics_file);
-	for (unsigned i = 0; i < context->crew.n_threads; i++)
-		sml_progress_free(context->crew.threads[i]);
+	for (unsigned i = 0; i < context->threads.n_threads; i++)
+		sml_progress_free(context->threads.threads[i]);
 	sml_tracing_fini(context);
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		close_stripe(&context->stripes[i]);
 	sml_hosts_fini(context);
 	free(context->stripes);
-	sml_own_stripe_free(context->crew.own);
+	sml_own_stripe_free(context->threads.own);
 	free(context->peers);
 	if (context->embedded)
 		sml_switch_close(context->embedded);
 	sml_requests_fini(&context->requests);
 	sml_settings_fini(&context->settings);
-	sml_crew_fini(&context->crew);
+	sml_threads_fini(&context->threads);
 	sml_bell_fini(&context->bell);
 	pthread_mutex_destroy(&context->submit_lock);
 	pthread_mutex_destroy(&context->lock);
@@ -243,8 +243,8 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	error = sml_tracing_open(context);
 	if (error)
 		return error;
-	context->crew.spin = context->settings.spin;
-	context->crew.sched_batch = context->settings.sched_batch;
+	context->threads.spin = context->settings.spin;
+	context->threads.sched_batch = context->settings.sched_batch;
 	deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
 	error = make_stripes(context);
 	if (error == 0 && is_embedded(context) && context->settings.rank == 0)
@@ -272,7 +272,7 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 {
 	SML_NO_CANCELLATION;
 	struct sml_context *context;
-	struct sml_crew_owner owner = {.tensor_done = tensor_done, .park = park_shard};
+	struct sml_threads_owner owner = {.tensor_done = tensor_done, .park = park_shard};
 	struct sml_config own;
 	int error;
 
@@ -297,7 +297,7 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 	sml_tracing_init(&context->tracing);
 	sml_recorder_init(&context->recorder);
 	sml_metrics_file_init(&context->metrics_file);
-	sml_crew_init(&context->crew, &context->requests, &owner);
+	sml_threads_init(&context->threads, &context->requests, &owner);
 	error = set_up(context, config);
 	if (error) {
 		destroy(context);

@@ -19,8 +19,8 @@ static size_t describe_embedded(const struct sml_context *context, char *text, s
 	unsigned n = context->n_stripes;
 	char own[48] = "none here";
 
-	if (context->crew.own)
-		snprintf(own, sizeof(own), "stripe %u here", context->crew.own->rank);
+	if (context->threads.own)
+		snprintf(own, sizeof(own), "stripe %u here", context->threads.own->rank);
 	if (context->hosts.n)
 		return (size_t)snprintf(text, bytes,
 					"no switch: %u stripes, one on every host (%s): ", n, own);
@@ -57,7 +57,7 @@ static void describe_form(const struct sml_context *context, char *text, size_t 
 	const struct sml_stripe *first = &context->stripes[0];
 	size_t length;
 
-	const struct sml_host *host = context->crew.host;
+	const struct sml_host *host = context->threads.host;
 
 	if (host && !host->memory.terms.goes_up) {
 		snprintf(text, bytes,
@@ -155,7 +155,7 @@ static void log_line(const struct sml_context *context, const char *text)
 /* Is everything added in the memory of one host? */
 static bool is_on_one_host(const struct sml_context *context)
 {
-	const struct sml_host *host = context->crew.host;
+	const struct sml_host *host = context->threads.host;
 
 	return host && !host->memory.terms.goes_up;
 }
@@ -290,7 +290,8 @@ static void log_stripe(const struct sml_context *context, int stripe)
 		" packets sent again by the timer, %" PRIu64
 		" because later ones were answered, RTT %.3f ms (least %.3f), window %" PRIu64,
 		stripe, name,
-		context->crew.own && stripe == context->crew.own->rank ? ", this rank's own" : "",
+		context->threads.own && stripe == context->threads.own->rank ? ", this rank's own"
+									     : "",
 		(double)c.bytes_sent / 1e6, (double)c.bytes_received / 1e6, c.retransmits_timeout,
 		c.retransmits_fast, (double)c.rtt_ns / 1e6, (double)c.rtt_min_ns / 1e6, c.window);
 }

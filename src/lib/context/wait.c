@@ -83,9 +83,10 @@ static void drive(const struct waiter *waiter)
 	if (waiter->until_ns < deadline_ns)
 		deadline_ns = waiter->until_ns;
 	if (waiter->n == 1)
-		sml_progress_drive(waiter->context->crew.threads[0], &request->tensor, deadline_ns);
+		sml_progress_drive(waiter->context->threads.threads[0], &request->tensor,
+				   deadline_ns);
 	else
-		sml_progress_leave_alone(waiter->context->crew.threads[0]);
+		sml_progress_leave_alone(waiter->context->threads.threads[0]);
 }
 
 static int wait_for(const struct waiter *waiter, size_t *index)
@@ -121,7 +122,7 @@ int sml_context_wait_any(struct sml_context *context, struct sml_request *const 
 				.until_ns = until_ns};
 	int result;
 
-	if (context->crew.callers_drive)
+	if (context->threads.callers_drive)
 		drive(&waiter);
 	else if (context->settings.spin)
 		spin(&waiter);
@@ -140,8 +141,8 @@ int sml_context_look(struct sml_context *context, const struct sml_request *requ
 		return 0;
 	if (sml_now_ns() >= request->deadline_ns)
 		sml_context_time_out(context, request);
-	else if (context->crew.callers_drive)
-		sml_progress_leave_alone(context->crew.threads[0]);
+	else if (context->threads.callers_drive)
+		sml_progress_leave_alone(context->threads.threads[0]);
 	pthread_mutex_lock(&context->lock);
 	if (sml_tensor_is_done(&request->tensor))
 		result = 0;

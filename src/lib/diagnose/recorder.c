@@ -171,7 +171,7 @@ static void write_call(FILE *out, const struct sml_scene *scene, const struct sm
 
 static void write_calls(FILE *out, const struct sml_scene *scene)
 {
-	struct sml_progress *thread = scene->crew->threads[0];
+	struct sml_progress *thread = scene->threads->threads[0];
 	const struct sml_worker *worker = &scene->stripes[0].shards[0]->worker;
 
 	fprintf(out, "\ncalls that have not ended\nchunks_left call\n");

@@ -11,8 +11,8 @@
 #include "core/wire.h"
 #include "lib/control/client.h"
 #include "lib/diagnose/history.h"
-#include "lib/progress/crew.h"
 #include "lib/progress/shard.h"
+#include "lib/progress/threads.h"
 #include "lib/settings/settings.h"
 
 struct sml_scene_stripe {
@@ -26,7 +26,7 @@ struct sml_scene_stripe {
 
 struct sml_scene {
 	const struct sml_settings *settings;
-	struct sml_crew *crew;
+	struct sml_threads *threads;
 	const struct sml_history *history;
 	pthread_mutex_t *history_lock;
 	bool peers; /* the ranks have the slots, and one control connection reports on all stripes

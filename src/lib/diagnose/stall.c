@@ -26,8 +26,8 @@ static const struct sml_stall_report *hear(const struct sml_scene *scene, unsign
 
 	/* The slots of this process are known without asking. */
 	if (report == NULL &&
-	    (scene->crew->host || (scene->crew->own && stripe == scene->crew->own->rank)))
-		report = sml_question_last(scene->crew, stripe, sml_control_last_words(control));
+	    (scene->threads->host || (scene->threads->own && stripe == scene->threads->own->rank)))
+		report = sml_question_last(scene->threads, stripe, sml_control_last_words(control));
 	return report;
 }
 
@@ -41,7 +41,7 @@ void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
 	for (unsigned i = 0; i < scene->n_stripes; i++) {
 		char why[sizeof(reports->why)] = "";
 
-		reports->of[i] = sml_question_refine(scene->crew, i,
+		reports->of[i] = sml_question_refine(scene->threads, i,
 						     hear(scene, i, until_ns, why, sizeof(why)));
 		reports->any |= reports->of[i] != NULL;
 		if (reports->of[i] == NULL && reports->complete) {
@@ -182,8 +182,8 @@ static void summarize(const struct sml_scene *scene, const struct sml_stall_repo
 		losses->n_result_lost += stalled.cause == SML_STALL_RESULT_LOST;
 	}
 	summary->broken = is_any_broken(scene);
-	if (scene->crew->n_threads > 0)
-		summary->n_queued = count_queued(scene->crew->threads[0]);
+	if (scene->threads->n_threads > 0)
+		summary->n_queued = count_queued(scene->threads->threads[0]);
 }
 
 struct lines {

@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "lib/host/slots.h"
-#include "lib/progress/crew.h"
+#include "lib/progress/threads.h"
 
-/* While another thread drives and the crew stops: it is in the middle of a round. */
+/* While another thread drives and the threads stop: it is in the middle of a round. */
 #define LOOK_AGAIN_NS 50000
 
 static bool begin(struct sml_progress *progress)
@@ -30,7 +30,7 @@ static bool is_outstanding(const struct sml_progress *progress)
 /* Shards to park, or to take back. */
 static bool has_events(const struct sml_progress *progress)
 {
-	return __atomic_load_n(&progress->crew->events, __ATOMIC_SEQ_CST) !=
+	return __atomic_load_n(&progress->threads->events, __ATOMIC_SEQ_CST) !=
 	       __atomic_load_n(&progress->events_known, __ATOMIC_SEQ_CST);
 }
 
@@ -43,7 +43,7 @@ static bool is_driven(const struct sml_progress *progress)
 static bool is_over(const struct sml_progress *progress, const struct sml_tensor *tensor,
 		    uint64_t deadline_ns)
 {
-	if (sml_crew_is_stopping(progress->crew) || sml_now_ns() >= deadline_ns)
+	if (sml_threads_is_stopping(progress->threads) || sml_now_ns() >= deadline_ns)
 		return true;
 	return tensor ? sml_tensor_is_done(tensor) : !is_outstanding(progress);
 }
@@ -61,7 +61,7 @@ static void relax(void)
 static bool sleep_soundly(struct sml_progress *progress, const struct sml_tensor *tensor,
 			  uint64_t deadline_ns)
 {
-	struct sml_host *host = progress->crew->host;
+	struct sml_host *host = progress->threads->host;
 	uint32_t ready = sml_host_get_ready(host);
 	bool busy = sml_progress_step(progress);
 	uint64_t now_ns;
@@ -78,9 +78,9 @@ static bool sleep_soundly(struct sml_progress *progress, const struct sml_tensor
 static bool wait_for_news(struct sml_progress *progress, const struct sml_tensor *tensor,
 			  uint64_t waited_ns, uint64_t deadline_ns)
 {
-	const struct sml_host *host = progress->crew->host;
+	const struct sml_host *host = progress->threads->host;
 
-	if (waited_ns >= host->patience_ns && !progress->crew->spin)
+	if (waited_ns >= host->patience_ns && !progress->threads->spin)
 		return sleep_soundly(progress, tensor, deadline_ns);
 	if (host->has_cores)
 		relax();
@@ -104,7 +104,7 @@ static void drive(struct sml_progress *progress, const struct sml_tensor *tensor
 					     deadline_ns);
 		while (!busy && !is_over(progress, tensor, deadline_ns));
 		if (busy)
-			sml_host_note_wait(progress->crew->host, sml_now_ns() - since_ns);
+			sml_host_note_wait(progress->threads->host, sml_now_ns() - since_ns);
 	}
 }
 
@@ -115,7 +115,7 @@ void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *
 		return;
 	drive(progress, tensor, deadline_ns);
 	__atomic_store_n(&progress->driven, 0, __ATOMIC_SEQ_CST);
-	/* Of another call, or the crew stops: the thread waits for this one. */
+	/* Of another call, or the threads stop: the thread waits for this one. */
 	if (is_outstanding(progress) || has_events(progress))
 		sml_progress_wake(progress);
 }
@@ -123,7 +123,7 @@ void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *
 void sml_progress_tell(struct sml_progress *progress, bool waits)
 {
 	if (is_driven(progress))
-		sml_host_ring(progress->crew->host);
+		sml_host_ring(progress->threads->host);
 	else if (!waits)
 		sml_progress_wake(progress);
 }
@@ -142,7 +142,7 @@ static void rest(struct sml_progress *progress)
 	uint64_t ignored;
 
 	__atomic_store_n(&progress->resting, SML_RESTING, __ATOMIC_SEQ_CST);
-	if (!sml_crew_is_stopping(progress->crew) &&
+	if (!sml_threads_is_stopping(progress->threads) &&
 	    (is_driven(progress) || (!is_outstanding(progress) && !has_events(progress))))
 		(void)poll(&woken, 1, -1);
 	__atomic_store_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST);
@@ -155,11 +155,12 @@ void sml_progress_drive_alone(struct sml_progress *progress)
 {
 	const struct timespec moment = {.tv_nsec = LOOK_AGAIN_NS};
 
-	while (!sml_crew_is_stopping(progress->crew)) {
+	while (!sml_threads_is_stopping(progress->threads)) {
 		if ((is_outstanding(progress) || has_events(progress)) && begin(progress)) {
-			__atomic_store_n(&progress->events_known,
-					 __atomic_load_n(&progress->crew->events, __ATOMIC_SEQ_CST),
-					 __ATOMIC_SEQ_CST);
+			__atomic_store_n(
+				&progress->events_known,
+				__atomic_load_n(&progress->threads->events, __ATOMIC_SEQ_CST),
+				__ATOMIC_SEQ_CST);
 			(void)sml_progress_step(progress);
 			drive(progress, NULL, UINT64_MAX);
 			__atomic_store_n(&progress->driven, 0, __ATOMIC_SEQ_CST);

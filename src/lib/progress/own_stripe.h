@@ -37,7 +37,7 @@ struct sml_own_stripe {
 	uint64_t completed_by[SML_MAX_CHILDREN]; /* uses that the rank was the last to contribute to
 						  */
 	bool mismatch_told;
-	/* See question.h; under the crew's lock. */
+	/* See question.h; under the threads' lock. */
 	struct {
 		uint32_t number;		 /* atomic: of questions so far */
 		struct sml_stall_report *report; /* NULL: nobody asks */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A progress thread at work: see progress.h. Its beginning and end are in life.c. */
+/* A progress thread at work: see progress.h. Its beginning and end are in thread_start.c. */
 #include "lib/progress/progress.h"
 
 #include <errno.h>
@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "lib/progress/crew.h"
 #include "lib/progress/question.h"
 #include "lib/progress/shard.h"
+#include "lib/progress/threads.h"
 #include "lib/trace/trace.h"
 
 #define FOREVER UINT64_MAX
@@ -37,7 +37,7 @@ void sml_progress_submit(struct sml_progress *progress, struct sml_request *requ
 		__atomic_store_n(&progress->queue_first, request, __ATOMIC_RELAXED);
 	progress->queue_last = request;
 	pthread_mutex_unlock(&progress->queue_lock);
-	if (progress->crew->callers_drive)
+	if (progress->threads->callers_drive)
 		sml_progress_tell(progress, waits);
 	else if (__atomic_load_n(&progress->resting, __ATOMIC_SEQ_CST) != SML_AWAKE)
 		sml_progress_wake(progress);
@@ -74,7 +74,7 @@ static void retire(struct sml_progress *progress, struct sml_shard *shard)
 
 	while ((tensor = sml_worker_retire(&shard->worker)) != NULL) {
 		__atomic_sub_fetch(&progress->outstanding, 1, __ATOMIC_SEQ_CST);
-		sml_request_release(progress->crew->requests, tensor->owner);
+		sml_request_release(progress->threads->requests, tensor->owner);
 	}
 }
 
@@ -129,7 +129,7 @@ static bool is_to_park(const struct sml_shard *shard)
 /* A stripe's switch has died: the failover owns its worker until there is another switch. */
 static void park_and_unpark(struct sml_progress *progress)
 {
-	const struct sml_crew_owner *owner = &progress->crew->owner;
+	const struct sml_threads_owner *owner = &progress->threads->owner;
 	struct walk walk = {0};
 	struct sml_shard *shard;
 
@@ -154,10 +154,10 @@ static void publish(struct sml_line *line)
 static void spread(struct sml_progress *progress, struct sml_line *line,
 		   const struct sml_news *news)
 {
-	const struct sml_crew_owner *owner = &progress->crew->owner;
+	const struct sml_threads_owner *owner = &progress->threads->owner;
 
 	if (news->heads || news->done)
-		sml_crew_tell_others(progress->crew, progress);
+		sml_threads_tell_others(progress->threads, progress);
 	if (news->done) {
 		/* The waiter may read the counters next. */
 		publish(line);
@@ -213,10 +213,10 @@ bool sml_progress_step(struct sml_progress *progress)
 {
 	bool busy = false;
 
-	progress->events_seen = __atomic_load_n(&progress->crew->events, __ATOMIC_ACQUIRE);
+	progress->events_seen = __atomic_load_n(&progress->threads->events, __ATOMIC_ACQUIRE);
 	park_and_unpark(progress);
-	if (progress->crew->own)
-		sml_question_answer(progress->crew, progress->index, &progress->question_seen);
+	if (progress->threads->own)
+		sml_question_answer(progress->threads, progress->index, &progress->question_seen);
 	for (unsigned i = 0; i < progress->n_lines; i++)
 		if (!is_parked(progress->lines[i]))
 			busy |= take_in(progress, progress->lines[i]);
@@ -254,7 +254,7 @@ static bool must_park_or_unpark(const struct sml_progress *progress)
 
 static bool is_asked(const struct sml_progress *progress)
 {
-	const struct sml_own_stripe *own = progress->crew->own;
+	const struct sml_own_stripe *own = progress->threads->own;
 
 	return own &&
 	       __atomic_load_n(&own->question.number, __ATOMIC_SEQ_CST) != progress->question_seen;
@@ -265,11 +265,11 @@ static bool must_look_again(struct sml_progress *progress, bool blocked)
 {
 	bool queued;
 
-	if (sml_crew_is_stopping(progress->crew) || must_park_or_unpark(progress) ||
+	if (sml_threads_is_stopping(progress->threads) || must_park_or_unpark(progress) ||
 	    is_asked(progress))
 		return true;
 	if (blocked &&
-	    __atomic_load_n(&progress->crew->events, __ATOMIC_SEQ_CST) != progress->events_seen)
+	    __atomic_load_n(&progress->threads->events, __ATOMIC_SEQ_CST) != progress->events_seen)
 		return true;
 	if (progress->hungry || progress->n_parked)
 		return false;
@@ -313,9 +313,9 @@ static nfds_t list_events(const struct sml_progress *progress, struct pollfd *re
 	nfds_t n = 0;
 
 	ready[n++] = (struct pollfd){.fd = progress->wake_fd, .events = POLLIN};
-	if (progress->crew->host)
+	if (progress->threads->host)
 		ready[n++] =
-			(struct pollfd){.fd = progress->crew->host->leader_fd, .events = POLLIN};
+			(struct pollfd){.fd = progress->threads->host->leader_fd, .events = POLLIN};
 	for (unsigned i = 0; i < progress->n_lines; i++) {
 		const struct sml_line *line = progress->lines[i];
 
@@ -358,13 +358,13 @@ static void rest_in_poll(struct sml_progress *progress)
 		(void)ppoll(ready, n, deadline_ns == FOREVER ? NULL : &left, NULL);
 	__atomic_store_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST);
 	silence(&ready[0]);
-	if (progress->crew->host)
+	if (progress->threads->host)
 		silence(&ready[1]);
 }
 
 static void rest(struct sml_progress *progress)
 {
-	struct sml_host *host = progress->crew->host;
+	struct sml_host *host = progress->threads->host;
 
 	if (host == NULL) {
 		rest_in_poll(progress);
@@ -380,13 +380,13 @@ static void rest(struct sml_progress *progress)
 void *sml_progress_main(void *self)
 {
 	struct sml_progress *progress = self;
-	bool spin = progress->crew->spin;
+	bool spin = progress->threads->spin;
 	struct walk walk = {0};
 	struct sml_shard *shard;
 
-	if (progress->crew->callers_drive)
+	if (progress->threads->callers_drive)
 		sml_progress_drive_alone(progress);
-	while (!sml_crew_is_stopping(progress->crew)) {
+	while (!sml_threads_is_stopping(progress->threads)) {
 		if (sml_progress_step(progress))
 			continue;
 		/* Spinning is for machines with spare cores; without them, it does no harm. */
@@ -401,6 +401,6 @@ void *sml_progress_main(void *self)
 		sml_worker_freeze(&shard->worker);
 		sml_shard_publish(shard);
 	}
-	sml_crew_note_stopped(progress->crew);
+	sml_threads_note_stopped(progress->threads);
 	return NULL;
 }

@@ -14,7 +14,7 @@
  *
  * Going to sleep without missing anything: the thread sets `resting`, and then checks once more for
  * work from other threads: requests in its queue, and exponents and finished tensors, which the
- * crew's `events` counts. The other threads first add the work, and then check `resting`. Both
+ * threads' `events` counts. The other threads first add the work, and then check `resting`. Both
  * orders are sequentially consistent, so at least one side sees the other.
  */
 #ifndef SML_LIB_PROGRESS_H
@@ -26,7 +26,7 @@
 #include "lib/progress/request.h"
 #include "lib/transport/transport.h"
 
-struct sml_crew;
+struct sml_threads;
 
 enum sml_rest {
 	SML_AWAKE,
@@ -35,7 +35,7 @@ enum sml_rest {
 };
 
 struct sml_progress {
-	struct sml_crew *crew;
+	struct sml_threads *threads;
 	unsigned index;
 	struct sml_line *lines[SML_MAX_STRIPES];
 	unsigned n_lines;
@@ -52,18 +52,18 @@ struct sml_progress {
 	/* Where callers drive. All atomic. */
 	uint32_t driven;       /* somebody drives */
 	uint32_t outstanding;  /* tensors passed to the thread and not retired: each once a shard */
-	uint32_t events_known; /* the crew's, that the thread itself has acted on */
+	uint32_t events_known; /* the threads', that the thread itself has acted on */
 
 	pthread_mutex_t queue_lock;
 	struct sml_request *queue_first, *queue_last; /* first is also read without the lock */
 };
 
 /* A thread without lines. NULL: no memory or files; told by sml_error_set(). */
-struct sml_progress *sml_progress_new(struct sml_crew *crew, unsigned index);
+struct sml_progress *sml_progress_new(struct sml_threads *threads, unsigned index);
 
 int sml_progress_start(struct sml_progress *progress);
 
-/* The thread's main function: moves packets until the crew's `stop`. */
+/* The thread's main function: moves packets until the threads' `stop`. */
 void *sml_progress_main(void *self);
 
 /*
@@ -76,7 +76,7 @@ void sml_progress_submit(struct sml_progress *progress, struct sml_request *requ
 bool sml_progress_step(struct sml_progress *progress);
 
 /*
- * Wake the thread if it rests: it checks everything again, including the crew's `stop` and the
+ * Wake the thread if it rests: it checks everything again, including the threads' `stop` and the
  * stripes' `park`.
  */
 void sml_progress_wake(struct sml_progress *progress);
@@ -87,14 +87,14 @@ void sml_progress_wake(struct sml_progress *progress);
  * There, a result is two stores and two loads away, and waking a thread costs more than the whole
  * call. So a caller that waits does the progress thread's work itself: it *drives*. At most one
  * thread drives at a time. The progress thread drives when no caller does and calls are
- * outstanding, or the crew's `events` have changed: a failover parks shards of idle ranks, too.
+ * outstanding, or the threads' `events` have changed: a failover parks shards of idle ranks, too.
  *
  * Nothing is forgotten: who stops driving checks afterwards whether there is anything to do, and
  * who submits a call or counts an event checks afterwards whether anybody drives. Both orders are
  * sequentially consistent.
  *
- * A caller's side: until the tensor is done, the crew stops, or the deadline has passed. Returns at
- * once if somebody else drives.
+ * A caller's side: until the tensor is done, the threads stop, or the deadline has passed. Returns
+ * at once if somebody else drives.
  */
 void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *tensor,
 			uint64_t deadline_ns);
@@ -106,12 +106,12 @@ void sml_progress_tell(struct sml_progress *progress, bool waits);
 void sml_progress_leave_alone(struct sml_progress *progress);
 
 /*
- * The thread's side: returns when the crew stops. From then on nobody drives, and nobody accesses a
- * buffer.
+ * The thread's side: returns when the threads stop. From then on nobody drives, and nobody accesses
+ * a buffer.
  */
 void sml_progress_drive_alone(struct sml_progress *progress);
 
-/* Joins the thread, the crew's `stop` having been set, and frees its lines. */
+/* Joins the thread, the threads' `stop` having been set, and frees its lines. */
 void sml_progress_free(struct sml_progress *progress);
 
 #endif

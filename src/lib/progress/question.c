@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "lib/control/stall_report.h"
 #include "lib/host/slots.h"
-#include "lib/progress/crew.h"
 #include "lib/progress/own_stripe.h"
+#include "lib/progress/threads.h"
 
 /* A thread that does not answer by then is in a long system call. */
 #define ANSWER_NS (100 * SML_NS_PER_MS)
@@ -46,9 +46,9 @@ static struct sml_stall_report *look_at_host(const struct sml_host *host, unsign
 	return report;
 }
 
-static struct sml_stall_report *look_at_stripe(const struct sml_crew *crew, unsigned stripe)
+static struct sml_stall_report *look_at_stripe(const struct sml_threads *threads, unsigned stripe)
 {
-	const struct sml_host *host = &crew->host[stripe];
+	const struct sml_host *host = &threads->host[stripe];
 
 	return look_at_host(host, known_ranks(host));
 }
@@ -80,59 +80,60 @@ static struct sml_stall_report *new_report(const struct sml_own_stripe *own)
 				     own->n_job_ranks);
 }
 
-void sml_question_answer(struct sml_crew *crew, unsigned thread, uint32_t *seen)
+void sml_question_answer(struct sml_threads *threads, unsigned thread, uint32_t *seen)
 {
-	struct sml_own_stripe *own = crew->own;
+	struct sml_own_stripe *own = threads->own;
 	uint32_t number = __atomic_load_n(&own->question.number, __ATOMIC_SEQ_CST);
 
 	if (number == *seen)
 		return;
-	pthread_mutex_lock(&crew->lock);
+	pthread_mutex_lock(&threads->lock);
 	*seen = number;
 	if (own->question.report) {
 		look_at_shard(own, thread, own->question.report);
 		own->question.n_answered++;
-		pthread_cond_broadcast(&crew->changed);
+		pthread_cond_broadcast(&threads->changed);
 	}
-	pthread_mutex_unlock(&crew->lock);
+	pthread_mutex_unlock(&threads->lock);
 }
 
 /* The lock is held. False: not all have answered. */
-static bool wait_for_answers(struct sml_crew *crew)
+static bool wait_for_answers(struct sml_threads *threads)
 {
 	struct timespec until = sml_timespec(sml_now_ns() + ANSWER_NS);
-	struct sml_own_stripe *own = crew->own;
+	struct sml_own_stripe *own = threads->own;
 	int late = 0;
 
-	while (own->question.n_answered < crew->n_threads && crew->n_stopped < crew->n_threads &&
-	       !late)
-		late = pthread_cond_timedwait(&crew->changed, &crew->lock, &until);
-	return own->question.n_answered == crew->n_threads || crew->n_stopped == crew->n_threads;
+	while (own->question.n_answered < threads->n_threads &&
+	       threads->n_stopped < threads->n_threads && !late)
+		late = pthread_cond_timedwait(&threads->changed, &threads->lock, &until);
+	return own->question.n_answered == threads->n_threads ||
+	       threads->n_stopped == threads->n_threads;
 }
 
-struct sml_stall_report *sml_question_ask(struct sml_crew *crew, unsigned stripe)
+struct sml_stall_report *sml_question_ask(struct sml_threads *threads, unsigned stripe)
 {
-	struct sml_own_stripe *own = crew->own;
+	struct sml_own_stripe *own = threads->own;
 	struct sml_stall_report *report;
 	bool answered;
 
 	/* All are on one host, or a switch has what these slots add up. */
-	if (crew->host && (own == NULL || !crew->host->memory.terms.goes_up))
-		return look_at_stripe(crew, stripe);
+	if (threads->host && (own == NULL || !threads->host->memory.terms.goes_up))
+		return look_at_stripe(threads, stripe);
 	report = own ? new_report(own) : NULL;
 	if (report == NULL)
 		return NULL;
-	pthread_mutex_lock(&crew->lock);
+	pthread_mutex_lock(&threads->lock);
 	own->question.report = report;
 	own->question.n_answered = 0;
 	__atomic_add_fetch(&own->question.number, 1, __ATOMIC_SEQ_CST);
-	sml_crew_wake(crew);
-	answered = wait_for_answers(crew);
+	sml_threads_wake(threads);
+	answered = wait_for_answers(threads);
 	own->question.report = NULL;
-	if (own->question.n_answered == 0 && crew->n_stopped == crew->n_threads)
-		for (unsigned i = 0; i < crew->n_threads; i++)
+	if (own->question.n_answered == 0 && threads->n_stopped == threads->n_threads)
+		for (unsigned i = 0; i < threads->n_threads; i++)
 			look_at_shard(own, i, report);
-	pthread_mutex_unlock(&crew->lock);
+	pthread_mutex_unlock(&threads->lock);
 	if (answered) {
 		sml_stall_report_count(report);
 		return report;
@@ -170,11 +171,11 @@ static void merge(struct sml_waits *ours, const struct sml_waits *told, uint32_t
 	}
 }
 
-const struct sml_stall_report *sml_question_refine(struct sml_crew *crew, unsigned stripe,
+const struct sml_stall_report *sml_question_refine(struct sml_threads *threads, unsigned stripe,
 						   const struct sml_stall_report *told)
 {
-	const struct sml_host *host = crew->host;
-	struct sml_stall_report **last = &crew->last[stripe];
+	const struct sml_host *host = threads->host;
+	struct sml_stall_report **last = &threads->last[stripe];
 	struct sml_ranks group = {{0}};
 
 	if (host == NULL || !host->memory.terms.goes_up || told == NULL || told == *last)
@@ -193,13 +194,14 @@ const struct sml_stall_report *sml_question_refine(struct sml_crew *crew, unsign
 	return *last;
 }
 
-const struct sml_stall_report *sml_question_last(struct sml_crew *crew, unsigned stripe,
+const struct sml_stall_report *sml_question_last(struct sml_threads *threads, unsigned stripe,
 						 const struct sml_stall_report *names)
 {
-	struct sml_stall_report **last = &crew->last[stripe];
+	struct sml_stall_report **last = &threads->last[stripe];
 
 	if (*last == NULL) {
-		*last = crew->host ? look_at_stripe(crew, stripe) : sml_question_ask(crew, stripe);
+		*last = threads->host ? look_at_stripe(threads, stripe)
+				      : sml_question_ask(threads, stripe);
 		if (*last && names)
 			sml_stall_report_name(*last, names);
 	}

@@ -8,27 +8,27 @@
 
 #include <stdint.h>
 
-struct sml_crew;
+struct sml_threads;
 struct sml_stall_report;
 
 /*
  * What ranks of this host share for the stripe is read. Otherwise, ask the threads, or read the
  * slots if the threads have stopped. The caller frees the report. NULL: no answer, or no memory.
  */
-struct sml_stall_report *sml_question_ask(struct sml_crew *crew, unsigned stripe);
+struct sml_stall_report *sml_question_ask(struct sml_threads *threads, unsigned stripe);
 
 /* The thread's side: answer if there is a question that it has not seen. */
-void sml_question_answer(struct sml_crew *crew, unsigned thread, uint32_t *seen);
+void sml_question_answer(struct sml_threads *threads, unsigned thread, uint32_t *seen);
 
 /*
  * After a failure: what a switch says (or NULL), with what it cannot know where ranks of this host
- * contribute as one: which of them are late. Valid as long as the crew.
+ * contribute as one: which of them are late. Valid as long as the threads.
  */
-const struct sml_stall_report *sml_question_refine(struct sml_crew *crew, unsigned stripe,
+const struct sml_stall_report *sml_question_refine(struct sml_threads *threads, unsigned stripe,
 						   const struct sml_stall_report *told);
 
-/* After a failure, with the ranks' names from elsewhere. Valid as long as the crew. */
-const struct sml_stall_report *sml_question_last(struct sml_crew *crew, unsigned stripe,
+/* After a failure, with the ranks' names from elsewhere. Valid as long as the threads. */
+const struct sml_stall_report *sml_question_last(struct sml_threads *threads, unsigned stripe,
 						 const struct sml_stall_report *names);
 
 #endif

@@ -31,7 +31,7 @@ struct sml_shard {
 		uint32_t n_silent, number;
 		bool probes; /* a probe is to leave */
 	} renewal;
-	const bool *park; /* atomic: the state that its stripe wants; see sml_crew_owner */
+	const bool *park; /* atomic: the state that its stripe wants; see sml_threads_owner */
 	bool parked;	  /* parked as the stripe asked: frozen, and not ours */
 
 	/* Copies of the worker's counters, for other threads. Each is atomic. */

@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/thread.h"
-#include "lib/progress/crew.h"
 #include "lib/progress/progress.h"
+#include "lib/progress/threads.h"
 
-struct sml_progress *sml_progress_new(struct sml_crew *crew, unsigned index)
+struct sml_progress *sml_progress_new(struct sml_threads *threads, unsigned index)
 {
 	struct sml_progress *progress = calloc(1, sizeof(*progress));
 
@@ -31,7 +31,7 @@ struct sml_progress *sml_progress_new(struct sml_crew *crew, unsigned index)
 		free(progress);
 		return NULL;
 	}
-	progress->crew = crew;
+	progress->threads = threads;
 	progress->index = index;
 	pthread_mutex_init(&progress->queue_lock, NULL);
 	return progress;
@@ -65,7 +65,7 @@ int sml_progress_start(struct sml_progress *progress)
 		return sml_error_set(error, "a progress thread cannot be started: %s",
 				     strerrordesc_np(-error));
 	progress->started = true;
-	return progress->crew->sched_batch ? make_batch(progress) : 0;
+	return progress->threads->sched_batch ? make_batch(progress) : 0;
 }
 
 void sml_progress_free(struct sml_progress *progress)

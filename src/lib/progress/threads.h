@@ -3,8 +3,8 @@
  * All progress threads of a context, and what they share besides tensors. The context owns them:
  * they call it through a table of callbacks, and know nothing else of it.
  */
-#ifndef SML_LIB_CREW_H
-#define SML_LIB_CREW_H
+#ifndef SML_LIB_THREADS_H
+#define SML_LIB_THREADS_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -20,7 +20,7 @@ struct sml_shard;
 struct sml_stall_report;
 
 /* The threads' callbacks to their owner. Each is called by the thread that it is about. */
-struct sml_crew_owner {
+struct sml_threads_owner {
 	void *self;
 	/* A tensor is done, and its caller may be waiting. */
 	void (*tensor_done)(void *self, uint64_t n);
@@ -31,7 +31,7 @@ struct sml_crew_owner {
 	bool (*park)(void *self, struct sml_shard *shard);
 };
 
-struct sml_crew {
+struct sml_threads {
 	struct sml_progress *threads[SML_MAX_SHARDS];
 	unsigned n_threads;
 	bool spin;
@@ -47,7 +47,7 @@ struct sml_crew {
 	 */
 	struct sml_host *host;
 	bool callers_drive; /* this rank sends no packets: see progress.h */
-	struct sml_crew_owner owner;
+	struct sml_threads_owner owner;
 
 	pthread_mutex_t lock; /* also of the own stripe's question */
 	pthread_cond_t changed;
@@ -56,34 +56,34 @@ struct sml_crew {
 	struct sml_stall_report *last[SML_MAX_STRIPES];
 };
 
-/* A zeroed crew without threads. */
-void sml_crew_init(struct sml_crew *crew, struct sml_requests *requests,
-		   const struct sml_crew_owner *owner);
-void sml_crew_fini(struct sml_crew *crew);
+/* Zeroes it: no threads yet. */
+void sml_threads_init(struct sml_threads *threads, struct sml_requests *requests,
+		      const struct sml_threads_owner *owner);
+void sml_threads_fini(struct sml_threads *threads);
 
 /*
  * Make all threads check everything again: `stop`, shards to park, and what other threads brought.
  */
-void sml_crew_wake(struct sml_crew *crew);
+void sml_threads_wake(struct sml_threads *threads);
 
 /* Something has come that any of them may be waiting for. */
-void sml_crew_tell(struct sml_crew *crew);
+void sml_threads_tell(struct sml_threads *threads);
 
 /* This thread has brought it: wake the others that wait. */
-void sml_crew_tell_others(struct sml_crew *crew, const struct sml_progress *by);
+void sml_threads_tell_others(struct sml_threads *threads, const struct sml_progress *by);
 
 /* Tell the threads to end: they see that when they are next awake. */
-void sml_crew_stop(struct sml_crew *crew);
+void sml_threads_stop(struct sml_threads *threads);
 
-static inline bool sml_crew_is_stopping(const struct sml_crew *crew)
+static inline bool sml_threads_is_stopping(const struct sml_threads *threads)
 {
-	return __atomic_load_n(&crew->stop, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&threads->stop, __ATOMIC_SEQ_CST);
 }
 
 /* Returns when no thread accesses a buffer any more. All threads must have been started. */
-void sml_crew_await_stop(struct sml_crew *crew);
+void sml_threads_await_stop(struct sml_threads *threads);
 
 /* Called by a thread as it ends. */
-void sml_crew_note_stopped(struct sml_crew *crew);
+void sml_threads_note_stopped(struct sml_threads *threads);
 
 #endif
