@@ -128,7 +128,7 @@ TEST(results_have_the_same_bits_in_every_form)
 	assert_int_equal(hash_shared_under_switch(1 << 1, FAULTS, 1), one);
 }
 
-static void look_at_own_stripe(struct rank *rank)
+static void look_at_embedded_stripe(struct rank *rank)
 {
 	struct sml_counters c = {.size = sizeof(c)};
 	char start[32];
@@ -151,7 +151,7 @@ static void look_at_own_stripe(struct rank *rank)
 TEST(every_rank_has_a_stripe_of_its_own)
 {
 	run_job(&(struct job){
-		.n_ranks = 3, .switch_address = "embedded", .body = look_at_own_stripe});
+		.n_ranks = 3, .switch_address = "embedded", .body = look_at_embedded_stripe});
 }
 
 static void look_at_stripes(struct rank *rank)

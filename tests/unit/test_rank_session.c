@@ -220,8 +220,8 @@ TEST_WITH(impossible_ranks_of_its_machine_are_not_believed, run_until_started, e
 
 	admit_with(both, 2, 2, SML_SESSION_TOKEN_BYTES);
 	assert_int_equal(session.phase, SML_SESSION_ADMITTED);
-	assert_int_equal(session.admission.neighbors.ranks.words[0], 3);
-	assert_int_equal(session.admission.neighbors.n, 2);
+	assert_int_equal(session.admission.host_ranks.ranks.words[0], 3);
+	assert_int_equal(session.admission.host_ranks.n, 2);
 	admit_with(turned, 2, 2, SML_SESSION_TOKEN_BYTES);
 	assert_int_equal(session.phase, SML_SESSION_FAILED);
 	admit_with(twice, 3, 3, SML_SESSION_TOKEN_BYTES);

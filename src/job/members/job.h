@@ -60,9 +60,10 @@ struct sml_member {
 	uint64_t waits_until_ns; /* for the others to join */
 	uint64_t heard_ns;	 /* when its connection ended: the time of its last message */
 	uint64_t stalls_told_ns;
-	/* Its count on the data path (job/states/signs.c), taken after its message at signs_of_ns.
+	/* Its count on the data path (job/states/liveness.c), taken after its message at
+	 * counted_at_ns.
 	 */
-	uint64_t contributions, signs_of_ns;
+	uint64_t contributions, counted_at_ns;
 	bool ready, leaving, stalls_wanted;
 	bool stalls_asked;   /* about its own slots, and not answered yet */
 	bool shards_set;     /* set by the user: it accepts no other number */
@@ -110,7 +111,7 @@ struct sml_job {
 	enum sml_job_state state;
 	uint16_t n_ranks, first_rank; /* first_rank: the rank that joined first and set the terms */
 	uint16_t n_members, n_ready, n_leaving;
-	uint64_t begun_ns, waiting_told_ns, watched_ns, signs_ns, gone_looked_ns;
+	uint64_t begun_ns, waiting_told_ns, watched_ns, liveness_ns, gone_looked_ns;
 	/* The terms that all ranks must share. */
 	char library_version[SML_VERSION_BYTES];
 	uint32_t shards;      /* the least of all ranks */

@@ -34,32 +34,33 @@ static bool copy_maps(struct sml_session *session, const SmlControl__Admitted *i
 	return true;
 }
 
-static bool copy_fellow(struct sml_fellow *fellow, const SmlControl__Peer *in, unsigned n_shards)
+static bool copy_peer_rank(struct sml_peer_rank *peer_rank, const SmlControl__Peer *in,
+			   unsigned n_shards)
 {
 	if ((in->host.len != 0 && in->host.len != 4 && in->host.len != 16) ||
 	    in->n_ports != n_shards)
 		return false;
-	*fellow = (struct sml_fellow){
+	*peer_rank = (struct sml_peer_rank){
 		.host_bytes = (uint8_t)in->host.len,
 		.cookie = in->cookie,
 		.tag = in->tag,
 		.pid = in->pid,
 		.first_of_host = (uint16_t)in->first_of_host,
 	};
-	sml_text_copy(fellow->name, sizeof(fellow->name), in->name);
+	sml_text_copy(peer_rank->name, sizeof(peer_rank->name), in->name);
 	/* Without an address, the pointer may be NULL. */
 	if (in->host.len)
-		memcpy(fellow->host, in->host.data, in->host.len);
+		memcpy(peer_rank->host, in->host.data, in->host.len);
 	for (unsigned i = 0; i < n_shards; i++) {
 		if (in->ports[i] == 0 || in->ports[i] > 65535)
 			return false;
-		fellow->ports[i] = (uint16_t)in->ports[i];
+		peer_rank->ports[i] = (uint16_t)in->ports[i];
 	}
 	return true;
 }
 
 /* If the ranks have the slots: their identities and addresses. */
-static bool copy_fellows(struct sml_session *session, const SmlControl__Admitted *in)
+static bool copy_peer_ranks(struct sml_session *session, const SmlControl__Admitted *in)
 {
 	unsigned n_ranks = session->config.world_size;
 	bool has_stripe = session->config.rank < in->stripes;
@@ -71,21 +72,21 @@ static bool copy_fellows(struct sml_session *session, const SmlControl__Admitted
 	    in->stripes == 0 || in->stripes > n_ranks ||
 	    in->n_cookies != (has_stripe ? n_ranks : 0))
 		return false;
-	free(session->fellows);
-	session->fellows = calloc(1, sizeof(*session->fellows));
-	if (session->fellows == NULL)
+	free(session->peer_ranks);
+	session->peer_ranks = calloc(1, sizeof(*session->peer_ranks));
+	if (session->peer_ranks == NULL)
 		return false;
 	for (unsigned i = 0; i < n_ranks; i++) {
 		uint32_t first = in->peers[i]->first_of_host;
 
 		if (first > i || in->peers[first]->first_of_host != first ||
-		    !copy_fellow(&session->fellows->ranks[i], in->peers[i], in->shards))
+		    !copy_peer_rank(&session->peer_ranks->ranks[i], in->peers[i], in->shards))
 			return false;
 		if (has_stripe)
-			session->fellows->cookies[i] = in->cookies[i];
+			session->peer_ranks->cookies[i] = in->cookies[i];
 	}
 	session->admission.stripes = (uint8_t)in->stripes;
-	session->admission.fellows = session->fellows;
+	session->admission.peer_ranks = session->peer_ranks;
 	return true;
 }
 
@@ -108,9 +109,9 @@ static bool copy_group(struct sml_session *session, const SmlControl__Group *in)
 }
 
 /* False: it is no list of ranks and tokens, or this rank is not in it. */
-static bool copy_neighbors(struct sml_session *session, const SmlControl__HostGroup *in)
+static bool copy_host_ranks(struct sml_session *session, const SmlControl__HostGroup *in)
 {
-	struct sml_neighbors *neighbors = &session->admission.neighbors;
+	struct sml_host_ranks *host_ranks = &session->admission.host_ranks;
 
 	if (in == NULL)
 		return true;
@@ -123,11 +124,11 @@ static bool copy_neighbors(struct sml_session *session, const SmlControl__HostGr
 		if (rank >= session->config.world_size || (i > 0 && rank <= in->ranks[i - 1]) ||
 		    in->tokens[i].len != SML_SESSION_TOKEN_BYTES)
 			return false;
-		sml_ranks_add(&neighbors->ranks, rank);
-		memcpy(neighbors->tokens[i], in->tokens[i].data, SML_SESSION_TOKEN_BYTES);
+		sml_ranks_add(&host_ranks->ranks, rank);
+		memcpy(host_ranks->tokens[i], in->tokens[i].data, SML_SESSION_TOKEN_BYTES);
 	}
-	neighbors->n = (uint8_t)in->n_ranks;
-	return sml_ranks_has(&neighbors->ranks, session->config.rank);
+	host_ranks->n = (uint8_t)in->n_ranks;
+	return sml_ranks_has(&host_ranks->ranks, session->config.rank);
 }
 
 static bool is_possible(const struct sml_session *session, const SmlControl__Admitted *in)
@@ -186,11 +187,11 @@ bool sml_session_admit(struct sml_session *session, const SmlControl__Admitted *
 		sml_session_fail(session, SML_ERROR_PROTOCOL,
 				 "%s at %s names an address that is not a multicast group",
 				 session->config.what, where);
-	else if (!copy_neighbors(session, in->host_group))
+	else if (!copy_host_ranks(session, in->host_group))
 		sml_session_fail(session, SML_ERROR_PROTOCOL,
 				 "%s at %s names impossible ranks of this machine",
 				 session->config.what, where);
-	else if (!copy_fellows(session, in))
+	else if (!copy_peer_ranks(session, in))
 		sml_session_fail(session, SML_ERROR_PROTOCOL,
 				 "rank 0 at %s does not say where the other ranks are", where);
 	else

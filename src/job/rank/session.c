@@ -32,7 +32,7 @@ void sml_session_fini(struct sml_session *session)
 {
 	for (unsigned stream = 0; stream < SML_STREAMS; stream++)
 		free(session->tables[stream]);
-	free(session->fellows);
+	free(session->peer_ranks);
 }
 
 /* ---- out ---- */
@@ -196,7 +196,7 @@ static void on_admitted(struct sml_session *session, const SmlControl__Envelope 
 	if (!sml_session_admit(session, message->admitted))
 		return;
 	/* Once: now every rank is on its own. */
-	if (again && (session->admitted_again || session->admission.neighbors.n != 0)) {
+	if (again && (session->admitted_again || session->admission.host_ranks.n != 0)) {
 		sml_session_fail(session, SML_ERROR_PROTOCOL,
 				 "the switch at %s admits the job again and again",
 				 session->config.where);
@@ -403,7 +403,8 @@ void sml_session_message(struct sml_session *session, const SmlControl__Envelope
 /* All ranks reach rank 0's control port, so all of them can name it when it is gone. */
 static void tell_rank_0_died(struct sml_session *session, const char *how)
 {
-	const struct sml_fellow *rank_0 = session->fellows ? &session->fellows->ranks[0] : NULL;
+	const struct sml_peer_rank *rank_0 =
+		session->peer_ranks ? &session->peer_ranks->ranks[0] : NULL;
 
 	if (rank_0 && rank_0->name[0])
 		sml_session_fail(session, SML_ERROR_RANK_DIED,

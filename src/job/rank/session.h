@@ -72,7 +72,7 @@ struct sml_resumption {
 #define SML_SESSION_NAME_BYTES 128
 
 /* A rank of a job whose ranks have the slots. */
-struct sml_fellow {
+struct sml_peer_rank {
 	uint8_t host[16],
 		host_bytes; /* 4 or 16; 0: the host that the control connection leads to */
 	uint16_t ports[SML_MAX_SHARDS];
@@ -83,8 +83,8 @@ struct sml_fellow {
 };
 
 /* Such a job has no tree. */
-struct sml_fellows {
-	struct sml_fellow ranks[SML_MAX_STRIPES];
+struct sml_peer_ranks {
+	struct sml_peer_rank ranks[SML_MAX_STRIPES];
 	uint64_t cookies[SML_MAX_STRIPES]; /* all ranks', at this one's stripe if it has one */
 };
 
@@ -97,7 +97,7 @@ struct sml_result_group {
 #define SML_SESSION_TOKEN_BYTES 16
 
 /* The ranks of this one's machine, and what each has said where it is found. */
-struct sml_neighbors {
+struct sml_host_ranks {
 	struct sml_ranks ranks; /* this one is among them; empty: none is known */
 	uint8_t n;		/* how many there are */
 	/* Of each, in the order of ranks. */
@@ -124,8 +124,8 @@ struct sml_admission {
 	struct sml_ticket_map maps[SML_STREAMS];
 	/* Where the ranks have the slots: as long as the session, too. Stripe i is rank i's. */
 	uint8_t stripes;
-	const struct sml_fellows *fellows;
-	struct sml_neighbors neighbors;
+	const struct sml_peer_ranks *peer_ranks;
+	struct sml_host_ranks host_ranks;
 };
 
 struct sml_disagreement {
@@ -197,8 +197,8 @@ struct sml_session {
 	bool offers_memory;  /* this rank has said that it shares memory */
 	bool shares_memory;  /* every rank does, with all of its machine */
 	struct sml_admission admission;
-	uint32_t *tables[SML_STREAMS]; /* of admission.maps */
-	struct sml_fellows *fellows;   /* of admission */
+	uint32_t *tables[SML_STREAMS];	   /* of admission.maps */
+	struct sml_peer_ranks *peer_ranks; /* of admission */
 	const struct sml_resumption *resumption;
 };
 

@@ -19,10 +19,10 @@
 #include "job/states/admit.h"
 #include "job/states/end.h"
 #include "job/states/gone.h"
+#include "job/states/liveness.h"
 #include "job/states/mismatch.h"
 #include "job/states/reports.h"
 #include "job/states/resume.h"
-#include "job/states/signs.h"
 #include "job/states/slowest.h"
 #include "job/states/stall.h"
 
@@ -432,7 +432,7 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 		due_ns = earlier(due_ns, job->tries_again_ns);
 	due_ns = earlier(due_ns, sml_job_gone_due(job));
 	due_ns = earlier(due_ns, sml_job_answers_due(job));
-	return earlier(earlier(due_ns, sml_job_watch_ends(job)), sml_job_signs_due(job));
+	return earlier(earlier(due_ns, sml_job_watch_ends(job)), sml_job_liveness_due(job));
 }
 
 static void give_up_late_resuming(struct sml_job *job)
@@ -470,7 +470,7 @@ void sml_job_tick(struct sml_job *job)
 	uint64_t now_ns = job->jobs->now_ns;
 
 	check(job);
-	sml_job_look_for_signs(job);
+	sml_job_check_liveness(job);
 	if (find_silent(job) || find_tired(job) || sml_job_misses_gone(job))
 		return;
 	sml_job_watch_group(job);

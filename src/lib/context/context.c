@@ -156,9 +156,9 @@ static void stop_threads(struct sml_context *context)
 	sml_threads_await_stop(&context->threads);
 }
 
-void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
+void sml_context_set_snapshot(struct sml_context *context, struct sml_snapshot *snapshot)
 {
-	*scene = (struct sml_scene){
+	*snapshot = (struct sml_snapshot){
 		.settings = &context->settings,
 		.threads = &context->threads,
 		.history = &context->history,
@@ -173,7 +173,7 @@ void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
 		/* If the ranks have the slots, ask rank 0 for all of them. */
 		const struct sml_stripe *asked = &context->stripes[context->peers ? 0 : i];
 
-		scene->stripes[i] = (struct sml_scene_stripe){
+		snapshot->stripes[i] = (struct sml_snapshot_stripe){
 			.name = sml_stripe_name(stripe),
 			.epoch = stripe->admission.epoch,
 			.control = asked->control,
@@ -190,18 +190,20 @@ void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene)
 }
 
 /*
- * Complete the text and the record, and then wake the waiters. scene: NULL while the context opens.
+ * Complete the text and the record, and then wake the waiters. snapshot: NULL while the context
+ * opens.
  */
 static void end_failure(struct sml_context *context, int error, const char *text,
-			const struct sml_scene *scene, const struct sml_stall_reports *reports)
+			const struct sml_snapshot *snapshot,
+			const struct sml_stall_reports *reports)
 {
 	pthread_mutex_lock(&context->lock);
 	snprintf(context->text, sizeof(context->text), "%s", text);
 	pthread_mutex_unlock(&context->lock);
 	/* sml_open() reports its own error. */
-	sml_log(&context->settings.log, scene ? SML_LOG_ERROR : SML_LOG_TRACE, "%s", text);
-	if (scene)
-		sml_recorder_record(&context->recorder, scene, error, context->text, reports);
+	sml_log(&context->settings.log, snapshot ? SML_LOG_ERROR : SML_LOG_TRACE, "%s", text);
+	if (snapshot)
+		sml_recorder_record(&context->recorder, snapshot, error, context->text, reports);
 	pthread_mutex_lock(&context->lock);
 	context->error_told = true;
 	pthread_cond_broadcast(&context->changed);
@@ -212,21 +214,21 @@ static void end_failure(struct sml_context *context, int error, const char *text
 bool sml_context_fail(struct sml_context *context, int error, const char *text)
 {
 	struct sml_stall_reports reports = {.complete = false};
-	struct sml_scene scene;
+	struct sml_snapshot snapshot;
 
 	if (!begin_failure(context, error))
 		return false;
 	stop_threads(context);
-	/* While the context opens, other stripes' threads write the data that a scene shows. */
+	/* While the context opens, other stripes' threads write the data that a snapshot shows. */
 	if (!sml_context_is_running(context)) {
 		end_failure(context, error, text, NULL, &reports);
 		return true;
 	}
-	sml_context_set_scene(context, &scene);
-	scene.mismatch = error == SML_ERROR_MISMATCH;
+	sml_context_set_snapshot(context, &snapshot);
+	snapshot.mismatch = error == SML_ERROR_MISMATCH;
 	/* A control's own thread may fail the context, and it must not wait for the switch. */
-	sml_stall_ask(&scene, 0, &reports);
-	end_failure(context, error, text, &scene, &reports);
+	sml_stall_ask(&snapshot, 0, &reports);
+	end_failure(context, error, text, &snapshot, &reports);
 	return true;
 }
 
@@ -263,15 +265,15 @@ static const struct sml_stripe *find_parked(const struct sml_context *context)
 }
 
 /* The most informative lines first, and as many as fit. */
-static void describe_stall(const struct sml_scene *scene, const char *call,
+static void describe_stall(const struct sml_snapshot *snapshot, const char *call,
 			   const struct sml_stall_reports *reports, char *text, size_t bytes)
 {
 	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
-	unsigned n = sml_stall_describe(scene, reports, lines);
+	unsigned n = sml_stall_describe(snapshot, reports, lines);
 	size_t length;
 
 	length = (size_t)snprintf(text, bytes, "%s did not finish within %u ms (SWITCHML_TIMEOUT)",
-				  call, scene->settings->timeout_ms);
+				  call, snapshot->settings->timeout_ms);
 	for (unsigned i = 0; i < n && length < bytes; i++)
 		length += (size_t)snprintf(text + length, bytes - length, "%s%s",
 					   i == 0 ? ": " : "; ", lines[i]);
@@ -299,7 +301,7 @@ void sml_context_time_out(struct sml_context *context, const struct sml_request 
 	const struct sml_stripe *parked;
 	char call[160], text[SML_TEXT_BYTES];
 	struct sml_stall_reports reports;
-	struct sml_scene scene;
+	struct sml_snapshot snapshot;
 
 	if (!begin_failure(context, SML_ERROR_TIMEOUT))
 		return;
@@ -308,13 +310,13 @@ void sml_context_time_out(struct sml_context *context, const struct sml_request 
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	sml_context_set_scene(context, &scene);
-	sml_stall_ask(&scene, sml_now_ns() + SML_ASK_NS, &reports);
+	sml_context_set_snapshot(context, &snapshot);
+	sml_stall_ask(&snapshot, sml_now_ns() + SML_ASK_NS, &reports);
 	parked = find_parked(context);
 	if (parked)
 		describe_search(context, parked, call, text, sizeof(text));
 	else
-		describe_stall(&scene, call, &reports, text, sizeof(text));
-	end_failure(context, SML_ERROR_TIMEOUT, text, &scene, &reports);
+		describe_stall(&snapshot, call, &reports, text, sizeof(text));
+	end_failure(context, SML_ERROR_TIMEOUT, text, &snapshot, &reports);
 	sml_context_abort_job(context, SML_ERROR_TIMEOUT, text);
 }

@@ -62,7 +62,7 @@ struct sml_context {
 	struct sml_hosts hosts;
 	struct sml_stripe *stripes;
 	unsigned n_stripes;
-	struct sml_threads threads; /* the threads, and the own stripe */
+	struct sml_threads threads; /* the threads, and the embedded stripe */
 	struct sml_shape shape;
 
 	/* Submission: the order of calls. */
@@ -138,6 +138,6 @@ struct sml_control *sml_context_hold_control(struct sml_context *context, unsign
 void sml_context_release_control(struct sml_context *context, struct sml_control *control);
 
 /* The current state of the context, with which diagnose/ explains a failure. */
-void sml_context_set_scene(struct sml_context *context, struct sml_scene *scene);
+void sml_context_set_snapshot(struct sml_context *context, struct sml_snapshot *snapshot);
 
 #endif

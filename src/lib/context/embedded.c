@@ -14,7 +14,7 @@
 #include "lib/context/join.h"
 #include "lib/context/listen.h"
 #include "lib/context/probe.h"
-#include "lib/progress/own_stripe.h"
+#include "lib/progress/embedded_stripe.h"
 #include "net/address.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
@@ -144,7 +144,7 @@ static int reach_rank_0(struct sml_stripe *first)
 /* ---- what Admitted says ---- */
 
 /* A rank's address, for sockets of this family. False: it has another family. */
-static bool place_peer(const struct sml_fellow *peer, const union sml_sockaddr *control,
+static bool place_peer(const struct sml_peer_rank *peer, const union sml_sockaddr *control,
 		       sa_family_t family, union sml_sockaddr *address)
 {
 	*address = *control;
@@ -167,10 +167,10 @@ static bool place_peer(const struct sml_fellow *peer, const union sml_sockaddr *
 static int place_peers(struct sml_stripe *first)
 {
 	struct sml_context *context = first->context;
-	const struct sml_fellows *fellows = first->admission.fellows;
+	const struct sml_peer_ranks *peer_ranks = first->admission.peer_ranks;
 
 	for (unsigned rank = 0; rank < context->settings.world_size; rank++) {
-		const struct sml_fellow *peer = &fellows->ranks[rank];
+		const struct sml_peer_rank *peer = &peer_ranks->ranks[rank];
 		union sml_sockaddr address;
 
 		if (!place_peer(peer, &first->connection.endpoint->address,
@@ -207,7 +207,7 @@ static void make_stripes(struct sml_context *context)
 	context->n_stripes = admission.stripes;
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		struct sml_stripe *stripe = &context->stripes[i];
-		const struct sml_fellow *peer = &admission.fellows->ranks[i];
+		const struct sml_peer_rank *peer = &admission.peer_ranks->ranks[i];
 
 		stripe->context = context;
 		stripe->index = (uint8_t)i;
@@ -234,7 +234,7 @@ static struct sml_pool_rules own_rules(const struct sml_context *context, unsign
 		.n_shards = admission->shards,
 	};
 
-	memcpy(rules.cookies, admission->fellows->cookies, sizeof(rules.cookies));
+	memcpy(rules.cookies, admission->peer_ranks->cookies, sizeof(rules.cookies));
 	return rules;
 }
 
@@ -324,12 +324,13 @@ static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
 	return error;
 }
 
-static int make_own_stripe(struct sml_context *context, struct sml_pool_rules *rules, uint8_t own)
+static int make_embedded_stripe(struct sml_context *context, struct sml_pool_rules *rules,
+				uint8_t own)
 {
 	const struct sml_stripe *first = &context->stripes[0];
 
 	rules->lanes = first->lanes;
-	context->threads.own = sml_own_stripe_new(rules, own, first->control);
+	context->threads.own = sml_embedded_stripe_new(rules, own, first->control);
 	if (context->threads.own == NULL)
 		return -ENOMEM;
 	return 0;
@@ -380,7 +381,7 @@ static void keep_socket(struct sml_stripe *first, bool keep)
 static int open_hosts(struct sml_context *context)
 {
 	const struct sml_hosts *hosts = &context->hosts;
-	const struct sml_fellows *fellows = context->stripes[0].admission.fellows;
+	const struct sml_peer_ranks *peer_ranks = context->stripes[0].admission.peer_ranks;
 	bool leads = hosts->first[hosts->own] == context->settings.rank;
 	struct sml_pool_rules rules;
 	int error;
@@ -392,15 +393,15 @@ static int open_hosts(struct sml_context *context)
 	rules = own_rules(context, hosts->own);
 	rules.n_ranks = hosts->n;
 	for (unsigned i = 0; i < hosts->n; i++)
-		rules.cookies[i] = fellows->cookies[hosts->first[i]];
-	error = make_own_stripe(context, &rules, hosts->own);
+		rules.cookies[i] = peer_ranks->cookies[hosts->first[i]];
+	error = make_embedded_stripe(context, &rules, hosts->own);
 	if (error)
 		return error;
 	context->threads.own->n_job_ranks = context->settings.world_size;
 	memset(context->threads.own->members, 0, sizeof(context->threads.own->members));
 	for (unsigned rank = 0; rank < context->settings.world_size; rank++)
 		for (unsigned i = 0; i < hosts->n; i++)
-			if (fellows->ranks[rank].first_of_host == hosts->first[i])
+			if (peer_ranks->ranks[rank].first_of_host == hosts->first[i])
 				context->threads.own->members[i] |= (uint64_t)1 << rank;
 	return 0;
 }
@@ -424,7 +425,7 @@ int sml_embedded_open(struct sml_stripe *first)
 	if (error == 0 && context->hosts.n > 0)
 		error = open_hosts(context);
 	else if (error == 0 && has_stripe && !context->threads.host)
-		error = make_own_stripe(context, &rules, (uint8_t)context->settings.rank);
+		error = make_embedded_stripe(context, &rules, (uint8_t)context->settings.rank);
 	for (unsigned i = 1; i < context->n_stripes; i++)
 		context->stripes[i].lanes = first->lanes;
 	return error ? error : sml_stripe_start_control(first);

@@ -105,11 +105,11 @@ bool sml_hosts_meet_again(struct sml_stripe *stripe)
 
 bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found)
 {
-	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;
+	const struct sml_host_ranks *host_ranks = &stripe->admission.host_ranks;
 
-	return neighbors->n == 0 ||
+	return host_ranks->n == 0 ||
 	       (found->shares_memory &&
-		sml_ranks_next(&neighbors->ranks, 0) == stripe->context->settings.rank);
+		sml_ranks_next(&host_ranks->ranks, 0) == stripe->context->settings.rank);
 }
 
 /* The shared slots are the job's only stripe, and there is one thread for them in each rank. */
@@ -128,7 +128,7 @@ static bool have_all_met(const struct sml_context *context)
 {
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].met == NULL ||
-		    context->stripes[i].admission.neighbors.n == 0)
+		    context->stripes[i].admission.host_ranks.n == 0)
 			return false;
 	return true;
 }
@@ -138,7 +138,7 @@ static void use_hosts(struct sml_context *context, struct sml_host *hosts)
 {
 	context->threads.host = hosts;
 	context->threads.callers_drive = !sml_host_leads(hosts);
-	context->hosts.ranks = context->stripes[0].admission.neighbors.ranks;
+	context->hosts.ranks = context->stripes[0].admission.host_ranks.ranks;
 	sml_host_count_cpus(hosts);
 }
 
@@ -176,7 +176,7 @@ int sml_hosts_settle_under(struct sml_context *context)
 	if (context->threads.host)
 		return 0;
 	for (unsigned i = 0; i < context->n_stripes; i++)
-		if (context->stripes[i].admission.neighbors.n > 0)
+		if (context->stripes[i].admission.host_ranks.n > 0)
 			why = sml_stripe_name(&context->stripes[i]);
 	if (why)
 		return sml_error_set(SML_ERROR_PROTOCOL,

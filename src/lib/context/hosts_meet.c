@@ -21,7 +21,7 @@ static struct sml_host_terms terms_of(const struct sml_admission *admission, boo
 	struct sml_host_terms terms = {
 		.job = admission->job_number,
 		.lanes = admission->lanes,
-		.n_ranks = admission->neighbors.n,
+		.n_ranks = admission->host_ranks.n,
 		.goes_up = goes_up,
 	};
 
@@ -60,7 +60,7 @@ static uint64_t room_for(const struct sml_settings *settings, struct sml_host_te
 static struct sml_meeting *new_meeting(const struct sml_stripe *stripe, bool goes_up)
 {
 	const struct sml_context *context = stripe->context;
-	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;
+	const struct sml_host_ranks *host_ranks = &stripe->admission.host_ranks;
 	struct sml_host_terms terms = terms_of(&stripe->admission, goes_up);
 	struct sml_meet_group group = {.ranks = 0};
 	unsigned n = 0, own = 0;
@@ -69,12 +69,12 @@ static struct sml_meeting *new_meeting(const struct sml_stripe *stripe, bool goe
 		terms.room_bytes = context->peers
 					   ? sml_host_room_for_parts(&terms, context->hosts.n)
 					   : room_for(&context->settings, terms);
-	for (unsigned rank = sml_ranks_next(&neighbors->ranks, 0); n < neighbors->n;
-	     rank = sml_ranks_next(&neighbors->ranks, rank + 1)) {
+	for (unsigned rank = sml_ranks_next(&host_ranks->ranks, 0); n < host_ranks->n;
+	     rank = sml_ranks_next(&host_ranks->ranks, rank + 1)) {
 		if (rank == context->settings.rank)
 			own = n;
 		group.ranks |= (uint64_t)1 << n;
-		memcpy(group.tokens[n], neighbors->tokens[n], SML_HOST_TOKEN_BYTES);
+		memcpy(group.tokens[n], host_ranks->tokens[n], SML_HOST_TOKEN_BYTES);
 		n++;
 	}
 	return sml_meeting_new(&terms, &group, own, &stripe->door);
@@ -131,15 +131,15 @@ static void tell_failure(const struct sml_context *context, int step)
 
 static struct sml_host *new_host(const struct sml_stripe *stripe, struct sml_meeting *meeting)
 {
-	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;
+	const struct sml_host_ranks *host_ranks = &stripe->admission.host_ranks;
 	struct sml_host *host = calloc(1, sizeof(*host));
 	uint8_t n = 0;
 
 	if (host == NULL)
 		return NULL;
 	host->memory = sml_meeting_take(meeting, &host->leader_fd);
-	for (unsigned rank = sml_ranks_next(&neighbors->ranks, 0); n < neighbors->n;
-	     rank = sml_ranks_next(&neighbors->ranks, rank + 1)) {
+	for (unsigned rank = sml_ranks_next(&host_ranks->ranks, 0); n < host_ranks->n;
+	     rank = sml_ranks_next(&host_ranks->ranks, rank + 1)) {
 		if (rank == stripe->context->settings.rank)
 			host->rank = n;
 		host->job_ranks[n++] = (uint16_t)rank;
@@ -177,11 +177,11 @@ static unsigned list_hosts(struct sml_context *context)
 	const struct sml_admission *admission = &context->stripes[0].admission;
 	struct sml_hosts *hosts = &context->hosts;
 	unsigned n_ranks = context->settings.world_size, n = 0, n_own = 0;
-	uint16_t own = admission->fellows->ranks[context->settings.rank].first_of_host;
+	uint16_t own = admission->peer_ranks->ranks[context->settings.rank].first_of_host;
 	bool same = admission->stripes == n_ranks;
 
 	for (unsigned rank = 0; rank < n_ranks; rank++) {
-		uint16_t first = admission->fellows->ranks[rank].first_of_host;
+		uint16_t first = admission->peer_ranks->ranks[rank].first_of_host;
 
 		if (rank == own)
 			hosts->own = (uint8_t)n;
@@ -189,9 +189,9 @@ static unsigned list_hosts(struct sml_context *context)
 			hosts->first[n++] = (uint8_t)rank;
 		n_own += first == own;
 		same &= first != own || rank == context->settings.rank ||
-			sml_ranks_has(&admission->neighbors.ranks, rank);
+			sml_ranks_has(&admission->host_ranks.ranks, rank);
 	}
-	same &= n_own == (admission->neighbors.n ? admission->neighbors.n : 1);
+	same &= n_own == (admission->host_ranks.n ? admission->host_ranks.n : 1);
 	hosts->n = same && n > 1 && n < n_ranks ? (uint8_t)n : 0;
 	return hosts->n;
 }
@@ -201,17 +201,17 @@ static bool may_need_no_packets(const struct sml_stripe *first)
 {
 	const struct sml_settings *settings = &first->context->settings;
 
-	return first->admission.neighbors.n == settings->world_size && !settings->has_faults;
+	return first->admission.host_ranks.n == settings->world_size && !settings->has_faults;
 }
 
 int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share)
 {
-	const struct sml_neighbors *neighbors = &first->admission.neighbors;
+	const struct sml_host_ranks *host_ranks = &first->admission.host_ranks;
 	unsigned n_hosts = may_need_no_packets(first) ? 1 : list_hosts(first->context);
-	bool alone = n_hosts > 1 && neighbors->n == 0;
+	bool alone = n_hosts > 1 && host_ranks->n == 0;
 	int error = 0;
 
-	if (first->door.fd >= 0 && neighbors->n > 0 && n_hosts > 0)
+	if (first->door.fd >= 0 && host_ranks->n > 0 && n_hosts > 0)
 		error = try_to_meet(first, first->control, probe, n_hosts > 1,
 				    end_of_meeting(first));
 	*share = alone || first->met != NULL;
@@ -240,7 +240,7 @@ static int begin_anew(struct sml_stripe *stripe)
 	struct sml_host_terms terms = terms_of(&stripe->admission, true);
 	bool over, fits;
 
-	if (!sml_ranks_are_equal(&stripe->admission.neighbors.ranks, &hosts->ranks))
+	if (!sml_ranks_are_equal(&stripe->admission.host_ranks.ranks, &hosts->ranks))
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it does not admit the ranks of this host as one, as the job "
 				     "has begun: give all ranks of a host the same "
@@ -276,15 +276,15 @@ static void note_stripe(const struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
 	struct sml_hosts *hosts = &context->hosts;
-	const struct sml_neighbors *neighbors = &stripe->admission.neighbors;
+	const struct sml_host_ranks *host_ranks = &stripe->admission.host_ranks;
 	uint64_t one = 1;
 	bool differs, decided;
 
 	pthread_mutex_lock(&context->lock);
 	if (hosts->found.n_stripes++ == 0)
-		hosts->found.ranks = neighbors->ranks;
-	differs = !sml_ranks_are_equal(&hosts->found.ranks, &neighbors->ranks);
-	hosts->found.apart |= differs || (neighbors->n > 0 && stripe->met == NULL);
+		hosts->found.ranks = host_ranks->ranks;
+	differs = !sml_ranks_are_equal(&hosts->found.ranks, &host_ranks->ranks);
+	hosts->found.apart |= differs || (host_ranks->n > 0 && stripe->met == NULL);
 	decided = hosts->found.apart || hosts->found.n_stripes == context->n_stripes;
 	pthread_mutex_unlock(&context->lock);
 	if (differs)
@@ -351,7 +351,7 @@ static int meet_under(struct sml_stripe *stripe, struct sml_control *control, bo
 	int error = 0;
 
 	stripe->has_met = true;
-	if (stripe->door.fd >= 0 && stripe->admission.neighbors.n > 0)
+	if (stripe->door.fd >= 0 && stripe->admission.host_ranks.n > 0)
 		error = try_to_meet(stripe, control, NULL, true, until_ns);
 	sml_host_close_door(&stripe->door);
 	if (error)

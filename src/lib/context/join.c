@@ -6,7 +6,7 @@
 
 #include "lib/context/failover.h"
 #include "lib/control/finder.h"
-#include "lib/progress/own_stripe.h"
+#include "lib/progress/embedded_stripe.h"
 #include "lib/progress/question.h"
 #include "net/address.h"
 
@@ -178,7 +178,7 @@ static void served(void *self, SmlControl__StripeStatus *status,
 			__atomic_load_n(&context->threads.host->contributions, __ATOMIC_RELAXED);
 		return;
 	}
-	sml_own_stripe_status(context->threads.own, status, completed);
+	sml_embedded_stripe_status(context->threads.own, status, completed);
 	sml_get_stripe_counters(context, context->threads.own->rank, &counters, NULL);
 	status->bytes_received = counters.bytes_received;
 	status->bytes_sent = counters.bytes_sent;

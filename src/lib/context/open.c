@@ -17,7 +17,7 @@
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
 #include "lib/context/summary.h"
-#include "lib/progress/own_stripe.h"
+#include "lib/progress/embedded_stripe.h"
 #include "lib/progress/progress.h"
 
 static bool is_embedded(const struct sml_context *context)
@@ -219,7 +219,7 @@ static void destroy(struct sml_context *context)
 		close_stripe(&context->stripes[i]);
 	sml_hosts_fini(context);
 	free(context->stripes);
-	sml_own_stripe_free(context->threads.own);
+	sml_embedded_stripe_free(context->threads.own);
 	free(context->peers);
 	if (context->embedded)
 		sml_switch_close(context->embedded);

@@ -22,17 +22,18 @@
  */
 static void keep_names(struct sml_control *control)
 {
-	const struct sml_fellows *fellows = control->session.fellows;
+	const struct sml_peer_ranks *peer_ranks = control->session.peer_ranks;
 	struct sml_stall_report *words;
 
-	if (fellows == NULL || control->last_words || control->session.error != SML_ERROR_RANK_DIED)
+	if (peer_ranks == NULL || control->last_words ||
+	    control->session.error != SML_ERROR_RANK_DIED)
 		return;
 	words = sml_stall_report_open(0, control->settings->world_size);
 	for (unsigned rank = 0; words && rank < control->settings->world_size; rank++) {
 		struct sml_stall_rank *about = &words->ranks[rank];
 
-		snprintf(about->host, sizeof(about->host), "%s", fellows->ranks[rank].name);
-		about->pid = fellows->ranks[rank].pid;
+		snprintf(about->host, sizeof(about->host), "%s", peer_ranks->ranks[rank].name);
+		about->pid = peer_ranks->ranks[rank].pid;
 		about->connected = rank != 0;
 	}
 	control->last_words = words;

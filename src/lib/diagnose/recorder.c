@@ -20,21 +20,21 @@ static double ms_since(uint64_t then_ns, uint64_t now_ns)
 	return then_ns < now_ns ? (double)(now_ns - then_ns) / 1e6 : 0;
 }
 
-static void write_switches(FILE *out, const struct sml_scene *scene)
+static void write_switches(FILE *out, const struct sml_snapshot *snapshot)
 {
-	for (unsigned i = 0; i < scene->n_stripes; i++) {
-		const struct sml_scene_stripe *stripe = &scene->stripes[i];
+	for (unsigned i = 0; i < snapshot->n_stripes; i++) {
+		const struct sml_snapshot_stripe *stripe = &snapshot->stripes[i];
 
 		fprintf(out, "switch  %s, epoch %" PRIu32, stripe->name, stripe->epoch);
-		if (scene->n_stripes > 1)
-			fprintf(out, ", stripe %u of %u", i, scene->n_stripes);
+		if (snapshot->n_stripes > 1)
+			fprintf(out, ", stripe %u of %u", i, snapshot->n_stripes);
 		putc('\n', out);
 	}
 }
 
 static void write_head(FILE *out, const struct sml_recorder *recorder)
 {
-	const struct sml_settings *settings = recorder->scene.settings;
+	const struct sml_settings *settings = recorder->snapshot.settings;
 	char host[256] = "?", when[32] = "?";
 	struct timespec now;
 	struct tm utc;
@@ -48,7 +48,7 @@ static void write_head(FILE *out, const struct sml_recorder *recorder)
 	fprintf(out, "rank    %u of %u, host %s, pid %d\n", settings->rank, settings->world_size,
 		host, (int)getpid());
 	fprintf(out, "job     %s\n", settings->job);
-	write_switches(out, &recorder->scene);
+	write_switches(out, &recorder->snapshot);
 	fprintf(out, "error   %d %s\n", recorder->error, sml_strerror(recorder->error));
 	fprintf(out, "text    %s\n", recorder->text);
 	fprintf(out, "report  %s%s\n",
@@ -62,17 +62,17 @@ static void write_ranks(FILE *out, const struct sml_recorder *recorder)
 {
 	struct sml_stall_lacking lacking;
 
-	sml_stall_gather(&recorder->scene, &recorder->reports, &lacking);
+	sml_stall_gather(&recorder->snapshot, &recorder->reports, &lacking);
 	if (lacking.ranks[0].about == NULL)
 		return;
 	fprintf(out, "\nranks, and for how many slots the job waits for each\n"
 		     "rank slots connected heard_ms_ago        pid host\n");
-	for (unsigned rank = 0; rank < recorder->scene.settings->world_size; rank++) {
+	for (unsigned rank = 0; rank < recorder->snapshot.settings->world_size; rank++) {
 		const struct sml_stall_rank *about = lacking.ranks[rank].about;
 		char heard[24] = "?";
 
 		/* Of many ranks, the switch tells of those that matter. */
-		if (about == NULL || (recorder->scene.settings->world_size > SML_MAX_CHILDREN &&
+		if (about == NULL || (recorder->snapshot.settings->world_size > SML_MAX_CHILDREN &&
 				      !about->heard && about->n_missing == 0))
 			continue;
 		if (about->heard)
@@ -130,7 +130,8 @@ static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t no
 
 static void write_slots(FILE *out, const struct sml_recorder *recorder)
 {
-	struct sml_stall_cursor cursor = {.scene = &recorder->scene, .reports = &recorder->reports};
+	struct sml_stall_cursor cursor = {.snapshot = &recorder->snapshot,
+					  .reports = &recorder->reports};
 	uint64_t now_ns = sml_now_ns();
 	struct sml_stalled stalled;
 
@@ -158,29 +159,30 @@ static void write_job_slots(FILE *out, const struct sml_stall_report *report, un
 	}
 }
 
-static void write_call(FILE *out, const struct sml_scene *scene, const struct sml_tensor *tensor)
+static void write_call(FILE *out, const struct sml_snapshot *snapshot,
+		       const struct sml_tensor *tensor)
 {
 	char call[160];
 
 	if (sml_tensor_is_done(tensor))
 		return;
-	sml_history_text(scene->history, SML_HEAD, tensor->window[SML_HEAD].first, call,
+	sml_history_text(snapshot->history, SML_HEAD, tensor->window[SML_HEAD].first, call,
 			 sizeof(call));
 	fprintf(out, "%11" PRIu32 " %s\n", tensor->left, call);
 }
 
-static void write_calls(FILE *out, const struct sml_scene *scene)
+static void write_calls(FILE *out, const struct sml_snapshot *snapshot)
 {
-	struct sml_progress *thread = scene->threads->threads[0];
-	const struct sml_worker *worker = &scene->stripes[0].shards[0]->worker;
+	struct sml_progress *thread = snapshot->threads->threads[0];
+	const struct sml_worker *worker = &snapshot->stripes[0].shards[0]->worker;
 
 	fprintf(out, "\ncalls that have not ended\nchunks_left call\n");
-	pthread_mutex_lock(scene->history_lock);
+	pthread_mutex_lock(snapshot->history_lock);
 	for (uint32_t i = worker->oldest; i != worker->newest; i++)
-		write_call(out, scene, worker->tensors[i % SML_WORKER_TENSORS]);
+		write_call(out, snapshot, worker->tensors[i % SML_WORKER_TENSORS]);
 	for (const struct sml_request *r = thread->queue_first; r; r = r->queued[thread->index])
-		write_call(out, scene, &r->tensor);
-	pthread_mutex_unlock(scene->history_lock);
+		write_call(out, snapshot, &r->tensor);
+	pthread_mutex_unlock(snapshot->history_lock);
 }
 
 /* 0 or -errno. One write, so that records of ranks that share a file don't mix. */
@@ -205,7 +207,7 @@ static int append(const char *path, const char *bytes, size_t n)
 
 static int write_record(const struct sml_recorder *recorder)
 {
-	const struct sml_scene *scene = &recorder->scene;
+	const struct sml_snapshot *snapshot = &recorder->snapshot;
 	char *bytes = NULL;
 	size_t n = 0;
 	FILE *out = open_memstream(&bytes, &n);
@@ -215,16 +217,16 @@ static int write_record(const struct sml_recorder *recorder)
 		return -ENOMEM;
 	write_head(out, recorder);
 	write_ranks(out, recorder);
-	write_calls(out, scene);
+	write_calls(out, snapshot);
 	write_slots(out, recorder);
-	for (unsigned i = 0; i < scene->n_stripes; i++)
+	for (unsigned i = 0; i < snapshot->n_stripes; i++)
 		write_job_slots(out, recorder->reports.of[i], i);
 	fprintf(out, "\nend of record\n\n");
 	error = ferror(out) ? -ENOMEM : 0;
 	if (fclose(out) != 0)
 		error = -ENOMEM;
 	if (error == 0)
-		error = append(scene->settings->flight_recorder, bytes, n);
+		error = append(snapshot->settings->flight_recorder, bytes, n);
 	free(bytes);
 	return error;
 }
@@ -247,7 +249,7 @@ static void *record_main(void *self)
 {
 	struct sml_recorder *recorder = self;
 
-	tell_record(recorder->scene.settings, write_record(recorder));
+	tell_record(recorder->snapshot.settings, write_record(recorder));
 	pthread_mutex_lock(&recorder->lock);
 	recorder->done = true;
 	pthread_cond_broadcast(&recorder->changed);
@@ -262,7 +264,7 @@ static void record_in_file(struct sml_recorder *recorder)
 
 	error = sml_thread_start(&recorder->thread, "sml-recorder", record_main, recorder);
 	if (error) {
-		tell_record(recorder->scene.settings, error);
+		tell_record(recorder->snapshot.settings, error);
 		return;
 	}
 	pthread_mutex_lock(&recorder->lock);
@@ -272,12 +274,12 @@ static void record_in_file(struct sml_recorder *recorder)
 	pthread_mutex_unlock(&recorder->lock);
 }
 
-void sml_recorder_record(struct sml_recorder *recorder, const struct sml_scene *scene, int error,
-			 const char *text, const struct sml_stall_reports *reports)
+void sml_recorder_record(struct sml_recorder *recorder, const struct sml_snapshot *snapshot,
+			 int error, const char *text, const struct sml_stall_reports *reports)
 {
 	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
-	const struct sml_log *log = &scene->settings->log;
-	unsigned n = sml_stall_describe(scene, reports, lines);
+	const struct sml_log *log = &snapshot->settings->log;
+	unsigned n = sml_stall_describe(snapshot, reports, lines);
 
 	/* The job failed while no call was in progress: there is nothing to explain. */
 	if (n == 0)
@@ -290,9 +292,9 @@ void sml_recorder_record(struct sml_recorder *recorder, const struct sml_scene *
 		sml_log(log, SML_LOG_WARN,
 			"at the failure: it is not known which ranks are missing: %s",
 			reports->why);
-	if (scene->settings->flight_recorder == NULL)
+	if (snapshot->settings->flight_recorder == NULL)
 		return;
-	recorder->scene = *scene;
+	recorder->snapshot = *snapshot;
 	recorder->error = error;
 	recorder->text = text;
 	recorder->reports = *reports;

@@ -13,7 +13,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "lib/diagnose/scene.h"
+#include "lib/diagnose/snapshot.h"
 #include "lib/diagnose/stall.h"
 
 /* How long a failure waits for the switch's report, */
@@ -23,7 +23,7 @@
 
 /* A context's recorder. The thread that fails the context writes it, once. */
 struct sml_recorder {
-	struct sml_scene scene;
+	struct sml_snapshot snapshot;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -38,8 +38,8 @@ struct sml_recorder {
  * record that. Waits for the file, up to SML_RECORD_NS. text must live as long
  * as the context.
  */
-void sml_recorder_record(struct sml_recorder *recorder, const struct sml_scene *scene, int error,
-			 const char *text, const struct sml_stall_reports *reports);
+void sml_recorder_record(struct sml_recorder *recorder, const struct sml_snapshot *snapshot,
+			 int error, const char *text, const struct sml_stall_reports *reports);
 
 void sml_recorder_init(struct sml_recorder *recorder);
 

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/plural.h"
-#include "lib/progress/own_stripe.h"
+#include "lib/progress/embedded_stripe.h"
 #include "lib/progress/progress.h"
 #include "lib/progress/question.h"
 
@@ -17,32 +17,33 @@
 /* ---- what the switch says ---- */
 
 /* The report of one stripe. NULL: nothing is known; then `why` says why. */
-static const struct sml_stall_report *hear(const struct sml_scene *scene, unsigned stripe,
+static const struct sml_stall_report *hear(const struct sml_snapshot *snapshot, unsigned stripe,
 					   uint64_t until_ns, char *why, size_t bytes)
 {
-	struct sml_control *control = scene->stripes[stripe].control;
-	const struct sml_stall_report *report =
-		sml_control_stalls(control, scene->stripes[stripe].told_as, until_ns, why, bytes);
+	struct sml_control *control = snapshot->stripes[stripe].control;
+	const struct sml_stall_report *report = sml_control_stalls(
+		control, snapshot->stripes[stripe].told_as, until_ns, why, bytes);
 
 	/* The slots of this process are known without asking. */
-	if (report == NULL &&
-	    (scene->threads->host || (scene->threads->own && stripe == scene->threads->own->rank)))
-		report = sml_question_last(scene->threads, stripe, sml_control_last_words(control));
+	if (report == NULL && (snapshot->threads->host ||
+			       (snapshot->threads->own && stripe == snapshot->threads->own->rank)))
+		report = sml_question_last(snapshot->threads, stripe,
+					   sml_control_last_words(control));
 	return report;
 }
 
-void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
+void sml_stall_ask(const struct sml_snapshot *snapshot, uint64_t until_ns,
 		   struct sml_stall_reports *reports)
 {
 	*reports = (struct sml_stall_reports){.complete = true};
-	for (unsigned i = 0; until_ns && i < scene->n_stripes; i++)
-		if (i == 0 || !scene->peers)
-			sml_control_ask_stalls(scene->stripes[i].control);
-	for (unsigned i = 0; i < scene->n_stripes; i++) {
+	for (unsigned i = 0; until_ns && i < snapshot->n_stripes; i++)
+		if (i == 0 || !snapshot->peers)
+			sml_control_ask_stalls(snapshot->stripes[i].control);
+	for (unsigned i = 0; i < snapshot->n_stripes; i++) {
 		char why[sizeof(reports->why)] = "";
 
-		reports->of[i] = sml_question_refine(scene->threads, i,
-						     hear(scene, i, until_ns, why, sizeof(why)));
+		reports->of[i] = sml_question_refine(snapshot->threads, i,
+						     hear(snapshot, i, until_ns, why, sizeof(why)));
 		reports->any |= reports->of[i] != NULL;
 		if (reports->of[i] == NULL && reports->complete) {
 			reports->complete = false;
@@ -105,16 +106,16 @@ static bool look(const struct sml_stall_cursor *cursor, struct sml_worker *worke
 		.first_sent_ns = state->first_sent_ns,
 	};
 	stalled->cause = find_cause(cursor->reports->of[stalled->stripe], worker->config.shape.rank,
-				    cursor->scene->mismatch, stalled);
+				    cursor->snapshot->mismatch, stalled);
 	return true;
 }
 
 bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled)
 {
-	const struct sml_scene *scene = cursor->scene;
+	const struct sml_snapshot *snapshot = cursor->snapshot;
 
-	for (; cursor->stripe < scene->n_stripes; cursor->stripe++, cursor->shard = 0) {
-		const struct sml_scene_stripe *stripe = &scene->stripes[cursor->stripe];
+	for (; cursor->stripe < snapshot->n_stripes; cursor->stripe++, cursor->shard = 0) {
+		const struct sml_snapshot_stripe *stripe = &snapshot->stripes[cursor->stripe];
 
 		for (; cursor->shard < stripe->n_shards; cursor->shard++, cursor->slot = 0) {
 			struct sml_worker *worker = &stripe->shards[cursor->shard]->worker;
@@ -153,19 +154,19 @@ static uint32_t count_queued(struct sml_progress *thread)
 	return n;
 }
 
-static bool is_any_broken(const struct sml_scene *scene)
+static bool is_any_broken(const struct sml_snapshot *snapshot)
 {
-	for (unsigned i = 0; i < scene->n_stripes; i++)
-		for (unsigned s = 0; s < scene->stripes[i].n_shards; s++)
-			if (sml_worker_is_broken(&scene->stripes[i].shards[s]->worker))
+	for (unsigned i = 0; i < snapshot->n_stripes; i++)
+		for (unsigned s = 0; s < snapshot->stripes[i].n_shards; s++)
+			if (sml_worker_is_broken(&snapshot->stripes[i].shards[s]->worker))
 				return true;
 	return false;
 }
 
-static void summarize(const struct sml_scene *scene, const struct sml_stall_reports *reports,
+static void summarize(const struct sml_snapshot *snapshot, const struct sml_stall_reports *reports,
 		      struct summary *summary)
 {
-	struct sml_stall_cursor cursor = {.scene = scene, .reports = reports};
+	struct sml_stall_cursor cursor = {.snapshot = snapshot, .reports = reports};
 	struct sml_stalled stalled;
 
 	*summary = (struct summary){0};
@@ -181,9 +182,9 @@ static void summarize(const struct sml_scene *scene, const struct sml_stall_repo
 		losses->n_not_arrived += stalled.cause == SML_STALL_NOT_ARRIVED;
 		losses->n_result_lost += stalled.cause == SML_STALL_RESULT_LOST;
 	}
-	summary->broken = is_any_broken(scene);
-	if (scene->threads->n_threads > 0)
-		summary->n_queued = count_queued(scene->threads->threads[0]);
+	summary->broken = is_any_broken(snapshot);
+	if (snapshot->threads->n_threads > 0)
+		summary->n_queued = count_queued(snapshot->threads->threads[0]);
 }
 
 struct lines {
@@ -197,11 +198,11 @@ static char *next_line(struct lines *lines)
 	return lines->text[lines->n < SML_STALL_LINES ? lines->n++ : SML_STALL_LINES - 1];
 }
 
-void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_reports *reports,
+void sml_stall_gather(const struct sml_snapshot *snapshot, const struct sml_stall_reports *reports,
 		      struct sml_stall_lacking *lacking)
 {
-	*lacking = (struct sml_stall_lacking){.n_ranks = scene->settings->world_size};
-	for (unsigned i = 0; i < scene->n_stripes; i++) {
+	*lacking = (struct sml_stall_lacking){.n_ranks = snapshot->settings->world_size};
+	for (unsigned i = 0; i < snapshot->n_stripes; i++) {
 		const struct sml_stall_report *report = reports->of[i];
 
 		for (unsigned rank = 0; report && rank < report->n_ranks; rank++) {
@@ -288,23 +289,24 @@ static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own
 }
 
 /* "the switch", or, if there are several, "stripe 1 (10.0.0.2:28500)". */
-static void name_switch(const struct sml_scene *scene, unsigned stripe, char *name, size_t bytes)
+static void name_switch(const struct sml_snapshot *snapshot, unsigned stripe, char *name,
+			size_t bytes)
 {
-	if (scene->n_stripes == 1)
+	if (snapshot->n_stripes == 1)
 		snprintf(name, bytes, "the switch");
 	else
-		snprintf(name, bytes, "stripe %u (%.80s)", stripe, scene->stripes[stripe].name);
+		snprintf(name, bytes, "stripe %u (%.80s)", stripe, snapshot->stripes[stripe].name);
 }
 
-static void describe_paths(const struct sml_scene *scene, const struct summary *summary,
+static void describe_paths(const struct sml_snapshot *snapshot, const struct summary *summary,
 			   struct lines *lines)
 {
 	char name[128];
 
-	for (unsigned i = 0; i < scene->n_stripes; i++) {
+	for (unsigned i = 0; i < snapshot->n_stripes; i++) {
 		const struct losses *losses = &summary->losses[i];
 
-		name_switch(scene, i, name, sizeof(name));
+		name_switch(snapshot, i, name, sizeof(name));
 		if (losses->n_not_arrived > 0)
 			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 				 "%" PRIu32 " packet%s of this rank did not reach %s, of %" PRIu32
@@ -348,19 +350,20 @@ static void describe_own(const struct summary *summary, struct lines *lines)
 			 sml_plural(summary->n_queued));
 }
 
-unsigned sml_stall_describe(const struct sml_scene *scene, const struct sml_stall_reports *reports,
+unsigned sml_stall_describe(const struct sml_snapshot *snapshot,
+			    const struct sml_stall_reports *reports,
 			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES])
 {
 	struct lines lines = {.text = text};
 	struct sml_stall_lacking lacking;
 	struct summary summary;
 
-	summarize(scene, reports, &summary);
-	sml_stall_gather(scene, reports, &lacking);
+	summarize(snapshot, reports, &summary);
+	sml_stall_gather(snapshot, reports, &lacking);
 	/* Ranks lack in slots because others made other calls. */
-	if (!scene->mismatch)
-		describe_ranks(&lacking, scene->settings->rank, &lines);
-	describe_paths(scene, &summary, &lines);
+	if (!snapshot->mismatch)
+		describe_ranks(&lacking, snapshot->settings->rank, &lines);
+	describe_paths(snapshot, &summary, &lines);
 	describe_own(&summary, &lines);
 	return lines.n;
 }

@@ -10,7 +10,7 @@
 
 #include "core/worker.h"
 #include "lib/control/stall_report.h"
-#include "lib/diagnose/scene.h"
+#include "lib/diagnose/snapshot.h"
 
 /* What is known of each stripe. */
 struct sml_stall_reports {
@@ -23,7 +23,7 @@ struct sml_stall_reports {
  * Ask all switches, and wait until until_ns for their answers; 0: use the answers that have come.
  * Reports are valid as long as the context.
  */
-void sml_stall_ask(const struct sml_scene *scene, uint64_t until_ns,
+void sml_stall_ask(const struct sml_snapshot *snapshot, uint64_t until_ns,
 		   struct sml_stall_reports *reports);
 
 /*
@@ -38,7 +38,7 @@ struct sml_stall_lacking {
 	} ranks[SML_MAX_WORLD];
 };
 
-void sml_stall_gather(const struct sml_scene *scene, const struct sml_stall_reports *reports,
+void sml_stall_gather(const struct sml_snapshot *snapshot, const struct sml_stall_reports *reports,
 		      struct sml_stall_lacking *lacking);
 
 /* Why a slot that has sent has no result. */
@@ -64,9 +64,9 @@ struct sml_stalled {
 	struct sml_ranks missing; /* RANKS: which ones */
 };
 
-/* Iterates over them: begin with only the scene and the reports set. */
+/* Iterates over them: begin with only the snapshot and the reports set. */
 struct sml_stall_cursor {
-	const struct sml_scene *scene;
+	const struct sml_snapshot *snapshot;
 	const struct sml_stall_reports *reports;
 	unsigned stripe, shard;
 	uint16_t slot;
@@ -81,7 +81,8 @@ bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled
  * As text, the most informative lines first: the ranks that the job waits for, and where this
  * rank's packets are lost. Returns the number of lines; 0: nothing was in progress.
  */
-unsigned sml_stall_describe(const struct sml_scene *scene, const struct sml_stall_reports *reports,
+unsigned sml_stall_describe(const struct sml_snapshot *snapshot,
+			    const struct sml_stall_reports *reports,
 			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES]);
 
 #endif

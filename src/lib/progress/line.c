@@ -8,7 +8,7 @@
 #include "lib/progress/shard.h"
 #include "lib/trace/trace.h"
 
-struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_stripe *own,
+struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_embedded_stripe *own,
 			      unsigned first_turn)
 {
 	struct sml_line *line = calloc(1, sizeof(*line));
@@ -106,7 +106,7 @@ void sml_line_note(struct sml_shard *shard, enum sml_worker_verdict verdict, boo
 	__atomic_store_n(&shard->counters.tensors, shard->counters.tensors + 1, __ATOMIC_RELAXED);
 }
 
-/* ---- this rank's own stripe ---- */
+/* ---- this rank's embedded stripe ---- */
 
 static struct sml_shard *own_shard(const struct sml_line *line)
 {
@@ -127,7 +127,7 @@ static void send_results(struct sml_line *line, const struct iovec *packets, uns
 
 static void flush_results(struct sml_line *line)
 {
-	const struct sml_own_stripe *own = line->own;
+	const struct sml_embedded_stripe *own = line->own;
 	uint64_t others = sml_pool_all_ranks(&own->pool.rules) & ~((uint64_t)1 << own->rank);
 
 	send_results(line, line->results, line->n_results, others);
@@ -154,10 +154,10 @@ static void resend_result(struct sml_line *line, const struct sml_pool_answer *a
 static void contribute(struct sml_line *line, const void *packet, uint32_t length, uint64_t now_ns,
 		       struct sml_news *news)
 {
-	struct sml_own_stripe *own = line->own;
+	struct sml_embedded_stripe *own = line->own;
 	struct sml_pool_answer answer;
 	enum sml_verdict verdict =
-		sml_own_stripe_receive(own, packet, length, line->round, &answer);
+		sml_embedded_stripe_receive(own, packet, length, line->round, &answer);
 
 	line->n_absorbed += verdict == SML_VERDICT_ABSORBED;
 	line->n_completed += verdict == SML_VERDICT_COMPLETED;

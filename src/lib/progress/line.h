@@ -10,7 +10,7 @@
 
 #include "core/worker.h"
 #include "lib/host/slots.h"
-#include "lib/progress/own_stripe.h"
+#include "lib/progress/embedded_stripe.h"
 #include "lib/transport/transport.h"
 
 struct sml_control;
@@ -29,8 +29,8 @@ struct sml_line {
 	unsigned n_shards;
 	struct sml_team team; /* if there are several: their workers, which are never replaced */
 	unsigned turn;	      /* the shard whose packets go first */
-	/* This rank's own stripe. NULL: it has none. */
-	struct sml_own_stripe *own;
+	/* This rank's embedded stripe. NULL: it has none. */
+	struct sml_embedded_stripe *own;
 	/* Memory that ranks share, of each shard. NULL: each rank sends packets. */
 	struct sml_host *host;
 	struct sml_control *control; /* to report what the rows disagree about, and renewals */
@@ -42,7 +42,7 @@ struct sml_line {
 	uint64_t held_since_ns;		       /* results wait for more; 0: none do */
 	uint64_t n_absorbed, n_completed;
 	uint64_t served_packets, served_bytes; /* that other ranks have sent to it */
-	uint32_t round, n_takes;	       /* see own_stripe.h */
+	uint32_t round, n_takes;	       /* see embedded_stripe.h */
 	uint32_t scratch[SML_MAX_PACKET_BYTES / 4];
 };
 
@@ -56,7 +56,7 @@ struct sml_news {
  * The line owns the transport from then on; NULL: it will have shared memory. own: NULL, or this
  * rank's stripe. first_turn: the stripe that it begins with. NULL: no memory.
  */
-struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_own_stripe *own,
+struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_embedded_stripe *own,
 			      unsigned first_turn);
 void sml_line_free(struct sml_line *line);
 

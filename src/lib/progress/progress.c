@@ -254,7 +254,7 @@ static bool must_park_or_unpark(const struct sml_progress *progress)
 
 static bool is_asked(const struct sml_progress *progress)
 {
-	const struct sml_own_stripe *own = progress->threads->own;
+	const struct sml_embedded_stripe *own = progress->threads->own;
 
 	return own &&
 	       __atomic_load_n(&own->question.number, __ATOMIC_SEQ_CST) != progress->question_seen;

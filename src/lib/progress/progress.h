@@ -8,7 +8,7 @@
  *
  *	thread ---- line ---- shard         embedded stripes: one line for all stripes,
  *	                \---- shard         and for this rank's own slots
- *	                 \--- own stripe
+ *	                 \--- embedded stripe
  *
  * Threads share tensors and nothing else.
  *
@@ -41,7 +41,7 @@ struct sml_progress {
 	unsigned n_lines;
 	struct sml_packet in[SML_RECEIVE_PACKETS];
 	uint32_t events_seen;
-	uint32_t question_seen; /* questions about the own stripe's slots */
+	uint32_t question_seen; /* questions about the embedded stripe's slots */
 	unsigned n_parked;	/* shards */
 	bool hungry;		/* a worker is full, and the queue is not empty */
 	int wake_fd;

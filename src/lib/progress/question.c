@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "lib/control/stall_report.h"
 #include "lib/host/slots.h"
-#include "lib/progress/own_stripe.h"
+#include "lib/progress/embedded_stripe.h"
 #include "lib/progress/threads.h"
 
 /* A thread that does not answer by then is in a long system call. */
@@ -53,7 +53,7 @@ static struct sml_stall_report *look_at_stripe(const struct sml_threads *threads
 	return look_at_host(host, known_ranks(host));
 }
 
-static void look_at_shard(const struct sml_own_stripe *own, unsigned shard,
+static void look_at_shard(const struct sml_embedded_stripe *own, unsigned shard,
 			  struct sml_stall_report *report)
 {
 	const struct sml_pool_rules *rules = &own->pool.rules;
@@ -72,7 +72,7 @@ static void look_at_shard(const struct sml_own_stripe *own, unsigned shard,
 	}
 }
 
-static struct sml_stall_report *new_report(const struct sml_own_stripe *own)
+static struct sml_stall_report *new_report(const struct sml_embedded_stripe *own)
 {
 	const struct sml_pool_rules *rules = &own->pool.rules;
 
@@ -82,7 +82,7 @@ static struct sml_stall_report *new_report(const struct sml_own_stripe *own)
 
 void sml_question_answer(struct sml_threads *threads, unsigned thread, uint32_t *seen)
 {
-	struct sml_own_stripe *own = threads->own;
+	struct sml_embedded_stripe *own = threads->own;
 	uint32_t number = __atomic_load_n(&own->question.number, __ATOMIC_SEQ_CST);
 
 	if (number == *seen)
@@ -101,7 +101,7 @@ void sml_question_answer(struct sml_threads *threads, unsigned thread, uint32_t 
 static bool wait_for_answers(struct sml_threads *threads)
 {
 	struct timespec until = sml_timespec(sml_now_ns() + ANSWER_NS);
-	struct sml_own_stripe *own = threads->own;
+	struct sml_embedded_stripe *own = threads->own;
 	int late = 0;
 
 	while (own->question.n_answered < threads->n_threads &&
@@ -113,7 +113,7 @@ static bool wait_for_answers(struct sml_threads *threads)
 
 struct sml_stall_report *sml_question_ask(struct sml_threads *threads, unsigned stripe)
 {
-	struct sml_own_stripe *own = threads->own;
+	struct sml_embedded_stripe *own = threads->own;
 	struct sml_stall_report *report;
 	bool answered;
 

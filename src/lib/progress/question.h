@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asks what the slots of this rank's own stripe are waiting for. Each slot belongs to a thread,
- * which answers, unless it has stopped. Slots that ranks share are read at once.
+ * Asks what the slots of this rank's embedded stripe are waiting for. Each slot belongs to a
+ * thread, which answers, unless it has stopped. Slots that ranks share are read at once.
  */
 #ifndef SML_LIB_QUESTION_H
 #define SML_LIB_QUESTION_H

@@ -13,7 +13,7 @@
 #include "core/wire.h"
 
 struct sml_host;
-struct sml_own_stripe;
+struct sml_embedded_stripe;
 struct sml_progress;
 struct sml_requests;
 struct sml_shard;
@@ -40,7 +40,7 @@ struct sml_threads {
 	uint32_t events; /* atomic: head chunks and tensors that any thread finished; shards to park
 			  */
 	struct sml_requests *requests;
-	struct sml_own_stripe *own; /* NULL: none in this process */
+	struct sml_embedded_stripe *own; /* NULL: none in this process */
 	/*
 	 * Memory that ranks share, for each switch; this rank sleeps at the first one. NULL: each
 	 * sends packets.
@@ -49,7 +49,7 @@ struct sml_threads {
 	bool callers_drive; /* this rank sends no packets: see progress.h */
 	struct sml_threads_owner owner;
 
-	pthread_mutex_t lock; /* also of the own stripe's question */
+	pthread_mutex_t lock; /* also of the embedded stripe's question */
 	pthread_cond_t changed;
 	unsigned n_stopped;
 	/* Of the slots here, by stripe, after the job failed; each is set once. */

@@ -9,8 +9,8 @@
  *	                             > slots of shard t -<
  *	own worker (t) --------------/                     \--- own worker (t)
  */
-#ifndef SML_LIB_OWN_STRIPE_H
-#define SML_LIB_OWN_STRIPE_H
+#ifndef SML_LIB_EMBEDDED_STRIPE_H
+#define SML_LIB_EMBEDDED_STRIPE_H
 
 #include "control/frame.h"
 #include "core/pool.h"
@@ -19,7 +19,7 @@
 struct sml_control;
 struct sml_stall_report;
 
-struct sml_own_stripe {
+struct sml_embedded_stripe {
 	struct sml_pool pool;
 	void *memory;
 	uint8_t rank; /* this one's, as slots number those that contribute: the job's, or hosts */
@@ -49,21 +49,22 @@ struct sml_own_stripe {
  * Each stands for itself, until members are set. rules.lanes may still shrink until it is opened.
  * NULL: no memory, told by sml_error_set().
  */
-struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, uint8_t rank,
-					  struct sml_control *control);
-void sml_own_stripe_free(struct sml_own_stripe *own);
+struct sml_embedded_stripe *sml_embedded_stripe_new(const struct sml_pool_rules *rules,
+						    uint8_t rank, struct sml_control *control);
+void sml_embedded_stripe_free(struct sml_embedded_stripe *own);
 
 /*
  * Process a contribution of any rank, in the thread of its shard. *answer is as from
  * sml_pool_receive(): the caller sends it, if there is one. round: how often the socket was emptied
  * so far.
  */
-enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *packet,
-					uint32_t length, uint32_t round,
-					struct sml_pool_answer *answer);
+enum sml_verdict sml_embedded_stripe_receive(struct sml_embedded_stripe *own, const void *packet,
+					     uint32_t length, uint32_t round,
+					     struct sml_pool_answer *answer);
 
 /* Its counters so far, without the bytes; those by the job's ranks are in this memory. */
-void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status,
-			   uint64_t completed[SML_MAX_CHILDREN]);
+void sml_embedded_stripe_status(const struct sml_embedded_stripe *own,
+				SmlControl__StripeStatus *status,
+				uint64_t completed[SML_MAX_CHILDREN]);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/progress/own_stripe.h"
+#include "lib/progress/embedded_stripe.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,10 +13,10 @@ static void count(uint64_t *counter)
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, uint8_t rank,
-					  struct sml_control *control)
+struct sml_embedded_stripe *sml_embedded_stripe_new(const struct sml_pool_rules *rules,
+						    uint8_t rank, struct sml_control *control)
 {
-	struct sml_own_stripe *own = calloc(1, sizeof(*own));
+	struct sml_embedded_stripe *own = calloc(1, sizeof(*own));
 
 	if (own) {
 		own->memory = malloc(sml_pool_memory_bytes(rules));
@@ -24,7 +24,7 @@ struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, ui
 					sizeof(*own->completed));
 	}
 	if (own == NULL || own->memory == NULL || own->completed == NULL) {
-		sml_own_stripe_free(own);
+		sml_embedded_stripe_free(own);
 		sml_error_set(-ENOMEM, "no memory for the slots of this rank's stripe");
 		return NULL;
 	}
@@ -37,7 +37,7 @@ struct sml_own_stripe *sml_own_stripe_new(const struct sml_pool_rules *rules, ui
 	return own;
 }
 
-void sml_own_stripe_free(struct sml_own_stripe *own)
+void sml_embedded_stripe_free(struct sml_embedded_stripe *own)
 {
 	if (own == NULL)
 		return;
@@ -47,12 +47,12 @@ void sml_own_stripe_free(struct sml_own_stripe *own)
 }
 
 /* The one that sends for the others. */
-static uint16_t job_rank(const struct sml_own_stripe *own, unsigned rank)
+static uint16_t job_rank(const struct sml_embedded_stripe *own, unsigned rank)
 {
 	return (uint16_t)__builtin_ctzll(own->members[rank]);
 }
 
-static void tell_mismatch(struct sml_own_stripe *own, const struct sml_contribution *in)
+static void tell_mismatch(struct sml_embedded_stripe *own, const struct sml_contribution *in)
 {
 	const struct sml_slot *slot = &own->pool.slots[2u * in->slot + (in->use & 1u)];
 	const struct sml_disagreement found = {
@@ -70,7 +70,7 @@ static void tell_mismatch(struct sml_own_stripe *own, const struct sml_contribut
 /*
  * Its result may be lost, or this is an old duplicate that waited in the socket with the first one.
  */
-static void consider_resend(struct sml_own_stripe *own, uint32_t round,
+static void consider_resend(struct sml_embedded_stripe *own, uint32_t round,
 			    struct sml_pool_answer *answer)
 {
 	if (own->completed[2u * answer->in.slot + (answer->in.use & 1u)] == round)
@@ -79,9 +79,9 @@ static void consider_resend(struct sml_own_stripe *own, uint32_t round,
 		count(&own->resends[answer->in.rank]);
 }
 
-enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *packet,
-					uint32_t length, uint32_t round,
-					struct sml_pool_answer *answer)
+enum sml_verdict sml_embedded_stripe_receive(struct sml_embedded_stripe *own, const void *packet,
+					     uint32_t length, uint32_t round,
+					     struct sml_pool_answer *answer)
 {
 	enum sml_verdict verdict = sml_pool_receive(&own->pool, packet, length, answer);
 
@@ -99,8 +99,9 @@ enum sml_verdict sml_own_stripe_receive(struct sml_own_stripe *own, const void *
 	return verdict;
 }
 
-void sml_own_stripe_status(const struct sml_own_stripe *own, SmlControl__StripeStatus *status,
-			   uint64_t completed[SML_MAX_CHILDREN])
+void sml_embedded_stripe_status(const struct sml_embedded_stripe *own,
+				SmlControl__StripeStatus *status,
+				uint64_t completed[SML_MAX_CHILDREN])
 {
 	status->stripe = job_rank(own, own->rank);
 	status->completed = completed;

@@ -9,7 +9,7 @@
  * The counters cost a system call with XDP, so only members that have been quiet for half their
  * heartbeat are checked.
  */
-#include "job/states/signs.h"
+#include "job/states/liveness.h"
 
 #include "job/members/children.h"
 #include "job/members/members.h"
@@ -19,47 +19,47 @@ static uint64_t quiet_ns(const struct sml_member *member)
 	return member->peer->heard_ns + member->heartbeat_ms * 500000ull;
 }
 
-static bool has_signs(const struct sml_job *job)
+static bool shows_liveness(const struct sml_job *job)
 {
 	return (job->state == SML_JOB_RUNNING || job->state == SML_JOB_LEAVING) &&
 	       !job->jobs->operations->ranks_have_slots;
 }
 
-uint64_t sml_job_signs_due(const struct sml_job *job)
+uint64_t sml_job_liveness_due(const struct sml_job *job)
 {
 	uint64_t first_ns = UINT64_MAX;
 
-	if (!has_signs(job))
+	if (!shows_liveness(job))
 		return UINT64_MAX;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL && quiet_ns(&job->members[rank]) < first_ns)
 			first_ns = quiet_ns(&job->members[rank]);
 	/* A member that stays quiet is checked in every tick. */
-	if (first_ns < job->signs_ns + SML_TICK_NS)
-		first_ns = job->signs_ns + SML_TICK_NS;
+	if (first_ns < job->liveness_ns + SML_TICK_NS)
+		first_ns = job->liveness_ns + SML_TICK_NS;
 	return first_ns;
 }
 
 /* Only since it has been quiet: contributions before its last message prove nothing more. */
 static void look_at(struct sml_member *member, uint64_t contributions, uint64_t now_ns)
 {
-	bool moved = member->signs_of_ns == member->peer->heard_ns &&
+	bool moved = member->counted_at_ns == member->peer->heard_ns &&
 		     contributions != member->contributions;
 
 	member->contributions = contributions;
 	if (moved)
 		member->peer->heard_ns = now_ns;
-	member->signs_of_ns = member->peer->heard_ns;
+	member->counted_at_ns = member->peer->heard_ns;
 }
 
-void sml_job_look_for_signs(struct sml_job *job)
+void sml_job_check_liveness(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
 	struct sml_job_counters counters = {0};
 
-	if (jobs->now_ns < sml_job_signs_due(job) || !has_signs(job))
+	if (jobs->now_ns < sml_job_liveness_due(job) || !shows_liveness(job))
 		return;
-	job->signs_ns = jobs->now_ns;
+	job->liveness_ns = jobs->now_ns;
 	sml_job_count(job, &counters);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL && sml_job_is_child(job, rank) &&

@@ -3,8 +3,8 @@
  * The parts of a context that explain a failure. The context fills them in; all
  * pointers are valid as long as the context.
  */
-#ifndef SML_LIB_SCENE_H
-#define SML_LIB_SCENE_H
+#ifndef SML_LIB_SNAPSHOT_H
+#define SML_LIB_SNAPSHOT_H
 
 #include <pthread.h>
 
@@ -15,7 +15,7 @@
 #include "lib/progress/threads.h"
 #include "lib/settings/settings.h"
 
-struct sml_scene_stripe {
+struct sml_snapshot_stripe {
 	const char *name; /* of its switch */
 	uint32_t epoch;
 	struct sml_control *control; /* that can ask its switch */
@@ -24,7 +24,7 @@ struct sml_scene_stripe {
 	unsigned n_shards;
 };
 
-struct sml_scene {
+struct sml_snapshot {
 	const struct sml_settings *settings;
 	struct sml_threads *threads;
 	const struct sml_history *history;
@@ -33,7 +33,7 @@ struct sml_scene {
 		     */
 	bool mismatch; /* ranks made different calls: slots refuse packets that have arrived */
 	unsigned n_stripes;
-	struct sml_scene_stripe stripes[SML_MAX_STRIPES];
+	struct sml_snapshot_stripe stripes[SML_MAX_STRIPES];
 };
 
 #endif
