@@ -35,6 +35,7 @@ from .._tensor_memory import is_plain
 from ..job import WIRES, _options
 from ._derivation import Derivation
 from ._elsewhere import Elsewhere, Monitored, check, tensors_in, with_dimensions
+from ._job_name import label_of
 from ._line import Line, seconds_of
 from ._meeting import keep_for_next_round, meet
 from ._rendezvous import join
@@ -78,6 +79,8 @@ class Options:
         switch: as SWITCHML_SWITCH; nothing set: the ranks add, those of a host in memory that
             they share; "embedded": every rank has a part of the switch.
         master_address, master_port: where rank 0 listens then; None: any free port.
+        job: the job's name, as SWITCHML_JOB; nothing set: torchrun's --rdzv-id, or the user and
+            the script. What tells the groups of a run apart follows it.
         heartbeat, slots, threads, mtu, interface, spin, sched_batch, debug, ports, wait_notice,
             summary: as in switchml.Job.
     """
@@ -86,6 +89,7 @@ class Options:
     switch: str | None = None
     master_address: str | None = None
     master_port: int | None = None
+    job: str | None = None
     heartbeat: float | None = None
     slots: int | None = None
     threads: int | None = None
@@ -161,14 +165,19 @@ class ProcessGroupSwitchML(Derivation, Router):
         self._copies: dict[torch.device, Cuda] = {}
         self._usage = Usage(size)
 
-        def line(prefix: str, title: str, settings: dict[str, Any]) -> Line:
-            opener = functools.partial(join, meeting, prefix, title, seconds, settings)
+        label = "" if eager else label_of(meeting.ranks)
+
+        def line(prefix: str, title: str, settings: dict[str, Any], label: str) -> Line:
+            opener = functools.partial(join, meeting, prefix, title, seconds, settings, label)
             return Line(title, opener, self._usage)
 
-        self._line = line("switchml/", title, settings)
+        self._line = line("switchml/", title, settings, label)
         # A job needs calls in one order, but hooks make some calls when others have ended.
         self._hooks_line = line(
-            "switchml hooks/", f"{title} (hooks)", {**settings, "master_port": None}
+            "switchml hooks/",
+            f"{title} (hooks)",
+            {**settings, "master_port": None},
+            f"{label}.hooks",
         )
         if eager:
             self._open()

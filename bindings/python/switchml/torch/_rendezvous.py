@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How the ranks of a group find their switch: through the group's store.
 
-The ranks have met (_meeting.py), so the store is fresh. Rank 0 draws the job's name, so that no
-two groups have the same name. If a switch is configured, nothing else is needed. Otherwise, the
-ranks meet at rank 0, which puts its host and port into the store. It also draws a job key, so that
-only processes that can read the store can join, unless the user has chosen how ranks authenticate.
+The ranks have met (_meeting.py), so the store is fresh. Rank 0 draws the job's name
+(_job_name.py), so that no two groups have the same name. If a switch is configured, nothing else is
+needed. Otherwise, the ranks meet at rank 0, which puts its host and port into the store. It also
+draws a job key, so that only processes that can read the store can join, unless the user has chosen
+how ranks authenticate.
 
 The invariant: a rank that cannot join tells the others, and no rank waits for one that has died,
 has left, or could not join.
@@ -14,12 +15,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import secrets
 import socket
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ from torch.distributed import PrefixStore, Store
 from .._library import lib
 from ..errors import ConfigError, RankDied
 from ..job import Job
+from . import _job_name
 from ._address import own_address
 from ._meeting import Meeting
 from ._peers import remember
@@ -37,9 +39,15 @@ _PROOFS = ("job_key", "job_key_file", "tls_certificate", "tls_key", "tls_authori
 
 
 def join(
-    meeting: Meeting, prefix: str, title: str, timeout: float, settings: Mapping[str, Any]
+    meeting: Meeting,
+    prefix: str,
+    title: str,
+    timeout: float,
+    settings: Mapping[str, Any],
+    label: str = "",
 ) -> Job:
-    """Join a job of the group, and wait until all its ranks have."""
+    """Join a job of the group, and wait until all its ranks have. `label` ends the job's name; it
+    is "" for the default group."""
     rank = meeting.rank
     settings = {
         **settings,
@@ -51,7 +59,7 @@ def join(
     store = PrefixStore(prefix, meeting.store)
     deadline = time.monotonic() + timeout
     try:
-        job = _join(meeting, store, title, settings, deadline)
+        job = _join(meeting, store, label, settings, deadline)
     except Exception as error:
         known = isinstance(error, RankDied)  # and names the rank that died
         text = f"rank {meeting.names[rank]} could not join {title}: "
@@ -62,12 +70,14 @@ def join(
 
 
 def _join(
-    meeting: Meeting, store: Store, title: str, settings: dict[str, Any], deadline: float
+    meeting: Meeting, store: Store, label: str, settings: dict[str, Any], deadline: float
 ) -> Job:
     rank, world_size = settings["rank"], settings["world_size"]
     if rank == 0:
-        meeting.ask(lambda: store.set("job", f"{title[:80]}-{uuid.uuid4().hex[:16]}"))
-    settings["job"] = _get(meeting, store, "job", deadline).decode()
+        drawn = json.dumps(_job_name.draw(meeting, settings, label))
+        meeting.ask(lambda: store.set("job", drawn))
+    told = json.loads(_get(meeting, store, "job", deadline))
+    settings["job"] = _job_name.take(told, label)
     switch = settings.get("switch") or os.environ.get("SWITCHML_SWITCH")
     if switch not in (None, "", "embedded") or world_size == 1:
         return Job(**settings)

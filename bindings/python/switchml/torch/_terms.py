@@ -39,7 +39,7 @@ def terms_of(settings: Mapping[str, Any], number: str) -> Terms:
     switch = text("switch", "switch_address")
     return {
         "SWITCHML_SWITCH": (_kind_of_switch(switch), switch or "none"),
-        "SWITCHML_JOB": _shown(os.environ.get("SWITCHML_JOB", "")),
+        "SWITCHML_JOB": _shown(str(settings.get("job") or os.environ.get("SWITCHML_JOB", ""))),
         "SWITCHML_WIRE": _shown(_name_of_wire(WIRES[wire] if wire else config.wire)),
         "SWITCHML_SLOTS": _shown(str(settings.get("slots") or config.slots or "")),
         "SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE": _key(
