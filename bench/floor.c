@@ -248,7 +248,7 @@ static void *need(void *memory)
 static union sml_sockaddr open_switch(struct floor *this, const char *place)
 {
 	const struct sml_udp_options options = {.address = enter(place), .n_threads = 1};
-	struct sml_udp_inbox_config inbox = {.bytes = INBOX_BYTES, .glues = true};
+	struct sml_udp_inbox_config inbox = {.bytes = INBOX_BYTES, .gro = true};
 	struct sml_pool_rules rules = {
 		.tag = TAG,
 		.job = JOB,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bindings/mpi/patience.h"
+#include "bindings/mpi/backoff.h"
 #include "bindings/mpi/persistent.h"
 
 /* What the job is told. */
@@ -157,14 +157,14 @@ int sml_mpi_raise_job(struct sml_mpi_communicator *communicator, int error)
 
 int sml_mpi_carry(const struct sml_mpi_call *call)
 {
-	struct sml_mpi_patience patience = {0};
+	struct sml_mpi_backoff backoff = {0};
 	struct sml_mpi_carriage carriage;
 	int error = sml_mpi_begin(&carriage, call);
 
 	if (error == 0) {
 		while (!sml_mpi_look(&carriage, &error)) {
 			sml_mpi_progress();
-			sml_mpi_rest(&patience);
+			sml_mpi_back_off(&backoff);
 		}
 	}
 	return error ? sml_mpi_raise_job(call->communicator, error) : MPI_SUCCESS;

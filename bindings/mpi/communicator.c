@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bindings/mpi/patience.h"
+#include "bindings/mpi/backoff.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sml_mpi_communicator
@@ -125,7 +125,7 @@ static void tell_left(void)
 
 void sml_mpi_communicators_close(void)
 {
-	struct sml_mpi_patience patience = {0};
+	struct sml_mpi_backoff backoff = {0};
 
 	pthread_mutex_lock(&lock);
 	tell_left();
@@ -135,7 +135,7 @@ void sml_mpi_communicators_close(void)
 	pthread_mutex_unlock(&lock);
 	while (has_open()) {
 		sml_mpi_progress();
-		sml_mpi_rest(&patience);
+		sml_mpi_back_off(&backoff);
 	}
 	__atomic_store_n(&finished, true, __ATOMIC_RELEASE);
 	sml_mpi_progress_fini();

@@ -4,16 +4,16 @@
  * directly. Otherwise, a wait becomes a loop that tests: only this library completes its
  * requests, so MPI's own wait would never end.
  */
+#include "bindings/mpi/backoff.h"
 #include "bindings/mpi/carry.h"
-#include "bindings/mpi/patience.h"
 #include "bindings/mpi/persistent.h"
 
 #define SML_EXPORT __attribute__((visibility("default")))
 
 /* Make progress with our requests before the caller checks again. */
-static void between(struct sml_mpi_patience *patience)
+static void between(struct sml_mpi_backoff *backoff)
 {
-	sml_mpi_rest(patience);
+	sml_mpi_back_off(backoff);
 	sml_mpi_poll();
 }
 
@@ -60,14 +60,14 @@ static int several(int error, int n, const int *indices, const MPI_Request *requ
 
 SML_EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
-	struct sml_mpi_patience patience = {0};
+	struct sml_mpi_backoff backoff = {0};
 	int done = 0, error;
 
 	if (!sml_mpi_are_pending(1, request))
 		return one(PMPI_Wait(request, status), 0, request);
 	sml_mpi_poll();
 	while ((error = PMPI_Test(request, &done, status)) == MPI_SUCCESS && !done)
-		between(&patience);
+		between(&backoff);
 	return one(error, 0, request);
 }
 
@@ -82,7 +82,7 @@ SML_EXPORT int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 
 SML_EXPORT int MPI_Waitany(int n, MPI_Request requests[], int *index, MPI_Status *status)
 {
-	struct sml_mpi_patience patience = {0};
+	struct sml_mpi_backoff backoff = {0};
 	int done = 0, error;
 
 	if (!sml_mpi_are_pending(n, requests)) {
@@ -91,7 +91,7 @@ SML_EXPORT int MPI_Waitany(int n, MPI_Request requests[], int *index, MPI_Status
 	}
 	sml_mpi_poll();
 	while ((error = PMPI_Testany(n, requests, index, &done, status)) == MPI_SUCCESS && !done)
-		between(&patience);
+		between(&backoff);
 	return one(error, *index, requests);
 }
 
@@ -152,14 +152,14 @@ SML_EXPORT int MPI_Startall(int n, MPI_Request requests[])
 
 SML_EXPORT int MPI_Waitall(int n, MPI_Request requests[], MPI_Status statuses[])
 {
-	struct sml_mpi_patience patience = {0};
+	struct sml_mpi_backoff backoff = {0};
 	int done = 0, error;
 
 	if (!sml_mpi_are_pending(n, requests))
 		return several(PMPI_Waitall(n, requests, statuses), n, NULL, requests, statuses);
 	sml_mpi_poll();
 	while ((error = PMPI_Testall(n, requests, &done, statuses)) == MPI_SUCCESS && !done)
-		between(&patience);
+		between(&backoff);
 	return several(error, n, NULL, requests, statuses);
 }
 
@@ -176,7 +176,7 @@ SML_EXPORT int MPI_Testall(int n, MPI_Request requests[], int *done, MPI_Status 
 SML_EXPORT int MPI_Waitsome(int n, MPI_Request requests[], int *n_done, int indices[],
 			    MPI_Status statuses[])
 {
-	struct sml_mpi_patience patience = {0};
+	struct sml_mpi_backoff backoff = {0};
 	int error;
 
 	if (!sml_mpi_are_pending(n, requests)) {
@@ -187,7 +187,7 @@ SML_EXPORT int MPI_Waitsome(int n, MPI_Request requests[], int *n_done, int indi
 	sml_mpi_poll();
 	while ((error = PMPI_Testsome(n, requests, n_done, indices, statuses)) == MPI_SUCCESS &&
 	       *n_done == 0)
-		between(&patience);
+		between(&backoff);
 	return several(error, *n_done == MPI_UNDEFINED ? 0 : *n_done, indices, requests, statuses);
 }
 

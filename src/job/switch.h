@@ -199,7 +199,7 @@ void sml_jobs_init(struct sml_jobs *jobs, uint64_t now_ns);
  * The first bytes of a message have come: may it go on? NULL for yes; otherwise text, which
  * says why not, and the caller must end the connection before it unpacks the message.
  */
-const char *sml_jobs_object(const struct sml_jobs *jobs, const struct sml_peer *peer,
+const char *sml_jobs_reject(const struct sml_jobs *jobs, const struct sml_peer *peer,
 			    const struct sml_head *head, char *text, size_t bytes);
 
 /* May refuse the peer, end it, or fail its job. */

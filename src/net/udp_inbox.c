@@ -17,7 +17,7 @@
  * coalesce: 56 messages per call instead of 8 need a quarter of the calls, but cost an eighth more
  * CPU time (measured: 1 Gbit/s, 1448-byte packets, offloads off).
  */
-#define GLUED_BYTES   (64u << 10)
+#define GRO_BYTES     (64u << 10)
 #define SINGLE_BYTES  9216u
 #define RECEIVE_TRIES 8
 
@@ -43,7 +43,7 @@ struct sml_udp_inbox {
 struct sml_udp_inbox *sml_udp_inbox_new(const struct sml_udp_inbox_config *config)
 {
 	struct sml_udp_inbox *inbox = calloc(1, sizeof(*inbox));
-	uint32_t bytes = config->glues ? GLUED_BYTES : SINGLE_BYTES;
+	uint32_t bytes = config->gro ? GRO_BYTES : SINGLE_BYTES;
 
 	if (inbox == NULL)
 		return NULL;

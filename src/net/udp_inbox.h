@@ -25,7 +25,7 @@ struct sml_packet {
 struct sml_udp_inbox_config {
 	int fd;		/* stays the caller's */
 	uint32_t bytes; /* of buffers in all */
-	bool glues;	/* UDP_GRO is on */
+	bool gro;	/* UDP_GRO is on */
 	bool sources;	/* ask for the source of each message */
 };
 

@@ -25,7 +25,7 @@ uint32_t sml_udp_widen_out(int fd, int bytes)
 	return widen(fd, SO_SNDBUFFORCE, SO_SNDBUF, bytes);
 }
 
-bool sml_udp_glue(int fd)
+bool sml_udp_enable_gro(int fd)
 {
 	int on = 1;
 

@@ -23,7 +23,7 @@ uint32_t sml_udp_widen_in(int fd, int bytes);
 uint32_t sml_udp_widen_out(int fd, int bytes);
 
 /* Packets arrive coalesced from now on. False: the kernel cannot do that. */
-bool sml_udp_glue(int fd);
+bool sml_udp_enable_gro(int fd);
 
 /* Can one message be sent as several packets? */
 bool sml_udp_can_segment(int fd);

@@ -169,7 +169,7 @@ static bool waits_for_room(struct sml_udp_sender *sender)
 
 /* The first message of a call failed, for the n-th time. */
 static enum fate overcome(struct sml_udp_sender *sender, const struct sml_udp_message *message,
-			  bool patient, unsigned tries)
+			  bool wait_for_room, unsigned tries)
 {
 	int error = errno;
 
@@ -177,9 +177,10 @@ static enum fate overcome(struct sml_udp_sender *sender, const struct sml_udp_me
 	case EINTR:
 		return TRY_AGAIN;
 	case EAGAIN:
-		return patient && tries < TRIES_MAX && waits_for_room(sender) ? TRY_AGAIN : NO_ROOM;
+		return wait_for_room && tries < TRIES_MAX && waits_for_room(sender) ? TRY_AGAIN
+										    : NO_ROOM;
 	case ENOBUFS:
-		if (patient)
+		if (wait_for_room)
 			return tries < TRIES_MAX && waits_for_room(sender) ? TRY_AGAIN : NO_ROOM;
 		break;
 	case ECONNREFUSED: /* of an earlier packet: reported once, and gone */
@@ -201,7 +202,7 @@ static enum fate overcome(struct sml_udp_sender *sender, const struct sml_udp_me
 	return GONE;
 }
 
-unsigned sml_udp_sender_flush(struct sml_udp_sender *sender, bool patient)
+unsigned sml_udp_sender_flush(struct sml_udp_sender *sender, bool wait_for_room)
 {
 	unsigned done = 0, tries = 0, gone = 0, n = sender->n;
 	enum fate fate = TRY_AGAIN;
@@ -217,14 +218,14 @@ unsigned sml_udp_sender_flush(struct sml_udp_sender *sender, bool patient)
 		tries = sent > 0 ? 0 : tries + 1;
 		if (sent > 0)
 			continue;
-		fate = overcome(sender, &sender->messages[done], patient, tries);
+		fate = overcome(sender, &sender->messages[done], wait_for_room, tries);
 		if (fate != GONE)
 			continue;
 		gone += sender->messages[done++].n;
 		tries = 0;
 	}
 	/* The socket stays full: who misses these will ask again. */
-	for (; patient && done < n; done++) {
+	for (; wait_for_room && done < n; done++) {
 		sender->drops += sender->messages[done].n;
 		gone += sender->messages[done].n;
 	}

@@ -62,10 +62,10 @@ void sml_udp_sender_add(struct sml_udp_sender *sender, const struct sml_udp_mess
 
 /*
  * All that waits. Returns how many packets are gone, sent or dropped, from the first on. Where the
- * socket is full, patient: it waits a moment for room, and drops what has none then; else
+ * socket is full, wait_for_room: it waits a moment for room, and drops what has none then; else
  * the other packets stay the caller's.
  */
-unsigned sml_udp_sender_flush(struct sml_udp_sender *sender, bool patient);
+unsigned sml_udp_sender_flush(struct sml_udp_sender *sender, bool wait_for_room);
 
 /* One packet, now, without a wait. False: it was dropped, and counted. */
 bool sml_udp_sender_send_one(struct sml_udp_sender *sender, const struct iovec *packet,

@@ -45,7 +45,7 @@ static void ask_for_news(int fd, const struct sml_place *place,
 
 	/* With it, packets would be coalesced before they reach generic XDP. */
 	if (!for_xdp)
-		(void)sml_udp_glue(fd);
+		(void)sml_udp_enable_gro(fd);
 	setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
 	sml_udp_forbid_fragments(fd, v6);
 	if (!place->all && !for_xdp && !options->group_hops)

@@ -13,7 +13,7 @@ static bool may_say(const struct jobs_world *world, unsigned peer, unsigned body
 	const struct sml_head head = {key, body > 15 ? 2 : 1, whole};
 	char text[SML_SENTENCE_BYTES];
 
-	return sml_jobs_object(&world->jobs, &world->peers[peer].peer, &head, text, sizeof(text)) ==
+	return sml_jobs_reject(&world->jobs, &world->peers[peer].peer, &head, text, sizeof(text)) ==
 	       NULL;
 }
 
@@ -96,13 +96,13 @@ TEST(a_long_join_shows_its_report_early)
 	/* A Join whose job name never ends. */
 	memcpy(bytes, "\x0a\xbd\x3e\x1a\xba\x3e", 6);
 	assert_non_null(
-		sml_jobs_object(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
+		sml_jobs_reject(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
 	/* Too early to tell. */
 	head.n = 100;
-	assert_null(sml_jobs_object(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
+	assert_null(sml_jobs_reject(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
 	/* A name of two bytes, then a report. */
 	head.n = sizeof(bytes);
 	memcpy(bytes, "\x0a\xbd\x3e\x1a\x02hi\x82\x01\xb0\x3e", 11);
-	assert_null(sml_jobs_object(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
+	assert_null(sml_jobs_reject(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
 	jobs_close(&world);
 }

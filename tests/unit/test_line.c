@@ -35,13 +35,13 @@ static unsigned looks_of(unsigned (*receive)(struct sml_transport *, struct sml_
 	struct flood flood = {.base = {.ops = &ops}, .ends = ends};
 	struct sml_line *line = calloc(1, sizeof(*line));
 	static struct sml_packet packets[4096];
-	struct sml_news news = {0};
+	struct sml_wakeups wakeups = {0};
 	unsigned looks = 0;
 
 	assert_non_null(line);
 	line->transport = &flood.base;
 	for (unsigned i = 0; i < 1000; i++) {
-		bool busy = sml_line_receive(line, packets, 1000 * i, &news);
+		bool busy = sml_line_receive(line, packets, 1000 * i, &wakeups);
 
 		looks += sml_line_may_expire(line, busy);
 	}

@@ -144,7 +144,7 @@ static bool objects_to(SmlControl__Envelope__BodyCase body, size_t whole)
 	const uint8_t bytes[] = {(uint8_t)(body << 3 | 2), 0};
 	const struct sml_head head = {bytes, sizeof(bytes), whole};
 
-	return sml_session_object(&session, &head);
+	return sml_session_reject(&session, &head);
 }
 
 TEST_WITH(a_message_out_of_turn_or_too_long_is_not_waited_for, run_until_started, end)

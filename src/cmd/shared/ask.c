@@ -277,7 +277,7 @@ static int read_message(struct sml_ask *ask, SmlControl__Envelope **message)
 	char why[256];
 
 	head.n = sml_stream_peek(&ask->stream, bytes, sizeof(bytes));
-	if (head.whole > 0 && sml_rules_object(&rules, 0, &head, why, sizeof(why)) != NULL) {
+	if (head.whole > 0 && sml_rules_reject(&rules, 0, &head, why, sizeof(why)) != NULL) {
 		snprintf(ask->text, sizeof(ask->text), "%s: is it a SwitchML switch?", why);
 		return -EPROTO;
 	}

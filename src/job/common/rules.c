@@ -24,7 +24,7 @@ static const char *name_of(int body)
 		->name;
 }
 
-const char *sml_rules_object(const struct sml_rules *rules, unsigned state,
+const char *sml_rules_reject(const struct sml_rules *rules, unsigned state,
 			     const struct sml_head *head, char *text, size_t bytes)
 {
 	int body = sml_scan_body(head->bytes, head->n);

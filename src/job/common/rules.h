@@ -36,7 +36,7 @@ struct sml_head {
  * NULL: go on. Otherwise the reason, written to text: "it sent a control message (start) before it
  * has joined". Linear in head->n.
  */
-const char *sml_rules_object(const struct sml_rules *rules, unsigned state,
+const char *sml_rules_reject(const struct sml_rules *rules, unsigned state,
 			     const struct sml_head *head, char *text, size_t bytes);
 
 #endif

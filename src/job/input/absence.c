@@ -26,7 +26,7 @@
 
 #define ABSENCE_NS (SML_BEAT_NS + SML_TICK_NS)
 
-static void forgive_job(struct sml_job *job, uint64_t away_ns)
+static void shift_job_deadlines(struct sml_job *job, uint64_t away_ns)
 {
 	job->begun_ns += away_ns;
 	if (job->mismatch_ns != 0)
@@ -42,7 +42,7 @@ static void forgive_job(struct sml_job *job, uint64_t away_ns)
 	}
 }
 
-static void forgive_leaf(struct sml_jobs *jobs, uint64_t away_ns)
+static void shift_leaf_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 {
 	const struct sml_table *passages = &jobs->leaf.passages;
 
@@ -59,14 +59,14 @@ static void forgive_leaf(struct sml_jobs *jobs, uint64_t away_ns)
 	}
 }
 
-static void forgive(struct sml_jobs *jobs, uint64_t away_ns)
+static void shift_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 {
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL)
-			forgive_job(jobs->jobs[i], away_ns);
+			shift_job_deadlines(jobs->jobs[i], away_ns);
 	for (struct sml_branch *branch = jobs->branches; branch != NULL; branch = branch->next)
 		sml_peer_shift(branch->peer, jobs, away_ns);
-	forgive_leaf(jobs, away_ns);
+	shift_leaf_deadlines(jobs, away_ns);
 }
 
 void sml_jobs_set_time(struct sml_jobs *jobs, uint64_t now_ns)
@@ -76,7 +76,7 @@ void sml_jobs_set_time(struct sml_jobs *jobs, uint64_t now_ns)
 	sml_assert(now_ns >= jobs->now_ns);
 	jobs->now_ns = now_ns;
 	if (away_ns >= ABSENCE_NS)
-		forgive(jobs, away_ns);
+		shift_deadlines(jobs, away_ns);
 }
 
 bool sml_jobs_has_dependents(const struct sml_jobs *jobs)

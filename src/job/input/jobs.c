@@ -106,7 +106,7 @@ static void take_relayed(struct sml_jobs *jobs, struct sml_relayed *relayed,
 	SmlControl__Envelope *message = NULL;
 	char text[SML_SENTENCE_BYTES];
 
-	if (sml_jobs_object(jobs, &relayed->peer, &head, text, sizeof(text)) == NULL) {
+	if (sml_jobs_reject(jobs, &relayed->peer, &head, text, sizeof(text)) == NULL) {
 		if (sml_frame_unpack(in->message.data, n, &message) < 0)
 			snprintf(text, sizeof(text),
 				 "it sent something that is not a control message");

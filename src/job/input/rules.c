@@ -78,7 +78,7 @@ static const struct sml_rules rules = {
 			RULE(MISMATCH, EVERYWHERE(BEGUN), SHORT_BYTES),
 			/* Also about a call that a rank made before its switch died. */
 			RULE(STALL_REQUEST, EVERYWHERE(MEMBER) | TREE(PASSAGE), SHORT_BYTES),
-			/* Also from ranks that share memory: job/states/gone.c asks them. */
+			/* Also from ranks that share memory: job/states/departed.c asks them. */
 			RULE(STALL_REPORT, EVERYWHERE(BEGUN) | TREE(PASSAGE), STALLS_BYTES),
 			RULE(RENEW, BEGUN | TREE(PASSAGE), SHORT_BYTES),
 			RULE(ABORT, EVERYWHERE(MEMBER) | TREE(PASSAGE) | TREE(PARENT), SHORT_BYTES),
@@ -114,10 +114,10 @@ static unsigned state_of(const struct sml_jobs *jobs, const struct sml_peer *pee
 	return jobs->operations->ranks_have_slots ? state + RANKS_SHIFT : state;
 }
 
-const char *sml_jobs_object(const struct sml_jobs *jobs, const struct sml_peer *peer,
+const char *sml_jobs_reject(const struct sml_jobs *jobs, const struct sml_peer *peer,
 			    const struct sml_head *head, char *text, size_t bytes)
 {
-	if (sml_rules_object(&rules, state_of(jobs, peer), head, text, bytes) != NULL)
+	if (sml_rules_reject(&rules, state_of(jobs, peer), head, text, bytes) != NULL)
 		return text;
 	/* Only a rank that resumes sends such a long message. */
 	if (head->whole > SHORT_BYTES && head->n >= SML_RULES_HEAD_BYTES &&

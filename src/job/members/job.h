@@ -111,7 +111,7 @@ struct sml_job {
 	enum sml_job_state state;
 	uint16_t n_ranks, first_rank; /* first_rank: the rank that joined first and set the terms */
 	uint16_t n_members, n_ready, n_leaving;
-	uint64_t begun_ns, waiting_told_ns, watched_ns, liveness_ns, gone_looked_ns;
+	uint64_t begun_ns, waiting_told_ns, watched_ns, liveness_ns, departed_looked_ns;
 	/* The terms that all ranks must share. */
 	char library_version[SML_VERSION_BYTES];
 	uint32_t shards;      /* the least of all ranks */
@@ -134,10 +134,10 @@ struct sml_job {
 	/* While two ranks are asked for their calls. */
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0: none */
-	char beliefs[2][SML_REASON_BYTES];
+	char reported_calls[2][SML_REASON_BYTES];
 	/* Ranks that have died after they had asked to leave; how the last did. */
-	struct sml_ranks gone;
-	uint16_t n_gone;
+	struct sml_ranks departed;
+	uint16_t n_departed;
 	struct sml_ranks gone_missed; /* of them, those that a slot waited for at the last look */
 	struct sml_ranks host_misses; /* those that slots in shared memory wait for, since then */
 	char gone_why[SML_REASON_BYTES];

@@ -44,14 +44,14 @@ static const struct sml_rules rules = {
 		},
 };
 
-bool sml_session_object(struct sml_session *session, const struct sml_head *head)
+bool sml_session_reject(struct sml_session *session, const struct sml_head *head)
 {
 	char text[SML_SESSION_TEXT_BYTES / 2];
 
 	/* Messages of a finished session do not count. */
 	if (session->phase >= SML_SESSION_LEFT)
 		return false;
-	if (sml_rules_object(&rules, session->phase, head, text, sizeof(text)) == NULL)
+	if (sml_rules_reject(&rules, session->phase, head, text, sizeof(text)) == NULL)
 		return false;
 	sml_session_fail(session, SML_ERROR_PROTOCOL,
 			 "what answers at %s does not speak the SwitchML protocol: %s. Check the "

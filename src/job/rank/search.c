@@ -21,10 +21,10 @@
 /* The time limit for one address's handshake. */
 #define CONNECT_NS (5000 * MS)
 /* Between tries of one address. */
-#define PAUSE_NS       (50 * MS)
-#define PAUSE_MAX_NS   (1000 * MS)
-#define PATIENT_NS     (2 * MS)
-#define PATIENT_MAX_NS (100 * MS)
+#define PAUSE_NS     (50 * MS)
+#define PAUSE_MAX_NS (1000 * MS)
+#define RETRY_NS     (2 * MS)
+#define RETRY_MAX_NS (100 * MS)
 /* The pause after a switch began but could not continue; doubles each time. */
 #define BAD_NS	   (1000 * MS)
 #define BAD_MAX_NS (16000 * MS)
@@ -58,8 +58,8 @@ static uint64_t grown(uint64_t first_ns, unsigned times, uint64_t most_ns)
 }
 
 /* After this one, when may the next address be tried as well? */
-static uint64_t patience_ends(const struct sml_search *search, const struct sml_search_try *live,
-			      bool same_switch)
+static uint64_t retries_end(const struct sml_search *search, const struct sml_search_try *live,
+			    bool same_switch)
 {
 	if (live->state == SML_SEARCH_WAITING)
 		return live->since_ns + STAGGER_JOIN_NS;
@@ -80,7 +80,7 @@ static uint64_t may_start(const struct sml_search *search, unsigned address)
 	if (is_live(try) || try->to_close)
 		return UINT64_MAX;
 	/* A job begins at the first address that answers, unless it may wait. */
-	if (!config->resumes && !config->patient && try->n_failures)
+	if (!config->resumes && !config->retries && try->n_failures)
 		return UINT64_MAX;
 	for (unsigned i = 0; i < config->n_addresses; i++) {
 		const struct sml_search_try *other = &search->tries[i];
@@ -93,7 +93,7 @@ static uint64_t may_start(const struct sml_search *search, unsigned address)
 		/* The rank would be refused there again. */
 		if (same && other->state != SML_SEARCH_CONNECTING)
 			return UINT64_MAX;
-		ends_ns = patience_ends(search, other, same);
+		ends_ns = retries_end(search, other, same);
 		start_ns = ends_ns > start_ns ? ends_ns : start_ns;
 	}
 	return !alone && try->again_ns > start_ns ? try->again_ns : start_ns;
@@ -336,9 +336,8 @@ static bool is_final(int error)
 
 static void set_pause(const struct sml_search *search, struct sml_search_try *try, uint64_t now_ns)
 {
-	uint64_t pause_ns = search->config.patient
-				    ? grown(PATIENT_NS, try->n_failures, PATIENT_MAX_NS)
-				    : grown(PAUSE_NS, try->n_failures, PAUSE_MAX_NS);
+	uint64_t pause_ns = search->config.retries ? grown(RETRY_NS, try->n_failures, RETRY_MAX_NS)
+						   : grown(PAUSE_NS, try->n_failures, PAUSE_MAX_NS);
 
 	try->soon_ns = try->again_ns = now_ns + pause_ns;
 }
@@ -362,7 +361,7 @@ static bool all_have_failed(const struct sml_search *search)
 	for (unsigned i = 0; i < search->config.n_addresses; i++)
 		if (!search->tries[i].n_failures || is_live(&search->tries[i]))
 			return false;
-	return !search->config.resumes && !search->config.patient;
+	return !search->config.resumes && !search->config.retries;
 }
 
 void sml_search_failed(struct sml_search *search, unsigned address, int error, const char *reason,

@@ -63,7 +63,7 @@ struct sml_search_config {
 	uint8_t switches[SML_SEARCH_MAX]; /* the switch that each address belongs to */
 	unsigned first;			  /* the address to begin with */
 	bool resumes;
-	bool patient; /* if the job begins: retry until the deadline */
+	bool retries; /* if the job begins: retry until the deadline */
 	uint64_t deadline_ns;
 };
 

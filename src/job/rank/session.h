@@ -10,7 +10,7 @@
  *	or, of a switch that others may take over from: LOST
  *	A rank that resumes only to leave may be told Left while it joins, too.
  *
- *	in    a message           sml_session_object(), then sml_session_message()
+ *	in    a message           sml_session_reject(), then sml_session_message()
  *	      the connection ends sml_session_ended()
  *	      a tick, and time    sml_session_tick()
  *	      what the rank wants sml_session_join(), _ready(), _leave(), …
@@ -242,8 +242,8 @@ __attribute__((format(printf, 3, 4))) void sml_session_fail(struct sml_session *
 
 /* ---- what happens ---- */
 
-/* As sml_rules_object(); then the session has failed. */
-bool sml_session_object(struct sml_session *session, const struct sml_head *head);
+/* As sml_rules_reject(); then the session has failed. */
+bool sml_session_reject(struct sml_session *session, const struct sml_head *head);
 
 void sml_session_message(struct sml_session *session, const SmlControl__Envelope *message);
 

@@ -111,7 +111,7 @@ bool sml_job_give_up_resuming(struct sml_job *job, const char *why)
 	return let_go(job);
 }
 
-bool sml_job_scatter(struct sml_job *job, const char *why)
+bool sml_job_disband(struct sml_job *job, const char *why)
 {
 	note(job, "looks for its switches again", why);
 	return let_go(job);
@@ -140,5 +140,5 @@ bool sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, co
 	/* No other process can take over rank 0's port. */
 	if (job->jobs->operations->ranks_have_slots)
 		return sml_job_fail(job, SML_ERROR_RANK_DIED, text);
-	return sml_job_scatter(job, text);
+	return sml_job_disband(job, text);
 }

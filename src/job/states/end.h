@@ -21,7 +21,7 @@ bool sml_job_fail(struct sml_job *job, int error, const char *text);
 bool sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text);
 
 /* A switch of its tree has died: its ranks look for their switches again. */
-bool sml_job_scatter(struct sml_job *job, const char *why);
+bool sml_job_disband(struct sml_job *job, const char *why);
 
 /*
  * A job that resumes does not begin here: the connections end without an error, and the ranks try

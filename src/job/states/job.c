@@ -17,8 +17,8 @@
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
 #include "job/states/admit.h"
+#include "job/states/departed.h"
 #include "job/states/end.h"
-#include "job/states/gone.h"
 #include "job/states/liveness.h"
 #include "job/states/mismatch.h"
 #include "job/states/reports.h"
@@ -215,7 +215,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 		sml_job_given_up(job, rank, missed_ns, why);
 	else if (job->members[rank].leaving && !job->jobs->operations->ranks_have_slots)
 		/* It has made all its calls, and its contributions are in the slots. */
-		sml_job_note_gone(job, rank, why);
+		sml_job_note_departed(job, rank, why);
 	else
 		tell_death(job, rank, why);
 }
@@ -430,7 +430,7 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 		due_ns = earlier(due_ns, waiting_due(job));
 	if (job->tries_again_ns != 0)
 		due_ns = earlier(due_ns, job->tries_again_ns);
-	due_ns = earlier(due_ns, sml_job_gone_due(job));
+	due_ns = earlier(due_ns, sml_job_departed_due(job));
 	due_ns = earlier(due_ns, sml_job_answers_due(job));
 	return earlier(earlier(due_ns, sml_job_watch_ends(job)), sml_job_liveness_due(job));
 }
@@ -471,7 +471,7 @@ void sml_job_tick(struct sml_job *job)
 
 	check(job);
 	sml_job_check_liveness(job);
-	if (find_silent(job) || find_tired(job) || sml_job_misses_gone(job))
+	if (find_silent(job) || find_tired(job) || sml_job_misses_departed(job))
 		return;
 	sml_job_watch_group(job);
 	sml_job_look_for_answers(job);

@@ -11,8 +11,8 @@
 #include "job/members/hosts.h"
 #include "job/members/multicast.h"
 #include "job/states/admit.h"
+#include "job/states/departed.h"
 #include "job/states/end.h"
-#include "job/states/gone.h"
 #include "job/states/job.h"
 #include "job/states/mismatch.h"
 #include "job/states/resume.h"
@@ -93,9 +93,9 @@ static void on_description(struct sml_job *job, struct sml_member *member, uint1
 		return;
 	for (unsigned i = 0; i < 2; i++)
 		if (job->mismatch.ranks[i] == rank)
-			sml_text_copy(job->beliefs[i], sizeof(job->beliefs[i]),
+			sml_text_copy(job->reported_calls[i], sizeof(job->reported_calls[i]),
 				      message->description->text);
-	if (job->beliefs[0][0] && job->beliefs[1][0])
+	if (job->reported_calls[0][0] && job->reported_calls[1][0])
 		sml_job_tell_mismatch(job);
 }
 

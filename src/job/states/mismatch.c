@@ -32,7 +32,8 @@ static void describe(const struct sml_job *job, unsigned i, char *text, size_t b
 	const struct sml_member *member = &job->members[job->mismatch.ranks[i]];
 
 	snprintf(text, bytes, "rank %u (host %.40s, pid %u) called %s", job->mismatch.ranks[i],
-		 member->host, member->pid, job->beliefs[i][0] ? job->beliefs[i] : "(no answer)");
+		 member->host, member->pid,
+		 job->reported_calls[i][0] ? job->reported_calls[i] : "(no answer)");
 }
 
 void sml_job_tell_mismatch(struct sml_job *job)

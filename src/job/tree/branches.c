@@ -29,7 +29,7 @@
 /* Anyone can come as a leaf and go again: at most this many are logged in one second. */
 #define MAX_LOGGED 16
 
-uint64_t sml_branch_patience_ns(uint32_t heartbeat_ms)
+uint64_t sml_branch_silence_ns(uint32_t heartbeat_ms)
 {
 	return heartbeat_ms ? heartbeat_ms * 500000ull : PATIENCE_NS;
 }
@@ -151,7 +151,7 @@ static void lose(struct sml_relayed *relayed, const char *why, bool leaf_died)
 	if (sml_jobs_is_leaf(jobs))
 		sml_passage_lost(jobs, peer, why, leaf_died);
 	else if (peer->job != NULL && leaf_died && peer->job->state > SML_JOB_JOINING)
-		sml_job_scatter(peer->job, why);
+		sml_job_disband(peer->job, why);
 	else if (peer->job != NULL)
 		sml_job_lost(peer, why);
 	sml_relayed_retire(relayed);
@@ -331,7 +331,7 @@ static uint32_t least_heartbeat_ms(const struct sml_branch *branch)
 static uint64_t silence_ends(const struct sml_branch *branch)
 {
 	return sml_later(branch->peer->heard_ns, branch->hurries_ns) +
-	       sml_branch_patience_ns(least_heartbeat_ms(branch));
+	       sml_branch_silence_ns(least_heartbeat_ms(branch));
 }
 
 uint64_t sml_branches_deadline(const struct sml_jobs *jobs)

@@ -49,6 +49,6 @@ uint64_t sml_branches_deadline(const struct sml_jobs *jobs);
  * Silence of a leaf, or of a parent, that means death: half of a rank's. A rank sends four messages
  * in its heartbeat, so a rank was last heard at most a quarter of it before its leaf.
  */
-uint64_t sml_branch_patience_ns(uint32_t heartbeat_ms);
+uint64_t sml_branch_silence_ns(uint32_t heartbeat_ms);
 
 #endif

@@ -345,7 +345,7 @@ void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *
 
 /* ---- the connection ---- */
 
-static void introduce(struct sml_jobs *jobs)
+static void advertise_leaf(struct sml_jobs *jobs)
 {
 	SmlControl__Leaf message = SML_CONTROL__LEAF__INIT;
 
@@ -366,7 +366,7 @@ void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lane
 	leaf->home = sml_jobs_random(jobs);
 	leaf->pinged_ns = peer->heard_ns = jobs->now_ns;
 	peer->is_parent = true;
-	introduce(jobs);
+	advertise_leaf(jobs);
 }
 
 static void end_everything(struct sml_jobs *jobs, const char *why)
@@ -424,13 +424,13 @@ static uint32_t least_heartbeat_ms(const struct sml_leaf *leaf)
 static uint64_t silence_ends(const struct sml_leaf *leaf)
 {
 	return sml_later(leaf->parent->heard_ns, leaf->hurries_ns) +
-	       sml_branch_patience_ns(least_heartbeat_ms(leaf));
+	       sml_branch_silence_ns(least_heartbeat_ms(leaf));
 }
 
 /* Several times in the silence that means death. */
 static uint64_t ping_ns(const struct sml_leaf *leaf)
 {
-	uint64_t part_ns = sml_branch_patience_ns(least_heartbeat_ms(leaf)) / 4;
+	uint64_t part_ns = sml_branch_silence_ns(least_heartbeat_ms(leaf)) / 4;
 
 	return part_ns < PING_NS ? part_ns : PING_NS;
 }

@@ -219,7 +219,7 @@ static void list_peers(const struct sml_leaf_job *job, const struct sml_branch *
 }
 
 /* The leaves of this leaf get the job, as this leaf got it. False: no memory. */
-static bool spread(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
+static bool send_to_leaves(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
 {
 	uint32_t *lists = calloc(3 * in->n_peers, sizeof(*lists));
 
@@ -402,7 +402,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		return;
 	}
 	job->begun_ns = jobs->now_ns;
-	if (!spread(job, in))
+	if (!send_to_leaves(job, in))
 		sml_leaf_job_fail(job, SML_ERROR_REFUSED, "it has no memory", true);
 	else
 		sml_leaf_job_tick(job);

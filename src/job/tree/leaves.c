@@ -146,7 +146,7 @@ void sml_leaves_forget_branch(struct sml_job *job, const struct sml_branch *bran
 		job->children[i].branch = NULL;
 	}
 	if (is_used && job->state >= SML_JOB_PROBING)
-		sml_job_scatter(job, why);
+		sml_job_disband(job, why);
 }
 
 /* ---- what slots at leaves wait for ---- */
@@ -254,7 +254,7 @@ static void on_failed(struct sml_job *job, const struct sml_child *child,
 	snprintf(text, sizeof(text), "the leaf %s: %s", child->branch->name, reason);
 	/* No rank has begun here. */
 	if (job->resumes && job->state <= SML_JOB_PROBING) {
-		sml_job_scatter(job, text);
+		sml_job_disband(job, text);
 		return;
 	}
 	job->lacks_room = in->again;

@@ -40,7 +40,7 @@ static int join(struct sml_stripe *stripe)
 
 	if (error)
 		return error;
-	sml_hosts_introduce(stripe, &application);
+	sml_hosts_advertise(stripe, &application);
 	return sml_control_join(stripe->control, &application, &stripe->admission,
 				stripe->deadline_ns);
 }

@@ -156,7 +156,7 @@ static int probe_group(const struct sml_stripe *stripe, struct sml_probe *probe,
 }
 
 /* A frozen switch has one heartbeat to answer, or less if the rank can try another switch. */
-static uint32_t patience_ms(const struct sml_stripe *stripe)
+static uint32_t silence_ms(const struct sml_stripe *stripe)
 {
 	uint32_t heartbeat_ms = stripe->context->settings.heartbeat_ms;
 
@@ -178,7 +178,7 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
 		.n_transports = admission->shards,
 		.epoch = admission->epoch,
 		.rank = admission->number,
-		.patience_ms = patience_ms(stripe),
+		.silence_ms = silence_ms(stripe),
 	};
 	struct sml_probe *probe;
 	int error;

@@ -108,7 +108,7 @@ static int join(struct sml_stripe *first)
 		error = sml_stripe_lanes(first, &application.lanes);
 	if (error)
 		return error;
-	sml_hosts_introduce(first, &application);
+	sml_hosts_advertise(first, &application);
 	for (unsigned i = 0; i < first->context->settings.threads; i++)
 		ports[i] = first->transports[i]->port;
 	return sml_control_join(first->control, &application, &first->admission,
@@ -304,7 +304,7 @@ static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
 		.n_transports = first->admission.shards,
 		.epoch = first->admission.epoch,
 		.rank = (uint8_t)context->settings.rank,
-		.patience_ms = context->settings.heartbeat_ms,
+		.silence_ms = context->settings.heartbeat_ms,
 		.own = own,
 	};
 	struct sml_probe_target *targets = list_targets(context, &config.n_targets);

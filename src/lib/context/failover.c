@@ -191,7 +191,7 @@ static int ask_to_join(void *self, const struct sml_reached *connection, struct 
 	claim->resumption.leaving = only_leaves(stripe);
 	/* As it has begun: alone, or as one with others of this host. */
 	if (context->threads.host)
-		sml_hosts_introduce(stripe, &application);
+		sml_hosts_advertise(stripe, &application);
 	sml_control_watch(*control, &context->threads.stop);
 	sml_control_ask(*control, &application);
 	return 0;

@@ -66,7 +66,7 @@ void sml_hosts_begin(struct sml_context *context)
 		strerrordesc_np(-error));
 }
 
-void sml_hosts_introduce(struct sml_stripe *stripe, struct sml_application *application)
+void sml_hosts_advertise(struct sml_stripe *stripe, struct sml_application *application)
 {
 	struct sml_hosts *hosts = &stripe->context->hosts;
 

@@ -20,7 +20,7 @@
 void sml_hosts_begin(struct sml_context *context);
 
 /* Before the join: what to say in it. Nothing if this rank cannot share memory, or must not. */
-void sml_hosts_introduce(struct sml_stripe *stripe, struct sml_application *application);
+void sml_hosts_advertise(struct sml_stripe *stripe, struct sml_application *application);
 
 /*
  * All ranks say so (or not): keep the memory beside the threads, or drop it. If it was kept, or

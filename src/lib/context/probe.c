@@ -21,7 +21,7 @@
 #define ROUND_NS       (250 * SML_NS_PER_MS)
 #define MAX_WIDTHS     16
 /* The switch itself gives up a job whose ranks have probed for 20 s. */
-#define MAX_PATIENCE_MS 15000u
+#define MAX_SILENCE_MS 15000u
 /* A bridge may need a moment after it has learned of a new member. */
 #define GROUP_ROUNDS	     8
 #define FIRST_GROUP_ROUND_NS (20 * SML_NS_PER_MS)
@@ -281,15 +281,15 @@ static int tell_silence(const struct sml_probe *probe)
 int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,
 		  uint64_t deadline_ns)
 {
-	uint32_t patience_ms = probe->config.patience_ms;
+	uint32_t silence_ms = probe->config.silence_ms;
 	unsigned answered = 0, narrow_rounds = 0;
 	uint64_t silent_until_ns;
 	int error = 0;
 
 	list_widths(probe, *lanes);
-	if (patience_ms > MAX_PATIENCE_MS)
-		patience_ms = MAX_PATIENCE_MS;
-	silent_until_ns = sml_now_ns() + patience_ms * SML_NS_PER_MS;
+	if (silence_ms > MAX_SILENCE_MS)
+		silence_ms = MAX_SILENCE_MS;
+	silent_until_ns = sml_now_ns() + silence_ms * SML_NS_PER_MS;
 	if (silent_until_ns > deadline_ns)
 		silent_until_ns = deadline_ns;
 	for (unsigned round = 0; error == 0 && !(answered & 1); round++) {

@@ -29,7 +29,7 @@ struct sml_probe_config {
 	unsigned n_transports;
 	uint32_t epoch;
 	uint8_t rank;
-	uint32_t patience_ms; /* with a target that does not answer at all: the heartbeat */
+	uint32_t silence_ms; /* with a target that does not answer at all: the heartbeat */
 	/* This rank has slots itself, and answers others' probes. NULL: it has none. */
 	const struct sml_pool_rules *own;
 };
@@ -43,7 +43,7 @@ void sml_probe_free(struct sml_probe *probe);
 /*
  * Finds the largest lane count, at most *lanes, whose packets come back from
  * every target, and stores it in *lanes. 0 or an error, told by
- * sml_error_set(): SML_ERROR_UNREACHABLE after patience_ms (15 s at most), or at deadline_ns. The
+ * sml_error_set(): SML_ERROR_UNREACHABLE after silence_ms (15 s at most), or at deadline_ns. The
  * control connection is kept alive meanwhile.
  */
 int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,

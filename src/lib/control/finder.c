@@ -309,7 +309,7 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 		.n_addresses = config->n_endpoints,
 		.first = config->first,
 		.resumes = config->join != NULL,
-		.patient = config->embedded,
+		.retries = config->embedded,
 		.deadline_ns = config->deadline_ns,
 	};
 

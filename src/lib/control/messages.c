@@ -181,10 +181,10 @@ void sml_control_begin_session(struct sml_control *control, const char *where)
 bool sml_control_objects(void *self, const struct sml_head *head)
 {
 	struct sml_control *control = self;
-	bool objects = sml_session_object(&control->session, head);
+	bool rejected = sml_session_reject(&control->session, head);
 
 	sml_control_sync(control);
-	return objects;
+	return rejected;
 }
 
 /* Logged at once: the output of the refused rank may be on another terminal, or on none. */

@@ -177,7 +177,8 @@ size_t sml_host_line_next(struct sml_shard *shard, void *packet, uint64_t now_ns
 
 /* ---- the others, which send no packets ---- */
 
-static void take(struct sml_shard *shard, uint16_t slot, uint64_t now_ns, struct sml_news *news)
+static void take(struct sml_shard *shard, uint16_t slot, uint64_t now_ns,
+		 struct sml_wakeups *wakeups)
 {
 	struct sml_contribution in = sent_in(&shard->worker, slot);
 	uint32_t ticket;
@@ -185,10 +186,10 @@ static void take(struct sml_shard *shard, uint16_t slot, uint64_t now_ns, struct
 	enum sml_worker_verdict verdict =
 		sml_worker_take(&shard->worker, slot, ticket, lanes, now_ns);
 
-	sml_line_note(shard, verdict, false, news);
+	sml_line_note(shard, verdict, false, wakeups);
 }
 
-bool sml_host_line_receive(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
+bool sml_host_line_receive(struct sml_line *line, uint64_t now_ns, struct sml_wakeups *wakeups)
 {
 	struct sml_shard *shard = line->shards[0];
 	struct sml_worker *worker = &shard->worker;
@@ -199,7 +200,7 @@ bool sml_host_line_receive(struct sml_line *line, uint64_t now_ns, struct sml_ne
 		next = worker->send_links[slot].next;
 		if (look(shard, slot) != SML_HOST_DONE)
 			continue;
-		take(shard, slot, now_ns, news);
+		take(shard, slot, now_ns, wakeups);
 		any = true;
 	}
 	sml_host_line_tell(line);

@@ -85,7 +85,7 @@ take_traced(struct sml_shard *shard, const void *packet, uint32_t length, uint64
 }
 
 static void take_result(struct sml_shard *shard, const void *packet, uint32_t length,
-			uint64_t now_ns, struct sml_news *news)
+			uint64_t now_ns, struct sml_wakeups *wakeups)
 {
 	enum sml_worker_verdict verdict;
 
@@ -93,16 +93,16 @@ static void take_result(struct sml_shard *shard, const void *packet, uint32_t le
 		sml_host_line_publish(shard, packet, length);
 	verdict = shard->line->trace ? take_traced(shard, packet, length, now_ns)
 				     : sml_worker_receive(&shard->worker, packet, length, now_ns);
-	sml_line_note(shard, verdict, may_unblock(shard, packet), news);
+	sml_line_note(shard, verdict, may_unblock(shard, packet), wakeups);
 }
 
 void sml_line_note(struct sml_shard *shard, enum sml_worker_verdict verdict, bool may_unblock,
-		   struct sml_news *news)
+		   struct sml_wakeups *wakeups)
 {
-	news->heads |= verdict != SML_WORKER_IGNORED && may_unblock;
+	wakeups->heads |= verdict != SML_WORKER_IGNORED && may_unblock;
 	if (verdict != SML_WORKER_TENSOR)
 		return;
-	news->done++;
+	wakeups->done++;
 	__atomic_store_n(&shard->counters.tensors, shard->counters.tensors + 1, __ATOMIC_RELAXED);
 }
 
@@ -152,7 +152,7 @@ static void resend_result(struct sml_line *line, const struct sml_pool_answer *a
 }
 
 static void contribute(struct sml_line *line, const void *packet, uint32_t length, uint64_t now_ns,
-		       struct sml_news *news)
+		       struct sml_wakeups *wakeups)
 {
 	struct sml_embedded_stripe *own = line->own;
 	struct sml_pool_answer answer;
@@ -167,7 +167,7 @@ static void contribute(struct sml_line *line, const void *packet, uint32_t lengt
 		return;
 	if (own->pool.rules.n_ranks > 1)
 		gather_result(line, &answer);
-	take_result(own_shard(line), answer.packet, answer.length, now_ns, news);
+	take_result(own_shard(line), answer.packet, answer.length, now_ns, wakeups);
 }
 
 /*
@@ -212,7 +212,7 @@ static struct sml_shard *shard_of(const struct sml_line *line, const struct sml_
 }
 
 static void take_packet(struct sml_line *line, const struct sml_packet *packet, uint64_t now_ns,
-			struct sml_news *news)
+			struct sml_wakeups *wakeups)
 {
 	const struct sml_header *header = packet->bytes;
 
@@ -222,15 +222,15 @@ static void take_packet(struct sml_line *line, const struct sml_packet *packet, 
 		line->served_bytes += packet->length;
 		/* The thread of another shard owns the slot. */
 		if (header->shard == line->shards[0]->index)
-			contribute(line, packet->bytes, packet->length, now_ns, news);
+			contribute(line, packet->bytes, packet->length, now_ns, wakeups);
 		return;
 	}
 	if (packet->length >= SML_HEADER_BYTES)
-		take_result(shard_of(line, header), packet->bytes, packet->length, now_ns, news);
+		take_result(shard_of(line, header), packet->bytes, packet->length, now_ns, wakeups);
 }
 
 bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
-		      struct sml_news *news)
+		      struct sml_wakeups *wakeups)
 {
 	struct sml_transport *transport = line->transport;
 	/* The results of many contributions leave together, in fewer and longer datagrams. */
@@ -238,12 +238,12 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 	bool any = false;
 
 	if (!line->transport)
-		return sml_host_line_receive(line, now_ns, news);
+		return sml_host_line_receive(line, now_ns, wakeups);
 	for (unsigned take = 0; take < most; take++) {
 		unsigned n = transport->ops->receive(transport, packets);
 
 		for (unsigned i = 0; i < n; i++)
-			take_packet(line, &packets[i], now_ns, news);
+			take_packet(line, &packets[i], now_ns, wakeups);
 		any |= n > 0;
 		/* A socket that is never empty must not delay ranks that have lost a result. */
 		if (transport->drained || ++line->n_takes % LONGEST_ROUND == 0)
@@ -362,7 +362,7 @@ static void fill_turns(struct sml_line *line, uint64_t now_ns)
 }
 
 /* Delivered by calls, not by packets: at most a batch. */
-static bool serve_own(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
+static bool serve_own(struct sml_line *line, uint64_t now_ns, struct sml_wakeups *wakeups)
 {
 	struct sml_shard *shard = own_shard(line);
 	size_t length;
@@ -372,7 +372,7 @@ static bool serve_own(struct sml_line *line, uint64_t now_ns, struct sml_news *n
 		length = next_packet(line, shard, line->scratch, now_ns);
 		if (length == 0)
 			break;
-		contribute(line, line->scratch, (uint32_t)length, now_ns, news);
+		contribute(line, line->scratch, (uint32_t)length, now_ns, wakeups);
 	}
 	flush_when_due(line, now_ns);
 	return n > 0;
@@ -387,13 +387,13 @@ bool sml_line_flush(struct sml_line *line)
 	return taken > 0;
 }
 
-bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news)
+bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_wakeups *wakeups)
 {
 	bool busy;
 
 	if (!line->transport)
 		return sml_host_line_send(line, now_ns);
-	busy = line->own && serve_own(line, now_ns, news);
+	busy = line->own && serve_own(line, now_ns, wakeups);
 	if (!sml_line_is_full(line)) {
 		sml_batch_clear(&line->out);
 		if (line->shards[0]->worker.config.n_stripes > 1)

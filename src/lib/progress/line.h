@@ -47,7 +47,7 @@ struct sml_line {
 };
 
 /* Events that other threads may be waiting for. */
-struct sml_news {
+struct sml_wakeups {
 	uint64_t done; /* tensors */
 	bool heads;    /* head chunks: exponents */
 };
@@ -62,7 +62,7 @@ void sml_line_free(struct sml_line *line);
 
 /* Process received packets. True if there were any. */
 bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,
-		      struct sml_news *news);
+		      struct sml_wakeups *wakeups);
 
 /*
  * Is it time to check for late packets, after a receive that was busy or not? Results may only be
@@ -71,7 +71,7 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 bool sml_line_may_expire(const struct sml_line *line, bool busy);
 
 /* Fill a batch and send it. True if anything was sent. */
-bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
+bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_wakeups *wakeups);
 
 /* Send what is in the batch. True if anything was sent. */
 bool sml_line_flush(struct sml_line *line);
@@ -90,7 +90,7 @@ size_t sml_line_renewal_probe(struct sml_shard *shard, void *packet);
 /* ---- where ranks share the slots' memory (host_line.c); called by the above ---- */
 
 /* Without a transport: take results, and write rows. */
-bool sml_host_line_receive(struct sml_line *line, uint64_t now_ns, struct sml_news *news);
+bool sml_host_line_receive(struct sml_line *line, uint64_t now_ns, struct sml_wakeups *wakeups);
 bool sml_host_line_send(struct sml_line *line, uint64_t now_ns);
 
 /* The leader's: as sml_worker_send(), and a result for all ranks of the host. */
@@ -100,7 +100,7 @@ void sml_host_line_tell(const struct sml_line *line);
 
 /* Note what a worker's verdict brings to others. */
 void sml_line_note(struct sml_shard *shard, enum sml_worker_verdict verdict, bool may_unblock,
-		   struct sml_news *news);
+		   struct sml_wakeups *wakeups);
 
 static inline bool sml_line_is_full(const struct sml_line *line)
 {

@@ -151,17 +151,17 @@ static void publish(struct sml_line *line)
 		sml_shard_publish(line->shards[i]);
 }
 
-static void spread(struct sml_progress *progress, struct sml_line *line,
-		   const struct sml_news *news)
+static void wake_waiters(struct sml_progress *progress, struct sml_line *line,
+			 const struct sml_wakeups *wakeups)
 {
 	const struct sml_threads_owner *owner = &progress->threads->owner;
 
-	if (news->heads || news->done)
+	if (wakeups->heads || wakeups->done)
 		sml_threads_tell_others(progress->threads, progress);
-	if (news->done) {
+	if (wakeups->done) {
 		/* The waiter may read the counters next. */
 		publish(line);
-		owner->tensor_done(owner->self, news->done);
+		owner->tensor_done(owner->self, wakeups->done);
 	}
 }
 
@@ -186,10 +186,10 @@ static void expire(const struct sml_line *line, struct sml_shard *shard)
 
 static bool take_in(struct sml_progress *progress, struct sml_line *line)
 {
-	struct sml_news news = {0};
-	bool busy = sml_line_receive(line, progress->in, sml_now_ns(), &news);
+	struct sml_wakeups wakeups = {0};
+	bool busy = sml_line_receive(line, progress->in, sml_now_ns(), &wakeups);
 
-	spread(progress, line, &news);
+	wake_waiters(progress, line, &wakeups);
 	for (unsigned i = 0; i < line->n_shards; i++) {
 		if (sml_line_may_expire(line, busy))
 			expire(line, line->shards[i]);
@@ -200,10 +200,10 @@ static bool take_in(struct sml_progress *progress, struct sml_line *line)
 
 static bool send_out(struct sml_progress *progress, struct sml_line *line)
 {
-	struct sml_news news = {0};
-	bool busy = sml_line_send(line, sml_now_ns(), &news);
+	struct sml_wakeups wakeups = {0};
+	bool busy = sml_line_send(line, sml_now_ns(), &wakeups);
 
-	spread(progress, line, &news);
+	wake_waiters(progress, line, &wakeups);
 	publish(line);
 	return busy;
 }

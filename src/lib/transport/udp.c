@@ -41,7 +41,7 @@ struct udp {
 	const union sml_sockaddr *peers; /* NULL: the socket is connected */
 	bool has_paths;
 	struct sml_path paths[SML_MAX_CHILDREN]; /* to the peers, once they are known */
-	bool glues, v6, told_too_long;
+	bool gro, v6, told_too_long;
 	struct sml_udp_sender sender;
 	struct sml_results results; /* by the sender */
 	/* In: what comes to this rank alone, and to the job's group. NULL: there is none. */
@@ -105,20 +105,19 @@ static int connect_socket(struct udp *udp, const struct sml_transport_config *co
 		error = -errno;
 	if (error)
 		return error;
-	udp->glues = sml_udp_glue(fd);
+	udp->gro = sml_udp_enable_gro(fd);
 	sml_udp_sender_init(&udp->sender, fd, !config->single_packets && sml_udp_can_segment(fd));
 	snprintf(udp->base.features, sizeof(udp->base.features),
 		 "%s, %s, buffers of %u KiB in and %u KiB out",
 		 udp->sender.segments ? "UDP_SEGMENT" : "sendmmsg",
-		 udp->glues ? "UDP_GRO" : "recvmmsg", udp->base.receive_bytes >> 10,
+		 udp->gro ? "UDP_GRO" : "recvmmsg", udp->base.receive_bytes >> 10,
 		 send_bytes >> 10);
 	return 0;
 }
 
-static struct sml_udp_inbox *new_inbox(int fd, bool glues)
+static struct sml_udp_inbox *new_inbox(int fd, bool gro)
 {
-	const struct sml_udp_inbox_config config = {
-		.fd = fd, .bytes = RECEIVE_BYTES, .glues = glues};
+	const struct sml_udp_inbox_config config = {.fd = fd, .bytes = RECEIVE_BYTES, .gro = gro};
 
 	return sml_udp_inbox_new(&config);
 }
@@ -138,7 +137,7 @@ static void udp_leave_group(struct sml_transport *transport)
 static void join_group(struct udp *udp, const struct sml_transport_config *config)
 {
 	int fd = sml_udp_group_join(&config->group, &config->peer, config->interface);
-	bool glues;
+	bool gro;
 
 	if (fd < 0) {
 		sml_log(udp->log, SML_LOG_WARN,
@@ -149,8 +148,8 @@ static void join_group(struct udp *udp, const struct sml_transport_config *confi
 	}
 	udp->base.group_fd = fd;
 	(void)sml_udp_widen_in(fd, SOCKET_BUFFER_BYTES);
-	glues = sml_udp_glue(fd);
-	udp->group = new_inbox(fd, glues);
+	gro = sml_udp_enable_gro(fd);
+	udp->group = new_inbox(fd, gro);
 	if (udp->group == NULL)
 		udp_leave_group(&udp->base);
 }
@@ -198,7 +197,7 @@ static int udp_open(struct sml_transport **opened, const struct sml_transport_co
 	udp->v6 = config->peer.any.sa_family == AF_INET6;
 	error = connect_socket(udp, config);
 	if (error == 0)
-		udp->own = new_inbox(udp->base.poll_fd, udp->glues);
+		udp->own = new_inbox(udp->base.poll_fd, udp->gro);
 	if (error == 0 && udp->own == NULL)
 		error = -ENOMEM;
 	if (error) {

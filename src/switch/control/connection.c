@@ -83,7 +83,7 @@ static void turn_away(struct sml_connection *connection, const char *why)
 }
 
 /* Checks a message before it is complete and before it is unpacked. NULL: it may come. */
-static const char *object(const struct sml_connection *connection, char *text, size_t bytes)
+static const char *reject(const struct sml_connection *connection, char *text, size_t bytes)
 {
 	uint8_t head_bytes[SML_RULES_HEAD_BYTES];
 	struct sml_head head = {
@@ -92,7 +92,7 @@ static const char *object(const struct sml_connection *connection, char *text, s
 		.whole = sml_stream_next_bytes(&connection->messages),
 	};
 
-	return sml_jobs_object(&connection->server->jobs, &connection->peer, &head, text, bytes);
+	return sml_jobs_reject(&connection->server->jobs, &connection->peer, &head, text, bytes);
 }
 
 /* The class that it belongs to now. */
@@ -151,7 +151,7 @@ static const char *take_messages(struct sml_connection *connection, char *text, 
 	int rc = 1;
 
 	while (!connection->closing && worth < SML_CALL_MESSAGES && rc > 0) {
-		if (object(connection, text, bytes) != NULL)
+		if (reject(connection, text, bytes) != NULL)
 			return text;
 		rc = take_message(connection, &worth);
 	}

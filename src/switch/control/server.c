@@ -86,7 +86,7 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
  * messages that peers sent in the meantime are still unread. The jobs find this out by themselves,
  * for their members (job/input/absence.c).
  */
-static void forgive_own_absence(struct sml_server *server, uint64_t now_ns)
+static void allow_for_own_absence(struct sml_server *server, uint64_t now_ns)
 {
 	uint64_t away_ns = now_ns - server->ticked_ns;
 
@@ -126,7 +126,7 @@ static void on_tick(void *context, unsigned what)
 	(void)what;
 	if (server->accepts_none && sml_watch_set(server->accept, SML_WATCH_READ) == 0)
 		server->accepts_none = false;
-	forgive_own_absence(server, now_ns);
+	allow_for_own_absence(server, now_ns);
 	sml_jobs_tick(&server->jobs, now_ns);
 	look_at_connections(server, now_ns);
 }

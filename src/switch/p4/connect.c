@@ -11,18 +11,18 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define PATIENCE_S 10
+#define TIMEOUT_S 10
 
 static int try(const struct addrinfo *address)
 {
-	const struct timeval patience = {.tv_sec = PATIENCE_S};
+	const struct timeval timeout = {.tv_sec = TIMEOUT_S};
 	int one = 1, rc;
 	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return -errno;
-	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
-	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0 &&
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) == 0 &&
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) == 0 &&
 	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0 &&
 	    connect(fd, address->ai_addr, address->ai_addrlen) == 0)
 		return fd;

@@ -179,7 +179,7 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i)
 		.n_threads = dataplane->n_threads,
 		.group_hops = dataplane->config.group.bytes ? dataplane->config.group_hops : 0,
 	};
-	struct sml_udp_inbox_config inbox = {.bytes = INBOX_BYTES, .glues = true, .sources = true};
+	struct sml_udp_inbox_config inbox = {.bytes = INBOX_BYTES, .gro = true, .sources = true};
 
 	thread->dataplane = dataplane;
 	thread->index = i;

@@ -46,11 +46,10 @@ static int take_message(const struct nlmsghdr *message, void *context)
 static int ask(struct mnl_socket *netlink, struct nlmsghdr *request, struct wanted *wanted)
 {
 	char answer[ANSWER_BYTES];
-	struct timeval patience = {.tv_usec = WAIT_MS * 1000};
+	struct timeval timeout = {.tv_usec = WAIT_MS * 1000};
 	ssize_t bytes;
 
-	setsockopt(mnl_socket_get_fd(netlink), SOL_SOCKET, SO_RCVTIMEO, &patience,
-		   sizeof(patience));
+	setsockopt(mnl_socket_get_fd(netlink), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	if (mnl_socket_sendto(netlink, request, request->nlmsg_len) < 0)
 		return -errno;
 	bytes = mnl_socket_recvfrom(netlink, answer, sizeof(answer));

@@ -226,7 +226,7 @@ static void look(struct rank *rank, bool resumes, unsigned first)
 		.n_addresses = control->n_addresses,
 		.first = first,
 		.resumes = resumes,
-		.patient = control->embedded,
+		.retries = control->embedded,
 		.deadline_ns = control->now_ns + (rank->leaves ? SML_LEAVE_WAIT_NS : TIMEOUT_NS),
 	};
 
@@ -414,7 +414,7 @@ static void message_comes(struct rank *rank, unsigned address, const struct even
 	if (!attempt->talks)
 		return;
 	event->link->heard_ns = rank->control->now_ns;
-	if (sml_session_object(&attempt->session, &head))
+	if (sml_session_reject(&attempt->session, &head))
 		sim_wrong(rank->control, "rank %u objects: %s", rank->id, attempt->session.text);
 	else
 		sml_session_message(&attempt->session, message);

@@ -382,7 +382,7 @@ void sim_server_event(struct server *server, const struct event *event,
 		contribute(server, event);
 	} else if (event->kind == EVENT_END_AT_SWITCH) {
 		ends(server, link);
-	} else if (sml_jobs_object(&server->jobs, &link->peer, &head, text, sizeof(text))) {
+	} else if (sml_jobs_reject(&server->jobs, &link->peer, &head, text, sizeof(text))) {
 		sim_wrong(control, "switch %u objects to what rank %u says: %s", server->index,
 			  link->rank, text);
 	} else {
@@ -427,7 +427,7 @@ void sim_leaf_event(struct server *leaf, const struct event *event,
 		if (leaf->uplink.is_parent)
 			sml_jobs_lost(&leaf->jobs, &leaf->uplink, "its connection ended",
 				      control->now_ns);
-	} else if (sml_jobs_object(&leaf->jobs, &leaf->uplink, &head, text, sizeof(text))) {
+	} else if (sml_jobs_reject(&leaf->jobs, &leaf->uplink, &head, text, sizeof(text))) {
 		sim_wrong(control, "leaf %u objects to what its parent says: %s", leaf->index,
 			  text);
 	} else {

@@ -11,7 +11,7 @@
  * The invariant: a rank is missed only if two looks in a row find it, because what leaves and hosts
  * say may be older than the rank's last contribution, but not older than the look before.
  */
-#include "job/states/gone.h"
+#include "job/states/departed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,19 +26,19 @@
 /* For each check, every thread of the dataplane walks its slots. */
 #define LOOK_NS (SML_SECOND_NS / 2)
 
-void sml_job_note_gone(struct sml_job *job, uint16_t rank, const char *why)
+void sml_job_note_departed(struct sml_job *job, uint16_t rank, const char *why)
 {
 	sml_assert(job->members[rank].peer == NULL && job->members[rank].leaving);
-	sml_assert(!sml_ranks_has(&job->gone, rank) && job->n_gone < job->n_ranks);
-	sml_ranks_add(&job->gone, rank);
-	job->n_gone++;
+	sml_assert(!sml_ranks_has(&job->departed, rank) && job->n_departed < job->n_ranks);
+	sml_ranks_add(&job->departed, rank);
+	job->n_departed++;
 	sml_text_copy(job->gone_why, sizeof(job->gone_why), why);
-	job->gone_looked_ns = job->jobs->now_ns;
+	job->departed_looked_ns = job->jobs->now_ns;
 }
 
-uint64_t sml_job_gone_due(const struct sml_job *job)
+uint64_t sml_job_departed_due(const struct sml_job *job)
 {
-	return job->n_gone ? job->gone_looked_ns + LOOK_NS : UINT64_MAX;
+	return job->n_departed ? job->departed_looked_ns + LOOK_NS : UINT64_MAX;
 }
 
 /* ---- slots here ---- */
@@ -90,8 +90,8 @@ static void ask_hosts(const struct sml_job *job)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 
-	for (unsigned rank = sml_ranks_next(&job->gone, 0); rank < SML_MAX_WORLD;
-	     rank = sml_ranks_next(&job->gone, rank + 1)) {
+	for (unsigned rank = sml_ranks_next(&job->departed, 0); rank < SML_MAX_WORLD;
+	     rank = sml_ranks_next(&job->departed, rank + 1)) {
 		struct sml_member *witness = find_witness(job, rank);
 
 		if (witness == NULL || witness->stalls_asked ||
@@ -137,22 +137,22 @@ static void look(struct sml_job *job, struct sml_ranks *missed)
 	look_here(job, &now);
 	for (unsigned i = 0; i < job->n_children; i++)
 		look_at_leaf(&job->children[i], &now);
-	sml_ranks_intersect(&now, &job->gone);
+	sml_ranks_intersect(&now, &job->departed);
 	*missed = now;
 	sml_ranks_intersect(missed, &job->gone_missed);
 	job->gone_missed = now;
 	job->host_misses = (struct sml_ranks){{0}};
 }
 
-bool sml_job_misses_gone(struct sml_job *job)
+bool sml_job_misses_departed(struct sml_job *job)
 {
 	char text[2 * SML_SENTENCE_BYTES];
 	struct sml_ranks missed;
 	unsigned rank;
 
-	if (job->jobs->now_ns < sml_job_gone_due(job))
+	if (job->jobs->now_ns < sml_job_departed_due(job))
 		return false;
-	job->gone_looked_ns = job->jobs->now_ns;
+	job->departed_looked_ns = job->jobs->now_ns;
 	look(job, &missed);
 	/* For the next look. */
 	job->jobs->tree->ask(job);

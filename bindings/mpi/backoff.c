@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "bindings/mpi/patience.h"
+#include "bindings/mpi/backoff.h"
 
 #include <mpi.h>
 #include <sched.h>
@@ -43,14 +43,14 @@ static uint64_t now_ns(void)
 }
 
 /* A sixteenth of the time waited so far, so the wait ends at most that much late. */
-void sml_mpi_rest(struct sml_mpi_patience *patience)
+void sml_mpi_back_off(struct sml_mpi_backoff *backoff)
 {
 	uint64_t now = now_ns(), waited_ns;
 	struct timespec rest = {0};
 
-	if (patience->begun_ns == 0)
-		patience->begun_ns = now;
-	waited_ns = now - patience->begun_ns;
+	if (backoff->begun_ns == 0)
+		backoff->begun_ns = now;
+	waited_ns = now - backoff->begun_ns;
 	if (waited_ns < YIELD_NS) {
 		sched_yield();
 		return;

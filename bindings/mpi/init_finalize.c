@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bindings/mpi/backoff.h"
 #include "bindings/mpi/carry.h"
-#include "bindings/mpi/patience.h"
 #include "bindings/mpi/persistent.h"
 
 #define SML_EXPORT __attribute__((visibility("default")))
@@ -49,11 +49,11 @@ SML_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provi
 /* First finish the calls that no thread waits for, then close the jobs. */
 SML_EXPORT int MPI_Finalize(void)
 {
-	struct sml_mpi_patience patience = {0};
+	struct sml_mpi_backoff backoff = {0};
 
 	while (sml_mpi_has_pending()) {
 		sml_mpi_progress();
-		sml_mpi_rest(&patience);
+		sml_mpi_back_off(&backoff);
 		sml_mpi_poll();
 	}
 	if (sml_mpi_is_used())

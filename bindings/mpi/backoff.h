@@ -5,12 +5,12 @@
  * awaited call. So no code here blocks. It checks, lets MPI make progress, and rests a
  * little, with growing pauses.
  */
-#ifndef SML_MPI_PATIENCE_H
-#define SML_MPI_PATIENCE_H
+#ifndef SML_MPI_BACKOFF_H
+#define SML_MPI_BACKOFF_H
 
 #include <stdint.h>
 
-struct sml_mpi_patience {
+struct sml_mpi_backoff {
 	uint64_t begun_ns; /* 0: before the first rest */
 };
 
@@ -18,7 +18,7 @@ struct sml_mpi_patience {
 void sml_mpi_progress(void);
 
 /* Yield the core: the switch's threads may have no core to themselves. */
-void sml_mpi_rest(struct sml_mpi_patience *patience);
+void sml_mpi_back_off(struct sml_mpi_backoff *backoff);
 
 /* The communicator that sml_mpi_progress() probes: made at first use, freed before MPI ends. */
 void sml_mpi_progress_init(void);
