@@ -288,18 +288,28 @@ def test_hybrid_sharding_reduces_over_both_dimensions():
 
 def backward_until_it_fails(rank):
     model = DistributedDataParallel(torch.nn.Linear(512, 512))
-    for step in range(10_000):
-        if step == 5 and rank == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        model(torch.ones(8, 512)).sum().backward()
+    try:
+        for step in range(10_000):
+            if step == 5 and rank == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            model(torch.ones(8, 512)).sum().backward()
+    except RuntimeError as in_backward:
+        try:
+            dist.all_reduce(torch.ones(3))
+        except RuntimeError as in_collective:
+            return [(type(error).__name__, str(error)) for error in (in_backward, in_collective)]
+    return None
 
 
 def test_a_killed_rank_is_named_in_backward():
+    """docs/pytorch.md: DDP makes a RuntimeError of the error, and the next collective raises it."""
     with Groups(N) as groups:
         groups.start(backward_until_it_fails)
-        for outcome in groups.outcomes(only=[0, 1]):
-            assert isinstance(outcome, Exception)
-            assert "rank 2" in str(outcome)
+        for in_backward, in_collective in groups.outcomes(only=[0, 1]):
+            assert in_backward[0] == "RuntimeError"
+            assert "RankDied: rank 2 (host " in in_backward[1]
+            assert in_collective[0] == "RankDied"
+            assert in_collective[1].startswith("rank 2 (host ")
 
 
 ELASTIC = '''

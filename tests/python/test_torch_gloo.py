@@ -149,17 +149,24 @@ def agree(rank):
     return taken.tolist()
 
 
-def gather_twice(rank, said):
+def gather_twice_and_add_complex(rank, said):
     os.dup2(os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT), sys.stderr.fileno())
+    for dtype in COMPLEX:
+        numbers = torch.full((4,), 1 + 2j, dtype=dtype)
+        dist.all_reduce(numbers)
+        assert numbers.tolist() == [N * (1 + 2j)] * 4
     for _ in range(2):
         dist.all_gather(tensors(), ones())
 
 
 def test_the_last_line_of_the_job_counts_calls_on_gloo(tmp_path):
-    """The ranks' standard error is that of the server that forks them: it gets a file here."""
+    """All-reduces of complex numbers are none of these: they run on the switch, as pairs.
+
+    The ranks' standard error is that of the server that forks them: it gets a file here.
+    """
     said = tmp_path / "said"
     with Groups(N) as group:
-        group.call(gather_twice, [str(said)] * N)
+        group.call(gather_twice_and_add_complex, [str(said)] * N)
         group.call(stop)
     assert "2 calls left to Gloo" in said.read_text()
 
