@@ -161,7 +161,9 @@ port = leaf.rpartition(":")[2]
 tree = Terminal("--switch", root, "--interval", "1.5")
 tree.await_screen(
     "the leaf below its switch, with its ranks and slots",
-    has(rf"^{re.escape(root)}: .*\n  \+- leaf \S+:{port}: 3 ranks, \d+ of 300 slots, seen [\d.]+ s ago$"),
+    has(
+        rf"^{re.escape(root)}: .*\n  \+- leaf \S+:{port}: 3 ranks, \d+ of 300 slots, seen [\d.]+ s ago$"
+    ),
 )
 tree.await_screen(
     "uses are completed, and how often the leaf or the rank at the root is the last",
@@ -211,6 +213,62 @@ below.await_screen(
 )
 below.press("q")
 below.await_end("q quits there as well")
+
+# ---- narrow terminals ----
+# (columns, all jobs, one job): the heads that are there; the slowest and the last always are.
+SIZES = (
+    (
+        150,
+        "JOB STATE RANKS HOSTS SLOTS MB/S OUT MB/S IN USES/S LINK TIMER/S LATER/S LOST/S DUP/S "
+        "SLOWEST",
+        "RANK HOST STATE MB/S OUT MB/S IN PACKETS/S TIMER/S LATER/S LOST/S LAST LINK SEEN S",
+    ),
+    (
+        110,
+        "JOB STATE RANKS HOSTS MB/S OUT MB/S IN USES/S LINK TIMER/S LATER/S LOST/S SLOWEST",
+        "RANK HOST STATE MB/S OUT MB/S IN PACKETS/S TIMER/S LATER/S LOST/S LAST LINK SEEN S",
+    ),
+    (
+        80,
+        "JOB STATE RANKS MB/S OUT MB/S IN LINK LOST/S SLOWEST",
+        "RANK HOST STATE MB/S OUT MB/S IN LOST/S LAST LINK SEEN S",
+    ),
+    (40, "JOB RANKS MB/S OUT SLOWEST", "RANK HOST MB/S OUT LAST"),
+)
+
+
+def table(heads, first, last):
+    """Its head and its rows end in the same column, and nothing is cut off."""
+
+    def condition(text):
+        lines = text.split("\n")
+        for i, line in enumerate(lines[:-2]):
+            if " ".join(line.split()) == heads:
+                rows = [its for its in lines[i + 1 : -1] if re.match(first, its)]
+                return len(rows) == 2 and all(
+                    re.search(last, its) and len(its) == len(line) for its in rows
+                )
+        return False
+
+    return condition
+
+
+for columns, jobs, ranks in SIZES:
+    top.resize(24, columns)
+    top.await_screen(
+        f"at {columns} columns, the jobs and their slowest ranks",
+        table(jobs, "alpha|beta", r" [01] \(\d+%\)$"),
+    )
+    top.press("\r")  # a tree, as the job before
+    host = r"^  \+- \S+ .* 2 ranks$" if columns > 40 else r"^  \+- \S+ "
+    top.await_screen(f"at {columns} columns, the tree", has(host, r"^ +rank [01] .*%"))
+    top.press("t")
+    last = r" \d+%$" if columns == 40 else r" \d+% .*"
+    top.await_screen(
+        f"at {columns} columns, the ranks and how often they are last",
+        table(ranks, " +[01] ", last),
+    )
+    top.press("t" + ESCAPE)
 
 # ---- terminals of any size ----
 for rows, columns in ((24, 80), (5, 20), (1, 1), (2, 3), (3, 400), (40, 150)):

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See screen.h. Each line is made in memory and cut off at the screen's right edge. */
+/*
+ * See screen.h. Each line is made in memory and cut off at the screen's right edge. Tables are made
+ * to fit (columns.h).
+ */
 #include "cmd/top/screen.h"
 
 #include <ncurses.h>
@@ -10,6 +13,7 @@
 #include <time.h>
 
 #include "base/plural.h"
+#include "cmd/top/columns.h"
 
 #define LINE_BYTES 512
 #define ESCAPE	   27
@@ -174,11 +178,40 @@ static unsigned count_hosts(const SmlControl__JobStatus *job)
 	return n;
 }
 
-static void draw_job(int y, bool marked, const struct sml_top_row *row)
+/* The slowest rank stays however narrow the screen is. */
+static const struct sml_column job_columns[] = {
+	{"JOB", 12, 0, true},	  {"STATE", 8, 10, true},    {"RANKS", 5, 11, false},
+	{"HOSTS", 5, 5, false},	  {"SLOTS", 5, 1, false},    {"MB/S OUT", 8, 12, false},
+	{"MB/S IN", 8, 9, false}, {"USES/S", 8, 6, false},   {"LINK", 5, 8, false},
+	{"TIMER/S", 7, 4, false}, {"LATER/S", 7, 3, false},  {"LOST/S", 7, 7, false},
+	{"DUP/S", 7, 2, false},	  {"SLOWEST", 11, 0, false},
+};
+#define JOB_COLUMNS  (sizeof(job_columns) / sizeof(job_columns[0]))
+#define NAME_COLUMNS 40 /* at most, of a job's name, and of a rank and its host */
+
+static void draw_cells(int y, bool marked, const struct sml_columns *layout,
+		       const char *const *cells)
+{
+	char line[SML_COLUMNS_LINE] = "";
+
+	sml_columns_add(layout, 0, layout->n, cells, line, 0);
+	put(y, marked, line);
+}
+
+static void draw_heads(int y, const struct sml_columns *layout)
+{
+	char line[SML_COLUMNS_LINE];
+
+	sml_columns_heads(layout, line);
+	put(y, true, line);
+}
+
+static void draw_job(int y, bool marked, const struct sml_top_row *row,
+		     const struct sml_columns *layout)
 {
 	const struct sml_job_rates *rates = &row->rates;
 	const bool told = rates->has_traffic;
-	char t[8][16], name[24], slowest[16] = "-";
+	char t[8][16], n[3][16], name[NAME_COLUMNS + 1], slowest[16] = "-";
 
 	/* An open job has the leaf's name. */
 	if (rates->slowest_leaf != NULL)
@@ -186,22 +219,36 @@ static void draw_job(int y, bool marked, const struct sml_top_row *row)
 	else if (rates->slowest >= 0)
 		snprintf(slowest, sizeof(slowest), "%d (%.0f%%)", rates->slowest,
 			 100 * rates->slowest_share);
-	print(y, marked, "%-20s %-8.8s %5u %5u %5u %8s %8s %8s %5s %7s %7s %7s %7s %11s",
-	      plain(name, 21, row->job->job), row->job->state, row->job->world_size,
-	      count_hosts(row->job), row->job->slots, number(t[0], told, rates->bytes_sent / 1e6),
-	      number(t[1], told, rates->bytes_received / 1e6),
-	      number(t[2], rates->known, rates->uses), share(t[3], rates->link_share),
-	      number(t[4], told, rates->timeouts), number(t[5], told, rates->fast),
-	      number(t[6], rates->known, rates->resends),
-	      number(t[7], rates->known, rates->duplicates), slowest);
+	snprintf(n[0], sizeof(n[0]), "%u", row->job->world_size);
+	snprintf(n[1], sizeof(n[1]), "%u", count_hosts(row->job));
+	snprintf(n[2], sizeof(n[2]), "%u", row->job->slots);
+	const char *const cells[JOB_COLUMNS] = {
+		plain(name, sizeof(name), row->job->job),
+		row->job->state,
+		n[0],
+		n[1],
+		n[2],
+		number(t[0], told, rates->bytes_sent / 1e6),
+		number(t[1], told, rates->bytes_received / 1e6),
+		number(t[2], rates->known, rates->uses),
+		share(t[3], rates->link_share),
+		number(t[4], told, rates->timeouts),
+		number(t[5], told, rates->fast),
+		number(t[6], rates->known, rates->resends),
+		number(t[7], rates->known, rates->duplicates),
+		slowest,
+	};
+
+	draw_cells(y, marked, layout, cells);
 }
 
 /* The rows between two lines, so that the selected one is seen. */
 static void draw_jobs(struct sml_top_screen *screen, int y, int end)
 {
-	print(y++, true, "%-20s %-8s %5s %5s %5s %8s %8s %8s %5s %7s %7s %7s %7s %11s", "JOB",
-	      "STATE", "RANKS", "HOSTS", "SLOTS", "MB/S OUT", "MB/S IN", "USES/S", "LINK",
-	      "TIMER/S", "LATER/S", "LOST/S", "DUP/S", "SLOWEST");
+	struct sml_columns layout =
+		sml_columns_fit(job_columns, JOB_COLUMNS, NAME_COLUMNS, COLS - 1);
+
+	draw_heads(y++, &layout);
 	if (screen->selected < screen->first)
 		screen->first = screen->selected;
 	if (end > y && screen->selected >= screen->first + (end - y))
@@ -209,7 +256,7 @@ static void draw_jobs(struct sml_top_screen *screen, int y, int end)
 	if (screen->n_rows == 0)
 		print(y, false, "no jobs");
 	for (int i = screen->first; i < screen->n_rows && y < end; i++)
-		draw_job(y++, i == screen->selected, &screen->rows[i]);
+		draw_job(y++, i == screen->selected, &screen->rows[i], &layout);
 }
 
 /* ---- ranks ---- */
@@ -262,26 +309,46 @@ static int compare_ranks(const void *a, const void *b)
 	return order != 0 ? order : compare(other->worker->rank, one->worker->rank);
 }
 
+/* How often the others wait for a rank stays however narrow the screen is. */
+static const struct sml_column rank_columns[] = {
+	{"RANK HOST", 17, 0, true}, {"STATE", 8, 8, true},	{"MB/S OUT", 8, 9, false},
+	{"MB/S IN", 8, 7, false},   {"PACKETS/S", 9, 1, false}, {"TIMER/S", 7, 3, false},
+	{"LATER/S", 7, 2, false},   {"LOST/S", 7, 5, false},	{"LAST", 5, 0, false},
+	{"LINK", 5, 6, false},	    {"SEEN S", 8, 4, false},
+};
+#define RANK_COLUMNS (sizeof(rank_columns) / sizeof(rank_columns[0]))
+/* What a leaf or a host has instead of the rest. */
+#define FIRST_NUMBER 2
+#define END_OF_SUMS  9
+
 /* indent: where the rank begins in the tree; 0: it is in a list, with its host. */
-static void draw_rank(int y, int indent, const struct rank *rank)
+static void draw_rank(int y, int indent, const struct rank *rank, const struct sml_columns *layout)
 {
 	const struct sml_rank_rates *rates = rank->rates;
 	bool told = rates->has_traffic;
-	char t[8][16], host[20], who[32];
+	char t[8][16], host[NAME_COLUMNS], who[2 * NAME_COLUMNS], seen[16];
 
 	if (indent > 0)
 		snprintf(who, sizeof(who), "%*srank %u", indent, "", rank->worker->rank);
 	else
 		snprintf(who, sizeof(who), "%4u %s", rank->worker->rank,
-			 plain(host, 17, rank->worker->host));
-	print(y, false, "%-21s %-8.8s %8s %8s %9s %7s %7s %7s %5s %5s %8.1f", who,
-	      rank->worker->state, number(t[0], told, rates->bytes_sent / 1e6),
-	      number(t[1], told, rates->bytes_received / 1e6),
-	      number(t[2], told, rates->packets_sent + rates->packets_received),
-	      number(t[3], told, rates->timeouts), number(t[4], told, rates->fast),
-	      number(t[5], rates->known, rates->resends),
-	      rates->known ? share(t[6], rates->last_share) : "-",
-	      share(t[7], told ? rates->link_share : -1), (double)rank->worker->last_seen_ms / 1e3);
+			 plain(host, sizeof(host), rank->worker->host));
+	snprintf(seen, sizeof(seen), "%.1f", (double)rank->worker->last_seen_ms / 1e3);
+	const char *const cells[RANK_COLUMNS] = {
+		who,
+		rank->worker->state,
+		number(t[0], told, rates->bytes_sent / 1e6),
+		number(t[1], told, rates->bytes_received / 1e6),
+		number(t[2], told, rates->packets_sent + rates->packets_received),
+		number(t[3], told, rates->timeouts),
+		number(t[4], told, rates->fast),
+		number(t[5], rates->known, rates->resends),
+		rates->known ? share(t[6], rates->last_share) : "-",
+		share(t[7], told ? rates->link_share : -1),
+		seen,
+	};
+
+	draw_cells(y, false, layout, cells);
 }
 
 /* Does one of these ranks send for all of them? */
@@ -305,12 +372,14 @@ static bool look_at_leaf(const struct sml_top_row *row, const char *name,
 
 /* A leaf or a host, with the sums of its n ranks. */
 static void draw_branch(int y, int indent, int depth, const struct sml_top_row *row,
-			const struct rank *ranks, size_t n)
+			const struct rank *ranks, size_t n, const struct sml_columns *layout)
 {
 	struct sml_rank_rates sum = {.known = false};
 	struct sml_branch_rates leaf = {.resends = 0};
 	bool is_leaf = depth == 0 && look_at_leaf(row, place(ranks, depth), &leaf);
-	char name[32], sends[32] = "", t[8][16];
+	const int label = sml_columns_width(layout, 0, FIRST_NUMBER);
+	char name[NAME_COLUMNS], sends[32] = "", t[8][16], line[SML_COLUMNS_LINE];
+	size_t length;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct sml_rank_rates *rates = ranks[i].rates;
@@ -324,14 +393,22 @@ static void draw_branch(int y, int indent, int depth, const struct sml_top_row *
 	}
 	if (depth == DEPTH - 1 && send_as_one(ranks, n))
 		snprintf(sends, sizeof(sends), ", rank %u sends", ranks->worker->sender - 1);
-	print(y, false, "%*s+- %-*s %8s %8s %9s %7s %7s %7s %5s  %zu rank%s%s", indent, "",
-	      27 - indent, plain(name, 28 - (size_t)indent, place(ranks, depth)),
-	      number(t[0], sum.has_traffic, sum.bytes_sent / 1e6),
-	      number(t[1], sum.has_traffic, sum.bytes_received / 1e6),
-	      number(t[2], sum.has_traffic, sum.packets_sent),
-	      number(t[3], sum.has_traffic, sum.timeouts), number(t[4], sum.has_traffic, sum.fast),
-	      number(t[5], is_leaf, leaf.resends), is_leaf ? share(t[6], leaf.last_share) : "-", n,
-	      sml_plural(n), sends);
+	const char *const cells[END_OF_SUMS - FIRST_NUMBER] = {
+		number(t[0], sum.has_traffic, sum.bytes_sent / 1e6),
+		number(t[1], sum.has_traffic, sum.bytes_received / 1e6),
+		number(t[2], sum.has_traffic, sum.packets_sent),
+		number(t[3], sum.has_traffic, sum.timeouts),
+		number(t[4], sum.has_traffic, sum.fast),
+		number(t[5], is_leaf, leaf.resends),
+		is_leaf ? share(t[6], leaf.last_share) : "-",
+	};
+
+	length = (size_t)snprintf(line, sizeof(line), "%*s+- %-*.*s", indent, "",
+				  label - indent - 3, label - indent - 3,
+				  plain(name, sizeof(name), place(ranks, depth)));
+	length = sml_columns_add(layout, FIRST_NUMBER, END_OF_SUMS, cells, line, length);
+	snprintf(line + length, sizeof(line) - length, "  %zu rank%s%s", n, sml_plural(n), sends);
+	put(y, false, line);
 }
 
 /* Lines of a table: the first ones are above the screen. */
@@ -344,15 +421,16 @@ static bool has_line(struct lines *lines)
 	return lines->skip-- <= 0 && lines->y < lines->end;
 }
 
-static void draw_list(struct lines *lines, const struct rank *ranks, size_t n)
+static void draw_list(struct lines *lines, const struct rank *ranks, size_t n,
+		      const struct sml_columns *layout)
 {
 	for (size_t i = 0; i < n; i++)
 		if (has_line(lines))
-			draw_rank(lines->y++, 0, &ranks[i]);
+			draw_rank(lines->y++, 0, &ranks[i], layout);
 }
 
 static void draw_tree(struct lines *lines, const struct sml_top_row *row, const struct rank *ranks,
-		      size_t n)
+		      size_t n, const struct sml_columns *layout)
 {
 	if (has_line(lines))
 		print(lines->y++, false, "%s", row->view->address);
@@ -370,11 +448,11 @@ static void draw_tree(struct lines *lines, const struct sml_top_row *row, const 
 			while (same < n && compare_places(&ranks[i], &ranks[same], depth) == 0)
 				same++;
 			if (has_line(lines))
-				draw_branch(lines->y++, indent - 2, depth, row, &ranks[i],
-					    same - i);
+				draw_branch(lines->y++, indent - 2, depth, row, &ranks[i], same - i,
+					    layout);
 		}
 		if (has_line(lines))
-			draw_rank(lines->y++, indent, &ranks[i]);
+			draw_rank(lines->y++, indent, &ranks[i], layout);
 	}
 }
 
@@ -383,6 +461,8 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 	struct sml_rank_rates *rates = sml_view_ranks(row->job);
 	size_t n = row->job->n_workers;
 	struct rank *ranks = calloc(n + 1, sizeof(*ranks));
+	const struct sml_columns layout =
+		sml_columns_fit(rank_columns, RANK_COLUMNS, NAME_COLUMNS, COLS - 1);
 	struct lines lines = {.end = end};
 	struct sml_job_rates job;
 	char name[64];
@@ -397,10 +477,10 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 	qsort(ranks, n, sizeof(ranks[0]), compare_ranks);
 	n_hosts = count_hosts(row->job);
 	print(y++, false,
-	      "job %s at %s: %s, epoch %u, %u slot%s of %u lanes, %u rank%s on %u host%s",
+	      "job %s at %s: %s, %u rank%s on %u host%s, epoch %u, %u slot%s of %u lanes",
 	      plain(name, sizeof(name), row->job->job), row->view->address, row->job->state,
-	      row->job->epoch, row->job->slots, sml_plural(row->job->slots), row->job->lanes,
-	      row->job->world_size, sml_plural(row->job->world_size), n_hosts, sml_plural(n_hosts));
+	      row->job->world_size, sml_plural(row->job->world_size), n_hosts, sml_plural(n_hosts),
+	      row->job->epoch, row->job->slots, sml_plural(row->job->slots), row->job->lanes);
 	if (job.slowest_leaf != NULL)
 		print(y++, false, "slowest: the leaf %s was the last of %.0f%% of %.0f uses/s",
 		      job.slowest_leaf, 100 * job.slowest_share, job.uses);
@@ -409,18 +489,16 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 		      job.slowest, 100 * job.slowest_share, job.uses);
 	else
 		y++;
-	print(y++, true, "%4s %-16s %-8s %8s %8s %9s %7s %7s %7s %5s %5s %8s", "RANK", "HOST",
-	      "STATE", "MB/S OUT", "MB/S IN", "PACKETS/S", "TIMER/S", "LATER/S", "LOST/S", "LAST",
-	      "LINK", "SEEN S");
+	draw_heads(y++, &layout);
 	/* The switch, and at most two leaves, a host and a line for each rank. */
 	if (screen->first > (DEPTH + 1) * (int)n)
 		screen->first = (DEPTH + 1) * (int)n;
 	lines.y = y;
 	lines.skip = screen->first;
 	if (screen->is_tree)
-		draw_tree(&lines, row, ranks, n);
+		draw_tree(&lines, row, ranks, n, &layout);
 	else
-		draw_list(&lines, ranks, n);
+		draw_list(&lines, ranks, n, &layout);
 free_ranks:
 	free(ranks);
 	free(rates);
