@@ -57,8 +57,8 @@ struct sml_failed_job {
 	uint16_t lost;
 };
 struct sml_branch;
-struct sml_relayed;
-struct sml_passage;
+struct sml_remote;
+struct sml_proxied;
 struct sml_leaf_job;
 
 /* A connection, as the jobs see it. Zeroed, except the driver's part. */
@@ -79,7 +79,7 @@ struct sml_peer {
 	/* In a tree: job/tree/branches.c and job/tree/leaf.c. */
 	struct sml_branch *branch;   /* it is a leaf of this switch */
 	struct sml_branch *via;	     /* it is at that leaf, and has no connection to this switch */
-	struct sml_passage *passage; /* this switch is a leaf: its messages go on to the parent */
+	struct sml_proxied *proxied; /* this switch is a leaf: its messages go on to the parent */
 	bool is_parent;		     /* this switch is its leaf */
 };
 
@@ -135,7 +135,7 @@ struct sml_leaf {
 	uint64_t home;			/* drawn; the root knows by it who is connected here */
 	uint16_t lanes;			/* that the path to the parent seems to take */
 	uint64_t pinged_ns, hurries_ns; /* since when it has ranks: silence means more then */
-	struct sml_table passages;	/* ranks whose messages go on to the parent */
+	struct sml_table proxied_peers; /* ranks whose messages go on to the parent */
 	struct sml_leaf_job *jobs[SML_MAX_JOBS];
 	struct sml_leaf_job *over;    /* jobs that can be freed after this input */
 	char why[SML_SENTENCE_BYTES]; /* not attached: what the parent said last */
@@ -188,7 +188,7 @@ struct sml_jobs {
 	struct sml_branch *branches; /* the leaves of this switch */
 	uint64_t leaves_logged_ns;   /* n_leaves_logged were logged in the second from here */
 	uint32_t n_leaves_logged;
-	struct sml_relayed *ended; /* ranks at leaves that can be freed after this input */
+	struct sml_remote *ended; /* ranks at leaves that can be freed after this input */
 	struct sml_leaf leaf;
 };
 

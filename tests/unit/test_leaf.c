@@ -151,12 +151,12 @@ TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
 	assert_non_null(told_end(&world, numbers[0]));
 	assert_non_null(strstr(told_end(&world, numbers[0])->why, "made room"));
 	assert_string_equal(jobs_refusal(&world, 3), "");
-	assert_non_null(world.peers[3].peer.passage);
+	assert_non_null(world.peers[3].peer.proxied);
 	assert_false(world.peers[2].ended);
 	/* The next one needs the other's place, and then nobody is left who only waits. */
 	jobs_resume(&world, 4, jobs_join_message("job", 1, 2), 77, 0, false);
 	assert_true(world.peers[2].ended);
-	assert_non_null(world.peers[4].peer.passage);
+	assert_non_null(world.peers[4].peer.proxied);
 	jobs_resume(&world, 5, jobs_join_message("other", 0, 2), 78, 0, false);
 	assert_non_null(strstr(jobs_refusal(&world, 5), "at its limit of 2 ranks"));
 	assert_false(world.peers[3].ended || world.peers[4].ended);

@@ -9,8 +9,8 @@
  *	  now, or it stays silent, that does not prove that it has died: it is doubted.
  *
  *	heard --- absence of half a heartbeat ---> doubted, not heard since
- *	  ^                                            | a message, maybe sent before the absence
- *ended
+ *	  ^                                            | a message, maybe sent before
+ *	  |                                            | the absence ended
  *	  +------- another one, proof_ns later --------+
  *
  * The invariant: no rank is blamed for a silence or for an end that this switch's own absence
@@ -44,18 +44,18 @@ static void shift_job_deadlines(struct sml_job *job, uint64_t away_ns)
 
 static void shift_leaf_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 {
-	const struct sml_table *passages = &jobs->leaf.passages;
+	const struct sml_table *proxied_peers = &jobs->leaf.proxied_peers;
 
 	if (jobs->leaf.parent != NULL)
 		sml_peer_shift(jobs->leaf.parent, jobs, away_ns);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->leaf.jobs[i] != NULL)
 			jobs->leaf.jobs[i]->begun_ns += away_ns;
-	for (uint32_t i = 0; i < passages->room; i++) {
-		struct sml_passage *passage = (struct sml_passage *)sml_table_at(passages, i);
+	for (uint32_t i = 0; i < proxied_peers->room; i++) {
+		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(proxied_peers, i);
 
-		if (passage != NULL)
-			sml_peer_doubt(passage->peer, passage->heartbeat_ms, away_ns);
+		if (proxied != NULL)
+			sml_peer_doubt(proxied->peer, proxied->heartbeat_ms, away_ns);
 	}
 }
 

@@ -24,15 +24,15 @@
 
 bool sml_peer_runs(const struct sml_peer *peer)
 {
-	if (peer->passage != NULL)
-		return peer->passage->job != NULL && sml_leaf_job_runs(peer->passage->job);
+	if (peer->proxied != NULL)
+		return peer->proxied->job != NULL && sml_leaf_job_runs(peer->proxied->job);
 	return peer->is_parent || (peer->branch != NULL && peer->branch->ranks.n > 0) ||
 	       (peer->job != NULL && peer->job->state >= SML_JOB_RUNNING);
 }
 
 bool sml_peer_is_member(const struct sml_peer *peer)
 {
-	return peer->job != NULL || peer->passage != NULL || peer->branch != NULL ||
+	return peer->job != NULL || peer->proxied != NULL || peer->branch != NULL ||
 	       peer->is_parent;
 }
 
@@ -94,7 +94,7 @@ static void take(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl_
  * From a rank at a leaf. As for a connection: what it sends is checked before it is unpacked. A
  * rank has no leaves, so this does not go deeper.
  */
-static void take_relayed(struct sml_jobs *jobs, struct sml_relayed *relayed,
+static void take_relayed(struct sml_jobs *jobs, struct sml_remote *remote,
 			 const SmlControl__Relay *in)
 {
 	const size_t n = in->message.len;
@@ -106,27 +106,27 @@ static void take_relayed(struct sml_jobs *jobs, struct sml_relayed *relayed,
 	SmlControl__Envelope *message = NULL;
 	char text[SML_SENTENCE_BYTES];
 
-	if (sml_jobs_reject(jobs, &relayed->peer, &head, text, sizeof(text)) == NULL) {
+	if (sml_jobs_reject(jobs, &remote->peer, &head, text, sizeof(text)) == NULL) {
 		if (sml_frame_unpack(in->message.data, n, &message) < 0)
 			snprintf(text, sizeof(text),
 				 "it sent something that is not a control message");
 	}
 	if (message == NULL) {
-		sml_relayed_drop(relayed, text);
+		sml_remote_drop(remote, text);
 		return;
 	}
-	sml_peer_heard(&relayed->peer, jobs->now_ns);
-	take(jobs, &relayed->peer, message);
+	sml_peer_heard(&remote->peer, jobs->now_ns);
+	take(jobs, &remote->peer, message);
 	sml_control__envelope__free_unpacked(message, NULL);
 }
 
 static void take_relay(struct sml_jobs *jobs, struct sml_branch *branch,
 		       const SmlControl__Relay *in)
 {
-	struct sml_relayed *relayed = sml_branch_relay(branch, in);
+	struct sml_remote *remote = sml_branch_relay(branch, in);
 
-	if (relayed != NULL)
-		take_relayed(jobs, relayed, in);
+	if (remote != NULL)
+		take_relayed(jobs, remote, in);
 }
 
 /* A message of a peer, wherever it is. */
@@ -134,7 +134,7 @@ static void take(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl_
 {
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_PING:
-		if (peer->passage == NULL)
+		if (peer->proxied == NULL)
 			answer_ping(jobs, peer, message->ping);
 		else
 			take_ranks(jobs, peer, message);
@@ -181,8 +181,8 @@ void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why
 		sml_leaf_parent_lost(jobs, why);
 	else if (peer->branch != NULL)
 		sml_branch_lost(peer->branch, why);
-	else if (peer->passage != NULL)
-		sml_passage_lost(jobs, peer, why, false);
+	else if (peer->proxied != NULL)
+		sml_proxied_lost(jobs, peer, why, false);
 	else if (peer->job != NULL)
 		sml_job_lost(peer, why);
 	sweep(jobs);

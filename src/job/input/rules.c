@@ -19,7 +19,7 @@ enum { STRANGER, MEMBER_OF };
 /* In a tree: a leaf; the parent; at a leaf, a rank that the parent knows; and one that is at a
  * leaf.
  */
-enum { BRANCH = 16, PARENT, PASSAGE, STRANGER_AT_LEAF };
+enum { BRANCH = 16, PARENT, PROXIED, STRANGER_AT_LEAF };
 #define TREE(name) (1u << (name))
 
 /* A member of a job whose ranks have the slots: the same states, at higher numbers. */
@@ -54,7 +54,7 @@ static const char *const states[] = {
 	[RANKS_SHIFT + MEMBER_OF + SML_JOB_LEAVING] = "while its job ends",
 	[BRANCH] = "of a leaf",
 	[PARENT] = "of a leaf's parent",
-	[PASSAGE] = "of a rank that has joined",
+	[PROXIED] = "of a rank that has joined",
 	[STRANGER_AT_LEAF] = "before it has joined",
 };
 
@@ -67,22 +67,22 @@ static const struct sml_rules rules = {
 			RULE(JOIN, EVERYWHERE(1u << STRANGER) | TREE(STRANGER_AT_LEAF),
 			     REPORT_BYTES),
 			RULE(PING,
-			     EVERYWHERE(ANYBODY) | TREE(BRANCH) | TREE(PASSAGE) |
+			     EVERYWHERE(ANYBODY) | TREE(BRANCH) | TREE(PROXIED) |
 				     TREE(STRANGER_AT_LEAF),
 			     SHORT_BYTES),
-			RULE(STATUS_REQUEST, EVERYWHERE(ANYBODY) | TREE(PASSAGE), SHORT_BYTES),
-			RULE(READY, EVERYWHERE(STATE(PROBING)) | TREE(PASSAGE), SHORT_BYTES),
-			RULE(RESULT, EVERYWHERE(STATE(HANDING_OVER)) | TREE(PASSAGE), RESULT_BYTES),
-			RULE(DESCRIPTION, EVERYWHERE(BEGUN) | TREE(PASSAGE), SHORT_BYTES),
+			RULE(STATUS_REQUEST, EVERYWHERE(ANYBODY) | TREE(PROXIED), SHORT_BYTES),
+			RULE(READY, EVERYWHERE(STATE(PROBING)) | TREE(PROXIED), SHORT_BYTES),
+			RULE(RESULT, EVERYWHERE(STATE(HANDING_OVER)) | TREE(PROXIED), RESULT_BYTES),
+			RULE(DESCRIPTION, EVERYWHERE(BEGUN) | TREE(PROXIED), SHORT_BYTES),
 			/* Also from ranks that share memory and contribute as one. */
 			RULE(MISMATCH, EVERYWHERE(BEGUN), SHORT_BYTES),
 			/* Also about a call that a rank made before its switch died. */
-			RULE(STALL_REQUEST, EVERYWHERE(MEMBER) | TREE(PASSAGE), SHORT_BYTES),
+			RULE(STALL_REQUEST, EVERYWHERE(MEMBER) | TREE(PROXIED), SHORT_BYTES),
 			/* Also from ranks that share memory: job/states/departed.c asks them. */
-			RULE(STALL_REPORT, EVERYWHERE(BEGUN) | TREE(PASSAGE), STALLS_BYTES),
-			RULE(RENEW, BEGUN | TREE(PASSAGE), SHORT_BYTES),
-			RULE(ABORT, EVERYWHERE(MEMBER) | TREE(PASSAGE) | TREE(PARENT), SHORT_BYTES),
-			RULE(LEAVE, EVERYWHERE(MEMBER) | TREE(PASSAGE), SHORT_BYTES),
+			RULE(STALL_REPORT, EVERYWHERE(BEGUN) | TREE(PROXIED), STALLS_BYTES),
+			RULE(RENEW, BEGUN | TREE(PROXIED), SHORT_BYTES),
+			RULE(ABORT, EVERYWHERE(MEMBER) | TREE(PROXIED) | TREE(PARENT), SHORT_BYTES),
+			RULE(LEAVE, EVERYWHERE(MEMBER) | TREE(PROXIED), SHORT_BYTES),
 			RULE(LEAF, EVERYWHERE(1u << STRANGER) | TREE(BRANCH), SHORT_BYTES),
 			RULE(RELAY, TREE(BRANCH) | TREE(PARENT), REPORT_BYTES + SHORT_BYTES),
 			RULE(LEAF_READY, TREE(BRANCH), SHORT_BYTES),
@@ -107,8 +107,8 @@ static unsigned state_of(const struct sml_jobs *jobs, const struct sml_peer *pee
 		return PARENT;
 	if (peer->branch != NULL)
 		return BRANCH;
-	if (peer->passage != NULL)
-		return PASSAGE;
+	if (peer->proxied != NULL)
+		return PROXIED;
 	if (peer->via != NULL && peer->job == NULL)
 		return STRANGER_AT_LEAF;
 	return jobs->operations->ranks_have_slots ? state + RANKS_SHIFT : state;

@@ -42,7 +42,7 @@ static bool is_same_machine(const struct sml_member *a, const struct sml_member 
 static bool are_connected_alike(const struct sml_peer *a, const struct sml_peer *b)
 {
 	return a->via == b->via &&
-	       (a->via == NULL || sml_relayed_of(a)->home == sml_relayed_of(b)->home);
+	       (a->via == NULL || sml_remote_of(a)->home == sml_remote_of(b)->home);
 }
 
 void sml_job_find_hosts(struct sml_job *job)

@@ -27,14 +27,14 @@ struct sml_branch {
 	uint64_t hurries_ns;	      /* as of struct sml_leaf */
 	uint32_t n_unread;	      /* ranks that came since it last read what it was sent */
 	bool is_logged;
-	struct sml_table ranks; /* struct sml_relayed */
+	struct sml_table ranks; /* struct sml_remote */
 };
 
 /* A rank at a leaf, as if it were connected here. */
-struct sml_relayed {
+struct sml_remote {
 	struct sml_numbered key;
 	struct sml_peer peer;
-	struct sml_relayed *next_ended;
+	struct sml_remote *next_ended;
 	bool ended;
 	char at[SML_NAME_BYTES]; /* the name of the switch that it is connected to */
 	/* The least on its way here, as its leaf said with its Join. */
@@ -42,9 +42,9 @@ struct sml_relayed {
 	uint64_t home; /* equal: connected to the same switch */
 };
 
-static inline struct sml_relayed *sml_relayed_of(const struct sml_peer *peer)
+static inline struct sml_remote *sml_remote_of(const struct sml_peer *peer)
 {
-	return (struct sml_relayed *)((uintptr_t)peer - offsetof(struct sml_relayed, peer));
+	return (struct sml_remote *)((uintptr_t)peer - offsetof(struct sml_remote, peer));
 }
 
 /* The leaf of this switch that the peer is behind; NULL: it is connected here. */
@@ -54,13 +54,13 @@ static inline struct sml_branch *sml_peer_via(const struct sml_peer *peer)
 }
 
 /* The slots that are free on its way here. */
-static inline uint32_t sml_relayed_slots(const struct sml_relayed *relayed)
+static inline uint32_t sml_remote_slots(const struct sml_remote *remote)
 {
-	const struct sml_branch *branch = relayed->peer.via;
+	const struct sml_branch *branch = remote->peer.via;
 	uint32_t free =
 		branch->slots > branch->slots_in_use ? branch->slots - branch->slots_in_use : 0;
 
-	return relayed->slots < free ? relayed->slots : free;
+	return remote->slots < free ? remote->slots : free;
 }
 
 static inline bool sml_jobs_is_leaf(const struct sml_jobs *jobs)

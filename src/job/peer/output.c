@@ -3,7 +3,7 @@
  * Messages to peers, and their ends, wherever they are. A rank at a leaf has no connection here:
  * its messages travel in a Relay on the connection of the leaf, and only this file knows that.
  *
- * The invariant: a relayed peer stays with its branch until the leaf has been told that the peer
+ * The invariant: a remote rank stays with its branch until the leaf has been told that the peer
  * has ended. A peer that ends while an input is handled is freed only before the next input,
  * because the code that handles the input may still use it.
  */
@@ -28,13 +28,13 @@ int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope 
 /* The leaf passes it on. */
 static int send_by_leaf(const struct sml_peer *peer, const SmlControl__Envelope *message)
 {
-	const struct sml_relayed *relayed = sml_relayed_of(peer);
+	const struct sml_remote *remote = sml_remote_of(peer);
 	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
 	int rc;
 
-	if (relayed->ended || peer->via->peer == NULL)
+	if (remote->ended || peer->via->peer == NULL)
 		return 0;
-	relay.peer = relayed->key.number;
+	relay.peer = remote->key.number;
 	relay.message.len = sml_control__envelope__get_packed_size(message);
 	relay.message.data = malloc(relay.message.len + 1);
 	if (relay.message.data == NULL)
@@ -54,31 +54,31 @@ void sml_branch_tell_end(const struct sml_branch *branch, uint32_t number)
 	(void)sml_branch_tell(branch, sml_envelope(RELAY, relay, &relay));
 }
 
-void sml_relayed_retire(struct sml_relayed *relayed)
+void sml_remote_retire(struct sml_remote *remote)
 {
-	struct sml_branch *branch = relayed->peer.via;
+	struct sml_branch *branch = remote->peer.via;
 
-	if (relayed->ended)
+	if (remote->ended)
 		return;
-	relayed->ended = true;
-	sml_table_remove(&branch->ranks, &relayed->key);
-	relayed->next_ended = branch->jobs->ended;
-	branch->jobs->ended = relayed;
+	remote->ended = true;
+	sml_table_remove(&branch->ranks, &remote->key);
+	remote->next_ended = branch->jobs->ended;
+	branch->jobs->ended = remote;
 }
 
 static void end_by_leaf(struct sml_peer *peer)
 {
-	struct sml_relayed *relayed = sml_relayed_of(peer);
+	struct sml_remote *remote = sml_remote_of(peer);
 
-	if (relayed->ended)
+	if (remote->ended)
 		return;
-	sml_branch_tell_end(peer->via, relayed->key.number);
-	sml_relayed_retire(relayed);
+	sml_branch_tell_end(peer->via, remote->key.number);
+	sml_remote_retire(remote);
 }
 
 void sml_branches_sweep(struct sml_jobs *jobs)
 {
-	struct sml_relayed *next;
+	struct sml_remote *next;
 
 	for (; jobs->ended != NULL; jobs->ended = next) {
 		next = jobs->ended->next_ended;

@@ -40,7 +40,7 @@ int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope 
 void sml_branch_tell_end(const struct sml_branch *branch, uint32_t number);
 
 /* The rank at a leaf has no number any more, and is freed after this input. */
-void sml_relayed_retire(struct sml_relayed *relayed);
+void sml_remote_retire(struct sml_remote *remote);
 
 /* Free the ranks that have ended. Between two inputs. */
 void sml_branches_sweep(struct sml_jobs *jobs);

@@ -138,7 +138,7 @@ static void describe_place(const struct sml_peer *peer, SmlControl__WorkerStatus
 
 	if (via == NULL)
 		return;
-	worker->leaf = sml_relayed_of(peer)->at;
+	worker->leaf = sml_remote_of(peer)->at;
 	if (strcmp(via->name, worker->leaf) != 0)
 		worker->via = (char *)(uintptr_t)via->name;
 }
@@ -280,55 +280,55 @@ static bool describe_job(const struct sml_job *job, size_t *room, struct job_sta
 /* ---- in a tree ---- */
 
 /* At a leaf: a rank that is connected to it. */
-static void describe_passage(const struct sml_passage *passage,
+static void describe_proxied(const struct sml_proxied *proxied,
 			     const struct sml_job_counters *counters, struct job_status *out)
 {
-	const struct sml_leaf_job *job = passage->job;
+	const struct sml_leaf_job *job = proxied->job;
 	SmlControl__WorkerStatus *worker = &out->workers[out->status.n_workers];
 
 	sml_control__worker_status__init(worker);
-	worker->rank = passage->rank;
-	worker->host = (char *)(uintptr_t)passage->host;
-	worker->pid = passage->pid;
-	worker->last_seen_ms = (job->jobs->now_ns - passage->peer->heard_ns) / 1000000u;
+	worker->rank = proxied->rank;
+	worker->host = (char *)(uintptr_t)proxied->host;
+	worker->pid = proxied->pid;
+	worker->last_seen_ms = (job->jobs->now_ns - proxied->peer->heard_ns) / 1000000u;
 	worker->state = (char *)(uintptr_t)(job->started ? "running" : "joined");
-	worker->sender = 1u + passage->first_of_host;
-	describe_place(passage->peer, worker);
-	if (passage->peer->via != NULL)
+	worker->sender = 1u + proxied->first_of_host;
+	describe_place(proxied->peer, worker);
+	if (proxied->peer->via != NULL)
 		return;
 	/* As in describe_worker(): of ranks that share memory, the first one counts. */
-	worker->contributions = counters->contributions[passage->child];
-	worker->resends = counters->resends[passage->child];
-	if (job->children[passage->child].first_rank == passage->rank)
-		worker->completed = counters->completed[passage->child];
+	worker->contributions = counters->contributions[proxied->child];
+	worker->resends = counters->resends[proxied->child];
+	if (job->children[proxied->child].first_rank == proxied->rank)
+		worker->completed = counters->completed[proxied->child];
 }
 
-static int compare_passages(const void *a, const void *b)
+static int compare_proxied_peers(const void *a, const void *b)
 {
-	const struct sml_passage *one = *(const struct sml_passage *const *)a;
-	const struct sml_passage *other = *(const struct sml_passage *const *)b;
+	const struct sml_proxied *one = *(const struct sml_proxied *const *)a;
+	const struct sml_proxied *other = *(const struct sml_proxied *const *)b;
 
 	return one->rank < other->rank ? -1 : one->rank > other->rank;
 }
 
 /* The job's, by rank. The caller frees the list; NULL: no memory. */
-static const struct sml_passage **list_passages(const struct sml_leaf_job *job, size_t *n)
+static const struct sml_proxied **list_proxied_peers(const struct sml_leaf_job *job, size_t *n)
 {
-	const struct sml_table *passages = &job->jobs->leaf.passages;
+	const struct sml_table *proxied_peers = &job->jobs->leaf.proxied_peers;
 	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
-	const struct sml_passage **list = calloc(passages->n + 1, sizeof(*list));
+	const struct sml_proxied **list = calloc(proxied_peers->n + 1, sizeof(*list));
 
 	*n = 0;
-	for (uint32_t i = 0; list != NULL && i < passages->room; i++) {
-		const struct sml_passage *passage =
-			(const struct sml_passage *)sml_table_at(passages, i);
+	for (uint32_t i = 0; list != NULL && i < proxied_peers->room; i++) {
+		const struct sml_proxied *proxied =
+			(const struct sml_proxied *)sml_table_at(proxied_peers, i);
 
-		if (passage != NULL && passage->job == job)
-			list[(*n)++] = passage;
+		if (proxied != NULL && proxied->job == job)
+			list[(*n)++] = proxied;
 	}
 	if (list != NULL)
 		/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
-		qsort(list, *n, sizeof(*list), compare_passages);
+		qsort(list, *n, sizeof(*list), compare_proxied_peers);
 	return list;
 }
 
@@ -337,12 +337,12 @@ static bool describe_leaf_job(const struct sml_leaf_job *job, size_t *room, stru
 {
 	const struct sml_jobs *jobs = job->jobs;
 	struct sml_job_counters counters = {0};
-	const struct sml_passage **passages;
+	const struct sml_proxied **proxied_peers;
 	size_t n;
 
-	passages = list_passages(job, &n);
-	if (passages == NULL || !make_room(out, n)) {
-		free(passages);
+	proxied_peers = list_proxied_peers(job, &n);
+	if (proxied_peers == NULL || !make_room(out, n)) {
+		free(proxied_peers);
 		return false;
 	}
 	if (jobs->operations->job_counters && job->has_slots)
@@ -355,9 +355,9 @@ static bool describe_leaf_job(const struct sml_leaf_job *job, size_t *room, stru
 	out->status.lanes = job->rules.lanes;
 	out->status.slots = sml_leaf_job_slots(job);
 	out->status.state = (char *)(uintptr_t)(job->started ? "running" : "probing");
-	out->status.stripes = n > 0 ? passages[0]->stripes : 0;
+	out->status.stripes = n > 0 ? proxied_peers[0]->stripes : 0;
 	for (size_t i = 0; i < n; i++) {
-		describe_passage(passages[i], &counters, out);
+		describe_proxied(proxied_peers[i], &counters, out);
 		add_worker(out, room);
 	}
 	for (unsigned i = 0; i < job->n_children; i++)
@@ -367,11 +367,11 @@ static bool describe_leaf_job(const struct sml_leaf_job *job, size_t *room, stru
 	out->status.workers = out->list;
 	out->status.branches = out->branch_list;
 	out->status.served = out->served_list;
-	describe_stripe(&counters, job->n_children, n > 0 ? passages[0]->stripe : 0, out);
+	describe_stripe(&counters, job->n_children, n > 0 ? proxied_peers[0]->stripe : 0, out);
 	add_verdicts(&out->counters, counters.verdicts);
 	out->status.counters = out->counters.list;
 	out->status.n_counters = out->counters.n;
-	free(passages);
+	free(proxied_peers);
 	return true;
 }
 

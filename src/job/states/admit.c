@@ -69,8 +69,8 @@ static uint32_t least_lanes(const struct sml_job *job)
 
 		if (job->members[rank].lanes < lanes)
 			lanes = job->members[rank].lanes;
-		if (sml_peer_via(peer) != NULL && sml_relayed_of(peer)->lanes < lanes)
-			lanes = sml_relayed_of(peer)->lanes;
+		if (sml_peer_via(peer) != NULL && sml_remote_of(peer)->lanes < lanes)
+			lanes = sml_remote_of(peer)->lanes;
 	}
 	for (unsigned child = 0; child < job->n_children; child++)
 		if (job->children[child].ready && job->children[child].lanes < lanes)

@@ -143,45 +143,45 @@ void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlC
 
 /* ---- messages of ranks behind it ---- */
 
-static void lose(struct sml_relayed *relayed, const char *why, bool leaf_died)
+static void lose(struct sml_remote *remote, const char *why, bool leaf_died)
 {
-	struct sml_peer *peer = &relayed->peer;
+	struct sml_peer *peer = &remote->peer;
 	struct sml_jobs *jobs = peer->via->jobs;
 
 	if (sml_jobs_is_leaf(jobs))
-		sml_passage_lost(jobs, peer, why, leaf_died);
+		sml_proxied_lost(jobs, peer, why, leaf_died);
 	else if (peer->job != NULL && leaf_died && peer->job->state > SML_JOB_JOINING)
 		sml_job_disband(peer->job, why);
 	else if (peer->job != NULL)
 		sml_job_lost(peer, why);
-	sml_relayed_retire(relayed);
+	sml_remote_retire(remote);
 }
 
-void sml_relayed_drop(struct sml_relayed *relayed, const char *why)
+void sml_remote_drop(struct sml_remote *remote, const char *why)
 {
-	struct sml_branch *branch = relayed->peer.via;
+	struct sml_branch *branch = remote->peer.via;
 
-	lose(relayed, why, false);
-	sml_branch_tell_end(branch, relayed->key.number);
+	lose(remote, why, false);
+	sml_branch_tell_end(branch, remote->key.number);
 }
 
-static struct sml_relayed *open_relayed(struct sml_branch *branch, const SmlControl__Relay *in)
+static struct sml_remote *open_relayed(struct sml_branch *branch, const SmlControl__Relay *in)
 {
-	struct sml_relayed *relayed = calloc(1, sizeof(*relayed));
+	struct sml_remote *remote = calloc(1, sizeof(*remote));
 
-	if (relayed == NULL)
+	if (remote == NULL)
 		return NULL;
-	relayed->key.number = in->peer;
-	relayed->peer.via = branch;
-	relayed->slots = in->slots;
-	relayed->lanes = in->lanes;
-	relayed->home = in->home;
+	remote->key.number = in->peer;
+	remote->peer.via = branch;
+	remote->slots = in->slots;
+	remote->lanes = in->lanes;
+	remote->home = in->home;
 	if (branch->ranks.n == 0)
 		branch->hurries_ns = branch->jobs->now_ns;
-	sml_text_copy(relayed->at, sizeof(relayed->at), in->leaf);
-	if (sml_table_put(&branch->ranks, &relayed->key))
-		return relayed;
-	free(relayed);
+	sml_text_copy(remote->at, sizeof(remote->at), in->leaf);
+	if (sml_table_put(&branch->ranks, &remote->key))
+		return remote;
+	free(remote);
 	return NULL;
 }
 
@@ -198,30 +198,29 @@ static bool reads_answers(struct sml_branch *branch)
 	return branch->n_unread <= MAX_UNREAD;
 }
 
-struct sml_relayed *sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in)
+struct sml_remote *sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in)
 {
-	struct sml_relayed *relayed =
-		(struct sml_relayed *)sml_table_find(&branch->ranks, in->peer);
+	struct sml_remote *remote = (struct sml_remote *)sml_table_find(&branch->ranks, in->peer);
 	char why[SML_REASON_BYTES];
 
 	if (in->over) {
 		sml_text_copy(why, sizeof(why), in->why);
-		if (relayed != NULL)
-			lose(relayed, why, in->leaf_died);
+		if (remote != NULL)
+			lose(remote, why, in->leaf_died);
 		return NULL;
 	}
 	/* Everything but a Join is late: it has ended here. */
-	if (relayed == NULL && !is_join(in))
+	if (remote == NULL && !is_join(in))
 		return NULL;
-	if (relayed == NULL && !reads_answers(branch)) {
+	if (remote == NULL && !reads_answers(branch)) {
 		sml_branch_close(branch, "it does not read what it is sent");
 		return NULL;
 	}
-	if (relayed == NULL)
-		relayed = open_relayed(branch, in);
-	if (relayed == NULL)
+	if (remote == NULL)
+		remote = open_relayed(branch, in);
+	if (remote == NULL)
 		sml_branch_tell_end(branch, in->peer);
-	return relayed;
+	return remote;
 }
 
 /* ---- its end ---- */
@@ -261,7 +260,7 @@ void sml_branch_lost(struct sml_branch *branch, const char *why)
 	branch->peer = NULL;
 	for (uint32_t i = 0; i < branch->ranks.room; i++)
 		if (sml_table_at(&branch->ranks, i) != NULL)
-			lose((struct sml_relayed *)sml_table_at(&branch->ranks, i), text, true);
+			lose((struct sml_remote *)sml_table_at(&branch->ranks, i), text, true);
 	forget(branch, text);
 	unlist(branch);
 	sml_table_fini(&branch->ranks);
@@ -314,14 +313,14 @@ static uint32_t least_heartbeat_ms(const struct sml_branch *branch)
 	uint32_t least = 0;
 
 	for (uint32_t i = 0; i < branch->ranks.room; i++) {
-		const struct sml_relayed *relayed =
-			(const struct sml_relayed *)sml_table_at(&branch->ranks, i);
+		const struct sml_remote *remote =
+			(const struct sml_remote *)sml_table_at(&branch->ranks, i);
 		uint32_t own = 0;
 
-		if (relayed != NULL && relayed->peer.passage != NULL)
-			own = relayed->peer.passage->heartbeat_ms;
-		else if (relayed != NULL && relayed->peer.job != NULL)
-			own = relayed->peer.job->members[relayed->peer.rank].heartbeat_ms;
+		if (remote != NULL && remote->peer.proxied != NULL)
+			own = remote->peer.proxied->heartbeat_ms;
+		else if (remote != NULL && remote->peer.job != NULL)
+			own = remote->peer.job->members[remote->peer.rank].heartbeat_ms;
 		if (own != 0 && (least == 0 || own < least))
 			least = own;
 	}

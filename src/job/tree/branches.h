@@ -3,9 +3,9 @@
  * The switches of a tree, from both sides of a connection between two of them.
  *
  *	root        job: all ranks are its members        job/states/job.c, leaves.c
- *	 |branch          ranks at leaves are relayed peers       branches.c
+ *	 |branch          ranks at leaves are remote here       branches.c
  *	 |
- *	leaf        passages: peers whose messages go on        leaf.c
+ *	leaf        proxied peers: their messages go on       leaf.c
  *	 |branch       job: slots and their children              leaf_job.c
  *	 |                probes, ready, time                        leaf_run.c
  *	 |                what slots wait for                        leaf_slots.c
@@ -28,10 +28,10 @@ void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlC
  * Something comes from one of its ranks. Returns the rank if it is a message, which is still to be
  * checked and handled; NULL if there is nothing more to do.
  */
-struct sml_relayed *sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in);
+struct sml_remote *sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in);
 
 /* The rank breaks the protocol: its connection ends. */
-void sml_relayed_drop(struct sml_relayed *relayed, const char *why);
+void sml_remote_drop(struct sml_remote *remote, const char *why);
 
 /* Its connection has ended. Jobs that use it end, or look for their switches again. */
 void sml_branch_lost(struct sml_branch *branch, const char *why);

@@ -8,8 +8,8 @@
  *	      ^                                                          |
  *	      +---- the connection ends: all its ranks' connections end -+
  *
- * The invariant: a passage exists while the parent knows its rank. Without a parent there is none,
- * and no job.
+ * The invariant: a proxied peer exists while the parent knows its rank. Without a parent, there are
+ * no proxied peers and no jobs.
  */
 #include "job/tree/leaf.h"
 
@@ -33,12 +33,12 @@
 
 /* ---- to the parent ---- */
 
-static void relay_end(struct sml_jobs *jobs, const struct sml_passage *passage, const char *why,
+static void relay_end(struct sml_jobs *jobs, const struct sml_proxied *proxied, const char *why,
 		      bool leaf_died)
 {
 	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
 
-	relay.peer = passage->key.number;
+	relay.peer = proxied->key.number;
 	relay.over = true;
 	relay.why = (char *)(uintptr_t)why;
 	relay.leaf_died = leaf_died;
@@ -65,22 +65,22 @@ static void describe_way(const struct sml_jobs *jobs, const struct sml_peer *pee
 	relay->home = jobs->leaf.home;
 	if (peer->via == NULL)
 		return;
-	relay->slots = least(relay->slots, sml_relayed_slots(sml_relayed_of(peer)));
-	relay->lanes = least(relay->lanes, sml_relayed_of(peer)->lanes);
-	relay->leaf = sml_relayed_of(peer)->at;
-	relay->home = sml_relayed_of(peer)->home;
+	relay->slots = least(relay->slots, sml_remote_slots(sml_remote_of(peer)));
+	relay->lanes = least(relay->lanes, sml_remote_of(peer)->lanes);
+	relay->leaf = sml_remote_of(peer)->at;
+	relay->home = sml_remote_of(peer)->home;
 }
 
 /* 0, or it cannot be sent. */
-static int relay_up(struct sml_jobs *jobs, const struct sml_passage *passage,
+static int relay_up(struct sml_jobs *jobs, const struct sml_proxied *proxied,
 		    const SmlControl__Envelope *message)
 {
 	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
 	int rc;
 
-	relay.peer = passage->key.number;
+	relay.peer = proxied->key.number;
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN)
-		describe_way(jobs, passage->peer, &relay);
+		describe_way(jobs, proxied->peer, &relay);
 	relay.message.len = sml_control__envelope__get_packed_size(message);
 	relay.message.data = malloc(relay.message.len + 1);
 	if (relay.message.data == NULL)
@@ -91,67 +91,67 @@ static int relay_up(struct sml_jobs *jobs, const struct sml_passage *passage,
 	return rc;
 }
 
-/* ---- passages ---- */
+/* ---- proxied peers ---- */
 
-static void close_passage(struct sml_jobs *jobs, struct sml_passage *passage)
+static void close_proxied(struct sml_jobs *jobs, struct sml_proxied *proxied)
 {
-	if (passage->job != NULL)
-		sml_leaf_job_forget(passage);
-	sml_table_remove(&jobs->leaf.passages, &passage->key);
-	jobs->n_members -= passage->peer->via == NULL;
-	passage->peer->passage = NULL;
-	passage->peer->missed_ns = 0;
-	free(passage);
+	if (proxied->job != NULL)
+		sml_leaf_job_forget(proxied);
+	sml_table_remove(&jobs->leaf.proxied_peers, &proxied->key);
+	jobs->n_members -= proxied->peer->via == NULL;
+	proxied->peer->proxied = NULL;
+	proxied->peer->missed_ns = 0;
+	free(proxied);
 }
 
-void sml_passage_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, bool leaf_died)
+void sml_proxied_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, bool leaf_died)
 {
 	char text[SML_SENTENCE_BYTES];
 
-	if (peer->passage == NULL)
+	if (peer->proxied == NULL)
 		return;
 	leaf_died |= sml_peer_is_doubted(peer);
 	if (sml_peer_is_doubted(peer))
 		snprintf(text, sizeof(text),
 			 "the leaf %s did not run for %.1f s, and rank %u has given it up: %s",
-			 jobs->config.name, (double)peer->missed_ns / 1e9, peer->passage->rank,
+			 jobs->config.name, (double)peer->missed_ns / 1e9, peer->proxied->rank,
 			 why);
 	else if (peer->via == NULL && !leaf_died)
 		snprintf(text, sizeof(text), "%s, at the leaf %s", why, jobs->config.name);
 	else
 		snprintf(text, sizeof(text), "%s", why);
 	/* For the other ranks' errors, which come of it. */
-	if (peer->passage->job != NULL && sml_leaf_job_runs(peer->passage->job))
-		sml_leaf_job_tell_slots(jobs, peer->passage->job->rules.job);
-	relay_end(jobs, peer->passage, text, leaf_died);
-	close_passage(jobs, peer->passage);
+	if (peer->proxied->job != NULL && sml_leaf_job_runs(peer->proxied->job))
+		sml_leaf_job_tell_slots(jobs, peer->proxied->job->rules.job);
+	relay_end(jobs, peer->proxied, text, leaf_died);
+	close_proxied(jobs, peer->proxied);
 }
 
 /* The one that came first, of those whose connections end here. */
-static struct sml_passage *find_waiting(const struct sml_table *passages)
+static struct sml_proxied *find_waiting(const struct sml_table *proxied_peers)
 {
-	struct sml_passage *found = NULL;
+	struct sml_proxied *found = NULL;
 
-	for (uint32_t i = 0; i < passages->room; i++) {
-		struct sml_passage *passage = (struct sml_passage *)sml_table_at(passages, i);
+	for (uint32_t i = 0; i < proxied_peers->room; i++) {
+		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(proxied_peers, i);
 
-		if (passage == NULL || passage->job != NULL || passage->resumes ||
-		    passage->peer->via != NULL)
+		if (proxied == NULL || proxied->job != NULL || proxied->resumes ||
+		    proxied->peer->via != NULL)
 			continue;
-		if (found == NULL || passage->key.number < found->key.number)
-			found = passage;
+		if (found == NULL || proxied->key.number < found->key.number)
+			found = proxied;
 	}
 	return found;
 }
 
 bool sml_leaf_displace(struct sml_jobs *jobs)
 {
-	struct sml_passage *passage = find_waiting(&jobs->leaf.passages);
-	struct sml_peer *peer = passage != NULL ? passage->peer : NULL;
+	struct sml_proxied *proxied = find_waiting(&jobs->leaf.proxied_peers);
+	struct sml_peer *peer = proxied != NULL ? proxied->peer : NULL;
 
-	if (passage == NULL)
+	if (proxied == NULL)
 		return false;
-	sml_passage_lost(jobs, peer, "it made room for a job that has lost its switch", false);
+	sml_proxied_lost(jobs, peer, "it made room for a job that has lost its switch", false);
 	sml_peer_refuse_for_now(jobs, peer,
 				"a job that has lost its switch continues here, and there is no "
 				"room for both: start this job again, or raise the switch's limit "
@@ -159,31 +159,31 @@ bool sml_leaf_displace(struct sml_jobs *jobs)
 	return true;
 }
 
-static struct sml_passage *open_passage(struct sml_jobs *jobs, struct sml_peer *peer,
+static struct sml_proxied *open_proxied(struct sml_jobs *jobs, struct sml_peer *peer,
 					const SmlControl__Join *join)
 {
-	struct sml_passage *passage = calloc(1, sizeof(*passage));
+	struct sml_proxied *proxied = calloc(1, sizeof(*proxied));
 
-	if (passage == NULL)
+	if (proxied == NULL)
 		return NULL;
-	passage->peer = peer;
-	passage->rank = (uint16_t)join->rank;
-	passage->resumes = join->resume != NULL;
-	passage->pid = join->pid;
-	passage->stripe = join->stripe;
-	passage->stripes = join->stripes;
-	passage->heartbeat_ms = join->heartbeat_ms < 500 ? 500 : join->heartbeat_ms;
-	if (passage->heartbeat_ms > jobs->config.heartbeat_ms)
-		passage->heartbeat_ms = jobs->config.heartbeat_ms;
-	sml_text_copy(passage->host, sizeof(passage->host), join->host);
-	if (jobs->leaf.passages.n == 0)
+	proxied->peer = peer;
+	proxied->rank = (uint16_t)join->rank;
+	proxied->resumes = join->resume != NULL;
+	proxied->pid = join->pid;
+	proxied->stripe = join->stripe;
+	proxied->stripes = join->stripes;
+	proxied->heartbeat_ms = join->heartbeat_ms < 500 ? 500 : join->heartbeat_ms;
+	if (proxied->heartbeat_ms > jobs->config.heartbeat_ms)
+		proxied->heartbeat_ms = jobs->config.heartbeat_ms;
+	sml_text_copy(proxied->host, sizeof(proxied->host), join->host);
+	if (jobs->leaf.proxied_peers.n == 0)
 		jobs->leaf.hurries_ns = jobs->now_ns;
-	if (sml_table_add(&jobs->leaf.passages, &passage->key)) {
-		peer->passage = passage;
+	if (sml_table_add(&jobs->leaf.proxied_peers, &proxied->key)) {
+		peer->proxied = proxied;
 		jobs->n_members += peer->via == NULL;
-		return passage;
+		return proxied;
 	}
-	free(passage);
+	free(proxied);
 	return NULL;
 }
 
@@ -207,9 +207,9 @@ static void refuse_orphan(struct sml_jobs *jobs, struct sml_peer *peer,
 
 static void join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Envelope *message)
 {
-	struct sml_passage *passage;
+	struct sml_proxied *proxied;
 
-	if (peer->passage != NULL)
+	if (peer->proxied != NULL)
 		return;
 	if (jobs->leaf.level == 0) {
 		refuse_orphan(jobs, peer, message->join);
@@ -217,67 +217,67 @@ static void join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl_
 	}
 	if (!sml_jobs_has_room_for_member(jobs, peer, message->join))
 		return;
-	passage = open_passage(jobs, peer, message->join);
-	if (passage == NULL) {
+	proxied = open_proxied(jobs, peer, message->join);
+	if (proxied == NULL) {
 		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
 		return;
 	}
-	if (relay_up(jobs, passage, message) == 0)
+	if (relay_up(jobs, proxied, message) == 0)
 		return;
-	close_passage(jobs, passage);
+	close_proxied(jobs, proxied);
 	sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
 }
 
 void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
 		      const SmlControl__Envelope *message)
 {
-	struct sml_passage *passage = peer->passage;
+	struct sml_proxied *proxied = peer->proxied;
 
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN) {
 		join(jobs, peer, message);
 		return;
 	}
-	if (passage == NULL)
+	if (proxied == NULL)
 		return;
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_RENEW) {
-		sml_leaf_job_renew_rank(passage, message->renew);
+		sml_leaf_job_renew_rank(proxied, message->renew);
 		return;
 	}
-	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_READY && passage->job != NULL &&
-	    !sml_leaf_job_is_ready(passage, message->ready))
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_READY && proxied->job != NULL &&
+	    !sml_leaf_job_is_ready(proxied, message->ready))
 		return;
-	if (relay_up(jobs, passage, message) == 0)
+	if (relay_up(jobs, proxied, message) == 0)
 		return;
-	sml_passage_lost(jobs, peer, "the leaf has no memory for a message", false);
+	sml_proxied_lost(jobs, peer, "the leaf has no memory for a message", false);
 	sml_peer_end(jobs, peer);
 }
 
 /* ---- from the parent ---- */
 
-static void pass_down(struct sml_jobs *jobs, struct sml_passage *passage,
+static void pass_down(struct sml_jobs *jobs, struct sml_proxied *proxied,
 		      SmlControl__Envelope *message)
 {
-	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED && passage->job != NULL)
-		sml_leaf_job_admit(passage, message->admitted);
-	(void)sml_peer_send(jobs, passage->peer, message);
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED && proxied->job != NULL)
+		sml_leaf_job_admit(proxied, message->admitted);
+	(void)sml_peer_send(jobs, proxied->peer, message);
 }
 
 static void on_relay(struct sml_jobs *jobs, const SmlControl__Relay *in)
 {
-	struct sml_passage *passage =
-		(struct sml_passage *)sml_table_find(&jobs->leaf.passages, in->peer);
+	struct sml_proxied *proxied =
+		(struct sml_proxied *)sml_table_find(&jobs->leaf.proxied_peers, in->peer);
 	SmlControl__Envelope *message;
 	struct sml_peer *peer;
 
 	/* It may have ended here in the meantime. */
-	if (passage == NULL)
+	if (proxied == NULL)
 		return;
-	peer = passage->peer;
+	peer = proxied->peer;
 	if (in->over) {
-		close_passage(jobs, passage);
+		close_proxied(jobs, proxied);
 		sml_peer_end(jobs, peer);
 	} else if (sml_frame_unpack(in->message.data, in->message.len, &message) > 0) {
-		pass_down(jobs, passage, message);
+		pass_down(jobs, proxied, message);
 		sml_control__envelope__free_unpacked(message, NULL);
 	}
 }
@@ -380,14 +380,14 @@ static void end_everything(struct sml_jobs *jobs, const char *why)
 	/* The leaves of this leaf end their ranks' connections, as this leaf does. */
 	while (jobs->branches != NULL)
 		sml_branch_close(jobs->branches, why);
-	for (uint32_t i = 0; i < leaf->passages.room; i++) {
-		struct sml_passage *passage =
-			(struct sml_passage *)sml_table_at(&leaf->passages, i);
-		struct sml_peer *peer = passage != NULL ? passage->peer : NULL;
+	for (uint32_t i = 0; i < leaf->proxied_peers.room; i++) {
+		struct sml_proxied *proxied =
+			(struct sml_proxied *)sml_table_at(&leaf->proxied_peers, i);
+		struct sml_peer *peer = proxied != NULL ? proxied->peer : NULL;
 
-		if (passage == NULL)
+		if (proxied == NULL)
 			continue;
-		close_passage(jobs, passage);
+		close_proxied(jobs, proxied);
 		sml_peer_end(jobs, peer);
 	}
 }
@@ -411,12 +411,12 @@ static uint32_t least_heartbeat_ms(const struct sml_leaf *leaf)
 {
 	uint32_t least = 0;
 
-	for (uint32_t i = 0; i < leaf->passages.room; i++) {
-		const struct sml_passage *passage =
-			(const struct sml_passage *)sml_table_at(&leaf->passages, i);
+	for (uint32_t i = 0; i < leaf->proxied_peers.room; i++) {
+		const struct sml_proxied *proxied =
+			(const struct sml_proxied *)sml_table_at(&leaf->proxied_peers, i);
 
-		if (passage != NULL && (least == 0 || passage->heartbeat_ms < least))
-			least = passage->heartbeat_ms;
+		if (proxied != NULL && (least == 0 || proxied->heartbeat_ms < least))
+			least = proxied->heartbeat_ms;
 	}
 	return least;
 }
@@ -496,14 +496,14 @@ void sml_leaf_stop(struct sml_jobs *jobs)
 		if (leaf->jobs[i] != NULL)
 			sml_leaf_job_fail(leaf->jobs[i], SML_ERROR_SWITCH_DIED,
 					  "the switch was stopped", false);
-	for (uint32_t i = 0; i < leaf->passages.room; i++) {
-		struct sml_passage *passage =
-			(struct sml_passage *)sml_table_at(&leaf->passages, i);
-		struct sml_peer *peer = passage != NULL ? passage->peer : NULL;
+	for (uint32_t i = 0; i < leaf->proxied_peers.room; i++) {
+		struct sml_proxied *proxied =
+			(struct sml_proxied *)sml_table_at(&leaf->proxied_peers, i);
+		struct sml_peer *peer = proxied != NULL ? proxied->peer : NULL;
 
-		if (passage == NULL)
+		if (proxied == NULL)
 			continue;
-		close_passage(jobs, passage);
+		close_proxied(jobs, proxied);
 		sml_peer_refuse(jobs, peer, SML_ERROR_SWITCH_DIED, "the switch was stopped");
 	}
 	if (leaf->parent != NULL) {
@@ -512,5 +512,5 @@ void sml_leaf_stop(struct sml_jobs *jobs)
 		leaf->parent = NULL;
 		leaf->level = 0;
 	}
-	sml_table_fini(&leaf->passages);
+	sml_table_fini(&leaf->proxied_peers);
 }

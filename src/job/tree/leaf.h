@@ -13,8 +13,8 @@ void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
 		      const SmlControl__Envelope *message);
 void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *message);
 
-/* The passage's peer has gone; or the leaf that it is at. */
-void sml_passage_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why,
+/* The proxied peer has gone; or the leaf that it is at. */
+void sml_proxied_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why,
 		      bool leaf_died);
 
 /* A rank that waits for others here, and does not resume, makes room. False: there is none. */

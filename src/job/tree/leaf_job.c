@@ -55,15 +55,15 @@ static void end_below(const struct sml_leaf_job *job, const char *how)
 	}
 }
 
-static void let_passages_go(struct sml_leaf_job *job)
+static void let_proxied_peers_go(struct sml_leaf_job *job)
 {
-	const struct sml_table *passages = &job->jobs->leaf.passages;
+	const struct sml_table *proxied_peers = &job->jobs->leaf.proxied_peers;
 
-	for (uint32_t i = 0; i < passages->room; i++) {
-		struct sml_passage *passage = (struct sml_passage *)sml_table_at(passages, i);
+	for (uint32_t i = 0; i < proxied_peers->room; i++) {
+		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(proxied_peers, i);
 
-		if (passage != NULL && passage->job == job)
-			passage->job = NULL;
+		if (proxied != NULL && proxied->job == job)
+			proxied->job = NULL;
 	}
 }
 
@@ -87,7 +87,7 @@ bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how)
 	if (how[0] != '\0')
 		sml_jobs_log_failure(jobs, job->name, how);
 	end_below(job, how);
-	let_passages_go(job);
+	let_proxied_peers_go(job);
 	if (job->has_slots)
 		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
 	jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] = NULL;
@@ -121,9 +121,9 @@ bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bo
 	return sml_leaf_job_end(job, how);
 }
 
-void sml_leaf_job_forget(struct sml_passage *passage)
+void sml_leaf_job_forget(struct sml_proxied *proxied)
 {
-	passage->job = NULL;
+	proxied->job = NULL;
 }
 
 void sml_leaf_job_forget_branch(struct sml_leaf_job *job, const struct sml_branch *branch)
@@ -137,51 +137,51 @@ void sml_leaf_job_forget_branch(struct sml_leaf_job *job, const struct sml_branc
 
 /* Ranks behind one leaf contribute as one, and those of one host that are connected here. */
 static bool is_behind(const struct sml_leaf_job *job, unsigned child,
-		      const struct sml_passage *passage)
+		      const struct sml_proxied *proxied)
 {
-	return job->children[child].branch == passage->peer->via &&
-	       (passage->peer->via != NULL ||
-		job->children[child].first_of_host == passage->first_of_host);
+	return job->children[child].branch == proxied->peer->via &&
+	       (proxied->peer->via != NULL ||
+		job->children[child].first_of_host == proxied->first_of_host);
 }
 
-static unsigned child_for(struct sml_leaf_job *job, const struct sml_passage *passage)
+static unsigned child_for(struct sml_leaf_job *job, const struct sml_proxied *proxied)
 {
 	unsigned i = 0;
 
-	while (i < job->n_children && !is_behind(job, i, passage))
+	while (i < job->n_children && !is_behind(job, i, proxied))
 		i++;
 	if (i == job->n_children && i < SML_MAX_CHILDREN) {
-		job->children[i].branch = passage->peer->via;
-		job->children[i].first_rank = passage->rank;
-		job->children[i].first_of_host = passage->first_of_host;
+		job->children[i].branch = proxied->peer->via;
+		job->children[i].first_rank = proxied->rank;
+		job->children[i].first_of_host = proxied->first_of_host;
 		job->n_children++;
 	}
 	/* They come in any order. */
-	if (i < SML_MAX_CHILDREN && passage->rank < job->children[i].first_rank)
-		job->children[i].first_rank = passage->rank;
+	if (i < SML_MAX_CHILDREN && proxied->rank < job->children[i].first_rank)
+		job->children[i].first_rank = proxied->rank;
 	return i;
 }
 
 /* False: there are too many. */
 static bool form_children(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
 {
-	const struct sml_table *passages = &job->jobs->leaf.passages;
+	const struct sml_table *proxied_peers = &job->jobs->leaf.proxied_peers;
 
 	for (size_t i = 0; i < in->n_peers; i++) {
-		struct sml_passage *passage =
-			(struct sml_passage *)sml_table_find(passages, in->peers[i]);
+		struct sml_proxied *proxied =
+			(struct sml_proxied *)sml_table_find(proxied_peers, in->peers[i]);
 		unsigned child;
 
 		/* It has ended in the meantime, and the root hears of that next. */
-		if (passage == NULL || passage->job != NULL)
+		if (proxied == NULL || proxied->job != NULL)
 			continue;
-		passage->rank = (uint16_t)in->ranks[i];
-		passage->first_of_host = (uint16_t)in->hosts[i];
-		child = child_for(job, passage);
+		proxied->rank = (uint16_t)in->ranks[i];
+		proxied->first_of_host = (uint16_t)in->hosts[i];
+		child = child_for(job, proxied);
 		if (child == SML_MAX_CHILDREN)
 			return false;
-		passage->job = job;
-		passage->child = (uint8_t)child;
+		proxied->job = job;
+		proxied->child = (uint8_t)child;
 		job->children[child].n_ranks++;
 		sml_ranks_add(&job->children[child].ranks, in->ranks[i]);
 	}
@@ -200,21 +200,21 @@ static void draw_secrets(struct sml_leaf_job *job)
 static void list_peers(const struct sml_leaf_job *job, const struct sml_branch *branch,
 		       uint32_t *lists, size_t n, SmlControl__LeafJob *out)
 {
-	const struct sml_table *passages = &job->jobs->leaf.passages;
+	const struct sml_table *proxied_peers = &job->jobs->leaf.proxied_peers;
 
 	out->n_peers = out->n_ranks = out->n_hosts = 0;
 	out->peers = lists;
 	out->ranks = lists + n;
 	out->hosts = lists + 2 * n;
-	for (uint32_t i = 0; i < passages->room; i++) {
-		const struct sml_passage *passage =
-			(const struct sml_passage *)sml_table_at(passages, i);
+	for (uint32_t i = 0; i < proxied_peers->room; i++) {
+		const struct sml_proxied *proxied =
+			(const struct sml_proxied *)sml_table_at(proxied_peers, i);
 
-		if (passage == NULL || passage->job != job || passage->peer->via != branch)
+		if (proxied == NULL || proxied->job != job || proxied->peer->via != branch)
 			continue;
-		out->peers[out->n_peers++] = sml_relayed_of(passage->peer)->key.number;
-		out->ranks[out->n_ranks++] = passage->rank;
-		out->hosts[out->n_hosts++] = passage->first_of_host;
+		out->peers[out->n_peers++] = sml_remote_of(proxied->peer)->key.number;
+		out->ranks[out->n_ranks++] = proxied->rank;
+		out->hosts[out->n_hosts++] = proxied->first_of_host;
 	}
 }
 
@@ -383,7 +383,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		return;
 	}
 	if (!form_children(job, in)) {
-		let_passages_go(job);
+		let_proxied_peers_go(job);
 		free(job);
 		snprintf(text, sizeof(text),
 			 "a switch takes at most %d ranks and leaves of a job, but the leaf %s has "
@@ -396,7 +396,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 	draw_secrets(job);
 	rc = add_job(job);
 	if (rc < 0) {
-		let_passages_go(job);
+		let_proxied_peers_go(job);
 		free(job);
 		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, no_slots(rc), true);
 		return;

@@ -7,7 +7,7 @@
 #include "job/peer/branch.h"
 
 /* At a leaf: a peer, here or at a leaf of this one, whose messages go on to the parent. */
-struct sml_passage {
+struct sml_proxied {
 	struct sml_numbered key;
 	struct sml_peer *peer;
 	struct sml_leaf_job *job;     /* NULL: it has not been admitted */
@@ -71,8 +71,8 @@ void sml_leaf_jobs_sweep(struct sml_jobs *jobs);
 /* Are the slots of ended jobs free now? False: the job has failed, and the parent knows why. */
 bool sml_leaf_job_try_slots(struct sml_leaf_job *job);
 
-/* The passage, or the branch, is about to go. */
-void sml_leaf_job_forget(struct sml_passage *passage);
+/* The proxied peer, or the branch, is about to go. */
+void sml_leaf_job_forget(struct sml_proxied *proxied);
 void sml_leaf_job_forget_branch(struct sml_leaf_job *job, const struct sml_branch *branch);
 
 #endif

@@ -61,9 +61,9 @@ static uint32_t count_children(const struct sml_jobs *jobs)
 	return n;
 }
 
-void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted *admitted)
+void sml_leaf_job_admit(const struct sml_proxied *proxied, SmlControl__Admitted *admitted)
 {
-	const struct sml_leaf_job *job = passage->job;
+	const struct sml_leaf_job *job = proxied->job;
 	struct sml_jobs *jobs = job->jobs;
 	const struct sml_pool_rules *rules = &job->rules;
 	uint32_t packet = SML_HEADER_BYTES + 4u * rules->lanes;
@@ -75,10 +75,10 @@ void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted 
 	/* Nothing of the parent's reaches the leaves' ranks by multicast. */
 	sml_control__group__free_unpacked(admitted->group, NULL);
 	admitted->group = NULL;
-	if (passage->peer->via != NULL)
+	if (proxied->peer->via != NULL)
 		return;
-	admitted->number = passage->child;
-	admitted->cookie = rules->cookies[passage->child];
+	admitted->number = proxied->child;
+	admitted->cookie = rules->cookies[proxied->child];
 	admitted->tag = rules->tag;
 	admitted->data_port = jobs->config.data_port;
 	admitted->single_packets |= jobs->operations->wants_single_packets != NULL &&
@@ -86,10 +86,10 @@ void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted 
 }
 
 /* Of ranks that share memory, only the first sends packets; without memory, the job comes again. */
-static bool sends_packets(const struct sml_passage *passage, const SmlControl__Ready *ready)
+static bool sends_packets(const struct sml_proxied *proxied, const SmlControl__Ready *ready)
 {
-	return passage->job->children[passage->child].n_ranks == 1 ||
-	       (ready->shares_memory && passage->rank == passage->first_of_host);
+	return proxied->job->children[proxied->child].n_ranks == 1 ||
+	       (ready->shares_memory && proxied->rank == proxied->first_of_host);
 }
 
 static const char *misses_address(const struct sml_leaf_job *job, uint8_t child)
@@ -103,18 +103,18 @@ static const char *misses_address(const struct sml_leaf_job *job, uint8_t child)
 		       : NULL;
 }
 
-bool sml_leaf_job_is_ready(struct sml_passage *passage, const SmlControl__Ready *ready)
+bool sml_leaf_job_is_ready(struct sml_proxied *proxied, const SmlControl__Ready *ready)
 {
-	struct sml_leaf_job *job = passage->job;
+	struct sml_leaf_job *job = proxied->job;
 	char text[SML_SENTENCE_BYTES];
 	const char *why = NULL;
 
-	if (passage->peer->via == NULL && sends_packets(passage, ready))
-		why = misses_address(job, passage->child);
+	if (proxied->peer->via == NULL && sends_packets(proxied, ready))
+		why = misses_address(job, proxied->child);
 	if (why == NULL)
 		return true;
-	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", passage->rank, passage->host,
-		 passage->pid, why);
+	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", proxied->rank, proxied->host,
+		 proxied->pid, why);
 	sml_leaf_job_fail(job, SML_ERROR_PROTOCOL, text, false);
 	return false;
 }
@@ -219,10 +219,10 @@ static void renew_child(const struct sml_leaf_job *job, uint8_t child, uint8_t s
 						number);
 }
 
-void sml_leaf_job_renew_rank(const struct sml_passage *passage, const SmlControl__Renew *in)
+void sml_leaf_job_renew_rank(const struct sml_proxied *proxied, const SmlControl__Renew *in)
 {
-	if (passage->job != NULL && passage->peer->via == NULL && in->shard < SML_MAX_SHARDS)
-		renew_child(passage->job, passage->child, (uint8_t)in->shard, in->number);
+	if (proxied->job != NULL && proxied->peer->via == NULL && in->shard < SML_MAX_SHARDS)
+		renew_child(proxied->job, proxied->child, (uint8_t)in->shard, in->number);
 }
 
 static bool has_looked_enough(const struct sml_leaf_job *job)

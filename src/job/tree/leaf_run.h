@@ -6,13 +6,13 @@
 #include "job/tree/leaf_job.h"
 
 /* The root's Admitted for this rank gets this switch's numbers. */
-void sml_leaf_job_admit(const struct sml_passage *passage, SmlControl__Admitted *admitted);
+void sml_leaf_job_admit(const struct sml_proxied *proxied, SmlControl__Admitted *admitted);
 
 /* Is its path known? False: the job has failed, and the parent knows why. */
-bool sml_leaf_job_is_ready(struct sml_passage *passage, const SmlControl__Ready *ready);
+bool sml_leaf_job_is_ready(struct sml_proxied *proxied, const SmlControl__Ready *ready);
 
 /* It gets no results here, and its address may be another one. */
-void sml_leaf_job_renew_rank(const struct sml_passage *passage, const SmlControl__Renew *in);
+void sml_leaf_job_renew_rank(const struct sml_proxied *proxied, const SmlControl__Renew *in);
 
 void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number);
 

@@ -36,7 +36,7 @@ static void list_ranks(const struct sml_job *job, const struct sml_child *child,
 	out->hosts = lists + 2 * (size_t)child->n_ranks;
 	for (unsigned rank = sml_ranks_next(&child->ranks, 0); rank < SML_MAX_WORLD;
 	     rank = sml_ranks_next(&child->ranks, rank + 1)) {
-		out->peers[out->n_peers++] = sml_relayed_of(job->members[rank].peer)->key.number;
+		out->peers[out->n_peers++] = sml_remote_of(job->members[rank].peer)->key.number;
 		out->ranks[out->n_ranks++] = rank;
 		out->hosts[out->n_hosts++] =
 			sml_job_is_grouped(job, rank) ? job->members[rank].first_of_host : rank;
@@ -98,7 +98,7 @@ uint32_t sml_leaves_room(const struct sml_job *job)
 		uint32_t room = UINT32_MAX;
 
 		if (sml_peer_via(peer) != NULL)
-			room = sml_relayed_slots(sml_relayed_of(peer));
+			room = sml_remote_slots(sml_remote_of(peer));
 		least = room < least ? room : least;
 	}
 	return least;

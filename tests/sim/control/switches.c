@@ -281,7 +281,7 @@ static bool is_member(const struct server *server, const struct link *link)
 	if (link->sw != server->index || link->life != server->life || !link->at_switch ||
 	    link->child != NULL)
 		return false;
-	return server->parent ? link->peer.passage != NULL && link->peer.passage->job != NULL
+	return server->parent ? link->peer.proxied != NULL && link->peer.proxied->job != NULL
 			      : link->peer.job != NULL;
 }
 

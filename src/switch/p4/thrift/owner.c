@@ -3,9 +3,11 @@
  * Which daemon controls the P4 switch. BMv2 obeys any number of clients, so the daemon that
  * controls it adds an entry that no packet can match, because its rank is more than any job has:
  *
- *	open	add the entry. If it is there already, watch it: if it changes, its daemon lives,
- *and this one is refused; if it does not for a lease, delete it and try again check	change the
- *entry. If it is no longer there, another daemon has taken over: end close	delete the entry
+ *	open	add the entry. If it is there already, watch it. If it changes, its daemon
+ *		lives, and this one is refused. If it does not change for a lease, delete it
+ *		and try again.
+ *	check	change the entry. If it is no longer there, another daemon has taken over: end.
+ *	close	delete the entry
  *
  * BMv2 has at most one entry with a key, and a new entry has a new handle. So of several daemons
  * that add, or that delete the same dead one's entry, one succeeds.
