@@ -18,9 +18,10 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
     [
         ("lightning", [*TORCHRUN, "examples/lightning_digits.py"]),
         ("accelerate", [*TORCHRUN, "examples/accelerate_digits.py"]),
+        ("transformers", [*TORCHRUN, "examples/transformers_digits.py"]),
         ("ray.train", ["examples/ray_digits.py", "--workers", "2"]),
     ],
-    ids=["lightning", "accelerate", "ray"],
+    ids=["lightning", "accelerate", "transformers", "ray"],
 )
 def test_an_engine_trains_through_the_switch(package, command):
     pytest.importorskip("torch")
