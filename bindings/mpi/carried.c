@@ -77,7 +77,7 @@ static bool op_of(enum number number, MPI_Op op, enum sml_op *found)
 	return true;
 }
 
-static bool find(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
+static bool find_kind(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
 {
 	enum number number = number_of(type);
 	int bytes = 0;
@@ -106,7 +106,7 @@ bool sml_mpi_kind_of(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
 		*kind = last.kind;
 		return true;
 	}
-	if (!find(kind, type, op))
+	if (!find_kind(kind, type, op))
 		return false;
 	last.valid = true;
 	last.type = type;

@@ -205,7 +205,7 @@ static struct sml_mpi_communicator *make_one(MPI_Comm comm)
 	return made;
 }
 
-static struct sml_mpi_communicator *find(MPI_Comm comm, bool make)
+static struct sml_mpi_communicator *find_communicator(MPI_Comm comm, bool make)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct sml_mpi_communicator *found = NULL;
@@ -237,7 +237,7 @@ struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make)
 	/* A freed communicator's handle may be another's now. */
 	if (last.found && last.comm == comm && last.frees == now)
 		return last.found;
-	found = find(comm, make);
+	found = find_communicator(comm, make);
 	last.comm = comm;
 	last.found = found;
 	last.frees = now;

@@ -31,7 +31,7 @@ static void add(int *counter, int change)
 	__atomic_add_fetch(counter, change, __ATOMIC_RELAXED);
 }
 
-static struct persistent *find(MPI_Request request)
+static struct persistent *find_request(MPI_Request request)
 {
 	for (struct persistent *this = all; this; this = this->next)
 		if (this->request == request && !this->detached)
@@ -125,7 +125,7 @@ bool sml_mpi_persistent_free(MPI_Request request, int *error)
 	if (count_of(&n_all) == 0)
 		return false;
 	pthread_mutex_lock(&lock);
-	this = find(request);
+	this = find_request(request);
 	ended = this && !this->active;
 	if (ended)
 		unlist(this);
@@ -157,7 +157,7 @@ bool sml_mpi_persistent_start(MPI_Request request, int *error)
 	if (count_of(&n_all) == 0)
 		return false;
 	pthread_mutex_lock(&lock);
-	this = find(request);
+	this = find_request(request);
 	pthread_mutex_unlock(&lock);
 	if (this == NULL)
 		return false;
@@ -243,7 +243,7 @@ static bool is_any(int n, const MPI_Request *requests, bool only_active)
 		return false;
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < n && !any; i++) {
-		const struct persistent *this = find(requests[i]);
+		const struct persistent *this = find_request(requests[i]);
 
 		any = this && (!only_active || this->active);
 	}
@@ -270,7 +270,7 @@ void sml_mpi_persistent_deliver(int n, const int *indices, const MPI_Request *re
 		struct persistent *this;
 
 		pthread_mutex_lock(&lock);
-		this = find(requests[place]);
+		this = find_request(requests[place]);
 		if (this && this->error && !this->active) {
 			error = this->error;
 			this->error = 0;

@@ -240,7 +240,7 @@ static void configure(struct sml_config *config, const struct invitation *invita
 	config->threads = invitation->threads;
 }
 
-static void begin(struct sml_mpi_communicator *communicator)
+static void begin_job(struct sml_mpi_communicator *communicator)
 {
 	struct invitation invitation = {0};
 	struct refusal refusal = {0};
@@ -295,7 +295,7 @@ struct sml_mpi_communicator *sml_mpi_open_another(struct sml_mpi_communicator *c
 {
 	struct sml_mpi_communicator *made = sml_mpi_communicator_another(communicator);
 
-	begin(made);
+	begin_job(made);
 	if (made->state == SML_MPI_OPEN)
 		return made;
 	sml_mpi_communicator_release(made);
@@ -307,5 +307,5 @@ void sml_mpi_meet(struct sml_mpi_communicator *communicator)
 	if (communicator->state == SML_MPI_UNTRIED)
 		agree(communicator);
 	if (communicator->state == SML_MPI_AGREED && is_wanted(communicator))
-		begin(communicator);
+		begin_job(communicator);
 }

@@ -25,7 +25,7 @@ static const char *const op_words[] = {"sum", "max", "reduce"}; /* enum sml_mpi_
 #define COUNT_OF(list) (sizeof(list) / sizeof((list)[0]))
 
 /* The word's position in a list, or ANY, or NONE. */
-static int find(const char *word, const char *const *words, size_t n)
+static int find_word(const char *word, const char *const *words, size_t n)
 {
 	if (strcmp(word, "*") == 0)
 		return ANY;
@@ -104,18 +104,18 @@ static bool parse_ranks(const char *text, long *ranks)
 /* Returns NULL, or the name of the column that is wrong. */
 static const char *parse_row(char *fields[N_FIELDS], struct row *row)
 {
-	row->embedded = find(fields[0], switch_words, COUNT_OF(switch_words));
+	row->embedded = find_word(fields[0], switch_words, COUNT_OF(switch_words));
 	if (row->embedded == NONE)
 		return "switch: dedicated, embedded or *";
-	row->hosts = find(fields[1], hosts_words, COUNT_OF(hosts_words));
+	row->hosts = find_word(fields[1], hosts_words, COUNT_OF(hosts_words));
 	if (row->hosts == NONE)
 		return "hosts: each, one, some or *";
 	if (!parse_ranks(fields[2], &row->ranks))
 		return "ranks: a whole number up to 64";
-	row->type = find(fields[3], type_words, COUNT_OF(type_words));
+	row->type = find_word(fields[3], type_words, COUNT_OF(type_words));
 	if (row->type == NONE)
 		return "type: float32, float64, int32 …, or *";
-	row->op = find(fields[4], op_words, COUNT_OF(op_words));
+	row->op = find_word(fields[4], op_words, COUNT_OF(op_words));
 	if (row->op == NONE)
 		return "op: sum, max, reduce or *";
 	row->from = SML_MPI_NEVER;

@@ -229,7 +229,7 @@ static bool measure_first(struct bench *bench, int size)
 
 /* ---- the file ---- */
 
-static FILE *begin(const struct options *options)
+static FILE *open_table(const struct options *options)
 {
 	FILE *out = options->path ? fopen(options->path, options->append ? "ae" : "we") : stdout;
 
@@ -240,7 +240,7 @@ static FILE *begin(const struct options *options)
 	return out;
 }
 
-static bool finish(FILE *out)
+static bool close_table(FILE *out)
 {
 	bool good = !ferror(out);
 
@@ -250,7 +250,7 @@ static bool finish(FILE *out)
 	return good;
 }
 
-static bool parse(struct options *options, int argc, char **argv)
+static bool parse_options(struct options *options, int argc, char **argv)
 {
 	int letter;
 
@@ -284,7 +284,7 @@ static int tune(const struct options *options)
 	bench.send = malloc(options->max_bytes);
 	bench.recv = malloc(options->max_bytes);
 	if (rank == 0)
-		bench.out = begin(options);
+		bench.out = open_table(options);
 	good = bench.send && bench.recv && (rank != 0 || bench.out) && n >= 2 &&
 	       n <= SML_MPI_MAX_RANKS;
 	PMPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
@@ -297,7 +297,7 @@ static int tune(const struct options *options)
 			"a file that can be written, and a switch\n",
 			SML_MPI_MAX_RANKS);
 	if (rank == 0 && bench.out)
-		good = finish(bench.out) && good;
+		good = close_table(bench.out) && good;
 	free(bench.send);
 	free(bench.recv);
 	return good ? 0 : 1;
@@ -310,7 +310,7 @@ int main(int argc, char **argv)
 
 	setenv("SWITCHML_MPI_THRESHOLD", "1", 1);
 	MPI_Init(&argc, &argv);
-	if (parse(&options, argc, argv))
+	if (parse_options(&options, argc, argv))
 		status = tune(&options);
 	else
 		fprintf(stderr, "Usage: switchml-mpi-tune [-o FILE] [-a] [-b BYTES] [-e BYTES] "

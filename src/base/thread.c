@@ -34,7 +34,7 @@ static void mind_forks(void)
 	(void)pthread_atfork(NULL, NULL, forget_threads);
 }
 
-static void *run(void *self)
+static void *run_body(void *self)
 {
 	struct start start = *(struct start *)self;
 	void *result;
@@ -62,7 +62,7 @@ int sml_thread_start(pthread_t *thread, const char *name, void *(*body)(void *),
 	/* A thread of ours that starts another one has them all blocked. */
 	start->mask = is_ours ? application_mask : own;
 	__atomic_add_fetch(&n_running, 1, __ATOMIC_RELAXED);
-	error = pthread_create(thread, NULL, run, start);
+	error = pthread_create(thread, NULL, run_body, start);
 	pthread_sigmask(SIG_SETMASK, &own, NULL);
 	if (error) {
 		__atomic_sub_fetch(&n_running, 1, __ATOMIC_RELAXED);

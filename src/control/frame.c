@@ -64,7 +64,7 @@ struct budget {
 	size_t left;
 };
 
-static void *take(void *data, size_t size)
+static void *take_memory(void *data, size_t size)
 {
 	struct budget *budget = data;
 
@@ -90,7 +90,7 @@ static size_t budget_for(size_t n)
 int sml_frame_unpack(const uint8_t *bytes, size_t n, SmlControl__Envelope **message)
 {
 	struct budget budget = {.left = budget_for(n)};
-	ProtobufCAllocator allocator = {take, give_back, &budget};
+	ProtobufCAllocator allocator = {take_memory, give_back, &budget};
 
 	*message = NULL;
 	if (sml_scan_message(&sml_control__envelope__descriptor, bytes, n) < 0)

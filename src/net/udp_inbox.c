@@ -94,7 +94,7 @@ static int receive_messages(struct sml_udp_inbox *inbox)
 	return n;
 }
 
-static void fill(struct sml_udp_inbox *inbox)
+static void fill_headers(struct sml_udp_inbox *inbox)
 {
 	int n;
 
@@ -165,7 +165,7 @@ unsigned sml_udp_inbox_receive(struct sml_udp_inbox *inbox, struct sml_packet *p
 	unsigned n = 0;
 
 	if (inbox->first == inbox->n_filled)
-		fill(inbox);
+		fill_headers(inbox);
 	while (inbox->first < inbox->n_filled && n < SML_RECEIVE_PACKETS)
 		n += hand_out(inbox, packets + n, SML_RECEIVE_PACKETS - n);
 	*drained = inbox->drained && inbox->first == inbox->n_filled;

@@ -38,7 +38,7 @@ void sml_switch_config_init(struct sml_switch_config *config)
 	};
 }
 
-static void *run(void *argument)
+static void *serve_connections(void *argument)
 {
 	struct sml_switch *self = argument;
 
@@ -83,7 +83,7 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 	rc = open_server(self, config, place.host, place.has_port ? place.port : SML_DEFAULT_PORT);
 	if (rc < 0)
 		goto err_free;
-	rc = sml_thread_start(&self->thread, "sml-control", run, self);
+	rc = sml_thread_start(&self->thread, "sml-control", serve_connections, self);
 	if (rc < 0) {
 		sml_error_set(rc, "the control plane's thread cannot be started: %s",
 			      strerror(-rc));

@@ -397,7 +397,7 @@ static void add_setting(struct argp_state *state, struct options *options, const
 	options->n_settings++;
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct options *options = state->input;
 
@@ -456,7 +456,7 @@ int sml_command_sim(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = option_list,
-		.parser = parse,
+		.parser = parse_option,
 		.doc = "Run the protocol in a simulated world: the same code as in "
 		       "production under a virtual clock and a network that loses, "
 		       "duplicates, reorders and delays packets, with ranks that pause or "

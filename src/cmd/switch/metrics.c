@@ -214,7 +214,7 @@ static int wait_ms(struct MHD_Daemon *daemon)
 	return MHD_get_timeout(daemon, &ms) == MHD_YES && ms < 1000 ? (int)ms : 1000;
 }
 
-static void *run(void *argument)
+static void *serve_http(void *argument)
 {
 	struct sml_metrics *metrics = argument;
 	const union MHD_DaemonInfo *epoll =
@@ -308,7 +308,7 @@ int sml_metrics_start(struct sml_metrics *metrics, struct sml_switch *source)
 				     strerror(errno));
 	/* It closes the socket from now on. */
 	metrics->listen_fd = -1;
-	rc = sml_thread_start(&metrics->thread, "sml-metrics", run, metrics);
+	rc = sml_thread_start(&metrics->thread, "sml-metrics", serve_http, metrics);
 	if (rc < 0)
 		return sml_error_set(rc, "the metrics' thread cannot be started: %s",
 				     strerror(-rc));

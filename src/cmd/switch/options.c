@@ -195,7 +195,7 @@ static bool yes_or_no(struct reader *reader, const char *option, const char *tex
 	return text == NULL || strcmp(text, "yes") == 0;
 }
 
-static error_t take(struct reader *reader, int key, const char *text)
+static error_t take_setting(struct reader *reader, int key, const char *text)
 {
 	struct sml_switch_config *config = &reader->options->config;
 
@@ -298,7 +298,7 @@ static int take_file(struct sml_switch_options *options)
 
 	for (size_t i = 0; i < file->n && *why == '\0'; i++) {
 		reader.setting = &file->settings[i];
-		if (take(&reader, key_of(reader.setting->name), reader.setting->value) != 0)
+		if (take_setting(&reader, key_of(reader.setting->name), reader.setting->value) != 0)
 			refuse(&reader,
 			       "there is no setting '%s'; switchml switch --help lists them",
 			       reader.setting->name);
@@ -336,7 +336,7 @@ static const char *find_path(int argc, char **argv)
 /* What p4/v1model/switchml.p4 is compiled for, unless -DSML_SLOTS says otherwise. */
 #define P4_SLOTS 1024
 
-static void begin(struct sml_switch_config *config)
+static void set_defaults(struct sml_switch_config *config)
 {
 	sml_switch_config_init(config);
 	config->tls = sml_ask_tls_files();
@@ -374,13 +374,13 @@ static void refuse_unless(struct argp_state *state, const char *wanted, const ch
 		end_with(why);
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct sml_switch_options *options = state->input;
 	struct reader reader = {.options = options, .state = state};
 
 	if (key != ARGP_KEY_END)
-		return take(&reader, key, text);
+		return take_setting(&reader, key, text);
 	if (options->is_again)
 		return 0;
 	if (!options->has_slots && has_dataplane(&options->config, "p4"))
@@ -393,7 +393,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 static const struct argp parser = {
 	.options = option_list,
-	.parser = parse,
+	.parser = parse_option,
 	.doc = "Run a SwitchML switch on this machine: it adds up the workers' packets "
 	       "and sends them the sums. Workers find it through "
 	       "SWITCHML_SWITCH=HOST:PORT. It needs no privileges; with CAP_NET_ADMIN, "
@@ -410,7 +410,7 @@ void sml_switch_options_read(struct sml_switch_options *options, int argc, char 
 {
 	*options = (struct sml_switch_options){
 		.path = find_path(argc, argv), .argc = argc, .argv = argv};
-	begin(&options->config);
+	set_defaults(&options->config);
 	if (options->path != NULL &&
 	    (sml_switch_file_read(&options->file, options->path) < 0 || take_file(options) < 0))
 		end_with(sml_error_last());
@@ -527,7 +527,7 @@ int sml_switch_options_reread(struct sml_switch_options *options, struct sml_swi
 	if (options->path == NULL)
 		return sml_error_set(-ENOENT,
 				     "there is no configuration file to read: see --config");
-	begin(&again.config);
+	set_defaults(&again.config);
 	rc = sml_switch_file_read(&again.file, again.path);
 	if (rc == 0)
 		rc = take_file(&again);

@@ -17,7 +17,7 @@ static const struct argp_option option_list[] = {
 	{0},
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct trace_options *options = state->input;
 
@@ -270,7 +270,7 @@ int sml_command_trace(int argc, char **argv)
 {
 	static const struct argp parser = {
 		.options = option_list,
-		.parser = parse,
+		.parser = parse_option,
 		.args_doc = "merge FILE...",
 		.doc = "Put the traces of a job's ranks (SWITCHML_TRACE) on one clock, that of "
 		       "the first file, and say which rank the others waited for.",

@@ -37,7 +37,7 @@ static const struct argp_option option_list[] = {
 	{0},
 };
 
-static error_t parse(int key, char *argument, struct argp_state *state)
+static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
 	static const char *const flags[] = {
 		['o'] = "-o", ['a'] = "-a", ['b'] = "-b", ['e'] = "-e", ['s'] = "-s", ['t'] = "-t"};
@@ -93,7 +93,7 @@ int sml_command_tune(int argc, char **argv)
 {
 	static const struct argp argp = {
 		option_list,
-		parse,
+		parse_option,
 		"-- LAUNCHER [ITS OPTION...]",
 		"Find the size from which an MPI program's all-reduces are no slower through the "
 		"switch, and write the table that SWITCHML_MPI_TABLE names.\v"

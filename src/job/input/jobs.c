@@ -88,7 +88,8 @@ static void take_ranks(struct sml_jobs *jobs, struct sml_peer *peer,
 		sml_job_message(peer, message);
 }
 
-static void take(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Envelope *message);
+static void take_message(struct sml_jobs *jobs, struct sml_peer *peer,
+			 const SmlControl__Envelope *message);
 
 /*
  * From a rank at a leaf. As for a connection: what it sends is checked before it is unpacked. A
@@ -116,7 +117,7 @@ static void take_relayed(struct sml_jobs *jobs, struct sml_remote *remote,
 		return;
 	}
 	sml_peer_heard(&remote->peer, jobs->now_ns);
-	take(jobs, &remote->peer, message);
+	take_message(jobs, &remote->peer, message);
 	sml_control__envelope__free_unpacked(message, NULL);
 }
 
@@ -130,7 +131,8 @@ static void take_relay(struct sml_jobs *jobs, struct sml_branch *branch,
 }
 
 /* A message of a peer, wherever it is. */
-static void take(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Envelope *message)
+static void take_message(struct sml_jobs *jobs, struct sml_peer *peer,
+			 const SmlControl__Envelope *message)
 {
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_PING:
@@ -170,7 +172,7 @@ void sml_jobs_message(struct sml_jobs *jobs, struct sml_peer *peer,
 	if (peer->is_parent)
 		sml_leaf_parent_message(jobs, message);
 	else
-		take(jobs, peer, message);
+		take_message(jobs, peer, message);
 	sweep(jobs);
 }
 

@@ -130,7 +130,7 @@ void sml_job_note_host_stalls(struct sml_job *job, uint16_t from, const SmlContr
 /* ---- all of them ---- */
 
 /* The ranks that have died, and that a slot waits for now, as it did at the last look. */
-static void look(struct sml_job *job, struct sml_ranks *missed)
+static void find_missed(struct sml_job *job, struct sml_ranks *missed)
 {
 	struct sml_ranks now = job->host_misses;
 
@@ -153,7 +153,7 @@ bool sml_job_misses_departed(struct sml_job *job)
 	if (job->jobs->now_ns < sml_job_departed_due(job))
 		return false;
 	job->departed_looked_ns = job->jobs->now_ns;
-	look(job, &missed);
+	find_missed(job, &missed);
 	/* For the next look. */
 	job->jobs->tree->ask(job);
 	ask_hosts(job);

@@ -123,7 +123,7 @@ static void close_stalls(struct stalls *stalls)
 }
 
 /* False: no memory. */
-static bool fill(struct sml_job *job, const struct sml_waits *waits, struct stalls *out)
+static bool fill_stalls(struct sml_job *job, const struct sml_waits *waits, struct stalls *out)
 {
 	size_t room = ALL_BYTES / job->n_ranks;
 	uint32_t *n_missing = calloc(job->n_ranks, sizeof(*n_missing));
@@ -163,7 +163,7 @@ static struct stalls *open_stalls(struct sml_job *job)
 		return NULL;
 	}
 	sml_control__stall_report__init(&stalls->report);
-	filled = fill(job, &waits, stalls);
+	filled = fill_stalls(job, &waits, stalls);
 	sml_waits_fini(&waits);
 	if (filled)
 		return stalls;

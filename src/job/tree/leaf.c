@@ -205,7 +205,8 @@ static void refuse_orphan(struct sml_jobs *jobs, struct sml_peer *peer,
 	sml_peer_refuse(jobs, peer, SML_ERROR_UNREACHABLE, text);
 }
 
-static void join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Envelope *message)
+static void join_rank(struct sml_jobs *jobs, struct sml_peer *peer,
+		      const SmlControl__Envelope *message)
 {
 	struct sml_proxied *proxied;
 
@@ -234,7 +235,7 @@ void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
 	struct sml_proxied *proxied = peer->proxied;
 
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN) {
-		join(jobs, peer, message);
+		join_rank(jobs, peer, message);
 		return;
 	}
 	if (proxied == NULL)

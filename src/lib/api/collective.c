@@ -20,7 +20,7 @@
 #include "lib/api/submit.h"
 
 /* Checks the context, before the arguments. */
-static int begin(struct sml_context *context)
+static int check_context(struct sml_context *context)
 {
 	if (context == NULL)
 		return sml_error_set(-EINVAL, "the context is NULL");
@@ -28,9 +28,9 @@ static int begin(struct sml_context *context)
 }
 
 /* The same, of a call whose caller does not wait. */
-static int begin_async(struct sml_context *context, struct sml_request **request)
+static int check_async(struct sml_context *context, struct sml_request **request)
 {
-	int error = begin(context);
+	int error = check_context(context);
 
 	if (error == 0 && request == NULL)
 		error = sml_context_refuse(context, -EINVAL, "request is NULL");
@@ -38,8 +38,8 @@ static int begin_async(struct sml_context *context, struct sml_request **request
 }
 
 /* The order has been checked (0), or why not. Both calls end with one of these. */
-static int start(struct sml_context *context, int error, struct sml_order *order,
-		 struct sml_request **request)
+static int order_request(struct sml_context *context, int error, struct sml_order *order,
+			 struct sml_request **request)
 {
 	SML_NO_CANCELLATION;
 	bool waits = sml_take_promise(context);
@@ -50,14 +50,14 @@ static int start(struct sml_context *context, int error, struct sml_order *order
 	return sml_submit(context, order, request);
 }
 
-static int run(struct sml_context *context, int error, struct sml_order *order)
+static int order_and_wait(struct sml_context *context, int error, struct sml_order *order)
 {
 	SML_NO_CANCELLATION;
 	struct sml_request *request = NULL;
 
 	if (error == 0)
 		order->waits = true;
-	error = start(context, error, order, &request);
+	error = order_request(context, error, order, &request);
 	return error ? error : sml_wait(request);
 }
 
@@ -240,11 +240,11 @@ int sml_allreduce_async(struct sml_context *context, const void *send, void *rec
 			struct sml_request **request)
 {
 	struct sml_order order;
-	int error = begin_async(context, request);
+	int error = check_async(context, request);
 
 	if (error == 0)
 		error = order_allreduce(context, send, recv, count, type, op, options, &order);
-	return start(context, error, &order, request);
+	return order_request(context, error, &order, request);
 }
 
 int sml_reduce_async(struct sml_context *context, const void *send, void *recv, size_t count,
@@ -252,33 +252,33 @@ int sml_reduce_async(struct sml_context *context, const void *send, void *recv, 
 		     const struct sml_options *options, struct sml_request **request)
 {
 	struct sml_order order;
-	int error = begin_async(context, request);
+	int error = check_async(context, request);
 
 	if (error == 0)
 		error = order_reduce(context, send, recv, count, type, op, root, options, &order);
-	return start(context, error, &order, request);
+	return order_request(context, error, &order, request);
 }
 
 int sml_broadcast_async(struct sml_context *context, void *data, size_t count, enum sml_type type,
 			int root, struct sml_request **request)
 {
 	struct sml_order order;
-	int error = begin_async(context, request);
+	int error = check_async(context, request);
 
 	if (error == 0)
 		error = order_broadcast(context, data, count, type, root, &order);
-	return start(context, error, &order, request);
+	return order_request(context, error, &order, request);
 }
 
 int sml_allgather_async(struct sml_context *context, const void *send, void *recv, size_t count,
 			enum sml_type type, struct sml_request **request)
 {
 	struct sml_order order;
-	int error = begin_async(context, request);
+	int error = check_async(context, request);
 
 	if (error == 0)
 		error = order_allgather(context, send, recv, count, type, &order);
-	return start(context, error, &order, request);
+	return order_request(context, error, &order, request);
 }
 
 int sml_reduce_scatter_async(struct sml_context *context, const void *send, void *recv,
@@ -286,18 +286,18 @@ int sml_reduce_scatter_async(struct sml_context *context, const void *send, void
 			     const struct sml_options *options, struct sml_request **request)
 {
 	struct sml_order order;
-	int error = begin_async(context, request);
+	int error = check_async(context, request);
 
 	if (error == 0)
 		error = order_reduce_scatter(context, send, recv, count, type, op, options, &order);
-	return start(context, error, &order, request);
+	return order_request(context, error, &order, request);
 }
 
 int sml_barrier_async(struct sml_context *context, struct sml_request **request)
 {
 	struct sml_order order = barrier_order;
 
-	return start(context, begin_async(context, request), &order, request);
+	return order_request(context, check_async(context, request), &order, request);
 }
 
 /* Never 0, which means that there is no name. */
@@ -314,7 +314,7 @@ int sml_barrier_named_async(struct sml_context *context, const char *name,
 			    struct sml_request **request)
 {
 	struct sml_order order = barrier_order;
-	int error = begin_async(context, request);
+	int error = check_async(context, request);
 
 	if (error == 0 && (name == NULL || *name == '\0'))
 		error = sml_context_refuse(context, -EINVAL, "the barrier's name is missing");
@@ -322,7 +322,7 @@ int sml_barrier_named_async(struct sml_context *context, const char *name,
 		order.name = name;
 		order.spec.name = hash_of(name);
 	}
-	return start(context, error, &order, request);
+	return order_request(context, error, &order, request);
 }
 
 /* ---- the same, with a wait ---- */
@@ -331,60 +331,60 @@ int sml_allreduce(struct sml_context *context, const void *send, void *recv, siz
 		  enum sml_type type, enum sml_op op, const struct sml_options *options)
 {
 	struct sml_order order;
-	int error = begin(context);
+	int error = check_context(context);
 
 	if (error == 0)
 		error = order_allreduce(context, send, recv, count, type, op, options, &order);
-	return run(context, error, &order);
+	return order_and_wait(context, error, &order);
 }
 
 int sml_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
 	       enum sml_type type, enum sml_op op, int root, const struct sml_options *options)
 {
 	struct sml_order order;
-	int error = begin(context);
+	int error = check_context(context);
 
 	if (error == 0)
 		error = order_reduce(context, send, recv, count, type, op, root, options, &order);
-	return run(context, error, &order);
+	return order_and_wait(context, error, &order);
 }
 
 int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
 		  int root)
 {
 	struct sml_order order;
-	int error = begin(context);
+	int error = check_context(context);
 
 	if (error == 0)
 		error = order_broadcast(context, data, count, type, root, &order);
-	return run(context, error, &order);
+	return order_and_wait(context, error, &order);
 }
 
 int sml_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
 		  enum sml_type type)
 {
 	struct sml_order order;
-	int error = begin(context);
+	int error = check_context(context);
 
 	if (error == 0)
 		error = order_allgather(context, send, recv, count, type, &order);
-	return run(context, error, &order);
+	return order_and_wait(context, error, &order);
 }
 
 int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv, size_t count,
 		       enum sml_type type, enum sml_op op, const struct sml_options *options)
 {
 	struct sml_order order;
-	int error = begin(context);
+	int error = check_context(context);
 
 	if (error == 0)
 		error = order_reduce_scatter(context, send, recv, count, type, op, options, &order);
-	return run(context, error, &order);
+	return order_and_wait(context, error, &order);
 }
 
 int sml_barrier(struct sml_context *context)
 {
 	struct sml_order order = barrier_order;
 
-	return run(context, begin(context), &order);
+	return order_and_wait(context, check_context(context), &order);
 }

@@ -33,7 +33,7 @@ struct search {
 	struct sml_notice notice;
 };
 
-static int join(struct sml_stripe *stripe)
+static int join_job(struct sml_stripe *stripe)
 {
 	struct sml_application application = {.ports = NULL};
 	int error = sml_stripe_lanes(stripe, &application.lanes);
@@ -51,7 +51,7 @@ static int try_to_begin(struct sml_stripe *stripe, bool *connected)
 
 	*connected = error == 0;
 	if (error == 0)
-		error = join(stripe);
+		error = join_job(stripe);
 	if (error == 0)
 		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,
 					    &stripe->lanes, stripe->deadline_ns);

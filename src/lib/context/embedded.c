@@ -98,7 +98,7 @@ static int open_sockets(struct sml_stripe *first)
 	return error;
 }
 
-static int join(struct sml_stripe *first)
+static int join_job(struct sml_stripe *first)
 {
 	uint16_t ports[SML_MAX_SHARDS];
 	struct sml_application application = {.ports = ports};
@@ -129,7 +129,7 @@ static int reach_rank_0(struct sml_stripe *first)
 		error = sml_stripe_connect_control(first);
 		if (error)
 			return error;
-		error = join(first);
+		error = join_job(first);
 		if (!again || (error != SML_ERROR_UNREACHABLE && error != SML_ERROR_SWITCH_DIED) ||
 		    sml_now_ns() + REJOIN_PAUSE_NS >= first->deadline_ns)
 			return error;

@@ -124,7 +124,7 @@ static bool wait_a_period(struct sml_metrics_file *file)
 	return stops;
 }
 
-static void *run(void *argument)
+static void *write_until_stopped(void *argument)
 {
 	struct sml_context *context = argument;
 	struct sml_metrics_file *file = &context->metrics_file;
@@ -170,7 +170,7 @@ int sml_metrics_file_start(struct sml_context *context)
 	file->path = own_path(context->settings.metrics_file);
 	if (file->path == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the metrics' file");
-	rc = sml_thread_start(&file->thread, "sml-metrics", run, context);
+	rc = sml_thread_start(&file->thread, "sml-metrics", write_until_stopped, context);
 	if (rc < 0)
 		return sml_error_set(rc, "the metrics' thread cannot be started: %s",
 				     strerrordesc_np(-rc));

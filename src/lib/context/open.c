@@ -164,7 +164,7 @@ static int start_threads(struct sml_context *context)
 }
 
 /* All ranks are there. If this one cannot go on, the others learn why. */
-static int start(struct sml_context *context)
+static int start_context(struct sml_context *context)
 {
 	char text[SML_TEXT_BYTES];
 	int error = sml_data_path_open(context);
@@ -255,7 +255,7 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	open_stripes(context, deadline_ns);
 	settle_hosts(context);
 	error = opening_error(context, false);
-	return error ? error : start(context);
+	return error ? error : start_context(context);
 }
 
 static void tensor_done(void *self, uint64_t n)

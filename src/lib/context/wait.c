@@ -51,7 +51,7 @@ static size_t find_any(const struct waiter *waiter)
  * 0: one is done. -EAGAIN: none yet. Otherwise the context's error; then no thread accesses the
  * calls' buffers any more. Under the lock.
  */
-static int look(const struct waiter *waiter, size_t *index)
+static int look_for_done(const struct waiter *waiter, size_t *index)
 {
 	*index = find_done(waiter);
 	if (*index < waiter->n)
@@ -96,12 +96,12 @@ static int wait_for(const struct waiter *waiter, size_t *index)
 	struct timespec end;
 	int result;
 
-	while ((result = look(waiter, index)) == -EAGAIN) {
+	while ((result = look_for_done(waiter, index)) == -EAGAIN) {
 		/* A failure ends as soon as the threads have stopped; it needs no deadline. */
 		end_ns = context->error || waiter->until_ns < due_ns ? waiter->until_ns : due_ns;
 		end = sml_timespec(end_ns);
 		if (pthread_cond_timedwait(&context->changed, &context->lock, &end) != ETIMEDOUT ||
-		    (result = look(waiter, index)) != -EAGAIN)
+		    (result = look_for_done(waiter, index)) != -EAGAIN)
 			continue;
 		if (end_ns == waiter->until_ns)
 			break;

@@ -193,7 +193,7 @@ static void act(void *self, unsigned what)
 }
 
 /* A TLS client sends first. */
-static bool begin(struct sml_channel *channel, struct sml_tls *tls, const char *host)
+static bool begin_stream(struct sml_channel *channel, struct sml_tls *tls, const char *host)
 {
 	return sml_stream_open(&channel->stream, tls, host, NULL, NULL) == 0 &&
 	       sml_stream_step(&channel->stream) == 0 && flush(channel) == 0;
@@ -212,7 +212,7 @@ struct sml_channel *sml_channel_open(struct sml_loop *loop, int fd, struct sml_t
 	channel->owner = *owner;
 	channel->heard_ns = sml_now_ns();
 	channel->watch = sml_watch_new(loop, fd, act, channel);
-	if (!begin(channel, tls, host) || !channel->watch || watch_socket(channel) < 0) {
+	if (!begin_stream(channel, tls, host) || !channel->watch || watch_socket(channel) < 0) {
 		sml_channel_close(channel);
 		return NULL;
 	}

@@ -70,7 +70,7 @@ static const char *item_of(const char *set, unsigned stripe)
 }
 
 /* 0, or an error whose text names what is wrong with an item. */
-static int parse(const char *item, uint16_t default_port, struct sml_host_port *out)
+static int parse_endpoint(const char *item, uint16_t default_port, struct sml_host_port *out)
 {
 	size_t length = strcspn(item, ",|");
 
@@ -100,7 +100,7 @@ static int check_items(const char *list, const char *set, unsigned n)
 	struct sml_host_port places[SML_MAX_STRIPES];
 
 	for (unsigned i = 0; i < n; i++) {
-		int error = parse(item_of(set, i), SML_DEFAULT_PORT, &places[i]);
+		int error = parse_endpoint(item_of(set, i), SML_DEFAULT_PORT, &places[i]);
 
 		if (error)
 			return error;
@@ -147,7 +147,7 @@ int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsi
 
 	for (const char *set = list; set && n < SML_MAX_ENDPOINTS; set = next_set(set)) {
 		struct sml_host_port place = {.host = ""};
-		int added = parse(item_of(set, stripe), default_port, &place);
+		int added = parse_endpoint(item_of(set, stripe), default_port, &place);
 
 		if (added < 0)
 			return added;

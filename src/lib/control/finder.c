@@ -115,7 +115,7 @@ static void on_connected(void *self, unsigned what)
 }
 
 /* 0 or -errno. It is writable once it is connected, at once at the earliest. */
-static int start(struct attempt *attempt)
+static int start_connecting(struct attempt *attempt)
 {
 	const struct sml_endpoint *endpoint = attempt->connection.endpoint;
 	struct sml_reached *connection = &attempt->connection;
@@ -152,12 +152,12 @@ static void try_address(struct attempt *attempt)
 		fail(attempt, error, sml_error_last());
 		return;
 	}
-	error = start(attempt);
+	error = start_connecting(attempt);
 	if (error)
 		fail_to_connect(attempt, error);
 }
 
-static void join(struct attempt *attempt)
+static void join_switch(struct attempt *attempt)
 {
 	struct sml_finder *finder = attempt->finder;
 	int error = finder->config.join(finder->config.self, &attempt->connection, finder->loop,
@@ -207,7 +207,7 @@ static void act(struct sml_finder *finder)
 			try_address(attempt);
 			break;
 		case SML_SEARCH_JOIN:
-			join(attempt);
+			join_switch(attempt);
 			break;
 		case SML_SEARCH_CLOSE:
 			close_attempt(attempt);
@@ -281,7 +281,7 @@ static int tell_failure(const struct sml_finder *finder)
 }
 
 /* Until a switch is found, has begun, or none will: 0, SML_FINDER_LEFT, or an error, told. */
-static int run(struct sml_finder *finder)
+static int find_switch(struct sml_finder *finder)
 {
 	for (;;) {
 		act(finder);
@@ -341,7 +341,7 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 
 int sml_finder_connect(struct sml_finder *finder, struct sml_reached *connection)
 {
-	int error = run(finder);
+	int error = find_switch(finder);
 
 	if (error)
 		return error;
@@ -353,7 +353,7 @@ int sml_finder_connect(struct sml_finder *finder, struct sml_reached *connection
 int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
 		    struct sml_reached *connection)
 {
-	int error = run(finder);
+	int error = find_switch(finder);
 
 	if (error)
 		return error;

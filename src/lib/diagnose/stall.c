@@ -79,8 +79,8 @@ static enum sml_stall_cause find_cause(const struct sml_stall_report *report, un
 }
 
 /* False: no call waits in this slot. */
-static bool look(const struct sml_stall_cursor *cursor, struct sml_worker *worker, uint16_t slot,
-		 struct sml_stalled *stalled)
+static bool look_at_slot(const struct sml_stall_cursor *cursor, struct sml_worker *worker,
+			 uint16_t slot, struct sml_stalled *stalled)
 {
 	const struct sml_worker_slot *state = &worker->slots[slot];
 	enum sml_stream_id stream = sml_worker_stream_of(worker, slot);
@@ -121,7 +121,7 @@ bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled
 			struct sml_worker *worker = &stripe->shards[cursor->shard]->worker;
 
 			while (cursor->slot < worker->n_slots)
-				if (look(cursor, worker, cursor->slot++, stalled))
+				if (look_at_slot(cursor, worker, cursor->slot++, stalled))
 					return true;
 		}
 	}

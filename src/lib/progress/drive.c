@@ -14,7 +14,7 @@
 /* While another thread drives and the threads stop: it is in the middle of a round. */
 #define LOOK_AGAIN_NS 50000
 
-static bool begin(struct sml_progress *progress)
+static bool begin_driving(struct sml_progress *progress)
 {
 	uint32_t nobody = 0;
 
@@ -111,7 +111,7 @@ static void drive(struct sml_progress *progress, const struct sml_tensor *tensor
 void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *tensor,
 			uint64_t deadline_ns)
 {
-	if (!begin(progress))
+	if (!begin_driving(progress))
 		return;
 	drive(progress, tensor, deadline_ns);
 	__atomic_store_n(&progress->driven, 0, __ATOMIC_SEQ_CST);
@@ -136,7 +136,7 @@ void sml_progress_leave_alone(struct sml_progress *progress)
 
 /* ---- the thread ---- */
 
-static void rest(struct sml_progress *progress)
+static void sleep_until_woken(struct sml_progress *progress)
 {
 	struct pollfd woken = {.fd = progress->wake_fd, .events = POLLIN};
 	uint64_t ignored;
@@ -156,7 +156,7 @@ void sml_progress_drive_alone(struct sml_progress *progress)
 	const struct timespec moment = {.tv_nsec = LOOK_AGAIN_NS};
 
 	while (!sml_threads_is_stopping(progress->threads)) {
-		if ((is_outstanding(progress) || has_events(progress)) && begin(progress)) {
+		if ((is_outstanding(progress) || has_events(progress)) && begin_driving(progress)) {
 			__atomic_store_n(
 				&progress->events_known,
 				__atomic_load_n(&progress->threads->events, __ATOMIC_SEQ_CST),
@@ -165,9 +165,9 @@ void sml_progress_drive_alone(struct sml_progress *progress)
 			drive(progress, NULL, UINT64_MAX);
 			__atomic_store_n(&progress->driven, 0, __ATOMIC_SEQ_CST);
 		}
-		rest(progress);
+		sleep_until_woken(progress);
 	}
 	/* For good. */
-	while (!begin(progress))
+	while (!begin_driving(progress))
 		(void)nanosleep(&moment, NULL);
 }

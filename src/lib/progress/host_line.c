@@ -76,7 +76,7 @@ static bool add_up(struct sml_shard *shard, uint16_t slot)
 	return false;
 }
 
-static enum sml_host_state look(struct sml_shard *shard, uint16_t slot)
+static enum sml_host_state look_at_slot(struct sml_shard *shard, uint16_t slot)
 {
 	const struct sml_host *host = host_of(shard);
 	uint32_t number = sml_worker_slot_number(&shard->worker, slot);
@@ -146,7 +146,7 @@ static uint16_t find_sum(struct sml_shard *shard)
 	while (slot != SML_NO_SLOT && !worker->frozen) {
 		uint16_t next = worker->send_links[slot].next;
 
-		if (look(shard, slot) == SML_HOST_SUMMED) {
+		if (look_at_slot(shard, slot) == SML_HOST_SUMMED) {
 			shard->next_sum = next;
 			return slot;
 		}
@@ -177,8 +177,8 @@ size_t sml_host_line_next(struct sml_shard *shard, void *packet, uint64_t now_ns
 
 /* ---- the others, which send no packets ---- */
 
-static void take(struct sml_shard *shard, uint16_t slot, uint64_t now_ns,
-		 struct sml_wakeups *wakeups)
+static void take_result(struct sml_shard *shard, uint16_t slot, uint64_t now_ns,
+			struct sml_wakeups *wakeups)
 {
 	struct sml_contribution in = sent_in(&shard->worker, slot);
 	uint32_t ticket;
@@ -198,9 +198,9 @@ bool sml_host_line_receive(struct sml_line *line, uint64_t now_ns, struct sml_wa
 
 	for (; slot != SML_NO_SLOT && !worker->frozen; slot = next) {
 		next = worker->send_links[slot].next;
-		if (look(shard, slot) != SML_HOST_DONE)
+		if (look_at_slot(shard, slot) != SML_HOST_DONE)
 			continue;
-		take(shard, slot, now_ns, wakeups);
+		take_result(shard, slot, now_ns, wakeups);
 		any = true;
 	}
 	sml_host_line_tell(line);

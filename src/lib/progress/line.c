@@ -273,8 +273,8 @@ static size_t next_packet(struct sml_line *line, struct sml_shard *shard, void *
 }
 
 /* To another process. */
-static void fill(struct sml_line *line, struct sml_shard *shard, unsigned most_packets,
-		 uint64_t now_ns)
+static void fill_batch(struct sml_line *line, struct sml_shard *shard, unsigned most_packets,
+		       uint64_t now_ns)
 {
 	uint32_t most = SML_HEADER_BYTES + 4u * shard->worker.config.shape.lanes;
 	size_t length = 0;
@@ -354,7 +354,7 @@ static void fill_turns(struct sml_line *line, uint64_t now_ns)
 
 		if ((line->own && shard == own_shard(line)) || should_wait(shard, now_ns))
 			continue;
-		fill(line, shard, SML_TURN_PACKETS, now_ns);
+		fill_batch(line, shard, SML_TURN_PACKETS, now_ns);
 		if (line->out.n == SML_BATCH_PACKETS)
 			break;
 	}
@@ -399,7 +399,7 @@ bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_wakeups *w
 		if (line->shards[0]->worker.config.n_stripes > 1)
 			fill_turns(line, now_ns);
 		else if (!line->own)
-			fill(line, line->shards[0], SML_BATCH_PACKETS, now_ns);
+			fill_batch(line, line->shards[0], SML_BATCH_PACKETS, now_ns);
 		if (line->out.n == 0)
 			return busy;
 	}

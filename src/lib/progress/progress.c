@@ -362,7 +362,7 @@ static void rest_in_poll(struct sml_progress *progress)
 		silence(&ready[1]);
 }
 
-static void rest(struct sml_progress *progress)
+static void rest_thread(struct sml_progress *progress)
 {
 	struct sml_host *host = progress->threads->host;
 
@@ -393,7 +393,7 @@ void *sml_progress_main(void *self)
 		if (spin)
 			sched_yield();
 		else
-			rest(progress);
+			rest_thread(progress);
 	}
 	while ((shard = next_shard(progress, &walk)) != NULL) {
 		if (shard->parked)

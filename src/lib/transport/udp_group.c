@@ -16,8 +16,8 @@
 #define IPV6_MULTICAST_ALL 29
 #endif
 
-static int join(int fd, const union sml_sockaddr *group, const union sml_sockaddr *from,
-		const char *interface)
+static int join_group(int fd, const union sml_sockaddr *group, const union sml_sockaddr *from,
+		      const char *interface)
 {
 	bool v6 = group->any.sa_family == AF_INET6;
 	/* An interface without a name of ours: 0, the one that the group's route leads to. */
@@ -50,7 +50,7 @@ int sml_udp_group_join(const union sml_sockaddr *group, const union sml_sockaddr
 	    bind(fd, &group->any, sml_sockaddr_length(group)) < 0)
 		error = -errno;
 	if (error == 0)
-		error = join(fd, group, from, interface->name);
+		error = join_group(fd, group, from, interface->name);
 	if (error == 0 && connect(fd, &from->any, sml_sockaddr_length(from)) < 0)
 		error = -errno;
 	if (error == 0)

@@ -25,7 +25,7 @@
 /* ---- accepting ---- */
 
 /* Without descriptors, the port stays readable: pause, to avoid a busy loop. */
-static void rest(struct sml_server *server)
+static void stop_accepting(struct sml_server *server)
 {
 	(void)sml_watch_set(server->accept, 0);
 	server->accepts_none = true;
@@ -66,7 +66,7 @@ static void on_accept(void *context, unsigned what)
 
 		if (fd < 0 && is_out_of_room(errno)) {
 			tell_no_room(server, errno);
-			rest(server);
+			stop_accepting(server);
 		}
 		if (fd < 0)
 			break;

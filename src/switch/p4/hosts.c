@@ -24,7 +24,8 @@ static int bad(const char *hosts)
 }
 
 /* One host, up to the comma or the end. */
-static bool parse(const char *text, size_t length, uint8_t mac[SML_P4_MAC_BYTES], unsigned *port)
+static bool parse_host(const char *text, size_t length, uint8_t mac[SML_P4_MAC_BYTES],
+		       unsigned *port)
 {
 	unsigned bytes[SML_P4_MAC_BYTES];
 	int used = 0;
@@ -77,7 +78,7 @@ int sml_p4_hosts_set(struct sml_dataplane *dataplane, const char *hosts)
 		uint8_t mac[SML_P4_MAC_BYTES];
 		unsigned port;
 
-		if (n_hosts++ == MAX_HOSTS || !parse(text, length, mac, &port))
+		if (n_hosts++ == MAX_HOSTS || !parse_host(text, length, mac, &port))
 			return bad(hosts);
 		rc = note_port(nodes, &n, port);
 		if (rc == 0)

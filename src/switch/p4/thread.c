@@ -146,7 +146,7 @@ static void check_target(struct sml_dataplane *dataplane)
 	pthread_mutex_unlock(&dataplane->target_mutex);
 }
 
-static void *run(void *argument)
+static void *serve_socket(void *argument)
 {
 	struct sml_dataplane *dataplane = argument;
 	struct pollfd fds[2] = {
@@ -177,7 +177,7 @@ int sml_p4_thread_open(struct sml_dataplane *dataplane)
 
 int sml_p4_thread_start(struct sml_dataplane *dataplane)
 {
-	return sml_daemon_socket_start(&dataplane->socket, run, dataplane);
+	return sml_daemon_socket_start(&dataplane->socket, serve_socket, dataplane);
 }
 
 void sml_p4_thread_stop(struct sml_dataplane *dataplane)

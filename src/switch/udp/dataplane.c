@@ -78,7 +78,7 @@ static bool carry_out_orders(struct sml_udp_thread *thread)
 	return going;
 }
 
-static void *run(void *argument)
+static void *serve_packets(void *argument)
 {
 	struct sml_udp_thread *thread = argument;
 	struct pollfd fds[2] = {{.fd = thread->fd, .events = POLLIN},
@@ -126,7 +126,7 @@ static int start_thread(struct sml_udp_thread *thread)
 	char name[16];
 
 	snprintf(name, sizeof(name), "sml-data%u", thread->index);
-	return sml_thread_start(&thread->id, name, run, thread);
+	return sml_thread_start(&thread->id, name, serve_packets, thread);
 }
 
 /* ---- the table of operations ---- */

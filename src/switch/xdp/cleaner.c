@@ -93,7 +93,7 @@ static void clean(struct sml_xdp_maps *maps)
 			sml_xdp_place_set(maps, left[i], SML_XDP_CLEAN);
 }
 
-static void *run(void *argument)
+static void *clean_until_stopped(void *argument)
 {
 	struct sml_xdp_maps *maps = argument;
 
@@ -108,7 +108,7 @@ static void *run(void *argument)
 
 int sml_xdp_maps_start_cleaner(struct sml_xdp_maps *maps)
 {
-	int rc = sml_thread_start(&maps->cleaner.thread, "sml-cleaner", run, maps);
+	int rc = sml_thread_start(&maps->cleaner.thread, "sml-cleaner", clean_until_stopped, maps);
 
 	maps->cleaner.is_started = rc == 0;
 	return rc;

@@ -59,7 +59,8 @@ static int ask(struct mnl_socket *netlink, struct nlmsghdr *request, struct want
 	return wanted->found ? 0 : -ENODATA;
 }
 
-static struct nlmsghdr *begin(void *buffer, uint16_t family, uint8_t command, uint32_t sequence)
+static struct nlmsghdr *begin_request(void *buffer, uint16_t family, uint8_t command,
+				      uint32_t sequence)
 {
 	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
 	struct genlmsghdr *generic;
@@ -78,14 +79,14 @@ static int ask_features(struct mnl_socket *netlink, int ifindex, uint64_t *featu
 	char buffer[256];
 	struct wanted family = {.attribute = CTRL_ATTR_FAMILY_ID};
 	struct wanted wanted = {.attribute = NETDEV_ATTRIBUTE_XDP_FEATURES};
-	struct nlmsghdr *request = begin(buffer, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 1);
+	struct nlmsghdr *request = begin_request(buffer, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 1);
 	int rc;
 
 	mnl_attr_put_strz(request, CTRL_ATTR_FAMILY_NAME, "netdev");
 	rc = ask(netlink, request, &family);
 	if (rc < 0)
 		return rc;
-	request = begin(buffer, (uint16_t)family.value, NETDEV_COMMAND_DEV_GET, 2);
+	request = begin_request(buffer, (uint16_t)family.value, NETDEV_COMMAND_DEV_GET, 2);
 	mnl_attr_put_u32(request, NETDEV_ATTRIBUTE_IFINDEX, (uint32_t)ifindex);
 	rc = ask(netlink, request, &wanted);
 	if (rc == 0)

@@ -8,7 +8,7 @@
 
 #include "switch/xdp/internal.h"
 
-static struct sml_xdp_place *find(struct sml_xdp_maps *maps, uint32_t number)
+static struct sml_xdp_place *find_place(struct sml_xdp_maps *maps, uint32_t number)
 {
 	uint32_t place = number % SML_XDP_JOB_PLACES;
 	struct sml_xdp_place *job = &maps->places[place];
@@ -115,7 +115,7 @@ static void totals_of(struct sml_xdp_maps *maps, const struct sml_xdp_place *job
 
 void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_totals *totals)
 {
-	const struct sml_xdp_place *job = find(maps, number);
+	const struct sml_xdp_place *job = find_place(maps, number);
 
 	memset(totals, 0, sizeof(*totals));
 	if (job != NULL)
@@ -224,7 +224,7 @@ int sml_xdp_maps_get_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t ra
 			  struct sml_xdp_peer *peer)
 {
 	uint32_t row;
-	int rc = peer_row(find(maps, number), rank, shard, &row);
+	int rc = peer_row(find_place(maps, number), rank, shard, &row);
 
 	if (rc == 0 &&
 	    bpf_map_lookup_elem(bpf_map__fd(maps->skeleton->maps.sml_peers), &row, peer) < 0)
@@ -236,7 +236,7 @@ int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t ra
 			  const struct sml_xdp_peer *peer)
 {
 	uint32_t row;
-	int rc = peer_row(find(maps, number), rank, shard, &row);
+	int rc = peer_row(find_place(maps, number), rank, shard, &row);
 
 	return rc < 0 ? rc : sml_xdp_map_set(maps->skeleton->maps.sml_peers, &row, peer);
 }
@@ -245,7 +245,7 @@ int sml_xdp_maps_renew_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t 
 			    uint32_t renewal)
 {
 	uint32_t row;
-	int rc = peer_row(find(maps, number), rank, shard, &row);
+	int rc = peer_row(find_place(maps, number), rank, shard, &row);
 
 	return rc < 0 ? rc : sml_xdp_map_set(maps->skeleton->maps.sml_renewals, &row, &renewal);
 }
@@ -253,7 +253,7 @@ int sml_xdp_maps_renew_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t 
 int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
 			  struct sml_slot buffers[2])
 {
-	const struct sml_xdp_place *job = find(maps, number);
+	const struct sml_xdp_place *job = find_place(maps, number);
 	struct sml_xdp_slot value;
 
 	if (job == NULL || 2 * slot + 1 >= job->n_buffers)
@@ -274,7 +274,7 @@ int sml_xdp_maps_get_job(struct sml_xdp_maps *maps, uint32_t number, struct sml_
 {
 	uint32_t place = number % SML_XDP_JOB_PLACES;
 
-	if (find(maps, number) == NULL)
+	if (find_place(maps, number) == NULL)
 		return -ENOENT;
 	if (bpf_map_lookup_elem(bpf_map__fd(maps->skeleton->maps.sml_jobs), &place, job) < 0)
 		return -errno;
@@ -340,7 +340,7 @@ int sml_xdp_maps_set_parent(struct sml_xdp_maps *maps, uint32_t number,
 
 int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t daemon_key)
 {
-	struct sml_xdp_place *job = find(maps, number);
+	struct sml_xdp_place *job = find_place(maps, number);
 	uint32_t ports[SML_MAX_CHILDREN], place = number % SML_XDP_JOB_PLACES;
 	struct sml_xdp_job value;
 	struct sml_xdp_peer peer;
@@ -386,7 +386,7 @@ static void forget_parent(struct sml_xdp_maps *maps, const struct sml_xdp_place 
 void sml_xdp_maps_remove_job(struct sml_xdp_maps *maps, uint32_t number)
 {
 	uint32_t place = number % SML_XDP_JOB_PLACES;
-	const struct sml_xdp_place *job = find(maps, number);
+	const struct sml_xdp_place *job = find_place(maps, number);
 	struct sml_xdp_job value;
 
 	if (job == NULL)

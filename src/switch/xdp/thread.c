@@ -200,7 +200,7 @@ int sml_xdp_thread_event(void *context, void *data, size_t bytes)
 	return 0;
 }
 
-static void *run(void *argument)
+static void *serve_socket(void *argument)
 {
 	struct sml_dataplane *dataplane = argument;
 	struct pollfd fds[3] = {
@@ -228,7 +228,7 @@ int sml_xdp_thread_open(struct sml_dataplane *dataplane)
 
 int sml_xdp_thread_start(struct sml_dataplane *dataplane)
 {
-	return sml_daemon_socket_start(&dataplane->socket, run, dataplane);
+	return sml_daemon_socket_start(&dataplane->socket, serve_socket, dataplane);
 }
 
 void sml_xdp_thread_stop(struct sml_dataplane *dataplane)

@@ -175,7 +175,7 @@ static gpr_timespec after_ms(unsigned milliseconds)
 			    gpr_time_from_millis(milliseconds, GPR_TIMESPAN));
 }
 
-static void start(struct sml_rpc_stream *call, enum batch batch, const grpc_op *ops, size_t n)
+static void start_batch(struct sml_rpc_stream *call, enum batch batch, const grpc_op *ops, size_t n)
 {
 	/* It fails only for operations that do not go together. */
 	if (grpc_call_start_batch(call->call, ops, n, &call->pending[batch], NULL) != GRPC_CALL_OK)
@@ -234,12 +234,12 @@ static void begin_receive(struct sml_rpc_stream *call)
 		{.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->received}};
 
 	if (!call->pending[BATCH_RECEIVE])
-		start(call, BATCH_RECEIVE, ops, 1);
+		start_batch(call, BATCH_RECEIVE, ops, 1);
 }
 
 /* With both metadata and the end asked for. */
-static void begin(struct sml_rpc_stream *call, struct sml_rpc *rpc,
-		  const struct sml_rpc_method *method, gpr_timespec deadline)
+static void begin_stream(struct sml_rpc_stream *call, struct sml_rpc *rpc,
+			 const struct sml_rpc_method *method, gpr_timespec deadline)
 {
 	grpc_slice path = grpc_slice_from_static_string(method->path);
 	grpc_op begin = {.op = GRPC_OP_RECV_INITIAL_METADATA,
@@ -255,8 +255,8 @@ static void begin(struct sml_rpc_stream *call, struct sml_rpc *rpc,
 	call->text = grpc_empty_slice();
 	call->call = grpc_channel_create_call(rpc->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
 					      rpc->queue, path, NULL, deadline, NULL);
-	start(call, BATCH_BEGIN, &begin, 1);
-	start(call, BATCH_END, &end, 1);
+	start_batch(call, BATCH_BEGIN, &begin, 1);
+	start_batch(call, BATCH_END, &end, 1);
 }
 
 /* Ends the call, if the server has not, and gives its outcome. */
@@ -291,7 +291,7 @@ static void send_request(struct sml_rpc_stream *call, const ProtobufCMessage *re
 	};
 
 	ops[1].data.send_message.send_message = call->sending = pack(request);
-	start(call, BATCH_SEND, ops, 3);
+	start_batch(call, BATCH_SEND, ops, 3);
 }
 
 /* 1: there may be more. 0: that was the last. */
@@ -321,7 +321,7 @@ int sml_rpc_call(struct sml_rpc *rpc, const struct sml_rpc_method *method,
 	char why[WHY_BYTES];
 	int rc = 1;
 
-	begin(&call, rpc, method, after_ms(seconds * 1000));
+	begin_stream(&call, rpc, method, after_ms(seconds * 1000));
 	send_request(&call, request);
 	while (rc > 0)
 		rc = receive_reply(&call, on_reply, context);
@@ -369,8 +369,8 @@ int sml_rpc_stream_open(struct sml_rpc_stream **opened, struct sml_rpc *rpc,
 
 	if (stream == NULL)
 		return fail(rpc, -ENOMEM, "no memory for a stream");
-	begin(stream, rpc, method, gpr_inf_future(GPR_CLOCK_MONOTONIC));
-	start(stream, BATCH_SEND, ops, 1);
+	begin_stream(stream, rpc, method, gpr_inf_future(GPR_CLOCK_MONOTONIC));
+	start_batch(stream, BATCH_SEND, ops, 1);
 	if (!sent(stream, seconds)) {
 		rc = over(stream);
 		sml_rpc_stream_close(stream);
@@ -387,7 +387,7 @@ int sml_rpc_stream_send(struct sml_rpc_stream *stream, const ProtobufCMessage *r
 
 	grpc_byte_buffer_destroy(stream->sending);
 	ops[0].data.send_message.send_message = stream->sending = pack(request);
-	start(stream, BATCH_SEND, ops, 1);
+	start_batch(stream, BATCH_SEND, ops, 1);
 	return sent(stream, seconds) ? 0 : over(stream);
 }
 

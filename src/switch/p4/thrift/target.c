@@ -54,7 +54,7 @@ static int bmv2_insert(struct sml_p4_target *target, const struct sml_p4_row *ro
 	return rc < 0 ? rc : need(target, row->table, sml_bmv2_add(target, row, &handle));
 }
 
-static int find(struct sml_p4_target *target, const struct sml_p4_row *row, gint32 *handle)
+static int find_entry(struct sml_p4_target *target, const struct sml_p4_row *row, gint32 *handle)
 {
 	struct sml_bmv2_entry entry;
 	int rc = sml_bmv2_owner_keep(target);
@@ -68,7 +68,7 @@ static int find(struct sml_p4_target *target, const struct sml_p4_row *row, gint
 static int bmv2_modify(struct sml_p4_target *target, const struct sml_p4_row *row)
 {
 	gint32 handle;
-	int rc = find(target, row, &handle);
+	int rc = find_entry(target, row, &handle);
 
 	return rc < 0 ? rc : need(target, row->table, sml_bmv2_change(target, row, handle));
 }
@@ -76,7 +76,7 @@ static int bmv2_modify(struct sml_p4_target *target, const struct sml_p4_row *ro
 static int bmv2_remove(struct sml_p4_target *target, const struct sml_p4_row *row)
 {
 	gint32 handle;
-	int rc = find(target, row, &handle);
+	int rc = find_entry(target, row, &handle);
 
 	return rc < 0 ? rc : need(target, row->table, sml_bmv2_delete(target, row->table, handle));
 }
@@ -338,7 +338,7 @@ static void bmv2_close(struct sml_p4_target *target)
 	free(target);
 }
 
-static int begin(struct sml_p4_target *target)
+static int take_over_switch(struct sml_p4_target *target)
 {
 	GError *error = NULL;
 	gint32 result;
@@ -383,7 +383,7 @@ static int bmv2_open(struct sml_p4_target **opened, const struct sml_p4_place *p
 	target->standard = client(target, 0, "standard", BM_TYPE_STANDARD_CLIENT);
 	target->replication = client(target, 1, "simple_pre_lag", BM_TYPE_SIMPLE_PRE_L_A_G_CLIENT);
 	target->queues = client(target, 2, "simple_switch", BM_TYPE_SIMPLE_SWITCH_CLIENT);
-	rc = begin(target);
+	rc = take_over_switch(target);
 	if (rc < 0) {
 		bmv2_close(target);
 		return rc;
