@@ -163,7 +163,7 @@ def after_an_end(rank):
     whole = torch.ones(300, 4)
     copies.may_go_back.clear()
     before = in_place(copies, whole)
-    assert before._ended.wait(150)
+    assert before.await_end(150)
     work = in_place(copies, whole[:, 1])
     copies.may_go_back.set()
     work.wait()

@@ -133,6 +133,10 @@ class Request:
         timeout is in seconds. When it passes, TimeoutError is raised, but the call continues, and
         you may wait again. The same applies after Ctrl-C interrupted the wait.
         """
+        return self._wait(timeout)
+
+    def _wait(self, timeout: float | None = None) -> Any:
+        """wait() for this package: the fence that keeps torch.compile out of it takes time."""
         if timeout is not None and math.isnan(timeout):
             raise ValueError("timeout is not a number")
         if timeout is None and not in_main_thread():

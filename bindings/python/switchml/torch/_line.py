@@ -229,10 +229,10 @@ class Line:
                 assert self._job is not None
                 self._job.abort(text)
                 try:
-                    request.wait()
+                    request._wait()
                 except SwitchMLError as error:
                     raise Timeout(text) from error
-        request.wait()
+        request._wait()
 
     # ---- the end ----
 

@@ -127,7 +127,7 @@ class DeviceWork(Work):
         # Works that wait for this one's callbacks to return are not earlier works.
         for other in self._after(_unfinished[self._copies]):
             if other is not self and other._begun:
-                other._ended.wait()
+                other.await_end()
         return self._copy()
 
     def begin(self, job: Job, waits: bool = False) -> None:

@@ -73,20 +73,20 @@ def dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable
     flat = []
     for tensor in tensors:
         tensor = tensor.detach()
-        if torch._is_zerotensor(tensor):
-            raise ValueError("a tensor with the zero bit cannot be written: pass tensor.clone()")
-        if tensor.is_contiguous() and not is_lazy(tensor):
+        if not is_lazy(tensor) and tensor.is_contiguous():
             flat.append(tensor)
             continue
+        if torch._is_zerotensor(tensor):
+            raise ValueError("a tensor with the zero bit cannot be written: pass tensor.clone()")
         copy = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
         copies.append((tensor, copy))
         flat.append(copy)
+    return flat, functools.partial(_copy_back, copies) if copies else None
 
-    def finish() -> None:
-        for tensor, copy in copies:
-            copy_to(tensor, copy)
 
-    return flat, finish if copies else None
+def _copy_back(copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for tensor, copy in copies:
+        copy_to(tensor, copy)
 
 
 def copy_to(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> None:

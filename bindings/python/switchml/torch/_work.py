@@ -84,7 +84,8 @@ class Work(_Work, Untraced):
         self.deadline = None if limit is None else time.monotonic() + limit
         self._tensors = list(tensors)
         self._devices = sorted({t.device for t in tensors if t.is_cuda}, key=str)
-        self._ended = threading.Event()
+        self._has_ended = False
+        self._end_signal: threading.Event | None = None  # made by the first who must wait
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._promise: Promise | None = None
@@ -133,13 +134,25 @@ class Work(_Work, Untraced):
         if self._range is not None:  # before waiting callers continue and possibly end the profile
             self._range.end()
         with self._lock:
-            self._ended.set()
-            promise = self._promise
+            self._has_ended = True
+            signal, promise = self._end_signal, self._promise
+        if signal is not None:
+            signal.set()
         self.requests, self._calls, self._finish = [], (), None
         if self.when_ended is not None:
             self.when_ended(self)
             self.when_ended = None
         return None if promise is None else lambda: self._keep(promise)
+
+    def await_end(self, seconds: float | None = None) -> bool:
+        """Wait for end(). False: it has not come within this time."""
+        if self._has_ended:
+            return True
+        with self._lock:
+            if self._has_ended:
+                return True
+            signal = self._end_signal = self._end_signal or threading.Event()
+        return signal.wait(seconds)
 
     def _complete(self) -> None:
         if self._finish:
@@ -162,7 +175,7 @@ class Work(_Work, Untraced):
         timeout 0 is the group's timeout. Any other timeout only ends the wait.
         """
         seconds = timeout.total_seconds()
-        if not self._ended.wait(seconds if seconds > 0 else None):
+        if not self.await_end(seconds if seconds > 0 else None):
             raise Timeout(f"{self.name} has not ended after {seconds:g} s; it goes on")
         if self._error is not None:
             raise self._error
@@ -173,10 +186,10 @@ class Work(_Work, Untraced):
         """Tensors in the host's memory need nothing more."""
 
     def is_completed(self) -> bool:
-        return self._ended.is_set()
+        return self._has_ended
 
     def is_success(self) -> bool:
-        return self._ended.is_set() and self._error is None
+        return self._has_ended and self._error is None
 
     def exception(self) -> BaseException | None:
         return self._error
@@ -190,7 +203,7 @@ class Work(_Work, Untraced):
             if self._promise is not None:
                 return self._promise.future
             promise = self._promise = Promise(self._value, self._devices)
-            ended = self._ended.is_set()
+            ended = self._has_ended
         if ended:
             self._keep(promise)
         return promise.future
