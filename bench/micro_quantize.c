@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Measures how fast elements become lanes and lanes become elements, on one core, compared
- * with memcpy over the same bytes. Buffers are large and processed chunk by chunk as in the
- * worker: first the exponent of a chunk, then its lanes.
+ * with memcpy over the same bytes. Buffers are large and processed chunk by chunk, nearly as in the
+ * worker: first the exponents of a chunk's blocks, then its lanes.
  *
  *	micro_quantize [lanes a chunk, default 352]
  *
@@ -14,25 +14,21 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/quantize.h"
+#include "core/coding.h"
 #include "core/wide.h"
 
 #define COUNT	(16u << 20) /* elements; 64 MiB of float32, 128 MiB of float64 */
 #define ROUNDS	7
 #define N_RANKS 8
 
-/* The form of an element on the wire: a lane, half a lane, or three lanes of limbs. */
-enum form { LANES, HALVES, LIMBS };
-
 struct bench {
-	enum sml_type type;
+	struct sml_code code;
 	size_t element_bytes;
-	enum form form;
-	size_t chunk;
+	uint32_t chunk;
 	unsigned char *elements;
 	unsigned char *lanes;
 	unsigned char *again; /* elements converted back */
-	int32_t *exponents;
+	int16_t *exponents;
 };
 
 /* The CPU time of this thread, so that other load on the machine does not count. */
@@ -44,63 +40,43 @@ static double seconds(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static size_t lane_bytes(const struct bench *bench, size_t count)
-{
-	return bench->form == LIMBS    ? 4 * SML_LIMBS * count
-	       : bench->form == HALVES ? 4 * ((count + 1) / 2)
-				       : 4 * count;
-}
-
 static void copy(struct bench *bench)
 {
 	memcpy(bench->again, bench->elements, COUNT * bench->element_bytes);
 }
 
-static int32_t chunk_to_lanes(const struct bench *bench, const void *from, size_t count, void *to)
+static uint32_t least(uint32_t a, uint32_t b)
 {
-	int32_t exponent;
-
-	if (bench->form == LIMBS) {
-		exponent = sml_double_exponent_of(from, count);
-		sml_double_to_limbs(from, count, exponent, N_RANKS, to);
-		return exponent;
-	}
-	exponent = sml_exponent_of(bench->type, from, count);
-	if (bench->form == HALVES)
-		sml_quantize_int16(bench->type, from, count, exponent, N_RANKS, to);
-	else
-		sml_quantize_int32(bench->type, from, count, exponent, N_RANKS, to);
-	return exponent;
+	return a < b ? a : b;
 }
 
 static void to_lanes(struct bench *bench)
 {
-	for (size_t at = 0, i = 0; at < COUNT; at += bench->chunk, i++) {
-		size_t count = COUNT - at < bench->chunk ? COUNT - at : bench->chunk;
-		const void *from = bench->elements + at * bench->element_bytes;
-		void *to = bench->lanes + i * lane_bytes(bench, bench->chunk);
+	uint32_t block = sml_code_block(&bench->code), measured = 0;
+	size_t lane_bytes = 4u * sml_code_lanes(&bench->code, bench->chunk);
 
-		bench->exponents[i] = chunk_to_lanes(bench, from, count, to);
+	for (uint32_t at = 0, i = 0; at < COUNT; at += bench->chunk, i++) {
+		uint32_t count = least(COUNT - at, bench->chunk);
+
+		for (; measured < at + count; measured += block)
+			bench->exponents[measured / block] = (int16_t)sml_code_exponent(
+				&bench->code, bench->elements + measured * bench->element_bytes,
+				least(COUNT - measured, block));
+		sml_code_encode(&bench->code, bench->exponents, at,
+				bench->elements + at * bench->element_bytes, count,
+				bench->lanes + i * lane_bytes);
 	}
 }
 
-static void from_lanes(struct bench *bench, unsigned divisor)
+static void from_lanes(struct bench *bench, uint16_t divisor)
 {
-	for (size_t at = 0, i = 0; at < COUNT; at += bench->chunk, i++) {
-		size_t count = COUNT - at < bench->chunk ? COUNT - at : bench->chunk;
-		const void *from = bench->lanes + i * lane_bytes(bench, bench->chunk);
-		void *to = bench->again + at * bench->element_bytes;
-		int32_t exponent = bench->exponents[i];
+	size_t lane_bytes = 4u * sml_code_lanes(&bench->code, bench->chunk);
 
-		if (bench->form == LIMBS)
-			sml_double_from_limbs(from, count, exponent, N_RANKS, divisor, to);
-		else if (bench->form == HALVES)
-			sml_dequantize_int16(bench->type, from, count, exponent, N_RANKS, divisor,
-					     to);
-		else
-			sml_dequantize_int32(bench->type, from, count, exponent, N_RANKS, divisor,
-					     to);
-	}
+	bench->code.divisor = divisor;
+	for (uint32_t at = 0, i = 0; at < COUNT; at += bench->chunk, i++)
+		sml_code_decode(&bench->code, bench->exponents, at, bench->lanes + i * lane_bytes,
+				least(COUNT - at, bench->chunk),
+				bench->again + at * bench->element_bytes);
 }
 
 static void sum_from_lanes(struct bench *bench)
@@ -139,14 +115,14 @@ static void fill(struct bench *bench)
 
 		state = state * 1664525u + 1013904223u;
 		bits = (state & 0x807fffffu) | ((110u + (state >> 24) % 8) << 23);
-		if (bench->type == SML_FLOAT64)
+		if (bench->code.type == SML_FLOAT64)
 			memcpy(bench->elements + 8 * i,
 			       (uint64_t[]){(uint64_t)(state & 0x800fffffu) << 32 |
 					    (uint64_t)(1000 + (state >> 24) % 8) << 52 | ~state},
 			       8);
-		else if (bench->type == SML_FLOAT32)
+		else if (bench->code.type == SML_FLOAT32)
 			memcpy(bench->elements + 4 * i, &bits, 4);
-		else if (bench->type == SML_BFLOAT16)
+		else if (bench->code.type == SML_BFLOAT16)
 			memcpy(bench->elements + 2 * i, (uint16_t[]){(uint16_t)(bits >> 16)}, 2);
 		else
 			memcpy(bench->elements + 2 * i,
@@ -170,17 +146,16 @@ int main(int argc, char **argv)
 {
 	static const struct {
 		enum sml_type type;
-		size_t bytes;
-		const char *name, *wire;
-		enum form form;
+		enum sml_wire wire;
+		const char *name, *wire_name;
 	} rows[] = {
-		{SML_FLOAT32, 4, "float32", "int32", LANES},
-		{SML_FLOAT32, 4, "float32", "int16", HALVES},
-		{SML_FLOAT16, 2, "float16", "int32", LANES},
-		{SML_FLOAT16, 2, "float16", "int16", HALVES},
-		{SML_BFLOAT16, 2, "bfloat16", "int32", LANES},
-		{SML_BFLOAT16, 2, "bfloat16", "int16", HALVES},
-		{SML_FLOAT64, 8, "float64", "int64", LIMBS},
+		{SML_FLOAT32, SML_WIRE_INT32, "float32", "int32"},
+		{SML_FLOAT32, SML_WIRE_INT16, "float32", "int16"},
+		{SML_FLOAT16, SML_WIRE_INT32, "float16", "int32"},
+		{SML_FLOAT16, SML_WIRE_INT16, "float16", "int16"},
+		{SML_BFLOAT16, SML_WIRE_INT32, "bfloat16", "int32"},
+		{SML_BFLOAT16, SML_WIRE_INT16, "bfloat16", "int16"},
+		{SML_FLOAT64, SML_WIRE_INT64, "float64", "int64"},
 	};
 	size_t lanes = argc > 1 ? strtoul(argv[1], NULL, 10) : 352;
 	struct bench bench;
@@ -192,7 +167,7 @@ int main(int argc, char **argv)
 	bench.elements = buffer(8 * (size_t)COUNT);
 	bench.again = buffer(8 * (size_t)COUNT);
 	bench.lanes = buffer(4 * SML_LIMBS * ((size_t)COUNT + 2 * lanes));
-	bench.exponents = buffer(sizeof(int32_t) * (COUNT / (lanes / SML_LIMBS) + 2));
+	bench.exponents = buffer(sizeof(int16_t) * (COUNT / 64 + 1));
 
 	printf("%zu lanes a chunk, %u elements; GB/s of elements (and of memcpy)\n", lanes, COUNT);
 	printf("%-9s %-6s %8s %16s %16s %16s\n", "type", "wire", "memcpy", "to lanes", "sum back",
@@ -200,18 +175,15 @@ int main(int argc, char **argv)
 	for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
 		double speed[4];
 
-		bench.type = rows[r].type;
-		bench.element_bytes = rows[r].bytes;
-		bench.form = rows[r].form;
-		bench.chunk = bench.form == LIMBS    ? lanes / SML_LIMBS
-			      : bench.form == HALVES ? 2 * lanes
-						     : lanes;
+		bench.code = sml_code_of(rows[r].type, SML_SUM, rows[r].wire, N_RANKS);
+		bench.element_bytes = sml_element_bytes(rows[r].type);
+		bench.chunk = sml_code_elements(&bench.code, (uint32_t)lanes);
 		fill(&bench);
 		speed[0] = gigabytes_per_second(&bench, copy);
 		speed[1] = gigabytes_per_second(&bench, to_lanes);
 		speed[2] = gigabytes_per_second(&bench, sum_from_lanes);
 		speed[3] = gigabytes_per_second(&bench, average_from_lanes);
-		printf("%-9s %-6s %8.2f", rows[r].name, rows[r].wire, speed[0]);
+		printf("%-9s %-6s %8.2f", rows[r].name, rows[r].wire_name, speed[0]);
 		for (int i = 1; i < 4; i++)
 			printf(" %9.2f (%3.0f%%)", speed[i], 100 * speed[i] / speed[0]);
 		printf("\n");

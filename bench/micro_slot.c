@@ -165,6 +165,7 @@ int main(int argc, char **argv)
 	measure(&bench, "sum int32", SML_LANE_SUM, SML_LANE_INT32, 1);
 	measure(&bench, "sum int16", SML_LANE_SUM, SML_LANE_INT16_PAIR, 2);
 	measure(&bench, "max int32", SML_LANE_MAX, SML_LANE_INT32, 1);
+	measure(&bench, "max int16", SML_LANE_MAX, SML_LANE_INT16_PAIR, 2);
 	free(bench.packets);
 	return 0;
 }

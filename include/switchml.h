@@ -125,7 +125,7 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
 
 /*
  * The width in which a floating-point element travels. Elements are fixed point
- * with one exponent for each block (of 352 elements with the usual packets), so
+ * with one exponent for each block (256 neighbors with int32, 64 with int16), so
  * the error is relative to the largest element of the block. With int32 it is
  * about that of a float32 sum for elements of similar size, but an element below
  * 2^-29 of the block's largest becomes 0. int16 halves the bytes and has errors of

@@ -23,7 +23,7 @@ enum lane_way {
 	WAY_FIRST, /* stored  = arrived */
 	WAY_ADD32, /* stored += arrived */
 	WAY_ADD16, /* the same in 16-bit halves */
-	WAY_MAX,   /* stored  = the greater */
+	WAY_MAX,   /* stored  = the greater, of lanes or of their halves */
 	WAY_KEEP,  /* stored  = arrived, unchanged: the only rank, or a parent's result */
 	WAY_COPY,  /* arrived = stored: a result again */
 	WAY_SUM	   /* only the checksum over what arrived */
@@ -33,6 +33,8 @@ enum lane_way {
 struct lane_rule {
 	enum lane_way way;
 	bool last; /* the result: big-endian, into the packet too */
+	/* WAY_MAX: see sml_lane_greater(). Not constants, because one loop does both kinds. */
+	uint32_t high, last_bit;
 };
 
 /* A sum of 32-bit words, in two parts that do not depend on each other. */
@@ -50,12 +52,13 @@ static __always_inline void add_lane(uint64_t *sum, uint32_t lane)
 	hide(*sum);
 }
 
-static __always_inline uint32_t combine(enum lane_way way, uint32_t a, uint32_t b)
+static __always_inline uint32_t combine(const struct lane_rule *rule, uint32_t a, uint32_t b)
 {
-	uint8_t op = way == WAY_MAX ? SML_LANE_MAX : SML_LANE_SUM;
-	uint8_t kind = way == WAY_ADD16 ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
+	uint8_t kind = rule->way == WAY_ADD16 ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
 
-	return (uint32_t)sml_lane_combine(op, kind, a, b);
+	if (rule->way == WAY_MAX)
+		return sml_lane_greater(rule->high, rule->last_bit, a, b);
+	return (uint32_t)sml_lane_combine(SML_LANE_SUM, kind, a, b);
 }
 
 /* Which 32-bit half of a stored word holds the first of its two lanes, until they are a result. */
@@ -80,7 +83,7 @@ static __always_inline uint32_t lane_of(const struct lane_rule *rule, const uint
 		return stored[i];
 	if (!combines(rule))
 		return rule->way == WAY_FIRST ? sml_be32(arrived[i]) : arrived[i];
-	lane = combine(rule->way, stored[i ^ FIRST], sml_be32(arrived[i]));
+	lane = combine(rule, stored[i ^ FIRST], sml_be32(arrived[i]));
 	return rule->last ? sml_be32(lane) : lane;
 }
 
@@ -163,7 +166,19 @@ static __always_inline uint64_t do_lanes(const struct lane_rule rule, uint64_t *
 	return sum.even + sum.odd;
 }
 
-#define DO_LANES(way, last) do_lanes((const struct lane_rule){way, last}, stored, arrived, end, n)
+#define DO_LANES(way, last)                                                                        \
+	do_lanes((const struct lane_rule){way, last, 0, 0}, stored, arrived, end, n)
+
+/* Of lanes of this kind, which pool.h has checked. */
+static __always_inline uint64_t lanes_max(uint8_t lane_kind, bool last, uint64_t *stored,
+					  uint32_t *arrived, void *end, uint32_t n)
+{
+	uint32_t high = 0x80000000u | (uint32_t)lane_kind << 15, last_bit = 31 - 16u * lane_kind;
+
+	_Static_assert(SML_LANE_INT32 == 0 && SML_LANE_INT16_PAIR == 1, "they are factors here");
+	return do_lanes((const struct lane_rule){WAY_MAX, last, high, last_bit}, stored, arrived,
+			end, n);
+}
 
 /*
  * The lanes of an ABSORBED, FULL or COMPLETED contribution. The whole sum's are written into the
@@ -178,8 +193,10 @@ static __always_inline uint64_t lanes_combine(const struct sml_slot *slot, enum 
 		return DO_LANES(WAY_KEEP, false);
 	if (step == SML_LANES_FIRST)
 		return DO_LANES(WAY_FIRST, false);
+	if (slot->op == SML_LANE_MAX && step == SML_LANES_LAST)
+		return lanes_max(slot->lane_kind, true, stored, arrived, end, n);
 	if (slot->op == SML_LANE_MAX)
-		return step == SML_LANES_LAST ? DO_LANES(WAY_MAX, true) : DO_LANES(WAY_MAX, false);
+		return lanes_max(slot->lane_kind, false, stored, arrived, end, n);
 	if (slot->lane_kind == SML_LANE_INT16_PAIR)
 		return step == SML_LANES_LAST ? DO_LANES(WAY_ADD16, true)
 					      : DO_LANES(WAY_ADD16, false);

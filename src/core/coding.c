@@ -117,37 +117,91 @@ uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count)
 	return code->halves ? (count + 1) / 2 : count;
 }
 
+static unsigned block_bits(const struct sml_code *code)
+{
+	return code->coding == SML_CODE_LIMBS || code->halves ? 6 : 8;
+}
+
+uint32_t sml_code_block(const struct sml_code *code)
+{
+	return 1u << block_bits(code);
+}
+
 int32_t sml_code_exponent(const struct sml_code *code, const void *elements, uint32_t count)
 {
 	return code->type == SML_FLOAT64 ? sml_double_exponent_of(elements, count)
 					 : sml_exponent_of(code->type, elements, count);
 }
 
-/* ---- elements to lanes ---- */
+/* The part of [first, first + count) that belongs to one block, from `at` on. */
+struct part {
+	uint32_t at, count;
+	int32_t exponent;
+};
 
-static void encode_floats(const struct sml_code *code, int32_t exponent, const void *elements,
-			  uint32_t count, void *lanes)
+/* Advance to the next part. Start with {0}. False: there is none. */
+static bool next_part(const struct sml_code *code, const int16_t *exponents, uint64_t first,
+		      uint32_t count, struct part *part)
 {
-	if (code->type == SML_FLOAT64)
-		(code->halves ? sml_double_quantize_int16 : sml_double_quantize_int32)(
-			elements, count, exponent, code->n_ranks, lanes);
-	else
-		(code->halves ? sml_quantize_int16 : sml_quantize_int32)(
-			code->type, elements, count, exponent, code->n_ranks, lanes);
+	unsigned bits = block_bits(code);
+	uint32_t rest;
+
+	part->at += part->count;
+	if (part->at == count)
+		return false;
+	rest = (1u << bits) - ((uint32_t)(first + part->at) & ((1u << bits) - 1));
+	part->count = count - part->at < rest ? count - part->at : rest;
+	part->exponent = exponents[(first + part->at) >> bits];
+	return true;
 }
 
-void sml_code_encode(const struct sml_code *code, const int32_t *shared, const void *elements,
-		     uint32_t count, void *lanes)
+static size_t lane_bytes(const struct sml_code *code)
+{
+	return code->halves ? 2 : 4;
+}
+
+/* ---- elements to lanes ---- */
+
+static void encode_floats(const struct sml_code *code, const int16_t *exponents, uint64_t first,
+			  const uint8_t *elements, uint32_t count, uint8_t *lanes)
+{
+	size_t from = sml_element_bytes(code->type), to = lane_bytes(code);
+	struct part p = {0};
+
+	while (next_part(code, exponents, first, count, &p)) {
+		if (code->type == SML_FLOAT64)
+			(code->halves ? sml_double_quantize_int16 : sml_double_quantize_int32)(
+				elements + p.at * from, p.count, p.exponent, code->n_ranks,
+				lanes + p.at * to);
+		else
+			(code->halves ? sml_quantize_int16 : sml_quantize_int32)(
+				code->type, elements + p.at * from, p.count, p.exponent,
+				code->n_ranks, lanes + p.at * to);
+	}
+}
+
+static void encode_limbs(const struct sml_code *code, const int16_t *exponents, uint64_t first,
+			 const uint8_t *elements, uint32_t count, uint8_t *lanes)
+{
+	struct part p = {0};
+
+	while (next_part(code, exponents, first, count, &p))
+		sml_double_to_limbs(elements + 8 * (size_t)p.at, p.count, p.exponent, code->n_ranks,
+				    lanes + 4 * (size_t)p.at, count);
+}
+
+void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t first,
+		     const void *elements, uint32_t count, void *lanes)
 {
 	enum sml_type type = code->type;
 
 	switch (code->coding) {
 	case SML_CODE_FLOAT:
-		encode_floats(code, *shared, elements, count, lanes);
+		encode_floats(code, shared, first, elements, count, lanes);
 		break;
 	case SML_CODE_LIMBS:
 		if (type == SML_FLOAT64)
-			sml_double_to_limbs(elements, count, *shared, code->n_ranks, lanes);
+			encode_limbs(code, shared, first, elements, count, lanes);
 		else
 			sml_int64_to_limbs(elements, count, code->n_ranks, lanes);
 		break;
@@ -158,7 +212,8 @@ void sml_code_encode(const struct sml_code *code, const int32_t *shared, const v
 			sml_order_encode(type, elements, count, code->minimum, lanes);
 		break;
 	case SML_CODE_PAIR:
-		sml_pair_low(type, elements, count, code->minimum, shared, lanes);
+		sml_pair_low(type, elements, count, code->minimum, (const int32_t *)shared + first,
+			     lanes);
 		break;
 	case SML_CODE_INTEGER:
 		if (is_narrow(type))
@@ -177,30 +232,46 @@ void sml_code_encode(const struct sml_code *code, const int32_t *shared, const v
 
 /* ---- lanes to elements ---- */
 
-static void decode_floats(const struct sml_code *code, int32_t exponent, const void *lanes,
-			  uint32_t count, void *elements)
+static void decode_floats(const struct sml_code *code, const int16_t *exponents, uint64_t first,
+			  const uint8_t *lanes, uint32_t count, uint8_t *elements)
 {
-	if (code->type == SML_FLOAT64)
-		(code->halves ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
-			lanes, count, exponent, code->n_ranks, code->divisor, elements);
-	else
-		(code->halves ? sml_dequantize_int16 : sml_dequantize_int32)(
-			code->type, lanes, count, exponent, code->n_ranks, code->divisor, elements);
+	size_t from = lane_bytes(code), to = sml_element_bytes(code->type);
+	struct part p = {0};
+
+	while (next_part(code, exponents, first, count, &p)) {
+		if (code->type == SML_FLOAT64)
+			(code->halves ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
+				lanes + p.at * from, p.count, p.exponent, code->n_ranks,
+				code->divisor, elements + p.at * to);
+		else
+			(code->halves ? sml_dequantize_int16 : sml_dequantize_int32)(
+				code->type, lanes + p.at * from, p.count, p.exponent, code->n_ranks,
+				code->divisor, elements + p.at * to);
+	}
 }
 
-void sml_code_decode(const struct sml_code *code, const int32_t *shared, const void *lanes,
-		     uint32_t count, void *elements)
+static void decode_limbs(const struct sml_code *code, const int16_t *exponents, uint64_t first,
+			 const uint8_t *lanes, uint32_t count, uint8_t *elements)
+{
+	struct part p = {0};
+
+	while (next_part(code, exponents, first, count, &p))
+		sml_double_from_limbs(lanes + 4 * (size_t)p.at, count, p.count, p.exponent,
+				      code->n_ranks, code->divisor, elements + 8 * (size_t)p.at);
+}
+
+void sml_code_decode(const struct sml_code *code, const void *shared, uint64_t first,
+		     const void *lanes, uint32_t count, void *elements)
 {
 	enum sml_type type = code->type;
 
 	switch (code->coding) {
 	case SML_CODE_FLOAT:
-		decode_floats(code, *shared, lanes, count, elements);
+		decode_floats(code, shared, first, lanes, count, elements);
 		break;
 	case SML_CODE_LIMBS:
 		if (type == SML_FLOAT64)
-			sml_double_from_limbs(lanes, count, *shared, code->n_ranks, code->divisor,
-					      elements);
+			decode_limbs(code, shared, first, lanes, count, elements);
 		else
 			sml_int64_from_limbs(lanes, count, code->n_ranks, code->divisor, elements);
 		break;
@@ -211,7 +282,8 @@ void sml_code_decode(const struct sml_code *code, const int32_t *shared, const v
 			sml_order_decode(type, lanes, count, code->minimum, elements);
 		break;
 	case SML_CODE_PAIR:
-		sml_pair_decode(type, shared, lanes, count, code->minimum, elements);
+		sml_pair_decode(type, (const int32_t *)shared + first, lanes, count, code->minimum,
+				elements);
 		break;
 	case SML_CODE_INTEGER:
 		if (is_narrow(type))

@@ -26,7 +26,7 @@ struct sml_code {
 	enum sml_coding coding;
 	enum sml_type type;
 	bool halves;	  /* two elements to a lane */
-	bool exponents;	  /* all elements of a chunk share one exponent */
+	bool exponents;	  /* all elements of a block share one exponent */
 	bool minimum;	  /* MIN: elements are stored so that MAX can combine the lanes */
 	uint16_t n_ranks; /* ranks whose lanes are combined */
 	uint16_t divisor; /* divisor of the sum: n_ranks for an average, else 1 */
@@ -44,17 +44,25 @@ struct sml_code sml_code_without_halves(struct sml_code code);
 uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes);
 uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count);
 
-/* This rank's part of the exponent of these elements (code.exponents). */
+/*
+ * The elements of a block, if code.exponents. Blocks are counted from the tensor's first element.
+ * Their size depends on nothing but the wire, so that the bits of a result do not depend on how
+ * packets hold elements. It is even, because two elements may share a lane.
+ */
+uint32_t sml_code_block(const struct sml_code *code);
+
+/* This rank's part of the exponent of these elements of one block. */
 int32_t sml_code_exponent(const struct sml_code *code, const void *elements, uint32_t count);
 
 /*
- * Convert the elements of a chunk to lanes and back. For a pair, these are the lower halves;
- * sml_pair_high() does the upper halves. shared: the exponent of the chunk, or the combined
- * upper halves of a pair's elements. Other codings do not read it.
+ * Convert the elements [first, first + count) of a tensor to lanes and back. For a pair, these are
+ * the lower halves; sml_pair_high() does the upper halves. shared: the tensor's exponents (int16_t,
+ * one for each block), or the combined upper halves of all its pairs (int32_t). Other codings do
+ * not read it.
  */
-void sml_code_encode(const struct sml_code *code, const int32_t *shared, const void *elements,
-		     uint32_t count, void *lanes);
-void sml_code_decode(const struct sml_code *code, const int32_t *shared, const void *lanes,
-		     uint32_t count, void *elements);
+void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t first,
+		     const void *elements, uint32_t count, void *lanes);
+void sml_code_decode(const struct sml_code *code, const void *shared, uint64_t first,
+		     const void *lanes, uint32_t count, void *elements);
 
 #endif

@@ -51,9 +51,10 @@ F16C_INL void store_products(__m256i sums, float first, float second, sml_any_u1
 	_mm_storeu_si128((void *)halves, _mm256_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT));
 }
 
-F16C static size_t to_int32(const sml_any_u16 *halves, size_t count, struct sml_scale scale,
+F16C static size_t to_int32(const sml_any_u16 *halves, size_t count, const struct sml_scale *by,
 			    sml_any_u32 *lanes)
 {
+	const struct sml_scale scale = *by;
 	size_t i = 0;
 
 	for (; i + 8 <= count; i += 8)
@@ -63,9 +64,10 @@ F16C static size_t to_int32(const sml_any_u16 *halves, size_t count, struct sml_
 }
 
 /* |y| < 2^15: packing changes no value. */
-F16C static size_t to_int16(const sml_any_u16 *halves, size_t count, struct sml_scale scale,
+F16C static size_t to_int16(const sml_any_u16 *halves, size_t count, const struct sml_scale *by,
 			    sml_any_u16 *lanes)
 {
+	const struct sml_scale scale = *by;
 	size_t i = 0;
 
 	for (; i + 8 <= count; i += 8) {
@@ -110,7 +112,8 @@ F16C static size_t from_int16(const sml_any_u16 *lanes, size_t count, float firs
 #define from_int32 from_nothing
 #define from_int16 from_nothing
 
-static size_t to_nothing(const void *halves, size_t count, struct sml_scale scale, void *lanes)
+static size_t to_nothing(const void *halves, size_t count, const struct sml_scale *scale,
+			 void *lanes)
 {
 	(void)halves, (void)count, (void)scale, (void)lanes;
 	return 0;
@@ -124,12 +127,14 @@ static size_t from_nothing(const void *lanes, size_t count, float first, float s
 
 #endif
 
-size_t sml_float16_to_int32(const void *halves, size_t count, struct sml_scale scale, void *lanes)
+size_t sml_float16_to_int32(const void *halves, size_t count, const struct sml_scale *scale,
+			    void *lanes)
 {
 	return has_f16c() ? to_int32(halves, count, scale, lanes) : 0;
 }
 
-size_t sml_float16_to_int16(const void *halves, size_t count, struct sml_scale scale, void *lanes)
+size_t sml_float16_to_int16(const void *halves, size_t count, const struct sml_scale *scale,
+			    void *lanes)
 {
 	return has_f16c() ? to_int16(halves, count, scale, lanes) : 0;
 }

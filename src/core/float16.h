@@ -18,8 +18,10 @@ struct sml_scale {
 	float limit; /* of |y|, an integer */
 };
 
-size_t sml_float16_to_int32(const void *halves, size_t count, struct sml_scale scale, void *lanes);
-size_t sml_float16_to_int16(const void *halves, size_t count, struct sml_scale scale, void *lanes);
+size_t sml_float16_to_int32(const void *halves, size_t count, const struct sml_scale *scale,
+			    void *lanes);
+size_t sml_float16_to_int16(const void *halves, size_t count, const struct sml_scale *scale,
+			    void *lanes);
 
 /* The product of a sum and the two factors becomes an element. */
 size_t sml_float16_from_int32(const void *lanes, size_t count, float first, float second,

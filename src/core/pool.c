@@ -96,6 +96,7 @@ SML_MULTIVERSION static void lanes_first(lane_t *stored, const lane_t *arrived, 
 DEFINE_COMBINE(sum_int32, SML_LANE_SUM, SML_LANE_INT32)
 DEFINE_COMBINE(sum_int16, SML_LANE_SUM, SML_LANE_INT16_PAIR)
 DEFINE_COMBINE(max_int32, SML_LANE_MAX, SML_LANE_INT32)
+DEFINE_COMBINE(max_int16, SML_LANE_MAX, SML_LANE_INT16_PAIR)
 
 void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, void *stored_lanes,
 		       const void *arrived_lanes, uint32_t n)
@@ -108,6 +109,8 @@ void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, v
 		__builtin_memcpy(stored, arrived, 4u * n);
 	else if (step == SML_LANES_FIRST)
 		lanes_first(stored, arrived, n);
+	else if (op == SML_LANE_MAX && lane_kind == SML_LANE_INT16_PAIR)
+		(last ? max_int16_last : max_int16_next)(stored, arrived, n);
 	else if (op == SML_LANE_MAX)
 		(last ? max_int32_last : max_int32_next)(stored, arrived, n);
 	else if (lane_kind == SML_LANE_INT16_PAIR)

@@ -63,7 +63,6 @@ static inline enum sml_verdict sml_pool_read(const struct sml_pool_rules *rules,
 	in->shard = header->shard;
 	if (in->slot >= rules->head_slots + rules->data_slots || in->lanes > rules->lanes ||
 	    in->op > SML_LANE_MAX || in->lane_kind > SML_LANE_INT16_PAIR ||
-	    (in->op == SML_LANE_MAX && in->lane_kind != SML_LANE_INT32) ||
 	    in->shard != in->slot % rules->n_shards)
 		return SML_VERDICT_OUT_OF_RANGE;
 	return SML_VERDICT_ABSORBED;

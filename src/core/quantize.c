@@ -157,12 +157,15 @@ SML_INLINE void quantize_int16_loop(enum sml_type type, const void *restrict ele
 
 /*
  * Only float16 may have `done` some elements already. The other loops begin at a constant, which
- * makes them 10 % faster.
+ * makes them 10 % faster. The scale is passed by address: a struct of floats in a register would be
+ * stored in parts and loaded as a whole, which stalls for longer than a block of 64 takes.
  */
 SML_MULTIVERSION
 static void quantize_int32(enum sml_type type, const void *elements, size_t done, size_t count,
-			   struct sml_scale scale, void *lanes)
+			   const struct sml_scale *by, void *lanes)
 {
+	const struct sml_scale scale = *by;
+
 	if (type == SML_FLOAT16)
 		quantize_int32_loop(SML_FLOAT16, elements, done, count, scale, lanes);
 	else if (type == SML_BFLOAT16)
@@ -173,8 +176,10 @@ static void quantize_int32(enum sml_type type, const void *elements, size_t done
 
 SML_MULTIVERSION
 static void quantize_int16(enum sml_type type, const void *elements, size_t done, size_t count,
-			   struct sml_scale scale, void *lanes)
+			   const struct sml_scale *by, void *lanes)
 {
+	const struct sml_scale scale = *by;
+
 	if (type == SML_FLOAT16)
 		quantize_int16_loop(SML_FLOAT16, elements, done, count, scale, lanes);
 	else if (type == SML_BFLOAT16)
@@ -204,8 +209,9 @@ void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, 
 	}
 	scale = scale_of(bits - exponent, limit);
 	if (type == SML_FLOAT16)
-		done = sml_float16_to_int32(elements, count, scale, lanes);
-	quantize_int32(type, elements, done, count, scale, lanes);
+		done = sml_float16_to_int32(elements, count, &scale, lanes);
+	if (done < count)
+		quantize_int32(type, elements, done, count, &scale, lanes);
 }
 
 /*
@@ -228,8 +234,9 @@ void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, 
 		((sml_any_u16 *)lanes)[count] = 0;
 	scale = scale_of(bits - exponent, limit);
 	if (type == SML_FLOAT16)
-		done = sml_float16_to_int16(elements, count, scale, lanes);
-	quantize_int16(type, elements, done, count, scale, lanes);
+		done = sml_float16_to_int16(elements, count, &scale, lanes);
+	if (done < count)
+		quantize_int16(type, elements, done, count, &scale, lanes);
 }
 
 /*
@@ -292,8 +299,10 @@ SML_INLINE void dequantize_int16_loop(enum sml_type type, const sml_any_u16 *res
 
 SML_MULTIVERSION
 static void dequantize_int32(enum sml_type type, const void *lanes, size_t done, size_t count,
-			     struct factor factor, void *elements)
+			     const struct factor *by, void *elements)
 {
+	const struct factor factor = *by;
+
 	if (type == SML_FLOAT16)
 		dequantize_int32_loop(SML_FLOAT16, lanes, done, count, factor, elements);
 	else if (type == SML_BFLOAT16)
@@ -304,8 +313,10 @@ static void dequantize_int32(enum sml_type type, const void *lanes, size_t done,
 
 SML_MULTIVERSION
 static void dequantize_int16(enum sml_type type, const void *lanes, size_t done, size_t count,
-			     struct factor factor, void *elements)
+			     const struct factor *by, void *elements)
 {
+	const struct factor factor = *by;
+
 	if (type == SML_FLOAT16)
 		dequantize_int16_loop(SML_FLOAT16, lanes, done, count, factor, elements);
 	else if (type == SML_BFLOAT16)
@@ -340,7 +351,8 @@ void sml_dequantize_int32(enum sml_type type, const void *lanes, size_t count, i
 	factor = factor_of(exponent - bits, divisor);
 	if (type == SML_FLOAT16)
 		done = sml_float16_from_int32(lanes, count, factor.first, factor.second, elements);
-	dequantize_int32(type, lanes, done, count, factor, elements);
+	if (done < count)
+		dequantize_int32(type, lanes, done, count, &factor, elements);
 }
 
 void sml_dequantize_int16(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
@@ -358,5 +370,6 @@ void sml_dequantize_int16(enum sml_type type, const void *lanes, size_t count, i
 	factor = factor_of(exponent - bits, divisor);
 	if (type == SML_FLOAT16)
 		done = sml_float16_from_int16(lanes, count, factor.first, factor.second, elements);
-	dequantize_int16(type, lanes, done, count, factor, elements);
+	if (done < count)
+		dequantize_int16(type, lanes, done, count, &factor, elements);
 }

@@ -4,7 +4,7 @@
  * each. Everything here is a pure function of its arguments: no state, no libc, the same bits on
  * every machine.
  *
- * Block floating point: the elements of one chunk share one exponent E, the smallest with |x| < 2^E
+ * Block floating point: the elements of one block share one exponent E, the smallest with |x| < 2^E
  * for every element on every rank. An element becomes the integer nearest to x * 2^(B - E), B = 31
  * - ceil(log2 ranks) for int32 lanes and 15 - ceil(log2 ranks) for int16, so that the sum over all
  * ranks cannot overflow. docs/numbers.md derives the error bounds.
@@ -18,9 +18,12 @@
 #include "core/base.h"
 #include "switchml.h"
 
-/* Exponents as lanes of op MAX: ordinary ones lie in [-148, 128]. */
-#define SML_EXPONENT_ZERO      INT32_MIN /* every element is +-0 */
-#define SML_EXPONENT_NONFINITE INT32_MAX /* an element is infinite or NaN */
+/*
+ * Exponents fit into 16 bits, and travel in lanes of op MAX. Ordinary ones lie in [-148, 128], or
+ * those of doubles in [-1073, 1024].
+ */
+#define SML_EXPONENT_ZERO      INT16_MIN /* every element is +-0 */
+#define SML_EXPONENT_NONFINITE INT16_MAX /* an element is infinite or NaN */
 
 /* ceil(log2 n): bits by which a sum over n ranks can grow. n is 1 to 4096. */
 unsigned sml_headroom_bits(unsigned n_ranks);

@@ -40,8 +40,8 @@ static void put_lane(bool halves, void *lanes, uint32_t i, int32_t value)
 }
 
 /* The smallest lanes whose elements are not below these, if there are any. */
-static bool recover_piece(const struct sml_code *code, const int32_t *shared, const void *elements,
-			  uint32_t count, void *lanes)
+static bool recover_piece(const struct sml_code *code, const void *shared, uint64_t first,
+			  const void *elements, uint32_t count, void *lanes)
 {
 	int32_t low[PIECE], high[PIECE];
 	uint64_t decoded[PIECE];
@@ -55,7 +55,7 @@ static bool recover_piece(const struct sml_code *code, const int32_t *shared, co
 		for (uint32_t i = 0; i < count; i++)
 			put_lane(code->halves, lanes, i,
 				 (int32_t)(((int64_t)low[i] + high[i]) >> 1));
-		sml_code_decode(code, shared, lanes, count, decoded);
+		sml_code_decode(code, shared, first, lanes, count, decoded);
 		for (uint32_t i = 0; i < count; i++) {
 			int32_t middle = (int32_t)(((int64_t)low[i] + high[i]) >> 1);
 
@@ -69,15 +69,15 @@ static bool recover_piece(const struct sml_code *code, const int32_t *shared, co
 	}
 	for (uint32_t i = 0; i < count; i++)
 		put_lane(code->halves, lanes, i, low[i]);
-	sml_code_decode(code, shared, lanes, count, decoded);
+	sml_code_decode(code, shared, first, lanes, count, decoded);
 	for (uint32_t i = 0; i < count; i++)
 		if (order_of(code->type, decoded, i) != order_of(code->type, elements, i))
 			return false;
 	return true;
 }
 
-bool sml_code_recover(const struct sml_code *code, const int32_t *shared, const void *elements,
-		      uint32_t count, void *lanes)
+bool sml_code_recover(const struct sml_code *code, const void *shared, uint64_t first,
+		      const void *elements, uint32_t count, void *lanes)
 {
 	size_t element_bytes = sml_element_bytes(code->type), lane_bytes = code->halves ? 2 : 4;
 	const uint8_t *from = elements;
@@ -93,7 +93,8 @@ bool sml_code_recover(const struct sml_code *code, const int32_t *shared, const 
 	for (uint32_t i = 0; i < count; i += PIECE) {
 		uint32_t n = count - i < PIECE ? count - i : PIECE;
 
-		if (!recover_piece(code, shared, from + i * element_bytes, n, to + i * lane_bytes))
+		if (!recover_piece(code, shared, first + i, from + i * element_bytes, n,
+				   to + i * lane_bytes))
 			return false;
 	}
 	return true;

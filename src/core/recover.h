@@ -17,10 +17,10 @@ static inline bool sml_code_is_recoverable(const struct sml_code *code)
 }
 
 /*
- * Lanes that sml_code_decode() with the same `shared` converts to exactly these elements. False:
+ * Lanes that sml_code_decode() with the same arguments converts to exactly these elements. False:
  * there are none, so the elements are not decoded ones. Takes 34 passes over the elements.
  */
-bool sml_code_recover(const struct sml_code *code, const int32_t *shared, const void *elements,
-		      uint32_t count, void *lanes);
+bool sml_code_recover(const struct sml_code *code, const void *shared, uint64_t first,
+		      const void *elements, uint32_t count, void *lanes);
 
 #endif

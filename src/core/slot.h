@@ -107,14 +107,33 @@ enum sml_lane_step {
 	SML_LANES_ONLY	 /* stored = arrived stays big-endian: the only rank */
 };
 
+/*
+ * The greater of a and b, or of each of their halves, signed. high: the highest bit of each number;
+ * last: that bit's place in the lowest number. Without branches, of which eBPF's verifier would
+ * follow each. With the highest bits flipped, signed numbers compare as unsigned ones. keep: the
+ * highest bit of each number where a is at least b, and then all bits of each such number.
+ */
+static inline uint32_t sml_lane_greater(uint32_t high, uint32_t last, uint32_t a, uint32_t b)
+{
+	uint32_t difference = ((a ^ high) | high) - ((b ^ high) & ~high);
+	uint32_t keep = ((~a & b) | (~(a ^ b) & difference)) & high;
+
+	keep = (keep - (keep >> last)) | keep;
+	return (a & keep) | (b & ~keep);
+}
+
 static inline int32_t sml_lane_combine(uint8_t op, uint8_t lane_kind, uint32_t a, uint32_t b)
 {
-	if (op == SML_LANE_MAX)
+	const uint32_t high = 0x80008000u; /* of two halves */
+
+	if (op == SML_LANE_MAX && lane_kind == SML_LANE_INT32)
 		return (int32_t)a > (int32_t)b ? (int32_t)a : (int32_t)b;
+	if (op == SML_LANE_MAX)
+		return (int32_t)sml_lane_greater(high, 15, a, b);
 	if (lane_kind == SML_LANE_INT32)
 		return (int32_t)(a + b);
 	/* Two sums in one lane: the lower half does not carry into the upper half. */
-	return (int32_t)(((a ^ b) & 0x80008000u) ^ ((a & 0x7fff7fffu) + (b & 0x7fff7fffu)));
+	return (int32_t)(((a ^ b) & high) ^ ((a & ~high) + (b & ~high)));
 }
 
 /* Is the packet of the tensor, the operation and the size that the slot has? */

@@ -7,12 +7,12 @@
 #include "core/recover.h"
 #include "core/wide.h"
 
-/* float32 that half a second-level cache or so holds. */
-#define BLOCK_ELEMENTS (128u << 10)
+/* What half a second-level cache or so holds. */
+#define HEAD_BYTES (512u << 10)
 
-/* Small float tensors: see gathered_packets(). */
+/* Small float tensors: see most_gathered(). */
 #define GATHERED_PACKETS 4
-#define GATHERED_LANES	 512
+#define GATHERED_LANES	 352
 
 #define ROUND_UP_8(n) (((n) + 7) & ~(size_t)7)
 
@@ -28,17 +28,6 @@ static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct 
 	return shape->only_int32 ? sml_code_without_halves(code) : code;
 }
 
-/*
- * A small tensor may be gathered in up to this many packets, although fewer packets would
- * carry it in another form: each packet carries the elements of all ranks. A tensor with
- * exponents needs one more round trip, which costs as much as these packets do
- * (docs/numbers.md). Jumbo packets are larger.
- */
-static uint32_t gathered_packets(uint32_t lanes)
-{
-	return lanes < GATHERED_LANES ? GATHERED_PACKETS : 1;
-}
-
 /* The elements of a packet that carries those of every rank. */
 static uint32_t gathered_elements(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
@@ -52,12 +41,20 @@ uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *s
 	return SML_EXACT_BYTES / sml_element_bytes(type);
 }
 
-/* The largest number of elements that a tensor may have to be gathered. */
+/*
+ * The largest number of elements that a tensor may have to be gathered: what fits into four packets
+ * of 1500-byte frames, each of which carries the elements of all ranks. A tensor with exponents
+ * needs one more round trip, which costs as much as these packets do (docs/numbers.md). Packets of
+ * other sizes carry the same tensors, so that the bits of a result do not depend on that size.
+ */
 static uint64_t most_gathered(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
 	if (spec->wire == SML_WIRE_EXACT)
 		return sml_tensor_exact_elements(spec->type, shape);
-	return (uint64_t)gathered_packets(shape->lanes) * gathered_elements(spec, shape);
+	if (gathered_elements(spec, shape) == 0)
+		return 0;
+	return (uint64_t)GATHERED_PACKETS *
+	       sml_gather_capacity(spec->type, GATHERED_LANES, shape->n_ranks);
 }
 
 static enum sml_form form_of(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
@@ -89,16 +86,22 @@ static uint32_t n_data_chunks(const struct sml_tensor_spec *spec, const struct s
 	       (code.coding == SML_CODE_PAIR ? 2 : 1);
 }
 
-uint32_t sml_tensor_block_chunks(uint32_t lanes)
+static uint64_t n_blocks(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
-	uint32_t chunks = 8;
+	struct sml_code code = code_of(spec, shape);
 
-	if ((uint64_t)lanes * lanes <= BLOCK_ELEMENTS)
-		return lanes;
-	/* A power of two of lanes fills its packet: see sml_lanes_round(). */
-	while (2 * chunks * lanes <= BLOCK_ELEMENTS)
-		chunks *= 2;
-	return chunks;
+	return code.exponents ? div_up(spec->count, sml_code_block(&code)) : 0;
+}
+
+static uint32_t elements_per_head(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
+{
+	struct sml_code code = code_of(spec, shape);
+	uint32_t bytes = (uint32_t)sml_element_bytes(spec->type), block = sml_code_block(&code);
+	uint32_t fit = shape->only_int32 ? shape->lanes : 2u * shape->lanes;
+	/* A power of two, which fills its packet: see sml_lanes_round(). */
+	uint32_t cached = HEAD_BYTES / (bytes < 4 ? 4 : bytes) / block;
+
+	return block * (fit < cached ? fit : cached);
 }
 
 static uint32_t n_head_chunks(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
@@ -109,7 +112,7 @@ static uint32_t n_head_chunks(const struct sml_tensor_spec *spec, const struct s
 		return (uint32_t)div_up(spec->count, gathered_elements(spec, shape));
 	if (form != SML_FORM_EXPONENT)
 		return 1;
-	return (uint32_t)div_up(n_data_chunks(spec, shape), sml_tensor_block_chunks(shape->lanes));
+	return (uint32_t)div_up(spec->count, elements_per_head(spec, shape));
 }
 
 static uint32_t digest_of(const struct sml_tensor_spec *spec, uint32_t number)
@@ -129,7 +132,7 @@ static size_t numbers_bytes(const struct sml_tensor_spec *spec, const struct sml
 {
 	bool pair = code_of(spec, shape).coding == SML_CODE_PAIR;
 
-	return ROUND_UP_8(4 * (pair ? (size_t)spec->count : n_data_chunks(spec, shape)));
+	return ROUND_UP_8(pair ? 4 * (size_t)spec->count : 2 * (size_t)n_blocks(spec, shape));
 }
 
 size_t sml_tensor_memory_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
@@ -162,7 +165,7 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 		.elements_per_chunk = form == SML_FORM_GATHER
 					      ? gathered_elements(spec, shape)
 					      : sml_code_elements(&code, shape->lanes),
-		.block_chunks = sml_tensor_block_chunks(shape->lanes),
+		.elements_per_head = elements_per_head(spec, shape),
 		.window = {{(uint32_t)sequence->next[SML_HEAD], n_head},
 			   {(uint32_t)sequence->next[SML_DATA], n_data}},
 		.first = {sequence->next[SML_HEAD], sequence->next[SML_DATA]},
@@ -227,20 +230,6 @@ static bool is_upper(const struct sml_tensor *tensor, uint32_t index)
 	return index < tensor->window[SML_DATA].count / 2;
 }
 
-bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_id stream,
-			       uint32_t index)
-{
-	if (stream == SML_HEAD)
-		return true;
-	if (tensor->code.coding == SML_CODE_PAIR)
-		return is_upper(tensor, index) ||
-		       sml_tensor_chunk_is_done(tensor, SML_DATA,
-						index - tensor->window[SML_DATA].count / 2);
-	if (tensor->form != SML_FORM_EXPONENT)
-		return true;
-	return sml_tensor_chunk_is_done(tensor, SML_HEAD, index / tensor->block_chunks);
-}
-
 /* The elements [first, first + count) of a chunk that carries elements. */
 static uint32_t chunk_elements(const struct sml_tensor *tensor, uint32_t index, uint64_t *first)
 {
@@ -253,26 +242,54 @@ static uint32_t chunk_elements(const struct sml_tensor *tensor, uint32_t index, 
 	return left < tensor->elements_per_chunk ? (uint32_t)left : tensor->elements_per_chunk;
 }
 
-/* The data chunks [first, first + count) whose exponents a head chunk carries. */
-static uint32_t block_chunks(const struct sml_tensor *tensor, uint32_t head_index, uint32_t *first)
+/* Have the exponents of all blocks of a data chunk arrived? */
+static bool has_exponents(const struct sml_tensor *tensor, uint32_t index)
 {
-	uint32_t left;
+	uint64_t first;
+	uint32_t count = chunk_elements(tensor, index, &first);
+	uint32_t head = (uint32_t)(first / tensor->elements_per_head);
+	uint32_t last = (uint32_t)((first + count - 1) / tensor->elements_per_head);
 
-	*first = head_index * tensor->block_chunks;
-	left = tensor->window[SML_DATA].count - *first;
-	return left < tensor->block_chunks ? left : tensor->block_chunks;
+	while (head <= last && sml_tensor_chunk_is_done(tensor, SML_HEAD, head))
+		head++;
+	return head > last;
+}
+
+bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_id stream,
+			       uint32_t index)
+{
+	if (stream == SML_HEAD)
+		return true;
+	if (tensor->code.coding == SML_CODE_PAIR)
+		return is_upper(tensor, index) ||
+		       sml_tensor_chunk_is_done(tensor, SML_DATA,
+						index - tensor->window[SML_DATA].count / 2);
+	return tensor->form != SML_FORM_EXPONENT || has_exponents(tensor, index);
+}
+
+/* The blocks [first, first + count) whose exponents a head chunk carries. */
+static uint32_t head_blocks(const struct sml_tensor *tensor, uint32_t index, uint64_t *first)
+{
+	uint32_t block = sml_code_block(&tensor->code), most = tensor->elements_per_head / block;
+	uint64_t left;
+
+	*first = (uint64_t)index * most;
+	left = div_up(tensor->spec.count, block) - *first;
+	return left < most ? (uint32_t)left : most;
 }
 
 static uint32_t lanes_used(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			   uint32_t index)
 {
-	uint32_t first_chunk;
 	uint64_t first;
+	uint32_t n;
 
 	if (stream == SML_DATA || tensor->form == SML_FORM_SMALL)
 		return sml_code_lanes(&tensor->code, chunk_elements(tensor, index, &first));
-	if (tensor->form == SML_FORM_EXPONENT)
-		return block_chunks(tensor, index, &first_chunk);
+	if (tensor->form == SML_FORM_EXPONENT) {
+		n = head_blocks(tensor, index, &first);
+		return tensor->shape.only_int32 ? n : (n + 1) / 2;
+	}
 	if (tensor->form == SML_FORM_GATHER)
 		return tensor->shape.n_ranks *
 		       sml_gather_lanes(tensor->spec.type, chunk_elements(tensor, index, &first));
@@ -298,17 +315,19 @@ void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_
 		tensor->code.coding == SML_CODE_ORDER || tensor->code.coding == SML_CODE_PAIR;
 
 	out->op = exponents || (elements && ordered) ? SML_LANE_MAX : SML_LANE_SUM;
-	out->lane_kind = elements && tensor->code.halves ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
+	bool halves = elements ? tensor->code.halves : exponents && !tensor->shape.only_int32;
+
+	out->lane_kind = halves ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
 	out->digest = sml_hash_step(tensor->digest, index << 1 | (uint32_t)stream);
 }
 
 /* ---- filling ---- */
 
 /* What the coding of a chunk's elements depends on: see sml_code_encode(). */
-static const int32_t *shared_of(const struct sml_tensor *tensor, uint32_t index, uint64_t first)
+static const void *shared_of(const struct sml_tensor *tensor)
 {
-	return tensor->code.coding == SML_CODE_PAIR ? tensor->highs + first
-						    : tensor->exponents + index;
+	return tensor->code.coding == SML_CODE_PAIR ? (const void *)tensor->highs
+						    : tensor->exponents;
 }
 
 static void encode(const struct sml_tensor *tensor, uint32_t index, uint64_t first,
@@ -319,7 +338,7 @@ static void encode(const struct sml_tensor *tensor, uint32_t index, uint64_t fir
 	if (code->coding == SML_CODE_PAIR && is_upper(tensor, index))
 		sml_pair_high(code->type, elements, count, code->minimum, lanes);
 	else
-		sml_code_encode(code, shared_of(tensor, index, first), elements, count, lanes);
+		sml_code_encode(code, shared_of(tensor), first, elements, count, lanes);
 }
 
 /*
@@ -365,37 +384,39 @@ static void fill_elements(const struct sml_tensor *tensor, uint32_t index, uint3
 	       count, lanes);
 }
 
-/* Measure a block once: this brings its elements into the cache, and they are sent soon. */
-static void measure_block(struct sml_tensor *tensor, uint32_t head_index)
+/* Measure blocks once: this brings their elements into the cache, and they are sent soon. */
+static void measure_blocks(struct sml_tensor *tensor, uint64_t first, uint32_t n)
 {
-	uint32_t first_chunk, n = block_chunks(tensor, head_index, &first_chunk);
+	uint32_t block = sml_code_block(&tensor->code);
 	size_t bytes = sml_element_bytes(tensor->spec.type);
 
-	for (uint32_t i = first_chunk; i < first_chunk + n; i++) {
-		uint64_t first;
-		uint32_t count = chunk_elements(tensor, i, &first);
+	for (uint64_t i = first; i < first + n; i++) {
+		const uint8_t *elements = (const uint8_t *)tensor->spec.send + i * block * bytes;
+		uint64_t left = tensor->spec.count - i * block;
 
-		const uint8_t *elements = (const uint8_t *)tensor->spec.send + first * bytes;
-
-		tensor->exponents[i] = sml_code_exponent(&tensor->code, elements, count);
+		tensor->exponents[i] = (int16_t)sml_code_exponent(
+			&tensor->code, elements, left < block ? (uint32_t)left : block);
 	}
 }
 
 static void fill_exponents(struct sml_tensor *tensor, uint32_t index, uint32_t n_lanes,
 			   uint8_t *lanes)
 {
-	uint32_t first, n = block_chunks(tensor, index, &first);
-
+	uint64_t first;
+	uint32_t n = head_blocks(tensor, index, &first), used = lanes_used(tensor, SML_HEAD, index);
 	uint8_t *progress = &tensor->progress[SML_HEAD][index];
 
 	if (__atomic_load_n(progress, __ATOMIC_RELAXED) != SML_CHUNK_MEASURED) {
-		measure_block(tensor, index);
+		measure_blocks(tensor, first, n);
 		/* Atomic, because other shards check whether it is DONE. */
 		__atomic_store_n(progress, SML_CHUNK_MEASURED, __ATOMIC_RELAXED);
 	}
-	sml_int32_encode(tensor->exponents + first, n, lanes);
-	/* Nobody combines or reads lanes beyond the last chunk. */
-	__builtin_memset(lanes + 4 * n, 0, 4 * (n_lanes - n));
+	if (tensor->shape.only_int32)
+		sml_narrow_encode(SML_INT16, tensor->exponents + first, n, false, lanes);
+	else
+		sml_narrow_encode_pairs(SML_INT16, tensor->exponents + first, n, lanes);
+	/* Nobody reads lanes beyond the last block. */
+	__builtin_memset(lanes + 4 * used, 0, 4 * (n_lanes - used));
 }
 
 static void fill_gather(struct sml_tensor *tensor, uint32_t index, uint32_t n_lanes, uint8_t *lanes)
@@ -434,15 +455,15 @@ void sml_tensor_place(const struct sml_tensor *tensor, enum sml_stream_id stream
 
 /* ---- taking ---- */
 
-static void decode(const struct sml_tensor *tensor, uint32_t index, uint64_t first,
-		   const void *lanes, uint32_t count, void *elements)
+static void decode(const struct sml_tensor *tensor, uint64_t first, const void *lanes,
+		   uint32_t count, void *elements)
 {
 	const struct sml_code *code = &tensor->code;
 
 	if (tensor->form == SML_FORM_GATHER)
 		sml_gather_reduce(code->type, lanes, count, code->n_ranks, code->divisor, elements);
 	else
-		sml_code_decode(code, shared_of(tensor, index, first), lanes, count, elements);
+		sml_code_decode(code, shared_of(tensor), first, lanes, count, elements);
 }
 
 /* The elements of a chunk if this rank wants only some of them (reduce-scatter). */
@@ -468,26 +489,33 @@ static void take_elements(const struct sml_tensor *tensor, uint32_t index, const
 	if (from >= to)
 		return;
 	if (from == first && to == first + count) {
-		decode(tensor, index, first, lanes, count,
-		       recv + (first - spec->recv_first) * bytes);
+		decode(tensor, first, lanes, count, recv + (first - spec->recv_first) * bytes);
 	} else {
 		/* float64 on the int16 wire: a lane holds two elements of 8 bytes. */
 		uint8_t whole[16 * SML_MAX_LANES] __attribute__((aligned(8)));
 
-		decode(tensor, index, first, lanes, count, whole);
+		decode(tensor, first, lanes, count, whole);
 		__builtin_memcpy(recv + (from - spec->recv_first) * bytes,
 				 whole + (from - first) * bytes, (to - from) * bytes);
 	}
 }
 
+static void take_exponents(struct sml_tensor *tensor, uint32_t index, const void *lanes)
+{
+	uint64_t first;
+	uint32_t n = head_blocks(tensor, index, &first);
+
+	if (tensor->shape.only_int32)
+		sml_narrow_decode(SML_INT16, lanes, n, false, 1, tensor->exponents + first);
+	else
+		sml_narrow_decode_pairs(SML_INT16, lanes, n, 1, tensor->exponents + first);
+}
+
 static void take_head(struct sml_tensor *tensor, uint32_t index, const void *lanes)
 {
-	uint32_t first, n;
-
 	switch (tensor->form) {
 	case SML_FORM_EXPONENT:
-		n = block_chunks(tensor, index, &first);
-		sml_int32_decode(lanes, n, 1, tensor->exponents + first);
+		take_exponents(tensor, index, lanes);
 		break;
 	case SML_FORM_GATHER:
 	case SML_FORM_SMALL:
@@ -521,6 +549,6 @@ bool sml_tensor_recover(const struct sml_tensor *tensor, uint32_t index, void *l
 	sml_assert(tensor->recoverable);
 	/* Nobody reads lanes beyond the last element. */
 	__builtin_memset(lanes, 0, 4 * packet_lanes(tensor, SML_DATA, index));
-	return sml_code_recover(&tensor->code, shared_of(tensor, index, first),
+	return sml_code_recover(&tensor->code, shared_of(tensor), first,
 				recv + first * sml_element_bytes(tensor->spec.type), count, lanes);
 }

@@ -8,13 +8,17 @@
  *	EMPTY       one, without lanes (barrier)        none
  *	GATHER      some: every rank's own bits         none
  *	SMALL       one: the elements themselves        none
- *	EXPONENT    one for a block of data chunks:     the elements
- *	            their exponents, op MAX
+ *	EXPONENT    one for a run of blocks: their      the elements
+ *	            exponents, op MAX
  *	PLAIN       one, without lanes                  the elements
  *
  * MAX and MIN of 64-bit elements are PLAIN with twice the data chunks: the first half
  * carries the elements' upper halves, the second half carries the lower halves (wide.h). A
  * chunk of the second half can be sent when the matching chunk of the first half is done.
+ *
+ * Exponents belong to blocks of elements, whose size does not depend on packets (coding.h). So a
+ * data chunk may have elements of several blocks, and its first and last blocks may be partly in
+ * other chunks. It can be sent when the head chunks of all its blocks are done.
  *
  * All shards of a worker share the tensor. One shard serves each chunk, so the chunk's done
  * byte and its part of the buffers have one writer. Everything that several shards write is
@@ -70,13 +74,6 @@ struct sml_shape {
 	bool only_int32; /* it takes no lanes of two int16; then no spec has the int16 wire */
 };
 
-/*
- * The number of data chunks in a block. One head chunk carries the exponents of a block. A
- * block has as many data chunks as the head chunk has lanes, or fewer if its elements (half
- * a megabyte of float32) would leave the cache between measuring and quantizing.
- */
-uint32_t sml_tensor_block_chunks(uint32_t lanes);
-
 enum sml_form {
 	SML_FORM_EMPTY,
 	SML_FORM_GATHER,
@@ -122,16 +119,21 @@ struct sml_tensor {
 	uint32_t number;
 	uint32_t digest;
 	uint32_t elements_per_chunk;
-	uint32_t block_chunks;
+	/*
+	 * EXPONENT: the elements of all blocks whose exponents a full head chunk carries. There are
+	 * as many as fit, or fewer if the elements (half a megabyte) would leave the cache between
+	 * measuring and quantizing.
+	 */
+	uint32_t elements_per_head;
 	struct sml_window window[SML_STREAMS];
 	uint64_t first[SML_STREAMS]; /* of each window, in full: streams never end */
 
 	/*
-	 * Exponents of the data chunks: this rank's own while a head chunk is MEASURED, the job's
+	 * Exponents of the blocks: this rank's own while a head chunk is MEASURED, the job's
 	 * when it is DONE. The head's DONE is stored with release order after its exponents. Data
 	 * chunks load it with acquire order.
 	 */
-	int32_t *exponents;
+	int16_t *exponents;
 	int32_t *highs; /* SML_CODE_PAIR: the largest upper halves, instead of exponents */
 	uint8_t *progress[SML_STREAMS]; /* atomic: enum sml_chunk_progress */
 	uint32_t left;			/* atomic: chunks of both streams that are still missing */

@@ -158,9 +158,9 @@ SML_INLINE void split_loop(const any_double *restrict elements, size_t count, st
 /* The wider limbs are constants in their loops, because nearly all jobs use them. */
 SML_MULTIVERSION
 static void split(const any_double *elements, size_t count, struct scale scale, bool wide,
-		  sml_any_u32 *lanes)
+		  sml_any_u32 *lanes, size_t stride)
 {
-	sml_any_u32 *middle = lanes + count, *high = lanes + 2 * count;
+	sml_any_u32 *middle = lanes + stride, *high = lanes + 2 * stride;
 	bool once = scale.second == 1;
 
 	if (!wide)
@@ -210,7 +210,7 @@ AVX512 static void store(sml_any_u32 *lanes, __mmask8 mask, __m512i limbs)
 
 /* As split(), of moderate powers: the conversion rounds to even, and limbs are bits. */
 AVX512 static void split_avx512(const any_double *elements, size_t count, struct scale scale,
-				struct limbs limbs, sml_any_u32 *lanes)
+				struct limbs limbs, sml_any_u32 *lanes, size_t stride)
 {
 	const __m512d factor = _mm512_set1_pd(scale.first);
 	const __m512d most = _mm512_set1_pd(scale.limit), least = _mm512_set1_pd(-scale.limit);
@@ -226,35 +226,36 @@ AVX512 static void split_avx512(const any_double *elements, size_t count, struct
 		__m512i v = _mm512_cvtpd_epi64(_mm512_max_pd(_mm512_min_pd(y, most), least));
 
 		store(lanes + i, mask, _mm512_and_si512(v, low));
-		store(lanes + count + i, mask,
+		store(lanes + stride + i, mask,
 		      _mm512_and_si512(_mm512_srl_epi64(v, to_middle), middle));
-		store(lanes + 2 * count + i, mask, _mm512_sra_epi64(v, to_high));
+		store(lanes + 2 * stride + i, mask, _mm512_sra_epi64(v, to_high));
 	}
 }
 
 #else
 
-#define has_avx512()					   false
-#define split_avx512(elements, count, scale, limbs, lanes) ((void)(limbs))
+#define has_avx512()						   false
+#define split_avx512(elements, count, scale, limbs, lanes, stride) ((void)(limbs))
 
 #endif
 
 /* |x| < 2^E has 53 bits, so |y| <= 2^63 - 2^10 (or 2^59 - 2^6): limit changes nothing then. */
 void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, unsigned n_ranks,
-			 void *lanes)
+			 void *lanes, size_t stride)
 {
 	int32_t bits = sml_limb_bits(n_ranks);
 	struct scale scale;
 
 	if (!is_ordinary(exponent)) {
-		__builtin_memset(lanes, 0, 4 * SML_LIMBS * count);
+		for (size_t limb = 0; limb < SML_LIMBS; limb++)
+			__builtin_memset((sml_any_u32 *)lanes + limb * stride, 0, 4 * count);
 		return;
 	}
 	scale = scale_of(bits - exponent, double_power(bits) - double_power(bits - 53));
 	if (scale.second == 1 && has_avx512())
-		split_avx512(elements, count, scale, limbs_of(n_ranks), lanes);
+		split_avx512(elements, count, scale, limbs_of(n_ranks), lanes, stride);
 	else
-		split(elements, count, scale, n_ranks <= SML_LIMB_WIDE_RANKS, lanes);
+		split(elements, count, scale, n_ranks <= SML_LIMB_WIDE_RANKS, lanes, stride);
 }
 
 /* |y| < 2^31: adding 1.5 * 2^52 rounds to an integer, and leaves it in the last bits. */
@@ -396,10 +397,10 @@ SML_INLINE void join_loop(const sml_any_u32 *restrict low, const sml_any_u32 *re
 }
 
 SML_MULTIVERSION
-static void join_moderate(const sml_any_u32 *lanes, size_t count, struct limbs limbs, double power,
-			  unsigned divisor, any_double *elements)
+static void join_moderate(const sml_any_u32 *lanes, size_t stride, size_t count, struct limbs limbs,
+			  double power, unsigned divisor, any_double *elements)
 {
-	const sml_any_u32 *middle = lanes + count, *high = lanes + 2 * count;
+	const sml_any_u32 *middle = lanes + stride, *high = lanes + 2 * stride;
 
 	if (divisor == 1)
 		join_loop(lanes, middle, high, count, limbs, power, 1, false, elements);
@@ -430,8 +431,8 @@ static void fill(size_t count, int32_t exponent, void *elements)
 		((sml_any_u64 *)elements)[i] = exponent == SML_EXPONENT_ZERO ? 0 : SML_FLOAT64_NAN;
 }
 
-void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned n_ranks,
-			   unsigned divisor, void *elements)
+void sml_double_from_limbs(const void *lanes, size_t stride, size_t count, int32_t exponent,
+			   unsigned n_ranks, unsigned divisor, void *elements)
 {
 	struct limbs limbs = limbs_of(n_ranks);
 	const sml_any_u32 *lane = lanes;
@@ -443,10 +444,10 @@ void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, un
 	}
 	power = exponent - sml_limb_bits(n_ranks);
 	if (is_moderate(power))
-		join_moderate(lane, count, limbs, double_power(power), divisor, elements);
+		join_moderate(lane, stride, count, limbs, double_power(power), divisor, elements);
 	else
-		join(lane, lane + count, lane + 2 * count, count, limbs, factor_of(power, divisor),
-		     elements);
+		join(lane, lane + stride, lane + 2 * stride, count, limbs,
+		     factor_of(power, divisor), elements);
 }
 
 void sml_double_dequantize_int32(const void *lanes, size_t count, int32_t exponent,

@@ -13,8 +13,8 @@
  *	v = high * 2^40 + middle * 2^20 + low    0 <= low < 2^20, 0 <= middle < 2^20
  *
  * where 2^12 * 2^20 = 2^32. The high limb of an int64 may overflow, because sums are modulo 2^64;
- * that of a float64 may not, so v has 4 bits less. The limbs of a chunk of count elements are
- * planar: count lanes of low, then of middle, then of high.
+ * that of a float64 may not, so v has 4 bits less. The limbs of a chunk are planar:
+ * `stride` lanes of low, then of middle, then of high. A block of the chunk has count of each.
  *
  * Pairs, for MAX and MIN. An element becomes a 64-bit key in the same order. Lanes are compared
  * separately, so the key travels in two passes: first the upper halves; then the lower halves, but
@@ -40,16 +40,16 @@ static inline int32_t sml_limb_bits(unsigned n_ranks)
 /* E of these doubles: see sml_exponent_of(). Ordinary values are in [-1073, 1024]. */
 int32_t sml_double_exponent_of(const void *elements, size_t count);
 
-/* Exact multiples of 2^(E - sml_limb_bits()), or the nearest: 3 x count lanes. */
+/* Exact multiples of 2^(E - sml_limb_bits()), or the nearest. */
 void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, unsigned n_ranks,
-			 void *lanes);
+			 void *lanes, size_t stride);
 
 /*
  * Summed limbs back. The sum is rounded once; for a divisor other than 1 the quotient
  * is rounded, too.
  */
-void sml_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned n_ranks,
-			   unsigned divisor, void *elements);
+void sml_double_from_limbs(const void *lanes, size_t stride, size_t count, int32_t exponent,
+			   unsigned n_ranks, unsigned divisor, void *elements);
 
 /* The same as sml_quantize_int32() and the others, for doubles. */
 void sml_double_quantize_int32(const void *elements, size_t count, int32_t exponent,

@@ -5,8 +5,8 @@
  */
 #include "core/worker_internal.h"
 
-/* Exponents go ahead of the data by at least this many blocks. */
-#define BLOCKS_AHEAD 3
+/* Exponents go ahead of the data by at least this many head chunks. */
+#define HEADS_AHEAD 3
 /* After this many transmissions, only the timer sends a packet again. */
 #define FAST_SENDS_MAX 4
 /* A stripe is at most a window and so many chunks ahead of the last one of its team. */
@@ -33,16 +33,18 @@ static uint32_t lowest_data_chunk(const struct sml_worker *worker)
 }
 
 /*
- * Will the block whose exponents this head chunk carries be sent soon? One window of data is in
+ * Will the elements whose exponents this head chunk carries be sent soon? One window of data is in
  * flight, and another one leaves before the exponents can return.
  */
-static bool block_is_near(const struct sml_worker *worker, const struct sml_tensor *tensor,
+static bool data_are_near(const struct sml_worker *worker, const struct sml_tensor *tensor,
 			  uint32_t head_index)
 {
-	uint32_t block = tensor->block_chunks, n_stripes = worker->config.n_stripes;
-	uint64_t first = tensor->first[SML_DATA] + (uint64_t)head_index * block;
-	uint32_t ahead = BLOCKS_AHEAD * block / n_stripes;
-	uint32_t needed = block / n_stripes + 2 * worker->flight.window;
+	uint32_t each = tensor->elements_per_chunk, n_stripes = worker->config.n_stripes;
+	uint32_t chunks = (tensor->elements_per_head + each - 1) / each;
+	uint64_t first =
+		tensor->first[SML_DATA] + (uint64_t)head_index * tensor->elements_per_head / each;
+	uint32_t ahead = HEADS_AHEAD * chunks / n_stripes;
+	uint32_t needed = chunks / n_stripes + 2 * worker->flight.window;
 
 	return sml_serial_before((uint32_t)(first / n_stripes),
 				 lowest_data_chunk(worker) + (ahead > needed ? ahead : needed));
@@ -108,7 +110,7 @@ static bool may_send(struct sml_worker *worker, enum sml_stream_id stream, uint3
 	if (stream == SML_DATA && !team_allows(worker, chunk))
 		return false;
 	return stream == SML_DATA || tensor->form != SML_FORM_EXPONENT ||
-	       block_is_near(worker, tensor, index);
+	       data_are_near(worker, tensor, index);
 }
 
 /*

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reproducible sums of doubles: the bits depend neither on the number of slots or threads, nor on
- * which rank has which part, nor on the form of the job, nor on loss. The doubles are of such
- * different sizes that rounding shows in every sum. Also int64 and uint8, which have codings of
- * their own.
- *
- * Packets of one size make the same blocks in every form. Other packets make other
- * blocks, and so other bits: the last test is about that.
+ * Reproducible sums of floats: the bits depend neither on the number of slots or threads, nor on
+ * which rank has which part, nor on the form of the job or the size of its packets, nor on loss.
+ * The numbers are of such different sizes that rounding shows in every sum. Also int64 and uint8,
+ * which have codings of their own.
  */
 #include <math.h>
 #include <stdio.h>
@@ -77,6 +74,38 @@ static void sum_doubles(struct rank *rank, double *data, size_t count, enum sml_
 		CHECK(rank, sml_wait(requests[--n]) == 0);
 }
 
+/* Types that share exponents, on wires of 32 and 16 bits. */
+static void sum_floats(struct rank *rank, void *data, size_t count)
+{
+	static const enum sml_type types[] = {SML_FLOAT32, SML_BFLOAT16, SML_FLOAT16, SML_FLOAT64};
+	static const size_t bytes[] = {4, 2, 2, 8};
+
+	for (unsigned t = 0; t < 4; t++)
+		for (enum sml_wire wire = SML_WIRE_INT32; wire <= SML_WIRE_INT16; wire++) {
+			struct sml_options options = SML_OPTIONS_INIT;
+
+			options.wire = wire;
+			for (size_t i = 0; i < count; i++) {
+				double number = double_of(part_of(rank), i) / 0x1p53;
+				float value = (float)number;
+				uint32_t whole;
+				uint16_t half = (uint16_t)(mix(part_of(rank), i) & 0xbbff);
+
+				memcpy(&whole, &value, 4);
+				if (types[t] == SML_BFLOAT16)
+					half = (uint16_t)(whole >> 16);
+				memcpy((char *)data + i * bytes[t],
+				       bytes[t] == 8   ? (void *)&number
+				       : bytes[t] == 4 ? (void *)&value
+						       : (void *)&half,
+				       bytes[t]);
+			}
+			CHECK(rank, sml_allreduce(rank->context, data, data, count, types[t],
+						  SML_AVG, &options) == 0);
+			hash_bytes(rank, data, count * bytes[t]);
+		}
+}
+
 static void sum_everything(struct rank *rank)
 {
 	static const size_t counts[] = {1, 21, 300, 1053, MOST};
@@ -101,6 +130,7 @@ static void sum_everything(struct rank *rank)
 		CHECK(rank, sml_allreduce(rank->context, bytes, bytes, counts[c], SML_UINT8,
 					  SML_SUM, NULL) == 0);
 		hash_bytes(rank, bytes, counts[c]);
+		sum_floats(rank, data, counts[c]);
 	}
 	free(data);
 }
@@ -245,13 +275,21 @@ TEST(bits_do_not_depend_on_the_form)
 		sml_switch_close(others[i]);
 }
 
-TEST(other_packets_make_other_blocks)
+/* Of 32 to 2208 lanes; the last one is the loopback device's. */
+TEST(bits_do_not_depend_on_the_size_of_packets)
 {
+	static const char *const mtus[] = {"256", "400", "1000", "2500", "4000", "9000", "65535"};
 	const struct way plain = {0, false};
 	uint32_t usual = bits((struct job){.switch_address = one}, plain);
 
-	setenv("SWITCHML_MTU", "1000", 1);
-	assert_int_not_equal(bits((struct job){.switch_address = one}, plain), usual);
+	for (unsigned i = 0; i < sizeof(mtus) / sizeof(mtus[0]); i++) {
+		setenv("SWITCHML_MTU", mtus[i], 1);
+		assert_int_equal(bits((struct job){.switch_address = one}, plain), usual);
+		assert_int_equal(bits((struct job){.switch_address = "embedded"}, plain), usual);
+		assert_int_equal(bits((struct job){.host_group = true}, plain), usual);
+		assert_int_equal(bits((struct job){.switch_address = one, .faults = LOSS}, plain),
+				 usual);
+	}
 	setenv("SWITCHML_MTU", "1500", 1);
 }
 

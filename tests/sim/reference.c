@@ -79,7 +79,7 @@ static int32_t exponent_of(enum sml_type type, const void *elements, uint32_t co
 				   : sml_exponent_of(type, elements, count);
 }
 
-/* One chunk of float64 on its own wire, computed in 128-bit integers instead of limbs. */
+/* One block of float64 on its own wire, computed in 128-bit integers instead of limbs. */
 static void reference_double_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
 				   int32_t exponent, const void *const *elements, double *result)
 {
@@ -129,7 +129,7 @@ static void from_lanes(const struct sim_call *call, const void *lanes, uint32_t 
 			call->type, lanes, count, exponent, n_ranks, divisor, result);
 }
 
-/* One chunk in block floating point; the ranks are added one after another. */
+/* One block of block floating point; the ranks are added one after another. */
 static void reference_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
 			    const void *const *elements, void *result)
 {
@@ -181,6 +181,7 @@ static void reference_gather(const struct sim_call *call, unsigned n_ranks, void
 static void reference_float_sum(const struct sim_call *call, const struct sml_tensor *tensor,
 				unsigned n_ranks, void *const *inputs, uint8_t *result)
 {
+	uint32_t block = sml_code_block(&tensor->code);
 	size_t bytes = sml_element_bytes(call->type);
 	const void *parts[SML_MAX_WORLD];
 
@@ -188,11 +189,9 @@ static void reference_float_sum(const struct sim_call *call, const struct sml_te
 		reference_gather(call, n_ranks, inputs, result);
 		return;
 	}
-	for (uint32_t first = 0; first < call->count; first += tensor->elements_per_chunk) {
-		uint32_t count = call->count - first;
+	for (uint32_t first = 0; first < call->count; first += block) {
+		uint32_t count = call->count - first < block ? call->count - first : block;
 
-		if (count > tensor->elements_per_chunk)
-			count = tensor->elements_per_chunk;
 		for (unsigned r = 0; r < n_ranks; r++)
 			parts[r] = (const uint8_t *)inputs[r] + first * bytes;
 		reference_block(call, count, n_ranks, parts, result + first * bytes);

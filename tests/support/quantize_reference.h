@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/quantize.h"
 #include "switchml.h"
 
 static inline size_t ref_bytes(enum sml_type type)
@@ -104,11 +105,11 @@ static inline int32_t ref_exponent(enum sml_type type, const void *elements, siz
 		double value = ref_load(type, elements, i);
 
 		if (!isfinite(value))
-			return INT32_MAX;
+			return SML_EXPONENT_NONFINITE;
 		largest = fmax(largest, fabs(value));
 	}
 	(void)frexp(largest, &exponent);
-	return largest == 0 ? INT32_MIN : exponent;
+	return largest == 0 ? SML_EXPONENT_ZERO : exponent;
 }
 
 /* lane_bits is 32 or 16. */
@@ -129,7 +130,7 @@ static inline double ref_dequantize(enum sml_type type, int32_t sum, int lane_bi
 {
 	int power = exponent - (lane_bits - 1 - (int)ref_headroom(n_ranks));
 
-	if (exponent == INT32_MIN)
+	if (exponent == SML_EXPONENT_ZERO)
 		return 0;
 	if (exponent < -148 || exponent > 128)
 		return NAN;

@@ -118,10 +118,13 @@ static void read_field(struct vector *vector, char *name, char *value, uint32_t 
 	} else if (strcmp(name, "cookie") == 0 || strcmp(name, "tag") == 0) {
 		header->key_be ^= 1;
 	} else if (strcmp(name, "op") == 0) {
-		header->op = strcmp(value, "max") == 0 ? SML_LANE_MAX : SML_LANE_SUM;
+		header->op = strcmp(value, "bad") == 0	 ? SML_LANE_MAX + 1
+			     : strcmp(value, "max") == 0 ? SML_LANE_MAX
+							 : SML_LANE_SUM;
 	} else if (strcmp(name, "kind") == 0) {
-		header->lane_kind =
-			strcmp(value, "int16") == 0 ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
+		header->lane_kind = strcmp(value, "bad") == 0	  ? SML_LANE_INT16_PAIR + 1
+				    : strcmp(value, "int16") == 0 ? SML_LANE_INT16_PAIR
+								  : SML_LANE_INT32;
 	} else if (strcmp(name, "lanes") == 0) {
 		n = read_lanes(vector->line, value, lanes);
 		for (uint32_t i = 0; i < n; i++)

@@ -10,13 +10,13 @@
 
 int32_t plain_double_exponent_of(const void *elements, size_t count);
 void plain_double_to_limbs(const void *elements, size_t count, int32_t exponent, unsigned n_ranks,
-			   void *lanes);
+			   void *lanes, size_t stride);
 void plain_double_quantize_int32(const void *elements, size_t count, int32_t exponent,
 				 unsigned n_ranks, void *lanes);
 void plain_double_quantize_int16(const void *elements, size_t count, int32_t exponent,
 				 unsigned n_ranks, void *lanes);
-void plain_double_from_limbs(const void *lanes, size_t count, int32_t exponent, unsigned n_ranks,
-			     unsigned divisor, void *elements);
+void plain_double_from_limbs(const void *lanes, size_t stride, size_t count, int32_t exponent,
+			     unsigned n_ranks, unsigned divisor, void *elements);
 void plain_double_dequantize_int32(const void *lanes, size_t count, int32_t exponent,
 				   unsigned n_ranks, unsigned divisor, void *elements);
 void plain_double_dequantize_int16(const void *lanes, size_t count, int32_t exponent,

@@ -15,7 +15,7 @@ static const enum sml_op ops[] = {SML_SUM, SML_AVG};
 static const enum sml_wire wires[] = {SML_WIRE_INT32, SML_WIRE_INT16};
 static const unsigned counts[] = {1, 2, 63, 64, 65, MOST};
 /* Ordinary ones of both precisions, those beyond, and the two without numbers. */
-static const int32_t exponents[] = {-1073,
+static const int16_t exponents[] = {-1073,
 				    -1040,
 				    -1000,
 				    -500,
@@ -61,18 +61,23 @@ static void draw_lanes(uint32_t *lanes, uint32_t n)
 	}
 }
 
-static void check(const struct sml_code *code, int32_t exponent, uint32_t count)
+/* A chunk that begins within a block: of its blocks, each second one has no numbers. */
+static void check(const struct sml_code *code, int16_t exponent, uint32_t count)
 {
+	int16_t shared[] = {SML_EXPONENT_ZERO,	   exponent, SML_EXPONENT_NONFINITE, exponent,
+			    SML_EXPONENT_ZERO,	   exponent, SML_EXPONENT_NONFINITE, exponent,
+			    SML_EXPONENT_NONFINITE};
 	uint32_t came[3 * MOST], found[3 * MOST];
-	uint64_t first[MOST], again[MOST];
+	uint64_t decoded[MOST], again[MOST];
 	size_t bytes = count * sml_element_bytes(code->type);
+	uint64_t first = 1 + random_below(2 * 64 - 1);
 
 	draw_lanes(came, sml_code_lanes(code, count));
 	memset(found, 0xa5, sizeof(found));
-	sml_code_decode(code, &exponent, came, count, first);
-	assert_true(sml_code_recover(code, &exponent, first, count, found));
-	sml_code_decode(code, &exponent, found, count, again);
-	assert_memory_equal(first, again, bytes);
+	sml_code_decode(code, shared, first, came, count, decoded);
+	assert_true(sml_code_recover(code, shared, first, decoded, count, found));
+	sml_code_decode(code, shared, first, found, count, again);
+	assert_memory_equal(decoded, again, bytes);
 	assert_int_equal(found[sml_code_lanes(code, count)], 0xa5a5a5a5);
 }
 
@@ -107,7 +112,7 @@ TEST(so_do_integers_and_bytes)
 	FOR_EACH(n, rank_counts)
 	check_all(SML_INT32, ops[o], SML_WIRE_INT32, rank_counts[n]);
 	assert_true(sml_code_is_recoverable(&bytes));
-	assert_true(sml_code_recover(&bytes, NULL, elements, 7, lanes));
+	assert_true(sml_code_recover(&bytes, NULL, 0, elements, 7, lanes));
 	assert_memory_equal(lanes, elements, 7);
 }
 
@@ -137,15 +142,15 @@ TEST(elements_that_nothing_decodes_to_are_refused)
 	const float wrong[] = {(float)NAN, INFINITY, 3e38f, 0x1p-100f, -0.0f};
 	float elements[70] = {0};
 	uint32_t lanes[70];
-	int32_t exponent = 0;
+	int16_t exponent = 0;
 
 	FOR_EACH(i, wrong)
 	{
 		elements[66] = wrong[i];
-		assert_false(sml_code_recover(&code, &exponent, elements, 70, lanes));
+		assert_false(sml_code_recover(&code, &exponent, 0, elements, 70, lanes));
 	}
 	elements[66] = 0.5f;
-	assert_true(sml_code_recover(&code, &exponent, elements, 70, lanes));
+	assert_true(sml_code_recover(&code, &exponent, 0, elements, 70, lanes));
 }
 
 int main(void)

@@ -11,6 +11,9 @@
 
 #define LANES 32
 #define RANKS 3
+/* Elements of the blocks whose exponents fill a head chunk, on the int32 and int16 wires. */
+#define HEAD_32 (2 * LANES * 256)
+#define HEAD_16 (2 * LANES * 64)
 
 static struct sml_tensor tensor;
 static struct guarded memory;
@@ -63,12 +66,13 @@ TEST(a_tensor_has_the_form_and_chunks_that_its_size_asks_for)
 		{SML_FLOAT32, SML_SUM, SML_WIRE_INT32, LANES / RANKS, SML_FORM_GATHER, 1, 0},
 		/* Several packets with the elements of every rank take one round trip. */
 		{SML_FLOAT32, SML_SUM, SML_WIRE_INT32, LANES / RANKS + 1, SML_FORM_GATHER, 2, 0},
-		{SML_FLOAT32, SML_AVG, SML_WIRE_INT16, 40, SML_FORM_GATHER, 4, 0},
-		{SML_FLOAT32, SML_AVG, SML_WIRE_INT32, 41, SML_FORM_EXPONENT, 1, 2},
-		{SML_FLOAT32, SML_AVG, SML_WIRE_INT16, 41, SML_FORM_EXPONENT, 1, 1},
-		{SML_BFLOAT16, SML_AVG, SML_WIRE_INT16, 80, SML_FORM_GATHER, 4, 0},
-		{SML_FLOAT64, SML_SUM, SML_WIRE_INT64, 20, SML_FORM_GATHER, 4, 0},
-		{SML_FLOAT64, SML_SUM, SML_WIRE_INT64, 21, SML_FORM_EXPONENT, 1, 3},
+		/* Up to what fits into four packets of 352 lanes: 117 lanes for each rank. */
+		{SML_FLOAT32, SML_AVG, SML_WIRE_INT16, 4 * 117, SML_FORM_GATHER, 47, 0},
+		{SML_FLOAT32, SML_AVG, SML_WIRE_INT32, 4 * 117 + 1, SML_FORM_EXPONENT, 1, 15},
+		{SML_FLOAT32, SML_AVG, SML_WIRE_INT16, 4 * 117 + 1, SML_FORM_EXPONENT, 1, 8},
+		{SML_BFLOAT16, SML_AVG, SML_WIRE_INT16, 4 * 234, SML_FORM_GATHER, 47, 0},
+		{SML_FLOAT64, SML_SUM, SML_WIRE_INT64, 4 * 58, SML_FORM_GATHER, 47, 0},
+		{SML_FLOAT64, SML_SUM, SML_WIRE_INT64, 4 * 58 + 1, SML_FORM_EXPONENT, 1, 24},
 		/* The exact wire: as many packets as necessary. */
 		{SML_FLOAT32, SML_AVG, SML_WIRE_EXACT, 0, SML_FORM_EMPTY, 1, 0},
 		{SML_FLOAT32, SML_AVG, SML_WIRE_EXACT, 41, SML_FORM_GATHER, 5, 0},
@@ -76,9 +80,14 @@ TEST(a_tensor_has_the_form_and_chunks_that_its_size_asks_for)
 		 0},
 		{SML_FLOAT64, SML_SUM, SML_WIRE_EXACT, SML_EXACT_BYTES / 8, SML_FORM_GATHER, 205,
 		 0},
-		{SML_FLOAT16, SML_SUM, SML_WIRE_INT32, LANES * LANES, SML_FORM_EXPONENT, 1, LANES},
-		{SML_FLOAT16, SML_SUM, SML_WIRE_INT32, LANES * LANES + 1, SML_FORM_EXPONENT, 2,
-		 LANES + 1},
+		{SML_FLOAT16, SML_SUM, SML_WIRE_INT32, HEAD_32, SML_FORM_EXPONENT, 1,
+		 HEAD_32 / LANES},
+		{SML_FLOAT16, SML_SUM, SML_WIRE_INT32, HEAD_32 + 1, SML_FORM_EXPONENT, 2,
+		 HEAD_32 / LANES + 1},
+		{SML_FLOAT16, SML_SUM, SML_WIRE_INT16, HEAD_16, SML_FORM_EXPONENT, 1,
+		 HEAD_16 / (2 * LANES)},
+		{SML_FLOAT16, SML_SUM, SML_WIRE_INT16, HEAD_16 + 1, SML_FORM_EXPONENT, 2,
+		 HEAD_16 / (2 * LANES) + 1},
 		{SML_FLOAT32, SML_MAX, SML_WIRE_INT16, LANES, SML_FORM_SMALL, 1, 0},
 		{SML_FLOAT32, SML_MIN, SML_WIRE_INT32, LANES + 1, SML_FORM_PLAIN, 1, 2},
 		{SML_INT32, SML_SUM, SML_WIRE_INT32, LANES, SML_FORM_SMALL, 1, 0},
@@ -431,64 +440,105 @@ TEST(elements_wanted_in_part_are_taken_and_no_others)
 
 /* ---- progress ---- */
 
-TEST(data_wait_for_their_own_block_s_exponents)
+static void pass_head(uint32_t index)
 {
-	static float elements[LANES * LANES + 40];
-	struct sml_tensor_spec spec = spec_of(SML_FLOAT32, SML_SUM, LANES * LANES + 40);
+	uint32_t lanes[SML_MAX_LANES];
+
+	sml_tensor_fill(&tensor, SML_HEAD, index, lanes);
+	assert_false(sml_tensor_take(&tensor, SML_HEAD, index, lanes));
+}
+
+TEST(data_wait_for_the_exponents_of_their_own_blocks)
+{
+	static float elements[HEAD_32 + 40];
+	struct sml_tensor_spec spec = spec_of(SML_FLOAT32, SML_SUM, HEAD_32 + 40);
 	struct sml_sequence sequence = {0};
-	uint32_t lanes[LANES];
 
 	spec.send = spec.recv = elements;
 	make(&spec, &sequence);
 	assert_int_equal(tensor.window[SML_HEAD].count, 2);
 	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, 0));
-	sml_tensor_fill(&tensor, SML_HEAD, 1, lanes);
-	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, LANES));
-	assert_false(sml_tensor_take(&tensor, SML_HEAD, 1, lanes));
-	assert_true(sml_tensor_chunk_is_ready(&tensor, SML_DATA, LANES));
-	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, LANES - 1));
+	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, HEAD_32 / LANES));
+	pass_head(1);
+	assert_true(sml_tensor_chunk_is_ready(&tensor, SML_DATA, HEAD_32 / LANES));
+	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, HEAD_32 / LANES - 1));
+	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, 0));
 }
 
-TEST(a_block_is_a_packet_of_exponents_unless_it_would_leave_the_cache)
+/* 10 doubles in a chunk of 32 lanes, and 64 in a block. */
+TEST(a_chunk_with_blocks_of_two_head_chunks_waits_for_both)
 {
-	static const uint16_t counts[] = SML_LANE_COUNTS;
+	static double elements[HEAD_16 + 40];
+	struct sml_tensor_spec spec = spec_of(SML_FLOAT64, SML_SUM, HEAD_16 + 40);
+	const uint32_t both = HEAD_16 / 10;
 
-	for (unsigned i = 0; counts[i] != 0; i++) {
-		uint32_t lanes = counts[i], chunks = sml_tensor_block_chunks(lanes);
+	spec.wire = SML_WIRE_INT64;
+	spec.send = spec.recv = elements;
+	for (uint32_t earlier = 0; earlier < 2; earlier++) {
+		struct sml_sequence sequence = {0};
 
-		assert_in_range(chunks, 8, lanes);
-		if (lanes <= 352) {
-			assert_int_equal(chunks, lanes);
-			continue;
-		}
-		assert_int_equal(chunks & (chunks - 1), 0); /* its packet has no padding */
-		assert_in_range((uint64_t)chunks * lanes * 4, 128 << 10, 512 << 10);
+		make(&spec, &sequence);
+		assert_int_equal(tensor.window[SML_HEAD].count, 2);
+		pass_head(earlier);
+		assert_int_equal(sml_tensor_chunk_is_ready(&tensor, SML_DATA, both - 1), !earlier);
+		assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, both));
+		assert_int_equal(sml_tensor_chunk_is_ready(&tensor, SML_DATA, both + 1), earlier);
+		pass_head(!earlier);
+		assert_true(sml_tensor_chunk_is_ready(&tensor, SML_DATA, both));
 	}
 }
 
-TEST(wide_packets_have_a_head_chunk_for_each_of_their_smaller_blocks)
+/* So are the elements of its blocks, unless they would leave the cache. */
+TEST(a_head_chunk_s_packet_is_full_of_exponents)
 {
-	static float elements[33 * 2208];
-	const struct sml_shape wide = {.lanes = 2208, .rank = 0, .n_ranks = 1};
-	struct sml_tensor_spec spec = spec_of(SML_FLOAT32, SML_SUM, 33 * 2208);
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+
+	for (unsigned i = 0; counts[i] != 0; i++)
+		for (unsigned wide = 0; wide < 2; wide++)
+			for (unsigned only_int32 = 0; only_int32 < 2; only_int32++) {
+				const struct sml_shape shape = {counts[i], 0, 1, false, only_int32};
+				struct sml_tensor_spec spec =
+					spec_of(wide ? SML_FLOAT64 : SML_FLOAT32, SML_SUM, 1 << 18);
+				struct sml_sequence sequence = {0};
+				struct sml_contribution head;
+				uint32_t exponents, block = wide ? 64 : 256;
+
+				spec.wire = wide ? SML_WIRE_INT64 : SML_WIRE_INT32;
+				make_in(&spec, &shape, &sequence);
+				sml_tensor_describe_chunk(&tensor, SML_HEAD, 0, &head);
+				assert_int_equal(head.op, SML_LANE_MAX);
+				assert_int_equal(head.lane_kind,
+						 only_int32 ? SML_LANE_INT32 : SML_LANE_INT16_PAIR);
+				exponents = tensor.elements_per_head / block;
+				assert_int_equal(head.lanes,
+						 only_int32 ? exponents : exponents / 2);
+				if (head.lanes < counts[i])
+					assert_int_equal(tensor.elements_per_head << (2 + wide),
+							 512 << 10);
+			}
+}
+
+TEST(a_last_head_chunk_has_lanes_for_its_exponents_only)
+{
+	static float elements[256 * 64 + 256 * 17 + 1];
+	struct sml_tensor_spec spec =
+		spec_of(SML_FLOAT32, SML_SUM, sizeof(elements) / sizeof(elements[0]));
 	struct sml_sequence sequence = {0};
 	struct sml_contribution head;
-	uint64_t space[64];
-	uint32_t lanes[32];
+	uint32_t lanes[LANES];
 
+	for (size_t i = 0; i < spec.count; i++)
+		elements[i] = 1;
 	spec.send = spec.recv = elements;
-	assert_true(sml_tensor_memory_bytes(&spec, &wide) <= sizeof(space));
-	sml_tensor_init(&tensor, &spec, &wide, &sequence, space);
-	assert_int_equal(tensor.window[SML_DATA].count, 33);
-	assert_int_equal(tensor.window[SML_HEAD].count, 2);
+	make(&spec, &sequence);
 	sml_tensor_describe_chunk(&tensor, SML_HEAD, 0, &head);
-	assert_int_equal(head.lanes, 32);
+	assert_int_equal(head.lanes, LANES);
 	sml_tensor_describe_chunk(&tensor, SML_HEAD, 1, &head);
-	assert_int_equal(head.lanes, 8); /* one exponent, rounded up */
-	sml_tensor_fill(&tensor, SML_HEAD, 0, lanes);
-	sml_tensor_take(&tensor, SML_HEAD, 0, lanes);
-	assert_true(sml_tensor_chunk_is_ready(&tensor, SML_DATA, 31));
-	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, 32));
+	assert_int_equal(head.lanes, 16); /* 18 exponents, rounded up */
+	memset(lanes, 0xff, sizeof(lanes));
+	sml_tensor_fill(&tensor, SML_HEAD, 1, lanes);
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(sml_be32(lanes[i]), i < 9 ? 0x00010001 : 0);
 }
 
 TEST(a_chunk_counts_once)
@@ -534,5 +584,26 @@ TEST(a_chunk_is_claimed_once_and_again_after_release)
 
 int main(void)
 {
-	return test_run(NULL, end);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_tensor_has_the_form_and_chunks_that_its_size_asks_for),
+		cmocka_unit_test(stripes_share_a_window_whatever_their_number),
+		cmocka_unit_test(digests_differ_whenever_calls_do),
+		cmocka_unit_test(digests_are_equal_where_calls_are),
+		cmocka_unit_test(counts_beyond_32_bits_are_told_apart),
+		cmocka_unit_test(lanes_are_rounded_to_a_power_of_two_at_most_a_packet),
+		cmocka_unit_test(only_a_tensor_s_last_chunk_is_shorter),
+		cmocka_unit_test(where_only_full_packets_are_taken_every_chunk_has_all_lanes),
+		cmocka_unit_test(where_only_int32_is_added_narrow_integers_take_whole_lanes),
+		cmocka_unit_test(bytes_sent_in_part_are_zeros_elsewhere),
+		cmocka_unit_test(placed_bytes_leave_all_others_alone),
+		cmocka_unit_test(elements_wanted_in_part_are_taken_and_no_others),
+		cmocka_unit_test(data_wait_for_the_exponents_of_their_own_blocks),
+		cmocka_unit_test(a_chunk_with_blocks_of_two_head_chunks_waits_for_both),
+		cmocka_unit_test(a_head_chunk_s_packet_is_full_of_exponents),
+		cmocka_unit_test(a_last_head_chunk_has_lanes_for_its_exponents_only),
+		cmocka_unit_test(a_chunk_counts_once),
+		cmocka_unit_test(a_chunk_is_claimed_once_and_again_after_release),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, end);
 }

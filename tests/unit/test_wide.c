@@ -69,10 +69,10 @@ static int32_t reduce_doubles(unsigned n, double elements[][ELEMENTS], size_t co
 	}
 	memset(sums, 0, sizeof(sums));
 	for (unsigned r = 0; r < n; r++) {
-		sml_double_to_limbs(elements[r], count, exponent, n, lanes);
+		sml_double_to_limbs(elements[r], count, exponent, n, lanes, count);
 		ref_add_lanes(sums, lanes, SML_LIMBS * count);
 	}
-	sml_double_from_limbs(sums, count, exponent, n, divisor, result);
+	sml_double_from_limbs(sums, count, count, exponent, n, divisor, result);
 	return exponent;
 }
 
@@ -242,13 +242,14 @@ TEST(any_lanes_become_some_doubles)
 
 		for (size_t i = 0; i < SML_LIMBS * ELEMENTS; i++)
 			lanes[i] = random_below(4) ? (uint32_t)random_bits() : UINT32_MAX;
-		sml_double_from_limbs(lanes, ELEMENTS, exponent, n, 1 + random_below(n), elements);
+		sml_double_from_limbs(lanes, ELEMENTS, ELEMENTS, exponent, n, 1 + random_below(n),
+				      elements);
 		sml_int64_from_limbs(lanes, ELEMENTS, n, 1 + random_below(n), elements);
 		for (size_t i = 0; i < ELEMENTS; i++)
 			elements[i] = any_double();
 		elements[0] = NAN;
 		elements[1] = -INFINITY;
-		sml_double_to_limbs(elements, ELEMENTS, exponent, n, lanes);
+		sml_double_to_limbs(elements, ELEMENTS, exponent, n, lanes, ELEMENTS);
 		sml_double_quantize_int32(elements, ELEMENTS, exponent, 64, lanes);
 		sml_double_quantize_int16(elements, ELEMENTS, exponent, 64, lanes);
 	}
@@ -265,10 +266,10 @@ static void add_extremes(unsigned n)
 		uint32_t lanes[SML_LIMBS], sums[SML_LIMBS] = {0};
 		double result;
 
-		sml_double_to_limbs(&extremes[e], 1, 1, n, lanes);
+		sml_double_to_limbs(&extremes[e], 1, 1, n, lanes, 1);
 		for (unsigned rank = 0; rank < n; rank++)
 			ref_add_lanes(sums, lanes, SML_LIMBS);
-		sml_double_from_limbs(sums, 1, 1, n, 1, &result);
+		sml_double_from_limbs(sums, 1, 1, 1, n, 1, &result);
 		assert_true(result == extremes[e] * n);
 	}
 	FOR_EACH(e, integers)
@@ -419,6 +420,7 @@ TEST(vectors_and_scalars_agree_on_every_bit)
 
 	for (unsigned round = 0; round < 20000; round++) {
 		size_t count = random_below(ELEMENTS + 1), bytes = 8 * count;
+		size_t stride = count + random_below((unsigned)(ELEMENTS - count) + 1);
 		unsigned n = random_below(64) ? 1 + random_below(64)
 					      : 1025 + random_below(MOST_RANKS - 1024);
 		unsigned divisor = random_below(2) ? 1 : n;
@@ -432,13 +434,19 @@ TEST(vectors_and_scalars_agree_on_every_bit)
 		if (count && random_below(16) == 0)
 			elements[random_below((unsigned)count)] = NAN;
 
-		sml_double_to_limbs(elements, count, exponent, n, lanes);
-		plain_double_to_limbs(elements, count, exponent, n, plain);
-		assert_memory_equal(lanes, plain, SML_LIMBS * 4 * count);
+		/* Lanes between the limbs belong to other blocks: they stay as they are. */
+		memset(lanes, 0x5a, sizeof(lanes));
+		memset(plain, 0x5a, sizeof(plain));
+		sml_double_to_limbs(elements, count, exponent, n, lanes, stride);
+		plain_double_to_limbs(elements, count, exponent, n, plain, stride);
+		assert_memory_equal(lanes, plain, sizeof(lanes));
+		for (size_t limb = 0; limb < SML_LIMBS; limb++)
+			for (size_t i = count; i < stride; i++)
+				assert_int_equal(lanes[limb * stride + i], 0x5a5a5a5a);
 		for (unsigned r = 1; r < n; r++)
-			ref_add_lanes(lanes, plain, SML_LIMBS * count);
-		sml_double_from_limbs(lanes, count, exponent, n, divisor, back);
-		plain_double_from_limbs(lanes, count, exponent, n, divisor, plain_back);
+			ref_add_lanes(lanes, plain, SML_LIMBS * stride);
+		sml_double_from_limbs(lanes, stride, count, exponent, n, divisor, back);
+		plain_double_from_limbs(lanes, stride, count, exponent, n, divisor, plain_back);
 		assert_memory_equal(back, plain_back, bytes);
 
 		sml_int64_to_limbs(elements, count, n, lanes);

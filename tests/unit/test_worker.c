@@ -209,18 +209,28 @@ TEST_WITH(a_frozen_worker_neither_sends_nor_takes, NULL, end)
 	assert_int_equal(sml_worker_deadline(worker()), UINT64_MAX);
 }
 
-/* Two blocks of chunks whose exponents are the job's. */
-static void submit_two_blocks_of_floats(void)
+/* And it stays there. */
+static void set_window(uint32_t window)
 {
-	static float elements[2 * RIG_LANES * RIG_LANES];
+	worker()->flight.window = worker()->flight.max = window;
+	worker()->flight.probing = false;
+}
+
+/* Data chunks on the int16 wire whose exponents a head chunk carries: 64 elements share each. */
+#define HEAD_CHUNKS   64
+#define HEAD_ELEMENTS (2 * RIG_LANES * 64)
+
+static void submit_floats_with_two_head_chunks(void)
+{
+	static float elements[2 * HEAD_ELEMENTS];
 	static uint64_t memory[4096];
 	static struct sml_tensor tensor;
 	struct sml_tensor_spec spec = {.type = SML_FLOAT32,
 				       .op = SML_SUM,
-				       .wire = SML_WIRE_INT32,
-				       .count = 2 * RIG_LANES * RIG_LANES,
-				       .send_count = 2 * RIG_LANES * RIG_LANES,
-				       .recv_count = 2 * RIG_LANES * RIG_LANES,
+				       .wire = SML_WIRE_INT16,
+				       .count = 2 * HEAD_ELEMENTS,
+				       .send_count = 2 * HEAD_ELEMENTS,
+				       .recv_count = 2 * HEAD_ELEMENTS,
 				       .send = elements,
 				       .recv = elements};
 	const struct sml_shape *shape = &worker()->config.shape;
@@ -230,20 +240,21 @@ static void submit_two_blocks_of_floats(void)
 	assert_true(sml_worker_submit(worker(), &tensor));
 }
 
-TEST_WITH(data_are_sent_in_order_even_if_a_later_block_s_exponents_come_first, NULL, end)
+TEST_WITH(data_are_sent_in_order_even_if_later_exponents_come_first, NULL, end)
 {
 	struct rig_packet heads[2];
 
-	rig_init(&rig, 1, 2, 2 * RIG_LANES);
-	submit_two_blocks_of_floats();
+	rig_init(&rig, 1, 2, 2 * HEAD_CHUNKS);
+	set_window(2 * HEAD_CHUNKS);
+	submit_floats_with_two_head_chunks();
 	for (uint32_t i = 0; i < 2; i++)
 		heads[i] = sent();
 	answer(&heads[1], 3);
-	assert_true(sml_tensor_chunk_is_ready(worker()->tensors[0], SML_DATA, RIG_LANES));
+	assert_true(sml_tensor_chunk_is_ready(worker()->tensors[0], SML_DATA, HEAD_CHUNKS));
 	assert_silent();
 	assert_true(sml_worker_is_blocked(worker()));
 	answer(&heads[0], 2);
-	for (uint32_t i = 0; i < 2 * RIG_LANES; i++) {
+	for (uint32_t i = 0; i < 2 * HEAD_CHUNKS; i++) {
 		struct rig_packet packet = sent();
 
 		assert_true(is_data(&packet));
@@ -254,13 +265,6 @@ TEST_WITH(data_are_sent_in_order_even_if_a_later_block_s_exponents_come_first, N
 }
 
 /* ---- windows ---- */
-
-/* And it stays there. */
-static void set_window(uint32_t window)
-{
-	worker()->flight.window = worker()->flight.max = window;
-	worker()->flight.probing = false;
-}
 
 TEST_WITH(the_window_limits_what_is_in_flight, NULL, end)
 {

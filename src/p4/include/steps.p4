@@ -8,6 +8,7 @@ const bit<8> STEP_STORE = 0; // the first rank: stored = arrived
 const bit<8> STEP_ADD32 = 1; // stored = arrived += stored
 @noWarn("unused") const bit<8> STEP_ADD16 = 2; // the same, in 16-bit halves
 const bit<8> STEP_MAX = 3;   // stored = arrived = the greater
+@noWarn("unused") const bit<8> STEP_MAX16 = 7; // the same, in 16-bit halves
 @noWarn("unused") const bit<8> STEP_LOAD = 4;  // arrived = stored: a result again
 // Only in the staged form, in which a packet can see half of the stored lanes in each pass:
 @noWarn("unused") const bit<8> STEP_NONE = 5;

@@ -47,6 +47,13 @@ const bit<32> HIGH16 = 0x80008000;
         if ((int<32>)stored > (int<32>)arrived) {                                                  \
             arrived = stored;                                                                      \
         }                                                                                          \
+    } else if (step == STEP_MAX16) {                                                               \
+        if ((int<16>)stored[31:16] > (int<16>)arrived[31:16]) {                                    \
+            arrived[31:16] = stored[31:16];                                                        \
+        }                                                                                          \
+        if ((int<16>)stored[15:0] > (int<16>)arrived[15:0]) {                                      \
+            arrived[15:0] = stored[15:0];                                                          \
+        }                                                                                          \
     } else if (step == STEP_LOAD) {                                                                \
         arrived = stored;                                                                          \
     }                                                                                              \

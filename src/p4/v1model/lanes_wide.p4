@@ -94,6 +94,15 @@ control Lanes(inout lanes_t lanes, in bit<32> buffer, in bit<8> step) {
         arrived = (stored & a) | (arrived & ~a);
     }
 
+    // The same of halves.
+    action take_greater_halves() {
+        a = stored ^ HIGH16;
+        b = arrived ^ HIGH16;
+        a = ((a & ~b) | (~(a ^ b) & ((a | HIGH16) - (b & ~HIGH16)))) & HIGH16;
+        a = (a - (a >> 15)) | a;
+        arrived = (stored & a) | (arrived & ~a);
+    }
+
     action load() {
         arrived = stored;
     }
@@ -106,6 +115,8 @@ control Lanes(inout lanes_t lanes, in bit<32> buffer, in bit<8> step) {
         add16();                                                                                   \
     } else if (step == STEP_MAX) {                                                                 \
         take_greater();                                                                            \
+    } else if (step == STEP_MAX16) {                                                               \
+        take_greater_halves();                                                                     \
     } else if (step == STEP_LOAD) {                                                                \
         load();                                                                                    \
     }

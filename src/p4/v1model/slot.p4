@@ -104,6 +104,8 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
             if (begins) {
                 begin();
                 step = STEP_STORE;
+            } else if (hdr.sml.op == SML_LANE_MAX && hdr.sml.lane_kind == SML_LANE_INT16_PAIR) {
+                step = STEP_MAX16;
             } else if (hdr.sml.op == SML_LANE_MAX) {
                 step = STEP_MAX;
             } else if (hdr.sml.lane_kind == SML_LANE_INT16_PAIR) {

@@ -172,7 +172,6 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
         quotient = ((bit<48>)hdr.sml.slot * (bit<48>)meta.shards_inverse) >> 24;
         if (!hdr.lanes.isValid() || hdr.sml.slot >= meta.head_slots + meta.data_slots ||
             hdr.sml.op > SML_LANE_MAX || hdr.sml.lane_kind > SML_LANE_INT16_PAIR ||
-            (hdr.sml.op == SML_LANE_MAX && hdr.sml.lane_kind != SML_LANE_INT32) ||
             (bit<16>)hdr.sml.shard != hdr.sml.slot - quotient[15:0] * (bit<16>)meta.shards) {
             meta.verdict = SML_VERDICT_OUT_OF_RANGE;
         }
