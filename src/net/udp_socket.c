@@ -10,7 +10,7 @@
 #include "base/fork.h"
 #include "core/wire.h"
 #include "net/address.h"
-#include "net/place.h"
+#include "net/listen_address.h"
 #include "net/udp_options.h"
 
 /* The size that we ask for; the size that the system's limit allows decides the ranks' windows. */
@@ -36,11 +36,11 @@ static int steer(int fd, unsigned n_threads)
 }
 
 /* All are optional: without them, packets come one by one, or drops are not seen. */
-static void ask_for_news(int fd, const struct sml_place *place,
+static void ask_for_news(int fd, const struct sml_listen_address *local,
 			 const struct sml_udp_options *options)
 {
 	bool for_xdp = options->for_xdp;
-	bool v6 = place->address.any.sa_family == AF_INET6;
+	bool v6 = local->address.any.sa_family == AF_INET6;
 	int one = 1;
 
 	/* With it, packets would be coalesced before they reach generic XDP. */
@@ -48,52 +48,52 @@ static void ask_for_news(int fd, const struct sml_place *place,
 		(void)sml_udp_enable_gro(fd);
 	setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
 	sml_udp_forbid_fragments(fd, v6);
-	if (!place->all && !for_xdp && !options->group_hops)
+	if (!local->all && !for_xdp && !options->group_hops)
 		return;
 	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVPKTINFO : IP_PKTINFO, &one,
 		   sizeof(one));
 }
 
 /* Also for IPv4 on a dual-stack socket. */
-static void limit_hops(int fd, const struct sml_place *place, int hops)
+static void limit_hops(int fd, const struct sml_listen_address *local, int hops)
 {
 	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_TTL, &hops, sizeof(hops));
-	if (place->address.any.sa_family == AF_INET6)
+	if (local->address.any.sa_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &hops, sizeof(hops));
 }
 
 /* SO_REUSEPORT would also share the port with another switch, so refuse if one has it. */
-static int check_that_port_is_free(struct sml_place place)
+static int check_that_port_is_free(struct sml_listen_address local)
 {
-	int fd = sml_place_socket(&place, SOCK_DGRAM), rc;
+	int fd = sml_listen_address_socket(&local, SOCK_DGRAM), rc;
 
 	if (fd < 0)
 		return fd;
-	rc = sml_place_bind(&place, fd);
+	rc = sml_listen_address_bind(&local, fd);
 	sml_fd_close(fd);
 	return rc;
 }
 
 static int open_socket(const struct sml_udp_options *options, bool first)
 {
-	struct sml_place place;
-	int rc = sml_place_parse(options->address, options->port, &place), fd, one = 1;
+	struct sml_listen_address local;
+	int rc = sml_listen_address_parse(options->address, options->port, &local), fd, one = 1;
 
 	if (rc == 0 && first && options->n_threads > 1)
-		rc = check_that_port_is_free(place);
+		rc = check_that_port_is_free(local);
 	if (rc < 0)
 		return rc;
-	fd = sml_place_socket(&place, SOCK_DGRAM);
+	fd = sml_listen_address_socket(&local, SOCK_DGRAM);
 	if (fd < 0)
 		return fd;
 	if (options->n_threads > 1 &&
 	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0)
 		rc = -errno;
-	ask_for_news(fd, &place, options);
+	ask_for_news(fd, &local, options);
 	if (options->group_hops)
-		limit_hops(fd, &place, options->group_hops);
+		limit_hops(fd, &local, options->group_hops);
 	if (rc == 0)
-		rc = sml_place_bind(&place, fd);
+		rc = sml_listen_address_bind(&local, fd);
 	if (rc == 0 && options->n_threads > 1 && steer(fd, options->n_threads) < 0)
 		rc = -errno;
 	if (rc < 0) {

@@ -54,7 +54,7 @@ const char *peer_hear(struct peer *peer);
 void say_message(struct peer *peer, struct gen *gen, const ProtobufCMessage *honest,
 		 SmlControl__Envelope__BodyCase body);
 
-/* ---- messages of a rank (says.c) ---- */
+/* ---- messages of a rank (rank_messages.c) ---- */
 
 struct say_terms {
 	bool ranks_have_slots;
@@ -69,7 +69,7 @@ void say_ready(struct peer *peer, struct gen *gen);
 /* A message of a member, with its fields as intended. */
 void say_as_member(struct peer *peer, struct gen *gen);
 
-/* ---- messages of a switch (answers.c) ---- */
+/* ---- messages of a switch (switch_messages.c) ---- */
 
 #define SAY_WORLD_SIZE 3
 
@@ -85,7 +85,7 @@ void say_start(struct peer *peer, struct gen *gen);
 /* Any other message, before and after the job's start. */
 void say_as_switch(struct peer *peer, struct gen *gen);
 
-/* ---- messages of any peer (says.c) ---- */
+/* ---- messages of any peer (rank_messages.c) ---- */
 
 /* Repeat a question, from a peer that does not read the answers. */
 void say_questions(struct peer *peer, struct gen *gen);

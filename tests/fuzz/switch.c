@@ -78,7 +78,7 @@ static void answer_one(struct world *world, uint32_t i)
 	struct gen *gen = world->gen;
 	struct sml_header header = world->seen[i];
 
-	/* Stripes in ranks have other tags: answers.c gives them none. */
+	/* Stripes in ranks have other tags: switch_messages.c gives them none. */
 	header.key_be = sml_be64(world->embeds ? 0 : TAG);
 	if (header.kind == SML_PACKET_CONTRIBUTION) {
 		static const uint32_t tickets[] = {0, 1, 2, 7, 30, 64, 65, UINT32_MAX};
@@ -118,7 +118,7 @@ static void contribute(struct world *world)
 	struct sockaddr_in to = {.sin_family = AF_INET};
 	struct sml_header header = {
 		.kind = what == 7 ? SML_PACKET_PROBE : SML_PACKET_CONTRIBUTION,
-		/* As in the admission by answers.c: rank 1's stripe, and its cookies. */
+		/* As in the admission by switch_messages.c: rank 1's stripe, and its cookies. */
 		.job_be = sml_be32(257),
 		.epoch_be = sml_be32(1),
 		.rank = (uint8_t)(2 * gen_below(gen, 2)),

@@ -245,7 +245,7 @@ static int serve(json_t *program)
 	pthread_mutex_init(&dataplane.target_mutex, NULL);
 	dataplane.config.port = 28500;
 	dataplane.operations = &OPERATIONS;
-	return sml_place_parse("10.0.0.1", 28500, &dataplane.own);
+	return sml_listen_address_parse("10.0.0.1", 28500, &dataplane.own);
 }
 
 static int open_server(void **state)
@@ -442,7 +442,7 @@ TEST_WITH(a_rank_in_ipv6_is_addressed_there, open_world, close_world)
 	struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(900)};
 	const struct bfrt_entry *entry;
 
-	assert_int_equal(sml_place_parse("fd00::1", 28500, &dataplane.own), 0);
+	assert_int_equal(sml_listen_address_parse("fd00::1", 28500, &dataplane.own), 0);
 	assert_int_equal(add(9), 0);
 	learn_addresses(9);
 	assert_int_equal(inet_pton(AF_INET6, "fd00::12", &to.sin6_addr), 1);

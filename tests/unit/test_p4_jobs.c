@@ -153,7 +153,7 @@ static int open_world(void **state)
 	dataplane.operations = &operations;
 	dataplane.target = &target;
 	dataplane.limits = (struct sml_p4_limits){.lanes = 64, .slots = 16};
-	return sml_place_parse("10.0.0.1", 28500, &dataplane.own);
+	return sml_listen_address_parse("10.0.0.1", 28500, &dataplane.own);
 }
 
 static int close_world(void **state)
@@ -320,7 +320,7 @@ TEST_WITH(a_rank_in_ipv6_is_addressed_there, open_world, close_world)
 	struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(900)};
 	const struct sml_p4_row *row;
 
-	assert_int_equal(sml_place_parse("fd00::1", 28500, &dataplane.own), 0);
+	assert_int_equal(sml_listen_address_parse("fd00::1", 28500, &dataplane.own), 0);
 	assert_int_equal(add(9, 4), 0);
 	learn_addresses(9);
 	assert_int_equal(inet_pton(AF_INET6, "fd00::12", &to.sin6_addr), 1);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "net/place.h"
+#include "net/listen_address.h"
 
 #define CONNECT_MS 2000
 #define PAUSE_MS   100
@@ -119,23 +119,23 @@ json_t *peers_link_receive(struct peers_link *link, uint64_t deadline_ns)
 
 int peers_open(int type, const struct sml_port_range *ports, int *fd)
 {
-	struct sml_place place;
-	socklen_t length = sizeof(place.address);
-	int error = sml_place_parse(NULL, 0, &place), on = 1;
+	struct sml_listen_address local;
+	socklen_t length = sizeof(local.address);
+	int error = sml_listen_address_parse(NULL, 0, &local), on = 1;
 
-	*fd = error ? error : sml_place_socket(&place, type);
+	*fd = error ? error : sml_listen_address_socket(&local, type);
 	if (*fd < 0)
 		return *fd;
 	/* For one agreed port: connections of a job that has ended do not count. */
 	if (type == SOCK_STREAM && ports->first && ports->first == ports->last)
 		setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	error = sml_port_range_bind(ports, &place.address, *fd);
+	error = sml_port_range_bind(ports, &local.address, *fd);
 	if (error == 0 && type == SOCK_STREAM && listen(*fd, PEERS_MAX) < 0)
 		error = -errno;
-	if (error == 0 && getsockname(*fd, &place.address.any, &length) < 0)
+	if (error == 0 && getsockname(*fd, &local.address.any, &length) < 0)
 		error = -errno;
 	if (error == 0)
-		return ntohs(place.address.v4.sin_port);
+		return ntohs(local.address.v4.sin_port);
 	close(*fd);
 	*fd = -1;
 	return error;

@@ -23,7 +23,7 @@
 #include "base/thread.h"
 #include "cmd/switch/metrics_text.h"
 #include "net/address.h"
-#include "net/place.h"
+#include "net/listen_address.h"
 #include "switch/switch.h"
 
 #define DEFAULT_PORT 28501
@@ -237,17 +237,17 @@ static void *serve_http(void *argument)
 static int listen_at(struct sml_metrics *metrics, const char *address, uint16_t port)
 {
 	socklen_t length = sizeof(metrics->address);
-	struct sml_place place;
-	int rc = sml_place_parse(address, port, &place), one = 1;
+	struct sml_listen_address local;
+	int rc = sml_listen_address_parse(address, port, &local), one = 1;
 
 	if (rc < 0)
 		return rc;
-	metrics->listen_fd = sml_place_socket(&place, SOCK_STREAM);
+	metrics->listen_fd = sml_listen_address_socket(&local, SOCK_STREAM);
 	if (metrics->listen_fd < 0)
 		return metrics->listen_fd;
 	if (setsockopt(metrics->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0)
 		return -errno;
-	rc = sml_place_bind(&place, metrics->listen_fd);
+	rc = sml_listen_address_bind(&local, metrics->listen_fd);
 	if (rc < 0)
 		return rc;
 	if (listen(metrics->listen_fd, BACKLOG) < 0 ||
@@ -259,7 +259,7 @@ static int listen_at(struct sml_metrics *metrics, const char *address, uint16_t 
 int sml_metrics_open(struct sml_metrics **opened, const char *listen)
 {
 	struct sml_metrics *metrics = calloc(1, sizeof(*metrics));
-	struct sml_host_port place;
+	struct sml_host_port wanted;
 	uint16_t port;
 	int rc;
 
@@ -269,10 +269,10 @@ int sml_metrics_open(struct sml_metrics **opened, const char *listen)
 	metrics->listen_fd = metrics->stop_fd = -1;
 	for (unsigned i = 0; i < CONNECTIONS; i++)
 		metrics->connections[i].fd = -1;
-	rc = sml_host_port_parse(listen, strlen(listen), &place) ? 0 : -EINVAL;
-	port = rc == 0 && place.has_port ? place.port : DEFAULT_PORT;
+	rc = sml_host_port_parse(listen, strlen(listen), &wanted) ? 0 : -EINVAL;
+	port = rc == 0 && wanted.has_port ? wanted.port : DEFAULT_PORT;
 	if (rc == 0)
-		rc = listen_at(metrics, place.host[0] != '\0' ? place.host : "127.0.0.1", port);
+		rc = listen_at(metrics, wanted.host[0] != '\0' ? wanted.host : "127.0.0.1", port);
 	if (rc == 0) {
 		*opened = metrics;
 		return 0;
@@ -284,7 +284,7 @@ int sml_metrics_open(struct sml_metrics **opened, const char *listen)
 			"'%s' is not an address for --metrics: ADDR, ADDR:PORT, [V6]:PORT or :PORT",
 			listen);
 	return sml_error_set(rc, "cannot listen on TCP port %u of %s for --metrics: %s; %s", port,
-			     place.host[0] != '\0' ? place.host : "127.0.0.1", strerror(-rc),
+			     wanted.host[0] != '\0' ? wanted.host : "127.0.0.1", strerror(-rc),
 			     sml_bind_fix(rc, "see which process uses it: ss -ltnp"));
 }
 
@@ -318,11 +318,11 @@ int sml_metrics_start(struct sml_metrics *metrics, struct sml_switch *source)
 
 void sml_metrics_where(const struct sml_metrics *metrics, char *text, size_t bytes)
 {
-	char host[INET6_ADDRSTRLEN], place[sizeof(host) + sizeof("[]:65535")];
+	char host[INET6_ADDRSTRLEN], at[sizeof(host) + sizeof("[]:65535")];
 
-	sml_host_port_text(place, sizeof(place), sml_sockaddr_text(&metrics->address, host),
+	sml_host_port_text(at, sizeof(at), sml_sockaddr_text(&metrics->address, host),
 			   ntohs(metrics->address.v4.sin_port)); /* the same in both families */
-	snprintf(text, bytes, "http://%s/metrics", place);
+	snprintf(text, bytes, "http://%s/metrics", at);
 }
 
 void sml_metrics_close(struct sml_metrics *metrics)

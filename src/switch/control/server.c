@@ -14,7 +14,7 @@
 #include "base/fork.h"
 #include "base/thread.h"
 #include "net/address.h"
-#include "net/place.h"
+#include "net/listen_address.h"
 #include "switch/control/server.h"
 #include "switch/shared/log.h"
 
@@ -270,21 +270,21 @@ static void on_stop(void *context, unsigned what)
 }
 
 /* Our own port. No peer can connect yet; early ones try again. */
-static int take_port(struct sml_server *server, struct sml_place *place)
+static int take_port(struct sml_server *server, struct sml_listen_address *local)
 {
-	int fd = sml_place_socket(place, SOCK_STREAM), one = 1, rc;
-	socklen_t length = sizeof(place->address);
+	int fd = sml_listen_address_socket(local, SOCK_STREAM), one = 1, rc;
+	socklen_t length = sizeof(local->address);
 
 	if (fd < 0)
 		return fd;
 	server->listen_fd = fd;
 	rc = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ? -errno : 0;
 	if (rc == 0)
-		rc = sml_place_bind(place, fd);
-	if (rc == 0 && getsockname(fd, &place->address.any, &length) < 0)
+		rc = sml_listen_address_bind(local, fd);
+	if (rc == 0 && getsockname(fd, &local->address.any, &length) < 0)
 		rc = -errno;
 	/* The port is at the same place in both families. */
-	server->port = ntohs(place->address.v4.sin_port);
+	server->port = ntohs(local->address.v4.sin_port);
 	return rc;
 }
 
@@ -507,7 +507,7 @@ static void name_switch(struct sml_server *server)
 
 int sml_server_open(struct sml_server *server, const char *address, uint16_t port)
 {
-	struct sml_place place;
+	struct sml_listen_address local;
 	int rc;
 
 	pthread_mutex_init(&server->note_mutex, NULL);
@@ -530,12 +530,12 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	rc = check_leaf(server);
 	if (rc < 0)
 		return rc;
-	if (sml_place_parse(address, port, &place) < 0)
+	if (sml_listen_address_parse(address, port, &local) < 0)
 		return sml_error_set(-EINVAL,
 				     "'%s' of --listen is not the address of an interface in "
 				     "numbers: `ip address' lists them",
 				     address);
-	rc = take_port(server, &place);
+	rc = take_port(server, &local);
 	if (rc == 0) {
 		name_switch(server);
 		rc = open_dataplane(server, address);

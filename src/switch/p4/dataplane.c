@@ -16,7 +16,7 @@
 #include <sys/random.h>
 
 #include "base/error.h"
-#include "net/place.h"
+#include "net/listen_address.h"
 #include "switch/p4/internal.h"
 
 #define MIN_WINDOW 4u
@@ -69,8 +69,8 @@ static int open_target(struct sml_dataplane *dataplane)
 static int find_own_address(struct sml_dataplane *dataplane)
 {
 	if (dataplane->config.address == NULL ||
-	    sml_place_parse(dataplane->config.address, dataplane->config.port, &dataplane->own) <
-		    0 ||
+	    sml_listen_address_parse(dataplane->config.address, dataplane->config.port,
+				     &dataplane->own) < 0 ||
 	    dataplane->own.all)
 		return sml_error_set(-EINVAL, "--dataplane p4 needs --listen ADDR: the P4 switch "
 					      "sends results with this address");

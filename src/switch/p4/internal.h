@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "net/place.h"
+#include "net/listen_address.h"
 #include "p4/constants.h"
 #include "switch/dataplane.h"
 #include "switch/p4/target.h"
@@ -52,7 +52,7 @@ struct sml_dataplane {
 	struct sml_p4_target *target;
 	struct sml_p4_limits limits;
 	uint32_t incarnation;
-	struct sml_place own; /* the address that results come from */
+	struct sml_listen_address own; /* the address that results come from */
 	/* All below. */
 	pthread_mutex_t mutex;
 	struct sml_p4_job *jobs[SML_MAX_JOBS];
