@@ -132,7 +132,7 @@ static void say_unused(int rank, uint64_t total)
 void sml_mpi_summary(void)
 {
 	const char *wanted = getenv("SWITCHML_MPI_SUMMARY");
-	char left[512];
+	char left[512], carried[160] = "";
 	uint64_t total = 0;
 	int rank = 0;
 
@@ -143,12 +143,19 @@ void sml_mpi_summary(void)
 	if (wanted == NULL || strcmp(wanted, "1") != 0)
 		return;
 	list_reasons(left, sizeof(left));
-	fprintf(stderr,
-		"switchml-mpi[rank %d]: %" PRIu64 " of %" PRIu64
-		" all-reduces through the switch (%" PRIu64 " blocking, %" PRIu64
-		" nonblocking, %.1f MB, %" PRIu64 " job%s)%s\n",
-		rank, all(SML_MPI_SWITCH), total, calls[SML_MPI_SWITCH][true],
-		calls[SML_MPI_SWITCH][false], (double)carried_bytes / 1e6, jobs,
-		jobs == 1 ? "" : "s", left);
+	/* Without a job, its numbers are all 0. */
+	if (jobs > 0)
+		snprintf(carried, sizeof(carried),
+			 " (%" PRIu64 " blocking, %" PRIu64 " nonblocking, %.1f MB, %" PRIu64
+			 " job%s)",
+			 calls[SML_MPI_SWITCH][true], calls[SML_MPI_SWITCH][false],
+			 (double)carried_bytes / 1e6, jobs, jobs == 1 ? "" : "s");
+	if (total == 0)
+		fprintf(stderr, "switchml-mpi[rank %d]: no all-reduces%s\n", rank, carried);
+	else
+		fprintf(stderr,
+			"switchml-mpi[rank %d]: %" PRIu64 " of %" PRIu64
+			" all-reduces through the switch%s%s\n",
+			rank, all(SML_MPI_SWITCH), total, carried, left);
 	say_others(rank);
 }

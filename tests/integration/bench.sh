@@ -91,6 +91,42 @@ expect_refusal "--chaos with SWITCHML_SWITCH" 2 'unset SWITCHML_SWITCH' \
 expect_refusal "--chaos with --switch" 2 'leave out --switch' $bench --chaos --switch "$address"
 expect_refusal "a world size without a rank" 1 'RANK' env WORLD_SIZE=2 $bench -b 4K -e 4K
 expect_success "status" "$switchml" status --switch "$address"
+
+# ---- the table fits the terminal; elsewhere it has all columns, because programs read it ----
+# Title, pattern: the last output has it.
+expect_line() {
+	if grep -q "$2" "$work/out"; then
+		echo "ok: $1"
+	else
+		echo "FAILED: $1: no line has '$2'"
+		cat "$work/out"
+		failures=$((failures + 1))
+	fi
+}
+small="--local-workers 2 -b 8 -e 4K -f 512 -n 2 -w 1"
+for columns in 80 110 150; do
+	for more in "" --percentiles; do
+		title="$columns columns${more:+, $more}"
+		expect_success "$title" "$(dirname "$0")/../support/in-terminal" $columns "$switchml" bench $small $more
+		expect_line "$title: what it must have" '^# *size .* time .*busbw .* time .*busbw'
+		widest=$(grep -v '^# [sWA]' "$work/out" | wc -L)
+		[ "$widest" -lt $columns ] || {
+			echo "FAILED: $title: a line has $widest"
+			failures=$((failures + 1))
+		}
+	done
+done
+expect_success "no terminal" $bench $small --percentiles
+expect_line "no terminal: all columns" \
+	'^# *size *count *type *redop\( *time *algbw *busbw *#wrong *wire tx *#retx *p50 *p90 *p99 *max\)\{2\}$'
+expect_line "small rates are not 0" '^ *8 .* 0\.0*[1-9][0-9]* '
+if grep -q '^ *[1-9].* 0\.000 ' "$work/out" || grep -q 'bandwidth: 0.000 ' "$work/out"; then
+	echo "FAILED: a rate is 0.000: $(cat "$work/out")"
+	failures=$((failures + 1))
+fi
+expect_success "--chaos" timeout 100 "$switchml" bench --chaos -b 1M -e 1M -n 1 -c 1 --seconds 3
+expect_line "--chaos says how it ended" \
+	'^# Chaos: the switch was killed [1-9][0-9]* times\? (--seed 1), and the job went on each time$'
 expect_success "doctor" "$switchml" doctor --switch "$address"
 
 

@@ -94,6 +94,24 @@ expect "a switch that is not there" 1 "$switchml" status --json --switch "$nobod
 expect_json "it stands there, and why" "len(all) == 1 and all[0]['address'] == '$nobody' and 'refused' in all[0]['error']"
 expect "a switch that is not there, for people" 1 "$switchml" status --switch "$nobody"
 grep -q 'refused: start .switchml switch. there' "$work/err" || fail "status does not say what to do"
+
+# ---- nothing is known of a rank that has not come ----
+: >"$work/waits"
+RANK=1 WORLD_SIZE=3 "$switchml" bench --switch "$one" --job early -b 4K -e 4K >"$work/waits" 2>&1 &
+waits=$!
+joining() { "$switchml" status --switch "$one" | grep -q 'job "early": joining'; }
+await joining
+expect "status of a job that waits" 0 "$switchml" status --switch "$one"
+grep -Eq '^job "early": joining, 3 ranks, [0-9]+ slots reserved$' "$work/out" &&
+	[ "$(grep -Ec '^ +[02]  -  +-  missing +-( +-){2}$' "$work/out")" = 2 ] ||
+	fail "status shows numbers that it does not know"
+kill $waits
+wait $waits
+
+# ---- a port has no option of its own ----
+expect "switch --port" 2 "$switchml" switch --port 4711
+grep -q 'a part of --listen: --listen :4711' "$work/err" || fail "switch --port: no hint"
+
 expect "one of two is not there" 1 "$switchml" status --json --switch "$nobody,$one"
 expect_json "both stand there" "'refused' in all[0]['error'] and all[1]['error'] is None and 'jobs' in all[1]"
 
@@ -176,5 +194,21 @@ exec 7<>"$work/unread" 8>"$work/unread" 7>&-
 status=$?
 exec 8>&-
 [ $status -le 1 ] && ok "doctor, unread" || fail "doctor, unread: status $status"
+
+# ---- doctor --peers on one host: no paths, and so no MTU ----
+for rank in 0 1; do
+	env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="${nobody##*:}" \
+		timeout 60 "$switchml" doctor --peers >"$work/peers.$rank" 2>&1 &
+	peers[rank]=$!
+done
+wait "${peers[0]}" && wait "${peers[1]}"
+status=$?
+cp "$work/peers.0" "$work/out"
+if [ $status = 0 ] && grep -Eq '^host +ranks .* mtu$' "$work/out" &&
+	grep -Eq '^0 +0-1 .* [0-9]+\.[0-9] +-$' "$work/out" && ! grep -q -- '-0\.0' "$work/out"; then
+	ok "doctor --peers on one host"
+else
+	fail "doctor --peers on one host: status $status"
+fi
 
 [ $failures = 0 ]

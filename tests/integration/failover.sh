@@ -82,7 +82,8 @@ started_again() {
 	for epoch in 2 3 4; do
 		kill_switches "$pid"
 		start_switch "$address"
-		await is_over_or says "$work/bench" "epoch $epoch"
+		await is_over_or says "$work/bench" \
+			"$address .*; it is back, and the job goes on there (epoch $epoch)"
 	done
 	expect_success "a switch that is killed and started again, three times" "epoch 4"
 }
@@ -173,10 +174,10 @@ both_again() {
 	start_bench "$first,$second" -d int32 --drop 0.1%
 	kill_switches "$first_pid" "$second_pid"
 	start_switch "$second"
-	await is_over_or says "$work/bench" "$second takes over"
+	await is_over_or says "$work/bench" "$second .*; it is back"
 	start_switch "$first"
 	expect_success "both of two switches are killed and started again" \
-		"$first takes over" "$second takes over"
+		"$first .*; it is back" "$second .*; it is back"
 }
 
 none() {

@@ -176,7 +176,7 @@ uses_the_group() {
 switch_comes_back() {
 	SWITCHML_DEBUG=info in_the_middle back 10.77.0.1 kill_and_start_again -b 256K -e 256K -d int32
 	expect_success "the switch is killed and started again" "${pids[@]}"
-	check "it was missed" "grep -q 'takes over (epoch 2)' $work/back.0"
+	check "it was missed" "grep -q 'it is back.*(epoch 2)' $work/back.0"
 }
 
 # An address that is no group for results is refused with an error text.

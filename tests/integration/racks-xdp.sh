@@ -155,14 +155,14 @@ moves() {
 
 # File, number: has it more lines of failovers than that?
 has_more() {
-	[ "$(grep -c 'takes over' "$1")" -gt "$2" ]
+	[ "$(grep -c 'takes over\|it is back' "$1")" -gt "$2" ]
 }
 
 # Title, job, boxes in the order of their return.
 survives() {
 	local title=$1 job=$2 box rank before=()
 	shift 2
-	for rank in "${!pids[@]}"; do before+=("$(grep -c 'takes over' "$work/$job.$rank")"); done
+	for rank in "${!pids[@]}"; do before+=("$(grep -c 'takes over\|it is back' "$work/$job.$rank")"); done
 	end KILL "$@"
 	for box; do serve "$box"; done
 	for rank in "${!pids[@]}"; do

@@ -131,7 +131,7 @@ switch_comes_back() {
 	in_the_middle back 10.78.0.2 kill_and_start_again "$two_switches" -b 256K -e 256K -d int32
 	expect_success "one of two switches is killed and started again" back \
 		"stripe 1 .*10.78.0.2"
-	grep -q "takes over (epoch 2)" "$work/back.0" || {
+	grep -q "it is back.*(epoch 2)" "$work/back.0" || {
 		echo "FAILED: it was not even missed"
 		failures=$((failures + 1))
 	}

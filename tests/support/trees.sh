@@ -71,14 +71,14 @@ moves() {
 
 # File, number: has it more lines of failovers than that?
 has_more() {
-	[ "$(grep -c 'takes over' "$1")" -gt "$2" ]
+	[ "$(grep -c 'takes over\|it is back' "$1")" -gt "$2" ]
 }
 
 # Switches die and come back: each rank goes on, and every sum is right. Title, job, what dies.
 survives() {
 	local title=$1 job=$2 name rank before=()
 	shift 2
-	for rank in "${!pids[@]}"; do before+=("$(grep -c 'takes over' "$job.$rank")"); done
+	for rank in "${!pids[@]}"; do before+=("$(grep -c 'takes over\|it is back' "$job.$rank")"); done
 	for name; do dies "$name"; done
 	for name; do [ "$name" = root ] && again root; done
 	for name; do [ "$name" != root ] && again "$name" "${parent[$name]}"; done

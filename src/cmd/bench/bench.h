@@ -57,7 +57,8 @@ struct bench_options {
  * job that has not begun does not survive its switch, until another byte arrives, or its end.
  */
 pid_t bench_chaos_start(const struct bench_options *options, const int news[2], uint16_t *port);
-void bench_chaos_stop(pid_t pid);
+/* And says how often the switch was killed. good: all ranks have ended well. */
+void bench_chaos_stop(pid_t pid, const struct bench_options *options, bool good);
 
 /* ---- options.c ---- */
 

@@ -6,11 +6,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "cmd/bench/bench.h"
 #include "cmd/shared/ask.h"
 #include "sim/gen.h"
@@ -20,6 +22,9 @@
 #define LIFE_LEAST_MS 300
 #define LIFE_MOST_MS  1500
 #define GONE_MOST_MS  400
+
+/* How often the switch was killed: in memory that the keeper's process shares. NULL: not known. */
+static unsigned *n_kills;
 
 /* In the switch's process: report the port, and then serve until killed. */
 static void be_switch(uint16_t port, int tell)
@@ -111,6 +116,8 @@ static void keep(const struct bench_options *options, const int news[2], int tel
 		live(gen_range(&gen, LIFE_LEAST_MS, LIFE_MOST_MS), news[0]);
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
+		if (n_kills != NULL)
+			__atomic_store_n(n_kills, life + 1, __ATOMIC_RELAXED);
 		fprintf(stderr, "switchml bench: chaos: the switch was killed, %u time%s now\n",
 			life + 1, life ? "s" : "");
 		usleep(gen_below(&gen, GONE_MOST_MS) * 1000);
@@ -125,6 +132,10 @@ pid_t bench_chaos_start(const struct bench_options *options, const int news[2], 
 
 	if (pipe(fds) < 0)
 		return -1;
+	n_kills = mmap(NULL, sizeof(*n_kills), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
+	if (n_kills == MAP_FAILED)
+		n_kills = NULL;
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0)
@@ -135,10 +146,22 @@ pid_t bench_chaos_start(const struct bench_options *options, const int news[2], 
 	return got == (ssize_t)sizeof(*port) ? pid : -1;
 }
 
-void bench_chaos_stop(pid_t pid)
+void bench_chaos_stop(pid_t pid, const struct bench_options *options, bool good)
 {
+	unsigned n;
+
 	if (pid <= 0)
 		return;
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+	if (n_kills == NULL)
+		return;
+	n = __atomic_load_n(n_kills, __ATOMIC_RELAXED);
+	/* nccl-tests' readers do not expect it among their lines. */
+	fprintf(options->nccl_tests ? stderr : stdout,
+		"# Chaos: the switch was killed %u time%s (--seed %llu), and the job %s\n", n,
+		sml_plural(n), (unsigned long long)options->seed,
+		!good	? "failed"
+		: n > 0 ? "went on each time"
+			: "was over before that");
 }

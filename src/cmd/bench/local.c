@@ -144,7 +144,7 @@ int bench_local(const struct bench_options *options, const struct sml_config *co
 		good &= has_succeeded(crew.workers[i], i);
 		bench_keep_the_end();
 	}
-	bench_chaos_stop(chaos);
+	bench_chaos_stop(chaos, options, good);
 	sml_switch_close(embedded);
 	return good ? 0 : 1;
 }

@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table of `switchml bench` (nccl-tests' columns and two of ours), and its JSON file. */
+/*
+ * The table of `switchml bench` (nccl-tests' columns and two of ours), and its JSON file. A
+ * terminal that is too narrow gets fewer columns; a pipe or a file gets all of them.
+ */
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/plural.h"
 #include "cmd/bench/bench.h"
+#include "cmd/shared/columns.h"
 
 struct bench_report {
 	const struct bench_options *options;
 	unsigned n_ranks;
+	struct sml_columns columns;
 	json_t *rows;
 	double busbw_sum;
 	unsigned n_busbw;
@@ -27,24 +34,87 @@ static const char *wire_name(enum sml_wire wire)
 	return names[wire];
 }
 
-static void print_place_names(const struct bench_report *report, const char *const names[10])
+#define CASE_COLUMNS  4
+#define PLACE_COLUMNS 10
+#define TIMES	      6 /* of a place: so many columns without percentiles */
+#define MOST_COLUMNS  (CASE_COLUMNS + BENCH_PLACES * PLACE_COLUMNS)
+#define BYTES_WIDTH   11
+#define EVERY_COLUMN  10000
+
+/* clang-format off */
+#define PLACE                                                                                      \
+	{"time", 9, 0, false}, {"algbw", 7, 8, false}, {"busbw", 7, 0, false},                     \
+	{"#wrong", 6, 6, false}, {"wire tx", 11, 1, false}, {"#retx", 6, 4, false},                \
+	{"p50", 9, 9, false}, {"p90", 9, 3, false}, {"p99", 9, 10, false}, {"max", 9, 5, false}
+/* clang-format on */
+static const struct sml_column columns[MOST_COLUMNS] = {
+	{"size", BYTES_WIDTH, 0, false},
+	{"count", 11, 2, false},
+	{"type", 8, 0, false},
+	{"redop", 6, 7, false},
+	PLACE,
+	PLACE,
+};
+
+static unsigned first_of(const struct bench_report *report, int place)
 {
-	unsigned n = report->options->percentiles ? 10 : 6;
-	static const int widths[10] = {9, 7, 7, 6, 11, 6, 9, 9, 9, 9};
+	unsigned n = report->options->percentiles ? PLACE_COLUMNS : TIMES;
+
+	return CASE_COLUMNS + (unsigned)place * n;
+}
+
+/* Of the terminal, without the '#' or blank before each line; of all columns elsewhere. */
+static int room(void)
+{
+	struct winsize size;
+
+	if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 ||
+	    size.ws_col < 2)
+		return EVERY_COLUMN;
+	return size.ws_col - 2; /* a full last column would begin a new line in some terminals */
+}
+
+static void fit_columns(struct bench_report *report)
+{
+	static struct sml_column chosen[MOST_COLUMNS];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < MOST_COLUMNS; i++)
+		if (i < CASE_COLUMNS || report->options->percentiles ||
+		    (i - CASE_COLUMNS) % PLACE_COLUMNS < TIMES)
+			chosen[n++] = columns[i];
+	report->columns = sml_columns_fit(chosen, n, BYTES_WIDTH, room());
+}
+
+static void print_places(const struct bench_report *report)
+{
+	int width = sml_columns_width(&report->columns, first_of(report, 0), first_of(report, 1));
+	int before = sml_columns_width(&report->columns, 0, CASE_COLUMNS);
+
+	printf("#%*s%*s\n", before + 1 + (width + 12) / 2, "out-of-place",
+	       width + 1 - (width + 12) / 2 + (width + 8) / 2, "in-place");
+}
+
+static void print_units(const struct bench_report *report)
+{
+	static const char *const of_case[CASE_COLUMNS] = {"(B)", "(elements)", "", ""};
+	static const char *const of_place[PLACE_COLUMNS] = {
+		"(us)", "(GB/s)", "(GB/s)", "", "(B)", "", "(us)", "(us)", "(us)", "(us)"};
+	char line[SML_COLUMNS_LINE] = "";
+	size_t length = sml_columns_add(&report->columns, 0, CASE_COLUMNS, of_case, line, 0);
 
 	for (int place = 0; place < BENCH_PLACES; place++)
-		for (unsigned i = 0; i < n; i++)
-			printf(" %*s", widths[i], names[i]);
+		length = sml_columns_add(&report->columns, first_of(report, place),
+					 first_of(report, place + 1), of_place, line, length);
+	while (length > 0 && line[length - 1] == ' ')
+		length--;
+	printf("#%.*s\n", (int)length, line);
 }
 
 static void print_header(const struct bench_report *report)
 {
-	static const char *const names[] = {"time",  "algbw", "busbw", "#wrong", "wire tx",
-					    "#retx", "p50",   "p90",   "p99",	 "max"};
-	static const char *const units[] = {"(us)", "(GB/s)", "(GB/s)", "",	"(B)",
-					    "",	    "(us)",   "(us)",	"(us)", "(us)"};
 	const struct bench_options *options = report->options;
-	int more = options->percentiles ? 40 : 0;
+	char heads[SML_COLUMNS_LINE];
 
 	printf("# switchml %s: %s, %u rank%s, floats as %s, %u call%s measured after %u, %u "
 	       "checked\n",
@@ -52,12 +122,10 @@ static void print_header(const struct bench_report *report)
 	       sml_plural(report->n_ranks),
 	       wire_name(options->wire ? options->wire : SML_WIRE_INT32), options->iterations,
 	       sml_plural(options->iterations), options->warmups, options->checks);
-	printf("# %*s %*s\n", 64 + more / 2, "out-of-place", 58 + more, "in-place");
-	printf("#%11s %11s %8s %6s", "size", "count", "type", "redop");
-	print_place_names(report, names);
-	printf("\n#%11s %11s %8s %6s", "(B)", "(elements)", "", "");
-	print_place_names(report, units);
-	printf("\n");
+	print_places(report);
+	sml_columns_heads(&report->columns, heads);
+	printf("#%s\n", heads);
+	print_units(report);
 }
 
 struct bench_report *bench_report_open(const struct bench_options *options, unsigned n_ranks)
@@ -74,6 +142,7 @@ struct bench_report *bench_report_open(const struct bench_options *options, unsi
 	report->options = options;
 	report->n_ranks = n_ranks;
 	report->began_ns = bench_now_ns();
+	fit_columns(report);
 	if (options->nccl_tests)
 		bench_nccl_header(options);
 	else
@@ -99,19 +168,50 @@ static const char *op_name(const struct bench_case *this)
 	return bench_collective_reduces(this->collective) ? bench_op_name(this->op) : "none";
 }
 
-static void print_result(const struct bench_report *report, const struct bench_case *this,
-			 const struct bench_result *result)
-{
-	char wrong[24] = "N/A";
+#define CELL_BYTES 24
 
-	if (report->options->checks)
-		snprintf(wrong, sizeof(wrong), "%llu", (unsigned long long)result->wrong);
-	printf(" %9.1f %7.3f %7.3f %6s %11llu %6llu", result->time_us, algbw_of(this, result),
-	       busbw_of(this, result), wrong, (unsigned long long)result->wire_tx_bytes,
-	       (unsigned long long)result->retransmits);
-	if (report->options->percentiles)
-		printf(" %9.1f %9.1f %9.1f %9.1f", result->p50_us, result->p90_us, result->p99_us,
-		       result->longest_us);
+/* Small values get more decimals, so that a rate is never 0.000. */
+static const char *bandwidth(char text[CELL_BYTES], double value)
+{
+	int decimals = 3;
+
+	while (value > 0 && decimals < 5 && value * pow(10, decimals) < 10)
+		decimals++;
+	if (value > 0 && value * 1e5 < 1)
+		snprintf(text, CELL_BYTES, "%.1e", value);
+	else
+		snprintf(text, CELL_BYTES, "%.*f", decimals, value);
+	return text;
+}
+
+static size_t add_result(const struct bench_report *report, const struct bench_case *this,
+			 const struct bench_result *result, int place, char line[SML_COLUMNS_LINE],
+			 size_t length)
+{
+	const double times[] = {result->time_us, result->p50_us, result->p90_us, result->p99_us,
+				result->longest_us};
+	const uint64_t counts[] = {result->wrong, result->wire_tx_bytes, result->retransmits};
+	char t[5][CELL_BYTES], n[3][CELL_BYTES], alg[CELL_BYTES], bus[CELL_BYTES];
+
+	for (unsigned i = 0; i < 5; i++)
+		snprintf(t[i], CELL_BYTES, "%.1f", times[i]);
+	for (unsigned i = 0; i < 3; i++)
+		snprintf(n[i], CELL_BYTES, "%llu", (unsigned long long)counts[i]);
+	const char *const cells[PLACE_COLUMNS] = {
+		t[0],
+		bandwidth(alg, algbw_of(this, result)),
+		bandwidth(bus, busbw_of(this, result)),
+		report->options->checks ? n[0] : "N/A",
+		n[1],
+		n[2],
+		t[1],
+		t[2],
+		t[3],
+		t[4],
+	};
+
+	return sml_columns_add(&report->columns, first_of(report, place),
+			       first_of(report, place + 1), cells, line, length);
 }
 
 static json_t *row_of(const struct bench_case *this, const struct bench_result *result,
@@ -164,11 +264,17 @@ void bench_report_progress(struct bench_report *report, const struct bench_case 
 static void print_row(const struct bench_report *report, const struct bench_case *this,
 		      const struct bench_result results[BENCH_PLACES])
 {
-	printf(" %11llu %11zu %8s %6s", (unsigned long long)bench_bytes(this), this->count,
-	       bench_type_name(this->type), op_name(this));
+	char size[CELL_BYTES], count[CELL_BYTES], line[SML_COLUMNS_LINE] = "";
+	const char *const cells[CASE_COLUMNS] = {size, count, bench_type_name(this->type),
+						 op_name(this)};
+	size_t length;
+
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)bench_bytes(this));
+	snprintf(count, sizeof(count), "%zu", this->count);
+	length = sml_columns_add(&report->columns, 0, CASE_COLUMNS, cells, line, 0);
 	for (int place = 0; place < BENCH_PLACES; place++)
-		print_result(report, this, &results[place]);
-	printf("\n");
+		length = add_result(report, this, &results[place], place, line, length);
+	printf(" %s\n", line);
 	fflush(stdout);
 }
 
@@ -217,6 +323,7 @@ static int write_json(struct bench_report *report, double busbw)
 int bench_report_close(struct bench_report *report, bool finished)
 {
 	double busbw = report->n_busbw ? report->busbw_sum / report->n_busbw : 0;
+	char average[CELL_BYTES];
 	int error = 0;
 
 	clear_progress(report);
@@ -230,7 +337,7 @@ int bench_report_close(struct bench_report *report, bool finished)
 	else
 		printf("# Results were not checked (-c 0)\n");
 	if (!report->options->nccl_tests)
-		printf("# Average bus bandwidth: %.3f GB/s\n", busbw);
+		printf("# Average bus bandwidth: %s GB/s\n", bandwidth(average, busbw));
 	if (report->options->json)
 		error = write_json(report, busbw);
 	json_decref(report->rows);

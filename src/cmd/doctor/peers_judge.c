@@ -39,6 +39,27 @@ unsigned peers_largest(const struct peers *peers, unsigned from, unsigned to)
 	return heard > 0 ? (unsigned)heard + HEADERS + (v6 ? 20 : 0) : 0;
 }
 
+/*
+ * A host's name; with its address, if another host has the same name, as containers may. The texts
+ * of a sentence are in use together.
+ */
+static const char *name_of(const struct peers *peers, unsigned host)
+{
+	static char texts[4][128];
+	static unsigned next;
+	const struct peers_rank *rank = &peers->ranks[peers->hosts[host].rank];
+	const char *name = peers_text(peers, peers->hosts[host].rank, "name");
+
+	for (unsigned i = 0; i < peers->n_hosts; i++) {
+		if (i == host || strcmp(name, peers_text(peers, peers->hosts[i].rank, "name")) != 0)
+			continue;
+		next = (next + 1) % 4;
+		snprintf(texts[next], sizeof(texts[next]), "%.60s at %.60s", name, rank->address);
+		return texts[next];
+	}
+	return name;
+}
+
 /* ---- ranks ---- */
 
 static void judge_version(struct peers *peers, unsigned rank)
@@ -50,7 +71,7 @@ static void judge_version(struct peers *peers, unsigned rank)
 		return;
 	doctor_say(peers->doctor, DOCTOR_WARNING, "version",
 		   "rank %u on %s has version %s, rank 0 has %s", rank,
-		   peers_text(peers, rank, "name"), own, first);
+		   name_of(peers, peers->ranks[rank].host), own, first);
 	doctor_fix(peers->doctor, "install the same version on all hosts");
 }
 
@@ -82,7 +103,7 @@ static void judge_settings(struct peers *peers, unsigned rank)
 		there = json_dumps(a, JSON_ENCODE_ANY);
 		doctor_say(peers->doctor, rules[i].level, "settings",
 			   "%s of rank %u on %s is %s, that of rank 0 is %s", rules[i].name, rank,
-			   peers_text(peers, rank, "name"), here ? here : "unset",
+			   name_of(peers, peers->ranks[rank].host), here ? here : "unset",
 			   there ? there : "unset");
 		doctor_fix(peers->doctor, "set it to the same value on all ranks");
 		free(here);
@@ -99,7 +120,7 @@ static void judge_clock(struct peers *peers, unsigned rank)
 	    fabs(self->offset_ms) < CLOCK_MS + self->error_ms)
 		return;
 	doctor_say(peers->doctor, DOCTOR_WARNING, "clock", "the clock of %s is %.1f s %s rank 0's",
-		   peers_text(peers, rank, "name"), fabs(self->offset_ms) / 1e3,
+		   name_of(peers, peers->ranks[rank].host), fabs(self->offset_ms) / 1e3,
 		   self->offset_ms > 0 ? "ahead of" : "behind");
 	doctor_fix(peers->doctor, "run an NTP client there (chrony, systemd-timesyncd)");
 }
@@ -116,11 +137,6 @@ void peers_judge_ranks(struct peers *peers)
 }
 
 /* ---- pairs of hosts ---- */
-
-static const char *name_of(const struct peers *peers, unsigned host)
-{
-	return peers_text(peers, peers->hosts[host].rank, "name");
-}
 
 static const char *address_of(const struct peers *peers, unsigned host)
 {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/doctor/peers.h"
+#include "cmd/shared/print.h"
 
 /* "0-3,8": the ranks that `in` says. */
 static void list_ranks(const struct peers *peers, char *text, size_t bytes,
@@ -56,13 +57,16 @@ static void print_row(const struct peers *peers, unsigned host)
 {
 	unsigned speaker = peers->hosts[host].rank;
 	const struct peers_rank *rank = &peers->ranks[speaker];
-	char ranks[64];
+	char ranks[64], mtu[16];
 
 	list_ranks(peers, ranks, sizeof(ranks), is_of_host, host);
-	printf("%-4u %-10s %-16.16s %-15s %-9s %10.1f %6u  ", host, ranks,
+	/* Only a path to another host has one. */
+	snprintf(mtu, sizeof(mtu), peers->hosts[host].mtu ? "%u" : "-", peers->hosts[host].mtu);
+	printf("%-4u %-10s %-16.16s %-15s %-9s %10.1f %6s%s", host, ranks,
 	       peers_text(peers, speaker, "name"), rank->address,
-	       peers_text(peers, speaker, "version"), rank->offset_ms, peers->hosts[host].mtu);
-	for (unsigned to = 0; to < peers->n_hosts; to++) {
+	       peers_text(peers, speaker, "version"), sml_without_minus_zero(rank->offset_ms, 0.1),
+	       mtu, peers->n_hosts > 1 ? "  " : "");
+	for (unsigned to = 0; peers->n_hosts > 1 && to < peers->n_hosts; to++) {
 		if (to == host)
 			printf("%6s", "-");
 		else if (peers_pair(peers, to, host) == NULL)
@@ -95,13 +99,16 @@ static void print_memory(const struct peers *peers)
 
 void peers_print(const struct peers *peers)
 {
+	const bool has_paths = peers->n_hosts > 1;
 
-	printf("%-4s %-10s %-16s %-15s %-9s %10s %6s  largest packet (UDP) to host\n", "host",
-	       "ranks", "name", "address", "version", "clock, ms", "mtu");
-	printf("%78s", "");
-	for (unsigned i = 0; i < peers->n_hosts; i++)
+	printf("%-4s %-10s %-16s %-15s %-9s %10s %6s%s\n", "host", "ranks", "name", "address",
+	       "version", "clock, ms", "mtu", has_paths ? "  largest packet (UDP) to host" : "");
+	if (has_paths)
+		printf("%78s", "");
+	for (unsigned i = 0; has_paths && i < peers->n_hosts; i++)
 		printf("%6u", i);
-	printf("\n");
+	if (has_paths)
+		printf("\n");
 	for (unsigned i = 0; i < peers->n_hosts; i++)
 		print_row(peers, i);
 	print_memory(peers);

@@ -71,6 +71,12 @@ static void print_group(const SmlControl__JobStatus *job)
 
 static void print_worker(const SmlControl__JobStatus *job, const SmlControl__WorkerStatus *worker)
 {
+	/* A rank that has not come has no process. */
+	if (worker->pid == 0) {
+		printf("  %4u  %-20s %8s  %-8s %10s %14s %10s\n", worker->rank,
+		       worker->host[0] ? worker->host : "-", "-", worker->state, "-", "-", "-");
+		return;
+	}
 	printf("  %4u  %-20s %8u  %-8s %7" PRIu64 " ms ", worker->rank, worker->host, worker->pid,
 	       worker->state, worker->last_seen_ms);
 	/* Its switch has its counters. */
@@ -141,8 +147,12 @@ static void print_job(const SmlControl__JobStatus *job)
 	print_form(job);
 	if (job->group[0] && strcmp(job->state, "running") == 0)
 		print_group(job);
-	printf(", epoch %u, %u slot%s of %u lanes\n", job->epoch, job->slots,
-	       sml_plural(job->slots), job->lanes);
+	/* Before all ranks are here, nobody knows how long packets are. */
+	if (job->lanes == 0)
+		printf(", %u slot%s reserved\n", job->slots, sml_plural(job->slots));
+	else
+		printf(", epoch %u, %u slot%s of %u lanes\n", job->epoch, job->slots,
+		       sml_plural(job->slots), job->lanes);
 	print_workers(job);
 	print_stripes(job);
 	print_counters(job->counters, job->n_counters, "  ");

@@ -38,7 +38,8 @@ enum {
 	OPTION_METRICS,
 	OPTION_TARGET,
 	OPTION_HOSTS,
-	OPTION_PARENT
+	OPTION_PARENT,
+	OPTION_PORT
 };
 
 static const struct argp_option option_list[] = {
@@ -47,6 +48,7 @@ static const struct argp_option option_list[] = {
 	 "Options on the command line win. SIGHUP reads the file again (" SML_SWITCH_FILE
 	 " if it exists; an empty name reads none)",
 	 0},
+	{"port", OPTION_PORT, "PORT", OPTION_HIDDEN, NULL, 0},
 	{"listen", 'l', "ADDR[:PORT]", 0,
 	 "Address to listen on (all addresses, port 28500). Port 0 selects a free port", 0},
 	{"data-port", OPTION_DATA_PORT, "PORT", 0, "UDP port for data (the control port's number)",
@@ -200,6 +202,10 @@ static error_t take_setting(struct reader *reader, int key, const char *text)
 	struct sml_switch_config *config = &reader->options->config;
 
 	switch (key) {
+	case OPTION_PORT:
+		refuse(reader, "%sport: the port is a part of %slisten: %slisten :%s",
+		       dashes(reader), dashes(reader), dashes(reader), text != NULL ? text : "");
+		break;
 	case 'l':
 		config->listen = text;
 		break;

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "base/plural.h"
-#include "cmd/top/columns.h"
+#include "cmd/shared/columns.h"
 
 #define LINE_BYTES 512
 #define ESCAPE	   27
@@ -333,7 +333,9 @@ static void draw_rank(int y, int indent, const struct rank *rank, const struct s
 	else
 		snprintf(who, sizeof(who), "%4u %s", rank->worker->rank,
 			 plain(host, sizeof(host), rank->worker->host));
-	snprintf(seen, sizeof(seen), "%.1f", (double)rank->worker->last_seen_ms / 1e3);
+	/* A rank that has not come was never seen. */
+	snprintf(seen, sizeof(seen), rank->worker->pid ? "%.1f" : "-",
+		 (double)rank->worker->last_seen_ms / 1e3);
 	const char *const cells[RANK_COLUMNS] = {
 		who,
 		rank->worker->state,
@@ -465,7 +467,7 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 		sml_columns_fit(rank_columns, RANK_COLUMNS, NAME_COLUMNS, COLS - 1);
 	struct lines lines = {.end = end};
 	struct sml_job_rates job;
-	char name[64];
+	char name[64], lanes[32] = "";
 	unsigned n_hosts;
 
 	if (rates == NULL || ranks == NULL)
@@ -476,11 +478,12 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 	sort_by_place = screen->is_tree;
 	qsort(ranks, n, sizeof(ranks[0]), compare_ranks);
 	n_hosts = count_hosts(row->job);
-	print(y++, false,
-	      "job %s at %s: %s, %u rank%s on %u host%s, epoch %u, %u slot%s of %u lanes",
+	if (row->job->lanes != 0)
+		snprintf(lanes, sizeof(lanes), " of %u lanes", row->job->lanes);
+	print(y++, false, "job %s at %s: %s, %u rank%s on %u host%s, epoch %u, %u slot%s%s",
 	      plain(name, sizeof(name), row->job->job), row->view->address, row->job->state,
 	      row->job->world_size, sml_plural(row->job->world_size), n_hosts, sml_plural(n_hosts),
-	      row->job->epoch, row->job->slots, sml_plural(row->job->slots), row->job->lanes);
+	      row->job->epoch, row->job->slots, sml_plural(row->job->slots), lanes);
 	if (job.slowest_leaf != NULL)
 		print(y++, false, "slowest: the leaf %s was the last of %.0f%% of %.0f uses/s",
 		      job.slowest_leaf, 100 * job.slowest_share, job.uses);

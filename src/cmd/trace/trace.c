@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/plural.h"
 #include "cmd/commands.h"
+#include "cmd/shared/print.h"
 #include "cmd/trace/trace.h"
 
 static const struct argp_option option_list[] = {
@@ -232,8 +233,9 @@ static void print_table(const struct trace_options *options, int n_calls)
 	for (unsigned i = 0; i < options->n; i++) {
 		const struct trace_rank *rank = &options->ranks[i];
 
-		printf("%4u %18.3f %12.3f %14u %16.3f%s\n", rank->rank, rank->offset / 1e3,
-		       rank->error / 1e3, rank->n_last, rank->waited / 1e6,
+		printf("%4u %18.3f %12.3f %14u %16.3f%s\n", rank->rank,
+		       sml_without_minus_zero(rank->offset / 1e3, 0.001), rank->error / 1e3,
+		       rank->n_last, rank->waited / 1e6,
 		       rank->drifts ? "  (its clock drifts by more than the error)" : "");
 	}
 	printf("%d call%s that all %u rank%s made %s in the traces; %s opens in ui.perfetto.dev\n",

@@ -400,6 +400,21 @@ static void note_left(struct sml_stripe *stripe)
 	pthread_mutex_unlock(&context->lock);
 }
 
+static void say_resumed(const struct sml_stripe *stripe)
+{
+	const struct sml_log *log = &stripe->context->settings.log;
+	const char *name = sml_stripe_name(stripe), *lost = stripe->failover.lost;
+	char before[SML_TEXT_BYTES];
+	int length = snprintf(before, sizeof(before), "the switch at %s ", name);
+
+	if (strncmp(lost, before, (size_t)length) == 0)
+		sml_log(log, SML_LOG_WARN, "%s; it is back, and the job goes on there (epoch %u)",
+			lost, stripe->admission.epoch);
+	else
+		sml_log(log, SML_LOG_WARN, "%s; the switch at %s takes over (epoch %u)", lost, name,
+			stripe->admission.epoch);
+}
+
 static void *failover_main(void *self)
 {
 	struct sml_stripe *stripe = self;
@@ -411,9 +426,7 @@ static void *failover_main(void *self)
 		return NULL;
 	}
 	if (error == 0) {
-		sml_log(&context->settings.log, SML_LOG_WARN,
-			"%s; the switch at %s takes over (epoch %u)", stripe->failover.lost,
-			sml_stripe_name(stripe), stripe->admission.epoch);
+		say_resumed(stripe);
 		unpark_shards(stripe);
 		error = sml_stripe_start_control(stripe);
 	}

@@ -3,8 +3,8 @@
  * A table that fits the terminal: where it is narrow, columns go, the least important ones first,
  * and where it is wide, the first column gets the room that is left.
  */
-#ifndef SML_CMD_TOP_COLUMNS_H
-#define SML_CMD_TOP_COLUMNS_H
+#ifndef SML_CMD_SHARED_COLUMNS_H
+#define SML_CMD_SHARED_COLUMNS_H
 
 #include <stdbool.h>
 #include <stddef.h>

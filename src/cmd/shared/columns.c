@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See columns.h. */
-#include "cmd/top/columns.h"
+#include "cmd/shared/columns.h"
 
 #include <stdio.h>
 
