@@ -116,7 +116,7 @@ static void count_sent(struct sml_udp_sender *sender, const struct sml_udp_messa
 		sender->longest = (uint32_t)message->packets[0].iov_len;
 }
 
-/* Of probes that are too long nobody needs to hear. */
+/* Do not report probes that are too long. */
 static void drop(struct sml_udp_sender *sender, const struct sml_udp_message *message, int error)
 {
 	size_t length = message->packets[0].iov_len;

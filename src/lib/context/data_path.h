@@ -16,8 +16,8 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 
 /*
  * One transport: to the stripe's switch, or, where peers (one shard's, of all
- * ranks) is not NULL, to all of them, of any family that the system has. 0 or an
- * error, told.
+ * ranks) is not NULL, to all of them, of any family that the system has. Returns 0 or a negative
+ * error, and sets the error text.
  */
 int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
 				 const union sml_sockaddr *peers, struct sml_transport **transport);

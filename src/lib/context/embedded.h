@@ -27,7 +27,8 @@ int sml_embedded_listen(struct sml_context *context);
 
 /*
  * Join by the first stripe's connection, prove the paths to all, start. Makes
- * the other stripes, and the slots of this rank's own. 0 or an error, told.
+ * the other stripes, and the slots of this rank's own. Returns 0 or a negative error, and sets the
+ * error text.
  */
 int sml_embedded_open(struct sml_stripe *first);
 

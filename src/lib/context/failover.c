@@ -308,7 +308,7 @@ static void unpark_shards(struct sml_stripe *stripe)
 	sml_threads_tell(&context->threads);
 }
 
-/* One that no call uses any more; NULL: none. The last one is still the stripe's. */
+/* One that no call uses any more; NULL if there is none. The last one is still the stripe's. */
 static struct sml_control *take_retired(struct sml_stripe *stripe)
 {
 	struct sml_control *taken = NULL;

@@ -24,7 +24,8 @@ void sml_hosts_advertise(struct sml_stripe *stripe, struct sml_application *appl
 
 /*
  * All ranks say so (or not): keep the memory beside the threads, or drop it. If it was kept, or
- * other ranks keep theirs, context->n_stripes is the number of hosts. 0, or an error, told.
+ * other ranks keep theirs, context->n_stripes is the number of hosts. Returns 0 or a negative
+ * error, and sets the error text.
  */
 int sml_hosts_settle(struct sml_stripe *first, bool share);
 
@@ -39,7 +40,7 @@ bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness
 
 /*
  * All stripes have opened. The job starts with what their last admissions say: keep the memory, or
- * drop it. 0, or an error, told.
+ * drop it. Returns 0 or a negative error, and sets the error text.
  */
 int sml_hosts_settle_under(struct sml_context *context);
 

@@ -53,7 +53,8 @@ static int find_embedded(struct sml_stripe *stripe)
 	return n;
 }
 
-/* Where the switch is: returns how many endpoints, or an error, told. */
+/* Where the switch is: returns how many endpoints, or a negative error, and then sets the error
+ * text. */
 static int find_switch(struct sml_stripe *stripe)
 {
 	if (is_embedded(stripe))
@@ -207,7 +208,8 @@ static bool moved(void *self, SmlControl__Traffic *traffic)
 	return true;
 }
 
-/* Of the stripe's switch. The shards are there as long as the control has its thread and they run.
+/*
+ * Of the stripe's switch. The shards are there as long as the control has its thread and they run.
  */
 static uint64_t results(void *self)
 {

@@ -8,7 +8,7 @@
 /* It is connected to this switch now. */
 void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reached *connection);
 
-/* Connect and open the control. 0 or an error, told. */
+/* Connect and open the control. Returns 0 or a negative error, and sets the error text. */
 int sml_stripe_connect_control(struct sml_stripe *stripe);
 
 /* The most lanes that the path seems to carry. 0, or an error with its text set. */
@@ -17,7 +17,9 @@ int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes);
 /* The master's address. */
 const char *sml_master_host(const struct sml_context *context);
 
-/* The control connection gets its thread. 0 or an error, told. */
+/*
+ * The control connection gets its thread. Returns 0 or a negative error, and sets the error text.
+ */
 int sml_stripe_start_control(struct sml_stripe *stripe);
 
 #endif

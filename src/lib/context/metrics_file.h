@@ -12,7 +12,7 @@
 struct sml_context;
 
 struct sml_metrics_file {
-	char *path; /* NULL: none */
+	char *path; /* NULL if there is none */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -21,7 +21,10 @@ struct sml_metrics_file {
 
 void sml_metrics_file_init(struct sml_metrics_file *file);
 
-/* The context runs: write the file from now on, if one is set. 0 or an error, told. */
+/*
+ * The context runs: write the file from now on, if one is set. Returns 0 or a negative error, and
+ * sets the error text.
+ */
 int sml_metrics_file_start(struct sml_context *context);
 
 /* Remove the file. Before the context's shards are freed. */

@@ -17,10 +17,10 @@ struct sml_tracing {
 
 void sml_tracing_init(struct sml_tracing *tracing);
 
-/* Creates the file. 0, or an error, told. */
+/* Creates the file. Returns 0 or a negative error, and sets the error text. */
 int sml_tracing_open(struct sml_context *context);
 
-/* Room for another thread's events. 0, or an error, told. */
+/* Room for another thread's events. Returns 0 or a negative error, and sets the error text. */
 int sml_tracing_add_thread(struct sml_context *context);
 
 /* No thread runs any more: write the file, and free everything. */

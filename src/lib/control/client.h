@@ -90,7 +90,7 @@ void sml_control_own_loop(struct sml_control *control);
  */
 void sml_control_watch(struct sml_control *control, const bool *give_up);
 
-/* Returns -EINTR, told. */
+/* Returns -EINTR, and sets the error text. */
 int sml_control_tell_interrupt(void);
 
 /* Ask to join, and return at once. The application's resumption must live until the admission. */

@@ -280,7 +280,8 @@ static int tell_failure(const struct sml_finder *finder)
 			     finder->search.tries[0].reason);
 }
 
-/* Until a switch is found, has begun, or none will: 0, SML_FINDER_LEFT, or an error, told. */
+/* Until a switch is found, has begun, or none will: 0, SML_FINDER_LEFT, or a negative error, and
+ * then sets the error text. */
 static int find_switch(struct sml_finder *finder)
 {
 	for (;;) {

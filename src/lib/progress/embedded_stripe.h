@@ -47,7 +47,7 @@ struct sml_embedded_stripe {
 
 /*
  * Each stands for itself, until members are set. rules.lanes may still shrink until it is opened.
- * NULL: no memory, told by sml_error_set().
+ * Returns NULL without memory, and then sets the error text.
  */
 struct sml_embedded_stripe *sml_embedded_stripe_new(const struct sml_pool_rules *rules,
 						    uint8_t rank, struct sml_control *control);

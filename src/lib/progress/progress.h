@@ -58,7 +58,7 @@ struct sml_progress {
 	struct sml_request *queue_first, *queue_last; /* first is also read without the lock */
 };
 
-/* A thread without lines. NULL: no memory or files; told by sml_error_set(). */
+/* A thread without lines. Returns NULL without memory or files, and then sets the error text. */
 struct sml_progress *sml_progress_new(struct sml_threads *threads, unsigned index);
 
 int sml_progress_start(struct sml_progress *progress);

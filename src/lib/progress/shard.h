@@ -19,7 +19,10 @@ struct sml_shard {
 	struct sml_line *line;
 	struct sml_worker worker;
 	void *worker_memory;
-	/* The previous epoch, for its kept results: see failover.c. Memory NULL: none. */
+	/*
+	 * The previous epoch, for its kept results: see failover.c. Its memory is NULL if there is
+	 * none.
+	 */
 	struct sml_worker kept;
 	void *kept_memory;
 	uint16_t next_sum; /* of a host's leader: where it looks for sums next: SML_NO_SLOT: at the
@@ -38,8 +41,8 @@ struct sml_shard {
 	struct sml_counters counters;
 };
 
-/* A worker on this line, of the stripe that config names. NULL: no memory, told by
- * sml_error_set(). */
+/* A worker on this line, of the stripe that config names. Returns NULL without memory, and then
+ * sets the error text. */
 struct sml_shard *sml_shard_new(const struct sml_worker_config *config, struct sml_line *line,
 				const bool *park);
 void sml_shard_free(struct sml_shard *shard);

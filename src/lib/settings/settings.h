@@ -40,7 +40,7 @@ struct sml_settings {
 	char *job;
 	char *master_address;
 	char *interface;       /* NULL: by the route */
-	char *flight_recorder; /* this rank's file; NULL: none */
+	char *flight_recorder; /* this rank's file; NULL if there is none */
 	char *trace;	       /* likewise */
 	char *metrics_file;    /* likewise */
 	uint16_t rank, world_size;
@@ -62,7 +62,8 @@ struct sml_settings {
 	struct sml_tls_files tls_files;
 	struct sml_key job_key; /* where tls_files has one */
 	struct sml_tls *tls;	/* NULL: control connections are plain */
-	/* The first rank of this host, as far as is known, or of the job: for what all would log.
+	/*
+	 * The first rank of this host, as far as is known, or of the job: for what all would log.
 	 */
 	bool speaks;
 	struct sml_log log;

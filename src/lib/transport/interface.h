@@ -24,8 +24,8 @@ struct sml_interface {
 
 /*
  * filter: NULL; or "eth0,ib": the first interface whose name begins so; or
- * "^lo,docker": the first whose name doesn't. peer_name is for error texts. 0 or an
- * error, told by sml_error_set().
+ * "^lo,docker": the first whose name doesn't. peer_name is for error texts. Returns 0 or a negative
+ * error, and sets the error text.
  */
 int sml_interface_choose(struct sml_interface *interface, const char *filter,
 			 const union sml_sockaddr *peer, const char *peer_name);

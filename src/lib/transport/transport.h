@@ -82,14 +82,14 @@ struct sml_transport;
 
 struct sml_transport_ops {
 	const char *name;
-	/* 0 or an error, told by sml_error_set(). */
+	/* Returns 0 or a negative error, and sets the error text. */
 	int (*open)(struct sml_transport **opened, const struct sml_transport_config *config);
 	/* Take packets off the front of batch, as many as go. Returns how many. */
 	unsigned (*send)(struct sml_transport *transport, struct sml_batch *batch);
 	/*
-	 * Results of slots in this process, each to all peers whose bit is set. What cannot go now
-	 * is lost: who lacks it asks again. At most SML_RESULTS_AT_ONCE. Only where there are
-	 * peers.
+	 * Results of slots in this process, each to all peers whose bit is set. Packets that do not
+	 * fit are dropped: a rank that misses one asks for it again. At most SML_RESULTS_AT_ONCE.
+	 * Only where there are peers.
 	 */
 	void (*send_results)(struct sml_transport *transport, const struct iovec *packets,
 			     unsigned n, uint64_t peers);
