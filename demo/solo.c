@@ -7,11 +7,13 @@
 
 #include "demo/report.h"
 
-/* How far the parameters may drift, as a share of the way that training has moved them. */
-static double allowed_drift(const struct demo_options *options)
-{
-	return options->wire == SML_WIRE_INT16 ? 0.1 : 0.001;
-}
+/*
+ * How far the parameters may drift, as a share of the way that training has moved them. Rounding
+ * alone made it 0.009 with the int32 wire and 0.015 with int16 in 2,000 steps: now and then, a unit
+ * that is zero for one of them is not for the other. Sums that lack a quarter of each gradient made
+ * it 0.14 to 0.16, from 30 steps on.
+ */
+#define ALLOWED_DRIFT 0.05
 
 static double solo_step(struct demo_trainer *trainer, struct demo_model *model, int step)
 {
@@ -64,7 +66,7 @@ static void compare(struct demo_trainer *trainer, struct demo_model *alone,
 	results->drift = (struct demo_check){0};
 	demo_check_add(&results->drift,
 		       difference(&trainer->model, alone) / difference(alone, start),
-		       allowed_drift(trainer->options));
+		       ALLOWED_DRIFT);
 	results->solo_accuracy =
 		(double)demo_model_count_right(alone, digits->pixels[DEMO_TRAIN_ROWS],
 					       digits->labels + DEMO_TRAIN_ROWS, DEMO_TEST_ROWS) /

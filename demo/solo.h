@@ -6,8 +6,8 @@
  * Two trainings in float32 that round differently drift apart, because each step's small
  * difference changes the next step's gradient. No useful bound of that is known beforehand,
  * so the drift is compared with how far training has moved the parameters (root mean squares).
- * It may be a thousandth of that with the int32 wire, and a tenth with int16. The sums
- * themselves have a bound in proof.h.
+ * It may be a twentieth of that: wrong sums make it more, and rounding makes it less (solo.c).
+ * The sums themselves have a bound in proof.h.
  */
 #ifndef SML_DEMO_SOLO_H
 #define SML_DEMO_SOLO_H
