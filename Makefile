@@ -90,7 +90,7 @@ clean:
 
 help:
 	@echo "make                      build a release into build/ (the program is build/switchml)"
-	@echo "make demo [ARGS=…]        train a real model on four workers through a switch; as root,"
+	@echo "make demo [ARGS=…]        train a real model on four workers through a switch,"
 	@echo "    [LINK=MBIT] [WORKERS=N] on emulated links, beside Gloo's ring; LINK=none: without links"
 	@echo "make unit                 the unit tests alone, in seconds"
 	@echo "make test [ARGS=NAME…]    the tests that a change is most likely to break, in five minutes"

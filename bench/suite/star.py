@@ -58,8 +58,11 @@ def call(*command, check=True, text=None):
 
 def why_not():
     """Why there can be no star here. None: there can be one."""
-    if os.geteuid() != 0:
-        return "network namespaces need root"
+    return "network namespaces need root" if os.geteuid() != 0 else why_no_programs()
+
+
+def why_no_programs():
+    """Which program a star lacks. None: they are all there."""
     for program, package in (("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool"),
                              ("iptables-restore", "iptables")):
         if not shutil.which(program):

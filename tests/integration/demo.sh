@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# `make demo`: as root on emulated links with a table at the end; without root, and without
-# the right to make namespaces, on this machine with a line that says what is missing.
+# `make demo`: on emulated links with a table at the end, as root and, in a user namespace, as anybody;
+# where the kernel allows no user namespaces, on this machine with a line that says what is missing.
 # Whatever ends it, no namespace and no file is left. Needs root for most of it.
 #
 #	tests/integration/demo.sh BUILD-DIRECTORY
@@ -25,28 +25,63 @@ fail() {
 	exit 1
 }
 
-# Title, command: the demo on this machine, which ends with one line about what is missing.
+# Title, what is missing, what to do, command: the demo on this machine, which ends with one line about that.
 on_this_machine() {
-	"${@:2}" "$run" --build "$build" --workers 2 --steps 10 >"$work/out" 2>&1 || fail "$1: it ended with $?"
+	"${@:4}" "$run" --build "$build" --workers 2 --steps 10 >"$work/out" 2>&1 || fail "$1: it ended with $?"
 	[ "$(grep -c '^  ok  ' "$work/out")" = 3 ] || fail "$1: a proof is missing"
-	tail -n 1 "$work/out" | grep -q '^Not shown: speed.*As root, `make demo`' || fail "$1: it does not say what is missing"
+	tail -n 1 "$work/out" | grep -q "^Not shown: speed.*($2; in a user namespace: .*)\\. $3\$" ||
+		fail "$1: it does not say what is missing"
 	! grep -q '┌' "$work/out" || fail "$1: it has a table"
 	echo "ok: $1"
 }
 
+# Title, command: the whole table, in a user namespace, of which nothing is left.
+in_a_user_namespace() {
+	"${@:2}" "$run" --build "$build" --link 400 --workers 2 --steps 10 >"$work/out" 2>&1 ||
+		fail "$1: it ended with $?"
+	grep -q '│ SwitchML .*│ *[0-9]* ms │' "$work/out" || fail "$1: it has no table"
+	! grep -q 'has no effect' "$work/out" || fail "$1: it sets a variable that is not known"
+	[ -z "$(ls "$TMPDIR")" ] || fail "$1: it leaves $(ls "$TMPDIR")"
+	! ip netns list | grep -q '^smllinks' || fail "$1: it leaves a namespace"
+	echo "ok: $1"
+}
+
+# Where there are no user namespaces, because their number is 0: root without its capabilities, and a user.
+plain=(setpriv --bounding-set -sys_admin --inh-caps -sys_admin)
+root_alone=(unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"' sh "${plain[@]}")
+user_alone=(unshare --user --map-user=1234 --keep-caps
+	sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"' sh setpriv --ambient-caps -all --inh-caps -all)
 nobody=(env TMPDIR="$TMPDIR")
 [ "$(id -u)" != 0 ] || nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups env TMPDIR="$TMPDIR" PYTHONDONTWRITEBYTECODE=1)
-if "${nobody[@]}" test -x "$build/demo/switchml-demo"; then
-	on_this_machine "without root" "${nobody[@]}"
-	"${nobody[@]}" "$run" --build "$build" --link 100 --steps 10 >"$work/out" 2>&1
-	[ $? = 77 ] && grep -q 'no emulated links: network namespaces need root' "$work/out" || fail "LINK= without root"
-	echo "ok: without root, links that are asked for are refused"
-else
+if ! "${nobody[@]}" test -x "$build/demo/switchml-demo"; then
 	echo "left out: without root (others may not read the build directory)"
+elif ! "${nobody[@]}" unshare -Urnm true 2>/dev/null; then
+	echo "left out: user namespaces (this kernel lets users make none)"
+	on_this_machine "without root" 'network namespaces need root' 'As root, `make demo` shows them.' "${nobody[@]}"
+else
+	in_a_user_namespace "without root, in a user namespace" "${nobody[@]}"
+	for alone in root_alone user_alone; do
+		declare -n them=$alone
+		"${nobody[@]}" "${them[@]}" true && ! "${nobody[@]}" "${them[@]}" unshare --user true 2>/dev/null ||
+			fail "$alone: user namespaces cannot be taken away"
+	done
+	on_this_machine "a user where there are no user namespaces" \
+		'network namespaces need root' 'As root, `make demo` shows them.' "${nobody[@]}" "${user_alone[@]}"
+	on_this_machine "root in a container that allows no user namespaces" \
+		'this root lacks CAP_SYS_ADMIN, as in a container' \
+		'With CAP_NET_ADMIN and CAP_SYS_ADMIN (a container: `--privileged`), or on the host, `make demo` shows them.' \
+		"${nobody[@]}" "${root_alone[@]}"
+	"${nobody[@]}" "${root_alone[@]}" "$run" --build "$build" --link 100 --steps 10 >"$work/out" 2>&1
+	[ $? = 77 ] && grep -q 'no emulated links: this root lacks CAP_SYS_ADMIN' "$work/out" || fail "LINK= in a container"
+	echo "ok: links that are asked for and cannot be made are refused"
 fi
+"${nobody[@]}" "$run" --build "$build" --link none --workers 2 --steps 10 >"$work/out" 2>&1 || fail "LINK=none: $?"
+tail -n 1 "$work/out" | grep -q '(LINK=none)\. Without LINK=none, ' || fail "LINK=none: it does not say what is missing"
+echo "ok: without links, as asked"
 [ "$(id -u)" = 0 ] || { echo "left out: on links (needs root)"; exit 0; }
-on_this_machine "root without CAP_SYS_ADMIN, as in a container" \
-	setpriv --bounding-set -sys_admin --inh-caps -sys_admin
+if unshare -Urnm true 2>/dev/null; then
+	in_a_user_namespace "root without CAP_SYS_ADMIN, in a user namespace" "${plain[@]}"
+fi
 
 # ---- on links ----
 
