@@ -67,6 +67,20 @@ def _with_monitored_barrier(original: Any) -> Any:
     return torch.compiler.disable(monitored_barrier)
 
 
+def _with_our_timeout(original: Any) -> Any:
+    """Before 2.14, torch's function looks for Gloo and NCCL, and leaves other backends alone."""
+
+    def _set_pg_timeout(timeout: timedelta, group: Any = None) -> None:
+        chosen = group or dist.group.WORLD
+        if isinstance(chosen, ProcessGroupSwitchML):
+            chosen.set_timeout(timeout)
+        else:
+            original(timeout, group)
+
+    _set_pg_timeout.__doc__ = original.__doc__
+    return _set_pg_timeout
+
+
 def _with_fp16_compress(original: Any) -> Any:
     """DDP's FP16_COMPRESS is written in C++, and needs a future that only C++ can make: one whose
     value is a list of tensors, and not a Python object. The same hook exists in Python."""
@@ -91,6 +105,8 @@ if "switchml" not in _c10d.Backend.backend_list:
     dist.monitored_barrier = _c10d.monitored_barrier = _with_monitored_barrier(
         dist.monitored_barrier
     )
+    if not hasattr(dist, "set_timeout"):
+        _c10d._set_pg_timeout = _with_our_timeout(_c10d._set_pg_timeout)
     DistributedDataParallel._register_builtin_comm_hook = _with_fp16_compress(
         DistributedDataParallel._register_builtin_comm_hook
     )

@@ -21,11 +21,12 @@ from typing import Any
 
 import torch
 from torch.distributed import ReduceOp
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import Timeout
 from ..job import Job
 from ._line import Line
-from ._tensors import describe
+from ._tensors import describe, tensors_in
 from ._work import Work, place
 
 # Up to 2.8 its reduce_scatter ignores the operation. 2.13 computes it; others were not tried.
@@ -56,15 +57,6 @@ _OF_PARTS = {
     "reduce_scatter_single",
     "reduce_scatter_single_coalesced",
 }
-
-
-def tensors_in(arguments: Any) -> Iterator[torch.Tensor]:
-    """The tensors among arguments, which may be nested lists."""
-    if isinstance(arguments, torch.Tensor):
-        yield arguments
-    elif isinstance(arguments, (list, tuple)):
-        for argument in arguments:
-            yield from tensors_in(argument)
 
 
 def with_dimensions(name: str, arguments: Any) -> Any:
@@ -141,6 +133,8 @@ class Modes:
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
+            if torch._C._len_torch_dispatch_stack():  # they have seen the call
+                stack.enter_context(_disable_current_modes())
             stack.enter_context(torch.inference_mode(self._inference))
             stack.enter_context(torch.set_grad_enabled(self._grad))
             for stream in self._streams:

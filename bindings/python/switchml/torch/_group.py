@@ -34,15 +34,16 @@ from .. import _library as c
 from .._tensor_memory import is_plain
 from ..job import WIRES, _options
 from ._derivation import Derivation
-from ._elsewhere import Elsewhere, Monitored, check, tensors_in, with_dimensions
+from ._elsewhere import Elsewhere, Monitored, check, with_dimensions
+from ._gateway import watched
 from ._job_name import label_of
-from ._line import Line, seconds_of
+from ._line import AbortHooks, Line, seconds_of
 from ._meeting import keep_for_next_round, meet
 from ._rendezvous import join
 from ._router import Router, refuse_reconfigure
 from ._staging import Cuda, DeviceWork
 from ._summary import Summary, Usage, bytes_of
-from ._tensors import dense, describe, is_awaited, normal, on_dense
+from ._tensors import dense, describe, is_awaited, normal, on_dense, tensors_in
 from ._work import Call, Work
 
 _TYPES = {
@@ -164,12 +165,14 @@ class ProcessGroupSwitchML(Derivation, Router):
         self._options, self._is_default = options, eager
         self._copies: dict[torch.device, Cuda] = {}
         self._usage = Usage(size)
+        # The lines must not refer to the group: it goes when nothing else does.
+        abort_hooks = self._abort_hooks = AbortHooks(title)
 
         label = "" if eager else label_of(meeting.ranks)
 
         def line(prefix: str, title: str, settings: dict[str, Any], label: str) -> Line:
             opener = functools.partial(join, meeting, prefix, title, seconds, settings, label)
-            return Line(title, opener, self._usage)
+            return Line(title, opener, self._usage, abort_hooks)
 
         self._line = line("switchml/", title, settings, label)
         # A job needs calls in one order, but hooks make some calls when others have ended.
@@ -231,7 +234,7 @@ class ProcessGroupSwitchML(Derivation, Router):
     def _on_gloo(self, name: str, method: Any, *arguments: Any, **named: Any) -> Any:
         everything = [*arguments, *named.values()]
         self._count_on_gloo(name, everything)
-        if any(_decides(t) for t in tensors_in(everything)):
+        if self._decides(everything):
             return method(*arguments, **named)  # it may send nothing
         check(name, everything)
         timeouts = [t for a in everything if isinstance(t := getattr(a, "timeout", a), timedelta)]
@@ -241,6 +244,10 @@ class ProcessGroupSwitchML(Derivation, Router):
         work.awaited = any(is_awaited(argument) for argument in everything)
         self._line.put(work)
         return work
+
+    def _decides(self, arguments: Any) -> bool:
+        """Whether a tensor's class decides what the call does."""
+        return any(_decides(tensor) for tensor in tensors_in(arguments))
 
     def _count_on_gloo(self, name: str, arguments: Sequence[Any]) -> None:
         self._usage.add_gloo(name, max(map(bytes_of, arguments), default=0))
@@ -468,6 +475,20 @@ class ProcessGroupSwitchML(Derivation, Router):
 
     # ---- what it has done ----
 
+    def _get_sequence_number_for_group(self) -> int:
+        """How many collectives it has begun, on the switch and on Gloo."""
+        return self._line.n_put
+
+    def _set_sequence_number_for_group(self) -> None:
+        """It is 0 on every rank when the group begins."""
+
+    def register_abort_hook(self, hook_id: int, hook: Callable[[], None]) -> None:
+        """Call it once, before this rank aborts the group, or when the first call has failed."""
+        self._abort_hooks.add(hook_id, hook)
+
+    def unregister_abort_hook(self, hook_id: int) -> None:
+        self._abort_hooks.remove(hook_id)
+
     def summary(self) -> Summary:
         """What this rank's calls came to until now, or until the group was destroyed."""
         jobs = [self._line.job, self._hooks_line.job]
@@ -487,6 +508,7 @@ class ProcessGroupSwitchML(Derivation, Router):
 
     def abort(self) -> None:
         """End the collectives of all ranks."""
+        self._abort_hooks.run()
         for line in (self._line, self._hooks_line):
             line.abort(f"rank {self.rank()} aborted {self._title}")
         self._others.abort()
@@ -512,6 +534,9 @@ class ProcessGroupSwitchML(Derivation, Router):
         rank = self._meeting.names[self.rank()]
         why = f": {type(trouble).__name__}: {trouble}" if trouble else " and makes no call on it"
         self._meeting.tell_gone(trouble, f"rank {rank} has left {self._title}{why}")
+
+
+watched(ProcessGroupSwitchML)
 
 
 def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:

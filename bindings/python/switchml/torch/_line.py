@@ -15,6 +15,7 @@ follower waits for what works do after their C calls (_elsewhere.py).
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -30,15 +31,51 @@ from ._summary import Usage
 from ._threads import Callbacks
 from ._work import Work, place
 
+log = logging.getLogger("switchml.torch")
+
 # What other ranks read if they make another call meanwhile: a barrier's name.
 _FAREWELL = "nothing more: it has left the group (its program ended, or it destroyed the group)"
+
+
+class AbortHooks:
+    """Functions to call once, when a group fails or is aborted."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._lock = threading.Lock()
+        self._hooks: dict[int, Callable[[], None]] = {}
+
+    def add(self, hook_id: int, hook: Callable[[], None]) -> None:
+        with self._lock:
+            self._hooks[hook_id] = hook
+
+    def remove(self, hook_id: int) -> None:
+        with self._lock:
+            self._hooks.pop(hook_id, None)
+
+    def run(self) -> None:
+        with self._lock:
+            hooks, self._hooks = self._hooks, {}
+        for hook in hooks.values():
+            try:
+                hook()
+            except Exception:  # the others, and the caller, must learn of the failure all the same
+                log.exception("an abort hook of %s has failed", self._title)
 
 
 class Line:
     """Works of one process group. `opener` joins its job, which may take long."""
 
-    def __init__(self, title: str, opener: Callable[[], Job], usage: Usage) -> None:
+    def __init__(
+        self,
+        title: str,
+        opener: Callable[[], Job],
+        usage: Usage,
+        abort_hooks: AbortHooks,
+    ) -> None:
         self._title, self._opener, self._usage = title, opener, usage
+        self._abort_hooks = abort_hooks
+        self.n_put = 0
         self._job: Job | None = None
         self._failed: BaseException | None = None
         self._closed = False
@@ -71,6 +108,7 @@ class Line:
         with self._lock:
             if self._closed:
                 raise Closed(f"{self._title} has been destroyed: no more calls can be made")
+            self.n_put += 1
             place = self._place_of(work)
             if not self._job or work.late or work.held or place or self._busy:
                 self._waiting.insert(place, work)
@@ -216,6 +254,8 @@ class Line:
     def _end(self, work: Work, error: BaseException | None) -> None:
         if error is None and (moved := work.moved):  # before its caller continues
             self._usage.add(work.name, moved, work.begun_at)
+        if isinstance(error, SwitchMLError):
+            self._abort_hooks.run()  # before its caller knows
         if callbacks := work.end(error):
             self.call_back(callbacks)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which collectives go to the switch, and where all others go.
 
-`self` and `self._others` have the same backends. C++ calls `self` for collectives without a
-method of ours, and we call `self._others` for collectives that the switch does not take. The
-invariant: this decision depends only on what is the same on all ranks, because otherwise
-ranks would wait for each other.
+`self._others` has Gloo for the devices that are ours, and we call it for collectives that the
+switch does not take. `self` has a gateway for them (_gateway.py). For other devices, both have the
+backend that the user requested. The invariant: this decision depends only on what is the same on
+all ranks, because otherwise ranks would wait for each other.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo
 from torch.distributed import distributed_c10d as c10d
 
 from .._tensor_memory import is_plain
+from ._gateway import IS_DISPATCHED, Gateway, unsent
 from ._tensors import Entries, on_dense
 
 log = logging.getLogger("switchml.torch")
@@ -52,23 +53,66 @@ class Router(ProcessGroup, Entries):
         self._store, self._title, self._timeout = store, title, timeout
         self._told: set[str] = set()
         self._names: dict[str, str] | None = None
-        self._added = {"cpu"}
+        self._added: set[str] = set()
         self._gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
         self._others = ProcessGroup(store, rank, size)
-        for group in (super(), self._others):
-            group._register_backend(_CPU, ProcessGroup.BackendType.GLOO, self._gloo)
-            group._set_default_backend(ProcessGroup.BackendType.GLOO)
+        self._others._register_backend(_CPU, ProcessGroup.BackendType.GLOO, self._gloo)
+        self._others._set_default_backend(ProcessGroup.BackendType.GLOO)
+        self._gateway = Gateway(self, rank, size)
+        self._add_gateway("cpu")
+        super()._set_default_backend(ProcessGroup.BackendType.CUSTOM)
 
     def getBackendName(self) -> str:
         return "switchml"
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Of all later calls. The job's own timeout, which names missing ranks, stays."""
+        if timeout > self._timeout:
+            raise ValueError(
+                f"the timeout of {self._title} is {self._timeout.total_seconds():g} s and can only "
+                f"become shorter, not {timeout.total_seconds():g} s: give a longer one to "
+                "init_process_group() or new_group()"
+            )
+        self._gloo._set_default_timeout(timeout)
+
+    # PyTorch keeps these in a backend of C++, if there is one.
+
+    def setGroupName(self, name: str) -> None:
+        self._others._set_group_name(name)
+
+    def getGroupName(self) -> str:
+        name: str = self._others.group_name
+        return name
+
+    def setGroupDesc(self, description: str) -> None:
+        self._others._set_group_desc(description)
+
+    def getGroupDesc(self) -> str:
+        description: str = self._others.group_desc
+        return description
 
     def get_group_store(self) -> dist.Store:
         return self._store
 
     def _get_backend(self, device: torch.device) -> Any:
-        if self._name_of(torch.device(device).type) != "switchml":
-            self._add_backend(torch.device(device).type)
-        return super()._get_backend(device)
+        device = torch.device(device)
+        self._add_backend(device.type)
+        return self._gateway if self._is_ours(device.type) else super()._get_backend(device)
+
+    get_backend = _get_backend  # its name since PyTorch 2.14
+
+    def boxed(self) -> Any:
+        """The group as torch.ops.c10d takes it."""
+        if not IS_DISPATCHED:
+            raise NotImplementedError(
+                f"torch.ops.c10d of PyTorch {torch.__version__} does not reach a switchml group: "
+                "call the functions of torch.distributed, or use PyTorch 2.14"
+            )
+        return super().boxed()
+
+    @functools.cached_property
+    def _unsent(self) -> ProcessGroup:
+        return unsent(self.rank(), self.size())
 
     # ---- what these groups do not have ----
 
@@ -99,6 +143,15 @@ class Router(ProcessGroup, Entries):
         if device_type in self._added:
             return
         name = self._name_of(device_type)
+        if name == "switchml":
+            if self._names is not None:
+                self._added.add(device_type)
+            if device_type != "cpu":
+                self._others._register_backend(
+                    torch.device(device_type), ProcessGroup.BackendType.GLOO, self._gloo
+                )
+                self._add_gateway(device_type)
+            return
         backend: Any = self._gloo
         kind = ProcessGroup.BackendType.GLOO
         if name == "nccl":
@@ -108,11 +161,16 @@ class Router(ProcessGroup, Entries):
             backend = dist.ProcessGroupNCCL(store, self.rank(), self.size(), options)
             backend._set_sequence_number_for_group()
             kind = ProcessGroup.BackendType.NCCL
-        elif name not in ("gloo", "switchml"):
+        elif name != "gloo":
             raise ValueError(f"the other backend must be nccl or gloo, not {name!r}")
         for group in (super(), self._others):
             group._register_backend(torch.device(device_type), kind, backend)
         self._added.add(device_type)
+
+    def _add_gateway(self, device_type: str) -> None:
+        gateway = self._gateway if IS_DISPATCHED else None
+        kind = ProcessGroup.BackendType.CUSTOM
+        super()._register_backend(torch.device(device_type), kind, gateway)
 
     def _is_ours(self, device_type: str) -> bool:
         return device_type in ("cpu", "cuda") and self._name_of(device_type) == "switchml"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -51,6 +51,15 @@ def normal(tensors: Any, opts: Any, op: Any, timeout: Any, kind: type) -> tuple[
 def is_awaited(opts: Any) -> bool:
     """Whether the application waits for the call at once, because it has not asked for a work."""
     return not getattr(opts, "asyncOp", True)
+
+
+def tensors_in(arguments: Any) -> Iterator[torch.Tensor]:
+    """The tensors among arguments, which may be nested lists."""
+    if isinstance(arguments, torch.Tensor):
+        yield arguments
+    elif isinstance(arguments, (list, tuple)):
+        for argument in arguments:
+            yield from tensors_in(argument)
 
 
 def describe(tensors: Sequence[torch.Tensor], op: ReduceOp | None = None) -> str:

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What PyTorch itself does with a group's backend: it reaches us, or says that it does not."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from torch._C import _distributed_c10d as c10d  # noqa: E402
+from torch.distributed.tensor.debug import CommDebugMode  # noqa: E402
+
+import switchml.torch  # noqa: E402
+from groups import Groups  # noqa: E402
+from ranks import RankError  # noqa: E402
+from switchml.torch._gateway import COLLECTIVES, IS_DISPATCHED  # noqa: E402
+
+N = 2
+SUM = float(sum(range(1, N + 1)))
+since_2_14 = pytest.mark.skipif(not IS_DISPATCHED, reason="backends in Python came with 2.14")
+before_2_14 = pytest.mark.skipif(IS_DISPATCHED, reason="for PyTorch before 2.14")
+
+
+def gloos_number(group):
+    """How many collectives the group's inner Gloo has begun."""
+    return group._gloo._get_sequence_number_for_group()
+
+
+# ---- torch.ops.c10d ----
+
+
+def call_operators(rank):
+    group = dist.group.WORLD
+    before, gloo = switchml.torch.summary()["switch"]["calls"], gloos_number(group)
+    ops, boxed = torch.ops.c10d, group.boxed()
+    x = torch.full((3,), rank + 1.0)
+    whole = torch.zeros(3 * N)
+    works = [
+        ops.allreduce_([x], boxed, torch.classes.c10d.ReduceOp(), None, True, -1)[1],
+        ops.broadcast_([torch.ones(3)], boxed, 0, 0, True, -1)[1],
+        ops._allgather_base_(whole, torch.full((3,), rank + 1.0), boxed, True, -1)[1],
+        ops.barrier(torch.ones(1), boxed, [0], True, -1),
+    ]
+    for work in works:
+        c10d.Work.unbox(work).wait()
+    after = switchml.torch.summary()["switch"]["calls"]
+    return x.tolist(), whole.tolist(), after - before, gloos_number(group) - gloo
+
+
+@since_2_14
+def test_operators_of_the_dispatcher_run_on_the_switch(groups):
+    whole = [float(r + 1) for r in range(N) for _ in range(3)]
+    assert groups.call(call_operators) == [([SUM] * 3, whole, 4, 0)] * N
+
+
+def call_an_operator_with(rank, box):
+    group = dist.group.WORLD
+    boxed = group.boxed() if box else c10d.ProcessGroup.boxed(group)
+    torch.ops.c10d.broadcast_([torch.ones(3)], boxed, 0, 0, True, -1)
+
+
+@before_2_14
+def test_operators_of_the_dispatcher_are_refused(groups):
+    for box, text in ((True, "does not reach a switchml group"), (False, "Could not retrieve or")):
+        groups.start(call_an_operator_with, [box] * N)
+        for error in groups.outcomes():
+            assert isinstance(error, RankError)
+            assert text in str(error).splitlines()[0]
+
+
+# ---- hooks, the flight recorder, the check for NaN ----
+
+
+def call_everything(group):
+    """One call of each method; returns their names as hooks know them."""
+    x, whole = torch.ones(4), torch.ones(4 * N)
+    halves = [torch.ones(4) for _ in range(N)]
+    root = dist.get_rank(group) == 0
+    dist.all_reduce(x, group=group)
+    dist.broadcast(x, 0, group=group)
+    dist.reduce(x, 0, group=group)
+    dist.all_gather_single(whole, x, group=group)
+    dist.reduce_scatter_single(x, whole, group=group)
+    dist.barrier(group)
+    dist.all_gather(halves, x, group=group)
+    dist.gather(x, halves if root else None, 0, group=group)
+    dist.scatter(x, halves if root else None, 0, group=group)
+    dist.reduce_scatter(x, halves, group=group)
+    dist.all_to_all(halves, [torch.ones(4) for _ in range(N)], group=group)
+    dist.all_to_all_single(whole, torch.ones(4 * N), group=group)
+    dist.all_reduce(x, dist.ReduceOp.PRODUCT, group=group)  # on Gloo
+    dist.send(x, 1, group=group) if root else dist.recv(x, 0, group=group)
+    names = "ALLREDUCE BROADCAST REDUCE ALLGATHER REDUCE_SCATTER BARRIER ALLGATHER GATHER SCATTER "
+    names += "REDUCE_SCATTER ALLTOALL ALLTOALL ALLREDUCE "
+    return (names + ("SEND" if root else "RECV")).split()
+
+
+def see_hooks(rank):
+    group = dist.new_group(list(range(N)))
+    before, after = [], []
+    group.register_pre_hook(1, lambda its: before.append((its.op_id, its.name.name)))
+    group.register_post_hook(1, lambda its: after.append((its.op_id, its.name.name)))
+    expected = list(enumerate(call_everything(group)))
+    group.unregister_pre_hook(1)
+    group.unregister_post_hook(1)
+    dist.all_reduce(torch.ones(1), group=group)
+    return before == expected, after == expected, before, expected
+
+
+@since_2_14
+def test_hooks_see_every_call_once(groups):
+    for before, after, seen, expected in groups.call(see_hooks):
+        assert before and after, (seen, expected)
+
+
+def see_recorder(rank):
+    group = dist.new_group(list(range(N)))
+    recorder = c10d.FlightRecorderHook.attach(group)
+    dist.all_reduce(torch.ones(2), group=group)
+    dist.broadcast(torch.ones(2), 0, group=group)
+    entries = json.loads(c10d._dump_fr_trace_json())["entries"]
+    recorder.remove()
+    return [its["profiling_name"] for its in entries][-2:]
+
+
+@since_2_14
+def test_the_flight_recorder_has_the_calls(groups):
+    for names in groups.call(see_recorder):
+        assert [name.rpartition(":")[2] for name in names] == ["allreduce", "broadcast"]
+
+
+def reduce_nan(rank):
+    group = dist.new_group(list(range(N)))
+    hook = c10d.NanCheckHook.attach(group)
+    try:
+        dist.all_reduce(torch.tensor([1.0, float("nan")]), group=group)
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        hook.remove()
+        dist.destroy_process_group(group)
+    return None
+
+
+@since_2_14
+def test_the_check_for_nan_works(groups):
+    for text in groups.call(reduce_nan):
+        assert "NaN" in text
+
+
+# ---- modes ----
+
+
+def see_calls(rank):
+    group = dist.new_group(list(range(N)))
+    x, whole = torch.full((4,), rank + 1.0), torch.zeros(4 * N)
+    gloo = gloos_number(group)
+    with CommDebugMode() as mode:
+        dist.all_reduce(x, group=group)
+        dist.all_gather_into_tensor(whole, torch.full((4,), rank + 1.0), group=group)
+        dist.all_gather([torch.zeros(4) for _ in range(N)], x, group=group)
+        dist.barrier(group)
+    counts = {str(op): n for op, n in mode.get_comm_counts().items()}
+    return x.tolist(), whole.tolist(), counts, gloos_number(group) - gloo
+
+
+def test_comm_debug_mode_counts_calls_which_run_where_they_do_without_it(groups):
+    whole = [float(r + 1) for r in range(N) for _ in range(4)]
+    for x, gathered, counts, on_gloo in groups.call(see_calls):
+        assert (x, gathered, on_gloo) == ([SUM] * 4, whole, 1)
+        assert counts["c10d.allreduce_"] == counts["c10d._allgather_base_"] == 1, counts
+        assert counts["c10d.allgather_"] == 1, counts
+
+
+def fake_calls(rank):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    group = dist.new_group(list(range(N)))
+    with FakeTensorMode():
+        x, whole = torch.ones(4), torch.ones(4 * N)
+        if rank == 0:  # the other rank makes none of these calls, and none may wait for it
+            dist.all_reduce(x, group=group)
+            dist.broadcast(x, 0, group=group)
+            dist.all_gather_into_tensor(whole, x, group=group)
+            dist.all_gather([torch.ones(4) for _ in range(N)], x, group=group)
+            dist.barrier(group)
+        kind = type(x).__name__
+    real = torch.ones(1)
+    dist.all_reduce(real, group=group)
+    return kind, real.item()
+
+
+def test_fake_tensors_are_not_sent(groups):
+    assert groups.call(fake_calls) == [("FakeTensor", N)] * N
+
+
+# ---- the backend ----
+
+
+def look_at_backend(rank):
+    group = dist.group.WORLD
+    backend = group._get_backend(torch.device("cpu"))
+    x = torch.full((4,), rank + 1.0)
+    gloo = gloos_number(group)
+    options = dist.AllreduceOptions() if hasattr(dist, "AllreduceOptions") else None
+    backend.allreduce([x], options or c10d.AllreduceOptions()).wait()
+    found = backend.name(), backend.rank(), backend.size(), backend.supports_splitting
+    if hasattr(dist, "get_backend_impl"):
+        assert dist.get_backend_impl() is backend
+    return found, x.tolist(), gloos_number(group) - gloo
+
+
+def test_the_backend_of_a_group_is_ours(groups):
+    found = groups.call(look_at_backend)
+    assert found == [(("switchml", r, N, False), [SUM] * 4, 0) for r in range(N)]
+
+
+def missing(rank):
+    methods = [
+        name
+        for name in COLLECTIVES
+        if hasattr(dist.ProcessGroup, name)
+        and getattr(switchml.torch.ProcessGroupSwitchML, name) is getattr(dist.ProcessGroup, name)
+    ]
+    theirs = {name for name in vars(c10d.Backend) if name in dir(dist.ProcessGroup)}
+    calls = {n for n in theirs if n.startswith(("all", "gather", "scatter", "reduce", "broadcast"))}
+    known = {alias for name, older in COLLECTIVES.items() for alias in (name, *older)}
+    return methods, sorted(calls - known)
+
+
+def test_no_collective_of_a_backend_is_forgotten():
+    assert missing(0) == ([], [])
+
+
+# ---- sequence numbers, timeouts, abort hooks ----
+
+
+def count(rank):
+    group = dist.new_group(list(range(N)))
+    numbers = [group._get_sequence_number_for_group()]
+    for call in (
+        lambda: dist.all_reduce(torch.ones(1), group=group),
+        lambda: dist.all_gather([torch.ones(1) for _ in range(N)], torch.ones(1), group=group),
+        lambda: dist.barrier(group),
+    ):
+        call()
+        numbers.append(group._get_sequence_number_for_group())
+    return numbers
+
+
+def test_sequence_numbers_count_calls_on_the_switch_and_on_gloo(groups):
+    assert groups.call(count) == [[0, 1, 2, 3]] * N
+
+
+def set_timeout(seconds, group=None):
+    if hasattr(dist, "set_timeout"):
+        dist.set_timeout(timedelta(seconds=seconds), group)
+    else:
+        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), group)
+
+
+def lengthen(rank):
+    group = dist.new_group(list(range(N)), timeout=timedelta(seconds=100))
+    set_timeout(50, group)
+    set_timeout(100, group)
+    dist.all_reduce(torch.ones(1), group=group)
+    set_timeout(101, group)
+
+
+def test_a_timeout_cannot_become_longer(groups):
+    groups.start(lengthen)
+    for error in groups.outcomes():
+        assert error.kind == "ValueError"
+        assert "is 100 s and can only become shorter, not 101 s" in str(error)
+
+
+def abort_with_hooks(rank, how):
+    group, called = dist.new_group(list(range(N))), []
+    group.register_abort_hook(1, lambda: called.append("first"))
+    group.register_abort_hook(2, lambda: called.append("second"))
+    group.register_abort_hook(3, lambda: 1 / 0)
+    group.unregister_abort_hook(2)
+    dist.all_reduce(torch.ones(1), group=group)
+    before = list(called)
+    if rank == 0 and how == "abort":
+        group.abort()
+    try:
+        dist.all_reduce(torch.ones(1 + (rank if how == "mismatch" else 0)), group=group)
+    except RuntimeError as error:
+        return type(error).__name__, before, called
+    return None
+
+
+@pytest.mark.parametrize("how", ["abort", "mismatch"])
+def test_abort_hooks_are_called_once_when_a_group_fails(how):
+    with Groups(N) as groups:
+        for rank, (kind, before, called) in enumerate(groups.call(abort_with_hooks, [how] * N)):
+            expected = "Mismatch" if how == "mismatch" else ["Closed", "Aborted"][rank]
+            assert (kind, before, called) == (expected, [], ["first"])
