@@ -28,7 +28,14 @@ from ._group import Options, ProcessGroupSwitchML
 from ._summary import Summary
 from .hooks import HookState, allreduce_hook
 
-__all__ = ["HookState", "Options", "ProcessGroupSwitchML", "allreduce_hook", "summary"]
+__all__ = [
+    "HookState",
+    "Options",
+    "ProcessGroupSwitchML",
+    "allreduce_hook",
+    "register",
+    "summary",
+]
 
 _EXIT_S = 5.0
 _process = os.getpid()
@@ -98,7 +105,14 @@ def _with_fp16_compress(original: Any) -> Any:
     return _register_builtin_comm_hook
 
 
-if "switchml" not in _c10d.Backend.backend_list:
+def register() -> None:
+    """Make the backend known to torch.distributed. Importing this module does.
+
+    PyTorch 2.14 and newer call it for init_process_group("switchml"), because the package names it
+    as an entry point.
+    """
+    if "switchml" in _c10d.Backend.backend_list:
+        return
     dist.Backend.register_backend(
         "switchml", _group.create, extended_api=True, devices=["cpu", "cuda"]
     )
@@ -110,3 +124,6 @@ if "switchml" not in _c10d.Backend.backend_list:
     DistributedDataParallel._register_builtin_comm_hook = _with_fp16_compress(
         DistributedDataParallel._register_builtin_comm_hook
     )
+
+
+register()

@@ -65,6 +65,9 @@ class Router(ProcessGroup, Entries):
     def getBackendName(self) -> str:
         return "switchml"
 
+    # PyTorch asks the backend of C++, if there is one.
+    use_pg_for_symm_mem_rendezvous = False
+
     def set_timeout(self, timeout: timedelta) -> None:
         """Of all later calls. The job's own timeout, which names missing ranks, stays."""
         if timeout > self._timeout:
@@ -75,7 +78,7 @@ class Router(ProcessGroup, Entries):
             )
         self._gloo._set_default_timeout(timeout)
 
-    # PyTorch keeps these in a backend of C++, if there is one.
+    # PyTorch keeps these in that backend.
 
     def setGroupName(self, name: str) -> None:
         self._others._set_group_name(name)

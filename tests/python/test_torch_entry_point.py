@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The package's metadata tells PyTorch 2.14 of the backend, so that no import is needed."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from ranks import free_port  # noqa: E402
+from switchml.torch._gateway import IS_DISPATCHED  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+SECTION = '[project.entry-points."torch.distributed.backends"]\n'
+
+WITHOUT_IMPORT = """
+import sys
+import torch
+import torch.distributed as dist
+
+assert not any(name.partition(".")[0] == "switchml" for name in sys.modules)
+dist.init_process_group("SwitchML")
+x = torch.ones(3)
+dist.all_reduce(x)
+print(type(dist.group.WORLD).__name__, x.tolist())
+dist.destroy_process_group()
+"""
+BY_HAND = """
+from importlib.metadata import entry_points
+
+(found,) = entry_points(group="torch.distributed.backends", name="switchml")
+found.load()()
+found.load()()
+import torch.distributed as dist
+
+print(found.name, found.name in dist.Backend.backend_list)
+"""
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """Run a program where the package seems to be installed, with the metadata of the tree."""
+    entries = (ROOT / "pyproject.toml").read_text().partition(SECTION)[2].partition("\n\n")[0]
+    metadata = tmp_path / "switchml-0.1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: switchml\nVersion: 0.1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[torch.distributed.backends]\n" + re.sub('"', "", entries) + "\n"
+    )
+    paths = [tmp_path, ROOT / "bindings" / "python"]
+
+    def run(program):
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free_port()),
+            "RANK": "0",
+            "WORLD_SIZE": "1",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_the_entry_point_registers_the_backend(installed):
+    assert installed(BY_HAND) == "switchml True\n"
+
+
+@pytest.mark.skipif(not IS_DISPATCHED, reason="PyTorch looks for entry points since 2.14")
+def test_a_program_needs_no_import(installed):
+    assert installed(WITHOUT_IMPORT) == "ProcessGroupSwitchML [1.0, 1.0, 1.0]\n"
