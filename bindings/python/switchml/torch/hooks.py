@@ -23,6 +23,7 @@ from torch.distributed import GradBucket, ReduceOp
 
 from ._callbacks import Promise, then_compute
 from ._group import Options, ProcessGroupSwitchML, checked
+from ._residuals import Residuals
 from ._work import Work
 
 BLOCK = 256
@@ -47,23 +48,45 @@ class HookState:
         wire: str | None = None,
         error_feedback: bool = False,
     ) -> None:
-        chosen = checked(group)
         if error_feedback and wire != "int16":
             raise ValueError(
                 "error_feedback needs wire='int16': only that wire has errors to feed back"
             )
-        self.group, self.wire = chosen, Options(wire=wire).wire
+        self.group, self.wire = checked(group), Options(wire=wire).wire
         self.error_feedback = error_feedback
-        self.residuals: dict[int, torch.Tensor] = {}
+        self.residuals = Residuals()
 
-    def residual_of(self, index: int, size: int, like: torch.Tensor) -> torch.Tensor:
-        """The rounding error of bucket `index`; zeros if DDP has created new buckets."""
-        kept = self.residuals.get(index)
-        if kept is None or kept.numel() != size:
-            kept = self.residuals[index] = torch.zeros(
-                size, dtype=torch.float32, device=like.device
-            )
-        return kept
+    @property
+    def group(self) -> ProcessGroupSwitchML:
+        """May be set: a state that was loaded from a file begins with the default group."""
+        if self._group is None:
+            self._group = checked(None)
+        return self._group
+
+    @group.setter
+    def group(self, group: ProcessGroupSwitchML | None) -> None:
+        self._group = None if group is None else checked(group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The settings and this rank's rounding errors, in a form that torch.save() takes and
+        torch.load() reads. Every rank saves and loads its own."""
+        found = self.residuals.by_parameter()
+        return {
+            "wire": self.wire,
+            "error_feedback": self.error_feedback,
+            "residuals": {number: errors.clone() for number, errors in found.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.wire, self.error_feedback = state["wire"], state["error_feedback"]
+        self.residuals.load(state["residuals"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.state_dict()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._group, self.residuals = None, Residuals()
+        self.load_state_dict(state)
 
 
 @torch.compiler.disable
@@ -79,7 +102,7 @@ def allreduce_hook(
         torch.float16,
         torch.bfloat16,
     ):
-        return _with_feedback(state, bucket.index(), buffer)
+        return _with_feedback(state, bucket, buffer)
     group = state.group
     if not group._adds([buffer], ReduceOp(ReduceOp.AVG)):  # complex ones, for example
         work = group.allreduce([buffer.div_(group.size())])
@@ -97,11 +120,12 @@ def _first(future: torch.futures.Future) -> torch.Tensor:
 # ---- 16 bits and error feedback ----
 
 
-def _with_feedback(state: HookState, index: int, buffer: torch.Tensor) -> Any:
+def _with_feedback(state: HookState, bucket: GradBucket, buffer: torch.Tensor) -> Any:
     padded = -(-buffer.numel() // (2 * BLOCK)) * 2 * BLOCK
     blocks = torch.zeros(padded, dtype=torch.float32, device=buffer.device)
     blocks[: buffer.numel()] = buffer
-    residual = state.residual_of(index, padded, buffer)
+    parameters = bucket.parameters()
+    residual = state.residuals.of(bucket.index(), parameters, padded, buffer.device)
     blocks += residual
     blocks = blocks.view(-1, BLOCK)
     exponents = exponents_of(blocks)
