@@ -8,22 +8,22 @@
 /* This may be another job: the caller checks its number. */
 static __always_inline struct sml_xdp_job *job_of(const struct sml_header *header)
 {
-	uint32_t place = sml_be32(header->job_be) % SML_XDP_JOB_PLACES;
+	uint32_t map_row = sml_be32(header->job_be) % SML_XDP_JOB_PLACES;
 
-	return bpf_map_lookup_elem(&sml_jobs, &place);
+	return bpf_map_lookup_elem(&sml_jobs, &map_row);
 }
 
 /* The job that this packet of a parent is for, or NULL. */
 static __always_inline struct sml_xdp_job *leaf_job_of(const struct sml_header *header)
 {
-	uint32_t parents = sml_be32(header->job_be) % SML_XDP_JOB_PLACES, place;
+	uint32_t parents = sml_be32(header->job_be) % SML_XDP_JOB_PLACES, map_row;
 	uint32_t *found = bpf_map_lookup_elem(&sml_leaf_places, &parents);
 	struct sml_xdp_job *job;
 
 	if (!found || *found == 0)
 		return (void *)0;
-	place = *found - 1;
-	job = bpf_map_lookup_elem(&sml_jobs, &place);
+	map_row = *found - 1;
+	job = bpf_map_lookup_elem(&sml_jobs, &map_row);
 	if (!job || !job->rules.is_leaf || header->job_be != sml_be32(job->rules.parent.job))
 		return (void *)0;
 	return job;

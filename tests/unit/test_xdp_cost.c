@@ -66,11 +66,11 @@ static void add_job(struct switchml_bench *bench, uint8_t ranks)
 					    .n_ranks = ranks,
 					    .n_shards = 1},
 				  .started = 1};
-	uint32_t place = JOB;
+	uint32_t map_row = JOB;
 
 	for (uint8_t rank = 0; rank < ranks; rank++)
 		job.rules.cookies[rank] = 5u + rank;
-	bpf_map_update_elem(bpf_map__fd(bench->maps.sml_jobs), &place, &job, 0);
+	bpf_map_update_elem(bpf_map__fd(bench->maps.sml_jobs), &map_row, &job, 0);
 }
 
 static uint32_t build(uint8_t *frame, uint16_t lanes)

@@ -19,7 +19,7 @@ static int wait_for_programs(struct sml_xdp_maps *maps)
 	return sml_xdp_map_set(maps->skeleton->maps.sml_groups, &any, &maps->groups[any]);
 }
 
-static int clear_slots(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+static int clear_slots(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 {
 	static const struct sml_xdp_slot fresh;
 	int rc = 0;
@@ -32,7 +32,7 @@ static int clear_slots(struct sml_xdp_maps *maps, const struct sml_xdp_place *jo
 	return rc;
 }
 
-static void clear_port(struct sml_xdp_maps *maps, const struct sml_xdp_place *job, uint32_t rank)
+static void clear_port(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job, uint32_t rank)
 {
 	uint32_t row = job->index * SML_XDP_PEERS_PER_JOB + rank * SML_MAX_SHARDS;
 	struct sml_xdp_port_key key = {.index = job->index};
@@ -46,7 +46,7 @@ static void clear_port(struct sml_xdp_maps *maps, const struct sml_xdp_place *jo
 }
 
 /* Of n ranks in a row; the parent's rows are those of SML_XDP_PARENT. */
-static int clear_peers(struct sml_xdp_maps *maps, const struct sml_xdp_place *job, uint32_t first,
+static int clear_peers(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job, uint32_t first,
 		       uint32_t n)
 {
 	static const struct sml_xdp_peer nobody;
@@ -58,7 +58,7 @@ static int clear_peers(struct sml_xdp_maps *maps, const struct sml_xdp_place *jo
 	return rc;
 }
 
-static int clear_parent(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+static int clear_parent(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 {
 	int ways = bpf_map__fd(maps->skeleton->maps.sml_parents);
 
@@ -66,7 +66,7 @@ static int clear_parent(struct sml_xdp_maps *maps, const struct sml_xdp_place *j
 	return clear_peers(maps, job, SML_XDP_PARENT, 1);
 }
 
-static int clear(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+static int clear(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 {
 	int rc;
 
@@ -83,14 +83,14 @@ static void clean(struct sml_xdp_maps *maps)
 	size_t left[SML_XDP_JOB_PLACES], n = 0;
 
 	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++)
-		if (sml_xdp_place_state(maps, i) == SML_XDP_LEFT)
+		if (sml_xdp_map_row_state(maps, i) == SML_XDP_LEFT)
 			left[n++] = i;
 	/* What the kernel has no memory to clear stays LEFT: whoever wants it wakes this again. */
 	if (n > 0 && wait_for_programs(maps) < 0)
 		return;
 	for (size_t i = 0; i < n; i++)
-		if (clear(maps, &maps->places[left[i]]) == 0)
-			sml_xdp_place_set(maps, left[i], SML_XDP_CLEAN);
+		if (clear(maps, &maps->map_rows[left[i]]) == 0)
+			sml_xdp_map_row_set(maps, left[i], SML_XDP_CLEAN);
 }
 
 static void *clean_until_stopped(void *argument)

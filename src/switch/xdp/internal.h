@@ -15,12 +15,12 @@
 /*
  *	FREE -- a job is added --> USED -- removed --> LEFT -- cleaned --> CLEAN -- noticed --> FREE
  *
- * The cleaner's thread has what a LEFT place names, the control thread all others.
+ * The cleaner's thread has what a LEFT map row names, the control thread all others.
  */
-enum sml_xdp_place_state { SML_XDP_FREE, SML_XDP_USED, SML_XDP_LEFT, SML_XDP_CLEAN };
+enum sml_xdp_map_row_state { SML_XDP_FREE, SML_XDP_USED, SML_XDP_LEFT, SML_XDP_CLEAN };
 
 /* The control plane's view of a job. */
-struct sml_xdp_place {
+struct sml_xdp_map_row {
 	uint32_t number, index;
 	uint32_t first_buffer, n_buffers;
 	struct sml_pool_rules rules;
@@ -37,8 +37,8 @@ struct sml_xdp_maps {
 	struct sml_xdp_config config;
 	struct switchml *skeleton;
 	unsigned n_cpus;
-	struct sml_xdp_place places[SML_XDP_JOB_PLACES];
-	enum sml_xdp_place_state states[SML_XDP_JOB_PLACES];
+	struct sml_xdp_map_row map_rows[SML_XDP_JOB_PLACES];
+	enum sml_xdp_map_row_state states[SML_XDP_JOB_PLACES];
 	struct sml_xdp_cleaner cleaner;
 	int *groups;		      /* max_jobs: devmaps */
 	struct sml_xdp_traffic ended; /* of jobs that are gone */
@@ -49,20 +49,20 @@ static inline int sml_xdp_map_set(struct bpf_map *map, const void *key, const vo
 	return bpf_map_update_elem(bpf_map__fd(map), key, value, BPF_ANY) < 0 ? -errno : 0;
 }
 
-/* Whoever reads a state may then use what its place names. */
-static inline enum sml_xdp_place_state sml_xdp_place_state(const struct sml_xdp_maps *maps,
-							   size_t place)
+/* Whoever reads a state may then use what its map row names. */
+static inline enum sml_xdp_map_row_state sml_xdp_map_row_state(const struct sml_xdp_maps *maps,
+							       size_t map_row)
 {
-	return __atomic_load_n(&maps->states[place], __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&maps->states[map_row], __ATOMIC_ACQUIRE);
 }
 
-static inline void sml_xdp_place_set(struct sml_xdp_maps *maps, size_t place,
-				     enum sml_xdp_place_state state)
+static inline void sml_xdp_map_row_set(struct sml_xdp_maps *maps, size_t map_row,
+				       enum sml_xdp_map_row_state state)
 {
-	__atomic_store_n(&maps->states[place], state, __ATOMIC_RELEASE);
+	__atomic_store_n(&maps->states[map_row], state, __ATOMIC_RELEASE);
 }
 
-/* For the cleaner's thread: a place has been LEFT, or somebody wants what such places hold. */
+/* For the cleaner's thread: a map row has been LEFT, or somebody wants what such rows hold. */
 static inline void sml_xdp_cleaner_wake(struct sml_xdp_maps *maps)
 {
 	sem_post(&maps->cleaner.work);

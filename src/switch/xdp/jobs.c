@@ -8,21 +8,21 @@
 
 #include "switch/xdp/internal.h"
 
-static struct sml_xdp_place *find_place(struct sml_xdp_maps *maps, uint32_t number)
+static struct sml_xdp_map_row *find_job(struct sml_xdp_maps *maps, uint32_t number)
 {
-	uint32_t place = number % SML_XDP_JOB_PLACES;
-	struct sml_xdp_place *job = &maps->places[place];
+	uint32_t map_row = number % SML_XDP_JOB_PLACES;
+	struct sml_xdp_map_row *job = &maps->map_rows[map_row];
 
-	return sml_xdp_place_state(maps, place) == SML_XDP_USED && job->number == number ? job
-											 : NULL;
+	return sml_xdp_map_row_state(maps, map_row) == SML_XDP_USED && job->number == number ? job
+											     : NULL;
 }
 
 /* ---- room ---- */
 
 /* Is it another job's? What ended jobs held is, to those who do not wait for it. */
-static bool is_taken(const struct sml_xdp_maps *maps, size_t place, bool waits)
+static bool is_taken(const struct sml_xdp_maps *maps, size_t map_row, bool waits)
 {
-	enum sml_xdp_place_state state = sml_xdp_place_state(maps, place);
+	enum sml_xdp_map_row_state state = sml_xdp_map_row_state(maps, map_row);
 
 	return waits ? state == SML_XDP_USED : state != SML_XDP_FREE;
 }
@@ -30,7 +30,7 @@ static bool is_taken(const struct sml_xdp_maps *maps, size_t place, bool waits)
 static bool is_free(const struct sml_xdp_maps *maps, uint32_t first, uint32_t n, bool waits)
 {
 	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++) {
-		const struct sml_xdp_place *job = &maps->places[i];
+		const struct sml_xdp_map_row *job = &maps->map_rows[i];
 
 		if (is_taken(maps, i, waits) && first < job->first_buffer + job->n_buffers &&
 		    job->first_buffer < first + n)
@@ -40,7 +40,8 @@ static bool is_free(const struct sml_xdp_maps *maps, uint32_t first, uint32_t n,
 }
 
 /* A job's buffers lie in a row: the first that is free begins the array or follows a job's. */
-static bool find_buffers(const struct sml_xdp_maps *maps, struct sml_xdp_place *wanted, bool waits)
+static bool find_buffers(const struct sml_xdp_maps *maps, struct sml_xdp_map_row *wanted,
+			 bool waits)
 {
 	uint32_t n = wanted->n_buffers, all = 2 * maps->config.max_slots;
 
@@ -48,7 +49,7 @@ static bool find_buffers(const struct sml_xdp_maps *maps, struct sml_xdp_place *
 	if (n <= all && is_free(maps, 0, n, waits))
 		return true;
 	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++) {
-		uint32_t first = maps->places[i].first_buffer + maps->places[i].n_buffers;
+		uint32_t first = maps->map_rows[i].first_buffer + maps->map_rows[i].n_buffers;
 
 		if (!is_taken(maps, i, waits) || first + n > all || !is_free(maps, first, n, waits))
 			continue;
@@ -58,13 +59,13 @@ static bool find_buffers(const struct sml_xdp_maps *maps, struct sml_xdp_place *
 	return false;
 }
 
-static bool find_row(const struct sml_xdp_maps *maps, struct sml_xdp_place *wanted, bool waits)
+static bool find_row(const struct sml_xdp_maps *maps, struct sml_xdp_map_row *wanted, bool waits)
 {
 	bool taken[SML_XDP_JOB_PLACES] = {false};
 
 	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++)
 		if (is_taken(maps, i, waits))
-			taken[maps->places[i].index] = true;
+			taken[maps->map_rows[i].index] = true;
 	for (uint32_t i = 0; i < maps->config.max_jobs && i < SML_XDP_JOB_PLACES; i++) {
 		wanted->index = i;
 		if (!taken[i])
@@ -73,7 +74,7 @@ static bool find_row(const struct sml_xdp_maps *maps, struct sml_xdp_place *want
 	return false;
 }
 
-static bool find_room(const struct sml_xdp_maps *maps, struct sml_xdp_place *wanted, bool waits)
+static bool find_room(const struct sml_xdp_maps *maps, struct sml_xdp_map_row *wanted, bool waits)
 {
 	return !is_taken(maps, wanted->number % SML_XDP_JOB_PLACES, waits) &&
 	       find_row(maps, wanted, waits) && find_buffers(maps, wanted, waits);
@@ -100,7 +101,7 @@ static void add_cpu(struct sml_xdp_totals *totals, const struct sml_xdp_counters
 	}
 }
 
-static void totals_of(struct sml_xdp_maps *maps, const struct sml_xdp_place *job,
+static void totals_of(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job,
 		      struct sml_xdp_totals *totals)
 {
 	struct sml_xdp_counters *values = calloc(maps->n_cpus, sizeof(*values));
@@ -115,7 +116,7 @@ static void totals_of(struct sml_xdp_maps *maps, const struct sml_xdp_place *job
 
 void sml_xdp_maps_totals(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_totals *totals)
 {
-	const struct sml_xdp_place *job = find_place(maps, number);
+	const struct sml_xdp_map_row *job = find_job(maps, number);
 
 	memset(totals, 0, sizeof(*totals));
 	if (job != NULL)
@@ -128,9 +129,9 @@ void sml_xdp_maps_traffic(struct sml_xdp_maps *maps, struct sml_xdp_traffic *tra
 
 	*traffic = maps->ended;
 	for (unsigned i = 0; i < SML_XDP_JOB_PLACES; i++) {
-		if (sml_xdp_place_state(maps, i) == SML_XDP_FREE)
+		if (sml_xdp_map_row_state(maps, i) == SML_XDP_FREE)
 			continue;
-		totals_of(maps, &maps->places[i], &more);
+		totals_of(maps, &maps->map_rows[i], &more);
 		add_traffic(traffic, &more.traffic);
 	}
 }
@@ -141,17 +142,17 @@ static void notice_cleaned(struct sml_xdp_maps *maps)
 	struct sml_xdp_totals totals;
 
 	for (unsigned i = 0; i < SML_XDP_JOB_PLACES; i++) {
-		if (sml_xdp_place_state(maps, i) != SML_XDP_CLEAN)
+		if (sml_xdp_map_row_state(maps, i) != SML_XDP_CLEAN)
 			continue;
-		totals_of(maps, &maps->places[i], &totals);
+		totals_of(maps, &maps->map_rows[i], &totals);
 		add_traffic(&maps->ended, &totals.traffic);
-		sml_xdp_place_set(maps, i, SML_XDP_FREE);
+		sml_xdp_map_row_set(maps, i, SML_XDP_FREE);
 	}
 }
 
 /* ---- a new job ---- */
 
-static int clear_counters(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+static int clear_counters(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 {
 	struct sml_xdp_counters *none = calloc(maps->n_cpus, sizeof(*none));
 	int rc = -ENOMEM;
@@ -162,9 +163,9 @@ static int clear_counters(struct sml_xdp_maps *maps, const struct sml_xdp_place 
 	return rc;
 }
 
-static int set_job(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+static int set_job(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 {
-	uint32_t place = job->number % SML_XDP_JOB_PLACES;
+	uint32_t map_row = job->number % SML_XDP_JOB_PLACES;
 	struct sml_xdp_job value = {
 		.rules = job->rules,
 		.index = job->index,
@@ -172,22 +173,22 @@ static int set_job(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
 		.tickets = {job->rules.head_slots, job->rules.data_slots},
 	};
 
-	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
+	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &map_row, &value);
 }
 
 /* A leaf's: the parent's packets have the parent's number of the job. */
-static int set_leaf_place(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+static int set_leaf_place(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 {
 	uint32_t parents = job->rules.parent.job % SML_XDP_JOB_PLACES;
-	uint32_t place = job->number % SML_XDP_JOB_PLACES + 1;
+	uint32_t map_row = job->number % SML_XDP_JOB_PLACES + 1;
 
-	return sml_xdp_map_set(maps->skeleton->maps.sml_leaf_places, &parents, &place);
+	return sml_xdp_map_set(maps->skeleton->maps.sml_leaf_places, &parents, &map_row);
 }
 
 int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules *rules)
 {
-	struct sml_xdp_place job = {.number = rules->job, .rules = *rules};
-	uint32_t place = rules->job % SML_XDP_JOB_PLACES;
+	struct sml_xdp_map_row job = {.number = rules->job, .rules = *rules};
+	uint32_t map_row = rules->job % SML_XDP_JOB_PLACES;
 	int rc;
 
 	notice_cleaned(maps);
@@ -207,12 +208,12 @@ int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules 
 		rc = set_job(maps, &job);
 	if (rc < 0)
 		return rc;
-	maps->places[place] = job;
-	sml_xdp_place_set(maps, place, SML_XDP_USED);
+	maps->map_rows[map_row] = job;
+	sml_xdp_map_row_set(maps, map_row, SML_XDP_USED);
 	return 0;
 }
 
-static int peer_row(const struct sml_xdp_place *job, uint8_t rank, uint8_t shard, uint32_t *row)
+static int peer_row(const struct sml_xdp_map_row *job, uint8_t rank, uint8_t shard, uint32_t *row)
 {
 	if (job == NULL || rank > SML_XDP_PARENT || shard >= SML_MAX_SHARDS)
 		return -ENOENT;
@@ -224,7 +225,7 @@ int sml_xdp_maps_get_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t ra
 			  struct sml_xdp_peer *peer)
 {
 	uint32_t row;
-	int rc = peer_row(find_place(maps, number), rank, shard, &row);
+	int rc = peer_row(find_job(maps, number), rank, shard, &row);
 
 	if (rc == 0 &&
 	    bpf_map_lookup_elem(bpf_map__fd(maps->skeleton->maps.sml_peers), &row, peer) < 0)
@@ -236,7 +237,7 @@ int sml_xdp_maps_set_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t ra
 			  const struct sml_xdp_peer *peer)
 {
 	uint32_t row;
-	int rc = peer_row(find_place(maps, number), rank, shard, &row);
+	int rc = peer_row(find_job(maps, number), rank, shard, &row);
 
 	return rc < 0 ? rc : sml_xdp_map_set(maps->skeleton->maps.sml_peers, &row, peer);
 }
@@ -245,7 +246,7 @@ int sml_xdp_maps_renew_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t 
 			    uint32_t renewal)
 {
 	uint32_t row;
-	int rc = peer_row(find_place(maps, number), rank, shard, &row);
+	int rc = peer_row(find_job(maps, number), rank, shard, &row);
 
 	return rc < 0 ? rc : sml_xdp_map_set(maps->skeleton->maps.sml_renewals, &row, &renewal);
 }
@@ -253,7 +254,7 @@ int sml_xdp_maps_renew_peer(struct sml_xdp_maps *maps, uint32_t number, uint8_t 
 int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t slot,
 			  struct sml_slot buffers[2])
 {
-	const struct sml_xdp_place *job = find_place(maps, number);
+	const struct sml_xdp_map_row *job = find_job(maps, number);
 	struct sml_xdp_slot value;
 
 	if (job == NULL || 2 * slot + 1 >= job->n_buffers)
@@ -272,17 +273,17 @@ int sml_xdp_maps_get_slot(struct sml_xdp_maps *maps, uint32_t number, uint32_t s
 
 int sml_xdp_maps_get_job(struct sml_xdp_maps *maps, uint32_t number, struct sml_xdp_job *job)
 {
-	uint32_t place = number % SML_XDP_JOB_PLACES;
+	uint32_t map_row = number % SML_XDP_JOB_PLACES;
 
-	if (find_place(maps, number) == NULL)
+	if (find_job(maps, number) == NULL)
 		return -ENOENT;
-	if (bpf_map_lookup_elem(bpf_map__fd(maps->skeleton->maps.sml_jobs), &place, job) < 0)
+	if (bpf_map_lookup_elem(bpf_map__fd(maps->skeleton->maps.sml_jobs), &map_row, job) < 0)
 		return -errno;
 	return 0;
 }
 
 /* The ranks behind one port, the same on every CPU. */
-static int set_port(struct sml_xdp_maps *maps, const struct sml_xdp_place *job, uint32_t ifindex,
+static int set_port(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job, uint32_t ifindex,
 		    const uint32_t *ports)
 {
 	struct sml_xdp_port_key key = {.index = job->index, .ifindex = ifindex};
@@ -315,7 +316,7 @@ static int set_way(struct sml_xdp_maps *maps, int devmap, uint32_t key, uint32_t
 }
 
 /* A leaf's sums leave to the parent. */
-static int set_way_up(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+static int set_way_up(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 {
 	struct sml_xdp_peer peer;
 	int rc = sml_xdp_maps_get_peer(maps, job->number, SML_XDP_PARENT, 0, &peer);
@@ -328,20 +329,20 @@ static int set_way_up(struct sml_xdp_maps *maps, const struct sml_xdp_place *job
 int sml_xdp_maps_set_parent(struct sml_xdp_maps *maps, uint32_t number,
 			    const struct sml_xdp_endpoint *parent)
 {
-	uint32_t place = number % SML_XDP_JOB_PLACES;
+	uint32_t map_row = number % SML_XDP_JOB_PLACES;
 	struct sml_xdp_job value;
 	int rc = sml_xdp_maps_get_job(maps, number, &value);
 
 	if (rc < 0)
 		return rc;
 	value.parent = *parent;
-	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
+	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &map_row, &value);
 }
 
 int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t daemon_key)
 {
-	struct sml_xdp_place *job = find_place(maps, number);
-	uint32_t ports[SML_MAX_CHILDREN], place = number % SML_XDP_JOB_PLACES;
+	struct sml_xdp_map_row *job = find_job(maps, number);
+	uint32_t ports[SML_MAX_CHILDREN], map_row = number % SML_XDP_JOB_PLACES;
 	struct sml_xdp_job value;
 	struct sml_xdp_peer peer;
 	int rc = 0;
@@ -367,26 +368,26 @@ int sml_xdp_maps_start_job(struct sml_xdp_maps *maps, uint32_t number, uint64_t 
 		return rc;
 	value.daemon_key = daemon_key;
 	value.started = 1;
-	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
+	return sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &map_row, &value);
 }
 
 /* ---- the end ---- */
 
-/* The place may already be that of the parent's next job with the same low bits. */
-static void forget_parent(struct sml_xdp_maps *maps, const struct sml_xdp_place *job)
+/* The map row may already be that of the parent's next job with the same low bits. */
+static void forget_parent(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 {
-	uint32_t parents = job->rules.parent.job % SML_XDP_JOB_PLACES, place, none = 0;
+	uint32_t parents = job->rules.parent.job % SML_XDP_JOB_PLACES, map_row, none = 0;
 	struct bpf_map *map = maps->skeleton->maps.sml_leaf_places;
 
-	if (bpf_map_lookup_elem(bpf_map__fd(map), &parents, &place) == 0 &&
-	    place == job->number % SML_XDP_JOB_PLACES + 1)
+	if (bpf_map_lookup_elem(bpf_map__fd(map), &parents, &map_row) == 0 &&
+	    map_row == job->number % SML_XDP_JOB_PLACES + 1)
 		sml_xdp_map_set(map, &parents, &none);
 }
 
 void sml_xdp_maps_remove_job(struct sml_xdp_maps *maps, uint32_t number)
 {
-	uint32_t place = number % SML_XDP_JOB_PLACES;
-	const struct sml_xdp_place *job = find_place(maps, number);
+	uint32_t map_row = number % SML_XDP_JOB_PLACES;
+	const struct sml_xdp_map_row *job = find_job(maps, number);
 	struct sml_xdp_job value;
 
 	if (job == NULL)
@@ -396,8 +397,8 @@ void sml_xdp_maps_remove_job(struct sml_xdp_maps *maps, uint32_t number)
 	/* A program that has admitted a packet still reads where the slots are: that stays. */
 	if (sml_xdp_maps_get_job(maps, number, &value) == 0) {
 		memset(&value.rules, 0, sizeof(value.rules));
-		sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &place, &value);
+		sml_xdp_map_set(maps->skeleton->maps.sml_jobs, &map_row, &value);
 	}
-	sml_xdp_place_set(maps, place, SML_XDP_LEFT);
+	sml_xdp_map_row_set(maps, map_row, SML_XDP_LEFT);
 	sml_xdp_cleaner_wake(maps);
 }
