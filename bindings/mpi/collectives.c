@@ -8,7 +8,7 @@
  */
 #include <limits.h>
 
-#include "bindings/mpi/carry.h"
+#include "bindings/mpi/offload.h"
 #include "bindings/mpi/persistent.h"
 #include "bindings/mpi/start.h"
 
@@ -47,8 +47,8 @@ static enum sml_mpi_way way_of(const struct sml_mpi_call *call, uint64_t bytes)
 }
 
 /* True if the call goes through the switch. Then its communicator and its kind are set. */
-static bool carries(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-		    bool blocking)
+static bool offloads(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+		     bool blocking)
 {
 	bool fits = sml_mpi_kind_of(&call->kind, type, op);
 	/* Of a reduce-scatter, a rank's part: the switch sends the whole vector to all ranks. */
@@ -73,8 +73,8 @@ SML_EXPORT int MPI_Allreduce(const void *send, void *recv, int count, MPI_Dataty
 {
 	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
 
-	if (count >= 0 && carries(&call, type, op, comm, true))
-		return sml_mpi_carry(&call);
+	if (count >= 0 && offloads(&call, type, op, comm, true))
+		return sml_mpi_offload(&call);
 	return PMPI_Allreduce(send, recv, count, type, op, comm);
 }
 
@@ -84,7 +84,7 @@ SML_EXPORT int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datat
 	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
 
 	sml_mpi_poll();
-	if (count >= 0 && carries(&call, type, op, comm, false))
+	if (count >= 0 && offloads(&call, type, op, comm, false))
 		return sml_mpi_iallreduce(&call, request);
 	return PMPI_Iallreduce(send, recv, count, type, op, comm, request);
 }
@@ -102,9 +102,9 @@ SML_EXPORT int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype 
 				    .count = (size_t)count,
 				    .root = root};
 
-	if (count >= 0 && root >= 0 && carries(&call, type, op, comm, true) &&
+	if (count >= 0 && root >= 0 && offloads(&call, type, op, comm, true) &&
 	    root < call.communicator->size)
-		return sml_mpi_carry(&call);
+		return sml_mpi_offload(&call);
 	return PMPI_Reduce(send, recv, count, type, op, root, comm);
 }
 
@@ -116,8 +116,8 @@ SML_EXPORT int MPI_Reduce_scatter_block(const void *send, void *recv, int count,
 				    .recv = recv,
 				    .count = (size_t)count};
 
-	if (count >= 0 && carries(&call, type, op, comm, true))
-		return sml_mpi_carry(&call);
+	if (count >= 0 && offloads(&call, type, op, comm, true))
+		return sml_mpi_offload(&call);
 	return PMPI_Reduce_scatter_block(send, recv, count, type, op, comm);
 }
 
@@ -125,29 +125,29 @@ SML_EXPORT int MPI_Reduce_scatter_block(const void *send, void *recv, int count,
  * A broadcast alone does not open a job: most programs make few large ones. Ranks may
  * describe the elements differently, so only the number of bytes decides.
  */
-static bool carries_bcast(struct sml_mpi_communicator *communicator, int count, MPI_Datatype type,
-			  int root)
+static bool offloads_bcast(struct sml_mpi_communicator *communicator, int count, MPI_Datatype type,
+			   int root)
 {
 	int size = 0;
-	bool carried;
+	bool offloaded;
 	uint64_t bytes;
 
 	if (communicator == NULL || count < 0 || root < 0 || root >= communicator->size ||
 	    PMPI_Type_size(type, &size) != MPI_SUCCESS || size <= 0)
 		return false;
 	bytes = (uint64_t)count * (uint64_t)size;
-	carried = communicator->state == SML_MPI_OPEN && bytes <= INT_MAX &&
-		  bytes >= *sml_mpi_bytes_of(&communicator->from, SML_INT32, SML_SUM, false);
-	sml_mpi_count_other(SML_MPI_BCAST, carried, bytes);
-	return carried;
+	offloaded = communicator->state == SML_MPI_OPEN && bytes <= INT_MAX &&
+		    bytes >= *sml_mpi_bytes_of(&communicator->from, SML_INT32, SML_SUM, false);
+	sml_mpi_count_other(SML_MPI_BCAST, offloaded, bytes);
+	return offloaded;
 }
 
 SML_EXPORT int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm)
 {
 	struct sml_mpi_communicator *communicator = sml_mpi_communicator_of(comm, false);
 
-	if (carries_bcast(communicator, count, type, root))
-		return sml_mpi_carry_bcast(communicator, buffer, count, type, root);
+	if (offloads_bcast(communicator, count, type, root))
+		return sml_mpi_offload_bcast(communicator, buffer, count, type, root);
 	return PMPI_Bcast(buffer, count, type, root, comm);
 }
 
@@ -157,8 +157,8 @@ SML_EXPORT int MPI_Allreduce_c(const void *send, void *recv, MPI_Count count, MP
 {
 	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
 
-	if (count >= 0 && carries(&call, type, op, comm, true))
-		return sml_mpi_carry(&call);
+	if (count >= 0 && offloads(&call, type, op, comm, true))
+		return sml_mpi_offload(&call);
 	return PMPI_Allreduce_c(send, recv, count, type, op, comm);
 }
 
@@ -168,7 +168,7 @@ SML_EXPORT int MPI_Iallreduce_c(const void *send, void *recv, MPI_Count count, M
 	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
 
 	sml_mpi_poll();
-	if (count >= 0 && carries(&call, type, op, comm, false))
+	if (count >= 0 && offloads(&call, type, op, comm, false))
 		return sml_mpi_iallreduce(&call, request);
 	return PMPI_Iallreduce_c(send, recv, count, type, op, comm, request);
 }
@@ -176,8 +176,8 @@ SML_EXPORT int MPI_Iallreduce_c(const void *send, void *recv, MPI_Count count, M
 
 /* ---- persistent all-reduces ---- */
 
-static bool carries_persistent(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op,
-			       MPI_Comm comm)
+static bool offloads_persistent(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op,
+				MPI_Comm comm)
 {
 	bool fits = sml_mpi_kind_of(&call->kind, type, op);
 	struct sml_mpi_communicator *communicator = sml_mpi_communicator_of(comm, fits);
@@ -200,7 +200,7 @@ static bool make_persistent(const void *send, void *recv, MPI_Count count, MPI_D
 {
 	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
 
-	return count >= 0 && carries_persistent(&call, type, op, comm) &&
+	return count >= 0 && offloads_persistent(&call, type, op, comm) &&
 	       sml_mpi_persistent_init(&call, request);
 }
 

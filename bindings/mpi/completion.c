@@ -5,7 +5,7 @@
  * requests, so MPI's own wait would never end.
  */
 #include "bindings/mpi/backoff.h"
-#include "bindings/mpi/carry.h"
+#include "bindings/mpi/offload.h"
 #include "bindings/mpi/persistent.h"
 
 #define SML_EXPORT __attribute__((visibility("default")))

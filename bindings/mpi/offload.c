@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "bindings/mpi/carry.h"
+#include "bindings/mpi/offload.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct load {
 };
 
 struct pending {
-	struct sml_mpi_carriage carriage;
+	struct sml_mpi_operation operation;
 	MPI_Request request;
 	bool detached; /* nobody waits for the call */
 	int place;     /* position in the array of the call that waits for it */
@@ -106,12 +106,12 @@ static int submit(const struct sml_mpi_call *call, const struct load *load,
 	}
 }
 
-int sml_mpi_begin(struct sml_mpi_carriage *carriage, const struct sml_mpi_call *call)
+int sml_mpi_begin(struct sml_mpi_operation *operation, const struct sml_mpi_call *call)
 {
 	struct load load = load_of(call);
 	int error;
 
-	*carriage = (struct sml_mpi_carriage){.communicator = call->communicator};
+	*operation = (struct sml_mpi_operation){.communicator = call->communicator};
 	if (load.send && needs_copy(call, &load)) {
 		char *copy = malloc(load.send_bytes);
 
@@ -122,31 +122,31 @@ int sml_mpi_begin(struct sml_mpi_carriage *carriage, const struct sml_mpi_call *
 			return -ENOMEM;
 		}
 		memcpy(copy, load.send, load.send_bytes);
-		carriage->copy = copy;
-		carriage->result = copy + load.own;
-		carriage->recv = load.recv;
-		carriage->bytes = load.recv_bytes;
+		operation->copy = copy;
+		operation->result = copy + load.own;
+		operation->recv = load.recv;
+		operation->bytes = load.recv_bytes;
 		load.send = copy;
 		load.recv = copy + load.own;
 	}
-	error = submit(call, &load, &carriage->request);
+	error = submit(call, &load, &operation->request);
 	if (error) {
-		free(carriage->copy);
+		free(operation->copy);
 		return give_up(call->communicator, error);
 	}
 	return 0;
 }
 
-bool sml_mpi_look(struct sml_mpi_carriage *carriage, int *error)
+bool sml_mpi_look(struct sml_mpi_operation *operation, int *error)
 {
 	int done;
 
-	*error = sml_test(carriage->request, &done);
+	*error = sml_test(operation->request, &done);
 	if (!done)
 		return false;
-	if (carriage->bytes && *error == 0)
-		memcpy(carriage->recv, carriage->result, carriage->bytes);
-	free(carriage->copy);
+	if (operation->bytes && *error == 0)
+		memcpy(operation->recv, operation->result, operation->bytes);
+	free(operation->copy);
 	return true;
 }
 
@@ -155,14 +155,14 @@ int sml_mpi_raise_job(struct sml_mpi_communicator *communicator, int error)
 	return sml_mpi_raise(communicator, sml_mpi_error_code(communicator, error));
 }
 
-int sml_mpi_carry(const struct sml_mpi_call *call)
+int sml_mpi_offload(const struct sml_mpi_call *call)
 {
 	struct sml_mpi_backoff backoff = {0};
-	struct sml_mpi_carriage carriage;
-	int error = sml_mpi_begin(&carriage, call);
+	struct sml_mpi_operation operation;
+	int error = sml_mpi_begin(&operation, call);
 
 	if (error == 0) {
-		while (!sml_mpi_look(&carriage, &error)) {
+		while (!sml_mpi_look(&operation, &error)) {
 			sml_mpi_progress();
 			sml_mpi_back_off(&backoff);
 		}
@@ -185,7 +185,7 @@ static bool is_plain(MPI_Datatype type)
 	       extent == size;
 }
 
-static int carry_packed(struct sml_mpi_call *call, void *buffer, int count, MPI_Datatype type)
+static int offload_packed(struct sml_mpi_call *call, void *buffer, int count, MPI_Datatype type)
 {
 	struct sml_mpi_communicator *communicator = call->communicator;
 	int position = 0, bytes = (int)call->count, error = MPI_SUCCESS;
@@ -199,7 +199,7 @@ static int carry_packed(struct sml_mpi_call *call, void *buffer, int count, MPI_
 		error = PMPI_Pack(buffer, count, type, call->recv, bytes, &position,
 				  communicator->comm);
 	if (error == MPI_SUCCESS)
-		error = sml_mpi_carry(call);
+		error = sml_mpi_offload(call);
 	else
 		sml_abort(communicator->job, "MPI_Pack failed for the data of an MPI_Bcast");
 	if (error == MPI_SUCCESS && communicator->rank != call->root)
@@ -209,8 +209,8 @@ static int carry_packed(struct sml_mpi_call *call, void *buffer, int count, MPI_
 	return error;
 }
 
-int sml_mpi_carry_bcast(struct sml_mpi_communicator *communicator, void *buffer, int count,
-			MPI_Datatype type, int root)
+int sml_mpi_offload_bcast(struct sml_mpi_communicator *communicator, void *buffer, int count,
+			  MPI_Datatype type, int root)
 {
 	int size = 0;
 	struct sml_mpi_call call = {.collective = SML_MPI_BCAST,
@@ -222,7 +222,7 @@ int sml_mpi_carry_bcast(struct sml_mpi_communicator *communicator, void *buffer,
 
 	PMPI_Type_size(type, &size);
 	call.count = (size_t)count * (size_t)size;
-	return is_plain(type) ? sml_mpi_carry(&call) : carry_packed(&call, buffer, count, type);
+	return is_plain(type) ? sml_mpi_offload(&call) : offload_packed(&call, buffer, count, type);
 }
 
 /* ---- as a request of MPI ---- */
@@ -266,7 +266,7 @@ static void unlist(struct pending *this)
 static void dispose(struct pending *this)
 {
 	unlist(this);
-	sml_mpi_communicator_release(this->carriage.communicator);
+	sml_mpi_communicator_release(this->operation.communicator);
 	free(this);
 }
 
@@ -295,7 +295,7 @@ static int make_request(struct pending **made, struct sml_mpi_communicator *comm
 	if (this == NULL)
 		return MPI_ERR_NO_MEM;
 	sml_mpi_communicator_use(communicator);
-	this->carriage.communicator = communicator;
+	this->operation.communicator = communicator;
 	error = PMPI_Grequest_start(query, forget, cancel, this, &this->request);
 	if (error)
 		dispose(this);
@@ -319,20 +319,20 @@ int sml_mpi_iallreduce(const struct sml_mpi_call *call, MPI_Request *request)
 {
 	struct sml_mpi_communicator *communicator = call->communicator;
 	struct pending *this = NULL;
-	struct sml_mpi_carriage carriage;
+	struct sml_mpi_operation operation;
 	int error = make_request(&this, communicator);
 
 	if (error) {
 		sml_abort(communicator->job, "no memory for the request of an MPI_Iallreduce");
 		return sml_mpi_raise_job(communicator, -ENOMEM);
 	}
-	error = sml_mpi_begin(&carriage, call);
+	error = sml_mpi_begin(&operation, call);
 	if (error) {
 		this->detached = true;
 		complete(this);
 		return sml_mpi_raise_job(communicator, error);
 	}
-	this->carriage = carriage;
+	this->operation = operation;
 	*request = this->request;
 	pthread_mutex_lock(&lock);
 	this->next = all;
@@ -356,7 +356,7 @@ bool sml_mpi_has_pending(void)
 
 static void fail(struct pending *this, int error)
 {
-	this->error = sml_mpi_error_code(this->carriage.communicator, error);
+	this->error = sml_mpi_error_code(this->operation.communicator, error);
 	this->next = failed;
 	failed = this;
 	__atomic_add_fetch(&n_failed, 1, __ATOMIC_RELAXED);
@@ -371,7 +371,7 @@ static struct pending *take_ended(void)
 	while (*place) {
 		struct pending *this = *place;
 
-		if (!sml_mpi_look(&this->carriage, &error)) {
+		if (!sml_mpi_look(&this->operation, &error)) {
 			place = &this->next;
 			continue;
 		}
@@ -456,7 +456,7 @@ bool sml_mpi_failure(int *place, int *error, struct sml_mpi_communicator **commu
 	failures = this->next_failure;
 	*place = this->place;
 	*error = this->error;
-	*communicator = this->carriage.communicator;
+	*communicator = this->operation.communicator;
 	unlist(this);
 	free(this);
 	return true;
@@ -470,7 +470,7 @@ void sml_mpi_add_failure(int place, int error, struct sml_mpi_communicator *comm
 	if (made == NULL)
 		return;
 	sml_mpi_communicator_use(communicator);
-	made->carriage.communicator = communicator;
+	made->operation.communicator = communicator;
 	made->error = error;
 	made->place = place;
 	made->next_failure = failures;

@@ -9,11 +9,11 @@
  * Therefore, no call may block in MPI's own wait for such a request: the waiting calls
  * (completion.c) test, and call this code in between.
  */
-#ifndef SML_MPI_CARRY_H
-#define SML_MPI_CARRY_H
+#ifndef SML_MPI_OFFLOAD_H
+#define SML_MPI_OFFLOAD_H
 
-#include "bindings/mpi/carried.h"
 #include "bindings/mpi/communicator.h"
+#include "bindings/mpi/offloadable.h"
 
 struct sml_mpi_call {
 	enum sml_mpi_collective collective;
@@ -26,7 +26,7 @@ struct sml_mpi_call {
 };
 
 /* A call of the job, and its buffers. MPI requires no alignment of buffers, but the job does. */
-struct sml_mpi_carriage {
+struct sml_mpi_operation {
 	struct sml_mpi_communicator *communicator;
 	struct sml_request *request;
 	void *copy; /* NULL, or a copy of send, for the call; `bytes` of `result` go to recv */
@@ -36,18 +36,18 @@ struct sml_mpi_carriage {
 };
 
 /* Begin a call. Returns 0, or the library's error: then the job has failed. */
-int sml_mpi_begin(struct sml_mpi_carriage *carriage, const struct sml_mpi_call *call);
+int sml_mpi_begin(struct sml_mpi_operation *operation, const struct sml_mpi_call *call);
 /* Returns true when the call has ended, with its result in *error. */
-bool sml_mpi_look(struct sml_mpi_carriage *carriage, int *error);
+bool sml_mpi_look(struct sml_mpi_operation *operation, int *error);
 /* Report the library's error to the communicator's handler. Returns MPI's code. */
 int sml_mpi_raise_job(struct sml_mpi_communicator *communicator, int error);
 
 /* Wait for a call. Returns what MPI's call must return. */
-int sml_mpi_carry(const struct sml_mpi_call *call);
+int sml_mpi_offload(const struct sml_mpi_call *call);
 
 /* The same, of MPI_Bcast(), whose ranks may describe the same elements by different types. */
-int sml_mpi_carry_bcast(struct sml_mpi_communicator *communicator, void *buffer, int count,
-			MPI_Datatype type, int root);
+int sml_mpi_offload_bcast(struct sml_mpi_communicator *communicator, void *buffer, int count,
+			  MPI_Datatype type, int root);
 
 /* Returns what MPI_Iallreduce() must return. */
 int sml_mpi_iallreduce(const struct sml_mpi_call *call, MPI_Request *request);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "bindings/mpi/carried.h"
+#include "bindings/mpi/offloadable.h"
 
 #include <stddef.h>
 
@@ -91,7 +91,7 @@ static bool find_kind(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
 
 /*
  * Small calls take few microseconds, and most programs repeat a type and an operation. Only handles
- * that are always valid are kept: what the switch carries is predefined.
+ * that are always valid are kept: what the switch offloads is predefined.
  */
 bool sml_mpi_kind_of(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the switch can carry of MPI. The answer depends on type and operation alone. MPI
+ * What the switch can offload of MPI. The answer depends on type and operation alone. MPI
  * requires that both are the same on all ranks, so the answer is the same, too.
  */
-#ifndef SML_MPI_CARRIED_H
-#define SML_MPI_CARRIED_H
+#ifndef SML_MPI_OFFLOADED_H
+#define SML_MPI_OFFLOADED_H
 
 #include <mpi.h>
 #include <stdbool.h>

@@ -7,7 +7,7 @@
 
 struct persistent {
 	struct sml_mpi_call call; /* its communicator is this request's own */
-	struct sml_mpi_carriage carriage;
+	struct sml_mpi_operation operation;
 	MPI_Request request;
 	int tag;
 	int error;     /* MPI's code for the job's error, until it has been delivered */
@@ -161,7 +161,7 @@ bool sml_mpi_persistent_start(MPI_Request request, int *error)
 	pthread_mutex_unlock(&lock);
 	if (this == NULL)
 		return false;
-	*error = sml_mpi_begin(&this->carriage, &this->call);
+	*error = sml_mpi_begin(&this->operation, &this->call);
 	if (*error) {
 		*error = sml_mpi_raise_job(this->call.communicator, *error);
 		return true;
@@ -183,7 +183,7 @@ static struct persistent *take_ended(void)
 	int error;
 
 	for (struct persistent *this = all; this; this = this->next) {
-		if (!this->active || !sml_mpi_look(&this->carriage, &error))
+		if (!this->active || !sml_mpi_look(&this->operation, &error))
 			continue;
 		this->active = false;
 		add(&n_active, -1);

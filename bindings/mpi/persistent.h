@@ -16,9 +16,9 @@
 #ifndef SML_MPI_PERSISTENT_H
 #define SML_MPI_PERSISTENT_H
 
-#include "bindings/mpi/carry.h"
+#include "bindings/mpi/offload.h"
 
-/* Of each communicator, the first requests are carried: each costs threads, and slots. */
+/* Of each communicator, the first requests are offloaded: each costs threads, and slots. */
 #define SML_MPI_PERSISTENT_MAX 8
 
 /*

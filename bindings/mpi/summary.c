@@ -10,21 +10,21 @@
 #include "switchml.h"
 
 static uint64_t calls[SML_MPI_WAYS][2];		/* atomic; [blocking] */
-static uint64_t carried_bytes, jobs;		/* atomic */
-static uint64_t others[SML_MPI_COLLECTIVES][2]; /* atomic; [carried] */
+static uint64_t offloaded_bytes, jobs;		/* atomic */
+static uint64_t others[SML_MPI_COLLECTIVES][2]; /* atomic; [offloaded] */
 
 void sml_mpi_count(enum sml_mpi_way way, bool blocking, uint64_t bytes)
 {
 	__atomic_add_fetch(&calls[way][blocking], 1, __ATOMIC_RELAXED);
 	if (way == SML_MPI_SWITCH)
-		__atomic_add_fetch(&carried_bytes, bytes, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&offloaded_bytes, bytes, __ATOMIC_RELAXED);
 }
 
-void sml_mpi_count_other(enum sml_mpi_collective collective, bool carried, uint64_t bytes)
+void sml_mpi_count_other(enum sml_mpi_collective collective, bool offloaded, uint64_t bytes)
 {
-	__atomic_add_fetch(&others[collective][carried], 1, __ATOMIC_RELAXED);
-	if (carried)
-		__atomic_add_fetch(&carried_bytes, bytes, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&others[collective][offloaded], 1, __ATOMIC_RELAXED);
+	if (offloaded)
+		__atomic_add_fetch(&offloaded_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 void sml_mpi_count_job(void)
@@ -37,7 +37,7 @@ static uint64_t all(enum sml_mpi_way way)
 	return calls[way][false] + calls[way][true];
 }
 
-/* Only if the program made such calls where the switch could carry them. */
+/* Only if the program made such calls where the switch could offload them. */
 static void say_others(int rank)
 {
 	static const char *const names[] = {
@@ -47,13 +47,13 @@ static void say_others(int rank)
 	};
 
 	for (int i = SML_MPI_REDUCE; i < SML_MPI_COLLECTIVES; i++) {
-		uint64_t carried = others[i][true], made = carried + others[i][false];
+		uint64_t offloaded = others[i][true], made = offloaded + others[i][false];
 
 		if (made > 0)
 			fprintf(stderr,
 				"switchml-mpi[rank %d]: %" PRIu64 " of %" PRIu64
 				" %s through the switch\n",
-				rank, carried, made, names[i]);
+				rank, offloaded, made, names[i]);
 	}
 }
 
@@ -115,7 +115,7 @@ static void say_unused(int rank, uint64_t total)
 	struct sml_config config;
 	const char *remedy;
 
-	if (rank != 0 || total == 0 || carried_bytes > 0 || all(SML_MPI_SWITCH) > 0 ||
+	if (rank != 0 || total == 0 || offloaded_bytes > 0 || all(SML_MPI_SWITCH) > 0 ||
 	    sml_config_init(&config) != 0 || !is_named(&config) || !config.summary)
 		return;
 	for (unsigned way = most; way < SML_MPI_WAYS; way++)
@@ -132,7 +132,7 @@ static void say_unused(int rank, uint64_t total)
 void sml_mpi_summary(void)
 {
 	const char *wanted = getenv("SWITCHML_MPI_SUMMARY");
-	char left[512], carried[160] = "";
+	char left[512], offloaded[160] = "";
 	uint64_t total = 0;
 	int rank = 0;
 
@@ -145,17 +145,17 @@ void sml_mpi_summary(void)
 	list_reasons(left, sizeof(left));
 	/* Without a job, its numbers are all 0. */
 	if (jobs > 0)
-		snprintf(carried, sizeof(carried),
+		snprintf(offloaded, sizeof(offloaded),
 			 " (%" PRIu64 " blocking, %" PRIu64 " nonblocking, %.1f MB, %" PRIu64
 			 " job%s)",
 			 calls[SML_MPI_SWITCH][true], calls[SML_MPI_SWITCH][false],
-			 (double)carried_bytes / 1e6, jobs, jobs == 1 ? "" : "s");
+			 (double)offloaded_bytes / 1e6, jobs, jobs == 1 ? "" : "s");
 	if (total == 0)
-		fprintf(stderr, "switchml-mpi[rank %d]: no all-reduces%s\n", rank, carried);
+		fprintf(stderr, "switchml-mpi[rank %d]: no all-reduces%s\n", rank, offloaded);
 	else
 		fprintf(stderr,
 			"switchml-mpi[rank %d]: %" PRIu64 " of %" PRIu64
 			" all-reduces through the switch%s%s\n",
-			rank, all(SML_MPI_SWITCH), total, carried, left);
+			rank, all(SML_MPI_SWITCH), total, offloaded, left);
 	say_others(rank);
 }

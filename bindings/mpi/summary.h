@@ -10,7 +10,7 @@ enum sml_mpi_way {
 	SML_MPI_SWITCH,	   /* through the switch; the rest goes through MPI, because: */
 	SML_MPI_SMALL,	   /* below the threshold */
 	SML_MPI_UNWORTHY,  /* the table says never, whatever the size */
-	SML_MPI_KIND,	   /* the switch does not carry this type or operation */
+	SML_MPI_KIND,	   /* the switch does not offload this type or operation */
 	SML_MPI_GROUP,	   /* an intercommunicator, one rank, or more ranks than a job can have */
 	SML_MPI_EARLY,	   /* MPI_Iallreduce before the communicator had a job */
 	SML_MPI_NO_SWITCH, /* no switch was available */
@@ -27,8 +27,8 @@ enum sml_mpi_collective {
 
 /* An all-reduce. */
 void sml_mpi_count(enum sml_mpi_way way, bool blocking, uint64_t bytes);
-/* Another call that the switch could carry. */
-void sml_mpi_count_other(enum sml_mpi_collective collective, bool carried, uint64_t bytes);
+/* Another call that the switch could offload. */
+void sml_mpi_count_other(enum sml_mpi_collective collective, bool offloaded, uint64_t bytes);
 void sml_mpi_count_job(void);
 
 /* Calls that MPI got, of those that the switch has, on all communicators. */
