@@ -203,8 +203,8 @@ static void run_session(struct world *world)
 		.self = world,
 		.describe = describe,
 		.stalls = tell_stalls,
-		.served = nothing_served,
-		.moved = nothing_moved,
+		.get_stripe_status = nothing_served,
+		.get_traffic = nothing_moved,
 		.failed = failed,
 		.lost = may_be_lost ? lost : NULL,
 	};

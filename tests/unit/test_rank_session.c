@@ -22,7 +22,7 @@ static int send_out(void *self, const SmlControl__Envelope *message)
 	return 0;
 }
 
-static void told(void *self, const SmlControl__StallReport *report, bool last_words)
+static void stalls_reported(void *self, const SmlControl__StallReport *report, bool last_words)
 {
 	(void)self;
 	(void)report;
@@ -37,13 +37,13 @@ static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	snprintf(text, text_bytes, "stream %d, chunk %u", stream, chunk);
 }
 
-static void tell_stalls(void *self)
+static void report_stalls(void *self)
 {
 	(void)self;
 	n_stalls_told++;
 }
 
-static bool moved(void *self, SmlControl__Traffic *traffic)
+static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 {
 	(void)self;
 	(void)traffic;
@@ -51,7 +51,8 @@ static bool moved(void *self, SmlControl__Traffic *traffic)
 }
 
 /* As in the library, the owner does its part only at sml_session_serve(). */
-static struct sml_session_output output = {.send = send_out, .told = told, .moved = moved};
+static struct sml_session_output output = {
+	.send = send_out, .stalls_reported = stalls_reported, .get_traffic = get_traffic};
 
 static int run_until_started(void **state)
 {
@@ -68,7 +69,7 @@ static int run_until_started(void **state)
 	memset(n_sent, 0, sizeof(n_sent));
 	n_described = n_stalls_told = 0;
 	output.describe = NULL;
-	output.tell_stalls = NULL;
+	output.report_stalls = NULL;
 	sml_session_init(&session, &config);
 	join.shards = 1;
 	sml_session_join(&session, &join, NULL);
@@ -93,7 +94,7 @@ static int end(void **state)
 static void serve(void)
 {
 	output.describe = describe;
-	output.tell_stalls = tell_stalls;
+	output.report_stalls = report_stalls;
 	sml_session_serve(&session, true);
 }
 

@@ -311,7 +311,7 @@ static void on_stall_request(struct sml_session *session, const SmlControl__Enve
 {
 	(void)message;
 	if (session->serves)
-		session->config.output->tell_stalls(session->config.self);
+		session->config.output->report_stalls(session->config.self);
 	else
 		session->stalls_asked = true;
 }
@@ -323,13 +323,13 @@ void sml_session_serve(struct sml_session *session, bool may_be_lost)
 	if (session->asked)
 		answer(session, &session->question);
 	if (session->stalls_asked)
-		session->config.output->tell_stalls(session->config.self);
+		session->config.output->report_stalls(session->config.self);
 	session->asked = session->stalls_asked = false;
 }
 
 static void on_stall_report(struct sml_session *session, const SmlControl__Envelope *message)
 {
-	session->config.output->told(session->config.self, message->stall_report, false);
+	session->config.output->stalls_reported(session->config.self, message->stall_report, false);
 }
 
 static void on_abort(struct sml_session *session, const SmlControl__Envelope *message)
@@ -338,7 +338,8 @@ static void on_abort(struct sml_session *session, const SmlControl__Envelope *me
 	const char *text = message->abort->text;
 
 	if (message->abort->stalls)
-		session->config.output->told(session->config.self, message->abort->stalls, true);
+		session->config.output->stalls_reported(session->config.self,
+							message->abort->stalls, true);
 	if (*text)
 		sml_session_fail(session, error, "%s", text);
 	else
@@ -490,10 +491,10 @@ static void ping(struct sml_session *session, uint64_t now_ns)
 
 	if (session->serves && session->has_slots &&
 	    session->config.rank < session->admission.stripes) {
-		output->served(session->config.self, &served, completed);
+		output->get_stripe_status(session->config.self, &served, completed);
 		message.stripe = &served;
 	}
-	if (session->serves && output->moved(session->config.self, &traffic))
+	if (session->serves && output->get_traffic(session->config.self, &traffic))
 		message.traffic = &traffic;
 	message.time_ns = now_ns;
 	sml_session_send(session, sml_envelope(PING, ping, &message));

@@ -142,18 +142,18 @@ struct sml_session_output {
 	 * What slots are waiting for, as the switch says; last: it is part of the switch's last
 	 * message.
 	 */
-	void (*told)(void *self, const SmlControl__StallReport *report, bool last_words);
+	void (*stalls_reported)(void *self, const SmlControl__StallReport *report, bool last_words);
 	/* ---- while the job runs; not before sml_session_serve() ---- */
 	/* In words: which call has this chunk? */
 	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes);
 	/* Send what this rank's slots are waiting for, by sml_session_send(). */
-	void (*tell_stalls)(void *self);
+	void (*report_stalls)(void *self);
 	/* What they have done so far; counters by rank are in this memory. */
-	void (*served)(void *self, SmlControl__StripeStatus *status,
-		       uint64_t completed[SML_MAX_CHILDREN]);
+	void (*get_stripe_status)(void *self, SmlControl__StripeStatus *status,
+				  uint64_t completed[SML_MAX_CHILDREN]);
 	/* What this rank has moved so far. False: that is not known. */
-	bool (*moved)(void *self, SmlControl__Traffic *traffic);
+	bool (*get_traffic)(void *self, SmlControl__Traffic *traffic);
 };
 
 struct sml_session_config {

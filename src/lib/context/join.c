@@ -165,8 +165,8 @@ static struct sml_stall_report *stalls(void *self)
 					       : NULL;
 }
 
-static void served(void *self, SmlControl__StripeStatus *status,
-		   uint64_t completed[SML_MAX_CHILDREN])
+static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
+			      uint64_t completed[SML_MAX_CHILDREN])
 {
 	struct sml_context *context = ((struct sml_stripe *)self)->context;
 	struct sml_counters counters = {.size = sizeof(counters)};
@@ -186,7 +186,7 @@ static void served(void *self, SmlControl__StripeStatus *status,
 }
 
 /* Through this stripe's switch; where ranks have the slots, one connection tells of all stripes. */
-static bool moved(void *self, SmlControl__Traffic *traffic)
+static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 {
 	const struct sml_stripe *stripe = self;
 	struct sml_context *context = stripe->context;
@@ -248,8 +248,8 @@ int sml_stripe_start_control(struct sml_stripe *stripe)
 	/* An embedded switch dies with its rank: nobody can take over. */
 	const struct sml_control_owner owner = {stripe,
 						stalls,
-						served,
-						moved,
+						get_stripe_status,
+						get_traffic,
 						is_embedded(stripe) ? NULL : results,
 						describe,
 						failed,

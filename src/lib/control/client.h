@@ -27,9 +27,9 @@ struct sml_control_owner {
 	/* What this rank's slots are waiting for; the caller frees it. NULL: it has no slots. */
 	struct sml_stall_report *(*stalls)(void *self);
 	/* As struct sml_session_output has them. */
-	void (*served)(void *self, SmlControl__StripeStatus *status,
-		       uint64_t completed[SML_MAX_CHILDREN]);
-	bool (*moved)(void *self, SmlControl__Traffic *traffic);
+	void (*get_stripe_status)(void *self, SmlControl__StripeStatus *status,
+				  uint64_t completed[SML_MAX_CHILDREN]);
+	bool (*get_traffic)(void *self, SmlControl__Traffic *traffic);
 	/*
 	 * Results that have come on the data path so far; NULL: they do not show that this switch
 	 * is alive.

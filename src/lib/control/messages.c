@@ -90,7 +90,7 @@ static void keep_report(struct sml_control *control, const SmlControl__StallRepo
 	pthread_mutex_unlock(&control->lock);
 }
 
-static void told(void *self, const SmlControl__StallReport *report, bool last_words)
+static void stalls_reported(void *self, const SmlControl__StallReport *report, bool last_words)
 {
 	struct sml_control *control = self;
 	bool has_slots = control->session.has_slots;
@@ -117,7 +117,7 @@ static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
  */
 #define MOST_TOLD_BYTES 10000
 
-static void tell_stalls(void *self)
+static void report_stalls(void *self)
 {
 	struct sml_control *control = self;
 	struct sml_stall_report *report = control->owner.stalls(control->owner.self);
@@ -136,23 +136,23 @@ static void tell_stalls(void *self)
 	sml_stall_report_close(report);
 }
 
-static void served(void *self, SmlControl__StripeStatus *status,
-		   uint64_t completed[SML_MAX_CHILDREN])
+static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
+			      uint64_t completed[SML_MAX_CHILDREN])
 {
 	const struct sml_control_owner *owner = &((struct sml_control *)self)->owner;
 
-	owner->served(owner->self, status, completed);
+	owner->get_stripe_status(owner->self, status, completed);
 }
 
-static bool moved(void *self, SmlControl__Traffic *traffic)
+static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 {
 	const struct sml_control_owner *owner = &((struct sml_control *)self)->owner;
 
-	return owner->moved(owner->self, traffic);
+	return owner->get_traffic(owner->self, traffic);
 }
 
-static const struct sml_session_output output = {send_out,    told,   describe,
-						 tell_stalls, served, moved};
+static const struct sml_session_output output = {send_out,	stalls_reported,   describe,
+						 report_stalls, get_stripe_status, get_traffic};
 
 void sml_control_begin_session(struct sml_control *control, const char *where)
 {

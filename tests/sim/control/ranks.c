@@ -77,7 +77,7 @@ static int send_out(void *self, const SmlControl__Envelope *message)
 	return 0;
 }
 
-static void told(void *self, const SmlControl__StallReport *report, bool last_words)
+static void stalls_reported(void *self, const SmlControl__StallReport *report, bool last_words)
 {
 	(void)self;
 	(void)report;
@@ -91,28 +91,28 @@ static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	snprintf(text, text_bytes, "call %u of stream %d", chunk, stream);
 }
 
-static void tell_stalls(void *self)
+static void report_stalls(void *self)
 {
 	(void)self;
 }
 
-static void served(void *self, SmlControl__StripeStatus *status,
-		   uint64_t completed[SML_MAX_CHILDREN])
+static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
+			      uint64_t completed[SML_MAX_CHILDREN])
 {
 	(void)self;
 	(void)status;
 	(void)completed;
 }
 
-static bool moved(void *self, SmlControl__Traffic *traffic)
+static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 {
 	(void)self;
 	traffic->packets_sent = 1;
 	return true;
 }
 
-static const struct sml_session_output output = {send_out,    told,   describe,
-						 tell_stalls, served, moved};
+static const struct sml_session_output output = {send_out,	stalls_reported,   describe,
+						 report_stalls, get_stripe_status, get_traffic};
 
 static void begin_session(struct rank *rank, unsigned address)
 {
