@@ -64,7 +64,7 @@ def why_not():
 def why_no_programs():
     """Which program a star lacks. None: they are all there."""
     for program, package in (("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool"),
-                             ("iptables-restore", "iptables")):
+                             ("iptables-restore", "iptables"), ("sysctl", "procps")):
         if not shutil.which(program):
             return f"there is no {program} (Debian: {package})"
     return None
