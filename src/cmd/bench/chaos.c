@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "cmd/bench/bench.h"
-#include "cmd/shared/ask.h"
+#include "cmd/shared/status_client.h"
 #include "sim/gen.h"
 #include "switch/switch.h"
 
@@ -37,8 +37,8 @@ static void be_switch(uint16_t port, int tell)
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", port);
 	sml_switch_config_init(&config);
 	config.listen = listen;
-	config.tls = sml_ask_tls_files();
-	config.job_key = sml_ask_key_source();
+	config.tls = sml_environment_tls_files();
+	config.job_key = sml_environment_key_source();
 	config.job_key_names = sml_key_variables;
 	if (sml_switch_open(&opened, &config) < 0) {
 		fprintf(stderr, "switchml bench: the switch cannot be started: %s\n",

@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "cmd/bench/bench.h"
-#include "cmd/shared/ask.h"
 #include "cmd/shared/standard.h"
+#include "cmd/shared/status_client.h"
 #include "switch/switch.h"
 
 struct crew {
@@ -87,8 +87,8 @@ static int start_switch(struct sml_switch **opened)
 
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
-	config.tls = sml_ask_tls_files();
-	config.job_key = sml_ask_key_source();
+	config.tls = sml_environment_tls_files();
+	config.job_key = sml_environment_key_source();
 	config.job_key_names = sml_key_variables;
 	error = sml_switch_open(opened, &config);
 	if (error)

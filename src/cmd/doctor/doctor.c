@@ -11,7 +11,7 @@
 #include "cmd/commands.h"
 #include "cmd/doctor/doctor.h"
 #include "cmd/doctor/peers.h"
-#include "cmd/shared/ask.h"
+#include "cmd/shared/status_client.h"
 #include "lib/settings/settings.h"
 #include "switchml.h"
 
@@ -119,7 +119,7 @@ static void check_switches(struct doctor *doctor, const char *list)
 {
 	char address[320];
 
-	while (sml_ask_next(&list, address, sizeof(address))) {
+	while (sml_switch_list_next(&list, address, sizeof(address))) {
 		doctor->switch_address = address;
 		doctor_check_switch(doctor);
 	}

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "cmd/doctor/peers.h"
-#include "cmd/shared/ask.h"
+#include "cmd/shared/status_client.h"
 #include "control/text.h"
 #include "lib/settings/settings.h"
 
@@ -380,19 +380,19 @@ static void look_at_groups(struct peers *peers, const char *name)
 	const char *list = peers->embedded ? "" : peers->config->switch_address;
 	char address[320];
 
-	while (sml_ask_next(&list, address, sizeof(address))) {
+	while (sml_switch_list_next(&list, address, sizeof(address))) {
 		SmlControl__Envelope *answer = NULL;
-		struct sml_ask asked;
+		struct sml_status_client asked;
 
-		if (sml_ask_open(&asked, address, ASK_MS) == 0 &&
-		    sml_ask_status(&asked, &answer) == 0) {
+		if (sml_status_client_open(&asked, address, ASK_MS) == 0 &&
+		    sml_status_client_ask(&asked, &answer) == 0) {
 			for (size_t i = 0; i < answer->status->n_jobs; i++)
 				if (!strcmp(answer->status->jobs[i]->job, name) &&
 				    *answer->status->jobs[i]->group)
 					judge_group(peers, answer->status->jobs[i]);
 			sml_control__envelope__free_unpacked(answer, NULL);
 		}
-		sml_ask_close(&asked);
+		sml_status_client_close(&asked);
 	}
 }
 

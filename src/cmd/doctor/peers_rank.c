@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/host.h"
 #include "cmd/doctor/peers.h"
-#include "cmd/shared/ask.h"
+#include "cmd/shared/status_client.h"
 #include "lib/host/identity.h"
 #include "lib/settings/settings.h"
 
@@ -85,7 +85,7 @@ static json_t *switch_faults(const struct sml_config *config)
 	char address[320];
 
 	while (doctor && strcasecmp(list, "embedded") != 0 &&
-	       sml_ask_next(&list, address, sizeof(address))) {
+	       sml_switch_list_next(&list, address, sizeof(address))) {
 		doctor->interface = config->interface;
 		doctor->switch_address = address;
 		doctor_check_switch(doctor);

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "cmd/doctor/doctor.h"
-#include "cmd/shared/ask.h"
+#include "cmd/shared/status_client.h"
 #include "core/pool.h"
 #include "core/wire.h"
 #include "lib/transport/interface.h"
@@ -89,8 +89,8 @@ static void send_strays(int udp)
 	usleep(100000);
 }
 
-static void check_data_port(struct doctor *doctor, int udp, struct sml_ask *ask, uint16_t port,
-			    uint64_t strays_before)
+static void check_data_port(struct doctor *doctor, int udp, struct sml_status_client *client,
+			    uint16_t port, uint64_t strays_before)
 {
 	SmlControl__Envelope *answer;
 	socklen_t length = sizeof(int);
@@ -99,10 +99,10 @@ static void check_data_port(struct doctor *doctor, int udp, struct sml_ask *ask,
 
 	send_strays(udp);
 	getsockopt(udp, SOL_SOCKET, SO_ERROR, &refused, &length);
-	error = sml_ask_status(ask, &answer);
+	error = sml_status_client_ask(client, &answer);
 	if (error) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
-			   "the connection to the switch ended: %.200s", ask->text);
+			   "the connection to the switch ended: %.200s", client->text);
 		return;
 	}
 	if (strays_of(answer->status) > strays_before) {
@@ -155,30 +155,30 @@ static bool bind_interface(struct doctor *doctor, int udp, const union sml_socka
 	return false;
 }
 
-static void check_connected(struct doctor *doctor, struct sml_ask *ask)
+static void check_connected(struct doctor *doctor, struct sml_status_client *client)
 {
 	union sml_sockaddr peer = {0};
 	socklen_t length = sizeof(peer);
 	SmlControl__Envelope *answer;
-	int error = sml_ask_status(ask, &answer);
+	int error = sml_status_client_ask(client, &answer);
 	uint16_t port;
 	int udp;
 
 	if (error) {
-		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "%.250s", ask->text);
-		doctor_fix(doctor, ask->stream.tls
+		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "%.250s", client->text);
+		doctor_fix(doctor, client->stream.tls
 					   ? "see the switch's log, and docs/security.md"
 					   : "check the port; a switch prints its port when it "
 					     "starts");
 		return;
 	}
-	if (ask->stream.tls)
+	if (client->stream.tls)
 		doctor_say(doctor, DOCTOR_OK, "tls", "%s",
-			   sml_tls_is_keyed(ask->tls)
+			   sml_tls_is_keyed(client->tls)
 				   ? "version 1.3, the switch has the same job key"
 				   : "version 1.3, both ends trust each other's certificates");
 	check_version(doctor, answer->status);
-	getpeername(ask->fd, &peer.any, &length);
+	getpeername(client->fd, &peer.any, &length);
 	port = (uint16_t)answer->status->data_port;
 	if (port == 0) /* an older switch does not say */
 		port = ntohs(peer.v4.sin_port);
@@ -187,7 +187,7 @@ static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 	if (udp >= 0 && bind_interface(doctor, udp, &peer) &&
 	    connect(udp, &peer.any, length) == 0) {
 		check_mtu(doctor, udp, peer.any.sa_family);
-		check_data_port(doctor, udp, ask, port, strays_of(answer->status));
+		check_data_port(doctor, udp, client, port, strays_of(answer->status));
 	}
 	if (udp >= 0)
 		close(udp);
@@ -196,16 +196,16 @@ static void check_connected(struct doctor *doctor, struct sml_ask *ask)
 
 void doctor_check_switch(struct doctor *doctor)
 {
-	struct sml_ask ask;
+	struct sml_status_client client;
 
-	if (sml_ask_open(&ask, doctor->switch_address, TIMEOUT_MS) < 0) {
-		doctor_say(doctor, DOCTOR_PROBLEM, "control port", "%.250s", ask.text);
+	if (sml_status_client_open(&client, doctor->switch_address, TIMEOUT_MS) < 0) {
+		doctor_say(doctor, DOCTOR_PROBLEM, "control port", "%.250s", client.text);
 		doctor_fix(doctor, "start `switchml switch' there, and let firewalls pass TCP to "
 				   "its port");
 	} else {
 		doctor_say(doctor, DOCTOR_OK, "control port", "%s accepts connections",
 			   doctor->switch_address);
-		check_connected(doctor, &ask);
+		check_connected(doctor, &client);
 	}
-	sml_ask_close(&ask);
+	sml_status_client_close(&client);
 }

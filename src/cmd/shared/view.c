@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/shared/ask.h"
+#include "cmd/shared/status_client.h"
 
 /*
  * Bytes of a packet on the wire that its UDP payload does not have: Ethernet's gap, preamble,
@@ -35,18 +35,18 @@ void sml_view_take(struct sml_view *view, SmlControl__Envelope *answer)
 int sml_view_ask(struct sml_view *view, int timeout_ms)
 {
 	SmlControl__Envelope *answer = NULL;
-	struct sml_ask ask;
-	int rc = sml_ask_open(&ask, view->address, timeout_ms);
+	struct sml_status_client client;
+	int rc = sml_status_client_open(&client, view->address, timeout_ms);
 	bool is_open = rc == 0;
 
 	if (rc == 0)
-		rc = sml_ask_status(&ask, &answer);
+		rc = sml_status_client_ask(&client, &answer);
 	view->is_unreachable = !is_open && rc != -EINVAL;
 	/* Where it could not be opened, the text names the address already. */
 	if (rc < 0)
 		snprintf(view->error, sizeof(view->error), "%s%s%s", is_open ? view->address : "",
-			 is_open ? ": " : "", ask.text);
-	sml_ask_close(&ask);
+			 is_open ? ": " : "", client.text);
+	sml_status_client_close(&client);
 	sml_view_take(view, answer);
 	return rc;
 }

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "cmd/commands.h"
-#include "cmd/shared/ask.h"
+#include "cmd/shared/status_client.h"
 #include "net/address.h"
 #include "switchml.h"
 
@@ -130,7 +130,7 @@ size_t sml_views_open(struct sml_view views[SML_MOST_VIEWS], const char *list, c
 	if (views[0].is_rank_0)
 		return master_address(views[0].address, sizeof(views[0].address), command) ? 1 : 0;
 	while (n < SML_MOST_VIEWS &&
-	       sml_ask_next(&list, views[n].address, sizeof(views[n].address)))
+	       sml_switch_list_next(&list, views[n].address, sizeof(views[n].address)))
 		n++;
 	if (*list != '\0') {
 		fprintf(stderr, "switchml %s: only %d switches can be asked at once\n", command,

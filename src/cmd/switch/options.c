@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cmd/shared/ask.h"
+#include "cmd/shared/status_client.h"
 #include "switch/p4/dataplane.h"
 #include "switch/switch.h"
 #ifdef SML_HAVE_XDP
@@ -345,8 +345,8 @@ static const char *find_path(int argc, char **argv)
 static void set_defaults(struct sml_switch_config *config)
 {
 	sml_switch_config_init(config);
-	config->tls = sml_ask_tls_files();
-	config->job_key = sml_ask_key_source();
+	config->tls = sml_environment_tls_files();
+	config->job_key = sml_environment_key_source();
 }
 
 static bool has_dataplane(const struct sml_switch_config *config, const char *name)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Asking a running switch for its status, for `switchml status` and `switchml doctor`. */
-#ifndef SML_CMD_SHARED_ASK_H
-#define SML_CMD_SHARED_ASK_H
+#ifndef SML_CMD_SHARED_STATUS_CLIENT_H
+#define SML_CMD_SHARED_STATUS_CLIENT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "control/stream.h"
 
 /* A control connection, with TLS if the environment says so. */
-struct sml_ask {
+struct sml_status_client {
 	int fd;
 	int timeout_ms;
 	struct sml_tls *tls;
@@ -18,27 +18,27 @@ struct sml_ask {
 };
 
 /* The three files of SWITCHML_TLS_CERTIFICATE and the other two variables. */
-struct sml_tls_files sml_ask_tls_files(void);
+struct sml_tls_files sml_environment_tls_files(void);
 
 /* SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE. */
-struct sml_key_source sml_ask_key_source(void);
+struct sml_key_source sml_environment_key_source(void);
 
 /* The next switch of a list, "a,b|c,d"; *list moves past it. False: there are no more. */
-bool sml_ask_next(const char **list, char *address, size_t bytes);
+bool sml_switch_list_next(const char **list, char *address, size_t bytes);
 
 /*
  * Connect to "HOST", "HOST:PORT" or "[V6]:PORT"; of a list to its first. 0, or a negative errno:
  * then the text says why. To be closed in any case.
  */
-int sml_ask_open(struct sml_ask *ask, const char *address, int timeout_ms);
+int sml_status_client_open(struct sml_status_client *client, const char *address, int timeout_ms);
 
 /*
  * Ask, and wait for the answer, for at most the connection's time limit. 0: *answer is an envelope
  * with a status, to be freed by sml_control__envelope__free_unpacked(). Otherwise a negative errno,
  * and the text.
  */
-int sml_ask_status(struct sml_ask *ask, SmlControl__Envelope **answer);
+int sml_status_client_ask(struct sml_status_client *client, SmlControl__Envelope **answer);
 
-void sml_ask_close(struct sml_ask *ask);
+void sml_status_client_close(struct sml_status_client *client);
 
 #endif

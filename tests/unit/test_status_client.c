@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cmd/shared/ask.h"
+#include "cmd/shared/status_client.h"
 #include "control/text.h"
 #include "support/test.h"
 
@@ -67,24 +67,24 @@ static void open_switch(struct hostile_switch *hostile)
 
 static char last_text[512]; /* the question below was answered with this */
 
-/* Asks the switch. Returns the result of sml_ask_status(). */
+/* Asks the switch. Returns the result of sml_status_client_ask(). */
 static int ask_hostile(struct hostile_switch *hostile, int timeout_ms)
 {
 	SmlControl__Envelope *status = NULL;
-	struct sml_ask ask;
+	struct sml_status_client client;
 	char address[32];
 	int rc;
 
 	open_switch(hostile);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", hostile->port);
-	assert_int_equal(sml_ask_open(&ask, address, timeout_ms), 0);
-	rc = sml_ask_status(&ask, &status);
+	assert_int_equal(sml_status_client_open(&client, address, timeout_ms), 0);
+	rc = sml_status_client_ask(&client, &status);
 	assert_true((rc == 0) == (status != NULL));
-	assert_true((rc == 0) == (ask.text[0] == '\0'));
+	assert_true((rc == 0) == (client.text[0] == '\0'));
 	if (status != NULL)
 		sml_control__envelope__free_unpacked(status, NULL);
-	snprintf(last_text, sizeof(last_text), "%s", ask.text);
-	sml_ask_close(&ask);
+	snprintf(last_text, sizeof(last_text), "%s", client.text);
+	sml_status_client_close(&client);
 	pthread_join(hostile->thread, NULL);
 	close(hostile->listen_fd);
 	return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See ask.h. Blocking sockets with a time limit are enough for a command line. */
-#include "cmd/shared/ask.h"
+/* See status_client.h. Blocking sockets with a time limit are enough for a command line. */
+#include "cmd/shared/status_client.h"
 
 #include <errno.h>
 #include <event2/buffer.h>
@@ -20,7 +20,7 @@
 #include "job/common/rules.h"
 #include "net/address.h"
 
-bool sml_ask_next(const char **list, char *address, size_t bytes)
+bool sml_switch_list_next(const char **list, char *address, size_t bytes)
 {
 	size_t length = strcspn(*list, ",|");
 
@@ -97,39 +97,40 @@ static const char *value_of(const char *variable)
 	return value && *value ? value : NULL;
 }
 
-struct sml_tls_files sml_ask_tls_files(void)
+struct sml_tls_files sml_environment_tls_files(void)
 {
 	return (struct sml_tls_files){.certificate = value_of(sml_tls_variables.certificate),
 				      .key = value_of(sml_tls_variables.key),
 				      .authority = value_of(sml_tls_variables.authority)};
 }
 
-struct sml_key_source sml_ask_key_source(void)
+struct sml_key_source sml_environment_key_source(void)
 {
 	return (struct sml_key_source){.secret = value_of(sml_key_variables.secret),
 				       .file = value_of(sml_key_variables.file)};
 }
 
-static int begin(struct sml_ask *ask, const char *host)
+static int begin_stream(struct sml_status_client *client, const char *host)
 {
-	const struct sml_tls_files files = sml_ask_tls_files();
-	const struct sml_key_source key = sml_ask_key_source();
-	int error = sml_tls_open_with_key(&ask->tls, SML_TLS_WORKER, &files, &sml_tls_variables,
+	const struct sml_tls_files files = sml_environment_tls_files();
+	const struct sml_key_source key = sml_environment_key_source();
+	int error = sml_tls_open_with_key(&client->tls, SML_TLS_WORKER, &files, &sml_tls_variables,
 					  &key, &sml_key_variables);
 
 	if (error) {
-		snprintf(ask->text, sizeof(ask->text), "%s", sml_error_last());
+		snprintf(client->text, sizeof(client->text), "%s", sml_error_last());
 		return error;
 	}
-	error = sml_stream_open(&ask->stream, ask->tls, host, NULL, NULL);
+	error = sml_stream_open(&client->stream, client->tls, host, NULL, NULL);
 	if (error)
-		snprintf(ask->text, sizeof(ask->text), "no memory");
+		snprintf(client->text, sizeof(client->text), "no memory");
 	return error;
 }
 
 /* ---- set-up ---- */
 
-static int connect_to(struct sml_ask *ask, const char *host, const char *port, int timeout_ms)
+static int connect_to(struct sml_status_client *client, const char *host, const char *port,
+		      int timeout_ms)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	struct addrinfo *all;
@@ -137,40 +138,41 @@ static int connect_to(struct sml_ask *ask, const char *host, const char *port, i
 	int fd = -EHOSTUNREACH;
 
 	if (failed) {
-		snprintf(ask->text, sizeof(ask->text), "%s: %s", host, gai_strerror(failed));
+		snprintf(client->text, sizeof(client->text), "%s: %s", host, gai_strerror(failed));
 		return -EHOSTUNREACH;
 	}
 	for (const struct addrinfo *info = all; info && fd < 0; info = info->ai_next)
 		fd = connect_to_one(info, timeout_ms);
 	freeaddrinfo(all);
 	if (fd < 0) {
-		snprintf(ask->text, sizeof(ask->text), "%s port %s: %s", host, port, strerror(-fd));
+		snprintf(client->text, sizeof(client->text), "%s port %s: %s", host, port,
+			 strerror(-fd));
 		return fd;
 	}
-	ask->fd = fd;
+	client->fd = fd;
 	return 0;
 }
 
-int sml_ask_open(struct sml_ask *ask, const char *address, int timeout_ms)
+int sml_status_client_open(struct sml_status_client *client, const char *address, int timeout_ms)
 {
 	char host[256], port[16];
 	int error;
 
-	*ask = (struct sml_ask){.fd = -1, .timeout_ms = timeout_ms};
+	*client = (struct sml_status_client){.fd = -1, .timeout_ms = timeout_ms};
 	if (!split(address, host, port)) {
-		snprintf(ask->text, sizeof(ask->text), "`%s' is not HOST:PORT", address);
+		snprintf(client->text, sizeof(client->text), "`%s' is not HOST:PORT", address);
 		return -EINVAL;
 	}
-	error = begin(ask, host);
-	return error ? error : connect_to(ask, host, port, timeout_ms);
+	error = begin_stream(client, host);
+	return error ? error : connect_to(client, host, port, timeout_ms);
 }
 
-void sml_ask_close(struct sml_ask *ask)
+void sml_status_client_close(struct sml_status_client *client)
 {
-	sml_stream_close(&ask->stream);
-	sml_tls_close(ask->tls);
-	if (ask->fd >= 0)
-		close(ask->fd);
+	sml_stream_close(&client->stream);
+	sml_tls_close(client->tls);
+	if (client->fd >= 0)
+		close(client->fd);
 }
 
 /* ---- questions ---- */
@@ -183,20 +185,21 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int refused(struct sml_ask *ask)
+static int refused(struct sml_status_client *client)
 {
-	snprintf(ask->text, sizeof(ask->text), "TLS failed: %s", sml_tls_reason(ask->stream.tls));
+	snprintf(client->text, sizeof(client->text), "TLS failed: %s",
+		 sml_tls_reason(client->stream.tls));
 	return -EPROTO;
 }
 
 /* Not evbuffer_write(): if the switch hangs up, SIGPIPE would end the program. */
-static int flush(struct sml_ask *ask)
+static int flush(struct sml_status_client *client)
 {
-	struct evbuffer *out = ask->stream.wire_out;
+	struct evbuffer *out = client->stream.wire_out;
 	size_t length;
 
 	while ((length = evbuffer_get_length(out)) > 0) {
-		ssize_t sent = send(ask->fd, evbuffer_pullup(out, (ev_ssize_t)length), length,
+		ssize_t sent = send(client->fd, evbuffer_pullup(out, (ev_ssize_t)length), length,
 				    MSG_NOSIGNAL);
 
 		if (sent < 0 && errno == EINTR)
@@ -209,17 +212,17 @@ static int flush(struct sml_ask *ask)
 }
 
 /* The TLS error is the better reason. */
-static int step(struct sml_ask *ask)
+static int step(struct sml_status_client *client)
 {
-	int error = sml_stream_step(&ask->stream) < 0 ? refused(ask) : 0;
-	int unsent = flush(ask);
+	int error = sml_stream_step(&client->stream) < 0 ? refused(client) : 0;
+	int unsent = flush(client);
 
 	return error ? error : unsent;
 }
 
-static int pull(struct sml_ask *ask)
+static int pull(struct sml_status_client *client)
 {
-	int got = evbuffer_read(ask->stream.wire_in, ask->fd, -1);
+	int got = evbuffer_read(client->stream.wire_in, client->fd, -1);
 
 	if (got == 0)
 		return -ECONNRESET;
@@ -227,20 +230,21 @@ static int pull(struct sml_ask *ask)
 		return 0; /* read_answer() checks the time, and reads again */
 	if (got < 0)
 		return errno == EAGAIN ? -ETIMEDOUT : -errno;
-	return step(ask);
+	return step(client);
 }
 
-static int write_request(struct sml_ask *ask)
+static int write_request(struct sml_status_client *client)
 {
 	SmlControl__StatusRequest request = SML_CONTROL__STATUS_REQUEST__INIT;
-	int error = sml_stream_write(&ask->stream,
+	int error = sml_stream_write(&client->stream,
 				     sml_envelope(STATUS_REQUEST, status_request, &request));
 
-	return error ? error : step(ask);
+	return error ? error : step(client);
 }
 
 /* 1: it is the answer, and the caller owns it. 0: not yet. Negative: the switch refuses. */
-static int take(struct sml_ask *ask, SmlControl__Envelope *message, SmlControl__Envelope **answer)
+static int take_answer(struct sml_status_client *client, SmlControl__Envelope *message,
+		       SmlControl__Envelope **answer)
 {
 	int result = 0;
 
@@ -250,7 +254,7 @@ static int take(struct sml_ask *ask, SmlControl__Envelope *message, SmlControl__
 		return 1;
 	}
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT) {
-		snprintf(ask->text, sizeof(ask->text), "%s", message->abort->text);
+		snprintf(client->text, sizeof(client->text), "%s", message->abort->text);
 		result = -ECONNREFUSED;
 	}
 	sml_control__envelope__free_unpacked(message, NULL);
@@ -270,32 +274,32 @@ static const struct sml_rules rules = {
 };
 
 /* As sml_stream_read(), of what the rules allow: the rest is refused before it has come whole. */
-static int read_message(struct sml_ask *ask, SmlControl__Envelope **message)
+static int read_message(struct sml_status_client *client, SmlControl__Envelope **message)
 {
 	uint8_t bytes[SML_RULES_HEAD_BYTES];
-	struct sml_head head = {.bytes = bytes, .whole = sml_stream_next_bytes(&ask->stream)};
+	struct sml_head head = {.bytes = bytes, .whole = sml_stream_next_bytes(&client->stream)};
 	char why[256];
 
-	head.n = sml_stream_peek(&ask->stream, bytes, sizeof(bytes));
+	head.n = sml_stream_peek(&client->stream, bytes, sizeof(bytes));
 	if (head.whole > 0 && sml_rules_reject(&rules, 0, &head, why, sizeof(why)) != NULL) {
-		snprintf(ask->text, sizeof(ask->text), "%s: is it a SwitchML switch?", why);
+		snprintf(client->text, sizeof(client->text), "%s: is it a SwitchML switch?", why);
 		return -EPROTO;
 	}
-	return sml_stream_read(&ask->stream, message);
+	return sml_stream_read(&client->stream, message);
 }
 
-static int read_answer(struct sml_ask *ask, SmlControl__Envelope **answer)
+static int read_answer(struct sml_status_client *client, SmlControl__Envelope **answer)
 {
-	int64_t until_ms = now_ms() + ask->timeout_ms;
+	int64_t until_ms = now_ms() + client->timeout_ms;
 	SmlControl__Envelope *message;
 	int got;
 
 	do {
-		got = read_message(ask, &message);
+		got = read_message(client, &message);
 		if (got == 1)
-			got = take(ask, message, answer);
+			got = take_answer(client, message, answer);
 		else if (got == 0)
-			got = pull(ask);
+			got = pull(client);
 		/* It may send other messages forever. */
 		if (got == 0 && now_ms() > until_ms)
 			got = -ETIMEDOUT;
@@ -303,18 +307,18 @@ static int read_answer(struct sml_ask *ask, SmlControl__Envelope **answer)
 	return got < 0 ? got : 0;
 }
 
-int sml_ask_status(struct sml_ask *ask, SmlControl__Envelope **answer)
+int sml_status_client_ask(struct sml_status_client *client, SmlControl__Envelope **answer)
 {
 	int error;
 
 	*answer = NULL;
-	ask->text[0] = '\0';
-	error = write_request(ask);
+	client->text[0] = '\0';
+	error = write_request(client);
 	if (!error)
-		error = read_answer(ask, answer);
-	if (error && !ask->text[0])
+		error = read_answer(client, answer);
+	if (error && !client->text[0])
 		snprintf(
-			ask->text, sizeof(ask->text),
+			client->text, sizeof(client->text),
 			"it accepts connections but does not answer (%s): is it a SwitchML switch?",
 			strerror(-error));
 	return error;
