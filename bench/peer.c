@@ -73,6 +73,15 @@ static bool type_of(const char *name, enum sml_type *type)
 	return false;
 }
 
+/* BENCH_SUMS_INT32 is also what the library does that is told of no wire. */
+static enum sml_wire wire_of(const struct bench_library *library, enum sml_type type)
+{
+	if (library->sums == BENCH_SUMS_INT16)
+		return SML_WIRE_INT16;
+	return bench_has_own_wire(type, (unsigned)library->n_ranks) ? SML_WIRE_DEFAULT
+								    : SML_WIRE_INT32;
+}
+
 static void prepare(struct peer *peer, const char *arguments)
 {
 	const struct bench_library *library = peer->library;
@@ -95,7 +104,7 @@ static void prepare(struct peer *peer, const char *arguments)
 	peer->what = (struct bench_case){
 		.type = type,
 		.op = SML_SUM,
-		.wire = library->sums == BENCH_SUMS_INT16 ? SML_WIRE_INT16 : SML_WIRE_INT32,
+		.wire = wire_of(library, type),
 		.float_sums = library->sums == BENCH_SUMS_FLOATS,
 		.count = count,
 		.n_ranks = (unsigned)library->n_ranks,

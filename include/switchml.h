@@ -132,6 +132,11 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * about 2^-12 of the block's largest. docs/numbers.md derives the bounds. SUM of integers
  * is never rounded.
  *
+ * DEFAULT is int16 for bfloat16 in jobs of up to SML_INT16_RANKS ranks, where its error is
+ * no larger than that of a ring that rounds each partial sum to bfloat16, and int32 for all
+ * other types. It is int32 for bfloat16, too, if one of the job's switches adds only int32
+ * lanes.
+ *
  * float64 travels with 63 bits below the block's largest exponent, whatever the context's
  * wire: the sum is exact for elements within 2^10 of the block's largest, and is rounded
  * once. A call that asks for int32 or int16 in its options gets that accuracy instead,
@@ -152,6 +157,9 @@ enum sml_wire {
 	SML_WIRE_INT64 = 3, /* float64 only, and its default: 12 bytes for each element */
 	SML_WIRE_EXACT = 4
 };
+
+/* The most ranks with which bfloat16 travels as int16 by default. */
+#define SML_INT16_RANKS 16
 
 /* Bytes of the longest vector that can travel on the exact wire. */
 #define SML_EXACT_BYTES 8192
@@ -191,7 +199,7 @@ struct sml_config {
 	int timeout_ms;	       /* of every call; SWITCHML_TIMEOUT (seconds), 300 s */
 	int heartbeat_ms;      /* silence after which a peer counts as dead;
 				  SWITCHML_HEARTBEAT (seconds), 5 s */
-	enum sml_wire wire;    /* SWITCHML_WIRE=int32|int16|exact, int32 */
+	enum sml_wire wire;    /* SWITCHML_WIRE=int32|int16|exact, DEFAULT */
 	int slots;	       /* data slots wanted; SWITCHML_SLOTS, 0: the switch chooses */
 	int threads;	       /* progress threads; SWITCHML_THREADS, by cores */
 	int mtu;	       /* 0: the path's; SWITCHML_MTU, bytes */

@@ -46,6 +46,7 @@ BOX32 = SwitchML("ours-xdp-int32-ports", "ours, int32, XDP switch, workers on it
 # Gradients of two bytes, as mixed precision has: the library's own choice of a wire, and int16.
 HALF = SwitchML("ours-float16", "ours, float16", "", element_type="float16")
 HALF16 = SwitchML("ours-float16-int16", "ours, float16, int16", "int16", element_type="float16")
+BRAIN = SwitchML("ours-bfloat16", "ours, bfloat16", "", element_type="bfloat16")
 HALFNIC = SwitchML("ours-float16-nic", "ours, float16, switch behind one NIC", "", "nic",
                    element_type="float16")
 HALFRANKS = SwitchML("ours-float16-ranks", "ours, float16, no switch (striped over ranks)", "",
@@ -151,7 +152,7 @@ def targets():
     # Two-byte gradients beside a ring of two-byte gradients.
     for n_workers in (4, 8):
         yield Cell(n_workers, "100mbit", 1500, 5_000_000,
-                   entries((HALF, HALF16, HALFNIC, HALFRANKS, HALFRANKS16, HALFRING)), target=True)
+                   entries((HALF, HALF16, BRAIN, HALFNIC, HALFRANKS, HALFRANKS16, HALFRING)), target=True)
     # A stripe in every rank, with fewer hosts and with more.
     for n_workers in (4, 12):
         for rate in ("1gbit", "100mbit"):

@@ -23,10 +23,10 @@ lines() {
 
 "$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
 await_switch "$work/switch"
-lines "through the switch at $address (udp), int32 wire" \
+lines "through the switch at $address (udp), default wire" \
 	"through the switch at $address (udp); rank 0 sent .* (in a ring: .*); calls took .* was last in .* % of the slots" \
 	SWITCHML_SWITCH="$address" SWITCHML_HOST_GROUP=0
-lines "through the switch at $address (udp), int32 wire" "through the switch at $address (udp); rank 0 sent" \
+lines "through the switch at $address (udp), default wire" "through the switch at $address (udp); rank 0 sent" \
 	SWITCHML_SWITCH="$address" SWITCHML_HOST_GROUP=1
 SWITCHML_SUMMARY=0 SWITCHML_SWITCH=$address "$switchml" bench --local-workers 4 -b 1M -e 1M >"$work/out" 2>&1 &&
 	! says "$work/out" '^switchml\['

@@ -181,6 +181,18 @@ static void reduce_narrow(struct rank *rank)
 	free(data);
 }
 
+/* By default, as int32: a fraction next to 1000 is not lost. */
+static void reduce_bfloat16(struct rank *rank)
+{
+	uint16_t data[2000];
+
+	for (unsigned i = 0; i < 2000; i++)
+		data[i] = i == 0 ? 0x447a : 0x3f81; /* 1000, 1 + 2^-7 */
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, 2000, SML_BFLOAT16, SML_AVG, NULL) == 0);
+	CHECK(rank, data[1] == 0x3f81);
+}
+
 /* Refused at once, and the job goes on. */
 static void ask_for_int16(struct rank *rank)
 {
@@ -195,6 +207,7 @@ static void ask_for_int16(struct rank *rank)
 	CHECK(rank,
 	      sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_MAX, &options) == 0);
 	reduce_narrow(rank);
+	reduce_bfloat16(rank);
 }
 
 /* With one switch, and with another stripe that adds both. */

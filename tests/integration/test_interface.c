@@ -89,6 +89,40 @@ TEST(options_of_other_versions_are_understood_or_refused)
 	run_job(&(struct job){.n_ranks = 2, .body = pass_options});
 }
 
+/*
+ * Next to 1000, the int16 wire has no bits for a fraction of 2^-7. The int32 wire has, and so has
+ * the rounded sum.
+ */
+static void sum_bfloat16(struct rank *rank)
+{
+	const bool *is_narrow = rank->job->argument;
+	struct sml_options options = SML_OPTIONS_INIT;
+	float sum = (float)rank->n * (*is_narrow ? 1 : 1.0078125f);
+	uint16_t data[2000];
+	uint32_t bits;
+
+	for (unsigned way = 0; way < 2; way++) {
+		for (unsigned i = 0; i < 2000; i++)
+			data[i] = i == 0 ? 0x447a : 0x3f81; /* 1000, 1 + 2^-7 */
+		options.wire = way ? SML_WIRE_INT32 : SML_WIRE_DEFAULT;
+		CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_BFLOAT16, SML_SUM,
+					  &options) == 0);
+		sum = way ? (float)rank->n * 1.0078125f : sum;
+		memcpy(&bits, &sum, 4);
+		/* To nearest. */
+		CHECK(rank, data[1] == (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+	}
+}
+
+TEST(bfloat16_travels_as_int16_by_default_up_to_16_ranks)
+{
+	for (int n = SML_INT16_RANKS; n <= SML_INT16_RANKS + 1; n++) {
+		bool is_narrow = n == SML_INT16_RANKS;
+
+		run_job(&(struct job){.n_ranks = n, .body = sum_bfloat16, .argument = &is_narrow});
+	}
+}
+
 /* MPI's PROD, for example, has no number here. */
 static void ask_for_a_product(struct rank *rank)
 {

@@ -23,7 +23,7 @@ TEST(an_empty_environment_gives_the_documented_defaults)
 	assert_int_equal(config.master_port, 28500);
 	assert_int_equal(config.timeout_ms, 300000);
 	assert_int_equal(config.heartbeat_ms, 5000);
-	assert_int_equal(config.wire, SML_WIRE_INT32);
+	assert_int_equal(config.wire, SML_WIRE_DEFAULT);
 	assert_int_equal(config.slots, 0);
 	assert_int_equal(config.threads, 0);
 	assert_int_equal(config.mtu, 0);

@@ -27,6 +27,11 @@ const char *bench_type_name(enum sml_type type)
 	return names[type];
 }
 
+bool bench_has_own_wire(enum sml_type type, unsigned n_ranks)
+{
+	return type == SML_FLOAT64 || (type == SML_BFLOAT16 && n_ranks <= SML_INT16_RANKS);
+}
+
 const char *bench_op_name(enum sml_op op)
 {
 	static const char *const names[] = {"sum", "avg", "max", "min"};
@@ -297,7 +302,8 @@ static long double bound_of(const struct bench_case *this)
 {
 	int headroom = (int)ceil(log2(this->n_ranks));
 	long double n = this->n_ranks;
-	bool narrow = this->wire == SML_WIRE_INT16;
+	bool narrow = this->wire == SML_WIRE_INT16 ||
+		      (this->type == SML_BFLOAT16 && this->wire == SML_WIRE_DEFAULT);
 	bool limbs = this->type == SML_FLOAT64 && this->wire == SML_WIRE_DEFAULT;
 	bool exact = this->wire == SML_WIRE_EXACT || (limbs && sml_limb_bits(this->n_ranks) == 63);
 	int bits = limbs ? sml_limb_bits(this->n_ranks) : (narrow ? 15 : 31) - headroom;

@@ -29,7 +29,7 @@ struct bench_report {
 
 static const char *wire_name(enum sml_wire wire)
 {
-	static const char *const names[] = {"int64", "int32", "int16", "int64", "exact"};
+	static const char *const names[] = {"default", "int32", "int16", "int64", "exact"};
 
 	return names[wire];
 }
@@ -116,11 +116,10 @@ static void print_header(const struct bench_report *report)
 	const struct bench_options *options = report->options;
 	char heads[SML_COLUMNS_LINE];
 
-	printf("# switchml %s: %s, %u rank%s, floats as %s, %u call%s measured after %u, %u "
+	printf("# switchml %s: %s, %u rank%s, %s wire, %u call%s measured after %u, %u "
 	       "checked\n",
 	       SML_VERSION_STRING, bench_collective_name(options->collective), report->n_ranks,
-	       sml_plural(report->n_ranks),
-	       wire_name(options->wire ? options->wire : SML_WIRE_INT32), options->iterations,
+	       sml_plural(report->n_ranks), wire_name(options->wire), options->iterations,
 	       sml_plural(options->iterations), options->warmups, options->checks);
 	print_places(report);
 	sml_columns_heads(&report->columns, heads);
@@ -222,7 +221,8 @@ static json_t *row_of(const struct bench_case *this, const struct bench_result *
 		"s:I, s:I, s:I, s:I}",
 		"collective", bench_collective_name(this->collective), "size_bytes",
 		(json_int_t)bench_bytes(this), "count", (json_int_t)this->count, "type",
-		bench_type_name(this->type), "op", op_name(this), "wire", wire_name(this->wire),
+		bench_type_name(this->type), "op", op_name(this), "wire",
+		wire_name(this->type == SML_FLOAT64 && !this->wire ? SML_WIRE_INT64 : this->wire),
 		"in_place", place == BENCH_IN_PLACE, "time_us", result->time_us, "p50_us",
 		result->p50_us, "p90_us", result->p90_us, "p99_us", result->p99_us, "max_us",
 		result->longest_us, "algbw_GBps", algbw_of(this, result), "busbw_GBps",
@@ -301,16 +301,15 @@ void bench_report_row(struct bench_report *report, const struct bench_case *this
 static int write_json(struct bench_report *report, double busbw)
 {
 	const struct bench_options *options = report->options;
-	json_t *all =
-		json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:I, s:O}",
-			  "version", SML_VERSION_STRING, "collective",
-			  bench_collective_name(options->collective), "ranks", (int)report->n_ranks,
-			  "wire", wire_name(options->wire ? options->wire : SML_WIRE_INT32),
-			  "iterations", (int)options->iterations, "warmups", (int)options->warmups,
-			  "checks", (int)options->checks, "drop_per_million", (int)options->drop,
-			  "duplicate_per_million", (int)options->duplicate, "reorder_per_million",
-			  (int)options->reorder, "average_busbw_GBps", busbw, "wrong",
-			  (json_int_t)report->wrong, "rows", report->rows);
+	json_t *all = json_pack(
+		"{s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:I, s:O}", "version",
+		SML_VERSION_STRING, "collective", bench_collective_name(options->collective),
+		"ranks", (int)report->n_ranks, "wire", wire_name(options->wire), "iterations",
+		(int)options->iterations, "warmups", (int)options->warmups, "checks",
+		(int)options->checks, "drop_per_million", (int)options->drop,
+		"duplicate_per_million", (int)options->duplicate, "reorder_per_million",
+		(int)options->reorder, "average_busbw_GBps", busbw, "wrong",
+		(json_int_t)report->wrong, "rows", report->rows);
 	int failed = !all || json_dump_file(all, options->json, JSON_INDENT(1)) < 0;
 
 	if (failed)

@@ -93,7 +93,10 @@ static enum sml_wire default_wire(const struct sml_context *context,
 		return SML_WIRE_EXACT;
 	if (spec->type == SML_FLOAT64)
 		return SML_WIRE_INT64;
-	return wire == SML_WIRE_EXACT ? SML_WIRE_INT32 : wire;
+	if (wire == SML_WIRE_DEFAULT && spec->type == SML_BFLOAT16 &&
+	    context->shape.n_ranks <= SML_INT16_RANKS && !context->shape.only_int32)
+		return SML_WIRE_INT16;
+	return wire == SML_WIRE_EXACT || wire == SML_WIRE_DEFAULT ? SML_WIRE_INT32 : wire;
 }
 
 static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec)

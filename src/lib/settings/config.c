@@ -406,7 +406,7 @@ int sml_config_init(struct sml_config *config)
 		.timeout_ms = SML_DEFAULT_TIMEOUT_MS,
 		.heartbeat_ms = SML_DEFAULT_HEARTBEAT_MS,
 		.wait_notice_ms = SML_DEFAULT_WAIT_NOTICE_MS,
-		.wire = SML_WIRE_INT32,
+		.wire = SML_WIRE_DEFAULT,
 		.debug = SML_LOG_WARN,
 		.host_group = -1,
 		.summary = 1,

@@ -419,7 +419,7 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->timeout_ms = (uint32_t)config->timeout_ms;
 	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
 	settings->wait_notice_ms = (uint32_t)config->wait_notice_ms;
-	settings->wire = config->wire == SML_WIRE_DEFAULT ? SML_WIRE_INT32 : config->wire;
+	settings->wire = config->wire;
 	settings->data_slots = (uint16_t)config->slots;
 	settings->head_slots = (uint16_t)head;
 	settings->mtu = (uint32_t)config->mtu;

@@ -74,7 +74,7 @@ def _stripes(switch: str) -> list[str]:
 
 
 def _name_of_wire(number: int) -> str:
-    return next((name for name, n in WIRES.items() if n == number and name), "int32")
+    return next((name for name, n in WIRES.items() if n == number and name), "default")
 
 
 def _key(secret: str, path: str, number: str) -> tuple[str, str]:
