@@ -423,7 +423,7 @@ def everything(rank, collective, op):
             result = COLLECTIVES[collective][0](rank, inputs_of(dtype)[rank], op_of(op))
             wide = torch.complex128 if dtype.is_complex else torch.float64
             found[dtype] = None if result is None else result.to(wide).view(-1).tolist()
-        except (RuntimeError, ValueError, TypeError) as error:
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
             found[dtype] = str(error) or repr(error)
     return found
 
@@ -551,7 +551,7 @@ def outcomes_of_bare(rank, kind):
     for name, call in bare_calls(kind).items():
         try:
             found[name] = shown(call())
-        except (RuntimeError, ValueError, TypeError) as error:
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
             found[name] = type(error).__name__
     return found
 

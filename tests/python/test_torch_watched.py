@@ -264,6 +264,8 @@ def set_timeout(seconds, group=None):
 def lengthen(rank):
     group = dist.new_group(list(range(N)), timeout=timedelta(seconds=100))
     set_timeout(50, group)
+    options = group._get_backend(torch.device("cpu")).options
+    assert (options.backend, options._timeout) == ("switchml", timedelta(seconds=50))
     set_timeout(100, group)
     dist.all_reduce(torch.ones(1), group=group)
     set_timeout(101, group)

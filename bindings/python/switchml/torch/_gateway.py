@@ -23,6 +23,7 @@ import torch
 from torch._C import _distributed_c10d as _c10d
 from torch.distributed import ProcessGroup
 
+from .._tensor_memory import is_lazy, is_plain
 from ._tensors import tensors_in
 
 # Each with the names that PyTorch had for it before 2.13, and has beside the new one.
@@ -66,11 +67,13 @@ _Backend: Any = _c10d.Backend if IS_DISPATCHED else object
 class Gateway(_Backend):
     """The backend of a group, for C++ and get_backend_impl(). It makes the group's own calls."""
 
+    # PyTorch's own properties would ask this object, which would ask them.
     supports_coalescing = False
     supports_splitting = False
     supports_shrinking = False
     supports_reconfigure = False
     supports_time_estimate = False
+    supports_window = False
 
     def __init__(self, group: Any, rank: int, size: int) -> None:
         if IS_DISPATCHED:
@@ -84,6 +87,10 @@ class Gateway(_Backend):
         if found is None:
             raise RuntimeError("the group of this backend does not exist any more")
         return found
+
+    @property
+    def options(self) -> Any:
+        return _c10d.Backend.Options("switchml", self.group._gloo.options._timeout)
 
     def rank(self) -> int:
         return self._place[0]
@@ -127,11 +134,13 @@ class Gateway(_Backend):
 
 def _forwarded(name: str) -> Callable[..., Any]:
     def call(self: Gateway, *arguments: Any, **named: Any) -> Any:
-        work = getattr(self.group, f"_own_{name}")(*arguments, **named)
-        made = getattr(_here, "made", None)
-        if made is not None:
-            made.append(work)
-        return work
+        group = self.group
+        own = getattr(group, f"_own_{name}")
+        call = getattr(_here, "call", None)
+        if call is None or call.work is not None or call.target != (group, name):
+            return own(*arguments, **named)  # one of torch.ops.c10d, perhaps from a hook
+        call.work = own(*call.arguments, **call.named) if call.lazy else own(*arguments, **named)
+        return call.work
 
     call.__name__ = name
     return call
@@ -169,6 +178,19 @@ def watched(kind: type) -> None:
                 setattr(kind, alias, torch.compiler.disable(_announced(own, base.__name__)))
 
 
+class _Call:
+    """A call of a group's method, while it goes through the dispatcher.
+
+    The dispatcher resolves conjugate and negative bits in copies, which would get the results. So
+    the gateway takes the tensors of this call if some are lazy.
+    """
+
+    def __init__(self, target: tuple[Any, str], arguments: Any, named: Any) -> None:
+        self.target, self.arguments, self.named = target, arguments, named
+        self.lazy = any(is_plain(t) and is_lazy(t) for t in tensors_in(arguments))
+        self.work: Any = None
+
+
 def _device_type(arguments: Any) -> str:
     first = next(tensors_in(arguments), None)
     return "cpu" if first is None else first.device.type
@@ -179,15 +201,14 @@ def _dispatched(name: str, base: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
         self._add_backend(_device_type(arguments))
-        outer = getattr(_here, "made", None)
-        made: list[Any] = []
-        _here.made = made
+        outer = getattr(_here, "call", None)
+        call = _here.call = _Call((self, name), arguments, named)
         try:
             work = base(self, *arguments, **named)
         finally:
-            _here.made = outer
+            _here.call = outer
         # C++ returns another object for our work, with fewer methods.
-        return made[0] if made else work
+        return work if call.work is None else call.work
 
     # `base` calls the overriding method, unless that has this name and called `base` itself.
     call.__code__ = call.__code__.replace(co_name=name)
