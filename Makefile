@@ -9,7 +9,7 @@ MESON ?= meson
 # After `sudo make demo` or `sudo make install`, what was built belongs to the user: `make` works later.
 give_back = [ -z "$$SUDO_UID" ] || [ "$$(id -u)" != 0 ] || chown -Rh "$$SUDO_UID:$$SUDO_GID" $(BUILD)
 
-.PHONY: all configure demo test unit check test-dependencies test-python fuzz bench install deps format clean help
+.PHONY: all configure demo test unit check test-dependencies test-python fresh fuzz bench install deps format clean help
 
 all: configure
 	@ninja -C $(BUILD)
@@ -62,6 +62,11 @@ test-dependencies:
 test-python: all
 	@tools/test-python $(ARGS)
 
+# What the README tells a new user to type, in roots of Debian 12 and 13 made for that.
+fresh:
+	@tests/integration/fresh.sh bookworm --torch
+	@tests/integration/fresh.sh trixie --torch
+
 fuzz:
 	@tools/install-dependencies build fuzz
 	@tools/fuzz $(ARGS)
@@ -96,6 +101,7 @@ help:
 	@echo "make test [ARGS=NAME…]    the tests that a change is most likely to break, in five minutes"
 	@echo "make check                all tests, also with sanitizers, and all tests of Python"
 	@echo "make test-python [ARGS=…] the Python package with PyTorch, TensorFlow and JAX"
+	@echo "make fresh                what the README tells a new user, on fresh Debians, as root"
 	@echo "make fuzz [ARGS=SECONDS]  each fuzz target for a time (60 s), with clang's libFuzzer"
 	@echo "make bench [ARGS=…]       beside Gloo and Open MPI, as root; see bench/compare --help"
 	@echo "make install PREFIX=…     install program, library, header, man pages (/usr/local)"
