@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,17 +198,35 @@ static bool yes_or_no(struct reader *reader, const char *option, const char *tex
 	return text == NULL || strcmp(text, "yes") == 0;
 }
 
+/* The settings that are texts, and the members of the configuration that keep them. */
+static const struct {
+	int key;
+	size_t member;
+} texts[] = {
+	{'l', offsetof(struct sml_switch_config, listen)},
+	{'i', offsetof(struct sml_switch_config, interfaces)},
+	{OPTION_TARGET, offsetof(struct sml_switch_config, target)},
+	{OPTION_HOSTS, offsetof(struct sml_switch_config, hosts)},
+	{OPTION_PARENT, offsetof(struct sml_switch_config, parent)},
+	{OPTION_TLS_CERTIFICATE, offsetof(struct sml_switch_config, tls.certificate)},
+	{OPTION_TLS_KEY, offsetof(struct sml_switch_config, tls.key)},
+	{OPTION_TLS_AUTHORITY, offsetof(struct sml_switch_config, tls.authority)},
+	{OPTION_MULTICAST, offsetof(struct sml_switch_config, multicast)},
+};
+
 static error_t take_setting(struct reader *reader, int key, const char *text)
 {
 	struct sml_switch_config *config = &reader->options->config;
 
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (texts[i].key == key) {
+			memcpy((char *)config + texts[i].member, &text, sizeof(text));
+			return 0;
+		}
 	switch (key) {
 	case OPTION_PORT:
 		refuse(reader, "%sport: the port is a part of %slisten: %slisten :%s",
 		       dashes(reader), dashes(reader), dashes(reader), text != NULL ? text : "");
-		break;
-	case 'l':
-		config->listen = text;
 		break;
 	case 'v':
 		config->debug = text != NULL ? (int)number(reader, "verbose", text, 0, 2)
@@ -240,18 +259,6 @@ static error_t take_setting(struct reader *reader, int key, const char *text)
 	case OPTION_THREADS:
 		config->threads = number(reader, "threads", text, 1, 64);
 		break;
-	case 'i':
-		config->interfaces = text;
-		break;
-	case OPTION_TARGET:
-		config->target = text;
-		break;
-	case OPTION_HOSTS:
-		config->hosts = text;
-		break;
-	case OPTION_PARENT:
-		config->parent = text;
-		break;
 	case OPTION_DATAPLANE:
 		config->dataplane = dataplane(reader, text);
 		break;
@@ -261,20 +268,8 @@ static error_t take_setting(struct reader *reader, int key, const char *text)
 	case OPTION_HEARTBEAT:
 		config->heartbeat_ms = 1000 * number(reader, "heartbeat", text, 1, 86400);
 		break;
-	case OPTION_TLS_CERTIFICATE:
-		config->tls.certificate = text;
-		break;
-	case OPTION_TLS_KEY:
-		config->tls.key = text;
-		break;
-	case OPTION_TLS_AUTHORITY:
-		config->tls.authority = text;
-		break;
 	case OPTION_KEY_FILE:
 		config->job_key = (struct sml_key_source){.file = text};
-		break;
-	case OPTION_MULTICAST:
-		config->multicast = text;
 		break;
 	case OPTION_MULTICAST_HOPS:
 		config->multicast_hops = number(reader, "multicast-hops", text, 1, 255);
