@@ -69,7 +69,8 @@ static const char *check_config(const struct sml_config *config)
 	PROPERTY_CHECK(config->timeout_ms > 0 && config->heartbeat_ms >= 100 &&
 			       config->heartbeat_ms <= 60000,
 		       "a time is out of bounds");
-	PROPERTY_CHECK(config->wire == SML_WIRE_INT32 || config->wire == SML_WIRE_INT16,
+	PROPERTY_CHECK(config->wire == SML_WIRE_DEFAULT || config->wire == SML_WIRE_INT32 ||
+			       config->wire == SML_WIRE_INT16,
 		       "the wire is none of those that there are");
 	PROPERTY_CHECK(config->job != NULL && *config->job && config->master_address != NULL,
 		       "a text is missing");
