@@ -107,6 +107,7 @@ def main():
             )
         sys.stdout.flush()
     for runner in runners.values():
+        del runner.model  # a model must not outlive its group (examples/torch_ddp.py)
         dist.destroy_process_group(runner.group)
     dist.destroy_process_group()
 

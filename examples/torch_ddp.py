@@ -143,6 +143,9 @@ def train(options, backend):
         "parameters": parameters,
         "checksums": checksum(model.module),
     }
+    # PyTorch's Gloo can hang where a model outlives its group: the model ends the group then, and
+    # holds the lock of Python for which a thread of Gloo waits.
+    del model
     dist.destroy_process_group()
     return found
 
