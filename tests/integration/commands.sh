@@ -196,8 +196,9 @@ exec 8>&-
 [ $status -le 1 ] && ok "doctor, unread" || fail "doctor, unread: status $status"
 
 # ---- doctor --peers on one host: no paths, and so no MTU ----
+meeting=$(steady_address)
 for rank in 0 1; do
-	env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="${nobody##*:}" \
+	env RANK=$rank WORLD_SIZE=2 MASTER_ADDR="${meeting%:*}" MASTER_PORT="${meeting##*:}" \
 		timeout 60 "$switchml" doctor --peers >"$work/peers.$rank" 2>&1 &
 	peers[rank]=$!
 done
