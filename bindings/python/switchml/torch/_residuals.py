@@ -25,6 +25,7 @@ class Residuals:
 
     def __init__(self) -> None:
         self._numbers: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._n_numbers = 0  # parameters that are gone keep theirs
         self._buckets: dict[int, tuple[Layout, torch.Tensor]] = {}
         self._loose: dict[int, torch.Tensor] = {}  # of parameters that no bucket here has yet
 
@@ -41,7 +42,9 @@ class Residuals:
         return found[1]
 
     def _number_of(self, parameter: torch.Tensor) -> int:
-        number: int = self._numbers.setdefault(parameter, len(self._numbers))
+        number: int = self._numbers.setdefault(parameter, self._n_numbers)
+        if number == self._n_numbers:
+            self._n_numbers += 1
         return number
 
     def _collect(self, layout: Layout, size: int, device: torch.device) -> torch.Tensor:
@@ -67,6 +70,8 @@ class Residuals:
     def load(self, found: Mapping[int, torch.Tensor]) -> None:
         """What by_parameter() has returned, here or in another process."""
         self._buckets = {}
+        if not self._numbers:  # the model that comes begins anew
+            self._n_numbers = 0
         self._loose = {
             int(number): errors.detach().to(torch.float32, copy=True).flatten()
             for number, errors in found.items()
