@@ -91,14 +91,15 @@ def test_waiting_for_a_late_rank_is_seen_where_one_waits(groups):
 
 
 def test_a_queued_call_begins_when_the_one_before_it_ends(monkeypatch):
-    clock = iter([1.0, 2.0, 5.0])
+    clock = iter([1.0, 1.25, 5.0, 9.0])
     monkeypatch.setattr("switchml.torch._summary.time.monotonic", lambda: next(clock))
     usage = Usage(4)
-    for _ in range(3):  # all begun at 0, and ended at 1, 2 and 5
-        usage.add("all_reduce", [("allreduce", 400)], 0.0)
+    for begun_at in (0.0, 0.0, 0.0, 6.0):  # two of them while the first was under way
+        usage.add("all_reduce", [("allreduce", 400)], begun_at)
     found = usage.summary("a group", 0, [])
-    assert (found["seconds_in_calls"], found["seconds_waited"]) == (5.0, 2.0)
-    assert found["bytes_in_a_ring"] == 3 * 600
+    assert found["seconds_in_calls"] == 8.0
+    assert found["seconds_waited"] == 2.0, "3 s against 1 s: a queued call is compared with none"
+    assert found["bytes_in_a_ring"] == 4 * 600
 
 
 def ask_of_gloo(rank):

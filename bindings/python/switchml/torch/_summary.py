@@ -5,7 +5,8 @@ Each rank counts its own calls: on the switch when they end, on Gloo when they a
 of a call are those of the larger of its input and its output. Time spent waiting for other ranks
 is estimated: nobody tells a rank when the others arrived, but calls of one kind and size differ by
 little else. So it is the time by which calls took longer than the fastest one of their kind and
-size. A call that waits for an earlier one begins when that one ends.
+size. A call that was made before an earlier one had ended begins when that one ends. It is not
+compared with others: the C library has both under way, and the second may end at once.
 """
 
 from __future__ import annotations
@@ -74,14 +75,17 @@ class Usage:
         """A call on the switch has ended now. `moved`: calls of the C library, and their bytes."""
         moved = list(moved)
         n_bytes = sum(its for _, its in moved)
-        now = time.monotonic()
         with self._lock:
+            now = time.monotonic()  # in here: two lines end calls, and none ends before another
             self._switch[name][0] += 1
             self._switch[name][1] += n_bytes
             self._ring += sum(_in_a_ring(call, its, self._n_ranks) for call, its in moved)
+            queued = begun_at < self._ended_at
             seconds = now - max(begun_at, self._ended_at)
             self._ended_at = now
             self._seconds += seconds
+            if queued:
+                return
             kind = (name, n_bytes)
             if kind not in self._durations and len(self._durations) < _KINDS_MAX:
                 self._durations[kind] = _Duration()
