@@ -61,7 +61,13 @@ def test_a_job_without_a_name_is_called_after_user_and_script(monkeypatch, run):
 
 @pytest.mark.parametrize(
     ("script", "expected"),
-    [("-c", "python"), ("", "python"), ("/x/trainer/__main__.py", "trainer"), ("a.b.py", "a.b")],
+    [
+        ("-c", "python"),
+        ("", "python"),
+        ("/x/trainer/__main__.py", "trainer"),
+        ("a.b.py", "a.b"),
+        (os.fsdecode(b"/x/not-\xff-UTF-8\t.py"), "not-_-UTF-8_"),
+    ],
 )
 def test_every_way_to_start_a_program_has_a_name(monkeypatch, script, expected):
     monkeypatch.setattr(sys, "argv", [script])

@@ -113,4 +113,9 @@ def _of_script() -> str:
     script = Path(sys.argv[0] if sys.argv else "")
     name = script.parent.name if script.name == "__main__.py" else script.stem
     name = name if name not in ("", "-c", "-m") else "python"
-    return f"{_cut(user, 24)}-{_cut(name, 40)}-{secrets.token_hex(2)}"
+    return f"{_cut(_clean(user), 24)}-{_cut(_clean(name), 40)}-{secrets.token_hex(2)}"
+
+
+def _clean(text: str) -> str:
+    """The switch takes printable UTF-8 only, but files may be called anything."""
+    return "".join(sign if sign.isprintable() else "_" for sign in text)
