@@ -141,6 +141,12 @@ struct sml_leaf {
 	char why[SML_SENTENCE_BYTES]; /* not attached: what the parent said last */
 };
 
+/* The room for lines of one kind in the log: n_used of them at at_ns. n_counted found none. */
+struct sml_log_room {
+	uint64_t at_ns;
+	uint32_t n_used, n_counted;
+};
+
 struct sml_jobs {
 	/* Set by the driver, before sml_jobs_init(). */
 	struct sml_jobs_config config;
@@ -178,12 +184,9 @@ struct sml_jobs {
 	/* Jobs that failed here, newest last: their ranks must not resume here. */
 	struct sml_failed_job failed[SML_FAILED_JOBS];
 	uint32_t n_failed;
-	/* Of these, n_logged are in the log since since_ns, and then n_counted are not. */
-	struct {
-		uint64_t since_ns, refused_ns;
-		uint32_t n_logged, n_counted;
-		char refusal[SML_SENTENCE_BYTES]; /* the reason that was logged last */
-	} failures;
+	struct sml_log_room failures, refusals;
+	char refusal[SML_SENTENCE_BYTES]; /* the reason that was logged last, at refused_ns */
+	uint64_t refused_ns;
 	/* In a tree. */
 	struct sml_branch *branches; /* the leaves of this switch */
 	uint64_t leaves_logged_ns;   /* n_leaves_logged were logged in the second from here */

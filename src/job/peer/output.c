@@ -169,9 +169,10 @@ void sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const 
 	jobs->output->log(jobs->context, level, line);
 }
 
-/* Jobs that fail together have room here, and the log of a day has an end. */
-#define FAILURES_LOGGED	   32
-#define FAILURES_LOGGED_NS (10 * SML_SECOND_NS)
+/* All jobs that a switch has may fail together. After that, the log of a day has an end. */
+#define FAILURES_LOGGED SML_MAX_JOBS
+#define REFUSALS_LOGGED 32
+#define LOG_ROOM_NS	(SML_SECOND_NS / 3) /* after this time, there is room for another line */
 /* Ranks that are refused try again, and the operator knows the reason by then. */
 #define REFUSAL_LOGGED_NS (60 * SML_SECOND_NS)
 
@@ -181,30 +182,35 @@ static bool is_quiet(const struct sml_jobs *jobs)
 	return jobs->operations->ranks_have_slots && jobs->config.debug < 1;
 }
 
-static bool has_room_for_failure(struct sml_jobs *jobs)
+static bool take_room(struct sml_log_room *room, uint32_t n_most, uint64_t now_ns)
 {
-	if (jobs->failures.n_logged > 0 &&
-	    jobs->now_ns - jobs->failures.since_ns >= FAILURES_LOGGED_NS)
-		jobs->failures.n_logged = 0;
-	if (jobs->failures.n_logged == 0)
-		jobs->failures.since_ns = jobs->now_ns;
-	if (jobs->failures.n_logged == FAILURES_LOGGED) {
-		jobs->failures.n_counted++;
+	uint64_t n_freed = (now_ns - room->at_ns) / LOG_ROOM_NS;
+
+	if (n_freed >= room->n_used) {
+		room->n_used = 0;
+		room->at_ns = now_ns;
+	} else {
+		room->n_used -= (uint32_t)n_freed;
+		room->at_ns += n_freed * LOG_ROOM_NS;
+	}
+	if (room->n_used == n_most) {
+		room->n_counted++;
 		return false;
 	}
-	jobs->failures.n_logged++;
+	room->n_used++;
 	return true;
 }
 
-static void log_failure(struct sml_jobs *jobs, const char *line)
+static void log_where_room(struct sml_jobs *jobs, struct sml_log_room *room, uint32_t n_most,
+			   const char *line)
 {
 	char more[64] = "";
 
-	if (!has_room_for_failure(jobs))
+	if (!take_room(room, n_most, jobs->now_ns))
 		return;
-	if (jobs->failures.n_counted > 0)
-		snprintf(more, sizeof(more), " (%u more before)", jobs->failures.n_counted);
-	jobs->failures.n_counted = 0;
+	if (room->n_counted > 0)
+		snprintf(more, sizeof(more), " (%u more before)", room->n_counted);
+	room->n_counted = 0;
 	sml_jobs_log(jobs, SML_JOBS_WARNING, "%s%s", line, more);
 }
 
@@ -215,21 +221,21 @@ void sml_jobs_log_failure(struct sml_jobs *jobs, const char *job, const char *ho
 	if (is_quiet(jobs))
 		return;
 	snprintf(line, sizeof(line), "job \"%s\" %s", job, how);
-	log_failure(jobs, line);
+	log_where_room(jobs, &jobs->failures, FAILURES_LOGGED, line);
 }
 
 void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, const char *why)
 {
 	char line[2 * SML_SENTENCE_BYTES];
 
-	if (is_quiet(jobs) || (strcmp(jobs->failures.refusal, why) == 0 &&
-			       jobs->now_ns - jobs->failures.refused_ns < REFUSAL_LOGGED_NS))
+	if (is_quiet(jobs) || (strcmp(jobs->refusal, why) == 0 &&
+			       jobs->now_ns - jobs->refused_ns < REFUSAL_LOGGED_NS))
 		return;
-	snprintf(jobs->failures.refusal, sizeof(jobs->failures.refusal), "%s", why);
-	jobs->failures.refused_ns = jobs->now_ns;
+	snprintf(jobs->refusal, sizeof(jobs->refusal), "%s", why);
+	jobs->refused_ns = jobs->now_ns;
 	snprintf(line, sizeof(line), "rank %u (host %.64s, pid %u) may not join job \"%.*s\": %s",
 		 join->rank, join->host, join->pid, SML_NAME_BYTES - 1, join->job, why);
-	log_failure(jobs, line);
+	log_where_room(jobs, &jobs->refusals, REFUSALS_LOGGED, line);
 }
 
 int sml_leaf_tell(const struct sml_jobs *jobs, const SmlControl__Envelope *message)
