@@ -184,7 +184,7 @@ own[2]="LD_PRELOAD=${sanitizer:+$sanitizer:}$clock SML_TEST_CLOCK=30"
 check differ
 expect "another version, settings and clock" differ 1 \
 	'warning *version *rank 2 on host1 has version 0.1.9, rank 0 has 0.1.0' \
-	'problem *settings *SWITCHML_WIRE of rank 3 on host2 is 2, that of rank 0 is 1' \
+	'problem *settings *SWITCHML_WIRE of rank 3 on host2 is "int16", that of rank 0 is "default"' \
 	'warning *settings *SWITCHML_HEARTBEAT of rank 3 on host2 is 7000, that of rank 0 is 5000' \
 	'warning *clock *the clock of host1 is [23][0-9].[0-9] s ahead'
 

@@ -13,6 +13,7 @@
 #include "base/host.h"
 #include "cmd/doctor/peers.h"
 #include "cmd/shared/status_client.h"
+#include "lib/diagnose/history.h"
 #include "lib/host/identity.h"
 #include "lib/settings/settings.h"
 
@@ -40,14 +41,14 @@ static const char *text_of(const char *text)
 
 static json_t *settings_of(const struct sml_config *config)
 {
-	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:b}", "SWITCHML_JOB",
+	return json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:b}", "SWITCHML_JOB",
 			 text_of(config->job), "SWITCHML_SWITCH", text_of(config->switch_address),
 			 "SWITCHML_WORLD_SIZE", config->world_size, "SWITCHML_WIRE",
-			 (int)config->wire, "SWITCHML_THREADS", config->threads, "SWITCHML_SLOTS",
-			 config->slots, "SWITCHML_MTU", config->mtu, "SWITCHML_TIMEOUT",
-			 config->timeout_ms, "SWITCHML_HEARTBEAT", config->heartbeat_ms,
-			 "SWITCHML_PORTS", text_of(config->ports), "SWITCHML_JOB_KEY",
-			 config->job_key || config->job_key_file);
+			 sml_wire_name(config->wire), "SWITCHML_THREADS", config->threads,
+			 "SWITCHML_SLOTS", config->slots, "SWITCHML_MTU", config->mtu,
+			 "SWITCHML_TIMEOUT", config->timeout_ms, "SWITCHML_HEARTBEAT",
+			 config->heartbeat_ms, "SWITCHML_PORTS", text_of(config->ports),
+			 "SWITCHML_JOB_KEY", config->job_key || config->job_key_file);
 }
 
 static json_t *hello(const struct rank *self)
