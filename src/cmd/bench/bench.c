@@ -87,6 +87,8 @@ int sml_command_bench(int argc, char **argv)
 	/* The report has it all. */
 	if (!getenv("SWITCHML_SUMMARY"))
 		config.summary = 0;
+	/* A call asks for its wire, or for the default one: its bound is for that. */
+	config.wire = SML_WIRE_DEFAULT;
 	if (options.switch_address)
 		config.switch_address = options.switch_address;
 	else if (config.switch_address && *config.switch_address)

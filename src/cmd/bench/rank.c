@@ -198,7 +198,6 @@ static int run_sizes(struct rank *rank, enum sml_type type, enum sml_op op)
 		.root = options->root,
 		.type = type,
 		.op = op,
-		/* Overrides the environment, because the bounds are for this wire. */
 		.wire = options->wire || bench_has_own_wire(type, rank->n_ranks) ? options->wire
 										 : SML_WIRE_INT32,
 		.n_ranks = rank->n_ranks,
