@@ -2,6 +2,7 @@
 """What PyTorch itself does with a group's backend: it reaches us, or says that it does not."""
 
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -276,6 +277,20 @@ def test_a_timeout_cannot_become_longer(groups):
     for error in groups.outcomes():
         assert error.kind == "ValueError"
         assert "is 100 s and can only become shorter, not 101 s" in str(error)
+
+
+def miss_a_barrier(rank):
+    group = dist.new_group(list(range(N)), timeout=timedelta(seconds=100))
+    set_timeout(1, group)
+    if rank == 0:
+        dist.monitored_barrier(group)
+
+
+def test_a_shorter_timeout_is_that_of_monitored_barriers_too(groups):
+    groups.start(miss_a_barrier)
+    error, nothing = groups.outcomes()
+    waited_ms = re.search(r"Rank 1 failed to pass monitoredBarrier in (\d+) ms", str(error))
+    assert waited_ms and int(waited_ms[1]) <= 1000 and nothing is None
 
 
 def abort_with_hooks(rank, how):

@@ -68,7 +68,7 @@ def _with_monitored_barrier(original: Any) -> Any:
         chosen = group or dist.group.WORLD
         if not isinstance(chosen, ProcessGroupSwitchML):
             return original(group, timeout, wait_all_ranks)
-        return chosen.monitored_barrier(timeout or chosen._timeout, wait_all_ranks=wait_all_ranks)
+        return chosen.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
 
     monitored_barrier.__doc__ = original.__doc__
     return torch.compiler.disable(monitored_barrier)

@@ -377,7 +377,9 @@ class ProcessGroupSwitchML(Derivation, Router):
         self._count_on_gloo("monitored_barrier", [])
         gloo = self._method("monitored_barrier")
         barrier = Monitored(
-            self._line, lambda left: gloo(left, wait_all_ranks), timeout or self._timeout
+            self._line,
+            lambda left: gloo(left, wait_all_ranks),
+            timeout or self._gloo.options._timeout,  # as set_timeout() has left it
         )
         barrier.run()
 
