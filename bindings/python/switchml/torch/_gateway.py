@@ -137,7 +137,7 @@ def _forwarded(name: str) -> Callable[..., Any]:
         group = self.group
         own = getattr(group, f"_own_{name}")
         call = getattr(_here, "call", None)
-        if call is None or call.work is not None or call.target != (group, name):
+        if call is None or not call.is_this(group, name, arguments):
             return own(*arguments, **named)  # one of torch.ops.c10d, perhaps from a hook
         call.work = own(*call.arguments, **call.named) if call.lazy else own(*arguments, **named)
         return call.work
@@ -189,6 +189,13 @@ class _Call:
         self.target, self.arguments, self.named = target, arguments, named
         self.lazy = any(is_plain(t) and is_lazy(t) for t in tensors_in(arguments))
         self.work: Any = None
+
+    def is_this(self, group: Any, name: str, arguments: Any) -> bool:
+        """Whether the dispatcher brings this call, and not one that a hook makes meanwhile."""
+        if self.work is not None or self.target != (group, name):
+            return False
+        pairs = zip(tensors_in(self.arguments), tensors_in(arguments), strict=False)
+        return self.lazy or all(mine is theirs for mine, theirs in pairs)
 
 
 def _device_type(arguments: Any) -> str:

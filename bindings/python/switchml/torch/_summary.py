@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from ..errors import Closed
 from ..job import Job
 
 # Calls of more kinds and sizes than these are counted, but not compared with each other.
@@ -57,6 +58,13 @@ class _Duration:
 
     def beyond_least(self) -> float:
         return self.total - self.calls * self.least
+
+
+def _bytes_sent(job: Job | None) -> int:
+    try:
+        return 0 if job is None else job.counters().bytes_sent
+    except Closed:  # it ends just now, and is counted by add_sent()
+        return 0
 
 
 class Usage:
@@ -104,7 +112,7 @@ class Usage:
 
     def summary(self, title: str, rank: int, jobs: Iterable[Job | None]) -> Summary:
         """`jobs`: those that have not ended."""
-        sent = sum(job.counters().bytes_sent for job in jobs if job is not None and not job.closed)
+        sent = sum(map(_bytes_sent, jobs))
         with self._lock:
             sent += self._sent
             return Summary(
