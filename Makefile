@@ -9,7 +9,7 @@ MESON ?= meson
 # After `sudo make demo` or `sudo make install`, what was built belongs to the user: `make` works later.
 give_back = [ -z "$$SUDO_UID" ] || [ "$$(id -u)" != 0 ] || chown -Rh "$$SUDO_UID:$$SUDO_GID" $(BUILD)
 
-.PHONY: all configure demo test unit check test-dependencies test-python fresh fuzz bench install deps format clean help
+.PHONY: all configure demo test unit check nightly test-dependencies test-python fresh fuzz bench install deps format clean help
 
 all: configure
 	@ninja -C $(BUILD)
@@ -58,6 +58,11 @@ test-dependencies:
 	@tools/install-dependencies build demo test
 	@tools/install-dependencies xdp check bench paper || echo "Going on without: the checks that need them skip."
 
+# What takes minutes, and what changes seldom break: packages for arm64, and fresh machines.
+nightly: test-dependencies
+	@tools/install-dependencies package || echo "Going on without: what needs them skips."
+	@tools/run-tests --nightly
+
 # Python with each framework alone.
 test-python: all
 	@tools/test-python $(ARGS)
@@ -100,6 +105,7 @@ help:
 	@echo "make unit                 the unit tests alone, in seconds"
 	@echo "make test [ARGS=NAME…]    the tests that a change is most likely to break, in five minutes"
 	@echo "make check                all tests, also with sanitizers, and all tests of Python"
+	@echo "make nightly              packages for arm64, and the README's commands on fresh Debians, as root"
 	@echo "make test-python [ARGS=…] the Python package with PyTorch, TensorFlow and JAX"
 	@echo "make fresh                what the README tells a new user, on fresh Debians, as root"
 	@echo "make fuzz [ARGS=SECONDS]  each fuzz target for a time (60 s), with clang's libFuzzer"

@@ -31,6 +31,7 @@ suites = {
   'race': ['threads', 'echo "FAILED: it ended"; echo "SUMMARY: ThreadSanitizer: data race pear.c:8 in eat" >&2; exit 1'],
   'silent': ['slow', 'echo "last words"; exit 3'],
   'killed': ['slow', 'kill -9 $$'],
+  'fresh': [['release', 'nightly'], 'echo "FAILED: it snows"; exit 1'],
   'trains': [['release', 'torch'], 'test -e ../build-python/ready || { echo "there is no PyTorch"; exit 77; }'],
 }
 foreach name, about : suites
@@ -80,6 +81,10 @@ say $? "of a long output, 30 lines" "$work/end"
 say $? "what failed comes last" "$work/end"
 tail -n 1 "$work/end" | grep -qx '4 passed, 12 failed, 2 skipped'
 say $? "then the count" "$work/end"
+
+(cd "$tree" && tools/run-tests --nightly) >"$work/end" 2>&1
+ends_with "FAILED   release: fresh (fail): it snows"
+ends_with "0 passed, 1 failed, 0 skipped"
 
 # Neither Meson's errors nor the compiler's have a test's form.
 echo 'int main(void) { return pear; }' >"$tree/broken.c"
