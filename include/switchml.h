@@ -134,8 +134,8 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  *
  * DEFAULT is int16 for bfloat16 in jobs of up to SML_INT16_RANKS ranks, where its error,
  * relative to the RMS of the sums, is no larger than that of a ring that rounds each partial
- * sum to bfloat16, and int32 for all other types. It is int32 for bfloat16, too, if one of the job's switches adds only int32
- * lanes.
+ * sum to bfloat16, and int32 for all other types. It is int32 for bfloat16, too, if one of the
+ * job's switches adds only int32 lanes.
  *
  * float64 travels with 63 bits below the block's largest exponent, whatever the context's
  * wire: the sum is exact for elements within 2^10 of the block's largest, and is rounded

@@ -15,6 +15,7 @@
 #include "base/plural.h"
 #include "cmd/bench/bench.h"
 #include "cmd/shared/columns.h"
+#include "lib/settings/settings.h"
 
 struct bench_report {
 	const struct bench_options *options;
@@ -26,13 +27,6 @@ struct bench_report {
 	uint64_t wrong;
 	uint64_t began_ns, told_ns; /* the progress line: when it was written last */
 };
-
-static const char *wire_name(enum sml_wire wire)
-{
-	static const char *const names[] = {"default", "int32", "int16", "int64", "exact"};
-
-	return names[wire];
-}
 
 #define CASE_COLUMNS  4
 #define PLACE_COLUMNS 10
@@ -119,7 +113,7 @@ static void print_header(const struct bench_report *report)
 	printf("# switchml %s: %s, %u rank%s, %s wire, %u call%s measured after %u, %u "
 	       "checked\n",
 	       SML_VERSION_STRING, bench_collective_name(options->collective), report->n_ranks,
-	       sml_plural(report->n_ranks), wire_name(options->wire), options->iterations,
+	       sml_plural(report->n_ranks), sml_wire_name(options->wire), options->iterations,
 	       sml_plural(options->iterations), options->warmups, options->checks);
 	print_places(report);
 	sml_columns_heads(&report->columns, heads);
@@ -216,19 +210,20 @@ static size_t add_result(const struct bench_report *report, const struct bench_c
 static json_t *row_of(const struct bench_case *this, const struct bench_result *result,
 		      enum bench_place place)
 {
-	return json_pack(
-		"{s:s, s:I, s:I, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
-		"s:I, s:I, s:I, s:I}",
-		"collective", bench_collective_name(this->collective), "size_bytes",
-		(json_int_t)bench_bytes(this), "count", (json_int_t)this->count, "type",
-		bench_type_name(this->type), "op", op_name(this), "wire",
-		wire_name(this->type == SML_FLOAT64 && !this->wire ? SML_WIRE_INT64 : this->wire),
-		"in_place", place == BENCH_IN_PLACE, "time_us", result->time_us, "p50_us",
-		result->p50_us, "p90_us", result->p90_us, "p99_us", result->p99_us, "max_us",
-		result->longest_us, "algbw_GBps", algbw_of(this, result), "busbw_GBps",
-		busbw_of(this, result), "wrong", (json_int_t)result->wrong, "wire_tx_bytes",
-		(json_int_t)result->wire_tx_bytes, "retransmits", (json_int_t)result->retransmits,
-		"retransmits_fast", (json_int_t)result->retransmits_fast);
+	return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
+			 "s:I, s:I, s:I, s:I}",
+			 "collective", bench_collective_name(this->collective), "size_bytes",
+			 (json_int_t)bench_bytes(this), "count", (json_int_t)this->count, "type",
+			 bench_type_name(this->type), "op", op_name(this), "wire",
+			 sml_wire_name(this->type == SML_FLOAT64 && !this->wire ? SML_WIRE_INT64
+										: this->wire),
+			 "in_place", place == BENCH_IN_PLACE, "time_us", result->time_us, "p50_us",
+			 result->p50_us, "p90_us", result->p90_us, "p99_us", result->p99_us,
+			 "max_us", result->longest_us, "algbw_GBps", algbw_of(this, result),
+			 "busbw_GBps", busbw_of(this, result), "wrong", (json_int_t)result->wrong,
+			 "wire_tx_bytes", (json_int_t)result->wire_tx_bytes, "retransmits",
+			 (json_int_t)result->retransmits, "retransmits_fast",
+			 (json_int_t)result->retransmits_fast);
 }
 
 /* ---- progress ---- */
@@ -304,7 +299,7 @@ static int write_json(struct bench_report *report, double busbw)
 	json_t *all = json_pack(
 		"{s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:I, s:O}", "version",
 		SML_VERSION_STRING, "collective", bench_collective_name(options->collective),
-		"ranks", (int)report->n_ranks, "wire", wire_name(options->wire), "iterations",
+		"ranks", (int)report->n_ranks, "wire", sml_wire_name(options->wire), "iterations",
 		(int)options->iterations, "warmups", (int)options->warmups, "checks",
 		(int)options->checks, "drop_per_million", (int)options->drop,
 		"duplicate_per_million", (int)options->duplicate, "reorder_per_million",

@@ -13,7 +13,6 @@
 #include "base/host.h"
 #include "cmd/doctor/peers.h"
 #include "cmd/shared/status_client.h"
-#include "lib/diagnose/history.h"
 #include "lib/host/identity.h"
 #include "lib/settings/settings.h"
 

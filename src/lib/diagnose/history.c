@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "lib/settings/settings.h"
+
 static const char *const collectives[] = {"all-reduce",	    "broadcast", "all-gather",
 					  "reduce-scatter", "barrier",	 "reduce"};
 static const char *const types[] = {"float32", "float16", "bfloat16", "int32", "byte", "float64",
@@ -14,13 +16,6 @@ static bool is_float(enum sml_type type)
 {
 	return type == SML_FLOAT32 || type == SML_FLOAT16 || type == SML_BFLOAT16 ||
 	       type == SML_FLOAT64;
-}
-
-const char *sml_wire_name(enum sml_wire wire)
-{
-	static const char *const names[] = {"default", "int32", "int16", "int64", "exact"};
-
-	return names[wire];
 }
 
 void sml_history_add(struct sml_history *history, const struct sml_call *call, const char *name)

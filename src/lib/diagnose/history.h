@@ -37,8 +37,6 @@ struct sml_history {
 /* name: that of a barrier, of which the beginning is kept; or NULL. */
 void sml_history_add(struct sml_history *history, const struct sml_call *call, const char *name);
 
-const char *sml_wire_name(enum sml_wire wire);
-
 /* The call that has this chunk: "all-reduce 17: 1000 float32, sum, int32 wire". Or: "nothing …". */
 void sml_history_text(const struct sml_history *history, enum sml_stream_id stream, uint32_t chunk,
 		      char *text, size_t bytes);

@@ -17,6 +17,13 @@
 #include "base/plural.h"
 #include "lib/settings/unknown.h"
 
+const char *sml_wire_name(enum sml_wire wire)
+{
+	static const char *const names[] = {"default", "int32", "int16", "int64", "exact"};
+
+	return names[wire];
+}
+
 static int check_range(const char *member, long value, long minimum, long maximum)
 {
 	if (value >= minimum && value <= maximum)

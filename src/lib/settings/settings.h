@@ -92,6 +92,9 @@ static inline bool sml_is_interrupted(const volatile int *interrupt)
  */
 char *sml_path_insert(const char *path, const char *text);
 
+/* "int16", for example. */
+const char *sml_wire_name(enum sml_wire wire);
+
 /* Also after a failed init. */
 void sml_settings_fini(struct sml_settings *settings);
 
