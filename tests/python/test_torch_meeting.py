@@ -71,7 +71,7 @@ DIFFERENT = {
         ["127.0.0.1:1,127.0.0.1:2", "127.0.0.1:2,127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2"],
         "rank 1: 127.0.0.1:2,127.0.0.1:1. Give all ranks the same order",
     ),
-    "wire": ("SWITCHML_WIRE", ["int16", None, "int32"], "rank 0: int16; ranks 1-2: int32"),
+    "wire": ("SWITCHML_WIRE", ["int16", None, "int32"], "rank 1: default; rank 2: int32"),
     "slots": ("SWITCHML_SLOTS", [None, None, "64"], "ranks 0-1: none; rank 2: 64"),
     "job": ("SWITCHML_JOB", ["a", "b", "a"], "ranks 0, 2: a; rank 1: b"),
     "a key on one": ("SWITCHML_JOB_KEY", [None, KEY, None], "ranks 0, 2: none; rank 1: a key"),
@@ -97,7 +97,7 @@ def test_a_setting_that_differs_is_named_on_every_rank(ranks, case):
 def test_an_option_that_differs_is_named_on_every_rank(ranks):
     found = begin_all(ranks, [{}] * N, [{"wire": "int16"}, {}, {}])
     assert {kind for kind, _ in found} == {"ConfigError"}
-    assert all("SWITCHML_WIRE: rank 0: int16; ranks 1-2: int32" in text for _, text in found)
+    assert all("SWITCHML_WIRE: rank 0: int16; ranks 1-2: default" in text for _, text in found)
 
 
 def test_one_key_from_a_variable_and_from_a_file_is_the_same(ranks, tmp_path):

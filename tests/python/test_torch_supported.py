@@ -2,10 +2,12 @@
 """Rows of the table "What is supported" in docs/pytorch.md that no other test covers."""
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ import torch.distributed as dist  # noqa: E402
 
 import switchml.torch  # noqa: E402
 
+ROOT = Path(__file__).resolve().parents[2]
 N = 2
 SUM = float(sum(range(1, N + 1)))
 
@@ -208,6 +211,7 @@ def test_a_program_may_end_without_destroying_its_groups():
     """There is nothing to warn of: the rank leaves its jobs when the interpreter exits."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", WITHOUT_DESTROY],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "bindings" / "python")},
         capture_output=True,
         text=True,
         timeout=300,
