@@ -196,20 +196,30 @@ exec 8>&-
 [ $status -le 1 ] && ok "doctor, unread" || fail "doctor, unread: status $status"
 
 # ---- doctor --peers on one host: no paths, and so no MTU ----
-meeting=$(steady_address)
-for rank in 0 1; do
-	env RANK=$rank WORLD_SIZE=2 MASTER_ADDR="${meeting%:*}" MASTER_PORT="${meeting##*:}" \
-		timeout 60 "$switchml" doctor --peers >"$work/peers.$rank" 2>&1 &
-	peers[rank]=$!
-done
-wait "${peers[0]}" && wait "${peers[1]}"
-status=$?
-cp "$work/peers.0" "$work/out"
-if [ $status = 0 ] && grep -Eq '^host +ranks .* mtu$' "$work/out" &&
-	grep -Eq '^0 +0-1 .* [0-9]+\.[0-9] +-$' "$work/out" && ! grep -q -- '-0\.0' "$work/out"; then
-	ok "doctor --peers on one host"
+doctor_on_one_host() {
+	local meeting rank peers=() status
+	meeting=$(steady_address)
+	for rank in 0 1; do
+		env RANK=$rank WORLD_SIZE=2 MASTER_ADDR="${meeting%:*}" MASTER_PORT="${meeting##*:}" \
+			timeout 60 "$switchml" doctor --peers >"$work/peers.$rank" 2>&1 &
+		peers[rank]=$!
+	done
+	wait "${peers[0]}" && wait "${peers[1]}"
+	status=$?
+	cp "$work/peers.0" "$work/out"
+	if [ $status = 0 ] && grep -Eq '^host +ranks .* mtu$' "$work/out" &&
+		grep -Eq '^0 +0-1 .* [0-9]+\.[0-9] +-$' "$work/out" && ! grep -q -- '-0\.0' "$work/out"; then
+		ok "doctor --peers on one host"
+	else
+		fail "doctor --peers on one host: status $status"
+	fi
+}
+
+# Rank 0 has a child with threads of its own, which ThreadSanitizer's runtime does not survive.
+if ldd "$switchml" | grep -q libtsan; then
+	echo "left out: doctor --peers with ThreadSanitizer: it cannot follow threads of a forked child"
 else
-	fail "doctor --peers on one host: status $status"
+	doctor_on_one_host
 fi
 
 [ $failures = 0 ]
