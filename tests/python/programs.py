@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs an example on several ranks, and looks at what rank 0 says at the end."""
+"""Runs programs on several ranks: under torchrun, or an example, which says its accuracy."""
 
 import os
 import re
@@ -10,12 +10,28 @@ from pathlib import Path
 from ranks import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
+BINDINGS = ROOT / "bindings" / "python"
+
+
+def torchrun(*arguments, **variables):
+    """Run two ranks to their end, which must be a success. Returns what they and torchrun say."""
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *arguments],
+        env={**os.environ, "PYTHONPATH": str(BINDINGS), "OMP_NUM_THREADS": "1", **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 def check_example(name, *arguments, ranks=2):
     environment = {
         **os.environ,
-        "PYTHONPATH": str(ROOT / "bindings" / "python"),
+        "PYTHONPATH": str(BINDINGS),
         "SWITCHML_WORLD_SIZE": str(ranks),
         "SWITCHML_MASTER_PORT": str(free_port()),
         "SWITCHML_TIMEOUT": "120",

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import types
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,11 @@ import torch.distributed as dist  # noqa: E402
 
 import switchml.torch  # noqa: E402
 from groups import Groups, start, stop  # noqa: E402
+from programs import torchrun  # noqa: E402
 from ranks import free_port  # noqa: E402
 from switches import PROGRAM, switch  # noqa: E402
 from switchml.torch import _job_name  # noqa: E402
 
-BINDINGS = Path(__file__).resolve().parents[2] / "bindings" / "python"
 VARIABLES = ("SWITCHML_JOB", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "WORLD_SIZE")
 
 
@@ -212,20 +211,5 @@ def test_torchruns_id_names_the_job(tmp_path, options, expected):
     endpoint = [] if "--standalone" in options else ["--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
     with switch() as address:
         status = [PROGRAM, "status", "--json", "--switch", address]
-        done = subprocess.run(
-            [sys.executable, "-m", "torch.distributed.run", *options, *endpoint]
-            + ["--nproc-per-node", "2", script, *status],
-            env={
-                **os.environ,
-                "SWITCHML_SWITCH": address,
-                "PYTHONPATH": str(BINDINGS),
-                "OMP_NUM_THREADS": "1",
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout
-    assert re.search(rf'"job": ?"{expected}"', done.stdout), done.stdout
+        said = torchrun(*options, *endpoint, script, *status, SWITCHML_SWITCH=address)
+    assert re.search(rf'"job": ?"{expected}"', said), said

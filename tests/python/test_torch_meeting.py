@@ -7,11 +7,8 @@ import contextlib
 import os
 import secrets
 import socket
-import subprocess
-import sys
 import textwrap
 from datetime import timedelta
-from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -21,10 +18,10 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
 from groups import FORKED, prepare, start  # noqa: E402
+from programs import torchrun  # noqa: E402
 from ranks import Ranks, free_port  # noqa: E402
 
 N = 3
-BINDINGS = Path(__file__).resolve().parents[2] / "bindings" / "python"
 KEY, OTHER_KEY = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
 
 
@@ -244,18 +241,9 @@ def test_under_torchrun_the_default_group_is_made_again(tmp_path, how):
     script = tmp_path / "rounds.py"
     script.write_text(textwrap.dedent(ROUNDS))
     where = [how] if how == "--standalone" else [how, str(free_port())]
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *where, "--nproc-per-node", "2", script],
-        env={**os.environ, "PYTHONPATH": str(BINDINGS), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+    said = torchrun(*where, script)
     for number in range(3):
-        assert done.stdout.count(f"round {number}: 2.0") == 2
+        assert said.count(f"round {number}: 2.0") == 2
 
 
 # ---- where rank 0 is ----
