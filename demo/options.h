@@ -16,7 +16,7 @@ struct demo_options {
 	enum sml_wire wire;		   /* DEFAULT: not given */
 	const char *switch_address;	   /* NULL: embedded in rank 0 */
 	const char *gloo;		   /* folder of a FileStore; NULL: the switch sums */
-	const char *json;		   /* file to write, "-" is stdout; NULL: none */
+	const char *json;		   /* file to write, "-" is stdout; NULL: no file */
 };
 
 /* Exits on --help and on mistakes, as argp does. Strings point into argv. */

@@ -263,14 +263,14 @@ struct sml_config {
 	/*
 	 * File for a trace of calls, slots and retransmissions, which sml_close() writes
 	 * (docs/trace.md). "%r" becomes the rank; without it, the rank is appended. The n-th
-	 * context of a process appends n, too. SWITCHML_TRACE, NULL: none.
+	 * context of a process appends n, too. SWITCHML_TRACE, NULL (no trace).
 	 */
 	const char *trace;
 
 	/*
 	 * File with this rank's counters for Prometheus' node exporter, every five seconds until
 	 * sml_close() removes it (docs/monitoring.md). "%r" becomes the rank; without it, the rank
-	 * comes before ".prom". SWITCHML_METRICS_FILE, NULL: none.
+	 * comes before ".prom". SWITCHML_METRICS_FILE, NULL (no file).
 	 */
 	const char *metrics_file;
 

@@ -50,7 +50,10 @@ bool peers_link_send(struct peers_link *link, json_t *message);
 /* The next message. NULL: the deadline has passed, or the other end is gone, and is closed. */
 json_t *peers_link_receive(struct peers_link *link, uint64_t deadline_ns);
 
-/* A whole message that is here already, without a wait. NULL: none, and perhaps closed. */
+/*
+ * Returns a whole message that has already arrived, without waiting. Returns NULL if there is none;
+ * the link may be closed then.
+ */
 json_t *peers_link_take(struct peers_link *link);
 
 void peers_link_close(struct peers_link *link);
@@ -59,8 +62,9 @@ void peers_link_close(struct peers_link *link);
 int peers_open(int type, const struct sml_port_range *ports, int *fd);
 
 /*
- * Connects until the deadline, from the interface that the filter chooses (NULL: the route's). A
- * descriptor, or a negative errno, or SML_ERROR_CONFIG, told, at once: the filter chooses none.
+ * Tries to connect until the deadline, from the interface that the filter chooses (NULL: the
+ * route's). Returns a descriptor or a negative errno. If the filter chooses no interface, returns
+ * SML_ERROR_CONFIG at once, and sets the error text.
  */
 int peers_connect(const char *host, uint16_t port, const char *filter, uint64_t deadline_ns);
 
