@@ -28,14 +28,19 @@ _PLAIN_KEYS = (
 )
 
 
-def _other_bits() -> int:
-    keys = torch._C._dispatch_keys(torch.empty(0, device="cpu"))
-    for name in _PLAIN_KEYS:
+_LAZY_KEYS = ("Conjugate", "Negative", "ZeroTensor")
+
+
+def _bits_of(keys: Any, names: tuple[str, ...]) -> int:
+    for name in names:
         keys = keys.add(getattr(torch._C.DispatchKey, name))
-    return ~keys.raw_repr()
+    bits: int = keys.raw_repr()
+    return bits
 
 
-_OTHER_BITS = _other_bits()
+_NO_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
+_OTHER_BITS = ~_bits_of(torch._C._dispatch_keys(torch.empty(0, device="cpu")), _PLAIN_KEYS)
+_LAZY_BITS = _bits_of(_NO_KEYS, _LAZY_KEYS)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -49,7 +54,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def is_lazy(tensor: torch.Tensor) -> bool:
     """Whether its conjugate, negative or zero bit is set: its memory has other numbers."""
-    return tensor.is_neg() or tensor.is_conj() or torch._is_zerotensor(tensor)
+    return bool(torch._C._dispatch_keys(tensor).raw_repr() & _LAZY_BITS)
 
 
 def kind_of(tensor: torch.Tensor) -> str:

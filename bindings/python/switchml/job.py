@@ -287,7 +287,7 @@ class Job:
         if not self._context:
             raise Closed("the job is closed: no more calls can be made")
         request = Request(self, ctypes.c_void_p(), keep, result)
-        pointer = ctypes.cast(ctypes.byref(request._pointer), c._REQUEST)
+        pointer = ctypes.byref(request._pointer)
         # Before C gets the arrays: from then on, Ctrl-C may come at any time.
         _under_way.add(request)
         try:

@@ -174,6 +174,8 @@ def watched(kind: type) -> None:
                 if alias in vars(kind):
                     delattr(kind, alias)
         else:
+            # What replaces it keeps torch.compile out, too, and doing that twice takes time.
+            own = getattr(own, "_torchdynamo_orig_callable", own)
             for alias in (name, *older):
                 setattr(kind, alias, torch.compiler.disable(_announced(own, base.__name__)))
 

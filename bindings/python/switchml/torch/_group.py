@@ -228,7 +228,7 @@ class ProcessGroupSwitchML(Derivation, Router):
 
     def _limit(self, timeout: timedelta) -> float | None:
         """Seconds, where they are fewer than the C library's own timeout."""
-        limit = seconds_of(timeout) or seconds_of(self._gloo.options._timeout)
+        limit = seconds_of(timeout) or self._shorter_s
         return None if limit is None or limit >= self._timeout.total_seconds() else limit
 
     def _on_gloo(self, name: str, method: Any, *arguments: Any, **named: Any) -> Any:

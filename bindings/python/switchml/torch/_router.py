@@ -51,6 +51,7 @@ class Router(ProcessGroup, Entries):
     ) -> None:
         super().__init__(rank, size)  # the constructor with a store creates no subclass
         self._store, self._title, self._timeout = store, title, timeout
+        self._shorter_s: float | None = None  # what set_timeout() has made of the timeout
         self._told: set[str] = set()
         self._names: dict[str, str] | None = None
         self._added: set[str] = set()
@@ -77,6 +78,8 @@ class Router(ProcessGroup, Entries):
                 "init_process_group() or new_group()"
             )
         self._gloo._set_default_timeout(timeout)
+        seconds = timeout.total_seconds()
+        self._shorter_s = seconds if 0 < seconds < self._timeout.total_seconds() else None
 
     # PyTorch keeps these in that backend.
 
@@ -183,12 +186,10 @@ class Router(ProcessGroup, Entries):
     def _takes(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether the switch can move these tensors. Ignores strides, which may differ between
         ranks."""
-        return (
-            bool(tensors)
-            and all(map(is_plain, tensors))
-            and len({t.device for t in tensors}) == 1
-            and self._is_ours(tensors[0].device.type)
-        )
+        if not tensors or not all(map(is_plain, tensors)):
+            return False
+        device = tensors[0].device
+        return all(t.device == device for t in tensors[1:]) and self._is_ours(device.type)
 
     def _instead(self, name: str, what: str = "", tensors: Sequence[torch.Tensor] = ()) -> Any:
         """The group's method for a collective that the switch does not do. Logs this once."""

@@ -54,7 +54,8 @@ class _Duration:
     def add(self, seconds: float) -> None:
         self.calls += 1
         self.total += seconds
-        self.least = min(self.least, seconds)
+        if seconds < self.least:
+            self.least = seconds
 
     def beyond_least(self) -> float:
         return self.total - self.calls * self.least
@@ -81,13 +82,16 @@ class Usage:
 
     def add(self, name: str, moved: Iterable[tuple[str, int]], begun_at: float) -> None:
         """A call on the switch has ended now. `moved`: calls of the C library, and their bytes."""
-        moved = list(moved)
-        n_bytes = sum(its for _, its in moved)
+        n_bytes = in_a_ring = 0
+        for call, its in moved:
+            n_bytes += its
+            in_a_ring += _in_a_ring(call, its, self._n_ranks)
         with self._lock:
             now = time.monotonic()  # in here: two lines end calls, and none ends before another
-            self._switch[name][0] += 1
-            self._switch[name][1] += n_bytes
-            self._ring += sum(_in_a_ring(call, its, self._n_ranks) for call, its in moved)
+            counts = self._switch[name]
+            counts[0] += 1
+            counts[1] += n_bytes
+            self._ring += in_a_ring
             queued = begun_at < self._ended_at
             seconds = now - max(begun_at, self._ended_at)
             self._ended_at = now
@@ -95,10 +99,11 @@ class Usage:
             if queued:
                 return
             kind = (name, n_bytes)
-            if kind not in self._durations and len(self._durations) < _KINDS_MAX:
-                self._durations[kind] = _Duration()
-            if kind in self._durations:
-                self._durations[kind].add(seconds)
+            duration = self._durations.get(kind)
+            if duration is None and len(self._durations) < _KINDS_MAX:
+                duration = self._durations[kind] = _Duration()
+            if duration is not None:
+                duration.add(seconds)
 
     def add_gloo(self, name: str, n_bytes: int) -> None:
         with self._lock:

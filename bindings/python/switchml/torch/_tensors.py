@@ -81,7 +81,8 @@ def dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []
     flat = []
     for tensor in tensors:
-        tensor = tensor.detach()
+        if tensor.requires_grad:
+            tensor = tensor.detach()
         if not is_lazy(tensor) and tensor.is_contiguous():
             flat.append(tensor)
             continue
