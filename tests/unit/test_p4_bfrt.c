@@ -455,9 +455,11 @@ TEST_WITH(a_rank_in_ipv6_is_addressed_there, open_world, close_world)
 
 TEST_WITH(other_traffic_goes_to_the_hosts, open_world, close_world)
 {
-	assert_int_equal(sml_p4_hosts_set(&dataplane, "02:00:00:00:00:01=1,02:00:00:00:00:aB=452,"
-						      "02:00:00:00:00:03=1"),
+	assert_int_equal(sml_p4_hosts_parse(&dataplane.hosts,
+					    "02:00:00:00:00:01=1,02:00:00:00:00:aB=452,"
+					    "02:00:00:00:00:03=1"),
 			 0);
+	assert_int_equal(sml_p4_hosts_set(&dataplane), 0);
 	assert_int_equal(bfrt_server_entries(server, HOSTS), 3);
 	assert_int_equal(parameter(bfrt_server_entry(server, HOSTS, 0x0200000000ab), "port"), 452);
 	assert_int_equal(bfrt_server_entry(server, "$pre.mgid", SML_P4_FLOOD_GROUP)->n_list[1], 2);
@@ -568,7 +570,8 @@ TEST_WITH(registers_are_written_in_all_pipes, open_world, close_world)
 TEST_WITH(what_an_earlier_daemon_left_is_forgotten, open_world, close_world)
 {
 	start(9);
-	assert_int_equal(sml_p4_hosts_set(&dataplane, "02:00:00:00:00:01=1"), 0);
+	assert_int_equal(sml_p4_hosts_parse(&dataplane.hosts, "02:00:00:00:00:01=1"), 0);
+	assert_int_equal(sml_p4_hosts_set(&dataplane), 0);
 	set_buffer(2, 7, 3, 1, 1);
 	/* A node without a group, of a daemon that died between the two. */
 	bfrt_server_leave(server, "$pre.node", NODE(200, 63));

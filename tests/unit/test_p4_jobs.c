@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -491,9 +492,11 @@ TEST_WITH(ranks_share_the_queue_of_the_target, open_world, close_world)
 
 TEST_WITH(other_traffic_goes_to_the_hosts, open_world, close_world)
 {
-	assert_int_equal(sml_p4_hosts_set(&dataplane, "02:00:00:00:00:01=1,02:00:00:00:00:aB=510,"
-						      "02:00:00:00:00:03=1"),
+	assert_int_equal(sml_p4_hosts_parse(&dataplane.hosts,
+					    "02:00:00:00:00:01=1,02:00:00:00:00:aB=510,"
+					    "02:00:00:00:00:03=1"),
 			 0);
+	assert_int_equal(sml_p4_hosts_set(&dataplane), 0);
 	assert_int_equal(rows_of("SmlIngress.forwarding.hosts"), 3);
 	assert_int_equal(number(&target.rows[1].keys[0]), 0x0200000000ab);
 	assert_int_equal(number(&target.rows[1].parameters[0]), 510);
@@ -516,9 +519,33 @@ TEST_WITH(wrong_hosts_are_refused, open_world, close_world)
 
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		open_world(state);
-		assert_int_equal(sml_p4_hosts_set(&dataplane, wrong[i]), -EINVAL);
+		assert_int_equal(sml_p4_hosts_parse(&dataplane.hosts, wrong[i]), -EINVAL);
 		assert_non_null(strstr(sml_error_last(), "02:00:00:00:00:01=1"));
 	}
+}
+
+TEST_WITH(too_many_hosts_are_refused, open_world, close_world)
+{
+	char text[(SML_P4_HOSTS + 1) * sizeof("02:00:00:00:00:00=1")] = "";
+	size_t length = 0;
+
+	for (unsigned i = 0; i <= SML_P4_HOSTS; i++) {
+		if (i == SML_P4_HOSTS)
+			assert_int_equal(sml_p4_hosts_parse(&dataplane.hosts, text), 0);
+		length += (size_t)snprintf(text + length, sizeof(text) - length,
+					   "%s02:00:00:00:%02x:%02x=1", i > 0 ? "," : "", i >> 8,
+					   i & 255);
+	}
+	assert_int_equal(sml_p4_hosts_parse(&dataplane.hosts, text), -EINVAL);
+	assert_non_null(strstr(sml_error_last(), "more than 1024 hosts"));
+}
+
+TEST_WITH(a_host_given_twice_is_named, open_world, close_world)
+{
+	assert_int_equal(
+		sml_p4_hosts_parse(&dataplane.hosts, "02:00:00:00:00:0a=1,02:00:00:00:00:0A=2"),
+		-EINVAL);
+	assert_string_equal(sml_error_last(), "--hosts: 02:00:00:00:00:0a is there twice");
 }
 
 /* ---- the thread ---- */

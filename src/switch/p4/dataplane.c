@@ -62,7 +62,7 @@ static int open_target(struct sml_dataplane *dataplane)
 		rc = dataplane->operations->limits(dataplane->target, &dataplane->limits);
 	if (rc == 0)
 		rc = check_limits(dataplane);
-	return rc == 0 ? sml_p4_hosts_set(dataplane, dataplane->config.hosts) : rc;
+	return rc == 0 ? sml_p4_hosts_set(dataplane) : rc;
 }
 
 /* Results come from this address, which the P4 switch must know. */
@@ -83,6 +83,9 @@ static int open_parts(struct sml_dataplane *dataplane)
 
 	if (rc == 0)
 		rc = find_target(dataplane);
+	/* Before the target forgets what it had. */
+	if (rc == 0)
+		rc = sml_p4_hosts_parse(&dataplane->hosts, dataplane->config.hosts);
 	if (rc == 0)
 		rc = sml_p4_thread_open(dataplane);
 	if (rc < 0)

@@ -13,6 +13,22 @@
 
 #define SML_P4_MAC_BYTES 6
 
+/* What --hosts can have. */
+#define SML_P4_HOSTS	  1024
+#define SML_P4_HOST_PORTS 64
+
+struct sml_p4_host {
+	uint8_t mac[SML_P4_MAC_BYTES];
+	uint16_t port; /* of the switch */
+};
+
+struct sml_p4_hosts {
+	struct sml_p4_host all[SML_P4_HOSTS];
+	unsigned n;
+	struct sml_p4_node ports[SML_P4_HOST_PORTS]; /* each of the hosts' ports once */
+	unsigned n_ports;
+};
+
 /* Where a rank's packets come from, as the program has written it into a probe. */
 struct sml_p4_peer {
 	uint8_t mac[SML_P4_MAC_BYTES];
@@ -51,6 +67,7 @@ struct sml_dataplane {
 	struct sml_p4_place place;
 	struct sml_p4_target *target;
 	struct sml_p4_limits limits;
+	struct sml_p4_hosts hosts; /* of --hosts */
 	uint32_t incarnation;
 	struct sml_listen_address own; /* the address that results come from */
 	/* All below. */
@@ -96,9 +113,10 @@ extern const struct sml_p4_services sml_p4_services;
 
 /* ---- hosts.c ---- */
 
-/* Where all other traffic goes: "MAC=PORT,MAC=PORT", onto the target. 0, or an error with a text.
- */
-int sml_p4_hosts_set(struct sml_dataplane *dataplane, const char *hosts);
+/* Where all other traffic goes, as its user gives it: "MAC=PORT,MAC=PORT". */
+int sml_p4_hosts_parse(struct sml_p4_hosts *hosts, const char *text);
+/* The same, onto the target. Both: 0, or an error with a text. */
+int sml_p4_hosts_set(struct sml_dataplane *dataplane);
 
 /* ---- jobs.c: the control thread. Without a result: a lost target has ended the process. ---- */
 
