@@ -699,6 +699,18 @@ TEST_WITH(another_program_is_refused, NULL, close_world)
 		       "does not run p4/tna/switchml.p4", "start bf_switchd with it");
 }
 
+/* A label of a name in DNS has at most 63 characters, so no name server is asked. */
+TEST(an_unknown_host_is_told)
+{
+	struct sml_p4_place place = {.port = 9};
+
+	memset(place.host, 'a', 64);
+	assert_int_equal(OPERATIONS.open(&dataplane.target, &place, &sml_p4_services),
+			 -EHOSTUNREACH);
+	assert_non_null(strstr(sml_error_last(), "cannot be reached"));
+	assert_null(strstr(sml_error_last(), strerror(EHOSTUNREACH)));
+}
+
 TEST_WITH(nobody_there_is_told, open_server, close_world)
 {
 	struct sml_p4_place place = place_of_server();

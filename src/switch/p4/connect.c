@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -26,23 +27,29 @@ static int try(const struct addrinfo *address)
 	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0 &&
 	    connect(fd, address->ai_addr, address->ai_addrlen) == 0)
 		return fd;
-	rc = -errno;
+	/* With a limit of time, connect() says at its end that it goes on. */
+	rc = errno == EINPROGRESS ? -ETIMEDOUT : -errno;
 	close(fd);
 	return rc;
 }
 
-int sml_p4_connect(const char *host, uint16_t port)
+int sml_p4_connect(const char *host, uint16_t port, const char **why)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	struct addrinfo *addresses;
 	char service[8];
-	int fd = -EHOSTUNREACH;
+	int fd = -EHOSTUNREACH, unknown;
 
 	snprintf(service, sizeof(service), "%u", port);
-	if (getaddrinfo(host, service, &hints, &addresses) != 0)
+	unknown = getaddrinfo(host, service, &hints, &addresses);
+	if (unknown != 0) {
+		*why = gai_strerror(unknown);
 		return fd;
+	}
 	for (const struct addrinfo *each = addresses; each != NULL && fd < 0; each = each->ai_next)
 		fd = try(each);
 	freeaddrinfo(addresses);
+	if (fd < 0)
+		*why = strerror(-fd);
 	return fd;
 }

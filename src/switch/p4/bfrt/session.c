@@ -187,6 +187,7 @@ int sml_bfrt_connect(struct sml_bfrt *bfrt, const struct sml_p4_place *place, co
 		     const struct sml_p4_services *services)
 {
 	char *program = NULL;
+	const char *why;
 	int rc;
 
 	*bfrt = (struct sml_bfrt){.services = services, .device = place->device};
@@ -195,12 +196,12 @@ int sml_bfrt_connect(struct sml_bfrt *bfrt, const struct sml_p4_place *place, co
 		return services->error_set(-errno, "no random numbers: %s", strerror(errno));
 	/* Two clients of a switch must not have the same number. */
 	bfrt->client_id = (bfrt->client_id & CLIENT_BITS) | 1;
-	rc = sml_rpc_open(&bfrt->rpc, place->host, place->port);
+	rc = sml_rpc_open(&bfrt->rpc, place->host, place->port, &why);
 	if (rc < 0)
 		return services->error_set(rc,
 					   "the P4 switch at %s cannot be reached: %s: does "
 					   "bf_switchd run there?",
-					   bfrt->where, strerror(-rc));
+					   bfrt->where, why);
 	rc = open_stream(bfrt);
 	if (rc == 0)
 		rc = find_program(bfrt, table, &program);

@@ -434,13 +434,15 @@ static grpc_channel *channel_of(int fd)
 	return channel;
 }
 
-int sml_rpc_open(struct sml_rpc **opened, const char *host, uint16_t port)
+int sml_rpc_open(struct sml_rpc **opened, const char *host, uint16_t port, const char **why)
 {
 	struct sml_rpc *rpc = calloc(1, sizeof(*rpc));
-	int fd = sml_p4_connect(host, port), rc;
+	int fd = sml_p4_connect(host, port, why), rc;
 
 	if (rpc == NULL || fd < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
 		rc = rpc == NULL ? -ENOMEM : fd < 0 ? fd : -errno;
+		if (rc != fd)
+			*why = strerror(-rc);
 		free(rpc);
 		if (fd >= 0)
 			close(fd);

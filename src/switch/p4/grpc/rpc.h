@@ -26,9 +26,9 @@ struct sml_rpc_method {
 
 /*
  * A connection without encryption, which is never made again by itself. -EHOSTUNREACH: the host's
- * name is unknown. -ENOMEM, and what connect() can say.
+ * name is unknown. -ENOMEM, and what connect() can say. *why: the error in words.
  */
-int sml_rpc_open(struct sml_rpc **opened, const char *host, uint16_t port);
+int sml_rpc_open(struct sml_rpc **opened, const char *host, uint16_t port, const char **why);
 
 /* After its streams. */
 void sml_rpc_close(struct sml_rpc *rpc);

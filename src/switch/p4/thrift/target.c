@@ -23,9 +23,12 @@
 
 int sml_bmv2_fail(struct sml_p4_target *target, const char *what, GError *error)
 {
+	/* Who has not even let us in may not be a simple_switch. */
+	bool is_stranger = error != NULL && !target->owner.holds;
 	int rc = target->services->error_set(
-		-EREMOTEIO, "the P4 switch at %s: %s: %s", target->where, what,
-		error != NULL ? error->message : "it refuses; does it run our program?");
+		-EREMOTEIO, "the P4 switch at %s: %s: %s%s", target->where, what,
+		error != NULL ? error->message : "it refuses; does it run our program?",
+		is_stranger ? "; is that the --thrift-port of simple_switch?" : "");
 
 	g_clear_error(&error);
 	return rc;
@@ -360,16 +363,19 @@ static int bmv2_open(struct sml_p4_target **opened, const struct sml_p4_place *p
 		     const struct sml_p4_services *services)
 {
 	struct sml_p4_target *target = calloc(1, sizeof(*target));
+	const char *why;
 	int fd, rc;
 
 	if (target == NULL)
 		return services->error_set(-ENOMEM, "no memory for the P4 switch");
 	target->services = services;
 	snprintf(target->where, sizeof(target->where), "%s port %u", place->host, place->port);
-	fd = sml_p4_connect(place->host, place->port);
+	fd = sml_p4_connect(place->host, place->port, &why);
 	if (fd < 0) {
-		rc = services->error_set(fd, "the P4 switch at %s cannot be reached: %s",
-					 target->where, strerror(-fd));
+		rc = services->error_set(fd,
+					 "the P4 switch at %s cannot be reached: %s: does "
+					 "simple_switch run there?",
+					 target->where, why);
 		free(target);
 		return rc;
 	}
