@@ -1,30 +1,48 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A fresh machine, in a root made from packages, which has nothing of what the README needs. The
-# README's commands, as they stand there, end with the table that has Gloo in it, and the first
-# snippet of docs/python.md sums through a switch that runs there. Needs root and mmdebstrap.
+# A fresh machine, in a root made from packages, which has nothing of what the README needs, and what
+# the pages tell a new user to type there, as it stands there:
 #
-#	tests/integration/fresh.sh bookworm|trixie [--torch]
+#	README.md           the demo, which ends with the table that has Gloo in it; `make test`
+#	docs/python.md      its first snippet, through a switch that runs there
+#	docs/pytorch.md     PyTorch in a virtual environment, and the README's snippet
+#	docs/tutorial.md    every command, on hosts that are network namespaces
+#	all pages           every snippet
 #
-# --torch: also the PyTorch snippet of the README, with a wheel from PyPI. Some minutes; `make fresh`.
+# Each part has a line when it begins, and one when it has passed. The last line of a failure says
+# which part failed; before it are the last lines that the part printed. Needs root and mmdebstrap.
+#
+#	tests/integration/fresh.sh bookworm|trixie     half an hour on two cores; `make fresh` does both
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=tests/support/sealed.sh
 . "$root/tests/support/sealed.sh"
 
-if [ "${1:-}" != inside ]; then
-	[ "$(id -u)" = 0 ] || skip "a fresh root needs root"
-	need mmdebstrap:mmdebstrap
-	suite=$1 torch=${2:-}
-	export suite torch
-	seal
-fi
-work=$2
-machine=$work/root
+[ "${1:-}" = inside ] || export suite=$1 began=$EPOCHSECONDS
+seal_a_root "$@"
+failures=0
 
+step() {
+	echo "== $1 (after $((EPOCHSECONDS - began)) s)"
+}
+
+# Title: what is in $work/out is why. Other parts may go on.
+failed() {
+	tail -n 40 "$work/out"
+	echo "FAILED: $1"
+	failures=$((failures + 1))
+}
+
+give_up() {
+	failed "$1"
+	exit 1
+}
+
+step "a root of Debian's $suite from packages"
 # shellcheck disable=SC2034 # sealed.sh reads it
 debian_suite=$suite
 debian "$machine"
+name=$(release_of_root)
 # What a running machine has; a root that is no mount cannot be made private (unshare --mount).
 mount --bind "$machine" "$machine" || skip "nothing can be mounted in a chroot here"
 for place in proc sys dev; do
@@ -35,23 +53,53 @@ done
 mount -t tmpfs run "$machine/run" && mount -t tmpfs tmp "$machine/tmp" -o mode=1777 || skip "no tmpfs in a chroot here"
 cp /etc/resolv.conf /etc/hosts "$machine/etc/"
 mkdir "$machine/switchml"
-(cd "$root" && tools/list-files | tar --null --no-recursion -T - -c) | tar -xC "$machine/switchml" || fail "a copy of the tree"
+(cd "$root" && tools/list-files | tar --null --no-recursion -T - -c) | tar -xC "$machine/switchml" ||
+	give_up "a copy of the tree"
 
-# Command: as root, in the tree. A machine behind a proxy knows it.
-on_machine() {
-	local variable known=()
-	for variable in http_proxy https_proxy no_proxy; do
-		[ -z "${!variable:-}" ] || known+=("$variable=${!variable}")
+# A machine behind a proxy, or with a mirror of Python's packages, knows it. Files and directories that
+# pip's settings name are in /host there.
+known=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8)
+for variable in http_proxy https_proxy no_proxy; do
+	[ -z "${!variable:-}" ] || known+=("$variable=${!variable}")
+done
+while IFS== read -r key value; do
+	value=${value#\'} value=${value%\'}
+	words=()
+	for word in $value; do
+		path=${word#file://} place=$(dirname "${word#file://}")
+		if [[ $path = /* && -e $path ]]; then
+			word=${word%"$path"}/host$path
+			if [ ! -d "$machine/host$place" ]; then
+				mkdir -p "$machine/host$place"
+				mount --bind -o ro "$place" "$machine/host$place" || skip "nothing can be mounted in a chroot here"
+			fi
+		fi
+		words+=("$word")
 	done
-	env -i "${known[@]}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
-		chroot "$machine" bash -c "cd /switchml && $1" >"$work/out" 2>&1
+	key=${key##*.}
+	key=${key//-/_}
+	known+=("PIP_${key^^}=${words[*]}")
+done < <(python3 -m pip config list 2>/dev/null)
+
+# Command: as root, in the tree. What takes minutes shows each minute how far it is.
+on_machine() {
+	local command next=$((SECONDS + 60))
+	env -i "${known[@]}" chroot "$machine" bash -c "cd /switchml && $1" >"$work/out" 2>&1 &
+	command=$!
+	while kill -0 $command 2>/dev/null; do
+		sleep 0.2
+		[ $SECONDS -ge $next ] || continue
+		next=$((SECONDS + 60))
+		echo "   … $(tail -n 1 "$work/out" | cut -c 1-100)"
+	done
+	wait $command
 }
 
 # Document, pattern: the document's only line with this command, without `sudo`, which root need not have.
 line_of() {
 	local lines
 	lines=$(sed -n "s/^    \(sudo \)\?\($2\)/\2/p" "$root/$1" | sed 's/  *#.*//')
-	[ "$(wc -l <<<"$lines")" = 1 ] && [ -n "$lines" ] || fail "$1 has not one line of '$2'"
+	[ "$(wc -l <<<"$lines")" = 1 ] && [ -n "$lines" ] || { echo "FAILED: $1 has not one line of '$2'" >&2; return 1; }
 	echo "$lines"
 }
 
@@ -60,22 +108,9 @@ snippet_of() {
 	awk -v wanted="$2" '/^```python/ { n++; inside = n == wanted; next } /^```/ { inside = 0 } inside' "$root/$1"
 }
 
-name=$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' "$machine/etc/os-release")
-make=$(line_of README.md 'apt-get install') || { echo "$make"; exit 1; }
-on_machine "$make" || skip "Debian cannot be fetched here"
-demo=$(line_of README.md 'make demo') || { echo "$demo"; exit 1; }
-if ! on_machine "$demo"; then
-	! grep -Eq 'Failed to fetch|Unable to fetch|Could not resolve' "$work/out" || skip "Debian cannot be fetched here"
-	fail "$demo on a fresh $name"
-fi
-grep -q "│ Gloo's ring .*│ *[0-9]* ms │.*yes │" "$work/out" ||
-	{ ! grep -q 'no emulated links' "$work/out" || skip "$(grep 'no emulated links' "$work/out")"
-	fail "$demo on a fresh $name shows no table with Gloo in it"; }
-grep '│' "$work/out"
-echo "ok: $demo on a fresh $name"
-
-# Two ranks of /program.py through a switch of that machine.
+# Python, title: two ranks of /program.py through a switch of that machine.
 two_ranks() {
+	step "$2"
 	cat >"$machine/two-ranks" <<-END
 		[ "$1" != python3 ] || { $library; }
 		export MASTER_ADDR=127.0.0.1 MASTER_PORT=29512 WORLD_SIZE=2
@@ -88,21 +123,77 @@ two_ranks() {
 		kill \$switch
 		exit \$status
 	END
-	on_machine "unshare --net sh -c 'ip link set lo up && . /two-ranks'" || fail "$2 on a fresh $name"
-	grep -q 'has ended: [1-9].* through the switch at 127.0.0.1:28512' "$work/out" || fail "$2: not through the switch"
-	echo "ok: $2 on a fresh $name: $(grep -m 1 -o 'has ended: .* through the switch' "$work/out")"
+	on_machine "unshare --net sh -c 'ip link set lo up && . /two-ranks'" || { failed "$2 on $name"; return; }
+	grep -q 'has ended: [1-9].* through the switch at 127.0.0.1:28512' "$work/out" ||
+		{ failed "$2 on $name: not through the switch"; return; }
+	echo "ok: $2: $(grep -m 1 -o 'has ended: .* through the switch' "$work/out")"
 }
 
-library=$(line_of docs/python.md 'make && export PYTHONPATH') || { echo "$library"; exit 1; }
-on_machine "apt-get install -y --no-install-recommends python3-numpy && $library" || fail "$library on a fresh $name"
-snippet_of docs/python.md 1 >"$machine/program.py"
-two_ranks python3 "the snippet of docs/python.md"
+make=$(line_of README.md 'apt-get install') && demo=$(line_of README.md 'make demo') &&
+	tests=$(line_of README.md 'make test') &&
+	library=$(line_of docs/python.md 'make && export PYTHONPATH') || exit 1
 
-[ "$torch" = --torch ] || exit 0
+step "$demo on a fresh $name"
+on_machine "$make" || skip "Debian cannot be fetched here"
+if ! on_machine "$demo"; then
+	! grep -Eq 'Failed to fetch|Unable to fetch|Could not resolve' "$work/out" || skip "Debian cannot be fetched here"
+	give_up "$demo on a fresh $name"
+fi
+grep -q "│ Gloo's ring .*│ *[0-9]* ms │.*yes │" "$work/out" ||
+	{ ! grep -q 'no emulated links' "$work/out" || skip "$(grep 'no emulated links' "$work/out")"
+	give_up "$demo on a fresh $name shows no table with Gloo in it"; }
+grep '│' "$work/out"
+echo "ok: $demo"
+
+if on_machine "apt-get install -y --no-install-recommends python3-numpy && $library"; then
+	snippet_of docs/python.md 1 >"$machine/program.py"
+	two_ranks python3 "the snippet of docs/python.md"
+else
+	failed "$library on $name"
+fi
+
+step "PyTorch, as docs/pytorch.md installs it"
+python=/usr/bin/python3
 install=$(sed -n '/^    /!d; s/^    //; s/^sudo //; s/  *#.*//; /venv\|pip install/p' "$root/docs/pytorch.md")
-[ "$(grep -c 'pip install' <<<"$install")" = 2 ] || fail "docs/pytorch.md has other commands: $install"
-on_machine "set -e; $install" ||
-	{ grep -q 'ERROR: .*\(No matching\|Could not find\|HTTP\)' "$work/out" || fail "docs/pytorch.md: $install"
-	echo "left out: PyTorch ($(grep -m 1 ERROR "$work/out"))"; exit 0; }
-snippet_of README.md 1 >"$machine/program.py"
-two_ranks /switchml/venv/bin/python "the snippet of the README"
+if [ "$(grep -c 'pip install' <<<"$install")" != 2 ]; then
+	echo "$install" >"$work/out"
+	failed "docs/pytorch.md has other commands"
+elif on_machine "set -e; $install"; then
+	python=/switchml/venv/bin/python
+	echo "ok: $(tail -n 1 "$work/out" | cut -c 1-100)"
+	snippet_of README.md 1 >"$machine/program.py"
+	two_ranks "$python" "the PyTorch snippet of the README"
+elif grep -q 'ERROR: .*\(No matching\|Could not find\|HTTP\)' "$work/out"; then
+	echo "left out: PyTorch ($(grep -m 1 ERROR "$work/out"))"
+else
+	failed "docs/pytorch.md on $name: $install"
+fi
+
+step "$tests"
+if on_machine "$tests"; then
+	grep -E '^(skipped|in part) |passed, .* failed' "$work/out"
+	echo "ok: $tests"
+else
+	failed "$tests on $name"
+fi
+
+step "every command of docs/tutorial.md"
+on_machine "SML_TORCH=$(dirname "$python") SWITCHML_LIBRARY=\$PWD/build/lib/libswitchml.so.0 \
+	tests/integration/tutorial build/switchml"
+case $? in
+0) grep '^left out' "$work/out"
+	echo "ok: $(grep -c '^ok' "$work/out") blocks of the tutorial" ;;
+77) echo "left out: the tutorial ($(tail -n 1 "$work/out"))" ;;
+*) failed "the tutorial on $name: $(grep -m 1 '^FAILED' "$work/out")" ;;
+esac
+
+step "every snippet of every page"
+if on_machine "PATH=$(dirname "$python"):\$PATH $python tests/integration/snippets build"; then
+	grep '^left out' "$work/out"
+	echo "ok: $(grep -c '^ok' "$work/out") snippets"
+else
+	failed "snippets on $name: $(grep -m 1 '^FAILED' "$work/out")"
+fi
+
+[ $failures = 0 ] || { echo "FAILED: $failures parts on $name, see above"; exit 1; }
+echo "ok: all of it on $name, in $((EPOCHSECONDS - began)) s"

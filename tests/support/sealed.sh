@@ -48,6 +48,23 @@ seal() {
 	exit $status
 }
 
+# The script's arguments: the beginning of one that makes a root from packages. Run again in its
+# namespaces, it has $work there and, for debian(), $machine.
+seal_a_root() {
+	if [ "${1:-}" != inside ]; then
+		[ "$(id -u)" = 0 ] || skip "a root that is made from packages needs root"
+		need mmdebstrap:mmdebstrap
+		seal
+	fi
+	# shellcheck disable=SC2034 # the script reads both
+	work=$2 machine=$2/root
+}
+
+# The release that is in $machine, in words.
+release_of_root() {
+	sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' "$machine/etc/os-release"
+}
+
 # Directory or FILE.tar, packages: Debian, from the archives that apt uses here, with its
 # proxies and their like; its lists of packages stay. $debian_options: more for mmdebstrap;
 # $debian_suite: another release.
