@@ -39,8 +39,9 @@ give_up() {
 }
 
 step "a root of Debian's $suite from packages"
-# shellcheck disable=SC2034 # sealed.sh reads it
-debian_suite=$suite
+# The packages that every Debian has, not only those that a package may assume.
+# shellcheck disable=SC2034 # sealed.sh reads both
+debian_suite=$suite debian_options=(--variant=minbase)
 debian "$machine"
 name=$(release_of_root)
 # What a running machine has; a root that is no mount cannot be made private (unshare --mount).
