@@ -123,6 +123,11 @@ static void disagree(struct rank *rank)
 	free(buffer);
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, what->text_all);
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, what->text_last);
+	/* The setting is named if nothing else differs. */
+	if ((strstr(sml_error_text(rank->context),
+		    "in the same order, on the same wire (SWITCHML_WIRE)") != NULL) !=
+	    (what->all.wire != what->last.wire))
+		complain(rank, "the wrong advice: %s", sml_error_text(rank->context));
 	snprintf(who, sizeof(who), "rank %d", rank->n - 1);
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, who);
 	/* All later calls fail in the same way. */

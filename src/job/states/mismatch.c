@@ -4,6 +4,7 @@
 #include "job/states/mismatch.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "control/envelope.h"
 #include "job/peer/output.h"
@@ -36,6 +37,24 @@ static void describe(const struct sml_job *job, unsigned i, char *text, size_t b
 		 job->reported_calls[i][0] ? job->reported_calls[i] : "(no answer)");
 }
 
+/* A call's text ends with its wire: "all-reduce 3: 10 float32, sum, int32 wire". */
+static size_t length_without_wire(const char *call)
+{
+	const char *comma = strrchr(call, ',');
+
+	return comma != NULL && strstr(comma, " wire") != NULL ? (size_t)(comma - call) : 0;
+}
+
+/* Then a setting differs, and the program may be right. */
+static bool differ_in_the_wire(const struct sml_job *job)
+{
+	const char *one = job->reported_calls[0], *other = job->reported_calls[1];
+	size_t length = length_without_wire(one);
+
+	return length > 0 && length == length_without_wire(other) &&
+	       memcmp(one, other, length) == 0;
+}
+
 void sml_job_tell_mismatch(struct sml_job *job)
 {
 	char text[2 * SML_SENTENCE_BYTES], calls[2][SML_SENTENCE_BYTES];
@@ -44,8 +63,9 @@ void sml_job_tell_mismatch(struct sml_job *job)
 		describe(job, i, calls[i], sizeof(calls[i]));
 	snprintf(
 		text, sizeof(text),
-		"ranks of job \"%s\" made different calls: %.400s; %.400s. All ranks must make the "
-		"same calls in the same order",
-		job->name, calls[0], calls[1]);
+		"ranks of job \"%s\" made different calls: %.380s; %.380s. All ranks must make the "
+		"same calls in the same order%s",
+		job->name, calls[0], calls[1],
+		differ_in_the_wire(job) ? ", on the same wire (SWITCHML_WIRE)" : "");
 	sml_job_fail(job, SML_ERROR_MISMATCH, text);
 }
