@@ -82,9 +82,9 @@ def write(results, about, path):
     figure = os.path.join("figures", os.path.basename(stem) + ".svg")
     folder = os.path.join(os.path.dirname(path), "figures")
     os.makedirs(folder, exist_ok=True)
-    note = f"{about['date'][:10]}, {about['cores']} cores ({about['cpu']}). {plot.EMULATED}"
+    note = plot.note(about)
     why = plot.draw(plot.speeds(results), os.path.join(os.path.dirname(path), figure), note)
-    panel = plot.short(results)
-    why = why or (plot.draw([panel], os.path.join(folder, "speed.svg"), note) if panel else "")
+    if plot.short(results):
+        why = why or plot.draw_short(results, os.path.join(folder, "speed.svg"), note)
     return (put("\n".join(page(results, about, "" if why else figure)), path)
             or put("\n".join(appendix(results, about)), f"{stem}-appendix{extension}") or why)

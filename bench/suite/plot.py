@@ -15,13 +15,15 @@ import figure  # noqa: E402
 LINES_FROM = 3  # sizes
 EMULATED = "Links are emulated; all hosts share the cores of one machine."
 RELATIVE = "speed relative to Gloo's ring (1 = the same)"
-# The bars of README's chart: the rows, and what the chart calls them.
+# README's chart: the rows of one cell, with the library's own choice of a wire, and what the chart calls
+# them.
+SHORT_CELL = "8x/100mbit/mtu1500/5MB"
 SHORT = {
-    "ours-float16": "a switch with a port for each worker",
-    "ours-float16-int16": "the same with the int16 wire",
-    "ours-float16-int16-ranks": "no switch, a part of it in every rank, int16",
-    "gloo-ring-float16": "Gloo's ring",
-    "ours-float16-nic": "one switch, whose NIC is no faster than a worker's",
+    "ours-bfloat16": "bfloat16: a switch, a port for each worker",
+    "ours-bfloat16-ranks": "bfloat16: no switch, a part in every rank",
+    "gloo-ring-float16": "Gloo's ring of float16",
+    "ours-float16": "float16: a switch, a port for each worker",
+    "ours-bfloat16-nic": "bfloat16: a switch behind one slow NIC",
 }
 
 
@@ -77,22 +79,32 @@ def short(results):
     if its rows were not measured."""
     import report
     by_name = {result.entry.name(): result for result in results
-               if result.times and not result.failure and result.cell.name().startswith("8x/100mbit/")}
+               if result.times and not result.failure and result.cell.name() == SHORT_CELL}
     if not SHORT.keys() <= by_name.keys():
         return None
     rows = [by_name[name] for name in SHORT]
     ring = report.ring_time(rows)
-    return {"kind": "bars", "title": "Gradients in float16, 8 workers, links of 100 Mbit/s",
+    return {"kind": "bars", "title": "Two-byte gradients, our defaults, 8 workers, 100 Mbit/s",
             "xlabel": RELATIVE, "line": 1,
             "bars": [[name, ring / row.p50(), None] for name, row in zip(SHORT.values(), rows)]}
 
 
-def draw(chosen, path, note=EMULATED):
+def draw(chosen, path, below=EMULATED):
     """chosen: panels. Returns an error text, or nothing."""
     chosen = list(chosen)
     if not chosen:
         return "nothing was measured"
-    return figure.run(os.path.abspath(__file__), [path], json.dumps({"panels": chosen, "note": note}))
+    return figure.run(os.path.abspath(__file__), [path], json.dumps({"panels": chosen, "note": below}))
+
+
+def note(about):
+    return f"{about['date'][:10]}, {about['cores']} cores ({about['cpu']}). {EMULATED}"
+
+
+def draw_short(results, path, below):
+    """README's chart. Returns an error text, or nothing."""
+    panel = short(results)
+    return draw([panel], path, below) if panel else "not all of its rows were measured"
 
 
 # ---- drawing ----
@@ -109,7 +121,9 @@ def draw_bars(axis, panel):
     for i, (_, value, longest) in enumerate(panel["bars"]):
         if longest is not None:
             axis.plot([value, longest], [i, i], color="black", linewidth=1)
-        axis.text((longest or value) + 0.01 * most, i, f"{value:.2f}", va="center")
+        # Above the line at 1, if it is there.
+        axis.text((longest or value) + 0.01 * most, i, f"{value:.2f}", va="center",
+                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
     if panel.get("line"):
         axis.axvline(panel["line"], color="black", linewidth=1)
     axis.set_yticks(at, labels)

@@ -53,6 +53,10 @@ HALFRANKS = SwitchML("ours-float16-ranks", "ours, float16, no switch (striped ov
                      "ranks", element_type="float16")
 HALFRANKS16 = SwitchML("ours-float16-int16-ranks", "ours, float16, int16, no switch (striped over ranks)",
                        "int16", "ranks", element_type="float16")
+BRAINNIC = SwitchML("ours-bfloat16-nic", "ours, bfloat16, switch behind one NIC", "", "nic",
+                    element_type="bfloat16")
+BRAINRANKS = SwitchML("ours-bfloat16-ranks", "ours, bfloat16, no switch (striped over ranks)", "",
+                      "ranks", element_type="bfloat16")
 HALFRING = Gloo("ring", "float16")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 MPIMEMORY = OpenMPI("Open MPI, TCP, shared memory")
@@ -152,7 +156,8 @@ def targets():
     # Two-byte gradients beside a ring of two-byte gradients.
     for n_workers in (4, 8):
         yield Cell(n_workers, "100mbit", 1500, 5_000_000,
-                   entries((HALF, HALF16, BRAIN, HALFNIC, HALFRANKS, HALFRANKS16, HALFRING)), target=True)
+                   entries((HALF, HALF16, BRAIN, HALFNIC, BRAINNIC, HALFRANKS, HALFRANKS16, BRAINRANKS, HALFRING)),
+                   target=True)
     # A stripe in every rank, with fewer hosts and with more.
     for n_workers in (4, 12):
         for rate in ("1gbit", "100mbit"):

@@ -94,6 +94,7 @@ def halves(it):
         # Gloo adds no bfloat16. Its elements have as many bytes.
         yield "the same of bfloat16", it.ratio(ring, f"{cell}/ours-bfloat16"), "at least", port
         yield "float16 without a switch", it.ratio(ring, f"{cell}/ours-float16-ranks"), "at least", 1
+        yield "bfloat16 without a switch", it.ratio(ring, f"{cell}/ours-bfloat16-ranks"), "at least", 1
 
 
 def several_on_a_host(it):
