@@ -6,6 +6,7 @@
 #	README.md           the demo, which ends with the table that has Gloo in it; `make test`
 #	docs/python.md      its first snippet, through a switch that runs there
 #	docs/pytorch.md     PyTorch in a virtual environment, and the README's snippet
+#	docs/xdp.md         a build that has no XDP gets it, and ranks sum in the kernel
 #	docs/tutorial.md    every command, on hosts that are network namespaces
 #	all pages           every snippet
 #
@@ -132,6 +133,9 @@ two_ranks() {
 
 make=$(line_of README.md 'apt-get install') && demo=$(line_of README.md 'make demo') &&
 	tests=$(line_of README.md 'make test') &&
+	xdp=$(line_of docs/xdp.md 'tools.install-dependencies xdp') &&
+	serve=$(line_of docs/xdp.md 'build.switchml switch --dataplane xdp --iface lo') &&
+	measure=$(line_of docs/xdp.md 'build.switchml bench') &&
 	library=$(line_of docs/python.md 'make && export PYTHONPATH') || exit 1
 
 step "$demo on a fresh $name"
@@ -168,6 +172,21 @@ elif grep -q 'ERROR: .*\(No matching\|Could not find\|HTTP\)' "$work/out"; then
 	echo "left out: PyTorch ($(grep -m 1 ERROR "$work/out"))"
 else
 	failed "docs/pytorch.md on $name: $install"
+fi
+
+step "the switch in the kernel, as docs/xdp.md tries it"
+if ! on_machine "$xdp"; then
+	failed "$xdp on $name"
+elif ! on_machine "unshare --net sh -c 'ip link set lo up; $serve &
+	switch=\$!
+	for i in \$(seq 100); do build/switchml status --switch 127.0.0.1 >/dev/null 2>&1 && break; sleep 0.2; done
+	$measure; status=\$?; kill \$switch; exit \$status'"; then
+	! grep -q 'Operation not permitted' "$work/out" || echo "left out: XDP ($(grep -m 1 'not permitted' "$work/out"))"
+	grep -q 'Operation not permitted' "$work/out" || failed "$measure on $name"
+elif grep -q 'ready on .* xdp (.*) on lo' "$work/out" && grep -q 'Wrong elements: 0 OK' "$work/out"; then
+	echo "ok: $measure"
+else
+	failed "$measure on $name: not through XDP"
 fi
 
 step "$tests"

@@ -40,9 +40,13 @@ static void describe(const struct sml_job *job, unsigned i, char *text, size_t b
 /* A call's text ends with its wire: "all-reduce 3: 10 float32, sum, int32 wire". */
 static size_t length_without_wire(const char *call)
 {
-	const char *comma = strrchr(call, ',');
+	size_t length = strlen(call), wire = sizeof(" wire") - 1;
 
-	return comma != NULL && strstr(comma, " wire") != NULL ? (size_t)(comma - call) : 0;
+	if (length < wire || strcmp(call + length - wire, " wire") != 0)
+		return 0;
+	while (length > 0 && call[length] != ',')
+		length--;
+	return length;
 }
 
 /* Then a setting differs, and the program may be right. */
