@@ -20,15 +20,17 @@
  * is a negated errno, and lower numbers are from enum sml_error.
  * sml_error_text() returns a sentence that says what happened and what to do.
  * A failed collective leaves its receive buffer undefined, and every later call
- * on that context fails with the same error. Close the context, and open
- * another one to form the job again.
+ * on that context fails with the same error. Then close the context, and open
+ * another one to form the job again; or let the ranks that are left go on as
+ * another job with sml_reconfigure().
  *
  * Time. No call waits longer than the context's timeout (struct sml_config).
  * sml_wait_for() and sml_wait_any() can return earlier; the call then goes on.
  *
  * Threads. Several threads may use a context. The order of their calls is the
  * order of the collectives, and must be the same on all ranks. sml_open() and
- * sml_close() of a context must not overlap other calls on it.
+ * sml_close() of a context must not overlap other calls on it. sml_reconfigure()
+ * may.
  *
  * Cancellation. pthread_cancel() does not end a thread inside a call, which may
  * hold locks: no function is a cancellation point, and the thread ends after the
@@ -333,6 +335,80 @@ SML_API int sml_open(struct sml_context **context, const struct sml_config *conf
  */
 SML_API int sml_close(struct sml_context *context);
 
+/*
+ * The next membership of an elastic job: what sml_reconfigure() gets. Begin with
+ * SML_MEMBERSHIP_INIT, and then set members. The size tells versions apart, as in struct
+ * sml_options.
+ */
+struct sml_membership {
+	size_t size; /* sizeof(struct sml_membership), set by SML_MEMBERSHIP_INIT */
+	/*
+	 * A name that is the same on all members, and that no other membership has ever had: a
+	 * UUID, for example, or the first name and a number that grows.
+	 */
+	const char *job;
+	int rank, world_size; /* of this process in it */
+	/*
+	 * Without a switch: where this membership's rank 0 listens. NULL and 0: as before, which
+	 * is right if rank 0 is a process on the same host.
+	 */
+	const char *master_address;
+	int master_port;
+	int timeout_ms; /* of the call to sml_reconfigure() alone; 0: the context's */
+};
+#define SML_MEMBERSHIP_INIT                                                                        \
+	{                                                                                          \
+		sizeof(struct sml_membership), NULL, 0, 0, NULL, 0, 0                              \
+	}
+
+/*
+ * Ranks may die, leave and join, and the others go on: leave this context's job, and wait until
+ * all ranks of another one have joined, with the same context. Call it after an error that ended
+ * the job (SML_ERROR_RANK_DIED, SML_ERROR_SWITCH_DIED, SML_ERROR_TIMEOUT, ...), or without an
+ * error to change the members of a job that runs. New processes call sml_open() with the new name.
+ * docs/elastic.md has examples.
+ *
+ * Members. The caller decides who they are. The program finds that out, and a name that is new, in
+ * its own way: from a launcher, a shared file, a store or a quorum. All members pass the same job,
+ * world_size and address of rank 0, and each its own rank. If they do not, they do not meet, and
+ * the call fails as sml_open() does. A process that is not among them closes its context.
+ *
+ * The old job. It ends at once, for its other ranks, too: their calls in progress, and all calls
+ * until they reconfigure as well, fail with SML_ERROR_ABORTED, if they had no error before. So
+ * without an error, call it only when all members have the results of their last call (they agree
+ * on the new name after that call). After an error, some ranks may have completed a call that
+ * failed on others: let the members compare how far they are, as examples/elastic.c does. A rank
+ * of the old job that was frozen, and wakes up, gets an error. It can never contribute to the new
+ * job, whose packets have other numbers, tags and cookies.
+ *
+ * Calls in progress. They end with the error of the old job, or SML_ERROR_ABORTED if it had none,
+ * before sml_reconfigure() joins the new one; or with 0 if they were complete. Requests keep that
+ * result: pass them to sml_wait() or sml_test() as always, also after sml_reconfigure(). Calls made
+ * by other threads while this one waits for the members fail with SML_ERROR_CLOSED.
+ *
+ * Buffers. The receive buffer of a failed call is undefined: some of its elements may be results,
+ * and others not. In place, that is the only copy of the input. So a program that wants to repeat a
+ * call with fewer ranks passes different buffers as send and recv: send is never written. Nothing
+ * accesses any of them any more once the call, or its wait, has returned.
+ *
+ * What stays: all settings, with the list of switches (or leaves of a tree), TLS and the job key;
+ * and the descriptor of sml_event_fd(). Counters go on. What is chosen anew, as for any new job:
+ * host groups, the switch of the list, stripes where ranks embed them, the numbers of slots and
+ * lanes, and the wire that a type has by default. SWITCHML_TRACE has a file for each membership,
+ * and %r in names of files becomes the new rank.
+ *
+ * Time. At most the timeout, and usually what sml_open() takes. sml_abort() from another thread
+ * ends it earlier.
+ *
+ * Errors: those of sml_open(), of which SML_ERROR_RANK_DIED says that another member died while it
+ * joined; SML_ERROR_ABORTED (sml_abort() ended it); then the context has no job: every call on it
+ * fails with that error, and sml_reconfigure() may be called again, with yet another name, or
+ * sml_close(). -EINVAL (a member of *membership is invalid, or it has the name of the job that this
+ * context has or had last), -EBUSY (another thread is in this call), SML_ERROR_FORKED; then nothing
+ * has changed. sml_error_text(NULL) says why.
+ */
+SML_API int sml_reconfigure(struct sml_context *context, const struct sml_membership *membership);
+
 /* This rank's number in its job: 0 to sml_world_size() - 1. */
 SML_API int sml_rank(const struct sml_context *context);
 
@@ -495,13 +571,14 @@ SML_API int sml_test(struct sml_request *request, int *done);
 
 /*
  * End the job for every rank. Pending and later calls on all ranks fail with
- * SML_ERROR_ABORTED and this reason. Any thread may call it.
+ * SML_ERROR_ABORTED and this reason. Any thread may call it. While another thread is in
+ * sml_reconfigure(), that call fails so, on this rank.
  */
 SML_API int sml_abort(struct sml_context *context, const char *reason);
 
 /*
  * A sentence about the last error of this context. With NULL: about the calling
- * thread's last failed sml_config_init() or sml_open(). Never NULL. The text is
+ * thread's last failed sml_config_init(), sml_open() or sml_reconfigure(). Never NULL. The text is
  * valid until the same thread calls this function again.
  */
 SML_API const char *sml_error_text(const struct sml_context *context);
@@ -523,8 +600,8 @@ SML_API int sml_version_number(void);
 SML_API int sml_has_tls(void);
 
 /*
- * Counts since sml_open(). Times are in nanoseconds. Where ranks share memory, there are no
- * packets, and only tensors are counted.
+ * Counts since sml_open(), over all memberships (sml_reconfigure()). Times are in nanoseconds.
+ * Where ranks share memory, there are no packets, and only tensors are counted.
  */
 struct sml_counters {
 	size_t size; /* sizeof(struct sml_counters), set by the caller */
@@ -542,7 +619,8 @@ struct sml_counters {
 };
 
 /*
- * Copy the counters of all stripes. counters->size says which members the program knows.
+ * Copy the counters of all stripes. counters->size says which members the program knows. While
+ * another thread is in sml_reconfigure(), this fails with SML_ERROR_CLOSED.
  */
 SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
 
@@ -554,13 +632,16 @@ SML_API int sml_get_counters(const struct sml_context *context, struct sml_count
  */
 SML_API void sml_count_elsewhere(struct sml_context *context, const char *where, uint64_t calls);
 
-/* The number of stripes, m. Each of the m switches serves every m-th chunk. */
+/*
+ * The number of stripes, m. Each of the m switches serves every m-th chunk. 0 while another thread
+ * is in sml_reconfigure(), and after that has failed.
+ */
 SML_API int sml_stripe_count(const struct sml_context *context);
 
 /*
  * Copy the counters of one stripe, 0 to sml_stripe_count() - 1. If name is not NULL,
- * *name becomes the address of the stripe's switch, valid as long as the context.
- * Compare stripes to find a slow or lossy one.
+ * *name becomes the address of the stripe's switch, valid until sml_close() or sml_reconfigure().
+ * Compare stripes to find a slow or lossy one. They count since the membership began.
  */
 SML_API int sml_get_stripe_counters(const struct sml_context *context, int stripe,
 				    struct sml_counters *counters, const char **name);

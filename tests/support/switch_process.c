@@ -28,13 +28,14 @@ void switch_process_main(int argc, char **argv)
 	struct sml_switch *opened;
 	char listen[32];
 
-	if (argc != 3 || strcmp(argv[1], "--switch") != 0)
+	if (argc < 3 || argc > 4 || strcmp(argv[1], "--switch") != 0)
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(listen, sizeof(listen), "127.0.0.1:%s", argv[2]);
 	sml_switch_config_init(&config);
 	config.listen = listen;
 	config.debug = 0;
+	config.parent = argv[3]; /* or NULL */
 	config.job_key.secret = getenv("SWITCHML_JOB_KEY");
 	if (sml_switch_open(&opened, &config) < 0) {
 		fprintf(stderr, "%s\n", sml_error_last());
@@ -51,7 +52,7 @@ static bool start_at(struct switch_process *process, uint16_t port)
 {
 	posix_spawn_file_actions_t actions;
 	char text[16], line[16] = "";
-	char *arguments[] = {"test", "--switch", text, NULL};
+	char *arguments[] = {"test", "--switch", text, (char *)(uintptr_t)process->parent, NULL};
 	bool ready;
 	int fds[2];
 

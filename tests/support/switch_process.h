@@ -11,7 +11,8 @@
 
 struct switch_process {
 	pid_t pid;
-	uint16_t port; /* 0: any, before it starts for the first time */
+	uint16_t port;	    /* 0: any, before it starts for the first time */
+	const char *parent; /* "127.0.0.1:PORT": it is a leaf of that switch; NULL: of none */
 };
 
 /* First in main(): serves, and does not return, if this program was called as a switch. */

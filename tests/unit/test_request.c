@@ -26,8 +26,8 @@ static void make_call(struct sml_requests *requests, size_t bytes)
 	assert_non_null(request);
 	assert_true(request->memory_bytes >= bytes);
 	memset(request->memory, 1, bytes);
-	request->references = 2;
-	sml_request_release(requests, request);
+	request->references = SML_REQUEST_CALLER + 1;
+	sml_request_finish(requests, request);
 	/* Another thread still uses it. */
 	assert_true(kept(requests) >= bytes);
 	assert_int_equal(((char *)request->memory)[bytes - 1], 1);

@@ -8,38 +8,45 @@
 #include "base/thread.h"
 #include "lib/context/context.h"
 
+/* sml_reconfigure() may change both at the same time. */
 int sml_rank(const struct sml_context *context)
 {
-	return context->settings.rank;
+	return __atomic_load_n(&context->settings.rank, __ATOMIC_RELAXED);
 }
 
 int sml_world_size(const struct sml_context *context)
 {
-	return context->settings.world_size;
+	return __atomic_load_n(&context->settings.world_size, __ATOMIC_RELAXED);
 }
 
-int sml_stripe_count(const struct sml_context *context)
+/* The call is inside. False: no other thread replaces the job. */
+static bool cancel_change(struct sml_context *context)
 {
-	return (int)context->n_stripes;
+	bool changing;
+
+	pthread_mutex_lock(&context->lock);
+	changing = context->changing;
+	/* sml_reconfigure() reads it again under the lock before it lets calls in. */
+	if (changing)
+		__atomic_store_n(&context->cancelled, 1, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&context->lock);
+	return changing;
 }
 
 int sml_abort(struct sml_context *context, const char *reason)
 {
 	SML_NO_CANCELLATION;
-	char text[SML_TEXT_BYTES];
-	int error;
+	int error = 0;
 
 	if (context == NULL)
 		return sml_error_set(-EINVAL, "the context is NULL");
-	error = sml_context_check(context);
-	if (error)
-		return error;
-	if (reason == NULL || *reason == '\0')
-		reason = "no reason given";
-	snprintf(text, sizeof(text), "rank %d aborted the job: %s", sml_rank(context), reason);
-	if (sml_context_fail(context, SML_ERROR_ABORTED, text))
-		sml_context_abort_job(context, SML_ERROR_ABORTED, reason);
-	return 0;
+	if (context->owner != getpid())
+		return SML_ERROR_FORKED;
+	(void)sml_context_enter(context);
+	if (!cancel_change(context))
+		error = sml_context_abort(context, reason);
+	sml_context_exit(context);
+	return error;
 }
 
 int sml_event_fd(struct sml_context *context)

@@ -19,12 +19,24 @@
 #include "lib/api/arguments.h"
 #include "lib/api/submit.h"
 
-/* Checks the context, before the arguments. */
+/* Checks the context, before the arguments. Every call then ends with end_call(). */
 static int check_context(struct sml_context *context)
 {
+	bool entered;
+	int error;
+
 	if (context == NULL)
 		return sml_error_set(-EINVAL, "the context is NULL");
-	return sml_context_check(context);
+	entered = sml_context_enter(context);
+	error = sml_context_check(context);
+	return error || entered ? error : SML_ERROR_CLOSED;
+}
+
+static int end_call(struct sml_context *context, int error)
+{
+	if (context)
+		sml_context_exit(context);
+	return error;
 }
 
 /* The same, of a call whose caller does not wait. */
@@ -44,10 +56,11 @@ static int order_request(struct sml_context *context, int error, struct sml_orde
 	SML_NO_CANCELLATION;
 	bool waits = sml_take_promise(context);
 
-	if (error)
-		return error;
-	order->waits |= waits;
-	return sml_submit(context, order, request);
+	if (error == 0) {
+		order->waits |= waits;
+		error = sml_submit(context, order, request);
+	}
+	return end_call(context, error);
 }
 
 static int order_and_wait(struct sml_context *context, int error, struct sml_order *order)

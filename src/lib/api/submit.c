@@ -83,7 +83,8 @@ int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_
 	if (error)
 		goto err_give_back;
 	request->context = context;
-	request->references = 1 + context->threads.n_threads * context->n_stripes;
+	request->error = 0;
+	request->references = SML_REQUEST_CALLER + context->threads.n_threads * context->n_stripes;
 	request->begun_ns = sml_now_ns();
 	request->deadline_ns = request->begun_ns + context->settings.timeout_ms * SML_NS_PER_MS;
 	error = enqueue(context, order, request);
@@ -169,7 +170,7 @@ int sml_wait_any(struct sml_request **requests, size_t n, int timeout_ms, size_t
 	if (result == -EAGAIN)
 		return 0;
 	*index = found;
-	sml_request_release(&context->requests, requests[found]);
+	sml_request_finish(&context->requests, requests[found]);
 	requests[found] = NULL;
 	return result;
 }
@@ -207,6 +208,6 @@ int sml_test(struct sml_request *request, int *done)
 	*done = result != -EAGAIN;
 	if (!*done)
 		return 0;
-	sml_request_release(&request->context->requests, request);
+	sml_request_finish(&request->context->requests, request);
 	return result;
 }

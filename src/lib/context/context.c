@@ -39,6 +39,23 @@ const char *sml_error_text(const struct sml_context *context)
 	return text;
 }
 
+bool sml_context_enter(struct sml_context *context)
+{
+	__atomic_add_fetch(&context->n_inside, 1, __ATOMIC_SEQ_CST);
+	return !__atomic_load_n(&context->changing, __ATOMIC_SEQ_CST);
+}
+
+void sml_context_exit(struct sml_context *context)
+{
+	if (__atomic_sub_fetch(&context->n_inside, 1, __ATOMIC_SEQ_CST) > 0 ||
+	    !__atomic_load_n(&context->changing, __ATOMIC_SEQ_CST) || context->owner != getpid())
+		return;
+	/* sml_reconfigure() may be waiting for this. */
+	pthread_mutex_lock(&context->lock);
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+}
+
 int sml_context_refuse(struct sml_context *context, int error, const char *format, ...)
 {
 	va_list arguments;
@@ -191,7 +208,7 @@ void sml_context_set_snapshot(struct sml_context *context, struct sml_snapshot *
 
 /*
  * Complete the text and the record, and then wake the waiters. snapshot: NULL while the context
- * opens.
+ * opens, or if it gives up.
  */
 static void end_failure(struct sml_context *context, int error, const char *text,
 			const struct sml_snapshot *snapshot,
@@ -200,7 +217,7 @@ static void end_failure(struct sml_context *context, int error, const char *text
 	pthread_mutex_lock(&context->lock);
 	snprintf(context->text, sizeof(context->text), "%s", text);
 	pthread_mutex_unlock(&context->lock);
-	/* sml_open() reports its own error. */
+	/* sml_open() reports its own error, and giving up is none. */
 	sml_log(&context->settings.log, snapshot ? SML_LOG_ERROR : SML_LOG_TRACE, "%s", text);
 	if (snapshot)
 		sml_recorder_record(&context->recorder, snapshot, error, context->text, reports);
@@ -232,6 +249,17 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 	return true;
 }
 
+bool sml_context_give_up(struct sml_context *context, int error, const char *text)
+{
+	const struct sml_stall_reports reports = {.complete = false};
+
+	if (!begin_failure(context, error))
+		return false;
+	stop_threads(context);
+	end_failure(context, error, text, NULL, &reports);
+	return true;
+}
+
 static void abort_job(struct sml_context *context, int error, const char *text, bool told)
 {
 	for (unsigned i = 0; i < context->n_stripes; i++) {
@@ -246,6 +274,21 @@ static void abort_job(struct sml_context *context, int error, const char *text, 
 void sml_context_abort_job(struct sml_context *context, int error, const char *text)
 {
 	abort_job(context, error, text, false);
+}
+
+int sml_context_abort(struct sml_context *context, const char *reason)
+{
+	char text[SML_TEXT_BYTES];
+	int error = sml_context_check(context);
+
+	if (error)
+		return error;
+	if (reason == NULL || *reason == '\0')
+		reason = "no reason given";
+	snprintf(text, sizeof(text), "rank %u aborted the job: %s", context->settings.rank, reason);
+	if (sml_context_fail(context, SML_ERROR_ABORTED, text))
+		sml_context_abort_job(context, SML_ERROR_ABORTED, reason);
+	return 0;
 }
 
 void sml_context_be_told(struct sml_context *context, int error, const char *text)

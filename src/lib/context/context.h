@@ -83,7 +83,28 @@ struct sml_context {
 	struct sml_tracing tracing;
 	struct sml_metrics_file metrics_file;
 	bool running; /* it has opened; before that, a lost switch is a failure */
+
+	/* From one membership to the next: lib/context/reconfigure.c. */
+	uint32_t n_inside;	    /* atomic: calls that may use the job's parts */
+	bool changing;		    /* atomic: no other call may */
+	int cancelled;		    /* atomic: sml_abort() ends the opening of the next job */
+	struct sml_counters before; /* of earlier memberships */
 };
+
+/*
+ * A call begins, or ends. False: another thread is about to replace the job, so this one must not
+ * use its threads, stripes and settings. Between the two, they stay what they are.
+ */
+bool sml_context_enter(struct sml_context *context);
+void sml_context_exit(struct sml_context *context);
+
+/* Counters of this membership: of all its stripes, or of one. For threads of the job, too. */
+void sml_context_count(const struct sml_context *context, struct sml_counters *counters);
+void sml_context_count_stripe(const struct sml_context *context, unsigned stripe,
+			      struct sml_counters *counters);
+
+/* The membership ends: its counters become a part of those before. */
+void sml_context_keep_counters(struct sml_context *context);
 
 /*
  * The job has failed here: see above. False: it had failed before, and that error stays. Any thread
@@ -106,6 +127,15 @@ bool sml_context_is_running(struct sml_context *context);
 
 /* Tell every switch, and so every rank, that the job has failed here. */
 void sml_context_abort_job(struct sml_context *context, int error, const char *text);
+
+/* The program ends the job, for all ranks. 0, or the error that it has already. */
+int sml_context_abort(struct sml_context *context, const char *reason);
+
+/*
+ * This rank gives up its job, as nothing of it has failed: as sml_context_fail(), but nothing is
+ * logged as an error or recorded.
+ */
+bool sml_context_give_up(struct sml_context *context, int error, const char *text);
 
 /*
  * A switch says that the job has failed. The others are told the same, before this rank leaves and

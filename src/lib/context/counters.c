@@ -27,6 +27,8 @@ static const struct {
 	{offsetof(struct sml_counters, send_blocked), false},
 };
 
+#define N_MEMBERS (sizeof(members) / sizeof(members[0]))
+
 static void combine(const struct sml_stripe *stripe, size_t offset, bool largest, uint64_t *result)
 {
 	for (unsigned i = 0; i < stripe->n_shards; i++) {
@@ -41,53 +43,133 @@ static void combine(const struct sml_stripe *stripe, size_t offset, bool largest
 	}
 }
 
-static int check_counters(const struct sml_context *context, const struct sml_counters *counters)
+/* A caller of an older version has fewer members. */
+static uint64_t *member_of(struct sml_counters *counters, size_t offset)
 {
-	if (context == NULL || counters == NULL || counters->size < sizeof(size_t))
-		return sml_error_set(
-			-EINVAL,
-			"the context or the counters are NULL, or counters->size is not set");
-	return context->owner == getpid() ? 0 : SML_ERROR_FORKED;
+	return offset + sizeof(uint64_t) <= counters->size
+		       ? (uint64_t *)(void *)((char *)counters + offset)
+		       : NULL;
 }
 
 /* Of the stripes [first, end). */
 static void fill_counters(const struct sml_context *context, unsigned first, unsigned end,
 			  struct sml_counters *counters)
 {
-	/* A caller of an older version has fewer members. */
-	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-		size_t offset = members[i].offset;
-		uint64_t value = 0;
+	for (size_t i = 0; i < N_MEMBERS; i++) {
+		uint64_t *value = member_of(counters, members[i].offset);
 
+		if (value == NULL)
+			continue;
+		*value = 0;
 		for (unsigned s = first; s < end; s++)
-			combine(&context->stripes[s], offset, members[i].largest, &value);
-		if (offset + sizeof(value) <= counters->size)
-			memcpy((char *)counters + offset, &value, sizeof(value));
+			combine(&context->stripes[s], members[i].offset, members[i].largest, value);
 	}
+}
+
+void sml_context_count(const struct sml_context *context, struct sml_counters *counters)
+{
+	fill_counters(context, 0, context->n_stripes, counters);
+}
+
+void sml_context_count_stripe(const struct sml_context *context, unsigned stripe,
+			      struct sml_counters *counters)
+{
+	fill_counters(context, stripe, stripe + 1, counters);
+}
+
+/* A gauge has no past. */
+static bool is_gauge(size_t offset, bool largest)
+{
+	return largest || offset == offsetof(struct sml_counters, window);
+}
+
+static void add_before(const struct sml_context *context, struct sml_counters *counters)
+{
+	struct sml_counters before = context->before;
+
+	before.size = sizeof(before);
+	for (size_t i = 0; i < N_MEMBERS; i++) {
+		uint64_t *value = member_of(counters, members[i].offset);
+
+		if (value && !is_gauge(members[i].offset, members[i].largest))
+			*value += *member_of(&before, members[i].offset);
+	}
+}
+
+void sml_context_keep_counters(struct sml_context *context)
+{
+	struct sml_counters counters = {.size = sizeof(counters)};
+
+	sml_context_count(context, &counters);
+	add_before(context, &counters);
+	context->before = counters;
+}
+
+/* 0, and the caller is inside; or an error. const does not cover the number of those inside. */
+static int enter(const struct sml_context *context, const struct sml_counters *counters)
+{
+	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
+
+	if (context == NULL || counters == NULL || counters->size < sizeof(size_t))
+		return sml_error_set(
+			-EINVAL,
+			"the context or the counters are NULL, or counters->size is not set");
+	if (context->owner != getpid())
+		return SML_ERROR_FORKED;
+	if (sml_context_enter(mutable))
+		return 0;
+	sml_context_exit(mutable);
+	return SML_ERROR_CLOSED;
+}
+
+static int leave(const struct sml_context *context, int error)
+{
+	sml_context_exit((struct sml_context *)(uintptr_t)context);
+	return error;
 }
 
 int sml_get_counters(const struct sml_context *context, struct sml_counters *counters)
 {
-	int error = check_counters(context, counters);
+	int error = enter(context, counters);
 
-	if (error == 0)
-		fill_counters(context, 0, context->n_stripes, counters);
-	return error;
+	if (error)
+		return error;
+	sml_context_count(context, counters);
+	add_before(context, counters);
+	return leave(context, 0);
+}
+
+static int check_stripe(const struct sml_context *context, int stripe)
+{
+	if (stripe >= 0 && (unsigned)stripe < context->n_stripes)
+		return 0;
+	if (context->n_stripes == 0)
+		return sml_error_set(-EINVAL, "this context has no job, and so no stripes");
+	return sml_error_set(-EINVAL, "stripe %d does not exist: this job's stripes are 0 to %u",
+			     stripe, context->n_stripes - 1);
 }
 
 int sml_get_stripe_counters(const struct sml_context *context, int stripe,
 			    struct sml_counters *counters, const char **name)
 {
-	int error = check_counters(context, counters);
+	int error = enter(context, counters);
 
 	if (error)
 		return error;
-	if (stripe < 0 || (unsigned)stripe >= context->n_stripes)
-		return sml_error_set(-EINVAL,
-				     "stripe %d does not exist: this job's stripes are 0 to %u",
-				     stripe, context->n_stripes - 1);
-	fill_counters(context, (unsigned)stripe, (unsigned)stripe + 1, counters);
+	error = check_stripe(context, stripe);
+	if (error)
+		return leave(context, error);
+	sml_context_count_stripe(context, (unsigned)stripe, counters);
 	if (name)
 		*name = sml_stripe_name(&context->stripes[stripe]);
-	return 0;
+	return leave(context, 0);
+}
+
+int sml_stripe_count(const struct sml_context *context)
+{
+	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
+	int n = sml_context_enter(mutable) ? (int)context->n_stripes : 0;
+
+	sml_context_exit(mutable);
+	return n;
 }

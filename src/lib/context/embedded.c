@@ -18,6 +18,8 @@
 #include "net/address.h"
 
 #define REJOIN_PAUSE_NS (20 * SML_NS_PER_MS)
+/* How long the last rank 0 of this host may take to close the port: it must notice the change. */
+#define PORT_PATIENCE_NS (10 * SML_NS_PER_SEC)
 /* They share the application's descriptor limit. */
 #define MAX_STRANGERS 128
 
@@ -47,7 +49,32 @@ static int listen_anywhere(struct sml_context *context, struct sml_switch_config
 	return error;
 }
 
-int sml_embedded_listen(struct sml_context *context)
+/* At the agreed port. */
+static int listen_for_all(struct sml_context *context, struct sml_switch_config *config,
+			  const char *host, uint64_t until_ns)
+{
+	int error;
+
+	for (;;) {
+		error = listen_at(context, config, host, context->settings.master_port);
+		if (error != -EADDRINUSE || sml_now_ns() + REJOIN_PAUSE_NS >= until_ns ||
+		    sml_is_interrupted(context->settings.interrupt))
+			return error;
+		poll(NULL, 0, (int)(REJOIN_PAUSE_NS / SML_NS_PER_MS));
+	}
+}
+
+/* Until when the port's last owner may close it. */
+static uint64_t end_of_patience(const struct sml_context *context, uint64_t deadline_ns)
+{
+	uint64_t until_ns = sml_now_ns() + PORT_PATIENCE_NS;
+
+	if (!context->changing)
+		return 0;
+	return until_ns < deadline_ns ? until_ns : deadline_ns;
+}
+
+int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns)
 {
 	const struct sml_settings *settings = &context->settings;
 	struct sml_switch_config config;
@@ -68,9 +95,9 @@ int sml_embedded_listen(struct sml_context *context)
 	config.tls_names = sml_tls_variables;
 	/* The ranks already report a failure of the job. */
 	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
-	error = settings->world_size == 1
-			? listen_anywhere(context, &config, host)
-			: listen_at(context, &config, host, settings->master_port);
+	error = settings->world_size == 1 ? listen_anywhere(context, &config, host)
+					  : listen_for_all(context, &config, host,
+							   end_of_patience(context, deadline_ns));
 	if (error)
 		return sml_error_set(
 			error,

@@ -22,8 +22,10 @@ struct sml_peers {
  * Rank 0: open the control port. Returns 0 or an error, which has been reported.
  * Listens on the loopback if the master's address is one, else on all addresses:
  * the name by which others know this host may not be one that the host knows.
+ * If this is not the context's first job, the port may still belong to rank 0 of the last one,
+ * which is about to close it, and the call waits for that, for a limited time.
  */
-int sml_embedded_listen(struct sml_context *context);
+int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns);
 
 /*
  * Join by the first stripe's connection, prove the paths to all, start. Makes

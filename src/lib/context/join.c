@@ -180,7 +180,7 @@ static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
 		return;
 	}
 	sml_embedded_stripe_status(context->threads.own, status, completed);
-	sml_get_stripe_counters(context, context->threads.own->rank, &counters, NULL);
+	sml_context_count_stripe(context, context->threads.own->rank, &counters);
 	status->bytes_received = counters.bytes_received;
 	status->bytes_sent = counters.bytes_sent;
 }
@@ -195,9 +195,9 @@ static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 	if (!sml_context_is_running(context))
 		return false;
 	if (context->peers)
-		sml_get_counters(context, &counters);
+		sml_context_count(context, &counters);
 	else
-		sml_get_stripe_counters(context, stripe->index, &counters, NULL);
+		sml_context_count_stripe(context, stripe->index, &counters);
 	traffic->packets_sent = counters.packets_sent;
 	traffic->packets_received = counters.packets_received;
 	traffic->bytes_sent = counters.bytes_sent;

@@ -54,7 +54,7 @@ static void write_series(FILE *out, const struct sml_context *context)
 {
 	struct sml_counters c = {.size = sizeof(c)};
 
-	sml_get_counters(context, &c);
+	sml_context_count(context, &c);
 	const struct series all[] = {
 		{"switchml_worker_calls_total", "counter", "", "Collective calls that have ended.",
 		 c.tensors, false},
@@ -144,11 +144,15 @@ static void *write_until_stopped(void *argument)
 }
 
 /* A process may have several contexts, at once or in turn, and the environment names one file. */
-static char *own_path(const char *path)
+static char *own_path(const char *path, unsigned *context_number)
 {
 	static unsigned n_contexts;
-	unsigned n = __atomic_add_fetch(&n_contexts, 1, __ATOMIC_RELAXED);
 	char number[16];
+	unsigned n;
+
+	if (*context_number == 0)
+		*context_number = __atomic_add_fetch(&n_contexts, 1, __ATOMIC_RELAXED);
+	n = *context_number;
 
 	snprintf(number, sizeof(number), ".%u", n);
 	return n == 1 ? strdup(path) : sml_path_insert(path, number);
@@ -167,7 +171,7 @@ int sml_metrics_file_start(struct sml_context *context)
 
 	if (context->settings.metrics_file == NULL)
 		return 0;
-	file->path = own_path(context->settings.metrics_file);
+	file->path = own_path(context->settings.metrics_file, &file->number);
 	if (file->path == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the metrics' file");
 	rc = sml_thread_start(&file->thread, "sml-metrics", write_until_stopped, context);
@@ -178,7 +182,7 @@ int sml_metrics_file_start(struct sml_context *context)
 	return 0;
 }
 
-void sml_metrics_file_fini(struct sml_metrics_file *file)
+void sml_metrics_file_stop(struct sml_metrics_file *file)
 {
 	pthread_mutex_lock(&file->lock);
 	file->stops = true;
@@ -186,7 +190,13 @@ void sml_metrics_file_fini(struct sml_metrics_file *file)
 	pthread_mutex_unlock(&file->lock);
 	if (file->runs)
 		pthread_join(file->thread, NULL);
+	file->runs = file->stops = false;
 	free(file->path);
+	file->path = NULL;
+}
+
+void sml_metrics_file_fini(struct sml_metrics_file *file)
+{
 	pthread_cond_destroy(&file->changed);
 	pthread_mutex_destroy(&file->lock);
 }

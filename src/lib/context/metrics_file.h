@@ -17,6 +17,7 @@ struct sml_metrics_file {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool runs, stops; /* stops: under the lock */
+	unsigned number;  /* of the context, among those of the process that have a file; 0: none */
 };
 
 void sml_metrics_file_init(struct sml_metrics_file *file);
@@ -27,7 +28,10 @@ void sml_metrics_file_init(struct sml_metrics_file *file);
  */
 int sml_metrics_file_start(struct sml_context *context);
 
-/* Remove the file. Before the context's shards are freed. */
+/* Remove the file. Before the job's shards are freed. Does nothing if it was not started. */
+void sml_metrics_file_stop(struct sml_metrics_file *file);
+
+/* Once it has been stopped. */
 void sml_metrics_file_fini(struct sml_metrics_file *file);
 
 #endif

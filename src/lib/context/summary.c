@@ -133,13 +133,16 @@ void sml_log_choices(const struct sml_context *context)
 #define LINE_COLUMNS 120
 #define PREFIX	     "switchml[rank 0]: "
 
-/* Is this the rank that logs them? Alone, it sends nothing, and waits for nobody. */
+/*
+ * Is this the rank that logs them? Alone, it sends nothing, and waits for nobody. A context has no
+ * stripes after sml_reconfigure() has failed: that job has not begun.
+ */
 static bool has_lines(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 
 	return settings->summary && settings->rank == 0 && settings->world_size > 1 &&
-	       settings->log.level >= SML_LOG_WARN;
+	       settings->log.level >= SML_LOG_WARN && context->n_stripes > 0;
 }
 
 /* Whatever the level is. */
@@ -261,7 +264,7 @@ void sml_log_end(struct sml_context *context, int error)
 
 	if (!has_lines(context))
 		return;
-	sml_get_counters(context, &c);
+	sml_context_count(context, &c);
 	name_place(context, place, sizeof(place));
 	if (usage->bytes > 0)
 		add_traffic(context, c.bytes_sent, traffic, sizeof(traffic));
@@ -279,14 +282,14 @@ void sml_log_end(struct sml_context *context, int error)
 
 /* ---- what it moved ---- */
 
-static void log_stripe(const struct sml_context *context, int stripe)
+static void log_stripe(const struct sml_context *context, unsigned stripe)
 {
 	struct sml_counters c = {.size = sizeof(c)};
-	const char *name;
+	const char *name = sml_stripe_name(&context->stripes[stripe]);
 
-	sml_get_stripe_counters(context, stripe, &c, &name);
+	sml_context_count_stripe(context, stripe, &c);
 	sml_log(&context->settings.log, SML_LOG_INFO,
-		"stripe %d (%s%s): %.3f MB sent, %.3f MB received, %" PRIu64
+		"stripe %u (%s%s): %.3f MB sent, %.3f MB received, %" PRIu64
 		" packets sent again by the timer, %" PRIu64
 		" because later ones were answered, RTT %.3f ms (least %.3f), window %" PRIu64,
 		stripe, name,
@@ -300,7 +303,9 @@ void sml_log_counters(const struct sml_context *context)
 {
 	struct sml_counters c = {.size = sizeof(c)};
 
-	sml_get_counters(context, &c);
+	if (context->n_stripes == 0)
+		return;
+	sml_context_count(context, &c);
 	sml_log(&context->settings.log, SML_LOG_INFO,
 		"%" PRIu64 " calls, %" PRIu64 " packets sent, %" PRIu64 " received, %" PRIu64
 		" sent again by the timer in %" PRIu64 " stalls, %" PRIu64
@@ -310,5 +315,5 @@ void sml_log_counters(const struct sml_context *context)
 		c.retransmits_fast, c.packets_ignored, (double)c.rtt_ns / 1e6,
 		(double)c.rtt_min_ns / 1e6, c.window);
 	for (unsigned i = 0; context->n_stripes > 1 && i < context->n_stripes; i++)
-		log_stripe(context, (int)i);
+		log_stripe(context, i);
 }

@@ -12,14 +12,14 @@
 
 void sml_tracing_init(struct sml_tracing *tracing)
 {
-	tracing->fd = -1;
+	*tracing = (struct sml_tracing){.fd = -1};
 }
 
-/* A process may have several contexts, at once or in turn, and the environment names one file. */
+/* A process may have several jobs, at once or in turn, and the environment names one file. */
 static char *own_path(const char *path)
 {
-	static unsigned n_contexts;
-	unsigned n = __atomic_add_fetch(&n_contexts, 1, __ATOMIC_RELAXED);
+	static unsigned n_jobs;
+	unsigned n = __atomic_add_fetch(&n_jobs, 1, __ATOMIC_RELAXED);
 	char *own;
 
 	if (n == 1)

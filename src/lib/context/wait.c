@@ -27,13 +27,13 @@ static const struct sml_request *find_first_due(struct sml_request *const *reque
 	return first;
 }
 
-/* The first request that is done; n: none. */
+/* The first request that is over; n: none. */
 static size_t find_done(const struct waiter *waiter)
 {
 	size_t i = 0;
 
 	while (i < waiter->n &&
-	       (waiter->requests[i] == NULL || !sml_tensor_is_done(&waiter->requests[i]->tensor)))
+	       (waiter->requests[i] == NULL || !sml_request_is_over(waiter->requests[i])))
 		i++;
 	return i;
 }
@@ -47,15 +47,23 @@ static size_t find_any(const struct waiter *waiter)
 	return i;
 }
 
+/* 0: done. Otherwise the error of its job, which has ended. It is over. */
+static int result_of(const struct sml_request *request)
+{
+	return sml_tensor_is_done(&request->tensor)
+		       ? 0
+		       : __atomic_load_n(&request->error, __ATOMIC_ACQUIRE);
+}
+
 /*
- * 0: one is done. -EAGAIN: none yet. Otherwise the context's error; then no thread accesses the
+ * 0: one is done. -EAGAIN: none yet. Otherwise its job's error; then no thread accesses the
  * calls' buffers any more. Under the lock.
  */
 static int look_for_done(const struct waiter *waiter, size_t *index)
 {
 	*index = find_done(waiter);
 	if (*index < waiter->n)
-		return 0;
+		return result_of(waiter->requests[*index]);
 	if (!waiter->context->error_told)
 		return -EAGAIN;
 	*index = find_any(waiter);
@@ -122,13 +130,17 @@ int sml_context_wait_any(struct sml_context *context, struct sml_request *const 
 				.until_ns = until_ns};
 	int result;
 
-	if (context->threads.callers_drive)
-		drive(&waiter);
-	else if (context->settings.spin)
-		spin(&waiter);
+	/* What has ended with its job has no thread that could be driven. */
+	if (sml_context_enter(context) && find_done(&waiter) == n) {
+		if (context->threads.callers_drive)
+			drive(&waiter);
+		else if (context->settings.spin)
+			spin(&waiter);
+	}
 	pthread_mutex_lock(&context->lock);
 	result = wait_for(&waiter, index);
 	pthread_mutex_unlock(&context->lock);
+	sml_context_exit(context);
 	return result;
 }
 
@@ -137,17 +149,21 @@ int sml_context_look(struct sml_context *context, const struct sml_request *requ
 {
 	int result;
 
-	if (sml_tensor_is_done(&request->tensor))
-		return 0;
-	if (sml_now_ns() >= request->deadline_ns)
-		sml_context_time_out(context, request);
-	else if (context->threads.callers_drive)
-		sml_progress_leave_alone(context->threads.threads[0]);
+	if (sml_request_is_over(request))
+		return result_of(request);
+	/* It is of this job as long as this thread is inside. */
+	if (sml_context_enter(context) && !sml_request_is_over(request)) {
+		if (sml_now_ns() >= request->deadline_ns)
+			sml_context_time_out(context, request);
+		else if (context->threads.callers_drive)
+			sml_progress_leave_alone(context->threads.threads[0]);
+	}
 	pthread_mutex_lock(&context->lock);
-	if (sml_tensor_is_done(&request->tensor))
-		result = 0;
+	if (sml_request_is_over(request))
+		result = result_of(request);
 	else
 		result = context->error_told ? context->error : -EAGAIN;
 	pthread_mutex_unlock(&context->lock);
+	sml_context_exit(context);
 	return result;
 }

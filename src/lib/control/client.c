@@ -183,7 +183,7 @@ static int too_late(struct sml_control *control)
 			"rank%s %s of %u did not join job \"%s\" (%s at %s) "
 			"within %u ms: %s%s (SWITCHML_TIMEOUT)",
 			sml_plural(n_missing), ranks, settings->world_size, settings->job, what,
-			control->session.config.where, settings->timeout_ms,
+			control->session.config.where, settings->join_timeout_ms,
 			control->session.refused[0] ? "the last rank that tried was refused: "
 			: settings->switch_address
 				? "have they been started, with the same SWITCHML_JOB and "
@@ -200,7 +200,7 @@ static int too_late(struct sml_control *control)
 				       "other than SwitchML listen there?"
 				     : "%s at %s did not start the job within %u ms: is "
 				       "another rank's UDP path blocked?",
-			     what, control->session.config.where, settings->timeout_ms);
+			     what, control->session.config.where, settings->join_timeout_ms);
 }
 
 /* ---- what a rank that waits says ---- */
@@ -305,7 +305,7 @@ void sml_control_ask(struct sml_control *control, const struct sml_application *
 	join.data_slots = settings->data_slots;
 	join.shards = settings->threads;
 	join.shards_set = settings->threads_set;
-	join.wait_ms = settings->timeout_ms + LATE_MS;
+	join.wait_ms = settings->join_timeout_ms + LATE_MS;
 	join.no_tickets = settings->faults.no_tickets;
 	join.int16_wire = settings->wire == SML_WIRE_INT16;
 	join.stripe = control->place.stripe;

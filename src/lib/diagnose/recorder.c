@@ -303,6 +303,7 @@ void sml_recorder_record(struct sml_recorder *recorder, const struct sml_snapsho
 
 void sml_recorder_init(struct sml_recorder *recorder)
 {
+	recorder->started = recorder->done = false;
 	pthread_mutex_init(&recorder->lock, NULL);
 	sml_cond_init(&recorder->changed);
 }

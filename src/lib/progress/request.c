@@ -59,12 +59,18 @@ static void trim(struct sml_request *request)
 	request->memory_bytes = 0;
 }
 
+/* The lock is held. */
+static void make_idle(struct sml_requests *requests, struct sml_request *request)
+{
+	request->next_idle = requests->idle;
+	requests->idle = request;
+}
+
 void sml_request_give_back(struct sml_requests *requests, struct sml_request *request)
 {
 	trim(request);
 	pthread_mutex_lock(&requests->lock);
-	request->next_idle = requests->idle;
-	requests->idle = request;
+	make_idle(requests, request);
 	pthread_mutex_unlock(&requests->lock);
 }
 
@@ -86,12 +92,47 @@ struct sml_request *sml_request_take(struct sml_requests *requests, size_t memor
 	return request;
 }
 
-void sml_request_release(struct sml_requests *requests, struct sml_request *request)
+static void drop(struct sml_requests *requests, struct sml_request *request, uint32_t references)
 {
-	if (__atomic_sub_fetch(&request->references, 1, __ATOMIC_ACQ_REL) > 0)
+	if (__atomic_sub_fetch(&request->references, references, __ATOMIC_ACQ_REL) > 0)
 		return;
 	__atomic_sub_fetch(&requests->chunks, request->chunks, __ATOMIC_RELAXED);
 	sml_request_give_back(requests, request);
+}
+
+void sml_request_release(struct sml_requests *requests, struct sml_request *request)
+{
+	drop(requests, request, 1);
+}
+
+void sml_request_finish(struct sml_requests *requests, struct sml_request *request)
+{
+	drop(requests, request, SML_REQUEST_CALLER);
+}
+
+/* The lock is held, but a caller may finish its request at the same time. */
+static void end(struct sml_requests *requests, struct sml_request *request, int error)
+{
+	uint32_t before = __atomic_load_n(&request->references, __ATOMIC_ACQUIRE);
+
+	if (before == 0)
+		return; /* idle */
+	if (!sml_request_is_over(request))
+		__atomic_store_n(&request->error, error, __ATOMIC_RELEASE);
+	before = __atomic_fetch_and(&request->references, SML_REQUEST_CALLER, __ATOMIC_ACQ_REL);
+	if (before == 0 || before & SML_REQUEST_CALLER)
+		return; /* its caller makes it idle, or has done so */
+	__atomic_sub_fetch(&requests->chunks, request->chunks, __ATOMIC_RELAXED);
+	trim(request);
+	make_idle(requests, request);
+}
+
+void sml_requests_end(struct sml_requests *requests, int error)
+{
+	pthread_mutex_lock(&requests->lock);
+	for (struct sml_request *request = requests->all; request; request = request->next_of_all)
+		end(requests, request, error);
+	pthread_mutex_unlock(&requests->lock);
 }
 
 struct sml_request *sml_request_next_unfinished(const struct sml_requests *requests,
@@ -100,7 +141,7 @@ struct sml_request *sml_request_next_unfinished(const struct sml_requests *reque
 	struct sml_request *request = previous ? previous->next_of_all : requests->all;
 
 	while (request && (__atomic_load_n(&request->references, __ATOMIC_ACQUIRE) == 0 ||
-			   sml_tensor_is_done(&request->tensor)))
+			   sml_request_is_over(request)))
 		request = request->next_of_all;
 	return request;
 }

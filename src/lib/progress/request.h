@@ -17,7 +17,8 @@ struct sml_request {
 	struct sml_tensor tensor; /* tensor.owner is the request */
 	struct sml_context *context;
 	uint64_t begun_ns, deadline_ns;
-	uint32_t references; /* atomic: one for the caller, and one for each worker */
+	uint32_t references; /* atomic: SML_REQUEST_CALLER, and one for each worker */
+	int error; /* atomic: how it ended when its job did, before it was done; 0: it has not */
 	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each thread's queue */
 	struct sml_request *next_idle, *next_of_all;
 	uint64_t chunks; /* of both streams */
@@ -44,15 +45,35 @@ struct sml_requests {
 /* A request with room for a tensor of this many bytes; no references yet. NULL: no memory. */
 struct sml_request *sml_request_take(struct sml_requests *requests, size_t memory_bytes);
 
-/* Drop a reference; with the last one, the request becomes free. */
+/* The caller's reference: until it has the result. */
+#define SML_REQUEST_CALLER 0x80000000u
+
+/* A worker drops its reference; with the last one, the request becomes free. */
 void sml_request_release(struct sml_requests *requests, struct sml_request *request);
+
+/* The caller drops its reference, likewise. */
+void sml_request_finish(struct sml_requests *requests, struct sml_request *request);
+
+/* It is done, or has ended with its job. */
+static inline bool sml_request_is_over(const struct sml_request *request)
+{
+	return sml_tensor_is_done(&request->tensor) ||
+	       __atomic_load_n(&request->error, __ATOMIC_ACQUIRE) != 0;
+}
+
+/*
+ * The job has ended with this error, and its workers are gone: drop their references. Requests that
+ * are not done end with the error, and stay until their callers have seen it. No thread submits.
+ */
+void sml_requests_end(struct sml_requests *requests, int error);
 
 void sml_requests_init(struct sml_requests *requests);
 
 /* Free a request that was never submitted. */
 void sml_request_give_back(struct sml_requests *requests, struct sml_request *request);
 
-/* Calls that have not ended: the next after previous, or the first. Of a stopped context only. */
+/* Calls of this job that have not ended: the next after previous, or the first. Of a stopped
+ * context only. */
 struct sml_request *sml_request_next_unfinished(const struct sml_requests *requests,
 						const struct sml_request *previous);
 

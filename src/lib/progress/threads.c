@@ -11,8 +11,7 @@
 void sml_threads_init(struct sml_threads *threads, struct sml_requests *requests,
 		      const struct sml_threads_owner *owner)
 {
-	threads->requests = requests;
-	threads->owner = *owner;
+	*threads = (struct sml_threads){.requests = requests, .owner = *owner};
 	pthread_mutex_init(&threads->lock, NULL);
 	sml_cond_init(&threads->changed);
 }

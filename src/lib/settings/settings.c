@@ -325,12 +325,14 @@ static char *record_path(const char *pattern, int rank, bool *wrong)
 	return path;
 }
 
-/* A file for each rank: *path stays NULL if no pattern is set. */
+/* A file for this rank: *path stays NULL if no pattern is set. */
 static int set_file(char **path, const char *variable, const char *pattern, int rank)
 {
 	bool wrong;
 
-	if (!pattern || !*pattern)
+	free(*path);
+	*path = NULL;
+	if (!pattern)
 		return 0;
 	*path = record_path(pattern, rank, &wrong);
 	if (*path)
@@ -343,19 +345,18 @@ static int set_file(char **path, const char *variable, const char *pattern, int 
 	return sml_error_set(-ENOMEM, "no memory for the configuration");
 }
 
-/* Without %r, the rank comes last: ranks of one machine must not share a trace. */
-static int set_trace(struct sml_settings *settings, const struct sml_config *config)
+static int set_files(struct sml_settings *settings, int rank)
 {
-	const char *pattern = config->trace;
-	char own[PATH_MAX];
+	const struct sml_patterns *patterns = &settings->patterns;
+	int error = set_file(&settings->flight_recorder, "SWITCHML_FLIGHT_RECORDER",
+			     patterns->flight_recorder, rank);
 
-	if (pattern && *pattern && !strstr(pattern, "%r")) {
-		if (snprintf(own, sizeof(own), "%s.%%r", pattern) >= (int)sizeof(own))
-			return sml_error_set(SML_ERROR_CONFIG,
-					     "SWITCHML_TRACE is longer than a path may be");
-		pattern = own;
-	}
-	return set_file(&settings->trace, "SWITCHML_TRACE", pattern, config->rank);
+	if (error == 0)
+		error = set_file(&settings->trace, "SWITCHML_TRACE", patterns->trace, rank);
+	if (error == 0)
+		error = set_file(&settings->metrics_file, "SWITCHML_METRICS_FILE",
+				 patterns->metrics_file, rank);
+	return error;
 }
 
 char *sml_path_insert(const char *path, const char *text)
@@ -370,21 +371,50 @@ char *sml_path_insert(const char *path, const char *text)
 		       : whole;
 }
 
-static int set_metrics_file(struct sml_settings *settings, const struct sml_config *config)
+/* Without %r, the rank comes last: ranks of one machine must not share a trace. */
+static char *trace_pattern(const char *pattern)
 {
-	const char *pattern = config->metrics_file;
 	char *own;
-	int rc;
 
-	if (!pattern || !*pattern || strstr(pattern, "%r"))
-		return set_file(&settings->metrics_file, "SWITCHML_METRICS_FILE", pattern,
-				config->rank);
-	own = sml_path_insert(pattern, ".%r");
-	if (!own)
-		return sml_error_set(-ENOMEM, "no memory for the configuration");
-	rc = set_file(&settings->metrics_file, "SWITCHML_METRICS_FILE", own, config->rank);
-	free(own);
-	return rc;
+	if (strstr(pattern, "%r"))
+		return strdup(pattern);
+	return asprintf(&own, "%s.%%r", pattern) < 0 ? NULL : own;
+}
+
+static char *metrics_pattern(const char *pattern)
+{
+	return strstr(pattern, "%r") ? strdup(pattern) : sml_path_insert(pattern, ".%r");
+}
+
+/* False: no memory. */
+static bool copy_pattern(char **to, const char *pattern, char *(*copy_of)(const char *))
+{
+	if (!pattern || !*pattern)
+		return true;
+	*to = copy_of(pattern);
+	return *to != NULL;
+}
+
+static int copy_patterns(struct sml_settings *settings, const struct sml_config *config)
+{
+	struct sml_patterns *patterns = &settings->patterns;
+
+	if (config->trace && strlen(config->trace) >= PATH_MAX - sizeof(".%r"))
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "SWITCHML_TRACE is longer than a path may be");
+	if (copy_pattern(&patterns->flight_recorder, config->flight_recorder, strdup) &&
+	    copy_pattern(&patterns->trace, config->trace, trace_pattern) &&
+	    copy_pattern(&patterns->metrics_file, config->metrics_file, metrics_pattern))
+		return 0;
+	return sml_error_set(-ENOMEM, "no memory for the configuration");
+}
+
+static void set_ranks(struct sml_settings *settings, int rank, int world_size)
+{
+	__atomic_store_n(&settings->rank, (uint16_t)rank, __ATOMIC_RELAXED);
+	__atomic_store_n(&settings->world_size, (uint16_t)world_size, __ATOMIC_RELAXED);
+	settings->log.rank = rank;
+	settings->speaks = rank == 0 || sml_launcher_is_first_here();
 }
 
 static void warn(void *log, const char *text)
@@ -407,12 +437,9 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	if (error == 0)
 		error = open_tls(settings, config);
 	if (error == 0)
-		error = set_file(&settings->flight_recorder, "SWITCHML_FLIGHT_RECORDER",
-				 config->flight_recorder, config->rank);
+		error = copy_patterns(settings, config);
 	if (error == 0)
-		error = set_trace(settings, config);
-	if (error == 0)
-		error = set_metrics_file(settings, config);
+		error = set_files(settings, config->rank);
 	if (error)
 		return error;
 	/* No wish: the switch chooses both. */
@@ -420,10 +447,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 		head = SML_HEAD_SLOTS_MIN;
 	if (head > SML_HEAD_SLOTS_MAX)
 		head = SML_HEAD_SLOTS_MAX;
-	settings->rank = (uint16_t)config->rank;
-	settings->world_size = (uint16_t)config->world_size;
 	settings->master_port = master_port(settings, config);
-	settings->timeout_ms = (uint32_t)config->timeout_ms;
+	settings->timeout_ms = settings->join_timeout_ms = (uint32_t)config->timeout_ms;
 	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
 	settings->wait_notice_ms = (uint32_t)config->wait_notice_ms;
 	settings->wire = config->wire;
@@ -435,17 +460,87 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->host_group = config->host_group != 0;
 	settings->summary = config->summary != 0;
 	settings->has_faults = config->faults && *config->faults;
-	settings->log = (struct sml_log){.level = config->debug,
-					 .rank = config->rank,
-					 .write = config->log,
-					 .self = config->log_self};
-	settings->speaks = config->rank == 0 || sml_launcher_is_first_here();
+	settings->log = (struct sml_log){
+		.level = config->debug, .write = config->log, .self = config->log_self};
+	set_ranks(settings, config->rank, config->world_size);
 	if (sml_launcher_is_first_here())
 		sml_variables_check(warn, &settings->log);
 	settings->interrupt = config->interrupt;
 	choose_threads(settings, config->threads);
 	settings->local_stripes = choose_local_stripes();
 	return 0;
+}
+
+/* ---- the next membership ---- */
+
+static int check_name(const struct sml_settings *settings, const char *name)
+{
+	if (name == NULL || *name == '\0')
+		return sml_error_set(-EINVAL, "the membership has no job: give it a new name");
+	if (strlen(name) > SML_MAX_JOB_NAME)
+		return sml_error_set(-EINVAL,
+				     "the job's name has %zu bytes: at most %d are allowed",
+				     strlen(name), SML_MAX_JOB_NAME);
+	if (strcmp(name, settings->job) == 0)
+		return sml_error_set(
+			-EINVAL,
+			"this context's last job is \"%s\", too: each membership needs "
+			"a name that none has had",
+			name);
+	return 0;
+}
+
+int sml_settings_check_move(const struct sml_settings *settings,
+			    const struct sml_membership *membership)
+{
+	const int most = settings->switch_address ? SML_MAX_WORLD_SIZE : SML_MAX_CHILDREN;
+	int error = check_name(settings, membership->job);
+
+	if (error)
+		return error;
+	if (membership->world_size < 1 || membership->world_size > most)
+		return sml_error_set(-EINVAL, "world_size is %d: it must be 1 to %d%s",
+				     membership->world_size, most,
+				     settings->switch_address ? "" : " without a switch");
+	if (membership->rank < 0 || membership->rank >= membership->world_size)
+		return sml_error_set(-EINVAL, "rank %d of a job of %d: ranks are 0 to %d",
+				     membership->rank, membership->world_size,
+				     membership->world_size - 1);
+	if (membership->master_port < 0 || membership->master_port > 65535)
+		return sml_error_set(-EINVAL, "master_port is %d: it must be 0 to 65535",
+				     membership->master_port);
+	if (membership->timeout_ms < 0)
+		return sml_error_set(-EINVAL, "timeout_ms is %d: it must not be negative",
+				     membership->timeout_ms);
+	return 0;
+}
+
+/* *to becomes a copy. False: no memory, and it stays. */
+static bool replace_text(char **to, const char *text)
+{
+	char *own = strdup(text);
+
+	if (own == NULL)
+		return false;
+	free(*to);
+	*to = own;
+	return true;
+}
+
+int sml_settings_move(struct sml_settings *settings, const struct sml_membership *membership)
+{
+	const char *master = membership->master_address;
+
+	if (!replace_text(&settings->job, membership->job) ||
+	    (master && *master && !replace_text(&settings->master_address, master)))
+		return sml_error_set(-ENOMEM, "no memory for the configuration");
+	if (membership->master_port)
+		settings->master_port = (uint16_t)membership->master_port;
+	settings->join_timeout_ms =
+		membership->timeout_ms ? (uint32_t)membership->timeout_ms : settings->timeout_ms;
+	set_ranks(settings, membership->rank, membership->world_size);
+	choose_threads(settings, settings->threads_set ? settings->threads : 0);
+	return set_files(settings, membership->rank);
 }
 
 void sml_settings_fini(struct sml_settings *settings)
@@ -462,4 +557,7 @@ void sml_settings_fini(struct sml_settings *settings)
 	free(settings->flight_recorder);
 	free(settings->trace);
 	free(settings->metrics_file);
+	free(settings->patterns.flight_recorder);
+	free(settings->patterns.trace);
+	free(settings->patterns.metrics_file);
 }

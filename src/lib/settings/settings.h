@@ -43,11 +43,16 @@ struct sml_settings {
 	char *flight_recorder; /* this rank's file; NULL if there is none */
 	char *trace;	       /* likewise */
 	char *metrics_file;    /* likewise */
-	uint16_t rank, world_size;
+	/* The files' names with %r, for the next membership. */
+	struct sml_patterns {
+		char *flight_recorder, *trace, *metrics_file;
+	} patterns;
+	uint16_t rank, world_size; /* atomic: while they move, sml_rank() may read them */
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
 	uint32_t timeout_ms, heartbeat_ms;
-	uint32_t wait_notice_ms; /* 0: a rank that waits does not say so */
+	uint32_t join_timeout_ms; /* until this membership has begun */
+	uint32_t wait_notice_ms;  /* 0: a rank that waits does not say so */
 	enum sml_wire wire;
 	uint16_t head_slots, data_slots;
 	uint8_t threads;
@@ -80,6 +85,16 @@ int sml_config_check_ranks(const struct sml_config *config);
 
 /* 0, or SML_ERROR_CONFIG or -ENOMEM with sml_error_set() told. */
 int sml_settings_init(struct sml_settings *settings, const struct sml_config *config);
+
+/*
+ * May these settings become those of the next membership? All its members are set, as in the
+ * public header. 0, or -EINVAL, told.
+ */
+int sml_settings_check_move(const struct sml_settings *settings,
+			    const struct sml_membership *membership);
+
+/* They do. 0, or -ENOMEM or SML_ERROR_CONFIG (a file's directory has gone), told. */
+int sml_settings_move(struct sml_settings *settings, const struct sml_membership *membership);
 
 static inline bool sml_is_interrupted(const volatile int *interrupt)
 {

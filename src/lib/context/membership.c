@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Joining a job, and what is left of it at its end. In order: the embedded switch (rank 0), the
+ * stripes (all at once), and only then progress threads.
+ */
+#include "lib/context/membership.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/thread.h"
+#include "lib/context/begin.h"
+#include "lib/context/data_path.h"
+#include "lib/context/embedded.h"
+#include "lib/context/failover.h"
+#include "lib/context/hosts.h"
+#include "lib/context/join.h"
+#include "lib/progress/embedded_stripe.h"
+#include "lib/progress/progress.h"
+
+static bool is_embedded(const struct sml_context *context)
+{
+	return context->settings.switch_address == NULL;
+}
+
+/* ---- stripes ---- */
+
+static int make_stripes(struct sml_context *context)
+{
+	const char *address = context->settings.switch_address;
+	/* Ranks that embed them learn their number through the first stripe's connection. */
+	int n = address ? sml_endpoints_stripes(address) : context->settings.world_size;
+
+	if (n < 0)
+		return n;
+	context->stripes = calloc((size_t)n, sizeof(*context->stripes));
+	if (context->stripes == NULL)
+		return sml_error_set(-ENOMEM, "no memory for %d stripes", n);
+	context->n_stripes = address ? (unsigned)n : 1;
+	for (unsigned i = 0; i < (unsigned)n; i++) {
+		context->stripes[i].context = context;
+		context->stripes[i].index = (uint8_t)i;
+		context->stripes[i].door.fd = -1;
+	}
+	return 0;
+}
+
+/*
+ * Names the switch in an error, if there are several. The first error that is not a consequence of
+ * another one counts.
+ */
+static void note_failure(struct sml_stripe *stripe)
+{
+	struct sml_context *context = stripe->context;
+
+	if (context->n_stripes == 1 || context->peers)
+		snprintf(stripe->text, sizeof(stripe->text), "%s", sml_error_last());
+	else
+		snprintf(stripe->text, sizeof(stripe->text), "stripe %u (%s): %.600s",
+			 stripe->index, sml_stripe_name(stripe), sml_error_last());
+	/* The others would wait for nothing. */
+	if (stripe->error != SML_ERROR_CLOSED)
+		sml_context_fail(context, stripe->error, stripe->text);
+}
+
+/*
+ * Connect, join, open the transports, prove the paths, start. Afterwards the
+ * control connection has its thread and `lanes` are known. 0, or an error told
+ * by sml_error_set(): SML_ERROR_CLOSED when another stripe has failed.
+ */
+static int open_stripe(struct sml_stripe *stripe)
+{
+	int error;
+
+	if (is_embedded(stripe->context))
+		return sml_embedded_open(stripe);
+	error = sml_stripe_begin(stripe);
+	/* From now on, because other stripes may take long to get this far. */
+	return error ? error : sml_stripe_start_control(stripe);
+}
+
+static void *open_main(void *self)
+{
+	struct sml_stripe *stripe = self;
+
+	stripe->error = open_stripe(stripe);
+	if (stripe->error)
+		note_failure(stripe);
+	return NULL;
+}
+
+static void open_stripes(struct sml_context *context, uint64_t deadline_ns)
+{
+	unsigned n_started = 1;
+
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		context->stripes[i].deadline_ns = deadline_ns;
+	for (; n_started < context->n_stripes; n_started++) {
+		struct sml_stripe *stripe = &context->stripes[n_started];
+
+		if (sml_thread_start(&stripe->opener, "sml-open", open_main, stripe) < 0) {
+			sml_context_fail(
+				context, -ENOMEM,
+				"the thread that connects to a stripe's switch cannot be started");
+			break;
+		}
+	}
+	open_main(&context->stripes[0]);
+	for (unsigned i = 1; i < n_started; i++)
+		pthread_join(context->stripes[i].opener, NULL);
+}
+
+/* All threads that opened stripes have ended. */
+static void settle_hosts(struct sml_context *context)
+{
+	int error;
+
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->stripes[i].error)
+			return;
+	error = sml_hosts_settle_under(context);
+	if (error)
+		sml_context_fail(context, error, sml_error_last());
+}
+
+/* 0; or the error of a stripe or of a control connection, told. */
+static int opening_error(struct sml_context *context, bool then_running)
+{
+	int error;
+
+	pthread_mutex_lock(&context->lock);
+	error = context->error;
+	context->running = then_running && !error;
+	/* The flag need not outlive sml_open(). A failover, which begins later, does not read it.
+	 */
+	if (context->running)
+		context->settings.interrupt = NULL;
+	while (context->error && !context->error_told)
+		pthread_cond_wait(&context->changed, &context->lock);
+	pthread_mutex_unlock(&context->lock);
+	if (error == 0)
+		return 0;
+	/*
+	 * The other ranks should learn the cause, and not only that this rank is gone. But ranks
+	 * that still gather can do so without this one, which may come again; with several
+	 * stripes, they would wait for a switch that has refused it.
+	 */
+	if (context->n_stripes > 1 || sml_control_is_admitted(context->stripes[0].control))
+		sml_context_abort_job(context, error, context->text);
+	return sml_error_set(error, "%s", context->text);
+}
+
+/* ---- threads ---- */
+
+static int start_threads(struct sml_context *context)
+{
+	int error = 0;
+
+	for (unsigned i = 0; error == 0 && i < context->threads.n_threads; i++)
+		error = sml_progress_start(context->threads.threads[i]);
+	return error;
+}
+
+/* All ranks are there. If this one cannot go on, the others learn why. */
+static int start_context(struct sml_context *context)
+{
+	char text[SML_TEXT_BYTES];
+	int error = sml_data_path_open(context);
+
+	if (error == 0)
+		error = start_threads(context);
+	/* From now on a switch that dies is replaced. */
+	if (error == 0) {
+		error = opening_error(context, true);
+		if (error)
+			return error;
+		error = sml_metrics_file_start(context);
+	}
+	if (error == 0)
+		return 0;
+	snprintf(text, sizeof(text), "%s", sml_error_last());
+	sml_context_abort_job(context, error, text);
+	return sml_error_set(error, "%s", text);
+}
+
+/* ---- the beginning ---- */
+
+static void tensor_done(void *self, uint64_t n)
+{
+	sml_context_tensor_done(self, n);
+}
+
+static bool park_shard(void *self, struct sml_shard *shard)
+{
+	return sml_context_park_shard(self, shard);
+}
+
+void sml_membership_init(struct sml_context *context)
+{
+	const struct sml_threads_owner owner = {
+		.self = context, .tensor_done = tensor_done, .park = park_shard};
+
+	context->hosts = (struct sml_hosts){.found = {.fd = -1}};
+	context->shape = (struct sml_shape){.lanes = 0};
+	context->sequence = (struct sml_sequence){.number = 0};
+	context->usage = (struct sml_usage){.opened_ns = 0};
+	context->history.n = context->history.n_names = 0;
+	sml_tracing_init(&context->tracing);
+	sml_recorder_init(&context->recorder);
+	sml_threads_init(&context->threads, &context->requests, &owner);
+}
+
+int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
+{
+	int error = sml_tracing_open(context);
+
+	if (error)
+		return error;
+	context->threads.spin = context->settings.spin;
+	context->threads.sched_batch = context->settings.sched_batch;
+	error = make_stripes(context);
+	if (error == 0 && is_embedded(context) && context->settings.rank == 0)
+		error = sml_embedded_listen(context, deadline_ns);
+	if (error)
+		return error;
+	sml_hosts_begin(context);
+	open_stripes(context, deadline_ns);
+	settle_hosts(context);
+	error = opening_error(context, false);
+	if (error == 0)
+		error = start_context(context);
+	context->usage.opened_ns = sml_now_ns();
+	return error;
+}
+
+/* ---- the end ---- */
+
+/* Ends the control connections and frees the shards, which no thread uses any more. */
+static void close_stripe(struct sml_stripe *stripe)
+{
+	if (stripe->n_retired == 0 || stripe->control != stripe->retired[stripe->n_retired - 1])
+		sml_control_close(stripe->control);
+	for (unsigned i = 0; i < stripe->n_retired; i++)
+		sml_control_close(stripe->retired[i]);
+	free(stripe->retired);
+	for (unsigned i = 0; i < stripe->n_shards; i++)
+		sml_shard_free(stripe->shards[i]);
+	sml_data_path_close(stripe->transports);
+}
+
+void sml_membership_fini(struct sml_context *context)
+{
+	/* No search for a switch is running any more, so these controls are the last ones. */
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		sml_failover_fini(&context->stripes[i]);
+	/* End their threads first: they may be reporting what the shards were waiting for. */
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->stripes[i].control)
+			sml_control_retire(context->stripes[i].control);
+	sml_recorder_fini(&context->recorder);
+	sml_metrics_file_stop(&context->metrics_file);
+	for (unsigned i = 0; i < context->threads.n_threads; i++)
+		sml_progress_free(context->threads.threads[i]);
+	sml_tracing_fini(context);
+	sml_context_keep_counters(context);
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		close_stripe(&context->stripes[i]);
+	sml_hosts_fini(context);
+	free(context->stripes);
+	context->stripes = NULL;
+	context->n_stripes = 0;
+	sml_embedded_stripe_free(context->threads.own);
+	free(context->peers);
+	context->peers = NULL;
+	if (context->embedded)
+		sml_switch_close(context->embedded);
+	context->embedded = NULL;
+	context->listen_address[0] = '\0';
+	sml_threads_fini(&context->threads);
+}

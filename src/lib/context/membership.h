@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The job of a context: one membership. A context has one after the other (reconfigure.c); what
+ * outlives them is in settings, requests, counters and the bell.
+ *
+ *	sml_membership_init() -- sml_membership_join() -- calls -- sml_membership_fini()
+ *	        ^                                                          |
+ *	        \---------------------- the next one ----------------------/
+ */
+#ifndef SML_LIB_MEMBERSHIP_H
+#define SML_LIB_MEMBERSHIP_H
+
+#include "lib/context/context.h"
+
+/* Nothing is open yet. Cannot fail. */
+void sml_membership_init(struct sml_context *context);
+
+/*
+ * Join the job of the settings, and wait until all its ranks have. Returns 0, or a negative error
+ * with its text set; then, too, sml_membership_fini() frees what exists.
+ */
+int sml_membership_join(struct sml_context *context, uint64_t deadline_ns);
+
+/*
+ * Ends the threads and connections, and frees everything of the job. After sml_membership_init() in
+ * any case. No call is inside the context.
+ */
+void sml_membership_fini(struct sml_context *context);
+
+#endif

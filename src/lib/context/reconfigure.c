@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From one job to the next, with the same context:
+ *
+ *	                    calls by other threads        requests of the old job
+ *	1  changing         are inside, or turned away    in progress
+ *	2  the job ends     return its error              in progress
+ *	3  nobody inside    turned away                   return its error
+ *	4  parts freed      turned away                   over: done, or with its error
+ *	5  joining          turned away                   over
+ *	6  the next job     made                          over
+ *
+ * The invariant: parts of a job change only while no call is inside (sml_context_enter()), and no
+ * call is turned away without an error.
+ *
+ * At the switches, the old job ends like any that a rank aborts, before this rank joins the next
+ * one. Nothing connects the two: name, number, epoch, tags, cookies, memory and sockets are new.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+#include "lib/context/context.h"
+#include "lib/context/membership.h"
+#include "lib/context/summary.h"
+
+/* ---- may it begin? ---- */
+
+/* The caller's, as this library knows it: members that the caller does not have are 0. */
+static int read_membership(struct sml_membership *own, const struct sml_membership *given)
+{
+	*own = (struct sml_membership)SML_MEMBERSHIP_INIT;
+	if (given == NULL || given->size < offsetof(struct sml_membership, master_address))
+		return sml_error_set(-EINVAL, "the membership is NULL, or its size is not set: "
+					      "begin with SML_MEMBERSHIP_INIT");
+	if (given->size > sizeof(*own))
+		return sml_error_set(-EINVAL,
+				     "the membership has %zu bytes, but this library (%s) knows "
+				     "only %zu of them",
+				     given->size, SML_VERSION_STRING, sizeof(*own));
+	memcpy(own, given, given->size);
+	return 0;
+}
+
+/* True for one thread at a time. From now on, no other call enters. */
+static bool begin_change(struct sml_context *context)
+{
+	bool first;
+
+	pthread_mutex_lock(&context->lock);
+	first = !context->changing;
+	__atomic_store_n(&context->changing, true, __ATOMIC_SEQ_CST);
+	if (first)
+		context->cancelled = 0;
+	pthread_mutex_unlock(&context->lock);
+	return first;
+}
+
+/* True: sml_abort() was called in the meantime. From now on, it finds the next job. */
+static bool end_change(struct sml_context *context)
+{
+	bool cancelled;
+
+	pthread_mutex_lock(&context->lock);
+	__atomic_store_n(&context->changing, false, __ATOMIC_SEQ_CST);
+	cancelled = context->cancelled != 0;
+	pthread_mutex_unlock(&context->lock);
+	return cancelled;
+}
+
+/* ---- the old job ---- */
+
+static void give_up_job(struct sml_context *context, const struct sml_membership *next)
+{
+	char text[SML_TEXT_BYTES];
+
+	snprintf(text, sizeof(text), "it goes on in job \"%s\" (sml_reconfigure())", next->job);
+	if (sml_context_give_up(context, SML_ERROR_ABORTED, text))
+		sml_context_abort_job(context, SML_ERROR_ABORTED, text);
+}
+
+/* The job has failed, so each of them returns soon. */
+static void await_calls(struct sml_context *context)
+{
+	pthread_mutex_lock(&context->lock);
+	while (!context->error_told || __atomic_load_n(&context->n_inside, __ATOMIC_SEQ_CST) > 0)
+		pthread_cond_wait(&context->changed, &context->lock);
+	pthread_mutex_unlock(&context->lock);
+}
+
+/* Those who wait for requests of the old job see how these ended, and not the next job's error. */
+static void end_requests(struct sml_context *context, const struct sml_membership *next)
+{
+	pthread_mutex_lock(&context->lock);
+	sml_requests_end(&context->requests, context->error);
+	__atomic_store_n(&context->error, 0, __ATOMIC_RELEASE);
+	context->error_told = context->running = false;
+	snprintf(context->text, sizeof(context->text),
+		 "this context waits for the members of job \"%s\" (sml_reconfigure() in another "
+		 "thread)",
+		 next->job);
+	pthread_cond_broadcast(&context->changed);
+	sml_bell_ring(&context->bell);
+	pthread_mutex_unlock(&context->lock);
+}
+
+static void end_job(struct sml_context *context, const struct sml_membership *next)
+{
+	give_up_job(context, next);
+	await_calls(context);
+	sml_log_end(context, context->error);
+	sml_log_counters(context);
+	sml_membership_fini(context);
+	end_requests(context, next);
+}
+
+/* ---- the next one ---- */
+
+static int join(struct sml_context *context, const struct sml_membership *next)
+{
+	struct sml_settings *settings = &context->settings;
+	int error = sml_settings_move(settings, next);
+
+	if (error)
+		return error;
+	settings->interrupt = &context->cancelled;
+	return sml_membership_join(context,
+				   sml_now_ns() + settings->join_timeout_ms * SML_NS_PER_MS);
+}
+
+/* The context has no job, and its calls say why. Returns error. */
+static int stay_without(struct sml_context *context, int error)
+{
+	char text[SML_TEXT_BYTES];
+
+	if (__atomic_load_n(&context->cancelled, __ATOMIC_ACQUIRE))
+		error = sml_error_set(SML_ERROR_ABORTED,
+				      "sml_abort() has ended sml_reconfigure(), before job \"%s\" "
+				      "had begun",
+				      context->settings.job);
+	snprintf(text, sizeof(text), "%s", sml_error_last());
+	sml_membership_fini(context);
+	sml_membership_init(context);
+	pthread_mutex_lock(&context->lock);
+	__atomic_store_n(&context->error, error, __ATOMIC_RELEASE);
+	context->error_told = true;
+	context->running = false;
+	snprintf(context->text, sizeof(context->text), "%s", text);
+	pthread_cond_broadcast(&context->changed);
+	sml_bell_ring(&context->bell);
+	pthread_mutex_unlock(&context->lock);
+	return sml_error_set(error, "%s", text);
+}
+
+static int change(struct sml_context *context, const struct sml_membership *next)
+{
+	int error;
+
+	end_job(context, next);
+	sml_membership_init(context);
+	error = join(context, next);
+	if (error)
+		return stay_without(context, error);
+	sml_log_start(context);
+	sml_log_choices(context);
+	return 0;
+}
+
+int sml_reconfigure(struct sml_context *context, const struct sml_membership *membership)
+{
+	SML_NO_CANCELLATION;
+	struct sml_membership next;
+	int error;
+
+	if (context == NULL)
+		return sml_error_set(-EINVAL, "the context is NULL");
+	if (context->owner != getpid())
+		return sml_error_set(SML_ERROR_FORKED, "%s", sml_error_text(context));
+	error = read_membership(&next, membership);
+	if (error)
+		return error;
+	if (!begin_change(context))
+		return sml_error_set(-EBUSY,
+				     "another thread is in sml_reconfigure() with this context");
+	error = sml_settings_check_move(&context->settings, &next);
+	if (error == 0)
+		error = change(context, &next);
+	if (!end_change(context) || error)
+		return error;
+	/* All members are there already, so they learn of it. */
+	(void)sml_context_abort(context, "sml_abort() was called while it joined");
+	return sml_error_set(SML_ERROR_ABORTED, "%s", sml_error_text(context));
+}

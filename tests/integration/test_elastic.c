@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks die, leave and join, and the others go on with sml_reconfigure(). Every rank is a process,
+ * so that it can be killed or frozen. The parent gives each of them one membership after the other
+ * over a socket, as a launcher would, and reads what each has summed.
+ *
+ * The property: a sum is that of the members of exactly one membership. Each process contributes
+ * a bit of its own, so a sum of int32 names those whose contributions it has.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/ranks.h"
+#include "support/switch_process.h"
+#include "support/test.h"
+
+#define MAX_PROCESSES 10
+#define COUNT	      20000
+/* Whatever is slow here is a hang. */
+#define SOON_MS 60000
+
+/* From the parent to a process: what to do next. */
+struct order {
+	enum { JOIN, SUM, SUM_UNTIL_IT_FAILS, CLOSE } verb;
+	char job[96];
+	int rank, world_size, port, timeout_ms;
+};
+
+/* And its answer. */
+struct answer {
+	int result;
+	int32_t sum; /* of the last complete call: the members, as bits */
+	char text[400];
+};
+
+struct process {
+	pid_t pid;
+	int fd; /* to it */
+};
+
+/* How the job runs; the same for all of its processes. */
+static struct form {
+	const char *switch_address, *other_address; /* of processes with even and odd numbers */
+	bool shares;
+	int alone; /* bit i: process i does not share memory */
+} form;
+/* Of the rank that freezes. It may stall this long before it is meant to. */
+#define FROZEN_HEARTBEAT_MS 4000
+static int heartbeat_ms; /* 0: 20 s */
+static struct process processes[MAX_PROCESSES];
+
+/* ---- a process ---- */
+
+static int open_context(struct sml_context **context, const struct order *order, int self)
+{
+	struct job job = {.n_ranks = order->world_size,
+			  .name = order->job,
+			  .switch_address = self & 1 && form.other_address ? form.other_address
+									   : form.switch_address,
+			  .port = order->port,
+			  .host_group = form.shares && !(form.alone >> self & 1),
+			  .heartbeat_ms = heartbeat_ms};
+	struct sml_config config;
+
+	configure(&config, &job, order->rank);
+	return sml_open(context, &config);
+}
+
+static int reconfigure(struct sml_context *context, const struct order *order)
+{
+	struct sml_membership next = SML_MEMBERSHIP_INIT;
+
+	next.job = order->job;
+	next.rank = order->rank;
+	next.world_size = order->world_size;
+	next.master_port = order->port;
+	next.timeout_ms = order->timeout_ms;
+	return sml_reconfigure(context, &next);
+}
+
+/* Every element must be the same sum. Not in place: the input survives an error. */
+static int sum(struct sml_context *context, int self, int32_t *members)
+{
+	static int32_t send[COUNT], recv[COUNT];
+	int error;
+
+	for (int i = 0; i < COUNT; i++)
+		send[i] = 1 << self;
+	error = sml_allreduce(context, send, recv, COUNT, SML_INT32, SML_SUM, NULL);
+	if (error)
+		return error;
+	for (int i = 0; i < COUNT; i++)
+		if (recv[i] != recv[0])
+			abort();
+	*members = recv[0];
+	return 0;
+}
+
+static int obey(struct sml_context **context, const struct order *order, int self, int32_t *members)
+{
+	int error = 0;
+
+	switch (order->verb) {
+	case JOIN:
+		return *context ? reconfigure(*context, order) : open_context(context, order, self);
+	case SUM:
+		return sum(*context, self, members);
+	case SUM_UNTIL_IT_FAILS:
+		while (error == 0)
+			error = sum(*context, self, members);
+		return error;
+	case CLOSE:
+		error = sml_close(*context);
+		*context = NULL;
+		break;
+	}
+	return error;
+}
+
+static const char *text_of(const struct sml_context *context, const struct order *order)
+{
+	return sml_error_text(order->verb == JOIN ? NULL : context);
+}
+
+static _Noreturn void be_process(int self, int fd)
+{
+	struct sml_context *context = NULL;
+	struct order order;
+
+	while (read(fd, &order, sizeof(order)) == sizeof(order)) {
+		struct answer answer = {.sum = 0};
+
+		answer.result = obey(&context, &order, self, &answer.sum);
+		if (answer.result)
+			snprintf(answer.text, sizeof(answer.text), "%s", text_of(context, &order));
+		if (write(fd, &answer, sizeof(answer)) != sizeof(answer))
+			break;
+	}
+	_exit(0);
+}
+
+/* ---- the parent ---- */
+
+/* Before this process has threads. */
+static void start(int i)
+{
+	int ends[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	processes[i].pid = fork();
+	if (processes[i].pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (int j = 0; j < MAX_PROCESSES; j++)
+			if (processes[j].fd > 0)
+				close(processes[j].fd);
+		close(ends[0]);
+		be_process(i, ends[1]);
+	}
+	assert_true(processes[i].pid > 0);
+	close(ends[1]);
+	processes[i].fd = ends[0];
+}
+
+static void start_all(int n)
+{
+	for (int i = 0; i < n; i++)
+		start(i);
+}
+
+static void end_process(int i)
+{
+	if (processes[i].pid == 0)
+		return;
+	kill(processes[i].pid, SIGKILL);
+	waitpid(processes[i].pid, NULL, 0);
+	close(processes[i].fd);
+	processes[i] = (struct process){0, 0};
+}
+
+static void end_all(void)
+{
+	for (int i = 0; i < MAX_PROCESSES; i++)
+		end_process(i);
+}
+
+static void tell(int i, const struct order *order)
+{
+	assert_int_equal(write(processes[i].fd, order, sizeof(*order)), sizeof(*order));
+}
+
+static struct answer hear(int i)
+{
+	struct pollfd readable = {.fd = processes[i].fd, .events = POLLIN};
+	struct answer answer;
+
+	if (poll(&readable, 1, SOON_MS) != 1)
+		fail_msg("process %d does not answer", i);
+	if (read(processes[i].fd, &answer, sizeof(answer)) != sizeof(answer))
+		fail_msg("process %d has ended", i);
+	return answer;
+}
+
+/* To each process whose bit is set. They become ranks in this order. */
+static void tell_members(int members, struct order order)
+{
+	order.world_size = __builtin_popcount((unsigned)members);
+	order.rank = 0;
+	for (int i = 0; i < MAX_PROCESSES; i++)
+		if (members >> i & 1) {
+			tell(i, &order);
+			order.rank++;
+		}
+}
+
+static void expect(int members, int result, int32_t total)
+{
+	for (int i = 0; i < MAX_PROCESSES; i++) {
+		struct answer answer;
+
+		if (!(members >> i & 1))
+			continue;
+		answer = hear(i);
+		if (answer.result != result || (result == 0 && answer.sum != total))
+			fail_msg("process %d: %d, not %d; sum %x, not %x: %s", i, answer.result,
+				 result, answer.sum, total, answer.text);
+	}
+}
+
+/* All do it, and it works. */
+static void let(int members, struct order order)
+{
+	tell_members(members, order);
+	expect(members, 0, order.verb == SUM ? members : 0);
+}
+
+static struct order to_job(const char *name, int port)
+{
+	struct order order = {.verb = JOIN, .port = port};
+
+	snprintf(order.job, sizeof(order.job), "%s", name);
+	return order;
+}
+
+static const struct order make_sum = {.verb = SUM}, sum_on = {.verb = SUM_UNTIL_IT_FAILS},
+			  leave = {.verb = CLOSE};
+
+/* ---- deaths ---- */
+
+/* All of them sum; those in `dying` are killed in a call, and the others go on without them. */
+static void survive(int members, int dying, const char *next, int port)
+{
+	int left = members & ~dying;
+
+	tell_members(members, sum_on);
+	usleep(20000);
+	for (int i = 0; i < MAX_PROCESSES; i++)
+		if (dying >> i & 1)
+			end_process(i);
+	expect(left, SML_ERROR_RANK_DIED, 0);
+	let(left, to_job(next, port));
+	let(left, make_sum);
+}
+
+/* A rank dies, and rank 0 with another one, and then new processes join. */
+static void die_and_join(int n)
+{
+	const int port = free_port();
+	int members = (1 << n) - 1;
+
+	start_all(n + 2);
+	let(members, to_job("first", port));
+	let(members, make_sum);
+	survive(members, 1 << 1, "second", port);
+	members &= ~(1 << 1);
+	/* Without a switch, the control port dies with rank 0. */
+	survive(members, 1 << 0 | 1 << (n - 1), "third", port);
+	members &= ~(1 << 0 | 1 << (n - 1));
+	/* The new ones have never been in a job, and become the last ranks. */
+	members |= 3 << n;
+	let(members, to_job("fourth", port));
+	let(members, make_sum);
+	let(members, leave);
+	end_all();
+}
+
+/* Switches that each form of the test may use, as processes. */
+static struct switch_process root, second, leaf;
+static char root_address[32], both_addresses[64], leaf_address[32];
+
+static void start_switches(void)
+{
+	root = second = leaf = (struct switch_process){.pid = 0};
+	switch_process_start(&root);
+	switch_process_start(&second);
+	snprintf(root_address, sizeof(root_address), "127.0.0.1:%u", root.port);
+	snprintf(both_addresses, sizeof(both_addresses), "127.0.0.1:%u,127.0.0.1:%u", root.port,
+		 second.port);
+	leaf.parent = root_address;
+	switch_process_start(&leaf);
+	snprintf(leaf_address, sizeof(leaf_address), "127.0.0.1:%u", leaf.port);
+}
+
+static void end_switches(void)
+{
+	switch_process_kill(&leaf);
+	switch_process_kill(&second);
+	switch_process_kill(&root);
+}
+
+TEST(the_others_go_on_after_deaths_and_new_processes_join)
+{
+	start_switches();
+	const struct form forms[] = {
+		{NULL, NULL, false, 0},
+		{"embedded", NULL, false, 0},
+		{NULL, NULL, true, 0},
+		{NULL, NULL, true, 1 << 2},
+		{root_address, NULL, false, 0},
+		{root_address, NULL, true, 0},
+		{root_address, NULL, true, 1 << 2},
+		{both_addresses, NULL, false, 0},
+		{both_addresses, NULL, true, 1 << 3},
+		{leaf_address, NULL, false, 0},
+		{root_address, leaf_address, true, 0},
+	};
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		form = forms[i];
+		die_and_join(i % 2 ? 8 : 4);
+	}
+	end_switches();
+}
+
+/* ---- errors during it ---- */
+
+TEST(the_switch_may_die_while_they_join)
+{
+	char list[80];
+
+	start_switches();
+	snprintf(list, sizeof(list), "%s|127.0.0.1:%u", root_address, second.port);
+	form = (struct form){.switch_address = list};
+	start_all(4);
+	let(15, to_job("first", 0));
+	tell_members(15, sum_on);
+	end_process(3);
+	expect(7, SML_ERROR_RANK_DIED, 0);
+	/* Of three ranks, rank 0 has asked, or is about to, when the switch dies. */
+	struct order order = to_job("second", 0);
+
+	order.world_size = 3;
+	tell(0, &order);
+	usleep(20000);
+	switch_process_kill(&root);
+	for (order.rank = 1; order.rank < 3; order.rank++)
+		tell(order.rank, &order);
+	expect(7, 0, 0);
+	let(7, make_sum);
+	let(7, leave);
+	end_all();
+	switch_process_kill(&leaf);
+	switch_process_kill(&second);
+}
+
+TEST(a_rank_that_dies_before_it_has_joined_is_missed_within_the_limit)
+{
+	struct order order = to_job("second", free_port());
+
+	start_switches();
+	for (int with_switch = 0; with_switch < 2; with_switch++) {
+		form = (struct form){.switch_address = with_switch ? root_address : NULL};
+		start_all(4);
+		let(15, to_job("first", order.port));
+		tell_members(15, sum_on);
+		end_process(3);
+		expect(7, SML_ERROR_RANK_DIED, 0);
+		/* Process 2 dies as well, and the others do not know it yet. */
+		end_process(2);
+		order.world_size = 3;
+		order.timeout_ms = 1000;
+		for (order.rank = 0; order.rank < 2; order.rank++)
+			tell(order.rank, &order);
+		for (int i = 0; i < 2; i++) {
+			struct answer answer = hear(i);
+
+			/* Without a switch, rank 0's port may be gone when rank 1 looks again. */
+			if (answer.result == 0 ||
+			    (with_switch && strstr(answer.text, "rank 2") == NULL))
+				fail_msg("%d: %s", answer.result, answer.text);
+		}
+		/* The context has no job, but it can be in one again. */
+		tell_members(3, make_sum);
+		for (int i = 0; i < 2; i++)
+			assert_int_not_equal(hear(i).result, 0);
+		let(3, to_job("third", order.port));
+		let(3, make_sum);
+		let(1, to_job("alone", order.port));
+		let(1, make_sum);
+		let(3, to_job("again", order.port));
+		let(3, make_sum);
+		let(3, leave);
+		end_all();
+	}
+	end_switches();
+}
+
+/* Three jobs of three at once. The frozen one is process 1 of each. */
+TEST(a_frozen_rank_of_the_old_job_changes_nothing)
+{
+	const int ports[] = {free_port(), free_port(), free_port()};
+	char names[3][2][16];
+
+	start_switches();
+	const struct form forms[] = {{root_address, NULL, false, 0},
+				     {root_address, NULL, true, 0},
+				     {NULL, NULL, true, 0}};
+
+	for (int i = 0; i < 9; i++) {
+		form = forms[i / 3];
+		heartbeat_ms = i % 3 == 1 ? FROZEN_HEARTBEAT_MS : 60000;
+		start(i);
+	}
+	heartbeat_ms = 0;
+	for (int j = 0; j < 3; j++) {
+		snprintf(names[j][0], sizeof(names[j][0]), "frozen %d", j);
+		snprintf(names[j][1], sizeof(names[j][1]), "thawed %d", j);
+		let(7 << 3 * j, to_job(names[j][0], ports[j]));
+		tell_members(7 << 3 * j, sum_on);
+	}
+	usleep(20000);
+	for (int j = 0; j < 3; j++)
+		kill(processes[3 * j + 1].pid, SIGSTOP);
+	for (int j = 0; j < 3; j++) {
+		expect(5 << 3 * j, SML_ERROR_RANK_DIED, 0);
+		let(5 << 3 * j, to_job(names[j][1], ports[j]));
+		let(5 << 3 * j, make_sum);
+		tell_members(5 << 3 * j, sum_on);
+		kill(processes[3 * j + 1].pid, SIGCONT);
+	}
+	/* It gets an error, and what it has summed before is of the old members. */
+	for (int j = 0; j < 3; j++) {
+		struct answer answer = hear(3 * j + 1);
+
+		assert_int_not_equal(answer.result, 0);
+		assert_int_equal(answer.sum, 7 << 3 * j);
+		/* The others have been summing all the time, without it. */
+		end_process(3 * j + 2);
+		answer = hear(3 * j);
+		assert_int_equal(answer.result, SML_ERROR_RANK_DIED);
+		assert_int_equal(answer.sum, 5 << 3 * j);
+	}
+	end_all();
+	end_switches();
+}
+
+/* ---- one process ---- */
+
+static int reconfigure_as(struct rank *rank, const char *name, int timeout_ms)
+{
+	struct sml_membership next = SML_MEMBERSHIP_INIT;
+
+	next.job = name;
+	next.rank = rank->rank;
+	next.world_size = rank->n;
+	next.timeout_ms = timeout_ms;
+	return sml_reconfigure(rank->context, &next);
+}
+
+#define BYTES sizeof(struct sml_membership)
+
+static const struct wrong {
+	struct sml_membership membership;
+	const char *part; /* of the text */
+} wrong[] = {
+	{{.size = 0, .job = "next", .world_size = 2}, "SML_MEMBERSHIP_INIT"},
+	{{.size = BYTES + 8, .job = "next", .world_size = 2}, "bytes"},
+	{{.size = BYTES, .world_size = 2}, "no job"},
+	{{.size = BYTES, .job = "", .world_size = 2}, "no job"},
+	{{.size = BYTES, .job = "test", .world_size = 2}, "none has had"},
+	{{.size = BYTES, .job = "next", .world_size = 0}, "it must be 1 to"},
+	{{.size = BYTES, .job = "next", .world_size = 65}, "without a switch"},
+	{{.size = BYTES, .job = "next", .world_size = 2, .rank = 2}, "ranks are 0 to 1"},
+	{{.size = BYTES, .job = "next", .world_size = 2, .rank = -1}, "ranks are 0 to 1"},
+	{{.size = BYTES, .job = "next", .world_size = 2, .master_port = 65536}, "master_port"},
+	{{.size = BYTES, .job = "next", .world_size = 2, .timeout_ms = -1}, "timeout_ms"},
+};
+
+static void be_refused(struct rank *rank)
+{
+	float one = 1;
+	int error = sml_reconfigure(rank->context, NULL);
+
+	CHECK(rank, error == -EINVAL);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		error = sml_reconfigure(rank->context, &wrong[i].membership);
+		if (error != -EINVAL || !strstr(sml_error_text(NULL), wrong[i].part))
+			complain(rank, "%d: \"%s\" should say \"%s\"", error, sml_error_text(NULL),
+				 wrong[i].part);
+	}
+	/* Nothing has changed. */
+	CHECK(rank, sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_SUM, NULL) == 0);
+	CHECK(rank, one == 2);
+}
+
+TEST(a_wrong_membership_changes_nothing)
+{
+	run_job(&(struct job){.n_ranks = 2, .body = be_refused});
+}
+
+/* All ranks have completed their calls: nobody's are in progress when another one leaves. */
+static pthread_barrier_t all_here;
+
+static uint64_t tensors(const struct rank *rank)
+{
+	struct sml_counters counters = {.size = sizeof(counters)};
+
+	assert_int_equal(sml_get_counters(rank->context, &counters), 0);
+	return counters.tensors;
+}
+
+/* A done request and one in progress, neither of which was waited for. */
+static void go_on_with_requests(struct rank *rank)
+{
+	struct sml_request *done = NULL, *unfinished = NULL;
+	const int fd = sml_event_fd(rank->context);
+	struct pollfd bell = {.fd = fd, .events = POLLIN};
+	float send = 1, recv = 0, unused[2] = {1, 1};
+	uint64_t before, ignored;
+
+	CHECK(rank, sml_allreduce_async(rank->context, &send, &recv, 1, SML_FLOAT32, SML_SUM, NULL,
+					&done) == 0);
+	for (uint64_t began = now_ms(); tensors(rank) < 1 && now_ms() - began < SOON_MS;)
+		usleep(1000);
+	CHECK(rank, tensors(rank) == 1);
+	pthread_barrier_wait(&all_here);
+	if (rank->rank == 0)
+		CHECK(rank, sml_allreduce_async(rank->context, &unused[0], &unused[1], 1,
+						SML_FLOAT32, SML_SUM, NULL, &unfinished) == 0);
+	pthread_barrier_wait(&all_here);
+	while (read(fd, &ignored, sizeof(ignored)) > 0)
+		;
+	CHECK(rank, reconfigure_as(rank, "next", 0) == 0);
+	/* The descriptor is the same, and it rang. */
+	CHECK(rank, sml_event_fd(rank->context) == fd && poll(&bell, 1, 0) == 1);
+	before = tensors(rank);
+	CHECK(rank, before >= 1);
+	send = 2;
+	CHECK(rank, sml_allreduce(rank->context, &send, &send, 1, SML_FLOAT32, SML_SUM, NULL) == 0);
+	CHECK(rank, send == 4 && recv == 2 && unused[0] == 1);
+	CHECK(rank, tensors(rank) == before + 1);
+	CHECK(rank, sml_wait(done) == 0);
+	if (unfinished)
+		CHECK(rank, sml_wait(unfinished) == SML_ERROR_ABORTED);
+}
+
+TEST(requests_counters_and_the_descriptor_outlive_the_job)
+{
+	pthread_barrier_init(&all_here, NULL, 2);
+	for (int shares = 0; shares < 2; shares++)
+		run_job(&(struct job){
+			.n_ranks = 2, .host_group = shares, .body = go_on_with_requests});
+	pthread_barrier_destroy(&all_here);
+}
+
+/* What the second thread of rank 0 sees while the first waits for rank 1. */
+static void *disturb(void *self)
+{
+	struct rank *rank = self;
+	float value = 1;
+	int error;
+
+	do
+		error = sml_allreduce(rank->context, &value, &value, 1, SML_FLOAT32, SML_SUM, NULL);
+	while (error == SML_ERROR_ABORTED); /* of the old job, for a moment */
+	if (error != SML_ERROR_CLOSED || !strstr(sml_error_text(rank->context), "waits for"))
+		complain(rank, "a call: %d, %s", error, sml_error_text(rank->context));
+	error = reconfigure_as(rank, "other", 0);
+	if (error != -EBUSY)
+		complain(rank, "another sml_reconfigure(): %d, %s", error, sml_error_text(NULL));
+	if (sml_abort(rank->context, "enough") != 0)
+		complain(rank, "sml_abort(): %s", sml_error_text(NULL));
+	return NULL;
+}
+
+static void race(struct rank *rank)
+{
+	pthread_t other;
+
+	pthread_barrier_wait(&all_here);
+	if (rank->rank == 0) {
+		/* Before that, the other thread's call is one of the old job. */
+		CHECK(rank, sml_abort(rank->context, "the old job is over") == 0);
+		pthread_create(&other, NULL, disturb, rank);
+		if (reconfigure_as(rank, "next", 0) != SML_ERROR_ABORTED)
+			complain(rank, "not ended: %s", sml_error_text(NULL));
+		pthread_join(other, NULL);
+		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED, "sml_abort()");
+	}
+	pthread_barrier_wait(&all_here);
+	CHECK(rank, reconfigure_as(rank, "last", 0) == 0);
+	CHECK(rank, sml_barrier(rank->context) == 0);
+}
+
+TEST(one_thread_at_a_time_reconfigures_and_another_one_can_end_it)
+{
+	pthread_barrier_init(&all_here, NULL, 2);
+	run_job(&(struct job){.n_ranks = 2, .body = race});
+	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = race});
+	pthread_barrier_destroy(&all_here);
+}
+
+int main(int argc, char **argv)
+{
+	switch_process_main(argc, argv);
+	if (argc > 1)
+		test_select(argv[1]);
+	return test_run(NULL, NULL);
+}
