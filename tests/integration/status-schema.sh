@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What `switchml status --json` prints is an array of the form of docs/status.schema.json, whether
+# What `switchml status --json` prints is an array of the form that --schema prints, whether
 # a switch has a job, cannot be reached, or cannot even be named; with the leaves and hosts of a
 # tree, and with rates.
 #
@@ -21,6 +21,7 @@ cd "$work" || exit 1
 export SWITCHML_HOST_GROUP=0
 unset SWITCHML_SWITCH
 
+"$switchml" status --schema >schema.json || exit 1
 cat >check.py <<'END'
 import json, sys
 import jsonschema
@@ -54,14 +55,14 @@ END
 # Title, file, number of switches, number of jobs of the first one, and what is true of the answer,
 # its first switch and that switch's first job.
 check() {
-	"$python" check.py "$here/../../docs/status.schema.json" "${@:2}" >said 2>&1
+	"$python" check.py schema.json "${@:2}" >said 2>&1
 	say $? "$1" said
 }
 
 # Title, switch, and what becomes true of it and its one job while it is watched.
 watch() {
 	timeout 60 "$switchml" status --switch "$2" --json --watch=0.5 2>/dev/null |
-		"$python" check.py "$here/../../docs/status.schema.json" - 1 1 "$3" >said 2>&1
+		"$python" check.py schema.json - 1 1 "$3" >said 2>&1
 	say $? "$1" said
 }
 

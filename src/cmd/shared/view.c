@@ -111,6 +111,7 @@ void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates 
 	*rates = (struct sml_switch_rates){.known = sml_view_seconds(view) > 0};
 	if (!rates->known)
 		return;
+	rates->seconds = sml_view_seconds(view);
 	rates->packets_received = switch_rate(view, "packets-received");
 	rates->packets_sent = switch_rate(view, "packets-sent");
 	rates->bytes_received = switch_rate(view, "bytes-received");
@@ -270,7 +271,8 @@ void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus
 	const double seconds = sml_view_seconds(view);
 	const SmlControl__JobStatus *before = seconds > 0 ? job_before(view, job) : NULL;
 
-	*rates = (struct sml_job_rates){.known = before != NULL, .slowest = -1, .link_share = -1};
+	*rates = (struct sml_job_rates){
+		.known = before != NULL, .slowest = -1, .slowest_share = -1, .link_share = -1};
 	for (size_t i = 0; i < job->n_workers; i++)
 		ranks[i] = (struct sml_rank_rates){.link_share = -1};
 	if (before == NULL)

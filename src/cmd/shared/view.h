@@ -26,6 +26,7 @@ struct sml_view {
 /* Per second. */
 struct sml_switch_rates {
 	bool known;
+	double seconds; /* of the interval */
 	double packets_received, packets_sent;
 	double bytes_received, bytes_sent; /* UDP payload */
 };
@@ -55,8 +56,8 @@ struct sml_job_rates {
 	/* The rank or the leaf that completed the most uses: -1 and NULL if none did. */
 	int slowest;
 	const char *slowest_leaf; /* as long as the view has this answer */
-	double slowest_share;
-	double link_share; /* of the busiest rank; below 0: not known */
+	double slowest_share;	  /* below 0 if none did */
+	double link_share;	  /* of the busiest rank; below 0: not known */
 };
 
 /* A leaf of the switch, in one job. */

@@ -20,11 +20,11 @@
 
 #define TIMEOUT_MS 5000
 
-enum { OPTION_COUNT = 256 };
+enum { OPTION_COUNT = 256, OPTION_SCHEMA };
 
 struct options {
 	const char *address;
-	bool json, watch;
+	bool json, schema, watch;
 	double interval_s;
 	unsigned long count; /* of answers; 0: no limit */
 };
@@ -33,6 +33,7 @@ static const struct argp_option option_list[] = {
 	{"switch", 's', "HOST[:PORT],…", 0,
 	 "The switch, or several (SWITCHML_SWITCH; if it is not set, rank 0 of the job)", 0},
 	{"json", 'j', NULL, 0, "Print JSON, for programs", 0},
+	{"schema", OPTION_SCHEMA, NULL, 0, "Print the JSON schema of --json, and ask no switch", 0},
 	{"watch", 'w', "SECONDS", OPTION_ARG_OPTIONAL,
 	 "Ask again every few seconds (2), and print rates. With --json, print one array on each "
 	 "line",
@@ -72,6 +73,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		break;
 	case 'j':
 		options->json = true;
+		break;
+	case OPTION_SCHEMA:
+		options->schema = true;
 		break;
 	case 'w':
 		options->watch = true;
@@ -185,6 +189,15 @@ static int print_all(const struct options *options, const struct sml_view *views
 	return fflush(stdout) != 0 ? 1 : rc;
 }
 
+static int print_schema(void)
+{
+	json_t *schema = sml_status_schema();
+	int rc = print_json(schema, false);
+
+	json_decref(schema);
+	return fflush(stdout) != 0 ? 1 : rc;
+}
+
 /* Whether all have answered. */
 static bool ask_all(struct sml_view *views, size_t n)
 {
@@ -272,6 +285,8 @@ int sml_command_status(int argc, char **argv)
 
 	argp_parse(&parser, argc, argv, 0, NULL, &options);
 	signal(SIGPIPE, SIG_IGN);
+	if (options.schema)
+		return print_schema();
 	n = sml_views_open(views, options.address, "status");
 	if (n == 0 && options.json)
 		(void)print_all(&options, views, 0);

@@ -19,6 +19,9 @@ size_t sml_views_open(struct sml_view views[SML_MOST_VIEWS], const char *list, c
 /* One switch as JSON; with_rates: and its rates, null if they are not known. NULL: no memory. */
 json_t *sml_status_json(const struct sml_view *view, bool with_rates);
 
+/* The JSON schema of an array of these. NULL: no memory. */
+json_t *sml_status_schema(void);
+
 /* One switch for people: all that it says, or what it does in a second. */
 void sml_status_print(const struct sml_view *view);
 void sml_status_print_rates(const struct sml_view *view);

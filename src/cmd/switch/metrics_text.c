@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * See metrics_text.h. docs/monitoring.md lists the metrics for people. A family's samples are
- * together, so a family is a row of a table, with a function that writes its samples.
+ * together, so a family is a row of a table, with the field that it is, or with a function that
+ * writes its samples.
  */
 #include "cmd/switch/metrics_text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/shared/fields.h"
 #include "core/pool.h"
+
+/* What has one sample of a family, or some. */
+enum scope { OF_SWITCH, OF_LEAF, OF_JOB, OF_BRANCH, OF_RANK };
 
 /* Where a family's samples go, and of which jobs. */
 struct writer {
@@ -19,12 +25,22 @@ struct writer {
 	const SmlControl__Status *status;
 	const SmlControl__JobStatus *jobs[SML_METRICS_JOBS]; /* those that have series */
 	size_t n_jobs;
+	const struct family *family;
 	const char *name; /* of the family, with its suffix */
+};
+
+/* One of what a family is about. */
+struct sample {
+	const SmlControl__JobStatus *job; /* NULL: the switch, or one of its leaves */
+	const void *object;		  /* the message of this scope */
 };
 
 struct family {
 	const char *name, *type, *unit, *help;
-	void (*write)(const struct writer *writer);
+	enum scope scope;
+	/* Either a field of the scope's message, or a function. */
+	const char *field;
+	void (*write)(const struct writer *writer, const struct sample *sample);
 };
 
 /* ---- labels and values ---- */
@@ -46,44 +62,79 @@ static uint32_t stripe_of(const SmlControl__JobStatus *job)
 	return job->n_served > 0 ? job->served[0]->stripe : 0;
 }
 
-/* The beginning of a job's sample; more labels may follow. */
-static void begin_job(const struct writer *writer, const SmlControl__JobStatus *job)
+/* The beginning of a sample with its labels; more labels may follow, unless it is the switch's. */
+static void begin(const struct writer *writer, const struct sample *sample)
 {
-	fprintf(writer->out, "%s{", writer->name);
-	write_label(writer, "job_name", job->job);
-	fprintf(writer->out, ",stripe=\"%" PRIu32 "\"", stripe_of(job));
+	const SmlControl__WorkerStatus *worker = sample->object;
+	const SmlControl__BranchStatus *branch = sample->object;
+	const SmlControl__LeafStatus *leaf = sample->object;
+	const enum scope scope = writer->family->scope;
+
+	fprintf(writer->out, scope == OF_SWITCH ? "%s" : "%s{", writer->name);
+	if (sample->job != NULL) {
+		write_label(writer, "job_name", sample->job->job);
+		fprintf(writer->out, ",stripe=\"%" PRIu32 "\"", stripe_of(sample->job));
+	}
+	if (scope == OF_LEAF)
+		write_label(writer, "leaf", leaf->name);
+	if (scope == OF_BRANCH) {
+		fputc(',', writer->out);
+		write_label(writer, "leaf", branch->leaf);
+	}
+	if (scope == OF_RANK)
+		fprintf(writer->out, ",rank=\"%" PRIu32 "\"", worker->rank);
 }
 
-static void write_u64(const struct writer *writer, uint64_t value)
+/* The rest of a sample that begin() has begun. */
+static void end(const struct writer *writer, uint64_t value)
 {
-	fprintf(writer->out, "%s %" PRIu64 "\n", writer->name, value);
+	fprintf(writer->out, "%s %" PRIu64 "\n", writer->family->scope == OF_SWITCH ? "" : "}",
+		value);
 }
 
-static void write_with(const struct writer *writer, const char *label, const char *value,
-		       uint64_t count)
+/* A sample that has one more label. */
+static void write_with(const struct writer *writer, const struct sample *sample, const char *label,
+		       const char *value, uint64_t count)
 {
-	fprintf(writer->out, "%s{", writer->name);
+	begin(writer, sample);
+	fputc(writer->family->scope == OF_SWITCH ? '{' : ',', writer->out);
 	write_label(writer, label, value);
 	fprintf(writer->out, "} %" PRIu64 "\n", count);
 }
 
-static uint64_t counter(SmlControl__Counter *const *counters, size_t n, const char *name)
+static uint64_t of_switch(const struct writer *writer, const char *name)
 {
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(counters[i]->name, name) == 0)
-			return counters[i]->value;
+	const SmlControl__Status *status = writer->status;
+
+	for (size_t i = 0; i < status->n_counters; i++)
+		if (strcmp(status->counters[i]->name, name) == 0)
+			return status->counters[i]->value;
 	return 0;
 }
 
-static uint64_t of_switch(const struct writer *writer, const char *name)
+/* A sample of a field, unless its value is unknown. Milliseconds become seconds. */
+static void write_field(const struct writer *writer, const struct sml_field *field,
+			const struct sample *sample)
 {
-	return counter(writer->status->counters, writer->status->n_counters, name);
+	const void *at = sml_field_at(field, sample->object);
+
+	if (at == NULL)
+		return;
+	begin(writer, sample);
+	if (field->type == SML_FIELD_MS)
+		fprintf(writer->out, "%s %.3f\n", writer->family->scope == OF_SWITCH ? "" : "}",
+			(double)*(const uint64_t *)at / 1e3);
+	else if (field->type == SML_FIELD_U64)
+		end(writer, *(const uint64_t *)at);
+	else
+		end(writer, *(const uint32_t *)at);
 }
 
-/* ---- of the switch ---- */
+/* ---- samples that are more than one field ---- */
 
-static void write_build(const struct writer *writer)
+static void write_build(const struct writer *writer, const struct sample *sample)
 {
+	(void)sample;
 	fprintf(writer->out, "%s{", writer->name);
 	write_label(writer, "version", writer->status->version);
 	fputc(',', writer->out);
@@ -91,208 +142,67 @@ static void write_build(const struct writer *writer)
 	fprintf(writer->out, "} 1\n");
 }
 
-static void write_uptime(const struct writer *writer)
+static void write_jobs(const struct writer *writer, const struct sample *sample)
 {
-	fprintf(writer->out, "%s %.3f\n", writer->name, (double)writer->status->uptime_ms / 1e3);
+	begin(writer, sample);
+	end(writer, writer->status->n_jobs);
 }
 
-static void write_slots(const struct writer *writer)
+static void write_unlisted(const struct writer *writer, const struct sample *sample)
 {
-	write_u64(writer, writer->status->slots);
+	begin(writer, sample);
+	end(writer, writer->status->n_jobs - writer->n_jobs);
 }
 
-static void write_slots_in_use(const struct writer *writer)
+static void write_dropped(const struct writer *writer, const struct sample *sample)
 {
-	write_u64(writer, writer->status->slots_in_use);
+	static const char *const reasons[][2] = {{"receive-buffer", "socket-drops"},
+						 {"send-buffer", "send-drops"},
+						 {"checksum", "bad-checksums"}};
+
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		write_with(writer, sample, "reason", reasons[i][0],
+			   of_switch(writer, reasons[i][1]));
 }
 
-static void write_jobs(const struct writer *writer)
-{
-	write_u64(writer, writer->status->n_jobs);
-}
-
-static void write_max_jobs(const struct writer *writer)
-{
-	write_u64(writer, writer->status->max_jobs);
-}
-
-static void write_unlisted(const struct writer *writer)
-{
-	write_u64(writer, writer->status->n_jobs - writer->n_jobs);
-}
-
-#define OF_SWITCH(function, counter_name)                                                          \
-	static void function(const struct writer *writer)                                          \
-	{                                                                                          \
-		write_u64(writer, of_switch(writer, counter_name));                                \
-	}
-OF_SWITCH(write_packets_received, "packets-received")
-OF_SWITCH(write_packets_sent, "packets-sent")
-OF_SWITCH(write_packets_multicast, "packets-multicast")
-OF_SWITCH(write_bytes_received, "bytes-received")
-OF_SWITCH(write_bytes_sent, "bytes-sent")
-OF_SWITCH(write_probes, "probes")
-OF_SWITCH(write_refused, "connections-refused")
-OF_SWITCH(write_evicted, "connections-evicted")
-
-static void write_dropped(const struct writer *writer)
-{
-	write_with(writer, "reason", "receive-buffer", of_switch(writer, "socket-drops"));
-	write_with(writer, "reason", "send-buffer", of_switch(writer, "send-drops"));
-	write_with(writer, "reason", "checksum", of_switch(writer, "bad-checksums"));
-}
-
-static void write_verdicts(const struct writer *writer)
+static void write_verdicts(const struct writer *writer, const struct sample *sample)
 {
 	for (unsigned i = 0; i < SML_VERDICTS; i++) {
 		const char *name = sml_verdict_name((enum sml_verdict)i);
 
-		write_with(writer, "verdict", name, of_switch(writer, name));
+		write_with(writer, sample, "verdict", name, of_switch(writer, name));
 	}
 }
 
-/* ---- of the tree ---- */
-
-static void write_level(const struct writer *writer)
-{
-	write_u64(writer, writer->status->level);
-}
-
-static void write_attached(const struct writer *writer)
+static void write_attached(const struct writer *writer, const struct sample *sample)
 {
 	if (writer->status->parent[0] != '\0')
-		write_with(writer, "parent", writer->status->parent,
+		write_with(writer, sample, "parent", writer->status->parent,
 			   writer->status->attached ? 1 : 0);
 }
 
-/* Have the leaves before it this name? It may have come back before its old connection ended. */
-static bool is_second_leaf(const SmlControl__Status *status, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(status->leaves[i]->name, status->leaves[n]->name) == 0)
-			return true;
-	return false;
-}
-
-/* The statement for each leaf; it writes the rest of the sample. */
-#define OF_LEAVES(function, format, value)                                                         \
-	static void function(const struct writer *writer)                                          \
-	{                                                                                          \
-		for (size_t i = 0; i < writer->status->n_leaves; i++) {                            \
-			const SmlControl__LeafStatus *leaf = writer->status->leaves[i];            \
-			if (is_second_leaf(writer->status, i))                                     \
-				continue;                                                          \
-			fprintf(writer->out, "%s{", writer->name);                                 \
-			write_label(writer, "leaf", leaf->name);                                   \
-			fprintf(writer->out, "} " format "\n", value);                             \
-		}                                                                                  \
-	}
-OF_LEAVES(write_leaf_ranks, "%" PRIu32, leaf->ranks)
-OF_LEAVES(write_leaf_slots, "%" PRIu32, leaf->slots)
-OF_LEAVES(write_leaf_slots_in_use, "%" PRIu32, leaf->slots_in_use)
-OF_LEAVES(write_leaf_silence, "%.3f", (double)leaf->last_seen_ms / 1e3)
-
-/* ---- of jobs ---- */
-
-#define OF_JOB(function, field)                                                                    \
-	static void function(const struct writer *writer)                                          \
-	{                                                                                          \
-		for (size_t i = 0; i < writer->n_jobs; i++) {                                      \
-			begin_job(writer, writer->jobs[i]);                                        \
-			fprintf(writer->out, "} %" PRIu32 "\n", writer->jobs[i]->field);           \
-		}                                                                                  \
-	}
-OF_JOB(write_job_ranks, world_size)
-OF_JOB(write_job_slots, slots)
-OF_JOB(write_job_lanes, lanes)
-OF_JOB(write_job_epoch, epoch)
-
-static void write_job_state(const struct writer *writer)
+static void write_job_state(const struct writer *writer, const struct sample *sample)
 {
 	static const char *const states[] = {"joining", "handing over", "probing", "running",
 					     "leaving"};
 
-	for (size_t i = 0; i < writer->n_jobs; i++)
-		for (size_t s = 0; s < sizeof(states) / sizeof(states[0]); s++) {
-			begin_job(writer, writer->jobs[i]);
-			fputc(',', writer->out);
-			write_label(writer, "state", states[s]);
-			fprintf(writer->out, "} %d\n",
-				strcmp(writer->jobs[i]->state, states[s]) == 0);
-		}
+	for (size_t s = 0; s < sizeof(states) / sizeof(states[0]); s++)
+		write_with(writer, sample, "state", states[s],
+			   strcmp(sample->job->state, states[s]) == 0);
 }
 
-static void write_job_verdicts(const struct writer *writer)
+static void write_job_verdicts(const struct writer *writer, const struct sample *sample)
 {
-	for (size_t i = 0; i < writer->n_jobs; i++)
-		for (size_t c = 0; c < writer->jobs[i]->n_counters; c++) {
-			begin_job(writer, writer->jobs[i]);
-			fputc(',', writer->out);
-			write_label(writer, "verdict", writer->jobs[i]->counters[c]->name);
-			fprintf(writer->out, "} %" PRIu64 "\n",
-				writer->jobs[i]->counters[c]->value);
-		}
+	for (size_t c = 0; c < sample->job->n_counters; c++)
+		write_with(writer, sample, "verdict", sample->job->counters[c]->name,
+			   sample->job->counters[c]->value);
 }
 
-/* Leaves choose their names: two of one job may have the same. */
-static bool is_second_branch(const SmlControl__JobStatus *job, size_t n)
+static void write_rank_info(const struct writer *writer, const struct sample *sample)
 {
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(job->branches[i]->leaf, job->branches[n]->leaf) == 0)
-			return true;
-	return false;
-}
+	const SmlControl__WorkerStatus *worker = sample->object;
 
-/* What each leaf of this switch contributes to the jobs that are listed. */
-#define OF_BRANCHES(function, field)                                                               \
-	static void function(const struct writer *writer)                                          \
-	{                                                                                          \
-		for (size_t i = 0; i < writer->n_jobs; i++)                                        \
-			for (size_t b = 0; b < writer->jobs[i]->n_branches; b++) {                 \
-				const SmlControl__BranchStatus *branch =                           \
-					writer->jobs[i]->branches[b];                              \
-				if (is_second_branch(writer->jobs[i], b))                          \
-					continue;                                                  \
-				begin_job(writer, writer->jobs[i]);                                \
-				fputc(',', writer->out);                                           \
-				write_label(writer, "leaf", branch->leaf);                         \
-				fprintf(writer->out, "} %" PRIu64 "\n", (uint64_t)branch->field);  \
-			}                                                                          \
-	}
-OF_BRANCHES(write_branch_ranks, ranks)
-OF_BRANCHES(write_branch_contributions, contributions)
-OF_BRANCHES(write_branch_resends, resends)
-OF_BRANCHES(write_branch_completed, completed)
-
-/* ---- of ranks ---- */
-
-static void begin_rank(const struct writer *writer, const SmlControl__JobStatus *job,
-		       const SmlControl__WorkerStatus *worker)
-{
-	begin_job(writer, job);
-	fprintf(writer->out, ",rank=\"%" PRIu32 "\"", worker->rank);
-}
-
-/* The statement for each rank of the jobs that are listed; it writes the rest of the sample. */
-#define OF_RANKS(function, condition, statement)                                                   \
-	static void function(const struct writer *writer)                                          \
-	{                                                                                          \
-		for (size_t i = 0; i < writer->n_jobs; i++)                                        \
-			for (size_t r = 0; r < writer->jobs[i]->n_workers; r++) {                  \
-				const SmlControl__WorkerStatus *worker =                           \
-					writer->jobs[i]->workers[r];                               \
-				if (!(condition))                                                  \
-					continue;                                                  \
-				begin_rank(writer, writer->jobs[i], worker);                       \
-				statement;                                                         \
-			}                                                                          \
-	}
-#define RANK_COUNTER(function, condition, value)                                                   \
-	OF_RANKS(function, condition, fprintf(writer->out, "} %" PRIu64 "\n", (uint64_t)(value)))
-#define RANK_TRAFFIC(function, field)                                                              \
-	RANK_COUNTER(function, worker->traffic != NULL, worker->traffic->field)
-
-OF_RANKS(write_rank_info, true, {
+	begin(writer, sample);
 	fputc(',', writer->out);
 	write_label(writer, "host", worker->host);
 	if (worker->leaf[0] != '\0') {
@@ -301,113 +211,142 @@ OF_RANKS(write_rank_info, true, {
 	}
 	if (worker->sender > 0)
 		fprintf(writer->out, ",sent_by=\"%" PRIu32 "\"", worker->sender - 1);
-	fprintf(writer->out, "} 1\n");
-})
-RANK_COUNTER(write_rank_connected, true, strcmp(worker->state, "missing") != 0)
-OF_RANKS(write_rank_silence, strcmp(worker->state, "missing") != 0,
-	 fprintf(writer->out, "} %.3f\n", (double)worker->last_seen_ms / 1e3))
-RANK_COUNTER(write_rank_contributions, true, worker->contributions)
-RANK_COUNTER(write_rank_resends, true, worker->resends)
-RANK_COUNTER(write_rank_completed, true, worker->completed)
-RANK_TRAFFIC(write_rank_packets_sent, packets_sent)
-RANK_TRAFFIC(write_rank_packets_received, packets_received)
-RANK_TRAFFIC(write_rank_bytes_sent, bytes_sent)
-RANK_TRAFFIC(write_rank_bytes_received, bytes_received)
-OF_RANKS(write_rank_retransmits, worker->traffic != NULL, {
-	fprintf(writer->out, ",cause=\"timeout\"} %" PRIu64 "\n",
-		worker->traffic->retransmits_timeout);
-	begin_rank(writer, writer->jobs[i], worker);
-	fprintf(writer->out, ",cause=\"overtaken\"} %" PRIu64 "\n",
-		worker->traffic->retransmits_fast);
-})
-RANK_COUNTER(write_rank_link, worker->traffic != NULL && worker->traffic->link_mbits > 0,
-	     worker->traffic->link_mbits * 125000ull)
+	end(writer, 1);
+}
+
+static bool is_connected(const SmlControl__WorkerStatus *worker)
+{
+	return strcmp(worker->state, "missing") != 0;
+}
+
+static void write_rank_connected(const struct writer *writer, const struct sample *sample)
+{
+	begin(writer, sample);
+	end(writer, is_connected(sample->object));
+}
+
+static void write_rank_silence(const struct writer *writer, const struct sample *sample)
+{
+	if (is_connected(sample->object))
+		write_field(writer, sml_field_find(&sml_worker_record, "last_seen_ms"), sample);
+}
+
+static void write_rank_retransmits(const struct writer *writer, const struct sample *sample)
+{
+	const SmlControl__Traffic *traffic =
+		((const SmlControl__WorkerStatus *)sample->object)->traffic;
+
+	if (traffic == NULL)
+		return;
+	write_with(writer, sample, "cause", "timeout", traffic->retransmits_timeout);
+	write_with(writer, sample, "cause", "overtaken", traffic->retransmits_fast);
+}
+
+static void write_rank_link(const struct writer *writer, const struct sample *sample)
+{
+	const SmlControl__Traffic *traffic =
+		((const SmlControl__WorkerStatus *)sample->object)->traffic;
+
+	if (traffic == NULL || traffic->link_mbits == 0)
+		return;
+	begin(writer, sample);
+	end(writer, traffic->link_mbits * 125000ull);
+}
 
 /* ---- all ---- */
 
 static const struct family families[] = {
-	{"switchml_build_info", "gauge", "", "The switch's version and dataplane.", write_build},
-	{"switchml_uptime_seconds", "gauge", "seconds", "Time since the switch started.",
-	 write_uptime},
-	{"switchml_slots", "gauge", "", "Slots that the switch has.", write_slots},
-	{"switchml_slots_in_use", "gauge", "", "Slots that jobs hold.", write_slots_in_use},
-	{"switchml_jobs", "gauge", "", "Jobs at the switch.", write_jobs},
-	{"switchml_jobs_limit", "gauge", "", "The most jobs at once.", write_max_jobs},
-	{"switchml_jobs_unlisted", "gauge", "", "Jobs that have no series here.", write_unlisted},
+	{"switchml_build_info", "gauge", "", "The switch's version and dataplane.", OF_SWITCH, NULL,
+	 write_build},
+	{"switchml_uptime_seconds", "gauge", "seconds", "Time since the switch started.", OF_SWITCH,
+	 "uptime_ms", NULL},
+	{"switchml_slots", "gauge", "", "Slots that the switch has.", OF_SWITCH, "slots", NULL},
+	{"switchml_slots_in_use", "gauge", "", "Slots that jobs hold.", OF_SWITCH, "slots_in_use",
+	 NULL},
+	{"switchml_jobs", "gauge", "", "Jobs at the switch.", OF_SWITCH, NULL, write_jobs},
+	{"switchml_jobs_limit", "gauge", "", "The most jobs at once.", OF_SWITCH, "max_jobs", NULL},
+	{"switchml_jobs_unlisted", "gauge", "", "Jobs that have no series here.", OF_SWITCH, NULL,
+	 write_unlisted},
 	{"switchml_received_packets", "counter", "packets", "Packets that the switch has received.",
-	 write_packets_received},
+	 OF_SWITCH, "packets-received", NULL},
 	{"switchml_sent_packets", "counter", "packets", "Packets that the switch has sent.",
-	 write_packets_sent},
+	 OF_SWITCH, "packets-sent", NULL},
 	{"switchml_multicast_packets", "counter", "packets",
-	 "Packets that the switch has sent to groups.", write_packets_multicast},
+	 "Packets that the switch has sent to groups.", OF_SWITCH, "packets-multicast", NULL},
 	{"switchml_received_bytes", "counter", "bytes", "UDP payload that the switch has received.",
-	 write_bytes_received},
+	 OF_SWITCH, "bytes-received", NULL},
 	{"switchml_sent_bytes", "counter", "bytes", "UDP payload that the switch has sent.",
-	 write_bytes_sent},
-	{"switchml_probes", "counter", "", "Probes that the switch has received.", write_probes},
+	 OF_SWITCH, "bytes-sent", NULL},
+	{"switchml_probes", "counter", "", "Probes that the switch has received.", OF_SWITCH,
+	 "probes", NULL},
 	{"switchml_dropped_packets", "counter", "packets",
-	 "Packets that were lost at the switch, by reason.", write_dropped},
+	 "Packets that were lost at the switch, by reason.", OF_SWITCH, NULL, write_dropped},
 	{"switchml_packet_verdicts", "counter", "",
-	 "Packets that the switch has received, by what became of them.", write_verdicts},
+	 "Packets that the switch has received, by what became of them.", OF_SWITCH, NULL,
+	 write_verdicts},
 	{"switchml_connections_refused", "counter", "", "Control connections that were refused.",
-	 write_refused},
+	 OF_SWITCH, "connections-refused", NULL},
 	{"switchml_connections_evicted", "counter", "",
-	 "Control connections that were closed to make room.", write_evicted},
+	 "Control connections that were closed to make room.", OF_SWITCH, "connections-evicted",
+	 NULL},
 	{"switchml_tree_level", "gauge", "",
 	 "The switch's level in a tree of switches: 0 for a root, and for a switch without a tree.",
-	 write_level},
+	 OF_SWITCH, "level", NULL},
 	{"switchml_parent_attached", "gauge", "", "1 if this leaf's parent has accepted it.",
-	 write_attached},
-	{"switchml_leaf_ranks", "gauge", "", "Ranks behind the leaf.", write_leaf_ranks},
-	{"switchml_leaf_slots", "gauge", "", "Slots that the leaf has.", write_leaf_slots},
-	{"switchml_leaf_slots_in_use", "gauge", "", "Slots of the leaf that jobs hold.",
-	 write_leaf_slots_in_use},
+	 OF_SWITCH, NULL, write_attached},
+	{"switchml_leaf_ranks", "gauge", "", "Ranks behind the leaf.", OF_LEAF, "ranks", NULL},
+	{"switchml_leaf_slots", "gauge", "", "Slots that the leaf has.", OF_LEAF, "slots", NULL},
+	{"switchml_leaf_slots_in_use", "gauge", "", "Slots of the leaf that jobs hold.", OF_LEAF,
+	 "slots_in_use", NULL},
 	{"switchml_leaf_silence_seconds", "gauge", "seconds",
-	 "Time since the leaf's last control message.", write_leaf_silence},
-	{"switchml_job_ranks", "gauge", "", "Ranks of the job.", write_job_ranks},
-	{"switchml_job_state", "gauge", "", "1 for the state that the job is in.", write_job_state},
+	 "Time since the leaf's last control message.", OF_LEAF, "last_seen_ms", NULL},
+	{"switchml_job_ranks", "gauge", "", "Ranks of the job.", OF_JOB, "world_size", NULL},
+	{"switchml_job_state", "gauge", "", "1 for the state that the job is in.", OF_JOB, NULL,
+	 write_job_state},
 	{"switchml_job_epoch", "gauge", "",
-	 "The job's epoch: 1 plus the switches that it has lost.", write_job_epoch},
-	{"switchml_job_slots", "gauge", "", "Slots that the job holds.", write_job_slots},
-	{"switchml_job_lanes", "gauge", "", "32-bit lanes of the job's full packets.",
-	 write_job_lanes},
+	 "The job's epoch: 1 plus the switches that it has lost.", OF_JOB, "epoch", NULL},
+	{"switchml_job_slots", "gauge", "", "Slots that the job holds.", OF_JOB, "slots", NULL},
+	{"switchml_job_lanes", "gauge", "", "32-bit lanes of the job's full packets.", OF_JOB,
+	 "lanes", NULL},
 	{"switchml_job_packet_verdicts", "counter", "",
-	 "Packets of the job, by what became of them.", write_job_verdicts},
-	{"switchml_job_leaf_ranks", "gauge", "", "Ranks of the job behind the leaf.",
-	 write_branch_ranks},
+	 "Packets of the job, by what became of them.", OF_JOB, NULL, write_job_verdicts},
+	{"switchml_job_leaf_ranks", "gauge", "", "Ranks of the job behind the leaf.", OF_BRANCH,
+	 "ranks", NULL},
 	{"switchml_job_leaf_contributions", "counter", "",
-	 "Packets of the leaf that the switch has combined.", write_branch_contributions},
+	 "Packets of the leaf that the switch has combined.", OF_BRANCH, "contributions", NULL},
 	{"switchml_job_leaf_resent_results", "counter", "",
-	 "Results that the switch has sent to the leaf again.", write_branch_resends},
+	 "Results that the switch has sent to the leaf again.", OF_BRANCH, "resends", NULL},
 	{"switchml_job_leaf_completed_uses", "counter", "",
 	 "Uses of slots for which the leaf's packet came last: the others waited for it.",
-	 write_branch_completed},
+	 OF_BRANCH, "completed", NULL},
 	{"switchml_rank_info", "gauge", "",
-	 "The host of the rank, its leaf, and the rank that sends its packets.", write_rank_info},
-	{"switchml_rank_connected", "gauge", "", "1 if the rank has a control connection.",
-	 write_rank_connected},
+	 "The host of the rank, its leaf, and the rank that sends its packets.", OF_RANK, NULL,
+	 write_rank_info},
+	{"switchml_rank_connected", "gauge", "", "1 if the rank has a control connection.", OF_RANK,
+	 NULL, write_rank_connected},
 	{"switchml_rank_silence_seconds", "gauge", "seconds",
-	 "Time since the rank's last control message.", write_rank_silence},
+	 "Time since the rank's last control message.", OF_RANK, NULL, write_rank_silence},
 	{"switchml_rank_contributions", "counter", "",
-	 "Packets of the rank that the switch has combined.", write_rank_contributions},
+	 "Packets of the rank that the switch has combined.", OF_RANK, "contributions", NULL},
 	{"switchml_rank_resent_results", "counter", "",
-	 "Results that the switch has sent to the rank again.", write_rank_resends},
+	 "Results that the switch has sent to the rank again.", OF_RANK, "resends", NULL},
 	{"switchml_rank_completed_uses", "counter", "",
-	 "Uses of slots for which the rank's packet came last: the others waited for it.",
-	 write_rank_completed},
+	 "Uses of slots for which the rank's packet came last: the others waited for it.", OF_RANK,
+	 "completed", NULL},
 	{"switchml_rank_sent_packets", "counter", "packets", "Packets that the rank has sent.",
-	 write_rank_packets_sent},
+	 OF_RANK, "packets_sent", NULL},
 	{"switchml_rank_received_packets", "counter", "packets",
-	 "Packets that the rank has received.", write_rank_packets_received},
+	 "Packets that the rank has received.", OF_RANK, "packets_received", NULL},
 	{"switchml_rank_sent_bytes", "counter", "bytes", "UDP payload that the rank has sent.",
-	 write_rank_bytes_sent},
+	 OF_RANK, "bytes_sent", NULL},
 	{"switchml_rank_received_bytes", "counter", "bytes",
-	 "UDP payload that the rank has received.", write_rank_bytes_received},
+	 "UDP payload that the rank has received.", OF_RANK, "bytes_received", NULL},
 	{"switchml_rank_retransmitted_packets", "counter", "packets",
 	 "Packets that the rank has sent again: its timer fired, or later packets were answered.",
-	 write_rank_retransmits},
+	 OF_RANK, NULL, write_rank_retransmits},
 	{"switchml_rank_link_speed_bytes", "gauge", "bytes",
-	 "Bytes per second that the rank's link carries in each direction.", write_rank_link},
+	 "Bytes per second that the rank's link carries in each direction.", OF_RANK, NULL,
+	 write_rank_link},
 };
 
 /* Has a job with these labels been listed? Two series with the same labels would be an error. */
@@ -444,6 +383,87 @@ static void choose_jobs(struct writer *writer)
 		}
 }
 
+/* ---- each that has samples ---- */
+
+static void write_sample(const struct writer *writer, const SmlControl__JobStatus *job,
+			 const void *object)
+{
+	static const struct sml_record *const records[] = {&sml_switch_record, &sml_leaf_record,
+							   &sml_job_record, &sml_branch_record,
+							   &sml_worker_record};
+	const struct family *family = writer->family;
+	const struct sample sample = {job, object};
+	const struct sml_field *field;
+
+	if (family->write != NULL) {
+		family->write(writer, &sample);
+		return;
+	}
+	field = sml_field_find(records[family->scope], family->field);
+	if (field != NULL) {
+		write_field(writer, field, &sample);
+		return;
+	}
+	/* Of the switch's counters, those that are zero may be left out of its status. */
+	assert(family->scope == OF_SWITCH);
+	begin(writer, &sample);
+	end(writer, of_switch(writer, family->field));
+}
+
+/* Have the leaves before it this name? It may have come back before its old connection ended. */
+static bool is_second_leaf(const SmlControl__Status *status, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(status->leaves[i]->name, status->leaves[n]->name) == 0)
+			return true;
+	return false;
+}
+
+/* Leaves choose their names: two of one job may have the same. */
+static bool is_second_branch(const SmlControl__JobStatus *job, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(job->branches[i]->leaf, job->branches[n]->leaf) == 0)
+			return true;
+	return false;
+}
+
+static void write_job_samples(const struct writer *writer, const SmlControl__JobStatus *job)
+{
+	switch (writer->family->scope) {
+	case OF_BRANCH:
+		for (size_t i = 0; i < job->n_branches; i++)
+			if (!is_second_branch(job, i))
+				write_sample(writer, job, job->branches[i]);
+		break;
+	case OF_RANK:
+		for (size_t i = 0; i < job->n_workers; i++)
+			write_sample(writer, job, job->workers[i]);
+		break;
+	default:
+		write_sample(writer, job, job);
+	}
+}
+
+static void write_samples(const struct writer *writer)
+{
+	const SmlControl__Status *status = writer->status;
+
+	switch (writer->family->scope) {
+	case OF_SWITCH:
+		write_sample(writer, NULL, status);
+		break;
+	case OF_LEAF:
+		for (size_t i = 0; i < status->n_leaves; i++)
+			if (!is_second_leaf(status, i))
+				write_sample(writer, NULL, status->leaves[i]);
+		break;
+	default:
+		for (size_t i = 0; i < writer->n_jobs; i++)
+			write_job_samples(writer, writer->jobs[i]);
+	}
+}
+
 static void write_family(struct writer *writer, const struct family *family)
 {
 	const bool counts = strcmp(family->type, "counter") == 0;
@@ -459,7 +479,8 @@ static void write_family(struct writer *writer, const struct family *family)
 		fprintf(writer->out, "# UNIT %s %s\n", family->name, family->unit);
 	fprintf(writer->out, "# HELP %s%s %s\n", family->name, suffix, family->help);
 	writer->name = sample_name;
-	family->write(writer);
+	writer->family = family;
+	write_samples(writer);
 }
 
 char *sml_metrics_text(const SmlControl__Status *status, bool open_metrics, size_t *bytes)

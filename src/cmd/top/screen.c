@@ -120,7 +120,7 @@ static void look_at_job(struct sml_top_row *row)
 {
 	struct sml_rank_rates *ranks = sml_view_ranks(row->job);
 
-	row->rates = (struct sml_job_rates){.slowest = -1, .link_share = -1};
+	row->rates = (struct sml_job_rates){.slowest = -1, .slowest_share = -1, .link_share = -1};
 	if (ranks != NULL)
 		sml_view_job_rates(row->view, row->job, &row->rates, ranks);
 	free(ranks);
