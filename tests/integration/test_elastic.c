@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "support/ranks.h"
 #include "support/switch_process.h"
 #include "support/test.h"
@@ -618,9 +619,93 @@ TEST(one_thread_at_a_time_reconfigures_and_another_one_can_end_it)
 	pthread_barrier_destroy(&all_here);
 }
 
+/* ---- how long it takes: test_elastic --measure 20 ---- */
+
+#define MEASURED_RANKS 8
+#define MEASURED_MOST  1000
+
+/* From the kill on, in milliseconds. */
+struct times {
+	double told, joined, summed;
+};
+
+static int earlier(const void *a, const void *b)
+{
+	double first = *(const double *)a, other = *(const double *)b;
+
+	return (first > other) - (first < other);
+}
+
+static double since(uint64_t began_ns)
+{
+	return (double)(sml_now_ns() - began_ns) / SML_NS_PER_MS;
+}
+
+/* One of eight is killed in a call, at any moment of it: until seven have their next sum. */
+static struct times measure_one(unsigned number)
+{
+	const int all = (1 << MEASURED_RANKS) - 1, dying = 1 << number % MEASURED_RANKS;
+	char next[32];
+	struct times times;
+	uint64_t began_ns;
+
+	snprintf(next, sizeof(next), "after %u", number);
+	tell_members(all, sum_on);
+	usleep(50000 + number * 7919 % 20000);
+	began_ns = sml_now_ns();
+	kill(processes[number % MEASURED_RANKS].pid, SIGKILL);
+	expect(all & ~dying, SML_ERROR_RANK_DIED, 0);
+	times.told = since(began_ns);
+	let(all & ~dying, to_job(next, 0));
+	times.joined = since(began_ns);
+	let(all & ~dying, make_sum);
+	times.summed = since(began_ns);
+	return times;
+}
+
+static void print_row(const char *what, double *values, unsigned n)
+{
+	qsort(values, n, sizeof(*values), earlier);
+	printf("%-34s %8.1f %8.1f %8.1f\n", what, values[0],
+	       (values[(n - 1) / 2] + values[n / 2]) / 2, values[n - 1]);
+}
+
+static int measure(unsigned n)
+{
+	static double told[MEASURED_MOST], joined[MEASURED_MOST], summed[MEASURED_MOST];
+
+	start_switches();
+	form = (struct form){.switch_address = root_address};
+	for (unsigned i = 0; i < n; i++) {
+		char name[32];
+		struct times times;
+
+		snprintf(name, sizeof(name), "before %u", i);
+		start_all(MEASURED_RANKS);
+		let((1 << MEASURED_RANKS) - 1, to_job(name, 0));
+		times = measure_one(i);
+		told[i] = times.told;
+		joined[i] = times.joined;
+		summed[i] = times.summed;
+		end_all();
+	}
+	end_switches();
+	printf("kill -9 of 1 of %d ranks, %u times; ms     least   median     most\n",
+	       MEASURED_RANKS, n);
+	print_row("until all survivors have the error", told, n);
+	print_row("until they have joined again", joined, n);
+	print_row("until they have the next sum", summed, n);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	switch_process_main(argc, argv);
+	if (argc == 3 && strcmp(argv[1], "--measure") == 0) {
+		long n = strtol(argv[2], NULL, 10);
+
+		return n < 1 || n > MEASURED_MOST ? 2 : measure((unsigned)n);
+	}
 	if (argc > 1)
 		test_select(argv[1]);
 	return test_run(NULL, NULL);
