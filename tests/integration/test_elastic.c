@@ -341,6 +341,20 @@ TEST(the_others_go_on_after_deaths_and_new_processes_join)
 	end_switches();
 }
 
+TEST(they_go_on_with_a_job_key)
+{
+	if (!sml_has_tls())
+		skip();
+	setenv("SWITCHML_JOB_KEY", "a secret of the elastic job", 1);
+	start_switches();
+	form = (struct form){root_address, leaf_address, true, 0};
+	die_and_join(4);
+	form = (struct form){.switch_address = NULL};
+	die_and_join(4);
+	end_switches();
+	unsetenv("SWITCHML_JOB_KEY");
+}
+
 /* ---- errors during it ---- */
 
 TEST(the_switch_may_die_while_they_join)

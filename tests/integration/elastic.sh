@@ -1,0 +1,26 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# examples/elastic.c: workers are killed, the others go on, and another one joins; through a
+# switch, and without one.
+#
+#	tests/integration/elastic.sh SWITCHML ELASTIC
+set -u
+
+switchml=$1 elastic=$2
+. "$(dirname "$0")/../support/await.sh"
+. "$(dirname "$0")/../support/elastic.sh"
+work=$(mktemp -d)
+switch=
+trap 'kill -9 $switch "${worker[@]}" 2>/dev/null; rm -rf "$work"' EXIT
+
+"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
+switch=$!
+await_switch "$work/switch"
+export SWITCHML_SWITCH=$address
+survive switch
+SWITCHML_HOST_GROUP=1 survive shared
+unset SWITCHML_SWITCH
+# Rank 0's port: that of a socket which has just been closed.
+SWITCHML_MASTER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+export SWITCHML_MASTER_PORT
+survive alone
