@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from switchml.errors import ConfigError
-from switchml.torch._rendezvous import _kept_port
+from switchml.torch._rendezvous import kept_port
 
 
 def free_pair():
@@ -27,14 +27,14 @@ def free_pair():
 
 def test_groups_get_different_ports_of_the_range():
     first, ports = free_pair()
-    with _kept_port(ports) as one, _kept_port(ports) as other:
+    with kept_port(ports) as one, kept_port(ports) as other:
         assert {one, other} == {first, first + 1}
         with (
             pytest.raises(ConfigError, match="SWITCHML_PORTS"),
-            _kept_port(ports),
+            kept_port(ports),
         ):
             pass
-    with _kept_port(ports) as again:
+    with kept_port(ports) as again:
         assert again in (first, first + 1)
 
 
@@ -44,5 +44,5 @@ def test_a_port_with_a_listener_is_left_out():
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("", first))
         listener.listen()
-        with _kept_port(ports) as port:
+        with kept_port(ports) as port:
             assert port == first + 1

@@ -38,6 +38,16 @@ def host_of_store(store: dist.Store) -> str | None:
     return getattr(innermost(store), "host", None) or None
 
 
+def address_for_others(store: dist.Store) -> str:
+    """An address of this host for ranks of other hosts, of which nothing is known yet."""
+    for master in (host_of_store(store), os.environ.get("MASTER_ADDR")):
+        if master and not is_loopback(master):
+            address = _address_towards(master)
+            if address is not None:
+                return master if is_loopback(address) else address
+    return _any_address()
+
+
 def own_address(hosts: Sequence[str], stores: Sequence[str | None]) -> str:
     """An address of this host, rank 0's, where all ranks reach it.
 

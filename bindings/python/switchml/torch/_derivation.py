@@ -39,7 +39,7 @@ class Derivation:
             return None
         theirs = [self._meeting.names[rank] for rank in ranks]
         name = group_name or f"{self.group_name}:split:{','.join(map(str, ranks))}"
-        child = type(self)(
+        child = self._fixed_kind(
             PrefixStore(f"split {name}/", self._store),
             ranks.index(self.rank()),
             len(ranks),
@@ -68,7 +68,7 @@ class Derivation:
                 "use a new store, or a new prefix, for each merged group"
             )
         name = group_name or f"{self.group_name}:merge"
-        merged = type(self)(
+        merged = self._fixed_kind(
             PrefixStore("switchml merge/", store),
             rank,
             size,

@@ -152,6 +152,7 @@ class Elsewhere(Work):
     ) -> None:
         self._call: Callable[[], Any] | None = call
         self._inner: Any = None
+        self._outputs = list(tensors_in(arguments[:1]))
         tensors = list(tensors_in(arguments))
         super().__init__(name, tensors, [place(name_of(name, arguments))], None, limit)
         self._modes = Modes(tensors)
@@ -181,7 +182,11 @@ class Elsewhere(Work):
     def _value(self, _: torch.futures.Future) -> Any:
         if self._error is not None:
             raise self._error
-        return self._inner.get_future().value()
+        try:
+            future = self._inner.get_future()
+        except RuntimeError:  # works of Gloo's reduce_scatter have none
+            return self._outputs
+        return future.value()
 
 
 class Monitored:

@@ -71,7 +71,6 @@ class Gateway(_Backend):
     supports_coalescing = False
     supports_splitting = False
     supports_shrinking = False
-    supports_reconfigure = False
     supports_time_estimate = False
     supports_window = False
 
@@ -107,6 +106,24 @@ class Gateway(_Backend):
     def set_timeout(self, timeout: timedelta) -> None:
         self.group.set_timeout(timeout)
 
+    @property
+    def supports_reconfigure(self) -> bool:
+        return bool(self.group.supports_reconfigure)
+
+    def get_reconfigure_handle(self) -> str:
+        handle: str = self.group.get_reconfigure_handle()
+        return handle
+
+    def reconfigure(self, opts: Any) -> Any:
+        return self.group.reconfigure(opts)
+
+    def get_error(self) -> Any:
+        """Why the group's calls fail, as PyTorch knows it."""
+        failure, kind = self.group.failure, _c10d.ErrorType
+        if failure is None:
+            return kind.SUCCESS
+        return kind.TIMEOUT if isinstance(failure, TimeoutError) else kind.REMOTE_ERROR
+
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
         self.group.monitored_barrier(getattr(opts, "timeout", opts), wait_all_ranks)
 
@@ -115,6 +132,8 @@ class Gateway(_Backend):
 
     def unregisterAbortHook(self, hook_id: int) -> None:
         self.group.unregister_abort_hook(hook_id)
+
+    register_abort_hook, unregister_abort_hook = registerAbortHook, unregisterAbortHook
 
     def _get_sequence_number_for_group(self) -> int:
         number: int = self.group._get_sequence_number_for_group()
@@ -126,7 +145,8 @@ class Gateway(_Backend):
     # The group ends both of its backends; PyTorch may also tell this one.
 
     def abort(self) -> None:
-        pass
+        if self.group.supports_reconfigure:  # it goes on with other ranks
+            self.group.abort()
 
     def shutdown(self) -> None:
         pass

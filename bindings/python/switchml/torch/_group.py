@@ -32,6 +32,7 @@ from torch.distributed import PrefixStore, ReduceOp
 
 from .. import _library as c
 from .._tensor_memory import is_plain
+from ..errors import SwitchMLError
 from ..job import WIRES, _options
 from ._derivation import Derivation
 from ._elsewhere import Elsewhere, Monitored, check, with_dimensions
@@ -39,8 +40,9 @@ from ._gateway import watched
 from ._job_name import label_of
 from ._line import AbortHooks, Line, seconds_of
 from ._meeting import keep_for_next_round, meet
+from ._reconfigure import Reconfigurable
 from ._rendezvous import join
-from ._router import Router, refuse_reconfigure
+from ._router import Router
 from ._staging import Cuda, DeviceWork
 from ._summary import Summary, Usage, bytes_of
 from ._tensors import dense, describe, is_awaited, normal, on_dense, tensors_in
@@ -84,6 +86,8 @@ class Options:
             the script. What tells the groups of a run apart follows it.
         heartbeat, slots, threads, mtu, interface, spin, sched_batch, debug, ports, wait_notice,
             summary: as in switchml.Job.
+        reconfigure: the group begins without ranks, and gets others each time that its
+            reconfigure() is called (docs/elastic.md); as PyTorch 2.14's enable_reconfigure.
     """
 
     wire: str | None = None
@@ -102,6 +106,7 @@ class Options:
     ports: str | None = None
     wait_notice: float | None = None
     summary: bool | None = None
+    reconfigure: bool = False
 
     def __post_init__(self) -> None:
         if self.wire not in WIRES:
@@ -158,21 +163,51 @@ class ProcessGroupSwitchML(Derivation, Router):
         eager: bool = True,
         ranks: Sequence[int] | None = None,
     ) -> None:
-        settings = asdict(options or Options())
-        seconds = timeout.total_seconds()
-        meeting = self._meeting = meet(store, rank, size, ranks, title, seconds, settings)
-        super().__init__(meeting.store, rank, size, timeout, title)
+        super().__init__(rank, size, timeout, title)
         self._options, self._is_default = options, eager
+        self._settings = asdict(options or Options())
+        del self._settings["reconfigure"]  # all others are a job's
         self._copies: dict[torch.device, Cuda] = {}
         self._usage = Usage(size)
-        # The lines must not refer to the group: it goes when nothing else does.
-        abort_hooks = self._abort_hooks = AbortHooks(title)
+        self._abort_hooks = AbortHooks(title)
+        self._start(store, rank, size, ranks)
+        groups.add(self)
 
-        label = "" if eager else label_of(meeting.ranks)
+    def _start(self, store: dist.Store, rank: int, size: int, ranks: Sequence[int] | None) -> None:
+        self._begin(store, rank, size, ranks, "" if self._is_default else label_of)
+        if self._is_default:
+            self._open()
+
+    def _begin(
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        ranks: Sequence[int] | None,
+        label: str | Callable[[tuple[int, ...]], str],
+        limit: float | None = None,
+        secret: str | None = None,
+    ) -> None:
+        """Meet the other ranks, and be ready for calls.
+
+        `label`: what ends the job's name, or makes it from the ranks. `limit`: seconds until the
+        ranks must be there, if they are fewer than the timeout. `secret`: the job's key, if all
+        ranks know it.
+        """
+        settings, title, seconds = self._settings, self._title, self._timeout.total_seconds()
+        patience = seconds if limit is None else limit
+        meeting = meet(store, rank, size, ranks, title, patience, settings, secret)
+        self._meeting = meeting
+        self._connect(meeting.store, rank, size, timedelta(seconds=patience))
+        label = label if isinstance(label, str) else label(meeting.ranks)
+        # The lines must not refer to the group: it goes when nothing else does.
+        usage, abort_hooks = self._usage, self._abort_hooks
 
         def line(prefix: str, title: str, settings: dict[str, Any], label: str) -> Line:
-            opener = functools.partial(join, meeting, prefix, title, seconds, settings, label)
-            return Line(title, opener, self._usage, abort_hooks)
+            opener = functools.partial(
+                join, meeting, prefix, title, seconds, settings, label, limit
+            )
+            return Line(title, opener, usage, abort_hooks)
 
         self._line = line("switchml/", title, settings, label)
         # A job needs calls in one order, but hooks make some calls when others have ended.
@@ -182,9 +217,6 @@ class ProcessGroupSwitchML(Derivation, Router):
             {**settings, "master_port": None},
             f"{label}.hooks",
         )
-        if eager:
-            self._open()
-        groups.add(self)
 
     def _open(self) -> None:
         try:
@@ -502,6 +534,14 @@ class ProcessGroupSwitchML(Derivation, Router):
     def has_job(self) -> bool:
         return self._line.job is not None
 
+    @property
+    def failure(self) -> SwitchMLError | None:
+        """Why its calls fail; None: they do not, as far as this rank knows."""
+        failed: SwitchMLError | None = self._line.failure or self._hooks_line.failure
+        job = self._line.job
+        text = job._failure() if failed is None and job is not None else None
+        return SwitchMLError(text) if text else failed
+
     def shutdown(self) -> None:
         """Leave, together with all other ranks. If this rank has failed, tell the others."""
         if self._is_default and self.rank() == 0:
@@ -539,13 +579,19 @@ class ProcessGroupSwitchML(Derivation, Router):
 
 
 watched(ProcessGroupSwitchML)
+ProcessGroupSwitchML._fixed_kind = ProcessGroupSwitchML
+
+
+class ReconfigurableGroup(Reconfigurable, ProcessGroupSwitchML):
+    """A group whose ranks may change (_reconfigure.py). Those made from it are fixed."""
 
 
 def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
     """torch.distributed calls this for each group that uses this backend."""
     backend_options = ProcessGroupSwitchML._checked(backend_options)
-    if getattr(options, "enable_reconfigure", False):
-        refuse_reconfigure()
+    changes = getattr(options, "enable_reconfigure", False)
+    changes = changes or (backend_options is not None and backend_options.reconfigure)
+    kind = ReconfigurableGroup if changes else ProcessGroupSwitchML
     store = options.store
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
     if attempt and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
@@ -556,7 +602,7 @@ def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
         # If only its own ranks create a group, PyTorch may give two groups the same name.
         store = PrefixStore(f"ranks {','.join(map(str, ranks))}/", store)
     title = f"group {options.group_id} of ranks {ranks}" if ranks else "the default group"
-    return ProcessGroupSwitchML(
+    return kind(
         store,
         options.group_rank,
         options.group_size,

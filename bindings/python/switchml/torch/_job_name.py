@@ -6,6 +6,7 @@
     train.restart-1        after torchrun has restarted the ranks
     train.ranks-2-3        another group
     train.hooks            the second job of a group with a communication hook (hooks.py)
+    train.members-7        the default group after reconfigure() with the uuid 7
     train.2                the second one of that name, in a process whose first may not be gone
 
 Rank 0 of each group draws the name, and the others read it in the group's store. The invariant: two
@@ -30,6 +31,7 @@ from ._terms import ranks_text
 _MOST_BYTES = 127  # of a job's name: SML_MAX_JOB_NAME
 _LABEL_BYTES = 48
 _NUMBER_BYTES = 6
+_MEMBERS = ".members-"
 
 _lock = threading.Lock()
 # How often each name has been drawn for a group of this process.
@@ -58,7 +60,7 @@ def take(drawn: Sequence[Any], label: str) -> str:
     run, name, number = drawn
     with _lock:
         _used[name] = max(_used.get(name, 0), number)
-    if run and not label:
+    if run and (not label or label.startswith(_MEMBERS)):
         _run = run
     return f"{name}.{number}" if number > 1 else name
 
@@ -72,6 +74,11 @@ def label_of(ranks: tuple[int, ...]) -> str:
     # counts them.
     first = f"{ranks[0]}:" if ranks[0] != min(ranks) else ""
     return f".ranks-{first}{_cut(text, _LABEL_BYTES)}"
+
+
+def label_of_members(uuid: int) -> str:
+    """How the name of a group's job ends after reconfigure()."""
+    return f"{_MEMBERS}{uuid}"
 
 
 def chosen(settings: Mapping[str, Any]) -> str:

@@ -44,19 +44,27 @@ class AbortHooks:
         self._title = title
         self._lock = threading.Lock()
         self._hooks: dict[int, Callable[[], None]] = {}
+        self._called: set[int] = set()
 
     def add(self, hook_id: int, hook: Callable[[], None]) -> None:
         with self._lock:
             self._hooks[hook_id] = hook
+            self._called.discard(hook_id)
 
     def remove(self, hook_id: int) -> None:
         with self._lock:
             self._hooks.pop(hook_id, None)
 
+    def arm(self) -> None:
+        """The group goes on with other ranks: call all of them again when that fails."""
+        with self._lock:
+            self._called.clear()
+
     def run(self) -> None:
         with self._lock:
-            hooks, self._hooks = self._hooks, {}
-        for hook in hooks.values():
+            hooks = [hook for number, hook in self._hooks.items() if number not in self._called]
+            self._called.update(self._hooks)
+        for hook in hooks:
             try:
                 hook()
             except Exception:  # the others, and the caller, must learn of the failure all the same
@@ -76,6 +84,7 @@ class Line:
         self._title, self._opener, self._usage = title, opener, usage
         self._abort_hooks = abort_hooks
         self.n_put = 0
+        self.failure: SwitchMLError | None = None  # of the first call that the job has ended
         self._job: Job | None = None
         self._failed: BaseException | None = None
         self._closed = False
@@ -102,6 +111,13 @@ class Line:
     @property
     def job(self) -> Job | None:
         return self._job
+
+    @property
+    def idle(self) -> bool:
+        """Whether all calls have ended."""
+        with self._lock:
+            under_way = self._waiting or self._busy or self._n_begun or self._n_awaited
+        return not under_way
 
     def put(self, work: Work) -> None:
         """Begin the work, or let it wait for its turn."""
@@ -255,6 +271,7 @@ class Line:
         if error is None and (moved := work.moved):  # before its caller continues
             self._usage.add(work.name, moved, work.begun_at)
         if isinstance(error, SwitchMLError):
+            self.failure = self.failure or error
             self._abort_hooks.run()  # before its caller knows
         if callbacks := work.end(error):
             self.call_back(callbacks)

@@ -44,7 +44,8 @@ class Meeting:
 
     `ranks` are their numbers in the default group, or () if there is none that they share.
     `store` is fresh. On rank 0, `hosts` are the ranks' hosts, and `stores` the hosts that they
-    know as the store's.
+    know as the store's. `secret`: a job key that all ranks have without the store; None: they
+    have none.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Meeting:
         ranks: Sequence[int] | None,
         title: str,
         notice: float = 0.0,
+        secret: str | None = None,
     ) -> None:
         self._all = PrefixStore("switchml meeting/", store)
         self.rank, self.size, self.title = rank, size, title
@@ -64,6 +66,7 @@ class Meeting:
         self.hosts: list[str] = []
         self.stores: list[str | None] = []
         self._notice = notice
+        self.secret = secret
 
     # ---- what may fail ----
 
@@ -141,13 +144,15 @@ class Meeting:
         if told is not None:
             raise make(*json.loads(told))
 
-    def watch(self) -> Callable[[], None]:
+    def watch(self, deadline: float) -> Callable[[], None]:
         """raise_if_gone() for a long wait: it asks the store ever less often."""
         pause, due = 0.05, 0.0
 
         def look() -> None:
             nonlocal pause, due
             self.raise_if_dead()
+            if time.monotonic() >= deadline:
+                raise Timeout(f"not all ranks of {self.title} have joined its job in time")
             if time.monotonic() >= due:
                 self.raise_if_gone()
                 pause = min(2 * pause, 1.0)
@@ -172,12 +177,13 @@ def meet(
     title: str,
     timeout: float,
     settings: Mapping[str, Any],
+    secret: str | None = None,
 ) -> Meeting:
     """Meet all `size` ranks of the group.
 
     Raises ConfigError on every rank if they have different terms.
     """
-    meeting = Meeting(store, rank, size, ranks, title, notice_seconds(settings))
+    meeting = Meeting(store, rank, size, ranks, title, notice_seconds(settings), secret)
     deadline = time.monotonic() + timeout
     place = {"host": host_identity(), "store": host_of_store(store)}
     if rank == 0:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import secrets
 import socket
@@ -35,6 +36,7 @@ from ._meeting import Meeting
 from ._peers import remember
 
 # Settings or SWITCHML_* variables with which the user chooses how ranks authenticate.
+_KNOWN = "known"  # in the store, for a key that all ranks have without it
 _PROOFS = ("job_key", "job_key_file", "tls_certificate", "tls_key", "tls_authority")
 
 
@@ -45,19 +47,22 @@ def join(
     timeout: float,
     settings: Mapping[str, Any],
     label: str = "",
+    limit: float | None = None,
 ) -> Job:
     """Join a job of the group, and wait until all its ranks have. `label` ends the job's name; it
-    is "" for the default group."""
+    is "" for the default group. `limit`: seconds for this, if they are fewer than the timeout."""
     rank = meeting.rank
     settings = {
         **settings,
         "rank": rank,
         "world_size": meeting.size,
         "timeout": min(max(timeout, 0.001), 2_000_000.0),  # the arguments of Job
-        "_watch": meeting.watch() if meeting.size > 1 else None,
     }
     store = PrefixStore(prefix, meeting.store)
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + (timeout if limit is None else min(limit, timeout))
+    # Without a limit, the library's own timeout says more.
+    until = math.inf if limit is None else deadline
+    settings["_watch"] = meeting.watch(until) if meeting.size > 1 else None
     try:
         job = _join(meeting, store, label, settings, deadline)
     except Exception as error:
@@ -121,10 +126,17 @@ def _job_key(
     )
     if meeting.rank == 0:
         drawn = not chosen and lib.sml_has_tls()
-        told = f"drawn {secrets.token_urlsafe(32)}" if drawn else "none"
-        meeting.ask(lambda: store.set("key", told))
+        told = _KNOWN if meeting.secret else f"drawn {secrets.token_urlsafe(32)}"
+        meeting.ask(lambda: store.set("key", told if drawn else "none"))
     key = _get(meeting, store, "key", deadline).decode()
-    return {"job_key": key.removeprefix("drawn ")} if key != "none" and not chosen else {}
+    if key == "none" or chosen:
+        return {}
+    return {"job_key": meeting.secret if key == _KNOWN else key.removeprefix("drawn ")}
+
+
+def ports_of(settings: Mapping[str, Any]) -> str:
+    """The ports that this process may open: "FIRST-LAST", or "" for any."""
+    return str(settings.get("ports") or os.environ.get("SWITCHML_PORTS") or "")
 
 
 # ---- rank 0, with the switch ----
@@ -133,8 +145,7 @@ def _job_key(
 def _join_and_tell(meeting: Meeting, store: Store, settings: dict[str, Any]) -> Job:
     address = settings.get("master_address") or own_address(meeting.hosts, meeting.stores)
     told = settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT")
-    ports = settings.get("ports") or os.environ.get("SWITCHML_PORTS") or ""
-    with _kept_port(ports) if not told else contextlib.nullcontext(int(told)) as port:
+    with kept_port(ports_of(settings)) if not told else contextlib.nullcontext(int(told)) as port:
         over = threading.Event()
         teller = threading.Thread(
             target=_tell_when_it_listens, args=(store, address, port, over), daemon=True
@@ -184,7 +195,7 @@ def _any_host_socket() -> socket.socket:
 
 
 @contextlib.contextmanager
-def _kept_port(ports: str = "") -> Iterator[int]:
+def kept_port(ports: str = "") -> Iterator[int]:
     """A port that no other group of this host gets meanwhile: any, or one of "FIRST-LAST".
 
     A process that asks for this port still gets it, if both sockets have SO_REUSEADDR, as the

@@ -36,32 +36,31 @@ _OLDER_NAMES = {
 }
 
 
-def refuse_reconfigure() -> NoReturn:
-    raise NotImplementedError(
-        "switchml groups cannot be reconfigured, because the ranks of a job are fixed: destroy "
-        "the group and create another one, without enable_reconfigure"
-    )
-
-
 class Router(ProcessGroup, Entries):
     """A process group that contains Gloo, and NCCL if it was requested."""
 
-    def __init__(
-        self, store: dist.Store, rank: int, size: int, timeout: timedelta, title: str
-    ) -> None:
+    def __init__(self, rank: int, size: int, timeout: timedelta, title: str) -> None:
         super().__init__(rank, size)  # the constructor with a store creates no subclass
-        self._store, self._title, self._timeout = store, title, timeout
+        self._title, self._timeout = title, timeout
         self._shorter_s: float | None = None  # what set_timeout() has made of the timeout
         self._told: set[str] = set()
         self._names: dict[str, str] | None = None
-        self._added: set[str] = set()
-        self._gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=timeout)
-        self._others = ProcessGroup(store, rank, size)
-        self._others._register_backend(_CPU, ProcessGroup.BackendType.GLOO, self._gloo)
-        self._others._set_default_backend(ProcessGroup.BackendType.GLOO)
         self._gateway = Gateway(self, rank, size)
         self._add_gateway("cpu")
         super()._set_default_backend(ProcessGroup.BackendType.CUSTOM)
+
+    def _connect(self, store: dist.Store, rank: int, size: int, limit: timedelta) -> None:
+        """Create the other backends, for these ranks. Gloo may wait this long for them."""
+        self._store = store
+        self._added: set[str] = set()
+        self._gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=limit)
+        shorter = self._shorter_s
+        timeout = self._timeout if shorter is None else timedelta(seconds=shorter)
+        if limit != timeout:
+            self._gloo._set_default_timeout(timeout)
+        self._others = ProcessGroup(store, rank, size)
+        self._others._register_backend(_CPU, ProcessGroup.BackendType.GLOO, self._gloo)
+        self._others._set_default_backend(ProcessGroup.BackendType.GLOO)
 
     def getBackendName(self) -> str:
         return "switchml"
@@ -120,18 +119,22 @@ class Router(ProcessGroup, Entries):
     def _unsent(self) -> ProcessGroup:
         return unsent(self.rank(), self.size())
 
-    # ---- what these groups do not have ----
+    # ---- what groups with fixed ranks do not have (_reconfigure.py) ----
 
-    @property
-    def supports_reconfigure(self) -> bool:
-        """PyTorch 2.14 asks. Gloo would change its ranks, and the job would keep its own."""
-        return False
+    supports_reconfigure = False  # PyTorch 2.14 asks
 
     def get_reconfigure_handle(self) -> str:
-        refuse_reconfigure()
+        self._refuse_reconfigure()
 
-    def reconfigure(self, opts: Any) -> Any:
-        refuse_reconfigure()
+    def reconfigure(self, *arguments: Any, **named: Any) -> Any:
+        self._refuse_reconfigure()
+
+    def _refuse_reconfigure(self) -> NoReturn:
+        raise NotImplementedError(
+            "this switchml group cannot be reconfigured: create it with "
+            "init_process_group(enable_reconfigure=True) of PyTorch 2.14, or with "
+            "pg_options=switchml.torch.Options(reconfigure=True)"
+        )
 
     # ---- devices ----
 

@@ -105,6 +105,12 @@ class Usage:
             if duration is not None:
                 duration.add(seconds)
 
+    def resize(self, n_ranks: int) -> None:
+        """The group goes on with this many ranks."""
+        with self._lock:
+            self._n_ranks = n_ranks
+            self._durations.clear()  # those of other ranks cannot be compared with
+
     def add_gloo(self, name: str, n_bytes: int) -> None:
         with self._lock:
             self._gloo[name][0] += 1
