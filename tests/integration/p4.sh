@@ -180,6 +180,24 @@ second_daemon_is_refused() {
 	grep -q 'Wrong elements: 0 OK' "$work/only.0" || fail "its results are right"
 }
 
+# simple_switch runs a program whose tables have other names.
+another_program_is_refused() {
+	stop_all
+	sed 's/Sml\(Ingress\|Egress\)/Other\1/g' "$programs/$program.json" >"$work/other.json"
+	start_simple_switch "$name-net" "$work/other.json" "${interfaces[@]}"
+	start_other_daemon stranger 28510
+	if wait "$other_pid"; then
+		fail "another program is refused"
+	elif says "$work/stranger" 'runs another program: start simple_switch with'; then
+		echo "ok: $(tail -n 1 "$work/stranger" | cut -c 1-200)"
+	else
+		fail "another program is told: $(tail -n 1 "$work/stranger")"
+	fi
+	kill "$p4_pid"
+	wait "$p4_pid" 2>/dev/null
+	start_all
+}
+
 # The daemon is dead, and two start at the same moment.
 one_of_two_successors_controls() {
 	local left right
@@ -312,6 +330,7 @@ if [ -x "$demo" ]; then demo_trains; else echo "left out: the demo, which this b
 restart_in_the_middle
 daemon_alone_restarts
 second_daemon_is_refused
+another_program_is_refused
 one_of_two_successors_controls
 stopped_daemon_ends_when_it_has_a_successor
 stop_all

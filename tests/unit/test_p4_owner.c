@@ -44,8 +44,8 @@ static struct {
 	bool is_there;
 	struct sml_bmv2_entry entry;
 	gint32 next_handle;
-	bool is_unknown; /* another program has no such table */
-	int gone;	 /* the error of every call; 0: none */
+	bool is_full; /* of others' entries */
+	int gone;     /* the error of every call; 0: none */
 } bmv2;
 
 static void (*before_deleting)(void); /* once */
@@ -63,7 +63,7 @@ static bool has(gint32 handle)
 int sml_bmv2_add(struct sml_p4_target *target, const struct sml_p4_row *row, gint32 *handle)
 {
 	(void)target;
-	if (bmv2.is_there || bmv2.is_unknown || bmv2.gone != 0)
+	if (bmv2.is_there || bmv2.is_full || bmv2.gone != 0)
 		return outcome(false);
 	bmv2.is_there = true;
 	bmv2.entry = (struct sml_bmv2_entry){bmv2.next_handle++, row->parameters[0]};
@@ -285,10 +285,10 @@ TEST(the_owners_entry_survives_what_clears_the_tables)
 	assert_int_equal(spared, 77);
 }
 
-TEST(a_program_without_the_table_is_refused_at_once)
+TEST(a_table_without_room_is_refused_at_once)
 {
 	begin();
-	bmv2.is_unknown = true;
+	bmv2.is_full = true;
 	assert_told(sml_bmv2_owner_take(&daemons[0]), -EREMOTEIO, "it refuses");
 	assert_int_equal(now_ns, SML_NS_PER_SEC);
 }

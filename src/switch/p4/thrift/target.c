@@ -232,7 +232,9 @@ static int bmv2_limits(struct sml_p4_target *target, struct sml_p4_limits *limit
 	g_free(text);
 	if (!ours)
 		return target->services->error_set(
-			-EINVAL, "the switch at %s does not run p4/v1model/switchml.p4",
+			-EINVAL,
+			"the P4 switch at %s runs another program: start simple_switch with "
+			"switchml-256.json (p4/v1model/switchml.p4)",
 			target->where);
 	return 0;
 }
@@ -341,12 +343,16 @@ static void bmv2_close(struct sml_p4_target *target)
 	free(target);
 }
 
+/* BMv2 finds an entry in each table that it does not have, so first of all: is it our program? */
 static int take_over_switch(struct sml_p4_target *target)
 {
+	struct sml_p4_limits limits;
 	GError *error = NULL;
 	gint32 result;
-	int rc = sml_bmv2_owner_take(target);
+	int rc = bmv2_limits(target, &limits);
 
+	if (rc == 0)
+		rc = sml_bmv2_owner_take(target);
 	if (rc == 0)
 		rc = forget_program(target);
 	if (rc == 0)
