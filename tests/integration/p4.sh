@@ -3,7 +3,8 @@
 # Whole jobs through our P4 program in BMv2's simple_switch, which is all that connects the hosts.
 # Needs root, BMv2 and p4c.
 #
-#	tests/integration/p4.sh build/switchml build/demo/switchml-demo BUILD-DIRECTORY/src/p4
+#	tests/integration/p4.sh build/switchml build/demo/switchml-demo BUILD-DIRECTORY/src/p4 \
+#		build/tests/rank-of-bits
 #
 #	rank 0 --- port 1 +---------------+ port 0 --- daemon 10.77.0.1
 #	rank 1 --- port 2 | simple_switch |            (switchml switch --dataplane p4)
@@ -11,6 +12,7 @@
 switchml=$(realpath "$1")
 demo=$2
 programs=$3
+rank_of_bits=$4
 support=$(dirname "$0")/../support
 # shellcheck source=tests/support/hosts.sh
 . "$support/hosts.sh"
@@ -161,6 +163,46 @@ daemon_alone_restarts() {
 	start_daemon 10.77.0.1
 	expect_success "a job resumes after its daemon alone has died and come back" "${pids[@]}"
 	grep -q 'Wrong elements: 0 OK' "$work/again.0" || fail "its results are right"
+}
+
+# On the host of rank 2: a switch of the UDP dataplane.
+start_udp_switch() {
+	: >"$work/udp"
+	ip netns exec "$name-2" "$switchml" switch --dataplane udp --listen 10.77.0.12 -v >"$work/udp" 2>&1 &
+	udp_pid=$!
+	await_switch "$work/udp"
+}
+
+end_udp_switch() {
+	kill "$udp_pid"
+	wait "$udp_pid" 2>/dev/null
+}
+
+# The stripe's packets have as many lanes as the program's.
+gives_the_bits_of_a_udp_switch() {
+	start_udp_switch
+	switch=10.77.0.12 same_bits "sums of each type and wire at a UDP switch" bits
+	same_bits "the same bits from the P4 switch" bits-p4
+	switch=10.77.0.1,10.77.0.12 same_bits "the same bits from both as stripes" bits-both
+	switch=10.77.0.1,10.77.0.12 exact_sums "beside a stripe at a UDP switch" -b 4 -e 64K -f 16
+	end_udp_switch
+}
+
+# The tables still have the job, and the program still adds, when the ranks have left for the next switch.
+goes_on_at_a_udp_switch() {
+	local wire=$1
+	start_udp_switch
+	switch='10.77.0.1|10.77.0.12' start_job "moved-$wire" -b 256K -e 256K --seconds 20 -c 1 --wire "$wire"
+	await is_over_or is_under_way 10.77.0.1 "moved-$wire"
+	all_run || fail "the job ended before the daemon died"
+	signal_daemon 9 "$daemon_pid"
+	wait "$daemon_pid" 2>/dev/null
+	await is_over_or is_under_way 10.77.0.12 "moved-$wire"
+	all_run || fail "the job ended before it was at the UDP switch"
+	expect_success "$wire wire: a job goes on at a UDP switch after the P4 switch's daemon has died" "${pids[@]}"
+	grep -q 'Wrong elements: 0 OK' "$work/moved-$wire.0" || fail "its results are right"
+	end_udp_switch
+	start_daemon 10.77.0.1
 }
 
 # BMv2 obeys every client, so the daemons see to it that only one of them controls it.
@@ -329,6 +371,8 @@ nat_gives_other_ports
 if [ -x "$demo" ]; then demo_trains; else echo "left out: the demo, which this build lacks"; fi
 restart_in_the_middle
 daemon_alone_restarts
+gives_the_bits_of_a_udp_switch
+goes_on_at_a_udp_switch int16
 second_daemon_is_refused
 another_program_is_refused
 one_of_two_successors_controls

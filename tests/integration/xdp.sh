@@ -395,26 +395,6 @@ sums_with_lanes() {
 	expect_words "$1" "$2 lanes per packet" "lanes-$2."
 }
 
-# Job, port: sums of every type and wire, and $work/JOB.N has the hash of each of rank N's results.
-start_bits() {
-	pids=()
-	for ((rank = 0; rank < ranks; rank++)); do
-		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks SWITCHML_JOB="$1" \
-			SWITCHML_SWITCH="$network.1:$2" timeout 100 "$rank_of_bits" \
-			>"$work/$1.$rank" 2>"$work/said-$1.$rank" &
-		pids+=($!)
-	done
-}
-
-# Title, job, port: the same bits as those of the job "bits".
-same_bits() {
-	start_bits "$2" "$3"
-	expect_success "$1" "${pids[@]}"
-	for ((rank = 0; rank < ranks; rank++)); do
-		[ -s "$work/bits.0" ] && cmp "$work/bits.0" "$work/$2.$rank" || fail "$1: the same bits"
-	done
-}
-
 # A veth takes XDP with an MTU of up to 3506.
 jumbo_frames() {
 	set_mtu 3500 0 1 2
@@ -422,15 +402,15 @@ jumbo_frames() {
 	sums_with_lanes "an MTU of 3500" 832
 	exact_sums "an MTU of 3500" -b 4 -e 1M -f 16
 	start_udp_switch box --listen :28600
-	same_bits "packets of 832 lanes" bits 28500
-	same_bits "the other dataplane" bits-udp 28600
-	SWITCHML_MTU=400 same_bits "packets of 64 lanes there" bits-small 28600
+	switch=$network.1:28500 same_bits "packets of 832 lanes" bits
+	switch=$network.1:28600 same_bits "the other dataplane" bits-udp
+	SWITCHML_MTU=400 switch=$network.1:28600 same_bits "packets of 64 lanes there" bits-small
 	stop_udp_switch
 	switch=[fd77::1] start_job six-jumbo -b 4 -e 1M -f 16 -n 2 --drop 1%
 	expect_success "an MTU of 3500, and IPv6, with losses" "${pids[@]}"
 	set_mtu 1500 1
 	sums_with_lanes "one rank has an MTU of 1500" 352
-	same_bits "packets of 352 lanes" bits-352 28500
+	switch=$network.1:28500 same_bits "packets of 352 lanes" bits-352
 	stop_switch
 	await no_program
 	set_mtu 9000 1
