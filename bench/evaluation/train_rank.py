@@ -13,6 +13,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -49,6 +50,11 @@ def network(name, seed):
         torch.nn.Flatten(), torch.nn.Linear(512, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
 
 
+def as_bfloat16(group, bucket):
+    """PyTorch's hook, which DistributedDataParallel refuses by its name without a GPU."""
+    return bf16_compress_hook(group, bucket)
+
+
 def fixed_factor(exponent):
     """The paper's first version: one factor for all gradients, and sums that wrap around."""
     factor = 2.0 ** exponent
@@ -70,20 +76,23 @@ class Ways:
         self.groups = {}
 
     def group(self, wire):
+        """wire: "" for the library's own choice, None for Gloo."""
         if wire not in self.groups:
             ranks = list(range(dist.get_world_size()))
             settings = switchml.torch.Options(wire=wire) if wire else None
-            self.groups[wire] = dist.new_group(ranks, backend="switchml" if wire else "gloo",
-                                               pg_options=settings)
+            backend = "gloo" if wire is None else "switchml"
+            self.groups[wire] = dist.new_group(ranks, backend=backend, pg_options=settings)
         return self.groups[wire]
 
     def wrap(self, name, model):
         wire = name.split("-")[0] if name.startswith("int") else None
-        group = self.group(wire)
+        group = self.group("" if name == "bfloat16-ours" else wire)
         model = DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True)
         if name.endswith("-feedback"):
             state = switchml.torch.HookState(group=group, wire=wire, error_feedback=True)
             model.register_comm_hook(state, switchml.torch.allreduce_hook)
+        elif name.startswith("bfloat16"):
+            model.register_comm_hook(group, as_bfloat16)
         elif name.startswith("fixed-"):
             model.register_comm_hook(None, fixed_factor(int(name.split("-")[1])))
         return model
