@@ -2,6 +2,7 @@
 """Training with DistributedDataParallel and its relatives: as with Gloo."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -369,6 +370,25 @@ def test_torchrun_restarts_and_trains_on(tmp_path):
     assert [int(attempt) for attempt, _, _ in rows] == [0] * 10 + [1] * 10
     losses = [float(loss) for _, _, loss in rows]
     assert losses == sorted(losses, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "n_sums"), [(["--local-steps", "5"], 12), (["--local-steps", "0"], 60)]
+)
+def test_the_example_with_local_steps_trains(arguments, n_sums):
+    """With an all-reduce of all parameters every 5 steps, or one of all gradients every step."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--standalone", str(ROOT / "examples" / "torch_diloco.py"), "--steps", "60"]
+    done = run(command + arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"60 steps, {n_sums} sums of 0.61 MB" in done.stdout, done.stdout
+    assert "parameters are the same on all 2 ranks" in done.stdout
+    # One in ten is right before the training.
+    assert float(re.search(r"accuracy ([\d.]+) %", done.stdout)[1]) > 50
+    calls, size = re.search(r"has ended: (\d+) calls? of ([\d.]+) MB", done.stderr).groups()
+    assert int(calls) >= n_sums
+    # Broadcasts and the like come on top, of less than a model's parameters each.
+    assert n_sums * 0.6 <= float(size) <= (n_sums + 4) * 0.62
 
 
 def test_the_example_trains_on_both(tmp_path):
