@@ -32,7 +32,7 @@ struct setting {
 
 struct options {
 	uint64_t seed, n_seeds;
-	bool one, large, trees, minimize, quiet, control, plain;
+	bool one, large, trees, minimize, quiet, control, elastic, plain;
 	uint32_t count; /* of a plain world */
 	enum sml_wire wire;
 	unsigned jobs;
@@ -62,8 +62,11 @@ static void make_world(const struct options *options, uint64_t seed, struct sim_
 
 static void print_command(const struct options *options, uint64_t seed)
 {
-	printf("switchml sim%s --seed %" PRIu64 "%s%s", options->control ? " --control" : "", seed,
-	       options->trees ? " --trees" : "", options->large ? " --large" : "");
+	printf("switchml sim%s --seed %" PRIu64 "%s%s",
+	       options->elastic	  ? " --elastic"
+	       : options->control ? " --control"
+				  : "",
+	       seed, options->trees ? " --trees" : "", options->large ? " --large" : "");
 	if (options->plain)
 		printf(" --allreduce %u%s", options->count,
 		       options->wire == SML_WIRE_INT16 ? " --wire int16" : "");
@@ -153,18 +156,25 @@ static void minimize(struct options *options)
 	print_command(options, options->seed);
 }
 
+static enum sim_control_kind kind_of(const struct options *options)
+{
+	if (options->elastic)
+		return SIM_CONTROL_ELASTIC;
+	return options->large ? SIM_CONTROL_WIDE : SIM_CONTROL_SMALL;
+}
+
 /* Every event, and how it ended. */
 static int run_one_control(const struct options *options)
 {
 	struct sim_control_result result;
 
-	sim_control_run(options->seed, options->large, !options->quiet, &result);
+	sim_control_run(options->seed, kind_of(options), !options->quiet, &result);
 	printf("seed %" PRIu64 ": %s\n  %" PRIu64 " events, %.3f s of virtual time, %" PRIu64
 	       " ranks went on elsewhere; %" PRIu32 " ended well, %" PRIu32
-	       " with an error, %" PRIu32 " died; trace %016" PRIx64 "\n",
+	       " with an error, %" PRIu32 " died; %" PRIu32 " memberships; trace %016" PRIx64 "\n",
 	       options->seed, result.passed ? "passed" : result.failure, result.events,
 	       (double)result.virtual_ns / 1e9, result.failovers, result.n_well, result.n_errors,
-	       result.n_dead, result.hash);
+	       result.n_dead, result.n_memberships, result.hash);
 	return result.passed ? 0 : 1;
 }
 
@@ -202,7 +212,7 @@ static void run_seed(const struct options *options, uint64_t seed, struct sim_re
 		sim_run(&world, result);
 		return;
 	}
-	sim_control_run(seed, options->large, false, &control);
+	sim_control_run(seed, kind_of(options), false, &control);
 	*result = (struct sim_result){.passed = control.passed,
 				      .events = control.events,
 				      .resumes = control.failovers,
@@ -334,6 +344,7 @@ enum {
 	OPTION_MINIMIZE,
 	OPTION_SET,
 	OPTION_SEEDS,
+	OPTION_ELASTIC,
 	OPTION_ALLREDUCE,
 	OPTION_WIRE,
 	OPTION_FROM
@@ -347,6 +358,9 @@ static const struct argp_option option_list[] = {
 	{"control", OPTION_CONTROL, NULL, 0,
 	 "Simulate the control plane: joins, failovers, deaths and leaves; with --seed, every "
 	 "event",
+	 0},
+	{"elastic", OPTION_ELASTIC, NULL, 0,
+	 "As --control, with a job whose members change: processes die, freeze, wake up and come",
 	 0},
 	{"large", OPTION_LARGE, NULL, 0,
 	 "Use worlds of up to 64 ranks and 256 slots; with --control, trees with 65 to 4,096 ranks",
@@ -433,6 +447,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		break;
 	case OPTION_CONTROL:
 		options->control = true;
+		break;
+	case OPTION_ELASTIC:
+		options->control = options->elastic = true;
 		break;
 	case OPTION_LARGE:
 		options->large = true;

@@ -69,7 +69,7 @@ static uint64_t end_of_patience(const struct sml_context *context, uint64_t dead
 {
 	uint64_t until_ns = sml_now_ns() + PORT_PATIENCE_NS;
 
-	if (!context->changing)
+	if (!__atomic_load_n(&context->changing, __ATOMIC_SEQ_CST))
 		return 0;
 	return until_ns < deadline_ns ? until_ns : deadline_ns;
 }

@@ -52,9 +52,10 @@ static bool begin_change(struct sml_context *context)
 
 	pthread_mutex_lock(&context->lock);
 	first = !context->changing;
-	__atomic_store_n(&context->changing, true, __ATOMIC_SEQ_CST);
-	if (first)
+	if (first) {
+		__atomic_store_n(&context->changing, true, __ATOMIC_SEQ_CST);
 		context->cancelled = 0;
+	}
 	pthread_mutex_unlock(&context->lock);
 	return first;
 }

@@ -27,9 +27,17 @@ struct sim_control_result {
 	char failure[800];
 	uint64_t events, failovers, virtual_ns, hash;
 	uint32_t n_well, n_errors, n_dead; /* number of ranks, by how they ended */
+	uint32_t n_memberships;		   /* if they change; otherwise 0 */
 };
 
-/* wide: a world of 65 to 4,096 ranks. trace: print every event. */
-void sim_control_run(uint64_t seed, bool wide, bool trace, struct sim_control_result *result);
+enum sim_control_kind {
+	SIM_CONTROL_SMALL,
+	SIM_CONTROL_WIDE,   /* 65 to 4,096 ranks */
+	SIM_CONTROL_ELASTIC /* a job whose members change: elastic.c */
+};
+
+/* trace: print every event. */
+void sim_control_run(uint64_t seed, enum sim_control_kind kind, bool trace,
+		     struct sim_control_result *result);
 
 #endif

@@ -21,13 +21,16 @@
 /* A root, leaves of it, and leaves of these. */
 #define WIDE_SWITCHES (1 + 2 * SML_MAX_CHILDREN)
 #define MAX_RIVALS    5
-#define RIVAL_RANKS   2
-#define TIMEOUT_NS    (120 * SECOND)
-#define HEARTBEAT_MS  3000u
-#define LANES	      352u
-#define JOB_NAME      "simulated"
-#define NEVER	      UINT64_MAX
-#define NEVER_32      UINT32_MAX
+/* In an elastic world: processes, as bits; and how often the members may change. */
+#define MAX_PROCESSES	8
+#define MAX_MEMBERSHIPS 64
+#define RIVAL_RANKS	2
+#define TIMEOUT_NS	(120 * SECOND)
+#define HEARTBEAT_MS	3000u
+#define LANES		352u
+#define JOB_NAME	"simulated"
+#define NEVER		UINT64_MAX
+#define NEVER_32	UINT32_MAX
 
 enum reach { ANSWERS, REFUSES, SILENT };
 
@@ -81,6 +84,7 @@ struct server {
 	uint8_t n_rivals;
 	bool freezes;
 	uint32_t last_words; /* sends this many Left messages, then dies */
+	struct path *paths;  /* in an elastic world, of all its jobs, by place; otherwise NULL */
 	/* The data path of its one job. */
 	uint32_t job, job_number, chunk;
 	struct sml_ranks contributed;
@@ -88,7 +92,15 @@ struct server {
 	bool starts;
 };
 
-enum rank_state { COMING, BEGINNING, RUNNING, SEEKING, WELL, FAILED, DEAD };
+/* PARTED: its job has failed, and the next membership has not been decided. */
+enum rank_state { COMING, BEGINNING, RUNNING, SEEKING, PARTED, WELL, FAILED, DEAD };
+
+/* What a packet says of its sender, and a result of its job. */
+struct data_mark {
+	uint32_t job, epoch;
+	uint64_t tag;
+	uint16_t number;
+};
 
 struct attempt {
 	struct link *link;
@@ -120,6 +132,14 @@ struct rank {
 	int error;
 	uint64_t gave_up_ns; /* failed while it looked for the others, or left without them */
 	char text[1200];
+	/* Its place in its job. In an elastic world, that of its membership. */
+	uint16_t number, n;
+	const char *job;
+	/* Elastic: the membership that it is in, and the next one; it moves there then. */
+	unsigned membership_now, membership_next;
+	uint64_t moves_ns;
+	uint64_t freezes_ns, thaws_ns; /* it does not run from the one to the other */
+	struct data_mark mark;	       /* of its packets */
 };
 
 enum event_kind {
@@ -139,6 +159,16 @@ struct event {
 	struct link *link;
 	uint8_t *bytes; /* a packed message */
 	uint32_t n, chunk, epoch;
+	/* Elastic. */
+	struct data_mark mark;
+	uint32_t sum; /* the processes whose contributions a result has, as bits */
+};
+
+/* A job's members, in the order of their ranks. */
+struct members {
+	char job[32];
+	uint16_t processes[MAX_PROCESSES], n;
+	uint32_t bits;
 };
 
 struct control {
@@ -157,6 +187,11 @@ struct control {
 	bool rank_died, good_stays;
 	bool has_tree; /* server 0 is the root, the others are leaves */
 	bool is_wide;
+	/* The program that runs the job decides on the members: elastic.c. */
+	bool is_elastic;
+	struct members *memberships;
+	unsigned n_memberships;
+	uint64_t decides_ns;
 	bool embedded; /* rank 0 has the only control port, and each rank has a stripe */
 	const struct server *good; /* it exists, or will exist */
 	struct link *links;
@@ -201,7 +236,8 @@ struct link *sim_connect_leaf(struct server *leaf);
 /* One end sends a message, or closes the connection. */
 void sim_send(struct link *link, bool to_switch, const SmlControl__Envelope *message);
 void sim_end(struct link *link, bool at_switch);
-void sim_send_data(struct link *link, bool to_switch, uint32_t chunk, uint32_t epoch);
+/* Returns the event, to mark it; NULL if there is none. */
+struct event *sim_send_data(struct link *link, bool to_switch, uint32_t chunk, uint32_t epoch);
 /* Do packets between the two arrive at all? */
 bool sim_link_works(const struct link *link);
 
@@ -242,5 +278,26 @@ void sim_crank_wake(struct rank *rank);
 uint64_t sim_crank_deadline(const struct rank *rank);
 void sim_crank_dies(struct rank *rank);
 bool sim_crank_is_over(const struct rank *rank);
+/* Leave the job for that of another membership, with or without an error. */
+void sim_crank_moves(struct rank *rank, const struct members *members);
+
+/* ---- jobs whose members change (elastic.c) ---- */
+
+void sim_elastic_draw(struct control *control);
+/* This process is not in a job, and wants to be. */
+void sim_elastic_ask(struct rank *rank);
+/* It is time to decide, or for this process to move. */
+void sim_elastic_decide(struct control *control);
+void sim_elastic_move(struct rank *rank);
+bool sim_elastic_is_frozen(const struct rank *rank);
+/* The abstract dataplane of a switch. */
+void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rules,
+			 const char *name);
+void sim_elastic_start_job(struct server *server, uint32_t job);
+void sim_elastic_remove_job(struct server *server, uint32_t job);
+void sim_elastic_contribute(struct server *server, const struct event *event);
+/* Is it a result that this rank waits for? Checks its sum. */
+bool sim_elastic_accepts(const struct rank *rank, const struct event *event);
+void sim_elastic_check(struct control *control);
 
 #endif

@@ -195,15 +195,16 @@ void sim_end(struct link *link, bool at_switch)
 }
 
 /* Datagrams have no order. Without a path, none arrives. */
-void sim_send_data(struct link *link, bool to_switch, uint32_t chunk, uint32_t epoch)
+struct event *sim_send_data(struct link *link, bool to_switch, uint32_t chunk, uint32_t epoch)
 {
 	struct event *event;
 
 	if (!sim_has_udp(&link->control->servers[link->sw], link->rank))
-		return;
+		return NULL;
 	event = add(link->control, later(link));
 	event->kind = to_switch ? EVENT_CONTRIBUTION : EVENT_RESULT;
 	event->link = link;
 	event->chunk = chunk;
 	event->epoch = epoch;
+	return event;
 }

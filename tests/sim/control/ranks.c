@@ -11,6 +11,8 @@
 #define PATIENCE_NS (3 * SECOND) /* time between probes */
 #define AGAIN_NS    (200 * MS)	 /* time until a contribution is sent again */
 #define CALL_NS	    TIMEOUT_NS
+/* In an elastic world: how long a process waits for the others of its next membership. */
+#define MOVE_MS 10000u
 
 /* ---- the end ---- */
 
@@ -38,13 +40,16 @@ static void drop_all(struct rank *rank)
 static void fails(struct rank *rank, int error, const char *text)
 {
 	rank->error = error;
-	rank->state = FAILED;
+	rank->state = rank->control->is_elastic ? PARTED : FAILED;
+	rank->ends_by_ns = rank->next_ns = NEVER;
 	rank->gave_up_ns = rank->control->now_ns;
 	snprintf(rank->text, sizeof(rank->text), "%s", text);
 	sim_say(rank->control, "rank %u fails (%d): %s", rank->id, error, text);
 	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
 		sml_session_abort(&rank->attempts[rank->taken].session, error, text, false);
 	drop_all(rank);
+	if (rank->state == PARTED)
+		sim_elastic_ask(rank);
 }
 
 void sim_crank_dies(struct rank *rank)
@@ -119,8 +124,8 @@ static void begin_session(struct rank *rank, unsigned address)
 	struct attempt *attempt = &rank->attempts[address];
 	const struct sml_session_config config = {
 		.where = rank->control->names[address],
-		.rank = rank->id,
-		.world_size = rank->control->n_ranks,
+		.rank = rank->number,
+		.world_size = rank->n,
 		.heartbeat_ms = HEARTBEAT_MS,
 		.rank_0_runs_it = rank->control->embedded,
 		.proof = "",
@@ -201,9 +206,10 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 
 	begin_session(rank, address);
 	message.library_version = (char *)(uintptr_t) "1";
-	message.job = (char *)(uintptr_t)JOB_NAME;
+	message.job = (char *)(uintptr_t)rank->job;
 	message.host = (char *)(uintptr_t) "host";
 	message.pid = 100 + rank->id;
+	message.wait_ms = rank->control->is_elastic ? MOVE_MS : 0;
 	message.lanes = LANES;
 	message.shards = 1;
 	message.stripes = rank->control->embedded ? rank->control->n_ranks : 1u;
@@ -227,7 +233,9 @@ static void look(struct rank *rank, bool resumes, unsigned first)
 		.first = first,
 		.resumes = resumes,
 		.retries = control->embedded,
-		.deadline_ns = control->now_ns + (rank->leaves ? SML_LEAVE_WAIT_NS : TIMEOUT_NS),
+		.deadline_ns = control->now_ns + (rank->leaves ? SML_LEAVE_WAIT_NS
+						  : control->is_elastic && !resumes ? MOVE_MS * MS
+										    : TIMEOUT_NS),
 	};
 
 	_Static_assert(sizeof(control->switches) <= sizeof(config.switches), "room for all");
@@ -261,6 +269,10 @@ static void probe(struct rank *rank, unsigned address)
 	rank->epoch = admission->epoch;
 	rank->tag = admission->report_tag;
 	rank->membership = admission->membership;
+	rank->mark = (struct data_mark){.job = admission->job_number,
+					.epoch = admission->epoch,
+					.tag = admission->tag,
+					.number = rank->number};
 	if (rank->state == SEEKING && admission->lanes != LANES) {
 		reject(rank, address, SML_ERROR_PROTOCOL, "its path is too narrow");
 		return;
@@ -366,6 +378,8 @@ static void take_result(struct rank *rank, const struct event *event)
 	if (rank->state != RUNNING || event->epoch != rank->epoch || event->chunk != rank->done ||
 	    rank->done == rank->wanted)
 		return;
+	if (control->is_elastic && !sim_elastic_accepts(rank, event))
+		return;
 	rank->sums[rank->done % 64] = sum_of(event->chunk);
 	rank->kept[0] = rank->done++;
 	rank->has_kept = true;
@@ -378,6 +392,7 @@ static void call(struct rank *rank)
 {
 	struct control *control = rank->control;
 	struct attempt *attempt = &rank->attempts[rank->taken];
+	struct event *sent;
 
 	if (rank->done == rank->wanted) {
 		rank->next_ns = NEVER;
@@ -391,8 +406,29 @@ static void call(struct rank *rank)
 	if (!rank->sent)
 		rank->ends_by_ns = control->now_ns + CALL_NS;
 	rank->sent = true;
-	sim_send_data(attempt->link, true, rank->done, rank->epoch);
+	sent = sim_send_data(attempt->link, true, rank->done, rank->epoch);
+	if (sent)
+		sent->mark = rank->mark;
 	rank->next_ns = control->now_ns + AGAIN_NS;
+}
+
+/* ---- another membership ---- */
+
+void sim_crank_moves(struct rank *rank, const struct members *members)
+{
+	sim_say(rank->control, "rank %u goes on in job \"%s\"", rank->id, members->job);
+	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
+		sml_session_abort(&rank->attempts[rank->taken].session, SML_ERROR_ABORTED,
+				  "it goes on elsewhere", false);
+	drop_all(rank);
+	rank->job = members->job;
+	rank->n = members->n;
+	for (uint16_t i = 0; i < members->n; i++)
+		if (members->processes[i] == rank->id)
+			rank->number = i;
+	rank->done = 0;
+	rank->has_kept = rank->sent = rank->leaves = rank->begun = false;
+	look(rank, false, rank->home);
 }
 
 /* ---- events ---- */
@@ -520,8 +556,18 @@ void sim_crank_wake(struct rank *rank)
 		sim_crank_dies(rank);
 		return;
 	}
-	if (rank->state == COMING && control->now_ns >= rank->comes_ns)
-		look(rank, false, rank->home);
+	if (sim_elastic_is_frozen(rank))
+		return;
+	if (control->now_ns >= rank->moves_ns && !sim_crank_is_over(rank))
+		sim_elastic_move(rank);
+	if (rank->state == COMING && control->now_ns >= rank->comes_ns) {
+		if (control->is_elastic)
+			rank->state = PARTED;
+		if (control->is_elastic)
+			sim_elastic_ask(rank);
+		else
+			look(rank, false, rank->home);
+	}
 	for (unsigned i = 0; i < MAX_ADDRESSES && !sim_crank_is_over(rank); i++)
 		tick(rank, i);
 	if (rank->state == BEGINNING || rank->state == SEEKING)
@@ -546,8 +592,13 @@ uint64_t sim_crank_deadline(const struct rank *rank)
 
 	if (sim_crank_is_over(rank))
 		return NEVER;
+	if (sim_elastic_is_frozen(rank))
+		return earlier(due_ns, rank->thaws_ns);
+	due_ns = earlier(due_ns, rank->moves_ns);
 	if (rank->state == COMING)
 		return earlier(due_ns, rank->comes_ns);
+	if (rank->state == PARTED)
+		return due_ns;
 	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
 		due_ns = earlier(due_ns,
 				 earlier(rank->attempts[i].tick_ns, rank->attempts[i].probed_ns));

@@ -114,7 +114,13 @@ static void draw_rank(struct control *control, uint16_t id)
 			      .taken = -1,
 			      .dies_ns = NEVER,
 			      .ends_by_ns = NEVER,
-			      .next_ns = NEVER};
+			      .next_ns = NEVER,
+			      .moves_ns = NEVER,
+			      .freezes_ns = NEVER,
+			      .thaws_ns = NEVER,
+			      .number = id,
+			      .n = control->n_ranks,
+			      .job = JOB_NAME};
 	/* One statement for each: compilers may evaluate an initializer in any order. */
 	rank->comes_ns = gen_below(gen, 3000) * MS;
 	rank->wanted = gen_range(gen, 1, 60);
@@ -404,11 +410,16 @@ static const struct server *switch_of(const struct control *control, const struc
 	return event->link->child;
 }
 
-/* A paused switch finds it when it goes on. Its kernel still accepts connections. */
+/* A paused switch or rank finds it when it goes on. Its kernel still accepts connections. */
 static bool is_put_off(struct control *control, const struct event *event)
 {
 	const struct server *server = switch_of(control, event);
+	const struct rank *rank = &control->ranks[event->link->rank];
 
+	if (server == NULL && sim_elastic_is_frozen(rank)) {
+		sim_plan_again(control, rank->thaws_ns, event);
+		return true;
+	}
 	if (server == NULL || !sim_server_is_paused(server))
 		return false;
 	sim_plan_again(control, server->resumes_ns, event);
@@ -462,7 +473,7 @@ static void look_at_deadlines(struct control *control, const struct event *event
 
 static uint64_t next_due(const struct control *control)
 {
-	uint64_t earliest_ns = NEVER;
+	uint64_t earliest_ns = control->decides_ns;
 
 	for (unsigned i = 0; i < control->n_servers; i++)
 		if (control->servers_due[i] < earliest_ns)
@@ -475,6 +486,8 @@ static uint64_t next_due(const struct control *control)
 
 static void wake_due(struct control *control)
 {
+	if (control->now_ns >= control->decides_ns)
+		sim_elastic_decide(control);
 	for (unsigned i = 0; i < control->n_servers; i++) {
 		struct server *server = &control->servers[i];
 
@@ -631,10 +644,11 @@ static struct control *new_control(bool wide)
 {
 	struct control *control = calloc(1, sizeof(*control));
 	size_t n_servers = wide ? WIDE_SWITCHES : MAX_SWITCHES;
-	size_t n_ranks = wide ? SML_MAX_WORLD : MAX_RANKS;
+	size_t n_ranks = wide ? SML_MAX_WORLD : MAX_PROCESSES;
 
 	if (control == NULL)
 		abort();
+	control->decides_ns = NEVER;
 	control->max_links = wide ? WIDE_LINKS : MAX_LINKS;
 	control->servers = calloc(n_servers, sizeof(*control->servers));
 	control->servers_due = calloc(n_servers, sizeof(*control->servers_due));
@@ -649,6 +663,9 @@ static struct control *new_control(bool wide)
 
 static void free_control(struct control *control)
 {
+	for (unsigned i = 0; i < MAX_SWITCHES; i++)
+		free(control->servers[i].paths);
+	free(control->memberships);
 	free(control->servers);
 	free(control->servers_due);
 	free(control->ranks);
@@ -658,8 +675,10 @@ static void free_control(struct control *control)
 	free(control);
 }
 
-void sim_control_run(uint64_t seed, bool wide, bool trace, struct sim_control_result *result)
+void sim_control_run(uint64_t seed, enum sim_control_kind kind, bool trace,
+		     struct sim_control_result *result)
 {
+	const bool wide = kind == SIM_CONTROL_WIDE;
 	struct control *control = new_control(wide);
 	struct event event;
 
@@ -669,20 +688,27 @@ void sim_control_run(uint64_t seed, bool wide, bool trace, struct sim_control_re
 	gen_from_seed(&control->gen, seed ^ 0x636f6e74726f6cull);
 	if (wide)
 		draw_wide(control);
+	else if (kind == SIM_CONTROL_ELASTIC)
+		sim_elastic_draw(control);
 	else
 		draw(control);
 	/* The other seeds have the worlds that they had before there were trees. */
-	if (!wide && seed % 4 == 3 && !control->embedded && control->n_servers > 1)
+	if (kind == SIM_CONTROL_SMALL && seed % 4 == 3 && !control->embedded &&
+	    control->n_servers > 1)
 		plant_tree(control);
-	if (!wide && seed % 2 == 1 && !control->embedded)
+	if (kind == SIM_CONTROL_SMALL && seed % 2 == 1 && !control->embedded)
 		draw_pauses(control, seed);
-	if (!wide && seed % 4 == 2 && !control->embedded)
+	if (kind == SIM_CONTROL_SMALL && seed % 4 == 2 && !control->embedded)
 		draw_squatters(control, seed);
-	describe_world(control);
+	if (!control->is_elastic)
+		describe_world(control);
 	for (unsigned i = 0; i < control->n_servers && !control->embedded; i++)
 		sim_server_begin(&control->servers[i]);
 	loop(control);
-	check(control);
+	if (control->is_elastic)
+		sim_elastic_check(control);
+	else
+		check(control);
 	result->virtual_ns = control->now_ns;
 	for (unsigned r = 0; r < control->n_ranks; r++)
 		if (!sim_crank_is_over(&control->ranks[r]))

@@ -131,6 +131,11 @@ static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules 
 
 	if (!server->control->embedded && !server->control->has_tree)
 		sim_pool_check_share(server, rules);
+	if (server->paths) {
+		sim_elastic_add_job(server, rules,
+				    server->jobs.jobs[rules->job % SML_MAX_JOBS]->name);
+		return 0;
+	}
 	if (is_rivals(server, rules->job))
 		return 0;
 	server->job_number = rules->job;
@@ -151,6 +156,8 @@ static int start_job(struct sml_dataplane *dataplane, uint32_t job)
 {
 	struct server *server = server_of(dataplane);
 
+	if (server->paths)
+		sim_elastic_start_job(server, job);
 	if (job != server->job_number)
 		return 0;
 	server->starts = true;
@@ -163,6 +170,8 @@ static void remove_job(struct sml_dataplane *dataplane, uint32_t job)
 {
 	struct server *server = server_of(dataplane);
 
+	if (server->paths)
+		sim_elastic_remove_job(server, job);
 	if (job == server->job_number)
 		server->starts = false;
 }
@@ -376,10 +385,12 @@ void sim_server_event(struct server *server, const struct event *event,
 	char text[SML_SENTENCE_BYTES];
 	const struct sml_head head = {event->bytes, event->n, event->n};
 
-	if (!link->at_switch || link->life != server->life)
+	/* Packets need no connection: what is in them must do. */
+	if (link->life != server->life ||
+	    (!link->at_switch && !(server->paths && event->kind == EVENT_CONTRIBUTION)))
 		return;
 	if (event->kind == EVENT_CONTRIBUTION) {
-		contribute(server, event);
+		(server->paths ? sim_elastic_contribute : contribute)(server, event);
 	} else if (event->kind == EVENT_END_AT_SWITCH) {
 		ends(server, link);
 	} else if (sml_jobs_reject(&server->jobs, &link->peer, &head, text, sizeof(text))) {

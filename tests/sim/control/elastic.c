@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job whose members change, as sml_reconfigure() does it: the caller decides. Processes die,
+ * freeze, wake up in a job that has gone on without them, and come later. Switches die and come
+ * back. When a process has lost its job, or wants to be in one, the program (this file) decides on
+ * the next membership after a while: all processes that are alive, have something left to do and do
+ * not stand still. Each of them moves there at its own time.
+ *
+ * Here a switch's slots believe a packet for what is in it, whatever connection its sender has:
+ * as in reality, only the job's number, epoch, tag and the rank's number keep the packets of an old
+ * membership out of the sums of a new one.
+ *
+ * What must hold: every sum is that of all members of exactly one membership. Every process that
+ * does not die ends well, so it is in a membership that makes all its calls.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "job/members/job.h"
+#include "sim/control/internal.h"
+
+/* A job at a switch. */
+struct path {
+	bool known, starts;
+	uint32_t job, epoch;
+	uint64_t tag;
+	const struct members *members;
+	uint32_t chunk, bits;	      /* of the call: the processes that have contributed */
+	struct sml_ranks contributed; /* the ranks that have */
+	unsigned n_contributed;
+};
+
+/* ---- the world ---- */
+
+static void draw_switches(struct control *control)
+{
+	struct gen *gen = &control->gen;
+
+	control->n_servers = control->n_addresses = (uint8_t)gen_range(gen, 1, 3);
+	control->good_stays = true;
+	control->good = &control->servers[0];
+	for (uint8_t i = 0; i < control->n_servers; i++) {
+		struct server *server = &control->servers[i];
+
+		server->control = control;
+		server->index = i;
+		server->delay_us = gen_chance(gen, 1, 4) ? gen_range(gen, 1000, 600000)
+							 : gen_range(gen, 20, 3000);
+		server->pauses_ns = server->resumes_ns = server->dies_ns = server->returns_ns =
+			NEVER;
+		server->last_words = NEVER_32;
+		server->freezes = gen_chance(gen, 1, 4);
+		server->max_slots = 4096;
+		for (unsigned r = 0; r < MAX_RANKS; r++)
+			server->udp[r] = true;
+		if (gen_chance(gen, 1, 3)) {
+			server->dies_ns = gen_range(gen, 0, 40000) * MS;
+			server->returns_ns = server->dies_ns + gen_range(gen, 0, 20000) * MS;
+		}
+		server->paths = calloc(SML_MAX_JOBS, sizeof(*server->paths));
+		if (server->paths == NULL)
+			abort();
+		control->switches[i] = i;
+		snprintf(control->names[i], sizeof(control->names[i]), "switch%u", i);
+		control->name_list[i] = control->names[i];
+	}
+}
+
+static void draw_process(struct control *control, uint16_t id, uint32_t wanted)
+{
+	struct rank *rank = &control->ranks[id];
+	struct gen *gen = &control->gen;
+
+	*rank = (struct rank){.control = control,
+			      .id = id,
+			      .state = COMING,
+			      .taken = -1,
+			      .dies_ns = NEVER,
+			      .ends_by_ns = NEVER,
+			      .next_ns = NEVER,
+			      .moves_ns = NEVER,
+			      .freezes_ns = NEVER,
+			      .thaws_ns = NEVER,
+			      .wanted = wanted};
+	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
+		rank->attempts[i].tick_ns = rank->attempts[i].probed_ns = NEVER;
+	rank->comes_ns = gen_below(gen, gen_chance(gen, 1, 4) ? 30000 : 1000) * MS;
+	rank->freezes = gen_chance(gen, 1, 3);
+	if (id > 0 && gen_chance(gen, 1, 3))
+		rank->dies_ns = gen_below(gen, 40000) * MS;
+	if (gen_chance(gen, 1, 3)) {
+		rank->freezes_ns = gen_below(gen, 30000) * MS;
+		rank->thaws_ns = rank->freezes_ns + gen_range(gen, 100, 20000) * MS;
+	}
+}
+
+void sim_elastic_draw(struct control *control)
+{
+	uint32_t wanted = gen_range(&control->gen, 1, 60);
+
+	control->is_elastic = true;
+	control->n_ranks = (uint16_t)gen_range(&control->gen, 1, MAX_PROCESSES);
+	control->memberships = calloc(MAX_MEMBERSHIPS, sizeof(*control->memberships));
+	if (control->memberships == NULL)
+		abort();
+	/* The first stands for none. */
+	control->n_memberships = 1;
+	draw_switches(control);
+	for (uint16_t id = 0; id < control->n_ranks; id++)
+		draw_process(control, id, wanted);
+}
+
+/* ---- who is in ---- */
+
+bool sim_elastic_is_frozen(const struct rank *rank)
+{
+	uint64_t now_ns = rank->control->now_ns;
+
+	return rank->thaws_ns != NEVER && now_ns >= rank->freezes_ns && now_ns < rank->thaws_ns;
+}
+
+void sim_elastic_ask(struct rank *rank)
+{
+	struct control *control = rank->control;
+
+	/* It is in a later membership already, or about to be. */
+	if (rank->membership_next > rank->membership_now || control->decides_ns != NEVER)
+		return;
+	control->decides_ns = control->now_ns + gen_range(&control->gen, 10, 3000) * MS;
+}
+
+/* In sml_close(), which does not overlap sml_reconfigure(). */
+static bool is_closing(const struct rank *rank)
+{
+	return rank->leaves && rank->state != PARTED;
+}
+
+static bool may_be_in(const struct rank *rank)
+{
+	return !sim_crank_is_over(rank) && rank->state != COMING && !is_closing(rank) &&
+	       !sim_elastic_is_frozen(rank);
+}
+
+void sim_elastic_move(struct rank *rank)
+{
+	const struct members *members = &rank->control->memberships[rank->membership_next];
+
+	rank->moves_ns = NEVER;
+	rank->membership_now = rank->membership_next;
+	/* Otherwise the others wait for it in vain, and decide again. */
+	if (!is_closing(rank))
+		sim_crank_moves(rank, members);
+}
+
+void sim_elastic_decide(struct control *control)
+{
+	struct members *members = &control->memberships[control->n_memberships];
+
+	control->decides_ns = NEVER;
+	if (control->n_memberships == MAX_MEMBERSHIPS) {
+		sim_wrong(control, "the members change again and again");
+		return;
+	}
+	snprintf(members->job, sizeof(members->job), "membership %u", control->n_memberships);
+	for (uint16_t id = 0; id < control->n_ranks; id++) {
+		struct rank *rank = &control->ranks[id];
+
+		/* What has no job, and stands still, asks when it goes on. */
+		if (rank->state == PARTED && sim_elastic_is_frozen(rank) &&
+		    rank->thaws_ns < control->decides_ns)
+			control->decides_ns = rank->thaws_ns;
+		if (!may_be_in(rank))
+			continue;
+		members->processes[members->n++] = id;
+		members->bits |= 1u << id;
+		rank->membership_next = control->n_memberships;
+		rank->moves_ns = control->now_ns + gen_below(&control->gen, 1000) * MS;
+	}
+	if (members->n == 0)
+		return;
+	sim_say(control, "membership %u has the processes %02x", control->n_memberships,
+		members->bits);
+	control->n_memberships++;
+}
+
+/* ---- the slots ---- */
+
+static const struct members *find_members(const struct control *control, const char *job)
+{
+	for (unsigned i = 1; i < control->n_memberships; i++)
+		if (strcmp(control->memberships[i].job, job) == 0)
+			return &control->memberships[i];
+	return NULL;
+}
+
+void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rules,
+			 const char *name)
+{
+	struct path *path = &server->paths[rules->job % SML_MAX_JOBS];
+
+	*path = (struct path){.known = true,
+			      .job = rules->job,
+			      .epoch = rules->epoch,
+			      .tag = rules->tag,
+			      .members = find_members(server->control, name),
+			      .chunk = UINT32_MAX};
+	if (path->members == NULL)
+		sim_wrong(server->control, "nobody has decided on job \"%s\"", name);
+}
+
+void sim_elastic_start_job(struct server *server, uint32_t job)
+{
+	server->paths[job % SML_MAX_JOBS].starts = true;
+}
+
+void sim_elastic_remove_job(struct server *server, uint32_t job)
+{
+	struct path *path = &server->paths[job % SML_MAX_JOBS];
+
+	if (path->job == job)
+		path->known = path->starts = false;
+}
+
+/* To all ranks of the job, or to one of them. */
+static void send_result(struct server *server, const struct path *path, const struct link *only)
+{
+	struct control *control = server->control;
+
+	for (uint32_t i = 0; i < control->n_links; i++) {
+		struct link *link = &control->links[i];
+		struct event *sent;
+
+		if (link->sw != server->index || link->life != server->life || !link->at_switch ||
+		    link->peer.job == NULL || link->peer.job->rules.job != path->job ||
+		    (only && only != link))
+			continue;
+		sent = sim_send_data(link, false, path->chunk, path->epoch);
+		sent->mark = (struct data_mark){
+			.job = path->job, .epoch = path->epoch, .tag = path->tag};
+		sent->sum = path->bits;
+	}
+}
+
+static bool is_of(const struct data_mark *mark, const struct path *path)
+{
+	return path->starts && mark->job == path->job && mark->epoch == path->epoch &&
+	       mark->tag == path->tag && mark->number < path->members->n;
+}
+
+static void begin_chunk(struct path *path, uint32_t chunk)
+{
+	path->chunk = chunk;
+	path->contributed = (struct sml_ranks){{0}};
+	path->n_contributed = path->bits = 0;
+}
+
+void sim_elastic_contribute(struct server *server, const struct event *event)
+{
+	struct path *path = &server->paths[event->mark.job % SML_MAX_JOBS];
+	bool full;
+
+	if (!is_of(&event->mark, path))
+		return;
+	full = path->n_contributed == path->members->n;
+	if (path->chunk == UINT32_MAX || (full && event->chunk == path->chunk + 1))
+		begin_chunk(path, event->chunk);
+	else if (full && event->chunk == path->chunk)
+		send_result(server, path, event->link);
+	if (event->chunk != path->chunk || sml_ranks_has(&path->contributed, event->mark.number))
+		return;
+	sml_ranks_add(&path->contributed, event->mark.number);
+	path->n_contributed++;
+	path->bits |= 1u << event->link->rank;
+	if (path->n_contributed < path->members->n)
+		return;
+	if (path->bits != path->members->bits)
+		sim_wrong(server->control, "job \"%s\" has a sum of %02x, its members are %02x",
+			  path->members->job, path->bits, path->members->bits);
+	send_result(server, path, NULL);
+}
+
+bool sim_elastic_accepts(const struct rank *rank, const struct event *event)
+{
+	const struct members *members = &rank->control->memberships[rank->membership_now];
+
+	if (event->mark.job != rank->mark.job || event->mark.tag != rank->mark.tag)
+		return false;
+	if (event->sum != members->bits)
+		sim_wrong(rank->control, "rank %u takes a sum of %02x in job \"%s\" of %02x",
+			  rank->id, event->sum, members->job, members->bits);
+	return true;
+}
+
+/* ---- the end ---- */
+
+void sim_elastic_check(struct control *control)
+{
+	struct sim_control_result *result = control->result;
+
+	for (uint16_t id = 0; id < control->n_ranks; id++) {
+		const struct rank *rank = &control->ranks[id];
+
+		result->n_well += rank->state == WELL;
+		result->n_dead += rank->state == DEAD;
+		if (rank->state == WELL && rank->done != rank->wanted)
+			sim_wrong(control, "rank %u left after %u of %u calls", id, rank->done,
+				  rank->wanted);
+	}
+	result->n_memberships = control->n_memberships - 1;
+}
