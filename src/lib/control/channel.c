@@ -192,11 +192,17 @@ static void act(void *self, unsigned what)
 		on_readable(channel);
 }
 
-/* A TLS client sends first. */
+/*
+ * A TLS client sends first. If the peer has closed the connection already, that is not a failure to
+ * open a channel: what watches the socket finds it, and says so as at any other time.
+ */
 static bool begin_stream(struct sml_channel *channel, struct sml_tls *tls, const char *host)
 {
-	return sml_stream_open(&channel->stream, tls, host, NULL, NULL) == 0 &&
-	       sml_stream_step(&channel->stream) == 0 && flush(channel) == 0;
+	if (sml_stream_open(&channel->stream, tls, host, NULL, NULL) != 0 ||
+	    sml_stream_step(&channel->stream) != 0)
+		return false;
+	(void)flush(channel);
+	return true;
 }
 
 struct sml_channel *sml_channel_open(struct sml_loop *loop, int fd, struct sml_tls *tls,
