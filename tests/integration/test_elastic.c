@@ -222,6 +222,20 @@ static void tell_members(int members, struct order order)
 		}
 }
 
+/* What else has been answered: the first error may only follow from another one. */
+static void print_answers(void)
+{
+	for (int i = 0; i < MAX_PROCESSES; i++) {
+		struct pollfd readable = {.fd = processes[i].fd, .events = POLLIN};
+		struct answer answer;
+
+		if (processes[i].pid == 0 || poll(&readable, 1, 0) != 1)
+			continue;
+		answer = hear(i);
+		print_error("process %d answers %d: %s\n", i, answer.result, answer.text);
+	}
+}
+
 static void expect(int members, int result, int32_t total)
 {
 	for (int i = 0; i < MAX_PROCESSES; i++) {
@@ -230,9 +244,11 @@ static void expect(int members, int result, int32_t total)
 		if (!(members >> i & 1))
 			continue;
 		answer = hear(i);
-		if (answer.result != result || (result == 0 && answer.sum != total))
-			fail_msg("process %d: %d, not %d; sum %x, not %x: %s", i, answer.result,
-				 result, answer.sum, total, answer.text);
+		if (answer.result == result && (result || answer.sum == total))
+			continue;
+		print_answers();
+		fail_msg("process %d: %d, not %d; sum %x, not %x: %s", i, answer.result, result,
+			 answer.sum, total, answer.text);
 	}
 }
 
@@ -297,6 +313,24 @@ static void die_and_join(int n)
 static struct switch_process root, second, leaf;
 static char root_address[32], both_addresses[64], leaf_address[32];
 
+/* A rank that joins at a leaf which has not reached its parent yet is refused. */
+static void await_leaf(void)
+{
+	uint64_t began = now_ms();
+	struct order order = to_job("alone", 0);
+	int result;
+
+	order.world_size = 1;
+	form = (struct form){.switch_address = leaf_address};
+	start(0);
+	do {
+		tell(0, &order);
+		result = hear(0).result;
+	} while (result == SML_ERROR_UNREACHABLE && now_ms() - began < SOON_MS);
+	end_process(0);
+	assert_int_equal(result, 0);
+}
+
 static void start_switches(void)
 {
 	root = second = leaf = (struct switch_process){.pid = 0};
@@ -308,6 +342,7 @@ static void start_switches(void)
 	leaf.parent = root_address;
 	switch_process_start(&leaf);
 	snprintf(leaf_address, sizeof(leaf_address), "127.0.0.1:%u", leaf.port);
+	await_leaf();
 }
 
 static void end_switches(void)
