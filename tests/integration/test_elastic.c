@@ -668,6 +668,51 @@ TEST(one_thread_at_a_time_reconfigures_and_another_one_can_end_it)
 	pthread_barrier_destroy(&all_here);
 }
 
+/* Threads of rank 0 that call again and again, whatever the result is. */
+#define CALLERS 16
+static bool callers_end;
+
+static void *call_on(void *self)
+{
+	const struct rank *rank = self;
+	float value = 1;
+
+	/* Never made, because there is no buffer for its result. */
+	while (!__atomic_load_n(&callers_end, __ATOMIC_RELAXED))
+		(void)sml_allreduce(rank->context, &value, NULL, 1, SML_FLOAT32, SML_SUM, NULL);
+	return NULL;
+}
+
+static void go_on_among_callers(struct rank *rank)
+{
+	pthread_t callers[CALLERS];
+	const int n = rank->rank == 0 ? CALLERS : 0;
+	char next[16];
+	int error = 0;
+
+	for (int i = 0; i < n; i++)
+		pthread_create(&callers[i], NULL, call_on, rank);
+	for (int i = 0; error == 0 && i < 5; i++) {
+		pthread_barrier_wait(&all_here);
+		snprintf(next, sizeof(next), "next %d", i);
+		error = reconfigure_as(rank, next, 20000);
+		if (error)
+			complain(rank, "%d: %s", error, sml_error_text(NULL));
+	}
+	/* If rank 0 is held up, rank 1 has waited long enough. */
+	__atomic_store_n(&callers_end, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < n; i++)
+		pthread_join(callers[i], NULL);
+}
+
+TEST(threads_that_call_all_the_time_do_not_hold_it_up)
+{
+	pthread_barrier_init(&all_here, NULL, 2);
+	callers_end = false;
+	run_job(&(struct job){.n_ranks = 2, .body = go_on_among_callers});
+	pthread_barrier_destroy(&all_here);
+}
+
 /* ---- how long it takes: test_elastic --measure 20 ---- */
 
 #define MEASURED_RANKS 8

@@ -19,7 +19,7 @@ int sml_world_size(const struct sml_context *context)
 	return __atomic_load_n(&context->settings.world_size, __ATOMIC_RELAXED);
 }
 
-/* The call is inside. False: no other thread replaces the job. */
+/* False: no other thread replaces the job. */
 static bool cancel_change(struct sml_context *context)
 {
 	bool changing;
@@ -36,15 +36,17 @@ static bool cancel_change(struct sml_context *context)
 int sml_abort(struct sml_context *context, const char *reason)
 {
 	SML_NO_CANCELLATION;
-	int error = 0;
+	int error;
 
 	if (context == NULL)
 		return sml_error_set(-EINVAL, "the context is NULL");
 	if (context->owner != getpid())
 		return SML_ERROR_FORKED;
-	(void)sml_context_enter(context);
-	if (!cancel_change(context))
-		error = sml_context_abort(context, reason);
+	/* Not inside, and no change any more: one has just ended. */
+	while (!sml_context_enter(context))
+		if (cancel_change(context))
+			return 0;
+	error = sml_context_abort(context, reason);
 	sml_context_exit(context);
 	return error;
 }

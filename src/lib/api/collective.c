@@ -19,23 +19,27 @@
 #include "lib/api/arguments.h"
 #include "lib/api/submit.h"
 
+/* Is this thread's call inside, from check_context() to end_call()? */
+static _Thread_local bool is_inside;
+
 /* Checks the context, before the arguments. Every call then ends with end_call(). */
 static int check_context(struct sml_context *context)
 {
-	bool entered;
 	int error;
 
+	is_inside = false;
 	if (context == NULL)
 		return sml_error_set(-EINVAL, "the context is NULL");
-	entered = sml_context_enter(context);
+	is_inside = sml_context_enter(context);
 	error = sml_context_check(context);
-	return error || entered ? error : SML_ERROR_CLOSED;
+	return error || is_inside ? error : SML_ERROR_CLOSED;
 }
 
 static int end_call(struct sml_context *context, int error)
 {
-	if (context)
+	if (is_inside)
 		sml_context_exit(context);
+	is_inside = false;
 	return error;
 }
 

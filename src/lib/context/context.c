@@ -39,16 +39,32 @@ const char *sml_error_text(const struct sml_context *context)
 	return text;
 }
 
-bool sml_context_enter(struct sml_context *context)
+static bool is_changing(const struct sml_context *context)
+{
+	return __atomic_load_n(&context->changing, __ATOMIC_SEQ_CST);
+}
+
+bool sml_context_enter_to_wait(struct sml_context *context)
 {
 	__atomic_add_fetch(&context->n_inside, 1, __ATOMIC_SEQ_CST);
-	return !__atomic_load_n(&context->changing, __ATOMIC_SEQ_CST);
+	return !is_changing(context);
+}
+
+bool sml_context_enter(struct sml_context *context)
+{
+	/* Not counted at all: with several threads that call, there may always be one inside. */
+	if (is_changing(context))
+		return false;
+	if (sml_context_enter_to_wait(context))
+		return true;
+	sml_context_exit(context);
+	return false;
 }
 
 void sml_context_exit(struct sml_context *context)
 {
 	if (__atomic_sub_fetch(&context->n_inside, 1, __ATOMIC_SEQ_CST) > 0 ||
-	    !__atomic_load_n(&context->changing, __ATOMIC_SEQ_CST) || context->owner != getpid())
+	    !is_changing(context) || context->owner != getpid())
 		return;
 	/* sml_reconfigure() may be waiting for this. */
 	pthread_mutex_lock(&context->lock);

@@ -93,10 +93,17 @@ struct sml_context {
 
 /*
  * A call begins, or ends. False: another thread is about to replace the job, so this one must not
- * use its threads, stripes and settings. Between the two, they stay what they are.
+ * use its threads, stripes and settings, and does not end. Between the two, they stay what they
+ * are. A thread that makes one call after the other cannot hold up the change: it is turned away.
  */
 bool sml_context_enter(struct sml_context *context);
 void sml_context_exit(struct sml_context *context);
+
+/*
+ * The same for a call that waits for a request, and may be the one that notices its deadline: it is
+ * inside in any case, and ends with sml_context_exit(). False: as above.
+ */
+bool sml_context_enter_to_wait(struct sml_context *context);
 
 /* Counters of this membership: of all its stripes, or of one. For threads of the job, too. */
 void sml_context_count(const struct sml_context *context, struct sml_counters *counters);

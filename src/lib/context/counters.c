@@ -116,10 +116,7 @@ static int enter(const struct sml_context *context, const struct sml_counters *c
 			"the context or the counters are NULL, or counters->size is not set");
 	if (context->owner != getpid())
 		return SML_ERROR_FORKED;
-	if (sml_context_enter(mutable))
-		return 0;
-	sml_context_exit(mutable);
-	return SML_ERROR_CLOSED;
+	return sml_context_enter(mutable) ? 0 : SML_ERROR_CLOSED;
 }
 
 static int leave(const struct sml_context *context, int error)
@@ -168,8 +165,11 @@ int sml_get_stripe_counters(const struct sml_context *context, int stripe,
 int sml_stripe_count(const struct sml_context *context)
 {
 	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
-	int n = sml_context_enter(mutable) ? (int)context->n_stripes : 0;
+	int n;
 
+	if (!sml_context_enter(mutable))
+		return 0;
+	n = (int)context->n_stripes;
 	sml_context_exit(mutable);
 	return n;
 }

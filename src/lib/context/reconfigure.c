@@ -60,14 +60,17 @@ static bool begin_change(struct sml_context *context)
 	return first;
 }
 
-/* True: sml_abort() was called in the meantime. From now on, it finds the next job. */
+/* True: sml_abort() was called in the meantime. From now on, it finds the job. */
 static bool end_change(struct sml_context *context)
 {
 	bool cancelled;
 
 	pthread_mutex_lock(&context->lock);
-	__atomic_store_n(&context->changing, false, __ATOMIC_SEQ_CST);
+	/* Before another thread may begin the next change. */
 	cancelled = context->cancelled != 0;
+	if (cancelled)
+		(void)sml_context_enter_to_wait(context);
+	__atomic_store_n(&context->changing, false, __ATOMIC_SEQ_CST);
 	pthread_mutex_unlock(&context->lock);
 	return cancelled;
 }
@@ -189,9 +192,15 @@ int sml_reconfigure(struct sml_context *context, const struct sml_membership *me
 	error = sml_settings_check_move(&context->settings, &next);
 	if (error == 0)
 		error = change(context, &next);
-	if (!end_change(context) || error)
+	if (!end_change(context))
 		return error;
-	/* All members are there already, so they learn of it. */
-	(void)sml_context_abort(context, "sml_abort() was called while it joined");
-	return sml_error_set(SML_ERROR_ABORTED, "%s", sml_error_text(context));
+	/*
+	 * If there is a job, the next one or still the old, all of its ranks are there, and learn
+	 * of it.
+	 */
+	(void)sml_context_abort(context, "sml_abort() was called in sml_reconfigure()");
+	if (error == 0)
+		error = sml_error_set(SML_ERROR_ABORTED, "%s", sml_error_text(context));
+	sml_context_exit(context);
+	return error;
 }

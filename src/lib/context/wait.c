@@ -131,7 +131,7 @@ int sml_context_wait_any(struct sml_context *context, struct sml_request *const 
 	int result;
 
 	/* What has ended with its job has no thread that could be driven. */
-	if (sml_context_enter(context) && find_done(&waiter) == n) {
+	if (sml_context_enter_to_wait(context) && find_done(&waiter) == n) {
 		if (context->threads.callers_drive)
 			drive(&waiter);
 		else if (context->settings.spin)
@@ -152,7 +152,7 @@ int sml_context_look(struct sml_context *context, const struct sml_request *requ
 	if (sml_request_is_over(request))
 		return result_of(request);
 	/* It is of this job as long as this thread is inside. */
-	if (sml_context_enter(context) && !sml_request_is_over(request)) {
+	if (sml_context_enter_to_wait(context) && !sml_request_is_over(request)) {
 		if (sml_now_ns() >= request->deadline_ns)
 			sml_context_time_out(context, request);
 		else if (context->threads.callers_drive)
