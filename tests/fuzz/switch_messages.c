@@ -4,34 +4,34 @@
 #include "fuzz/peer.h"
 
 /* The ranks that have slots, and how to reach them. */
-struct meeting {
+struct peer_list {
 	SmlControl__Peer peers[SAY_WORLD_SIZE], *list[SAY_WORLD_SIZE];
 	uint32_t ports[SML_MAX_SHARDS];
 	uint64_t cookies[SAY_WORLD_SIZE];
 };
 
-static void draw_meeting(struct gen *gen, SmlControl__Admitted *admitted, struct meeting *meeting)
+static void draw_peers(struct gen *gen, SmlControl__Admitted *admitted, struct peer_list *drawn)
 {
 	for (unsigned i = 0; i < SML_MAX_SHARDS; i++)
-		meeting->ports[i] = admitted->data_port;
+		drawn->ports[i] = admitted->data_port;
 	for (unsigned i = 0; i < SAY_WORLD_SIZE; i++) {
-		SmlControl__Peer *peer = meeting->list[i] = &meeting->peers[i];
+		SmlControl__Peer *peer = drawn->list[i] = &drawn->peers[i];
 
 		sml_control__peer__init(peer);
-		peer->ports = meeting->ports;
+		peer->ports = drawn->ports;
 		peer->n_ports = admitted->shards;
-		meeting->cookies[i] = i;
+		drawn->cookies[i] = i;
 	}
-	admitted->peers = meeting->list;
+	admitted->peers = drawn->list;
 	admitted->n_peers = SAY_WORLD_SIZE;
 	admitted->stripes = gen_range(gen, 1, SAY_WORLD_SIZE);
-	admitted->cookies = meeting->cookies;
+	admitted->cookies = drawn->cookies;
 	admitted->n_cookies = admitted->stripes > 1 ? SAY_WORLD_SIZE : 0;
 }
 
 void say_admitted(struct peer *peer, struct gen *gen, const struct say_welcome *welcome)
 {
-	struct meeting meeting;
+	struct peer_list drawn;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
 	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS] = {&maps[0], &maps[1]};
 	uint32_t table[3] = {gen_below(gen, 9), 7, UINT32_MAX};
@@ -58,7 +58,7 @@ void say_admitted(struct peer *peer, struct gen *gen, const struct say_welcome *
 	admitted.n_maps = gen_below(gen, 2) ? SML_STREAMS : 0;
 	if (welcome->ranks_have_slots) {
 		admitted.head_slots = admitted.data_slots = SML_MAX_SHARDS;
-		draw_meeting(gen, &admitted, &meeting);
+		draw_peers(gen, &admitted, &drawn);
 	}
 	say_message(peer, gen, &admitted.base, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
 }

@@ -362,56 +362,57 @@ TEST(memory_beyond_the_limit_on_files_is_an_error)
 {
 	struct sml_host_memory memory = {.head = NULL};
 	const struct sml_meet_group group = {.ranks = 7};
-	const struct sml_host_door door = {.fd = -1};
+	const struct sml_host_listener listener = {.fd = -1};
 	struct rlimit before, low;
-	struct sml_meeting *meeting;
+	struct sml_host_handshake *handshake;
 	int fd, error;
 
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
 	low = (struct rlimit){sml_host_bytes(&three_ranks) - 1, before.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
 	fd = sml_host_create(&memory, &three_ranks);
-	meeting = sml_meeting_new(&three_ranks, &group, 0, &door);
+	handshake = sml_host_handshake_new(&three_ranks, &group, 0, &listener);
 	error = errno;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 	assert_int_equal(fd, -EFBIG);
 	assert_null(memory.head);
 	/* People are told the reason. */
-	assert_null(meeting);
+	assert_null(handshake);
 	assert_int_equal(error, EFBIG);
 }
 
-/* ---- meeting ---- */
+/* ---- handshake ---- */
 
 #define RANKS 3
 
 struct party {
-	struct sml_host_door doors[RANKS];
+	struct sml_host_listener listeners[RANKS];
 	struct sml_meet_group group;
-	struct sml_meeting *meetings[RANKS];
+	struct sml_host_handshake *handshakes[RANKS];
 };
 
 static void open_party(struct party *party)
 {
 	*party = (struct party){.group = {.ranks = (1 << RANKS) - 1}};
 	for (unsigned rank = 0; rank < RANKS; rank++) {
-		assert_int_equal(sml_host_open_door(&party->doors[rank]), 0);
-		memcpy(party->group.tokens[rank], party->doors[rank].token, SML_HOST_TOKEN_BYTES);
+		assert_int_equal(sml_host_listen(&party->listeners[rank]), 0);
+		memcpy(party->group.tokens[rank], party->listeners[rank].token,
+		       SML_HOST_TOKEN_BYTES);
 	}
 }
 
-static void begin_meeting(struct party *party, unsigned rank)
+static void begin_handshake(struct party *party, unsigned rank)
 {
-	party->meetings[rank] =
-		sml_meeting_new(&three_ranks, &party->group, rank, &party->doors[rank]);
-	assert_non_null(party->meetings[rank]);
+	party->handshakes[rank] =
+		sml_host_handshake_new(&three_ranks, &party->group, rank, &party->listeners[rank]);
+	assert_non_null(party->handshakes[rank]);
 }
 
 static void close_party(struct party *party)
 {
 	for (unsigned rank = 0; rank < RANKS; rank++) {
-		sml_meeting_free(party->meetings[rank]);
-		sml_host_close_door(&party->doors[rank]);
+		sml_host_handshake_free(party->handshakes[rank]);
+		sml_host_close_listener(&party->listeners[rank]);
 	}
 }
 
@@ -421,7 +422,7 @@ static int step(struct party *party, unsigned rank)
 	int result = 0;
 
 	for (unsigned i = 0; i < 20 && result == 0; i++)
-		result = sml_meeting_step(party->meetings[rank]);
+		result = sml_host_handshake_step(party->handshakes[rank]);
 	return result;
 }
 
@@ -433,7 +434,7 @@ TEST(ranks_meet_and_share_the_memory)
 
 	open_party(&party);
 	for (unsigned rank = 0; rank < RANKS; rank++)
-		begin_meeting(&party, rank);
+		begin_handshake(&party, rank);
 	assert_int_equal(step(&party, 1), 0);
 	assert_int_equal(step(&party, 0), 0);
 	assert_int_equal(step(&party, 1), 1);
@@ -442,7 +443,7 @@ TEST(ranks_meet_and_share_the_memory)
 	assert_int_equal(step(&party, 2), 1);
 	assert_int_equal(step(&party, 0), 1);
 	for (unsigned rank = 0; rank < RANKS; rank++) {
-		memory[rank] = sml_meeting_take(party.meetings[rank], &bell);
+		memory[rank] = sml_host_handshake_take(party.handshakes[rank], &bell);
 		assert_int_equal(bell, -1);
 	}
 	memory[2].head->tickets[SML_HEAD].value = 4711;
@@ -458,8 +459,8 @@ TEST(a_rank_that_cannot_find_the_leader_fails_at_once)
 	struct party party;
 
 	open_party(&party);
-	sml_host_close_door(&party.doors[0]);
-	begin_meeting(&party, 1);
+	sml_host_close_listener(&party.listeners[0]);
+	begin_handshake(&party, 1);
 	assert_int_equal(step(&party, 1), -ECONNREFUSED);
 	close_party(&party);
 }
@@ -469,24 +470,24 @@ TEST(a_rank_that_goes_away_ends_the_leaders_wait)
 	struct party party;
 
 	open_party(&party);
-	begin_meeting(&party, 0);
-	begin_meeting(&party, 1);
+	begin_handshake(&party, 0);
+	begin_handshake(&party, 1);
 	assert_int_equal(step(&party, 1), 0);
 	assert_int_equal(step(&party, 0), 0);
-	sml_meeting_free(party.meetings[1]);
-	party.meetings[1] = NULL;
+	sml_host_handshake_free(party.handshakes[1]);
+	party.handshakes[1] = NULL;
 	assert_int_equal(step(&party, 0), -ECONNRESET);
 	close_party(&party);
 }
 
-static int call_at(const struct sml_host_door *door)
+static int call_at(const struct sml_host_listener *listener)
 {
 	struct sockaddr_un name;
 	socklen_t length = sizeof(name);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	assert_true(fd >= 0);
-	assert_int_equal(getsockname(door->fd, (struct sockaddr *)&name, &length), 0);
+	assert_int_equal(getsockname(listener->fd, (struct sockaddr *)&name, &length), 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&name, length), 0);
 	return fd;
 }
@@ -501,10 +502,10 @@ TEST(a_stranger_gets_no_memory_and_disturbs_nobody)
 
 	open_party(&party);
 	for (unsigned rank = 0; rank < RANKS; rank++)
-		begin_meeting(&party, rank);
+		begin_handshake(&party, rank);
 	for (unsigned i = 0; i < 3; i++) {
 		hello.rank = i;
-		fds[i] = call_at(&party.doors[0]);
+		fds[i] = call_at(&party.listeners[0]);
 		assert_int_equal(send(fds[i], &hello, i == 2 ? 3 : sizeof(hello), 0),
 				 i == 2 ? 3 : sizeof(hello));
 	}

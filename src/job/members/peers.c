@@ -97,13 +97,13 @@ static const uint64_t *secrets_of(const struct sml_job *job, uint32_t stripe)
 struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t to,
 					     SmlControl__Admitted *admitted)
 {
-	struct sml_peer_list *meeting = calloc(1, sizeof(*meeting));
+	struct sml_peer_list *peers = calloc(1, sizeof(*peers));
 
-	if (meeting == NULL)
+	if (peers == NULL)
 		return NULL;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		const struct sml_member *member = &job->members[rank];
-		SmlControl__Peer *peer = &meeting->peers[rank];
+		SmlControl__Peer *peer = &peers->peers[rank];
 
 		sml_control__peer__init(peer);
 		peer->host.data = (uint8_t *)(uintptr_t)member->address;
@@ -117,16 +117,16 @@ struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t
 			peer->tag = secrets_of(job, rank)[0];
 			peer->cookie = secrets_of(job, rank)[1 + to];
 		}
-		meeting->list[rank] = peer;
+		peers->list[rank] = peer;
 	}
 	admitted->stripes = job->stripes;
-	admitted->peers = meeting->list;
+	admitted->peers = peers->list;
 	admitted->n_peers = job->n_ranks;
 	if (to < job->stripes) {
 		admitted->cookies = (uint64_t *)(uintptr_t)(secrets_of(job, to) + 1);
 		admitted->n_cookies = job->n_ranks;
 	}
-	return meeting;
+	return peers;
 }
 
 void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served)

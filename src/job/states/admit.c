@@ -125,7 +125,7 @@ static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 	SmlControl__Group group_message = SML_CONTROL__GROUP__INIT;
 	struct sml_host_list hosts;
 	struct sml_group group;
-	struct sml_peer_list *meeting = NULL;
+	struct sml_peer_list *peers = NULL;
 
 	admitted.job_number = job->rules.job;
 	admitted.epoch = job->rules.epoch;
@@ -150,7 +150,7 @@ static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 	admitted.stall_reports = true;
 	admitted.hosts = n_hosts;
 	if (jobs->operations->ranks_have_slots)
-		meeting = sml_job_describe_peers(job, rank, &admitted);
+		peers = sml_job_describe_peers(job, rank, &admitted);
 	sml_job_describe_group(job, &group, &group_message, &admitted);
 	sml_job_describe_hosts(job, rank, &hosts, &admitted);
 	admitted.full_packets = fixed_lanes(job) != 0;
@@ -170,7 +170,7 @@ static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 	}
 	(void)sml_peer_send(jobs, job->members[rank].peer,
 			    sml_envelope(ADMITTED, admitted, &admitted));
-	free(meeting);
+	free(peers);
 }
 
 /* Hardware has a program for one lane count, and the paths of some ranks can be too narrow for it.

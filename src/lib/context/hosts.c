@@ -36,7 +36,7 @@ static const char *why_alone(const struct sml_context *context)
 }
 
 /* For all stripes or for none. 0 or -errno. */
-static int open_doors(struct sml_context *context)
+static int open_listeners(struct sml_context *context)
 {
 	int error = 0;
 
@@ -45,7 +45,7 @@ static int open_doors(struct sml_context *context)
 		error = context->hosts.found.fd < 0 ? -errno : 0;
 	}
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
-		error = sml_host_open_door(&context->stripes[i].door);
+		error = sml_host_listen(&context->stripes[i].listener);
 	return error;
 }
 
@@ -56,7 +56,7 @@ void sml_hosts_begin(struct sml_context *context)
 
 	if (!may_share(context))
 		return;
-	error = open_doors(context);
+	error = open_listeners(context);
 	if (error == 0) {
 		sml_host_machine(hosts->machine);
 		return;
@@ -73,13 +73,13 @@ void sml_hosts_advertise(struct sml_stripe *stripe, struct sml_application *appl
 	if (hosts->machine[0] == '\0')
 		return;
 	application->machine = hosts->machine;
-	application->host_token = stripe->door.token;
+	application->host_token = stripe->listener.token;
 }
 
-static void stop_meeting(struct sml_context *context)
+static void stop_handshake(struct sml_context *context)
 {
 	for (unsigned i = 0; i < context->n_stripes; i++) {
-		sml_host_close_door(&context->stripes[i].door);
+		sml_host_close_listener(&context->stripes[i].listener);
 		sml_hosts_drop_met(&context->stripes[i]);
 	}
 	if (context->hosts.found.fd >= 0)
@@ -100,7 +100,7 @@ bool sml_hosts_meet_again(struct sml_stripe *stripe)
 	stripe->has_met = false;
 	hosts->found.n_stripes = 0;
 	hosts->found.apart = false;
-	return hosts->machine[0] == '\0' || sml_host_open_door(&stripe->door) == 0;
+	return hosts->machine[0] == '\0' || sml_host_listen(&stripe->listener) == 0;
 }
 
 bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found)
@@ -172,7 +172,7 @@ int sml_hosts_settle_under(struct sml_context *context)
 		return 0;
 	if (have_all_met(context) && !keep_met(context))
 		return sml_error_set(-ENOMEM, "no memory for what the ranks of this host share");
-	stop_meeting(context);
+	stop_handshake(context);
 	if (context->threads.host)
 		return 0;
 	for (unsigned i = 0; i < context->n_stripes; i++)
@@ -253,6 +253,6 @@ static void free_hosts(struct sml_context *context)
 
 void sml_hosts_fini(struct sml_context *context)
 {
-	stop_meeting(context);
+	stop_handshake(context);
 	free_hosts(context);
 }

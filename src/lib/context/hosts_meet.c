@@ -11,7 +11,7 @@
 
 /* As long as a process may stand still on a busy machine; after that, ranks stay individual. */
 #define MEETING_NS (10 * SML_NS_PER_SEC)
-/* The leader's door may be crowded. */
+/* The leader's listener may be crowded. */
 #define PAUSE_NS (5 * SML_NS_PER_MS)
 
 _Static_assert(SML_SESSION_TOKEN_BYTES == SML_HOST_TOKEN_BYTES, "tokens are told as they are");
@@ -57,7 +57,7 @@ static uint64_t room_for(const struct sml_settings *settings, struct sml_host_te
 }
 
 /* Within the host, ranks have the numbers 0, 1, … */
-static struct sml_meeting *new_meeting(const struct sml_stripe *stripe, bool goes_up)
+static struct sml_host_handshake *new_handshake(const struct sml_stripe *stripe, bool goes_up)
 {
 	const struct sml_context *context = stripe->context;
 	const struct sml_host_ranks *host_ranks = &stripe->admission.host_ranks;
@@ -77,12 +77,13 @@ static struct sml_meeting *new_meeting(const struct sml_stripe *stripe, bool goe
 		memcpy(group.tokens[n], host_ranks->tokens[n], SML_HOST_TOKEN_BYTES);
 		n++;
 	}
-	return sml_meeting_new(&terms, &group, own, &stripe->door);
+	return sml_host_handshake_new(&terms, &group, own, &stripe->listener);
 }
 
-/* Wait for the meeting, the other ranks' probes, or the control connection. */
-static int wait_a_moment(const struct sml_stripe *stripe, const struct sml_meeting *meeting,
-			 struct sml_control *control, bool serves, uint64_t until_ns)
+/* Wait for the handshake, the other ranks' probes, or the control connection. */
+static int wait_a_moment(const struct sml_stripe *stripe,
+			 const struct sml_host_handshake *handshake, struct sml_control *control,
+			 bool serves, uint64_t until_ns)
 {
 	int fds[SML_MAX_SHARDS + 1];
 	unsigned n = 0;
@@ -90,32 +91,32 @@ static int wait_a_moment(const struct sml_stripe *stripe, const struct sml_meeti
 
 	for (unsigned i = 0; serves && i < stripe->admission.shards; i++)
 		fds[n++] = stripe->transports[i]->poll_fd;
-	if (sml_meeting_fd(meeting) >= 0)
-		fds[n++] = sml_meeting_fd(meeting);
+	if (sml_host_handshake_fd(handshake) >= 0)
+		fds[n++] = sml_host_handshake_fd(handshake);
 	else if (soon_ns < until_ns)
 		until_ns = soon_ns;
 	return sml_control_pump(control, fds, n, until_ns);
 }
 
 /* From the admission on. */
-static uint64_t end_of_meeting(const struct sml_stripe *stripe)
+static uint64_t handshake_end_ns(const struct sml_stripe *stripe)
 {
 	uint64_t until_ns = sml_now_ns() + MEETING_NS;
 
 	return stripe->deadline_ns < until_ns ? stripe->deadline_ns : until_ns;
 }
 
-static int meet(struct sml_stripe *stripe, struct sml_meeting *meeting, struct sml_control *control,
-		struct sml_probe *probe, uint64_t until_ns, int *step)
+static int meet(struct sml_stripe *stripe, struct sml_host_handshake *handshake,
+		struct sml_control *control, struct sml_probe *probe, uint64_t until_ns, int *step)
 {
 	int error = 0;
 
-	while (error == 0 && (*step = sml_meeting_step(meeting)) == 0) {
+	while (error == 0 && (*step = sml_host_handshake_step(handshake)) == 0) {
 		if (sml_now_ns() >= until_ns) {
 			*step = -ETIMEDOUT;
 			return 0;
 		}
-		error = wait_a_moment(stripe, meeting, control, probe != NULL, until_ns);
+		error = wait_a_moment(stripe, handshake, control, probe != NULL, until_ns);
 		if (error == 0 && probe)
 			sml_probe_serve(probe);
 	}
@@ -129,7 +130,8 @@ static void tell_failure(const struct sml_context *context, int step)
 		strerrordesc_np(-step));
 }
 
-static struct sml_host *new_host(const struct sml_stripe *stripe, struct sml_meeting *meeting)
+static struct sml_host *new_host(const struct sml_stripe *stripe,
+				 struct sml_host_handshake *handshake)
 {
 	const struct sml_host_ranks *host_ranks = &stripe->admission.host_ranks;
 	struct sml_host *host = calloc(1, sizeof(*host));
@@ -137,7 +139,7 @@ static struct sml_host *new_host(const struct sml_stripe *stripe, struct sml_mee
 
 	if (host == NULL)
 		return NULL;
-	host->memory = sml_meeting_take(meeting, &host->leader_fd);
+	host->memory = sml_host_handshake_take(handshake, &host->leader_fd);
 	for (unsigned rank = sml_ranks_next(&host_ranks->ranks, 0); n < host_ranks->n;
 	     rank = sml_ranks_next(&host_ranks->ranks, rank + 1)) {
 		if (rank == stripe->context->settings.rank)
@@ -152,18 +154,18 @@ static struct sml_host *new_host(const struct sml_stripe *stripe, struct sml_mee
 static int try_to_meet(struct sml_stripe *stripe, struct sml_control *control,
 		       struct sml_probe *probe, bool goes_up, uint64_t until_ns)
 {
-	struct sml_meeting *meeting = new_meeting(stripe, goes_up);
+	struct sml_host_handshake *handshake = new_handshake(stripe, goes_up);
 	int error = 0, step = -errno;
 
-	if (meeting)
-		error = meet(stripe, meeting, control, probe, until_ns, &step);
+	if (handshake)
+		error = meet(stripe, handshake, control, probe, until_ns, &step);
 	if (error == 0 && step == 1) {
-		stripe->met = new_host(stripe, meeting);
+		stripe->met = new_host(stripe, handshake);
 		step = stripe->met ? step : -ENOMEM;
 	}
 	if (error == 0 && step != 1)
 		tell_failure(stripe->context, step);
-	sml_meeting_free(meeting);
+	sml_host_handshake_free(handshake);
 	return error;
 }
 
@@ -211,11 +213,11 @@ int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *shar
 	bool alone = n_hosts > 1 && host_ranks->n == 0;
 	int error = 0;
 
-	if (first->door.fd >= 0 && host_ranks->n > 0 && n_hosts > 0)
+	if (first->listener.fd >= 0 && host_ranks->n > 0 && n_hosts > 0)
 		error = try_to_meet(first, first->control, probe, n_hosts > 1,
-				    end_of_meeting(first));
+				    handshake_end_ns(first));
 	*share = alone || first->met != NULL;
-	sml_host_close_door(&first->door);
+	sml_host_close_listener(&first->listener);
 	return error;
 }
 
@@ -311,7 +313,7 @@ static bool is_decided(struct sml_context *context, bool *together)
 }
 
 /* The other switches have not admitted the job, and this one waits for Ready only for a while. */
-static void give_up_meeting(struct sml_context *context, bool *together)
+static void give_up_handshake(struct sml_context *context, bool *together)
 {
 	struct sml_hosts *hosts = &context->hosts;
 	unsigned n_missing;
@@ -337,7 +339,7 @@ static int decide(struct sml_stripe *stripe, struct sml_control *control, uint64
 
 	while (error == 0 && !is_decided(context, together)) {
 		if (sml_now_ns() >= until_ns) {
-			give_up_meeting(context, together);
+			give_up_handshake(context, together);
 			return 0;
 		}
 		error = sml_control_pump(control, &context->hosts.found.fd, 1, until_ns);
@@ -347,13 +349,13 @@ static int decide(struct sml_stripe *stripe, struct sml_control *control, uint64
 
 static int meet_under(struct sml_stripe *stripe, struct sml_control *control, bool *together)
 {
-	uint64_t until_ns = end_of_meeting(stripe);
+	uint64_t until_ns = handshake_end_ns(stripe);
 	int error = 0;
 
 	stripe->has_met = true;
-	if (stripe->door.fd >= 0 && stripe->admission.host_ranks.n > 0)
+	if (stripe->listener.fd >= 0 && stripe->admission.host_ranks.n > 0)
 		error = try_to_meet(stripe, control, NULL, true, until_ns);
-	sml_host_close_door(&stripe->door);
+	sml_host_close_listener(&stripe->listener);
 	if (error)
 		return error;
 	note_stripe(stripe);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The meeting of the ranks on this host, while a stripe opens. The admission names the ranks that
+ * The handshake of the ranks on this host, while a stripe opens. The admission names the ranks that
  * may be here. They pass memory to each other (lib/host/meet.h), and each says in Ready whether all
  * of them share it. What a job makes of the memory is in hosts.h.
  *
- * - Each stripe has one meeting, and it ends within 10 s, and before the stripe's deadline. After
- *   it, stripe->door is closed.
+ * - Each stripe has one handshake, and it ends within 10 s, and before the stripe's deadline. After
+ *   it, stripe->listener is closed.
  * - stripe->met is not NULL only if this rank and each of admission.neighbors have proved to each
  *   other that they map the same memory.
  * - Each switch of a job hears the same from this rank. So context->hosts.found.apart, once true,
@@ -34,7 +34,7 @@ int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *shar
 int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
 			 struct sml_readiness *found);
 
-/* Give up the memory of a meeting, if there is any. */
+/* Give up the memory of a handshake, if there is any. */
 void sml_hosts_drop_met(struct sml_stripe *stripe);
 
 #endif

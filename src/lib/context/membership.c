@@ -42,7 +42,7 @@ static int make_stripes(struct sml_context *context)
 	for (unsigned i = 0; i < (unsigned)n; i++) {
 		context->stripes[i].context = context;
 		context->stripes[i].index = (uint8_t)i;
-		context->stripes[i].door.fd = -1;
+		context->stripes[i].listener.fd = -1;
 	}
 	return 0;
 }

@@ -35,7 +35,7 @@ struct sml_stripe {
 	/* While it opens; in its own thread if there are several stripes. */
 	struct sml_transport *transports[SML_MAX_SHARDS]; /* NULL once lines have them */
 	uint16_t lanes;					  /* that its switch starts with */
-	struct sml_host_door door;			  /* for the ranks of this host */
+	struct sml_host_listener listener;		  /* for the ranks of this host */
 	bool has_met;					  /* or has tried to; that is done once */
 	struct sml_host *met; /* memory that this rank shares; the others may not */
 	uint64_t deadline_ns;

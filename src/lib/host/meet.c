@@ -19,7 +19,7 @@
 #define FLAGS	  (SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC)
 #define LISTENING SML_MAX_CHILDREN
 
-/* ---- the door ---- */
+/* ---- the listener ---- */
 
 /* name: an AF_UNIX address, otherwise zero. */
 static socklen_t name_of(const uint8_t token[SML_HOST_TOKEN_BYTES], struct sockaddr_un *name)
@@ -33,32 +33,32 @@ static socklen_t name_of(const uint8_t token[SML_HOST_TOKEN_BYTES], struct socka
 	return (socklen_t)(place - (char *)name);
 }
 
-int sml_host_open_door(struct sml_host_door *door)
+int sml_host_listen(struct sml_host_listener *listener)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	socklen_t length;
 	int error;
 
-	door->fd = -1;
-	if (getrandom(door->token, sizeof(door->token), 0) != sizeof(door->token))
+	listener->fd = -1;
+	if (getrandom(listener->token, sizeof(listener->token), 0) != sizeof(listener->token))
 		return -EIO;
-	length = name_of(door->token, &name);
-	door->fd = sml_fd_lift(socket(AF_UNIX, FLAGS, 0));
-	if (door->fd < 0)
+	length = name_of(listener->token, &name);
+	listener->fd = sml_fd_lift(socket(AF_UNIX, FLAGS, 0));
+	if (listener->fd < 0)
 		return -errno;
-	if (bind(door->fd, (struct sockaddr *)&name, length) == 0 &&
-	    listen(door->fd, LISTENING) == 0)
+	if (bind(listener->fd, (struct sockaddr *)&name, length) == 0 &&
+	    listen(listener->fd, LISTENING) == 0)
 		return 0;
 	error = -errno;
-	sml_host_close_door(door);
+	sml_host_close_listener(listener);
 	return error;
 }
 
-void sml_host_close_door(struct sml_host_door *door)
+void sml_host_close_listener(struct sml_host_listener *listener)
 {
-	if (door->fd >= 0)
-		close(door->fd);
-	door->fd = -1;
+	if (listener->fd >= 0)
+		close(listener->fd);
+	listener->fd = -1;
 }
 
 /* ---- messages ---- */
@@ -157,7 +157,7 @@ static ssize_t receive_message(int fd, void *bytes, size_t n, struct passed *pas
 	return in.msg_flags & MSG_TRUNC ? -EPROTO : length;
 }
 
-/* ---- the meeting ---- */
+/* ---- the handshake ---- */
 
 /* The leader's other ranks, and strangers of the same user. */
 #define MAX_GUESTS (2 * SML_MAX_CHILDREN)
@@ -167,7 +167,7 @@ struct guest {
 	int rank; /* -1: it has not said */
 };
 
-struct sml_meeting {
+struct sml_host_handshake {
 	struct sml_host_terms terms;
 	struct sml_meet_group group;
 	unsigned rank, leader;
@@ -175,7 +175,7 @@ struct sml_meeting {
 	struct passed shared; /* of memory_fd and the bell: the leader's */
 	int epoll_fd;
 	/* The leader's. */
-	int door_fd;
+	int listener_fd;
 	uint64_t proven;
 	struct guest guests[MAX_GUESTS];
 	/* The others'. */
@@ -183,79 +183,79 @@ struct sml_meeting {
 	bool connected;
 };
 
-static bool is_leader(const struct sml_meeting *meeting)
+static bool is_leader(const struct sml_host_handshake *handshake)
 {
-	return meeting->rank == meeting->leader;
+	return handshake->rank == handshake->leader;
 }
 
-static int watch(const struct sml_meeting *meeting, int fd)
+static int watch(const struct sml_host_handshake *handshake, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};
 
-	return epoll_ctl(meeting->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+	return epoll_ctl(handshake->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
-static int create(struct sml_meeting *meeting)
+static int create(struct sml_host_handshake *handshake)
 {
-	int fd = sml_host_create(&meeting->memory, &meeting->terms);
+	int fd = sml_host_create(&handshake->memory, &handshake->terms);
 
 	if (fd < 0)
 		return fd;
-	meeting->shared.fds[0] = fd;
-	if (!meeting->terms.goes_up)
+	handshake->shared.fds[0] = fd;
+	if (!handshake->terms.goes_up)
 		return 0;
-	meeting->shared.fds[1] = sml_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	return meeting->shared.fds[1] < 0 ? -errno : 0;
+	handshake->shared.fds[1] = sml_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	return handshake->shared.fds[1] < 0 ? -errno : 0;
 }
 
-static int prepare(struct sml_meeting *meeting, const struct sml_host_door *door)
+static int prepare(struct sml_host_handshake *handshake, const struct sml_host_listener *listener)
 {
 	int error;
 
-	meeting->epoll_fd = sml_fd_lift(epoll_create1(EPOLL_CLOEXEC));
-	if (meeting->epoll_fd < 0)
+	handshake->epoll_fd = sml_fd_lift(epoll_create1(EPOLL_CLOEXEC));
+	if (handshake->epoll_fd < 0)
 		return -errno;
-	if (is_leader(meeting)) {
-		if (getrandom(&meeting->terms.proof, sizeof(meeting->terms.proof), 0) < 0)
+	if (is_leader(handshake)) {
+		if (getrandom(&handshake->terms.proof, sizeof(handshake->terms.proof), 0) < 0)
 			return -errno;
-		error = create(meeting);
+		error = create(handshake);
 		if (error)
 			return error;
-		meeting->door_fd = door->fd;
-		return door->fd < 0 ? -EBADF : watch(meeting, door->fd);
+		handshake->listener_fd = listener->fd;
+		return listener->fd < 0 ? -EBADF : watch(handshake, listener->fd);
 	}
-	meeting->fd = sml_fd_lift(socket(AF_UNIX, FLAGS, 0));
-	return meeting->fd < 0 ? -errno : 0;
+	handshake->fd = sml_fd_lift(socket(AF_UNIX, FLAGS, 0));
+	return handshake->fd < 0 ? -errno : 0;
 }
 
-struct sml_meeting *sml_meeting_new(const struct sml_host_terms *terms,
-				    const struct sml_meet_group *group, unsigned rank,
-				    const struct sml_host_door *door)
+struct sml_host_handshake *sml_host_handshake_new(const struct sml_host_terms *terms,
+						  const struct sml_meet_group *group, unsigned rank,
+						  const struct sml_host_listener *listener)
 {
-	struct sml_meeting *meeting = calloc(1, sizeof(*meeting));
+	struct sml_host_handshake *handshake = calloc(1, sizeof(*handshake));
 	int error;
 
-	if (meeting == NULL)
+	if (handshake == NULL)
 		return NULL;
-	meeting->terms = *terms;
-	meeting->group = *group;
-	meeting->rank = rank;
-	meeting->leader = group->ranks ? (unsigned)__builtin_ctzll(group->ranks) : rank;
-	meeting->epoll_fd = meeting->door_fd = meeting->fd = -1;
-	meeting->shared = (struct passed){{-1, -1}};
+	handshake->terms = *terms;
+	handshake->group = *group;
+	handshake->rank = rank;
+	handshake->leader = group->ranks ? (unsigned)__builtin_ctzll(group->ranks) : rank;
+	handshake->epoll_fd = handshake->listener_fd = handshake->fd = -1;
+	handshake->shared = (struct passed){{-1, -1}};
 	for (unsigned i = 0; i < MAX_GUESTS; i++)
-		meeting->guests[i].fd = -1;
-	error = prepare(meeting, door);
+		handshake->guests[i].fd = -1;
+	error = prepare(handshake, listener);
 	if (error == 0)
-		return meeting;
-	sml_meeting_free(meeting);
+		return handshake;
+	sml_host_handshake_free(handshake);
 	errno = -error;
 	return NULL;
 }
 
-int sml_meeting_fd(const struct sml_meeting *meeting)
+int sml_host_handshake_fd(const struct sml_host_handshake *handshake)
 {
-	return is_leader(meeting) || meeting->connected ? meeting->epoll_fd : -1;
+	return is_leader(handshake) || handshake->connected ? handshake->epoll_fd : -1;
 }
 
 /* ---- the leader ---- */
@@ -266,47 +266,47 @@ static void dismiss(struct guest *guest)
 	*guest = (struct guest){-1, -1};
 }
 
-static void welcome(struct sml_meeting *meeting)
+static void welcome(struct sml_host_handshake *handshake)
 {
 	int fd;
 
-	while ((fd = sml_fd_lift(accept4(meeting->door_fd, NULL, NULL,
+	while ((fd = sml_fd_lift(accept4(handshake->listener_fd, NULL, NULL,
 					 SOCK_NONBLOCK | SOCK_CLOEXEC))) >= 0) {
 		struct guest *place = NULL;
 
 		for (unsigned i = 0; i < MAX_GUESTS && place == NULL; i++)
-			if (meeting->guests[i].fd < 0)
-				place = &meeting->guests[i];
-		if (place == NULL || !is_own_user(fd) || watch(meeting, fd) < 0)
+			if (handshake->guests[i].fd < 0)
+				place = &handshake->guests[i];
+		if (place == NULL || !is_own_user(fd) || watch(handshake, fd) < 0)
 			close(fd);
 		else
 			*place = (struct guest){fd, -1};
 	}
 }
 
-static int offer(const struct sml_meeting *meeting, const struct guest *guest)
+static int offer(const struct sml_host_handshake *handshake, const struct guest *guest)
 {
 	const struct sml_meet_message message = {
 		.magic = MAGIC,
 		.kind = SML_MEET_OFFER,
-		.job = meeting->terms.job,
-		.rank = meeting->rank,
-		.proof = meeting->terms.proof,
+		.job = handshake->terms.job,
+		.rank = handshake->rank,
+		.proof = handshake->terms.proof,
 	};
 
-	return send_message(guest->fd, &message, &meeting->shared);
+	return send_message(guest->fd, &message, &handshake->shared);
 }
 
 /* Its token is in our memory, so it has mapped this memory. */
-static bool has_proved(const struct sml_meeting *meeting, int rank)
+static bool has_proved(const struct sml_host_handshake *handshake, int rank)
 {
-	const uint8_t *there = meeting->memory.head->ranks[rank].token;
+	const uint8_t *there = handshake->memory.head->ranks[rank].token;
 
-	return memcmp(there, meeting->group.tokens[rank], SML_HOST_TOKEN_BYTES) == 0;
+	return memcmp(there, handshake->group.tokens[rank], SML_HOST_TOKEN_BYTES) == 0;
 }
 
 /* Negative: the guest is none. */
-static int hear(struct sml_meeting *meeting, struct guest *guest)
+static int hear(struct sml_host_handshake *handshake, struct guest *guest)
 {
 	uint8_t bytes[sizeof(struct sml_meet_message)];
 	struct passed passed;
@@ -316,130 +316,130 @@ static int hear(struct sml_meeting *meeting, struct guest *guest)
 	drop_passed(&passed);
 	if (n == -EAGAIN)
 		return 0;
-	rank = n > 0 ? sml_meet_check_hello(&meeting->group, meeting->terms.job, meeting->leader,
-					    bytes, (size_t)n)
+	rank = n > 0 ? sml_meet_check_hello(&handshake->group, handshake->terms.job,
+					    handshake->leader, bytes, (size_t)n)
 		     : -EPROTO;
 	if (rank < 0 || (guest->rank >= 0 && guest->rank != rank))
 		return -EPROTO;
 	if (guest->rank < 0) {
 		guest->rank = rank;
-		return offer(meeting, guest);
+		return offer(handshake, guest);
 	}
-	if (!has_proved(meeting, rank))
+	if (!has_proved(handshake, rank))
 		return -EPROTO;
-	meeting->proven |= (uint64_t)1 << rank;
+	handshake->proven |= (uint64_t)1 << rank;
 	return 0;
 }
 
-static int lead(struct sml_meeting *meeting)
+static int lead(struct sml_host_handshake *handshake)
 {
-	welcome(meeting);
+	welcome(handshake);
 	for (unsigned i = 0; i < MAX_GUESTS; i++) {
-		struct guest *guest = &meeting->guests[i];
+		struct guest *guest = &handshake->guests[i];
 		int rank = guest->rank;
 
-		if (guest->fd < 0 || hear(meeting, guest) == 0)
+		if (guest->fd < 0 || hear(handshake, guest) == 0)
 			continue;
 		dismiss(guest);
 		/* A rank of the group that could not map the memory: the others need not wait. */
-		if (rank >= 0 && !(meeting->proven >> rank & 1))
+		if (rank >= 0 && !(handshake->proven >> rank & 1))
 			return -ECONNRESET;
 	}
-	return (meeting->proven | (uint64_t)1 << meeting->leader) == meeting->group.ranks;
+	return (handshake->proven | (uint64_t)1 << handshake->leader) == handshake->group.ranks;
 }
 
 /* ---- the others ---- */
 
-static int say(const struct sml_meeting *meeting, enum sml_meet_kind kind)
+static int say(const struct sml_host_handshake *handshake, enum sml_meet_kind kind)
 {
 	struct sml_meet_message message = {
-		.magic = MAGIC, .kind = kind, .job = meeting->terms.job, .rank = meeting->rank};
+		.magic = MAGIC, .kind = kind, .job = handshake->terms.job, .rank = handshake->rank};
 
-	memcpy(message.token, meeting->group.tokens[meeting->rank], SML_HOST_TOKEN_BYTES);
-	return send_message(meeting->fd, &message, NULL);
+	memcpy(message.token, handshake->group.tokens[handshake->rank], SML_HOST_TOKEN_BYTES);
+	return send_message(handshake->fd, &message, NULL);
 }
 
-static int go_to_leader(struct sml_meeting *meeting)
+static int go_to_leader(struct sml_host_handshake *handshake)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
-	socklen_t length = name_of(meeting->group.tokens[meeting->leader], &name);
+	socklen_t length = name_of(handshake->group.tokens[handshake->leader], &name);
 	int error;
 
-	if (connect(meeting->fd, (struct sockaddr *)&name, length) < 0)
+	if (connect(handshake->fd, (struct sockaddr *)&name, length) < 0)
 		/* Its queue of connections is full, so this rank tries again later. */
 		return errno == EAGAIN ? 0 : -errno;
-	if (!is_own_user(meeting->fd))
+	if (!is_own_user(handshake->fd))
 		return -EPERM;
-	meeting->connected = true;
-	error = say(meeting, SML_MEET_HELLO);
-	return error ? error : watch(meeting, meeting->fd);
+	handshake->connected = true;
+	error = say(handshake, SML_MEET_HELLO);
+	return error ? error : watch(handshake, handshake->fd);
 }
 
-static int accept_offer(struct sml_meeting *meeting)
+static int accept_offer(struct sml_host_handshake *handshake)
 {
 	struct sml_meet_message message = {.magic = 0};
 	struct passed passed;
-	ssize_t n = receive_message(meeting->fd, &message, sizeof(message), &passed);
+	ssize_t n = receive_message(handshake->fd, &message, sizeof(message), &passed);
 	int error = -EPROTO;
 
 	if (n == -EAGAIN)
 		return 0;
 	if (n == (ssize_t)sizeof(message) &&
-	    count_passed(&passed) == (meeting->terms.goes_up ? 2 : 1) && message.magic == MAGIC &&
-	    message.kind == SML_MEET_OFFER && message.job == meeting->terms.job) {
-		meeting->terms.proof = message.proof;
-		error = sml_host_map(&meeting->memory, &meeting->terms, passed.fds[0]);
+	    count_passed(&passed) == (handshake->terms.goes_up ? 2 : 1) && message.magic == MAGIC &&
+	    message.kind == SML_MEET_OFFER && message.job == handshake->terms.job) {
+		handshake->terms.proof = message.proof;
+		error = sml_host_map(&handshake->memory, &handshake->terms, passed.fds[0]);
 	}
 	if (error == 0) {
-		meeting->shared.fds[1] = passed.fds[1];
+		handshake->shared.fds[1] = passed.fds[1];
 		passed.fds[1] = -1;
 	}
 	drop_passed(&passed);
 	if (error)
 		return error;
-	memcpy(meeting->memory.head->ranks[meeting->rank].token,
-	       meeting->group.tokens[meeting->rank], SML_HOST_TOKEN_BYTES);
+	memcpy(handshake->memory.head->ranks[handshake->rank].token,
+	       handshake->group.tokens[handshake->rank], SML_HOST_TOKEN_BYTES);
 	/* The socket keeps the order of the two. */
-	error = say(meeting, SML_MEET_PROOF);
+	error = say(handshake, SML_MEET_PROOF);
 	return error ? error : 1;
 }
 
-int sml_meeting_step(struct sml_meeting *meeting)
+int sml_host_handshake_step(struct sml_host_handshake *handshake)
 {
 	int error;
 
-	if (is_leader(meeting))
-		return lead(meeting);
-	if (!meeting->connected) {
-		error = go_to_leader(meeting);
-		if (error || !meeting->connected)
+	if (is_leader(handshake))
+		return lead(handshake);
+	if (!handshake->connected) {
+		error = go_to_leader(handshake);
+		if (error || !handshake->connected)
 			return error;
 	}
-	return accept_offer(meeting);
+	return accept_offer(handshake);
 }
 
-struct sml_host_memory sml_meeting_take(struct sml_meeting *meeting, int *bell_fd)
+struct sml_host_memory sml_host_handshake_take(struct sml_host_handshake *handshake, int *bell_fd)
 {
-	struct sml_host_memory memory = meeting->memory;
+	struct sml_host_memory memory = handshake->memory;
 
-	*bell_fd = meeting->shared.fds[1];
-	meeting->shared.fds[1] = -1;
-	meeting->memory.head = NULL;
+	*bell_fd = handshake->shared.fds[1];
+	handshake->shared.fds[1] = -1;
+	handshake->memory.head = NULL;
 	return memory;
 }
 
-void sml_meeting_free(struct sml_meeting *meeting)
+void sml_host_handshake_free(struct sml_host_handshake *handshake)
 {
-	if (meeting == NULL)
+	if (handshake == NULL)
 		return;
 	for (unsigned i = 0; i < MAX_GUESTS; i++)
-		if (meeting->guests[i].fd >= 0)
-			close(meeting->guests[i].fd);
-	if (meeting->fd >= 0)
-		close(meeting->fd);
-	drop_passed(&meeting->shared);
-	if (meeting->epoll_fd >= 0)
-		close(meeting->epoll_fd);
-	sml_host_unmap(&meeting->memory);
-	free(meeting);
+		if (handshake->guests[i].fd >= 0)
+			close(handshake->guests[i].fd);
+	if (handshake->fd >= 0)
+		close(handshake->fd);
+	drop_passed(&handshake->shared);
+	if (handshake->epoll_fd >= 0)
+		close(handshake->epoll_fd);
+	sml_host_unmap(&handshake->memory);
+	free(handshake);
 }

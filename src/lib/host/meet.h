@@ -19,14 +19,14 @@
 #include "lib/host/memory.h"
 
 /* Where others of this host find this rank. */
-struct sml_host_door {
+struct sml_host_listener {
 	int fd; /* -1: nowhere */
 	uint8_t token[SML_HOST_TOKEN_BYTES];
 };
 
 /* 0 or -errno. */
-int sml_host_open_door(struct sml_host_door *door);
-void sml_host_close_door(struct sml_host_door *door);
+int sml_host_listen(struct sml_host_listener *listener);
+void sml_host_close_listener(struct sml_host_listener *listener);
 
 /* ---- messages: one datagram each, in the host's byte order ---- */
 
@@ -52,27 +52,27 @@ struct sml_meet_group {
 int sml_meet_check_hello(const struct sml_meet_group *group, uint32_t job, unsigned leader,
 			 const void *bytes, size_t n);
 
-/* ---- the meeting ---- */
+/* ---- the handshake ---- */
 
-struct sml_meeting;
+struct sml_host_handshake;
 
 /* terms: without the proof. NULL: no memory, or no descriptors; errno says why. */
-struct sml_meeting *sml_meeting_new(const struct sml_host_terms *terms,
-				    const struct sml_meet_group *group, unsigned rank,
-				    const struct sml_host_door *door);
+struct sml_host_handshake *sml_host_handshake_new(const struct sml_host_terms *terms,
+						  const struct sml_meet_group *group, unsigned rank,
+						  const struct sml_host_listener *listener);
 
 /* Readable when step() has something to do. -1: call it again soon. */
-int sml_meeting_fd(const struct sml_meeting *meeting);
+int sml_host_handshake_fd(const struct sml_host_handshake *handshake);
 
 /* 1: all share the memory, as far as this rank can tell. 0: not yet. Negative: -errno, for good. */
-int sml_meeting_step(struct sml_meeting *meeting);
+int sml_host_handshake_step(struct sml_host_handshake *handshake);
 
 /*
  * After a 1: the memory, which the caller owns from then on; and the leader's eventfd, if sums go
  * up (otherwise -1).
  */
-struct sml_host_memory sml_meeting_take(struct sml_meeting *meeting, int *bell_fd);
+struct sml_host_memory sml_host_handshake_take(struct sml_host_handshake *handshake, int *bell_fd);
 
-void sml_meeting_free(struct sml_meeting *meeting);
+void sml_host_handshake_free(struct sml_host_handshake *handshake);
 
 #endif
