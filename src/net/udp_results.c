@@ -20,14 +20,14 @@ void sml_results_begin(struct sml_results *results, const void *job, uint8_t sha
 	results->ranks = UINT64_MAX;
 	if (results->own_rank < SML_MAX_CHILDREN)
 		results->ranks &= ~((uint64_t)1 << results->own_rank);
-	results->ways = NULL;
+	results->group_paths = NULL;
 	results->n = 0;
 }
 
-void sml_results_use_groups(struct sml_results *results, const struct sml_ways *ways,
+void sml_results_use_groups(struct sml_results *results, const struct sml_group_paths *group_paths,
 			    const uint64_t *reached)
 {
-	results->ways = ways;
+	results->group_paths = group_paths;
 	results->reached = reached;
 }
 
@@ -56,15 +56,15 @@ static void add_message(struct sml_results *results, const struct iovec *packets
 static uint64_t add_group_messages(struct sml_results *results, const struct iovec *packets,
 				   unsigned n)
 {
-	const struct sml_ways *ways = results->ways;
+	const struct sml_group_paths *group_paths = results->group_paths;
 	uint64_t reached = __atomic_load_n(results->reached, __ATOMIC_RELAXED), sent = 0;
 
-	for (unsigned i = 0; i < ways->n; i++) {
-		uint64_t ranks = ways->way[i].ranks & reached;
+	for (unsigned i = 0; i < group_paths->n; i++) {
+		uint64_t ranks = group_paths->each[i].ranks & reached;
 
 		if ((ranks & (ranks - 1)) == 0)
 			continue;
-		add_message(results, packets, n, &ways->way[i].path);
+		add_message(results, packets, n, &group_paths->each[i].path);
 		sent |= ranks;
 	}
 	return sent;
@@ -72,7 +72,7 @@ static uint64_t add_group_messages(struct sml_results *results, const struct iov
 
 static void add_run(struct sml_results *results, const struct iovec *packets, unsigned n)
 {
-	uint64_t sent = results->ways ? add_group_messages(results, packets, n) : 0;
+	uint64_t sent = results->group_paths ? add_group_messages(results, packets, n) : 0;
 
 	/*
 	 * Start with the rank after our own, so that stripes do not all begin with the same
@@ -109,7 +109,7 @@ void sml_results_send_to(struct sml_results *results, const struct sml_path *pat
 	results->stride = 1;
 	results->n_ranks = SML_MAX_CHILDREN;
 	results->ranks = ranks;
-	results->ways = NULL;
+	results->group_paths = NULL;
 	results->n = n;
 	memcpy(results->packets, packets, n * sizeof(*packets));
 	sml_results_flush(results);

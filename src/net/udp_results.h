@@ -21,15 +21,15 @@
  * The most addresses of ours that a job's ranks can use; ranks at further ones get results by
  * unicast.
  */
-#define SML_WAYS_MAX 4
+#define SML_GROUP_PATHS_MAX 4
 
 /* Paths to one shard's group: one for each of our addresses that ranks use, and those ranks. */
-struct sml_ways {
+struct sml_group_paths {
 	unsigned n;
 	struct {
 		struct sml_path path;
 		uint64_t ranks;
-	} way[SML_WAYS_MAX];
+	} each[SML_GROUP_PATHS_MAX];
 };
 
 struct sml_results {
@@ -42,8 +42,11 @@ struct sml_results {
 	/* Rank r's path is stride x r paths after the first. */
 	const struct sml_path *paths;
 	unsigned stride;
-	/* NULL: no group. Bits of the ranks that a packet to it reaches, atomic. */
-	const struct sml_ways *ways;
+	/*
+	 * NULL if the job has no group. `reached` has a bit for each rank that packets to the group
+	 * reach; it is atomic.
+	 */
+	const struct sml_group_paths *group_paths;
 	const uint64_t *reached;
 	uint8_t own_rank; /* the rank in this process, so the next one is served first; UINT8_MAX:
 			     none */
@@ -60,8 +63,11 @@ void sml_results_init(struct sml_results *results, struct sml_udp_sender *sender
 void sml_results_begin(struct sml_results *results, const void *job, uint8_t shard,
 		       const struct sml_path *paths, uint8_t n_ranks);
 
-/* Called after it if the job has groups. The same thread reads `ways` when it flushes results. */
-void sml_results_use_groups(struct sml_results *results, const struct sml_ways *ways,
+/*
+ * Call this after sml_results_begin() if the job has groups. The same thread reads `group_paths`
+ * when it flushes results.
+ */
+void sml_results_use_groups(struct sml_results *results, const struct sml_group_paths *group_paths,
 			    const uint64_t *reached);
 
 /* False: first flush, and begin for this job and shard. */

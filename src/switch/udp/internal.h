@@ -32,7 +32,7 @@ struct sml_udp_job {
 	struct sml_job_counters counters;		     /* relaxed atomics */
 	/* Results by multicast. Each shard's thread owns its part, except the atomic. */
 	struct sml_group group;
-	struct sml_ways ways[SML_MAX_SHARDS];
+	struct sml_group_paths group_paths[SML_MAX_SHARDS];
 	struct sml_udp_span spans[SML_MAX_CHILDREN][SML_MAX_SHARDS];
 	uint64_t *asked;  /* by slot: bits of the ranks that have asked for its last result */
 	uint64_t reached; /* atomic: bits of the ranks that get results by multicast */

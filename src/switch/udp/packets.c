@@ -73,19 +73,20 @@ static void answer_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
 }
 
 /* The path to the group that a rank's message shows, among the known ones; NULL: no room. */
-static const struct sml_path *note_way(struct sml_ways *ways, const struct sml_path *path,
-				       uint8_t rank)
+static const struct sml_path *note_group_path(struct sml_group_paths *group_paths,
+					      const struct sml_path *path, uint8_t rank)
 {
 	unsigned i = 0;
 
-	while (i < ways->n && memcmp(&ways->way[i].path.from, &path->from, sizeof(path->from)) != 0)
+	while (i < group_paths->n &&
+	       memcmp(&group_paths->each[i].path.from, &path->from, sizeof(path->from)) != 0)
 		i++;
-	if (i == SML_WAYS_MAX)
+	if (i == SML_GROUP_PATHS_MAX)
 		return NULL;
-	if (i == ways->n)
-		ways->way[ways->n++].path = *path;
-	ways->way[i].ranks |= (uint64_t)1 << rank;
-	return &ways->way[i].path;
+	if (i == group_paths->n)
+		group_paths->each[group_paths->n++].path = *path;
+	group_paths->each[i].ranks |= (uint64_t)1 << rank;
+	return &group_paths->each[i].path;
 }
 
 /* Does the group reach this rank? Its own probe comes back to it through the group, or not. */
@@ -94,7 +95,7 @@ static void answer_group_probe(struct sml_udp_thread *thread, struct sml_udp_job
 {
 	const struct sml_pool_rules *rules = &job->pool.rules;
 	enum sml_verdict verdict = sml_pool_check_probe(rules, header);
-	const struct sml_path *way;
+	const struct sml_path *group_path;
 	struct sml_path path;
 
 	count(&thread->counters.probes, 1);
@@ -108,12 +109,12 @@ static void answer_group_probe(struct sml_udp_thread *thread, struct sml_udp_job
 	}
 	if (!sml_udp_group_path(message, &job->group, header->shard, &path))
 		return;
-	way = note_way(&job->ways[header->shard], &path, header->rank);
-	if (way == NULL)
+	group_path = note_group_path(&job->group_paths[header->shard], &path, header->rank);
+	if (group_path == NULL)
 		return;
 	header->kind = SML_PACKET_PROBE_REPLY;
 	header->key_be = sml_be64(rules->tag);
-	send_one(thread, header, length, way);
+	send_one(thread, header, length, group_path);
 }
 
 /* At a leaf: the parent's answer to our probe. */
@@ -246,7 +247,7 @@ static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job,
 		sml_results_begin(&thread->results, job, answer.in.shard, job->paths[0],
 				  job->pool.rules.n_ranks);
 		if (job->group.bytes > 0)
-			sml_results_use_groups(&thread->results, &job->ways[answer.in.shard],
+			sml_results_use_groups(&thread->results, &job->group_paths[answer.in.shard],
 					       &job->reached);
 		sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
 				answer.length);
