@@ -205,7 +205,10 @@ void sml_membership_init(struct sml_context *context)
 	context->hosts = (struct sml_hosts){.found = {.fd = -1}};
 	context->shape = (struct sml_shape){.lanes = 0};
 	context->sequence = (struct sml_sequence){.number = 0};
+	/* sml_count_elsewhere() may be called meanwhile. */
+	pthread_mutex_lock(&context->lock);
 	context->usage = (struct sml_usage){.opened_ns = 0};
+	pthread_mutex_unlock(&context->lock);
 	context->history.n = context->history.n_names = 0;
 	sml_tracing_init(&context->tracing);
 	sml_recorder_init(&context->recorder);

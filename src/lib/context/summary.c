@@ -269,10 +269,12 @@ void sml_log_end(struct sml_context *context, int error)
 	if (usage->bytes > 0)
 		add_traffic(context, c.bytes_sent, traffic, sizeof(traffic));
 	add_times(context, sml_now_ns(), times, sizeof(times));
+	pthread_mutex_lock(&context->lock);
 	if (usage->n_elsewhere > 0)
 		snprintf(elsewhere, sizeof(elsewhere), "; %" PRIu64 " call%s left to %s",
 			 usage->n_elsewhere, sml_plural((unsigned)usage->n_elsewhere),
 			 usage->elsewhere);
+	pthread_mutex_unlock(&context->lock);
 	snprintf(line, sizeof(line), "job \"%s\" %s: %" PRIu64 " call%s of %s through %s%s%s%s",
 		 context->settings.job, error ? "has failed" : "has ended", c.tensors,
 		 sml_plural((unsigned)c.tensors), size_text((double)usage->bytes, size), place,
