@@ -67,10 +67,10 @@ nightly: test-dependencies
 test-python: all
 	@tools/test-python $(ARGS)
 
-# What the README tells a new user to type, in roots of Debian 12 and 13 made for that.
+# What the pages tell a new user to type, in roots of Debian 12 and 13 made for that: an hour.
 fresh:
-	@tests/integration/fresh.sh bookworm --torch
-	@tests/integration/fresh.sh trixie --torch
+	@tests/integration/fresh.sh bookworm
+	@tests/integration/fresh.sh trixie
 
 fuzz:
 	@tools/install-dependencies build fuzz
@@ -105,9 +105,9 @@ help:
 	@echo "make unit                 the unit tests alone, in seconds"
 	@echo "make test [ARGS=NAME…]    the tests that a change is most likely to break, in five minutes"
 	@echo "make check                all tests, also with sanitizers, and all tests of Python"
-	@echo "make nightly              packages for arm64, and the README's commands on fresh Debians, as root"
+	@echo "make nightly              packages for arm64, and the pages' commands on fresh Debians, as root"
 	@echo "make test-python [ARGS=…] the Python package with PyTorch, TensorFlow and JAX"
-	@echo "make fresh                what the README tells a new user, on fresh Debians, as root"
+	@echo "make fresh                what the pages tell a new user, on fresh Debians, as root (an hour)"
 	@echo "make fuzz [ARGS=SECONDS]  each fuzz target for a time (60 s), with clang's libFuzzer"
 	@echo "make bench [ARGS=…]       beside Gloo and Open MPI, as root; see bench/compare --help"
 	@echo "make install PREFIX=…     install program, library, header, man pages (/usr/local)"
