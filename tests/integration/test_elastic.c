@@ -566,6 +566,29 @@ TEST(a_wrong_membership_changes_nothing)
 	run_job(&(struct job){.n_ranks = 2, .body = be_refused});
 }
 
+static void stay_within_ports(struct rank *rank)
+{
+	struct sml_membership next = SML_MEMBERSHIP_INIT;
+	int error;
+
+	next.job = "next";
+	next.world_size = 2;
+	next.master_port = 30100;
+	error = sml_reconfigure(rank->context, &next);
+	if (error != -EINVAL || !strstr(sml_error_text(NULL), "SWITCHML_PORTS, 30000 to 30099"))
+		complain(rank, "%d: %s", error, sml_error_text(NULL));
+	/* Alone, a rank takes any of its ports. */
+	next.world_size = 1;
+	CHECK(rank, sml_reconfigure(rank->context, &next) == 0);
+}
+
+TEST(rank_0_listens_at_one_of_its_ports)
+{
+	setenv("SWITCHML_PORTS", "30000-30099", 1);
+	run_job(&(struct job){.n_ranks = 1, .body = stay_within_ports});
+	unsetenv("SWITCHML_PORTS");
+}
+
 /* All ranks have completed their calls: nobody's are in progress when another one leaves. */
 static pthread_barrier_t all_here;
 

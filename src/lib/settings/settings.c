@@ -490,6 +490,19 @@ static int check_name(const struct sml_settings *settings, const char *name)
 	return 0;
 }
 
+/* As set_ports() does. The membership's port is within its range. */
+static int check_port(const struct sml_settings *settings, const struct sml_membership *membership)
+{
+	int port = membership->master_port ? membership->master_port : settings->master_port;
+
+	if (settings->switch_address || membership->world_size == 1 ||
+	    !sml_port_range_is_set(&settings->ports) || sml_port_range_has(&settings->ports, port))
+		return 0;
+	return sml_error_set(-EINVAL,
+			     "master_port is %d: it must be one of SWITCHML_PORTS, %u to %u", port,
+			     settings->ports.first, settings->ports.last);
+}
+
 int sml_settings_check_move(const struct sml_settings *settings,
 			    const struct sml_membership *membership)
 {
@@ -512,7 +525,7 @@ int sml_settings_check_move(const struct sml_settings *settings,
 	if (membership->timeout_ms < 0)
 		return sml_error_set(-EINVAL, "timeout_ms is %d: it must not be negative",
 				     membership->timeout_ms);
-	return 0;
+	return check_port(settings, membership);
 }
 
 /* *to becomes a copy. False: no memory, and it stays. */
