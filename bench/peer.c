@@ -78,8 +78,7 @@ static enum sml_wire wire_of(const struct bench_library *library, enum sml_type 
 {
 	if (library->sums == BENCH_SUMS_INT16)
 		return SML_WIRE_INT16;
-	return bench_has_own_wire(type, (unsigned)library->n_ranks) ? SML_WIRE_DEFAULT
-								    : SML_WIRE_INT32;
+	return bench_has_own_wire(type) ? SML_WIRE_DEFAULT : SML_WIRE_INT32;
 }
 
 static void prepare(struct peer *peer, const char *arguments)

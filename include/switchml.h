@@ -134,10 +134,11 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * about 2^-12 of the block's largest. docs/numbers.md derives the bounds. SUM of integers
  * is never rounded.
  *
- * DEFAULT is int16 for bfloat16 in jobs of up to SML_INT16_RANKS ranks, where its error,
- * relative to the RMS of the sums, is no larger than that of a ring that rounds each partial
- * sum to bfloat16, and int32 for all other types. It is int32 for bfloat16, too, if one of the
- * job's switches adds only int32 lanes.
+ * DEFAULT is int16 for float16 and bfloat16, where its error, relative to the RMS of the
+ * sums, is no larger than that of a ring that rounds each partial sum to the type, and int32
+ * for all other types. If one of the job's switches does not round sums (P4), it is int32 for
+ * float16, too, and for bfloat16 with more than SML_INT16_RANKS ranks, or if one of the
+ * switches adds only int32 lanes.
  *
  * float64 travels with 63 bits below the block's largest exponent, whatever the context's
  * wire: the sum is exact for elements within 2^10 of the block's largest, and is rounded
@@ -160,7 +161,7 @@ enum sml_wire {
 	SML_WIRE_EXACT = 4
 };
 
-/* The most ranks with which bfloat16 travels as int16 by default. */
+/* The most ranks with which bfloat16 travels as int16 by default where switches do not round. */
 #define SML_INT16_RANKS 16
 
 /* Bytes of the longest vector that can travel on the exact wire. */

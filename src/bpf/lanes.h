@@ -5,6 +5,9 @@
  * host order, a word has its first lane in the upper half. Lanes are stored like that until the
  * last rank has contributed, and from then on big-endian, as they are sent.
  *
+ * Lanes that are rounded (core/rounding.h) are stored as sums of 32 bits until then, in the order
+ * of the elements.
+ *
  * Nothing here calls a helper: the slot's lock is held. Loops end by the packet's own count, and
  * the start of the rest of the packet is recomputed from that count, so that the verifier sees the
  * same state for every count.
@@ -180,6 +183,114 @@ static __always_inline uint64_t lanes_max(uint8_t lane_kind, bool last, uint64_t
 			end, n);
 }
 
+/* ---- lanes of 16 bits that are rounded ---- */
+
+#define ROUNDED_LANES (SML_ROUNDED_BLOCK / 2) /* of 32 bits, in a block */
+
+/* Add a block to its sums. Returns their magnitudes, if this was the last contribution. */
+static __always_inline uint32_t add_block(enum sml_lane_step step, uint32_t *sums,
+					  const uint32_t *arrived, uint32_t shift)
+{
+	uint32_t magnitudes = 0;
+
+#pragma clang loop unroll(full)
+	for (uint32_t k = 0; k < ROUNDED_LANES; k++) {
+		uint32_t lane = sml_be32(arrived[k]);
+		uint32_t first = (uint32_t)((int32_t)lane >> 16) << shift;
+		uint32_t second = (uint32_t)((int32_t)(lane << 16) >> 16) << shift;
+
+		if (step != SML_LANES_FIRST) {
+			first += sums[2 * k];
+			second += sums[2 * k + 1];
+		}
+		sums[2 * k] = first;
+		sums[2 * k + 1] = second;
+		if (step != SML_LANES_LAST)
+			continue;
+		magnitudes |= sml_rounded_magnitude((int32_t)first);
+		hide(magnitudes);
+		magnitudes |= sml_rounded_magnitude((int32_t)second);
+		hide(magnitudes);
+	}
+	return magnitudes;
+}
+
+/* Round a block's sums into lanes, which overwrite only sums that have been read. */
+static __always_inline void round_block(const uint32_t *sums, uint32_t *lanes, uint32_t *arrived,
+					struct sml_rounded_by by, uint64_t *sum)
+{
+#pragma clang loop unroll(full)
+	for (uint32_t k = 0; k < ROUNDED_LANES; k++) {
+		uint32_t first = (uint32_t)sml_rounded(SML_ROUNDED_WIDTH, (int32_t)sums[2 * k], by);
+		uint32_t second =
+			(uint32_t)sml_rounded(SML_ROUNDED_WIDTH, (int32_t)sums[2 * k + 1], by);
+		uint32_t lane = sml_be32(first << 16 | (second & 0xffff));
+
+		lanes[k] = lane;
+		arrived[k] = lane;
+		add_lane(sum, lane);
+	}
+}
+
+/* The shifts, which are in the packet, as lanes of the result. What follows the last one is 0. */
+static __always_inline void keep_shifts(uint32_t n_blocks, uint32_t *lanes, uint32_t *arrived,
+					void *end, uint64_t *sum)
+{
+	uint32_t last = (n_blocks - 1) / 4, unused = 3 - (n_blocks - 1) % 4;
+
+	for (uint32_t i = 0; i < (SML_XDP_ROUNDED_BLOCKS + 3) / 4; i++) {
+		uint32_t lane;
+
+		if (i > last || (void *)(arrived + 1) > end)
+			break;
+		lane = *arrived;
+		if (i == last)
+			lane &= sml_be32(0xffffffffu << 8 * unused);
+		*arrived++ = lane;
+		lanes[i] = lane;
+		add_lane(sum, lane);
+	}
+}
+
+/* Returns the checksum over the lanes of a result. `step` is a constant in every call. */
+static __always_inline uint64_t do_rounded(enum sml_lane_step step, uint64_t *stored,
+					   uint32_t *arrived, void *end, uint32_t n)
+{
+	uint32_t n_blocks = sml_rounded_blocks(SML_ROUNDED_WIDTH, n), *lanes = (uint32_t *)stored;
+	uint32_t *at = arrived;
+	uint8_t *shifts;
+	uint64_t sum = 0;
+
+	hide(n_blocks);
+	if (n_blocks == 0 || n_blocks > SML_XDP_ROUNDED_BLOCKS)
+		return 0;
+	shifts = (uint8_t *)(arrived + n_blocks * ROUNDED_LANES);
+	for (uint32_t b = 0; b < SML_XDP_ROUNDED_BLOCKS; b++) {
+		uint32_t *sums = (uint32_t *)stored + b * SML_ROUNDED_BLOCK, magnitudes;
+
+		if (b >= n_blocks || (void *)(at + ROUNDED_LANES) > end ||
+		    (void *)(shifts + 1) > end)
+			break;
+		/* A sender that lies must not shift too far. */
+		magnitudes = add_block(step, sums, at, *shifts & 15);
+		if (step == SML_LANES_LAST) {
+			struct sml_rounded_by by = sml_rounded_by(SML_ROUNDED_WIDTH, magnitudes);
+
+			*shifts = (uint8_t)by.shift;
+			/* Otherwise all sums of the block would wait on the stack. */
+			asm volatile("" ::: "memory");
+			round_block(sums, lanes, at, by, &sum);
+			lanes += ROUNDED_LANES;
+		}
+		shifts++;
+		at += ROUNDED_LANES;
+	}
+	if (step == SML_LANES_LAST)
+		keep_shifts(n_blocks, (uint32_t *)stored + n_blocks * ROUNDED_LANES,
+			    arrived + n_blocks * ROUNDED_LANES, end, &sum);
+	return sum;
+}
+
 /*
  * The lanes of an ABSORBED, FULL or COMPLETED contribution. The whole sum's are written into the
  * packet.
@@ -191,6 +302,12 @@ static __always_inline uint64_t lanes_combine(const struct sml_slot *slot, enum 
 
 	if (step == SML_LANES_ONLY)
 		return DO_LANES(WAY_KEEP, false);
+	if (sml_lane_is_rounded(slot->lane_kind))
+		return step == SML_LANES_FIRST
+			       ? do_rounded(SML_LANES_FIRST, stored, arrived, end, n)
+		       : step == SML_LANES_NEXT
+			       ? do_rounded(SML_LANES_NEXT, stored, arrived, end, n)
+			       : do_rounded(SML_LANES_LAST, stored, arrived, end, n);
 	if (step == SML_LANES_FIRST)
 		return DO_LANES(WAY_FIRST, false);
 	if (slot->op == SML_LANE_MAX && step == SML_LANES_LAST)

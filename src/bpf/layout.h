@@ -16,6 +16,9 @@
  */
 #define SML_XDP_LANES 832
 
+/* The sums of a packet's lanes that are rounded: 25 blocks of 16 bits. */
+#define SML_XDP_ROUNDED_BLOCKS 25
+
 /* A job's place in sml_jobs: the low bits of its number. */
 #define SML_XDP_JOB_PLACES 256
 
@@ -76,7 +79,8 @@ struct sml_xdp_slot {
 	struct bpf_spin_lock lock;
 	uint32_t reserved;
 	struct sml_slot slot;
-	uint64_t lanes[SML_XDP_LANES / 2]; /* see bpf/lanes.h */
+	/* See bpf/lanes.h. Sums that are rounded take the most room. */
+	uint64_t lanes[SML_XDP_ROUNDED_BLOCKS * SML_ROUNDED_BLOCK / 2];
 };
 
 /*

@@ -3,6 +3,7 @@
 #include "core/coding.h"
 
 #include "core/quantize.h"
+#include "core/rounding.h"
 #include "core/wide.h"
 
 static bool is_narrow(enum sml_type type)
@@ -99,13 +100,28 @@ struct sml_code sml_code_without_halves(struct sml_code code)
 	return code;
 }
 
+struct sml_code sml_code_with_rounding(struct sml_code code)
+{
+	if (code.coding == SML_CODE_FLOAT && code.halves)
+		code.rounded = true;
+	return code;
+}
+
 uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes)
 {
 	if (code->coding == SML_CODE_BYTES)
 		return 4 * lanes;
 	if (code->coding == SML_CODE_LIMBS)
 		return lanes / SML_LIMBS;
+	if (code->rounded)
+		return SML_ROUNDED_BLOCK * sml_rounded_blocks(SML_ROUNDED_WIDTH, lanes);
 	return code->halves ? 2 * lanes : lanes;
+}
+
+/* Rounded blocks that a number of elements needs. */
+static uint32_t blocks_of(uint32_t count)
+{
+	return (count + SML_ROUNDED_BLOCK - 1) / SML_ROUNDED_BLOCK;
 }
 
 uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count)
@@ -114,11 +130,14 @@ uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count)
 		return (count + 3) / 4;
 	if (code->coding == SML_CODE_LIMBS)
 		return SML_LIMBS * count;
+	if (code->rounded)
+		return sml_rounded_lanes(SML_ROUNDED_WIDTH, blocks_of(count));
 	return code->halves ? (count + 1) / 2 : count;
 }
 
 static unsigned block_bits(const struct sml_code *code)
 {
+	_Static_assert(SML_ROUNDED_BLOCK == 1 << 6, "blocks of halves are those that are rounded");
 	return code->coding == SML_CODE_LIMBS || code->halves ? 6 : 8;
 }
 
@@ -155,9 +174,23 @@ static bool next_part(const struct sml_code *code, const int16_t *exponents, uin
 	return true;
 }
 
+/* Bytes of the lane of a float. */
 static size_t lane_bytes(const struct sml_code *code)
 {
 	return code->halves ? 2 : 4;
+}
+
+/*
+ * Each of n ranks leaves log2 n bits of its lane for the sum, unless the switch rounds the sum.
+ * Then each uses the whole lane, as if it were the only rank; and a sum that was rounded by s bits
+ * is one of 2^s ranks.
+ */
+static uint16_t ranks_in_lane(const struct sml_code *code, unsigned shift)
+{
+	/* A switch that lies must not lead out of the range. */
+	if (shift > SML_ROUNDED_SHIFT_MAX)
+		shift = SML_ROUNDED_SHIFT_MAX;
+	return code->rounded ? (uint16_t)(1u << shift) : code->n_ranks;
 }
 
 /* ---- elements to lanes ---- */
@@ -166,18 +199,23 @@ static void encode_floats(const struct sml_code *code, const int16_t *exponents,
 			  const uint8_t *elements, uint32_t count, uint8_t *lanes)
 {
 	size_t from = sml_element_bytes(code->type), to = lane_bytes(code);
+	uint16_t n_ranks = ranks_in_lane(code, 0);
 	struct part p = {0};
 
 	while (next_part(code, exponents, first, count, &p)) {
 		if (code->type == SML_FLOAT64)
 			(code->halves ? sml_double_quantize_int16 : sml_double_quantize_int32)(
-				elements + p.at * from, p.count, p.exponent, code->n_ranks,
+				elements + p.at * from, p.count, p.exponent, n_ranks,
 				lanes + p.at * to);
 		else
 			(code->halves ? sml_quantize_int16 : sml_quantize_int32)(
-				code->type, elements + p.at * from, p.count, p.exponent,
-				code->n_ranks, lanes + p.at * to);
+				code->type, elements + p.at * from, p.count, p.exponent, n_ranks,
+				lanes + p.at * to);
 	}
+	/* The rest of the last block, and the shifts of all. */
+	if (code->rounded)
+		__builtin_memset(lanes + count * to, 0,
+				 4 * (size_t)sml_code_lanes(code, count) - count * to);
 }
 
 static void encode_limbs(const struct sml_code *code, const int16_t *exponents, uint64_t first,
@@ -236,16 +274,21 @@ static void decode_floats(const struct sml_code *code, const int16_t *exponents,
 			  const uint8_t *lanes, uint32_t count, uint8_t *elements)
 {
 	size_t from = lane_bytes(code), to = sml_element_bytes(code->type);
+	const uint8_t *shifts = lanes + (size_t)blocks_of(count) * SML_ROUNDED_BLOCK * from;
 	struct part p = {0};
 
+	sml_assert(!code->rounded || first % SML_ROUNDED_BLOCK == 0);
 	while (next_part(code, exponents, first, count, &p)) {
+		uint16_t n_ranks =
+			ranks_in_lane(code, code->rounded ? shifts[p.at / SML_ROUNDED_BLOCK] : 0);
+
 		if (code->type == SML_FLOAT64)
 			(code->halves ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
-				lanes + p.at * from, p.count, p.exponent, code->n_ranks,
-				code->divisor, elements + p.at * to);
+				lanes + p.at * from, p.count, p.exponent, n_ranks, code->divisor,
+				elements + p.at * to);
 		else
 			(code->halves ? sml_dequantize_int16 : sml_dequantize_int32)(
-				code->type, lanes + p.at * from, p.count, p.exponent, code->n_ranks,
+				code->type, lanes + p.at * from, p.count, p.exponent, n_ranks,
 				code->divisor, elements + p.at * to);
 	}
 }

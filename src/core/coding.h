@@ -26,6 +26,7 @@ struct sml_code {
 	enum sml_coding coding;
 	enum sml_type type;
 	bool halves;	  /* two elements to a lane */
+	bool rounded;	  /* the switch rounds the sums: rounding.h */
 	bool exponents;	  /* all elements of a block share one exponent */
 	bool minimum;	  /* MIN: elements are stored so that MAX can combine the lanes */
 	uint16_t n_ranks; /* ranks whose lanes are combined */
@@ -39,6 +40,9 @@ struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wi
 			    uint16_t n_ranks);
 /* For a switch that takes no lanes of two int16. The coding is not that of the int16 wire. */
 struct sml_code sml_code_without_halves(struct sml_code code);
+/* For a switch that rounds: of the int16 wire, it rounds the sums. Other codings stay as they are.
+ */
+struct sml_code sml_code_with_rounding(struct sml_code code);
 
 /* The elements that fit into a number of lanes, and the lanes that a number of elements needs. */
 uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes);
@@ -58,7 +62,7 @@ int32_t sml_code_exponent(const struct sml_code *code, const void *elements, uin
  * Convert the elements [first, first + count) of a tensor to lanes and back. For a pair, these are
  * the lower halves; sml_pair_high() does the upper halves. shared: the tensor's exponents (int16_t,
  * one for each block), or the combined upper halves of all its pairs (int32_t). Other codings do
- * not read it.
+ * not read it. If code.rounded, `first` begins a block, and there are sml_code_lanes() lanes.
  */
 void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t first,
 		     const void *elements, uint32_t count, void *lanes);

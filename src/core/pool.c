@@ -6,6 +6,17 @@
 
 typedef uint32_t lane_t __attribute__((may_alias));
 
+typedef int32_t sum_t __attribute__((may_alias));
+typedef uint16_t half_t __attribute__((may_alias));
+
+size_t sml_lanes_stored_bytes(uint32_t n, bool rounds)
+{
+	uint32_t blocks = rounds ? sml_rounded_blocks(SML_ROUNDED_WIDTH, n) : 0;
+	uint32_t sums = (uint32_t)sizeof(sum_t) * SML_ROUNDED_BLOCK * blocks;
+
+	return sums > 4 * n ? sums : 4 * n;
+}
+
 static size_t n_buffers(const struct sml_pool_rules *rules)
 {
 	return 2u * ((size_t)rules->head_slots + rules->data_slots);
@@ -13,8 +24,10 @@ static size_t n_buffers(const struct sml_pool_rules *rules)
 
 static uint32_t stride_of(const struct sml_pool_rules *rules)
 {
+	size_t bytes = SML_HEADER_BYTES + sml_lanes_stored_bytes(rules->lanes, rules->rounds);
+
 	/* Each buffer begins on its own cache line, because its neighbors may have other owners. */
-	return (SML_HEADER_BYTES + 4u * rules->lanes + 63u) & ~63u;
+	return (uint32_t)(bytes + 63) & ~63u;
 }
 
 size_t sml_pool_memory_bytes(const struct sml_pool_rules *rules)
@@ -98,6 +111,82 @@ DEFINE_COMBINE(sum_int16, SML_LANE_SUM, SML_LANE_INT16_PAIR)
 DEFINE_COMBINE(max_int32, SML_LANE_MAX, SML_LANE_INT32)
 DEFINE_COMBINE(max_int16, SML_LANE_MAX, SML_LANE_INT16_PAIR)
 
+/* ---- lanes that are rounded ---- */
+
+#define BLOCK_BYTES (SML_ROUNDED_BLOCK * SML_ROUNDED_WIDTH / 8)
+
+/* Round a block's sums into narrow lanes. Returns their shift. */
+static inline __attribute__((always_inline)) uint8_t round_block(const sum_t *sums, half_t *lanes)
+{
+	struct sml_rounded_by by;
+	uint32_t magnitudes = 0;
+
+	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
+		magnitudes |= sml_rounded_magnitude(sums[i]);
+	by = sml_rounded_by(SML_ROUNDED_WIDTH, magnitudes);
+	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
+		lanes[i] = sml_be16((uint16_t)sml_rounded(SML_ROUNDED_WIDTH, sums[i], by));
+	return (uint8_t)by.shift;
+}
+
+/*
+ * In place: the lanes of a block take less room than its sums, so they overwrite only sums that
+ * have been read. The shifts come last, because sums may be where they go.
+ */
+static inline __attribute__((always_inline)) void
+combine_rounded(enum sml_lane_step step, void *stored, const void *arrived, uint32_t blocks)
+{
+	const uint8_t *shifts = (const uint8_t *)arrived + blocks * BLOCK_BYTES;
+	const half_t *lanes = arrived;
+	half_t *result = stored;
+	uint8_t rounded[SML_ROUNDED_BLOCKS_MAX + 3] = {0};
+
+	for (uint32_t b = 0; b < blocks; b++, lanes += SML_ROUNDED_BLOCK) {
+		sum_t *sums = (sum_t *)stored + b * SML_ROUNDED_BLOCK, block[SML_ROUNDED_BLOCK];
+		/* A sender that lies must not shift too far. */
+		uint32_t shift = shifts[b] & 15;
+
+		for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++) {
+			uint32_t in = (uint32_t)(int16_t)sml_be16(lanes[i]) << shift;
+
+			block[i] = (int32_t)(step == SML_LANES_FIRST ? in : (uint32_t)sums[i] + in);
+		}
+		if (step == SML_LANES_LAST)
+			rounded[b] = round_block(block, result + b * SML_ROUNDED_BLOCK);
+		else
+			__builtin_memcpy(sums, block, sizeof(block));
+	}
+	if (step == SML_LANES_LAST)
+		__builtin_memcpy((uint8_t *)stored + blocks * BLOCK_BYTES, rounded,
+				 (blocks + 3) & ~3u);
+}
+
+SML_MULTIVERSION static void rounded_first(void *stored, const void *arrived, uint32_t blocks)
+{
+	combine_rounded(SML_LANES_FIRST, stored, arrived, blocks);
+}
+
+SML_MULTIVERSION static void rounded_next(void *stored, const void *arrived, uint32_t blocks)
+{
+	combine_rounded(SML_LANES_NEXT, stored, arrived, blocks);
+}
+
+SML_MULTIVERSION static void rounded_last(void *stored, const void *arrived, uint32_t blocks)
+{
+	combine_rounded(SML_LANES_LAST, stored, arrived, blocks);
+}
+
+static void combine_blocks(enum sml_lane_step step, void *stored, const void *arrived, uint32_t n)
+{
+	uint32_t blocks = sml_rounded_blocks(SML_ROUNDED_WIDTH, n);
+
+	sml_assert(blocks <= SML_ROUNDED_BLOCKS_MAX);
+	if (step == SML_LANES_FIRST)
+		rounded_first(stored, arrived, blocks);
+	else
+		(step == SML_LANES_NEXT ? rounded_next : rounded_last)(stored, arrived, blocks);
+}
+
 void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, void *stored_lanes,
 		       const void *arrived_lanes, uint32_t n)
 {
@@ -107,6 +196,8 @@ void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, v
 
 	if (step == SML_LANES_ONLY)
 		__builtin_memcpy(stored, arrived, 4u * n);
+	else if (sml_lane_is_rounded(lane_kind))
+		combine_blocks(step, stored, arrived, n);
 	else if (step == SML_LANES_FIRST)
 		lanes_first(stored, arrived, n);
 	else if (op == SML_LANE_MAX && lane_kind == SML_LANE_INT16_PAIR)

@@ -9,6 +9,7 @@
 #ifndef SML_CORE_POOL_H
 #define SML_CORE_POOL_H
 
+#include "core/rounding.h"
 #include "core/slot.h"
 
 enum sml_stream_id { SML_HEAD = 0, SML_DATA = 1, SML_STREAMS = 2 };
@@ -34,6 +35,7 @@ struct sml_pool_rules {
 	uint8_t n_ranks;
 	uint8_t n_shards;
 	bool is_leaf;
+	bool rounds;		       /* takes lanes that a switch rounds: rounding.h */
 	struct sml_pool_parent parent; /* of a leaf */
 	uint64_t cookies[SML_MAX_CHILDREN];
 };
@@ -49,6 +51,18 @@ static inline enum sml_stream_id sml_pool_stream_of(const struct sml_pool_rules 
 	return slot < rules->head_slots ? SML_HEAD : SML_DATA;
 }
 
+/* Does the job take lanes of this kind, with this operation, in a packet of this length? */
+static inline bool sml_pool_takes_lanes(const struct sml_pool_rules *rules,
+					const struct sml_contribution *in)
+{
+	if (in->op > SML_LANE_MAX || in->lanes > rules->lanes)
+		return false;
+	if (in->lane_kind <= SML_LANE_INT16_PAIR)
+		return true;
+	return rules->rounds && sml_lane_is_rounded(in->lane_kind) && in->op == SML_LANE_SUM &&
+	       sml_rounded_is_whole(SML_ROUNDED_WIDTH, in->lanes);
+}
+
 /* The fields that contributions and results share, and their limits: ABSORBED or OUT_OF_RANGE. */
 static inline enum sml_verdict sml_pool_read(const struct sml_pool_rules *rules,
 					     const struct sml_header *header,
@@ -61,8 +75,7 @@ static inline enum sml_verdict sml_pool_read(const struct sml_pool_rules *rules,
 	in->op = header->op;
 	in->lane_kind = header->lane_kind;
 	in->shard = header->shard;
-	if (in->slot >= rules->head_slots + rules->data_slots || in->lanes > rules->lanes ||
-	    in->op > SML_LANE_MAX || in->lane_kind > SML_LANE_INT16_PAIR ||
+	if (in->slot >= rules->head_slots + rules->data_slots || !sml_pool_takes_lanes(rules, in) ||
 	    in->shard != in->slot % rules->n_shards)
 		return SML_VERDICT_OUT_OF_RANGE;
 	return SML_VERDICT_ABSORBED;
@@ -198,7 +211,9 @@ static inline void sml_pool_write_header_up(const struct sml_pool_rules *rules,
 /*
  * The slots of one job, two buffers each. Buffer b of slot s has the number 2 s + b. Its result
  * (header and lanes, as sent) is at packets + number x stride; in FULL, it is what goes to the
- * parent. A slot belongs to the thread of its shard; threads share only the ticket counters.
+ * parent. While the slot is FILLING, its lanes are there, or the sums that will be rounded, which
+ * take more room. A slot belongs to the thread of its shard; threads share only the ticket
+ * counters.
  */
 struct sml_pool {
 	struct sml_pool_rules rules;
@@ -238,9 +253,12 @@ enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uin
 struct sml_header sml_pool_probe_up(const struct sml_pool_rules *rules, uint8_t shard,
 				    uint16_t lanes, uint32_t renewal);
 
+/* Bytes that any n lanes take where they are stored: sums take more than what arrives. */
+size_t sml_lanes_stored_bytes(uint32_t n, bool rounds);
+
 /*
  * One step of combining n lanes (4-byte aligned): `arrived` is big-endian, and `stored` as the step
- * says.
+ * says. Of lanes that are rounded, n makes whole blocks.
  */
 void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, void *stored,
 		       const void *arrived, uint32_t n);

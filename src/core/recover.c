@@ -12,6 +12,7 @@
 #include "core/recover.h"
 
 #include "core/element.h"
+#include "core/rounding.h"
 
 /* Elements at once: even, so that each piece begins at a whole lane. */
 #define PIECE 64
@@ -76,6 +77,44 @@ static bool recover_piece(const struct sml_code *code, const void *shared, uint6
 	return true;
 }
 
+/*
+ * A block that was rounded. The smallest shift with which lanes can be found may be smaller than
+ * the one that was received. lanes and shift: of the block.
+ */
+static bool recover_block(const struct sml_code *code, const void *shared, uint64_t first,
+			  const void *elements, uint32_t count, uint8_t *lanes, uint8_t *shift)
+{
+	uint32_t block[SML_ROUNDED_BLOCK / 2 + 1];
+	uint8_t *own_shift = (uint8_t *)(block + SML_ROUNDED_BLOCK / 2);
+
+	__builtin_memset(block, 0, sizeof(block));
+	for (*own_shift = 0; *own_shift <= SML_ROUNDED_SHIFT_MAX; ++*own_shift) {
+		if (!recover_piece(code, shared, first, elements, count, block))
+			continue;
+		__builtin_memcpy(lanes, block, sizeof(block) - 4);
+		*shift = *own_shift;
+		return true;
+	}
+	return false;
+}
+
+static bool recover_rounded(const struct sml_code *code, const void *shared, uint64_t first,
+			    const uint8_t *elements, uint32_t count, uint8_t *lanes)
+{
+	const uint32_t block = SML_ROUNDED_BLOCK, n = (count + block - 1) / block;
+	size_t bytes = sml_element_bytes(code->type);
+	uint8_t *shifts = lanes + 2 * block * n;
+
+	for (uint32_t b = 0; b < n; b++) {
+		uint32_t at = b * block, part = count - at < block ? count - at : block;
+
+		if (!recover_block(code, shared, first + at, elements + at * bytes, part,
+				   lanes + 2 * at, shifts + b))
+			return false;
+	}
+	return true;
+}
+
 bool sml_code_recover(const struct sml_code *code, const void *shared, uint64_t first,
 		      const void *elements, uint32_t count, void *lanes)
 {
@@ -88,6 +127,8 @@ bool sml_code_recover(const struct sml_code *code, const void *shared, uint64_t 
 		__builtin_memcpy(lanes, elements, count);
 		return true;
 	}
+	if (code->rounded)
+		return recover_rounded(code, shared, first, from, count, to);
 	if (code->halves && count % 2 != 0)
 		put_lane(true, lanes, count, 0);
 	for (uint32_t i = 0; i < count; i += PIECE) {

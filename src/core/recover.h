@@ -18,7 +18,8 @@ static inline bool sml_code_is_recoverable(const struct sml_code *code)
 
 /*
  * Lanes that sml_code_decode() with the same arguments converts to exactly these elements. False:
- * there are none, so the elements are not decoded ones. Takes 34 passes over the elements.
+ * there are none, so the elements are not decoded ones. Takes 34 passes over the elements, or as
+ * many for each shift up to the right one where the switch rounds.
  */
 bool sml_code_recover(const struct sml_code *code, const void *shared, uint64_t first,
 		      const void *elements, uint32_t count, void *lanes);

@@ -99,6 +99,7 @@ struct sml_contribution {
 /*
  * What to do with the lanes, in order of arrival. Lanes are kept in host order while ranks are
  * missing, and become big-endian with the last contribution, so that they can be sent as stored.
+ * Lanes that the switch rounds are kept as sums of 32 bits, and are rounded with the last one.
  */
 enum sml_lane_step {
 	SML_LANES_FIRST, /* stored  = arrived          big-endian to host */

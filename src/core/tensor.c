@@ -25,7 +25,9 @@ static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct 
 {
 	struct sml_code code = sml_code_of(spec->type, spec->op, spec->wire, shape->n_ranks);
 
-	return shape->only_int32 ? sml_code_without_halves(code) : code;
+	if (shape->only_int32)
+		return sml_code_without_halves(code);
+	return shape->rounds ? sml_code_with_rounding(code) : code;
 }
 
 /* The elements of a packet that carries those of every rank. */
@@ -299,6 +301,9 @@ static uint32_t lanes_used(const struct sml_tensor *tensor, enum sml_stream_id s
 static uint32_t packet_lanes(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			     uint32_t index)
 {
+	/* Whole blocks: switches that round take no others. */
+	if (stream == SML_DATA && tensor->code.rounded)
+		return lanes_used(tensor, stream, index);
 	if (tensor->shape.only_full)
 		return tensor->shape.lanes;
 	return sml_lanes_round(lanes_used(tensor, stream, index), tensor->shape.lanes);
@@ -318,6 +323,8 @@ void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_
 	bool halves = elements ? tensor->code.halves : exponents && !tensor->shape.only_int32;
 
 	out->lane_kind = halves ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
+	if (stream == SML_DATA && tensor->code.rounded)
+		out->lane_kind = SML_LANE_INT16_ROUNDED;
 	out->digest = sml_hash_step(tensor->digest, index << 1 | (uint32_t)stream);
 }
 

@@ -72,6 +72,7 @@ struct sml_shape {
 	uint16_t n_ranks;
 	bool only_full;	 /* the switch takes no shorter packets */
 	bool only_int32; /* it takes no lanes of two int16; then no spec has the int16 wire */
+	bool rounds;	 /* it rounds sums on narrow wires, and a packet has room for a block */
 };
 
 enum sml_form {

@@ -105,7 +105,7 @@ static void lie_init(struct lie *lie, struct gen *gen, bool tiny)
 {
 	memset(lie, 0, sizeof(*lie));
 	lie->n_stripes = lie->n_shards = 1;
-	lie->shape = (struct sml_shape){8, 0, 1, false, false};
+	lie->shape = (struct sml_shape){8, 0, 1, false, false, false};
 	lie->now_ns = 1000000;
 	if (!tiny)
 		draw_sizes(lie, gen);

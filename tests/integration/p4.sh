@@ -178,12 +178,21 @@ end_udp_switch() {
 	wait "$udp_pid" 2>/dev/null
 }
 
+# Of a job at a UDP switch, without sums and averages on the int16 wire: it rounds them, and P4 does not.
+wide_bits() {
+	grep -v ' op [01] wire 2 ' "$work/$1"
+}
+
 # The stripe's packets have as many lanes as the program's.
 gives_the_bits_of_a_udp_switch() {
 	start_udp_switch
-	switch=10.77.0.12 same_bits "sums of each type and wire at a UDP switch" bits
-	same_bits "the same bits from the P4 switch" bits-p4
+	same_bits "sums of each type and wire at the P4 switch" bits
 	switch=10.77.0.1,10.77.0.12 same_bits "the same bits from both as stripes" bits-both
+	switch=10.77.0.12 start_bits bits-udp
+	expect_success "sums of each type and wire at a UDP switch" "${pids[@]}"
+	for ((rank = 0; rank < ranks; rank++)); do
+		cmp <(wide_bits bits.0) <(wide_bits "bits-udp.$rank") || fail "the same bits at a UDP switch"
+	done
 	switch=10.77.0.1,10.77.0.12 exact_sums "beside a stripe at a UDP switch" -b 4 -e 64K -f 16
 	end_udp_switch
 }

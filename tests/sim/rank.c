@@ -124,8 +124,7 @@ static bool all_done_before(const struct sim_rank *rank, uint32_t call)
 static void submit_call(struct sim_rank *rank, uint32_t i)
 {
 	const struct sim_world *world = rank->world;
-	struct sml_shape shape = {(uint16_t)world->lanes, rank->id, (uint16_t)world->n_ranks, false,
-				  false};
+	struct sml_shape shape = sim_world_shape(world, rank->id);
 	struct sim_call_state *state = &rank->calls[i];
 	struct sml_tensor_spec spec;
 
@@ -196,9 +195,7 @@ static struct sml_worker *new_worker(const struct sim_rank *rank, uint32_t strip
 		.tag = place->tag,
 		.job = place->job,
 		.epoch = epoch->number,
-		.shape = {.lanes = (uint16_t)world->lanes,
-			  .rank = rank->id,
-			  .n_ranks = (uint16_t)world->n_ranks},
+		.shape = sim_world_shape(world, rank->id),
 		.head_slots = epoch->head_slots,
 		.data_slots = epoch->data_slots,
 		.shard = (uint8_t)shard,

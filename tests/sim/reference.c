@@ -129,19 +129,60 @@ static void from_lanes(const struct sim_call *call, const void *lanes, uint32_t 
 			call->type, lanes, count, exponent, n_ranks, divisor, result);
 }
 
-/* One block of block floating point; the ranks are added one after another. */
-static void reference_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
-			    const void *const *elements, void *result)
+static int32_t shared_exponent(const struct sim_call *call, uint32_t count, unsigned n_ranks,
+			       const void *const *elements)
 {
-	bool narrow = call->wire == SML_WIRE_INT16;
-	uint32_t n_lanes = narrow ? (count + 1) / 2 : count;
-	uint32_t lanes[2 * SML_MAX_LANES], sums[2 * SML_MAX_LANES] = {0};
 	int32_t exponent = SML_EXPONENT_ZERO;
 
 	for (unsigned r = 0; r < n_ranks; r++) {
 		int32_t own = exponent_of(call->type, elements[r], count);
 
 		exponent = own > exponent ? own : exponent;
+	}
+	return exponent;
+}
+
+/* One block whose sums the switch rounds: core/rounding.h's rule, with divisions in doubles. */
+static void reference_rounded_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
+				    int32_t exponent, const void *const *elements, void *result)
+{
+	uint16_t lanes[SML_ROUNDED_BLOCK + 1], sums[SML_ROUNDED_BLOCK + 1] = {0};
+	double whole[SML_ROUNDED_BLOCK] = {0};
+	unsigned shift = 0, divisor = call->op == SML_AVG ? n_ranks : 1;
+
+	for (unsigned r = 0; r < n_ranks; r++) {
+		to_lanes(call, elements[r], count, exponent, 1, lanes);
+		for (uint32_t i = 0; i < count; i++)
+			whole[i] += (int16_t)sml_be16(lanes[i]);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		while (whole[i] >= ldexp(1, 15 + (int)shift) ||
+		       whole[i] < -ldexp(1, 15 + (int)shift))
+			shift++;
+	for (uint32_t i = 0; i < count; i++) {
+		double rounded = nearbyint(ldexp(whole[i], -(int)shift));
+
+		sums[i] = sml_be16((uint16_t)(int16_t)fmin(rounded, INT16_MAX));
+	}
+	if (call->type == SML_FLOAT64)
+		sml_double_dequantize_int16(sums, count, exponent, 1u << shift, divisor, result);
+	else
+		sml_dequantize_int16(call->type, sums, count, exponent, 1u << shift, divisor,
+				     result);
+}
+
+/* One block of block floating point; the ranks are added one after another. */
+static void reference_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
+			    bool rounded, const void *const *elements, void *result)
+{
+	bool narrow = call->wire == SML_WIRE_INT16;
+	uint32_t n_lanes = narrow ? (count + 1) / 2 : count;
+	uint32_t lanes[2 * SML_MAX_LANES], sums[2 * SML_MAX_LANES] = {0};
+	int32_t exponent = shared_exponent(call, count, n_ranks, elements);
+
+	if (rounded) {
+		reference_rounded_block(call, count, n_ranks, exponent, elements, result);
+		return;
 	}
 	if (call->wire == SML_WIRE_INT64) {
 		reference_double_block(call, count, n_ranks, exponent, elements, result);
@@ -194,7 +235,8 @@ static void reference_float_sum(const struct sim_call *call, const struct sml_te
 
 		for (unsigned r = 0; r < n_ranks; r++)
 			parts[r] = (const uint8_t *)inputs[r] + first * bytes;
-		reference_block(call, count, n_ranks, parts, result + first * bytes);
+		reference_block(call, count, n_ranks, tensor->code.rounded, parts,
+				result + first * bytes);
 	}
 }
 
@@ -341,6 +383,56 @@ void sim_reference(const struct sim_world *world, const struct sim_call *call,
 			reference_element(call, world->n_ranks, inputs, i * bytes, bytes,
 					  (uint8_t *)result + i * bytes);
 	}
+}
+
+/*
+ * Each switch of a path rounds its sum by at most the unit that n ranks' sums can need, twice over
+ * all switches of a level. The result is rounded to the type.
+ */
+static double slack_of(const struct sim_world *world, const struct sim_call *call,
+		       void *const *inputs, size_t block)
+{
+	uint32_t at = (uint32_t)block * SML_ROUNDED_BLOCK;
+	uint32_t count =
+		call->count - at < SML_ROUNDED_BLOCK ? call->count - at : SML_ROUNDED_BLOCK;
+	const void *parts[SML_MAX_WORLD];
+	int32_t exponent;
+
+	for (unsigned r = 0; r < world->n_ranks; r++)
+		parts[r] = (const uint8_t *)inputs[r] + at * sml_element_bytes(call->type);
+	exponent = shared_exponent(call, count, world->n_ranks, parts);
+	if (exponent == SML_EXPONENT_ZERO || exponent == SML_EXPONENT_NONFINITE)
+		return 0;
+	return ldexp(4.0 * world->levels * world->n_ranks, exponent - 15) /
+	       (call->op == SML_AVG ? world->n_ranks : 1);
+}
+
+bool sim_close(const struct sim_world *world, const struct sim_call *call, void *const *inputs,
+	       const void *a, const void *b, size_t first, size_t count)
+{
+	size_t bytes = sml_element_bytes(call->type), block = SIZE_MAX;
+	double slack = 0;
+
+	for (size_t i = first; i < first + count; i++) {
+		double x = load_float(call->type, (const uint8_t *)a + i * bytes);
+		double y = load_float(call->type, (const uint8_t *)b + i * bytes);
+
+		if (i / SML_ROUNDED_BLOCK != block) {
+			block = i / SML_ROUNDED_BLOCK;
+			slack = slack_of(world, call, inputs, block);
+		}
+		if (isnan(x) || isnan(y)) {
+			if (!isnan(x) || !isnan(y))
+				return false;
+		} else if (isinf(x) || isinf(y)) {
+			/* The other one may be just below. */
+			if (signbit(x) != signbit(y) || fabs(x) < 32768 || fabs(y) < 32768)
+				return false;
+		} else if (fabs(x - y) > slack + fabs(y) * 0x1p-7 + 0x1p-24) {
+			return false;
+		}
+	}
+	return true;
 }
 
 bool sim_equal(enum sml_type type, const void *a, const void *b, size_t count)

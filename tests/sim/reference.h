@@ -18,6 +18,13 @@ void sim_input(const struct sim_world *world, uint32_t call, uint32_t rank, void
 void sim_reference(const struct sim_world *world, const struct sim_call *call,
 		   const struct sml_tensor *tensor, void *const *inputs, void *result);
 
+/*
+ * Can the elements [first, first + count) of the whole tensor be these two results of one call, of
+ * which a tree's switches have rounded partial sums?
+ */
+bool sim_close(const struct sim_world *world, const struct sim_call *call, void *const *inputs,
+	       const void *a, const void *b, size_t first, size_t count);
+
 /* Are the elements equal? Any NaN equals any other NaN. */
 bool sim_equal(enum sml_type type, const void *a, const void *b, size_t count);
 

@@ -174,11 +174,20 @@ static bool is_float_sum(const struct sim_call *call)
 	return is_float && (call->op == SML_SUM || call->op == SML_AVG) && combines(call);
 }
 
+struct sml_shape sim_world_shape(const struct sim_world *world, uint16_t rank)
+{
+	return (struct sml_shape){
+		.lanes = (uint16_t)world->lanes,
+		.rank = rank,
+		.n_ranks = (uint16_t)world->n_ranks,
+		.rounds = world->rounds && sml_rounded_blocks(SML_ROUNDED_WIDTH, world->lanes) > 0,
+	};
+}
+
 /* A call that asks for the exact wire and cannot have it uses another wire. */
 static void mend_exact(const struct sim_world *world, struct sim_call *call)
 {
-	const struct sml_shape shape = {.lanes = (uint16_t)world->lanes,
-					.n_ranks = (uint16_t)world->n_ranks};
+	const struct sml_shape shape = sim_world_shape(world, 0);
 
 	if (call->wire == SML_WIRE_EXACT &&
 	    (!is_float_sum(call) || call->count > sml_tensor_exact_elements(call->type, &shape)))
@@ -235,6 +244,32 @@ static void draw_one_link(struct sim_world *world, uint64_t seed)
 		world->one_link = world->embedded && gen_chance(&gen, 1, 2);
 }
 
+/*
+ * The same for rounding. A packet must hold a block then, and calls are longer: short ones travel
+ * without blocks.
+ */
+static void draw_rounding(struct sim_world *world, uint64_t seed)
+{
+	struct gen gen;
+
+	gen_from_seed(&gen, seed ^ 0x726f756e64ull);
+	if (seed % 4 != 0 || gen_chance(&gen, 1, 4))
+		return;
+	world->rounds = 1;
+	if (world->lanes < 200)
+		world->lanes = gen_range(&gen, 33, 200);
+	for (uint32_t i = 0; i < world->n_calls; i++) {
+		struct sim_call *call = &world->calls[i];
+
+		if (!is_float_sum(call) || call->wire != SML_WIRE_INT32)
+			continue;
+		call->wire = SML_WIRE_INT16;
+		call->count += gen_below(&gen, 3000 / world->n_ranks);
+		if (call->collective == SML_REDUCE_SCATTER)
+			call->count -= call->count % world->n_ranks;
+	}
+}
+
 void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 {
 	struct gen gen;
@@ -263,6 +298,7 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	draw_exact(world, seed);
 	draw_reduces(world, seed);
 	draw_one_link(world, seed);
+	draw_rounding(world, seed);
 }
 
 static void mend_wire(struct sim_call *call)
@@ -364,6 +400,7 @@ void sim_world_plain(struct sim_world *world, uint64_t seed, uint32_t count, enu
 		.window_max = 1024,
 		.link_mbps = 100,
 		.delay_us = 10,
+		.rounds = 1,
 	};
 	for (uint32_t i = 0; i < SIM_MAX_TENSORS; i++)
 		world->calls[i] = (struct sim_call){.collective = SML_ALLREDUCE,

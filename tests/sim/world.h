@@ -60,7 +60,8 @@ struct sim_call {
 	X(host_ns, "least time of a host for a packet, ns")                                        \
 	X(switch_ns, "what a switch takes for a packet, ns")                                       \
 	X(super_us, "packets that queue arrive in groups of so long, us")                          \
-	X(one_link, "with embedded stripes: a rank and its stripe share the rank's link")
+	X(one_link, "with embedded stripes: a rank and its stripe share the rank's link")          \
+	X(rounds, "switches round sums on the int16 wire")
 
 struct sim_world {
 	uint64_t seed;
@@ -94,6 +95,9 @@ static inline uint64_t sim_world_first_chunk(const struct sim_world *world)
 {
 	return (uint64_t)world->first_chunk * world->n_stripes;
 }
+
+/* What all tensors of this rank have in common. */
+struct sml_shape sim_world_shape(const struct sim_world *world, uint16_t rank);
 
 /* Does this stripe run in the rank's own process? */
 static inline bool sim_world_is_own(const struct sim_world *world, uint32_t rank, uint32_t stripe)

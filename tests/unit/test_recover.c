@@ -5,11 +5,14 @@
 
 #include "core/quantize.h"
 #include "core/recover.h"
+#include "core/rounding.h"
 #include "core/wire.h"
 #include "support/quantize_random.h"
 #include "support/test.h"
 
 #define MOST 353
+/* Lanes of as many: limbs, or whole blocks with their shifts. */
+#define LANES (3 * MOST)
 
 static const enum sml_op ops[] = {SML_SUM, SML_AVG};
 static const enum sml_wire wires[] = {SML_WIRE_INT32, SML_WIRE_INT16};
@@ -61,18 +64,31 @@ static void draw_lanes(uint32_t *lanes, uint32_t n)
 	}
 }
 
+/* Of each rounded block. A sender that lies may send any. */
+static void draw_shifts(uint32_t *lanes, uint32_t count)
+{
+	uint32_t blocks = (count + SML_ROUNDED_BLOCK - 1) / SML_ROUNDED_BLOCK;
+	uint8_t *shifts = (uint8_t *)(lanes + blocks * SML_ROUNDED_BLOCK / 2);
+
+	for (uint32_t b = 0; b < blocks; b++)
+		shifts[b] =
+			(uint8_t)random_below(random_below(9) ? SML_ROUNDED_SHIFT_MAX + 1 : 256);
+}
+
 /* A chunk that begins within a block: of its blocks, each second one has no numbers. */
 static void check(const struct sml_code *code, int16_t exponent, uint32_t count)
 {
 	int16_t shared[] = {SML_EXPONENT_ZERO,	   exponent, SML_EXPONENT_NONFINITE, exponent,
 			    SML_EXPONENT_ZERO,	   exponent, SML_EXPONENT_NONFINITE, exponent,
 			    SML_EXPONENT_NONFINITE};
-	uint32_t came[3 * MOST], found[3 * MOST];
+	uint32_t came[LANES], found[LANES];
 	uint64_t decoded[MOST], again[MOST];
 	size_t bytes = count * sml_element_bytes(code->type);
-	uint64_t first = 1 + random_below(2 * 64 - 1);
+	uint64_t first = code->rounded ? 64 * random_below(2) : 1 + random_below(2 * 64 - 1);
 
 	draw_lanes(came, sml_code_lanes(code, count));
+	if (code->rounded)
+		draw_shifts(came, count);
 	memset(found, 0xa5, sizeof(found));
 	sml_code_decode(code, shared, first, came, count, decoded);
 	assert_true(sml_code_recover(code, shared, first, decoded, count, found));
@@ -81,10 +97,14 @@ static void check(const struct sml_code *code, int16_t exponent, uint32_t count)
 	assert_int_equal(found[sml_code_lanes(code, count)], 0xa5a5a5a5);
 }
 
-static void check_all(enum sml_type type, enum sml_op op, enum sml_wire wire, unsigned n_ranks)
+static void check_all(enum sml_type type, enum sml_op op, enum sml_wire wire, unsigned n_ranks,
+		      bool rounds)
 {
-	const struct sml_code code = sml_code_of(type, op, wire, (uint16_t)n_ranks);
+	struct sml_code code = sml_code_of(type, op, wire, (uint16_t)n_ranks);
 
+	if (rounds)
+		code = sml_code_with_rounding(code);
+	assert_int_equal(code.rounded, rounds);
 	assert_true(sml_code_is_recoverable(&code));
 	FOR_EACH(e, exponents)
 	FOR_EACH(c, counts)
@@ -99,7 +119,17 @@ TEST(decoded_floats_give_lanes_that_decode_to_the_same_bits)
 	FOR_EACH(w, wires)
 	FOR_EACH(o, ops)
 	FOR_EACH(n, rank_counts)
-	check_all(types[t], ops[o], wires[w], rank_counts[n]);
+	check_all(types[t], ops[o], wires[w], rank_counts[n], false);
+}
+
+/* With the number of ranks as the divisor only. */
+TEST(so_do_floats_that_were_rounded)
+{
+	static const enum sml_type types[] = {SML_FLOAT32, SML_FLOAT16, SML_BFLOAT16, SML_FLOAT64};
+
+	FOR_EACH(t, types)
+	FOR_EACH(o, ops)
+	check_all(types[t], ops[o], SML_WIRE_INT16, 3, true);
 }
 
 TEST(so_do_integers_and_bytes)
@@ -110,7 +140,7 @@ TEST(so_do_integers_and_bytes)
 
 	FOR_EACH(o, ops)
 	FOR_EACH(n, rank_counts)
-	check_all(SML_INT32, ops[o], SML_WIRE_INT32, rank_counts[n]);
+	check_all(SML_INT32, ops[o], SML_WIRE_INT32, rank_counts[n], false);
 	assert_true(sml_code_is_recoverable(&bytes));
 	assert_true(sml_code_recover(&bytes, NULL, 0, elements, 7, lanes));
 	assert_memory_equal(lanes, elements, 7);

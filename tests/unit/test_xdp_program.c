@@ -153,6 +153,7 @@ static void pair_add(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t
 		.n_ranks = n_ranks,
 		.n_shards = n_shards,
 		.is_leaf = is_leaf,
+		.rounds = true,
 		.parent = {.cookie = 0xbeef, .tag = 0x9a7e, .job = PARENT_JOB, .rank = 17}};
 
 	memset(pair, 0, sizeof(*pair));
@@ -210,12 +211,20 @@ static void make_result(struct pair *pair, void *packet, uint32_t *length)
 	header->chunk_be = sml_be32(draw(1u << 30));
 	header->rank = draw(2) ? rules->parent.rank : (uint8_t)draw(256);
 	header->op = of->op;
-	header->lane_kind = odd == 4 ? (uint8_t)draw(3) : of->lane_kind;
+	header->lane_kind = odd == 4 ? (uint8_t)draw(4) : of->lane_kind;
 	if (odd == 5)
 		((uint8_t *)packet)[draw(SML_HEADER_BYTES)] = (uint8_t)draw(256);
 	for (uint32_t i = 0; i < lanes; i++)
 		((sml_any_u32 *)(header + 1))[i] = (uint32_t)(seed >> 13) + i;
 	*length = SML_HEADER_BYTES + 4u * lanes - (odd == 6 ? 4 * draw(lanes + 1u) : 0);
+}
+
+/* As many lanes as whole blocks take that are rounded, if there are any in so many. */
+static uint16_t whole_blocks(uint16_t lanes)
+{
+	uint32_t blocks = sml_rounded_blocks(16, lanes);
+
+	return blocks > 0 ? (uint16_t)sml_rounded_lanes(16, blocks) : lanes;
 }
 
 /* Mostly the worker's next packet, sometimes a late, early, repeated or wrong one. */
@@ -235,11 +244,14 @@ static void make_packet(struct pair *pair, void *packet, uint32_t *length)
 		use -= 1 + draw(2);
 	if (odd == 2)
 		use += 1 + draw(3);
+	if ((slot + use) % 4 == 3)
+		lanes = whole_blocks(lanes);
 	if (odd == 3)
 		lanes = (uint16_t)draw(rules->lanes + 1u);
 	*header = header_for(rules, rank, slot, use, lanes);
-	header->op = (slot + use) % 3 == 0;
-	header->lane_kind = (slot + use) % 3 == 1;
+	header->op = (slot + use) % 4 == 0;
+	header->lane_kind =
+		(uint8_t)((slot + use) % 4 == 3 ? SML_LANE_INT16_ROUNDED : (slot + use) % 4 == 1);
 	header->digest_be = sml_be32(odd == 4 ? draw(3) : 9);
 	if (odd == 5)
 		((uint8_t *)packet)[draw(SML_HEADER_BYTES)] = (uint8_t)draw(256);
@@ -417,7 +429,7 @@ static void compare_many(bool are_leaves)
 		(are_leaves ? pair_open_leaf : pair_open)(&pair, ranks[i], lanes[i],
 							  (uint8_t)(1 + i % 3));
 		sml_xdp_maps_totals(maps, JOB, &totals);
-		for (unsigned n = 0; n < 5000; n++)
+		for (unsigned n = 0; n < 5000u + 50u * ranks[i]; n++)
 			compare_one(&pair, &totals);
 		assert_same_counters(&pair, &totals);
 		assert_true(totals.traffic.fates[SML_VERDICT_COMPLETED] > 3);

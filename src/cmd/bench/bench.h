@@ -87,7 +87,7 @@ const char *bench_type_name(enum sml_type type);
 const char *bench_op_name(enum sml_op op);
 bool bench_type_has_op(enum sml_type type, enum sml_op op);
 /* Does the library choose another wire than int32 for this type if none is asked for? */
-bool bench_has_own_wire(enum sml_type type, unsigned n_ranks);
+bool bench_has_own_wire(enum sml_type type);
 
 /* A rank's input. */
 void bench_fill(const struct bench_case *this, unsigned rank, void *elements);

@@ -27,9 +27,9 @@ const char *bench_type_name(enum sml_type type)
 	return names[type];
 }
 
-bool bench_has_own_wire(enum sml_type type, unsigned n_ranks)
+bool bench_has_own_wire(enum sml_type type)
 {
-	return type == SML_FLOAT64 || (type == SML_BFLOAT16 && n_ranks <= SML_INT16_RANKS);
+	return type == SML_FLOAT64 || type == SML_FLOAT16 || type == SML_BFLOAT16;
 }
 
 const char *bench_op_name(enum sml_op op)
@@ -294,6 +294,10 @@ static long double rounding_of(enum sml_type type)
  * round up to 2^E stays one unit below, so an element may be off by a whole unit. Then the sum is
  * rounded to float32, and to the tensor's type.
  *
+ * On the int16 wire, B is 15 where switches round. The ranks' errors are at most n units then. The
+ * switches of each level, and the hosts, round their sums by at most twice as many together. There
+ * are at most three levels. Where switches do not round, B is 15 less log2 n.
+ *
  * Elements of float64 on its own wire are exact multiples of 2^-63 here, so their sum is
  * exact where its limbs have 63 bits, as it is on the exact wire: then only what is expected has an
  * error, n 2^-64 where a long double has 64 bits.
@@ -303,7 +307,8 @@ static long double bound_of(const struct bench_case *this)
 	int headroom = (int)ceil(log2(this->n_ranks));
 	long double n = this->n_ranks;
 	bool narrow = this->wire == SML_WIRE_INT16 ||
-		      (this->type == SML_BFLOAT16 && this->wire == SML_WIRE_DEFAULT);
+		      ((this->type == SML_BFLOAT16 || this->type == SML_FLOAT16) &&
+		       this->wire == SML_WIRE_DEFAULT);
 	bool limbs = this->type == SML_FLOAT64 && this->wire == SML_WIRE_DEFAULT;
 	bool exact = this->wire == SML_WIRE_EXACT || (limbs && sml_limb_bits(this->n_ranks) == 63);
 	int bits = limbs ? sml_limb_bits(this->n_ranks) : (narrow ? 15 : 31) - headroom;
@@ -315,6 +320,8 @@ static long double bound_of(const struct bench_case *this)
 		return (n - 1) * n * rounding_of(this->type);
 	if (exact)
 		return n * n * 0x1p-64L;
+	if (narrow && headroom < 4)
+		return ldexpl(this->op == SML_AVG ? 9 : 9 * n, -15);
 	return ldexpl(this->op == SML_AVG ? 1 : n, units ? -bits : -bits - 1);
 }
 

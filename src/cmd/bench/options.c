@@ -41,8 +41,8 @@ static const struct argp_option known_options[] = {
 	 "float, double, half, bfloat16, int64, int32, int16, int8, uint8, bool or all (float)", 2},
 	{"op", 'o', "OP", 0, "sum, avg, max, min or all (sum)", 2},
 	{"wire", OPTION_WIRE, "WIDTH", 0,
-	 "wire width of floats: int32, int16, or exact for up to 8 KiB (int32; for bfloat16 and up "
-	 "to 16 ranks int16; for double 64 bits)",
+	 "wire width of floats: int32, int16, or exact for up to 8 KiB (int32; for half and "
+	 "bfloat16 int16; for double 64 bits)",
 	 2},
 	{"iters", 'n', "N", 0, "number of measured calls (20)", 3},
 	{"warmup_iters", 'w', "N", 0, "number of calls before the measured ones (5)", 3},

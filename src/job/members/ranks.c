@@ -46,6 +46,7 @@ static void ranks_describe(struct sml_dataplane *dataplane, char *text, size_t b
 const struct sml_dataplane_operations sml_dataplane_ranks = {
 	.name = "ranks",
 	.ranks_have_slots = true,
+	.rounds = true,
 	.open = ranks_open,
 	.close = ranks_close,
 	.add_job = ranks_add_job,

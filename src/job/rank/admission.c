@@ -160,6 +160,7 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 		.stall_reports = in->stall_reports,
 		.full_packets = in->full_packets,
 		.only_int32 = in->only_int32,
+		.rounds = in->rounds,
 		.single_packets = in->single_packets,
 	};
 	snprintf(admission->dataplane, sizeof(admission->dataplane), "%s", in->dataplane);

@@ -155,6 +155,7 @@ static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 	sml_job_describe_hosts(job, rank, &hosts, &admitted);
 	admitted.full_packets = fixed_lanes(job) != 0;
 	admitted.only_int32 = sml_jobs_only_int32(jobs);
+	admitted.rounds = job->rules.rounds;
 	admitted.single_packets = jobs->operations->wants_single_packets != NULL &&
 				  jobs->operations->wants_single_packets(jobs->dataplane);
 	if (job->resumes) {
@@ -227,6 +228,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	job->report_tag = sml_jobs_random(jobs);
 	rules->epoch = epoch;
 	rules->lanes = (uint16_t)least_lanes(job);
+	rules->rounds = jobs->operations->rounds;
 	if (!sml_job_form_children(job, text, sizeof(text))) {
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return;

@@ -307,6 +307,7 @@ static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Lea
 		.lanes = (uint16_t)in->lanes,
 		.n_shards = (uint8_t)in->shards,
 		.is_leaf = true,
+		.rounds = jobs->operations->rounds,
 		.parent = {.cookie = in->cookie,
 			   .tag = in->tag,
 			   .job = in->job_number,

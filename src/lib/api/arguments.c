@@ -82,6 +82,14 @@ static bool is_float_sum(const struct sml_tensor_spec *spec)
 	return is_float && (spec->op == SML_SUM || spec->op == SML_AVG);
 }
 
+/* By default: where the error is no larger than that of a ring in the type (docs/numbers.md). */
+static bool travels_as_int16(const struct sml_shape *shape, enum sml_type type)
+{
+	if (shape->rounds)
+		return type == SML_FLOAT16 || type == SML_BFLOAT16;
+	return type == SML_BFLOAT16 && shape->n_ranks <= SML_INT16_RANKS && !shape->only_int32;
+}
+
 /* Where a call asks for none: the context's, or its type's. */
 static enum sml_wire default_wire(const struct sml_context *context,
 				  const struct sml_tensor_spec *spec)
@@ -93,8 +101,7 @@ static enum sml_wire default_wire(const struct sml_context *context,
 		return SML_WIRE_EXACT;
 	if (spec->type == SML_FLOAT64)
 		return SML_WIRE_INT64;
-	if (wire == SML_WIRE_DEFAULT && spec->type == SML_BFLOAT16 &&
-	    context->shape.n_ranks <= SML_INT16_RANKS && !context->shape.only_int32)
+	if (wire == SML_WIRE_DEFAULT && travels_as_int16(&context->shape, spec->type))
 		return SML_WIRE_INT16;
 	return wire == SML_WIRE_EXACT || wire == SML_WIRE_DEFAULT ? SML_WIRE_INT32 : wire;
 }

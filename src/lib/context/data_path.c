@@ -236,6 +236,12 @@ static int check_terms(const struct sml_stripe *stripe, uint16_t lanes)
 				     "it adds only int32 lanes, and the job has begun at a switch "
 				     "that also adds int16 lanes: list only switches of one kind "
 				     "in SWITCHML_SWITCH");
+	if (!stripe->admission.rounds && context->shape.rounds)
+		return sml_error_set(
+			SML_ERROR_PROTOCOL,
+			"it does not round sums of narrow lanes, and the job has begun "
+			"at switches that do: list only switches of one kind in "
+			"SWITCHML_SWITCH");
 	return 0;
 }
 
@@ -428,18 +434,24 @@ static int check_shards(const struct sml_context *context)
 
 /*
  * Each switch has told all ranks the same numbers, so all ranks agree on the minimum, and on
- * whether some switch takes only packets of its own lane count, or only int32 lanes.
+ * whether some switch takes only packets of its own lane count, or only int32 lanes, and whether
+ * all of them round: they must not mix rules.
  */
 static int agree_on_lanes(struct sml_context *context)
 {
 	struct sml_shape *shape = &context->shape;
 
+	shape->rounds = true;
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		if (context->stripes[i].lanes < shape->lanes)
 			shape->lanes = context->stripes[i].lanes;
 		shape->only_full |= context->stripes[i].admission.full_packets;
 		shape->only_int32 |= context->stripes[i].admission.only_int32;
+		shape->rounds &= context->stripes[i].admission.rounds;
 	}
+	/* Packets of all sizes must hold a block, or bits would depend on their size. */
+	if (shape->only_full || sml_rounded_blocks(SML_ROUNDED_WIDTH, shape->lanes) == 0)
+		shape->rounds = false;
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].admission.full_packets &&
 		    context->stripes[i].lanes != shape->lanes)

@@ -122,12 +122,18 @@ static enum sml_lane_step step_of(unsigned rank, unsigned n_ranks)
 static void add_rows(const struct sml_host *host, const struct sml_contribution *in)
 {
 	unsigned n_ranks = host->memory.terms.n_ranks;
-	void *result = note_of(host, in->slot, in->use, n_ranks) + 1;
+	void *result = note_of(host, in->slot, in->use, n_ranks) + 1, *stored = result;
+	/* Sums that will be rounded take more room than a row. */
+	int32_t sums[SML_ROUNDED_BLOCKS_MAX * SML_ROUNDED_BLOCK];
 
 	sml_assert(in->lanes <= host->memory.terms.lanes);
+	if (sml_lane_is_rounded(in->lane_kind))
+		stored = sums;
 	for (unsigned rank = 0; rank < n_ranks; rank++)
-		sml_lanes_combine(in->op, in->lane_kind, step_of(rank, n_ranks), result,
+		sml_lanes_combine(in->op, in->lane_kind, step_of(rank, n_ranks), stored,
 				  note_of(host, in->slot, in->use, rank) + 1, in->lanes);
+	if (stored != result)
+		memcpy(result, stored, 4u * in->lanes);
 }
 
 static uint32_t draw_ticket(const struct sml_host *host, uint32_t slot)

@@ -469,6 +469,7 @@ static void xdp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_c
 const struct sml_dataplane_operations sml_dataplane_xdp = {
 	.name = "xdp",
 	.max_lanes = SML_XDP_LANES,
+	.rounds = true,
 	.open = xdp_open,
 	.close = xdp_close,
 	.describe = xdp_describe,
