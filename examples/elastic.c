@@ -251,10 +251,11 @@ static float input_of(int sample, int weight)
 
 static float target_of(int sample)
 {
+	const int middle = WEIGHTS / 2;
 	float y = 0;
 
 	for (int i = 0; i < WEIGHTS; i++)
-		y += input_of(sample, i) * (float)(i - WEIGHTS / 2);
+		y += input_of(sample, i) * (float)(i - middle);
 	return y;
 }
 
