@@ -274,8 +274,9 @@ static __always_inline uint64_t do_rounded(enum sml_lane_step step, uint64_t *st
 		/* A sender that lies must not shift too far. */
 		magnitudes = add_block(step, sums, at, *shifts & 15);
 		if (step == SML_LANES_LAST) {
-			struct sml_rounded_by by = sml_rounded_by(SML_ROUNDED_WIDTH, magnitudes);
+			struct sml_rounded_by by;
 
+			sml_find_rounding(&by, SML_ROUNDED_WIDTH, magnitudes);
 			*shifts = (uint8_t)by.shift;
 			/* Otherwise all sums of the block would wait on the stack. */
 			asm volatile("" ::: "memory");

@@ -190,7 +190,9 @@ static uint16_t ranks_in_lane(const struct sml_code *code, unsigned shift)
 	/* A switch that lies must not lead out of the range. */
 	if (shift > SML_ROUNDED_SHIFT_MAX)
 		shift = SML_ROUNDED_SHIFT_MAX;
-	return code->rounded ? (uint16_t)(1u << shift) : code->n_ranks;
+	if (code->rounded)
+		return (uint16_t)(1u << shift);
+	return code->n_ranks;
 }
 
 /* ---- elements to lanes ---- */

@@ -123,7 +123,7 @@ static inline __attribute__((always_inline)) uint8_t round_block(const sum_t *su
 
 	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
 		magnitudes |= sml_rounded_magnitude(sums[i]);
-	by = sml_rounded_by(SML_ROUNDED_WIDTH, magnitudes);
+	sml_find_rounding(&by, SML_ROUNDED_WIDTH, magnitudes);
 	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
 		lanes[i] = sml_be16((uint16_t)sml_rounded(SML_ROUNDED_WIDTH, sums[i], by));
 	return (uint8_t)by.shift;

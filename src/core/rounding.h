@@ -61,7 +61,7 @@ static inline bool sml_rounded_is_whole(uint32_t width, uint32_t lanes)
 /* Bits that all numbers below have together: of a negative one, those of its complement. */
 static inline uint32_t sml_rounded_magnitude(int32_t sum)
 {
-	return (uint32_t)(sum ^ (sum >> 31));
+	return (uint32_t)sum ^ -((uint32_t)sum >> 31);
 }
 
 /* 1 if a > most, else 0. Both are below 2^31. */
@@ -87,15 +87,21 @@ struct sml_rounded_by {
 	uint32_t odd, half; /* 0 if the shift is 0; else 1, and one less than half a unit */
 };
 
-/* magnitudes: those of all sums of the block, by "or". All are below 2^(width - 1 + shift). */
-static inline struct sml_rounded_by sml_rounded_by(uint32_t width, uint32_t magnitudes)
+/*
+ * magnitudes: those of all sums of the block, by "or". All are below 2^(width - 1 + shift). Not a
+ * result, because clang 19 refuses results of this type for eBPF.
+ */
+static inline __attribute__((always_inline)) void
+sml_find_rounding(struct sml_rounded_by *by, uint32_t width, uint32_t magnitudes)
 {
 	uint32_t most = ((uint32_t)1 << (width - 1)) - 1;
 	uint32_t shift = sml_highest_bit(magnitudes | most) - (width - 2);
 	uint32_t unit = (uint32_t)1 << shift;
 
 	/* unit >> 1 is 0 exactly if the shift is 0, and has one bit otherwise. */
-	return (struct sml_rounded_by){shift, -(unit >> 1) >> 31, (unit - 1) >> 1};
+	by->shift = shift;
+	by->odd = -(unit >> 1) >> 31;
+	by->half = (unit - 1) >> 1;
 }
 
 /*
