@@ -112,7 +112,7 @@ static int send_message(int fd, const struct sml_meet_message *message, const st
 	struct iovec bytes = {(void *)(uintptr_t)message, sizeof(*message)};
 	union {
 		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(passed->fds))];
+		char room[CMSG_SPACE(2 * sizeof(int))];
 	} control = {.room = {0}};
 	struct msghdr out = {.msg_iov = &bytes, .msg_iovlen = 1};
 	size_t length = passed ? count_passed(passed) * sizeof(int) : 0;
