@@ -114,15 +114,22 @@ static void propose_members(int membership, char names[][sizeof(self.name)], int
 		err(1, "%s", path_of(membership, "members"));
 }
 
+static FILE *open_file(const char *path, const char *mode)
+{
+	FILE *file = fopen(path, mode);
+
+	if (file == NULL)
+		err(1, "%s", path);
+	return file;
+}
+
 /* This worker's rank among the members; -1: it came too late. */
 static int read_members(int membership, int *n)
 {
-	FILE *list = fopen(path_of(membership, "members"), "r");
+	FILE *list = open_file(path_of(membership, "members"), "r");
 	char line[sizeof(self.name) + 1];
 	int rank = -1;
 
-	if (list == NULL)
-		err(1, "%s", path_of(membership, "members"));
 	for (*n = 0; fgets(line, sizeof(line), list); ++*n) {
 		line[strcspn(line, "\n")] = '\0';
 		if (*n == 0)
@@ -137,16 +144,12 @@ static int read_members(int membership, int *n)
 static void ask_to_be_in(int membership)
 {
 	char host[32] = "host";
-	FILE *file;
 
 	gethostname(host, sizeof(host) - 1);
 	snprintf(self.name, sizeof(self.name), "%04d-%s-%d", self.rank, host, (int)getpid());
 	if (mkdir(path_of(membership, ""), 0777) < 0 && errno != EEXIST)
 		err(1, "%s", path_of(membership, ""));
-	file = fopen(path_of(membership, self.name), "w");
-	if (file == NULL)
-		err(1, "%s", path_of(membership, self.name));
-	fclose(file);
+	fclose(open_file(path_of(membership, self.name), "w"));
 }
 
 /* The next membership that this worker is in. */
