@@ -11,7 +11,7 @@ HEADER_BYTES = 40  # SwitchML's header in each UDP packet (src/core/wire.h)
 RACKS = ("rack0", "rack1")
 ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 # What an element becomes if no wire is asked for.
-DEFAULT_WIRES = {"float32": "int32", "float16": "int32", "bfloat16": "int16"}
+DEFAULT_WIRES = {"float32": "int32", "float16": "int16", "bfloat16": "int16"}
 WIRE_BYTES = {"int32": 4, "int16": 2}
 LANE_COUNTS = (32, 64, 128, 256, 352, 480, 832, 992, 2208)
 
