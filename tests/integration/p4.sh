@@ -332,16 +332,17 @@ staged_form_sums() {
 	unset SWITCHML_FAULTS
 }
 
-# Title, words: the job that runs fails at each rank with these words in one line, in a few seconds.
+# Title, words, file: the job that runs fails at each rank with these words in one line of $work/FILE.RANK,
+# in a few seconds.
 all_ranks_are_refused() {
-	local title=$1 words=$2 began=$SECONDS rank status bad=0
+	local title=$1 words=$2 file=$3 began=$SECONDS rank status bad=0
 	for ((rank = 0; rank < ranks; rank++)); do
 		wait "${pids[rank]}"
 		status=$?
-		[ $status = 1 ] && [ "$(grep -c -- "$words" "$work/refused.$rank")" = 1 ] || bad=1
+		[ $status = 1 ] && [ "$(grep -c -- "$words" "$work/$file.$rank")" = 1 ] || bad=1
 	done
 	if [ $bad = 0 ] && [ $((SECONDS - began)) -le 10 ]; then
-		echo "ok: $title: $(grep -h -- "$words" "$work/refused.0" | cut -c 1-230)"
+		echo "ok: $title: $(grep -h -- "$words" "$work/$file.0" | cut -c 1-230)"
 	else
 		fail "$title is told at each rank, at once ($((SECONDS - began)) s)"
 	fi
@@ -349,10 +350,11 @@ all_ranks_are_refused() {
 
 staged_form_refuses_int16() {
 	grep -q 'only int32' "$work/switch" || fail "the daemon says what the staged form lacks"
-	SWITCHML_WIRE=int16 start_job refused -n 2 -b 4K -e 4K
-	all_ranks_are_refused "SWITCHML_WIRE=int16" "set SWITCHML_WIRE=int32 on all ranks"
+	# switchml bench has a wire of its own.
+	SWITCHML_WIRE=int16 start_bits refused
+	all_ranks_are_refused "SWITCHML_WIRE=int16" "set SWITCHML_WIRE=int32 on all ranks" said-refused
 	start_job refused -n 2 -b 4K -e 4K --wire int16
-	all_ranks_are_refused "a call with the int16 wire" "the int16 wire is not for this job"
+	all_ranks_are_refused "a call with the int16 wire" "the int16 wire is not for this job" refused
 }
 
 need_p4 "$programs/switchml-256.json"

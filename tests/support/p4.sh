@@ -44,7 +44,7 @@ p4_cable() {
 }
 
 # Namespace, program, interfaces (port 0 first): start the P4 switch there, and wait until it can be
-# controlled. $p4_pid is its process.
+# controlled. $p4_pid is its process. Its notifications would have one place on each machine.
 start_simple_switch() {
 	local namespace=$1 program=$2 port=0 ports=()
 	shift 2
@@ -53,7 +53,8 @@ start_simple_switch() {
 		port=$((port + 1))
 	done
 	ip netns exec "$namespace" "$p4_switch" "${ports[@]}" --thrift-port "${p4_target#*:}" \
-		--log-level error "$program" >>"${work:?}/simple_switch" 2>&1 &
+		--notifications-addr "ipc://${work:?}/.notifications" --log-level error "$program" \
+		>>"$work/simple_switch" 2>&1 &
 	p4_pid=$!
 	await p4_answers "$namespace"
 }
