@@ -268,6 +268,23 @@ int calls_make_all(struct sml_context *context, struct calls_complaint *complain
 	return calls.error;
 }
 
+/* The next job has no failure of the old one. If there is none, the context says so. */
+static void go_on_in_another_job(struct calls *calls)
+{
+	struct sml_membership next = SML_MEMBERSHIP_INIT;
+	int result;
+
+	next.job = "of one rank, again";
+	next.world_size = 1;
+	sml_error_set(0, "%s", "");
+	result = CALL(sml_reconfigure, calls->context, &next);
+	check(calls, "sml_reconfigure", result);
+	if (result < 0 && CALL(sml_barrier, calls->context) == 0)
+		wrong(calls, "sml_barrier without a job", 0);
+	if (result == 0)
+		make_call(calls, ALLREDUCE, true);
+}
+
 void calls_abort_own_job(const struct sml_config *config, struct calls_complaint *complaint)
 {
 	struct calls calls = {.n = 1, .complaint = complaint};
@@ -284,6 +301,7 @@ void calls_abort_own_job(const struct sml_config *config, struct calls_complaint
 	/* One way or the other, the job is over. */
 	if (result == 0 && CALL(sml_barrier, calls.context) == 0)
 		wrong(&calls, "sml_barrier after sml_abort", 0);
+	go_on_in_another_job(&calls);
 	result = CALL(sml_close, calls.context);
 	calls.context = NULL;
 	check(&calls, "sml_close", result);

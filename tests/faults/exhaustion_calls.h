@@ -21,12 +21,13 @@ struct calls_complaint {
 };
 
 /*
- * As one rank of a job: all but sml_open(), sml_close() and sml_abort(), also after an error.
+ * As one rank of a job: all but sml_open(), sml_close(), sml_abort() and sml_reconfigure(), also
+ * after an error.
  * Returns the first error.
  */
 int calls_make_all(struct sml_context *context, struct calls_complaint *complaint);
 
-/* Open a context for a job of one rank, abort the job, and close the context. */
+/* Open a context for a job of one rank, abort the job, go on in another one, and close. */
 void calls_abort_own_job(const struct sml_config *config, struct calls_complaint *complaint);
 
 /* The name of a function that the library exports and that was never called, or NULL. */
