@@ -271,8 +271,7 @@ static __always_inline uint64_t do_rounded(enum sml_lane_step step, uint64_t *st
 		if (b >= n_blocks || (void *)(at + ROUNDED_LANES) > end ||
 		    (void *)(shifts + 1) > end)
 			break;
-		/* A sender that lies must not shift too far. */
-		magnitudes = add_block(step, sums, at, *shifts & 15);
+		magnitudes = add_block(step, sums, at, *shifts & SML_ROUNDED_SHIFT_BITS);
 		if (step == SML_LANES_LAST) {
 			struct sml_rounded_by by;
 

@@ -16,8 +16,12 @@
  */
 #define SML_XDP_LANES 832
 
-/* The sums of a packet's lanes that are rounded: 25 blocks of 16 bits. */
-#define SML_XDP_ROUNDED_BLOCKS 25
+/* The most blocks of a packet whose lanes are rounded: sml_rounded_blocks(), as a constant. */
+#define SML_XDP_ROUNDED_BLOCKS	 25
+#define SML_XDP_LANES_OF(blocks) ((blocks) * (SML_ROUNDED_BLOCK / 2) + ((blocks) + 3) / 4)
+_Static_assert(SML_XDP_LANES_OF(SML_XDP_ROUNDED_BLOCKS) <= SML_XDP_LANES &&
+		       SML_XDP_LANES_OF(SML_XDP_ROUNDED_BLOCKS + 1) > SML_XDP_LANES,
+	       "as many blocks as fit into SML_XDP_LANES");
 
 /* A job's place in sml_jobs: the low bits of its number. */
 #define SML_XDP_JOB_PLACES 256

@@ -118,12 +118,6 @@ uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes)
 	return code->halves ? 2 * lanes : lanes;
 }
 
-/* Rounded blocks that a number of elements needs. */
-static uint32_t blocks_of(uint32_t count)
-{
-	return (count + SML_ROUNDED_BLOCK - 1) / SML_ROUNDED_BLOCK;
-}
-
 uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count)
 {
 	if (code->coding == SML_CODE_BYTES)
@@ -131,7 +125,7 @@ uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count)
 	if (code->coding == SML_CODE_LIMBS)
 		return SML_LIMBS * count;
 	if (code->rounded)
-		return sml_rounded_lanes(SML_ROUNDED_WIDTH, blocks_of(count));
+		return sml_rounded_lanes(SML_ROUNDED_WIDTH, sml_rounded_blocks_of(count));
 	return code->halves ? (count + 1) / 2 : count;
 }
 
@@ -276,7 +270,8 @@ static void decode_floats(const struct sml_code *code, const int16_t *exponents,
 			  const uint8_t *lanes, uint32_t count, uint8_t *elements)
 {
 	size_t from = lane_bytes(code), to = sml_element_bytes(code->type);
-	const uint8_t *shifts = lanes + (size_t)blocks_of(count) * SML_ROUNDED_BLOCK * from;
+	const uint8_t *shifts =
+		lanes + (size_t)sml_rounded_blocks_of(count) * SML_ROUNDED_BLOCK * from;
 	struct part p = {0};
 
 	sml_assert(!code->rounded || first % SML_ROUNDED_BLOCK == 0);

@@ -5,7 +5,6 @@
 #include "core/multiversion.h"
 
 typedef uint32_t lane_t __attribute__((may_alias));
-
 typedef int32_t sum_t __attribute__((may_alias));
 typedef uint16_t half_t __attribute__((may_alias));
 
@@ -143,8 +142,7 @@ combine_rounded(enum sml_lane_step step, void *stored, const void *arrived, uint
 
 	for (uint32_t b = 0; b < blocks; b++, lanes += SML_ROUNDED_BLOCK) {
 		sum_t *sums = (sum_t *)stored + b * SML_ROUNDED_BLOCK, block[SML_ROUNDED_BLOCK];
-		/* A sender that lies must not shift too far. */
-		uint32_t shift = shifts[b] & 15;
+		uint32_t shift = shifts[b] & SML_ROUNDED_SHIFT_BITS;
 
 		for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++) {
 			uint32_t in = (uint32_t)(int16_t)sml_be16(lanes[i]) << shift;

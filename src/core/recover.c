@@ -101,7 +101,7 @@ static bool recover_block(const struct sml_code *code, const void *shared, uint6
 static bool recover_rounded(const struct sml_code *code, const void *shared, uint64_t first,
 			    const uint8_t *elements, uint32_t count, uint8_t *lanes)
 {
-	const uint32_t block = SML_ROUNDED_BLOCK, n = (count + block - 1) / block;
+	const uint32_t block = SML_ROUNDED_BLOCK, n = sml_rounded_blocks_of(count);
 	size_t bytes = sml_element_bytes(code->type);
 	uint8_t *shifts = lanes + 2 * block * n;
 

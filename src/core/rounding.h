@@ -31,9 +31,18 @@
 /* Honest sums of 2^12 ranks need no larger shift. */
 #define SML_ROUNDED_SHIFT_MAX 12
 
+/* Of a contribution's shift, these bits count: a sender that lies must not shift too far. */
+#define SML_ROUNDED_SHIFT_BITS 15
+
 static inline bool sml_lane_is_rounded(uint8_t lane_kind)
 {
 	return lane_kind == SML_LANE_INT16_ROUNDED;
+}
+
+/* The blocks of a number of elements. The last one may not be full. */
+static inline uint32_t sml_rounded_blocks_of(uint32_t elements)
+{
+	return (elements + SML_ROUNDED_BLOCK - 1) / SML_ROUNDED_BLOCK;
 }
 
 /* Lanes of 32 bits that this many blocks and their shifts take. */
