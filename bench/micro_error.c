@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Compares the error of sums on the int16 wire, rounded by one switch, with that of a ring that
- *rounds each partial sum to the elements' type, for float16 and bfloat16. Both get the same inputs,
- *and their errors are the distances from the exact sums of these inputs.
+ * rounds each partial sum to the elements' type, for float16 and bfloat16. Both get the same
+ * inputs, and their errors are the distances from the exact sums of these inputs.
  *
  *	micro_error >TABLE.md
  *

@@ -135,7 +135,7 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * is never rounded.
  *
  * DEFAULT is int16 for float16 and bfloat16, where its error, relative to the RMS of the
- * sums, is no larger than that of a ring that rounds each partial sum to the type, and int32
+ * sums, is about or below that of a ring that rounds each partial sum to the type, and int32
  * for all other types. If one of the job's switches does not round sums (P4), it is int32 for
  * float16, too, and for bfloat16 with more than SML_INT16_RANKS ranks, or if one of the
  * switches adds only int32 lanes.

@@ -82,7 +82,7 @@ static bool is_float_sum(const struct sml_tensor_spec *spec)
 	return is_float && (spec->op == SML_SUM || spec->op == SML_AVG);
 }
 
-/* By default: where the error is no larger than that of a ring in the type (docs/numbers.md). */
+/* By default: where the error is about or below that of a ring in the type (docs/numbers.md). */
 static bool travels_as_int16(const struct sml_shape *shape, enum sml_type type)
 {
 	if (shape->rounds)
