@@ -21,24 +21,17 @@ ranks=5
 export SWITCHML_HOST_GROUP=0
 
 build_network() {
-	add_box box 1 || return 1
-	interfaces=""
+	add_box box 1 && plug_ranks box "$ranks" || return 1
 	for ((rank = 0; rank < ranks; rank++)); do
-		plug $rank box 1$rank && gro $rank eth0 on || return 1
-		interfaces=$interfaces${interfaces:+,}port-$rank
 		declare -g "where_$rank=ip netns exec $name-$rank"
 	done
 	ip netns add "$name-net" # only asked whether iptables works
 }
 
-is_ready_or_gone() {
-	says "$work/switch" 'ready on' || ! kill -0 "$daemon" 2>/dev/null
-}
-
 set_up_hosts
 ip netns exec "$name-box" "$switchml" switch --dataplane xdp --iface "$interfaces" >"$work/switch" 2>&1 &
 daemon=$!
-await is_ready_or_gone
+await is_ready_or_gone "$work/switch" "$daemon"
 says "$work/switch" 'ready on' || skip "no XDP here: $(tail -n 1 "$work/switch")"
 export SWITCHML_SWITCH=$network.1
 survive xdp

@@ -109,16 +109,12 @@ switch_behind_the_router() {
 	wait "$pid" 2>/dev/null
 }
 
-is_ready_or_gone() {
-	says "$work/tried" 'ready on' || ! kill -0 "$tried_pid" 2>/dev/null
-}
-
 # In the kernel, on both ends of the way. The ports can transmit for XDP only if their peers have GRO.
 xdp_works() {
 	on net ethtool -K out gro on >/dev/null && on net ethtool -K in2 gro on >/dev/null
 	ip netns exec "$name-switch" "$switchml" switch --dataplane xdp --iface eth0 >"$work/tried" 2>&1 &
 	tried_pid=$!
-	await is_ready_or_gone
+	await is_ready_or_gone "$work/tried" "$tried_pid"
 	kill "$tried_pid" 2>/dev/null
 	wait "$tried_pid" 2>/dev/null
 	says "$work/tried" 'ready on'

@@ -86,10 +86,7 @@ on net ethtool -K port-switch gro on >/dev/null 2>&1
 : >"$work/switch"
 (on_host switch "$switchml" switch --dataplane xdp --iface eth0) >"$work/switch" 2>&1 &
 switch_pid=$!
-is_ready_or_gone() {
-	says "$work/switch" 'ready on' || ! kill -0 "$switch_pid" 2>/dev/null
-}
-await is_ready_or_gone
+await is_ready_or_gone "$work/switch" "$switch_pid"
 if says "$work/switch" 'ready on'; then
 	swept xdp 10.77.0.1 10.77.0.1 10.77.0.1
 else

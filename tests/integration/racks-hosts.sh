@@ -75,13 +75,9 @@ start_on() {
 	: >"$work/$1"
 	(on_host "$1" "$switchml" switch --listen 0.0.0.0 "${up[@]}" "${@:2}") >>"$work/$1" 2>&1 &
 	process[$1]=$!
-	await is_ready_or_gone "$1"
+	await is_ready_or_gone "$work/$1" "${process[$1]}"
 	says "$work/$1" 'ready on' || return 1
 	[ -z "${parent[$1]}" ] || await says "$work/$1" 'attached to the parent'
-}
-
-is_ready_or_gone() {
-	says "$work/$1" 'ready on' || ! kill -0 "${process[$1]}" 2>/dev/null
 }
 
 dies() {

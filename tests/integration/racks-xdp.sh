@@ -38,10 +38,6 @@ build() {
 	done
 }
 
-is_ready_or_gone() {
-	says "$work/$1.switch" 'ready on' || ! kill -0 "${daemon[$1]}" 2>/dev/null
-}
-
 # Box, options: start its switch; again with the same options if there are none.
 serve() {
 	local box=$1
@@ -52,7 +48,7 @@ serve() {
 	# shellcheck disable=SC2086 # words
 	ip netns exec "$name-$box" "$switchml" switch -v ${options[$box]} >"$work/$box.switch" 2>&1 &
 	daemon[$box]=$!
-	await is_ready_or_gone "$box"
+	await is_ready_or_gone "$work/$box.switch" "${daemon[$box]}"
 	if ! says "$work/$box.switch" 'ready on'; then
 		grep -q "not permitted\|Permission denied\|Function not implemented" "$work/$box.switch" &&
 			skip "BPF is not permitted: $(tail -n 1 "$work/$box.switch")"

@@ -33,12 +33,7 @@ network=10.77.0
 . "$(dirname "$0")/../support/boxes.sh"
 
 build_ports() {
-	add_box box 1 || return 1
-	interfaces=""
-	for ((rank = 0; rank < ranks; rank++)); do
-		plug $rank box 1$rank && gro $rank eth0 on || return 1
-		interfaces=$interfaces${interfaces:+,}port-$rank
-	done
+	add_box box 1 && plug_ranks box "$ranks"
 }
 
 build_nic() {
@@ -61,10 +56,6 @@ tear_down() {
 	work=$work/none remove_hosts
 }
 
-is_ready_or_gone() {
-	says "$work/switch" 'ready on' || ! kill -0 "$daemon" 2>/dev/null
-}
-
 # Options: start the daemon on the box; $daemon is its process.
 start_switch() {
 	: >"$work/switch"
@@ -72,7 +63,7 @@ start_switch() {
 	ip netns exec "$name-box" "$switchml" switch --dataplane xdp --iface "$interfaces" "$@" \
 		>"$work/switch" 2>&1 &
 	daemon=$!
-	await is_ready_or_gone && says "$work/switch" 'ready on' && return
+	await is_ready_or_gone "$work/switch" "$daemon" && says "$work/switch" 'ready on' && return
 	if grep -q "not permitted\|Permission denied\|Function not implemented" "$work/switch"; then
 		skip "BPF is not permitted: $(tail -n 1 "$work/switch")"
 	fi
@@ -322,7 +313,7 @@ privileges() {
 	ip netns exec "$name-box" "${user[@]}" --inh-caps +bpf,+perfmon,+net_admin --ambient-caps +bpf,+perfmon,+net_admin \
 		"$switchml" switch --dataplane xdp --iface "$interfaces" >"$work/switch" 2>&1 &
 	daemon=$!
-	await is_ready_or_gone
+	await is_ready_or_gone "$work/switch" "$daemon"
 	start_job bpf -b 64K -e 64K -n 5
 	expect_success "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are all that it needs" "${pids[@]}"
 	grep Cap /proc/$daemon/status >"$work/capabilities"

@@ -29,6 +29,11 @@ says() {
 	grep -q -e "$2" "$1"
 }
 
+# A switch's output, its process.
+is_ready_or_gone() {
+	says "$1" 'ready on' || ! kill -0 "$2" 2>/dev/null
+}
+
 # A switch's output: wait until it listens; sets $address.
 await_switch() {
 	await says "$1" 'ready on'

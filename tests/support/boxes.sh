@@ -25,6 +25,17 @@ add_box() {
 		ip -n "$name-$1" address add "fd77::$2/64" dev bridge nodad
 }
 
+# Box, ranks: the ranks are plugged into it, and can get packets that XDP transmits there. $interfaces
+# has the box's ends.
+plug_ranks() {
+	local rank
+	interfaces=""
+	for ((rank = 0; rank < $2; rank++)); do
+		plug $rank "$1" 1$rank && gro $rank eth0 on || return 1
+		interfaces=$interfaces${interfaces:+,}port-$rank
+	done
+}
+
 # Two boxes: a cable between them, uplink at the first one.
 join_boxes() {
 	ip link add uplink netns "$name-$1" type veth peer name "port-$1" netns "$name-$2" &&
