@@ -72,19 +72,8 @@ static void draw_process(struct control *control, uint16_t id, uint32_t wanted)
 	struct rank *rank = &control->ranks[id];
 	struct gen *gen = &control->gen;
 
-	*rank = (struct rank){.control = control,
-			      .id = id,
-			      .state = COMING,
-			      .taken = -1,
-			      .dies_ns = NEVER,
-			      .ends_by_ns = NEVER,
-			      .next_ns = NEVER,
-			      .moves_ns = NEVER,
-			      .freezes_ns = NEVER,
-			      .thaws_ns = NEVER,
-			      .wanted = wanted};
-	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
-		rank->attempts[i].tick_ns = rank->attempts[i].probed_ns = NEVER;
+	sim_crank_init(rank, control, id);
+	rank->wanted = wanted;
 	rank->comes_ns = gen_below(gen, gen_chance(gen, 1, 4) ? 30000 : 1000) * MS;
 	rank->freezes = gen_chance(gen, 1, 3);
 	if (id > 0 && gen_chance(gen, 1, 3))

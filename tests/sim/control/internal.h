@@ -275,6 +275,8 @@ void sim_pool_check_refusal(const struct server *server);
 void sim_crank_event(struct rank *rank, const struct event *event,
 		     const SmlControl__Envelope *message);
 void sim_crank_wake(struct rank *rank);
+/* It has not come yet, and nothing happens to it. */
+void sim_crank_init(struct rank *rank, struct control *control, uint16_t id);
 uint64_t sim_crank_deadline(const struct rank *rank);
 void sim_crank_dies(struct rank *rank);
 bool sim_crank_is_over(const struct rank *rank);

@@ -16,6 +16,22 @@
 
 /* ---- the end ---- */
 
+void sim_crank_init(struct rank *rank, struct control *control, uint16_t id)
+{
+	*rank = (struct rank){.control = control,
+			      .id = id,
+			      .state = COMING,
+			      .taken = -1,
+			      .dies_ns = NEVER,
+			      .ends_by_ns = NEVER,
+			      .next_ns = NEVER,
+			      .moves_ns = NEVER,
+			      .freezes_ns = NEVER,
+			      .thaws_ns = NEVER};
+	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
+		rank->attempts[i].tick_ns = rank->attempts[i].probed_ns = NEVER;
+}
+
 bool sim_crank_is_over(const struct rank *rank)
 {
 	return rank->state >= WELL;

@@ -108,24 +108,12 @@ static void draw_rank(struct control *control, uint16_t id)
 	struct rank *rank = &control->ranks[id];
 	struct gen *gen = &control->gen;
 
-	*rank = (struct rank){.control = control,
-			      .id = id,
-			      .state = COMING,
-			      .taken = -1,
-			      .dies_ns = NEVER,
-			      .ends_by_ns = NEVER,
-			      .next_ns = NEVER,
-			      .moves_ns = NEVER,
-			      .freezes_ns = NEVER,
-			      .thaws_ns = NEVER,
-			      .number = id,
-			      .n = control->n_ranks,
-			      .job = JOB_NAME};
-	/* One statement for each: compilers may evaluate an initializer in any order. */
+	sim_crank_init(rank, control, id);
+	rank->number = id;
+	rank->n = control->n_ranks;
+	rank->job = JOB_NAME;
 	rank->comes_ns = gen_below(gen, 3000) * MS;
 	rank->wanted = gen_range(gen, 1, 60);
-	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
-		rank->attempts[i].tick_ns = rank->attempts[i].probed_ns = NEVER;
 }
 
 static void draw_death(struct control *control)
