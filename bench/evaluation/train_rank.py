@@ -20,24 +20,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path[:0] = [os.path.join(ROOT, "examples"), os.path.join(ROOT, "bindings", "python")]
 import switchml.torch  # noqa: E402
 import torch_ddp  # noqa: E402
+from torch_diloco import Rows  # noqa: E402
 
 BATCH = 32  # of a rank
-
-
-class Rows(torch.nn.Module):
-    """A transformer that reads an image as eight words, its rows."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.embed = torch.nn.Linear(8, width)
-        self.place = torch.nn.Parameter(0.02 * torch.randn(8, width))
-        layer = torch.nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0, batch_first=True)
-        self.layers = torch.nn.TransformerEncoder(layer, 2)
-        self.out = torch.nn.Linear(width, 10)
-
-    def forward(self, pixels):
-        words = self.embed(pixels.view(-1, 8, 8)) + self.place
-        return self.out(self.layers(words).mean(dim=1))
 
 
 def network(name, seed):
