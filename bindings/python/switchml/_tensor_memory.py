@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+_LAZY_KEYS = ("Conjugate", "Negative", "ZeroTensor")
 # PyTorch names what it must heed in a tensor by its dispatch keys. These change nothing about
 # the elements, or are the lazy bits. Everything else is not plain, also what PyTorch adds later.
 _PLAIN_KEYS = (
@@ -22,13 +23,8 @@ _PLAIN_KEYS = (
     "AutogradCUDA",
     "AutocastCPU",
     "AutocastCUDA",
-    "Conjugate",
-    "Negative",
-    "ZeroTensor",
+    *_LAZY_KEYS,
 )
-
-
-_LAZY_KEYS = ("Conjugate", "Negative", "ZeroTensor")
 
 
 def _bits_of(keys: Any, names: tuple[str, ...]) -> int:

@@ -550,11 +550,14 @@ class ProcessGroupSwitchML(Derivation, Router):
 
     def abort(self) -> None:
         """End the collectives of all ranks."""
+        self._abort_lines()
+        self._others.abort()
+        self.leave(_ABORT_S)
+
+    def _abort_lines(self) -> None:
         self._abort_hooks.run()
         for line in (self._line, self._hooks_line):
             line.abort(f"rank {self.rank()} aborted {self._title}")
-        self._others.abort()
-        self.leave(_ABORT_S)
 
     def leave(self, seconds: float, trouble: BaseException | None = None) -> None:
         """Wait for the other ranks, at most this long."""

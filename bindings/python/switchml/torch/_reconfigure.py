@@ -315,9 +315,7 @@ class Reconfigurable:
 
     def abort(self: Any) -> None:
         """End the collectives of all ranks. The group has no ranks then, and may get others."""
-        self._abort_hooks.run()
-        for line in (self._line, self._hooks_line):
-            line.abort(f"rank {self.rank()} aborted {self._title}")
+        self._abort_lines()
         self._leave_old_ranks("aborted")
 
     def leave(self: Any, seconds: float, trouble: BaseException | None = None) -> None:

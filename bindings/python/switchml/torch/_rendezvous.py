@@ -35,8 +35,8 @@ from ._address import own_address
 from ._meeting import Meeting
 from ._peers import remember
 
-# Settings or SWITCHML_* variables with which the user chooses how ranks authenticate.
 _KNOWN = "known"  # in the store, for a key that all ranks have without it
+# Settings or SWITCHML_* variables with which the user chooses how ranks authenticate.
 _PROOFS = ("job_key", "job_key_file", "tls_certificate", "tls_key", "tls_authority")
 
 
