@@ -212,8 +212,8 @@ size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
 
 /*
  * The same three steps where ranks share the slots' memory (lib/host/), so that there are no
- * packets: choose a slot whose chunk is to be contributed now, or SML_NO_SLOT; write its lanes (as
- * many as slots[slot].sent says); and, when all ranks have, take the combined lanes and the ticket.
+ * packets: choose a slot to contribute to now (or SML_NO_SLOT); write its lanes, as many as
+ * slots[slot].sent says; and when all ranks have done so, take the combined lanes and the ticket.
  * Only with config.local. Take slots in any order, each once.
  */
 uint16_t sml_worker_choose(struct sml_worker *worker, uint64_t now_ns);
@@ -224,10 +224,10 @@ enum sml_worker_verdict sml_worker_take(struct sml_worker *worker, uint16_t slot
 					const void *lanes, uint64_t now_ns);
 
 /*
- * With config.gathers, a chosen slot is either GATHERING, and its lanes are to be written; or it is
- * IN_FLIGHT, and its packet is to be sent again. When the sum of a GATHERING slot is complete, it
- * is launched, and its packet is to be sent. The sum is the caller's, and goes behind the header.
- * Results come back by sml_worker_receive().
+ * With config.gathers, a chosen slot is GATHERING or IN_FLIGHT. Write the lanes of a GATHERING
+ * slot; send the packet of one that is IN_FLIGHT again. When the sum of a GATHERING slot is
+ * complete, launch it, and send its packet: the caller has the sum, and appends it to the header.
+ * Results come back through sml_worker_receive().
  */
 void sml_worker_launch(struct sml_worker *worker, uint16_t slot, uint64_t now_ns);
 /* Returns the length of the packet. */

@@ -73,8 +73,8 @@ struct sml_dataplane_operations {
 	int (*start_job)(struct sml_dataplane *dataplane, uint32_t job);
 	void (*remove_job)(struct sml_dataplane *dataplane, uint32_t job);
 	/*
-	 * Why the child's address is not known: the rest of a sentence that begins with
-	 * the child. NULL: it is; and without this operation all are.
+	 * Why the child's address is not known, as the rest of a sentence that begins with
+	 * the child; NULL if it is known. Without this operation, all addresses are known.
 	 */
 	const char *(*misses_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t child);
 	/*
@@ -106,7 +106,7 @@ struct sml_dataplane_operations {
 	 * packets. NULL: any count up to max_lanes, and short packets, too.
 	 */
 	uint32_t (*fixed_lanes)(struct sml_dataplane *dataplane);
-	/* Does it take no lanes of two int16 (SML_LANE_INT16_PAIR)? NULL: it takes them. */
+	/* Does it refuse lanes of two int16 (SML_LANE_INT16_PAIR)? NULL if it takes them. */
 	bool (*only_int32)(struct sml_dataplane *dataplane);
 	/* Does it round sums of narrow lanes (core/rounding.h)? */
 	bool rounds;

@@ -92,7 +92,7 @@ json_t *peers_probe(struct peers_link *coordinator, const struct peers_sockets *
 
 /* ---- peers_rank.c ---- */
 
-/* This process as a rank: 0, or the exit status 1, told on standard error. */
+/* Run this process as a rank. Returns the exit status: 0, or 1 after an error on standard error. */
 int peers_rank_run(const struct sml_config *config, const char *host, unsigned wait_s);
 
 /* ---- peers_meet.c ---- */
@@ -102,7 +102,7 @@ int peers_rank_run(const struct sml_config *config, const char *host, unsigned w
 
 struct peers_rank {
 	struct peers_link link;
-	json_t *hello;	   /* NULL: it has not come */
+	json_t *hello;	   /* NULL until it has come */
 	json_t *report;	   /* of its host; NULL: another rank speaks for it, or it has not */
 	json_t *at_switch; /* what is not fine between its host and the switches */
 	double offset_ms;  /* of its clock from rank 0's */

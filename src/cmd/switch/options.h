@@ -10,7 +10,7 @@
 struct sml_switch_options {
 	struct sml_switch_config config;
 	struct sml_switch_file file;
-	const char *path; /* of the file; NULL: none is read */
+	const char *path; /* of the file; NULL if none is read */
 	int argc;
 	char **argv;
 	bool log_json;

@@ -87,13 +87,16 @@ int sml_config_check_ranks(const struct sml_config *config);
 int sml_settings_init(struct sml_settings *settings, const struct sml_config *config);
 
 /*
- * May these settings become those of the next membership? All its members are set, as in the
- * public header. 0, or -EINVAL, told.
+ * Check whether these settings can become those of the next membership, all of whose members are
+ * set, as in the public header. Returns 0; or -EINVAL, and sets the error text.
  */
 int sml_settings_check_move(const struct sml_settings *settings,
 			    const struct sml_membership *membership);
 
-/* They do. 0, or -ENOMEM or SML_ERROR_CONFIG (a file's directory has gone), told. */
+/*
+ * Make them those of the next membership. Returns 0; or -ENOMEM or SML_ERROR_CONFIG (a file's
+ * directory has gone), and sets the error text.
+ */
 int sml_settings_move(struct sml_settings *settings, const struct sml_membership *membership);
 
 static inline bool sml_is_interrupted(const volatile int *interrupt)
