@@ -82,7 +82,7 @@ struct sml_context {
 	struct sml_recorder recorder;
 	struct sml_tracing tracing;
 	struct sml_metrics_file metrics_file;
-	bool running; /* it has opened; before that, a lost switch is a failure */
+	bool running; /* it has opened; before that, no failover begins (failover.h) */
 
 	/* From one membership to the next: lib/context/reconfigure.c. */
 	uint32_t n_inside;	    /* atomic: calls that may use the job's parts */

@@ -449,11 +449,11 @@ static bool take_thread(struct sml_stripe *stripe, bool closing)
 	return taken;
 }
 
-static int start_thread(struct sml_stripe *stripe, const char *lost)
+/* The lock is held. failover.lost is set. */
+static int start_thread(struct sml_stripe *stripe)
 {
 	int error;
 
-	snprintf(stripe->failover.lost, sizeof(stripe->failover.lost), "%s", lost);
 	stripe->failover.tried[0] = '\0';
 	__atomic_store_n(&stripe->park, true, __ATOMIC_SEQ_CST);
 	error = sml_thread_start(&stripe->failover.thread, "sml-failover", failover_main, stripe);
@@ -470,13 +470,32 @@ void sml_failover_begin(struct sml_stripe *stripe, const char *lost)
 	if (take_thread(stripe, false))
 		pthread_join(stripe->failover.thread, NULL);
 	pthread_mutex_lock(&context->lock);
-	if (!context->running)
-		error = SML_ERROR_SWITCH_DIED; /* nothing has begun that could be continued */
-	else if (!stripe->failover.closing)
-		error = start_thread(stripe, lost);
+	snprintf(stripe->failover.lost, sizeof(stripe->failover.lost), "%s", lost);
+	stripe->failover.early = !context->running;
+	if (context->running && !stripe->failover.closing)
+		error = start_thread(stripe);
 	pthread_mutex_unlock(&context->lock);
 	if (error)
 		sml_context_fail(context, SML_ERROR_SWITCH_DIED, lost);
+}
+
+int sml_failover_begin_early(struct sml_context *context)
+{
+	const char *lost = NULL;
+	int error = 0;
+
+	pthread_mutex_lock(&context->lock);
+	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++) {
+		struct sml_stripe *stripe = &context->stripes[i];
+
+		if (!stripe->failover.early)
+			continue;
+		stripe->failover.early = false;
+		lost = stripe->failover.lost;
+		error = start_thread(stripe);
+	}
+	pthread_mutex_unlock(&context->lock);
+	return error ? sml_error_set(SML_ERROR_SWITCH_DIED, "%s", lost) : 0;
 }
 
 static bool is_pending(const struct sml_stripe *stripe)

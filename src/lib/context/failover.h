@@ -16,8 +16,16 @@
 /*
  * The control thread reports that its switch is lost. Returns at once: a separate
  * thread parks the stripe's shards and looks for a switch, within the timeout.
+ * Until the context runs, there are no shards: the loss is only noted.
  */
 void sml_failover_begin(struct sml_stripe *stripe, const char *lost);
+
+/*
+ * The context runs now: begin with what was lost before, after the switch had started the job.
+ * Other ranks may have made calls by then, so this rank must not begin anew. 0, or an error told
+ * by sml_error_set().
+ */
+int sml_failover_begin_early(struct sml_context *context);
 
 enum sml_failover_end {
 	SML_FAILOVER_WENT_ON, /* there is a control that lives */

@@ -176,8 +176,10 @@ static int start_context(struct sml_context *context)
 		error = opening_error(context, true);
 		if (error)
 			return error;
-		error = sml_metrics_file_start(context);
+		error = sml_failover_begin_early(context);
 	}
+	if (error == 0)
+		error = sml_metrics_file_start(context);
 	if (error == 0)
 		return 0;
 	snprintf(text, sizeof(text), "%s", sml_error_last());

@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The control connections end at each message of a job's beginning, as they do when the switch dies
+# at that moment: after all ranks, or only one of them, have sent or received it. The ranks must
+# begin, or go on, at the next address. A proxy ends the connections (tests/support/cutting-proxy).
+# open-dies.sh kills switches at moments that it does not choose.
+# Usage: open-cuts.sh SWITCHML
+set -u
+
+switchml=$(realpath "$1")
+here=$(realpath "$(dirname "$0")")
+. "$here/../support/await.sh"
+. "$here/../support/report.sh"
+. "$here/../support/trees.sh"
+cd "$work" || exit 1
+# A job that does not go on is told of within this time.
+export SWITCHML_TIMEOUT=60 SWITCHML_HEARTBEAT=20
+
+# Name, what it does (cutting-proxy): sets at[name] and process[name].
+proxy() {
+	: >"$1.proxy"
+	"$here/../support/cutting-proxy" "${@:2}" >"$1.proxy" 2>&1 &
+	process[$1]=$!
+	await_switch "$1.proxy"
+	at[$1]=$address
+}
+
+# Job, list of switches: both of its ranks.
+ranks() {
+	pids=()
+	for r in 0 1; do
+		RANK=$r WORLD_SIZE=2 "$switchml" bench --switch "$2" --job "$1" -b 4 -e 1K -n 5 \
+			>"$1.$r" 2>&1 &
+		pids+=($!)
+	done
+}
+
+switch one 127.0.0.1:0
+switch two 127.0.0.1:0
+switch three 127.0.0.1:0
+switch four 127.0.0.1:0
+
+export SWITCHML_HOST_GROUP
+for SWITCHML_HOST_GROUP in 0 1; do
+	for message in Join Waiting Admitted Ready Start; do
+		for count in 1 2; do
+			# Only one rank is told that it waits. A start that reaches only one rank is left
+			# out: that job does not go on yet.
+			case $message-$count in Waiting-2 | Start-1) continue ;; esac
+			job=$message-$count-$SWITCHML_HOST_GROUP
+			proxy "$job" "${at[one]}" "$message" "$count"
+			ranks "$job" "${at[$job]}|${at[two]}"
+			ends_well "the switch dies at $message, of $count of 2 ranks, host group $SWITCHML_HOST_GROUP" "$job"
+			await says "$job.proxy" 'has ended all connections'
+		done
+	done
+
+	# One stripe has started, and the other one has not. The switch that has started dies.
+	job=stripes-$SWITCHML_HOST_GROUP
+	proxy "$job-a" "${at[one]}" Start 2
+	proxy "$job-b" "${at[two]}" Start 2 "$work/$job-may-start"
+	ranks "$job" "${at[$job-a]},${at[$job-b]}|${at[three]},${at[four]}"
+	await is_over_or says "$job-a.proxy" 'has ended all connections'
+	# Long enough for the ranks to notice it, on most machines.
+	sleep 0.3
+	touch "$job-may-start"
+	ends_well "a stripe's switch dies while the other one starts, host group $SWITCHML_HOST_GROUP" "$job"
+	kill "${process[$job-b]}"
+done
+
+exit $((failures > 0))
