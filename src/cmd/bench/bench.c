@@ -6,55 +6,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd/bench/bench.h"
 #include "cmd/commands.h"
-
-static volatile sig_atomic_t told_to_end;
-static volatile pid_t to_be_told; /* 0: nobody else */
-
-static void tell_to_end(int signal_number)
-{
-	(void)signal_number;
-	told_to_end = 1;
-	if (to_be_told > 0)
-		kill(to_be_told, SIGTERM);
-}
-
-/* Unless the signal is ignored. A second Ctrl-C ends the process as usual. */
-static void end_by_signal(int number, int flags)
-{
-	struct sigaction action = {.sa_handler = tell_to_end, .sa_flags = flags}, before;
-
-	sigaction(number, NULL, &before);
-	if (before.sa_handler != SIG_IGN)
-		sigaction(number, &action, NULL);
-}
-
-static void end_by_signals(int flags)
-{
-	end_by_signal(SIGINT, flags | (int)SA_RESETHAND);
-	end_by_signal(SIGTERM, flags);
-}
-
-void bench_pass_on_the_end(pid_t rank_0)
-{
-	to_be_told = rank_0;
-	/* Without SA_RESTART: a wait that restarts may keep the handler from running. */
-	end_by_signals(0);
-	if (told_to_end)
-		kill(rank_0, SIGTERM);
-}
-
-void bench_keep_the_end(void)
-{
-	to_be_told = 0;
-}
-
-bool bench_is_told_to_end(void)
-{
-	return told_to_end;
-}
 
 /*
  * Is this process one rank of a job? With a world size but no rank too: the library then says which
@@ -98,6 +53,12 @@ int sml_command_bench(int argc, char **argv)
 				"out --switch, and unset SWITCHML_SWITCH\n");
 		return 2;
 	}
+	if (options.chaos_ranks && options.switch_address &&
+	    !strcmp(options.switch_address, "embedded")) {
+		fprintf(stderr, "switchml bench: --chaos-ranks needs a switch: without --switch, "
+				"it starts one\n");
+		return 2;
+	}
 	if (options.job)
 		config.job = options.job;
 	if (options.drop || options.duplicate || options.reorder) {
@@ -105,8 +66,12 @@ int sml_command_bench(int argc, char **argv)
 			 options.drop, options.duplicate, options.reorder, options.seed);
 		config.faults = faults;
 	}
+	if (options.chaos_ranks) {
+		bench_end_by_signals(0);
+		return bench_chaos_ranks(&options, &config);
+	}
 	if (options.seconds)
-		end_by_signals(SA_RESTART);
+		bench_end_by_signals(SA_RESTART);
 	if (options.local_workers == 0 && !is_a_rank())
 		options.local_workers = 2;
 	return options.local_workers ? bench_local(&options, &config)

@@ -47,6 +47,8 @@ struct bench_options {
 	const char *json;
 	unsigned drop, duplicate, reorder; /* packets per million */
 	bool chaos;			   /* the switch is killed repeatedly */
+	bool chaos_ranks;		   /* ranks are */
+	unsigned changes;		   /* of the membership, then it ends; 0: --seconds says */
 };
 
 /* ---- chaos.c: a switch that is killed and started again ---- */
@@ -59,6 +61,22 @@ struct bench_options {
 pid_t bench_chaos_start(const struct bench_options *options, const int news[2], uint16_t *port);
 /* And says how often the switch was killed. good: all ranks have ended well. */
 void bench_chaos_stop(pid_t pid, const struct bench_options *options, bool good);
+
+/* How long such a switch lives, and for how long there is none. */
+struct gen;
+uint32_t bench_chaos_life_ms(struct gen *gen);
+uint32_t bench_chaos_gap_ms(struct gen *gen);
+
+/*
+ * Start a switch as a child, and wait until it can be used. Returns its process, or -1 after a
+ * message. *port: where; 0 becomes a free one. is_silent: without SWITCHML_DEBUG, it logs nothing.
+ */
+pid_t bench_switch_start(uint16_t *port, bool is_silent);
+
+/* ---- chaos_ranks.c: ranks that are killed, and come back ---- */
+
+/* `switchml bench --chaos-ranks`. Returns the exit status. */
+int bench_chaos_ranks(const struct bench_options *options, const struct sml_config *config);
 
 /* ---- options.c ---- */
 
@@ -77,6 +95,7 @@ struct bench_case {
 	size_t count;	 /* the call's argument */
 	size_t first;	 /* the place of a result's first element in the reduced vector */
 	unsigned n_ranks;
+	const uint32_t *members; /* whose input each rank has; NULL: its own number's */
 	uint32_t seed;
 };
 
@@ -109,9 +128,12 @@ uint64_t bench_hash(const struct bench_case *this, const void *result);
  */
 int bench_rank(const struct bench_options *options, const struct sml_config *config, int news);
 
-/* ---- bench.c ---- */
+/* ---- end.c ---- */
 
-/* Has a signal told us to end before the seconds of --seconds are over? */
+/* From now on, SIGINT and SIGTERM tell this process to end. flags: for sigaction(). */
+void bench_end_by_signals(int flags);
+
+/* Has a signal told us to end before the time is over? */
 bool bench_is_told_to_end(void);
 
 /* For the parent of local workers: from now on, such a signal also ends rank 0; and no longer. */

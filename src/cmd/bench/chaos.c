@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -27,7 +28,7 @@
 static unsigned *n_kills;
 
 /* In the switch's process: report the port, and then serve until killed. */
-static void be_switch(uint16_t port, int tell)
+static void be_switch(uint16_t port, bool is_silent, int tell)
 {
 	struct sml_switch_config config;
 	struct sml_switch *opened;
@@ -48,12 +49,13 @@ static void be_switch(uint16_t port, int tell)
 	port = sml_switch_port(opened);
 	if (write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
 		_exit(1);
+	if (is_silent && !getenv("SWITCHML_DEBUG"))
+		(void)freopen("/dev/null", "w", stderr);
 	for (;;)
 		pause();
 }
 
-/* Start a switch and wait until it can be used, or -1. Its port is the given one, or a free one. */
-static pid_t start_switch(uint16_t *port)
+pid_t bench_switch_start(uint16_t *port, bool is_silent)
 {
 	int fds[2];
 	ssize_t got;
@@ -63,11 +65,21 @@ static pid_t start_switch(uint16_t *port)
 		return -1;
 	pid = fork();
 	if (pid == 0)
-		be_switch(*port, fds[1]);
+		be_switch(*port, is_silent, fds[1]);
 	close(fds[1]);
 	got = pid > 0 ? read(fds[0], port, sizeof(*port)) : 0;
 	close(fds[0]);
 	return got == (ssize_t)sizeof(*port) ? pid : -1;
+}
+
+uint32_t bench_chaos_life_ms(struct gen *gen)
+{
+	return gen_range(gen, LIFE_LEAST_MS, LIFE_MOST_MS);
+}
+
+uint32_t bench_chaos_gap_ms(struct gen *gen)
+{
+	return gen_below(gen, GONE_MOST_MS);
 }
 
 /* The pipe has an end when all workers have ended: this waits no longer than they do. */
@@ -106,21 +118,21 @@ static void keep(const struct bench_options *options, const int news[2], int tel
 	close(news[1]);
 	gen_from_seed(&gen, options->seed);
 	for (unsigned life = 0;; life++) {
-		pid = start_switch(&port);
+		pid = bench_switch_start(&port, false);
 		if (pid < 0)
 			_exit(1);
 		if (life == 0 && write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
 			_exit(1);
 		if (life == 0)
 			await_job(options->local_workers, news[0]);
-		live(gen_range(&gen, LIFE_LEAST_MS, LIFE_MOST_MS), news[0]);
+		live(bench_chaos_life_ms(&gen), news[0]);
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 		if (n_kills != NULL)
 			__atomic_store_n(n_kills, life + 1, __ATOMIC_RELAXED);
 		fprintf(stderr, "switchml bench: chaos: the switch was killed, %u time%s now\n",
 			life + 1, life ? "s" : "");
-		usleep(gen_below(&gen, GONE_MOST_MS) * 1000);
+		usleep(bench_chaos_gap_ms(&gen) * 1000);
 	}
 }
 

@@ -62,7 +62,7 @@ static inline uint32_t mix(uint32_t x)
 
 static uint32_t key_of(const struct bench_case *this, unsigned rank)
 {
-	return mix(mix(this->seed + 0x9e3779b9u) + rank);
+	return mix(mix(this->seed + 0x9e3779b9u) + (this->members ? this->members[rank] : rank));
 }
 
 /* Both halves are random; types of up to 32 bits look at the lower one. */

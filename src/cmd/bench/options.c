@@ -8,6 +8,10 @@
 #include "cmd/bench/bench.h"
 
 #define DEFAULT_MAX (64u << 20)
+/* With --chaos-ranks. */
+#define CHAOS_MAX     (1u << 20)
+#define CHAOS_SECONDS 10
+#define CHAOS_TYPES   (1u << SML_FLOAT32 | 1u << SML_INT32 | 1u << SML_INT64)
 
 /* Packets per million that chaos loses, duplicates and delays. */
 #define CHAOS_PER_MILLION 10000
@@ -24,6 +28,8 @@ enum {
 	OPTION_DUPLICATE,
 	OPTION_REORDER,
 	OPTION_CHAOS,
+	OPTION_CHAOS_RANKS,
+	OPTION_CHANGES,
 	OPTION_COLLECTIVE,
 	OPTION_NCCL_TESTS,
 	OPTION_PERCENTILES
@@ -64,6 +70,12 @@ static const struct argp_option known_options[] = {
 	 "lose, duplicate and delay 1 % of all packets, and kill and restart the switch every "
 	 "second",
 	 6},
+	{"chaos-ranks", OPTION_CHAOS_RANKS, NULL, 0,
+	 "kill and restart a rank every second, and check every sum of those that are there (10 s, "
+	 "or --seconds)",
+	 6},
+	{"changes", OPTION_CHANGES, "N", 0,
+	 "with --chaos-ranks, end after N changes of its members", 6},
 	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1}, /* as nccl-tests has it */
 	{0},
 };
@@ -192,6 +204,21 @@ static error_t parse_size_option(int key, char *text, struct argp_state *state,
 	}
 }
 
+/* What was not given. */
+static void complete(struct bench_options *options)
+{
+	const uint64_t most = options->chaos_ranks ? CHAOS_MAX : DEFAULT_MAX;
+
+	if ((options->chaos || options->chaos_ranks) && !options->local_workers)
+		options->local_workers = 4;
+	if (options->max_bytes == 0)
+		options->max_bytes = options->min_bytes > most ? options->min_bytes : most;
+	if (options->types == 0)
+		options->types = options->chaos_ranks ? CHAOS_TYPES : 1u << SML_FLOAT32;
+	if (options->chaos_ranks && !options->changes && !options->seconds)
+		options->seconds = CHAOS_SECONDS;
+}
+
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct bench_options *options = state->input;
@@ -252,12 +279,16 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		options->chaos = true;
 		options->drop = options->duplicate = options->reorder = CHAOS_PER_MILLION;
 		return 0;
+	case OPTION_CHAOS_RANKS:
+		options->chaos_ranks = true;
+		return 0;
+	case OPTION_CHANGES:
+		options->changes = parse_number(state, text, 1000000);
+		return 0;
 	case ARGP_KEY_END:
-		if (options->chaos && !options->local_workers)
-			options->local_workers = 4;
-		if (options->max_bytes == 0)
-			options->max_bytes =
-				options->min_bytes > DEFAULT_MAX ? options->min_bytes : DEFAULT_MAX;
+		if (options->changes && !options->chaos_ranks)
+			argp_error(state, "--changes is for --chaos-ranks");
+		complete(options);
 		if (options->wire == SML_WIRE_EXACT && options->max_bytes > SML_EXACT_BYTES)
 			options->max_bytes = SML_EXACT_BYTES;
 		if (options->min_bytes > options->max_bytes)
@@ -286,7 +317,6 @@ void bench_parse(int argc, char **argv, struct bench_options *options)
 	*options = (struct bench_options){
 		.min_bytes = 4,
 		.factor = 4,
-		.types = 1u << SML_FLOAT32,
 		.ops = 1u << SML_SUM,
 		.iterations = 20,
 		.warmups = 5,
