@@ -150,7 +150,7 @@ static struct bench_case choose_case(const struct chaos_order *order, uint32_t n
 	const struct bench_options *options = self.options;
 	uint64_t most = options->max_bytes;
 	struct bench_case this = {.collective = BENCH_ALL_REDUCE, .members = order->members};
-	struct gen gen;
+	static struct gen gen; /* large */
 
 	gen_from_seed(&gen,
 		      options->seed ^ (uint64_t)order->membership << 32 ^ (uint64_t)number << 8);
