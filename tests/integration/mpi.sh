@@ -46,15 +46,20 @@ limit=100 # seconds of a program; with a sanitizer, on a busy machine, one was s
 [ -z "$sanitizer" ] || limit=300
 unset "${!SWITCHML_@}"
 
-# Environment, ranks, program and arguments. The output goes to $work/out.
+# Environment, ranks, program and arguments. The output goes to $work/out: the launcher's, then each
+# rank's. A launcher that gets no processor for a while cuts what it reads into pieces of 4096 bytes,
+# and writes another rank's lines between them; so each rank has a file of its own.
 launch() {
 	local setting=$1 ranks=$2 program=$3 status
 	shift 3
-	# shellcheck disable=SC2086
-	timeout $limit "$mpirun" $options -n "$ranks" env $setting "$programs/mpi-$program" "$@" \
-		>"$work/out" 2>&1
+	rm -f "$work"/out.*
+	# shellcheck disable=SC2086,SC2016
+	timeout $limit "$mpirun" $options -n "$ranks" \
+		sh -c 'out=$1; shift; exec "$@" >"$out.${OMPI_COMM_WORLD_RANK:-${PMI_RANK:?}}" 2>&1' sh \
+		"$work/out" env $setting "$programs/mpi-$program" "$@" >"$work/out" 2>&1
 	status=$?
 	[ $status != 124 ] || echo "mpi.sh ended $program, because it ran for $limit s" >>"$work/out"
+	cat "$work"/out.* >>"$work/out"
 	return $status
 }
 
