@@ -64,16 +64,17 @@ static void note(struct world *world, const char *wrong)
 
 /* ---- what the rank is asked and told ---- */
 
-static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
-		     size_t text_bytes)
+static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+		     size_t text_bytes, SmlControl__Call *call)
 {
 	struct world *world = self;
 
-	(void)chunk;
 	if (stream >= SML_STREAMS)
 		world->wrong = "asked about a stream that there is not";
 	memset(text, 'd', text_bytes);
 	text[text_bytes - 1] = '\0';
+	call->number = chunk;
+	return chunk % 2;
 }
 
 /* All of its slots wait for a rank: this is the longest report. */

@@ -183,11 +183,13 @@ static void say_mismatch(struct peer *peer, struct gen *gen)
 static void say_description(struct peer *peer, struct gen *gen)
 {
 	SmlControl__Description description = SML_CONTROL__DESCRIPTION__INIT;
+	SmlControl__Call call = SML_CONTROL__CALL__INIT;
 
 	/* The same numbers as in the disagreement of the dataplane. */
 	description.slot = 1;
 	description.use = 2;
 	description.text = (char *)(uintptr_t) "all-reduce 17";
+	description.call = &call;
 	say_message(peer, gen, &description.base, SML_CONTROL__ENVELOPE__BODY_DESCRIPTION);
 }
 

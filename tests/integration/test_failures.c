@@ -27,7 +27,7 @@
 /* ---- ranks that disagree ---- */
 
 struct version {
-	enum { ALLREDUCE, BROADCAST, ALLGATHER, BARRIER, NAMED } collective;
+	enum { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, BARRIER, NAMED } collective;
 	size_t count;
 	enum sml_type type;
 	enum sml_op op;
@@ -52,6 +52,9 @@ static int make_call(struct sml_context *context, const struct version *version,
 	case ALLREDUCE:
 		return sml_allreduce(context, buffer, buffer, version->count, version->type,
 				     version->op, &options);
+	case REDUCE:
+		return sml_reduce(context, buffer, buffer, version->count, version->type,
+				  version->op, version->root, &options);
 	case BROADCAST:
 		return sml_broadcast(context, buffer, version->count, version->type, version->root);
 	case ALLGATHER:
@@ -86,6 +89,10 @@ static const struct disagreement {
 	 {.count = 1000, .type = SML_FLOAT16, .wire = SML_WIRE_INT32},
 	 "int16 wire",
 	 "int32 wire"},
+	{{.collective = REDUCE, .count = 10},
+	 {.collective = REDUCE, .count = 10, .wire = SML_WIRE_EXACT},
+	 "int32 wire, to rank 0",
+	 "exact wire, to rank 0"},
 	{{.count = 1000}, {.collective = BARRIER}, "all-reduce 1: 1000", "barrier 1"},
 	{{.collective = BROADCAST, .count = 1000, .root = 0},
 	 {.collective = BROADCAST, .count = 1000, .root = 1},

@@ -29,12 +29,14 @@ static void stalls_reported(void *self, const SmlControl__StallReport *report, b
 	(void)last_words;
 }
 
-static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
-		     size_t text_bytes)
+static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+		     size_t text_bytes, SmlControl__Call *call)
 {
 	(void)self;
 	n_described++;
 	snprintf(text, text_bytes, "stream %d, chunk %u", stream, chunk);
+	call->number = chunk;
+	return true;
 }
 
 static void report_stalls(void *self)

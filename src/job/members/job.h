@@ -103,6 +103,13 @@ struct sml_child {
 	uint64_t asked_ns;
 };
 
+/* A call as its rank describes it, for two ranks that disagree. */
+struct sml_reported_call {
+	char text[SML_REASON_BYTES]; /* "" until the rank has answered */
+	/* As control.proto's Call has them; 0 if the rank knows no such call. */
+	uint64_t collective, number, count, type, op, root, wire;
+};
+
 struct sml_job {
 	struct sml_jobs *jobs;
 	struct sml_job *next_over; /* once it is over */
@@ -134,7 +141,7 @@ struct sml_job {
 	/* While two ranks are asked for their calls. */
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0: none */
-	char reported_calls[2][SML_REASON_BYTES];
+	struct sml_reported_call reported_calls[2];
 	/* Ranks that have died after they had asked to leave; how the last did. */
 	struct sml_ranks departed;
 	uint16_t n_departed;

@@ -279,11 +279,13 @@ static void answer(struct sml_session *session, const SmlControl__Describe *ques
 {
 	char text[SML_SESSION_TEXT_BYTES / 2];
 	SmlControl__Description answer = SML_CONTROL__DESCRIPTION__INIT;
+	SmlControl__Call call = SML_CONTROL__CALL__INIT;
+	enum sml_stream_id stream =
+		question->slot < session->admission.head_slots ? SML_HEAD : SML_DATA;
 
-	session->config.output->describe(session->config.self,
-					 question->slot < session->admission.head_slots ? SML_HEAD
-											: SML_DATA,
-					 question->chunk, text, sizeof(text));
+	if (session->config.output->describe(session->config.self, stream, question->chunk, text,
+					     sizeof(text), &call))
+		answer.call = &call;
 	answer.slot = question->slot;
 	answer.use = question->use;
 	answer.text = text;

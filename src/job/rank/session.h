@@ -145,9 +145,12 @@ struct sml_session_output {
 	 */
 	void (*stalls_reported)(void *self, const SmlControl__StallReport *report, bool last_words);
 	/* ---- while the job runs; not before sml_session_serve() ---- */
-	/* In words: which call has this chunk? */
-	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
-			 size_t text_bytes);
+	/*
+	 * In words: which call has this chunk? Returns true, with the call's numbers in *call, if
+	 * this rank knows such a call.
+	 */
+	bool (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+			 size_t text_bytes, SmlControl__Call *call);
 	/* Send what this rank's slots are waiting for, by sml_session_send(). */
 	void (*report_stalls)(void *self);
 	/* What they have done so far; counters by rank are in this memory. */

@@ -93,9 +93,8 @@ static void on_description(struct sml_job *job, struct sml_member *member, uint1
 		return;
 	for (unsigned i = 0; i < 2; i++)
 		if (job->mismatch.ranks[i] == rank)
-			sml_text_copy(job->reported_calls[i], sizeof(job->reported_calls[i]),
-				      message->description->text);
-	if (job->reported_calls[0][0] && job->reported_calls[1][0])
+			sml_job_describe_call(job, i, message->description);
+	if (job->reported_calls[0].text[0] && job->reported_calls[1].text[0])
 		sml_job_tell_mismatch(job);
 }
 

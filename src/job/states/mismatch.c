@@ -4,9 +4,9 @@
 #include "job/states/mismatch.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "control/envelope.h"
+#include "control/text.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
 
@@ -34,29 +34,36 @@ static void describe(const struct sml_job *job, unsigned i, char *text, size_t b
 
 	snprintf(text, bytes, "rank %u (host %.40s, pid %u) called %s", job->mismatch.ranks[i],
 		 member->host, member->pid,
-		 job->reported_calls[i][0] ? job->reported_calls[i] : "(no answer)");
+		 job->reported_calls[i].text[0] ? job->reported_calls[i].text : "(no answer)");
 }
 
-/* A call's text ends with its wire: "all-reduce 3: 10 float32, sum, int32 wire". */
-static size_t length_without_wire(const char *call)
+void sml_job_describe_call(struct sml_job *job, unsigned which, const SmlControl__Description *in)
 {
-	size_t length = strlen(call), wire = sizeof(" wire") - 1;
+	struct sml_reported_call *call = &job->reported_calls[which];
 
-	if (length < wire || strcmp(call + length - wire, " wire") != 0)
-		return 0;
-	while (length > 0 && call[length] != ',')
-		length--;
-	return length;
+	sml_text_copy(call->text, sizeof(call->text), in->text);
+	call->wire = 0;
+	if (in->call == NULL)
+		return;
+	call->collective = in->call->collective;
+	call->number = in->call->number;
+	call->count = in->call->count;
+	call->type = in->call->type;
+	call->op = in->call->op;
+	call->root = in->call->root;
+	call->wire = in->call->wire;
 }
 
 /* Then a setting differs, and the program may be right. */
 static bool differ_in_the_wire(const struct sml_job *job)
 {
-	const char *one = job->reported_calls[0], *other = job->reported_calls[1];
-	size_t length = length_without_wire(one);
+	const struct sml_reported_call *one = &job->reported_calls[0];
+	const struct sml_reported_call *other = &job->reported_calls[1];
 
-	return length > 0 && length == length_without_wire(other) &&
-	       memcmp(one, other, length) == 0;
+	return one->wire != 0 && other->wire != 0 && one->wire != other->wire &&
+	       one->collective == other->collective && one->number == other->number &&
+	       one->count == other->count && one->type == other->type && one->op == other->op &&
+	       one->root == other->root;
 }
 
 void sml_job_tell_mismatch(struct sml_job *job)

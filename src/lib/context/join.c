@@ -146,14 +146,30 @@ int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes)
 
 /* ---- the control connection's thread ---- */
 
-static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
-		     size_t text_bytes)
+static void fill_in_call(SmlControl__Call *out, const struct sml_call *call)
+{
+	out->collective = call->collective;
+	out->number = call->number;
+	out->count = call->count;
+	out->type = call->type;
+	out->op = call->op;
+	out->root = call->root;
+	out->wire = sml_call_has_wire(call) ? 1 + (uint32_t)call->wire : 0;
+}
+
+static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+		     size_t text_bytes, SmlControl__Call *out)
 {
 	struct sml_context *context = ((struct sml_stripe *)self)->context;
+	const struct sml_call *call;
 
 	pthread_mutex_lock(&context->submit_lock);
 	sml_history_text(&context->history, stream, chunk, text, text_bytes);
+	call = sml_history_find(&context->history, stream, chunk);
+	if (call)
+		fill_in_call(out, call);
 	pthread_mutex_unlock(&context->submit_lock);
+	return call != NULL;
 }
 
 static struct sml_stall_report *stalls(void *self)

@@ -35,9 +35,9 @@ struct sml_control_owner {
 	 * is alive.
 	 */
 	uint64_t (*results)(void *self);
-	/* As text: which call has this chunk? */
-	void (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
-			 size_t text_bytes);
+	/* As struct sml_session_output has it. */
+	bool (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+			 size_t text_bytes, SmlControl__Call *call);
 	/* The job has failed. Once. */
 	void (*failed)(void *self, int error, const char *text);
 	/* Some time has passed: a second, or less. */

@@ -103,12 +103,12 @@ static void stalls_reported(void *self, const SmlControl__StallReport *report, b
 		keep_report(control, report, &control->stalls[stripe]);
 }
 
-static void describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
-		     size_t text_bytes)
+static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
+		     size_t text_bytes, SmlControl__Call *call)
 {
 	const struct sml_control_owner *owner = &((struct sml_control *)self)->owner;
 
-	owner->describe(owner->self, stream, chunk, text, text_bytes);
+	return owner->describe(owner->self, stream, chunk, text, text_bytes, call);
 }
 
 /*

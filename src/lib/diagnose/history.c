@@ -18,6 +18,13 @@ static bool is_float(enum sml_type type)
 	       type == SML_FLOAT64;
 }
 
+bool sml_call_has_wire(const struct sml_call *call)
+{
+	return (call->collective == SML_ALLREDUCE || call->collective == SML_REDUCE_SCATTER ||
+		call->collective == SML_REDUCE) &&
+	       is_float(call->type) && call->op != SML_MAX && call->op != SML_MIN;
+}
+
 void sml_history_add(struct sml_history *history, const struct sml_call *call, const char *name)
 {
 	struct sml_call *added = &history->calls[history->n++ % SML_HISTORY_CALLS];
@@ -42,10 +49,9 @@ static void call_text(const struct sml_history *history, const struct sml_call *
 {
 	const char *collective = collectives[call->collective];
 	const char *type = types[call->type];
-	bool has_wire = is_float(call->type) && call->op != SML_MAX && call->op != SML_MIN;
 	char wire[24] = "";
 
-	if (has_wire)
+	if (sml_call_has_wire(call))
 		snprintf(wire, sizeof(wire), ", %s wire", sml_wire_name(call->wire));
 
 	switch (call->collective) {
@@ -79,8 +85,8 @@ static void call_text(const struct sml_history *history, const struct sml_call *
 	}
 }
 
-void sml_history_text(const struct sml_history *history, enum sml_stream_id stream, uint32_t chunk,
-		      char *text, size_t bytes)
+const struct sml_call *sml_history_find(const struct sml_history *history,
+					enum sml_stream_id stream, uint32_t chunk)
 {
 	uint32_t kept = history->n < SML_HISTORY_CALLS ? history->n : SML_HISTORY_CALLS;
 
@@ -88,10 +94,19 @@ void sml_history_text(const struct sml_history *history, enum sml_stream_id stre
 		const struct sml_call *call =
 			&history->calls[(history->n - back) % SML_HISTORY_CALLS];
 
-		if (chunk - call->window[stream].first < call->window[stream].count) {
-			call_text(history, call, text, bytes);
-			return;
-		}
+		if (chunk - call->window[stream].first < call->window[stream].count)
+			return call;
 	}
-	snprintf(text, bytes, "nothing (it has made %" PRIu32 " calls)", history->n);
+	return NULL;
+}
+
+void sml_history_text(const struct sml_history *history, enum sml_stream_id stream, uint32_t chunk,
+		      char *text, size_t bytes)
+{
+	const struct sml_call *call = sml_history_find(history, stream, chunk);
+
+	if (call)
+		call_text(history, call, text, bytes);
+	else
+		snprintf(text, bytes, "nothing (it has made %" PRIu32 " calls)", history->n);
 }

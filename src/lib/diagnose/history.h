@@ -37,7 +37,14 @@ struct sml_history {
 /* name: that of a barrier, of which the beginning is kept; or NULL. */
 void sml_history_add(struct sml_history *history, const struct sml_call *call, const char *name);
 
-/* The call that has this chunk: "all-reduce 17: 1000 float32, sum, int32 wire". Or: "nothing …". */
+/* Does the call send floats on a wire that the rank has chosen? */
+bool sml_call_has_wire(const struct sml_call *call);
+
+/* The call that has this chunk, or NULL if it is not kept. */
+const struct sml_call *sml_history_find(const struct sml_history *history,
+					enum sml_stream_id stream, uint32_t chunk);
+
+/* The same in words: "all-reduce 17: 1000 float32, sum, int32 wire". Or: "nothing …". */
 void sml_history_text(const struct sml_history *history, enum sml_stream_id stream, uint32_t chunk,
 		      char *text, size_t bytes);
 
