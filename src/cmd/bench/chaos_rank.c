@@ -31,7 +31,8 @@ static struct chaos_rank {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool has_order;
-	struct chaos_order order;
+	struct chaos_order next;  /* read last */
+	struct chaos_order order; /* the main thread's */
 	struct bench_buffers buffers;
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -41,9 +42,9 @@ static void abandon(const struct chaos_order *order)
 {
 	struct sml_context *context = __atomic_load_n(&self.context, __ATOMIC_ACQUIRE);
 
-	if (order->membership != self.order.membership)
+	if (order->membership != self.next.membership)
 		return;
-	self.interrupt = 1;
+	__atomic_store_n(&self.interrupt, 1, __ATOMIC_RELAXED);
 	if (context)
 		(void)sml_abort(context, "another member died while this one joined");
 }
@@ -52,8 +53,8 @@ static void abandon(const struct chaos_order *order)
 static void pass_on(const struct chaos_order *order)
 {
 	pthread_mutex_lock(&self.lock);
-	self.interrupt = 0;
-	self.order = *order;
+	__atomic_store_n(&self.interrupt, 0, __ATOMIC_RELAXED);
+	self.next = *order;
 	self.has_order = true;
 	pthread_cond_signal(&self.changed);
 	pthread_mutex_unlock(&self.lock);
@@ -79,6 +80,7 @@ static const struct chaos_order *next_order(void)
 	while (!self.has_order)
 		pthread_cond_wait(&self.changed, &self.lock);
 	self.has_order = false;
+	self.order = self.next;
 	pthread_mutex_unlock(&self.lock);
 	return &self.order;
 }
