@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "demo/elastic.h"
 #include "demo/report.h"
 #include "demo/worker.h"
 
@@ -68,13 +69,8 @@ static const char *faults_of(const struct demo_options *options, int rank, char 
 }
 
 /* Options of the command line override variables of the environment. */
-static int be_rank(struct demo_options *options, struct sml_config *config)
+static void apply(struct demo_options *options, struct sml_config *config)
 {
-	char text[128];
-	const char *faults = faults_of(options, config->rank, text, sizeof(text));
-
-	if (faults)
-		config->faults = faults;
 	if (options->switch_address)
 		config->switch_address = options->switch_address;
 	if (options->wire != SML_WIRE_DEFAULT)
@@ -82,7 +78,30 @@ static int be_rank(struct demo_options *options, struct sml_config *config)
 	options->wire = config->wire;
 	if (config->timeout_ms > TIMEOUT_MS)
 		config->timeout_ms = TIMEOUT_MS;
+}
+
+static int be_rank(struct demo_options *options, struct sml_config *config)
+{
+	char text[128];
+	const char *faults = faults_of(options, config->rank, text, sizeof(text));
+
+	if (faults)
+		config->faults = faults;
+	apply(options, config);
 	return demo_worker(options, config);
+}
+
+/* Each membership has a rank 0 on this host, and thus the same port. */
+static int be_launcher(struct demo_options *options, struct sml_config *config)
+{
+	char text[128];
+	const char *faults = faults_of(options, 0, text, sizeof(text));
+
+	if (faults)
+		config->faults = faults;
+	apply(options, config);
+	config->master_port = free_port();
+	return config->master_port < 0 ? DEMO_FAILED : demo_elastic(options, config);
 }
 
 /*
@@ -236,6 +255,13 @@ int main(int argc, char **argv)
 	/* The report has it all. */
 	if (!getenv("SWITCHML_SUMMARY"))
 		config.summary = 0;
+	if (options.elastic && (launched(&config) || options.gloo || options.json)) {
+		demo_error(-1, "--elastic starts its workers itself, and goes neither with --gloo "
+			       "nor with --json");
+		return DEMO_FAILED;
+	}
+	if (options.elastic)
+		return be_launcher(&options, &config);
 	if (!launched(&config))
 		return be_parent(&options, &config);
 	if (options.workers && options.workers != config.world_size) {

@@ -21,7 +21,8 @@ enum key {
 	KEY_WIRE,
 	KEY_JSON,
 	KEY_LINK,
-	KEY_GLOO
+	KEY_GLOO,
+	KEY_ELASTIC
 };
 
 static const struct argp_option table[] = {
@@ -38,6 +39,8 @@ static const struct argp_option table[] = {
 	 "to compare: average the gradients over Gloo's ring; the ranks meet in this empty folder",
 	 1},
 #endif
+	{"elastic", KEY_ELASTIC, NULL, 0,
+	 "kill a worker while all train; the others go on, and it comes back", 1},
 	{"json", KEY_JSON, "FILE", 0, "also write the summary to this file; - is standard output",
 	 1},
 	{0, 0, 0, 0,
@@ -107,6 +110,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		return 0;
 	case KEY_GLOO:
 		options->gloo = text;
+		return 0;
+	case KEY_ELASTIC:
+		options->elastic = true;
 		return 0;
 	case KEY_JSON:
 		options->json = text;

@@ -3,6 +3,8 @@
 #ifndef SML_DEMO_OPTIONS_H
 #define SML_DEMO_OPTIONS_H
 
+#include <stdbool.h>
+
 #include "switchml.h"
 
 #define DEMO_NAME	 "switchml-demo"
@@ -16,6 +18,7 @@ struct demo_options {
 	enum sml_wire wire;		   /* DEFAULT: not given */
 	const char *switch_address;	   /* NULL: embedded in rank 0 */
 	const char *gloo;		   /* folder of a FileStore; NULL: the switch sums */
+	bool elastic;			   /* a worker is killed, and comes back */
 	const char *json;		   /* file to write, "-" is stdout; NULL: no file */
 };
 

@@ -38,7 +38,8 @@ void demo_trainer_fini(struct demo_trainer *trainer)
 
 int demo_call(struct demo_trainer *trainer, const char *what, int status)
 {
-	if (status < 0)
+	/* Of an elastic job, the launcher says it. */
+	if (status < 0 && !trainer->options->elastic)
 		demo_error(trainer->rank, "%s: %s", what, sml_error_text(trainer->job));
 	return status;
 }
@@ -113,6 +114,7 @@ static int wait_for(struct demo_trainer *trainer, int request)
 				   : demo_call(trainer, "waiting for an all-reduce",
 					       sml_wait(trainer->requests[request]));
 
+	trainer->requests[request] = NULL;
 	trainer->results.waiting += demo_now() - began;
 	return status;
 }
@@ -137,7 +139,22 @@ static int compute(struct demo_trainer *trainer, int step)
 	return status < 0 ? status : submit_news(trainer, loss);
 }
 
-static int train_step(struct demo_trainer *trainer, int step)
+static void update(struct demo_trainer *trainer, int l)
+{
+	demo_model_update(&trainer->model, l, trainer->average, DEMO_RATE, DEMO_MOMENTUM);
+}
+
+/* Of a step that has failed. */
+static void drop_requests(struct demo_trainer *trainer)
+{
+	for (int request = 0; request <= DEMO_LAYERS; request++) {
+		if (trainer->requests[request])
+			(void)sml_wait(trainer->requests[request]);
+		trainer->requests[request] = NULL;
+	}
+}
+
+int demo_train_step(struct demo_trainer *trainer, int step)
 {
 	struct demo_results *results = &trainer->results;
 	double began = demo_now();
@@ -147,12 +164,17 @@ static int train_step(struct demo_trainer *trainer, int step)
 		status = wait_for(trainer, l);
 		if (l == 0)
 			results->reducing += demo_now() - trainer->reduce_began;
-		if (status == 0)
-			demo_model_update(&trainer->model, l, trainer->average, DEMO_RATE,
-					  DEMO_MOMENTUM);
+		if (status == 0 && !trainer->options->elastic)
+			update(trainer, l);
 	}
 	if (status == 0)
 		status = wait_for(trainer, DEMO_LAYERS);
+	if (status < 0) {
+		drop_requests(trainer);
+		return status;
+	}
+	for (int l = DEMO_LAYERS - 1; l >= 0 && trainer->options->elastic; l--)
+		update(trainer, l);
 	results->seconds += demo_now() - began;
 	results->steps = step + 1;
 	results->loss = (double)trainer->news[0];
@@ -161,7 +183,7 @@ static int train_step(struct demo_trainer *trainer, int step)
 }
 
 /* Every rank tests its part of the test images. */
-static int test(struct demo_trainer *trainer)
+int demo_train_test(struct demo_trainer *trainer)
 {
 	int first, end, status;
 	int32_t right;
@@ -222,7 +244,7 @@ static int share_traffic(struct demo_trainer *trainer)
 /* A step with a proof. Its traffic and time do not count. */
 static int proved_step(struct demo_trainer *trainer, int step)
 {
-	int status = train_step(trainer, step);
+	int status = demo_train_step(trainer, step);
 
 	if (status == 0)
 		status = meter(trainer, 1);
@@ -241,10 +263,10 @@ static int train_steps(struct demo_trainer *trainer)
 		if (!trainer->gloo && demo_proof_due(step, n_steps))
 			status = proved_step(trainer, step);
 		else
-			status = train_step(trainer, step);
+			status = demo_train_step(trainer, step);
 		last |= trainer->results.interrupted;
 		if (status == 0 && (step == 0 || (step + 1) % DEMO_EPOCH_STEPS == 0 || last))
-			status = test(trainer);
+			status = demo_train_test(trainer);
 		if (status == 0)
 			show_progress(trainer, last);
 		if (last)
