@@ -14,10 +14,17 @@
  * Multicast can stop reaching a rank while everything else still works (a bridge without a querier
  * forgets the listeners). The rank must then ask for each of its results. If it had to ask for
  * three quarters of a span's results, it gets them by unicast from then on. A span is two results
- * per slot, because a spurious timeout asks for at most one result of each slot.
+ * per slot, because a spurious timeout asks for at most one result of each slot. But a rank that
+ * has to ask waits for a timeout each time, and has few packets in flight, so on a busy machine
+ * that may take a minute. So SML_UDP_SPAN_LEAST results are enough if they have taken
+ * SML_UDP_SPAN_NS, which is longer than any timeout: then the timeouts were several.
  */
+#define SML_UDP_SPAN_LEAST 64u
+#define SML_UDP_SPAN_NS	   5000000000ull
+
 struct sml_udp_span {
 	uint32_t results, asked_for;
+	uint64_t since_ns;
 };
 
 struct sml_udp_job {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "switch/shared/log.h"
 
 static void count(uint64_t *counter, uint64_t n)
@@ -133,6 +134,15 @@ static void note_probed(struct sml_udp_thread *thread, struct sml_udp_job *job,
 	}
 }
 
+/* The clock is read once for many results. */
+static bool is_over(struct sml_udp_span *span, uint32_t n_slots)
+{
+	if (span->results == 1)
+		span->since_ns = sml_now_ns();
+	return span->results >= 2 * n_slots || (span->results % SML_UDP_SPAN_LEAST == 0 &&
+						sml_now_ns() >= span->since_ns + SML_UDP_SPAN_NS);
+}
+
 /*
  * A contribution proves that the rank has the slot's previous result, whether it asked for it or
  * not.
@@ -151,7 +161,7 @@ static void watch_group(struct sml_udp_job *job, const struct sml_contribution *
 	span->results++;
 	span->asked_for += (job->asked[in->slot] & bit) != 0;
 	job->asked[in->slot] &= ~bit;
-	if (span->results < 2 * n_slots)
+	if (!is_over(span, n_slots))
 		return;
 	if (span->asked_for * 4 >= span->results * 3)
 		__atomic_fetch_and(&job->reached, ~bit, __ATOMIC_RELAXED);
