@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from . import _group
 from ._group import Options, ProcessGroupSwitchML
+from ._reconfigure import await_retired
 from ._summary import Summary
 from .hooks import HookState, allreduce_hook
 
@@ -57,6 +58,7 @@ def _leave() -> None:
         # Those without a job first: they only tell the store, which the end of a job may end.
         for group in sorted(_group.groups, key=lambda group: group.has_job):
             group.leave(_EXIT_S, getattr(sys, "last_value", None))
+        await_retired()
 
 
 def _with_monitored_barrier(original: Any) -> Any:

@@ -25,6 +25,7 @@ import json
 import os
 import secrets
 import threading
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -48,6 +49,9 @@ _PREFIX = "switchml:"
 RETIRE_S = 10.0
 # The caller of a call may go on a moment before the line knows that the call has ended.
 _MOMENT_S = 0.1
+
+# Threads that leave jobs of old ranks. Each ends within RETIRE_S, whatever the old ranks do.
+_retiring: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -197,8 +201,15 @@ def retire(
         others.abort()
 
     thread = threading.Thread(target=leave, name="switchml-retire", daemon=True)
+    _retiring.add(thread)
     thread.start()
     return thread
+
+
+def await_retired() -> None:
+    """At the end of the program: let other ranks end their calls of old jobs."""
+    for thread in list(_retiring):
+        thread.join(RETIRE_S)
 
 
 class Reconfigurable:

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""torchft: a process group for its Manager. Needs the package torchft, 0.2.0 or newer.
+
+    import torchft
+    from switchml.torch.torchft import ProcessGroupSwitchML
+
+    manager = torchft.Manager(pg=ProcessGroupSwitchML(timeout=timedelta(seconds=30)), ...)
+
+Each configure() makes a group, and so a job, of the quorum's members. The invariant: this rank
+never makes calls on two of them. It may still be in the job of the last quorum, because other
+members have not ended their calls there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+
+import torch.distributed as dist
+from torchft.process_group import ProcessGroupWrapper
+
+from . import _group
+from ._group import Options
+from ._job_name import label_of_members
+from ._reconfigure import retire
+
+__all__ = ["ProcessGroupSwitchML"]
+
+
+class _QuorumGroup(_group.ProcessGroupSwitchML):
+    """A group that joins its job when it is made."""
+
+    def __init__(
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        options: Options | None,
+        quorum: int,
+    ) -> None:
+        self._label = label_of_members(quorum)
+        super().__init__(store, rank, size, timeout, options, f"quorum {quorum}", eager=False)
+
+    def _start(self, store: dist.Store, rank: int, size: int, ranks: Sequence[int] | None) -> None:
+        self._begin(store, rank, size, ranks, self._label, self._timeout.total_seconds())
+        self._open()
+
+
+class ProcessGroupSwitchML(ProcessGroupWrapper):
+    """A process group of torchft that reduces through a switch, or in the memory of one host.
+
+    Args:
+        timeout: of configure(), and of the calls on the group.
+        options: the settings of each quorum's group.
+    """
+
+    def __init__(
+        self, timeout: timedelta = timedelta(seconds=60), options: Options | None = None
+    ) -> None:
+        super().__init__(timeout)
+        self._options = options
+        self._retiring: threading.Thread | None = None
+
+    def getBackendName(self) -> str:
+        return "torchft-switchml"
+
+    def _create_pg(self, store: dist.Store, rank: int, world_size: int) -> _QuorumGroup:
+        if self._retiring is not None and (self._options or Options()).master_port:
+            self._retiring.join()  # the next job listens at the same port
+        number = self._quorum_id or 0  # torchft's tests give none
+        return _QuorumGroup(store, rank, world_size, self._timeout, self._options, number)
+
+    def abort(self, errored: bool = True) -> None:
+        """End the calls of all members; errored=False: leave without ending theirs."""
+        group, self._pg = self._pg, None
+        if group is not None and errored:
+            group.abort()
+        elif group is not None:
+            lines = [group._line, group._hooks_line]
+            self._retiring = retire(lines, group._others, f"rank {group.rank()} has left")
+        super().abort(errored)  # logs
+
+    def shutdown(self) -> None:
+        """Leave, for the last time."""
+        self.abort(errored=False)
+
+    def errored(self) -> Exception | None:
+        return None if self._pg is None else self._pg.failure
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Of later quorums; of this one's calls, too, if it is shorter than their timeout."""
+        super().set_timeout(timeout)
+        if self._pg is not None:
+            self._pg.set_timeout(min(timeout, self._pg._timeout))
