@@ -81,7 +81,7 @@ def _widened(arguments: Any) -> Any:
 def name_of(name: str, arguments: Sequence[Any]) -> str:
     """The call in words, the same on all ranks: "gather of 4 int64, to rank 1"."""
     equal = _EQUAL.get(name)
-    tensors = list(tensors_in(arguments if equal is None else arguments[equal]))
+    tensors = tensors_in(arguments if equal is None else arguments[equal])
     if not tensors:
         return f"{name} on Gloo"
     op, root = _op_in(arguments), _root_in(arguments)
@@ -107,7 +107,7 @@ def _root_in(arguments: Sequence[Any]) -> int | None:
 
 def check(name: str, arguments: Sequence[Any]) -> None:
     """Refuse what Gloo does not compute, though it may return as if it had."""
-    tensors, op = list(tensors_in(arguments)), _op_in(arguments)
+    tensors, op = tensors_in(arguments), _op_in(arguments)
     if op is None:
         return
     why = None
@@ -152,8 +152,8 @@ class Elsewhere(Work):
     ) -> None:
         self._call: Callable[[], Any] | None = call
         self._inner: Any = None
-        self._outputs = list(tensors_in(arguments[:1]))
-        tensors = list(tensors_in(arguments))
+        self._outputs = tensors_in(arguments[:1])
+        tensors = tensors_in(arguments)
         super().__init__(name, tensors, [place(name_of(name, arguments))], None, limit)
         self._modes = Modes(tensors)
 

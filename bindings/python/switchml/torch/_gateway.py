@@ -209,29 +209,30 @@ class _Call:
 
     def __init__(self, target: tuple[Any, str], arguments: Any, named: Any) -> None:
         self.target, self.arguments, self.named = target, arguments, named
-        self.lazy = any(is_plain(t) and is_lazy(t) for t in tensors_in(arguments))
+        self.tensors = tensors_in(arguments)
+        self.lazy = any(is_plain(t) and is_lazy(t) for t in self.tensors)
         self.work: Any = None
 
     def is_this(self, group: Any, name: str, arguments: Any) -> bool:
         """Whether the dispatcher brings this call, and not one that a hook makes meanwhile."""
         if self.work is not None or self.target != (group, name):
             return False
-        pairs = zip(tensors_in(self.arguments), tensors_in(arguments), strict=False)
+        pairs = zip(self.tensors, tensors_in(arguments), strict=False)
         return self.lazy or all(mine is theirs for mine, theirs in pairs)
 
-
-def _device_type(arguments: Any) -> str:
-    first = next(tensors_in(arguments), None)
-    return "cpu" if first is None else first.device.type
+    @property
+    def device_type(self) -> str:
+        return self.tensors[0].device.type if self.tensors else "cpu"
 
 
 def _dispatched(name: str, base: Callable[..., Any]) -> Callable[..., Any]:
     """The group's method goes to PyTorch's dispatcher, which calls the group's gateway."""
 
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
-        self._add_backend(_device_type(arguments))
+        call = _Call((self, name), arguments, named)
+        self._add_backend(call.device_type)
         outer = getattr(_here, "call", None)
-        call = _here.call = _Call((self, name), arguments, named)
+        _here.call = call
         try:
             work = base(self, *arguments, **named)
         finally:

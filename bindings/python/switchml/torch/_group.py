@@ -122,7 +122,7 @@ def _elsewhere(name: str) -> Callable[..., Any]:
     """A method for a collective that the switch does not have."""
 
     def call(self: ProcessGroupSwitchML, *arguments: Any, **named: Any) -> Any:
-        tensors = list(tensors_in(arguments))
+        tensors = tensors_in(arguments)
         return self._instead(name, "", tensors[:1])(*arguments, **named)
 
     call.__name__ = name
@@ -133,7 +133,7 @@ def _between_two(name: str) -> Callable[..., Any]:
     """A method for a call of two ranks, which has no place among those of all."""
 
     def call(self: ProcessGroupSwitchML, *arguments: Any, **named: Any) -> Any:
-        tensors = list(tensors_in(arguments))[:1]
+        tensors = tensors_in(arguments)[:1]
         self._instead(name, "", tensors)  # logs
         if self._is_left_to_gloo(tensors):
             self._count_on_gloo(name, arguments)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -53,13 +53,19 @@ def is_awaited(opts: Any) -> bool:
     return not getattr(opts, "asyncOp", True)
 
 
-def tensors_in(arguments: Any) -> Iterator[torch.Tensor]:
+def tensors_in(arguments: Any) -> list[torch.Tensor]:
     """The tensors among arguments, which may be nested lists."""
-    if isinstance(arguments, torch.Tensor):
-        yield arguments
-    elif isinstance(arguments, (list, tuple)):
-        for argument in arguments:
-            yield from tensors_in(argument)
+    found: list[torch.Tensor] = []
+    _collect(arguments, found)
+    return found
+
+
+def _collect(value: Any, found: list[torch.Tensor]) -> None:
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _collect(item, found)
 
 
 def describe(tensors: Sequence[torch.Tensor], op: ReduceOp | None = None) -> str:
