@@ -377,10 +377,17 @@ struct sml_membership {
  * The old job. It ends at once, for its other ranks, too: their calls in progress, and all calls
  * until they reconfigure as well, fail with SML_ERROR_ABORTED, if they had no error before. So
  * without an error, call it only when all members have the results of their last call (they agree
- * on the new name after that call). After an error, some ranks may have completed a call that
- * failed on others: let the members compare how far they are, as examples/elastic.c does. A rank
- * of the old job that was frozen, and wakes up, gets an error. It can never contribute to the new
- * job, whose packets have other numbers, tags and cookies.
+ * on the new name after that call). A rank of the old job that was frozen, and wakes up, gets an
+ * error. It can never contribute to the new job, whose packets have other numbers, tags and
+ * cookies.
+ *
+ * How far its ranks are. When a job ends, some ranks may have completed a call that has failed on
+ * others, and nobody hands its result over: let the members compare how far they are, as
+ * examples/elastic.c does. A call is complete on a rank only with the contributions of all ranks,
+ * those included that have died since. So every rank has made each call that any rank has
+ * completed, and all that have completed it have the same bits. Ranks that make one call at a time
+ * differ by one call at most. Of ranks with several requests in progress, any of these may be
+ * complete on some and not on others, but no call from before them.
  *
  * Calls in progress. They end with the error of the old job, or SML_ERROR_ABORTED if it had none,
  * before sml_reconfigure() joins the new one; or with 0 if they were complete. Requests keep that

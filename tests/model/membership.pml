@@ -354,7 +354,7 @@ inline hear_end(m, p) {
 	fi
 }
 
-/* With OLD_READY, an end may be heard before it. */
+/* With OLD_READY, an end may be heard before a Ready. */
 #ifdef OLD_READY
 #define IS_IN_ORDER(m, p) true
 #else

@@ -8,26 +8,31 @@
  *
  * Here a switch's slots believe a packet for what is in it, whatever connection its sender has:
  * as in reality, only the job's number, epoch, tag and the rank's number keep the packets of an old
- * membership out of the sums of a new one.
+ * membership out of the sums of a new one. In some worlds the switches are a tree: a leaf sends
+ * what it believes on to its parent, in its own name. In some, processes have machines, and the
+ * switch admits the ranks of a machine as one, unless they cannot prove that they share memory. The
+ * memory itself is not simulated: each rank sends its own contribution.
  *
- * What must hold: every sum is that of all members of exactly one membership. Every process that
- * does not die ends well, so it is in a membership that makes all its calls.
+ * What must hold: every sum is that of all members of exactly one membership. Those who have left a
+ * membership, in whatever way, differ by one call at most. Every process that does not die ends
+ * well, so it is in a membership that makes all its calls.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "job/members/job.h"
+#include "job/tree/leaf_job.h"
 #include "sim/control/internal.h"
 
 /* A job at a switch. */
 struct path {
 	bool known, starts;
 	uint32_t job, epoch;
-	uint64_t tag;
-	const struct members *members;
-	uint32_t chunk, bits;	      /* of the call: the processes that have contributed */
-	struct sml_ranks contributed; /* the ranks that have */
+	uint64_t tag, parent_tag;      /* of its packets, and of those that a leaf sends on */
+	const struct members *members; /* at the root */
+	uint32_t chunk, bits;	       /* of the call: the processes that have contributed */
+	struct sml_ranks contributed;  /* the ranks that have */
 	unsigned n_contributed;
 };
 
@@ -84,7 +89,49 @@ static void draw_process(struct control *control, uint16_t id, uint32_t wanted)
 	}
 }
 
-void sim_elastic_draw(struct control *control)
+/* A root, and leaves of it or of another leaf. Processes begin at any of them. */
+static void plant_tree(struct control *control, struct gen *gen)
+{
+	control->has_tree = true;
+	for (uint8_t i = 0; i < control->n_servers; i++) {
+		struct server *server = &control->servers[i];
+
+		server->parent = i == 0 ? NULL : &control->servers[gen_below(gen, i)];
+		/* Through three levels and back within a fraction of a heartbeat. */
+		server->delay_us %= 100000;
+	}
+	for (uint16_t id = 0; id < control->n_ranks; id++)
+		control->ranks[id].home = (uint8_t)gen_below(gen, control->n_addresses);
+}
+
+/* One to three of them. A process may have none that it can tell. */
+static void draw_machines(struct control *control, struct gen *gen)
+{
+	uint32_t n = gen_range(gen, 1, 3);
+
+	for (uint16_t id = 0; id < control->n_ranks; id++) {
+		control->ranks[id].machine =
+			(uint8_t)(gen_chance(gen, 1, 8) ? 0 : gen_range(gen, 1, n));
+		control->ranks[id].shares_badly = gen_chance(gen, 1, 8);
+	}
+}
+
+/*
+ * From a generator of its own: everything else in these worlds is as it would be without, and the
+ * other seeds have the worlds that they had before.
+ */
+static void draw_places(struct control *control, uint64_t seed)
+{
+	struct gen gen;
+
+	gen_from_seed(&gen, seed ^ 0x656c6173746963ull);
+	if (seed % 3 == 1 && control->n_servers > 1)
+		plant_tree(control, &gen);
+	if (seed % 4 >= 2)
+		draw_machines(control, &gen);
+}
+
+void sim_elastic_draw(struct control *control, uint64_t seed)
 {
 	uint32_t wanted = gen_range(&control->gen, 1, 60);
 
@@ -98,6 +145,7 @@ void sim_elastic_draw(struct control *control)
 	draw_switches(control);
 	for (uint16_t id = 0; id < control->n_ranks; id++)
 		draw_process(control, id, wanted);
+	draw_places(control, seed);
 }
 
 /* ---- who is in ---- */
@@ -136,6 +184,8 @@ void sim_elastic_move(struct rank *rank)
 	const struct members *members = &rank->control->memberships[rank->membership_next];
 
 	rank->moves_ns = NEVER;
+	if (rank->state != PARTED && !is_closing(rank))
+		sim_elastic_ends(rank);
 	rank->membership_now = rank->membership_next;
 	/* Otherwise the others wait for it in vain, and decide again. */
 	if (!is_closing(rank))
@@ -173,7 +223,33 @@ void sim_elastic_decide(struct control *control)
 	control->n_memberships++;
 }
 
+void sim_elastic_ends(const struct rank *rank)
+{
+	struct members *members = &rank->control->memberships[rank->membership_now];
+
+	/* It has not come, or it was closing when this one was decided on. */
+	if (rank->job != members->job)
+		return;
+	if (members->ended == 0)
+		members->fewest_calls = members->most_calls = rank->done;
+	if (rank->done < members->fewest_calls)
+		members->fewest_calls = rank->done;
+	if (rank->done > members->most_calls)
+		members->most_calls = rank->done;
+	members->ended |= 1u << rank->id;
+	if (members->most_calls > members->fewest_calls + 1)
+		sim_wrong(rank->control,
+			  "job \"%s\" has ended after %u calls for one member, and after %u for "
+			  "another",
+			  members->job, members->fewest_calls, members->most_calls);
+}
+
 /* ---- the slots ---- */
+
+static struct path *path_of(const struct server *server, uint32_t job)
+{
+	return &server->paths[job % SML_MAX_JOBS];
+}
 
 static const struct members *find_members(const struct control *control, const char *job)
 {
@@ -183,58 +259,100 @@ static const struct members *find_members(const struct control *control, const c
 	return NULL;
 }
 
-void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rules,
-			 const char *name)
+void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rules)
 {
-	struct path *path = &server->paths[rules->job % SML_MAX_JOBS];
+	struct path *path = path_of(server, rules->job);
 
 	*path = (struct path){.known = true,
 			      .job = rules->job,
 			      .epoch = rules->epoch,
 			      .tag = rules->tag,
-			      .members = find_members(server->control, name),
+			      .parent_tag = rules->parent.tag,
 			      .chunk = UINT32_MAX};
+	if (server->parent)
+		return;
+	path->members =
+		find_members(server->control, server->jobs.jobs[rules->job % SML_MAX_JOBS]->name);
 	if (path->members == NULL)
-		sim_wrong(server->control, "nobody has decided on job \"%s\"", name);
+		sim_wrong(server->control, "nobody has decided on job \"%s\"",
+			  server->jobs.jobs[rules->job % SML_MAX_JOBS]->name);
 }
 
 void sim_elastic_start_job(struct server *server, uint32_t job)
 {
-	server->paths[job % SML_MAX_JOBS].starts = true;
+	path_of(server, job)->starts = true;
 }
 
 void sim_elastic_remove_job(struct server *server, uint32_t job)
 {
-	struct path *path = &server->paths[job % SML_MAX_JOBS];
+	struct path *path = path_of(server, job);
 
 	if (path->job == job)
 		path->known = path->starts = false;
 }
 
-/* To all ranks of the job, or to one of them. */
-static void send_result(struct server *server, const struct path *path, const struct link *only)
+/* ---- results ---- */
+
+/* Is it the root of the job, or a switch below it that has the job as well? */
+static bool serves(const struct server *at, const struct server *root, const struct path *path)
 {
-	struct control *control = server->control;
+	for (; at != root; at = at->parent)
+		if (at->parent == NULL || !at->alive || !path_of(at, path->job)->starts ||
+		    path_of(at, path->job)->job != path->job)
+			return false;
+	return true;
+}
+
+static bool is_member(const struct link *link, const struct server *at, uint32_t job)
+{
+	if (link->child != NULL || link->life != at->life || !link->at_switch)
+		return false;
+	if (at->parent == NULL)
+		return link->peer.job != NULL && link->peer.job->rules.job == job;
+	return link->peer.proxied != NULL && link->peer.proxied->job != NULL &&
+	       link->peer.proxied->job->rules.job == job;
+}
+
+/* To all ranks of the job, or to one of them; with the tag of the switch that they are at. */
+static void send_result(struct server *root, const struct path *path, const struct link *only)
+{
+	struct control *control = root->control;
 
 	for (uint32_t i = 0; i < control->n_links; i++) {
 		struct link *link = &control->links[i];
+		const struct server *at = &control->servers[link->sw];
 		struct event *sent;
 
-		if (link->sw != server->index || link->life != server->life || !link->at_switch ||
-		    link->peer.job == NULL || link->peer.job->rules.job != path->job ||
-		    (only && only != link))
+		if ((only && only != link) || !serves(at, root, path) ||
+		    !is_member(link, at, path->job))
 			continue;
 		sent = sim_send_data(link, false, path->chunk, path->epoch);
 		sent->mark = (struct data_mark){
-			.job = path->job, .epoch = path->epoch, .tag = path->tag};
+			.job = path->job, .epoch = path->epoch, .tag = path_of(at, path->job)->tag};
 		sent->sum = path->bits;
 	}
 }
 
+/* ---- contributions ---- */
+
 static bool is_of(const struct data_mark *mark, const struct path *path)
 {
 	return path->starts && mark->job == path->job && mark->epoch == path->epoch &&
-	       mark->tag == path->tag && mark->number < path->members->n;
+	       mark->tag == path->tag;
+}
+
+/* A leaf believes it, and says so to its parent. */
+static void send_on(struct server *leaf, const struct path *path, const struct event *event,
+		    const struct link *origin)
+{
+	struct event *sent;
+
+	if (leaf->up == NULL)
+		return;
+	sent = sim_send_data(leaf->up, true, event->chunk, event->epoch);
+	sent->mark = event->mark;
+	sent->mark.tag = path->parent_tag;
+	sent->origin = origin;
 }
 
 static void begin_chunk(struct path *path, uint32_t chunk)
@@ -244,29 +362,41 @@ static void begin_chunk(struct path *path, uint32_t chunk)
 	path->n_contributed = path->bits = 0;
 }
 
-void sim_elastic_contribute(struct server *server, const struct event *event)
+static void combine(struct server *root, struct path *path, const struct event *event,
+		    const struct link *origin)
 {
-	struct path *path = &server->paths[event->mark.job % SML_MAX_JOBS];
-	bool full;
+	bool full = path->n_contributed == path->members->n;
 
-	if (!is_of(&event->mark, path))
+	if (event->mark.number >= path->members->n)
 		return;
-	full = path->n_contributed == path->members->n;
 	if (path->chunk == UINT32_MAX || (full && event->chunk == path->chunk + 1))
 		begin_chunk(path, event->chunk);
 	else if (full && event->chunk == path->chunk)
-		send_result(server, path, event->link);
+		send_result(root, path, origin);
 	if (event->chunk != path->chunk || sml_ranks_has(&path->contributed, event->mark.number))
 		return;
 	sml_ranks_add(&path->contributed, event->mark.number);
 	path->n_contributed++;
-	path->bits |= 1u << event->link->rank;
+	path->bits |= 1u << origin->rank;
 	if (path->n_contributed < path->members->n)
 		return;
 	if (path->bits != path->members->bits)
-		sim_wrong(server->control, "job \"%s\" has a sum of %02x, its members are %02x",
+		sim_wrong(root->control, "job \"%s\" has a sum of %02x, its members are %02x",
 			  path->members->job, path->bits, path->members->bits);
-	send_result(server, path, NULL);
+	send_result(root, path, NULL);
+}
+
+void sim_elastic_contribute(struct server *server, const struct event *event)
+{
+	struct path *path = path_of(server, event->mark.job);
+	const struct link *origin = event->origin ? event->origin : event->link;
+
+	if (!is_of(&event->mark, path))
+		return;
+	if (server->parent)
+		send_on(server, path, event, origin);
+	else
+		combine(server, path, event, origin);
 }
 
 bool sim_elastic_accepts(const struct rank *rank, const struct event *event)

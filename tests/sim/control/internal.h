@@ -140,6 +140,8 @@ struct rank {
 	uint64_t moves_ns;
 	uint64_t freezes_ns, thaws_ns; /* it does not run from the one to the other */
 	struct data_mark mark;	       /* of its packets */
+	uint8_t machine;	       /* where others may share memory with it; 0: none */
+	bool shares_badly;	       /* it cannot always prove that it does */
 };
 
 enum event_kind {
@@ -161,7 +163,9 @@ struct event {
 	uint32_t n, chunk, epoch;
 	/* Elastic. */
 	struct data_mark mark;
-	uint32_t sum; /* the processes whose contributions a result has, as bits */
+	const struct link
+		*origin; /* of a contribution that a leaf sends on: its rank's connection */
+	uint32_t sum;	 /* the processes whose contributions a result has, as bits */
 };
 
 /* A job's members, in the order of their ranks. */
@@ -169,6 +173,8 @@ struct members {
 	char job[32];
 	uint16_t processes[MAX_PROCESSES], n;
 	uint32_t bits;
+	/* Of those who have left it, by an error, for the next one, or at the end. */
+	uint32_t ended, fewest_calls, most_calls;
 };
 
 struct control {
@@ -285,16 +291,17 @@ void sim_crank_moves(struct rank *rank, const struct members *members);
 
 /* ---- jobs whose members change (elastic.c) ---- */
 
-void sim_elastic_draw(struct control *control);
+void sim_elastic_draw(struct control *control, uint64_t seed);
 /* This process is not in a job, and wants to be. */
 void sim_elastic_ask(struct rank *rank);
 /* It is time to decide, or for this process to move. */
 void sim_elastic_decide(struct control *control);
 void sim_elastic_move(struct rank *rank);
 bool sim_elastic_is_frozen(const struct rank *rank);
+/* Its membership is over for this process. Checks what its members may differ in. */
+void sim_elastic_ends(const struct rank *rank);
 /* The abstract dataplane of a switch. */
-void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rules,
-			 const char *name);
+void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rules);
 void sim_elastic_start_job(struct server *server, uint32_t job);
 void sim_elastic_remove_job(struct server *server, uint32_t job);
 void sim_elastic_contribute(struct server *server, const struct event *event);

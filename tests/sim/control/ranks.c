@@ -55,6 +55,8 @@ static void drop_all(struct rank *rank)
 
 static void fails(struct rank *rank, int error, const char *text)
 {
+	if (rank->control->is_elastic)
+		sim_elastic_ends(rank);
 	rank->error = error;
 	rank->state = rank->control->is_elastic ? PARTED : FAILED;
 	rank->ends_by_ns = rank->next_ns = NEVER;
@@ -76,6 +78,8 @@ void sim_crank_dies(struct rank *rank)
 	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
 		if (rank->attempts[i].link && rank->freezes)
 			rank->attempts[i].link->at_rank = false;
+	if (control->is_elastic && rank->state != PARTED && rank->state != COMING)
+		sim_elastic_ends(rank);
 	drop_all(rank);
 	rank->state = DEAD;
 	control->rank_died = true;
@@ -221,6 +225,7 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 	struct attempt *attempt = &rank->attempts[address];
 	SmlControl__Join message = SML_CONTROL__JOIN__INIT;
 	uint32_t port = 40000u + rank->id;
+	uint8_t token[SML_SESSION_TOKEN_BYTES] = {(uint8_t)rank->id};
 
 	begin_session(rank, address);
 	message.library_version = (char *)(uintptr_t) "1";
@@ -233,6 +238,10 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 	message.stripes = rank->control->embedded ? rank->control->n_ranks : 1u;
 	message.stripe_ports = &port;
 	message.n_stripe_ports = rank->control->embedded;
+	if (rank->machine) {
+		message.machine = (ProtobufCBinaryData){1, &rank->machine};
+		message.host_token = (ProtobufCBinaryData){sizeof(token), token};
+	}
 	if (resumes)
 		report(rank, &attempt->resumption, attempt);
 	sim_say(rank->control, "rank %u joins at %s%s", rank->id, rank->control->names[address],
@@ -300,6 +309,14 @@ static void probe(struct rank *rank, unsigned address)
 				     : control->now_ns + PATIENCE_NS;
 }
 
+/* With the ranks of its machine, if it has been told of any. */
+static bool shares_memory(struct rank *rank, const struct attempt *attempt)
+{
+	if (attempt->session.admission.host_ranks.n == 0)
+		return false;
+	return !rank->shares_badly || gen_chance(&rank->control->gen, 1, 2);
+}
+
 static void end_of_probe(struct rank *rank, unsigned address)
 {
 	struct attempt *attempt = &rank->attempts[address];
@@ -308,7 +325,8 @@ static void end_of_probe(struct rank *rank, unsigned address)
 	if (sim_has_udp(&rank->control->servers[attempt->link->sw], rank->id))
 		sml_session_ready(
 			&attempt->session,
-			&(struct sml_readiness){.lanes = attempt->session.admission.lanes});
+			&(struct sml_readiness){.lanes = attempt->session.admission.lanes,
+						.shares_memory = shares_memory(rank, attempt)});
 	else
 		reject(rank, address, SML_ERROR_UNREACHABLE, "its UDP does not answer");
 }
@@ -378,6 +396,8 @@ static void look_at(struct rank *rank, unsigned address)
 		if (rank->state == SEEKING)
 			rank->gave_up_ns = rank->control->now_ns;
 		sml_search_left(&rank->search, address);
+		if (rank->control->is_elastic)
+			sim_elastic_ends(rank);
 		rank->state = WELL;
 		drop_all(rank);
 	} else if (session->phase == SML_SESSION_ADMITTED && attempt->probed_ns == NEVER) {

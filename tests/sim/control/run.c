@@ -677,7 +677,7 @@ void sim_control_run(uint64_t seed, enum sim_control_kind kind, bool trace,
 	if (wide)
 		draw_wide(control);
 	else if (kind == SIM_CONTROL_ELASTIC)
-		sim_elastic_draw(control);
+		sim_elastic_draw(control, seed);
 	else
 		draw(control);
 	/* The other seeds have the worlds that they had before there were trees. */

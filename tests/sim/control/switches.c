@@ -125,6 +125,13 @@ static bool is_rivals(const struct server *server, uint32_t number)
 	return strcmp(job->name, JOB_NAME) != 0;
 }
 
+/* Its parent answers it after a while. */
+static void begin_proof(struct server *server, const struct sml_pool_rules *rules)
+{
+	server->lanes = rules->lanes;
+	server->proved_ns = server->control->now_ns + gen_below(&server->control->gen, 300) * MS;
+}
+
 static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
 {
 	struct server *server = server_of(dataplane);
@@ -132,8 +139,9 @@ static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules 
 	if (!server->control->embedded && !server->control->has_tree)
 		sim_pool_check_share(server, rules);
 	if (server->paths) {
-		sim_elastic_add_job(server, rules,
-				    server->jobs.jobs[rules->job % SML_MAX_JOBS]->name);
+		sim_elastic_add_job(server, rules);
+		if (server->parent)
+			begin_proof(server, rules);
 		return 0;
 	}
 	if (is_rivals(server, rules->job))
@@ -141,8 +149,7 @@ static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules 
 	server->job_number = rules->job;
 	server->job = rules->epoch;
 	server->starts = false;
-	server->lanes = rules->lanes;
-	server->proved_ns = server->control->now_ns + gen_below(&server->control->gen, 300) * MS;
+	begin_proof(server, rules);
 	return 0;
 }
 
