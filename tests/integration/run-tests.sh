@@ -42,6 +42,12 @@ cat >"$tree/tools/test-python" <<'EOF'
 #!/bin/sh
 mkdir -p build-python
 [ "$1" != --prepare ] || exec touch build-python/ready
+case $* in
+*" tests/python/test_wheel.py"*)
+	echo '<testsuites><testsuite><testcase classname="wheels" name="test_round"/></testsuite></testsuites>' \
+		>build-python/results.xml
+	exit ;;
+esac
 cat >build-python/results.xml <<'END'
 <testsuites><testsuite>
 <testcase classname="pears" name="test_ripe"/>
@@ -79,7 +85,7 @@ ends_with "output   release: library: [  ERROR   ] --- 1 != 2"
 say $? "of a long output, 30 lines" "$work/end"
 [ "$(tail -n 13 "$work/end" | grep -c '^FAILED  ')" = 12 ]
 say $? "what failed comes last" "$work/end"
-tail -n 1 "$work/end" | grep -qx '4 passed, 12 failed, 2 skipped'
+tail -n 1 "$work/end" | grep -qx '5 passed, 12 failed, 2 skipped'
 say $? "then the count" "$work/end"
 
 (cd "$tree" && tools/run-tests --nightly) >"$work/end" 2>&1
