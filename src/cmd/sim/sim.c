@@ -360,7 +360,8 @@ static const struct argp_option option_list[] = {
 	 "event",
 	 0},
 	{"elastic", OPTION_ELASTIC, NULL, 0,
-	 "As --control, with a job whose members change: processes die, freeze, wake up and come",
+	 "As --control, with a job whose members change: processes die, freeze, wake up and come; "
+	 "in some worlds, there are trees, or processes share memory",
 	 0},
 	{"large", OPTION_LARGE, NULL, 0,
 	 "Use worlds of up to 64 ranks and 256 slots; with --control, trees with 65 to 4,096 ranks",
