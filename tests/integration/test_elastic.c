@@ -476,6 +476,47 @@ TEST(a_rank_that_dies_before_it_has_joined_is_missed_within_the_limit)
 	end_switches();
 }
 
+/* Processes 0 and 1 cannot meet, and say so. They have no job then, and can be in one again. */
+static void expect_to_part(const char *next, int port)
+{
+	for (int i = 0; i < 2; i++)
+		assert_int_not_equal(hear(i).result, 0);
+	let(3, to_job(next, port));
+	let(3, make_sum);
+}
+
+TEST(a_member_that_closes_or_has_another_list_is_an_error_within_the_limit)
+{
+	struct order order = to_job("", free_port());
+
+	start_switches();
+	for (int with_switch = 0; with_switch < 2; with_switch++) {
+		form = (struct form){.switch_address = with_switch ? root_address : NULL};
+		start_all(3);
+		let(7, to_job("first", order.port));
+		let(7, make_sum);
+		/* Process 2 leaves, while the others go on with it. */
+		snprintf(order.job, sizeof(order.job), "second");
+		order.timeout_ms = 1000;
+		order.world_size = 3;
+		for (order.rank = 0; order.rank < 2; order.rank++)
+			tell(order.rank, &order);
+		tell(2, &leave);
+		(void)hear(2);
+		expect_to_part("third", order.port);
+		/* Process 1 has not heard of another member. */
+		snprintf(order.job, sizeof(order.job), "fourth");
+		for (order.rank = 0; order.rank < 2; order.rank++) {
+			order.world_size = 3 - order.rank;
+			tell(order.rank, &order);
+		}
+		expect_to_part("fifth", order.port);
+		let(3, leave);
+		end_all();
+	}
+	end_switches();
+}
+
 /* Three jobs of three at once. The frozen one is process 1 of each. */
 TEST(a_frozen_rank_of_the_old_job_changes_nothing)
 {
