@@ -77,13 +77,20 @@ static bool end_change(struct sml_context *context)
 
 /* ---- the old job ---- */
 
-static void give_up_job(struct sml_context *context, const struct sml_membership *next)
+/* The other ranks log the text, too. Returns false if the job had failed before. */
+static bool give_up_job(struct sml_context *context, const struct sml_membership *next)
 {
 	char text[SML_TEXT_BYTES];
+	bool planned;
 
-	snprintf(text, sizeof(text), "it goes on in job \"%s\" (sml_reconfigure())", next->job);
-	if (sml_context_give_up(context, SML_ERROR_ABORTED, text))
+	snprintf(text, sizeof(text),
+		 "this is no failure: its members change, and it goes on in job \"%s\" "
+		 "(sml_reconfigure())",
+		 next->job);
+	planned = sml_context_give_up(context, SML_ERROR_ABORTED, text);
+	if (planned)
 		sml_context_abort_job(context, SML_ERROR_ABORTED, text);
+	return planned;
 }
 
 /* The job has failed, so each of them returns soon. */
@@ -113,9 +120,10 @@ static void end_requests(struct sml_context *context, const struct sml_membershi
 
 static void end_job(struct sml_context *context, const struct sml_membership *next)
 {
-	give_up_job(context, next);
+	bool planned = give_up_job(context, next);
+
 	await_calls(context);
-	sml_log_end(context, context->error);
+	sml_log_end(context, planned ? 0 : context->error);
 	sml_log_counters(context);
 	sml_membership_fini(context);
 	end_requests(context, next);
