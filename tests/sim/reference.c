@@ -142,48 +142,58 @@ static int32_t shared_exponent(const struct sim_call *call, uint32_t count, unsi
 	return exponent;
 }
 
-/* One block whose sums the switch rounds: core/rounding.h's rule, with divisions in doubles. */
-static void reference_rounded_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
-				    int32_t exponent, const void *const *elements, void *result)
+/* core/rounding.h's rule, with divisions in doubles. The sums become multiples of 2^result. */
+static unsigned round_sums(uint32_t count, double *sums)
 {
-	uint16_t lanes[SML_ROUNDED_BLOCK + 1], sums[SML_ROUNDED_BLOCK + 1] = {0};
-	double whole[SML_ROUNDED_BLOCK] = {0};
-	unsigned shift = 0, divisor = call->op == SML_AVG ? n_ranks : 1;
+	int shift = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		while (sums[i] >= ldexp(1, 15 + shift) || sums[i] < -ldexp(1, 15 + shift))
+			shift++;
+	for (uint32_t i = 0; i < count; i++)
+		sums[i] = ldexp(fmin(nearbyint(ldexp(sums[i], -shift)), INT16_MAX), shift);
+	return (unsigned)shift;
+}
+
+/* One block whose sums each switch of the tree rounds. Leaves follow their parents there. */
+static void reference_rounded_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
+				    const struct sim_tree *tree, const void *const *elements,
+				    void *result)
+{
+	uint16_t lanes[SML_ROUNDED_BLOCK + 1];
+	double sums[SIM_MAX_NODES][SML_ROUNDED_BLOCK] = {0};
+	unsigned shift, divisor = call->op == SML_AVG ? n_ranks : 1;
+	int32_t exponent = shared_exponent(call, count, n_ranks, elements);
 
 	for (unsigned r = 0; r < n_ranks; r++) {
 		to_lanes(call, elements[r], count, exponent, 1, lanes);
 		for (uint32_t i = 0; i < count; i++)
-			whole[i] += (int16_t)sml_be16(lanes[i]);
+			sums[tree->node_of_rank[r]][i] += (int16_t)sml_be16(lanes[i]);
 	}
+	for (unsigned node = tree->n_nodes - 1u; node > 0; node--) {
+		(void)round_sums(count, sums[node]);
+		for (uint32_t i = 0; i < count; i++)
+			sums[tree->parent[node]][i] += sums[node][i];
+	}
+	shift = round_sums(count, sums[0]);
 	for (uint32_t i = 0; i < count; i++)
-		while (whole[i] >= ldexp(1, 15 + (int)shift) ||
-		       whole[i] < -ldexp(1, 15 + (int)shift))
-			shift++;
-	for (uint32_t i = 0; i < count; i++) {
-		double rounded = nearbyint(ldexp(whole[i], -(int)shift));
-
-		sums[i] = sml_be16((uint16_t)(int16_t)fmin(rounded, INT16_MAX));
-	}
+		lanes[i] = sml_be16((uint16_t)(int16_t)ldexp(sums[0][i], -(int)shift));
 	if (call->type == SML_FLOAT64)
-		sml_double_dequantize_int16(sums, count, exponent, 1u << shift, divisor, result);
+		sml_double_dequantize_int16(lanes, count, exponent, 1u << shift, divisor, result);
 	else
-		sml_dequantize_int16(call->type, sums, count, exponent, 1u << shift, divisor,
+		sml_dequantize_int16(call->type, lanes, count, exponent, 1u << shift, divisor,
 				     result);
 }
 
 /* One block of block floating point; the ranks are added one after another. */
 static void reference_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
-			    bool rounded, const void *const *elements, void *result)
+			    const void *const *elements, void *result)
 {
 	bool narrow = call->wire == SML_WIRE_INT16;
 	uint32_t n_lanes = narrow ? (count + 1) / 2 : count;
 	uint32_t lanes[2 * SML_MAX_LANES], sums[2 * SML_MAX_LANES] = {0};
 	int32_t exponent = shared_exponent(call, count, n_ranks, elements);
 
-	if (rounded) {
-		reference_rounded_block(call, count, n_ranks, exponent, elements, result);
-		return;
-	}
 	if (call->wire == SML_WIRE_INT64) {
 		reference_double_block(call, count, n_ranks, exponent, elements, result);
 		return;
@@ -219,25 +229,39 @@ static void reference_gather(const struct sim_call *call, unsigned n_ranks, void
 	}
 }
 
-static void reference_float_sum(const struct sim_call *call, const struct sml_tensor *tensor,
-				unsigned n_ranks, void *const *inputs, uint8_t *result)
+/* The elements of the call's block that begins at `first`. tree: not NULL if switches round it. */
+static void reference_block_at(const struct sim_world *world, const struct sim_call *call,
+			       const struct sim_tree *tree, uint32_t first, uint32_t block,
+			       void *const *inputs, uint8_t *result)
 {
-	uint32_t block = sml_code_block(&tensor->code);
-	size_t bytes = sml_element_bytes(call->type);
+	uint32_t count = call->count - first < block ? call->count - first : block;
+	size_t at = first * sml_element_bytes(call->type);
 	const void *parts[SML_MAX_WORLD];
 
+	for (unsigned r = 0; r < world->n_ranks; r++)
+		parts[r] = (const uint8_t *)inputs[r] + at;
+	if (tree)
+		reference_rounded_block(call, count, world->n_ranks, tree, parts, result + at);
+	else
+		reference_block(call, count, world->n_ranks, parts, result + at);
+}
+
+static void reference_float_sum(const struct sim_world *world, const struct sim_call *call,
+				const struct sml_tensor *tensor, void *const *inputs,
+				uint8_t *result)
+{
+	uint32_t block = sml_code_block(&tensor->code);
+	struct sim_tree tree;
+
 	if (tensor->form == SML_FORM_GATHER) {
-		reference_gather(call, n_ranks, inputs, result);
+		reference_gather(call, world->n_ranks, inputs, result);
 		return;
 	}
-	for (uint32_t first = 0; first < call->count; first += block) {
-		uint32_t count = call->count - first < block ? call->count - first : block;
-
-		for (unsigned r = 0; r < n_ranks; r++)
-			parts[r] = (const uint8_t *)inputs[r] + first * bytes;
-		reference_block(call, count, n_ranks, tensor->code.rounded, parts,
-				result + first * bytes);
-	}
+	if (tensor->code.rounded)
+		sim_tree_draw(world, 0, 1, &tree);
+	for (uint32_t first = 0; first < call->count; first += block)
+		reference_block_at(world, call, tensor->code.rounded ? &tree : NULL, first, block,
+				   inputs, result);
 }
 
 static float half_to_float(enum sml_type type, uint16_t half)
@@ -377,7 +401,7 @@ void sim_reference(const struct sim_world *world, const struct sim_call *call,
 			memcpy((uint8_t *)result + r * part * bytes,
 			       (const uint8_t *)inputs[r] + r * part * bytes, part * bytes);
 	} else if (is_float(call->type) && call->op != SML_MAX && call->op != SML_MIN) {
-		reference_float_sum(call, tensor, world->n_ranks, inputs, result);
+		reference_float_sum(world, call, tensor, inputs, result);
 	} else {
 		for (uint32_t i = 0; i < call->count; i++)
 			reference_element(call, world->n_ranks, inputs, i * bytes, bytes,
@@ -385,54 +409,17 @@ void sim_reference(const struct sim_world *world, const struct sim_call *call,
 	}
 }
 
-/*
- * Each switch of a path rounds its sum by at most the unit that n ranks' sums can need, twice over
- * all switches of a level. The result is rounded to the type.
- */
-static double slack_of(const struct sim_world *world, const struct sim_call *call,
-		       void *const *inputs, size_t block)
+bool sim_is_of_tree(const struct sim_world *world, const struct sim_call *call,
+		    const struct sim_tree *tree, void *const *inputs, const void *got, size_t first,
+		    size_t count, void *result)
 {
-	uint32_t at = (uint32_t)block * SML_ROUNDED_BLOCK;
-	uint32_t count =
-		call->count - at < SML_ROUNDED_BLOCK ? call->count - at : SML_ROUNDED_BLOCK;
-	const void *parts[SML_MAX_WORLD];
-	int32_t exponent;
+	size_t bytes = sml_element_bytes(call->type);
 
-	for (unsigned r = 0; r < world->n_ranks; r++)
-		parts[r] = (const uint8_t *)inputs[r] + at * sml_element_bytes(call->type);
-	exponent = shared_exponent(call, count, world->n_ranks, parts);
-	if (exponent == SML_EXPONENT_ZERO || exponent == SML_EXPONENT_NONFINITE)
-		return 0;
-	return ldexp(4.0 * world->levels * world->n_ranks, exponent - 15) /
-	       (call->op == SML_AVG ? world->n_ranks : 1);
-}
-
-bool sim_close(const struct sim_world *world, const struct sim_call *call, void *const *inputs,
-	       const void *a, const void *b, size_t first, size_t count)
-{
-	size_t bytes = sml_element_bytes(call->type), block = SIZE_MAX;
-	double slack = 0;
-
-	for (size_t i = first; i < first + count; i++) {
-		double x = load_float(call->type, (const uint8_t *)a + i * bytes);
-		double y = load_float(call->type, (const uint8_t *)b + i * bytes);
-
-		if (i / SML_ROUNDED_BLOCK != block) {
-			block = i / SML_ROUNDED_BLOCK;
-			slack = slack_of(world, call, inputs, block);
-		}
-		if (isnan(x) || isnan(y)) {
-			if (!isnan(x) || !isnan(y))
-				return false;
-		} else if (isinf(x) || isinf(y)) {
-			/* The other one may be just below. */
-			if (signbit(x) != signbit(y) || fabs(x) < 32768 || fabs(y) < 32768)
-				return false;
-		} else if (fabs(x - y) > slack + fabs(y) * 0x1p-7 + 0x1p-24) {
-			return false;
-		}
-	}
-	return true;
+	reference_block_at(world, call, tree,
+			   (uint32_t)(first / SML_ROUNDED_BLOCK) * SML_ROUNDED_BLOCK,
+			   SML_ROUNDED_BLOCK, inputs, result);
+	return sim_equal(call->type, (const uint8_t *)got + first * bytes,
+			 (const uint8_t *)result + first * bytes, count);
 }
 
 bool sim_equal(enum sml_type type, const void *a, const void *b, size_t count)
