@@ -63,7 +63,9 @@ ON_GLOO = {
     "scatter of 4 float32, root 0": lambda g: dist.scatter(
         ones(), on_root(tensors(), 0, g), 0, group=g
     ),
-    "reduce_scatter of 4 float32, SUM": lambda g: dist.reduce_scatter(ones(2), halves(), group=g),
+    "reduce_scatter of 4 complex64, SUM": lambda g: dist.reduce_scatter(
+        ones(2).to(torch.complex64), [half.to(torch.complex64) for half in halves()], group=g
+    ),
     "reduce_scatter_single of 4 complex64, SUM": lambda g: dist.reduce_scatter_tensor(
         ones(2).to(torch.complex64), ones().to(torch.complex64), group=g
     ),
@@ -71,7 +73,11 @@ ON_GLOO = {
     "alltoall of float32": lambda g: dist.all_to_all(halves(), halves(), group=g),
     "monitored_barrier": lambda g: dist.monitored_barrier(g, timedelta(seconds=100)),
 }
-MISSING_BEFORE_2_13 = ("reduce_scatter_single of 4 complex64, SUM", "alltoall of float32")
+MISSING_BEFORE_2_13 = (
+    "reduce_scatter of 4 complex64, SUM",
+    "reduce_scatter_single of 4 complex64, SUM",
+    "alltoall of float32",
+)
 ON_SWITCH = {
     "4 float32, sum": lambda g: dist.all_reduce(ones(), group=g),
     "called barrier": lambda g: dist.barrier(g),
@@ -437,7 +443,7 @@ def test_what_is_not_computed_is_refused(pair, collective, op):
     for rank, found in enumerate(pair.call(everything, [collective] * N, [op] * N, timeout=100)):
         for dtype, result in found.items():
             if isinstance(result, str):
-                assert dtype not in [*FLOATS, *INTEGERS] or not computes(op, dtype, collective)
+                assert dtype not in [*FLOATS, *INTEGERS] or not computes(op)
                 continue
             right = reduced(op, dtype)
             assert right is not None, f"{op} of {dtype} has no meaning, but gave {result}"
@@ -446,9 +452,9 @@ def test_what_is_not_computed_is_refused(pair, collective, op):
                 assert result == right[first : first + part].tolist(), f"{op} of {dtype}"
 
 
-def computes(op, dtype, collective):
-    """What the switch adds is never refused. (Lists of parts are Gloo's.)"""
-    return op in ("SUM", "AVG", "MAX", "MIN") and collective != "scatter_list"
+def computes(op):
+    """What the switch adds is never refused."""
+    return op in ("SUM", "AVG", "MAX", "MIN")
 
 
 REFUSED = [

@@ -468,6 +468,18 @@ class ProcessGroupSwitchML(Derivation, Router):
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        opts = opts or ReduceScatterOptions()
+        tensors = tensors_in([outputs, inputs])
+        # Each rank has the same list, so the choice is the same.
+        parts = tensors_in(inputs)
+        equal = len(parts) == self.size() and len({part.numel() for part in parts}) == 1
+        if not equal or len(outputs) != 1 or not self._adds(tensors, opts.reduceOp):
+            what = describe(parts, opts.reduceOp)
+            return self._instead("reduce_scatter", what, parts[:1])(outputs, inputs, opts)
+        whole = torch.cat([part.detach().reshape(-1) for part in parts])
+        return self._scatter("reduce_scatter", outputs, [whole], opts)
+
     def _scatter(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Work:
         for part, whole in zip(outputs, inputs, strict=True):
             self._check_parts(name, part, whole)
@@ -503,7 +515,6 @@ class ProcessGroupSwitchML(Derivation, Router):
     gather_single = _elsewhere("gather_single")
     recv = _between_two("recv")
     recv_anysource = _between_two("recv_anysource")
-    reduce_scatter = _elsewhere("reduce_scatter")
     scatter = _elsewhere("scatter")
     send = _between_two("send")
 
