@@ -17,6 +17,7 @@ DistributedDataParallel's buckets, the last parameter first. They are recorded a
 steps and after the last one, and are multiplied by a power of two, as GradScaler would do, so
 that the largest sum of 64 is near 2^14: float16 has no subnormal gradients then that count.
 """
+
 import argparse
 import os
 import pydoc_data.topics
@@ -34,7 +35,7 @@ import torch_ddp  # noqa: E402
 
 RANKS = 64
 EARLY = 5
-LARGEST_SUM = 2.0 ** 14
+LARGEST_SUM = 2.0**14
 
 
 class Cnn:
@@ -45,10 +46,22 @@ class Cnn:
         self.pixels, self.labels = data.tensors
         self.model = nn.Sequential(
             nn.Unflatten(1, (1, 8, 8)),
-            nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-            nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(),
-            nn.Flatten(), nn.Linear(1024, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 10))
+            nn.Conv2d(1, 32, 3, padding=1),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 3, padding=1),
+            nn.BatchNorm2d(64),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(64, 64, 3, padding=1),
+            nn.BatchNorm2d(64),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(1024, 64),
+            nn.BatchNorm1d(64),
+            nn.ReLU(),
+            nn.Linear(64, 10),
+        )
 
     def loss(self, generator):
         chosen = torch.randint(len(self.pixels), (self.batch,), generator=generator)
@@ -64,22 +77,29 @@ class Transformer:
 
     def __init__(self):
         self.bytes = torch.tensor(list(text().encode()), dtype=torch.long)
-        layer = nn.TransformerEncoderLayer(self.width, 4, 4 * self.width, dropout=0.0,
-                                           batch_first=True, norm_first=True)
-        self.model = nn.ModuleDict({
-            "bytes": nn.Embedding(256, self.width), "places": nn.Embedding(self.length, self.width),
-            "layers": nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
-            "next": nn.Linear(self.width, 256)})
+        layer = nn.TransformerEncoderLayer(
+            self.width, 4, 4 * self.width, dropout=0.0, batch_first=True, norm_first=True
+        )
+        self.model = nn.ModuleDict(
+            {
+                "bytes": nn.Embedding(256, self.width),
+                "places": nn.Embedding(self.length, self.width),
+                "layers": nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+                "next": nn.Linear(self.width, 256),
+            }
+        )
         self.mask = nn.Transformer.generate_square_subsequent_mask(self.length)
 
     def loss(self, generator):
-        first = torch.randint(len(self.bytes) - self.length - 1, (self.batch, 1),
-                              generator=generator)
+        first = torch.randint(
+            len(self.bytes) - self.length - 1, (self.batch, 1), generator=generator
+        )
         rows = self.bytes[first + torch.arange(self.length + 1)]
         hidden = self.model["bytes"](rows[:, :-1]) + self.model["places"].weight
         hidden = self.model["layers"](hidden, mask=self.mask, is_causal=True)
-        return nn.functional.cross_entropy(self.model["next"](hidden).flatten(0, 1),
-                                           rows[:, 1:].flatten())
+        return nn.functional.cross_entropy(
+            self.model["next"](hidden).flatten(0, 1), rows[:, 1:].flatten()
+        )
 
 
 class Embeddings:
@@ -90,19 +110,25 @@ class Embeddings:
         counts = {}
         for word in words:
             counts[word] = counts.get(word, 0) + 1
-        known = sorted(counts, key=lambda word: (-counts[word], word))[:self.most_words]
+        known = sorted(counts, key=lambda word: (-counts[word], word))[: self.most_words]
         number = {word: i for i, word in enumerate(known)}
         self.words = torch.tensor([number[word] for word in words if word in number])
-        self.model = nn.ModuleDict({"in": nn.EmbeddingBag(len(known), self.width),
-                                    "out": nn.Linear(self.width, len(known))})
+        self.model = nn.ModuleDict(
+            {
+                "in": nn.EmbeddingBag(len(known), self.width),
+                "out": nn.Linear(self.width, len(known)),
+            }
+        )
 
     def loss(self, generator):
-        first = torch.randint(len(self.words) - 2 * self.around, (self.batch, 1),
-                              generator=generator)
+        first = torch.randint(
+            len(self.words) - 2 * self.around, (self.batch, 1), generator=generator
+        )
         rows = self.words[first + torch.arange(2 * self.around + 1)]
-        around = torch.cat([rows[:, :self.around], rows[:, self.around + 1:]], 1)
-        return nn.functional.cross_entropy(self.model["out"](self.model["in"](around)),
-                                           rows[:, self.around])
+        around = torch.cat([rows[:, : self.around], rows[:, self.around + 1 :]], 1)
+        return nn.functional.cross_entropy(
+            self.model["out"](self.model["in"](around)), rows[:, self.around]
+        )
 
 
 def gradients(task, generator):
