@@ -45,7 +45,7 @@ for SWITCHML_HOST_GROUP in 0 1; do
 	for message in Join Waiting Admitted Ready Start; do
 		for count in 1 2; do
 			# Only one rank is told that it waits. A start that reaches only one rank is left
-			# out: that job does not go on yet.
+			# out: that job does not go on (lib/context/begin.c).
 			case $message-$count in Waiting-2 | Start-1) continue ;; esac
 			job=$message-$count-$SWITCHML_HOST_GROUP
 			proxy "$job" "${at[one]}" "$message" "$count"

@@ -3,7 +3,8 @@
  * While a stripe begins, nothing can be lost with its switch: no call has been made. So if the
  * switch dies, the stripe begins anew at the next address, and all of them are tried for a while,
  * because a switch may be started again. The ranks that waited there lose it together, and go on in
- * the same order, so they meet again.
+ * the same order, so they meet again. (Not if the switch has started the job for some of them only:
+ * those resume it (failover.c), and the others begin anew.)
  *
  * The invariant: a new try has nothing of the last one, except that the others know which ranks of
  * this host share memory at several switches: after that, a lost switch is an error.
