@@ -293,8 +293,8 @@ struct sml_config {
 	int sched_batch;
 
 	/*
-	 * A rank that has waited this long for a switch or for other ranks logs what it waits for,
-	 * as a warning, and again at growing intervals. 0: it does not.
+	 * A rank that has waited this long for a switch, for other ranks, or in a call logs what it
+	 * waits for, as a warning, and again at growing intervals. 0: it does not.
 	 * SWITCHML_WAIT_NOTICE (seconds), 5 s.
 	 */
 	int wait_notice_ms;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A rank that waits says what for: for other ranks, in every form of a job, for a switch that died,
-# and for the others to leave. It says nothing when nobody waits, or when that is turned off.
+# A rank that waits says what for: for other ranks, in every form of a job and in its calls, for a
+# switch that died, and for the others to leave. It says nothing when nobody waits, or when that is turned off.
 # Usage: notices.sh SWITCHML
 set -u
 
@@ -11,7 +11,7 @@ here=$(realpath "$(dirname "$0")")
 . "$here/../support/report.sh"
 . "$here/../support/trees.sh"
 cd "$work" || exit 1
-export SWITCHML_TIMEOUT=60 SWITCHML_WAIT_NOTICE=0.3
+export SWITCHML_TIMEOUT=60 SWITCHML_WAIT_NOTICE=0.3 SWITCHML_HEARTBEAT=60
 
 # Rank, number of ranks, bench's options: the output goes to $job.RANK.
 rank() {
@@ -101,6 +101,28 @@ SWITCHML_WAIT_NOTICE=30 rank 1 2 -n 200
 wait "${pids[@]}"
 ! grep -q waiting well.*
 say $? "a job that nobody waits in says nothing" well.*
+
+# ---- a rank that has stopped in the middle of a job: the others wait in a call ----
+# The stopped rank, a job, and its ranks' switches.
+expect_late() {
+	local late=$1
+	job=$2
+	under_way "${@:2}"
+	kill -STOP "${pids[$late]}"
+	expect "a rank waits in a call of job $job" "$job.$((1 - late))" \
+		"waiting [0-9]* s (of at most 60) for rank $late of 2 ($host, pid [0-9]*.*) in job \"$job\", [a-z-]* [0-9]*"
+	kill -CONT "${pids[$late]}"
+	all_run
+	say $? "job $job goes on" "$job".*
+	kill "${pids[0]}"
+	ends_well "and ends well" "$job"
+}
+
+# A rank that shares memory may stop while it adds what all have brought: then nobody is late.
+SWITCHML_HOST_GROUP=0
+expect_late 1 stopped root root
+expect_late 0 first a a
+expect_late 1 tree root a
 
 # ---- a switch that is lost ----
 job=lost

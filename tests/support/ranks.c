@@ -108,6 +108,8 @@ void configure(struct sml_config *config, const struct job *job, int rank)
 	config->host_group = job->host_group && job->by_default ? -1 : job->host_group;
 	if (job->alone >> rank & 1)
 		config->host_group = 0;
+	if (job->adjust)
+		job->adjust(config, job, rank);
 }
 
 static void *rank_main(void *argument)

@@ -31,6 +31,8 @@ struct job {
 	int alone;	  /* bit r: rank r does not share memory, whatever host_group says */
 	bool by_default;  /* with host_group: -1, which is the default, instead of 1 */
 	bool host_group;  /* share memory: otherwise the ranks send packets, also on one host */
+	/* NULL, or changes a rank's configuration. */
+	void (*adjust)(struct sml_config *config, const struct job *job, int rank);
 	void (*body)(struct rank *rank);
 	void *argument;
 	uint32_t *hash; /* NULL, or receives the hash of all ranks' results */

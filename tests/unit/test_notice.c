@@ -40,6 +40,37 @@ TEST(notices_come_ever_less_often)
 	}
 }
 
+/* The second at which the next one is told, of a wait that began at this one. */
+static unsigned next_of(struct sml_notice *notice, unsigned since)
+{
+	uint64_t at_ns;
+
+	sml_notice_again(notice, NOW + since * SML_NS_PER_SEC);
+	at_ns = sml_notice_wake(notice, UINT64_MAX);
+	assert_true(sml_notice_is_due(notice, at_ns));
+	return (unsigned)((at_ns - NOW) / SML_NS_PER_SEC);
+}
+
+TEST(many_waits_are_told_of_no_more_often_than_one)
+{
+	const struct sml_settings settings = {.wait_notice_ms = 5000};
+	struct sml_notice notice;
+
+	sml_notice_begin(&notice, &settings, NOW);
+	/* Waits that end before they are told of count for nothing. */
+	sml_notice_again(&notice, NOW + 4 * SML_NS_PER_SEC);
+	sml_notice_again(&notice, NOW + 8 * SML_NS_PER_SEC);
+	assert_int_equal(next_of(&notice, 12), 17);
+	/* 10 s after the last one, then 20, 40 and 60; and never before a wait has lasted 5 s. */
+	assert_int_equal(next_of(&notice, 18), 27);
+	assert_int_equal(next_of(&notice, 28), 47);
+	assert_int_equal(next_of(&notice, 90), 95);
+	assert_int_equal(next_of(&notice, 96), 155);
+	/* After a minute in which none would have been told, all begins anew. */
+	assert_int_equal(next_of(&notice, 155 + 121), 281);
+	assert_int_equal(next_of(&notice, 282), 291);
+}
+
 TEST(notices_that_are_turned_off_never_come)
 {
 	const struct sml_settings settings = {.wait_notice_ms = 0};
@@ -47,6 +78,8 @@ TEST(notices_that_are_turned_off_never_come)
 
 	sml_notice_begin(&notice, &settings, NOW);
 	assert_int_equal(sml_notice_wake(&notice, NOW + 7), NOW + 7);
+	assert_false(sml_notice_is_due(&notice, UINT64_MAX - 1));
+	sml_notice_again(&notice, NOW);
 	assert_false(sml_notice_is_due(&notice, UINT64_MAX - 1));
 }
 

@@ -63,3 +63,52 @@ TEST(an_ordinary_call_s_memory_is_used_again)
 	assert_null(requests.all->next_of_all);
 	sml_requests_fini(&requests);
 }
+
+/* A call that waits, with this number and so many chunks missing. */
+static struct sml_request *submit(struct sml_requests *requests, uint32_t number, uint32_t left)
+{
+	struct sml_request *request = sml_request_take(requests, 1);
+
+	assert_non_null(request);
+	request->tensor = (struct sml_tensor){.number = number, .left = left};
+	request->tensor.window[SML_HEAD].first = 10 * number;
+	request->begun_ns = 1000 + number;
+	request->deadline_ns = 2000 + number;
+	request->references = SML_REQUEST_CALLER + 1;
+	request->submitted = true;
+	return request;
+}
+
+TEST(the_oldest_call_is_the_first_that_has_not_ended)
+{
+	struct sml_request *first, *second, *third;
+	struct sml_call_in_progress oldest;
+	struct sml_requests requests;
+
+	sml_requests_init(&requests);
+	assert_false(sml_requests_oldest(&requests, &oldest));
+	/* Numbers wrap around. */
+	first = submit(&requests, UINT32_MAX, 2);
+	second = submit(&requests, 0, 3);
+	third = submit(&requests, 1, 4);
+	assert_true(sml_requests_oldest(&requests, &oldest));
+	assert_int_equal(oldest.number, UINT32_MAX);
+	assert_int_equal(oldest.left, 2);
+	first->tensor.left = 0;
+	assert_true(sml_requests_oldest(&requests, &oldest));
+	assert_int_equal(oldest.number, 0);
+	assert_int_equal(oldest.head_chunk, 0);
+	assert_int_equal(oldest.begun_ns, 1000);
+	assert_int_equal(oldest.deadline_ns, 2000);
+	/* Its job has ended. */
+	second->error = -1;
+	assert_true(sml_requests_oldest(&requests, &oldest));
+	assert_int_equal(oldest.number, 1);
+	assert_int_equal(oldest.head_chunk, 10);
+	/* Idle, and taken again, but not submitted yet. */
+	third->references = 1;
+	sml_request_release(&requests, third);
+	assert_ptr_equal(sml_request_take(&requests, 1), third);
+	assert_false(sml_requests_oldest(&requests, &oldest));
+	sml_requests_fini(&requests);
+}

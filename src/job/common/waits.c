@@ -118,6 +118,13 @@ void sml_waits_note(struct sml_waits *waits, uint32_t slot, uint32_t use,
 		waits->slots[slot] = (struct sml_slot_waits){use, (uint16_t)set, true};
 }
 
+bool sml_waits_is_ahead(const struct sml_waits *below, const struct sml_waits *here, uint32_t slot)
+{
+	return sml_waits_knows(below, slot) && !sml_waits_is_complete(below, slot) &&
+	       (!sml_waits_knows(here, slot) ||
+		sml_serial_before(here->slots[slot].use, below->slots[slot].use));
+}
+
 void sml_waits_get(const struct sml_waits *waits, uint32_t slot, struct sml_ranks *ranks)
 {
 	*ranks = (struct sml_ranks){{0}};

@@ -60,6 +60,12 @@ static inline bool sml_waits_is_complete(const struct sml_waits *waits, uint32_t
 	return waits->slots[slot].set == 0;
 }
 
+/*
+ * Does a switch below wait for ranks in a use of the slot that is newer than what is known here?
+ * Then it has not sent it up.
+ */
+bool sml_waits_is_ahead(const struct sml_waits *below, const struct sml_waits *here, uint32_t slot);
+
 void sml_waits_get(const struct sml_waits *waits, uint32_t slot, struct sml_ranks *ranks);
 
 /* For each rank, the number of slots that wait for it. Adds to n_missing[n_ranks]. */

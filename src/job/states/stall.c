@@ -30,6 +30,27 @@ struct stalls {
 	struct sml_waits_message slots;
 };
 
+/* Uses that only a leaf has heard of: no other child has contributed to them. */
+static void add_what_leaves_know(const struct sml_job *job, struct sml_waits *waits)
+{
+	for (unsigned i = 0; i < job->n_children; i++) {
+		const struct sml_child *child = &job->children[i];
+
+		for (uint16_t slot = 0; child->told && slot < waits->n_slots; slot++) {
+			struct sml_slot_progress state = {.slot = slot, .missing = UINT64_MAX};
+			struct sml_ranks ranks;
+
+			if (!sml_waits_is_ahead(&child->waits, waits, slot))
+				continue;
+			state.use = child->waits.slots[slot].use;
+			if (job->jobs->tree->missing(job, &state, &ranks))
+				sml_waits_note(waits, slot, state.use, &ranks);
+			else
+				waits->is_partial = true;
+		}
+	}
+}
+
 /* False: no memory. */
 static bool look_at_slots(struct sml_job *job, struct sml_waits *waits)
 {
@@ -50,6 +71,7 @@ static bool look_at_slots(struct sml_job *job, struct sml_waits *waits)
 			waits->is_partial = true;
 	}
 	free(states);
+	add_what_leaves_know(job, waits);
 	return true;
 }
 

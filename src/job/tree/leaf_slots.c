@@ -73,6 +73,27 @@ static bool find_missing(const struct sml_leaf_job *job, const struct sml_slot_p
 	return true;
 }
 
+/* Uses that only a leaf below has heard of. */
+static void add_what_leaves_know(const struct sml_leaf_job *job, struct sml_waits *waits)
+{
+	for (unsigned i = 0; i < job->n_children; i++) {
+		const struct sml_waits *below = &job->children[i].waits;
+
+		for (uint16_t slot = 0; slot < waits->n_slots; slot++) {
+			struct sml_slot_progress state = {.slot = slot, .missing = UINT64_MAX};
+			struct sml_ranks ranks;
+
+			if (!sml_waits_is_ahead(below, waits, slot))
+				continue;
+			state.use = below->slots[slot].use;
+			if (find_missing(job, &state, &ranks))
+				sml_waits_note(waits, slot, state.use, &ranks);
+			else
+				waits->is_partial = true;
+		}
+	}
+}
+
 /* False: no memory. */
 static bool look_at_slots(const struct sml_leaf_job *job, struct sml_waits *waits)
 {
@@ -95,6 +116,7 @@ static bool look_at_slots(const struct sml_leaf_job *job, struct sml_waits *wait
 			waits->is_partial = true;
 	}
 	free(states);
+	add_what_leaves_know(job, waits);
 	return true;
 }
 

@@ -61,6 +61,7 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 	sml_history_add(&context->history, &order->call, order->name);
 	sml_usage_begin(&context->usage, &order->spec, context->settings.world_size,
 			request->begun_ns);
+	__atomic_store_n(&request->submitted, true, __ATOMIC_RELEASE);
 	for (unsigned i = 0; i < context->threads.n_threads; i++)
 		sml_progress_submit(context->threads.threads[i], request, order->waits);
 	pthread_mutex_unlock(&context->submit_lock);

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lib/context/bell.h"
+#include "lib/context/late.h"
 #include "lib/context/metrics_file.h"
 #include "lib/context/stripe.h"
 #include "lib/context/tracing.h"
@@ -71,6 +72,7 @@ struct sml_context {
 	struct sml_history history;
 	struct sml_requests requests;
 	struct sml_usage usage;
+	struct sml_late late;
 
 	/* Completion and failure. */
 	pthread_mutex_t lock;

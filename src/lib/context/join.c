@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/context/failover.h"
+#include "lib/context/patience.h"
 #include "lib/control/finder.h"
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/question.h"
@@ -251,7 +252,16 @@ static void failed(void *self, int error, const char *text)
 
 static void ticked(void *self)
 {
-	sml_context_remind(((struct sml_stripe *)self)->context);
+	const struct sml_stripe *stripe = self;
+
+	sml_context_remind(stripe->context);
+	if (stripe->index == 0)
+		sml_patience_look(stripe->context);
+}
+
+static void told_stalls(void *self, unsigned told_as, struct sml_stall_report *report)
+{
+	sml_patience_hear(self, told_as, report);
 }
 
 static void lost(void *self, const char *text)
@@ -270,6 +280,7 @@ int sml_stripe_start_control(struct sml_stripe *stripe)
 						describe,
 						failed,
 						ticked,
+						told_stalls,
 						is_embedded(stripe) ? NULL : lost};
 
 	return sml_control_start(stripe->control, &owner);

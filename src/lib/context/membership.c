@@ -212,6 +212,7 @@ void sml_membership_init(struct sml_context *context)
 	context->usage = (struct sml_usage){.opened_ns = 0};
 	pthread_mutex_unlock(&context->lock);
 	context->history.n = context->history.n_names = 0;
+	sml_late_init(&context->late);
 	sml_tracing_init(&context->tracing);
 	sml_recorder_init(&context->recorder);
 	sml_threads_init(&context->threads, &context->requests, &owner);
@@ -264,6 +265,7 @@ void sml_membership_fini(struct sml_context *context)
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].control)
 			sml_control_retire(context->stripes[i].control);
+	sml_late_fini(&context->late);
 	sml_recorder_fini(&context->recorder);
 	sml_metrics_file_stop(&context->metrics_file);
 	for (unsigned i = 0; i < context->threads.n_threads; i++)

@@ -43,6 +43,11 @@ struct sml_control_owner {
 	/* Some time has passed: a second, or less. */
 	void (*ticked)(void *self);
 	/*
+	 * What slots of a stripe (0 unless ranks have the slots) are waiting for, after
+	 * sml_control_ask_now(). The owner frees it.
+	 */
+	void (*told_stalls)(void *self, unsigned stripe, struct sml_stall_report *report);
+	/*
 	 * The switch is gone, and others may take over: the control sends and receives nothing
 	 * more. Called once, instead of `failed`. NULL: a lost switch is a failure.
 	 */
@@ -153,8 +158,14 @@ void sml_control_abort(struct sml_control *control, int error, const char *text,
 /* The job has been admitted, and has not ended. NULL: it has not. Any thread. */
 bool sml_control_is_admitted(struct sml_control *control);
 
-/* Ask the switch what slots are waiting for. Any thread; returns at once. */
+/*
+ * Ask the switch what slots are waiting for, because the job has failed. Any thread; returns at
+ * once.
+ */
 void sml_control_ask_stalls(struct sml_control *control);
+
+/* The same while the job runs: the owner's told_stalls gets each answer. */
+void sml_control_ask_now(struct sml_control *control);
 
 /*
  * The switch's report about one of its stripes (0 unless ranks have the slots): the one that came

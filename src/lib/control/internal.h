@@ -39,6 +39,7 @@ struct sml_control {
 	bool mismatch_wanted, mismatch_told;
 	struct sml_disagreement mismatch;
 	bool leave_wanted, stop_wanted, stalls_wanted;
+	bool keeps_stalls;		   /* the job has failed: those that come now are kept */
 	uint32_t renewals[SML_MAX_SHARDS]; /* to be told; 0: none */
 	/* Of the switch's stripe, the first; or of each rank's. Each set once. */
 	struct sml_stall_report *stalls[SML_MAX_STRIPES];

@@ -73,21 +73,49 @@ static int send_out(void *self, const SmlControl__Envelope *message)
 	return sml_channel_send(((struct sml_control *)self)->channel, message);
 }
 
+/* NULL: no memory, or this rank has no slots. */
+static struct sml_stall_report *unpack(const struct sml_control *control,
+				       const SmlControl__StallReport *message)
+{
+	const struct sml_admission *admission = &control->session.admission;
+	uint32_t n_slots = (uint32_t)admission->head_slots + admission->data_slots;
+
+	return n_slots ? sml_stall_report_new(message, n_slots, control->settings->world_size)
+		       : NULL;
+}
+
 /* Only the first one is kept, because other threads may be reading it. */
 static void keep_report(struct sml_control *control, const SmlControl__StallReport *message,
 			struct sml_stall_report **place)
 {
-	const struct sml_admission *admission = &control->session.admission;
-	uint32_t n_slots = (uint32_t)admission->head_slots + admission->data_slots;
 	struct sml_stall_report *report;
 
-	if (n_slots == 0 || *place)
+	if (*place)
 		return;
-	report = sml_stall_report_new(message, n_slots, control->settings->world_size);
+	report = unpack(control, message);
 	pthread_mutex_lock(&control->lock);
 	*place = report;
 	pthread_cond_broadcast(&control->changed);
 	pthread_mutex_unlock(&control->lock);
+}
+
+static bool keeps_stalls(struct sml_control *control)
+{
+	bool keeps;
+
+	pthread_mutex_lock(&control->lock);
+	keeps = control->keeps_stalls;
+	pthread_mutex_unlock(&control->lock);
+	return keeps;
+}
+
+static void tell_owner(struct sml_control *control, unsigned stripe,
+		       const SmlControl__StallReport *message)
+{
+	struct sml_stall_report *report = control->threaded ? unpack(control, message) : NULL;
+
+	if (report)
+		control->owner.told_stalls(control->owner.self, stripe, report);
 }
 
 static void stalls_reported(void *self, const SmlControl__StallReport *report, bool last_words)
@@ -99,8 +127,10 @@ static void stalls_reported(void *self, const SmlControl__StallReport *report, b
 	if (last_words)
 		keep_report(control, report,
 			    has_slots ? &control->last_words : &control->stalls[0]);
-	else if (stripe < SML_MAX_STRIPES)
+	else if (stripe < SML_MAX_STRIPES && keeps_stalls(control))
 		keep_report(control, report, &control->stalls[stripe]);
+	else if (stripe < SML_MAX_STRIPES)
+		tell_owner(control, stripe, report);
 }
 
 static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,

@@ -222,14 +222,25 @@ const struct sml_stall_report *sml_control_last_words(struct sml_control *contro
 	return words;
 }
 
-void sml_control_ask_stalls(struct sml_control *control)
+static void ask(struct sml_control *control, bool keep)
 {
 	pthread_mutex_lock(&control->lock);
 	if (control->session.admission.stall_reports) {
 		control->stalls_wanted = true;
+		control->keeps_stalls |= keep;
 		wake(control);
 	}
 	pthread_mutex_unlock(&control->lock);
+}
+
+void sml_control_ask_stalls(struct sml_control *control)
+{
+	ask(control, true);
+}
+
+void sml_control_ask_now(struct sml_control *control)
+{
+	ask(control, false);
 }
 
 /* If so, the reason does not change any more. */

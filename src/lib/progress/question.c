@@ -171,27 +171,41 @@ static void merge(struct sml_waits *ours, const struct sml_waits *told, uint32_t
 	}
 }
 
+struct sml_stall_report *sml_question_complete(const struct sml_threads *threads, unsigned stripe,
+					       const struct sml_stall_report *told)
+{
+	const struct sml_host *host = threads->host;
+	struct sml_stall_report *whole;
+	struct sml_ranks group = {{0}};
+
+	if (host == NULL || !host->memory.terms.goes_up)
+		return NULL;
+	host += stripe;
+	whole = look_at_host(host, told->n_ranks);
+	if (whole == NULL)
+		return NULL;
+	add_job_ranks(host, UINT64_MAX, &group);
+	for (uint32_t i = 0; i < whole->waits.n_slots && i < told->waits.n_slots; i++)
+		merge(&whole->waits, &told->waits, i, &group);
+	whole->waits.is_partial |= told->waits.is_partial;
+	sml_stall_report_count(whole);
+	sml_stall_report_name(whole, told);
+	return whole;
+}
+
 const struct sml_stall_report *sml_question_refine(struct sml_threads *threads, unsigned stripe,
 						   const struct sml_stall_report *told)
 {
-	const struct sml_host *host = threads->host;
-	struct sml_stall_report **last = &threads->last[stripe];
-	struct sml_ranks group = {{0}};
+	struct sml_stall_report **last = &threads->last[stripe], *whole;
 
-	if (host == NULL || !host->memory.terms.goes_up || told == NULL || told == *last)
+	if (told == NULL || told == *last)
 		return told;
-	host += stripe;
+	whole = sml_question_complete(threads, stripe, told);
+	if (whole == NULL)
+		return told;
 	sml_stall_report_close(*last);
-	*last = look_at_host(host, told->n_ranks);
-	if (*last == NULL)
-		return told;
-	add_job_ranks(host, UINT64_MAX, &group);
-	for (uint32_t i = 0; i < (*last)->waits.n_slots && i < told->waits.n_slots; i++)
-		merge(&(*last)->waits, &told->waits, i, &group);
-	(*last)->waits.is_partial |= told->waits.is_partial;
-	sml_stall_report_count(*last);
-	sml_stall_report_name(*last, told);
-	return *last;
+	*last = whole;
+	return whole;
 }
 
 const struct sml_stall_report *sml_question_last(struct sml_threads *threads, unsigned stripe,

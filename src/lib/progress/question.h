@@ -21,6 +21,13 @@ struct sml_stall_report *sml_question_ask(struct sml_threads *threads, unsigned 
 void sml_question_answer(struct sml_threads *threads, unsigned thread, uint32_t *seen);
 
 /*
+ * What a switch says, with what it cannot know where ranks of this host contribute as one: which of
+ * them are late. The caller frees it. NULL: there is nothing to add, or no memory.
+ */
+struct sml_stall_report *sml_question_complete(const struct sml_threads *threads, unsigned stripe,
+					       const struct sml_stall_report *told);
+
+/*
  * After a failure: what a switch says (or NULL), with what it cannot know where ranks of this host
  * contribute as one: which of them are late. Valid as long as the threads.
  */

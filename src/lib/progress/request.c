@@ -62,6 +62,7 @@ static void trim(struct sml_request *request)
 /* The lock is held. */
 static void make_idle(struct sml_requests *requests, struct sml_request *request)
 {
+	__atomic_store_n(&request->submitted, false, __ATOMIC_RELAXED);
 	request->next_idle = requests->idle;
 	requests->idle = request;
 }
@@ -133,6 +134,27 @@ void sml_requests_end(struct sml_requests *requests, int error)
 	for (struct sml_request *request = requests->all; request; request = request->next_of_all)
 		end(requests, request, error);
 	pthread_mutex_unlock(&requests->lock);
+}
+
+bool sml_requests_oldest(struct sml_requests *requests, struct sml_call_in_progress *oldest)
+{
+	const struct sml_request *first = NULL;
+
+	pthread_mutex_lock(&requests->lock);
+	for (const struct sml_request *r = requests->all; r; r = r->next_of_all)
+		if (__atomic_load_n(&r->submitted, __ATOMIC_ACQUIRE) && !sml_request_is_over(r) &&
+		    (first == NULL || (int32_t)(r->tensor.number - first->tensor.number) < 0))
+			first = r;
+	if (first)
+		*oldest = (struct sml_call_in_progress){
+			.number = first->tensor.number,
+			.head_chunk = first->tensor.window[SML_HEAD].first,
+			.left = __atomic_load_n(&first->tensor.left, __ATOMIC_RELAXED),
+			.begun_ns = first->begun_ns,
+			.deadline_ns = first->deadline_ns,
+		};
+	pthread_mutex_unlock(&requests->lock);
+	return first != NULL;
 }
 
 struct sml_request *sml_request_next_unfinished(const struct sml_requests *requests,

@@ -17,6 +17,11 @@ struct sml_request {
 	struct sml_tensor tensor; /* tensor.owner is the request */
 	struct sml_context *context;
 	uint64_t begun_ns, deadline_ns;
+	/*
+	 * Atomic. What is above, and the tensor, do not change while it is set; it is cleared under
+	 * the lock.
+	 */
+	bool submitted;
 	uint32_t references; /* atomic: SML_REQUEST_CALLER, and one for each worker */
 	int error; /* atomic: how it ended when its job did, before it was done; 0: it has not */
 	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each thread's queue */
@@ -71,6 +76,16 @@ void sml_requests_init(struct sml_requests *requests);
 
 /* Free a request that was never submitted. */
 void sml_request_give_back(struct sml_requests *requests, struct sml_request *request);
+
+/* A call, as another thread sees it. */
+struct sml_call_in_progress {
+	uint32_t number, head_chunk;
+	uint32_t left; /* chunks that are still missing */
+	uint64_t begun_ns, deadline_ns;
+};
+
+/* The first call that has not ended. False: there is none. Any thread. */
+bool sml_requests_oldest(struct sml_requests *requests, struct sml_call_in_progress *oldest);
 
 /* Calls of this job that have not ended: the next after previous, or the first. Of a stopped
  * context only. */

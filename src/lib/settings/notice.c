@@ -22,6 +22,20 @@ void sml_notice_begin(struct sml_notice *notice, const struct sml_settings *sett
 	};
 }
 
+void sml_notice_again(struct sml_notice *notice, uint64_t since_ns)
+{
+	uint64_t first_ns = notice->settings->wait_notice_ms * SML_NS_PER_MS;
+
+	if (notice->told_ns == 0 || since_ns > notice->told_ns + notice->pause_ns + PAUSE_MAX_NS) {
+		sml_notice_begin(notice, notice->settings, since_ns);
+		return;
+	}
+	notice->since_ns = since_ns;
+	notice->due_ns = notice->told_ns + notice->pause_ns;
+	if (notice->due_ns < since_ns + first_ns)
+		notice->due_ns = since_ns + first_ns;
+}
+
 uint64_t sml_notice_wake(const struct sml_notice *notice, uint64_t until_ns)
 {
 	return notice->due_ns < until_ns ? notice->due_ns : until_ns;
@@ -36,6 +50,7 @@ bool sml_notice_is_due(struct sml_notice *notice, uint64_t now_ns)
 	if (notice->pause_ns > PAUSE_MAX_NS)
 		notice->pause_ns = PAUSE_MAX_NS;
 	notice->due_ns = now_ns + notice->pause_ns;
+	notice->told_ns = now_ns;
 	return true;
 }
 

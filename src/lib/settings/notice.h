@@ -2,7 +2,8 @@
 /*
  * A rank that waits says so: after SWITCHML_WAIT_NOTICE seconds, and then at ever longer intervals,
  * what it waits for, and until when. Every wait of the library that can last for seconds has one of
- * these: for a switch, for other ranks to join, for a switch that takes over, and to leave.
+ * these: for a switch, for other ranks to join, for a switch that takes over, to leave, and in a
+ * call.
  */
 #ifndef SML_LIB_NOTICE_H
 #define SML_LIB_NOTICE_H
@@ -15,10 +16,17 @@
 struct sml_notice {
 	const struct sml_settings *settings;
 	uint64_t since_ns, due_ns, pause_ns;
+	uint64_t told_ns; /* 0: not yet */
 };
 
 void sml_notice_begin(struct sml_notice *notice, const struct sml_settings *settings,
 		      uint64_t now_ns);
+
+/*
+ * Another wait has begun. What was told before still counts: many waits, one after the other, are
+ * told of no more often than one long wait. After a time without any, it is as at the beginning.
+ */
+void sml_notice_again(struct sml_notice *notice, uint64_t since_ns);
 
 /* The time, or until_ns if that is earlier: a loop that waits looks then. */
 uint64_t sml_notice_wake(const struct sml_notice *notice, uint64_t until_ns);

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/context/patience.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/plural.h"
+#include "lib/context/context.h"
+
+/* A switch that has not answered by then is told of as silent. */
+#define ANSWER_NS SML_NS_PER_SEC
+
+/* ---- what is told; the lock is held ---- */
+
+/* As of a job that begins: those that speak do, or the lowest rank that is not missing. */
+static bool tells(const struct sml_context *context, const struct sml_ranks *missing)
+{
+	unsigned rank = 0;
+
+	if (context->settings.speaks)
+		return true;
+	while (rank < context->settings.rank && sml_ranks_has(missing, rank))
+		rank++;
+	return rank == context->settings.rank && !sml_ranks_is_empty(missing);
+}
+
+/* Where the answers of a stripe come from. */
+static const char *name_asked(const struct sml_context *context, unsigned stripe)
+{
+	return sml_stripe_name(&context->stripes[context->peers ? 0 : stripe]);
+}
+
+static unsigned first_silent(const struct sml_context *context)
+{
+	unsigned i = 0;
+
+	while (i + 1 < context->n_stripes && context->late.told[i])
+		i++;
+	return i;
+}
+
+/* Nobody is late. */
+static void describe_loss(const struct sml_context *context, char *text, size_t bytes)
+{
+	const struct sml_host *host = context->threads.host;
+
+	if (host && !host->memory.terms.goes_up)
+		snprintf(text, bytes,
+			 "results (all ranks have made the call, and one of this host does not "
+			 "run)");
+	else if (host && !sml_host_leads(host))
+		snprintf(text, bytes,
+			 "results (all ranks have made the call: rank %u, which sends for this "
+			 "host, does not run, or packets are lost between it and %s)",
+			 host->job_ranks[0], name_asked(context, 0));
+	else
+		snprintf(
+			text, bytes,
+			"results (all ranks have made the call: packets are lost between this rank "
+			"and %s)",
+			name_asked(context, 0));
+}
+
+/* The ranks that are late, or why it is not known which. */
+static void describe(const struct sml_context *context, const struct sml_late_ranks *late,
+		     char *text, size_t bytes)
+{
+	char ranks[SML_RANKS_TEXT_BYTES], hosts[SML_LATE_HOSTS_BYTES];
+	unsigned n = sml_ranks_count(&late->ranks);
+
+	if (n > 0) {
+		sml_ranks_text(&late->ranks, 0, ranks, sizeof(ranks));
+		sml_late_hosts(late, hosts);
+		snprintf(text, bytes, "rank%s %s of %u%s", sml_plural(n), ranks,
+			 context->settings.world_size, hosts);
+	} else if (!late->complete) {
+		snprintf(text, bytes, "other ranks (%s at %s does not say which)",
+			 context->peers ? "rank 0" : "the switch",
+			 name_asked(context, first_silent(context)));
+	} else {
+		describe_loss(context, text, bytes);
+	}
+}
+
+static void tell(struct sml_context *context)
+{
+	struct sml_late *late = &context->late;
+	char who[SML_TEXT_BYTES], call[160];
+	uint64_t now_ns = sml_now_ns();
+	struct sml_late_ranks ranks;
+
+	sml_late_find(late, &context->threads, context->n_stripes, context->settings.rank, &ranks);
+	if (!tells(context, &ranks.ranks) || now_ns >= late->call.deadline_ns)
+		return;
+	describe(context, &ranks, who, sizeof(who));
+	pthread_mutex_lock(&context->submit_lock);
+	sml_history_text(&context->history, SML_HEAD, late->call.head_chunk, call, sizeof(call));
+	pthread_mutex_unlock(&context->submit_lock);
+	sml_notice_tell(&late->notice, now_ns, late->call.deadline_ns, "%s in job \"%s\", %s", who,
+			context->settings.job, call);
+}
+
+/* ---- when ---- */
+
+static bool is_any_parked(const struct sml_context *context)
+{
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (__atomic_load_n(&context->stripes[i].park, __ATOMIC_SEQ_CST))
+			return true;
+	return false;
+}
+
+/* The first call that waits. False: none does. A lost switch has its own notices. */
+static bool find_call(struct sml_context *context, struct sml_call_in_progress *call)
+{
+	*call = (struct sml_call_in_progress){.number = 0};
+	return sml_context_check(context) == 0 && !is_any_parked(context) &&
+	       sml_requests_oldest(&context->requests, call);
+}
+
+/*
+ * Has nothing come of the call since it was seen first? Otherwise, another wait may begin, and
+ * answers about the last one are of no use.
+ */
+static bool is_same_wait(struct sml_context *context)
+{
+	struct sml_late *late = &context->late;
+	struct sml_call_in_progress call;
+	bool waits = find_call(context, &call);
+	bool same_call = waits && late->waits && call.number == late->call.number;
+
+	if (same_call && call.left == late->call.left)
+		return true;
+	sml_late_forget(late);
+	if (waits)
+		sml_notice_again(&late->notice, same_call ? sml_now_ns() : call.begun_ns);
+	late->waits = waits;
+	late->call = call;
+	return false;
+}
+
+/* Where ranks have the slots, rank 0 passes the question on. */
+static void ask(struct sml_context *context, uint64_t now_ns)
+{
+	unsigned n = context->peers ? 1 : context->n_stripes;
+
+	context->late.asked_ns = now_ns;
+	for (unsigned i = 0; i < n; i++) {
+		struct sml_control *control = sml_context_hold_control(context, i);
+
+		if (control)
+			sml_control_ask_now(control);
+		sml_context_release_control(context, control);
+	}
+}
+
+void sml_patience_look(struct sml_context *context)
+{
+	struct sml_late *late = &context->late;
+	uint64_t now_ns = sml_now_ns();
+
+	if (!sml_context_is_running(context) || context->settings.wait_notice_ms == 0)
+		return;
+	pthread_mutex_lock(&late->lock);
+	if (late->notice.settings == NULL)
+		sml_notice_begin(&late->notice, &context->settings, now_ns);
+	if (is_same_wait(context)) {
+		if (late->asked_ns && now_ns - late->asked_ns >= ANSWER_NS) {
+			tell(context);
+			sml_late_forget(late);
+		} else if (late->asked_ns == 0 && sml_notice_is_due(&late->notice, now_ns)) {
+			ask(context, now_ns);
+		}
+	}
+	pthread_mutex_unlock(&late->lock);
+}
+
+/* Which of the job's stripes has this number in answers? n_stripes: none. */
+static unsigned stripe_told_as(const struct sml_stripe *stripe, unsigned told_as)
+{
+	const struct sml_context *context = stripe->context;
+	unsigned i = 0;
+
+	if (!context->peers)
+		return stripe->index;
+	if (context->hosts.n == 0)
+		return told_as;
+	while (i < context->n_stripes && context->hosts.first[i] != told_as)
+		i++;
+	return i;
+}
+
+static bool have_all_answered(const struct sml_context *context)
+{
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (context->late.told[i] == NULL)
+			return false;
+	return true;
+}
+
+void sml_patience_hear(struct sml_stripe *stripe, unsigned told_as, struct sml_stall_report *report)
+{
+	struct sml_context *context = stripe->context;
+	struct sml_late *late = &context->late;
+	unsigned i = stripe_told_as(stripe, told_as);
+
+	pthread_mutex_lock(&late->lock);
+	/* Where ranks have the slots, other ranks' questions have answers, too. */
+	if (late->asked_ns && i < context->n_stripes && late->told[i] == NULL) {
+		late->told[i] = report;
+		report = NULL;
+		if (have_all_answered(context)) {
+			if (is_same_wait(context))
+				tell(context);
+			sml_late_forget(late);
+		}
+	}
+	pthread_mutex_unlock(&late->lock);
+	sml_stall_report_close(report);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A rank that waits in a call says for which ranks. Only control threads look, so a call costs
+ * nothing.
+ *
+ * A call waits since its last chunk came, or since it was made: a large tensor on a slow network is
+ * no wait. When a notice is due (settings/notice.h), each switch is asked what its slots wait for.
+ * What is told is what all of them said, unless the call has gone on meanwhile.
+ */
+#ifndef SML_LIB_PATIENCE_H
+#define SML_LIB_PATIENCE_H
+
+struct sml_context;
+struct sml_stall_report;
+struct sml_stripe;
+
+/* At every tick of the first stripe's control, in its thread. */
+void sml_patience_look(struct sml_context *context);
+
+/*
+ * In the thread of this stripe's control: an answer, which is freed. told_as: the number that the
+ * answer has.
+ */
+void sml_patience_hear(struct sml_stripe *stripe, unsigned told_as,
+		       struct sml_stall_report *report);
+
+#endif
