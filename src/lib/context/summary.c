@@ -240,15 +240,26 @@ static void add_traffic(const struct sml_context *context, uint64_t sent, char *
 			 size_text((double)sent, own), ring);
 }
 
+/* "12.5 s", "58 ms", "1.2 ms". */
+static const char *time_text(double ns, char text[16])
+{
+	if (ns >= 0.095 * SML_NS_PER_SEC)
+		snprintf(text, 16, "%.1f s", ns / SML_NS_PER_SEC);
+	else
+		snprintf(text, 16, "%.*f ms", ns < 10.0 * SML_NS_PER_MS, ns / SML_NS_PER_MS);
+	return text;
+}
+
 static void add_times(const struct sml_context *context, uint64_t now_ns, char *text, size_t bytes)
 {
 	const struct sml_usage *usage = &context->usage;
 	double all_ns = (double)(now_ns - usage->opened_ns);
 	const char *slowest;
+	char all[16];
 	unsigned percent = sml_control_slowest(context->stripes[0].control, &slowest);
-	int length = snprintf(text, bytes, "; calls took %.0f %% of %.1f s",
+	int length = snprintf(text, bytes, "; calls took %.0f %% of %s",
 			      100 * (double)sml_usage_busy_ns(usage, now_ns) / all_ns,
-			      all_ns / SML_NS_PER_SEC);
+			      time_text(all_ns, all));
 
 	if (percent > 0 && length > 0 && (size_t)length < bytes)
 		snprintf(text + length, bytes - (size_t)length,
