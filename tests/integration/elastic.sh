@@ -13,11 +13,14 @@ work=$(mktemp -d)
 switch=
 trap 'kill -9 $switch "${worker[@]}" 2>/dev/null; rm -rf "$work"' EXIT
 
-"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
+"$switchml" switch --listen 127.0.0.1:0 -v >"$work/switch" 2>&1 &
 switch=$!
 await_switch "$work/switch"
 export SWITCHML_SWITCH=$address
 survive switch
+# How many members there are at a time depends on who is late: tests/unit/test_job_join.c has numbers.
+grep -q ' job "elastic .*" follows job "elastic .*" (change [1-9].*): [1-9] ranks*, of which [0-9] joined; [0-9] left$' \
+	"$work/switch" || give_up "the switch's log has no change: $(cat "$work/switch")"
 SWITCHML_HOST_GROUP=1 survive shared
 unset SWITCHML_SWITCH
 # Rank 0's port: that of a socket which has just been closed.

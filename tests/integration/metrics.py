@@ -291,6 +291,8 @@ UNUSED = {
     "switchml_job_slots",
     "switchml_job_lanes",
     "switchml_job_state",
+    "switchml_job_ranks_joined",
+    "switchml_job_ranks_left",
     "switchml_rank_info",
     "switchml_rank_contributions_total",
     "switchml_rank_resent_results_total",

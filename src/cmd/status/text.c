@@ -140,6 +140,14 @@ static void print_workers(const SmlControl__JobStatus *job)
 	print_branches(job);
 }
 
+/* Of an elastic job. */
+static void print_change(const SmlControl__JobStatus *job)
+{
+	if (job->changes > 0)
+		printf("  follows job \"%s\": change %u of the members, %u joined, %u left\n",
+		       job->follows, job->changes, job->joined, job->left);
+}
+
 static void print_job(const SmlControl__JobStatus *job)
 {
 	printf("\njob \"%s\": %s, %u rank%s", job->job, job->state, job->world_size,
@@ -153,6 +161,7 @@ static void print_job(const SmlControl__JobStatus *job)
 	else
 		printf(", epoch %u, %u slot%s of %u lanes\n", job->epoch, job->slots,
 		       sml_plural(job->slots), job->lanes);
+	print_change(job);
 	print_workers(job);
 	print_stripes(job);
 	print_counters(job->counters, job->n_counters, "  ");

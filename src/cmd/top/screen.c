@@ -484,6 +484,10 @@ static void draw_open(struct sml_top_screen *screen, const struct sml_top_row *r
 	      plain(name, sizeof(name), row->job->job), row->view->address, row->job->state,
 	      row->job->world_size, sml_plural(row->job->world_size), n_hosts, sml_plural(n_hosts),
 	      row->job->epoch, row->job->slots, sml_plural(row->job->slots), lanes);
+	if (row->job->changes > 0)
+		print(y++, false, "follows job %s: change %u of the members, %u joined, %u left",
+		      plain(name, sizeof(name), row->job->follows), row->job->changes,
+		      row->job->joined, row->job->left);
 	if (job.slowest_leaf != NULL)
 		print(y++, false, "slowest: the leaf %s was the last of %.0f%% of %.0f uses/s",
 		      job.slowest_leaf, 100 * job.slowest_share, job.uses);

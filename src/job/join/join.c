@@ -167,6 +167,20 @@ static uint32_t least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
+static void note_follows(struct sml_job *job, struct sml_member *member,
+			 const SmlControl__Join *join)
+{
+	if (join->follows[0] != '\0' && job->follows[0] == '\0') {
+		snprintf(job->follows, sizeof(job->follows), "%s", join->follows);
+		job->follows_ranks = join->follows_ranks;
+	}
+	member->follows = join->follows[0] != '\0' && strcmp(join->follows, job->follows) == 0;
+	/* Jobs that have become one have had different numbers of changes. */
+	if (join->follows[0] != '\0' && join->follows_changes < UINT32_MAX &&
+	    job->changes <= join->follows_changes)
+		job->changes = join->follows_changes + 1;
+}
+
 /* False: no memory for what it reports. */
 static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlControl__Join *join)
 {
@@ -187,6 +201,7 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 		member->heartbeat_ms = 500;
 	sml_text_copy(member->host, sizeof(member->host), join->host);
 	sml_job_note_machine(member, join);
+	note_follows(job, member, join);
 	peer->job = job;
 	peer->rank = (uint16_t)join->rank;
 	job->n_members++;

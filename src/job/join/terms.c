@@ -100,6 +100,10 @@ static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Jo
 		snprintf(text, bytes,
 			 "a job's name must have 1 to %d bytes of printable UTF-8 (SWITCHML_JOB)",
 			 SML_NAME_BYTES - 1);
+	else if (strlen(join->follows) >= SML_NAME_BYTES || !sml_text_is_clean(join->follows))
+		snprintf(text, bytes,
+			 "the job before has a name of at most %d bytes of printable UTF-8",
+			 SML_NAME_BYTES - 1);
 	else if (!sml_job_is_machine(join))
 		snprintf(text, bytes, "a machine must have at most %d bytes, and a host token %d",
 			 SML_MACHINE_BYTES, SML_HOST_TOKEN);

@@ -65,6 +65,7 @@ struct sml_member {
 	 */
 	uint64_t contributions, counted_at_ns;
 	bool ready, leaving, stalls_wanted;
+	bool follows;	     /* it was in the job that this one follows */
 	bool stalls_asked;   /* about its own slots, and not answered yet */
 	bool shards_set;     /* set by the user: it accepts no other number */
 	bool told_unreached; /* that the group does not reach it */
@@ -125,6 +126,12 @@ struct sml_job {
 	uint32_t most_shards; /* the number that slots were reserved for */
 	uint32_t head_slots_wanted, data_slots_wanted, stripe, stripes;
 	bool no_tickets;
+	/*
+	 * The job that its ranks were in before, as the first of them said that had one; "": none.
+	 * It had that many ranks; and so often have members changed, this job included.
+	 */
+	char follows[SML_NAME_BYTES];
+	uint32_t follows_ranks, changes;
 	uint64_t membership;		  /* a secret of its ranks, in all epochs */
 	uint64_t report_tag;		  /* of this epoch, in reports */
 	char refused[SML_SENTENCE_BYTES]; /* why the last rank that tried to join was refused */

@@ -26,3 +26,17 @@ void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *mes
 		if (job->members[rank].peer != NULL)
 			(void)sml_peer_send(job->jobs, job->members[rank].peer, message);
 }
+
+void sml_job_count_changes(const struct sml_job *job, uint32_t *joined, uint32_t *left)
+{
+	uint32_t n_stayed = 0;
+
+	*joined = *left = 0;
+	if (job->changes == 0 || job->state < SML_JOB_PROBING)
+		return;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		n_stayed += job->members[rank].follows;
+	*joined = job->n_ranks - n_stayed;
+	/* What ranks say may not fit together. */
+	*left = job->follows_ranks > n_stayed ? job->follows_ranks - n_stayed : 0;
+}

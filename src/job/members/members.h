@@ -8,6 +8,12 @@
 /* The rank's peer is not its member any more. Returns it; NULL: there was none. */
 struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank);
 
+/*
+ * Of the ranks, those that were not in the job that this one follows, and that job's ranks that are
+ * not in this one. 0 until all ranks are here, and if it follows none.
+ */
+void sml_job_count_changes(const struct sml_job *job, uint32_t *joined, uint32_t *left);
+
 /* To all members that are here. */
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message);
 

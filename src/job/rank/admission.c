@@ -149,6 +149,7 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 		.report_tag = in->report_tag,
 		.job_number = in->job_number,
 		.epoch = in->epoch,
+		.changes = in->changes,
 		.window_packets = in->window_packets,
 		.lanes = (uint16_t)in->lanes,
 		.head_slots = (uint16_t)in->head_slots,

@@ -109,6 +109,7 @@ struct sml_admission {
 	uint64_t cookie, tag, membership;
 	uint64_t report_tag; /* of this epoch, in a report */
 	uint32_t job_number, epoch;
+	uint32_t changes; /* of the members, before this job */
 	uint32_t window_packets;
 	uint16_t lanes, head_slots, data_slots, data_port;
 	uint16_t n_hosts; /* of the job's ranks, as they say; 0: not told */

@@ -249,6 +249,9 @@ static bool describe_job(const struct sml_job *job, size_t *room, struct job_sta
 	out->status.lanes = job->rules.lanes;
 	out->status.slots = (uint32_t)(job->rules.head_slots + job->rules.data_slots);
 	out->status.state = (char *)(uintptr_t)state_of(job);
+	out->status.follows = (char *)(uintptr_t)job->follows;
+	out->status.changes = job->changes;
+	sml_job_count_changes(job, &out->status.joined, &out->status.left);
 	if (jobs->config.group.bytes > 0) {
 		struct sml_group group = sml_group_of_job(&jobs->config.group, job->place);
 

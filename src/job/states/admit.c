@@ -149,6 +149,7 @@ static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 	admitted.dataplane = (char *)(uintptr_t)jobs->operations->name;
 	admitted.stall_reports = true;
 	admitted.hosts = n_hosts;
+	admitted.changes = job->changes;
 	if (jobs->operations->ranks_have_slots)
 		peers = sml_job_describe_peers(job, rank, &admitted);
 	sml_job_describe_group(job, &group, &group_message, &admitted);
@@ -284,6 +285,19 @@ static void admit_apart(struct sml_job *job)
 	sml_job_admit(job, job->rules.epoch + 1);
 }
 
+static void log_change(const struct sml_job *job)
+{
+	uint32_t joined, left;
+
+	sml_job_count_changes(job, &joined, &left);
+	sml_jobs_log(
+		job->jobs, SML_JOBS_INFO,
+		"job \"%s\" follows job \"%s\" (change %u of the members): %u rank%s, of which "
+		"%u joined; %u left",
+		job->name, job->follows, job->changes, job->n_ranks, sml_plural(job->n_ranks),
+		joined, left);
+}
+
 static void start(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
@@ -314,6 +328,8 @@ static void start(struct sml_job *job)
 	job->shares_memory = sml_job_shares_memory(job);
 	message.share_memory = job->shares_memory;
 	sml_job_send_all(job, sml_envelope(START, start, &message));
+	if (jobs->config.debug >= 1 && job->changes > 0 && job->rules.epoch == 1)
+		log_change(job);
 	if (jobs->config.debug >= 2)
 		sml_jobs_log(jobs, SML_JOBS_INFO,
 			     "job \"%s\" runs: %u rank%s, epoch %u, %u slots of %u lanes",

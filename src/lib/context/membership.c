@@ -237,6 +237,8 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 	error = opening_error(context, false);
 	if (error == 0)
 		error = start_context(context);
+	if (error == 0)
+		sml_settings_note_begun(&context->settings, context->stripes[0].admission.changes);
 	context->usage.opened_ns = sml_now_ns();
 	return error;
 }

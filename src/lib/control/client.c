@@ -308,6 +308,11 @@ void sml_control_ask(struct sml_control *control, const struct sml_application *
 	join.wait_ms = settings->join_timeout_ms + LATE_MS;
 	join.no_tickets = settings->faults.no_tickets;
 	join.int16_wire = settings->wire == SML_WIRE_INT16;
+	if (settings->follows.name) {
+		join.follows = settings->follows.name;
+		join.follows_ranks = settings->follows.n_ranks;
+		join.follows_changes = settings->follows.changes;
+	}
 	join.stripe = control->place.stripe;
 	join.stripes = control->place.n_stripes;
 	for (unsigned i = 0; application->ports && i < settings->threads; i++)

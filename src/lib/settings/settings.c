@@ -544,6 +544,11 @@ int sml_settings_move(struct sml_settings *settings, const struct sml_membership
 {
 	const char *master = membership->master_address;
 
+	if (settings->begun.name) {
+		free(settings->follows.name);
+		settings->follows = settings->begun;
+		settings->begun.name = NULL;
+	}
 	if (!replace_text(&settings->job, membership->job) ||
 	    (master && *master && !replace_text(&settings->master_address, master)))
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
@@ -556,8 +561,16 @@ int sml_settings_move(struct sml_settings *settings, const struct sml_membership
 	return set_files(settings, membership->rank);
 }
 
+void sml_settings_note_begun(struct sml_settings *settings, uint32_t changes)
+{
+	settings->begun = (struct sml_past_job){
+		.name = strdup(settings->job), .n_ranks = settings->world_size, .changes = changes};
+}
+
 void sml_settings_fini(struct sml_settings *settings)
 {
+	free(settings->follows.name);
+	free(settings->begun.name);
 	free(settings->switch_address);
 	free(settings->job);
 	free(settings->master_address);

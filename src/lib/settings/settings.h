@@ -33,6 +33,13 @@ struct sml_faults {
 	uint64_t seed;
 };
 
+/* A job that has begun, for the one that follows it. */
+struct sml_past_job {
+	char *name; /* NULL: there is none */
+	uint32_t n_ranks;
+	uint32_t changes; /* how often the members had changed before it */
+};
+
 struct sml_settings {
 	char *switch_address;  /* NULL: ranks embed it */
 	bool every_rank;       /* and each rank has a stripe, also on one host */
@@ -48,6 +55,9 @@ struct sml_settings {
 		char *flight_recorder, *trace, *metrics_file;
 	} patterns;
 	uint16_t rank, world_size; /* atomic: while they move, sml_rank() may read them */
+	struct sml_past_job
+		follows;	   /* the job of the last membership that began before this one, */
+	struct sml_past_job begun; /* and this one's, once it has begun */
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
 	uint32_t timeout_ms, heartbeat_ms;
@@ -98,6 +108,12 @@ int sml_settings_check_move(const struct sml_settings *settings,
  * directory has gone), and sets the error text.
  */
 int sml_settings_move(struct sml_settings *settings, const struct sml_membership *membership);
+
+/*
+ * The job of these settings has begun. Without memory for its name, the next membership follows
+ * none: that is only shown to people.
+ */
+void sml_settings_note_begun(struct sml_settings *settings, uint32_t changes);
 
 static inline bool sml_is_interrupted(const volatile int *interrupt)
 {
