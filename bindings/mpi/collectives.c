@@ -204,7 +204,8 @@ static bool make_persistent(const void *send, void *recv, MPI_Count count, MPI_D
 	       sml_mpi_persistent_init(&call, request);
 }
 
-#if MPI_VERSION >= 4
+/* Open MPI 5 has this one of MPI 4, and calls itself MPI 3.1. */
+#if MPI_VERSION >= 4 || (defined(OPEN_MPI) && OMPI_MAJOR_VERSION >= 5)
 SML_EXPORT int MPI_Allreduce_init(const void *send, void *recv, int count, MPI_Datatype type,
 				  MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
@@ -213,6 +214,9 @@ SML_EXPORT int MPI_Allreduce_init(const void *send, void *recv, int count, MPI_D
 		       : PMPI_Allreduce_init(send, recv, count, type, op, comm, info, request);
 }
 
+#endif
+
+#if MPI_VERSION >= 4
 SML_EXPORT int MPI_Allreduce_init_c(const void *send, void *recv, MPI_Count count,
 				    MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Info info,
 				    MPI_Request *request)

@@ -7,7 +7,7 @@
 
 #include "program.h"
 
-#if MPI_VERSION >= 4
+#if MPI_VERSION >= 4 || (defined(OPEN_MPI) && OMPI_MAJOR_VERSION >= 5)
 #define INIT MPI_Allreduce_init
 #else
 /* Open MPI 4's, of <mpi-ext.h>, which Debian's packages lack. */
