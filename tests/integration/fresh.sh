@@ -144,13 +144,13 @@ make=$(line_of README.md 'apt-get install') && demo=$(line_of README.md 'make de
 step "$demo on a fresh $name"
 on_machine "$make" || skip "Debian cannot be fetched here"
 if ! on_machine "$demo"; then
-	! grep -Eq 'Failed to fetch|Unable to fetch|Could not resolve' "$work/out" || skip "Debian cannot be fetched here"
+	! grep -aEq 'Failed to fetch|Unable to fetch|Could not resolve' "$work/out" || skip "Debian cannot be fetched here"
 	give_up "$demo on a fresh $name"
 fi
-grep -q "│ Gloo's ring .*│ *[0-9]* ms │.*yes │" "$work/out" ||
-	{ ! grep -q 'no emulated links' "$work/out" || skip "$(grep 'no emulated links' "$work/out")"
+grep -aq "│ Gloo's ring .*│ *[0-9]* ms │.*yes │" "$work/out" ||
+	{ ! grep -aq 'no emulated links' "$work/out" || skip "$(grep -a 'no emulated links' "$work/out")"
 	give_up "$demo on a fresh $name shows no table with Gloo in it"; }
-grep '│' "$work/out"
+grep -a '│' "$work/out"
 echo "ok: $demo"
 
 if on_machine "apt-get install -y --no-install-recommends python3-numpy && $library"; then
@@ -171,8 +171,8 @@ elif on_machine "set -e; $install"; then
 	echo "ok: $(tail -n 1 "$work/out" | cut -c 1-100)"
 	snippet_of README.md 1 >"$machine/program.py"
 	two_ranks "$python" "the PyTorch snippet of the README"
-elif grep -q 'ERROR: .*\(No matching\|Could not find\|HTTP\)' "$work/out"; then
-	echo "left out: PyTorch ($(grep -m 1 ERROR "$work/out"))"
+elif grep -aq '\(ERROR: .*\(No matching\|Could not find\|HTTP\)\|NewConnectionError\)' "$work/out"; then
+	echo "left out: PyTorch ($(grep -a -m 1 ERROR "$work/out"))"
 else
 	failed "docs/pytorch.md on $name: $install"
 fi
@@ -184,9 +184,9 @@ elif ! on_machine "unshare --net sh -c 'ip link set lo up; $serve &
 	switch=\$!
 	for i in \$(seq 100); do build/switchml status --switch 127.0.0.1 >/dev/null 2>&1 && break; sleep 0.2; done
 	$measure; status=\$?; kill \$switch; exit \$status'"; then
-	! grep -q 'Operation not permitted' "$work/out" || echo "left out: XDP ($(grep -m 1 'not permitted' "$work/out"))"
-	grep -q 'Operation not permitted' "$work/out" || failed "$measure on $name"
-elif grep -q 'ready on .* xdp (.*) on lo' "$work/out" && grep -q 'Wrong elements: 0 OK' "$work/out"; then
+	! grep -aq 'Operation not permitted' "$work/out" || echo "left out: XDP ($(grep -a -m 1 'not permitted' "$work/out"))"
+	grep -aq 'Operation not permitted' "$work/out" || failed "$measure on $name"
+elif grep -aq 'ready on .* xdp (.*) on lo' "$work/out" && grep -aq 'Wrong elements: 0 OK' "$work/out"; then
 	echo "ok: $measure"
 else
 	failed "$measure on $name: not through XDP"
@@ -194,7 +194,7 @@ fi
 
 step "$tests"
 if on_machine "$tests"; then
-	grep -E '^(skipped|in part) |passed, .* failed' "$work/out"
+	grep -aE '^(skipped|in part) |passed, .* failed' "$work/out"
 	echo "ok: $tests"
 else
 	failed "$tests on $name"
@@ -204,18 +204,18 @@ step "every command of docs/tutorial.md"
 on_machine "SML_TORCH=$(dirname "$python") SWITCHML_LIBRARY=\$PWD/build/lib/libswitchml.so.0 \
 	tests/integration/tutorial build/switchml"
 case $? in
-0) grep '^left out' "$work/out"
-	echo "ok: $(grep -c '^ok' "$work/out") blocks of the tutorial" ;;
+0) grep -a '^left out' "$work/out"
+	echo "ok: $(grep -ac '^ok' "$work/out") blocks of the tutorial" ;;
 77) echo "left out: the tutorial ($(tail -n 1 "$work/out"))" ;;
-*) failed "the tutorial on $name: $(grep -m 1 '^FAILED' "$work/out")" ;;
+*) failed "the tutorial on $name: $(grep -a -m 1 '^FAILED' "$work/out")" ;;
 esac
 
 step "every snippet of every page"
 if on_machine "PATH=$(dirname "$python"):\$PATH $python tests/integration/snippets build"; then
-	grep '^left out' "$work/out"
-	echo "ok: $(grep -c '^ok' "$work/out") snippets"
+	grep -a '^left out' "$work/out"
+	echo "ok: $(grep -ac '^ok' "$work/out") snippets"
 else
-	failed "snippets on $name: $(grep -m 1 '^FAILED' "$work/out")"
+	failed "snippets on $name: $(grep -a -m 1 '^FAILED' "$work/out")"
 fi
 
 [ $failures = 0 ] || { echo "FAILED: $failures parts on $name, see above"; exit 1; }
