@@ -95,6 +95,8 @@ static void probe(struct world *world, struct hostile *rank, uint8_t shard)
 static void contribute(struct world *world, struct hostile *rank)
 {
 	static const uint16_t lanes[] = {8, 0, 32, 352};
+	/* Of one block, which the switch rounds, and of most that a packet has room for. */
+	static const uint16_t rounded[] = {33, 0, 32, 323};
 	struct gen *gen = world->gen;
 	uint32_t n_slots = rank->peer.n_slots < MAX_SLOTS ? rank->peer.n_slots : MAX_SLOTS;
 	uint32_t slot = gen_below(gen, n_slots ? (gen_below(gen, 4) ? 2 : n_slots) : 1),
@@ -108,9 +110,13 @@ static void contribute(struct world *world, struct hostile *rank)
 				 (what == 14 ? gen_below(gen, 4) : 0));
 	header.digest_be = sml_be32(what == 13 ? 2 : 1);
 	header.op = what == 12 ? SML_LANE_MAX : SML_LANE_SUM;
-	header.lane_kind = what == 11 ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
+	/* All ranks have one kind in a slot, so that uses of either kind complete. */
+	header.lane_kind = what == 11 ? SML_LANE_INT16_PAIR
+			   : slot % 2 ? SML_LANE_INT16_ROUNDED
+				      : SML_LANE_INT32;
 	rank->uses[slot] += what < 9;
-	datagram_add(&world->datagram, gen, &header, lanes[what == 10 ? gen_below(gen, 4) : 0]);
+	datagram_add(&world->datagram, gen, &header,
+		     (slot % 2 ? rounded : lanes)[what == 10 ? gen_below(gen, 4) : 0]);
 }
 
 static void contribute_much(struct world *world)

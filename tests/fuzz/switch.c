@@ -343,6 +343,8 @@ static const char *live(struct world *world)
 	config.rank = 1;
 	config.world_size = SAY_WORLD_SIZE;
 	config.threads = 1 + (int)gen_below(world->gen, 2);
+	/* On the int16 wire, the hostile switch says that it rounds. */
+	config.wire = config.threads == 1 ? SML_WIRE_INT16 : SML_WIRE_DEFAULT;
 	config.timeout_ms = TIMEOUT_MS;
 	config.heartbeat_ms = TIMEOUT_MS;
 	config.debug = 0;

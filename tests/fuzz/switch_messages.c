@@ -49,6 +49,7 @@ void say_admitted(struct peer *peer, struct gen *gen, const struct say_welcome *
 	admitted.window_packets = 100;
 	admitted.dataplane = (char *)(uintptr_t) "udp";
 	admitted.stall_reports = true;
+	admitted.rounds = true;
 	for (unsigned i = 0; i < SML_STREAMS; i++) {
 		sml_control__ticket_map__init(&maps[i]);
 		maps[i].table = table;

@@ -18,7 +18,7 @@
 #define MAX_SHARDS  2
 #define MAX_CALLS   8
 #define MAX_GLOBAL  16
-#define MAX_LANES   32
+#define MAX_LANES   40 /* room for a block that is rounded: 33 */
 #define N_REPORT    8
 #define JOB	    4
 #define TAG	    99
@@ -97,6 +97,7 @@ static void draw_sizes(struct lie *lie, struct gen *gen)
 	lie->n_stripes = gen_range(gen, 1, MAX_STRIPES);
 	lie->n_shards = gen_range(gen, 1, MAX_SHARDS);
 	lie->shape.lanes = gen_below(gen, 2) ? 8 : MAX_LANES;
+	lie->shape.rounds = lie->shape.lanes == MAX_LANES;
 	lie->shape.n_ranks = (uint8_t)gen_range(gen, 1, 3);
 	lie->shape.rank = (uint8_t)gen_below(gen, lie->shape.n_ranks);
 }
