@@ -15,6 +15,8 @@ support=$(dirname "$0")/../support
 asking="on 0"
 world=$((ranks * each))
 export SWITCHML_MASTER_ADDR=10.77.0.10 SWITCHML_DEBUG=info SWITCHML_TIMEOUT=100
+# On a busy machine, one of six ranks was silent for 5 s. Ranks that are stopped below take as long.
+export SWITCHML_HEARTBEAT=15
 
 # Job, options of switchml bench: start its ranks; `pids` are their processes, by rank.
 start_job() {
