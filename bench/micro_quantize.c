@@ -155,6 +155,9 @@ int main(int argc, char **argv)
 		{SML_FLOAT16, SML_WIRE_INT16, "float16", "int16"},
 		{SML_BFLOAT16, SML_WIRE_INT32, "bfloat16", "int32"},
 		{SML_BFLOAT16, SML_WIRE_INT16, "bfloat16", "int16"},
+		{SML_FLOAT32, SML_WIRE_INT8, "float32", "int8"},
+		{SML_FLOAT16, SML_WIRE_INT8, "float16", "int8"},
+		{SML_BFLOAT16, SML_WIRE_INT8, "bfloat16", "int8"},
 		{SML_FLOAT64, SML_WIRE_INT64, "float64", "int64"},
 	};
 	size_t lanes = argc > 1 ? strtoul(argv[1], NULL, 10) : 352;
@@ -176,6 +179,8 @@ int main(int argc, char **argv)
 		double speed[4];
 
 		bench.code = sml_code_of(rows[r].type, SML_SUM, rows[r].wire, N_RANKS);
+		if (rows[r].wire == SML_WIRE_INT8)
+			bench.code = sml_code_with_rounding(bench.code);
 		bench.element_bytes = sml_element_bytes(rows[r].type);
 		bench.chunk = sml_code_elements(&bench.code, (uint32_t)lanes);
 		fill(&bench);

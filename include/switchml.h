@@ -158,7 +158,8 @@ enum sml_wire {
 	SML_WIRE_INT32 = 1,
 	SML_WIRE_INT16 = 2,
 	SML_WIRE_INT64 = 3, /* float64 only, and its default: 12 bytes for each element */
-	SML_WIRE_EXACT = 4
+	SML_WIRE_EXACT = 4,
+	SML_WIRE_INT8 = 5 /* float32, float16 and bfloat16 only */
 };
 
 /* The most ranks with which bfloat16 travels as int16 by default where switches do not round. */

@@ -73,6 +73,15 @@ static enum sml_coding coding_of(enum sml_type type, enum sml_op op, enum sml_wi
 	return fits_halves(type, op, n_ranks) ? SML_CODE_HALVES : SML_CODE_INTEGER;
 }
 
+static uint8_t width_of(enum sml_coding coding, enum sml_wire wire)
+{
+	if (coding == SML_CODE_FLOAT && wire == SML_WIRE_INT8)
+		return 8;
+	return coding == SML_CODE_HALVES || (coding == SML_CODE_FLOAT && wire == SML_WIRE_INT16)
+		       ? 16
+		       : 32;
+}
+
 struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wire,
 			    uint16_t n_ranks)
 {
@@ -81,8 +90,7 @@ struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wi
 	return (struct sml_code){
 		.coding = coding,
 		.type = type,
-		.halves = coding == SML_CODE_HALVES ||
-			  (coding == SML_CODE_FLOAT && wire == SML_WIRE_INT16),
+		.width = width_of(coding, wire),
 		.exponents = coding == SML_CODE_FLOAT ||
 			     (coding == SML_CODE_LIMBS && type == SML_FLOAT64),
 		.minimum = op == SML_MIN,
@@ -93,16 +101,16 @@ struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wi
 
 struct sml_code sml_code_without_halves(struct sml_code code)
 {
-	sml_assert(code.coding != SML_CODE_FLOAT || !code.halves);
+	sml_assert(code.coding != SML_CODE_FLOAT || code.width == 32);
 	if (code.coding == SML_CODE_HALVES)
 		code.coding = SML_CODE_INTEGER;
-	code.halves = false;
+	code.width = 32;
 	return code;
 }
 
 struct sml_code sml_code_with_rounding(struct sml_code code)
 {
-	if (code.coding == SML_CODE_FLOAT && code.halves)
+	if (code.coding == SML_CODE_FLOAT && code.width < 32)
 		code.rounded = true;
 	return code;
 }
@@ -114,8 +122,8 @@ uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes)
 	if (code->coding == SML_CODE_LIMBS)
 		return lanes / SML_LIMBS;
 	if (code->rounded)
-		return SML_ROUNDED_BLOCK * sml_rounded_blocks(SML_ROUNDED_WIDTH, lanes);
-	return code->halves ? 2 * lanes : lanes;
+		return SML_ROUNDED_BLOCK * sml_rounded_blocks(code->width, lanes);
+	return 32u / code->width * lanes;
 }
 
 uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count)
@@ -125,14 +133,14 @@ uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count)
 	if (code->coding == SML_CODE_LIMBS)
 		return SML_LIMBS * count;
 	if (code->rounded)
-		return sml_rounded_lanes(SML_ROUNDED_WIDTH, sml_rounded_blocks_of(count));
-	return code->halves ? (count + 1) / 2 : count;
+		return sml_rounded_lanes(code->width, sml_rounded_blocks_of(count));
+	return (count + 32u / code->width - 1) / (32u / code->width);
 }
 
 static unsigned block_bits(const struct sml_code *code)
 {
-	_Static_assert(SML_ROUNDED_BLOCK == 1 << 6, "blocks of halves are those that are rounded");
-	return code->coding == SML_CODE_LIMBS || code->halves ? 6 : 8;
+	_Static_assert(SML_ROUNDED_BLOCK == 1 << 6, "narrow blocks are those that are rounded");
+	return code->coding == SML_CODE_LIMBS || code->width < 32 ? 6 : 8;
 }
 
 uint32_t sml_code_block(const struct sml_code *code)
@@ -168,12 +176,6 @@ static bool next_part(const struct sml_code *code, const int16_t *exponents, uin
 	return true;
 }
 
-/* Bytes of the lane of a float. */
-static size_t lane_bytes(const struct sml_code *code)
-{
-	return code->halves ? 2 : 4;
-}
-
 /*
  * Each of n ranks leaves log2 n bits of its lane for the sum, unless the switch rounds the sum.
  * Then each uses the whole lane, as if it were the only rank; and a sum that was rounded by s bits
@@ -186,6 +188,7 @@ static uint16_t ranks_in_lane(const struct sml_code *code, unsigned shift)
 		shift = SML_ROUNDED_SHIFT_MAX;
 	if (code->rounded)
 		return (uint16_t)(1u << shift);
+	sml_assert(code->width >= 16);
 	return code->n_ranks;
 }
 
@@ -194,19 +197,22 @@ static uint16_t ranks_in_lane(const struct sml_code *code, unsigned shift)
 static void encode_floats(const struct sml_code *code, const int16_t *exponents, uint64_t first,
 			  const uint8_t *elements, uint32_t count, uint8_t *lanes)
 {
-	size_t from = sml_element_bytes(code->type), to = lane_bytes(code);
+	size_t from = sml_element_bytes(code->type), to = code->width / 8;
 	uint16_t n_ranks = ranks_in_lane(code, 0);
+	bool wide = code->width == 32;
 	struct part p = {0};
 
 	while (next_part(code, exponents, first, count, &p)) {
 		if (code->type == SML_FLOAT64)
-			(code->halves ? sml_double_quantize_int16 : sml_double_quantize_int32)(
-				elements + p.at * from, p.count, p.exponent, n_ranks,
-				lanes + p.at * to);
+			(wide ? sml_double_quantize_int32
+			      : sml_double_quantize_int16)(elements + p.at * from, p.count,
+							   p.exponent, n_ranks, lanes + p.at * to);
+		else if (wide)
+			sml_quantize_int32(code->type, elements + p.at * from, p.count, p.exponent,
+					   n_ranks, lanes + p.at * to);
 		else
-			(code->halves ? sml_quantize_int16 : sml_quantize_int32)(
-				code->type, elements + p.at * from, p.count, p.exponent, n_ranks,
-				lanes + p.at * to);
+			sml_quantize_narrow(code->width, code->type, elements + p.at * from,
+					    p.count, p.exponent, n_ranks, lanes + p.at * to);
 	}
 	/* The rest of the last block, and the shifts of all. */
 	if (code->rounded)
@@ -269,7 +275,8 @@ void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t f
 static void decode_floats(const struct sml_code *code, const int16_t *exponents, uint64_t first,
 			  const uint8_t *lanes, uint32_t count, uint8_t *elements)
 {
-	size_t from = lane_bytes(code), to = sml_element_bytes(code->type);
+	size_t from = code->width / 8, to = sml_element_bytes(code->type);
+	bool wide = code->width == 32;
 	const uint8_t *shifts =
 		lanes + (size_t)sml_rounded_blocks_of(count) * SML_ROUNDED_BLOCK * from;
 	struct part p = {0};
@@ -280,13 +287,16 @@ static void decode_floats(const struct sml_code *code, const int16_t *exponents,
 			ranks_in_lane(code, code->rounded ? shifts[p.at / SML_ROUNDED_BLOCK] : 0);
 
 		if (code->type == SML_FLOAT64)
-			(code->halves ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
+			(wide ? sml_double_dequantize_int32 : sml_double_dequantize_int16)(
 				lanes + p.at * from, p.count, p.exponent, n_ranks, code->divisor,
 				elements + p.at * to);
+		else if (wide)
+			sml_dequantize_int32(code->type, lanes + p.at * from, p.count, p.exponent,
+					     n_ranks, code->divisor, elements + p.at * to);
 		else
-			(code->halves ? sml_dequantize_int16 : sml_dequantize_int32)(
-				code->type, lanes + p.at * from, p.count, p.exponent, n_ranks,
-				code->divisor, elements + p.at * to);
+			sml_dequantize_narrow(code->width, code->type, lanes + p.at * from, p.count,
+					      p.exponent, n_ranks, code->divisor,
+					      elements + p.at * to);
 	}
 }
 

@@ -12,7 +12,7 @@
 #include "switchml.h"
 
 enum sml_coding {
-	SML_CODE_FLOAT,	  /* block floating point in a lane or half a lane */
+	SML_CODE_FLOAT,	  /* block floating point in a lane, or in a part of one */
 	SML_CODE_LIMBS,	  /* float64 and int64: three lanes */
 	SML_CODE_ORDER,	  /* MAX and MIN */
 	SML_CODE_PAIR,	  /* MAX and MIN of 64 bits: two chunks for the same elements */
@@ -25,7 +25,7 @@ enum sml_coding {
 struct sml_code {
 	enum sml_coding coding;
 	enum sml_type type;
-	bool halves;	  /* two elements to a lane */
+	uint8_t width;	  /* bits of an element: 32 / width of them share a lane */
 	bool rounded;	  /* the switch rounds the sums: rounding.h */
 	bool exponents;	  /* all elements of a block share one exponent */
 	bool minimum;	  /* MIN: elements are stored so that MAX can combine the lanes */
@@ -40,7 +40,9 @@ struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wi
 			    uint16_t n_ranks);
 /* For a switch that takes no lanes of two int16. The coding is not that of the int16 wire. */
 struct sml_code sml_code_without_halves(struct sml_code code);
-/* For a switch that rounds: of the int16 wire, it rounds the sums. Other codings stay as they are.
+/*
+ * For a switch that rounds: of narrow wires, it rounds the sums. Other codings stay as they are.
+ * The int8 wire has no other form.
  */
 struct sml_code sml_code_with_rounding(struct sml_code code);
 
@@ -51,7 +53,7 @@ uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count);
 /*
  * The elements of a block, if code.exponents. Blocks are counted from the tensor's first element.
  * Their size depends on nothing but the wire, so that the bits of a result do not depend on how
- * packets hold elements. It is even, because two elements may share a lane.
+ * packets hold elements. It is a multiple of 4, because so many elements may share a lane.
  */
 uint32_t sml_code_block(const struct sml_code *code);
 

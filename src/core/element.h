@@ -134,6 +134,25 @@ SML_INLINE void sml_element_store(enum sml_type type, void *elements, size_t i, 
 		((sml_any_u32 *)elements)[i] = bits;
 }
 
+/*
+ * Narrow lane i, of 16 or 8 bits. Callers pass a constant width. Storing keeps the last bits of a
+ * value.
+ */
+SML_INLINE void sml_narrow_store(unsigned width, void *lanes, size_t i, uint32_t value)
+{
+	if (width == 16)
+		((sml_any_u16 *)lanes)[i] = sml_be16((uint16_t)value);
+	else
+		((uint8_t *)lanes)[i] = (uint8_t)value;
+}
+
+SML_INLINE int32_t sml_narrow_load(unsigned width, const void *lanes, size_t i)
+{
+	if (width == 16)
+		return (int16_t)sml_be16(((const sml_any_u16 *)lanes)[i]);
+	return (int8_t)((const uint8_t *)lanes)[i];
+}
+
 /* The only NaN that we write. */
 SML_INLINE void sml_element_store_nan(enum sml_type type, void *elements, size_t i)
 {

@@ -63,9 +63,9 @@ F16C static size_t to_int32(const sml_any_u16 *halves, size_t count, const struc
 	return i;
 }
 
-/* |y| < 2^15: packing changes no value. */
-F16C static size_t to_int16(const sml_any_u16 *halves, size_t count, const struct sml_scale *by,
-			    sml_any_u16 *lanes)
+/* |y| < 2^15, or 2^7: packing changes no value. */
+F16C_INL size_t to_narrow(unsigned width, const sml_any_u16 *halves, size_t count,
+			  const struct sml_scale *by, uint8_t *lanes)
 {
 	const struct sml_scale scale = *by;
 	size_t i = 0;
@@ -75,9 +75,24 @@ F16C static size_t to_int16(const sml_any_u16 *halves, size_t count, const struc
 		__m128i packed =
 			_mm_packs_epi32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
 
-		_mm_storeu_si128((void *)(lanes + i), swapped_16(packed));
+		if (width == 16)
+			_mm_storeu_si128((void *)(lanes + 2 * i), swapped_16(packed));
+		else
+			_mm_storel_epi64((void *)(lanes + i), _mm_packs_epi16(packed, packed));
 	}
 	return i;
+}
+
+F16C static size_t to_int16(const void *halves, size_t count, const struct sml_scale *by,
+			    void *lanes)
+{
+	return to_narrow(16, halves, count, by, lanes);
+}
+
+F16C static size_t to_int8(const void *halves, size_t count, const struct sml_scale *by,
+			   void *lanes)
+{
+	return to_narrow(8, halves, count, by, lanes);
 }
 
 F16C static size_t from_int32(const sml_any_u32 *lanes, size_t count, float first, float second,
@@ -91,16 +106,34 @@ F16C static size_t from_int32(const sml_any_u32 *lanes, size_t count, float firs
 	return i;
 }
 
-F16C static size_t from_int16(const sml_any_u16 *lanes, size_t count, float first, float second,
-			      sml_any_u16 *halves)
+F16C_INL __m256i widened(unsigned width, const uint8_t *lanes, size_t i)
+{
+	if (width == 16)
+		return _mm256_cvtepi16_epi32(
+			swapped_16(_mm_loadu_si128((const void *)(lanes + 2 * i))));
+	return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(lanes + i)));
+}
+
+F16C_INL size_t from_narrow(unsigned width, const uint8_t *lanes, size_t count, float first,
+			    float second, sml_any_u16 *halves)
 {
 	size_t i = 0;
 
 	for (; i + 8 <= count; i += 8)
-		store_products(_mm256_cvtepi16_epi32(
-				       swapped_16(_mm_loadu_si128((const void *)(lanes + i)))),
-			       first, second, halves + i);
+		store_products(widened(width, lanes, i), first, second, halves + i);
 	return i;
+}
+
+F16C static size_t from_int16(const void *lanes, size_t count, float first, float second,
+			      void *halves)
+{
+	return from_narrow(16, lanes, count, first, second, halves);
+}
+
+F16C static size_t from_int8(const void *lanes, size_t count, float first, float second,
+			     void *halves)
+{
+	return from_narrow(8, lanes, count, first, second, halves);
 }
 
 #else
@@ -109,8 +142,10 @@ F16C static size_t from_int16(const sml_any_u16 *lanes, size_t count, float firs
 #define has_f16c() false
 #define to_int32   to_nothing
 #define to_int16   to_nothing
+#define to_int8	   to_nothing
 #define from_int32 from_nothing
 #define from_int16 from_nothing
+#define from_int8  from_nothing
 
 static size_t to_nothing(const void *halves, size_t count, const struct sml_scale *scale,
 			 void *lanes)
@@ -133,10 +168,13 @@ size_t sml_float16_to_int32(const void *halves, size_t count, const struct sml_s
 	return has_f16c() ? to_int32(halves, count, scale, lanes) : 0;
 }
 
-size_t sml_float16_to_int16(const void *halves, size_t count, const struct sml_scale *scale,
-			    void *lanes)
+size_t sml_float16_to_narrow(unsigned width, const void *halves, size_t count,
+			     const struct sml_scale *scale, void *lanes)
 {
-	return has_f16c() ? to_int16(halves, count, scale, lanes) : 0;
+	if (!has_f16c())
+		return 0;
+	return width == 16 ? to_int16(halves, count, scale, lanes)
+			   : to_int8(halves, count, scale, lanes);
 }
 
 size_t sml_float16_from_int32(const void *lanes, size_t count, float first, float second,
@@ -145,8 +183,11 @@ size_t sml_float16_from_int32(const void *lanes, size_t count, float first, floa
 	return has_f16c() ? from_int32(lanes, count, first, second, halves) : 0;
 }
 
-size_t sml_float16_from_int16(const void *lanes, size_t count, float first, float second,
-			      void *halves)
+size_t sml_float16_from_narrow(unsigned width, const void *lanes, size_t count, float first,
+			       float second, void *halves)
 {
-	return has_f16c() ? from_int16(lanes, count, first, second, halves) : 0;
+	if (!has_f16c())
+		return 0;
+	return width == 16 ? from_int16(lanes, count, first, second, halves)
+			   : from_int8(lanes, count, first, second, halves);
 }

@@ -20,13 +20,14 @@ struct sml_scale {
 
 size_t sml_float16_to_int32(const void *halves, size_t count, const struct sml_scale *scale,
 			    void *lanes);
-size_t sml_float16_to_int16(const void *halves, size_t count, const struct sml_scale *scale,
-			    void *lanes);
+/* Lanes of 16 or 8 bits. */
+size_t sml_float16_to_narrow(unsigned width, const void *halves, size_t count,
+			     const struct sml_scale *scale, void *lanes);
 
 /* The product of a sum and the two factors becomes an element. */
 size_t sml_float16_from_int32(const void *lanes, size_t count, float first, float second,
 			      void *halves);
-size_t sml_float16_from_int16(const void *lanes, size_t count, float first, float second,
-			      void *halves);
+size_t sml_float16_from_narrow(unsigned width, const void *lanes, size_t count, float first,
+			       float second, void *halves);
 
 #endif

@@ -2,15 +2,15 @@
 /* The user-space half of pool.h: slots in memory, and the loop over lanes. */
 #include "core/pool.h"
 
+#include "core/element.h"
 #include "core/multiversion.h"
 
 typedef uint32_t lane_t __attribute__((may_alias));
 typedef int32_t sum_t __attribute__((may_alias));
-typedef uint16_t half_t __attribute__((may_alias));
 
-size_t sml_lanes_stored_bytes(uint32_t n, bool rounds)
+size_t sml_lanes_stored_bytes(uint32_t n, uint32_t width)
 {
-	uint32_t blocks = rounds ? sml_rounded_blocks(SML_ROUNDED_WIDTH, n) : 0;
+	uint32_t blocks = width ? sml_rounded_blocks(width, n) : 0;
 	uint32_t sums = (uint32_t)sizeof(sum_t) * SML_ROUNDED_BLOCK * blocks;
 
 	return sums > 4 * n ? sums : 4 * n;
@@ -23,7 +23,8 @@ static size_t n_buffers(const struct sml_pool_rules *rules)
 
 static uint32_t stride_of(const struct sml_pool_rules *rules)
 {
-	size_t bytes = SML_HEADER_BYTES + sml_lanes_stored_bytes(rules->lanes, rules->rounds);
+	uint32_t width = rules->rounds_int8 ? 8 : rules->rounds ? 16 : 0;
+	size_t bytes = SML_HEADER_BYTES + sml_lanes_stored_bytes(rules->lanes, width);
 
 	/* Each buffer begins on its own cache line, because its neighbors may have other owners. */
 	return (uint32_t)(bytes + 63) & ~63u;
@@ -112,19 +113,19 @@ DEFINE_COMBINE(max_int16, SML_LANE_MAX, SML_LANE_INT16_PAIR)
 
 /* ---- lanes that are rounded ---- */
 
-#define BLOCK_BYTES (SML_ROUNDED_BLOCK * SML_ROUNDED_WIDTH / 8)
-
-/* Round a block's sums into narrow lanes. Returns their shift. */
-static inline __attribute__((always_inline)) uint8_t round_block(const sum_t *sums, half_t *lanes)
+/* Round a block's sums into narrow lanes. Returns their shift. The width is a constant, here too.
+ */
+static inline __attribute__((always_inline)) uint8_t round_block(uint32_t width, const sum_t *sums,
+								 void *lanes)
 {
 	struct sml_rounded_by by;
 	uint32_t magnitudes = 0;
 
 	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
 		magnitudes |= sml_rounded_magnitude(sums[i]);
-	sml_find_rounding(&by, SML_ROUNDED_WIDTH, magnitudes);
+	sml_find_rounding(&by, width, magnitudes);
 	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
-		lanes[i] = sml_be16((uint16_t)sml_rounded(SML_ROUNDED_WIDTH, sums[i], by));
+		sml_narrow_store(width, lanes, i, (uint32_t)sml_rounded(width, sums[i], by));
 	return (uint8_t)by.shift;
 }
 
@@ -132,57 +133,61 @@ static inline __attribute__((always_inline)) uint8_t round_block(const sum_t *su
  * In place: the lanes of a block take less room than its sums, so they overwrite only sums that
  * have been read. The shifts come last, because sums may be where they go.
  */
-static inline __attribute__((always_inline)) void
-combine_rounded(enum sml_lane_step step, void *stored, const void *arrived, uint32_t blocks)
+static inline __attribute__((always_inline)) void combine_rounded(enum sml_lane_step step,
+								  uint32_t width, void *stored,
+								  const void *arrived,
+								  uint32_t blocks)
 {
-	const uint8_t *shifts = (const uint8_t *)arrived + blocks * BLOCK_BYTES;
-	const half_t *lanes = arrived;
-	half_t *result = stored;
+	const uint32_t block_bytes = SML_ROUNDED_BLOCK * width / 8;
+	const uint8_t *lanes = arrived, *shifts = lanes + blocks * block_bytes;
+	uint8_t *result = stored;
 	uint8_t rounded[SML_ROUNDED_BLOCKS_MAX + 3] = {0};
 
-	for (uint32_t b = 0; b < blocks; b++, lanes += SML_ROUNDED_BLOCK) {
+	for (uint32_t b = 0; b < blocks; b++, lanes += block_bytes) {
 		sum_t *sums = (sum_t *)stored + b * SML_ROUNDED_BLOCK, block[SML_ROUNDED_BLOCK];
 		uint32_t shift = shifts[b] & SML_ROUNDED_SHIFT_BITS;
 
 		for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++) {
-			uint32_t in = (uint32_t)(int16_t)sml_be16(lanes[i]) << shift;
+			uint32_t in = (uint32_t)sml_narrow_load(width, lanes, i) << shift;
 
 			block[i] = (int32_t)(step == SML_LANES_FIRST ? in : (uint32_t)sums[i] + in);
 		}
 		if (step == SML_LANES_LAST)
-			rounded[b] = round_block(block, result + b * SML_ROUNDED_BLOCK);
+			rounded[b] = round_block(width, block, result + b * block_bytes);
 		else
 			__builtin_memcpy(sums, block, sizeof(block));
 	}
 	if (step == SML_LANES_LAST)
-		__builtin_memcpy((uint8_t *)stored + blocks * BLOCK_BYTES, rounded,
-				 (blocks + 3) & ~3u);
+		__builtin_memcpy(result + blocks * block_bytes, rounded, (blocks + 3) & ~3u);
 }
 
-SML_MULTIVERSION static void rounded_first(void *stored, const void *arrived, uint32_t blocks)
-{
-	combine_rounded(SML_LANES_FIRST, stored, arrived, blocks);
-}
+#define DEFINE_COMBINE_ROUNDED(name, step)                                                         \
+	SML_MULTIVERSION static void name##_int16(void *s, const void *a, uint32_t blocks)         \
+	{                                                                                          \
+		combine_rounded(step, 16, s, a, blocks);                                           \
+	}                                                                                          \
+	SML_MULTIVERSION static void name##_int8(void *s, const void *a, uint32_t blocks)          \
+	{                                                                                          \
+		combine_rounded(step, 8, s, a, blocks);                                            \
+	}
 
-SML_MULTIVERSION static void rounded_next(void *stored, const void *arrived, uint32_t blocks)
-{
-	combine_rounded(SML_LANES_NEXT, stored, arrived, blocks);
-}
+DEFINE_COMBINE_ROUNDED(rounded_first, SML_LANES_FIRST)
+DEFINE_COMBINE_ROUNDED(rounded_next, SML_LANES_NEXT)
+DEFINE_COMBINE_ROUNDED(rounded_last, SML_LANES_LAST)
 
-SML_MULTIVERSION static void rounded_last(void *stored, const void *arrived, uint32_t blocks)
+static void combine_blocks(enum sml_lane_step step, uint32_t width, void *stored,
+			   const void *arrived, uint32_t n)
 {
-	combine_rounded(SML_LANES_LAST, stored, arrived, blocks);
-}
-
-static void combine_blocks(enum sml_lane_step step, void *stored, const void *arrived, uint32_t n)
-{
-	uint32_t blocks = sml_rounded_blocks(SML_ROUNDED_WIDTH, n);
+	uint32_t blocks = sml_rounded_blocks(width, n);
+	bool wide = width == 16;
 
 	sml_assert(blocks <= SML_ROUNDED_BLOCKS_MAX);
 	if (step == SML_LANES_FIRST)
-		rounded_first(stored, arrived, blocks);
+		(wide ? rounded_first_int16 : rounded_first_int8)(stored, arrived, blocks);
+	else if (step == SML_LANES_NEXT)
+		(wide ? rounded_next_int16 : rounded_next_int8)(stored, arrived, blocks);
 	else
-		(step == SML_LANES_NEXT ? rounded_next : rounded_last)(stored, arrived, blocks);
+		(wide ? rounded_last_int16 : rounded_last_int8)(stored, arrived, blocks);
 }
 
 void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, void *stored_lanes,
@@ -195,7 +200,7 @@ void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, v
 	if (step == SML_LANES_ONLY)
 		__builtin_memcpy(stored, arrived, 4u * n);
 	else if (sml_lane_is_rounded(lane_kind))
-		combine_blocks(step, stored, arrived, n);
+		combine_blocks(step, sml_rounded_width(lane_kind), stored, arrived, n);
 	else if (step == SML_LANES_FIRST)
 		lanes_first(stored, arrived, n);
 	else if (op == SML_LANE_MAX && lane_kind == SML_LANE_INT16_PAIR)

@@ -35,7 +35,8 @@ struct sml_pool_rules {
 	uint8_t n_ranks;
 	uint8_t n_shards;
 	bool is_leaf;
-	bool rounds;		       /* takes lanes that a switch rounds: rounding.h */
+	bool rounds;		       /* takes int16 lanes that a switch rounds: rounding.h */
+	bool rounds_int8;	       /* and int8 lanes, too */
 	struct sml_pool_parent parent; /* of a leaf */
 	uint64_t cookies[SML_MAX_CHILDREN];
 };
@@ -59,8 +60,14 @@ static inline bool sml_pool_takes_lanes(const struct sml_pool_rules *rules,
 		return false;
 	if (in->lane_kind <= SML_LANE_INT16_PAIR)
 		return true;
-	return rules->rounds && sml_lane_is_rounded(in->lane_kind) && in->op == SML_LANE_SUM &&
-	       sml_rounded_is_whole(SML_ROUNDED_WIDTH, in->lanes);
+	if (in->op != SML_LANE_SUM)
+		return false;
+#ifndef __bpf__ /* XDP takes none of these, and the verifier's work for its program is limited. */
+	if (in->lane_kind == SML_LANE_INT8_ROUNDED)
+		return rules->rounds_int8 && sml_rounded_is_whole(8, in->lanes);
+#endif
+	return rules->rounds && in->lane_kind == SML_LANE_INT16_ROUNDED &&
+	       sml_rounded_is_whole(16, in->lanes);
 }
 
 /* The fields that contributions and results share, and their limits: ABSORBED or OUT_OF_RANGE. */
@@ -253,8 +260,12 @@ enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uin
 struct sml_header sml_pool_probe_up(const struct sml_pool_rules *rules, uint8_t shard,
 				    uint16_t lanes, uint32_t renewal);
 
-/* Bytes that any n lanes take where they are stored: sums take more than what arrives. */
-size_t sml_lanes_stored_bytes(uint32_t n, bool rounds);
+/*
+ * Bytes that any n lanes take where they are stored. Sums that will be rounded take more than what
+ * arrives: the more, the fewer bits their lanes have. width: of the narrowest; 0: no lanes are
+ * rounded.
+ */
+size_t sml_lanes_stored_bytes(uint32_t n, uint32_t width);
 
 /*
  * One step of combining n lanes (4-byte aligned): `arrived` is big-endian, and `stored` as the step

@@ -84,7 +84,7 @@ int32_t sml_exponent_of(enum sml_type type, const void *elements, size_t count)
 }
 
 /*
- * How the elements of one block become integers: y = x * 2^power, with power = B - E in [9 - 128,
+ * How the elements of one block become integers: y = x * 2^power, with power = B - E in [3 - 128,
  * 31 + 148]. 2^power can exceed the range of float32, so it is applied as two factors, each between
  * 2^-60 and 2^90 and thus exact:
  *
@@ -144,14 +144,14 @@ SML_INLINE void quantize_int32_loop(enum sml_type type, const void *restrict ele
 }
 
 /* |y| < 2^15: adding 1.5 * 2^23 leaves the integer in the last bits of the mantissa. */
-SML_INLINE void quantize_int16_loop(enum sml_type type, const void *restrict elements, size_t done,
-				    size_t count, struct sml_scale scale,
-				    sml_any_u16 *restrict lanes)
+SML_INLINE void quantize_narrow_loop(unsigned width, enum sml_type type,
+				     const void *restrict elements, size_t done, size_t count,
+				     struct sml_scale scale, void *restrict lanes)
 {
 	for (size_t i = done; i < count; i++) {
 		float y = scaled(sml_element_load(type, elements, i), scale);
 
-		lanes[i] = sml_be16((uint16_t)sml_bits_of(y + 0x1.8p23f));
+		sml_narrow_store(width, lanes, i, sml_bits_of(y + 0x1.8p23f));
 	}
 }
 
@@ -174,25 +174,33 @@ static void quantize_int32(enum sml_type type, const void *elements, size_t done
 		quantize_int32_loop(SML_FLOAT32, elements, 0, count, scale, lanes);
 }
 
-SML_MULTIVERSION
-static void quantize_int16(enum sml_type type, const void *elements, size_t done, size_t count,
-			   const struct sml_scale *by, void *lanes)
-{
-	const struct sml_scale scale = *by;
+/* One for each width, which the compiler then knows. */
+#define DEFINE_QUANTIZE_NARROW(name, width)                                                        \
+	SML_MULTIVERSION                                                                           \
+	static void name(enum sml_type type, const void *elements, size_t done, size_t count,      \
+			 const struct sml_scale *by, void *lanes)                                  \
+	{                                                                                          \
+		const struct sml_scale scale = *by;                                                \
+                                                                                                   \
+		if (type == SML_FLOAT16)                                                           \
+			quantize_narrow_loop(width, SML_FLOAT16, elements, done, count, scale,     \
+					     lanes);                                               \
+		else if (type == SML_BFLOAT16)                                                     \
+			quantize_narrow_loop(width, SML_BFLOAT16, elements, 0, count, scale,       \
+					     lanes);                                               \
+		else                                                                               \
+			quantize_narrow_loop(width, SML_FLOAT32, elements, 0, count, scale,        \
+					     lanes);                                               \
+	}
 
-	if (type == SML_FLOAT16)
-		quantize_int16_loop(SML_FLOAT16, elements, done, count, scale, lanes);
-	else if (type == SML_BFLOAT16)
-		quantize_int16_loop(SML_BFLOAT16, elements, 0, count, scale, lanes);
-	else
-		quantize_int16_loop(SML_FLOAT32, elements, 0, count, scale, lanes);
-}
+DEFINE_QUANTIZE_NARROW(quantize_int16, 16)
+DEFINE_QUANTIZE_NARROW(quantize_int8, 8)
 
 /*
  * B = 31 - h. |x| < 2^E and x has 24 bits, so |y| <= 2^B - 2^(B - 24). With up to 128 ranks, this
  * is an integer, so limit changes nothing. n * 2^B <= 2^31: no sum overflows, and with n = 1 the
  * conversion to int32 gets at most 2^31 - 2^7. With more ranks, rounding could reach 2^B, and the
- * limit is 2^B - 1, as for int16 below.
+ * limit is 2^B - 1, as for narrow lanes below.
  */
 void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, int32_t exponent,
 			unsigned n_ranks, void *lanes)
@@ -215,32 +223,47 @@ void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, 
 }
 
 /*
- * B = 15 - h >= 3. Here rounding could reach 2^B, and the sum of n of them 2^15. So the limit is
- * 2^B - 1; the price is an error below 1, instead of 1/2, for these elements.
+ * B = 15 - h, or 7 - h, >= 3. Here rounding could reach 2^B, and the sum of n of them 2^15, or 2^7.
+ * So the limit is 2^B - 1; the price is an error below 1, instead of 1/2, for these elements.
  */
-void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, int32_t exponent,
-			unsigned n_ranks, void *lanes)
+SML_INLINE void quantize_block(unsigned width, enum sml_type type, const void *elements,
+			       size_t count, int32_t exponent, unsigned n_ranks, void *lanes)
 {
-	int32_t bits = 15 - (int32_t)sml_headroom_bits(n_ranks);
-	float limit = float_power(bits) - 1;
+	int32_t bits = (int32_t)width - 1 - (int32_t)sml_headroom_bits(n_ranks);
+	size_t per_lane = 32 / width, done = 0;
 	struct sml_scale scale;
-	size_t done = 0;
 
+	sml_assert(bits >= 3);
 	if (!is_ordinary(exponent)) {
-		__builtin_memset(lanes, 0, 4 * ((count + 1) / 2));
+		__builtin_memset(lanes, 0, 4 * ((count + per_lane - 1) / per_lane));
 		return;
 	}
-	if (count % 2 != 0)
-		((sml_any_u16 *)lanes)[count] = 0;
-	scale = scale_of(bits - exponent, limit);
+	for (size_t i = count; i % per_lane != 0; i++)
+		sml_narrow_store(width, lanes, i, 0);
+	scale = scale_of(bits - exponent, float_power(bits) - 1);
 	if (type == SML_FLOAT16)
-		done = sml_float16_to_int16(elements, count, &scale, lanes);
-	if (done < count)
+		done = sml_float16_to_narrow(width, elements, count, &scale, lanes);
+	if (done == count)
+		return;
+	if (width == 16)
 		quantize_int16(type, elements, done, count, &scale, lanes);
+	else
+		quantize_int8(type, elements, done, count, &scale, lanes);
+}
+
+/* Blocks are short, so the compiler shall know the width. */
+void sml_quantize_narrow(unsigned width, enum sml_type type, const void *elements, size_t count,
+			 int32_t exponent, unsigned n_ranks, void *lanes)
+{
+	if (width == 16)
+		quantize_block(16, type, elements, count, exponent, n_ranks, lanes);
+	else
+		quantize_block(8, type, elements, count, exponent, n_ranks, lanes);
 }
 
 /*
- * The factor of a sum: 2^power / divisor, power = E - B in [-148 - 31, 128 - 3].
+ * The factor of a sum: 2^power / divisor, power = E - B in [-148 - 31, 128 + 5]: B is -5 for sums
+ * of int8 that were rounded by 12 bits.
  *
  * float32: in double precision. For SUM the product is exact (32 bits times a power of two within
  * the range of doubles), and the conversion to float32 is the only rounding. For AVG the factor and
@@ -286,15 +309,13 @@ SML_INLINE void dequantize_int32_loop(enum sml_type type, const sml_any_u32 *res
 	}
 }
 
-SML_INLINE void dequantize_int16_loop(enum sml_type type, const sml_any_u16 *restrict lanes,
-				      size_t done, size_t count, struct factor factor,
-				      void *restrict elements)
+SML_INLINE void dequantize_narrow_loop(unsigned width, enum sml_type type,
+				       const void *restrict lanes, size_t done, size_t count,
+				       struct factor factor, void *restrict elements)
 {
-	for (size_t i = done; i < count; i++) {
-		int32_t sum = (int16_t)sml_be16(lanes[i]);
-
-		sml_element_store(type, elements, i, multiplied(type, sum, factor));
-	}
+	for (size_t i = done; i < count; i++)
+		sml_element_store(type, elements, i,
+				  multiplied(type, sml_narrow_load(width, lanes, i), factor));
 }
 
 SML_MULTIVERSION
@@ -311,19 +332,26 @@ static void dequantize_int32(enum sml_type type, const void *lanes, size_t done,
 		dequantize_int32_loop(SML_FLOAT32, lanes, 0, count, factor, elements);
 }
 
-SML_MULTIVERSION
-static void dequantize_int16(enum sml_type type, const void *lanes, size_t done, size_t count,
-			     const struct factor *by, void *elements)
-{
-	const struct factor factor = *by;
+#define DEFINE_DEQUANTIZE_NARROW(name, width)                                                      \
+	SML_MULTIVERSION                                                                           \
+	static void name(enum sml_type type, const void *lanes, size_t done, size_t count,         \
+			 const struct factor *by, void *elements)                                  \
+	{                                                                                          \
+		const struct factor factor = *by;                                                  \
+                                                                                                   \
+		if (type == SML_FLOAT16)                                                           \
+			dequantize_narrow_loop(width, SML_FLOAT16, lanes, done, count, factor,     \
+					       elements);                                          \
+		else if (type == SML_BFLOAT16)                                                     \
+			dequantize_narrow_loop(width, SML_BFLOAT16, lanes, 0, count, factor,       \
+					       elements);                                          \
+		else                                                                               \
+			dequantize_narrow_loop(width, SML_FLOAT32, lanes, 0, count, factor,        \
+					       elements);                                          \
+	}
 
-	if (type == SML_FLOAT16)
-		dequantize_int16_loop(SML_FLOAT16, lanes, done, count, factor, elements);
-	else if (type == SML_BFLOAT16)
-		dequantize_int16_loop(SML_BFLOAT16, lanes, 0, count, factor, elements);
-	else
-		dequantize_int16_loop(SML_FLOAT32, lanes, 0, count, factor, elements);
-}
+DEFINE_DEQUANTIZE_NARROW(dequantize_int16, 16)
+DEFINE_DEQUANTIZE_NARROW(dequantize_int8, 8)
 
 /* A block without numbers: all zeros or all NaN. */
 static void fill(enum sml_type type, size_t count, int32_t exponent, void *elements)
@@ -355,10 +383,10 @@ void sml_dequantize_int32(enum sml_type type, const void *lanes, size_t count, i
 		dequantize_int32(type, lanes, done, count, &factor, elements);
 }
 
-void sml_dequantize_int16(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
-			  unsigned n_ranks, unsigned divisor, void *elements)
+void sml_dequantize_narrow(unsigned width, enum sml_type type, const void *lanes, size_t count,
+			   int32_t exponent, unsigned n_ranks, unsigned divisor, void *elements)
 {
-	int32_t bits = 15 - (int32_t)sml_headroom_bits(n_ranks);
+	int32_t bits = (int32_t)width - 1 - (int32_t)sml_headroom_bits(n_ranks);
 
 	struct factor factor;
 	size_t done = 0;
@@ -369,7 +397,12 @@ void sml_dequantize_int16(enum sml_type type, const void *lanes, size_t count, i
 	}
 	factor = factor_of(exponent - bits, divisor);
 	if (type == SML_FLOAT16)
-		done = sml_float16_from_int16(lanes, count, factor.first, factor.second, elements);
-	if (done < count)
+		done = sml_float16_from_narrow(width, lanes, count, factor.first, factor.second,
+					       elements);
+	if (done == count)
+		return;
+	if (width == 16)
 		dequantize_int16(type, lanes, done, count, &factor, elements);
+	else
+		dequantize_int8(type, lanes, done, count, &factor, elements);
 }

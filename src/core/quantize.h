@@ -7,10 +7,11 @@
  * Block floating point: the elements of one block share one exponent E, the smallest with |x| < 2^E
  * for every element on every rank. An element becomes the integer nearest to x * 2^(B - E), B = 31
  * - ceil(log2 ranks) for int32 lanes and 15 - ceil(log2 ranks) for int16, so that the sum over all
- * ranks cannot overflow. docs/numbers.md derives the error bounds.
+ * ranks cannot overflow. int8 lanes have 7 - ceil(log2 ranks), so the switch must round their sums
+ * (rounding.h). docs/numbers.md derives the error bounds.
  *
- * Lanes are 32 bits each, big-endian, 4-byte aligned. int16 lanes are packed two to a 32-bit lane
- * in the order of the elements; an odd count's last half is zero.
+ * Lanes are 32 bits each, big-endian, 4-byte aligned. Narrow lanes are packed, two int16 or
+ * four int8 to a 32-bit lane, in the order of the elements; the rest of the last lane is zero.
  */
 #ifndef SML_CORE_QUANTIZE_H
 #define SML_CORE_QUANTIZE_H
@@ -32,22 +33,23 @@ unsigned sml_headroom_bits(unsigned n_ranks);
 int32_t sml_exponent_of(enum sml_type type, const void *elements, size_t count);
 
 /*
- * count elements to count int32 lanes (or ceil(count / 2) lanes of packed
- * int16). With SML_EXPONENT_ZERO or _NONFINITE all lanes are zero. Float types.
+ * count elements to count int32 lanes, or to packed lanes of `width` bits (16 or 8). With
+ * SML_EXPONENT_ZERO or _NONFINITE all lanes are zero. Float types. At most 2^(width - 4) ranks.
  */
 void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, int32_t exponent,
 			unsigned n_ranks, void *lanes);
-void sml_quantize_int16(enum sml_type type, const void *elements, size_t count, int32_t exponent,
-			unsigned n_ranks, void *lanes);
+void sml_quantize_narrow(unsigned width, enum sml_type type, const void *elements, size_t count,
+			 int32_t exponent, unsigned n_ranks, void *lanes);
 
 /*
  * Summed lanes back to elements, divided by divisor (1, or the number of ranks
- * for AVG). SML_EXPONENT_NONFINITE makes every element NaN, _ZERO makes +0.
+ * for AVG). SML_EXPONENT_NONFINITE makes every element NaN, _ZERO makes +0. Of sums that were
+ * rounded by s bits, n_ranks is 2^s: at most SML_MAX_WORLD on every width.
  */
 void sml_dequantize_int32(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
 			  unsigned n_ranks, unsigned divisor, void *elements);
-void sml_dequantize_int16(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
-			  unsigned n_ranks, unsigned divisor, void *elements);
+void sml_dequantize_narrow(unsigned width, enum sml_type type, const void *lanes, size_t count,
+			   int32_t exponent, unsigned n_ranks, unsigned divisor, void *elements);
 
 /*
  * MAX and MIN, exact: a map to int32 that keeps the order (for MIN, reverses it), so that the

@@ -14,7 +14,7 @@
 #include "core/element.h"
 #include "core/rounding.h"
 
-/* Elements at once: even, so that each piece begins at a whole lane. */
+/* Elements at once: a multiple of 4, so that each piece begins at a whole lane. */
 #define PIECE 64
 
 /* An element's place in the order of its type. -0 comes before +0, because its bits differ. */
@@ -32,10 +32,10 @@ static int64_t order_of(enum sml_type type, const void *elements, uint32_t i)
 	return value >> sign ? -1 - rest : rest;
 }
 
-static void put_lane(bool halves, void *lanes, uint32_t i, int32_t value)
+static void put_lane(unsigned width, void *lanes, uint32_t i, int32_t value)
 {
-	if (halves)
-		((sml_any_u16 *)lanes)[i] = sml_be16((uint16_t)value);
+	if (width < 32)
+		sml_narrow_store(width, lanes, i, (uint32_t)value);
 	else
 		((sml_any_u32 *)lanes)[i] = sml_be32((uint32_t)value);
 }
@@ -46,16 +46,15 @@ static bool recover_piece(const struct sml_code *code, const void *shared, uint6
 {
 	int32_t low[PIECE], high[PIECE];
 	uint64_t decoded[PIECE];
-	unsigned bits = code->halves ? 16 : 32;
+	unsigned bits = code->width;
 
 	for (uint32_t i = 0; i < count; i++) {
-		low[i] = code->halves ? INT16_MIN : INT32_MIN;
-		high[i] = code->halves ? INT16_MAX : INT32_MAX;
+		high[i] = INT32_MAX >> (32 - bits);
+		low[i] = -high[i] - 1;
 	}
 	for (unsigned step = 0; step < bits; step++) {
 		for (uint32_t i = 0; i < count; i++)
-			put_lane(code->halves, lanes, i,
-				 (int32_t)(((int64_t)low[i] + high[i]) >> 1));
+			put_lane(bits, lanes, i, (int32_t)(((int64_t)low[i] + high[i]) >> 1));
 		sml_code_decode(code, shared, first, lanes, count, decoded);
 		for (uint32_t i = 0; i < count; i++) {
 			int32_t middle = (int32_t)(((int64_t)low[i] + high[i]) >> 1);
@@ -69,7 +68,7 @@ static bool recover_piece(const struct sml_code *code, const void *shared, uint6
 		}
 	}
 	for (uint32_t i = 0; i < count; i++)
-		put_lane(code->halves, lanes, i, low[i]);
+		put_lane(bits, lanes, i, low[i]);
 	sml_code_decode(code, shared, first, lanes, count, decoded);
 	for (uint32_t i = 0; i < count; i++)
 		if (order_of(code->type, decoded, i) != order_of(code->type, elements, i))
@@ -84,14 +83,16 @@ static bool recover_piece(const struct sml_code *code, const void *shared, uint6
 static bool recover_block(const struct sml_code *code, const void *shared, uint64_t first,
 			  const void *elements, uint32_t count, uint8_t *lanes, uint8_t *shift)
 {
-	uint32_t block[SML_ROUNDED_BLOCK / 2 + 1];
-	uint8_t *own_shift = (uint8_t *)(block + SML_ROUNDED_BLOCK / 2);
+	/* The lanes, and one more for the shift behind them. */
+	uint32_t block[SML_ROUNDED_BLOCK * SML_ROUNDED_WIDTH / 32 + 1];
+	size_t bytes = SML_ROUNDED_BLOCK * code->width / 8;
+	uint8_t *own_shift = (uint8_t *)block + bytes;
 
 	__builtin_memset(block, 0, sizeof(block));
 	for (*own_shift = 0; *own_shift <= SML_ROUNDED_SHIFT_MAX; ++*own_shift) {
 		if (!recover_piece(code, shared, first, elements, count, block))
 			continue;
-		__builtin_memcpy(lanes, block, sizeof(block) - 4);
+		__builtin_memcpy(lanes, block, bytes);
 		*shift = *own_shift;
 		return true;
 	}
@@ -102,14 +103,14 @@ static bool recover_rounded(const struct sml_code *code, const void *shared, uin
 			    const uint8_t *elements, uint32_t count, uint8_t *lanes)
 {
 	const uint32_t block = SML_ROUNDED_BLOCK, n = sml_rounded_blocks_of(count);
-	size_t bytes = sml_element_bytes(code->type);
-	uint8_t *shifts = lanes + 2 * block * n;
+	size_t bytes = sml_element_bytes(code->type), to = code->width / 8;
+	uint8_t *shifts = lanes + to * block * n;
 
 	for (uint32_t b = 0; b < n; b++) {
 		uint32_t at = b * block, part = count - at < block ? count - at : block;
 
 		if (!recover_block(code, shared, first + at, elements + at * bytes, part,
-				   lanes + 2 * at, shifts + b))
+				   lanes + to * at, shifts + b))
 			return false;
 	}
 	return true;
@@ -118,7 +119,7 @@ static bool recover_rounded(const struct sml_code *code, const void *shared, uin
 bool sml_code_recover(const struct sml_code *code, const void *shared, uint64_t first,
 		      const void *elements, uint32_t count, void *lanes)
 {
-	size_t element_bytes = sml_element_bytes(code->type), lane_bytes = code->halves ? 2 : 4;
+	size_t element_bytes = sml_element_bytes(code->type), lane_bytes = code->width / 8;
 	const uint8_t *from = elements;
 	uint8_t *to = lanes;
 
@@ -129,8 +130,8 @@ bool sml_code_recover(const struct sml_code *code, const void *shared, uint64_t 
 	}
 	if (code->rounded)
 		return recover_rounded(code, shared, first, from, count, to);
-	if (code->halves && count % 2 != 0)
-		put_lane(true, lanes, count, 0);
+	if (code->width == 16 && count % 2 != 0)
+		put_lane(16, lanes, count, 0);
 	for (uint32_t i = 0; i < count; i += PIECE) {
 		uint32_t n = count - i < PIECE ? count - i : PIECE;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Narrow lanes whose sums the switch rounds. Ranks send integers of 16 bits that use their whole
- * width, whatever the number of ranks. The switch adds them in 32 bits. When a slot is
+ * Narrow lanes whose sums the switch rounds. Ranks send integers of 16 or 8 bits that use their
+ * whole width, whatever the number of ranks. The switch adds them in 32 bits. When a slot is
  * complete, it finds for each block of 64 the least shift s for which all sums, rounded by s bits,
  * fit into narrow lanes again. The result is these lanes, and a byte s for each block:
  *
@@ -22,11 +22,12 @@
 /* Elements of a block that the switch rounds together: those of a block of exponents. */
 #define SML_ROUNDED_BLOCK 64
 
-/* The bits of a narrow lane. Everything below takes the width as an argument. */
-#define SML_ROUNDED_WIDTH 16
+/* The bits of narrow lanes: the most and the least. Everything below takes them as an argument. */
+#define SML_ROUNDED_WIDTH     16
+#define SML_ROUNDED_WIDTH_MIN 8
 
-/* Most blocks of a packet: see sml_rounded_blocks(). */
-#define SML_ROUNDED_BLOCKS_MAX 68
+/* Most blocks of a packet, with the least bits: see sml_rounded_blocks(). */
+#define SML_ROUNDED_BLOCKS_MAX 135
 
 /* Honest sums of 2^12 ranks need no larger shift. */
 #define SML_ROUNDED_SHIFT_MAX 12
@@ -36,7 +37,13 @@
 
 static inline bool sml_lane_is_rounded(uint8_t lane_kind)
 {
-	return lane_kind == SML_LANE_INT16_ROUNDED;
+	return lane_kind == SML_LANE_INT16_ROUNDED || lane_kind == SML_LANE_INT8_ROUNDED;
+}
+
+/* The bits of a lane that is rounded. */
+static inline uint32_t sml_rounded_width(uint8_t lane_kind)
+{
+	return lane_kind == SML_LANE_INT8_ROUNDED ? 8 : 16;
 }
 
 /* The blocks of a number of elements. The last one may not be full. */

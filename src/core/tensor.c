@@ -320,11 +320,12 @@ void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_
 		tensor->code.coding == SML_CODE_ORDER || tensor->code.coding == SML_CODE_PAIR;
 
 	out->op = exponents || (elements && ordered) ? SML_LANE_MAX : SML_LANE_SUM;
-	bool halves = elements ? tensor->code.halves : exponents && !tensor->shape.only_int32;
+	bool halves = elements ? tensor->code.width == 16 : exponents && !tensor->shape.only_int32;
 
 	out->lane_kind = halves ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
 	if (stream == SML_DATA && tensor->code.rounded)
-		out->lane_kind = SML_LANE_INT16_ROUNDED;
+		out->lane_kind =
+			tensor->code.width == 8 ? SML_LANE_INT8_ROUNDED : SML_LANE_INT16_ROUNDED;
 	out->digest = sml_hash_step(tensor->digest, index << 1 | (uint32_t)stream);
 }
 
@@ -498,7 +499,7 @@ static void take_elements(const struct sml_tensor *tensor, uint32_t index, const
 	if (from == first && to == first + count) {
 		decode(tensor, first, lanes, count, recv + (first - spec->recv_first) * bytes);
 	} else {
-		/* float64 on the int16 wire: a lane holds two elements of 8 bytes. */
+		/* A lane holds two float64 on the int16 wire, or four float32 on the int8 wire. */
 		uint8_t whole[16 * SML_MAX_LANES] __attribute__((aligned(8)));
 
 		decode(tensor, first, lanes, count, whole);

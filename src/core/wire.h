@@ -26,8 +26,9 @@ enum sml_lane_op { SML_LANE_SUM = 0, SML_LANE_MAX = 1 };
 enum sml_lane_kind {
 	SML_LANE_INT32 = 0,
 	SML_LANE_INT16_PAIR = 1,
-	/* Two int16, whose sums the switch rounds. Only SUM: see rounding.h. */
-	SML_LANE_INT16_ROUNDED = 2
+	/* Two int16, or four int8, whose sums the switch rounds. Only SUM: see rounding.h. */
+	SML_LANE_INT16_ROUNDED = 2,
+	SML_LANE_INT8_ROUNDED = 3
 };
 
 /* Receive buffers, files and tests have a packet as bytes: it may alias them. */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/element.h"
 #include "core/gather.h"
 #include "core/quantize.h"
 #include "core/wide.h"
@@ -102,31 +103,39 @@ static void reference_double_block(const struct sim_call *call, uint32_t count, 
 	}
 }
 
+/* Bits of a float's lane. */
+static unsigned width_of(enum sml_wire wire)
+{
+	return wire == SML_WIRE_INT8 ? 8 : wire == SML_WIRE_INT16 ? 16 : 32;
+}
+
 static void to_lanes(const struct sim_call *call, const void *elements, uint32_t count,
 		     int32_t exponent, unsigned n_ranks, void *lanes)
 {
-	bool narrow = call->wire == SML_WIRE_INT16;
+	unsigned width = width_of(call->wire);
 
 	if (call->type == SML_FLOAT64)
-		(narrow ? sml_double_quantize_int16
-			: sml_double_quantize_int32)(elements, count, exponent, n_ranks, lanes);
+		(width < 32 ? sml_double_quantize_int16
+			    : sml_double_quantize_int32)(elements, count, exponent, n_ranks, lanes);
+	else if (width < 32)
+		sml_quantize_narrow(width, call->type, elements, count, exponent, n_ranks, lanes);
 	else
-		(narrow ? sml_quantize_int16 : sml_quantize_int32)(call->type, elements, count,
-								   exponent, n_ranks, lanes);
+		sml_quantize_int32(call->type, elements, count, exponent, n_ranks, lanes);
 }
 
 static void from_lanes(const struct sim_call *call, const void *lanes, uint32_t count,
 		       int32_t exponent, unsigned n_ranks, void *result)
 {
-	bool narrow = call->wire == SML_WIRE_INT16;
-	unsigned divisor = call->op == SML_AVG ? n_ranks : 1;
+	unsigned divisor = call->op == SML_AVG ? n_ranks : 1, width = width_of(call->wire);
 
 	if (call->type == SML_FLOAT64)
-		(narrow ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
+		(width < 32 ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
 			lanes, count, exponent, n_ranks, divisor, result);
+	else if (width < 32)
+		sml_dequantize_narrow(width, call->type, lanes, count, exponent, n_ranks, divisor,
+				      result);
 	else
-		(narrow ? sml_dequantize_int16 : sml_dequantize_int32)(
-			call->type, lanes, count, exponent, n_ranks, divisor, result);
+		sml_dequantize_int32(call->type, lanes, count, exponent, n_ranks, divisor, result);
 }
 
 static int32_t shared_exponent(const struct sim_call *call, uint32_t count, unsigned n_ranks,
@@ -143,15 +152,16 @@ static int32_t shared_exponent(const struct sim_call *call, uint32_t count, unsi
 }
 
 /* core/rounding.h's rule, with divisions in doubles. The sums become multiples of 2^result. */
-static unsigned round_sums(uint32_t count, double *sums)
+static unsigned round_sums(unsigned width, uint32_t count, double *sums)
 {
+	const double limit = ldexp(1, (int)width - 1);
 	int shift = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		while (sums[i] >= ldexp(1, 15 + shift) || sums[i] < -ldexp(1, 15 + shift))
+		while (sums[i] >= ldexp(limit, shift) || sums[i] < -ldexp(limit, shift))
 			shift++;
 	for (uint32_t i = 0; i < count; i++)
-		sums[i] = ldexp(fmin(nearbyint(ldexp(sums[i], -shift)), INT16_MAX), shift);
+		sums[i] = ldexp(fmin(nearbyint(ldexp(sums[i], -shift)), limit - 1), shift);
 	return (unsigned)shift;
 }
 
@@ -162,27 +172,28 @@ static void reference_rounded_block(const struct sim_call *call, uint32_t count,
 {
 	uint16_t lanes[SML_ROUNDED_BLOCK + 1];
 	double sums[SIM_MAX_NODES][SML_ROUNDED_BLOCK] = {0};
-	unsigned shift, divisor = call->op == SML_AVG ? n_ranks : 1;
+	unsigned shift, divisor = call->op == SML_AVG ? n_ranks : 1, width = width_of(call->wire);
 	int32_t exponent = shared_exponent(call, count, n_ranks, elements);
 
 	for (unsigned r = 0; r < n_ranks; r++) {
 		to_lanes(call, elements[r], count, exponent, 1, lanes);
 		for (uint32_t i = 0; i < count; i++)
-			sums[tree->node_of_rank[r]][i] += (int16_t)sml_be16(lanes[i]);
+			sums[tree->node_of_rank[r]][i] += sml_narrow_load(width, lanes, i);
 	}
 	for (unsigned node = tree->n_nodes - 1u; node > 0; node--) {
-		(void)round_sums(count, sums[node]);
+		(void)round_sums(width, count, sums[node]);
 		for (uint32_t i = 0; i < count; i++)
 			sums[tree->parent[node]][i] += sums[node][i];
 	}
-	shift = round_sums(count, sums[0]);
+	shift = round_sums(width, count, sums[0]);
 	for (uint32_t i = 0; i < count; i++)
-		lanes[i] = sml_be16((uint16_t)(int16_t)ldexp(sums[0][i], -(int)shift));
+		sml_narrow_store(width, lanes, i,
+				 (uint32_t)(int32_t)ldexp(sums[0][i], -(int)shift));
 	if (call->type == SML_FLOAT64)
 		sml_double_dequantize_int16(lanes, count, exponent, 1u << shift, divisor, result);
 	else
-		sml_dequantize_int16(call->type, lanes, count, exponent, 1u << shift, divisor,
-				     result);
+		sml_dequantize_narrow(width, call->type, lanes, count, exponent, 1u << shift,
+				      divisor, result);
 }
 
 /* One block of block floating point; the ranks are added one after another. */

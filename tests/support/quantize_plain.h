@@ -12,12 +12,12 @@ unsigned plain_headroom_bits(unsigned n_ranks);
 int32_t plain_exponent_of(enum sml_type type, const void *elements, size_t count);
 void plain_quantize_int32(enum sml_type type, const void *elements, size_t count, int32_t exponent,
 			  unsigned n_ranks, void *lanes);
-void plain_quantize_int16(enum sml_type type, const void *elements, size_t count, int32_t exponent,
-			  unsigned n_ranks, void *lanes);
+void plain_quantize_narrow(unsigned width, enum sml_type type, const void *elements, size_t count,
+			   int32_t exponent, unsigned n_ranks, void *lanes);
 void plain_dequantize_int32(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
 			    unsigned n_ranks, unsigned divisor, void *elements);
-void plain_dequantize_int16(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
-			    unsigned n_ranks, unsigned divisor, void *elements);
+void plain_dequantize_narrow(unsigned width, enum sml_type type, const void *lanes, size_t count,
+			     int32_t exponent, unsigned n_ranks, unsigned divisor, void *elements);
 void plain_order_encode(enum sml_type type, const void *elements, size_t count, bool minimum,
 			void *lanes);
 void plain_order_decode(enum sml_type type, const void *lanes, size_t count, bool minimum,

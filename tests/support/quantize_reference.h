@@ -112,7 +112,7 @@ static inline int32_t ref_exponent(enum sml_type type, const void *elements, siz
 	return largest == 0 ? SML_EXPONENT_ZERO : exponent;
 }
 
-/* lane_bits is 32 or 16. */
+/* lane_bits is 32, 16 or 8. */
 static inline int32_t ref_quantize(double value, int lane_bits, int32_t exponent, unsigned n_ranks)
 {
 	int bits = lane_bits - 1 - (int)ref_headroom(n_ranks);
@@ -148,14 +148,17 @@ static inline void ref_put_lane(void *lanes, size_t i, int lane_bits, int32_t la
 		*at++ = (unsigned char)((uint32_t)lane >> 24);
 		*at++ = (unsigned char)((uint32_t)lane >> 16);
 	}
-	*at++ = (unsigned char)((uint32_t)lane >> 8);
-	*at++ = (unsigned char)lane;
+	if (lane_bits > 8)
+		*at++ = (unsigned char)((uint32_t)lane >> 8);
+	*at = (unsigned char)lane;
 }
 
 static inline int32_t ref_get_lane(const void *lanes, size_t i, int lane_bits)
 {
 	const unsigned char *at = (const unsigned char *)lanes + i * (size_t)lane_bits / 8;
 
+	if (lane_bits == 8)
+		return (int8_t)at[0];
 	if (lane_bits == 16)
 		return (int16_t)(at[0] << 8 | at[1]);
 	return (int32_t)((uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 |

@@ -65,10 +65,10 @@ static void draw_lanes(uint32_t *lanes, uint32_t n)
 }
 
 /* Of each rounded block. A sender that lies may send any. */
-static void draw_shifts(uint32_t *lanes, uint32_t count)
+static void draw_shifts(uint32_t *lanes, uint32_t width, uint32_t count)
 {
 	uint32_t blocks = (count + SML_ROUNDED_BLOCK - 1) / SML_ROUNDED_BLOCK;
-	uint8_t *shifts = (uint8_t *)(lanes + blocks * SML_ROUNDED_BLOCK / 2);
+	uint8_t *shifts = (uint8_t *)lanes + blocks * SML_ROUNDED_BLOCK * width / 8;
 
 	for (uint32_t b = 0; b < blocks; b++)
 		shifts[b] =
@@ -88,7 +88,7 @@ static void check(const struct sml_code *code, int16_t exponent, uint32_t count)
 
 	draw_lanes(came, sml_code_lanes(code, count));
 	if (code->rounded)
-		draw_shifts(came, count);
+		draw_shifts(came, code->width, count);
 	memset(found, 0xa5, sizeof(found));
 	sml_code_decode(code, shared, first, came, count, decoded);
 	assert_true(sml_code_recover(code, shared, first, decoded, count, found));
@@ -129,7 +129,11 @@ TEST(so_do_floats_that_were_rounded)
 
 	FOR_EACH(t, types)
 	FOR_EACH(o, ops)
-	check_all(types[t], ops[o], SML_WIRE_INT16, 3, true);
+	{
+		check_all(types[t], ops[o], SML_WIRE_INT16, 3, true);
+		if (types[t] != SML_FLOAT64)
+			check_all(types[t], ops[o], SML_WIRE_INT8, 3, true);
+	}
 }
 
 TEST(so_do_integers_and_bytes)
