@@ -127,12 +127,18 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
 
 /*
  * The width in which a floating-point element travels. Elements are fixed point
- * with one exponent for each block (256 neighbors with int32, 64 with int16), so
+ * with one exponent for each block (256 neighbors with int32, else 64), so
  * the error is relative to the largest element of the block. With int32 it is
  * about that of a float32 sum for elements of similar size, but an element below
  * 2^-29 of the block's largest becomes 0. int16 halves the bytes and has errors of
  * about 2^-12 of the block's largest. docs/numbers.md derives the bounds. SUM of integers
  * is never rounded.
+ *
+ * INT8 has a quarter of int32's bytes, and errors of 1 to 2 % of the sums' RMS where elements are
+ * of similar size. It is for SUM and AVG of float32, float16 and bfloat16. If it is the context's
+ * wire, other calls travel as without it; a call that asks for it in its options fails with
+ * -EINVAL. All switches must be of the UDP dataplane (or embedded): others refuse the job, or, if
+ * only a call asks for it, the call fails with -EINVAL.
  *
  * DEFAULT is int16 for float16 and bfloat16, where its error, relative to the RMS of the
  * sums, is about or below that of a ring that rounds each partial sum to the type, and int32
@@ -203,7 +209,7 @@ struct sml_config {
 	int timeout_ms;	       /* of every call; SWITCHML_TIMEOUT (seconds), 300 s */
 	int heartbeat_ms;      /* silence after which a peer counts as dead;
 				  SWITCHML_HEARTBEAT (seconds), 5 s */
-	enum sml_wire wire;    /* SWITCHML_WIRE=int32|int16|exact, DEFAULT */
+	enum sml_wire wire;    /* SWITCHML_WIRE=int32|int16|int8|exact, DEFAULT */
 	int slots;	       /* data slots wanted; SWITCHML_SLOTS, 0: the switch chooses */
 	int threads;	       /* progress threads; SWITCHML_THREADS, by cores */
 	int mtu;	       /* 0: the path's; SWITCHML_MTU, bytes */

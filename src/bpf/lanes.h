@@ -302,7 +302,7 @@ static __always_inline uint64_t lanes_combine(const struct sml_slot *slot, enum 
 
 	if (step == SML_LANES_ONLY)
 		return DO_LANES(WAY_KEEP, false);
-	if (sml_lane_is_rounded(slot->lane_kind))
+	if (slot->lane_kind == SML_LANE_INT16_ROUNDED)
 		return step == SML_LANES_FIRST
 			       ? do_rounded(SML_LANES_FIRST, stored, arrived, end, n)
 		       : step == SML_LANES_NEXT

@@ -27,7 +27,9 @@ static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct 
 
 	if (shape->only_int32)
 		return sml_code_without_halves(code);
-	return shape->rounds ? sml_code_with_rounding(code) : code;
+	if (spec->wire == SML_WIRE_INT8 ? shape->rounds_int8 : shape->rounds)
+		return sml_code_with_rounding(code);
+	return code;
 }
 
 /* The elements of a packet that carries those of every rank. */

@@ -72,7 +72,9 @@ struct sml_shape {
 	uint16_t n_ranks;
 	bool only_full;	 /* the switch takes no shorter packets */
 	bool only_int32; /* it takes no lanes of two int16; then no spec has the int16 wire */
-	bool rounds;	 /* it rounds sums on narrow wires, and a packet has room for a block */
+	bool rounds;	 /* it rounds sums of int16, and a packet has room for a block */
+	/* It rounds sums of int8. Otherwise no spec has the int8 wire. */
+	bool rounds_int8;
 };
 
 enum sml_form {

@@ -100,13 +100,15 @@ static void draw_sizes(struct lie *lie, struct gen *gen)
 	lie->shape.rounds = lie->shape.lanes == MAX_LANES;
 	lie->shape.n_ranks = (uint8_t)gen_range(gen, 1, 3);
 	lie->shape.rank = (uint8_t)gen_below(gen, lie->shape.n_ranks);
+	/* As the library finds out: room for a block. */
+	lie->shape.rounds_int8 = sml_rounded_blocks(8, lie->shape.lanes) > 0;
 }
 
 static void lie_init(struct lie *lie, struct gen *gen, bool tiny)
 {
 	memset(lie, 0, sizeof(*lie));
 	lie->n_stripes = lie->n_shards = 1;
-	lie->shape = (struct sml_shape){8, 0, 1, false, false, false};
+	lie->shape = (struct sml_shape){.lanes = 8, .n_ranks = 1};
 	lie->now_ns = 1000000;
 	if (!tiny)
 		draw_sizes(lie, gen);
@@ -141,6 +143,16 @@ static void draw_type(struct gen *gen, struct sml_tensor_spec *spec)
 		spec->op = SML_SUM;
 }
 
+/* The int8 wire only where the library takes it. No draw of its own: other inputs stay the same. */
+static void draw_int8(const struct lie *lie, struct sml_tensor_spec *spec)
+{
+	bool is_float = spec->type == SML_FLOAT32 || spec->type == SML_FLOAT16 ||
+			spec->type == SML_BFLOAT16;
+
+	if (lie->shape.rounds_int8 && is_float && spec->op <= SML_AVG && spec->count % 2 != 0)
+		spec->wire = SML_WIRE_INT8;
+}
+
 static void draw_spec(const struct lie *lie, struct gen *gen, struct sml_tensor_spec *spec)
 {
 	uint64_t part;
@@ -150,6 +162,7 @@ static void draw_spec(const struct lie *lie, struct gen *gen, struct sml_tensor_
 		.count = gen_below(gen, gen_below(gen, 4) ? 60 : 700),
 	};
 	draw_type(gen, spec);
+	draw_int8(lie, spec);
 	spec->count -= spec->count % lie->shape.n_ranks;
 	spec->send_count = spec->recv_count = spec->count;
 	part = spec->count / lie->shape.n_ranks;

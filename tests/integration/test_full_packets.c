@@ -363,6 +363,49 @@ TEST(the_int16_wire_is_refused_where_only_int32_is_added)
 	}
 }
 
+/* As XDP's: it rounds int16, and takes no int8. */
+static struct sml_switch *serve_without_int8(char address[64])
+{
+	static struct sml_dataplane_operations operations;
+
+	operations = sml_dataplane_udp;
+	operations.rounds_int8 = false;
+	return serve_with(&operations, address);
+}
+
+static void ask_for_int8(struct rank *rank)
+{
+	struct sml_options options = SML_OPTIONS_INIT;
+	float data[2000] = {1, 2, 3};
+
+	options.wire = SML_WIRE_INT8;
+	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM,
+				  &options) == -EINVAL);
+	CHECK(rank, strstr(sml_error_text(rank->context), "does not round sums of int8") != NULL);
+	/* The job goes on. */
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, NULL) == 0);
+	CHECK(rank, data[1] == 2 * (float)rank->n);
+}
+
+TEST(the_int8_wire_is_refused_where_switches_do_not_round_it)
+{
+	struct opening ranks[RANKS];
+	char address[64];
+	struct sml_switch *opened = serve_without_int8(address);
+	struct job job = {.n_ranks = RANKS, .switch_address = address};
+
+	open_all(ranks, &job, SML_WIRE_INT8);
+	for (int r = 0; r < RANKS; r++) {
+		assert_int_equal(ranks[r].error, SML_ERROR_REFUSED);
+		if (strstr(ranks[r].text, "set SWITCHML_WIRE=int16 on all ranks") == NULL)
+			fail_msg("%s", ranks[r].text);
+	}
+	job.body = ask_for_int8;
+	run_job(&job);
+	sml_switch_close(opened);
+}
+
 TEST(stripes_with_programs_for_different_counts_are_refused)
 {
 	struct opening ranks[RANKS];

@@ -122,6 +122,59 @@ TEST(floats_of_two_bytes_travel_as_int16_by_default)
 	run_job(&(struct job){.n_ranks = SML_INT16_RANKS + 1, .body = sum_two_bytes});
 }
 
+/* Next to 64, a lane of int8 has no bits for a quarter; two ranks' sum is rounded by one more. */
+static void sum_as_int8(struct rank *rank)
+{
+	static const enum sml_type types[] = {SML_FLOAT32, SML_FLOAT16, SML_BFLOAT16};
+	bool asks = rank->job->argument != NULL;
+	struct sml_options options = SML_OPTIONS_INIT;
+	float data[2000];
+	double wide[2000];
+
+	options.wire = asks ? SML_WIRE_INT8 : SML_WIRE_DEFAULT;
+	for (unsigned way = 0; way < 6; way++) {
+		enum sml_type type = types[way / 2];
+		enum sml_op op = way % 2 == 0 ? SML_SUM : SML_AVG;
+
+		for (size_t i = 0; i < 2000; i++)
+			sml_element_store(type, data, i, sml_bits_of(i == 0 ? 64.0f : 3.25f));
+		CHECK(rank,
+		      sml_allreduce(rank->context, data, data, 2000, type, op, &options) == 0);
+		for (size_t i = 0; i < 2000; i++) {
+			float exact = (i == 0 ? 64.0f : i < 64 ? 3.0f : 3.25f), got;
+			uint32_t bits = sml_element_load(type, data, i);
+
+			got = sml_float_of(bits);
+			exact *= op == SML_SUM ? (float)rank->n : 1.0f;
+			/* A sum next to 128 is a multiple of 2, and 6 is one. */
+			CHECK(rank, got == exact);
+		}
+	}
+	/* All others: refused if asked for, and else as without a setting. */
+	for (size_t i = 0; i < 2000; i++)
+		wide[i] = i == 0 ? 64 : 3.25;
+	CHECK(rank, sml_allreduce(rank->context, wide, wide, 2000, SML_FLOAT64, SML_SUM,
+				  &options) == (asks ? -EINVAL : 0));
+	CHECK(rank, asks || wide[1] == 6.5);
+	for (size_t i = 0; i < 2000; i++)
+		data[i] = 3.25f;
+	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_MAX,
+				  &options) == (asks ? -EINVAL : 0));
+	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_INT32, SML_SUM, &options) ==
+			    (asks ? -EINVAL : 0));
+	CHECK(rank, !asks || strstr(sml_error_text(rank->context), "for no wire") != NULL);
+}
+
+TEST(floats_travel_as_int8_where_a_call_or_a_context_asks_for_it)
+{
+	int asks = 1;
+
+	run_job(&(struct job){.n_ranks = 2, .body = sum_as_int8, .argument = &asks});
+	setenv("SWITCHML_WIRE", "int8", 1);
+	run_job(&(struct job){.n_ranks = 2, .body = sum_as_int8});
+	unsetenv("SWITCHML_WIRE");
+}
+
 /* MPI's PROD, for example, has no number here. */
 static void ask_for_a_product(struct rank *rank)
 {

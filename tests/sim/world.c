@@ -180,7 +180,8 @@ struct sml_shape sim_world_shape(const struct sim_world *world, uint16_t rank)
 		.lanes = (uint16_t)world->lanes,
 		.rank = rank,
 		.n_ranks = (uint16_t)world->n_ranks,
-		.rounds = world->rounds && sml_rounded_blocks(SML_ROUNDED_WIDTH, world->lanes) > 0,
+		.rounds = world->rounds && sml_rounded_blocks(16, world->lanes) > 0,
+		.rounds_int8 = world->rounds && sml_rounded_blocks(8, world->lanes) > 0,
 	};
 }
 
@@ -267,6 +268,9 @@ static void draw_rounding(struct sim_world *world, uint64_t seed)
 		call->count += gen_below(&gen, 3000 / world->n_ranks);
 		if (call->collective == SML_REDUCE_SCATTER)
 			call->count -= call->count % world->n_ranks;
+		/* No draw of its own: all else stays as it was. */
+		if (call->type != SML_FLOAT64 && (i + seed / 4) % 2 == 0)
+			call->wire = SML_WIRE_INT8;
 	}
 }
 

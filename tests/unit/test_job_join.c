@@ -244,6 +244,37 @@ TEST(a_switch_without_int16_lanes_refuses_ranks_that_want_them)
 	jobs_close(&world);
 }
 
+static SmlControl__Join with_int8(const char *job, uint32_t rank)
+{
+	SmlControl__Join join = jobs_join_message(job, rank, 2);
+
+	join.int8_wire = true;
+	return join;
+}
+
+TEST(a_switch_that_does_not_round_int8_refuses_ranks_that_want_it)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	world.operations.rounds_int8 = true;
+	jobs_join(&world, 0, with_int8("any", 0));
+	jobs_join(&world, 1, with_int8("any", 1));
+	assert_true(jobs_admitted(&world, 1)->rounds_int8);
+	world.operations.rounds_int8 = false;
+	jobs_join(&world, 2, with_int8("a", 0));
+	assert_non_null(strstr(jobs_refusal(&world, 2), "floats of rank 0 travel as int8"));
+	assert_non_null(strstr(jobs_refusal(&world, 2), "set SWITCHML_WIRE=int16 on all ranks"));
+	world.operations.only_int32 = adds_only_int32;
+	jobs_join(&world, 3, with_int8("a", 1));
+	assert_non_null(strstr(jobs_refusal(&world, 3), "set SWITCHML_WIRE=int32 on all ranks"));
+	/* All others are told. */
+	jobs_join(&world, 4, jobs_join_message("b", 0, 2));
+	jobs_join(&world, 5, jobs_join_message("b", 1, 2));
+	assert_false(jobs_admitted(&world, 4)->rounds_int8);
+	jobs_close(&world);
+}
+
 /* ---- threads ---- */
 
 static void say_shards(struct jobs_world *world, unsigned peer, uint32_t rank, uint32_t shards,

@@ -296,7 +296,8 @@ static long double rounding_of(enum sml_type type)
  *
  * On the int16 wire, B is 15 where switches round. The ranks' errors are at most n units then. The
  * switches of each level, and the hosts, round their sums by at most twice as many together. There
- * are at most three levels. Where switches do not round, B is 15 less log2 n.
+ * are at most three levels. Where switches do not round, B is 15 less log2 n. On the int8 wire, B
+ * is 7, and all switches round.
  *
  * Elements of float64 on its own wire are exact multiples of 2^-63 here, so their sum is
  * exact where its limbs have 63 bits, as it is on the exact wire: then only what is expected has an
@@ -306,7 +307,8 @@ static long double bound_of(const struct bench_case *this)
 {
 	int headroom = (int)ceil(log2(this->n_ranks));
 	long double n = this->n_ranks;
-	bool narrow = this->wire == SML_WIRE_INT16 ||
+	bool int8 = this->wire == SML_WIRE_INT8;
+	bool narrow = int8 || this->wire == SML_WIRE_INT16 ||
 		      ((this->type == SML_BFLOAT16 || this->type == SML_FLOAT16) &&
 		       this->wire == SML_WIRE_DEFAULT);
 	bool limbs = this->type == SML_FLOAT64 && this->wire == SML_WIRE_DEFAULT;
@@ -320,8 +322,8 @@ static long double bound_of(const struct bench_case *this)
 		return (n - 1) * n * rounding_of(this->type);
 	if (exact)
 		return n * n * 0x1p-64L;
-	if (narrow && headroom < 4)
-		return ldexpl(this->op == SML_AVG ? 9 : 9 * n, -15);
+	if (int8 || (narrow && headroom < 4))
+		return ldexpl(this->op == SML_AVG ? 9 : 9 * n, int8 ? -7 : -15);
 	return ldexpl(this->op == SML_AVG ? 1 : n, units ? -bits : -bits - 1);
 }
 

@@ -47,8 +47,8 @@ static const struct argp_option known_options[] = {
 	 "float, double, half, bfloat16, int64, int32, int16, int8, uint8, bool or all (float)", 2},
 	{"op", 'o', "OP", 0, "sum, avg, max, min or all (sum)", 2},
 	{"wire", OPTION_WIRE, "WIDTH", 0,
-	 "wire width of floats: int32, int16, or exact for up to 8 KiB (int32; for half and "
-	 "bfloat16 int16; for double 64 bits)",
+	 "wire width of floats: int32, int16, int8, or exact for up to 8 KiB (int32; for half "
+	 "and bfloat16 int16; for double 64 bits)",
 	 2},
 	{"iters", 'n', "N", 0, "number of measured calls (20)", 3},
 	{"warmup_iters", 'w', "N", 0, "number of calls before the measured ones (5)", 3},
@@ -161,10 +161,12 @@ static enum sml_wire parse_wire(struct argp_state *state, const char *text)
 {
 	if (!strcmp(text, "int16"))
 		return SML_WIRE_INT16;
+	if (!strcmp(text, "int8"))
+		return SML_WIRE_INT8;
 	if (!strcmp(text, "exact"))
 		return SML_WIRE_EXACT;
 	if (strcmp(text, "int32") != 0)
-		argp_error(state, "there is no wire '%s': write int32, int16 or exact", text);
+		argp_error(state, "there is no wire '%s': write int32, int16, int8 or exact", text);
 	return SML_WIRE_INT32;
 }
 

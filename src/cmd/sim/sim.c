@@ -69,7 +69,9 @@ static void print_command(const struct options *options, uint64_t seed)
 	       seed, options->trees ? " --trees" : "", options->large ? " --large" : "");
 	if (options->plain)
 		printf(" --allreduce %u%s", options->count,
-		       options->wire == SML_WIRE_INT16 ? " --wire int16" : "");
+		       options->wire == SML_WIRE_INT16	? " --wire int16"
+		       : options->wire == SML_WIRE_INT8 ? " --wire int8"
+							: "");
 	for (unsigned i = 0; i < options->n_settings; i++)
 		printf(" --set %s=%u", options->settings[i].name, options->settings[i].value);
 	putchar('\n');
@@ -374,7 +376,8 @@ static const struct argp_option option_list[] = {
 	 "Instead of a seed's world: one all-reduce of COUNT floats on 8 ranks and links of "
 	 "100 Mbit/s, without faults; --set changes its numbers",
 	 0},
-	{"wire", OPTION_WIRE, "WIDTH", 0, "With --allreduce: the wire, int32 or int16 (int32)", 0},
+	{"wire", OPTION_WIRE, "WIDTH", 0,
+	 "With --allreduce: the wire, int32, int16 or int8 (int32)", 0},
 	{"minimize", OPTION_MINIMIZE, NULL, 0, "With --seed: reduce a world that fails", 0},
 	{"set", OPTION_SET, "NAME=N", 0, "Change one number of the seed's world", 0},
 	{"quiet", 'q', NULL, 0, "Do not print progress", 0},
@@ -431,9 +434,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 			argp_error(state, "--allreduce must be 1 to %u floats", MAX_COUNT);
 		break;
 	case OPTION_WIRE:
-		if (strcmp(text, "int32") != 0 && strcmp(text, "int16") != 0)
-			argp_error(state, "--wire is int32 or int16, not '%s'", text);
-		options->wire = strcmp(text, "int16") == 0 ? SML_WIRE_INT16 : SML_WIRE_INT32;
+		if (strcmp(text, "int32") != 0 && strcmp(text, "int16") != 0 &&
+		    strcmp(text, "int8") != 0)
+			argp_error(state, "--wire is int32, int16 or int8, not '%s'", text);
+		options->wire = strcmp(text, "int8") == 0    ? SML_WIRE_INT8
+				: strcmp(text, "int16") == 0 ? SML_WIRE_INT16
+							     : SML_WIRE_INT32;
 		break;
 	case OPTION_FROM:
 		options->seed = number(state, text);

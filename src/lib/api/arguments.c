@@ -90,6 +90,12 @@ static bool travels_as_int16(const struct sml_shape *shape, enum sml_type type)
 	return type == SML_BFLOAT16 && shape->n_ranks <= SML_INT16_RANKS && !shape->only_int32;
 }
 
+/* The int8 wire has only sums that switches round, which float64 does not. */
+static bool has_int8(const struct sml_tensor_spec *spec)
+{
+	return is_float_sum(spec) && spec->type != SML_FLOAT64;
+}
+
 /* Where a call asks for none: the context's, or its type's. */
 static enum sml_wire default_wire(const struct sml_context *context,
 				  const struct sml_tensor_spec *spec)
@@ -101,6 +107,8 @@ static enum sml_wire default_wire(const struct sml_context *context,
 		return SML_WIRE_EXACT;
 	if (spec->type == SML_FLOAT64)
 		return SML_WIRE_INT64;
+	if (wire == SML_WIRE_INT8)
+		return has_int8(spec) ? SML_WIRE_INT8 : SML_WIRE_INT32;
 	if (wire == SML_WIRE_DEFAULT && travels_as_int16(&context->shape, spec->type))
 		return SML_WIRE_INT16;
 	return wire == SML_WIRE_EXACT || wire == SML_WIRE_DEFAULT ? SML_WIRE_INT32 : wire;
@@ -165,6 +173,30 @@ static int read_wire(struct sml_context *context, const struct sml_options *opti
 	return 0;
 }
 
+/*
+ * The context's own wire is refused at the join, unless the switch lies, or another one has taken
+ * over since. What is used is noted before the switches are asked about: see data_path.c.
+ */
+static int check_int8(struct sml_context *context, const struct sml_tensor_spec *spec)
+{
+	bool missing = !context->shape.rounds_int8;
+
+	if (!has_int8(spec))
+		return sml_context_refuse(context, -EINVAL,
+					  "the int8 wire is only for SUM and AVG of float32, "
+					  "float16 and bfloat16: ask for no wire, or for int32");
+	__atomic_store_n(&context->uses_int8, true, __ATOMIC_SEQ_CST);
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		missing |= __atomic_load_n(&context->stripes[i].lacks_int8, __ATOMIC_SEQ_CST);
+	if (!missing)
+		return 0;
+	return sml_context_refuse(
+		context, -EINVAL,
+		"the int8 wire is not for this job: one of its switches does not "
+		"round sums of int8. Ask for the int16 wire, or use switches with "
+		"--dataplane udp");
+}
+
 /* The context's own wire is refused at the join, unless the switch lies. */
 static int check_int16(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
@@ -185,14 +217,17 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
 		return error;
 	if (spec->wire == SML_WIRE_DEFAULT) {
 		spec->wire = default_wire(context, spec);
-		return check_int16(context, spec);
+		return spec->wire == SML_WIRE_INT8 ? check_int8(context, spec)
+						   : check_int16(context, spec);
 	}
-	if (spec->wire < SML_WIRE_INT32 || spec->wire > SML_WIRE_EXACT)
+	if (spec->wire < SML_WIRE_INT32 || spec->wire > SML_WIRE_INT8)
 		return sml_context_refuse(context, -EINVAL, "wire %d does not exist",
 					  (int)spec->wire);
 	if (spec->wire == SML_WIRE_INT64 && spec->type != SML_FLOAT64)
 		return sml_context_refuse(context, -EINVAL,
 					  "the int64 wire is only for SML_FLOAT64");
+	if (spec->wire == SML_WIRE_INT8)
+		return check_int8(context, spec);
 	return spec->wire == SML_WIRE_EXACT ? check_exact(context, spec)
 					    : check_int16(context, spec);
 }

@@ -313,6 +313,7 @@ void sml_control_ask(struct sml_control *control, const struct sml_application *
 		join.follows_ranks = settings->follows.n_ranks;
 		join.follows_changes = settings->follows.changes;
 	}
+	join.int8_wire = settings->wire == SML_WIRE_INT8;
 	join.stripe = control->place.stripe;
 	join.stripes = control->place.n_stripes;
 	for (unsigned i = 0; application->ports && i < settings->threads; i++)

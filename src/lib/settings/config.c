@@ -24,8 +24,11 @@ struct word {
 	int value;
 };
 
-static const struct word wires[] = {
-	{"int32", SML_WIRE_INT32}, {"int16", SML_WIRE_INT16}, {"exact", SML_WIRE_EXACT}, {0}};
+static const struct word wires[] = {{"int32", SML_WIRE_INT32},
+				    {"int16", SML_WIRE_INT16},
+				    {"int8", SML_WIRE_INT8},
+				    {"exact", SML_WIRE_EXACT},
+				    {0}};
 static const struct word levels[] = {{"error", SML_LOG_ERROR},
 				     {"warn", SML_LOG_WARN},
 				     {"info", SML_LOG_INFO},
@@ -61,7 +64,7 @@ static const struct variable variables[] = {
 	 "seconds, 0.001 to 1000000, or 0 for no notices"},
 	{"SWITCHML_HEARTBEAT", MEMBER(heartbeat_ms), SECONDS_AS_MS, 100, 60000, NULL,
 	 "seconds, 0.1 to 60"},
-	{"SWITCHML_WIRE", MEMBER(wire), WORD, 0, 0, wires, "int32, int16 or exact"},
+	{"SWITCHML_WIRE", MEMBER(wire), WORD, 0, 0, wires, "int32, int16, int8 or exact"},
 	{"SWITCHML_SLOTS", MEMBER(slots), NUMBER, 1, SML_DATA_SLOTS_MAX, NULL, "1 to 4032"},
 	{"SWITCHML_THREADS", MEMBER(threads), NUMBER, 1, SML_MAX_SHARDS, NULL, "1 to 16"},
 	{"SWITCHML_MTU", MEMBER(mtu), NUMBER, 256, 65535, NULL, "bytes, 256 to 65535"},

@@ -19,7 +19,7 @@
 
 const char *sml_wire_name(enum sml_wire wire)
 {
-	static const char *const names[] = {"default", "int32", "int16", "int64", "exact"};
+	static const char *const names[] = {"default", "int32", "int16", "int64", "exact", "int8"};
 
 	return names[wire];
 }
@@ -44,7 +44,7 @@ static int check(const struct sml_config *config)
 		{"timeout_ms", config->timeout_ms, 1, INT32_MAX},
 		{"heartbeat_ms", config->heartbeat_ms, 100, 60000},
 		{"wait_notice_ms", config->wait_notice_ms, 0, INT32_MAX},
-		{"wire", (long)config->wire, SML_WIRE_DEFAULT, SML_WIRE_EXACT},
+		{"wire", (long)config->wire, SML_WIRE_DEFAULT, SML_WIRE_INT8},
 		{"slots", config->slots, 0, SML_DATA_SLOTS_MAX},
 		{"threads", config->threads, 0, SML_MAX_SHARDS},
 		{"mtu", config->mtu, 0, 65535},
@@ -71,7 +71,7 @@ static int check(const struct sml_config *config)
 	if (config->wire == SML_WIRE_INT64)
 		return sml_error_set(SML_ERROR_CONFIG,
 				     "the wire cannot be int64, which only float64 uses by itself: "
-				     "set int32, int16 or exact");
+				     "set int32, int16, int8 or exact");
 	if (config->rank >= config->world_size)
 		return sml_error_set(SML_ERROR_CONFIG,
 				     "rank %d of a job of %d: ranks are 0 to %d (SWITCHML_RANK, "
