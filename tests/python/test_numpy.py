@@ -116,6 +116,20 @@ def test_allreduce_is_numpys_within_the_bound(ranks, seed, shape, dtype, op, wir
         assert error <= bound(inputs, op, wire)
 
 
+@pytest.mark.parametrize("op", ["sum", "avg"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_int8_is_within_its_bound(ranks, op, dtype):
+    """docs/numbers.md: n units of the ranks, 2^s units of the switch, and the type's rounding."""
+    inputs = inputs_of(8, (70001,), dtype)
+    results = ranks.call(allreduce, inputs, [op] * N, ["int8"] * N)
+    largest = float(np.max(np.abs(np.stack(inputs).astype(np.float64))))
+    unit = 2.0 ** (math.frexp(largest)[1] - 7)
+    most = N * unit + 2 ** math.ceil(math.log2(N)) * unit + N * largest * 2.0**-11
+    error = np.max(np.abs(results[0].astype(np.float64) - expected(inputs, op)))
+    assert 0 < error <= most / (N if op == "avg" else 1)
+    assert all(result.tobytes() == results[0].tobytes() for result in results)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_exact_wire_keeps_small_numbers_beside_large_ones(ranks, dtype):
     count = 8192 // np.dtype(dtype).itemsize

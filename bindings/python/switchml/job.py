@@ -24,6 +24,7 @@ WIRES: Mapping[str | None, int] = {
     None: c.WIRE_DEFAULT,
     "int32": c.WIRE_INT32,
     "int16": c.WIRE_INT16,
+    "int8": c.WIRE_INT8,
     "exact": c.WIRE_EXACT,
 }
 _DEBUG = {"error": 0, "warn": 1, "info": 2, "trace": 3}
@@ -185,7 +186,7 @@ class Job:
         master_address, master_port: where ranks find an embedded switch.
         timeout: seconds, for every call; 0.001 to 2147483.
         heartbeat: seconds of silence after which a peer counts as dead; 0.1 to 60.
-        wire: "int32" or "int16", the form of floats on the wire; "exact": sums of up to
+        wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums of up to
             8 KiB are exact, and longer ones travel as int32.
         slots, threads, mtu, interface, spin, faults, flight_recorder, trace, metrics_file,
             host_group, sched_batch: as in switchml.h.
@@ -330,7 +331,8 @@ class Job:
                 bool, of any shape, the same on all ranks; contiguous, in this host's memory.
             out: the array for the result; may be `array` itself. None: a new array.
             op: "sum", "avg", "max" or "min".
-            wire: "int32" or "int16"; "exact": for at most 8 KiB of floats; None: the job's.
+            wire: "int32", "int16" or "int8"; "exact": for at most 8 KiB of floats; None: the
+                job's.
 
         Returns:
             out.

@@ -77,7 +77,7 @@ class Options:
     A value of None comes from the environment (docs/environment.md).
 
     Args:
-        wire: "int32" or "int16", the form of floats on the wire; "exact": sums of up to
+        wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums of up to
             8 KiB are exact, and longer ones travel as int32.
         switch: as SWITCHML_SWITCH; nothing set: the ranks add, those of a host in memory that
             they share; "embedded": every rank has a part of the switch.
@@ -110,7 +110,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.wire not in WIRES:
-            raise ValueError(f"wire must be 'int32', 'int16' or 'exact', not {self.wire!r}")
+            raise ValueError(f"wire must be 'int32', 'int16', 'int8' or 'exact', not {self.wire!r}")
 
 
 def _decides(tensor: torch.Tensor) -> bool:

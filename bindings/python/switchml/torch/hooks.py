@@ -37,7 +37,7 @@ class HookState:
 
     Args:
         group: the model's process group; None: the default one.
-        wire: "int32" or "int16"; None: the group's. A bucket of gradients is too long for
+        wire: "int32", "int16" or "int8"; None: the group's. A bucket of gradients is too long for
             "exact".
         error_feedback: add the rounding error of a step to the next; only with "int16".
     """
@@ -50,7 +50,7 @@ class HookState:
     ) -> None:
         if error_feedback and wire != "int16":
             raise ValueError(
-                "error_feedback needs wire='int16': only that wire has errors to feed back"
+                "error_feedback needs wire='int16': errors of other wires are not fed back"
             )
         self.group, self.wire = checked(group), Options(wire=wire).wire
         self.error_feedback = error_feedback
