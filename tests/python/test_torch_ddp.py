@@ -22,7 +22,13 @@ ROOT = Path(__file__).resolve().parents[2]
 N = 3
 STEPS = 30
 # Losses that differ by rounding alone: docs/pytorch.md says so.
-BOUND = {"int32": 1e-4, "int16": 5e-3, "feedback": 5e-3}
+BOUND = {"int32": 1e-4, "int16": 5e-3, "feedback": 5e-3, "int8 feedback": 5e-2}
+HOOKS = {
+    "int16": ("int16", False),
+    "feedback": ("int16", True),
+    "int8 feedback": ("int8", True),
+    "hook": (None, False),
+}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +85,7 @@ def train(rank, what):
     if what == "buckets":
         options = {"bucket_cap_mb": 0.005, "gradient_as_bucket_view": True}
     model = DistributedDataParallel(model, **options)
-    hook = {"int16": ("int16", False), "feedback": ("int16", True), "hook": (None, False)}.get(what)
+    hook = HOOKS.get(what)
     if hook:
         import switchml.torch
 
@@ -114,18 +120,19 @@ def test_ddp_trains_as_with_gloo(groups, gloo, what):
     compare(found[0][0], expected, BOUND["int32"])
 
 
-@pytest.mark.parametrize("what", ["int16", "feedback"])
-def test_the_hook_trains_as_well_with_half_the_bytes(groups, gloo, what):
+@pytest.mark.parametrize("what", ["int16", "feedback", "int8 feedback"])
+def test_the_hook_trains_as_well_with_fewer_bytes(groups, gloo, what):
     expected, _ = gloo.call(train, ["plain"] * N)[0]
     found = groups.call(train, [what] * N)
     assert len({parameters for _, parameters in found}) == 1, "ranks differ"
-    assert found[0][0] != expected, "that was no int16"
+    assert found[0][0] != expected, "that was the wire of the others"
     compare(found[0][0], expected, BOUND[what])
 
 
 def compare(losses, expected, bound):
     assert expected[-1] < 0.6 * expected[0], "it learns nothing"
     worst = max(abs(a - b) for a, b in zip(losses, expected, strict=True))
+    print(f"losses differ by up to {worst:.1e}")
     assert worst <= bound, f"losses differ by {worst}"
 
 
@@ -141,36 +148,78 @@ def test_runs_are_repeated_to_the_bit(groups):
 # ---- the hook's arithmetic ----
 
 
-def test_packing_loses_at_most_half_a_unit_and_keeps_it():
+@pytest.mark.parametrize("wire", ["int16", "int8"])
+def test_packing_loses_at_most_half_a_unit_and_keeps_it(wire):
     import switchml.torch.hooks as hooks
 
+    form = hooks.FORMS[wire]
     torch.manual_seed(0)
     for n in (1, 2, 3, 64):
+        bits = form.bits_of(n)
         scale = torch.exp2(torch.randint(-40, 40, (8, 1)).float())
-        inputs = [torch.randn(8, hooks.BLOCK) * scale for _ in range(n)]
+        inputs = [torch.randn(8, form.block) * scale for _ in range(n)]
         inputs[0][5] = 0
         exponents = torch.stack([hooks.exponents_of(x) for x in inputs]).amax(0)
-        lost = [torch.zeros(8 * hooks.BLOCK) for _ in inputs]
-        packed = [hooks.pack(x, exponents, n, r) for x, r in zip(inputs, lost, strict=True)]
-        mean = hooks.unpack(sum(packed), exponents, n).double()
+        lost = [torch.zeros(8 * form.block) for _ in inputs]
+        packed = [
+            form.pack(hooks.rounded(x, exponents, bits, r), exponents, bits)
+            for x, r in zip(inputs, lost, strict=True)
+        ]
+        added = sum(packed) if form.op == dist.ReduceOp.SUM else sum(packed) / n
+        mean = form.unpack(added, exponents, n).double()
         true = torch.stack(inputs).double().mean(0)
-        unit = torch.exp2(exponents.double() - hooks.bits_of(n))[:, None]
+        unit = torch.exp2(exponents.double() - bits)[:, None]
         assert ((mean - true).abs() <= unit).all()
         with_lost = mean + torch.stack(lost).double().mean(0).view(8, -1)
         assert ((with_lost - true).abs() <= unit * 1e-3).all()
 
 
-def test_packing_turns_a_block_with_an_infinity_into_no_numbers():
+@pytest.mark.parametrize("wire", ["int16", "int8"])
+def test_packing_turns_a_block_with_an_infinity_into_no_numbers(wire):
     import switchml.torch.hooks as hooks
 
-    block = torch.ones(4, hooks.BLOCK)
+    form = hooks.FORMS[wire]
+    block = torch.ones(4, form.block)
     block[2, 7] = float("inf")
-    lost = torch.zeros(4 * hooks.BLOCK)
-    exponents = hooks.exponents_of(block)
-    mean = hooks.unpack(hooks.pack(block, exponents, 1, lost), exponents, 1)
+    lost = torch.zeros(4 * form.block)
+    exponents, bits = hooks.exponents_of(block), form.bits_of(1)
+    units = hooks.rounded(block, exponents, bits, lost)
+    mean = form.unpack(form.pack(units, exponents, bits), exponents, 1)
     assert mean[2].isnan().all()
-    assert torch.equal(mean[[0, 1, 3]], torch.ones(3, hooks.BLOCK))
+    assert torch.equal(mean[[0, 1, 3]], torch.ones(3, form.block))
     assert lost.isfinite().all()
+
+
+def mean_of_a_gradient_that_repeats(rank, wire):
+    """The error of the mean over some steps, of the RMS of the exact mean, and the mean's bits."""
+    import switchml.torch
+
+    inputs = [torch.randn(1, 8192, generator=torch.Generator().manual_seed(r)) for r in range(N)]
+    exact = torch.cat(inputs).double().mean(0)
+    found = []
+    for feedback, steps in ((False, 1), (True, 100)):
+        torch.manual_seed(1)
+        model = DistributedDataParallel(torch.nn.Linear(8192, 1, bias=False))
+        state = switchml.torch.HookState(wire=wire, error_feedback=feedback)
+        model.register_comm_hook(state, switchml.torch.allreduce_hook)
+        total = torch.zeros(8192, dtype=torch.float64)
+        for _ in range(steps):
+            model.zero_grad()
+            model(inputs[rank]).sum().backward()
+            total += model.module.weight.grad[0]
+        error = (total / steps - exact).square().mean() / exact.square().mean()
+        found.append((error.sqrt().item(), zlib.crc32(total.numpy().tobytes())))
+    return found
+
+
+# The remainder of int8 is what the switch rounds: docs/numbers.md.
+@pytest.mark.parametrize(("wire", "remains"), [("int16", 0.1), ("int8", 0.5)])
+def test_the_mean_of_a_gradient_that_repeats_converges(groups, wire, remains):
+    found = groups.call(mean_of_a_gradient_that_repeats, [wire] * N)
+    assert found == [found[0]] * N, "ranks differ"
+    (without, _), (with_feedback, _) = found[0]
+    print(f"{wire}: error {without:.2e} without feedback, {with_feedback:.2e} with it")
+    assert 0 < with_feedback < remains * without
 
 
 def feedback_over_time(rank):

@@ -94,6 +94,12 @@ def test_rounding_errors_that_are_not_kept_are_missed(groups):
     assert not_accounted_for(groups.call(train_twice, ["by_nothing"] * N))[1] > 2e-6
 
 
+@pytest.mark.parametrize("wire", [None, "int32", "exact"])
+def test_only_narrow_wires_have_error_feedback(wire):
+    with pytest.raises(ValueError, match="needs wire='int16' or 'int8'"):
+        HookState(wire=wire, error_feedback=True)
+
+
 def load_elsewhere(rank):
     state = HookState(wire="int16", error_feedback=True)
     loaded = by_pickling(state)

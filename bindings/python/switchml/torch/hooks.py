@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DistributedDataParallel's communication hook: gradients of 16 bits, with error feedback.
+"""DistributedDataParallel's communication hook: gradients of 16 or 8 bits, with error feedback.
 
     model.register_comm_hook(switchml.torch.HookState(wire="int16", error_feedback=True),
                              switchml.torch.allreduce_hook)
 
-Without error feedback, the C library converts floats to 16 bits. With error feedback, the
-hook does this, because it must know the rounding errors. For each block of 256 elements, the
-ranks agree on an exponent (MAX). Each rank sends integers, two in an int32 (SUM, exact), and
-adds the rounding error of its integers to its next gradient.
+Without error feedback, the C library converts floats to narrow integers. With error feedback,
+the hook does this, because it must know the rounding errors. For each block of elements, the ranks
+agree on an exponent (MAX). Each rank rounds its elements to integers, sends them in the form of
+the wire (`Form` below), and adds their rounding errors to its next gradient.
 
 The exponents go through the model's group, and the integers go through a separate job beside
 it. So both are called in the order of the buckets on all ranks, although the second call is
@@ -26,7 +26,6 @@ from ._group import Options, ProcessGroupSwitchML, checked
 from ._residuals import Residuals
 from ._work import Work
 
-BLOCK = 256
 # Exponents of float32 are -149 … 128. Above that, the block has an infinity or a NaN.
 _NOT_FINITE = 1 << 16
 _SMALLEST = -160
@@ -39,7 +38,7 @@ class HookState:
         group: the model's process group; None: the default one.
         wire: "int32", "int16" or "int8"; None: the group's. A bucket of gradients is too long for
             "exact".
-        error_feedback: add the rounding error of a step to the next; only with "int16".
+        error_feedback: add the rounding error of a step to the next; only with "int16" or "int8".
     """
 
     def __init__(
@@ -48,9 +47,9 @@ class HookState:
         wire: str | None = None,
         error_feedback: bool = False,
     ) -> None:
-        if error_feedback and wire != "int16":
+        if error_feedback and wire not in FORMS:
             raise ValueError(
-                "error_feedback needs wire='int16': errors of other wires are not fed back"
+                "error_feedback needs wire='int16' or 'int8': other wires' errors are not fed back"
             )
         self.group, self.wire = checked(group), Options(wire=wire).wire
         self.error_feedback = error_feedback
@@ -117,34 +116,37 @@ def _first(future: torch.futures.Future) -> torch.Tensor:
     return future.value()[0]
 
 
-# ---- 16 bits and error feedback ----
+# ---- error feedback ----
 
 
 def _with_feedback(state: HookState, bucket: GradBucket, buffer: torch.Tensor) -> Any:
-    padded = -(-buffer.numel() // (2 * BLOCK)) * 2 * BLOCK
+    form = FORMS[state.wire]
+    padded = -(-buffer.numel() // (2 * form.block)) * 2 * form.block
     blocks = torch.zeros(padded, dtype=torch.float32, device=buffer.device)
     blocks[: buffer.numel()] = buffer
     parameters = bucket.parameters()
     residual = state.residuals.of(bucket.index(), parameters, padded, buffer.device)
     blocks += residual
-    blocks = blocks.view(-1, BLOCK)
+    blocks = blocks.view(-1, form.block)
     exponents = exponents_of(blocks)
     group = state.group
+    bits = form.bits_of(group.size())
     promise = Promise(_buffer_or_error, [buffer.device] if buffer.is_cuda else [])
 
     def exponents_are_known(_: Work) -> None:
-        packed = pack(blocks, exponents, group.size(), residual)
+        packed = form.pack(rounded(blocks, exponents, bits, residual), exponents, bits)
         group._reduce(
             "all_reduce",
             [packed],
-            ReduceOp(ReduceOp.SUM),
+            ReduceOp(form.op),
+            wire=form.wire,
             line=group._hooks_line,
             when_ended=guarded(sums_are_known),
         )
 
     def sums_are_known(work: Work) -> None:
         (packed,) = work.result()
-        mean = unpack(packed, exponents, group.size())
+        mean = form.unpack(packed, exponents, group.size())
         buffer.copy_(mean.view(-1)[: buffer.numel()])
         group._line.call_back(lambda: promise.keep((buffer, None)))
 
@@ -178,11 +180,6 @@ def _buffer_or_error(future: torch.futures.Future) -> torch.Tensor:
     return buffer
 
 
-def bits_of(n_ranks: int) -> int:
-    """The part of an int16 lane that a rank may use, so that n of them never overflow."""
-    return 15 - math.ceil(math.log2(n_ranks))
-
-
 def exponents_of(blocks: torch.Tensor) -> torch.Tensor:
     """For each row, the least e, as int32, such that all its elements are below 2^e."""
     largest = blocks.abs().amax(dim=1)
@@ -198,30 +195,74 @@ def _scaled(blocks: torch.Tensor, powers: torch.Tensor) -> torch.Tensor:
     return torch.ldexp(torch.ldexp(blocks, half[:, None]), (powers - half)[:, None])
 
 
-def pack(
-    blocks: torch.Tensor, exponents: torch.Tensor, n_ranks: int, residual: torch.Tensor
+def rounded(
+    blocks: torch.Tensor, exponents: torch.Tensor, bits: int, residual: torch.Tensor
 ) -> torch.Tensor:
-    """The blocks as 16-bit integers, two in an int32. The rounding errors go into `residual`."""
+    """The blocks in units of 2^(exponent - bits): integers below 2^bits, as float32. What they
+    lose goes into `residual`."""
     finite = exponents < _NOT_FINITE
     exponents = torch.where(finite, exponents, 0)
-    bits = bits_of(n_ranks)
     limit = 2**bits - 1
     units = _scaled(blocks, bits - exponents).nan_to_num_(0.0, 0.0, 0.0)
     units = units.round_().clamp_(-limit, limit)
     lost = (blocks - _scaled(units, exponents - bits)).nan_to_num_(0.0, 0.0, 0.0)
     residual.copy_((lost * finite[:, None]).view(-1))
-    # The first half of the elements is below, and the second above. A negative one below
-    # borrows from the one above.
-    low_and_high = units.to(torch.int32).view(2, -1)
-    return (low_and_high[1] << 16) + low_and_high[0]
+    return units
 
 
-def unpack(packed: torch.Tensor, exponents: torch.Tensor, n_ranks: int) -> torch.Tensor:
-    """The mean, as float32 blocks, of what n ranks packed and the switch added."""
-    low = (packed << 16) >> 16  # with its sign
-    high = (packed - low) >> 16
-    sums = torch.cat([low, high]).to(torch.float32).view(-1, BLOCK)
+def _with_units(units: torch.Tensor, exponents: torch.Tensor, bits: int) -> torch.Tensor:
+    """What rounded() has rounded to. NaN in blocks that have a number that is not finite."""
     finite = exponents < _NOT_FINITE
-    powers = torch.where(finite, exponents, 0) - bits_of(n_ranks)
-    mean = _scaled(sums, powers) / n_ranks
-    return mean.masked_fill_(~finite[:, None], float("nan"))
+    floats = _scaled(units, torch.where(finite, exponents, 0) - bits)
+    return floats.masked_fill_(~finite[:, None], float("nan"))
+
+
+class Int16Pairs:
+    """Two integers in an int32. They have so few bits that the sum of all ranks has at most 16:
+    no switch rounds it, and all that is lost is fed back."""
+
+    block = 256
+    op, wire = ReduceOp.SUM, None
+
+    @staticmethod
+    def bits_of(n_ranks: int) -> int:
+        return 15 - math.ceil(math.log2(n_ranks))
+
+    @staticmethod
+    def pack(units: torch.Tensor, exponents: torch.Tensor, bits: int) -> torch.Tensor:
+        # The first half of the elements is below, and the second above. A negative one below
+        # borrows from the one above.
+        low_and_high = units.to(torch.int32).view(2, -1)
+        return (low_and_high[1] << 16) + low_and_high[0]
+
+    @classmethod
+    def unpack(cls, packed: torch.Tensor, exponents: torch.Tensor, n_ranks: int) -> torch.Tensor:
+        """The mean, as float32 blocks, of what n ranks packed and the switch added."""
+        low = (packed << 16) >> 16  # with its sign
+        high = (packed - low) >> 16
+        sums = torch.cat([low, high]).to(torch.float32).view(-1, cls.block)
+        return _with_units(sums, exponents, cls.bits_of(n_ranks)) / n_ranks
+
+
+class Int8Floats:
+    """Floats that the int8 wire takes exactly: its blocks are these blocks, and its exponents are
+    at most these exponents, so its units divide these. What the switch rounds is not fed back."""
+
+    block = 64
+    op, wire = ReduceOp.AVG, "int8"
+
+    @staticmethod
+    def bits_of(n_ranks: int) -> int:
+        return 7
+
+    @staticmethod
+    def pack(units: torch.Tensor, exponents: torch.Tensor, bits: int) -> torch.Tensor:
+        return _with_units(units, exponents, bits).view(-1)
+
+    @classmethod
+    def unpack(cls, packed: torch.Tensor, exponents: torch.Tensor, n_ranks: int) -> torch.Tensor:
+        return packed.view(-1, cls.block)
+
+
+Form = type[Int16Pairs] | type[Int8Floats]
+FORMS: dict[str | None, Form] = {"int16": Int16Pairs, "int8": Int8Floats}
