@@ -76,10 +76,11 @@ static bool find_missing(const struct sml_leaf_job *job, const struct sml_slot_p
 /* Uses that only a leaf below has heard of. */
 static void add_what_leaves_know(const struct sml_leaf_job *job, struct sml_waits *waits)
 {
-	for (unsigned i = 0; i < job->n_children; i++) {
-		const struct sml_waits *below = &job->children[i].waits;
+	for (unsigned child = 0; child < job->n_children; child++) {
+		const struct sml_waits *below = &job->children[child].waits;
 
-		for (uint16_t slot = 0; slot < waits->n_slots; slot++) {
+		for (uint32_t i = 0; i < waits->n_slots; i++) {
+			const uint16_t slot = (uint16_t)i;
 			struct sml_slot_progress state = {.slot = slot, .missing = UINT64_MAX};
 			struct sml_ranks ranks;
 
