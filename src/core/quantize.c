@@ -20,7 +20,7 @@
 
 unsigned sml_headroom_bits(unsigned n_ranks)
 {
-	sml_assert(n_ranks >= 1 && n_ranks <= SML_MAX_WORLD);
+	sml_assert(n_ranks >= 1 && n_ranks <= 2 * SML_MAX_WORLD);
 	return n_ranks == 1 ? 0 : 32 - (unsigned)__builtin_clz(n_ranks - 1);
 }
 
@@ -262,8 +262,8 @@ void sml_quantize_narrow(unsigned width, enum sml_type type, const void *element
 }
 
 /*
- * The factor of a sum: 2^power / divisor, power = E - B in [-148 - 31, 128 + 5]: B is -5 for sums
- * of int8 that were rounded by 12 bits.
+ * The factor of a sum: 2^power / divisor, power = E - B in [-148 - 31, 128 + 6]: B is -6 for sums
+ * of int8 that were rounded by 13 bits.
  *
  * float32: in double precision. For SUM the product is exact (32 bits times a power of two within
  * the range of doubles), and the conversion to float32 is the only rounding. For AVG the factor and

@@ -44,7 +44,7 @@ void sml_quantize_narrow(unsigned width, enum sml_type type, const void *element
 /*
  * Summed lanes back to elements, divided by divisor (1, or the number of ranks
  * for AVG). SML_EXPONENT_NONFINITE makes every element NaN, _ZERO makes +0. Of sums that were
- * rounded by s bits, n_ranks is 2^s: at most SML_MAX_WORLD on every width.
+ * rounded by s bits, n_ranks is 2^s: at most 2 * SML_MAX_WORLD on every width.
  */
 void sml_dequantize_int32(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
 			  unsigned n_ranks, unsigned divisor, void *elements);

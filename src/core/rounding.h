@@ -29,8 +29,11 @@
 /* Most blocks of a packet, with the least bits: see sml_rounded_blocks(). */
 #define SML_ROUNDED_BLOCKS_MAX 135
 
-/* Honest sums of 2^12 ranks need no larger shift. */
-#define SML_ROUNDED_SHIFT_MAX 12
+/*
+ * Honest sums of 2^12 ranks need no larger shift. With int8 it is one more than the logarithm,
+ * because switches and hosts below may have rounded up sums that were close to the limit.
+ */
+#define SML_ROUNDED_SHIFT_MAX 13
 
 /* Of a contribution's shift, these bits count: a sender that lies must not shift too far. */
 #define SML_ROUNDED_SHIFT_BITS 15

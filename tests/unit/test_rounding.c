@@ -50,6 +50,44 @@ TEST(sums_are_rounded_to_nearest_even)
 	}
 }
 
+/* What a switch sends up for a sum. */
+static int32_t rounded_up(unsigned width, int32_t sum)
+{
+	struct sml_rounded_by by;
+
+	sml_find_rounding(&by, width, sml_rounded_magnitude(sum));
+	assert_true(by.shift <= SML_ROUNDED_SHIFT_MAX);
+	return (int32_t)((uint32_t)sml_rounded(width, sum, by) << by.shift);
+}
+
+/*
+ * sums[n]: the largest sum of n ranks, however they are spread over hosts and switches below. On
+ * each level, any number of parts are rounded, or come from ranks and are not.
+ */
+TEST(no_tree_of_4096_ranks_needs_a_larger_shift)
+{
+	static int32_t sums[SML_MAX_WORLD + 1];
+
+	FOR_EACH(w, widths)
+	{
+		int32_t most = (1 << (widths[w] - 1)) - 1;
+
+		for (int32_t n = 1; n <= SML_MAX_WORLD; n++)
+			sums[n] = most * n;
+		for (unsigned level = 0; level < 4; level++) {
+			for (int32_t n = 1; n <= SML_MAX_WORLD; n++) {
+				int32_t sum = rounded_up(widths[w], sums[n]);
+
+				sums[n] = sum > most * n ? sum : most * n;
+				for (int32_t a = 1; a <= n / 2; a++)
+					if (sums[a] + sums[n - a] > sums[n])
+						sums[n] = sums[a] + sums[n - a];
+			}
+			(void)rounded_up(widths[w], sums[SML_MAX_WORLD]);
+		}
+	}
+}
+
 TEST(packets_are_whole_blocks_with_their_shifts)
 {
 	FOR_EACH(w, widths)
