@@ -226,7 +226,7 @@ TEST(narrow_integers_take_whole_lanes_where_only_int32_is_added)
 }
 
 /* A switch in a process of its own, which can be killed: an orderly end would end its jobs. */
-static pid_t serve_in_child(char address[64])
+static pid_t serve_in_child(struct sml_switch *(*begin)(char address[64]), char address[64])
 {
 	int ends[2];
 	pid_t pid;
@@ -236,7 +236,7 @@ static pid_t serve_in_child(char address[64])
 	if (pid == 0) {
 		close(ends[0]);
 		prctl(PR_SET_PDEATHSIG, SIGKILL); /* it does not outlive a failed test */
-		serve(fixed_64, address);
+		begin(address);
 		if (write(ends[1], address, 64) == 64)
 			pause();
 		_exit(1);
@@ -245,6 +245,11 @@ static pid_t serve_in_child(char address[64])
 	assert_int_equal(read(ends[0], address, 64), 64);
 	close(ends[0]);
 	return pid;
+}
+
+static struct sml_switch *serve_fixed_64(char address[64])
+{
+	return serve(fixed_64, address);
 }
 
 static void lose_the_first_switch(struct rank *rank)
@@ -267,7 +272,7 @@ static void lose_the_first_switch(struct rank *rank)
 TEST(a_job_that_began_with_int16_lanes_does_not_resume_without_them)
 {
 	char addresses[2][64] = {"", ""}, list[129];
-	pid_t first = serve_in_child(addresses[0]);
+	pid_t first = serve_in_child(serve_fixed_64, addresses[0]);
 	struct sml_switch *second = serve_int32(addresses[1]);
 
 	snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
@@ -404,6 +409,99 @@ TEST(the_int8_wire_is_refused_where_switches_do_not_round_it)
 	job.body = ask_for_int8;
 	run_job(&job);
 	sml_switch_close(opened);
+}
+
+static struct sml_switch *serve_udp(char address[64])
+{
+	return serve(NULL, address);
+}
+
+static int reduce_floats(struct rank *rank, enum sml_wire wire)
+{
+	struct sml_options options = SML_OPTIONS_INIT;
+	float data[2000] = {1, 2, 3};
+
+	options.wire = wire;
+	return sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, &options);
+}
+
+static void expect_no_int8(struct rank *rank)
+{
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT8) == -EINVAL);
+	CHECK(rank,
+	      strstr(sml_error_text(rank->context), "the int8 wire is not for this job") != NULL);
+}
+
+/* The switch is dead when this returns: a call that ends after that had another one. */
+static void end_switch(struct rank *rank)
+{
+	const pid_t *pid = rank->job->argument;
+
+	kill(*pid, SIGKILL);
+	CHECK(rank, waitpid(*pid, NULL, 0) == *pid);
+}
+
+static void use_int8_and_lose_it(struct rank *rank)
+{
+	int error = 0;
+
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT8) == 0);
+	end_switch(rank);
+	for (unsigned i = 0; error == 0 && i < 10000; i++)
+		error = reduce_floats(rank, SML_WIRE_INT32);
+	CHECK(rank, error < 0);
+	CHECK(rank, strstr(sml_error_text(rank->context),
+			   "does not round sums of int8, and the job uses the int8 wire") != NULL);
+}
+
+static void lose_int8_unused(struct rank *rank)
+{
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	end_switch(rank);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	expect_no_int8(rank);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT16) == 0);
+}
+
+static void ask_in_vain_and_lose_the_switch(struct rank *rank)
+{
+	expect_no_int8(rank);
+	end_switch(rank);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	expect_no_int8(rank);
+}
+
+/* One rank, whose first switch dies. The second one does not round int8. */
+static void lose_first(struct sml_switch *(*first)(char address[64]), int timeout_ms,
+		       void (*body)(struct rank *rank))
+{
+	char addresses[2][64] = {"", ""}, list[129];
+	pid_t pid = serve_in_child(first, addresses[0]);
+	struct sml_switch *second = serve_without_int8(addresses[1]);
+
+	snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
+	run_job(&(struct job){.n_ranks = 1,
+			      .switch_address = list,
+			      .timeout_ms = timeout_ms,
+			      .body = body,
+			      .argument = &pid});
+	sml_switch_close(second);
+}
+
+TEST(a_job_that_has_used_the_int8_wire_does_not_resume_without_it)
+{
+	lose_first(serve_udp, 5000, use_int8_and_lose_it);
+}
+
+TEST(a_job_that_has_not_used_the_int8_wire_resumes_without_it)
+{
+	lose_first(serve_udp, 0, lose_int8_unused);
+}
+
+/* A call that was refused is no use of the wire. */
+TEST(a_job_that_was_refused_the_int8_wire_resumes_without_it)
+{
+	lose_first(serve_without_int8, 0, ask_in_vain_and_lose_the_switch);
 }
 
 TEST(stripes_with_programs_for_different_counts_are_refused)

@@ -173,22 +173,35 @@ static int read_wire(struct sml_context *context, const struct sml_options *opti
 	return 0;
 }
 
+/* Does a switch of the job not round int8, now? */
+static bool lacks_int8(const struct sml_context *context)
+{
+	bool lacks = !context->shape.rounds_int8;
+
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		lacks |= __atomic_load_n(&context->stripes[i].lacks_int8, __ATOMIC_SEQ_CST);
+	return lacks;
+}
+
 /*
  * The context's own wire is refused at the join, unless the switch lies, or another one has taken
- * over since. What is used is noted before the switches are asked about: see data_path.c.
+ * over since. What is used is noted before the switches are asked about: see data_path.c. But a
+ * call that is refused must not keep the job from others that lack int8, so they are asked first,
+ * too.
  */
 static int check_int8(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
-	bool missing = !context->shape.rounds_int8;
+	bool lacks = lacks_int8(context);
 
 	if (!has_int8(spec))
 		return sml_context_refuse(context, -EINVAL,
 					  "the int8 wire is only for SUM and AVG of float32, "
 					  "float16 and bfloat16: ask for no wire, or for int32");
-	__atomic_store_n(&context->uses_int8, true, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < context->n_stripes; i++)
-		missing |= __atomic_load_n(&context->stripes[i].lacks_int8, __ATOMIC_SEQ_CST);
-	if (!missing)
+	if (!lacks) {
+		__atomic_store_n(&context->uses_int8, true, __ATOMIC_SEQ_CST);
+		lacks = lacks_int8(context);
+	}
+	if (!lacks)
 		return 0;
 	return sml_context_refuse(
 		context, -EINVAL,
