@@ -110,6 +110,7 @@ static void measure(struct bench *bench, const char *name, uint8_t op, uint8_t l
 		.n_ranks = (uint8_t)bench->n_ranks,
 		.n_shards = 1,
 		.rounds = true,
+		.rounds_int8 = true,
 	};
 	void *memory;
 
@@ -144,21 +145,21 @@ static void measure(struct bench *bench, const char *name, uint8_t op, uint8_t l
 }
 
 /* Whole blocks, and the shifts of ranks, which are 0. With 8 ranks, the sums are rounded. */
-static void measure_rounded(struct bench *bench)
+static void measure_rounded(struct bench *bench, const char *name, uint8_t lane_kind,
+			    uint32_t lanes)
 {
-	uint32_t blocks = sml_rounded_blocks(SML_ROUNDED_WIDTH, bench->lanes);
+	uint32_t width = sml_rounded_width(lane_kind), blocks = sml_rounded_blocks(width, lanes);
 	uint32_t shifts = (blocks + 3) & ~3u;
 
 	if (blocks == 0)
 		return;
-	bench->lanes = sml_rounded_lanes(SML_ROUNDED_WIDTH, blocks);
+	bench->lanes = sml_rounded_lanes(width, blocks);
 	for (uint32_t slot = 0; slot < HEAD_SLOTS + DATA_SLOTS; slot++)
 		for (uint32_t rank = 0; rank < bench->n_ranks; rank++)
 			memset((uint8_t *)(packet_of(bench, slot, rank) + 1) + 4 * bench->lanes -
 				       shifts,
 			       0, shifts);
-	measure(bench, "sum int16, rounded", SML_LANE_SUM, SML_LANE_INT16_ROUNDED,
-		blocks * SML_ROUNDED_BLOCK);
+	measure(bench, name, SML_LANE_SUM, lane_kind, blocks * SML_ROUNDED_BLOCK);
 }
 
 static uint32_t number(const char *text, uint32_t most)
@@ -194,7 +195,8 @@ int main(int argc, char **argv)
 	measure(&bench, "sum int16", SML_LANE_SUM, SML_LANE_INT16_PAIR, 2 * lanes);
 	measure(&bench, "max int32", SML_LANE_MAX, SML_LANE_INT32, lanes);
 	measure(&bench, "max int16", SML_LANE_MAX, SML_LANE_INT16_PAIR, 2 * lanes);
-	measure_rounded(&bench);
+	measure_rounded(&bench, "sum int16, rounded", SML_LANE_INT16_ROUNDED, lanes);
+	measure_rounded(&bench, "sum int8, rounded", SML_LANE_INT8_ROUNDED, lanes);
 	free(bench.packets);
 	return 0;
 }

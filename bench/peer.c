@@ -78,6 +78,8 @@ static enum sml_wire wire_of(const struct bench_library *library, enum sml_type 
 {
 	if (library->sums == BENCH_SUMS_INT16)
 		return SML_WIRE_INT16;
+	if (library->sums == BENCH_SUMS_INT8)
+		return SML_WIRE_INT8;
 	return bench_has_own_wire(type) ? SML_WIRE_DEFAULT : SML_WIRE_INT32;
 }
 

@@ -60,7 +60,11 @@ int main(void)
 	struct sml_context *job;
 	int status;
 
-	library.sums = wire && strcmp(wire, "int16") == 0 ? BENCH_SUMS_INT16 : BENCH_SUMS_INT32;
+	library.sums = BENCH_SUMS_INT32;
+	if (wire && strcmp(wire, "int16") == 0)
+		library.sums = BENCH_SUMS_INT16;
+	if (wire && strcmp(wire, "int8") == 0)
+		library.sums = BENCH_SUMS_INT8;
 	if (sml_open(&job, NULL) < 0) {
 		fprintf(stderr, "%s\n", sml_error_text(NULL));
 		return 1;

@@ -7,6 +7,7 @@ QUESTION = "How long does real training take to the same accuracy?"
 NEEDS_ROOT = True
 RATE = 100
 WAYS = {"float32": "Gloo", "int32": "ours, int32", "int16": "ours, int16",
+        "int8-feedback": "ours, int8",
         "bfloat16": "Gloo, bf16 hook", "bfloat16-ours": "ours, bf16 hook"}
 MODELS = {"cnn": "a convolutional network", "transformer": "a transformer"}
 # The accuracy to reach, of what Gloo has at the end.

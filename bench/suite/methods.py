@@ -12,7 +12,7 @@ RACKS = ("rack0", "rack1")
 ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 # What an element becomes if no wire is asked for.
 DEFAULT_WIRES = {"float32": "int32", "float16": "int16", "bfloat16": "int16"}
-WIRE_BYTES = {"int32": 4, "int16": 2}
+WIRE_BYTES = {"int32": 4, "int16": 2, "int8": 1}
 LANE_COUNTS = (32, 64, 128, 256, 352, 480, 832, 992, 2208)
 
 

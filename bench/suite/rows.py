@@ -6,6 +6,7 @@ from methods import Copy, Floor, Gloo, OpenMPI, Ping, StarPing, SwitchML
 
 INT32 = SwitchML("ours-int32", "ours, int32")
 INT16 = SwitchML("ours-int16", "ours, int16", wire="int16")
+INT8 = SwitchML("ours-int8", "ours, int8", wire="int8")
 NIC32 = SwitchML("ours-int32-nic", "ours, int32, switch behind one NIC", where="nic")
 NIC16 = SwitchML("ours-int16-nic", "ours, int16, switch behind one NIC", "int16", "nic")
 NICM32 = SwitchML("ours-int32-nic-multicast", "ours, int32, one NIC, multicast", where="nic",
@@ -22,6 +23,7 @@ RANKS32 = SwitchML("ours-int32-ranks", "ours, int32, no switch (striped over ran
                    where="ranks")
 RANKS16 = SwitchML("ours-int16-ranks", "ours, int16, no switch (striped over ranks)", "int16",
                    "ranks")
+RANKS8 = SwitchML("ours-int8-ranks", "ours, int8, no switch (striped over ranks)", "int8", "ranks")
 NO_TICKETS = SwitchML("ours-int32-no-tickets", "ours, int32, without tickets",
                       SWITCHML_FAULTS="tickets=0")
 NO_FAST = SwitchML("ours-int32-no-fast", "ours, int32, without fast retransmit",
@@ -46,6 +48,7 @@ BOX32 = SwitchML("ours-xdp-int32-ports", "ours, int32, XDP switch, workers on it
 # Gradients of two bytes, as mixed precision has: the library's own choice of a wire, and int16.
 HALF = SwitchML("ours-float16", "ours, float16", "", element_type="float16")
 HALF16 = SwitchML("ours-float16-int16", "ours, float16, int16", "int16", element_type="float16")
+HALF8 = SwitchML("ours-float16-int8", "ours, float16, int8", "int8", element_type="float16")
 BRAIN = SwitchML("ours-bfloat16", "ours, bfloat16", "", element_type="bfloat16")
 HALFNIC = SwitchML("ours-float16-nic", "ours, float16, switch behind one NIC", "", "nic",
                    element_type="float16")
@@ -53,6 +56,8 @@ HALFRANKS = SwitchML("ours-float16-ranks", "ours, float16, no switch (striped ov
                      "ranks", element_type="float16")
 HALFRANKS16 = SwitchML("ours-float16-int16-ranks", "ours, float16, int16, no switch (striped over ranks)",
                        "int16", "ranks", element_type="float16")
+HALFRANKS8 = SwitchML("ours-float16-int8-ranks", "ours, float16, int8, no switch (striped over ranks)",
+                      "int8", "ranks", element_type="float16")
 BRAINNIC = SwitchML("ours-bfloat16-nic", "ours, bfloat16, switch behind one NIC", "", "nic",
                     element_type="bfloat16")
 BRAINRANKS = SwitchML("ours-bfloat16-ranks", "ours, bfloat16, no switch (striped over ranks)", "",
@@ -66,7 +71,7 @@ STAR_PING = StarPing()
 
 OTHERS = (RING, BCUBE, MPI)
 ON_HOSTS = (RING, BCUBE, MPIMEMORY)
-ALL = (INT32, INT16, NIC32, NICM32, NIC16, TWO32, TWO16, RANKS32, RANKS16) + OTHERS
+ALL = (INT32, INT16, INT8, NIC32, NICM32, NIC16, TWO32, TWO16, RANKS32, RANKS16) + OTHERS
 
 RATES = {"100mbit": 100, "1gbit": 1000, "unshaped": 0}
 
@@ -152,16 +157,18 @@ def targets():
                entries((INT32, INT16, FLOOR32, FLOOR16, COPY) + OTHERS), target=True)
     # Where the links are the limit, not the cores that all hosts share.
     yield Cell(8, "100mbit", 1500, ten,
-               entries((INT32, INT16, WIDE32, HALVES32, RANKS32, RANKS16) + OTHERS), target=True)
+               entries((INT32, INT16, INT8, WIDE32, HALVES32, RANKS32, RANKS16, RANKS8) + OTHERS), target=True)
     # Two-byte gradients beside a ring of two-byte gradients.
     for n_workers in (4, 8):
         yield Cell(n_workers, "100mbit", 1500, 5_000_000,
-                   entries((HALF, HALF16, BRAIN, HALFNIC, BRAINNIC, HALFRANKS, HALFRANKS16, BRAINRANKS, HALFRING)),
+                   entries((HALF, HALF16, HALF8, BRAIN, HALFNIC, BRAINNIC, HALFRANKS, HALFRANKS16, HALFRANKS8,
+                            BRAINRANKS, HALFRING)),
                    target=True)
     # A stripe in every rank, with fewer hosts and with more.
     for n_workers in (4, 12):
         for rate in ("1gbit", "100mbit"):
-            yield Cell(n_workers, rate, 1500, ten, entries((RANKS32, RANKS16, RING)), target=True)
+            narrow = (INT8, RANKS8) if (n_workers, rate) == (4, "100mbit") else ()
+            yield Cell(n_workers, rate, 1500, ten, entries((RANKS32, RANKS16, *narrow, RING)), target=True)
     lossy = (Entry(INT32), Entry(INT32, loss=0.001), Entry(INT32, loss=0.01),
              Entry(NO_TICKETS, loss=0.01), Entry(NO_FAST, loss=0.01), Entry(NEITHER, loss=0.01),
              Entry(INT16), Entry(INT16, loss=0.01),

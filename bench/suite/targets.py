@@ -97,6 +97,24 @@ def halves(it):
         yield "bfloat16 without a switch", it.ratio(ring, f"{cell}/ours-bfloat16-ranks"), "at least", 1
 
 
+def int8(it):
+    """The int8 wire, beside Gloo's rings of float16 and of float32."""
+    for n_workers, half, single in ((4, 2.8, 5.7), (8, 3.3, 6.6)):
+        where = f"{n_workers} workers, 100 Mbit/s, int8"
+        cell = f"{n_workers}x/100mbit/mtu1500/5MB"
+        ring = f"{cell}/gloo-ring-float16"
+        yield (f"{where}, 5 MB of float16: times Gloo's float16 ring",
+               it.ratio(ring, f"{cell}/ours-float16-int8"), "at least", half)
+        yield "the same without a switch", it.ratio(ring, f"{cell}/ours-float16-int8-ranks"), "at least", 1.9
+        cell = f"{n_workers}x/100mbit/{TEN_MB}"
+        ring = f"{cell}/gloo-ring"
+        yield (f"{where}, 10 MB: times Gloo's ring", it.ratio(ring, f"{cell}/ours-int8"), "at least",
+               single)
+        yield "the same without a switch", it.ratio(ring, f"{cell}/ours-int8-ranks"), "at least", 3.8
+    yield ("8 workers, 1 Gbit/s, int8, 10 MB: times Gloo's ring",
+           it.ratio(f"{LINE}/gloo-ring", f"{LINE}/ours-int8"), "at least", 4.5)
+
+
 def several_on_a_host(it):
     """Targets of ranks that share hosts, relative to Gloo's ring, or on one host to all others."""
     for place, hosts, alone in (("2x4", "2 hosts x 4", 1.6), ("4x2", "4 hosts x 2", 1.1)):
@@ -136,6 +154,7 @@ def verdicts(results):
     yield from line_rate(it, SLOW_LINE, "100 Mbit/s")
     yield from striped_over_few_and_many(it)
     yield from halves(it)
+    yield from int8(it)
     yield ("two switches on 400 Mbit/s each: times one on 800 Mbit/s",
            it.ratio(f"{SLOW_LINE}/ours-int32-nic8", f"{SLOW_LINE}/ours-int32-two4"), "at least",
            0.95)
