@@ -283,7 +283,7 @@ static int conclude(const int ranks[DEMO_MAX_WORKERS])
 
 static int play(void)
 {
-	int ranks[DEMO_MAX_WORKERS], steps = launcher.options->steps, victim = launcher.n / 2;
+	int ranks[DEMO_MAX_WORKERS] = {0}, steps = launcher.options->steps, victim = launcher.n / 2;
 
 	if (begin(ranks) < 0)
 		return -1;
