@@ -305,10 +305,13 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	draw_rounding(world, seed);
 }
 
-static void mend_wire(struct sim_call *call)
+static void mend_wire(const struct sim_world *world, struct sim_call *call)
 {
 	if (call->type != SML_FLOAT64 && call->wire == SML_WIRE_INT64)
 		call->wire = SML_WIRE_INT32;
+	/* The library refuses int8 where no switch rounds it, or where a packet holds no block. */
+	if (call->wire == SML_WIRE_INT8 && !sim_world_shape(world, 0).rounds_int8)
+		call->wire = SML_WIRE_INT16;
 }
 
 static void mend_calls(struct sim_world *world)
@@ -321,7 +324,7 @@ static void mend_calls(struct sim_world *world)
 		/* Trees may have fewer ranks than were drawn. */
 		if (call->collective == SML_REDUCE)
 			call->root = (uint16_t)(call->root % world->n_ranks);
-		mend_wire(call);
+		mend_wire(world, call);
 		mend_exact(world, call);
 	}
 }
