@@ -32,7 +32,7 @@ def arguments():
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=32, help="images a rank and step")
     parser.add_argument("--rate", type=float, default=0.3, help="learning rate")
-    parser.add_argument("--wire", choices=["int32", "int16"], help="what floats travel as")
+    parser.add_argument("--wire", choices=["int32", "int16", "int8"], help="what floats travel as")
     parser.add_argument("--data", type=Path, default=ROOT / "demo" / "digits.csv")
     return parser.parse_args()
 

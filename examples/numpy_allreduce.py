@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-n", "--elements", type=int, default=1 << 20, help="floats in the array")
     parser.add_argument("-r", "--repeat", type=int, default=20, help="all-reduces to time")
-    parser.add_argument("-w", "--wire", choices=["int32", "int16"], help="what floats travel as")
+    parser.add_argument("-w", "--wire", choices=["int32", "int16", "int8"], help="of floats")
     options = parser.parse_args()
 
     switchml.init(wire=options.wire)

@@ -37,9 +37,9 @@ except ImportError:  # not installed: from the source tree, after `make`
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=["switchml", "gloo", "both"], default="switchml")
-    parser.add_argument("--wire", choices=["int32", "int16"], help="what floats travel as")
+    parser.add_argument("--wire", choices=["int32", "int16", "int8"], help="what floats travel as")
     parser.add_argument("--hook", action="store_true", help="the communication hook does it")
-    parser.add_argument("--feedback", action="store_true", help="... int16 with error feedback")
+    parser.add_argument("--feedback", action="store_true", help="... with error feedback")
     parser.add_argument("--width", type=int, default=128, help="neurons of a hidden layer")
     parser.add_argument("--depth", type=int, default=2, help="hidden layers")
     parser.add_argument("--epochs", type=int, default=10)
@@ -102,7 +102,9 @@ def train(options, backend):
         network(options.width, options.depth), gradient_as_bucket_view=True
     )
     if backend == "switchml" and (options.hook or options.feedback):
-        wire = "int16" if options.feedback else options.wire
+        wire = options.wire
+        if options.feedback and wire != "int8":
+            wire = "int16"
         state = switchml.torch.HookState(wire=wire, error_feedback=options.feedback)
         model.register_comm_hook(state, switchml.torch.allreduce_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.rate, momentum=options.momentum)

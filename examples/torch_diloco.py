@@ -36,7 +36,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=["switchml", "gloo"], default="switchml")
     parser.add_argument(
-        "--wire", choices=["int32", "int16"], default="int16", help="what floats travel as"
+        "--wire", choices=["int32", "int16", "int8"], default="int16", help="what floats travel as"
     )
     every = "steps between two all-reduces (10); 0: DistributedDataParallel"
     parser.add_argument("--local-steps", type=int, default=10, metavar="H", help=every)

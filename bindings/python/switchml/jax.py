@@ -63,7 +63,7 @@ def allreduce(tree: Any, op: str = "sum", wire: str | None = None, job: Job | No
 
     Args:
         op: "sum", "avg", "max" or "min".
-        wire: "int32" or "int16", what floats become on the wire; "exact": for at most
+        wire: "int32", "int16" or "int8", what floats become on the wire; "exact": for at most
             8 KiB of floats; None: the job's.
 
     Raises:

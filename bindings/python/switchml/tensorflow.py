@@ -62,7 +62,7 @@ def allreduce(
 
     Args:
         op: "sum", "avg", "max" or "min".
-        wire: "int32" or "int16", what floats become on the wire; "exact": for at most
+        wire: "int32", "int16" or "int8", what floats become on the wire; "exact": for at most
             8 KiB of floats; None: the job's.
 
     Raises:
