@@ -3,6 +3,7 @@
  * `switchml bench --chaos`: a process that runs the switch in a child process, kills it with
  * SIGKILL at random times, and starts it again at the same address. Times come from the seed.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ static void be_switch(uint16_t port, bool is_silent, int tell)
 {
 	struct sml_switch_config config;
 	struct sml_switch *opened;
+	int errors = fileno(stderr);
 	char listen[32];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -41,16 +43,19 @@ static void be_switch(uint16_t port, bool is_silent, int tell)
 	config.tls = sml_environment_tls_files();
 	config.job_key = sml_environment_key_source();
 	config.job_key_names = sml_key_variables;
+	/* Now, because later threads of the switch may be writing to it. */
+	if (is_silent && !getenv("SWITCHML_DEBUG")) {
+		errors = fcntl(errors, F_DUPFD_CLOEXEC, 0);
+		(void)freopen("/dev/null", "w", stderr);
+	}
 	if (sml_switch_open(&opened, &config) < 0) {
-		fprintf(stderr, "switchml bench: the switch cannot be started: %s\n",
+		dprintf(errors, "switchml bench: the switch cannot be started: %s\n",
 			sml_error_last());
 		_exit(1);
 	}
 	port = sml_switch_port(opened);
 	if (write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
 		_exit(1);
-	if (is_silent && !getenv("SWITCHML_DEBUG"))
-		(void)freopen("/dev/null", "w", stderr);
 	for (;;)
 		pause();
 }

@@ -17,6 +17,7 @@
 #include "lib/context/failover.h"
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
+#include "lib/context/summary.h"
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/progress.h"
 
@@ -171,8 +172,10 @@ static int start_context(struct sml_context *context)
 
 	if (error == 0)
 		error = start_threads(context);
-	/* From now on a switch that dies is replaced. */
+	/* From now on a switch that dies is replaced, and what is logged here changes. */
 	if (error == 0) {
+		sml_log_start(context);
+		sml_log_choices(context);
 		error = opening_error(context, true);
 		if (error)
 			return error;

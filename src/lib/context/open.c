@@ -64,8 +64,6 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 		destroy(context);
 		return error;
 	}
-	sml_log_start(context);
-	sml_log_choices(context);
 	*opened = context;
 	return 0;
 }

@@ -174,11 +174,7 @@ static int change(struct sml_context *context, const struct sml_membership *next
 	end_job(context, next);
 	sml_membership_init(context);
 	error = join(context, next);
-	if (error)
-		return stay_without(context, error);
-	sml_log_start(context);
-	sml_log_choices(context);
-	return 0;
+	return error ? stay_without(context, error) : 0;
 }
 
 int sml_reconfigure(struct sml_context *context, const struct sml_membership *membership)

@@ -8,7 +8,10 @@
 
 #include "lib/context/context.h"
 
-/* Rank 0's line when the job begins: at most 120 columns on a terminal. */
+/*
+ * Rank 0's line when the job begins: at most 120 columns on a terminal. To be called before a
+ * failover can begin, as sml_log_choices().
+ */
 void sml_log_start(const struct sml_context *context);
 
 /* Rank 0's line when it ends, well (0) or with an error. */
