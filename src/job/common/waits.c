@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "job/dataplane.h"
+
 /* A packed slot, and what a packed set has besides its ranks, at most. */
 #define SLOT_BYTES 16
 #define SET_BYTES  4
@@ -118,11 +120,37 @@ void sml_waits_note(struct sml_waits *waits, uint32_t slot, uint32_t use,
 		waits->slots[slot] = (struct sml_slot_waits){use, (uint16_t)set, true};
 }
 
-bool sml_waits_is_ahead(const struct sml_waits *below, const struct sml_waits *here, uint32_t slot)
+void sml_waits_add(struct sml_waits *waits, const struct sml_slot_progress *slots, uint32_t n,
+		   sml_waits_missing *missing, const void *job)
+{
+	struct sml_ranks ranks;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (missing(job, &slots[i], &ranks))
+			sml_waits_note(waits, slots[i].slot, slots[i].use, &ranks);
+		else
+			waits->is_partial = true;
+	}
+}
+
+static bool is_ahead(const struct sml_waits *below, const struct sml_waits *here, uint32_t slot)
 {
 	return sml_waits_knows(below, slot) && !sml_waits_is_complete(below, slot) &&
 	       (!sml_waits_knows(here, slot) ||
 		sml_serial_before(here->slots[slot].use, below->slots[slot].use));
+}
+
+void sml_waits_add_below(struct sml_waits *waits, const struct sml_waits *below,
+			 sml_waits_missing *missing, const void *job)
+{
+	for (uint32_t i = 0; i < waits->n_slots; i++) {
+		struct sml_slot_progress slot = {.slot = (uint16_t)i, .missing = UINT64_MAX};
+
+		if (!is_ahead(below, waits, i))
+			continue;
+		slot.use = below->slots[i].use;
+		sml_waits_add(waits, &slot, 1, missing, job);
+	}
 }
 
 void sml_waits_get(const struct sml_waits *waits, uint32_t slot, struct sml_ranks *ranks)

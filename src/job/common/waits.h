@@ -60,11 +60,22 @@ static inline bool sml_waits_is_complete(const struct sml_waits *waits, uint32_t
 	return waits->slots[slot].set == 0;
 }
 
+struct sml_slot_progress;
+
+/* The ranks that have not contributed to a use of a slot. False: they are not all known. */
+typedef bool sml_waits_missing(const void *job, const struct sml_slot_progress *slot,
+			       struct sml_ranks *ranks);
+
+/* Note n uses, and the ranks that each waits for. Those that are not known make it partial. */
+void sml_waits_add(struct sml_waits *waits, const struct sml_slot_progress *slots, uint32_t n,
+		   sml_waits_missing *missing, const void *job);
+
 /*
- * Does a switch below wait for ranks in a use of the slot that is newer than what is known here?
- * Then it has not sent it up.
+ * The same for uses in which a switch below waits, if they are newer than what is known here. It
+ * has not sent them up, so no other child has contributed to them.
  */
-bool sml_waits_is_ahead(const struct sml_waits *below, const struct sml_waits *here, uint32_t slot);
+void sml_waits_add_below(struct sml_waits *waits, const struct sml_waits *below,
+			 sml_waits_missing *missing, const void *job);
 
 void sml_waits_get(const struct sml_waits *waits, uint32_t slot, struct sml_ranks *ranks);
 

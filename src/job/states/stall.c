@@ -30,25 +30,13 @@ struct stalls {
 	struct sml_waits_message slots;
 };
 
-/* Uses that only a leaf has heard of: no other child has contributed to them. */
-static void add_what_leaves_know(const struct sml_job *job, struct sml_waits *waits)
+/* A leaf that has not said for whom it waits would be blamed wholly. */
+static bool find_missing(const void *self, const struct sml_slot_progress *slot,
+			 struct sml_ranks *ranks)
 {
-	for (unsigned i = 0; i < job->n_children; i++) {
-		const struct sml_child *child = &job->children[i];
+	const struct sml_job *job = self;
 
-		for (uint16_t slot = 0; child->told && slot < waits->n_slots; slot++) {
-			struct sml_slot_progress state = {.slot = slot, .missing = UINT64_MAX};
-			struct sml_ranks ranks;
-
-			if (!sml_waits_is_ahead(&child->waits, waits, slot))
-				continue;
-			state.use = child->waits.slots[slot].use;
-			if (job->jobs->tree->missing(job, &state, &ranks))
-				sml_waits_note(waits, slot, state.use, &ranks);
-			else
-				waits->is_partial = true;
-		}
-	}
+	return job->jobs->tree->missing(job, slot, ranks);
 }
 
 /* False: no memory. */
@@ -56,22 +44,17 @@ static bool look_at_slots(struct sml_job *job, struct sml_waits *waits)
 {
 	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
 	struct sml_slot_progress *states = calloc(n, sizeof(*states));
-	struct sml_ranks ranks;
 
 	if (states == NULL || !sml_waits_init(waits, n, job->n_ranks)) {
 		free(states);
 		return false;
 	}
 	n = sml_job_slot_states(job, states, n);
-	for (uint32_t i = 0; i < n; i++) {
-		/* A leaf that has not said for whom it waits would be blamed wholly. */
-		if (job->jobs->tree->missing(job, &states[i], &ranks))
-			sml_waits_note(waits, states[i].slot, states[i].use, &ranks);
-		else
-			waits->is_partial = true;
-	}
+	sml_waits_add(waits, states, n, find_missing, job);
 	free(states);
-	add_what_leaves_know(job, waits);
+	for (unsigned i = 0; i < job->n_children; i++)
+		if (job->children[i].told)
+			sml_waits_add_below(waits, &job->children[i].waits, find_missing, job);
 	return true;
 }
 

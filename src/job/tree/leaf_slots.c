@@ -54,9 +54,11 @@ void sml_leaf_job_pass_mismatch(struct sml_leaf_job *job, unsigned child,
 /* ---- what slots wait for ---- */
 
 /* False: a leaf knows it, and has not had room to say it. */
-static bool find_missing(const struct sml_leaf_job *job, const struct sml_slot_progress *slot,
+static bool find_missing(const void *self, const struct sml_slot_progress *slot,
 			 struct sml_ranks *ranks)
 {
+	const struct sml_leaf_job *job = self;
+
 	*ranks = (struct sml_ranks){{0}};
 	for (unsigned i = 0; i < job->n_children; i++) {
 		const struct sml_waits *waits = &job->children[i].waits;
@@ -73,34 +75,11 @@ static bool find_missing(const struct sml_leaf_job *job, const struct sml_slot_p
 	return true;
 }
 
-/* Uses that only a leaf below has heard of. */
-static void add_what_leaves_know(const struct sml_leaf_job *job, struct sml_waits *waits)
-{
-	for (unsigned child = 0; child < job->n_children; child++) {
-		const struct sml_waits *below = &job->children[child].waits;
-
-		for (uint32_t i = 0; i < waits->n_slots; i++) {
-			const uint16_t slot = (uint16_t)i;
-			struct sml_slot_progress state = {.slot = slot, .missing = UINT64_MAX};
-			struct sml_ranks ranks;
-
-			if (!sml_waits_is_ahead(below, waits, slot))
-				continue;
-			state.use = below->slots[slot].use;
-			if (find_missing(job, &state, &ranks))
-				sml_waits_note(waits, slot, state.use, &ranks);
-			else
-				waits->is_partial = true;
-		}
-	}
-}
-
 /* False: no memory. */
 static bool look_at_slots(const struct sml_leaf_job *job, struct sml_waits *waits)
 {
 	const struct sml_jobs *jobs = job->jobs;
 	struct sml_slot_progress *states = calloc(sml_leaf_job_slots(job), sizeof(*states));
-	struct sml_ranks ranks;
 	uint32_t n = 0;
 
 	if (states == NULL || !sml_waits_init(waits, sml_leaf_job_slots(job), job->world_size)) {
@@ -110,14 +89,10 @@ static bool look_at_slots(const struct sml_leaf_job *job, struct sml_waits *wait
 	if (jobs->operations->slot_states && job->has_slots)
 		n = jobs->operations->slot_states(jobs->dataplane, job->rules.job, states,
 						  sml_leaf_job_slots(job));
-	for (uint32_t i = 0; i < n; i++) {
-		if (find_missing(job, &states[i], &ranks))
-			sml_waits_note(waits, states[i].slot, states[i].use, &ranks);
-		else
-			waits->is_partial = true;
-	}
+	sml_waits_add(waits, states, n, find_missing, job);
 	free(states);
-	add_what_leaves_know(job, waits);
+	for (unsigned i = 0; i < job->n_children; i++)
+		sml_waits_add_below(waits, &job->children[i].waits, find_missing, job);
 	return true;
 }
 
