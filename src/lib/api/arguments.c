@@ -221,6 +221,12 @@ static int check_int16(struct sml_context *context, const struct sml_tensor_spec
 				  "switch program");
 }
 
+/* A wire of 32 bits or less: of the context, or of the call. */
+static int check_width(struct sml_context *context, const struct sml_tensor_spec *spec)
+{
+	return spec->wire == SML_WIRE_INT8 ? check_int8(context, spec) : check_int16(context, spec);
+}
+
 int sml_check_wire(struct sml_context *context, const struct sml_options *options,
 		   struct sml_tensor_spec *spec)
 {
@@ -230,8 +236,7 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
 		return error;
 	if (spec->wire == SML_WIRE_DEFAULT) {
 		spec->wire = default_wire(context, spec);
-		return spec->wire == SML_WIRE_INT8 ? check_int8(context, spec)
-						   : check_int16(context, spec);
+		return check_width(context, spec);
 	}
 	if (spec->wire < SML_WIRE_INT32 || spec->wire > SML_WIRE_INT8)
 		return sml_context_refuse(context, -EINVAL, "wire %d does not exist",
@@ -239,8 +244,6 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
 	if (spec->wire == SML_WIRE_INT64 && spec->type != SML_FLOAT64)
 		return sml_context_refuse(context, -EINVAL,
 					  "the int64 wire is only for SML_FLOAT64");
-	if (spec->wire == SML_WIRE_INT8)
-		return check_int8(context, spec);
 	return spec->wire == SML_WIRE_EXACT ? check_exact(context, spec)
-					    : check_int16(context, spec);
+					    : check_width(context, spec);
 }

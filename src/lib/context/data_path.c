@@ -244,10 +244,11 @@ static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 			"SWITCHML_SWITCH");
 	/*
 	 * A call notes its use before it looks at this, and here the order is the other way round.
-	 * So either the call is refused, or the switch is, or both.
+	 * So either the call is refused, or the switch is, or both. Where the job began without
+	 * int8, no call has used it.
 	 */
 	__atomic_store_n(&stripe->lacks_int8, !stripe->admission.rounds_int8, __ATOMIC_SEQ_CST);
-	if (context->shape.rounds_int8 && !stripe->admission.rounds_int8 &&
+	if (!stripe->admission.rounds_int8 &&
 	    __atomic_load_n(&context->uses_int8, __ATOMIC_SEQ_CST))
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it does not round sums of int8, and the job uses the int8 "
