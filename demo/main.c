@@ -69,8 +69,10 @@ static const char *faults_of(const struct demo_options *options, int rank, char 
 }
 
 /* Options of the command line override variables of the environment. */
-static void apply(struct demo_options *options, struct sml_config *config)
+static void apply(struct demo_options *options, struct sml_config *config, const char *faults)
 {
+	if (faults)
+		config->faults = faults;
 	if (options->switch_address)
 		config->switch_address = options->switch_address;
 	if (options->wire != SML_WIRE_DEFAULT)
@@ -83,11 +85,8 @@ static void apply(struct demo_options *options, struct sml_config *config)
 static int be_rank(struct demo_options *options, struct sml_config *config)
 {
 	char text[128];
-	const char *faults = faults_of(options, config->rank, text, sizeof(text));
 
-	if (faults)
-		config->faults = faults;
-	apply(options, config);
+	apply(options, config, faults_of(options, config->rank, text, sizeof(text)));
 	return demo_worker(options, config);
 }
 
@@ -95,11 +94,8 @@ static int be_rank(struct demo_options *options, struct sml_config *config)
 static int be_launcher(struct demo_options *options, struct sml_config *config)
 {
 	char text[128];
-	const char *faults = faults_of(options, 0, text, sizeof(text));
 
-	if (faults)
-		config->faults = faults;
-	apply(options, config);
+	apply(options, config, faults_of(options, 0, text, sizeof(text)));
 	config->master_port = free_port();
 	return config->master_port < 0 ? DEMO_FAILED : demo_elastic(options, config);
 }

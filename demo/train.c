@@ -173,6 +173,8 @@ int demo_train_step(struct demo_trainer *trainer, int step)
 		drop_requests(trainer);
 		return status;
 	}
+	/* A step of an elastic job is repeated if it fails, so until then the model stays as it
+	 * was. */
 	for (int l = DEMO_LAYERS - 1; l >= 0 && trainer->options->elastic; l--)
 		update(trainer, l);
 	results->seconds += demo_now() - began;
