@@ -202,7 +202,7 @@ TEST(a_join_of_our_own_version_says_nothing_that_we_do_not_know)
 	jobs_close(&world);
 }
 
-/* ---- the int16 wire ---- */
+/* ---- narrow wires ---- */
 
 static bool adds_only_int32(struct sml_dataplane *dataplane)
 {
@@ -210,11 +210,12 @@ static bool adds_only_int32(struct sml_dataplane *dataplane)
 	return true;
 }
 
-static SmlControl__Join with_int16(const char *job, uint32_t rank)
+static SmlControl__Join with_wire(enum sml_wire wire, const char *job, uint32_t rank)
 {
 	SmlControl__Join join = jobs_join_message(job, rank, 2);
 
-	join.int16_wire = true;
+	join.int16_wire = wire == SML_WIRE_INT16;
+	join.int8_wire = wire == SML_WIRE_INT8;
 	return join;
 }
 
@@ -223,18 +224,18 @@ TEST(a_switch_without_int16_lanes_refuses_ranks_that_want_them)
 	struct jobs_world world;
 
 	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, with_int16("any", 0));
-	jobs_join(&world, 1, with_int16("any", 1));
+	jobs_join(&world, 0, with_wire(SML_WIRE_INT16, "any", 0));
+	jobs_join(&world, 1, with_wire(SML_WIRE_INT16, "any", 1));
 	assert_false(jobs_admitted(&world, 1)->only_int32);
 	world.operations.only_int32 = adds_only_int32;
 	/* Each rank at once, without waiting for the others. */
-	jobs_join(&world, 2, with_int16("a", 0));
-	jobs_join(&world, 3, with_int16("a", 1));
+	jobs_join(&world, 2, with_wire(SML_WIRE_INT16, "a", 0));
+	jobs_join(&world, 3, with_wire(SML_WIRE_INT16, "a", 1));
 	assert_non_null(strstr(jobs_refusal(&world, 2), "floats of rank 0 travel as int16"));
 	assert_non_null(strstr(jobs_refusal(&world, 3), "set SWITCHML_WIRE=int32 on all ranks"));
 	/* If only one rank wants them, the others learn why it does not come. */
 	jobs_join(&world, 4, jobs_join_message("b", 0, 2));
-	jobs_join(&world, 5, with_int16("b", 1));
+	jobs_join(&world, 5, with_wire(SML_WIRE_INT16, "b", 1));
 	assert_string_equal(jobs_refusal(&world, 4), "");
 	assert_string_equal(waiting_text(&world, 4), jobs_refusal(&world, 5));
 	/* All others are told what the switch adds. */
@@ -244,29 +245,21 @@ TEST(a_switch_without_int16_lanes_refuses_ranks_that_want_them)
 	jobs_close(&world);
 }
 
-static SmlControl__Join with_int8(const char *job, uint32_t rank)
-{
-	SmlControl__Join join = jobs_join_message(job, rank, 2);
-
-	join.int8_wire = true;
-	return join;
-}
-
 TEST(a_switch_that_does_not_round_int8_refuses_ranks_that_want_it)
 {
 	struct jobs_world world;
 
 	jobs_open(&world, 4096, 64, false);
 	world.operations.rounds_int8 = true;
-	jobs_join(&world, 0, with_int8("any", 0));
-	jobs_join(&world, 1, with_int8("any", 1));
+	jobs_join(&world, 0, with_wire(SML_WIRE_INT8, "any", 0));
+	jobs_join(&world, 1, with_wire(SML_WIRE_INT8, "any", 1));
 	assert_true(jobs_admitted(&world, 1)->rounds_int8);
 	world.operations.rounds_int8 = false;
-	jobs_join(&world, 2, with_int8("a", 0));
+	jobs_join(&world, 2, with_wire(SML_WIRE_INT8, "a", 0));
 	assert_non_null(strstr(jobs_refusal(&world, 2), "floats of rank 0 travel as int8"));
 	assert_non_null(strstr(jobs_refusal(&world, 2), "set SWITCHML_WIRE=int16 on all ranks"));
 	world.operations.only_int32 = adds_only_int32;
-	jobs_join(&world, 3, with_int8("a", 1));
+	jobs_join(&world, 3, with_wire(SML_WIRE_INT8, "a", 1));
 	assert_non_null(strstr(jobs_refusal(&world, 3), "set SWITCHML_WIRE=int32 on all ranks"));
 	/* All others are told. */
 	jobs_join(&world, 4, jobs_join_message("b", 0, 2));
