@@ -53,7 +53,7 @@ uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count);
 /*
  * The elements of a block, if code.exponents. Blocks are counted from the tensor's first element.
  * Their size depends on nothing but the wire, so that the bits of a result do not depend on how
- * packets hold elements. It is a multiple of 4, because so many elements may share a lane.
+ * packets hold elements. It is a multiple of 4, because up to 4 elements share a lane.
  */
 uint32_t sml_code_block(const struct sml_code *code);
 

@@ -114,8 +114,8 @@ struct sml_dataplane_operations {
 	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
 			     struct sml_job_counters *counters);
 	/*
-	 * Of all slots that have been used, in no order; at most n of them. Returns
-	 * how many. Costs each thread one look at its slots of this job. NULL: none is here.
+	 * The progress of all slots that have been used, at most n of them, in no order. Returns
+	 * how many. Each thread looks at its slots of this job once. NULL if it has no slots.
 	 */
 	uint32_t (*slot_states)(struct sml_dataplane *dataplane, uint32_t job,
 				struct sml_slot_progress *states, uint32_t n);
@@ -130,8 +130,8 @@ struct sml_dataplane_operations {
 			     uint16_t lanes, uint32_t renewal);
 	uint16_t (*parent_lanes)(struct sml_dataplane *dataplane, uint32_t job);
 	/*
-	 * Once a probe has come back: why the way to the parent is not known all the same, as of
-	 * misses_address. NULL: it is; and without this operation it is.
+	 * Once a probe has come back: why the way to the parent is still not known, in the form of
+	 * misses_address; NULL if it is known. Without this operation, it is known.
 	 */
 	const char *(*misses_parent)(struct sml_dataplane *dataplane, uint32_t job);
 	/* NULL: nothing is counted. */

@@ -95,7 +95,7 @@ struct bench_case {
 	size_t count;	 /* the call's argument */
 	size_t first;	 /* the place of a result's first element in the reduced vector */
 	unsigned n_ranks;
-	const uint32_t *members; /* whose input each rank has; NULL: its own number's */
+	const uint32_t *members; /* the process whose input each rank has; NULL: the rank's own */
 	uint32_t seed;
 };
 

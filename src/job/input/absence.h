@@ -8,7 +8,7 @@
 /* Of the input that is handled now. May find that the switch did not run for a while. */
 void sml_jobs_set_time(struct sml_jobs *jobs, uint64_t now_ns);
 
-/* Is there anybody whom an absence would matter to? */
+/* Would an absence of this switch matter to anybody? */
 bool sml_jobs_has_dependents(const struct sml_jobs *jobs);
 
 #endif

@@ -6,8 +6,8 @@
 #include "job/switch.h"
 
 /*
- * Is there a file for one more that stays? False: the peer has been refused. join: what it sends,
- * NULL: it is a leaf. Others may have to make room (job/join/room.c).
+ * Is there a file for one more that stays? False: the peer has been refused. join: what it sends;
+ * NULL if it is a leaf. Others may have to make room (job/join/room.c).
  */
 bool sml_jobs_has_room_for_member(struct sml_jobs *jobs, struct sml_peer *peer,
 				  const SmlControl__Join *join);

@@ -100,7 +100,8 @@ struct sml_child {
 	/* A leaf that has the job: what its slots wait for, as it last said, of its ranks. */
 	bool has_job;
 	struct sml_waits waits;
-	bool asked, told, silent; /* silent: it has not answered in time */
+	/* It was asked for them; has answered; has not answered in time. */
+	bool asked, told, silent;
 	uint64_t asked_ns;
 };
 

@@ -21,7 +21,7 @@
 struct sml_branch {
 	struct sml_jobs *jobs;
 	struct sml_branch *next;
-	struct sml_peer *peer; /* its connection; NULL: it has just been lost */
+	struct sml_peer *peer; /* its connection; NULL once that is lost */
 	char name[SML_NAME_BYTES];
 	uint32_t slots, slots_in_use; /* its own; by jobs that this switch gave it */
 	uint64_t hurries_ns;	      /* as of struct sml_leaf */
