@@ -35,6 +35,7 @@ struct bench_options {
 	unsigned ops;	/* bit o: enum sml_op o */
 	unsigned iterations, warmups, checks;
 	unsigned seconds;	/* for which iterations and checks are repeated; 0: no repetition */
+	unsigned pause_ms;	/* after each repetition */
 	unsigned local_workers; /* 0: this process is one rank */
 	enum bench_collective collective;
 	unsigned root;	  /* of broadcasts and reduces */

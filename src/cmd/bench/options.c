@@ -24,6 +24,7 @@ enum {
 	OPTION_JOB,
 	OPTION_SEED,
 	OPTION_SECONDS,
+	OPTION_PAUSE,
 	OPTION_DROP,
 	OPTION_DUPLICATE,
 	OPTION_REORDER,
@@ -55,6 +56,8 @@ static const struct argp_option known_options[] = {
 	{"check", 'c', "N", 0, "number of calls whose results are checked (1)", 3},
 	{"seconds", OPTION_SECONDS, "N", 0,
 	 "repeat the calls of each row for N seconds, or until SIGINT or SIGTERM to rank 0", 3},
+	{"pause", OPTION_PAUSE, "MS", 0,
+	 "with --seconds, pause for MS milliseconds after each repetition", 3},
 	{"seed", OPTION_SEED, "N", 0, "seed of the random inputs (1)", 3},
 	{"percentiles", OPTION_PERCENTILES, NULL, 0,
 	 "also print percentiles of the times of all ranks' calls", 4},
@@ -253,6 +256,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case OPTION_SECONDS:
 		options->seconds = parse_number(state, text, 1000000);
 		return 0;
+	case OPTION_PAUSE:
+		options->pause_ms = parse_number(state, text, 60000);
+		return 0;
 	case OPTION_SEED:
 		options->seed = parse_number(state, text, UINT32_MAX);
 		return 0;
@@ -290,6 +296,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (options->changes && !options->chaos_ranks)
 			argp_error(state, "--changes is for --chaos-ranks");
+		if (options->pause_ms && !options->seconds)
+			argp_error(state, "--pause is for --seconds");
 		complete(options);
 		if (options->wire == SML_WIRE_EXACT && options->max_bytes > SML_EXACT_BYTES)
 			options->max_bytes = SML_EXACT_BYTES;

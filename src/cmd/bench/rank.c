@@ -169,6 +169,8 @@ static int run_place(struct rank *rank, const struct bench_case *this, enum benc
 		mine.is_last = bench_now_ns() >= until_ns || bench_is_told_to_end();
 		if (!error)
 			error = exchange(rank, &mine, result, &is_last);
+		if (!error && !is_last)
+			usleep(1000 * rank->options->pause_ms);
 	}
 	return error;
 }
