@@ -13,7 +13,7 @@ unset SWITCHML_SWITCH
 # Value of SWITCHML_METRICS_FILE: start a job that lasts.
 start_job() {
 	SWITCHML_METRICS_FILE=$1 "$switchml" bench --switch "$address" --job train --local-workers 2 -b 64K -e 64K \
-		-w 0 -n 1 -c 0 --seconds 1000 >"$work/bench" 2>&1 &
+		-w 0 -n 1 -c 0 --seconds 1000 --pause 20 >"$work/bench" 2>&1 &
 	bench=$!
 }
 

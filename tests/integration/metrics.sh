@@ -56,7 +56,7 @@ say $? "without an address, only this host can ask: $url"
 
 # ---- a job that loses packets ----
 name='of "quotes" and \'
-SWITCHML_METRICS_FILE=$work/worker.prom "$switchml" bench --switch "$address" --job "$name" --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 \
+SWITCHML_METRICS_FILE=$work/worker.prom "$switchml" bench --switch "$address" --job "$name" --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 \
 	--drop 1% >"$work/bench" 2>&1 &
 bench=$!
 check "the metrics agree with the status" agree
@@ -68,7 +68,7 @@ cd "$work" || exit 1
 switch root 127.0.0.1:0 --metrics :0
 leaf middle root --slots 300 --metrics :0
 leaf low middle --metrics :0
-SWITCHML_HOST_GROUP=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 -- middle middle low root
+SWITCHML_HOST_GROUP=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 -- middle middle low root
 await job_is "${at[root]}" tree running
 for name in root middle low; do
 	address=${at[$name]}

@@ -66,7 +66,7 @@ start_job_that() {
 	local job=$1 pattern=$2
 	shift 2
 	for _ in 1 2 3 4 5; do
-		start_job "$job" "$@" -w 0 -n 1 -c 1 --seconds 1000
+		start_job "$job" "$@" -w 0 -n 1 -c 1 --seconds 1000 --pause 20
 		await_under_way "$job" 10.77.0.1
 		status >"$work/status"
 		! says "$work/status" "$pattern" || return

@@ -42,7 +42,7 @@ build_network() {
 goes_on() {
 	local title=$1 flows=$2 job=$3
 	shift 3
-	start_at "$job" -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 "$@"
+	start_at "$job" -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 "$@"
 	await_under_way "$job" $root
 	new_ports net out "$flows" $root
 	new_ports net out "$flows" $root

@@ -129,8 +129,8 @@ expect_late 1 tree root a
 # ---- a switch that is lost ----
 job=lost
 pids=()
-rank 0 2 -n 1 -c 1 --seconds 1000
-rank 1 2 -n 1 -c 1 --seconds 1000
+rank 0 2 -n 1 -c 1 --seconds 1000 --pause 20
+rank 1 2 -n 1 -c 1 --seconds 1000 --pause 20
 await job_is "${at[root]}" lost running
 await moves "${at[root]}" lost
 dies root

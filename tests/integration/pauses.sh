@@ -60,7 +60,7 @@ SWITCHML_MASTER_PORT=$(free_port)
 export SWITCHML_MASTER_ADDR=127.0.0.1 SWITCHML_MASTER_PORT SWITCHML_HOST_GROUP=0
 pids=()
 for rank in 0 1 2; do
-	RANK=$rank WORLD_SIZE=3 "$switchml" bench --job none -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 \
+	RANK=$rank WORLD_SIZE=3 "$switchml" bench --job none -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 \
 		>"none.$rank" 2>&1 &
 	pids+=($!)
 done

@@ -49,7 +49,7 @@ runs() {
 # Launcher: one run that lasts, and one that comes and ends meanwhile.
 two_runs() {
 	local pids=() options lasting
-	options=(-w 0 -n 1 -c 1 --seconds 1000)
+	options=(-w 0 -n 1 -c 1 --seconds 1000 --pause 20)
 	"$1" "$1-lasting" 1
 	lasting=("${pids[@]}")
 	await runs 1

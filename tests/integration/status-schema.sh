@@ -69,7 +69,7 @@ watch() {
 # ---- one switch ----
 
 switch root 127.0.0.1:0
-start schema -b 4K -e 4K --seconds 1000 -- root root
+start schema -b 4K -e 4K --seconds 1000 --pause 20 -- root root
 await_under_way schema "${at[root]}"
 "$switchml" status --switch "${at[root]}" --json >one
 check "a switch with a job" one 1 1 \
@@ -99,7 +99,7 @@ ends_well "the job ends" schema
 leaf middle root --slots 300
 leaf low middle
 export SWITCHML_HOST_GROUP=1
-start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 -- low low middle root
+start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 -- low low middle root
 await is_over_or job_is "${at[root]}" tree running
 await is_over_or moves "${at[root]}" tree
 all_run || give_up "the job tree is over already"

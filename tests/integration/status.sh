@@ -46,7 +46,7 @@ sys.exit(last is None)" "$1"
 }
 
 start_switch --listen "$(steady_address)"
-"$switchml" bench --switch "$address" --job lossy --local-workers 3 -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 \
+"$switchml" bench --switch "$address" --job lossy --local-workers 3 -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 \
 	--drop 1% >"$work/bench" 2>&1 &
 bench=$!
 await is_under_way "$address" lossy
@@ -134,7 +134,7 @@ export SWITCHML_SWITCH=embedded SWITCHML_MASTER_ADDR=${address%:*} SWITCHML_MAST
 	SWITCHML_WORLD_SIZE=3
 pids=()
 for rank in 0 1 2; do
-	SWITCHML_RANK=$rank "$switchml" bench --job own -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 \
+	SWITCHML_RANK=$rank "$switchml" bench --job own -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 \
 		>"$work/own.$rank" 2>&1 &
 	pids+=($!)
 done

@@ -152,7 +152,7 @@ await says hellos.out '^0 hellos'
 for r in 0 1; do
 	# shellcheck disable=SC2046
 	env SWITCHML_SWITCH="$address" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 $(as worker authority) \
-		timeout 200 "$switchml" bench -b 64K -e 64K -n 1 --seconds 1000 >"job.$r" 2>&1 &
+		timeout 200 "$switchml" bench -b 64K -e 64K -n 1 --seconds 1000 --pause 20 >"job.$r" 2>&1 &
 	jobs[r]=$!
 done
 asking="env $(as worker authority)" await job_is "$address" default running

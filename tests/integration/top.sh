@@ -26,7 +26,7 @@ switch=$!
 await_switch "$work/switch"
 for job in alpha beta; do
 	"$switchml" bench --switch "$address" --job $job --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 0 \
-		--seconds 1000 --drop 0.5% >"$work/$job" 2>&1 &
+		--seconds 1000 --pause 20 --drop 0.5% >"$work/$job" 2>&1 &
 	await is_under_way "$address" $job
 done
 plain=$address
@@ -34,7 +34,7 @@ cd "$work" || exit 1
 switch root 127.0.0.1:0
 leaf middle root --slots 300
 leaf low middle
-SWITCHML_HOST_GROUP=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 -- low low middle root
+SWITCHML_HOST_GROUP=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 -- low low middle root
 await job_is "${at[root]}" tree running
 timeout 280 "$python" "$here/top.py" "$switchml" "$plain" $switch "${at[root]}" "${at[middle]}"
 say $? "the screen"

@@ -35,7 +35,7 @@ both_wait() {
 for rank in 0 1 2; do
 	SWITCHML_TRACE="$work/trace.%r" SWITCHML_HEARTBEAT=60 SWITCHML_JOB=slow \
 		SWITCHML_SWITCH=$address RANK=$rank WORLD_SIZE=3 timeout 200 "$switchml" bench \
-		-b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --drop 0.1% >"$work/rank.$rank" 2>&1 &
+		-b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 --drop 0.1% >"$work/rank.$rank" 2>&1 &
 	pids+=($!)
 done
 await_under_way slow "$address"
@@ -133,7 +133,7 @@ switch root 127.0.0.1:0
 leaf near root
 leaf far root
 SWITCHML_TRACE="$work/in-tree.%r" SWITCHML_HEARTBEAT=60 start tree -b 64K -e 64K -w 0 -n 1 -c 1 \
-	--seconds 1000 -- near near far far
+	--seconds 1000 --pause 20 -- near near far far
 await is_over_or job_is "${at[root]}" tree running
 await is_over_or moves "${at[root]}" tree
 all_run || give_up "the job tree is over already"

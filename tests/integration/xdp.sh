@@ -225,7 +225,7 @@ metrics_agree() {
 	local url share
 	start_switch --metrics 127.0.0.1:0
 	url=$(sed -n 's/.*metrics at \([^ ]*\).*/\1/p' "$work/switch")
-	start_job counted -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000
+	start_job counted -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20
 	await_under_way counted $network.1
 	on box python3 "$(dirname "$0")/metrics.py" agree "$switchml" 127.0.0.1 "$url" >"$work/agreed" 2>&1
 	expect_words "the metrics agree with the status" "counters agree" agreed

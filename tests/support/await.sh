@@ -86,7 +86,7 @@ await_under_way() {
 in_the_middle() {
 	local job=$1 at=$2 what=$3
 	shift 3
-	start_job "$job" "$@" -w 0 -n 1 -c 1 --seconds 1000
+	start_job "$job" "$@" -w 0 -n 1 -c 1 --seconds 1000 --pause 10
 	await_under_way "$job" "$at"
 	$what
 	kill "${pids[0]}" # rank 0 decides when to end
