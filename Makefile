@@ -50,7 +50,6 @@ format:
 
 # All of them: sanitizers, every framework of Python, longer simulations.
 check: test-dependencies
-	@tools/install-dependencies package || echo "Going on without: the test of the packages skips."
 	@tools/get-prometheus || echo "Going on without: a part of the test of the metrics is left out."
 	@tools/run-tests $(or $(ARGS),--all)
 
@@ -58,7 +57,7 @@ test-dependencies:
 	@tools/install-dependencies build demo test
 	@tools/install-dependencies xdp check bench paper || echo "Going on without: the checks that need them skip."
 
-# What takes minutes, and what changes seldom break: packages for arm64, fresh machines, benchmarks.
+# What takes minutes, and what changes seldom break: packages, compilers, arm64, fresh machines, benchmarks.
 nightly: test-dependencies
 	@tools/install-dependencies package || echo "Going on without: what needs them skips."
 	@tools/run-tests --nightly
@@ -105,7 +104,7 @@ help:
 	@echo "make unit                 the unit tests alone, in seconds"
 	@echo "make test [ARGS=NAME…]    the tests that a change is most likely to break, in five minutes"
 	@echo "make check                all tests, also with sanitizers, and all tests of Python"
-	@echo "make nightly              packages for arm64, the pages' commands on fresh Debians, benchmarks; as root"
+	@echo "make nightly              packages, other compilers, arm64, fresh Debians, benchmarks; as root"
 	@echo "make test-python [ARGS=…] the Python package with PyTorch, TensorFlow and JAX"
 	@echo "make fresh                what the pages tell a new user, on fresh Debians, as root (an hour)"
 	@echo "make fuzz [ARGS=SECONDS]  each fuzz target for a time (60 s), with clang's libFuzzer"
