@@ -120,11 +120,29 @@ expect_late() {
 	ends_well "and ends well" "$job"
 }
 
-# A rank that shares memory may stop while it adds what all have brought: then nobody is late.
-SWITCHML_HOST_GROUP=0
-expect_late 1 stopped root root
-expect_late 0 first a a
-expect_late 1 tree root a
+for SWITCHML_HOST_GROUP in 0 1; do
+	expect_late 1 "stopped$SWITCHML_HOST_GROUP" root root
+	expect_late 0 "first$SWITCHML_HOST_GROUP" a a
+	expect_late 1 "tree$SWITCHML_HOST_GROUP" root a
+done
+
+# Where the ranks have the slots, rank 0 passes questions on: it cannot if it has stopped. What ranks of one host share,
+# the others can see.
+unset SWITCHML_SWITCH
+for SWITCHML_HOST_GROUP in 0 1; do
+	SWITCHML_MASTER_PORT=$(free_port)
+	job=mute$SWITCHML_HOST_GROUP
+	at[own]=
+	start $job -b 1M -e 1M -w 0 -n 1 -c 1 --seconds 1000 -- own own
+	await is_over_or job_is "127.0.0.1:$SWITCHML_MASTER_PORT" $job running
+	kill -STOP "${pids[0]}"
+	expect "rank 0, which is asked, has stopped" $job.1 \
+		"waiting [0-9]* s $most for \(rank 0 of 2\|other ranks (rank 0 does not say which)\) in job \"$job\", [a-z-]* [0-9]*"
+	kill -CONT "${pids[0]}"
+	kill "${pids[0]}"
+	ends_well "it goes on, and job $job ends well" $job
+done
+export SWITCHML_SWITCH=${at[root]}
 
 # ---- a switch that is lost ----
 job=lost

@@ -189,6 +189,13 @@ static void stop_threads(struct sml_context *context)
 	sml_threads_await_stop(&context->threads);
 }
 
+uint8_t sml_context_told_as(const struct sml_context *context, unsigned stripe)
+{
+	if (context->hosts.n > 0)
+		return context->hosts.first[stripe];
+	return context->peers ? (uint8_t)stripe : 0;
+}
+
 void sml_context_set_snapshot(struct sml_context *context, struct sml_snapshot *snapshot)
 {
 	*snapshot = (struct sml_snapshot){
@@ -210,9 +217,7 @@ void sml_context_set_snapshot(struct sml_context *context, struct sml_snapshot *
 			.name = sml_stripe_name(stripe),
 			.epoch = stripe->admission.epoch,
 			.control = asked->control,
-			.told_as = context->hosts.n ? context->hosts.first[i]
-				   : context->peers ? (uint8_t)i
-						    : 0,
+			.told_as = sml_context_told_as(context, i),
 			.shards = stripe->shards,
 			.n_shards = stripe->n_shards,
 		};

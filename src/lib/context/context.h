@@ -177,6 +177,12 @@ bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard
 struct sml_control *sml_context_hold_control(struct sml_context *context, unsigned stripe);
 void sml_context_release_control(struct sml_context *context, struct sml_control *control);
 
+/*
+ * The number that a stripe has in answers of what slots wait for: without switches, the rank that
+ * has its slots.
+ */
+uint8_t sml_context_told_as(const struct sml_context *context, unsigned stripe);
+
 /* The current state of the context, with which diagnose/ explains a failure. */
 void sml_context_set_snapshot(struct sml_context *context, struct sml_snapshot *snapshot);
 

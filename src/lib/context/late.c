@@ -67,26 +67,46 @@ static void add_report(const struct sml_threads *threads, unsigned stripe,
 	sml_stall_report_close(whole);
 }
 
+static bool is_silent(const struct sml_stall_rank *about)
+{
+	return about->heard && about->last_heard_ms >= SILENT_MS;
+}
+
+static void add_silent(const struct sml_stall_report *names, struct sml_ranks *ranks)
+{
+	for (unsigned rank = 0; names && rank < names->n_ranks; rank++)
+		if (is_silent(&names->ranks[rank]))
+			sml_ranks_add(ranks, rank);
+}
+
 /*
  * A rank that waits as this one does may not have made later calls that another rank has made. So
- * the ranks that all slots wait for are the late ones, if there are any.
+ * the ranks that all slots wait for are the late ones, if there are any. If no slot waits, a rank
+ * that has stopped may have to pass the results on.
  */
-void sml_late_find(const struct sml_late *late, const struct sml_threads *threads,
-		   unsigned n_stripes, unsigned own_rank, struct sml_late_ranks *found)
+void sml_late_find(struct sml_late *late, const struct sml_threads *threads, unsigned n_stripes,
+		   unsigned own_rank, struct sml_late_ranks *found)
 {
 	struct missing missing = {.waits = false};
 	struct sml_ranks own = {{0}};
 
-	*found = (struct sml_late_ranks){.complete = true};
+	*found = (struct sml_late_ranks){.silent = n_stripes};
 	for (unsigned i = 0; i < n_stripes; i++) {
-		found->complete &= late->told[i] != NULL;
+		bool answers = late->told[i] && !late->told[i]->waits.is_partial;
+
+		if (!answers && found->silent == n_stripes)
+			found->silent = i;
+		/* On one host, each rank can see it, if rank 0 does not answer. */
+		if (late->told[i] == NULL)
+			late->told[i] = sml_question_look(threads, i);
 		if (late->told[i] == NULL)
 			continue;
-		found->complete &= !late->told[i]->waits.is_partial;
 		add_report(threads, i, late->told[i], &missing);
 		found->names = late->told[i];
 	}
 	found->ranks = sml_ranks_is_empty(&missing.all) ? missing.any : missing.all;
+	if (sml_ranks_is_empty(&found->ranks))
+		add_silent(found->names, &found->ranks);
 	sml_ranks_add(&own, own_rank);
 	sml_ranks_subtract(&found->ranks, &own);
 }
@@ -97,7 +117,7 @@ static size_t name_host(const struct sml_stall_rank *about, bool first, char *te
 {
 	char silent[48] = "";
 
-	if (about->last_heard_ms >= SILENT_MS)
+	if (is_silent(about))
 		snprintf(silent, sizeof(silent), ", not heard for %" PRIu64 " s",
 			 about->last_heard_ms / 1000);
 	return (size_t)snprintf(text, bytes, "%s%.63s, pid %" PRIu32 "%s", first ? " (" : "; ",

@@ -29,7 +29,7 @@ struct sml_late {
 /* The ranks that are late. */
 struct sml_late_ranks {
 	struct sml_ranks ranks;
-	bool complete; /* all of n_stripes have answered, of all their slots */
+	unsigned silent; /* the first stripe without an answer of all its slots; n_stripes: none */
 	const struct sml_stall_report *names; /* NULL: none has */
 };
 
@@ -39,8 +39,8 @@ void sml_late_init(struct sml_late *late);
 void sml_late_forget(struct sml_late *late);
 
 /* Who they are, other than own_rank, which waits itself. Valid until the answers are forgotten. */
-void sml_late_find(const struct sml_late *late, const struct sml_threads *threads,
-		   unsigned n_stripes, unsigned own_rank, struct sml_late_ranks *found);
+void sml_late_find(struct sml_late *late, const struct sml_threads *threads, unsigned n_stripes,
+		   unsigned own_rank, struct sml_late_ranks *found);
 
 #define SML_LATE_HOSTS_BYTES 512
 

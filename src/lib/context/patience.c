@@ -12,31 +12,28 @@
 
 /* ---- what is told; the lock is held ---- */
 
-/* As of a job that begins: those that speak do, or the lowest rank that is not missing. */
-static bool tells(const struct sml_context *context, const struct sml_ranks *missing)
+/*
+ * As of a job that begins: those that speak do, or the lowest rank that is not missing. A rank that
+ * has not answered is missing, too.
+ */
+static bool tells(const struct sml_context *context, const struct sml_late_ranks *late)
 {
+	struct sml_ranks missing = late->ranks;
 	unsigned rank = 0;
 
 	if (context->settings.speaks)
 		return true;
-	while (rank < context->settings.rank && sml_ranks_has(missing, rank))
+	if (context->peers && late->silent < context->n_stripes)
+		sml_ranks_add(&missing, sml_context_told_as(context, late->silent));
+	while (rank < context->settings.rank && sml_ranks_has(&missing, rank))
 		rank++;
-	return rank == context->settings.rank && !sml_ranks_is_empty(missing);
+	return rank == context->settings.rank && !sml_ranks_is_empty(&missing);
 }
 
 /* Where the answers of a stripe come from. */
 static const char *name_asked(const struct sml_context *context, unsigned stripe)
 {
 	return sml_stripe_name(&context->stripes[context->peers ? 0 : stripe]);
-}
-
-static unsigned first_silent(const struct sml_context *context)
-{
-	unsigned i = 0;
-
-	while (i + 1 < context->n_stripes && context->late.told[i])
-		i++;
-	return i;
 }
 
 /* Nobody is late. */
@@ -61,6 +58,17 @@ static void describe_loss(const struct sml_context *context, char *text, size_t 
 			name_asked(context, 0));
 }
 
+static void describe_silence(const struct sml_context *context, unsigned silent, char *text,
+			     size_t bytes)
+{
+	if (context->peers)
+		snprintf(text, bytes, "other ranks (rank %u does not say which)",
+			 sml_context_told_as(context, silent));
+	else
+		snprintf(text, bytes, "other ranks (the switch at %s does not say which)",
+			 name_asked(context, silent));
+}
+
 /* The ranks that are late, or why it is not known which. */
 static void describe(const struct sml_context *context, const struct sml_late_ranks *late,
 		     char *text, size_t bytes)
@@ -73,10 +81,8 @@ static void describe(const struct sml_context *context, const struct sml_late_ra
 		sml_late_hosts(late, hosts);
 		snprintf(text, bytes, "rank%s %s of %u%s", sml_plural(n), ranks,
 			 context->settings.world_size, hosts);
-	} else if (!late->complete) {
-		snprintf(text, bytes, "other ranks (%s at %s does not say which)",
-			 context->peers ? "rank 0" : "the switch",
-			 name_asked(context, first_silent(context)));
+	} else if (late->silent < context->n_stripes) {
+		describe_silence(context, late->silent, text, bytes);
 	} else {
 		describe_loss(context, text, bytes);
 	}
@@ -90,7 +96,7 @@ static void tell(struct sml_context *context)
 	struct sml_late_ranks ranks;
 
 	sml_late_find(late, &context->threads, context->n_stripes, context->settings.rank, &ranks);
-	if (!tells(context, &ranks.ranks) || now_ns >= late->call.deadline_ns)
+	if (!tells(context, &ranks) || now_ns >= late->call.deadline_ns)
 		return;
 	describe(context, &ranks, who, sizeof(who));
 	pthread_mutex_lock(&context->submit_lock);
@@ -183,9 +189,7 @@ static unsigned stripe_told_as(const struct sml_stripe *stripe, unsigned told_as
 
 	if (!context->peers)
 		return stripe->index;
-	if (context->hosts.n == 0)
-		return told_as;
-	while (i < context->n_stripes && context->hosts.first[i] != told_as)
+	while (i < context->n_stripes && sml_context_told_as(context, i) != told_as)
 		i++;
 	return i;
 }

@@ -53,6 +53,13 @@ static struct sml_stall_report *look_at_stripe(const struct sml_threads *threads
 	return look_at_host(host, known_ranks(host));
 }
 
+struct sml_stall_report *sml_question_look(const struct sml_threads *threads, unsigned stripe)
+{
+	bool shares_all = threads->host && !threads->host->memory.terms.goes_up;
+
+	return shares_all ? look_at_stripe(threads, stripe) : NULL;
+}
+
 static void look_at_shard(const struct sml_embedded_stripe *own, unsigned shard,
 			  struct sml_stall_report *report)
 {

@@ -17,6 +17,10 @@ struct sml_stall_report;
  */
 struct sml_stall_report *sml_question_ask(struct sml_threads *threads, unsigned stripe);
 
+/* What all ranks share, on one host; as above. NULL: they have switches or stripes, or no memory.
+ */
+struct sml_stall_report *sml_question_look(const struct sml_threads *threads, unsigned stripe);
+
 /* The thread's side: answer if there is a question that it has not seen. */
 void sml_question_answer(struct sml_threads *threads, unsigned thread, uint32_t *seen);
 
