@@ -272,6 +272,85 @@ def broadcast(rank, given, root):
     return tensor
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    shape=shapes,
+    dtype=st.sampled_from(ON_SWITCH),
+    root=st.integers(0, N - 1),
+    contiguous=st.booleans(),
+)
+def test_lists_bring_every_type_whole(groups, shape, dtype, root, contiguous):
+    check_lists(groups, shape, dtype, root, contiguous)
+
+
+@pytest.mark.parametrize("contiguous", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
+def test_long_lists_are_gathered_by_broadcasts(groups, dtype, contiguous):
+    check_lists(groups, (1000, 1100), dtype, 1, contiguous)
+
+
+def check_lists(groups, shape, dtype, root, contiguous):
+    inputs = [torch.full(shape, r + 1).to(dtype) for r in range(N)]
+    found = groups.call(exchange_lists, inputs, [root] * N, [contiguous] * N)
+    for rank, (gathered, at_root, own, on_gloo) in enumerate(found):
+        assert all(map(torch.equal, gathered, inputs))
+        assert all(map(torch.equal, at_root, inputs))
+        assert len(at_root) == (N if rank == root else 0)
+        assert torch.equal(own, inputs[rank])
+        few = inputs[0].nbytes * N <= 1 << 20
+        assert on_gloo == (set() if few else {"gather", "scatter"})
+
+
+def exchange_lists(rank, given, root, contiguous):
+    import switchml.torch
+
+    group = dist.new_group(list(range(N)))
+
+    def empty():
+        made = torch.zeros((*given.shape, 2), dtype=given.dtype)[..., 0]
+        return made.clone() if contiguous else made
+
+    def at_root(tensors):
+        return tensors if rank == root else None
+
+    lists = [[empty() for _ in range(N)] for _ in range(2)]
+    own = empty()
+    works = [
+        dist.all_gather(lists[0], given, group, async_op=True),
+        dist.gather(given, at_root(lists[1]), root, group, async_op=True),
+    ]
+    for work in works:
+        work.wait()
+    dist.scatter(own, at_root(lists[0]), root, group)
+    on_gloo = set(switchml.torch.summary(group)["gloo"]["by_operation"])
+    dist.destroy_process_group(group)
+    return lists[0], at_root(lists[1]) or [], own, on_gloo
+
+
+def exchange_lists_in_a_pair(rank):
+    """Roots have their number in the default group."""
+    pair = dist.new_group([0, 2])
+    if rank == 1:
+        return None
+    root, mine = rank == 2, torch.tensor([rank])
+    gathered, at_root = ([torch.zeros_like(mine) for _ in range(2)] for _ in range(2))
+    dist.all_gather(gathered, mine, group=pair)
+    dist.gather(mine, at_root if root else None, 2, group=pair)
+    dist.scatter(mine, [t + 10 for t in gathered] if root else None, 2, group=pair)
+    objects = [None, None]
+    dist.all_gather_object(objects, "x" * rank, group=pair)
+    dist.destroy_process_group(pair)
+    return torch.cat(gathered).tolist(), torch.cat(at_root).tolist(), mine.item(), objects
+
+
+def test_lists_work_in_groups_of_some_ranks(groups):
+    assert groups.call(exchange_lists_in_a_pair) == [
+        ([0, 2], [0, 0], 10, ["", "xx"]),
+        None,
+        ([0, 2], [0, 2], 12, ["", "xx"]),
+    ]
+
+
 def every_other(rank):
     """Each collective that PyTorch has, once."""
     mine = torch.arange(4.0) + 10 * rank
@@ -424,7 +503,7 @@ def logged(rank):
         dist.all_reduce(torch.ones(3, dtype=torch.int64), dist.ReduceOp.BAND, group=group)
         for dtype in ON_SWITCH:
             dist.all_reduce(torch.ones(3, dtype=dtype), group=group)
-        dist.all_gather([torch.zeros(1)] * N, torch.zeros(1), group=group)
+        dist.reduce(torch.ones(1), 0, dist.ReduceOp.PRODUCT, group=group)
     dist.destroy_process_group(group)
     return records
 
@@ -433,4 +512,4 @@ def test_the_log_says_once_what_runs_on_gloo(groups):
     for records in groups.call(logged):
         assert len(records) == 2, records
         assert "allreduce of int64, BAND" in records[0]
-        assert "allgather" in records[1]
+        assert "reduce of float32, PRODUCT" in records[1]

@@ -37,31 +37,36 @@ def halves():
     return [torch.ones(2) for _ in range(N)]
 
 
-def tensors():
-    return [torch.ones(4) for _ in range(N)]
+def tensors(size=4):
+    return [ones(size) for _ in range(N)]
+
+
+LONG = 200_000  # of lists that the switch leaves to Gloo
 
 
 def on_root(made, root, group):
     return made if dist.get_rank(group) == root else None
 
 
+def gather_to(root, group):
+    dist.gather(ones(), on_root(tensors(), root, group), root, group=group)
+
+
+PRODUCT = "allreduce of 4 float32, PRODUCT"
 # What runs on Gloo, and a part of its name in the error.
 ON_GLOO = {
-    "allreduce of 4 float32, PRODUCT": lambda g: dist.all_reduce(
-        ones(), dist.ReduceOp.PRODUCT, group=g
-    ),
+    PRODUCT: lambda g: dist.all_reduce(ones(), dist.ReduceOp.PRODUCT, group=g),
     "allreduce of 4 float32 (sparse_coo), SUM": lambda g: dist.all_reduce(
         torch.sparse_coo_tensor([[1]], [1.0], (4,)), group=g
     ),
     "reduce of 4 float32, PRODUCT, root 1": lambda g: dist.reduce(
         ones(), 1, dist.ReduceOp.PRODUCT, group=g
     ),
-    "allgather of 4 float32": lambda g: dist.all_gather(tensors(), ones(), group=g),
-    "gather of 4 float32, root 0": lambda g: dist.gather(
-        ones(), on_root(tensors(), 0, g), 0, group=g
+    "gather of 200000 float32, root 0": lambda g: dist.gather(
+        ones(LONG), on_root(tensors(LONG), 0, g), 0, group=g
     ),
-    "scatter of 4 float32, root 0": lambda g: dist.scatter(
-        ones(), on_root(tensors(), 0, g), 0, group=g
+    "scatter of 200000 float32, root 0": lambda g: dist.scatter(
+        ones(LONG), on_root(tensors(LONG), 0, g), 0, group=g
     ),
     "reduce_scatter of 4 complex64, SUM": lambda g: dist.reduce_scatter(
         ones(2).to(torch.complex64), [half.to(torch.complex64) for half in halves()], group=g
@@ -81,18 +86,25 @@ MISSING_BEFORE_2_13 = (
 ON_SWITCH = {
     "4 float32, sum": lambda g: dist.all_reduce(ones(), group=g),
     "called barrier": lambda g: dist.barrier(g),
+    "gather of 4 float32, root 0": lambda g: gather_to(0, g),
+    "gather of 4 float32, root 1": lambda g: gather_to(1, g),
 }
 OTHER_ON_GLOO = {
-    "allgather of 40000 float32": lambda g: dist.all_gather(
-        [ones(40_000) for _ in range(N)], ones(40_000), group=g
+    "allreduce of 40000 float32, PRODUCT": lambda g: dist.all_reduce(
+        ones(40_000), dist.ReduceOp.PRODUCT, group=g
     ),
+    # Tensors of different sizes, which Gloo refuses, too.
+    "allgather of 1 float32": lambda g: dist.all_gather([ones(1), ones(2)], ones(1), group=g),
+    "allgather of 2 float32": lambda g: dist.all_gather([ones(1), ones(2)], ones(2), group=g),
 }
 PAIRS = [
     *((gloo, "4 float32, sum") for gloo in ON_GLOO),
-    ("allgather of 4 float32", "called barrier"),
+    (PRODUCT, "called barrier"),
     # Gloo ends the process if the sizes differ.
-    ("allgather of 4 float32", "allgather of 40000 float32"),
-    ("allreduce of 4 float32, PRODUCT", "gather of 4 float32, root 0"),
+    (PRODUCT, "allreduce of 40000 float32, PRODUCT"),
+    (PRODUCT, "gather of 200000 float32, root 0"),
+    ("gather of 4 float32, root 0", "gather of 4 float32, root 1"),
+    ("allgather of 1 float32", "allgather of 2 float32"),
 ]
 CALLS = {**ON_GLOO, **ON_SWITCH, **OTHER_ON_GLOO}
 
@@ -156,14 +168,14 @@ def agree(rank):
     return taken.tolist()
 
 
-def gather_twice_and_add_complex(rank, said):
+def multiply_twice_and_add_complex(rank, said):
     os.dup2(os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT), sys.stderr.fileno())
     for dtype in COMPLEX:
         numbers = torch.full((4,), 1 + 2j, dtype=dtype)
         dist.all_reduce(numbers)
         assert numbers.tolist() == [N * (1 + 2j)] * 4
     for _ in range(2):
-        dist.all_gather(tensors(), ones())
+        CALLS[PRODUCT](None)
 
 
 def test_the_last_line_of_the_job_counts_calls_on_gloo(tmp_path):
@@ -173,7 +185,7 @@ def test_the_last_line_of_the_job_counts_calls_on_gloo(tmp_path):
     """
     said = tmp_path / "said"
     with Groups(N) as group:
-        group.call(gather_twice_and_add_complex, [str(said)] * N)
+        group.call(multiply_twice_and_add_complex, [str(said)] * N)
         group.call(stop)
     assert "2 calls left to Gloo" in said.read_text()
 
@@ -184,18 +196,17 @@ def test_ranks_that_agree_hear_nothing_of_it(pair):
 
 def futures_of_gloo(rank):
     """The value of a future is Gloo's, and a work can be polled."""
-    gathered = tensors()
-    work = dist.all_gather(gathered, torch.full((4,), float(rank)), async_op=True)
-    value = work.get_future().wait()
+    tensor = torch.full((4,), rank + 2.0)
+    work = dist.all_reduce(tensor, dist.ReduceOp.PRODUCT, async_op=True)
+    (value,) = work.get_future().wait()
     assert work.wait()
     assert work.is_completed()
     assert work.is_success()
-    flat = value[0] if isinstance(value[0], list) else value
-    return [t[0].item() for t in flat], [t[0].item() for t in gathered]
+    return value.tolist(), tensor.tolist()
 
 
 def test_a_work_on_gloo_is_like_any_other(pair):
-    assert pair.call(futures_of_gloo) == [([0.0, 1.0], [0.0, 1.0])] * N
+    assert pair.call(futures_of_gloo) == [([6.0] * 4, [6.0] * 4)] * N
 
 
 def modes(rank):
@@ -233,7 +244,7 @@ def missing_since_an_earlier_call(rank):
     dist.barrier(group)
     if rank == 1:
         return None
-    CALLS_BEGUN["all_gather"](group)
+    CALLS_BEGUN["product"](group)
     with pytest.raises(RuntimeError, match="[Rr]ank 1"):
         dist.monitored_barrier(group, timedelta(seconds=2))
     return True
@@ -245,7 +256,6 @@ def test_a_monitored_barrier_names_a_rank_that_is_missing_since_an_earlier_call(
 
 
 CALLS_BEGUN = {
-    "all_gather": lambda g: dist.all_gather(tensors(), ones(), group=g, async_op=True),
     "product": lambda g: dist.all_reduce(ones(), dist.ReduceOp.PRODUCT, group=g, async_op=True),
     "all_reduce": lambda g: dist.all_reduce(ones(), group=g, async_op=True),
 }
@@ -279,7 +289,7 @@ def leave(rank, how):
     if rank == 1:
         dist.destroy_process_group(group)
         return None
-    call = CALLS["allgather of 4 float32"] if how == "gloo" else CALLS["4 float32, sum"]
+    call = CALLS[PRODUCT] if how == "gloo" else CALLS["4 float32, sum"]
     try:
         call(group)
     except RuntimeError as error:

@@ -25,7 +25,11 @@ def calls_of_every_kind(rank):
     dist.broadcast(given, 0, group=group)
     dist.all_gather_into_tensor(whole, given, group=group)
     dist.barrier(group)
-    dist.all_gather([torch.zeros(SIZE) for _ in range(N)], given, group=group)
+    lists = [torch.zeros(SIZE) for _ in range(N)]
+    dist.all_gather(lists, given, group=group)
+    dist.gather(given, lists if rank == 1 else None, 1, group=group)
+    dist.scatter(given, lists if rank == 1 else None, 1, group=group)
+    dist.reduce(given, 0, dist.ReduceOp.PRODUCT, group=group)
     dist.send(given, 1, group=group) if rank == 0 else dist.recv(given, 0, group=group)
     found = switchml.torch.summary(group)
     return dict(found), str(found)
@@ -35,26 +39,30 @@ def test_calls_are_counted_where_they_ran(groups):
     for rank, (found, text) in enumerate(groups.call(calls_of_every_kind)):
         assert (found["rank"], found["ranks"]) == (rank, N)
         assert found["switch"] == {
-            "calls": 6,
-            "bytes": 4 * SIZE * (3 + 1 + N),
+            "calls": 9,
+            "bytes": 4 * SIZE * (3 + 1 + 4 * N),
             "by_operation": {
+                "all_gather": {"calls": 1, "bytes": 4 * SIZE * N},
                 "all_gather_single": {"calls": 1, "bytes": 4 * SIZE * N},
                 "all_reduce": {"calls": 3, "bytes": 3 * 4 * SIZE},
                 "barrier": {"calls": 1, "bytes": 0},
                 "broadcast": {"calls": 1, "bytes": 4 * SIZE},
+                "gather": {"calls": 1, "bytes": 4 * SIZE * N},
+                "scatter": {"calls": 1, "bytes": 4 * SIZE * N},
             },
         }
         second = "recv" if rank else "send"
+        gloo = ", ".join(f"1 {name}" for name in sorted(["reduce", second]))
         assert found["gloo"]["by_operation"] == {
-            "allgather": {"calls": 1, "bytes": 4 * SIZE * N},
+            "reduce": {"calls": 1, "bytes": 4 * SIZE},
             second: {"calls": 1, "bytes": 4 * SIZE},
         }
-        assert f"rank {rank} of {N}\n  on the switch: 6 calls, 24.0 kB (1 all_gather" in text
-        assert f"on Gloo:       2 calls, 12.0 kB (1 allgather, 1 {second})" in text
+        assert f"rank {rank} of {N}\n  on the switch: 9 calls, 48.0 kB (1 all_gather, 1 all" in text
+        assert f"on Gloo:       2 calls, 8.0 kB ({gloo})" in text
         # On one host there are no packets. A ring of two sends each sum once, all others half.
         assert found["bytes_sent"] == 0
-        assert found["bytes_saved"] == found["bytes_in_a_ring"] == 4 * SIZE * (3 + 0.5 + 1)
-        assert "sent:          0 bytes (in a ring: 18.0 kB; saved: 18.0 kB)" in text
+        assert found["bytes_saved"] == found["bytes_in_a_ring"] == 4 * SIZE * (3 + 0.5 + 4)
+        assert "sent:          0 bytes (in a ring: 30.0 kB; saved: 30.0 kB)" in text
 
 
 def calls_without_memory_of_one_host(rank):

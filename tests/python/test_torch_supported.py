@@ -149,11 +149,13 @@ def exchange_objects(rank):
         dist.send_object_list(sent, 1, group=group)
     else:
         dist.recv_object_list(sent, 0, group=group)
-    return every, one, gathered, scattered, sent
+    return every, one, gathered, scattered, sent, calls(group)
 
 
-def test_object_collectives_work(groups):
-    for rank, (every, one, gathered, scattered, sent) in enumerate(groups.call(exchange_objects)):
+def test_object_collectives_run_on_the_switch(groups):
+    found = groups.call(exchange_objects)
+    for rank, (every, one, gathered, scattered, sent, (_, gloo)) in enumerate(found):
+        assert set(gloo) == {"recv" if rank else "send"}
         assert every == [{"rank": r} for r in range(N)]
         assert (one, scattered, sent) == (["of rank 0"], ["ab"[rank]], [(1, 2)])
         assert gathered == (list(range(N)) if rank == 0 else None)

@@ -162,6 +162,7 @@ def see_calls(rank):
         dist.all_reduce(x, group=group)
         dist.all_gather_into_tensor(whole, torch.full((4,), rank + 1.0), group=group)
         dist.all_gather([torch.zeros(4) for _ in range(N)], x, group=group)
+        dist.reduce(torch.ones(4), 0, dist.ReduceOp.PRODUCT, group=group)
         dist.barrier(group)
     counts = {str(op): n for op, n in mode.get_comm_counts().items()}
     return x.tolist(), whole.tolist(), counts, gloos_number(group) - gloo
@@ -243,7 +244,7 @@ def count(rank):
     numbers = [group._get_sequence_number_for_group()]
     for call in (
         lambda: dist.all_reduce(torch.ones(1), group=group),
-        lambda: dist.all_gather([torch.ones(1) for _ in range(N)], torch.ones(1), group=group),
+        lambda: dist.all_reduce(torch.ones(1), dist.ReduceOp.PRODUCT, group=group),
         lambda: dist.barrier(group),
     ):
         call()

@@ -39,6 +39,7 @@ from ._elsewhere import Elsewhere, Monitored, check, with_dimensions
 from ._gateway import watched
 from ._job_name import label_of
 from ._line import AbortHooks, Line, seconds_of
+from ._lists import Lists
 from ._meeting import keep_for_next_round, meet
 from ._reconfigure import Reconfigurable
 from ._rendezvous import join
@@ -46,7 +47,7 @@ from ._router import Router
 from ._staging import Cuda, DeviceWork
 from ._summary import Summary, Usage, bytes_of
 from ._tensors import dense, describe, is_awaited, normal, on_dense, tensors_in
-from ._work import Call, Work
+from ._work import Call, Work, all_gather, broadcast
 
 _TYPES = {
     torch.float32: c.FLOAT32,
@@ -149,7 +150,7 @@ def _between_two(name: str) -> Callable[..., Any]:
 groups: weakref.WeakSet[ProcessGroupSwitchML] = weakref.WeakSet()
 
 
-class ProcessGroupSwitchML(Derivation, Router):
+class ProcessGroupSwitchML(Derivation, Lists, Router):
     """Ranks that reduce through a switch. torch.distributed creates it; users do not."""
 
     def __init__(
@@ -325,7 +326,7 @@ class ProcessGroupSwitchML(Derivation, Router):
     # ---- the collectives ----
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None, op: Any = None) -> Any:
-        tensors, opts = normal(tensors, opts, op, timeout, AllreduceOptions)
+        tensors, opts = normal(tensors, opts, AllreduceOptions, op, timeout)
         if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
             return self._instead("allreduce", what, tensors)(tensors, opts)
@@ -350,11 +351,7 @@ class ProcessGroupSwitchML(Derivation, Router):
         op: Any = None,
         root: Any = None,
     ) -> Any:
-        if isinstance(opts, int):
-            opts, root = None, opts
-        tensors, opts = normal(tensors, opts, op, timeout, ReduceOptions)
-        if root is not None:
-            opts.rootRank = root
+        tensors, opts = normal(tensors, opts, ReduceOptions, op, timeout, root)
         if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
             return self._instead("reduce", what, tensors)(tensors, opts)
@@ -373,21 +370,12 @@ class ProcessGroupSwitchML(Derivation, Router):
     def broadcast(
         self, tensors: Any, opts: Any = None, timeout: Any = None, root: Any = None
     ) -> Any:
-        if isinstance(opts, int):
-            opts, root = None, opts
-        tensors, opts = normal(tensors, opts, None, timeout, BroadcastOptions)
-        if root is not None:
-            opts.rootRank = root
+        tensors, opts = normal(tensors, opts, BroadcastOptions, timeout=timeout, root=root)
         if len(tensors) != 1 or not self._takes(tensors):
             return self._instead("broadcast", describe(tensors), tensors)(tensors, opts)
         (flat,), finish = dense(tensors)
-        root = opts.rootRank
-
-        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-            return send.data_ptr(), send.nbytes, c.BYTE, root
-
-        calls = [Call("broadcast", flat, flat, arguments, divisible=True, source=tensors[0])]
-        finish = None if root == self.rank() else finish
+        calls = [broadcast(flat, opts.rootRank, tensors[0])]
+        finish = None if opts.rootRank == self.rank() else finish
         awaited = is_awaited(opts)
         return self._run("broadcast", tensors, calls, finish, opts.timeout, awaited=awaited)
 
@@ -437,14 +425,10 @@ class ProcessGroupSwitchML(Derivation, Router):
     def _gather(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Work:
         for part, whole in zip(inputs, outputs, strict=True):
             self._check_parts(name, part, whole)
-
-        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-            return send.data_ptr(), recv.data_ptr(), send.nbytes, c.BYTE
-
         sends, _ = dense(inputs)
         recvs, finish = dense(outputs)
         calls = [
-            Call("allgather", send, recv, arguments, source=source)
+            all_gather(send, recv, source)
             for send, recv, source in zip(sends, recvs, inputs, strict=True)
         ]
         return self._run(name, outputs, calls, finish, opts.timeout, awaited=is_awaited(opts))
@@ -505,17 +489,14 @@ class ProcessGroupSwitchML(Derivation, Router):
 
     # ---- what the switch does not have ----
 
-    allgather = _elsewhere("allgather")
     allgather_coalesced = _elsewhere("allgather_coalesced")
     alltoall = _elsewhere("alltoall")
     all_to_all_single = _elsewhere("all_to_all_single")
     alltoall_base = _elsewhere("alltoall_base")
-    gather = _elsewhere("gather")
     gather_into_tensor = _elsewhere("gather_into_tensor")
     gather_single = _elsewhere("gather_single")
     recv = _between_two("recv")
     recv_anysource = _between_two("recv_anysource")
-    scatter = _elsewhere("scatter")
     send = _between_two("send")
 
     # ---- what it has done ----

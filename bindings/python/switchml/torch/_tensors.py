@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -34,17 +35,25 @@ class Entries(Untraced):
     _around = staticmethod(_with_ready_tensors)
 
 
-def normal(tensors: Any, opts: Any, op: Any, timeout: Any, kind: type) -> tuple[list, Any]:
+def normal(
+    tensors: Any, opts: Any, kind: type, op: Any = None, timeout: Any = None, root: Any = None
+) -> tuple[list, Any]:
     """Convert the different ways of calling a method to one: a list, and options."""
     if isinstance(tensors, torch.Tensor):
         tensors = [tensors]
-    if opts is not None and not isinstance(opts, kind):
+    if isinstance(opts, int):
+        opts, root = None, opts
+    elif isinstance(opts, timedelta):
+        opts, timeout = None, opts
+    elif opts is not None and not isinstance(opts, kind):
         opts, op = None, opts
     opts = opts or kind()
     if op is not None:
         opts.reduceOp = op
     if timeout is not None:
         opts.timeout = timeout
+    if root is not None:
+        opts.rootRank = root
     return list(tensors), opts
 
 
@@ -82,18 +91,21 @@ def describe(tensors: Sequence[torch.Tensor], op: ReduceOp | None = None) -> str
     return text if op is None else f"{text}, {str(op.op).rpartition('.')[2]}"
 
 
+def writable(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory, as copy_to() takes it. Raises ValueError if there is none."""
+    if torch._is_zerotensor(tensor):
+        raise ValueError("a tensor with the zero bit cannot be written: pass tensor.clone()")
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
 def dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable[[], None] | None]:
     """The tensors in contiguous form, and a function that copies their elements back, or None."""
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []
     flat = []
-    for tensor in tensors:
-        if tensor.requires_grad:
-            tensor = tensor.detach()
+    for tensor in map(writable, tensors):
         if not is_lazy(tensor) and tensor.is_contiguous():
             flat.append(tensor)
             continue
-        if torch._is_zerotensor(tensor):
-            raise ValueError("a tensor with the zero bit cannot be written: pass tensor.clone()")
         copy = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
         copies.append((tensor, copy))
         flat.append(copy)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work as _Work
 
+from .. import _library as c
 from .._untraced import Untraced
 from ..errors import Timeout
 from ..job import Job, Request
@@ -52,9 +53,26 @@ class Call:
         return job._submit(self.name, arguments, (self.send, self.recv), None, waits)
 
 
-def place(name: str) -> Call:
-    """A barrier with a name: the place of something that is no call of the C library."""
-    nothing = torch.empty(0)
+def all_gather(send: torch.Tensor, recv: torch.Tensor, source: torch.Tensor) -> Call:
+    def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+        return send.data_ptr(), recv.data_ptr(), send.nbytes, c.BYTE
+
+    return Call("allgather", send, recv, arguments, source=source)
+
+
+def broadcast(tensor: torch.Tensor, root: int, source: torch.Tensor | None = None) -> Call:
+    def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+        return send.data_ptr(), send.nbytes, c.BYTE, root
+
+    return Call("broadcast", tensor, tensor, arguments, divisible=True, source=source)
+
+
+def place(name: str, memory: torch.Tensor | None = None) -> Call:
+    """A barrier with a name: the place of something that is no call of the C library.
+
+    `memory`: that of the other calls of its work.
+    """
+    nothing = torch.empty(0) if memory is None else memory[:0]
     return Call(_PLACE, nothing, nothing, lambda send, recv: (name.encode(),))
 
 
