@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cmd/top/lines.h"
+
+#include <ncurses.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define LINE_BYTES 512
+
+void sml_top_put(int y, bool marked, const char *text)
+{
+	if (y < 0 || y >= LINES || COLS <= 1)
+		return;
+	if (marked)
+		attron(A_REVERSE);
+	mvaddnstr(y, 0, text, COLS - 1);
+	if (marked)
+		attroff(A_REVERSE);
+}
+
+void sml_top_print(int y, bool marked, const char *format, ...)
+{
+	char line[LINE_BYTES];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	sml_top_put(y, marked, line);
+}
+
+const char *sml_top_plain(char *to, size_t bytes, const char *from)
+{
+	size_t n = 0;
+
+	for (; *from != '\0' && n + 1 < bytes; from++)
+		to[n++] = *from >= ' ' && *from <= '~' ? *from : '?';
+	to[n] = '\0';
+	return to;
+}
+
+const char *sml_top_share(char text[16], double value)
+{
+	if (value < 0)
+		return "-";
+	snprintf(text, 16, "%.0f%%", 100 * value);
+	return text;
+}
+
+const char *sml_top_number(char text[16], bool known, double value)
+{
+	if (!known)
+		return "-";
+	snprintf(text, 16, value < 100 ? "%.1f" : "%.0f", value);
+	return text;
+}
+
+void sml_top_draw_cells(int y, bool marked, const struct sml_columns *layout,
+			const char *const *cells)
+{
+	char line[SML_COLUMNS_LINE] = "";
+
+	sml_columns_add(layout, 0, layout->n, cells, line, 0);
+	sml_top_put(y, marked, line);
+}
+
+void sml_top_draw_heads(int y, const struct sml_columns *layout)
+{
+	char line[SML_COLUMNS_LINE];
+
+	sml_columns_heads(layout, line);
+	sml_top_put(y, true, line);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cmd/top/ranks.h"
+
+#include <ncurses.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/plural.h"
+#include "cmd/top/lines.h"
+
+#define NAME_COLUMNS 40 /* at most, of a rank and its host */
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+unsigned sml_top_count_hosts(const SmlControl__JobStatus *job)
+{
+	const char **names = calloc(job->n_workers + 1, sizeof(const char *));
+	unsigned n = 0;
+
+	if (names == NULL)
+		return 0;
+	for (size_t i = 0; i < job->n_workers; i++)
+		names[i] = job->workers[i]->host;
+	qsort(names, job->n_workers, sizeof(const char *), compare_names);
+	for (size_t i = 0; i < job->n_workers; i++)
+		n += i == 0 || strcmp(names[i - 1], names[i]) != 0;
+	free(names);
+	return n;
+}
+
+struct rank {
+	const SmlControl__WorkerStatus *worker;
+	const struct sml_rank_rates *rates;
+};
+
+/* For qsort(), which has no context. */
+static bool sort_by_place;
+static enum sml_top_sort sort_of_ranks;
+
+/* A rank's place in the tree: a leaf of the switch, a leaf of that leaf, a host; "": none. */
+#define DEPTH 3
+
+static const char *place(const struct rank *rank, int depth)
+{
+	const SmlControl__WorkerStatus *worker = rank->worker;
+
+	if (depth == DEPTH - 1)
+		return worker->host;
+	if (depth == 0)
+		return worker->via[0] ? worker->via : worker->leaf;
+	return worker->via[0] ? worker->leaf : "";
+}
+
+/* As far as this depth. */
+static int compare_places(const struct rank *one, const struct rank *other, int depth)
+{
+	int order = 0;
+
+	for (int i = 0; i <= depth && order == 0; i++)
+		order = strcmp(place(one, i), place(other, i));
+	return order;
+}
+
+static int compare_ranks(const void *a, const void *b)
+{
+	const struct rank *one = a, *other = b;
+	int order = sort_by_place ? compare_places(one, other, DEPTH - 1) : 0;
+
+	if (order == 0 && sort_of_ranks == SML_TOP_BY_BYTES)
+		order = sml_top_compare(one->rates->bytes_sent + one->rates->bytes_received,
+					other->rates->bytes_sent + other->rates->bytes_received);
+	if (order == 0 && sort_of_ranks == SML_TOP_BY_AGAIN)
+		order = sml_top_compare(
+			one->rates->timeouts + one->rates->fast + one->rates->resends,
+			other->rates->timeouts + other->rates->fast + other->rates->resends);
+	if (order == 0 && sort_of_ranks == SML_TOP_BY_LAST)
+		order = sml_top_compare(one->rates->last_share, other->rates->last_share);
+	return order != 0 ? order : sml_top_compare(other->worker->rank, one->worker->rank);
+}
+
+/* How often the others wait for a rank stays however narrow the screen is. */
+static const struct sml_column rank_columns[] = {
+	{"RANK HOST", 17, 0, true}, {"STATE", 8, 8, true},	{"MB/S OUT", 8, 9, false},
+	{"MB/S IN", 8, 7, false},   {"PACKETS/S", 9, 1, false}, {"TIMER/S", 7, 3, false},
+	{"LATER/S", 7, 2, false},   {"LOST/S", 7, 5, false},	{"LAST", 5, 0, false},
+	{"LINK", 5, 6, false},	    {"SEEN S", 8, 4, false},
+};
+#define RANK_COLUMNS (sizeof(rank_columns) / sizeof(rank_columns[0]))
+/* What a leaf or a host has instead of the rest. */
+#define FIRST_NUMBER 2
+#define END_OF_SUMS  9
+
+/* indent: where the rank begins in the tree; 0: it is in a list, with its host. */
+static void draw_rank(int y, int indent, const struct rank *rank, const struct sml_columns *layout)
+{
+	const struct sml_rank_rates *rates = rank->rates;
+	bool told = rates->has_traffic;
+	char t[8][16], host[NAME_COLUMNS], who[2 * NAME_COLUMNS], seen[16];
+
+	if (indent > 0)
+		snprintf(who, sizeof(who), "%*srank %u", indent, "", rank->worker->rank);
+	else
+		snprintf(who, sizeof(who), "%4u %s", rank->worker->rank,
+			 sml_top_plain(host, sizeof(host), rank->worker->host));
+	/* A rank that has not come was never seen. */
+	snprintf(seen, sizeof(seen), rank->worker->pid ? "%.1f" : "-",
+		 (double)rank->worker->last_seen_ms / 1e3);
+	const char *const cells[RANK_COLUMNS] = {
+		who,
+		rank->worker->state,
+		sml_top_number(t[0], told, rates->bytes_sent / 1e6),
+		sml_top_number(t[1], told, rates->bytes_received / 1e6),
+		sml_top_number(t[2], told, rates->packets_sent + rates->packets_received),
+		sml_top_number(t[3], told, rates->timeouts),
+		sml_top_number(t[4], told, rates->fast),
+		sml_top_number(t[5], rates->known, rates->resends),
+		rates->known ? sml_top_share(t[6], rates->last_share) : "-",
+		sml_top_share(t[7], told ? rates->link_share : -1),
+		seen,
+	};
+
+	sml_top_draw_cells(y, false, layout, cells);
+}
+
+/* Does one of these ranks send for all of them? */
+static bool send_as_one(const struct rank *ranks, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		if (ranks[i].worker->sender != ranks->worker->sender)
+			return false;
+	return n > 1 && ranks->worker->sender > 0;
+}
+
+/* What a leaf of this switch contributes to the job. */
+static bool look_at_leaf(const struct sml_top_row *row, const char *name,
+			 struct sml_branch_rates *rates)
+{
+	for (size_t i = 0; i < row->job->n_branches; i++)
+		if (strcmp(row->job->branches[i]->leaf, name) == 0)
+			return sml_view_branch_rates(row->view, row->job, i, rates);
+	return false;
+}
+
+/* A leaf or a host, with the sums of its n ranks. */
+static void draw_branch(int y, int indent, int depth, const struct sml_top_row *row,
+			const struct rank *ranks, size_t n, const struct sml_columns *layout)
+{
+	struct sml_rank_rates sum = {.known = false};
+	struct sml_branch_rates leaf = {.resends = 0};
+	bool is_leaf = depth == 0 && look_at_leaf(row, place(ranks, depth), &leaf);
+	const int label = sml_columns_width(layout, 0, FIRST_NUMBER);
+	char name[NAME_COLUMNS], sends[32] = "", t[8][16], line[SML_COLUMNS_LINE];
+	size_t length;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct sml_rank_rates *rates = ranks[i].rates;
+
+		sum.has_traffic |= rates->has_traffic;
+		sum.bytes_sent += rates->bytes_sent;
+		sum.bytes_received += rates->bytes_received;
+		sum.packets_sent += rates->packets_sent + rates->packets_received;
+		sum.timeouts += rates->timeouts;
+		sum.fast += rates->fast;
+	}
+	if (depth == DEPTH - 1 && send_as_one(ranks, n))
+		snprintf(sends, sizeof(sends), ", rank %u sends", ranks->worker->sender - 1);
+	const char *const cells[END_OF_SUMS - FIRST_NUMBER] = {
+		sml_top_number(t[0], sum.has_traffic, sum.bytes_sent / 1e6),
+		sml_top_number(t[1], sum.has_traffic, sum.bytes_received / 1e6),
+		sml_top_number(t[2], sum.has_traffic, sum.packets_sent),
+		sml_top_number(t[3], sum.has_traffic, sum.timeouts),
+		sml_top_number(t[4], sum.has_traffic, sum.fast),
+		sml_top_number(t[5], is_leaf, leaf.resends),
+		is_leaf ? sml_top_share(t[6], leaf.last_share) : "-",
+	};
+
+	length = (size_t)snprintf(line, sizeof(line), "%*s+- %-*.*s", indent, "",
+				  label - indent - 3, label - indent - 3,
+				  sml_top_plain(name, sizeof(name), place(ranks, depth)));
+	length = sml_columns_add(layout, FIRST_NUMBER, END_OF_SUMS, cells, line, length);
+	snprintf(line + length, sizeof(line) - length, "  %zu rank%s%s", n, sml_plural(n), sends);
+	sml_top_put(y, false, line);
+}
+
+/* Lines of a table: the first ones are above the screen. */
+struct lines {
+	int y, end, skip;
+};
+
+static bool has_line(struct lines *lines)
+{
+	return lines->skip-- <= 0 && lines->y < lines->end;
+}
+
+static void draw_list(struct lines *lines, const struct rank *ranks, size_t n,
+		      const struct sml_columns *layout)
+{
+	for (size_t i = 0; i < n; i++)
+		if (has_line(lines))
+			draw_rank(lines->y++, 0, &ranks[i], layout);
+}
+
+static void draw_tree(struct lines *lines, const struct sml_top_row *row, const struct rank *ranks,
+		      size_t n, const struct sml_columns *layout)
+{
+	if (has_line(lines))
+		sml_top_print(lines->y++, false, "%s", row->view->address);
+	for (size_t i = 0; i < n; i++) {
+		int indent = 2;
+
+		for (int depth = 0; depth < DEPTH; depth++) {
+			size_t same = i + 1;
+
+			if (*place(&ranks[i], depth) == '\0')
+				continue;
+			indent += 2;
+			if (i > 0 && compare_places(&ranks[i - 1], &ranks[i], depth) == 0)
+				continue;
+			while (same < n && compare_places(&ranks[i], &ranks[same], depth) == 0)
+				same++;
+			if (has_line(lines))
+				draw_branch(lines->y++, indent - 2, depth, row, &ranks[i], same - i,
+					    layout);
+		}
+		if (has_line(lines))
+			draw_rank(lines->y++, indent, &ranks[i], layout);
+	}
+}
+
+void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row *row, int y,
+			int end)
+{
+	struct sml_rank_rates *rates = sml_view_ranks(row->job);
+	size_t n = row->job->n_workers;
+	struct rank *ranks = calloc(n + 1, sizeof(*ranks));
+	const struct sml_columns layout =
+		sml_columns_fit(rank_columns, RANK_COLUMNS, NAME_COLUMNS, COLS - 1);
+	struct lines lines = {.end = end};
+	struct sml_job_rates job;
+	char name[64], lanes[32] = "";
+	unsigned n_hosts;
+
+	if (rates == NULL || ranks == NULL)
+		goto free_ranks;
+	sml_view_job_rates(row->view, row->job, &job, rates);
+	for (size_t i = 0; i < n; i++)
+		ranks[i] = (struct rank){row->job->workers[i], &rates[i]};
+	sort_by_place = screen->is_tree;
+	sort_of_ranks = screen->sort;
+	qsort(ranks, n, sizeof(ranks[0]), compare_ranks);
+	n_hosts = sml_top_count_hosts(row->job);
+	if (row->job->lanes != 0)
+		snprintf(lanes, sizeof(lanes), " of %u lanes", row->job->lanes);
+	sml_top_print(y++, false, "job %s at %s: %s, %u rank%s on %u host%s, epoch %u, %u slot%s%s",
+		      sml_top_plain(name, sizeof(name), row->job->job), row->view->address,
+		      row->job->state, row->job->world_size, sml_plural(row->job->world_size),
+		      n_hosts, sml_plural(n_hosts), row->job->epoch, row->job->slots,
+		      sml_plural(row->job->slots), lanes);
+	if (row->job->changes > 0)
+		sml_top_print(y++, false,
+			      "follows job %s: change %u of the members, %u joined, %u left",
+			      sml_top_plain(name, sizeof(name), row->job->follows),
+			      row->job->changes, row->job->joined, row->job->left);
+	if (job.slowest_leaf != NULL)
+		sml_top_print(y++, false,
+			      "slowest: the leaf %s was the last of %.0f%% of %.0f uses/s",
+			      job.slowest_leaf, 100 * job.slowest_share, job.uses);
+	else if (job.slowest >= 0)
+		sml_top_print(y++, false, "slowest: rank %d was the last of %.0f%% of %.0f uses/s",
+			      job.slowest, 100 * job.slowest_share, job.uses);
+	else
+		y++;
+	sml_top_draw_heads(y++, &layout);
+	/* The switch, and at most two leaves, a host and a line for each rank. */
+	if (screen->first > (DEPTH + 1) * (int)n)
+		screen->first = (DEPTH + 1) * (int)n;
+	lines.y = y;
+	lines.skip = screen->first;
+	if (screen->is_tree)
+		draw_tree(&lines, row, ranks, n, &layout);
+	else
+		draw_list(&lines, ranks, n, &layout);
+free_ranks:
+	free(ranks);
+	free(rates);
+}
