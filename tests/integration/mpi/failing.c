@@ -45,14 +45,6 @@ static bool exists(const char *directory, const char *file)
 	return access(name, F_OK) == 0;
 }
 
-#if MPI_VERSION >= 4
-#define INIT MPI_Allreduce_init
-#else
-extern int MPIX_Allreduce_init(const void *send, void *recv, int count, MPI_Datatype type,
-			       MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request);
-#define INIT MPIX_Allreduce_init
-#endif
-
 /* The ways to complete requests. Each returns the first error of a request. */
 
 static int test_some(MPI_Request *requests)

@@ -7,15 +7,6 @@
 
 #include "program.h"
 
-#if MPI_VERSION >= 4 || (defined(OPEN_MPI) && OMPI_MAJOR_VERSION >= 5)
-#define INIT MPI_Allreduce_init
-#else
-/* Open MPI 4's, of <mpi-ext.h>, which Debian's packages lack. */
-extern int MPIX_Allreduce_init(const void *send, void *recv, int count, MPI_Datatype type,
-			       MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request);
-#define INIT MPIX_Allreduce_init
-#endif
-
 #define SIDE   3
 #define MANY   (SIDE + 1) /* and a message */
 #define SMALL  10
