@@ -165,8 +165,9 @@ static const char *check_stalls(struct sml_control *control)
 	return NULL;
 }
 
-static void failed(void *self, int error, const char *text)
+static void failed(void *self, int error, const char *text, bool planned)
 {
+	(void)planned;
 	if (error >= 0 || !sml_text_is_clean(text))
 		note(self, "a failure without an error, or whose words do something");
 }
@@ -225,7 +226,7 @@ static void want(struct world *world)
 		(void)sml_control_leave(control, 0);
 		break;
 	case 1:
-		sml_control_abort(control, SML_ERROR_TIMEOUT, "a call took too long", false);
+		sml_control_abort(control, SML_ERROR_TIMEOUT, "a call took too long", 0);
 		break;
 	case 2:
 		sml_control_mismatch(control, &found);

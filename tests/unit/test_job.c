@@ -235,6 +235,23 @@ TEST(a_job_that_fails_is_in_the_log_with_the_rank_and_the_reason)
 	jobs_close(&world);
 }
 
+TEST(a_planned_change_of_the_members_is_no_warning)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_join_all(&world, 0, "changes", 2);
+	message.error = SML_ERROR_ABORTED;
+	message.text = (char *)(uintptr_t) "its members change";
+	message.planned = true;
+	jobs_say(&world, 0, sml_envelope(ABORT, abort, &message));
+	assert_true(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->planned);
+	assert_int_equal(world.n_warnings, 0);
+	assert_int_equal(world.jobs.n_jobs, 0);
+	jobs_close(&world);
+}
+
 TEST(ranks_that_made_different_calls_are_in_the_log)
 {
 	struct sml_mismatch mismatch = {.ranks = {0, 1}};

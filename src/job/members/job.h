@@ -142,6 +142,7 @@ struct sml_job {
 	bool has_pool;		 /* the slots that rules name are its own */
 	char how[SML_SENTENCE_BYTES + 64]; /* it came to a bad end, for logs; "": it did not */
 	bool lacks_room;		   /* why it fails: lack of room, so it may come again */
+	bool planned;			   /* or it does not fail: its members change */
 	struct sml_member *members;	   /* n_ranks */
 	/* From PROBING on: who contributes to the slots. */
 	uint8_t n_children, n_leaves, n_leaves_ready;

@@ -202,7 +202,7 @@ static bool take_room(struct sml_log_room *room, uint32_t n_most, uint64_t now_n
 }
 
 static void log_where_room(struct sml_jobs *jobs, struct sml_log_room *room, uint32_t n_most,
-			   const char *line)
+			   enum sml_jobs_level level, const char *line)
 {
 	char more[64] = "";
 
@@ -211,17 +211,28 @@ static void log_where_room(struct sml_jobs *jobs, struct sml_log_room *room, uin
 	if (room->n_counted > 0)
 		snprintf(more, sizeof(more), " (%u more before)", room->n_counted);
 	room->n_counted = 0;
-	sml_jobs_log(jobs, SML_JOBS_WARNING, "%s%s", line, more);
+	sml_jobs_log(jobs, level, "%s%s", line, more);
 }
 
-void sml_jobs_log_failure(struct sml_jobs *jobs, const char *job, const char *how)
+static void log_end(struct sml_jobs *jobs, enum sml_jobs_level level, const char *job,
+		    const char *how)
 {
 	char line[2 * SML_SENTENCE_BYTES];
 
 	if (is_quiet(jobs))
 		return;
 	snprintf(line, sizeof(line), "job \"%s\" %s", job, how);
-	log_where_room(jobs, &jobs->failures, FAILURES_LOGGED, line);
+	log_where_room(jobs, &jobs->failures, FAILURES_LOGGED, level, line);
+}
+
+void sml_jobs_log_failure(struct sml_jobs *jobs, const char *job, const char *how)
+{
+	log_end(jobs, SML_JOBS_WARNING, job, how);
+}
+
+void sml_jobs_log_planned(struct sml_jobs *jobs, const char *job, const char *how)
+{
+	log_end(jobs, SML_JOBS_INFO, job, how);
 }
 
 void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, const char *why)
@@ -235,7 +246,7 @@ void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, c
 	jobs->refused_ns = jobs->now_ns;
 	snprintf(line, sizeof(line), "rank %u (host %.64s, pid %u) may not join job \"%.*s\": %s",
 		 join->rank, join->host, join->pid, SML_NAME_BYTES - 1, join->job, why);
-	log_where_room(jobs, &jobs->refusals, REFUSALS_LOGGED, line);
+	log_where_room(jobs, &jobs->refusals, REFUSALS_LOGGED, SML_JOBS_WARNING, line);
 }
 
 int sml_leaf_tell(const struct sml_jobs *jobs, const SmlControl__Envelope *message)

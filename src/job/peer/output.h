@@ -31,6 +31,8 @@ sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const char 
  * "failed: rank 3 died".
  */
 void sml_jobs_log_failure(struct sml_jobs *jobs, const char *job, const char *how);
+/* The same of an end that its ranks have planned: for information. */
+void sml_jobs_log_planned(struct sml_jobs *jobs, const char *job, const char *how);
 void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, const char *why);
 
 /* To a leaf of this switch, for itself. */

@@ -129,13 +129,14 @@ void sml_session_leave(struct sml_session *session)
 	sml_session_send(session, sml_envelope(LEAVE, leave, &leave));
 }
 
-void sml_session_abort(struct sml_session *session, int error, const char *text, bool told)
+void sml_session_abort(struct sml_session *session, int error, const char *text, unsigned kinds)
 {
 	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
 
 	message.error = error;
 	message.text = (char *)(uintptr_t)text;
-	message.told = told;
+	message.told = (kinds & SML_ABORT_TOLD) != 0;
+	message.planned = (kinds & SML_ABORT_PLANNED) != 0;
 	sml_session_send(session, sml_envelope(ABORT, abort, &message));
 	/* The caller that asked for it knows that the job has failed. */
 	sml_session_fail(session, error, "%s", text);
@@ -340,6 +341,7 @@ static void on_abort(struct sml_session *session, const SmlControl__Envelope *me
 	const char *text = message->abort->text;
 
 	if (message->abort->stalls)
+	session->planned = message->abort->planned;
 		session->config.output->stalls_reported(session->config.self,
 							message->abort->stalls, true);
 	if (*text)

@@ -192,6 +192,7 @@ struct sml_session {
 	bool may_be_lost;  /* others can take over, so a loss is not a failure */
 	bool silent;	   /* the last tick found that nothing had come for too long */
 	bool has_slots;	   /* this rank brings some to the job */
+	bool planned;	   /* FAILED: only because the members change */
 	bool only_leaves;  /* it has said so in its join */
 	bool stalls_asked, asked;
 	SmlControl__Describe question; /* asked, before the rank could answer */
@@ -233,7 +234,16 @@ void sml_session_ready(struct sml_session *session, const struct sml_readiness *
 void sml_session_serve(struct sml_session *session, bool may_be_lost);
 
 void sml_session_leave(struct sml_session *session);
-void sml_session_abort(struct sml_session *session, int error, const char *text, bool told);
+
+/* What the switch is to know of a rank that ends the job. */
+enum sml_abort_kind {
+	SML_ABORT_TOLD = 1,    /* another switch of the job has told it this error */
+	SML_ABORT_PLANNED = 2, /* no failure: the members change */
+};
+
+/* kinds: of enum sml_abort_kind, or 0. */
+void sml_session_abort(struct sml_session *session, int error, const char *text, unsigned kinds);
+
 void sml_session_ask_stalls(struct sml_session *session);
 void sml_session_mismatch(struct sml_session *session, const struct sml_disagreement *found);
 /* Results of this shard do not come: a probe with this number will tell its address. */

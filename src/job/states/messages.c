@@ -71,6 +71,7 @@ static void on_abort(struct sml_job *job, struct sml_member *member, uint16_t ra
 	char text[2 * SML_SENTENCE_BYTES], reason[SML_REASON_BYTES];
 	int error = message->abort->error;
 
+	job->planned = message->abort->planned;
 	/* As if this switch had found it: every rank gets the same error from any switch. */
 	if (message->abort->told && error < 0) {
 		sml_text_copy(text, sizeof(text), message->abort->text);

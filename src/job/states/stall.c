@@ -345,6 +345,7 @@ void sml_job_abort_all(struct sml_job *job, int error, const char *text)
 	message.text = (char *)(uintptr_t)text;
 	message.stalls = stalls ? &stalls->report : NULL;
 	message.again = job->lacks_room;
+	message.planned = job->planned;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = sml_job_release(job, rank);
 

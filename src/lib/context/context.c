@@ -281,20 +281,15 @@ bool sml_context_give_up(struct sml_context *context, int error, const char *tex
 	return true;
 }
 
-static void abort_job(struct sml_context *context, int error, const char *text, bool told)
+void sml_context_abort_job(struct sml_context *context, int error, const char *text, unsigned kinds)
 {
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		struct sml_control *control = sml_context_hold_control(context, i);
 
 		if (control)
-			sml_control_abort(control, error, text, told);
+			sml_control_abort(control, error, text, kinds);
 		sml_context_release_control(context, control);
 	}
-}
-
-void sml_context_abort_job(struct sml_context *context, int error, const char *text)
-{
-	abort_job(context, error, text, false);
 }
 
 int sml_context_abort(struct sml_context *context, const char *reason)
@@ -308,15 +303,19 @@ int sml_context_abort(struct sml_context *context, const char *reason)
 		reason = "no reason given";
 	snprintf(text, sizeof(text), "rank %u aborted the job: %s", context->settings.rank, reason);
 	if (sml_context_fail(context, SML_ERROR_ABORTED, text))
-		sml_context_abort_job(context, SML_ERROR_ABORTED, reason);
+		sml_context_abort_job(context, SML_ERROR_ABORTED, reason, 0);
 	return 0;
 }
 
-void sml_context_be_told(struct sml_context *context, int error, const char *text)
+void sml_context_be_told(struct sml_context *context, int error, const char *text, bool planned)
 {
 	if (sml_context_check(context) == 0)
-		abort_job(context, error, text, true);
-	sml_context_fail(context, error, text);
+		sml_context_abort_job(context, error, text,
+				      SML_ABORT_TOLD | (planned ? SML_ABORT_PLANNED : 0));
+	if (!planned)
+		sml_context_fail(context, error, text);
+	else if (sml_context_give_up(context, error, text))
+		sml_log(&context->settings.log, SML_LOG_INFO, "%s", text);
 }
 
 /* A stripe that is waiting for another switch; NULL if there is none. */
@@ -382,5 +381,5 @@ void sml_context_time_out(struct sml_context *context, const struct sml_request 
 	else
 		describe_stall(&snapshot, call, &reports, text, sizeof(text));
 	end_failure(context, SML_ERROR_TIMEOUT, text, &snapshot, &reports);
-	sml_context_abort_job(context, SML_ERROR_TIMEOUT, text);
+	sml_context_abort_job(context, SML_ERROR_TIMEOUT, text, 0);
 }

@@ -135,8 +135,12 @@ __attribute__((format(printf, 3, 4))) int sml_context_refuse(struct sml_context 
 /* Has it opened? Before that, a control's thread must not access shards and threads. */
 bool sml_context_is_running(struct sml_context *context);
 
-/* Tell every switch, and so every rank, that the job has failed here. */
-void sml_context_abort_job(struct sml_context *context, int error, const char *text);
+/*
+ * Tell every switch, and so every rank, that the job has failed here; kinds: of enum
+ * sml_abort_kind, or 0.
+ */
+void sml_context_abort_job(struct sml_context *context, int error, const char *text,
+			   unsigned kinds);
 
 /* The program ends the job, for all ranks. 0, or the error that it has already. */
 int sml_context_abort(struct sml_context *context, const char *reason);
@@ -149,9 +153,9 @@ bool sml_context_give_up(struct sml_context *context, int error, const char *tex
 
 /*
  * A switch says that the job has failed. The others are told the same, before this rank leaves and
- * they only see that. In a control's thread.
+ * they only see that. planned: it is no failure, its members change. In a control's thread.
  */
-void sml_context_be_told(struct sml_context *context, int error, const char *text);
+void sml_context_be_told(struct sml_context *context, int error, const char *text, bool planned);
 
 /* n calls are done. Called by progress threads, too. */
 void sml_context_tensor_done(struct sml_context *context, uint64_t n);

@@ -386,7 +386,7 @@ static void give_up(struct sml_stripe *stripe, int error)
 	snprintf(text, sizeof(text), "%.400s, and no switch has taken over: %.500s",
 		 stripe->failover.lost, sml_error_last());
 	if (sml_context_fail(context, error, text))
-		sml_context_abort_job(context, error, text);
+		sml_context_abort_job(context, error, text, 0);
 }
 
 /* The shards stay parked: no call is left. */

@@ -245,9 +245,9 @@ static uint64_t results(void *self)
 	return n;
 }
 
-static void failed(void *self, int error, const char *text)
+static void failed(void *self, int error, const char *text, bool planned)
 {
-	sml_context_be_told(((struct sml_stripe *)self)->context, error, text);
+	sml_context_be_told(((struct sml_stripe *)self)->context, error, text, planned);
 }
 
 static void ticked(void *self)

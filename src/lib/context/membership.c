@@ -149,7 +149,7 @@ static int opening_error(struct sml_context *context, bool then_running)
 	 * stripes, they would wait for a switch that has refused it.
 	 */
 	if (context->n_stripes > 1 || sml_control_is_admitted(context->stripes[0].control))
-		sml_context_abort_job(context, error, context->text);
+		sml_context_abort_job(context, error, context->text, 0);
 	return sml_error_set(error, "%s", context->text);
 }
 
@@ -186,7 +186,7 @@ static int start_context(struct sml_context *context)
 	if (error == 0)
 		return 0;
 	snprintf(text, sizeof(text), "%s", sml_error_last());
-	sml_context_abort_job(context, error, text);
+	sml_context_abort_job(context, error, text, 0);
 	return sml_error_set(error, "%s", text);
 }
 

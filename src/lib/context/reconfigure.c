@@ -89,7 +89,7 @@ static bool give_up_job(struct sml_context *context, const struct sml_membership
 		 next->job);
 	planned = sml_context_give_up(context, SML_ERROR_ABORTED, text);
 	if (planned)
-		sml_context_abort_job(context, SML_ERROR_ABORTED, text);
+		sml_context_abort_job(context, SML_ERROR_ABORTED, text, SML_ABORT_PLANNED);
 	return planned;
 }
 

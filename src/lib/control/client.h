@@ -38,8 +38,8 @@ struct sml_control_owner {
 	/* As struct sml_session_output has it. */
 	bool (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes, SmlControl__Call *call);
-	/* The job has failed. Once. */
-	void (*failed)(void *self, int error, const char *text);
+	/* The job has failed; planned: only because its members change. Once. */
+	void (*failed)(void *self, int error, const char *text, bool planned);
 	/* Some time has passed: a second, or less. */
 	void (*ticked)(void *self);
 	/*
@@ -151,9 +151,9 @@ void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t numb
 
 /*
  * Tell the switch that the job has failed here; where the control has no thread
- * yet, when it is closed. told: another switch has told this rank so. Any thread; returns at once.
+ * yet, when it is closed. kinds: as in sml_session_abort(). Any thread; returns at once.
  */
-void sml_control_abort(struct sml_control *control, int error, const char *text, bool told);
+void sml_control_abort(struct sml_control *control, int error, const char *text, unsigned kinds);
 
 /* The job has been admitted, and has not ended. NULL: it has not. Any thread. */
 bool sml_control_is_admitted(struct sml_control *control);

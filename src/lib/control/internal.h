@@ -46,7 +46,7 @@ struct sml_control {
 	struct sml_stall_report *last_words; /* with Abort, where ranks have the slots: no slots */
 	int abort_error;		     /* 0: none wanted */
 	char abort_text[SML_TEXT_BYTES];
-	bool abort_told;
+	unsigned abort_kinds;
 	int error;
 	char text[SML_TEXT_BYTES];
 };

@@ -59,7 +59,8 @@ void sml_control_sync(struct sml_control *control)
 		return;
 	sml_watch_at(control->tick, UINT64_MAX);
 	if (session->phase == SML_SESSION_FAILED && control->threaded && !control->aborts)
-		control->owner.failed(control->owner.self, session->error, control->text);
+		control->owner.failed(control->owner.self, session->error, control->text,
+				      session->planned);
 	if (session->phase == SML_SESSION_LOST) {
 		sml_loop_stop(control->loop);
 		control->owner.lost(control->owner.self, control->text);

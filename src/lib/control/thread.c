@@ -17,7 +17,7 @@ static void send_abort(struct sml_control *control)
 {
 	control->aborts = true;
 	sml_session_abort(&control->session, control->abort_error, control->abort_text,
-			  control->abort_told);
+			  control->abort_kinds);
 	sml_control_sync(control);
 }
 
@@ -162,12 +162,12 @@ void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t numb
 	pthread_mutex_unlock(&control->lock);
 }
 
-void sml_control_abort(struct sml_control *control, int error, const char *text, bool told)
+void sml_control_abort(struct sml_control *control, int error, const char *text, unsigned kinds)
 {
 	pthread_mutex_lock(&control->lock);
 	if (control->abort_error == 0 && control->phase < SML_SESSION_LEFT) {
 		control->abort_error = error;
-		control->abort_told = told;
+		control->abort_kinds = kinds;
 		snprintf(control->abort_text, sizeof(control->abort_text), "%s", text);
 	}
 	wake(control);

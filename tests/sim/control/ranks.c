@@ -64,7 +64,7 @@ static void fails(struct rank *rank, int error, const char *text)
 	snprintf(rank->text, sizeof(rank->text), "%s", text);
 	sim_say(rank->control, "rank %u fails (%d): %s", rank->id, error, text);
 	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
-		sml_session_abort(&rank->attempts[rank->taken].session, error, text, false);
+		sml_session_abort(&rank->attempts[rank->taken].session, error, text, 0);
 	drop_all(rank);
 	if (rank->state == PARTED)
 		sim_elastic_ask(rank);
@@ -457,7 +457,7 @@ void sim_crank_moves(struct rank *rank, const struct members *members)
 	sim_say(rank->control, "rank %u goes on in job \"%s\"", rank->id, members->job);
 	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
 		sml_session_abort(&rank->attempts[rank->taken].session, SML_ERROR_ABORTED,
-				  "it goes on elsewhere", false);
+				  "it goes on elsewhere", SML_ABORT_PLANNED);
 	drop_all(rank);
 	rank->job = members->job;
 	rank->n = members->n;
