@@ -434,6 +434,38 @@ TEST(the_switch_may_die_while_they_join)
 	switch_process_kill(&second);
 }
 
+/* Nobody is left that has seen it die. The others learn it at the next switch. */
+TEST(a_rank_that_dies_with_the_switch_is_missed_there)
+{
+	uint64_t began;
+	char list[80];
+
+	heartbeat_ms = FROZEN_HEARTBEAT_MS;
+	for (int shares = 0; shares < 2; shares++) {
+		start_switches();
+		snprintf(list, sizeof(list), "%s|127.0.0.1:%u", root_address, second.port);
+		form = (struct form){.switch_address = list, .shares = shares};
+		start_all(4);
+		let(15, to_job("first", 0));
+		tell_members(15, sum_on);
+		usleep(20000);
+		began = now_ms();
+		switch_process_kill(&root);
+		end_process(3);
+		expect(7, SML_ERROR_RANK_DIED, 0);
+		/* Otherwise it takes as long as a call may. */
+		if (now_ms() - began > 30000)
+			fail_msg("it took %d ms", (int)(now_ms() - began));
+		let(7, to_job("second", 0));
+		let(7, make_sum);
+		let(7, leave);
+		end_all();
+		switch_process_kill(&leaf);
+		switch_process_kill(&second);
+	}
+	heartbeat_ms = 0;
+}
+
 TEST(a_rank_that_dies_before_it_has_joined_is_missed_within_the_limit)
 {
 	struct order order = to_job("second", free_port());

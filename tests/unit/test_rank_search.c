@@ -111,3 +111,62 @@ TEST_WITH(whoever_finds_none_says_why_of_each, begin, NULL)
 	for (unsigned i = 0; i < 3; i++)
 		assert_non_null(strstr(text, names[i]));
 }
+
+/* Connect to the second switch, which then says for so long that these ranks are missing. */
+static void waits_for(const unsigned *missing, unsigned n, unsigned seconds)
+{
+	struct sml_ranks ranks = {{0}};
+	unsigned n_told = search.tries[2].n_told;
+
+	for (unsigned i = 0; i < n; i++)
+		sml_ranks_add(&ranks, missing[i]);
+	for (unsigned i = 0; i <= seconds; i++, now_ns += 1000 * MS)
+		sml_search_missing(&search, 2, &ranks, 0, ++n_told, now_ns);
+}
+
+static int begin_to_judge(void **state)
+{
+	begin(state);
+	search.config.absence_ns = sml_search_absence_ns(4000);
+	while (connects_within(2000) != 2)
+		;
+	sml_search_connected(&search, 2, now_ns);
+	does(SML_SEARCH_JOIN, 2);
+	return 0;
+}
+
+TEST_WITH(a_rank_that_comes_to_no_switch_is_given_up, begin_to_judge, NULL)
+{
+	char text[1000];
+
+	/* Rank 1 is late. */
+	waits_for((const unsigned[]){1, 3}, 2, 7);
+	waits_for((const unsigned[]){3}, 1, 1);
+	assert_int_equal(search.outcome, SML_SEARCH_GOES_ON);
+	waits_for((const unsigned[]){1, 3}, 2, 2);
+	assert_int_equal(search.outcome, SML_SEARCH_FAILED);
+	assert_int_equal(search.error, SML_ERROR_RANK_DIED);
+	sml_search_tell(&search, text, sizeof(text));
+	assert_non_null(strstr(text, "rank 3 died with the switch"));
+}
+
+/* The ranks are there one after the other; or nothing is heard of any switch in between. */
+TEST_WITH(a_rank_that_comes_now_and_then_is_not, begin_to_judge, NULL)
+{
+	for (unsigned i = 0; i < 10; i++)
+		waits_for((const unsigned[]){1 + i % 2}, 1, 8);
+	assert_int_equal(search.outcome, SML_SEARCH_GOES_ON);
+	for (unsigned i = 0; i < 9; i++) {
+		waits_for((const unsigned[]){1}, 1, 0);
+		now_ns += 2000 * MS;
+	}
+	assert_int_equal(search.outcome, SML_SEARCH_GOES_ON);
+}
+
+/* Those that have asked to leave may have left. */
+TEST_WITH(who_leaves_gives_up_nobody, begin_to_judge, NULL)
+{
+	search.config.absence_ns = 0;
+	waits_for((const unsigned[]){1}, 1, 30);
+	assert_int_equal(search.outcome, SML_SEARCH_GOES_ON);
+}

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plural.h"
 #include "core/base.h"
 #include "switchml.h"
 
@@ -25,6 +26,8 @@
 #define PAUSE_MAX_NS (1000 * MS)
 #define RETRY_NS     (2 * MS)
 #define RETRY_MAX_NS (100 * MS)
+/* Between two messages of a switch that still waits; and of two switches, one of which has died. */
+#define TOLD_NS (2000 * MS)
 /* The pause after a switch began but could not continue; doubles each time. */
 #define BAD_NS	   (1000 * MS)
 #define BAD_MAX_NS (16000 * MS)
@@ -256,7 +259,7 @@ bool sml_search_next(struct sml_search *search, uint64_t now_ns, struct sml_sear
 		return false;
 	set_state(&search->tries[address], SML_SEARCH_CONNECTING, now_ns);
 	search->tries[address].missing = (struct sml_ranks){{0}};
-	search->tries[address].n_more = 0;
+	search->tries[address].n_more = search->tries[address].n_told = 0;
 	search->tries[address].started_ns = now_ns;
 	*action = (struct sml_search_action){SML_SEARCH_CONNECT, (unsigned)address};
 	return true;
@@ -294,13 +297,53 @@ void sml_search_connected(struct sml_search *search, unsigned address, uint64_t 
 	close_siblings(search, address);
 }
 
-void sml_search_missing(struct sml_search *search, unsigned address, const struct sml_ranks *ranks,
-			unsigned n_more)
+/* Only those that each message has named stay; if there is none, the count begins anew. */
+static void note_absent(struct sml_search *search, const struct sml_ranks *missing, uint64_t now_ns)
 {
-	if (search->tries[address].state != SML_SEARCH_WAITING)
+	uint64_t since_ns = now_ns - search->absent_told_ns;
+
+	sml_ranks_intersect(&search->absent, missing);
+	if (sml_ranks_is_empty(&search->absent)) {
+		search->absent = *missing;
+		search->absent_ns = 0;
+	} else if (since_ns <= TOLD_NS) {
+		search->absent_ns += since_ns;
+	}
+	search->absent_told_ns = now_ns;
+}
+
+static void judge(struct sml_search *search, unsigned address)
+{
+	struct sml_search_try *try = &search->tries[address];
+	unsigned n = sml_ranks_count(&search->absent);
+	char ranks[SML_RANKS_TEXT_BYTES];
+
+	sml_ranks_text(&search->absent, 0, ranks, sizeof(ranks));
+	snprintf(try->reason, sizeof(try->reason),
+		 "rank%s %.100s died with the switch, or cannot reach another: no switch has seen "
+		 "%s "
+		 "for %u s",
+		 sml_plural(n), ranks, n > 1 ? "them" : "it",
+		 (unsigned)(search->absent_ns / (1000 * MS)));
+	search->judges = true;
+	search->fatal = (int)address;
+	finish(search, SML_SEARCH_FAILED, SML_ERROR_RANK_DIED);
+	close_all_but(search, -1);
+}
+
+void sml_search_missing(struct sml_search *search, unsigned address, const struct sml_ranks *ranks,
+			unsigned n_more, unsigned n_told, uint64_t now_ns)
+{
+	struct sml_search_try *try = &search->tries[address];
+
+	if (try->state != SML_SEARCH_WAITING || try->n_told == n_told)
 		return;
-	search->tries[address].missing = *ranks;
-	search->tries[address].n_more = n_more;
+	try->n_told = n_told;
+	try->missing = *ranks;
+	try->n_more = n_more;
+	note_absent(search, ranks, now_ns);
+	if (search->config.absence_ns && search->absent_ns >= search->config.absence_ns)
+		judge(search, address);
 }
 
 void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_ns)
@@ -310,6 +353,8 @@ void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_
 	if (try->state != SML_SEARCH_WAITING || search->outcome != SML_SEARCH_GOES_ON)
 		return;
 	set_state(try, SML_SEARCH_TAKEN, now_ns);
+	/* All ranks are there. */
+	search->absent = (struct sml_ranks){{0}};
 	close_all_but(search, (int)address);
 }
 

@@ -22,6 +22,11 @@
  * deadline; then the error lists all of them. A switch that began but could not continue (its UDP
  * is blocked, its lanes are too few) comes last from then on.
  *
+ * A rank may have died with the switch, and then nobody has seen it. All live ranks lose the switch
+ * within a heartbeat or a little more, and come to each switch that they reach. So a rank that no
+ * switch has seen for two heartbeats and 2 seconds is given up. Only the time counts in which a
+ * switch has said, every second, that the rank is missing.
+ *
  * The invariant: at most one address is taken, and while one is, no other is live.
  */
 #ifndef SML_JOB_RANK_SEARCH_H
@@ -65,6 +70,11 @@ struct sml_search_config {
 	bool resumes;
 	bool retries; /* if the job begins: retry until the deadline */
 	uint64_t deadline_ns;
+	/*
+	 * A rank that has come to no switch for so long counts as dead, although no switch is left
+	 * that has seen it die. 0: never, because it may also have left.
+	 */
+	uint64_t absence_ns;
 };
 
 struct sml_search_try {
@@ -74,6 +84,7 @@ struct sml_search_try {
 	uint64_t started_ns;	  /* when it was tried last; 0: never */
 	uint64_t again_ns;	  /* not before that, while another one is live */
 	uint64_t soon_ns;	  /* not before that at all */
+	unsigned n_told;	  /* messages that say who is missing */
 	struct sml_ranks missing; /* at the last message */
 	unsigned n_more;	  /* missing, too, but not named */
 	unsigned n_failures, n_bad;
@@ -95,7 +106,20 @@ struct sml_search {
 	unsigned found; /* the address */
 	int error;	/* FAILED: why, and the details */
 	int fatal;	/* the address whose message ended it, or -1 */
+	/*
+	 * The ranks that each message has named so far, from any switch; and for how long, without
+	 * the times in which no switch has said so.
+	 */
+	struct sml_ranks absent;
+	uint64_t absent_ns, absent_told_ns;
+	bool judges; /* it has ended because of them: the switches are to tell the other ranks */
 };
+
+/* For config.absence_ns: twice as long as the ranks may take to miss their switch, and to come. */
+static inline uint64_t sml_search_absence_ns(uint32_t heartbeat_ms)
+{
+	return (2ull * heartbeat_ms + 2000) * 1000000;
+}
 
 /* The config's names must live as long. */
 void sml_search_init(struct sml_search *search, const struct sml_search_config *config,
@@ -111,9 +135,12 @@ uint64_t sml_search_deadline(const struct sml_search *search);
 
 void sml_search_connected(struct sml_search *search, unsigned address, uint64_t now_ns);
 
-/* The switch has said who is missing. */
+/*
+ * The switch has said who is missing, in its n-th message about that. If that is enough to count
+ * some ranks as dead, the search ends.
+ */
 void sml_search_missing(struct sml_search *search, unsigned address, const struct sml_ranks *ranks,
-			unsigned n_more);
+			unsigned n_more, unsigned n_told, uint64_t now_ns);
 
 /* The switch has begun with all ranks: close the others. */
 void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_ns);

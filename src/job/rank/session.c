@@ -179,6 +179,7 @@ static void on_waiting(struct sml_session *session, const SmlControl__Envelope *
 {
 	const SmlControl__Waiting *waiting = message->waiting;
 
+	session->n_waiting++;
 	session->missing = (struct sml_ranks){{0}};
 	session->n_more = waiting->more <= SML_MAX_WORLD ? waiting->more : SML_MAX_WORLD;
 	/* What does not exist cannot be missing. */
@@ -341,9 +342,8 @@ static void on_abort(struct sml_session *session, const SmlControl__Envelope *me
 	const char *text = message->abort->text;
 
 	if (message->abort->stalls)
-	session->planned = message->abort->planned;
-		session->config.output->stalls_reported(session->config.self,
-							message->abort->stalls, true);
+		session->planned = message->abort->planned;
+	session->config.output->stalls_reported(session->config.self, message->abort->stalls, true);
 	if (*text)
 		sml_session_fail(session, error, "%s", text);
 	else

@@ -184,6 +184,7 @@ struct sml_session {
 	unsigned slowest_percent; /* 0: not told */
 	struct sml_ranks missing; /* that had not joined at the last message */
 	unsigned n_more;	  /* how many others were missing, which it did not name */
+	unsigned n_waiting;	  /* messages that said so */
 	char hosts[512];	  /* of those that had, as the switch says; "": not told */
 	char refused[256]; /* why one of them could not, as the switch says; "": none tried */
 	bool heard;	   /* it has said something, so it is a switch */

@@ -259,6 +259,7 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 		.give_up = &stripe->context->threads.stop,
 		.join = ask_to_join,
 		.tell = tell_progress,
+		.leaves_ns = &stripe->failover.leaves_ns,
 		.self = claim,
 	};
 	struct sml_finder *finder;

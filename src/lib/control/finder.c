@@ -60,6 +60,12 @@ static const char *advice(int error, bool embedded)
 
 static void close_attempt(struct attempt *attempt)
 {
+	const struct sml_search *search = &attempt->finder->search;
+
+	/* The ranks that wait there for the same ranks need not find it out themselves. */
+	if (search->judges && attempt->control)
+		sml_control_abort(attempt->control, search->error,
+				  search->tries[search->fatal].reason, SML_ABORT_TOLD);
 	sml_watch_free(attempt->connected);
 	attempt->connected = NULL;
 	sml_control_close(attempt->control);
@@ -176,8 +182,10 @@ static void look_at(struct attempt *attempt)
 	struct sml_control *control = attempt->control;
 	unsigned address = address_of(attempt);
 
+	if (finder->config.leaves_ns && __atomic_load_n(finder->config.leaves_ns, __ATOMIC_ACQUIRE))
+		finder->search.config.absence_ns = 0;
 	sml_search_missing(&finder->search, address, &control->session.missing,
-			   control->session.n_more);
+			   control->session.n_more, control->session.n_waiting, sml_now_ns());
 	if (sml_control_phase(control) == SML_SESSION_FAILED) {
 		char reason[SML_REASON_LENGTH];
 
@@ -312,6 +320,8 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 		.resumes = config->join != NULL,
 		.retries = config->embedded,
 		.deadline_ns = config->deadline_ns,
+		.absence_ns =
+			config->join ? sml_search_absence_ns(config->settings->heartbeat_ms) : 0,
 	};
 
 	int error = finder ? sml_loop_open(&finder->loop) : -ENOMEM;

@@ -30,6 +30,8 @@ struct sml_finder_config {
 		    struct sml_control **control);
 	/* Reports the state of all switches. Called often. NULL: no reports. */
 	void (*tell)(void *self, const char *text);
+	/* Atomic; not 0 if this rank only wants to leave, and others may have left. NULL: 0. */
+	const uint64_t *leaves_ns;
 	void *self;
 };
 

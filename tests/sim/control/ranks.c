@@ -260,6 +260,7 @@ static void look(struct rank *rank, bool resumes, unsigned first)
 		.first = first,
 		.resumes = resumes,
 		.retries = control->embedded,
+		.absence_ns = rank->leaves ? 0 : sml_search_absence_ns(HEARTBEAT_MS),
 		.deadline_ns = control->now_ns + (rank->leaves ? SML_LEAVE_WAIT_NS
 						  : control->is_elastic && !resumes ? MOVE_MS * MS
 										    : TIMEOUT_NS),
@@ -378,7 +379,8 @@ static void look_at(struct rank *rank, unsigned address)
 		return;
 	snprintf(text, sizeof(text), "%s", session->text);
 	if (rank->state == SEEKING && session->phase < SML_SESSION_RUNNING) {
-		sml_search_missing(&rank->search, address, &session->missing, session->n_more);
+		sml_search_missing(&rank->search, address, &session->missing, session->n_more,
+				   session->n_waiting, rank->control->now_ns);
 		if (session->begun && rank->taken < 0) {
 			rank->taken = (int)address;
 			sml_search_began(&rank->search, address, rank->control->now_ns);
@@ -553,6 +555,10 @@ static void act(struct rank *rank)
 			join(rank, action.address, true);
 			break;
 		case SML_SEARCH_CLOSE:
+			if (rank->search.judges && attempt->talks)
+				sml_session_abort(&attempt->session, rank->search.error,
+						  rank->search.tries[rank->search.fatal].reason,
+						  SML_ABORT_TOLD);
 			drop(attempt);
 			break;
 		}

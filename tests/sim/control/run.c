@@ -539,18 +539,59 @@ static void loop(struct control *control)
 
 /* ---- what must hold ---- */
 
-/* The error says "rank 3 (host …) died": did rank 3 die? */
+static bool reaches(const struct control *control, const struct server *server, unsigned rank)
+{
+	for (unsigned i = 0; i < control->n_addresses; i++)
+		if (sim_server_at(control, &control->ranks[rank], i) == server &&
+		    sim_reach(server, i, rank) == ANSWERS)
+			return true;
+	return false;
+}
+
+/* One rank waits for the other where that cannot come. */
+static bool is_cut_off(const struct control *control, unsigned from, unsigned who)
+{
+	/* All switches of a tree are one. */
+	for (unsigned i = 0; !control->has_tree && i < control->n_servers; i++)
+		if (reaches(control, &control->servers[i], from) &&
+		    !reaches(control, &control->servers[i], who))
+			return true;
+	return false;
+}
+
+/*
+ * The error says "rank 3 (host …) died": did rank 3 die? Or "ranks 3 and 4 died with the switch":
+ * they may also have failed before, or be cut off.
+ */
+static bool may_blame(const struct control *control, const struct rank *rank, unsigned who)
+{
+	if (who >= control->n_ranks)
+		return false;
+	return control->ranks[who].state == DEAD ||
+	       (strstr(rank->text, "died with the switch") &&
+		(control->ranks[who].state == FAILED || is_cut_off(control, rank->id, who)));
+}
+
 static bool blames_the_living(const struct control *control, const struct rank *rank)
 {
-	const char *name = strstr(rank->text, "rank ");
-	unsigned long who;
+	const char *name = strstr(rank->text, "rank"), *died = strstr(rank->text, " died");
+	unsigned n = 0;
 
 	if (rank->error != SML_ERROR_RANK_DIED)
 		return false;
-	if (!control->rank_died || name == NULL)
-		return true;
-	who = strtoul(name + 5, NULL, 10);
-	return who >= control->n_ranks || control->ranks[who].state != DEAD;
+	for (; name != NULL && name < died; name++) {
+		char *end;
+
+		if (*name < '0' || *name > '9')
+			continue;
+		if (!may_blame(control, rank, (unsigned)strtoul(name, &end, 10)))
+			return true;
+		name = end;
+		n++;
+		if (strncmp(name, " (", 2) == 0)
+			break;
+	}
+	return n == 0;
 }
 
 /*
@@ -616,7 +657,12 @@ static void check(struct control *control)
 		 */
 		if (rank->error == SML_ERROR_TIMEOUT && (rank->begun || !control->rank_died))
 			sim_wrong(control, "rank %u hangs until its deadline: %s", r, rank->text);
-		if (could_be_served(control))
+		if (rank->error == SML_ERROR_UNREACHABLE && rank->begun && !rank->leaves &&
+		    control->good_stays && control->rank_died)
+			sim_wrong(control, "rank %u waits for a dead one until its deadline: %s", r,
+				  rank->text);
+		/* It waited for those that cannot come, and did not wait on. */
+		if (could_be_served(control) && rank->error != SML_ERROR_RANK_DIED)
 			sim_wrong(control, "rank %u fails, and a switch could serve it: %s", r,
 				  rank->text);
 		for (unsigned a = 0; rank->begun && rank->error == SML_ERROR_UNREACHABLE &&
