@@ -44,9 +44,8 @@ export SWITCHML_HOST_GROUP
 for SWITCHML_HOST_GROUP in 0 1; do
 	for message in Join Waiting Admitted Ready Start; do
 		for count in 1 2; do
-			# Only one rank is told that it waits. A start that reaches only one rank is left
-			# out: that job does not go on (lib/context/begin.c).
-			case $message-$count in Waiting-2 | Start-1) continue ;; esac
+			# Only one rank is told that it waits.
+			case $message-$count in Waiting-2) continue ;; esac
 			job=$message-$count-$SWITCHML_HOST_GROUP
 			proxy "$job" "${at[one]}" "$message" "$count"
 			ranks "$job" "${at[$job]}|${at[two]}"
@@ -66,6 +65,13 @@ for SWITCHML_HOST_GROUP in 0 1; do
 	touch "$job-may-start"
 	ends_well "a stripe's switch dies while the other one starts, host group $SWITCHML_HOST_GROUP" "$job"
 	kill "${process[$job-b]}"
+
+	# Both ranks have started one stripe, and only one of them has started the other one.
+	job=half-$SWITCHML_HOST_GROUP
+	proxy "$job" "${at[two]}" Start 1
+	ranks "$job" "${at[one]},${at[$job]}|${at[three]},${at[four]}"
+	ends_well "a stripe's switch dies between two starts, host group $SWITCHML_HOST_GROUP" "$job"
+	await says "$job.proxy" 'has ended all connections'
 done
 
 exit $((failures > 0))

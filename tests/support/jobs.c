@@ -218,23 +218,40 @@ void jobs_join(struct jobs_world *world, unsigned peer, SmlControl__Join join)
 	jobs_say(world, peer, sml_envelope(JOIN, join, &join));
 }
 
-void jobs_resume(struct jobs_world *world, unsigned peer, SmlControl__Join join,
-		 uint64_t membership, uint64_t tag, bool leaving)
+static void join_with(struct jobs_world *world, unsigned peer, SmlControl__Join join,
+		      SmlControl__Resume report)
 {
-	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
 	SmlControl__StreamReport streams[SML_STREAMS],
 		*list[SML_STREAMS] = {&streams[0], &streams[1]};
 
 	for (unsigned i = 0; i < SML_STREAMS; i++)
 		sml_control__stream_report__init(&streams[i]);
 	report.epoch = 1;
-	report.membership = membership;
-	report.tag = tag;
-	report.leaving = leaving;
 	report.streams = list;
 	report.n_streams = SML_STREAMS;
 	join.resume = &report;
 	jobs_join(world, peer, join);
+}
+
+void jobs_resume(struct jobs_world *world, unsigned peer, SmlControl__Join join,
+		 uint64_t membership, uint64_t tag, bool leaving)
+{
+	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
+
+	report.membership = membership;
+	report.tag = tag;
+	report.leaving = leaving;
+	join_with(world, peer, join, report);
+}
+
+void jobs_begin_again(struct jobs_world *world, unsigned peer, SmlControl__Join join,
+		      uint64_t membership)
+{
+	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
+
+	report.membership = membership;
+	report.begins = true;
+	join_with(world, peer, join, report);
 }
 
 void jobs_join_all(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size)

@@ -63,6 +63,9 @@ void jobs_join(struct jobs_world *world, unsigned peer, SmlControl__Join join);
 /* The same for a rank that has lost its switch, and shows this secret and tag of its job. */
 void jobs_resume(struct jobs_world *world, unsigned peer, SmlControl__Join join,
 		 uint64_t membership, uint64_t tag, bool leaving);
+/* And for one that was ready, and not told to start. */
+void jobs_begin_again(struct jobs_world *world, unsigned peer, SmlControl__Join join,
+		      uint64_t membership);
 /* Peers first, first + 1, … are ranks 0, 1, … of this job. */
 void jobs_join_all(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size);
 /* Opens the world with one job, "a". Rank r is on machines[r]; '-': it does not say where. */

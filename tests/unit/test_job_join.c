@@ -840,3 +840,65 @@ TEST(the_name_of_the_job_before_is_checked)
 	assert_string_equal(jobs_refusal(&world, 2), "");
 	jobs_close(&world);
 }
+
+/* ---- ranks that were ready when their switch died ---- */
+
+static unsigned maps_told(const struct jobs_world *world, unsigned peer)
+{
+	const SmlControl__Envelope *admitted =
+		jobs_told(world, peer, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+
+	assert_non_null(admitted);
+	return (unsigned)admitted->admitted->n_maps;
+}
+
+/* In whatever order they come; and a stranger's job, in which one of them has come, goes on. */
+TEST(those_that_were_told_to_start_go_on_with_those_that_were_not)
+{
+	for (unsigned begun = 0; begun < 3; begun++) {
+		struct jobs_world world;
+
+		jobs_open(&world, 4096, 64, false);
+		if (begun < 2)
+			jobs_join(&world, 9, jobs_join_message("half", begun, 3));
+		for (unsigned rank = 0; rank < 3; rank++) {
+			SmlControl__Join join = jobs_join_message("half", rank, 3);
+
+			if (rank == begun)
+				jobs_resume(&world, rank, join, 7, 0, false);
+			else
+				jobs_begin_again(&world, rank, join, 7);
+		}
+		for (unsigned rank = 0; rank < 3; rank++)
+			assert_int_equal(maps_told(&world, rank), SML_STREAMS);
+		assert_int_equal(world.jobs.n_jobs, begun < 2 ? 2 : 1);
+		jobs_close(&world);
+	}
+}
+
+TEST(if_no_rank_was_told_to_start_they_begin_anew)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_begin_again(&world, 0, jobs_join_message("none", 0, 3), 7);
+	jobs_join(&world, 1, jobs_join_message("none", 1, 3));
+	jobs_begin_again(&world, 2, jobs_join_message("none", 2, 3), 7);
+	for (unsigned rank = 0; rank < 3; rank++)
+		assert_int_equal(maps_told(&world, rank), 0);
+	assert_int_not_equal(world.jobs.jobs[0]->membership, 7);
+	jobs_close(&world);
+}
+
+/* The secret is another one: a rank of another run. */
+TEST(a_rank_that_was_ready_for_another_job_is_not_taken_along)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_begin_again(&world, 0, jobs_join_message("other", 0, 2), 8);
+	jobs_resume(&world, 1, jobs_join_message("other", 1, 2), 7, 0, false);
+	assert_int_equal(world.jobs.n_jobs, 2);
+	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ADMITTED));
+	jobs_close(&world);
+}

@@ -14,6 +14,7 @@
 #include "job/join/room.h"
 #include "job/join/terms.h"
 #include "job/members/hosts.h"
+#include "job/members/members.h"
 #include "job/members/peers.h"
 #include "job/members/slots.h"
 #include "job/peer/heard.h"
@@ -74,9 +75,12 @@ static struct sml_job *find_beginning(struct sml_jobs *jobs, const SmlControl__J
 	return found;
 }
 
+/* A rank that had not been told to start goes on with those that had, or begins anew. */
 static struct sml_job *find_job(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
-	return join->resume != NULL ? find_resuming(jobs, join) : find_beginning(jobs, join);
+	struct sml_job *job = join->resume != NULL ? find_resuming(jobs, join) : NULL;
+
+	return job != NULL || sml_join_resumes(join) ? job : find_beginning(jobs, join);
 }
 
 /* ---- a job that nobody has joined yet ---- */
@@ -106,7 +110,7 @@ static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *jo
 	job->no_tickets = join->no_tickets;
 	job->stripe = join->stripe;
 	job->stripes = join->stripes;
-	job->resumes = join->resume != NULL;
+	job->resumes = sml_join_resumes(join);
 	job->membership = job->resumes ? join->resume->membership : sml_jobs_random(jobs);
 	snprintf(job->name, sizeof(job->name), "%s", join->job);
 	snprintf(job->library_version, sizeof(job->library_version), "%s", join->library_version);
@@ -255,7 +259,7 @@ static bool comes_after_disagreement(struct sml_jobs *jobs, const SmlControl__Jo
 	uint64_t *has_it = &jobs->disagreement.has_it[join->rank / 64];
 	uint64_t bit = UINT64_C(1) << join->rank % 64;
 
-	if (join->resume != NULL || strcmp(jobs->disagreement.job, join->job) != 0)
+	if (sml_join_resumes(join) || strcmp(jobs->disagreement.job, join->job) != 0)
 		return false;
 	if ((*has_it & bit) || jobs->now_ns - jobs->disagreement.at_ns > TURNED_AWAY_NS) {
 		jobs->disagreement.job[0] = '\0';
@@ -291,7 +295,7 @@ static bool is_for_all(const struct sml_job *job, const SmlControl__Join *join,
 	if (refusal->error != SML_ERROR_MISMATCH && refusal->error != SML_ERROR_VERSION)
 		return false;
 	return job != NULL ? gathers_anew(job)
-			   : join->resume == NULL && strlen(join->job) < SML_NAME_BYTES;
+			   : !sml_join_resumes(join) && strlen(join->job) < SML_NAME_BYTES;
 }
 
 static void refuse(struct sml_jobs *jobs, struct sml_peer *peer, struct sml_job *job,
@@ -308,6 +312,47 @@ static void refuse(struct sml_jobs *jobs, struct sml_peer *peer, struct sml_job 
 	sml_peer_refuse(jobs, peer, refusal->error, refusal->text);
 	if (ends && job != NULL)
 		sml_job_fail(job, refusal->error, refusal->text);
+}
+
+/* ---- ranks that had not been told to start, and have come before those that had ---- */
+
+static bool is_of(const struct sml_job *job, const struct sml_member *member)
+{
+	return member->peer != NULL && member->resume != NULL &&
+	       member->resume->resume->membership == job->membership;
+}
+
+/* From the job that it would have begun anew, which may end. */
+static void move(struct sml_job *job, struct sml_job *from, uint16_t rank)
+{
+	struct sml_member *member = &from->members[rank];
+	struct sml_peer *peer = sml_job_release(from, rank);
+	struct sml_refusal refusal;
+
+	sml_terms_check(job->jobs, job, member->resume, &refusal);
+	if (refusal.error) {
+		refuse(job->jobs, peer, job, member->resume, &refusal);
+	} else if (!add_member(job, peer, member->resume)) {
+		sml_peer_end(job->jobs, sml_job_release(job, rank));
+		sml_job_forget_member(job, rank, NULL);
+	}
+	sml_job_forget_member(from, rank, NULL);
+}
+
+static void gather_own(struct sml_job *job)
+{
+	struct sml_job *const *jobs = job->jobs->jobs;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *from = jobs[i];
+
+		if (from == NULL || !gathers_anew(from) || from->stripe != job->stripe ||
+		    strcmp(from->name, job->name) != 0)
+			continue;
+		for (uint16_t rank = 0; jobs[i] == from && rank < from->n_ranks; rank++)
+			if (is_of(job, &from->members[rank]))
+				move(job, from, rank);
+	}
 }
 
 /* Does a rank resume that has this job here, and whose old connection is doubted? */
@@ -347,9 +392,12 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 	if (job == NULL)
 		return;
 	recall_refusal(job, join);
-	if (!add_member(job, peer, join))
+	if (!add_member(job, peer, join)) {
 		sml_job_fail(job, SML_ERROR_REFUSED,
 			     "the switch has no memory for what the ranks report");
-	else
-		sml_job_joined(job, peer);
+		return;
+	}
+	if (job->resumes)
+		gather_own(job);
+	sml_job_joined(job, peer);
 }

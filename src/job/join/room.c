@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/plural.h"
+#include "job/members/members.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
 
@@ -84,7 +85,7 @@ bool sml_jobs_displace(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
 	struct sml_job *job = NULL;
 
-	if (join == NULL || join->resume == NULL)
+	if (join == NULL || !sml_join_resumes(join))
 		return false;
 	if (sml_jobs_is_leaf(jobs))
 		return jobs->tree->displace(jobs);

@@ -43,4 +43,10 @@ static inline bool sml_jobs_only_int32(const struct sml_jobs *jobs)
 	       jobs->operations->only_int32(jobs->dataplane);
 }
 
+/* A rank that resumes may have results. One that begins, or has never begun, has none. */
+static inline bool sml_join_resumes(const SmlControl__Join *join)
+{
+	return join->resume != NULL && !join->resume->begins;
+}
+
 #endif

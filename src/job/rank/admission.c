@@ -12,9 +12,18 @@
 
 #include "control/text.h"
 
+/* Tickets mean the chunks that they mean in a job that begins: no rank has a result. */
+static bool is_beginning(const SmlControl__TicketMap *map)
+{
+	for (size_t i = 0; i < map->n_table; i++)
+		if (map->table[i] != i)
+			return false;
+	return map->after == map->n_table;
+}
+
 static bool copy_maps(struct sml_session *session, const SmlControl__Admitted *in)
 {
-	if (session->resumption == NULL)
+	if (session->resumption == NULL || (session->begins && in->n_maps == 0))
 		return true;
 	if (in->n_maps != SML_STREAMS)
 		return false;
@@ -22,8 +31,10 @@ static bool copy_maps(struct sml_session *session, const SmlControl__Admitted *i
 		const SmlControl__TicketMap *map = in->maps[stream];
 		uint32_t *table = malloc(map->n_table * sizeof(*table) + 1);
 
-		if (table == NULL)
+		if (table == NULL || (session->begins && !is_beginning(map))) {
+			free(table);
 			return false;
+		}
 		for (size_t i = 0; i < map->n_table; i++)
 			table[i] = map->table[i];
 		free(session->tables[stream]);

@@ -78,6 +78,7 @@ static void describe_resumption(const struct sml_resumption *resumption,
 	resume->tag = resumption->tag;
 	resume->membership = resumption->membership;
 	resume->leaving = resumption->leaving;
+	resume->begins = resumption->begins;
 	resume->streams = list;
 	resume->n_streams = SML_STREAMS;
 }
@@ -98,6 +99,7 @@ void sml_session_join(struct sml_session *session, const SmlControl__Join *join,
 	session->n_ports = (uint32_t)join->n_stripe_ports;
 	session->resumption = resumption;
 	session->only_leaves = resumption && resumption->leaving;
+	session->begins = resumption && resumption->begins;
 	if (resumption) {
 		describe_resumption(resumption, reports, list, &resume);
 		whole.resume = &resume;
@@ -341,9 +343,10 @@ static void on_abort(struct sml_session *session, const SmlControl__Envelope *me
 	int error = message->abort->error < 0 ? message->abort->error : SML_ERROR_PROTOCOL;
 	const char *text = message->abort->text;
 
+	session->planned = message->abort->planned;
 	if (message->abort->stalls)
-		session->planned = message->abort->planned;
-	session->config.output->stalls_reported(session->config.self, message->abort->stalls, true);
+		session->config.output->stalls_reported(session->config.self,
+							message->abort->stalls, true);
 	if (*text)
 		sml_session_fail(session, error, "%s", text);
 	else

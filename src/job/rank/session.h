@@ -59,6 +59,7 @@ struct sml_resumption {
 	uint64_t tag;
 	uint64_t membership; /* proves that this rank belongs to the job */
 	bool leaving;	     /* it has asked to leave, and looked for the others long enough */
+	bool begins;	     /* it was not told to start: it lacks all, and has no reports */
 	struct sml_resume_report reports[SML_STREAMS];
 	void *self;
 	/* A kept result, NULL if there is none. */
@@ -131,6 +132,12 @@ struct sml_admission {
 	struct sml_host_ranks host_ranks;
 };
 
+/* Some of the ranks had been told to start before. */
+static inline bool sml_admission_resumes(const struct sml_admission *admission)
+{
+	return admission->maps[SML_HEAD].table != NULL;
+}
+
 struct sml_disagreement {
 	uint16_t slot;
 	uint32_t use, chunk;
@@ -192,9 +199,10 @@ struct sml_session {
 	bool serves;	   /* the rank can answer questions */
 	bool may_be_lost;  /* others can take over, so a loss is not a failure */
 	bool silent;	   /* the last tick found that nothing had come for too long */
-	bool has_slots;	   /* this rank brings some to the job */
 	bool planned;	   /* FAILED: only because the members change */
+	bool has_slots;	   /* this rank brings some to the job */
 	bool only_leaves;  /* it has said so in its join */
+	bool begins;	   /* likewise; so it may be admitted to begin, or to resume */
 	bool stalls_asked, asked;
 	SmlControl__Describe question; /* asked, before the rank could answer */
 	uint64_t n_results, alive_ns;  /* on the data path, and when the last of them was seen */

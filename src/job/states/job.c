@@ -118,11 +118,7 @@ static void log_unbegun(struct sml_job *job, uint16_t last, const char *why)
 	sml_jobs_log_failure(job->jobs, job->name, how);
 }
 
-/*
- * Before all ranks have joined. The rank may come again: launchers restart processes that fail
- * early. why: NULL: it left by itself.
- */
-static void forget_member(struct sml_job *job, uint16_t gone, const char *why)
+void sml_job_forget_member(struct sml_job *job, uint16_t gone, const char *why)
 {
 	if (job->n_members == 1 && why != NULL)
 		log_unbegun(job, gone, why);
@@ -149,7 +145,7 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 	send_left(job, peer);
 	if (job->state == SML_JOB_JOINING) {
 		(void)sml_job_release(job, rank);
-		forget_member(job, rank, NULL);
+		sml_job_forget_member(job, rank, NULL);
 		return;
 	}
 	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) left before the job had begun",
@@ -207,7 +203,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 
 	(void)sml_job_release(job, rank);
 	if (job->state == SML_JOB_JOINING)
-		forget_member(job, rank, why);
+		sml_job_forget_member(job, rank, why);
 	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
 	else if (job->resumes && job->state <= SML_JOB_PROBING)
 		give_up_resuming_without(job, rank, why);

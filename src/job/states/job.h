@@ -14,6 +14,12 @@ void sml_job_leave(struct sml_job *job, uint16_t rank);
 /* A member's connection has ended, or counts as ended: why says how. */
 void sml_job_lost(struct sml_peer *peer, const char *why);
 
+/*
+ * A member has gone before all ranks have joined. It may come again: launchers restart processes
+ * that fail early. why: NULL: it went by itself. May end the job.
+ */
+void sml_job_forget_member(struct sml_job *job, uint16_t gone, const char *why);
+
 /* What is due; may end the job. And when something is. */
 void sml_job_tick(struct sml_job *job);
 uint64_t sml_job_deadline(const struct sml_job *job);

@@ -21,7 +21,7 @@
 #include "control/frame.h"
 #include "control/text.h"
 #include "job/join/room.h"
-#include "job/members/job.h"
+#include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
 #include "job/tree/branches.h"
@@ -170,7 +170,7 @@ static struct sml_proxied *open_proxied(struct sml_jobs *jobs, struct sml_peer *
 		return NULL;
 	proxied->peer = peer;
 	proxied->rank = (uint16_t)join->rank;
-	proxied->resumes = join->resume != NULL;
+	proxied->resumes = sml_join_resumes(join);
 	proxied->pid = join->pid;
 	proxied->stripe = join->stripe;
 	proxied->stripes = join->stripes;

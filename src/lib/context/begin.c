@@ -3,11 +3,15 @@
  * While a stripe begins, nothing can be lost with its switch: no call has been made. So if the
  * switch dies, the stripe begins anew at the next address, and all of them are tried for a while,
  * because a switch may be started again. The ranks that waited there lose it together, and go on in
- * the same order, so they meet again. (Not if the switch has started the job for some of them only:
- * those resume it (failover.c), and the others begin anew.)
+ * the same order, so they meet again.
  *
- * The invariant: a new try has nothing of the last one, except that the others know which ranks of
- * this host share memory at several switches: after that, a lost switch is an error.
+ * Once this rank has said Ready, the switch may have started the job for some of the others before
+ * it died. Those resume it (failover.c). So this rank says in its next Join which job it was ready
+ * for: it has nothing of it, and goes on with them, or begins anew if no rank was told to start.
+ *
+ * The invariant: a new try has nothing of the last one but that; except that the others know which
+ * ranks of this host share memory at several switches: a switch that is lost after that, and before
+ * Ready, is an error.
  */
 #include "lib/context/begin.h"
 
@@ -32,11 +36,12 @@ struct search {
 	uint64_t until_ns;
 	bool died; /* one of them had answered before */
 	struct sml_notice notice;
+	struct sml_resumption claim; /* membership 0: it has not been ready */
 };
 
-static int join_job(struct sml_stripe *stripe)
+static int join_job(struct sml_stripe *stripe, const struct sml_resumption *claim)
 {
-	struct sml_application application = {.ports = NULL};
+	struct sml_application application = {.resumption = claim->membership ? claim : NULL};
 	int error = sml_stripe_lanes(stripe, &application.lanes);
 
 	if (error)
@@ -46,18 +51,61 @@ static int join_job(struct sml_stripe *stripe)
 				stripe->deadline_ns);
 }
 
-static int try_to_begin(struct sml_stripe *stripe, bool *connected)
+static int try_to_begin(struct sml_stripe *stripe, const struct sml_resumption *claim,
+			bool *connected)
 {
 	int error = sml_stripe_connect_control(stripe);
 
 	*connected = error == 0;
 	if (error == 0)
-		error = join_job(stripe);
+		error = join_job(stripe, claim);
 	if (error == 0)
 		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,
 					    &stripe->lanes, stripe->deadline_ns);
 	return error;
 }
+
+/* ---- what it was ready for ---- */
+
+static const void *keep_nothing(void *self, enum sml_stream_id stream, uint32_t chunk,
+				uint16_t *n_lanes)
+{
+	(void)self;
+	(void)stream;
+	(void)chunk;
+	*n_lanes = 0;
+	return NULL;
+}
+
+static int adopt_nothing(void *self, enum sml_stream_id stream, uint32_t chunk, const void *lanes,
+			 uint16_t n_lanes)
+{
+	(void)self;
+	(void)stream;
+	(void)chunk;
+	(void)lanes;
+	(void)n_lanes;
+	return -1;
+}
+
+/* Of the last admission, if the try got that far. */
+static void note_claim(const struct sml_stripe *stripe, struct sml_resumption *claim)
+{
+	const struct sml_admission *admission = &stripe->admission;
+
+	if (admission->membership == 0)
+		return;
+	*claim = (struct sml_resumption){
+		.epoch = admission->epoch,
+		.tag = admission->report_tag,
+		.membership = stripe->may_have_begun ? admission->membership : 0,
+		.begins = true,
+		.kept = keep_nothing,
+		.adopt = adopt_nothing,
+	};
+}
+
+/* ---- the next try ---- */
 
 /* Is it the switch that has failed, and not this rank or another one? */
 static bool is_lost(const struct sml_stripe *stripe, int error, bool connected)
@@ -95,8 +143,10 @@ static void take_a_break(const struct search *search, bool connected)
 static bool may_go_on(const struct sml_stripe *stripe, const struct search *search)
 {
 	uint64_t now_ns = sml_now_ns();
+	/* Those that have begun look for a switch until their deadline. */
+	bool waits = search->claim.membership != 0 || now_ns < search->until_ns;
 
-	return search->n_lost > 0 && now_ns < search->until_ns && now_ns < stripe->deadline_ns &&
+	return search->n_lost > 0 && waits && now_ns < stripe->deadline_ns &&
 	       !sml_threads_is_stopping(&stripe->context->threads) &&
 	       !sml_is_interrupted(stripe->context->settings.interrupt);
 }
@@ -141,7 +191,8 @@ int sml_stripe_begin(struct sml_stripe *stripe)
 	bool connected;
 	int error;
 
-	while ((error = try_to_begin(stripe, &connected)) != 0) {
+	while ((error = try_to_begin(stripe, &search.claim, &connected)) != 0) {
+		note_claim(stripe, &search.claim);
 		if (is_lost(stripe, error, connected))
 			note_loss(stripe, &search, error);
 		else if (error != SML_ERROR_UNREACHABLE)

@@ -276,7 +276,11 @@ static int agree_once(struct sml_stripe *stripe, struct sml_control *control,
 				   deadline_ns);
 	if (error == 0)
 		error = check_terms(stripe, found->lanes);
-	return error ? error : sml_control_ready(control, found, NULL, deadline_ns);
+	if (error)
+		return error;
+	stripe->may_have_begun = true;
+	stripe->said_shared = found->shares_memory;
+	return sml_control_ready(control, found, NULL, deadline_ns);
 }
 
 int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,

@@ -95,8 +95,10 @@ bool sml_hosts_meet_again(struct sml_stripe *stripe)
 		return true;
 	/* The other switches have been told. */
 	if (stripe->context->n_stripes > 1)
-		return false;
-	sml_hosts_drop_met(stripe);
+		return stripe->may_have_begun;
+	/* Those that have begun go on with this memory. */
+	if (!stripe->may_have_begun)
+		sml_hosts_drop_met(stripe);
 	stripe->has_met = false;
 	hosts->found.n_stripes = 0;
 	hosts->found.apart = false;

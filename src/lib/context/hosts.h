@@ -30,8 +30,9 @@ void sml_hosts_advertise(struct sml_stripe *stripe, struct sml_application *appl
 int sml_hosts_settle(struct sml_stripe *first, bool share);
 
 /*
- * The stripe's switch was lost before the job began, and its ranks will meet anew. False: it is too
- * late for that, or there is no socket.
+ * The stripe's switch was lost before the job began, and its ranks will meet anew, or go on with
+ * what they share, if some of them have begun. False: it is too late for that, or there is no
+ * socket.
  */
 bool sml_hosts_meet_again(struct sml_stripe *stripe);
 

@@ -234,22 +234,23 @@ void sml_hosts_drop_met(struct sml_stripe *stripe)
 	free(host);
 }
 
-/* All ranks of the host have frozen their workers: they have reported them. */
-static int begin_anew(struct sml_stripe *stripe)
+/*
+ * All ranks of the host have frozen their workers: they have reported them. host: what this rank
+ * shares with these ranks; or NULL, and none.
+ */
+static int begin_anew(struct sml_stripe *stripe, struct sml_host *host,
+		      const struct sml_ranks *ranks)
 {
-	struct sml_hosts *hosts = &stripe->context->hosts;
-	struct sml_host *host = stripe->context->threads.host;
 	struct sml_host_terms terms = terms_of(&stripe->admission, true);
 	bool over, fits;
 
-	if (!sml_ranks_are_equal(&stripe->admission.host_ranks.ranks, &hosts->ranks))
+	if (!sml_ranks_are_equal(&stripe->admission.host_ranks.ranks, ranks))
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it does not admit the ranks of this host as one, as the job "
 				     "has begun: give all ranks of a host the same "
 				     "SWITCHML_SWITCH, or set SWITCHML_HOST_GROUP=0 on them");
 	if (host == NULL)
 		return 0;
-	host += stripe->index;
 	terms.room_bytes = host->memory.terms.room_bytes;
 	/* Once a failure has stopped the threads, the code that explains it looks at the slots. */
 	pthread_mutex_lock(&stripe->context->lock);
@@ -362,19 +363,42 @@ static int meet_under(struct sml_stripe *stripe, struct sml_control *control, bo
 	return decide(stripe, control, until_ns, together);
 }
 
+/* Other ranks have begun with what it has said; or the other switches have been told the same. */
+static bool is_held_to_its_word(const struct sml_stripe *stripe)
+{
+	return stripe->may_have_begun &&
+	       (sml_admission_resumes(&stripe->admission) ||
+		(stripe->context->n_stripes > 1 && stripe->n_retired > 0));
+}
+
 int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
 			 struct sml_readiness *found)
 {
 	struct sml_context *context = stripe->context;
 
 	if (context->shape.lanes) {
-		found->shares_memory = context->threads.host != NULL;
-		return begin_anew(stripe);
+		struct sml_host *hosts = context->threads.host;
+
+		found->shares_memory = hosts != NULL;
+		return begin_anew(stripe, hosts ? &hosts[stripe->index] : NULL,
+				  &context->hosts.ranks);
 	}
+	stripe->may_have_begun = is_held_to_its_word(stripe);
 	if (context->hosts.machine[0] == '\0')
 		return 0;
-	if (!stripe->has_met)
+	if (stripe->may_have_begun) {
+		const struct sml_ranks none = {{0}};
+
+		found->shares_memory = stripe->said_shared;
+		return stripe->said_shared
+			       ? begin_anew(stripe, stripe->met,
+					    stripe->met ? &context->hosts.found.ranks : &none)
+			       : 0;
+	}
+	if (!stripe->has_met) {
+		sml_hosts_drop_met(stripe);
 		return meet_under(stripe, control, &found->shares_memory);
+	}
 	/* Admitted again: now all are on their own. */
 	sml_hosts_drop_met(stripe);
 	return 0;

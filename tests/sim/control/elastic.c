@@ -54,7 +54,7 @@ static void draw_switches(struct control *control)
 							 : gen_range(gen, 20, 3000);
 		server->pauses_ns = server->resumes_ns = server->dies_ns = server->returns_ns =
 			NEVER;
-		server->last_words = NEVER_32;
+		server->last_words = server->last_starts = NEVER_32;
 		server->freezes = gen_chance(gen, 1, 4);
 		server->max_slots = 4096;
 		for (unsigned r = 0; r < MAX_RANKS; r++)
@@ -175,7 +175,7 @@ static bool is_closing(const struct rank *rank)
 
 static bool may_be_in(const struct rank *rank)
 {
-	return !sim_crank_is_over(rank) && rank->state != COMING && !is_closing(rank) &&
+	return !sim_crank_is_over(rank) && sim_crank_has_come(rank) && !is_closing(rank) &&
 	       !sim_elastic_is_frozen(rank);
 }
 

@@ -83,8 +83,9 @@ struct server {
 	struct rival rivals[MAX_RIVALS];
 	uint8_t n_rivals;
 	bool freezes;
-	uint32_t last_words; /* sends this many Left messages, then dies */
-	struct path *paths;  /* in an elastic world, of all its jobs, by place; otherwise NULL */
+	uint32_t last_words;  /* sends this many Left messages, then dies */
+	uint32_t last_starts; /* likewise */
+	struct path *paths;   /* in an elastic world, of all its jobs, by place; otherwise NULL */
 	/* The data path of its one job. */
 	uint32_t job, job_number, chunk;
 	struct sml_ranks contributed;
@@ -115,9 +116,12 @@ struct rank {
 	uint16_t id;
 	enum rank_state state;
 	uint64_t comes_ns, dies_ns, ends_by_ns;
+	/* While it begins: until when it tries; when it first lost a switch, 0: it has not. */
+	uint64_t begins_by_ns, early_ns;
+	bool may_have_begun; /* it has said Ready, so others may have been told to start */
 	bool freezes, dies_leaving;
-	uint8_t home; /* the first address that it tries */
-	uint8_t leaf; /* in a wide world: the switch that its only address leads to */
+	uint8_t home, next; /* the first address that it tries; and after a loss while it begins */
+	uint8_t leaf;	    /* in a wide world: the switch that its only address leads to */
 	struct sml_search search;
 	struct attempt attempts[MAX_ADDRESSES];
 	int taken; /* the current connection attempt; -1: none */
@@ -286,6 +290,8 @@ void sim_crank_init(struct rank *rank, struct control *control, uint16_t id);
 uint64_t sim_crank_deadline(const struct rank *rank);
 void sim_crank_dies(struct rank *rank);
 bool sim_crank_is_over(const struct rank *rank);
+/* It may also pause before it tries to begin again. */
+bool sim_crank_has_come(const struct rank *rank);
 /* Leave the job for that of another membership, with or without an error. */
 void sim_crank_moves(struct rank *rank, const struct members *members);
 

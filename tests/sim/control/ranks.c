@@ -11,6 +11,9 @@
 #define PATIENCE_NS (3 * SECOND) /* time between probes */
 #define AGAIN_NS    (200 * MS)	 /* time until a contribution is sent again */
 #define CALL_NS	    TIMEOUT_NS
+/* While it begins: how long all addresses are tried, and the pause between two tries. */
+#define EARLY_NS (10 * SECOND)
+#define PAUSE_NS (100 * MS)
 /* In an elastic world: how long a process waits for the others of its next membership. */
 #define MOVE_MS 10000u
 
@@ -35,6 +38,11 @@ void sim_crank_init(struct rank *rank, struct control *control, uint16_t id)
 bool sim_crank_is_over(const struct rank *rank)
 {
 	return rank->state >= WELL;
+}
+
+bool sim_crank_has_come(const struct rank *rank)
+{
+	return rank->state != COMING || rank->early_ns != 0;
 }
 
 static void drop(struct attempt *attempt)
@@ -78,7 +86,7 @@ void sim_crank_dies(struct rank *rank)
 	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
 		if (rank->attempts[i].link && rank->freezes)
 			rank->attempts[i].link->at_rank = false;
-	if (control->is_elastic && rank->state != PARTED && rank->state != COMING)
+	if (control->is_elastic && rank->state != PARTED && sim_crank_has_come(rank))
 		sim_elastic_ends(rank);
 	drop_all(rank);
 	rank->state = DEAD;
@@ -198,6 +206,21 @@ static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const vo
 	return 1;
 }
 
+/* It has been ready, and not told to start. */
+static void report_nothing(const struct rank *rank, struct sml_resumption *resumption,
+			   struct attempt *attempt)
+{
+	*resumption = (struct sml_resumption){
+		.epoch = rank->epoch,
+		.tag = rank->tag,
+		.membership = rank->membership,
+		.begins = true,
+		.self = attempt,
+		.kept = give_kept,
+		.adopt = adopt,
+	};
+}
+
 static void report(struct rank *rank, struct sml_resumption *resumption, struct attempt *attempt)
 {
 	*resumption = (struct sml_resumption){
@@ -244,9 +267,12 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 	}
 	if (resumes)
 		report(rank, &attempt->resumption, attempt);
+	else if (rank->may_have_begun)
+		report_nothing(rank, &attempt->resumption, attempt);
 	sim_say(rank->control, "rank %u joins at %s%s", rank->id, rank->control->names[address],
 		resumes ? ", to go on" : "");
-	sml_session_join(&attempt->session, &message, resumes ? &attempt->resumption : NULL);
+	sml_session_join(&attempt->session, &message,
+			 resumes || rank->may_have_begun ? &attempt->resumption : NULL);
 }
 
 /* ---- looking for a switch ---- */
@@ -261,9 +287,9 @@ static void look(struct rank *rank, bool resumes, unsigned first)
 		.resumes = resumes,
 		.retries = control->embedded,
 		.absence_ns = rank->leaves ? 0 : sml_search_absence_ns(HEARTBEAT_MS),
-		.deadline_ns = control->now_ns + (rank->leaves ? SML_LEAVE_WAIT_NS
-						  : control->is_elastic && !resumes ? MOVE_MS * MS
-										    : TIMEOUT_NS),
+		.deadline_ns =
+			resumes ? control->now_ns + (rank->leaves ? SML_LEAVE_WAIT_NS : TIMEOUT_NS)
+				: rank->begins_by_ns,
 	};
 
 	_Static_assert(sizeof(control->switches) <= sizeof(config.switches), "room for all");
@@ -273,12 +299,45 @@ static void look(struct rank *rank, bool resumes, unsigned first)
 	rank->ends_by_ns = config.deadline_ns;
 }
 
+static void begin(struct rank *rank)
+{
+	rank->begins_by_ns =
+		rank->control->now_ns + (rank->control->is_elastic ? MOVE_MS * MS : TIMEOUT_NS);
+	rank->early_ns = 0;
+	rank->may_have_begun = false;
+	rank->next = rank->home;
+	look(rank, false, rank->next);
+}
+
+/* As lib/context/begin.c: is it the switch that has failed, and does this rank try the next one? */
+static bool begins_anew(struct rank *rank, unsigned address, int error, bool connected)
+{
+	struct control *control = rank->control;
+	uint64_t now_ns = control->now_ns;
+
+	if (rank->early_ns == 0 &&
+	    (error == SML_ERROR_SWITCH_DIED ||
+	     (error == SML_ERROR_UNREACHABLE && connected && control->n_addresses > 1)))
+		rank->early_ns = now_ns;
+	if ((error != SML_ERROR_SWITCH_DIED && error != SML_ERROR_UNREACHABLE) ||
+	    rank->early_ns == 0 || now_ns >= rank->begins_by_ns ||
+	    (!rank->may_have_begun && now_ns >= rank->early_ns + EARLY_NS))
+		return false;
+	drop_all(rank);
+	rank->state = COMING;
+	rank->next = (uint8_t)((address + 1) % control->n_addresses);
+	rank->comes_ns = now_ns + PAUSE_NS;
+	return true;
+}
+
 static void reject(struct rank *rank, unsigned address, int error, const char *reason)
 {
 	struct control *control = rank->control;
 
 	sim_say(control, "rank %u: %s: %s", rank->id, control->names[address], reason);
 	if (rank->state == BEGINNING && rank->search.outcome == SML_SEARCH_FOUND) {
+		if (begins_anew(rank, address, error, true))
+			return;
 		fails(rank, error, reason);
 		return;
 	}
@@ -294,6 +353,8 @@ static void probe(struct rank *rank, unsigned address)
 	struct attempt *attempt = &rank->attempts[address];
 	const struct sml_admission *admission = &attempt->session.admission;
 
+	if (rank->state == BEGINNING)
+		rank->may_have_begun &= sml_admission_resumes(admission);
 	rank->epoch = admission->epoch;
 	rank->tag = admission->report_tag;
 	rank->membership = admission->membership;
@@ -323,6 +384,7 @@ static void end_of_probe(struct rank *rank, unsigned address)
 	struct attempt *attempt = &rank->attempts[address];
 
 	attempt->probed_ns = NEVER;
+	rank->may_have_begun |= rank->state == BEGINNING;
 	if (sim_has_udp(&rank->control->servers[attempt->link->sw], rank->id))
 		sml_session_ready(
 			&attempt->session,
@@ -468,7 +530,7 @@ void sim_crank_moves(struct rank *rank, const struct members *members)
 			rank->number = i;
 	rank->done = 0;
 	rank->has_kept = rank->sent = rank->leaves = rank->begun = false;
-	look(rank, false, rank->home);
+	begin(rank);
 }
 
 /* ---- events ---- */
@@ -570,8 +632,11 @@ static void act(struct rank *rank)
 
 static void tell_failure(struct rank *rank)
 {
+	unsigned before = rank->next + rank->control->n_addresses - 1u;
 	char text[1000];
 
+	if (rank->state == BEGINNING && begins_anew(rank, before, rank->search.error, false))
+		return;
 	sml_search_tell(&rank->search, text, sizeof(text));
 	fails(rank, rank->search.error, text);
 }
@@ -605,12 +670,14 @@ void sim_crank_wake(struct rank *rank)
 	if (control->now_ns >= rank->moves_ns && !sim_crank_is_over(rank))
 		sim_elastic_move(rank);
 	if (rank->state == COMING && control->now_ns >= rank->comes_ns) {
-		if (control->is_elastic)
+		if (rank->early_ns != 0) {
+			look(rank, false, rank->next);
+		} else if (control->is_elastic) {
 			rank->state = PARTED;
-		if (control->is_elastic)
 			sim_elastic_ask(rank);
-		else
-			look(rank, false, rank->home);
+		} else {
+			begin(rank);
+		}
 	}
 	for (unsigned i = 0; i < MAX_ADDRESSES && !sim_crank_is_over(rank); i++)
 		tick(rank, i);

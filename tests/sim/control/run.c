@@ -91,6 +91,7 @@ static void draw_server(struct control *control, uint8_t index)
 	server->dies_ns = server->returns_ns = server->pauses_ns = server->resumes_ns = NEVER;
 	server->freezes = gen_chance(gen, 1, 4);
 	server->last_words = gen_chance(gen, 1, 8) ? gen_below(gen, MAX_RANKS) : NEVER_32;
+	server->last_starts = NEVER_32;
 	make_good(server);
 	/* A job that finds no room when it begins is refused, and the refusal is final. */
 	sim_rivals_draw(server, index ? 0 : 9 * SECOND);
@@ -233,7 +234,7 @@ static struct server *add_switch(struct control *control, struct server *parent)
 	server->parent = parent;
 	server->delay_us = gen_range(&control->gen, 20, 3000);
 	server->dies_ns = server->returns_ns = server->pauses_ns = server->resumes_ns = NEVER;
-	server->last_words = NEVER_32;
+	server->last_words = server->last_starts = NEVER_32;
 	server->max_slots = 4096;
 	make_good(server);
 	return server;
@@ -335,6 +336,44 @@ static void draw_squatters(struct control *control, uint64_t seed)
 	for (unsigned i = 0; i < control->n_servers; i++)
 		if (gen_chance(&gen, 1, 2))
 			sim_rivals_squat(&control->servers[i], i ? 0 : 9 * SECOND);
+}
+
+/*
+ * The first switch dies while the job begins: between two Start messages, or at any other moment.
+ * All switches can serve the job, and the others live until it has begun.
+ */
+static void draw_early_death(struct control *control, uint64_t seed)
+{
+	struct server *first = &control->servers[0];
+	struct gen gen;
+
+	gen_from_seed(&gen, seed ^ 0x6561726c79ull);
+	for (unsigned i = 0; i < control->n_servers; i++) {
+		struct server *server = &control->servers[i];
+
+		make_good(server);
+		server->n_rivals = 0;
+		server->max_slots = 4096;
+		server->roomy_ns = 0;
+		server->delay_us %= 100000;
+		server->dies_ns = server->returns_ns = NEVER;
+		server->pauses_ns = server->resumes_ns = NEVER;
+	}
+	if (gen_chance(&gen, 2, 3))
+		first->last_starts = gen_below(&gen, control->n_ranks + 1);
+	else
+		/* A rank that finds no switch at all when it comes fails. */
+		first->dies_ns = gen_range(&gen, control->n_servers > 1 ? 0 : 3500, 4500) * MS;
+	/*
+	 * If it is the only one, it comes back before the ranks would give up. Otherwise it does
+	 * not, because a rank that loses it later than the others would begin there without them.
+	 */
+	if (control->n_servers == 1) {
+		first->freezes = false;
+		first->returns_ns = gen_range(&gen, 4500, 9000) * MS;
+	}
+	control->good_stays = true;
+	control->good = &control->servers[control->n_servers - 1];
 }
 
 static void describe_world(const struct control *control)
@@ -734,6 +773,8 @@ void sim_control_run(uint64_t seed, enum sim_control_kind kind, bool trace,
 		draw_pauses(control, seed);
 	if (kind == SIM_CONTROL_SMALL && seed % 4 == 2 && !control->embedded)
 		draw_squatters(control, seed);
+	if (kind == SIM_CONTROL_SMALL && seed % 8 == 5 && !control->embedded)
+		draw_early_death(control, seed);
 	if (!control->is_elastic)
 		describe_world(control);
 	for (unsigned i = 0; i < control->n_servers && !control->embedded; i++)

@@ -32,16 +32,21 @@ static bool is_uplink(const struct sml_peer *peer)
 	return peer->address_bytes == UPLINK;
 }
 
-/* A switch may die between two of its last messages. */
+/* A switch may die between two of its last messages, or between two that start the job. */
 static bool dies_first(struct server *server, const SmlControl__Envelope *message)
 {
-	if (message->body_case != SML_CONTROL__ENVELOPE__BODY_LEFT ||
-	    server->last_words == NEVER_32)
+	uint32_t *left =
+		message->body_case == SML_CONTROL__ENVELOPE__BODY_LEFT	  ? &server->last_words
+		: message->body_case == SML_CONTROL__ENVELOPE__BODY_START ? &server->last_starts
+									  : NULL;
+
+	if (left == NULL || *left == NEVER_32)
 		return false;
-	if (server->last_words > 0) {
-		server->last_words--;
+	if (*left > 0) {
+		--*left;
 		return false;
 	}
+	server->last_starts = NEVER_32;
 	server->dies_ns = server->control->now_ns;
 	return true;
 }
