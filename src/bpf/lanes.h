@@ -183,49 +183,65 @@ static __always_inline uint64_t lanes_max(uint8_t lane_kind, bool last, uint64_t
 			end, n);
 }
 
-/* ---- lanes of 16 bits that are rounded ---- */
+/* ---- lanes that are rounded; the width is a constant in every call ---- */
 
-#define ROUNDED_LANES (SML_ROUNDED_BLOCK / 2) /* of 32 bits, in a block */
+/* Lanes of 32 bits in a block. */
+static __always_inline uint32_t rounded_lanes(uint32_t width)
+{
+	return SML_ROUNDED_BLOCK / 32 * width;
+}
+
+static __always_inline uint32_t most_blocks(uint32_t width)
+{
+	return width == 8 ? SML_XDP_INT8_BLOCKS : SML_XDP_INT16_BLOCKS;
+}
+
+/* The i-th number of a lane in host order, whose first is in the highest bits. */
+static __always_inline uint32_t narrow_of(uint32_t width, uint32_t lane, uint32_t i)
+{
+	return (uint32_t)((int32_t)(lane << width * i) >> (32 - width));
+}
 
 /* Add a block to its sums. Returns their magnitudes, if this was the last contribution. */
-static __always_inline uint32_t add_block(enum sml_lane_step step, uint32_t *sums,
+static __always_inline uint32_t add_block(uint32_t width, enum sml_lane_step step, uint32_t *sums,
 					  const uint32_t *arrived, uint32_t shift)
 {
-	uint32_t magnitudes = 0;
+	uint32_t magnitudes = 0, lane = 0;
 
 #pragma clang loop unroll(full)
-	for (uint32_t k = 0; k < ROUNDED_LANES; k++) {
-		uint32_t lane = sml_be32(arrived[k]);
-		uint32_t first = (uint32_t)((int32_t)lane >> 16) << shift;
-		uint32_t second = (uint32_t)((int32_t)(lane << 16) >> 16) << shift;
+	for (uint32_t k = 0; k < SML_ROUNDED_BLOCK; k++) {
+		uint32_t i = k % (32 / width), sum;
 
-		if (step != SML_LANES_FIRST) {
-			first += sums[2 * k];
-			second += sums[2 * k + 1];
-		}
-		sums[2 * k] = first;
-		sums[2 * k + 1] = second;
+		if (i == 0)
+			lane = sml_be32(arrived[k * width / 32]);
+		sum = narrow_of(width, lane, i) << shift;
+		if (step != SML_LANES_FIRST)
+			sum += sums[k];
+		sums[k] = sum;
 		if (step != SML_LANES_LAST)
 			continue;
-		magnitudes |= sml_rounded_magnitude((int32_t)first);
-		hide(magnitudes);
-		magnitudes |= sml_rounded_magnitude((int32_t)second);
+		magnitudes |= sml_rounded_magnitude((int32_t)sum);
 		hide(magnitudes);
 	}
 	return magnitudes;
 }
 
 /* Round a block's sums into lanes, which overwrite only sums that have been read. */
-static __always_inline void round_block(const uint32_t *sums, uint32_t *lanes, uint32_t *arrived,
-					struct sml_rounded_by by, uint64_t *sum)
+static __always_inline void round_block(uint32_t width, const uint32_t *sums, uint32_t *lanes,
+					uint32_t *arrived, struct sml_rounded_by by, uint64_t *sum)
 {
 #pragma clang loop unroll(full)
-	for (uint32_t k = 0; k < ROUNDED_LANES; k++) {
-		uint32_t first = (uint32_t)sml_rounded(SML_ROUNDED_WIDTH, (int32_t)sums[2 * k], by);
-		uint32_t second =
-			(uint32_t)sml_rounded(SML_ROUNDED_WIDTH, (int32_t)sums[2 * k + 1], by);
-		uint32_t lane = sml_be32(first << 16 | (second & 0xffff));
+	for (uint32_t k = 0; k < rounded_lanes(width); k++) {
+		uint32_t lane = 0;
 
+#pragma clang loop unroll(full)
+		for (uint32_t i = 0; i < 32 / width; i++) {
+			int32_t of = (int32_t)sums[32 / width * k + i];
+			uint32_t rounded = (uint32_t)sml_rounded(width, of, by);
+
+			lane = lane << width | (rounded & (0xffffffffu >> (32 - width)));
+		}
+		lane = sml_be32(lane);
 		lanes[k] = lane;
 		arrived[k] = lane;
 		add_lane(sum, lane);
@@ -233,12 +249,12 @@ static __always_inline void round_block(const uint32_t *sums, uint32_t *lanes, u
 }
 
 /* The shifts, which are in the packet, as lanes of the result. What follows the last one is 0. */
-static __always_inline void keep_shifts(uint32_t n_blocks, uint32_t *lanes, uint32_t *arrived,
-					void *end, uint64_t *sum)
+static __always_inline void keep_shifts(uint32_t width, uint32_t n_blocks, uint32_t *lanes,
+					uint32_t *arrived, void *end, uint64_t *sum)
 {
 	uint32_t last = (n_blocks - 1) / 4, unused = 3 - (n_blocks - 1) % 4;
 
-	for (uint32_t i = 0; i < (SML_XDP_ROUNDED_BLOCKS + 3) / 4; i++) {
+	for (uint32_t i = 0; i < (most_blocks(width) + 3) / 4; i++) {
 		uint32_t lane;
 
 		if (i > last || (void *)(arrived + 1) > end)
@@ -253,61 +269,69 @@ static __always_inline void keep_shifts(uint32_t n_blocks, uint32_t *lanes, uint
 }
 
 /* Returns the checksum over the lanes of a result. `step` is a constant in every call. */
-static __always_inline uint64_t do_rounded(enum sml_lane_step step, uint64_t *stored,
-					   uint32_t *arrived, void *end, uint32_t n)
+static __always_inline uint64_t do_rounded(uint32_t width, enum sml_lane_step step,
+					   uint64_t *stored, uint32_t *arrived, void *end,
+					   uint32_t n)
 {
-	uint32_t n_blocks = sml_rounded_blocks(SML_ROUNDED_WIDTH, n), *lanes = (uint32_t *)stored;
-	uint32_t *at = arrived;
+	uint32_t n_blocks = sml_rounded_blocks(width, n), *lanes = (uint32_t *)stored;
+	uint32_t block = rounded_lanes(width), *at = arrived;
 	uint8_t *shifts;
 	uint64_t sum = 0;
 
 	hide(n_blocks);
-	if (n_blocks == 0 || n_blocks > SML_XDP_ROUNDED_BLOCKS)
+	if (n_blocks == 0 || n_blocks > most_blocks(width))
 		return 0;
-	shifts = (uint8_t *)(arrived + n_blocks * ROUNDED_LANES);
-	for (uint32_t b = 0; b < SML_XDP_ROUNDED_BLOCKS; b++) {
+	shifts = (uint8_t *)(arrived + n_blocks * block);
+	for (uint32_t b = 0; b < most_blocks(width); b++) {
 		uint32_t *sums = (uint32_t *)stored + b * SML_ROUNDED_BLOCK, magnitudes;
 
-		if (b >= n_blocks || (void *)(at + ROUNDED_LANES) > end ||
-		    (void *)(shifts + 1) > end)
+		if (b >= n_blocks || (void *)(at + block) > end || (void *)(shifts + 1) > end)
 			break;
-		magnitudes = add_block(step, sums, at, *shifts & SML_ROUNDED_SHIFT_BITS);
+		magnitudes = add_block(width, step, sums, at, *shifts & SML_ROUNDED_SHIFT_BITS);
 		if (step == SML_LANES_LAST) {
 			struct sml_rounded_by by;
 
-			sml_find_rounding(&by, SML_ROUNDED_WIDTH, magnitudes);
+			sml_find_rounding(&by, width, magnitudes);
 			*shifts = (uint8_t)by.shift;
 			/* Otherwise all sums of the block would wait on the stack. */
 			asm volatile("" ::: "memory");
-			round_block(sums, lanes, at, by, &sum);
-			lanes += ROUNDED_LANES;
+			round_block(width, sums, lanes, at, by, &sum);
+			lanes += block;
 		}
 		shifts++;
-		at += ROUNDED_LANES;
+		at += block;
 	}
 	if (step == SML_LANES_LAST)
-		keep_shifts(n_blocks, (uint32_t *)stored + n_blocks * ROUNDED_LANES,
-			    arrived + n_blocks * ROUNDED_LANES, end, &sum);
+		keep_shifts(width, n_blocks, (uint32_t *)stored + n_blocks * block,
+			    arrived + n_blocks * block, end, &sum);
 	return sum;
+}
+
+static __always_inline uint64_t rounded_combine(uint32_t width, enum sml_lane_step step,
+						uint64_t *stored, uint32_t *arrived, void *end,
+						uint32_t n)
+{
+	if (step == SML_LANES_FIRST)
+		return do_rounded(width, SML_LANES_FIRST, stored, arrived, end, n);
+	if (step == SML_LANES_NEXT)
+		return do_rounded(width, SML_LANES_NEXT, stored, arrived, end, n);
+	return do_rounded(width, SML_LANES_LAST, stored, arrived, end, n);
 }
 
 /*
  * The lanes of an ABSORBED, FULL or COMPLETED contribution. The whole sum's are written into the
- * packet.
+ * packet. width: of the lanes that this program rounds; one of 8 bits has no others.
  */
-static __always_inline uint64_t lanes_combine(const struct sml_slot *slot, enum sml_lane_step step,
-					      uint64_t *stored, uint32_t *arrived, void *end)
+static __always_inline uint64_t lanes_combine(uint32_t width, const struct sml_slot *slot,
+					      enum sml_lane_step step, uint64_t *stored,
+					      uint32_t *arrived, void *end)
 {
 	uint32_t n = slot->lanes;
 
 	if (step == SML_LANES_ONLY)
 		return DO_LANES(WAY_KEEP, false);
-	if (slot->lane_kind == SML_LANE_INT16_ROUNDED)
-		return step == SML_LANES_FIRST
-			       ? do_rounded(SML_LANES_FIRST, stored, arrived, end, n)
-		       : step == SML_LANES_NEXT
-			       ? do_rounded(SML_LANES_NEXT, stored, arrived, end, n)
-			       : do_rounded(SML_LANES_LAST, stored, arrived, end, n);
+	if (width == 8 || slot->lane_kind == SML_LANE_INT16_ROUNDED)
+		return rounded_combine(width, step, stored, arrived, end, n);
 	if (step == SML_LANES_FIRST)
 		return DO_LANES(WAY_FIRST, false);
 	if (slot->op == SML_LANE_MAX && step == SML_LANES_LAST)

@@ -16,11 +16,16 @@
  */
 #define SML_XDP_LANES 832
 
-/* The most blocks of a packet whose lanes are rounded: sml_rounded_blocks(), as a constant. */
-#define SML_XDP_ROUNDED_BLOCKS	 25
-#define SML_XDP_LANES_OF(blocks) ((blocks) * (SML_ROUNDED_BLOCK / 2) + ((blocks) + 3) / 4)
-_Static_assert(SML_XDP_LANES_OF(SML_XDP_ROUNDED_BLOCKS) <= SML_XDP_LANES &&
-		       SML_XDP_LANES_OF(SML_XDP_ROUNDED_BLOCKS + 1) > SML_XDP_LANES,
+/* The most blocks of a packet whose lanes are rounded: sml_rounded_blocks(), as constants. */
+#define SML_XDP_INT16_BLOCKS 25
+#define SML_XDP_INT8_BLOCKS  51
+#define SML_XDP_LANES_OF(width, blocks)                                                            \
+	((blocks) * (SML_ROUNDED_BLOCK / 32 * (width)) + ((blocks) + 3) / 4)
+#define SML_XDP_ARE_MOST(width, blocks)                                                            \
+	(SML_XDP_LANES_OF(width, blocks) <= SML_XDP_LANES &&                                       \
+	 SML_XDP_LANES_OF(width, (blocks) + 1) > SML_XDP_LANES)
+_Static_assert(SML_XDP_ARE_MOST(16, SML_XDP_INT16_BLOCKS) &&
+		       SML_XDP_ARE_MOST(8, SML_XDP_INT8_BLOCKS),
 	       "as many blocks as fit into SML_XDP_LANES");
 
 /* A job's place in sml_jobs: the low bits of its number. */
@@ -84,7 +89,7 @@ struct sml_xdp_slot {
 	uint32_t reserved;
 	struct sml_slot slot;
 	/* See bpf/lanes.h. Sums that are rounded take the most room. */
-	uint64_t lanes[SML_XDP_ROUNDED_BLOCKS * SML_ROUNDED_BLOCK / 2];
+	uint64_t lanes[SML_XDP_INT8_BLOCKS * SML_ROUNDED_BLOCK / 2];
 };
 
 /*

@@ -82,6 +82,16 @@ struct {
 	__type(value, uint32_t);
 } sml_leaf_places SEC(".maps");
 
+/* The second entry program, for lanes of 8 bits. */
+int sml_entry_int8(struct xdp_md *ctx);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(uint32_t));
+	__array(values, int(struct xdp_md *));
+} sml_int8 SEC(".maps") = {.values = {sml_entry_int8}};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 65536); /* a page of any size */

@@ -17,6 +17,11 @@
  *
  * At a leaf, a parent's result takes the same way, with sml_slot_accept() as its step.
  *
+ * The kernel checks at most a million instructions of a program, on all of its ways together, and
+ * rounding takes most of them. So lanes of 8 bits have an entry program of their own: the first one
+ * ends in it (by a tail call), and it does the same from the start. All other packets cost what
+ *they would cost without it. A width is an argument, and a constant in both programs.
+ *
  * The job's devmap has one entry for each rank, so a port that leads to several ranks is in it
  * several times. Workers on separate ports, workers behind one NIC, and all mixtures use the same
  * path.
@@ -134,9 +139,9 @@ struct step_result {
  * Step the slot and combine the lanes, under its lock. COMPLETED: the packet has become the result.
  * FULL: it has become the contribution to the parent.
  */
-static __always_inline void step(struct sml_xdp_job *job, struct sml_xdp_slot *buffer,
-				 const struct sml_contribution *in, struct sml_header *header,
-				 void *end, struct step_result *result)
+static __always_inline void step(uint32_t width, struct sml_xdp_job *job,
+				 struct sml_xdp_slot *buffer, const struct sml_contribution *in,
+				 struct sml_header *header, void *end, struct step_result *result)
 {
 	uint64_t all = sml_pool_all_ranks(&job->rules);
 	uint32_t *tickets = &job->tickets[sml_pool_stream_of(&job->rules, in->slot)];
@@ -147,7 +152,7 @@ static __always_inline void step(struct sml_xdp_job *job, struct sml_xdp_slot *b
 		sml_slot_step(&buffer->slot, in, all, job->rules.is_leaf, tickets, &lane_step);
 	if (result->verdict == SML_VERDICT_ABSORBED || result->verdict == SML_VERDICT_COMPLETED ||
 	    result->verdict == SML_VERDICT_FULL)
-		result->payload_sum = lanes_combine(&buffer->slot, lane_step, buffer->lanes,
+		result->payload_sum = lanes_combine(width, &buffer->slot, lane_step, buffer->lanes,
 						    (uint32_t *)(header + 1), end);
 	if (result->verdict == SML_VERDICT_COMPLETED)
 		sml_pool_write_header(&job->rules, &buffer->slot, in, header);
@@ -270,7 +275,7 @@ static __always_inline struct sml_header *checked_header(struct xdp_md *ctx, str
 }
 
 /* A contribution that the job accepts. */
-static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
+static __always_inline int contribute(uint32_t width, struct xdp_md *ctx, struct frame *frame,
 				      struct sml_xdp_job *job, struct sml_xdp_counters *counters,
 				      const struct sml_contribution *in)
 {
@@ -280,7 +285,7 @@ static __always_inline int contribute(struct xdp_md *ctx, struct frame *frame,
 
 	if (!header || !buffer)
 		return XDP_DROP;
-	step(job, buffer, in, header, frame_end(ctx), &result);
+	step(width, job, buffer, in, header, frame_end(ctx), &result);
 	count_received(counters, result.verdict, in->rank, frame->length);
 	if (result.verdict == SML_VERDICT_COMPLETED || result.verdict == SML_VERDICT_FULL)
 		return send_sum(ctx, frame, job, counters, header, &result);
@@ -325,7 +330,7 @@ __noinline uint64_t sml_parse(struct xdp_md *ctx)
 	return frame_parse(ctx, sml_port_be, &frame) ? frame_pack(&frame) : 0;
 }
 
-static __always_inline int receive(struct xdp_md *ctx)
+static __always_inline int receive(uint32_t width, struct xdp_md *ctx)
 {
 	struct sml_contribution in = {0};
 	struct sml_xdp_counters *counters;
@@ -377,8 +382,13 @@ static __always_inline int receive(struct xdp_md *ctx)
 		verdict = SML_VERDICT_EARLY_USE;
 	if (verdict == SML_VERDICT_ABSORBED && is_parents)
 		return accept(ctx, &frame, job, counters, &in);
-	if (verdict == SML_VERDICT_ABSORBED)
-		return contribute(ctx, &frame, job, counters, &in);
+	if (verdict == SML_VERDICT_ABSORBED && width == sml_rounded_width(in.lane_kind))
+		return contribute(width, ctx, &frame, job, counters, &in);
+	if (verdict == SML_VERDICT_ABSORBED) {
+		if (width != 8)
+			bpf_tail_call(ctx, &sml_int8, 0);
+		return XDP_DROP;
+	}
 	/*
 	 * Without the cookie, it may be for another switch behind this box, so the stack gets it.
 	 */
@@ -389,7 +399,13 @@ static __always_inline int receive(struct xdp_md *ctx)
 SEC("xdp")
 int sml_entry(struct xdp_md *ctx)
 {
-	return receive(ctx);
+	return receive(16, ctx);
+}
+
+SEC("xdp")
+int sml_entry_int8(struct xdp_md *ctx)
+{
+	return receive(8, ctx);
 }
 
 /* Turn the stamp into headers. */

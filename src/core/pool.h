@@ -62,10 +62,8 @@ static inline bool sml_pool_takes_lanes(const struct sml_pool_rules *rules,
 		return true;
 	if (in->op != SML_LANE_SUM)
 		return false;
-#ifndef __bpf__ /* XDP takes none of these, and the verifier's work for its program is limited. */
 	if (in->lane_kind == SML_LANE_INT8_ROUNDED)
 		return rules->rounds_int8 && sml_rounded_is_whole(8, in->lanes);
-#endif
 	return rules->rounds && in->lane_kind == SML_LANE_INT16_ROUNDED &&
 	       sml_rounded_is_whole(16, in->lanes);
 }

@@ -94,7 +94,7 @@ start() {
 sums() {
 	local title=$1 what
 	shift
-	for what in "float sum int32" "float avg int16" "int32 max int32" "double sum int32" "uint8 sum int32"; do
+	for what in "float sum int32" "float avg int16" "float sum int8" "int32 max int32" "double sum int32" "uint8 sum int32"; do
 		# shellcheck disable=SC2086 # three words
 		set -- "$what" "${@:1}"
 		local words=($what)

@@ -4,9 +4,12 @@
  * prints a hash of the bits of each result. Ranks on machines of different architectures, and jobs
  * with other such machines, must print the same lines. Needs nothing but switchml.h.
  *
+ *	rank-of-bits [int8]		int8: on that wire, too, which not all switches take
+ *
  * The inputs come from integers alone: no function of libm could make a difference.
  */
 #include <err.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,8 +84,15 @@ static void sum(struct sml_context *job, unsigned t, enum sml_op op, enum sml_wi
 	       (unsigned long long)hash_of(data, count * types[t].bytes));
 }
 
-int main(void)
+static bool has_int8(unsigned t, enum sml_op op)
 {
+	return types[t].fraction_bits && types[t].type != SML_FLOAT64 && op <= SML_AVG;
+}
+
+int main(int argc, char **argv)
+{
+	const bool with_int8 = argc > 1 && strcmp(argv[1], "int8") == 0;
+
 	static const enum sml_op ops[] = {SML_SUM, SML_AVG, SML_MAX, SML_MIN};
 	static const size_t counts[] = {1, 100, MOST};
 	struct sml_context *job;
@@ -97,6 +107,8 @@ int main(void)
 				sum(job, t, ops[o], SML_WIRE_INT32, counts[c]);
 				if (types[t].fraction_bits)
 					sum(job, t, ops[o], SML_WIRE_INT16, counts[c]);
+				if (with_int8 && has_int8(t, ops[o]))
+					sum(job, t, ops[o], SML_WIRE_INT8, counts[c]);
 			}
 	if (sml_close(job) < 0)
 		errx(1, "the job could not be left in order");

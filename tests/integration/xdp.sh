@@ -393,15 +393,15 @@ jumbo_frames() {
 	sums_with_lanes "an MTU of 3500" 832
 	exact_sums "an MTU of 3500" -b 4 -e 1M -f 16
 	start_udp_switch box --listen :28600
-	switch=$network.1:28500 same_bits "packets of 832 lanes" bits
-	switch=$network.1:28600 same_bits "the other dataplane" bits-udp
-	SWITCHML_MTU=400 switch=$network.1:28600 same_bits "packets of 64 lanes there" bits-small
+	switch=$network.1:28500 same_bits "packets of 832 lanes" bits int8
+	switch=$network.1:28600 same_bits "the other dataplane" bits-udp int8
+	SWITCHML_MTU=400 switch=$network.1:28600 same_bits "packets of 64 lanes there" bits-small int8
 	stop_udp_switch
 	switch=[fd77::1] start_job six-jumbo -b 4 -e 1M -f 16 -n 2 --drop 1%
 	expect_success "an MTU of 3500, and IPv6, with losses" "${pids[@]}"
 	set_mtu 1500 1
 	sums_with_lanes "one rank has an MTU of 1500" 352
-	switch=$network.1:28500 same_bits "packets of 352 lanes" bits-352
+	switch=$network.1:28500 same_bits "packets of 352 lanes" bits-352 int8
 	stop_switch
 	await no_program
 	set_mtu 9000 1

@@ -87,20 +87,20 @@ exact_sums() {
 	done
 }
 
-# Job: sums of every type and wire, and $work/JOB.N has the hash of each of rank N's results.
+# Job, arguments of the program: sums of every type and wire, and $work/JOB.N has the hash of each of rank N's results.
 start_bits() {
 	pids=()
 	for ((rank = 0; rank < ranks; rank++)); do
 		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks SWITCHML_JOB="$1" \
-			SWITCHML_SWITCH="${switch:-10.77.0.1}" timeout 100 "${rank_of_bits:?}" \
+			SWITCHML_SWITCH="${switch:-10.77.0.1}" timeout 100 "${rank_of_bits:?}" "${@:2}" \
 			>"$work/$1.$rank" 2>"$work/said-$1.$rank" &
 		pids+=($!)
 	done
 }
 
-# Title, job: the same bits as those of the job "bits".
+# Title, job, arguments: the same bits as those of the job "bits".
 same_bits() {
-	start_bits "$2"
+	start_bits "${@:2}"
 	expect_success "$1" "${pids[@]}"
 	for ((rank = 0; rank < ranks; rank++)); do
 		[ -s "$work/bits.0" ] && cmp "$work/bits.0" "$work/$2.$rank" || fail "$1: the same bits"

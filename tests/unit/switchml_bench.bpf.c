@@ -53,7 +53,7 @@ int bench_entry(struct xdp_md *ctx)
 {
 	if (next_contribution(ctx) < 0)
 		return XDP_ABORTED;
-	return receive(ctx);
+	return receive(16, ctx);
 }
 
 SEC("xdp")

@@ -64,7 +64,9 @@ static void add_job(struct switchml_bench *bench, uint8_t ranks)
 					    .data_slots = SLOTS,
 					    .lanes = SML_XDP_LANES,
 					    .n_ranks = ranks,
-					    .n_shards = 1},
+					    .n_shards = 1,
+					    .rounds = true,
+					    .rounds_int8 = true},
 				  .started = 1};
 	uint32_t map_row = JOB;
 
@@ -73,7 +75,7 @@ static void add_job(struct switchml_bench *bench, uint8_t ranks)
 	bpf_map_update_elem(bpf_map__fd(bench->maps.sml_jobs), &map_row, &job, 0);
 }
 
-static uint32_t build(uint8_t *frame, uint16_t lanes)
+static uint32_t build(uint8_t *frame, uint8_t lane_kind, uint16_t lanes)
 {
 	const struct frame_wrapping wrapping = {.rank = 1};
 	uint32_t packet[10 + SML_XDP_LANES] = {0};
@@ -81,6 +83,7 @@ static uint32_t build(uint8_t *frame, uint16_t lanes)
 				    .version = SML_WIRE_VERSION,
 				    .job_be = sml_be32(JOB),
 				    .epoch_be = sml_be32(1),
+				    .lane_kind = lane_kind,
 				    .lanes_be = sml_be16(lanes)};
 
 	memcpy(packet, &header, sizeof(header));
@@ -88,10 +91,10 @@ static uint32_t build(uint8_t *frame, uint16_t lanes)
 }
 
 /* Nanoseconds per packet, or a negative number. */
-static int run(struct bpf_program *program, uint16_t lanes)
+static int run(struct bpf_program *program, uint8_t lane_kind, uint16_t lanes)
 {
 	uint8_t frame[FRAME_BYTES];
-	uint32_t bytes = build(frame, lanes);
+	uint32_t bytes = build(frame, lane_kind, lanes);
 	int best = INT32_MAX;
 
 	for (unsigned i = 0; i < REPEATS; i++) {
@@ -122,7 +125,7 @@ static uint64_t count_taken(struct switchml_bench *bench)
 }
 
 /* One packet in `ranks` completes, one begins a slot's use, the others are added. */
-static int measure(uint8_t ranks, uint16_t lanes)
+static int measure(uint8_t ranks, uint8_t lane_kind, uint16_t lanes)
 {
 	struct switchml_bench *bench = load(ranks);
 	int whole, overhead;
@@ -132,14 +135,14 @@ static int measure(uint8_t ranks, uint16_t lanes)
 		return -errno;
 	add_group(bench, ranks);
 	add_job(bench, ranks);
-	whole = run(bench->progs.bench_entry, lanes);
-	overhead = run(bench->progs.bench_overhead, lanes);
+	whole = run(bench->progs.bench_entry, lane_kind, lanes);
+	overhead = run(bench->progs.bench_overhead, lane_kind, lanes);
 	taken = count_taken(bench);
 	switchml_bench__destroy(bench);
 	if (whole < 0 || overhead < 0)
 		return whole < 0 ? whole : overhead;
-	printf("%2u ranks, %3u lanes: %3d ns a packet (and %d ns of the test's own)\n", ranks,
-	       lanes, whole - overhead, overhead);
+	printf("%2u ranks, %3u lanes of kind %u: %3d ns a packet (and %d ns of the test's own)\n",
+	       ranks, lanes, lane_kind, whole - overhead, overhead);
 	if (taken == (uint64_t)RUNS * REPEATS)
 		return 0;
 	fprintf(stderr, "%lu packets were taken, not %u\n", (unsigned long)taken, RUNS * REPEATS);
@@ -149,12 +152,24 @@ static int measure(uint8_t ranks, uint16_t lanes)
 int main(void)
 {
 	static const uint8_t ranks[] = {1, 2, 4, 8, 16, 64};
-	static const uint16_t lanes[] = {8, 352, SML_XDP_LANES};
+	static const struct {
+		uint8_t kind;
+		uint16_t lanes;
+	} packets[] = {
+		{SML_LANE_INT32, 8},
+		{SML_LANE_INT32, 352},
+		{SML_LANE_INT32, SML_XDP_LANES},
+		/* As many blocks as fit into 352 and SML_XDP_LANES. */
+		{SML_LANE_INT16_ROUNDED, 323},
+		{SML_LANE_INT16_ROUNDED, SML_XDP_LANES_OF(16, SML_XDP_INT16_BLOCKS)},
+		{SML_LANE_INT8_ROUNDED, 342},
+		{SML_LANE_INT8_ROUNDED, SML_XDP_LANES_OF(8, SML_XDP_INT8_BLOCKS)},
+	};
 	int rc = 0;
 
 	for (unsigned i = 0; i < 6; i++)
-		for (unsigned k = 0; k < 3 && rc == 0; k++)
-			rc = measure(ranks[i], lanes[k]);
+		for (unsigned k = 0; k < sizeof(packets) / sizeof(packets[0]) && rc == 0; k++)
+			rc = measure(ranks[i], packets[k].kind, packets[k].lanes);
 	if (rc == -EPERM || rc == -EACCES || rc == -ENOSYS) {
 		printf("skipped: BPF is not permitted\n");
 		return 77;

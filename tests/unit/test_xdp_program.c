@@ -154,6 +154,7 @@ static void pair_add(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t
 		.n_shards = n_shards,
 		.is_leaf = is_leaf,
 		.rounds = true,
+		.rounds_int8 = true,
 		.parent = {.cookie = 0xbeef, .tag = 0x9a7e, .job = PARENT_JOB, .rank = 17}};
 
 	memset(pair, 0, sizeof(*pair));
@@ -220,23 +221,27 @@ static void make_result(struct pair *pair, void *packet, uint32_t *length)
 }
 
 /* As many lanes as whole blocks take that are rounded, if there are any in so many. */
-static uint16_t whole_blocks(uint16_t lanes)
+static uint16_t whole_blocks(uint8_t lane_kind, uint16_t lanes)
 {
-	uint32_t blocks = sml_rounded_blocks(16, lanes);
+	uint32_t width = sml_rounded_width(lane_kind), blocks = sml_rounded_blocks(width, lanes);
 
-	return blocks > 0 ? (uint16_t)sml_rounded_lanes(16, blocks) : lanes;
+	return blocks > 0 ? (uint16_t)sml_rounded_lanes(width, blocks) : lanes;
 }
 
 /* Mostly the worker's next packet, sometimes a late, early, repeated or wrong one. */
 static void make_packet(struct pair *pair, void *packet, uint32_t *length)
 {
 	static const uint16_t widths[] = {0, 1, 7, 8, 9, 16, 64, 351, 352, 832};
+	static const uint8_t kinds[] = {
+		SML_LANE_INT32, SML_LANE_INT16_PAIR, SML_LANE_INT32, SML_LANE_INT16_ROUNDED,
+		SML_LANE_INT32, SML_LANE_INT16_PAIR, SML_LANE_INT32, SML_LANE_INT8_ROUNDED};
 	const struct sml_pool_rules *rules = &pair->pool.rules;
 	uint8_t rank = (uint8_t)draw(rules->n_ranks);
 	uint16_t slot = (uint16_t)draw(HEAD_SLOTS + DATA_SLOTS);
 	uint32_t use = pair->uses[rank][slot], odd = draw(30 + 20u * rules->n_ranks);
 	uint16_t lanes =
 		widths[(slot + use) % 10] < rules->lanes ? widths[(slot + use) % 10] : rules->lanes;
+	uint8_t kind = kinds[(slot + use) % 8];
 	struct sml_header *header = packet;
 	sml_any_u32 *words = (sml_any_u32 *)(header + 1);
 
@@ -244,14 +249,13 @@ static void make_packet(struct pair *pair, void *packet, uint32_t *length)
 		use -= 1 + draw(2);
 	if (odd == 2)
 		use += 1 + draw(3);
-	if ((slot + use) % 4 == 3)
-		lanes = whole_blocks(lanes);
+	if (sml_lane_is_rounded(kind))
+		lanes = whole_blocks(kind, lanes);
 	if (odd == 3)
 		lanes = (uint16_t)draw(rules->lanes + 1u);
 	*header = header_for(rules, rank, slot, use, lanes);
 	header->op = (slot + use) % 4 == 0;
-	header->lane_kind =
-		(uint8_t)((slot + use) % 4 == 3 ? SML_LANE_INT16_ROUNDED : (slot + use) % 4 == 1);
+	header->lane_kind = kind;
 	header->digest_be = sml_be32(odd == 4 ? draw(3) : 9);
 	if (odd == 5)
 		((uint8_t *)packet)[draw(SML_HEADER_BYTES)] = (uint8_t)draw(256);
