@@ -110,7 +110,6 @@ static void measure(struct bench *bench, const char *name, uint8_t op, uint8_t l
 		.n_ranks = (uint8_t)bench->n_ranks,
 		.n_shards = 1,
 		.rounds = true,
-		.rounds_int8 = true,
 	};
 	void *memory;
 

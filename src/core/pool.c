@@ -23,7 +23,7 @@ static size_t n_buffers(const struct sml_pool_rules *rules)
 
 static uint32_t stride_of(const struct sml_pool_rules *rules)
 {
-	uint32_t width = rules->rounds_int8 ? 8 : rules->rounds ? 16 : 0;
+	uint32_t width = rules->rounds ? SML_ROUNDED_WIDTH_MIN : 0;
 	size_t bytes = SML_HEADER_BYTES + sml_lanes_stored_bytes(rules->lanes, width);
 
 	/* Each buffer begins on its own cache line, because its neighbors may have other owners. */

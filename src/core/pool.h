@@ -35,8 +35,7 @@ struct sml_pool_rules {
 	uint8_t n_ranks;
 	uint8_t n_shards;
 	bool is_leaf;
-	bool rounds;		       /* takes int16 lanes that a switch rounds: rounding.h */
-	bool rounds_int8;	       /* and int8 lanes, too */
+	bool rounds;		       /* takes narrow lanes that a switch rounds: rounding.h */
 	struct sml_pool_parent parent; /* of a leaf */
 	uint64_t cookies[SML_MAX_CHILDREN];
 };
@@ -60,12 +59,12 @@ static inline bool sml_pool_takes_lanes(const struct sml_pool_rules *rules,
 		return false;
 	if (in->lane_kind <= SML_LANE_INT16_PAIR)
 		return true;
-	if (in->op != SML_LANE_SUM)
+	if (in->op != SML_LANE_SUM || !rules->rounds)
 		return false;
+	/* The widths are constants, for divisions without an instruction. */
 	if (in->lane_kind == SML_LANE_INT8_ROUNDED)
-		return rules->rounds_int8 && sml_rounded_is_whole(8, in->lanes);
-	return rules->rounds && in->lane_kind == SML_LANE_INT16_ROUNDED &&
-	       sml_rounded_is_whole(16, in->lanes);
+		return sml_rounded_is_whole(8, in->lanes);
+	return in->lane_kind == SML_LANE_INT16_ROUNDED && sml_rounded_is_whole(16, in->lanes);
 }
 
 /* The fields that contributions and results share, and their limits: ABSORBED or OUT_OF_RANGE. */

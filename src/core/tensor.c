@@ -27,7 +27,7 @@ static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct 
 
 	if (shape->only_int32)
 		return sml_code_without_halves(code);
-	if (spec->wire == SML_WIRE_INT8 ? shape->rounds_int8 : shape->rounds)
+	if (sml_shape_rounds(shape, spec->wire == SML_WIRE_INT8 ? 8 : 16))
 		return sml_code_with_rounding(code);
 	return code;
 }

@@ -72,10 +72,17 @@ struct sml_shape {
 	uint16_t n_ranks;
 	bool only_full;	 /* the switch takes no shorter packets */
 	bool only_int32; /* it takes no lanes of two int16; then no spec has the int16 wire */
-	bool rounds;	 /* it rounds sums of int16, and a packet has room for a block */
-	/* It rounds sums of int8. Otherwise no spec has the int8 wire. */
-	bool rounds_int8;
+	bool rounds;	 /* it rounds sums of narrow lanes; see sml_shape_rounds() */
 };
+
+/*
+ * Are sums of lanes of this width rounded? A packet must have room for a block. Otherwise no spec
+ * has the int8 wire, and the int16 wire has another form.
+ */
+static inline bool sml_shape_rounds(const struct sml_shape *shape, uint32_t width)
+{
+	return shape->rounds && sml_rounded_blocks(width, shape->lanes) > 0;
+}
 
 enum sml_form {
 	SML_FORM_EMPTY,

@@ -108,8 +108,8 @@ struct sml_dataplane_operations {
 	uint32_t (*fixed_lanes)(struct sml_dataplane *dataplane);
 	/* Does it refuse lanes of two int16 (SML_LANE_INT16_PAIR)? NULL if it takes them. */
 	bool (*only_int32)(struct sml_dataplane *dataplane);
-	/* Does it round sums of int16 lanes (core/rounding.h), and of int8 lanes, too? */
-	bool rounds, rounds_int8;
+	/* Does it round sums of narrow lanes (core/rounding.h)? */
+	bool rounds;
 	/* NULL: nothing is counted. */
 	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
 			     struct sml_job_counters *counters);

@@ -100,8 +100,6 @@ static void draw_sizes(struct lie *lie, struct gen *gen)
 	lie->shape.rounds = lie->shape.lanes == MAX_LANES;
 	lie->shape.n_ranks = (uint8_t)gen_range(gen, 1, 3);
 	lie->shape.rank = (uint8_t)gen_below(gen, lie->shape.n_ranks);
-	/* As the library finds out: room for a block. */
-	lie->shape.rounds_int8 = sml_rounded_blocks(8, lie->shape.lanes) > 0;
 }
 
 static void lie_init(struct lie *lie, struct gen *gen, bool tiny)
@@ -149,7 +147,8 @@ static void draw_int8(const struct lie *lie, struct sml_tensor_spec *spec)
 	bool is_float = spec->type == SML_FLOAT32 || spec->type == SML_FLOAT16 ||
 			spec->type == SML_BFLOAT16;
 
-	if (lie->shape.rounds_int8 && is_float && spec->op <= SML_AVG && spec->count % 2 != 0)
+	if (sml_shape_rounds(&lie->shape, 8) && is_float && spec->op <= SML_AVG &&
+	    spec->count % 2 != 0)
 		spec->wire = SML_WIRE_INT8;
 }
 

@@ -368,13 +368,13 @@ TEST(the_int16_wire_is_refused_where_only_int32_is_added)
 	}
 }
 
-/* As XDP's: it rounds int16, and takes no int8. */
-static struct sml_switch *serve_without_int8(char address[64])
+/* As P4's, but for the lengths of packets. */
+static struct sml_switch *serve_without_rounding(char address[64])
 {
 	static struct sml_dataplane_operations operations;
 
 	operations = sml_dataplane_udp;
-	operations.rounds_int8 = false;
+	operations.rounds = false;
 	return serve_with(&operations, address);
 }
 
@@ -386,7 +386,7 @@ static void ask_for_int8(struct rank *rank)
 	options.wire = SML_WIRE_INT8;
 	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM,
 				  &options) == -EINVAL);
-	CHECK(rank, strstr(sml_error_text(rank->context), "does not round sums of int8") != NULL);
+	CHECK(rank, strstr(sml_error_text(rank->context), "does not round sums") != NULL);
 	/* The job goes on. */
 	CHECK(rank,
 	      sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, NULL) == 0);
@@ -397,7 +397,7 @@ TEST(the_int8_wire_is_refused_where_switches_do_not_round_it)
 {
 	struct opening ranks[RANKS];
 	char address[64];
-	struct sml_switch *opened = serve_without_int8(address);
+	struct sml_switch *opened = serve_without_rounding(address);
 	struct job job = {.n_ranks = RANKS, .switch_address = address};
 
 	open_all(ranks, &job, SML_WIRE_INT8);
@@ -425,13 +425,6 @@ static int reduce_floats(struct rank *rank, enum sml_wire wire)
 	return sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, &options);
 }
 
-static void expect_no_int8(struct rank *rank)
-{
-	CHECK(rank, reduce_floats(rank, SML_WIRE_INT8) == -EINVAL);
-	CHECK(rank,
-	      strstr(sml_error_text(rank->context), "the int8 wire is not for this job") != NULL);
-}
-
 /* The switch is dead when this returns: a call that ends after that had another one. */
 static void end_switch(struct rank *rank)
 {
@@ -450,58 +443,24 @@ static void use_int8_and_lose_it(struct rank *rank)
 	for (unsigned i = 0; error == 0 && i < 10000; i++)
 		error = reduce_floats(rank, SML_WIRE_INT32);
 	CHECK(rank, error < 0);
-	CHECK(rank, strstr(sml_error_text(rank->context),
-			   "does not round sums of int8, and the job uses the int8 wire") != NULL);
+	CHECK(rank,
+	      strstr(sml_error_text(rank->context), "does not round sums of narrow lanes") != NULL);
 }
 
-static void lose_int8_unused(struct rank *rank)
-{
-	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
-	end_switch(rank);
-	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
-	expect_no_int8(rank);
-	CHECK(rank, reduce_floats(rank, SML_WIRE_INT16) == 0);
-}
-
-static void ask_in_vain_and_lose_the_switch(struct rank *rank)
-{
-	expect_no_int8(rank);
-	end_switch(rank);
-	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
-	expect_no_int8(rank);
-}
-
-/* One rank, whose first switch dies. The second one does not round int8. */
-static void lose_first(struct sml_switch *(*first)(char address[64]), int timeout_ms,
-		       void (*body)(struct rank *rank))
+/* One rank, whose first switch dies. */
+TEST(a_job_that_began_where_sums_are_rounded_does_not_resume_elsewhere)
 {
 	char addresses[2][64] = {"", ""}, list[129];
-	pid_t pid = serve_in_child(first, addresses[0]);
-	struct sml_switch *second = serve_without_int8(addresses[1]);
+	pid_t pid = serve_in_child(serve_udp, addresses[0]);
+	struct sml_switch *second = serve_without_rounding(addresses[1]);
 
 	snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
 	run_job(&(struct job){.n_ranks = 1,
 			      .switch_address = list,
-			      .timeout_ms = timeout_ms,
-			      .body = body,
+			      .timeout_ms = 5000,
+			      .body = use_int8_and_lose_it,
 			      .argument = &pid});
 	sml_switch_close(second);
-}
-
-TEST(a_job_that_has_used_the_int8_wire_does_not_resume_without_it)
-{
-	lose_first(serve_udp, 5000, use_int8_and_lose_it);
-}
-
-TEST(a_job_that_has_not_used_the_int8_wire_resumes_without_it)
-{
-	lose_first(serve_udp, 0, lose_int8_unused);
-}
-
-/* A call that was refused is no use of the wire. */
-TEST(a_job_that_was_refused_the_int8_wire_resumes_without_it)
-{
-	lose_first(serve_without_int8, 0, ask_in_vain_and_lose_the_switch);
 }
 
 TEST(stripes_with_programs_for_different_counts_are_refused)

@@ -180,8 +180,7 @@ struct sml_shape sim_world_shape(const struct sim_world *world, uint16_t rank)
 		.lanes = (uint16_t)world->lanes,
 		.rank = rank,
 		.n_ranks = (uint16_t)world->n_ranks,
-		.rounds = world->rounds && sml_rounded_blocks(16, world->lanes) > 0,
-		.rounds_int8 = world->rounds && sml_rounded_blocks(8, world->lanes) > 0,
+		.rounds = world->rounds,
 	};
 }
 
@@ -307,10 +306,12 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 
 static void mend_wire(const struct sim_world *world, struct sim_call *call)
 {
+	const struct sml_shape shape = sim_world_shape(world, 0);
+
 	if (call->type != SML_FLOAT64 && call->wire == SML_WIRE_INT64)
 		call->wire = SML_WIRE_INT32;
 	/* The library refuses int8 where no switch rounds it, or where a packet holds no block. */
-	if (call->wire == SML_WIRE_INT8 && !sim_world_shape(world, 0).rounds_int8)
+	if (call->wire == SML_WIRE_INT8 && !sml_shape_rounds(&shape, 8))
 		call->wire = SML_WIRE_INT16;
 }
 

@@ -22,31 +22,23 @@ void tree_attach(struct jobs_world *world, unsigned peer, uint32_t slots)
 	jobs_say(world, peer, sml_envelope(LEAF, leaf, &leaf));
 }
 
-void tree_relay_way(struct jobs_world *world, unsigned leaf, uint32_t number,
-		    const SmlControl__Envelope *message, const SmlControl__Relay *way)
+void tree_relay_home(struct jobs_world *world, unsigned leaf, uint32_t number,
+		     const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes,
+		     uint64_t home)
 {
-	SmlControl__Relay out = *way;
+	SmlControl__Relay out = SML_CONTROL__RELAY__INIT;
 
 	out.peer = number;
 	out.leaf = (char *)(uintptr_t) "rack:28500";
+	out.slots = slots;
+	out.lanes = lanes;
+	out.home = home;
 	out.message.len = sml_control__envelope__get_packed_size(message);
 	out.message.data = malloc(out.message.len + 1);
 	assert_non_null(out.message.data);
 	sml_control__envelope__pack(message, out.message.data);
 	jobs_say(world, leaf, sml_envelope(RELAY, relay, &out));
 	free(out.message.data);
-}
-
-void tree_relay_home(struct jobs_world *world, unsigned leaf, uint32_t number,
-		     const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes,
-		     uint64_t home)
-{
-	SmlControl__Relay way = SML_CONTROL__RELAY__INIT;
-
-	way.slots = slots;
-	way.lanes = lanes;
-	way.home = home;
-	tree_relay_way(world, leaf, number, message, &way);
 }
 
 void tree_relay_from(struct jobs_world *world, unsigned leaf, uint32_t number,

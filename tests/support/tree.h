@@ -17,12 +17,8 @@ void tree_leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes);
 /* The job that a leaf was given last. */
 const SmlControl__LeafJob *tree_leaf_job(const struct jobs_world *world, unsigned leaf);
 
-/* A message of a rank behind a leaf. way: what its leaves say of themselves. */
-void tree_relay_way(struct jobs_world *world, unsigned leaf, uint32_t number,
-		    const SmlControl__Envelope *message, const SmlControl__Relay *way);
-
 /*
- * The same. slots, lanes: of the leaves on this rank's way. home: of the
+ * A message of a rank behind a leaf. slots, lanes: of the leaves on this rank's way. home: of the
  * leaf that it is connected to.
  */
 void tree_relay_home(struct jobs_world *world, unsigned leaf, uint32_t number,

@@ -141,7 +141,6 @@ static void in_all_packets(size_t c, uint32_t count, enum sml_op op, bool rounds
 				.only_full = hardware > 0,
 				.only_int32 = hardware > 1,
 				.rounds = rounds,
-				.rounds_int8 = rounds,
 			};
 
 			if (shape.only_int32 && codings[c].wire == SML_WIRE_INT16)
@@ -198,8 +197,7 @@ static bool is_nan(enum sml_type type, size_t i)
 /* The exact extent of a block, in packets that hold parts of blocks. */
 static void spoil_a_block(size_t c, bool rounds)
 {
-	const struct sml_shape shape = {
-		.lanes = 352, .n_ranks = RANKS, .rounds = rounds, .rounds_int8 = rounds};
+	const struct sml_shape shape = {.lanes = 352, .n_ranks = RANKS, .rounds = rounds};
 	enum sml_type type = codings[c].type;
 	size_t bytes = sml_element_bytes(type);
 	uint32_t at = random_below(MOST), block = at / codings[c].block;

@@ -245,16 +245,16 @@ TEST(a_switch_without_int16_lanes_refuses_ranks_that_want_them)
 	jobs_close(&world);
 }
 
-TEST(a_switch_that_does_not_round_int8_refuses_ranks_that_want_it)
+TEST(a_switch_that_does_not_round_refuses_ranks_that_want_int8)
 {
 	struct jobs_world world;
 
 	jobs_open(&world, 4096, 64, false);
-	world.operations.rounds_int8 = true;
+	world.operations.rounds = true;
 	jobs_join(&world, 0, with_wire(SML_WIRE_INT8, "any", 0));
 	jobs_join(&world, 1, with_wire(SML_WIRE_INT8, "any", 1));
-	assert_true(jobs_admitted(&world, 1)->rounds_int8);
-	world.operations.rounds_int8 = false;
+	assert_true(jobs_admitted(&world, 1)->rounds);
+	world.operations.rounds = false;
 	jobs_join(&world, 2, with_wire(SML_WIRE_INT8, "a", 0));
 	assert_non_null(strstr(jobs_refusal(&world, 2), "floats of rank 0 travel as int8"));
 	assert_non_null(strstr(jobs_refusal(&world, 2), "set SWITCHML_WIRE=int16 on all ranks"));
@@ -264,7 +264,7 @@ TEST(a_switch_that_does_not_round_int8_refuses_ranks_that_want_it)
 	/* All others are told. */
 	jobs_join(&world, 4, jobs_join_message("b", 0, 2));
 	jobs_join(&world, 5, jobs_join_message("b", 1, 2));
-	assert_false(jobs_admitted(&world, 4)->rounds_int8);
+	assert_false(jobs_admitted(&world, 4)->rounds);
 	jobs_close(&world);
 }
 

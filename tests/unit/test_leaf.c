@@ -125,33 +125,6 @@ TEST(a_stranger_that_attaches_to_a_leaf_changes_no_other_way)
 	jobs_close(&world);
 }
 
-/* What this leaf tells its parent of a rank's way, itself and the leaf below it included. */
-static bool way_rounds_int8(bool here, bool below)
-{
-	SmlControl__Join join = jobs_join_message("tree", 0, 1);
-	SmlControl__Relay way = SML_CONTROL__RELAY__INIT;
-	struct jobs_world world;
-	bool rounds;
-
-	be_leaf(&world, 0, NULL);
-	world.operations.rounds_int8 = here;
-	tree_attach(&world, 5, 4096);
-	way.slots = 4096;
-	way.lanes = 352;
-	way.rounds_int8 = below;
-	tree_relay_way(&world, 5, 70, sml_envelope(JOIN, join, &join), &way);
-	rounds = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->rounds_int8;
-	jobs_close(&world);
-	return rounds;
-}
-
-TEST(a_way_rounds_int8_if_all_leaves_on_it_do)
-{
-	assert_true(way_rounds_int8(true, true));
-	assert_false(way_rounds_int8(true, false));
-	assert_false(way_rounds_int8(false, true));
-}
-
 /* The last message about a rank's end to the parent; NULL: the parent knows of none. */
 static const SmlControl__Relay *told_end(const struct jobs_world *world, uint32_t number)
 {

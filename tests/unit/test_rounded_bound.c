@@ -50,13 +50,14 @@ static void add_at_switch(uint32_t width, bool is_leaf, unsigned n, const struct
 			  struct sum *sum)
 {
 	const uint32_t lanes = sml_rounded_lanes(width, 1);
-	const struct sml_pool_rules rules = {.data_slots = 1,
-					     .lanes = (uint16_t)lanes,
-					     .n_ranks = (uint8_t)n,
-					     .n_shards = 1,
-					     .is_leaf = is_leaf,
-					     .rounds = true,
-					     .rounds_int8 = true};
+	const struct sml_pool_rules rules = {
+		.data_slots = 1,
+		.lanes = (uint16_t)lanes,
+		.n_ranks = (uint8_t)n,
+		.n_shards = 1,
+		.is_leaf = is_leaf,
+		.rounds = true,
+	};
 	void *memory = malloc(sml_pool_memory_bytes(&rules));
 	struct sml_pool_answer answer;
 	enum sml_verdict verdict = SML_VERDICT_MALFORMED;

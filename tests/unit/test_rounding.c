@@ -199,18 +199,10 @@ TEST(a_sum_is_the_same_in_any_order_of_arrival)
 	}
 }
 
-/* Which narrow lanes a switch rounds. */
-enum rounds { NONE, INT16, INT8_TOO };
-
-static enum sml_verdict verdict_of(enum rounds rounds, uint8_t op, uint8_t lane_kind,
-				   uint32_t lanes)
+static enum sml_verdict verdict_of(bool rounds, uint8_t op, uint8_t lane_kind, uint32_t lanes)
 {
-	const struct sml_pool_rules rules = {.lanes = 352,
-					     .n_ranks = 1,
-					     .data_slots = 1,
-					     .n_shards = 1,
-					     .rounds = rounds >= INT16,
-					     .rounds_int8 = rounds == INT8_TOO};
+	const struct sml_pool_rules rules = {
+		.lanes = 352, .n_ranks = 1, .data_slots = 1, .n_shards = 1, .rounds = rounds};
 	const struct sml_header header = {.magic_be = sml_be16(SML_WIRE_MAGIC),
 					  .version = SML_WIRE_VERSION,
 					  .op = op,
@@ -227,19 +219,18 @@ TEST(only_sums_of_whole_blocks_are_taken_and_only_where_switches_round)
 	{
 		const uint8_t kind =
 			widths[w] == 8 ? SML_LANE_INT8_ROUNDED : SML_LANE_INT16_ROUNDED;
-		const enum rounds with = widths[w] == 8 ? INT8_TOO : INT16, without = with - 1;
 		const uint32_t whole = sml_rounded_lanes(widths[w], 3);
 
-		assert_int_equal(verdict_of(with, SML_LANE_SUM, kind, whole), SML_VERDICT_ABSORBED);
-		assert_int_equal(verdict_of(without, SML_LANE_SUM, kind, whole),
+		assert_int_equal(verdict_of(true, SML_LANE_SUM, kind, whole), SML_VERDICT_ABSORBED);
+		assert_int_equal(verdict_of(false, SML_LANE_SUM, kind, whole),
 				 SML_VERDICT_OUT_OF_RANGE);
-		assert_int_equal(verdict_of(with, SML_LANE_MAX, kind, whole),
+		assert_int_equal(verdict_of(true, SML_LANE_MAX, kind, whole),
 				 SML_VERDICT_OUT_OF_RANGE);
-		assert_int_equal(verdict_of(with, SML_LANE_SUM, kind, whole + 1),
+		assert_int_equal(verdict_of(true, SML_LANE_SUM, kind, whole + 1),
 				 SML_VERDICT_OUT_OF_RANGE);
-		assert_int_equal(verdict_of(with, SML_LANE_SUM, kind, 0), SML_VERDICT_OUT_OF_RANGE);
+		assert_int_equal(verdict_of(true, SML_LANE_SUM, kind, 0), SML_VERDICT_OUT_OF_RANGE);
 	}
-	assert_int_equal(verdict_of(INT8_TOO, SML_LANE_SUM, SML_LANE_INT8_ROUNDED + 1, 49),
+	assert_int_equal(verdict_of(true, SML_LANE_SUM, SML_LANE_INT8_ROUNDED + 1, 49),
 			 SML_VERDICT_OUT_OF_RANGE);
 }
 

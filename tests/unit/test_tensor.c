@@ -38,7 +38,7 @@ static void make_in(const struct sml_tensor_spec *spec, const struct sml_shape *
 
 static void make(const struct sml_tensor_spec *spec, struct sml_sequence *sequence)
 {
-	const struct sml_shape shape = {LANES, 1, RANKS, false, false, false, false};
+	const struct sml_shape shape = {LANES, 1, RANKS, false, false, false};
 
 	make_in(spec, &shape, sequence);
 }
@@ -206,7 +206,7 @@ TEST(digests_are_equal_where_calls_are)
 TEST(counts_beyond_32_bits_are_told_apart)
 {
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 1000);
-	const struct sml_shape shape = {2208, 0, 1, false, false, false, false};
+	const struct sml_shape shape = {2208, 0, 1, false, false, false};
 	struct sml_contribution out[2];
 	struct sml_sequence sequence;
 
@@ -238,7 +238,7 @@ TEST(lanes_are_rounded_to_a_power_of_two_at_most_a_packet)
 TEST(where_only_full_packets_are_taken_every_chunk_has_all_lanes)
 {
 	static const uint64_t counts[] = {0, 1, LANES, LANES + 1, 10 * LANES + 1};
-	const struct sml_shape shape = {LANES, 1, RANKS, true, false, false, false};
+	const struct sml_shape shape = {LANES, 1, RANKS, true, false, false};
 	static const int32_t elements[10 * LANES + 1] = {7};
 	uint32_t lanes[LANES], zeros[LANES] = {0};
 	struct sml_sequence sequence = {0};
@@ -269,7 +269,7 @@ TEST(where_only_full_packets_are_taken_every_chunk_has_all_lanes)
 TEST(where_only_int32_is_added_narrow_integers_take_whole_lanes)
 {
 	static const enum sml_type types[] = {SML_UINT8, SML_INT8, SML_INT16, SML_BOOL};
-	const struct sml_shape shape = {LANES, 1, RANKS, true, true, false, false};
+	const struct sml_shape shape = {LANES, 1, RANKS, true, true, false};
 	_Alignas(2) uint8_t elements[2 * LANES + 2], sums[2 * LANES + 2];
 	uint32_t lanes[LANES];
 

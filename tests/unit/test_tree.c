@@ -54,40 +54,6 @@ TEST(a_leaf_is_one_child_that_stands_for_its_ranks)
 	jobs_close(&world);
 }
 
-/* Does a job round int8 of which rank 0 is here, and rank 1 behind a leaf? */
-static bool tree_rounds_int8(bool root, bool leaf)
-{
-	SmlControl__Join join = jobs_join_message("tree", 1, 2);
-	SmlControl__Relay way = SML_CONTROL__RELAY__INIT;
-	SmlControl__Envelope *admitted;
-	struct jobs_world world;
-	bool rounds;
-
-	jobs_open(&world, 4096, 64, false);
-	world.operations.rounds_int8 = root;
-	tree_attach(&world, 0, 300);
-	way.slots = 4096;
-	way.lanes = 352;
-	way.home = 1;
-	way.rounds_int8 = leaf;
-	jobs_join(&world, 1, jobs_join_message("tree", 0, 2));
-	tree_relay_way(&world, 0, 70, sml_envelope(JOIN, join, &join), &way);
-	rounds = jobs_admitted(&world, 1)->rounds_int8;
-	admitted = tree_relayed(&world, 0, 70, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
-	assert_non_null(admitted);
-	assert_int_equal(admitted->admitted->rounds_int8, rounds);
-	sml_control__envelope__free_unpacked(admitted, NULL);
-	jobs_close(&world);
-	return rounds;
-}
-
-TEST(a_job_has_the_int8_wire_if_all_switches_of_its_tree_round_it)
-{
-	assert_true(tree_rounds_int8(true, true));
-	assert_false(tree_rounds_int8(true, false));
-	assert_false(tree_rounds_int8(false, true));
-}
-
 TEST(a_leaf_and_a_rank_renew_their_own_addresses)
 {
 	SmlControl__LeafRenew leafs = SML_CONTROL__LEAF_RENEW__INIT;

@@ -65,8 +65,7 @@ static void add_job(struct switchml_bench *bench, uint8_t ranks)
 					    .lanes = SML_XDP_LANES,
 					    .n_ranks = ranks,
 					    .n_shards = 1,
-					    .rounds = true,
-					    .rounds_int8 = true},
+					    .rounds = true},
 				  .started = 1};
 	uint32_t map_row = JOB;
 

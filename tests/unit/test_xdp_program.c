@@ -154,7 +154,6 @@ static void pair_add(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t
 		.n_shards = n_shards,
 		.is_leaf = is_leaf,
 		.rounds = true,
-		.rounds_int8 = true,
 		.parent = {.cookie = 0xbeef, .tag = 0x9a7e, .job = PARENT_JOB, .rank = 17}};
 
 	memset(pair, 0, sizeof(*pair));

@@ -89,11 +89,11 @@ static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Jo
 			 "int32 lanes: set SWITCHML_WIRE=int32 on all ranks, or use another switch "
 			 "program",
 			 join->rank);
-	else if (join->int8_wire && !jobs->operations->rounds_int8)
+	else if (join->int8_wire && !jobs->operations->rounds)
 		snprintf(text, bytes,
 			 "floats of rank %u travel as int8, but this switch (%s) does not round "
-			 "sums of int8: set SWITCHML_WIRE=%s on all ranks, or use a switch with "
-			 "--dataplane udp",
+			 "sums: set SWITCHML_WIRE=%s on all ranks, or use a switch with "
+			 "--dataplane udp or xdp",
 			 join->rank, jobs->operations->name,
 			 sml_jobs_only_int32(jobs) ? "int32" : "int16");
 	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)

@@ -47,7 +47,6 @@ const struct sml_dataplane_operations sml_dataplane_ranks = {
 	.name = "ranks",
 	.ranks_have_slots = true,
 	.rounds = true,
-	.rounds_int8 = true,
 	.open = ranks_open,
 	.close = ranks_close,
 	.add_job = ranks_add_job,

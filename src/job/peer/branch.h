@@ -39,8 +39,7 @@ struct sml_remote {
 	char at[SML_NAME_BYTES]; /* the name of the switch that it is connected to */
 	/* The least on its way here, as its leaf said with its Join. */
 	uint32_t slots, lanes;
-	bool rounds_int8; /* all switches on its way do: job/dataplane.h */
-	uint64_t home;	  /* equal: connected to the same switch */
+	uint64_t home; /* equal: connected to the same switch */
 };
 
 static inline struct sml_remote *sml_remote_of(const struct sml_peer *peer)

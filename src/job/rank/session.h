@@ -119,8 +119,7 @@ struct sml_admission {
 	bool stall_reports;  /* it can be asked what slots are waiting for */
 	bool full_packets;   /* it takes only packets of `lanes` lanes */
 	bool only_int32;     /* it adds no lanes of two int16 */
-	bool rounds;	     /* it rounds sums of int16 lanes */
-	bool rounds_int8;    /* and of int8 lanes */
+	bool rounds;	     /* it rounds sums of narrow lanes */
 	bool single_packets; /* it might see segmented datagrams before they are cut up */
 	char dataplane[16];
 	struct sml_result_group group;

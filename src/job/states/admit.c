@@ -78,19 +78,6 @@ static uint32_t least_lanes(const struct sml_job *job)
 	return round_down_lanes(lanes);
 }
 
-/* Do all switches of the job round sums of int8 lanes? */
-static bool rounds_int8(const struct sml_job *job)
-{
-	bool all = job->rules.rounds_int8;
-
-	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_peer *peer = job->members[rank].peer;
-
-		all &= sml_peer_via(peer) == NULL || sml_remote_of(peer)->rounds_int8;
-	}
-	return all;
-}
-
 /*
  * The children that share the dataplane's buffers: those of jobs that all ranks have joined. Claims
  * of other peers must not make any job slower.
@@ -170,7 +157,6 @@ static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 	admitted.full_packets = fixed_lanes(job) != 0;
 	admitted.only_int32 = sml_jobs_only_int32(jobs);
 	admitted.rounds = job->rules.rounds;
-	admitted.rounds_int8 = rounds_int8(job);
 	admitted.single_packets = jobs->operations->wants_single_packets != NULL &&
 				  jobs->operations->wants_single_packets(jobs->dataplane);
 	if (job->resumes) {
@@ -244,7 +230,6 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	rules->epoch = epoch;
 	rules->lanes = (uint16_t)least_lanes(job);
 	rules->rounds = jobs->operations->rounds;
-	rules->rounds_int8 = jobs->operations->rounds_int8;
 	if (!sml_job_form_children(job, text, sizeof(text))) {
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return;

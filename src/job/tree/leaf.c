@@ -63,14 +63,12 @@ static void describe_way(const struct sml_jobs *jobs, const struct sml_peer *pee
 	relay->lanes = most != 0 ? least(most, jobs->leaf.lanes) : jobs->leaf.lanes;
 	relay->leaf = (char *)(uintptr_t)jobs->config.name;
 	relay->home = jobs->leaf.home;
-	relay->rounds_int8 = jobs->operations->rounds_int8;
 	if (peer->via == NULL)
 		return;
 	relay->slots = least(relay->slots, sml_remote_slots(sml_remote_of(peer)));
 	relay->lanes = least(relay->lanes, sml_remote_of(peer)->lanes);
 	relay->leaf = sml_remote_of(peer)->at;
 	relay->home = sml_remote_of(peer)->home;
-	relay->rounds_int8 &= sml_remote_of(peer)->rounds_int8;
 }
 
 /* 0, or it cannot be sent. */

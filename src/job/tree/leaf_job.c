@@ -308,7 +308,6 @@ static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Lea
 		.n_shards = (uint8_t)in->shards,
 		.is_leaf = true,
 		.rounds = jobs->operations->rounds,
-		.rounds_int8 = jobs->operations->rounds_int8,
 		.parent = {.cookie = in->cookie,
 			   .tag = in->tag,
 			   .job = in->job_number,

@@ -85,7 +85,7 @@ static bool is_float_sum(const struct sml_tensor_spec *spec)
 /* By default: where the error is about or below that of a ring in the type (docs/numbers.md). */
 static bool travels_as_int16(const struct sml_shape *shape, enum sml_type type)
 {
-	if (shape->rounds)
+	if (sml_shape_rounds(shape, 16))
 		return type == SML_FLOAT16 || type == SML_BFLOAT16;
 	return type == SML_BFLOAT16 && shape->n_ranks <= SML_INT16_RANKS && !shape->only_int32;
 }
@@ -173,44 +173,23 @@ static int read_wire(struct sml_context *context, const struct sml_options *opti
 	return 0;
 }
 
-/* Does a switch of the job not round int8, now? */
-static bool lacks_int8(const struct sml_context *context)
-{
-	bool lacks = !context->shape.rounds_int8;
-
-	for (unsigned i = 0; i < context->n_stripes; i++)
-		lacks |= __atomic_load_n(&context->stripes[i].lacks_int8, __ATOMIC_SEQ_CST);
-	return lacks;
-}
-
-/*
- * The context's own wire is refused at the join, unless the switch lies, or another one has taken
- * over since. What is used is noted before the switches are asked about: see data_path.c. But a
- * call that is refused must not keep the job from others that lack int8, so they are asked first,
- * too.
- */
+/* The context's own wire is refused at the join, unless the switch lies. */
 static int check_int8(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
-	bool lacks = lacks_int8(context);
-
 	if (!has_int8(spec))
 		return sml_context_refuse(context, -EINVAL,
 					  "the int8 wire is only for SUM and AVG of float32, "
 					  "float16 and bfloat16: ask for no wire, or for int32");
-	if (!lacks) {
-		__atomic_store_n(&context->uses_int8, true, __ATOMIC_SEQ_CST);
-		lacks = lacks_int8(context);
-	}
-	if (!lacks)
+	if (sml_shape_rounds(&context->shape, 8))
 		return 0;
 	return sml_context_refuse(
 		context, -EINVAL,
 		"the int8 wire is not for this job: one of its switches does not "
-		"round sums of int8. Ask for the int16 wire, or use switches with "
-		"--dataplane udp");
+		"round sums. Ask for no wire, or use switches with --dataplane udp "
+		"or xdp");
 }
 
-/* The context's own wire is refused at the join, unless the switch lies. */
+/* As above. */
 static int check_int16(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
 	if (spec->wire != SML_WIRE_INT16 || !context->shape.only_int32 || !is_float_sum(spec))

@@ -65,7 +65,6 @@ struct sml_context {
 	unsigned n_stripes;
 	struct sml_threads threads; /* the threads, and the embedded stripe */
 	struct sml_shape shape;
-	bool uses_int8; /* atomic: a call has asked for the int8 wire */
 
 	/* Submission: the order of calls. */
 	pthread_mutex_t submit_lock;

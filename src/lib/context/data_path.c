@@ -242,17 +242,6 @@ static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 			"it does not round sums of narrow lanes, and the job has begun "
 			"at switches that do: list only switches of one kind in "
 			"SWITCHML_SWITCH");
-	/*
-	 * A call notes its use before it looks at this, and here the order is the other way round.
-	 * So either the call is refused, or the switch is, or both. Where the job began without
-	 * int8, no call has used it.
-	 */
-	__atomic_store_n(&stripe->lacks_int8, !stripe->admission.rounds_int8, __ATOMIC_SEQ_CST);
-	if (!stripe->admission.rounds_int8 &&
-	    __atomic_load_n(&context->uses_int8, __ATOMIC_SEQ_CST))
-		return sml_error_set(SML_ERROR_PROTOCOL,
-				     "it does not round sums of int8, and the job uses the int8 "
-				     "wire: list only switches of one kind in SWITCHML_SWITCH");
 	return 0;
 }
 
@@ -456,20 +445,16 @@ static int agree_on_lanes(struct sml_context *context)
 {
 	struct sml_shape *shape = &context->shape;
 
-	shape->rounds = shape->rounds_int8 = true;
+	shape->rounds = true;
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		if (context->stripes[i].lanes < shape->lanes)
 			shape->lanes = context->stripes[i].lanes;
 		shape->only_full |= context->stripes[i].admission.full_packets;
 		shape->only_int32 |= context->stripes[i].admission.only_int32;
 		shape->rounds &= context->stripes[i].admission.rounds;
-		shape->rounds_int8 &= context->stripes[i].admission.rounds_int8;
 	}
 	/* Packets of all sizes must hold a block, or bits would depend on their size. */
-	if (shape->only_full || sml_rounded_blocks(16, shape->lanes) == 0)
-		shape->rounds = false;
-	if (shape->only_full || sml_rounded_blocks(8, shape->lanes) == 0)
-		shape->rounds_int8 = false;
+	shape->rounds &= !shape->only_full;
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].admission.full_packets &&
 		    context->stripes[i].lanes != shape->lanes)

@@ -260,7 +260,6 @@ static struct sml_pool_rules own_rules(const struct sml_context *context, unsign
 		.n_ranks = (uint8_t)context->settings.world_size,
 		.n_shards = admission->shards,
 		.rounds = admission->rounds,
-		.rounds_int8 = admission->rounds_int8,
 	};
 
 	memcpy(rules.cookies, admission->peer_ranks->cookies, sizeof(rules.cookies));

@@ -209,7 +209,6 @@ void sml_membership_init(struct sml_context *context)
 
 	context->hosts = (struct sml_hosts){.found = {.fd = -1}};
 	context->shape = (struct sml_shape){.lanes = 0};
-	context->uses_int8 = false;
 	context->sequence = (struct sml_sequence){.number = 0};
 	/* sml_count_elsewhere() may be called meanwhile. */
 	pthread_mutex_lock(&context->lock);

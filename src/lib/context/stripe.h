@@ -29,7 +29,6 @@ struct sml_stripe {
 	struct sml_control **retired; /* of switches that died, while calls may use them */
 	unsigned n_retired;
 	struct sml_admission admission;
-	bool lacks_int8; /* atomic: its switch, which has taken over, does not round int8 */
 	struct sml_shard *shards[SML_MAX_SHARDS];
 	unsigned n_shards;
 

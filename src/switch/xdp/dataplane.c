@@ -470,7 +470,6 @@ const struct sml_dataplane_operations sml_dataplane_xdp = {
 	.name = "xdp",
 	.max_lanes = SML_XDP_LANES,
 	.rounds = true,
-	.rounds_int8 = true,
 	.open = xdp_open,
 	.close = xdp_close,
 	.describe = xdp_describe,
