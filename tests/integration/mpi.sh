@@ -325,6 +325,32 @@ kill_a_rank() {
 kill_a_rank "in shared memory" A=
 kill_a_rank "a share in every rank" SWITCHML_SWITCH=embedded
 
+# A rank is stopped, and another one says that it waits for it. Where, environment.
+stop_a_rank() {
+	local where=$1 setting=$2 said='^switchml\[rank 0\]: waiting .* for rank 2 of 3 (.*, pid .*) in job '
+	rm -rf "$work/ranks" "$work"/out.*
+	mkdir "$work/ranks"
+	(
+		await test -s "$work/ranks/running.2"
+		stopped=$(cat "$work/ranks/running.2")
+		trap 'kill -CONT "$stopped"; touch "$work/ranks/enough"' EXIT
+		kill -STOP "$stopped"
+		await says "$work/out.0" "$said"
+	) &
+	if launch "$with SWITCHML_WAIT_NOTICE=0.3 SWITCHML_HEARTBEAT=60 $setting" 3 failing blocking "$work/ranks" &&
+		says "$work/out" "$said" && [ "$(grep -c '^rank [0-2]: no error' "$work/out")" = 3 ]; then
+		echo "ok: a rank that waits, $where: $(grep -m 1 "$said" "$work/out" | cut -c 1-160)"
+	else
+		failed "a rank that waits, $where"
+	fi
+	wait $!
+}
+
+start_switch
+stop_a_rank "through a switch" "SWITCHML_SWITCH=$address SWITCHML_HOST_GROUP=0"
+stop_a_rank "in shared memory" A=
+kill "$switch"
+
 # The switch comes back: no rank gets an error, because nothing is lost.
 start_switch
 rm -rf "$work/ranks"

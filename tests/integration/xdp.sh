@@ -238,6 +238,20 @@ metrics_agree() {
 	stop_switch
 }
 
+stop_a_rank() {
+	local stopped
+	stopped=$(pgrep -P "${pids[2]}")
+	kill -STOP "$stopped"
+	await says "$work/late.0" 'waiting .* for rank 2 of 3 (.*, pid .*) in job "late"'
+	kill -CONT "$stopped"
+}
+
+waiting_is_told() {
+	SWITCHML_WAIT_NOTICE=0.3 SWITCHML_HEARTBEAT=60 in_the_middle late $network.1 stop_a_rank -b 256K -e 256K
+	expect_success "a rank that had stopped goes on" "${pids[@]}"
+	expect_words "meanwhile, another one waits and says for whom" "waiting .* for rank 2 of 3" late.0
+}
+
 kill_daemon() {
 	kill -9 "$daemon"
 	wait "$daemon" 2>/dev/null
@@ -427,6 +441,7 @@ mismatch
 killed_worker_is_named
 shared_hosts
 same_training
+waiting_is_told
 killed_daemon
 change_of_dataplane
 stop_switch

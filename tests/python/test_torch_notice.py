@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A rank that waits in a group's store, or to leave its job, says what for."""
+"""A rank that waits in a group's store, in a call, or to leave its job, says what for."""
 
 import os
+import re
 import threading
 import time
 from unittest import mock
 
+import numpy as np
 import pytest
 
 import switchml
@@ -15,6 +17,7 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 
+from groups import Groups  # noqa: E402
 from switchml.torch import Options  # noqa: E402
 from switchml.torch._meeting import meet  # noqa: E402
 
@@ -76,7 +79,32 @@ def test_notices_can_be_turned_off(capfd, settings, environment):
     assert "rank 0]" not in seen
 
 
-def test_a_rank_that_waits_to_leave_says_so(capfd):
+def write_to(rank, path):
+    """Its standard error."""
+    os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+
+
+def all_reduce(rank):
+    tensor = torch.ones(4)
+    dist.all_reduce(tensor)
+    return tensor.tolist()
+
+
+def test_a_rank_that_waits_in_a_call_of_pytorch_says_for_whom(tmp_path):
+    path = tmp_path / "said"
+    expected = re.compile(r"rank 0\]: waiting .* for rank 1 of 2 \(.*, pid .*\) in job .*, all-reduce")
+    with Groups(2, options=SOON) as ranks:
+        ranks.call(write_to, [path, path])
+        ranks.start(all_reduce, only=[0])
+        end = time.monotonic() + 60
+        while not expected.search(path.read_text()):
+            assert time.monotonic() < end, path.read_text()
+            time.sleep(0.02)
+        ranks.start(all_reduce, only=[1])
+        assert ranks.outcomes() == [[2.0] * 4] * 2
+
+
+def test_a_rank_that_waits_in_a_call_or_to_leave_says_so(capfd):
     port, jobs = free_port(), [None, None]
 
     def open_job(rank):
@@ -89,6 +117,13 @@ def test_a_rank_that_waits_to_leave_says_so(capfd):
         thread.start()
     for thread in opened:
         thread.join(60)
+    ones = np.ones(4, np.float32)
+    waits = threading.Thread(target=jobs[1].allreduce, args=(ones,))
+    waits.start()
+    seen = said(capfd, "", "rank 1]: waiting", ' in job "leaves", all-reduce 0: 4 float32')
+    assert " for rank 0 of 2 (" in seen
+    jobs[0].allreduce(ones)
+    waits.join(60)
     leaves = threading.Thread(target=jobs[1].close)
     leaves.start()
     said(capfd, "", 'rank 1]: waiting 0 s (of at most 300) for the other ranks of job "leaves" to')
