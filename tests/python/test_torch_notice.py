@@ -92,7 +92,9 @@ def all_reduce(rank):
 
 def test_a_rank_that_waits_in_a_call_of_pytorch_says_for_whom(tmp_path):
     path = tmp_path / "said"
-    expected = re.compile(r"rank 0\]: waiting .* for rank 1 of 2 \(.*, pid .*\) in job .*, all-reduce")
+    expected = re.compile(
+        r"rank 0\]: waiting .* for rank 1 of 2 \(.*, pid .*\) in job .*, all-reduce"
+    )
     with Groups(2, options=SOON) as ranks:
         ranks.call(write_to, [path, path])
         ranks.start(all_reduce, only=[0])
