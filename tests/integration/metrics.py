@@ -198,9 +198,6 @@ def prometheus(switchml, switch, url, scraped_url):
         ) as answer:
             return json.load(answer)["data"]["result"]
 
-    def unescaped(text):
-        return re.sub(r"\\(.)", r"\1", text)
-
     def scraped():
         served = {}
         for found in ask(f'{{__name__=~"switchml_.*",instance="{instance}"}}'):
