@@ -5,12 +5,8 @@
 # the job.
 #
 #	tests/integration/metrics.sh build/switchml METRICS ("yes": this build has them)
-switchml=$(realpath "$1")
 [ "$2" = yes ] || { echo "this build lacks --metrics (libmicrohttpd)"; exit 77; }
-here=$(cd "$(dirname "$0")" && pwd)
-. "$here/../support/await.sh"
-. "$here/../support/report.sh"
-. "$here/../support/trees.sh"
+. "$(dirname "$0")/../support/trees.sh"
 export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
 unpacked=$("$here/../../tools/get-prometheus" --where)

@@ -5,11 +5,7 @@
 # Usage: notices.sh SWITCHML
 set -u
 
-switchml=$(realpath "$1")
-here=$(realpath "$(dirname "$0")")
-. "$here/../support/await.sh"
-. "$here/../support/report.sh"
-. "$here/../support/trees.sh"
+. "$(dirname "$0")/../support/trees.sh"
 cd "$work" || exit 1
 export SWITCHML_TIMEOUT=60 SWITCHML_WAIT_NOTICE=0.3 SWITCHML_HEARTBEAT=60
 # All of SWITCHML_TIMEOUT, or what was left when the wait began: an earlier wait, or a slow call, took the rest.

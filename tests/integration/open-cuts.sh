@@ -7,11 +7,7 @@
 # Usage: open-cuts.sh SWITCHML
 set -u
 
-switchml=$(realpath "$1")
-here=$(realpath "$(dirname "$0")")
-. "$here/../support/await.sh"
-. "$here/../support/report.sh"
-. "$here/../support/trees.sh"
+. "$(dirname "$0")/../support/trees.sh"
 cd "$work" || exit 1
 # A job that does not go on is told of within this time.
 export SWITCHML_TIMEOUT=60 SWITCHML_HEARTBEAT=20

@@ -6,11 +6,7 @@
 # Usage: pauses.sh SWITCHML
 set -u
 
-switchml=$(realpath "$1")
-here=$(realpath "$(dirname "$0")")
-. "$here/../support/await.sh"
-. "$here/../support/report.sh"
-. "$here/../support/trees.sh"
+. "$(dirname "$0")/../support/trees.sh"
 cd "$work" || exit 1
 command -v ss >/dev/null || { echo "the command ss (iproute2) is missing"; exit 77; }
 export SWITCHML_TIMEOUT=60 SWITCHML_HEARTBEAT=5

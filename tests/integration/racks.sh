@@ -5,11 +5,7 @@
 # Usage: racks.sh SWITCHML
 set -u
 
-switchml=$(realpath "$1")
-here=$(realpath "$(dirname "$0")")
-. "$here/../support/await.sh"
-. "$here/../support/report.sh"
-. "$here/../support/trees.sh"
+. "$(dirname "$0")/../support/trees.sh"
 cd "$work" || exit 1
 export SWITCHML_HOST_GROUP=0 SWITCHML_TIMEOUT=60
 

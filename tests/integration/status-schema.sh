@@ -7,11 +7,7 @@
 #	tests/integration/status-schema.sh SWITCHML
 set -u
 
-switchml=$(realpath "$1")
-here=$(realpath "$(dirname "$0")")
-. "$here/../support/await.sh"
-. "$here/../support/report.sh"
-. "$here/../support/trees.sh"
+. "$(dirname "$0")/../support/trees.sh"
 for python in /usr/bin/python3 python3; do
 	"$python" -c 'import jsonschema' 2>/dev/null && break
 	python=

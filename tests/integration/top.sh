@@ -4,7 +4,6 @@
 # its keys, terminals of any size, and switches that vanish and return.
 #
 #	tests/integration/top.sh build/switchml TOP ("yes": this build has it)
-switchml=$(realpath "$1")
 [ "$2" = yes ] || { echo "this build lacks switchml top (ncurses)"; exit 77; }
 # The distribution's packages belong to the distribution's Python.
 for python in python3 /usr/bin/python3; do
@@ -13,10 +12,7 @@ for python in python3 /usr/bin/python3; do
 done
 [ -n "$python" ] ||
 	{ echo "there is no pexpect or no pyte (Debian: python3-pexpect python3-pyte)"; exit 77; }
-here=$(cd "$(dirname "$0")" && pwd)
-. "$here/../support/await.sh"
-. "$here/../support/report.sh"
-. "$here/../support/trees.sh"
+. "$(dirname "$0")/../support/trees.sh"
 export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
 

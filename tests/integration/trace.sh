@@ -6,11 +6,7 @@
 #	tests/integration/trace.sh SWITCHML
 set -u
 
-switchml=$(realpath "$1")
-here=$(realpath "$(dirname "$0")")
-. "$here/../support/await.sh"
-. "$here/../support/report.sh"
-. "$here/../support/trees.sh"
+. "$(dirname "$0")/../support/trees.sh"
 unset SWITCHML_SWITCH
 switch=
 pids=()

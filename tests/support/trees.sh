@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# To be sourced after await.sh and report.sh: trees of switches on this host's loopback interface,
-# and jobs of them. Sets at[name], process[name] and pids; needs $switchml, and parent[name].
+# To be sourced by a script whose first argument is the program: trees of switches on this host's
+# loopback interface, and jobs of them. Sets at[name], process[name] and pids; needs parent[name].
 # shellcheck shell=bash
+
+switchml=$(realpath "$1")
+here=$(realpath "$(dirname "$0")")
+. "$here/../support/await.sh"
+. "$here/../support/report.sh"
 
 # Name, address, options: start a switch there; sets at[name] and process[name].
 declare -A at process
