@@ -11,6 +11,19 @@ from ranks import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 BINDINGS = ROOT / "bindings" / "python"
+ENTRIES = '[project.entry-points."torch.distributed.backends"]\n'
+
+
+def as_installed(folder):
+    """A PYTHONPATH with which the package seems to be installed: with the metadata of the tree."""
+    entries = (ROOT / "pyproject.toml").read_text().partition(ENTRIES)[2].partition("\n\n")[0]
+    metadata = folder / "switchml-0.1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: switchml\nVersion: 0.1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[torch.distributed.backends]\n" + entries.replace('"', "") + "\n"
+    )
+    return os.pathsep.join(map(str, (folder, BINDINGS)))
 
 
 def torchrun(*arguments, **variables):

@@ -2,20 +2,16 @@
 """The package's metadata tells PyTorch 2.14 of the backend, so that no import is needed."""
 
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from programs import as_installed  # noqa: E402
 from ranks import free_port  # noqa: E402
 from switchml.torch._gateway import IS_DISPATCHED  # noqa: E402
-
-ROOT = Path(__file__).resolve().parents[2]
-SECTION = '[project.entry-points."torch.distributed.backends"]\n'
 
 WITHOUT_IMPORT = """
 import sys
@@ -43,20 +39,13 @@ print(found.name, found.name in dist.Backend.backend_list)
 
 @pytest.fixture
 def installed(tmp_path):
-    """Run a program where the package seems to be installed, with the metadata of the tree."""
-    entries = (ROOT / "pyproject.toml").read_text().partition(SECTION)[2].partition("\n\n")[0]
-    metadata = tmp_path / "switchml-0.1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: switchml\nVersion: 0.1.0\n")
-    (metadata / "entry_points.txt").write_text(
-        "[torch.distributed.backends]\n" + re.sub('"', "", entries) + "\n"
-    )
-    paths = [tmp_path, ROOT / "bindings" / "python"]
+    """Run a program where the package seems to be installed."""
+    path = as_installed(tmp_path)
 
     def run(program):
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "PYTHONPATH": path,
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()),
             "RANK": "0",
