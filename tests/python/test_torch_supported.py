@@ -219,5 +219,7 @@ def test_a_program_may_end_without_destroying_its_groups():
         timeout=300,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, "[1.0, 1.0, 1.0]\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    # With PyTorch 2.8, Gloo prints a line before.
+    assert done.stdout.splitlines()[-1] == "[1.0, 1.0, 1.0]"
     assert "destroy" not in done.stderr
