@@ -7,8 +7,9 @@
     scatter      broadcast of root's list as one tensor, of which each rank copies its own part
 
 PyTorch's collectives of objects are made of these. With gather and scatter, every rank gets what
-only one needs, so above LIMIT_BYTES they run on Gloo. The invariant: whether they do depends only
-on what is the same on all ranks; a list that Gloo would refuse goes there, and it says why.
+only one needs, so above LIMIT_BYTES they run on Gloo, if it takes their type. The invariant:
+whether they do depends only on what is the same on all ranks; a list that Gloo would refuse for its
+form goes there, and it says why.
 """
 
 from __future__ import annotations
@@ -25,6 +26,19 @@ from ._work import Call, all_gather, broadcast, place
 # Of the parts of all ranks. On one host with two cores and four ranks, this is about where
 # broadcasts overtake the all-gather, and Gloo overtakes this gather and scatter.
 LIMIT_BYTES = 1 << 20
+
+# What Gloo gathers and scatters.
+_ON_GLOO = {
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+}
 
 
 def _in_lists(several: Any, one: Any) -> tuple[Any, Any]:
@@ -101,15 +115,14 @@ class Lists:
         tensors = [*ones, *tensors_in(lists)]
         if len(tensors) != 1 + has_list * self.size() or not self._takes(tensors):
             return False
-        if rooted is not None and not self._is_short(ones[0], rooted.rootRank):
+        if rooted is not None and not self._may_spread(ones[0], rooted.rootRank):
             return False
         return len({(tensor.dtype, tensor.shape) for tensor in tensors}) == 1
 
-    def _is_short(self: Any, one: torch.Tensor, root: int) -> bool:
-        """Whether a list is gathered or scattered here. Gloo, which has the others, refuses complex
-        numbers, whatever their count."""
+    def _may_spread(self: Any, one: torch.Tensor, root: int) -> bool:
+        """Whether every rank may get what only root has or needs."""
         short = self._bytes_of_all(one) <= LIMIT_BYTES
-        return short and root in range(self.size()) and not one.is_complex()
+        return root in range(self.size()) and (short or one.dtype not in _ON_GLOO)
 
     def _bytes_of_all(self: Any, one: torch.Tensor) -> int:
         return self.size() * one.numel() * one.element_size()
