@@ -259,6 +259,27 @@ static bool has_exponents(const struct sml_tensor *tensor, uint32_t index)
 	return head > last;
 }
 
+/*
+ * Are all elements of a data chunk zero on all ranks, as the job's exponents say? Then there is
+ * nothing to add: the packet is a header, and so is its result. All ranks have the same exponents,
+ * so they agree on it.
+ */
+static bool is_zero(const struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index)
+{
+	uint32_t block = sml_code_block(&tensor->code), count;
+	uint64_t first, at, last;
+
+	if (stream != SML_DATA || tensor->form != SML_FORM_EXPONENT || tensor->shape.only_full ||
+	    !has_exponents(tensor, index))
+		return false;
+	count = chunk_elements(tensor, index, &first);
+	at = first / block;
+	last = (first + count - 1) / block;
+	while (at <= last && tensor->exponents[at] == SML_EXPONENT_ZERO)
+		at++;
+	return at > last;
+}
+
 bool sml_tensor_chunk_is_ready(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			       uint32_t index)
 {
@@ -303,6 +324,8 @@ static uint32_t lanes_used(const struct sml_tensor *tensor, enum sml_stream_id s
 static uint32_t packet_lanes(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			     uint32_t index)
 {
+	if (is_zero(tensor, stream, index))
+		return 0;
 	/* Whole blocks: switches that round take no others. */
 	if (stream == SML_DATA && tensor->code.rounded)
 		return lanes_used(tensor, stream, index);
@@ -325,7 +348,10 @@ void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_
 	bool halves = elements ? tensor->code.width == 16 : exponents && !tensor->shape.only_int32;
 
 	out->lane_kind = halves ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
-	if (stream == SML_DATA && tensor->code.rounded)
+	/* Switches take a rounded kind only with whole blocks. */
+	if (out->lanes == 0)
+		out->lane_kind = SML_LANE_INT32;
+	else if (stream == SML_DATA && tensor->code.rounded)
 		out->lane_kind =
 			tensor->code.width == 8 ? SML_LANE_INT8_ROUNDED : SML_LANE_INT16_ROUNDED;
 	out->digest = sml_hash_step(tensor->digest, index << 1 | (uint32_t)stream);
@@ -446,6 +472,8 @@ void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 {
 	uint32_t n = packet_lanes(tensor, stream, index);
 
+	if (n == 0)
+		return;
 	if (stream == SML_DATA || tensor->form == SML_FORM_SMALL)
 		fill_elements(tensor, index, n, lanes);
 	else if (tensor->form == SML_FORM_EXPONENT)
@@ -498,6 +526,10 @@ static void take_elements(const struct sml_tensor *tensor, uint32_t index, const
 	to = first + count < end ? first + count : end;
 	if (from >= to)
 		return;
+	if (is_zero(tensor, SML_DATA, index)) {
+		__builtin_memset(recv + (from - spec->recv_first) * bytes, 0, (to - from) * bytes);
+		return;
+	}
 	if (from == first && to == first + count) {
 		decode(tensor, first, lanes, count, recv + (first - spec->recv_first) * bytes);
 	} else {
@@ -557,6 +589,8 @@ bool sml_tensor_recover(const struct sml_tensor *tensor, uint32_t index, void *l
 	uint32_t count = chunk_elements(tensor, index, &first);
 
 	sml_assert(tensor->recoverable);
+	if (packet_lanes(tensor, SML_DATA, index) == 0)
+		return true;
 	/* Nobody reads lanes beyond the last element. */
 	__builtin_memset(lanes, 0, 4 * packet_lanes(tensor, SML_DATA, index));
 	return sml_code_recover(&tensor->code, shared_of(tensor), first,

@@ -254,6 +254,74 @@ static void count_calls(struct rank *rank)
 	CHECK(rank, rank->rank == 0 || counters.rtt_min_ns > 0);
 }
 
+#define ZEROS 100000
+
+/* The bytes that a sum sends, or 0 if some rank has sent a packet again. */
+static void count_bytes(struct rank *rank, enum sml_wire wire, float *data, uint64_t *bytes)
+{
+	struct sml_counters before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+	struct sml_options options = SML_OPTIONS_INIT;
+	int64_t again;
+
+	*bytes = 1; /* if a call fails: more calls would, too */
+	options.wire = wire;
+	CHECK(rank, sml_get_counters(rank->context, &before) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, ZEROS, SML_FLOAT32, SML_SUM, &options) == 0);
+	CHECK(rank, sml_get_counters(rank->context, &after) == 0);
+	again = (int64_t)(after.retransmits_timeout + after.retransmits_fast -
+			  before.retransmits_timeout - before.retransmits_fast);
+	CHECK(rank, sml_allreduce(rank->context, &again, &again, 1, SML_INT64, SML_MAX, NULL) == 0);
+	*bytes = again == 0 ? after.bytes_sent - before.bytes_sent : 0;
+}
+
+/* Of a sum whose elements below `from` are zero on all ranks. */
+static uint64_t bytes_of_sum(struct rank *rank, enum sml_wire wire, unsigned from)
+{
+	static _Thread_local float data[ZEROS];
+	uint64_t bytes = 0;
+
+	while (bytes == 0) {
+		for (unsigned i = 0; i < ZEROS; i++)
+			data[i] = i < from ? 0.0f : 1.0f;
+		count_bytes(rank, wire, data, &bytes);
+		for (unsigned i = 0; i < ZEROS; i++)
+			if (data[i] != (i < from ? 0.0f : (float)rank->n))
+				complain(rank, "element %u is %g", i, (double)data[i]);
+	}
+	return bytes;
+}
+
+static void sum_zeros(struct rank *rank)
+{
+	static const enum sml_wire wires[] = {SML_WIRE_INT32, SML_WIRE_INT16, SML_WIRE_INT8};
+
+	for (unsigned w = 0; w < sizeof(wires) / sizeof(wires[0]); w++) {
+		uint64_t dense = bytes_of_sum(rank, wires[w], 0);
+		uint64_t half = bytes_of_sum(rank, wires[w], ZEROS / 2);
+		uint64_t none = bytes_of_sum(rank, wires[w], ZEROS);
+
+		if (none > dense / 10 || half > dense * 6 / 10)
+			complain(rank, "wire %d: %llu bytes, %llu and %llu with zeros", wires[w],
+				 (unsigned long long)dense, (unsigned long long)half,
+				 (unsigned long long)none);
+		printf("rank %d, wire %d: %llu bytes; half zero %llu; all zero %llu\n", rank->rank,
+		       wires[w], (unsigned long long)dense, (unsigned long long)half,
+		       (unsigned long long)none);
+	}
+}
+
+/* At a switch, and in stripes of the ranks, where results count, too. */
+TEST(elements_that_are_zero_on_all_ranks_take_no_bytes)
+{
+	char address[64];
+	struct sml_switch *opened = serve_at(0, address);
+
+	run_job(&(struct job){.n_ranks = 3, .switch_address = address, .body = sum_zeros});
+	run_job(&(struct job){.n_ranks = 3, .body = sum_zeros});
+	sml_switch_close(opened);
+}
+
 TEST(counters_count)
 {
 	run_job(&(struct job){.n_ranks = 2, .body = count_calls});
