@@ -123,8 +123,9 @@ static void say_unused(int rank, uint64_t total)
 			most = (enum sml_mpi_way)way;
 	remedy = reasons[most].remedy;
 	fprintf(stderr,
-		"switchml-mpi: none of %" PRIu64 " all-reduces went through the switch %s: %" PRIu64
-		" were %s%s%s (docs/mpi.md)\n",
+		"switchml-mpi: none of %" PRIu64
+		" all-reduces went through the switch %s; MPI got %" PRIu64
+		" %s%s%s (docs/mpi.md)\n",
 		total, config.switch_address, all(most), reasons[most].why, remedy ? "; " : "",
 		remedy ? remedy : "");
 }

@@ -206,6 +206,9 @@ expect_right "a share in every rank" "$with SWITCHML_SWITCH=embedded" "36 of 41"
 # With a separate switch, and without one.
 start_switch
 expect_right "a switch of its own" "$with SWITCHML_SWITCH=$address" "36 of 41" 3 communicators
+expect_right "a switch that the table leaves out" "$by_table SWITCHML_SWITCH=$address" "0 of 41" 3 communicators
+expect_once "a switch that the table leaves out" \
+	"none of 41 all-reduces went through the switch $address; MPI got [0-9]* that the table leaves to MPI"
 kill $switch
 wait $switch 2>/dev/null
 expect_right "a switch that is not there" "$with SWITCHML_SWITCH=$address" "0 of 41" 3 communicators
