@@ -155,51 +155,6 @@ static uint32_t bits(struct job job, struct way way)
 	return hash;
 }
 
-/* ---- switches ---- */
-
-static struct sml_switch *start_switch(const char *parent, char address[64])
-{
-	struct sml_switch_config config;
-	struct sml_switch *opened;
-
-	sml_switch_config_init(&config);
-	config.listen = "127.0.0.1:0";
-	config.parent = parent;
-	if (sml_switch_open(&opened, &config) < 0)
-		fail_msg("%s", sml_error_last());
-	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
-	return opened;
-}
-
-static bool is_attached(struct sml_switch *leaf)
-{
-	SmlControl__Status *status;
-	uint8_t *packed;
-	bool attached;
-	size_t n;
-
-	packed = sml_switch_status(leaf, 10000, &n);
-	assert_non_null(packed);
-	status = sml_control__status__unpack(NULL, n, packed);
-	assert_non_null(status);
-	attached = status->attached;
-	sml_control__status__free_unpacked(status, NULL);
-	free(packed);
-	return attached;
-}
-
-static struct sml_switch *start_leaf(const char *parent, char address[64])
-{
-	struct sml_switch *leaf = start_switch(parent, address);
-	uint64_t began = now_ms();
-
-	while (!is_attached(leaf)) {
-		assert_true(now_ms() - began < 60000);
-		usleep(5000);
-	}
-	return leaf;
-}
-
 /* ---- the tests ---- */
 
 static char one[64];
@@ -241,8 +196,8 @@ TEST(bits_depend_neither_on_slots_nor_threads_nor_order)
 TEST(bits_do_not_depend_on_the_form)
 {
 	char two[64], three[64], left[64], right[64], list[256];
-	struct sml_switch *others[] = {start_switch(NULL, two), start_switch(NULL, three),
-				       start_leaf(one, left), start_leaf(one, right)};
+	struct sml_switch *others[] = {serve_at(0, two), serve_at(0, three), serve_leaf(one, left),
+				       serve_leaf(one, right)};
 	const char *const racks[RANKS] = {left, right, one, left, right};
 	/* One host at one of the switches only: so at none. */
 	char by_left[130], by_root[130];
@@ -309,7 +264,7 @@ static int start(void **state)
 {
 	(void)state;
 	setenv("SWITCHML_MTU", "1500", 1);
-	opened = start_switch(NULL, one);
+	opened = serve_at(0, one);
 	return 0;
 }
 

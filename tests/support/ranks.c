@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "control.pb-c.h"
 
 #define MAX_JOBS   4
 #define MAX_RANKS  64
@@ -68,7 +70,7 @@ int free_port(void)
 	return ntohs(address.sin_port);
 }
 
-struct sml_switch *serve_at(int port, char address[64])
+static struct sml_switch *serve(const char *parent, int port, char address[64])
 {
 	struct sml_switch_config config;
 	struct sml_switch *opened;
@@ -78,6 +80,7 @@ struct sml_switch *serve_at(int port, char address[64])
 	sml_switch_config_init(&config);
 	snprintf(address, 64, "127.0.0.1:%d", port);
 	config.listen = address;
+	config.parent = parent;
 	/* A TCP port that the kernel chooses may be another process's UDP port: then any other. */
 	do
 		rc = sml_switch_open(&opened, &config);
@@ -86,6 +89,40 @@ struct sml_switch *serve_at(int port, char address[64])
 		fail_msg("%s", sml_error_last());
 	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
 	return opened;
+}
+
+struct sml_switch *serve_at(int port, char address[64])
+{
+	return serve(NULL, port, address);
+}
+
+static bool is_attached(struct sml_switch *leaf)
+{
+	SmlControl__Status *status;
+	uint8_t *packed;
+	bool attached;
+	size_t n;
+
+	packed = sml_switch_status(leaf, 10000, &n);
+	assert_non_null(packed);
+	status = sml_control__status__unpack(NULL, n, packed);
+	assert_non_null(status);
+	attached = status->attached;
+	sml_control__status__free_unpacked(status, NULL);
+	free(packed);
+	return attached;
+}
+
+struct sml_switch *serve_leaf(const char *parent, char address[64])
+{
+	struct sml_switch *leaf = serve(parent, 0, address);
+	uint64_t began = now_ms();
+
+	while (!is_attached(leaf)) {
+		assert_true(now_ms() - began < 60000);
+		usleep(5000);
+	}
+	return leaf;
 }
 
 void configure(struct sml_config *config, const struct job *job, int rank)

@@ -64,6 +64,8 @@ int free_port(void);
 
 /* A switch in this process, at this port (0: any); writes where. */
 struct sml_switch *serve_at(int port, char address[64]);
+/* A leaf of that switch, which has accepted it. */
+struct sml_switch *serve_leaf(const char *parent, char address[64]);
 
 /* A configuration for the job. */
 void configure(struct sml_config *config, const struct job *job, int rank);
