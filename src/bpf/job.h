@@ -56,13 +56,6 @@ static __always_inline void count(struct sml_xdp_counters *counters, uint32_t fa
 		counters->traffic.fates[fate]++;
 }
 
-/* The rank that a use waited for; none, if a leaf's ranks waited for others. */
-static __always_inline void count_last(struct sml_xdp_counters *counters, uint32_t rank)
-{
-	if (rank < SML_MAX_CHILDREN)
-		counters->completed[sml_below(rank, SML_MAX_CHILDREN)]++;
-}
-
 /* A packet of the job that ends here: the stack does not see it. */
 static __always_inline void count_received(struct sml_xdp_counters *counters, uint32_t fate,
 					   uint32_t rank, uint32_t bytes)
@@ -72,8 +65,6 @@ static __always_inline void count_received(struct sml_xdp_counters *counters, ui
 	counters->traffic.bytes_received += bytes;
 	if (rank >= SML_MAX_CHILDREN)
 		return;
-	if (fate == SML_VERDICT_COMPLETED)
-		count_last(counters, rank);
 	if (fate == SML_VERDICT_ABSORBED || fate == SML_VERDICT_COMPLETED ||
 	    fate == SML_VERDICT_FULL)
 		counters->contributions[sml_below(rank, SML_MAX_CHILDREN)]++;

@@ -64,8 +64,8 @@ struct sml_xdp_endpoint {
 };
 
 /*
- * jobs: by number % places. A free place has n_ranks 0, which accepts no rank. Only the tickets and
- * `started` change.
+ * jobs: by number % places. A free place has n_ranks 0, which accepts no rank. Only what
+ * begins with the tickets and `started` change.
  */
 struct sml_xdp_job {
 	struct sml_pool_rules rules;
@@ -81,6 +81,7 @@ struct sml_xdp_job {
 	uint64_t daemon_key;
 	struct sml_xdp_endpoint parent; /* of a leaf: where its packets come from */
 	uint32_t tickets[SML_STREAMS] __attribute__((aligned(64)));
+	uint64_t waited_until_ns; /* sml_waited() */
 };
 
 /* slots: by first_buffer + 2 x slot + (use & 1). */
@@ -140,7 +141,7 @@ struct sml_xdp_counters {
 	struct sml_xdp_traffic traffic;
 	uint64_t contributions[SML_MAX_CHILDREN];
 	uint64_t resends[SML_MAX_CHILDREN];
-	uint64_t completed[SML_MAX_CHILDREN];
+	uint64_t waited_ns[SML_MAX_CHILDREN];
 	uint32_t stamp; /* of this CPU's last result */
 	uint32_t reserved;
 };

@@ -131,6 +131,7 @@ static __always_inline void learn(struct xdp_md *ctx, const struct frame *frame,
 struct step_result {
 	enum sml_verdict verdict;
 	uint32_t lanes;	      /* of the slot */
+	uint32_t n_seen;      /* there */
 	uint64_t payload_sum; /* COMPLETED and FULL */
 	struct sml_xdp_event event;
 };
@@ -159,6 +160,7 @@ static __always_inline void step(uint32_t width, struct sml_xdp_job *job,
 	else if (result->verdict == SML_VERDICT_FULL)
 		sml_pool_write_header_up(&job->rules, &buffer->slot, in, header);
 	result->lanes = buffer->slot.lanes;
+	result->n_seen = buffer->slot.n_seen;
 	result->event.seen = buffer->slot.seen;
 	result->event.chunk = buffer->slot.chunk;
 	bpf_spin_unlock(&buffer->lock);
@@ -274,6 +276,22 @@ static __always_inline struct sml_header *checked_header(struct xdp_md *ctx, str
 	return (void *)0;
 }
 
+/*
+ * After a step, because a lock allows no helper: another CPU may have stepped the slot since. The
+ * coarse clock costs next to nothing.
+ */
+static __always_inline void count_wait(struct sml_xdp_job *job, struct sml_xdp_slot *buffer,
+				       struct sml_xdp_counters *counters, uint32_t rank,
+				       const struct step_result *result)
+{
+	if (result->verdict == sml_slot_last_verdict(job->rules.is_leaf))
+		counters->waited_ns[sml_below(rank, SML_MAX_CHILDREN)] += sml_waited(
+			buffer->slot.half_ns, &job->waited_until_ns, bpf_ktime_get_coarse_ns());
+	else if (result->verdict == SML_VERDICT_ABSORBED &&
+		 result->n_seen == sml_half_of(job->rules.n_ranks))
+		buffer->slot.half_ns = bpf_ktime_get_coarse_ns();
+}
+
 /* A contribution that the job accepts. */
 static __always_inline int contribute(uint32_t width, struct xdp_md *ctx, struct frame *frame,
 				      struct sml_xdp_job *job, struct sml_xdp_counters *counters,
@@ -287,6 +305,7 @@ static __always_inline int contribute(uint32_t width, struct xdp_md *ctx, struct
 		return XDP_DROP;
 	step(width, job, buffer, in, header, frame_end(ctx), &result);
 	count_received(counters, result.verdict, in->rank, frame->length);
+	count_wait(job, buffer, counters, in->rank, &result);
 	if (result.verdict == SML_VERDICT_COMPLETED || result.verdict == SML_VERDICT_FULL)
 		return send_sum(ctx, frame, job, counters, header, &result);
 	if (result.verdict == SML_VERDICT_RESEND || result.verdict == SML_VERDICT_RESEND_UP)
@@ -318,7 +337,6 @@ static __always_inline int accept(struct xdp_md *ctx, struct frame *frame, struc
 	count_received(counters, result.verdict, SML_NO_RANK, frame->length);
 	if (result.verdict != SML_VERDICT_COMPLETED)
 		return XDP_DROP;
-	count_last(counters, header->rank);
 	return send_sum(ctx, frame, job, counters, header, &result);
 }
 

@@ -27,6 +27,8 @@ typedef __s64 int64_t;
 #endif
 #endif
 #define sml_fetch_add_u32(pointer, n) __sync_fetch_and_add((pointer), (n))
+#define sml_load_u64(pointer)	      (*(volatile uint64_t *)(pointer))
+#define sml_exchange_u64(pointer, n)  __sync_lock_test_and_set((pointer), (n))
 /* A function of eBPF has at most five parameters: what has more must be inlined. */
 #define SML_SLOT_INLINE	      static inline __attribute__((always_inline))
 #define sml_assert(condition) ((void)0)
@@ -52,9 +54,12 @@ typedef __s64 int64_t;
 #define SML_SLOT_INLINE		      static inline
 
 /*
- * Several threads draw the tickets of one stream. Threads share nothing else.
+ * Several threads draw the tickets of one stream, and count for whom the job waits. Threads share
+ * nothing else.
  */
 #define sml_fetch_add_u32(pointer, n) __atomic_fetch_add((pointer), (n), __ATOMIC_RELAXED)
+#define sml_load_u64(pointer)	      __atomic_load_n((pointer), __ATOMIC_RELAXED)
+#define sml_exchange_u64(pointer, n)  __atomic_exchange_n((pointer), (n), __ATOMIC_RELAXED)
 
 /*
  * A defect of ours ends the process, in release builds too. Each program links

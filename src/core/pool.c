@@ -46,6 +46,7 @@ void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, vo
 	pool->rules = *rules;
 	pool->tickets[SML_HEAD] = rules->head_slots;
 	pool->tickets[SML_DATA] = rules->data_slots;
+	pool->waited_until_ns = 0;
 	pool->stride = stride_of(rules);
 	pool->packets = (uint8_t *)packets;
 	pool->slots = (struct sml_slot *)(packets + n * pool->stride);
@@ -284,6 +285,22 @@ enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uin
 	answer->packet = stored;
 	answer->length = SML_HEADER_BYTES + 4u * slot->lanes;
 	return verdict;
+}
+
+uint64_t sml_pool_waited(struct sml_pool *pool, enum sml_verdict verdict,
+			 const struct sml_contribution *in, uint64_t now_ns)
+{
+	struct sml_slot *slot;
+
+	if (verdict != SML_VERDICT_ABSORBED &&
+	    verdict != sml_slot_last_verdict(pool->rules.is_leaf))
+		return 0;
+	slot = &pool->slots[2u * (size_t)in->slot + (in->use & 1u)];
+	if (verdict != SML_VERDICT_ABSORBED)
+		return sml_waited(slot->half_ns, &pool->waited_until_ns, now_ns);
+	if (slot->n_seen == sml_half_of(pool->rules.n_ranks))
+		slot->half_ns = now_ns;
+	return 0;
 }
 
 const struct sml_slot *sml_pool_newest(const struct sml_pool *pool, uint32_t slot)

@@ -217,11 +217,12 @@ static inline void sml_pool_write_header_up(const struct sml_pool_rules *rules,
  * (header and lanes, as sent) is at packets + number x stride; in FULL, it is what goes to the
  * parent. While the slot is FILLING, its lanes are there, or the sums that will be rounded, which
  * take more room. A slot belongs to the thread of its shard; threads share only the ticket
- * counters.
+ * counters and waited_until_ns.
  */
 struct sml_pool {
 	struct sml_pool_rules rules;
 	uint32_t tickets[SML_STREAMS];
+	uint64_t waited_until_ns; /* atomic: sml_waited() */
 	struct sml_slot *slots;
 	uint8_t *packets;
 	uint32_t stride;
@@ -249,6 +250,13 @@ struct sml_pool_answer {
  */
 enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uint32_t length,
 				  struct sml_pool_answer *answer);
+
+/*
+ * After each packet: how long the ranks have waited for answer->in.rank. The time may be the same
+ * for many packets.
+ */
+uint64_t sml_pool_waited(struct sml_pool *pool, enum sml_verdict verdict,
+			 const struct sml_contribution *in, uint64_t now_ns);
 
 /*
  * The header of a leaf's probe, which tests this many lanes on the path to its parent. renewal: the

@@ -80,7 +80,9 @@ struct sml_slot {
 	uint8_t lane_kind;
 	uint8_t state;
 	uint8_t last_rank; /* COMPLETE: SML_NO_RANK if it is not behind this switch */
-	uint8_t reserved[6];
+	uint8_t n_seen;	   /* how many ranks have contributed */
+	uint8_t reserved;
+	uint64_t half_ns; /* when half of the ranks had contributed: sml_waited(); 0: not known */
 };
 
 /* The fields of a contribution, or of a parent's result, that matter here, in host order. */
@@ -180,6 +182,8 @@ SML_SLOT_INLINE enum sml_verdict sml_slot_step(struct sml_slot *slot,
 	if (begins) {
 		slot->state = SML_SLOT_FILLING;
 		slot->seen = 0;
+		slot->n_seen = 0;
+		slot->half_ns = 0;
 		slot->use = in->use;
 		slot->digest = in->digest;
 		slot->chunk = in->chunk;
@@ -195,6 +199,7 @@ SML_SLOT_INLINE enum sml_verdict sml_slot_step(struct sml_slot *slot,
 	}
 
 	slot->seen |= rank_bit;
+	slot->n_seen++;
 	if (slot->seen != all) {
 		*step = begins ? SML_LANES_FIRST : SML_LANES_NEXT;
 		return SML_VERDICT_ABSORBED;
@@ -235,6 +240,41 @@ static inline enum sml_verdict sml_slot_accept(struct sml_slot *slot,
 		slot->last_rank = SML_NO_RANK;
 	slot->state = SML_SLOT_COMPLETE;
 	return SML_VERDICT_COMPLETED;
+}
+
+/* What the last of a switch's ranks gets: a leaf's sum then goes up. */
+static inline enum sml_verdict sml_slot_last_verdict(bool is_leaf)
+{
+	return is_leaf ? SML_VERDICT_FULL : SML_VERDICT_COMPLETED;
+}
+
+/*
+ * For whom does the job wait? Once half of the ranks have contributed to a use, they wait for the
+ * one that completes it. Many slots wait at the same time, so the wait counts only from the last
+ * moment when any use completed: no moment counts twice. Half of the ranks, because from the first
+ * one on, all the time that packets take to arrive would count; and if only the last one's delay
+ * after all others counted, two ranks that are equally late would hide each other.
+ */
+static inline uint32_t sml_half_of(uint32_t n_ranks)
+{
+	return (n_ranks + 1) / 2;
+}
+
+/*
+ * A use is complete: how long have its ranks waited for the last one, since half_ns? until_ns: up
+ * to when the job's waits have been counted. The clock may be coarse: then waits are right on
+ * average.
+ */
+static inline uint64_t sml_waited(uint64_t half_ns, uint64_t *until_ns, uint64_t now_ns)
+{
+	uint64_t since_ns = sml_load_u64(until_ns);
+
+	if (half_ns == 0 || now_ns <= since_ns)
+		return 0;
+	since_ns = sml_exchange_u64(until_ns, now_ns);
+	if (since_ns < half_ns)
+		since_ns = half_ns;
+	return now_ns > since_ns ? now_ns - since_ns : 0;
 }
 
 #endif

@@ -42,8 +42,14 @@ struct sml_job_counters {
 	uint64_t verdicts[SML_VERDICTS];
 	uint64_t contributions[SML_MAX_CHILDREN];
 	uint64_t resends[SML_MAX_CHILDREN];
-	uint64_t completed[SML_MAX_CHILDREN]; /* uses that the rank was the last to contribute to */
+	uint64_t waited_ns[SML_MAX_CHILDREN]; /* how long the others waited for it: sml_waited() */
 };
+
+static inline uint64_t sml_job_counters_waited_ms(const struct sml_job_counters *counters,
+						  unsigned child)
+{
+	return counters->waited_ns[child] / 1000000u;
+}
 
 struct sml_dataplane_counters {
 	uint64_t verdicts[SML_VERDICTS]; /* of packets that belong to no job, too */

@@ -92,11 +92,11 @@ static struct sml_stall_report *tell_stalls(void *self)
 }
 
 static void nothing_served(void *self, SmlControl__StripeStatus *status,
-			   uint64_t completed[SML_MAX_CHILDREN])
+			   uint64_t waited_ms[SML_MAX_CHILDREN])
 {
 	(void)self;
 	(void)status;
-	(void)completed;
+	(void)waited_ms;
 }
 
 static bool nothing_moved(void *self, SmlControl__Traffic *traffic)

@@ -207,15 +207,15 @@ static void say_ping(struct peer *peer, struct gen *gen)
 	SmlControl__StripeStatus stripe = SML_CONTROL__STRIPE_STATUS__INIT;
 	SmlControl__Traffic traffic = SML_CONTROL__TRAFFIC__INIT;
 	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
-	uint64_t completed[2 * SML_MAX_CHILDREN] = {1, 2};
+	uint64_t waited_ms[2 * SML_MAX_CHILDREN] = {1, 2};
 
 	ping.time_ns = gen_below(gen, 3);
 	stripe.contributions = 3;
 	if (gen_below(gen, 2))
 		ping.stripe = &stripe;
 	if (ping.time_ns == 1) {
-		stripe.completed = completed;
-		stripe.n_completed = sizeof(completed) / sizeof(completed[0]);
+		stripe.waited_ms = waited_ms;
+		stripe.n_waited_ms = sizeof(waited_ms) / sizeof(waited_ms[0]);
 		ping.traffic = &traffic;
 	}
 	say_message(peer, gen, &ping.base, SML_CONTROL__ENVELOPE__BODY_PING);

@@ -92,18 +92,20 @@ def counters(said):
             put("switchml_job_leaf_ranks", leaf["ranks"], **behind)
             put("switchml_job_leaf_contributions_total", leaf["contributions"], **behind)
             put("switchml_job_leaf_resent_results_total", leaf["resends"], **behind)
-            put("switchml_job_leaf_completed_uses_total", leaf["completed"], **behind)
+            put("switchml_job_leaf_waited_seconds_total", leaf["waited_ms"] / 1000, **behind)
         for worker in job["workers"]:
             rank = {**own, "rank": worker["rank"]}
             put("switchml_rank_contributions_total", worker["contributions"], **rank)
             put("switchml_rank_resent_results_total", worker["resends"], **rank)
-            put("switchml_rank_completed_uses_total", worker["completed"], **rank)
+            put("switchml_rank_waited_seconds_total", worker["waited_ms"] / 1000, **rank)
             traffic = worker["traffic"]
             if not traffic:
                 continue
             for way in ("received", "sent"):
                 for what in ("packets", "bytes"):
                     put(f"switchml_rank_{way}_{what}_total", traffic[f"{what}_{way}"], **rank)
+            waited_ms = traffic["host_waited_ms"]
+            put("switchml_rank_host_waited_seconds_total", waited_ms / 1000, **rank)
             put(
                 "switchml_rank_retransmitted_packets_total",
                 traffic["retransmits_timeout"],

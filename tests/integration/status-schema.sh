@@ -104,11 +104,11 @@ watch "the root: its leaf, and where each rank is" "${at[root]}" "switch['level'
 	[(leaf['name'], leaf['ranks'], leaf['slots']) for leaf in switch['leaves']] == [('$middle', 3, 300)] and
 	[(w['via'], w['leaf'], w['sent_by']) for w in job['workers']] ==
 	[('$middle', '$low', 0), ('$middle', '$low', 0), ('', '$middle', 2), ('', '', 3)]"
-watch "what its leaf contributes, and how often it is the last" "${at[root]}" "
+watch "what its leaf contributes, and for whom the others wait" "${at[root]}" "
 	job['rates'] and job['rates']['uses'] and [(leaf['leaf'], leaf['ranks']) for leaf in job['leaves']] == [('$middle', 3)] and
 	job['leaves'][0]['rates']['contributions'] > 0 and
-	(job['rates']['slowest_leaf'], job['rates']['slowest_rank']) in (('$middle', None), (None, 3)) and
-	abs(job['leaves'][0]['rates']['last_share'] + job['workers'][3]['rates']['last_share'] - 1) < 1e-6"
+	(job['rates']['slowest_leaf'], job['rates']['slowest_rank']) in (('$middle', None), (None, 0), (None, 1), (None, 3)) and
+	job['rates']['slowest_share'] == max(r['rates']['waited_share'] or 0 for r in job['leaves'] + job['workers'] if r['rates'])"
 watch "the leaf: its parent, its leaf and its ranks, in order" "${at[middle]}" "job['rates'] and
 	(switch['parent'], switch['attached'], switch['level']) == ('${at[root]}', True, 1) and
 	[w['rank'] for w in job['workers']] == [0, 1, 2] and job['world_size'] == 4 and
@@ -116,11 +116,11 @@ watch "the leaf: its parent, its leaf and its ranks, in order" "${at[middle]}" "
 	job['served'][0]['stripe'] == 0 and job['served'][0]['contributions'] ==
 	job['leaves'][0]['contributions'] + job['workers'][2]['contributions'] and
 	job['rates']['uses'] > 0 and job['rates']['bytes_sent'] is None"
-watch "the lowest leaf: of ranks that share memory, the first one counts" "${at[low]}" "
+watch "the lowest leaf: ranks that share memory wait for nobody else" "${at[low]}" "
 	job['rates'] and job['rates']['uses'] and switch['level'] == 2 and switch['leaves'] == [] and
 	[w['sent_by'] for w in job['workers']] == [0, 0] and
-	job['workers'][0]['completed'] > 0 and job['workers'][1]['completed'] == 0 and
-	job['rates']['slowest_rank'] == 0 and job['rates']['slowest_share'] == 1"
+	[w['waited_ms'] for w in job['workers']] == [0, 0] and
+	(job['rates']['slowest_rank'], job['rates']['slowest_share']) == (None, None)"
 kill "${pids[0]}"
 ends_well "the job of the tree ends" tree
 [ $failures = 0 ]

@@ -8,7 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "support/calls.h"
+#include "support/switch_client.h"
 #include "support/test.h"
 
 #define N_RANKS 3
@@ -236,4 +238,132 @@ TEST(who_waits_says_so_again_or_not_at_all_if_that_is_turned_off)
 			      .argument = &said});
 	expect_said(&said, 2);
 	assert_int_equal(said.by[1].waiting, 0);
+}
+
+/* ---- who was late, afterwards ---- */
+
+#define LATE 2
+
+struct named {
+	const char *whom;
+	uint16_t port; /* of a switch whose status names the late rank, too; or 0 */
+	char end[1024];
+};
+
+static void note_end(void *self, int level, const char *text)
+{
+	struct named *named = self;
+
+	(void)level;
+	if (strstr(text, " has ended: ") != NULL)
+		snprintf(named->end, sizeof(named->end), "%s", text);
+}
+
+static void listen_to_end(struct sml_config *config, const struct job *job, int rank)
+{
+	config->summary = rank == 0;
+	if (rank == 0) {
+		config->log = note_end;
+		config->log_self = job->argument;
+	}
+}
+
+/* Has the switch waited longest for this rank? */
+static bool is_named(struct rank *rank, uint16_t port)
+{
+	SmlControl__Envelope *status = client_status("127.0.0.1", port);
+	const SmlControl__JobStatus *job = status->status->jobs[0];
+	uint64_t most = 0;
+	uint32_t slowest = 0;
+
+	for (size_t i = 0; i < job->n_workers; i++)
+		if (job->workers[i]->waited_ms > most) {
+			most = job->workers[i]->waited_ms;
+			slowest = job->workers[i]->rank;
+		}
+	client_free(status);
+	return most > 0 && (int)slowest == rank->rank;
+}
+
+static uint64_t sleep_ms(uint64_t ms)
+{
+	const struct timespec time = sml_timespec(ms * SML_NS_PER_MS);
+	uint64_t begun_ms = now_ms();
+
+	(void)nanosleep(&time, NULL);
+	return now_ms() - begun_ms;
+}
+
+/* One rank is late, until that has taken three quarters of the time. */
+static void be_late_for_long(struct rank *rank)
+{
+	const struct named *named = rank->job->argument;
+	uint64_t begun_ms = now_ms(), late_ms = 0, all_ms;
+	int32_t enough;
+
+	do {
+		all_ms = now_ms() - begun_ms;
+		enough = rank->rank == LATE && 4 * late_ms > 3 * all_ms;
+		if (rank->rank == LATE && !enough)
+			late_ms += sleep_ms(4 * (all_ms - late_ms) + 100);
+		CHECK(rank, sml_allreduce(rank->context, &enough, &enough, 1, SML_INT32, SML_MAX,
+					  NULL) == 0);
+	} while (!enough && now_ms() < begun_ms + 50000);
+	if (rank->rank == LATE && named->port != 0)
+		CHECK(rank, is_named(rank, named->port));
+}
+
+/* In the line at the job's end. */
+static void expect_named(struct job job, uint16_t port, const char *whom)
+{
+	struct named named = {.whom = whom, .port = port};
+
+	job.n_ranks = N_RANKS;
+	job.adjust = listen_to_end;
+	job.body = be_late_for_long;
+	job.argument = &named;
+	run_job(&job);
+	print_message("%s\n", named.end);
+	assert_non_null(strstr(named.end, named.whom));
+}
+
+TEST(a_job_ends_with_the_name_of_the_rank_that_was_late)
+{
+	char address[64], other[64], list[130];
+	struct sml_switch *opened = serve_at(0, address), *more = serve_at(0, other);
+	uint16_t port = sml_switch_port(opened);
+
+	snprintf(list, sizeof(list), "%s,%s", address, other);
+	expect_named((struct job){.switch_address = address}, port, "for rank 2 (");
+	expect_named((struct job){.switch_address = list, .threads = 2}, port, "for rank 2 (");
+	expect_named((struct job){.switch_address = NULL}, 0, "for rank 2 (");
+	expect_named((struct job){.switch_address = "embedded"}, 0, "for rank 2 (");
+	sml_switch_close(opened);
+	sml_switch_close(more);
+}
+
+TEST(a_job_in_shared_memory_ends_with_the_name_of_the_rank_that_was_late)
+{
+	char address[64];
+	struct sml_switch *opened = serve_at(0, address);
+
+	expect_named((struct job){.host_group = true}, 0, "for rank 2 (");
+	expect_named((struct job){.host_group = true, .switch_address = address}, 0,
+		     "for rank 2 (");
+	expect_named((struct job){.host_group = true, .switch_address = address, .alone = 1 << 1},
+		     0, "for rank 2 (");
+	sml_switch_close(opened);
+}
+
+/* The root names the leaf, and the leaf the rank. */
+TEST(a_job_in_a_tree_ends_with_the_name_of_the_leaf_whose_rank_was_late)
+{
+	char root[64], leaf[64];
+	struct sml_switch *switches[] = {serve_at(0, root), serve_leaf(root, leaf)};
+	const char *const places[] = {root, leaf, leaf};
+
+	expect_named((struct job){.switch_addresses = places}, sml_switch_port(switches[1]),
+		     "for the leaf ");
+	sml_switch_close(switches[1]);
+	sml_switch_close(switches[0]);
 }

@@ -121,7 +121,8 @@ static void job_counters(struct sml_dataplane *dataplane, uint32_t job,
 	memset(counters, 0, sizeof(*counters));
 	memcpy(counters->contributions, world_of(dataplane)->contributions,
 	       sizeof(counters->contributions));
-	memcpy(counters->completed, world_of(dataplane)->completed, sizeof(counters->completed));
+	for (unsigned i = 0; i < SML_MAX_CHILDREN; i++)
+		counters->waited_ns[i] = world_of(dataplane)->waited_ms[i] * 1000000u;
 	memcpy(counters->verdicts, world_of(dataplane)->verdicts, sizeof(counters->verdicts));
 	world_of(dataplane)->n_looks++;
 }

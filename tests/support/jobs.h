@@ -34,7 +34,7 @@ struct jobs_world {
 	uint32_t most_slots; /* of one job: the other slots are in pieces; 0: any number */
 	uint64_t contributions[SML_MAX_CHILDREN]; /* contributions that the dataplane has counted,
 						  of any job */
-	uint64_t completed[SML_MAX_CHILDREN];	  /* uses, in the same way */
+	uint64_t waited_ms[SML_MAX_CHILDREN];	  /* in the same way */
 	unsigned n_looks;			  /* their times */
 	uint64_t verdicts[SML_VERDICTS];	  /* the same */
 	unsigned n_warnings;			  /* in the switch's log */

@@ -74,7 +74,7 @@ static void contribute(struct sml_host *host, uint16_t slot, uint32_t use)
 	struct sml_contribution in = contribution(slot, use);
 
 	write_row(host, slot, use);
-	assert_int_equal(sml_host_arrive(host, &in), host->rank);
+	assert_int_equal(sml_host_arrive(host, &in, 1), host->rank);
 }
 
 static bool is_right(const struct sml_host *host, uint16_t slot, uint32_t use, uint32_t *ticket)
@@ -122,7 +122,7 @@ TEST(another_belief_is_found_and_named)
 	contribute(&world.hosts[1], 0, 0);
 	in.digest++;
 	write_row(&world.hosts[2], 0, 0);
-	assert_int_equal(sml_host_arrive(&world.hosts[2], &in), 1);
+	assert_int_equal(sml_host_arrive(&world.hosts[2], &in, 1), 1);
 	contribute(&world.hosts[0], 0, 0);
 	/* It has not arrived, so nothing is ever added up. */
 	assert_int_equal(sml_host_look(&world.hosts[0], 0, 0), SML_HOST_FILLING);
@@ -140,7 +140,7 @@ TEST(rows_of_another_shape_are_not_added)
 	contribute(&world.hosts[1], 0, 0);
 	contribute(&world.hosts[2], 0, 0);
 	in.lanes = 8;
-	assert_int_equal(sml_host_arrive(&world.hosts[0], &in), 0);
+	assert_int_equal(sml_host_arrive(&world.hosts[0], &in, 1), 0);
 	in.lanes = LANES;
 	assert_false(sml_host_add(&world.hosts[1], &in, false, &differs));
 	assert_int_equal(differs, 0);
@@ -155,7 +155,7 @@ static void place(struct sml_host *host, uint32_t use)
 	uint8_t *bytes = sml_host_place(host, 3, use);
 
 	memset(bytes + 40 * host->rank, 16 * (int)host->rank + (int)use, 40);
-	assert_int_equal(sml_host_arrive(host, &in), host->rank);
+	assert_int_equal(sml_host_arrive(host, &in, 1), host->rank);
 }
 
 TEST(placed_bytes_are_the_result_and_nothing_is_added)
@@ -190,7 +190,7 @@ TEST(placed_bytes_of_another_call_are_told)
 	open_world(&world);
 	place(&world.hosts[0], 0);
 	in.digest++;
-	assert_int_equal(sml_host_arrive(&world.hosts[1], &in), 0);
+	assert_int_equal(sml_host_arrive(&world.hosts[1], &in, 1), 0);
 	place(&world.hosts[2], 0);
 	assert_int_equal(sml_host_look(&world.hosts[0], 3, 0), SML_HOST_FILLING);
 	close_world(&world);

@@ -268,8 +268,8 @@ TEST(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once)
 	assert_null(offer_hosts(&world, reversed, ranks, hosts, 4, 6));
 	/* Its children are in the order of the parent's list: ranks 1 and 3 are the first. */
 	world.contributions[0] = world.contributions[1] = 40;
-	world.completed[0] = 10;
-	world.completed[1] = 30;
+	world.waited_ms[0] = 10;
+	world.waited_ms[1] = 30;
 	status = jobs_status(&world);
 	assert_string_equal(status->parent, "spine:28500");
 	assert_true(status->attached && status->level == 1);
@@ -281,8 +281,8 @@ TEST(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once)
 		assert_int_equal(job->workers[i]->sender, 1 + i % 2);
 		assert_int_equal(job->workers[i]->contributions, 40);
 	}
-	assert_true(job->workers[0]->completed == 30 && job->workers[2]->completed == 0);
-	assert_true(job->workers[1]->completed == 10 && job->workers[3]->completed == 0);
+	assert_true(job->workers[0]->waited_ms == 30 && job->workers[2]->waited_ms == 0);
+	assert_true(job->workers[1]->waited_ms == 10 && job->workers[3]->waited_ms == 0);
 	assert_int_equal(job->n_served, 1);
 	assert_int_equal(job->served[0]->contributions, 80);
 	sml_control__status__free_unpacked(status, NULL);
@@ -309,7 +309,7 @@ TEST(a_leaf_shows_its_stripe_and_what_its_leaf_contributes)
 	assert_null(offer_hosts(&world, numbers, ranks, NULL, 2, 2));
 	world.contributions[0] = 5;
 	world.contributions[1] = 7;
-	world.completed[1] = 6;
+	world.waited_ms[1] = 6;
 	status = jobs_status(&world);
 	assert_int_equal(status->n_jobs, 1);
 	job = status->jobs[0];
@@ -319,7 +319,7 @@ TEST(a_leaf_shows_its_stripe_and_what_its_leaf_contributes)
 	assert_int_equal(job->n_branches, 1);
 	assert_string_equal(job->branches[0]->leaf, "rack:28500");
 	assert_true(job->branches[0]->ranks == 1 && job->branches[0]->contributions == 7 &&
-		    job->branches[0]->completed == 6);
+		    job->branches[0]->waited_ms == 6);
 	assert_string_equal(job->workers[1]->leaf, "rack:28500");
 	assert_int_equal(job->workers[0]->contributions, 5);
 	assert_int_equal(job->workers[1]->contributions, 0);

@@ -165,7 +165,8 @@ TEST(leaves_have_series_once)
 		sml_control__leaf_status__init(&leaves[i]);
 		sml_control__branch_status__init(&branches[i]);
 		leaves[i].name = branches[i].leaf = leaf;
-		branches[i].completed = leaves[i].slots_in_use = 7 + i;
+		leaves[i].slots_in_use = 7 + i;
+		branches[i].waited_ms = 7500;
 	}
 	world.status.leaves = leaf_list;
 	world.jobs[0].branches = list;
@@ -179,9 +180,9 @@ TEST(leaves_have_series_once)
 	assert_non_null(strstr(text, "\nswitchml_parent_attached{parent=\"spine:28500\"} 0\n"));
 	assert_int_equal(count(text, "\nswitchml_leaf_slots_in_use{"), 1);
 	assert_non_null(strstr(text, "\nswitchml_leaf_slots_in_use{leaf=\"rack:28500\"} 7\n"));
-	assert_int_equal(count(text, "\nswitchml_job_leaf_completed_uses_total{"), 1);
-	assert_non_null(strstr(text, "\nswitchml_job_leaf_completed_uses_total{job_name=\"job-0-\","
-				     "stripe=\"0\",leaf=\"rack:28500\"} 7\n"));
+	assert_int_equal(count(text, "\nswitchml_job_leaf_waited_seconds_total{"), 1);
+	assert_non_null(strstr(text, "\nswitchml_job_leaf_waited_seconds_total{job_name=\"job-0-\","
+				     "stripe=\"0\",leaf=\"rack:28500\"} 7.500\n"));
 	assert_non_null(
 		strstr(text, "rank=\"0\",host=\"node1\",leaf=\"rack:28500\",sent_by=\"2\"} 1\n"));
 	free(text);

@@ -248,6 +248,62 @@ TEST(mismatch_leaves_the_sum_as_it_was)
 	free(job.memory);
 }
 
+/* The rank contributes to some slots at this time. Returns how long the others waited for it. */
+static uint64_t contribute_at(struct job *job, uint8_t rank, uint16_t slots, uint64_t now_ns)
+{
+	struct sml_pool_answer answer;
+	struct packet packet;
+	uint64_t waited_ns = 0;
+
+	for (uint16_t slot = 0; slot < slots; slot++) {
+		enum sml_verdict verdict;
+
+		write_packet(job, rank, slot, &packet);
+		verdict = receive(job, &packet, &answer);
+		waited_ns += sml_pool_waited(&job->pool, verdict, &answer.in, now_ns);
+		job->use[slot] += verdict == SML_VERDICT_COMPLETED;
+	}
+	return waited_ns;
+}
+
+TEST(the_others_wait_from_the_half_of_them_to_the_last_one_however_many_slots_wait)
+{
+	struct job job;
+
+	open_job(&job, 4, SML_LANE_SUM, SML_LANE_INT32, 0);
+	assert_int_equal(contribute_at(&job, 0, N_SLOTS, 1000), 0);
+	assert_int_equal(contribute_at(&job, 3, N_SLOTS, 1100), 0);
+	/* They are almost as late as the last one. */
+	assert_int_equal(contribute_at(&job, 2, N_SLOTS, 5000), 0);
+	assert_int_equal(contribute_at(&job, 2, N_SLOTS, 5050), 0);
+	assert_int_equal(contribute_at(&job, 1, N_SLOTS, 5100), 4000);
+	/* Nobody waits between calls. */
+	assert_int_equal(contribute_at(&job, 1, 1, 9000), 0);
+	assert_int_equal(contribute_at(&job, 0, 1, 9001), 0);
+	assert_int_equal(contribute_at(&job, 2, 1, 9002), 0);
+	assert_int_equal(contribute_at(&job, 3, 1, 9004), 3);
+	free(job.memory);
+}
+
+TEST(while_other_slots_complete_a_slot_does_not_wait)
+{
+	struct job job;
+
+	open_job(&job, 2, SML_LANE_SUM, SML_LANE_INT32, 0);
+	assert_int_equal(contribute_at(&job, 0, N_SLOTS, 1000), 0);
+	/* Only one of its packets comes, and later the others, which had been lost. */
+	assert_int_equal(contribute_at(&job, 1, 1, 1500), 500);
+	assert_int_equal(contribute_at(&job, 1, 1, 1600), 0);
+	assert_int_equal(contribute_at(&job, 0, 1, 1700), 100);
+	assert_int_equal(contribute_at(&job, 1, N_SLOTS, 2000), 300);
+	free(job.memory);
+	/* Alone, it waits for nobody. */
+	open_job(&job, 1, SML_LANE_SUM, SML_LANE_INT32, 0);
+	assert_int_equal(contribute_at(&job, 0, 1, 1000), 0);
+	assert_int_equal(contribute_at(&job, 0, 1, 2000), 0);
+	free(job.memory);
+}
+
 TEST(every_verdict_has_a_name_and_a_meaning)
 {
 	for (unsigned i = 0; i < SML_VERDICTS; i++) {

@@ -99,7 +99,7 @@ static void add_on_host(uint32_t width, unsigned n, const struct sum *parts, str
 	for (unsigned rank = 0; rank < n; rank++) {
 		host.rank = (uint8_t)rank;
 		memcpy(sml_host_row(&host, 0, 0), parts[rank].lanes, 4u * lanes);
-		assert_int_equal(sml_host_arrive(&host, &in), rank);
+		assert_int_equal(sml_host_arrive(&host, &in, 1), rank);
 	}
 	assert_true(sml_host_add(&host, &in, false, &differs));
 	memcpy(sum->lanes, sml_host_sum(&host, 0, 0), 4u * lanes);

@@ -363,7 +363,7 @@ TEST(the_root_shows_the_way_to_each_rank)
 	sml_control__status__free_unpacked(status, NULL);
 	jobs_join(&world, 1, jobs_join_message("tree", 2, 3));
 	world.contributions[0] = world.contributions[1] = 40;
-	world.completed[0] = 39;
+	world.waited_ms[0] = 39;
 	status = jobs_status(&world);
 	assert_int_equal(status->n_leaves, 1);
 	assert_int_equal(status->leaves[0]->ranks, 2);
@@ -377,7 +377,7 @@ TEST(the_root_shows_the_way_to_each_rank)
 	assert_int_equal(job->n_branches, 1);
 	assert_string_equal(job->branches[0]->leaf, "rack:28500");
 	assert_true(job->branches[0]->ranks == 2 && job->branches[0]->contributions == 40 &&
-		    job->branches[0]->completed == 39);
+		    job->branches[0]->waited_ms == 39);
 	sml_control__status__free_unpacked(status, NULL);
 	jobs_close(&world);
 }

@@ -80,8 +80,8 @@ static void begin(struct world *world)
 	fill(&world->now, 12000);
 }
 
-/* It completed so many uses before, and completes and contributes so many in the interval. */
-static void add_leaf(struct world *world, uint64_t completed, uint64_t completes,
+/* Others waited so long for it before, and then in the interval, in which it contributes. */
+static void add_leaf(struct world *world, uint64_t waited_ms, uint64_t more_ms,
 		     uint64_t contributes)
 {
 	for (unsigned i = 0; i < 2; i++) {
@@ -90,7 +90,7 @@ static void add_leaf(struct world *world, uint64_t completed, uint64_t completes
 		sml_control__branch_status__init(&answer->branch);
 		answer->branch.leaf = (char *)(uintptr_t) "rack:28500";
 		answer->branch.ranks = 2;
-		answer->branch.completed = completed + i * completes;
+		answer->branch.waited_ms = waited_ms + i * more_ms;
 		answer->branch.contributions = i * contributes;
 		answer->branches[0] = &answer->branch;
 		answer->job.branches = answer->branches;
@@ -212,20 +212,21 @@ TEST(the_link_is_shared_by_frames)
 	sml_view_free(&world.view);
 }
 
-TEST(the_slowest_rank_completes_the_most_uses)
+TEST(the_others_wait_longest_for_the_slowest_rank)
 {
 	struct world world;
 
 	begin(&world);
 	/* Before, rank 0 was the slowest. */
-	world.before.workers[0].completed = 1000;
-	world.now.workers[0].completed = 1010;
-	world.now.workers[1].completed = 10;
-	world.now.workers[2].completed = 60;
+	world.before.workers[0].waited_ms = 1000;
+	world.now.workers[0].waited_ms = 1200;
+	world.now.workers[1].waited_ms = 100;
+	world.now.workers[2].waited_ms = 1500;
+	world.now.served.completed = 80;
 	look(&world);
 	assert_true(world.job.uses == 40);
 	assert_int_equal(world.job.slowest, 2);
-	assert_true(world.job.slowest_share == 0.75 && world.ranks[2].last_share == 0.75);
+	assert_true(world.job.slowest_share == 0.75 && world.ranks[2].waited_share == 0.75);
 	sml_view_free(&world.view);
 	begin(&world);
 	look(&world);
@@ -233,35 +234,56 @@ TEST(the_slowest_rank_completes_the_most_uses)
 	sml_view_free(&world.view);
 }
 
+/* The switch knows only how long it waited for the host of ranks 0 and 1, which know more. */
+TEST(of_ranks_that_share_memory_the_late_one_is_the_slowest)
+{
+	struct world world;
+
+	for (unsigned late = 0; late < 3; late++) {
+		begin(&world);
+		for (unsigned i = 0; i < RANKS; i++)
+			world.before.workers[i].sender = world.now.workers[i].sender =
+				1 + i / 2 * 2;
+		world.now.workers[0].waited_ms = 1000;
+		/* With 2: their link is slow. */
+		if (late < 2)
+			world.now.traffic[late].waited_ms = 1000;
+		look(&world);
+		assert_int_equal(world.job.slowest, late % 2);
+		assert_true(world.job.slowest_share == 0.5);
+		assert_true(world.ranks[1].waited_share == (late == 1 ? 0.5 : 0));
+		sml_view_free(&world.view);
+	}
+}
+
 /* Their leaf is counted instead, as one rank would be. */
-TEST(ranks_at_leaves_are_not_the_last_here_but_their_leaf_is)
+TEST(ranks_at_leaves_are_not_waited_for_here_but_their_leaf_is)
 {
 	struct sml_branch_rates branch;
 	struct world world;
 
 	begin(&world);
-	add_leaf(&world, 40, 60, 200);
+	add_leaf(&world, 40, 1500, 200);
 	for (unsigned i = 0; i < 2; i++)
 		world.before.workers[i].leaf = world.now.workers[i].leaf =
 			(char *)(uintptr_t) "rack:28500";
-	world.now.workers[2].completed = 20;
+	world.now.workers[2].waited_ms = 500;
 	world.now.traffic[0].bytes_sent = 2000;
 	look(&world);
-	assert_true(world.job.uses == 40);
 	assert_int_equal(world.job.slowest, -1);
 	assert_string_equal(world.job.slowest_leaf, "rack:28500");
 	assert_true(world.job.slowest_share == 0.75);
-	assert_true(world.ranks[2].known && world.ranks[2].last_share == 0.25);
+	assert_true(world.ranks[2].known && world.ranks[2].waited_share == 0.25);
 	assert_false(world.ranks[0].known || world.ranks[1].known);
 	assert_true(world.ranks[0].has_traffic && world.ranks[0].bytes_sent == 1000);
 	assert_true(
 		sml_view_branch_rates(&world.view, world.view.now->status->jobs[0], 0, &branch));
-	assert_true(branch.contributions == 100 && branch.last_share == 0.75);
+	assert_true(branch.contributions == 100 && branch.waited_share == 0.75);
 	sml_view_free(&world.view);
 	/* A rank may be slower than the leaf. */
 	begin(&world);
 	add_leaf(&world, 0, 60, 240);
-	world.now.workers[2].completed = 180;
+	world.now.workers[2].waited_ms = 180;
 	look(&world);
 	assert_int_equal(world.job.slowest, 2);
 	assert_null(world.job.slowest_leaf);

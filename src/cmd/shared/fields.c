@@ -61,8 +61,9 @@ static const struct sml_field job_rates[] = {
 	MOVED("retransmits_fast", fast),
 	AS(SML_FIELD_INT, "slowest_rank", struct sml_job_rates, slowest, .nullable = true),
 	FIELD("slowest_leaf", struct sml_job_rates, slowest_leaf, .nullable = true,
-	      .help = "The leaf that was the last more often than any rank of this switch."),
-	FIELD("slowest_share", struct sml_job_rates, slowest_share, .nullable = true),
+	      .help = "The leaf, if the others waited longer for it than for any rank."),
+	FIELD("slowest_share", struct sml_job_rates, slowest_share, .nullable = true,
+	      .help = "The part of the time for which they waited; null: for nobody."),
 };
 const struct sml_record sml_job_rates_record = RECORD(job_rates);
 #undef RATE
@@ -83,7 +84,8 @@ static const struct sml_record rank_traffic_rates_record = RECORD(rank_traffic_r
 static const struct sml_field rank_rates[] = {
 	RATE("contributions", contributions, KNOWN(struct sml_rank_rates, known)),
 	RATE("resends", resends, KNOWN(struct sml_rank_rates, known)),
-	RATE("last_share", last_share, KNOWN(struct sml_rank_rates, known)),
+	RATE("waited_share", waited_share, .nullable = true,
+	     .help = "The part of the time for which others waited for this rank."),
 	{.name = "traffic",
 	 .type = SML_FIELD_PART,
 	 .record = &rank_traffic_rates_record,
@@ -92,11 +94,11 @@ static const struct sml_field rank_rates[] = {
 const struct sml_record sml_rank_rates_record = RECORD(rank_rates);
 #undef RATE
 
-#define RATE(member) FIELD(#member, struct sml_branch_rates, member)
+#define RATE(member, ...) FIELD(#member, struct sml_branch_rates, member, __VA_ARGS__)
 static const struct sml_field branch_rates[] = {
 	RATE(contributions),
 	RATE(resends),
-	RATE(last_share),
+	RATE(waited_share, .help = "As of a rank."),
 };
 const struct sml_record sml_branch_rates_record = RECORD(branch_rates);
 #undef RATE
@@ -115,6 +117,9 @@ static const struct sml_field traffic[] = {
 	MOVED(retransmits_timeout),
 	MOVED(retransmits_fast),
 	MOVED(link_mbits),
+	AS(SML_FIELD_MS, "host_waited_ms", SmlControl__Traffic, waited_ms,
+	   .help = "How long the other ranks of its host that share memory have waited for it.",
+	   .through = offsetof(SmlControl__WorkerStatus, traffic) + 1),
 };
 static const struct sml_record traffic_record = RECORD(traffic);
 
@@ -127,7 +132,9 @@ static const struct sml_field worker[] = {
 	AS(SML_FIELD_MS, "last_seen_ms", SmlControl__WorkerStatus, last_seen_ms),
 	MEMBER("contributions", contributions),
 	MEMBER("resends", resends),
-	MEMBER("completed", completed),
+	AS(SML_FIELD_MS, "waited_ms", SmlControl__WorkerStatus, waited_ms,
+	   .help = "How long others have waited for it; for the first rank of a host that sends as "
+		   "one: for the host."),
 	MEMBER("by_multicast", by_group),
 	MEMBER("leaf", leaf,
 	       .help = "The leaf that the rank is connected to; empty: the switch "
@@ -149,16 +156,19 @@ const struct sml_record sml_worker_record = RECORD(worker, .rates = &sml_rank_ra
 
 #define MEMBER(member, ...) FIELD(#member, SmlControl__BranchStatus, member, __VA_ARGS__)
 static const struct sml_field branch[] = {
-	MEMBER(leaf),	 MEMBER(ranks, .least = 1), MEMBER(contributions),
-	MEMBER(resends), MEMBER(completed),
+	MEMBER(leaf),
+	MEMBER(ranks, .least = 1),
+	MEMBER(contributions),
+	MEMBER(resends),
+	AS(SML_FIELD_MS, "waited_ms", SmlControl__BranchStatus, waited_ms),
 };
 const struct sml_record sml_branch_record = RECORD(branch, .rates = &sml_branch_rates_record);
 #undef MEMBER
 
 #define MEMBER(member) FIELD(#member, SmlControl__StripeStatus, member)
 static const struct sml_field stripe[] = {
-	MEMBER(stripe),	    MEMBER(where),	    MEMBER(contributions), MEMBER(resends),
-	MEMBER(duplicates), MEMBER(bytes_received), MEMBER(bytes_sent),
+	MEMBER(stripe),	    MEMBER(where),     MEMBER(contributions),  MEMBER(resends),
+	MEMBER(duplicates), MEMBER(completed), MEMBER(bytes_received), MEMBER(bytes_sent),
 };
 static const struct sml_record stripe_record = RECORD(stripe);
 #undef MEMBER

@@ -143,6 +143,14 @@ static double link_share(const struct sml_rank_rates *rates, uint32_t link_mbits
 	return (sent > received ? sent : received) * 8 / (link_mbits * 1e6);
 }
 
+/* The part of the interval for which the others waited. Reports are not quite as old as answers. */
+static double waited_share(uint64_t then_ms, uint64_t now_ms, double seconds)
+{
+	double share = rate(then_ms, now_ms, seconds) / 1000;
+
+	return share < 1 ? share : 1;
+}
+
 /* A rank tells its counters only now and then: its interval is from one time to another. */
 static void add_traffic(const struct sml_view *view, const SmlControl__WorkerStatus *before,
 			const SmlControl__WorkerStatus *now, struct sml_rank_rates *rates)
@@ -161,6 +169,7 @@ static void add_traffic(const struct sml_view *view, const SmlControl__WorkerSta
 	rates->timeouts = rate(then->retransmits_timeout, traffic->retransmits_timeout, seconds);
 	rates->fast = rate(then->retransmits_fast, traffic->retransmits_fast, seconds);
 	rates->link_share = link_share(rates, traffic->link_mbits);
+	rates->waited_inside = waited_share(then->waited_ms, traffic->waited_ms, seconds);
 }
 
 static void rank_rates(const struct sml_view *view, const SmlControl__WorkerStatus *before,
@@ -198,48 +207,52 @@ static const SmlControl__BranchStatus *branch_before(const SmlControl__JobStatus
 	return NULL;
 }
 
-static double completed_by_leaf(const SmlControl__JobStatus *before,
-				const SmlControl__BranchStatus *branch, double seconds)
+static double waited_for_leaf(const SmlControl__JobStatus *before,
+			      const SmlControl__BranchStatus *branch, double seconds)
 {
 	const SmlControl__BranchStatus *then = branch_before(before, branch);
 
-	return then != NULL ? rate(then->completed, branch->completed, seconds) : 0;
+	return then != NULL ? waited_share(then->waited_ms, branch->waited_ms, seconds) : 0;
 }
 
-/* Ranks that are connected to the switch complete uses, and so do its leaves. */
-static double uses_of(const SmlControl__JobStatus *before, const SmlControl__JobStatus *now,
-		      double seconds)
+/*
+ * The first rank of a host stands for it at the switch. While others waited for the host, its own
+ * ranks waited for one of them: what is left is the first one's.
+ */
+static double waited_for_host(const SmlControl__JobStatus *before, const SmlControl__JobStatus *now,
+			      size_t first, double seconds, const struct sml_rank_rates *ranks)
 {
-	double uses = 0;
+	const SmlControl__WorkerStatus *worker = now->workers[first];
+	double share = waited_share(before->workers[first]->waited_ms, worker->waited_ms, seconds);
 
-	for (size_t i = 0; i < now->n_workers; i++)
-		uses += rate(before->workers[i]->completed, now->workers[i]->completed, seconds);
-	for (size_t i = 0; i < now->n_branches; i++)
-		uses += completed_by_leaf(before, now->branches[i], seconds);
-	return uses;
+	for (size_t i = 0; i < now->n_workers && share > 0 && worker->sender > 0; i++)
+		if (now->workers[i]->sender == worker->sender)
+			share -= ranks[i].waited_inside;
+	return share > 0 ? share : 0;
 }
 
-/* Which rank or leaf was the last how often. */
+/* For which rank or leaf did the others wait longest? */
 static void find_slowest(const SmlControl__JobStatus *before, const SmlControl__JobStatus *now,
 			 double seconds, struct sml_job_rates *rates, struct sml_rank_rates *ranks)
 {
-	rates->uses = uses_of(before, now, seconds);
-	if (rates->uses <= 0)
-		return;
+	double most = 0;
+
 	for (size_t i = 0; i < now->n_workers; i++) {
-		ranks[i].last_share =
-			rate(before->workers[i]->completed, now->workers[i]->completed, seconds) /
-			rates->uses;
-		if (ranks[i].last_share > rates->slowest_share) {
-			rates->slowest_share = ranks[i].last_share;
+		double share =
+			ranks[i].waited_inside + waited_for_host(before, now, i, seconds, ranks);
+
+		/* Only its leaf knows for how long the others waited there. */
+		ranks[i].waited_share = ranks[i].known || share > 0 ? share : -1;
+		if (share > most) {
+			most = rates->slowest_share = share;
 			rates->slowest = (int)now->workers[i]->rank;
 		}
 	}
 	for (size_t i = 0; i < now->n_branches; i++) {
-		double share = completed_by_leaf(before, now->branches[i], seconds) / rates->uses;
+		double share = waited_for_leaf(before, now->branches[i], seconds);
 
-		if (share > rates->slowest_share) {
-			rates->slowest_share = share;
+		if (share > most) {
+			most = rates->slowest_share = share;
 			rates->slowest = -1;
 			rates->slowest_leaf = now->branches[i]->leaf;
 		}
@@ -253,6 +266,15 @@ static uint64_t resends_of(const SmlControl__JobStatus *job)
 
 	for (size_t i = 0; i < job->n_served; i++)
 		sum += job->served[i]->resends;
+	return sum;
+}
+
+static uint64_t uses_of(const SmlControl__JobStatus *job)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < job->n_served; i++)
+		sum += job->served[i]->completed;
 	return sum;
 }
 
@@ -274,7 +296,7 @@ void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus
 	*rates = (struct sml_job_rates){
 		.known = before != NULL, .slowest = -1, .slowest_share = -1, .link_share = -1};
 	for (size_t i = 0; i < job->n_workers; i++)
-		ranks[i] = (struct sml_rank_rates){.link_share = -1};
+		ranks[i] = (struct sml_rank_rates){.link_share = -1, .waited_share = -1};
 	if (before == NULL)
 		return;
 	for (size_t i = 0; i < job->n_workers; i++) {
@@ -282,6 +304,7 @@ void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus
 		add_rank(rates, &ranks[i]);
 	}
 	find_slowest(before, job, seconds, rates, ranks);
+	rates->uses = rate(uses_of(before), uses_of(job), seconds);
 	rates->resends = rate(resends_of(before), resends_of(job), seconds);
 	rates->duplicates = rate(duplicates_of(before), duplicates_of(job), seconds);
 }
@@ -293,16 +316,13 @@ bool sml_view_branch_rates(const struct sml_view *view, const SmlControl__JobSta
 	const SmlControl__JobStatus *before = seconds > 0 ? job_before(view, job) : NULL;
 	const SmlControl__BranchStatus *now = job->branches[n];
 	const SmlControl__BranchStatus *then = before != NULL ? branch_before(before, now) : NULL;
-	double uses;
 
 	*rates = (struct sml_branch_rates){.contributions = 0};
 	if (then == NULL)
 		return false;
-	uses = uses_of(before, job, seconds);
 	rates->contributions = rate(then->contributions, now->contributions, seconds);
 	rates->resends = rate(then->resends, now->resends, seconds);
-	if (uses > 0)
-		rates->last_share = rate(then->completed, now->completed, seconds) / uses;
+	rates->waited_share = waited_share(then->waited_ms, now->waited_ms, seconds);
 	return true;
 }
 

@@ -36,8 +36,12 @@ struct sml_rank_rates {
 	bool known; /* of the switch's own counters, which are the next three; not of ranks at
 		       leaves */
 	double contributions, resends;
-	double last_share; /* of the job's uses in this interval, those that it completed, 0 to 1 */
-	bool has_traffic;  /* of the rank's counters, which follow */
+	/*
+	 * The part of the interval for which others waited for it, 0 to 1, below 0 if that is not
+	 * known; of that, for which only ranks that share its memory did.
+	 */
+	double waited_share, waited_inside;
+	bool has_traffic; /* of the rank's counters, which follow */
 	double packets_sent, packets_received;
 	double bytes_sent, bytes_received;
 	double timeouts,
@@ -53,17 +57,17 @@ struct sml_job_rates {
 	bool has_traffic;   /* of the ranks' counters, which follow; a leaf is told none */
 	double bytes_sent, bytes_received, packets_sent, packets_received; /* of all ranks */
 	double timeouts, fast;
-	/* The rank or the leaf that completed the most uses: -1 and NULL if none did. */
+	/* The rank or the leaf for which the others waited longest: -1 and NULL if for none. */
 	int slowest;
 	const char *slowest_leaf; /* as long as the view has this answer */
-	double slowest_share;	  /* below 0 if none did */
+	double slowest_share;	  /* of the interval; below 0: for none */
 	double link_share;	  /* of the busiest rank; below 0: not known */
 };
 
 /* A leaf of the switch, in one job. */
 struct sml_branch_rates {
 	double contributions, resends;
-	double last_share; /* as of struct sml_rank_rates */
+	double waited_share; /* as of struct sml_rank_rates */
 };
 
 /* Ask the switch for its status. 0, or a negative errno and the error. */

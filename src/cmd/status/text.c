@@ -228,7 +228,7 @@ static void print_rank_rates(const SmlControl__WorkerStatus *worker,
 		printf(" %9.1f", rates->resends);
 	else
 		printf(" %9s", "-");
-	print_share(rates->known ? rates->last_share : -1);
+	print_share(rates->waited_share);
 	print_share(rates->has_traffic ? rates->link_share : -1);
 	printf("\n");
 }
@@ -239,11 +239,11 @@ static void print_branch_rates(const struct sml_view *view, const SmlControl__Jo
 
 	for (size_t i = 0; i < job->n_branches; i++)
 		if (sml_view_branch_rates(view, job, i, &rates))
-			printf("  leaf %s with %u rank%s: %.0f contributions/s, lost/s %.1f, last "
-			       "of %.1f%%\n",
+			printf("  leaf %s with %u rank%s: %.0f contributions/s, lost/s %.1f, "
+			       "waited for %.1f%%\n",
 			       job->branches[i]->leaf, job->branches[i]->ranks,
 			       sml_plural(job->branches[i]->ranks), rates.contributions,
-			       rates.resends, 100 * rates.last_share);
+			       rates.resends, 100 * rates.waited_share);
 }
 
 static void print_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job)
@@ -264,16 +264,16 @@ static void print_job_rates(const struct sml_view *view, const SmlControl__JobSt
 	}
 	printf(", %.0f uses/s", rates.uses);
 	if (rates.slowest_leaf != NULL)
-		printf(", the leaf %s was the last of %.0f %% of them", rates.slowest_leaf,
-		       100 * rates.slowest_share);
+		printf(", the others waited for the leaf %s for %.0f %% of the time",
+		       rates.slowest_leaf, 100 * rates.slowest_share);
 	else if (rates.slowest >= 0)
-		printf(", rank %d was the last of %.0f %% of them", rates.slowest,
+		printf(", the others waited for rank %d for %.0f %% of the time", rates.slowest,
 		       100 * rates.slowest_share);
 	printf("; came again: %.1f/s because the result was lost, %.1f/s while ranks were "
 	       "missing\n",
 	       rates.resends, rates.duplicates);
 	printf("  %4s  %-20s %10s %10s %10s %8s %8s %9s %6s %6s\n", "rank", "host", "MB/s sent",
-	       "received", "packets/s", "timer/s", "later/s", "lost/s", "last", "link");
+	       "received", "packets/s", "timer/s", "later/s", "lost/s", "waited", "link");
 	for (size_t i = 0; i < n; i++)
 		print_rank_rates(job->workers[i], &ranks[i]);
 	print_left_out(job->n_workers - n + job->left_out);

@@ -77,8 +77,8 @@ static int compare_ranks(const void *a, const void *b)
 		order = sml_top_compare(
 			one->rates->timeouts + one->rates->fast + one->rates->resends,
 			other->rates->timeouts + other->rates->fast + other->rates->resends);
-	if (order == 0 && sort_of_ranks == SML_TOP_BY_LAST)
-		order = sml_top_compare(one->rates->last_share, other->rates->last_share);
+	if (order == 0 && sort_of_ranks == SML_TOP_BY_WAITED)
+		order = sml_top_compare(one->rates->waited_share, other->rates->waited_share);
 	return order != 0 ? order : sml_top_compare(other->worker->rank, one->worker->rank);
 }
 
@@ -86,7 +86,7 @@ static int compare_ranks(const void *a, const void *b)
 static const struct sml_column rank_columns[] = {
 	{"RANK HOST", 17, 0, true}, {"STATE", 8, 8, true},	{"MB/S OUT", 8, 9, false},
 	{"MB/S IN", 8, 7, false},   {"PACKETS/S", 9, 1, false}, {"TIMER/S", 7, 3, false},
-	{"LATER/S", 7, 2, false},   {"LOST/S", 7, 5, false},	{"LAST", 5, 0, false},
+	{"LATER/S", 7, 2, false},   {"LOST/S", 7, 5, false},	{"WAITED", 6, 0, false},
 	{"LINK", 5, 6, false},	    {"SEEN S", 8, 4, false},
 };
 #define RANK_COLUMNS (sizeof(rank_columns) / sizeof(rank_columns[0]))
@@ -118,7 +118,7 @@ static void draw_rank(int y, int indent, const struct rank *rank, const struct s
 		sml_top_number(t[3], told, rates->timeouts),
 		sml_top_number(t[4], told, rates->fast),
 		sml_top_number(t[5], rates->known, rates->resends),
-		rates->known ? sml_top_share(t[6], rates->last_share) : "-",
+		sml_top_share(t[6], rates->waited_share),
 		sml_top_share(t[7], told ? rates->link_share : -1),
 		seen,
 	};
@@ -175,7 +175,7 @@ static void draw_branch(int y, int indent, int depth, const struct sml_top_row *
 		sml_top_number(t[3], sum.has_traffic, sum.timeouts),
 		sml_top_number(t[4], sum.has_traffic, sum.fast),
 		sml_top_number(t[5], is_leaf, leaf.resends),
-		is_leaf ? sml_top_share(t[6], leaf.last_share) : "-",
+		is_leaf ? sml_top_share(t[6], leaf.waited_share) : "-",
 	};
 
 	length = (size_t)snprintf(line, sizeof(line), "%*s+- %-*.*s", indent, "",
@@ -267,11 +267,12 @@ void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row 
 			      row->job->changes, row->job->joined, row->job->left);
 	if (job.slowest_leaf != NULL)
 		sml_top_print(y++, false,
-			      "slowest: the leaf %s was the last of %.0f%% of %.0f uses/s",
-			      job.slowest_leaf, 100 * job.slowest_share, job.uses);
+			      "slowest: the others waited for the leaf %s for %.0f%% of the time",
+			      job.slowest_leaf, 100 * job.slowest_share);
 	else if (job.slowest >= 0)
-		sml_top_print(y++, false, "slowest: rank %d was the last of %.0f%% of %.0f uses/s",
-			      job.slowest, 100 * job.slowest_share, job.uses);
+		sml_top_print(y++, false,
+			      "slowest: the others waited for rank %d for %.0f%% of the time",
+			      job.slowest, 100 * job.slowest_share);
 	else
 		y++;
 	sml_top_draw_heads(y++, &layout);

@@ -32,7 +32,7 @@ static int compare_rows(const void *a, const void *b)
 					other->rates.bytes_sent + other->rates.bytes_received);
 	else if (sort_of_rows == SML_TOP_BY_AGAIN)
 		order = sml_top_compare(again(&one->rates), again(&other->rates));
-	else if (sort_of_rows == SML_TOP_BY_LAST)
+	else if (sort_of_rows == SML_TOP_BY_WAITED)
 		order = sml_top_compare(one->rates.slowest_share, other->rates.slowest_share);
 	if (order == 0)
 		order = strcmp(one->job->job, other->job->job);
@@ -235,7 +235,7 @@ static void draw_help(int y)
 		"up, down, j, k   select a job, or scroll its ranks",
 		"Enter            open the job: its ranks",
 		"Esc, Backspace   back to all jobs",
-		"s                sort by name, bytes, packets sent again, or who is last",
+		"s                sort by name, bytes, packets sent again, or time waited",
 		"t                in a job: the tree of leaves, hosts and their ranks",
 		"h, ?             this help; any key ends it",
 		"q                quit",
@@ -244,7 +244,7 @@ static void draw_help(int y)
 		"                 were answered",
 		"LOST, DUP        packets that came again: the result was lost, or other ranks",
 		"                 were missing",
-		"LAST, SLOWEST    how often all others waited for this rank or leaf",
+		"WAITED, SLOWEST  how much of the time others waited for this rank or leaf",
 		"LINK             the busier direction's share; - if the speed is not known",
 	};
 
@@ -277,7 +277,7 @@ static void draw_table(struct sml_top_screen *screen, int y, int end)
 void sml_top_draw(struct sml_top_screen *screen, const struct sml_view *views, size_t n,
 		  double interval_s)
 {
-	static const char *const sorts[SML_TOP_SORTS] = {"name", "bytes", "came again", "last"};
+	static const char *const sorts[SML_TOP_SORTS] = {"name", "bytes", "came again", "waited"};
 	time_t now = time(NULL);
 	struct tm local;
 	char clock[16] = "";

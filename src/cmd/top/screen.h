@@ -13,7 +13,7 @@
 /* Jobs at most that have a row. */
 #define SML_TOP_ROWS 1024
 
-enum sml_top_sort { SML_TOP_BY_NAME, SML_TOP_BY_BYTES, SML_TOP_BY_AGAIN, SML_TOP_BY_LAST };
+enum sml_top_sort { SML_TOP_BY_NAME, SML_TOP_BY_BYTES, SML_TOP_BY_AGAIN, SML_TOP_BY_WAITED };
 #define SML_TOP_SORTS 4
 
 struct sml_top_row {

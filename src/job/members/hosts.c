@@ -82,6 +82,13 @@ bool sml_job_is_one_host(const struct sml_job *job, unsigned a, unsigned b)
 	       job->members[a].first_of_host == job->members[b].first_of_host;
 }
 
+unsigned sml_job_sender(const struct sml_job *job, unsigned rank)
+{
+	return sml_job_is_grouped(job, rank) || job->shares_memory
+		       ? job->members[rank].first_of_host
+		       : rank;
+}
+
 bool sml_job_lacks_memory(const struct sml_job *job)
 {
 	bool grouped = false, lacks = false;

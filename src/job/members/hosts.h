@@ -39,6 +39,9 @@ void sml_job_find_hosts(struct sml_job *job);
 bool sml_job_is_grouped(const struct sml_job *job, unsigned rank);
 bool sml_job_is_one_host(const struct sml_job *job, unsigned a, unsigned b);
 
+/* The rank that sends this one's packets, if any are sent: itself, or the first of its host. */
+unsigned sml_job_sender(const struct sml_job *job, unsigned rank);
+
 /*
  * All are ready: do some contribute together, and does a rank that could not share memory, here or
  * at another switch of the job?

@@ -37,7 +37,7 @@ enum sml_job_state {
 
 /* What a stripe has done so far. */
 struct sml_served {
-	uint64_t contributions, resends, duplicates;
+	uint64_t contributions, resends, duplicates, completed;
 	uint64_t bytes_received, bytes_sent;
 };
 
@@ -47,7 +47,8 @@ struct sml_traffic {
 	uint64_t bytes_sent, bytes_received;
 	uint64_t retransmits_timeout, retransmits_fast;
 	uint32_t link_mbits;
-	uint64_t told_ns; /* 0: never */
+	uint64_t waited_ms; /* the ranks that share its memory have waited for it */
+	uint64_t told_ns;   /* 0: never */
 };
 
 struct sml_member {
@@ -158,7 +159,7 @@ struct sml_job {
 	struct sml_ranks host_misses; /* those that slots in shared memory wait for, since then */
 	char gone_why[SML_REASON_BYTES];
 	uint64_t *secrets;   /* of stripes that the ranks have: job/members/peers.c */
-	uint64_t *completed; /* there, by stripe and rank: as in struct sml_job_counters */
+	uint64_t *waited_ms; /* there, by stripe and rank: the others have waited for it */
 	bool shares_memory;  /* each of its ranks does, with those of its machine */
 	bool leaves_asked;   /* for ranks that want to know; they are not told yet */
 	bool apart;	     /* ranks of one machine cannot share memory: each sends its own */

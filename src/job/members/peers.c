@@ -78,8 +78,8 @@ int sml_job_meet(struct sml_job *job)
 	job->secrets = malloc(n * sizeof(*job->secrets));
 	if (job->secrets == NULL)
 		return -ENOMEM;
-	job->completed = calloc((size_t)job->stripes * job->n_ranks, sizeof(*job->completed));
-	if (job->completed == NULL)
+	job->waited_ms = calloc((size_t)job->stripes * job->n_ranks, sizeof(*job->waited_ms));
+	if (job->waited_ms == NULL)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		job->secrets[i] = sml_jobs_random(job->jobs);
@@ -134,27 +134,32 @@ void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *
 	const struct sml_job *job = peer->job;
 	struct sml_member *member = &peer->job->members[peer->rank];
 
-	for (size_t i = 0; i < served->n_completed && i < job->n_ranks; i++)
-		if (job->completed != NULL && peer->rank < job->stripes)
-			job->completed[(size_t)peer->rank * job->n_ranks + i] =
-				served->completed[i];
+	for (size_t i = 0; i < served->n_waited_ms && i < job->n_ranks; i++)
+		if (job->waited_ms != NULL && peer->rank < job->stripes)
+			job->waited_ms[(size_t)peer->rank * job->n_ranks + i] =
+				served->waited_ms[i];
 
 	member->served = (struct sml_served){
 		.contributions = served->contributions,
 		.resends = served->resends,
 		.duplicates = served->duplicates,
+		.completed = served->completed,
 		.bytes_received = served->bytes_received,
 		.bytes_sent = served->bytes_sent,
 	};
 }
 
-uint64_t sml_job_completed_by(const struct sml_job *job, uint16_t rank)
+uint64_t sml_job_waited_ms(const struct sml_job *job, uint16_t rank)
 {
 	uint64_t sum = 0;
+	uint32_t n_stripes = 0, number;
 
-	for (size_t stripe = 0; job->completed != NULL && stripe < job->stripes; stripe++)
-		sum += job->completed[stripe * job->n_ranks + rank];
-	return sum;
+	for (uint32_t i = 0; job->waited_ms != NULL && i < job->stripes; i++)
+		if (sml_job_has_stripe(job, i, &number)) {
+			sum += job->waited_ms[(size_t)i * job->n_ranks + rank];
+			n_stripes++;
+		}
+	return n_stripes > 0 ? sum / n_stripes : 0;
 }
 
 void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes)

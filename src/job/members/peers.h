@@ -22,8 +22,8 @@ void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text,
 /* A rank that has slots reports their counters. */
 void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served);
 
-/* There: the uses that the rank completed, in all stripes. */
-uint64_t sml_job_completed_by(const struct sml_job *job, uint16_t rank);
+/* How long the others have waited there for the rank, on average over all stripes. */
+uint64_t sml_job_waited_ms(const struct sml_job *job, uint16_t rank);
 
 /* What one rank must know of all ranks. The caller frees it; NULL: no memory. */
 struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t to,

@@ -121,12 +121,33 @@ void sml_session_ready(struct sml_session *session, const struct sml_readiness *
 	sml_session_send(session, sml_envelope(READY, ready, &ready));
 }
 
-void sml_session_leave(struct sml_session *session)
+static void ping(struct sml_session *session, uint64_t now_ns)
+{
+	const struct sml_session_output *output = session->config.output;
+	SmlControl__StripeStatus served = SML_CONTROL__STRIPE_STATUS__INIT;
+	SmlControl__Traffic traffic = SML_CONTROL__TRAFFIC__INIT;
+	SmlControl__Ping message = SML_CONTROL__PING__INIT;
+	uint64_t waited_ms[SML_MAX_CHILDREN];
+
+	if (session->serves && session->has_slots &&
+	    session->config.rank < session->admission.stripes) {
+		output->get_stripe_status(session->config.self, &served, waited_ms);
+		message.stripe = &served;
+	}
+	if (session->serves && output->get_traffic(session->config.self, &traffic))
+		message.traffic = &traffic;
+	message.time_ns = now_ns;
+	sml_session_send(session, sml_envelope(PING, ping, &message));
+}
+
+/* The last report shows in the job's last line. */
+void sml_session_leave(struct sml_session *session, uint64_t now_ns)
 {
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 
 	if (session->phase != SML_SESSION_RUNNING)
 		return;
+	ping(session, now_ns);
 	session->phase = SML_SESSION_LEAVING;
 	sml_session_send(session, sml_envelope(LEAVE, leave, &leave));
 }
@@ -365,7 +386,7 @@ static void on_left(struct sml_session *session, const SmlControl__Envelope *mes
 		return;
 	}
 	sml_text_copy(session->slowest, sizeof(session->slowest), left->slowest);
-	session->slowest_percent = left->slowest_percent <= 100 ? left->slowest_percent : 0;
+	session->slowest_ms = left->slowest_ms;
 	session->phase = SML_SESSION_LEFT;
 }
 
@@ -486,25 +507,6 @@ void sml_session_ended(struct sml_session *session, const char *how, bool known)
 				 "down",
 				 config->what, config->where, how);
 	}
-}
-
-static void ping(struct sml_session *session, uint64_t now_ns)
-{
-	const struct sml_session_output *output = session->config.output;
-	SmlControl__StripeStatus served = SML_CONTROL__STRIPE_STATUS__INIT;
-	SmlControl__Traffic traffic = SML_CONTROL__TRAFFIC__INIT;
-	SmlControl__Ping message = SML_CONTROL__PING__INIT;
-	uint64_t completed[SML_MAX_CHILDREN];
-
-	if (session->serves && session->has_slots &&
-	    session->config.rank < session->admission.stripes) {
-		output->get_stripe_status(session->config.self, &served, completed);
-		message.stripe = &served;
-	}
-	if (session->serves && output->get_traffic(session->config.self, &traffic))
-		message.traffic = &traffic;
-	message.time_ns = now_ns;
-	sml_session_send(session, sml_envelope(PING, ping, &message));
 }
 
 /* Is there a sign of life within the bound, on either path? */

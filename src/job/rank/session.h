@@ -163,7 +163,7 @@ struct sml_session_output {
 	void (*report_stalls)(void *self);
 	/* What they have done so far; counters by rank are in this memory. */
 	void (*get_stripe_status)(void *self, SmlControl__StripeStatus *status,
-				  uint64_t completed[SML_MAX_CHILDREN]);
+				  uint64_t waited_ms[SML_MAX_CHILDREN]);
 	/* What this rank has moved so far. False: that is not known. */
 	bool (*get_traffic)(void *self, SmlControl__Traffic *traffic);
 };
@@ -185,9 +185,9 @@ struct sml_session {
 	/* FAILED and LOST: why. */
 	int error;
 	char text[SML_SESSION_TEXT_BYTES];
-	/* LEFT: who was most often the last, as the switch says, and of how many uses. */
+	/* LEFT: for whom the others waited longest, as the switch says, and how long. */
 	char slowest[128];
-	unsigned slowest_percent; /* 0: not told */
+	uint64_t slowest_ms;	  /* 0: not told */
 	struct sml_ranks missing; /* that had not joined at the last message */
 	unsigned n_more;	  /* how many others were missing, which it did not name */
 	unsigned n_waiting;	  /* messages that said so */
@@ -241,7 +241,7 @@ void sml_session_ready(struct sml_session *session, const struct sml_readiness *
 /* From now on it can answer; what was asked before is answered now. */
 void sml_session_serve(struct sml_session *session, bool may_be_lost);
 
-void sml_session_leave(struct sml_session *session);
+void sml_session_leave(struct sml_session *session, uint64_t now_ns);
 
 /* What the switch is to know of a rank that ends the job. */
 enum sml_abort_kind {

@@ -68,6 +68,7 @@ void sml_job_note_traffic(struct sml_peer *peer, const SmlControl__Traffic *traf
 		.retransmits_timeout = traffic->retransmits_timeout,
 		.retransmits_fast = traffic->retransmits_fast,
 		.link_mbits = traffic->link_mbits,
+		.waited_ms = traffic->waited_ms,
 		.told_ns = peer->job->jobs->now_ns,
 	};
 }
@@ -85,6 +86,7 @@ static SmlControl__Traffic *describe_traffic(const struct sml_traffic *from,
 	traffic->retransmits_timeout = from->retransmits_timeout;
 	traffic->retransmits_fast = from->retransmits_fast;
 	traffic->link_mbits = from->link_mbits;
+	traffic->waited_ms = from->waited_ms;
 	return traffic;
 }
 
@@ -123,7 +125,7 @@ static void add_branch(struct job_status *out, const struct sml_branch *branch, 
 	status->ranks = n_ranks;
 	status->contributions = counters->contributions[child];
 	status->resends = counters->resends[child];
-	status->completed = counters->completed[child];
+	status->waited_ms = sml_job_counters_waited_ms(counters, child);
 	bytes = sml_control__branch_status__get_packed_size(status) + 4;
 	if (bytes > *room)
 		return;
@@ -160,18 +162,17 @@ static void describe_worker(const struct sml_job *job, uint16_t rank,
 	    (sml_job_is_child(job, rank) || sml_job_is_in_host(job, rank))) {
 		worker->contributions = counters->contributions[job->members[rank].child];
 		worker->resends = counters->resends[job->members[rank].child];
-		/* Which of them was the last is not known: it counts once, for the first. */
+		/* For which of them the others waited is not known: it counts for the first. */
 		if (job->children[job->members[rank].child].first_rank == rank)
-			worker->completed = counters->completed[job->members[rank].child];
+			worker->waited_ms =
+				sml_job_counters_waited_ms(counters, job->members[rank].child);
 	}
 	describe_place(member->peer, worker);
 	if (job->state >= SML_JOB_PROBING)
-		worker->sender = 1u + (sml_job_is_grouped(job, rank) || job->shares_memory
-					       ? member->first_of_host
-					       : rank);
+		worker->sender = 1u + sml_job_sender(job, rank);
 	worker->by_group = sml_job_is_by_group(job, rank);
 	if (job->jobs->operations->ranks_have_slots)
-		worker->completed = sml_job_completed_by(job, rank);
+		worker->waited_ms = sml_job_waited_ms(job, rank);
 	worker->traffic = describe_traffic(&member->traffic, &out->traffic[out->status.n_workers]);
 	if (worker->traffic != NULL)
 		worker->traffic_age_ms = (job->jobs->now_ns - member->traffic.told_ns) / 1000000u;
@@ -198,6 +199,7 @@ static void describe_stripe(const struct sml_job_counters *counters, unsigned n_
 		served->resends += counters->resends[child];
 	}
 	served->duplicates = counters->verdicts[SML_VERDICT_DUPLICATE];
+	served->completed = counters->verdicts[SML_VERDICT_COMPLETED];
 	out->served_list[0] = served;
 	out->status.n_served = 1;
 }
@@ -222,6 +224,7 @@ static void describe_ranks_stripes(const struct sml_job *job, struct job_status 
 		served->contributions = from->contributions;
 		served->resends = from->resends;
 		served->duplicates = from->duplicates;
+		served->completed = from->completed;
 		served->bytes_received = from->bytes_received;
 		served->bytes_sent = from->bytes_sent;
 		out->served_list[out->status.n_served++] = served;
@@ -303,7 +306,7 @@ static void describe_proxied(const struct sml_proxied *proxied,
 	worker->contributions = counters->contributions[proxied->child];
 	worker->resends = counters->resends[proxied->child];
 	if (job->children[proxied->child].first_rank == proxied->rank)
-		worker->completed = counters->completed[proxied->child];
+		worker->waited_ms = sml_job_counters_waited_ms(counters, proxied->child);
 }
 
 static int compare_proxied_peers(const void *a, const void *b)

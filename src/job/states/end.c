@@ -14,7 +14,7 @@
 static void free_job(struct sml_job *job)
 {
 	free(job->secrets);
-	free(job->completed);
+	free(job->waited_ms);
 	free(job->members);
 	free(job);
 }

@@ -75,8 +75,8 @@ static void all_have_left(struct sml_job *job)
 	char slowest[128];
 
 	if (job->state >= SML_JOB_RUNNING) {
-		left.slowest_percent = sml_job_slowest(job, slowest, sizeof(slowest));
-		if (left.slowest_percent > 0)
+		left.slowest_ms = sml_job_slowest(job, slowest, sizeof(slowest));
+		if (left.slowest_ms > 0)
 			left.slowest = slowest;
 	}
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {

@@ -183,7 +183,7 @@ static struct sml_stall_report *stalls(void *self)
 }
 
 static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
-			      uint64_t completed[SML_MAX_CHILDREN])
+			      uint64_t waited_ms[SML_MAX_CHILDREN])
 {
 	struct sml_context *context = ((struct sml_stripe *)self)->context;
 	struct sml_counters counters = {.size = sizeof(counters)};
@@ -196,7 +196,7 @@ static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
 			__atomic_load_n(&context->threads.host->contributions, __ATOMIC_RELAXED);
 		return;
 	}
-	sml_embedded_stripe_status(context->threads.own, status, completed);
+	sml_embedded_stripe_status(context->threads.own, status, waited_ms);
 	sml_context_count_stripe(context, context->threads.own->rank, &counters);
 	status->bytes_received = counters.bytes_received;
 	status->bytes_sent = counters.bytes_sent;
@@ -208,6 +208,7 @@ static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 	const struct sml_stripe *stripe = self;
 	struct sml_context *context = stripe->context;
 	struct sml_counters counters = {.size = sizeof(counters)};
+	uint64_t waited_ns = 0;
 
 	if (!sml_context_is_running(context))
 		return false;
@@ -222,6 +223,9 @@ static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 	traffic->retransmits_timeout = counters.retransmits_timeout;
 	traffic->retransmits_fast = counters.retransmits_fast;
 	traffic->link_mbits = stripe->connection.interface.link_mbits;
+	for (unsigned i = 0; context->threads.host && i < context->n_stripes; i++)
+		waited_ns += __atomic_load_n(&context->threads.host[i].waited_ns, __ATOMIC_RELAXED);
+	traffic->waited_ms = waited_ns / SML_NS_PER_MS;
 	return true;
 }
 

@@ -255,15 +255,15 @@ static void add_times(const struct sml_context *context, uint64_t now_ns, char *
 	const struct sml_usage *usage = &context->usage;
 	double all_ns = (double)(now_ns - usage->opened_ns);
 	const char *slowest;
-	char all[16];
-	unsigned percent = sml_control_slowest(context->stripes[0].control, &slowest);
+	char all[16], waited[16];
+	uint64_t ms = sml_control_slowest(context->stripes[0].control, &slowest);
 	int length = snprintf(text, bytes, "; calls took %.0f %% of %s",
 			      100 * (double)sml_usage_busy_ns(usage, now_ns) / all_ns,
 			      time_text(all_ns, all));
 
-	if (percent > 0 && length > 0 && (size_t)length < bytes)
-		snprintf(text + length, bytes - (size_t)length,
-			 "; %s was last in %u %% of the slots", slowest, percent);
+	if (ms > 0 && length > 0 && (size_t)length < bytes)
+		snprintf(text + length, bytes - (size_t)length, "; the others waited %s for %s",
+			 time_text((double)ms * SML_NS_PER_MS, waited), slowest);
 }
 
 void sml_log_end(struct sml_context *context, int error)

@@ -35,12 +35,11 @@ bool sml_control_is_admitted(struct sml_control *control)
 	return phase >= SML_SESSION_ADMITTED && phase < SML_SESSION_LEFT;
 }
 
-unsigned sml_control_slowest(struct sml_control *control, const char **text)
+uint64_t sml_control_slowest(struct sml_control *control, const char **text)
 {
 	*text = control->session.slowest;
 	/* From then on, the session does not change. */
-	return sml_control_phase(control) == SML_SESSION_LEFT ? control->session.slowest_percent
-							      : 0;
+	return sml_control_phase(control) == SML_SESSION_LEFT ? control->session.slowest_ms : 0;
 }
 
 void sml_control_hold(struct sml_control *control)

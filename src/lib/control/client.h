@@ -28,7 +28,7 @@ struct sml_control_owner {
 	struct sml_stall_report *(*stalls)(void *self);
 	/* As struct sml_session_output has them. */
 	void (*get_stripe_status)(void *self, SmlControl__StripeStatus *status,
-				  uint64_t completed[SML_MAX_CHILDREN]);
+				  uint64_t waited_ms[SML_MAX_CHILDREN]);
 	bool (*get_traffic)(void *self, SmlControl__Traffic *traffic);
 	/*
 	 * Results that have come on the data path so far; NULL: they do not show that this switch
@@ -124,10 +124,10 @@ int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds
 		     uint64_t until_ns);
 
 /*
- * After sml_control_leave() has returned 0: who was most often the last, in words, and of how many
- * percent of the slots' uses; 0: that is not known. The text is valid as long as the control.
+ * After sml_control_leave() has returned 0: for whom the others waited longest, in words, and how
+ * many milliseconds; 0: that is not known. The text is valid as long as the control.
  */
-unsigned sml_control_slowest(struct sml_control *control, const char **text);
+uint64_t sml_control_slowest(struct sml_control *control, const char **text);
 
 int sml_control_start(struct sml_control *control, const struct sml_control_owner *owner);
 

@@ -168,11 +168,11 @@ static void report_stalls(void *self)
 }
 
 static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
-			      uint64_t completed[SML_MAX_CHILDREN])
+			      uint64_t waited_ms[SML_MAX_CHILDREN])
 {
 	const struct sml_control_owner *owner = &((struct sml_control *)self)->owner;
 
-	owner->get_stripe_status(owner->self, status, completed);
+	owner->get_stripe_status(owner->self, status, waited_ms);
 }
 
 static bool get_traffic(void *self, SmlControl__Traffic *traffic)

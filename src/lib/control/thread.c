@@ -57,7 +57,7 @@ void sml_control_on_wake(void *self, unsigned what)
 	if (abort)
 		send_abort(control);
 	else if (leave)
-		sml_session_leave(&control->session);
+		sml_session_leave(&control->session, sml_now_ns());
 	sml_control_sync(control);
 	if (stop)
 		sml_loop_stop(control->loop);

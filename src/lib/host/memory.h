@@ -51,6 +51,7 @@ struct sml_host_head {
 	struct {
 		uint64_t ranks; /* atomic: bit r: rank r sleeps, or is about to */
 	} __attribute__((aligned(64))) sleeping;
+	uint64_t waited_until_ns; /* atomic: sml_waited() */
 	struct sml_host_rank ranks[SML_MAX_CHILDREN];
 };
 
@@ -63,6 +64,7 @@ struct sml_host_buffer {
 	uint32_t summed;  /* the use whose sum is in the result's row, and goes up */
 	uint32_t done;	  /* the use whose result is in the result's row */
 	uint32_t ticket;
+	uint64_t half_ns; /* when half of the ranks had arrived: sml_waited() */
 } __attribute__((aligned(64)));
 
 /* Before the lanes of a row: what its rank believes. All members are atomic. */

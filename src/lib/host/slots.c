@@ -40,9 +40,9 @@ void *sml_host_place(const struct sml_host *host, uint32_t slot, uint32_t use)
 	return note_of(host, slot, use, host->memory.terms.n_ranks) + 1;
 }
 
-static void count(uint64_t *counter)
+static void count(uint64_t *counter, uint64_t n)
 {
-	__atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
 /* ---- arriving ---- */
@@ -79,7 +79,23 @@ static bool agrees(struct sml_host_buffer *buffer, const struct sml_contribution
 	return first == mine;
 }
 
-uint8_t sml_host_arrive(struct sml_host *host, const struct sml_contribution *in)
+/* The row counts from now on. half_ns is written first: afterwards, any rank may be the last. */
+static void arrive(struct sml_host *host, struct sml_host_buffer *buffer, uint64_t now_ns)
+{
+	uint32_t n_ranks = host->memory.terms.n_ranks;
+	uint32_t before = __atomic_load_n(&buffer->arrived, __ATOMIC_RELAXED);
+
+	if (before < sml_half_of(n_ranks))
+		__atomic_store_n(&buffer->half_ns, now_ns, __ATOMIC_RELAXED);
+	before = __atomic_fetch_add(&buffer->arrived, 1, __ATOMIC_ACQ_REL);
+	count(&host->contributions, 1);
+	if (before + 1 == n_ranks)
+		count(&host->waited_ns,
+		      sml_waited(__atomic_load_n(&buffer->half_ns, __ATOMIC_RELAXED),
+				 &host->bells->waited_until_ns, now_ns));
+}
+
+uint8_t sml_host_arrive(struct sml_host *host, const struct sml_contribution *in, uint64_t now_ns)
 {
 	struct sml_host_buffer *buffer = buffer_of(host, in->slot, in->use);
 	struct sml_host_note *note = note_of(host, in->slot, in->use, host->rank);
@@ -89,8 +105,7 @@ uint8_t sml_host_arrive(struct sml_host *host, const struct sml_contribution *in
 	__atomic_store_n(&note->use, counted(in->use), __ATOMIC_RELEASE);
 	if (!agrees(buffer, in))
 		return find_other(host, in);
-	__atomic_fetch_add(&buffer->arrived, 1, __ATOMIC_ACQ_REL);
-	count(&host->contributions);
+	arrive(host, buffer, now_ns);
 	return host->rank;
 }
 
@@ -178,7 +193,7 @@ bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, bool
 	if (!placed)
 		add_rows(host, in);
 	__atomic_store_n(&buffer->arrived, 0, __ATOMIC_RELAXED);
-	count(&host->added);
+	count(&host->added, 1);
 	if (host->memory.terms.goes_up) {
 		__atomic_store_n(&buffer->summed, counted(in->use), __ATOMIC_RELEASE);
 		host->has_sum = true;

@@ -35,7 +35,7 @@ struct sml_host {
 	struct sml_host_memory memory;
 	uint8_t rank;			      /* within the host; 0 is the leader */
 	uint16_t job_ranks[SML_MAX_CHILDREN]; /* the job's ranks, by rank within the host */
-	struct sml_host_head *bells; /* where its ranks sleep: of the job's first such memory */
+	struct sml_host_head *bells; /* of the job's first such memory: where its ranks sleep */
 	int leader_fd;		     /* if sums go up: an eventfd that wakes the leader; -1: none */
 	bool has_news;		     /* results that sleeping ranks have not been told */
 	bool has_sum;		     /* a sum that a sleeping leader has not been told */
@@ -44,6 +44,7 @@ struct sml_host {
 	bool has_cores;		     /* a core for every rank */
 	/* Counters, atomic. */
 	uint64_t contributions, added, sleeps, wakes;
+	uint64_t waited_ns; /* how long the others have waited for this rank */
 };
 
 enum sml_host_state {
@@ -73,7 +74,7 @@ void *sml_host_place(const struct sml_host *host, uint32_t slot, uint32_t use);
  * The row is complete. Returns this rank; or another one that has arrived with another digest: then
  * the job fails, and this row does not count.
  */
-uint8_t sml_host_arrive(struct sml_host *host, const struct sml_contribution *in);
+uint8_t sml_host_arrive(struct sml_host *host, const struct sml_contribution *in, uint64_t now_ns);
 
 enum sml_host_state sml_host_look(const struct sml_host *host, uint32_t slot, uint32_t use);
 

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "lib/control/client.h"
 
-static void count(uint64_t *counter)
+static void add(uint64_t *counter, uint64_t n)
 {
-	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
 }
 
 struct sml_embedded_stripe *sml_embedded_stripe_new(const struct sml_pool_rules *rules,
@@ -76,20 +77,23 @@ static void consider_resend(struct sml_embedded_stripe *own, uint32_t round,
 	if (own->completed[2u * answer->in.slot + (answer->in.use & 1u)] == round)
 		answer->packet = NULL;
 	else
-		count(&own->resends[answer->in.rank]);
+		add(&own->resends[answer->in.rank], 1);
 }
 
 enum sml_verdict sml_embedded_stripe_receive(struct sml_embedded_stripe *own, const void *packet,
-					     uint32_t length, uint32_t round,
+					     uint32_t length, uint32_t round, uint64_t now_ns,
 					     struct sml_pool_answer *answer)
 {
 	enum sml_verdict verdict = sml_pool_receive(&own->pool, packet, length, answer);
 
-	count(&own->verdicts[verdict]);
+	uint64_t waited_ns = sml_pool_waited(&own->pool, verdict, &answer->in, now_ns);
+
+	add(&own->verdicts[verdict], 1);
+	if (waited_ns > 0)
+		add(&own->waited_ns[answer->in.rank], waited_ns);
 	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED)
-		count(&own->contributions[answer->in.rank]);
+		add(&own->contributions[answer->in.rank], 1);
 	if (verdict == SML_VERDICT_COMPLETED) {
-		count(&own->completed_by[answer->in.rank]);
 		own->completed[2u * answer->in.slot + (answer->in.use & 1u)] = round;
 	} else if (verdict == SML_VERDICT_RESEND) {
 		consider_resend(own, round, answer);
@@ -101,18 +105,20 @@ enum sml_verdict sml_embedded_stripe_receive(struct sml_embedded_stripe *own, co
 
 void sml_embedded_stripe_status(const struct sml_embedded_stripe *own,
 				SmlControl__StripeStatus *status,
-				uint64_t completed[SML_MAX_CHILDREN])
+				uint64_t waited_ms[SML_MAX_CHILDREN])
 {
 	status->stripe = job_rank(own, own->rank);
-	status->completed = completed;
-	status->n_completed = own->n_job_ranks;
-	memset(completed, 0, own->n_job_ranks * sizeof(*completed));
+	status->completed =
+		__atomic_load_n(&own->verdicts[SML_VERDICT_COMPLETED], __ATOMIC_RELAXED);
+	status->waited_ms = waited_ms;
+	status->n_waited_ms = own->n_job_ranks;
+	memset(waited_ms, 0, own->n_job_ranks * sizeof(*waited_ms));
 	for (unsigned rank = 0; rank < own->pool.rules.n_ranks; rank++) {
 		status->contributions +=
 			__atomic_load_n(&own->contributions[rank], __ATOMIC_RELAXED);
 		status->resends += __atomic_load_n(&own->resends[rank], __ATOMIC_RELAXED);
-		completed[job_rank(own, rank)] =
-			__atomic_load_n(&own->completed_by[rank], __ATOMIC_RELAXED);
+		waited_ms[job_rank(own, rank)] =
+			__atomic_load_n(&own->waited_ns[rank], __ATOMIC_RELAXED) / SML_NS_PER_MS;
 	}
 	status->duplicates =
 		__atomic_load_n(&own->verdicts[SML_VERDICT_DUPLICATE], __ATOMIC_RELAXED);

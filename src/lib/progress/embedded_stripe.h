@@ -34,8 +34,7 @@ struct sml_embedded_stripe {
 	/* Relaxed atomics. */
 	uint64_t verdicts[SML_VERDICTS];
 	uint64_t contributions[SML_MAX_CHILDREN], resends[SML_MAX_CHILDREN];
-	uint64_t completed_by[SML_MAX_CHILDREN]; /* uses that the rank was the last to contribute to
-						  */
+	uint64_t waited_ns[SML_MAX_CHILDREN]; /* how long the others waited for it: sml_waited() */
 	bool mismatch_told;
 	/* See question.h; under the threads' lock. */
 	struct {
@@ -59,12 +58,12 @@ void sml_embedded_stripe_free(struct sml_embedded_stripe *own);
  * so far.
  */
 enum sml_verdict sml_embedded_stripe_receive(struct sml_embedded_stripe *own, const void *packet,
-					     uint32_t length, uint32_t round,
+					     uint32_t length, uint32_t round, uint64_t now_ns,
 					     struct sml_pool_answer *answer);
 
 /* Its counters so far, without the bytes; those by the job's ranks are in this memory. */
 void sml_embedded_stripe_status(const struct sml_embedded_stripe *own,
 				SmlControl__StripeStatus *status,
-				uint64_t completed[SML_MAX_CHILDREN]);
+				uint64_t waited_ms[SML_MAX_CHILDREN]);
 
 #endif

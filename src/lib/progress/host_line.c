@@ -88,7 +88,7 @@ static enum sml_host_state look_at_slot(struct sml_shard *shard, uint16_t slot)
 	return state;
 }
 
-static void contribute(struct sml_shard *shard, uint16_t slot)
+static void contribute(struct sml_shard *shard, uint16_t slot, uint64_t now_ns)
 {
 	struct sml_contribution in = sent_in(&shard->worker, slot);
 	struct sml_host *host = host_of(shard);
@@ -98,7 +98,7 @@ static void contribute(struct sml_shard *shard, uint16_t slot)
 		sml_worker_place(&shard->worker, slot, sml_host_place(host, in.slot, in.use));
 	else
 		sml_worker_fill(&shard->worker, slot, sml_host_row(host, in.slot, in.use));
-	other = sml_host_arrive(host, &in);
+	other = sml_host_arrive(host, &in, now_ns);
 	if (other != host->rank)
 		tell_mismatch(shard, &in, other);
 }
@@ -166,7 +166,7 @@ size_t sml_host_line_next(struct sml_shard *shard, void *packet, uint64_t now_ns
 	while ((slot = sml_worker_choose(worker, now_ns)) != SML_NO_SLOT) {
 		if (worker->slots[slot].place == SML_IN_FLIGHT)
 			return write_packet(shard, slot, packet);
-		contribute(shard, slot);
+		contribute(shard, slot, now_ns);
 	}
 	slot = find_sum(shard);
 	if (slot == SML_NO_SLOT)
@@ -214,7 +214,7 @@ bool sml_host_line_send(struct sml_line *line, uint64_t now_ns)
 	uint16_t slot;
 
 	while ((slot = sml_worker_choose(&shard->worker, now_ns)) != SML_NO_SLOT) {
-		contribute(shard, slot);
+		contribute(shard, slot, now_ns);
 		any = true;
 	}
 	return any;

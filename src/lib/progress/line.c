@@ -157,7 +157,7 @@ static void contribute(struct sml_line *line, const void *packet, uint32_t lengt
 	struct sml_embedded_stripe *own = line->own;
 	struct sml_pool_answer answer;
 	enum sml_verdict verdict =
-		sml_embedded_stripe_receive(own, packet, length, line->round, &answer);
+		sml_embedded_stripe_receive(own, packet, length, line->round, now_ns, &answer);
 
 	line->n_absorbed += verdict == SML_VERDICT_ABSORBED;
 	line->n_completed += verdict == SML_VERDICT_COMPLETED;

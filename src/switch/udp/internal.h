@@ -60,6 +60,7 @@ struct sml_udp_thread {
 	struct sml_udp_job *jobs[SML_MAX_JOBS]; /* this thread's view */
 	uint64_t orders_done;
 	uint64_t malformed_seen;
+	uint64_t now_ns; /* of the packets that it processes */
 	struct sml_udp_sender sender;
 	struct sml_results results;
 	struct sml_results sums;		/* of a leaf, to its parent */

@@ -13,9 +13,9 @@ static void count(uint64_t *counter, uint64_t n)
 }
 
 /* Job counters have several writers: the threads of its shards. */
-static void count_shared(uint64_t *counter)
+static void count_shared(uint64_t *counter, uint64_t n)
 {
-	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
 }
 
 /* ---- packets ---- */
@@ -134,20 +134,20 @@ static void note_probed(struct sml_udp_thread *thread, struct sml_udp_job *job,
 	}
 }
 
-/* The clock is read once for many results. */
-static bool is_over(struct sml_udp_span *span, uint32_t n_slots)
+static bool is_over(struct sml_udp_span *span, uint32_t n_slots, uint64_t now_ns)
 {
 	if (span->results == 1)
-		span->since_ns = sml_now_ns();
-	return span->results >= 2 * n_slots || (span->results % SML_UDP_SPAN_LEAST == 0 &&
-						sml_now_ns() >= span->since_ns + SML_UDP_SPAN_NS);
+		span->since_ns = now_ns;
+	return span->results >= 2 * n_slots ||
+	       (span->results >= SML_UDP_SPAN_LEAST && now_ns >= span->since_ns + SML_UDP_SPAN_NS);
 }
 
 /*
  * A contribution proves that the rank has the slot's previous result, whether it asked for it or
  * not.
  */
-static void watch_group(struct sml_udp_job *job, const struct sml_contribution *in, bool asks)
+static void watch_group(struct sml_udp_job *job, const struct sml_contribution *in, bool asks,
+			uint64_t now_ns)
 {
 	const struct sml_pool_rules *rules = &job->pool.rules;
 	uint32_t n_slots = ((uint32_t)rules->head_slots + rules->data_slots) / rules->n_shards + 1;
@@ -161,7 +161,7 @@ static void watch_group(struct sml_udp_job *job, const struct sml_contribution *
 	span->results++;
 	span->asked_for += (job->asked[in->slot] & bit) != 0;
 	job->asked[in->slot] &= ~bit;
-	if (!is_over(span, n_slots))
+	if (!is_over(span, n_slots, now_ns))
 		return;
 	if (span->asked_for * 4 >= span->results * 3)
 		__atomic_fetch_and(&job->reached, ~bit, __ATOMIC_RELAXED);
@@ -213,28 +213,24 @@ static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job,
 {
 	struct sml_pool_answer answer;
 	enum sml_verdict verdict = sml_pool_receive(&job->pool, packet, length, &answer);
+	uint64_t waited_ns;
 
 	drop(thread, verdict);
-	count_shared(&job->counters.verdicts[verdict]);
-	/* A leaf's is the parent's result: the slot knows who was last here, if anybody here was.
-	 */
-	if (verdict == SML_VERDICT_COMPLETED) {
-		uint8_t last = ((const struct sml_header *)answer.packet)->rank;
-
-		if (last != SML_NO_RANK)
-			count_shared(&job->counters.completed[last]);
-	}
+	count_shared(&job->counters.verdicts[verdict], 1);
+	waited_ns = sml_pool_waited(&job->pool, verdict, &answer.in, thread->now_ns);
+	if (waited_ns > 0)
+		count_shared(&job->counters.waited_ns[answer.in.rank], waited_ns);
 	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_FULL ||
 	    (verdict == SML_VERDICT_COMPLETED && !job->pool.rules.is_leaf))
-		count_shared(&job->counters.contributions[answer.in.rank]);
+		count_shared(&job->counters.contributions[answer.in.rank], 1);
 	else if (verdict == SML_VERDICT_RESEND)
-		count_shared(&job->counters.resends[answer.in.rank]);
+		count_shared(&job->counters.resends[answer.in.rank], 1);
 	else if (verdict == SML_VERDICT_MISMATCH)
 		tell_mismatch(thread, job, &answer.in);
 	if (job->group.bytes > 0 &&
 	    (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED ||
 	     verdict == SML_VERDICT_RESEND))
-		watch_group(job, &answer.in, verdict == SML_VERDICT_RESEND);
+		watch_group(job, &answer.in, verdict == SML_VERDICT_RESEND, thread->now_ns);
 	if (answer.packet == NULL)
 		return;
 	if (verdict == SML_VERDICT_FULL) {
@@ -342,6 +338,7 @@ bool sml_udp_receive_batch(struct sml_udp_thread *thread)
 	bool drained;
 	unsigned n = sml_udp_inbox_receive(thread->inbox, thread->packets, &drained);
 
+	thread->now_ns = sml_now_ns();
 	for (unsigned i = 0; i < n; i++)
 		receive_packet(thread, &thread->packets[i]);
 	/* Before the results leave: who has one may read the counters next. */

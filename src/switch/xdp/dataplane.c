@@ -415,7 +415,7 @@ static void xdp_job_counters(struct sml_dataplane *dataplane, uint32_t number,
 	memcpy(counters->verdicts, totals.traffic.fates, sizeof(counters->verdicts));
 	memcpy(counters->contributions, totals.contributions, sizeof(totals.contributions));
 	memcpy(counters->resends, totals.resends, sizeof(totals.resends));
-	memcpy(counters->completed, totals.completed, sizeof(totals.completed));
+	memcpy(counters->waited_ns, totals.waited_ns, sizeof(totals.waited_ns));
 }
 
 static uint32_t xdp_slot_states(struct sml_dataplane *dataplane, uint32_t number,

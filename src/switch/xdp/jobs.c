@@ -97,7 +97,7 @@ static void add_cpu(struct sml_xdp_totals *totals, const struct sml_xdp_counters
 	for (unsigned rank = 0; rank < SML_MAX_CHILDREN; rank++) {
 		totals->contributions[rank] += cpu->contributions[rank];
 		totals->resends[rank] += cpu->resends[rank];
-		totals->completed[rank] += cpu->completed[rank];
+		totals->waited_ns[rank] += cpu->waited_ns[rank];
 	}
 }
 

@@ -132,11 +132,11 @@ static void report_stalls(void *self)
 }
 
 static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
-			      uint64_t completed[SML_MAX_CHILDREN])
+			      uint64_t waited_ms[SML_MAX_CHILDREN])
 {
 	(void)self;
 	(void)status;
-	(void)completed;
+	(void)waited_ms;
 }
 
 static bool get_traffic(void *self, SmlControl__Traffic *traffic)
@@ -416,7 +416,7 @@ static void starts(struct rank *rank, unsigned address)
 	rank->next_ns = rank->control->now_ns;
 	rank->ends_by_ns = NEVER;
 	if (rank->leaves)
-		sml_session_leave(&attempt->session);
+		sml_session_leave(&attempt->session, rank->control->now_ns);
 }
 
 static void lost(struct rank *rank, const char *text)
@@ -502,7 +502,7 @@ static void call(struct rank *rank)
 		if (rank->dies_leaving)
 			rank->dies_ns = control->now_ns + gen_below(&control->gen, 2000) * MS;
 		rank->ends_by_ns = control->now_ns + CALL_NS;
-		sml_session_leave(&attempt->session);
+		sml_session_leave(&attempt->session, control->now_ns);
 		return;
 	}
 	if (!rank->sent)
