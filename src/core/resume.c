@@ -137,8 +137,11 @@ int sml_resume_adopt(struct sml_worker *const *workers, unsigned n_workers,
 	tensor = find(workers, n_workers, stream, chunk, &index);
 	if (tensor == NULL)
 		return -1;
+	/* A chunk's lanes depend on its exponents. */
+	if (!sml_tensor_chunk_is_ready(tensor, stream, index))
+		return -1;
 	sml_tensor_describe_chunk(tensor, stream, index, &described);
-	if (described.lanes != n_lanes || !sml_tensor_chunk_is_ready(tensor, stream, index))
+	if (described.lanes != n_lanes)
 		return -1;
 	return sml_tensor_take(tensor, stream, index, lanes) ? 1 : 0;
 }

@@ -267,13 +267,15 @@ static bool has_exponents(const struct sml_tensor *tensor, uint32_t index)
 static bool is_zero(const struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index)
 {
 	uint32_t block = sml_code_block(&tensor->code), count;
-	uint64_t first, at, last;
+	uint64_t first = (uint64_t)index * tensor->elements_per_chunk, at, last;
 
-	if (stream != SML_DATA || tensor->form != SML_FORM_EXPONENT || tensor->shape.only_full ||
-	    !has_exponents(tensor, index))
+	if (stream != SML_DATA || tensor->form != SML_FORM_EXPONENT || tensor->shape.only_full)
+		return false;
+	/* Of dense tensors, no more than this is read, and nothing is divided. */
+	at = first >> __builtin_ctz(block);
+	if (tensor->exponents[at] != SML_EXPONENT_ZERO || !has_exponents(tensor, index))
 		return false;
 	count = chunk_elements(tensor, index, &first);
-	at = first / block;
 	last = (first + count - 1) / block;
 	while (at <= last && tensor->exponents[at] == SML_EXPONENT_ZERO)
 		at++;
