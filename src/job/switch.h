@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "control.pb-c.h"
+#include "job/common/ranks.h"
 #include "job/common/rules.h"
 #include "job/common/table.h"
 #include "job/dataplane.h"
@@ -55,7 +56,20 @@ struct sml_failed_job {
 	char text[SML_SENTENCE_BYTES];
 	bool has_lost; /* `lost` is the rank whose connection the switch lost */
 	uint16_t lost;
+	/* For those who ask to be members of the next one: job/join/decide.c. */
+	uint16_t n_ranks;
+	bool ran;     /* all ranks were ready */
+	bool decided; /* another membership has been formed of its ranks */
+	/*
+	 * That one has ended here before it ran, and this was its tag; 0: not so. It may begin
+	 * elsewhere if all of its members go there.
+	 */
+	uint64_t heir;
+	uint32_t decisions;    /* the number of the last one; also of those that never ran */
+	struct sml_ranks gone; /* ranks that have died, or were leaving */
 };
+struct sml_applicant;
+struct sml_decision;
 struct sml_branch;
 struct sml_remote;
 struct sml_proxied;
@@ -70,8 +84,9 @@ struct sml_peer {
 	uint8_t address[16], address_bytes;
 	bool is_local; /* on this host */
 	/* The jobs'. */
-	uint64_t heard_ns;   /* its last message; or, from the driver, when it came */
-	struct sml_job *job; /* NULL: not joined yet, or no longer */
+	uint64_t heard_ns;		 /* its last message; or, from the driver, when it came */
+	struct sml_job *job;		 /* NULL: not joined yet, or no longer */
+	struct sml_applicant *applicant; /* it asks to be a member; NULL: it does not */
 	uint16_t rank;
 	/* After an absence of the switch itself: job/input/absence.c. */
 	uint64_t missed_ns;	     /* how long it was; 0: this peer is not doubted */
@@ -187,6 +202,9 @@ struct sml_jobs {
 	struct sml_log_room failures, refusals;
 	char refusal[SML_SENTENCE_BYTES]; /* the reason that was logged last, at refused_ns */
 	uint64_t refused_ns;
+	/* Those who ask to be members, the first first: job/join/decide.c. */
+	struct sml_applicant *applicants;
+	struct sml_decision *deciding; /* of the job that they join now */
 	/* In a tree. */
 	struct sml_branch *branches; /* the leaves of this switch */
 	uint64_t leaves_logged_ns;   /* n_leaves_logged were logged in the second from here */

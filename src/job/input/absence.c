@@ -20,7 +20,7 @@
 
 #include <stdio.h>
 
-#include "job/members/job.h"
+#include "job/join/decide.h"
 #include "job/peer/heard.h"
 #include "job/tree/leaf_job.h"
 
@@ -64,6 +64,12 @@ static void shift_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL)
 			shift_job_deadlines(jobs->jobs[i], away_ns);
+	for (struct sml_applicant *a = jobs->applicants; a != NULL; a = a->next) {
+		a->came_ns += away_ns;
+		a->waits_until_ns += away_ns;
+		sml_peer_shift(a->peer, jobs, away_ns);
+		sml_peer_doubt(a->peer, a->heartbeat_ms, away_ns);
+	}
 	for (struct sml_branch *branch = jobs->branches; branch != NULL; branch = branch->next)
 		sml_peer_shift(branch->peer, jobs, away_ns);
 	shift_leaf_deadlines(jobs, away_ns);
@@ -81,5 +87,6 @@ void sml_jobs_set_time(struct sml_jobs *jobs, uint64_t now_ns)
 
 bool sml_jobs_has_dependents(const struct sml_jobs *jobs)
 {
-	return jobs->n_jobs > 0 || jobs->branches != NULL || jobs->leaf.parent != NULL;
+	return jobs->n_jobs > 0 || jobs->applicants != NULL || jobs->branches != NULL ||
+	       jobs->leaf.parent != NULL;
 }

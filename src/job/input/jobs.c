@@ -5,6 +5,7 @@
 #include "control/envelope.h"
 #include "control/frame.h"
 #include "job/input/absence.h"
+#include "job/join/decide.h"
 #include "job/join/join.h"
 #include "job/members/peers.h"
 #include "job/peer/heard.h"
@@ -32,8 +33,8 @@ bool sml_peer_runs(const struct sml_peer *peer)
 
 bool sml_peer_is_member(const struct sml_peer *peer)
 {
-	return peer->job != NULL || peer->proxied != NULL || peer->branch != NULL ||
-	       peer->is_parent;
+	return peer->job != NULL || peer->applicant != NULL || peer->proxied != NULL ||
+	       peer->branch != NULL || peer->is_parent;
 }
 
 /* What has ended while an input was handled is freed after it. */
@@ -59,6 +60,8 @@ static void answer_ping(const struct sml_jobs *jobs, struct sml_peer *peer,
 		sml_job_note_served(peer, ping->stripe);
 	if (peer->job != NULL && ping->traffic != NULL)
 		sml_job_note_traffic(peer, ping->traffic);
+	if (peer->job != NULL)
+		pong.waiting = sml_applicants_count(peer->job);
 	pong.time_ns = ping->time_ns;
 	(void)sml_peer_send(jobs, peer, sml_envelope(PONG, pong, &pong));
 }
@@ -84,6 +87,8 @@ static void take_ranks(struct sml_jobs *jobs, struct sml_peer *peer,
 		sml_leaf_message(jobs, peer, message);
 	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN && peer->job == NULL)
 		sml_job_join(jobs, peer, message->join);
+	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT && peer->applicant != NULL)
+		sml_applicant_lost(jobs, peer);
 	else if (peer->job != NULL)
 		sml_job_message(peer, message);
 }
@@ -187,6 +192,8 @@ void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why
 		sml_proxied_lost(jobs, peer, why, false);
 	else if (peer->job != NULL)
 		sml_job_lost(peer, why);
+	else if (peer->applicant != NULL)
+		sml_applicant_lost(jobs, peer);
 	sweep(jobs);
 	sml_assert(!sml_peer_is_member(peer));
 }
@@ -218,6 +225,7 @@ void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL && sml_job_deadline(jobs->jobs[i]) <= now_ns)
 			sml_job_tick(jobs->jobs[i]);
+	sml_applicants_tick(jobs);
 	sml_branches_tick(jobs);
 	if (sml_jobs_is_leaf(jobs))
 		sml_leaf_tick(jobs);
@@ -230,6 +238,8 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 
 	if (sml_jobs_is_leaf(jobs) && sml_leaf_deadline(jobs) < first_ns)
 		first_ns = sml_leaf_deadline(jobs);
+	if (sml_applicants_deadline(jobs) < first_ns)
+		first_ns = sml_applicants_deadline(jobs);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		uint64_t due_ns = jobs->jobs[i] ? sml_job_deadline(jobs->jobs[i]) : UINT64_MAX;
 
@@ -244,6 +254,7 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns)
 {
 	sml_jobs_set_time(jobs, now_ns);
+	sml_applicants_stop(jobs);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL)
 			sml_job_fail(jobs->jobs[i], SML_ERROR_SWITCH_DIED,

@@ -19,7 +19,7 @@ enum { STRANGER, MEMBER_OF };
 /* In a tree: a leaf; the parent; at a leaf, a rank that the parent knows; and one that is at a
  * leaf.
  */
-enum { BRANCH = 16, PARENT, PROXIED, STRANGER_AT_LEAF };
+enum { BRANCH = 16, PARENT, PROXIED, STRANGER_AT_LEAF, APPLICANT };
 #define TREE(name) (1u << (name))
 
 /* A member of a job whose ranks have the slots: the same states, at higher numbers. */
@@ -56,6 +56,7 @@ static const char *const states[] = {
 	[PARENT] = "of a leaf's parent",
 	[PROXIED] = "of a rank that has joined",
 	[STRANGER_AT_LEAF] = "before it has joined",
+	[APPLICANT] = "while the switch decides",
 };
 
 #define RULE(BODY, when, max_bytes) [SML_CONTROL__ENVELOPE__BODY_##BODY] = {(when), (max_bytes)}
@@ -68,7 +69,7 @@ static const struct sml_rules rules = {
 			     REPORT_BYTES),
 			RULE(PING,
 			     EVERYWHERE(ANYBODY) | TREE(BRANCH) | TREE(PROXIED) |
-				     TREE(STRANGER_AT_LEAF),
+				     TREE(STRANGER_AT_LEAF) | TREE(APPLICANT),
 			     SHORT_BYTES),
 			RULE(STATUS_REQUEST, EVERYWHERE(ANYBODY) | TREE(PROXIED), SHORT_BYTES),
 			RULE(READY, EVERYWHERE(STATE(PROBING)) | TREE(PROXIED), SHORT_BYTES),
@@ -81,7 +82,9 @@ static const struct sml_rules rules = {
 			/* Also from ranks that share memory: job/states/departed.c asks them. */
 			RULE(STALL_REPORT, EVERYWHERE(BEGUN) | TREE(PROXIED), STALLS_BYTES),
 			RULE(RENEW, BEGUN | TREE(PROXIED), SHORT_BYTES),
-			RULE(ABORT, EVERYWHERE(MEMBER) | TREE(PROXIED) | TREE(PARENT), SHORT_BYTES),
+			RULE(ABORT,
+			     EVERYWHERE(MEMBER) | TREE(PROXIED) | TREE(PARENT) | TREE(APPLICANT),
+			     SHORT_BYTES),
 			RULE(LEAVE, EVERYWHERE(MEMBER) | TREE(PROXIED), SHORT_BYTES),
 			RULE(LEAF, EVERYWHERE(1u << STRANGER) | TREE(BRANCH), SHORT_BYTES),
 			RULE(RELAY, TREE(BRANCH) | TREE(PARENT), REPORT_BYTES + SHORT_BYTES),
@@ -109,6 +112,8 @@ static unsigned state_of(const struct sml_jobs *jobs, const struct sml_peer *pee
 		return BRANCH;
 	if (peer->proxied != NULL)
 		return PROXIED;
+	if (peer->applicant != NULL)
+		return APPLICANT;
 	if (peer->via != NULL && peer->job == NULL)
 		return STRANGER_AT_LEAF;
 	return jobs->operations->ranks_have_slots ? state + RANKS_SHIFT : state;

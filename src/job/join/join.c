@@ -11,6 +11,7 @@
 
 #include "base/plural.h"
 #include "control/text.h"
+#include "job/join/decide.h"
 #include "job/join/room.h"
 #include "job/join/terms.h"
 #include "job/members/hosts.h"
@@ -85,10 +86,9 @@ static struct sml_job *find_job(struct sml_jobs *jobs, const SmlControl__Join *j
 
 /* ---- a job that nobody has joined yet ---- */
 
-static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *join)
+struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
 	struct sml_job *job = calloc(1, sizeof(*job));
-	uint32_t place = 0;
 
 	if (job == NULL)
 		return NULL;
@@ -97,10 +97,7 @@ static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *jo
 		free(job);
 		return NULL;
 	}
-	while (jobs->jobs[place] != NULL)
-		place++;
 	job->jobs = jobs;
-	job->place = place;
 	job->n_ranks = (uint16_t)join->world_size;
 	job->first_rank = (uint16_t)join->rank;
 	job->begun_ns = job->waiting_told_ns = jobs->now_ns;
@@ -111,10 +108,23 @@ static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *jo
 	job->stripe = join->stripe;
 	job->stripes = join->stripes;
 	job->resumes = sml_join_resumes(join);
-	job->membership = job->resumes ? join->resume->membership : sml_jobs_random(jobs);
 	snprintf(job->name, sizeof(job->name), "%s", join->job);
 	snprintf(job->library_version, sizeof(job->library_version), "%s", join->library_version);
-	jobs->jobs[place] = job;
+	return job;
+}
+
+static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *join)
+{
+	struct sml_job *job = sml_job_with_terms(jobs, join);
+
+	if (job == NULL)
+		return NULL;
+	while (jobs->jobs[job->place] != NULL)
+		job->place++;
+	job->decision = jobs->deciding;
+	jobs->deciding = NULL;
+	job->membership = job->resumes ? join->resume->membership : sml_jobs_random(jobs);
+	jobs->jobs[job->place] = job;
 	jobs->n_jobs++;
 	return job;
 }
@@ -367,6 +377,14 @@ static bool is_given_up_by(const struct sml_job *job, const SmlControl__Join *jo
 }
 
 void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
+{
+	if (join->ask != NULL)
+		sml_applicant_comes(jobs, peer, join);
+	else
+		sml_job_join_as(jobs, peer, join);
+}
+
+void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
 	struct sml_job *job = find_job(jobs, join);
 	struct sml_refusal refusal;

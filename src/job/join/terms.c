@@ -13,6 +13,7 @@
 #include "control/text.h"
 #include "job/members/hosts.h"
 #include "job/members/members.h"
+#include "job/states/end.h"
 
 struct term {
 	const char *name;
@@ -161,20 +162,19 @@ static void check_port(const struct sml_jobs *jobs, const SmlControl__Join *join
 static void check_death(const struct sml_jobs *jobs, const SmlControl__Join *join,
 			struct sml_refusal *refusal)
 {
-	for (uint32_t i = 0; join->resume != NULL && i < SML_FAILED_JOBS; i++) {
-		const struct sml_failed_job *failed = &jobs->failed[i];
+	const struct sml_failed_job *failed =
+		join->resume != NULL ? sml_jobs_find_failed(jobs, join->resume->tag) : NULL;
 
-		if (i >= jobs->n_failed || failed->tag != join->resume->tag)
-			continue;
-		refusal->error = failed->error;
-		if (failed->has_lost && failed->lost == join->rank)
-			snprintf(refusal->text, sizeof(refusal->text),
-				 "the switch lost the connection of rank %u and has ended job "
-				 "\"%s\" for all ranks: start the job again",
-				 join->rank, join->job);
-		else
-			snprintf(refusal->text, sizeof(refusal->text), "%s", failed->text);
-	}
+	if (failed == NULL)
+		return;
+	refusal->error = failed->error;
+	if (failed->has_lost && failed->lost == join->rank)
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "the switch lost the connection of rank %u and has ended job \"%s\" for "
+			 "all ranks: start the job again",
+			 join->rank, join->job);
+	else
+		snprintf(refusal->text, sizeof(refusal->text), "%s", failed->text);
 }
 
 /*

@@ -113,6 +113,13 @@ struct sml_reported_call {
 	uint64_t collective, number, count, type, op, root, wire;
 };
 
+/* A membership that this switch has decided on: job/join/decide.c. */
+struct sml_decision {
+	uint64_t after; /* the tag of the job that it follows */
+	uint32_t number;
+	uint32_t n, *before; /* of each rank, 1 plus the rank that it had there; 0: none */
+};
+
 struct sml_job {
 	struct sml_jobs *jobs;
 	struct sml_job *next_over; /* once it is over */
@@ -134,6 +141,7 @@ struct sml_job {
 	 */
 	char follows[SML_NAME_BYTES];
 	uint32_t follows_ranks, changes;
+	struct sml_decision *decision;	  /* NULL: its ranks say who they are */
 	uint64_t membership;		  /* a secret of its ranks, in all epochs */
 	uint64_t report_tag;		  /* of this epoch, in reports */
 	char refused[SML_SENTENCE_BYTES]; /* why the last rank that tried to join was refused */

@@ -142,6 +142,32 @@ static bool copy_host_ranks(struct sml_session *session, const SmlControl__HostG
 	return sml_ranks_has(&host_ranks->ranks, session->config.rank);
 }
 
+/* From now on, this rank is who the switch says. */
+static bool copy_decision(struct sml_session *session, const SmlControl__Decision *in)
+{
+	struct sml_decided *decided = &session->decided;
+
+	if (in == NULL || !session->asks)
+		return in == NULL && !session->asks;
+	if (in->world_size < 1 || in->world_size > SML_MAX_WORLD || in->rank >= in->world_size ||
+	    in->n_before != in->world_size || *in->job == '\0' ||
+	    strlen(in->job) >= sizeof(decided->job) || !sml_text_is_clean(in->job))
+		return false;
+	free(decided->before);
+	*decided = (struct sml_decided){.rank = (uint16_t)in->rank,
+					.world_size = (uint16_t)in->world_size,
+					.number = in->number,
+					.after = in->after,
+					.before = calloc(in->world_size, sizeof(*decided->before))};
+	snprintf(decided->job, sizeof(decided->job), "%s", in->job);
+	for (uint32_t i = 0; decided->before != NULL && i < in->world_size; i++)
+		decided->before[i] = (uint16_t)(in->before[i] <= SML_MAX_WORLD ? in->before[i] : 0);
+	session->config.rank = decided->rank;
+	session->config.world_size = decided->world_size;
+	session->admission.decided = decided;
+	return decided->before != NULL;
+}
+
 static bool is_possible(const struct sml_session *session, const SmlControl__Admitted *in)
 {
 	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
@@ -192,7 +218,11 @@ bool sml_session_admit(struct sml_session *session, const SmlControl__Admitted *
 		return false;
 	}
 	copy_numbers(&session->admission, in);
-	if (!copy_maps(session, in))
+	if (!copy_decision(session, in->decision))
+		sml_session_fail(session, SML_ERROR_PROTOCOL,
+				 "%s at %s does not say which rank this is, or says so unasked",
+				 session->config.what, where);
+	else if (!copy_maps(session, in))
 		sml_session_fail(session, SML_ERROR_PROTOCOL,
 				 "%s at %s does not say where to continue", session->config.what,
 				 where);

@@ -33,6 +33,7 @@ void sml_session_fini(struct sml_session *session)
 	for (unsigned stream = 0; stream < SML_STREAMS; stream++)
 		free(session->tables[stream]);
 	free(session->peer_ranks);
+	free(session->decided.before);
 }
 
 /* ---- out ---- */
@@ -95,6 +96,7 @@ void sml_session_join(struct sml_session *session, const SmlControl__Join *join,
 	whole.world_size = session->config.world_size;
 	whole.heartbeat_ms = session->config.heartbeat_ms;
 	session->has_slots = join->n_stripe_ports > 0;
+	session->asks = join->ask != NULL;
 	session->n_shards = join->shards <= SML_MAX_SHARDS ? join->shards : SML_MAX_SHARDS;
 	session->n_ports = (uint32_t)join->n_stripe_ports;
 	session->resumption = resumption;
@@ -390,10 +392,10 @@ static void on_left(struct sml_session *session, const SmlControl__Envelope *mes
 	session->phase = SML_SESSION_LEFT;
 }
 
-static void on_nothing(struct sml_session *session, const SmlControl__Envelope *message)
+static void on_pong(struct sml_session *session, const SmlControl__Envelope *message)
 {
-	(void)session;
-	(void)message;
+	/* Any thread of the rank may read it. */
+	__atomic_store_n(&session->n_joiners, message->pong->waiting, __ATOMIC_RELAXED);
 }
 
 typedef void (*reaction)(struct sml_session *session, const SmlControl__Envelope *message);
@@ -409,7 +411,7 @@ static const reaction reactions[] = {
 	[SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST] = on_stall_request,
 	[SML_CONTROL__ENVELOPE__BODY_ABORT] = on_abort,
 	[SML_CONTROL__ENVELOPE__BODY_LEFT] = on_left,
-	[SML_CONTROL__ENVELOPE__BODY_PONG] = on_nothing,
+	[SML_CONTROL__ENVELOPE__BODY_PONG] = on_pong,
 };
 
 void sml_session_message(struct sml_session *session, const SmlControl__Envelope *message)

@@ -105,6 +105,16 @@ struct sml_host_ranks {
 	uint8_t tokens[SML_MAX_CHILDREN][SML_SESSION_TOKEN_BYTES];
 };
 
+/* The membership that the switch has decided on. */
+struct sml_decided {
+	char job[SML_SESSION_NAME_BYTES];
+	uint16_t rank, world_size;
+	uint32_t number;
+	uint64_t after;	  /* the report_tag of the job that it follows */
+	uint16_t *before; /* of each rank, 1 plus the rank that it had there; 0: none. The session's
+			   */
+};
+
 /* What the switch has given this rank. */
 struct sml_admission {
 	uint64_t cookie, tag, membership;
@@ -129,6 +139,7 @@ struct sml_admission {
 	uint8_t stripes;
 	const struct sml_peer_ranks *peer_ranks;
 	struct sml_host_ranks host_ranks;
+	const struct sml_decided *decided; /* NULL: the caller has. As long as the session */
 };
 
 /* Some of the ranks had been told to start before. */
@@ -192,16 +203,18 @@ struct sml_session {
 	unsigned n_more;	  /* how many others were missing, which it did not name */
 	unsigned n_waiting;	  /* messages that said so */
 	char hosts[512];	  /* of those that had, as the switch says; "": not told */
-	char refused[256]; /* why one of them could not, as the switch says; "": none tried */
-	bool heard;	   /* it has said something, so it is a switch */
-	bool begun;	   /* all ranks have joined, and the switch has begun with them */
-	bool serves;	   /* the rank can answer questions */
-	bool may_be_lost;  /* others can take over, so a loss is not a failure */
-	bool silent;	   /* the last tick found that nothing had come for too long */
-	bool planned;	   /* FAILED: only because the members change */
-	bool has_slots;	   /* this rank brings some to the job */
-	bool only_leaves;  /* it has said so in its join */
-	bool begins;	   /* likewise; so it may be admitted to begin, or to resume */
+	char refused[256];  /* why one of them could not, as the switch says; "": none tried */
+	bool heard;	    /* it has said something, so it is a switch */
+	bool begun;	    /* all ranks have joined, and the switch has begun with them */
+	bool serves;	    /* the rank can answer questions */
+	bool may_be_lost;   /* others can take over, so a loss is not a failure */
+	bool silent;	    /* the last tick found that nothing had come for too long */
+	bool planned;	    /* FAILED: only because the members change */
+	bool has_slots;	    /* this rank brings some to the job */
+	bool asks;	    /* the switch decides which rank of which membership it is */
+	uint32_t n_joiners; /* processes that wait to join the job, as the switch says */
+	bool only_leaves;   /* it has said so in its join */
+	bool begins;	    /* likewise; so it may be admitted to begin, or to resume */
 	bool stalls_asked, asked;
 	SmlControl__Describe question; /* asked, before the rank could answer */
 	uint64_t n_results, alive_ns;  /* on the data path, and when the last of them was seen */
@@ -214,6 +227,7 @@ struct sml_session {
 	struct sml_admission admission;
 	uint32_t *tables[SML_STREAMS];	   /* of admission.maps */
 	struct sml_peer_ranks *peer_ranks; /* of admission */
+	struct sml_decided decided;	   /* likewise */
 	const struct sml_resumption *resumption;
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What `switchml status` shows. */
 #include "job/report/status.h"
+#include "job/join/decide.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -255,6 +256,7 @@ static bool describe_job(const struct sml_job *job, size_t *room, struct job_sta
 	out->status.follows = (char *)(uintptr_t)job->follows;
 	out->status.changes = job->changes;
 	sml_job_count_changes(job, &out->status.joined, &out->status.left);
+	out->status.waiting = sml_applicants_count(job);
 	if (jobs->config.group.bytes > 0) {
 		struct sml_group group = sml_group_of_job(&jobs->config.group, job->place);
 
@@ -414,6 +416,9 @@ static void describe_dataplane(struct sml_jobs *jobs, struct counters *out)
 }
 
 /* A status, and the memory that it points into. */
+/* Processes that wait, of those that a status names. */
+#define WAITING_TOLD 64
+
 struct whole {
 	SmlControl__Status status;
 	struct job_status *all;
@@ -421,6 +426,7 @@ struct whole {
 	SmlControl__JobStatus *list[SML_MAX_JOBS];
 	struct counters counters;
 	SmlControl__LeafStatus *leaves, **leaf_list;
+	SmlControl__WaitingProcess waiting[WAITING_TOLD], *waiting_list[WAITING_TOLD];
 };
 
 static void free_whole(struct whole *whole)
@@ -460,6 +466,27 @@ static bool describe_tree(const struct sml_jobs *jobs, struct whole *whole)
 	return true;
 }
 
+static void describe_waiting(const struct sml_jobs *jobs, struct whole *whole)
+{
+	size_t n = 0;
+
+	for (const struct sml_applicant *a = jobs->applicants; a != NULL && n < WAITING_TOLD;
+	     a = a->next) {
+		SmlControl__WaitingProcess *out = whole->waiting_list[n] = &whole->waiting[n];
+
+		sml_control__waiting_process__init(out);
+		out->job = a->join->job;
+		out->host = a->join->host;
+		out->pid = a->join->pid;
+		out->waiting_ms = (jobs->now_ns - a->came_ns) / 1000000u;
+		out->joins = a->tag == 0;
+		out->rank = a->rank;
+		n++;
+	}
+	whole->status.waiting = whole->waiting_list;
+	whole->status.n_waiting = n;
+}
+
 /* False: no memory. */
 static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
 {
@@ -490,6 +517,7 @@ static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
 		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
 		status->n_jobs++;
 	}
+	describe_waiting(jobs, whole);
 	describe_dataplane(jobs, &whole->counters);
 	status->version = (char *)(uintptr_t)SML_VERSION_STRING;
 	status->dataplane = (char *)(uintptr_t)jobs->operations->name;

@@ -117,6 +117,22 @@ static uint32_t count_hosts(const struct sml_job *job)
 	return n;
 }
 
+static void describe_decision(struct sml_job *job, uint16_t rank, SmlControl__Decision *out,
+			      SmlControl__Admitted *admitted)
+{
+	if (job->decision == NULL)
+		return;
+	sml_control__decision__init(out);
+	out->job = job->name;
+	out->rank = rank;
+	out->world_size = job->n_ranks;
+	out->after = job->decision->after;
+	out->before = job->decision->before;
+	out->n_before = job->decision->n;
+	out->number = job->decision->number;
+	admitted->decision = out;
+}
+
 static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 {
 	struct sml_jobs *jobs = job->jobs;
@@ -125,6 +141,7 @@ static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 	SmlControl__Group group_message = SML_CONTROL__GROUP__INIT;
 	struct sml_host_list hosts;
 	struct sml_group group;
+	SmlControl__Decision decision;
 	struct sml_peer_list *peers = NULL;
 
 	admitted.job_number = job->rules.job;
@@ -154,6 +171,7 @@ static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 		peers = sml_job_describe_peers(job, rank, &admitted);
 	sml_job_describe_group(job, &group, &group_message, &admitted);
 	sml_job_describe_hosts(job, rank, &hosts, &admitted);
+	describe_decision(job, rank, &decision, &admitted);
 	admitted.full_packets = fixed_lanes(job) != 0;
 	admitted.only_int32 = sml_jobs_only_int32(jobs);
 	admitted.rounds = job->rules.rounds;

@@ -11,8 +11,16 @@
 #include "job/states/reports.h"
 #include "job/states/stall.h"
 
+void sml_decision_free(struct sml_decision *decision)
+{
+	if (decision != NULL)
+		free(decision->before);
+	free(decision);
+}
+
 static void free_job(struct sml_job *job)
 {
+	sml_decision_free(job->decision);
 	free(job->secrets);
 	free(job->waited_ms);
 	free(job->members);
@@ -29,6 +37,29 @@ void sml_jobs_sweep(struct sml_jobs *jobs)
 	}
 }
 
+struct sml_failed_job *sml_jobs_find_failed(const struct sml_jobs *jobs, uint64_t tag)
+{
+	for (uint32_t i = 0; i < SML_FAILED_JOBS && i < jobs->n_failed; i++)
+		if (jobs->failed[i].tag == tag)
+			return (struct sml_failed_job *)(uintptr_t)&jobs->failed[i];
+	return NULL;
+}
+
+/* It has never run, so the ranks of the job that it should have followed may form another. */
+static void reopen(const struct sml_job *job)
+{
+	struct sml_failed_job *before;
+
+	if (job->decision == NULL || job->state >= SML_JOB_RUNNING)
+		return;
+	before = sml_jobs_find_failed(job->jobs, job->decision->after);
+	if (before == NULL)
+		return;
+	before->decided = false;
+	if (job->state >= SML_JOB_PROBING)
+		before->heir = job->report_tag;
+}
+
 bool sml_job_close(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
@@ -39,6 +70,7 @@ bool sml_job_close(struct sml_job *job)
 	if (job->state >= SML_JOB_PROBING)
 		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
 	sml_job_give_back_slots(job);
+	reopen(job);
 	jobs->jobs[job->place] = NULL;
 	jobs->n_jobs--;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
@@ -63,14 +95,29 @@ static void note(struct sml_job *job, const char *what, const char *why)
 	sml_jobs_log_failure(job->jobs, job->name, job->how);
 }
 
-static bool fail(struct sml_job *job, struct sml_failed_job why)
+/* For ranks that resume, or ask to be members of the next job. */
+static void remember(const struct sml_job *job, struct sml_failed_job *why)
 {
 	struct sml_jobs *jobs = job->jobs;
 
+	if (job->state < SML_JOB_PROBING)
+		return;
+	why->tag = job->report_tag;
+	why->n_ranks = job->n_ranks;
+	why->ran = job->state >= SML_JOB_RUNNING;
+	why->gone = job->departed;
+	if (why->has_lost)
+		sml_ranks_add(&why->gone, why->lost);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].leaving)
+			sml_ranks_add(&why->gone, rank);
+	jobs->failed[jobs->n_failed++ % SML_FAILED_JOBS] = *why;
+}
+
+static bool fail(struct sml_job *job, struct sml_failed_job why)
+{
 	note(job, "failed", why.text);
-	why.tag = job->report_tag;
-	if (job->state >= SML_JOB_PROBING)
-		jobs->failed[jobs->n_failed++ % SML_FAILED_JOBS] = why;
+	remember(job, &why);
 	sml_job_abort_all(job, why.error, why.text);
 	return sml_job_close(job);
 }
@@ -103,6 +150,12 @@ bool sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)
  */
 static bool let_go(struct sml_job *job)
 {
+	struct sml_failed_job why = {.error = SML_ERROR_SWITCH_DIED};
+
+	/* No rank can resume what has not run, and its members ask again. */
+	set_text(&why, job->how);
+	if (job->decision != NULL && job->state < SML_JOB_RUNNING)
+		remember(job, &why);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = sml_job_release(job, rank);
 

@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-/* Its reader frees the message that it came in. */
-static SmlControl__Join *copy_join(const SmlControl__Join *join, size_t bytes)
+SmlControl__Join *sml_join_copy(const SmlControl__Join *join)
 {
+	size_t bytes = sml_control__join__get_packed_size(join);
 	uint8_t *packed = malloc(bytes);
 	SmlControl__Join *copy = NULL;
 
@@ -24,7 +24,7 @@ bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__J
 
 	if (bytes > SML_MAX_REPORTED_BYTES - job->reported_bytes)
 		return false;
-	job->members[rank].resume = copy_join(join, bytes);
+	job->members[rank].resume = sml_join_copy(join);
 	if (job->members[rank].resume == NULL)
 		return false;
 	job->reported_bytes += bytes;

@@ -13,6 +13,7 @@
 #include "control/frame.h"
 #include "control/scan.h"
 #include "control/text.h"
+#include "job/join/decide.h"
 #include "job/join/room.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
@@ -154,6 +155,8 @@ static void lose(struct sml_remote *remote, const char *why, bool leaf_died)
 		sml_job_disband(peer->job, why);
 	else if (peer->job != NULL)
 		sml_job_lost(peer, why);
+	else if (peer->applicant != NULL)
+		sml_applicant_lost(jobs, peer);
 	sml_remote_retire(remote);
 }
 
@@ -321,6 +324,8 @@ static uint32_t least_heartbeat_ms(const struct sml_branch *branch)
 			own = remote->peer.proxied->heartbeat_ms;
 		else if (remote != NULL && remote->peer.job != NULL)
 			own = remote->peer.job->members[remote->peer.rank].heartbeat_ms;
+		else if (remote != NULL && remote->peer.applicant != NULL)
+			own = remote->peer.applicant->heartbeat_ms;
 		if (own != 0 && (least == 0 || own < least))
 			least = own;
 	}
