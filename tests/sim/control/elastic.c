@@ -13,9 +13,16 @@
  * switch admits the ranks of a machine as one, unless they cannot prove that they share memory. The
  * memory itself is not simulated: each rank sends its own contribution.
  *
+ * In some worlds, the switch decides instead, once a membership has begun: those who have lost
+ * their job ask a switch, and so do new processes, which running ranks let in. The program decides
+ * again if a switch says that it must. Such a decision begins a line, and those of switches
+ * continue it.
+ *
  * What must hold: every sum is that of all members of exactly one membership. Those who have left a
  * membership, in whatever way, differ by one call at most. Every process that does not die ends
- * well, so it is in a membership that makes all its calls.
+ * well, so it is in a membership that makes all its calls. Where the switch decides: when a
+ * membership has started, no earlier one of its line completes a sum; its members all learn the
+ * same; and they are in their old order, with the new ones behind them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +31,7 @@
 #include "job/members/job.h"
 #include "job/tree/leaf_job.h"
 #include "sim/control/internal.h"
+#include "switchml.h"
 
 /* A job at a switch. */
 struct path {
@@ -136,6 +144,7 @@ void sim_elastic_draw(struct control *control, uint64_t seed)
 	uint32_t wanted = gen_range(&control->gen, 1, 60);
 
 	control->is_elastic = true;
+	control->switch_decides = seed % 5 >= 3;
 	control->n_ranks = (uint16_t)gen_range(&control->gen, 1, MAX_PROCESSES);
 	control->memberships = calloc(MAX_MEMBERSHIPS, sizeof(*control->memberships));
 	if (control->memberships == NULL)
@@ -157,14 +166,45 @@ bool sim_elastic_is_frozen(const struct rank *rank)
 	return rank->thaws_ns != NEVER && now_ns >= rank->freezes_ns && now_ns < rank->thaws_ns;
 }
 
-void sim_elastic_ask(struct rank *rank)
+static void let_program_decide(struct rank *rank)
 {
 	struct control *control = rank->control;
 
 	/* It is in a later membership already, or about to be. */
-	if (rank->membership_next > rank->membership_now || control->decides_ns != NEVER)
+	if (rank->moves_ns != NEVER || control->decides_ns != NEVER)
 		return;
 	control->decides_ns = control->now_ns + gen_range(&control->gen, 10, 3000) * MS;
+}
+
+void sim_elastic_ask(struct rank *rank)
+{
+	struct control *control = rank->control;
+
+	if (control->switch_decides && control->n_started > 0)
+		rank->asks_ns = control->now_ns + gen_range(&control->gen, 1, 2000) * MS;
+	else
+		let_program_decide(rank);
+}
+
+/* Nobody is in a job that could let it in. */
+static bool is_alone(const struct control *control)
+{
+	for (uint16_t id = 0; id < control->n_ranks; id++)
+		if (control->ranks[id].state == RUNNING || control->ranks[id].state == SEEKING)
+			return false;
+	return true;
+}
+
+void sim_elastic_refused(struct rank *rank, int error, const char *text)
+{
+	/* The others have gone on without it, so it is new. */
+	if (error == SML_ERROR_REFUSED && strstr(text, "too late"))
+		rank->admitted = rank->ran = (struct place){.tag = 0};
+	if (strstr(text, "your program must decide") ||
+	    (error == SML_ERROR_TIMEOUT && is_alone(rank->control)))
+		let_program_decide(rank);
+	else
+		sim_elastic_ask(rank);
 }
 
 /* In sml_close(), which does not overlap sml_reconfigure(). */
@@ -201,7 +241,9 @@ void sim_elastic_decide(struct control *control)
 		sim_wrong(control, "the members change again and again");
 		return;
 	}
-	snprintf(members->job, sizeof(members->job), "membership %u", control->n_memberships);
+	/* Not a name that a switch gives. */
+	snprintf(members->job, sizeof(members->job), "membership #p%u", control->n_memberships);
+	members->line = control->n_memberships;
 	for (uint16_t id = 0; id < control->n_ranks; id++) {
 		struct rank *rank = &control->ranks[id];
 
@@ -251,17 +293,115 @@ static struct path *path_of(const struct server *server, uint32_t job)
 	return &server->paths[job % SML_MAX_JOBS];
 }
 
-static const struct members *find_members(const struct control *control, const char *job)
+/* By the secret that its ranks have in all epochs. */
+static struct members *find_members(const struct control *control, uint64_t secret)
 {
 	for (unsigned i = 1; i < control->n_memberships; i++)
-		if (strcmp(control->memberships[i].job, job) == 0)
+		if (control->memberships[i].secret == secret)
 			return &control->memberships[i];
 	return NULL;
+}
+
+static bool are_members(const struct members *members, const struct sml_job *job)
+{
+	for (uint16_t i = 0; i < job->n_ranks; i++)
+		if (i >= members->n || job->members[i].pid != members->processes[i] + SIM_FIRST_PID)
+			return false;
+	return strcmp(members->job, job->name) == 0;
+}
+
+/* It begins by its name: the program has decided on it, or its switch has died before it ran. */
+static struct members *find_named(const struct control *control, const struct sml_job *job)
+{
+	for (unsigned i = control->n_memberships - 1; i > 0; i--)
+		if (are_members(&control->memberships[i], job))
+			return &control->memberships[i];
+	return NULL;
+}
+
+static const struct members *find_by_tag(const struct control *control, uint64_t tag)
+{
+	for (unsigned i = 1; i < control->n_memberships; i++)
+		for (uint32_t n = 0; n < control->memberships[i].n_tags && n < MAX_TAGS; n++)
+			if (control->memberships[i].tags[n] == tag)
+				return &control->memberships[i];
+	return NULL;
+}
+
+static void check_order(struct control *control, const struct members *before,
+			const struct members *members, const struct sml_decision *decision)
+{
+	uint32_t last = 0;
+
+	for (uint16_t i = 0; i < members->n; i++) {
+		uint32_t old = decision->before[i];
+
+		if (old != 0 && (i > 0 && decision->before[i - 1] == 0))
+			sim_wrong(control, "a new process is before rank %u", i);
+		if (old != 0 && (old <= last || old > before->n ||
+				 before->processes[old - 1] != members->processes[i]))
+			sim_wrong(control, "rank %u of job \"%s\" was another process", i,
+				  members->job);
+		last = old ? old : last;
+	}
+}
+
+static struct members *note_decision(struct control *control, const struct sml_job *job)
+{
+	const struct members *before = find_by_tag(control, job->decision->after);
+	struct members *members = &control->memberships[control->n_memberships];
+
+	if (before == NULL || control->n_memberships + 1 == MAX_MEMBERSHIPS) {
+		sim_wrong(control, before ? "the members change again and again"
+					  : "the switch decides on ranks of an unknown job");
+		return NULL;
+	}
+	snprintf(members->job, sizeof(members->job), "%s", job->name);
+	members->line = before->line;
+	members->n = job->n_ranks;
+	for (uint16_t i = 0; i < job->n_ranks; i++) {
+		members->processes[i] = (uint16_t)(job->members[i].pid - SIM_FIRST_PID);
+		if (members->bits >> members->processes[i] & 1)
+			sim_wrong(control, "process %u is twice in job \"%s\"",
+				  members->processes[i], members->job);
+		members->bits |= 1u << members->processes[i];
+	}
+	check_order(control, before, members, job->decision);
+	sim_say(control, "the switch decides: job \"%s\" has the processes %02x", members->job,
+		members->bits);
+	control->n_memberships++;
+	return members;
+}
+
+void sim_elastic_learn(struct rank *rank, const struct sml_decided *decided, uint64_t secret)
+{
+	struct control *control = rank->control;
+	const struct members *members = find_members(control, secret);
+
+	if (members == NULL || strcmp(members->job, decided->job) != 0 ||
+	    decided->world_size != members->n || decided->rank >= members->n ||
+	    members->processes[decided->rank] != rank->id) {
+		sim_wrong(control, "process %u is told that it is rank %u of %u in job \"%s\"",
+			  rank->id, decided->rank, decided->world_size, decided->job);
+		return;
+	}
+	if (decided->after == rank->admitted.tag)
+		rank->ran = rank->admitted;
+	rank->decisions = decided->number;
+	rank->number = decided->rank;
+	rank->n = decided->world_size;
+	rank->job = members->job;
+	rank->membership_now = (unsigned)(members - control->memberships);
+	/* Otherwise the program has decided, too, and it goes there next. */
+	if (rank->moves_ns == NEVER)
+		rank->membership_next = rank->membership_now;
 }
 
 void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rules)
 {
 	struct path *path = path_of(server, rules->job);
+	const struct sml_job *job;
+	struct members *members;
 
 	*path = (struct path){.known = true,
 			      .job = rules->job,
@@ -271,16 +411,29 @@ void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rul
 			      .chunk = UINT32_MAX};
 	if (server->parent)
 		return;
-	path->members =
-		find_members(server->control, server->jobs.jobs[rules->job % SML_MAX_JOBS]->name);
-	if (path->members == NULL)
-		sim_wrong(server->control, "nobody has decided on job \"%s\"",
-			  server->jobs.jobs[rules->job % SML_MAX_JOBS]->name);
+	job = server->jobs.jobs[rules->job % SML_MAX_JOBS];
+	members = find_members(server->control, job->membership);
+	if (members == NULL)
+		members = job->decision ? note_decision(server->control, job)
+					: find_named(server->control, job);
+	if (members == NULL)
+		sim_wrong(server->control, "nobody has decided on job \"%s\"", job->name);
+	else
+		members->secret = job->membership;
+	if (members)
+		members->tags[members->n_tags++ % MAX_TAGS] = job->report_tag;
+	path->members = members;
 }
 
 void sim_elastic_start_job(struct server *server, uint32_t job)
 {
-	path_of(server, job)->starts = true;
+	struct path *path = path_of(server, job);
+
+	path->starts = true;
+	if (path->members == NULL)
+		return;
+	server->control->n_started++;
+	server->control->last_started[path->members->line] = path->members;
 }
 
 void sim_elastic_remove_job(struct server *server, uint32_t job)
@@ -380,6 +533,10 @@ static void combine(struct server *root, struct path *path, const struct event *
 	path->bits |= 1u << origin->rank;
 	if (path->n_contributed < path->members->n)
 		return;
+	if (path->members != root->control->last_started[path->members->line])
+		sim_wrong(root->control, "job \"%s\" computes, and so does job \"%s\"",
+			  path->members->job,
+			  root->control->last_started[path->members->line]->job);
 	if (path->bits != path->members->bits)
 		sim_wrong(root->control, "job \"%s\" has a sum of %02x, its members are %02x",
 			  path->members->job, path->bits, path->members->bits);

@@ -23,14 +23,17 @@
 #define MAX_RIVALS    5
 /* In an elastic world: processes, as bits; and how often the members may change. */
 #define MAX_PROCESSES	8
-#define MAX_MEMBERSHIPS 64
+#define MAX_MEMBERSHIPS 256
+#define MAX_TAGS	8
 #define RIVAL_RANKS	2
-#define TIMEOUT_NS	(120 * SECOND)
-#define HEARTBEAT_MS	3000u
-#define LANES		352u
-#define JOB_NAME	"simulated"
-#define NEVER		UINT64_MAX
-#define NEVER_32	UINT32_MAX
+/* Of process 0. */
+#define SIM_FIRST_PID 100u
+#define TIMEOUT_NS    (120 * SECOND)
+#define HEARTBEAT_MS  3000u
+#define LANES	      352u
+#define JOB_NAME      "simulated"
+#define NEVER	      UINT64_MAX
+#define NEVER_32      UINT32_MAX
 
 enum reach { ANSWERS, REFUSES, SILENT };
 
@@ -139,6 +142,16 @@ struct rank {
 	/* Its place in its job. In an elastic world, that of its membership. */
 	uint16_t number, n;
 	const char *job;
+	/* Where the switch decides: it asks, then; and what it can prove. */
+	bool asks;
+	uint64_t asks_ns;
+	uint8_t last_address;
+	uint32_t decisions;
+	struct place {
+		uint64_t tag;
+		uint16_t number, n;
+		bool ran;
+	} admitted, ran;
 	/* Elastic: the membership that it is in, and the next one; it moves there then. */
 	unsigned membership_now, membership_next;
 	uint64_t moves_ns;
@@ -174,9 +187,14 @@ struct event {
 
 /* A job's members, in the order of their ranks. */
 struct members {
-	char job[32];
+	char job[SML_NAME_BYTES];
 	uint16_t processes[MAX_PROCESSES], n;
 	uint32_t bits;
+	/* Of one line, only the last one that has started computes. */
+	unsigned line;
+	uint64_t secret;	 /* sml_job.membership; 0: not known yet */
+	uint64_t tags[MAX_TAGS]; /* of its epochs */
+	uint32_t n_tags;
 	/* Of those who have left it, by an error, for the next one, or at the end. */
 	uint32_t ended, fewest_calls, most_calls;
 };
@@ -200,6 +218,10 @@ struct control {
 	/* The program that runs the job decides on the members: elastic.c. */
 	bool is_elastic;
 	struct members *memberships;
+	/* Or the switch does, from the first membership on: the last that has started, by line. */
+	bool switch_decides;
+	const struct members *last_started[MAX_MEMBERSHIPS];
+	unsigned n_started;
 	unsigned n_memberships;
 	uint64_t decides_ns;
 	bool embedded; /* rank 0 has the only control port, and each rank has a stripe */
@@ -294,6 +316,8 @@ bool sim_crank_is_over(const struct rank *rank);
 bool sim_crank_has_come(const struct rank *rank);
 /* Leave the job for that of another membership, with or without an error. */
 void sim_crank_moves(struct rank *rank, const struct members *members);
+/* The same, and the switch decides where. */
+void sim_crank_asks(struct rank *rank);
 
 /* ---- jobs whose members change (elastic.c) ---- */
 
@@ -304,6 +328,10 @@ void sim_elastic_ask(struct rank *rank);
 void sim_elastic_decide(struct control *control);
 void sim_elastic_move(struct rank *rank);
 bool sim_elastic_is_frozen(const struct rank *rank);
+/* What the switch has decided is what all of its members learn. */
+void sim_elastic_learn(struct rank *rank, const struct sml_decided *decided, uint64_t secret);
+/* It asked in vain. */
+void sim_elastic_refused(struct rank *rank, int error, const char *text);
 /* Its membership is over for this process. Checks what its members may differ in. */
 void sim_elastic_ends(const struct rank *rank);
 /* The abstract dataplane of a switch. */

@@ -16,6 +16,8 @@
 #define PAUSE_NS (100 * MS)
 /* In an elastic world: how long a process waits for the others of its next membership. */
 #define MOVE_MS 10000u
+/* And how long for others of its last one, where the switch decides. */
+#define ASK_MS 5000u
 
 /* ---- the end ---- */
 
@@ -29,6 +31,7 @@ void sim_crank_init(struct rank *rank, struct control *control, uint16_t id)
 			      .ends_by_ns = NEVER,
 			      .next_ns = NEVER,
 			      .moves_ns = NEVER,
+			      .asks_ns = NEVER,
 			      .freezes_ns = NEVER,
 			      .thaws_ns = NEVER};
 	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
@@ -74,7 +77,9 @@ static void fails(struct rank *rank, int error, const char *text)
 	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
 		sml_session_abort(&rank->attempts[rank->taken].session, error, text, 0);
 	drop_all(rank);
-	if (rank->state == PARTED)
+	if (rank->state == PARTED && rank->asks)
+		sim_elastic_refused(rank, error, text);
+	else if (rank->state == PARTED)
 		sim_elastic_ask(rank);
 }
 
@@ -243,8 +248,24 @@ static void report(struct rank *rank, struct sml_resumption *resumption, struct 
 	};
 }
 
+static void add_place(SmlControl__Ask *ask, const struct place *place)
+{
+	SmlControl__Place *out = ask->places[ask->n_places];
+
+	if (place->tag == 0)
+		return;
+	sml_control__place__init(out);
+	out->tag = place->tag;
+	out->rank = place->number;
+	out->world_size = place->n;
+	out->ran = place->ran;
+	ask->n_places++;
+}
+
 static void join(struct rank *rank, unsigned address, bool resumes)
 {
+	SmlControl__Ask ask = SML_CONTROL__ASK__INIT;
+	SmlControl__Place places[2], *list[] = {&places[0], &places[1]};
 	struct attempt *attempt = &rank->attempts[address];
 	SmlControl__Join message = SML_CONTROL__JOIN__INIT;
 	uint32_t port = 40000u + rank->id;
@@ -254,7 +275,7 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 	message.library_version = (char *)(uintptr_t) "1";
 	message.job = (char *)(uintptr_t)rank->job;
 	message.host = (char *)(uintptr_t) "host";
-	message.pid = 100 + rank->id;
+	message.pid = SIM_FIRST_PID + rank->id;
 	message.wait_ms = rank->control->is_elastic ? MOVE_MS : 0;
 	message.lanes = LANES;
 	message.shards = 1;
@@ -264,6 +285,15 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 	if (rank->machine) {
 		message.machine = (ProtobufCBinaryData){1, &rank->machine};
 		message.host_token = (ProtobufCBinaryData){sizeof(token), token};
+	}
+	if (rank->asks && !resumes && !rank->may_have_begun) {
+		ask.places = list;
+		add_place(&ask, &rank->admitted);
+		if (rank->ran.tag != rank->admitted.tag)
+			add_place(&ask, &rank->ran);
+		ask.wait_ms = ASK_MS;
+		ask.number = rank->decisions;
+		message.ask = &ask;
 	}
 	if (resumes)
 		report(rank, &attempt->resumption, attempt);
@@ -299,13 +329,13 @@ static void look(struct rank *rank, bool resumes, unsigned first)
 	rank->ends_by_ns = config.deadline_ns;
 }
 
-static void begin(struct rank *rank)
+static void begin(struct rank *rank, uint8_t first)
 {
 	rank->begins_by_ns =
 		rank->control->now_ns + (rank->control->is_elastic ? MOVE_MS * MS : TIMEOUT_NS);
 	rank->early_ns = 0;
 	rank->may_have_begun = false;
-	rank->next = rank->home;
+	rank->next = first;
 	look(rank, false, rank->next);
 }
 
@@ -355,6 +385,9 @@ static void probe(struct rank *rank, unsigned address)
 
 	if (rank->state == BEGINNING)
 		rank->may_have_begun &= sml_admission_resumes(admission);
+	if (admission->decided)
+		sim_elastic_learn(rank, admission->decided, admission->membership);
+	rank->admitted = (struct place){admission->report_tag, rank->number, rank->n, rank->begun};
 	rank->epoch = admission->epoch;
 	rank->tag = admission->report_tag;
 	rank->membership = admission->membership;
@@ -410,7 +443,10 @@ static void starts(struct rank *rank, unsigned address)
 	sim_say(rank->control, "rank %u goes on at %s with call %u (epoch %u)", rank->id,
 		rank->control->names[address], rank->done, rank->epoch);
 	rank->state = RUNNING;
-	rank->begun = true;
+	rank->begun = rank->admitted.ran = true;
+	rank->ran = rank->admitted;
+	rank->last_address = (uint8_t)address;
+	rank->asks = false;
 	rank->taken = (int)address;
 	rank->sent = false;
 	rank->next_ns = rank->control->now_ns;
@@ -505,6 +541,11 @@ static void call(struct rank *rank)
 		sml_session_leave(&attempt->session, control->now_ns);
 		return;
 	}
+	if (control->switch_decides && attempt->session.n_joiners > 0 &&
+	    gen_chance(&control->gen, 1, 4)) {
+		sim_crank_asks(rank);
+		return;
+	}
 	if (!rank->sent)
 		rank->ends_by_ns = control->now_ns + CALL_NS;
 	rank->sent = true;
@@ -516,21 +557,43 @@ static void call(struct rank *rank)
 
 /* ---- another membership ---- */
 
-void sim_crank_moves(struct rank *rank, const struct members *members)
+static void give_up_job(struct rank *rank)
 {
-	sim_say(rank->control, "rank %u goes on in job \"%s\"", rank->id, members->job);
 	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
 		sml_session_abort(&rank->attempts[rank->taken].session, SML_ERROR_ABORTED,
 				  "it goes on elsewhere", SML_ABORT_PLANNED);
 	drop_all(rank);
+	rank->done = 0;
+	rank->has_kept = rank->sent = rank->leaves = rank->begun = false;
+	rank->asks_ns = NEVER;
+}
+
+void sim_crank_asks(struct rank *rank)
+{
+	sim_say(rank->control, "rank %u asks the switch", rank->id);
+	if (rank->state == RUNNING)
+		sim_elastic_ends(rank);
+	give_up_job(rank);
+	rank->asks = true;
+	rank->job = "membership";
+	if (rank->ran.tag == 0 && rank->admitted.tag == 0) {
+		rank->number = 0;
+		rank->n = 1;
+	}
+	begin(rank, rank->control->has_tree ? rank->home : rank->last_address);
+}
+
+void sim_crank_moves(struct rank *rank, const struct members *members)
+{
+	sim_say(rank->control, "rank %u goes on in job \"%s\"", rank->id, members->job);
+	give_up_job(rank);
+	rank->asks = false;
 	rank->job = members->job;
 	rank->n = members->n;
 	for (uint16_t i = 0; i < members->n; i++)
 		if (members->processes[i] == rank->id)
 			rank->number = i;
-	rank->done = 0;
-	rank->has_kept = rank->sent = rank->leaves = rank->begun = false;
-	begin(rank);
+	begin(rank, rank->home);
 }
 
 /* ---- events ---- */
@@ -669,6 +732,8 @@ void sim_crank_wake(struct rank *rank)
 		return;
 	if (control->now_ns >= rank->moves_ns && !sim_crank_is_over(rank))
 		sim_elastic_move(rank);
+	if (rank->state == PARTED && control->now_ns >= rank->asks_ns)
+		sim_crank_asks(rank);
 	if (rank->state == COMING && control->now_ns >= rank->comes_ns) {
 		if (rank->early_ns != 0) {
 			look(rank, false, rank->next);
@@ -676,7 +741,7 @@ void sim_crank_wake(struct rank *rank)
 			rank->state = PARTED;
 			sim_elastic_ask(rank);
 		} else {
-			begin(rank);
+			begin(rank, rank->home);
 		}
 	}
 	for (unsigned i = 0; i < MAX_ADDRESSES && !sim_crank_is_over(rank); i++)
@@ -709,7 +774,7 @@ uint64_t sim_crank_deadline(const struct rank *rank)
 	if (rank->state == COMING)
 		return earlier(due_ns, rank->comes_ns);
 	if (rank->state == PARTED)
-		return due_ns;
+		return earlier(due_ns, rank->asks_ns);
 	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
 		due_ns = earlier(due_ns,
 				 earlier(rank->attempts[i].tick_ns, rank->attempts[i].probed_ns));
