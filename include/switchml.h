@@ -312,6 +312,20 @@ struct sml_config {
 	 * warnings are logged. A job of one rank has none. 0: no lines. SWITCHML_SUMMARY, 1.
 	 */
 	int summary;
+
+	/*
+	 * 1: this is a new process of an elastic job, and has no rank yet: rank and world_size are
+	 * ignored. sml_open() waits until the job's ranks let it in (sml_reconfigure() without a
+	 * list of members), and then it is one of them. It needs a dedicated switch. SWITCHML_JOIN,
+	 * 0.
+	 */
+	int join;
+	/*
+	 * Of memberships that the switch decides on. Fewer ranks than min_ranks are an error, and
+	 * processes that wait are let in only up to max_ranks. 0: no bound. SWITCHML_MIN_RANKS,
+	 * SWITCHML_MAX_RANKS.
+	 */
+	int min_ranks, max_ranks;
 };
 
 /*
@@ -331,7 +345,8 @@ SML_API int sml_config_init(struct sml_config *config);
  * such a rank already), SML_ERROR_MISMATCH (ranks disagree about the job), SML_ERROR_RANK_DIED,
  * SML_ERROR_SWITCH_DIED (before the job had begun, and it could begin at no other address within
  * ten seconds), SML_ERROR_TIMEOUT (ranks are missing), SML_ERROR_VERSION, SML_ERROR_TLS,
- * -EINTR (see interrupt in struct sml_config), -ENOMEM, and others of errno.
+ * -EINTR (see interrupt in struct sml_config), -ENOMEM, and others of errno. With join, the job may
+ * end before it has begun, when another of its members dies: call it again.
  */
 SML_API int sml_open(struct sml_context **context, const struct sml_config *config);
 
@@ -352,10 +367,11 @@ struct sml_membership {
 	size_t size; /* sizeof(struct sml_membership), set by SML_MEMBERSHIP_INIT */
 	/*
 	 * A name that is the same on all members, and that no other membership has ever had: a
-	 * UUID, for example, or the first name and a number that grows.
+	 * UUID, for example, or the first name and a number that grows. NULL: the switch decides
+	 * on the members (see below).
 	 */
 	const char *job;
-	int rank, world_size; /* of this process in it */
+	int rank, world_size; /* of this process in it; 0 if the switch decides */
 	/*
 	 * Without a switch: where this membership's rank 0 listens. NULL and 0: as before, which
 	 * is right if rank 0 is a process on the same host.
@@ -363,10 +379,17 @@ struct sml_membership {
 	const char *master_address;
 	int master_port;
 	int timeout_ms; /* of the call to sml_reconfigure() alone; 0: the context's */
+	/* Where the switch decides. The bounds: 0: those of the configuration. */
+	int min_ranks, max_ranks;
+	/*
+	 * How long it waits for ranks of the last membership that have not asked, from the first
+	 * that has. It does not wait for those whose death or end it has seen. 0: the heartbeat.
+	 */
+	int wait_ms;
 };
 #define SML_MEMBERSHIP_INIT                                                                        \
 	{                                                                                          \
-		sizeof(struct sml_membership), NULL, 0, 0, NULL, 0, 0                              \
+		sizeof(struct sml_membership), NULL, 0, 0, NULL, 0, 0, 0, 0, 0                     \
 	}
 
 /*
@@ -380,6 +403,19 @@ struct sml_membership {
  * its own way: from a launcher, a shared file, a store or a quorum. All members pass the same job,
  * world_size and address of rank 0, and each its own rank. If they do not, they do not meet, and
  * the call fails as sml_open() does. A process that is not among them closes its context.
+ *
+ * Or the switch decides, if job is NULL: then no list and no agreement is needed. A job needs a
+ * dedicated switch for this; several stripes, trees and host groups are fine. All ranks that go on
+ * call this, within wait_ms. Those that have asked by then are the members, in their old order; new
+ * processes (struct sml_config's join) are added behind them, in the order in which they came, up
+ * to max_ranks. The others go on waiting. The members have the job "NAME #N", where NAME is the
+ * job's first name, which new processes give. sml_rank(), sml_world_size() and sml_previous_rank()
+ * say what has come of it. There are never two such memberships of one job that both compute. So a
+ * rank that comes too late is refused (SML_ERROR_REFUSED), and so are fewer than min_ranks, at
+ * once. The judge is the switch at which the job ran last. If that has died, another one can decide
+ * only if all ranks of the last membership ask there, because the others might go on elsewhere:
+ * otherwise the call fails with SML_ERROR_TIMEOUT after wait_ms, and the caller must decide. All
+ * ranks must use the same one of the two forms.
  *
  * The old job. It ends at once, for its other ranks, too: their calls in progress, and all calls
  * until they reconfigure as well, fail with SML_ERROR_ABORTED, if they had no error before. So
@@ -423,6 +459,20 @@ struct sml_membership {
  * has changed. sml_error_text(NULL) says why.
  */
 SML_API int sml_reconfigure(struct sml_context *context, const struct sml_membership *membership);
+
+/*
+ * The rank that a rank of this job had in the membership before. Known if the switch decided on
+ * this one (sml_reconfigure()). -1: it has joined, or there is no such rank, or no such decision.
+ * Ranks of the membership before that appear for none of this job's ranks have left.
+ */
+SML_API int sml_previous_rank(struct sml_context *context, int rank);
+
+/*
+ * How many processes wait to join this job. They wait at its switch (struct sml_config's join),
+ * which says so when one comes, and about every second. Ranks may know it at different times, so
+ * let one of them decide for all when to call sml_reconfigure().
+ */
+SML_API int sml_waiting(struct sml_context *context);
 
 /* This rank's number in its job: 0 to sml_world_size() - 1. */
 SML_API int sml_rank(const struct sml_context *context);

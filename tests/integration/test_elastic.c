@@ -32,9 +32,13 @@
 
 /* From the parent to a process: what to do next. */
 struct order {
-	enum { JOIN, SUM, SUM_UNTIL_IT_FAILS, CLOSE } verb;
+	enum { JOIN, AWAIT_JOINERS, SUM, SUM_UNTIL_IT_FAILS, CLOSE } verb;
 	char job[96];
 	int rank, world_size, port, timeout_ms;
+	/* The switch decides on all of this but the first job. */
+	bool asks;
+	int joiners; /* that the process awaits */
+	int min_ranks, max_ranks, wait_ms;
 };
 
 /* And its answer. */
@@ -42,6 +46,8 @@ struct answer {
 	int result;
 	int32_t sum; /* of the last complete call: the members, as bits */
 	int calls;   /* that were complete before the one that failed */
+	int rank, world_size;
+	int previous[MAX_PROCESSES]; /* of each rank, as the switch says */
 	char text[400];
 };
 
@@ -75,6 +81,7 @@ static int open_context(struct sml_context **context, const struct order *order,
 	struct sml_config config;
 
 	configure(&config, &job, order->rank);
+	config.join = order->asks;
 	return sml_open(context, &config);
 }
 
@@ -82,10 +89,15 @@ static int reconfigure(struct sml_context *context, const struct order *order)
 {
 	struct sml_membership next = SML_MEMBERSHIP_INIT;
 
-	next.job = order->job;
-	next.rank = order->rank;
-	next.world_size = order->world_size;
-	next.master_port = order->port;
+	if (!order->asks) {
+		next.job = order->job;
+		next.rank = order->rank;
+		next.world_size = order->world_size;
+		next.master_port = order->port;
+	}
+	next.min_ranks = order->min_ranks;
+	next.max_ranks = order->max_ranks;
+	next.wait_ms = order->wait_ms;
 	next.timeout_ms = order->timeout_ms;
 	return sml_reconfigure(context, &next);
 }
@@ -108,6 +120,33 @@ static int sum(struct sml_context *context, int self, int32_t *members)
 	return 0;
 }
 
+static int await_joiners(struct sml_context *context, int n)
+{
+	uint64_t began = now_ms();
+
+	while (sml_waiting(context) != n && now_ms() - began < SOON_MS)
+		usleep(1000);
+	return sml_waiting(context) == n ? 0 : SML_ERROR_TIMEOUT;
+}
+
+static void say_who(struct sml_context *context, struct answer *answer)
+{
+	answer->rank = sml_rank(context);
+	answer->world_size = sml_world_size(context);
+	for (int rank = 0; rank < MAX_PROCESSES; rank++)
+		answer->previous[rank] = sml_previous_rank(context, rank);
+}
+
+static int join(struct sml_context **context, const struct order *order, int self,
+		struct answer *answer)
+{
+	int error = *context ? reconfigure(*context, order) : open_context(context, order, self);
+
+	if (error == 0)
+		say_who(*context, answer);
+	return error;
+}
+
 static int obey(struct sml_context **context, const struct order *order, int self,
 		struct answer *answer)
 {
@@ -115,7 +154,9 @@ static int obey(struct sml_context **context, const struct order *order, int sel
 
 	switch (order->verb) {
 	case JOIN:
-		return *context ? reconfigure(*context, order) : open_context(context, order, self);
+		return join(context, order, self, answer);
+	case AWAIT_JOINERS:
+		return await_joiners(*context, order->joiners);
 	case SUM:
 		return sum(*context, self, &answer->sum);
 	case SUM_UNTIL_IT_FAILS:
@@ -283,6 +324,94 @@ static struct order to_job(const char *name, int port)
 static const struct order make_sum = {.verb = SUM}, sum_on = {.verb = SUM_UNTIL_IT_FAILS},
 			  leave = {.verb = CLOSE};
 
+/* ---- the switch decides ---- */
+
+static const struct order ask = {.verb = JOIN, .asks = true};
+
+/* The processes, old ones in their old order, then the new ones, are the next membership. */
+static void expect_decision(int old, int left, int joined)
+{
+	const int members = (old & left) | joined;
+	int previous[MAX_PROCESSES], n = 0;
+
+	/* New ones have the highest numbers. */
+	for (int i = 0; i < MAX_PROCESSES; i++)
+		if (members >> i & 1)
+			previous[n++] =
+				old >> i & 1 ? __builtin_popcount((unsigned)(old & ((1 << i) - 1)))
+					     : -1;
+	for (int i = 0, rank = 0; i < MAX_PROCESSES; i++) {
+		struct answer answer;
+
+		if (!(members >> i & 1))
+			continue;
+		answer = hear(i);
+		if (answer.result || answer.rank != rank || answer.world_size != n ||
+		    memcmp(answer.previous, previous, (size_t)n * sizeof(*previous)) != 0) {
+			print_answers();
+			fail_msg("process %d is rank %d of %d, not %d of %d (%d: %s)", i,
+				 answer.rank, answer.world_size, rank, n, answer.result,
+				 answer.text);
+		}
+		rank++;
+	}
+	let(members, make_sum);
+}
+
+/* They wait at the switch until the job's ranks let them in, who know how many there are. */
+static void wait_to_join(int members, int joiners, const char *job)
+{
+	struct order wish = to_job(job, 0);
+	const struct order await = {.verb = AWAIT_JOINERS,
+				    .joiners = __builtin_popcount((unsigned)joiners)};
+
+	wish.asks = true;
+	tell_members(joiners, wish);
+	let(members, await);
+}
+
+/* As survive() and die_and_join(). */
+static void survive_without_a_list(int members, int dying, int joining, struct order order)
+{
+	const int left = members & ~dying;
+
+	if (joining)
+		wait_to_join(members, joining, "decided");
+	tell_members(members, sum_on);
+	usleep(20000);
+	for (int i = 0; i < MAX_PROCESSES; i++)
+		if (dying >> i & 1)
+			end_process(i);
+	expect(left, SML_ERROR_RANK_DIED, 0);
+	tell_members(left, order);
+	expect_decision(members, left, joining);
+}
+
+static void die_and_be_decided_on(int n)
+{
+	const int all = (1 << n) - 1;
+	struct order quick = ask;
+
+	/* Of two ranks that die together, the switch may not have seen the second one go. */
+	quick.wait_ms = 500;
+	start_all(n + 2);
+	let(all, to_job("decided", 0));
+	let(all, make_sum);
+	survive_without_a_list(all, 1 << 1, 0, ask);
+	survive_without_a_list(all & ~2, 1 << 0 | 1 << (n - 1), 0, quick);
+	/* New ones are let in without an error, and after one. */
+	int members = all & ~(1 << 0 | 1 << 1 | 1 << (n - 1));
+
+	wait_to_join(members, 1 << n, "decided");
+	tell_members(members, ask);
+	expect_decision(members, members, 1 << n);
+	members |= 1 << n;
+	survive_without_a_list(members, 1 << 2, 1 << (n + 1), ask);
+	members = (members & ~(1 << 2)) | 1 << (n + 1);
+	let(members, leave);
+	end_all();
+}
+
 /* ---- deaths ---- */
 
 /* All of them sum; those in `dying` are killed in a call, and the others go on without them. */
@@ -385,6 +514,8 @@ TEST(the_others_go_on_after_deaths_and_new_processes_join)
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
 		form = forms[i];
 		die_and_join(i % 2 ? 8 : 4);
+		if (form.switch_address && strcmp(form.switch_address, "embedded") != 0)
+			die_and_be_decided_on(i % 2 ? 8 : 4);
 	}
 	end_switches();
 }
@@ -549,6 +680,67 @@ TEST(a_member_that_closes_or_has_another_list_is_an_error_within_the_limit)
 	end_switches();
 }
 
+/* It gets this error, at once. */
+static void expect_refusal(int i, int result, const char *part)
+{
+	const uint64_t began = now_ms();
+	struct answer answer = hear(i);
+
+	if (answer.result != result || strstr(answer.text, part) == NULL)
+		fail_msg("process %d: %d: \"%s\" should say \"%s\"", i, answer.result, answer.text,
+			 part);
+	if (now_ms() - began > SOON_MS / 2)
+		fail_msg("process %d has waited for %d ms", i, (int)(now_ms() - began));
+}
+
+TEST(the_switch_forms_no_second_membership_and_none_that_is_too_small)
+{
+	struct order few = ask, quick = ask, nobody = {.verb = AWAIT_JOINERS};
+	char list[80];
+
+	start_switches();
+	snprintf(list, sizeof(list), "%s|127.0.0.1:%u", root_address, second.port);
+	form = (struct form){.switch_address = list};
+	start_all(4);
+	let(7, to_job("decided", 0));
+	tell_members(7, sum_on);
+	end_process(2);
+	expect(3, SML_ERROR_RANK_DIED, 0);
+	/* Too few; and then enough. */
+	few.min_ranks = 3;
+	few.wait_ms = quick.wait_ms = 300;
+	tell_members(3, few);
+	expect_refusal(0, SML_ERROR_REFUSED, "too few ranks to go on: 2, of at least 3");
+	expect_refusal(1, SML_ERROR_REFUSED, "too few");
+	tell_members(3, ask);
+	expect_decision(7, 3, 0);
+	/* Process 1 asks too late, and process 3 dies while it waits. */
+	wait_to_join(3, 1 << 3, "decided");
+	end_process(3);
+	let(3, nobody);
+	tell(0, &quick);
+	expect_decision(3, 1, 0);
+	tell(1, &ask);
+	expect_refusal(1, SML_ERROR_REFUSED, "too late");
+	/* It can be let in as a new process. */
+	tell(1, &leave);
+	(void)hear(1);
+	wait_to_join(1, 1 << 1, "decided");
+	tell(0, &ask);
+	expect_decision(1, 1, 1 << 1);
+	/* The switch dies, and a rank, which another switch cannot know. */
+	end_process(1);
+	switch_process_kill(&root);
+	tell(0, &quick);
+	expect_refusal(0, SML_ERROR_TIMEOUT, "your program must decide");
+	let(1, to_job("another name", 0));
+	let(1, make_sum);
+	let(1, leave);
+	end_all();
+	switch_process_kill(&leaf);
+	switch_process_kill(&second);
+}
+
 /* Three jobs of three at once. The frozen one is process 1 of each. */
 TEST(a_frozen_rank_of_the_old_job_changes_nothing)
 {
@@ -622,7 +814,7 @@ static const struct wrong {
 } wrong[] = {
 	{{.size = 0, .job = "next", .world_size = 2}, "SML_MEMBERSHIP_INIT"},
 	{{.size = BYTES + 8, .job = "next", .world_size = 2}, "bytes"},
-	{{.size = BYTES, .world_size = 2}, "no job"},
+	{{.size = BYTES, .world_size = 2}, "without a dedicated switch"},
 	{{.size = BYTES, .job = "", .world_size = 2}, "no job"},
 	{{.size = BYTES, .job = "test", .world_size = 2}, "none has had"},
 	{{.size = BYTES, .job = "next", .world_size = 0}, "it must be 1 to"},

@@ -56,6 +56,9 @@ const char *const environment_names[ENVIRONMENT_NAMES] = {
 	"SWITCHML_SCHED_BATCH",
 	"SWITCHML_WAIT_NOTICE",
 	"SWITCHML_SUMMARY",
+	"SWITCHML_JOIN",
+	"SWITCHML_MIN_RANKS",
+	"SWITCHML_MAX_RANKS",
 };
 
 void set_environment(const struct variable variables[MAX_VARIABLES])

@@ -19,6 +19,32 @@ int sml_world_size(const struct sml_context *context)
 	return __atomic_load_n(&context->settings.world_size, __ATOMIC_RELAXED);
 }
 
+int sml_previous_rank(struct sml_context *context, int rank)
+{
+	int previous = -1;
+
+	if (!sml_context_enter(context))
+		return -1;
+	if (context->previous && rank >= 0 && rank < sml_world_size(context))
+		previous = context->previous[rank] - 1;
+	sml_context_exit(context);
+	return previous;
+}
+
+int sml_waiting(struct sml_context *context)
+{
+	struct sml_control *control;
+	int n;
+
+	if (!sml_context_enter(context))
+		return 0;
+	control = sml_context_hold_control(context, 0);
+	n = control ? (int)sml_control_waiting(control) : 0;
+	sml_context_release_control(context, control);
+	sml_context_exit(context);
+	return n;
+}
+
 /* False: no other thread replaces the job. */
 static bool cancel_change(struct sml_context *context)
 {

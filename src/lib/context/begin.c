@@ -23,6 +23,7 @@
 #include "lib/context/failover.h"
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
+#include "lib/context/membership.h"
 #include "lib/settings/notice.h"
 
 /* After a switch was lost, how long all addresses are tried; and the pause between two tries. */
@@ -47,8 +48,9 @@ static int join_job(struct sml_stripe *stripe, const struct sml_resumption *clai
 	if (error)
 		return error;
 	sml_hosts_advertise(stripe, &application);
-	return sml_control_join(stripe->control, &application, &stripe->admission,
-				stripe->deadline_ns);
+	error = sml_control_join(stripe->control, &application, &stripe->admission,
+				 stripe->deadline_ns);
+	return error || !stripe->admission.decided ? error : sml_membership_decided(stripe);
 }
 
 static int try_to_begin(struct sml_stripe *stripe, const struct sml_resumption *claim,
@@ -167,6 +169,7 @@ static bool start_over(struct sml_stripe *stripe)
 {
 	if (!sml_hosts_meet_again(stripe) || !sml_stripe_retire_control(stripe))
 		return false;
+	sml_membership_note_place(stripe);
 	sml_data_path_close(stripe->transports);
 	memset(stripe->transports, 0, sizeof(stripe->transports));
 	return true;

@@ -91,6 +91,10 @@ struct sml_context {
 	bool changing;		    /* atomic: no other call may */
 	int cancelled;		    /* atomic: sml_abort() ends the opening of the next job */
 	struct sml_counters before; /* of earlier memberships */
+	/* Where the switch decides. */
+	bool decided;	      /* under the lock: this membership's rank and name are known */
+	unsigned last_switch; /* the address that stripe 0 had last */
+	uint16_t *previous;   /* of each rank, 1 plus its previous one; 0: none. NULL: not told */
 };
 
 /*

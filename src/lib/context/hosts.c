@@ -17,7 +17,8 @@ static bool may_share(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 
-	if (!settings->host_group || settings->world_size == 1 || settings->trace)
+	if (!settings->host_group || (settings->world_size == 1 && !settings->asks) ||
+	    settings->trace)
 		return false;
 	return settings->switch_address || !settings->every_rank;
 }

@@ -74,6 +74,9 @@ void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reach
 static unsigned first_to_try(const struct sml_stripe *stripe)
 {
 	sml_assert(stripe->n_endpoints > 0);
+	/* Only the switch that ran the job can decide without some of its ranks. */
+	if (stripe->n_retired == 0 && stripe->context->settings.asks && stripe->index == 0)
+		return stripe->context->last_switch % stripe->n_endpoints;
 	return stripe->n_retired == 0
 		       ? 0
 		       : (unsigned)(stripe->connection.endpoint - stripe->endpoints + 1) %

@@ -66,6 +66,48 @@ static void note_failure(struct sml_stripe *stripe)
 		sml_context_fail(context, stripe->error, stripe->text);
 }
 
+int sml_membership_decided(struct sml_stripe *stripe)
+{
+	const struct sml_decided *decided = stripe->admission.decided;
+	struct sml_context *context = stripe->context;
+	uint16_t *previous = malloc(decided->world_size * sizeof(*previous));
+	int error;
+
+	if (previous == NULL)
+		return sml_error_set(-ENOMEM, "no memory for the members' previous ranks");
+	memcpy(previous, decided->before, decided->world_size * sizeof(*previous));
+	free(context->previous);
+	context->previous = previous;
+	error = sml_settings_decide(&context->settings, decided);
+	if (error == 0 && context->tracing.path == NULL)
+		error = sml_tracing_open(context);
+	pthread_mutex_lock(&context->lock);
+	context->decided = true;
+	pthread_cond_broadcast(&context->changed);
+	pthread_mutex_unlock(&context->lock);
+	return error;
+}
+
+void sml_membership_note_place(struct sml_stripe *stripe)
+{
+	struct sml_context *context = stripe->context;
+
+	if (stripe->index == 0 && stripe->admission.report_tag != 0)
+		sml_settings_note_place(&context->settings, stripe->admission.report_tag,
+					context->running);
+}
+
+/* Stripe 0's switch decides; until then, this rank cannot join at the others. */
+static void await_decision(struct sml_stripe *stripe)
+{
+	struct sml_context *context = stripe->context;
+
+	pthread_mutex_lock(&context->lock);
+	while (stripe->index > 0 && !context->decided && !context->error)
+		pthread_cond_wait(&context->changed, &context->lock);
+	pthread_mutex_unlock(&context->lock);
+}
+
 /*
  * Connect, join, open the transports, prove the paths, start. Afterwards the
  * control connection has its thread and `lanes` are known. 0, or an error told
@@ -77,6 +119,7 @@ static int open_stripe(struct sml_stripe *stripe)
 
 	if (is_embedded(stripe->context))
 		return sml_embedded_open(stripe);
+	await_decision(stripe);
 	error = sml_stripe_begin(stripe);
 	/* From now on, because other stripes may take long to get this far. */
 	return error ? error : sml_stripe_start_control(stripe);
@@ -223,10 +266,12 @@ void sml_membership_init(struct sml_context *context)
 
 int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 {
-	int error = sml_tracing_open(context);
+	/* Its name may have the rank. */
+	int error = context->settings.asks ? 0 : sml_tracing_open(context);
 
 	if (error)
 		return error;
+	context->decided = !context->settings.asks;
 	context->threads.spin = context->settings.spin;
 	context->threads.sched_batch = context->settings.sched_batch;
 	error = make_stripes(context);
@@ -261,11 +306,22 @@ static void close_stripe(struct sml_stripe *stripe)
 	sml_data_path_close(stripe->transports);
 }
 
+/* Where the next membership is decided on, and what this rank was. */
+static void note_end(struct sml_stripe *stripe)
+{
+	sml_membership_note_place(stripe);
+	if (stripe->connection.endpoint)
+		stripe->context->last_switch =
+			(unsigned)(stripe->connection.endpoint - stripe->endpoints);
+}
+
 void sml_membership_fini(struct sml_context *context)
 {
 	/* No search for a switch is running any more, so these controls are the last ones. */
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		sml_failover_fini(&context->stripes[i]);
+	if (context->n_stripes > 0)
+		note_end(&context->stripes[0]);
 	/* End their threads first: they may be reporting what the shards were waiting for. */
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].control)

@@ -27,4 +27,10 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns);
  */
 void sml_membership_fini(struct sml_context *context);
 
+/* The switch has decided which rank of which job this is. In the thread that opens stripe 0. */
+int sml_membership_decided(struct sml_stripe *stripe);
+
+/* The switch, or another one, may ask for this rank's place in the job, which ends. */
+void sml_membership_note_place(struct sml_stripe *stripe);
+
 #endif

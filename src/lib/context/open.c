@@ -22,6 +22,7 @@ static void destroy(struct sml_context *context)
 	pthread_mutex_destroy(&context->submit_lock);
 	pthread_mutex_destroy(&context->lock);
 	pthread_cond_destroy(&context->changed);
+	free(context->previous);
 	free(context);
 }
 

@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -84,9 +85,10 @@ static bool give_up_job(struct sml_context *context, const struct sml_membership
 	bool planned;
 
 	snprintf(text, sizeof(text),
-		 "this is no failure: its members change, and it goes on in job \"%s\" "
+		 "this is no failure: its members change, and it goes on in %s%s%s "
 		 "(sml_reconfigure())",
-		 next->job);
+		 next->job ? "job \"" : "its next membership", next->job ? next->job : "",
+		 next->job ? "\"" : "");
 	planned = sml_context_give_up(context, SML_ERROR_ABORTED, text);
 	if (planned)
 		sml_context_abort_job(context, SML_ERROR_ABORTED, text, SML_ABORT_PLANNED);
@@ -112,7 +114,7 @@ static void end_requests(struct sml_context *context, const struct sml_membershi
 	snprintf(context->text, sizeof(context->text),
 		 "this context waits for the members of job \"%s\" (sml_reconfigure() in another "
 		 "thread)",
-		 next->job);
+		 next->job ? next->job : context->settings.line);
 	pthread_cond_broadcast(&context->changed);
 	sml_bell_ring(&context->bell);
 	pthread_mutex_unlock(&context->lock);
@@ -138,6 +140,8 @@ static int join(struct sml_context *context, const struct sml_membership *next)
 
 	if (error)
 		return error;
+	free(context->previous);
+	context->previous = NULL;
 	settings->interrupt = &context->cancelled;
 	return sml_membership_join(context,
 				   sml_now_ns() + settings->join_timeout_ms * SML_NS_PER_MS);

@@ -42,6 +42,11 @@ uint64_t sml_control_slowest(struct sml_control *control, const char **text)
 	return sml_control_phase(control) == SML_SESSION_LEFT ? control->session.slowest_ms : 0;
 }
 
+unsigned sml_control_waiting(struct sml_control *control)
+{
+	return __atomic_load_n(&control->session.n_joiners, __ATOMIC_RELAXED);
+}
+
 void sml_control_hold(struct sml_control *control)
 {
 	control->holds++;
@@ -174,6 +179,15 @@ static int too_late(struct sml_control *control)
 	char ranks[SML_RANKS_TEXT_BYTES];
 	unsigned n_missing = sml_ranks_count(&control->session.missing) + control->session.n_more;
 
+	if (sml_control_phase(control) == SML_SESSION_JOINING && control->session.asks &&
+	    control->session.heard)
+		return sml_error_set(
+			SML_ERROR_TIMEOUT,
+			"%s at %s formed no membership of job \"%s\" with this process within "
+			"%u ms: its ranks let new processes in when they call sml_reconfigure() "
+			"(SWITCHML_TIMEOUT)",
+			what, control->session.config.where, settings->line,
+			settings->join_timeout_ms);
 	if (sml_control_phase(control) == SML_SESSION_JOINING && n_missing > 0) {
 		sml_ranks_text(&control->session.missing, control->session.n_more, ranks,
 			       sizeof(ranks));
@@ -244,9 +258,13 @@ static void tell_wait(struct sml_control *control, const struct sml_notice *noti
 	const struct sml_session_config *config = &control->session.config;
 	enum sml_session_phase phase = sml_control_phase(control);
 
-	if (!tells(control))
+	if (!tells(control) && !control->session.asks)
 		return;
-	if (phase == SML_SESSION_JOINING && !sml_ranks_is_empty(&control->session.missing))
+	if (phase == SML_SESSION_JOINING && control->session.asks)
+		sml_notice_tell(notice, now_ns, deadline_ns,
+				"%s at %s to form the next membership of job \"%s\"", config->what,
+				config->where, control->settings->line);
+	else if (phase == SML_SESSION_JOINING && !sml_ranks_is_empty(&control->session.missing))
 		tell_missing(control, notice, now_ns, deadline_ns);
 	else
 		sml_notice_tell(notice, now_ns, deadline_ns,
@@ -287,16 +305,55 @@ static int wait_for(struct sml_control *control, enum sml_session_phase wanted,
 	return error;
 }
 
+/* Ask in the message's structures. */
+struct ask {
+	SmlControl__Ask ask;
+	SmlControl__Place places[2], *list[2];
+};
+
+static void add_place(struct ask *ask, const struct sml_settings_place *place)
+{
+	SmlControl__Place *out = &ask->places[ask->ask.n_places];
+
+	if (place->tag == 0)
+		return;
+	sml_control__place__init(out);
+	out->tag = place->tag;
+	out->rank = place->rank;
+	out->world_size = place->world_size;
+	out->ran = place->ran;
+	ask->list[ask->ask.n_places++] = out;
+}
+
+/* The switch decides: as which rank of which job. */
+static void ask_switch(const struct sml_settings *settings, struct ask *ask, SmlControl__Join *join)
+{
+	sml_control__ask__init(&ask->ask);
+	add_place(ask, &settings->admitted);
+	if (settings->ran.tag != settings->admitted.tag)
+		add_place(ask, &settings->ran);
+	ask->ask.places = ask->list;
+	ask->ask.min_ranks = settings->ask_min_ranks;
+	ask->ask.max_ranks = settings->ask_max_ranks;
+	ask->ask.wait_ms = settings->ask_wait_ms;
+	ask->ask.number = settings->decisions;
+	join->job = settings->line;
+	join->ask = &ask->ask;
+}
+
 void sml_control_ask(struct sml_control *control, const struct sml_application *application)
 {
 	const struct sml_settings *settings = control->settings;
 	uint32_t ports[SML_MAX_SHARDS];
 	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
+	struct ask ask;
 	char host[256] = "?", version[] = SML_VERSION_STRING;
 
 	gethostname(host, sizeof(host) - 1);
 	join.library_version = version;
 	join.job = settings->job;
+	if (settings->asks && control->place.stripe == 0 && application->resumption == NULL)
+		ask_switch(settings, &ask, &join);
 	join.host = host;
 	join.pid = (uint32_t)getpid();
 	join.lanes = application->lanes;

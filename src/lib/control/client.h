@@ -129,6 +129,9 @@ int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds
  */
 uint64_t sml_control_slowest(struct sml_control *control, const char **text);
 
+/* How many processes wait to join the job, as the switch last said. Any thread. */
+unsigned sml_control_waiting(struct sml_control *control);
+
 int sml_control_start(struct sml_control *control, const struct sml_control_owner *owner);
 
 /*

@@ -50,6 +50,9 @@ static int check(const struct sml_config *config)
 		{"mtu", config->mtu, 0, 65535},
 		{"host_group", config->host_group, -1, 1},
 		{"summary", config->summary, 0, 1},
+		{"join", config->join, 0, 1},
+		{"min_ranks", config->min_ranks, 0, SML_MAX_WORLD_SIZE},
+		{"max_ranks", config->max_ranks, 0, SML_MAX_WORLD_SIZE},
 		{"debug", config->debug, SML_LOG_ERROR, SML_LOG_TRACE},
 	};
 	int error;
@@ -77,6 +80,11 @@ static int check(const struct sml_config *config)
 				     "rank %d of a job of %d: ranks are 0 to %d (SWITCHML_RANK, "
 				     "SWITCHML_WORLD_SIZE or the launcher's)",
 				     config->rank, config->world_size, config->world_size - 1);
+	if (config->max_ranks && config->max_ranks < config->min_ranks)
+		return sml_error_set(SML_ERROR_CONFIG,
+				     "max_ranks is %d, below min_ranks, %d (SWITCHML_MAX_RANKS, "
+				     "SWITCHML_MIN_RANKS)",
+				     config->max_ranks, config->min_ranks);
 	if (config->job && strlen(config->job) > SML_MAX_JOB_NAME)
 		return sml_error_set(SML_ERROR_CONFIG,
 				     "the job's name has %zu bytes: at most %d are allowed",
@@ -251,6 +259,7 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 
 	settings->every_rank = address && strcasecmp(address, "embedded") == 0;
 	settings->job = copy(config->job, "default");
+	settings->line = copy(config->job, "default");
 	settings->master_address = copy(config->master_address, "127.0.0.1");
 	if (embedded && config->world_size > SML_MAX_CHILDREN)
 		return sml_error_set(
@@ -271,7 +280,7 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 		settings->switch_address = strdup(address);
 	if (config->interface && *config->interface)
 		settings->interface = strdup(config->interface);
-	if (!settings->job || !settings->master_address ||
+	if (!settings->job || !settings->line || !settings->master_address ||
 	    (!embedded && !settings->switch_address) ||
 	    (config->interface && *config->interface && !settings->interface))
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
@@ -422,14 +431,40 @@ static void warn(void *log, const char *text)
 	sml_log(log, SML_LOG_WARN, "%s", text);
 }
 
-int sml_settings_init(struct sml_settings *settings, const struct sml_config *config)
+/* The switch gives it a rank, whatever a launcher says. */
+static struct sml_config joining(const struct sml_config *config)
 {
+	struct sml_config own = *config;
+
+	if (config->size == sizeof(own) && config->join) {
+		own.rank = 0;
+		own.world_size = 1;
+	}
+	return own;
+}
+
+static int check_join(const struct sml_settings *settings)
+{
+	if (!settings->asks || settings->switch_address)
+		return 0;
+	return sml_error_set(
+		SML_ERROR_CONFIG,
+		"SWITCHML_JOIN=1 needs a dedicated switch, which lets this process in: "
+		"set SWITCHML_SWITCH");
+}
+
+int sml_settings_init(struct sml_settings *settings, const struct sml_config *given)
+{
+	const struct sml_config own = joining(given), *config = &own;
 	int error = check(config);
 	int head = config->slots / 4;
 
 	*settings = (struct sml_settings){0};
 	if (error == 0)
 		error = copy_strings(settings, config);
+	settings->asks = config->size == sizeof(*config) && config->join;
+	if (error == 0)
+		error = check_join(settings);
 	if (error == 0)
 		error = set_ports(settings, config);
 	if (error == 0 && config->faults)
@@ -450,6 +485,8 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *co
 	settings->master_port = master_port(settings, config);
 	settings->timeout_ms = settings->join_timeout_ms = (uint32_t)config->timeout_ms;
 	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
+	settings->min_ranks = settings->ask_min_ranks = (uint32_t)config->min_ranks;
+	settings->max_ranks = settings->ask_max_ranks = (uint32_t)config->max_ranks;
 	settings->wait_notice_ms = (uint32_t)config->wait_notice_ms;
 	settings->wire = config->wire;
 	settings->data_slots = (uint16_t)config->slots;
@@ -503,8 +540,31 @@ static int check_port(const struct sml_settings *settings, const struct sml_memb
 			     settings->ports.first, settings->ports.last);
 }
 
-int sml_settings_check_move(const struct sml_settings *settings,
-			    const struct sml_membership *membership)
+/* The switch decides. */
+static int check_ask(const struct sml_settings *settings, const struct sml_membership *membership)
+{
+	int most = membership->max_ranks ? membership->max_ranks : SML_MAX_WORLD_SIZE;
+
+	if (!settings->switch_address)
+		return sml_error_set(-EINVAL,
+				     "without a dedicated switch, your program must decide on the "
+				     "members: give job, rank and world_size, or set "
+				     "SWITCHML_SWITCH on all ranks");
+	if (membership->rank != 0 || membership->world_size != 0)
+		return sml_error_set(-EINVAL, "the membership has a rank, but no job: give it a "
+					      "new name, or leave both to the switch");
+	if (membership->min_ranks < 0 || membership->max_ranks < 0 || membership->wait_ms < 0 ||
+	    membership->timeout_ms < 0 || membership->min_ranks > most || most > SML_MAX_WORLD_SIZE)
+		return sml_error_set(-EINVAL,
+				     "min_ranks is %d, max_ranks %d, wait_ms %d, timeout_ms %d: "
+				     "none may be negative, and 0 <= min_ranks <= max_ranks <= %d",
+				     membership->min_ranks, membership->max_ranks,
+				     membership->wait_ms, membership->timeout_ms,
+				     SML_MAX_WORLD_SIZE);
+	return 0;
+}
+
+static int check_move(const struct sml_settings *settings, const struct sml_membership *membership)
 {
 	const int most = settings->switch_address ? SML_MAX_WORLD_SIZE : SML_MAX_CHILDREN;
 	int error = check_name(settings, membership->job);
@@ -528,6 +588,12 @@ int sml_settings_check_move(const struct sml_settings *settings,
 	return check_port(settings, membership);
 }
 
+int sml_settings_check_move(const struct sml_settings *settings,
+			    const struct sml_membership *membership)
+{
+	return membership->job ? check_move(settings, membership) : check_ask(settings, membership);
+}
+
 /* *to becomes a copy. False: no memory, and it stays. */
 static bool replace_text(char **to, const char *text)
 {
@@ -540,6 +606,42 @@ static bool replace_text(char **to, const char *text)
 	return true;
 }
 
+static uint32_t or_else(int number, uint32_t otherwise)
+{
+	return number ? (uint32_t)number : otherwise;
+}
+
+static int ask(struct sml_settings *settings, const struct sml_membership *membership)
+{
+	settings->ask_min_ranks = or_else(membership->min_ranks, settings->min_ranks);
+	settings->ask_max_ranks = or_else(membership->max_ranks, settings->max_ranks);
+	settings->ask_wait_ms = or_else(membership->wait_ms, settings->heartbeat_ms);
+	/* Until the switch has given it another name, and this process another rank. */
+	return replace_text(&settings->job, settings->line)
+		       ? 0
+		       : sml_error_set(-ENOMEM, "no memory for the configuration");
+}
+
+int sml_settings_decide(struct sml_settings *settings, const struct sml_decided *decided)
+{
+	/* All of its ranks were ready, even if this one has not seen it begin. */
+	if (settings->admitted.tag == decided->after)
+		settings->ran = settings->admitted;
+	settings->decisions = decided->number;
+	if (!replace_text(&settings->job, decided->job))
+		return sml_error_set(-ENOMEM, "no memory for the configuration");
+	set_ranks(settings, decided->rank, decided->world_size);
+	return set_files(settings, decided->rank);
+}
+
+void sml_settings_note_place(struct sml_settings *settings, uint64_t tag, bool ran)
+{
+	settings->admitted =
+		(struct sml_settings_place){tag, settings->rank, settings->world_size, ran};
+	if (ran)
+		settings->ran = settings->admitted;
+}
+
 int sml_settings_move(struct sml_settings *settings, const struct sml_membership *membership)
 {
 	const char *master = membership->master_address;
@@ -549,13 +651,16 @@ int sml_settings_move(struct sml_settings *settings, const struct sml_membership
 		settings->follows = settings->begun;
 		settings->begun.name = NULL;
 	}
+	settings->join_timeout_ms = or_else(membership->timeout_ms, settings->timeout_ms);
+	settings->asks = membership->job == NULL;
+	if (settings->asks)
+		return ask(settings, membership);
 	if (!replace_text(&settings->job, membership->job) ||
+	    !replace_text(&settings->line, membership->job) ||
 	    (master && *master && !replace_text(&settings->master_address, master)))
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
 	if (membership->master_port)
 		settings->master_port = (uint16_t)membership->master_port;
-	settings->join_timeout_ms =
-		membership->timeout_ms ? (uint32_t)membership->timeout_ms : settings->timeout_ms;
 	set_ranks(settings, membership->rank, membership->world_size);
 	choose_threads(settings, settings->threads_set ? settings->threads : 0);
 	return set_files(settings, membership->rank);
@@ -573,6 +678,7 @@ void sml_settings_fini(struct sml_settings *settings)
 	free(settings->begun.name);
 	free(settings->switch_address);
 	free(settings->job);
+	free(settings->line);
 	free(settings->master_address);
 	free(settings->interface);
 	free((char *)(uintptr_t)settings->tls_files.certificate);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "control/tls.h"
 #include "core/wire.h"
+#include "job/rank/session.h"
 #include "net/port_range.h"
 #include "switchml.h"
 
@@ -40,6 +41,13 @@ struct sml_past_job {
 	uint32_t changes; /* how often the members had changed before it */
 };
 
+/* A rank of a job, as the switch knows it. */
+struct sml_settings_place {
+	uint64_t tag; /* of its last epoch; 0: there is none */
+	uint16_t rank, world_size;
+	bool ran; /* this rank knows that it has begun */
+};
+
 struct sml_settings {
 	char *switch_address;  /* NULL: ranks embed it */
 	bool every_rank;       /* and each rank has a stripe, also on one host */
@@ -58,6 +66,14 @@ struct sml_settings {
 	struct sml_past_job
 		follows;	   /* the job of the last membership that began before this one, */
 	struct sml_past_job begun; /* and this one's, once it has begun */
+	/* The switch decides on the members: what it needs to know, and what it may do. */
+	bool asks;
+	char *line; /* what all memberships of the job are called by those who wait to join */
+	/* The last membership that this rank was admitted to, and the last one that has begun. */
+	struct sml_settings_place admitted, ran;
+	uint32_t min_ranks, max_ranks; /* 0: no bound */
+	uint32_t ask_min_ranks, ask_max_ranks, ask_wait_ms;
+	uint32_t decisions; /* the highest number of one that this rank was told */
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
 	uint32_t timeout_ms, heartbeat_ms;
@@ -94,7 +110,7 @@ struct sml_settings {
 int sml_config_check_ranks(const struct sml_config *config);
 
 /* 0, or SML_ERROR_CONFIG or -ENOMEM with sml_error_set() told. */
-int sml_settings_init(struct sml_settings *settings, const struct sml_config *config);
+int sml_settings_init(struct sml_settings *settings, const struct sml_config *given);
 
 /*
  * Check whether these settings can become those of the next membership, all of whose members are
@@ -108,6 +124,12 @@ int sml_settings_check_move(const struct sml_settings *settings,
  * directory has gone), and sets the error text.
  */
 int sml_settings_move(struct sml_settings *settings, const struct sml_membership *membership);
+
+/* The switch has decided: as sml_settings_move(). */
+int sml_settings_decide(struct sml_settings *settings, const struct sml_decided *decided);
+
+/* This rank was admitted to the job of these settings; and it has begun, if that is known. */
+void sml_settings_note_place(struct sml_settings *settings, uint64_t tag, bool ran);
 
 /*
  * The job of these settings has begun. Without memory for its name, the next membership follows
