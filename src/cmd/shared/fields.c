@@ -189,6 +189,7 @@ static const struct sml_field job[] = {
 	MEMBER("changes", changes, .help = "How often the members have changed until this job."),
 	MEMBER("joined", joined, .help = "Its ranks that were not in the job that it follows."),
 	MEMBER("left", left, .help = "The ranks of that job that are not in this one."),
+	MEMBER("waiting", waiting, .help = "Processes that wait to join it."),
 	MEMBER("stripes", stripes),
 	MEMBER("multicast", group),
 	MEMBER("shares_memory", shares_memory),
@@ -214,6 +215,15 @@ static const struct sml_field leaf[] = {
 const struct sml_record sml_leaf_record = RECORD(leaf);
 #undef MEMBER
 
+#define MEMBER(member) FIELD(#member, SmlControl__WaitingProcess, member)
+static const struct sml_field waiting[] = {
+	MEMBER(job),   MEMBER(host),
+	MEMBER(pid),   AS(SML_FIELD_MS, "waiting_ms", SmlControl__WaitingProcess, waiting_ms),
+	MEMBER(joins), MEMBER(rank),
+};
+static const struct sml_record waiting_record = RECORD(waiting);
+#undef MEMBER
+
 #define MEMBER(member, ...)	   FIELD(#member, SmlControl__Status, member, __VA_ARGS__)
 #define MEMBERS(type, member, ...) ARRAY(type, #member, SmlControl__Status, member, __VA_ARGS__)
 static const struct sml_field status[] = {
@@ -229,6 +239,8 @@ static const struct sml_field status[] = {
 	MEMBER(level, .help = "0 for a root, and 1 or 2 for a leaf."),
 	MEMBERS(SML_FIELD_RECORDS, leaves, .record = &sml_leaf_record),
 	MEMBERS(SML_FIELD_RECORDS, jobs, .record = &sml_job_record),
+	MEMBERS(SML_FIELD_RECORDS, waiting, .record = &waiting_record,
+		.help = "Processes that ask to be in a job's next membership."),
 	MEMBERS(SML_FIELD_COUNTERS, counters),
 };
 const struct sml_record sml_switch_record = RECORD(status, .rates = &sml_switch_rates_record);

@@ -146,6 +146,9 @@ static void print_change(const SmlControl__JobStatus *job)
 	if (job->changes > 0)
 		printf("  follows job \"%s\": change %u of the members, %u joined, %u left\n",
 		       job->follows, job->changes, job->joined, job->left);
+	if (job->waiting > 0)
+		printf("  %u process%s to join it\n", job->waiting,
+		       job->waiting == 1 ? " waits" : "es wait");
 }
 
 static void print_job(const SmlControl__JobStatus *job)
@@ -193,6 +196,17 @@ static void print_tree(const SmlControl__Status *status)
 	}
 }
 
+static void print_waiting(const SmlControl__WaitingProcess *process)
+{
+	char was[32] = "";
+
+	if (!process->joins)
+		snprintf(was, sizeof(was), " was rank %u and", process->rank);
+	printf("  host %s, pid %u:%s waits to be in the next membership of job \"%s\", for %" PRIu64
+	       " ms\n",
+	       process->host, process->pid, was, process->job, process->waiting_ms);
+}
+
 void sml_status_print(const struct sml_view *view)
 {
 	const SmlControl__Status *status = sml_view_status(view);
@@ -200,6 +214,8 @@ void sml_status_print(const struct sml_view *view)
 	print_head(view);
 	print_tree(status);
 	print_counters(status->counters, status->n_counters, "  ");
+	for (size_t i = 0; i < status->n_waiting; i++)
+		print_waiting(status->waiting[i]);
 	for (size_t i = 0; i < status->n_jobs; i++)
 		print_job(status->jobs[i]);
 }

@@ -312,6 +312,8 @@ static const struct family families[] = {
 	 "Ranks of the job that were not in the one that it follows.", OF_JOB, "joined", NULL},
 	{"switchml_job_ranks_left", "gauge", "",
 	 "Ranks of the job that it follows that are not in this one.", OF_JOB, "left", NULL},
+	{"switchml_job_waiting", "gauge", "", "Processes that wait to join the job.", OF_JOB,
+	 "waiting", NULL},
 	{"switchml_job_slots", "gauge", "", "Slots that the job holds.", OF_JOB, "slots", NULL},
 	{"switchml_job_lanes", "gauge", "", "32-bit lanes of the job's full packets.", OF_JOB,
 	 "lanes", NULL},

@@ -265,6 +265,9 @@ void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row 
 			      "follows job %s: change %u of the members, %u joined, %u left",
 			      sml_top_plain(name, sizeof(name), row->job->follows),
 			      row->job->changes, row->job->joined, row->job->left);
+	if (row->job->waiting > 0)
+		sml_top_print(y++, false, "%u process%s to join it", row->job->waiting,
+			      row->job->waiting == 1 ? " waits" : "es wait");
 	if (job.slowest_leaf != NULL)
 		sml_top_print(y++, false,
 			      "slowest: the others waited for the leaf %s for %.0f%% of the time",
