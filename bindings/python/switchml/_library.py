@@ -58,8 +58,28 @@ class Config(ctypes.Structure):
         ("sched_batch", c_int),
         ("wait_notice_ms", c_int),
         ("summary", c_int),
+        ("join", c_int),
+        ("min_ranks", c_int),
+        ("max_ranks", c_int),
         # Another release may have a longer structure: it must not write beyond this one.
         ("_beyond", c_size_t * 64),
+    ]
+
+
+class Membership(ctypes.Structure):
+    """struct sml_membership"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("job", c_char_p),
+        ("rank", c_int),
+        ("world_size", c_int),
+        ("master_address", c_char_p),
+        ("master_port", c_int),
+        ("timeout_ms", c_int),
+        ("min_ranks", c_int),
+        ("max_ranks", c_int),
+        ("wait_ms", c_int),
     ]
 
 
@@ -98,6 +118,11 @@ _PROTOTYPES = {
     "sml_config_init": (c_int, [POINTER(Config)]),
     "sml_open": (c_int, [POINTER(c_void_p), POINTER(Config)]),
     "sml_close": (c_int, [c_void_p]),
+    "sml_reconfigure": (c_int, [c_void_p, POINTER(Membership)]),
+    "sml_rank": (c_int, [c_void_p]),
+    "sml_world_size": (c_int, [c_void_p]),
+    "sml_previous_rank": (c_int, [c_void_p, c_int]),
+    "sml_waiting": (c_int, [c_void_p]),
     "sml_allreduce_async": (
         c_int,
         [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],

@@ -196,6 +196,7 @@ class Job:
         debug: "error", "warn", "info" or "trace".
         summary: whether rank 0 logs a line when the job begins and one when it ends.
         wait_notice: seconds after which a rank that waits logs what it waits for; 0: never.
+        join, min_ranks, max_ranks: a new process of an elastic job (docs/elastic.md).
 
     Raises:
         ConfigError, Unreachable, Refused, Timeout, VersionMismatch, TlsError, OSError.
@@ -233,6 +234,9 @@ class Job:
         sched_batch: bool | None = None,
         wait_notice: float | None = None,
         summary: bool | None = None,
+        join: bool | None = None,
+        min_ranks: int | None = None,
+        max_ranks: int | None = None,
         _watch: Callable[[], None] | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
@@ -269,6 +273,9 @@ class Job:
             "host_group": host_group,
             "sched_batch": sched_batch,
             "summary": summary,
+            "join": join,
+            "min_ranks": min_ranks,
+            "max_ranks": max_ranks,
             "wait_notice_ms": None if wait_notice is None else _notice(wait_notice),
         }
         # Ctrl-C ends sml_open(), and the switch forgets this rank.
@@ -495,6 +502,60 @@ class Job:
             text = lib.sml_error_text(self._context) if self._context else b""
         return text.decode("utf-8", "replace") or None
 
+    def reconfigure(
+        self,
+        *,
+        job: str | None = None,
+        rank: int = 0,
+        world_size: int = 0,
+        master_address: str | None = None,
+        master_port: int = 0,
+        min_ranks: int = 0,
+        max_ranks: int = 0,
+        wait: float | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Go on as another membership (docs/elastic.md): `rank` and `world_size` change.
+
+        With `job`, `rank` and `world_size`, the caller has decided on the members; without them,
+        the switch decides. `wait`: seconds for other old ranks to ask. `timeout`: of this call.
+        """
+        members = c.Membership(
+            size=ctypes.sizeof(c.Membership),
+            job=None if job is None else job.encode(),
+            rank=rank,
+            world_size=world_size,
+            master_address=None if master_address is None else master_address.encode(),
+            master_port=master_port,
+            min_ranks=min_ranks,
+            max_ranks=max_ranks,
+            wait_ms=0 if wait is None else _milliseconds("wait", wait),
+            timeout_ms=0 if timeout is None else _milliseconds("timeout", timeout),
+        )
+        if not self._context:
+            raise Closed("the job is closed: it has no other membership")
+        context = self._context
+
+        def change() -> None:
+            number = lib.sml_reconfigure(context, ctypes.byref(members))
+            if number:
+                raise make(number, c.text_of(None, number))
+
+        interruptible(
+            change, lambda: lib.sml_abort(context, b"interrupted (KeyboardInterrupt)")
+        )
+        self.rank, self.world_size = lib.sml_rank(context), lib.sml_world_size(context)
+
+    @property
+    def waiting(self) -> int:
+        """How many processes wait to join this job, as the switch last said."""
+        return lib.sml_waiting(self._context) if self._context else 0
+
+    def previous_rank(self, rank: int) -> int | None:
+        """The rank that this one had in the membership before; None: it has joined."""
+        previous = lib.sml_previous_rank(self._context, rank) if self._context else -1
+        return None if previous < 0 else previous
+
     def count_elsewhere(self, where: str, calls: int = 1) -> None:
         """Count calls that were made elsewhere, for the line at the job's end."""
         with self._guard:
@@ -566,4 +627,4 @@ def _open(settings: Mapping[str, Any], interrupt: ctypes.c_int) -> tuple[ctypes.
     number = lib.sml_open(ctypes.byref(context), ctypes.byref(config))
     if number:
         raise make(number, c.text_of(None, number))
-    return context, config.rank, config.world_size
+    return context, lib.sml_rank(context), lib.sml_world_size(context)
