@@ -902,3 +902,57 @@ TEST(a_rank_that_was_ready_for_another_job_is_not_taken_along)
 	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ADMITTED));
 	jobs_close(&world);
 }
+
+/* ---- joiners ---- */
+
+static void ask(struct jobs_world *world, unsigned peer, SmlControl__Place *place, uint32_t shards)
+{
+	SmlControl__Join join = jobs_join_message("train", 0, 1);
+	SmlControl__Ask message = SML_CONTROL__ASK__INIT;
+
+	message.places = &place;
+	message.n_places = place != NULL;
+	message.wait_ms = 1000;
+	join.ask = &message;
+	join.shards = shards;
+	join.shards_set = true;
+	jobs_join(world, peer, join);
+}
+
+/* Two ranks with this many threads, whose job has ended, and which ask again. */
+static void end_and_ask(struct jobs_world *world, uint32_t shards)
+{
+	SmlControl__Place place = SML_CONTROL__PLACE__INIT;
+
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = jobs_join_message("train", rank, 2);
+
+		join.shards = shards;
+		join.shards_set = true;
+		jobs_join(world, rank, join);
+	}
+	for (unsigned rank = 0; rank < 2; rank++)
+		jobs_ready(world, rank);
+	place.tag = jobs_admitted(world, 0)->report_tag;
+	place.world_size = 2;
+	place.ran = true;
+	for (unsigned rank = 0; rank < 2; rank++) {
+		place.rank = rank;
+		ask(world, 10 + rank, &place, shards);
+	}
+}
+
+TEST(a_joiner_that_does_not_fit_the_others_does_not_end_their_job)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	ask(&world, 20, NULL, 1);
+	ask(&world, 21, NULL, 2);
+	end_and_ask(&world, 2);
+	assert_non_null(strstr(jobs_refusal(&world, 20), "disagree about threads"));
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(jobs_admitted(&world, 10 + i)->decision->world_size, 3);
+	assert_int_equal(jobs_admitted(&world, 21)->decision->rank, 2);
+	jobs_close(&world);
+}

@@ -276,41 +276,74 @@ struct chosen {
 	uint32_t before; /* 1 plus the old rank; 0: none */
 };
 
-/* A joiner that does not fit the others would end the job for all. */
-static bool fits(struct sml_jobs *jobs, const struct sml_job *terms,
-		 struct sml_applicant *applicant)
+/* As sml_terms_check() sees them: a job of these members has them. */
+static void note_member(struct sml_job *terms, uint32_t rank, const struct sml_applicant *applicant)
 {
-	struct sml_refusal refusal;
-
-	sml_terms_check(jobs, terms, applicant->join, &refusal);
-	if (refusal.error)
-		dismiss(jobs, applicant, refusal.error, refusal.text);
-	return refusal.error == 0;
+	terms->members[rank].peer = applicant->peer;
+	terms->members[rank].shards = applicant->join->shards;
+	terms->members[rank].shards_set = applicant->join->shards_set;
 }
 
-/* All that joiners must have in common with the ranks. NULL: no memory. */
-static struct sml_job *terms_of(struct sml_jobs *jobs, const struct group *group)
+/*
+ * A job that has one rank of the group, and room for joiners, with all that they must have in
+ * common. NULL: no memory.
+ */
+static struct sml_job *terms_of(struct sml_jobs *jobs, const struct group *group,
+				uint32_t n_joiners)
 {
 	struct sml_applicant *a = jobs->applicants;
 	SmlControl__Join join;
+	struct sml_job *terms;
 
 	while (a->tag != group->tag)
 		a = a->next;
 	join = *a->join;
 	join.rank = 0;
-	join.world_size = 1;
-	return sml_job_with_terms(jobs, &join);
+	join.world_size = 1 + n_joiners;
+	terms = sml_job_with_terms(jobs, &join);
+	if (terms != NULL)
+		note_member(terms, 0, a);
+	return terms;
 }
 
+/* As this rank of that job. */
+static bool fits(struct sml_jobs *jobs, struct sml_job *terms, uint32_t rank,
+		 struct sml_applicant *applicant)
+{
+	SmlControl__Join join = *applicant->join;
+	struct sml_refusal refusal;
+
+	join.rank = rank;
+	join.world_size = terms->n_ranks;
+	sml_terms_check(jobs, terms, &join, &refusal);
+	if (refusal.error)
+		dismiss(jobs, applicant, refusal.error, refusal.text);
+	else
+		note_member(terms, rank, applicant);
+	return refusal.error == 0;
+}
+
+static uint32_t count_waiting(const struct sml_jobs *jobs, const struct group *group)
+{
+	uint32_t n = 0;
+
+	for (const struct sml_applicant *a = jobs->applicants; a != NULL; a = a->next)
+		n += waits_for(a, group->line);
+	return n;
+}
+
+/* A joiner that does not fit the others, or those that came before it, would end the job for all.
+ */
 static void dismiss_misfits(struct sml_jobs *jobs, const struct group *group)
 {
-	struct sml_job *terms = terms_of(jobs, group);
-	struct sml_applicant *applicant, *next;
+	uint32_t n = least(count_waiting(jobs, group), SML_MAX_WORLD - 1), rank = 1;
+	struct sml_job *terms = terms_of(jobs, group, n);
+	struct sml_applicant *applicant = jobs->applicants, *next;
 
-	for (applicant = jobs->applicants; terms != NULL && applicant != NULL; applicant = next) {
+	for (; terms != NULL && applicant != NULL && rank <= n; applicant = next) {
 		next = applicant->next;
 		if (waits_for(applicant, group->line))
-			(void)fits(jobs, terms, applicant);
+			rank += fits(jobs, terms, rank, applicant);
 	}
 	if (terms != NULL)
 		free(terms->members);
@@ -321,11 +354,9 @@ static void dismiss_misfits(struct sml_jobs *jobs, const struct group *group)
 static uint32_t count_joiners(const struct sml_jobs *jobs, const struct group *group)
 {
 	const uint32_t limit = jobs->branches != NULL ? SML_MAX_WORLD : SML_MAX_CHILDREN;
-	uint32_t bound = group->max_ranks != 0 ? least(group->max_ranks, limit) : limit, n = 0;
+	uint32_t bound = group->max_ranks != 0 ? least(group->max_ranks, limit) : limit;
 
-	for (const struct sml_applicant *a = jobs->applicants; a != NULL; a = a->next)
-		n += waits_for(a, group->line);
-	return group->n >= bound ? 0 : least(n, bound - group->n);
+	return group->n >= bound ? 0 : least(count_waiting(jobs, group), bound - group->n);
 }
 
 static void choose(struct sml_jobs *jobs, struct sml_applicant *applicant, struct chosen *chosen)
