@@ -956,3 +956,21 @@ TEST(a_joiner_that_does_not_fit_the_others_does_not_end_their_job)
 	assert_int_equal(jobs_admitted(&world, 21)->decision->rank, 2);
 	jobs_close(&world);
 }
+
+TEST(who_asks_brings_no_report_and_few_places)
+{
+	SmlControl__Join join = jobs_join_message("train", 0, 1);
+	SmlControl__Place place = SML_CONTROL__PLACE__INIT, *places[] = {&place, &place, &place};
+	SmlControl__Ask message = SML_CONTROL__ASK__INIT;
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	join.ask = &message;
+	jobs_resume(&world, 0, join, 7, 0, false);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "no report"));
+	message.places = places;
+	message.n_places = 3;
+	jobs_join(&world, 1, join);
+	assert_non_null(strstr(jobs_refusal(&world, 1), "at most two places"));
+	jobs_close(&world);
+}

@@ -103,6 +103,9 @@ static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Jo
 		snprintf(text, bytes, "a report has at most %d chunks of a kind", SML_MAX_PLAN);
 	else if (join->resume != NULL && join->resume->membership == 0)
 		snprintf(text, bytes, "a report must have its job's membership");
+	else if (join->ask != NULL && (join->resume != NULL || join->ask->n_places > 2))
+		snprintf(text, bytes,
+			 "who asks to be a member has no report, and at most two places");
 	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||
 		 !sml_text_is_clean(join->job))
 		snprintf(text, bytes,
