@@ -528,13 +528,23 @@ static bool decide(struct sml_jobs *jobs, uint64_t tag)
 	return true;
 }
 
+/* The first that asks speaks for its group, or thousands of ranks would take very long. */
+static bool is_first(const struct sml_jobs *jobs, const struct sml_applicant *applicant)
+{
+	const struct sml_applicant *first = jobs->applicants;
+
+	while (first->tag != applicant->tag)
+		first = first->next;
+	return first == applicant;
+}
+
 static void decide_all(struct sml_jobs *jobs)
 {
-	struct sml_applicant *applicant = jobs->applicants;
+	struct sml_applicant *a = jobs->applicants;
 
-	while (applicant != NULL)
-		applicant = applicant->tag != 0 && decide(jobs, applicant->tag) ? jobs->applicants
-										: applicant->next;
+	while (a != NULL)
+		a = a->tag != 0 && is_first(jobs, a) && decide(jobs, a->tag) ? jobs->applicants
+									     : a->next;
 }
 
 /* ---- a process asks ---- */
