@@ -142,6 +142,18 @@ static void take_a_break(const struct search *search, bool connected)
 		usleep(PAUSE_US);
 }
 
+/*
+ * A second decision would change this rank's number and the job's name, by which the other stripes
+ * join already.
+ */
+static bool would_decide_again(const struct sml_stripe *stripe, const struct search *search)
+{
+	const struct sml_context *context = stripe->context;
+
+	return context->settings.asks && context->decided && context->n_stripes > 1 &&
+	       stripe->index == 0 && search->claim.membership == 0;
+}
+
 static bool may_go_on(const struct sml_stripe *stripe, const struct search *search)
 {
 	uint64_t now_ns = sml_now_ns();
@@ -149,6 +161,7 @@ static bool may_go_on(const struct sml_stripe *stripe, const struct search *sear
 	bool waits = search->claim.membership != 0 || now_ns < search->until_ns;
 
 	return search->n_lost > 0 && waits && now_ns < stripe->deadline_ns &&
+	       !would_decide_again(stripe, search) &&
 	       !sml_threads_is_stopping(&stripe->context->threads) &&
 	       !sml_is_interrupted(stripe->context->settings.interrupt);
 }
