@@ -56,15 +56,19 @@ end
 refuses "an unknown setting" "conf, line 1: there is no setting 'slotz'" 'slotz = 7'
 refuses "a value out of range" "conf, line 3: slots must be a number from 16 to 1048576, not '1'" \
 	$'# a comment\n\nslots = 1'
-refuses "a line after a long one" "conf, line 2: heartbeat must be a number" \
-	"$(printf '# %01000d\nheartbeat = x' 0)"
+for digits in 196 197 198 1000; do
+	refuses "a line after one of $digits digits" "conf, line 2: heartbeat must be a number" \
+		"$(printf "# %0${digits}d\nheartbeat = x" 0)"
+done
+refuses "a setting after the longest" "conf, line 2: heartbeat must be a number" \
+	"$(printf 'hosts = %0190d\nheartbeat = x' 0)"
 refuses "a dataplane that there is not" "conf, line 1: dataplane is udp, xdp or p4, not 'x'" 'dataplane = x'
 refuses "a setting of another dataplane" 'conf, line 2: iface is for dataplane = xdp' $'jobs = 1\niface = eth0'
 refuses "one of the P4 switch" 'conf, line 1: target is for dataplane = p4' 'target = 127.0.0.1:9090'
 timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$work/conf" --target 127.0.0.1:9 >"$work/out" 2>&1
 [ $? = 2 ] && says "$work/out" '^switchml switch: --target is for --dataplane p4'
 say $? "the option wins over the file's: it is the mistake" "$work/out"
-refuses "a line that is too long" 'conf, line 2: longer than 199 bytes: put the rest .*indented' \
+refuses "a line that is too long" 'conf, line 2: longer than 198 bytes: put the rest .*indented' \
 	"$(printf 'jobs = 1\nhosts = %01000d' 0)"
 refuses "a line that goes on" "conf, line 1: slots must be .*, not '1x'" $'slots = 1\n x'
 refuses "a line without a value" 'conf, line 1: expected NAME = VALUE' 'jobs'

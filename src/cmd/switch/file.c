@@ -37,11 +37,16 @@ static bool is_comment(const char *line)
 	return *line == '#' || *line == ';';
 }
 
-/* As fgets(), for libinih, which does not tell take_line() where it is, and would split lines. */
+/*
+ * As fgets(), for libinih, which does not tell take_line() where it is, and would split lines.
+ * Newer versions (59) skip what follows a full buffer. Here, that would be the next line, so no
+ * line fills the buffer.
+ */
 static char *read_line(char *text, int bytes, void *context)
 {
 	struct reading *reading = context;
 
+	bytes--;
 	if (fgets(text, bytes, reading->stream) == NULL)
 		return NULL;
 	reading->line++;
