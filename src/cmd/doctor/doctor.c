@@ -119,10 +119,8 @@ static void check_switches(struct doctor *doctor, const char *list)
 {
 	char address[320];
 
-	while (sml_switch_list_next(&list, address, sizeof(address))) {
-		doctor->switch_address = address;
-		doctor_check_switch(doctor);
-	}
+	while (sml_switch_list_next(&list, address, sizeof(address)))
+		doctor_check_switch(doctor, address);
 }
 
 static unsigned count_problems(const struct doctor *doctor)

@@ -15,7 +15,7 @@ struct doctor_finding {
 };
 
 struct doctor {
-	const char *switch_address; /* NULL: no switch is checked */
+	const char *switch_address; /* a list; NULL: no switch is checked */
 	const char *interface;	    /* SWITCHML_SOCKET_IFNAME; NULL: by the route */
 	struct doctor_finding findings[DOCTOR_MAX_FINDINGS], left_out;
 	struct doctor_finding *latest;
@@ -32,7 +32,7 @@ __attribute__((format(printf, 2, 3))) void doctor_fix(struct doctor *doctor, con
 /* host.c: this machine. */
 void doctor_check_host(struct doctor *doctor);
 
-/* switch.c: the path to the switch. */
-void doctor_check_switch(struct doctor *doctor);
+/* switch.c: the path to one switch. */
+void doctor_check_switch(struct doctor *doctor, const char *address);
 
 #endif

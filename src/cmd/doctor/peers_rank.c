@@ -87,8 +87,7 @@ static json_t *switch_faults(const struct sml_config *config)
 	while (doctor && strcasecmp(list, "embedded") != 0 &&
 	       sml_switch_list_next(&list, address, sizeof(address))) {
 		doctor->interface = config->interface;
-		doctor->switch_address = address;
-		doctor_check_switch(doctor);
+		doctor_check_switch(doctor, address);
 	}
 	for (unsigned i = 0; doctor && i < doctor->n && json_array_size(faults) < 32; i++) {
 		const struct doctor_finding *finding = &doctor->findings[i];

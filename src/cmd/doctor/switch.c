@@ -130,7 +130,8 @@ static void check_version(struct doctor *doctor, const SmlControl__Status *statu
 }
 
 /* As the library binds its sockets. False: that is not possible, and told. */
-static bool bind_interface(struct doctor *doctor, int udp, const union sml_sockaddr *peer)
+static bool bind_interface(struct doctor *doctor, int udp, const union sml_sockaddr *peer,
+			   const char *address)
 {
 	const struct sml_port_range any = {0};
 	struct sml_interface interface;
@@ -138,7 +139,7 @@ static bool bind_interface(struct doctor *doctor, int udp, const union sml_socka
 
 	if (!doctor->interface || !*doctor->interface)
 		return true;
-	error = sml_interface_choose(&interface, doctor->interface, peer, doctor->switch_address);
+	error = sml_interface_choose(&interface, doctor->interface, peer, address);
 	if (error == 0) {
 		error = sml_interface_bind(&interface, &any, udp);
 		if (error)
@@ -155,7 +156,8 @@ static bool bind_interface(struct doctor *doctor, int udp, const union sml_socka
 	return false;
 }
 
-static void check_connected(struct doctor *doctor, struct sml_status_client *client)
+static void check_connected(struct doctor *doctor, struct sml_status_client *client,
+			    const char *address)
 {
 	union sml_sockaddr peer = {0};
 	socklen_t length = sizeof(peer);
@@ -184,7 +186,7 @@ static void check_connected(struct doctor *doctor, struct sml_status_client *cli
 		port = ntohs(peer.v4.sin_port);
 	sml_sockaddr_set_port(&peer, port);
 	udp = socket(peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (udp >= 0 && bind_interface(doctor, udp, &peer) &&
+	if (udp >= 0 && bind_interface(doctor, udp, &peer, address) &&
 	    connect(udp, &peer.any, length) == 0) {
 		check_mtu(doctor, udp, peer.any.sa_family);
 		check_data_port(doctor, udp, client, port, strays_of(answer->status));
@@ -194,18 +196,17 @@ static void check_connected(struct doctor *doctor, struct sml_status_client *cli
 	sml_control__envelope__free_unpacked(answer, NULL);
 }
 
-void doctor_check_switch(struct doctor *doctor)
+void doctor_check_switch(struct doctor *doctor, const char *address)
 {
 	struct sml_status_client client;
 
-	if (sml_status_client_open(&client, doctor->switch_address, TIMEOUT_MS) < 0) {
+	if (sml_status_client_open(&client, address, TIMEOUT_MS) < 0) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "control port", "%.250s", client.text);
 		doctor_fix(doctor, "start `switchml switch' there, and let firewalls pass TCP to "
 				   "its port");
 	} else {
-		doctor_say(doctor, DOCTOR_OK, "control port", "%s accepts connections",
-			   doctor->switch_address);
-		check_connected(doctor, &client);
+		doctor_say(doctor, DOCTOR_OK, "control port", "%s accepts connections", address);
+		check_connected(doctor, &client, address);
 	}
 	sml_status_client_close(&client);
 }
