@@ -46,7 +46,7 @@ deps:
 	@tools/install-dependencies build demo xdp test check bench paper links fuzz package p4
 
 format:
-	@clang-format -i $$(git ls-files '*.c' '*.h')
+	@tests/checks/format -i
 
 # All of them: sanitizers, every framework of Python, longer simulations.
 check: test-dependencies
