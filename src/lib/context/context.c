@@ -130,10 +130,12 @@ bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard
 
 struct sml_control *sml_context_hold_control(struct sml_context *context, unsigned stripe)
 {
-	struct sml_control *control;
+	struct sml_control *control = NULL;
 
 	pthread_mutex_lock(&context->lock);
-	control = __atomic_load_n(&context->stripes[stripe].control, __ATOMIC_ACQUIRE);
+	/* Without a job, after an sml_reconfigure() that failed, there is none. */
+	if (stripe < context->n_stripes)
+		control = __atomic_load_n(&context->stripes[stripe].control, __ATOMIC_ACQUIRE);
 	if (control)
 		sml_control_hold(control);
 	pthread_mutex_unlock(&context->lock);
