@@ -268,14 +268,17 @@ int calls_make_all(struct sml_context *context, struct calls_complaint *complain
 	return calls.error;
 }
 
-/* The next job has no failure of the old one. If there is none, the context says so. */
-static void go_on_in_another_job(struct calls *calls)
+/*
+ * The next job has no failure of the old one. If there is none, the context says so. NULL: the
+ * switch decides on its members.
+ */
+static void go_on_in_another_job(struct calls *calls, const char *job)
 {
 	struct sml_membership next = SML_MEMBERSHIP_INIT;
 	int result;
 
-	next.job = "of one rank, again";
-	next.world_size = 1;
+	next.job = job;
+	next.world_size = job != NULL;
 	sml_error_set(0, "%s", "");
 	result = CALL(sml_reconfigure, calls->context, &next);
 	check(calls, "sml_reconfigure", result);
@@ -283,11 +286,16 @@ static void go_on_in_another_job(struct calls *calls)
 		wrong(calls, "sml_barrier without a job", 0);
 	if (result == 0)
 		make_call(calls, ALLREDUCE, true);
+	if (result == 0 && job == NULL && CALL(sml_previous_rank, calls->context, 0) != 0)
+		wrong(calls, "sml_previous_rank", 0);
+	if (CALL(sml_waiting, calls->context) > 0)
+		wrong(calls, "sml_waiting", 0);
 }
 
 void calls_abort_own_job(const struct sml_config *config, struct calls_complaint *complaint)
 {
 	struct calls calls = {.n = 1, .complaint = complaint};
+	char again[64];
 	int result;
 
 	/* The text of an earlier failure must not pass for this one's. */
@@ -301,7 +309,9 @@ void calls_abort_own_job(const struct sml_config *config, struct calls_complaint
 	/* One way or the other, the job is over. */
 	if (result == 0 && CALL(sml_barrier, calls.context) == 0)
 		wrong(&calls, "sml_barrier after sml_abort", 0);
-	go_on_in_another_job(&calls);
+	snprintf(again, sizeof(again), "%s, again", config->job);
+	go_on_in_another_job(&calls, again);
+	go_on_in_another_job(&calls, NULL);
 	result = CALL(sml_close, calls.context);
 	calls.context = NULL;
 	check(&calls, "sml_close", result);

@@ -82,7 +82,8 @@ static void configure_quietly(struct sml_config *config, const struct job *job, 
 static int call_all(struct body *body, struct sml_context *context)
 {
 	const struct job alone = {.n_ranks = 1,
-				  .name = "of one rank",
+				  .name = body->rank == 0 ? "rank 0 alone" : "rank 1 alone",
+				  .switch_address = body->job.switch_address,
 				  .timeout_ms = body->job.timeout_ms,
 				  .heartbeat_ms = body->job.heartbeat_ms};
 	struct calls_complaint complaint = {""};
