@@ -47,7 +47,7 @@ void sim_switch_dies(struct sim_run *run, uint32_t death)
 	node = victim_of(run, stripe);
 	node->dead = gen_chance(&run->gen, 1, 2);
 	sim_free_handed(stripe);
-	for (uint16_t r = 0; r < run->world->n_ranks; r++)
+	for (uint32_t r = 0; r < run->world->n_ranks; r++)
 		sim_network_plan(&run->network, sim_later(run, run->world->gone_us[death]),
 				 SIM_RESUME, r, stripe->attempt << 16 | victim << 8 | STEP_FREEZE);
 }
@@ -149,11 +149,11 @@ static void all_are_frozen(struct sim_run *run, uint32_t index)
 	merge(run, index, SML_HEAD, most_slots(world, true));
 	merge(run, index, SML_DATA, most_slots(world, false));
 	sim_open_epoch(run, index, world->next_head_slots[death], world->next_data_slots[death]);
-	for (uint16_t leaf = 1; leaf <= world->n_leaves; leaf++)
+	for (uint32_t leaf = 1; leaf <= world->n_leaves; leaf++)
 		if (sim_node_is_wanted(&stripe->nodes[leaf]))
 			sim_network_plan(&run->network, sim_later(run, world->gone_us[death]),
 					 SIM_LEAF, leaf, stripe->attempt << 16 | index << 8);
-	for (uint16_t r = 0; r < world->n_ranks; r++)
+	for (uint32_t r = 0; r < world->n_ranks; r++)
 		sim_network_plan(&run->network, sim_later(run, world->gone_us[death]), SIM_RESUME,
 				 r, stripe->attempt << 16 | index << 8 | STEP_BEGIN);
 	run->result->resumes++;
@@ -218,7 +218,7 @@ void sim_rank_dies(struct sim_run *run, struct sim_rank *rank)
 	if (run->world->embedded && rank->id < run->world->n_stripes)
 		run->stripes[rank->id].nodes[0].dead = true;
 	run->worker_died = true;
-	for (uint16_t r = 0; r < run->world->n_ranks; r++)
+	for (uint32_t r = 0; r < run->world->n_ranks; r++)
 		if (r != rank->id)
 			sim_network_plan(&run->network, sim_later(run, HEARTBEAT_US), SIM_ABORT, r,
 					 0);

@@ -99,11 +99,11 @@ void sim_network_postpone(struct sim_network *network, struct sim_event *event, 
 }
 
 void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_event_kind kind,
-		      uint16_t rank, uint32_t detail)
+		      uint32_t rank, uint32_t detail)
 {
 	struct sim_event event = {.at_ns = at_ns,
 				  .kind = kind,
-				  .rank = rank,
+				  .rank = (uint16_t)rank,
 				  .detail = detail,
 				  .order = network->order};
 

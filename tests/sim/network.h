@@ -64,7 +64,7 @@ void sim_network_fini(struct sim_network *network);
 
 /* Add an event without a packet. */
 void sim_network_plan(struct sim_network *network, uint64_t at_ns, enum sim_event_kind kind,
-		      uint16_t rank, uint32_t detail);
+		      uint32_t rank, uint32_t detail);
 
 /* Send bytes over a link. `like` gives the destination: kind, rank, stripe and shard. */
 void sim_network_send(struct sim_network *network, struct sim_link *link,

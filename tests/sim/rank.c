@@ -71,11 +71,11 @@ static void prepare_call(struct sim_rank *rank, uint32_t i, struct gen *gen)
 	state->due_ns = world->skew_us ? gen_below(gen, world->skew_us) * 1000ull : 0;
 }
 
-void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint16_t id)
+void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint32_t id)
 {
 	struct gen gen;
 
-	*rank = (struct sim_rank){.id = id, .world = world, .wake_ns = UINT64_MAX};
+	*rank = (struct sim_rank){.id = (uint16_t)id, .world = world, .wake_ns = UINT64_MAX};
 	gen_from_seed(&gen, world->seed * 77 + id);
 	rank->sequence.next[SML_HEAD] = sim_world_first_chunk(world);
 	rank->sequence.next[SML_DATA] = sim_world_first_chunk(world);

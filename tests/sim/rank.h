@@ -62,7 +62,7 @@ struct sim_epoch {
 	struct sml_ticket_map maps[SML_STREAMS];
 };
 
-void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint16_t id);
+void sim_rank_init(struct sim_rank *rank, const struct sim_world *world, uint32_t id);
 void sim_rank_fini(struct sim_rank *rank);
 
 /* Begin an epoch on a stripe: the first one, or one after a death. */

@@ -209,16 +209,16 @@ static void start(struct sim_run *run)
 			sim_must(calloc(world->n_ranks, sizeof(*stripe->epoch.places)));
 		sim_open_epoch(run, i, world->head_slots, world->data_slots);
 		open_nodes(stripe, world);
-		for (uint16_t r = 0; r < world->n_ranks; r++)
+		for (uint32_t r = 0; r < world->n_ranks; r++)
 			sim_rank_begin(&run->ranks[r], i, &stripe->epoch);
 	}
-	for (uint16_t r = 0; r < world->n_ranks; r++)
+	for (uint32_t r = 0; r < world->n_ranks; r++)
 		sim_network_plan(&run->network, 0, SIM_WAKE, r, 0);
 	for (uint32_t i = 0; i < world->n_deaths; i++)
 		sim_network_plan(&run->network, world->death_us[i] * 1000ull, SIM_DEATH, 0, i);
 	if (world->worker_dies_us)
 		sim_network_plan(&run->network, world->worker_dies_us * 1000ull, SIM_RANK_DIES,
-				 (uint16_t)gen_below(&run->gen, world->n_ranks), 0);
+				 gen_below(&run->gen, world->n_ranks), 0);
 }
 
 static void finish(struct sim_run *run)
@@ -252,7 +252,7 @@ void sim_run(const struct sim_world *world, struct sim_result *result)
 	sim_network_init(&run.network, world);
 	run.ranks = sim_must(calloc(world->n_ranks, sizeof(*run.ranks)));
 	run.stripes = sim_must(calloc(world->n_stripes, sizeof(*run.stripes)));
-	for (uint16_t r = 0; r < world->n_ranks; r++)
+	for (uint32_t r = 0; r < world->n_ranks; r++)
 		sim_rank_init(&run.ranks[r], world, r);
 	sim_count_chunks(&run);
 	start(&run);

@@ -58,8 +58,8 @@ static void draw_epoch(struct sim_run *run, uint32_t index, const struct sml_poo
 		node->next_rules.tag = gen_u64(&run->gen);
 		node->next_neighbors = (struct sim_neighbors){0};
 	}
-	for (uint16_t rank = 0; rank < run->world->n_ranks; rank++)
-		draw_place(run, stripe, tree, rank);
+	for (uint32_t rank = 0; rank < run->world->n_ranks; rank++)
+		draw_place(run, stripe, tree, (uint16_t)rank);
 	for (uint16_t leaf = 1; leaf < tree->n_nodes; leaf++)
 		if (tree->n_children[leaf] > 0)
 			join_parent(run, stripe, tree, leaf);

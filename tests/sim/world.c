@@ -64,6 +64,8 @@ static void draw_call(struct gen *gen, const struct sim_world *world, struct sim
 		call->collective = SML_REDUCE_SCATTER;
 		call->count -= call->count % world->n_ranks;
 		break;
+	default: /* an all-reduce */
+		break;
 	}
 }
 

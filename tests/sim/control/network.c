@@ -14,14 +14,15 @@ static bool is_before(const struct event *a, const struct event *b)
 
 static struct event *add(struct control *control, uint64_t at_ns)
 {
+	struct event *events;
 	size_t i;
 
 	if (control->n_events == control->capacity) {
 		control->capacity = 2 * control->capacity + 64;
-		control->events =
-			realloc(control->events, control->capacity * sizeof(*control->events));
-		if (control->events == NULL)
+		events = realloc(control->events, control->capacity * sizeof(*events));
+		if (events == NULL)
 			abort();
+		control->events = events;
 	}
 	i = control->n_events++;
 	for (; i > 0 && control->events[(i - 1) / 2].at_ns > at_ns; i = (i - 1) / 2)
