@@ -292,6 +292,7 @@ static __always_inline uint64_t do_rounded(uint32_t width, enum sml_lane_step st
 			struct sml_rounded_by by;
 
 			sml_find_rounding(&by, width, magnitudes);
+			hide(by.odd); /* otherwise clang 19 makes branches of it, for each lane */
 			*shifts = (uint8_t)by.shift;
 			/* Otherwise all sums of the block would wait on the stack. */
 			asm volatile("" ::: "memory");

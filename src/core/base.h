@@ -29,7 +29,10 @@ typedef __s64 int64_t;
 #define sml_fetch_add_u32(pointer, n) __sync_fetch_and_add((pointer), (n))
 #define sml_load_u64(pointer)	      (*(volatile uint64_t *)(pointer))
 #define sml_exchange_u64(pointer, n)  __sync_lock_test_and_set((pointer), (n))
-/* A function of eBPF has at most five parameters: what has more must be inlined. */
+/*
+ * A function of eBPF has at most five parameters, and before Linux 6.9, none is called while a lock
+ * is held: what has more, or is used there, must be inlined.
+ */
 #define SML_SLOT_INLINE	      static inline __attribute__((always_inline))
 #define sml_assert(condition) ((void)0)
 /*

@@ -175,9 +175,10 @@ static inline enum sml_verdict sml_pool_check_reply(const struct sml_pool_rules 
 }
 
 /* The header of a result, without the lanes. */
-static inline void sml_pool_write_header(const struct sml_pool_rules *rules,
-					 const struct sml_slot *slot,
-					 const struct sml_contribution *in, struct sml_header *out)
+SML_SLOT_INLINE void sml_pool_write_header(const struct sml_pool_rules *rules,
+					   const struct sml_slot *slot,
+					   const struct sml_contribution *in,
+					   struct sml_header *out)
 {
 	out->magic_be = sml_be16(SML_WIRE_MAGIC);
 	out->version = SML_WIRE_VERSION;
@@ -197,10 +198,10 @@ static inline void sml_pool_write_header(const struct sml_pool_rules *rules,
 }
 
 /* The header of a leaf's contribution to its parent, without the lanes. */
-static inline void sml_pool_write_header_up(const struct sml_pool_rules *rules,
-					    const struct sml_slot *slot,
-					    const struct sml_contribution *in,
-					    struct sml_header *out)
+SML_SLOT_INLINE void sml_pool_write_header_up(const struct sml_pool_rules *rules,
+					      const struct sml_slot *slot,
+					      const struct sml_contribution *in,
+					      struct sml_header *out)
 {
 	sml_pool_write_header(rules, slot, in, out);
 	out->kind = SML_PACKET_CONTRIBUTION;

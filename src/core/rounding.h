@@ -62,7 +62,7 @@ static inline uint32_t sml_rounded_lanes(uint32_t width, uint32_t blocks)
 }
 
 /* The blocks that fit into a number of lanes. Four blocks have one lane of shifts. */
-static inline uint32_t sml_rounded_blocks(uint32_t width, uint32_t lanes)
+SML_SLOT_INLINE uint32_t sml_rounded_blocks(uint32_t width, uint32_t lanes)
 {
 	uint32_t block = SML_ROUNDED_BLOCK / 32 * width, rest = lanes % (4 * block + 1);
 
@@ -78,19 +78,19 @@ static inline bool sml_rounded_is_whole(uint32_t width, uint32_t lanes)
 }
 
 /* Bits that all numbers below have together: of a negative one, those of its complement. */
-static inline uint32_t sml_rounded_magnitude(int32_t sum)
+SML_SLOT_INLINE uint32_t sml_rounded_magnitude(int32_t sum)
 {
 	return (uint32_t)sum ^ -((uint32_t)sum >> 31);
 }
 
-/* 1 if a > most, else 0. Both are below 2^31. */
-static inline uint32_t sml_exceeds(uint32_t a, uint32_t most)
+/* 1 if a > most, else 0. Both are below 2^31, or they differ by less. */
+SML_SLOT_INLINE uint32_t sml_exceeds(uint32_t a, uint32_t most)
 {
 	return (most - a) >> 31;
 }
 
 /* The place of the highest bit of a number in [1, 2^31): eBPF has no instruction for that. */
-static inline uint32_t sml_highest_bit(uint32_t a)
+SML_SLOT_INLINE uint32_t sml_highest_bit(uint32_t a)
 {
 	uint32_t place = sml_exceeds(a, 0xffff) << 4;
 
@@ -110,8 +110,8 @@ struct sml_rounded_by {
  * magnitudes: those of all sums of the block, by "or". All are below 2^(width - 1 + shift). Not a
  * result, because clang 19 refuses results of this type for eBPF.
  */
-static inline __attribute__((always_inline)) void
-sml_find_rounding(struct sml_rounded_by *by, uint32_t width, uint32_t magnitudes)
+SML_SLOT_INLINE void sml_find_rounding(struct sml_rounded_by *by, uint32_t width,
+				       uint32_t magnitudes)
 {
 	uint32_t most = ((uint32_t)1 << (width - 1)) - 1;
 	uint32_t shift = sml_highest_bit(magnitudes | most) - (width - 2);
@@ -127,13 +127,12 @@ sml_find_rounding(struct sml_rounded_by *by, uint32_t width, uint32_t magnitudes
  * To nearest, ties to even. Only a sum in the last half unit below 2^(width - 1 + shift) would
  * become 2^(width - 1), which does not fit: it becomes one less.
  */
-static inline int32_t sml_rounded(uint32_t width, int32_t sum, struct sml_rounded_by by)
+SML_SLOT_INLINE int32_t sml_rounded(uint32_t width, int32_t sum, struct sml_rounded_by by)
 {
 	uint32_t odd = (uint32_t)(sum >> by.shift) & by.odd;
 	int32_t rounded = (int32_t)((uint32_t)sum + by.half + odd) >> by.shift;
 
-	return rounded -
-	       (int32_t)((uint32_t)rounded >> (width - 1) & ~((uint32_t)rounded >> 31) & 1);
+	return rounded - (int32_t)sml_exceeds((uint32_t)rounded, ((uint32_t)1 << (width - 1)) - 1);
 }
 
 #endif

@@ -116,7 +116,7 @@ enum sml_lane_step {
  * follow each. With the highest bits flipped, signed numbers compare as unsigned ones. keep: the
  * highest bit of each number where a is at least b, and then all bits of each such number.
  */
-static inline uint32_t sml_lane_greater(uint32_t high, uint32_t last, uint32_t a, uint32_t b)
+SML_SLOT_INLINE uint32_t sml_lane_greater(uint32_t high, uint32_t last, uint32_t a, uint32_t b)
 {
 	uint32_t difference = ((a ^ high) | high) - ((b ^ high) & ~high);
 	uint32_t keep = ((~a & b) | (~(a ^ b) & difference)) & high;
@@ -125,7 +125,7 @@ static inline uint32_t sml_lane_greater(uint32_t high, uint32_t last, uint32_t a
 	return (a & keep) | (b & ~keep);
 }
 
-static inline int32_t sml_lane_combine(uint8_t op, uint8_t lane_kind, uint32_t a, uint32_t b)
+SML_SLOT_INLINE int32_t sml_lane_combine(uint8_t op, uint8_t lane_kind, uint32_t a, uint32_t b)
 {
 	const uint32_t high = 0x80008000u; /* of two halves */
 
@@ -140,14 +140,14 @@ static inline int32_t sml_lane_combine(uint8_t op, uint8_t lane_kind, uint32_t a
 }
 
 /* Is the packet of the tensor, the operation and the size that the slot has? */
-static inline bool sml_slot_agrees(const struct sml_slot *slot, const struct sml_contribution *in)
+SML_SLOT_INLINE bool sml_slot_agrees(const struct sml_slot *slot, const struct sml_contribution *in)
 {
 	return in->digest == slot->digest && in->lanes == slot->lanes && in->op == slot->op &&
 	       in->lane_kind == slot->lane_kind;
 }
 
 /* The verdict on a packet of another use than the buffer's, whose next use is not it. */
-static inline enum sml_verdict sml_slot_other_use(const struct sml_slot *slot, uint32_t use)
+SML_SLOT_INLINE enum sml_verdict sml_slot_other_use(const struct sml_slot *slot, uint32_t use)
 {
 	return sml_serial_before(use, slot->use) ? SML_VERDICT_STALE_USE : SML_VERDICT_EARLY_USE;
 }
@@ -221,8 +221,8 @@ SML_SLOT_INLINE enum sml_verdict sml_slot_step(struct sml_slot *slot,
  * result's lanes as they arrived (before any other thread can see the slot), and the result goes to
  * all ranks. Any other verdict is a drop.
  */
-static inline enum sml_verdict sml_slot_accept(struct sml_slot *slot,
-					       const struct sml_contribution *in, uint8_t own_rank)
+SML_SLOT_INLINE enum sml_verdict
+sml_slot_accept(struct sml_slot *slot, const struct sml_contribution *in, uint8_t own_rank)
 {
 	if (slot->state == SML_SLOT_FRESH)
 		return SML_VERDICT_EARLY_USE;
