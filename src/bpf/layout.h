@@ -87,7 +87,7 @@ struct sml_xdp_job {
 /* slots: by first_buffer + 2 x slot + (use & 1). */
 struct sml_xdp_slot {
 	struct bpf_spin_lock lock;
-	uint32_t reserved;
+	uint32_t forgotten; /* under the lock: forget() */
 	struct sml_slot slot;
 	/* See bpf/lanes.h. Sums that are rounded take the most room. */
 	uint64_t lanes[SML_XDP_INT8_BLOCKS * SML_ROUNDED_BLOCK / 2];

@@ -20,7 +20,7 @@
  * The kernel checks at most a million instructions of a program, on all of its ways together, and
  * rounding takes most of them. So lanes of 8 bits have an entry program of their own: the first one
  * ends in it (by a tail call), and it does the same from the start. All other packets cost what
- *they would cost without it. A width is an argument, and a constant in both programs.
+ * they would cost without it. A width is an argument, and a constant in both programs.
  *
  * The job's devmap has one entry for each rank, so a port that leads to several ranks is in it
  * several times. Workers on separate ports, workers behind one NIC, and all mixtures use the same
@@ -147,10 +147,15 @@ static __always_inline void step(uint32_t width, struct sml_xdp_job *job,
 	uint64_t all = sml_pool_all_ranks(&job->rules);
 	uint32_t *tickets = &job->tickets[sml_pool_stream_of(&job->rules, in->slot)];
 	enum sml_lane_step lane_step = SML_LANES_FIRST;
+	uint32_t both;
 
 	bpf_spin_lock(&buffer->lock);
 	result->verdict =
 		sml_slot_step(&buffer->slot, in, all, job->rules.is_leaf, tickets, &lane_step);
+	/* Otherwise the verifier would follow all lanes again for each way through the step. */
+	both = forget(&buffer->forgotten, (uint32_t)result->verdict << 8 | lane_step);
+	result->verdict = both >> 8;
+	lane_step = both & 0xff;
 	if (result->verdict == SML_VERDICT_ABSORBED || result->verdict == SML_VERDICT_COMPLETED ||
 	    result->verdict == SML_VERDICT_FULL)
 		result->payload_sum = lanes_combine(width, &buffer->slot, lane_step, buffer->lanes,
