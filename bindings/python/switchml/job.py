@@ -541,9 +541,7 @@ class Job:
             if number:
                 raise make(number, c.text_of(None, number))
 
-        interruptible(
-            change, lambda: lib.sml_abort(context, b"interrupted (KeyboardInterrupt)")
-        )
+        interruptible(change, lambda: lib.sml_abort(context, b"interrupted (KeyboardInterrupt)"))
         self.rank, self.world_size = lib.sml_rank(context), lib.sml_world_size(context)
 
     @property
