@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "job/dataplane.h"
 
 /* A packed slot, and what a packed set has besides its ranks, at most. */
@@ -11,11 +12,6 @@
 #define SET_BYTES  4
 /* In search of a set. More are needed only if somebody has chosen sets that are hard to find. */
 #define MOST_LOOKS 256u
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
 
 bool sml_waits_init(struct sml_waits *waits, uint32_t n_slots, unsigned n_ranks)
 {
@@ -27,8 +23,8 @@ bool sml_waits_init(struct sml_waits *waits, uint32_t n_slots, unsigned n_ranks)
 		.n_places = 64,
 	};
 	/* A slot that is noted again may leave a set that nobody waits for any more. */
-	waits->max_sets = least(2 * n_slots + 1,
-				SML_WAITS_BYTES / (waits->n_words * (uint32_t)sizeof(uint64_t)));
+	waits->max_sets = sml_least(
+		2 * n_slots + 1, SML_WAITS_BYTES / (waits->n_words * (uint32_t)sizeof(uint64_t)));
 	while (waits->n_places < 2 * waits->max_sets)
 		waits->n_places *= 2;
 	waits->slots = calloc(n_slots + 1, sizeof(*waits->slots));

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "base/plural.h"
 #include "control/envelope.h"
 #include "job/join/join.h"
@@ -42,21 +43,6 @@ static const char too_late[] =
 	"process again with SWITCHML_JOIN=1, and it can join";
 
 /* ---- the list ---- */
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint32_t most(uint32_t a, uint32_t b)
-{
-	return a > b ? a : b;
-}
-
-static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
-{
-	return a_ns < b_ns ? a_ns : b_ns;
-}
 
 static struct sml_applicant *find_rank(const struct sml_jobs *jobs, uint64_t tag, uint32_t rank)
 {
@@ -156,7 +142,7 @@ static void tell_jobs(struct sml_jobs *jobs, const struct sml_applicant *newcome
 /* By then, without those that have not come. */
 static uint64_t decides_at(const struct sml_applicant *applicant)
 {
-	return applicant->came_ns + least(applicant->join->ask->wait_ms, LONGEST_MS) * MS_NS;
+	return applicant->came_ns + sml_least(applicant->join->ask->wait_ms, LONGEST_MS) * MS_NS;
 }
 
 /* The ranks of one job that have asked. */
@@ -186,12 +172,12 @@ static void look_at_group(const struct sml_jobs *jobs, uint64_t tag, struct grou
 		}
 		sml_ranks_add(&group->asked, a->rank);
 		group->has_heir |= a->is_heir;
-		group->due_ns = earlier(group->due_ns, decides_at(a));
-		group->min_ranks = most(group->min_ranks, ask->min_ranks);
-		group->number = most(group->number, ask->number);
+		group->due_ns = sml_earlier(group->due_ns, decides_at(a));
+		group->min_ranks = sml_most(group->min_ranks, ask->min_ranks);
+		group->number = sml_most(group->number, ask->number);
 		if (ask->max_ranks != 0)
 			group->max_ranks = group->max_ranks != 0
-						   ? least(group->max_ranks, ask->max_ranks)
+						   ? sml_least(group->max_ranks, ask->max_ranks)
 						   : ask->max_ranks;
 	}
 }
@@ -336,7 +322,7 @@ static uint32_t count_waiting(const struct sml_jobs *jobs, const struct group *g
  */
 static void dismiss_misfits(struct sml_jobs *jobs, const struct group *group)
 {
-	uint32_t n = least(count_waiting(jobs, group), SML_MAX_WORLD - 1), rank = 1;
+	uint32_t n = sml_least(count_waiting(jobs, group), SML_MAX_WORLD - 1), rank = 1;
 	struct sml_job *terms = terms_of(jobs, group, n);
 	struct sml_applicant *applicant = jobs->applicants, *next;
 
@@ -354,9 +340,9 @@ static void dismiss_misfits(struct sml_jobs *jobs, const struct group *group)
 static uint32_t count_joiners(const struct sml_jobs *jobs, const struct group *group)
 {
 	const uint32_t limit = jobs->branches != NULL ? SML_MAX_WORLD : SML_MAX_CHILDREN;
-	uint32_t bound = group->max_ranks != 0 ? least(group->max_ranks, limit) : limit;
+	uint32_t bound = group->max_ranks != 0 ? sml_least(group->max_ranks, limit) : limit;
 
-	return group->n >= bound ? 0 : least(count_waiting(jobs, group), bound - group->n);
+	return group->n >= bound ? 0 : sml_least(count_waiting(jobs, group), bound - group->n);
 }
 
 static void choose(struct sml_jobs *jobs, struct sml_applicant *applicant, struct chosen *chosen)
@@ -648,8 +634,8 @@ static struct sml_applicant *new_applicant(struct sml_jobs *jobs, struct sml_pee
 		return NULL;
 	}
 	applicant->came_ns = jobs->now_ns;
-	applicant->waits_until_ns = jobs->now_ns + least(join->wait_ms, LONGEST_MS) * MS_NS;
-	applicant->heartbeat_ms = least(join->heartbeat_ms, jobs->config.heartbeat_ms);
+	applicant->waits_until_ns = jobs->now_ns + sml_least(join->wait_ms, LONGEST_MS) * MS_NS;
+	applicant->heartbeat_ms = sml_least(join->heartbeat_ms, jobs->config.heartbeat_ms);
 	if (applicant->heartbeat_ms < 500)
 		applicant->heartbeat_ms = 500;
 	if (place != NULL) {
@@ -740,10 +726,10 @@ uint64_t sml_applicants_deadline(const struct sml_jobs *jobs)
 
 	for (const struct sml_applicant *a = jobs->applicants; a != NULL; a = a->next) {
 		if (a->tag != 0)
-			due_ns = earlier(due_ns, decides_at(a));
-		due_ns = earlier(due_ns, silence_ends(a));
-		due_ns = earlier(due_ns, a->waits_until_ns);
-		due_ns = earlier(due_ns, a->told_ns + SML_SECOND_NS);
+			due_ns = sml_earlier(due_ns, decides_at(a));
+		due_ns = sml_earlier(due_ns, silence_ends(a));
+		due_ns = sml_earlier(due_ns, a->waits_until_ns);
+		due_ns = sml_earlier(due_ns, a->told_ns + SML_SECOND_NS);
 	}
 	return due_ns;
 }

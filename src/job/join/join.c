@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "base/plural.h"
 #include "control/text.h"
 #include "job/join/decide.h"
@@ -176,11 +177,6 @@ static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
 
 /* ---- a new member ---- */
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 static void note_follows(struct sml_job *job, struct sml_member *member,
 			 const SmlControl__Join *join)
 {
@@ -207,7 +203,7 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	member->shards_set = join->shards_set;
 	member->waits_until_ns =
 		job->jobs->now_ns +
-		(join->wait_ms ? least(join->wait_ms, MAX_WAIT_MS) : WAIT_MS) * 1000000ull;
+		(join->wait_ms ? sml_least(join->wait_ms, MAX_WAIT_MS) : WAIT_MS) * 1000000ull;
 	member->heartbeat_ms = join->heartbeat_ms;
 	if (member->heartbeat_ms > job->jobs->config.heartbeat_ms)
 		member->heartbeat_ms = job->jobs->config.heartbeat_ms;

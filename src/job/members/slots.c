@@ -8,6 +8,7 @@
  * The invariant: slots_in_use is the sum of what all jobs hold, and never above max_slots.
  */
 #include "job/members/slots.h"
+#include "base/least.h"
 
 #include <stdio.h>
 
@@ -29,31 +30,21 @@ struct slots {
 	uint32_t head, data;
 };
 
-static uint32_t least_of(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint32_t most_of(uint32_t a, uint32_t b)
-{
-	return a > b ? a : b;
-}
-
 /* ---- how many a job needs, and wants ---- */
 
 /* A shard without slots would have nothing to do. */
 static struct slots fewest(const struct sml_job *job)
 {
-	return (struct slots){most_of(MIN_HEAD_SLOTS, job->shards),
-			      most_of(MIN_DATA_SLOTS, job->shards)};
+	return (struct slots){sml_most(MIN_HEAD_SLOTS, job->shards),
+			      sml_most(MIN_DATA_SLOTS, job->shards)};
 }
 
 static uint32_t chosen_least(uint32_t packet_bytes)
 {
 	uint32_t packets =
-		least_of(SML_SUPER_PACKET_BYTES / packet_bytes, SML_SUPER_PACKET_PACKETS);
+		sml_least(SML_SUPER_PACKET_BYTES / packet_bytes, SML_SUPER_PACKET_PACKETS);
 
-	return most_of(2 * packets, CHOSEN_LEAST);
+	return sml_most(2 * packets, CHOSEN_LEAST);
 }
 
 /* Before all ranks have joined, the lane count is unknown: assume the maximum. */
@@ -63,8 +54,8 @@ static uint32_t choose_data(uint32_t lanes, uint32_t stripes)
 
 	if (lanes == 0)
 		return CHOSEN_DATA_SLOTS;
-	return least_of(
-		most_of(CHOSEN_BYTES / packet / (stripes ? stripes : 1), chosen_least(packet)),
+	return sml_least(
+		sml_most(CHOSEN_BYTES / packet / (stripes ? stripes : 1), chosen_least(packet)),
 		CHOSEN_DATA_SLOTS);
 }
 
@@ -81,8 +72,8 @@ static struct slots wanted(const struct sml_job *job)
 
 	if (job->data_slots_wanted)
 		want = (struct slots){job->head_slots_wanted, job->data_slots_wanted};
-	want.head = most_of(least_of(want.head, SML_MAX_SLOTS / 4), least.head);
-	want.data = most_of(least_of(want.data, SML_MAX_SLOTS - want.head), least.data);
+	want.head = sml_most(sml_least(want.head, SML_MAX_SLOTS / 4), least.head);
+	want.data = sml_most(sml_least(want.data, SML_MAX_SLOTS - want.head), least.data);
 	return want;
 }
 
@@ -119,9 +110,9 @@ static void describe_use(const struct sml_jobs *jobs, char *text, size_t bytes)
 static uint32_t left(const struct sml_jobs *jobs)
 {
 	uint32_t unused = jobs->config.max_slots - jobs->slots_in_use;
-	uint32_t to_come = least_of(jobs->config.max_jobs, SML_MAX_JOBS) - jobs->n_jobs;
+	uint32_t to_come = sml_least(jobs->config.max_jobs, SML_MAX_JOBS) - jobs->n_jobs;
 	uint32_t part = jobs->config.max_slots / KEPT_PART;
-	uint32_t kept = least_of(to_come * (MIN_HEAD_SLOTS + MIN_DATA_SLOTS), part);
+	uint32_t kept = sml_least(to_come * (MIN_HEAD_SLOTS + MIN_DATA_SLOTS), part);
 
 	/* Too few for any job. */
 	if (kept < MIN_HEAD_SLOTS + MIN_DATA_SLOTS)
@@ -144,7 +135,7 @@ static uint32_t share(const struct sml_job *job)
 		n_waiting++;
 		others += lacked(other);
 	}
-	return most_of(all / n_waiting, all > others ? (uint32_t)(all - others) : 0);
+	return sml_most(all / n_waiting, all > others ? (uint32_t)(all - others) : 0);
 }
 
 /* ---- taking and giving ---- */
@@ -165,8 +156,8 @@ static struct slots divide(const struct sml_job *job, uint32_t n)
 
 	if (n >= want.head + want.data)
 		return want;
-	got.head = least_of(want.head, most_of(n / 4, least.head));
-	got.data = most_of(least_of(want.data, n - got.head), least.data);
+	got.head = sml_least(want.head, sml_most(n / 4, least.head));
+	got.data = sml_most(sml_least(want.data, n - got.head), least.data);
 	return got;
 }
 
@@ -193,14 +184,14 @@ bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes)
 
 bool sml_job_take_slots(struct sml_job *job)
 {
-	uint32_t n = held(job) + least_of(lacked(job), share(job));
+	uint32_t n = held(job) + sml_least(lacked(job), share(job));
 	uint32_t room = job->jobs->tree->room(job);
 	struct slots least = fewest(job);
 
 	/* All switches of a tree have the same slots. */
 	if (room < least.head + least.data)
 		return false;
-	hold(job, divide(job, least_of(n, room)));
+	hold(job, divide(job, sml_least(n, room)));
 	return true;
 }
 
@@ -211,7 +202,7 @@ bool sml_job_take_fewer_slots(struct sml_job *job)
 
 	if (n <= least.head + least.data)
 		return false;
-	hold(job, divide(job, most_of(n / 2, least.head + least.data)));
+	hold(job, divide(job, sml_most(n / 2, least.head + least.data)));
 	return true;
 }
 

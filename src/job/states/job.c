@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "base/plural.h"
 #include "control/envelope.h"
 #include "job/members/hosts.h"
@@ -299,11 +300,6 @@ static uint64_t waiting_due(const struct sml_job *job)
 
 /* ---- time ---- */
 
-static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
-{
-	return a_ns < b_ns ? a_ns : b_ns;
-}
-
 /*
  * After this long silence, a member counts as dead. But a silent leaf is heard out first: it may be
  * the one that has died.
@@ -323,8 +319,9 @@ static uint64_t silence_ends(const struct sml_member *member)
 
 static uint64_t member_ends(const struct sml_job *job, const struct sml_member *member)
 {
-	return job->state == SML_JOB_JOINING ? earlier(silence_ends(member), member->waits_until_ns)
-					     : silence_ends(member);
+	return job->state == SML_JOB_JOINING
+		       ? sml_earlier(silence_ends(member), member->waits_until_ns)
+		       : silence_ends(member);
 }
 
 /*
@@ -419,16 +416,16 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL)
-			due_ns = earlier(due_ns, member_ends(job, &job->members[rank]));
+			due_ns = sml_earlier(due_ns, member_ends(job, &job->members[rank]));
 	if (job->mismatch_ns != 0)
-		due_ns = earlier(due_ns, job->mismatch_ns + MISMATCH_WAIT_NS);
+		due_ns = sml_earlier(due_ns, job->mismatch_ns + MISMATCH_WAIT_NS);
 	if (job->state == SML_JOB_JOINING)
-		due_ns = earlier(due_ns, waiting_due(job));
+		due_ns = sml_earlier(due_ns, waiting_due(job));
 	if (job->tries_again_ns != 0)
-		due_ns = earlier(due_ns, job->tries_again_ns);
-	due_ns = earlier(due_ns, sml_job_departed_due(job));
-	due_ns = earlier(due_ns, sml_job_answers_due(job));
-	return earlier(earlier(due_ns, sml_job_watch_ends(job)), sml_job_liveness_due(job));
+		due_ns = sml_earlier(due_ns, job->tries_again_ns);
+	due_ns = sml_earlier(due_ns, sml_job_departed_due(job));
+	due_ns = sml_earlier(due_ns, sml_job_answers_due(job));
+	return sml_earlier(sml_earlier(due_ns, sml_job_watch_ends(job)), sml_job_liveness_due(job));
 }
 
 static void give_up_late_resuming(struct sml_job *job)

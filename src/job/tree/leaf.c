@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "control/envelope.h"
 #include "control/frame.h"
 #include "control/text.h"
@@ -45,11 +46,6 @@ static void relay_end(struct sml_jobs *jobs, const struct sml_proxied *proxied, 
 	(void)sml_leaf_tell(jobs, sml_envelope(RELAY, relay, &relay));
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 /*
  * What the switches on the rank's way have, this one and those below. They count only for the jobs
  * of that rank, so it does not matter what other leaves say.
@@ -60,13 +56,13 @@ static void describe_way(const struct sml_jobs *jobs, const struct sml_peer *pee
 	uint32_t most = jobs->operations->max_lanes;
 
 	relay->slots = jobs->config.max_slots;
-	relay->lanes = most != 0 ? least(most, jobs->leaf.lanes) : jobs->leaf.lanes;
+	relay->lanes = most != 0 ? sml_least(most, jobs->leaf.lanes) : jobs->leaf.lanes;
 	relay->leaf = (char *)(uintptr_t)jobs->config.name;
 	relay->home = jobs->leaf.home;
 	if (peer->via == NULL)
 		return;
-	relay->slots = least(relay->slots, sml_remote_slots(sml_remote_of(peer)));
-	relay->lanes = least(relay->lanes, sml_remote_of(peer)->lanes);
+	relay->slots = sml_least(relay->slots, sml_remote_slots(sml_remote_of(peer)));
+	relay->lanes = sml_least(relay->lanes, sml_remote_of(peer)->lanes);
 	relay->leaf = sml_remote_of(peer)->at;
 	relay->home = sml_remote_of(peer)->home;
 }

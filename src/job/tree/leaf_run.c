@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "control/envelope.h"
 #include "control/text.h"
 #include "core/renewal.h"
@@ -46,11 +47,6 @@ static void check(const struct sml_leaf_job *job)
 
 /* ---- what its ranks are told ---- */
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 static uint32_t count_children(const struct sml_jobs *jobs)
 {
 	uint32_t n = 0;
@@ -69,7 +65,7 @@ void sml_leaf_job_admit(const struct sml_proxied *proxied, SmlControl__Admitted 
 	uint32_t packet = SML_HEADER_BYTES + 4u * rules->lanes;
 
 	if (jobs->operations->window)
-		admitted->window_packets = least(
+		admitted->window_packets = sml_least(
 			admitted->window_packets ? admitted->window_packets : UINT32_MAX,
 			jobs->operations->window(jobs->dataplane, packet, count_children(jobs)));
 	/* Nothing of the parent's reaches the leaves' ranks by multicast. */
@@ -157,7 +153,7 @@ static uint32_t agreed_lanes(const struct sml_leaf_job *job)
 			continue;
 		if (!job->children[i].ready)
 			return 0;
-		lanes = least(lanes, job->children[i].lanes);
+		lanes = sml_least(lanes, job->children[i].lanes);
 	}
 	return lanes;
 }
@@ -346,7 +342,8 @@ void sml_leaf_job_branch_message(struct sml_jobs *jobs, struct sml_branch *branc
 	check(job);
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_READY:
-		job->children[child].lanes = least(message->leaf_ready->lanes, job->rules.lanes);
+		job->children[child].lanes =
+			sml_least(message->leaf_ready->lanes, job->rules.lanes);
 		job->children[child].ready = job->children[child].lanes > 0;
 		check_ready(job);
 		break;

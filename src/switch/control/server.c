@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/fork.h"
+#include "base/least.h"
 #include "base/thread.h"
 #include "net/address.h"
 #include "net/listen_address.h"
@@ -76,11 +77,6 @@ static void on_accept(void *context, unsigned what)
 
 /* ---- time ---- */
 
-static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
-{
-	return a_ns < b_ns ? a_ns : b_ns;
-}
-
 /*
  * If this tick is very late (a stopped process, a suspended machine), nothing was read either:
  * messages that peers sent in the meantime are still unread. The jobs find this out by themselves,
@@ -96,8 +92,8 @@ static void allow_for_own_absence(struct sml_server *server, uint64_t now_ns)
 	/* Shift all of them, to keep their order; otherwise the wrong one would make room. */
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next) {
 		if (!sml_peer_is_member(&c->peer))
-			c->peer.heard_ns = earlier(c->peer.heard_ns + away_ns, now_ns);
-		c->stranger_ns = earlier(c->stranger_ns + away_ns, now_ns);
+			c->peer.heard_ns = sml_earlier(c->peer.heard_ns + away_ns, now_ns);
+		c->stranger_ns = sml_earlier(c->stranger_ns + away_ns, now_ns);
 	}
 }
 
