@@ -243,7 +243,7 @@ static void on_fetch(struct sml_session *session, const SmlControl__Envelope *me
 	const void *lanes = NULL;
 	uint16_t n_lanes = 0;
 
-	if (resumption && fetch->stream < SML_STREAMS)
+	if (resumption && !resumption->begins && fetch->stream < SML_STREAMS)
 		lanes = resumption->kept(resumption->self, (enum sml_stream_id)fetch->stream,
 					 fetch->chunk, &n_lanes);
 	if (lanes == NULL) {
@@ -266,8 +266,8 @@ static void on_result(struct sml_session *session, const SmlControl__Envelope *m
 	uint32_t lanes[SML_MAX_LANES];
 	int rc = -1;
 
-	if (resumption && result->stream < SML_STREAMS && result->lanes.len <= sizeof(lanes) &&
-	    result->lanes.len % 4 == 0) {
+	if (resumption && !resumption->begins && result->stream < SML_STREAMS &&
+	    result->lanes.len <= sizeof(lanes) && result->lanes.len % 4 == 0) {
 		/* They may be unaligned in the message. */
 		if (result->lanes.len > 0)
 			memcpy(lanes, result->lanes.data, result->lanes.len);

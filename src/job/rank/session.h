@@ -61,7 +61,7 @@ struct sml_resumption {
 	bool leaving;	     /* it has asked to leave, and looked for the others long enough */
 	bool begins;	     /* it was not told to start: it lacks all, and has no reports */
 	struct sml_resume_report reports[SML_STREAMS];
-	void *self;
+	void *self; /* This and the functions are not used if it begins. */
 	/* A kept result, NULL if there is none. */
 	const void *(*kept)(void *self, enum sml_stream_id stream, uint32_t chunk,
 			    uint16_t *n_lanes);

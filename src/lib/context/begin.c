@@ -69,27 +69,6 @@ static int try_to_begin(struct sml_stripe *stripe, const struct sml_resumption *
 
 /* ---- what it was ready for ---- */
 
-static const void *keep_nothing(void *self, enum sml_stream_id stream, uint32_t chunk,
-				uint16_t *n_lanes)
-{
-	(void)self;
-	(void)stream;
-	(void)chunk;
-	*n_lanes = 0;
-	return NULL;
-}
-
-static int adopt_nothing(void *self, enum sml_stream_id stream, uint32_t chunk, const void *lanes,
-			 uint16_t n_lanes)
-{
-	(void)self;
-	(void)stream;
-	(void)chunk;
-	(void)lanes;
-	(void)n_lanes;
-	return -1;
-}
-
 /* Of the last admission, if the try got that far. */
 static void note_claim(const struct sml_stripe *stripe, struct sml_resumption *claim)
 {
@@ -102,8 +81,6 @@ static void note_claim(const struct sml_stripe *stripe, struct sml_resumption *c
 		.tag = admission->report_tag,
 		.membership = stripe->may_have_begun ? admission->membership : 0,
 		.begins = true,
-		.kept = keep_nothing,
-		.adopt = adopt_nothing,
 	};
 }
 

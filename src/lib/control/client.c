@@ -305,38 +305,14 @@ static int wait_for(struct sml_control *control, enum sml_session_phase wanted,
 	return error;
 }
 
-/* Ask in the message's structures. */
-struct ask {
-	SmlControl__Ask ask;
-	SmlControl__Place places[2], *list[2];
-};
-
-static void add_place(struct ask *ask, const struct sml_settings_place *place)
-{
-	SmlControl__Place *out = &ask->places[ask->ask.n_places];
-
-	if (place->tag == 0)
-		return;
-	sml_control__place__init(out);
-	out->tag = place->tag;
-	out->rank = place->rank;
-	out->world_size = place->world_size;
-	out->ran = place->ran;
-	ask->list[ask->ask.n_places++] = out;
-}
-
 /* The switch decides: as which rank of which job. */
-static void ask_switch(const struct sml_settings *settings, struct ask *ask, SmlControl__Join *join)
+static void ask_switch(const struct sml_settings *settings, struct sml_ask *ask,
+		       SmlControl__Join *join)
 {
-	sml_control__ask__init(&ask->ask);
-	add_place(ask, &settings->admitted);
-	if (settings->ran.tag != settings->admitted.tag)
-		add_place(ask, &settings->ran);
-	ask->ask.places = ask->list;
+	sml_places_ask(&settings->places, ask);
 	ask->ask.min_ranks = settings->ask_min_ranks;
 	ask->ask.max_ranks = settings->ask_max_ranks;
 	ask->ask.wait_ms = settings->ask_wait_ms;
-	ask->ask.number = settings->decisions;
 	join->job = settings->line;
 	join->ask = &ask->ask;
 }
@@ -346,7 +322,7 @@ void sml_control_ask(struct sml_control *control, const struct sml_application *
 	const struct sml_settings *settings = control->settings;
 	uint32_t ports[SML_MAX_SHARDS];
 	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
-	struct ask ask;
+	struct sml_ask ask;
 	char host[256] = "?", version[] = SML_VERSION_STRING;
 
 	gethostname(host, sizeof(host) - 1);

@@ -624,10 +624,7 @@ static int ask(struct sml_settings *settings, const struct sml_membership *membe
 
 int sml_settings_decide(struct sml_settings *settings, const struct sml_decided *decided)
 {
-	/* All of its ranks were ready, even if this one has not seen it begin. */
-	if (settings->admitted.tag == decided->after)
-		settings->ran = settings->admitted;
-	settings->decisions = decided->number;
+	sml_places_note_decision(&settings->places, decided);
 	if (!replace_text(&settings->job, decided->job))
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
 	set_ranks(settings, decided->rank, decided->world_size);
@@ -636,10 +633,9 @@ int sml_settings_decide(struct sml_settings *settings, const struct sml_decided 
 
 void sml_settings_note_place(struct sml_settings *settings, uint64_t tag, bool ran)
 {
-	settings->admitted =
-		(struct sml_settings_place){tag, settings->rank, settings->world_size, ran};
-	if (ran)
-		settings->ran = settings->admitted;
+	const struct sml_place place = {tag, settings->rank, settings->world_size, ran};
+
+	sml_places_note(&settings->places, &place);
 }
 
 int sml_settings_move(struct sml_settings *settings, const struct sml_membership *membership)

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "control/tls.h"
 #include "core/wire.h"
+#include "job/rank/places.h"
 #include "job/rank/session.h"
 #include "net/port_range.h"
 #include "switchml.h"
@@ -41,13 +42,6 @@ struct sml_past_job {
 	uint32_t changes; /* how often the members had changed before it */
 };
 
-/* A rank of a job, as the switch knows it. */
-struct sml_settings_place {
-	uint64_t tag; /* of its last epoch; 0: there is none */
-	uint16_t rank, world_size;
-	bool ran; /* this rank knows that it has begun */
-};
-
 struct sml_settings {
 	char *switch_address;  /* NULL: ranks embed it */
 	bool every_rank;       /* and each rank has a stripe, also on one host */
@@ -69,11 +63,9 @@ struct sml_settings {
 	/* The switch decides on the members: what it needs to know, and what it may do. */
 	bool asks;
 	char *line; /* what all memberships of the job are called by those who wait to join */
-	/* The last membership that this rank was admitted to, and the last one that has begun. */
-	struct sml_settings_place admitted, ran;
+	struct sml_places places;
 	uint32_t min_ranks, max_ranks; /* 0: no bound */
 	uint32_t ask_min_ranks, ask_max_ranks, ask_wait_ms;
-	uint32_t decisions; /* the highest number of one that this rank was told */
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
 	uint32_t timeout_ms, heartbeat_ms;

@@ -199,7 +199,7 @@ void sim_elastic_refused(struct rank *rank, int error, const char *text)
 {
 	/* The others have gone on without it, so it is new. */
 	if (error == SML_ERROR_REFUSED && strstr(text, "too late"))
-		rank->admitted = rank->ran = (struct place){.tag = 0};
+		rank->places.admitted = rank->places.ran = (struct sml_place){.tag = 0};
 	if (strstr(text, "your program must decide") ||
 	    (error == SML_ERROR_TIMEOUT && is_alone(rank->control)))
 		let_program_decide(rank);
@@ -385,9 +385,7 @@ void sim_elastic_learn(struct rank *rank, const struct sml_decided *decided, uin
 			  rank->id, decided->rank, decided->world_size, decided->job);
 		return;
 	}
-	if (decided->after == rank->admitted.tag)
-		rank->ran = rank->admitted;
-	rank->decisions = decided->number;
+	sml_places_note_decision(&rank->places, decided);
 	rank->number = decided->rank;
 	rank->n = decided->world_size;
 	rank->job = members->job;

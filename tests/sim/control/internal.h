@@ -3,6 +3,7 @@
 #ifndef SML_SIM_CONTROL_INTERNAL_H
 #define SML_SIM_CONTROL_INTERNAL_H
 
+#include "job/rank/places.h"
 #include "job/rank/search.h"
 #include "job/rank/session.h"
 #include "job/switch.h"
@@ -146,12 +147,7 @@ struct rank {
 	bool asks;
 	uint64_t asks_ns;
 	uint8_t last_address;
-	uint32_t decisions;
-	struct place {
-		uint64_t tag;
-		uint16_t number, n;
-		bool ran;
-	} admitted, ran;
+	struct sml_places places;
 	/* Elastic: the membership that it is in, and the next one; it moves there then. */
 	unsigned membership_now, membership_next;
 	uint64_t moves_ns;

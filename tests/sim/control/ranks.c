@@ -211,33 +211,33 @@ static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const vo
 	return 1;
 }
 
+static void note_place(struct rank *rank, uint64_t tag)
+{
+	const struct sml_place place = {tag, rank->number, rank->n, rank->begun};
+
+	sml_places_note(&rank->places, &place);
+}
+
 /* It has been ready, and not told to start. */
-static void report_nothing(const struct rank *rank, struct sml_resumption *resumption,
-			   struct attempt *attempt)
+static void report_nothing(const struct rank *rank, struct sml_resumption *resumption)
 {
 	*resumption = (struct sml_resumption){
 		.epoch = rank->epoch,
 		.tag = rank->tag,
 		.membership = rank->membership,
 		.begins = true,
-		.self = attempt,
-		.kept = give_kept,
-		.adopt = adopt,
 	};
 }
 
 static void report(struct rank *rank, struct sml_resumption *resumption, struct attempt *attempt)
 {
-	*resumption = (struct sml_resumption){
-		.epoch = rank->epoch,
-		.tag = rank->tag,
-		.membership = rank->membership,
-		.leaving = rank->leaves &&
-			   rank->control->now_ns >= rank->lost_ns + SML_LEAVE_WAIT_NS / 2,
-		.self = attempt,
-		.kept = give_kept,
-		.adopt = adopt,
-	};
+	report_nothing(rank, resumption);
+	resumption->begins = false;
+	resumption->leaving =
+		rank->leaves && rank->control->now_ns >= rank->lost_ns + SML_LEAVE_WAIT_NS / 2;
+	resumption->self = attempt;
+	resumption->kept = give_kept;
+	resumption->adopt = adopt;
 	rank->lacking[0] = rank->done;
 	resumption->reports[SML_HEAD] = (struct sml_resume_report){
 		.beyond = rank->done + 1,
@@ -248,24 +248,9 @@ static void report(struct rank *rank, struct sml_resumption *resumption, struct 
 	};
 }
 
-static void add_place(SmlControl__Ask *ask, const struct place *place)
-{
-	SmlControl__Place *out = ask->places[ask->n_places];
-
-	if (place->tag == 0)
-		return;
-	sml_control__place__init(out);
-	out->tag = place->tag;
-	out->rank = place->number;
-	out->world_size = place->n;
-	out->ran = place->ran;
-	ask->n_places++;
-}
-
 static void join(struct rank *rank, unsigned address, bool resumes)
 {
-	SmlControl__Ask ask = SML_CONTROL__ASK__INIT;
-	SmlControl__Place places[2], *list[] = {&places[0], &places[1]};
+	struct sml_ask ask;
 	struct attempt *attempt = &rank->attempts[address];
 	SmlControl__Join message = SML_CONTROL__JOIN__INIT;
 	uint32_t port = 40000u + rank->id;
@@ -287,18 +272,14 @@ static void join(struct rank *rank, unsigned address, bool resumes)
 		message.host_token = (ProtobufCBinaryData){sizeof(token), token};
 	}
 	if (rank->asks && !resumes && !rank->may_have_begun) {
-		ask.places = list;
-		add_place(&ask, &rank->admitted);
-		if (rank->ran.tag != rank->admitted.tag)
-			add_place(&ask, &rank->ran);
-		ask.wait_ms = ASK_MS;
-		ask.number = rank->decisions;
-		message.ask = &ask;
+		sml_places_ask(&rank->places, &ask);
+		ask.ask.wait_ms = ASK_MS;
+		message.ask = &ask.ask;
 	}
 	if (resumes)
 		report(rank, &attempt->resumption, attempt);
 	else if (rank->may_have_begun)
-		report_nothing(rank, &attempt->resumption, attempt);
+		report_nothing(rank, &attempt->resumption);
 	sim_say(rank->control, "rank %u joins at %s%s", rank->id, rank->control->names[address],
 		resumes ? ", to go on" : "");
 	sml_session_join(&attempt->session, &message,
@@ -387,7 +368,7 @@ static void probe(struct rank *rank, unsigned address)
 		rank->may_have_begun &= sml_admission_resumes(admission);
 	if (admission->decided)
 		sim_elastic_learn(rank, admission->decided, admission->membership);
-	rank->admitted = (struct place){admission->report_tag, rank->number, rank->n, rank->begun};
+	note_place(rank, admission->report_tag);
 	rank->epoch = admission->epoch;
 	rank->tag = admission->report_tag;
 	rank->membership = admission->membership;
@@ -443,8 +424,8 @@ static void starts(struct rank *rank, unsigned address)
 	sim_say(rank->control, "rank %u goes on at %s with call %u (epoch %u)", rank->id,
 		rank->control->names[address], rank->done, rank->epoch);
 	rank->state = RUNNING;
-	rank->begun = rank->admitted.ran = true;
-	rank->ran = rank->admitted;
+	rank->begun = true;
+	note_place(rank, rank->places.admitted.tag);
 	rank->last_address = (uint8_t)address;
 	rank->asks = false;
 	rank->taken = (int)address;
@@ -576,7 +557,7 @@ void sim_crank_asks(struct rank *rank)
 	give_up_job(rank);
 	rank->asks = true;
 	rank->job = "membership";
-	if (rank->ran.tag == 0 && rank->admitted.tag == 0) {
+	if (rank->places.ran.tag == 0 && rank->places.admitted.tag == 0) {
 		rank->number = 0;
 		rank->n = 1;
 	}

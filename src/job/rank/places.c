@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See places.h. */
+#include "job/rank/places.h"
+
+void sml_places_note(struct sml_places *places, const struct sml_place *place)
+{
+	places->admitted = *place;
+	if (place->ran)
+		places->ran = *place;
+}
+
+void sml_places_note_decision(struct sml_places *places, const struct sml_decided *decided)
+{
+	/* All of its ranks were ready, even if this one has not seen it begin. */
+	if (places->admitted.tag == decided->after)
+		places->ran = places->admitted;
+	places->decisions = decided->number;
+}
+
+static void add(struct sml_ask *ask, const struct sml_place *place)
+{
+	SmlControl__Place *out = &ask->places[ask->ask.n_places];
+
+	if (place->tag == 0)
+		return;
+	sml_control__place__init(out);
+	out->tag = place->tag;
+	out->rank = place->rank;
+	out->world_size = place->world_size;
+	out->ran = place->ran;
+	ask->list[ask->ask.n_places++] = out;
+}
+
+void sml_places_ask(const struct sml_places *places, struct sml_ask *ask)
+{
+	sml_control__ask__init(&ask->ask);
+	ask->ask.places = ask->list;
+	ask->ask.number = places->decisions;
+	add(ask, &places->admitted);
+	if (places->ran.tag != places->admitted.tag)
+		add(ask, &places->ran);
+}
