@@ -487,6 +487,17 @@ static void start_switches(void)
 	await_leaf();
 }
 
+/* Four processes, which know the second switch as a standby of the first. */
+static void start_with_standby(bool shares)
+{
+	static char list[80];
+
+	start_switches();
+	snprintf(list, sizeof(list), "%s|127.0.0.1:%u", root_address, second.port);
+	form = (struct form){.switch_address = list, .shares = shares};
+	start_all(4);
+}
+
 static void end_switches(void)
 {
 	switch_process_kill(&leaf);
@@ -538,12 +549,7 @@ TEST(they_go_on_with_a_job_key)
 
 TEST(the_switch_may_die_while_they_join)
 {
-	char list[80];
-
-	start_switches();
-	snprintf(list, sizeof(list), "%s|127.0.0.1:%u", root_address, second.port);
-	form = (struct form){.switch_address = list};
-	start_all(4);
+	start_with_standby(false);
 	let(15, to_job("first", 0));
 	tell_members(15, sum_on);
 	end_process(3);
@@ -569,14 +575,10 @@ TEST(the_switch_may_die_while_they_join)
 TEST(a_rank_that_dies_with_the_switch_is_missed_there)
 {
 	uint64_t began;
-	char list[80];
 
 	heartbeat_ms = FROZEN_HEARTBEAT_MS;
 	for (int shares = 0; shares < 2; shares++) {
-		start_switches();
-		snprintf(list, sizeof(list), "%s|127.0.0.1:%u", root_address, second.port);
-		form = (struct form){.switch_address = list, .shares = shares};
-		start_all(4);
+		start_with_standby(shares);
 		let(15, to_job("first", 0));
 		tell_members(15, sum_on);
 		usleep(20000);
@@ -696,12 +698,7 @@ static void expect_refusal(int i, int result, const char *part)
 TEST(the_switch_forms_no_second_membership_and_none_that_is_too_small)
 {
 	struct order few = ask, quick = ask, nobody = {.verb = AWAIT_JOINERS};
-	char list[80];
-
-	start_switches();
-	snprintf(list, sizeof(list), "%s|127.0.0.1:%u", root_address, second.port);
-	form = (struct form){.switch_address = list};
-	start_all(4);
+	start_with_standby(false);
 	let(7, to_job("decided", 0));
 	tell_members(7, sum_on);
 	end_process(2);
