@@ -57,8 +57,8 @@ typedef __s64 int64_t;
 #define SML_SLOT_INLINE		      static inline
 
 /*
- * Several threads draw the tickets of one stream, and count for whom the job waits. Threads share
- * nothing else.
+ * Several threads draw the tickets of one stream, and add up how long the job has waited for each
+ * rank. Threads share nothing else.
  */
 #define sml_fetch_add_u32(pointer, n) __atomic_fetch_add((pointer), (n), __ATOMIC_RELAXED)
 #define sml_load_u64(pointer)	      __atomic_load_n((pointer), __ATOMIC_RELAXED)

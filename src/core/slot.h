@@ -249,11 +249,11 @@ static inline enum sml_verdict sml_slot_last_verdict(bool is_leaf)
 }
 
 /*
- * For whom does the job wait? Once half of the ranks have contributed to a use, they wait for the
- * one that completes it. Many slots wait at the same time, so the wait counts only from the last
- * moment when any use completed: no moment counts twice. Half of the ranks, because from the first
- * one on, all the time that packets take to arrive would count; and if only the last one's delay
- * after all others counted, two ranks that are equally late would hide each other.
+ * Which rank does the job wait for? Once half of the ranks have contributed to a use, they wait for
+ * the one that completes it. Many slots wait at the same time, so the wait counts only from the
+ * last moment when any use completed: no moment counts twice. Half of the ranks, because from the
+ * first one on, all the time that packets take to arrive would count; and if only the last one's
+ * delay after all others counted, two ranks that are equally late would hide each other.
  */
 static inline uint32_t sml_half_of(uint32_t n_ranks)
 {

@@ -141,7 +141,7 @@ struct sml_job {
 	 */
 	char follows[SML_NAME_BYTES];
 	uint32_t follows_ranks, changes;
-	struct sml_decision *decision;	  /* NULL: its ranks say who they are */
+	struct sml_decision *decision;	  /* NULL if its ranks named its members */
 	uint64_t membership;		  /* a secret of its ranks, in all epochs */
 	uint64_t report_tag;		  /* of this epoch, in reports */
 	char refused[SML_SENTENCE_BYTES]; /* why the last rank that tried to join was refused */

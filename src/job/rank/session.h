@@ -196,7 +196,7 @@ struct sml_session {
 	/* FAILED and LOST: why. */
 	int error;
 	char text[SML_SESSION_TEXT_BYTES];
-	/* LEFT: for whom the others waited longest, as the switch says, and how long. */
+	/* LEFT: which rank the others waited for longest, as the switch says, and how long. */
 	char slowest[128];
 	uint64_t slowest_ms;	  /* 0: not told */
 	struct sml_ranks missing; /* that had not joined at the last message */
