@@ -20,7 +20,7 @@
 
 #include <stdio.h>
 
-#include "job/join/decide.h"
+#include "job/join/applicants.h"
 #include "job/peer/heard.h"
 #include "job/tree/leaf_job.h"
 

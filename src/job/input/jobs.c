@@ -5,7 +5,7 @@
 #include "control/envelope.h"
 #include "control/frame.h"
 #include "job/input/absence.h"
-#include "job/join/decide.h"
+#include "job/join/applicants.h"
 #include "job/join/join.h"
 #include "job/members/peers.h"
 #include "job/peer/heard.h"

@@ -12,8 +12,6 @@
  *     only with one of its members, without whom it cannot begin elsewhere, either;
  *   - all ranks of a job that ran elsewhere, or here before this switch was started again. None of
  *     them can be in another membership then.
- *
- * The invariant: an applicant is in no job. It is in the list as long as its connection lasts.
  */
 #include "job/join/decide.h"
 
@@ -22,128 +20,20 @@
 #include <string.h>
 
 #include "base/least.h"
-#include "base/plural.h"
 #include "control/envelope.h"
+#include "job/join/applicants.h"
 #include "job/join/join.h"
-#include "job/join/room.h"
 #include "job/join/terms.h"
-#include "job/peer/heard.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
 #include "job/states/reports.h"
 #include "switchml.h"
 
-#define MS_NS	   1000000ull
-#define LONGEST_MS (24u * 3600 * 1000)
-/* Room for " #" and a number, behind the name. */
-#define NUMBER_BYTES 12
-
-static const char too_late[] =
+const char sml_too_late[] =
 	"the job's next membership was formed without this rank, which asked too late: start its "
 	"process again with SWITCHML_JOIN=1, and it can join";
 
-/* ---- the list ---- */
-
-static struct sml_applicant *find_rank(const struct sml_jobs *jobs, uint64_t tag, uint32_t rank)
-{
-	struct sml_applicant *applicant = jobs->applicants;
-
-	while (applicant != NULL && (applicant->tag != tag || applicant->rank != rank))
-		applicant = applicant->next;
-	return applicant;
-}
-
-static void append(struct sml_jobs *jobs, struct sml_applicant *applicant)
-{
-	struct sml_applicant **end = &jobs->applicants;
-
-	while (*end != NULL)
-		end = &(*end)->next;
-	*end = applicant;
-	applicant->peer->applicant = applicant;
-	jobs->n_members += applicant->peer->via == NULL;
-}
-
-/* It is no applicant any more. Its Join is the caller's, who frees it. */
-static SmlControl__Join *take(struct sml_jobs *jobs, struct sml_applicant *applicant)
-{
-	struct sml_applicant **at = &jobs->applicants;
-	SmlControl__Join *join = applicant->join;
-
-	while (*at != applicant)
-		at = &(*at)->next;
-	*at = applicant->next;
-	applicant->peer->applicant = NULL;
-	jobs->n_members -= applicant->peer->via == NULL;
-	free(applicant);
-	return join;
-}
-
-static void dismiss(struct sml_jobs *jobs, struct sml_applicant *applicant, int error,
-		    const char *text)
-{
-	struct sml_peer *peer = applicant->peer;
-
-	sml_control__join__free_unpacked(take(jobs, applicant), NULL);
-	sml_peer_refuse(jobs, peer, error, text);
-}
-
-/* ---- who waits to join a job ---- */
-
-/* "train" and "train #7" are memberships of the job "train". */
-static bool is_of_line(const struct sml_job *job, const char *line)
-{
-	size_t n = strlen(line), whole = strlen(job->name);
-
-	return whole >= n && memcmp(job->name, line, n) == 0 &&
-	       (whole == n || (whole > n + 2 && memcmp(job->name + n, " #", 2) == 0));
-}
-
-static bool waits_for(const struct sml_applicant *applicant, const char *line)
-{
-	return applicant->tag == 0 && strcmp(applicant->join->job, line) == 0;
-}
-
-uint32_t sml_applicants_count(const struct sml_job *job)
-{
-	uint32_t n = 0;
-
-	for (const struct sml_applicant *a = job->jobs->applicants; a != NULL; a = a->next)
-		n += a->tag == 0 && is_of_line(job, a->join->job);
-	return n;
-}
-
-/* At once: its ranks may want to let them in. Pings have the same answer. */
-static void tell_job(struct sml_job *job)
-{
-	SmlControl__Pong pong = SML_CONTROL__PONG__INIT;
-
-	pong.waiting = sml_applicants_count(job);
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL)
-			(void)sml_peer_send(job->jobs, job->members[rank].peer,
-					    sml_envelope(PONG, pong, &pong));
-}
-
-static void tell_jobs(struct sml_jobs *jobs, const struct sml_applicant *newcomer)
-{
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_RUNNING &&
-		    is_of_line(jobs->jobs[i], newcomer->join->job))
-			tell_job(jobs->jobs[i]);
-	if (jobs->config.debug >= 1)
-		sml_jobs_log(jobs, SML_JOBS_INFO,
-			     "a process (host %.64s, pid %u) waits to join job \"%s\"",
-			     newcomer->join->host, newcomer->join->pid, newcomer->join->job);
-}
-
 /* ---- those that ask together ---- */
-
-/* By then, without those that have not come. */
-static uint64_t decides_at(const struct sml_applicant *applicant)
-{
-	return applicant->came_ns + sml_least(applicant->join->ask->wait_ms, LONGEST_MS) * MS_NS;
-}
 
 /* The ranks of one job that have asked. */
 struct group {
@@ -172,7 +62,7 @@ static void look_at_group(const struct sml_jobs *jobs, uint64_t tag, struct grou
 		}
 		sml_ranks_add(&group->asked, a->rank);
 		group->has_heir |= a->is_heir;
-		group->due_ns = sml_earlier(group->due_ns, decides_at(a));
+		group->due_ns = sml_earlier(group->due_ns, sml_applicant_decides_at(a));
 		group->min_ranks = sml_most(group->min_ranks, ask->min_ranks);
 		group->number = sml_most(group->number, ask->number);
 		if (ask->max_ranks != 0)
@@ -183,7 +73,7 @@ static void look_at_group(const struct sml_jobs *jobs, uint64_t tag, struct grou
 }
 
 /* To an applicant: which ranks of its last job have not asked. */
-static void tell_applicant(struct sml_jobs *jobs, struct sml_applicant *applicant)
+void sml_applicant_tell(struct sml_jobs *jobs, struct sml_applicant *applicant)
 {
 	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
 	uint32_t missing[SML_MAX_CHILDREN];
@@ -227,7 +117,7 @@ static void dismiss_group(struct sml_jobs *jobs, const struct group *group, int 
 	for (applicant = jobs->applicants; applicant != NULL; applicant = next) {
 		next = applicant->next;
 		if (applicant->tag == group->tag)
-			dismiss(jobs, applicant, error, text);
+			sml_applicant_dismiss(jobs, applicant, error, text);
 	}
 }
 
@@ -303,7 +193,7 @@ static bool fits(struct sml_jobs *jobs, struct sml_job *terms, uint32_t rank,
 	join.world_size = terms->n_ranks;
 	sml_terms_check(jobs, terms, &join, &refusal);
 	if (refusal.error)
-		dismiss(jobs, applicant, refusal.error, refusal.text);
+		sml_applicant_dismiss(jobs, applicant, refusal.error, refusal.text);
 	else
 		note_member(terms, rank, applicant);
 	return refusal.error == 0;
@@ -314,7 +204,7 @@ static uint32_t count_waiting(const struct sml_jobs *jobs, const struct group *g
 	uint32_t n = 0;
 
 	for (const struct sml_applicant *a = jobs->applicants; a != NULL; a = a->next)
-		n += waits_for(a, group->line);
+		n += sml_applicant_waits_for(a, group->line);
 	return n;
 }
 
@@ -328,7 +218,7 @@ static void dismiss_misfits(struct sml_jobs *jobs, const struct group *group)
 
 	for (; terms != NULL && applicant != NULL && rank <= n; applicant = next) {
 		next = applicant->next;
-		if (waits_for(applicant, group->line))
+		if (sml_applicant_waits_for(applicant, group->line))
 			rank += fits(jobs, terms, rank, applicant);
 	}
 	if (terms != NULL)
@@ -349,7 +239,7 @@ static void choose(struct sml_jobs *jobs, struct sml_applicant *applicant, struc
 {
 	*chosen = (struct chosen){.peer = applicant->peer,
 				  .before = applicant->tag != 0 ? applicant->rank + 1u : 0};
-	chosen->join = take(jobs, applicant);
+	chosen->join = sml_applicant_take(jobs, applicant);
 }
 
 static void choose_all(struct sml_jobs *jobs, const struct group *group, struct chosen *chosen,
@@ -360,10 +250,10 @@ static void choose_all(struct sml_jobs *jobs, const struct group *group, struct 
 
 	for (unsigned rank = sml_ranks_next(&group->asked, 0); rank < SML_MAX_WORLD;
 	     rank = sml_ranks_next(&group->asked, rank + 1))
-		choose(jobs, find_rank(jobs, group->tag, rank), &chosen[i++]);
+		choose(jobs, sml_applicants_find(jobs, group->tag, rank), &chosen[i++]);
 	for (; i < n; i++) {
 		applicant = jobs->applicants;
-		while (!waits_for(applicant, group->line))
+		while (!sml_applicant_waits_for(applicant, group->line))
 			applicant = applicant->next;
 		choose(jobs, applicant, &chosen[i]);
 	}
@@ -437,7 +327,7 @@ static void set_decided(struct sml_jobs *jobs, const struct sml_decision *decisi
 static void join_all(struct sml_jobs *jobs, struct sml_decision *decision, struct chosen *chosen,
 		     uint32_t n)
 {
-	char name[SML_NAME_BYTES + NUMBER_BYTES];
+	char name[SML_NAME_BYTES + SML_DECISION_BYTES];
 
 	do
 		snprintf(name, sizeof(name), "%s #%u", chosen[0].join->job, decision->number++);
@@ -499,7 +389,7 @@ static bool decide(struct sml_jobs *jobs, uint64_t tag)
 		return true;
 	}
 	if (lacks_heir(&group)) {
-		dismiss_group(jobs, &group, SML_ERROR_REFUSED, too_late);
+		dismiss_group(jobs, &group, SML_ERROR_REFUSED, sml_too_late);
 		return true;
 	}
 	dismiss_misfits(jobs, &group);
@@ -524,243 +414,11 @@ static bool is_first(const struct sml_jobs *jobs, const struct sml_applicant *ap
 	return first == applicant;
 }
 
-static void decide_all(struct sml_jobs *jobs)
+void sml_decide(struct sml_jobs *jobs)
 {
 	struct sml_applicant *a = jobs->applicants;
 
 	while (a != NULL)
 		a = a->tag != 0 && is_first(jobs, a) && decide(jobs, a->tag) ? jobs->applicants
 									     : a->next;
-}
-
-/* ---- a process asks ---- */
-
-static struct sml_job *find_job(const struct sml_jobs *jobs, uint64_t tag)
-{
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_PROBING &&
-		    jobs->jobs[i]->report_tag == tag)
-			return jobs->jobs[i];
-	return NULL;
-}
-
-/* Only its ranks know the tag, and one of them has left it: its message about that may be late. */
-static void end_job(struct sml_jobs *jobs, const SmlControl__Place *place)
-{
-	struct sml_job *job = find_job(jobs, place->tag);
-	char text[SML_SENTENCE_BYTES];
-
-	if (job == NULL)
-		return;
-	snprintf(text, sizeof(text),
-		 "this is no failure: rank %u asks to be in the job's next membership "
-		 "(sml_reconfigure())",
-		 place->rank);
-	sml_job_fail(job, SML_ERROR_ABORTED, text);
-}
-
-static int refuse(struct sml_refusal *refusal, int error, const char *text)
-{
-	refusal->error = error;
-	snprintf(refusal->text, sizeof(refusal->text), "%s", text);
-	return error;
-}
-
-/*
- * Which of its places counts: that of the newest job, unless this switch knows that it never ran.
- * NULL: none; it is new. Otherwise an error may be set.
- */
-static const SmlControl__Place *find_place(struct sml_jobs *jobs, const SmlControl__Ask *ask,
-					   struct sml_refusal *refusal)
-{
-	const SmlControl__Place *place = NULL;
-	const struct sml_failed_job *before = NULL;
-
-	for (size_t i = 0; i < ask->n_places; i++) {
-		place = ask->places[i];
-		end_job(jobs, place);
-		before = sml_jobs_find_failed(jobs, place->tag);
-		if (before == NULL || before->ran)
-			break;
-		place = NULL;
-	}
-	if (place == NULL)
-		return NULL;
-	if (place->tag == 0 || place->world_size < 1 || place->world_size > SML_MAX_WORLD ||
-	    place->rank >= place->world_size ||
-	    (before != NULL && place->world_size != before->n_ranks))
-		refuse(refusal, SML_ERROR_REFUSED, "the switch knows no such place in a job");
-	else if (before != NULL && before->decided)
-		refuse(refusal, SML_ERROR_REFUSED, too_late);
-	else if (before == NULL && !place->ran)
-		refuse(refusal, SML_ERROR_TIMEOUT,
-		       "the switch that decided on the last membership has died before this rank "
-		       "saw it begin: your program must decide on the members (job, rank and "
-		       "world_size of struct sml_membership)");
-	return place;
-}
-
-static bool is_acceptable(struct sml_jobs *jobs, const SmlControl__Join *join,
-			  struct sml_refusal *refusal)
-{
-	sml_terms_check(jobs, NULL, join, refusal);
-	if (refusal->error)
-		return false;
-	if (jobs->operations->ranks_have_slots)
-		refuse(refusal, SML_ERROR_REFUSED,
-		       "rank 0's own switch does not decide on members: give all ranks a "
-		       "dedicated switch (SWITCHML_SWITCH)");
-	else if (strlen(join->job) > SML_NAME_BYTES - 1 - NUMBER_BYTES)
-		refuse(refusal, SML_ERROR_REFUSED,
-		       "the name of a job whose members the switch decides on must be shorter");
-	return refusal->error == 0;
-}
-
-/* NULL: no memory. */
-static struct sml_applicant *new_applicant(struct sml_jobs *jobs, struct sml_peer *peer,
-					   const SmlControl__Join *join,
-					   const SmlControl__Place *place)
-{
-	struct sml_applicant *applicant = calloc(1, sizeof(*applicant));
-	const struct sml_failed_job *before =
-		place != NULL ? sml_jobs_find_failed(jobs, place->tag) : NULL;
-
-	if (applicant == NULL)
-		return NULL;
-	applicant->peer = peer;
-	applicant->join = sml_join_copy(join);
-	if (applicant->join == NULL) {
-		free(applicant);
-		return NULL;
-	}
-	applicant->came_ns = jobs->now_ns;
-	applicant->waits_until_ns = jobs->now_ns + sml_least(join->wait_ms, LONGEST_MS) * MS_NS;
-	applicant->heartbeat_ms = sml_least(join->heartbeat_ms, jobs->config.heartbeat_ms);
-	if (applicant->heartbeat_ms < 500)
-		applicant->heartbeat_ms = 500;
-	if (place != NULL) {
-		applicant->tag = place->tag;
-		applicant->rank = (uint16_t)place->rank;
-		applicant->n_ranks = (uint16_t)place->world_size;
-		applicant->is_heir = before != NULL && before->heir != 0 &&
-				     join->ask->places[0]->tag == before->heir;
-	} else {
-		/* Also if it was in a job that never ran. */
-		applicant->join->rank = 0;
-		applicant->join->world_size = 1;
-	}
-	append(jobs, applicant);
-	return applicant;
-}
-
-/* Its first connection has been lost without a word, or will be. */
-static void replace_older(struct sml_jobs *jobs, const SmlControl__Place *place)
-{
-	struct sml_applicant *older =
-		place != NULL ? find_rank(jobs, place->tag, place->rank) : NULL;
-
-	if (older != NULL)
-		dismiss(jobs, older, SML_ERROR_REFUSED,
-			"this rank has asked again, on another connection");
-}
-
-void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
-{
-	const SmlControl__Place *place = NULL;
-	struct sml_refusal refusal;
-	struct sml_applicant *applicant;
-
-	if (peer->applicant != NULL)
-		return;
-	if (is_acceptable(jobs, join, &refusal))
-		place = find_place(jobs, join->ask, &refusal);
-	if (refusal.error) {
-		sml_jobs_log_refusal(jobs, join, refusal.text);
-		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
-		return;
-	}
-	if (!sml_jobs_has_room_for_member(jobs, peer, join))
-		return;
-	replace_older(jobs, place);
-	applicant = new_applicant(jobs, peer, join, place);
-	if (applicant == NULL) {
-		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
-		return;
-	}
-	tell_applicant(jobs, applicant);
-	if (place == NULL)
-		tell_jobs(jobs, applicant);
-	decide_all(jobs);
-}
-
-/* ---- its end ---- */
-
-void sml_applicant_lost(struct sml_jobs *jobs, struct sml_peer *peer)
-{
-	struct sml_applicant *applicant = peer->applicant;
-	struct sml_failed_job *before = sml_jobs_find_failed(jobs, applicant->tag);
-
-	/* The others need not wait for it. */
-	if (applicant->tag != 0 && before != NULL)
-		sml_ranks_add(&before->gone, applicant->rank);
-	sml_control__join__free_unpacked(take(jobs, applicant), NULL);
-	decide_all(jobs);
-}
-
-void sml_applicants_stop(struct sml_jobs *jobs)
-{
-	while (jobs->applicants != NULL)
-		dismiss(jobs, jobs->applicants, SML_ERROR_SWITCH_DIED, "the switch was stopped");
-}
-
-/* ---- time ---- */
-
-static uint64_t silence_ends(const struct sml_applicant *applicant)
-{
-	return applicant->peer->heard_ns + applicant->heartbeat_ms * MS_NS;
-}
-
-uint64_t sml_applicants_deadline(const struct sml_jobs *jobs)
-{
-	uint64_t due_ns = UINT64_MAX;
-
-	for (const struct sml_applicant *a = jobs->applicants; a != NULL; a = a->next) {
-		if (a->tag != 0)
-			due_ns = sml_earlier(due_ns, decides_at(a));
-		due_ns = sml_earlier(due_ns, silence_ends(a));
-		due_ns = sml_earlier(due_ns, a->waits_until_ns);
-		due_ns = sml_earlier(due_ns, a->told_ns + SML_SECOND_NS);
-	}
-	return due_ns;
-}
-
-/* True: it has gone. */
-static bool check_applicant(struct sml_jobs *jobs, struct sml_applicant *applicant)
-{
-	struct sml_peer *peer = applicant->peer;
-
-	if (jobs->now_ns >= silence_ends(applicant)) {
-		sml_applicant_lost(jobs, peer);
-		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
-				"the switch heard nothing from this process for its heartbeat");
-		return true;
-	}
-	if (jobs->now_ns >= applicant->waits_until_ns) {
-		dismiss(jobs, applicant, SML_ERROR_TIMEOUT,
-			"the switch formed no membership within this process's timeout");
-		return true;
-	}
-	if (jobs->now_ns >= applicant->told_ns + SML_SECOND_NS)
-		tell_applicant(jobs, applicant);
-	return false;
-}
-
-void sml_applicants_tick(struct sml_jobs *jobs)
-{
-	struct sml_applicant *applicant = jobs->applicants;
-
-	/* One that goes may take others along: begin again. */
-	while (applicant != NULL)
-		applicant = check_applicant(jobs, applicant) ? jobs->applicants : applicant->next;
-	decide_all(jobs);
 }

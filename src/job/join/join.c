@@ -12,7 +12,7 @@
 #include "base/least.h"
 #include "base/plural.h"
 #include "control/text.h"
-#include "job/join/decide.h"
+#include "job/join/applicants.h"
 #include "job/join/room.h"
 #include "job/join/terms.h"
 #include "job/members/hosts.h"

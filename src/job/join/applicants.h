@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Processes that ask to be members of a job's next membership: see applicants.c. */
+#ifndef SML_JOB_JOIN_APPLICANTS_H
+#define SML_JOB_JOIN_APPLICANTS_H
+
+#include "job/members/job.h"
+
+/* A process that asks to be a member. */
+struct sml_applicant {
+	struct sml_applicant *next; /* the one that came after it */
+	struct sml_peer *peer;
+	SmlControl__Join *join;
+	uint64_t came_ns, waits_until_ns, told_ns;
+	uint32_t heartbeat_ms;
+	/* Its place in the job that has ended; tag 0: it had none, and waits to join. */
+	uint64_t tag;
+	uint16_t rank, n_ranks;
+	bool is_heir; /* and it was in the last membership of that job, which never ran */
+};
+
+/* A Join with Ask. May refuse it, or form a job. */
+void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer,
+			 const SmlControl__Join *join);
+
+/* Its connection has ended, or counts as ended. */
+void sml_applicant_lost(struct sml_jobs *jobs, struct sml_peer *peer);
+
+/* How many processes wait to join the next membership of this job. */
+uint32_t sml_applicants_count(const struct sml_job *job);
+
+/* What is due; and when something is. */
+void sml_applicants_tick(struct sml_jobs *jobs);
+uint64_t sml_applicants_deadline(const struct sml_jobs *jobs);
+
+/* The switch ends. */
+void sml_applicants_stop(struct sml_jobs *jobs);
+
+/* ---- for decide.c ---- */
+
+/* Without ranks of its job that have not come by then. */
+uint64_t sml_applicant_decides_at(const struct sml_applicant *applicant);
+
+/* NULL: this rank has not asked. */
+struct sml_applicant *sml_applicants_find(const struct sml_jobs *jobs, uint64_t tag, uint32_t rank);
+
+/* Does it wait to join the job whose first name is `line`, without a place in it? */
+bool sml_applicant_waits_for(const struct sml_applicant *applicant, const char *line);
+
+/* It is no applicant any more. Returns its Join, which the caller frees. */
+SmlControl__Join *sml_applicant_take(struct sml_jobs *jobs, struct sml_applicant *applicant);
+
+/* Refuse it. */
+void sml_applicant_dismiss(struct sml_jobs *jobs, struct sml_applicant *applicant, int error,
+			   const char *text);
+
+#endif
