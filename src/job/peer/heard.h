@@ -8,12 +8,6 @@
 
 #include "job/switch.h"
 
-/* The later of two times. */
-static inline uint64_t sml_later(uint64_t a_ns, uint64_t b_ns)
-{
-	return a_ns > b_ns ? a_ns : b_ns;
-}
-
 /* A message has come. */
 void sml_peer_heard(struct sml_peer *peer, uint64_t now_ns);
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "control/envelope.h"
 #include "job/members/members.h"
-#include "job/peer/heard.h"
 #include "job/peer/output.h"
 
 #define ANSWER_EVERY_NS 100000000ull
@@ -30,7 +30,7 @@ struct stalls {
 	struct sml_waits_message slots;
 };
 
-/* A leaf that has not said for whom it waits would be blamed wholly. */
+/* A leaf that has not said which ranks it waits for would be blamed wholly. */
 static bool find_missing(const void *self, const struct sml_slot_progress *slot,
 			 struct sml_ranks *ranks)
 {

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "control/envelope.h"
 #include "control/frame.h"
 #include "control/scan.h"
 #include "control/text.h"
-#include "job/join/decide.h"
+#include "job/join/applicants.h"
 #include "job/join/room.h"
-#include "job/peer/heard.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
 #include "job/states/job.h"
