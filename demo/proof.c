@@ -28,7 +28,7 @@ bool demo_proof_due(int step, int n_steps)
  * most the tensor's. If it is smaller, its q is at most half of ours, so even the error of
  * inputs held below 2^E is at most q / 2.
  */
-double demo_wire_error(enum sml_wire wire, int n, double largest)
+static double wire_error_of(enum sml_wire wire, int n, double largest)
 {
 	int bits = wire == SML_WIRE_INT16 ? 15 : 31;
 	int exponent;
@@ -68,8 +68,8 @@ static double largest_of(const float *gradients, const struct demo_trainer *trai
 static void check_layer(struct demo_trainer *trainer, const struct demo_layer *layer,
 			const float *gradients)
 {
-	double wire_error = demo_wire_error(trainer->options->wire, trainer->world,
-					    largest_of(gradients, trainer, layer));
+	double wire_error = wire_error_of(trainer->options->wire, trainer->world,
+					  largest_of(gradients, trainer, layer));
 	size_t n = trainer->model.n_parameters;
 
 	for (size_t i = layer->offset; i < layer->offset + layer->count; i++) {

@@ -4,7 +4,7 @@
  *
  *   sum    The averages against the float64 mean of all ranks' gradients, which
  *          an all-gather has moved here bit by bit. Only the all-reduce can
- *          cause a difference, and demo_wire_error() bounds it.
+ *          cause a difference, and proof.c bounds it.
  *   equal  At the end, the hashes of all ranks' parameters are equal.
  *
  * What to remember: a broken proof does not end the run, because the other ranks would keep
@@ -23,11 +23,5 @@ int demo_proof_sums(struct demo_trainer *trainer);
 
 /* At the end: all ranks must call this. Errors are the library's. */
 int demo_proof_same(struct demo_trainer *trainer);
-
-/*
- * The largest error of one element of an average over n ranks, without the final rounding to
- * float32, if no input is larger than `largest`.
- */
-double demo_wire_error(enum sml_wire wire, int n, double largest);
 
 #endif

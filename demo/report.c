@@ -52,14 +52,14 @@ void demo_progress(bool last, const char *format, ...)
 	fflush(stdout);
 }
 
-bool demo_results_learned(const struct demo_results *results)
+static bool has_learned(const struct demo_results *results)
 {
 	return results->steps < DEMO_LEARNED_STEPS || results->accuracy >= DEMO_LEARNED_ACCURACY;
 }
 
 bool demo_results_good(const struct demo_results *results)
 {
-	bool same = demo_results_learned(results) && results->same;
+	bool same = has_learned(results) && results->same;
 
 	if (results->gloo)
 		return same;
@@ -90,7 +90,7 @@ static void show_training(const struct demo_results *r)
 	if (r->solo)
 		printf(" (in one process: %.2f %%)", 100 * r->solo_accuracy);
 	printf("\n");
-	if (!demo_results_learned(r))
+	if (!has_learned(r))
 		printf("  FAILED: at least %.0f %% were to be expected\n",
 		       100 * DEMO_LEARNED_ACCURACY);
 }

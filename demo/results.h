@@ -66,7 +66,6 @@ struct demo_results {
 /* The digits are easy: a run of this many steps with a lower accuracy has not learned. */
 #define DEMO_LEARNED_STEPS    110
 #define DEMO_LEARNED_ACCURACY 0.95
-bool demo_results_learned(const struct demo_results *results);
 
 /* The model has learned, and every proof passed. */
 bool demo_results_good(const struct demo_results *results);

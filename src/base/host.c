@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define BOOT_ID_BYTES 40
+
 uint64_t sml_hash_text(uint64_t hash, const char *text)
 {
 	hash ^= 0xcbf29ce484222325;
@@ -13,10 +15,11 @@ uint64_t sml_hash_text(uint64_t hash, const char *text)
 	return hash;
 }
 
-void sml_host_boot_id(char id[SML_BOOT_ID_BYTES])
+/* The kernel's boot id: equal for all processes of a machine. "" if it cannot be read. */
+static void read_boot_id(char id[BOOT_ID_BYTES])
 {
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	ssize_t length = fd < 0 ? -1 : read(fd, id, SML_BOOT_ID_BYTES - 1);
+	ssize_t length = fd < 0 ? -1 : read(fd, id, BOOT_ID_BYTES - 1);
 
 	if (fd >= 0)
 		close(fd);
@@ -30,7 +33,7 @@ uint64_t sml_host_hash(void)
 	ssize_t length;
 	uint64_t hash;
 
-	sml_host_boot_id(text);
+	read_boot_id(text);
 	hash = sml_hash_text(0, text);
 	length = readlink("/proc/self/ns/net", text, sizeof(text) - 1);
 	text[length > 0 ? length : 0] = '\0';

@@ -47,8 +47,7 @@ int sml_tls_on_verify(int good, X509_STORE_CTX *chain);
 /* An operation on the session has failed: describe the reason, unless that is already done. */
 void sml_tls_describe(struct sml_tls_session *session);
 
-/* "CN=gpu1" and "Jan  1 00:00:00 2030 GMT"; printable. */
-void sml_tls_subject(const X509 *certificate, char *text, size_t bytes);
+/* Writes a time as "Jan  1 00:00:00 2030 GMT", printable. */
 void sml_tls_time(const ASN1_TIME *time, char *text, size_t bytes);
 
 #endif

@@ -23,7 +23,8 @@ static void take_text(BIO *bio, char *text, size_t bytes)
 	BIO_free(bio);
 }
 
-void sml_tls_subject(const X509 *certificate, char *text, size_t bytes)
+/* Writes a certificate's subject as "CN=gpu1", printable. */
+static void name_subject(const X509 *certificate, char *text, size_t bytes)
 {
 	BIO *bio = BIO_new(BIO_s_mem());
 
@@ -74,7 +75,7 @@ static void describe_certificate(struct sml_tls_session *session, const X509 *ce
 	const char *other = session->end == SML_TLS_SWITCH ? "client" : "server";
 	char subject[100], when[40];
 
-	sml_tls_subject(certificate, subject, sizeof(subject));
+	name_subject(certificate, subject, sizeof(subject));
 	switch (error) {
 	case X509_V_ERR_CERT_HAS_EXPIRED:
 		sml_tls_time(X509_get0_notAfter(certificate), when, sizeof(when));

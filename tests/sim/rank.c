@@ -138,10 +138,9 @@ static void submit_call(struct sim_rank *rank, uint32_t i)
 				abort(); /* SIM_MAX_TENSORS is below the ring's size */
 }
 
-bool sim_rank_submit(struct sim_rank *rank, uint64_t now_ns)
+/* Makes the calls that are due. */
+static void submit_due(struct sim_rank *rank, uint64_t now_ns)
 {
-	bool any = false;
-
 	while (rank->n_submitted < rank->world->n_calls) {
 		uint32_t i = rank->n_submitted;
 
@@ -150,9 +149,7 @@ bool sim_rank_submit(struct sim_rank *rank, uint64_t now_ns)
 			break;
 		submit_call(rank, i);
 		rank->n_submitted++;
-		any = true;
 	}
-	return any;
 }
 
 uint64_t sim_rank_hash(const struct sim_rank *rank)
@@ -296,7 +293,7 @@ void sim_rank_pump(struct sim_rank *rank, struct sim_network *network)
 	uint64_t now_ns = network->now_ns, next_ns = UINT64_MAX;
 
 	if (!rank->aborted)
-		sim_rank_submit(rank, now_ns);
+		submit_due(rank, now_ns);
 	for (uint32_t i = 0; i < rank->world->n_stripes; i++) {
 		uint32_t stripe = (rank->turn + i) % rank->world->n_stripes;
 

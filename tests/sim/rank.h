@@ -68,9 +68,6 @@ void sim_rank_fini(struct sim_rank *rank);
 /* Begin an epoch on a stripe: the first one, or one after a death. */
 void sim_rank_begin(struct sim_rank *rank, uint32_t stripe, const struct sim_epoch *epoch);
 
-/* Make the calls that are due. Returns whether any was made. */
-bool sim_rank_submit(struct sim_rank *rank, uint64_t now_ns);
-
 /* Give a packet to one of the rank's workers. */
 void sim_rank_receive(struct sim_rank *rank, uint32_t stripe, uint32_t shard, const void *packet,
 		      size_t length, uint64_t now_ns);

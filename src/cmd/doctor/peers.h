@@ -125,9 +125,6 @@ struct peers {
 	struct doctor *doctor;
 };
 
-/* Rank 0: everything, from the first hello to the findings. */
-void peers_meet(struct peers *peers, int listen_fd, unsigned wait_s);
-
 /* ---- peers_judge.c: what the reports mean ---- */
 
 void peers_judge_ranks(struct peers *peers);

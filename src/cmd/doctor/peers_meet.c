@@ -425,7 +425,8 @@ static bool has_problems(const struct doctor *doctor)
 	return false;
 }
 
-void peers_meet(struct peers *peers, int listen_fd, unsigned wait_s)
+/* Rank 0: everything, from the first hello to the findings. */
+static void meet(struct peers *peers, int listen_fd, unsigned wait_s)
 {
 	gather(peers, listen_fd, wait_s);
 	close(listen_fd); /* the trial needs the port */
@@ -470,7 +471,7 @@ static int run_rank_0(struct peers *peers, unsigned wait_s)
 		close(fd);
 		_exit(peers_rank_run(peers->config, "localhost", wait_s));
 	}
-	peers_meet(peers, fd, wait_s);
+	meet(peers, fd, wait_s);
 	if (child > 0)
 		waitpid(child, NULL, 0);
 	return -1;

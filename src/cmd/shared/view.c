@@ -90,7 +90,8 @@ static double rate(uint64_t before, uint64_t now, double seconds)
 	return now > before ? (double)(now - before) / seconds : 0;
 }
 
-uint64_t sml_view_counter(SmlControl__Counter *const *counters, size_t n, const char *name)
+/* 0 if there is no such counter. */
+static uint64_t counter_of(SmlControl__Counter *const *counters, size_t n, const char *name)
 {
 	for (size_t i = 0; i < n; i++)
 		if (strcmp(counters[i]->name, name) == 0)
@@ -102,8 +103,8 @@ static double switch_rate(const struct sml_view *view, const char *name)
 {
 	const SmlControl__Status *before = view->before->status, *now = view->now->status;
 
-	return rate(sml_view_counter(before->counters, before->n_counters, name),
-		    sml_view_counter(now->counters, now->n_counters, name), sml_view_seconds(view));
+	return rate(counter_of(before->counters, before->n_counters, name),
+		    counter_of(now->counters, now->n_counters, name), sml_view_seconds(view));
 }
 
 void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates *rates)

@@ -90,9 +90,6 @@ static inline const SmlControl__Status *sml_view_status(const struct sml_view *v
 /* Between the two answers; 0: there are no two, or the switch has started in between. */
 double sml_view_seconds(const struct sml_view *view);
 
-/* 0 if there is no such counter. */
-uint64_t sml_view_counter(SmlControl__Counter *const *counters, size_t n, const char *name);
-
 void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates *rates);
 
 /* Of a job of the last answer, and of all its n_workers ranks, as they are in the job's list. */

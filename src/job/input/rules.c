@@ -25,7 +25,6 @@ enum { BRANCH = 16, PARENT, PROXIED, STRANGER_AT_LEAF, APPLICANT };
 /* A member of a job whose ranks have the slots: the same states, at higher numbers. */
 #define RANKS_SHIFT   8
 #define EVERYWHERE(x) ((x) | (x) << RANKS_SHIFT)
-#define WITH_RANKS(x) ((x) << RANKS_SHIFT)
 /* Messages that any peer may send, of a few numbers or a sentence. */
 #define SHORT_BYTES 4096u
 /* A report of 2 x 4096 chunks, as a rank that resumes has it, has 160 KiB. */

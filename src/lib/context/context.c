@@ -198,7 +198,8 @@ uint8_t sml_context_told_as(const struct sml_context *context, unsigned stripe)
 	return context->peers ? (uint8_t)stripe : 0;
 }
 
-void sml_context_set_snapshot(struct sml_context *context, struct sml_snapshot *snapshot)
+/* Fills in the current state of the context, with which diagnose/ explains a failure. */
+static void set_snapshot(struct sml_context *context, struct sml_snapshot *snapshot)
 {
 	*snapshot = (struct sml_snapshot){
 		.settings = &context->settings,
@@ -264,7 +265,7 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 		end_failure(context, error, text, NULL, &reports);
 		return true;
 	}
-	sml_context_set_snapshot(context, &snapshot);
+	set_snapshot(context, &snapshot);
 	snapshot.mismatch = error == SML_ERROR_MISMATCH;
 	/* A control's own thread may fail the context, and it must not wait for the switch. */
 	sml_stall_ask(&snapshot, 0, &reports);
@@ -375,7 +376,7 @@ void sml_context_time_out(struct sml_context *context, const struct sml_request 
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	sml_context_set_snapshot(context, &snapshot);
+	set_snapshot(context, &snapshot);
 	sml_stall_ask(&snapshot, sml_now_ns() + SML_ASK_NS, &reports);
 	parked = find_parked(context);
 	if (parked)

@@ -190,7 +190,4 @@ void sml_context_release_control(struct sml_context *context, struct sml_control
  */
 uint8_t sml_context_told_as(const struct sml_context *context, unsigned stripe);
 
-/* The current state of the context, with which diagnose/ explains a failure. */
-void sml_context_set_snapshot(struct sml_context *context, struct sml_snapshot *snapshot);
-
 #endif

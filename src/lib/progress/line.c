@@ -378,7 +378,8 @@ static bool serve_own(struct sml_line *line, uint64_t now_ns, struct sml_wakeups
 	return n > 0;
 }
 
-bool sml_line_flush(struct sml_line *line)
+/* Sends what is in the batch. Returns whether anything was sent. */
+static bool flush(struct sml_line *line)
 {
 	unsigned taken = line->transport->ops->send(line->transport, &line->out);
 
@@ -403,5 +404,5 @@ bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_wakeups *w
 		if (line->out.n == 0)
 			return busy;
 	}
-	return sml_line_flush(line) || busy;
+	return flush(line) || busy;
 }

@@ -73,9 +73,6 @@ bool sml_line_may_expire(const struct sml_line *line, bool busy);
 /* Fill a batch and send it. True if anything was sent. */
 bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_wakeups *wakeups);
 
-/* Send what is in the batch. True if anything was sent. */
-bool sml_line_flush(struct sml_line *line);
-
 /* When packets that wait for more packets must be sent at the latest; UINT64_MAX: none wait. */
 uint64_t sml_line_deadline(const struct sml_line *line);
 

@@ -252,8 +252,7 @@ static inline bool sim_has_udp(const struct server *server, unsigned rank)
 
 /* ---- the network (network.c) ---- */
 
-void sim_plan(struct control *control, uint64_t at_ns, enum event_kind kind, struct link *link);
-/* The same event, and the bytes that it has, but later. */
+/* Plan the same event again, with the bytes that it has, but later. */
 void sim_plan_again(struct control *control, uint64_t at_ns, const struct event *event);
 bool sim_next_event(struct control *control, struct event *event);
 uint64_t sim_next_event_ns(const struct control *control);

@@ -31,7 +31,7 @@ static struct event *add(struct control *control, uint64_t at_ns)
 	return &control->events[i];
 }
 
-void sim_plan(struct control *control, uint64_t at_ns, enum event_kind kind, struct link *link)
+static void plan(struct control *control, uint64_t at_ns, enum event_kind kind, struct link *link)
 {
 	struct event *event = add(control, at_ns);
 
@@ -134,9 +134,9 @@ struct link *sim_connect_leaf(struct server *leaf)
 			      .at_rank = true,
 			      .delay_ns = leaf->delay_us * 1000ull};
 	if (server->alive)
-		sim_plan(control, in_order(link, false), EVENT_CONNECTED, link);
+		plan(control, in_order(link, false), EVENT_CONNECTED, link);
 	else if (!server->freezes)
-		sim_plan(control, later(link), EVENT_REFUSED, link);
+		plan(control, later(link), EVENT_REFUSED, link);
 	return link;
 }
 
@@ -162,9 +162,9 @@ struct link *sim_connect(struct control *control, struct rank *rank, unsigned ad
 	if (reach == SILENT || (!server->alive && server->freezes))
 		return link;
 	if (!server->alive || reach == REFUSES)
-		sim_plan(control, later(link), EVENT_REFUSED, link);
+		plan(control, later(link), EVENT_REFUSED, link);
 	else
-		sim_plan(control, in_order(link, false), EVENT_CONNECTED, link);
+		plan(control, in_order(link, false), EVENT_CONNECTED, link);
 	return link;
 }
 
@@ -191,8 +191,8 @@ void sim_end(struct link *link, bool at_switch)
 	if (!*open)
 		return;
 	*open = false;
-	sim_plan(link->control, in_order(link, !at_switch),
-		 at_switch ? EVENT_END_AT_RANK : EVENT_END_AT_SWITCH, link);
+	plan(link->control, in_order(link, !at_switch),
+	     at_switch ? EVENT_END_AT_RANK : EVENT_END_AT_SWITCH, link);
 }
 
 /* Datagrams have no order. Without a path, none arrives. */

@@ -139,7 +139,8 @@ const json_t *sml_bfrt_data_named(const json_t *table, const char *name)
 	return NULL;
 }
 
-unsigned sml_bfrt_bits(const json_t *field)
+/* The width of a field that is a number; 0 if it is not, or is longer than we know. */
+static unsigned bits_of(const json_t *field)
 {
 	const json_t *type = json_object_get(field, "type");
 	const char *name = json_string_value(json_object_get(type, "type"));
@@ -172,7 +173,7 @@ static unsigned bits_in(const struct sml_p4_field *number)
 unsigned sml_bfrt_fit(const json_t *field, const struct sml_p4_field *number,
 		      uint8_t bytes[SML_P4_FIELD_BYTES])
 {
-	unsigned bits = sml_bfrt_bits(field), n = (bits + 7) / 8;
+	unsigned bits = bits_of(field), n = (bits + 7) / 8;
 
 	if (bits == 0 || number->n > SML_P4_FIELD_BYTES || bits_in(number) > bits)
 		return 0;

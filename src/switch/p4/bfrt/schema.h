@@ -59,9 +59,6 @@ size_t sml_bfrt_data_fields(const json_t *table);
 const json_t *sml_bfrt_data_field(const json_t *table, size_t i);
 const json_t *sml_bfrt_data_named(const json_t *table, const char *name);
 
-/* Of a field that is a number. 0: it is not, or is longer than we know. */
-unsigned sml_bfrt_bits(const json_t *field);
-
 /* The number as the field has it, big-endian, in whole bytes. 0: it does not fit. */
 unsigned sml_bfrt_fit(const json_t *field, const struct sml_p4_field *number,
 		      uint8_t bytes[SML_P4_FIELD_BYTES]);
