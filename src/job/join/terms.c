@@ -50,9 +50,17 @@ static bool is_too_long(const SmlControl__Resume *resume)
 	return false;
 }
 
-/* Mistakes that affect only the newcomer: NULL, or the text. */
-static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Join *join,
-			       char *text, size_t bytes)
+/* ---- mistakes that affect only the newcomer ---- */
+
+/*
+ * A check writes what is wrong with a Join, of which the checks before it found nothing. It leaves
+ * the text empty if nothing is wrong.
+ */
+typedef void check_fn(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
+		      size_t bytes);
+
+static void check_numbers(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
+			  size_t bytes)
 {
 	if (join->world_size < 1 || join->world_size > SML_MAX_WORLD)
 		snprintf(text, bytes, "world_size %u is not between 1 and %d", join->world_size,
@@ -68,7 +76,19 @@ static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Jo
 	else if (join->shards < 1 || join->shards > SML_MAX_SHARDS)
 		snprintf(text, bytes, "%u shards are not between 1 and %d", join->shards,
 			 SML_MAX_SHARDS);
-	else if (jobs->operations->ranks_have_slots && join->n_stripe_ports == 0)
+}
+
+static bool has_its_stripe(const SmlControl__Join *join)
+{
+	if (join->n_stripe_ports > 0)
+		return join->n_stripe_ports == join->shards && join->stripes <= join->world_size;
+	return join->stripe < join->stripes && join->stripes <= SML_MAX_STRIPES;
+}
+
+static void check_switch(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
+			 size_t bytes)
+{
+	if (jobs->operations->ranks_have_slots && join->n_stripe_ports == 0)
 		snprintf(text, bytes,
 			 "this is rank 0 of a job whose ranks embed the switch: unset "
 			 "SWITCHML_SWITCH on rank %u, or set it on all ranks",
@@ -78,13 +98,16 @@ static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Jo
 			 "this is a dedicated switch, but rank %u expects rank 0 here: to use the "
 			 "switch, set SWITCHML_SWITCH on all ranks",
 			 join->rank);
-	else if (join->n_stripe_ports > 0
-			 ? join->n_stripe_ports != join->shards || join->stripes > join->world_size
-			 : join->stripe >= join->stripes || join->stripes > SML_MAX_STRIPES)
+	else if (!has_its_stripe(join))
 		snprintf(text, bytes,
 			 "stripe %u of %u does not exist: a job has at most %d stripes",
 			 join->stripe, join->stripes, SML_MAX_STRIPES);
-	else if (join->int16_wire && sml_jobs_only_int32(jobs))
+}
+
+static void check_wire(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
+		       size_t bytes)
+{
+	if (join->int16_wire && sml_jobs_only_int32(jobs))
 		snprintf(text, bytes,
 			 "floats of rank %u travel as int16, but this switch's program adds only "
 			 "int32 lanes: set SWITCHML_WIRE=int32 on all ranks, or use another switch "
@@ -97,17 +120,31 @@ static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Jo
 			 "--dataplane udp or xdp",
 			 join->rank, jobs->operations->name,
 			 sml_jobs_only_int32(jobs) ? "int32" : "int16");
-	else if (join->resume != NULL && join->resume->n_streams != SML_STREAMS)
+}
+
+static void check_report(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
+			 size_t bytes)
+{
+	const SmlControl__Resume *resume = join->resume;
+
+	(void)jobs;
+	if (resume != NULL && resume->n_streams != SML_STREAMS)
 		snprintf(text, bytes, "a report must have %d streams", SML_STREAMS);
-	else if (join->resume != NULL && is_too_long(join->resume))
+	else if (resume != NULL && is_too_long(resume))
 		snprintf(text, bytes, "a report has at most %d chunks of a kind", SML_MAX_PLAN);
-	else if (join->resume != NULL && join->resume->membership == 0)
+	else if (resume != NULL && resume->membership == 0)
 		snprintf(text, bytes, "a report must have its job's membership");
-	else if (join->ask != NULL && (join->resume != NULL || join->ask->n_places > 2))
+	else if (join->ask != NULL && (resume != NULL || join->ask->n_places > 2))
 		snprintf(text, bytes,
 			 "who asks to be a member has no report, and at most two places");
-	else if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||
-		 !sml_text_is_clean(join->job))
+}
+
+static void check_names(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
+			size_t bytes)
+{
+	(void)jobs;
+	if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||
+	    !sml_text_is_clean(join->job))
 		snprintf(text, bytes,
 			 "a job's name must have 1 to %d bytes of printable UTF-8 (SWITCHML_JOB)",
 			 SML_NAME_BYTES - 1);
@@ -118,7 +155,13 @@ static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Jo
 	else if (!sml_job_is_machine(join))
 		snprintf(text, bytes, "a machine must have at most %d bytes, and a host token %d",
 			 SML_MACHINE_BYTES, SML_HOST_TOKEN);
-	else if (join->base.n_unknown_fields > 0)
+}
+
+static void check_release(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
+			  size_t bytes)
+{
+	(void)jobs;
+	if (join->base.n_unknown_fields > 0)
 		snprintf(text, bytes,
 			 "rank %u sent fields that this switch (%s) does not know: install the "
 			 "same release on all hosts",
@@ -127,9 +170,22 @@ static const char *own_mistake(const struct sml_jobs *jobs, const SmlControl__Jo
 		 !sml_text_is_clean(join->library_version))
 		snprintf(text, bytes, "a library's version must have at most %d printable bytes",
 			 SML_VERSION_BYTES - 1);
-	else
-		return NULL;
-	return text;
+}
+
+static void check_join(const struct sml_jobs *jobs, const SmlControl__Join *join,
+		       struct sml_refusal *refusal)
+{
+	static check_fn *const checks[] = {check_numbers, check_switch, check_wire,
+					   check_report,  check_names,	check_release};
+
+	refusal->text[0] = '\0';
+	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+		checks[i](jobs, join, refusal->text, sizeof(refusal->text));
+		if (refusal->text[0] == '\0')
+			continue;
+		refusal->error = SML_ERROR_REFUSED;
+		return;
+	}
 }
 
 /* Rank 0's own port is only for its job. */
@@ -303,9 +359,8 @@ void sml_terms_check(const struct sml_jobs *jobs, const struct sml_job *job,
 {
 	*refusal = (struct sml_refusal){.error = 0};
 	check_version(job, join, refusal);
-	if (!refusal->error &&
-	    own_mistake(jobs, join, refusal->text, sizeof(refusal->text)) != NULL)
-		refusal->error = SML_ERROR_REFUSED;
+	if (!refusal->error)
+		check_join(jobs, join, refusal);
 	if (!refusal->error)
 		check_port(jobs, join, refusal);
 	if (!refusal->error)
