@@ -167,35 +167,44 @@ static bool waits_for_room(struct sml_udp_sender *sender)
 	return poll(&room, 1, SEND_WAIT_MS) > 0;
 }
 
-/* The first message of a call failed, for the n-th time. */
-static enum fate overcome(struct sml_udp_sender *sender, const struct sml_udp_message *message,
-			  bool wait_for_room, unsigned tries)
+/* What the error of the first message of a call means for it, when it failed for the n-th time. */
+static enum fate fate_of(struct sml_udp_sender *sender, const struct sml_udp_message *message,
+			 int error, bool wait_for_room, unsigned tries)
 {
-	int error = errno;
+	bool may_try = tries < TRIES_MAX;
 
 	switch (error) {
 	case EINTR:
 		return TRY_AGAIN;
 	case EAGAIN:
-		return wait_for_room && tries < TRIES_MAX && waits_for_room(sender) ? TRY_AGAIN
-										    : NO_ROOM;
 	case ENOBUFS:
 		if (wait_for_room)
-			return tries < TRIES_MAX && waits_for_room(sender) ? TRY_AGAIN : NO_ROOM;
-		break;
+			return may_try && waits_for_room(sender) ? TRY_AGAIN : NO_ROOM;
+		return error == EAGAIN ? NO_ROOM : GONE;
 	case ECONNREFUSED: /* of an earlier packet: reported once, and gone */
-		if (tries < TRIES_MAX)
-			return TRY_AGAIN;
-		break;
+		return may_try ? TRY_AGAIN : GONE;
 	case EMSGSIZE: /* on a connected socket, so is this, unless it comes again */
-		if (message->path == NULL && tries < TRIES_MAX)
-			return TRY_AGAIN;
-		break;
+		return may_try && message->path == NULL ? TRY_AGAIN : GONE;
 	default:
-		break;
+		return GONE;
 	}
-	if (message->n > 1 &&
-	    (error == EIO || error == EINVAL || error == EMSGSIZE || error == EOPNOTSUPP))
+}
+
+static bool is_of_segmentation(int error)
+{
+	return error == EIO || error == EINVAL || error == EMSGSIZE || error == EOPNOTSUPP;
+}
+
+/* The first message of a call failed, for the n-th time. */
+static enum fate overcome(struct sml_udp_sender *sender, const struct sml_udp_message *message,
+			  bool wait_for_room, unsigned tries)
+{
+	int error = errno;
+	enum fate fate = fate_of(sender, message, error, wait_for_room, tries);
+
+	if (fate != GONE)
+		return fate;
+	if (message->n > 1 && is_of_segmentation(error))
 		send_singly(sender, message, error);
 	else
 		drop(sender, message, error);

@@ -133,61 +133,94 @@ static void describe_decision(struct sml_job *job, uint16_t rank, SmlControl__De
 	admitted->decision = out;
 }
 
+/* What all ranks are told of the job's slots and packets. */
+static void describe_rules(const struct sml_job *job, SmlControl__Admitted *admitted)
+{
+	const struct sml_pool_rules *rules = &job->rules;
+
+	admitted->job_number = rules->job;
+	admitted->epoch = rules->epoch;
+	admitted->report_tag = job->report_tag;
+	admitted->membership = job->membership;
+	admitted->changes = job->changes;
+	admitted->lanes = rules->lanes;
+	admitted->head_slots = rules->head_slots;
+	admitted->data_slots = rules->data_slots;
+	admitted->shards = rules->n_shards;
+	admitted->rounds = rules->rounds;
+}
+
+/* What this switch can do, and what it wants of the ranks. */
+static void describe_switch(const struct sml_job *job, SmlControl__Admitted *admitted)
+{
+	const struct sml_dataplane_operations *operations = job->jobs->operations;
+	struct sml_jobs *jobs = job->jobs;
+
+	admitted->data_port = jobs->config.data_port;
+	admitted->dataplane = (char *)(uintptr_t)operations->name;
+	admitted->stall_reports = true;
+	if (operations->window)
+		admitted->window_packets = operations->window(
+			jobs->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes,
+			count_children(jobs));
+	admitted->full_packets = fixed_lanes(job) != 0;
+	admitted->only_int32 = sml_jobs_only_int32(jobs);
+	admitted->single_packets = operations->wants_single_packets != NULL &&
+				   operations->wants_single_packets(jobs->dataplane);
+}
+
+/* A leaf puts its own numbers in: only it has those of its ranks. */
+static void describe_rank(const struct sml_job *job, uint16_t rank, SmlControl__Admitted *admitted)
+{
+	admitted->number = job->members[rank].child;
+	if (job->members[rank].peer->via != NULL)
+		return;
+	admitted->cookie = job->rules.cookies[admitted->number];
+	admitted->tag = job->rules.tag;
+}
+
+struct map_list {
+	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS];
+};
+
+static void describe_maps(const struct sml_job *job, struct map_list *out,
+			  SmlControl__Admitted *admitted)
+{
+	if (!job->resumes)
+		return;
+	for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
+		SmlControl__TicketMap *map = out->list[stream] = &out->maps[stream];
+
+		sml_control__ticket_map__init(map);
+		map->table = job->plans[stream].table;
+		map->n_table = job->plans[stream].n_table;
+		map->after = job->plans[stream].after;
+	}
+	admitted->maps = out->list;
+	admitted->n_maps = SML_STREAMS;
+}
+
 static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 {
 	struct sml_jobs *jobs = job->jobs;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
-	SmlControl__TicketMap maps[SML_STREAMS], *list[SML_STREAMS];
 	SmlControl__Group group_message = SML_CONTROL__GROUP__INIT;
+	struct map_list maps;
 	struct sml_host_list hosts;
 	struct sml_group group;
 	SmlControl__Decision decision;
 	struct sml_peer_list *peers = NULL;
 
-	admitted.job_number = job->rules.job;
-	admitted.epoch = job->rules.epoch;
-	admitted.number = job->members[rank].child;
-	/* A leaf puts its own numbers in: only it has those of its ranks. */
-	if (job->members[rank].peer->via == NULL) {
-		admitted.cookie = job->rules.cookies[admitted.number];
-		admitted.tag = job->rules.tag;
-	}
-	admitted.report_tag = job->report_tag;
-	admitted.membership = job->membership;
-	admitted.lanes = job->rules.lanes;
-	admitted.head_slots = job->rules.head_slots;
-	admitted.data_slots = job->rules.data_slots;
-	admitted.shards = job->rules.n_shards;
-	admitted.data_port = jobs->config.data_port;
-	if (jobs->operations->window)
-		admitted.window_packets = jobs->operations->window(
-			jobs->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes,
-			count_children(jobs));
-	admitted.dataplane = (char *)(uintptr_t)jobs->operations->name;
-	admitted.stall_reports = true;
 	admitted.hosts = n_hosts;
-	admitted.changes = job->changes;
+	describe_rules(job, &admitted);
+	describe_switch(job, &admitted);
+	describe_rank(job, rank, &admitted);
 	if (jobs->operations->ranks_have_slots)
 		peers = sml_job_describe_peers(job, rank, &admitted);
 	sml_job_describe_group(job, &group, &group_message, &admitted);
 	sml_job_describe_hosts(job, rank, &hosts, &admitted);
 	describe_decision(job, rank, &decision, &admitted);
-	admitted.full_packets = fixed_lanes(job) != 0;
-	admitted.only_int32 = sml_jobs_only_int32(jobs);
-	admitted.rounds = job->rules.rounds;
-	admitted.single_packets = jobs->operations->wants_single_packets != NULL &&
-				  jobs->operations->wants_single_packets(jobs->dataplane);
-	if (job->resumes) {
-		for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
-			sml_control__ticket_map__init(&maps[stream]);
-			maps[stream].table = job->plans[stream].table;
-			maps[stream].n_table = job->plans[stream].n_table;
-			maps[stream].after = job->plans[stream].after;
-			list[stream] = &maps[stream];
-		}
-		admitted.maps = list;
-		admitted.n_maps = SML_STREAMS;
-	}
+	describe_maps(job, &maps, &admitted);
 	(void)sml_peer_send(jobs, job->members[rank].peer,
 			    sml_envelope(ADMITTED, admitted, &admitted));
 	free(peers);
@@ -230,18 +263,13 @@ static void fail_for_now(struct sml_job *job, const char *text)
 	sml_job_fail(job, SML_ERROR_REFUSED, text);
 }
 
-void sml_job_admit(struct sml_job *job, uint32_t epoch)
+/* The rules of the job's slots, and the secrets that its packets carry. False: it has failed. */
+static bool set_rules(struct sml_job *job, uint32_t epoch)
 {
-	const uint32_t n_hosts = count_hosts(job);
 	struct sml_jobs *jobs = job->jobs;
 	struct sml_pool_rules *rules = &job->rules;
 	char text[SML_SENTENCE_BYTES];
-	int rc;
 
-	sml_assert(job->state <= SML_JOB_HANDING_OVER && job->n_results_missing == 0);
-	sml_assert(job->n_members == job->n_ranks && job->n_ready == 0);
-	if (is_too_narrow(job))
-		return;
 	rules->job = ((uint32_t)sml_jobs_random(jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
 	rules->tag = sml_jobs_random(jobs);
 	job->report_tag = sml_jobs_random(jobs);
@@ -250,37 +278,56 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	rules->rounds = jobs->operations->rounds;
 	if (!sml_job_form_children(job, text, sizeof(text))) {
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
-		return;
+		return false;
 	}
 	rules->n_ranks = job->n_children;
 	job->shards = least_shards(job);
 	rules->n_shards = (uint8_t)job->shards;
 	if (jobs->operations->ranks_have_slots && sml_job_meet(job) < 0) {
 		fail_for_now(job, "rank 0 has no memory for the job");
-		return;
+		return false;
 	}
 	for (unsigned child = 0; child < job->n_children; child++)
 		rules->cookies[child] = sml_jobs_random(jobs);
+	return true;
+}
+
+static const char *why_no_room(int error)
+{
+	switch (error) {
+	case -ENOSPC:
+		return "the switch's pool has room for the job, but in pieces: wait for a job to "
+		       "end, or start the switch with more --slots";
+	case -EDQUOT:
+		return "the pool of one of the job's leaves is full: wait for a job to end, or "
+		       "start that leaf with more --slots";
+	default:
+		return "the switch has no memory for the job";
+	}
+}
+
+void sml_job_admit(struct sml_job *job, uint32_t epoch)
+{
+	const uint32_t n_hosts = count_hosts(job);
+	int rc;
+
+	sml_assert(job->state <= SML_JOB_HANDING_OVER && job->n_results_missing == 0);
+	sml_assert(job->n_members == job->n_ranks && job->n_ready == 0);
+	if (is_too_narrow(job) || !set_rules(job, epoch))
+		return;
 	rc = add_to_dataplane(job);
 	/* It will have room in a moment: the slots of ended jobs are not free yet. */
-	job->tries_again_ns = rc == -EAGAIN ? jobs->now_ns + SML_TICK_NS : 0;
+	job->tries_again_ns = rc == -EAGAIN ? job->jobs->now_ns + SML_TICK_NS : 0;
 	if (rc == -EAGAIN) {
 		sml_job_keep_reserve(job);
 		return;
 	}
 	if (rc < 0) {
-		fail_for_now(job,
-			     rc == -ENOSPC   ? "the switch's pool has room for the job, but in "
-					       "pieces: wait for a job to end, or start the switch "
-					       "with more --slots"
-			     : rc == -EDQUOT ? "the pool of one of the job's leaves is full: "
-					       "wait for a job to end, or start that leaf with "
-					       "more --slots"
-					     : "the switch has no memory for the job");
+		fail_for_now(job, why_no_room(rc));
 		return;
 	}
 	job->state = SML_JOB_PROBING;
-	job->begun_ns = jobs->now_ns;
+	job->begun_ns = job->jobs->now_ns;
 	if (!job->jobs->tree->begin(job)) {
 		fail_for_now(job, "the switch has no memory for the job");
 		return;

@@ -28,38 +28,50 @@ static void send_renewals(struct sml_control *control, const uint32_t *numbers)
 			sml_session_renew(&control->session, shard, numbers[shard]);
 }
 
+/* What other threads want of the control thread, and the session's phase allows. */
+struct wanted {
+	uint32_t renewals[SML_MAX_SHARDS]; /* 0: none of this shard */
+	bool stalls, mismatch, abort, leave, stop;
+};
+
+/* Leaving, aborting and stopping stay wanted: they are states, and not questions. */
+static void take_wanted(struct sml_control *control, struct wanted *wanted)
+{
+	pthread_mutex_lock(&control->lock);
+	*wanted = (struct wanted){
+		.stalls = control->stalls_wanted && control->phase < SML_SESSION_LEFT,
+		.mismatch = control->mismatch_wanted && control->phase < SML_SESSION_LEFT,
+		.abort = control->abort_error && control->phase < SML_SESSION_LEFT,
+		.leave = control->leave_wanted && control->phase == SML_SESSION_RUNNING,
+		.stop = control->stop_wanted,
+	};
+	memcpy(wanted->renewals, control->renewals, sizeof(wanted->renewals));
+	memset(control->renewals, 0, sizeof(control->renewals));
+	control->stalls_wanted = control->mismatch_wanted = false;
+	pthread_mutex_unlock(&control->lock);
+}
+
 void sml_control_on_wake(void *self, unsigned what)
 {
 	struct sml_control *control = self;
-	bool leave, stop, abort, stalls, mismatch;
-	uint32_t renewals[SML_MAX_SHARDS];
+	struct wanted wanted;
 
 	(void)what;
 	/* What is wanted before there is a thread waits for it. */
 	if (!control->threaded)
 		return;
-	pthread_mutex_lock(&control->lock);
-	leave = control->leave_wanted && control->phase == SML_SESSION_RUNNING;
-	stop = control->stop_wanted;
-	abort = control->abort_error && control->phase < SML_SESSION_LEFT;
-	stalls = control->stalls_wanted && control->phase < SML_SESSION_LEFT;
-	control->stalls_wanted = false;
-	mismatch = control->mismatch_wanted && control->phase < SML_SESSION_LEFT;
-	control->mismatch_wanted = false;
-	memcpy(renewals, control->renewals, sizeof(renewals));
-	memset(control->renewals, 0, sizeof(control->renewals));
-	pthread_mutex_unlock(&control->lock);
-	send_renewals(control, renewals);
-	if (stalls)
+	take_wanted(control, &wanted);
+	send_renewals(control, wanted.renewals);
+	if (wanted.stalls)
 		sml_session_ask_stalls(&control->session);
-	if (mismatch)
+	if (wanted.mismatch)
 		sml_session_mismatch(&control->session, &control->mismatch);
-	if (abort)
+	if (wanted.abort)
 		send_abort(control);
-	else if (leave)
+	else if (wanted.leave)
 		sml_session_leave(&control->session, sml_now_ns());
 	sml_control_sync(control);
-	if (stop)
+	if (wanted.stop)
 		sml_loop_stop(control->loop);
 }
 

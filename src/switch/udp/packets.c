@@ -208,56 +208,62 @@ static void send_up(struct sml_udp_thread *thread, struct sml_udp_job *job,
 	sml_results_add(&thread->sums, job, shard, answer->packet, answer->length);
 }
 
+/* A result for all ranks, with those of other slots. */
+static void send_result(struct sml_udp_thread *thread, struct sml_udp_job *job,
+			const struct sml_pool_answer *answer)
+{
+	uint8_t shard = answer->in.shard;
+
+	if (sml_results_add(&thread->results, job, shard, answer->packet, answer->length))
+		return;
+	flush(thread);
+	sml_results_begin(&thread->results, job, shard, job->paths[0], job->pool.rules.n_ranks);
+	if (job->group.bytes > 0)
+		sml_results_use_groups(&thread->results, &job->group_paths[shard], &job->reached);
+	sml_results_add(&thread->results, job, shard, answer->packet, answer->length);
+}
+
+static void count_contribution(struct sml_udp_thread *thread, struct sml_udp_job *job,
+			       enum sml_verdict verdict, const struct sml_contribution *in)
+{
+	uint64_t waited_ns = sml_pool_waited(&job->pool, verdict, in, thread->now_ns);
+
+	count_shared(&job->counters.verdicts[verdict], 1);
+	if (waited_ns > 0)
+		count_shared(&job->counters.waited_ns[in->rank], waited_ns);
+	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_FULL ||
+	    (verdict == SML_VERDICT_COMPLETED && !job->pool.rules.is_leaf))
+		count_shared(&job->counters.contributions[in->rank], 1);
+	else if (verdict == SML_VERDICT_RESEND)
+		count_shared(&job->counters.resends[in->rank], 1);
+	if (job->group.bytes > 0 &&
+	    (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED ||
+	     verdict == SML_VERDICT_RESEND))
+		watch_group(job, in, verdict == SML_VERDICT_RESEND, thread->now_ns);
+}
+
 static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job, const void *packet,
 			 uint32_t length)
 {
 	struct sml_pool_answer answer;
 	enum sml_verdict verdict = sml_pool_receive(&job->pool, packet, length, &answer);
-	uint64_t waited_ns;
 
 	drop(thread, verdict);
-	count_shared(&job->counters.verdicts[verdict], 1);
-	waited_ns = sml_pool_waited(&job->pool, verdict, &answer.in, thread->now_ns);
-	if (waited_ns > 0)
-		count_shared(&job->counters.waited_ns[answer.in.rank], waited_ns);
-	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_FULL ||
-	    (verdict == SML_VERDICT_COMPLETED && !job->pool.rules.is_leaf))
-		count_shared(&job->counters.contributions[answer.in.rank], 1);
-	else if (verdict == SML_VERDICT_RESEND)
-		count_shared(&job->counters.resends[answer.in.rank], 1);
-	else if (verdict == SML_VERDICT_MISMATCH)
+	count_contribution(thread, job, verdict, &answer.in);
+	if (verdict == SML_VERDICT_MISMATCH)
 		tell_mismatch(thread, job, &answer.in);
-	if (job->group.bytes > 0 &&
-	    (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED ||
-	     verdict == SML_VERDICT_RESEND))
-		watch_group(job, &answer.in, verdict == SML_VERDICT_RESEND, thread->now_ns);
 	if (answer.packet == NULL)
 		return;
-	if (verdict == SML_VERDICT_FULL) {
+	if (verdict == SML_VERDICT_FULL)
 		send_up(thread, job, &answer);
-		return;
-	}
-	/* At once: a result of the parent may come in this batch, and take the sum's place. */
-	if (verdict == SML_VERDICT_RESEND_UP) {
+	else if (verdict == SML_VERDICT_RESEND_UP)
+		/* At once: the parent's result may come in this batch, and replace the sum. */
 		send_one(thread, answer.packet, answer.length, &job->up[answer.in.shard]);
-		return;
-	}
-	if (verdict == SML_VERDICT_RESEND) {
+	else if (verdict == SML_VERDICT_RESEND)
 		send_one(thread, answer.packet, answer.length,
 			 &job->paths[answer.in.rank][answer.in.shard]);
-		return;
-	}
-	if (!sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
-			     answer.length)) {
-		flush(thread);
-		sml_results_begin(&thread->results, job, answer.in.shard, job->paths[0],
-				  job->pool.rules.n_ranks);
-		if (job->group.bytes > 0)
-			sml_results_use_groups(&thread->results, &job->group_paths[answer.in.shard],
-					       &job->reached);
-		sml_results_add(&thread->results, job, answer.in.shard, answer.packet,
-				answer.length);
-	}
+	else
+		send_result(thread, job, &answer);
 }
 
 /*
