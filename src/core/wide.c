@@ -380,19 +380,20 @@ static void join(const sml_any_u32 *restrict low, const sml_any_u32 *restrict mi
  * middle and low together are still below 2^53: 2^10 (2^21 - 1) 2^22 + 2^10 (2^22 - 1), or
  * 2^12 (2^20 - 1) 2^20 + 2^12 (2^20 - 1).
  */
-SML_INLINE void join_loop(const sml_any_u32 *restrict low, const sml_any_u32 *restrict middle,
-			  const sml_any_u32 *restrict high, size_t count, struct limbs limbs,
-			  double power, double divisor, bool divides, any_double *restrict elements)
+SML_INLINE void join_loop(const sml_any_u32 *restrict lanes, size_t stride, size_t count,
+			  struct limbs limbs, double power, double divisor,
+			  any_double *restrict elements)
 {
+	const sml_any_u32 *middle = lanes + stride, *high = middle + stride;
 	const double middle_unit = double_power(limbs.middle), high_unit = double_power(limbs.high);
 
 	for (size_t i = 0; i < count; i++) {
-		double a = unsigned_double(sml_be32(low[i]));
+		double a = unsigned_double(sml_be32(lanes[i]));
 		double b = unsigned_double(sml_be32(middle[i]));
 		double c = (double)(int32_t)sml_be32(high[i]);
 		double sum = (c * high_unit + (b * middle_unit + a)) * power;
 
-		elements[i] = divides ? sum / divisor : sum;
+		elements[i] = sum / divisor;
 	}
 }
 
@@ -400,12 +401,11 @@ SML_MULTIVERSION
 static void join_moderate(const sml_any_u32 *lanes, size_t stride, size_t count, struct limbs limbs,
 			  double power, unsigned divisor, any_double *elements)
 {
-	const sml_any_u32 *middle = lanes + stride, *high = lanes + 2 * stride;
-
+	/* A divisor that is the constant 1 costs no division. */
 	if (divisor == 1)
-		join_loop(lanes, middle, high, count, limbs, power, 1, false, elements);
+		join_loop(lanes, stride, count, limbs, power, 1, elements);
 	else
-		join_loop(lanes, middle, high, count, limbs, power, divisor, true, elements);
+		join_loop(lanes, stride, count, limbs, power, divisor, elements);
 }
 
 SML_MULTIVERSION
