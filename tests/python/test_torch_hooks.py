@@ -34,6 +34,9 @@ def register(model, hook):
     if hook.startswith("built-in "):
         kind = getattr(dist.BuiltinCommHookType, hook.removeprefix("built-in "))
         model._register_builtin_comm_hook(kind)
+    elif hook == "FP16_COMPRESS at the reducer":
+        kind = dist.BuiltinCommHookType.FP16_COMPRESS
+        dist._register_builtin_comm_hook(model.reducer, kind)
     elif "powerSGD" in hook:
         state = powerSGD_hook.PowerSGDState(None, 2, start_powerSGD_iter=2)
         plain = powerSGD_hook.powerSGD_hook
@@ -65,6 +68,7 @@ def gradients(rank, hook):
 HOOKS = {  # and by how much of the largest gradient the results may differ from Gloo's
     "built-in ALLREDUCE": 1e-5,
     "built-in FP16_COMPRESS": 2e-3,
+    "FP16_COMPRESS at the reducer": 2e-3,
     "allreduce_hook": 1e-5,
     "fp16_compress_hook": 2e-3,
     "powerSGD": 1e-2,

@@ -20,8 +20,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as _c10d
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
-from torch.nn.parallel import DistributedDataParallel
 
 from . import _group
 from ._group import Options, ProcessGroupSwitchML
@@ -90,18 +88,15 @@ def _with_our_timeout(original: Any) -> Any:
     return _set_pg_timeout
 
 
-def _with_fp16_compress(original: Any) -> Any:
-    """DDP's FP16_COMPRESS is written in C++, and needs a future that only C++ can make: one whose
-    value is a list of tensors, and not a Python object. The same hook exists in Python."""
+def _with_cpp_futures(original: Any) -> Any:
+    """DDP's FP16_COMPRESS is written in C++, and needs futures that hold a list of C++. A reducer
+    does not say which group it has, so all groups make such futures from now on."""
 
-    def _register_builtin_comm_hook(self: DistributedDataParallel, comm_hook_type: Any) -> None:
-        group = self.process_group
-        fp16 = comm_hook_type == dist.BuiltinCommHookType.FP16_COMPRESS
-        if fp16 and isinstance(group, ProcessGroupSwitchML):
-            self.logger._set_comm_hook_name(str(comm_hook_type))
-            dist._register_comm_hook(self.reducer, group, fp16_compress_hook)
-        else:
-            original(self, comm_hook_type)
+    def _register_builtin_comm_hook(reducer: Any, comm_hook_type: Any) -> None:
+        if comm_hook_type == dist.BuiltinCommHookType.FP16_COMPRESS:
+            for group in list(_group.groups):
+                group.for_cpp = True
+        original(reducer, comm_hook_type)
 
     _register_builtin_comm_hook.__doc__ = original.__doc__
     return _register_builtin_comm_hook
@@ -123,9 +118,7 @@ def register() -> None:
     )
     if not hasattr(dist, "set_timeout"):
         _c10d._set_pg_timeout = _with_our_timeout(_c10d._set_pg_timeout)
-    DistributedDataParallel._register_builtin_comm_hook = _with_fp16_compress(
-        DistributedDataParallel._register_builtin_comm_hook
-    )
+    dist._register_builtin_comm_hook = _with_cpp_futures(dist._register_builtin_comm_hook)
 
 
 register()

@@ -30,6 +30,8 @@ _here = threading.local()
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 # For each future: what resolves it, or leads to its resolution.
 _sources: weakref.WeakKeyDictionary[Any, frozenset[Source]] = weakref.WeakKeyDictionary()
+# For each future that holds a list of C++: the one of ours that it comes from.
+_origins: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 _future_then = torch._C.Future.then
 _collect_all = torch._C._collect_all
@@ -223,6 +225,11 @@ class Promise:
 # ---- what is attached to futures ----
 
 
+def attach_instead(future: Any, origin: Any) -> None:
+    """Callbacks of `future`, which comes from `origin`, are attached to that instead."""
+    _origins[future] = origin
+
+
 def _sources_of(future: Any) -> frozenset[Source]:
     """The lock is held. A future that is not ours may be resolved by callbacks under way."""
     found = _sources.get(future)
@@ -231,6 +238,7 @@ def _sources_of(future: Any) -> frozenset[Source]:
 
 def then_compute(future: Any, callback: Callable[[Any], Any]) -> Any:
     """then() for a callback that begins nothing: no call waits until it has returned."""
+    future = _origins.get(future, future)
     with _lock:
         sources = _sources_of(future)
     following = _future_then(future, callback)
@@ -272,6 +280,7 @@ def _codes_of(hooks: types.ModuleType) -> frozenset[types.CodeType]:
 
 def _in_turn(original: Any) -> Any:
     def attach(self: Any, callback: Any) -> Any:
+        self = _origins.get(self, self)
         computes = _computes(callback)
         with _lock:
             sources = _sources_of(self)
@@ -287,7 +296,7 @@ def _in_turn(original: Any) -> Any:
 
 
 def _collect(futures: Any) -> Any:
-    futures = list(futures)
+    futures = [_origins.get(future, future) for future in futures]
     with _lock:
         sources = frozenset().union(*(_sources_of(future) for future in futures))
     collected = _collect_all(futures)

@@ -152,9 +152,9 @@ class Elsewhere(Work):
     ) -> None:
         self._call: Callable[[], Any] | None = call
         self._inner: Any = None
-        self._outputs = tensors_in(arguments[:1])
         tensors = tensors_in(arguments)
         super().__init__(name, tensors, [place(name_of(name, arguments))], None, limit)
+        self._outputs = tensors_in(arguments[:1])
         self._modes = Modes(tensors)
 
     def begin(self, job: Job, waits: bool = False) -> None:

@@ -89,6 +89,8 @@ class Options:
             summary: as in switchml.Job.
         reconfigure: the group begins without ranks, and gets others each time that its
             reconfigure() is called (docs/elastic.md); as PyTorch 2.14's enable_reconfigure.
+        cpp_futures: futures of works hold lists of C++, for communication hooks in C++
+            (docs/pytorch.md). PyTorch's own need no option.
     """
 
     wire: str | None = None
@@ -108,6 +110,7 @@ class Options:
     wait_notice: float | None = None
     summary: bool | None = None
     reconfigure: bool = False
+    cpp_futures: bool = False
 
     def __post_init__(self) -> None:
         if self.wire not in WIRES:
@@ -168,6 +171,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         self._options, self._is_default = options, eager
         self._settings = asdict(options or Options())
         del self._settings["reconfigure"]  # all others are a job's
+        self.for_cpp = self._settings.pop("cpp_futures")
         self._copies: dict[torch.device, Cuda] = {}
         self._usage = Usage(size)
         self._abort_hooks = AbortHooks(title)
@@ -256,6 +260,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             work = Work(name, tensors, calls, finish, limit)
         work.when_ended = when_ended
         work.awaited = awaited
+        work.for_cpp = self.for_cpp
         (line or self._line).put(work)
         return work
 
@@ -275,6 +280,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         given = with_dimensions(name, list(arguments))
         work = Elsewhere(name, everything, lambda: method(*given, **named), limit)
         work.awaited = any(is_awaited(argument) for argument in everything)
+        work.for_cpp = self.for_cpp
         self._line.put(work)
         return work
 

@@ -24,6 +24,7 @@ from .._untraced import Untraced
 from ..errors import Timeout
 from ..job import Job, Request
 from ._callbacks import Promise, context, open_turns
+from ._cpp_futures import list_after
 from ._profiler import range_of
 
 _PLACE = "barrier_named"
@@ -83,6 +84,7 @@ class Work(_Work, Untraced):
     _runs_on = "switchml"
     late = False  # it cannot begin at once, because device memory must be copied first
     awaited = False  # the application waits for it next: the call may return when it has ended
+    for_cpp = False  # its future holds a list of C++
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class Work(_Work, Untraced):
         self.begin_error: BaseException | None = None
         self.limit = limit
         self.deadline = None if limit is None else time.monotonic() + limit
-        self._tensors = list(tensors)
+        self._tensors = self._outputs = list(tensors)
         devices = {t.device for t in tensors if t.is_cuda}
         self._devices = sorted(devices, key=str) if devices else []
         self._has_ended = False
@@ -108,6 +110,7 @@ class Work(_Work, Untraced):
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._promise: Promise | None = None
+        self._cpp_future: Any = None
         self.when_ended: Callable[[Work], None] | None = None  # must never wait
         self.context = context()
         self.after = open_turns()
@@ -218,6 +221,16 @@ class Work(_Work, Untraced):
 
     def get_future(self) -> torch.futures.Future:
         """A future with the tensors."""
+        future = self._promised()
+        if not self.for_cpp:
+            return future
+        if self._cpp_future is None:
+            if self._devices:
+                self.wait()  # a future of TorchScript knows no streams
+            self._cpp_future = list_after(future, self._outputs)
+        return self._cpp_future
+
+    def _promised(self) -> torch.futures.Future:
         with self._lock:
             if self._promise is not None:
                 return self._promise.future

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Futures that hold a list of C++, as communication hooks in C++ expect them.
+
+TorchScript stands for C++ here: it takes a future's value as the type that it expects.
+"""
+
+import os
+import signal
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+from groups import Groups, stop  # noqa: E402
+
+N = 3
+SUM = float(sum(range(1, N + 1)))
+SCRIPT = """
+def total(future: Future[List[Tensor]]) -> float:
+    sum = 0.0
+    for tensor in torch.jit.wait(future):
+        sum += float(tensor.sum())
+    return sum
+"""
+
+
+@pytest.fixture(scope="module")
+def cpp_groups():
+    with Groups(N, options={"cpp_futures": True}) as groups:
+        yield groups
+        groups.call(stop)
+
+
+def total(future):
+    """Of all elements, as C++ finds them."""
+    return torch.jit.CompilationUnit(SCRIPT).total(future)
+
+
+def own(rank, kind=torch.float32):
+    return torch.full((2,), rank + 1, dtype=kind)
+
+
+CALLS = {
+    "all_reduce": (lambda r: dist.all_reduce(own(r), async_op=True), 2 * SUM),
+    "all_reduce on Gloo": (
+        lambda r: dist.all_reduce(own(r), dist.ReduceOp.PRODUCT, async_op=True),
+        2.0 * 1 * 2 * 3,
+    ),
+    "broadcast": (lambda r: dist.broadcast(own(r), 1, async_op=True), 4.0),
+    "all_gather": (
+        lambda r: dist.all_gather([torch.zeros(2) for _ in range(N)], own(r), async_op=True),
+        2 * SUM,
+    ),
+    "reduce_scatter": (
+        lambda r: dist.reduce_scatter(torch.zeros(2), [own(r)] * N, async_op=True),
+        2 * SUM,
+    ),
+    "all_to_all on Gloo": (
+        lambda r: dist.all_to_all(
+            [torch.zeros(2) for _ in range(N)], [own(r) for _ in range(N)], async_op=True
+        ),
+        2 * SUM,
+    ),
+    "barrier": (lambda r: dist.barrier(async_op=True), 0.0),
+}
+
+
+def in_cpp(rank, name):
+    """What C++ finds in a future that is requested at once, and in one of a call that has ended."""
+    make, _ = CALLS[name]
+    early = make(rank).get_future()
+    work = make(rank)
+    work.wait()
+    return total(early), total(work.get_future()), work.get_future() is work.get_future()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_cpp_finds_a_list_of_tensors(cpp_groups, name):
+    expected = CALLS[name][1]
+    assert cpp_groups.call(in_cpp, [name] * N) == [(expected, expected, True)] * N
+
+
+def without_option(rank):
+    future = dist.all_reduce(own(rank), async_op=True).get_future()
+    try:
+        total(future)
+    except RuntimeError as error:
+        return str(error), [tensor.tolist() for tensor in future.value()]
+
+
+def test_without_the_option_cpp_finds_an_object_of_python(groups):
+    """docs/pytorch.md: PyTorch says so in one line, and the process goes on."""
+    for said, value in groups.call(without_option):
+        assert "Expected GenericList but got PyObject" in said.splitlines()[-1]
+        assert value == [[SUM] * 2]
+
+
+# ---- what Python does with such a future ----
+
+
+def in_python(rank):
+    """Its callbacks wait for collectives, more of them than TorchScript has threads."""
+    again = [torch.full((1,), float(i)) for i in range(2 * os.cpu_count() + 2)]
+    futures = []
+
+    def callback(future, extra):
+        assert future.value()[0][0] == SUM
+        dist.all_reduce(extra)
+        return extra.item()
+
+    for extra in again:
+        future = dist.all_reduce(own(rank), async_op=True).get_future()
+        futures.append(future.then(lambda f, extra=extra: callback(f, extra)))
+    collected = torch.futures.collect_all(futures).wait()
+    tensor = own(rank)
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    (found,) = future.wait()
+    return [f.value() for f in collected], found is tensor, future.done(), found.tolist()
+
+
+def test_callbacks_of_python_may_wait(cpp_groups):
+    sums = [float(N * i) for i in range(2 * os.cpu_count() + 2)]
+    found = cpp_groups.call(in_python, timeout=100)
+    assert found == [(sums, True, True, [SUM] * 2)] * N
+
+
+# ---- PyTorch's own hook in C++ ----
+
+
+def step(model):
+    model.zero_grad()
+    model(torch.ones(4, 64)).sum().backward()
+
+
+def fp16_until_it_fails(rank):
+    model = DistributedDataParallel(torch.nn.Linear(64, 64))
+    model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    step(model)
+    step(model)
+    gradient = model.module.bias.grad.tolist()
+    if rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        while True:
+            step(model)
+    except RuntimeError as in_backward:
+        try:
+            dist.all_reduce(torch.ones(3))
+        except RuntimeError as error:
+            return gradient, str(in_backward), type(error).__name__
+
+
+def test_the_hook_in_cpp_learns_that_a_rank_has_died():
+    with Groups(N) as groups:
+        groups.start(fp16_until_it_fails)
+        for gradient, in_backward, kind in groups.outcomes(only=[0, 1]):
+            assert gradient == [4.0] * 64
+            assert "RankDied: rank 2 (host " in in_backward
+            assert kind == "RankDied"
