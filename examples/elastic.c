@@ -13,7 +13,15 @@
  *	DIR/n/members		all who are: the file is linked once, by the first who has waited
  *
  * Whoever comes later than that is in the next one. A worker that has died, or that is frozen,
- * writes no file. The parameters come from a member that has made the most steps.
+ * writes no file.
+ *
+ * Without a directory, the switch decides, and they need not agree on anything. The first workers
+ * have ranks; a new one waits at the switch until the others let it in:
+ *
+ *	for i in 0 1 2 3; do SWITCHML_RANK=$i SWITCHML_WORLD_SIZE=4 ./elastic 2 & done
+ *	SWITCHML_JOIN=1 ./elastic 2
+ *
+ * The parameters come from a member that has made the most steps.
  */
 #include <dirent.h>
 #include <err.h>
@@ -40,8 +48,8 @@
 #define MAX_WORKERS 64
 
 static struct worker {
-	const char *directory;
-	int at_least; /* as many workers as this */
+	const char *directory; /* NULL: the switch decides */
+	int at_least;	       /* as many workers as this */
 	char name[80];
 	int membership, rank, n;
 	char first[80]; /* member of it */
@@ -182,12 +190,19 @@ static void agree(void)
 
 /* ---- the job ---- */
 
-static int join(void)
+static void read_environment(struct sml_config *config)
+{
+	if (sml_config_init(config) < 0)
+		errx(1, "%s", sml_error_text(NULL));
+}
+
+static int join_members(void)
 {
 	struct sml_membership members = SML_MEMBERSHIP_INIT;
 	struct sml_config config;
 	char name[112];
 
+	agree();
 	/* Another training that begins with membership 1 as well has other processes. */
 	snprintf(name, sizeof(name), "elastic %d of %s", self.membership, self.first);
 	members.job = name;
@@ -196,13 +211,35 @@ static int join(void)
 	members.timeout_ms = JOIN_MS;
 	if (self.job)
 		return sml_reconfigure(self.job, &members);
-	if (sml_config_init(&config) < 0)
-		errx(1, "%s", sml_error_text(NULL));
+	read_environment(&config);
 	config.job = name;
 	config.rank = self.rank;
 	config.world_size = self.n;
 	config.timeout_ms = JOIN_MS;
 	return sml_open(&self.job, &config);
+}
+
+/* The switch knows who is left, and who waits. */
+static int join_as_the_switch_decides(void)
+{
+	struct sml_membership members = SML_MEMBERSHIP_INIT;
+	struct sml_config config;
+	int error;
+
+	members.min_ranks = self.at_least;
+	if (self.job) {
+		error = sml_reconfigure(self.job, &members);
+	} else {
+		read_environment(&config);
+		config.min_ranks = self.at_least;
+		error = sml_open(&self.job, &config);
+	}
+	if (error == 0) {
+		self.membership++;
+		self.rank = sml_rank(self.job);
+		self.n = sml_world_size(self.job);
+	}
+	return error;
 }
 
 /*
@@ -211,17 +248,19 @@ static int join(void)
  */
 static int share_state(void)
 {
-	int32_t most = self.step, root = self.n;
-	int error = sml_allreduce(self.job, &most, &most, 1, SML_INT32, SML_MAX, NULL);
+	int32_t most[] = {self.step, self.membership}, root = self.n;
+	int error = sml_allreduce(self.job, most, most, 2, SML_INT32, SML_MAX, NULL);
 
-	if (error == 0 && self.step == most)
+	if (error == 0 && self.step == most[0])
 		root = self.rank;
 	if (error == 0)
 		error = sml_allreduce(self.job, &root, &root, 1, SML_INT32, SML_MIN, NULL);
 	if (error == 0)
 		error = sml_broadcast(self.job, self.weights, WEIGHTS, SML_FLOAT32, root);
-	if (error == 0)
-		self.step = most;
+	if (error == 0) {
+		self.step = most[0];
+		self.membership = most[1];
+	}
 	return error;
 }
 
@@ -232,13 +271,14 @@ static void go_on_with_others(void)
 	int error;
 
 	do {
-		agree();
-		error = join();
+		error = self.directory ? join_members() : join_as_the_switch_decides();
 		if (error == 0)
 			error = share_state();
 		if (error)
 			fprintf(stderr, "membership %d: %s\n", self.membership,
 				sml_error_text(self.job));
+		if (error && now_ms() - began_ms > PATIENCE_MS)
+			errx(1, "cannot go on");
 	} while (error);
 	printf("membership %d: rank %d of %d, from step %d (after %.0f ms)\n", self.membership,
 	       self.rank, self.n, self.step, now_ms() - began_ms);
@@ -262,6 +302,11 @@ static float target_of(int sample)
 	return y;
 }
 
+static int has_newcomers(void)
+{
+	return self.directory ? exists(self.membership + 1, "") : sml_waiting(self.job) > 0;
+}
+
 /* Of this rank's samples: all of them belong to one member. sums: gradient, loss, newcomers. */
 static void add_up(float sums[WEIGHTS + 2])
 {
@@ -276,7 +321,7 @@ static void add_up(float sums[WEIGHTS + 2])
 		sums[WEIGHTS] += wrong * wrong / SAMPLES;
 	}
 	/* One rank looks for newcomers, so that all members see them in the same step. */
-	if (self.rank == 0 && exists(self.membership + 1, ""))
+	if (self.rank == 0 && has_newcomers())
 		sums[WEIGHTS + 1] = 1;
 }
 
@@ -315,18 +360,23 @@ static void train(void)
 	}
 }
 
+static void say_that_it_is_done(void)
+{
+	if (self.directory && self.rank == 0 && mkdir(path_of(0, ""), 0777) == 0)
+		mkdir(path_of(0, "done"), 0777);
+}
+
 int main(int argc, char **argv)
 {
-	if (argc != 3 || atoi(argv[2]) < 1)
-		errx(2, "usage: elastic DIRECTORY AT_LEAST");
-	self.directory = argv[1];
-	self.at_least = atoi(argv[2]);
-	if (mkdir(self.directory, 0777) < 0 && errno != EEXIST)
+	if (argc < 2 || argc > 3 || atoi(argv[argc - 1]) < 1)
+		errx(2, "usage: elastic [DIRECTORY] AT_LEAST");
+	self.directory = argc == 3 ? argv[1] : NULL;
+	self.at_least = atoi(argv[argc - 1]);
+	if (self.directory && mkdir(self.directory, 0777) < 0 && errno != EEXIST)
 		err(1, "%s", self.directory);
 	go_on_with_others();
 	train();
-	if (self.rank == 0 && mkdir(path_of(0, ""), 0777) == 0)
-		mkdir(path_of(0, "done"), 0777);
+	say_that_it_is_done();
 	/* All steps are made, so it does not matter if another one dies now. */
 	(void)sml_close(self.job);
 	printf("rank %d: done, the first weights are %.9g %.9g\n", self.rank,

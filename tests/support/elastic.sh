@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # To be sourced after await.sh: workers of examples/elastic.c. $elastic is the program, $work a
-# directory, and where_N, if it is set, a command in which worker N runs.
+# directory, and where_N, if it is set, a command in which worker N runs. If $switch_decides is set,
+# the workers need no meeting.
 # shellcheck shell=bash
 
 declare -A worker
+N_FIRST=4
 
 # Title, worker, the fewest workers of a membership: start it. ${worker[N]} is its process.
 start_worker() {
-	local where=where_$2
+	local where=where_$2 meeting=("$work/$1.meeting") how=()
+	if [ -n "${switch_decides:-}" ]; then
+		meeting=()
+		how=("SWITCHML_JOB=$1" SWITCHML_JOIN=1)
+		[ "$2" -ge "$N_FIRST" ] || how=("SWITCHML_JOB=$1" "SWITCHML_RANK=$2" "SWITCHML_WORLD_SIZE=$N_FIRST")
+	fi
 	# shellcheck disable=SC2086 # words
-	${!where:-} env SWITCHML_TIMEOUT=60 "$elastic" "$work/$1.meeting" "$3" >"$work/$1.$2" 2>&1 &
+	${!where:-} env SWITCHML_TIMEOUT=60 "${how[@]}" "$elastic" "${meeting[@]}" "$3" >"$work/$1.$2" 2>&1 &
 	worker[$2]=$!
 }
 
