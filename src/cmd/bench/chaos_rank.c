@@ -12,18 +12,11 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "cmd/bench/chaos_ranks.h"
-#include "sim/gen.h"
-
-/* The first of a membership are small, so that one that lives shortly has some. */
-#define SMALL_SUMS  4
-#define SMALL_BYTES 4096
+#include "cmd/bench/chaos_sums.h"
 
 static struct chaos_rank {
-	const struct bench_options *options;
 	struct sml_config config;
-	struct chaos_memory *memory;
-	unsigned place;
+	struct chaos_sums sums;
 	int fd;
 	struct sml_context *context; /* NULL until it has been opened */
 	volatile int interrupt;	     /* of sml_open() */
@@ -33,7 +26,6 @@ static struct chaos_rank {
 	bool has_order;
 	struct chaos_order next;  /* read last */
 	struct chaos_order order; /* the main thread's */
-	struct bench_buffers buffers;
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* ---- orders ---- */
@@ -138,91 +130,11 @@ static int join(const struct chaos_order *order)
 	return error;
 }
 
-/* The n-th set bit, counted from 0. */
-static unsigned nth_bit(unsigned bits, unsigned n)
-{
-	for (; n > 0; n--)
-		bits &= bits - 1;
-	return (unsigned)__builtin_ctz(bits);
-}
-
-/* The same on all members. */
-static struct bench_case choose_case(const struct chaos_order *order, uint32_t number)
-{
-	const struct bench_options *options = self.options;
-	uint64_t most = options->max_bytes;
-	struct bench_case this = {.collective = BENCH_ALL_REDUCE, .members = order->members};
-	static struct gen gen; /* large */
-
-	gen_from_seed(&gen,
-		      options->seed ^ (uint64_t)order->membership << 32 ^ (uint64_t)number << 8);
-	this.seed = (uint32_t)gen_u64(&gen);
-	this.type = (enum sml_type)nth_bit(
-		options->types, gen_below(&gen, (unsigned)__builtin_popcount(options->types)));
-	this.op = (enum sml_op)nth_bit(options->ops,
-				       gen_below(&gen, (unsigned)__builtin_popcount(options->ops)));
-	if (!bench_type_has_op(this.type, this.op))
-		this.op = SML_SUM;
-	this.wire = options->wire || bench_has_own_wire(this.type) ? options->wire : SML_WIRE_INT32;
-	this.n_ranks = (unsigned)order->world_size;
-	if (number < SMALL_SUMS && most > SMALL_BYTES)
-		most = SMALL_BYTES > options->min_bytes ? SMALL_BYTES : options->min_bytes;
-	/* All sizes are about as frequent on a scale of powers of two. */
-	while (most > 2 * options->min_bytes && gen_chance(&gen, 3, 4))
-		most /= 2;
-	most -= gen_below(&gen, (uint32_t)(most / 2 + 1));
-	this.count = most / sml_type_size(this.type);
-	this.count += this.count == 0;
-	return this;
-}
-
-/* Do all members have the same bits? The first one that comes here leaves its hash. */
-static bool has_same_bits(uint32_t membership, uint32_t number, uint64_t hash)
-{
-	uint64_t *place = &self.memory->results[number % CHAOS_SUMS];
-	uint64_t which = (uint64_t)(membership * 65536 + number) << 32;
-	uint64_t mine = which | (uint32_t)(hash ^ hash >> 32);
-	uint64_t found = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-
-	while (found >> 32 != which >> 32)
-		if (__atomic_compare_exchange_n(place, &found, mine, false, __ATOMIC_ACQ_REL,
-						__ATOMIC_ACQUIRE))
-			return true;
-	return found == mine;
-}
-
-static int make_sum(const struct chaos_order *order, uint32_t number)
-{
-	const struct bench_case this = choose_case(order, number);
-	uint64_t unused, wrong;
-	int error;
-
-	self.buffers.place = number % 3 == 2 ? BENCH_IN_PLACE : BENCH_OUT_OF_PLACE;
-	bench_collective_fill(&this, (unsigned)order->rank, self.buffers.input);
-	/* Elements that a call does not write must look wrong. */
-	memset(self.buffers.output, 0xa5, bench_bytes(&this));
-	error = bench_collective_call(self.context, &this, &self.buffers, &unused);
-	if (error)
-		return error;
-	wrong = bench_count_wrong(&this, self.buffers.recv);
-	wrong += !has_same_bits(order->membership, number, bench_hash(&this, self.buffers.recv));
-	if (wrong > 0)
-		fprintf(stderr,
-			"switchml bench: rank %d (process %u) of membership %u: sum %u of %zu %s "
-			"has %llu wrong elements\n",
-			order->rank, order->members[order->rank], order->membership, number,
-			this.count, bench_type_name(this.type), (unsigned long long)wrong);
-	__atomic_fetch_add(&self.memory->sums, 1, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&self.memory->wrong, wrong > 0, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&self.memory->progress[self.place], 1, __ATOMIC_RELAXED);
-	return 0;
-}
-
 /* Rank 0 reads what the keeper wishes, so that all members stop after the same call. */
 static int agree_to_stop(const struct chaos_order *order, int32_t *stop)
 {
 	*stop = order->rank == 0 &&
-		__atomic_load_n(&self.memory->stop, __ATOMIC_RELAXED) >= order->membership;
+		__atomic_load_n(&self.sums.memory->stop, __ATOMIC_RELAXED) >= order->membership;
 	return sml_allreduce(self.context, stop, stop, 1, SML_INT32, SML_MAX, NULL);
 }
 
@@ -238,7 +150,7 @@ static void be_member(const struct chaos_order *order)
 		return;
 	}
 	for (uint32_t number = 0; error == 0 && !stop; number++) {
-		error = make_sum(order, number);
+		error = chaos_make_sum(&self.sums, self.context, order, number);
 		if (error == 0 && number == 0)
 			answer(&summed);
 		if (error == 0)
@@ -265,14 +177,14 @@ void bench_chaos_rank(const struct bench_options *options, const struct sml_conf
 	const struct chaos_order *order;
 	pthread_t reader;
 
-	self.options = options;
 	self.config = *config;
-	self.memory = memory;
-	self.place = place;
+	self.sums.options = options;
+	self.sums.memory = memory;
+	self.sums.place = place;
 	self.fd = fd;
-	self.buffers.input = malloc(options->max_bytes + 8);
-	self.buffers.output = malloc(options->max_bytes + 8);
-	if (!self.buffers.input || !self.buffers.output ||
+	self.sums.buffers.input = malloc(options->max_bytes + 8);
+	self.sums.buffers.output = malloc(options->max_bytes + 8);
+	if (!self.sums.buffers.input || !self.sums.buffers.output ||
 	    sml_thread_start(&reader, "orders", read_orders, NULL) < 0) {
 		fprintf(stderr, "switchml bench: no memory for a rank\n");
 		_exit(1);

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The judge of errors: chaos_keeper.h. */
+#include "cmd/bench/chaos_keeper.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void chaos_complain(const char *what, const struct chaos_process *process, const char *text)
+{
+	fprintf(stderr, "switchml bench: %s: process %u (pid %d) in membership %u: %s\n", what,
+		process->number, process->pid, keeper.membership, text);
+}
+
+static bool was_killed(long pid)
+{
+	for (unsigned i = 0; i < CHAOS_REMEMBERED; i++)
+		if (keeper.killed[i] == pid)
+			return true;
+	return false;
+}
+
+/* Of a text about a rank that has died: does it name one that was not killed? */
+static bool names_falsely(const char *text)
+{
+	const char *pid = strstr(text, "pid "), *rank = strstr(text, "rank ");
+	long n;
+
+	if (pid)
+		return !was_killed(strtol(pid + strlen("pid "), NULL, 10));
+	n = rank ? strtol(rank + strlen("rank "), NULL, 10) : -1;
+	if (n < 0 || n >= keeper.world_size)
+		return true;
+	return keeper.processes[keeper.order_of[n]].member;
+}
+
+void chaos_unexpected(const struct chaos_process *process, const char *text)
+{
+	keeper.results.unexpected++;
+	chaos_complain("an error without a cause", process, text);
+}
+
+void chaos_judge(const struct chaos_process *process, const struct chaos_answer *answer)
+{
+	bool switch_gone = keeper.switch_killed_ns >= keeper.ordered_ns;
+
+	switch (answer->error) {
+	case SML_ERROR_RANK_DIED:
+		if (names_falsely(answer->text)) {
+			keeper.results.false_names++;
+			chaos_complain("a false name", process, answer->text);
+		}
+		keeper.has_cause = true;
+		return;
+	case SML_ERROR_TIMEOUT:
+		if (answer->joining && keeper.has_cause)
+			return;
+		keeper.results.hangs++;
+		chaos_complain("a call did not end in time", process, answer->text);
+		return;
+	case SML_ERROR_ABORTED:
+	case -EINTR:
+		/* What another member's error has ended: that one may still be on its way. */
+		snprintf(keeper.unexplained, sizeof(keeper.unexplained), "%s", answer->text);
+		return;
+	case SML_ERROR_SWITCH_DIED:
+	case SML_ERROR_UNREACHABLE:
+		keeper.has_cause |= switch_gone;
+		if (!switch_gone)
+			chaos_unexpected(process, answer->text);
+		return;
+	default:
+		chaos_unexpected(process, answer->text);
+	}
+}
+
+/* All members have said how it ended. */
+void chaos_judge_membership(void)
+{
+	if (keeper.unexplained[0] && !keeper.has_cause) {
+		keeper.results.unexpected++;
+		fprintf(stderr, "switchml bench: membership %u was aborted without a cause: %s\n",
+			keeper.membership, keeper.unexplained);
+	}
+	keeper.unexplained[0] = '\0';
+}
+
+void chaos_look_for_hangs(uint64_t now_ns)
+{
+	for (unsigned i = 0; i < keeper.n; i++) {
+		struct chaos_process *process = &keeper.processes[i];
+		uint64_t progress = __atomic_load_n(&keeper.memory->progress[i], __ATOMIC_RELAXED);
+
+		if (progress != process->progress || process->state <= IDLE)
+			process->heard_ns = now_ns;
+		process->progress = progress;
+		if (now_ns <= process->heard_ns + CHAOS_HANG_MS * SML_NS_PER_MS)
+			continue;
+		keeper.results.hangs++;
+		chaos_complain("a hang", process, "it does not answer");
+		chaos_strike(process, now_ns);
+	}
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The keeper of `switchml bench --chaos-ranks` (chaos_ranks.c): its processes, and what its files
+ * share. It has one thread, and one of these structures.
+ */
+#ifndef SML_CMD_BENCH_CHAOS_KEEPER_H
+#define SML_CMD_BENCH_CHAOS_KEEPER_H
+
+#include "base/clock.h"
+#include "cmd/bench/chaos_ranks.h"
+#include "cmd/bench/chaos_report.h"
+#include "sim/gen.h"
+
+/* Pids of killed processes, for the judge; a pid is used again only after many others. */
+#define CHAOS_REMEMBERED 4096
+
+/* Whoever has made no call and given no answer for so long hangs. */
+#define CHAOS_HANG_MS 90000
+
+enum chaos_state { ABSENT, IDLE, JOINING, RUNNING };
+
+struct chaos_process {
+	enum chaos_state state;
+	pid_t pid;
+	int fd;
+	uint32_t number;
+	bool member; /* of the last membership, and not killed since */
+	bool told;   /* to abandon it */
+	bool summed; /* its first sum is there */
+	bool closed;
+	uint64_t back_ns; /* ABSENT: when it is started again */
+	uint64_t heard_ns,
+		progress; /* when it was seen to do something, and its calls until then */
+};
+
+struct chaos_keeper {
+	const struct bench_options *options;
+	struct sml_config config;
+	struct gen gen;
+	struct chaos_memory *memory;
+	struct chaos_process processes[BENCH_MAX_LOCAL];
+	unsigned n;
+	uint32_t n_started, membership;
+	uint64_t kill_ns, end_ns;
+	/* The last membership. */
+	uint64_t ordered_ns, last_sum_ns;
+	uint64_t broken_ns; /* when a member had died, or had an error; 0: none has */
+	bool has_begun, is_over, has_cause;
+	int order_of[BENCH_MAX_LOCAL]; /* the processes, by rank */
+	int world_size;
+	char unexplained[1000]; /* an error that follows from another one, which is to come */
+	uint64_t struck_ns;	/* the first kill since the last membership that summed; 0: none */
+	pid_t killed[CHAOS_REMEMBERED];
+	/* The switch, if this process started it. */
+	pid_t switch_pid;
+	uint16_t port;
+	uint64_t switch_ns;	   /* when it is killed or started */
+	uint64_t switch_killed_ns; /* when it was killed last */
+	char address[32];
+	struct chaos_results results;
+};
+
+extern struct chaos_keeper keeper;
+
+static inline uint64_t chaos_after_ms(uint64_t ns, uint32_t ms)
+{
+	return ns + ms * SML_NS_PER_MS;
+}
+
+/* ---- chaos_switch.c ---- */
+
+int chaos_start_switch(void);
+/* A rank that joins does not wait for a switch that does not listen. */
+bool chaos_has_switch(void);
+void chaos_kill_switch(void);
+/* If it is time: it is killed, or started again. */
+int chaos_strike_switch(uint64_t now_ns);
+
+/* ---- chaos_process.c ---- */
+
+unsigned chaos_count(enum chaos_state state);
+void chaos_end_process(struct chaos_process *process);
+/* Kill it, and start it again later. */
+void chaos_strike(struct chaos_process *process, uint64_t now_ns);
+/* If it is time: any of those that are there. At least one stays, and two of three or more. */
+void chaos_strike_one(uint64_t now_ns);
+int chaos_bring_back(uint64_t now_ns);
+
+/* ---- chaos_judge.c: does an error follow from what was killed? ---- */
+
+void chaos_complain(const char *what, const struct chaos_process *process, const char *text);
+void chaos_unexpected(const struct chaos_process *process, const char *text);
+void chaos_judge(const struct chaos_process *process, const struct chaos_answer *answer);
+/* All members have said how it ended. */
+void chaos_judge_membership(void);
+void chaos_look_for_hangs(uint64_t now_ns);
+
+/* ---- chaos_members.c ---- */
+
+/* Wait for answers, up to `ms`, and take all that are there. */
+void chaos_hear_all(int ms);
+void chaos_tell(struct chaos_process *process, const struct chaos_order *order);
+/* A member has died, or has an error. */
+bool chaos_is_broken(void);
+void chaos_abandon_broken(void);
+void chaos_stop_sums(void);
+/* Begin the next membership, or end this one, if it is time. */
+void chaos_change_members(void);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who the members are, and what they answer: chaos_keeper.h. */
+#include "cmd/bench/chaos_keeper.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/*
+ * A member that has not noticed for so long that its job has ended is told so: its switch may have
+ * died before it could, and then the member waits for all others to come to the next one.
+ */
+#define UNTOLD_MS 1000
+
+/* ---- answers ---- */
+
+static void note_sum(struct chaos_process *process, const struct chaos_answer *answer)
+{
+	process->state = RUNNING;
+	process->summed = true;
+	if (answer->at_ns > keeper.last_sum_ns)
+		keeper.last_sum_ns = answer->at_ns;
+	for (int rank = 0; rank < keeper.world_size; rank++) {
+		const struct chaos_process *other = &keeper.processes[keeper.order_of[rank]];
+
+		if (!other->member || !other->summed)
+			return;
+	}
+	/* All of them have it. */
+	keeper.results.changes += keeper.has_begun;
+	keeper.has_begun = true;
+	if (keeper.struck_ns)
+		bench_times_add(&keeper.results.times, keeper.last_sum_ns - keeper.struck_ns);
+	keeper.struck_ns = 0;
+}
+
+static void take_answer(struct chaos_process *process, const struct chaos_answer *answer)
+{
+	process->heard_ns = bench_now_ns();
+	switch (answer->what) {
+	case ANSWER_SUMMED:
+		note_sum(process, answer);
+		return;
+	case ANSWER_FAILED:
+		chaos_judge(process, answer);
+		break;
+	case ANSWER_CLOSED:
+		process->closed = true;
+		if (answer->error && process->member)
+			chaos_unexpected(process, answer->text);
+		break;
+	case ANSWER_STOPPED:
+		break;
+	}
+	process->state = IDLE;
+	keeper.is_over |= answer->what == ANSWER_FAILED;
+}
+
+static void hear(struct chaos_process *process)
+{
+	struct chaos_answer answer;
+
+	if (read(process->fd, &answer, sizeof(answer)) == (ssize_t)sizeof(answer)) {
+		take_answer(process, &answer);
+		return;
+	}
+	chaos_unexpected(process, "it has ended by itself");
+	chaos_strike(process, bench_now_ns());
+}
+
+/* Up to `ms`, and then all that are there. */
+void chaos_hear_all(int ms)
+{
+	struct pollfd fds[BENCH_MAX_LOCAL];
+
+	for (unsigned i = 0; i < keeper.n; i++) {
+		const struct chaos_process *process = &keeper.processes[i];
+
+		fds[i] = (struct pollfd){.fd = process->state == ABSENT ? -1 : process->fd,
+					 .events = POLLIN};
+	}
+	if (poll(fds, keeper.n, ms) <= 0)
+		return;
+	for (unsigned i = 0; i < keeper.n; i++)
+		if (fds[i].revents)
+			hear(&keeper.processes[i]);
+}
+
+/* ---- memberships ---- */
+
+void chaos_tell(struct chaos_process *process, const struct chaos_order *order)
+{
+	/* If it has just died, its socket says so. */
+	if (send(process->fd, order, sizeof(*order), MSG_NOSIGNAL) == (ssize_t)sizeof(*order))
+		process->heard_ns = bench_now_ns();
+}
+
+/* A member has died, or has an error. */
+bool chaos_is_broken(void)
+{
+	bool broken = keeper.is_over;
+
+	for (int rank = 0; rank < keeper.world_size; rank++)
+		broken |= !keeper.processes[keeper.order_of[rank]].member;
+	return broken;
+}
+
+static void abandon(struct chaos_process *process)
+{
+	const struct chaos_order order = {.verb = ORDER_ABANDON, .membership = keeper.membership};
+
+	if (process->told)
+		return;
+	process->told = keeper.has_cause = true;
+	keeper.results.untold += process->state == RUNNING;
+	chaos_tell(process, &order);
+}
+
+/* Members that join would wait for the dead one until they have no time left. */
+void chaos_abandon_broken(void)
+{
+	uint64_t now_ns = bench_now_ns();
+	bool is_late;
+
+	if (keeper.broken_ns == 0)
+		keeper.broken_ns = now_ns;
+	is_late = now_ns >= chaos_after_ms(keeper.broken_ns, UNTOLD_MS);
+	for (unsigned i = 0; i < keeper.n; i++)
+		if (keeper.processes[i].state == JOINING ||
+		    (keeper.processes[i].state == RUNNING && is_late))
+			abandon(&keeper.processes[i]);
+}
+
+static void begin_membership(void)
+{
+	struct chaos_order order = {.verb = ORDER_JOIN, .membership = ++keeper.membership};
+
+	chaos_judge_membership();
+	keeper.world_size = 0;
+	for (unsigned i = 0; i < keeper.n; i++) {
+		struct chaos_process *process = &keeper.processes[i];
+
+		process->member = process->state == IDLE;
+		process->summed = process->told = false;
+		if (!process->member)
+			continue;
+		order.members[keeper.world_size] = process->number;
+		keeper.order_of[keeper.world_size++] = (int)i;
+	}
+	keeper.is_over = keeper.has_cause = false;
+	keeper.broken_ns = 0;
+	keeper.ordered_ns = bench_now_ns();
+	keeper.last_sum_ns = 0;
+	order.world_size = keeper.world_size;
+	for (; order.rank < order.world_size; order.rank++) {
+		struct chaos_process *process = &keeper.processes[keeper.order_of[order.rank]];
+
+		process->state = JOINING;
+		chaos_tell(process, &order);
+	}
+}
+
+void chaos_stop_sums(void)
+{
+	__atomic_store_n(&keeper.memory->stop, keeper.membership, __ATOMIC_RELAXED);
+}
+
+void chaos_change_members(void)
+{
+	unsigned idle = chaos_count(IDLE), busy = chaos_count(JOINING) + chaos_count(RUNNING);
+
+	if (busy == 0 && idle > 0 && chaos_has_switch())
+		begin_membership();
+	else if (busy > 0 && chaos_is_broken())
+		chaos_abandon_broken();
+	else if (idle > 0)
+		chaos_stop_sums();
+}

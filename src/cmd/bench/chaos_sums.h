@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The sums of a rank of `switchml bench --chaos-ranks`. */
+#ifndef SML_CMD_BENCH_CHAOS_SUMS_H
+#define SML_CMD_BENCH_CHAOS_SUMS_H
+
+#include "cmd/bench/chaos_ranks.h"
+
+struct chaos_sums {
+	const struct bench_options *options;
+	struct chaos_memory *memory;
+	unsigned place; /* of this process */
+	struct bench_buffers buffers;
+};
+
+/*
+ * The sum of this number of a membership: `order` says who the members are, and this rank. Its
+ * result is checked, and compared with that of the other members; what is wrong is counted, and no
+ * error. Returns that of the call.
+ */
+int chaos_make_sum(struct chaos_sums *sums, struct sml_context *context,
+		   const struct chaos_order *order, uint32_t number);
+
+#endif
