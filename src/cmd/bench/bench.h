@@ -49,6 +49,7 @@ struct bench_options {
 	unsigned drop, duplicate, reorder; /* packets per million */
 	bool chaos;			   /* the switch is killed repeatedly */
 	bool chaos_ranks;		   /* ranks are */
+	bool switch_decides;		   /* which of them are members */
 	unsigned changes;		   /* of the membership, then it ends; 0: --seconds says */
 };
 

@@ -21,18 +21,27 @@ static bool was_killed(long pid)
 	return false;
 }
 
-/* Of a text about a rank that has died: does it name one that was not killed? */
-static bool names_falsely(const char *text)
+bool chaos_names_falsely(const struct chaos_answer *answer)
 {
-	const char *pid = strstr(text, "pid "), *rank = strstr(text, "rank ");
+	const char *pid = strstr(answer->text, "pid "), *rank = strstr(answer->text, "rank ");
 	long n;
 
 	if (pid)
 		return !was_killed(strtol(pid + strlen("pid "), NULL, 10));
 	n = rank ? strtol(rank + strlen("rank "), NULL, 10) : -1;
-	if (n < 0 || n >= keeper.world_size)
-		return true;
-	return keeper.processes[keeper.order_of[n]].member;
+	return n < 0 || n >= answer->world_size || chaos_find(answer->members[n]);
+}
+
+void chaos_false_name(const struct chaos_process *process, const char *text)
+{
+	keeper.results.false_names++;
+	chaos_complain("a false name", process, text);
+}
+
+void chaos_hang(const struct chaos_process *process, const char *text)
+{
+	keeper.results.hangs++;
+	chaos_complain("a call did not end in time", process, text);
 }
 
 void chaos_unexpected(const struct chaos_process *process, const char *text)
@@ -47,17 +56,13 @@ void chaos_judge(const struct chaos_process *process, const struct chaos_answer 
 
 	switch (answer->error) {
 	case SML_ERROR_RANK_DIED:
-		if (names_falsely(answer->text)) {
-			keeper.results.false_names++;
-			chaos_complain("a false name", process, answer->text);
-		}
+		if (chaos_names_falsely(answer))
+			chaos_false_name(process, answer->text);
 		keeper.has_cause = true;
 		return;
 	case SML_ERROR_TIMEOUT:
-		if (answer->joining && keeper.has_cause)
-			return;
-		keeper.results.hangs++;
-		chaos_complain("a call did not end in time", process, answer->text);
+		if (!answer->joining || !keeper.has_cause)
+			chaos_hang(process, answer->text);
 		return;
 	case SML_ERROR_ABORTED:
 	case -EINTR:
@@ -97,8 +102,7 @@ void chaos_look_for_hangs(uint64_t now_ns)
 		process->progress = progress;
 		if (now_ns <= process->heard_ns + CHAOS_HANG_MS * SML_NS_PER_MS)
 			continue;
-		keeper.results.hangs++;
-		chaos_complain("a hang", process, "it does not answer");
-		chaos_strike(process, now_ns);
+		chaos_hang(process, "it does not answer");
+		chaos_strike(process, now_ns, 0);
 	}
 }

@@ -17,6 +17,12 @@
 /* Whoever has made no call and given no answer for so long hangs. */
 #define CHAOS_HANG_MS 90000
 
+/*
+ * A member that has not noticed for so long that its job has ended is told so: its switch may have
+ * died before it could, and then the member waits for all others to come to the next one.
+ */
+#define CHAOS_UNTOLD_MS 1000
+
 enum chaos_state { ABSENT, IDLE, JOINING, RUNNING };
 
 struct chaos_process {
@@ -28,7 +34,12 @@ struct chaos_process {
 	bool told;   /* to abandon it */
 	bool summed; /* its first sum is there */
 	bool closed;
-	uint64_t back_ns; /* ABSENT: when it is started again */
+	/* If the switch decides. */
+	bool waits;	    /* to be let in, or is to be told to wait */
+	bool urged;	    /* to end its call, because the switch may not tell it of a death */
+	uint64_t since_ns;  /* its errors follow from what happened since then: the sum before */
+	uint64_t summed_ns; /* its last first sum of a membership */
+	uint64_t back_ns;   /* ABSENT: when it is started again */
 	uint64_t heard_ns,
 		progress; /* when it was seen to do something, and its calls until then */
 };
@@ -46,11 +57,17 @@ struct chaos_keeper {
 	uint64_t ordered_ns, last_sum_ns;
 	uint64_t broken_ns; /* when a member had died, or had an error; 0: none has */
 	bool has_begun, is_over, has_cause;
-	int order_of[BENCH_MAX_LOCAL]; /* the processes, by rank */
+	uint32_t members[BENCH_MAX_LOCAL]; /* the numbers of its processes, by rank */
 	int world_size;
+	uint32_t formed;	/* if the switch decides: its number among those that had a sum */
+	bool is_ordered;	/* this process has decided, and none has had a sum since */
+	bool is_first;		/* the last one is that of this process */
+	uint64_t ending_ns;	/* all are to stop since then; 0: not yet */
 	char unexplained[1000]; /* an error that follows from another one, which is to come */
 	uint64_t struck_ns;	/* the first kill since the last membership that summed; 0: none */
 	pid_t killed[CHAOS_REMEMBERED];
+	unsigned n_killed;
+	uint64_t killed_ns, started_ns; /* the last one */
 	/* The switch, if this process started it. */
 	pid_t switch_pid;
 	uint16_t port;
@@ -79,9 +96,11 @@ int chaos_strike_switch(uint64_t now_ns);
 /* ---- chaos_process.c ---- */
 
 unsigned chaos_count(enum chaos_state state);
+/* NULL: it is not there any more. */
+struct chaos_process *chaos_find(uint32_t number);
 void chaos_end_process(struct chaos_process *process);
-/* Kill it, and start it again later. */
-void chaos_strike(struct chaos_process *process, uint64_t now_ns);
+/* Kill it, and start it again after some time. */
+void chaos_strike(struct chaos_process *process, uint64_t now_ns, uint32_t away_ms);
 /* If it is time: any of those that are there. At least one stays, and two of three or more. */
 void chaos_strike_one(uint64_t now_ns);
 int chaos_bring_back(uint64_t now_ns);
@@ -90,10 +109,23 @@ int chaos_bring_back(uint64_t now_ns);
 
 void chaos_complain(const char *what, const struct chaos_process *process, const char *text);
 void chaos_unexpected(const struct chaos_process *process, const char *text);
+void chaos_hang(const struct chaos_process *process, const char *text);
+void chaos_false_name(const struct chaos_process *process, const char *text);
+/* Of an error about a rank that has died: does it name one that was not killed? */
+bool chaos_names_falsely(const struct chaos_answer *answer);
 void chaos_judge(const struct chaos_process *process, const struct chaos_answer *answer);
 /* All members have said how it ended. */
 void chaos_judge_membership(void);
 void chaos_look_for_hangs(uint64_t now_ns);
+
+/* ---- chaos_decided.c: the switch decides ---- */
+
+void chaos_judge_decided(struct chaos_process *process, const struct chaos_answer *answer);
+/* The first sum of a membership. False: it is not the last one that is known. */
+bool chaos_learn_members(struct chaos_process *process, const struct chaos_answer *answer);
+void chaos_follow_decisions(void);
+/* While all are to stop. */
+void chaos_end_decisions(void);
 
 /* ---- chaos_members.c ---- */
 
@@ -102,8 +134,12 @@ void chaos_hear_all(int ms);
 void chaos_tell(struct chaos_process *process, const struct chaos_order *order);
 /* A member has died, or has an error. */
 bool chaos_is_broken(void);
-void chaos_abandon_broken(void);
+void chaos_abandon(struct chaos_process *process);
+void chaos_begin_membership(void);
+/* All stop after their next sum. */
 void chaos_stop_sums(void);
+/* Until they have: those that cannot are told. */
+void chaos_hasten_end(void);
 /* Begin the next membership, or end this one, if it is time. */
 void chaos_change_members(void);
 

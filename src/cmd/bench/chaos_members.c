@@ -3,35 +3,49 @@
 #include "cmd/bench/chaos_keeper.h"
 
 #include <poll.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/*
- * A member that has not noticed for so long that its job has ended is told so: its switch may have
- * died before it could, and then the member waits for all others to come to the next one.
- */
-#define UNTOLD_MS 1000
-
 /* ---- answers ---- */
+
+static bool all_have_summed(void)
+{
+	for (int rank = 0; rank < keeper.world_size; rank++) {
+		const struct chaos_process *other = chaos_find(keeper.members[rank]);
+
+		if (!other || !other->summed)
+			return false;
+	}
+	return true;
+}
 
 static void note_sum(struct chaos_process *process, const struct chaos_answer *answer)
 {
+	if (keeper.options->switch_decides && !chaos_learn_members(process, answer))
+		return;
 	process->state = RUNNING;
 	process->summed = true;
 	if (answer->at_ns > keeper.last_sum_ns)
 		keeper.last_sum_ns = answer->at_ns;
-	for (int rank = 0; rank < keeper.world_size; rank++) {
-		const struct chaos_process *other = &keeper.processes[keeper.order_of[rank]];
-
-		if (!other->member || !other->summed)
-			return;
-	}
-	/* All of them have it. */
+	if (!all_have_summed())
+		return;
 	keeper.results.changes += keeper.has_begun;
+	keeper.results.decisions += keeper.options->switch_decides && !keeper.is_first;
 	keeper.has_begun = true;
 	if (keeper.struck_ns)
 		bench_times_add(&keeper.results.times, keeper.last_sum_ns - keeper.struck_ns);
 	keeper.struck_ns = 0;
+}
+
+static void note_failure(struct chaos_process *process, const struct chaos_answer *answer)
+{
+	if (keeper.options->switch_decides)
+		chaos_judge_decided(process, answer);
+	else
+		chaos_judge(process, answer);
+	keeper.is_over |= !keeper.options->switch_decides || keeper.ending_ns > 0 ||
+			  answer->membership == keeper.formed;
 }
 
 static void take_answer(struct chaos_process *process, const struct chaos_answer *answer)
@@ -42,8 +56,9 @@ static void take_answer(struct chaos_process *process, const struct chaos_answer
 		note_sum(process, answer);
 		return;
 	case ANSWER_FAILED:
-		chaos_judge(process, answer);
-		break;
+		process->state = answer->goes_on ? JOINING : IDLE;
+		note_failure(process, answer);
+		return;
 	case ANSWER_CLOSED:
 		process->closed = true;
 		if (answer->error && process->member)
@@ -53,7 +68,6 @@ static void take_answer(struct chaos_process *process, const struct chaos_answer
 		break;
 	}
 	process->state = IDLE;
-	keeper.is_over |= answer->what == ANSWER_FAILED;
 }
 
 static void hear(struct chaos_process *process)
@@ -65,7 +79,7 @@ static void hear(struct chaos_process *process)
 		return;
 	}
 	chaos_unexpected(process, "it has ended by itself");
-	chaos_strike(process, bench_now_ns());
+	chaos_strike(process, bench_now_ns(), 0);
 }
 
 /* Up to `ms`, and then all that are there. */
@@ -101,11 +115,11 @@ bool chaos_is_broken(void)
 	bool broken = keeper.is_over;
 
 	for (int rank = 0; rank < keeper.world_size; rank++)
-		broken |= !keeper.processes[keeper.order_of[rank]].member;
+		broken |= !chaos_find(keeper.members[rank]);
 	return broken;
 }
 
-static void abandon(struct chaos_process *process)
+void chaos_abandon(struct chaos_process *process)
 {
 	const struct chaos_order order = {.verb = ORDER_ABANDON, .membership = keeper.membership};
 
@@ -117,62 +131,91 @@ static void abandon(struct chaos_process *process)
 }
 
 /* Members that join would wait for the dead one until they have no time left. */
-void chaos_abandon_broken(void)
+static void abandon_broken(void)
 {
 	uint64_t now_ns = bench_now_ns();
 	bool is_late;
 
 	if (keeper.broken_ns == 0)
 		keeper.broken_ns = now_ns;
-	is_late = now_ns >= chaos_after_ms(keeper.broken_ns, UNTOLD_MS);
+	is_late = now_ns >= chaos_after_ms(keeper.broken_ns, CHAOS_UNTOLD_MS);
 	for (unsigned i = 0; i < keeper.n; i++)
 		if (keeper.processes[i].state == JOINING ||
 		    (keeper.processes[i].state == RUNNING && is_late))
-			abandon(&keeper.processes[i]);
+			chaos_abandon(&keeper.processes[i]);
 }
 
-static void begin_membership(void)
+static void tell_members(void)
 {
-	struct chaos_order order = {.verb = ORDER_JOIN, .membership = ++keeper.membership};
+	struct chaos_order order = {.verb = ORDER_JOIN,
+				    .membership = keeper.membership,
+				    .world_size = keeper.world_size};
 
-	chaos_judge_membership();
-	keeper.world_size = 0;
-	for (unsigned i = 0; i < keeper.n; i++) {
-		struct chaos_process *process = &keeper.processes[i];
-
-		process->member = process->state == IDLE;
-		process->summed = process->told = false;
-		if (!process->member)
-			continue;
-		order.members[keeper.world_size] = process->number;
-		keeper.order_of[keeper.world_size++] = (int)i;
-	}
-	keeper.is_over = keeper.has_cause = false;
-	keeper.broken_ns = 0;
-	keeper.ordered_ns = bench_now_ns();
-	keeper.last_sum_ns = 0;
-	order.world_size = keeper.world_size;
+	memcpy(order.members, keeper.members, sizeof(order.members));
 	for (; order.rank < order.world_size; order.rank++) {
-		struct chaos_process *process = &keeper.processes[keeper.order_of[order.rank]];
+		struct chaos_process *process = chaos_find(order.members[order.rank]);
 
 		process->state = JOINING;
 		chaos_tell(process, &order);
 	}
 }
 
-void chaos_stop_sums(void)
+void chaos_begin_membership(void)
 {
-	__atomic_store_n(&keeper.memory->stop, keeper.membership, __ATOMIC_RELAXED);
+	chaos_judge_membership();
+	keeper.membership++;
+	keeper.world_size = 0;
+	for (unsigned i = 0; i < keeper.n; i++) {
+		struct chaos_process *process = &keeper.processes[i];
+
+		process->member = process->state == IDLE;
+		process->summed = process->told = process->urged = process->waits = false;
+		if (process->member)
+			keeper.members[keeper.world_size++] = process->number;
+	}
+	keeper.is_over = keeper.has_cause = false;
+	keeper.is_ordered = keeper.is_first = true;
+	keeper.broken_ns = 0;
+	keeper.ordered_ns = bench_now_ns();
+	keeper.last_sum_ns = 0;
+	tell_members();
 }
 
-void chaos_change_members(void)
+static void stop_sums_until(uint32_t membership)
+{
+	__atomic_store_n(&keeper.memory->stop, membership, __ATOMIC_RELAXED);
+}
+
+void chaos_stop_sums(void)
+{
+	stop_sums_until(UINT32_MAX);
+	keeper.ending_ns = bench_now_ns();
+}
+
+void chaos_hasten_end(void)
+{
+	if (keeper.options->switch_decides)
+		chaos_end_decisions();
+	else if (chaos_is_broken())
+		abandon_broken();
+}
+
+static void change_members(void)
 {
 	unsigned idle = chaos_count(IDLE), busy = chaos_count(JOINING) + chaos_count(RUNNING);
 
 	if (busy == 0 && idle > 0 && chaos_has_switch())
-		begin_membership();
+		chaos_begin_membership();
 	else if (busy > 0 && chaos_is_broken())
-		chaos_abandon_broken();
+		abandon_broken();
 	else if (idle > 0)
-		chaos_stop_sums();
+		stop_sums_until(keeper.membership);
+}
+
+void chaos_change_members(void)
+{
+	if (keeper.options->switch_decides)
+		chaos_follow_decisions();
+	else
+		change_members();
 }

@@ -19,6 +19,8 @@
 /* Some deaths come together: one kill in this many is followed by another one at once. */
 #define TOGETHER 6
 
+struct chaos_keeper keeper;
+
 static _Noreturn void be_process(unsigned place, int fd)
 {
 	struct sml_config config = keeper.config;
@@ -54,6 +56,8 @@ static int start_process(unsigned place)
 	process->number = ++keeper.n_started;
 	process->state = IDLE;
 	process->member = process->closed = false;
+	process->waits = true;
+	keeper.started_ns = process->since_ns = process->summed_ns = bench_now_ns();
 	return 0;
 }
 
@@ -75,17 +79,25 @@ unsigned chaos_count(enum chaos_state state)
 	return n;
 }
 
+struct chaos_process *chaos_find(uint32_t number)
+{
+	for (unsigned i = 0; i < keeper.n; i++)
+		if (keeper.processes[i].number == number && keeper.processes[i].state != ABSENT)
+			return &keeper.processes[i];
+	return NULL;
+}
+
 /* ---- kills ---- */
 
-void chaos_strike(struct chaos_process *process, uint64_t now_ns)
+void chaos_strike(struct chaos_process *process, uint64_t now_ns, uint32_t away_ms)
 {
-	keeper.killed[keeper.results.kills++ % CHAOS_REMEMBERED] = process->pid;
+	keeper.killed[keeper.n_killed++ % CHAOS_REMEMBERED] = process->pid;
 	keeper.has_cause |= process->member;
+	keeper.killed_ns = bench_now_ns();
 	if (keeper.struck_ns == 0)
-		keeper.struck_ns = bench_now_ns();
+		keeper.struck_ns = keeper.killed_ns;
 	chaos_end_process(process);
-	process->back_ns =
-		chaos_after_ms(now_ns, gen_range(&keeper.gen, AWAY_LEAST_MS, AWAY_MOST_MS));
+	process->back_ns = chaos_after_ms(now_ns, away_ms);
 }
 
 static uint64_t next_kill_ns(uint64_t now_ns)
@@ -111,7 +123,9 @@ void chaos_strike_one(uint64_t now_ns)
 	chosen = gen_below(&keeper.gen, there);
 	for (unsigned i = 0; i < keeper.n; i++)
 		if (keeper.processes[i].state != ABSENT && chosen-- == 0)
-			chaos_strike(&keeper.processes[i], now_ns);
+			chaos_strike(&keeper.processes[i], now_ns,
+				     gen_range(&keeper.gen, AWAY_LEAST_MS, AWAY_MOST_MS));
+	keeper.results.kills++;
 }
 
 int chaos_bring_back(uint64_t now_ns)

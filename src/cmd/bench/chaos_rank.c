@@ -4,6 +4,7 @@
  * after the other. The other thread reads orders, so that it can end a join for which a member is
  * missing. Orders come one by one, so one to abandon a join can never end the next one.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,11 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "cmd/bench/chaos_sums.h"
+
+/* How long the switch waits for ranks that have not asked. Those that are later begin anew. */
+#define ASK_MS 2000
+/* Before it is asked again, if there is none. */
+#define SWITCHLESS_US 20000
 
 static struct chaos_rank {
 	struct sml_config config;
@@ -26,6 +32,8 @@ static struct chaos_rank {
 	bool has_order;
 	struct chaos_order next;  /* read last */
 	struct chaos_order order; /* the main thread's */
+	struct chaos_order now;	  /* the membership that this rank is in */
+	uint32_t number;	  /* of this process */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* ---- orders ---- */
@@ -36,9 +44,10 @@ static void abandon(const struct chaos_order *order)
 
 	if (order->membership != self.next.membership)
 		return;
-	__atomic_store_n(&self.interrupt, 1, __ATOMIC_RELAXED);
+	if (order->verb == ORDER_ABANDON)
+		__atomic_store_n(&self.interrupt, 1, __ATOMIC_RELAXED);
 	if (context)
-		(void)sml_abort(context, "another member died while this one joined");
+		(void)sml_abort(context, "another member has died");
 }
 
 /* The previous order has been obeyed: the keeper waits for that. */
@@ -58,7 +67,7 @@ static void *read_orders(void *unused)
 
 	(void)unused;
 	while (read(self.fd, &order, sizeof(order)) == (ssize_t)sizeof(order)) {
-		if (order.verb == ORDER_ABANDON)
+		if (order.verb == ORDER_ABANDON || order.verb == ORDER_ABORT)
 			abandon(&order);
 		else
 			pass_on(&order);
@@ -79,18 +88,78 @@ static const struct chaos_order *next_order(void)
 
 static void answer(struct chaos_answer *what)
 {
-	what->membership = self.order.membership;
+	what->membership = self.now.membership;
+	what->rank = self.now.rank;
+	what->world_size = self.now.world_size;
+	memcpy(what->members, self.now.members, sizeof(what->members));
 	what->at_ns = bench_now_ns();
 	if (write(self.fd, what, sizeof(*what)) != (ssize_t)sizeof(*what))
 		_exit(1);
 }
 
-static void answer_failed(int error, bool joining, const char *text)
+/* Joining has failed, or a call. */
+static void answer_failed(int error, bool joining, bool goes_on)
 {
-	struct chaos_answer what = {.what = ANSWER_FAILED, .error = error, .joining = joining};
+	struct chaos_answer what = {
+		.what = ANSWER_FAILED, .error = error, .joining = joining, .goes_on = goes_on};
 
-	snprintf(what.text, sizeof(what.text), "%s", text);
+	snprintf(what.text, sizeof(what.text), "%s", sml_error_text(joining ? NULL : self.context));
 	answer(&what);
+}
+
+/* ---- the switch decides ---- */
+
+static bool is_interrupted(void)
+{
+	return __atomic_load_n(&self.interrupt, __ATOMIC_RELAXED) != 0;
+}
+
+/* After this error. */
+static int ask_the_switch(int error)
+{
+	struct sml_membership next = SML_MEMBERSHIP_INIT;
+
+	if (error == SML_ERROR_SWITCH_DIED || error == SML_ERROR_UNREACHABLE)
+		usleep(SWITCHLESS_US);
+	next.wait_ms = ASK_MS;
+	return is_interrupted() ? -EINTR : sml_reconfigure(self.context, &next);
+}
+
+static void note_newest(uint32_t membership)
+{
+	uint32_t *newest = &self.sums.memory->newest;
+	uint32_t found = __atomic_load_n(newest, __ATOMIC_RELAXED);
+
+	while (found < membership &&
+	       !__atomic_compare_exchange_n(newest, &found, membership, true, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+/*
+ * Who the members are. The number of the membership is larger than any that has had a sum: before
+ * a rank makes one, all members have made this call.
+ */
+static int meet_members(void)
+{
+	int32_t mine[2] = {(int32_t)__atomic_load_n(&self.sums.memory->newest, __ATOMIC_RELAXED),
+			   (int32_t)self.number};
+	int32_t all[BENCH_MAX_LOCAL][2] = {{0}};
+	int32_t newest = 0;
+	int error;
+
+	self.now.rank = sml_rank(self.context);
+	self.now.world_size = sml_world_size(self.context);
+	error = sml_allgather(self.context, mine, all, 2, SML_INT32);
+	if (error)
+		return error;
+	for (int rank = 0; rank < self.now.world_size; rank++) {
+		newest = all[rank][0] > newest ? all[rank][0] : newest;
+		self.now.members[rank] = (uint32_t)all[rank][1];
+	}
+	self.now.membership = (uint32_t)newest + 1;
+	note_newest(self.now.membership);
+	return 0;
 }
 
 /* ---- a membership ---- */
@@ -103,24 +172,16 @@ static void drop_line(void *unused, int level, const char *text)
 	(void)text;
 }
 
-static int join(const struct chaos_order *order)
+static int open_job(const char *name, const struct chaos_order *order)
 {
-	struct sml_membership next = SML_MEMBERSHIP_INIT;
 	struct sml_context *context;
-	char name[160];
-	int error;
-
-	snprintf(name, sizeof(name), "%.120s, membership %u", self.config.job, order->membership);
-	next.job = name;
-	next.rank = order->rank;
-	next.world_size = order->world_size;
-	if (self.context)
-		return sml_reconfigure(self.context, &next);
 	struct sml_config config = self.config;
+	int error;
 
 	config.job = name;
 	config.rank = order->rank;
 	config.world_size = order->world_size;
+	config.join = order->waits;
 	config.interrupt = &self.interrupt;
 	if (!getenv("SWITCHML_DEBUG"))
 		config.log = drop_line;
@@ -130,36 +191,78 @@ static int join(const struct chaos_order *order)
 	return error;
 }
 
-/* Rank 0 reads what the keeper wishes, so that all members stop after the same call. */
-static int agree_to_stop(const struct chaos_order *order, int32_t *stop)
+static int join(const struct chaos_order *order)
 {
-	*stop = order->rank == 0 &&
-		__atomic_load_n(&self.sums.memory->stop, __ATOMIC_RELAXED) >= order->membership;
-	return sml_allreduce(self.context, stop, stop, 1, SML_INT32, SML_MAX, NULL);
+	struct sml_membership next = SML_MEMBERSHIP_INIT;
+	char name[160];
+
+	self.now = *order;
+	self.number = order->members[order->rank];
+	snprintf(name, sizeof(name), "%.120s, membership %u", self.config.job, order->membership);
+	next.job = name;
+	next.rank = order->rank;
+	next.world_size = order->world_size;
+	return self.context ? sml_reconfigure(self.context, &next) : open_job(name, order);
+}
+
+/* Rank 0 reads what the keeper wishes, so that all members stop after the same call. */
+enum wish { GO_ON, CHANGE, STOP };
+
+static int agree_on_wish(int32_t *wish)
+{
+	*wish = GO_ON;
+	if (self.now.rank == 0 && self.sums.options->switch_decides &&
+	    sml_waiting(self.context) > 0)
+		*wish = CHANGE;
+	if (self.now.rank == 0 &&
+	    __atomic_load_n(&self.sums.memory->stop, __ATOMIC_RELAXED) >= self.now.membership)
+		*wish = STOP;
+	return sml_allreduce(self.context, wish, wish, 1, SML_INT32, SML_MAX, NULL);
+}
+
+/* Until there is an error or a wish. */
+static int sum_on(int32_t *wish)
+{
+	struct chaos_answer summed = {.what = ANSWER_SUMMED};
+	int error = self.sums.options->switch_decides ? meet_members() : 0;
+
+	*wish = GO_ON;
+	for (uint32_t number = 0; error == 0 && *wish == GO_ON; number++) {
+		error = chaos_make_sum(&self.sums, self.context, &self.now, number);
+		if (error == 0 && number == 0)
+			answer(&summed);
+		if (error == 0)
+			error = agree_on_wish(wish);
+	}
+	return error;
+}
+
+/* Does this rank ask the switch for the next membership? If not, the keeper has to decide. */
+static bool asks_next(int error, bool joining)
+{
+	if (!self.sums.options->switch_decides || !self.context || is_interrupted())
+		return false;
+	return !joining || (error != SML_ERROR_TIMEOUT && error != SML_ERROR_REFUSED);
 }
 
 static void be_member(const struct chaos_order *order)
 {
-	struct chaos_answer summed = {.what = ANSWER_SUMMED};
 	struct chaos_answer stopped = {.what = ANSWER_STOPPED};
-	int32_t stop = 0;
-	int error = join(order);
+	bool joining = true, goes_on = true;
+	int32_t wish = GO_ON;
 
-	if (error) {
-		answer_failed(error, true, sml_error_text(NULL));
-		return;
-	}
-	for (uint32_t number = 0; error == 0 && !stop; number++) {
-		error = chaos_make_sum(&self.sums, self.context, order, number);
-		if (error == 0 && number == 0)
-			answer(&summed);
+	for (int error = join(order); goes_on; error = ask_the_switch(error)) {
+		joining = error != 0;
 		if (error == 0)
-			error = agree_to_stop(order, &stop);
+			error = sum_on(&wish);
+		if (error == 0 && wish == STOP) {
+			answer(&stopped);
+			return;
+		}
+		goes_on = asks_next(error, joining);
+		if (error)
+			answer_failed(error, joining, goes_on);
 	}
-	if (error)
-		answer_failed(error, false, sml_error_text(self.context));
-	else
-		answer(&stopped);
 }
 
 static void leave(void)

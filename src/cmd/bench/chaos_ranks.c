@@ -11,7 +11,8 @@
  *	   '--- killed, in any state        an error, or all have agreed to stop
  *
  * When no member of the last membership is in it any more, all idle processes are the next one. A
- * member that dies ends it, and so does the wish to let in a process that is back.
+ * member that dies ends it, and so does the wish to let in a process that is back. With
+ * --switch-decides, it decides only at first, and where the switch cannot (chaos_decided.c).
  *
  * This process has no threads, because it forks while ranks run. The switch is another process.
  */
@@ -25,8 +26,6 @@
 
 /* Of every call of a rank. Whatever reaches it is an error here. */
 #define CALL_MS 45000
-
-struct chaos_keeper keeper;
 
 static bool is_enough(uint64_t now_ns)
 {
@@ -91,8 +90,7 @@ static bool await_all(bool (*so)(const struct chaos_process *process))
 	uint64_t until_ns = bench_now_ns() + CHAOS_HANG_MS * SML_NS_PER_MS;
 
 	while (!all_are(so) && bench_now_ns() < until_ns) {
-		if (chaos_is_broken())
-			chaos_abandon_broken();
+		chaos_hasten_end();
 		chaos_hear_all(50);
 	}
 	return all_are(so);
@@ -101,7 +99,7 @@ static bool await_all(bool (*so)(const struct chaos_process *process))
 /* All stop after the same sum and leave: who has no job any more has nothing to leave. */
 static int end_all(void)
 {
-	const struct chaos_order order = {.verb = ORDER_CLOSE, .membership = keeper.membership};
+	const struct chaos_order order = {.verb = ORDER_CLOSE};
 	int error = keeper.options->chaos && keeper.switch_pid == 0 ? chaos_start_switch() : 0;
 	bool is_whole;
 

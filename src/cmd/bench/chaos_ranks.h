@@ -13,6 +13,10 @@
  *	ORDER_ABANDON   ----------->    stops joining, because a member has died
  *	ORDER_CLOSE     ----------->    leaves the job
  *	                <-----------    ANSWER_CLOSED
+ *
+ * With --switch-decides, a rank that has been in a membership asks the switch for the next one
+ * without an order, after an error or when processes wait to join, and numbers it together with
+ * its members. ANSWER_SUMMED then says who they are.
  */
 #ifndef SML_CMD_BENCH_CHAOS_RANKS_H
 #define SML_CMD_BENCH_CHAOS_RANKS_H
@@ -20,16 +24,22 @@
 #include "cmd/bench/bench.h"
 
 struct chaos_order {
-	enum { ORDER_JOIN, ORDER_ABANDON, ORDER_CLOSE } verb;
+	/* ORDER_ABORT: only the call in progress. */
+	enum { ORDER_JOIN, ORDER_ABANDON, ORDER_ABORT, ORDER_CLOSE } verb;
 	uint32_t membership; /* its number: names of jobs, and seeds of inputs, come from it */
 	int rank, world_size;
 	uint32_t members[BENCH_MAX_LOCAL]; /* by rank: the numbers of processes */
+	bool waits; /* to be let into this membership or a later one: members[0] is its number */
 };
 
 struct chaos_answer {
 	enum { ANSWER_SUMMED, ANSWER_STOPPED, ANSWER_FAILED, ANSWER_CLOSED } what;
+	/* In which the rank is, or was last. */
 	uint32_t membership;
+	int rank, world_size;
+	uint32_t members[BENCH_MAX_LOCAL];
 	bool joining; /* of ANSWER_FAILED: the job had not begun */
+	bool goes_on; /* of ANSWER_FAILED: the rank asks the switch, without an order */
 	int error;
 	uint64_t at_ns; /* bench_now_ns() */
 	char text[1000];
@@ -40,7 +50,8 @@ struct chaos_answer {
 
 /* Memory of all processes. A process that is killed leaves it whole: all changes are atomic. */
 struct chaos_memory {
-	uint32_t stop; /* memberships up to this number stop after their next sum */
+	uint32_t stop;	 /* memberships up to this number stop after their next sum */
+	uint32_t newest; /* membership that has had a sum, if ranks number them */
 	uint64_t sums, wrong;
 	uint64_t progress[BENCH_MAX_LOCAL]; /* calls of each place's processes */
 	/* Of a sum in place (its number modulo CHAOS_SUMS): which one it is, and its hash. */

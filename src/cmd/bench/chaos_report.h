@@ -7,6 +7,8 @@
 
 struct chaos_results {
 	uint64_t changes;	 /* memberships that followed another one, and had a sum */
+	uint64_t decisions;	 /* those of them that the switch has decided on */
+	uint64_t late;		 /* ranks that asked it too late, and began anew */
 	uint64_t kills, returns; /* of ranks */
 	uint64_t switch_kills;
 	uint64_t sums, wrong;

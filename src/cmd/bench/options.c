@@ -30,6 +30,7 @@ enum {
 	OPTION_REORDER,
 	OPTION_CHAOS,
 	OPTION_CHAOS_RANKS,
+	OPTION_SWITCH_DECIDES,
 	OPTION_CHANGES,
 	OPTION_COLLECTIVE,
 	OPTION_NCCL_TESTS,
@@ -77,6 +78,8 @@ static const struct argp_option known_options[] = {
 	 "kill and restart a rank every second, and check every sum of those that are there (10 s, "
 	 "or --seconds)",
 	 6},
+	{"switch-decides", OPTION_SWITCH_DECIDES, NULL, 0,
+	 "with --chaos-ranks, the switch decides which ranks go on", 6},
 	{"changes", OPTION_CHANGES, "N", 0,
 	 "with --chaos-ranks, end after N changes of its members", 6},
 	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1}, /* as nccl-tests has it */
@@ -290,12 +293,17 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case OPTION_CHAOS_RANKS:
 		options->chaos_ranks = true;
 		return 0;
+	case OPTION_SWITCH_DECIDES:
+		options->switch_decides = true;
+		return 0;
 	case OPTION_CHANGES:
 		options->changes = parse_number(state, text, 1000000);
 		return 0;
 	case ARGP_KEY_END:
 		if (options->changes && !options->chaos_ranks)
 			argp_error(state, "--changes is for --chaos-ranks");
+		if (options->switch_decides && !options->chaos_ranks)
+			argp_error(state, "--switch-decides is for --chaos-ranks");
 		if (options->pause_ms && !options->seconds)
 			argp_error(state, "--pause is for --seconds");
 		complete(options);
