@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Single packets for the loaded XDP program, through BPF_PROG_TEST_RUN: which ones are its own,
+ * whose addresses it learns, and what it hands to the daemon. Skipped if BPF is not permitted.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "support/test.h"
+#include "support/xdp_pair.h"
+
+#define DAEMON_KEY 0x1122334455667788u
+#define STRANGER   201
+
+static void assert_passed(const uint8_t *frame, uint32_t bytes)
+{
+	struct xdp_outcome out;
+
+	pair_run(frame, bytes, &out);
+	assert_int_equal(out.action, XDP_PASS);
+	assert_int_equal(out.bytes, bytes);
+	assert_memory_equal(out.frame, frame, bytes);
+}
+
+TEST(what_is_not_ours_passes_untouched)
+{
+	uint8_t frame[FRAME_BYTES];
+	uint32_t bytes;
+	struct pair pair;
+
+	pair_open(&pair, 2, 352, 1);
+	pair.wrappings[0] = (struct frame_wrapping){.rank = 0};
+	bytes = pair_contribution(&pair, 0, frame);
+	frame[20] = 0x20; /* more fragments follow */
+	assert_passed(frame, bytes);
+	frame[20] = 0;
+	frame[14] = 0x46; /* options */
+	assert_passed(frame, bytes);
+	frame[14] = 0x45;
+	frame[23] = 6; /* TCP */
+	assert_passed(frame, bytes);
+	frame[23] = 17;
+	frame[37]++; /* port */
+	assert_passed(frame, bytes);
+	frame[37]--;
+	frame[39]++; /* length */
+	assert_passed(frame, bytes);
+	frame[39]--;
+	frame[12] = 0x08;
+	frame[13] = 0x06; /* ARP */
+	assert_passed(frame, bytes);
+	for (uint32_t length = 14; length < bytes; length++) {
+		pair_contribution(&pair, 0, frame);
+		assert_passed(frame, length);
+	}
+	pair_close(&pair);
+}
+
+TEST(an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame)
+{
+	struct sml_xdp_totals totals;
+	uint8_t frame[FRAME_BYTES] = {0};
+	struct xdp_outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	pair_open(&pair, 1, 352, 1);
+	pair.wrappings[0] = (struct frame_wrapping){.rank = 0};
+	bytes = pair_contribution(&pair, 0, frame);
+	frame[40] = frame[41] = 0;
+	pair_run(frame, bytes + 6, &out);
+	assert_int_equal(out.action, XDP_REDIRECT);
+	sml_xdp_maps_totals(pair_maps, PAIR_JOB, &totals);
+	assert_int_equal(totals.traffic.fates[SML_VERDICT_COMPLETED], 1);
+	pair_close(&pair);
+}
+
+TEST(an_address_is_learned_with_the_cookie_only_and_stays)
+{
+	struct sml_xdp_peer before, after;
+	uint8_t frame[FRAME_BYTES];
+	struct xdp_outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	pair_open(&pair, 2, 352, 1);
+	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &before);
+	pair.wrappings[1].rank = 9; /* another address */
+	bytes = pair_probe(&pair, 1, 0, frame);
+	pair_run(frame, bytes, &out); /* the job runs already */
+	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &after);
+	assert_memory_equal(&before, &after, sizeof(before));
+	pair_close(&pair);
+}
+
+TEST(a_renewed_address_is_learned_once)
+{
+	struct sml_xdp_peer before, renewed, after;
+	uint8_t frame[FRAME_BYTES];
+	struct xdp_outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	pair_open(&pair, 2, 352, 1);
+	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &before);
+	assert_int_equal(sml_xdp_maps_renew_peer(pair_maps, PAIR_JOB, 1, 0, 77), 0);
+	pair.wrappings[1].rank = 9; /* another address */
+	bytes = pair_renewal(&pair, 1, 0, 78, frame);
+	pair_run(frame, bytes, &out);
+	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &renewed);
+	assert_memory_equal(&before, &renewed, sizeof(before));
+	bytes = pair_renewal(&pair, 1, 0, 77, frame);
+	pair_run(frame, bytes, &out);
+	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &renewed);
+	assert_memory_not_equal(&before, &renewed, sizeof(before));
+	/* A copy of the same probe from elsewhere. */
+	pair.wrappings[1].rank = 10;
+	bytes = pair_renewal(&pair, 1, 0, 77, frame);
+	pair_run(frame, bytes, &out);
+	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &after);
+	assert_memory_equal(&renewed, &after, sizeof(after));
+	pair_close(&pair);
+}
+
+/* Until the program's clock has gone on by this much. */
+static void await_coarse_clock(uint64_t ns)
+{
+	uint64_t begun_ns = sml_clock_ns(CLOCK_MONOTONIC_COARSE);
+
+	while (sml_clock_ns(CLOCK_MONOTONIC_COARSE) < begun_ns + ns)
+		usleep(1000);
+}
+
+/* In a leaf, too, where they wait until the sum goes up. */
+TEST(the_others_wait_for_the_last_rank)
+{
+	struct sml_xdp_totals totals;
+	uint8_t frame[FRAME_BYTES];
+	struct xdp_outcome out;
+	struct pair pair;
+
+	for (int leaf = 0; leaf < 2; leaf++) {
+		(leaf ? pair_open_leaf : pair_open)(&pair, 3, 352, 1);
+		for (uint8_t rank = 0; rank < 3; rank++) {
+			if (rank == 2)
+				await_coarse_clock(50000000);
+			pair_run(frame, pair_contribution(&pair, rank, frame), &out);
+		}
+		sml_xdp_maps_totals(pair_maps, PAIR_JOB, &totals);
+		assert_true(totals.waited_ns[2] >= 50000000);
+		assert_true(totals.waited_ns[0] == 0 && totals.waited_ns[1] == 0);
+		pair_close(&pair);
+	}
+}
+
+/* Ranks know the tag. The program alone decides what the daemon sends on. */
+TEST(a_rank_cannot_make_results)
+{
+	static const uint8_t kinds[] = {SML_PACKET_RESULT,	  SML_PACKET_PROBE_REPLY,
+					SML_PACKET_GROUP_PROBE,	  SML_XDP_KIND_TO_RANK,
+					SML_XDP_KIND_TO_RANK + 1, 0xff};
+	struct sml_xdp_totals totals;
+	uint8_t frame[FRAME_BYTES];
+	struct xdp_outcome out;
+	struct pair pair;
+
+	pair_open(&pair, 2, 352, 1);
+	sml_xdp_maps_totals(pair_maps, PAIR_JOB, &totals);
+	for (unsigned i = 0; i < 2 * sizeof(kinds); i++) {
+		struct sml_header header = pair_header(&pair.pool.rules, 0, 0, 0, 0);
+
+		if (i == sizeof(kinds))
+			assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, DAEMON_KEY),
+					 0);
+		header.kind = kinds[i % sizeof(kinds)];
+		header.key_be = sml_be64(pair.pool.rules.tag);
+		pair_run(frame, frame_build(frame, &pair.wrappings[0], &header, sizeof(header)),
+			 &out);
+		assert_int_equal(out.action, XDP_DROP);
+		pair_assert_counted(&totals, SML_VERDICT_MALFORMED);
+	}
+	pair_close(&pair);
+}
+
+/* For a job whose results the daemon sends: whole packets, with a key that no rank knows. */
+TEST(results_for_the_daemon_bear_its_key)
+{
+	uint8_t frame[FRAME_BYTES], sealed[FRAME_BYTES];
+	struct sml_header header;
+	struct xdp_outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	pair_open(&pair, 1, 352, 1);
+	assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, DAEMON_KEY), 0);
+	bytes = pair_contribution(&pair, 0, frame);
+	for (int i = 0; i < 2; i++) { /* completed, and resent */
+		pair_run(frame, bytes, &out);
+		assert_int_equal(out.action, XDP_PASS);
+		assert_int_equal(out.bytes, bytes);
+		memcpy(&header, out.frame + frame_headers(&pair.wrappings[0]), sizeof(header));
+		assert_int_equal(header.kind, i == 0 ? SML_PACKET_RESULT : SML_XDP_KIND_TO_RANK);
+		assert_true(header.key_be == sml_be64(DAEMON_KEY));
+		memcpy(sealed, out.frame, bytes);
+		frame_seal(sealed, &pair.wrappings[0]);
+		assert_memory_equal(sealed, out.frame, bytes);
+	}
+	pair_close(&pair);
+}
+
+/* The same from a leaf: the sum for the parent. */
+TEST(a_leafs_sums_for_the_daemon_bear_its_key)
+{
+	uint8_t frame[FRAME_BYTES], sealed[FRAME_BYTES];
+	struct sml_header header;
+	struct xdp_outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	pair_open_leaf(&pair, 1, 352, 1);
+	assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, DAEMON_KEY), 0);
+	bytes = pair_contribution(&pair, 0, frame);
+	for (int i = 0; i < 2; i++) { /* full, and sent up again */
+		pair_run(frame, bytes, &out);
+		assert_int_equal(out.action, XDP_PASS);
+		memcpy(&header, out.frame + frame_headers(&pair.wrappings[0]), sizeof(header));
+		assert_int_equal(header.kind, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT);
+		assert_true(header.key_be == sml_be64(DAEMON_KEY));
+		assert_int_equal(header.rank, pair.pool.rules.parent.rank);
+		memcpy(sealed, out.frame, bytes);
+		frame_seal(sealed, &pair.wrappings[0]);
+		assert_memory_equal(sealed, out.frame, bytes);
+	}
+	pair_close(&pair);
+}
+
+static bool knows_parent(void)
+{
+	struct sml_xdp_peer peer;
+
+	assert_int_equal(sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, SML_XDP_PARENT, 0, &peer), 0);
+	return peer.ifindex != 0;
+}
+
+/* A host that knows the parent's tag, as every rank there does, must not redirect a leaf's sums. */
+TEST(only_the_parents_answer_tells_where_it_is)
+{
+	static const uint8_t fields[] = {0, 2, 4, 8, 16, 37, 39};
+	struct sml_xdp_peer before, after;
+	uint8_t frame[FRAME_BYTES];
+	struct frame_wrapping host;
+	struct xdp_outcome out;
+	struct pair pair;
+	uint32_t bytes;
+
+	pair_add(&pair, 2, 352, 1, true);
+	host = pair.wrappings[SML_XDP_PARENT];
+	bytes = pair_reply(&pair, &host, 0, frame);
+	pair_run(frame, bytes, &out); /* nobody has said where the parent is */
+	assert_false(knows_parent());
+	xdp_set_parent(pair_maps, PAIR_JOB, &host);
+	host.rank = STRANGER;
+	pair_run(frame, pair_reply(&pair, &host, 0, frame), &out);
+	assert_false(knows_parent());
+	host.rank = PAIR_PARENT_HOST;
+	host.v6 = !host.v6;
+	pair_run(frame, pair_reply(&pair, &host, 0, frame), &out);
+	assert_false(knows_parent());
+	host.v6 = !host.v6;
+	for (unsigned i = 0; i <= sizeof(fields); i++) {
+		pair_reply(&pair, &host, 0, frame);
+		if (i < sizeof(fields))
+			frame[frame_headers(&host) + fields[i]] ^= 0x40;
+		else
+			frame[bytes - 1] ^= 1; /* the checksum */
+		if (i < sizeof(fields))
+			frame_seal(frame, &host);
+		pair_run(frame, bytes, &out);
+		assert_int_equal(out.action, XDP_PASS);
+		assert_false(knows_parent());
+	}
+	pair_learn_parent(&pair);
+	assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, 0), 0);
+	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, SML_XDP_PARENT, 0, &before);
+	bytes = pair_reply(&pair, &host, 0, frame);
+	frame[6] ^= 4; /* by another way */
+	pair_run(frame, bytes, &out);
+	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, SML_XDP_PARENT, 0, &after);
+	assert_memory_equal(&before, &after, sizeof(before));
+	pair_close(&pair);
+}
+
+/* The parent's result of the only rank's first contribution, as of any host. */
+static uint32_t result_from(struct pair *pair, const struct frame_wrapping *host, uint64_t tag,
+			    uint8_t *frame)
+{
+	uint32_t packet[10 + 64] = {0};
+	struct sml_header header = pair_header(&pair->pool.rules, 0, 0, 0, 64);
+
+	header.kind = SML_PACKET_RESULT;
+	header.job_be = sml_be32(PAIR_PARENT_JOB);
+	header.key_be = sml_be64(tag);
+	memcpy(packet, &header, sizeof(header));
+	return frame_build(frame, host, packet, sizeof(packet));
+}
+
+TEST(only_the_parents_result_completes_a_leafs_slot)
+{
+	struct frame_wrapping stranger;
+	struct sml_xdp_totals totals;
+	uint8_t frame[FRAME_BYTES];
+	struct sml_slot buffers[2];
+	struct xdp_outcome out;
+	struct pair pair;
+	uint64_t tag;
+
+	pair_open_leaf(&pair, 1, 352, 1);
+	tag = pair.pool.rules.parent.tag;
+	sml_xdp_maps_totals(pair_maps, PAIR_JOB, &totals);
+	pair_run(frame, pair_contribution(&pair, 0, frame), &out);
+	pair_assert_counted(&totals, SML_VERDICT_FULL);
+	stranger = pair.wrappings[SML_XDP_PARENT];
+	stranger.rank = STRANGER;
+	pair_run(frame, result_from(&pair, &stranger, tag, frame), &out);
+	pair_assert_counted(&totals, SML_VERDICT_WRONG_COOKIE);
+	assert_int_equal(out.action, XDP_PASS);
+	pair_run(frame, result_from(&pair, &pair.wrappings[SML_XDP_PARENT], tag + 1, frame), &out);
+	pair_assert_counted(&totals, SML_VERDICT_WRONG_COOKIE);
+	assert_int_equal(sml_xdp_maps_get_slot(pair_maps, PAIR_JOB, 0, buffers), 0);
+	assert_int_equal(buffers[0].state, SML_SLOT_FULL);
+	pair_run(frame, result_from(&pair, &pair.wrappings[SML_XDP_PARENT], tag, frame), &out);
+	pair_assert_counted(&totals, SML_VERDICT_COMPLETED);
+	assert_int_equal(out.action, XDP_REDIRECT);
+	pair_close(&pair);
+}
+
+int main(void)
+{
+	int rc;
+
+	pair_load();
+	rc = test_run(NULL, NULL);
+	sml_xdp_maps_close(pair_maps);
+	return rc;
+}
