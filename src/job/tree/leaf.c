@@ -366,9 +366,28 @@ void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lane
 	advertise_leaf(jobs);
 }
 
+/* Closes a rank that the parent knows. Returns its peer, or NULL if there is none from *next on. */
+static struct sml_peer *close_any_proxied(struct sml_jobs *jobs, uint32_t *next)
+{
+	const struct sml_table *all = &jobs->leaf.proxied_peers;
+
+	while (*next < all->room) {
+		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(all, (*next)++);
+		struct sml_peer *peer = proxied != NULL ? proxied->peer : NULL;
+
+		if (proxied == NULL)
+			continue;
+		close_proxied(jobs, proxied);
+		return peer;
+	}
+	return NULL;
+}
+
 static void end_everything(struct sml_jobs *jobs, const char *why)
 {
 	struct sml_leaf *leaf = &jobs->leaf;
+	struct sml_peer *peer;
+	uint32_t next = 0;
 
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (leaf->jobs[i] != NULL)
@@ -377,16 +396,8 @@ static void end_everything(struct sml_jobs *jobs, const char *why)
 	/* The leaves of this leaf end their ranks' connections, as this leaf does. */
 	while (jobs->branches != NULL)
 		sml_branch_close(jobs->branches, why);
-	for (uint32_t i = 0; i < leaf->proxied_peers.room; i++) {
-		struct sml_proxied *proxied =
-			(struct sml_proxied *)sml_table_at(&leaf->proxied_peers, i);
-		struct sml_peer *peer = proxied != NULL ? proxied->peer : NULL;
-
-		if (proxied == NULL)
-			continue;
-		close_proxied(jobs, proxied);
+	while ((peer = close_any_proxied(jobs, &next)) != NULL)
 		sml_peer_end(jobs, peer);
-	}
 }
 
 void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why)
@@ -487,22 +498,16 @@ void sml_leaf_tick(struct sml_jobs *jobs)
 void sml_leaf_stop(struct sml_jobs *jobs)
 {
 	struct sml_leaf *leaf = &jobs->leaf;
+	struct sml_peer *peer;
+	uint32_t next = 0;
 
 	/* The root tells it to the ranks elsewhere. */
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (leaf->jobs[i] != NULL)
 			sml_leaf_job_fail(leaf->jobs[i], SML_ERROR_SWITCH_DIED,
 					  "the switch was stopped", false);
-	for (uint32_t i = 0; i < leaf->proxied_peers.room; i++) {
-		struct sml_proxied *proxied =
-			(struct sml_proxied *)sml_table_at(&leaf->proxied_peers, i);
-		struct sml_peer *peer = proxied != NULL ? proxied->peer : NULL;
-
-		if (proxied == NULL)
-			continue;
-		close_proxied(jobs, proxied);
+	while ((peer = close_any_proxied(jobs, &next)) != NULL)
 		sml_peer_refuse(jobs, peer, SML_ERROR_SWITCH_DIED, "the switch was stopped");
-	}
 	if (leaf->parent != NULL) {
 		leaf->parent->is_parent = false;
 		sml_peer_end(jobs, leaf->parent);
