@@ -54,6 +54,16 @@ const char *peer_hear(struct peer *peer);
 void say_message(struct peer *peer, struct gen *gen, const ProtobufCMessage *honest,
 		 SmlControl__Envelope__BodyCase body);
 
+/* A message to choose: a constant one, or what say() makes and sends. */
+struct say_choice {
+	SmlControl__Envelope__BodyCase body;
+	const ProtobufCMessage *message;
+	void (*say)(struct peer *peer, struct gen *gen);
+};
+
+/* Send one of n messages, as the generator chooses. */
+void say_one_of(struct peer *peer, struct gen *gen, const struct say_choice *choices, uint32_t n);
+
 /* ---- messages of a rank (rank_messages.c) ---- */
 
 struct say_terms {

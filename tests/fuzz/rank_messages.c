@@ -29,6 +29,16 @@ void say_message(struct peer *peer, struct gen *gen, const ProtobufCMessage *hon
 	say_draft(peer, &draft, body);
 }
 
+void say_one_of(struct peer *peer, struct gen *gen, const struct say_choice *choices, uint32_t n)
+{
+	const struct say_choice *choice = &choices[gen_below(gen, n)];
+
+	if (choice->say != NULL)
+		choice->say(peer, gen);
+	else
+		say_message(peer, gen, choice->message, choice->body);
+}
+
 /* ---- joining ---- */
 
 #define MOST_CHUNKS 8
@@ -241,39 +251,21 @@ void say_as_member(struct peer *peer, struct gen *gen)
 	static const SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 	static const SmlControl__StatusRequest status = SML_CONTROL__STATUS_REQUEST__INIT;
 	static const SmlControl__StallRequest stalls = SML_CONTROL__STALL_REQUEST__INIT;
+	static const struct say_choice choices[] = {
+		{SML_CONTROL__ENVELOPE__BODY_LEAVE, &leave.base, NULL},
+		{SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST, &status.base, NULL},
+		{.say = say_stall_report},
+		{.say = say_result},
+		{.say = say_mismatch},
+		{.say = say_description},
+		{.say = say_abort},
+		{.say = say_ping},
+		{.say = say_renew},
+		{SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST, &stalls.base, NULL},
+		{SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST, &stalls.base, NULL},
+	};
 
-	switch (gen_below(gen, 11)) {
-	case 0:
-		say_message(peer, gen, &leave.base, SML_CONTROL__ENVELOPE__BODY_LEAVE);
-		break;
-	case 1:
-		say_message(peer, gen, &status.base, SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST);
-		break;
-	case 2:
-		say_stall_report(peer, gen);
-		break;
-	case 3:
-		say_result(peer, gen);
-		break;
-	case 4:
-		say_mismatch(peer, gen);
-		break;
-	case 5:
-		say_description(peer, gen);
-		break;
-	case 6:
-		say_abort(peer, gen);
-		break;
-	case 7:
-		say_ping(peer, gen);
-		break;
-	case 8:
-		say_renew(peer, gen);
-		break;
-	default:
-		say_message(peer, gen, &stalls.base, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST);
-		break;
-	}
+	say_one_of(peer, gen, choices, sizeof(choices) / sizeof(choices[0]));
 }
 
 /* ---- anybody ---- */

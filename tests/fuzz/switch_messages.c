@@ -113,6 +113,16 @@ static void say_stalls(struct peer *peer, struct gen *gen, bool last_words)
 	say_message(peer, gen, &abort.base, SML_CONTROL__ENVELOPE__BODY_ABORT);
 }
 
+static void say_stall_report(struct peer *peer, struct gen *gen)
+{
+	say_stalls(peer, gen, false);
+}
+
+static void say_last_words(struct peer *peer, struct gen *gen)
+{
+	say_stalls(peer, gen, true);
+}
+
 static void say_waiting(struct peer *peer, struct gen *gen)
 {
 	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
@@ -126,8 +136,9 @@ static void say_waiting(struct peer *peer, struct gen *gen)
 }
 
 /* For a job that resumes: asks for what this rank keeps, or gives what it lacks. */
-static void say_handover(struct peer *peer, struct gen *gen, bool asks)
+static void say_handover(struct peer *peer, struct gen *gen)
 {
+	bool asks = gen_below(gen, 2);
 	static uint8_t lanes[9000];
 	SmlControl__Fetch fetch = SML_CONTROL__FETCH__INIT;
 	SmlControl__Result result = SML_CONTROL__RESULT__INIT;
@@ -147,32 +158,18 @@ void say_as_switch(struct peer *peer, struct gen *gen)
 	static const SmlControl__StallRequest stalls = SML_CONTROL__STALL_REQUEST__INIT;
 	static const SmlControl__Left left = SML_CONTROL__LEFT__INIT;
 	static const SmlControl__Pong pong = SML_CONTROL__PONG__INIT;
-	uint32_t which = gen_below(gen, 10);
+	static const struct say_choice choices[] = {
+		{.say = say_describe},
+		{.say = say_describe},
+		{SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST, &stalls.base, NULL},
+		{SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST, &stalls.base, NULL},
+		{.say = say_stall_report},
+		{.say = say_last_words},
+		{.say = say_waiting},
+		{.say = say_handover},
+		{SML_CONTROL__ENVELOPE__BODY_LEFT, &left.base, NULL},
+		{SML_CONTROL__ENVELOPE__BODY_PONG, &pong.base, NULL},
+	};
 
-	switch (which) {
-	case 0:
-	case 1:
-		say_describe(peer, gen);
-		break;
-	case 2:
-	case 3:
-		say_message(peer, gen, &stalls.base, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST);
-		break;
-	case 4:
-	case 5:
-		say_stalls(peer, gen, which == 5);
-		break;
-	case 6:
-		say_waiting(peer, gen);
-		break;
-	case 7:
-		say_handover(peer, gen, gen_below(gen, 2));
-		break;
-	case 8:
-		say_message(peer, gen, &left.base, SML_CONTROL__ENVELOPE__BODY_LEFT);
-		break;
-	default:
-		say_message(peer, gen, &pong.base, SML_CONTROL__ENVELOPE__BODY_PONG);
-		break;
-	}
+	say_one_of(peer, gen, choices, sizeof(choices) / sizeof(choices[0]));
 }
