@@ -86,29 +86,16 @@ on_arm64=(qemu-aarch64 -L "$chroot" -E "LD_LIBRARY_PATH=$folders")
 "${on_arm64[@]}" "$unpacked/usr/bin/switchml" --version >"$work/out" 2>&1 || fail "switchml --version"
 echo "ok: on arm64: $(head -n 1 "$work/out")"
 
-# Title, architectures of rank 0, 1, …: the lines of each rank are those of the first job.
-job() {
-	local title=$1 rank=0 pids=() arch
-	shift
-	for arch; do
-		case $arch in
-		arm64) RANK=$rank WORLD_SIZE=$# "${on_arm64[@]}" "$work/rank-of-bits" >"$work/rank-$rank" 2>&1 & ;;
-		*) RANK=$rank WORLD_SIZE=$# "$RANK_OF_BITS" >"$work/rank-$rank" 2>&1 & ;;
-		esac
-		pids+=($!)
-		rank=$((rank + 1))
-	done
-	for rank in "${!pids[@]}"; do
-		wait "${pids[rank]}" || { cp "$work/rank-$rank" "$work/out"; fail "$title ($*): rank $rank"; }
-		[ -e "$work/bits" ] || cp "$work/rank-0" "$work/bits"
-		diff "$work/bits" "$work/rank-$rank" >"$work/out" || fail "$title ($*): rank $rank has other bits"
-	done
-	[ "$(wc -l <"$work/bits")" -gt 100 ] || fail "$title: too few sums"
-	echo "ok: $title ($*): the same bits"
+# Architecture: what a rank runs.
+rank_on() {
+	case $1 in
+	arm64) "${on_arm64[@]}" "$work/rank-of-bits" ;;
+	*) "$RANK_OF_BITS" ;;
+	esac
 }
 
-# Nothing but the lines of the sums: those about the job are rank 0's alone.
-export SWITCHML_TIMEOUT=120 SWITCHML_MTU=1500 SWITCHML_SUMMARY=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29400
+# shellcheck source=tests/support/architectures.sh
+. "$root/tests/support/architectures.sh"
 "${on_arm64[@]}" "$unpacked/usr/bin/switchml" switch --listen 127.0.0.1:0 >"$work/switch-arm64" 2>&1 &
 await_switch "$work/switch-arm64"
 export SWITCHML_SWITCH=$address SWITCHML_HOST_GROUP=0

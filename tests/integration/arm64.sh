@@ -69,27 +69,13 @@ of() {
 	fi
 }
 
-# Title, architectures of rank 0, 1, …; the job's settings come from the environment. Every rank's
-# lines are those of the first job.
-job() {
-	local title=$1 rank=0 pids=() arch
-	shift
-	for arch; do
-		RANK=$rank WORLD_SIZE=$# of "$arch" tests/rank-of-bits >"$work/rank-$rank" 2>&1 &
-		pids+=($!)
-		rank=$((rank + 1))
-	done
-	for rank in "${!pids[@]}"; do
-		wait "${pids[rank]}" || { cp "$work/rank-$rank" "$work/out"; fail "$title ($*): rank $rank"; }
-		[ -e "$work/bits" ] || cp "$work/rank-0" "$work/bits"
-		diff "$work/bits" "$work/rank-$rank" >"$work/out" || fail "$title ($*): rank $rank has other bits"
-	done
-	[ "$(wc -l <"$work/bits")" -gt 100 ] || fail "$title: too few sums"
-	echo "ok: $title ($*): the same bits"
+# Architecture: what a rank runs.
+rank_on() {
+	of "$1" tests/rank-of-bits
 }
 
-# Nothing but the lines of the sums: those about the job are rank 0's alone.
-export SWITCHML_TIMEOUT=120 SWITCHML_MTU=1500 SWITCHML_SUMMARY=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29400
+# shellcheck source=tests/support/architectures.sh
+. "$root/tests/support/architectures.sh"
 for arch in x86-64 arm64; do
 	of $arch switchml switch --listen 127.0.0.1:0 >"$work/switch-$arch" 2>&1 &
 	await_switch "$work/switch-$arch"

@@ -109,49 +109,11 @@ sums() {
 	expect_success "$title: packets lost, duplicated and late" "${pids[@]}"
 }
 
-# Box, counter: its value.
-counter() {
-	on "$1" "$switchml" status --switch 127.0.0.1 | awk -v name="$2" '$1 == name { print $2; exit }'
-}
-
-# Title, box, counter, minimum.
-expect_counter() {
-	local value
-	value=$(counter "$2" "$3")
-	if [ "${value:-0}" -ge "$4" ]; then
-		echo "ok: $1 ($3 $value)"
-	else
-		fail "$1: $3 is ${value:-0}, not $4 at least"
-	fi
-}
-
-# Title, words, the start of files' names.
-expect_words() {
-	if grep -q "$2" "$work/$3"*; then
-		echo "ok: $1: $(grep -h "$2" "$work/$3"* | head -n 1)"
-	else
-		fail "$1"
-	fi
-}
-
 # Job, its ranks' switches: a job in the middle of it, until rank 0 is told to end.
 under_way() {
 	start "$1" -b 256K -e 256K -w 0 -n 1 -c 1 --seconds 1000 -- "${@:2}"
-	await is_over_or moves "$1"
+	asking="on box" await is_over_or moves 127.0.0.1 "$1"
 	all_run || give_up "job $1 is over already"
-}
-
-# Job: has the root completed slots?
-moves() {
-	on box "$switchml" status --switch 127.0.0.1 2>/dev/null | awk -v job="job \"$1\"" '
-		index($0, job) == 1 { here = 1 }
-		here && $1 == "completed" && $2 > 50 { found = 1 }
-		END { exit !found }'
-}
-
-# File, number: has it more lines of failovers than that?
-has_more() {
-	[ "$(grep -c 'takes over\|it is back' "$1")" -gt "$2" ]
 }
 
 # Title, job, boxes in the order of their return.

@@ -89,26 +89,6 @@ no_trace() {
 	fi
 }
 
-# Title, a name in `switchml status`, its minimum.
-expect_counter() {
-	local value
-	value=$(on box "$switchml" status --switch 127.0.0.1 | awk -v name="$2" '$1 == name { print $2; exit }')
-	if [ "${value:-0}" -ge "$3" ]; then
-		echo "ok: $1 ($2 $value)"
-	else
-		fail "$1: $2 is ${value:-0}, not $3 at least"
-	fi
-}
-
-# Title, words, and whose output must have them: that of a job's ranks, or of a program.
-expect_words() {
-	if grep -q "$2" "$work/$3"*; then
-		echo "ok: $1: $(grep -h "$2" "$work/$3"* | head -n 1)"
-	else
-		fail "$1"
-	fi
-}
-
 # ---- what a job sees ----
 
 sums() {
@@ -126,7 +106,7 @@ sums() {
 		expect_success "$1: results lost on their way, $type" "${pids[@]}"
 	done
 	lose 0 0 1 2
-	expect_counter "$1: results are sent again" resend 1
+	expect_counter "$1: results are sent again" box resend 1
 	two_jobs
 }
 

@@ -55,6 +55,19 @@ is_under_way() {
 		END { exit !(ranks && busy == ranks) }'
 }
 
+# Switch, job: has it completed slots?
+moves() {
+	${asking:-} "$switchml" status --switch "$1" 2>/dev/null | awk -v job="job \"$2\"" '
+		index($0, job) == 1 { here = 1 }
+		here && $1 == "completed" && $2 > 50 { found = 1 }
+		END { exit !found }'
+}
+
+# File, number: has it more lines of failovers than that?
+has_more() {
+	[ "$(grep -c 'takes over\|it is back' "$1")" -gt "$2" ]
+}
+
 # $pids: the processes of a job. Are all of them running?
 all_run() {
 	local pid

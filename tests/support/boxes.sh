@@ -46,3 +46,28 @@ join_boxes() {
 gro() {
 	on "$1" ethtool -K "$2" gro "$3" >/dev/null
 }
+
+# Box, counter: its value.
+counter() {
+	on "$1" "$switchml" status --switch 127.0.0.1 | awk -v name="$2" '$1 == name { print $2; exit }'
+}
+
+# Title, box, counter, minimum.
+expect_counter() {
+	local value
+	value=$(counter "$2" "$3")
+	if [ "${value:-0}" -ge "$4" ]; then
+		echo "ok: $1 ($3 $value)"
+	else
+		fail "$1: $3 is ${value:-0}, not $4 at least"
+	fi
+}
+
+# Title, words, the start of the names of $work's files that must have them.
+expect_words() {
+	if grep -q "$2" "$work/$3"*; then
+		echo "ok: $1: $(grep -h "$2" "$work/$3"* | head -n 1)"
+	else
+		fail "$1"
+	fi
+}

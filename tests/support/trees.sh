@@ -66,19 +66,6 @@ under_way() {
 	all_run || give_up "job $1 is over already"
 }
 
-# Switch, job: has it completed slots?
-moves() {
-	"$switchml" status --switch "$1" | awk -v job="job \"$2\"" '
-		index($0, job) == 1 { here = 1 }
-		here && $1 == "completed" && $2 > 50 { found = 1 }
-		END { exit !found }'
-}
-
-# File, number: has it more lines of failovers than that?
-has_more() {
-	[ "$(grep -c 'takes over\|it is back' "$1")" -gt "$2" ]
-}
-
 # Switches die and come back: each rank goes on, and every sum is right. Title, job, what dies.
 survives() {
 	local title=$1 job=$2 name rank before=()

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "bfrt_server.h"
+#include "support/p4_peers.h"
 #include "support/test.h"
 #include "switch/p4/dataplane.h"
 #include "switch/p4/internal.h"
@@ -299,25 +300,9 @@ static int add(uint32_t job)
 }
 
 /* As probes tell it: rank r is at port 130 + r, of pipe 1. */
-static void learn_addresses(uint32_t number)
+static void learn_addresses(uint32_t job)
 {
-	struct sml_p4_job *job = sml_p4_job_of(&dataplane, number);
-
-	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++)
-		for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
-			struct sml_p4_peer *peer = &job->peers[rank][shard];
-			struct sockaddr_in to = {.sin_family = AF_INET,
-						 .sin_port = htons(700 + shard)};
-
-			*peer = (struct sml_p4_peer){.mac = {2, 0, 0, 0, 0, rank},
-						     .port = (uint16_t)(130 + rank),
-						     .tagged = rank == 1,
-						     .tci = 77,
-						     .known = true,
-						     .stamped = true};
-			to.sin_addr.s_addr = htonl(0x0a000010u + rank);
-			memcpy(&peer->path.to, &to, sizeof(to));
-		}
+	p4_learn_addresses(&dataplane, job, 130);
 }
 
 static void start(uint32_t job)
