@@ -3,18 +3,15 @@
 #include "lib/settings/settings.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <sched.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/error.h"
-#include "base/number.h"
 #include "base/plural.h"
+#include "lib/settings/internal.h"
 #include "lib/settings/unknown.h"
 
 const char *sml_wire_name(enum sml_wire wire)
@@ -122,50 +119,6 @@ static uint16_t master_port(const struct sml_settings *settings, const struct sm
 	return sml_port_range_is_set(&settings->ports) ? settings->ports.first : SML_DEFAULT_PORT;
 }
 
-/* ---- faults ---- */
-
-int sml_faults_parse(struct sml_faults *faults, const char *text)
-{
-	static const char allowed[] = "drop=N,duplicate=N,reorder=N (packets per million), "
-				      "seed=N, tickets=0 or 1, fastretransmit=0 or 1";
-	const char *place = text;
-	char name[16], digits[24];
-	int length;
-	long value;
-
-	*faults = (struct sml_faults){.seed = 1};
-	while (*place) {
-		if (sscanf(place, "%15[a-z]=%23[0-9]%n", name, digits, &length) != 2 ||
-		    !sml_parse_number(digits, 0, strcmp(name, "seed") ? 1000000 : INT64_MAX,
-				      &value))
-			goto wrong;
-		if (strcmp(name, "drop") == 0)
-			faults->drop = (uint32_t)value;
-		else if (strcmp(name, "duplicate") == 0)
-			faults->duplicate = (uint32_t)value;
-		else if (strcmp(name, "reorder") == 0)
-			faults->reorder = (uint32_t)value;
-		else if (strcmp(name, "seed") == 0)
-			faults->seed = (uint64_t)value;
-		else if (strcmp(name, "tickets") == 0 && value <= 1)
-			faults->no_tickets = value == 0;
-		else if (strcmp(name, "fastretransmit") == 0 && value <= 1)
-			faults->no_fast_retransmit = value == 0;
-		else
-			goto wrong;
-		place += length;
-		if (*place == ',' && place[1])
-			place++;
-		else if (*place)
-			goto wrong;
-	}
-	return 0;
-
-wrong:
-	return sml_error_set(SML_ERROR_CONFIG,
-			     "SWITCHML_FAULTS=\"%s\" is not allowed: it must be %s", text, allowed);
-}
-
 /* ---- threads ---- */
 
 static int count_cores(void)
@@ -180,7 +133,7 @@ static int count_cores(void)
  * application's own threads need the rest. If the launcher does not say how many ranks share the
  * machine, assume all of the job's ranks if they meet on its loopback, and otherwise one.
  */
-static void choose_threads(struct sml_settings *settings, int wanted)
+void sml_settings_choose_threads(struct sml_settings *settings, int wanted)
 {
 	const char *where =
 		settings->switch_address ? settings->switch_address : settings->master_address;
@@ -287,138 +240,7 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 	return 0;
 }
 
-/* Its directory must exist now: at a failure it would be too late to report that. */
-static int check_directory(const char *variable, const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	char directory[PATH_MAX] = ".";
-
-	if (slash && slash - path < (ptrdiff_t)sizeof(directory))
-		snprintf(directory, sizeof(directory), "%.*s",
-			 slash == path ? 1 : (int)(slash - path), path);
-	if (access(directory, W_OK | X_OK) == 0)
-		return 0;
-	return sml_error_set(SML_ERROR_CONFIG,
-			     "%s=\"%s\": the directory %s cannot be written to: %s", variable, path,
-			     directory, strerrordesc_np(errno));
-}
-
-/*
- * The path with this rank instead of %r, and % for %%. The caller frees it. NULL: no memory, or
- * (*wrong is set) another character follows a %.
- */
-static char *record_path(const char *pattern, int rank, bool *wrong)
-{
-	/* Each %r becomes at most two digits. */
-	char *path = malloc(strlen(pattern) + 1), *to = path;
-
-	*wrong = false;
-	for (; path && *pattern; pattern++) {
-		if (*pattern != '%') {
-			*to++ = *pattern;
-			continue;
-		}
-		pattern++;
-		if (*pattern == 'r') {
-			to += sprintf(to, "%u", (unsigned)rank % 100);
-		} else if (*pattern == '%') {
-			*to++ = '%';
-		} else {
-			*wrong = true;
-			free(path);
-			return NULL;
-		}
-	}
-	if (path)
-		*to = '\0';
-	return path;
-}
-
-/* A file for this rank: *path stays NULL if no pattern is set. */
-static int set_file(char **path, const char *variable, const char *pattern, int rank)
-{
-	bool wrong;
-
-	free(*path);
-	*path = NULL;
-	if (!pattern)
-		return 0;
-	*path = record_path(pattern, rank, &wrong);
-	if (*path)
-		return check_directory(variable, *path);
-	if (wrong)
-		return sml_error_set(SML_ERROR_CONFIG,
-				     "%s=\"%s\" is not allowed: it must be a path, where %%r means "
-				     "the rank and %%%% means a %%",
-				     variable, pattern);
-	return sml_error_set(-ENOMEM, "no memory for the configuration");
-}
-
-static int set_files(struct sml_settings *settings, int rank)
-{
-	const struct sml_patterns *patterns = &settings->patterns;
-	int error = set_file(&settings->flight_recorder, "SWITCHML_FLIGHT_RECORDER",
-			     patterns->flight_recorder, rank);
-
-	if (error == 0)
-		error = set_file(&settings->trace, "SWITCHML_TRACE", patterns->trace, rank);
-	if (error == 0)
-		error = set_file(&settings->metrics_file, "SWITCHML_METRICS_FILE",
-				 patterns->metrics_file, rank);
-	return error;
-}
-
-char *sml_path_insert(const char *path, const char *text)
-{
-	size_t n = strlen(path), suffix = sizeof(".prom") - 1;
-	char *whole;
-
-	if (n <= suffix || strcmp(path + n - suffix, ".prom") != 0)
-		suffix = 0;
-	return asprintf(&whole, "%.*s%s%s", (int)(n - suffix), path, text, path + n - suffix) < 0
-		       ? NULL
-		       : whole;
-}
-
-/* Without %r, the rank comes last: ranks of one machine must not share a trace. */
-static char *trace_pattern(const char *pattern)
-{
-	char *own;
-
-	if (strstr(pattern, "%r"))
-		return strdup(pattern);
-	return asprintf(&own, "%s.%%r", pattern) < 0 ? NULL : own;
-}
-
-static char *metrics_pattern(const char *pattern)
-{
-	return strstr(pattern, "%r") ? strdup(pattern) : sml_path_insert(pattern, ".%r");
-}
-
-/* False: no memory. */
-static bool copy_pattern(char **to, const char *pattern, char *(*copy_of)(const char *))
-{
-	if (!pattern || !*pattern)
-		return true;
-	*to = copy_of(pattern);
-	return *to != NULL;
-}
-
-static int copy_patterns(struct sml_settings *settings, const struct sml_config *config)
-{
-	struct sml_patterns *patterns = &settings->patterns;
-
-	if (config->trace && strlen(config->trace) >= PATH_MAX - sizeof(".%r"))
-		return sml_error_set(SML_ERROR_CONFIG,
-				     "SWITCHML_TRACE is longer than a path may be");
-	if (copy_pattern(&patterns->flight_recorder, config->flight_recorder, strdup) &&
-	    copy_pattern(&patterns->trace, config->trace, trace_pattern) &&
-	    copy_pattern(&patterns->metrics_file, config->metrics_file, metrics_pattern))
-		return 0;
-	return sml_error_set(-ENOMEM, "no memory for the configuration");
-}
-
-static void set_ranks(struct sml_settings *settings, int rank, int world_size)
+void sml_settings_set_ranks(struct sml_settings *settings, int rank, int world_size)
 {
 	__atomic_store_n(&settings->rank, (uint16_t)rank, __ATOMIC_RELAXED);
 	__atomic_store_n(&settings->world_size, (uint16_t)world_size, __ATOMIC_RELAXED);
@@ -453,16 +275,12 @@ static int check_join(const struct sml_settings *settings)
 		"set SWITCHML_SWITCH");
 }
 
-int sml_settings_init(struct sml_settings *settings, const struct sml_config *given)
+/* What is copied, parsed or opened. Returns 0 or an error, and sets the error text. */
+static int open_parts(struct sml_settings *settings, const struct sml_config *config)
 {
-	const struct sml_config own = joining(given), *config = &own;
-	int error = check(config);
-	int head = config->slots / 4;
+	int error = copy_strings(settings, config);
 
-	*settings = (struct sml_settings){0};
-	if (error == 0)
-		error = copy_strings(settings, config);
-	settings->asks = config->size == sizeof(*config) && config->join;
+	settings->asks = config->join;
 	if (error == 0)
 		error = check_join(settings);
 	if (error == 0)
@@ -472,16 +290,25 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *gi
 	if (error == 0)
 		error = open_tls(settings, config);
 	if (error == 0)
-		error = copy_patterns(settings, config);
-	if (error == 0)
-		error = set_files(settings, config->rank);
-	if (error)
-		return error;
+		error = sml_settings_copy_patterns(settings, config);
+	return error ? error : sml_settings_set_files(settings, config->rank);
+}
+
+static void set_slots(struct sml_settings *settings, int wanted)
+{
+	int head = wanted / 4;
+
 	/* No wish: the switch chooses both. */
-	if (head < SML_HEAD_SLOTS_MIN && config->slots > 0)
+	if (head < SML_HEAD_SLOTS_MIN && wanted > 0)
 		head = SML_HEAD_SLOTS_MIN;
 	if (head > SML_HEAD_SLOTS_MAX)
 		head = SML_HEAD_SLOTS_MAX;
+	settings->data_slots = (uint16_t)wanted;
+	settings->head_slots = (uint16_t)head;
+}
+
+static void set_numbers(struct sml_settings *settings, const struct sml_config *config)
+{
 	settings->master_port = master_port(settings, config);
 	settings->timeout_ms = settings->join_timeout_ms = (uint32_t)config->timeout_ms;
 	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
@@ -489,183 +316,35 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *gi
 	settings->max_ranks = settings->ask_max_ranks = (uint32_t)config->max_ranks;
 	settings->wait_notice_ms = (uint32_t)config->wait_notice_ms;
 	settings->wire = config->wire;
-	settings->data_slots = (uint16_t)config->slots;
-	settings->head_slots = (uint16_t)head;
 	settings->mtu = (uint32_t)config->mtu;
 	settings->spin = config->spin != 0;
 	settings->sched_batch = config->sched_batch != 0;
 	settings->host_group = config->host_group != 0;
 	settings->summary = config->summary != 0;
 	settings->has_faults = config->faults && *config->faults;
+	set_slots(settings, config->slots);
+}
+
+int sml_settings_init(struct sml_settings *settings, const struct sml_config *given)
+{
+	const struct sml_config own = joining(given), *config = &own;
+	int error = check(config);
+
+	*settings = (struct sml_settings){0};
+	if (error == 0)
+		error = open_parts(settings, config);
+	if (error)
+		return error;
+	set_numbers(settings, config);
 	settings->log = (struct sml_log){
 		.level = config->debug, .write = config->log, .self = config->log_self};
-	set_ranks(settings, config->rank, config->world_size);
+	sml_settings_set_ranks(settings, config->rank, config->world_size);
 	if (sml_launcher_is_first_here())
 		sml_variables_check(warn, &settings->log);
 	settings->interrupt = config->interrupt;
-	choose_threads(settings, config->threads);
+	sml_settings_choose_threads(settings, config->threads);
 	settings->local_stripes = choose_local_stripes();
 	return 0;
-}
-
-/* ---- the next membership ---- */
-
-static int check_name(const struct sml_settings *settings, const char *name)
-{
-	if (name == NULL || *name == '\0')
-		return sml_error_set(-EINVAL, "the membership has no job: give it a new name");
-	if (strlen(name) > SML_MAX_JOB_NAME)
-		return sml_error_set(-EINVAL,
-				     "the job's name has %zu bytes: at most %d are allowed",
-				     strlen(name), SML_MAX_JOB_NAME);
-	if (strcmp(name, settings->job) == 0)
-		return sml_error_set(
-			-EINVAL,
-			"this context's last job is \"%s\", too: each membership needs "
-			"a name that none has had",
-			name);
-	return 0;
-}
-
-/* As set_ports() does. The membership's port is within its range. */
-static int check_port(const struct sml_settings *settings, const struct sml_membership *membership)
-{
-	int port = membership->master_port ? membership->master_port : settings->master_port;
-
-	if (settings->switch_address || membership->world_size == 1 ||
-	    !sml_port_range_is_set(&settings->ports) || sml_port_range_has(&settings->ports, port))
-		return 0;
-	return sml_error_set(-EINVAL,
-			     "master_port is %d: it must be one of SWITCHML_PORTS, %u to %u", port,
-			     settings->ports.first, settings->ports.last);
-}
-
-/* The switch decides. */
-static int check_ask(const struct sml_settings *settings, const struct sml_membership *membership)
-{
-	int most = membership->max_ranks ? membership->max_ranks : SML_MAX_WORLD_SIZE;
-
-	if (!settings->switch_address)
-		return sml_error_set(-EINVAL,
-				     "without a dedicated switch, your program must decide on the "
-				     "members: give job, rank and world_size, or set "
-				     "SWITCHML_SWITCH on all ranks");
-	if (membership->rank != 0 || membership->world_size != 0)
-		return sml_error_set(-EINVAL, "the membership has a rank, but no job: give it a "
-					      "new name, or leave both to the switch");
-	if (membership->min_ranks < 0 || membership->max_ranks < 0 || membership->wait_ms < 0 ||
-	    membership->timeout_ms < 0 || membership->min_ranks > most || most > SML_MAX_WORLD_SIZE)
-		return sml_error_set(-EINVAL,
-				     "min_ranks is %d, max_ranks %d, wait_ms %d, timeout_ms %d: "
-				     "none may be negative, and 0 <= min_ranks <= max_ranks <= %d",
-				     membership->min_ranks, membership->max_ranks,
-				     membership->wait_ms, membership->timeout_ms,
-				     SML_MAX_WORLD_SIZE);
-	return 0;
-}
-
-static int check_move(const struct sml_settings *settings, const struct sml_membership *membership)
-{
-	const int most = settings->switch_address ? SML_MAX_WORLD_SIZE : SML_MAX_CHILDREN;
-	int error = check_name(settings, membership->job);
-
-	if (error)
-		return error;
-	if (membership->world_size < 1 || membership->world_size > most)
-		return sml_error_set(-EINVAL, "world_size is %d: it must be 1 to %d%s",
-				     membership->world_size, most,
-				     settings->switch_address ? "" : " without a switch");
-	if (membership->rank < 0 || membership->rank >= membership->world_size)
-		return sml_error_set(-EINVAL, "rank %d of a job of %d: ranks are 0 to %d",
-				     membership->rank, membership->world_size,
-				     membership->world_size - 1);
-	if (membership->master_port < 0 || membership->master_port > 65535)
-		return sml_error_set(-EINVAL, "master_port is %d: it must be 0 to 65535",
-				     membership->master_port);
-	if (membership->timeout_ms < 0)
-		return sml_error_set(-EINVAL, "timeout_ms is %d: it must not be negative",
-				     membership->timeout_ms);
-	return check_port(settings, membership);
-}
-
-int sml_settings_check_move(const struct sml_settings *settings,
-			    const struct sml_membership *membership)
-{
-	return membership->job ? check_move(settings, membership) : check_ask(settings, membership);
-}
-
-/* *to becomes a copy. False: no memory, and it stays. */
-static bool replace_text(char **to, const char *text)
-{
-	char *own = strdup(text);
-
-	if (own == NULL)
-		return false;
-	free(*to);
-	*to = own;
-	return true;
-}
-
-static uint32_t or_else(int number, uint32_t otherwise)
-{
-	return number ? (uint32_t)number : otherwise;
-}
-
-static int ask(struct sml_settings *settings, const struct sml_membership *membership)
-{
-	settings->ask_min_ranks = or_else(membership->min_ranks, settings->min_ranks);
-	settings->ask_max_ranks = or_else(membership->max_ranks, settings->max_ranks);
-	settings->ask_wait_ms = or_else(membership->wait_ms, settings->heartbeat_ms);
-	/* Until the switch has given it another name, and this process another rank. */
-	return replace_text(&settings->job, settings->line)
-		       ? 0
-		       : sml_error_set(-ENOMEM, "no memory for the configuration");
-}
-
-int sml_settings_decide(struct sml_settings *settings, const struct sml_decided *decided)
-{
-	sml_places_note_decision(&settings->places, decided);
-	if (!replace_text(&settings->job, decided->job))
-		return sml_error_set(-ENOMEM, "no memory for the configuration");
-	set_ranks(settings, decided->rank, decided->world_size);
-	return set_files(settings, decided->rank);
-}
-
-void sml_settings_note_place(struct sml_settings *settings, uint64_t tag, bool ran)
-{
-	const struct sml_place place = {tag, settings->rank, settings->world_size, ran};
-
-	sml_places_note(&settings->places, &place);
-}
-
-int sml_settings_move(struct sml_settings *settings, const struct sml_membership *membership)
-{
-	const char *master = membership->master_address;
-
-	if (settings->begun.name) {
-		free(settings->follows.name);
-		settings->follows = settings->begun;
-		settings->begun.name = NULL;
-	}
-	settings->join_timeout_ms = or_else(membership->timeout_ms, settings->timeout_ms);
-	settings->asks = membership->job == NULL;
-	if (settings->asks)
-		return ask(settings, membership);
-	if (!replace_text(&settings->job, membership->job) ||
-	    !replace_text(&settings->line, membership->job) ||
-	    (master && *master && !replace_text(&settings->master_address, master)))
-		return sml_error_set(-ENOMEM, "no memory for the configuration");
-	if (membership->master_port)
-		settings->master_port = (uint16_t)membership->master_port;
-	set_ranks(settings, membership->rank, membership->world_size);
-	choose_threads(settings, settings->threads_set ? settings->threads : 0);
-	return set_files(settings, membership->rank);
-}
-
-void sml_settings_note_begun(struct sml_settings *settings, uint32_t changes)
-{
-	settings->begun = (struct sml_past_job){
-		.name = strdup(settings->job), .n_ranks = settings->world_size, .changes = changes};
 }
 
 void sml_settings_fini(struct sml_settings *settings)
