@@ -22,7 +22,8 @@
  * membership, in whatever way, differ by one call at most. Every process that does not die ends
  * well, so it is in a membership that makes all its calls. Where the switch decides: when a
  * membership has started, no earlier one of its line completes a sum; its members all learn the
- * same; and they are in their old order, with the new ones behind them.
+ * same; and they are in their old order, with the new ones behind them. judged.c has what a switch
+ * may tell those that ask.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,10 +38,10 @@
 struct path {
 	bool known, starts;
 	uint32_t job, epoch;
-	uint64_t tag, parent_tag;      /* of its packets, and of those that a leaf sends on */
-	const struct members *members; /* at the root */
-	uint32_t chunk, bits;	       /* of the call: the processes that have contributed */
-	struct sml_ranks contributed;  /* the ranks that have */
+	uint64_t tag, parent_tag;     /* of its packets, and of those that a leaf sends on */
+	struct members *members;      /* at the root */
+	uint32_t chunk, bits;	      /* of the call: the processes that have contributed */
+	struct sml_ranks contributed; /* the ranks that have */
 	unsigned n_contributed;
 };
 
@@ -319,15 +320,6 @@ static struct members *find_named(const struct control *control, const struct sm
 	return NULL;
 }
 
-static const struct members *find_by_tag(const struct control *control, uint64_t tag)
-{
-	for (unsigned i = 1; i < control->n_memberships; i++)
-		for (uint32_t n = 0; n < control->memberships[i].n_tags && n < MAX_TAGS; n++)
-			if (control->memberships[i].tags[n] == tag)
-				return &control->memberships[i];
-	return NULL;
-}
-
 static void check_order(struct control *control, const struct members *before,
 			const struct members *members, const struct sml_decision *decision)
 {
@@ -346,9 +338,10 @@ static void check_order(struct control *control, const struct members *before,
 	}
 }
 
-static struct members *note_decision(struct control *control, const struct sml_job *job)
+static struct members *note_decision(struct server *server, const struct sml_job *job)
 {
-	const struct members *before = find_by_tag(control, job->decision->after);
+	struct control *control = server->control;
+	const struct members *before = sim_find_members(control, job->decision->after);
 	struct members *members = &control->memberships[control->n_memberships];
 
 	if (before == NULL || control->n_memberships + 1 == MAX_MEMBERSHIPS) {
@@ -358,6 +351,8 @@ static struct members *note_decision(struct control *control, const struct sml_j
 	}
 	snprintf(members->job, sizeof(members->job), "%s", job->name);
 	members->line = before->line;
+	members->by_switch = true;
+	members->removed_ns = NEVER;
 	members->n = job->n_ranks;
 	for (uint16_t i = 0; i < job->n_ranks; i++) {
 		members->processes[i] = (uint16_t)(job->members[i].pid - SIM_FIRST_PID);
@@ -370,6 +365,7 @@ static struct members *note_decision(struct control *control, const struct sml_j
 	sim_say(control, "the switch decides: job \"%s\" has the processes %02x", members->job,
 		members->bits);
 	control->n_memberships++;
+	sim_judged_decided(server, members);
 	return members;
 }
 
@@ -412,7 +408,7 @@ void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rul
 	job = server->jobs.jobs[rules->job % SML_MAX_JOBS];
 	members = find_members(server->control, job->membership);
 	if (members == NULL)
-		members = job->decision ? note_decision(server->control, job)
+		members = job->decision ? note_decision(server, job)
 					: find_named(server->control, job);
 	if (members == NULL)
 		sim_wrong(server->control, "nobody has decided on job \"%s\"", job->name);
@@ -430,6 +426,7 @@ void sim_elastic_start_job(struct server *server, uint32_t job)
 	path->starts = true;
 	if (path->members == NULL)
 		return;
+	path->members->started = true;
 	server->control->n_started++;
 	server->control->last_started[path->members->line] = path->members;
 }
@@ -438,8 +435,11 @@ void sim_elastic_remove_job(struct server *server, uint32_t job)
 {
 	struct path *path = path_of(server, job);
 
-	if (path->job == job)
-		path->known = path->starts = false;
+	if (path->job != job)
+		return;
+	path->known = path->starts = false;
+	if (path->members)
+		path->members->removed_ns = server->control->now_ns;
 }
 
 /* ---- results ---- */

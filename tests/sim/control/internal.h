@@ -191,6 +191,8 @@ struct members {
 	uint64_t secret;	 /* sml_job.membership; 0: not known yet */
 	uint64_t tags[MAX_TAGS]; /* of its epochs */
 	uint32_t n_tags;
+	bool by_switch, started; /* a switch has decided on it; it has begun at some switch */
+	uint64_t removed_ns;	 /* from a switch, last; NEVER: it has not been */
 	/* Of those who have left it, by an error, for the next one, or at the end. */
 	uint32_t ended, fewest_calls, most_calls;
 };
@@ -248,6 +250,16 @@ static inline enum reach sim_reach(const struct server *server, unsigned address
 static inline bool sim_has_udp(const struct server *server, unsigned rank)
 {
 	return server->udp[rank % MAX_RANKS];
+}
+
+/* In an elastic world: the membership with this tag in one of its epochs. NULL: there is none. */
+static inline const struct members *sim_find_members(const struct control *control, uint64_t tag)
+{
+	for (unsigned i = 1; i < control->n_memberships; i++)
+		for (uint32_t n = 0; n < control->memberships[i].n_tags && n < MAX_TAGS; n++)
+			if (control->memberships[i].tags[n] == tag)
+				return &control->memberships[i];
+	return NULL;
 }
 
 /* ---- the network (network.c) ---- */
@@ -337,5 +349,12 @@ void sim_elastic_contribute(struct server *server, const struct event *event);
 /* Is it a result that this rank waits for? Checks its sum. */
 bool sim_elastic_accepts(const struct rank *rank, const struct event *event);
 void sim_elastic_check(struct control *control);
+
+/* ---- what a switch tells those that ask (judged.c) ---- */
+
+/* It is about to tell the process at this link that it fails. */
+void sim_judged_told(const struct server *server, const struct link *link, const char *text);
+/* It has decided. */
+void sim_judged_decided(const struct server *server, const struct members *members);
 
 #endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a switch tells the processes that ask it who the members are: elastic.c has the rest.
+ *
+ * A switch may always give the question back to the program, and then the job goes on as well. So
+ * nothing that the other checks look at would show that it did so without need: these do.
+ */
+#include <string.h>
+
+#include "job/join/applicants.h"
+#include "sim/control/internal.h"
+
+/* After a switch has sent a message, until the leaf below has passed it on. */
+#define ON_THE_WAY_NS SECOND
+
+static const struct members *last_run_of(const struct rank *rank)
+{
+	return sim_find_members(rank->control, rank->places.ran.tag);
+}
+
+static bool is_of_line(const struct rank *rank, unsigned line)
+{
+	const struct members *ran = last_run_of(rank);
+
+	return ran != NULL && ran->line == line;
+}
+
+static const struct rank *rank_of(const struct server *server,
+				  const struct sml_applicant *applicant)
+{
+	return &server->control->ranks[applicant->join->pid - SIM_FIRST_PID];
+}
+
+/* Is a process there that was to be in this membership, and was in one before? */
+static bool has_heir(const struct server *server, const struct members *members)
+{
+	for (const struct sml_applicant *a = server->jobs.applicants; a != NULL; a = a->next)
+		if ((members->bits >> rank_of(server, a)->id & 1) &&
+		    is_of_line(rank_of(server, a), members->line))
+			return true;
+	return false;
+}
+
+/* Is it right to refuse the rank because of this later membership? */
+static bool stands(const struct server *server, const struct members *members,
+		   const struct rank *rank)
+{
+	uint64_t since_ns = server->control->has_tree ? ON_THE_WAY_NS : 0;
+
+	if (!members->by_switch || members->started ||
+	    members->removed_ns >= server->control->now_ns - since_ns)
+		return members->by_switch;
+	/* It has never run, and could begin elsewhere if all of its members went there. */
+	return !(members->bits >> rank->id & 1) && !has_heir(server, members);
+}
+
+static void check_too_late(const struct server *server, const struct rank *rank)
+{
+	const struct members *ran = last_run_of(rank);
+	const struct control *control = server->control;
+
+	if (ran == NULL)
+		return;
+	for (const struct members *later = ran + 1;
+	     later < &control->memberships[control->n_memberships]; later++)
+		if (later->line == ran->line && stands(server, later, rank))
+			return;
+	sim_wrong(server->control,
+		  "process %u is told that the members were decided on without it, and they were "
+		  "not",
+		  rank->id);
+}
+
+void sim_judged_told(const struct server *server, const struct link *link, const char *text)
+{
+	const struct rank *rank = &server->control->ranks[link->rank];
+
+	if (!server->control->switch_decides || link->child != NULL || !link->at_rank)
+		return;
+	if (strstr(text, "asked too late"))
+		check_too_late(server, rank);
+	else if (strstr(text, "formed no membership") && rank->places.ran.tag != 0)
+		sim_wrong(server->control,
+			  "process %u was rank %u of a job, and waits like one that is new",
+			  rank->id, rank->places.ran.rank);
+}
+
+/* Others have gone on without it: it waits for ranks of a job that is over for them. */
+static bool is_left_behind(const struct rank *rank)
+{
+	const struct control *control = rank->control;
+	const struct members *ran = last_run_of(rank), *later = ran;
+
+	while (ran != NULL && ++later < &control->memberships[control->n_memberships])
+		if (later->line == ran->line && later->started)
+			return true;
+	return false;
+}
+
+void sim_judged_decided(const struct server *server, const struct members *members)
+{
+	for (const struct sml_applicant *a = server->jobs.applicants; a != NULL; a = a->next) {
+		const struct rank *rank = rank_of(server, a);
+
+		if (!(members->bits >> rank->id & 1) && rank->asks && rank->state == BEGINNING &&
+		    (a->tag == 0 || (is_of_line(rank, members->line) && !is_left_behind(rank))))
+			sim_wrong(server->control,
+				  "process %u waits, and job \"%s\" is formed without it", rank->id,
+				  members->job);
+	}
+}
