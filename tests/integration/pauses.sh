@@ -20,7 +20,7 @@ is_given_up() {
 goes_on() {
 	local title=$1 job=$2 each rank
 	shift 2
-	for rank in "${!pids[@]}"; do before[rank]=$(grep -c 'takes over\|it is back' "$job.$rank"); done
+	for rank in "${!pids[@]}"; do before[rank]=$(grep -c 'it is back' "$job.$rank"); done
 	for each; do kill -STOP "${process[${each%:*}]}"; done
 	for each; do await stands_still "${process[${each%:*}]}"; done
 	for each; do await is_over_or is_given_up "${each%:*}" "${each#*:}"; done

@@ -120,7 +120,7 @@ under_way() {
 survives() {
 	local title=$1 job=$2 box rank before=()
 	shift 2
-	for rank in "${!pids[@]}"; do before+=("$(grep -c 'takes over\|it is back' "$work/$job.$rank")"); done
+	for rank in "${!pids[@]}"; do before+=("$(grep -c 'it is back' "$work/$job.$rank")"); done
 	end KILL "$@"
 	for box; do serve "$box"; done
 	for rank in "${!pids[@]}"; do

@@ -246,7 +246,7 @@ kill_and_start_again() {
 killed_daemon() {
 	in_the_middle resumed $network.1 kill_and_start_again -b 256K -e 256K
 	expect_success "the daemon is killed and started again in the middle of a job" "${pids[@]}"
-	expect_words "the job went on" "epoch 2" resumed.
+	expect_words "the job went on" "it is back, and the job goes on there (epoch 2)" resumed.
 }
 
 # Both dataplanes for one job: side by side, then one after the other.

@@ -63,9 +63,9 @@ moves() {
 		END { exit !found }'
 }
 
-# File, number: has it more lines of failovers than that?
+# File, number: has it more lines of a switch that came back than that?
 has_more() {
-	[ "$(grep -c 'takes over\|it is back' "$1")" -gt "$2" ]
+	[ "$(grep -c 'it is back' "$1")" -gt "$2" ]
 }
 
 # $pids: the processes of a job. Are all of them running?

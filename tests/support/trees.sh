@@ -70,7 +70,7 @@ under_way() {
 survives() {
 	local title=$1 job=$2 name rank before=()
 	shift 2
-	for rank in "${!pids[@]}"; do before+=("$(grep -c 'takes over\|it is back' "$job.$rank")"); done
+	for rank in "${!pids[@]}"; do before+=("$(grep -c 'it is back' "$job.$rank")"); done
 	for name; do dies "$name"; done
 	for name; do [ "$name" = root ] && again root; done
 	for name; do [ "$name" != root ] && again "$name" "${parent[$name]}"; done
