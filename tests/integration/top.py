@@ -97,8 +97,9 @@ def selected(terminal):
 # Ranks report once a second: a longer interval has always something new.
 top = Terminal("--switch", switch, "--interval", "1.5")
 number = r"\d+(\.\d)?"
+whole = r"(\d?\d\.\d|\d{3,})"
 top.await_screen(
-    "the switch, its slots and jobs", has(rf"^{re.escape(switch)}: udp .* 2 of \d+ jobs, MB/s in ")
+    "the switch, its slots and jobs", has(rf"^{re.escape(switch)}: udp, .* 2 of \d+ jobs, MB/s in .*, up \d+ s$")
 )
 top.await_screen(
     "each job with its ranks, hosts, throughput and slowest rank",
@@ -199,7 +200,7 @@ below = Terminal("--switch", leaf, "--interval", "1.5")
 below.await_screen(
     "a leaf's parent, and no throughput that it does not know",
     has(
-        rf"^{re.escape(leaf)}: .*, a leaf of {re.escape(root)}$",
+        rf"^{re.escape(leaf)}: .*, a leaf of {re.escape(root)}, ",
         rf"^tree +running +4 +1 +\d+ +- +- +[1-9][\d.]* +- +- +- .*\(\d+%\)$",
     ),
 )
@@ -258,6 +259,14 @@ for columns, jobs, ranks in SIZES:
     top.await_screen(
         f"at {columns} columns, the jobs and their slowest ranks",
         table(jobs, "alpha|beta", r" [01] \(\d+%\)$"),
+    )
+    # A rate has a digit after the point, or three before it.
+    top.await_screen(
+        f"at {columns} columns, the switch, and no part of a number",
+        has(
+            rf"^{re.escape(switch)}: udp(, \d+ of \d+ slots(, 2 of \d+ jobs(, MB/s in {whole}"
+            rf"(, out {whole}(, \d\S*(, up \d+ s)?)?)?)?)?)?$"
+        ),
     )
     top.press("\r")  # a tree, as the job before
     host = r"^  \+- \S+ .* 2 ranks$" if columns > 40 else r"^  \+- \S+ "

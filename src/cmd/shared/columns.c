@@ -3,6 +3,7 @@
 #include "cmd/shared/columns.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static bool is_shown(const struct sml_columns *layout, unsigned column)
 {
@@ -42,20 +43,33 @@ struct sml_columns sml_columns_fit(const struct sml_column *columns, unsigned n,
 	return layout;
 }
 
+const char *sml_columns_shorten(const char *text, int width, char shorter[SML_COLUMNS_LINE])
+{
+	int length = (int)strlen(text), end = (width - 1) / 2;
+
+	if (length <= width || width < 3 || width >= SML_COLUMNS_LINE)
+		return text;
+	snprintf(shorter, SML_COLUMNS_LINE, "%.*s~%s", width - 1 - end, text, text + length - end);
+	return shorter;
+}
+
 size_t sml_columns_add(const struct sml_columns *layout, unsigned first, unsigned end,
 		       const char *const *cells, char line[SML_COLUMNS_LINE], size_t length)
 {
+	char shorter[SML_COLUMNS_LINE];
+
 	for (unsigned i = first; i < end && length < SML_COLUMNS_LINE - 1; i++) {
+		const bool is_text = layout->columns[i].is_text;
+		const char *cell = cells[i - first];
 		int width = width_of(layout, i);
 
 		if (!is_shown(layout, i))
 			continue;
 		/* A number is never cut off: a wrong one would be worse than a crooked line. */
-		length += (size_t)snprintf(line + length, SML_COLUMNS_LINE - length,
-					   layout->columns[i].is_text ? "%s%-*.*s" : "%s%*.*s",
-					   length > 0 ? " " : "", width,
-					   layout->columns[i].is_text ? width : SML_COLUMNS_LINE,
-					   cells[i - first]);
+		length += (size_t)snprintf(
+			line + length, SML_COLUMNS_LINE - length, is_text ? "%s%-*.*s" : "%s%*.*s",
+			length > 0 ? " " : "", width, is_text ? width : SML_COLUMNS_LINE,
+			is_text ? sml_columns_shorten(cell, width, shorter) : cell);
 	}
 	return length < SML_COLUMNS_LINE ? length : SML_COLUMNS_LINE - 1;
 }

@@ -32,6 +32,9 @@ struct sml_columns sml_columns_fit(const struct sml_column *columns, unsigned n,
 /* As wide as these columns, with the gaps between them. */
 int sml_columns_width(const struct sml_columns *layout, unsigned first, unsigned end);
 
+/* A text that is too long keeps its beginning and its end: names may differ by either. */
+const char *sml_columns_shorten(const char *text, int width, char shorter[SML_COLUMNS_LINE]);
+
 /* Append these cells to a line: cells[0] is that of column `first`. Returns the line's length. */
 size_t sml_columns_add(const struct sml_columns *layout, unsigned first, unsigned end,
 		       const char *const *cells, char line[SML_COLUMNS_LINE], size_t length);

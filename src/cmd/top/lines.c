@@ -4,6 +4,7 @@
 #include <ncurses.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define LINE_BYTES 512
 
@@ -18,6 +19,23 @@ void sml_top_put(int y, bool marked, const char *text)
 		attroff(A_REVERSE);
 }
 
+/* A number is never cut off: a line that is too long ends after a part of it, or else after a word.
+ */
+static void end_in_time(char *line)
+{
+	char *part, *word;
+
+	if (COLS <= 1 || strlen(line) < (size_t)COLS)
+		return;
+	line[COLS] = '\0';
+	part = strrchr(line, ',');
+	word = strrchr(line, ' ');
+	if (part != NULL && part - line > COLS / 2)
+		*part = '\0';
+	else if (word != NULL)
+		*word = '\0';
+}
+
 void sml_top_print(int y, bool marked, const char *format, ...)
 {
 	char line[LINE_BYTES];
@@ -26,6 +44,7 @@ void sml_top_print(int y, bool marked, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
+	end_in_time(line);
 	sml_top_put(y, marked, line);
 }
 

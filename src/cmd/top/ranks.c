@@ -10,6 +10,7 @@
 #include "cmd/top/lines.h"
 
 #define NAME_COLUMNS 40 /* at most, of a rank and its host */
+#define NAME_BYTES   160
 
 static int compare_names(const void *a, const void *b)
 {
@@ -99,7 +100,7 @@ static void draw_rank(int y, int indent, const struct rank *rank, const struct s
 {
 	const struct sml_rank_rates *rates = rank->rates;
 	bool told = rates->has_traffic;
-	char t[8][16], host[NAME_COLUMNS], who[2 * NAME_COLUMNS], seen[16];
+	char t[8][16], host[NAME_BYTES], who[NAME_BYTES + 16], seen[16];
 
 	if (indent > 0)
 		snprintf(who, sizeof(who), "%*srank %u", indent, "", rank->worker->rank);
@@ -152,8 +153,9 @@ static void draw_branch(int y, int indent, int depth, const struct sml_top_row *
 	struct sml_rank_rates sum = {.known = false};
 	struct sml_branch_rates leaf = {.resends = 0};
 	bool is_leaf = depth == 0 && look_at_leaf(row, place(ranks, depth), &leaf);
-	const int label = sml_columns_width(layout, 0, FIRST_NUMBER);
-	char name[NAME_COLUMNS], sends[32] = "", t[8][16], line[SML_COLUMNS_LINE];
+	const int room = sml_columns_width(layout, 0, FIRST_NUMBER) - indent - 3;
+	char name[NAME_BYTES], shorter[SML_COLUMNS_LINE], sends[32] = "", t[8][16];
+	char line[SML_COLUMNS_LINE];
 	size_t length;
 
 	for (size_t i = 0; i < n; i++) {
@@ -178,9 +180,9 @@ static void draw_branch(int y, int indent, int depth, const struct sml_top_row *
 		is_leaf ? sml_top_share(t[6], leaf.waited_share) : "-",
 	};
 
-	length = (size_t)snprintf(line, sizeof(line), "%*s+- %-*.*s", indent, "",
-				  label - indent - 3, label - indent - 3,
-				  sml_top_plain(name, sizeof(name), place(ranks, depth)));
+	sml_top_plain(name, sizeof(name), place(ranks, depth));
+	length = (size_t)snprintf(line, sizeof(line), "%*s+- %-*.*s", indent, "", room, room,
+				  sml_columns_shorten(name, room, shorter));
 	length = sml_columns_add(layout, FIRST_NUMBER, END_OF_SUMS, cells, line, length);
 	snprintf(line + length, sizeof(line) - length, "  %zu rank%s%s", n, sml_plural(n), sends);
 	sml_top_put(y, false, line);

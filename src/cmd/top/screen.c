@@ -105,13 +105,14 @@ static const struct sml_column job_columns[] = {
 };
 #define JOB_COLUMNS  (sizeof(job_columns) / sizeof(job_columns[0]))
 #define NAME_COLUMNS 40 /* at most, of a job's name */
+#define NAME_BYTES   160
 
 static void draw_job(int y, bool marked, const struct sml_top_row *row,
 		     const struct sml_columns *layout)
 {
 	const struct sml_job_rates *rates = &row->rates;
 	const bool told = rates->has_traffic;
-	char t[8][16], n[3][16], name[NAME_COLUMNS + 1], slowest[16] = "-";
+	char t[8][16], n[3][16], name[NAME_BYTES], slowest[16] = "-";
 
 	/* An open job has the leaf's name. */
 	if (rates->slowest_leaf != NULL)
@@ -180,14 +181,15 @@ static void draw_switch(int y, const struct sml_view *view)
 	char t[2][16], parent[128];
 
 	sml_view_switch_rates(view, &rates);
-	sml_top_print(y, false,
-		      "%s: %s %s, up %.0f s, %u of %u slots, %zu of %u job%s, MB/s in %s, out %s%s",
-		      view->address, status->dataplane, status->version,
-		      (double)status->uptime_ms / 1e3, status->slots_in_use, status->slots,
-		      status->n_jobs, status->max_jobs, sml_plural(status->max_jobs),
-		      sml_top_number(t[0], rates.known, rates.bytes_received / 1e6),
-		      sml_top_number(t[1], rates.known, rates.bytes_sent / 1e6),
-		      below(status, parent, sizeof(parent)));
+	sml_top_print(
+		y, false,
+		"%s: %s, %u of %u slots, %zu of %u job%s, MB/s in %s, out %s%s, %s, up %.0f s",
+		view->address, status->dataplane, status->slots_in_use, status->slots,
+		status->n_jobs, status->max_jobs, sml_plural(status->max_jobs),
+		sml_top_number(t[0], rates.known, rates.bytes_received / 1e6),
+		sml_top_number(t[1], rates.known, rates.bytes_sent / 1e6),
+		below(status, parent, sizeof(parent)), status->version,
+		(double)status->uptime_ms / 1e3);
 }
 
 /* The leaves of a switch, as far as there is room. */
