@@ -293,6 +293,7 @@ UNUSED = {
     "switchml_job_ranks_joined",
     "switchml_job_ranks_left",
     "switchml_job_waiting",
+    "switchml_waiting_processes",
     "switchml_rank_info",
     "switchml_rank_contributions_total",
     "switchml_rank_resent_results_total",

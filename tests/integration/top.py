@@ -113,6 +113,12 @@ top.await_screen(
         for job in ("alpha", "beta")
     ),
 )
+top.await_screen(
+    "who waits to join, and which job",
+    has(
+        r"^  host \S+, pid \d+: waits to be in the next membership of job gamma, for [\d.]+ s$"
+    ),
+)
 # A color would be a parameter from 30 to 49; 39 and 49 are the terminal's own.
 colors = {
     int(n) for escape in re.findall(r"\x1b\[([0-9;]*)m", top.seen) for n in escape.split(";") if n

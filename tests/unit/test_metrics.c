@@ -147,6 +147,25 @@ TEST(what_a_rank_has_not_told_has_no_series)
 	free(text);
 }
 
+TEST(processes_that_wait_are_counted_whichever_job_they_wait_for)
+{
+	SmlControl__WaitingProcess waiting[2], *list[] = {&waiting[0], &waiting[1]};
+	static struct world world;
+	char *text;
+
+	fill(&world, 1, 1);
+	text = text_of(&world);
+	assert_non_null(strstr(text, "\nswitchml_waiting_processes 0\n"));
+	free(text);
+	for (unsigned i = 0; i < 2; i++)
+		sml_control__waiting_process__init(&waiting[i]);
+	world.status.waiting = list;
+	world.status.n_waiting = 2;
+	text = text_of(&world);
+	assert_non_null(strstr(text, "\nswitchml_waiting_processes 2\n"));
+	free(text);
+}
+
 TEST(leaves_have_series_once)
 {
 	char leaf[] = "rack:28500", parent[] = "spine:28500";

@@ -148,6 +148,12 @@ static void write_jobs(const struct writer *writer, const struct sample *sample)
 	end(writer, writer->status->n_jobs);
 }
 
+static void write_waiting(const struct writer *writer, const struct sample *sample)
+{
+	begin(writer, sample);
+	end(writer, writer->status->n_waiting);
+}
+
 static void write_unlisted(const struct writer *writer, const struct sample *sample)
 {
 	begin(writer, sample);
@@ -277,6 +283,9 @@ static const struct family families[] = {
 	 OF_SWITCH, "bytes-received", NULL},
 	{"switchml_sent_bytes", "counter", "bytes", "UDP payload that the switch has sent.",
 	 OF_SWITCH, "bytes-sent", NULL},
+	{"switchml_waiting_processes", "gauge", "",
+	 "Processes that ask to be in the next membership of a job, up to 64.", OF_SWITCH, NULL,
+	 write_waiting},
 	{"switchml_probes", "counter", "", "Probes that the switch has received.", OF_SWITCH,
 	 "probes", NULL},
 	{"switchml_dropped_packets", "counter", "packets",

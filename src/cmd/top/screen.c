@@ -212,6 +212,27 @@ static int draw_leaves(const SmlControl__Status *status, int y, int end)
 	return y;
 }
 
+/* Who asks to be in a job's next membership, as far as there is room. */
+static int draw_waiting(const SmlControl__Status *status, int y, int end)
+{
+	for (size_t i = 0; i < status->n_waiting && y < end; i++) {
+		const SmlControl__WaitingProcess *process = status->waiting[i];
+		size_t left = status->n_waiting - i;
+		char host[64], job[64];
+
+		if (y == end - 1 && left > 1)
+			sml_top_print(y++, false, "  and %zu more processes wait", left);
+		else
+			sml_top_print(y++, false,
+				      "  host %s, pid %u: waits to be in the next membership of "
+				      "job %s, for %.1f s",
+				      sml_top_plain(host, sizeof(host), process->host),
+				      process->pid, sml_top_plain(job, sizeof(job), process->job),
+				      (double)process->waiting_ms / 1e3);
+	}
+	return y;
+}
+
 static int draw_switches(const struct sml_view *views, size_t n, int y, int end)
 {
 	for (size_t i = 0; i < n && y < end; i++) {
@@ -227,6 +248,7 @@ static int draw_switches(const struct sml_view *views, size_t n, int y, int end)
 		draw_switch(y++, &views[i]);
 		/* The next switches come first. */
 		y = draw_leaves(status, y, end - (int)(n - i - 1));
+		y = draw_waiting(status, y, end - (int)(n - i - 1));
 	}
 	return y;
 }
