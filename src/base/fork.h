@@ -11,7 +11,7 @@
 
 /*
  * fd, which was just made, or another number for it, so that it is not that of standard input,
- * output or error: what a program prints to a closed descriptor must not reach our peers. -1: no
+ * output or error: what a program prints to a closed descriptor must not reach our peers. -1 if no
  * number is left. A negative fd is ignored.
  */
 int sml_fd_lift(int fd);

@@ -14,7 +14,7 @@ enum sml_log_level { SML_LOG_ERROR = 0, SML_LOG_WARN = 1, SML_LOG_INFO = 2, SML_
 struct sml_log {
 	int level; /* higher levels are not written */
 	int rank;
-	/* NULL: stderr. Any thread, perhaps with locks held: include/switchml.h has the rules. */
+	/* NULL for stderr. Any thread, perhaps with locks held: see include/switchml.h. */
 	void (*write)(void *self, int level, const char *text);
 	void *self;
 };

@@ -48,7 +48,8 @@ void sml_loop_stop(struct sml_loop *loop);
 
 /*
  * A watch of class 0, which waits for nothing yet. fd: -1 for none; it stays the caller's, and is
- * closed only after the watch. The loop calls act, which may free any watch. NULL: no memory.
+ * closed only after the watch. The loop calls act, which may free any watch. NULL if there is no
+ * memory.
  */
 struct sml_watch *sml_watch_new(struct sml_loop *loop, int fd,
 				void (*act)(void *self, unsigned what), void *self);

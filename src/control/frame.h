@@ -33,7 +33,7 @@ int sml_frame_unpack(const uint8_t *bytes, size_t n, SmlControl__Envelope **mess
 
 /*
  * The length of the message that begins in `in`, as its sender says, so that a receiver can refuse
- * it before the rest has come. 0: the length itself has not come yet.
+ * it before the rest has come. 0 if the length itself has not come yet.
  */
 size_t sml_frame_bytes(struct evbuffer *in);
 

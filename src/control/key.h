@@ -14,7 +14,7 @@
 #define SML_KEY_SECRET_MINIMUM 16
 #define SML_KEY_SECRET_MAXIMUM 1024
 
-/* The secret itself, or a file that contains it and may end in a newline. Both NULL: no key. */
+/* The secret itself, or a file that contains it and may end in a newline. Both NULL for no key. */
 struct sml_key_source {
 	const char *secret, *file;
 };

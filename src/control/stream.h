@@ -16,7 +16,7 @@
 #include "control/tls.h"
 
 struct sml_stream {
-	struct sml_tls_session *tls; /* NULL: messages are plain */
+	struct sml_tls_session *tls; /* NULL if messages are plain */
 	struct evbuffer *wire_in, *wire_out;
 	/* Messages. Without TLS the wire's buffers. */
 	struct evbuffer *in, *out;
@@ -47,7 +47,7 @@ int sml_stream_write(struct sml_stream *stream, const SmlControl__Envelope *mess
 /* The same as sml_frame_read(). */
 int sml_stream_read(struct sml_stream *stream, SmlControl__Envelope **message);
 
-/* The length of the next message, as its sender says; 0: the length has not come yet. */
+/* The length of the next message, as its sender says; 0 if the length has not come yet. */
 size_t sml_stream_next_bytes(const struct sml_stream *stream);
 
 /*

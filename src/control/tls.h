@@ -22,7 +22,7 @@
 
 enum sml_tls_end { SML_TLS_SWITCH, SML_TLS_WORKER };
 
-/* PEM files, or a job key instead of them. All NULL: no TLS. */
+/* PEM files, or a job key instead of them. All NULL for no TLS. */
 struct sml_tls_files {
 	const char *certificate;       /* this end's certificate, and its chain to the authority */
 	const char *key;	       /* its private key, without a passphrase */

@@ -33,7 +33,7 @@ struct sml_code {
 	uint16_t divisor; /* divisor of the sum: n_ranks for an average, else 1 */
 };
 
-/* Bytes of one element in memory. 0: the type does not exist. */
+/* Bytes of one element in memory. 0 if the type does not exist. */
 size_t sml_element_bytes(enum sml_type type);
 
 struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wire,

@@ -268,7 +268,7 @@ struct sml_header sml_pool_probe_up(const struct sml_pool_rules *rules, uint8_t 
 
 /*
  * Bytes that any n lanes take where they are stored. Sums that will be rounded take more than what
- * arrives: the more, the fewer bits their lanes have. width: of the narrowest; 0: no lanes are
+ * arrives: the more, the fewer bits their lanes have. width: of the narrowest; 0 if no lanes are
  * rounded.
  */
 size_t sml_lanes_stored_bytes(uint32_t n, uint32_t width);
@@ -280,7 +280,7 @@ size_t sml_lanes_stored_bytes(uint32_t n, uint32_t width);
 void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, void *stored,
 		       const void *arrived, uint32_t n);
 
-/* The newer of a slot's two buffers; NULL: no rank has used the slot yet. */
+/* The newer of a slot's two buffers; NULL if no rank has used the slot yet. */
 const struct sml_slot *sml_pool_newest(const struct sml_pool *pool, uint32_t slot);
 
 /* The name and the meaning of a verdict. */

@@ -82,7 +82,7 @@ void sml_resume_sort(uint32_t *chunks, uint32_t n);
 /*
  * Merge the reports of all ranks, at most SML_MAX_WORLD, into a plan. Takes n log n time for any
  * input, because strangers can send reports, too; entries that are out of order may not be found.
- * The plan's arrays are the caller's, with room for capacity entries each. Returns 0; -1: more
+ * The plan's arrays are the caller's, with room for capacity entries each. Returns 0; -1 for more
  * entries than that; -2: a chunk is neither lacked by all nor kept by any, which honest reports
  * cannot say.
  */

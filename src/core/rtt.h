@@ -28,7 +28,7 @@
 #define SML_RTT_BACKOFF_CAP_NS 64000000ull
 
 struct sml_rtt {
-	uint64_t smoothed_ns;  /* 0: no sample yet */
+	uint64_t smoothed_ns;  /* 0 if there is no sample yet */
 	uint64_t deviation_ns; /* of late samples, by RFC 6298's weights */
 	uint64_t variation_ns; /* what the timeout allows for */
 	uint64_t round_max_ns; /* the largest deviation of this round trip */

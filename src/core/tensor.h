@@ -52,7 +52,7 @@ struct sml_tensor_spec {
 	 */
 	enum sml_wire wire;
 	uint16_t root;
-	uint32_t name;	/* a hash of a barrier's name; 0: none */
+	uint32_t name;	/* a hash of a barrier's name; 0 if there is none */
 	uint64_t count; /* elements of the whole tensor */
 	/*
 	 * This rank contributes [send_first, + send_count) and zeros elsewhere; send[0] is the
@@ -153,7 +153,9 @@ struct sml_tensor {
 	struct sml_tensor *next;
 };
 
-/* Most elements of a sum on the exact wire. 0: packets are too small for the parts of all ranks. */
+/*
+ * Most elements of a sum on the exact wire. 0 if packets are too small for the parts of all ranks.
+ */
 uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *shape);
 
 /* Bytes that sml_tensor_init() needs at `memory` (8-byte aligned). */
@@ -223,7 +225,7 @@ bool sml_tensor_take(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 /*
  * The combined lanes of a data chunk that is done, or others that are taken for the same bits, from
  * the receive buffer. Only if the tensor is recoverable, and before it is done: then the
- * application has its buffer back. False: the buffer does not hold a result.
+ * application has its buffer back. False if the buffer does not hold a result.
  */
 bool sml_tensor_recover(const struct sml_tensor *tensor, uint32_t index, void *lanes);
 

@@ -145,7 +145,7 @@ struct sml_worker {
 	uint32_t send_order;	   /* of the next transmission */
 	uint32_t highest_answered; /* send_order + 1 of the latest-sent packet answered */
 	uint64_t hold_timer_ns;	   /* no timeout before this */
-	uint64_t heard_ns;	   /* when the last result came; 0: none has */
+	uint64_t heard_ns;	   /* when the last result came; 0 if none has */
 	uint64_t heard_before_ns;  /* when the last result of an earlier time came */
 	uint64_t gap_ns;	   /* the longest time without a result or a loss, of this period */
 	uint64_t gap_before_ns;	   /* of the period before */
@@ -176,8 +176,8 @@ void sml_worker_init(struct sml_worker *worker, const struct sml_worker_config *
 void sml_team_add(struct sml_team *team, struct sml_worker *worker);
 
 /*
- * Submit the next tensor in call order. False: SML_WORKER_TENSORS tensors are unfinished; try again
- * after sml_worker_retire(). The tensor must outlive its retirement.
+ * Submit the next tensor in call order. False if SML_WORKER_TENSORS tensors are unfinished; try
+ * again after sml_worker_retire(). The tensor must outlive its retirement.
  */
 bool sml_worker_submit(struct sml_worker *worker, struct sml_tensor *tensor);
 

@@ -35,7 +35,7 @@ struct sml_mismatch {
 struct sml_slot_progress {
 	uint16_t slot;
 	uint32_t use;
-	uint64_t missing; /* bit c: child c has not contributed; 0: complete */
+	uint64_t missing; /* bit c: child c has not contributed; 0 if complete */
 };
 
 struct sml_job_counters {
@@ -65,7 +65,7 @@ struct sml_dataplane_counters {
 struct sml_dataplane_operations {
 	const char *name;
 	bool ranks_have_slots; /* there are no slots here: sml_dataplane_ranks */
-	uint32_t max_lanes;    /* of a job; 0: as the packet format has it */
+	uint32_t max_lanes;    /* of a job; 0 if as the packet format has it */
 	/* 0, or a negative number, and sml_error_last() says why. */
 	int (*open)(struct sml_dataplane **opened, const struct sml_dataplane_config *config);
 	void (*close)(struct sml_dataplane *dataplane);
@@ -85,38 +85,41 @@ struct sml_dataplane_operations {
 	const char *(*misses_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t child);
 	/*
 	 * From start_job on: the next probe of this shard of the child whose use is this number
-	 * tells the child's address (core/renewal.h). NULL: addresses stay.
+	 * tells the child's address (core/renewal.h). NULL if addresses stay.
 	 */
 	void (*renew_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t child,
 			      uint8_t shard, uint32_t number);
 	/*
 	 * Before start_job: packets to the job's group have reached the rank. Results go to it
-	 * through the group, until too many of them do not arrive. NULL: no multicast here.
+	 * through the group, until too many of them do not arrive. NULL if there is no multicast
+	 * here.
 	 */
 	void (*reaches_by_group)(struct sml_dataplane *dataplane, uint32_t job, uint8_t child);
 	/* The ranks that the group reaches, as bits. */
 	uint64_t (*reached_by_group)(struct sml_dataplane *dataplane, uint32_t job);
 	/* For the ready line: "1 thread", "xdp (native) on eth0". */
 	void (*describe)(struct sml_dataplane *dataplane, char *text, size_t bytes);
-	/* How many packets of this size each of n_ranks may have in flight. NULL: each rank knows.
+	/*
+	 * How many packets of this size each of n_ranks may have in flight. NULL if each rank
+	 * knows.
 	 */
 	uint32_t (*window)(struct sml_dataplane *dataplane, uint32_t packet_bytes,
 			   uint32_t n_ranks);
 	/*
 	 * Must workers send packets one by one, because super-packets (UDP_SEGMENT) can arrive here
-	 * unsegmented? NULL: no.
+	 * unsegmented? NULL if not.
 	 */
 	bool (*wants_single_packets)(struct sml_dataplane *dataplane);
 	/*
 	 * The lanes of every packet, from the list of lane counts: the ranks send only full
-	 * packets. NULL: any count up to max_lanes, and short packets, too.
+	 * packets. NULL for any count up to max_lanes, and short packets, too.
 	 */
 	uint32_t (*fixed_lanes)(struct sml_dataplane *dataplane);
 	/* Does it refuse lanes of two int16 (SML_LANE_INT16_PAIR)? NULL if it takes them. */
 	bool (*only_int32)(struct sml_dataplane *dataplane);
 	/* Does it round sums of narrow lanes (core/rounding.h)? */
 	bool rounds;
-	/* NULL: nothing is counted. */
+	/* NULL if nothing is counted. */
 	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
 			     struct sml_job_counters *counters);
 	/*
@@ -140,7 +143,7 @@ struct sml_dataplane_operations {
 	 * misses_address; NULL if it is known. Without this operation, it is known.
 	 */
 	const char *(*misses_parent)(struct sml_dataplane *dataplane, uint32_t job);
-	/* NULL: nothing is counted. */
+	/* NULL if nothing is counted. */
 	void (*counters)(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters);
 };
 

@@ -61,8 +61,8 @@ struct sml_failed_job {
 	bool ran;     /* all ranks were ready */
 	bool decided; /* another membership has been formed of its ranks */
 	/*
-	 * That one has ended here before it ran, and this was its tag; 0: not so. It may begin
-	 * elsewhere if all of its members go there.
+	 * That one has ended here before it ran, and this was its tag; 0 if that is not so. It may
+	 * begin elsewhere if all of its members go there.
 	 */
 	uint64_t heir;
 	uint32_t decisions;    /* the number of the last one; also of those that never ran */
@@ -85,8 +85,8 @@ struct sml_peer {
 	bool is_local; /* on this host */
 	/* The jobs'. */
 	uint64_t heard_ns;		 /* its last message; or, from the driver, when it came */
-	struct sml_job *job;		 /* NULL: not joined yet, or no longer */
-	struct sml_applicant *applicant; /* it asks to be a member; NULL: it does not */
+	struct sml_job *job;		 /* NULL if it has not joined yet, or no longer */
+	struct sml_applicant *applicant; /* it asks to be a member; NULL if it does not */
 	uint16_t rank;
 	/* After an absence of the switch itself: job/input/absence.c. */
 	uint64_t missed_ns;	     /* how long it was; 0: this peer is not doubted */
@@ -128,13 +128,13 @@ struct sml_jobs_output {
 
 struct sml_jobs_config {
 	uint32_t max_slots, max_jobs;
-	uint32_t max_members; /* of all jobs together; 0: any number */
-	/* If it serves only one job: its name and size; NULL: it serves any job. */
+	uint32_t max_members; /* of all jobs together; 0 for any number */
+	/* If it serves only one job: its name and size; NULL if it serves any job. */
 	const char *only_job;
 	uint32_t only_world_size;
-	uint32_t heartbeat_ms;	/* the most that a worker may ask for */
-	uint32_t local_stripes; /* where ranks have the slots: enough for ranks of one host; 0: any
-				 */
+	uint32_t heartbeat_ms; /* the most that a worker may ask for */
+	/* Where ranks have the slots: how many are enough for ranks of one host; 0 for any. */
+	uint32_t local_stripes;
 	struct sml_group group; /* of the first job's results; none: no multicast */
 	uint16_t data_port;
 	/* In a tree. */
@@ -145,8 +145,8 @@ struct sml_jobs_config {
 
 /* A switch that is a leaf: job/tree/leaf.c. */
 struct sml_leaf {
-	struct sml_peer *parent;	/* NULL: not connected */
-	uint32_t level;			/* 0: the parent has not accepted it yet */
+	struct sml_peer *parent;	/* NULL if not connected */
+	uint32_t level;			/* 0 if the parent has not accepted it yet */
 	uint64_t home;			/* drawn; the root knows by it who is connected here */
 	uint16_t lanes;			/* that the path to the parent seems to take */
 	uint64_t pinged_ns, hurries_ns; /* since when it has ranks: silence means more then */
@@ -256,7 +256,7 @@ struct sml_slot_counts {
 };
 struct sml_slot_counts sml_slots_most(uint32_t lanes);
 
-/* A Status as it is now, packed; the caller frees it. NULL: no memory. */
+/* A Status as it is now, packed; the caller frees it. NULL if there is no memory. */
 uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n);
 
 /* All jobs fail: the switch ends. */

@@ -15,7 +15,7 @@ struct sml_ranks;
 struct sml_slot_progress;
 
 struct sml_tree_events {
-	/* The dataplane has the job: its leaves get it, too. False: no memory. */
+	/* The dataplane has the job: its leaves get it, too. False if there is no memory. */
 	bool (*begin)(struct sml_job *job);
 
 	/* All are ready: the leaves' dataplanes start. */
@@ -37,10 +37,13 @@ struct sml_tree_events {
 	bool (*missing)(const struct sml_job *job, const struct sml_slot_progress *slot,
 			struct sml_ranks *ranks);
 
-	/* At a leaf: a rank that waits for others, and does not resume, makes room. False: none. */
+	/*
+	 * At a leaf: a rank that waits for others, and does not resume, makes room. False if there
+	 * is none.
+	 */
 	bool (*displace)(struct sml_jobs *jobs);
 
-	/* The oldest leaf without ranks and slots makes room. False: there is none. */
+	/* The oldest leaf without ranks and slots makes room. False if there is none. */
 	bool (*close_idle)(struct sml_jobs *jobs);
 };
 

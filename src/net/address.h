@@ -22,8 +22,8 @@ struct sml_host_port {
 };
 
 /*
- * "HOST", "HOST:PORT", "[V6]", "[V6]:PORT", "V6", ":PORT" or "", of this length.
- * False: none of these, or a host or port that is too long.
+ * "HOST", "HOST:PORT", "[V6]", "[V6]:PORT", "V6", ":PORT" or "", of this length. False if it
+ * is none of these, or if a host or port is too long.
  */
 bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *place);
 

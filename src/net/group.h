@@ -15,7 +15,7 @@
 
 struct sml_group {
 	uint8_t address[16];
-	uint8_t bytes; /* of the address: 4 or 16; 0: there is no group */
+	uint8_t bytes; /* of the address: 4 or 16; 0 if there is no group */
 	uint16_t port; /* of shard 0 */
 };
 

@@ -12,10 +12,10 @@
 #include "net/address.h"
 
 struct sml_port_range {
-	uint16_t first, last; /* 0: any port */
+	uint16_t first, last; /* 0 for any port */
 };
 
-/* "FIRST-LAST". False: not two ports, or the first is larger than the last. */
+/* "FIRST-LAST". False if these are not two ports, or the first is larger than the last. */
 bool sml_port_range_parse(const char *text, struct sml_port_range *range);
 
 static inline bool sml_port_range_is_set(const struct sml_port_range *range)

@@ -39,7 +39,7 @@ struct sml_udp_inbox_counters {
 struct sml_udp_inbox;
 struct msghdr;
 
-/* NULL: no memory. */
+/* NULL if there is no memory. */
 struct sml_udp_inbox *sml_udp_inbox_new(const struct sml_udp_inbox_config *config);
 void sml_udp_inbox_free(struct sml_udp_inbox *inbox);
 

@@ -17,12 +17,13 @@
 
 /*
  * Buffers of this many bytes, or as many as the system's limit allows; exceeding it needs
- * CAP_NET_ADMIN. Returns the size as the kernel counts it, including headers and slack; 0: unknown.
+ * CAP_NET_ADMIN. Returns the size as the kernel counts it, including headers and slack; 0 if
+ * unknown.
  */
 uint32_t sml_udp_widen_in(int fd, int bytes);
 uint32_t sml_udp_widen_out(int fd, int bytes);
 
-/* Packets arrive coalesced from now on. False: the kernel cannot do that. */
+/* Packets arrive coalesced from now on. False if the kernel cannot do that. */
 bool sml_udp_enable_gro(int fd);
 
 /* Can one message be sent as several packets? */

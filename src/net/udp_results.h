@@ -34,7 +34,7 @@ struct sml_group_paths {
 
 struct sml_results {
 	struct sml_udp_sender *sender; /* others may use it, too */
-	/* The job of these results; NULL: none are gathered. */
+	/* The job of these results; NULL if none are gathered. */
 	const void *job;
 	uint8_t shard;
 	uint8_t n_ranks;

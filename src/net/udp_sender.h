@@ -27,13 +27,13 @@
 struct sml_udp_message {
 	const struct iovec *packets;
 	unsigned n;
-	const struct sml_path *path; /* NULL: the socket is connected */
+	const struct sml_path *path; /* NULL if the socket is connected */
 };
 
 struct sml_udp_sender {
 	int fd; /* stays the caller's */
 	bool segments;
-	/* What the kernel has begun to refuse, for the caller to tell; 0: nothing. */
+	/* What the kernel has begun to refuse, for the caller to tell; 0 if there is nothing. */
 	int refusal;	   /* errno of super-packets, when `segments` has become false */
 	uint32_t too_long; /* length of packets, though it had taken as long ones before */
 	uint32_t longest;  /* packet that it has taken */
@@ -67,7 +67,7 @@ void sml_udp_sender_add(struct sml_udp_sender *sender, const struct sml_udp_mess
  */
 unsigned sml_udp_sender_flush(struct sml_udp_sender *sender, bool wait_for_room);
 
-/* One packet, now, without a wait. False: it was dropped, and counted. */
+/* One packet, now, without a wait. False if it was dropped, and counted. */
 bool sml_udp_sender_send_one(struct sml_udp_sender *sender, const struct iovec *packet,
 			     const struct sml_path *path);
 

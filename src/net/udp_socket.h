@@ -27,12 +27,12 @@ struct sml_path {
 };
 
 struct sml_udp_options {
-	const char *address; /* numeric; NULL: all, IPv4 addresses mapped into IPv6 */
+	const char *address; /* numeric; NULL for all, IPv4 addresses mapped into IPv6 */
 	uint16_t port;
 	unsigned n_threads;
 	/* Report the interface of each message, and deliver packets one by one (no UDP_GRO). */
 	bool for_xdp;
-	uint8_t group_hops; /* that multicast may go; 0: no multicast */
+	uint8_t group_hops; /* that multicast may go; 0 for no multicast */
 };
 
 /*
@@ -53,7 +53,7 @@ uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t
 /* Does the message come from this address and port? */
 bool sml_udp_is_from(const struct msghdr *message, const union sml_sockaddr *address);
 
-/* The interface on which a message came; 0: unknown. */
+/* The interface on which a message came; 0 if unknown. */
 uint32_t sml_udp_interface(struct msghdr *message);
 
 /* The path back to the source of a message. */

@@ -18,8 +18,8 @@ enum sml_xdp_mode {
 };
 
 struct sml_switch_config {
-	const char *listen;	/* "ADDR", "ADDR:PORT", "[V6]:PORT", ":PORT"; NULL: all, 28500 */
-	uint16_t data_port;	/* UDP; 0: the control port's number */
+	const char *listen;	/* "ADDR", "ADDR:PORT", "[V6]:PORT", ":PORT"; NULL for all, 28500 */
+	uint16_t data_port;	/* UDP; 0 for the control port's number */
 	uint32_t max_slots;	/* in the pool, 4096 */
 	uint32_t max_jobs;	/* 64 */
 	uint32_t threads;	/* of the dataplane, 1 */
@@ -29,21 +29,21 @@ struct sml_switch_config {
 	/* Files or a job key, and what their settings are called; none: no TLS. */
 	struct sml_tls_files tls, tls_names;
 	struct sml_key_source job_key, job_key_names;	  /* to derive tls.job_key from */
-	const struct sml_dataplane_operations *dataplane; /* NULL: UDP */
-	const char *multicast; /* "GROUP[:PORT]" for results of the first job; NULL: no multicast */
+	const struct sml_dataplane_operations *dataplane; /* NULL for UDP */
+	const char *multicast;	 /* "GROUP[:PORT]" for results of the first job; NULL for none */
 	uint32_t multicast_hops; /* that they may go, 1 */
-	const char *parent; /* "HOST[:PORT]": this switch is a leaf of that one; NULL: of none */
+	const char *parent; /* "HOST[:PORT]": this switch is a leaf of that one; NULL if none */
 	bool rendezvous; /* no slots here: ranks that embed the stripes only find each other here */
-	const char *only_job; /* serve only this job, with this many ranks; NULL: any job */
+	const char *only_job; /* serve only this job, with this many ranks; NULL for any job */
 	uint32_t only_world_size;
-	uint32_t local_stripes; /* then: this many are enough for ranks of one host; 0: any */
+	uint32_t local_stripes; /* then: this many are enough for ranks of one host; 0 for any */
 	const char *interfaces; /* for XDP: "eth0,eth1" */
 	const char *target;	/* for P4: the switch's control port, "[PROTOCOL://]HOST:PORT" */
 	const char *hosts;	/* for P4: "MAC=PORT,MAC=PORT", where to forward all else */
 	enum sml_xdp_mode xdp_mode;
 	/*
 	 * Called when all sockets are open and no thread runs yet, so that privileges can be
-	 * dropped. keeps_bpf: maps are still used. NULL: the process is not only a switch.
+	 * dropped. keeps_bpf: maps are still used. NULL if the process is not only a switch.
 	 */
 	void (*seal)(bool keeps_bpf);
 	int debug; /* as in struct sml_config */

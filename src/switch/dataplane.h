@@ -8,7 +8,7 @@
 
 struct sml_dataplane_config {
 	uint16_t port;	     /* UDP */
-	const char *address; /* numeric; NULL: all */
+	const char *address; /* numeric; NULL for all */
 	unsigned n_threads;
 	const char *interfaces; /* "eth0,eth1", for dataplanes that need to know; or NULL */
 	enum sml_xdp_mode xdp_mode;

@@ -34,8 +34,8 @@ uint64_t sml_switch_idle_ns(const struct sml_switch *opened);
 
 /*
  * Its status, a packed Status that the caller frees, for threads of this process other than its
- * own. The event loop makes it after what its members need. NULL: no memory, or the loop has not
- * answered for so long.
+ * own. The event loop makes it after what its members need. NULL if there is no memory, or the loop
+ * has not answered for so long.
  */
 uint8_t *sml_switch_status(struct sml_switch *opened, uint32_t timeout_ms, size_t *n);
 

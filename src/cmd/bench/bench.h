@@ -29,13 +29,13 @@ enum bench_collective {
 
 struct bench_options {
 	uint64_t min_bytes, max_bytes;
-	uint64_t step_bytes; /* 0: multiply by factor */
+	uint64_t step_bytes; /* 0 if multiplied by a factor */
 	uint64_t factor;
 	unsigned types; /* bit t: enum sml_type t */
 	unsigned ops;	/* bit o: enum sml_op o */
 	unsigned iterations, warmups, checks;
-	unsigned seconds;	/* for which iterations and checks are repeated; 0: no repetition */
-	unsigned pause_ms;	/* after each repetition */
+	unsigned seconds;  /* for which iterations and checks are repeated; 0 for no repetition */
+	unsigned pause_ms; /* after each repetition */
 	unsigned local_workers; /* 0: this process is one rank */
 	enum bench_collective collective;
 	unsigned root;	  /* of broadcasts and reduces */
@@ -50,7 +50,7 @@ struct bench_options {
 	bool chaos;			   /* the switch is killed repeatedly */
 	bool chaos_ranks;		   /* ranks are */
 	bool switch_decides;		   /* which of them are members */
-	unsigned changes;		   /* of the membership, then it ends; 0: --seconds says */
+	unsigned changes; /* of the membership, then it ends; 0 if --seconds says */
 };
 
 /* ---- chaos.c: a switch that is killed and started again ---- */
@@ -97,7 +97,8 @@ struct bench_case {
 	size_t count;	 /* the call's argument */
 	size_t first;	 /* the place of a result's first element in the reduced vector */
 	unsigned n_ranks;
-	const uint32_t *members; /* the process whose input each rank has; NULL: the rank's own */
+	/* The process whose input each rank has; NULL if each rank has its own. */
+	const uint32_t *members;
 	uint32_t seed;
 };
 

@@ -55,16 +55,16 @@ struct chaos_keeper {
 	uint64_t kill_ns, end_ns;
 	/* The last membership. */
 	uint64_t ordered_ns, last_sum_ns;
-	uint64_t broken_ns; /* when a member had died, or had an error; 0: none has */
+	uint64_t broken_ns; /* when a member had died, or had an error; 0 if none has */
 	bool has_begun, is_over, has_cause;
 	uint32_t members[BENCH_MAX_LOCAL]; /* the numbers of its processes, by rank */
 	int world_size;
 	uint32_t formed;	/* if the switch decides: its number among those that had a sum */
 	bool is_ordered;	/* this process has decided, and none has had a sum since */
 	bool is_first;		/* the last one is that of this process */
-	uint64_t ending_ns;	/* all are to stop since then; 0: not yet */
+	uint64_t ending_ns;	/* all are to stop since then; 0 if not yet */
 	char unexplained[1000]; /* an error that follows from another one, which is to come */
-	uint64_t struck_ns;	/* the first kill since the last membership that summed; 0: none */
+	uint64_t struck_ns; /* the first kill since the last membership that summed; 0 if none */
 	pid_t killed[CHAOS_REMEMBERED];
 	unsigned n_killed;
 	uint64_t killed_ns, started_ns; /* the last one */
@@ -96,7 +96,7 @@ int chaos_strike_switch(uint64_t now_ns);
 /* ---- chaos_process.c ---- */
 
 unsigned chaos_count(enum chaos_state state);
-/* NULL: it is not there any more. */
+/* NULL if it is not there any more. */
 struct chaos_process *chaos_find(uint32_t number);
 void chaos_end_process(struct chaos_process *process);
 /* Kill it, and start it again after some time. */
@@ -121,7 +121,7 @@ void chaos_look_for_hangs(uint64_t now_ns);
 /* ---- chaos_decided.c: the switch decides ---- */
 
 void chaos_judge_decided(struct chaos_process *process, const struct chaos_answer *answer);
-/* The first sum of a membership. False: it is not the last one that is known. */
+/* The first sum of a membership. False if it is not the last one that is known. */
 bool chaos_learn_members(struct chaos_process *process, const struct chaos_answer *answer);
 void chaos_follow_decisions(void);
 /* While all are to stop. */

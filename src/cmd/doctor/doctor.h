@@ -15,8 +15,8 @@ struct doctor_finding {
 };
 
 struct doctor {
-	const char *switch_address; /* a list; NULL: no switch is checked */
-	const char *interface;	    /* SWITCHML_SOCKET_IFNAME; NULL: by the route */
+	const char *switch_address; /* a list; NULL if no switch is checked */
+	const char *interface;	    /* SWITCHML_SOCKET_IFNAME; NULL for that of the route */
 	struct doctor_finding findings[DOCTOR_MAX_FINDINGS], left_out;
 	struct doctor_finding *latest;
 	unsigned n;

@@ -39,15 +39,15 @@
 /* ---- peers_link.c: lines of JSON over TCP ---- */
 
 struct peers_link {
-	int fd; /* -1: closed */
+	int fd; /* -1 if closed */
 	size_t length;
 	char *line; /* PEERS_LINE_BYTES; NULL until the first byte */
 };
 
-/* Takes the message. False: the other end is gone. */
+/* Takes the message. False if the other end is gone. */
 bool peers_link_send(struct peers_link *link, json_t *message);
 
-/* The next message. NULL: the deadline has passed, or the other end is gone, and is closed. */
+/* The next message. NULL if the deadline has passed, or the other end is gone, and is closed. */
 json_t *peers_link_receive(struct peers_link *link, uint64_t deadline_ns);
 
 /*
@@ -62,13 +62,13 @@ void peers_link_close(struct peers_link *link);
 int peers_open(int type, const struct sml_port_range *ports, int *fd);
 
 /*
- * Tries to connect until the deadline, from the interface that the filter chooses (NULL: the
+ * Tries to connect until the deadline, from the interface that the filter chooses (NULL for the
  * route's). Returns a descriptor or a negative errno. If the filter chooses no interface, returns
  * SML_ERROR_CONFIG at once, and sets the error text.
  */
 int peers_connect(const char *host, uint16_t port, const char *filter, uint64_t deadline_ns);
 
-/* A numeric address and a port, for sockets of both families. False: it is none. */
+/* A numeric address and a port, for sockets of both families. False if it is none. */
 bool peers_address(const char *text, int port, union sml_sockaddr *address);
 
 /* ---- peers_probe.c: one host's tests of all others ---- */
@@ -103,7 +103,7 @@ int peers_rank_run(const struct sml_config *config, const char *host, unsigned w
 struct peers_rank {
 	struct peers_link link;
 	json_t *hello;	   /* NULL until it has come */
-	json_t *report;	   /* of its host; NULL: another rank speaks for it, or it has not */
+	json_t *report;	   /* of its host; NULL if another rank speaks for it, or it has not */
 	json_t *at_switch; /* what is not fine between its host and the switches */
 	double offset_ms;  /* of its clock from rank 0's */
 	double error_ms;
@@ -133,7 +133,7 @@ void peers_judge_pairs(struct peers *peers);
 const char *peers_text(const struct peers *peers, unsigned rank, const char *member);
 json_t *peers_pair(const struct peers *peers, unsigned from, unsigned to);
 
-/* The IP packet of the largest probe that came; 0: none. */
+/* The IP packet of the largest probe that came; 0 if there is none. */
 unsigned peers_largest(const struct peers *peers, unsigned from, unsigned to);
 
 /* ---- peers_print.c ---- */
@@ -141,7 +141,9 @@ unsigned peers_largest(const struct peers *peers, unsigned from, unsigned to);
 void peers_print(const struct peers *peers);
 json_t *peers_json(const struct peers *peers);
 
-/* `switchml doctor --peers`, for any rank. The exit status, or -1: rank 0 has findings to print. */
+/*
+ * `switchml doctor --peers`, for any rank. The exit status, or -1 if rank 0 has findings to print.
+ */
 int peers_run(struct peers *peers, unsigned wait_s);
 
 #endif

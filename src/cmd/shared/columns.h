@@ -14,7 +14,7 @@
 struct sml_column {
 	const char *head;
 	int width;     /* of the first column: the least */
-	unsigned goes; /* 1: before all others; 0: never */
+	unsigned goes; /* 1: before all others; 0 if never */
 	bool is_text;  /* begins at its left edge; numbers end at their right edge */
 };
 

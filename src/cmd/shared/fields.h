@@ -35,7 +35,7 @@ struct sml_field {
 	size_t offset;
 	size_t count;	/* of an array: where its size_t is */
 	size_t known;	/* optional: a bool, false while the value is unknown */
-	size_t through; /* optional: a pointer to the struct that has the value; NULL: unknown */
+	size_t through; /* optional: a pointer to the struct that has the value; NULL if unknown */
 	uint32_t least, most;		 /* of a number; most is 0 if there is no limit */
 	const struct sml_record *record; /* of a part, and of an array's structs */
 	const char *help;		 /* may be NULL */

@@ -23,7 +23,7 @@ struct sml_tls_files sml_environment_tls_files(void);
 /* SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE. */
 struct sml_key_source sml_environment_key_source(void);
 
-/* The next switch of a list, "a,b|c,d"; *list moves past it. False: there are no more. */
+/* The next switch of a list, "a,b|c,d"; *list moves past it. False if there are no more. */
 bool sml_switch_list_next(const char **list, char *address, size_t bytes);
 
 /*
@@ -33,9 +33,9 @@ bool sml_switch_list_next(const char **list, char *address, size_t bytes);
 int sml_status_client_open(struct sml_status_client *client, const char *address, int timeout_ms);
 
 /*
- * Ask, and wait for the answer, for at most the connection's time limit. 0: *answer is an envelope
- * with a status, to be freed by sml_control__envelope__free_unpacked(). Otherwise a negative errno,
- * and the text.
+ * Ask, and wait for the answer, for at most the connection's time limit. 0 if *answer is an
+ * envelope with a status, to be freed by sml_control__envelope__free_unpacked(). Otherwise a
+ * negative errno, and the text.
  */
 int sml_status_client_ask(struct sml_status_client *client, SmlControl__Envelope **answer);
 

@@ -17,7 +17,7 @@
 
 struct sml_view {
 	char address[320];
-	SmlControl__Envelope *now, *before; /* NULL: no answer */
+	SmlControl__Envelope *now, *before; /* NULL if there is no answer */
 	char error[1024];		    /* why there is no `now` */
 	bool is_unreachable;		    /* there was no connection */
 	bool is_rank_0;			    /* of a job without a switch */
@@ -46,7 +46,7 @@ struct sml_rank_rates {
 	double bytes_sent, bytes_received;
 	double timeouts,
 		fast;	   /* packets sent again: by the timer, and as later ones were answered */
-	double link_share; /* of the busier direction, 0 to 1; below 0: not known */
+	double link_share; /* of the busier direction, 0 to 1; below 0 if not known */
 };
 
 struct sml_job_rates {
@@ -60,8 +60,8 @@ struct sml_job_rates {
 	/* The rank or the leaf for which the others waited longest: -1 and NULL if for none. */
 	int slowest;
 	const char *slowest_leaf; /* as long as the view has this answer */
-	double slowest_share;	  /* of the interval; below 0: for none */
-	double link_share;	  /* of the busiest rank; below 0: not known */
+	double slowest_share;	  /* of the interval; below 0 if there is none */
+	double link_share;	  /* of the busiest rank; below 0 if not known */
 };
 
 /* A leaf of the switch, in one job. */
@@ -76,7 +76,8 @@ int sml_view_ask(struct sml_view *view, int timeout_ms);
 /* What to do about the error, or "" if it says so itself. */
 const char *sml_view_fix(const struct sml_view *view);
 
-/* The same with an answer, which the view then owns; NULL: there was none, and the error says so.
+/*
+ * The same with an answer, which the view then owns; NULL if there was none, and the error says so.
  */
 void sml_view_take(struct sml_view *view, SmlControl__Envelope *answer);
 
@@ -87,7 +88,7 @@ static inline const SmlControl__Status *sml_view_status(const struct sml_view *v
 	return view->now != NULL ? view->now->status : NULL;
 }
 
-/* Between the two answers; 0: there are no two, or the switch has started in between. */
+/* Between the two answers; 0 if there are no two, or the switch has started in between. */
 double sml_view_seconds(const struct sml_view *view);
 
 void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates *rates);
@@ -96,15 +97,17 @@ void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates 
 void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job,
 			struct sml_job_rates *rates, struct sml_rank_rates *ranks);
 
-/* Of a leaf that the job has: n < job->n_branches. False: they are not known. */
+/* Of a leaf that the job has: n < job->n_branches. False if they are not known. */
 bool sml_view_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job, size_t n,
 			   struct sml_branch_rates *rates);
 
-/* The first rank of those that share this one's memory, and how many there are; 0: it is alone. */
+/*
+ * The first rank of those that share this one's memory, and how many there are; 0 if it is alone.
+ */
 size_t sml_view_host_group(const SmlControl__JobStatus *job,
 			   const SmlControl__WorkerStatus *worker);
 
-/* Room for them; the caller frees it. NULL: no memory. */
+/* Room for them; the caller frees it. NULL if there is no memory. */
 static inline struct sml_rank_rates *sml_view_ranks(const SmlControl__JobStatus *job)
 {
 	return calloc(job->n_workers + 1, sizeof(struct sml_rank_rates));

@@ -12,14 +12,17 @@
 
 /*
  * Views of the switches of a list, "a,b|c,d", or of rank 0 of a job without a switch: NULL, "" or
- * "embedded". Returns how many; 0: it cannot be asked, and standard error says why.
+ * "embedded". Returns how many; 0 if it cannot be asked, and standard error says why.
  */
 size_t sml_views_open(struct sml_view views[SML_MOST_VIEWS], const char *list, const char *command);
 
-/* One switch as JSON; with_rates: and its rates, null if they are not known. NULL: no memory. */
+/*
+ * One switch as JSON; with_rates: and its rates, null if they are not known. NULL if there is no
+ * memory.
+ */
 json_t *sml_status_json(const struct sml_view *view, bool with_rates);
 
-/* The JSON schema of an array of these. NULL: no memory. */
+/* The JSON schema of an array of these. NULL if there is no memory. */
 json_t *sml_status_schema(void);
 
 /* One switch for people: all that it says, or what it does in a second. */

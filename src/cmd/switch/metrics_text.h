@@ -14,7 +14,10 @@
 #define SML_METRICS_JOBS  64
 #define SML_METRICS_RANKS 1024
 
-/* open_metrics: OpenMetrics 1.0; or the text format 0.0.4. The caller frees it; NULL: no memory. */
+/*
+ * open_metrics: OpenMetrics 1.0; or the text format 0.0.4. The caller frees it; NULL if there is no
+ * memory.
+ */
 char *sml_metrics_text(const SmlControl__Status *status, bool open_metrics, size_t *bytes);
 
 #endif

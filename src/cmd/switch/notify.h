@@ -15,7 +15,7 @@ bool sml_notify_is_wanted(void);
 /* A line of sd_notify(3): "READY=1". */
 void sml_notify(const char *state);
 
-/* How often the service manager wants to hear WATCHDOG=1, in ns. 0: it does not. */
+/* How often the service manager wants to hear WATCHDOG=1, in ns. 0 if it does not. */
 uint64_t sml_notify_watchdog_ns(void);
 
 #endif

@@ -14,7 +14,7 @@ struct sml_switch_options {
 	int argc;
 	char **argv;
 	bool log_json;
-	const char *metrics; /* where to serve them; NULL: nowhere */
+	const char *metrics; /* where to serve them; NULL if nowhere */
 	bool has_slots;	     /* a number of them */
 	bool is_again;	     /* the command line was parsed before */
 };

@@ -38,7 +38,7 @@ struct sml_top_screen {
 void sml_top_draw(struct sml_top_screen *screen, const struct sml_view *views, size_t n,
 		  double interval_s);
 
-/* False: it was the key to quit. Every key is allowed. */
+/* False if it was the key to quit. Every key is allowed. */
 bool sml_top_key(struct sml_top_screen *screen, int key);
 
 #endif

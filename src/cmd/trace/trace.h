@@ -53,15 +53,15 @@ double trace_time_of(const json_t *event);
  */
 int trace_write(const struct trace_options *options);
 
-/* An event that other ranks have, too. False: it is not one. A call's end is set later. */
+/* An event that other ranks have, too. False if it is not one. A call's end is set later. */
 bool trace_read_use(const json_t *event, struct trace_use *use);
 
 /* By where and what: the same use on two ranks is equal. */
 int trace_compare(const void *a, const void *b);
 
 /*
- * Sets offset and error of `rank`, whose uses are compared with those of `first`. False: they have
- * nothing in common.
+ * Sets offset and error of `rank`, whose uses are compared with those of `first`. False if they
+ * have nothing in common.
  */
 bool trace_set_clock(struct trace_rank *rank, const struct trace_rank *first);
 

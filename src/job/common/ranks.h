@@ -58,7 +58,7 @@ void sml_ranks_text(const struct sml_ranks *ranks, unsigned more, char *text, si
 /* As bytes, the lowest ranks first, without zeros at the end. Returns their number. */
 size_t sml_ranks_pack(const struct sml_ranks *ranks, uint8_t bytes[SML_RANKS_BYTES]);
 
-/* False: a rank that is not below n_ranks, or more bytes than n_ranks ranks need. */
+/* False if a rank is not below n_ranks, or there are more bytes than n_ranks ranks need. */
 bool sml_ranks_unpack(struct sml_ranks *ranks, const uint8_t *bytes, size_t n, unsigned n_ranks);
 
 #endif

@@ -21,10 +21,10 @@ struct sml_table {
 	uint32_t room, n, next;
 };
 
-/* Choose a number for it. False: the table is full, or there is no memory. */
+/* Choose a number for it. False if the table is full, or there is no memory. */
 bool sml_table_add(struct sml_table *table, struct sml_numbered *thing);
 
-/* With the number that it has. False: there is a thing at its place, or no memory. */
+/* With the number that it has. False if there is a thing at its place, or no memory. */
 bool sml_table_put(struct sml_table *table, struct sml_numbered *thing);
 
 struct sml_numbered *sml_table_find(const struct sml_table *table, uint32_t number);

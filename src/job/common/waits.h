@@ -31,13 +31,13 @@ struct sml_waits {
 	/* The first set is empty: such a use is complete. */
 	uint32_t n_sets, max_sets;
 	uint64_t *words;
-	/* Sets by what is in them: 1 + the set's number; 0: nothing. */
+	/* Sets by what is in them: 1 + the set's number; 0 if there is nothing. */
 	uint16_t *places;
 	uint32_t n_places; /* a power of two */
 	bool is_partial;   /* slots that have been used are missing here */
 };
 
-/* For slots 0 … n_slots - 1. False: no memory; then fini is not needed. */
+/* For slots 0 … n_slots - 1. False if there is no memory; then fini is not needed. */
 bool sml_waits_init(struct sml_waits *waits, uint32_t n_slots, unsigned n_ranks);
 void sml_waits_fini(struct sml_waits *waits);
 
@@ -48,7 +48,7 @@ void sml_waits_clear(struct sml_waits *waits);
 void sml_waits_note(struct sml_waits *waits, uint32_t slot, uint32_t use,
 		    const struct sml_ranks *ranks);
 
-/* False: it is unknown. */
+/* False if it is unknown. */
 static inline bool sml_waits_knows(const struct sml_waits *waits, uint32_t slot)
 {
 	return slot < waits->n_slots && waits->slots[slot].known;
@@ -62,7 +62,7 @@ static inline bool sml_waits_is_complete(const struct sml_waits *waits, uint32_t
 
 struct sml_slot_progress;
 
-/* The ranks that have not contributed to a use of a slot. False: they are not all known. */
+/* The ranks that have not contributed to a use of a slot. False if they are not all known. */
 typedef bool sml_waits_missing(const void *job, const struct sml_slot_progress *slot,
 			       struct sml_ranks *ranks);
 
@@ -95,15 +95,15 @@ struct sml_waits_message {
 };
 
 /*
- * As many slots as fit in about `room` bytes, those that wait for ranks first. False: no memory;
- * then there is nothing to free.
+ * As many slots as fit in about `room` bytes, those that wait for ranks first. False if there is no
+ * memory; then there is nothing to free.
  */
 bool sml_waits_pack(const struct sml_waits *waits, size_t room, struct sml_waits_message *message);
 void sml_waits_free(struct sml_waits_message *message);
 
 /*
  * As a message says. Slots, sets and ranks that do not exist count for nothing. only: ranks that
- * the sender knows of; NULL: all.
+ * the sender knows of; NULL for all.
  */
 void sml_waits_unpack(struct sml_waits *waits, SmlControl__SlotState *const *slots, size_t n_slots,
 		      const ProtobufCBinaryData *sets, size_t n_sets, const struct sml_ranks *only);

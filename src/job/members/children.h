@@ -6,8 +6,8 @@
 #include "job/members/job.h"
 
 /*
- * All ranks are here: number the children. False: there are more than a switch can have; text says
- * so.
+ * All ranks are here: number the children. False if there are more than a switch can have; text
+ * says so.
  */
 bool sml_job_form_children(struct sml_job *job, char *text, size_t bytes);
 

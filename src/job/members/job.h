@@ -48,11 +48,11 @@ struct sml_traffic {
 	uint64_t retransmits_timeout, retransmits_fast;
 	uint32_t link_mbits;
 	uint64_t waited_ms; /* the ranks that share its memory have waited for it */
-	uint64_t told_ns;   /* 0: never */
+	uint64_t told_ns;   /* 0 if never */
 };
 
 struct sml_member {
-	struct sml_peer *peer; /* NULL: not here, or has left */
+	struct sml_peer *peer; /* NULL if it is not here, or has left */
 	char host[SML_NAME_BYTES];
 	uint32_t pid;
 	uint32_t lanes;		 /* that its path seems to carry; once ready, does carry */
@@ -70,14 +70,14 @@ struct sml_member {
 	bool stalls_asked;   /* about its own slots, and not answered yet */
 	bool shards_set;     /* set by the user: it accepts no other number */
 	bool told_unreached; /* that the group does not reach it */
-	/* Where it takes packets, if it has slots: address 4 or 16 bytes, 0: the control port's. */
+	/* Where it takes packets, if it has slots: 4 or 16 bytes; 0 for the control port's. */
 	uint8_t address[16], address_bytes;
 	bool is_local; /* on this host */
 	uint32_t ports[SML_MAX_SHARDS];
 	struct sml_served served; /* as it last told; and what it has moved itself */
 	struct sml_traffic traffic;
 	/* Which ranks it may share memory with, and where they find it: job/members/hosts.c. */
-	uint8_t machine[SML_MACHINE_BYTES], machine_bytes; /* 0: none */
+	uint8_t machine[SML_MACHINE_BYTES], machine_bytes; /* 0 if there is none */
 	uint8_t host_token[SML_HOST_TOKEN];
 	bool shares_memory;
 	/*
@@ -93,7 +93,7 @@ struct sml_member {
 /* What a dataplane knows as one rank: see job/members/children.c. */
 struct sml_child {
 	uint16_t first_rank, n_ranks;
-	/* A leaf; NULL: a rank. */
+	/* A leaf; NULL for a rank. */
 	struct sml_branch *branch;
 	struct sml_ranks ranks; /* behind it */
 	bool ready;
@@ -117,7 +117,7 @@ struct sml_reported_call {
 struct sml_decision {
 	uint64_t after; /* the tag of the job that it follows */
 	uint32_t number;
-	uint32_t n, *before; /* of each rank, 1 plus the rank that it had there; 0: none */
+	uint32_t n, *before; /* of each rank, 1 plus the rank that it had there; 0 if none */
 };
 
 struct sml_job {
@@ -146,9 +146,9 @@ struct sml_job {
 	uint64_t report_tag;		  /* of this epoch, in reports */
 	char refused[SML_SENTENCE_BYTES]; /* why the last rank that tried to join was refused */
 	struct sml_pool_rules rules;
-	uint64_t tries_again_ns; /* since when all are here but the dataplane has no room; 0: not so
-				  */
-	bool has_pool;		 /* the slots that rules name are its own */
+	/* Since when all are here but the dataplane has no room; 0 if that is not so. */
+	uint64_t tries_again_ns;
+	bool has_pool;			   /* the slots that rules name are its own */
 	char how[SML_SENTENCE_BYTES + 64]; /* it came to a bad end, for logs; "": it did not */
 	bool lacks_room;		   /* why it fails: lack of room, so it may come again */
 	bool planned;			   /* or it does not fail: its members change */
@@ -158,7 +158,7 @@ struct sml_job {
 	struct sml_child children[SML_MAX_CHILDREN];
 	/* While two ranks are asked for their calls. */
 	struct sml_mismatch mismatch;
-	uint64_t mismatch_ns; /* 0: none */
+	uint64_t mismatch_ns; /* 0 if there is none */
 	struct sml_reported_call reported_calls[2];
 	/* Ranks that have died after they had asked to leave; how the last did. */
 	struct sml_ranks departed;

@@ -25,7 +25,7 @@ void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *
 /* How long the others have waited there for the rank, on average over all stripes. */
 uint64_t sml_job_waited_ms(const struct sml_job *job, uint16_t rank);
 
-/* What one rank must know of all ranks. The caller frees it; NULL: no memory. */
+/* What one rank must know of all ranks. The caller frees it; NULL if there is no memory. */
 struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t to,
 					     SmlControl__Admitted *admitted);
 

@@ -47,7 +47,7 @@ static inline struct sml_remote *sml_remote_of(const struct sml_peer *peer)
 	return (struct sml_remote *)((uintptr_t)peer - offsetof(struct sml_remote, peer));
 }
 
-/* The leaf of this switch that the peer is behind; NULL: it is connected here. */
+/* The leaf of this switch that the peer is behind; NULL if it is connected here. */
 static inline struct sml_branch *sml_peer_via(const struct sml_peer *peer)
 {
 	return peer != NULL ? peer->via : NULL;

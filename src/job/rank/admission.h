@@ -5,7 +5,7 @@
 
 #include "job/rank/session.h"
 
-/* Copy what the switch gives this rank. False: it is impossible, and the session has failed. */
+/* Copy what the switch gives this rank. False if it is impossible, and the session has failed. */
 bool sml_session_admit(struct sml_session *session, const SmlControl__Admitted *in);
 
 #endif

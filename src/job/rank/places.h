@@ -14,7 +14,7 @@
 
 /* A rank of a job, as the switch knows it. */
 struct sml_place {
-	uint64_t tag; /* of its last epoch; 0: there is none */
+	uint64_t tag; /* of its last epoch; 0 if there is none */
 	uint16_t rank, world_size;
 	bool ran; /* this rank knows that it has begun */
 };

@@ -72,7 +72,7 @@ struct sml_search_config {
 	uint64_t deadline_ns;
 	/*
 	 * A rank that has come to no switch for so long counts as dead, although no switch is left
-	 * that has seen it die. 0: never, because it may also have left.
+	 * that has seen it die. 0 if never, because it may also have left.
 	 */
 	uint64_t absence_ns;
 };
@@ -81,14 +81,14 @@ struct sml_search_try {
 	enum sml_search_state state;
 	bool to_join, to_close;
 	uint64_t since_ns;	  /* since when it is in this state */
-	uint64_t started_ns;	  /* when it was tried last; 0: never */
+	uint64_t started_ns;	  /* when it was tried last; 0 if never */
 	uint64_t again_ns;	  /* not before that, while another one is live */
 	uint64_t soon_ns;	  /* not before that at all */
 	unsigned n_told;	  /* messages that say who is missing */
 	struct sml_ranks missing; /* at the last message */
 	unsigned n_more;	  /* missing, too, but not named */
 	unsigned n_failures, n_bad;
-	int error; /* the last; 0: not tried */
+	int error; /* the last; 0 if not tried */
 	char reason[SML_REASON_LENGTH];
 };
 

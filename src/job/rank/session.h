@@ -75,7 +75,7 @@ struct sml_resumption {
 /* A rank of a job whose ranks have the slots. */
 struct sml_peer_rank {
 	uint8_t host[16],
-		host_bytes; /* 4 or 16; 0: the host that the control connection leads to */
+		host_bytes; /* 4 or 16; 0 for the host that the control connection leads to */
 	uint16_t ports[SML_MAX_SHARDS];
 	uint64_t cookie, tag; /* this rank's cookie at that one's stripe, and the stripe's tag */
 	char name[SML_SESSION_NAME_BYTES]; /* its host's, for texts; "": not told */
@@ -91,7 +91,7 @@ struct sml_peer_ranks {
 
 /* The multicast group for results. */
 struct sml_result_group {
-	uint8_t address[16], address_bytes; /* 4 or 16; 0: nowhere */
+	uint8_t address[16], address_bytes; /* 4 or 16; 0 if nowhere */
 	uint16_t port;			    /* of shard 0 */
 };
 
@@ -110,9 +110,9 @@ struct sml_decided {
 	char job[SML_SESSION_NAME_BYTES];
 	uint16_t rank, world_size;
 	uint32_t number;
-	uint64_t after;	  /* the report_tag of the job that it follows */
-	uint16_t *before; /* of each rank, 1 plus the rank that it had there; 0: none. The session's
-			   */
+	uint64_t after; /* the report_tag of the job that it follows */
+	/* Of each rank, 1 plus the rank that it had there, or 0 if none. It is the session's. */
+	uint16_t *before;
 };
 
 /* What the switch has given this rank. */
@@ -123,7 +123,7 @@ struct sml_admission {
 	uint32_t changes; /* of the members, before this job */
 	uint32_t window_packets;
 	uint16_t lanes, head_slots, data_slots, data_port;
-	uint16_t n_hosts; /* of the job's ranks, as they say; 0: not told */
+	uint16_t n_hosts; /* of the job's ranks, as they say; 0 if not told */
 	uint8_t shards;
 	uint8_t number;	     /* this rank's at the switch, as in packets */
 	bool stall_reports;  /* it can be asked what slots are waiting for */
@@ -139,7 +139,8 @@ struct sml_admission {
 	uint8_t stripes;
 	const struct sml_peer_ranks *peer_ranks;
 	struct sml_host_ranks host_ranks;
-	const struct sml_decided *decided; /* NULL: the caller has. As long as the session */
+	/* NULL if the caller has decided. Valid as long as the session. */
+	const struct sml_decided *decided;
 };
 
 /* Some of the ranks had been told to start before. */
@@ -175,12 +176,12 @@ struct sml_session_output {
 	/* What they have done so far; counters by rank are in this memory. */
 	void (*get_stripe_status)(void *self, SmlControl__StripeStatus *status,
 				  uint64_t waited_ms[SML_MAX_CHILDREN]);
-	/* What this rank has moved so far. False: that is not known. */
+	/* What this rank has moved so far. False if that is not known. */
 	bool (*get_traffic)(void *self, SmlControl__Traffic *traffic);
 };
 
 struct sml_session_config {
-	const char *what;  /* that listens there, for texts: "rank 0"; NULL: "the switch" */
+	const char *what;  /* that listens there, for texts: "rank 0"; NULL for "the switch" */
 	const char *where; /* the switch, for texts */
 	uint16_t rank, world_size;
 	uint32_t heartbeat_ms;
@@ -198,7 +199,7 @@ struct sml_session {
 	char text[SML_SESSION_TEXT_BYTES];
 	/* LEFT: which rank the others waited for longest, as the switch says, and how long. */
 	char slowest[128];
-	uint64_t slowest_ms;	  /* 0: not told */
+	uint64_t slowest_ms;	  /* 0 if not told */
 	struct sml_ranks missing; /* that had not joined at the last message */
 	unsigned n_more;	  /* how many others were missing, which it did not name */
 	unsigned n_waiting;	  /* messages that said so */

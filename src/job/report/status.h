@@ -7,7 +7,7 @@
 
 void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer);
 
-/* A Status as it is now, packed; the caller frees it. NULL: no memory. */
+/* A Status as it is now, packed; the caller frees it. NULL if there is no memory. */
 uint8_t *sml_status_pack(struct sml_jobs *jobs, size_t *n);
 
 /* A rank tells what it has moved. */

@@ -13,10 +13,13 @@
 
 void sml_job_free_plans(struct sml_job *job);
 
-/* The reader of a message frees it. NULL: no memory. To be freed as an unpacked one. */
+/* The reader of a message frees it. NULL if there is no memory. To be freed as an unpacked one. */
 SmlControl__Join *sml_join_copy(const SmlControl__Join *join);
 
-/* Keep what a member reports with its Join. False: no memory, or the job has reported too much. */
+/*
+ * Keep what a member reports with its Join. False if there is no memory, or the job has reported
+ * too much.
+ */
 bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__Join *join);
 void sml_job_free_report(struct sml_job *job, unsigned rank);
 

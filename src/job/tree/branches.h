@@ -39,7 +39,7 @@ void sml_branch_lost(struct sml_branch *branch, const char *why);
 /* Give it up, with a message or without; and those that have been silent for too long. */
 void sml_branch_close(struct sml_branch *branch, const char *why);
 
-/* The oldest leaf without ranks and slots makes room. False: there is none. */
+/* The oldest leaf without ranks and slots makes room. False if there is none. */
 bool sml_branches_close_idle(struct sml_jobs *jobs);
 
 void sml_branches_tick(struct sml_jobs *jobs);

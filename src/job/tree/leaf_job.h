@@ -10,7 +10,7 @@
 struct sml_proxied {
 	struct sml_numbered key;
 	struct sml_peer *peer;
-	struct sml_leaf_job *job;     /* NULL: it has not been admitted */
+	struct sml_leaf_job *job;     /* NULL if it has not been admitted */
 	uint16_t rank, first_of_host; /* of its host: the lowest rank that shares memory with it */
 	uint8_t child;
 	bool resumes;
@@ -30,7 +30,7 @@ struct sml_leaf_job {
 	bool started, ready;
 	uint8_t n_children;
 	struct {
-		struct sml_branch *branch; /* a leaf; NULL: a rank, or ranks of one host */
+		struct sml_branch *branch; /* a leaf; NULL for a rank, or ranks of one host */
 		struct sml_ranks ranks;	   /* behind it */
 		uint16_t first_rank, n_ranks, first_of_host;
 		bool has_job; /* the leaf, so the job holds slots there */
@@ -68,7 +68,7 @@ bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bo
 /* Free the jobs that are over. Between two inputs. */
 void sml_leaf_jobs_sweep(struct sml_jobs *jobs);
 
-/* Are the slots of ended jobs free now? False: the job has failed, and the parent knows why. */
+/* Are the slots of ended jobs free now? False if the job has failed, and the parent knows why. */
 bool sml_leaf_job_try_slots(struct sml_leaf_job *job);
 
 /* The proxied peer, or the branch, is about to go. */

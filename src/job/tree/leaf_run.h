@@ -8,7 +8,7 @@
 /* The root's Admitted for this rank gets this switch's numbers. */
 void sml_leaf_job_admit(const struct sml_proxied *proxied, SmlControl__Admitted *admitted);
 
-/* Is its path known? False: the job has failed, and the parent knows why. */
+/* Is its path known? False if the job has failed, and the parent knows why. */
 bool sml_leaf_job_is_ready(struct sml_proxied *proxied, const SmlControl__Ready *ready);
 
 /* It gets no results here, and its address may be another one. */

@@ -7,8 +7,8 @@
 #include "lib/context/context.h"
 
 /*
- * Connect, join, open the transports, prove the paths, start. Afterwards `lanes` are known. 0, or
- * an error told by sml_error_set(): SML_ERROR_CLOSED when another stripe has failed.
+ * Connect, join, open the transports, prove the paths, start. Afterwards `lanes` are known.
+ * Returns 0 or an error, and sets the error text: SML_ERROR_CLOSED if another stripe has failed.
  */
 int sml_stripe_begin(struct sml_stripe *stripe);
 

@@ -41,7 +41,8 @@ int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
 
 /*
  * The last part of it: the stripe's admission is that of the new epoch, and these transports (one
- * a shard) become the shards' own. 0; or an error, told, and then no shard has changed.
+ * a shard) become the shards' own. Returns 0; or an error, and then sets the error text, and no
+ * shard has changed.
  */
 int sml_data_path_renew_shards(struct sml_stripe *stripe, struct sml_transport **transports,
 			       bool keep);

@@ -22,8 +22,8 @@ void sml_failover_begin(struct sml_stripe *stripe, const char *lost);
 
 /*
  * The context runs now: begin with what was lost before, after the switch had started the job.
- * Other ranks may have made calls by then, so this rank must not begin anew. 0, or an error told
- * by sml_error_set().
+ * Other ranks may have made calls by then, so this rank must not begin anew. Returns 0 or an error,
+ * and sets the error text.
  */
 int sml_failover_begin_early(struct sml_context *context);
 

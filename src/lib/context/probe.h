@@ -41,10 +41,9 @@ struct sml_probe *sml_probe_new(const struct sml_probe_config *config);
 void sml_probe_free(struct sml_probe *probe);
 
 /*
- * Finds the largest lane count, at most *lanes, whose packets come back from
- * every target, and stores it in *lanes. 0 or an error, told by
- * sml_error_set(): SML_ERROR_UNREACHABLE after silence_ms (15 s at most), or at deadline_ns. The
- * control connection is kept alive meanwhile.
+ * Finds the largest lane count, at most *lanes, whose packets come back from every target, and
+ * stores it in *lanes. Returns 0 or an error, and sets the error text: SML_ERROR_UNREACHABLE after
+ * silence_ms (15 s at most), or at deadline_ns. The control connection is kept alive meanwhile.
  */
 int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,
 		  uint64_t deadline_ns);

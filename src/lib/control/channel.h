@@ -17,7 +17,7 @@ struct sml_channel;
 
 struct sml_channel_owner {
 	void *self;
-	/* Called with the first bytes of each message: true ends the connection. NULL: never. */
+	/* Called with the first bytes of each message: true ends the connection. NULL if never. */
 	bool (*objects)(void *self, const struct sml_head *head);
 	/* A message, which the channel frees afterwards. */
 	void (*received)(void *self, const SmlControl__Envelope *message);

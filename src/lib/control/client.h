@@ -24,14 +24,14 @@ struct sml_stall_report;
 /* The thread's callbacks. Called in the thread, never before sml_control_start(). */
 struct sml_control_owner {
 	void *self;
-	/* What this rank's slots are waiting for; the caller frees it. NULL: it has no slots. */
+	/* What this rank's slots are waiting for; the caller frees it. NULL if it has no slots. */
 	struct sml_stall_report *(*stalls)(void *self);
 	/* As struct sml_session_output has them. */
 	void (*get_stripe_status)(void *self, SmlControl__StripeStatus *status,
 				  uint64_t waited_ms[SML_MAX_CHILDREN]);
 	bool (*get_traffic)(void *self, SmlControl__Traffic *traffic);
 	/*
-	 * Results that have come on the data path so far; NULL: they do not show that this switch
+	 * Results that have come on the data path so far; NULL if they do not show that this switch
 	 * is alive.
 	 */
 	uint64_t (*results)(void *self);
@@ -49,7 +49,7 @@ struct sml_control_owner {
 	void (*told_stalls)(void *self, unsigned stripe, struct sml_stall_report *report);
 	/*
 	 * The switch is gone, and others may take over: the control sends and receives nothing
-	 * more. Called once, instead of `failed`. NULL: a lost switch is a failure.
+	 * more. Called once, instead of `failed`. NULL if a lost switch is a failure.
 	 */
 	void (*lost)(void *self, const char *text);
 };
@@ -57,9 +57,9 @@ struct sml_control_owner {
 /* What a rank asks for. */
 struct sml_application {
 	uint16_t lanes;
-	const char *machine;			 /* NULL: it shares memory with nobody */
+	const char *machine;			 /* NULL if it shares memory with nobody */
 	const uint8_t *host_token;		 /* then: where others of this machine find it */
-	const struct sml_resumption *resumption; /* NULL: the job begins */
+	const struct sml_resumption *resumption; /* NULL if the job begins */
 	const uint16_t *ports; /* NULL; or it has slots, and listens there: one a shard */
 };
 
@@ -79,8 +79,8 @@ struct sml_stripe_place {
 /*
  * The control owns the connection's socket, even on failure; everything else, including the
  * connection's endpoint, must outlive it. loop: the one that it runs in, which the caller owns
- * until sml_control_own_loop(); NULL: its own loop. All functions that return an int return 0, or
- * an error with its text set by sml_error_set().
+ * until sml_control_own_loop(); NULL for its own loop. All functions that return an int return 0,
+ * or an error with its text set by sml_error_set().
  */
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
 		     const struct sml_reached *connection, const struct sml_stripe_place *place,
@@ -125,7 +125,7 @@ int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds
 
 /*
  * After sml_control_leave() has returned 0: whom the others waited for longest, in words, and how
- * many milliseconds; 0: that is not known. The text is valid as long as the control.
+ * many milliseconds; 0 if that is not known. The text is valid as long as the control.
  */
 uint64_t sml_control_slowest(struct sml_control *control, const char **text);
 
@@ -158,7 +158,7 @@ void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t numb
  */
 void sml_control_abort(struct sml_control *control, int error, const char *text, unsigned kinds);
 
-/* The job has been admitted, and has not ended. NULL: it has not. Any thread. */
+/* The job has been admitted, and has not ended. NULL if it has not. Any thread. */
 bool sml_control_is_admitted(struct sml_control *control);
 
 /*
@@ -172,14 +172,14 @@ void sml_control_ask_now(struct sml_control *control);
 
 /*
  * The switch's report about one of its stripes (0 unless ranks have the slots): the one that came
- * with the job's failure, or the answer to a question, awaited until until_ns. NULL: unknown; then
- * text says why. The report is valid as long as the control. Any thread; the control's own thread
- * must not wait (until_ns 0).
+ * with the job's failure, or the answer to a question, awaited until until_ns. NULL if unknown;
+ * then text says why. The report is valid as long as the control. Any thread; the control's own
+ * thread must not wait (until_ns 0).
  */
 const struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
 						  uint64_t until_ns, char *text, size_t text_bytes);
 
-/* The ranks' identities when the job failed; NULL: unknown. Valid as long as the control. */
+/* The ranks' identities when the job failed; NULL if unknown. Valid as long as the control. */
 const struct sml_stall_report *sml_control_last_words(struct sml_control *control);
 
 /*

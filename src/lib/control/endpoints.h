@@ -15,10 +15,9 @@ struct sml_endpoint {
 };
 
 /*
- * A list is "host[:port][,host[:port]…][|…]", IPv6 addresses with a port in
- * brackets: a comma stripes a job over switches, a bar names other switches to
- * fail over to. Returns the number of stripes, or an error, told by
- * sml_error_set(): every set must have a switch for each.
+ * A list is "host[:port][,host[:port]…][|…]", IPv6 addresses with a port in brackets: a comma
+ * stripes a job over switches, a bar names other switches to fail over to. Returns the number of
+ * stripes; or an error if a set lacks a switch for one of them, and then sets the error text.
  */
 int sml_endpoints_stripes(const char *list);
 

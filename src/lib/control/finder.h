@@ -22,15 +22,15 @@ struct sml_finder_config {
 	uint64_t deadline_ns;
 	const struct sml_settings *settings; /* for what is logged */
 	const char *lost;		     /* to go on: how the switch was lost; else NULL */
-	const bool *give_up;		     /* atomic; NULL: never */
+	const bool *give_up;		     /* atomic; NULL if never */
 	const volatile int *interrupt;	     /* likewise: the application's, while it opens */
 
-	/* To go on: open a control on this connection and loop, and ask to join. NULL: to begin. */
+	/* To go on: open a control on this connection and loop, and ask to join. NULL at first. */
 	int (*join)(void *self, const struct sml_reached *connection, struct sml_loop *loop,
 		    struct sml_control **control);
-	/* Reports the state of all switches. Called often. NULL: no reports. */
+	/* Reports the state of all switches. Called often. NULL if there are no reports. */
 	void (*tell)(void *self, const char *text);
-	/* Atomic; not 0 if this rank only wants to leave, and others may have left. NULL: 0. */
+	/* Atomic; not 0 if this rank only wants to leave, and others may have left. NULL for 0. */
 	const uint64_t *leaves_ns;
 	void *self;
 };
@@ -49,8 +49,8 @@ int sml_finder_connect(struct sml_finder *finder, struct sml_reached *connection
 
 /*
  * To go on: until a switch that all ranks have joined begins with them. The control stays the
- * finder's until sml_finder_keep(). 0; SML_FINDER_LEFT; SML_ERROR_CLOSED: give_up; or an error,
- * told, that lists all switches.
+ * finder's until sml_finder_keep(). Returns 0; SML_FINDER_LEFT; SML_ERROR_CLOSED if give_up is set;
+ * or an error, and then sets an error text that lists all switches.
  */
 int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
 		    struct sml_reached *connection);

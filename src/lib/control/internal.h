@@ -24,7 +24,7 @@ struct sml_control {
 	struct sml_watch *tick;
 	struct sml_session session; /* belongs to the thread that runs the loop */
 	char told_refused[256];	    /* as the session's, when it was logged last */
-	const bool *give_up;	    /* atomic; NULL: nobody says so */
+	const bool *give_up;	    /* atomic; NULL if nobody says so */
 	struct sml_control_owner owner;
 	pthread_t thread;
 	bool threaded;
@@ -33,18 +33,18 @@ struct sml_control {
 
 	/* Shared with callers once the thread runs. */
 	pthread_mutex_t lock;
-	struct sml_watch *wake; /* NULL: there is no thread to wake any more */
+	struct sml_watch *wake; /* NULL if there is no thread to wake any more */
 	pthread_cond_t changed;
 	enum sml_session_phase phase; /* the session's, and why it is over */
 	bool mismatch_wanted, mismatch_told;
 	struct sml_disagreement mismatch;
 	bool leave_wanted, stop_wanted, stalls_wanted;
 	bool keeps_stalls;		   /* the job has failed: those that come now are kept */
-	uint32_t renewals[SML_MAX_SHARDS]; /* to be told; 0: none */
+	uint32_t renewals[SML_MAX_SHARDS]; /* to be told; 0 if there is none */
 	/* Of the switch's stripe, the first; or of each rank's. Each set once. */
 	struct sml_stall_report *stalls[SML_MAX_STRIPES];
 	struct sml_stall_report *last_words; /* with Abort, where ranks have the slots: no slots */
-	int abort_error;		     /* 0: none wanted */
+	int abort_error;		     /* 0 if none is wanted */
 	char abort_text[SML_TEXT_BYTES];
 	unsigned abort_kinds;
 	int error;

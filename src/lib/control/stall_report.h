@@ -23,7 +23,7 @@ struct sml_stall_report {
 	struct sml_stall_rank ranks[];
 };
 
-/* For a job with this many slots and ranks; nothing is known. NULL: no memory. */
+/* For a job with this many slots and ranks; nothing is known. NULL if there is no memory. */
 struct sml_stall_report *sml_stall_report_open(uint32_t n_slots, unsigned n_ranks);
 
 /* The same, with what the message says. */

@@ -22,7 +22,7 @@ struct sml_call {
 	enum sml_wire wire;
 	uint16_t root;
 	uint32_t number;
-	uint32_t name;	/* which of the names it has; 0: none */
+	uint32_t name;	/* which of the names it has; 0 if there is none */
 	uint64_t count; /* the caller's */
 	struct sml_window window[SML_STREAMS];
 };

@@ -14,7 +14,7 @@
 
 /* What is known of each stripe. */
 struct sml_stall_reports {
-	const struct sml_stall_report *of[SML_MAX_STRIPES]; /* NULL: nothing */
+	const struct sml_stall_report *of[SML_MAX_STRIPES]; /* NULL if there is nothing */
 	bool complete, any;
 	char why[512]; /* why it is not complete, for the first stripe without a report */
 };
@@ -27,7 +27,7 @@ void sml_stall_ask(const struct sml_snapshot *snapshot, uint64_t until_ns,
 		   struct sml_stall_reports *reports);
 
 /*
- * What all switches together lack of each rank, and the rank's identity (NULL: no switch has sent
+ * What all switches together lack of each rank, and the rank's identity (NULL if no switch has sent
  * it).
  */
 struct sml_stall_lacking {
@@ -79,7 +79,7 @@ bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled
 
 /*
  * As text, the most informative lines first: the ranks that the job waits for, and where this
- * rank's packets are lost. Returns the number of lines; 0: nothing was in progress.
+ * rank's packets are lost. Returns the number of lines; 0 if nothing was in progress.
  */
 unsigned sml_stall_describe(const struct sml_snapshot *snapshot,
 			    const struct sml_stall_reports *reports,

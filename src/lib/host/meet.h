@@ -20,7 +20,7 @@
 
 /* Where others of this host find this rank. */
 struct sml_host_listener {
-	int fd; /* -1: nowhere */
+	int fd; /* -1 if nowhere */
 	uint8_t token[SML_HOST_TOKEN_BYTES];
 };
 
@@ -56,7 +56,7 @@ int sml_meet_check_hello(const struct sml_meet_group *group, uint32_t job, unsig
 
 struct sml_host_handshake;
 
-/* terms: without the proof. NULL: no memory, or no descriptors; errno says why. */
+/* terms: without the proof. NULL if there is no memory, or no descriptors; errno says why. */
 struct sml_host_handshake *sml_host_handshake_new(const struct sml_host_terms *terms,
 						  const struct sml_meet_group *group, unsigned rank,
 						  const struct sml_host_listener *listener);

@@ -55,7 +55,9 @@ struct sml_host_head {
 	struct sml_host_rank ranks[SML_MAX_CHILDREN];
 };
 
-/* A slot's buffer of parity use & 1. All members are atomic. Uses count from 1 here; 0: none yet.
+/*
+ * A slot's buffer of parity use & 1. All members are atomic. Uses count from 1 here; 0 if there is
+ * none yet.
  */
 struct sml_host_buffer {
 	uint64_t agreed;  /* the newest use (upper half), and the digest of its first rank */
@@ -114,7 +116,7 @@ struct sml_host_memory sml_host_part(const struct sml_host_memory *memory, unsig
 
 /*
  * The next epoch, with another number of slots, and maybe fewer lanes. While no rank uses the
- * slots; the leader clears them, before any rank begins. False: the memory has no room for that.
+ * slots; the leader clears them, before any rank begins. False if the memory has no room for that.
  */
 bool sml_host_renew(struct sml_host_memory *memory, const struct sml_host_terms *terms,
 		    bool is_leader);

@@ -36,12 +36,12 @@ struct sml_host {
 	uint8_t rank;			      /* within the host; 0 is the leader */
 	uint16_t job_ranks[SML_MAX_CHILDREN]; /* the job's ranks, by rank within the host */
 	struct sml_host_head *bells; /* of the job's first such memory: where its ranks sleep */
-	int leader_fd;		     /* if sums go up: an eventfd that wakes the leader; -1: none */
-	bool has_news;		     /* results that sleeping ranks have not been told */
-	bool has_sum;		     /* a sum that a sleeping leader has not been told */
-	uint64_t spin_ns;	     /* how long to look for news before sleeping, at most */
-	uint64_t patience_ns;	     /* how long now: less after waits that were longer */
-	bool has_cores;		     /* a core for every rank */
+	int leader_fd;	      /* if sums go up: an eventfd that wakes the leader; -1 if none */
+	bool has_news;	      /* results that sleeping ranks have not been told */
+	bool has_sum;	      /* a sum that a sleeping leader has not been told */
+	uint64_t spin_ns;     /* how long to look for news before sleeping, at most */
+	uint64_t patience_ns; /* how long now: less after waits that were longer */
+	bool has_cores;	      /* a core for every rank */
 	/* Counters, atomic. */
 	uint64_t contributions, added, sleeps, wakes;
 	uint64_t waited_ns; /* how long the others have waited for this rank */
@@ -81,8 +81,8 @@ enum sml_host_state sml_host_look(const struct sml_host *host, uint32_t slot, ui
 /*
  * If nobody has claimed a full buffer, claim it and add it up: afterwards it is DONE, or SUMMED.
  * in: as this rank arrived. placed: the ranks have already placed their bytes in the result's row,
- * so nothing is added. False: another rank has claimed it; or *differs (else left alone) is a rank
- * whose row does not fit.
+ * so nothing is added. False if another rank has claimed it; or *differs (else left alone) is a
+ * rank whose row does not fit.
  */
 bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, bool placed,
 		  uint8_t *differs);
@@ -96,7 +96,9 @@ void sml_host_publish(struct sml_host *host, const struct sml_contribution *in, 
 const void *sml_host_result(const struct sml_host *host, uint32_t slot, uint32_t use,
 			    uint32_t *ticket);
 
-/* The newest use of a slot that any rank has arrived at, and the ranks that have not. False: none.
+/*
+ * The newest use of a slot that any rank has arrived at, and the ranks that have not. False if
+ * there is none.
  */
 bool sml_host_newest(const struct sml_host *host, uint32_t slot, uint32_t *use, uint64_t *missing);
 

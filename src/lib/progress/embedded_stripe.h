@@ -39,7 +39,7 @@ struct sml_embedded_stripe {
 	/* See question.h; under the threads' lock. */
 	struct {
 		uint32_t number;		 /* atomic: of questions so far */
-		struct sml_stall_report *report; /* NULL: nobody asks */
+		struct sml_stall_report *report; /* NULL if nobody asks */
 		unsigned n_answered;
 	} question;
 };

@@ -22,16 +22,16 @@ struct sml_trace;
 
 struct sml_line {
 	struct sml_transport *transport;
-	struct sml_trace *trace; /* the thread's; NULL: none was asked for */
+	struct sml_trace *trace; /* the thread's; NULL if none was asked for */
 	struct sml_batch out;
 	uint64_t send_blocked;
 	struct sml_shard *shards[SML_MAX_STRIPES]; /* if there are several, by stripe */
 	unsigned n_shards;
 	struct sml_team team; /* if there are several: their workers, which are never replaced */
 	unsigned turn;	      /* the shard whose packets go first */
-	/* This rank's embedded stripe. NULL: it has none. */
+	/* This rank's embedded stripe. NULL if it has none. */
 	struct sml_embedded_stripe *own;
-	/* Memory that ranks share, of each shard. NULL: each rank sends packets. */
+	/* Memory that ranks share, of each shard. NULL if each rank sends packets. */
 	struct sml_host *host;
 	struct sml_control *control; /* to report what the rows disagree about, and renewals */
 	bool renews; /* a dedicated switch has the slots, and may lose this rank's address */
@@ -39,7 +39,7 @@ struct sml_line {
 	struct iovec results[SML_RESULTS_AT_ONCE]; /* gathered; they are in the slots */
 	unsigned n_results;
 	uint64_t result_packets, result_bytes; /* sent to other ranks */
-	uint64_t held_since_ns;		       /* results wait for more; 0: none do */
+	uint64_t held_since_ns;		       /* results wait for more; 0 if none do */
 	uint64_t n_absorbed, n_completed;
 	uint64_t served_packets, served_bytes; /* that other ranks have sent to it */
 	uint32_t round, n_takes;	       /* see embedded_stripe.h */
@@ -53,8 +53,8 @@ struct sml_wakeups {
 };
 
 /*
- * The line owns the transport from then on; NULL: it will have shared memory. own: NULL, or this
- * rank's stripe. first_turn: the stripe that it begins with. NULL: no memory.
+ * The line owns the transport from then on; NULL if it will have shared memory. own: NULL, or this
+ * rank's stripe. first_turn: the stripe that it begins with. NULL if there is no memory.
  */
 struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_embedded_stripe *own,
 			      unsigned first_turn);

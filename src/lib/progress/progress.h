@@ -72,7 +72,7 @@ void *sml_progress_main(void *self);
  */
 void sml_progress_submit(struct sml_progress *progress, struct sml_request *request, bool waits);
 
-/* One round of the thread's work, by the thread that may do it now. True: something was done. */
+/* One round of the thread's work, by the thread that may do it now. True if something was done. */
 bool sml_progress_step(struct sml_progress *progress);
 
 /*

@@ -13,11 +13,13 @@ struct sml_stall_report;
 
 /*
  * What ranks of this host share for the stripe is read. Otherwise, ask the threads, or read the
- * slots if the threads have stopped. The caller frees the report. NULL: no answer, or no memory.
+ * slots if the threads have stopped. The caller frees the report. NULL if there is no answer, or no
+ * memory.
  */
 struct sml_stall_report *sml_question_ask(struct sml_threads *threads, unsigned stripe);
 
-/* What all ranks share, on one host; as above. NULL: they have switches or stripes, or no memory.
+/*
+ * What all ranks share, on one host; as above. NULL if they have switches or stripes, or no memory.
  */
 struct sml_stall_report *sml_question_look(const struct sml_threads *threads, unsigned stripe);
 
@@ -26,7 +28,7 @@ void sml_question_answer(struct sml_threads *threads, unsigned thread, uint32_t 
 
 /*
  * What a switch says, with what it cannot know where ranks of this host contribute as one: which of
- * them are late. The caller frees it. NULL: there is nothing to add, or no memory.
+ * them are late. The caller frees it. NULL if there is nothing to add, or no memory.
  */
 struct sml_stall_report *sml_question_complete(const struct sml_threads *threads, unsigned stripe,
 					       const struct sml_stall_report *told);

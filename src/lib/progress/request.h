@@ -23,7 +23,7 @@ struct sml_request {
 	 */
 	bool submitted;
 	uint32_t references; /* atomic: SML_REQUEST_CALLER, and one for each worker */
-	int error; /* atomic: how it ended when its job did, before it was done; 0: it has not */
+	int error; /* atomic: how it ended when its job did, before it was done; 0 if it has not */
 	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each thread's queue */
 	struct sml_request *next_idle, *next_of_all;
 	uint64_t chunks; /* of both streams */
@@ -47,7 +47,10 @@ struct sml_requests {
 	uint64_t chunks; /* atomic: of all requests in use */
 };
 
-/* A request with room for a tensor of this many bytes; no references yet. NULL: no memory. */
+/*
+ * A request with room for a tensor of this many bytes; no references yet. NULL if there is no
+ * memory.
+ */
 struct sml_request *sml_request_take(struct sml_requests *requests, size_t memory_bytes);
 
 /* The caller's reference: until it has the result. */
@@ -84,7 +87,7 @@ struct sml_call_in_progress {
 	uint64_t begun_ns, deadline_ns;
 };
 
-/* The first call that has not ended. False: there is none. Any thread. */
+/* The first call that has not ended. False if there is none. Any thread. */
 bool sml_requests_oldest(struct sml_requests *requests, struct sml_call_in_progress *oldest);
 
 /* Calls of this job that have not ended: the next after previous, or the first. Of a stopped

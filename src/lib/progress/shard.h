@@ -27,7 +27,7 @@ struct sml_shard {
 	void *kept_memory;
 	uint16_t next_sum; /* of a host's leader: where it looks for sums next: SML_NO_SLOT: at the
 			      first */
-	uint64_t held_since_ns; /* its few packets wait for more; 0: none do */
+	uint64_t held_since_ns; /* its few packets wait for more; 0 if none do */
 	/* Timeouts since the last result, and the number of the last renewal; see renewal.c. */
 	struct {
 		uint64_t results;
@@ -48,9 +48,9 @@ struct sml_shard *sml_shard_new(const struct sml_worker_config *config, struct s
 void sml_shard_free(struct sml_shard *shard);
 
 /*
- * A worker of the next epoch and its memory, for sml_shard_renew(), or to be freed. NULL: no
- * memory. Create those of all shards first, because all workers of a stripe must have the same
- * epoch.
+ * A worker of the next epoch and its memory, for sml_shard_renew(), or to be freed. NULL if there
+ * is no memory. Create those of all shards first, because all workers of a stripe must have the
+ * same epoch.
  */
 struct sml_worker *sml_shard_prepare(const struct sml_worker_config *config, void **memory);
 

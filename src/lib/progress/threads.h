@@ -26,7 +26,7 @@ struct sml_threads_owner {
 	void (*tensor_done)(void *self, uint64_t n);
 	/*
 	 * The shard is not in the state that its `park` asks for: it must be parked (and is
-	 * frozen), or must belong to the thread again. True: `parked` has changed accordingly.
+	 * frozen), or must belong to the thread again. True if `parked` has changed accordingly.
 	 */
 	bool (*park)(void *self, struct sml_shard *shard);
 };
@@ -40,9 +40,9 @@ struct sml_threads {
 	uint32_t events; /* atomic: head chunks and tensors that any thread finished; shards to park
 			  */
 	struct sml_requests *requests;
-	struct sml_embedded_stripe *own; /* NULL: none in this process */
+	struct sml_embedded_stripe *own; /* NULL if this process has none */
 	/*
-	 * Memory that ranks share, for each switch; this rank sleeps at the first one. NULL: each
+	 * Memory that ranks share, for each switch; this rank sleeps at the first one. NULL if each
 	 * sends packets.
 	 */
 	struct sml_host *host;

@@ -16,7 +16,7 @@
 struct sml_notice {
 	const struct sml_settings *settings;
 	uint64_t since_ns, due_ns, pause_ns;
-	uint64_t told_ns; /* 0: not yet */
+	uint64_t told_ns; /* 0 if not yet */
 };
 
 void sml_notice_begin(struct sml_notice *notice, const struct sml_settings *settings,

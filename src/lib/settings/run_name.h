@@ -7,8 +7,8 @@
 #define SML_LIB_RUN_NAME_H
 
 /*
- * NULL: unset or empty, because launch scripts write FOO= to clear it. In a set-user-ID program all
- * count as unset, because they name files to write and keys to use.
+ * NULL if unset or empty, because launch scripts write FOO= to clear it. In a set-user-ID program
+ * all count as unset, because they name files to write and keys to use.
  */
 const char *sml_variable_get(const char *name);
 

@@ -37,18 +37,18 @@ struct sml_faults {
 
 /* A job that has begun, for the one that follows it. */
 struct sml_past_job {
-	char *name; /* NULL: there is none */
+	char *name; /* NULL if there is none */
 	uint32_t n_ranks;
 	uint32_t changes; /* how often the members had changed before it */
 };
 
 struct sml_settings {
-	char *switch_address;  /* NULL: ranks embed it */
+	char *switch_address;  /* NULL if ranks embed it */
 	bool every_rank;       /* and each rank has a stripe, also on one host */
 	uint8_t local_stripes; /* enough for the cores of one host */
 	char *job;
 	char *master_address;
-	char *interface;       /* NULL: by the route */
+	char *interface;       /* NULL for that of the route */
 	char *flight_recorder; /* this rank's file; NULL if there is none */
 	char *trace;	       /* likewise */
 	char *metrics_file;    /* likewise */
@@ -64,18 +64,18 @@ struct sml_settings {
 	bool asks;
 	char *line; /* what all memberships of the job are called by those who wait to join */
 	struct sml_places places;
-	uint32_t min_ranks, max_ranks; /* 0: no bound */
+	uint32_t min_ranks, max_ranks; /* 0 for no bound */
 	uint32_t ask_min_ranks, ask_max_ranks, ask_wait_ms;
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
 	uint32_t timeout_ms, heartbeat_ms;
 	uint32_t join_timeout_ms; /* until this membership has begun */
-	uint32_t wait_notice_ms;  /* 0: a rank that waits does not say so */
+	uint32_t wait_notice_ms;  /* 0 if a rank that waits does not say so */
 	enum sml_wire wire;
 	uint16_t head_slots, data_slots;
 	uint8_t threads;
 	bool threads_set; /* set by the user, not derived from the cores */
-	uint32_t mtu;	  /* 0: the path's */
+	uint32_t mtu;	  /* 0 for the path's */
 	bool spin;
 	bool sched_batch; /* of the progress threads */
 	bool host_group;  /* share memory with the job's ranks on this host */
@@ -84,24 +84,24 @@ struct sml_settings {
 	struct sml_faults faults;
 	struct sml_tls_files tls_files;
 	struct sml_key job_key; /* where tls_files has one */
-	struct sml_tls *tls;	/* NULL: control connections are plain */
+	struct sml_tls *tls;	/* NULL if control connections are plain */
 	/*
 	 * The first rank of this host, as far as is known, or of the job: for what all would log.
 	 */
 	bool speaks;
 	struct sml_log log;
-	/* Nonzero ends the opening; NULL: nothing does, and from then on. The application's. */
+	/* Nonzero ends the opening; NULL if nothing does, and from then on. The application's. */
 	const volatile int *interrupt;
 	char threads_why[64];
 };
 
 /*
- * SML_ERROR_CONFIG, told: the environment has only a rank, or only a world size, and the program
- * has not said the other.
+ * Returns SML_ERROR_CONFIG and sets the error text if the environment has only a rank, or only a
+ * world size, and the program has not set the other. Otherwise returns 0.
  */
 int sml_config_check_ranks(const struct sml_config *config);
 
-/* 0, or SML_ERROR_CONFIG or -ENOMEM with sml_error_set() told. */
+/* Returns 0; or SML_ERROR_CONFIG or -ENOMEM, and sets the error text. */
 int sml_settings_init(struct sml_settings *settings, const struct sml_config *given);
 
 /*
@@ -135,8 +135,8 @@ static inline bool sml_is_interrupted(const volatile int *interrupt)
 }
 
 /*
- * The path with this before its suffix ".prom", or at its end. The caller frees it; NULL: no
- * memory.
+ * The path with this before its suffix ".prom", or at its end. The caller frees it; NULL if there
+ * is no memory.
  */
 char *sml_path_insert(const char *path, const char *text);
 
@@ -147,12 +147,12 @@ const char *sml_wire_name(enum sml_wire wire);
 void sml_settings_fini(struct sml_settings *settings);
 
 /*
- * "drop=10000,duplicate=1000,reorder=1000,seed=7,tickets=0,fastretransmit=0". 0, or
- * SML_ERROR_CONFIG, told.
+ * "drop=10000,duplicate=1000,reorder=1000,seed=7,tickets=0,fastretransmit=0".
+ * Returns 0; or SML_ERROR_CONFIG, and sets the error text.
  */
 int sml_faults_parse(struct sml_faults *faults, const char *text);
 
-/* Ranks of this job on this machine, as the launcher says; 0: unknown. */
+/* Ranks of this job on this machine, as the launcher says; 0 if unknown. */
 int sml_launcher_local_size(void);
 
 /*

@@ -50,12 +50,12 @@ struct sml_trace {
 	struct sml_trace_call *calls;
 };
 
-/* NULL: no memory. */
+/* NULL if there is no memory. */
 struct sml_trace *sml_trace_new(unsigned shard);
 void sml_trace_free(struct sml_trace *trace);
 
 /*
- * Before a worker takes a packet: note what it says about the chunk in flight. False: it is not a
+ * Before a worker takes a packet: note what it says about the chunk in flight. False if it is not a
  * result for a slot in flight. If the worker takes it, the event is one of the trace.
  */
 bool sml_trace_note_result(struct sml_trace_event *event, const struct sml_worker *worker,

@@ -19,7 +19,7 @@ struct sml_interface {
 	bool bound;		   /* by the user's choice: sockets bind to it */
 	bool to_device;		   /* and to the device: the peer is not this very host */
 	uint32_t mtu;		   /* of the path to the peer at most: the probes tell */
-	uint32_t link_mbits;	   /* as its driver says; 0: not known */
+	uint32_t link_mbits;	   /* as its driver says; 0 if not known */
 };
 
 /*
@@ -37,7 +37,7 @@ bool sml_interface_matches(const char *filter, const char *name);
 int sml_interface_bind(const struct sml_interface *interface, const struct sml_port_range *ports,
 		       int fd);
 
-/* The largest lane count of the wire format whose packets fit; 0: none does. */
+/* The largest lane count of the wire format whose packets fit; 0 if none does. */
 uint16_t sml_lanes_of_mtu(uint32_t mtu, int family);
 
 #endif

@@ -65,9 +65,9 @@ struct sml_transport_config {
 					taken */
 	union sml_sockaddr peer;     /* with the data port */
 	/*
-	 * NULL: it talks to `peer` alone. Else to any of SML_MAX_CHILDREN, of peer's
-	 * family (IPv6: IPv4 addresses mapped); filled in before the first packet, and
-	 * alive as long as it is. See readdress.
+	 * NULL if it talks to `peer` alone. Else to any of SML_MAX_CHILDREN, of peer's family
+	 * (IPv6: IPv4 addresses mapped); filled in before the first packet, and alive as long as it
+	 * is. See readdress.
 	 */
 	const union sml_sockaddr *peers;
 	uint8_t own; /* then: its own place among them */
@@ -107,7 +107,7 @@ struct sml_transport_ops {
 struct sml_transport {
 	const struct sml_transport_ops *ops;
 	int poll_fd;		/* POLLIN: something came; POLLOUT: room to send */
-	int group_fd;		/* POLLIN: something came to the job's group; -1: none */
+	int group_fd;		/* POLLIN: something came to the job's group; -1 if there is none */
 	bool drained;		/* the last receive left nothing behind */
 	uint32_t receive_bytes; /* that it can hold until they are asked for */
 	uint16_t port;		/* its own, and its family, where it has several peers */
@@ -118,9 +118,8 @@ struct sml_transport {
 extern const struct sml_transport_ops sml_transport_udp;
 
 /*
- * A transport that drops, duplicates and reorders what goes through `inner`,
- * both ways, for tests. Owns inner from then on. NULL: no memory, and inner is
- * still the caller's.
+ * A transport that drops, duplicates and reorders what goes through `inner`, both ways, for tests.
+ * Owns inner from then on. NULL if there is no memory, and inner is still the caller's.
  */
 struct sml_transport *sml_faults_wrap(struct sml_transport *inner, const struct sml_faults *faults,
 				      uint64_t salt);

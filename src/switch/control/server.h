@@ -36,7 +36,7 @@ struct sml_uplink {
 	struct sml_tls *tls;
 	struct sml_watch *timer;     /* until the next try, or the end of one */
 	struct sml_watch *connected; /* of a try */
-	int fd;			     /* of a try; -1: none */
+	int fd;			     /* of a try; -1 if there is none */
 	struct sml_connection *connection;
 	char why[SML_SENTENCE_BYTES]; /* the last failure, as it was logged */
 };
@@ -59,12 +59,12 @@ struct sml_connection {
 
 struct sml_server {
 	struct sml_switch_config config;
-	struct sml_tls *tls; /* NULL: control connections are plain */
+	struct sml_tls *tls; /* NULL if control connections are plain */
 	struct sml_loop *loop;
-	int listen_fd; /* -1: none yet */
+	int listen_fd; /* -1 if there is none yet */
 	struct sml_watch *accept, *tick, *note, *reload, *status, *stop;
 	bool accepts_none;     /* out of descriptors: until the next tick */
-	uint64_t room_told_ns; /* when that was logged last; 0: never */
+	uint64_t room_told_ns; /* when that was logged last; 0 if never */
 	bool stopping;
 	_Atomic uint64_t ticked_ns; /* other threads see by it that the loop runs */
 	uint16_t port;
@@ -114,7 +114,9 @@ extern const struct sml_jobs_output sml_server_output;
 /* Serve a peer. Takes the descriptor, and may close other strangers to make room. */
 void sml_connection_open(struct sml_server *server, int fd);
 
-/* The same for a descriptor that leads to the parent. NULL: no memory, and it is closed. */
+/*
+ * The same for a descriptor that leads to the parent. NULL if there is no memory, and it is closed.
+ */
 struct sml_connection *sml_connection_open_parent(struct sml_server *server, int fd);
 
 /* Tell its peer's address to the jobs (peer.c). */
@@ -143,7 +145,10 @@ void sml_connection_end(struct sml_connection *connection);
 /* Between two tries to reach it. */
 #define SML_UPLINK_PAUSE_NS (200 * SML_NS_PER_MS)
 
-/* While names can be resolved: where is it? 0, or told by sml_error_set(). */
+/*
+ * Finds the parent's addresses, while names can be resolved. Returns 0 or an error, and sets the
+ * error text.
+ */
 int sml_uplink_find(struct sml_server *server);
 
 /* Connect, and again whenever the connection is lost. 0 or -ENOMEM. */

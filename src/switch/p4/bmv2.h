@@ -7,7 +7,7 @@
 
 #include "switch/p4/target.h"
 
-/* What a program was compiled for, from the JSON that BMv2 runs. False: it is not our program. */
+/* What a program was compiled for, from the JSON that BMv2 runs. False if it is not our program. */
 bool sml_p4_bmv2_limits(const char *json, size_t bytes, struct sml_p4_limits *limits);
 
 /*

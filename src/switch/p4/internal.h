@@ -55,7 +55,7 @@ struct sml_p4_job {
 	uint64_t contributions_before[SML_MAX_CHILDREN], resends_before[SML_MAX_CHILDREN];
 	/* Once the job runs, under both mutexes. */
 	struct sml_p4_peer peers[SML_MAX_CHILDREN][SML_MAX_SHARDS];
-	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* 0: none */
+	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* 0 if there is none */
 };
 
 struct sml_dataplane {

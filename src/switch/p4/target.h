@@ -72,7 +72,7 @@ struct sml_p4_target_operations {
 	/* Packets of one rank that it can hold when ranks send at once, if there is one rank. */
 	uint32_t window;
 	/* Ports p with the same p / pipe_ports share registers, so a job's ranks must be at such
-	 * ports. 0: all ports do. */
+	 * ports. 0 if all ports do. */
 	uint16_t pipe_ports;
 	/* Connects, and makes the target forget all that earlier daemons have told it. Refused
 	 * while another daemon controls the target; to find out may take seconds. */
@@ -87,7 +87,7 @@ struct sml_p4_target_operations {
 	int (*modify)(struct sml_p4_target *target, const struct sml_p4_row *row);
 	/* The entry with the row's keys. */
 	int (*remove)(struct sml_p4_target *target, const struct sml_p4_row *row);
-	/* The same for many at once. NULL: one by one. */
+	/* The same for many at once. NULL for one by one. */
 	int (*insert_many)(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
 	int (*remove_many)(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
 	int (*add_group)(struct sml_p4_target *target, uint16_t group,
@@ -95,7 +95,7 @@ struct sml_p4_target_operations {
 	int (*remove_group)(struct sml_p4_target *target, uint16_t group);
 	int (*read_counter)(struct sml_p4_target *target, const char *name, uint32_t index,
 			    uint64_t *packets, uint64_t *bytes);
-	/* n elements from the first one on, of a pipe. NULL: the target cannot read registers. */
+	/* n elements from the first one on, of a pipe. NULL if the target cannot read registers. */
 	int (*read_registers)(struct sml_p4_target *target, const char *name, unsigned pipe,
 			      uint32_t first, uint64_t *values, uint32_t n);
 	/* For tests: in all pipes. */

@@ -35,7 +35,7 @@ struct sml_udp_job {
 	/* The shard's thread writes these: from each probe until the job runs, then by renewals. */
 	struct sml_path paths[SML_MAX_CHILDREN][SML_MAX_SHARDS];
 	bool has_path[SML_MAX_CHILDREN][SML_MAX_SHARDS];
-	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* atomic; 0: none */
+	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* atomic; 0 if there is none */
 	struct sml_job_counters counters;		     /* relaxed atomics */
 	/* Results by multicast. Each shard's thread owns its part, except the atomic. */
 	struct sml_group group;
@@ -90,8 +90,8 @@ struct sml_dataplane {
 };
 
 /*
- * Process some received packets, and send their results. False: nothing is left. Called only by the
- * thread itself.
+ * Process some received packets, and send their results. False if nothing is left. Called only by
+ * the thread itself.
  */
 bool sml_udp_receive_batch(struct sml_udp_thread *thread);
 

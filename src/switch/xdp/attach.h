@@ -15,7 +15,7 @@
 struct sml_xdp_ports {
 	unsigned n;
 	int ifindexes[SML_XDP_MAX_INTERFACES];
-	int links[SML_XDP_MAX_INTERFACES]; /* -1: none */
+	int links[SML_XDP_MAX_INTERFACES]; /* -1 if there is none */
 	char names[SML_XDP_MAX_INTERFACES][IF_NAMESIZE];
 	bool generic;	   /* all of them; set by attaching */
 	bool some_virtual; /* packets arrive with checksums that were left to hardware */

@@ -33,9 +33,9 @@ struct sml_xdp_user_job {
 	 */
 	struct sml_path paths[SML_MAX_CHILDREN + 1][SML_MAX_SHARDS];
 	uint32_t arrived_by[SML_MAX_CHILDREN + 1]
-			   [SML_MAX_SHARDS]; /* interface; 0: not heard yet, or not reported */
+			   [SML_MAX_SHARDS]; /* interface; 0 if not heard yet, or not reported */
 	bool has_path[SML_MAX_CHILDREN + 1][SML_MAX_SHARDS];
-	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* 0: none */
+	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* 0 if there is none */
 	/* Of a leaf: where it has sent its probes, and how many lanes have come back. */
 	union sml_sockaddr parent;
 	uint16_t up_lanes[SML_MAX_SHARDS];

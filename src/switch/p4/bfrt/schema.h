@@ -26,7 +26,7 @@ void sml_bfrt_schema_free(struct sml_bfrt_schema *schema);
 
 /*
  * The name is the program's, without the pipe that bf-rt.json puts before it: "pipe.A.b" is "A.b".
- * NULL: there is none.
+ * NULL if there is none.
  */
 const json_t *sml_bfrt_table(const struct sml_bfrt_schema *schema, const char *name);
 
@@ -38,7 +38,7 @@ const char *sml_bfrt_name(const json_t *object);
 /* Without the pipe. */
 const char *sml_bfrt_short_name(const json_t *object);
 
-/* 0: it has none, which no object of a proper schema lacks. */
+/* 0 if it has none, which no object of a proper schema lacks. */
 uint32_t sml_bfrt_id(const json_t *object);
 
 uint32_t sml_bfrt_size(const json_t *table);
@@ -59,7 +59,7 @@ size_t sml_bfrt_data_fields(const json_t *table);
 const json_t *sml_bfrt_data_field(const json_t *table, size_t i);
 const json_t *sml_bfrt_data_named(const json_t *table, const char *name);
 
-/* The number as the field has it, big-endian, in whole bytes. 0: it does not fit. */
+/* The number as the field has it, big-endian, in whole bytes. 0 if it does not fit. */
 unsigned sml_bfrt_fit(const json_t *field, const struct sml_p4_field *number,
 		      uint8_t bytes[SML_P4_FIELD_BYTES]);
 
