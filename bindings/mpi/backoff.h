@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct sml_mpi_backoff {
-	uint64_t begun_ns; /* 0: before the first rest */
+	uint64_t begun_ns; /* 0 before the first rest */
 };
 
 /* Let MPI make progress. */

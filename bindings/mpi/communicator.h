@@ -47,8 +47,8 @@ struct sml_mpi_communicator {
 };
 
 /*
- * Get the data of a communicator; create it if `make` is set. NULL: there is none. Whether
- * it exists depends on the communicator's sequence of collectives, as everything here does.
+ * Get the data of a communicator; create it if `make` is set. NULL if there is none. Whether it
+ * exists depends on the communicator's sequence of collectives, as everything here does.
  */
 struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "bindings/mpi/place.h"
+#include "bindings/mpi/host_port.h"
 
 /* ---- where the ranks are ---- */
 

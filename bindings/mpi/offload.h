@@ -65,15 +65,14 @@ bool sml_mpi_has_pending(void);
 bool sml_mpi_are_pending(int n, const MPI_Request *requests);
 
 /*
- * MPI_Request_free() of a request that is under way: forget the request when its call ends.
- * False: it is not such a request.
+ * MPI_Request_free() of a request that is under way: forget the request when its call ends. False
+ * if it is not such a request.
  */
 bool sml_mpi_detach(MPI_Request request);
 
 /*
- * Get the next failed call that this thread has completed: its position in the array that
- * was passed, MPI's error, and its communicator, which the caller must release. False: there
- * is none.
+ * Get the next failed call that this thread has completed: its position in the array that was
+ * passed, MPI's error, and its communicator, which the caller must release. False if there is none.
  */
 bool sml_mpi_failure(int *place, int *error, struct sml_mpi_communicator **communicator);
 

@@ -16,7 +16,7 @@ struct sml_mpi_kind {
 	enum sml_op op;
 };
 
-/* False: MPI handles the call. The answer says nothing about its size or its communicator. */
+/* False if MPI handles the call. The answer says nothing about its size or its communicator. */
 bool sml_mpi_kind_of(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op);
 
 #endif

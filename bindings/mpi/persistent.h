@@ -22,12 +22,14 @@
 #define SML_MPI_PERSISTENT_MAX 8
 
 /*
- * Make a request for the call; all ranks must do this. False: the call has no job, or this
- * rank has no memory, and then MPI's own request must be made. *error is MPI's.
+ * Make a request for the call; all ranks must do this. False if the call has no job, or this rank
+ * has no memory, and then MPI's own request must be made. *error is MPI's.
  */
 bool sml_mpi_persistent_init(const struct sml_mpi_call *call, MPI_Request *request);
 
-/* MPI_Start() and MPI_Request_free(), with their result in *error. False: it is not our request. */
+/*
+ * MPI_Start() and MPI_Request_free(), with their result in *error. False if it is not our request.
+ */
 bool sml_mpi_persistent_start(MPI_Request request, int *error);
 bool sml_mpi_persistent_free(MPI_Request request, int *error);
 

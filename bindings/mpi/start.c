@@ -22,7 +22,7 @@
 #include <sys/random.h>
 
 #include "bindings/mpi/decide.h"
-#include "bindings/mpi/place.h"
+#include "bindings/mpi/host_port.h"
 
 #define TIMEOUT_MS 3600000
 #define TRIAL_MS   10000

@@ -11,7 +11,7 @@
 #define SML_LIB_BELL_H
 
 struct sml_bell {
-	int fd; /* -1: nobody has asked for it */
+	int fd; /* -1 if nobody has asked for it */
 };
 
 void sml_bell_init(struct sml_bell *bell);

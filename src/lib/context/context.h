@@ -49,7 +49,7 @@ struct sml_hosts {
 		unsigned n_stripes;
 		struct sml_ranks ranks; /* of this host, as the first of them was told */
 		bool apart;		/* for good: these ranks do not share memory */
-		int fd;			/* an eventfd, for the threads that wait; -1: none does */
+		int fd;			/* an eventfd, for the threads that wait; -1 if none does */
 	} found;
 };
 
@@ -57,9 +57,9 @@ struct sml_context {
 	pid_t owner; /* a child made by fork() is another process */
 	struct sml_settings settings;
 	/* Where ranks embed the stripes: lib/context/embedded.h. */
-	struct sml_switch *embedded; /* rank 0's control port; NULL: none in this process */
+	struct sml_switch *embedded; /* rank 0's control port; NULL if this process has none */
 	char listen_address[INET6_ADDRSTRLEN]; /* of embedded; "": all addresses of this host */
-	struct sml_peers *peers;	       /* NULL: dedicated switches */
+	struct sml_peers *peers;	       /* NULL if there are dedicated switches */
 	struct sml_hosts hosts;
 	struct sml_stripe *stripes;
 	unsigned n_stripes;
@@ -77,7 +77,7 @@ struct sml_context {
 	/* Completion and failure. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a tensor is done, a shard is parked, or the text is complete */
-	int error;		/* atomic; 0: no error */
+	int error;		/* atomic; 0 if there is none */
 	bool error_told;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
 	struct sml_bell bell; /* under the lock */
@@ -94,11 +94,11 @@ struct sml_context {
 	/* Where the switch decides. */
 	bool decided;	      /* under the lock: this membership's rank and name are known */
 	unsigned last_switch; /* the address that stripe 0 had last */
-	uint16_t *previous;   /* of each rank, 1 plus its previous one; 0: none. NULL: not told */
+	uint16_t *previous; /* of each rank, 1 plus its previous one; 0 if none. NULL if unknown */
 };
 
 /*
- * A call begins, or ends. False: another thread is about to replace the job, so this one must not
+ * A call begins, or ends. False if another thread is about to replace the job, so this one must not
  * use its threads, stripes and settings, and does not end. Between the two, they stay what they
  * are. A thread that makes one call after the other cannot hold up the change: it is turned away.
  */
@@ -120,8 +120,8 @@ void sml_context_count_stripe(const struct sml_context *context, unsigned stripe
 void sml_context_keep_counters(struct sml_context *context);
 
 /*
- * The job has failed here: see above. False: it had failed before, and that error stays. Any thread
- * except a progress thread.
+ * The job has failed here: see above. False if it had failed before, and that error stays. Any
+ * thread except a progress thread.
  */
 bool sml_context_fail(struct sml_context *context, int error, const char *text);
 

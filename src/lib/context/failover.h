@@ -39,7 +39,10 @@ enum sml_failover_end {
  */
 enum sml_failover_end sml_failover_wait_to_leave(struct sml_stripe *stripe, uint64_t deadline_ns);
 
-/* The connection to a lost switch ends, but its control's memory stays. False: no memory. */
+/*
+ * The connection to a lost switch ends, but its control's memory stays. False if there is no
+ * memory.
+ */
 bool sml_stripe_retire_control(struct sml_stripe *stripe);
 
 /* Stop the threads, the failover's too; no other begins. */

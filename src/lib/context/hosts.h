@@ -31,7 +31,7 @@ int sml_hosts_settle(struct sml_stripe *first, bool share);
 
 /*
  * The stripe's switch was lost before the job began, and its ranks will meet anew, or go on with
- * what they share, if some of them have begun. False: it is too late for that, or there is no
+ * what they share, if some of them have begun. False if it is too late for that, or there is no
  * socket.
  */
 bool sml_hosts_meet_again(struct sml_stripe *stripe);

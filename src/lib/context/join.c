@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/context/failover.h"
-#include "lib/context/patience.h"
+#include "lib/context/wait_notices.h"
 #include "lib/control/finder.h"
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/question.h"
@@ -263,12 +263,12 @@ static void ticked(void *self)
 
 	sml_context_remind(stripe->context);
 	if (stripe->index == 0)
-		sml_patience_look(stripe->context);
+		sml_wait_notices_check(stripe->context);
 }
 
 static void told_stalls(void *self, unsigned told_as, struct sml_stall_report *report)
 {
-	sml_patience_hear(self, told_as, report);
+	sml_wait_notices_answer(self, told_as, report);
 }
 
 static void lost(void *self, const char *text)

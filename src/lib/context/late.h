@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A call that waits, and for which ranks, as the switches have said. patience.h says when they are
- * asked, and tells of it. Under its lock, except the first and the last function.
+ * A call that waits, and for which ranks, as the switches have said. wait_notices.h says when they
+ * are asked, and tells of it. Under its lock, except the first and the last function.
  */
 #ifndef SML_LIB_LATE_H
 #define SML_LIB_LATE_H
@@ -22,7 +22,7 @@ struct sml_late {
 	struct sml_notice notice;
 	bool waits; /* then `call` is as it was when it was seen first like this */
 	struct sml_call_in_progress call;
-	uint64_t asked_ns; /* 0: the switches are not asked now */
+	uint64_t asked_ns; /* 0 if the switches are not asked now */
 	struct sml_stall_report *told[SML_MAX_STRIPES];
 };
 
@@ -30,7 +30,7 @@ struct sml_late {
 struct sml_late_ranks {
 	struct sml_ranks ranks;
 	unsigned silent; /* the first stripe without an answer of all its slots; n_stripes: none */
-	const struct sml_stall_report *names; /* NULL: none has */
+	const struct sml_stall_report *names; /* NULL if none has */
 };
 
 void sml_late_init(struct sml_late *late);

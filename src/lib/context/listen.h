@@ -7,7 +7,7 @@
 
 /*
  * The numeric address to listen on, in text: the one of this host that `master` names; otherwise
- * that of the first interface that passes `filter` (SWITCHML_SOCKET_IFNAME; NULL: none). "":
+ * that of the first interface that passes `filter` (SWITCHML_SOCKET_IFNAME; NULL for none). "":
  * neither, so listen on all addresses. A name with several addresses of this host, or only loopback
  * addresses, does not decide: the ranks may have resolved another one.
  */

@@ -17,7 +17,8 @@ struct sml_metrics_file {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool runs, stops; /* stops: under the lock */
-	unsigned number;  /* of the context, among those of the process that have a file; 0: none */
+	/* Of the context, among those of the process that have a file; 0 if it has none. */
+	unsigned number;
 };
 
 void sml_metrics_file_init(struct sml_metrics_file *file);

@@ -30,13 +30,13 @@ struct sml_probe_config {
 	uint32_t epoch;
 	uint8_t rank;
 	uint32_t silence_ms; /* with a target that does not answer at all: the heartbeat */
-	/* This rank has slots itself, and answers others' probes. NULL: it has none. */
+	/* This rank has slots itself, and answers others' probes. NULL if it has none. */
 	const struct sml_pool_rules *own;
 };
 
 struct sml_probe;
 
-/* The config's pointers must outlive the probe. NULL: no memory; the text is set. */
+/* The config's pointers must outlive the probe. NULL if there is no memory; the text is set. */
 struct sml_probe *sml_probe_new(const struct sml_probe_config *config);
 void sml_probe_free(struct sml_probe *probe);
 

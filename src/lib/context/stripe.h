@@ -55,7 +55,7 @@ struct sml_stripe {
 		bool early; /* it was lost after the start, and before the context runs */
 		bool left;  /* no switch was needed any more, because all ranks have asked to leave
 			     */
-		uint64_t leaves_ns; /* atomic: since then this rank waits only to leave; 0: no */
+		uint64_t leaves_ns; /* atomic: since then this rank waits only to leave; 0 if not */
 		char lost[SML_TEXT_BYTES];  /* which switch was lost, and how */
 		char tried[SML_TEXT_BYTES]; /* the other switches, and their results */
 	} failover;

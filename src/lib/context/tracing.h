@@ -9,7 +9,7 @@ struct sml_context;
 struct sml_trace;
 
 struct sml_tracing {
-	int fd;	    /* of the file; -1: no trace */
+	int fd;	    /* of the file; -1 if there is no trace */
 	char *path; /* its name, for texts */
 	struct sml_trace *traces[SML_MAX_SHARDS];
 	unsigned n;

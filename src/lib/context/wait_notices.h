@@ -7,21 +7,21 @@
  * no wait. When a notice is due (settings/notice.h), each switch is asked what its slots wait for.
  * What is told is what all of them said, unless the call has gone on meanwhile.
  */
-#ifndef SML_LIB_PATIENCE_H
-#define SML_LIB_PATIENCE_H
+#ifndef SML_LIB_WAIT_NOTICES_H
+#define SML_LIB_WAIT_NOTICES_H
 
 struct sml_context;
 struct sml_stall_report;
 struct sml_stripe;
 
 /* At every tick of the first stripe's control, in its thread. */
-void sml_patience_look(struct sml_context *context);
+void sml_wait_notices_check(struct sml_context *context);
 
 /*
  * In the thread of this stripe's control: an answer, which is freed. told_as: the number that the
  * answer has.
  */
-void sml_patience_hear(struct sml_stripe *stripe, unsigned told_as,
-		       struct sml_stall_report *report);
+void sml_wait_notices_answer(struct sml_stripe *stripe, unsigned told_as,
+			     struct sml_stall_report *report);
 
 #endif

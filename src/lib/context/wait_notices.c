@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/context/patience.h"
+#include "lib/context/wait_notices.h"
 
 #include <stdio.h>
 
@@ -160,7 +160,7 @@ static void ask(struct sml_context *context, uint64_t now_ns)
 	}
 }
 
-void sml_patience_look(struct sml_context *context)
+void sml_wait_notices_check(struct sml_context *context)
 {
 	struct sml_late *late = &context->late;
 	uint64_t now_ns = sml_now_ns();
@@ -202,7 +202,8 @@ static bool have_all_answered(const struct sml_context *context)
 	return true;
 }
 
-void sml_patience_hear(struct sml_stripe *stripe, unsigned told_as, struct sml_stall_report *report)
+void sml_wait_notices_answer(struct sml_stripe *stripe, unsigned told_as,
+			     struct sml_stall_report *report)
 {
 	struct sml_context *context = stripe->context;
 	struct sml_late *late = &context->late;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The host of a rank, and the place where the rank could run its job's switch. */
-#ifndef SML_MPI_PLACE_H
-#define SML_MPI_PLACE_H
+#ifndef SML_MPI_HOST_PORT_H
+#define SML_MPI_HOST_PORT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ struct sml_mpi_ports {
 	bool random; /* begin anywhere, so that jobs that begin at once find different ports */
 };
 
-/* A TCP port without a listener. 0: there is none. */
+/* A TCP port without a listener. 0 if there is none. */
 int sml_mpi_free_port(const struct sml_mpi_ports *ports);
 
 #endif
