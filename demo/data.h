@@ -57,7 +57,7 @@ void demo_shard(int n_rows, int rank, int n_ranks, int *first, int *end);
 struct demo_batches {
 	const struct demo_digits *digits;
 	uint64_t seed;
-	int epoch; /* the epoch of this order, counted from 1; 0: none yet */
+	int epoch; /* the epoch of this order, counted from 1; 0 if there is none yet */
 	int order[DEMO_TRAIN_ROWS];
 };
 

@@ -20,7 +20,7 @@
 
 struct demo_order {
 	int membership, rank, world;
-	int last; /* stop after this step; 0: close the job, and end */
+	int last; /* stop after this step; 0 to close the job, and end */
 };
 
 struct demo_answer {

@@ -11,15 +11,15 @@
 #define DEMO_MAX_WORKERS 64
 
 struct demo_options {
-	int workers; /* 0: not given */
+	int workers; /* 0 if not given */
 	int steps;
 	unsigned drop, duplicate, reorder; /* per million packets */
-	int link_mbit;			   /* rate of each worker's link, Mbit/s; 0: not given */
+	int link_mbit;			   /* rate of each worker's link, Mbit/s; 0 if not given */
 	enum sml_wire wire;		   /* DEFAULT: not given */
-	const char *switch_address;	   /* NULL: embedded in rank 0 */
-	const char *gloo;		   /* folder of a FileStore; NULL: the switch sums */
+	const char *switch_address;	   /* NULL if it is embedded in rank 0 */
+	const char *gloo;		   /* folder of a FileStore; NULL if the switch sums */
 	bool elastic;			   /* a worker is killed, and comes back */
-	const char *json;		   /* file to write, "-" is stdout; NULL: no file */
+	const char *json;		   /* file to write, "-" is stdout; NULL for no file */
 };
 
 /* Exits on --help and on mistakes, as argp does. Strings point into argv. */

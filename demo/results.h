@@ -36,7 +36,7 @@ static inline bool demo_check_holds(const struct demo_check *check)
 struct demo_traffic {
 	uint64_t bytes_sent;		    /* UDP payload of the worker that sent most */
 	uint64_t packets_sent, retransmits; /* all workers together */
-	/* In frames, of the worker with most; 0: bench/on-links has made no link. */
+	/* In frames, of the worker with most; 0 if bench/on-links has made no link. */
 	uint64_t link_sent, link_received;
 };
 

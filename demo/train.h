@@ -34,7 +34,7 @@ extern const int demo_sizes[DEMO_LAYERS + 1];
 struct demo_trainer {
 	const struct demo_options *options;
 	struct sml_context *job;
-	struct demo_gloo *gloo;		   /* NULL: the job averages the gradients */
+	struct demo_gloo *gloo;		   /* NULL if the job averages the gradients */
 	const volatile sig_atomic_t *stop; /* set: this rank was asked to stop */
 	int rank, world;
 	struct demo_digits digits;

@@ -12,7 +12,7 @@ struct sml_applicant {
 	SmlControl__Join *join;
 	uint64_t came_ns, waits_until_ns, told_ns;
 	uint32_t heartbeat_ms;
-	/* Its place in the job that has ended; tag 0: it had none, and waits to join. */
+	/* Its place in the job that has ended; tag 0 if it had none, and waits to join. */
 	uint64_t tag;
 	uint16_t rank, n_ranks;
 	bool is_heir; /* and it was in the last membership of that job, which never ran */

@@ -7,11 +7,11 @@
 
 /* Why a Join is refused. */
 struct sml_refusal {
-	int error; /* 0: it is not */
+	int error; /* 0 if it is not */
 	char text[SML_SENTENCE_BYTES];
 };
 
-/* job: the one that the Join means; NULL: there is none yet. */
+/* job: the one that the Join means; NULL if there is none yet. */
 void sml_terms_check(const struct sml_jobs *jobs, const struct sml_job *job,
 		     const SmlControl__Join *join, struct sml_refusal *refusal);
 
