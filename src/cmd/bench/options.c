@@ -227,6 +227,55 @@ static void complete(struct bench_options *options)
 		options->seconds = CHAOS_SECONDS;
 }
 
+/* Packets that are lost, and ranks that come and go. */
+static error_t parse_fault_option(int key, char *text, struct argp_state *state,
+				  struct bench_options *options)
+{
+	switch (key) {
+	case OPTION_DROP:
+		options->drop = parse_percent(state, text);
+		return 0;
+	case OPTION_DUPLICATE:
+		options->duplicate = parse_percent(state, text);
+		return 0;
+	case OPTION_REORDER:
+		options->reorder = parse_percent(state, text);
+		return 0;
+	case OPTION_CHAOS:
+		options->chaos = true;
+		options->drop = options->duplicate = options->reorder = CHAOS_PER_MILLION;
+		return 0;
+	case OPTION_CHAOS_RANKS:
+		options->chaos_ranks = true;
+		return 0;
+	case OPTION_SWITCH_DECIDES:
+		options->switch_decides = true;
+		return 0;
+	case OPTION_CHANGES:
+		options->changes = parse_number(state, text, 1000000);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* All options are known: check them together, and set what was not given. */
+static void finish(struct bench_options *options, const struct argp_state *state)
+{
+	if (options->changes && !options->chaos_ranks)
+		argp_error(state, "--changes is for --chaos-ranks");
+	if (options->switch_decides && !options->chaos_ranks)
+		argp_error(state, "--switch-decides is for --chaos-ranks");
+	if (options->pause_ms && !options->seconds)
+		argp_error(state, "--pause is for --seconds");
+	complete(options);
+	if (options->wire == SML_WIRE_EXACT && options->max_bytes > SML_EXACT_BYTES)
+		options->max_bytes = SML_EXACT_BYTES;
+	if (options->min_bytes > options->max_bytes)
+		argp_error(state, "--minbytes is larger than --maxbytes: lower the one "
+				  "or raise the other");
+}
+
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct bench_options *options = state->input;
@@ -277,45 +326,15 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case OPTION_JOB:
 		options->job = text;
 		return 0;
-	case OPTION_DROP:
-		options->drop = parse_percent(state, text);
-		return 0;
-	case OPTION_DUPLICATE:
-		options->duplicate = parse_percent(state, text);
-		return 0;
-	case OPTION_REORDER:
-		options->reorder = parse_percent(state, text);
-		return 0;
-	case OPTION_CHAOS:
-		options->chaos = true;
-		options->drop = options->duplicate = options->reorder = CHAOS_PER_MILLION;
-		return 0;
-	case OPTION_CHAOS_RANKS:
-		options->chaos_ranks = true;
-		return 0;
-	case OPTION_SWITCH_DECIDES:
-		options->switch_decides = true;
-		return 0;
-	case OPTION_CHANGES:
-		options->changes = parse_number(state, text, 1000000);
-		return 0;
 	case ARGP_KEY_END:
-		if (options->changes && !options->chaos_ranks)
-			argp_error(state, "--changes is for --chaos-ranks");
-		if (options->switch_decides && !options->chaos_ranks)
-			argp_error(state, "--switch-decides is for --chaos-ranks");
-		if (options->pause_ms && !options->seconds)
-			argp_error(state, "--pause is for --seconds");
-		complete(options);
-		if (options->wire == SML_WIRE_EXACT && options->max_bytes > SML_EXACT_BYTES)
-			options->max_bytes = SML_EXACT_BYTES;
-		if (options->min_bytes > options->max_bytes)
-			argp_error(state, "--minbytes is larger than --maxbytes: lower the one "
-					  "or raise the other");
+		finish(options, state);
 		return 0;
 	default:
-		return parse_size_option(key, text, state, options);
+		break;
 	}
+	if (parse_size_option(key, text, state, options) == 0)
+		return 0;
+	return parse_fault_option(key, text, state, options);
 }
 
 void bench_parse(int argc, char **argv, struct bench_options *options)

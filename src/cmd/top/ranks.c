@@ -233,6 +233,40 @@ static void draw_tree(struct lines *lines, const struct sml_top_row *row, const 
 	}
 }
 
+/* What the job is, and whom its ranks wait for. Returns the line after it. */
+static int draw_summary(const struct sml_top_row *row, const struct sml_job_rates *rates, int y)
+{
+	const SmlControl__JobStatus *job = row->job;
+	unsigned n_hosts = sml_top_count_hosts(job);
+	char name[64], lanes[32] = "";
+
+	if (job->lanes != 0)
+		snprintf(lanes, sizeof(lanes), " of %u lanes", job->lanes);
+	sml_top_print(y++, false, "job %s at %s: %s, %u rank%s on %u host%s, epoch %u, %u slot%s%s",
+		      sml_top_plain(name, sizeof(name), job->job), row->view->address, job->state,
+		      job->world_size, sml_plural(job->world_size), n_hosts, sml_plural(n_hosts),
+		      job->epoch, job->slots, sml_plural(job->slots), lanes);
+	if (job->changes > 0)
+		sml_top_print(y++, false,
+			      "follows job %s: change %u of the members, %u joined, %u left",
+			      sml_top_plain(name, sizeof(name), job->follows), job->changes,
+			      job->joined, job->left);
+	if (job->waiting > 0)
+		sml_top_print(y++, false, "%u process%s to join it", job->waiting,
+			      job->waiting == 1 ? " waits" : "es wait");
+	if (rates->slowest_leaf != NULL)
+		sml_top_print(y++, false,
+			      "slowest: the others waited for the leaf %s for %.0f%% of the time",
+			      rates->slowest_leaf, 100 * rates->slowest_share);
+	else if (rates->slowest >= 0)
+		sml_top_print(y++, false,
+			      "slowest: the others waited for rank %d for %.0f%% of the time",
+			      rates->slowest, 100 * rates->slowest_share);
+	else
+		y++;
+	return y;
+}
+
 void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row *row, int y,
 			int end)
 {
@@ -243,8 +277,6 @@ void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row 
 		sml_columns_fit(rank_columns, RANK_COLUMNS, NAME_COLUMNS, COLS - 1);
 	struct lines lines = {.end = end};
 	struct sml_job_rates job;
-	char name[64], lanes[32] = "";
-	unsigned n_hosts;
 
 	if (rates == NULL || ranks == NULL)
 		goto free_ranks;
@@ -254,32 +286,7 @@ void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row 
 	sort_by_place = screen->is_tree;
 	sort_of_ranks = screen->sort;
 	qsort(ranks, n, sizeof(ranks[0]), compare_ranks);
-	n_hosts = sml_top_count_hosts(row->job);
-	if (row->job->lanes != 0)
-		snprintf(lanes, sizeof(lanes), " of %u lanes", row->job->lanes);
-	sml_top_print(y++, false, "job %s at %s: %s, %u rank%s on %u host%s, epoch %u, %u slot%s%s",
-		      sml_top_plain(name, sizeof(name), row->job->job), row->view->address,
-		      row->job->state, row->job->world_size, sml_plural(row->job->world_size),
-		      n_hosts, sml_plural(n_hosts), row->job->epoch, row->job->slots,
-		      sml_plural(row->job->slots), lanes);
-	if (row->job->changes > 0)
-		sml_top_print(y++, false,
-			      "follows job %s: change %u of the members, %u joined, %u left",
-			      sml_top_plain(name, sizeof(name), row->job->follows),
-			      row->job->changes, row->job->joined, row->job->left);
-	if (row->job->waiting > 0)
-		sml_top_print(y++, false, "%u process%s to join it", row->job->waiting,
-			      row->job->waiting == 1 ? " waits" : "es wait");
-	if (job.slowest_leaf != NULL)
-		sml_top_print(y++, false,
-			      "slowest: the others waited for the leaf %s for %.0f%% of the time",
-			      job.slowest_leaf, 100 * job.slowest_share);
-	else if (job.slowest >= 0)
-		sml_top_print(y++, false,
-			      "slowest: the others waited for rank %d for %.0f%% of the time",
-			      job.slowest, 100 * job.slowest_share);
-	else
-		y++;
+	y = draw_summary(row, &job, y);
 	sml_top_draw_heads(y++, &layout);
 	/* The switch, and at most two leaves, a host and a line for each rank. */
 	if (screen->first > (DEPTH + 1) * (int)n)
