@@ -37,7 +37,7 @@ struct bench_library {
 	 */
 	int (*allreduce)(void *state, enum sml_type type, const void *input, void *output,
 			 size_t count, unsigned pieces, const char **why);
-	/* NULL, or told of the inputs before calls with them. Not 0: no memory. */
+	/* NULL, or told of the inputs before calls with them. Not 0 if there is no memory. */
 	int (*prepare)(void *state, const struct bench_case *what);
 };
 
