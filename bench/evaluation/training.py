@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Question 3: real training, the time to the same accuracy."""
+import figure
 import lab as common
 import training_runs
 
@@ -9,6 +10,7 @@ RATE = 100
 WAYS = {"float32": "Gloo", "int32": "ours, int32", "int16": "ours, int16",
         "int8-feedback": "ours, int8",
         "bfloat16": "Gloo, bf16 hook", "bfloat16-ours": "ours, bf16 hook"}
+COLORS = dict(zip(WAYS, [figure.OTHERS, figure.OURS, figure.HALF, *figure.PALETTE[4:7]], strict=True))
 MODELS = {"cnn": "a convolutional network", "transformer": "a transformer"}
 # The accuracy to reach, of what Gloo has at the end.
 SHARE = 0.97
@@ -50,7 +52,7 @@ def epoch_seconds(data, model, way):
 def draw(data, plt):
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2))
     for axis, (model, name) in zip(axes, MODELS.items()):
-        for i, way in enumerate(ways_of(data)):
+        for way in ways_of(data):
             rows = chosen(data, model, way)
             epochs = range(len(rows[0]["curve"]))
             times = [common.quartiles([row["curve"][e][0] for row in rows]) for e in epochs]
@@ -58,7 +60,7 @@ def draw(data, plt):
             axis.errorbar([t[1] for t in times], [r[1] for r in right],
                           xerr=[[t[1] - t[0] for t in times], [t[2] - t[1] for t in times]],
                           yerr=[[r[1] - r[0] for r in right], [r[2] - r[1] for r in right]],
-                          marker="o", markersize=3, capsize=2, color=f"C{i}", label=WAYS[way])
+                          marker="o", markersize=3, capsize=2, color=COLORS[way], label=WAYS[way])
         axis.axhline(100 * target(data, model), color="black", linewidth=0.8, linestyle=":")
         axis.set(title=f"{name}, {data['workers']} workers, {data['rate_mbit']} Mbit/s",
                  xlabel="seconds of training", ylabel="accuracy on the test images, %")

@@ -9,7 +9,9 @@ import re
 import subprocess
 import sys
 
-OURS, OTHERS, LOSES = "#1b6ca8", "#9aa5b1", "#d1495b"
+OURS, OTHERS, LOSES, HALF = "#1b6ca8", "#9aa5b1", "#d1495b", "#e9a03b"
+# As many as the figure with the most lines has.
+PALETTE = [OURS, HALF, "#5b8e7d", LOSES, "#7d5ba6", "#8a6f4d", "#c66b9a", OTHERS]
 NO_MATPLOTLIB = "there is no matplotlib (Debian: python3-matplotlib)"
 
 
@@ -42,7 +44,7 @@ def begin():
         "svg.fonttype": "none", "svg.hashsalt": "switchml", "font.size": 9, "axes.titlesize": 10,
         "axes.grid": True, "grid.alpha": 0.3, "axes.axisbelow": True, "axes.spines.top": False,
         "axes.spines.right": False,
-        "axes.prop_cycle": matplotlib.cycler(color=[OTHERS, OURS, "#e9a03b", LOSES, "#5b8e7d"])})
+        "axes.prop_cycle": matplotlib.cycler(color=PALETTE)})
     return pyplot
 
 
