@@ -58,8 +58,9 @@ struct sml_failed_job {
 	uint16_t lost;
 	/* For those who ask to be members of the next one: job/join/decide.c. */
 	uint16_t n_ranks;
-	bool ran;     /* all ranks were ready */
-	bool decided; /* another membership has been formed of its ranks */
+	bool ran;	    /* all ranks were ready */
+	bool was_elsewhere; /* it ran at another switch, and was to go on here, but did not */
+	bool decided;	    /* another membership has been formed of its ranks */
 	/*
 	 * That one has ended here before it ran, and this was its tag; 0 if that is not so. It may
 	 * begin elsewhere if all of its members go there.

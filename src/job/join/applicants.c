@@ -165,7 +165,7 @@ static const SmlControl__Place *find_place(struct sml_jobs *jobs, const SmlContr
 	for (size_t i = 0; i < ask->n_places; i++) {
 		place = ask->places[i];
 		end_job(jobs, place);
-		before = sml_jobs_find_failed(jobs, place->tag);
+		before = sml_jobs_find_judged(jobs, place->tag);
 		if (before == NULL || before->ran)
 			break;
 		place = NULL;
@@ -209,7 +209,7 @@ static struct sml_applicant *new_applicant(struct sml_jobs *jobs, struct sml_pee
 {
 	struct sml_applicant *applicant = calloc(1, sizeof(*applicant));
 	const struct sml_failed_job *before =
-		place != NULL ? sml_jobs_find_failed(jobs, place->tag) : NULL;
+		place != NULL ? sml_jobs_find_judged(jobs, place->tag) : NULL;
 
 	if (applicant == NULL)
 		return NULL;
@@ -284,7 +284,7 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 void sml_applicant_lost(struct sml_jobs *jobs, struct sml_peer *peer)
 {
 	struct sml_applicant *applicant = peer->applicant;
-	struct sml_failed_job *before = sml_jobs_find_failed(jobs, applicant->tag);
+	struct sml_failed_job *before = sml_jobs_find_judged(jobs, applicant->tag);
 
 	/* The others need not wait for it. */
 	if (applicant->tag != 0 && before != NULL)

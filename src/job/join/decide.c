@@ -10,8 +10,8 @@
  *   - any number of the ranks of a job that has run and ended here: its tag is known to its ranks
  *     and to this switch alone. Another is formed of it only if the last one never ran here, and
  *     only with one of its members, without whom it cannot begin elsewhere, either;
- *   - all ranks of a job that ran elsewhere, or here before this switch was started again. None of
- *     them can be in another membership then.
+ *   - all ranks of a job that ran elsewhere, or here before this switch was started again, or that
+ *     was to go on here and never did. None of them can be in another membership then.
  */
 #include "job/join/decide.h"
 
@@ -48,7 +48,7 @@ struct group {
 static void look_at_group(const struct sml_jobs *jobs, uint64_t tag, struct group *group)
 {
 	*group = (struct group){
-		.tag = tag, .due_ns = UINT64_MAX, .before = sml_jobs_find_failed(jobs, tag)};
+		.tag = tag, .due_ns = UINT64_MAX, .before = sml_jobs_find_judged(jobs, tag)};
 	if (group->before != NULL)
 		group->number = group->before->decisions;
 	for (const struct sml_applicant *a = jobs->applicants; a != NULL; a = a->next) {
@@ -316,7 +316,7 @@ static void give_up(struct sml_jobs *jobs, const struct chosen *chosen, uint32_t
 /* Until the new job ends without having run. */
 static void set_decided(struct sml_jobs *jobs, const struct sml_decision *decision, bool decided)
 {
-	struct sml_failed_job *before = sml_jobs_find_failed(jobs, decision->after);
+	struct sml_failed_job *before = sml_jobs_find_judged(jobs, decision->after);
 
 	if (before == NULL)
 		return;

@@ -45,6 +45,13 @@ struct sml_failed_job *sml_jobs_find_failed(const struct sml_jobs *jobs, uint64_
 	return NULL;
 }
 
+struct sml_failed_job *sml_jobs_find_judged(const struct sml_jobs *jobs, uint64_t tag)
+{
+	struct sml_failed_job *found = sml_jobs_find_failed(jobs, tag);
+
+	return found != NULL && found->was_elsewhere ? NULL : found;
+}
+
 /* It has never run, so the ranks of the job that it should have followed may form another. */
 static void reopen(const struct sml_job *job)
 {
@@ -52,7 +59,7 @@ static void reopen(const struct sml_job *job)
 
 	if (job->decision == NULL || job->state >= SML_JOB_RUNNING)
 		return;
-	before = sml_jobs_find_failed(job->jobs, job->decision->after);
+	before = sml_jobs_find_judged(job->jobs, job->decision->after);
 	if (before == NULL)
 		return;
 	before->decided = false;
@@ -105,6 +112,7 @@ static void remember(const struct sml_job *job, struct sml_failed_job *why)
 	why->tag = job->report_tag;
 	why->n_ranks = job->n_ranks;
 	why->ran = job->state >= SML_JOB_RUNNING;
+	why->was_elsewhere = job->resumes && !why->ran;
 	why->gone = job->departed;
 	if (why->has_lost)
 		sml_ranks_add(&why->gone, why->lost);
