@@ -355,7 +355,8 @@ void jobs_wait(struct jobs_world *world, uint64_t ns)
 
 	while (world->now_ns < end_ns) {
 		for (unsigned i = 0; i < JOBS_PEERS; i++)
-			if (world->peers[i].peer.job != NULL)
+			if (sml_peer_is_member(&world->peers[i].peer) ||
+			    world->peers[i].peer.applicant != NULL)
 				jobs_say(world, i, sml_envelope(PING, ping, &ping));
 		wait_until(world, end_ns - world->now_ns > SML_TICK_NS ? world->now_ns + SML_TICK_NS
 								       : end_ns);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Processes that ask a switch of support/jobs.h to be members of the job "train". */
+#ifndef SML_TESTS_APPLICANTS_H
+#define SML_TESTS_APPLICANTS_H
+
+#include "support/jobs.h"
+
+/* A rank of a job; tag 0: none. */
+struct jobs_place {
+	uint64_t tag;
+	uint32_t rank, world_size;
+	bool unseen; /* it was not told that the job has begun */
+};
+
+struct jobs_ask {
+	struct jobs_place newest, older;
+	uint32_t min_ranks, max_ranks, number;
+	uint32_t shards; /* 0: it does not matter */
+	const char *job; /* NULL: "train" */
+};
+
+/* It waits for the others for a second, and for its job for a minute. */
+void jobs_ask(struct jobs_world *world, unsigned peer, struct jobs_ask ask);
+
+/* Peers first, first + 1, … are ranks 0, 1, … of "train", which runs. Returns its tag. */
+uint64_t jobs_run(struct jobs_world *world, unsigned first, uint32_t world_size);
+
+/* Rank `rank` of such a job with that tag. */
+struct jobs_ask jobs_was(uint64_t tag, uint32_t rank, uint32_t world_size);
+
+/* What the switch has decided, as this peer was told; NULL: it was not. */
+const SmlControl__Decision *jobs_decision(const struct jobs_world *world, unsigned peer);
+
+/* Checks that it is this rank of so many, in the membership with this number. */
+void jobs_assert_decided(const struct jobs_world *world, unsigned peer, uint32_t number,
+			 uint32_t rank, uint32_t world_size);
+
+#endif

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The switch decides who the members of the next membership are: when, who, and in which order. */
+#include <string.h>
+
+#include "control/envelope.h"
+#include "support/applicants.h"
+#include "support/test.h"
+#include "switchml.h"
+
+/* A new process. */
+static void join(struct jobs_world *world, unsigned peer)
+{
+	jobs_ask(world, peer, (struct jobs_ask){.min_ranks = 0});
+}
+
+/* ---- who ---- */
+
+TEST(ranks_keep_their_order_and_the_new_ones_follow)
+{
+	static const uint32_t came[] = {3, 0, 2};
+	const SmlControl__Decision *decision;
+	struct jobs_world world;
+	uint64_t tag;
+
+	jobs_open(&world, 4096, 64, false);
+	tag = jobs_run(&world, 0, 4);
+	jobs_hang_up(&world, 1);
+	join(&world, 21);
+	join(&world, 20);
+	for (unsigned i = 0; i < 3; i++)
+		jobs_ask(&world, 10 + i, jobs_was(tag, came[i], 4));
+	jobs_assert_decided(&world, 11, 2, 0, 5);
+	jobs_assert_decided(&world, 12, 2, 1, 5);
+	jobs_assert_decided(&world, 10, 2, 2, 5);
+	jobs_assert_decided(&world, 21, 2, 3, 5);
+	jobs_assert_decided(&world, 20, 2, 4, 5);
+	decision = jobs_decision(&world, 20);
+	assert_string_equal(decision->job, "train #2");
+	assert_true(decision->after == tag);
+	assert_int_equal(decision->n_before, 5);
+	assert_int_equal(decision->before[0], 1);
+	assert_int_equal(decision->before[1], 3);
+	assert_int_equal(decision->before[2], 4);
+	assert_int_equal(decision->before[3] + decision->before[4], 0);
+	jobs_close(&world);
+}
+
+TEST(a_joiner_that_does_not_fit_the_others_does_not_end_their_job)
+{
+	struct jobs_world world;
+	struct jobs_ask ask = {.shards = 1};
+	uint64_t tag;
+
+	jobs_open(&world, 4096, 64, false);
+	tag = jobs_run(&world, 0, 2);
+	jobs_ask(&world, 20, ask);
+	ask.shards = 2;
+	jobs_ask(&world, 21, ask);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		ask.newest = (struct jobs_place){tag, rank, 2, false};
+		jobs_ask(&world, 10 + rank, ask);
+	}
+	assert_non_null(strstr(jobs_refusal(&world, 20), "disagree about threads"));
+	for (unsigned i = 0; i < 2; i++)
+		jobs_assert_decided(&world, 10 + i, 2, i, 3);
+	jobs_assert_decided(&world, 21, 2, 2, 3);
+	jobs_close(&world);
+}
+
+TEST(joiners_of_another_job_go_on_waiting)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	jobs_open(&world, 4096, 64, false);
+	tag = jobs_run(&world, 0, 1);
+	jobs_ask(&world, 20, (struct jobs_ask){.job = "trainer"});
+	jobs_ask(&world, 10, jobs_was(tag, 0, 1));
+	jobs_assert_decided(&world, 10, 2, 0, 1);
+	assert_non_null(world.jobs.applicants);
+	assert_string_equal(jobs_refusal(&world, 20), "");
+	jobs_close(&world);
+}
+
+/* The least bound that one of them names. */
+TEST(joiners_are_added_up_to_the_bound)
+{
+	struct jobs_world world;
+	struct jobs_ask ask;
+	uint64_t tag;
+
+	jobs_open(&world, 4096, 64, false);
+	tag = jobs_run(&world, 0, 2);
+	for (unsigned i = 0; i < 3; i++)
+		join(&world, 20 + i);
+	ask = jobs_was(tag, 0, 2);
+	ask.max_ranks = 4;
+	jobs_ask(&world, 10, ask);
+	ask = jobs_was(tag, 1, 2);
+	ask.max_ranks = 3;
+	jobs_ask(&world, 11, ask);
+	jobs_assert_decided(&world, 20, 2, 2, 3);
+	assert_null(jobs_decision(&world, 21));
+	assert_string_equal(jobs_refusal(&world, 21), "");
+	jobs_close(&world);
+}
+
+TEST(ranks_are_members_beyond_the_bound)
+{
+	struct jobs_world world;
+	struct jobs_ask ask;
+	uint64_t tag;
+
+	jobs_open(&world, 4096, 64, false);
+	tag = jobs_run(&world, 0, 2);
+	join(&world, 20);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		ask = jobs_was(tag, rank, 2);
+		ask.max_ranks = 1;
+		jobs_ask(&world, 10 + rank, ask);
+	}
+	jobs_assert_decided(&world, 11, 2, 1, 2);
+	assert_null(jobs_decision(&world, 20));
+	jobs_close(&world);
+}
+
+/* ---- when ---- */
+
+TEST(who_does_not_ask_in_time_is_left_out)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	jobs_open(&world, 4096, 64, false);
+	tag = jobs_run(&world, 0, 3);
+	jobs_ask(&world, 12, jobs_was(tag, 2, 3));
+	jobs_wait(&world, SML_SECOND_NS / 2);
+	jobs_ask(&world, 10, jobs_was(tag, 0, 3));
+	assert_null(jobs_decision(&world, 12));
+	/* From the first that asked. */
+	jobs_wait(&world, SML_SECOND_NS * 6 / 10);
+	jobs_assert_decided(&world, 10, 2, 0, 2);
+	jobs_assert_decided(&world, 12, 2, 1, 2);
+	jobs_close(&world);
+}
+
+TEST(with_too_few_ranks_all_get_an_error_in_time)
+{
+	struct jobs_ask ask;
+	struct jobs_world world;
+	uint64_t tag;
+
+	jobs_open(&world, 4096, 64, false);
+	tag = jobs_run(&world, 0, 2);
+	jobs_hang_up(&world, 1);
+	ask = jobs_was(tag, 0, 2);
+	ask.min_ranks = 2;
+	jobs_ask(&world, 10, ask);
+	jobs_wait(&world, SML_SECOND_NS * 9 / 10);
+	assert_string_equal(jobs_refusal(&world, 10), "");
+	jobs_wait(&world, SML_SECOND_NS * 2 / 10);
+	assert_non_null(
+		strstr(jobs_refusal(&world, 10), "too few ranks to go on: 1, of at least 2"));
+	/* It asks again, and this time one joins. */
+	jobs_ask(&world, 11, ask);
+	join(&world, 20);
+	jobs_assert_decided(&world, 11, 2, 0, 2);
+	jobs_assert_decided(&world, 20, 2, 1, 2);
+	jobs_close(&world);
+}
+
+/* ---- never two ---- */
+
+TEST(a_job_that_ran_elsewhere_needs_all_of_its_ranks)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		jobs_ask(&world, rank, jobs_was(77, rank, 3));
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	for (unsigned peer = 0; peer < 2; peer++)
+		assert_non_null(strstr(jobs_refusal(&world, peer), "only 2 of its 3 ranks"));
+	for (uint32_t rank = 0; rank < 3; rank++)
+		jobs_ask(&world, 10 + rank, jobs_was(77, rank, 3));
+	jobs_assert_decided(&world, 11, 2, 1, 3);
+	jobs_close(&world);
+}
+
+/* Of three ranks, 0 and 1 are admitted to a membership that ends before it runs. */
+static uint64_t form_in_vain(struct jobs_world *world, uint64_t *never_ran)
+{
+	uint64_t tag;
+
+	jobs_open(world, 4096, 64, false);
+	tag = jobs_run(world, 0, 3);
+	jobs_ask(world, 10, jobs_was(tag, 0, 3));
+	jobs_ask(world, 11, jobs_was(tag, 1, 3));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	*never_ran = jobs_admitted(world, 10)->report_tag;
+	jobs_hang_up(world, 10);
+	return tag;
+}
+
+/* It could begin at another switch with all of its members, so one of them must be here. */
+TEST(after_a_membership_that_never_ran_one_of_its_members_is_needed)
+{
+	struct jobs_world world;
+	struct jobs_ask ask;
+	uint64_t never_ran, tag = form_in_vain(&world, &never_ran);
+
+	jobs_ask(&world, 22, jobs_was(tag, 2, 3));
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(&world, 22), "asked too late"));
+	jobs_ask(&world, 32, jobs_was(tag, 2, 3));
+	ask = jobs_was(never_ran, 1, 2);
+	ask.newest.unseen = true;
+	ask.older = (struct jobs_place){tag, 1, 3, false};
+	jobs_ask(&world, 31, ask);
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(&world, 31, 3, 0, 2);
+	jobs_assert_decided(&world, 32, 3, 1, 2);
+	jobs_close(&world);
+}
+
+TEST(after_a_membership_that_ran_the_job_before_it_is_over)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	jobs_open(&world, 4096, 64, false);
+	tag = jobs_run(&world, 0, 2);
+	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	jobs_ready(&world, 10);
+	assert_non_null(jobs_told(&world, 10, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_hang_up(&world, 10);
+	jobs_ask(&world, 11, jobs_was(tag, 1, 2));
+	assert_non_null(strstr(jobs_refusal(&world, 11), "asked too late"));
+	jobs_close(&world);
+}
+
+/* ---- names ---- */
+
+TEST(each_membership_has_a_name_and_a_number_of_its_own)
+{
+	struct jobs_world world;
+	struct jobs_ask ask;
+	uint64_t tag;
+
+	jobs_open(&world, 4096, 64, false);
+	tag = jobs_run(&world, 0, 1);
+	/* Another program has that name. */
+	jobs_join(&world, 1, jobs_join_message("train #6", 0, 2));
+	ask = jobs_was(tag, 0, 1);
+	/* As an earlier switch has told it. */
+	ask.number = 5;
+	jobs_ask(&world, 10, ask);
+	jobs_assert_decided(&world, 10, 7, 0, 1);
+	assert_string_equal(jobs_decision(&world, 10)->job, "train #7");
+	jobs_close(&world);
+}
+
+TEST(where_there_is_no_room_for_the_job_nobody_waits_for_it)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	jobs_open(&world, 4096, 64, false);
+	tag = jobs_run(&world, 0, 2);
+	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
+	/* Another job runs by the time that the second one asks. */
+	world.jobs.config.max_jobs = 1;
+	jobs_join_all(&world, 20, "other", 1);
+	jobs_ready(&world, 20);
+	jobs_ask(&world, 11, jobs_was(tag, 1, 2));
+	for (unsigned peer = 10; peer < 12; peer++) {
+		assert_null(jobs_decision(&world, peer));
+		assert_string_not_equal(jobs_refusal(&world, peer), "");
+	}
+	assert_null(world.jobs.applicants);
+	/* They ask again when there is room. */
+	jobs_hang_up(&world, 20);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		jobs_ask(&world, 30 + rank, jobs_was(tag, rank, 2));
+	jobs_assert_decided(&world, 30, 3, 0, 2);
+	jobs_close(&world);
+}

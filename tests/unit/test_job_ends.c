@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a job ends for its ranks: an error that is passed on, and ranks that die as they leave. */
+#include <string.h>
+
+#include "control/envelope.h"
+#include "support/jobs.h"
+#include "support/test.h"
+#include "switchml.h"
+
+static void begin(struct jobs_world *world, uint32_t n)
+{
+	jobs_open(world, 4096, 64, false);
+	jobs_join_all(world, 0, "a", n);
+	for (unsigned i = 0; i < n; i++)
+		jobs_ready(world, i);
+}
+
+static const SmlControl__Abort *told_of_abort(struct jobs_world *world, int error, bool told)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+
+	begin(world, 3);
+	message.error = error;
+	message.text = (char *)(uintptr_t) "rank 2 is frozen";
+	message.told = told;
+	jobs_say(world, 1, sml_envelope(ABORT, abort, &message));
+	jobs_hang_up(world, 1);
+	return jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
+}
+
+TEST(what_another_switch_has_told_is_passed_on_unchanged)
+{
+	const SmlControl__Abort *abort;
+	struct jobs_world world;
+
+	abort = told_of_abort(&world, SML_ERROR_RANK_DIED, true);
+	assert_int_equal(abort->error, SML_ERROR_RANK_DIED);
+	assert_string_equal(abort->text, "rank 2 is frozen");
+	jobs_close(&world);
+	abort = told_of_abort(&world, SML_ERROR_RANK_DIED, false);
+	assert_int_equal(abort->error, SML_ERROR_ABORTED);
+	assert_non_null(strstr(abort->text, "rank 1 (host testhost, pid 1001) aborted the job"));
+	jobs_close(&world);
+	/* No error at all is not one of a switch. */
+	abort = told_of_abort(&world, 0, true);
+	assert_int_equal(abort->error, SML_ERROR_ABORTED);
+	jobs_close(&world);
+}
+
+TEST(who_waits_for_a_rank_that_died_as_it_left_is_told)
+{
+	struct jobs_world world;
+
+	begin(&world, 3);
+	jobs_leave(&world, 1);
+	jobs_hang_up(&world, 1);
+	/* The others finish, as long as no slot waits for this rank. */
+	world.slots_lack = 1 << 2;
+	jobs_wait(&world, 3 * SML_SECOND_NS);
+	assert_int_equal(world.jobs.n_jobs, 1);
+	world.slots_lack = 1 << 1;
+	jobs_wait(&world, SML_SECOND_NS);
+	assert_non_null(
+		strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died after"));
+	assert_non_null(strstr(jobs_refusal(&world, 2), "a call that it did not make"));
+	jobs_close(&world);
+}
+
+TEST(the_others_leave_without_a_rank_that_died_as_it_left)
+{
+	struct jobs_world world;
+
+	begin(&world, 2);
+	jobs_leave(&world, 1);
+	jobs_hang_up(&world, 1);
+	jobs_wait(&world, 3 * SML_SECOND_NS);
+	jobs_leave(&world, 0);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	jobs_close(&world);
+}
+
+/* The last results of its stripe disappear with it. */
+TEST(a_stripe_that_dies_as_its_rank_leaves_is_told)
+{
+	uint32_t data_port = 9;
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, true);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = jobs_join_message("a", rank, 2);
+
+		join.n_stripe_ports = 1;
+		join.stripe_ports = &data_port;
+		join.stripes = 0;
+		jobs_join(&world, rank, join);
+	}
+	jobs_ready(&world, 0);
+	jobs_ready(&world, 1);
+	jobs_leave(&world, 1);
+	jobs_hang_up(&world, 1);
+	assert_non_null(strstr(jobs_refusal(&world, 0),
+			       "rank 1 (host testhost, pid 1001) died as it left, and stripe 1"));
+	jobs_close(&world);
+}

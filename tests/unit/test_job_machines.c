@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks of one machine: who is told of whom, and when they are admitted as one. */
+#include <string.h>
+
+#include "control/envelope.h"
+#include "support/jobs.h"
+#include "support/test.h"
+
+TEST(ranks_of_one_machine_are_told_of_each_other)
+{
+	const SmlControl__HostGroup *group;
+	struct jobs_world world;
+
+	jobs_join_from(&world, "aba-c", true);
+	group = jobs_admitted(&world, 2)->host_group;
+	assert_non_null(group);
+	assert_int_equal(group->n_ranks, 2);
+	assert_int_equal(group->ranks[0], 0);
+	assert_int_equal(group->ranks[1], 2);
+	assert_int_equal(group->tokens[1].len, SML_HOST_TOKEN);
+	assert_int_equal(group->tokens[1].data[0], 3);
+	assert_null(jobs_admitted(&world, 1)->host_group);
+	assert_null(jobs_admitted(&world, 3)->host_group);
+	assert_null(jobs_admitted(&world, 4)->host_group);
+	for (uint32_t rank = 0; rank < 5; rank++)
+		assert_int_equal(jobs_admitted(&world, 1)->peers[rank]->first_of_host,
+				 rank == 2 ? 0 : rank);
+	/* Hosts contribute, if all say so: also those that share memory with nobody. */
+	assert_true(jobs_start_host(&world, 5, 5));
+	jobs_close(&world);
+	for (uint32_t rank = 0; rank < 5; rank++) {
+		jobs_join_from(&world, "aba-c", true);
+		assert_false(jobs_start_host(&world, 5, rank));
+		jobs_close(&world);
+	}
+	/* No two of them are on one. */
+	jobs_join_from(&world, "a-bc", true);
+	assert_false(jobs_start_host(&world, 4, 4));
+	jobs_close(&world);
+}
+
+static void say_ready(struct jobs_world *world, uint32_t rank, bool shares)
+{
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+
+	ready.lanes = 352;
+	ready.shares_memory = shares;
+	jobs_say(world, rank, sml_envelope(READY, ready, &ready));
+}
+
+TEST(a_switch_admits_ranks_of_one_machine_as_one_child)
+{
+	struct jobs_world world;
+
+	jobs_join_from(&world, "abab", false);
+	for (uint32_t rank = 0; rank < 4; rank++) {
+		assert_int_equal(jobs_admitted(&world, rank)->number, rank % 2);
+		assert_int_equal(jobs_admitted(&world, rank)->shards, 1);
+		assert_int_equal(jobs_admitted(&world, rank)->host_group->n_ranks, 2);
+	}
+	assert_int_equal(jobs_admitted(&world, 0)->cookie, jobs_admitted(&world, 2)->cookie);
+	assert_int_not_equal(jobs_admitted(&world, 0)->cookie, jobs_admitted(&world, 1)->cookie);
+	for (uint32_t rank = 0; rank < 4; rank++)
+		say_ready(&world, rank, true);
+	assert_non_null(jobs_told(&world, 3, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_close(&world);
+}
+
+static void say_mismatch(struct jobs_world *world, uint32_t rank, uint32_t a, uint32_t b)
+{
+	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
+	uint32_t ranks[2] = {a, b};
+
+	mismatch.n_ranks = 2;
+	mismatch.ranks = ranks;
+	jobs_say(world, rank, sml_envelope(MISMATCH, mismatch, &mismatch));
+}
+
+TEST(a_rank_tells_only_of_memory_that_it_shares)
+{
+	struct jobs_world world;
+
+	jobs_join_from(&world, "aab", false);
+	for (uint32_t rank = 0; rank < 3; rank++)
+		say_ready(&world, rank, true);
+	assert_non_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
+	say_mismatch(&world, 2, 0, 1);
+	say_mismatch(&world, 0, 0, 2);
+	say_mismatch(&world, 0, 0, 64);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	say_mismatch(&world, 1, 0, 1);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	assert_non_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	jobs_close(&world);
+}
+
+/* Ranks 0 and 1 are of one machine. */
+static void admit_again(uint32_t individual)
+{
+	struct jobs_world world;
+	uint64_t cookie;
+
+	jobs_join_from(&world, "aab", false);
+	cookie = jobs_admitted(&world, 0)->cookie;
+	say_ready(&world, 0, true);
+	say_ready(&world, 1, individual != 1);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
+	say_ready(&world, 2, individual != 2);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
+	for (uint32_t rank = 0; rank < 3; rank++) {
+		assert_int_equal(jobs_admitted(&world, rank)->number, rank);
+		assert_int_equal(jobs_admitted(&world, rank)->epoch, 2);
+		assert_null(jobs_admitted(&world, rank)->host_group);
+		assert_int_not_equal(jobs_admitted(&world, rank)->cookie, cookie);
+	}
+	for (uint32_t rank = 0; rank < 3; rank++)
+		say_ready(&world, rank, false);
+	assert_non_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_close(&world);
+}
+
+/* Rank 2 is alone here; at another switch of the job, it could not share memory. */
+TEST(ranks_that_share_no_memory_are_admitted_again)
+{
+	admit_again(1);
+	admit_again(2);
+}
+
+TEST(a_job_shares_memory_if_all_its_ranks_do)
+{
+	struct jobs_world world;
+
+	jobs_join_from(&world, "aaa", true);
+	assert_true(jobs_start_host(&world, 3, 3));
+	/* No stripe dies with its rank. */
+	jobs_hang_up(&world, 1);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died:"));
+	jobs_close(&world);
+	jobs_join_from(&world, "aaa", true);
+	assert_false(jobs_start_host(&world, 3, 1));
+	jobs_close(&world);
+}
+
+TEST(a_machine_without_a_token_is_refused)
+{
+	uint8_t bytes[SML_MACHINE_BYTES + 1] = {1};
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	for (unsigned i = 0; i < 3; i++) {
+		SmlControl__Join join = jobs_join_message("a", 0, 2);
+
+		join.machine = (ProtobufCBinaryData){i == 0   ? sizeof(bytes)
+						     : i == 1 ? 4
+							      : 0,
+						     bytes};
+		join.host_token = (ProtobufCBinaryData){i == 1 ? 15 : SML_HOST_TOKEN, bytes};
+		jobs_join(&world, i, join);
+		assert_non_null(strstr(jobs_refusal(&world, i), "host token"));
+	}
+	jobs_close(&world);
+}

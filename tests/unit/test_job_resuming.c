@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks that go on at another switch: which of them meet in one job there, and which do not. */
+#include <string.h>
+
+#include "support/jobs.h"
+#include "support/test.h"
+#include "switchml.h"
+
+/* ---- resuming ---- */
+
+static void resume_after(struct jobs_world *world, unsigned peer, uint32_t rank,
+			 uint64_t membership, uint64_t tag, bool leaving)
+{
+	jobs_resume(world, peer, jobs_join_message("a", rank, 2), membership, tag, leaving);
+}
+
+static void resume(struct jobs_world *world, unsigned peer, uint32_t rank, uint64_t membership,
+		   bool leaving)
+{
+	resume_after(world, peer, rank, membership, 0, leaving);
+}
+
+TEST(all_ranks_have_one_membership_in_all_epochs)
+{
+	struct jobs_world world;
+	uint64_t membership;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_join_all(&world, 0, "a", 2);
+	membership = jobs_admitted(&world, 0)->membership;
+	assert_true(membership != 0);
+	assert_true(jobs_admitted(&world, 1)->membership == membership);
+	jobs_join_all(&world, 2, "b", 1);
+	assert_true(jobs_admitted(&world, 2)->membership != membership);
+	jobs_hang_up(&world, 0);
+	resume(&world, 4, 0, membership, false);
+	resume(&world, 5, 1, membership, false);
+	assert_true(jobs_admitted(&world, 4)->membership == membership);
+	jobs_close(&world);
+}
+
+TEST(strangers_under_its_name_do_not_stop_a_job_that_goes_on)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	/* One rank waits for the job to begin, and the other resumes it. Both stay. */
+	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	resume(&world, 1, 0, 666, false);
+	resume(&world, 2, 0, 77, false);
+	resume(&world, 3, 1, 77, false);
+	assert_non_null(jobs_admitted(&world, 2));
+	assert_non_null(jobs_admitted(&world, 3));
+	assert_null(jobs_admitted(&world, 1));
+	/* A rank without a membership cannot resume a job. */
+	resume(&world, 4, 0, 0, false);
+	assert_non_null(strstr(jobs_refusal(&world, 4), "membership"));
+	jobs_close(&world);
+}
+
+TEST(where_there_is_no_room_for_both_the_job_that_goes_on_stays)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 1, false);
+	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	resume(&world, 1, 0, 77, false);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "continues here"));
+	assert_string_equal(jobs_refusal(&world, 1), "");
+	jobs_close(&world);
+}
+
+/* It was out of reach when its job failed, and names the rank that the others name. */
+TEST(who_comes_to_resume_a_failed_job_learns_why_it_failed)
+{
+	struct jobs_world world;
+	uint64_t membership, tag;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_join_all(&world, 0, "a", 2);
+	membership = jobs_admitted(&world, 0)->membership;
+	tag = world.jobs.jobs[0]->report_tag;
+	jobs_ready(&world, 0);
+	jobs_ready(&world, 1);
+	jobs_hang_up(&world, 0);
+	resume_after(&world, 2, 1, membership, tag, false);
+	assert_non_null(strstr(jobs_refusal(&world, 2), "rank 0 (host"));
+	assert_non_null(strstr(jobs_refusal(&world, 2), "died: its connection ended"));
+	/* To the rank that counted as dead, this would be wrong. */
+	resume_after(&world, 3, 0, membership, tag, false);
+	assert_non_null(strstr(jobs_refusal(&world, 3), "lost the connection of rank 0"));
+	jobs_close(&world);
+}
+
+/* Its switch told the other rank that all have left, and died before it told this one. */
+TEST(who_looks_for_ranks_that_have_left_may_leave)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	resume(&world, 0, 1, 77, true);
+	jobs_wait(&world, 6 * SML_SECOND_NS);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	/* Not while another rank is here that does not ask for this. */
+	resume(&world, 1, 1, 77, false);
+	jobs_wait(&world, 6 * SML_SECOND_NS);
+	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_true(world.peers[1].ended);
+	jobs_close(&world);
+}
+
+/* Nothing is left to do, so there are no slots and no probes. */
+TEST(where_all_come_only_to_leave_they_leave_at_once)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	resume(&world, 0, 0, 77, true);
+	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	resume(&world, 1, 1, 77, true);
+	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	/* One of them has calls to make, so the job continues. */
+	resume(&world, 2, 0, 78, true);
+	resume(&world, 3, 1, 78, false);
+	assert_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_admitted(&world, 3));
+	jobs_close(&world);
+}
+
+/* ---- ranks that were ready when their switch died ---- */
+
+static unsigned maps_told(const struct jobs_world *world, unsigned peer)
+{
+	const SmlControl__Envelope *admitted =
+		jobs_told(world, peer, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+
+	assert_non_null(admitted);
+	return (unsigned)admitted->admitted->n_maps;
+}
+
+/* In whatever order they come; and a stranger's job, in which one of them has come, goes on. */
+TEST(those_that_were_told_to_start_go_on_with_those_that_were_not)
+{
+	for (unsigned begun = 0; begun < 3; begun++) {
+		struct jobs_world world;
+
+		jobs_open(&world, 4096, 64, false);
+		if (begun < 2)
+			jobs_join(&world, 9, jobs_join_message("half", begun, 3));
+		for (unsigned rank = 0; rank < 3; rank++) {
+			SmlControl__Join join = jobs_join_message("half", rank, 3);
+
+			if (rank == begun)
+				jobs_resume(&world, rank, join, 7, 0, false);
+			else
+				jobs_begin_again(&world, rank, join, 7);
+		}
+		for (unsigned rank = 0; rank < 3; rank++)
+			assert_int_equal(maps_told(&world, rank), SML_STREAMS);
+		assert_int_equal(world.jobs.n_jobs, begun < 2 ? 2 : 1);
+		jobs_close(&world);
+	}
+}
+
+TEST(if_no_rank_was_told_to_start_they_begin_anew)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_begin_again(&world, 0, jobs_join_message("none", 0, 3), 7);
+	jobs_join(&world, 1, jobs_join_message("none", 1, 3));
+	jobs_begin_again(&world, 2, jobs_join_message("none", 2, 3), 7);
+	for (unsigned rank = 0; rank < 3; rank++)
+		assert_int_equal(maps_told(&world, rank), 0);
+	assert_int_not_equal(world.jobs.jobs[0]->membership, 7);
+	jobs_close(&world);
+}
+
+/* The secret is another one: a rank of another run. */
+TEST(a_rank_that_was_ready_for_another_job_is_not_taken_along)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_begin_again(&world, 0, jobs_join_message("other", 0, 2), 8);
+	jobs_resume(&world, 1, jobs_join_message("other", 1, 2), 7, 0, false);
+	assert_int_equal(world.jobs.n_jobs, 2);
+	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ADMITTED));
+	jobs_close(&world);
+}
