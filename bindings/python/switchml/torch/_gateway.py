@@ -49,6 +49,12 @@ COLLECTIVES = {
     "scatter": (),
     "send": (),
 }
+# What its methods call their tensors, in the order of their arguments.
+_TENSORS = (
+    *("tensors", "tensor"),
+    *("outputs", "output", "output_tensors", "output_tensor", "output_lists", "outputTensor"),
+    *("inputs", "input", "input_tensors", "input_tensor", "input_list", "inputTensor"),
+)
 
 
 def _takes_subclasses() -> bool:
@@ -253,6 +259,8 @@ def _announced(own: Callable[..., Any], name: str) -> Callable[..., Any]:
     """
 
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        if named:
+            arguments = (*arguments, *[named.pop(name) for name in _TENSORS if name in named])
         if not torch._C._len_torch_dispatch_stack() or self._decides(arguments):
             return own(self, *arguments, **named)
         seen = getattr(self._unsent, name)(*arguments, **named)

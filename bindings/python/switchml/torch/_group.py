@@ -46,7 +46,15 @@ from ._rendezvous import join
 from ._router import Router
 from ._staging import Cuda, DeviceWork
 from ._summary import Summary, Usage, bytes_of
-from ._tensors import dense, describe, is_awaited, normal, on_dense, tensors_in
+from ._tensors import (
+    dense,
+    describe,
+    is_awaited,
+    normal,
+    on_dense,
+    only_options,
+    tensors_in,
+)
 from ._work import Call, Work, all_gather, broadcast
 
 _TYPES = {
@@ -340,7 +348,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         return self._reduce("all_reduce", tensors, opts.reduceOp, opts.timeout, awaited=awaited)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
-        opts = opts or AllreduceCoalescedOptions()
+        opts = only_options("allreduce_coalesced", opts, AllreduceCoalescedOptions)
         if not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
             return self._instead("allreduce_coalesced", what, tensors)(tensors, opts)
@@ -386,9 +394,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         return self._run("broadcast", tensors, calls, finish, opts.timeout, awaited=awaited)
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Any:
-        opts = opts or BarrierOptions()
-        if timeout is not None:
-            opts.timeout = timeout
+        _, opts = normal([], opts, BarrierOptions, timeout=timeout)
         device = opts.device
         if device is not None and not self._is_ours(device.type):
             self._add_backend(device.type)
@@ -410,7 +416,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         barrier.run()
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
-        opts = opts or AllgatherOptions()
+        opts = only_options("all_gather_single", opts, AllgatherOptions)
         if not self._takes([input, output]):
             return self._instead("all_gather_single", describe([input]), [input])(
                 output, input, opts
@@ -418,7 +424,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         return self._gather("all_gather_single", [output], [input], opts)
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        opts = opts or AllgatherOptions()
+        opts = only_options("all_gather_single_coalesced", opts, AllgatherOptions)
         if not self._takes([*inputs, *outputs]):
             return self._instead("all_gather_single_coalesced", describe(inputs), inputs)(
                 outputs, inputs, opts
@@ -440,14 +446,14 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         return self._run(name, outputs, calls, finish, opts.timeout, awaited=is_awaited(opts))
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
-        opts = opts or ReduceScatterOptions()
+        opts = only_options("reduce_scatter_single", opts, ReduceScatterOptions)
         if not self._adds([input, output], opts.reduceOp):
             what = describe([input], opts.reduceOp)
             return self._instead("reduce_scatter_single", what, [input])(output, input, opts)
         return self._scatter("reduce_scatter_single", [output], [input], opts)
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        opts = opts or ReduceScatterOptions()
+        opts = only_options("reduce_scatter_single_coalesced", opts, ReduceScatterOptions)
         if not self._adds([*inputs, *outputs], opts.reduceOp):
             what = describe(inputs, opts.reduceOp)
             return self._instead("reduce_scatter_single_coalesced", what, inputs)(
@@ -458,8 +464,12 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        opts = opts or ReduceScatterOptions()
+    def reduce_scatter(
+        self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, op: Any = None
+    ) -> Any:
+        if isinstance(outputs, torch.Tensor):
+            inputs = [inputs]
+        outputs, opts = normal(outputs, opts, ReduceScatterOptions, op, timeout)
         tensors = tensors_in([outputs, inputs])
         # Each rank has the same list, so the choice is the same.
         parts = tensors_in(inputs)

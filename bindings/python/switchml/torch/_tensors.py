@@ -38,23 +38,30 @@ class Entries(Untraced):
 def normal(
     tensors: Any, opts: Any, kind: type, op: Any = None, timeout: Any = None, root: Any = None
 ) -> tuple[list, Any]:
-    """Convert the different ways of calling a method to one: a list, and options."""
+    """Convert the different ways of calling a method to one: a list, and options.
+
+    PyTorch's methods take either options or, in an order of their own, an operation, a root and a
+    timeout. Each of these has another type, so here they may come in any order.
+    """
     if isinstance(tensors, torch.Tensor):
         tensors = [tensors]
-    if isinstance(opts, int):
-        opts, root = None, opts
-    elif isinstance(opts, timedelta):
-        opts, timeout = None, opts
-    elif opts is not None and not isinstance(opts, kind):
-        opts, op = None, opts
-    opts = opts or kind()
-    if op is not None:
-        opts.reduceOp = op
-    if timeout is not None:
-        opts.timeout = timeout
-    if root is not None:
-        opts.rootRank = root
+    given = [value for value in (opts, op, timeout, root) if value is not None]
+    opts = next((value for value in given if isinstance(value, kind)), None) or kind()
+    for value in given:
+        if isinstance(value, timedelta):
+            opts.timeout = value
+        elif isinstance(value, int):
+            opts.rootRank = value
+        elif not isinstance(value, kind):
+            opts.reduceOp = value
     return list(tensors), opts
+
+
+def only_options(name: str, opts: Any, kind: type) -> Any:
+    """Those of a method that takes nothing else. Raises TypeError, as PyTorch 2.14 does."""
+    if opts is not None and not isinstance(opts, kind):
+        raise TypeError(f"{name} takes {kind.__name__}, and not {type(opts).__name__}")
+    return opts or kind()
 
 
 def is_awaited(opts: Any) -> bool:
