@@ -22,7 +22,7 @@ N = 2
 
 
 class SlowCopies:
-    """As switchml.torch._staging.Cuda; each copy happens some time after it was asked for."""
+    """As switchml.torch._staging.Accelerator; each copy happens some time later."""
 
     def __init__(self):
         self.steps = []
@@ -69,6 +69,9 @@ class SlowCopies:
             tensor.copy_(host)
 
         self._later(copy)
+
+    def hold(self, tensors):
+        pass  # these threads refer to them
 
     def record(self):
         self.steps.append("record")

@@ -12,17 +12,14 @@ from typing import Any
 
 import torch
 
+# Of the CPU and of accelerators; PrivateUse1 is what PyTorch calls those of other packages.
+_DEVICES = ("CPU", "CUDA", "XPU", "PrivateUse1")
 _LAZY_KEYS = ("Conjugate", "Negative", "ZeroTensor")
 # PyTorch names what it must heed in a tensor by its dispatch keys. These change nothing about
 # the elements, or are the lazy bits. Everything else is not plain, also what PyTorch adds later.
 _PLAIN_KEYS = (
-    "CPU",
-    "CUDA",
     "ADInplaceOrView",
-    "AutogradCPU",
-    "AutogradCUDA",
-    "AutocastCPU",
-    "AutocastCUDA",
+    *(f"{kind}{device}" for kind in ("", "Autograd", "Autocast") for device in _DEVICES),
     *_LAZY_KEYS,
 )
 
@@ -43,7 +40,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
     """Whether its elements are in its memory, possibly behind lazy bits.
 
     Not plain: wrappers (DTensor, FakeTensor, masked and nested tensors, …), quantized and sparse
-    tensors, those of torch.func, and those of other devices than the CPU and CUDA.
+    tensors, those of torch.func, and those without memory (device "meta").
     """
     return not torch._C._dispatch_keys(tensor).raw_repr() & _OTHER_BITS
 

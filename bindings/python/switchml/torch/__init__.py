@@ -25,6 +25,7 @@ from . import _group
 from ._group import Options, ProcessGroupSwitchML
 from ._reconfigure import await_retired
 from ._summary import Summary
+from ._tensors import DEVICE_TYPES
 from .hooks import HookState, allreduce_hook
 
 __all__ = [
@@ -110,9 +111,12 @@ def register() -> None:
     """
     if "switchml" in _c10d.Backend.backend_list:
         return
+    # Registering may also make it the backend that a new device gets without being asked for.
+    defaults = dict(dist.Backend.default_device_backend_map)
     dist.Backend.register_backend(
-        "switchml", _group.create, extended_api=True, devices=["cpu", "cuda"]
+        "switchml", _group.create, extended_api=True, devices=list(DEVICE_TYPES)
     )
+    dist.Backend.default_device_backend_map = defaults
     dist.monitored_barrier = _c10d.monitored_barrier = _with_monitored_barrier(
         dist.monitored_barrier
     )

@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..errors import Timeout
 from ..job import Job
 from ._line import Line
-from ._tensors import describe, tensors_in
+from ._tensors import describe, is_accelerated, on_stream, tensors_in
 from ._work import Work, place
 
 # Up to 2.8 its reduce_scatter ignores the operation. 2.13 computes it; others were not tried.
@@ -127,8 +127,8 @@ class Modes:
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._inference = torch.is_inference_mode_enabled()
         self._grad = torch.is_grad_enabled()
-        devices = {t.device for t in tensors if t.is_cuda}
-        self._streams = [torch.cuda.current_stream(device) for device in devices]
+        devices = {t.device for t in tensors if is_accelerated(t)}
+        self._streams = [torch.accelerator.current_stream(device) for device in devices]
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
@@ -138,7 +138,7 @@ class Modes:
             stack.enter_context(torch.inference_mode(self._inference))
             stack.enter_context(torch.set_grad_enabled(self._grad))
             for stream in self._streams:
-                stack.enter_context(torch.cuda.stream(stream))
+                stack.enter_context(on_stream(stream))
             yield
 
 

@@ -24,7 +24,7 @@ from torch._C import _distributed_c10d as _c10d
 from torch.distributed import ProcessGroup
 
 from .._tensor_memory import is_lazy, is_plain
-from ._tensors import tensors_in
+from ._tensors import DEVICE_TYPES, tensors_in
 
 # Each with the names that PyTorch had for it before 2.13, and has beside the new one.
 COLLECTIVES = {
@@ -281,7 +281,7 @@ def unsent(rank: int, size: int) -> ProcessGroup:
     group = ProcessGroup(rank, size)
     kind = ProcessGroup.BackendType.CUSTOM
     backend = create(rank, size)
-    for device_type in ("cpu", "cuda"):
+    for device_type in DEVICE_TYPES:
         group._register_backend(torch.device(device_type), kind, backend)
     group._set_default_backend(kind)
     return group

@@ -44,11 +44,12 @@ from ._meeting import keep_for_next_round, meet
 from ._reconfigure import Reconfigurable
 from ._rendezvous import join
 from ._router import Router
-from ._staging import Cuda, DeviceWork
+from ._staging import Accelerator, DeviceWork
 from ._summary import Summary, Usage, bytes_of
 from ._tensors import (
     dense,
     describe,
+    is_accelerated,
     is_awaited,
     normal,
     on_dense,
@@ -180,7 +181,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         self._settings = asdict(options or Options())
         del self._settings["reconfigure"]  # all others are a job's
         self.for_cpp = self._settings.pop("cpp_futures")
-        self._copies: dict[torch.device, Cuda] = {}
+        self._copies: dict[torch.device, Accelerator] = {}
         self._usage = Usage(size)
         self._abort_hooks = AbortHooks(title)
         self._start(store, rank, size, ranks)
@@ -261,7 +262,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         awaited: bool = False,
     ) -> Work:
         limit = self._limit(timeout)
-        if calls and calls[0].send.is_cuda:
+        if calls and is_accelerated(calls[0].send):
             copies = self._copies_of(calls[0].send.device)
             work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
         else:
@@ -299,9 +300,9 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     def _count_on_gloo(self, name: str, arguments: Sequence[Any]) -> None:
         self._usage.add_gloo(name, max(map(bytes_of, arguments), default=0))
 
-    def _copies_of(self, device: torch.device) -> Cuda:
+    def _copies_of(self, device: torch.device) -> Accelerator:
         if device not in self._copies:
-            self._copies[device] = Cuda(device)
+            self._copies[device] = Accelerator(device)
         return self._copies[device]
 
     def _reduce(

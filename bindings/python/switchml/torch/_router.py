@@ -22,7 +22,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from .._tensor_memory import is_plain
 from ._gateway import IS_DISPATCHED, Gateway, unsent
-from ._tensors import Entries, on_dense
+from ._tensors import DEVICE_TYPES, Entries, on_dense
 
 log = logging.getLogger("switchml.torch")
 
@@ -182,7 +182,7 @@ class Router(ProcessGroup, Entries):
         super()._register_backend(torch.device(device_type), kind, gateway)
 
     def _is_ours(self, device_type: str) -> bool:
-        return device_type in ("cpu", "cuda") and self._name_of(device_type) == "switchml"
+        return device_type in DEVICE_TYPES and self._name_of(device_type) == "switchml"
 
     # ---- which collective goes where ----
 

@@ -8,13 +8,15 @@ Tensors are cut into pieces, so that the copy of one piece overlaps with the tra
 others. If an earlier collective will still write what a later one sends, the later one copies
 it from the device after that, in the order of a stream. The invariant: the application's
 streams never wait for the host. They wait for an event that is recorded after the last copy
-back. This is not tested on a GPU; tests/python/test_staging.py tests the order of steps with
-copies of the host's memory.
+back. This has never run on a GPU. tests/python/test_torch_accelerator.py runs it on a device that
+PyTorch emulates, and test_staging.py tests the order of steps with slow copies of host memory.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..job import Job
-from ._tensors import copy_to, overlap
+from ._tensors import copy_to, on_stream, overlap
 from ._work import Call, Work
 
 PIECE_BYTES = 4 << 20
@@ -30,44 +32,58 @@ PIECE_BYTES = 4 << 20
 _unfinished: weakref.WeakKeyDictionary[Any, list[DeviceWork]] = weakref.WeakKeyDictionary()
 
 
-class Cuda:
+class Accelerator:
     """Copies between one device and pinned memory, in order, on a separate stream."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device)
+        self._stream = torch.Stream(device)
+        # What the stream may still use, with an event that tells when it does not any more.
+        self._held: deque[tuple[torch.Event, Any]] = deque()
+        self._lock = threading.Lock()
 
     def pinned_like(self, tensor: torch.Tensor) -> torch.Tensor:
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
 
     def follow(self) -> None:
         """Later copies wait for everything that is now on the application's stream."""
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        self._release()
+        self._stream.wait_stream(torch.accelerator.current_stream(self._device))
 
     def to_host(self, host: torch.Tensor, tensor: torch.Tensor) -> Any:
         """Begin the copy. Returns an event that completes when the copy is done."""
-        with torch.cuda.stream(self._stream):
+        with on_stream(self._stream):
             copy_to(host, tensor, non_blocking=True)
-            tensor.record_stream(self._stream)
-            return self._stream.record_event()
+        return self.record()
 
     def to_device(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
         """Begin to copy `source`, pinned or on the device, to the device's tensor."""
-        with torch.cuda.stream(self._stream):
+        with on_stream(self._stream):
             copy_to(tensor, source, non_blocking=True)
-            tensor.record_stream(self._stream)
-            if source.is_cuda:
-                source.record_stream(self._stream)
 
     def record(self) -> Any:
         return self._stream.record_event()
 
+    def hold(self, tensors: Any) -> None:
+        """Keep their memory until all that was begun on our stream is done.
+
+        Tensor.record_stream() would do that, too, but not every device has it.
+        """
+        with self._lock:
+            self._held.append((self.record(), tensors))
+        self._release()
+
+    def _release(self) -> None:
+        with self._lock:
+            while self._held and self._held[0][0].query():
+                self._held.popleft()
+
     def lead(self, event: Any) -> None:
         """Let later work on the application's stream wait for the event."""
-        torch.cuda.current_stream(self._device).wait_event(event)
+        torch.accelerator.current_stream(self._device).wait_event(event)
 
     def streams(self) -> Any:
-        return torch.cuda.stream(self._stream)
+        return on_stream(self._stream)
 
 
 class _Piece(NamedTuple):
@@ -83,7 +99,7 @@ class DeviceWork(Work):
 
     def __init__(
         self,
-        copies: Cuda,
+        copies: Accelerator,
         name: str,
         tensors: Sequence[torch.Tensor],
         calls: Sequence[Call],
@@ -147,7 +163,9 @@ class DeviceWork(Work):
         self._end_event = self._copies.record()
 
     def end(self, error: BaseException | None) -> Callable[[], None] | None:
+        used = (self._tensors, self._inputs, self._pieces, self._finish, self.when_ended)
         callbacks = super().end(error)
+        self._copies.hold(used)
         _unfinished[self._copies].remove(self)
         self._pieces, self._inputs = [], []
         return callbacks

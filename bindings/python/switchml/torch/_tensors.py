@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,33 @@ from torch.distributed import ReduceOp
 
 from .._tensor_memory import is_lazy, is_plain, kind_of, ready
 from .._untraced import Untraced
+
+
+def _device_types() -> list[str]:
+    accelerator = torch.accelerator.current_accelerator()
+    others = [accelerator.type] if accelerator is not None else []
+    return list(dict.fromkeys(["cpu", "cuda", *others]))
+
+
+# Those whose tensors a group takes. PyTorch has at most one accelerator.
+DEVICE_TYPES = _device_types()
+
+
+def is_accelerated(tensor: torch.Tensor) -> bool:
+    return not tensor.is_cpu and tensor.device.type in DEVICE_TYPES
+
+
+@contextlib.contextmanager
+def on_stream(stream: torch.Stream) -> Iterator[None]:
+    """As `with stream`, which refuses a stream that another thread has entered."""
+    device = torch.accelerator.current_device_index()
+    before = torch.accelerator.current_stream(stream.device)
+    torch.accelerator.set_stream(stream)  # and its device
+    try:
+        yield
+    finally:
+        torch.accelerator.set_stream(before)
+        torch.accelerator.set_device_index(device)
 
 
 def _with_ready_tensors(method: Callable[..., Any]) -> Callable[..., Any]:

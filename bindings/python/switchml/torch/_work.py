@@ -26,6 +26,7 @@ from ..job import Job, Request
 from ._callbacks import Promise, context, open_turns
 from ._cpp_futures import list_after
 from ._profiler import range_of
+from ._tensors import is_accelerated
 
 _PLACE = "barrier_named"
 
@@ -103,7 +104,7 @@ class Work(_Work, Untraced):
         self.limit = limit
         self.deadline = None if limit is None else time.monotonic() + limit
         self._tensors = self._outputs = list(tensors)
-        devices = {t.device for t in tensors if t.is_cuda}
+        devices = {t.device for t in tensors if is_accelerated(t)}
         self._devices = sorted(devices, key=str) if devices else []
         self._has_ended = False
         self._end_signal: threading.Event | None = None  # made by the first who must wait

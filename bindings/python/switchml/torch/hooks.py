@@ -24,6 +24,7 @@ from torch.distributed import GradBucket, ReduceOp
 from ._callbacks import Promise, then_compute
 from ._group import Options, ProcessGroupSwitchML, checked
 from ._residuals import Residuals
+from ._tensors import is_accelerated
 from ._work import Work
 
 # Exponents of float32 are -149 … 128. Above that, the block has an infinity or a NaN.
@@ -131,7 +132,7 @@ def _with_feedback(state: HookState, bucket: GradBucket, buffer: torch.Tensor) -
     exponents = exponents_of(blocks)
     group = state.group
     bits = form.bits_of(group.size())
-    promise = Promise(_buffer_or_error, [buffer.device] if buffer.is_cuda else [])
+    promise = Promise(_buffer_or_error, [buffer.device] if is_accelerated(buffer) else [])
 
     def exponents_are_known(_: Work) -> None:
         packed = form.pack(rounded(blocks, exponents, bits, residual), exponents, bits)
@@ -203,9 +204,10 @@ def rounded(
     finite = exponents < _NOT_FINITE
     exponents = torch.where(finite, exponents, 0)
     limit = 2**bits - 1
-    units = _scaled(blocks, bits - exponents).nan_to_num_(0.0, 0.0, 0.0)
+    unit = exponents - bits
+    units = _scaled(blocks, -unit).nan_to_num_(0.0, 0.0, 0.0)
     units = units.round_().clamp_(-limit, limit)
-    lost = (blocks - _scaled(units, exponents - bits)).nan_to_num_(0.0, 0.0, 0.0)
+    lost = (blocks - _scaled(units, unit)).nan_to_num_(0.0, 0.0, 0.0)
     residual.copy_((lost * finite[:, None]).view(-1))
     return units
 
