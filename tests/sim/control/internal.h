@@ -262,6 +262,11 @@ static inline const struct members *sim_find_members(const struct control *contr
 	return NULL;
 }
 
+/* ---- the world (draw.c) ---- */
+
+/* Draw what exists and what happens, before anything has. */
+void sim_draw(struct control *control, enum sim_control_kind kind, uint64_t seed);
+
 /* ---- the network (network.c) ---- */
 
 /* Plan the same event again, with the bytes that it has, but later. */
