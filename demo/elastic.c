@@ -170,8 +170,11 @@ static int go_on(const int ranks[DEMO_MAX_WORKERS], int last, double began)
 
 	if (order(ranks, last) < 0 || hear_all(DEMO_JOINED, &joined) < 0)
 		return -1;
-	tell(joined.step, joined.at - began, "%d workers are the job, with the same model",
-	     n_there());
+	tell(joined.step, joined.at - began, "%d workers are the job%s, with the same model",
+	     n_there(),
+	     launcher.options->switch_decides && launcher.membership > 1
+		     ? ", as the switch has decided"
+		     : "");
 	if (hear_all(DEMO_STEPPED, &stepped) < 0)
 		return -1;
 	tell(stepped.step, stepped.at - began, "all of them have made the next step");
@@ -308,6 +311,10 @@ int demo_elastic(const struct demo_options *options, const struct sml_config *co
 	if (launcher.n < LEAST_WORKERS) {
 		demo_error(-1, "--elastic needs %d workers: two go on when one dies",
 			   LEAST_WORKERS);
+		return DEMO_FAILED;
+	}
+	if (options->switch_decides && (!config->switch_address || !*config->switch_address)) {
+		demo_error(-1, "--switch-decides needs a switch: name one with --switch");
 		return DEMO_FAILED;
 	}
 	snprintf(job, sizeof(job), "demo-%d", (int)getpid());

@@ -2,7 +2,8 @@
 /*
  * `switchml-demo --elastic`: a worker is killed while all train, the others go on with the next
  * step, and the worker comes back. This process starts the workers, and says who the members of
- * the job are, as a launcher would (docs/elastic.md).
+ * the job are, as a launcher would (docs/elastic.md). With --switch-decides, it only says when to
+ *go on: the members ask the switch, and a new worker waits there.
  *
  *	launcher                         worker
  *	                 <-----------    READY

@@ -55,25 +55,73 @@ static void drop_line(void *unused, int level, const char *text)
 	(void)text;
 }
 
+static int open_job(struct worker *worker, const char *name, bool joins)
+{
+	struct sml_config config = *worker->config;
+
+	config.job = name;
+	config.rank = worker->order.rank;
+	config.world_size = worker->order.world;
+	config.join = joins;
+	if (!getenv("SWITCHML_DEBUG"))
+		config.log = drop_line;
+	return sml_open(&worker->trainer->job, &config);
+}
+
+static const char *name_of(const struct worker *worker, int membership)
+{
+	static char name[96];
+
+	snprintf(name, sizeof(name), "%.60s, membership %d", worker->config->job, membership);
+	return name;
+}
+
+static int join_list(struct worker *worker)
+{
+	struct sml_membership next = SML_MEMBERSHIP_INIT;
+
+	next.job = name_of(worker, worker->order.membership);
+	next.rank = worker->order.rank;
+	next.world_size = worker->order.world;
+	next.timeout_ms = JOIN_MS;
+	return worker->trainer->job ? sml_reconfigure(worker->trainer->job, &next)
+				    : open_job(worker, next.job, false);
+}
+
+/* The launcher has told the new ones, too: the switch says when they wait. */
+static void await_new_ones(const struct worker *worker)
+{
+	struct sml_context *job = worker->trainer->job;
+	double began = demo_now();
+
+	while (sml_waiting(job) < worker->order.world - sml_world_size(job) &&
+	       demo_now() - began < JOIN_MS / 1e3)
+		usleep(1000);
+}
+
+/* Of the first membership, there is a list. */
+static int join_as_decided(struct worker *worker)
+{
+	struct sml_membership next = SML_MEMBERSHIP_INIT;
+
+	if (!worker->trainer->job)
+		return open_job(worker, name_of(worker, 1), true);
+	await_new_ones(worker);
+	next.wait_ms = JOIN_MS;
+	return sml_reconfigure(worker->trainer->job, &next);
+}
+
 static int join(struct worker *worker)
 {
 	struct demo_trainer *trainer = worker->trainer;
-	struct sml_membership next = SML_MEMBERSHIP_INIT;
-	struct sml_config config = *worker->config;
-	char name[96];
-	int error;
+	int error = trainer->options->switch_decides && worker->order.membership > 1
+			    ? join_as_decided(worker)
+			    : join_list(worker);
 
-	snprintf(name, sizeof(name), "%.60s, membership %d", config.job, worker->order.membership);
-	next.job = config.job = name;
-	next.rank = config.rank = worker->order.rank;
-	next.world_size = config.world_size = worker->order.world;
-	next.timeout_ms = JOIN_MS;
-	if (!getenv("SWITCHML_DEBUG"))
-		config.log = drop_line;
-	error = trainer->job ? sml_reconfigure(trainer->job, &next)
-			     : sml_open(&trainer->job, &config);
-	trainer->rank = worker->order.rank;
-	trainer->world = worker->order.world;
+	if (error == 0) {
+		trainer->rank = sml_rank(trainer->job);
+		trainer->world = sml_world_size(trainer->job);
+	}
 	return error;
 }
 
@@ -131,6 +179,8 @@ static int be_member(struct worker *worker)
 	error = join(worker);
 	if (error)
 		return answer(worker, DEMO_FAILED_CALL, sml_error_text(NULL));
+	if (trainer->rank != worker->order.rank || trainer->world != worker->order.world)
+		return answer(worker, DEMO_FAILED_CALL, "the switch has decided otherwise");
 	error = share_model(worker);
 	if (error == 0 && answer(worker, DEMO_JOINED, "") < 0)
 		return -1;

@@ -19,6 +19,7 @@ struct demo_options {
 	const char *switch_address;	   /* NULL if it is embedded in rank 0 */
 	const char *gloo;		   /* folder of a FileStore; NULL if the switch sums */
 	bool elastic;			   /* a worker is killed, and comes back */
+	bool switch_decides;		   /* which workers go on then */
 	const char *json;		   /* file to write, "-" is stdout; NULL for no file */
 };
 
