@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from switchml.errors import ConfigError
-from switchml.torch._rendezvous import kept_port
+from switchml.torch._joining.rendezvous import kept_port
 
 
 def free_pair():

@@ -22,7 +22,7 @@ N = 2
 
 
 class SlowCopies:
-    """As switchml.torch._staging.Accelerator; each copy happens some time later."""
+    """As switchml.torch._calls.staging.Accelerator; each copy happens some time later."""
 
     def __init__(self):
         self.steps = []
@@ -94,9 +94,9 @@ class Event:
 
 
 def staged(rank, piece_bytes):
-    from switchml.torch import _staging
-    from switchml.torch._group import _OPS, _TYPES
-    from switchml.torch._work import Call
+    from switchml.torch._calls import staging as _staging
+    from switchml.torch._calls.work import Call
+    from switchml.torch._group.group import _OPS, _TYPES
 
     _staging.PIECE_BYTES = piece_bytes
     group, copies = dist.group.WORLD, SlowCopies()
@@ -137,10 +137,10 @@ def test_pieces_go_to_the_host_through_the_switch_and_back(piece_bytes):
 
 def in_place(copies, tensor):
     """An all-reduce of a tensor in emulated device memory, that nobody waits for."""
-    from switchml.torch import _staging
-    from switchml.torch._group import _OPS, _TYPES
-    from switchml.torch._tensors import dense
-    from switchml.torch._work import Call
+    from switchml.torch._calls import staging as _staging
+    from switchml.torch._calls.tensors import dense
+    from switchml.torch._calls.work import Call
+    from switchml.torch._group.group import _OPS, _TYPES
 
     kind, op = _TYPES[torch.float32], _OPS[dist.ReduceOp.SUM]
 

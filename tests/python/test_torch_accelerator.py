@@ -30,7 +30,7 @@ def device():
 
 
 def small_pieces():
-    from switchml.torch import _staging
+    from switchml.torch._calls import staging as _staging
 
     _staging.PIECE_BYTES = PIECE_BYTES
 
@@ -196,7 +196,7 @@ def test_a_collective_on_the_accelerator_is_that_on_the_cpu(groups, call, make):
 
 def whole_pieces(rank):
     """Of the real size: 4 MiB and some."""
-    from switchml.torch import _staging
+    from switchml.torch._calls import staging as _staging
 
     _staging.PIECE_BYTES = 4 << 20
     tensor = torch.full((2_500_000,), rank + 1.0).to(device())
@@ -213,7 +213,7 @@ def test_a_tensor_of_several_pieces_is_reduced(groups):
 
 def on_another_stream(rank):
     """Later work on the application's stream sees the result; other streams are left alone."""
-    from switchml.torch._tensors import on_stream
+    from switchml.torch._calls.tensors import on_stream
 
     small_pieces()
     before = torch.accelerator.current_stream()

@@ -340,7 +340,8 @@ def raising(rank):
 
 def test_the_packages_own_hook_holds_no_bucket_up():
     """Its callbacks begin nothing, so what follows then() begins at once."""
-    from switchml.torch import _callbacks, hooks
+    from switchml.torch import hooks
+    from switchml.torch._calls import callbacks as _callbacks
 
     promise = _callbacks.Promise(lambda future: future.value(), [])
     result = _callbacks.then_compute(promise.future, hooks._first)

@@ -24,8 +24,8 @@ def is_public(kind, name):
 
 
 def test_no_public_method_of_a_group_or_a_work_is_traced():
-    from switchml.torch._group import ProcessGroupSwitchML
-    from switchml.torch._staging import DeviceWork
+    from switchml.torch._calls.staging import DeviceWork
+    from switchml.torch._group.group import ProcessGroupSwitchML
 
     class MixedIn:
         def mixed_in(self):

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from programs import as_installed  # noqa: E402
 from ranks import free_port  # noqa: E402
-from switchml.torch._gateway import IS_DISPATCHED  # noqa: E402
+from switchml.torch._group.gateway import IS_DISPATCHED  # noqa: E402
 
 WITHOUT_IMPORT = """
 import sys

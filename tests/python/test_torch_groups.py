@@ -68,7 +68,7 @@ def test_two_subsets_never_meet():
 
 def with_a_thief(rank):
     """Somebody wants a port at the moment when rank 0 has chosen it for its switch."""
-    from switchml.torch import _rendezvous
+    from switchml.torch._joining import rendezvous as _rendezvous
 
     stolen = []
 

@@ -20,7 +20,7 @@ from groups import Groups, start, stop  # noqa: E402
 from programs import torchrun  # noqa: E402
 from ranks import free_port  # noqa: E402
 from switches import PROGRAM, switch  # noqa: E402
-from switchml.torch import _job_name  # noqa: E402
+from switchml.torch._joining import job_name as _job_name  # noqa: E402
 
 VARIABLES = ("SWITCHML_JOB", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "WORLD_SIZE")
 

@@ -250,7 +250,7 @@ def test_under_torchrun_the_default_group_is_made_again(tmp_path, how):
 
 
 def test_the_store_says_where_rank_0_is(monkeypatch):
-    from switchml.torch import _address
+    from switchml.torch._joining import address as _address
 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     monkeypatch.delenv("SWITCHML_MASTER_ADDR", raising=False)
@@ -267,7 +267,7 @@ def test_the_store_says_where_rank_0_is(monkeypatch):
 
 
 def test_a_prefixed_store_still_has_its_host():
-    from switchml.torch import _address
+    from switchml.torch._joining import address as _address
 
     store = dist.TCPStore("localhost", 0, is_master=True)
     wrapped = dist.PrefixStore("a/", dist.PrefixStore("b/", store))
@@ -276,7 +276,7 @@ def test_a_prefixed_store_still_has_its_host():
 
 
 def test_a_port_is_seen_to_be_listened_on_without_proc(monkeypatch):
-    from switchml.torch._rendezvous import _is_listened_on
+    from switchml.torch._joining.rendezvous import _is_listened_on
 
     def no_proc(*_):
         raise OSError

@@ -19,7 +19,7 @@ import torch.distributed as dist  # noqa: E402
 
 from groups import Groups  # noqa: E402
 from switchml.torch import Options  # noqa: E402
-from switchml.torch._meeting import meet  # noqa: E402
+from switchml.torch._joining.meeting import meet  # noqa: E402
 
 SOON = {"wait_notice": 0.2}
 

@@ -16,7 +16,7 @@ from torch.distributed.tensor.debug import CommDebugMode  # noqa: E402
 import switchml.torch  # noqa: E402
 from groups import Groups  # noqa: E402
 from ranks import RankError  # noqa: E402
-from switchml.torch._gateway import COLLECTIVES, IS_DISPATCHED  # noqa: E402
+from switchml.torch._group.gateway import COLLECTIVES, IS_DISPATCHED  # noqa: E402
 
 N = 2
 SUM = float(sum(range(1, N + 1)))

@@ -21,11 +21,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as _c10d
 
-from . import _group
-from ._group import Options, ProcessGroupSwitchML
-from ._reconfigure import await_retired
-from ._summary import Summary
-from ._tensors import DEVICE_TYPES
+from ._calls.summary import Summary
+from ._calls.tensors import DEVICE_TYPES
+from ._group.group import Options, ProcessGroupSwitchML, checked, create, groups
+from ._group.reconfigure import await_retired
 from .hooks import HookState, allreduce_hook
 
 __all__ = [
@@ -47,7 +46,7 @@ def summary(group: ProcessGroupSwitchML | None = None) -> Summary:
     The result is a dict; print() makes text of it (docs/is-it-used.md). Other ranks need not call
     it. `group`: None is the default group; a group that was destroyed has its last numbers.
     """
-    return _group.checked(group).summary()
+    return checked(group).summary()
 
 
 @atexit.register
@@ -55,7 +54,7 @@ def _leave() -> None:
     """At the end of the program: close the groups that were not destroyed."""
     if os.getpid() == _process:
         # Those without a job first: they only tell the store, which the end of a job may end.
-        for group in sorted(_group.groups, key=lambda group: group.has_job):
+        for group in sorted(groups, key=lambda group: group.has_job):
             group.leave(_EXIT_S, getattr(sys, "last_value", None))
         await_retired()
 
@@ -95,7 +94,7 @@ def _with_cpp_futures(original: Any) -> Any:
 
     def _register_builtin_comm_hook(reducer: Any, comm_hook_type: Any) -> None:
         if comm_hook_type == dist.BuiltinCommHookType.FP16_COMPRESS:
-            for group in list(_group.groups):
+            for group in list(groups):
                 group.for_cpp = True
         original(reducer, comm_hook_type)
 
@@ -113,9 +112,7 @@ def register() -> None:
         return
     # Registering may also make it the backend that a new device gets without being asked for.
     defaults = dict(dist.Backend.default_device_backend_map)
-    dist.Backend.register_backend(
-        "switchml", _group.create, extended_api=True, devices=list(DEVICE_TYPES)
-    )
+    dist.Backend.register_backend("switchml", create, extended_api=True, devices=list(DEVICE_TYPES))
     dist.Backend.default_device_backend_map = defaults
     dist.monitored_barrier = _c10d.monitored_barrier = _with_monitored_barrier(
         dist.monitored_barrier

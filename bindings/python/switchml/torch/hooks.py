@@ -21,11 +21,11 @@ from typing import Any
 import torch
 from torch.distributed import GradBucket, ReduceOp
 
-from ._callbacks import Promise, then_compute
-from ._group import Options, ProcessGroupSwitchML, checked
+from ._calls.callbacks import Promise, then_compute
+from ._calls.tensors import is_accelerated
+from ._calls.work import Work
+from ._group.group import Options, ProcessGroupSwitchML, checked
 from ._residuals import Residuals
-from ._tensors import is_accelerated
-from ._work import Work
 
 # Exponents of float32 are -149 … 128. Above that, the block has an infinity or a NaN.
 _NOT_FINITE = 1 << 16

@@ -20,10 +20,10 @@ from datetime import timedelta
 import torch.distributed as dist
 from torchft.process_group import ProcessGroupWrapper
 
-from . import _group
-from ._group import Options
-from ._job_name import label_of_members
-from ._reconfigure import retire
+from ._group import group as _group
+from ._group.group import Options
+from ._group.reconfigure import retire
+from ._joining.job_name import label_of_members
 
 __all__ = ["ProcessGroupSwitchML"]
 

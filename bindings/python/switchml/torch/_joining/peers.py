@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 
-from ..job import Job
+from ...job import Job
 
 _lock = threading.Lock()
 # The ranks of each job, by the numbers that they have in the default group.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One collective of a process group, from the call to its end.
 
-Threads are in _line.py, and the memory of tensors is in _group.py. The invariant: the line
+Threads are in line.py, and the memory of tensors is in _group/group.py. The invariant: the line
 holds a work until it has ended. So a work that the application has dropped still ends, and so
 does its future.
 """
@@ -19,14 +19,14 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work as _Work
 
-from .. import _library as c
-from .._untraced import Untraced
-from ..errors import Timeout
-from ..job import Job, Request
-from ._callbacks import Promise, context, open_turns
-from ._cpp_futures import list_after
-from ._profiler import range_of
-from ._tensors import is_accelerated
+from ... import _library as c
+from ..._untraced import Untraced
+from ...errors import Timeout
+from ...job import Job, Request
+from .callbacks import Promise, context, open_turns
+from .cpp_futures import list_after
+from .profiler import range_of
+from .tensors import is_accelerated
 
 _PLACE = "barrier_named"
 

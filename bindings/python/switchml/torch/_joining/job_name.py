@@ -25,8 +25,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ._meeting import Meeting
-from ._terms import ranks_text
+from .meeting import Meeting
+from .terms import ranks_text
 
 _MOST_BYTES = 127  # of a job's name: SML_MAX_JOB_NAME
 _LABEL_BYTES = 48

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How the ranks of a group find their switch: through the group's store.
 
-The ranks have met (_meeting.py), so the store is fresh. Rank 0 draws the job's name
-(_job_name.py), so that no two groups have the same name. If a switch is configured, nothing else is
+The ranks have met (meeting.py), so the store is fresh. Rank 0 draws the job's name
+(job_name.py), so that no two groups have the same name. If a switch is configured, nothing else is
 needed. Otherwise, the ranks meet at rank 0, which puts its host and port into the store. It also
 draws a job key, so that only processes that can read the store can join, unless the user has chosen
 how ranks authenticate.
@@ -27,13 +27,13 @@ from typing import Any
 
 from torch.distributed import PrefixStore, Store
 
-from .._library import lib
-from ..errors import ConfigError, RankDied
-from ..job import Job
-from . import _job_name
-from ._address import own_address
-from ._meeting import Meeting
-from ._peers import remember
+from ..._library import lib
+from ...errors import ConfigError, RankDied
+from ...job import Job
+from . import job_name
+from .address import own_address
+from .meeting import Meeting
+from .peers import remember
 
 _KNOWN = "known"  # in the store, for a key that all ranks have without it
 # Settings or SWITCHML_* variables with which the user chooses how ranks authenticate.
@@ -79,10 +79,10 @@ def _join(
 ) -> Job:
     rank, world_size = settings["rank"], settings["world_size"]
     if rank == 0:
-        drawn = json.dumps(_job_name.draw(meeting, settings, label))
+        drawn = json.dumps(job_name.draw(meeting, settings, label))
         meeting.ask(lambda: store.set("job", drawn))
     told = json.loads(_get(meeting, store, "job", deadline))
-    settings["job"] = _job_name.take(told, label)
+    settings["job"] = job_name.take(told, label)
     switch = settings.get("switch") or os.environ.get("SWITCHML_SWITCH")
     if switch not in (None, "", "embedded") or world_size == 1:
         return Job(**settings)

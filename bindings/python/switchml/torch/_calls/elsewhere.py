@@ -23,11 +23,11 @@ import torch
 from torch.distributed import ReduceOp
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..errors import Timeout
-from ..job import Job
-from ._line import Line
-from ._tensors import describe, is_accelerated, on_stream, tensors_in
-from ._work import Work, place
+from ...errors import Timeout
+from ...job import Job
+from .line import Line
+from .tensors import describe, is_accelerated, on_stream, tensors_in
+from .work import Work, place
 
 # Up to 2.8 its reduce_scatter ignores the operation. 2.13 computes it; others were not tried.
 _ONLY_ADDS = torch.__version__ < (2, 13)

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..job import Job
-from ._tensors import copy_to, on_stream, overlap
-from ._work import Call, Work
+from ...job import Job
+from .tensors import copy_to, on_stream, overlap
+from .work import Call, Work
 
 PIECE_BYTES = 4 << 20
 # For each device, the works that have not ended, in the order of their calls.

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.distributed import ReduceOp
 
-from .._tensor_memory import is_lazy, is_plain, kind_of, ready
-from .._untraced import Untraced
+from ..._tensor_memory import is_lazy, is_plain, kind_of, ready
+from ..._untraced import Untraced
 
 
 def _device_types() -> list[str]:

@@ -2,7 +2,7 @@
 """Callbacks of futures: the order of the collectives that they begin.
 
 All ranks must begin the same collectives in the same order. But if its future is already done,
-a callback runs at then(); otherwise it runs later in another thread (_threads.py). The
+a callback runs at then(); otherwise it runs later in another thread (threads.py). The
 invariant: what a callback begins comes after everything that its thread began or attached
 before then(), and before everything after that. This is as if the callback ran at then(), as
 with NCCL's futures.

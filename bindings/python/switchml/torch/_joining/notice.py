@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import _library as c
-from ..errors import make
+from ... import _library as c
+from ...errors import make
 
 _PAUSE_MAX_S = 60.0
 

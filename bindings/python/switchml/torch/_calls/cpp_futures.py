@@ -10,7 +10,7 @@ TorchScript, which waits for ours, has returned the tensors.
 
 The invariant: threads of TorchScript run no callback of Python. There are as few of them as cores,
 so callbacks that wait for each other could use them up. What Python attaches to such a future is
-attached to ours (_callbacks.py).
+attached to ours (callbacks.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ._callbacks import attach_instead
+from .callbacks import attach_instead
 
 _SOURCE = """
 def _after(ended: Future[Any], tensors: List[Tensor]) -> List[Tensor]:

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import AllgatherOptions, GatherOptions, ScatterOptions
 
-from ._tensors import copy_to, dense, describe, is_awaited, normal, tensors_in, writable
-from ._work import Call, all_gather, broadcast, place
+from .._calls.tensors import copy_to, dense, describe, is_awaited, normal, tensors_in, writable
+from .._calls.work import Call, all_gather, broadcast, place
 
 # Of the parts of all ranks. On one host with two cores and four ranks, this is about where
 # broadcasts overtake the all-gather, and Gloo overtakes this gather and scatter.

@@ -2,7 +2,7 @@
 """Threads for the callbacks of futures.
 
 A callback may wait for another collective, so it does not run in the thread that completes
-collectives (_line.py).
+collectives (line.py).
 """
 
 from __future__ import annotations

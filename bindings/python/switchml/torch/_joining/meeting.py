@@ -24,12 +24,12 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 from torch.distributed import PrefixStore
 
-from .._wait import poll
-from ..errors import Aborted, ConfigError, Mismatch, RankDied, Timeout, Unreachable, make
-from ._address import host_identity, host_of_store, innermost
-from ._notice import Notice, notice_seconds
-from ._peers import death_among
-from ._terms import Terms, difference, ranks_text, terms_of
+from ..._wait import poll
+from ...errors import Aborted, ConfigError, Mismatch, RankDied, Timeout, Unreachable, make
+from .address import host_identity, host_of_store, innermost
+from .notice import Notice, notice_seconds
+from .peers import death_among
+from .terms import Terms, difference, ranks_text, terms_of
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 """Which collectives go to the switch, and where all others go.
 
 `self._others` has Gloo for the devices that are ours, and we call it for collectives that the
-switch does not take. `self` has a gateway for them (_gateway.py). For other devices, both have the
+switch does not take. `self` has a gateway for them (gateway.py). For other devices, both have the
 backend that the user requested. The invariant: this decision depends only on what is the same on
 all ranks, because otherwise ranks would wait for each other.
 """
@@ -20,9 +20,9 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo
 from torch.distributed import distributed_c10d as c10d
 
-from .._tensor_memory import is_plain
-from ._gateway import IS_DISPATCHED, Gateway, unsent
-from ._tensors import DEVICE_TYPES, Entries, on_dense
+from ..._tensor_memory import is_plain
+from .._calls.tensors import DEVICE_TYPES, Entries, on_dense
+from .gateway import IS_DISPATCHED, Gateway, unsent
 
 log = logging.getLogger("switchml.torch")
 
@@ -119,7 +119,7 @@ class Router(ProcessGroup, Entries):
     def _unsent(self) -> ProcessGroup:
         return unsent(self.rank(), self.size())
 
-    # ---- what groups with fixed ranks do not have (_reconfigure.py) ----
+    # ---- what groups with fixed ranks do not have (reconfigure.py) ----
 
     supports_reconfigure = False  # PyTorch 2.14 asks
 

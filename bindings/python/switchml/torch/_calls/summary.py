@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from ..errors import Closed
-from ..job import Job
+from ...errors import Closed
+from ...job import Job
 
 # Calls of more kinds and sizes than these are counted, but not compared with each other.
 _KINDS_MAX = 4096

@@ -14,9 +14,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import _library as c
-from ..errors import make
-from ..job import WIRES
+from ... import _library as c
+from ...errors import make
+from ...job import WIRES
 
 # For each setting: what must be equal, and what the text shows.
 Terms = dict[str, tuple[str, str]]

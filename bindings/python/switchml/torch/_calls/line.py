@@ -10,7 +10,7 @@ it, in the application's thread: no thread is woken, and on one host this thread
 All ranks must make the C calls in the same order. So as soon as one work waits to be begun,
 all later works wait, too. The exception is a work that a callback begins: it comes before the
 works that wait for this callback to return. The finisher waits in C, without the GIL. The
-follower waits for what works do after their C calls (_elsewhere.py).
+follower waits for what works do after their C calls (elsewhere.py).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from .._wait import poll
-from ..errors import Closed, SwitchMLError, Timeout
-from ..job import Job, Request
-from ._callbacks import watch
-from ._summary import Usage
-from ._threads import Callbacks
-from ._work import Work, place
+from ..._wait import poll
+from ...errors import Closed, SwitchMLError, Timeout
+from ...job import Job, Request
+from .callbacks import watch
+from .summary import Usage
+from .threads import Callbacks
+from .work import Work, place
 
 log = logging.getLogger("switchml.torch")
 

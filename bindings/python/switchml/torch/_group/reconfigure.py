@@ -6,7 +6,7 @@ Options(reconfigure=True) with any version.
     member B: get_reconfigure_handle() ----> the application brings the list of all handles to all
     member C: get_reconfigure_handle() ---/
 
-    A, B, C: reconfigure(uuid, [A, B, C]) -> meet in A's store (_meeting.py) -> a new job
+    A, B, C: reconfigure(uuid, [A, B, C]) -> meet in A's store (_joining/meeting.py) -> a new job
 
 Each member has a store of its own, and its handle says where. The group uses that of its first
 member, so it needs nothing of a process that is not a member: the store that init_process_group()
@@ -35,14 +35,14 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore
 from torch.distributed import distributed_c10d as c10d
 
-from .._wait import poll
-from ..errors import Closed, Timeout
-from ._address import address_for_others, host_identity, loopback
-from ._job_name import label_of_members
-from ._line import Line
-from ._meeting import Meeting
-from ._rendezvous import kept_port, ports_of
-from ._work import Work
+from ..._wait import poll
+from ...errors import Closed, Timeout
+from .._calls.line import Line
+from .._calls.work import Work
+from .._joining.address import address_for_others, host_identity, loopback
+from .._joining.job_name import label_of_members
+from .._joining.meeting import Meeting
+from .._joining.rendezvous import kept_port, ports_of
 
 _PREFIX = "switchml:"
 # For calls of the old ranks that this one has ended, and others have not yet.

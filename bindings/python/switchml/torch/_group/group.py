@@ -3,7 +3,7 @@
 
 It is a subclass of ProcessGroup, which PyTorch allows Python to subclass: C++ (DDP,
 functional collectives) also calls its methods. Collectives without a method here go where
-_router.py says.
+router.py says.
 """
 
 from __future__ import annotations
@@ -30,23 +30,15 @@ from torch._C._distributed_c10d import (
 )
 from torch.distributed import PrefixStore, ReduceOp
 
-from .. import _library as c
-from .._tensor_memory import is_plain
-from ..errors import SwitchMLError
-from ..job import WIRES, _options
-from ._derivation import Derivation
-from ._elsewhere import Elsewhere, Monitored, check, with_dimensions
-from ._gateway import watched
-from ._job_name import label_of
-from ._line import AbortHooks, Line, seconds_of
-from ._lists import Lists
-from ._meeting import keep_for_next_round, meet
-from ._reconfigure import Reconfigurable
-from ._rendezvous import join
-from ._router import Router
-from ._staging import Accelerator, DeviceWork
-from ._summary import Summary, Usage, bytes_of
-from ._tensors import (
+from ... import _library as c
+from ..._tensor_memory import is_plain
+from ...errors import SwitchMLError
+from ...job import WIRES, _options
+from .._calls.elsewhere import Elsewhere, Monitored, check, with_dimensions
+from .._calls.line import AbortHooks, Line, seconds_of
+from .._calls.staging import Accelerator, DeviceWork
+from .._calls.summary import Summary, Usage, bytes_of
+from .._calls.tensors import (
     dense,
     describe,
     is_accelerated,
@@ -56,7 +48,15 @@ from ._tensors import (
     only_options,
     tensors_in,
 )
-from ._work import Call, Work, all_gather, broadcast
+from .._calls.work import Call, Work, all_gather, broadcast
+from .._joining.job_name import label_of
+from .._joining.meeting import keep_for_next_round, meet
+from .._joining.rendezvous import join
+from .derivation import Derivation
+from .gateway import watched
+from .lists import Lists
+from .reconfigure import Reconfigurable
+from .router import Router
 
 _TYPES = {
     torch.float32: c.FLOAT32,
@@ -595,7 +595,7 @@ ProcessGroupSwitchML._fixed_kind = ProcessGroupSwitchML
 
 
 class ReconfigurableGroup(Reconfigurable, ProcessGroupSwitchML):
-    """A group whose ranks may change (_reconfigure.py). Those made from it are fixed."""
+    """A group whose ranks may change (reconfigure.py). Those made from it are fixed."""
 
 
 def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:

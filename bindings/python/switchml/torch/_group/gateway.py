@@ -23,8 +23,8 @@ import torch
 from torch._C import _distributed_c10d as _c10d
 from torch.distributed import ProcessGroup
 
-from .._tensor_memory import is_lazy, is_plain
-from ._tensors import DEVICE_TYPES, tensors_in
+from ..._tensor_memory import is_lazy, is_plain
+from .._calls.tensors import DEVICE_TYPES, tensors_in
 
 # Each with the names that PyTorch had for it before 2.13, and has beside the new one.
 COLLECTIVES = {
