@@ -160,21 +160,41 @@ else
 	failed "$library on $name"
 fi
 
+# Address: why pip could not fetch from there. What pip says last is only what it did not find elsewhere.
+unreachable() {
+	local why
+	why=$(sed -n "s/.*HTTPSConnection.*\(Failed to establish a new connection: [^']*\).*/\1/p
+		s/^ERROR: \(HTTP error [0-9]*\).*/\1/p" "$work/out" | head -n 1)
+	[ -n "$why" ] && echo "$1: $why"
+}
+
+# The page's commands: its venv, PyTorch without CUDA, and ours, which gets PyTorch if there is none yet.
+install_pytorch() {
+	local commands why without_cuda ours enter='. venv/bin/activate'
+	commands=$(sed -n '/^    /!d; s/^    //; s/^sudo //; s/  *#.*//; /venv\|pip install/p' "$root/docs/pytorch.md")
+	without_cuda=$(grep 'pip install.*--index-url' <<<"$commands")
+	ours=$(grep "pip install '" <<<"$commands")
+	commands=$(grep -v 'pip install' <<<"$commands")
+	[ "$(wc -l <<<"$commands$without_cuda$ours")" = 2 ] && [ -n "$without_cuda" ] && [ -n "$ours" ] ||
+		{ echo "$commands" >"$work/out"; failed "docs/pytorch.md has other commands"; return 1; }
+	on_machine "set -e; $commands" || { failed "$commands on $name"; return 1; }
+	if ! on_machine "$enter && $without_cuda"; then
+		why=$(unreachable "${without_cuda##*://}") || { failed "$without_cuda on $name"; return 1; }
+		echo "in part: $why; the next line of the page brings PyTorch from PyPI"
+	fi
+	if ! on_machine "$enter && $ours"; then
+		why=$(unreachable PyPI) && echo "left out: PyTorch ($why)" || failed "$ours on $name"
+		return 1
+	fi
+	on_machine "$enter && pip list" && echo "ok: $(grep '^torch ' "$work/out" | tr -s ' ')"
+}
+
 step "PyTorch, as docs/pytorch.md installs it"
 python=/usr/bin/python3
-install=$(sed -n '/^    /!d; s/^    //; s/^sudo //; s/  *#.*//; /venv\|pip install/p' "$root/docs/pytorch.md")
-if [ "$(grep -c 'pip install' <<<"$install")" != 2 ]; then
-	echo "$install" >"$work/out"
-	failed "docs/pytorch.md has other commands"
-elif on_machine "set -e; $install"; then
+if install_pytorch; then
 	python=/switchml/venv/bin/python
-	echo "ok: $(tail -n 1 "$work/out" | cut -c 1-100)"
 	snippet_of README.md 1 >"$machine/program.py"
 	two_ranks "$python" "the PyTorch snippet of the README"
-elif grep -aq '\(ERROR: .*\(No matching\|Could not find\|HTTP\)\|NewConnectionError\)' "$work/out"; then
-	echo "left out: PyTorch ($(grep -a -m 1 ERROR "$work/out"))"
-else
-	failed "docs/pytorch.md on $name: $install"
 fi
 
 step "the switch in the kernel, as docs/xdp.md tries it"
