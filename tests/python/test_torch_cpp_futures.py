@@ -58,9 +58,9 @@ CALLS = {
         lambda r: dist.reduce_scatter(torch.zeros(2), [own(r)] * N, async_op=True),
         2 * SUM,
     ),
-    "all_to_all on Gloo": (
-        lambda r: dist.all_to_all(
-            [torch.zeros(2) for _ in range(N)], [own(r) for _ in range(N)], async_op=True
+    "all_to_all_single on Gloo": (
+        lambda r: dist.all_to_all_single(
+            torch.zeros(2 * N), torch.cat([own(r)] * N), async_op=True
         ),
         2 * SUM,
     ),
