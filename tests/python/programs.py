@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs programs on several ranks: under torchrun, or an example, which says its accuracy."""
 
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -15,7 +16,10 @@ ENTRIES = '[project.entry-points."torch.distributed.backends"]\n'
 
 
 def as_installed(folder):
-    """A PYTHONPATH with which the package seems to be installed: with the metadata of the tree."""
+    """A PYTHONPATH with which the package is installed: as it is, or else the tree's with its
+    metadata."""
+    if any(importlib.metadata.distributions(name="switchml")):
+        return ""
     entries = (ROOT / "pyproject.toml").read_text().partition(ENTRIES)[2].partition("\n\n")[0]
     metadata = folder / "switchml-0.1.0.dist-info"
     metadata.mkdir()
