@@ -17,7 +17,8 @@
 
 #include "base/thread.h"
 #include "lib/api/arguments.h"
-#include "lib/api/submit.h"
+#include "lib/api/requests.h"
+#include "lib/context/submit.h"
 
 /* Is this thread's call inside, from check_context() to end_call()? */
 static _Thread_local bool is_inside;
