@@ -37,8 +37,8 @@
  *	KEEP_SLOT      a job begins with what its number's last job has left in the slot
  *	KEEP_OLD       a process goes to the next membership without giving up the one that it has
  *
- * -DALL_OR_NONE: a call that failed on one survivor has failed on all. That is not so today, even if
- * members change only after errors, and the model fails.
+ * -DALL_OR_NONE: a call that failed on one survivor has failed on all. That is not so, even if
+ * members change only after errors, and the model fails. handover.pml has what makes it so.
  *
  * tests/model/check runs all of this; docs/verification.md has the counts.
  */
