@@ -386,10 +386,16 @@ struct sml_membership {
 	 * that has. It does not wait for those whose death or end it has seen. 0: the heartbeat.
 	 */
 	int wait_ms;
+	/*
+	 * 1: the buffers of calls that have failed are as the library left them, and stay so until
+	 * this call returns, or the next one if it fails. Then such a call is complete on all
+	 * members or on none: see "All or none" below.
+	 */
+	int keeps_buffers;
 };
 #define SML_MEMBERSHIP_INIT                                                                        \
 	{                                                                                          \
-		sizeof(struct sml_membership), NULL, 0, 0, NULL, 0, 0, 0, 0, 0                     \
+		sizeof(struct sml_membership), NULL, 0, 0, NULL, 0, 0, 0, 0, 0, 0                  \
 	}
 
 /*
@@ -425,22 +431,36 @@ struct sml_membership {
  * cookies.
  *
  * How far its ranks are. When a job ends, some ranks may have completed a call that has failed on
- * others, and nobody hands its result over: let the members compare how far they are, as
- * examples/elastic.c does. A call is complete on a rank only with the contributions of all ranks,
- * those included that have died since. So every rank has made each call that any rank has
+ * others. Without keeps_buffers, nobody hands its result over: let the members compare how far they
+ * are, as examples/elastic.c does. A call is complete on a rank only with the contributions of all
+ * ranks, those included that have died since. So every rank has made each call that any rank has
  * completed, and all that have completed it have the same bits. Ranks that make one call at a time
  * differ by one call at most. Of ranks with several requests in progress, any of these may be
  * complete on some and not on others, but no call from before them.
  *
+ * All or none. With keeps_buffers on all members, this call completes each call that has failed on
+ * some of them and is complete on others: those that have the results hand them over, and
+ * sml_completed() says which calls are complete now. Afterwards, the same calls of the old job are
+ * complete on all members that were in it, with the same bits, and all others have failed on all of
+ * them. If this call fails (another member has died), the next one goes on with it, and then the
+ * program still keeps its promise; what some members have learned by then holds for all. This
+ * covers members that stay together: a process that is left out of one membership, and is in a
+ * later one, may have completed a call that has failed on those that went on without it. It also
+ * needs memory: without it, the call fails with -ENOMEM, and that rank's calls stay failed. A job
+ * without a dedicated switch keeps no results, so keeps_buffers is refused there (-EINVAL). New
+ * processes need no promise, and one that does not give it counts as new.
+ *
  * Calls in progress. They end with the error of the old job, or SML_ERROR_ABORTED if it had none,
  * before sml_reconfigure() joins the new one; or with 0 if they were complete. Requests keep that
- * result: pass them to sml_wait() or sml_test() as always, also after sml_reconfigure(). Calls made
+ * result: pass them to sml_wait() or sml_test() as always, also after sml_reconfigure(), which then
+ * return 0 for calls that it has completed. Calls made
  * by other threads while this one waits for the members fail with SML_ERROR_CLOSED.
  *
  * Buffers. The receive buffer of a failed call is undefined: some of its elements may be results,
  * and others not. In place, that is the only copy of the input. So a program that wants to repeat a
  * call with fewer ranks passes different buffers as send and recv: send is never written. Nothing
- * accesses any of them any more once the call, or its wait, has returned.
+ * accesses any of them any more once the call, or its wait, has returned; except, with
+ * keeps_buffers, sml_reconfigure(), which writes missing results into receive buffers.
  *
  * What stays: all settings, with the list of switches (or leaves of a tree), TLS and the job key;
  * and the descriptor of sml_event_fd(). Counters go on. What is chosen anew, as for any new job:
@@ -466,6 +486,16 @@ SML_API int sml_reconfigure(struct sml_context *context, const struct sml_member
  * Ranks of the membership before that appear for none of this job's ranks have left.
  */
 SML_API int sml_previous_rank(struct sml_context *context, int rank);
+
+/*
+ * Whether the last sml_reconfigure() has completed a failed call. With keeps_buffers, it may have
+ * done so with calls of the job before that had failed on this rank. call: of those, in the order
+ * in which they were made, 0 is the first. 1: it is complete, and its receive buffer has the
+ * result. 0: it has failed on all members, or there is no such call: one that returned an error
+ * because the job had already failed was never made. A program that makes one call at a time asks
+ * for call 0.
+ */
+SML_API int sml_completed(struct sml_context *context, int call);
 
 /*
  * How many processes wait to join this job. They wait at its switch (struct sml_config's join),

@@ -9,6 +9,7 @@
 #define SML_LIB_STRIPE_H
 
 #include "base/error.h"
+#include "lib/context/past.h"
 #include "lib/control/client.h"
 #include "lib/host/meet.h"
 #include "lib/host/slots.h"
@@ -59,6 +60,7 @@ struct sml_stripe {
 		char lost[SML_TEXT_BYTES];  /* which switch was lost, and how */
 		char tried[SML_TEXT_BYTES]; /* the other switches, and their results */
 	} failover;
+	struct sml_handed handed; /* while the workers keep results of the epoch before it */
 };
 
 /* Its switch's address, for texts. */

@@ -20,9 +20,4 @@ struct sml_order {
 int sml_submit(struct sml_context *context, struct sml_order *order,
 	       struct sml_request **submitted);
 
-/* Has this thread promised to wait for the call of this context that it makes now? Ends the
- * promise.
- */
-bool sml_take_promise(const struct sml_context *context);
-
 #endif

@@ -22,7 +22,8 @@ struct sml_request {
 	 * the lock.
 	 */
 	bool submitted;
-	uint32_t references; /* atomic: SML_REQUEST_CALLER, and one for each worker */
+	/* Atomic: SML_REQUEST_CALLER, SML_REQUEST_PAST, and one for each worker. */
+	uint32_t references;
 	int error; /* atomic: how it ended when its job did, before it was done; 0 if it has not */
 	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each thread's queue */
 	struct sml_request *next_idle, *next_of_all;
@@ -55,12 +56,20 @@ struct sml_request *sml_request_take(struct sml_requests *requests, size_t memor
 
 /* The caller's reference: until it has the result. */
 #define SML_REQUEST_CALLER 0x80000000u
+/* Of what is left of a job that has ended: the next one may complete the call. */
+#define SML_REQUEST_PAST 0x40000000u
 
 /* A worker drops its reference; with the last one, the request becomes free. */
 void sml_request_release(struct sml_requests *requests, struct sml_request *request);
 
 /* The caller drops its reference, likewise. */
 void sml_request_finish(struct sml_requests *requests, struct sml_request *request);
+
+/*
+ * What is left of its job takes a reference, while its workers have theirs; and drops it.
+ */
+void sml_request_retain(struct sml_request *request);
+void sml_request_let_go(struct sml_requests *requests, struct sml_request *request);
 
 /* It is done, or has ended with its job. */
 static inline bool sml_request_is_over(const struct sml_request *request)

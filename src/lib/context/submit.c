@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/context/submit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/progress/progress.h"
+
+/* If a packet has n lanes, n elements take at most this many chunks of either stream. */
+#define CHUNKS_A_PACKET_OF_ELEMENTS 6
+/* The most that are gathered, two elements to a packet. */
+#define GATHERED_CHUNKS_MAX (SML_EXACT_BYTES / 4)
+
+/* 0, or an error because the job's streams have no room for such a large tensor now. */
+static int reserve_chunks(struct sml_context *context, const struct sml_order *order,
+			  struct sml_request *request)
+{
+	uint64_t *all = &context->requests.chunks;
+	/*
+	 * Three lanes for an element, and exponents; or a small tensor that is gathered: an
+	 * upper bound without overflow.
+	 */
+	uint64_t chunks = order->spec.count / context->shape.lanes * CHUNKS_A_PACKET_OF_ELEMENTS +
+			  GATHERED_CHUNKS_MAX;
+
+	if (__atomic_add_fetch(all, chunks, __ATOMIC_RELAXED) > SML_CHUNKS_MAX) {
+		__atomic_sub_fetch(all, chunks, __ATOMIC_RELAXED);
+		return sml_context_refuse(context, -EINVAL,
+					  "%" PRIu64 " more elements are too many: at most %" PRIu64
+					  " can be in progress at once",
+					  order->spec.count,
+					  SML_CHUNKS_MAX / CHUNKS_A_PACKET_OF_ELEMENTS *
+						  context->shape.lanes);
+	}
+	request->chunks = chunks;
+	return 0;
+}
+
+/* Give the tensor its place in the streams, and give it to every thread, in the order of calls. */
+static int enqueue(struct sml_context *context, struct sml_order *order,
+		   struct sml_request *request)
+{
+	int error;
+
+	pthread_mutex_lock(&context->submit_lock);
+	error = sml_context_check(context);
+	if (error) {
+		pthread_mutex_unlock(&context->submit_lock);
+		return error;
+	}
+	sml_tensor_init(&request->tensor, &order->spec, &context->shape, &context->sequence,
+			request->memory);
+	request->tensor.owner = request;
+	order->call.number = request->tensor.number;
+	memcpy(order->call.window, request->tensor.window, sizeof(order->call.window));
+	sml_history_add(&context->history, &order->call, order->name);
+	sml_usage_begin(&context->usage, &order->spec, context->settings.world_size,
+			request->begun_ns);
+	__atomic_store_n(&request->submitted, true, __ATOMIC_RELEASE);
+	for (unsigned i = 0; i < context->threads.n_threads; i++)
+		sml_progress_submit(context->threads.threads[i], request, order->waits);
+	pthread_mutex_unlock(&context->submit_lock);
+	return 0;
+}
+
+int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_request **submitted)
+{
+	struct sml_request *request;
+	int error;
+
+	if (order->spec.count / context->shape.lanes > SML_CHUNKS_MAX)
+		return sml_context_refuse(context, -EINVAL, "%" PRIu64 " elements are too many",
+					  order->spec.count);
+	request = sml_request_take(&context->requests,
+				   sml_tensor_memory_bytes(&order->spec, &context->shape));
+	if (request == NULL)
+		return sml_context_refuse(context, -ENOMEM, "no memory for the call");
+	error = reserve_chunks(context, order, request);
+	if (error)
+		goto err_give_back;
+	request->context = context;
+	request->error = 0;
+	request->references = SML_REQUEST_CALLER + context->threads.n_threads * context->n_stripes;
+	request->begun_ns = sml_now_ns();
+	request->deadline_ns = request->begun_ns + context->settings.timeout_ms * SML_NS_PER_MS;
+	error = enqueue(context, order, request);
+	if (error)
+		goto err_unreserve;
+	*submitted = request;
+	return 0;
+
+err_unreserve:
+	__atomic_sub_fetch(&context->requests.chunks, request->chunks, __ATOMIC_RELAXED);
+err_give_back:
+	sml_request_give_back(&context->requests, request);
+	return error;
+}
