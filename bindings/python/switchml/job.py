@@ -514,11 +514,14 @@ class Job:
         max_ranks: int = 0,
         wait: float | None = None,
         timeout: float | None = None,
+        keeps_buffers: bool = False,
     ) -> None:
         """Go on as another membership (docs/elastic.md): `rank` and `world_size` change.
 
         With `job`, `rank` and `world_size`, the caller has decided on the members; without them,
         the switch decides. `wait`: seconds for other old ranks to ask. `timeout`: of this call.
+        `keeps_buffers`: the arrays of calls that have failed are as these left them. Then each of
+        these calls is complete on all members or on none, and completed() says which.
         """
         members = c.Membership(
             size=ctypes.sizeof(c.Membership),
@@ -531,6 +534,7 @@ class Job:
             max_ranks=max_ranks,
             wait_ms=0 if wait is None else _milliseconds("wait", wait),
             timeout_ms=0 if timeout is None else _milliseconds("timeout", timeout),
+            keeps_buffers=keeps_buffers,
         )
         if not self._context:
             raise Closed("the job is closed: it has no other membership")
@@ -548,6 +552,10 @@ class Job:
     def waiting(self) -> int:
         """How many processes wait to join this job, as the switch last said."""
         return lib.sml_waiting(self._context) if self._context else 0
+
+    def completed(self, call: int = 0) -> bool:
+        """Has the last reconfigure() completed this call, of those that had failed here before?"""
+        return self._context is not None and lib.sml_completed(self._context, call) == 1
 
     def previous_rank(self, rank: int) -> int | None:
         """The rank that this one had in the membership before; None: it has joined."""
