@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Engines that people already use train through the switch: their packages, and our examples."""
 
+import faulthandler
 import os
 import re
 import shutil
@@ -11,6 +12,9 @@ import pytest
 
 from programs import BINDINGS, ROOT, as_installed
 
+# Ray starts eight processes beside our two, one after another, and most of them import PyTorch: on
+# two cores that 40 other processes wanted, that took 330 s.
+LIMIT_S = 1500
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
@@ -29,6 +33,11 @@ def by_name_only(folder):
         assert n == 1
         path.write_text(text)
     return as_installed(folder)
+
+
+@pytest.fixture(autouse=True)
+def _no_engine_hangs(_no_test_hangs):
+    faulthandler.dump_traceback_later(LIMIT_S + 100, exit=True)  # and not that of all tests
 
 
 @pytest.mark.parametrize("imported", [True, False], ids=["imported", "by_name"])
@@ -60,7 +69,7 @@ def test_an_engine_trains_through_the_switch(package, command, imported, tmp_pat
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=500,
+        timeout=LIMIT_S,
     )
     # Nothing of ours has run then, and no setting of Ray's makes it wait longer.
     if "The current node timed out during startup" in done.stdout:
