@@ -694,6 +694,9 @@ TEST(they_go_on_with_a_job_key)
 
 /* ---- all or none ---- */
 
+/* The others need so long to end their calls without it. */
+#define STALL_US   5000
+#define MOST_TRIES 15
 static int places[MAX_PROCESSES], n_handed;
 
 static struct order call_as(int members)
@@ -737,16 +740,22 @@ static struct order to_job_as_they_are(const char *name)
 	return order;
 }
 
-/* `dying` is killed while they call, and `late` when the others may already join without it. */
+/*
+ * `dying` is killed while they call, and `late` when the others may already join without it.
+ * Another one stalls before: then it has often contributed to a call that only others complete.
+ */
 static void die_and_settle(int n, int dying, int late, unsigned wait_us)
 {
-	int left = ((1 << n) - 1) & ~(1 << dying);
+	int left = ((1 << n) - 1) & ~(1 << dying), stalled = (dying + 2) % n;
 
 	start_all(n + 1);
 	let(left | 1 << dying, to_job("first", 0));
 	tell_members(left | 1 << dying, call_as(left | 1 << dying));
 	usleep(20000 + wait_us);
+	kill(processes[stalled].pid, SIGSTOP);
+	usleep(STALL_US);
 	end_process(dying);
+	kill(processes[stalled].pid, SIGCONT);
 	expect(left, SML_ERROR_RANK_DIED, 0);
 	if (late >= 0) {
 		struct order early = to_job_as_they_are("second");
@@ -767,21 +776,25 @@ static void die_and_settle(int n, int dying, int late, unsigned wait_us)
 	end_all();
 }
 
-/* Until a call was completed late, which needs luck. */
-static void settle_in_this_form(unsigned *seed)
+/*
+ * Until a call was completed late, which needs luck: where all share memory, they have nearly the
+ * same results at each time. So not each form must have had it.
+ */
+static int settle_in_this_form(unsigned *seed)
 {
 	n_handed = 0;
-	for (int tries = 0; tries < 60 && (n_handed == 0 || tries < 3); tries++) {
+	for (int tries = 0; tries < MOST_TRIES && (n_handed == 0 || tries < 3); tries++) {
 		unsigned wait_us = (unsigned)rand_r(seed) % 20000;
 
 		die_and_settle(4, tries % 4, tries % 2 ? (tries + 1) % 4 : -1, wait_us);
 	}
-	assert_int_not_equal(n_handed, 0);
+	return n_handed;
 }
 
 TEST(a_call_is_complete_on_all_that_go_on_or_on_none)
 {
 	unsigned seed = (unsigned)sml_now_ns();
+	int forms_with_luck = 0;
 
 	print_message("seed %u\n", seed);
 	start_switches();
@@ -796,8 +809,10 @@ TEST(a_call_is_complete_on_all_that_go_on_or_on_none)
 
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
 		form = forms[i];
-		settle_in_this_form(&seed);
+		forms_with_luck += settle_in_this_form(&seed) > 0;
 	}
+	if (forms_with_luck < 2)
+		fail_msg("calls were completed late in %d forms only", forms_with_luck);
 	faults = NULL;
 	end_switches();
 }
