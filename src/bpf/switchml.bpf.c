@@ -399,6 +399,8 @@ static __always_inline int receive(uint32_t width, struct xdp_md *ctx)
 	if (verdict == SML_VERDICT_ABSORBED && is_parents &&
 	    !frame_is_from(ctx, &frame, &job->parent))
 		verdict = SML_VERDICT_WRONG_COOKIE;
+	/* So it is: the job takes no packets without lanes. The compiler then leaves them out. */
+	in.omitted = 0;
 	if (verdict == SML_VERDICT_ABSORBED && in.lanes > SML_XDP_LANES)
 		verdict = SML_VERDICT_OUT_OF_RANGE;
 	if (verdict == SML_VERDICT_ABSORBED && !job->started)

@@ -92,6 +92,13 @@ combine_lanes(lane_t *restrict stored, const lane_t *restrict arrived, uint32_t 
 	}
 }
 
+/* The contributions that would come last have no lanes. */
+SML_MULTIVERSION static void lanes_finish(lane_t *stored, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		stored[i] = sml_be32(stored[i]);
+}
+
 SML_MULTIVERSION static void lanes_first(lane_t *stored, const lane_t *arrived, uint32_t n)
 {
 	combine_lanes(stored, arrived, n, SML_LANE_SUM, SML_LANE_INT32, SML_LANES_FIRST);
@@ -130,6 +137,19 @@ static inline __attribute__((always_inline)) uint8_t round_block(uint32_t width,
 	return (uint8_t)by.shift;
 }
 
+/* What arrived of a block, and the sums before it, unless it is the first. */
+static inline __attribute__((always_inline)) void add_block(enum sml_lane_step step, uint32_t width,
+							    sum_t *block, const sum_t *sums,
+							    const uint8_t *lanes, uint8_t shift)
+{
+	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++) {
+		uint32_t in = (uint32_t)sml_narrow_load(width, lanes, i)
+			      << (shift & SML_ROUNDED_SHIFT_BITS);
+
+		block[i] = (int32_t)(step == SML_LANES_FIRST ? in : (uint32_t)sums[i] + in);
+	}
+}
+
 /*
  * In place: the lanes of a block take less room than its sums, so they overwrite only sums that
  * have been read. The shifts come last, because sums may be where they go.
@@ -141,24 +161,23 @@ static inline __attribute__((always_inline)) void combine_rounded(enum sml_lane_
 {
 	const uint32_t block_bytes = SML_ROUNDED_BLOCK * width / 8;
 	const uint8_t *lanes = arrived, *shifts = lanes + blocks * block_bytes;
+	const bool ends = step == SML_LANES_LAST || step == SML_LANES_FINISH;
 	uint8_t *result = stored;
 	uint8_t rounded[SML_ROUNDED_BLOCKS_MAX + 3] = {0};
 
 	for (uint32_t b = 0; b < blocks; b++, lanes += block_bytes) {
 		sum_t *sums = (sum_t *)stored + b * SML_ROUNDED_BLOCK, block[SML_ROUNDED_BLOCK];
-		uint32_t shift = shifts[b] & SML_ROUNDED_SHIFT_BITS;
 
-		for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++) {
-			uint32_t in = (uint32_t)sml_narrow_load(width, lanes, i) << shift;
-
-			block[i] = (int32_t)(step == SML_LANES_FIRST ? in : (uint32_t)sums[i] + in);
-		}
-		if (step == SML_LANES_LAST)
+		if (step == SML_LANES_FINISH)
+			__builtin_memcpy(block, sums, sizeof(block));
+		else
+			add_block(step, width, block, sums, lanes, shifts[b]);
+		if (ends)
 			rounded[b] = round_block(width, block, result + b * block_bytes);
 		else
 			__builtin_memcpy(sums, block, sizeof(block));
 	}
-	if (step == SML_LANES_LAST)
+	if (ends)
 		__builtin_memcpy(result + blocks * block_bytes, rounded, (blocks + 3) & ~3u);
 }
 
@@ -175,6 +194,7 @@ static inline __attribute__((always_inline)) void combine_rounded(enum sml_lane_
 DEFINE_COMBINE_ROUNDED(rounded_first, SML_LANES_FIRST)
 DEFINE_COMBINE_ROUNDED(rounded_next, SML_LANES_NEXT)
 DEFINE_COMBINE_ROUNDED(rounded_last, SML_LANES_LAST)
+DEFINE_COMBINE_ROUNDED(rounded_finish, SML_LANES_FINISH)
 
 static void combine_blocks(enum sml_lane_step step, uint32_t width, void *stored,
 			   const void *arrived, uint32_t n)
@@ -187,8 +207,10 @@ static void combine_blocks(enum sml_lane_step step, uint32_t width, void *stored
 		(wide ? rounded_first_int16 : rounded_first_int8)(stored, arrived, blocks);
 	else if (step == SML_LANES_NEXT)
 		(wide ? rounded_next_int16 : rounded_next_int8)(stored, arrived, blocks);
-	else
+	else if (step == SML_LANES_LAST)
 		(wide ? rounded_last_int16 : rounded_last_int8)(stored, arrived, blocks);
+	else
+		(wide ? rounded_finish_int16 : rounded_finish_int8)(stored, stored, blocks);
 }
 
 void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, void *stored_lanes,
@@ -198,12 +220,16 @@ void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, v
 	const lane_t *arrived = arrived_lanes;
 	lane_t *stored = stored_lanes;
 
+	if (step == SML_LANES_NONE)
+		return;
 	if (step == SML_LANES_ONLY)
 		__builtin_memcpy(stored, arrived, 4u * n);
 	else if (sml_lane_is_rounded(lane_kind))
 		combine_blocks(step, sml_rounded_width(lane_kind), stored, arrived, n);
 	else if (step == SML_LANES_FIRST)
 		lanes_first(stored, arrived, n);
+	else if (step == SML_LANES_FINISH)
+		lanes_finish(stored, n);
 	else if (op == SML_LANE_MAX && lane_kind == SML_LANE_INT16_PAIR)
 		(last ? max_int16_last : max_int16_next)(stored, arrived, n);
 	else if (op == SML_LANE_MAX)
@@ -239,7 +265,7 @@ static __attribute__((noinline)) enum sml_verdict receive_result(struct sml_pool
 	if (verdict != SML_VERDICT_COMPLETED)
 		return verdict;
 	result = packet_at(pool, buffer);
-	__builtin_memcpy(result + 1, header + 1, 4u * slot->lanes);
+	__builtin_memcpy(result + 1, header + 1, length - SML_HEADER_BYTES);
 	sml_pool_write_header(&pool->rules, slot, in, result);
 	answer->packet = result;
 	answer->length = length;
@@ -283,7 +309,7 @@ enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uin
 	else if (verdict == SML_VERDICT_FULL)
 		sml_pool_write_header_up(rules, slot, in, stored);
 	answer->packet = stored;
-	answer->length = SML_HEADER_BYTES + 4u * slot->lanes;
+	answer->length = SML_HEADER_BYTES + sml_lane_bytes(slot->lanes, slot->omitted);
 	return verdict;
 }
 

@@ -36,6 +36,7 @@ struct sml_pool_rules {
 	uint8_t n_shards;
 	bool is_leaf;
 	bool rounds;		       /* takes narrow lanes that a switch rounds: rounding.h */
+	bool omits;		       /* takes packets without their lanes: SML_LANES_OMITTED */
 	struct sml_pool_parent parent; /* of a leaf */
 	uint64_t cookies[SML_MAX_CHILDREN];
 };
@@ -55,7 +56,8 @@ static inline enum sml_stream_id sml_pool_stream_of(const struct sml_pool_rules 
 static inline bool sml_pool_takes_lanes(const struct sml_pool_rules *rules,
 					const struct sml_contribution *in)
 {
-	if (in->op > SML_LANE_MAX || in->lanes > rules->lanes)
+	if (in->op > SML_LANE_MAX || in->lanes > rules->lanes ||
+	    (in->omitted && in->op != SML_LANE_SUM))
 		return false;
 	if (in->lane_kind <= SML_LANE_INT16_PAIR)
 		return true;
@@ -77,7 +79,7 @@ static inline enum sml_verdict sml_pool_read(const struct sml_pool_rules *rules,
 	in->chunk = sml_be32(header->chunk_be);
 	in->digest = sml_be32(header->digest_be);
 	in->op = header->op;
-	in->lane_kind = header->lane_kind;
+	in->lane_kind = header->lane_kind & (uint8_t)~in->omitted;
 	in->shard = header->shard;
 	if (in->slot >= rules->head_slots + rules->data_slots || !sml_pool_takes_lanes(rules, in) ||
 	    in->shard != in->slot % rules->n_shards)
@@ -85,15 +87,20 @@ static inline enum sml_verdict sml_pool_read(const struct sml_pool_rules *rules,
 	return SML_VERDICT_ABSORBED;
 }
 
-/* Is it a whole packet of this version and kind? length is that of the whole UDP payload. */
+/*
+ * Is it a whole packet of this version and kind? length is that of the whole UDP payload. omits:
+ * the lanes may be omitted.
+ */
 static inline bool sml_pool_is_packet(const struct sml_header *header, uint32_t length,
-				      enum sml_packet_kind kind, struct sml_contribution *in)
+				      enum sml_packet_kind kind, bool omits,
+				      struct sml_contribution *in)
 {
 	if (length < SML_HEADER_BYTES || header->magic_be != sml_be16(SML_WIRE_MAGIC) ||
 	    header->version != SML_WIRE_VERSION || header->kind != kind)
 		return false;
 	in->lanes = sml_be16(header->lanes_be);
-	return length == SML_HEADER_BYTES + 4u * in->lanes;
+	in->omitted = omits ? header->lane_kind & SML_LANES_OMITTED : 0;
+	return length == SML_HEADER_BYTES + sml_lane_bytes(in->lanes, in->omitted);
 }
 
 /*
@@ -105,7 +112,7 @@ static inline enum sml_verdict sml_pool_check(const struct sml_pool_rules *rules
 					      const struct sml_header *header, uint32_t length,
 					      struct sml_contribution *in)
 {
-	if (!sml_pool_is_packet(header, length, SML_PACKET_CONTRIBUTION, in))
+	if (!sml_pool_is_packet(header, length, SML_PACKET_CONTRIBUTION, rules->omits, in))
 		return SML_VERDICT_MALFORMED;
 	if (header->job_be != sml_be32(rules->job))
 		return SML_VERDICT_UNKNOWN_JOB;
@@ -124,7 +131,8 @@ static inline enum sml_verdict sml_pool_check_result(const struct sml_pool_rules
 						     const struct sml_header *header,
 						     uint32_t length, struct sml_contribution *in)
 {
-	if (!rules->is_leaf || !sml_pool_is_packet(header, length, SML_PACKET_RESULT, in))
+	if (!rules->is_leaf ||
+	    !sml_pool_is_packet(header, length, SML_PACKET_RESULT, rules->omits, in))
 		return SML_VERDICT_MALFORMED;
 	if (header->job_be != sml_be32(rules->parent.job))
 		return SML_VERDICT_UNKNOWN_JOB;
@@ -161,7 +169,8 @@ static inline enum sml_verdict sml_pool_check_reply(const struct sml_pool_rules 
 {
 	struct sml_contribution in;
 
-	if (!rules->is_leaf || !sml_pool_is_packet(header, length, SML_PACKET_PROBE_REPLY, &in))
+	if (!rules->is_leaf ||
+	    !sml_pool_is_packet(header, length, SML_PACKET_PROBE_REPLY, false, &in))
 		return SML_VERDICT_MALFORMED;
 	if (header->job_be != sml_be32(rules->parent.job))
 		return SML_VERDICT_UNKNOWN_JOB;
@@ -192,7 +201,7 @@ SML_SLOT_INLINE void sml_pool_write_header(const struct sml_pool_rules *rules,
 	out->slot_be = sml_be16(in->slot);
 	out->rank = slot->last_rank;
 	out->op = slot->op;
-	out->lane_kind = slot->lane_kind;
+	out->lane_kind = slot->lane_kind | slot->omitted;
 	out->shard = in->shard;
 	out->lanes_be = sml_be16(slot->lanes);
 }
@@ -275,7 +284,8 @@ size_t sml_lanes_stored_bytes(uint32_t n, uint32_t width);
 
 /*
  * One step of combining n lanes (4-byte aligned): `arrived` is big-endian, and `stored` as the step
- * says. Of lanes that are rounded, n makes whole blocks.
+ * says; it is not read if the step says that there is none. Of lanes that are rounded, n makes
+ * whole blocks.
  */
 void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, void *stored,
 		       const void *arrived, uint32_t n);

@@ -21,7 +21,8 @@
  *	          the sum goes up          |  ^
  *	                                   +--+ a duplicate: the sum goes up again
  *
- * The invariant: in FILLING, the lanes combine exactly the ranks in `seen`, each once. In FULL,
+ * The invariant: in FILLING, the lanes combine exactly the ranks in `seen`, each once; those that
+ * omit their lanes add zeros, and until another one has come, no lanes are stored. In FULL,
  * they combine all of the leaf's ranks, and in COMPLETE all ranks of the job; they do not change
  * until the state does.
  *
@@ -81,8 +82,8 @@ struct sml_slot {
 	uint8_t state;
 	uint8_t last_rank; /* COMPLETE: SML_NO_RANK if it is not behind this switch */
 	uint8_t n_seen;	   /* how many ranks have contributed */
-	uint8_t reserved;
-	uint64_t half_ns; /* when half of the ranks had contributed: sml_waited(); 0: not known */
+	uint8_t omitted;   /* SML_LANES_OMITTED: no lanes are stored, and all would be zero; or 0 */
+	uint64_t half_ns;  /* when half of the ranks had contributed: sml_waited(); 0: not known */
 };
 
 /* The fields of a contribution, or of a parent's result, that matter here, in host order. */
@@ -94,21 +95,35 @@ struct sml_contribution {
 	uint16_t lanes;
 	uint8_t rank;
 	uint8_t op;
-	uint8_t lane_kind;
+	uint8_t lane_kind; /* without SML_LANES_OMITTED */
 	uint8_t shard;
+	uint8_t omitted; /* SML_LANES_OMITTED: all lanes are zero, and not here; or 0 */
 };
 
 /*
- * What to do with the lanes, in order of arrival. Lanes are kept in host order while ranks are
- * missing, and become big-endian with the last contribution, so that they can be sent as stored.
- * Lanes that the switch rounds are kept as sums of 32 bits, and are rounded with the last one.
+ * What to do with the lanes, in order of arrival of those that are not omitted. Lanes are kept in
+ * host order while ranks are missing, and become big-endian with the last contribution, so that
+ * they can be sent as stored. Lanes that the switch rounds are kept as sums of 32 bits, and are
+ * rounded with the last one.
  */
 enum sml_lane_step {
 	SML_LANES_FIRST, /* stored  = arrived          big-endian to host */
 	SML_LANES_NEXT,	 /* stored += arrived */
 	SML_LANES_LAST,	 /* stored += arrived          and host to big-endian */
-	SML_LANES_ONLY	 /* stored = arrived stays big-endian: the only rank */
+	SML_LANES_ONLY,	 /* stored = arrived stays big-endian: the only rank that has any */
+	/* What arrived has none, because they are zero. */
+	SML_LANES_NONE,	 /* stored stays */
+	SML_LANES_FINISH /* stored                     host to big-endian */
 };
+
+SML_SLOT_INLINE enum sml_lane_step sml_lane_step_of(bool has_lanes, bool brings_lanes, bool last)
+{
+	if (!brings_lanes)
+		return has_lanes && last ? SML_LANES_FINISH : SML_LANES_NONE;
+	if (!has_lanes)
+		return last ? SML_LANES_ONLY : SML_LANES_FIRST;
+	return last ? SML_LANES_LAST : SML_LANES_NEXT;
+}
 
 /*
  * The greater of a and b, or of each of their halves, signed. high: the highest bit of each number;
@@ -164,7 +179,7 @@ SML_SLOT_INLINE enum sml_verdict sml_slot_step(struct sml_slot *slot,
 					       enum sml_lane_step *step)
 {
 	uint64_t rank_bit = (uint64_t)1 << (in->rank & 63);
-	bool begins = false;
+	bool begins = false, has_lanes;
 
 	if (slot->state == SML_SLOT_FRESH) {
 		if (in->use != (in->use & 1u))
@@ -190,6 +205,7 @@ SML_SLOT_INLINE enum sml_verdict sml_slot_step(struct sml_slot *slot,
 		slot->lanes = in->lanes;
 		slot->op = in->op;
 		slot->lane_kind = in->lane_kind;
+		slot->omitted = SML_LANES_OMITTED;
 	} else if (slot->state == SML_SLOT_COMPLETE) {
 		return SML_VERDICT_RESEND;
 	} else if (slot->seen & rank_bit) {
@@ -198,14 +214,14 @@ SML_SLOT_INLINE enum sml_verdict sml_slot_step(struct sml_slot *slot,
 		return SML_VERDICT_MISMATCH;
 	}
 
+	has_lanes = !begins && !slot->omitted;
+	slot->omitted &= in->omitted;
 	slot->seen |= rank_bit;
 	slot->n_seen++;
-	if (slot->seen != all) {
-		*step = begins ? SML_LANES_FIRST : SML_LANES_NEXT;
+	*step = sml_lane_step_of(has_lanes, !in->omitted, slot->seen == all);
+	if (slot->seen != all)
 		return SML_VERDICT_ABSORBED;
-	}
 	slot->last_rank = in->rank;
-	*step = begins ? SML_LANES_ONLY : SML_LANES_LAST;
 	if (is_leaf) {
 		slot->state = SML_SLOT_FULL;
 		return SML_VERDICT_FULL;
@@ -218,8 +234,8 @@ SML_SLOT_INLINE enum sml_verdict sml_slot_step(struct sml_slot *slot,
 /*
  * At a leaf: decide what a result of the parent means to the buffer `slot` of parity use & 1, and
  * record it. own_rank is the leaf's at the parent. After COMPLETED, the caller must store the
- * result's lanes as they arrived (before any other thread can see the slot), and the result goes to
- * all ranks. Any other verdict is a drop.
+ * result's lanes, if any, as they arrived (before any other thread can see the slot), and the
+ * result goes to all ranks. Any other verdict is a drop.
  */
 SML_SLOT_INLINE enum sml_verdict
 sml_slot_accept(struct sml_slot *slot, const struct sml_contribution *in, uint8_t own_rank)
@@ -235,6 +251,7 @@ sml_slot_accept(struct sml_slot *slot, const struct sml_contribution *in, uint8_
 	if (!sml_slot_agrees(slot, in))
 		return SML_VERDICT_MALFORMED;
 	slot->ticket = in->chunk;
+	slot->omitted = in->omitted;
 	/* If this leaf was not the parent's last rank, its ranks have waited for others. */
 	if (in->rank != own_rank)
 		slot->last_rank = SML_NO_RANK;

@@ -31,6 +31,13 @@ enum sml_lane_kind {
 	SML_LANE_INT8_ROUNDED = 3
 };
 
+/*
+ * In lane_kind, beside the kind: all lanes are zero, and do not travel. The packet ends with its
+ * header, which says how many lanes there would be. Only of SUM, and only where the switch takes
+ * it. A result has it if all contributions had it.
+ */
+#define SML_LANES_OMITTED 0x80
+
 /* Receive buffers, files and tests have a packet as bytes: it may alias them. */
 struct sml_header {
 	uint16_t magic_be;
@@ -64,6 +71,12 @@ _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no
 /* What fits into a 9000-byte IPv6 frame, as a multiple of 32: see docs/protocol.md. */
 #define SML_MAX_LANES	     2208
 #define SML_MAX_PACKET_BYTES (SML_HEADER_BYTES + 4 * SML_MAX_LANES)
+
+/* The bytes of so many lanes in a packet. omitted: SML_LANES_OMITTED, or 0. */
+static inline uint32_t sml_lane_bytes(uint32_t lanes, uint8_t omitted)
+{
+	return omitted ? 0 : 4 * lanes;
+}
 
 /*
  * Can any packet have this length? Packets of other lengths are dropped on receipt, before any code

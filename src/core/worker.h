@@ -57,6 +57,7 @@ struct sml_worker_config {
 	bool local;
 	/* No other switch will ever take over, so last results are not kept. */
 	bool no_resume;
+	bool omits; /* the switch takes packets without their lanes: SML_LANES_OMITTED */
 	/* Packets have the sums of ranks that share memory: see sml_worker_launch(). */
 	bool gathers;
 };
@@ -230,8 +231,14 @@ enum sml_worker_verdict sml_worker_take(struct sml_worker *worker, uint16_t slot
  * Results come back through sml_worker_receive().
  */
 void sml_worker_launch(struct sml_worker *worker, uint16_t slot, uint64_t now_ns);
-/* Returns the length of the packet. */
-size_t sml_worker_write_header(struct sml_worker *worker, uint16_t slot, void *packet);
+/*
+ * Returns the length of the packet. lanes: those that follow the header. If all are zero, none
+ * does, and the length says so.
+ */
+size_t sml_worker_write_header(struct sml_worker *worker, uint16_t slot, void *packet,
+			       const void *lanes);
+/* The lanes of a result, which may have omitted them. */
+const void *sml_worker_lanes(const void *packet);
 /* The slot whose packet this answers; SML_NO_SLOT: sml_worker_receive() would ignore it. */
 uint16_t sml_worker_answered(const struct sml_worker *worker, const void *packet, size_t length);
 

@@ -33,12 +33,16 @@ static uint16_t slot_of_result(const struct sml_worker *worker, const struct sml
 	return slot;
 }
 
+/* A sum can only be without lanes if this rank's part is. */
 static bool matches(const struct sml_contribution *sent, const struct sml_header *header,
 		    size_t length)
 {
-	return length == SML_HEADER_BYTES + 4u * sent->lanes &&
+	uint8_t omitted = header->lane_kind & sent->omitted;
+
+	return length == SML_HEADER_BYTES + sml_lane_bytes(sent->lanes, omitted) &&
 	       header->lanes_be == sml_be16(sent->lanes) && header->op == sent->op &&
-	       header->lane_kind == sent->lane_kind && header->digest_be == sml_be32(sent->digest);
+	       header->lane_kind == (sent->lane_kind | omitted) &&
+	       header->digest_be == sml_be32(sent->digest);
 }
 
 /*
@@ -200,6 +204,14 @@ uint16_t sml_worker_answered(const struct sml_worker *worker, const void *packet
 	return slot;
 }
 
+const void *sml_worker_lanes(const void *packet)
+{
+	static const uint32_t zeros[SML_MAX_LANES];
+	const struct sml_header *header = packet;
+
+	return header->lane_kind & SML_LANES_OMITTED ? (const void *)zeros : header + 1;
+}
+
 enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void *packet,
 					   size_t length, uint64_t now_ns)
 {
@@ -212,7 +224,8 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
 		worker->counters.ignored++;
 		return SML_WORKER_IGNORED;
 	}
-	return take(worker, slot, sml_be32(header->chunk_be), header->rank, header + 1, now_ns);
+	return take(worker, slot, sml_be32(header->chunk_be), header->rank,
+		    sml_worker_lanes(packet), now_ns);
 }
 
 enum sml_worker_verdict sml_worker_take(struct sml_worker *worker, uint16_t slot, uint32_t ticket,

@@ -13,6 +13,8 @@
 #define TEAM_AHEAD 16
 /* At most TEAM_AHEAD, or the last one could be held. */
 #define TEAM_BATCH 16
+/* Are these all zero? */
+#define LANES_AT_ONCE 16
 
 static uint32_t earlier(uint32_t a, uint32_t b)
 {
@@ -211,7 +213,7 @@ static void write_header(const struct sml_worker *worker, uint16_t slot, struct 
 		.slot_be = sml_be16(sml_worker_slot_number(worker, slot)),
 		.rank = config->number,
 		.op = out->op,
-		.lane_kind = out->lane_kind,
+		.lane_kind = out->lane_kind | out->omitted,
 		.shard = config->shard,
 		.lanes_be = sml_be16(out->lanes),
 	};
@@ -259,18 +261,41 @@ static void fill(struct sml_worker *worker, uint16_t slot, void *lanes)
 size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
 {
 	uint16_t slot = choose(worker, now_ns);
+	uint8_t *lanes;
 
 	if (slot == SML_NO_SLOT)
 		return 0;
-	fill(worker, slot, (uint8_t *)packet + SML_HEADER_BYTES);
+	lanes = (uint8_t *)packet + SML_HEADER_BYTES;
+	fill(worker, slot, lanes);
 	note_transmission(worker, slot, now_ns);
-	return sml_worker_write_header(worker, slot, packet);
+	return sml_worker_write_header(worker, slot, packet, lanes);
 }
 
-size_t sml_worker_write_header(struct sml_worker *worker, uint16_t slot, void *packet)
+/* Of dense tensors, no more than the first lanes are read. */
+static bool are_zero(const uint32_t *lanes, uint32_t n)
 {
-	size_t length = SML_HEADER_BYTES + 4u * worker->slots[slot].sent.lanes;
+	for (uint32_t i = 0; i < n; i += LANES_AT_ONCE) {
+		uint32_t most = n - i < LANES_AT_ONCE ? n - i : LANES_AT_ONCE, any = 0;
 
+		for (uint32_t k = 0; k < most; k++)
+			any |= lanes[i + k];
+		if (any)
+			return false;
+	}
+	return n > 0;
+}
+
+size_t sml_worker_write_header(struct sml_worker *worker, uint16_t slot, void *packet,
+			       const void *lanes)
+{
+	struct sml_contribution *sent = &worker->slots[slot].sent;
+	size_t length;
+
+	sent->omitted =
+		worker->config.omits && sent->op == SML_LANE_SUM && are_zero(lanes, sent->lanes)
+			? SML_LANES_OMITTED
+			: 0;
+	length = SML_HEADER_BYTES + sml_lane_bytes(sent->lanes, sent->omitted);
 	write_header(worker, slot, packet);
 	worker->counters.bytes_sent += length;
 	return length;

@@ -119,6 +119,8 @@ struct sml_dataplane_operations {
 	bool (*only_int32)(struct sml_dataplane *dataplane);
 	/* Does it round sums of narrow lanes (core/rounding.h)? */
 	bool rounds;
+	/* Does it take packets without their lanes (SML_LANES_OMITTED)? */
+	bool omits;
 	/* NULL if nothing is counted. */
 	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
 			     struct sml_job_counters *counters);

@@ -268,6 +268,20 @@ TEST(a_switch_that_does_not_round_refuses_ranks_that_want_int8)
 	jobs_close(&world);
 }
 
+TEST(ranks_learn_whether_zeros_must_travel)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	for (unsigned omits = 0; omits < 2; omits++) {
+		world.operations.omits = omits;
+		jobs_join(&world, 2 * omits, jobs_join_message(omits ? "b" : "a", 0, 2));
+		jobs_join(&world, 2 * omits + 1, jobs_join_message(omits ? "b" : "a", 1, 2));
+		assert_int_equal(jobs_admitted(&world, 2 * omits)->omits, omits);
+	}
+	jobs_close(&world);
+}
+
 /* ---- threads ---- */
 
 static void say_shards(struct jobs_world *world, unsigned peer, uint32_t rank, uint32_t shards,

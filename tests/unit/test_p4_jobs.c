@@ -578,3 +578,10 @@ TEST_WITH(the_target_is_checked_while_packets_keep_coming, open_world, close_wor
 	close(fd);
 	sml_daemon_socket_close(&dataplane.socket);
 }
+
+/* So ranks that want int8 are refused as they join (test_job_join.c), and all lanes travel. */
+TEST(a_p4_switch_neither_rounds_nor_takes_packets_without_lanes)
+{
+	assert_false(sml_dataplane_p4.rounds);
+	assert_false(sml_dataplane_p4.omits);
+}

@@ -295,6 +295,55 @@ static uint32_t window_after(uint64_t rtt_ns, uint64_t path_min_ns, unsigned los
 	return flight.window;
 }
 
+TEST(lanes_that_are_all_zero_do_not_travel)
+{
+	struct rig_packet packet, result;
+	struct sml_header *header = (struct sml_header *)result.bytes;
+	int32_t *elements;
+
+	begin(2, 3);
+	worker()->config.omits = true;
+	elements = (int32_t *)(void *)rig.ranks[0].calls[0].send.bytes;
+	memset(elements, 0, 3 * 4 * RIG_LANES);
+	elements[2 * RIG_LANES - 1] = 1; /* the second chunk's last */
+
+	packet = sent();
+	assert_int_equal(packet.length, SML_HEADER_BYTES);
+	assert_int_equal(header_of(&packet)->lane_kind, SML_LANE_INT32 | SML_LANES_OMITTED);
+	assert_int_equal(header_of(&packet)->lanes_be, sml_be16(RIG_LANES));
+	/* The same again. */
+	rig.now_ns += 1000 * MS;
+	sml_worker_expire(worker(), rig.now_ns);
+	packet = sent();
+	assert_int_equal(packet.length, SML_HEADER_BYTES);
+	/* The result may have lanes, or not; but not both. */
+	rig_answer(&rig, &packet, 2, &result);
+	result.length += 4;
+	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_IGNORED);
+	result.length -= 4;
+	elements = (int32_t *)(void *)rig.ranks[0].calls[0].recv.bytes;
+	elements[0] = 7;
+	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_RESULT);
+	assert_int_equal(elements[0], 0);
+
+	/* The sum cannot be without lanes if this rank's part is not. */
+	packet = sent();
+	assert_int_equal(packet.length, SML_HEADER_BYTES + 4 * RIG_LANES);
+	rig_answer(&rig, &packet, 3, &result);
+	header->lane_kind |= SML_LANES_OMITTED;
+	result.length = SML_HEADER_BYTES;
+	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_IGNORED);
+	assert_int_equal(answer(&packet, 3), SML_WORKER_RESULT);
+
+	packet = sent();
+	rig_answer(&rig, &packet, 4, &result);
+	header->lane_kind = SML_LANE_INT32;
+	memset(result.bytes + SML_HEADER_BYTES, 1, 4 * RIG_LANES);
+	result.length += 4 * RIG_LANES;
+	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_TENSOR);
+	assert_int_equal(elements[2 * RIG_LANES], 0x01010101);
+}
+
 TEST(delay_alone_leaves_a_job_its_share_of_a_queue)
 {
 	const uint64_t ms = 1000000;

@@ -199,6 +199,7 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 		.full_packets = in->full_packets,
 		.only_int32 = in->only_int32,
 		.rounds = in->rounds,
+		.omits = in->omits,
 		.single_packets = in->single_packets,
 	};
 	snprintf(admission->dataplane, sizeof(admission->dataplane), "%s", in->dataplane);

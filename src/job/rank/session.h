@@ -130,6 +130,7 @@ struct sml_admission {
 	bool full_packets;   /* it takes only packets of `lanes` lanes */
 	bool only_int32;     /* it adds no lanes of two int16 */
 	bool rounds;	     /* it rounds sums of narrow lanes */
+	bool omits;	     /* it takes packets without their lanes: SML_LANES_OMITTED */
 	bool single_packets; /* it might see segmented datagrams before they are cut up */
 	char dataplane[16];
 	struct sml_result_group group;

@@ -148,6 +148,7 @@ static void describe_rules(const struct sml_job *job, SmlControl__Admitted *admi
 	admitted->data_slots = rules->data_slots;
 	admitted->shards = rules->n_shards;
 	admitted->rounds = rules->rounds;
+	admitted->omits = rules->omits;
 }
 
 /* What this switch can do, and what it wants of the ranks. */
@@ -276,6 +277,7 @@ static bool set_rules(struct sml_job *job, uint32_t epoch)
 	rules->epoch = epoch;
 	rules->lanes = (uint16_t)least_lanes(job);
 	rules->rounds = jobs->operations->rounds;
+	rules->omits = jobs->operations->omits;
 	if (!sml_job_form_children(job, text, sizeof(text))) {
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return false;

@@ -308,6 +308,8 @@ static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Lea
 		.n_shards = (uint8_t)in->shards,
 		.is_leaf = true,
 		.rounds = jobs->operations->rounds,
+		/* Its sum may be without lanes, too. */
+		.omits = in->omits && jobs->operations->omits,
 		.parent = {.cookie = in->cookie,
 			   .tag = in->tag,
 			   .job = in->job_number,

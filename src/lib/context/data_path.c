@@ -331,6 +331,7 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.stripe = stripe->index,
 		.n_stripes = (uint8_t)stripe->context->n_stripes,
 		.number = admission->number,
+		.omits = admission->omits && !stripe->context->shape.only_full,
 		.no_tickets = stripe->context->settings.faults.no_tickets,
 		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
 		.no_resume = stripe->context->settings.switch_address == NULL,

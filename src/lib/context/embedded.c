@@ -260,6 +260,7 @@ static struct sml_pool_rules own_rules(const struct sml_context *context, unsign
 		.n_ranks = (uint8_t)context->settings.world_size,
 		.n_shards = admission->shards,
 		.rounds = admission->rounds,
+		.omits = admission->omits,
 	};
 
 	memcpy(rules.cookies, admission->peer_ranks->cookies, sizeof(rules.cookies));

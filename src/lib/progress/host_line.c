@@ -115,7 +115,7 @@ void sml_host_line_publish(struct sml_shard *shard, const void *packet, uint32_t
 	if (slot == SML_NO_SLOT)
 		return;
 	in = sent_in(&shard->worker, slot);
-	sml_host_publish(host_of(shard), &in, sml_be32(header->chunk_be), header + 1);
+	sml_host_publish(host_of(shard), &in, sml_be32(header->chunk_be), sml_worker_lanes(packet));
 }
 
 void sml_host_line_tell(const struct sml_line *line)
@@ -127,12 +127,11 @@ void sml_host_line_tell(const struct sml_line *line)
 static size_t write_packet(struct sml_shard *shard, uint16_t slot, void *packet)
 {
 	struct sml_worker *worker = &shard->worker;
-	size_t length = sml_worker_write_header(worker, slot, packet);
+	const void *sum = sml_host_sum(host_of(shard), sml_worker_slot_number(worker, slot),
+				       worker->slots[slot].use);
+	size_t length = sml_worker_write_header(worker, slot, packet, sum);
 
-	memcpy((uint8_t *)packet + SML_HEADER_BYTES,
-	       sml_host_sum(host_of(shard), sml_worker_slot_number(worker, slot),
-			    worker->slots[slot].use),
-	       length - SML_HEADER_BYTES);
+	memcpy((uint8_t *)packet + SML_HEADER_BYTES, sum, length - SML_HEADER_BYTES);
 	return length;
 }
 

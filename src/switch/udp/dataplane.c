@@ -427,6 +427,7 @@ static void udp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_c
 const struct sml_dataplane_operations sml_dataplane_udp = {
 	.name = "udp",
 	.rounds = true,
+	.omits = true,
 	.open = udp_open,
 	.close = udp_close,
 	.describe = udp_describe,
