@@ -200,6 +200,7 @@ static struct sml_worker *new_worker(const struct sim_rank *rank, uint32_t strip
 		.stripe = (uint8_t)stripe,
 		.n_stripes = (uint8_t)world->n_stripes,
 		.number = place->number,
+		.omits = world->omits,
 		.window_max = world->window_max,
 		.no_tickets = world->no_tickets,
 		.local = sim_world_is_own(world, rank->id, stripe),

@@ -88,6 +88,7 @@ void sim_open_epoch(struct sim_run *run, uint32_t index, uint32_t head_slots, ui
 		.lanes = (uint16_t)run->world->lanes,
 		.n_shards = (uint8_t)run->world->n_shards,
 		.rounds = run->world->rounds,
+		.omits = run->world->omits,
 	};
 
 	epoch->head_slots = common.head_slots;

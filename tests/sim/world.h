@@ -61,7 +61,8 @@ struct sim_call {
 	X(switch_ns, "what a switch takes for a packet, ns")                                       \
 	X(super_us, "packets that queue arrive in groups of so long, us")                          \
 	X(one_link, "with embedded stripes: a rank and its stripe share the rank's link")          \
-	X(rounds, "switches round sums on narrow wires")
+	X(rounds, "switches round sums on narrow wires")                                           \
+	X(omits, "lanes that are all zero do not travel")
 
 struct sim_world {
 	uint64_t seed;
