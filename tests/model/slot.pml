@@ -4,6 +4,8 @@
  *
  *   - no contribution is ever added to a slot that serves another chunk,
  *   - a worker only takes complete sums of the chunk that it waits for,
+ *   - a sum is that of the workers that have lanes of the chunk, and of nothing that the
+ *     buffer held before, whichever workers omit their lanes because they are zero,
  *   - all workers agree which slot serves which chunk (tickets), and no chunk
  *     is served twice,
  *   - nothing gets stuck: if no packet can change anything any more, every
@@ -22,7 +24,8 @@
  * n_stripes > 1).
  *
  * -DN=workers -DS=slots -DC=chunks. -DONE_BIT replaces the use number with the one
- * version bit of the paper's algorithm 3, and that model must fail.
+ * version bit of the paper's algorithm 3, and that model must fail. So must -DADD_FIRST: the
+ * first lanes are added only if their packet begins the use, and otherwise to what is there.
  *
  * tests/model/check runs all of this and compares; docs/verification.md has the counts.
  */
@@ -49,6 +52,8 @@
 
 /* One buffer of a slot on the switch. */
 typedef Buffer {
+	bool lanes;           /* some worker has sent lanes: core/slot.h has the opposite, omitted */
+	byte sum;             /* the workers whose lanes are stored; without lanes, of an older use */
 	byte state;
 	byte use;
 	byte seen;
@@ -74,7 +79,7 @@ byte use[N * S];
 byte chunk[N * S];            /* C and above: there is nothing left to do */
 byte have[N];                 /* how many chunks the worker has */
 
-hidden byte b, r;
+hidden byte b, r, begins;
 
 /* ---- the switch: core/slot.h ---- */
 
@@ -100,7 +105,19 @@ hidden byte b, r;
 	 (buffer[2 * (s) + (t) % 2].seen & (1 << (w))) == 0)
 #endif
 
+/* Chunk 0 is zero at even workers, chunk 1 at odd ones, chunk 2 at all, and so on. */
+#define OMITS(w, c) ((c) % 3 == 2 || (c) % 3 == (w) % 2)
+#define HAS(w, c) (!OMITS(w, c) -> (1 << (w)) : 0)
+#define WHOLE(c) ((HAS(0, c) | HAS(1, c) | HAS(2, c)) & ALL)
+
+#ifdef ADD_FIRST
+#define COPIES(begins, b) (begins == 1)
+#else
+#define COPIES(begins, b) (!buffer[b].lanes)
+#endif
+
 inline combine(w, s, t) {
+	begins = 0;
 	b = 2 * s + t % 2;
 	if
 	:: MAY_BEGIN(w, s, t) ->
@@ -108,12 +125,23 @@ inline combine(w, s, t) {
 		buffer[b].use = t;
 		buffer[b].chunk = up_chunk[UP(w, s, t)];
 		buffer[b].seen = 0;
+		buffer[b].lanes = false;
+		begins = 1;
 		assert(!served[buffer[b].chunk]);
 		served[buffer[b].chunk] = true
 	:: else
 	fi;
 	/* The sum contains only one chunk. */
 	assert(buffer[b].chunk == up_chunk[UP(w, s, t)]);
+	if
+	:: OMITS(w, buffer[b].chunk)
+	:: !OMITS(w, buffer[b].chunk) && COPIES(begins, b) ->
+		buffer[b].sum = 1 << w;
+		buffer[b].lanes = true
+	:: else ->
+		buffer[b].sum = buffer[b].sum | (1 << w);
+		buffer[b].lanes = true
+	fi;
 	buffer[b].seen = buffer[b].seen | (1 << w);
 #ifdef ONE_BIT
 	buffer[2 * s + 1 - t % 2].seen = buffer[2 * s + 1 - t % 2].seen & (ALL - (1 << w));
@@ -121,6 +149,7 @@ inline combine(w, s, t) {
 	if
 	:: buffer[b].seen == ALL ->
 		buffer[b].state = COMPLETE;
+		assert((buffer[b].lanes -> buffer[b].sum : 0) == WHOLE(buffer[b].chunk));
 		r = DOWN(s, buffer[b].use);
 		down[r] = true;
 		down_ticket[r] = counter;
@@ -161,7 +190,7 @@ inline take(w, s, t) {
 	:: atomic { chunk[END(w, s)] < C && use[END(w, s)] == t && !up[UP(w, s, t)] -> \
 		contribute(w, s) } \
 	:: atomic { up[UP(w, s, t)] && (MAY_BEGIN(w, s, t) || MAY_ADD(w, s, t)) -> \
-		combine(w, s, t); b = 0; r = 0 } \
+		combine(w, s, t); b = 0; r = 0; begins = 0 } \
 	:: atomic { down[DOWN(s, t)] && IN_FLIGHT(w, s) && FITS(w, s, t) -> \
 		take(w, s, t) }
 
