@@ -31,7 +31,8 @@ static uint32_t draw_length(struct gen *gen, uint32_t honest)
 void datagram_add(struct datagram *datagram, struct gen *gen, const struct sml_header *header,
 		  uint16_t lanes)
 {
-	uint32_t length = draw_length(gen, SML_HEADER_BYTES + 4u * lanes);
+	uint8_t omitted = header->lane_kind & SML_LANES_OMITTED;
+	uint32_t length = draw_length(gen, SML_HEADER_BYTES + sml_lane_bytes(lanes, omitted));
 	struct sml_header copy = *header;
 	uint8_t *bytes = (uint8_t *)&copy, *place = datagram->bytes + datagram->n;
 

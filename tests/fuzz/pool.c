@@ -36,7 +36,8 @@ static const char *check_complete(struct pool_world *world)
 			continue;
 		}
 		if (shown->length == 0) {
-			shown->length = SML_HEADER_BYTES + 4u * pool->slots[b].lanes;
+			shown->length = SML_HEADER_BYTES + sml_lane_bytes(pool->slots[b].lanes,
+									  pool->slots[b].omitted);
 			memcpy(shown->bytes, pool->packets + (size_t)b * pool->stride,
 			       shown->length);
 		} else if (header->use_be == sml_be32(pool->slots[b].use)) {
@@ -91,8 +92,10 @@ static bool spoil(struct gen *gen, const struct sml_pool_rules *rules, struct ri
 	case 7:
 		packet->length = gen_wide(gen, RIG_PACKET_BYTES + 1);
 		break;
-	case 8: /* a full packet's header may claim more than there is */
+	case 8: /* a full packet's header may claim more than there is; without lanes, than fit */
 		header->lanes_be = sml_be16((uint16_t)gen_wide(gen, 65536));
+		if (header->lane_kind & SML_LANES_OMITTED)
+			header->lanes_be |= sml_be16(1024);
 		break;
 	}
 	return packet->length != length || memcmp(&before, header, sizeof(before)) != 0;
@@ -209,14 +212,16 @@ const char *property_pool(struct gen *gen, bool tiny)
 {
 	static struct pool_world world;
 	uint32_t n_ranks = tiny ? 2 : gen_range(gen, 1, RIG_RANKS);
+	uint16_t lanes = !tiny && gen_below(gen, 4) == 3 ? RIG_LANES_MOST : RIG_LANES;
+	bool omits = gen_below(gen, 2);
 	const char *wrong;
 
-	rig_init(&world.rig, n_ranks, (uint16_t)(tiny ? 1 : gen_range(gen, 1, 3)),
-		 (uint16_t)(tiny ? 1 : gen_range(gen, 1, 4)));
+	rig_init_with(&world.rig, n_ranks, (uint16_t)(tiny ? 1 : gen_range(gen, 1, 3)),
+		      (uint16_t)(tiny ? 1 : gen_range(gen, 1, 4)), lanes, omits);
 	world.n_old = 0;
 	memset(world.shown, 0, sizeof(world.shown));
 	for (uint32_t i = 0; i < (tiny ? 1 : gen_range(gen, 1, 4)); i++)
-		rig_submit(&world.rig, tiny ? 12 : gen_below(gen, 60));
+		rig_submit(&world.rig, tiny ? 12 : gen_below(gen, 60) * lanes / RIG_LANES);
 	wrong = run(&world, gen, tiny ? 3 : 80);
 	if (!rig_fini(&world.rig) && wrong == NULL)
 		wrong = "something was written outside its memory";

@@ -95,9 +95,12 @@ static void probe(struct world *world, struct hostile *rank, uint8_t shard)
 static void contribute(struct world *world, struct hostile *rank)
 {
 	static const uint16_t lanes[] = {8, 0, 32, 352};
-	/* Of one block, which the switch rounds, and of most that a packet has room for. */
-	static const uint16_t rounded[] = {33, 0, 32, 323};
+	/* Of one block of int16 or two of int8, and of most that a packet has room for. */
+	static const uint16_t rounded[] = {33, 0, 32, 323}, narrow[] = {33, 17, 32, 342};
+	static const uint8_t kinds[] = {SML_LANE_INT32, SML_LANE_INT16_ROUNDED, SML_LANE_INT32,
+					SML_LANE_INT8_ROUNDED};
 	struct gen *gen = world->gen;
+	uint16_t count;
 	uint32_t n_slots = rank->peer.n_slots < MAX_SLOTS ? rank->peer.n_slots : MAX_SLOTS;
 	uint32_t slot = gen_below(gen, n_slots ? (gen_below(gen, 4) ? 2 : n_slots) : 1),
 		 what = gen_below(gen, 16);
@@ -111,12 +114,15 @@ static void contribute(struct world *world, struct hostile *rank)
 	header.digest_be = sml_be32(what == 13 ? 2 : 1);
 	header.op = what == 12 ? SML_LANE_MAX : SML_LANE_SUM;
 	/* All ranks have one kind in a slot, so that uses of either kind complete. */
-	header.lane_kind = what == 11 ? SML_LANE_INT16_PAIR
-			   : slot % 2 ? SML_LANE_INT16_ROUNDED
-				      : SML_LANE_INT32;
-	rank->uses[slot] += what < 9;
-	datagram_add(&world->datagram, gen, &header,
-		     (slot % 2 ? rounded : lanes)[what == 10 ? gen_below(gen, 4) : 0]);
+	header.lane_kind = what == 11 ? SML_LANE_INT16_PAIR : kinds[slot % 4];
+	rank->uses[slot] += what < 10;
+	count = (slot % 2 == 0	 ? lanes
+		 : slot % 4 == 1 ? rounded
+				 : narrow)[what == 10 ? gen_below(gen, 4) : 0];
+	/* Zeros, that do not travel. */
+	if (what == 9)
+		header.lane_kind |= SML_LANES_OMITTED;
+	datagram_add(&world->datagram, gen, &header, count);
 }
 
 static void contribute_much(struct world *world)

@@ -2,8 +2,10 @@
 /*
  * A slot against an oracle that keeps every use as a set of ranks. The oracle knows nothing
  * of states, parities of buffers, or bits. In half of the worlds, the slot is a leaf's, whose
- * parent sends results at any time.
+ * parent sends results at any time. The lanes are int32, or narrow ones that are rounded, in short
+ * and in full packets. Some ranks have only zeros, and omit them.
  */
+#include <math.h>
 #include <string.h>
 
 #include "core/pool.h"
@@ -11,7 +13,7 @@
 
 #define MAX_USES  8 /* counted from the first use that a packet can have */
 #define MAX_RANKS 3
-#define LANES	  8
+#define LANES	  352
 #define EPOCH	  5
 #define JOB	  9
 #define LEAF_RANK 2 /* the leaf's, at its parent */
@@ -19,8 +21,18 @@
 static const struct sml_pool_parent parent = {
 	.cookie = 555, .tag = 666, .job = 12, .rank = LEAF_RANK};
 
+struct form {
+	uint8_t lane_kind;
+	uint16_t lanes;
+};
+
+/* Of a block, and of as many as fit. */
+static const struct form forms[] = {{SML_LANE_INT32, 8},	  {SML_LANE_INT32, LANES},
+				    {SML_LANE_INT16_ROUNDED, 33}, {SML_LANE_INT16_ROUNDED, 323},
+				    {SML_LANE_INT8_ROUNDED, 17},  {SML_LANE_INT8_ROUNDED, 342}};
+
 struct oracle_use {
-	bool begun, full, complete;
+	bool begun, full, complete, no_lanes;
 	bool has[MAX_RANKS];
 	uint32_t digest, ticket;
 	uint8_t last_rank;
@@ -28,6 +40,8 @@ struct oracle_use {
 
 struct oracle {
 	bool is_leaf;
+	struct form form;
+	uint32_t zeros[2]; /* ranks that have only zeros, in even and in odd uses */
 	uint32_t n_ranks, first_use, next_ticket;
 	struct oracle_use uses[MAX_USES];
 };
@@ -35,8 +49,7 @@ struct oracle {
 struct slot_world {
 	struct sml_pool pool;
 	struct oracle oracle;
-	uint8_t memory[2 * (2 * sizeof(struct sml_slot) + 2 * 128) + 256]
-		__attribute__((aligned(64)));
+	uint8_t memory[16384] __attribute__((aligned(64)));
 };
 
 struct message {
@@ -44,10 +57,90 @@ struct message {
 	uint32_t lanes_be[LANES];
 };
 
-/* A lane value that only this rank's contribution to this use can have added to a sum. */
-static uint32_t lane_of(uint32_t rank, uint32_t use, uint32_t lane)
+static bool is_zero(const struct oracle *oracle, uint32_t rank, uint32_t t)
 {
+	return oracle->zeros[t % 2] >> rank & 1;
+}
+
+static bool all_are_zero(const struct oracle *oracle, uint32_t t)
+{
+	return oracle->zeros[t % 2] == (1u << oracle->n_ranks) - 1;
+}
+
+static uint32_t length_of(const struct oracle *oracle, bool no_lanes)
+{
+	return SML_HEADER_BYTES + (no_lanes ? 0 : 4u * oracle->form.lanes);
+}
+
+/* A lane value that only this rank's contribution to this use can have added to a sum. */
+static uint32_t lane_of(const struct oracle *oracle, uint32_t rank, uint32_t use, uint32_t lane)
+{
+	if (is_zero(oracle, rank, use))
+		return 0;
 	return (1u << (8 * rank)) + ((use * 37 + lane * 11) % 64 << (8 * rank));
+}
+
+/* A narrow number: any that its width can hold. */
+static int32_t number_of(const struct oracle *oracle, uint32_t rank, uint32_t use, uint32_t i)
+{
+	uint32_t width = sml_rounded_width(oracle->form.lane_kind);
+	int32_t bits = (int32_t)sml_hash_step(rank << 8 | use, i);
+
+	/* Some blocks are of small numbers, whose sums fit. */
+	return is_zero(oracle, rank, use) ? 0 : bits >> (32 - width + i / 64 % 3);
+}
+
+static void put_number(uint32_t width, uint32_t *lanes_be, uint32_t i, int32_t number)
+{
+	uint8_t *byte = (uint8_t *)lanes_be + i * width / 8;
+
+	if (width == 16)
+		*byte++ = (uint8_t)((uint32_t)number >> 8);
+	*byte = (uint8_t)number;
+}
+
+/* The least shift with which the sums of a block fit, and the sums rounded by it, in doubles. */
+static uint8_t put_block(uint32_t width, const double *sums, uint32_t *lanes_be, uint32_t first)
+{
+	double most = ldexp(1, (int)width - 1), unit = 1;
+	uint8_t shift = 0;
+
+	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
+		for (; sums[i] >= most * unit || sums[i] < -most * unit; unit *= 2)
+			shift++;
+	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++) {
+		double rounded = nearbyint(sums[i] / unit);
+
+		put_number(width, lanes_be, first + i,
+			   (int32_t)(rounded < most ? rounded : most - 1));
+	}
+	return shift;
+}
+
+/* The lanes of a sum of some ranks, from the first one on. */
+static void put_sum(const struct oracle *oracle, uint32_t t, uint32_t first, uint32_t n,
+		    uint32_t *lanes_be)
+{
+	uint32_t width = sml_rounded_width(oracle->form.lane_kind);
+	uint32_t lanes = oracle->form.lanes, blocks = sml_rounded_blocks(width, lanes);
+
+	memset(lanes_be, 0, 4u * lanes);
+	for (uint32_t i = 0; i < lanes && oracle->form.lane_kind == SML_LANE_INT32; i++) {
+		uint32_t sum = 0;
+
+		for (uint32_t r = first; r < first + n; r++)
+			sum += lane_of(oracle, r, t, i);
+		lanes_be[i] = sml_be32(sum);
+	}
+	for (uint32_t b = 0; b < blocks && oracle->form.lane_kind != SML_LANE_INT32; b++) {
+		double sums[SML_ROUNDED_BLOCK] = {0};
+
+		for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
+			for (uint32_t r = first; r < first + n; r++)
+				sums[i] += number_of(oracle, r, t, b * SML_ROUNDED_BLOCK + i);
+		((uint8_t *)lanes_be)[blocks * SML_ROUNDED_BLOCK * width / 8 + b] =
+			put_block(width, sums, lanes_be, b * SML_ROUNDED_BLOCK);
+	}
 }
 
 static void world_init(struct slot_world *world, struct gen *gen, bool tiny)
@@ -56,8 +149,9 @@ static void world_init(struct slot_world *world, struct gen *gen, bool tiny)
 				       .job = JOB,
 				       .epoch = EPOCH,
 				       .data_slots = 1,
-				       .lanes = LANES,
 				       .n_shards = 1,
+				       .rounds = true,
+				       .omits = true,
 				       .parent = parent};
 
 	memset(world, 0, sizeof(*world));
@@ -67,6 +161,13 @@ static void world_init(struct slot_world *world, struct gen *gen, bool tiny)
 		rules.cookies[r] = 1000 + r;
 	world->oracle.n_ranks = rules.n_ranks;
 	world->oracle.next_ticket = 1;
+	world->oracle.form = forms[tiny ? 0 : gen_below(gen, sizeof(forms) / sizeof(forms[0]))];
+	/* Of all choices in turn, those of one use are enough: the other's would take four times as
+	 * long. */
+	for (uint32_t i = 0; i < (tiny ? 1 : 2); i++)
+		world->oracle.zeros[i] = gen_below(gen, tiny ? 2 : 1u << rules.n_ranks);
+	rules.lanes = world->oracle.form.lanes;
+	sml_assert(sml_pool_memory_bytes(&rules) <= sizeof(world->memory));
 	sml_pool_init(&world->pool, &rules, world->memory);
 	if (gen_below(gen, 2) == 0)
 		return;
@@ -123,13 +224,14 @@ static enum sml_verdict oracle_step(struct oracle *oracle, uint32_t t, uint32_t 
 	if (oracle->is_leaf)
 		return SML_VERDICT_FULL;
 	use->complete = true;
+	use->no_lanes = all_are_zero(oracle, t);
 	use->ticket = oracle->next_ticket++;
 	return SML_VERDICT_COMPLETED;
 }
 
 /* At a leaf: a result of the parent. */
 static enum sml_verdict oracle_accept(struct oracle *oracle, uint32_t t, uint32_t digest,
-				      uint32_t ticket, uint8_t last_rank)
+				      uint32_t ticket, uint8_t last_rank, bool no_lanes)
 {
 	struct oracle_use *use = &oracle->uses[t];
 
@@ -145,19 +247,15 @@ static enum sml_verdict oracle_accept(struct oracle *oracle, uint32_t t, uint32_
 		return SML_VERDICT_MALFORMED;
 	use->complete = true;
 	use->ticket = ticket;
+	use->no_lanes = no_lanes;
 	if (last_rank != LEAF_RANK)
 		use->last_rank = SML_NO_RANK;
 	return SML_VERDICT_COMPLETED;
 }
 
-/* What the ranks of this switch sum to. */
-static uint32_t sum_of(const struct oracle *oracle, uint32_t t, uint32_t lane)
+static uint8_t kind_of(const struct oracle *oracle, bool no_lanes)
 {
-	uint32_t sum = 0;
-
-	for (uint32_t r = 0; r < oracle->n_ranks; r++)
-		sum += lane_of(r, t, lane);
-	return sum;
+	return oracle->form.lane_kind | (no_lanes ? SML_LANES_OMITTED : 0);
 }
 
 static void fill(struct message *message, const struct oracle *oracle, uint32_t t, uint32_t rank,
@@ -172,20 +270,22 @@ static void fill(struct message *message, const struct oracle *oracle, uint32_t 
 		.use_be = sml_be32(oracle->first_use + t),
 		.digest_be = sml_be32(digest),
 		.rank = (uint8_t)rank,
-		.lanes_be = sml_be16(LANES),
+		.lane_kind = kind_of(oracle, is_zero(oracle, rank, t)),
+		.lanes_be = sml_be16(oracle->form.lanes),
 	};
-	for (uint32_t i = 0; i < LANES; i++)
-		message->lanes_be[i] = sml_be32(lane_of(rank, t, i));
+	put_sum(oracle, t, rank, 1, message->lanes_be);
 }
 
-/* The whole job's sum. */
-static uint32_t result_of(const struct oracle *oracle, uint32_t t, uint32_t lane)
+/* The whole job's sum: at a leaf, that of more ranks, which have whatever the parent sends. */
+static void put_result(const struct oracle *oracle, uint32_t t, uint32_t *lanes_be)
 {
-	return sum_of(oracle, t, lane) + (oracle->is_leaf ? 0x5000000u + lane : 0);
+	put_sum(oracle, t, 0, oracle->n_ranks, lanes_be);
+	for (uint32_t i = 0; i < oracle->form.lanes && oracle->is_leaf; i++)
+		lanes_be[i] += sml_be32(0x5000000u + i);
 }
 
 static void fill_result(struct message *message, const struct oracle *oracle, uint32_t t,
-			uint32_t digest, uint32_t ticket, uint8_t last_rank)
+			uint32_t digest, uint32_t ticket, uint8_t last_rank, bool no_lanes)
 {
 	message->header = (struct sml_header){
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
@@ -198,19 +298,30 @@ static void fill_result(struct message *message, const struct oracle *oracle, ui
 		.chunk_be = sml_be32(ticket),
 		.digest_be = sml_be32(digest),
 		.rank = last_rank,
-		.lanes_be = sml_be16(LANES),
+		.lane_kind = kind_of(oracle, no_lanes),
+		.lanes_be = sml_be16(oracle->form.lanes),
 	};
-	for (uint32_t i = 0; i < LANES; i++)
-		message->lanes_be[i] = sml_be32(result_of(oracle, t, i));
+	put_result(oracle, t, message->lanes_be);
 }
 
-static const char *check_lanes(const struct message *message, const struct oracle *oracle,
-			       uint32_t t, bool up)
+static const char *check_lanes(const struct message *message, uint32_t length,
+			       const struct oracle *oracle, uint32_t t, bool up)
 {
-	for (uint32_t i = 0; i < LANES; i++)
-		PROPERTY_CHECK(message->lanes_be[i] ==
-				       sml_be32((up ? sum_of : result_of)(oracle, t, i)),
-			       "the sum is wrong");
+	bool no_lanes = up ? all_are_zero(oracle, t) : oracle->uses[t].no_lanes;
+	uint32_t expected[LANES];
+
+	PROPERTY_CHECK(length == length_of(oracle, no_lanes) &&
+			       message->header.lane_kind == kind_of(oracle, no_lanes) &&
+			       message->header.lanes_be == sml_be16(oracle->form.lanes),
+		       "the sum has lanes that it should not have, or too few");
+	if (no_lanes)
+		return NULL;
+	if (up)
+		put_sum(oracle, t, 0, oracle->n_ranks, expected);
+	else
+		put_result(oracle, t, expected);
+	PROPERTY_CHECK(memcmp(message->lanes_be, expected, 4u * oracle->form.lanes) == 0,
+		       "the sum is wrong");
 	return NULL;
 }
 
@@ -219,7 +330,8 @@ static const char *check_up(const struct oracle *oracle, uint32_t t,
 {
 	const struct message *sum = answer->packet;
 
-	PROPERTY_CHECK(sum != NULL && answer->length == sizeof(*sum), "nothing goes to the parent");
+	PROPERTY_CHECK(sum != NULL && answer->length >= SML_HEADER_BYTES,
+		       "nothing goes to the parent");
 	PROPERTY_CHECK(sum->header.kind == SML_PACKET_CONTRIBUTION &&
 			       sum->header.key_be == sml_be64(parent.cookie) &&
 			       sum->header.job_be == sml_be32(parent.job) &&
@@ -227,7 +339,7 @@ static const char *check_up(const struct oracle *oracle, uint32_t t,
 			       sum->header.use_be == sml_be32(oracle->first_use + t) &&
 			       sum->header.digest_be == sml_be32(oracle->uses[t].digest),
 		       "what goes to the parent is of something else");
-	return check_lanes(sum, oracle, t, true);
+	return check_lanes(sum, answer->length, oracle, t, true);
 }
 
 static const char *check_result(const struct oracle *oracle, uint32_t t,
@@ -235,7 +347,7 @@ static const char *check_result(const struct oracle *oracle, uint32_t t,
 {
 	const struct message *result = answer->packet;
 
-	PROPERTY_CHECK(result != NULL && answer->length == sizeof(*result), "no result was sent");
+	PROPERTY_CHECK(result != NULL && answer->length >= SML_HEADER_BYTES, "no result was sent");
 	PROPERTY_CHECK(result->header.key_be == sml_be64(77) &&
 			       result->header.use_be == sml_be32(oracle->first_use + t) &&
 			       result->header.kind == SML_PACKET_RESULT &&
@@ -245,7 +357,7 @@ static const char *check_result(const struct oracle *oracle, uint32_t t,
 		       "the ticket is not the use's");
 	PROPERTY_CHECK(result->header.rank == oracle->uses[t].last_rank,
 		       "another rank was the last");
-	return check_lanes(result, oracle, t, false);
+	return check_lanes(result, answer->length, oracle, t, false);
 }
 
 static const char *check_answer(const struct slot_world *world, uint32_t t,
@@ -266,13 +378,16 @@ static const char *step_result(struct slot_world *world, struct gen *gen, bool t
 {
 	uint32_t ticket = tiny ? 9 : gen_below(gen, 1000);
 	uint8_t last_rank = (uint8_t)(tiny ? LEAF_RANK : gen_range(gen, LEAF_RANK, LEAF_RANK + 1));
-	enum sml_verdict expected = oracle_accept(&world->oracle, t, digest, ticket, last_rank);
+	/* A parent may send the zeros of a sum that has none. */
+	bool no_lanes = all_are_zero(&world->oracle, t) && (tiny || gen_below(gen, 2));
+	enum sml_verdict expected =
+		oracle_accept(&world->oracle, t, digest, ticket, last_rank, no_lanes);
 	struct sml_pool_answer answer;
 	struct message message;
 
-	fill_result(&message, &world->oracle, t, digest, ticket, last_rank);
-	PROPERTY_CHECK(sml_pool_receive(&world->pool, &message, sizeof(message), &answer) ==
-			       expected,
+	fill_result(&message, &world->oracle, t, digest, ticket, last_rank, no_lanes);
+	PROPERTY_CHECK(sml_pool_receive(&world->pool, &message, length_of(&world->oracle, no_lanes),
+					&answer) == expected,
 		       "the verdict on a result is not the oracle's");
 	return check_answer(world, t, expected, &answer);
 }
@@ -292,8 +407,9 @@ static const char *step(struct slot_world *world, struct gen *gen, bool tiny)
 	rank = gen_below(gen, oracle->n_ranks);
 	expected = oracle_step(oracle, t, rank, digest);
 	fill(&message, oracle, t, rank, digest);
-	PROPERTY_CHECK(sml_pool_receive(&world->pool, &message, sizeof(message), &answer) ==
-			       expected,
+	PROPERTY_CHECK(sml_pool_receive(&world->pool, &message,
+					length_of(oracle, is_zero(oracle, rank, t)),
+					&answer) == expected,
 		       "the verdict is not the oracle's");
 	return check_answer(world, t, expected, &answer);
 }

@@ -50,6 +50,7 @@ struct stripe {
 
 struct lie {
 	uint32_t n_stripes, n_shards, n_calls;
+	bool omits;
 	struct sml_shape shape;
 	struct sml_sequence sequence;
 	struct stripe stripes[MAX_STRIPES];
@@ -76,6 +77,7 @@ static void open_end(struct lie *lie, uint32_t stripe, uint32_t shard, struct en
 		.stripe = (uint8_t)stripe,
 		.n_stripes = (uint8_t)lie->n_stripes,
 		.number = (uint8_t)lie->shape.rank,
+		.omits = lie->omits,
 		.window_max = 64,
 	};
 
@@ -100,6 +102,7 @@ static void draw_sizes(struct lie *lie, struct gen *gen)
 	lie->shape.rounds = lie->shape.lanes == MAX_LANES;
 	lie->shape.n_ranks = (uint8_t)gen_range(gen, 1, 3);
 	lie->shape.rank = (uint8_t)gen_below(gen, lie->shape.n_ranks);
+	lie->omits = gen_below(gen, 2);
 }
 
 static void lie_init(struct lie *lie, struct gen *gen, bool tiny)
@@ -199,7 +202,10 @@ static void make_call(struct lie *lie, const struct sml_tensor_spec *wanted)
 	spec.send = call->send.bytes;
 	spec.recv = call->recv.bytes;
 	for (size_t i = 0; i < call->send.n; i++)
-		call->send.bytes[i] = (uint8_t)(i * 7 + lie->n_calls);
+		/* Every other call has a second half without numbers. */
+		call->send.bytes[i] = lie->n_calls % 2 && i > call->send.n / 2
+					      ? 0
+					      : (uint8_t)(i * 7 + lie->n_calls);
 	call->memory = guard_take(sml_tensor_memory_bytes(&spec, &lie->shape));
 	sml_tensor_init(&call->tensor, &spec, &lie->shape, &lie->sequence, call->memory.bytes);
 	lie->n_calls++;
@@ -252,6 +258,12 @@ static const char *check_calls(const struct lie *lie)
 
 /* ---- packets ---- */
 
+static uint32_t length_of(const struct sml_header *header)
+{
+	return SML_HEADER_BYTES +
+	       sml_lane_bytes(sml_be16(header->lanes_be), header->lane_kind & SML_LANES_OMITTED);
+}
+
 static const char *send_one(struct lie *lie, struct end *end)
 {
 	size_t length = sml_worker_send(end->worker, lie->packet.bytes, lie->now_ns);
@@ -261,8 +273,8 @@ static const char *send_one(struct lie *lie, struct end *end)
 	if (length == 0)
 		return NULL;
 	PROPERTY_CHECK(!end->worker->frozen, "a frozen worker sent");
-	PROPERTY_CHECK(length == SML_HEADER_BYTES + 4u * sml_be16(header->lanes_be) &&
-			       length <= lie->packet.n,
+	PROPERTY_CHECK(length == length_of(header) && length <= lie->packet.n &&
+			       (lie->omits || !(header->lane_kind & SML_LANES_OMITTED)),
 		       "a packet of a wrong length was sent");
 	PROPERTY_CHECK(sml_be16(header->slot_be) < MAX_GLOBAL, "a slot that does not exist sent");
 	sent = &end->sent[sml_be16(header->slot_be)];
@@ -319,9 +331,14 @@ static uint32_t draw_result(struct lie *lie, struct gen *gen, uint32_t stripe,
 		bytes[SML_HEADER_BYTES + i] =
 			(uint8_t)(gen->mode == GEN_ALL || gen_below(gen, 8) ? i
 									    : gen_below(gen, 256));
-	length = SML_HEADER_BYTES + 4 * n_lanes;
+	length = length_of(header);
 	if (gen->mode == GEN_ALL)
 		return length;
+	/* Zeros, with lanes or without them, wherever the rank has sent zeros or something else. */
+	if (gen_below(gen, 4) == 3) {
+		header->lane_kind ^= SML_LANES_OMITTED;
+		length = length_of(header);
+	}
 	if (gen_below(gen, 4) == 3)
 		bytes[gen_below(gen, SML_HEADER_BYTES)] = (uint8_t)gen_below(gen, 256);
 	if (gen_below(gen, 8) == 7)
@@ -346,9 +363,9 @@ static bool is_the_answer(const struct lie *lie, uint32_t stripe, const struct e
 	       header->epoch_be == sml_be32(lie->stripes[stripe].epoch) &&
 	       header->key_be == sml_be64(TAG) && header->use_be == sent->header.use_be &&
 	       header->digest_be == sent->header.digest_be && header->op == sent->header.op &&
-	       header->lane_kind == sent->header.lane_kind &&
-	       header->lanes_be == sent->header.lanes_be &&
-	       length == SML_HEADER_BYTES + 4u * sml_be16(header->lanes_be);
+	       (header->lane_kind == sent->header.lane_kind ||
+		(header->lane_kind | SML_LANES_OMITTED) == sent->header.lane_kind) &&
+	       header->lanes_be == sent->header.lanes_be && length == length_of(header);
 }
 
 static const char *receive_one(struct lie *lie, struct gen *gen, uint32_t stripe, struct end *end)

@@ -13,8 +13,9 @@
 
 #define RIG_RANKS	 3
 #define RIG_TENSORS	 8
-#define RIG_LANES	 8
-#define RIG_PACKET_BYTES (SML_HEADER_BYTES + 4 * RIG_LANES)
+#define RIG_LANES	 8 /* unless a test chooses another number, up to the most */
+#define RIG_LANES_MOST	 352
+#define RIG_PACKET_BYTES (SML_HEADER_BYTES + 4 * RIG_LANES_MOST)
 
 struct rig_packet {
 	uint8_t bytes[RIG_PACKET_BYTES] __attribute__((aligned(8)));
@@ -40,11 +41,15 @@ struct rig {
 	struct guarded pool_memory;
 	struct rig_rank ranks[RIG_RANKS];
 	uint32_t n_ranks;
+	bool omits; /* each rank has whole packets of zeros, which do not travel */
 	uint64_t now_ns;
 	uint64_t verdicts[SML_VERDICTS], n_received;
 };
 
 void rig_init(struct rig *rig, uint32_t n_ranks, uint16_t head_slots, uint16_t data_slots);
+/* With packets of another size, and zeros or none. */
+void rig_init_with(struct rig *rig, uint32_t n_ranks, uint16_t head_slots, uint16_t data_slots,
+		   uint16_t lanes, bool omits);
 /* False: something wrote outside its memory. */
 bool rig_fini(struct rig *rig);
 
