@@ -107,6 +107,7 @@ class Request:
     def _finish(self, number: int) -> None:
         if number:
             self._error = make(number, c.text_of(self._job._context, number))
+            self._job._failed.append(self._keep)
         self._number, self._keep = number, ()
         _under_way.discard(self)
 
@@ -240,6 +241,8 @@ class Job:
         _watch: Callable[[], None] | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
+        # Arrays of calls that have failed: reconfigure() may complete these.
+        self._failed: list[tuple] = []
         self._guard = threading.Lock()  # _failure() in one thread, close() in another
         if "torch" in sys.modules:
             _leave_to_python()
@@ -521,7 +524,8 @@ class Job:
         With `job`, `rank` and `world_size`, the caller has decided on the members; without them,
         the switch decides. `wait`: seconds for other old ranks to ask. `timeout`: of this call.
         `keeps_buffers`: the arrays of calls that have failed are as these left them. Then each of
-        these calls is complete on all members or on none, and completed() says which.
+        these calls is complete on all members or on none, and completed() says which. The results
+        are in `out`: pass it to calls that may fail.
         """
         members = c.Membership(
             size=ctypes.sizeof(c.Membership),
@@ -546,6 +550,7 @@ class Job:
                 raise make(number, c.text_of(None, number))
 
         interruptible(change, lambda: lib.sml_abort(context, b"interrupted (KeyboardInterrupt)"))
+        self._failed.clear()
         self.rank, self.world_size = lib.sml_rank(context), lib.sml_world_size(context)
 
     @property
@@ -579,6 +584,7 @@ class Job:
             # A failed close has the text of the calls that failed before it.
             interruptible(lambda: lib.sml_close(context))
         _under_way.difference_update(self._pending)
+        self._failed.clear()
 
     def __enter__(self) -> Job:
         return self
