@@ -49,7 +49,7 @@ static bool measure(const struct sml_standing *all, unsigned n, struct sml_settl
 		last = sml_serial_max(last, all[i].first);
 	}
 	settlement->n_calls = last - settlement->first + SML_STANDING_CALLS;
-	return last - settlement->first < SML_STANDING_CALLS;
+	return last - settlement->first <= SML_STANDING_CALLS;
 }
 
 bool sml_standing_settle(const struct sml_standing *all, unsigned n, unsigned at,
@@ -77,6 +77,14 @@ bool sml_settlement_completes(const struct sml_settlement *settlement, uint32_t 
 	return i < settlement->n_calls && settlement->givers[i] != 0;
 }
 
+static bool gives_any(const struct sml_settlement *settlement, unsigned at)
+{
+	for (uint32_t i = 0; i < settlement->n_calls; i++)
+		if (settlement->givers[i] == at + 1)
+			return true;
+	return false;
+}
+
 /* Does a member lack a call that all[at] gives? */
 static bool lacks(const struct sml_settlement *settlement, const struct sml_standing *member,
 		  unsigned at)
@@ -91,6 +99,9 @@ static bool lacks(const struct sml_settlement *settlement, const struct sml_stan
 bool sml_settlement_needs(const struct sml_settlement *settlement, const struct sml_standing *all,
 			  unsigned n, unsigned at)
 {
+	/* Most give nothing: otherwise, time would grow with the square of the ranks. */
+	if (all[at].job != settlement->job || !gives_any(settlement, at))
+		return false;
 	for (unsigned i = 0; i < n; i++)
 		if (all[i].job == settlement->job && !all[i].settled &&
 		    lacks(settlement, &all[i], at))

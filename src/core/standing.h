@@ -17,7 +17,10 @@
 
 #include "core/worker.h"
 
-/* Two calls of which one may be complete are not further apart: a worker holds both. */
+/*
+ * A worker holds so many calls, and no later one before its oldest is complete. So no member's
+ * first call that is not complete comes more than this after another member's.
+ */
 #define SML_STANDING_CALLS SML_WORKER_TENSORS
 
 /* What a member tells of a job that it was in: how far it is. */

@@ -75,14 +75,17 @@ TEST(numbers_of_calls_wrap_around)
 	assert_true(sml_settlement_needs(&settlement, all, 2, 1));
 }
 
-TEST(members_that_claim_to_be_too_far_apart_are_refused)
+/* All calls that a worker holds are complete on one member, and the oldest is not on another. */
+TEST(members_are_as_far_apart_as_a_worker_holds_calls_and_no_further)
 {
 	struct sml_standing all[] = {standing(JOB, 0, 0),
-				     standing(JOB, SML_STANDING_CALLS - 1, ~(uint64_t)0)};
+				     standing(JOB, SML_WORKER_TENSORS, ~(uint64_t)0)};
 
 	all[1].complete[SML_STANDING_CALLS / 64 - 1] = (uint64_t)1 << 63;
 	assert_true(sml_standing_settle(all, 2, 0, &settlement));
-	assert_true(sml_settlement_completes(&settlement, 2 * SML_STANDING_CALLS - 2));
+	assert_true(sml_settlement_completes(&settlement, 0));
+	assert_true(sml_settlement_completes(&settlement, 2 * SML_STANDING_CALLS - 1));
+	assert_true(sml_settlement_needs(&settlement, all, 2, 1));
 	all[1].first++;
 	assert_false(sml_standing_settle(all, 2, 0, &settlement));
 }
