@@ -235,10 +235,10 @@ static int start_context(struct sml_context *context)
 }
 
 /* The calls of the last job. If this rank alone cannot go on, the others learn why. */
-static int settle(struct sml_context *context, uint64_t deadline_ns)
+static int settle(struct sml_context *context, bool follows, uint64_t deadline_ns)
 {
 	char text[SML_TEXT_BYTES];
-	int error = sml_past_settle(context, deadline_ns);
+	int error = sml_past_settle(context, follows, deadline_ns);
 
 	if (error == 0 || sml_context_check(context))
 		return error;
@@ -282,6 +282,7 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 {
 	/* Its name may have the rank. */
 	int error = context->settings.asks ? 0 : sml_tracing_open(context);
+	uint32_t changes;
 
 	if (error)
 		return error;
@@ -297,12 +298,14 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 	open_stripes(context, deadline_ns);
 	settle_hosts(context);
 	error = opening_error(context, false);
+	/* All members are told the same. Later, a switch that takes over changes the admission. */
+	changes = context->stripes[0].admission.changes;
 	if (error == 0)
 		error = start_context(context);
 	if (error == 0)
-		error = settle(context, deadline_ns);
+		error = settle(context, changes > 0, deadline_ns);
 	if (error == 0)
-		sml_settings_note_begun(&context->settings, context->stripes[0].admission.changes);
+		sml_settings_note_begun(&context->settings, changes);
 	context->usage.opened_ns = sml_now_ns();
 	return error;
 }

@@ -532,10 +532,8 @@ static int meet(struct sml_context *context, uint64_t deadline_ns)
 	return error;
 }
 
-int sml_past_settle(struct sml_context *context, uint64_t deadline_ns)
+int sml_past_settle(struct sml_context *context, bool follows, uint64_t deadline_ns)
 {
-	/* All members are told the same. */
-	bool follows = context->stripes[0].admission.changes > 0;
 	int error = follows ? meet(context, deadline_ns) : 0;
 
 	if (error)

@@ -31,10 +31,10 @@ struct sml_context;
 int sml_past_note_end(struct sml_context *context, bool promised);
 
 /*
- * The job has begun, and no call has been made: its members settle the calls of those before. 0,
- * or an error, told.
+ * The job has begun, and no call has been made: if it follows another one, its members settle the
+ * calls of those before. 0, or an error, told.
  */
-int sml_past_settle(struct sml_context *context, uint64_t deadline_ns);
+int sml_past_settle(struct sml_context *context, bool follows, uint64_t deadline_ns);
 
 void sml_past_fini(struct sml_context *context);
 
