@@ -741,22 +741,37 @@ static struct order to_job_as_they_are(const char *name)
 }
 
 /*
- * `dying` is killed while they call, and `late` when the others may already join without it.
- * Another one stalls before: then it has often contributed to a call that only others complete.
+ * All n call, and one of them dies. Another one stalls before: then it has often contributed to a
+ * call that only others complete. Their switch may die in its place, and it soon after.
  */
-static void die_and_settle(int n, int dying, int late, unsigned wait_us)
+static void die_while_all_call(int n, int dying, bool with_switch, unsigned wait_us)
 {
-	int left = ((1 << n) - 1) & ~(1 << dying), stalled = (dying + 2) % n;
+	const int all = (1 << n) - 1, stalled = (dying + 2) % n;
 
-	start_all(n + 1);
-	let(left | 1 << dying, to_job("first", 0));
-	tell_members(left | 1 << dying, call_as(left | 1 << dying));
+	let(all, to_job("first", 0));
+	tell_members(all, call_as(all));
 	usleep(20000 + wait_us);
 	kill(processes[stalled].pid, SIGSTOP);
 	usleep(STALL_US);
-	end_process(dying);
+	if (with_switch)
+		switch_process_kill(&root);
+	else
+		end_process(dying);
 	kill(processes[stalled].pid, SIGCONT);
-	expect(left, SML_ERROR_RANK_DIED, 0);
+	if (with_switch) {
+		usleep(wait_us);
+		end_process(dying);
+	}
+	expect(all & ~(1 << dying), SML_ERROR_RANK_DIED, 0);
+}
+
+/* `dying` is killed while they call, and `late` when the others may already join without it. */
+static void die_and_settle(int n, int dying, int late, unsigned wait_us)
+{
+	int left = ((1 << n) - 1) & ~(1 << dying);
+
+	start_all(n + 1);
+	die_while_all_call(n, dying, false, wait_us);
 	if (late >= 0) {
 		struct order early = to_job_as_they_are("second");
 
@@ -815,6 +830,58 @@ TEST(a_call_is_complete_on_all_that_go_on_or_on_none)
 		fail_msg("calls were completed late in %d forms only", forms_with_luck);
 	faults = NULL;
 	end_switches();
+}
+
+/* They ask the switch who goes on; or it has died, and they have a list. */
+static void settle_once(bool with_switch, unsigned *seed)
+{
+	const int dying = rand_r(seed) % 4, left = 15 & ~(1 << dying);
+	struct order order = with_switch ? to_job_as_they_are("second") : ask;
+
+	order.keeps = true;
+	die_while_all_call(4, dying, with_switch, (unsigned)rand_r(seed) % 20000);
+	tell_members(left, order);
+	note_places(left, true);
+	expect_the_same_place(left);
+	let(left, make_sum);
+	end_all();
+}
+
+TEST(so_it_is_where_the_switch_decides)
+{
+	unsigned seed = (unsigned)sml_now_ns();
+
+	print_message("seed %u\n", seed);
+	start_switches();
+	faults = "drop=50000";
+	n_handed = 0;
+	form = (struct form){.switch_address = root_address};
+	for (int tries = 0; tries < MOST_TRIES && (n_handed == 0 || tries < 3); tries++) {
+		start_all(4);
+		settle_once(false, &seed);
+	}
+	assert_int_not_equal(n_handed, 0);
+	faults = NULL;
+	end_switches();
+}
+
+TEST(so_it_is_where_another_switch_has_taken_over_or_is_about_to)
+{
+	unsigned seed = (unsigned)sml_now_ns();
+
+	print_message("seed %u\n", seed);
+	faults = "drop=50000";
+	heartbeat_ms = FROZEN_HEARTBEAT_MS;
+	n_handed = 0;
+	for (int tries = 0; tries < MOST_TRIES && (n_handed == 0 || tries < 2); tries++) {
+		start_with_standby(tries % 2);
+		settle_once(true, &seed);
+		switch_process_kill(&leaf);
+		switch_process_kill(&second);
+	}
+	assert_int_not_equal(n_handed, 0);
+	heartbeat_ms = 0;
+	faults = NULL;
 }
 
 /* ---- errors during it ---- */
