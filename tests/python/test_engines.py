@@ -12,8 +12,8 @@ import pytest
 
 from programs import BINDINGS, ROOT, as_installed
 
-# Ray starts eight processes beside our two, one after another, and most of them import PyTorch: on
-# two cores that 40 other processes wanted, that took 330 s.
+# Ray starts many processes beside our two. On two cores that 40 other processes wanted, its script
+# took 330 s.
 LIMIT_S = 1500
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
