@@ -493,7 +493,8 @@ SML_API int sml_previous_rank(struct sml_context *context, int rank);
  * in which they were made, 0 is the first. 1: it is complete, and its receive buffer has the
  * result. 0: it has failed on all members, or there is no such call: one that returned an error
  * because the job had already failed was never made. A program that makes one call at a time asks
- * for call 0.
+ * for call 0. Ask after each sml_reconfigure(), also after one that has failed: it may have
+ * completed calls before it failed, and the next one forgets which.
  */
 SML_API int sml_completed(struct sml_context *context, int call);
 

@@ -559,7 +559,10 @@ class Job:
         return lib.sml_waiting(self._context) if self._context else 0
 
     def completed(self, call: int = 0) -> bool:
-        """Has the last reconfigure() completed this call, of those that had failed here before?"""
+        """Has the last reconfigure() completed this call, of those that had failed here before?
+
+        Ask also after a reconfigure() that has failed: the next one forgets the answers.
+        """
         return self._context is not None and lib.sml_completed(self._context, call) == 1
 
     def previous_rank(self, rank: int) -> int | None:

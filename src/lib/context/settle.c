@@ -52,8 +52,10 @@ void sml_past_fini(struct sml_context *context)
 
 /* ---- a job ends ---- */
 
-/* The same on all of its ranks, and on no others; not the secret itself, which packets must not
- * show. */
+/*
+ * The same on all of its ranks, and on no others. It does not show the secret at once; when packets
+ * have it, the job with that secret is over.
+ */
 static uint64_t name_of_job(const struct sml_context *context)
 {
 	uint64_t secret = context->stripes[0].admission.membership;

@@ -60,7 +60,7 @@ struct sml_stripe {
 		char lost[SML_TEXT_BYTES];  /* which switch was lost, and how */
 		char tried[SML_TEXT_BYTES]; /* the other switches, and their results */
 	} failover;
-	struct sml_handed handed; /* while the workers keep results of the epoch before it */
+	struct sml_handed handed; /* until the next switch dies, or the job ends */
 };
 
 /* Its switch's address, for texts. */
