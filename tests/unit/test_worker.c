@@ -295,7 +295,7 @@ static uint32_t window_after(uint64_t rtt_ns, uint64_t path_min_ns, unsigned los
 	return flight.window;
 }
 
-TEST(lanes_that_are_all_zero_do_not_travel)
+TEST_WITH(lanes_that_are_all_zero_do_not_travel, NULL, end)
 {
 	struct rig_packet packet, result;
 	struct sml_header *header = (struct sml_header *)result.bytes;
