@@ -695,8 +695,15 @@ TEST(they_go_on_with_a_job_key)
 /* ---- all or none ---- */
 
 /* The others need so long to end their calls without it. */
-#define STALL_US   5000
+#define STALL_US 5000
+/* ThreadSanitizer makes all so slow that members hardly ever differ: it looks for races only. */
+#ifdef __SANITIZE_THREAD__
+#define MOST_TRIES 3
+#define NEEDS_LUCK false
+#else
 #define MOST_TRIES 15
+#define NEEDS_LUCK true
+#endif
 static int places[MAX_PROCESSES], n_handed;
 
 static struct order call_as(int members)
@@ -823,7 +830,7 @@ TEST(a_call_is_complete_on_all_that_go_on_or_on_none)
 		form = forms[i];
 		forms_with_luck += settle_in_this_form(&seed) > 0;
 	}
-	if (forms_with_luck < 2)
+	if (NEEDS_LUCK && forms_with_luck < 2)
 		fail_msg("calls were completed late in %d forms only", forms_with_luck);
 	faults = NULL;
 	end_switches();
@@ -853,11 +860,11 @@ TEST(so_it_is_where_the_switch_decides)
 	faults = "drop=50000";
 	n_handed = 0;
 	form = (struct form){.switch_address = root_address};
-	for (int tries = 0; tries < MOST_TRIES && (n_handed == 0 || tries < 3); tries++) {
+	for (int tries = 0; tries < 4 * MOST_TRIES && (n_handed == 0 || tries < 3); tries++) {
 		start_all(4);
 		settle_once(false, &seed);
 	}
-	assert_int_not_equal(n_handed, 0);
+	assert_true(n_handed > 0 || !NEEDS_LUCK);
 	faults = NULL;
 	end_switches();
 }
@@ -870,13 +877,13 @@ TEST(so_it_is_where_another_switch_has_taken_over_or_is_about_to)
 	faults = "drop=50000";
 	heartbeat_ms = FROZEN_HEARTBEAT_MS;
 	n_handed = 0;
-	for (int tries = 0; tries < MOST_TRIES && (n_handed == 0 || tries < 4); tries++) {
+	for (int tries = 0; tries < 4 * MOST_TRIES && (n_handed == 0 || tries < 4); tries++) {
 		start_with_standby(tries % 2);
 		settle_once(true, &seed);
 		switch_process_kill(&leaf);
 		switch_process_kill(&second);
 	}
-	assert_int_not_equal(n_handed, 0);
+	assert_true(n_handed > 0 || !NEEDS_LUCK);
 	heartbeat_ms = 0;
 	faults = NULL;
 }
