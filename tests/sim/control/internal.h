@@ -31,10 +31,14 @@
 #define SIM_FIRST_PID 100u
 #define TIMEOUT_NS    (120 * SECOND)
 #define HEARTBEAT_MS  3000u
-#define LANES	      352u
-#define JOB_NAME      "simulated"
-#define NEVER	      UINT64_MAX
-#define NEVER_32      UINT32_MAX
+/* Between two ticks of a session. */
+#define TICK_NS (HEARTBEAT_MS / 4 * MS)
+/* In an elastic world: how long a process waits for the others of its next membership. */
+#define MOVE_MS	 10000u
+#define LANES	 352u
+#define JOB_NAME "simulated"
+#define NEVER	 UINT64_MAX
+#define NEVER_32 UINT32_MAX
 
 enum reach { ANSWERS, REFUSES, SILENT };
 
@@ -330,6 +334,25 @@ bool sim_crank_has_come(const struct rank *rank);
 void sim_crank_moves(struct rank *rank, const struct members *members);
 /* The same, and the switch decides where. */
 void sim_crank_asks(struct rank *rank);
+
+/* ---- a rank's connections (attempts.c) ---- */
+
+/* Join the job through this connection, or resume it. */
+void sim_attempt_join(struct rank *rank, unsigned address, bool resumes);
+void sim_attempt_message(struct rank *rank, unsigned address, const struct event *event,
+			 const SmlControl__Envelope *message);
+void sim_attempt_drop(struct attempt *attempt);
+void sim_attempts_drop(struct rank *rank);
+/* The address that the rank uses this connection for; -1 if it no longer does. */
+int sim_attempt_of(const struct rank *rank, const struct link *link);
+/* The rank is in the membership that has this tag. */
+void sim_crank_note_place(struct rank *rank, uint64_t tag);
+
+/* The sum of a call, which must be the same on every rank. */
+static inline uint32_t sim_sum_of_call(uint32_t chunk)
+{
+	return chunk * 2654435761u;
+}
 
 /* ---- jobs whose members change (elastic.c) ---- */
 

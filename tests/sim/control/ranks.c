@@ -7,17 +7,12 @@
 #include "sim/control/internal.h"
 #include "switchml.h"
 
-#define TICK_NS	    (HEARTBEAT_MS / 4 * MS)
 #define PATIENCE_NS (3 * SECOND) /* time between probes */
 #define AGAIN_NS    (200 * MS)	 /* time until a contribution is sent again */
 #define CALL_NS	    TIMEOUT_NS
 /* While it begins: how long all addresses are tried, and the pause between two tries. */
 #define EARLY_NS (10 * SECOND)
 #define PAUSE_NS (100 * MS)
-/* In an elastic world: how long a process waits for the others of its next membership. */
-#define MOVE_MS 10000u
-/* And how long for others of its last one, where the switch decides. */
-#define ASK_MS 5000u
 
 /* ---- the end ---- */
 
@@ -48,22 +43,6 @@ bool sim_crank_has_come(const struct rank *rank)
 	return rank->state != COMING || rank->early_ns != 0;
 }
 
-static void drop(struct attempt *attempt)
-{
-	if (attempt->link)
-		sim_end(attempt->link, false);
-	if (attempt->talks)
-		sml_session_fini(&attempt->session);
-	*attempt = (struct attempt){.tick_ns = NEVER, .probed_ns = NEVER};
-}
-
-static void drop_all(struct rank *rank)
-{
-	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
-		drop(&rank->attempts[i]);
-	rank->taken = -1;
-}
-
 static void fails(struct rank *rank, int error, const char *text)
 {
 	if (rank->control->is_elastic)
@@ -76,7 +55,7 @@ static void fails(struct rank *rank, int error, const char *text)
 	sim_say(rank->control, "rank %u fails (%d): %s", rank->id, error, text);
 	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
 		sml_session_abort(&rank->attempts[rank->taken].session, error, text, 0);
-	drop_all(rank);
+	sim_attempts_drop(rank);
 	if (rank->state == PARTED && rank->asks)
 		sim_elastic_refused(rank, error, text);
 	else if (rank->state == PARTED)
@@ -93,197 +72,13 @@ void sim_crank_dies(struct rank *rank)
 			rank->attempts[i].link->at_rank = false;
 	if (control->is_elastic && rank->state != PARTED && sim_crank_has_come(rank))
 		sim_elastic_ends(rank);
-	drop_all(rank);
+	sim_attempts_drop(rank);
 	rank->state = DEAD;
 	control->rank_died = true;
 	if (control->embedded && rank->id == 0 && control->servers[0].alive)
 		sim_server_dies(&control->servers[0]);
 	if (control->embedded && rank->id == 0)
 		control->servers[0].returns_ns = NEVER;
-}
-
-/* ---- what the session says and asks ---- */
-
-static struct rank *rank_of(const struct attempt *attempt)
-{
-	return &attempt->link->control->ranks[attempt->link->rank];
-}
-
-static int send_out(void *self, const SmlControl__Envelope *message)
-{
-	sim_send(((struct attempt *)self)->link, true, message);
-	return 0;
-}
-
-static void stalls_reported(void *self, const SmlControl__StallReport *report, bool last_words)
-{
-	(void)self;
-	(void)report;
-	(void)last_words;
-}
-
-static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
-		     size_t text_bytes, SmlControl__Call *call)
-{
-	(void)self;
-	snprintf(text, text_bytes, "call %u of stream %d", chunk, stream);
-	call->number = chunk;
-	return true;
-}
-
-static void report_stalls(void *self)
-{
-	(void)self;
-}
-
-static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
-			      uint64_t waited_ms[SML_MAX_CHILDREN])
-{
-	(void)self;
-	(void)status;
-	(void)waited_ms;
-}
-
-static bool get_traffic(void *self, SmlControl__Traffic *traffic)
-{
-	(void)self;
-	traffic->packets_sent = 1;
-	return true;
-}
-
-static const struct sml_session_output output = {send_out,	stalls_reported,   describe,
-						 report_stalls, get_stripe_status, get_traffic};
-
-static void begin_session(struct rank *rank, unsigned address)
-{
-	struct attempt *attempt = &rank->attempts[address];
-	const struct sml_session_config config = {
-		.where = rank->control->names[address],
-		.rank = rank->number,
-		.world_size = rank->n,
-		.heartbeat_ms = HEARTBEAT_MS,
-		.rank_0_runs_it = rank->control->embedded,
-		.proof = "",
-		.unset = "",
-		.output = &output,
-		.self = attempt,
-	};
-
-	sml_session_init(&attempt->session, &config);
-	attempt->talks = true;
-	attempt->tick_ns = rank->control->now_ns + TICK_NS;
-}
-
-/* ---- the report ---- */
-
-/* The sum of a call, which must be the same on every rank. */
-static uint32_t sum_of(uint32_t chunk)
-{
-	return chunk * 2654435761u;
-}
-
-static const void *give_kept(void *self, enum sml_stream_id stream, uint32_t chunk,
-			     uint16_t *n_lanes)
-{
-	struct rank *rank = rank_of(self);
-
-	if (stream != SML_HEAD || !rank->has_kept || rank->kept[0] != chunk)
-		return NULL;
-	*n_lanes = 1;
-	return &rank->sums[chunk % 64];
-}
-
-static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const void *lanes,
-		 uint16_t n_lanes)
-{
-	struct rank *rank = rank_of(self);
-
-	if (stream != SML_HEAD || n_lanes != 1 || chunk > rank->done)
-		return -1;
-	if (chunk < rank->done)
-		return 0; /* the result is already here */
-	memcpy(&rank->sums[chunk % 64], lanes, 4);
-	if (rank->sums[chunk % 64] != sum_of(chunk))
-		sim_wrong(rank->control, "rank %u adopts a wrong sum of call %u", rank->id, chunk);
-	rank->done++;
-	rank->sent = false;
-	sim_say(rank->control, "rank %u adopts call %u", rank->id, chunk);
-	return 1;
-}
-
-static void note_place(struct rank *rank, uint64_t tag)
-{
-	const struct sml_place place = {tag, rank->number, rank->n, rank->begun};
-
-	sml_places_note(&rank->places, &place);
-}
-
-/* It has been ready, and not told to start. */
-static void report_nothing(const struct rank *rank, struct sml_resumption *resumption)
-{
-	*resumption = (struct sml_resumption){
-		.epoch = rank->epoch,
-		.tag = rank->tag,
-		.membership = rank->membership,
-		.begins = true,
-	};
-}
-
-static void report(struct rank *rank, struct sml_resumption *resumption, struct attempt *attempt)
-{
-	report_nothing(rank, resumption);
-	resumption->begins = false;
-	resumption->leaving =
-		rank->leaves && rank->control->now_ns >= rank->lost_ns + SML_LEAVE_WAIT_NS / 2;
-	resumption->self = attempt;
-	resumption->kept = give_kept;
-	resumption->adopt = adopt;
-	rank->lacking[0] = rank->done;
-	resumption->reports[SML_HEAD] = (struct sml_resume_report){
-		.beyond = rank->done + 1,
-		.lacking = rank->lacking,
-		.n_lacking = 1,
-		.kept = rank->kept,
-		.n_kept = rank->has_kept,
-	};
-}
-
-static void join(struct rank *rank, unsigned address, bool resumes)
-{
-	struct sml_ask ask;
-	struct attempt *attempt = &rank->attempts[address];
-	SmlControl__Join message = SML_CONTROL__JOIN__INIT;
-	uint32_t port = 40000u + rank->id;
-	uint8_t token[SML_SESSION_TOKEN_BYTES] = {(uint8_t)rank->id};
-
-	begin_session(rank, address);
-	message.library_version = (char *)(uintptr_t) "1";
-	message.job = (char *)(uintptr_t)rank->job;
-	message.host = (char *)(uintptr_t) "host";
-	message.pid = SIM_FIRST_PID + rank->id;
-	message.wait_ms = rank->control->is_elastic ? MOVE_MS : 0;
-	message.lanes = LANES;
-	message.shards = 1;
-	message.stripes = rank->control->embedded ? rank->control->n_ranks : 1u;
-	message.stripe_ports = &port;
-	message.n_stripe_ports = rank->control->embedded;
-	if (rank->machine) {
-		message.machine = (ProtobufCBinaryData){1, &rank->machine};
-		message.host_token = (ProtobufCBinaryData){sizeof(token), token};
-	}
-	if (rank->asks && !resumes && !rank->may_have_begun) {
-		sml_places_ask(&rank->places, &ask);
-		ask.ask.wait_ms = ASK_MS;
-		message.ask = &ask.ask;
-	}
-	if (resumes)
-		report(rank, &attempt->resumption, attempt);
-	else if (rank->may_have_begun)
-		report_nothing(rank, &attempt->resumption);
-	sim_say(rank->control, "rank %u joins at %s%s", rank->id, rank->control->names[address],
-		resumes ? ", to go on" : "");
-	sml_session_join(&attempt->session, &message,
-			 resumes || rank->may_have_begun ? &attempt->resumption : NULL);
 }
 
 /* ---- looking for a switch ---- */
@@ -334,7 +129,7 @@ static bool begins_anew(struct rank *rank, unsigned address, int error, bool con
 	    rank->early_ns == 0 || now_ns >= rank->begins_by_ns ||
 	    (!rank->may_have_begun && now_ns >= rank->early_ns + EARLY_NS))
 		return false;
-	drop_all(rank);
+	sim_attempts_drop(rank);
 	rank->state = COMING;
 	rank->next = (uint8_t)((address + 1) % control->n_addresses);
 	rank->comes_ns = now_ns + PAUSE_NS;
@@ -353,7 +148,7 @@ static void reject(struct rank *rank, unsigned address, int error, const char *r
 		return;
 	}
 	sml_search_failed(&rank->search, address, error, reason, control->now_ns);
-	drop(&rank->attempts[address]);
+	sim_attempt_drop(&rank->attempts[address]);
 	if (rank->taken == (int)address)
 		rank->taken = -1;
 }
@@ -368,7 +163,7 @@ static void probe(struct rank *rank, unsigned address)
 		rank->may_have_begun &= sml_admission_resumes(admission);
 	if (admission->decided)
 		sim_elastic_learn(rank, admission->decided, admission->membership);
-	note_place(rank, admission->report_tag);
+	sim_crank_note_place(rank, admission->report_tag);
 	rank->epoch = admission->epoch;
 	rank->tag = admission->report_tag;
 	rank->membership = admission->membership;
@@ -425,7 +220,7 @@ static void starts(struct rank *rank, unsigned address)
 		rank->control->names[address], rank->done, rank->epoch);
 	rank->state = RUNNING;
 	rank->begun = true;
-	note_place(rank, rank->places.admitted.tag);
+	sim_crank_note_place(rank, rank->places.admitted.tag);
 	rank->last_address = (uint8_t)address;
 	rank->asks = false;
 	rank->taken = (int)address;
@@ -442,7 +237,7 @@ static void lost(struct rank *rank, const char *text)
 
 	sim_say(rank->control, "rank %u: %s", rank->id, text);
 	rank->lost_ns = rank->control->now_ns;
-	drop_all(rank);
+	sim_attempts_drop(rank);
 	look(rank, true, first);
 }
 
@@ -480,7 +275,7 @@ static void look_at(struct rank *rank, unsigned address)
 		if (rank->control->is_elastic)
 			sim_elastic_ends(rank);
 		rank->state = WELL;
-		drop_all(rank);
+		sim_attempts_drop(rank);
 	} else if (session->phase == SML_SESSION_ADMITTED && attempt->probed_ns == NEVER) {
 		probe(rank, address);
 	} else if (session->phase == SML_SESSION_RUNNING && rank->state != RUNNING) {
@@ -499,7 +294,7 @@ static void take_result(struct rank *rank, const struct event *event)
 		return;
 	if (control->is_elastic && !sim_elastic_accepts(rank, event))
 		return;
-	rank->sums[rank->done % 64] = sum_of(event->chunk);
+	rank->sums[rank->done % 64] = sim_sum_of_call(event->chunk);
 	rank->kept[0] = rank->done++;
 	rank->has_kept = true;
 	rank->sent = false;
@@ -543,7 +338,7 @@ static void give_up_job(struct rank *rank)
 	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
 		sml_session_abort(&rank->attempts[rank->taken].session, SML_ERROR_ABORTED,
 				  "it goes on elsewhere", SML_ABORT_PLANNED);
-	drop_all(rank);
+	sim_attempts_drop(rank);
 	rank->done = 0;
 	rank->has_kept = rank->sent = rank->leaves = rank->begun = false;
 	rank->asks_ns = NEVER;
@@ -579,34 +374,11 @@ void sim_crank_moves(struct rank *rank, const struct members *members)
 
 /* ---- events ---- */
 
-static int attempt_of(const struct rank *rank, const struct link *link)
-{
-	for (unsigned i = 0; i < MAX_ADDRESSES; i++)
-		if (rank->attempts[i].link == link)
-			return (int)i;
-	return -1;
-}
-
-static void message_comes(struct rank *rank, unsigned address, const struct event *event,
-			  const SmlControl__Envelope *message)
-{
-	struct attempt *attempt = &rank->attempts[address];
-	const struct sml_head head = {event->bytes, event->n, event->n};
-
-	if (!attempt->talks)
-		return;
-	event->link->heard_ns = rank->control->now_ns;
-	if (sml_session_reject(&attempt->session, &head))
-		sim_wrong(rank->control, "rank %u objects: %s", rank->id, attempt->session.text);
-	else
-		sml_session_message(&attempt->session, message);
-}
-
 void sim_crank_event(struct rank *rank, const struct event *event,
 		     const SmlControl__Envelope *message)
 {
 	struct control *control = rank->control;
-	int address = attempt_of(rank, event->link);
+	int address = sim_attempt_of(rank, event->link);
 
 	if (address < 0 || sim_crank_is_over(rank))
 		return;
@@ -618,7 +390,7 @@ void sim_crank_event(struct rank *rank, const struct event *event,
 		reject(rank, (unsigned)address, -111, "Connection refused");
 		return;
 	case EVENT_TO_RANK:
-		message_comes(rank, (unsigned)address, event, message);
+		sim_attempt_message(rank, (unsigned)address, event, message);
 		break;
 	case EVENT_END_AT_RANK:
 		if (rank->attempts[address].talks)
@@ -652,26 +424,26 @@ static void act(struct rank *rank)
 		case SML_SEARCH_CONNECT:
 			sim_say(control, "rank %u connects to %s", rank->id,
 				control->names[action.address]);
-			drop(attempt);
+			sim_attempt_drop(attempt);
 			attempt->link = sim_connect(control, rank, action.address);
 			if (attempt->link == NULL)
 				return;
 			break;
 		case SML_SEARCH_JOIN:
-			join(rank, action.address, true);
+			sim_attempt_join(rank, action.address, true);
 			break;
 		case SML_SEARCH_CLOSE:
 			if (rank->search.judges && attempt->talks)
 				sml_session_abort(&attempt->session, rank->search.error,
 						  rank->search.tries[rank->search.fatal].reason,
 						  SML_ABORT_TOLD);
-			drop(attempt);
+			sim_attempt_drop(attempt);
 			break;
 		}
 	}
 	if (rank->state == BEGINNING && rank->search.outcome == SML_SEARCH_FOUND &&
 	    !rank->attempts[rank->search.found].talks)
-		join(rank, rank->search.found, false);
+		sim_attempt_join(rank, rank->search.found, false);
 }
 
 static void tell_failure(struct rank *rank)
