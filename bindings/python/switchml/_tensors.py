@@ -14,13 +14,14 @@ import numpy as np
 
 from . import _the_job
 from ._buffer import buffer_of, check_type, empty_like
-from .job import OPS, WIRES, Job, _one_of
+from ._settings import OPS, WIRES, one_of
+from .job import Job
 
 
 def check(op: str, wire: str | None, types: Iterable[str] = ()) -> None:
     """Check before the framework does, because it would fail in the middle of a computation."""
-    _one_of("op", op, OPS)
-    _one_of("wire", wire, WIRES)
+    one_of("op", op, OPS)
+    one_of("wire", wire, WIRES)
     for name in types:
         check_type(name)
 

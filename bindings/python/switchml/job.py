@@ -5,29 +5,29 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
-import operator
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import _library as c
 from ._buffer import Buffer, buffer_of, empty_like
 from ._library import lib
+from ._request import Request, under_way
+from ._settings import (
+    DEBUG,
+    OPS,
+    WIRES,
+    call_options,
+    integer,
+    milliseconds,
+    notice,
+    one_of,
+    open_job,
+)
 from ._untraced import untraced
-from ._wait import in_main_thread, in_slices, interruptible
-from .errors import Closed, ConfigError, make
-
-OPS: Mapping[str, int] = {"sum": c.SUM, "avg": c.AVG, "max": c.MAX, "min": c.MIN}
-WIRES: Mapping[str | None, int] = {
-    None: c.WIRE_DEFAULT,
-    "int32": c.WIRE_INT32,
-    "int16": c.WIRE_INT16,
-    "int8": c.WIRE_INT8,
-    "exact": c.WIRE_EXACT,
-}
-_DEBUG = {"error": 0, "warn": 1, "info": 2, "trace": 3}
+from ._wait import interruptible
+from .errors import Closed, make
 
 
 class Counters(NamedTuple):
@@ -46,132 +46,6 @@ class Counters(NamedTuple):
     stalls: int
     tensors: int
     send_blocked: int
-
-
-def _one_of(what: str, value: Any, table: Mapping[Any, int]) -> int:
-    if value not in table:
-        names = ", ".join(repr(name) for name in table if name is not None)
-        raise ValueError(f"{what} must be one of {names}, not {value!r}")
-    return table[value]
-
-
-_INT_MAX = 2**31 - 1  # C's int, like the members of struct sml_config
-
-
-def _integer(what: str, value: Any) -> int:
-    """Convert to C's int; ctypes would silently keep only the low bits. C checks the range."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ConfigError(f"{what} is {value!r}: it must be a whole number") from None
-    if not -_INT_MAX - 1 <= number <= _INT_MAX:
-        raise ConfigError(f"{what} is {number}: it must be {-_INT_MAX - 1} to {_INT_MAX}")
-    return number
-
-
-def _milliseconds(what: str, seconds: Any) -> int:
-    try:
-        value = float(seconds)
-    except (TypeError, ValueError, OverflowError):
-        value = math.nan
-    if not 0 < value <= _INT_MAX // 1000:
-        raise ConfigError(f"{what} is {seconds!r}: it must be 0.001 to {_INT_MAX // 1000} seconds")
-    return max(1, round(value * 1000))
-
-
-def _notice(seconds: Any) -> int:
-    return 0 if seconds == 0 else _milliseconds("wait_notice", seconds)
-
-
-def _text(what: str, value: Any) -> bytes:
-    if not isinstance(value, str) or "\0" in value:
-        raise ConfigError(f"{what} is {value!r}: it must be a text without NUL")
-    return value.encode()
-
-
-def _options(wire: str | None) -> Any:
-    number = _one_of("wire", wire, WIRES)
-    return ctypes.byref(c.Options(ctypes.sizeof(c.Options), number)) if number else None
-
-
-class Request:
-    """A collective under way. Do not change or read its arrays before it is done."""
-
-    def __init__(self, job: Job, pointer: ctypes.c_void_p, keep: tuple, result: Any) -> None:
-        self._job, self._pointer = job, pointer
-        self._keep, self._result = keep, result
-        self._number: int | None = None
-        self._error: Exception | None = None
-        self._lock = threading.Lock()
-
-    def _finish(self, number: int) -> None:
-        if number:
-            self._error = make(number, c.text_of(self._job._context, number))
-            self._job._failed.append(self._keep)
-        self._number, self._keep = number, ()
-        _under_way.discard(self)
-
-    def _look(self) -> bool:
-        if self._number is None and not self._job._context:
-            self._error, self._number = Closed("the job was closed before the call ended"), -5009
-        if self._number is None:
-            done = ctypes.c_int(0)
-            number = lib.sml_test(self._pointer, ctypes.byref(done))
-            if done.value:
-                self._finish(number)
-        return self._number is not None
-
-    def test(self) -> bool:
-        """Whether the call has ended. Raises the call's error if it failed."""
-        with self._lock:
-            done = self._look()
-        if self._error:
-            raise self._error
-        return done
-
-    def wait(self, timeout: float | None = None) -> Any:
-        """Wait for the end and return the result.
-
-        timeout is in seconds. When it passes, TimeoutError is raised, but the call continues, and
-        you may wait again. The same applies after Ctrl-C interrupted the wait.
-        """
-        return self._wait(timeout)
-
-    def _wait(self, timeout: float | None = None) -> Any:
-        """wait() for this package: the fence that keeps torch.compile out of it takes time."""
-        if timeout is not None and math.isnan(timeout):
-            raise ValueError("timeout is not a number")
-        if timeout is None and not in_main_thread():
-            with self._lock:
-                if self._number is None and self._job._context:
-                    self._finish(lib.sml_wait(self._pointer))
-                self._look()
-        elif not in_slices(self._wait_for, timeout):
-            raise TimeoutError(f"not done after {timeout} s; the call goes on")
-        if self._error:
-            raise self._error
-        return self._result
-
-    def _wait_for(self, seconds: float) -> bool:
-        """Wait in C for this long, at most. Another thread may have the request."""
-        if not self._lock.acquire(timeout=seconds):
-            return False
-        try:
-            if self._number is None and self._job._context:
-                done = ctypes.c_int(0)
-                milliseconds = math.ceil(1000 * seconds)
-                number = lib.sml_wait_for(self._pointer, milliseconds, ctypes.byref(done))
-                if done.value:
-                    self._finish(number)
-                return bool(done.value)
-            return self._look()
-        finally:
-            self._lock.release()
-
-
-# C uses their arrays. Held here and not by the jobs, because a job may be dropped
-# meanwhile.
-_under_way: set[Request] = set()
 
 
 class Job:
@@ -253,14 +127,14 @@ class Job:
             "switch_address": switch,
             "master_address": master_address,
             "master_port": master_port,
-            "timeout_ms": None if timeout is None else _milliseconds("timeout", timeout),
-            "heartbeat_ms": None if heartbeat is None else _milliseconds("heartbeat", heartbeat),
-            "wire": None if wire is None else _one_of("wire", wire, WIRES),
+            "timeout_ms": None if timeout is None else milliseconds("timeout", timeout),
+            "heartbeat_ms": None if heartbeat is None else milliseconds("heartbeat", heartbeat),
+            "wire": None if wire is None else one_of("wire", wire, WIRES),
             "slots": slots,
             "threads": threads,
             "mtu": mtu,
             "interface": interface,
-            "debug": None if debug is None else _one_of("debug", debug, _DEBUG),
+            "debug": None if debug is None else one_of("debug", debug, DEBUG),
             "spin": spin,
             "faults": faults,
             "flight_recorder": flight_recorder,
@@ -279,17 +153,20 @@ class Job:
             "join": join,
             "min_ranks": min_ranks,
             "max_ranks": max_ranks,
-            "wait_notice_ms": None if wait_notice is None else _notice(wait_notice),
+            "wait_notice_ms": None if wait_notice is None else notice(wait_notice),
         }
         # Ctrl-C ends sml_open(), and the switch forgets this rank.
         stop = ctypes.c_int(0)
         self._context, self.rank, self.world_size = interruptible(
-            lambda: _open(settings, stop), lambda: setattr(stop, "value", 1), _leave_at_once, _watch
+            lambda: open_job(settings, stop),
+            lambda: setattr(stop, "value", 1),
+            _leave_at_once,
+            _watch,
         )
 
     @property
     def _pending(self) -> list[Request]:
-        return [request for request in tuple(_under_way) if request._job is self]
+        return [request for request in tuple(under_way) if request._job is self]
 
     def _submit(
         self, name: str, arguments: tuple, keep: tuple, result: Any, waits: bool = False
@@ -300,7 +177,7 @@ class Job:
         request = Request(self, ctypes.c_void_p(), keep, result)
         pointer = ctypes.byref(request._pointer)
         # Before C gets the arrays: from then on, Ctrl-C may come at any time.
-        _under_way.add(request)
+        under_way.add(request)
         try:
             if waits:
                 lib.sml_will_wait(self._context)
@@ -308,7 +185,7 @@ class Job:
             if number:
                 raise make(number, c.text_of(self._context, number))
         except Exception:  # also after Ctrl-C: C may use them
-            _under_way.discard(request)
+            under_way.discard(request)
             raise
         return request
 
@@ -327,7 +204,7 @@ class Job:
         send = buffer_of(array)
         kind = send.number_type()
         recv, out = _like(send, array, out)
-        number, options = _one_of("op", op, OPS), _options(wire)
+        number, options = one_of("op", op, OPS), call_options(wire)
         arguments = (send.address, recv.address, send.count, kind, number, options)
         return self._submit("allreduce", arguments, (send, recv), out)
 
@@ -365,8 +242,8 @@ class Job:
     ) -> Request:
         """Begin a reduce(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
-        kind, root = send.number_type(), _integer("root", root)
-        number, options = _one_of("op", op, OPS), _options(wire)
+        kind, root = send.number_type(), integer("root", root)
+        number, options = one_of("op", op, OPS), call_options(wire)
         recv, address = None, None
         if root == self.rank:
             recv, out = _like(send, array, out)
@@ -395,7 +272,7 @@ class Job:
         """Begin a broadcast(). Takes its arguments, and returns a Request."""
         data = buffer_of(array, writable=root != self.rank)
         kind, count = data.moved()
-        arguments = (data.address, count, kind, _integer("root", root))
+        arguments = (data.address, count, kind, integer("root", root))
         return self._submit("broadcast", arguments, (data,), array)
 
     def broadcast(self, array: Any, root: int = 0) -> Any:
@@ -449,7 +326,7 @@ class Job:
                 f"out must have {send.count // self.world_size} {send.type_name}, but has "
                 f"{recv.count} {recv.type_name}"
             )
-        number, options = _one_of("op", op, OPS), _options(wire)
+        number, options = one_of("op", op, OPS), call_options(wire)
         arguments = (send.address, recv.address, recv.count, kind, number, options)
         return self._submit("reduce_scatter", arguments, (send, recv), out)
 
@@ -536,8 +413,8 @@ class Job:
             master_port=master_port,
             min_ranks=min_ranks,
             max_ranks=max_ranks,
-            wait_ms=0 if wait is None else _milliseconds("wait", wait),
-            timeout_ms=0 if timeout is None else _milliseconds("timeout", timeout),
+            wait_ms=0 if wait is None else milliseconds("wait", wait),
+            timeout_ms=0 if timeout is None else milliseconds("timeout", timeout),
             keeps_buffers=keeps_buffers,
         )
         if not self._context:
@@ -586,7 +463,7 @@ class Job:
         if context:
             # A failed close has the text of the calls that failed before it.
             interruptible(lambda: lib.sml_close(context))
-        _under_way.difference_update(self._pending)
+        under_way.difference_update(self._pending)
         self._failed.clear()
 
     def __enter__(self) -> Job:
@@ -606,10 +483,6 @@ def _leave_to_python() -> None:
         untraced(kind)
 
 
-_MEMBERS = dict(c.Config._fields_)
-_NAMES = {"switch_address": "switch"}  # same names as in Job
-
-
 def _like(send: Buffer, array: Any, out: Any) -> tuple[Buffer, Any]:
     """The buffer of a result that is like the array, and the array that has it."""
     if out is None:
@@ -627,19 +500,3 @@ def _leave_at_once(opened: tuple[ctypes.c_void_p, int, int]) -> None:
     """The others would wait for a rank that has gone."""
     lib.sml_abort(opened[0], b"interrupted while it joined (KeyboardInterrupt)")
     lib.sml_close(opened[0])
-
-
-def _open(settings: Mapping[str, Any], interrupt: ctypes.c_int) -> tuple[ctypes.c_void_p, int, int]:
-    config, number = c.config_from_environment()
-    if number:
-        raise make(number, c.text_of(None, number))
-    for name, value in settings.items():
-        if value is not None:
-            checked = _text if _MEMBERS[name] is ctypes.c_char_p else _integer
-            setattr(config, name, checked(_NAMES.get(name, name), value))
-    config.interrupt = ctypes.pointer(interrupt)
-    context = ctypes.c_void_p()
-    number = lib.sml_open(ctypes.byref(context), ctypes.byref(config))
-    if number:
-        raise make(number, c.text_of(None, number))
-    return context, lib.sml_rank(context), lib.sml_world_size(context)

@@ -23,7 +23,8 @@ from torch.distributed import distributed_c10d as _c10d
 
 from ._calls.summary import Summary
 from ._calls.tensors import DEVICE_TYPES
-from ._group.group import Options, ProcessGroupSwitchML, checked, create, groups
+from ._group.group import ProcessGroupSwitchML, checked, create, groups
+from ._group.options import Options
 from ._group.reconfigure import await_retired
 from .hooks import HookState, allreduce_hook
 

@@ -24,7 +24,8 @@ from torch.distributed import GradBucket, ReduceOp
 from ._calls.callbacks import Promise, then_compute
 from ._calls.tensors import is_accelerated
 from ._calls.work import Work
-from ._group.group import Options, ProcessGroupSwitchML, checked
+from ._group.group import ProcessGroupSwitchML, checked
+from ._group.options import Options
 from ._residuals import Residuals
 
 # Exponents of float32 are -149 … 128. Above that, the block has an infinity or a NaN.

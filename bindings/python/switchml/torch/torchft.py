@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torchft.process_group import ProcessGroupWrapper
 
 from ._group import group as _group
-from ._group.group import Options
+from ._group.options import Options
 from ._group.reconfigure import retire
 from ._joining.job_name import label_of_members
 

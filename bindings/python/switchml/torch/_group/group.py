@@ -13,7 +13,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -31,9 +31,9 @@ from torch._C._distributed_c10d import (
 from torch.distributed import PrefixStore, ReduceOp
 
 from ... import _library as c
+from ..._settings import call_options
 from ..._tensor_memory import is_plain
 from ...errors import SwitchMLError
-from ...job import WIRES, _options
 from .._calls.elsewhere import Elsewhere, Monitored, check, with_dimensions
 from .._calls.line import AbortHooks, Line, seconds_of
 from .._calls.staging import Accelerator, DeviceWork
@@ -55,6 +55,7 @@ from .._joining.rendezvous import join
 from .derivation import Derivation
 from .gateway import watched
 from .lists import Lists
+from .options import Options
 from .reconfigure import Reconfigurable
 from .router import Router
 
@@ -78,52 +79,6 @@ _OPS = {
 }
 _LEAVE_S, _ABORT_S = 20.0, 5.0
 _NONE = timedelta(0)
-
-
-@dataclass(frozen=True)
-class Options:
-    """Settings of a group: `pg_options` of init_process_group() and new_group().
-
-    A value of None comes from the environment (docs/environment.md).
-
-    Args:
-        wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums of up to
-            8 KiB are exact, and longer ones travel as int32.
-        switch: as SWITCHML_SWITCH; nothing set: the ranks add, those of a host in memory that
-            they share; "embedded": every rank has a part of the switch.
-        master_address, master_port: where rank 0 listens then; None: any free port.
-        job: the job's name, as SWITCHML_JOB; nothing set: torchrun's --rdzv-id, or the user and
-            the script. What tells the groups of a run apart follows it.
-        heartbeat, slots, threads, mtu, interface, spin, sched_batch, debug, ports, wait_notice,
-            summary: as in switchml.Job.
-        reconfigure: the group begins without ranks, and gets others each time that its
-            reconfigure() is called (docs/elastic.md); as PyTorch 2.14's enable_reconfigure.
-        cpp_futures: futures of works hold lists of C++, for communication hooks in C++
-            (docs/pytorch.md). PyTorch's own need no option.
-    """
-
-    wire: str | None = None
-    switch: str | None = None
-    master_address: str | None = None
-    master_port: int | None = None
-    job: str | None = None
-    heartbeat: float | None = None
-    slots: int | None = None
-    threads: int | None = None
-    mtu: int | None = None
-    interface: str | None = None
-    spin: bool | None = None
-    sched_batch: bool | None = None
-    debug: str | None = None
-    ports: str | None = None
-    wait_notice: float | None = None
-    summary: bool | None = None
-    reconfigure: bool = False
-    cpp_futures: bool = False
-
-    def __post_init__(self) -> None:
-        if self.wire not in WIRES:
-            raise ValueError(f"wire must be 'int32', 'int16', 'int8' or 'exact', not {self.wire!r}")
 
 
 def _decides(tensor: torch.Tensor) -> bool:
@@ -318,7 +273,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     ) -> Work:
         """All-reduce each of the tensors in place."""
         flat, finish = dense(tensors)
-        kind, number, options = _TYPES[tensors[0].dtype], _OPS[op.op], _options(wire)
+        kind, number, options = _TYPES[tensors[0].dtype], _OPS[op.op], call_options(wire)
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
             return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, options
@@ -371,7 +326,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             what = describe(tensors, opts.reduceOp)
             return self._instead("reduce", what, tensors)(tensors, opts)
         (flat,), finish = dense(tensors)
-        kind, number, options = _TYPES[flat.dtype], _OPS[opts.reduceOp.op], _options(None)
+        kind, number, options = _TYPES[flat.dtype], _OPS[opts.reduceOp.op], call_options(None)
         root = opts.rootRank
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
@@ -484,7 +439,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     def _scatter(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Work:
         for part, whole in zip(outputs, inputs, strict=True):
             self._check_parts(name, part, whole)
-        kind, number, options = _TYPES[inputs[0].dtype], _OPS[opts.reduceOp.op], _options(None)
+        kind, number, options = _TYPES[inputs[0].dtype], _OPS[opts.reduceOp.op], call_options(None)
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
             return send.data_ptr(), recv.data_ptr(), recv.numel(), kind, number, options

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import _library as c
+from ..._settings import WIRES
 from ...errors import make
-from ...job import WIRES
 
 # For each setting: what must be equal, and what the text shows.
 Terms = dict[str, tuple[str, str]]

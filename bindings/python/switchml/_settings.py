@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Settings of a job, checked and as C has them, and the calls' operations and wires."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+from . import _library as c
+from ._library import lib
+from .errors import ConfigError, make
+
+OPS: Mapping[str, int] = {"sum": c.SUM, "avg": c.AVG, "max": c.MAX, "min": c.MIN}
+WIRES: Mapping[str | None, int] = {
+    None: c.WIRE_DEFAULT,
+    "int32": c.WIRE_INT32,
+    "int16": c.WIRE_INT16,
+    "int8": c.WIRE_INT8,
+    "exact": c.WIRE_EXACT,
+}
+DEBUG = {"error": 0, "warn": 1, "info": 2, "trace": 3}
+
+
+def one_of(what: str, value: Any, table: Mapping[Any, int]) -> int:
+    if value not in table:
+        names = ", ".join(repr(name) for name in table if name is not None)
+        raise ValueError(f"{what} must be one of {names}, not {value!r}")
+    return table[value]
+
+
+_INT_MAX = 2**31 - 1  # C's int, like the members of struct sml_config
+
+
+def integer(what: str, value: Any) -> int:
+    """Convert to C's int; ctypes would silently keep only the low bits. C checks the range."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{what} is {value!r}: it must be a whole number") from None
+    if not -_INT_MAX - 1 <= number <= _INT_MAX:
+        raise ConfigError(f"{what} is {number}: it must be {-_INT_MAX - 1} to {_INT_MAX}")
+    return number
+
+
+def milliseconds(what: str, seconds: Any) -> int:
+    try:
+        value = float(seconds)
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not 0 < value <= _INT_MAX // 1000:
+        raise ConfigError(f"{what} is {seconds!r}: it must be 0.001 to {_INT_MAX // 1000} seconds")
+    return max(1, round(value * 1000))
+
+
+def notice(seconds: Any) -> int:
+    return 0 if seconds == 0 else milliseconds("wait_notice", seconds)
+
+
+def text(what: str, value: Any) -> bytes:
+    if not isinstance(value, str) or "\0" in value:
+        raise ConfigError(f"{what} is {value!r}: it must be a text without NUL")
+    return value.encode()
+
+
+def call_options(wire: str | None) -> Any:
+    number = one_of("wire", wire, WIRES)
+    return ctypes.byref(c.Options(ctypes.sizeof(c.Options), number)) if number else None
+
+
+_MEMBERS = dict(c.Config._fields_)
+_NAMES = {"switch_address": "switch"}  # same names as in Job
+
+
+def open_job(
+    settings: Mapping[str, Any], interrupt: ctypes.c_int
+) -> tuple[ctypes.c_void_p, int, int]:
+    config, number = c.config_from_environment()
+    if number:
+        raise make(number, c.text_of(None, number))
+    for name, value in settings.items():
+        if value is not None:
+            checked = text if _MEMBERS[name] is ctypes.c_char_p else integer
+            setattr(config, name, checked(_NAMES.get(name, name), value))
+    config.interrupt = ctypes.pointer(interrupt)
+    context = ctypes.c_void_p()
+    number = lib.sml_open(ctypes.byref(context), ctypes.byref(config))
+    if number:
+        raise make(number, c.text_of(None, number))
+    return context, lib.sml_rank(context), lib.sml_world_size(context)
