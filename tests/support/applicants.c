@@ -2,6 +2,8 @@
 /* See applicants.h. */
 #include "support/applicants.h"
 
+#include <string.h>
+
 #include "support/test.h"
 
 static bool add_place(SmlControl__Place *out, const struct jobs_place *place)
@@ -68,4 +70,30 @@ void jobs_assert_decided(const struct jobs_world *world, unsigned peer, uint32_t
 	assert_int_equal(decision->number, number);
 	assert_int_equal(decision->rank, rank);
 	assert_int_equal(decision->world_size, world_size);
+}
+
+void jobs_ask_to_join(struct jobs_world *world, unsigned peer)
+{
+	jobs_ask(world, peer, (struct jobs_ask){.min_ranks = 0});
+}
+
+uint64_t jobs_open_running(struct jobs_world *world, uint32_t world_size)
+{
+	jobs_open(world, 4096, 64, false);
+	return jobs_run(world, 0, world_size);
+}
+
+void jobs_form_in_vain(struct jobs_world *world, bool third_dies, uint64_t tags[2])
+{
+	tags[0] = jobs_open_running(world, 3);
+	if (third_dies)
+		jobs_hang_up(world, 2);
+	jobs_ask(world, 10, jobs_was(tags[0], 0, 3));
+	jobs_ask(world, 11, jobs_was(tags[0], 1, 3));
+	if (!third_dies)
+		jobs_wait(world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(world, 11, 2, 1, 2);
+	tags[1] = jobs_admitted(world, 11)->report_tag;
+	jobs_hang_up(world, 10);
+	assert_non_null(strstr(jobs_refusal(world, 11), "died"));
 }

@@ -22,6 +22,19 @@ struct jobs_ask {
 /* It waits for the others for a second, and for its job for a minute. */
 void jobs_ask(struct jobs_world *world, unsigned peer, struct jobs_ask ask);
 
+/* A new process asks. */
+void jobs_ask_to_join(struct jobs_world *world, unsigned peer);
+
+/* Opens a switch on which "train" runs with this many ranks, peers 0, 1, …. Returns its tag. */
+uint64_t jobs_open_running(struct jobs_world *world, uint32_t world_size);
+
+/*
+ * Opens a switch on which "train" ran with three ranks, of which 0 and 1 were then admitted, as
+ * peers 10 and 11, to a membership that failed before it ran. If `third_dies`, rank 2 died before
+ * they asked; otherwise, it did not ask in time. Gives the tags of both memberships.
+ */
+void jobs_form_in_vain(struct jobs_world *world, bool third_dies, uint64_t tags[2]);
+
 /* Peers first, first + 1, … are ranks 0, 1, … of "train", which runs. Returns its tag. */
 uint64_t jobs_run(struct jobs_world *world, unsigned first, uint32_t world_size);
 

@@ -48,8 +48,7 @@ TEST(a_place_that_no_job_had_is_refused)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 2);
+	tag = jobs_open_running(&world, 2);
 	jobs_ask(&world, 10, jobs_was(tag, 2, 2));
 	jobs_ask(&world, 11, jobs_was(tag, 0, 3));
 	jobs_ask(&world, 12, jobs_was(77, 0, SML_MAX_WORLD + 1));
@@ -64,8 +63,7 @@ TEST(a_job_ends_when_one_of_its_ranks_asks)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 2);
+	tag = jobs_open_running(&world, 2);
 	jobs_ask(&world, 10, jobs_was(tag, 1, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 0), "this is no failure: rank 1 asks"));
 	assert_int_equal(world.jobs.n_jobs, 0);
@@ -80,8 +78,7 @@ TEST(a_rank_that_asks_twice_is_there_once)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 2);
+	tag = jobs_open_running(&world, 2);
 	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
 	jobs_ask(&world, 11, jobs_was(tag, 0, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 10), "asked again, on another connection"));
@@ -98,8 +95,7 @@ TEST(who_asks_after_the_decision_is_too_late)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 2);
+	tag = jobs_open_running(&world, 2);
 	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	jobs_assert_decided(&world, 10, 2, 0, 1);
@@ -125,20 +121,6 @@ TEST(where_nobody_knows_whether_the_last_membership_began_the_program_decides)
 	jobs_close(&world);
 }
 
-/* Two of three ranks form a membership that fails before it runs. Returns the tags. */
-static void form_in_vain(struct jobs_world *world, uint64_t tags[2])
-{
-	jobs_open(world, 4096, 64, false);
-	tags[0] = jobs_run(world, 0, 3);
-	jobs_hang_up(world, 2);
-	jobs_ask(world, 10, jobs_was(tags[0], 0, 3));
-	jobs_ask(world, 11, jobs_was(tags[0], 1, 3));
-	jobs_assert_decided(world, 11, 2, 1, 2);
-	tags[1] = jobs_admitted(world, 11)->report_tag;
-	jobs_hang_up(world, 10);
-	assert_non_null(strstr(jobs_refusal(world, 11), "died"));
-}
-
 /* Its place in the job before counts, and that job's other ranks can be in the next one, too. */
 TEST(a_membership_that_never_ran_does_not_count)
 {
@@ -146,7 +128,7 @@ TEST(a_membership_that_never_ran_does_not_count)
 	struct jobs_world world;
 	uint64_t tags[2];
 
-	form_in_vain(&world, tags);
+	jobs_form_in_vain(&world, true, tags);
 	ask = jobs_was(tags[1], 1, 2);
 	ask.newest.unseen = true;
 	ask.older = (struct jobs_place){tags[0], 1, 3, false};
@@ -166,7 +148,7 @@ TEST(who_was_new_in_a_membership_that_never_ran_is_new_again)
 	struct jobs_world world;
 	uint64_t tags[2];
 
-	form_in_vain(&world, tags);
+	jobs_form_in_vain(&world, true, tags);
 	ask = jobs_was(tags[1], 1, 2);
 	ask.newest.unseen = true;
 	jobs_ask(&world, 20, ask);
@@ -208,8 +190,7 @@ TEST(an_applicant_is_told_who_is_missing)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 4);
+	tag = jobs_open_running(&world, 4);
 	jobs_ask(&world, 10, jobs_was(tag, 2, 4));
 	waiting = jobs_told(&world, 10, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
 	assert_int_equal(waiting->n_missing, 3);
@@ -234,8 +215,7 @@ TEST(ranks_that_run_are_told_at_once_of_who_waits)
 {
 	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_run(&world, 0, 2);
+	jobs_open_running(&world, 2);
 	jobs_ask(&world, 10, (struct jobs_ask){.job = "another"});
 	assert_int_equal(told_to_wait(&world, 0), 0);
 	jobs_ask(&world, 11, (struct jobs_ask){.min_ranks = 1});
@@ -265,8 +245,7 @@ TEST(nobody_waits_for_an_applicant_that_has_gone_or_is_silent)
 		struct jobs_world world;
 		uint64_t tag;
 
-		jobs_open(&world, 4096, 64, false);
-		tag = jobs_run(&world, 0, 3);
+		tag = jobs_open_running(&world, 3);
 		jobs_ask(&world, 10, jobs_was(tag, 0, 3));
 		if (silent) {
 			/* Longer than its heartbeat, and the others ask only then. */
@@ -290,8 +269,7 @@ TEST(a_switch_that_ends_tells_those_that_ask)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 2);
+	tag = jobs_open_running(&world, 2);
 	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
 	sml_jobs_stop(&world.jobs, world.now_ns);
 	assert_non_null(strstr(jobs_refusal(&world, 10), "the switch was stopped"));

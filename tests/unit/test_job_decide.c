@@ -7,12 +7,6 @@
 #include "support/test.h"
 #include "switchml.h"
 
-/* A new process. */
-static void join(struct jobs_world *world, unsigned peer)
-{
-	jobs_ask(world, peer, (struct jobs_ask){.min_ranks = 0});
-}
-
 /* ---- who ---- */
 
 TEST(ranks_keep_their_order_and_the_new_ones_follow)
@@ -22,11 +16,10 @@ TEST(ranks_keep_their_order_and_the_new_ones_follow)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 4);
+	tag = jobs_open_running(&world, 4);
 	jobs_hang_up(&world, 1);
-	join(&world, 21);
-	join(&world, 20);
+	jobs_ask_to_join(&world, 21);
+	jobs_ask_to_join(&world, 20);
 	for (unsigned i = 0; i < 3; i++)
 		jobs_ask(&world, 10 + i, jobs_was(tag, came[i], 4));
 	jobs_assert_decided(&world, 11, 2, 0, 5);
@@ -51,8 +44,7 @@ TEST(a_joiner_that_does_not_fit_the_others_does_not_end_their_job)
 	struct jobs_ask ask = {.shards = 1};
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 2);
+	tag = jobs_open_running(&world, 2);
 	jobs_ask(&world, 20, ask);
 	ask.shards = 2;
 	jobs_ask(&world, 21, ask);
@@ -72,8 +64,7 @@ TEST(joiners_of_another_job_go_on_waiting)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 1);
+	tag = jobs_open_running(&world, 1);
 	jobs_ask(&world, 20, (struct jobs_ask){.job = "trainer"});
 	jobs_ask(&world, 10, jobs_was(tag, 0, 1));
 	jobs_assert_decided(&world, 10, 2, 0, 1);
@@ -89,10 +80,9 @@ TEST(joiners_are_added_up_to_the_bound)
 	struct jobs_ask ask;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 2);
+	tag = jobs_open_running(&world, 2);
 	for (unsigned i = 0; i < 3; i++)
-		join(&world, 20 + i);
+		jobs_ask_to_join(&world, 20 + i);
 	ask = jobs_was(tag, 0, 2);
 	ask.max_ranks = 4;
 	jobs_ask(&world, 10, ask);
@@ -111,9 +101,8 @@ TEST(ranks_are_members_beyond_the_bound)
 	struct jobs_ask ask;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 2);
-	join(&world, 20);
+	tag = jobs_open_running(&world, 2);
+	jobs_ask_to_join(&world, 20);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		ask = jobs_was(tag, rank, 2);
 		ask.max_ranks = 1;
@@ -131,8 +120,7 @@ TEST(who_does_not_ask_in_time_is_left_out)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 3);
+	tag = jobs_open_running(&world, 3);
 	jobs_ask(&world, 12, jobs_was(tag, 2, 3));
 	jobs_wait(&world, SML_SECOND_NS / 2);
 	jobs_ask(&world, 10, jobs_was(tag, 0, 3));
@@ -150,8 +138,7 @@ TEST(with_too_few_ranks_all_get_an_error_in_time)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 2);
+	tag = jobs_open_running(&world, 2);
 	jobs_hang_up(&world, 1);
 	ask = jobs_was(tag, 0, 2);
 	ask.min_ranks = 2;
@@ -163,7 +150,7 @@ TEST(with_too_few_ranks_all_get_an_error_in_time)
 		strstr(jobs_refusal(&world, 10), "too few ranks to go on: 1, of at least 2"));
 	/* It asks again, and this time one joins. */
 	jobs_ask(&world, 11, ask);
-	join(&world, 20);
+	jobs_ask_to_join(&world, 20);
 	jobs_assert_decided(&world, 11, 2, 0, 2);
 	jobs_assert_decided(&world, 20, 2, 1, 2);
 	jobs_close(&world);
@@ -187,35 +174,21 @@ TEST(a_job_that_ran_elsewhere_needs_all_of_its_ranks)
 	jobs_close(&world);
 }
 
-/* Of three ranks, 0 and 1 are admitted to a membership that ends before it runs. */
-static uint64_t form_in_vain(struct jobs_world *world, uint64_t *never_ran)
-{
-	uint64_t tag;
-
-	jobs_open(world, 4096, 64, false);
-	tag = jobs_run(world, 0, 3);
-	jobs_ask(world, 10, jobs_was(tag, 0, 3));
-	jobs_ask(world, 11, jobs_was(tag, 1, 3));
-	jobs_wait(world, 2 * SML_SECOND_NS);
-	*never_ran = jobs_admitted(world, 10)->report_tag;
-	jobs_hang_up(world, 10);
-	return tag;
-}
-
 /* It could begin at another switch with all of its members, so one of them must be here. */
 TEST(after_a_membership_that_never_ran_one_of_its_members_is_needed)
 {
 	struct jobs_world world;
 	struct jobs_ask ask;
-	uint64_t never_ran, tag = form_in_vain(&world, &never_ran);
+	uint64_t tags[2];
 
-	jobs_ask(&world, 22, jobs_was(tag, 2, 3));
+	jobs_form_in_vain(&world, false, tags);
+	jobs_ask(&world, 22, jobs_was(tags[0], 2, 3));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	assert_non_null(strstr(jobs_refusal(&world, 22), "asked too late"));
-	jobs_ask(&world, 32, jobs_was(tag, 2, 3));
-	ask = jobs_was(never_ran, 1, 2);
+	jobs_ask(&world, 32, jobs_was(tags[0], 2, 3));
+	ask = jobs_was(tags[1], 1, 2);
 	ask.newest.unseen = true;
-	ask.older = (struct jobs_place){tag, 1, 3, false};
+	ask.older = (struct jobs_place){tags[0], 1, 3, false};
 	jobs_ask(&world, 31, ask);
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	jobs_assert_decided(&world, 31, 3, 0, 2);
@@ -228,8 +201,7 @@ TEST(after_a_membership_that_ran_the_job_before_it_is_over)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 2);
+	tag = jobs_open_running(&world, 2);
 	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	jobs_ready(&world, 10);
@@ -248,8 +220,7 @@ TEST(each_membership_has_a_name_and_a_number_of_its_own)
 	struct jobs_ask ask;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 1);
+	tag = jobs_open_running(&world, 1);
 	/* Another program has that name. */
 	jobs_join(&world, 1, jobs_join_message("train #6", 0, 2));
 	ask = jobs_was(tag, 0, 1);
@@ -266,8 +237,7 @@ TEST(where_there_is_no_room_for_the_job_nobody_waits_for_it)
 	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
-	tag = jobs_run(&world, 0, 2);
+	tag = jobs_open_running(&world, 2);
 	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
 	/* Another job runs by the time that the second one asks. */
 	world.jobs.config.max_jobs = 1;
