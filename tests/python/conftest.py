@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The package from the tree, unless another is installed; time limits for every test; groups."""
 
+import contextlib
 import faulthandler
 import sys
 from pathlib import Path
@@ -26,3 +27,15 @@ def groups(request):
     with Groups(request.module.N) as ranks:
         yield ranks
         ranks.call(stop)
+
+
+@pytest.fixture(scope="module")
+def pair(request):
+    """As groups, for tests after which ranks may have failed."""
+    from groups import Groups, stop
+    from ranks import RankError
+
+    with Groups(request.module.N) as ranks:
+        yield ranks
+        with contextlib.suppress(RankError):
+            ranks.call(stop)
