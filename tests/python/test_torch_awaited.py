@@ -2,6 +2,7 @@
 """Collectives whose caller waits: they end in its thread, and stay in order with others."""
 
 import contextlib
+import datetime
 import os
 import signal
 import threading
@@ -153,3 +154,144 @@ def destroyed_meanwhile(rank):
 
 def test_a_group_that_is_destroyed_ends_calls_that_wait(groups):
     assert groups.call(destroyed_meanwhile)[0] == ["Aborted"]
+
+
+# ---- the short way (_group/prompt.py) ----
+
+
+def lists(group, rank, n):
+    """What root gathers, and what each rank gets of root's list."""
+    root = 1
+    parts = [torch.zeros(n) for _ in range(N)] if rank == root else None
+    dist.gather(torch.full((n,), rank + 1.0), parts, root, group=group)
+    spread = [torch.full((n,), 10.0 * i + n) for i in range(N)] if rank == root else None
+    own = torch.zeros(n)
+    dist.scatter(own, spread, root, group=group)
+    return [*(parts or []), own]
+
+
+def limited(tensor, group):
+    """A call with a timeout of its own."""
+    opts = dist.AllreduceOptions()
+    opts.asyncOp, opts.timeout = False, datetime.timedelta(seconds=20)
+    group.allreduce([tensor], opts).wait()
+
+
+SHORT = {
+    **CALLS,
+    "gather_list": lambda whole, part, group: lists(group, dist.get_rank(group), 5),
+    "average": lambda whole, part, group: dist.all_reduce(whole, dist.ReduceOp.AVG, group=group),
+    "max": lambda whole, part, group: dist.all_reduce(whole, dist.ReduceOp.MAX, group=group),
+}
+LONG = {
+    "strided": lambda whole, part, group: dist.all_reduce(whole.view(N, -1).t(), group=group),
+    "complex": lambda whole, part, group: dist.all_reduce(whole.to(torch.cfloat), group=group),
+    "work": lambda whole, part, group: dist.all_reduce(whole, group=group, async_op=True).wait(),
+    "product": lambda whole, part, group: dist.all_reduce(
+        whole, dist.ReduceOp.PRODUCT, group=group
+    ),
+    "timeout": lambda whole, part, group: limited(whole, group),
+}
+
+
+def ways(rank):
+    """For each call, how many works went the short way, and whether others ended as well."""
+    from switchml.torch._calls.line import Line
+
+    group = dist.new_group(list(range(N)))
+    dist.barrier(group=group)  # joins the job
+    dist.barrier(group=group)  # after which no thread has anything to do
+    hurry, taken = Line.hurry, []
+    Line.hurry = lambda *arguments: taken.append(hurry(*arguments)) or taken[-1]
+    found = {}
+    try:
+        for name, call in {**SHORT, **LONG}.items():
+            while not group._line.idle:
+                time.sleep(0.001)
+            taken.clear()
+            call(torch.ones(N * 3), torch.ones(3), group)
+            found[name] = taken.copy()
+    finally:
+        Line.hurry = hurry
+    calls = group.summary()["switch"]["by_operation"]
+    dist.destroy_process_group(group)
+    return found, calls
+
+
+def test_only_calls_without_anything_special_go_the_short_way(groups):
+    for found, calls in groups.call(ways):
+        expected = {"gather_list": [True, True], "coalesced": []}
+        for name in SHORT:
+            assert found[name] == expected.get(name, [True]), name
+        for name in LONG:
+            # PyTorch makes real numbers of complex ones, in memory that is plain.
+            assert found[name] == ([True] if name == "complex" else []), name
+        assert calls["gather"] == {"calls": 1, "bytes": N * 5 * 4}
+        assert calls["scatter"] == {"calls": 1, "bytes": N * 5 * 4}
+
+
+def both_ways(rank):
+    """One rank goes the short way, and the other, whose tensors are strided, the long one."""
+    found = []
+    for n in (4, 4000):
+        for root in range(N):
+            tensor = torch.full((n,), rank + 1.0)
+            if rank == 1:
+                tensor = torch.stack([tensor, tensor], 1)[:, 0]
+            dist.all_reduce(tensor)
+            found.append(tensor.unique().tolist())
+            dist.broadcast(tensor.fill_(rank + 5.0), root)
+            found.append(tensor.unique().tolist())
+            parts = [torch.zeros(n) for _ in range(N)] if rank == root else None
+            dist.gather(tensor.fill_(rank + 1.0), parts, root)
+            found.append([part.unique().tolist() for part in parts or []])
+            dist.scatter(tensor, parts, root)
+            found.append(tensor.unique().tolist())
+    return found
+
+
+def test_ranks_may_go_different_ways(groups):
+    for rank, found in enumerate(groups.call(both_ways)):
+        expected = []
+        for root in [*range(N)] * 2:
+            gathered = [[i + 1.0] for i in range(N)] if rank == root else []
+            expected += [[N * (N + 1) / 2], [root + 5.0], gathered, [rank + 1.0]]
+        assert found == expected
+
+
+def different_roots(rank):
+    from switchml import errors
+
+    group = dist.new_group(list(range(N)))
+    dist.barrier(group=group)
+    try:
+        parts = [torch.zeros(3) for _ in range(N)]
+        dist.gather(torch.ones(3), parts, rank, group=group)
+    except errors.Mismatch as error:
+        return str(error)
+    finally:
+        with contextlib.suppress(errors.SwitchMLError):
+            dist.destroy_process_group(group)
+
+
+def test_a_gather_to_different_roots_is_a_mismatch(groups):
+    for text in groups.call(different_roots):
+        assert "gather of 3 float32, root 0" in text and "root 1" in text
+
+
+def works(rank):
+    """The work of a call that has ended: as C++ and hooks use it."""
+    opts = dist.AllreduceOptions()
+    opts.asyncOp = False
+    tensor = torch.full((3,), rank + 1.0)
+    work = dist.group.WORLD.allreduce([tensor], opts)
+    seen = []
+    future = work.get_future().then(lambda future: seen.append(future.value()[0].tolist()))
+    future.wait()
+    same = work.result()[0] is tensor
+    return work.wait(), work.is_completed(), work.is_success(), work.exception(), same, seen
+
+
+def test_works_that_have_ended_have_all_that_works_have(groups):
+    total = N * (N + 1) / 2
+    assert groups.call(works) == [(True, True, True, None, True, [[total] * 3])] * N

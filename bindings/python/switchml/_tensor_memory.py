@@ -50,6 +50,21 @@ def is_lazy(tensor: torch.Tensor) -> bool:
     return bool(torch._C._dispatch_keys(tensor).raw_repr() & _LAZY_BITS)
 
 
+# The keys of tensors that were found to be their memory, on the host.
+_host_keys: set[int] = set()
+
+
+def is_host_memory(tensor: torch.Tensor) -> bool:
+    """Whether it is plain, not lazy, and in this host's memory: quickly, for every call asks."""
+    keys = torch._C._dispatch_keys(tensor).raw_repr()
+    if keys in _host_keys:
+        return True
+    if keys & (_OTHER_BITS | _LAZY_BITS) or not tensor.is_cpu:
+        return False
+    _host_keys.add(keys)
+    return True
+
+
 def kind_of(tensor: torch.Tensor) -> str:
     """What a tensor that is not plain is called."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):

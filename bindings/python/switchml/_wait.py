@@ -20,7 +20,7 @@ _WATCH_S = 0.05
 
 
 def in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
+    return threading.get_ident() == threading.main_thread().ident
 
 
 def poll(done: Callable[[], bool], timeout: float | None = None) -> bool:

@@ -183,13 +183,18 @@ def context() -> Context:
     return found
 
 
+def no_turns() -> bool:
+    """Whether nothing must be closed before a call made here begins, and no callback makes it."""
+    here = getattr(_here, "context", None)
+    return here is None or (type(here) is Context and not here.open)  # only this thread adds turns
+
+
 def open_turns() -> tuple[Turn, ...]:
     """The turns that must be closed before a call made here begins."""
-    here = context()
-    if type(here) is Context and not here.open:  # only this thread adds turns to it
+    if no_turns():
         return ()
     with _lock:
-        return tuple(here.earlier())
+        return tuple(context().earlier())
 
 
 def watch(watcher: Any) -> None:

@@ -26,10 +26,10 @@ from typing import Any
 from ..._wait import poll
 from ...errors import Closed, SwitchMLError, Timeout
 from ...job import Job, Request
-from .callbacks import watch
+from .callbacks import no_turns, watch
 from .summary import Usage
 from .threads import Callbacks
-from .work import Work, place
+from .work import Prompt, Work, place
 
 log = logging.getLogger("switchml.torch")
 
@@ -138,6 +138,26 @@ class Line:
             self._n_awaited += 1
             self._begin(work, waits=True)
         self._finish_here(work)
+
+    def hurry(self, work: Prompt, keep: Any) -> bool:
+        """Make the work's calls of C, and wait for their end. False: it is not its turn yet.
+
+        This is put() for works that need no thread. `keep`: the tensors whose memory C uses.
+        """
+        if not no_turns():
+            return False
+        with self._lock:
+            job = self._job
+            if not job or self._waiting or self._busy or self._n_begun or self._closed:
+                return False
+            self.n_put += 1
+            self._n_awaited += 1
+            try:
+                work.hurry(job, keep)
+            except Exception as failure:  # reported to the caller that waits for the work
+                work.begin_error = failure
+        self._finish_here(work)
+        return True
 
     def _finish_here(self, work: Work) -> None:
         given = False

@@ -202,7 +202,8 @@ class Work(_Work, Untraced):
             raise Timeout(f"{self.name} has not ended after {seconds:g} s; it goes on")
         if self._error is not None:
             raise self._error
-        self.synchronize()
+        if self._devices:
+            self.synchronize()
         return True
 
     def synchronize(self) -> None:
@@ -245,3 +246,55 @@ class Work(_Work, Untraced):
         if self._error is not None:
             raise self._error
         return self._tensors
+
+
+class Prompt(Work):
+    """A collective that the application awaits, and that has ended when the application gets it
+    (Line.hurry).
+
+    Its constructor does much less than that of Work: what a call in progress needs is made when
+    the call does not end at once, or when it is asked for. Calls of few bytes take little longer
+    than this. `calls`: names in C, and arguments; `n_bytes` is what the first of them moves.
+    """
+
+    late, awaited, limit, deadline = False, True, None, None
+    begin_error = when_ended = None
+    after = ()
+    _calls, _devices = (), []
+    _range = _end_signal = _promise = _cpp_future = _error = None
+    _has_ended = False
+
+    def __init__(
+        self,
+        name: str,
+        tensors: list[torch.Tensor],
+        n_bytes: int,
+        *calls: tuple[str, tuple],
+        finish: Callable[[], None] | None = None,
+    ) -> None:
+        _Work.__init__(self)
+        self.name, self.calls, self._n_bytes = name, calls, n_bytes
+        self._tensors = self._outputs = tensors
+        self._finish = finish
+        self._lock = threading.Lock()
+
+    @property
+    def moved(self) -> list[tuple[str, int]]:
+        return [(self.calls[0][0], self._n_bytes)]
+
+    def hurry(self, job: Job, keep: Any) -> None:
+        """Make the calls of C, for which this thread waits next."""
+        self.begun_at = time.monotonic()
+        self.requests = []
+        for call, arguments in self.calls:
+            self.requests.append(job._submit(call, arguments, keep, None, True))
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """As Work.wait(). Short, so that torch.compile may trace it, and need not be kept out."""
+        if not self._has_ended:  # the application was interrupted, and its call goes on
+            return super().wait(timeout)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    wait._is_untraced = True  # type: ignore[attr-defined]

@@ -25,6 +25,7 @@ from torch.distributed import ProcessGroup
 
 from ..._tensor_memory import is_lazy, is_plain
 from .._calls.tensors import DEVICE_TYPES, tensors_in
+from .prompt import prompted
 
 # Each with the names that PyTorch had for it before 2.13, and has beside the new one.
 COLLECTIVES = {
@@ -191,7 +192,7 @@ def watched(kind: type) -> None:
     for name, older in COLLECTIVES.items():
         own = getattr(kind, name)
         base = next(filter(None, (getattr(ProcessGroup, n, None) for n in (name, *older))), None)
-        setattr(kind, f"_own_{name}", own)
+        setattr(kind, f"_own_{name}", prompted(name, own))
         if base is None:
             continue  # this version of PyTorch does not have it
         if IS_DISPATCHED:
@@ -201,7 +202,7 @@ def watched(kind: type) -> None:
                     delattr(kind, alias)
         else:
             # What replaces it keeps torch.compile out, too, and doing that twice takes time.
-            own = getattr(own, "_torchdynamo_orig_callable", own)
+            own = prompted(name, getattr(own, "_torchdynamo_orig_callable", own))
             for alias in (name, *older):
                 setattr(kind, alias, torch.compiler.disable(_announced(own, base.__name__)))
 

@@ -56,21 +56,10 @@ from .derivation import Derivation
 from .gateway import watched
 from .lists import Lists
 from .options import Options
+from .prompt import TYPES
 from .reconfigure import Reconfigurable
 from .router import Router
 
-_TYPES = {
-    torch.float32: c.FLOAT32,
-    torch.float16: c.FLOAT16,
-    torch.bfloat16: c.BFLOAT16,
-    torch.float64: c.FLOAT64,
-    torch.int32: c.INT32,
-    torch.int64: c.INT64,
-    torch.int16: c.INT16,
-    torch.int8: c.INT8,
-    torch.uint8: c.UINT8,
-    torch.bool: c.BOOL,
-}
 _OPS = {
     ReduceOp.SUM: c.SUM,
     ReduceOp.AVG: c.AVG,
@@ -273,7 +262,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     ) -> Work:
         """All-reduce each of the tensors in place."""
         flat, finish = dense(tensors)
-        kind, number, options = _TYPES[tensors[0].dtype], _OPS[op.op], call_options(wire)
+        kind, number, options = TYPES[tensors[0].dtype], _OPS[op.op], call_options(wire)
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
             return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, options
@@ -288,7 +277,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         return (
             self._takes(tensors)
             and op.op in _OPS
-            and tensors[0].dtype in _TYPES
+            and tensors[0].dtype in TYPES
             and len({t.dtype for t in tensors}) == 1
             and not (op.op == ReduceOp.AVG and tensors[0].dtype is torch.bool)  # there is none
         )
@@ -326,7 +315,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             what = describe(tensors, opts.reduceOp)
             return self._instead("reduce", what, tensors)(tensors, opts)
         (flat,), finish = dense(tensors)
-        kind, number, options = _TYPES[flat.dtype], _OPS[opts.reduceOp.op], call_options(None)
+        kind, number, options = TYPES[flat.dtype], _OPS[opts.reduceOp.op], call_options(None)
         root = opts.rootRank
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
@@ -439,7 +428,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     def _scatter(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Work:
         for part, whole in zip(outputs, inputs, strict=True):
             self._check_parts(name, part, whole)
-        kind, number, options = _TYPES[inputs[0].dtype], _OPS[opts.reduceOp.op], call_options(None)
+        kind, number, options = TYPES[inputs[0].dtype], _OPS[opts.reduceOp.op], call_options(None)
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
             return send.data_ptr(), recv.data_ptr(), recv.numel(), kind, number, options

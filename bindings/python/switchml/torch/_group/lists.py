@@ -46,6 +46,11 @@ def _in_lists(several: Any, one: Any) -> tuple[Any, Any]:
     return ([several], [one]) if isinstance(one, torch.Tensor) else (several, list(one))
 
 
+def gather_text(inputs: Sequence[torch.Tensor], root: int) -> str:
+    """What the ranks of a gather must agree on, beyond its all-gather."""
+    return f"gather of {inputs[0].numel()} {describe(inputs)}, root {root}"
+
+
 class Lists:
     """The part of a ProcessGroupSwitchML that has collectives of lists."""
 
@@ -78,8 +83,7 @@ class Lists:
             return self._instead("gather", what, inputs[:1])(outputs, inputs, opts)
         whole, call = self._all_gathered(inputs[0])
         # The all-gather would not find that ranks name different roots.
-        text = f"gather of {inputs[0].numel()} {describe(inputs)}, root {opts.rootRank}"
-        calls = [call, place(text, whole)]
+        calls = [call, place(gather_text(inputs, opts.rootRank), whole)]
         return self._copy_parts("gather", calls, tensors_in(outputs), whole, opts)
 
     def scatter(

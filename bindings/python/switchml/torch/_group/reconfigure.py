@@ -175,6 +175,9 @@ class Unset:
             "reconfigure() that failed"
         )
 
+    def hurry(self, work: Any, keep: Any) -> bool:
+        return False
+
     def abort(self, reason: str) -> None:
         pass
 

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The short way of most calls: one contiguous tensor in the host's memory, awaited at once.
+
+    group.allreduce -> prompt -> Line.hurry -> C
+                           \\-> the group's own method, for everything else
+
+Calls of few bytes take little longer on one host than what Python does for them, so every check
+here is made once, and in its cheapest form. The invariant: the short way makes the same call of C
+as the group's own method would, so ranks may go different ways. Each function here returns a work
+that has ended, or None if its call must go the long way; it has then changed nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import (
+    AllgatherOptions,
+    AllreduceOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+)
+from torch.distributed import ReduceOp
+
+from ... import _library as c
+from ..._tensor_memory import is_host_memory
+from .._calls.work import Prompt
+from .lists import LIMIT_BYTES, gather_text
+
+TYPES = {
+    torch.float32: c.FLOAT32,
+    torch.float16: c.FLOAT16,
+    torch.bfloat16: c.BFLOAT16,
+    torch.float64: c.FLOAT64,
+    torch.int32: c.INT32,
+    torch.int64: c.INT64,
+    torch.int16: c.INT16,
+    torch.int8: c.INT8,
+    torch.uint8: c.UINT8,
+    torch.bool: c.BOOL,
+}
+_NONE = timedelta(0)
+# Compared one after the other, because PyTorch takes long to hash them; most calls add.
+_OPS = (
+    (ReduceOp.SUM, c.SUM),
+    (ReduceOp.AVG, c.AVG),
+    (ReduceOp.MAX, c.MAX),
+    (ReduceOp.MIN, c.MIN),
+)
+_enabled = torch.autograd._profiler_enabled
+_modes = torch._C._len_torch_dispatch_stack
+
+
+def _is_prompt(group: Any, opts: Any, kind: type) -> bool:
+    """Whether the caller awaits the call, with the group's own settings, and nothing watches."""
+    names = group._names
+    return (
+        type(opts) is kind
+        and not opts.asyncOp
+        and names is not None
+        and names.get("cpu", "switchml") == "switchml"
+        and group._shorter_s is None
+        and not opts.timeout > _NONE
+        and not _enabled()
+        and not _modes()
+    )
+
+
+def _single(tensors: Any) -> torch.Tensor | None:
+    """The only tensor, if C can take its memory as it is."""
+    if type(tensors) is not list or len(tensors) != 1:
+        return None
+    tensor = tensors[0]
+    return tensor if isinstance(tensor, torch.Tensor) and _is_taken(tensor) else None
+
+
+def _is_taken(tensor: torch.Tensor) -> bool:
+    return is_host_memory(tensor) and tensor.is_contiguous()
+
+
+def _numbers(tensor: torch.Tensor, op: ReduceOp) -> tuple[int, int] | None:
+    """Those of C for the type and the operation."""
+    kind = TYPES.get(tensor.dtype)
+    if kind is None:
+        return None
+    for theirs, ours in _OPS:
+        if op == theirs:
+            return None if kind == c.BOOL and ours == c.AVG else (kind, ours)
+    return None
+
+
+def _allreduce(group: Any, tensors: Any, opts: Any) -> Prompt | None:
+    tensor = _single(tensors)
+    if tensor is None or not _is_prompt(group, opts, AllreduceOptions):
+        return None
+    numbers = _numbers(tensor, opts.reduceOp)
+    if numbers is None:
+        return None
+    address = tensor.data_ptr()
+    call = ("allreduce", (address, address, tensor.numel(), *numbers, None))
+    work = Prompt("all_reduce", [tensor], tensor.nbytes, call)
+    return work if group._line.hurry(work, tensor) else None
+
+
+def _reduce(group: Any, tensors: Any, opts: Any) -> Prompt | None:
+    tensor = _single(tensors)
+    if tensor is None or not _is_prompt(group, opts, ReduceOptions):
+        return None
+    numbers = _numbers(tensor, opts.reduceOp)
+    if numbers is None:
+        return None
+    address = tensor.data_ptr()
+    call = ("reduce", (address, address, tensor.numel(), *numbers, opts.rootRank, None))
+    work = Prompt("reduce", [tensor], tensor.nbytes, call)
+    return work if group._line.hurry(work, tensor) else None
+
+
+def _broadcast(group: Any, tensors: Any, opts: Any) -> Prompt | None:
+    tensor = _single(tensors)
+    if tensor is None or not _is_prompt(group, opts, BroadcastOptions):
+        return None
+    n_bytes = tensor.nbytes
+    call = ("broadcast", (tensor.data_ptr(), n_bytes, c.BYTE, opts.rootRank))
+    work = Prompt("broadcast", [tensor], n_bytes, call)
+    return work if group._line.hurry(work, tensor) else None
+
+
+def _barrier(group: Any, opts: Any) -> Prompt | None:
+    if not _is_prompt(group, opts, BarrierOptions):
+        return None
+    if (device := opts.device) is not None and device.type != "cpu":
+        return None
+    work = Prompt("barrier", [], 0, ("barrier", ()))
+    return work if group._line.hurry(work, None) else None
+
+
+def _are_parts(group: Any, part: Any, whole: Any) -> bool:
+    """Whether `whole` has one `part` for each rank, and C can take both."""
+    if not isinstance(part, torch.Tensor) or not isinstance(whole, torch.Tensor):
+        return False
+    job = group._line.job
+    return (
+        job is not None
+        and part.dtype == whole.dtype
+        and part.numel() * job.world_size == whole.numel()
+        and _is_taken(part)
+        and _is_taken(whole)
+    )
+
+
+def _all_gather(group: Any, output: Any, input: Any, opts: Any) -> Prompt | None:
+    if not _is_prompt(group, opts, AllgatherOptions) or not _are_parts(group, input, output):
+        return None
+    call = ("allgather", (input.data_ptr(), output.data_ptr(), input.nbytes, c.BYTE))
+    work = Prompt("all_gather_single", [output], output.nbytes, call)
+    return work if group._line.hurry(work, (input, output)) else None
+
+
+def _reduce_scatter(group: Any, output: Any, input: Any, opts: Any) -> Prompt | None:
+    if not _is_prompt(group, opts, ReduceScatterOptions) or not _are_parts(group, output, input):
+        return None
+    numbers = _numbers(input, opts.reduceOp)
+    if numbers is None:
+        return None
+    arguments = (input.data_ptr(), output.data_ptr(), output.numel(), *numbers, None)
+    work = Prompt("reduce_scatter_single", [output], input.nbytes, ("reduce_scatter", arguments))
+    return work if group._line.hurry(work, (input, output)) else None
+
+
+# ---- lists (lists.py) ----
+
+
+def _addresses(job: Any, lists: Any, one: torch.Tensor, root: int) -> list[int] | None:
+    """Of root's tensors, one for each rank; on other ranks, which have none, []."""
+    if not 0 <= root < job.world_size or one.nbytes * job.world_size > LIMIT_BYTES:
+        return None
+    if root != job.rank:
+        return [] if type(lists) is list and not lists else None
+    if type(lists) is not list or len(lists) != 1 or len(lists[0]) != job.world_size:
+        return None
+    for part in lists[0]:
+        if not isinstance(part, torch.Tensor) or not _is_taken(part):
+            return None
+        if part.dtype != one.dtype or part.shape != one.shape:
+            return None
+    return [part.data_ptr() for part in lists[0]]
+
+
+def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
+    one, job = _single(inputs), group._line.job
+    if one is None or job is None or not _is_prompt(group, opts, GatherOptions):
+        return None
+    root, n_bytes = opts.rootRank, one.nbytes
+    addresses = _addresses(job, outputs, one, root)
+    if addresses is None:
+        return None
+    whole = torch.empty(job.world_size * n_bytes, dtype=torch.uint8, device="cpu")
+    gathered = whole.data_ptr()
+
+    def finish() -> None:
+        for rank, address in enumerate(addresses):
+            ctypes.memmove(address, gathered + rank * n_bytes, n_bytes)
+
+    work = Prompt(
+        "gather",
+        outputs[0] if addresses else [],
+        whole.nbytes,
+        ("allgather", (one.data_ptr(), gathered, n_bytes, c.BYTE)),
+        ("barrier_named", (gather_text(inputs, root).encode(),)),
+        finish=finish,
+    )
+    return work if group._line.hurry(work, (one, whole, outputs)) else None
+
+
+def _scatter(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
+    one, job = _single(outputs), group._line.job
+    if one is None or job is None or not _is_prompt(group, opts, ScatterOptions):
+        return None
+    root, n_bytes = opts.rootRank, one.nbytes
+    addresses = _addresses(job, inputs, one, root)
+    if addresses is None:
+        return None
+    whole = torch.empty(job.world_size * n_bytes, dtype=torch.uint8, device="cpu")
+    spread = whole.data_ptr()
+    for rank, address in enumerate(addresses):
+        ctypes.memmove(spread + rank * n_bytes, address, n_bytes)
+    own, target = spread + job.rank * n_bytes, one.data_ptr()
+
+    def finish() -> None:
+        ctypes.memmove(target, own, n_bytes)
+
+    work = Prompt(
+        "scatter",
+        outputs,
+        whole.nbytes,
+        ("broadcast", (spread, whole.nbytes, c.BYTE, root)),
+        finish=finish,
+    )
+    return work if group._line.hurry(work, (one, whole)) else None
+
+
+# For each method of a group.
+_PROMPT = {
+    "allreduce": (_allreduce, 2),
+    "reduce": (_reduce, 2),
+    "broadcast": (_broadcast, 2),
+    "barrier": (_barrier, 1),
+    "all_gather_single": (_all_gather, 3),
+    "reduce_scatter_single": (_reduce_scatter, 3),
+    "gather": (_gather, 3),
+    "scatter": (_scatter, 3),
+}
+
+
+def prompted(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    """The group's own method, with the short way before it, if there is one."""
+    if name not in _PROMPT:
+        return own
+    attempt, n_arguments = _PROMPT[name]
+
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        if named and len(named) == 1 and "opts" in named:
+            arguments, named = (*arguments, named["opts"]), {}
+        if not named and len(arguments) == n_arguments:
+            work = attempt(self, *arguments)
+            if work is not None:
+                return work
+        return own(self, *arguments, **named)
+
+    call.__name__ = name
+    return call
