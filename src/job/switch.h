@@ -62,10 +62,11 @@ struct sml_failed_job {
 	bool was_elsewhere; /* it ran at another switch, and was to go on here, but did not */
 	bool decided;	    /* another membership has been formed of its ranks */
 	/*
-	 * That one has ended here before it ran, and this was its tag; 0 if that is not so. It may
-	 * begin elsewhere if all of its members go there.
+	 * Such memberships have ended here before they ran. Each may begin elsewhere if all of its
+	 * members go there. These ranks are in all of them.
 	 */
-	uint64_t heir;
+	bool has_heirs;
+	struct sml_ranks heirs;
 	uint32_t decisions;    /* the number of the last one; also of those that never ran */
 	struct sml_ranks gone; /* ranks that have died, or were leaving */
 };

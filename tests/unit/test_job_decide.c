@@ -196,6 +196,40 @@ TEST(after_a_membership_that_never_ran_one_of_its_members_is_needed)
 	jobs_close(&world);
 }
 
+/* It was frozen, or its connection broke: without it, that membership cannot begin elsewhere. */
+TEST(a_member_that_was_not_told_so_can_go_on)
+{
+	struct jobs_world world;
+	uint64_t tags[2];
+
+	jobs_form_in_vain(&world, false, tags);
+	jobs_ask(&world, 30, jobs_was(tags[0], 0, 3));
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(&world, 30, 3, 0, 1);
+	jobs_close(&world);
+}
+
+/* Of two that never ran, either may begin elsewhere. */
+TEST(who_was_in_the_last_membership_only_is_not_enough)
+{
+	struct jobs_world world;
+	uint64_t tags[2];
+
+	jobs_form_in_vain(&world, false, tags);
+	jobs_ask(&world, 31, jobs_was(tags[0], 1, 3));
+	jobs_ask(&world, 32, jobs_was(tags[0], 2, 3));
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(&world, 32, 3, 1, 2);
+	jobs_hang_up(&world, 31);
+	jobs_ask(&world, 42, jobs_was(tags[0], 2, 3));
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(&world, 42), "asked too late"));
+	jobs_ask(&world, 51, jobs_was(tags[0], 1, 3));
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(&world, 51, 4, 0, 1);
+	jobs_close(&world);
+}
+
 TEST(after_a_membership_that_ran_the_job_before_it_is_over)
 {
 	struct jobs_world world;

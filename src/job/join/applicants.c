@@ -208,8 +208,6 @@ static struct sml_applicant *new_applicant(struct sml_jobs *jobs, struct sml_pee
 					   const SmlControl__Place *place)
 {
 	struct sml_applicant *applicant = calloc(1, sizeof(*applicant));
-	const struct sml_failed_job *before =
-		place != NULL ? sml_jobs_find_judged(jobs, place->tag) : NULL;
 
 	if (applicant == NULL)
 		return NULL;
@@ -228,8 +226,6 @@ static struct sml_applicant *new_applicant(struct sml_jobs *jobs, struct sml_pee
 		applicant->tag = place->tag;
 		applicant->rank = (uint16_t)place->rank;
 		applicant->n_ranks = (uint16_t)place->world_size;
-		applicant->is_heir = before != NULL && before->heir != 0 &&
-				     join->ask->places[0]->tag == before->heir;
 	} else {
 		/* Also if it was in a job that never ran. */
 		applicant->join->rank = 0;

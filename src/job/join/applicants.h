@@ -15,7 +15,6 @@ struct sml_applicant {
 	/* Its place in the job that has ended; tag 0 if it had none, and waits to join. */
 	uint64_t tag;
 	uint16_t rank, n_ranks;
-	bool is_heir; /* and it was in the last membership of that job, which never ran */
 };
 
 /* A Join with Ask. May refuse it, or form a job. */

@@ -8,8 +8,8 @@
  * There must never be two memberships of a job that both compute, so this switch forms one of
  *
  *   - any number of the ranks of a job that has run and ended here: its tag is known to its ranks
- *     and to this switch alone. Another is formed of it only if the last one never ran here, and
- *     only with one of its members, without whom it cannot begin elsewhere, either;
+ *     and to this switch alone. Another is formed of it only if those before never ran here, and
+ *     only with one who is in all of them, without whom they cannot begin elsewhere, either;
  *   - all ranks of a job that ran elsewhere, or here before this switch was started again, or that
  *     was to go on here and never did. None of them can be in another membership then.
  */
@@ -61,7 +61,8 @@ static void look_at_group(const struct sml_jobs *jobs, uint64_t tag, struct grou
 			group->n_ranks = a->n_ranks;
 		}
 		sml_ranks_add(&group->asked, a->rank);
-		group->has_heir |= a->is_heir;
+		group->has_heir |=
+			group->before != NULL && sml_ranks_has(&group->before->heirs, a->rank);
 		group->due_ns = sml_earlier(group->due_ns, sml_applicant_decides_at(a));
 		group->min_ranks = sml_most(group->min_ranks, ask->min_ranks);
 		group->number = sml_most(group->number, ask->number);
@@ -93,10 +94,13 @@ void sml_applicant_tell(struct sml_jobs *jobs, struct sml_applicant *applicant)
 	(void)sml_peer_send(jobs, applicant->peer, sml_envelope(WAITING, waiting, &waiting));
 }
 
-/* The last membership of these ranks may begin elsewhere, if all of its members are there. */
+/*
+ * A membership of these ranks that never ran here may begin elsewhere, if all of its members are
+ * there. It is enough that one of them is here, even if it was not told that it is a member.
+ */
 static bool lacks_heir(const struct group *group)
 {
-	return group->before != NULL && group->before->heir != 0 && !group->has_heir;
+	return group->before != NULL && group->before->has_heirs && !group->has_heir;
 }
 
 /* Have all asked that can? */

@@ -52,6 +52,18 @@ struct sml_failed_job *sml_jobs_find_judged(const struct sml_jobs *jobs, uint64_
 	return found != NULL && found->was_elsewhere ? NULL : found;
 }
 
+static void note_heirs(struct sml_failed_job *before, const struct sml_decision *decision)
+{
+	struct sml_ranks heirs = {{0}};
+
+	for (uint32_t i = 0; i < decision->n; i++)
+		if (decision->before[i] != 0 &&
+		    (!before->has_heirs || sml_ranks_has(&before->heirs, decision->before[i] - 1)))
+			sml_ranks_add(&heirs, decision->before[i] - 1);
+	before->has_heirs = true;
+	before->heirs = heirs;
+}
+
 /* It has never run, so the ranks of the job that it should have followed may form another. */
 static void reopen(const struct sml_job *job)
 {
@@ -64,7 +76,7 @@ static void reopen(const struct sml_job *job)
 		return;
 	before->decided = false;
 	if (job->state >= SML_JOB_PROBING)
-		before->heir = job->report_tag;
+		note_heirs(before, job->decision);
 }
 
 bool sml_job_close(struct sml_job *job)
