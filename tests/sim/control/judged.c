@@ -54,17 +54,28 @@ static bool stands(const struct server *server, const struct members *members,
 	return !(members->bits >> rank->id & 1) && !has_heir(server, members);
 }
 
+/* Has the switch decided on the members after this membership of the rank? NULL: it had none. */
+static bool is_over(const struct server *server, const struct members *was, const struct rank *rank)
+{
+	const struct control *control = server->control;
+
+	if (was == NULL)
+		return false;
+	for (const struct members *later = was + 1;
+	     later < &control->memberships[control->n_memberships]; later++)
+		if (later->line == was->line && stands(server, later, rank))
+			return true;
+	return false;
+}
+
 static void check_too_late(const struct server *server, const struct rank *rank)
 {
 	const struct members *ran = last_run_of(rank);
-	const struct control *control = server->control;
+	const struct members *admitted = sim_find_members(rank->control, rank->places.admitted.tag);
 
-	if (ran == NULL)
+	/* The last that it was admitted to may have begun without its knowledge. */
+	if (ran == NULL || is_over(server, ran, rank) || is_over(server, admitted, rank))
 		return;
-	for (const struct members *later = ran + 1;
-	     later < &control->memberships[control->n_memberships]; later++)
-		if (later->line == ran->line && stands(server, later, rank))
-			return;
 	sim_wrong(server->control,
 		  "process %u is told that the members were decided on without it, and they were "
 		  "not",
