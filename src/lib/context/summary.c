@@ -163,6 +163,13 @@ static bool is_on_one_host(const struct sml_context *context)
 	return host && !host->memory.terms.goes_up;
 }
 
+/* Ranks that share memory add there first, and one of them sends: the switch adds the hosts' sums.
+ */
+static const char *memory_before(const struct sml_context *context)
+{
+	return context->threads.host ? "memory and " : "";
+}
+
 /* Where numbers are added: "the switch at tor1:28500 (udp)", "3 switches (udp), tor1:28500 first".
  */
 static void name_place(const struct sml_context *context, char *text, size_t bytes)
@@ -178,11 +185,12 @@ static void name_place(const struct sml_context *context, char *text, size_t byt
 		snprintf(text, bytes, "a part of the switch in %s%u rank%s",
 			 n == context->settings.world_size ? "each of " : "", n, sml_plural(n));
 	else if (n == 1)
-		snprintf(text, bytes, "the switch at %.80s (%s)", sml_stripe_name(first),
-			 first->admission.dataplane);
+		snprintf(text, bytes, "%sthe switch at %.80s (%s)", memory_before(context),
+			 sml_stripe_name(first), first->admission.dataplane);
 	else
-		snprintf(text, bytes, "%u switches (%s), the first at %.80s", n,
-			 first->admission.dataplane, sml_stripe_name(first));
+		snprintf(text, bytes, "%s%u switches (%s), the first at %.80s",
+			 memory_before(context), n, first->admission.dataplane,
+			 sml_stripe_name(first));
 }
 
 /* Longer names are cut, so that the line fits. */
@@ -202,7 +210,7 @@ void sml_log_start(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 	unsigned n_hosts = context->stripes[0].admission.n_hosts;
-	char place[128], hosts[32] = "", rest[256], line[SML_TEXT_BYTES];
+	char place[192], hosts[32] = "", rest[320], line[SML_TEXT_BYTES];
 
 	if (!has_lines(context))
 		return;
@@ -270,7 +278,7 @@ void sml_log_end(struct sml_context *context, int error)
 {
 	const struct sml_usage *usage = &context->usage;
 	struct sml_counters c = {.size = sizeof(c)};
-	char place[128], size[16], traffic[96] = "", times[256], elsewhere[96] = "";
+	char place[192], size[16], traffic[96] = "", times[256], elsewhere[96] = "";
 	char line[SML_TEXT_BYTES];
 
 	if (!has_lines(context))
