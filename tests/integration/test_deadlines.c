@@ -246,7 +246,7 @@ TEST(an_unreachable_switch_is_told_with_what_to_do)
 	char nobody[64];
 
 	/* Rank 0's switch is looked for until the deadline. */
-	expect_open_timeout(&without, 1, SML_ERROR_UNREACHABLE, "has rank 0 been started");
+	expect_open_timeout(&without, 1, SML_ERROR_UNREACHABLE, "has rank 0 one");
 	snprintf(nobody, sizeof(nobody), "127.0.0.1:%d", free_port());
 	expect_open_to_fail(nobody, 0, SML_ERROR_UNREACHABLE, "start `switchml switch`");
 	expect_open_to_fail("no.such.host.invalid", 0, SML_ERROR_UNREACHABLE, "cannot be resolved");

@@ -241,15 +241,17 @@ static void tell_missing(const struct sml_control *control, const struct sml_not
 	const struct sml_session *session = &control->session;
 	unsigned n_missing = sml_ranks_count(&session->missing) + session->n_more;
 	unsigned n_here = control->settings->world_size - n_missing;
+	const char *same = control->settings->switch_address ? "the same" : "no";
 	char ranks[SML_RANKS_TEXT_BYTES];
 
 	sml_ranks_text(&session->missing, session->n_more, ranks, sizeof(ranks));
 	sml_notice_tell(notice, now_ns, deadline_ns,
-			"rank%s %s of %u to join job \"%s\" (%s at %s); %u %s joined%s%s",
+			"rank%s %s of %u to join job \"%s\" (%s at %s); %u %s joined%s%s; have the "
+			"others the same SWITCHML_JOB, and %s SWITCHML_SWITCH?",
 			sml_plural(n_missing), ranks, control->settings->world_size,
 			control->settings->job, session->config.what, session->config.where, n_here,
-			n_here == 1 ? "has" : "have", session->hosts[0] ? ": " : "",
-			session->hosts);
+			n_here == 1 ? "has" : "have", session->hosts[0] ? ": " : "", session->hosts,
+			same);
 }
 
 static void tell_wait(struct sml_control *control, const struct sml_notice *notice, uint64_t now_ns,

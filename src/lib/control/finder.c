@@ -40,9 +40,9 @@ static const char *advice(int error, bool embedded)
 {
 	switch (-error) {
 	case ECONNREFUSED:
-		return embedded ? "nothing listens there: has rank 0 been started, without "
-				  "SWITCHML_SWITCH as this rank, and is SWITCHML_MASTER_ADDR "
-				  "(MASTER_ADDR) the host that it runs on?"
+		return embedded ? "nothing listens there: this rank has no SWITCHML_SWITCH; "
+				  "has rank 0 one, or has it not been started, or is "
+				  "SWITCHML_MASTER_ADDR (MASTER_ADDR) not its host?"
 				: "nothing listens there: start `switchml switch`, or check "
 				  "SWITCHML_SWITCH (a firewall that rejects looks the same)";
 	case ETIMEDOUT:
