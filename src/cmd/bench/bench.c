@@ -43,6 +43,7 @@ int sml_command_bench(int argc, char **argv)
 	if (!getenv("SWITCHML_SUMMARY"))
 		config.summary = 0;
 	/* A call asks for its wire, or for the default one: its bound is for that. */
+	bench_default_wire(&options, config.wire);
 	config.wire = SML_WIRE_DEFAULT;
 	if (options.switch_address)
 		config.switch_address = options.switch_address;

@@ -84,6 +84,9 @@ int bench_chaos_ranks(const struct bench_options *options, const struct sml_conf
 
 void bench_parse(int argc, char **argv, struct bench_options *options);
 
+/* The wire of SWITCHML_WIRE, unless --wire asks for another one. */
+void bench_default_wire(struct bench_options *options, enum sml_wire wire);
+
 /* ---- numbers.c: inputs, and their expected results ---- */
 
 /* One call: everything that determines its result. */
