@@ -40,8 +40,9 @@ static void print_help(FILE *out)
 		     "All-reduce, summed in the network.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].purpose);
-	fprintf(out, "\n  `switchml COMMAND --help' lists a command's options;"
-		     " `man switchml-COMMAND' says more.\n");
+	fprintf(out,
+		"\n`switchml COMMAND --help' lists a command's options. After an installation,\n"
+		"`man switchml-COMMAND' says more.\n");
 }
 
 static void warn(void *self, const char *text)

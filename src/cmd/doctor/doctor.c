@@ -85,7 +85,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 }
 
 static const struct argp_option known_options[] = {
-	{"switch", 's', "HOST:PORT,…", 0, "also check the path to these switches", 0},
+	{"switch", 's', "HOST:PORT,...", 0, "also check the path to these switches", 0},
 	{"json", 'j', NULL, 0, "print JSON", 0},
 	{"peers", 'p', NULL, 0,
 	 "check every pair of hosts of a job, and print a table on rank 0; start it with the "
@@ -104,12 +104,14 @@ static void check_settings(struct doctor *doctor)
 		doctor_fix(doctor, "correct or unset the variable");
 		return;
 	}
-	doctor_say(doctor, DOCTOR_OK, "environment", "rank %d of %d, job \"%s\", switch %s",
-		   config.rank, config.world_size, config.job,
-		   config.switch_address ? config.switch_address : "embedded in the ranks");
-	doctor->interface = config.interface;
-	if (!doctor->switch_address)
+	if (doctor->switch_address == NULL)
 		doctor->switch_address = config.switch_address;
+	doctor_say(doctor, DOCTOR_OK, "environment", "rank %d of %d, job \"%s\", %s", config.rank,
+		   config.world_size, config.job,
+		   doctor->switch_address
+			   ? doctor->switch_address
+			   : "no switch (--switch or SWITCHML_SWITCH names one to check)");
+	doctor->interface = config.interface;
 	if (doctor->switch_address && strcasecmp(doctor->switch_address, "embedded") == 0)
 		doctor->switch_address = NULL;
 }

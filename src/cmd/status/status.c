@@ -30,7 +30,7 @@ struct options {
 };
 
 static const struct argp_option option_list[] = {
-	{"switch", 's', "HOST[:PORT],…", 0,
+	{"switch", 's', "HOST[:PORT],...", 0,
 	 "The switch, or several (SWITCHML_SWITCH; if it is not set, rank 0 of the job)", 0},
 	{"json", 'j', NULL, 0, "Print JSON, for programs", 0},
 	{"schema", OPTION_SCHEMA, NULL, 0, "Print the JSON schema of --json, and ask no switch", 0},

@@ -108,8 +108,8 @@ static const struct argp_option option_list[] = {
 	{"log-json", OPTION_LOG_JSON, NULL, 0,
 	 "Write each line of the log as one JSON object, for programs (in the file: yes or no)", 0},
 	{"metrics", OPTION_METRICS, "ADDR[:PORT]", 0,
-	 "Serve metrics for Prometheus over HTTP at this address, as OpenMetrics text (the "
-	 "loopback address if it is left out, port 28501). Anyone who reaches it can read the "
+	 "Serve metrics for Prometheus over HTTP at this address, as OpenMetrics text (port "
+	 "28501; :PORT alone is at the loopback address). Anyone who reaches it can read the "
 	 "names of jobs and hosts",
 	 0},
 	{0},
@@ -404,7 +404,12 @@ static const struct argp parser = {
 	       "nobody.\v"
 	       "The switch listens on a TCP port for control and a UDP port with the same "
 	       "number for data: allow both in firewalls. On SIGTERM or SIGINT, it tells "
-	       "the workers and ends.",
+	       "the workers and ends.\n\n"
+	       "A switch for all workers that reach this host, and one in the kernel for those "
+	       "at two ports:\n"
+	       "  switchml switch\n"
+	       "  switchml switch --dataplane xdp --iface eth1,eth2\n\n"
+	       "`switchml status' and `switchml top' show its jobs.",
 };
 
 void sml_switch_options_read(struct sml_switch_options *options, int argc, char **argv)

@@ -33,7 +33,7 @@ struct top {
 };
 
 static const struct argp_option option_list[] = {
-	{"switch", 's', "HOST[:PORT],…", 0,
+	{"switch", 's', "HOST[:PORT],...", 0,
 	 "The switch, or several (SWITCHML_SWITCH; if it is not set, rank 0 of the job)", 0},
 	{"interval", 'd', "SECONDS", 0, "Time between two questions (2)", 0},
 	{0},

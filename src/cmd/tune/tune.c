@@ -33,7 +33,7 @@ static const struct argp_option option_list[] = {
 	{"maxbytes", 'e', "BYTES", 0, "largest size (4M); each size is 4 times the previous one",
 	 0},
 	{"seconds", 's', "SECONDS", 0, "time for each size (0.5)", 0},
-	{"type", 't', "TYPE", 0, "measure this type only: float32, float64, int32, …", 0},
+	{"type", 't', "TYPE", 0, "measure this type only: float32, float64, int32, ...", 0},
 	{0},
 };
 
