@@ -118,9 +118,10 @@ static void join_exponents(const struct sml_code *code, const uint16_t *inputs, 
 			   int16_t *exponents)
 {
 	for (size_t b = 0; b < count / BLOCK; b++) {
-		int32_t own = sml_code_exponent(code, inputs + BLOCK * b, BLOCK);
+		int16_t own;
 
-		exponents[b] = own > exponents[b] ? (int16_t)own : exponents[b];
+		sml_code_exponents(code, inputs + BLOCK * b, BLOCK, &own);
+		exponents[b] = own > exponents[b] ? own : exponents[b];
 	}
 }
 

@@ -58,10 +58,15 @@ static void to_lanes(struct bench *bench)
 	for (uint32_t at = 0, i = 0; at < COUNT; at += bench->chunk, i++) {
 		uint32_t count = least(COUNT - at, bench->chunk);
 
-		for (; measured < at + count; measured += block)
-			bench->exponents[measured / block] = (int16_t)sml_code_exponent(
+		/* Whole blocks. */
+		if (measured < at + count) {
+			uint32_t more = (at + count - measured + block - 1) / block * block;
+
+			sml_code_exponents(
 				&bench->code, bench->elements + measured * bench->element_bytes,
-				least(COUNT - measured, block));
+				least(COUNT - measured, more), bench->exponents + measured / block);
+			measured += more;
+		}
 		sml_code_encode(&bench->code, bench->exponents, at,
 				bench->elements + at * bench->element_bytes, count,
 				bench->lanes + i * lane_bytes);

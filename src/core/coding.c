@@ -137,21 +137,22 @@ uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count)
 	return (count + 32u / code->width - 1) / (32u / code->width);
 }
 
-static unsigned block_bits(const struct sml_code *code)
-{
-	_Static_assert(SML_ROUNDED_BLOCK == 1 << 6, "narrow blocks are those that are rounded");
-	return code->coding == SML_CODE_LIMBS || code->width < 32 ? 6 : 8;
-}
+_Static_assert(SML_ROUNDED_BLOCK == 1 << 6 && SML_BLOCK_OF_NARROW == 1 << 6,
+	       "narrow blocks are those that are rounded");
 
-uint32_t sml_code_block(const struct sml_code *code)
+void sml_code_exponents(const struct sml_code *code, const void *elements, uint64_t count,
+			int16_t *exponents)
 {
-	return 1u << block_bits(code);
-}
+	uint32_t block = sml_code_block(code);
 
-int32_t sml_code_exponent(const struct sml_code *code, const void *elements, uint32_t count)
-{
-	return code->type == SML_FLOAT64 ? sml_double_exponent_of(elements, count)
-					 : sml_exponent_of(code->type, elements, count);
+	if (code->type != SML_FLOAT64) {
+		sml_exponents_of(code->type, elements, count, block, exponents);
+		return;
+	}
+	for (uint64_t at = 0; at < count; at += block)
+		*exponents++ =
+			(int16_t)sml_double_exponent_of((const uint8_t *)elements + 8 * at,
+							count - at < block ? count - at : block);
 }
 
 /* The part of [first, first + count) that belongs to one block, from `at` on. */
@@ -164,7 +165,7 @@ struct part {
 static bool next_part(const struct sml_code *code, const int16_t *exponents, uint64_t first,
 		      uint32_t count, struct part *part)
 {
-	unsigned bits = block_bits(code);
+	unsigned bits = sml_code_block_bits(code);
 	uint32_t rest;
 
 	part->at += part->count;
@@ -194,30 +195,46 @@ static uint16_t ranks_in_lane(const struct sml_code *code, unsigned shift)
 
 /* ---- elements to lanes ---- */
 
+/* The blocks of [first, first + count). */
+static struct sml_blocks blocks_of(const struct sml_code *code, const int16_t *exponents,
+				   uint64_t first)
+{
+	unsigned bits = sml_code_block_bits(code);
+
+	return (struct sml_blocks){
+		.exponents = exponents + (first >> bits),
+		.size = 1u << bits,
+		.skip = (uint32_t)first & ((1u << bits) - 1),
+	};
+}
+
+static void encode_doubles(const struct sml_code *code, const int16_t *exponents, uint64_t first,
+			   const uint8_t *elements, uint32_t count, uint8_t *lanes)
+{
+	bool wide = code->width == 32;
+	size_t to = code->width / 8;
+	struct part p = {0};
+
+	while (next_part(code, exponents, first, count, &p))
+		(wide ? sml_double_quantize_int32
+		      : sml_double_quantize_int16)(elements + 8 * (size_t)p.at, p.count, p.exponent,
+						   ranks_in_lane(code, 0), lanes + p.at * to);
+}
+
 static void encode_floats(const struct sml_code *code, const int16_t *exponents, uint64_t first,
 			  const uint8_t *elements, uint32_t count, uint8_t *lanes)
 {
-	size_t from = sml_element_bytes(code->type), to = code->width / 8;
-	uint16_t n_ranks = ranks_in_lane(code, 0);
-	bool wide = code->width == 32;
-	struct part p = {0};
+	const struct sml_blocks blocks = blocks_of(code, exponents, first);
+	size_t used = (size_t)count * (code->width / 8);
 
-	while (next_part(code, exponents, first, count, &p)) {
-		if (code->type == SML_FLOAT64)
-			(wide ? sml_double_quantize_int32
-			      : sml_double_quantize_int16)(elements + p.at * from, p.count,
-							   p.exponent, n_ranks, lanes + p.at * to);
-		else if (wide)
-			sml_quantize_int32(code->type, elements + p.at * from, p.count, p.exponent,
-					   n_ranks, lanes + p.at * to);
-		else
-			sml_quantize_narrow(code->width, code->type, elements + p.at * from,
-					    p.count, p.exponent, n_ranks, lanes + p.at * to);
-	}
+	if (code->type == SML_FLOAT64)
+		encode_doubles(code, exponents, first, elements, count, lanes);
+	else
+		sml_quantize(code->width, code->type, elements, count, &blocks,
+			     ranks_in_lane(code, 0), lanes);
 	/* The rest of the last block, and the shifts of all. */
 	if (code->rounded)
-		__builtin_memset(lanes + count * to, 0,
-				 4 * (size_t)sml_code_lanes(code, count) - count * to);
+		__builtin_memset(lanes + used, 0, 4 * (size_t)sml_code_lanes(code, count) - used);
 }
 
 static void encode_limbs(const struct sml_code *code, const int16_t *exponents, uint64_t first,
@@ -272,32 +289,37 @@ void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t f
 
 /* ---- lanes to elements ---- */
 
+static void decode_doubles(const struct sml_code *code, const int16_t *exponents,
+			   const uint8_t *shifts, uint64_t first, const uint8_t *lanes,
+			   uint32_t count, uint8_t *elements)
+{
+	bool wide = code->width == 32;
+	size_t from = code->width / 8;
+	struct part p = {0};
+
+	while (next_part(code, exponents, first, count, &p)) {
+		unsigned shift = shifts == NULL ? 0 : shifts[p.at / SML_ROUNDED_BLOCK];
+
+		(wide ? sml_double_dequantize_int32 : sml_double_dequantize_int16)(
+			lanes + p.at * from, p.count, p.exponent, ranks_in_lane(code, shift),
+			code->divisor, elements + 8 * (size_t)p.at);
+	}
+}
+
 static void decode_floats(const struct sml_code *code, const int16_t *exponents, uint64_t first,
 			  const uint8_t *lanes, uint32_t count, uint8_t *elements)
 {
-	size_t from = code->width / 8, to = sml_element_bytes(code->type);
-	bool wide = code->width == 32;
-	const uint8_t *shifts =
-		lanes + (size_t)sml_rounded_blocks_of(count) * SML_ROUNDED_BLOCK * from;
-	struct part p = {0};
+	struct sml_blocks blocks = blocks_of(code, exponents, first);
 
-	sml_assert(!code->rounded || first % SML_ROUNDED_BLOCK == 0);
-	while (next_part(code, exponents, first, count, &p)) {
-		uint16_t n_ranks =
-			ranks_in_lane(code, code->rounded ? shifts[p.at / SML_ROUNDED_BLOCK] : 0);
-
-		if (code->type == SML_FLOAT64)
-			(wide ? sml_double_dequantize_int32 : sml_double_dequantize_int16)(
-				lanes + p.at * from, p.count, p.exponent, n_ranks, code->divisor,
-				elements + p.at * to);
-		else if (wide)
-			sml_dequantize_int32(code->type, lanes + p.at * from, p.count, p.exponent,
-					     n_ranks, code->divisor, elements + p.at * to);
-		else
-			sml_dequantize_narrow(code->width, code->type, lanes + p.at * from, p.count,
-					      p.exponent, n_ranks, code->divisor,
-					      elements + p.at * to);
-	}
+	sml_assert(!code->rounded || blocks.skip == 0);
+	if (code->rounded)
+		blocks.shifts = lanes + (size_t)sml_rounded_blocks_of(count) * SML_ROUNDED_BLOCK *
+						(code->width / 8);
+	if (code->type == SML_FLOAT64)
+		decode_doubles(code, exponents, blocks.shifts, first, lanes, count, elements);
+	else
+		sml_dequantize(code->width, code->type, lanes, count, &blocks,
+			       ranks_in_lane(code, 0), code->divisor, elements);
 }
 
 static void decode_limbs(const struct sml_code *code, const int16_t *exponents, uint64_t first,

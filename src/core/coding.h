@@ -55,10 +55,19 @@ uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count);
  * Their size depends on nothing but the wire, so that the bits of a result do not depend on how
  * packets hold elements. It is a multiple of 4, because up to 4 elements share a lane.
  */
-uint32_t sml_code_block(const struct sml_code *code);
+static inline unsigned sml_code_block_bits(const struct sml_code *code)
+{
+	return code->coding == SML_CODE_LIMBS || code->width < 32 ? 6 : 8;
+}
 
-/* This rank's part of the exponent of these elements of one block. */
-int32_t sml_code_exponent(const struct sml_code *code, const void *elements, uint32_t count);
+static inline uint32_t sml_code_block(const struct sml_code *code)
+{
+	return 1u << sml_code_block_bits(code);
+}
+
+/* This rank's part of the exponents of these elements, the first of which begins a block. */
+void sml_code_exponents(const struct sml_code *code, const void *elements, uint64_t count,
+			int16_t *exponents);
 
 /*
  * Convert the elements [first, first + count) of a tensor to lanes and back. For a pair, these are

@@ -2,6 +2,7 @@
 /* See float16.h. */
 #include "core/float16.h"
 
+#include "core/blocks.h"
 #include "core/element.h"
 #include "core/multiversion.h"
 
@@ -32,162 +33,189 @@ F16C_INL __m128i swapped_16(__m128i lanes)
 }
 
 /* The operands' order matters: NaN becomes limit. Rounds to nearest, ties to even. */
-F16C_INL __m256i integers_of(const sml_any_u16 *halves, struct sml_scale scale)
+F16C_INL __m256i integers_of(const void *halves, struct sml_scale scale)
 {
 	__m256 limit = _mm256_set1_ps(scale.limit);
-	__m256 y = _mm256_cvtph_ps(_mm_loadu_si128((const void *)halves));
+	__m256 y = _mm256_cvtph_ps(_mm_loadu_si128(halves));
 
-	y = _mm256_mul_ps(_mm256_mul_ps(y, _mm256_set1_ps(scale.first)),
-			  _mm256_set1_ps(scale.second));
+	y = _mm256_mul_ps(y, _mm256_set1_ps(scale.first));
+	if (!scale.one)
+		y = _mm256_mul_ps(y, _mm256_set1_ps(scale.second));
 	y = _mm256_max_ps(_mm256_min_ps(y, limit), _mm256_set1_ps(-scale.limit));
 	return _mm256_cvtps_epi32(y);
 }
 
-F16C_INL void store_products(__m256i sums, float first, float second, sml_any_u16 *halves)
+/* |y| < 2^15, or 2^7, in narrow lanes: packing changes no value. */
+F16C_INL void eight_to_lanes(unsigned width, const void *halves, struct sml_scale scale,
+			     void *lanes)
 {
-	__m256 y = _mm256_mul_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), _mm256_set1_ps(first)),
-				 _mm256_set1_ps(second));
+	__m256i y = integers_of(halves, scale);
+	__m128i packed;
 
-	_mm_storeu_si128((void *)halves, _mm256_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT));
-}
-
-F16C static size_t to_int32(const sml_any_u16 *halves, size_t count, const struct sml_scale *by,
-			    sml_any_u32 *lanes)
-{
-	const struct sml_scale scale = *by;
-	size_t i = 0;
-
-	for (; i + 8 <= count; i += 8)
-		_mm256_storeu_si256((void *)(lanes + i),
-				    swapped_32(integers_of(halves + i, scale)));
-	return i;
-}
-
-/* |y| < 2^15, or 2^7: packing changes no value. */
-F16C_INL size_t to_narrow(unsigned width, const sml_any_u16 *halves, size_t count,
-			  const struct sml_scale *by, uint8_t *lanes)
-{
-	const struct sml_scale scale = *by;
-	size_t i = 0;
-
-	for (; i + 8 <= count; i += 8) {
-		__m256i y = integers_of(halves + i, scale);
-		__m128i packed =
-			_mm_packs_epi32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
-
-		if (width == 16)
-			_mm_storeu_si128((void *)(lanes + 2 * i), swapped_16(packed));
-		else
-			_mm_storel_epi64((void *)(lanes + i), _mm_packs_epi16(packed, packed));
+	if (width == 32) {
+		_mm256_storeu_si256(lanes, swapped_32(y));
+		return;
 	}
-	return i;
+	packed = _mm_packs_epi32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
+	if (width == 16)
+		_mm_storeu_si128(lanes, swapped_16(packed));
+	else
+		_mm_storel_epi64(lanes, _mm_packs_epi16(packed, packed));
 }
 
-F16C static size_t to_int16(const void *halves, size_t count, const struct sml_scale *by,
-			    void *lanes)
+F16C_INL __m256i sums_of(unsigned width, const void *lanes)
 {
-	return to_narrow(16, halves, count, by, lanes);
+	if (width == 32)
+		return swapped_32(_mm256_loadu_si256(lanes));
+	if (width == 16)
+		return _mm256_cvtepi16_epi32(swapped_16(_mm_loadu_si128(lanes)));
+	return _mm256_cvtepi8_epi32(_mm_loadl_epi64(lanes));
 }
 
-F16C static size_t to_int8(const void *halves, size_t count, const struct sml_scale *by,
-			   void *lanes)
+F16C_INL void eight_from_lanes(unsigned width, const void *lanes, struct sml_factor factor,
+			       void *halves)
 {
-	return to_narrow(8, halves, count, by, lanes);
+	__m256 y = _mm256_cvtepi32_ps(sums_of(width, lanes));
+
+	y = _mm256_mul_ps(y, _mm256_set1_ps(factor.first));
+	if (factor.steps != SML_STEPS_ONE)
+		y = _mm256_mul_ps(y, _mm256_set1_ps(factor.second));
+	_mm_storeu_si128(halves, _mm256_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT));
 }
 
-F16C static size_t from_int32(const sml_any_u32 *lanes, size_t count, float first, float second,
-			      sml_any_u16 *halves)
+/* One block: its last elements, fewer than eight, pass through buffers. */
+F16C_INL void part_to_lanes(unsigned width, const uint8_t *halves, size_t count,
+			    struct sml_scale scale, uint8_t *lanes)
 {
-	size_t i = 0;
+	size_t to = width / 8, i = 0;
 
 	for (; i + 8 <= count; i += 8)
-		store_products(swapped_32(_mm256_loadu_si256((const void *)(lanes + i))), first,
-			       second, halves + i);
-	return i;
+		eight_to_lanes(width, halves + 2 * i, scale, lanes + to * i);
+	if (i < count) {
+		uint8_t in[16] = {0}, out[32];
+
+		__builtin_memcpy(in, halves + 2 * i, 2 * (count - i));
+		eight_to_lanes(width, in, scale, out);
+		__builtin_memcpy(lanes + to * i, out, to * (count - i));
+	}
 }
 
-F16C_INL __m256i widened(unsigned width, const uint8_t *lanes, size_t i)
+F16C_INL void part_from_lanes(unsigned width, const uint8_t *lanes, size_t count,
+			      struct sml_factor factor, uint8_t *halves)
+{
+	size_t from = width / 8, i = 0;
+
+	for (; i + 8 <= count; i += 8)
+		eight_from_lanes(width, lanes + from * i, factor, halves + 2 * i);
+	if (i < count) {
+		uint8_t in[32] = {0}, out[16];
+
+		__builtin_memcpy(in, lanes + from * i, from * (count - i));
+		eight_from_lanes(width, in, factor, out);
+		__builtin_memcpy(halves + 2 * i, out, 2 * (count - i));
+	}
+}
+
+F16C_INL void run_to_lanes(unsigned width, const uint8_t *halves, size_t count,
+			   const struct sml_blocks *blocks, int32_t bits, uint8_t *lanes)
+{
+	size_t to = width / 8;
+	struct sml_part p;
+
+	for (bool more = sml_first_part(blocks, count, &p); more;
+	     more = sml_next_part(blocks, count, &p)) {
+		struct sml_scale scale = sml_scale_of(width, bits, p.exponent);
+		const uint8_t *part = halves + 2 * p.at;
+
+		if (!sml_part_is_ordinary(&p))
+			__builtin_memset(lanes + to * p.at, 0, to * p.count);
+		else if (scale.one && p.count == SML_BLOCK_OF_NARROW)
+			part_to_lanes(width, part, SML_BLOCK_OF_NARROW, scale, lanes + to * p.at);
+		else
+			part_to_lanes(width, part, p.count, scale, lanes + to * p.at);
+	}
+}
+
+F16C_INL void run_from_lanes(unsigned width, const uint8_t *lanes, size_t count,
+			     const struct sml_blocks *blocks, int32_t bits, unsigned divisor,
+			     uint8_t *halves)
+{
+	size_t from = width / 8;
+	struct sml_part p;
+
+	for (bool more = sml_first_part(blocks, count, &p); more;
+	     more = sml_next_part(blocks, count, &p)) {
+		if (sml_part_is_ordinary(&p))
+			part_from_lanes(
+				width, lanes + from * p.at, p.count,
+				sml_factor_of(SML_FLOAT16, p.exponent + p.shift - bits, divisor),
+				halves + 2 * p.at);
+		else
+			sml_fill_part(SML_FLOAT16, &p, halves);
+	}
+}
+
+/* The compiler then knows the width. */
+F16C static void to_lanes(unsigned width, const void *halves, size_t count,
+			  const struct sml_blocks *blocks, int32_t bits, void *lanes)
 {
 	if (width == 16)
-		return _mm256_cvtepi16_epi32(
-			swapped_16(_mm_loadu_si128((const void *)(lanes + 2 * i))));
-	return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(lanes + i)));
+		run_to_lanes(16, halves, count, blocks, bits, lanes);
+	else if (width == 8)
+		run_to_lanes(8, halves, count, blocks, bits, lanes);
+	else
+		run_to_lanes(32, halves, count, blocks, bits, lanes);
 }
 
-F16C_INL size_t from_narrow(unsigned width, const uint8_t *lanes, size_t count, float first,
-			    float second, sml_any_u16 *halves)
+F16C static void from_lanes(unsigned width, const void *lanes, size_t count,
+			    const struct sml_blocks *blocks, int32_t bits, unsigned divisor,
+			    void *halves)
 {
-	size_t i = 0;
-
-	for (; i + 8 <= count; i += 8)
-		store_products(widened(width, lanes, i), first, second, halves + i);
-	return i;
+	if (width == 16)
+		run_from_lanes(16, lanes, count, blocks, bits, divisor, halves);
+	else if (width == 8)
+		run_from_lanes(8, lanes, count, blocks, bits, divisor, halves);
+	else
+		run_from_lanes(32, lanes, count, blocks, bits, divisor, halves);
 }
 
-F16C static size_t from_int16(const void *lanes, size_t count, float first, float second,
-			      void *halves)
+bool sml_float16_quantize(unsigned width, const void *halves, size_t count,
+			  const struct sml_blocks *blocks, int32_t bits, void *lanes)
 {
-	return from_narrow(16, lanes, count, first, second, halves);
+	if (!has_f16c())
+		return false;
+	to_lanes(width, halves, count, blocks, bits, lanes);
+	return true;
 }
 
-F16C static size_t from_int8(const void *lanes, size_t count, float first, float second,
-			     void *halves)
+bool sml_float16_dequantize(unsigned width, const void *lanes, size_t count,
+			    const struct sml_blocks *blocks, int32_t bits, unsigned divisor,
+			    void *halves)
 {
-	return from_narrow(8, lanes, count, first, second, halves);
+	if (!has_f16c())
+		return false;
+	from_lanes(width, lanes, count, blocks, bits, divisor, halves);
+	return true;
 }
 
 #else
 
-/* Nothing: quantize.c's loops do all elements. */
-#define has_f16c() false
-#define to_int32   to_nothing
-#define to_int16   to_nothing
-#define to_int8	   to_nothing
-#define from_int32 from_nothing
-#define from_int16 from_nothing
-#define from_int8  from_nothing
+/* quantize.c's loops do everything. */
 
-static size_t to_nothing(const void *halves, size_t count, const struct sml_scale *scale,
-			 void *lanes)
+bool sml_float16_quantize(unsigned width, const void *halves, size_t count,
+			  const struct sml_blocks *blocks, int32_t bits, void *lanes)
 {
-	(void)halves, (void)count, (void)scale, (void)lanes;
-	return 0;
+	(void)width, (void)halves, (void)count, (void)blocks, (void)bits, (void)lanes;
+	return false;
 }
 
-static size_t from_nothing(const void *lanes, size_t count, float first, float second, void *halves)
+bool sml_float16_dequantize(unsigned width, const void *lanes, size_t count,
+			    const struct sml_blocks *blocks, int32_t bits, unsigned divisor,
+			    void *halves)
 {
-	(void)lanes, (void)count, (void)first, (void)second, (void)halves;
-	return 0;
+	(void)width, (void)lanes, (void)count, (void)blocks, (void)bits, (void)divisor,
+		(void)halves;
+	return false;
 }
 
 #endif
-
-size_t sml_float16_to_int32(const void *halves, size_t count, const struct sml_scale *scale,
-			    void *lanes)
-{
-	return has_f16c() ? to_int32(halves, count, scale, lanes) : 0;
-}
-
-size_t sml_float16_to_narrow(unsigned width, const void *halves, size_t count,
-			     const struct sml_scale *scale, void *lanes)
-{
-	if (!has_f16c())
-		return 0;
-	return width == 16 ? to_int16(halves, count, scale, lanes)
-			   : to_int8(halves, count, scale, lanes);
-}
-
-size_t sml_float16_from_int32(const void *lanes, size_t count, float first, float second,
-			      void *halves)
-{
-	return has_f16c() ? from_int32(lanes, count, first, second, halves) : 0;
-}
-
-size_t sml_float16_from_narrow(unsigned width, const void *lanes, size_t count, float first,
-			       float second, void *halves)
-{
-	if (!has_f16c())
-		return 0;
-	return width == 16 ? from_int16(lanes, count, first, second, halves)
-			   : from_int8(lanes, count, first, second, halves);
-}

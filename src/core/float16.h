@@ -1,33 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * float16 to lanes and back with the machine's own conversion (x86's F16C, with AVX2): widening,
- * scaling, rounding and the order of bytes in one pass. The bits are those of quantize.c's loops,
- * which convert the remaining elements.
+ * scaling, rounding and the order of bytes in one pass. The bits are those of quantize.c's loops.
  *
- * Each function returns how many of the first elements it has converted, which is 0 on machines
- * without these instructions. Elements and lanes must not overlap.
+ * Each function returns false, and has done nothing, on machines without these instructions.
+ * Elements and lanes must not overlap.
  */
 #ifndef SML_CORE_FLOAT16_H
 #define SML_CORE_FLOAT16_H
 
-#include <stddef.h>
+#include "core/quantize.h"
 
-/* How the elements of one block become integers: see quantize.c. */
-struct sml_scale {
-	float first, second;
-	float limit; /* of |y|, an integer */
-};
-
-size_t sml_float16_to_int32(const void *halves, size_t count, const struct sml_scale *scale,
-			    void *lanes);
-/* Lanes of 16 or 8 bits. */
-size_t sml_float16_to_narrow(unsigned width, const void *halves, size_t count,
-			     const struct sml_scale *scale, void *lanes);
-
-/* The product of a sum and the two factors becomes an element. */
-size_t sml_float16_from_int32(const void *lanes, size_t count, float first, float second,
-			      void *halves);
-size_t sml_float16_from_narrow(unsigned width, const void *lanes, size_t count, float first,
-			       float second, void *halves);
+/* As sml_quantize() and sml_dequantize(); a sum's unit is 2^(E - bits) before it is rounded. */
+bool sml_float16_quantize(unsigned width, const void *halves, size_t count,
+			  const struct sml_blocks *blocks, int32_t bits, void *lanes);
+bool sml_float16_dequantize(unsigned width, const void *lanes, size_t count,
+			    const struct sml_blocks *blocks, int32_t bits, unsigned divisor,
+			    void *halves);
 
 #endif

@@ -10,13 +10,11 @@
  */
 #include "core/quantize.h"
 
+#include "core/blocks.h"
 #include "core/element.h"
 #include "core/float16.h"
 #include "core/multiversion.h"
 #include "core/wire.h"
-
-#define EXPONENT_MIN (-148) /* of 2^-149, the smallest float32 */
-#define EXPONENT_MAX 128    /* of FLT_MAX */
 
 unsigned sml_headroom_bits(unsigned n_ranks)
 {
@@ -25,384 +23,292 @@ unsigned sml_headroom_bits(unsigned n_ranks)
 }
 
 /*
- * True if the lanes hold numbers: the exponent is neither a marker nor a value that no honest rank
- * sends.
- */
-static bool is_ordinary(int32_t exponent)
-{
-	return exponent >= EXPONENT_MIN && exponent <= EXPONENT_MAX;
-}
-
-/*
  * Magnitudes of floats are in the same order as their bits, so a block's exponent is that of its
  * largest bits. Signed, because old x86 CPUs have only a signed maximum.
  */
-SML_MULTIVERSION
-static uint32_t largest_of_32(const sml_any_u32 *elements, size_t count)
+SML_INLINE uint32_t largest_of(enum sml_type type, const void *elements, size_t count)
 {
 	int32_t largest = 0;
+	int16_t largest_half = 0;
 
-	for (size_t i = 0; i < count; i++) {
-		int32_t rest = (int32_t)(elements[i] & 0x7fffffffu);
+	if (type == SML_FLOAT32) {
+		for (size_t i = 0; i < count; i++) {
+			int32_t rest = (int32_t)(((const sml_any_u32 *)elements)[i] & 0x7fffffffu);
 
-		largest = rest > largest ? rest : largest;
+			largest = rest > largest ? rest : largest;
+		}
+		return (uint32_t)largest;
 	}
-	return (uint32_t)largest;
+	for (size_t i = 0; i < count; i++) {
+		int16_t rest = (int16_t)(((const sml_any_u16 *)elements)[i] & 0x7fffu);
+
+		largest_half = rest > largest_half ? rest : largest_half;
+	}
+	return (uint32_t)largest_half;
+}
+
+/* E of an element with these bits. Below the first exponent are subnormals, largest * 2^least. */
+SML_INLINE int16_t exponent_of(enum sml_type type, uint32_t largest)
+{
+	int mantissa = type == SML_FLOAT32 ? 23 : type == SML_FLOAT16 ? 10 : 7;
+	int bias = type == SML_FLOAT16 ? 15 : 127, least = 1 - bias - mantissa;
+	uint32_t infinity = (uint32_t)(2 * bias + 1) << mantissa;
+
+	if (largest == 0)
+		return SML_EXPONENT_ZERO;
+	if (largest >= infinity)
+		return SML_EXPONENT_NONFINITE;
+	if (largest < (uint32_t)1 << mantissa)
+		return (int16_t)(32 - __builtin_clz(largest) + least);
+	return (int16_t)((int)(largest >> mantissa) - bias + 1);
+}
+
+/*
+ * Blocks are short, so all blocks of a packet are converted in one call, here and below. A loop
+ * over as many elements as a whole block has is unrolled by the compiler.
+ */
+SML_INLINE void measure(enum sml_type type, const uint8_t *elements, size_t count, size_t block,
+			int16_t *exponents)
+{
+	size_t bytes = type == SML_FLOAT32 ? 4 : 2;
+
+	for (; count > 0; elements += block * bytes, exponents++) {
+		size_t here = count < block ? count : block;
+
+		count -= here;
+		if (here == SML_BLOCK_OF_NARROW)
+			*exponents =
+				exponent_of(type, largest_of(type, elements, SML_BLOCK_OF_NARROW));
+		else
+			*exponents = exponent_of(type, largest_of(type, elements, here));
+	}
 }
 
 SML_MULTIVERSION
-static uint32_t largest_of_16(const sml_any_u16 *elements, size_t count)
+static void measure_blocks(enum sml_type type, const void *elements, size_t count, size_t block,
+			   int16_t *exponents)
 {
-	int16_t largest = 0;
+	if (type == SML_FLOAT16)
+		measure(SML_FLOAT16, elements, count, block, exponents);
+	else if (type == SML_BFLOAT16)
+		measure(SML_BFLOAT16, elements, count, block, exponents);
+	else
+		measure(SML_FLOAT32, elements, count, block, exponents);
+}
 
-	for (size_t i = 0; i < count; i++) {
-		int16_t rest = (int16_t)(elements[i] & 0x7fffu);
-
-		largest = rest > largest ? rest : largest;
-	}
-	return (uint32_t)largest;
+void sml_exponents_of(enum sml_type type, const void *elements, size_t count, size_t block,
+		      int16_t *exponents)
+{
+	measure_blocks(type, elements, count, block, exponents);
 }
 
 int32_t sml_exponent_of(enum sml_type type, const void *elements, size_t count)
 {
-	uint32_t largest;
+	int16_t exponent = SML_EXPONENT_ZERO;
 
-	if (type == SML_FLOAT16)
-		largest = sml_float16_widen(largest_of_16(elements, count));
-	else if (type == SML_BFLOAT16)
-		largest = largest_of_16(elements, count) << 16;
-	else
-		largest = largest_of_32(elements, count);
-
-	if (largest == 0)
-		return SML_EXPONENT_ZERO;
-	if (largest >= SML_FLOAT32_INFINITY)
-		return SML_EXPONENT_NONFINITE;
-	if (largest < 1u << 23) /* subnormal, largest * 2^-149 */
-		return 32 - __builtin_clz(largest) - 149;
-	return (int32_t)(largest >> 23) - 126;
+	measure_blocks(type, elements, count, count, &exponent);
+	return exponent;
 }
 
-/*
- * How the elements of one block become integers: y = x * 2^power, with power = B - E in [3 - 128,
- * 31 + 148]. 2^power can exceed the range of float32, so it is applied as two factors, each between
- * 2^-60 and 2^90 and thus exact:
- *
- * - power >= 0: |x| < 2^E, and x * first < 2^B; nothing overflows or is
- *   rounded.
- * - power < 0: a product is rounded only where it is subnormal. If the first
- *   is, |x| < 2^-66, and if the second is, |y| < 2^-126: y becomes the integer
- *   0 with or without that error.
- *
- * An exponent that is too small for these elements (only a dishonest rank sends one) can make y
- * infinite, and elements that changed after the exponent was measured can make it NaN. `limit`
- * bounds both. struct sml_scale has the factors and `limit`.
- */
-static float float_power(int32_t power)
-{
-	return sml_float_of((uint32_t)(127 + power) << 23);
-}
-
-static struct sml_scale scale_of(int32_t power, float limit)
-{
-	int32_t half = power / 2;
-
-	return (struct sml_scale){float_power(half), float_power(power - half), limit};
-}
+/* ---- elements to lanes ---- */
 
 /* NaN compares false with everything and becomes limit. */
-SML_INLINE float scaled(uint32_t bits, struct sml_scale scale)
+SML_INLINE float scaled(uint32_t bits, bool one, struct sml_scale scale)
 {
-	float y = sml_float_of(bits) * scale.first * scale.second;
+	float y = sml_float_of(bits) * scale.first;
 
+	y = one ? y : y * scale.second;
 	y = y < scale.limit ? y : scale.limit;
 	return y > -scale.limit ? y : -scale.limit;
 }
+
+#if SML_HAS_MULTIVERSION
+
+/* One instruction. */
+SML_INLINE int32_t integer_of(float y)
+{
+	return __builtin_irintf(y);
+}
+
+#else
 
 /*
  * From 2^23 on, a float32 is an integer. Below, adding 2^23 of the same sign leaves no bits for a
  * fraction, and subtracting it again is exact.
  */
-SML_INLINE float round_to_even(float y)
+SML_INLINE int32_t integer_of(float y)
 {
 	float magic = sml_float_of((sml_bits_of(y) & SML_FLOAT32_SIGN) | sml_bits_of(0x1p23f));
 	float rounded = (y + magic) - magic;
 
-	return sml_float_of(
+	return (int32_t)sml_float_of(
 		sml_select(__builtin_fabsf(y) < 0x1p23f, sml_bits_of(rounded), sml_bits_of(y)));
 }
 
-SML_INLINE void quantize_int32_loop(enum sml_type type, const void *restrict elements, size_t done,
-				    size_t count, struct sml_scale scale,
-				    sml_any_u32 *restrict lanes)
-{
-	for (size_t i = done; i < count; i++) {
-		float y = scaled(sml_element_load(type, elements, i), scale);
-
-		lanes[i] = sml_be32((uint32_t)(int32_t)round_to_even(y));
-	}
-}
-
-/* |y| < 2^15: adding 1.5 * 2^23 leaves the integer in the last bits of the mantissa. */
-SML_INLINE void quantize_narrow_loop(unsigned width, enum sml_type type,
-				     const void *restrict elements, size_t done, size_t count,
-				     struct sml_scale scale, void *restrict lanes)
-{
-	for (size_t i = done; i < count; i++) {
-		float y = scaled(sml_element_load(type, elements, i), scale);
-
-		sml_narrow_store(width, lanes, i, sml_bits_of(y + 0x1.8p23f));
-	}
-}
+#endif
 
 /*
- * Only float16 may have `done` some elements already. The other loops begin at a constant, which
- * makes them 10 % faster. The scale is passed by address: a struct of floats in a register would be
- * stored in parts and loaded as a whole, which stalls for longer than a block of 64 takes.
+ * One block. Narrow lanes: |y| < 2^15, so adding 1.5 * 2^23 leaves the integer in the last bits of
+ * the mantissa.
  */
-SML_MULTIVERSION
-static void quantize_int32(enum sml_type type, const void *elements, size_t done, size_t count,
-			   const struct sml_scale *by, void *lanes)
+SML_INLINE void quantize_part(unsigned width, enum sml_type type, bool one,
+			      const void *restrict elements, size_t count, struct sml_scale scale,
+			      void *restrict lanes)
 {
-	const struct sml_scale scale = *by;
+	for (size_t i = 0; i < count; i++) {
+		float y = scaled(sml_element_load(type, elements, i), one, scale);
 
-	if (type == SML_FLOAT16)
-		quantize_int32_loop(SML_FLOAT16, elements, done, count, scale, lanes);
-	else if (type == SML_BFLOAT16)
-		quantize_int32_loop(SML_BFLOAT16, elements, 0, count, scale, lanes);
-	else
-		quantize_int32_loop(SML_FLOAT32, elements, 0, count, scale, lanes);
+		if (width == 32)
+			((sml_any_u32 *)lanes)[i] = sml_be32((uint32_t)integer_of(y));
+		else
+			sml_narrow_store(width, lanes, i, sml_bits_of(y + 0x1.8p23f));
+	}
+}
+
+SML_INLINE void quantize_run(unsigned width, enum sml_type type, const uint8_t *elements,
+			     size_t count, const struct sml_blocks *blocks, int32_t bits,
+			     uint8_t *lanes)
+{
+	const size_t from = type == SML_FLOAT32 ? 4 : 2, to = width / 8;
+	struct sml_part p;
+
+	for (bool more = sml_first_part(blocks, count, &p); more;
+	     more = sml_next_part(blocks, count, &p)) {
+		struct sml_scale scale = sml_scale_of(width, bits, p.exponent);
+		const uint8_t *part = elements + p.at * from;
+
+		if (!sml_part_is_ordinary(&p))
+			__builtin_memset(lanes + p.at * to, 0, p.count * to);
+		else if (!scale.one)
+			quantize_part(width, type, false, part, p.count, scale, lanes + p.at * to);
+		else if (width < 32 && p.count == SML_BLOCK_OF_NARROW)
+			quantize_part(width, type, true, part, SML_BLOCK_OF_NARROW, scale,
+				      lanes + p.at * to);
+		else
+			quantize_part(width, type, true, part, p.count, scale, lanes + p.at * to);
+	}
 }
 
 /* One for each width, which the compiler then knows. */
-#define DEFINE_QUANTIZE_NARROW(name, width)                                                        \
+#define DEFINE_QUANTIZE(name, width)                                                               \
 	SML_MULTIVERSION                                                                           \
-	static void name(enum sml_type type, const void *elements, size_t done, size_t count,      \
-			 const struct sml_scale *by, void *lanes)                                  \
+	static void name(enum sml_type type, const void *elements, size_t count,                   \
+			 const struct sml_blocks *blocks, int32_t bits, void *lanes)               \
 	{                                                                                          \
-		const struct sml_scale scale = *by;                                                \
-                                                                                                   \
 		if (type == SML_FLOAT16)                                                           \
-			quantize_narrow_loop(width, SML_FLOAT16, elements, done, count, scale,     \
-					     lanes);                                               \
+			quantize_run(width, SML_FLOAT16, elements, count, blocks, bits, lanes);    \
 		else if (type == SML_BFLOAT16)                                                     \
-			quantize_narrow_loop(width, SML_BFLOAT16, elements, 0, count, scale,       \
-					     lanes);                                               \
+			quantize_run(width, SML_BFLOAT16, elements, count, blocks, bits, lanes);   \
 		else                                                                               \
-			quantize_narrow_loop(width, SML_FLOAT32, elements, 0, count, scale,        \
-					     lanes);                                               \
+			quantize_run(width, SML_FLOAT32, elements, count, blocks, bits, lanes);    \
 	}
 
-DEFINE_QUANTIZE_NARROW(quantize_int16, 16)
-DEFINE_QUANTIZE_NARROW(quantize_int8, 8)
+DEFINE_QUANTIZE(quantize_32, 32)
+DEFINE_QUANTIZE(quantize_16, 16)
+DEFINE_QUANTIZE(quantize_8, 8)
 
-/*
- * B = 31 - h. |x| < 2^E and x has 24 bits, so |y| <= 2^B - 2^(B - 24). With up to 128 ranks, this
- * is an integer, so limit changes nothing. n * 2^B <= 2^31: no sum overflows, and with n = 1 the
- * conversion to int32 gets at most 2^31 - 2^7. With more ranks, rounding could reach 2^B, and the
- * limit is 2^B - 1, as for narrow lanes below.
- */
-void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, int32_t exponent,
-			unsigned n_ranks, void *lanes)
-{
-	int32_t bits = 31 - (int32_t)sml_headroom_bits(n_ranks);
-	float limit = float_power(bits) - (bits < 24 ? 1 : float_power(bits - 24));
-
-	struct sml_scale scale;
-	size_t done = 0;
-
-	if (!is_ordinary(exponent)) {
-		__builtin_memset(lanes, 0, 4 * count);
-		return;
-	}
-	scale = scale_of(bits - exponent, limit);
-	if (type == SML_FLOAT16)
-		done = sml_float16_to_int32(elements, count, &scale, lanes);
-	if (done < count)
-		quantize_int32(type, elements, done, count, &scale, lanes);
-}
-
-/*
- * B = 15 - h, or 7 - h, >= 3. Here rounding could reach 2^B, and the sum of n of them 2^15, or 2^7.
- * So the limit is 2^B - 1; the price is an error below 1, instead of 1/2, for these elements.
- */
-SML_INLINE void quantize_block(unsigned width, enum sml_type type, const void *elements,
-			       size_t count, int32_t exponent, unsigned n_ranks, void *lanes)
+void sml_quantize(unsigned width, enum sml_type type, const void *elements, size_t count,
+		  const struct sml_blocks *blocks, unsigned n_ranks, void *lanes)
 {
 	int32_t bits = (int32_t)width - 1 - (int32_t)sml_headroom_bits(n_ranks);
-	size_t per_lane = 32 / width, done = 0;
-	struct sml_scale scale;
 
 	sml_assert(bits >= 3);
-	if (!is_ordinary(exponent)) {
-		__builtin_memset(lanes, 0, 4 * ((count + per_lane - 1) / per_lane));
-		return;
-	}
-	for (size_t i = count; i % per_lane != 0; i++)
+	for (size_t i = count; i % (32 / width) != 0; i++)
 		sml_narrow_store(width, lanes, i, 0);
-	scale = scale_of(bits - exponent, float_power(bits) - 1);
-	if (type == SML_FLOAT16)
-		done = sml_float16_to_narrow(width, elements, count, &scale, lanes);
-	if (done == count)
+	if (type == SML_FLOAT16 &&
+	    sml_float16_quantize(width, elements, count, blocks, bits, lanes))
 		return;
-	if (width == 16)
-		quantize_int16(type, elements, done, count, &scale, lanes);
+	if (width == 32)
+		quantize_32(type, elements, count, blocks, bits, lanes);
+	else if (width == 16)
+		quantize_16(type, elements, count, blocks, bits, lanes);
 	else
-		quantize_int8(type, elements, done, count, &scale, lanes);
+		quantize_8(type, elements, count, blocks, bits, lanes);
 }
 
-/* Blocks are short, so the compiler shall know the width. */
-void sml_quantize_narrow(unsigned width, enum sml_type type, const void *elements, size_t count,
-			 int32_t exponent, unsigned n_ranks, void *lanes)
-{
-	if (width == 16)
-		quantize_block(16, type, elements, count, exponent, n_ranks, lanes);
-	else
-		quantize_block(8, type, elements, count, exponent, n_ranks, lanes);
-}
+/* ---- lanes to elements ---- */
 
-/*
- * The factor of a sum: 2^power / divisor, power = E - B in [-148 - 31, 128 + 6]: B is -6 for sums
- * of int8 that were rounded by 13 bits.
- *
- * float32: in double precision. For SUM the product is exact (32 bits times a power of two within
- * the range of doubles), and the conversion to float32 is the only rounding. For AVG the factor and
- * the product are also rounded to 53 bits. A value too large for float32 becomes infinity.
- *
- * Half types: in float32, which has 13 more bits than float16 and is faster. In two steps, because
- * the power can exceed the range of one factor; the first step is exact.
- */
-struct factor {
-	double whole;
-	float first, second;
-};
-
-static struct factor factor_of(int32_t power, unsigned divisor)
-{
-	uint64_t bits = (uint64_t)(1023 + power) << 52;
-	int32_t half = power / 2;
-	struct factor factor;
-
-	sml_assert(divisor >= 1 && divisor <= SML_MAX_WORLD);
-	__builtin_memcpy(&factor.whole, &bits, sizeof(bits));
-	factor.whole /= divisor;
-	factor.first = float_power(half);
-	factor.second = float_power(power - half) / (float)divisor;
-	return factor;
-}
-
-SML_INLINE uint32_t multiplied(enum sml_type type, int32_t sum, struct factor factor)
-{
-	if (type == SML_FLOAT32)
-		return sml_bits_of((float)((double)sum * factor.whole));
-	return sml_bits_of((float)sum * factor.first * factor.second);
-}
-
-SML_INLINE void dequantize_int32_loop(enum sml_type type, const sml_any_u32 *restrict lanes,
-				      size_t done, size_t count, struct factor factor,
-				      void *restrict elements)
-{
-	for (size_t i = done; i < count; i++) {
-		int32_t sum = (int32_t)sml_be32(lanes[i]);
-
-		sml_element_store(type, elements, i, multiplied(type, sum, factor));
-	}
-}
-
-SML_INLINE void dequantize_narrow_loop(unsigned width, enum sml_type type,
-				       const void *restrict lanes, size_t done, size_t count,
-				       struct factor factor, void *restrict elements)
-{
-	for (size_t i = done; i < count; i++)
-		sml_element_store(type, elements, i,
-				  multiplied(type, sml_narrow_load(width, lanes, i), factor));
-}
-
-SML_MULTIVERSION
-static void dequantize_int32(enum sml_type type, const void *lanes, size_t done, size_t count,
-			     const struct factor *by, void *elements)
-{
-	const struct factor factor = *by;
-
-	if (type == SML_FLOAT16)
-		dequantize_int32_loop(SML_FLOAT16, lanes, done, count, factor, elements);
-	else if (type == SML_BFLOAT16)
-		dequantize_int32_loop(SML_BFLOAT16, lanes, 0, count, factor, elements);
-	else
-		dequantize_int32_loop(SML_FLOAT32, lanes, 0, count, factor, elements);
-}
-
-#define DEFINE_DEQUANTIZE_NARROW(name, width)                                                      \
-	SML_MULTIVERSION                                                                           \
-	static void name(enum sml_type type, const void *lanes, size_t done, size_t count,         \
-			 const struct factor *by, void *elements)                                  \
-	{                                                                                          \
-		const struct factor factor = *by;                                                  \
-                                                                                                   \
-		if (type == SML_FLOAT16)                                                           \
-			dequantize_narrow_loop(width, SML_FLOAT16, lanes, done, count, factor,     \
-					       elements);                                          \
-		else if (type == SML_BFLOAT16)                                                     \
-			dequantize_narrow_loop(width, SML_BFLOAT16, lanes, 0, count, factor,       \
-					       elements);                                          \
-		else                                                                               \
-			dequantize_narrow_loop(width, SML_FLOAT32, lanes, 0, count, factor,        \
-					       elements);                                          \
-	}
-
-DEFINE_DEQUANTIZE_NARROW(dequantize_int16, 16)
-DEFINE_DEQUANTIZE_NARROW(dequantize_int8, 8)
-
-/* A block without numbers: all zeros or all NaN. */
-static void fill(enum sml_type type, size_t count, int32_t exponent, void *elements)
+SML_INLINE void dequantize_part(unsigned width, enum sml_type type, enum sml_steps steps,
+				const void *restrict lanes, size_t count, struct sml_factor factor,
+				void *restrict elements)
 {
 	for (size_t i = 0; i < count; i++) {
-		if (exponent == SML_EXPONENT_ZERO)
-			sml_element_store(type, elements, i, 0);
-		else
-			sml_element_store_nan(type, elements, i);
+		int32_t sum = width == 32 ? (int32_t)sml_be32(((const sml_any_u32 *)lanes)[i])
+					  : sml_narrow_load(width, lanes, i);
+		float product = (float)sum * factor.first;
+
+		if (steps == SML_STEPS_TWO)
+			product *= factor.second;
+		if (steps == SML_STEPS_DOUBLE)
+			product = (float)((double)sum * factor.whole);
+		sml_element_store(type, elements, i, sml_bits_of(product));
 	}
 }
 
-void sml_dequantize_int32(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
-			  unsigned n_ranks, unsigned divisor, void *elements)
+SML_INLINE void dequantize_run(unsigned width, enum sml_type type, const uint8_t *lanes,
+			       size_t count, const struct sml_blocks *blocks, int32_t bits,
+			       unsigned divisor, uint8_t *elements)
 {
-	int32_t bits = 31 - (int32_t)sml_headroom_bits(n_ranks);
+	const enum sml_steps rarely = type == SML_FLOAT32 ? SML_STEPS_DOUBLE : SML_STEPS_TWO;
+	const size_t from = width / 8, to = type == SML_FLOAT32 ? 4 : 2;
+	struct sml_part p;
 
-	struct factor factor;
-	size_t done = 0;
+	for (bool more = sml_first_part(blocks, count, &p); more;
+	     more = sml_next_part(blocks, count, &p)) {
+		const uint8_t *part = lanes + p.at * from;
+		struct sml_factor factor;
 
-	if (!is_ordinary(exponent)) {
-		fill(type, count, exponent, elements);
-		return;
+		if (!sml_part_is_ordinary(&p)) {
+			sml_fill_part(type, &p, elements);
+			continue;
+		}
+		factor = sml_factor_of(type, p.exponent + p.shift - bits, divisor);
+		if (factor.steps != SML_STEPS_ONE)
+			dequantize_part(width, type, rarely, part, p.count, factor,
+					elements + p.at * to);
+		else if (width < 32 && p.count == SML_BLOCK_OF_NARROW)
+			dequantize_part(width, type, SML_STEPS_ONE, part, SML_BLOCK_OF_NARROW,
+					factor, elements + p.at * to);
+		else
+			dequantize_part(width, type, SML_STEPS_ONE, part, p.count, factor,
+					elements + p.at * to);
 	}
-	factor = factor_of(exponent - bits, divisor);
-	if (type == SML_FLOAT16)
-		done = sml_float16_from_int32(lanes, count, factor.first, factor.second, elements);
-	if (done < count)
-		dequantize_int32(type, lanes, done, count, &factor, elements);
 }
 
-void sml_dequantize_narrow(unsigned width, enum sml_type type, const void *lanes, size_t count,
-			   int32_t exponent, unsigned n_ranks, unsigned divisor, void *elements)
+#define DEFINE_DEQUANTIZE(name, width)                                                             \
+	SML_MULTIVERSION                                                                           \
+	static void name(enum sml_type type, const void *lanes, size_t count,                      \
+			 const struct sml_blocks *blocks, int32_t bits, unsigned divisor,          \
+			 void *elements)                                                           \
+	{                                                                                          \
+		if (type == SML_FLOAT16)                                                           \
+			dequantize_run(width, SML_FLOAT16, lanes, count, blocks, bits, divisor,    \
+				       elements);                                                  \
+		else if (type == SML_BFLOAT16)                                                     \
+			dequantize_run(width, SML_BFLOAT16, lanes, count, blocks, bits, divisor,   \
+				       elements);                                                  \
+		else                                                                               \
+			dequantize_run(width, SML_FLOAT32, lanes, count, blocks, bits, divisor,    \
+				       elements);                                                  \
+	}
+
+DEFINE_DEQUANTIZE(dequantize_32, 32)
+DEFINE_DEQUANTIZE(dequantize_16, 16)
+DEFINE_DEQUANTIZE(dequantize_8, 8)
+
+void sml_dequantize(unsigned width, enum sml_type type, const void *lanes, size_t count,
+		    const struct sml_blocks *blocks, unsigned n_ranks, unsigned divisor,
+		    void *elements)
 {
 	int32_t bits = (int32_t)width - 1 - (int32_t)sml_headroom_bits(n_ranks);
 
-	struct factor factor;
-	size_t done = 0;
-
-	if (!is_ordinary(exponent)) {
-		fill(type, count, exponent, elements);
+	if (type == SML_FLOAT16 &&
+	    sml_float16_dequantize(width, lanes, count, blocks, bits, divisor, elements))
 		return;
-	}
-	factor = factor_of(exponent - bits, divisor);
-	if (type == SML_FLOAT16)
-		done = sml_float16_from_narrow(width, lanes, count, factor.first, factor.second,
-					       elements);
-	if (done == count)
-		return;
-	if (width == 16)
-		dequantize_int16(type, lanes, done, count, &factor, elements);
+	if (width == 32)
+		dequantize_32(type, lanes, count, blocks, bits, divisor, elements);
+	else if (width == 16)
+		dequantize_16(type, lanes, count, blocks, bits, divisor, elements);
 	else
-		dequantize_int8(type, lanes, done, count, &factor, elements);
+		dequantize_8(type, lanes, count, blocks, bits, divisor, elements);
 }

@@ -29,27 +29,42 @@
 /* ceil(log2 n): bits by which a sum over n ranks can grow. n is 1 to 4096. */
 unsigned sml_headroom_bits(unsigned n_ranks);
 
+/* Elements of a block whose lanes are narrow, as those that switches round: see rounding.h. */
+#define SML_BLOCK_OF_NARROW 64
+
+/* The blocks of a run of elements: all of one size, but the run has only parts of the outer ones.
+ */
+struct sml_blocks {
+	const int16_t *exponents; /* one for each block that the run has elements of */
+	/* The bits by which each block's sums were rounded; NULL: they were not. */
+	const uint8_t *shifts;
+	uint32_t size; /* of a block, in elements */
+	uint32_t skip; /* elements of the first block that come before the run */
+};
+
 /* This rank's part of the shared exponent: E of these count elements. Float types. */
 int32_t sml_exponent_of(enum sml_type type, const void *elements, size_t count);
 
-/*
- * count elements to count int32 lanes, or to packed lanes of `width` bits (16 or 8). With
- * SML_EXPONENT_ZERO or _NONFINITE all lanes are zero. Float types. At most 2^(width - 4) ranks.
- */
-void sml_quantize_int32(enum sml_type type, const void *elements, size_t count, int32_t exponent,
-			unsigned n_ranks, void *lanes);
-void sml_quantize_narrow(unsigned width, enum sml_type type, const void *elements, size_t count,
-			 int32_t exponent, unsigned n_ranks, void *lanes);
+/* The same for each block of these elements. The last block may be shorter. */
+void sml_exponents_of(enum sml_type type, const void *elements, size_t count, size_t block,
+		      int16_t *exponents);
 
 /*
- * Summed lanes back to elements, divided by divisor (1, or the number of ranks
- * for AVG). SML_EXPONENT_NONFINITE makes every element NaN, _ZERO makes +0. Of sums that were
- * rounded by s bits, n_ranks is 2^s: at most 2 * SML_MAX_WORLD on every width.
+ * count elements to count lanes of 32 bits, or to packed lanes of 16 or 8 bits. With
+ * SML_EXPONENT_ZERO or _NONFINITE all lanes of a block are zero. Float types. At most
+ * 2^(width - 4) ranks. Shifts are not read.
  */
-void sml_dequantize_int32(enum sml_type type, const void *lanes, size_t count, int32_t exponent,
-			  unsigned n_ranks, unsigned divisor, void *elements);
-void sml_dequantize_narrow(unsigned width, enum sml_type type, const void *lanes, size_t count,
-			   int32_t exponent, unsigned n_ranks, unsigned divisor, void *elements);
+void sml_quantize(unsigned width, enum sml_type type, const void *elements, size_t count,
+		  const struct sml_blocks *blocks, unsigned n_ranks, void *lanes);
+
+/*
+ * Summed lanes back to elements, divided by divisor (1, or the number of ranks for AVG).
+ * SML_EXPONENT_NONFINITE makes every element of a block NaN, _ZERO makes +0. n_ranks is 1 for sums
+ * that were rounded.
+ */
+void sml_dequantize(unsigned width, enum sml_type type, const void *lanes, size_t count,
+		    const struct sml_blocks *blocks, unsigned n_ranks, unsigned divisor,
+		    void *elements);
 
 /*
  * MAX and MIN, exact: a map to int32 that keeps the order (for MIN, reverses it), so that the

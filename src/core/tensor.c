@@ -252,11 +252,13 @@ static bool has_exponents(const struct sml_tensor *tensor, uint32_t index)
 	uint64_t first;
 	uint32_t count = chunk_elements(tensor, index, &first);
 	uint32_t head = (uint32_t)(first / tensor->elements_per_head);
-	uint32_t last = (uint32_t)((first + count - 1) / tensor->elements_per_head);
+	uint64_t next = (uint64_t)head * tensor->elements_per_head;
 
-	while (head <= last && sml_tensor_chunk_is_done(tensor, SML_HEAD, head))
+	while (next < first + count && sml_tensor_chunk_is_done(tensor, SML_HEAD, head)) {
 		head++;
-	return head > last;
+		next += tensor->elements_per_head;
+	}
+	return next >= first + count;
 }
 
 /*
@@ -272,7 +274,7 @@ static bool is_zero(const struct sml_tensor *tensor, enum sml_stream_id stream, 
 	if (stream != SML_DATA || tensor->form != SML_FORM_EXPONENT || tensor->shape.only_full)
 		return false;
 	/* Of dense tensors, no more than this is read, and nothing is divided. */
-	at = first >> __builtin_ctz(block);
+	at = first >> sml_code_block_bits(&tensor->code);
 	if (tensor->exponents[at] != SML_EXPONENT_ZERO || !has_exponents(tensor, index))
 		return false;
 	count = chunk_elements(tensor, index, &first);
@@ -425,16 +427,13 @@ static void fill_elements(const struct sml_tensor *tensor, uint32_t index, uint3
 /* Measure blocks once: this brings their elements into the cache, and they are sent soon. */
 static void measure_blocks(struct sml_tensor *tensor, uint64_t first, uint32_t n)
 {
-	uint32_t block = sml_code_block(&tensor->code);
-	size_t bytes = sml_element_bytes(tensor->spec.type);
+	uint64_t at = first * sml_code_block(&tensor->code), left = tensor->spec.count - at;
+	uint64_t count = (uint64_t)n * sml_code_block(&tensor->code);
 
-	for (uint64_t i = first; i < first + n; i++) {
-		const uint8_t *elements = (const uint8_t *)tensor->spec.send + i * block * bytes;
-		uint64_t left = tensor->spec.count - i * block;
-
-		tensor->exponents[i] = (int16_t)sml_code_exponent(
-			&tensor->code, elements, left < block ? (uint32_t)left : block);
-	}
+	sml_code_exponents(&tensor->code,
+			   (const uint8_t *)tensor->spec.send +
+				   at * sml_element_bytes(tensor->spec.type),
+			   left < count ? left : count, tensor->exponents + first);
 }
 
 static void fill_exponents(struct sml_tensor *tensor, uint32_t index, uint32_t n_lanes,

@@ -117,6 +117,26 @@ static void reference_double_block(const struct sim_call *call, uint32_t count, 
 	}
 }
 
+/* One block, with the job's exponent. */
+
+static void quantize_block(unsigned width, enum sml_type type, const void *elements, uint32_t count,
+			   int32_t exponent, unsigned n_ranks, void *lanes)
+{
+	const int16_t exponents = (int16_t)exponent;
+	const struct sml_blocks blocks = {.exponents = &exponents, .size = count};
+
+	sml_quantize(width, type, elements, count, &blocks, n_ranks, lanes);
+}
+
+static void dequantize_block(unsigned width, enum sml_type type, const void *lanes, uint32_t count,
+			     int32_t exponent, unsigned n_ranks, unsigned divisor, void *elements)
+{
+	const int16_t exponents = (int16_t)exponent;
+	const struct sml_blocks blocks = {.exponents = &exponents, .size = count};
+
+	sml_dequantize(width, type, lanes, count, &blocks, n_ranks, divisor, elements);
+}
+
 /* Bits of a float's lane. */
 static unsigned width_of(enum sml_wire wire)
 {
@@ -131,10 +151,8 @@ static void to_lanes(const struct sim_call *call, const void *elements, uint32_t
 	if (call->type == SML_FLOAT64)
 		(width < 32 ? sml_double_quantize_int16
 			    : sml_double_quantize_int32)(elements, count, exponent, n_ranks, lanes);
-	else if (width < 32)
-		sml_quantize_narrow(width, call->type, elements, count, exponent, n_ranks, lanes);
 	else
-		sml_quantize_int32(call->type, elements, count, exponent, n_ranks, lanes);
+		quantize_block(width, call->type, elements, count, exponent, n_ranks, lanes);
 }
 
 static void from_lanes(const struct sim_call *call, const void *lanes, uint32_t count,
@@ -145,11 +163,9 @@ static void from_lanes(const struct sim_call *call, const void *lanes, uint32_t 
 	if (call->type == SML_FLOAT64)
 		(width < 32 ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
 			lanes, count, exponent, n_ranks, divisor, result);
-	else if (width < 32)
-		sml_dequantize_narrow(width, call->type, lanes, count, exponent, n_ranks, divisor,
-				      result);
 	else
-		sml_dequantize_int32(call->type, lanes, count, exponent, n_ranks, divisor, result);
+		dequantize_block(width, call->type, lanes, count, exponent, n_ranks, divisor,
+				 result);
 }
 
 static int32_t shared_exponent(const struct sim_call *call, uint32_t count, unsigned n_ranks,
@@ -206,8 +222,8 @@ static void reference_rounded_block(const struct sim_call *call, uint32_t count,
 	if (call->type == SML_FLOAT64)
 		sml_double_dequantize_int16(lanes, count, exponent, 1u << shift, divisor, result);
 	else
-		sml_dequantize_narrow(width, call->type, lanes, count, exponent, 1u << shift,
-				      divisor, result);
+		dequantize_block(width, call->type, lanes, count, exponent, 1u << shift, divisor,
+				 result);
 }
 
 /* One block of block floating point; the ranks are added one after another. */

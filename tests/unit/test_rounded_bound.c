@@ -135,15 +135,14 @@ static unsigned ranks_of(const struct job *job)
 /* All ranks' exponent of the block. */
 static int16_t exponent_of(const struct job *job, const struct sml_code *code)
 {
-	int32_t exponent = SML_EXPONENT_ZERO;
+	int16_t exponent = SML_EXPONENT_ZERO, own;
 
 	for (unsigned g = 0; g < job->n_groups; g++)
 		for (unsigned r = 0; r < job->n_ranks[g]; r++) {
-			int32_t own = sml_code_exponent(code, job->elements[g][r], BLOCK);
-
+			sml_code_exponents(code, job->elements[g][r], BLOCK, &own);
 			exponent = own > exponent ? own : exponent;
 		}
-	return (int16_t)exponent;
+	return exponent;
 }
 
 /* The largest error of the job's 64 elements, as a share of the bound. */
