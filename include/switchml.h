@@ -20,17 +20,17 @@
  * is a negated errno, and lower numbers are from enum sml_error.
  * sml_error_text() returns a sentence that says what happened and what to do.
  * A failed collective leaves its receive buffer undefined, and every later call
- * on that context fails with the same error. Then close the context, and open
- * another one to form the job again; or let the ranks that are left go on as
- * another job with sml_reconfigure().
+ * on that context fails with the same error. To form the job again, close the
+ * context and open another one. To go on with the ranks that are left, call
+ * sml_reconfigure().
  *
  * Time. No call waits longer than the context's timeout (struct sml_config).
  * sml_wait_for() and sml_wait_any() can return earlier; the call then goes on.
  *
  * Threads. Several threads may use a context. The order of their calls is the
- * order of the collectives, and must be the same on all ranks. sml_open() and
- * sml_close() of a context must not overlap other calls on it. sml_reconfigure()
- * may.
+ * order of the collectives, and must be the same on all ranks. No other call on
+ * a context may overlap its sml_open() or sml_close(). Calls may overlap
+ * sml_reconfigure().
  *
  * Cancellation. pthread_cancel() does not end a thread inside a call, which may
  * hold locks: no function is a cancellation point, and the thread ends after the
@@ -38,7 +38,8 @@
  *
  * Signals. The library's threads block them, because they belong to the
  * application. If the main thread has ended with pthread_exit(), and no other
- * thread of the application is left, one of them receives signals after a second.
+ * thread of the application is left, one of the library's threads receives
+ * signals after a second.
  *
  * Fork. In a child made by fork(), every call on one of the parent's contexts
  * fails with SML_ERROR_FORKED. The child may open its own contexts. It keeps
@@ -108,13 +109,13 @@ enum sml_type {
 	SML_FLOAT16 = 1,  /* IEEE 754 binary16, as uint16_t in memory */
 	SML_BFLOAT16 = 2, /* upper half of a float32, as uint16_t in memory */
 	SML_INT32 = 3,
-	SML_BYTE = 4, /* for broadcast and all-gather only: no arithmetic */
+	SML_BYTE = 4, /* only for broadcast and all-gather, because it has no arithmetic */
 	SML_FLOAT64 = 5,
 	SML_INT64 = 6,
 	SML_UINT8 = 7,
 	SML_INT8 = 8,
 	SML_INT16 = 9,
-	SML_BOOL = 10 /* one byte, 0 or not: SUM and MAX are "or", MIN is "and" */
+	SML_BOOL = 10 /* one byte, which is 0 or not 0; SUM and MAX are "or", and MIN is "and" */
 };
 
 /*
@@ -136,15 +137,16 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  *
  * INT8 has a quarter of int32's bytes, and errors of 1 to 2 % of the sums' RMS where elements are
  * of similar size. It is for SUM and AVG of float32, float16 and bfloat16. If it is the context's
- * wire, other calls travel as without it; a call that asks for it in its options fails with
- * -EINVAL. All switches must be of the UDP dataplane (or embedded): others refuse the job, or, if
- * only a call asks for it, the call fails with -EINVAL.
+ * wire, calls of other types and operations travel as if it were not; if such a call asks for it in
+ * its options, it fails with -EINVAL. All switches must have the UDP dataplane or be embedded.
+ * Other switches refuse a job whose wire it is, and a call that asks for it there fails with
+ * -EINVAL.
  *
- * DEFAULT is int16 for float16 and bfloat16, where its error, relative to the RMS of the
- * sums, is about or below that of a ring that rounds each partial sum to the type, and int32
- * for all other types. If one of the job's switches does not round sums (P4), it is int32 for
- * float16, too, and for bfloat16 with more than SML_INT16_RANKS ranks, or if one of the
- * switches adds only int32 lanes.
+ * DEFAULT is int16 for float16 and bfloat16, and int32 for all other types but float64. With int16,
+ * the error of float16 and bfloat16, relative to the RMS of the sums, is about that of a ring that
+ * rounds each partial sum to the type, or smaller. If one of the job's switches does not round sums
+ * (P4), DEFAULT is int32 for float16, too. For bfloat16, it then is int32 if there are more than
+ * SML_INT16_RANKS ranks, or if one of the switches adds only int32 lanes.
  *
  * float64 travels with 63 bits below the block's largest exponent, whatever the context's
  * wire: the sum is exact for elements within 2^10 of the block's largest, and is rounded
@@ -154,10 +156,10 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  *
  * EXACT is for short vectors of quantities that differ in size, such as a loss and a
  * count: every rank's own bits travel, and each element of the result is the exact SUM
- * or AVG, rounded once to the type. The whole vector has at most SML_EXACT_BYTES (of a
- * reduce-scatter: all ranks' parts). If a call asks for EXACT in its options and its vector
+ * or AVG, rounded once to the type. The whole vector has at most SML_EXACT_BYTES; that of a
+ * reduce-scatter has the parts of all ranks. If a call asks for EXACT in its options and its vector
  * is longer, it fails with -EINVAL. If EXACT is the context's wire, longer vectors travel as
- * int32 (float64: int64). Each rank sends and receives world_size times the vector.
+ * int32, or as int64 if they are float64. Each rank sends and receives world_size times the vector.
  */
 enum sml_wire {
 	SML_WIRE_DEFAULT = 0,
@@ -181,7 +183,8 @@ struct sml_request;
  * Settings of a context. Call sml_config_init(), which sets the defaults and then
  * the values from the environment. Change what you want, and pass it to sml_open().
  * sml_open() copies the strings. Strings set by sml_config_init() belong to the
- * environment and must not be freed.
+ * environment and must not be freed. The comment of each member ends with its variable in the
+ * environment and its default.
  *
  * Environment, in order of precedence: SWITCHML_RANK, SWITCHML_WORLD_SIZE,
  * SWITCHML_JOB, SWITCHML_SWITCH, …; then torchrun's RANK, WORLD_SIZE,
@@ -198,69 +201,90 @@ struct sml_config {
 	 * one host as well. SWITCHML_SWITCH.
 	 */
 	const char *switch_address;
-	const char *job; /* the same on all ranks; SWITCHML_JOB, or this run of the launcher */
-	int rank;	 /* 0 … world_size - 1; SWITCHML_RANK */
-	int world_size;	 /* 1 … SML_MAX_WORLD_SIZE; SWITCHML_WORLD_SIZE */
+	/* The job's name, the same on all ranks. SWITCHML_JOB, or this run of the launcher. */
+	const char *job;
+	int rank;	/* This rank's number, 0 to world_size - 1. SWITCHML_RANK. */
+	int world_size; /* The number of ranks, 1 to SML_MAX_WORLD_SIZE. SWITCHML_WORLD_SIZE. */
 
-	/* Rank 0's address, where ranks meet without a switch. SWITCHML_MASTER_ADDR, _PORT. */
-	const char *master_address; /* 127.0.0.1 */
-	int master_port;	    /* 0: 28500, or the launcher's MASTER_PORT + 1 */
+	/*
+	 * Rank 0's address, where ranks meet if there is no switch. SWITCHML_MASTER_ADDR,
+	 * 127.0.0.1. SWITCHML_MASTER_PORT, 0: the launcher's MASTER_PORT + 1, or 28500 without a
+	 * launcher.
+	 */
+	const char *master_address;
+	int master_port;
 
-	int timeout_ms;	       /* of every call; SWITCHML_TIMEOUT (seconds), 300 s */
-	int heartbeat_ms;      /* silence after which a peer counts as dead;
-				  SWITCHML_HEARTBEAT (seconds), 5 s */
-	enum sml_wire wire;    /* SWITCHML_WIRE=int32|int16|int8|exact, DEFAULT */
-	int slots;	       /* data slots wanted; SWITCHML_SLOTS, 0: the switch chooses */
-	int threads;	       /* progress threads; SWITCHML_THREADS, by cores */
-	int mtu;	       /* 0: the path's; SWITCHML_MTU, bytes */
-	const char *interface; /* SWITCHML_SOCKET_IFNAME: "eth0,ib", "^lo,docker",
-				NULL: by the route to the switch */
-	int debug;	       /* 0 errors, 1 warnings, 2 chosen settings, 3 all;
-				  SWITCHML_DEBUG=error|warn|info|trace */
-	int spin;	       /* 1: busy-wait for latency; SWITCHML_SPIN */
+	/* The longest time that a call takes, in milliseconds. SWITCHML_TIMEOUT (seconds), 300 s.
+	 */
+	int timeout_ms;
+	/* A peer that is silent for this long counts as dead. SWITCHML_HEARTBEAT (seconds), 5 s. */
+	int heartbeat_ms;
+	/* How floats travel. SWITCHML_WIRE=int32|int16|int8|exact, SML_WIRE_DEFAULT. */
+	enum sml_wire wire;
+	/* How many data slots to request from each switch. SWITCHML_SLOTS, 0: the switch chooses.
+	 */
+	int slots;
+	/* Progress threads. SWITCHML_THREADS, 0: by the number of cores for each rank. */
+	int threads;
+	/* The largest packet in bytes, with its IP header. SWITCHML_MTU, 0: what the path carries.
+	 */
+	int mtu;
+	/*
+	 * Network interfaces to use, as "eth0,ib", or not to use, as "^lo,docker": names and their
+	 * beginnings. SWITCHML_SOCKET_IFNAME, NULL: that of the route to the switch.
+	 */
+	const char *interface;
+	/*
+	 * What is logged: 0 errors, 1 also warnings, 2 also the settings that were chosen, 3 all.
+	 * SWITCHML_DEBUG=error|warn|info|trace, 1.
+	 */
+	int debug;
+	int spin; /* 1: threads busy-wait, for low latency. SWITCHML_SPIN, 0. */
 	/*
 	 * For tests: faults that this rank injects into its own packets, each as
-	 * a number of packets in a million: SWITCHML_FAULTS="drop=10000,
-	 * duplicate=1000,reorder=1000,seed=7". To measure what a mechanism gains,
-	 * switch it off: "tickets=0" (the same on all ranks), "fastretransmit=0".
+	 * a number of packets in a million, as in "drop=10000,duplicate=1000,
+	 * reorder=1000,seed=7". To measure what a mechanism gains, switch it off:
+	 * "tickets=0" (on all ranks), or "fastretransmit=0". SWITCHML_FAULTS, NULL.
 	 */
 	const char *faults;
 	/*
 	 * File for a record of what every slot was waiting for when the job failed.
-	 * "%r" becomes the rank. SWITCHML_FLIGHT_RECORDER, NULL: only the log.
+	 * "%r" becomes the rank. SWITCHML_FLIGHT_RECORDER, NULL: it is only logged.
 	 */
 	const char *flight_recorder;
 
 	/*
-	 * Control messages over TLS 1.3 (docs/security.md): PEM files with this
-	 * rank's certificate, its key, and the authority that issued all
-	 * certificates. All three or none. SWITCHML_TLS_CERTIFICATE, _KEY, _AUTHORITY.
+	 * For control messages over TLS 1.3 (docs/security.md): PEM files with this
+	 * rank's certificate, its key, and the authority that issued all certificates.
+	 * Set all three or none. SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and
+	 * SWITCHML_TLS_AUTHORITY, NULL.
 	 */
 	const char *tls_certificate, *tls_key, *tls_authority;
 	/*
 	 * Instead of certificates, a secret of 16 to 1024 bytes that all ranks and
 	 * their switch share (docs/security.md), or a file that has it. Set at most one.
-	 * sml_open() makes no copy of it. SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE.
+	 * sml_open() makes no copy of the secret. SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE,
+	 * NULL.
 	 */
 	const char *job_key, *job_key_file;
 
 	/*
-	 * Where log lines go; NULL: to standard error. level is that of `debug`; text has no
-	 * newline, and is valid during the call. Any thread may call it, including the library's
-	 * own threads, and several at once, from sml_open() until sml_close() has returned. The
-	 * library may hold locks during the call. So this function must return soon, must not wait
-	 * for a thread that is in a call of this library, and may call only sml_strerror(),
-	 * sml_version() and sml_version_number(). Without a switch, rank 0's control port still
-	 * logs to standard error.
+	 * The function that gets log lines; NULL: they go to standard error. level is a number as
+	 * in `debug`. text has no newline, and is valid during the call. The function is called
+	 * from sml_open() until sml_close() has returned, by any thread, including the library's
+	 * own, and by several at once. The library may hold locks then. So the function must return
+	 * soon, must not wait for a thread that is in a call of this library, and may call only
+	 * sml_strerror(), sml_version() and sml_version_number(). log_self is passed on to it. If
+	 * there is no switch, rank 0's control port still logs to standard error.
 	 */
 	void (*log)(void *log_self, int level, const char *text);
 	void *log_self;
 
 	/*
 	 * sml_open() fails with -EINTR soon after *interrupt has become nonzero, and the switch
-	 * forgets this rank. Another thread or a signal handler may set it (the type is that of
-	 * sig_atomic_t). It is read until sml_open() returns. Only a name server that does not
-	 * answer can delay that, until the resolver gives up. NULL: nothing interrupts sml_open().
+	 * forgets this rank. Another thread or a signal handler may set it; its type is that of
+	 * sig_atomic_t. It is read until sml_open() returns. If a name server does not answer,
+	 * sml_open() ends only when the resolver gives up. NULL: nothing interrupts sml_open().
 	 */
 	const volatile int *interrupt;
 
@@ -285,31 +309,32 @@ struct sml_config {
 	const char *metrics_file;
 
 	/*
-	 * The ranks of each host add through shared memory, and one of them sends their sum.
-	 * Without a switch and with all ranks on one host, they send no packets (docs/hosts.md). 0:
-	 * this rank sends its own packets. SWITCHML_HOST_GROUP, -1 and 1: share memory.
+	 * 1 or -1: the ranks of each host add through shared memory, and one of them sends their
+	 * sum. If there is no switch and all ranks are on one host, they send no packets
+	 * (docs/hosts.md). 0: this rank sends its own packets. SWITCHML_HOST_GROUP, -1.
 	 */
 	int host_group;
 
 	/*
-	 * 1: progress threads run as SCHED_BATCH: a packet that wakes one does not preempt another
-	 * thread. Calls are faster where ranks block in calls and outnumber the cores, and much
-	 * slower where a computing thread shares the core (docs/environment.md).
+	 * 1: progress threads run as SCHED_BATCH, so a packet that wakes one does not preempt
+	 * another thread. Calls are faster if ranks block in calls and outnumber the cores. They
+	 * are much slower if a computing thread shares the core (docs/environment.md).
 	 * SWITCHML_SCHED_BATCH, 0.
 	 */
 	int sched_batch;
 
 	/*
-	 * A rank that has waited this long for a switch, for other ranks, or in a call logs what it
-	 * waits for, as a warning, and again at growing intervals. 0: it does not.
-	 * SWITCHML_WAIT_NOTICE (seconds), 5 s.
+	 * A rank that has waited this long for a switch, for other ranks, or in a call logs a
+	 * warning that says what it waits for. It repeats the warning at growing intervals. 0:
+	 * there is no warning. SWITCHML_WAIT_NOTICE (seconds), 5 s.
 	 */
 	int wait_notice_ms;
 
 	/*
 	 * 1: rank 0 logs one line when the job begins (its ranks, hosts, switch and wire) and one
-	 * when it ends (its calls and bytes, what a ring would have sent, and the slowest rank), as
-	 * warnings are logged. A job of one rank has none. 0: no lines. SWITCHML_SUMMARY, 1.
+	 * when it ends (its calls and bytes, what a ring would have sent, and the slowest rank).
+	 * They have the level of warnings. A job of one rank has no such lines. 0: there are none.
+	 * SWITCHML_SUMMARY, 1.
 	 */
 	int summary;
 
@@ -321,9 +346,9 @@ struct sml_config {
 	 */
 	int join;
 	/*
-	 * Of memberships that the switch decides on. Fewer ranks than min_ranks are an error, and
-	 * processes that wait are let in only up to max_ranks. 0: no bound. SWITCHML_MIN_RANKS,
-	 * SWITCHML_MAX_RANKS.
+	 * Bounds of memberships that the switch decides on. Fewer ranks than min_ranks are an
+	 * error. Processes that wait are let in until there are max_ranks. 0: there is no bound.
+	 * SWITCHML_MIN_RANKS and SWITCHML_MAX_RANKS, 0.
 	 */
 	int min_ranks, max_ranks;
 };
@@ -343,18 +368,19 @@ SML_API int sml_config_init(struct sml_config *config);
  * Errors: SML_ERROR_CONFIG (a setting is missing or wrong), SML_ERROR_UNREACHABLE (no switch
  * answers, or no UDP packet came back), SML_ERROR_REFUSED (the switch has no room, or the job has
  * such a rank already), SML_ERROR_MISMATCH (ranks disagree about the job), SML_ERROR_RANK_DIED,
- * SML_ERROR_SWITCH_DIED (before the job had begun, and it could begin at no other address within
- * ten seconds), SML_ERROR_TIMEOUT (ranks are missing), SML_ERROR_VERSION, SML_ERROR_TLS,
- * -EINTR (see interrupt in struct sml_config), -ENOMEM, and others of errno. With join, the job may
- * end before it has begun, when another of its members dies: call it again.
+ * SML_ERROR_SWITCH_DIED (the switch died before the job had begun, and the job could begin at no
+ * other address within ten seconds), SML_ERROR_TIMEOUT (ranks are missing), SML_ERROR_VERSION,
+ * SML_ERROR_TLS, -EINTR (see interrupt in struct sml_config), -ENOMEM, and others of errno. If
+ * config->join is set and another member dies before the job has begun, the call fails, and may be
+ * made again.
  */
 SML_API int sml_open(struct sml_context **context, const struct sml_config *config);
 
 /*
- * Leave the job and free the context, also after an error. Waits (at most the
- * timeout) until every rank has asked to leave, so that no rank is cut off in the
- * middle of a call. Frees requests that nobody waited for. Returns 0, or the error
- * that ended the job. The context is freed in any case. context may be NULL.
+ * Leave the job and free the context, also after an error. This call waits until every rank has
+ * asked to leave, but at most the timeout, so that no rank is cut off in the middle of a call. It
+ * also frees the requests that nobody has waited for. Returns 0, or the error that ended the job.
+ * The context is freed in both cases. context may be NULL.
  */
 SML_API int sml_close(struct sml_context *context);
 
@@ -371,24 +397,27 @@ struct sml_membership {
 	 * on the members (see below).
 	 */
 	const char *job;
-	int rank, world_size; /* of this process in it; 0 if the switch decides */
+	/* This process's rank, and the number of ranks. Both are 0 if the switch decides. */
+	int rank, world_size;
 	/*
-	 * Without a switch: where this membership's rank 0 listens. NULL and 0: as before, which
-	 * is right if rank 0 is a process on the same host.
+	 * If there is no switch: where this membership's rank 0 listens. NULL and 0 stand for the
+	 * address and port of before, which are right if rank 0 is a process on the same host.
 	 */
 	const char *master_address;
 	int master_port;
-	int timeout_ms; /* of the call to sml_reconfigure() alone; 0: the context's */
-	/* Where the switch decides. The bounds: 0: those of the configuration. */
+	/* The longest time that this call to sml_reconfigure() takes. 0: the context's timeout. */
+	int timeout_ms;
+	/* If the switch decides: bounds as in struct sml_config. 0: those of the configuration. */
 	int min_ranks, max_ranks;
 	/*
-	 * How long it waits for ranks of the last membership that have not asked, from the first
-	 * that has. It does not wait for those whose death or end it has seen. 0: the heartbeat.
+	 * If the switch decides: how long after the first rank has asked it waits for the other
+	 * ranks of the last membership. It does not wait for ranks that it knows to have died or
+	 * left. 0: the heartbeat.
 	 */
 	int wait_ms;
 	/*
-	 * 1: the buffers of calls that have failed are as the library left them, and stay so until
-	 * this call returns, or the next one if it fails. Then such a call is complete on all
+	 * 1: the program has not changed the buffers of calls that have failed, and does not change
+	 * them until sml_reconfigure() has succeeded. Then each of these calls is complete on all
 	 * members or on none: see "All or none" below.
 	 */
 	int keeps_buffers;
@@ -400,108 +429,112 @@ struct sml_membership {
 
 /*
  * Ranks may die, leave and join, and the others go on: leave this context's job, and wait until
- * all ranks of another one have joined, with the same context. Call it after an error that ended
- * the job (SML_ERROR_RANK_DIED, SML_ERROR_SWITCH_DIED, SML_ERROR_TIMEOUT, ...), or without an
- * error to change the members of a job that runs. New processes call sml_open() with the new name.
- * docs/elastic.md has examples.
+ * all ranks of the next one have joined. The context stays the same. Call this function after an
+ * error that ended the job (SML_ERROR_RANK_DIED, SML_ERROR_SWITCH_DIED, SML_ERROR_TIMEOUT, ...), or
+ * without an error to change the members of a job that runs. New processes call sml_open() with the
+ * new name. docs/elastic.md has examples.
  *
- * Members. The caller decides who they are. The program finds that out, and a name that is new, in
- * its own way: from a launcher, a shared file, a store or a quorum. All members pass the same job,
- * world_size and address of rank 0, and each its own rank. If they do not, they do not meet, and
- * the call fails as sml_open() does. A process that is not among them closes its context.
+ * Members. The program decides who they are, and chooses a name that is new. It does so in its own
+ * way: with a launcher, a shared file, a store or a quorum. All members pass the same job,
+ * world_size and address of rank 0, and each passes its own rank. If they do not, they do not meet,
+ * and the call fails as sml_open() does. A process that is not a member closes its context.
  *
- * Or the switch decides, if job is NULL: then no list and no agreement is needed. A job needs a
- * dedicated switch for this; several stripes, trees and host groups are fine. All ranks that go on
- * call this, within wait_ms. Those that have asked by then are the members, in their old order; new
- * processes (struct sml_config's join) are added behind them, in the order in which they came, up
- * to max_ranks. The others go on waiting. The members have the job "NAME #N", where NAME is the
- * job's first name, which new processes give. sml_rank(), sml_world_size() and sml_previous_rank()
- * say what has come of it. There are never two such memberships of one job that both compute. So a
- * rank that comes too late is refused (SML_ERROR_REFUSED), and so are fewer than min_ranks, at
- * once. The judge is the switch at which the job ran last. If that has died, another one can decide
- * only if all ranks of the last membership ask there, because the others might go on elsewhere:
- * otherwise the call fails with SML_ERROR_TIMEOUT after wait_ms, and the caller must decide. All
- * ranks must use the same one of the two forms.
+ * Or the switch decides, if job is NULL. Then the program needs no list of members and no
+ * agreement. This needs a dedicated switch; the job may have several stripes, a tree or host
+ * groups. Every rank that goes on calls this function within wait_ms. The ranks that have done so
+ * by then are the members, in their old order. New processes (struct sml_config's join) are added
+ * behind them, in the order in which they came, until there are max_ranks; the rest of them keep
+ * waiting. The members' job is called "NAME #N", where NAME is the job's first name, which new
+ * processes give. After the call, sml_rank(), sml_world_size() and sml_previous_rank() describe the
+ * membership. There are never two such memberships of one job that both compute. So a rank that
+ * comes too late is refused with SML_ERROR_REFUSED, and so are all ranks if they are fewer than
+ * min_ranks after wait_ms. The switch at which the job ran last decides. If it has died, another
+ * switch can decide only if all ranks of the last membership ask there, because the others might go
+ * on elsewhere. Otherwise the call fails with SML_ERROR_TIMEOUT after wait_ms, and the program must
+ * decide. All ranks must use the same one of the two forms.
  *
- * The old job. It ends at once, for its other ranks, too: their calls in progress, and all calls
- * until they reconfigure as well, fail with SML_ERROR_ABORTED, if they had no error before. So
- * without an error, call it only when all members have the results of their last call (they agree
- * on the new name after that call). A rank of the old job that was frozen, and wakes up, gets an
- * error. It can never contribute to the new job, whose packets have other numbers, tags and
- * cookies.
+ * The old job. It ends at once, also for its other ranks. Their calls in progress fail with
+ * SML_ERROR_ABORTED, or with the error that they had before, and so do all their calls until they
+ * reconfigure as well. So if there was no error, call this function only when all members have the
+ * results of their last call (they agree on the new name after that call). A rank of the old job
+ * that was frozen, and wakes up, gets an error. It can never contribute to the new job, whose
+ * packets have other numbers, tags and cookies.
  *
- * How far its ranks are. When a job ends, some ranks may have completed a call that has failed on
- * others. Without keeps_buffers, nobody hands its result over: let the members compare how far they
- * are, as examples/elastic.c does. A call is complete on a rank only with the contributions of all
- * ranks, those included that have died since. So every rank has made each call that any rank has
- * completed, and all that have completed it have the same bits. Ranks that make one call at a time
- * differ by one call at most. Of ranks with several requests in progress, any of these may be
- * complete on some and not on others, but no call from before them.
+ * Progress of the old job. When a job ends, some ranks may have completed a call that has failed on
+ * others. Without keeps_buffers, its result is not handed over: let the members compare how far
+ * they are, as examples/elastic.c does. A rank completes a call only with the contributions of all
+ * ranks, including those that have died since. So if one rank has completed a call, all ranks have
+ * made it, and all that have completed it have the same bits. Ranks that make one call at a time
+ * differ by one call at most. If ranks have several requests in progress, each of these may be
+ * complete on some ranks and not on others; earlier calls are complete on all.
  *
- * All or none. With keeps_buffers on all members, this call completes each call that has failed on
- * some of them and is complete on others: those that have the results hand them over, and
- * sml_completed() says which calls are complete now. Afterwards, the same calls of the old job are
- * complete on all members that were in it, with the same bits, and all others have failed on all of
- * them. If this call fails (another member has died), the next one goes on with it, and then the
- * program still keeps its promise; what some members have learned by then holds for all. This
- * covers members that stay together: a process that is left out of one membership, and is in a
- * later one, may have completed a call that has failed on those that went on without it. It also
- * needs memory: without it, the call fails with -ENOMEM, and that rank's calls stay failed. A job
- * without a dedicated switch keeps no results, so keeps_buffers is refused there (-EINVAL). New
- * processes need no promise, and one that does not give it counts as new.
+ * All or none. If all members set keeps_buffers, sml_reconfigure() completes each call that has
+ * failed on some members and is complete on others: members that have the result hand it over, and
+ * sml_completed() says which calls are complete now. Afterwards, each call of the old job is
+ * complete on all members that were in it, with the same bits, or has failed on all of them. If
+ * sml_reconfigure() fails, for instance because another member has died, call it again: it resumes
+ * this work, and the program still must not change the buffers. A call that some members have found
+ * complete by then becomes complete on all. This holds for members that stay together. A process
+ * that is left out of one membership, and is in a later one, may have completed a call that has
+ * failed on the members that went on without it. If there is too little memory, sml_reconfigure()
+ * fails with -ENOMEM, and the calls of that rank stay failed. A job without a dedicated switch
+ * keeps no results, so keeps_buffers is refused there with -EINVAL. New processes need not set it,
+ * and a member that does not set it counts as new.
  *
- * Calls in progress. They end with the error of the old job, or SML_ERROR_ABORTED if it had none,
- * before sml_reconfigure() joins the new one; or with 0 if they were complete. Requests keep that
- * result: pass them to sml_wait() or sml_test() as always, also after sml_reconfigure(), which then
- * return 0 for calls that it has completed. Calls made
- * by other threads while this one waits for the members fail with SML_ERROR_CLOSED.
+ * Calls in progress. Before sml_reconfigure() joins the new job, they end: with 0 if they were
+ * complete, else with the error of the old job, or with SML_ERROR_ABORTED if it had none. Requests
+ * keep that result: pass them to sml_wait() or sml_test() as always, also after sml_reconfigure().
+ * For calls that it has completed, these return 0. Calls that other threads make while this one
+ * waits for the members fail with SML_ERROR_CLOSED.
  *
  * Buffers. The receive buffer of a failed call is undefined: some of its elements may be results,
- * and others not. In place, that is the only copy of the input. So a program that wants to repeat a
- * call with fewer ranks passes different buffers as send and recv: send is never written. Nothing
- * accesses any of them any more once the call, or its wait, has returned; except, with
- * keeps_buffers, sml_reconfigure(), which writes missing results into receive buffers.
+ * and others not. If the call was in place, the input is lost. So a program that wants to repeat a
+ * call with fewer ranks passes different buffers as send and recv, because send is never written.
+ * Once the call, or its wait, has returned, the library does not access its buffers any more, with
+ * one exception: with keeps_buffers, sml_reconfigure() writes missing results into receive buffers.
  *
- * What stays: all settings, with the list of switches (or leaves of a tree), TLS and the job key;
- * and the descriptor of sml_event_fd(). Counters go on. What is chosen anew, as for any new job:
- * host groups, the switch of the list, stripes where ranks embed them, the numbers of slots and
+ * What stays: all settings, including the list of switches (or leaves of a tree), TLS and the job
+ * key, and the descriptor of sml_event_fd(). Counters go on. What is chosen anew, as for any new
+ * job: host groups, the switch of the list, stripes if ranks embed them, the numbers of slots and
  * lanes, and the wire that a type has by default. SWITCHML_TRACE has a file for each membership,
  * and %r in names of files becomes the new rank.
  *
- * Time. At most the timeout, and usually what sml_open() takes. sml_abort() from another thread
- * ends it earlier.
+ * Time. The call usually takes as long as sml_open(), and at most the timeout. sml_abort() from
+ * another thread ends it earlier.
  *
  * Errors: those of sml_open(), of which SML_ERROR_RANK_DIED says that another member died while it
- * joined; SML_ERROR_ABORTED (sml_abort() ended it); then the context has no job: every call on it
- * fails with that error, and sml_reconfigure() may be called again, with yet another name, or
- * sml_close(). -EINVAL (a member of *membership is invalid, or it has the name of the job that this
- * context has or had last), -EBUSY (another thread is in this call), SML_ERROR_FORKED; then nothing
- * has changed. sml_error_text(NULL) says why.
+ * joined, and SML_ERROR_ABORTED (sml_abort() ended the call). After these, the context has no job,
+ * and every call on it fails with that error. Call sml_reconfigure() again, with another new name,
+ * or sml_close(). -EINVAL (a member of *membership is invalid, or it has the name of the job that
+ * this context has or had last), -EBUSY (another thread is in this call), SML_ERROR_FORKED. After
+ * these, nothing has changed. sml_error_text(NULL) says why.
  */
 SML_API int sml_reconfigure(struct sml_context *context, const struct sml_membership *membership);
 
 /*
- * The rank that a rank of this job had in the membership before. Known if the switch decided on
- * this one (sml_reconfigure()). -1: it has joined, or there is no such rank, or no such decision.
- * Ranks of the membership before that appear for none of this job's ranks have left.
+ * The rank that a rank of this job had in the membership before. It is known if the switch decided
+ * on this membership (sml_reconfigure()). Returns -1 if that rank is new, if there is no such rank,
+ * or if the switch did not decide. A rank of the membership before that is returned for none of
+ * this job's ranks has left.
  */
 SML_API int sml_previous_rank(struct sml_context *context, int rank);
 
 /*
  * Whether the last sml_reconfigure() has completed a failed call. With keeps_buffers, it may have
- * done so with calls of the job before that had failed on this rank. call: of those, in the order
- * in which they were made, 0 is the first. 1: it is complete, and its receive buffer has the
- * result. 0: it has failed on all members, or there is no such call: one that returned an error
- * because the job had already failed was never made. A program that makes one call at a time asks
- * for call 0. Ask after each sml_reconfigure(), also after one that has failed: it may have
- * completed calls before it failed, and the next one forgets which.
+ * completed calls of the job before that had failed on this rank. call is the number of such a
+ * call, in the order in which they were made, from 0. Returns 1 if the call is complete: its
+ * receive buffer has the result. Returns 0 if it has failed on all members, or if there is no such
+ * call. A call that returned an error because the job had already failed has no number. A program
+ * that makes one call at a time asks for call 0. Ask after each sml_reconfigure(), also after one
+ * that has failed: it may have completed calls before it failed, and the next one forgets which.
  */
 SML_API int sml_completed(struct sml_context *context, int call);
 
 /*
- * How many processes wait to join this job. They wait at its switch (struct sml_config's join),
- * which says so when one comes, and about every second. Ranks may know it at different times, so
- * let one of them decide for all when to call sml_reconfigure().
+ * The number of processes that wait to join this job. These are new processes with join in their
+ * struct sml_config. They wait at the job's switch, which reports the number when one comes, and
+ * about every second. Ranks may learn it at different times, so let one of them decide for all when
+ * to call sml_reconfigure().
  */
 SML_API int sml_waiting(struct sml_context *context);
 
@@ -511,7 +544,7 @@ SML_API int sml_rank(const struct sml_context *context);
 /* The number of ranks of the job. */
 SML_API int sml_world_size(const struct sml_context *context);
 
-/* The size of one element of a type in bytes; 0 if there is no such type. */
+/* The size of one element of a type in bytes. Returns 0 if there is no such type. */
 SML_API size_t sml_type_size(enum sml_type type);
 
 /*
@@ -528,8 +561,8 @@ SML_API size_t sml_type_size(enum sml_type type);
  */
 struct sml_options {
 	size_t size;	    /* sizeof(struct sml_options), set by SML_OPTIONS_INIT */
-	enum sml_wire wire; /* SML_WIRE_DEFAULT: the context's; for float64, INT64 */
-	int reserved;	    /* 0 */
+	enum sml_wire wire; /* SML_WIRE_DEFAULT: the context's, or for float64 SML_WIRE_INT64 */
+	int reserved;	    /* must be 0 */
 };
 #define SML_OPTIONS_INIT                                                                           \
 	{                                                                                          \
@@ -561,34 +594,40 @@ SML_API int sml_reduce(struct sml_context *context, const void *send, void *recv
 		       enum sml_type type, enum sml_op op, int root,
 		       const struct sml_options *options);
 
-/* Copy root's count elements of data to data on every rank. */
+/*
+ * Copy root's count elements to all ranks: data is read on root, and written on every other rank.
+ * count may be 0. The errors are those of sml_allreduce().
+ */
 SML_API int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
 			  int root);
 
 /*
- * Gather every rank's count elements: rank r's send is copied to recv + r x count elements.
- * In place: rank r passes send = recv + r x count elements, which are then not written. Any
- * other overlap of send with recv's world_size x count elements is refused with -EINVAL.
+ * Gather every rank's count elements: rank r's send is copied to recv + r x count elements, on all
+ * ranks. recv has world_size x count elements. In place: rank r passes send = recv + r x count
+ * elements, which are then not written. Any other overlap of send and recv is refused with -EINVAL.
+ * The other errors are those of sml_allreduce().
  */
 SML_API int sml_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
 			  enum sml_type type);
 
 /*
- * Combine world_size x count elements of all ranks. Rank r receives part r: count elements.
- * In place: rank r passes recv = send + r x count elements, and the other elements of send keep
- * their values. Any other overlap is refused with -EINVAL.
+ * Combine world_size x count elements of all ranks. Rank r receives part r, which has count
+ * elements. In place: rank r passes recv = send + r x count elements, and the other elements of
+ * send keep their values. Any other overlap is refused with -EINVAL. The other errors are those of
+ * sml_allreduce(), and options may be NULL as there.
  */
 SML_API int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv,
 			       size_t count, enum sml_type type, enum sml_op op,
 			       const struct sml_options *options);
 
-/* Wait until all ranks have called it. */
+/* Wait until all ranks have called this function. The errors are those of sml_allreduce(). */
 SML_API int sml_barrier(struct sml_context *context);
 
 /*
  * Begin a collective, and do not wait for its end. Pass *request once to sml_wait(), or to
- * sml_test() until it reports done. Either one frees the request. Do not read or
- * write the buffers until then. Many requests may be in flight.
+ * sml_test() until that reports that the call has ended. Either one frees the request. Until then,
+ * do not write the buffers, and do not read the receive buffer. Many requests may be in flight. If
+ * this call itself fails, nothing has begun, and *request is not set.
  */
 SML_API int sml_allreduce_async(struct sml_context *context, const void *send, void *recv,
 				size_t count, enum sml_type type, enum sml_op op,
@@ -617,32 +656,36 @@ SML_API int sml_barrier_named_async(struct sml_context *context, const char *nam
 				    struct sml_request **request);
 
 /*
- * Promise to wait for this thread's next asynchronous call: a wait for it alone follows at once.
- * That is sml_wait(), or sml_wait_for(), which may be repeated. Where ranks share memory, the
- * waiting thread then does the call's work itself, and no other thread is woken, as in a call that
- * waits. If no wait follows, the call may make no progress before somebody waits or tests. The
- * promise ends with that call, even if it fails. A NULL context is ignored.
+ * Promise to wait for this thread's next asynchronous call at once: with sml_wait(), or with
+ * sml_wait_for(), which may be repeated. If ranks share memory, the waiting thread then does the
+ * call's work itself, as in a call that waits, and no other thread is woken. If no wait follows,
+ * the call may make no progress before a thread waits or tests. The promise ends with that call,
+ * even if the call fails. A NULL context is ignored.
  */
 SML_API void sml_will_wait(struct sml_context *context);
 
-/* Wait for a request, free it, and return the result of its call. */
+/*
+ * Wait for a request, and free it. Returns the result of its call: 0 or an error. This takes no
+ * longer than the context's timeout, after which the call fails.
+ */
 SML_API int sml_wait(struct sml_request *request);
 
 /*
- * Wait for a request for a limited time: timeout_ms, or, if it is negative, the context's. If the
- * call ends, *done becomes 1, the request is freed, and the return value is the call's result. If
- * the time passes first, *done becomes 0, and the return value is 0: nothing has changed. The call
- * goes on, its buffers still belong to it, and the request must be passed to a wait again. The
- * limit is only the caller's; other ranks do not notice it.
+ * Wait for a request for a limited time: timeout_ms, or the context's timeout if it is negative. If
+ * the call ends, *done becomes 1, the request is freed, and the return value is the call's result.
+ * If the time passes first, *done becomes 0, the return value is 0, and nothing has changed: the
+ * call goes on, its buffers still belong to it, and the request must be passed to a wait again.
+ * Other ranks do not notice the limit.
  */
 SML_API int sml_wait_for(struct sml_request *request, int timeout_ms, int *done);
 
 /*
- * Wait until one of n requests is done. All belong to one context, and timeout_ms is as for
- * sml_wait_for(). NULL requests are ignored. If one is done, *index becomes its place,
- * requests[*index] becomes NULL, the request is freed, and the return value is the result of
- * its call. If the time passes first, or all requests are NULL, *index becomes n, and the
- * return value is 0: nothing has changed. Two threads must not wait for the same request.
+ * Wait until the call of one of n requests has ended. All requests belong to one context, and
+ * timeout_ms is as for sml_wait_for(). NULL requests are ignored. If a call has ended, *index
+ * becomes the index of its request, requests[*index] becomes NULL, the request is freed, and the
+ * return value is the call's result. If the time passes first, or all requests are NULL, *index
+ * becomes n, the return value is 0, and nothing has changed. Two threads must not wait for the same
+ * request.
  */
 SML_API int sml_wait_any(struct sml_request **requests, size_t n, int timeout_ms, size_t *index);
 
@@ -667,19 +710,19 @@ SML_API int sml_test(struct sml_request *request, int *done);
 
 /*
  * End the job for every rank. Pending and later calls on all ranks fail with
- * SML_ERROR_ABORTED and this reason. Any thread may call it. While another thread is in
- * sml_reconfigure(), that call fails so, on this rank.
+ * SML_ERROR_ABORTED and this reason, a text that is copied. Any thread may call this function. If
+ * another thread is in sml_reconfigure(), that call fails with SML_ERROR_ABORTED, on this rank.
  */
 SML_API int sml_abort(struct sml_context *context, const char *reason);
 
 /*
- * A sentence about the last error of this context. With NULL: about the calling
- * thread's last failed sml_config_init(), sml_open() or sml_reconfigure(). Never NULL. The text is
- * valid until the same thread calls this function again.
+ * A sentence about the last error of this context. If context is NULL, it is about the calling
+ * thread's last failed sml_config_init(), sml_open() or sml_reconfigure(). The text is never NULL,
+ * and is valid until the same thread calls this function again.
  */
 SML_API const char *sml_error_text(const struct sml_context *context);
 
-/* The short text of an error number, SwitchML's or errno's. Never NULL. */
+/* The short text of an error number, SwitchML's or errno's. It is never NULL, and is not freed. */
 SML_API const char *sml_strerror(int error);
 
 /*
@@ -690,14 +733,14 @@ SML_API const char *sml_version(void);
 SML_API int sml_version_number(void);
 
 /*
- * Whether this library was built with TLS: 1, and a configuration may have certificates or
- * a job key; or 0, and sml_open() refuses them.
+ * Whether this library was built with TLS. Returns 1 if so: then a configuration may have
+ * certificates or a job key. Returns 0 if not: then sml_open() refuses them.
  */
 SML_API int sml_has_tls(void);
 
 /*
- * Counts since sml_open(), over all memberships (sml_reconfigure()). Times are in nanoseconds.
- * Where ranks share memory, there are no packets, and only tensors are counted.
+ * What has happened since sml_open(), in all memberships (sml_reconfigure()). Times are in
+ * nanoseconds. If ranks share memory, there are no packets, and only tensors are counted.
  */
 struct sml_counters {
 	size_t size; /* sizeof(struct sml_counters), set by the caller */
@@ -721,23 +764,23 @@ struct sml_counters {
 SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
 
 /*
- * Count calls that the program has made elsewhere instead. The line at the job's end (`summary` in
- * struct sml_config) has their number. where names the library or backend that made them, as in
- * "Gloo": its first 31 bytes are used, and the last name is shown. Any thread may call this. A NULL
- * context is ignored.
+ * Count calls that the program has made with another library instead. The line at the job's end
+ * (`summary` in struct sml_config) has their number. where is the name of that library or backend,
+ * as in "Gloo", and is copied: its first 31 bytes are used, and the last name is shown. Any thread
+ * may call this function. A NULL context is ignored.
  */
 SML_API void sml_count_elsewhere(struct sml_context *context, const char *where, uint64_t calls);
 
 /*
- * The number of stripes, m. Each of the m switches serves every m-th chunk. 0 while another thread
- * is in sml_reconfigure(), and after that has failed.
+ * The number of stripes, m: each of the m switches serves every m-th chunk. Returns 0 while another
+ * thread is in sml_reconfigure(), and after that has failed.
  */
 SML_API int sml_stripe_count(const struct sml_context *context);
 
 /*
- * Copy the counters of one stripe, 0 to sml_stripe_count() - 1. If name is not NULL,
- * *name becomes the address of the stripe's switch, valid until sml_close() or sml_reconfigure().
- * Compare stripes to find a slow or lossy one. They count since the membership began.
+ * Copy the counters of one stripe, 0 to sml_stripe_count() - 1. If name is not NULL, *name becomes
+ * the address of the stripe's switch, a text that is valid until sml_close() or sml_reconfigure().
+ * These counters begin with the membership. Compare stripes to find a slow or lossy one.
  */
 SML_API int sml_get_stripe_counters(const struct sml_context *context, int stripe,
 				    struct sml_counters *counters, const char **name);
