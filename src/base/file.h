@@ -16,23 +16,25 @@
 int sml_file_open(const char *path, int flags);
 
 /*
- * Open a regular file for reading. A FIFO would block, and a device may never end. NULL: *why is
- * the reason, as strerror() has it.
+ * Open a regular file for reading. A FIFO would block, and a device may never end, so both are
+ * refused. Returns the stream, or NULL: then *why is the reason, as strerror() has it.
  */
 FILE *sml_file_read(const char *path, const char **why);
 
 /*
- * Begin a file that everybody may read, and that takes the place of whatever has this name once
- * sml_file_finish() is called: readers see the old bytes or the new ones. A link is replaced, not
- * followed. Until then its name is the path with ".tmp". Returns the descriptor or -errno.
+ * Begin a file that everybody may read. It replaces the file of this name when sml_file_finish() is
+ * called, so readers see the old bytes or the new ones. A link is replaced, not followed. Until
+ * then, the file's name is the path with ".tmp". Returns the descriptor or -errno.
  */
 int sml_file_begin(const char *path);
 
-/* Once the descriptor is closed. rc: negative, if the file is not whole; it vanishes, and this is
- * returned. Otherwise returns 0 or -errno. */
+/*
+ * Call this when the descriptor is closed. If rc is negative, the file is not complete: it is
+ * removed, and rc is returned. Otherwise returns 0 or -errno.
+ */
 int sml_file_finish(const char *path, int rc);
 
-/* Both, with these bytes. Returns 0 or -errno. */
+/* Begin a file, write these bytes, and finish it. Returns 0 or -errno. */
 int sml_file_replace(const char *path, const char *bytes, size_t n);
 
 #endif

@@ -10,13 +10,13 @@
 #define SML_BASE_FORK_H
 
 /*
- * fd, which was just made, or another number for it, so that it is not that of standard input,
- * output or error: what a program prints to a closed descriptor must not reach our peers. -1 if no
- * number is left. A negative fd is ignored.
+ * Returns fd, which was just made, or another number for it that is not that of standard input,
+ * output or error: what a program prints to a closed descriptor must not reach our peers. Returns
+ * -1 if no number is left. A negative fd is returned unchanged.
  */
 int sml_fd_lift(int fd);
 
-/* The same, and from now on children close it. */
+/* As sml_fd_lift(), and children close the descriptor from now on. */
 int sml_fd_own(int fd);
 
 /* Close fd in this process only. */

@@ -6,12 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* FNV-1a: equal bytes have equal hashes, and others do not by chance. Begin with hash 0. */
+/*
+ * A hash of bytes (FNV-1a). Equal bytes have equal hashes; others differ unless by chance. Begin
+ * with hash 0.
+ */
 uint64_t sml_hash_text(uint64_t hash, const char *text);
 
 /*
- * Equal for processes that reach each other by the loopback device, and different for all others:
- * of the boot id, the network namespace and the host's name.
+ * A number that is equal for processes that reach each other by the loopback device, and different
+ * for all others. It is made of the boot id, the network namespace and the host's name.
  */
 uint64_t sml_host_hash(void);
 

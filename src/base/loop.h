@@ -26,52 +26,54 @@
 struct sml_loop;
 struct sml_watch;
 
-/* 0 or -errno: no descriptors, or no memory. A child made by fork() does not keep its descriptors.
+/*
+ * Returns 0, or -errno if there are no descriptors or no memory. A child made by fork() does not
+ * keep the loop's descriptors.
  */
 int sml_loop_open(struct sml_loop **opened);
 
-/* All its watches are freed before. NULL is allowed. */
+/* Free all watches of the loop before this call. NULL is allowed. */
 void sml_loop_close(struct sml_loop *loop);
 
 /* A turn serves at most this many watches of the classes from `first` on, or as many as fit. */
 void sml_loop_limit(struct sml_loop *loop, unsigned first, unsigned most_calls, uint64_t most_ns);
 
 /*
- * One turn. Waits until there is something to serve or until_ns; 0: does not wait. False: nothing
- * was served.
+ * Run one turn. It waits until there is something to serve, or until until_ns; if that is 0, it
+ * does not wait. Returns false if nothing was served.
  */
 bool sml_loop_turn(struct sml_loop *loop, uint64_t until_ns);
 
-/* Turns until sml_loop_stop(), which a watch's function calls. */
+/* Run turns until sml_loop_stop(), which a watch's function calls. */
 void sml_loop_run(struct sml_loop *loop);
 void sml_loop_stop(struct sml_loop *loop);
 
 /*
- * A watch of class 0, which waits for nothing yet. fd: -1 for none; it stays the caller's, and is
- * closed only after the watch. The loop calls act, which may free any watch. NULL if there is no
- * memory.
+ * A watch of class 0, which waits for nothing yet. fd is -1 if there is no descriptor. The
+ * descriptor stays the caller's, who closes it only after the watch. The loop calls act, which may
+ * free any watch. Returns NULL if there is no memory.
  */
 struct sml_watch *sml_watch_new(struct sml_loop *loop, int fd,
 				void (*act)(void *self, unsigned what), void *self);
 
-/* In the loop's thread, or when no thread runs the loop. NULL is allowed. */
+/* Call this in the loop's thread, or when no thread runs the loop. NULL is allowed. */
 void sml_watch_free(struct sml_watch *watch);
 
 void sml_watch_set_class(struct sml_watch *watch, unsigned class);
 
 /*
- * From now on, act whenever the descriptor is readable (SML_WATCH_READ), writable
- * (SML_WATCH_WRITE), or never (0). An error of the descriptor counts as both. 0 or -errno.
+ * From now on, act is called whenever the descriptor is readable (SML_WATCH_READ), writable
+ * (SML_WATCH_WRITE), or never (0). An error of the descriptor counts as both. Returns 0 or -errno.
  */
 int sml_watch_set(struct sml_watch *watch, unsigned what);
 
-/* Act once at that time; UINT64_MAX: no longer. */
+/* Call act once at that time; never if it is UINT64_MAX. */
 void sml_watch_at(struct sml_watch *watch, uint64_t when_ns);
 
-/* Act after each period. */
+/* Call act after each period. */
 void sml_watch_every(struct sml_watch *watch, uint64_t period_ns);
 
-/* Act in the next turn. Any thread; posts that come before count as one. */
+/* Call act in the next turn. Any thread may post. Several posts before the turn count as one. */
 void sml_watch_post(struct sml_watch *watch);
 
 #endif

@@ -15,10 +15,10 @@
 int sml_thread_start(pthread_t *thread, const char *name, void *(*body)(void *), void *argument);
 
 /*
- * In a thread of sml_thread_start(): if the application's threads have all ended, and the main one
- * with pthread_exit(), nobody would receive the application's signals, not even SIGTERM. Then this
- * thread does, from now on, with the mask of the thread that has started it. Call it from time to
- * time.
+ * Call this from time to time in a thread of sml_thread_start(). If all other threads of the
+ * application have ended, the main one with pthread_exit(), no thread would receive the
+ * application's signals, not even SIGTERM. Then this thread receives them from now on, with the
+ * signal mask of the thread that started it.
  */
 void sml_thread_take_signals(void);
 

@@ -13,7 +13,7 @@
 /* A longer frame ends the connection. */
 #define SML_CONTROL_MAX_BYTES (1u << 20)
 
-/* Append one message to out. 0, or -ENOMEM. */
+/* Append one message to out. Returns 0 or -ENOMEM. */
 int sml_frame_write(struct evbuffer *out, const SmlControl__Envelope *message);
 
 /*

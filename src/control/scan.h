@@ -26,7 +26,7 @@
  */
 #define SML_SCAN_INNER 8192
 
-/* 0, or -EPROTO: it is not such a message, or not one that we unpack. */
+/* Returns 0, or -EPROTO if it is not such a message, or not one that we unpack. */
 int sml_scan_message(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes, size_t n);
 
 /*

@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 /*
- * Send what is in the buffer, at most `most` bytes, as far as the socket takes it now, without
- * SIGPIPE, which could end the application. 0 or -errno.
+ * Send at most `most` bytes of the buffer, as many as the socket takes now. This raises no SIGPIPE,
+ * which could end the application. Returns 0 or -errno.
  */
 int sml_socket_send(int fd, struct evbuffer *out, size_t most);
 

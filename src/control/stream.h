@@ -24,9 +24,9 @@ struct sml_stream {
 };
 
 /*
- * Begin. wire_in and wire_out are the owner's, or both NULL: then the stream has its own. tls: NULL
- * for plain messages; peer as for sml_tls_begin(). Call sml_stream_step() at once, because a TLS
- * client sends first. 0 or -ENOMEM; close the stream in either case.
+ * Begin a stream. wire_in and wire_out are the owner's, or both NULL: then the stream has its own.
+ * tls is NULL for plain messages; peer is as for sml_tls_begin(). Call sml_stream_step() at once,
+ * because a TLS client sends first. Returns 0 or -ENOMEM; close the stream in either case.
  */
 int sml_stream_open(struct sml_stream *stream, struct sml_tls *tls, const char *peer,
 		    struct evbuffer *wire_in, struct evbuffer *wire_out);
@@ -39,8 +39,8 @@ void sml_stream_close(struct sml_stream *stream);
 int sml_stream_step(struct sml_stream *stream);
 
 /*
- * Queue a message; with TLS, it waits for the handshake. 0, -ENOMEM, -EMSGSIZE (too long), or
- * -EPROTO as above.
+ * Queue a message. With TLS, it waits for the handshake. Returns 0, -ENOMEM, -EMSGSIZE (the message
+ * is too long), or -EPROTO as above.
  */
 int sml_stream_write(struct sml_stream *stream, const SmlControl__Envelope *message);
 

@@ -13,7 +13,7 @@
 /* Copy at most size - 1 bytes. Unprintable characters and incomplete UTF-8 become '?'. */
 void sml_text_copy(char *to, size_t size, const char *from);
 
-/* Would a copy be the same? */
+/* Whether a copy would be the same text. */
 bool sml_text_is_clean(const char *text);
 
 /* Sanitize all texts of an unpacked message, and of the messages in it, like that. */

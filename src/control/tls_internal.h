@@ -32,10 +32,13 @@ struct sml_tls_session {
 	char reason[SML_TLS_REASON_BYTES];
 };
 
-/* Call it before any other OpenSSL function; any number of times. */
+/* Call this before any other OpenSSL function. It may be called any number of times. */
 void sml_tls_start_library(void);
 
-/* All sessions must prove this key, and nothing else. 0, or -EINVAL with a sentence. */
+/*
+ * All sessions must prove this key, and nothing else. Returns 0, or -EINVAL and sets the error
+ * text.
+ */
 int sml_tls_use_key(struct sml_tls *tls, const struct sml_key *key);
 
 /* Has a finished handshake proved what this end requires? Always, unless OpenSSL has a defect. */

@@ -75,7 +75,10 @@ struct sml_dataplane_operations {
 	 * from now on.
 	 */
 	int (*add_job)(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules);
-	/* All addresses are known: accept contributions. 0, or a negative errno. */
+	/*
+	 * All addresses are known, so contributions are accepted from now on. Returns 0 or a
+	 * negative errno.
+	 */
 	int (*start_job)(struct sml_dataplane *dataplane, uint32_t job);
 	void (*remove_job)(struct sml_dataplane *dataplane, uint32_t job);
 	/*
@@ -101,7 +104,7 @@ struct sml_dataplane_operations {
 	void (*describe)(struct sml_dataplane *dataplane, char *text, size_t bytes);
 	/*
 	 * How many packets of this size each of n_ranks may have in flight. NULL if each rank
-	 * knows.
+	 * decides for itself.
 	 */
 	uint32_t (*window)(struct sml_dataplane *dataplane, uint32_t packet_bytes,
 			   uint32_t n_ranks);

@@ -100,10 +100,10 @@ struct sml_peer {
 	bool is_parent;		     /* this switch is its leaf */
 };
 
-/* Does anything depend on it? Otherwise it is a stranger. */
+/* Whether anything depends on the peer. If not, it is a stranger. */
 bool sml_peer_is_member(const struct sml_peer *peer);
 
-/* Is it a member of a job that all ranks have joined? */
+/* Whether the peer is a member of a job that all ranks have joined. */
 bool sml_peer_runs(const struct sml_peer *peer);
 
 /* What a line of the log is about. */
@@ -113,14 +113,17 @@ enum sml_jobs_level {
 };
 
 struct sml_jobs_output {
-	/* Queue a message. 0; -ENOMEM; or -EMSGSIZE: too long for one. */
+	/* Queue a message. Returns 0, -ENOMEM, or -EMSGSIZE if it is too long for one. */
 	int (*send)(struct sml_peer *peer, const SmlControl__Envelope *message);
 	/*
 	 * Close it once all is sent and the peer has had time to read it. Its messages are ignored
 	 * from now on.
 	 */
 	void (*end)(struct sml_peer *peer);
-	/* Does it read what it is sent? A peer that does not read gets only necessary messages. */
+	/*
+	 * Whether the peer reads what it is sent. A peer that does not read gets only necessary
+	 * messages.
+	 */
 	bool (*listens)(const struct sml_peer *peer);
 	/* Random numbers for secrets. */
 	uint64_t (*random_u64)(void *context);
@@ -219,13 +222,14 @@ struct sml_jobs {
 void sml_jobs_init(struct sml_jobs *jobs, uint64_t now_ns);
 
 /*
- * The first bytes of a message have come: may it go on? NULL for yes; otherwise text, which
- * says why not, and the caller must end the connection before it unpacks the message.
+ * Checks the first bytes of a message. Returns NULL if the message may be unpacked. Otherwise
+ * returns text, which has the reason, and the caller must end the connection without unpacking the
+ * message.
  */
 const char *sml_jobs_reject(const struct sml_jobs *jobs, const struct sml_peer *peer,
 			    const struct sml_head *head, char *text, size_t bytes);
 
-/* May refuse the peer, end it, or fail its job. */
+/* Handles a message. This may refuse the peer, end its connection, or fail its job. */
 void sml_jobs_message(struct sml_jobs *jobs, struct sml_peer *peer,
 		      const SmlControl__Envelope *message, uint64_t now_ns);
 
@@ -243,7 +247,7 @@ void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why
  */
 void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch, uint64_t now_ns);
 
-/* Does what is due. Before the deadline, that is nothing. */
+/* Does what is due; nothing before the deadline. */
 void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns);
 
 /*
@@ -258,10 +262,12 @@ struct sml_slot_counts {
 };
 struct sml_slot_counts sml_slots_most(uint32_t lanes);
 
-/* A Status as it is now, packed; the caller frees it. NULL if there is no memory. */
+/*
+ * Makes a packed Status of this moment, which the caller frees. Returns NULL if there is no memory.
+ */
 uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n);
 
-/* All jobs fail: the switch ends. */
+/* Fail all jobs, because the switch ends. */
 void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns);
 
 #endif

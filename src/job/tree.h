@@ -15,10 +15,13 @@ struct sml_ranks;
 struct sml_slot_progress;
 
 struct sml_tree_events {
-	/* The dataplane has the job: its leaves get it, too. False if there is no memory. */
+	/*
+	 * The dataplane has the job: send it to the job's leaves. Returns false if there is no
+	 * memory.
+	 */
 	bool (*begin)(struct sml_job *job);
 
-	/* All are ready: the leaves' dataplanes start. */
+	/* All ranks are ready: start the leaves' dataplanes. */
 	void (*start)(struct sml_job *job);
 
 	/* The job is about to go, or to be admitted anew: its leaves end it. */
@@ -38,12 +41,12 @@ struct sml_tree_events {
 			struct sml_ranks *ranks);
 
 	/*
-	 * At a leaf: a rank that waits for others, and does not resume, makes room. False if there
-	 * is none.
+	 * At a leaf: close the connection of a rank that waits for others and does not resume.
+	 * Returns false if there is none.
 	 */
 	bool (*displace)(struct sml_jobs *jobs);
 
-	/* The oldest leaf without ranks and slots makes room. False if there is none. */
+	/* Close the oldest leaf without ranks and slots. Returns false if there is none. */
 	bool (*close_idle)(struct sml_jobs *jobs);
 };
 

@@ -30,7 +30,7 @@ bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *
 /* The reverse: "HOST:PORT", or "[V6]:PORT". Cut off if it does not fit into bytes. */
 void sml_host_port_text(char *text, size_t bytes, const char *host, unsigned port);
 
-/* Is it a loopback address? */
+/* Whether it is a loopback address. */
 bool sml_is_loopback_name(const char *host);
 
 socklen_t sml_sockaddr_length(const union sml_sockaddr *address);

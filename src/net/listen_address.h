@@ -22,7 +22,7 @@ int sml_listen_address_parse(const char *address, uint16_t port, struct sml_list
  */
 int sml_listen_address_socket(struct sml_listen_address *local, int type);
 
-/* 0 or -errno. */
+/* Returns 0 or -errno. */
 int sml_listen_address_bind(const struct sml_listen_address *local, int fd);
 
 #endif

@@ -26,7 +26,7 @@ uint32_t sml_udp_widen_out(int fd, int bytes);
 /* Packets arrive coalesced from now on. False if the kernel cannot do that. */
 bool sml_udp_enable_gro(int fd);
 
-/* Can one message be sent as several packets? */
+/* Whether the kernel can send one message as several packets. */
 bool sml_udp_can_segment(int fd);
 
 /*

@@ -61,13 +61,13 @@ unsigned sml_udp_sender_run(const struct sml_udp_sender *sender, const struct io
 void sml_udp_sender_add(struct sml_udp_sender *sender, const struct sml_udp_message *message);
 
 /*
- * All that waits. Returns how many packets are gone, sent or dropped, from the first on. Where the
- * socket is full, wait_for_room: it waits a moment for room, and drops what has none then; else
- * the other packets stay the caller's.
+ * Sends everything that waits. Returns how many packets were sent or dropped, from the first on. If
+ * the socket is full and wait_for_room is set, this waits for a moment, and drops the packets that
+ * still have no room; otherwise these packets stay the caller's.
  */
 unsigned sml_udp_sender_flush(struct sml_udp_sender *sender, bool wait_for_room);
 
-/* One packet, now, without a wait. False if it was dropped, and counted. */
+/* Sends one packet now, without waiting. Returns false if it was dropped, and counts it. */
 bool sml_udp_sender_send_one(struct sml_udp_sender *sender, const struct iovec *packet,
 			     const struct sml_path *path);
 

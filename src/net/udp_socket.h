@@ -50,7 +50,7 @@ void sml_udp_map_for(int fd, union sml_sockaddr *address);
 /* The length of a message's segments, and the socket's count of drops so far. */
 uint32_t sml_udp_segment_bytes(struct msghdr *message, uint32_t length, uint32_t *drops);
 
-/* Does the message come from this address and port? */
+/* Whether the message comes from this address and port. */
 bool sml_udp_is_from(const struct msghdr *message, const union sml_sockaddr *address);
 
 /* The interface on which a message came; 0 if unknown. */

@@ -5,7 +5,9 @@
 
 #include <stdbool.h>
 
-/* An ioctl about an interface (its name has IF_NAMESIZE bytes), on any socket. 0 or -errno. */
+/*
+ * An ioctl about an interface, on any socket. The name has IF_NAMESIZE bytes. Returns 0 or -errno.
+ */
 int sml_xdp_ask_device(const char *name, unsigned long request, void *argument);
 
 /*

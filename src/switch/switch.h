@@ -39,7 +39,7 @@ uint64_t sml_switch_idle_ns(const struct sml_switch *opened);
  */
 uint8_t *sml_switch_status(struct sml_switch *opened, uint32_t timeout_ms, size_t *n);
 
-/* Ends all jobs (their workers are told) and all threads. */
+/* Ends all jobs, whose ranks get an error, and all threads. */
 void sml_switch_close(struct sml_switch *opened);
 
 #endif

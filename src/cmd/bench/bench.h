@@ -61,7 +61,9 @@ struct bench_options {
  * job that has not begun does not survive its switch, until another byte arrives, or its end.
  */
 pid_t bench_chaos_start(const struct bench_options *options, const int news[2], uint16_t *port);
-/* And says how often the switch was killed. good: all ranks have ended well. */
+/*
+ * Ends it, and prints how often the switch was killed. good: all ranks have ended without an error.
+ */
 void bench_chaos_stop(pid_t pid, const struct bench_options *options, bool good);
 
 /* How long such a switch lives, and for how long there is none. */

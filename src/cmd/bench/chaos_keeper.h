@@ -96,7 +96,7 @@ int chaos_strike_switch(uint64_t now_ns);
 /* ---- chaos_process.c ---- */
 
 unsigned chaos_count(enum chaos_state state);
-/* NULL if it is not there any more. */
+/* Returns NULL if there is no such process any more. */
 struct chaos_process *chaos_find(uint32_t number);
 void chaos_end_process(struct chaos_process *process);
 /* Kill it, and start it again after some time. */

@@ -44,10 +44,13 @@ struct peers_link {
 	char *line; /* PEERS_LINE_BYTES; NULL until the first byte */
 };
 
-/* Takes the message. False if the other end is gone. */
+/* Sends the message, and frees it. Returns false if the other end is gone. */
 bool peers_link_send(struct peers_link *link, json_t *message);
 
-/* The next message. NULL if the deadline has passed, or the other end is gone, and is closed. */
+/*
+ * Waits for the next message. Returns NULL if the deadline has passed, or if the other end is gone;
+ * then the link is closed.
+ */
 json_t *peers_link_receive(struct peers_link *link, uint64_t deadline_ns);
 
 /*
@@ -58,7 +61,10 @@ json_t *peers_link_take(struct peers_link *link);
 
 void peers_link_close(struct peers_link *link);
 
-/* A socket of any address of this host, for a port of the range. Its port, or a negative errno. */
+/*
+ * Opens a socket of any address of this host, on a port of the range. Returns its port, or a
+ * negative errno.
+ */
 int peers_open(int type, const struct sml_port_range *ports, int *fd);
 
 /*
@@ -68,7 +74,10 @@ int peers_open(int type, const struct sml_port_range *ports, int *fd);
  */
 int peers_connect(const char *host, uint16_t port, const char *filter, uint64_t deadline_ns);
 
-/* A numeric address and a port, for sockets of both families. False if it is none. */
+/*
+ * Parses a numeric address and a port, for sockets of both families. Returns false if the text is
+ * none.
+ */
 bool peers_address(const char *text, int port, union sml_sockaddr *address);
 
 /* ---- peers_probe.c: one host's tests of all others ---- */

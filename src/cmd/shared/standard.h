@@ -10,8 +10,8 @@
 void sml_standard_hold(void);
 
 /*
- * At the end of a command that writes a report: one that nobody can read is a failure, and told.
- * Returns the exit status, of which `status` is the rest.
+ * Call this at the end of a command that writes a report: if it could not be written, this prints
+ * an error. Returns the exit status, which is `status` if all was written.
  */
 int sml_standard_finish(const char *command, int status);
 

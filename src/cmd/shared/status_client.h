@@ -27,15 +27,15 @@ struct sml_key_source sml_environment_key_source(void);
 bool sml_switch_list_next(const char **list, char *address, size_t bytes);
 
 /*
- * Connect to "HOST", "HOST:PORT" or "[V6]:PORT"; of a list to its first. 0, or a negative errno:
- * then the text says why. To be closed in any case.
+ * Connect to "HOST", "HOST:PORT" or "[V6]:PORT"; of a list, to its first switch. Returns 0, or a
+ * negative errno and sets the text. Close the connection in both cases.
  */
 int sml_status_client_open(struct sml_status_client *client, const char *address, int timeout_ms);
 
 /*
- * Ask, and wait for the answer, for at most the connection's time limit. 0 if *answer is an
- * envelope with a status, to be freed by sml_control__envelope__free_unpacked(). Otherwise a
- * negative errno, and the text.
+ * Ask for the status, and wait for the answer, for at most the connection's time limit. Returns 0
+ * if *answer is an envelope with a status, which the caller frees with
+ * sml_control__envelope__free_unpacked(). Otherwise returns a negative errno, and sets the text.
  */
 int sml_status_client_ask(struct sml_status_client *client, SmlControl__Envelope **answer);
 

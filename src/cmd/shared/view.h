@@ -70,7 +70,7 @@ struct sml_branch_rates {
 	double waited_share; /* as of struct sml_rank_rates */
 };
 
-/* Ask the switch for its status. 0, or a negative errno and the error. */
+/* Ask the switch for its status. Returns 0, or a negative errno and sets the view's error. */
 int sml_view_ask(struct sml_view *view, int timeout_ms);
 
 /* What to do about the error, or "" if it says so itself. */

@@ -25,7 +25,7 @@ json_t *sml_status_json(const struct sml_view *view, bool with_rates);
 /* The JSON schema of an array of these. NULL if there is no memory. */
 json_t *sml_status_schema(void);
 
-/* One switch for people: all that it says, or what it does in a second. */
+/* Print one switch for people: everything that its status contains, or what it does in a second. */
 void sml_status_print(const struct sml_view *view);
 void sml_status_print_rates(const struct sml_view *view);
 

@@ -27,8 +27,8 @@ struct sml_switch_file {
 };
 
 /*
- * Read a file into a zeroed struct. 0, or a negative errno: then sml_error_last() names the
- * file, the line if one is at fault, and the cause. To be freed in any case.
+ * Read a file into a zeroed struct. Returns 0, or a negative errno: then sml_error_last() names the
+ * file, the line if one is wrong, and the cause. Free the struct in both cases.
  */
 int sml_switch_file_read(struct sml_switch_file *file, const char *path);
 void sml_switch_file_free(struct sml_switch_file *file);

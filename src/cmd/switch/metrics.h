@@ -24,7 +24,7 @@ int sml_metrics_start(struct sml_metrics *metrics, struct sml_switch *source);
 /* "http://127.0.0.1:28501/metrics" */
 void sml_metrics_where(const struct sml_metrics *metrics, char *text, size_t bytes);
 
-/* NULL does nothing. Before the switch is closed. */
+/* Call this before the switch is closed. NULL is allowed. */
 void sml_metrics_close(struct sml_metrics *metrics);
 
 #endif

@@ -20,16 +20,16 @@ struct sml_switch_options {
 };
 
 /*
- * The environment first, then the file, then the command line: what comes later wins. A mistake
- * ends the program with a sentence and its exit status for those.
+ * Reads the environment, then the file, then the command line: a later source overrides an earlier
+ * one. A mistake ends the program with a sentence and the exit status for mistakes.
  */
 void sml_switch_options_read(struct sml_switch_options *options, int argc, char **argv);
 
 /*
- * Read the file again, for a running switch. 0, and `now` has what holds from now on: only the
- * settings that can change at run time differ from `options`, and `others` names the rest of
- * those that have changed ("" if none has). Or a negative errno: nothing changes, and
- * sml_error_last() says why.
+ * Read the file again, for a running switch. Returns 0: then `now` has the settings that hold from
+ * now on, which differ from `options` only in settings that can change at run time, and `others`
+ * names the other settings that have changed ("" if there are none). Or returns a negative errno:
+ * then nothing changes, and sml_error_last() says why.
  */
 int sml_switch_options_reread(struct sml_switch_options *options, struct sml_switch_config *now,
 			      char *others, size_t bytes);

@@ -48,12 +48,15 @@ bool trace_has_phase(const json_t *event, const char *phase);
 double trace_time_of(const json_t *event);
 
 /*
- * The merged trace, whole or not at all. 0, or -1 after a message. The ranks' files are read once
- * more.
+ * Write the merged trace. The ranks' files are read once more. Returns 0, or -1 after a message;
+ * then no file is left.
  */
 int trace_write(const struct trace_options *options);
 
-/* An event that other ranks have, too. False if it is not one. A call's end is set later. */
+/*
+ * Reads an event that other ranks have, too. Returns false if it is not such an event. The end of a
+ * call is set later.
+ */
 bool trace_read_use(const json_t *event, struct trace_use *use);
 
 /* By where and what: the same use on two ranks is equal. */

@@ -33,8 +33,9 @@ struct sml_head {
 };
 
 /*
- * NULL: go on. Otherwise the reason, written to text: "it sent a control message (start) before it
- * has joined". Linear in head->n.
+ * Checks the first bytes of a message. Returns NULL if the message is allowed. Otherwise returns
+ * the reason, written to text: "it sent a control message (start) before it has joined". Takes time
+ * linear in head->n.
  */
 const char *sml_rules_reject(const struct sml_rules *rules, unsigned state,
 			     const struct sml_head *head, char *text, size_t bytes);

@@ -21,16 +21,19 @@ struct sml_table {
 	uint32_t room, n, next;
 };
 
-/* Choose a number for it. False if the table is full, or there is no memory. */
+/* Choose a number for the thing. Returns false if the table is full, or if there is no memory. */
 bool sml_table_add(struct sml_table *table, struct sml_numbered *thing);
 
-/* With the number that it has. False if there is a thing at its place, or no memory. */
+/*
+ * Add a thing with the number that it has. Returns false if there is a thing in its row, or no
+ * memory.
+ */
 bool sml_table_put(struct sml_table *table, struct sml_numbered *thing);
 
 struct sml_numbered *sml_table_find(const struct sml_table *table, uint32_t number);
 void sml_table_remove(struct sml_table *table, const struct sml_numbered *thing);
 
-/* Of all things, the i-th place: NULL for most. i < room. */
+/* The thing in row i, which is NULL for most rows. i must be less than room. */
 static inline struct sml_numbered *sml_table_at(const struct sml_table *table, uint32_t i)
 {
 	return table->at[i];

@@ -41,20 +41,23 @@ struct sml_waits {
 bool sml_waits_init(struct sml_waits *waits, uint32_t n_slots, unsigned n_ranks);
 void sml_waits_fini(struct sml_waits *waits);
 
-/* Nothing is known of any slot. */
+/* Forget what is known of all slots. */
 void sml_waits_clear(struct sml_waits *waits);
 
-/* The slot waits for these ranks, all below n_ranks. Nothing happens if there is no such slot. */
+/*
+ * Note that the slot waits for these ranks, which are all below n_ranks. Does nothing if there is
+ * no such slot.
+ */
 void sml_waits_note(struct sml_waits *waits, uint32_t slot, uint32_t use,
 		    const struct sml_ranks *ranks);
 
-/* False if it is unknown. */
+/* Whether anything is known of the slot. */
 static inline bool sml_waits_knows(const struct sml_waits *waits, uint32_t slot)
 {
 	return slot < waits->n_slots && waits->slots[slot].known;
 }
 
-/* Of a slot that is known. */
+/* Whether all ranks have contributed to the newest use of a slot that is known. */
 static inline bool sml_waits_is_complete(const struct sml_waits *waits, uint32_t slot)
 {
 	return waits->slots[slot].set == 0;
@@ -102,8 +105,8 @@ bool sml_waits_pack(const struct sml_waits *waits, size_t room, struct sml_waits
 void sml_waits_free(struct sml_waits_message *message);
 
 /*
- * As a message says. Slots, sets and ranks that do not exist count for nothing. only: ranks that
- * the sender knows of; NULL for all.
+ * Add what a message contains. Slots, sets and ranks that do not exist are ignored. only has the
+ * ranks that the sender knows of; NULL for all.
  */
 void sml_waits_unpack(struct sml_waits *waits, SmlControl__SlotState *const *slots, size_t n_slots,
 		      const ProtobufCBinaryData *sets, size_t n_sets, const struct sml_ranks *only);

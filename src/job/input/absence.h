@@ -5,10 +5,13 @@
 
 #include "job/switch.h"
 
-/* Of the input that is handled now. May find that the switch did not run for a while. */
+/*
+ * Note the time of the input that is handled now. This may find that the switch did not run for a
+ * while.
+ */
 void sml_jobs_set_time(struct sml_jobs *jobs, uint64_t now_ns);
 
-/* Would an absence of this switch matter to anybody? */
+/* Whether any peer could notice that this switch does not run. */
 bool sml_jobs_has_dependents(const struct sml_jobs *jobs);
 
 #endif

@@ -21,34 +21,34 @@ struct sml_applicant {
 void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer,
 			 const SmlControl__Join *join);
 
-/* Its connection has ended, or counts as ended. */
+/* The applicant's connection has ended, or counts as ended. */
 void sml_applicant_lost(struct sml_jobs *jobs, struct sml_peer *peer);
 
 /* How many processes wait to join the next membership of this job. */
 uint32_t sml_applicants_count(const struct sml_job *job);
 
-/* What is due; and when something is. */
+/* Do what is due; and the time at which something is due. */
 void sml_applicants_tick(struct sml_jobs *jobs);
 uint64_t sml_applicants_deadline(const struct sml_jobs *jobs);
 
-/* The switch ends. */
+/* Refuse all applicants, because the switch ends. */
 void sml_applicants_stop(struct sml_jobs *jobs);
 
 /* ---- for decide.c ---- */
 
-/* Without ranks of its job that have not come by then. */
+/* The time at which the switch decides without the ranks that have not come. */
 uint64_t sml_applicant_decides_at(const struct sml_applicant *applicant);
 
-/* NULL: this rank has not asked. */
+/* Returns the applicant that was this rank, or NULL if that rank has not asked. */
 struct sml_applicant *sml_applicants_find(const struct sml_jobs *jobs, uint64_t tag, uint32_t rank);
 
-/* Does it wait to join the job whose first name is `line`, without a place in it? */
+/* Whether the applicant is a new process that waits to join the job whose first name is `line`. */
 bool sml_applicant_waits_for(const struct sml_applicant *applicant, const char *line);
 
-/* It is no applicant any more. Returns its Join, which the caller frees. */
+/* Removes the applicant from the list. Returns its Join, which the caller frees. */
 SmlControl__Join *sml_applicant_take(struct sml_jobs *jobs, struct sml_applicant *applicant);
 
-/* Refuse it. */
+/* Refuse the applicant. */
 void sml_applicant_dismiss(struct sml_jobs *jobs, struct sml_applicant *applicant, int error,
 			   const char *text);
 

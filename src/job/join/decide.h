@@ -13,7 +13,7 @@ extern const char sml_too_late[]; /* to a rank that asks after the decision */
 /* Decide on all jobs for which that is due, or whose ranks have all asked. */
 void sml_decide(struct sml_jobs *jobs);
 
-/* Tell an applicant which ranks of its last job have not asked. */
+/* Send an applicant the ranks of its last job that have not asked. */
 void sml_applicant_tell(struct sml_jobs *jobs, struct sml_applicant *applicant);
 
 #endif

@@ -6,13 +6,17 @@
 #include "job/switch.h"
 
 /*
- * Is there a file for one more that stays? False if the peer has been refused. join: what it sends;
- * NULL if it is a leaf. Others may have to make room (job/join/room.c).
+ * Whether there is a file descriptor for one more peer that stays. If not, the peer has been
+ * refused. join is the peer's message; NULL if the peer is a leaf. Other peers may be closed to
+ * make room (job/join/room.c).
  */
 bool sml_jobs_has_room_for_member(struct sml_jobs *jobs, struct sml_peer *peer,
 				  const SmlControl__Join *join);
 
-/* What has the weakest claim goes. False if there is nothing of the kind, or nobody resumes. */
+/*
+ * Closes the peer with the weakest claim. Returns false if there is none of this kind, or if no
+ * rank resumes.
+ */
 bool sml_jobs_displace(struct sml_jobs *jobs, const SmlControl__Join *join);
 
 #endif

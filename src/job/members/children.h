@@ -6,18 +6,21 @@
 #include "job/members/job.h"
 
 /*
- * All ranks are here: number the children. False if there are more than a switch can have; text
- * says so.
+ * All ranks have joined: number the children. Returns false if there are more than a switch can
+ * have, and sets the text.
  */
 bool sml_job_form_children(struct sml_job *job, char *text, size_t bytes);
 
 /* The ranks behind these children, as bits. */
 void sml_job_ranks_behind(const struct sml_job *job, uint64_t children, struct sml_ranks *ranks);
 
-/* Is the rank a child by itself? Otherwise what a child does says nothing about one rank. */
+/*
+ * Whether the rank is a child by itself. If it is not, what a child does proves nothing about one
+ * rank.
+ */
 bool sml_job_is_child(const struct sml_job *job, unsigned rank);
 
-/* Is it one of several ranks that share memory, and are one child of this switch? */
+/* Whether the rank is one of several ranks that share memory, and are one child of this switch. */
 bool sml_job_is_in_host(const struct sml_job *job, unsigned rank);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "job/members/job.h"
 
-/* Is what a Join says about its machine well-formed? And note it. */
+/* Whether what a Join contains about the rank's machine is well-formed; and keep it. */
 bool sml_job_is_machine(const SmlControl__Join *join);
 void sml_job_note_machine(struct sml_member *member, const SmlControl__Join *join);
 
@@ -16,20 +16,26 @@ struct sml_host_list {
 	ProtobufCBinaryData tokens[SML_MAX_CHILDREN];
 };
 
-/* The ranks on the same machine as this one. Nothing if it is alone there. */
+/*
+ * Writes into the message which ranks are on the same machine as this one; nothing if the rank is
+ * alone there.
+ */
 void sml_job_describe_hosts(const struct sml_job *job, uint16_t to, struct sml_host_list *list,
 			    SmlControl__Admitted *admitted);
 
-/* Ranks are on several machines, and some of them are together on one. */
+/* Whether ranks are on several machines, and some of them are together on one. */
 bool sml_job_has_hosts(const struct sml_job *job);
 
 /*
- * Where ranks have the slots, and all are ready: do all of them share memory with those of their
- * machine?
+ * If ranks have the slots, and all are ready: whether each shares memory with all ranks of its
+ * machine.
  */
 bool sml_job_shares_memory(const struct sml_job *job);
 
-/* Has this rank a stripe, and which one? Of the ranks that share memory, the first may have one. */
+/*
+ * Whether this rank has a stripe, and which one. Of ranks that share memory, only the first may
+ * have one.
+ */
 bool sml_job_has_stripe(const struct sml_job *job, unsigned rank, uint32_t *stripe);
 
 /* All ranks are here: find those of one machine that are connected to the same switch. */

@@ -5,7 +5,7 @@
 
 #include "job/members/job.h"
 
-/* The rank's peer is not its member any more. Returns it; NULL if there was none. */
+/* Separates the rank from its peer. Returns the peer; NULL if there was none. */
 struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank);
 
 /*

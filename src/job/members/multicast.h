@@ -16,10 +16,10 @@ void sml_job_note_group(struct sml_job *job, uint16_t rank, bool reached);
 /* Log, once for each, the ranks that the group does not reach, or no longer reaches. */
 void sml_job_watch_group(struct sml_job *job);
 
-/* When to check again; UINT64_MAX: never. */
+/* The time of the next check; UINT64_MAX if there is none. */
 uint64_t sml_job_watch_ends(const struct sml_job *job);
 
-/* Do results go to the rank by multicast? */
+/* Whether results go to the rank by multicast. */
 bool sml_job_is_by_group(const struct sml_job *job, uint16_t rank);
 
 #endif

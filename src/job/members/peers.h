@@ -13,7 +13,10 @@ struct sml_peer_list {
 /* The address of a rank that brings slots. */
 void sml_job_note_peer(struct sml_member *member, const SmlControl__Join *join);
 
-/* All such ranks are here: how many stripes, and their secrets. 0 or -ENOMEM. */
+/*
+ * All such ranks have joined: choose the number of stripes, and their secrets. Returns 0 or
+ * -ENOMEM.
+ */
 int sml_job_meet(struct sml_job *job);
 
 /* "rank 3 at 10.0.0.4, UDP port 40001" */
@@ -25,7 +28,7 @@ void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *
 /* How long the others have waited there for the rank, on average over all stripes. */
 uint64_t sml_job_waited_ms(const struct sml_job *job, uint16_t rank);
 
-/* What one rank must know of all ranks. The caller frees it; NULL if there is no memory. */
+/* The peers that one rank must know. The caller frees them. Returns NULL if there is no memory. */
 struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t to,
 					     SmlControl__Admitted *admitted);
 

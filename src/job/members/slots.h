@@ -5,18 +5,18 @@
 
 #include "job/members/job.h"
 
-/* Reserve the minimum for a job. False if there is not even that; text says so. */
+/* Reserve the minimum for a job. Returns false if there is not even that, and sets the text. */
 bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes);
 
 /*
- * The packets' length is known: what it wants, or its share of what there is. False if a leaf has
- * not even the minimum.
+ * The packets' length is known: give the job the slots that it wants, or its share of those that
+ * are free. Returns false if a leaf has not even the minimum.
  */
 bool sml_job_take_slots(struct sml_job *job);
 
 /*
- * The free slots were fragmented: take half as many, if that is enough. False if it was the
- * minimum.
+ * The free slots were fragmented: give the job half as many, if that is enough. Returns false if it
+ * had the minimum.
  */
 bool sml_job_take_fewer_slots(struct sml_job *job);
 

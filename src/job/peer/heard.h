@@ -8,10 +8,10 @@
 
 #include "job/switch.h"
 
-/* A message has come. */
+/* Note that a message of the peer has come. */
 void sml_peer_heard(struct sml_peer *peer, uint64_t now_ns);
 
-/* May the peer have given this switch up during its last absence? */
+/* Whether the peer may have given this switch up during the switch's last absence. */
 static inline bool sml_peer_is_doubted(const struct sml_peer *peer)
 {
 	return peer->missed_ns != 0;

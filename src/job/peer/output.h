@@ -5,11 +5,11 @@
 
 #include "job/peer/branch.h"
 
-/* 0, -ENOMEM, or -EMSGSIZE. */
+/* Send a message. Returns 0, -ENOMEM, or -EMSGSIZE. */
 int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
 		  const SmlControl__Envelope *message);
 
-/* No more messages: close it. And does it read what it is sent? */
+/* Close the peer's connection once all is sent; and whether the peer reads what it is sent. */
 void sml_peer_end(const struct sml_jobs *jobs, struct sml_peer *peer);
 bool sml_peer_listens(const struct sml_jobs *jobs, const struct sml_peer *peer);
 
@@ -17,7 +17,7 @@ bool sml_peer_listens(const struct sml_jobs *jobs, const struct sml_peer *peer);
 void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
 		     const char *text);
 
-/* The same for lack of room: the peer may come again. */
+/* As sml_peer_refuse(), for lack of room: the peer may come again. */
 void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer, const char *text);
 
 uint64_t sml_jobs_random(const struct sml_jobs *jobs);
@@ -35,7 +35,7 @@ void sml_jobs_log_failure(struct sml_jobs *jobs, const char *job, const char *ho
 void sml_jobs_log_planned(struct sml_jobs *jobs, const char *job, const char *how);
 void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, const char *why);
 
-/* To a leaf of this switch, for itself. */
+/* Send a message to a leaf of this switch. Returns as sml_peer_send(). */
 int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope *message);
 
 /* The leaf is to end the connection of its rank with this number. */
@@ -47,7 +47,7 @@ void sml_remote_retire(struct sml_remote *remote);
 /* Free the ranks that have ended. Between two inputs. */
 void sml_branches_sweep(struct sml_jobs *jobs);
 
-/* To the parent of this switch, which is a leaf. */
+/* Send a message to the parent of this switch, which is a leaf. Returns as sml_peer_send(). */
 int sml_leaf_tell(const struct sml_jobs *jobs, const SmlControl__Envelope *message);
 
 #endif

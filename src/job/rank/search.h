@@ -125,7 +125,10 @@ static inline uint64_t sml_search_absence_ns(uint32_t heartbeat_ms)
 void sml_search_init(struct sml_search *search, const struct sml_search_config *config,
 		     uint64_t now_ns);
 
-/* What to do now; false: nothing until the deadline or the next report. */
+/*
+ * Writes the next action. Returns false if there is nothing to do until the deadline or the next
+ * report.
+ */
 bool sml_search_next(struct sml_search *search, uint64_t now_ns, struct sml_search_action *action);
 
 /* UINT64_MAX: none. */
@@ -152,14 +155,14 @@ void sml_search_started(struct sml_search *search, unsigned address);
 void sml_search_left(struct sml_search *search, unsigned address);
 
 /*
- * Refused, ended, aborted, no path for packets. The driver has closed it. error: enum sml_error
- * or -errno; of a switch that resumes, what says that a rank has died or the job was aborted ends
- * the search.
+ * The attempt at this address has failed, and the driver has closed it. error is of enum sml_error,
+ * or -errno. While a job resumes, an error that says that a rank has died or that the job was
+ * aborted ends the search.
  */
 void sml_search_failed(struct sml_search *search, unsigned address, int error, const char *reason,
 		       uint64_t now_ns);
 
-/* All switches, each with the reason of its last failure, or its state. */
+/* Writes a list of all switches, each with the reason of its last failure, or with its state. */
 void sml_search_tell(const struct sml_search *search, char *text, size_t bytes);
 
 #endif

@@ -156,9 +156,9 @@ struct sml_disagreement {
 	uint16_t ranks[2];
 };
 
-/* What the session asks and tells. */
+/* Functions of the session's owner, which the session calls. */
 struct sml_session_output {
-	/* Queue a message: 0, or out of memory. */
+	/* Queue a message. Returns 0, or a negative errno if there is no memory. */
 	int (*send)(void *self, const SmlControl__Envelope *message);
 	/*
 	 * What slots are waiting for, as the switch says; last: it is part of the switch's last
@@ -167,8 +167,8 @@ struct sml_session_output {
 	void (*stalls_reported)(void *self, const SmlControl__StallReport *report, bool last_words);
 	/* ---- while the job runs; not before sml_session_serve() ---- */
 	/*
-	 * In words: which call has this chunk? Returns true, with the call's numbers in *call, if
-	 * this rank knows such a call.
+	 * Writes which call has this chunk, as text. Returns true, with the call's numbers in
+	 * *call, if this rank knows such a call.
 	 */
 	bool (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes, SmlControl__Call *call);
@@ -276,18 +276,21 @@ void sml_session_renew(struct sml_session *session, uint8_t shard, uint32_t numb
 /* Send any other message; send an answer. */
 void sml_session_send(struct sml_session *session, const SmlControl__Envelope *message);
 
-/* The first reason counts. */
+/* Only the first reason is kept. */
 __attribute__((format(printf, 3, 4))) void sml_session_fail(struct sml_session *session, int error,
 							    const char *format, ...);
 
 /* ---- what happens ---- */
 
-/* As sml_rules_reject(); then the session has failed. */
+/* Checks a message as sml_rules_reject(). If it is refused, the session has failed. */
 bool sml_session_reject(struct sml_session *session, const struct sml_head *head);
 
 void sml_session_message(struct sml_session *session, const SmlControl__Envelope *message);
 
-/* how: "closed the connection"; known: it had proved its identity, or need not. */
+/*
+ * The connection has ended. how is a text like "closed the connection". known: the switch had
+ * proved its identity, or need not.
+ */
 void sml_session_ended(struct sml_session *session, const char *how, bool known);
 
 /*

@@ -7,10 +7,12 @@
 
 void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer);
 
-/* A Status as it is now, packed; the caller frees it. NULL if there is no memory. */
+/*
+ * Makes a packed Status of this moment, which the caller frees. Returns NULL if there is no memory.
+ */
 uint8_t *sml_status_pack(struct sml_jobs *jobs, size_t *n);
 
-/* A rank tells what it has moved. */
+/* A rank has reported its traffic. */
 void sml_job_note_traffic(struct sml_peer *peer, const SmlControl__Traffic *traffic);
 
 #endif

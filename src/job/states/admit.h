@@ -5,10 +5,10 @@
 
 #include "job/members/job.h"
 
-/* Give the job its slots in the dataplane and tell every rank. */
+/* Give the job its slots in the dataplane, and send every rank its admission. */
 void sml_job_admit(struct sml_job *job, uint32_t epoch);
 
-/* Are all ready? Then it starts. */
+/* Start the job if all ranks are ready. */
 void sml_job_check_ready(struct sml_job *job);
 
 #endif

@@ -14,7 +14,7 @@
 /* End a job that has no members, without a message. */
 bool sml_job_close(struct sml_job *job);
 
-/* Tell every member, and give the slots back. */
+/* Send every member the error, and give the slots back. */
 bool sml_job_fail(struct sml_job *job, int error, const char *text);
 
 /* The same, because the switch lost this rank's connection: the rank may live, and resume. */

@@ -5,7 +5,7 @@
 
 #include "job/members/job.h"
 
-/* The newcomer is a member now: are all here? */
+/* The newcomer is a member now: admit the job if all ranks have joined. */
 void sml_job_joined(struct sml_job *job, const struct sml_peer *newcomer);
 
 /* A member asks to leave. */

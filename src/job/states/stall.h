@@ -5,7 +5,7 @@
 
 #include "job/members/job.h"
 
-/* Its call does not end: tell it what slots are waiting for, but not too often. */
+/* The member's call does not end: send it what slots are waiting for, but not too often. */
 void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
 
 /*
@@ -18,7 +18,9 @@ uint64_t sml_job_answers_due(const struct sml_job *job);
 /* A rank reports what its slots are waiting for: pass it to those who have asked. */
 void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in);
 
-/* The job has failed: tell every member, with what slots are waiting for, and end the connections.
+/*
+ * The job has failed: send every member the error with what slots are waiting for, and end the
+ * connections.
  */
 void sml_job_abort_all(struct sml_job *job, int error, const char *text);
 

@@ -21,7 +21,7 @@
 /* Leaves of one switch. Anyone can say that it is one, so there must be an end. */
 #define SML_MAX_LEAVES 128
 
-/* Somebody says that it is a leaf. */
+/* A peer says that it is a leaf. */
 void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Leaf *leaf);
 
 /*
@@ -30,16 +30,19 @@ void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlC
  */
 struct sml_remote *sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in);
 
-/* The rank breaks the protocol: its connection ends. */
+/* The rank has broken the protocol, so its connection ends. */
 void sml_remote_drop(struct sml_remote *remote, const char *why);
 
 /* Its connection has ended. Jobs that use it end, or look for their switches again. */
 void sml_branch_lost(struct sml_branch *branch, const char *why);
 
-/* Give it up, with a message or without; and those that have been silent for too long. */
+/*
+ * Close the connection of a leaf, with a message or without; and close those of leaves that have
+ * been silent for too long.
+ */
 void sml_branch_close(struct sml_branch *branch, const char *why);
 
-/* The oldest leaf without ranks and slots makes room. False if there is none. */
+/* Close the oldest leaf without ranks and slots. Returns false if there is none. */
 bool sml_branches_close_idle(struct sml_jobs *jobs);
 
 void sml_branches_tick(struct sml_jobs *jobs);

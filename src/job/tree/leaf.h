@@ -17,7 +17,10 @@ void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *
 void sml_proxied_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why,
 		      bool leaf_died);
 
-/* A rank that waits for others here, and does not resume, makes room. False if there is none. */
+/*
+ * Close the connection of a rank that waits for others here, and does not resume. Returns false if
+ * there is none.
+ */
 bool sml_leaf_displace(struct sml_jobs *jobs);
 
 void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why);

@@ -10,12 +10,12 @@ void sml_leaf_job_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mis
 void sml_leaf_job_pass_mismatch(struct sml_leaf_job *job, unsigned child,
 				SmlControl__LeafMismatch *in);
 
-/* The parent asks what slots wait for. The leaves of this leaf are asked first. */
+/* The parent asks what slots wait for. This leaf first asks its own leaves, and then answers. */
 void sml_leaf_job_tell_slots(struct sml_jobs *jobs, uint32_t number);
 void sml_leaf_job_take_slots(struct sml_leaf_job *job, unsigned child,
 			     const SmlControl__LeafSlots *in);
 
-/* When the answer is due, and the answer without the leaves that have not answered. */
+/* The time at which the answer is due; and the answer without the leaves that have not answered. */
 uint64_t sml_leaf_job_slots_due(const struct sml_leaf_job *job);
 void sml_leaf_job_send_known_slots(struct sml_leaf_job *job);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Are a call's arguments possible? Each check returns 0, or -EINVAL with the
- * context's error text naming what is wrong.
+ * Checks of a call's arguments. Each check returns 0, or -EINVAL with the context's error text,
+ * which names the argument.
  */
 #ifndef SML_LIB_ARGUMENTS_H
 #define SML_LIB_ARGUMENTS_H
@@ -22,8 +22,8 @@ int sml_check_buffer(struct sml_context *context, const char *name, const void *
 		     size_t bytes, enum sml_type type);
 
 /*
- * The two buffers do not overlap, or recv is in_place, which is the only
- * overlap that works.
+ * Checks that the two buffers do not overlap, unless recv is in_place, which is the only overlap
+ * that is allowed.
  */
 int sml_check_apart(struct sml_context *context, const void *send, size_t send_bytes,
 		    const void *recv, size_t recv_bytes, const void *in_place);

@@ -4,7 +4,8 @@
 
 #include "lib/context/context.h"
 
-/* Has this thread promised to wait for the call of this context that it makes now? Ends the
+/*
+ * Whether this thread has promised to wait for the call that it now makes on this context. Ends the
  * promise.
  */
 bool sml_take_promise(const struct sml_context *context);

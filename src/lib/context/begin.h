@@ -7,8 +7,9 @@
 #include "lib/context/context.h"
 
 /*
- * Connect, join, open the transports, prove the paths, start. Afterwards `lanes` are known.
- * Returns 0 or an error, and sets the error text: SML_ERROR_CLOSED if another stripe has failed.
+ * Connect, join, open the transports, prove the paths, and start. Afterwards, `lanes` is known.
+ * Returns 0, or an error and sets the error text; the error is SML_ERROR_CLOSED if another stripe
+ * has failed.
  */
 int sml_stripe_begin(struct sml_stripe *stripe);
 

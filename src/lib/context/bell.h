@@ -16,7 +16,7 @@ struct sml_bell {
 
 void sml_bell_init(struct sml_bell *bell);
 
-/* Its descriptor, readable at first; or -errno. */
+/* Returns the bell's descriptor, which is readable at first, or -errno. */
 int sml_bell_open(struct sml_bell *bell);
 
 /* Does nothing if it was never opened. Never waits. */

@@ -100,9 +100,10 @@ struct sml_context {
 };
 
 /*
- * A call begins, or ends. False if another thread is about to replace the job, so this one must not
- * use its threads, stripes and settings, and does not end. Between the two, they stay what they
- * are. A thread that makes one call after the other cannot hold up the change: it is turned away.
+ * A call begins, or ends. Returns false if another thread is about to replace the job: then this
+ * call must not use the job's threads, stripes and settings, and must not end. Between the two,
+ * they do not change. A thread that makes one call after the other cannot delay the change, because
+ * its next call is refused.
  */
 bool sml_context_enter(struct sml_context *context);
 void sml_context_exit(struct sml_context *context);
@@ -118,7 +119,7 @@ void sml_context_count(const struct sml_context *context, struct sml_counters *c
 void sml_context_count_stripe(const struct sml_context *context, unsigned stripe,
 			      struct sml_counters *counters);
 
-/* The membership ends: its counters become a part of those before. */
+/* The membership ends: add its counters to those of earlier memberships. */
 void sml_context_keep_counters(struct sml_context *context);
 
 /*
@@ -127,42 +128,46 @@ void sml_context_keep_counters(struct sml_context *context);
  */
 bool sml_context_fail(struct sml_context *context, int error, const char *text);
 
-/* The request's deadline has passed: the context fails, and the other ranks are told. */
+/* The request's deadline has passed: fail the context, and report that to the other ranks. */
 void sml_context_time_out(struct sml_context *context, const struct sml_request *request);
 
-/* 0, or the context's error (SML_ERROR_FORKED in a child). Never waits. */
+/* Returns 0, or the context's error; SML_ERROR_FORKED in a child. Never waits. */
 int sml_context_check(const struct sml_context *context);
 
-/* A call cannot be made, but the context stays usable. Returns error. */
+/* Refuse a call, and keep the context usable. Sets the error text. Returns error. */
 __attribute__((format(printf, 3, 4))) int sml_context_refuse(struct sml_context *context, int error,
 							     const char *format, ...);
 
-/* Has it opened? Before that, a control's thread must not access shards and threads. */
+/*
+ * Whether the context has opened. Before that, a control's thread must not access shards and
+ * threads.
+ */
 bool sml_context_is_running(struct sml_context *context);
 
 /*
- * Tell every switch, and so every rank, that the job has failed here; kinds: of enum
+ * Report to every switch, and so to every rank, that the job has failed here. kinds: of enum
  * sml_abort_kind, or 0.
  */
 void sml_context_abort_job(struct sml_context *context, int error, const char *text,
 			   unsigned kinds);
 
-/* The program ends the job, for all ranks. 0, or the error that it has already. */
+/* The program ends the job, for all ranks. Returns 0, or the error that the job already has. */
 int sml_context_abort(struct sml_context *context, const char *reason);
 
 /*
- * This rank gives up its job, as nothing of it has failed: as sml_context_fail(), but nothing is
+ * This rank leaves its job without an error of its own: as sml_context_fail(), but nothing is
  * logged as an error or recorded.
  */
 bool sml_context_give_up(struct sml_context *context, int error, const char *text);
 
 /*
- * A switch says that the job has failed. The others are told the same, before this rank leaves and
- * they only see that. planned: it is no failure, its members change. In a control's thread.
+ * A switch has reported that the job has failed. The failure is passed to the others before this
+ * rank leaves, because they would only see that it left. planned: it is no failure, but the members
+ * change. Called in a control's thread.
  */
 void sml_context_be_told(struct sml_context *context, int error, const char *text, bool planned);
 
-/* n calls are done. Called by progress threads, too. */
+/* Note that n calls are done. Progress threads call this, too. */
 void sml_context_tensor_done(struct sml_context *context, uint64_t n);
 
 /*

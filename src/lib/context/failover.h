@@ -34,18 +34,18 @@ enum sml_failover_end {
 };
 
 /*
- * A rank that leaves waits until a failover that is under way has ended, well or not, but no
- * longer than SML_LEAVE_WAIT_NS: the others may be gone.
+ * A rank that leaves waits until a failover in progress has ended, with or without success, but for
+ * at most SML_LEAVE_WAIT_NS, because the others may be gone.
  */
 enum sml_failover_end sml_failover_wait_to_leave(struct sml_stripe *stripe, uint64_t deadline_ns);
 
 /*
- * The connection to a lost switch ends, but its control's memory stays. False if there is no
+ * End the connection to a lost switch, but keep its control's memory. Returns false if there is no
  * memory.
  */
 bool sml_stripe_retire_control(struct sml_stripe *stripe);
 
-/* Stop the threads, the failover's too; no other begins. */
+/* Stop the threads, including the failover's. No other failover begins. */
 void sml_failover_fini(struct sml_stripe *stripe);
 
 #endif

@@ -16,7 +16,7 @@
 
 #include "lib/context/context.h"
 
-/* Before the stripes open. */
+/* Call this before the stripes open. */
 void sml_hosts_begin(struct sml_context *context);
 
 /* Before the join: what to say in it. Nothing if this rank cannot share memory, or must not. */
@@ -36,7 +36,7 @@ int sml_hosts_settle(struct sml_stripe *first, bool share);
  */
 bool sml_hosts_meet_again(struct sml_stripe *stripe);
 
-/* Is this rank to send packets? */
+/* Whether this rank is to send packets. */
 bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found);
 
 /*
@@ -45,7 +45,7 @@ bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness
  */
 int sml_hosts_settle_under(struct sml_context *context);
 
-/* Frees what exists. After the lines. */
+/* Frees what exists. Call this after the lines are closed. */
 void sml_hosts_fini(struct sml_context *context);
 
 #endif

@@ -19,9 +19,10 @@
 struct sml_probe;
 
 /*
- * Without a switch, after the admission: true if all ranks of this host have shown that they share
- * memory with this one, or if it is alone here, and others are together elsewhere. Takes a bounded
- * time, while the other ranks' probes are answered. 0, or the control's error.
+ * If there is no switch, after the admission: sets *share to true if all ranks of this host have
+ * proved that they share memory with this one, or if this rank is alone here and others are
+ * together elsewhere. Takes a bounded time, in which the other ranks' probes are answered. Returns
+ * 0, or the control's error.
  */
 int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share);
 

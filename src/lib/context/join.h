@@ -5,13 +5,13 @@
 
 #include "lib/context/context.h"
 
-/* It is connected to this switch now. */
+/* Note that the stripe is connected to this switch now. */
 void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reached *connection);
 
 /* Connect and open the control. Returns 0 or a negative error, and sets the error text. */
 int sml_stripe_connect_control(struct sml_stripe *stripe);
 
-/* The most lanes that the path seems to carry. 0, or an error with its text set. */
+/* Finds the most lanes that the path seems to carry. Returns 0, or an error with its text set. */
 int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes);
 
 /* The master's address. */

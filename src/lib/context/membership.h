@@ -22,8 +22,8 @@ void sml_membership_init(struct sml_context *context);
 int sml_membership_join(struct sml_context *context, uint64_t deadline_ns);
 
 /*
- * Ends the threads and connections, and frees everything of the job. After sml_membership_init() in
- * any case. No call is inside the context.
+ * Ends the threads and connections, and frees everything of the job. Always call this after
+ * sml_membership_init(), when no call is inside the context.
  */
 void sml_membership_fini(struct sml_context *context);
 

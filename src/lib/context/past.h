@@ -36,7 +36,7 @@ struct sml_handed {
 	size_t n, room;
 };
 
-/* Room for one more; false: no memory. */
+/* Makes room for one more. Returns false if there is no memory. */
 bool sml_handed_reserve(struct sml_handed *handed, uint16_t n_lanes);
 void sml_handed_add(struct sml_handed *handed, enum sml_stream_id stream, uint32_t chunk,
 		    const void *lanes, uint16_t n_lanes);

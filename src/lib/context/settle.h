@@ -24,15 +24,16 @@
 struct sml_context;
 
 /*
- * The job has failed here, and no call is inside: before its parts go. promised: buffers of failed
- * calls stay as they are until the next job has begun. Without memory, nothing is left of it, and
- * the other members go on without this one's results: -ENOMEM, told.
+ * Keep what is left of a job that has failed here, while no call is inside, and before its parts
+ * are freed. promised: the buffers of failed calls do not change until the next job has begun.
+ * Returns 0. If there is no memory, nothing is kept, the other members go on without this rank's
+ * results, and this returns -ENOMEM and sets the error text.
  */
 int sml_past_note_end(struct sml_context *context, bool promised);
 
 /*
- * The job has begun, and no call has been made: if it follows another one, its members settle the
- * calls of those before. 0, or an error, told.
+ * The job has begun, and no call has been made. If it follows another one, its members settle the
+ * calls of the jobs before. Returns 0, or a negative error and sets the error text.
  */
 int sml_past_settle(struct sml_context *context, bool follows, uint64_t deadline_ns);
 

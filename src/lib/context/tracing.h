@@ -23,7 +23,7 @@ int sml_tracing_open(struct sml_context *context);
 /* Room for another thread's events. Returns 0 or a negative error, and sets the error text. */
 int sml_tracing_add_thread(struct sml_context *context);
 
-/* No thread runs any more: write the file, and free everything. */
+/* Write the file, and free everything. Call this when no thread runs any more. */
 void sml_tracing_fini(struct sml_context *context);
 
 #endif

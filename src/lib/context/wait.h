@@ -23,7 +23,7 @@ struct sml_request;
 int sml_context_wait_any(struct sml_context *context, struct sml_request *const *requests, size_t n,
 			 uint64_t until_ns, size_t *index);
 
-/* Is this one done? Without waiting: -EAGAIN while it is not. */
+/* Checks a request without waiting. Returns -EAGAIN while it is not done. */
 int sml_context_look(struct sml_context *context, const struct sml_request *request);
 
 #endif

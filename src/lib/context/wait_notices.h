@@ -14,7 +14,7 @@ struct sml_context;
 struct sml_stall_report;
 struct sml_stripe;
 
-/* At every tick of the first stripe's control, in its thread. */
+/* Call this at every tick of the first stripe's control, in its thread. */
 void sml_wait_notices_check(struct sml_context *context);
 
 /*

@@ -26,13 +26,16 @@ struct sml_channel_owner {
 };
 
 /*
- * Owns fd, even on failure, which returns NULL. tls: NULL for none; otherwise the switch must have
- * a certificate that names host.
+ * Owns fd, even on failure, when it returns NULL. tls is NULL for plain messages; otherwise the
+ * switch must have a certificate that names host.
  */
 struct sml_channel *sml_channel_open(struct sml_loop *loop, int fd, struct sml_tls *tls,
 				     const char *host, const struct sml_channel_owner *owner);
 
-/* Queues a message and sends as much as possible. Does nothing after the end. 0 or -ENOMEM. */
+/*
+ * Queues a message, and sends as much as possible. Does nothing after the end. Returns 0 or
+ * -ENOMEM.
+ */
 int sml_channel_send(struct sml_channel *channel, const SmlControl__Envelope *message);
 
 /* After the end: the reason, if it is TLS, as a text in which "it" is the peer; otherwise NULL. */

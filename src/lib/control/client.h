@@ -86,7 +86,7 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 		     const struct sml_reached *connection, const struct sml_stripe_place *place,
 		     struct sml_loop *loop);
 
-/* It is the only one left in its loop, and owns the loop from now on. */
+/* Give the loop to the control, which is the only one left in it, and which owns it from now on. */
 void sml_control_own_loop(struct sml_control *control);
 
 /*
@@ -98,19 +98,22 @@ void sml_control_watch(struct sml_control *control, const bool *give_up);
 /* Returns -EINTR, and sets the error text. */
 int sml_control_tell_interrupt(void);
 
-/* Ask to join, and return at once. The application's resumption must live until the admission. */
+/*
+ * Send the request to join, and return at once. The application's resumption must live until the
+ * admission.
+ */
 void sml_control_ask(struct sml_control *control, const struct sml_application *application);
 
 /* Wait until the job is admitted. */
 int sml_control_admission(struct sml_control *control, struct sml_admission *admission,
 			  uint64_t deadline_ns);
 
-/* Both. */
+/* Ask to join, and wait until the job is admitted. */
 int sml_control_join(struct sml_control *control, const struct sml_application *application,
 		     struct sml_admission *admission, uint64_t deadline_ns);
 
 /*
- * Tell what this rank has found out, and wait for what the job starts with: found->lanes, and
+ * Report what this rank has found out, and wait for what the job starts with: found->lanes, and
  * whether all share memory. meanwhile may be NULL.
  */
 int sml_control_ready(struct sml_control *control, struct sml_readiness *found,
@@ -135,7 +138,7 @@ unsigned sml_control_waiting(struct sml_control *control);
 int sml_control_start(struct sml_control *control, const struct sml_control_owner *owner);
 
 /*
- * Ask to leave and wait until all ranks have. 1: the switch was lost before;
+ * Ask to leave, and wait until all ranks have asked. Returns 1 if the switch was lost before: then
  * ask again at the next one.
  */
 int sml_control_leave(struct sml_control *control, uint64_t deadline_ns);
@@ -153,8 +156,9 @@ void sml_control_mismatch(struct sml_control *control, const struct sml_disagree
 void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t number);
 
 /*
- * Tell the switch that the job has failed here; where the control has no thread
- * yet, when it is closed. kinds: as in sml_session_abort(). Any thread; returns at once.
+ * Report to the switch that the job has failed here. If the control has no thread yet, the report
+ * is sent when it is closed. kinds: as in sml_session_abort(). Any thread may call this; it returns
+ * at once.
  */
 void sml_control_abort(struct sml_control *control, int error, const char *text, unsigned kinds);
 

@@ -55,10 +55,10 @@ int sml_finder_connect(struct sml_finder *finder, struct sml_reached *connection
 int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
 		    struct sml_reached *connection);
 
-/* The switch that began cannot continue; the last error says why. Its control is closed. */
+/* The switch that began cannot continue; the last error has the reason. Closes its control. */
 void sml_finder_reject(struct sml_finder *finder, int error);
 
-/* It can: the caller owns the control, with the loop that it runs in. */
+/* The switch that began continues: the caller owns the control, with the loop that it runs in. */
 void sml_finder_keep(struct sml_finder *finder);
 
 void sml_finder_close(struct sml_finder *finder);

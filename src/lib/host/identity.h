@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Could two ranks share memory? They can try if their machines have the same text: the boot, the
- * user, and the namespaces of network (abstract UNIX sockets) and users. meet.h then proves it.
+ * Whether two ranks could share memory. They can try if their machines have the same text, which is
+ * made of the boot, the user, and the namespaces of network (abstract UNIX sockets) and users.
+ * meet.h then proves it.
  */
 #ifndef SML_LIB_HOST_IDENTITY_H
 #define SML_LIB_HOST_IDENTITY_H

@@ -55,7 +55,10 @@ enum sml_host_state {
 	SML_HOST_DONE
 };
 
-/* Does this rank send the host's packets? Its progress thread then waits for both. */
+/*
+ * Whether this rank sends the host's packets. Its progress thread then waits for packets and for
+ * the other ranks.
+ */
 static inline bool sml_host_leads(const struct sml_host *host)
 {
 	return host->memory.terms.goes_up && host->rank == 0;
@@ -122,7 +125,9 @@ void sml_host_note_wait(struct sml_host *host, uint64_t ns);
 /* Wake the ranks that sleep, if there is anything new for them. */
 void sml_host_tell(struct sml_host *host);
 
-/* Tell the others which processors this rank may use; then, when all have: decide how to wait. */
+/*
+ * Publish which processors this rank may use; and when all ranks have done so, decide how to wait.
+ */
 void sml_host_tell_cpus(struct sml_host *host);
 void sml_host_count_cpus(struct sml_host *host);
 

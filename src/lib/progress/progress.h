@@ -67,12 +67,15 @@ int sml_progress_start(struct sml_progress *progress);
 void *sml_progress_main(void *self);
 
 /*
- * Pass a tensor to the thread. Under the submit lock, so that all threads have the same order.
- * waits: the caller is about to wait for it, and may drive.
+ * Pass a tensor to the thread. Call this under the submit lock, so that all threads have the same
+ * order. waits: the caller is about to wait for the tensor, and may drive.
  */
 void sml_progress_submit(struct sml_progress *progress, struct sml_request *request, bool waits);
 
-/* One round of the thread's work, by the thread that may do it now. True if something was done. */
+/*
+ * Do one round of the thread's work, in the thread that may do it now. Returns true if something
+ * was done.
+ */
 bool sml_progress_step(struct sml_progress *progress);
 
 /*
@@ -102,7 +105,7 @@ void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *
 /* A tensor has been queued; waits: the caller will drive if nobody does. */
 void sml_progress_tell(struct sml_progress *progress, bool waits);
 
-/* A caller looks, and does not wait: somebody else must drive. */
+/* A caller only checks, and does not wait, so another thread must drive. */
 void sml_progress_leave_alone(struct sml_progress *progress);
 
 /*

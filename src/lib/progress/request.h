@@ -71,7 +71,7 @@ void sml_request_finish(struct sml_requests *requests, struct sml_request *reque
 void sml_request_retain(struct sml_request *request);
 void sml_request_let_go(struct sml_requests *requests, struct sml_request *request);
 
-/* It is done, or has ended with its job. */
+/* Whether the request is done, or has ended with its job. */
 static inline bool sml_request_is_over(const struct sml_request *request)
 {
 	return sml_tensor_is_done(&request->tensor) ||

@@ -66,13 +66,13 @@ void sml_threads_fini(struct sml_threads *threads);
  */
 void sml_threads_wake(struct sml_threads *threads);
 
-/* Something has come that any of them may be waiting for. */
+/* Note that something has come that any of them may be waiting for. */
 void sml_threads_tell(struct sml_threads *threads);
 
-/* This thread has brought it: wake the others that wait. */
+/* Wake the other threads that wait, because this thread has brought something. */
 void sml_threads_tell_others(struct sml_threads *threads, const struct sml_progress *by);
 
-/* Tell the threads to end: they see that when they are next awake. */
+/* Ask the threads to end: they see that when they next wake. */
 void sml_threads_stop(struct sml_threads *threads);
 
 static inline bool sml_threads_is_stopping(const struct sml_threads *threads)

@@ -31,7 +31,7 @@ void sml_notice_again(struct sml_notice *notice, uint64_t since_ns);
 /* The time, or until_ns if that is earlier: a loop that waits looks then. */
 uint64_t sml_notice_wake(const struct sml_notice *notice, uint64_t until_ns);
 
-/* Is it time to tell? Then the next time is set, whatever is told. */
+/* Whether a notice is due. If so, the time of the next one is set, even if nothing is logged. */
 bool sml_notice_is_due(struct sml_notice *notice, uint64_t now_ns);
 
 /* "waiting 5 s (of at most 300) for ...": the text follows. */

@@ -25,8 +25,8 @@ const char *sml_variable_nearest(const char *name);
 bool sml_variable_is_unknown(const char *entry, size_t *bytes);
 
 /*
- * Tells a text about each of them, once in a process. Nothing in a set-user-ID program, which
- * ignores the environment.
+ * Calls tell with a text about each of them, once in a process. Does nothing in a set-user-ID
+ * program, which ignores the environment.
  */
 void sml_variables_check(void (*tell)(void *self, const char *text), void *self);
 

@@ -30,7 +30,7 @@ struct sml_interface {
 int sml_interface_choose(struct sml_interface *interface, const char *filter,
 			 const union sml_sockaddr *peer, const char *peer_name);
 
-/* Does a name pass such a filter? */
+/* Whether a name passes such a filter. */
 bool sml_interface_matches(const char *filter, const char *name);
 
 /* Bind a socket that is not connected yet, to one of these ports. 0 or -errno. */

@@ -84,7 +84,10 @@ struct sml_transport_ops {
 	const char *name;
 	/* Returns 0 or a negative error, and sets the error text. */
 	int (*open)(struct sml_transport **opened, const struct sml_transport_config *config);
-	/* Take packets off the front of batch, as many as go. Returns how many. */
+	/*
+	 * Sends packets from the front of batch, as many as the transport takes now. Returns how
+	 * many.
+	 */
 	unsigned (*send)(struct sml_transport *transport, struct sml_batch *batch);
 	/*
 	 * Results of slots in this process, each to all peers whose bit is set. Packets that do not

@@ -6,8 +6,9 @@
 #include "lib/transport/interface.h"
 
 /*
- * Of packets to the group's address and port it takes only the switch's, only by this interface,
- * and ranks that share a host each get all of them. A descriptor, or a negative errno.
+ * Opens a socket that takes only the switch's packets to the group's address and port, and only by
+ * this interface. Ranks that share a host each get all of them. Returns the descriptor, or a
+ * negative errno.
  */
 int sml_udp_group_join(const union sml_sockaddr *group, const union sml_sockaddr *from,
 		       const struct sml_interface *interface);

@@ -131,10 +131,10 @@ void sml_connection_classify(struct sml_connection *connection);
 /* Its time is over, and it can be closed. For the tick, which checks all connections. */
 bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns);
 
-/* Tell its job why, and then free it. */
+/* Report the reason to its job, and then free the connection. */
 void sml_connection_lose(struct sml_connection *connection, const char *why);
 
-/* Nothing more is said to it: once all is written, it sees the end. */
+/* No more messages are sent to the peer: once all is written, it sees the end of the connection. */
 void sml_connection_end_when_sent(struct sml_connection *connection);
 
 /* Close it once all is written and the peer has had time to read it. */
@@ -151,16 +151,18 @@ void sml_connection_end(struct sml_connection *connection);
  */
 int sml_uplink_find(struct sml_server *server);
 
-/* Connect, and again whenever the connection is lost. 0 or -ENOMEM. */
+/*
+ * Connect to the parent, and connect again whenever the connection is lost. Returns 0 or -ENOMEM.
+ */
 int sml_uplink_start(struct sml_server *server);
 
 /* Go on with the tries after this time. */
 void sml_uplink_wait(struct sml_uplink *uplink, uint64_t ns);
 
-/* Its connection is gone. */
+/* The connection to the parent has ended. */
 void sml_uplink_lost(struct sml_server *server);
 
-/* Why the parent is not reached: log it, if that is new. */
+/* The reason why the parent is not reached: log it if it has changed. */
 void sml_uplink_failed(struct sml_server *server, const char *why);
 
 void sml_uplink_close(struct sml_server *server);

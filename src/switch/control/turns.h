@@ -34,7 +34,7 @@ enum sml_turn_class { SML_TURN_CLOCK, SML_TURN_MEMBERS, SML_TURN_STRANGERS, SML_
 #define SML_CALL_ACCEPTS 8
 #define SML_TICK_LOSSES	 64
 
-/* A loop with these budgets: 0 or -errno. */
+/* Opens a loop with these budgets. Returns 0 or -errno. */
 int sml_turns_loop_open(struct sml_loop **opened);
 
 #endif

@@ -80,7 +80,10 @@ struct sml_p4_target_operations {
 		    const struct sml_p4_services *services);
 	void (*close)(struct sml_p4_target *target);
 	int (*limits)(struct sml_p4_target *target, struct sml_p4_limits *limits);
-	/* Is it still there, and controlled by nobody else? Called about twice a second. */
+	/*
+	 * Whether the target is still there, and controlled by nobody else. Called about twice a
+	 * second.
+	 */
 	int (*check)(struct sml_p4_target *target);
 	int (*insert)(struct sml_p4_target *target, const struct sml_p4_row *row);
 	/* Change the action and the parameters of an entry. */

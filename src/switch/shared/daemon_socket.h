@@ -35,7 +35,7 @@ int sml_daemon_socket_open(struct sml_daemon_socket *own, const struct sml_datap
 			   uint32_t inbox_bytes, bool segments);
 void sml_daemon_socket_close(struct sml_daemon_socket *own);
 
-/* serve(): until wake_fd is readable. 0, or an error with a text. */
+/* serve() runs until wake_fd is readable. Returns 0, or an error with a text. */
 int sml_daemon_socket_start(struct sml_daemon_socket *own, void *(*serve)(void *), void *argument);
 void sml_daemon_socket_stop(struct sml_daemon_socket *own);
 

@@ -22,7 +22,10 @@ struct sml_xdp_ports {
 	uint32_t ring;	   /* the packets that fit the smallest of their receive rings */
 };
 
-/* "eth0,eth1". Negative: sml_error_last() names what is wrong. */
+/*
+ * Finds the interfaces of a list like "eth0,eth1". Returns 0, or a negative errno: then
+ * sml_error_last() names the wrong one.
+ */
 int sml_xdp_ports_parse(struct sml_xdp_ports *ports, const char *list);
 
 /*

@@ -9,7 +9,7 @@
 #define SML_XDP_FEATURE_REDIRECT (1u << 1)
 #define SML_XDP_FEATURE_NDO_XMIT (1u << 2) /* others can redirect to it now */
 
-/* 0, or a negative errno: not known. */
+/* Returns 0, or a negative errno if it is not known. */
 int sml_xdp_features(int ifindex, uint64_t *features);
 
 #endif

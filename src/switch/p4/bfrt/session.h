@@ -35,14 +35,18 @@ void sml_bfrt_disconnect(struct sml_bfrt *bfrt);
 /* Is this client still connected, and the program still the same? `table` is any table. */
 int sml_bfrt_check(struct sml_bfrt *bfrt, const json_t *table);
 
-/* An error with a text, whose beginning is the switch and `what` failed. */
+/*
+ * Returns `error`, and sets an error text that begins with the switch and says that `what` failed.
+ */
 int sml_bfrt_fail(const struct sml_bfrt *bfrt, int error, const char *what, const char *why);
 
 /* Apply `type` to these entries, in their order. */
 int sml_bfrt_write(struct sml_bfrt *bfrt, const char *what, BfrtProto__Update__Type type,
 		   BfrtProto__TableEntry *const *entries, size_t n);
 
-/* The entry is valid during the call. 0, or an error with a text, which ends the reading. */
+/*
+ * The entry is valid during the call. Returns 0, or an error with a text, which ends the reading.
+ */
 typedef int sml_bfrt_on_entry(void *context, const BfrtProto__TableEntry *entry);
 
 /* Read these entries from one pipe or all. An entry without a key stands for all of its table. */

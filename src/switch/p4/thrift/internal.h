@@ -51,7 +51,7 @@ struct sml_p4_target {
 	struct sml_bmv2_owner owner;
 };
 
-/* Sets the rest of a sentence about what failed, and returns the error; takes `error`. */
+/* Sets the rest of a sentence about what failed, frees `error`, and returns a negative errno. */
 int sml_bmv2_fail(struct sml_p4_target *target, const char *what, GError *error);
 
 /* ---- tables.c: 0, SML_BMV2_REFUSED, or an error with a text ---- */
