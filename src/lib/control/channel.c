@@ -23,6 +23,7 @@ struct sml_channel {
 	struct sml_channel_owner owner;
 	int fd;
 	bool over;
+	int broken; /* nothing can be sent any more; 0 if it can. What has come is still read. */
 	bool waits; /* received data must be taken first: no more is read until then */
 	uint64_t heard_ns;
 	struct sml_stream stream;
@@ -34,9 +35,15 @@ static int watch_socket(struct sml_channel *channel)
 {
 	unsigned what = channel->waits ? 0 : SML_WATCH_READ;
 
-	if (evbuffer_get_length(channel->stream.wire_out) > 0)
+	if (evbuffer_get_length(channel->stream.wire_out) > 0 && !channel->broken)
 		what |= SML_WATCH_WRITE;
 	return sml_watch_set(channel->watch, what);
+}
+
+/* In the next turn. */
+static void take_later(struct sml_channel *channel)
+{
+	sml_watch_at(channel->watch, 0);
 }
 
 static void end(struct sml_channel *channel, int error)
@@ -55,12 +62,23 @@ static int flush(struct sml_channel *channel)
 	return sml_socket_send(channel->fd, channel->stream.wire_out, SIZE_MAX);
 }
 
+/*
+ * A peer that has closed the connection cannot be written to, but may have said why before: act()
+ * reads that, and finds the end.
+ */
 static void write_some(struct sml_channel *channel)
 {
-	int error = flush(channel);
+	struct evbuffer *out = channel->stream.wire_out;
+	int error = 0;
 
-	if (error == 0)
+	if (!channel->broken)
+		channel->broken = flush(channel);
+	if (!channel->broken) {
 		error = watch_socket(channel);
+	} else {
+		evbuffer_drain(out, evbuffer_get_length(out));
+		take_later(channel);
+	}
 	if (error)
 		end(channel, error);
 }
@@ -69,12 +87,6 @@ static bool peer_listens(const struct sml_channel *channel)
 {
 	/* What waits for a handshake does not count: the peer must be heard to end that. */
 	return evbuffer_get_length(channel->stream.wire_out) <= MAX_UNREAD_BYTES;
-}
-
-/* In the next turn. */
-static void take_later(struct sml_channel *channel)
-{
-	sml_watch_at(channel->watch, 0);
 }
 
 static void on_writable(struct sml_channel *channel)
@@ -161,10 +173,10 @@ static void on_readable(struct sml_channel *channel)
 
 	errno = ENOMEM; /* evbuffer_read() does not say so itself */
 	n = evbuffer_read(channel->stream.wire_in, channel->fd, -1);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (n < 0 && (errno == EAGAIN || errno == EINTR) && !channel->broken)
 		return;
 	if (n <= 0) {
-		end(channel, n < 0 ? -errno : 0);
+		end(channel, channel->broken ? channel->broken : n < 0 ? -errno : 0);
 		return;
 	}
 	channel->heard_ns = sml_now_ns();
@@ -188,8 +200,11 @@ static void act(void *self, unsigned what)
 		on_writable(channel);
 	if (what & SML_WATCH_TIME && !channel->over)
 		take_messages(channel);
-	if (what & SML_WATCH_READ && !channel->over && !channel->waits)
+	if ((what & SML_WATCH_READ || channel->broken) && !channel->over && !channel->waits)
 		on_readable(channel);
+	/* Until the end is found. */
+	if (channel->broken && !channel->over)
+		take_later(channel);
 }
 
 /*

@@ -57,19 +57,19 @@ static void tell_broken(struct sml_connection *connection, int error)
 	sml_connection_lose(connection, why);
 }
 
-static void on_writable(struct sml_connection *connection)
+/* Returns 0, or the error with which it has broken. */
+static int on_writable(struct sml_connection *connection)
 {
 	int error = sml_socket_send(connection->fd, connection->messages.wire_out, CALL_BYTES);
 
 	if (error == 0)
 		error = watch_socket(connection);
-	if (error) {
-		tell_broken(connection, error);
-		return;
-	}
+	if (error)
+		return error;
 	if (connection->closing)
 		sml_connection_end_when_sent(connection);
 	sml_strangers_count(connection);
+	return 0;
 }
 
 /* ---- in ---- */
@@ -198,16 +198,25 @@ static void on_readable(struct sml_connection *connection)
 		tell_broken(connection, n == 0 ? 0 : -errno);
 }
 
-/* One of them in a turn, because each may free the connection. The others stay ready. */
+/*
+ * One of them in a turn, because each may free the connection. The others stay ready. A peer that
+ * has closed it cannot be written to, but may have said why before: that is read first, and then
+ * the end is found.
+ */
 static void act(void *self, unsigned what)
 {
 	struct sml_connection *connection = self;
+	int error = 0;
 
-	if (what & SML_WATCH_TIME)
+	if (what & SML_WATCH_TIME) {
 		on_read(connection);
-	else if (what & SML_WATCH_WRITE)
-		on_writable(connection);
-	else if (what & SML_WATCH_READ)
+		return;
+	}
+	if (what & SML_WATCH_WRITE)
+		error = on_writable(connection);
+	if (error && !(what & SML_WATCH_READ) && !connection->waits)
+		tell_broken(connection, error);
+	else if (what & SML_WATCH_READ && (error || !(what & SML_WATCH_WRITE)))
 		on_readable(connection);
 }
 
