@@ -2,6 +2,7 @@
 /* Ranks that go on at another switch: which of them meet in one job there, and which do not. */
 #include <string.h>
 
+#include "control/envelope.h"
 #include "support/jobs.h"
 #include "support/test.h"
 #include "switchml.h"
@@ -89,6 +90,40 @@ TEST(who_comes_to_resume_a_failed_job_learns_why_it_failed)
 	/* To the rank that counted as dead, this would be wrong. */
 	resume_after(&world, 3, 0, membership, tag, false);
 	assert_non_null(strstr(jobs_refusal(&world, 3), "lost the connection of rank 0"));
+	jobs_close(&world);
+}
+
+/* One of those that wait for the others does not want to any more. */
+TEST(who_comes_to_resume_a_job_that_a_rank_has_given_up_learns_that)
+{
+	SmlControl__Abort abort = SML_CONTROL__ABORT__INIT;
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_resume(&world, 0, jobs_join_message("a", 0, 3), 77, 7, false);
+	jobs_resume(&world, 1, jobs_join_message("a", 1, 3), 77, 7, false);
+	abort.error = SML_ERROR_ABORTED;
+	abort.text = (char *)(uintptr_t) "it has seen enough";
+	jobs_say(&world, 0, sml_envelope(ABORT, abort, &abort));
+	assert_non_null(strstr(jobs_refusal(&world, 1), "aborted the job: it has seen enough"));
+	jobs_resume(&world, 2, jobs_join_message("a", 2, 3), 77, 7, false);
+	assert_non_null(strstr(jobs_refusal(&world, 2), "aborted the job: it has seen enough"));
+	jobs_close(&world);
+}
+
+/* The others may find it at another switch. */
+TEST(who_leaves_a_job_that_is_about_to_go_on_does_not_end_it)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	resume(&world, 0, 0, 77, false);
+	resume(&world, 1, 1, 77, false);
+	assert_non_null(jobs_admitted(&world, 1));
+	jobs_leave(&world, 0);
+	assert_string_equal(jobs_refusal(&world, 1), "");
+	assert_true(world.peers[1].ended);
+	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);
 }
 

@@ -79,6 +79,12 @@ static void take_leafs(struct sml_jobs *jobs, struct sml_branch *branch,
 		sml_leaves_message(job, branch, message);
 }
 
+static bool gives_up(const SmlControl__Envelope *message)
+{
+	return message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT ||
+	       message->body_case == SML_CONTROL__ENVELOPE__BODY_LEAVE;
+}
+
 /* Of a rank, or of somebody who wants to be one. */
 static void take_ranks(struct sml_jobs *jobs, struct sml_peer *peer,
 		       const SmlControl__Envelope *message)
@@ -87,7 +93,7 @@ static void take_ranks(struct sml_jobs *jobs, struct sml_peer *peer,
 		sml_leaf_message(jobs, peer, message);
 	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN && peer->job == NULL)
 		sml_job_join(jobs, peer, message->join);
-	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT && peer->applicant != NULL)
+	else if (peer->applicant != NULL && gives_up(message))
 		sml_applicant_lost(jobs, peer);
 	else if (peer->job != NULL)
 		sml_job_message(peer, message);

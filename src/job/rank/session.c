@@ -154,6 +154,14 @@ void sml_session_leave(struct sml_session *session, uint64_t now_ns)
 	sml_session_send(session, sml_envelope(LEAVE, leave, &leave));
 }
 
+void sml_session_retreat(struct sml_session *session)
+{
+	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
+
+	if (session->phase == SML_SESSION_JOINING)
+		sml_session_send(session, sml_envelope(LEAVE, leave, &leave));
+}
+
 void sml_session_abort(struct sml_session *session, int error, const char *text, unsigned kinds)
 {
 	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;

@@ -259,6 +259,9 @@ void sml_session_serve(struct sml_session *session, bool may_be_lost);
 
 void sml_session_leave(struct sml_session *session, uint64_t now_ns);
 
+/* It does not want to be in the job any more, which has not begun for it. */
+void sml_session_retreat(struct sml_session *session);
+
 /* What the switch is to know of a rank that ends the job. */
 enum sml_abort_kind {
 	SML_ABORT_TOLD = 1,    /* another switch of the job has told it this error */

@@ -114,14 +114,23 @@ static void note(struct sml_job *job, const char *what, const char *why)
 	sml_jobs_log_failure(job->jobs, job->name, job->how);
 }
 
+/* Of a job that gathers to go on here: what its ranks show of it. 0: of any other. */
+static uint64_t resumed_tag(const struct sml_job *job)
+{
+	for (unsigned rank = 0; job->resumes && rank < job->n_ranks; rank++)
+		if (job->members[rank].resume != NULL)
+			return job->members[rank].resume->resume->tag;
+	return 0;
+}
+
 /* For ranks that resume, or ask to be members of the next job. */
 static void remember(const struct sml_job *job, struct sml_failed_job *why)
 {
 	struct sml_jobs *jobs = job->jobs;
 
-	if (job->state < SML_JOB_PROBING)
+	why->tag = job->state >= SML_JOB_PROBING ? job->report_tag : resumed_tag(job);
+	if (why->tag == 0)
 		return;
-	why->tag = job->report_tag;
 	why->n_ranks = job->n_ranks;
 	why->ran = job->state >= SML_JOB_RUNNING;
 	why->was_elsewhere = job->resumes && !why->ran;

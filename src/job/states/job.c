@@ -136,6 +136,14 @@ void sml_job_forget_member(struct sml_job *job, uint16_t gone, const char *why)
 			job->first_rank = rank;
 }
 
+static void give_up_resuming_without(struct sml_job *job, uint16_t rank, const char *why)
+{
+	char text[2 * SML_SENTENCE_BYTES];
+
+	name_rank(job, rank, why, text, sizeof(text));
+	sml_job_give_up_resuming(job, text);
+}
+
 /* No rank has begun: there is no barrier to wait for, and maybe no member to tell. */
 static void leave_before_start(struct sml_job *job, uint16_t rank)
 {
@@ -147,6 +155,12 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 	if (job->state == SML_JOB_JOINING) {
 		(void)sml_job_release(job, rank);
 		sml_job_forget_member(job, rank, NULL);
+		return;
+	}
+	/* The others may find it at another switch. */
+	if (job->resumes) {
+		(void)sml_job_release(job, rank);
+		give_up_resuming_without(job, rank, "it left");
 		return;
 	}
 	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) left before the job had begun",
@@ -186,14 +200,6 @@ static void tell_death(struct sml_job *job, uint16_t rank, const char *why)
 		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died%s: %s", rank,
 			 member->host, member->pid, member->leaving ? " as it left" : "", why);
 	sml_job_fail_without(job, rank, text);
-}
-
-static void give_up_resuming_without(struct sml_job *job, uint16_t rank, const char *why)
-{
-	char text[2 * SML_SENTENCE_BYTES];
-
-	name_rank(job, rank, why, text, sizeof(text));
-	sml_job_give_up_resuming(job, text);
 }
 
 void sml_job_lost(struct sml_peer *peer, const char *why)

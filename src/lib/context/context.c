@@ -284,8 +284,42 @@ bool sml_context_give_up(struct sml_context *context, int error, const char *tex
 	return true;
 }
 
+/* The first counts: the others follow from it. */
+static void note_farewell(struct sml_context *context, int error, const char *text, unsigned kinds)
+{
+	struct sml_farewell *farewell = &context->farewell;
+
+	pthread_mutex_lock(&context->lock);
+	if (farewell->error == 0) {
+		farewell->error = error;
+		farewell->kinds = kinds;
+		snprintf(farewell->text, sizeof(farewell->text), "%s", text);
+	}
+	pthread_mutex_unlock(&context->lock);
+}
+
+bool sml_context_get_farewell(struct sml_context *context, struct sml_farewell *farewell)
+{
+	pthread_mutex_lock(&context->lock);
+	while (context->error && !context->error_told)
+		pthread_cond_wait(&context->changed, &context->lock);
+	*farewell = context->farewell;
+	if (farewell->error == 0 && context->error) {
+		farewell->error = context->error;
+		snprintf(farewell->text, sizeof(farewell->text), "%s", context->text);
+	}
+	pthread_mutex_unlock(&context->lock);
+	if (farewell->error == 0)
+		return false;
+	/* To ranks that look for a switch, other errors would say something about that switch. */
+	if (farewell->error != SML_ERROR_RANK_DIED)
+		farewell->error = SML_ERROR_ABORTED;
+	return true;
+}
+
 void sml_context_abort_job(struct sml_context *context, int error, const char *text, unsigned kinds)
 {
+	note_farewell(context, error, text, kinds);
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		struct sml_control *control = sml_context_hold_control(context, i);
 
@@ -305,6 +339,8 @@ int sml_context_abort(struct sml_context *context, const char *reason)
 	if (reason == NULL || *reason == '\0')
 		reason = "no reason given";
 	snprintf(text, sizeof(text), "rank %u aborted the job: %s", context->settings.rank, reason);
+	/* Before a thread that looks for a switch can ask what to say. */
+	note_farewell(context, SML_ERROR_ABORTED, reason, 0);
 	if (sml_context_fail(context, SML_ERROR_ABORTED, text))
 		sml_context_abort_job(context, SML_ERROR_ABORTED, reason, 0);
 	return 0;

@@ -85,6 +85,8 @@ struct sml_context {
 	struct sml_recorder recorder;
 	struct sml_tracing tracing;
 	struct sml_metrics_file metrics_file;
+	/* What its switches are told of the job's end, once they are; error 0: nothing yet. */
+	struct sml_farewell farewell;
 	bool running; /* it has opened; before that, no failover begins (failover.h) */
 
 	/* From one membership to the next: lib/context/reconfigure.c. */
@@ -150,6 +152,12 @@ bool sml_context_is_running(struct sml_context *context);
  */
 void sml_context_abort_job(struct sml_context *context, int error, const char *text,
 			   unsigned kinds);
+
+/*
+ * What a switch at which the job was about to go on is told: sml_context_abort_job() may not have
+ * found it. False: the job has not failed here, and nothing is told.
+ */
+bool sml_context_get_farewell(struct sml_context *context, struct sml_farewell *farewell);
 
 /* The program ends the job, for all ranks. Returns 0, or the error that the job already has. */
 int sml_context_abort(struct sml_context *context, const char *reason);

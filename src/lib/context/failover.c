@@ -209,6 +209,11 @@ static int ask_to_join(void *self, const struct sml_reached *connection, struct 
 	return 0;
 }
 
+static bool say_farewell(void *self, struct sml_farewell *farewell)
+{
+	return sml_context_get_farewell(((struct claim *)self)->stripe->context, farewell);
+}
+
 static void tell_progress(void *self, const char *text)
 {
 	struct sml_stripe *stripe = ((struct claim *)self)->stripe;
@@ -271,6 +276,7 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 		.give_up = &stripe->context->threads.stop,
 		.join = ask_to_join,
 		.tell = tell_progress,
+		.say_farewell = say_farewell,
 		.leaves_ns = &stripe->failover.leaves_ns,
 		.self = claim,
 	};
@@ -405,10 +411,14 @@ static void give_up(struct sml_stripe *stripe, int error)
 	struct sml_context *context = stripe->context;
 	char text[SML_TEXT_BYTES];
 
-	if (error != SML_ERROR_RANK_DIED)
+	if (error != SML_ERROR_RANK_DIED && error != SML_ERROR_ABORTED)
 		error = SML_ERROR_SWITCH_DIED;
-	snprintf(text, sizeof(text), "%.400s, and no switch has taken over: %.500s",
-		 stripe->failover.lost, sml_error_last());
+	if (error == SML_ERROR_ABORTED)
+		snprintf(text, sizeof(text), "%.400s, and meanwhile %.500s", stripe->failover.lost,
+			 sml_error_last());
+	else
+		snprintf(text, sizeof(text), "%.400s, and no switch has taken over: %.500s",
+			 stripe->failover.lost, sml_error_last());
 	if (sml_context_fail(context, error, text))
 		sml_context_abort_job(context, error, text, 0);
 }
@@ -439,6 +449,21 @@ static void say_resumed(const struct sml_stripe *stripe)
 			stripe->admission.epoch);
 }
 
+/*
+ * The context has failed after the new switch had started the job, and before others found its
+ * control: nobody else tells that switch. False: it has not.
+ */
+static bool leave_again(struct sml_stripe *stripe)
+{
+	struct sml_farewell farewell;
+
+	if (!is_over(stripe->context) || !sml_context_get_farewell(stripe->context, &farewell))
+		return false;
+	sml_control_abort(stripe->control, farewell.error, farewell.text, farewell.kinds);
+	sml_control_retire(stripe->control);
+	return true;
+}
+
 static void *failover_main(void *self)
 {
 	struct sml_stripe *stripe = self;
@@ -449,6 +474,8 @@ static void *failover_main(void *self)
 		note_left(stripe);
 		return NULL;
 	}
+	if (error == 0 && leave_again(stripe))
+		return NULL;
 	if (error == 0) {
 		say_resumed(stripe);
 		unpark_shards(stripe);
@@ -499,8 +526,8 @@ void sml_failover_begin(struct sml_stripe *stripe, const char *lost)
 	if (context->running && !stripe->failover.closing)
 		error = start_thread(stripe);
 	pthread_mutex_unlock(&context->lock);
-	if (error)
-		sml_context_fail(context, SML_ERROR_SWITCH_DIED, lost);
+	if (error && sml_context_fail(context, SML_ERROR_SWITCH_DIED, lost))
+		sml_context_abort_job(context, SML_ERROR_SWITCH_DIED, lost, 0);
 }
 
 int sml_failover_begin_early(struct sml_context *context)

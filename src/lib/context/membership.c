@@ -269,6 +269,7 @@ void sml_membership_init(struct sml_context *context)
 	context->sequence = (struct sml_sequence){.number = 0};
 	/* sml_count_elsewhere() may be called meanwhile. */
 	pthread_mutex_lock(&context->lock);
+	context->farewell = (struct sml_farewell){.error = 0};
 	context->usage = (struct sml_usage){.opened_ns = 0};
 	pthread_mutex_unlock(&context->lock);
 	context->history.n = context->history.n_names = 0;
@@ -335,11 +336,21 @@ static void note_end(struct sml_stripe *stripe)
 			(unsigned)(stripe->connection.endpoint - stripe->endpoints);
 }
 
+/* Of a job that has failed here, whatever the reason: to no switch has this rank died. */
+static void tell_end(struct sml_context *context)
+{
+	for (unsigned i = 0; context->error && i < context->n_stripes; i++)
+		if (sml_control_is_admitted(context->stripes[i].control))
+			sml_control_abort(context->stripes[i].control, context->error,
+					  context->text, 0);
+}
+
 void sml_membership_fini(struct sml_context *context)
 {
 	/* No search for a switch is running any more, so these controls are the last ones. */
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		sml_failover_fini(&context->stripes[i]);
+	tell_end(context);
 	if (context->n_stripes > 0)
 		note_end(&context->stripes[0]);
 	/* End their threads first: they may be reporting what the shards were waiting for. */

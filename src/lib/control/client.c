@@ -35,6 +35,13 @@ bool sml_control_is_admitted(struct sml_control *control)
 	return phase >= SML_SESSION_ADMITTED && phase < SML_SESSION_LEFT;
 }
 
+bool sml_control_is_ready(struct sml_control *control)
+{
+	enum sml_session_phase phase = sml_control_phase(control);
+
+	return phase >= SML_SESSION_READY && phase < SML_SESSION_LEFT;
+}
+
 uint64_t sml_control_slowest(struct sml_control *control, const char **text)
 {
 	*text = control->session.slowest;

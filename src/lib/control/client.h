@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "control/frame.h"
 #include "job/rank/session.h"
 #include "lib/control/connect.h"
@@ -162,8 +163,17 @@ void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t numb
  */
 void sml_control_abort(struct sml_control *control, int error, const char *text, unsigned kinds);
 
+/* The same, of a rank that has given its job up while it looked for another switch. */
+struct sml_farewell {
+	int error;
+	unsigned kinds;
+	char text[SML_TEXT_BYTES];
+};
+
 /* The job has been admitted, and has not ended. NULL if it has not. Any thread. */
 bool sml_control_is_admitted(struct sml_control *control);
+/* This rank has said Ready, so the job may run. */
+bool sml_control_is_ready(struct sml_control *control);
 
 /*
  * Ask the switch what slots are waiting for, because the job has failed. Any thread; returns at

@@ -85,6 +85,10 @@ static void fail(struct attempt *attempt, int error, const char *reason)
 	struct sml_finder *finder = attempt->finder;
 	unsigned address = address_of(attempt);
 
+	/* It may have started the job: then the end of the connection would look like a death. */
+	if (attempt->control && sml_control_is_ready(attempt->control))
+		sml_control_abort(attempt->control, error, reason, 0);
+
 	sml_log(&finder->config.settings->log, SML_LOG_TRACE, "switch at %s: %s",
 		finder->names[address], reason);
 	sml_search_failed(&finder->search, address, error, reason, sml_now_ns());
@@ -397,10 +401,28 @@ void sml_finder_keep(struct sml_finder *finder)
 	attempt->control = NULL;
 }
 
+/*
+ * This rank has given its job up, and lives. A switch that has started the job would take the end
+ * of the connection for its death, and ranks that wait elsewhere would wait for it in vain.
+ */
+static void tell_farewell(struct sml_finder *finder)
+{
+	struct sml_farewell farewell;
+
+	if (!is_given_up(finder) || !finder->config.say_farewell ||
+	    !finder->config.say_farewell(finder->config.self, &farewell))
+		return;
+	for (unsigned i = 0; i < finder->config.n_endpoints; i++)
+		if (finder->attempts[i].control)
+			sml_control_abort(finder->attempts[i].control, farewell.error,
+					  farewell.text, farewell.kinds);
+}
+
 void sml_finder_close(struct sml_finder *finder)
 {
 	if (finder == NULL)
 		return;
+	tell_farewell(finder);
 	for (unsigned i = 0; i < finder->config.n_endpoints; i++)
 		close_attempt(&finder->attempts[i]);
 	sml_loop_close(finder->loop);

@@ -30,6 +30,11 @@ struct sml_finder_config {
 		    struct sml_control **control);
 	/* Reports the state of all switches. Called often. NULL if there are no reports. */
 	void (*tell)(void *self, const char *text);
+	/*
+	 * If give_up is set because the job is over for this rank, what the other ranks are to be
+	 * told of it. False: there is nothing to tell. NULL at first.
+	 */
+	bool (*say_farewell)(void *self, struct sml_farewell *farewell);
 	/* Atomic; not 0 if this rank only wants to leave, and others may have left. NULL for 0. */
 	const uint64_t *leaves_ns;
 	void *self;

@@ -280,13 +280,29 @@ static void stop_thread(struct sml_control *control)
 		sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
 }
 
-/* Without a thread yet: what sml_control_abort() noted is said now. */
-static void abort_unthreaded(struct sml_control *control)
+/*
+ * A rank that gives up before it has read that the job is admitted. The ranks that still gather can
+ * do so without it, and it may come again; to those that do not, it has not died. Where a job
+ * resumes, a switch that it does not run at yet takes the end of a connection for no death.
+ */
+static bool leaves_unbegun(struct sml_control *control)
 {
-	if (control->threaded || !control->channel || !is_aborted(control) ||
+	return sml_control_phase(control) == SML_SESSION_JOINING &&
+	       control->session.resumption == NULL;
+}
+
+/* Without a thread yet: what sml_control_abort() noted is said now. */
+static void take_leave(struct sml_control *control)
+{
+	if (control->threaded || !control->channel ||
 	    sml_control_phase(control) >= SML_SESSION_LEFT)
 		return;
-	send_abort(control);
+	if (is_aborted(control))
+		send_abort(control);
+	else if (leaves_unbegun(control))
+		sml_session_retreat(&control->session);
+	else
+		return;
 	sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
 }
 
@@ -311,7 +327,7 @@ static void close_loop(struct sml_control *control)
 
 void sml_control_retire(struct sml_control *control)
 {
-	abort_unthreaded(control);
+	take_leave(control);
 	stop_thread(control);
 	control->threaded = false;
 	close_loop(control);

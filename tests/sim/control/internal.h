@@ -382,6 +382,8 @@ void sim_elastic_check(struct control *control);
 
 /* It is about to tell the process at this link that it fails. */
 void sim_judged_told(const struct server *server, const struct link *link, const char *text);
+/* A process is told that another one has died. */
+void sim_judged_death(const struct rank *rank, const char *text);
 /* It has decided. */
 void sim_judged_decided(const struct server *server, const struct members *members);
 

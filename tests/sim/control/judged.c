@@ -5,6 +5,7 @@
  * A switch may always give the question back to the program, and then the job goes on as well. So
  * nothing that the other checks look at would show that it did so without need: these do.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "job/join/applicants.h"
@@ -119,4 +120,28 @@ void sim_judged_decided(const struct server *server, const struct members *membe
 				  "process %u waits, and job \"%s\" is formed without it", rank->id,
 				  members->job);
 	}
+}
+
+/* It has stood still for so long that a switch may have given it up. */
+static bool was_frozen(const struct rank *rank)
+{
+	uint64_t from_ns = rank->freezes_ns, to_ns = rank->thaws_ns, now_ns = rank->control->now_ns;
+
+	return to_ns != NEVER && now_ns > from_ns && to_ns > from_ns + HEARTBEAT_MS * MS / 2;
+}
+
+void sim_judged_death(const struct rank *rank, const char *text)
+{
+	struct control *control = rank->control;
+	const char *pid = strstr(text, "pid ");
+	unsigned long process;
+
+	/* Of a rank that no switch has seen, the text has no process. */
+	if (pid == NULL)
+		return;
+	process = strtoul(pid + strlen("pid "), NULL, 10) - SIM_FIRST_PID;
+	if (process >= control->n_ranks ||
+	    (control->ranks[process].state != DEAD && !was_frozen(&control->ranks[process])))
+		sim_wrong(control, "process %u is told of a death that was none: %s", rank->id,
+			  text);
 }

@@ -43,18 +43,35 @@ bool sim_crank_has_come(const struct rank *rank)
 	return rank->state != COMING || rank->early_ns != 0;
 }
 
+/* As the library: a rank that lives does not only close its connections. */
+static void say_farewell(struct rank *rank, int error, const char *text, unsigned kinds)
+{
+	for (int i = 0; i < MAX_ADDRESSES; i++) {
+		struct attempt *attempt = &rank->attempts[i];
+
+		if (!attempt->talks)
+			continue;
+		if (i == rank->taken || rank->state == SEEKING ||
+		    attempt->session.phase > SML_SESSION_JOINING)
+			sml_session_abort(&attempt->session, error, text, kinds);
+		else
+			sml_session_retreat(&attempt->session);
+	}
+}
+
 static void fails(struct rank *rank, int error, const char *text)
 {
 	if (rank->control->is_elastic)
 		sim_elastic_ends(rank);
+	if (rank->control->is_elastic && error == SML_ERROR_RANK_DIED)
+		sim_judged_death(rank, text);
+	say_farewell(rank, error, text, 0);
 	rank->error = error;
 	rank->state = rank->control->is_elastic ? PARTED : FAILED;
 	rank->ends_by_ns = rank->next_ns = NEVER;
 	rank->gave_up_ns = rank->control->now_ns;
 	snprintf(rank->text, sizeof(rank->text), "%s", text);
 	sim_say(rank->control, "rank %u fails (%d): %s", rank->id, error, text);
-	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
-		sml_session_abort(&rank->attempts[rank->taken].session, error, text, 0);
 	sim_attempts_drop(rank);
 	if (rank->state == PARTED && rank->asks)
 		sim_elastic_refused(rank, error, text);
@@ -335,9 +352,7 @@ static void call(struct rank *rank)
 
 static void give_up_job(struct rank *rank)
 {
-	if (rank->taken >= 0 && rank->attempts[rank->taken].talks)
-		sml_session_abort(&rank->attempts[rank->taken].session, SML_ERROR_ABORTED,
-				  "it goes on elsewhere", SML_ABORT_PLANNED);
+	say_farewell(rank, SML_ERROR_ABORTED, "it goes on elsewhere", SML_ABORT_PLANNED);
 	sim_attempts_drop(rank);
 	rank->done = 0;
 	rank->has_kept = rank->sent = rank->leaves = rank->begun = false;
