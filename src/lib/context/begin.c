@@ -38,29 +38,45 @@ struct search {
 	bool died; /* one of them had answered before */
 	struct sml_notice notice;
 	struct sml_resumption claim; /* membership 0: it has not been ready */
+	/* Where the switch decides: until when it waits for the others with it. */
+	uint64_t claim_ns;
 };
 
-static int join_job(struct sml_stripe *stripe, const struct sml_resumption *claim)
+static bool has_claim(const struct search *search)
 {
-	struct sml_application application = {.resumption = claim->membership ? claim : NULL};
+	return search->claim.membership != 0;
+}
+
+/* Its membership may never begin: a member may have died, and no switch have seen it. */
+static uint64_t join_deadline(const struct sml_stripe *stripe, const struct search *search)
+{
+	bool ends = stripe->context->settings.asks && has_claim(search);
+
+	return ends && search->claim_ns < stripe->deadline_ns ? search->claim_ns
+							      : stripe->deadline_ns;
+}
+
+static int join_job(struct sml_stripe *stripe, const struct search *search)
+{
+	struct sml_application application = {.resumption =
+						      has_claim(search) ? &search->claim : NULL};
 	int error = sml_stripe_lanes(stripe, &application.lanes);
 
 	if (error)
 		return error;
 	sml_hosts_advertise(stripe, &application);
 	error = sml_control_join(stripe->control, &application, &stripe->admission,
-				 stripe->deadline_ns);
+				 join_deadline(stripe, search));
 	return error || !stripe->admission.decided ? error : sml_membership_decided(stripe);
 }
 
-static int try_to_begin(struct sml_stripe *stripe, const struct sml_resumption *claim,
-			bool *connected)
+static int try_to_begin(struct sml_stripe *stripe, const struct search *search, bool *connected)
 {
 	int error = sml_stripe_connect_control(stripe);
 
 	*connected = error == 0;
 	if (error == 0)
-		error = join_job(stripe, claim);
+		error = join_job(stripe, search);
 	if (error == 0)
 		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,
 					    &stripe->lanes, stripe->deadline_ns);
@@ -70,18 +86,51 @@ static int try_to_begin(struct sml_stripe *stripe, const struct sml_resumption *
 /* ---- what it was ready for ---- */
 
 /* Of the last admission, if the try got that far. */
-static void note_claim(const struct sml_stripe *stripe, struct sml_resumption *claim)
+static void note_claim(const struct sml_stripe *stripe, struct search *search)
 {
 	const struct sml_admission *admission = &stripe->admission;
+	const struct sml_settings *settings = &stripe->context->settings;
 
 	if (admission->membership == 0)
 		return;
-	*claim = (struct sml_resumption){
+	if (!has_claim(search))
+		search->claim_ns = sml_now_ns() + settings->ask_wait_ms * SML_NS_PER_MS;
+	search->claim = (struct sml_resumption){
 		.epoch = admission->epoch,
 		.tag = admission->report_tag,
 		.membership = stripe->may_have_begun ? admission->membership : 0,
 		.begins = true,
 	};
+}
+
+/*
+ * The switch that decided has died, and not all of those that it chose have come to another one
+ * in time. What it decided on cannot begin any more without this rank, so those that wait for it
+ * are told. A new process is new again, and another one lets its program decide. True: it asks
+ * again.
+ */
+static bool drops_claim(struct sml_stripe *stripe, struct search *search, int *error)
+{
+	struct sml_settings *settings = &stripe->context->settings;
+
+	if (!settings->asks || !has_claim(search) || sml_now_ns() < search->claim_ns ||
+	    (*error != SML_ERROR_TIMEOUT && *error != SML_ERROR_UNREACHABLE))
+		return false;
+	sml_control_abort(stripe->control, SML_ERROR_ABORTED,
+			  "not all members came to another switch in time", 0);
+	if (settings->places.ran.tag == 0 && stripe->context->n_stripes == 1) {
+		search->claim = (struct sml_resumption){.membership = 0};
+		stripe->admission = (struct sml_admission){.membership = 0};
+		stripe->may_have_begun = false;
+		settings->places.admitted = (struct sml_place){.tag = 0};
+		return true;
+	}
+	*error = sml_error_set(SML_ERROR_TIMEOUT,
+			       "the switch that decided on the members has died before this rank "
+			       "saw their job begin, and not all of them have come to another: "
+			       "your program must decide on the members (job, rank and world_size "
+			       "of struct sml_membership)");
+	return false;
 }
 
 /* ---- the next try ---- */
@@ -128,14 +177,14 @@ static bool would_decide_again(const struct sml_stripe *stripe, const struct sea
 	const struct sml_context *context = stripe->context;
 
 	return context->settings.asks && context->decided && context->n_stripes > 1 &&
-	       stripe->index == 0 && search->claim.membership == 0;
+	       stripe->index == 0 && !has_claim(search);
 }
 
 static bool may_go_on(const struct sml_stripe *stripe, const struct search *search)
 {
 	uint64_t now_ns = sml_now_ns();
 	/* Those that have begun look for a switch until their deadline. */
-	bool waits = search->claim.membership != 0 || now_ns < search->until_ns;
+	bool waits = has_claim(search) || now_ns < search->until_ns;
 
 	return search->n_lost > 0 && waits && now_ns < stripe->deadline_ns &&
 	       !would_decide_again(stripe, search) &&
@@ -184,11 +233,11 @@ int sml_stripe_begin(struct sml_stripe *stripe)
 	bool connected;
 	int error;
 
-	while ((error = try_to_begin(stripe, &search.claim, &connected)) != 0) {
-		note_claim(stripe, &search.claim);
+	while ((error = try_to_begin(stripe, &search, &connected)) != 0) {
+		note_claim(stripe, &search);
 		if (is_lost(stripe, error, connected))
 			note_loss(stripe, &search, error);
-		else if (error != SML_ERROR_UNREACHABLE)
+		else if (!drops_claim(stripe, &search, &error) && error != SML_ERROR_UNREACHABLE)
 			break;
 		take_a_break(&search, connected);
 		if (!may_go_on(stripe, &search) || (connected && !start_over(stripe)))

@@ -92,8 +92,15 @@ int sml_membership_decided(struct sml_stripe *stripe)
 void sml_membership_note_place(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
+	struct sml_places *places = &context->settings.places;
 
-	if (stripe->index == 0 && stripe->admission.report_tag != 0)
+	if (stripe->index != 0 || stripe->admission.report_tag == 0)
+		return;
+	/* That job cannot have begun, so a process that was new still is. */
+	if (context->settings.asks && !context->running && !stripe->may_have_begun &&
+	    places->ran.tag == 0)
+		places->admitted = (struct sml_place){.tag = 0};
+	else
 		sml_settings_note_place(&context->settings, stripe->admission.report_tag,
 					context->running);
 }

@@ -15,6 +15,8 @@
 /* The rank's own deadline comes first, because its error names the missing ranks. The switch ends a
  * rank that still waits this long after it. */
 #define LATE_MS 10000u
+/* That a switch that decides waits for ranks, also when most of the time is over. */
+#define LEAST_WAIT_MS 500u
 /* How often a waiting call checks whether to give up. */
 #define GIVE_UP_LOOK_NS (50 * SML_NS_PER_MS)
 
@@ -314,6 +316,19 @@ static int wait_for(struct sml_control *control, enum sml_session_phase wanted,
 	return error;
 }
 
+/*
+ * A switch that has died took its wait with it: the next one waits for what is left, but for a
+ * moment at least, because the other ranks are on their way there, too.
+ */
+static uint32_t wait_left_ms(const struct sml_settings *settings)
+{
+	uint64_t passed_ms = (sml_now_ns() - settings->asked_ns) / SML_NS_PER_MS;
+	uint32_t whole_ms = settings->ask_wait_ms;
+	uint32_t least_ms = whole_ms < LEAST_WAIT_MS ? whole_ms : LEAST_WAIT_MS;
+
+	return passed_ms + least_ms < whole_ms ? whole_ms - (uint32_t)passed_ms : least_ms;
+}
+
 /* The switch decides: as which rank of which job. */
 static void ask_switch(const struct sml_settings *settings, struct sml_ask *ask,
 		       SmlControl__Join *join)
@@ -321,7 +336,7 @@ static void ask_switch(const struct sml_settings *settings, struct sml_ask *ask,
 	sml_places_ask(&settings->places, ask);
 	ask->ask.min_ranks = settings->ask_min_ranks;
 	ask->ask.max_ranks = settings->ask_max_ranks;
-	ask->ask.wait_ms = settings->ask_wait_ms;
+	ask->ask.wait_ms = wait_left_ms(settings);
 	join->job = settings->line;
 	join->ask = &ask->ask;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "lib/settings/internal.h"
 
@@ -113,6 +114,7 @@ static int ask(struct sml_settings *settings, const struct sml_membership *membe
 	settings->ask_min_ranks = or_else(membership->min_ranks, settings->min_ranks);
 	settings->ask_max_ranks = or_else(membership->max_ranks, settings->max_ranks);
 	settings->ask_wait_ms = or_else(membership->wait_ms, settings->heartbeat_ms);
+	settings->asked_ns = sml_now_ns();
 	/* Until the switch has given it another name, and this process another rank. */
 	return replace_text(&settings->job, settings->line)
 		       ? 0

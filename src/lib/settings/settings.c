@@ -314,6 +314,7 @@ static void set_numbers(struct sml_settings *settings, const struct sml_config *
 	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
 	settings->min_ranks = settings->ask_min_ranks = (uint32_t)config->min_ranks;
 	settings->max_ranks = settings->ask_max_ranks = (uint32_t)config->max_ranks;
+	settings->ask_wait_ms = settings->heartbeat_ms;
 	settings->wait_notice_ms = (uint32_t)config->wait_notice_ms;
 	settings->wire = config->wire;
 	settings->mtu = (uint32_t)config->mtu;

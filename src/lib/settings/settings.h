@@ -66,6 +66,7 @@ struct sml_settings {
 	struct sml_places places;
 	uint32_t min_ranks, max_ranks; /* 0 for no bound */
 	uint32_t ask_min_ranks, ask_max_ranks, ask_wait_ms;
+	uint64_t asked_ns; /* when sml_reconfigure() began to ask */
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
 	uint32_t timeout_ms, heartbeat_ms;
