@@ -188,6 +188,9 @@ void chaos_follow_decisions(void)
 {
 	unsigned busy = chaos_count(JOINING) + chaos_count(RUNNING);
 
+	/* Those that this process has chosen would wait for the dead one until their time is up. */
+	if (keeper.is_ordered && chaos_is_broken())
+		give_up();
 	if (is_stranded()) {
 		if (busy > 0)
 			give_up();

@@ -248,10 +248,11 @@ static bool asks_next(int error, bool joining)
 static void be_member(const struct chaos_order *order)
 {
 	struct chaos_answer stopped = {.what = ANSWER_STOPPED};
-	bool joining = true, goes_on = true;
+	bool joining, goes_on;
 	int32_t wish = GO_ON;
+	int error = join(order);
 
-	for (int error = join(order); goes_on; error = ask_the_switch(error)) {
+	for (;; error = ask_the_switch(error)) {
 		joining = error != 0;
 		if (error == 0)
 			error = sum_on(&wish);
@@ -262,6 +263,8 @@ static void be_member(const struct chaos_order *order)
 		goes_on = asks_next(error, joining);
 		if (error)
 			answer_failed(error, joining, goes_on);
+		if (!goes_on)
+			return;
 	}
 }
 
