@@ -23,6 +23,7 @@ error.
 """
 
 import argparse
+import collections
 import contextlib
 import ctypes
 import multiprocessing
@@ -301,6 +302,7 @@ class Job:
         self._place["store"] = self._start_store() if issubclass(way, Group) else None
         self.failed = 0.0
         self.epoch, self.processes, self.pipes, self.handles = 0, {}, {}, {}
+        self.said = {}  # and not taken yet, by process
         self.order = list(range(n))
         for number in self.order:
             self.start(number)
@@ -316,21 +318,35 @@ class Job:
 
     def start(self, number):
         ours, theirs = FORK.Pipe()
-        namespace = self._namespaces[number] if self._namespaces else None
-        place = {**self._place, "namespace": namespace}
+        place = {**self._place, "namespace": self.namespace(number)}
         process = FORK.Process(
             target=serve, args=(self.way.name, number, place, theirs), daemon=True
         )
         process.start()
         theirs.close()
         self.processes[number], self.pipes[number] = process, ours
+        self.said[number] = collections.deque()
+
+    def hear(self, number, until):
+        """What it says next. While it says nothing, another one may say why."""
+        while not self.said[number]:
+            pipes = {self.pipes[number]: number for number in self.order} | {
+                self.pipes[number]: number
+            }
+            for pipe in wait(list(pipes), max(0.0, until - time.monotonic())):
+                said = pipe.recv()
+                if said[0] == "broken":
+                    raise RuntimeError(f"{self.way.name}: process {pipes[pipe]}: {said[2]}")
+                self.said[pipes[pipe]].append(said)
+            if time.monotonic() >= until and not self.said[number]:
+                raise TimeoutError(f"{self.way.name}: process {number} says nothing")
+        return self.said[number].popleft()
 
     def expect(self, number, what):
         """The time of what it says next, and the rest. Errors are noted: what failed is a call."""
+        until = time.monotonic() + SOON
         while True:
-            if not self.pipes[number].poll(SOON):
-                raise TimeoutError(f"{self.way.name}: process {number} does not say {what}")
-            said, at, rest = self.pipes[number].recv()
+            said, at, rest = self.hear(number, until)
             if said == what:
                 return at, rest
             if said == "stopped":  # it had its part of the last call of a rank that was killed
@@ -344,6 +360,9 @@ class Job:
         handles = [self.handles[number] for number in self.order]
         for rank, number in enumerate(self.order):
             self.pipes[number].send(("join", self.epoch, self.order, rank, handles))
+
+    def namespace(self, number):
+        return self._namespaces[number] if self._namespaces else None
 
     def expect_sum(self):
         """When the last of all members has the sum of all."""
@@ -453,7 +472,7 @@ def kill_and_return(job, victim):
 
 
 def vanish(job, victim):
-    link = f"{PREFIX}{victim}"
+    link = job.namespace(victim)
     times = job.lose(victim, lambda _: ip(f"-n {PREFIX}s link set {link} down"), False)
     job.kill(victim)
     ip(f"-n {PREFIX}s link set {link} up")
@@ -490,7 +509,8 @@ def measure(options, ways, rounds, play, switch, namespaces=None):
     jobs = []
     try:
         for way in ways:
-            jobs.append(Job(way, options.ranks, switch, *limits, namespaces))
+            own = namespaces[way] if namespaces else None
+            jobs.append(Job(way, options.ranks, switch, *limits, own))
         return take_turns(jobs, rounds, play)
     finally:
         for job in jobs:
@@ -518,9 +538,13 @@ def ip(command):
 
 
 @contextlib.contextmanager
-def hosts(n):
-    """A namespace for each rank, and one with a bridge, in which this process goes on."""
-    names = [f"{PREFIX}{i}" for i in range(n)]
+def hosts(ways, n):
+    """A namespace for each rank of each way, and one with a bridge, in which this process goes on.
+
+    The ways take turns: what vanishes for one must stay for the others.
+    """
+    found = {way: [f"{PREFIX}{w}-{i}" for i in range(n)] for w, way in enumerate(ways)}
+    names = [name for way in ways for name in found[way]]
     own = f"{PREFIX}s"
     try:
         for name in [own, *names]:
@@ -535,7 +559,7 @@ def hosts(n):
             ip(f"-n {name} address add 10.99.0.{i + 1}/24 dev eth0")
             ip(f"-n {name} link set eth0 up")
         enter(own)
-        yield names
+        yield found
     finally:
         for name in [own, *names]:
             subprocess.run(["ip", "netns", "delete", name], check=False)
@@ -556,7 +580,7 @@ def main():
         show(title, found, [*COLUMNS, "a new process: until all have a sum"])
     if options.vanish:
         os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
-        with hosts(options.ranks) as names, running_switch(f"{SWITCH_HOST}:0") as switch:
+        with hosts(ways, options.ranks) as names, running_switch(f"{SWITCH_HOST}:0") as switch:
             found = measure(options, ways, options.vanish, vanish, switch, names)
         title = f"1 of {options.ranks} hosts vanishes, {options.vanish} times"
         how = f"heartbeat {options.heartbeat:g} s, timeout of others' calls {options.timeout:g} s"
