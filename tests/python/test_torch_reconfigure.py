@@ -302,3 +302,25 @@ def test_many_changes_leave_nothing_behind(members):
     ):
         assert fds <= fds_before + 30, (fds_before, fds)
         assert tasks <= tasks_before + 15, (tasks_before, tasks)
+
+
+def with_two_backends(rank):
+    options = switchml.torch.Options(reconfigure=True)
+    dist.init_process_group(
+        "cpu:switchml,cuda:gloo",
+        store=dist.HashStore(),
+        rank=0,
+        world_size=1,
+        pg_options=options,
+    )
+    group = dist.group.WORLD
+    for call in (group.get_reconfigure_handle, lambda: group.reconfigure(1, ["a", "b"])):
+        with pytest.raises(NotImplementedError, match="^a group with several backends cannot"):
+            call()
+    dist.destroy_process_group()
+
+
+def test_a_group_with_several_backends_cannot_be_reconfigured():
+    with Ranks(1, job=False) as ranks:
+        ranks.call(prepare)
+        ranks.call(with_two_backends)

@@ -134,6 +134,29 @@ def test_batched_sends_and_receives_run_on_gloo(groups):
     assert found == [([float(1 - r)] * 4, (0, {"recv": 1, "send": 1})) for r in range(N)]
 
 
+def from_anyone(rank):
+    """What has no other test on Gloo: a receive from any rank, and a list of lists."""
+    group = dist.new_group(list(range(N)))
+    own, taken = torch.full((4,), float(rank)), torch.zeros(4)
+    source = None
+    if rank == 0:
+        source = dist.recv(taken, group=group)
+    else:
+        dist.send(own, 0, group=group)
+    lists = [[torch.zeros(4)] for _ in range(N)]
+    group.allgather_coalesced(lists, [own]).wait()
+    return source, taken.tolist(), [part.tolist() for (part,) in lists], calls(group)
+
+
+def test_a_receive_from_any_rank_and_coalesced_lists_run_on_gloo(groups):
+    lists = [[float(r)] * 4 for r in range(N)]
+    either = [{"recv_anysource": 1}, {"send": 1}]
+    for rank, (source, taken, found, (switch, gloo)) in enumerate(groups.call(from_anyone)):
+        assert (source, taken) == ((1, lists[1]) if rank == 0 else (None, [0.0] * 4))
+        assert found == lists and switch == 0
+        assert gloo == {**either[rank], "allgather_coalesced": 1}
+
+
 def exchange_objects(rank):
     group = dist.new_group(list(range(N)))
     every = [None] * N
