@@ -51,4 +51,34 @@ alone() {
 }
 alone "this host's memory; no packets (in a ring, each rank sends .*)" SWITCHML_HOST_GROUP=1
 alone "a part of the switch in each of 2 ranks; rank 0 sent" SWITCHML_HOST_GROUP=0 SWITCHML_SWITCH=embedded
+
+# Names that nobody reads: the warning at the start may have scrolled away.
+unknown() {
+	local bad=0 text=$1
+	shift
+	env "$@" SWITCHML_SWITCH="$address" "$switchml" bench --local-workers 2 -b 1M -e 1M >"$work/out" 2>&1 || bad=1
+	says "$work/out" "^switchml\[rank 0\]: job .* has ended: .*; $text had no effect\$" || bad=1
+	say $bad "$*: $text had no effect" "$work/out"
+}
+unknown SWITCHML_SWTICH SWITCHML_SWTICH=box
+unknown "SWITCHML_[A-Z]* and 1 other unknown name" SWITCHML_SWTICH=box SWITCHML_WIER=int16
+
+# A rank is killed: the last line says which one.
+killed() {
+	local rank pids=() bad=0
+	for rank in 0 1 2; do
+		env "$@" RANK=$rank WORLD_SIZE=3 "$switchml" bench -b 1M -e 1M --seconds 600 >"$work/rank-$rank" 2>&1 &
+		pids+=($!)
+	done
+	await says "$work/rank-0" 'job "default": 3 ranks'
+	{ kill -9 "${pids[2]}" && wait "${pids[2]}"; } 2>/dev/null
+	for rank in 0 1; do wait "${pids[rank]}" && bad=1; done
+	says "$work/rank-0" "job \"default\" has failed: rank 2 (host .*, pid ${pids[2]}) died; [0-9]* calls* of .* through " ||
+		bad=1
+	say $bad "$*: $(grep 'has failed' "$work/rank-0")" "$work/rank-0"
+}
+killed SWITCHML_SWITCH="$address" SWITCHML_HOST_GROUP=0
+killed SWITCHML_SWITCH="$address" SWITCHML_HOST_GROUP=1
+killed SWITCHML_HOST_GROUP=1
+killed SWITCHML_HOST_GROUP=0 SWITCHML_SWITCH=embedded
 exit $((failures > 0))

@@ -108,10 +108,14 @@ TEST(a_process_is_told_once)
 
 	setenv("SWITCHML_SWTICH", "10.0.0.9", 1);
 	setenv("SWITCHML_SWITCH", "10.0.0.9", 1);
+	assert_string_equal(sml_variables_unknown(), "");
 	sml_variables_check(keep, &told);
 	assert_int_equal(told.n, 1);
 	assert_string_equal(told.text, "SWITCHML_SWTICH has no effect, because there is no such "
 				       "setting: did you mean SWITCHML_SWITCH?");
+	assert_string_equal(sml_variables_unknown(), "SWITCHML_SWTICH");
+	setenv("SWITCHML_SWTICHES", "10.0.0.9", 1);
 	sml_variables_check(keep, &told);
 	assert_int_equal(told.n, 1);
+	assert_string_equal(sml_variables_unknown(), "SWITCHML_SWTICH");
 }

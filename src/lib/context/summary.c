@@ -8,6 +8,7 @@
 #include "base/plural.h"
 #include "job/common/ranks.h"
 #include "lib/progress/line.h"
+#include "lib/settings/unknown.h"
 
 /* ---- what runs ---- */
 
@@ -274,12 +275,42 @@ static void add_times(const struct sml_context *context, uint64_t now_ns, char *
 			 time_text((double)ms * SML_NS_PER_MS, waited), slowest);
 }
 
+/* "has ended: ", "has failed: ", "has failed: rank 2 (host node4, pid 4711) died; ". */
+static void describe_outcome(struct sml_context *context, int error, char *text, size_t bytes)
+{
+	static const char death[] = " died";
+	const char *end, *reason;
+
+	snprintf(text, bytes, "%s: ", error ? "has failed" : "has ended");
+	if (error != SML_ERROR_RANK_DIED)
+		return;
+	pthread_mutex_lock(&context->lock);
+	/* If the job has failed only when this rank left it, the context has no error. */
+	reason = context->error ? context->text : sml_error_last();
+	end = strstr(reason, death);
+	if (end)
+		snprintf(text, bytes, "has failed: %.*s; ", (int)(end + strlen(death) - reason),
+			 reason);
+	pthread_mutex_unlock(&context->lock);
+}
+
+/* What had no effect in this process: the warning about it has scrolled away. */
+static void describe_unknown(char *text, size_t bytes)
+{
+	const char *names = sml_variables_unknown();
+
+	if (*names)
+		snprintf(text, bytes, "; %s had no effect", names);
+	else
+		*text = '\0';
+}
+
 void sml_log_end(struct sml_context *context, int error)
 {
 	const struct sml_usage *usage = &context->usage;
 	struct sml_counters c = {.size = sizeof(c)};
 	char place[192], size[16], traffic[96] = "", times[256], elsewhere[96] = "";
-	char line[SML_TEXT_BYTES];
+	char outcome[256], unknown[160], line[SML_TEXT_BYTES];
 
 	if (!has_lines(context))
 		return;
@@ -288,16 +319,17 @@ void sml_log_end(struct sml_context *context, int error)
 	if (usage->bytes > 0)
 		add_traffic(context, c.bytes_sent, traffic, sizeof(traffic));
 	add_times(context, sml_now_ns(), times, sizeof(times));
+	describe_outcome(context, error, outcome, sizeof(outcome));
+	describe_unknown(unknown, sizeof(unknown));
 	pthread_mutex_lock(&context->lock);
 	if (usage->n_elsewhere > 0)
 		snprintf(elsewhere, sizeof(elsewhere), "; %" PRIu64 " call%s left to %s",
 			 usage->n_elsewhere, sml_plural((unsigned)usage->n_elsewhere),
 			 usage->elsewhere);
 	pthread_mutex_unlock(&context->lock);
-	snprintf(line, sizeof(line), "job \"%s\" %s: %" PRIu64 " call%s of %s through %s%s%s%s",
-		 context->settings.job, error ? "has failed" : "has ended", c.tensors,
-		 sml_plural((unsigned)c.tensors), size_text((double)usage->bytes, size), place,
-		 traffic, times, elsewhere);
+	snprintf(line, sizeof(line), "job \"%s\" %s%" PRIu64 " call%s of %s through %s%s%s%s%s",
+		 context->settings.job, outcome, c.tensors, sml_plural((unsigned)c.tensors),
+		 size_text((double)usage->bytes, size), place, traffic, times, elsewhere, unknown);
 	log_line(context, line);
 }
 

@@ -8,6 +8,8 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "base/plural.h"
+
 #define PREFIX "SWITCHML_"
 /* Longer names are compared up to here; the longest known one has 24 bytes. */
 #define NAME_BYTES 64
@@ -88,6 +90,32 @@ static void copy_name(char name[NAME_BYTES + 1], const char *entry, size_t bytes
 	snprintf(name, NAME_BYTES + 1, "%.*s", bytes < NAME_BYTES ? (int)bytes : NAME_BYTES, entry);
 }
 
+/* What sml_variables_check() has found, for the end of a job. It is complete once it is `found`. */
+static char unknown_names[NAME_BYTES + 48];
+static unsigned n_unknown;
+static bool found;
+
+static void keep_name(const char *name)
+{
+	if (n_unknown++ == 0)
+		snprintf(unknown_names, sizeof(unknown_names), "%s", name);
+}
+
+static void end_keeping(void)
+{
+	size_t length = strlen(unknown_names);
+
+	if (n_unknown > 1)
+		snprintf(unknown_names + length, sizeof(unknown_names) - length,
+			 " and %u other unknown name%s", n_unknown - 1, sml_plural(n_unknown - 1));
+	__atomic_store_n(&found, true, __ATOMIC_RELEASE);
+}
+
+const char *sml_variables_unknown(void)
+{
+	return __atomic_load_n(&found, __ATOMIC_ACQUIRE) ? unknown_names : "";
+}
+
 bool sml_variable_is_unknown(const char *entry, size_t *bytes)
 {
 	const char *value = strchr(entry, '=');
@@ -122,5 +150,7 @@ void sml_variables_check(void (*tell)(void *self, const char *text), void *self)
 			 "%s has no effect, because there is no such setting: did you mean %s?",
 			 name, sml_variable_nearest(name));
 		tell(self, text);
+		keep_name(name);
 	}
+	end_keeping();
 }

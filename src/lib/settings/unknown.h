@@ -30,4 +30,10 @@ bool sml_variable_is_unknown(const char *entry, size_t *bytes);
  */
 void sml_variables_check(void (*tell)(void *self, const char *text), void *self);
 
+/*
+ * What sml_variables_check() has told about: "SWITCHML_SWTICH and 2 other unknown names", or "" if
+ * there was nothing, or it has not ended. Unlike the check, any thread may ask at any time.
+ */
+const char *sml_variables_unknown(void);
+
 #endif
