@@ -8,8 +8,9 @@ The data are those of demo/digits.csv (1797 images of 8 x 8 pixels).
 
 This starts a coordinator and four workers, kills worker 1 with SIGKILL at the step --at, and starts
 it again. The others go on with the next step; the new process gets their parameters, and at the
-end all workers have the same bits. On several hosts, start a coordinator, and the workers, under
-torchrun or not:
+end all workers have the same bits. Training ends after --steps steps, but not before all workers
+are there, and not before the steps of --after with the last one that came. On several hosts, start
+a coordinator, and the workers, under torchrun or not:
 
     python examples/torch_elastic.py --coordinate --port 29600
     torchrun --max-restarts 100 examples/torch_elastic.py --worker HOST:29600
@@ -55,10 +56,12 @@ def arguments():
     parser.add_argument("--kill", type=int, help="kill this worker at the step --at")
     parser.add_argument("--at", type=int, default=30)
     parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--after", type=int, default=30, help="steps when a worker has come again")
     parser.add_argument("--batch", type=int, default=32, help="images a worker and step")
     parser.add_argument("--coordinate", action="store_true", help="only be the coordinator")
     parser.add_argument("--port", type=int, default=0, help="of the coordinator")
     parser.add_argument("--worker", metavar="HOST:PORT", help="only be a worker of this one")
+    parser.add_argument("--each-step", action="store_true", help="each worker prints each step")
     return parser.parse_args()
 
 
@@ -74,6 +77,11 @@ class Coordinator:
         self._text = {}  # what each connection has sent, and was not yet read
         self._handles = {}  # of each connection that has sent it
         self._number = 0
+
+    @property
+    def is_done(self):
+        """Whether there were workers, and all have gone."""
+        return self._number > 0 and not self._text
 
     def serve(self, seconds):
         """Look after the connections for this long."""
@@ -113,12 +121,27 @@ class Coordinator:
 # ---- a worker ----
 
 
+def connect(address, patience=60.0):
+    """To the coordinator, which may start later than its workers."""
+    host, port = address.rsplit(":", 1)
+    deadline, told = time.monotonic() + patience, False
+    while True:
+        try:
+            return socket.create_connection((host, int(port)), patience)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"no coordinator at {address} ({error})") from error
+            if not told:
+                print(f"waiting for the coordinator at {address} ({error})", flush=True)
+            told = True
+            time.sleep(0.2)
+
+
 class Membership:
     """The connection to the coordinator, and the last list that came."""
 
     def __init__(self, address, handle):
-        host, port = address.rsplit(":", 1)
-        self._connection = socket.create_connection((host, int(port)))
+        self._connection = connect(address)
         self._connection.sendall(f"{handle}\n".encode())
         self._text, self.number, self.handles = "", 0, []
 
@@ -220,12 +243,12 @@ def work(options):
         rank=0,
         world_size=1,
         timeout=timedelta(seconds=60),
-        pg_options=switchml.torch.Options(reconfigure=True, summary=False),
+        pg_options=switchml.torch.Options(reconfigure=True),
     )
     group, training = dist.group.WORLD, Training()
     members = Membership(options.worker, group.get_reconfigure_handle())
-    used, failed_at = 0, None
-    while training.step < options.steps or dist.get_world_size() < options.workers:
+    used, failed_at, last = 0, None, options.steps
+    while training.step < last or dist.get_world_size() < options.workers:
         try:
             # Until the coordinator knows what this worker has noticed. At first, all must be there.
             least = 1 if training.step else options.workers
@@ -236,26 +259,26 @@ def work(options):
             used = members.number
             group.reconfigure(used, members.handles, timedelta(seconds=10))
             training.share()
-            newest = used
-            while newest == used and not finished(options, training):
+            newest, n = used, dist.get_world_size()
+            print(f"joined at step {training.step}: {n} workers", flush=True)
+            if used > 1:  # so that what the others do with a worker that came is seen
+                last = max(options.steps, training.step + options.after)
+            waits = n < options.workers
+            while newest == used and (waits or training.step < last):
                 members.look()
                 loss, newest = training.advance(options.batch, members.number)
                 if failed_at is not None:
                     milliseconds = 1e3 * (time.monotonic() - failed_at)
                     print(f"went on {milliseconds:.0f} ms after the error", flush=True)
                     failed_at = None
-                n = dist.get_world_size()
-                print(f"step {training.step}: loss {loss:.3f}, {n} workers", flush=True)
+                if options.each_step or (dist.get_rank() == 0 and training.step % 50 == 0):
+                    print(f"step {training.step}: loss {loss:.3f}, {n} workers", flush=True)
         except (switchml.errors.SwitchMLError, OSError) as error:
             failed_at = failed_at or time.monotonic()
             print(f"{type(error).__name__}: {str(error)[:100]}", flush=True)
     accuracy = 100 * training.accuracy()
     print(f"end: accuracy {accuracy:.1f} %, checksum {training.checksum():08x}", flush=True)
     dist.destroy_process_group()
-
-
-def finished(options, training):
-    return training.step >= options.steps and dist.get_world_size() >= options.workers
 
 
 # ---- all of them on this host ----
@@ -265,20 +288,34 @@ class Worker:
     """A process, and what it has said."""
 
     def __init__(self, number, options, port):
-        self.number, self.killed, self.lines = number, False, []
-        passed = [f"--{name}={getattr(options, name)}" for name in ("workers", "steps", "batch")]
+        self.number, self.killed, self.is_back, self.lines = number, False, False, []
+        passed = [
+            f"--{name}={getattr(options, name)}" for name in ("workers", "steps", "after", "batch")
+        ]
         self._command = [sys.executable, __file__, f"--worker=localhost:{port}", *passed]
+        self._command.append("--each-step")  # so that the launcher knows when to kill
+        self._shows_steps = number == (1 if options.kill == 0 else 0)
         self.start()
 
     def start(self):
+        self._begun = ""  # a line that has no end yet
         self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
         os.set_blocking(self.process.stdout.fileno(), False)
 
     def listen(self):
         """Show what it says. Returns the last step that it has ended."""
-        for line in self.process.stdout:
+        for piece in self.process.stdout:
+            self._begun += piece
+            if not self._begun.endswith("\n"):
+                continue
+            line, self._begun = self._begun, ""
             self.lines.append(line.rstrip())
-            if not line.startswith("step") or int(line[5 : line.index(":")]) % 10 == 0:
+            if line.startswith("joined") and self.killed and not self.is_back:
+                self.is_back = True
+                print(f"worker {self.number} {line}", end="", flush=True)
+            elif not line.startswith("step") or (
+                self._shows_steps and int(line[5 : line.index(":")]) % 50 == 0
+            ):
                 print(f"[{self.number}] {line}", end="", flush=True)
         steps = [line for line in self.lines if line.startswith("step")]
         return int(steps[-1][5 : steps[-1].index(":")]) if steps else 0
@@ -299,6 +336,7 @@ def launch(options):
                     worker.process.send_signal(signal.SIGKILL)
                     worker.process.wait()
                     print(f"killed worker {worker.number}; it starts again", flush=True)
+                    print("the others train on until it is back, whatever --steps is", flush=True)
                     worker.start()
         for worker in workers:
             worker.listen()
@@ -319,8 +357,10 @@ def main():
     if options.coordinate:
         coordinator = Coordinator(options.port)
         print(f"the coordinator listens at port {coordinator.port}", flush=True)
-        while True:
+        while not coordinator.is_done:
             coordinator.serve(60.0)
+        print("all workers have ended, and so does the coordinator", flush=True)
+        return 0
     return launch(options)
 
 
