@@ -79,7 +79,7 @@ static bool send_all(struct floor_worker *from, uint32_t packet_bytes)
 			sml_batch_clear(batch);
 			while (sml_batch_has_room(batch, packet_bytes)) {
 				size_t length =
-					sml_worker_send(&from->worker, sml_batch_place(batch), now);
+					sml_worker_send(&from->worker, sml_batch_next(batch), now);
 
 				if (length == 0)
 					break;

@@ -139,7 +139,7 @@ static void submit(struct bench *bench, struct rank *rank)
 	sml_worker_submit(&rank->worker, &rank->tensor);
 }
 
-static void call(struct bench *bench)
+static void call_once(struct bench *bench)
 {
 	bool busy = true;
 
@@ -188,7 +188,7 @@ static void measure(struct bench *bench, const char *name, enum sml_wire wire)
 	for (int i = 0; i < CALLS; i++) {
 		memset(bench->seconds, 0, sizeof(bench->seconds));
 		bench->packets = 0;
-		call(bench);
+		call_once(bench);
 		for (enum part part = FILL; part < PARTS; part++)
 			if (bench->seconds[part] < best[part])
 				best[part] = bench->seconds[part];

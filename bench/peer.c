@@ -130,7 +130,7 @@ static void prepare(struct peer *peer, const char *arguments)
  * Answer with the end time of each run, preceded by that of the last warm-up, by the
  * machine's clock.
  */
-static void run(struct peer *peer, const char *arguments)
+static void run_calls(struct peer *peer, const char *arguments)
 {
 	static uint64_t ends[MOST_RUNS + 1];
 	const struct bench_library *library = peer->library;
@@ -185,7 +185,7 @@ static void check(struct peer *peer)
 	fprintf(peer->out, "ok %" PRIu64 " %" PRIu64 "\n", wrong, hash);
 }
 
-static void rest(struct peer *peer, const char *arguments)
+static void rest_between_runs(struct peer *peer, const char *arguments)
 {
 	long ms = strtol(arguments, NULL, 10);
 	struct timespec time = {ms / 1000, ms % 1000 * 1000000};
@@ -203,11 +203,11 @@ static void serve(struct peer *peer)
 		if (strncmp(line, "prepare ", 8) == 0)
 			prepare(peer, line + 8);
 		else if (strncmp(line, "run ", 4) == 0)
-			run(peer, line + 4);
+			run_calls(peer, line + 4);
 		else if (strncmp(line, "check", 5) == 0)
 			check(peer);
 		else if (strncmp(line, "rest ", 5) == 0)
-			rest(peer, line + 5);
+			rest_between_runs(peer, line + 5);
 		else if (strncmp(line, "quit", 4) == 0)
 			break;
 		else

@@ -193,7 +193,7 @@ static void await_step(int w, int step)
 
 /* ---- what happens ---- */
 
-static int begin(int ranks[DEMO_MAX_WORKERS])
+static int begin_membership(int ranks[DEMO_MAX_WORKERS])
 {
 	struct demo_answer ready;
 	int error = 0;
@@ -288,7 +288,7 @@ static int play(void)
 {
 	int ranks[DEMO_MAX_WORKERS] = {0}, steps = launcher.options->steps, victim = launcher.n / 2;
 
-	if (begin(ranks) < 0)
+	if (begin_membership(ranks) < 0)
 		return -1;
 	await_step(0, steps / 3);
 	if (lose_one(ranks, victim) < 0)

@@ -88,7 +88,7 @@ static enum sml_wire parse_wire(struct argp_state *state, const char *text)
 	return SML_WIRE_INT32;
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct demo_options *options = state->input;
 
@@ -151,7 +151,7 @@ void demo_options_parse(struct demo_options *options, int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = table,
-		.parser = parse,
+		.parser = parse_option,
 		.doc = "Train a classifier of handwritten digits on several workers whose "
 		       "gradients are "
 		       "summed by a switch, and prove that the sums are right.\v"

@@ -13,7 +13,7 @@
 
 static volatile sig_atomic_t stop;
 
-static void ask_to_stop(int signal)
+static void request_stop(int signal)
 {
 	(void)signal;
 	stop = 1;
@@ -22,7 +22,7 @@ static void ask_to_stop(int signal)
 /* If SIGINT was ignored, keep ignoring it: the parent (main.c) passes it on as SIGTERM. */
 static void catch_signals(void)
 {
-	struct sigaction action = {.sa_handler = ask_to_stop,
+	struct sigaction action = {.sa_handler = request_stop,
 				   .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
 	struct sigaction before;
 
@@ -103,7 +103,7 @@ static int report(struct demo_trainer *trainer)
 	return DEMO_GOOD;
 }
 
-static int run(struct demo_trainer *trainer, const struct sml_config *config)
+static int run_training(struct demo_trainer *trainer, const struct sml_config *config)
 {
 	if (open_and_train(trainer, config) < 0)
 		return DEMO_FAILED;
@@ -122,7 +122,7 @@ int demo_worker(const struct demo_options *options, const struct sml_config *con
 			   "no memory, or the digits in this program are damaged: build it again");
 	} else {
 		trainer->stop = &stop;
-		status = run(trainer, config);
+		status = run_training(trainer, config);
 	}
 	if (trainer)
 		demo_trainer_fini(trainer);

@@ -113,7 +113,7 @@ static bool has_open(void)
 }
 
 /* The job's last line has them. One of the jobs is enough; the list is locked. */
-static void tell_left(void)
+static void log_left(void)
 {
 	struct sml_mpi_communicator *this = all;
 
@@ -128,7 +128,7 @@ void sml_mpi_communicators_close(void)
 	struct sml_mpi_backoff backoff = {0};
 
 	pthread_mutex_lock(&lock);
-	tell_left();
+	log_left();
 	for (struct sml_mpi_communicator *this = all; this; this = this->next)
 		if (!this->closing)
 			start_closer(this);

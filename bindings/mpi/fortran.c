@@ -90,7 +90,7 @@ static bool is_ignored(const MPI_Fint *status)
 	       status == &mpi_fortran_statuses_ignore_;
 }
 
-static void tell(MPI_Fint *error, int value)
+static void set_error(MPI_Fint *error, int value)
 {
 	if (error)
 		*error = value;
@@ -101,8 +101,9 @@ static void tell(MPI_Fint *error, int value)
 void ompi_allreduce_f(void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type,
 		      const MPI_Fint *op, const MPI_Fint *comm, MPI_Fint *error)
 {
-	tell(error, MPI_Allreduce(buffer_of(send), buffer_of(recv), *count, PMPI_Type_f2c(*type),
-				  PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
+	set_error(error,
+		  MPI_Allreduce(buffer_of(send), buffer_of(recv), *count, PMPI_Type_f2c(*type),
+				PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_iallreduce_f(void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type,
@@ -115,45 +116,45 @@ void ompi_iallreduce_f(void *send, void *recv, const MPI_Fint *count, const MPI_
 	/* NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker): Fortran code waits for the request. */
 	if (result == MPI_SUCCESS)
 		*request = PMPI_Request_c2f(made);
-	tell(error, result);
+	set_error(error, result);
 	/* NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker) */
 }
 
 void ompi_reduce_f(void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type,
 		   const MPI_Fint *op, const MPI_Fint *root, const MPI_Fint *comm, MPI_Fint *error)
 {
-	tell(error, MPI_Reduce(buffer_of(send), buffer_of(recv), *count, PMPI_Type_f2c(*type),
-			       PMPI_Op_f2c(*op), *root, PMPI_Comm_f2c(*comm)));
+	set_error(error, MPI_Reduce(buffer_of(send), buffer_of(recv), *count, PMPI_Type_f2c(*type),
+				    PMPI_Op_f2c(*op), *root, PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_reduce_scatter_block_f(void *send, void *recv, const MPI_Fint *count,
 				 const MPI_Fint *type, const MPI_Fint *op, const MPI_Fint *comm,
 				 MPI_Fint *error)
 {
-	tell(error, MPI_Reduce_scatter_block(buffer_of(send), buffer_of(recv), *count,
-					     PMPI_Type_f2c(*type), PMPI_Op_f2c(*op),
-					     PMPI_Comm_f2c(*comm)));
+	set_error(error, MPI_Reduce_scatter_block(buffer_of(send), buffer_of(recv), *count,
+						  PMPI_Type_f2c(*type), PMPI_Op_f2c(*op),
+						  PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_bcast_f(void *buffer, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *root,
 		  const MPI_Fint *comm, MPI_Fint *error)
 {
-	tell(error, MPI_Bcast(buffer_of(buffer), *count, PMPI_Type_f2c(*type), *root,
-			      PMPI_Comm_f2c(*comm)));
+	set_error(error, MPI_Bcast(buffer_of(buffer), *count, PMPI_Type_f2c(*type), *root,
+				   PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_barrier_f(const MPI_Fint *comm, MPI_Fint *error)
 {
-	tell(error, MPI_Barrier(PMPI_Comm_f2c(*comm)));
+	set_error(error, MPI_Barrier(PMPI_Comm_f2c(*comm)));
 }
 
 void ompi_allgather_f(void *send, const MPI_Fint *send_count, const MPI_Fint *send_type, void *recv,
 		      const MPI_Fint *recv_count, const MPI_Fint *recv_type, const MPI_Fint *comm,
 		      MPI_Fint *error)
 {
-	tell(error,
-	     MPI_Allgather(buffer_of(send), *send_count, PMPI_Type_f2c(*send_type), buffer_of(recv),
-			   *recv_count, PMPI_Type_f2c(*recv_type), PMPI_Comm_f2c(*comm)));
+	set_error(error, MPI_Allgather(buffer_of(send), *send_count, PMPI_Type_f2c(*send_type),
+				       buffer_of(recv), *recv_count, PMPI_Type_f2c(*recv_type),
+				       PMPI_Comm_f2c(*comm)));
 }
 
 /* ---- calls that complete one request, or look at it ---- */
@@ -174,7 +175,7 @@ void ompi_wait_f(MPI_Fint *request, MPI_Fint *status, MPI_Fint *error)
 	if (result == MPI_SUCCESS)
 		*request = PMPI_Request_c2f(c_request);
 	put_status(status, &c_status, result);
-	tell(error, result);
+	set_error(error, result);
 }
 
 void ompi_test_f(MPI_Fint *request, MPI_Fint *done, MPI_Fint *status, MPI_Fint *error)
@@ -189,7 +190,7 @@ void ompi_test_f(MPI_Fint *request, MPI_Fint *done, MPI_Fint *status, MPI_Fint *
 			*request = PMPI_Request_c2f(c_request);
 		put_status(status, &c_status, result);
 	}
-	tell(error, result);
+	set_error(error, result);
 }
 
 void ompi_request_free_f(MPI_Fint *request, MPI_Fint *error)
@@ -199,7 +200,7 @@ void ompi_request_free_f(MPI_Fint *request, MPI_Fint *error)
 
 	if (result == MPI_SUCCESS)
 		*request = PMPI_Request_c2f(MPI_REQUEST_NULL);
-	tell(error, result);
+	set_error(error, result);
 }
 
 void ompi_request_get_status_f(const MPI_Fint *request, MPI_Fint *done, MPI_Fint *status,
@@ -212,7 +213,7 @@ void ompi_request_get_status_f(const MPI_Fint *request, MPI_Fint *done, MPI_Fint
 	*done = is_done;
 	if (is_done)
 		put_status(status, &c_status, result);
-	tell(error, result);
+	set_error(error, result);
 }
 
 /* ---- calls that complete several ---- */
@@ -235,7 +236,7 @@ static bool make_array(struct array *array, const MPI_Fint *n, const MPI_Fint *r
 	if (array->requests == NULL || array->statuses == NULL) {
 		free(array->requests);
 		free(array->statuses);
-		tell(error, MPI_ERR_NO_MEM);
+		set_error(error, MPI_ERR_NO_MEM);
 		return false;
 	}
 	for (int i = 0; i < *n; i++)
@@ -284,7 +285,7 @@ void ompi_waitany_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *index, MPI_
 	result = MPI_Waitany(array.n, array.requests, &at, array.statuses);
 	*index = index_of(at);
 	give_back(&array, requests, status, result == MPI_SUCCESS);
-	tell(error, result);
+	set_error(error, result);
 }
 
 void ompi_testany_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *done,
@@ -299,7 +300,7 @@ void ompi_testany_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *index, MPI_
 	*index = index_of(at);
 	*done = is_done;
 	give_back(&array, requests, status, result == MPI_SUCCESS && is_done);
-	tell(error, result);
+	set_error(error, result);
 }
 
 void ompi_waitall_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *statuses, MPI_Fint *error)
@@ -311,7 +312,7 @@ void ompi_waitall_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *statuses, M
 		return;
 	result = MPI_Waitall(array.n, array.requests, array.statuses);
 	give_back(&array, requests, statuses, has_statuses(result) ? array.n : 0);
-	tell(error, result);
+	set_error(error, result);
 }
 
 void ompi_testall_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *done, MPI_Fint *statuses,
@@ -325,7 +326,7 @@ void ompi_testall_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *done, MPI_F
 	result = MPI_Testall(array.n, array.requests, &is_done, array.statuses);
 	*done = is_done;
 	give_back(&array, requests, statuses, has_statuses(result) && is_done ? array.n : 0);
-	tell(error, result);
+	set_error(error, result);
 }
 
 typedef int some_call(int n, MPI_Request *requests, int *n_done, int *indices,
@@ -346,7 +347,7 @@ static void some(some_call *call, const MPI_Fint *n, MPI_Fint *requests, MPI_Fin
 	for (int i = 0; i < found; i++)
 		indices[i] = index_of(indices[i]);
 	give_back(&array, requests, statuses, found);
-	tell(error, result);
+	set_error(error, result);
 }
 
 void ompi_waitsome_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *n_done, MPI_Fint *indices,
@@ -388,7 +389,7 @@ void ompix_allreduce_init_f ALLREDUCE_INIT
 
 	if (result == MPI_SUCCESS)
 		*request = PMPI_Request_c2f(made);
-	tell(error, result);
+	set_error(error, result);
 }
 #endif
 
@@ -396,7 +397,7 @@ void ompi_start_f(MPI_Fint *request, MPI_Fint *error)
 {
 	MPI_Request c_request = PMPI_Request_f2c(*request);
 
-	tell(error, MPI_Start(&c_request));
+	set_error(error, MPI_Start(&c_request));
 }
 
 void ompi_startall_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *error)
@@ -408,11 +409,11 @@ void ompi_startall_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *error)
 		return;
 	result = MPI_Startall(array.n, array.requests);
 	give_back(&array, requests, NULL, 0);
-	tell(error, result);
+	set_error(error, result);
 }
 
 void ompi_finalize_f(MPI_Fint *error)
 {
-	tell(error, MPI_Finalize());
+	set_error(error, MPI_Finalize());
 }
 #endif

@@ -171,9 +171,9 @@ static __always_inline void step(uint32_t width, struct sml_xdp_job *job,
 	bpf_spin_unlock(&buffer->lock);
 }
 
-static __always_inline void tell_mismatch(const struct sml_xdp_job *job,
-					  const struct sml_contribution *in,
-					  struct sml_xdp_event *event)
+static __always_inline void report_mismatch(const struct sml_xdp_job *job,
+					    const struct sml_contribution *in,
+					    struct sml_xdp_event *event)
 {
 	event->job = job->rules.job;
 	event->use = in->use;
@@ -316,7 +316,7 @@ static __always_inline int contribute(uint32_t width, struct xdp_md *ctx, struct
 	if (result.verdict == SML_VERDICT_RESEND || result.verdict == SML_VERDICT_RESEND_UP)
 		return resend(ctx, frame, job, counters, buffer, in, &result);
 	if (result.verdict == SML_VERDICT_MISMATCH)
-		tell_mismatch(job, in, &result.event);
+		report_mismatch(job, in, &result.event);
 	return XDP_DROP;
 }
 

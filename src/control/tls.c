@@ -38,7 +38,7 @@ static void on_record(int sent, int version, int type, const void *bytes, size_t
 }
 
 /* What the switch's certificate must name. Only subjectAltName counts, as is usual today. */
-static bool ask_for_name(SSL *ssl, const char *peer)
+static bool request_name(SSL *ssl, const char *peer)
 {
 	X509_VERIFY_PARAM *rules = SSL_get0_param(ssl);
 
@@ -77,7 +77,7 @@ struct sml_tls_session *sml_tls_begin(struct sml_tls *tls, const char *peer)
 	/* A key has no names. */
 	if (peer != NULL && !tls->keyed) {
 		snprintf(session->peer, sizeof(session->peer), "%s", peer);
-		if (!ask_for_name(session->ssl, session->peer))
+		if (!request_name(session->ssl, session->peer))
 			goto err_free;
 	}
 	return session;

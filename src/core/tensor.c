@@ -385,7 +385,7 @@ static void encode(const struct sml_tensor *tensor, uint32_t index, uint64_t fir
  * Only bytes are ever sent in part (broadcast, all-gather), so an element has the same place among
  * the lanes as among the bytes.
  */
-static void place_bytes(const struct sml_tensor *tensor, uint32_t index, uint8_t *lanes)
+static void insert_bytes(const struct sml_tensor *tensor, uint32_t index, uint8_t *lanes)
 {
 	const struct sml_tensor_spec *spec = &tensor->spec;
 	uint64_t end = spec->send_first + spec->send_count;
@@ -412,7 +412,7 @@ static void fill_elements(const struct sml_tensor *tensor, uint32_t index, uint3
 
 	if (first < spec->send_first || first + count > spec->send_first + spec->send_count) {
 		__builtin_memset(lanes, 0, 4 * n_lanes);
-		place_bytes(tensor, index, lanes);
+		insert_bytes(tensor, index, lanes);
 		return;
 	}
 	if (tensor->code.coding == SML_CODE_BYTES)
@@ -485,11 +485,11 @@ void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 		__builtin_memset(lanes, 0, 4 * n);
 }
 
-void sml_tensor_place(const struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
-		      void *lanes)
+void sml_tensor_insert(const struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
+		       void *lanes)
 {
 	if (stream == SML_DATA || tensor->form == SML_FORM_SMALL)
-		place_bytes(tensor, index, lanes);
+		insert_bytes(tensor, index, lanes);
 }
 
 /* ---- taking ---- */

@@ -207,13 +207,13 @@ void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
  * Does one rank alone contribute each byte (broadcast, all-gather)? Then ranks that share memory
  * need no sum: each of them places its bytes of a claimed chunk, and leaves all others as they are.
  */
-static inline bool sml_tensor_is_placed(const struct sml_tensor *tensor)
+static inline bool sml_tensor_is_inserted(const struct sml_tensor *tensor)
 {
 	return tensor->code.coding == SML_CODE_BYTES;
 }
 
-void sml_tensor_place(const struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
-		      void *lanes);
+void sml_tensor_insert(const struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
+		       void *lanes);
 
 /*
  * Take a chunk's combined lanes. Returns true if this was the tensor's last chunk. Does

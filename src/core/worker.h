@@ -69,7 +69,7 @@ struct sml_ticket_map {
 	uint32_t after;
 };
 
-enum sml_slot_place { SML_WAITING, SML_GATHERING, SML_IN_FLIGHT, SML_LOST };
+enum sml_slot_queue { SML_WAITING, SML_GATHERING, SML_IN_FLIGHT, SML_LOST };
 
 /*
  * Where a slot's last result is, for a resume. If the slot's next chunk belongs to the same tensor,
@@ -85,7 +85,7 @@ struct sml_worker_slot {
 	uint32_t send_order; /* of the last transmission */
 	uint64_t sent_ns;    /* of the last transmission */
 	uint64_t first_sent_ns;
-	uint8_t place;	   /* enum sml_slot_place */
+	uint8_t place;	   /* enum sml_slot_queue */
 	uint8_t sends;	   /* of this use, saturating */
 	uint8_t timed_out; /* LOST by the timer, not by later answers */
 	uint8_t kept;	   /* enum sml_kept: the slot's last result, of kept_chunk */
@@ -220,7 +220,7 @@ size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
 uint16_t sml_worker_choose(struct sml_worker *worker, uint64_t now_ns);
 void sml_worker_fill(struct sml_worker *worker, uint16_t slot, void *lanes);
 /* Instead of filling: write only this rank's own bytes. Only if the slot's tensor is placed. */
-void sml_worker_place(struct sml_worker *worker, uint16_t slot, void *lanes);
+void sml_worker_insert(struct sml_worker *worker, uint16_t slot, void *lanes);
 enum sml_worker_verdict sml_worker_take(struct sml_worker *worker, uint16_t slot, uint32_t ticket,
 					const void *lanes, uint64_t now_ns);
 

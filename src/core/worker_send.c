@@ -324,12 +324,12 @@ void sml_worker_launch(struct sml_worker *worker, uint16_t slot, uint64_t now_ns
 	note_transmission(worker, slot, now_ns);
 }
 
-void sml_worker_place(struct sml_worker *worker, uint16_t slot, void *lanes)
+void sml_worker_insert(struct sml_worker *worker, uint16_t slot, void *lanes)
 {
 	const struct sml_worker_slot *state = &worker->slots[slot];
 
 	sml_assert(state->place == SML_IN_FLIGHT);
-	sml_tensor_place(state->tensor, sml_worker_stream_of(worker, slot), state->index, lanes);
+	sml_tensor_insert(state->tensor, sml_worker_stream_of(worker, slot), state->index, lanes);
 }
 
 void sml_worker_fill(struct sml_worker *worker, uint16_t slot, void *lanes)

@@ -117,7 +117,8 @@ static void count_sent(struct sml_udp_sender *sender, const struct sml_udp_messa
 }
 
 /* Do not report probes that are too long. */
-static void drop(struct sml_udp_sender *sender, const struct sml_udp_message *message, int error)
+static void drop_message(struct sml_udp_sender *sender, const struct sml_udp_message *message,
+			 int error)
 {
 	size_t length = message->packets[0].iov_len;
 
@@ -135,7 +136,7 @@ bool sml_udp_sender_send_one(struct sml_udp_sender *sender, const struct iovec *
 
 	write_header(&message, control, &header);
 	if (sendmsg(sender->fd, &header, SEND_FLAGS) < 0) {
-		drop(sender, &message, errno);
+		drop_message(sender, &message, errno);
 		return false;
 	}
 	count_sent(sender, &message);
@@ -207,7 +208,7 @@ static enum fate overcome(struct sml_udp_sender *sender, const struct sml_udp_me
 	if (message->n > 1 && is_of_segmentation(error))
 		send_singly(sender, message, error);
 	else
-		drop(sender, message, error);
+		drop_message(sender, message, error);
 	return GONE;
 }
 

@@ -36,8 +36,8 @@ static int steer(int fd, unsigned n_threads)
 }
 
 /* All are optional: without them, packets come one by one, or drops are not seen. */
-static void ask_for_news(int fd, const struct sml_listen_address *local,
-			 const struct sml_udp_options *options)
+static void request_ancillary(int fd, const struct sml_listen_address *local,
+			      const struct sml_udp_options *options)
 {
 	bool for_xdp = options->for_xdp;
 	bool v6 = local->address.any.sa_family == AF_INET6;
@@ -89,7 +89,7 @@ static int open_socket(const struct sml_udp_options *options, bool first)
 	if (options->n_threads > 1 &&
 	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0)
 		rc = -errno;
-	ask_for_news(fd, &local, options);
+	request_ancillary(fd, &local, options);
 	if (options->group_hops)
 		limit_hops(fd, &local, options->group_hops);
 	if (rc == 0)

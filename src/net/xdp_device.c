@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* `about` holds the question, and then the answer. */
-static int ask(const char *name, unsigned long request, struct ifreq *about)
+static int query_name(const char *name, unsigned long request, struct ifreq *about)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
 
@@ -23,18 +23,18 @@ static int ask(const char *name, unsigned long request, struct ifreq *about)
 	return rc;
 }
 
-int sml_xdp_ask_device(const char *name, unsigned long request, void *argument)
+int sml_xdp_query_device(const char *name, unsigned long request, void *argument)
 {
 	struct ifreq about = {.ifr_data = argument};
 
-	return ask(name, request, &about);
+	return query_name(name, request, &about);
 }
 
 static bool is_loopback(const char *name)
 {
 	struct ifreq about = {.ifr_flags = 0};
 
-	return ask(name, SIOCGIFFLAGS, &about) == 0 && (about.ifr_flags & IFF_LOOPBACK);
+	return query_name(name, SIOCGIFFLAGS, &about) == 0 && (about.ifr_flags & IFF_LOOPBACK);
 }
 
 bool sml_xdp_is_virtual(const char *name)
@@ -44,7 +44,7 @@ bool sml_xdp_is_virtual(const char *name)
 
 	if (is_loopback(name))
 		return true;
-	if (sml_xdp_ask_device(name, SIOCETHTOOL, &about) < 0)
+	if (sml_xdp_query_device(name, SIOCETHTOOL, &about) < 0)
 		return false;
 	for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
 		if (strcmp(about.driver, drivers[i]) == 0)

@@ -8,7 +8,7 @@
 /*
  * An ioctl about an interface, on any socket. The name has IF_NAMESIZE bytes. Returns 0 or -errno.
  */
-int sml_xdp_ask_device(const char *name, unsigned long request, void *argument);
+int sml_xdp_query_device(const char *name, unsigned long request, void *argument);
 
 /*
  * Does it deliver packets whose checksum was left to hardware that does not exist? That is so for

@@ -78,7 +78,7 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 }
 
 /* All of its slots wait for a rank: this is the longest report. */
-static struct sml_stall_report *tell_stalls(void *self)
+static struct sml_stall_report *send_stalls(void *self)
 {
 	struct world *world = self;
 	uint32_t n = (uint32_t)world->admission.head_slots + world->admission.data_slots;
@@ -204,7 +204,7 @@ static void run_session(struct world *world)
 	control->owner = (struct sml_control_owner){
 		.self = world,
 		.describe = describe,
-		.stalls = tell_stalls,
+		.stalls = send_stalls,
 		.get_stripe_status = nothing_served,
 		.get_traffic = nothing_moved,
 		.failed = failed,
@@ -232,7 +232,7 @@ static void want(struct world *world)
 		sml_control_mismatch(control, &found);
 		break;
 	default:
-		sml_control_ask_stalls(control);
+		sml_control_query_failed(control);
 		break;
 	}
 }
@@ -392,13 +392,13 @@ static void join(struct world *world, struct sml_settings *settings)
 	if (world->embeds)
 		application.ports = ports;
 	settings->threads = (uint8_t)world->n_threads;
-	sml_control_ask(world->control, &application);
+	sml_control_request_join(world->control, &application);
 }
 
 static void open_control(struct world *world, struct sml_settings *settings)
 {
 	static const struct sml_endpoint endpoint = {.name = "hostile:1", .host = "hostile"};
-	static const struct sml_stripe_place place = {0, 1};
+	static const struct sml_stripe_index place = {0, 1};
 	struct sml_reached connection = {.endpoint = &endpoint};
 	struct gen *gen = world->gen;
 	uint32_t kind = gen_below(gen, 3);

@@ -467,7 +467,7 @@ TEST(stripes_with_programs_for_different_counts_are_refused)
 {
 	struct opening ranks[RANKS];
 	struct sml_switch *opened[2];
-	unsigned n_told = 0;
+	unsigned n_reports = 0;
 	char list[129];
 	const struct job job = {.n_ranks = RANKS, .switch_address = list, .port = free_port()};
 
@@ -476,10 +476,10 @@ TEST(stripes_with_programs_for_different_counts_are_refused)
 	close_both(opened);
 	for (int r = 0; r < RANKS; r++) {
 		assert_true(ranks[r].error < 0);
-		n_told += strstr(ranks[r].text, "takes only packets of 128 lanes, but another "
-						"stripe of the job only up to 64") != NULL;
+		n_reports += strstr(ranks[r].text, "takes only packets of 128 lanes, but another "
+						   "stripe of the job only up to 64") != NULL;
 	}
 	/* The others may have heard first that this rank has left. */
-	if (n_told == 0)
+	if (n_reports == 0)
 		fail_msg("%s", ranks[0].text);
 }

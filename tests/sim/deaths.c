@@ -159,7 +159,7 @@ static void all_are_frozen(struct sim_run *run, uint32_t index)
 	run->result->resumes++;
 }
 
-static void begin(struct sim_run *run, struct sim_rank *rank, uint32_t index)
+static void begin_epoch(struct sim_run *run, struct sim_rank *rank, uint32_t index)
 {
 	struct sim_stripe *stripe = &run->stripes[index];
 
@@ -186,7 +186,7 @@ void sim_resume_step(struct sim_run *run, const struct sim_event *event)
 	if (attempt != stripe->attempt || run->worker_died)
 		return;
 	if ((event->detail & 255) == STEP_BEGIN) {
-		begin(run, rank, index);
+		begin_epoch(run, rank, index);
 		return;
 	}
 	for (uint32_t shard = 0; shard < run->world->n_shards; shard++)

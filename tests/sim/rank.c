@@ -185,7 +185,7 @@ static struct sml_worker *new_worker(const struct sim_rank *rank, uint32_t strip
 				     const struct sim_epoch *epoch, void **memory)
 {
 	const struct sim_world *world = rank->world;
-	const struct sim_place *place = &epoch->places[rank->id];
+	const struct sim_slot_of_rank *place = &epoch->places[rank->id];
 	struct sml_worker *worker = allocate(sizeof(*worker));
 	struct sml_worker_config config = {
 		.cookie = place->cookie,

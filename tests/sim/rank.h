@@ -47,7 +47,7 @@ struct sim_rank {
 };
 
 /* A rank's place at its switch. */
-struct sim_place {
+struct sim_slot_of_rank {
 	uint16_t node;
 	uint8_t number;
 	uint32_t job;
@@ -57,7 +57,7 @@ struct sim_place {
 /* A stripe's epoch, as the ranks know it. */
 struct sim_epoch {
 	uint32_t number;
-	struct sim_place *places; /* by rank */
+	struct sim_slot_of_rank *places; /* by rank */
 	uint16_t head_slots, data_slots;
 	struct sml_ticket_map maps[SML_STREAMS];
 };

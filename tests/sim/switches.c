@@ -9,8 +9,8 @@
 
 /* ---- epochs ---- */
 
-static void draw_place(struct sim_run *run, struct sim_stripe *stripe, const struct sim_tree *tree,
-		       uint16_t rank)
+static void draw_node(struct sim_run *run, struct sim_stripe *stripe, const struct sim_tree *tree,
+		      uint16_t rank)
 {
 	uint16_t at = tree->node_of_rank[rank];
 	struct sim_node *node = &stripe->nodes[at];
@@ -19,8 +19,8 @@ static void draw_place(struct sim_run *run, struct sim_stripe *stripe, const str
 
 	node->next_neighbors.children[node->next_neighbors.n_children++] = rank;
 	rules->cookies[number] = gen_u64(&run->gen);
-	stripe->epoch.places[rank] =
-		(struct sim_place){at, number, rules->job, rules->cookies[number], rules->tag};
+	stripe->epoch.places[rank] = (struct sim_slot_of_rank){at, number, rules->job,
+							       rules->cookies[number], rules->tag};
 }
 
 /* The leaf becomes a rank of its parent. */
@@ -59,7 +59,7 @@ static void draw_epoch(struct sim_run *run, uint32_t index, const struct sml_poo
 		node->next_neighbors = (struct sim_neighbors){0};
 	}
 	for (uint32_t rank = 0; rank < run->world->n_ranks; rank++)
-		draw_place(run, stripe, tree, (uint16_t)rank);
+		draw_node(run, stripe, tree, (uint16_t)rank);
 	for (uint16_t leaf = 1; leaf < tree->n_nodes; leaf++)
 		if (tree->n_children[leaf] > 0)
 			join_parent(run, stripe, tree, leaf);

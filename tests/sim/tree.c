@@ -3,7 +3,7 @@
 #include "sim/tree.h"
 
 /* In a tree of three levels, half of the leaves are below another leaf if one has room. */
-static void place_leaves(struct gen *gen, const struct sim_world *world, struct sim_tree *tree)
+static void assign_leaves(struct gen *gen, const struct sim_world *world, struct sim_tree *tree)
 {
 	for (uint16_t node = 1; node < tree->n_nodes; node++) {
 		uint16_t above = 0, wanted;
@@ -20,7 +20,7 @@ static void place_leaves(struct gen *gen, const struct sim_world *world, struct 
 }
 
 /* The first node from a random one on that has room. */
-static void place_ranks(struct gen *gen, const struct sim_world *world, struct sim_tree *tree)
+static void assign_ranks(struct gen *gen, const struct sim_world *world, struct sim_tree *tree)
 {
 	for (uint32_t rank = 0; rank < world->n_ranks; rank++) {
 		uint16_t node = (uint16_t)gen_below(gen, tree->n_nodes);
@@ -50,8 +50,8 @@ void sim_tree_draw(const struct sim_world *world, uint32_t stripe, uint32_t epoc
 	gen_from_seed(&gen,
 		      world->seed ^ (uint64_t)stripe << 56 ^ (uint64_t)epoch << 32 ^ 0x74726565ull);
 	*tree = (struct sim_tree){.n_nodes = (uint16_t)(1 + world->n_leaves)};
-	place_leaves(&gen, world, tree);
-	place_ranks(&gen, world, tree);
+	assign_leaves(&gen, world, tree);
+	assign_ranks(&gen, world, tree);
 	remove_bare_leaves(tree);
 }
 

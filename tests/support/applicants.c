@@ -6,7 +6,7 @@
 
 #include "support/test.h"
 
-static bool add_place(SmlControl__Place *out, const struct jobs_place *place)
+static bool add_place(SmlControl__Place *out, const struct jobs_past_rank *place)
 {
 	sml_control__place__init(out);
 	out->tag = place->tag;
@@ -16,7 +16,7 @@ static bool add_place(SmlControl__Place *out, const struct jobs_place *place)
 	return place->tag != 0;
 }
 
-void jobs_ask(struct jobs_world *world, unsigned peer, struct jobs_ask ask)
+void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
 {
 	SmlControl__Join join = jobs_join_message(ask.job ? ask.job : "train", 0, 1);
 	SmlControl__Ask message = SML_CONTROL__ASK__INIT;
@@ -43,13 +43,13 @@ uint64_t jobs_run(struct jobs_world *world, unsigned first, uint32_t world_size)
 	jobs_join_all(world, first, "train", world_size);
 	for (unsigned rank = 0; rank < world_size; rank++)
 		jobs_ready(world, first + rank);
-	assert_non_null(jobs_told(world, first, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_non_null(jobs_received(world, first, SML_CONTROL__ENVELOPE__BODY_START));
 	return jobs_admitted(world, first)->report_tag;
 }
 
-struct jobs_ask jobs_was(uint64_t tag, uint32_t rank, uint32_t world_size)
+struct jobs_apply jobs_was(uint64_t tag, uint32_t rank, uint32_t world_size)
 {
-	return (struct jobs_ask){.newest = {tag, rank, world_size, false}};
+	return (struct jobs_apply){.newest = {tag, rank, world_size, false}};
 }
 
 const SmlControl__Decision *jobs_decision(const struct jobs_world *world, unsigned peer)
@@ -72,9 +72,9 @@ void jobs_assert_decided(const struct jobs_world *world, unsigned peer, uint32_t
 	assert_int_equal(decision->world_size, world_size);
 }
 
-void jobs_ask_to_join(struct jobs_world *world, unsigned peer)
+void jobs_apply_as_new(struct jobs_world *world, unsigned peer)
 {
-	jobs_ask(world, peer, (struct jobs_ask){.min_ranks = 0});
+	jobs_apply(world, peer, (struct jobs_apply){.min_ranks = 0});
 }
 
 uint64_t jobs_open_running(struct jobs_world *world, uint32_t world_size)
@@ -88,8 +88,8 @@ void jobs_form_in_vain(struct jobs_world *world, bool third_dies, uint64_t tags[
 	tags[0] = jobs_open_running(world, 3);
 	if (third_dies)
 		jobs_hang_up(world, 2);
-	jobs_ask(world, 10, jobs_was(tags[0], 0, 3));
-	jobs_ask(world, 11, jobs_was(tags[0], 1, 3));
+	jobs_apply(world, 10, jobs_was(tags[0], 0, 3));
+	jobs_apply(world, 11, jobs_was(tags[0], 1, 3));
 	if (!third_dies)
 		jobs_wait(world, 2 * SML_SECOND_NS);
 	jobs_assert_decided(world, 11, 2, 1, 2);

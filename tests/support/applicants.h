@@ -6,24 +6,24 @@
 #include "support/jobs.h"
 
 /* A rank of a job; tag 0: none. */
-struct jobs_place {
+struct jobs_past_rank {
 	uint64_t tag;
 	uint32_t rank, world_size;
 	bool unseen; /* it was not told that the job has begun */
 };
 
-struct jobs_ask {
-	struct jobs_place newest, older;
+struct jobs_apply {
+	struct jobs_past_rank newest, older;
 	uint32_t min_ranks, max_ranks, number;
 	uint32_t shards; /* 0: it does not matter */
 	const char *job; /* NULL: "train" */
 };
 
 /* It waits for the others for a second, and for its job for a minute. */
-void jobs_ask(struct jobs_world *world, unsigned peer, struct jobs_ask ask);
+void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask);
 
 /* A new process asks. */
-void jobs_ask_to_join(struct jobs_world *world, unsigned peer);
+void jobs_apply_as_new(struct jobs_world *world, unsigned peer);
 
 /* Opens a switch on which "train" runs with this many ranks, peers 0, 1, …. Returns its tag. */
 uint64_t jobs_open_running(struct jobs_world *world, uint32_t world_size);
@@ -39,7 +39,7 @@ void jobs_form_in_vain(struct jobs_world *world, bool third_dies, uint64_t tags[
 uint64_t jobs_run(struct jobs_world *world, unsigned first, uint32_t world_size);
 
 /* Rank `rank` of such a job with that tag. */
-struct jobs_ask jobs_was(uint64_t tag, uint32_t rank, uint32_t world_size);
+struct jobs_apply jobs_was(uint64_t tag, uint32_t rank, uint32_t world_size);
 
 /* What the switch has decided, as this peer was told; NULL: it was not. */
 const SmlControl__Decision *jobs_decision(const struct jobs_world *world, unsigned peer);

@@ -303,7 +303,7 @@ bool jobs_start_host(struct jobs_world *world, uint32_t n, uint32_t individual)
 		ready.shares_memory = rank != individual;
 		jobs_say(world, rank, sml_envelope(READY, ready, &ready));
 	}
-	start = jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_START);
+	start = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_START);
 	sml_assert(start != NULL);
 	return start->start->share_memory;
 }
@@ -365,8 +365,8 @@ void jobs_wait(struct jobs_world *world, uint64_t ns)
 
 /* ---- messages to peers ---- */
 
-const SmlControl__Envelope *jobs_told(const struct jobs_world *world, unsigned peer,
-				      SmlControl__Envelope__BodyCase body)
+const SmlControl__Envelope *jobs_received(const struct jobs_world *world, unsigned peer,
+					  SmlControl__Envelope__BodyCase body)
 {
 	const struct jobs_peer *to = &world->peers[peer];
 
@@ -379,7 +379,7 @@ const SmlControl__Envelope *jobs_told(const struct jobs_world *world, unsigned p
 const char *jobs_refusal(const struct jobs_world *world, unsigned peer)
 {
 	const SmlControl__Envelope *told =
-		jobs_told(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
+		jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
 
 	return told ? told->abort->text : "";
 }
@@ -387,7 +387,7 @@ const char *jobs_refusal(const struct jobs_world *world, unsigned peer)
 const SmlControl__Admitted *jobs_admitted(const struct jobs_world *world, unsigned peer)
 {
 	const SmlControl__Envelope *told =
-		jobs_told(world, peer, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+		jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
 
 	return told ? told->admitted : NULL;
 }

@@ -85,8 +85,8 @@ void jobs_wait_silently(struct jobs_world *world, uint64_t ns);
 void jobs_pause(struct jobs_world *world, uint64_t ns);
 
 /* The last message of this kind to the peer, or NULL. */
-const SmlControl__Envelope *jobs_told(const struct jobs_world *world, unsigned peer,
-				      SmlControl__Envelope__BodyCase body);
+const SmlControl__Envelope *jobs_received(const struct jobs_world *world, unsigned peer,
+					  SmlControl__Envelope__BodyCase body);
 /* The reason for which the peer was refused; "": it was not refused. */
 const char *jobs_refusal(const struct jobs_world *world, unsigned peer);
 const SmlControl__Admitted *jobs_admitted(const struct jobs_world *world, unsigned peer);

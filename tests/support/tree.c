@@ -126,7 +126,7 @@ bool tree_is_over(const struct jobs_world *world, unsigned leaf, uint32_t number
 void tree_leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes)
 {
 	const SmlControl__Envelope *job =
-		jobs_told(world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB);
+		jobs_received(world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB);
 	SmlControl__LeafReady ready = SML_CONTROL__LEAF_READY__INIT;
 
 	assert_non_null(job);
@@ -137,5 +137,5 @@ void tree_leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes)
 
 const SmlControl__LeafJob *tree_leaf_job(const struct jobs_world *world, unsigned leaf)
 {
-	return jobs_told(world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB)->leaf_job;
+	return jobs_received(world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB)->leaf_job;
 }

@@ -152,7 +152,7 @@ TEST(rows_of_another_shape_are_not_added)
 static void place(struct sml_host *host, uint32_t use)
 {
 	struct sml_contribution in = contribution(3, use);
-	uint8_t *bytes = sml_host_place(host, 3, use);
+	uint8_t *bytes = sml_host_result_row(host, 3, use);
 
 	memset(bytes + 40 * host->rank, 16 * (int)host->rank + (int)use, 40);
 	assert_int_equal(sml_host_arrive(host, &in, 1), host->rank);
@@ -259,7 +259,7 @@ static void finish(struct stream *stream, uint16_t slot, uint32_t use)
 				sml_host_sleep(host, ready, 20000000);
 			sml_host_wake_up(host);
 		}
-		sml_host_tell(host);
+		sml_host_wake_sleepers(host);
 	}
 	stream->wrong |= !is_right(host, slot, use, &stream->tickets[use]) || differs != host->rank;
 }

@@ -15,15 +15,15 @@ TEST(a_job_begins_runs_and_ends)
 	assert_non_null(jobs_admitted(&world, 0));
 	assert_int_not_equal(jobs_admitted(&world, 0)->cookie, jobs_admitted(&world, 1)->cookie);
 	jobs_ready(&world, 0);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
 	jobs_ready(&world, 1);
-	assert_int_equal(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
+	assert_int_equal(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
 			 352);
 	jobs_wait(&world, 100 * SML_SECOND_NS);
 	jobs_leave(&world, 0);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	jobs_leave(&world, 1);
-	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	assert_int_equal(world.jobs.n_jobs, 0);
 	assert_int_equal(world.jobs.slots_in_use, 0);
 	jobs_close(&world);
@@ -48,7 +48,7 @@ TEST(hardware_has_one_lane_count_and_takes_full_packets)
 	assert_int_equal(jobs_admitted(&world, 2)->lanes, 256);
 	jobs_ready(&world, 2);
 	jobs_ready(&world, 3);
-	assert_int_equal(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
+	assert_int_equal(jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
 			 256);
 	jobs_close(&world);
 }
@@ -246,7 +246,7 @@ TEST(a_planned_change_of_the_members_is_no_warning)
 	message.text = (char *)(uintptr_t) "its members change";
 	message.planned = true;
 	jobs_say(&world, 0, sml_envelope(ABORT, abort, &message));
-	assert_true(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->planned);
+	assert_true(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->planned);
 	assert_int_equal(world.n_warnings, 0);
 	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);

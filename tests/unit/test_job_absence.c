@@ -56,7 +56,7 @@ TEST(ranks_that_gave_up_a_paused_switch_resume_there)
 	ping(&world, 0);
 	jobs_hang_up(&world, 0);
 	assert_true(world.peers[1].ended);
-	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	assert_int_equal(world.jobs.n_jobs, 0);
 	assert_may_resume(&world, membership, tag);
 	jobs_close(&world);
@@ -74,7 +74,7 @@ TEST(who_resumes_before_its_old_connection_has_ended_is_let_in)
 	jobs_pause(&world, LONG_NS);
 	assert_may_resume(&world, membership, tag);
 	assert_true(world.peers[0].ended && world.peers[1].ended);
-	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	jobs_close(&world);
 }
 
@@ -93,7 +93,7 @@ TEST(without_a_pause_a_rank_is_not_let_in_twice)
 static void assert_died(struct jobs_world *world)
 {
 	jobs_hang_up(world, 0);
-	assert_int_equal(jobs_told(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->error,
+	assert_int_equal(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->error,
 			 SML_ERROR_RANK_DIED);
 	assert_non_null(strstr(jobs_refusal(world, 1), "rank 0 (host testhost, pid 1000) died"));
 }
@@ -132,8 +132,8 @@ TEST(a_pause_is_no_silence_of_ranks)
 	jobs_pause(&world, LONG_NS);
 	jobs_wait_silently(&world, LONG_NS);
 	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	jobs_close(&world);
 }
 
@@ -162,7 +162,7 @@ TEST(an_opening_job_is_released_too)
 	jobs_pause(&world, LONG_NS);
 	jobs_hang_up(&world, 0);
 	assert_true(world.peers[1].ended);
-	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	jobs_close(&world);
 }
 
@@ -204,11 +204,11 @@ TEST(a_paused_root_does_not_believe_a_leaf_that_a_rank_has_died)
 	tree_relay_ready(&world, 0, 70);
 	jobs_ready(&world, 1);
 	tree_leaf_ready(&world, 0, 352);
-	assert_non_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_non_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_START));
 	jobs_wait(&world, SML_SECOND_NS);
 	jobs_pause(&world, LONG_NS);
 	tree_relay_end(&world, 0, 70, false);
 	assert_true(world.peers[1].ended);
-	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	jobs_close(&world);
 }

@@ -33,11 +33,11 @@ TEST(who_may_not_ask_is_refused)
 
 	memset(longest, 'n', sizeof(longest) - 1);
 	jobs_open(&world, 4096, 64, false);
-	jobs_ask(&world, 0, (struct jobs_ask){.job = longest});
+	jobs_apply(&world, 0, (struct jobs_apply){.job = longest});
 	assert_non_null(strstr(jobs_refusal(&world, 0), "must be shorter"));
 	jobs_close(&world);
 	jobs_open(&world, 4096, 64, true);
-	jobs_ask(&world, 0, (struct jobs_ask){.min_ranks = 1});
+	jobs_apply(&world, 0, (struct jobs_apply){.min_ranks = 1});
 	assert_string_not_equal(jobs_refusal(&world, 0), "");
 	assert_null(world.jobs.applicants);
 	jobs_close(&world);
@@ -49,9 +49,9 @@ TEST(a_place_that_no_job_had_is_refused)
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 2);
-	jobs_ask(&world, 10, jobs_was(tag, 2, 2));
-	jobs_ask(&world, 11, jobs_was(tag, 0, 3));
-	jobs_ask(&world, 12, jobs_was(77, 0, SML_MAX_WORLD + 1));
+	jobs_apply(&world, 10, jobs_was(tag, 2, 2));
+	jobs_apply(&world, 11, jobs_was(tag, 0, 3));
+	jobs_apply(&world, 12, jobs_was(77, 0, SML_MAX_WORLD + 1));
 	for (unsigned peer = 10; peer < 13; peer++)
 		assert_non_null(strstr(jobs_refusal(&world, peer), "knows no such place"));
 	jobs_close(&world);
@@ -64,10 +64,10 @@ TEST(a_job_ends_when_one_of_its_ranks_asks)
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 2);
-	jobs_ask(&world, 10, jobs_was(tag, 1, 2));
+	jobs_apply(&world, 10, jobs_was(tag, 1, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 0), "this is no failure: rank 1 asks"));
 	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_ask(&world, 11, jobs_was(tag, 0, 2));
+	jobs_apply(&world, 11, jobs_was(tag, 0, 2));
 	jobs_assert_decided(&world, 10, 2, 1, 2);
 	jobs_assert_decided(&world, 11, 2, 0, 2);
 	jobs_close(&world);
@@ -79,12 +79,12 @@ TEST(a_rank_that_asks_twice_is_there_once)
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 2);
-	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
-	jobs_ask(&world, 11, jobs_was(tag, 0, 2));
+	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
+	jobs_apply(&world, 11, jobs_was(tag, 0, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 10), "asked again, on another connection"));
 	/* On one connection, only the first counts. */
-	jobs_ask(&world, 11, (struct jobs_ask){.min_ranks = 3});
-	jobs_ask(&world, 12, jobs_was(tag, 1, 2));
+	jobs_apply(&world, 11, (struct jobs_apply){.min_ranks = 3});
+	jobs_apply(&world, 12, jobs_was(tag, 1, 2));
 	jobs_assert_decided(&world, 11, 2, 0, 2);
 	jobs_assert_decided(&world, 12, 2, 1, 2);
 	jobs_close(&world);
@@ -96,13 +96,13 @@ TEST(who_asks_after_the_decision_is_too_late)
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 2);
-	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
+	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	jobs_assert_decided(&world, 10, 2, 0, 1);
-	jobs_ask(&world, 11, jobs_was(tag, 1, 2));
+	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 11), "asked too late"));
 	/* As a new process, it waits for the next one. */
-	jobs_ask(&world, 12, (struct jobs_ask){.min_ranks = 1});
+	jobs_apply(&world, 12, (struct jobs_apply){.min_ranks = 1});
 	assert_string_equal(jobs_refusal(&world, 12), "");
 	jobs_close(&world);
 }
@@ -110,13 +110,13 @@ TEST(who_asks_after_the_decision_is_too_late)
 /* The others may have seen it begin, at another switch, and decide there. */
 TEST(where_nobody_knows_whether_the_last_membership_began_the_program_decides)
 {
-	struct jobs_ask ask = jobs_was(77, 0, 2);
+	struct jobs_apply ask = jobs_was(77, 0, 2);
 	struct jobs_world world;
 
 	jobs_open(&world, 4096, 64, false);
 	ask.newest.unseen = true;
-	ask.older = (struct jobs_place){66, 1, 3, false};
-	jobs_ask(&world, 0, ask);
+	ask.older = (struct jobs_past_rank){66, 1, 3, false};
+	jobs_apply(&world, 0, ask);
 	assert_non_null(strstr(jobs_refusal(&world, 0), "your program must decide"));
 	jobs_close(&world);
 }
@@ -124,16 +124,16 @@ TEST(where_nobody_knows_whether_the_last_membership_began_the_program_decides)
 /* Its place in the job before counts, and that job's other ranks can be in the next one, too. */
 TEST(a_membership_that_never_ran_does_not_count)
 {
-	struct jobs_ask ask;
+	struct jobs_apply ask;
 	struct jobs_world world;
 	uint64_t tags[2];
 
 	jobs_form_in_vain(&world, true, tags);
 	ask = jobs_was(tags[1], 1, 2);
 	ask.newest.unseen = true;
-	ask.older = (struct jobs_place){tags[0], 1, 3, false};
-	jobs_ask(&world, 20, ask);
-	jobs_ask(&world, 21, jobs_was(tags[0], 2, 3));
+	ask.older = (struct jobs_past_rank){tags[0], 1, 3, false};
+	jobs_apply(&world, 20, ask);
+	jobs_apply(&world, 21, jobs_was(tags[0], 2, 3));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	jobs_assert_decided(&world, 20, 3, 0, 2);
 	jobs_assert_decided(&world, 21, 3, 1, 2);
@@ -144,14 +144,14 @@ TEST(a_membership_that_never_ran_does_not_count)
 
 TEST(who_was_new_in_a_membership_that_never_ran_is_new_again)
 {
-	struct jobs_ask ask;
+	struct jobs_apply ask;
 	struct jobs_world world;
 	uint64_t tags[2];
 
 	jobs_form_in_vain(&world, true, tags);
 	ask = jobs_was(tags[1], 1, 2);
 	ask.newest.unseen = true;
-	jobs_ask(&world, 20, ask);
+	jobs_apply(&world, 20, ask);
 	assert_int_equal(world.jobs.applicants->tag, 0);
 	jobs_close(&world);
 }
@@ -170,14 +170,14 @@ TEST(a_job_that_did_not_go_on_here_is_not_this_switchs_to_judge)
 		jobs_resume(&world, rank, jobs_join_message("train", rank, 2), 7, 66, false);
 	tag = jobs_admitted(&world, 1)->report_tag;
 	/* It has given up before the job went on. */
-	jobs_ask(&world, 10, jobs_was(tag, 1, 2));
+	jobs_apply(&world, 10, jobs_was(tag, 1, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 asks"));
 	assert_true(world.jobs.applicants->tag == tag);
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	assert_non_null(strstr(jobs_refusal(&world, 10), "your program must decide"));
 	/* All of them: then nobody is elsewhere. */
-	jobs_ask(&world, 11, jobs_was(tag, 1, 2));
-	jobs_ask(&world, 12, jobs_was(tag, 0, 2));
+	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
+	jobs_apply(&world, 12, jobs_was(tag, 0, 2));
 	jobs_assert_decided(&world, 11, 2, 1, 2);
 	jobs_close(&world);
 }
@@ -191,22 +191,23 @@ TEST(an_applicant_is_told_who_is_missing)
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 4);
-	jobs_ask(&world, 10, jobs_was(tag, 2, 4));
-	waiting = jobs_told(&world, 10, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
+	jobs_apply(&world, 10, jobs_was(tag, 2, 4));
+	waiting = jobs_received(&world, 10, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
 	assert_int_equal(waiting->n_missing, 3);
 	assert_int_equal(waiting->missing[0], 0);
 	assert_int_equal(waiting->missing[1], 1);
 	assert_int_equal(waiting->missing[2], 3);
 	/* A new process waits for nobody in particular. */
-	jobs_ask(&world, 11, (struct jobs_ask){.min_ranks = 1});
-	waiting = jobs_told(&world, 11, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
+	jobs_apply(&world, 11, (struct jobs_apply){.min_ranks = 1});
+	waiting = jobs_received(&world, 11, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
 	assert_int_equal(waiting->n_missing, 0);
 	jobs_close(&world);
 }
 
 static uint32_t told_to_wait(const struct jobs_world *world, unsigned peer)
 {
-	const SmlControl__Envelope *pong = jobs_told(world, peer, SML_CONTROL__ENVELOPE__BODY_PONG);
+	const SmlControl__Envelope *pong =
+		jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_PONG);
 
 	return pong ? pong->pong->waiting : 0;
 }
@@ -216,10 +217,10 @@ TEST(ranks_that_run_are_told_at_once_of_who_waits)
 	struct jobs_world world;
 
 	jobs_open_running(&world, 2);
-	jobs_ask(&world, 10, (struct jobs_ask){.job = "another"});
+	jobs_apply(&world, 10, (struct jobs_apply){.job = "another"});
 	assert_int_equal(told_to_wait(&world, 0), 0);
-	jobs_ask(&world, 11, (struct jobs_ask){.min_ranks = 1});
-	jobs_ask(&world, 12, (struct jobs_ask){.min_ranks = 1});
+	jobs_apply(&world, 11, (struct jobs_apply){.min_ranks = 1});
+	jobs_apply(&world, 12, (struct jobs_apply){.min_ranks = 1});
 	for (unsigned rank = 0; rank < 2; rank++)
 		assert_int_equal(told_to_wait(&world, rank), 2);
 	jobs_close(&world);
@@ -230,7 +231,7 @@ TEST(who_waits_to_join_waits_as_long_as_it_said)
 	struct jobs_world world;
 
 	jobs_open(&world, 4096, 64, false);
-	jobs_ask(&world, 0, (struct jobs_ask){.min_ranks = 1});
+	jobs_apply(&world, 0, (struct jobs_apply){.min_ranks = 1});
 	jobs_wait(&world, 59 * SML_SECOND_NS);
 	assert_string_equal(jobs_refusal(&world, 0), "");
 	jobs_wait(&world, 2 * SML_SECOND_NS);
@@ -246,7 +247,7 @@ TEST(nobody_waits_for_an_applicant_that_has_gone_or_is_silent)
 		uint64_t tag;
 
 		tag = jobs_open_running(&world, 3);
-		jobs_ask(&world, 10, jobs_was(tag, 0, 3));
+		jobs_apply(&world, 10, jobs_was(tag, 0, 3));
 		if (silent) {
 			/* Longer than its heartbeat, and the others ask only then. */
 			world.jobs.applicants->join->ask->wait_ms = 3600 * 1000;
@@ -255,9 +256,9 @@ TEST(nobody_waits_for_an_applicant_that_has_gone_or_is_silent)
 		} else {
 			jobs_hang_up(&world, 10);
 		}
-		jobs_ask(&world, 11, jobs_was(tag, 1, 3));
+		jobs_apply(&world, 11, jobs_was(tag, 1, 3));
 		assert_null(jobs_decision(&world, 11));
-		jobs_ask(&world, 12, jobs_was(tag, 2, 3));
+		jobs_apply(&world, 12, jobs_was(tag, 2, 3));
 		jobs_assert_decided(&world, 11, 2, 0, 2);
 		jobs_assert_decided(&world, 12, 2, 1, 2);
 		jobs_close(&world);
@@ -270,7 +271,7 @@ TEST(a_switch_that_ends_tells_those_that_ask)
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 2);
-	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
+	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
 	sml_jobs_stop(&world.jobs, world.now_ns);
 	assert_non_null(strstr(jobs_refusal(&world, 10), "the switch was stopped"));
 	assert_int_equal(world.jobs.n_members, 0);

@@ -18,10 +18,10 @@ TEST(ranks_keep_their_order_and_the_new_ones_follow)
 
 	tag = jobs_open_running(&world, 4);
 	jobs_hang_up(&world, 1);
-	jobs_ask_to_join(&world, 21);
-	jobs_ask_to_join(&world, 20);
+	jobs_apply_as_new(&world, 21);
+	jobs_apply_as_new(&world, 20);
 	for (unsigned i = 0; i < 3; i++)
-		jobs_ask(&world, 10 + i, jobs_was(tag, came[i], 4));
+		jobs_apply(&world, 10 + i, jobs_was(tag, came[i], 4));
 	jobs_assert_decided(&world, 11, 2, 0, 5);
 	jobs_assert_decided(&world, 12, 2, 1, 5);
 	jobs_assert_decided(&world, 10, 2, 2, 5);
@@ -41,16 +41,16 @@ TEST(ranks_keep_their_order_and_the_new_ones_follow)
 TEST(a_joiner_that_does_not_fit_the_others_does_not_end_their_job)
 {
 	struct jobs_world world;
-	struct jobs_ask ask = {.shards = 1};
+	struct jobs_apply ask = {.shards = 1};
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 2);
-	jobs_ask(&world, 20, ask);
+	jobs_apply(&world, 20, ask);
 	ask.shards = 2;
-	jobs_ask(&world, 21, ask);
+	jobs_apply(&world, 21, ask);
 	for (uint32_t rank = 0; rank < 2; rank++) {
-		ask.newest = (struct jobs_place){tag, rank, 2, false};
-		jobs_ask(&world, 10 + rank, ask);
+		ask.newest = (struct jobs_past_rank){tag, rank, 2, false};
+		jobs_apply(&world, 10 + rank, ask);
 	}
 	assert_non_null(strstr(jobs_refusal(&world, 20), "disagree about threads"));
 	for (unsigned i = 0; i < 2; i++)
@@ -65,8 +65,8 @@ TEST(joiners_of_another_job_go_on_waiting)
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 1);
-	jobs_ask(&world, 20, (struct jobs_ask){.job = "trainer"});
-	jobs_ask(&world, 10, jobs_was(tag, 0, 1));
+	jobs_apply(&world, 20, (struct jobs_apply){.job = "trainer"});
+	jobs_apply(&world, 10, jobs_was(tag, 0, 1));
 	jobs_assert_decided(&world, 10, 2, 0, 1);
 	assert_non_null(world.jobs.applicants);
 	assert_string_equal(jobs_refusal(&world, 20), "");
@@ -77,18 +77,18 @@ TEST(joiners_of_another_job_go_on_waiting)
 TEST(joiners_are_added_up_to_the_bound)
 {
 	struct jobs_world world;
-	struct jobs_ask ask;
+	struct jobs_apply ask;
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 2);
 	for (unsigned i = 0; i < 3; i++)
-		jobs_ask_to_join(&world, 20 + i);
+		jobs_apply_as_new(&world, 20 + i);
 	ask = jobs_was(tag, 0, 2);
 	ask.max_ranks = 4;
-	jobs_ask(&world, 10, ask);
+	jobs_apply(&world, 10, ask);
 	ask = jobs_was(tag, 1, 2);
 	ask.max_ranks = 3;
-	jobs_ask(&world, 11, ask);
+	jobs_apply(&world, 11, ask);
 	jobs_assert_decided(&world, 20, 2, 2, 3);
 	assert_null(jobs_decision(&world, 21));
 	assert_string_equal(jobs_refusal(&world, 21), "");
@@ -98,15 +98,15 @@ TEST(joiners_are_added_up_to_the_bound)
 TEST(ranks_are_members_beyond_the_bound)
 {
 	struct jobs_world world;
-	struct jobs_ask ask;
+	struct jobs_apply ask;
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 2);
-	jobs_ask_to_join(&world, 20);
+	jobs_apply_as_new(&world, 20);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		ask = jobs_was(tag, rank, 2);
 		ask.max_ranks = 1;
-		jobs_ask(&world, 10 + rank, ask);
+		jobs_apply(&world, 10 + rank, ask);
 	}
 	jobs_assert_decided(&world, 11, 2, 1, 2);
 	assert_null(jobs_decision(&world, 20));
@@ -121,9 +121,9 @@ TEST(who_does_not_ask_in_time_is_left_out)
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 3);
-	jobs_ask(&world, 12, jobs_was(tag, 2, 3));
+	jobs_apply(&world, 12, jobs_was(tag, 2, 3));
 	jobs_wait(&world, SML_SECOND_NS / 2);
-	jobs_ask(&world, 10, jobs_was(tag, 0, 3));
+	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
 	assert_null(jobs_decision(&world, 12));
 	/* From the first that asked. */
 	jobs_wait(&world, SML_SECOND_NS * 6 / 10);
@@ -134,7 +134,7 @@ TEST(who_does_not_ask_in_time_is_left_out)
 
 TEST(with_too_few_ranks_all_get_an_error_in_time)
 {
-	struct jobs_ask ask;
+	struct jobs_apply ask;
 	struct jobs_world world;
 	uint64_t tag;
 
@@ -142,15 +142,15 @@ TEST(with_too_few_ranks_all_get_an_error_in_time)
 	jobs_hang_up(&world, 1);
 	ask = jobs_was(tag, 0, 2);
 	ask.min_ranks = 2;
-	jobs_ask(&world, 10, ask);
+	jobs_apply(&world, 10, ask);
 	jobs_wait(&world, SML_SECOND_NS * 9 / 10);
 	assert_string_equal(jobs_refusal(&world, 10), "");
 	jobs_wait(&world, SML_SECOND_NS * 2 / 10);
 	assert_non_null(
 		strstr(jobs_refusal(&world, 10), "too few ranks to go on: 1, of at least 2"));
 	/* It asks again, and this time one joins. */
-	jobs_ask(&world, 11, ask);
-	jobs_ask_to_join(&world, 20);
+	jobs_apply(&world, 11, ask);
+	jobs_apply_as_new(&world, 20);
 	jobs_assert_decided(&world, 11, 2, 0, 2);
 	jobs_assert_decided(&world, 20, 2, 1, 2);
 	jobs_close(&world);
@@ -164,12 +164,12 @@ TEST(a_job_that_ran_elsewhere_needs_all_of_its_ranks)
 
 	jobs_open(&world, 4096, 64, false);
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_ask(&world, rank, jobs_was(77, rank, 3));
+		jobs_apply(&world, rank, jobs_was(77, rank, 3));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	for (unsigned peer = 0; peer < 2; peer++)
 		assert_non_null(strstr(jobs_refusal(&world, peer), "only 2 of its 3 ranks"));
 	for (uint32_t rank = 0; rank < 3; rank++)
-		jobs_ask(&world, 10 + rank, jobs_was(77, rank, 3));
+		jobs_apply(&world, 10 + rank, jobs_was(77, rank, 3));
 	jobs_assert_decided(&world, 11, 2, 1, 3);
 	jobs_close(&world);
 }
@@ -178,18 +178,18 @@ TEST(a_job_that_ran_elsewhere_needs_all_of_its_ranks)
 TEST(after_a_membership_that_never_ran_one_of_its_members_is_needed)
 {
 	struct jobs_world world;
-	struct jobs_ask ask;
+	struct jobs_apply ask;
 	uint64_t tags[2];
 
 	jobs_form_in_vain(&world, false, tags);
-	jobs_ask(&world, 22, jobs_was(tags[0], 2, 3));
+	jobs_apply(&world, 22, jobs_was(tags[0], 2, 3));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	assert_non_null(strstr(jobs_refusal(&world, 22), "asked too late"));
-	jobs_ask(&world, 32, jobs_was(tags[0], 2, 3));
+	jobs_apply(&world, 32, jobs_was(tags[0], 2, 3));
 	ask = jobs_was(tags[1], 1, 2);
 	ask.newest.unseen = true;
-	ask.older = (struct jobs_place){tags[0], 1, 3, false};
-	jobs_ask(&world, 31, ask);
+	ask.older = (struct jobs_past_rank){tags[0], 1, 3, false};
+	jobs_apply(&world, 31, ask);
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	jobs_assert_decided(&world, 31, 3, 0, 2);
 	jobs_assert_decided(&world, 32, 3, 1, 2);
@@ -203,7 +203,7 @@ TEST(a_member_that_was_not_told_so_can_go_on)
 	uint64_t tags[2];
 
 	jobs_form_in_vain(&world, false, tags);
-	jobs_ask(&world, 30, jobs_was(tags[0], 0, 3));
+	jobs_apply(&world, 30, jobs_was(tags[0], 0, 3));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	jobs_assert_decided(&world, 30, 3, 0, 1);
 	jobs_close(&world);
@@ -216,15 +216,15 @@ TEST(who_was_in_the_last_membership_only_is_not_enough)
 	uint64_t tags[2];
 
 	jobs_form_in_vain(&world, false, tags);
-	jobs_ask(&world, 31, jobs_was(tags[0], 1, 3));
-	jobs_ask(&world, 32, jobs_was(tags[0], 2, 3));
+	jobs_apply(&world, 31, jobs_was(tags[0], 1, 3));
+	jobs_apply(&world, 32, jobs_was(tags[0], 2, 3));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	jobs_assert_decided(&world, 32, 3, 1, 2);
 	jobs_hang_up(&world, 31);
-	jobs_ask(&world, 42, jobs_was(tags[0], 2, 3));
+	jobs_apply(&world, 42, jobs_was(tags[0], 2, 3));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	assert_non_null(strstr(jobs_refusal(&world, 42), "asked too late"));
-	jobs_ask(&world, 51, jobs_was(tags[0], 1, 3));
+	jobs_apply(&world, 51, jobs_was(tags[0], 1, 3));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	jobs_assert_decided(&world, 51, 4, 0, 1);
 	jobs_close(&world);
@@ -236,12 +236,12 @@ TEST(after_a_membership_that_ran_the_job_before_it_is_over)
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 2);
-	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
+	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	jobs_ready(&world, 10);
-	assert_non_null(jobs_told(&world, 10, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_non_null(jobs_received(&world, 10, SML_CONTROL__ENVELOPE__BODY_START));
 	jobs_hang_up(&world, 10);
-	jobs_ask(&world, 11, jobs_was(tag, 1, 2));
+	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 11), "asked too late"));
 	jobs_close(&world);
 }
@@ -251,7 +251,7 @@ TEST(after_a_membership_that_ran_the_job_before_it_is_over)
 TEST(each_membership_has_a_name_and_a_number_of_its_own)
 {
 	struct jobs_world world;
-	struct jobs_ask ask;
+	struct jobs_apply ask;
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 1);
@@ -260,7 +260,7 @@ TEST(each_membership_has_a_name_and_a_number_of_its_own)
 	ask = jobs_was(tag, 0, 1);
 	/* As an earlier switch has told it. */
 	ask.number = 5;
-	jobs_ask(&world, 10, ask);
+	jobs_apply(&world, 10, ask);
 	jobs_assert_decided(&world, 10, 7, 0, 1);
 	assert_string_equal(jobs_decision(&world, 10)->job, "train #7");
 	jobs_close(&world);
@@ -272,12 +272,12 @@ TEST(where_there_is_no_room_for_the_job_nobody_waits_for_it)
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 2);
-	jobs_ask(&world, 10, jobs_was(tag, 0, 2));
+	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
 	/* Another job runs by the time that the second one asks. */
 	world.jobs.config.max_jobs = 1;
 	jobs_join_all(&world, 20, "other", 1);
 	jobs_ready(&world, 20);
-	jobs_ask(&world, 11, jobs_was(tag, 1, 2));
+	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
 	for (unsigned peer = 10; peer < 12; peer++) {
 		assert_null(jobs_decision(&world, peer));
 		assert_string_not_equal(jobs_refusal(&world, peer), "");
@@ -286,7 +286,7 @@ TEST(where_there_is_no_room_for_the_job_nobody_waits_for_it)
 	/* They ask again when there is room. */
 	jobs_hang_up(&world, 20);
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_ask(&world, 30 + rank, jobs_was(tag, rank, 2));
+		jobs_apply(&world, 30 + rank, jobs_was(tag, rank, 2));
 	jobs_assert_decided(&world, 30, 3, 0, 2);
 	jobs_close(&world);
 }

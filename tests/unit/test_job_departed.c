@@ -114,7 +114,7 @@ TEST(they_finish_if_they_make_no_call_without_it)
 	assert_int_equal(world.jobs.n_jobs, 1);
 	jobs_leave(&world, 0);
 	jobs_leave(&world, 2);
-	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	jobs_close(&world);
 }
 

@@ -25,7 +25,7 @@ static const SmlControl__Abort *told_of_abort(struct jobs_world *world, int erro
 	message.told = told;
 	jobs_say(world, 1, sml_envelope(ABORT, abort, &message));
 	jobs_hang_up(world, 1);
-	return jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
+	return jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
 }
 
 TEST(what_another_switch_has_told_is_passed_on_unchanged)
@@ -75,7 +75,7 @@ TEST(the_others_leave_without_a_rank_that_died_as_it_left)
 	jobs_hang_up(&world, 1);
 	jobs_wait(&world, 3 * SML_SECOND_NS);
 	jobs_leave(&world, 0);
-	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	jobs_close(&world);
 }
 
@@ -118,7 +118,7 @@ TEST(a_rank_that_leaves_before_the_job_has_begun_has_not_died)
 	jobs_leave(&world, 2);
 	jobs_hang_up(&world, 2);
 	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 1 (host testhost, pid 1001) left"));
-	assert_int_equal(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->error,
+	assert_int_equal(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->error,
 			 SML_ERROR_ABORTED);
 	jobs_close(&world);
 }

@@ -20,7 +20,7 @@ static const char *waiting_text(struct jobs_world *world, unsigned peer)
 	const SmlControl__Envelope *told;
 
 	jobs_wait(world, SML_SECOND_NS);
-	told = jobs_told(world, peer, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	told = jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_WAITING);
 	return told ? told->waiting->refused : "(never told)";
 }
 

@@ -62,7 +62,7 @@ TEST(a_switch_admits_ranks_of_one_machine_as_one_child)
 	assert_int_not_equal(jobs_admitted(&world, 0)->cookie, jobs_admitted(&world, 1)->cookie);
 	for (uint32_t rank = 0; rank < 4; rank++)
 		say_ready(&world, rank, true);
-	assert_non_null(jobs_told(&world, 3, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_non_null(jobs_received(&world, 3, SML_CONTROL__ENVELOPE__BODY_START));
 	jobs_close(&world);
 }
 
@@ -83,14 +83,14 @@ TEST(a_rank_tells_only_of_memory_that_it_shares)
 	jobs_join_from(&world, "aab", false);
 	for (uint32_t rank = 0; rank < 3; rank++)
 		say_ready(&world, rank, true);
-	assert_non_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_non_null(jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
 	say_mismatch(&world, 2, 0, 1);
 	say_mismatch(&world, 0, 0, 2);
 	say_mismatch(&world, 0, 0, 64);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	say_mismatch(&world, 1, 0, 1);
-	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
-	assert_non_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	assert_non_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	jobs_close(&world);
 }
 
@@ -104,9 +104,9 @@ static void admit_again(uint32_t individual)
 	cookie = jobs_admitted(&world, 0)->cookie;
 	say_ready(&world, 0, true);
 	say_ready(&world, 1, individual != 1);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
 	say_ready(&world, 2, individual != 2);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
 	for (uint32_t rank = 0; rank < 3; rank++) {
 		assert_int_equal(jobs_admitted(&world, rank)->number, rank);
 		assert_int_equal(jobs_admitted(&world, rank)->epoch, 2);
@@ -115,7 +115,7 @@ static void admit_again(uint32_t individual)
 	}
 	for (uint32_t rank = 0; rank < 3; rank++)
 		say_ready(&world, rank, false);
-	assert_non_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_non_null(jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
 	jobs_close(&world);
 }
 

@@ -135,11 +135,11 @@ TEST(who_looks_for_ranks_that_have_left_may_leave)
 	jobs_open(&world, 4096, 64, false);
 	resume(&world, 0, 1, 77, true);
 	jobs_wait(&world, 6 * SML_SECOND_NS);
-	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	/* Not while another rank is here that does not ask for this. */
 	resume(&world, 1, 1, 77, false);
 	jobs_wait(&world, 6 * SML_SECOND_NS);
-	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	assert_true(world.peers[1].ended);
 	jobs_close(&world);
 }
@@ -151,15 +151,15 @@ TEST(where_all_come_only_to_leave_they_leave_at_once)
 
 	jobs_open(&world, 4096, 64, false);
 	resume(&world, 0, 0, 77, true);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	resume(&world, 1, 1, 77, true);
-	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	assert_non_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	assert_int_equal(world.jobs.n_jobs, 0);
 	/* One of them has calls to make, so the job continues. */
 	resume(&world, 2, 0, 78, true);
 	resume(&world, 3, 1, 78, false);
-	assert_null(jobs_told(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_null(jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	assert_non_null(jobs_admitted(&world, 3));
 	jobs_close(&world);
 }
@@ -169,7 +169,7 @@ TEST(where_all_come_only_to_leave_they_leave_at_once)
 static unsigned maps_told(const struct jobs_world *world, unsigned peer)
 {
 	const SmlControl__Envelope *admitted =
-		jobs_told(world, peer, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+		jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
 
 	assert_non_null(admitted);
 	return (unsigned)admitted->admitted->n_maps;
@@ -222,6 +222,6 @@ TEST(a_rank_that_was_ready_for_another_job_is_not_taken_along)
 	jobs_begin_again(&world, 0, jobs_join_message("other", 0, 2), 8);
 	jobs_resume(&world, 1, jobs_join_message("other", 1, 2), 7, 0, false);
 	assert_int_equal(world.jobs.n_jobs, 2);
-	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ADMITTED));
+	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ADMITTED));
 	jobs_close(&world);
 }

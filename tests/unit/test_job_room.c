@@ -121,7 +121,7 @@ TEST(who_only_says_that_it_resumes_makes_room_after_a_second)
 	assert_goes_on(&world, 1);
 	assert_int_equal(count_ended(&world, 10, 2), 1);
 	/* It may have been honest: then it looks for a switch again. */
-	assert_null(jobs_told(&world, 10, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_null(jobs_received(&world, 10, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	jobs_close(&world);
 }
 
@@ -202,7 +202,7 @@ TEST(a_leaf_without_ranks_makes_room_for_another_leaf)
 	for (unsigned i = 0; i < 3; i++)
 		tree_attach(&world, 10 + i, 4096);
 	assert_true(world.peers[10].ended);
-	assert_non_null(jobs_told(&world, 12, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
+	assert_non_null(jobs_received(&world, 12, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
 	jobs_close(&world);
 }
 

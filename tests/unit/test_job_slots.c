@@ -110,7 +110,7 @@ TEST(want_of_room_is_not_the_end_of_a_job_that_resumes)
 	jobs_join(&world, 0, jobs_join_message("first", 0, 1));
 	assert_int_equal(slots_of(&world, 0), 16);
 	resume(&world, 1, jobs_join_message("second", 0, 1));
-	told = jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT);
+	told = jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT);
 	assert_non_null(told);
 	assert_non_null(strstr(told->abort->text, "pool is full"));
 	assert_true(told->abort->again);

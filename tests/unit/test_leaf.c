@@ -43,7 +43,8 @@ static void be_leaf(struct jobs_world *world, unsigned n_ranks, uint32_t *number
 	jobs_say(world, 0, sml_envelope(ATTACHED, attached, &attached));
 	for (uint32_t rank = 0; rank < n_ranks; rank++) {
 		jobs_join(world, 1 + rank, jobs_join_message("tree", rank, n_ranks));
-		numbers[rank] = jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+		numbers[rank] =
+			jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
 	}
 }
 
@@ -67,7 +68,7 @@ static const char *offer_hosts(struct jobs_world *world, uint32_t *numbers, uint
 	job.hosts = hosts ? hosts : ranks;
 	job.n_peers = job.n_ranks = job.n_hosts = n;
 	jobs_say(world, 0, sml_envelope(LEAF_JOB, leaf_job, &job));
-	failed = jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED);
+	failed = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED);
 	return failed && failed->leaf_failed->job_number == job.job_number
 		       ? failed->leaf_failed->text
 		       : NULL;
@@ -112,14 +113,15 @@ TEST(a_stranger_that_attaches_to_a_leaf_changes_no_other_way)
 
 	be_leaf(&world, 0, NULL);
 	tree_attach(&world, 5, 0);
-	assert_non_null(jobs_told(&world, 5, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
-	assert_int_equal(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF)->leaf->slots, 4096);
+	assert_non_null(jobs_received(&world, 5, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
+	assert_int_equal(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF)->leaf->slots,
+			 4096);
 	jobs_join(&world, 1, jobs_join_message("tree", 0, 2));
-	told = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
+	told = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
 	assert_int_equal(told->slots, 4096);
 	assert_int_equal(told->lanes, 352);
 	tree_relay_from(&world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 64);
-	told = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
+	told = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
 	assert_int_equal(told->slots, 0);
 	assert_int_equal(told->lanes, 64);
 	jobs_close(&world);
@@ -203,14 +205,14 @@ TEST(a_leaf_does_not_wait_for_its_leaves_for_ever)
 	be_leaf(&world, 1, numbers);
 	tree_attach(&world, 5, 4096);
 	tree_relay_from(&world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 352);
-	numbers[1] = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	numbers[1] = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
 	assert_null(offer(&world, numbers, ranks, 2, 2));
 	request.job_number = tree_leaf_job(&world, 5)->job_number;
 	jobs_say(&world, 0, sml_envelope(LEAF_STALLS, leaf_stalls, &request));
-	assert_non_null(jobs_told(&world, 5, SML_CONTROL__ENVELOPE__BODY_LEAF_STALLS));
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	assert_non_null(jobs_received(&world, 5, SML_CONTROL__ENVELOPE__BODY_LEAF_STALLS));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
 	jobs_wait(&world, SML_ANSWER_NS);
-	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
 	jobs_close(&world);
 }
 
@@ -244,14 +246,14 @@ TEST(a_leaf_serves_ranks_of_one_host_as_one_child)
 	assert_int_equal(world.jobs.leaf.jobs[0]->rules.n_ranks, 2);
 	/* Only the first of each host sends packets: the others have no address here. */
 	say_ready_at_leaf(&world, 2, true);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED));
 	/* It could not share memory, so it has sent none either. */
 	say_ready_at_leaf(&world, 0, false);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED));
 	say_ready_at_leaf(&world, 1, true);
-	assert_non_null(strstr(
-		jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)->leaf_failed->text,
-		"rank 1 (host testhost, pid 1001) is nowhere"));
+	assert_non_null(strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)
+				       ->leaf_failed->text,
+			       "rank 1 (host testhost, pid 1001) is nowhere"));
 	jobs_close(&world);
 }
 
@@ -302,10 +304,10 @@ TEST(a_leaf_shows_its_stripe_and_what_its_leaf_contributes)
 	join.stripe = 1;
 	join.stripes = 2;
 	jobs_join(&world, 1, join);
-	numbers[0] = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	numbers[0] = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
 	tree_attach(&world, 2, 300);
 	tree_relay_join(&world, 2, 70, 1, 2);
-	numbers[1] = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	numbers[1] = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
 	assert_null(offer_hosts(&world, numbers, ranks, NULL, 2, 2));
 	world.contributions[0] = 5;
 	world.contributions[1] = 7;
@@ -358,21 +360,21 @@ TEST(a_leaf_waits_for_slots_of_ended_jobs)
 	/* What a parent may ask for in the meantime. */
 	request.job_number = world.jobs.leaf.jobs[place]->rules.job;
 	jobs_say(&world, 0, sml_envelope(LEAF_STALLS, leaf_stalls, &request));
-	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
 	jobs_wait(&world, 3 * SML_TICK_NS);
 	assert_int_equal(world.served[place].n_ranks, 0);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
 	world.has_no_room_yet = false;
 	jobs_wait(&world, SML_TICK_NS);
 	assert_int_equal(world.served[place].n_ranks, 2);
-	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
 	/* The parent may end it before. */
 	world.has_no_room_yet = true;
 	assert_null(offer(&world, numbers, ranks, 2, 2));
 	say_ready_at_leaf(&world, 0, false);
-	assert_non_null(strstr(
-		jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)->leaf_failed->text,
-		"was ready before its switch had slots for the job"));
+	assert_non_null(strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)
+				       ->leaf_failed->text,
+			       "was ready before its switch had slots for the job"));
 	assert_int_equal(world.jobs.slots_in_use, 0);
 	jobs_close(&world);
 }
@@ -388,9 +390,9 @@ TEST(a_leaf_whose_slots_are_in_pieces_says_so_later_too)
 	world.has_no_room_yet = false;
 	world.most_slots = 15;
 	jobs_wait(&world, SML_TICK_NS);
-	assert_non_null(strstr(
-		jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)->leaf_failed->text,
-		"in pieces"));
+	assert_non_null(strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)
+				       ->leaf_failed->text,
+			       "in pieces"));
 	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);
 }
@@ -412,9 +414,9 @@ TEST(a_leaf_that_cannot_reach_its_parent_says_why)
 	world.operations.misses_parent = missing_parent;
 	assert_string_equal(offer(&world, numbers, ranks, 1, 1),
 			    "its parent spine:28500 is nowhere");
-	failed = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED);
+	failed = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED);
 	assert_false(failed->leaf_failed->again);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
 	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);
 }
@@ -427,8 +429,8 @@ static uint32_t run(struct jobs_world *world)
 
 	be_leaf(world, 2, numbers);
 	assert_null(offer(world, numbers, ranks, 2, 2));
-	start.job_number =
-		jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY)->leaf_ready->job_number;
+	start.job_number = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY)
+				   ->leaf_ready->job_number;
 	jobs_say(world, 0, sml_envelope(LEAF_START, leaf_start, &start));
 	return start.job_number;
 }
@@ -466,11 +468,11 @@ TEST(a_leaf_without_its_parents_results_renews_its_address)
 	world.verdicts[SML_VERDICT_RESEND_UP] = 3;
 	world.verdicts[SML_VERDICT_COMPLETED] = 9;
 	jobs_wait(&world, SML_SECOND_NS);
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW));
 	/* Its ranks ask again, and no result comes. */
 	world.verdicts[SML_VERDICT_RESEND_UP]++;
 	jobs_wait(&world, SML_SECOND_NS);
-	renew = jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW);
+	renew = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW);
 	assert_non_null(renew);
 	assert_int_equal(renew->leaf_renew->job_number, job);
 	assert_int_not_equal(renew->leaf_renew->number, 0);

@@ -93,8 +93,8 @@ TEST(a_notice_says_how_long_and_for_what)
 	struct sml_notice notice;
 
 	sml_notice_begin(&notice, &settings, NOW);
-	sml_notice_tell(&notice, NOW + 5100 * SML_NS_PER_MS, NOW + 299999 * SML_NS_PER_MS,
-			"rank %d", 3);
+	sml_notice_log(&notice, NOW + 5100 * SML_NS_PER_MS, NOW + 299999 * SML_NS_PER_MS, "rank %d",
+		       3);
 	assert_string_equal(said.text, "waiting 5 s (of at most 300) for rank 3");
 	assert_int_equal(said.n, 1);
 }

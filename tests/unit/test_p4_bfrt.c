@@ -24,14 +24,14 @@ extern const struct sml_p4_target_operations sml_p4_target_operations;
 static struct bfrt_server *server;
 static struct sml_dataplane dataplane;
 
-static struct sml_p4_place place_of_server(void)
+static struct sml_p4_address place_of_server(void)
 {
-	return (struct sml_p4_place){.host = "127.0.0.1", .port = bfrt_server_port(server)};
+	return (struct sml_p4_address){.host = "127.0.0.1", .port = bfrt_server_port(server)};
 }
 
 static int connect_target(struct sml_p4_target **target)
 {
-	struct sml_p4_place place = place_of_server();
+	struct sml_p4_address place = place_of_server();
 
 	return OPERATIONS.open(target, &place, &sml_p4_services);
 }
@@ -485,7 +485,7 @@ TEST_WITH(another_program_is_refused, NULL, close_world)
 /* A label of a name in DNS has at most 63 characters, so no name server is asked. */
 TEST(an_unknown_host_is_told)
 {
-	struct sml_p4_place place = {.port = 9};
+	struct sml_p4_address place = {.port = 9};
 
 	memset(place.host, 'a', 64);
 	assert_int_equal(OPERATIONS.open(&dataplane.target, &place, &sml_p4_services),
@@ -496,7 +496,7 @@ TEST(an_unknown_host_is_told)
 
 TEST_WITH(nobody_there_is_told, open_server, close_world)
 {
-	struct sml_p4_place place = place_of_server();
+	struct sml_p4_address place = place_of_server();
 
 	bfrt_server_close(server);
 	assert_int_equal(OPERATIONS.open(&dataplane.target, &place, &sml_p4_services),

@@ -107,7 +107,7 @@ TEST_WITH(whoever_finds_none_says_why_of_each, begin, NULL)
 	while ((address = connects_within(2000)) >= 0)
 		sml_search_failed(&search, (unsigned)address, -111, "refused", now_ns);
 	assert_int_equal(search.outcome, SML_SEARCH_FAILED);
-	sml_search_tell(&search, text, sizeof(text));
+	sml_search_report(&search, text, sizeof(text));
 	for (unsigned i = 0; i < 3; i++)
 		assert_non_null(strstr(text, names[i]));
 }
@@ -116,12 +116,12 @@ TEST_WITH(whoever_finds_none_says_why_of_each, begin, NULL)
 static void waits_for(const unsigned *missing, unsigned n, unsigned seconds)
 {
 	struct sml_ranks ranks = {{0}};
-	unsigned n_told = search.tries[2].n_told;
+	unsigned n_reports = search.tries[2].n_reports;
 
 	for (unsigned i = 0; i < n; i++)
 		sml_ranks_add(&ranks, missing[i]);
 	for (unsigned i = 0; i <= seconds; i++, now_ns += 1000 * MS)
-		sml_search_missing(&search, 2, &ranks, 0, ++n_told, now_ns);
+		sml_search_missing(&search, 2, &ranks, 0, ++n_reports, now_ns);
 }
 
 static int begin_to_judge(void **state)
@@ -146,7 +146,7 @@ TEST_WITH(a_rank_that_comes_to_no_switch_is_given_up, begin_to_judge, NULL)
 	waits_for((const unsigned[]){1, 3}, 2, 2);
 	assert_int_equal(search.outcome, SML_SEARCH_FAILED);
 	assert_int_equal(search.error, SML_ERROR_RANK_DIED);
-	sml_search_tell(&search, text, sizeof(text));
+	sml_search_report(&search, text, sizeof(text));
 	assert_non_null(strstr(text, "rank 3 died with the switch"));
 }
 

@@ -67,7 +67,7 @@ static void open_switch(struct hostile_switch *hostile)
 
 static char last_text[512]; /* the question below was answered with this */
 
-/* Asks the switch. Returns the result of sml_status_client_ask(). */
+/* Asks the switch. Returns the result of sml_status_client_query(). */
 static int ask_hostile(struct hostile_switch *hostile, int timeout_ms)
 {
 	SmlControl__Envelope *status = NULL;
@@ -78,7 +78,7 @@ static int ask_hostile(struct hostile_switch *hostile, int timeout_ms)
 	open_switch(hostile);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", hostile->port);
 	assert_int_equal(sml_status_client_open(&client, address, timeout_ms), 0);
-	rc = sml_status_client_ask(&client, &status);
+	rc = sml_status_client_query(&client, &status);
 	assert_true((rc == 0) == (status != NULL));
 	assert_true((rc == 0) == (client.text[0] == '\0'));
 	if (status != NULL)

@@ -170,7 +170,7 @@ static void place_all(uint8_t *bytes, uint8_t others)
 		uint32_t first = i * 4 * LANES, left = (uint32_t)tensor.spec.count - first;
 
 		memset(lanes, others, sizeof(lanes));
-		sml_tensor_place(&tensor, stream, i, lanes);
+		sml_tensor_insert(&tensor, stream, i, lanes);
 		memcpy(bytes + first, lanes, left < sizeof(lanes) ? left : sizeof(lanes));
 	}
 }
@@ -191,7 +191,7 @@ TEST(placed_bytes_leave_all_others_alone)
 		spec.send_count = sent;
 		spec.send_first = gen_below(&gen, count - sent + 1);
 		make(&spec, &sequence);
-		assert_true(sml_tensor_is_placed(&tensor));
+		assert_true(sml_tensor_is_inserted(&tensor));
 		place_all(all.bytes, 0xee);
 		for (uint32_t i = 0; i < count; i++)
 			assert_int_equal(all.bytes[i], i - spec.send_first < sent ? 1 : 0xee);

@@ -189,8 +189,8 @@ static void send_batch(struct net *net, unsigned n)
 	struct sml_batch batch = {.bytes = bytes};
 
 	for (uint32_t i = 0; i < n; i++) {
-		memset(sml_batch_place(&batch), 0, BYTES);
-		memcpy(sml_batch_place(&batch), &i, sizeof(i));
+		memset(sml_batch_next(&batch), 0, BYTES);
+		memcpy(sml_batch_next(&batch), &i, sizeof(i));
 		sml_batch_add(&batch, BYTES, 1);
 	}
 	assert_int_equal(net->transports[0]->ops->send(net->transports[0], &batch), n);

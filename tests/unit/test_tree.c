@@ -15,7 +15,7 @@ static void run(struct jobs_world *world)
 
 	jobs_open(world, 4096, 64, false);
 	tree_attach(world, 0, 300);
-	assert_non_null(jobs_told(world, 0, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		join = jobs_join_message("tree", rank, 3);
 		tree_relay_from(world, 0, 70 + rank, sml_envelope(JOIN, join, &join), 4096, 256);
@@ -86,12 +86,12 @@ TEST(a_job_starts_when_its_leaves_are_ready_too)
 	struct jobs_world world;
 
 	run(&world);
-	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_START));
-	assert_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_START));
+	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_START));
 	tree_leaf_ready(&world, 0, 128);
-	assert_int_equal(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
+	assert_int_equal(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
 			 128);
-	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_START));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_START));
 	assert_true(tree_was_relayed(&world, 0, 71, SML_CONTROL__ENVELOPE__BODY_START));
 	jobs_close(&world);
 }
@@ -110,11 +110,11 @@ TEST(a_death_behind_a_leaf_is_told_to_all)
 	assert_non_null(told);
 	assert_int_equal(told->abort->error, SML_ERROR_RANK_DIED);
 	sml_control__envelope__free_unpacked(told, NULL);
-	assert_non_null(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_END));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_END));
 	/* The leaf's operator reads what the root's does. */
-	assert_non_null(
-		strstr(jobs_told(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_END)->leaf_end->how,
-		       "failed: rank"));
+	assert_non_null(strstr(
+		jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_END)->leaf_end->how,
+		"failed: rank"));
 	assert_non_null(strstr(world.warning, "job \"tree\" failed: rank"));
 	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);
@@ -197,7 +197,7 @@ TEST(a_leaf_speaks_only_for_its_own_ranks)
 	mismatch.ranks = ranks;
 	mismatch.n_ranks = 2;
 	jobs_say(&world, 0, sml_envelope(LEAF_MISMATCH, leaf_mismatch, &mismatch));
-	assert_null(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	ranks[1] = 1;
 	jobs_say(&world, 0, sml_envelope(LEAF_MISMATCH, leaf_mismatch, &mismatch));
 	assert_true(tree_was_relayed(&world, 0, 70, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
@@ -302,7 +302,7 @@ TEST(a_full_leaf_refuses_for_now)
 	tree_relay_join(&world, 0, 70, 0, 2);
 	jobs_join(&world, 1, jobs_join_message("tree", 1, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 1), "the pool of one of the job's leaves"));
-	assert_true(jobs_told(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->again);
+	assert_true(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->again);
 	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);
 }

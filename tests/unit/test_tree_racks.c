@@ -349,7 +349,7 @@ TEST(ranks_behind_a_leaf_without_memory_are_admitted_again)
 		relay_shares(&world, rank / 3, 50 + rank, rank != 4);
 	assert_false(tree_was_relayed(&world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
 	for (unsigned leaf = 0; leaf < 2; leaf++) {
-		assert_int_equal(jobs_told(&world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_END)
+		assert_int_equal(jobs_received(&world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_END)
 					 ->leaf_end->job_number,
 				 before);
 		assert_int_not_equal(tree_leaf_job(&world, leaf)->job_number, before);

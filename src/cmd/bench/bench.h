@@ -142,7 +142,7 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 void bench_end_by_signals(int flags);
 
 /* Has a signal told us to end before the time is over? */
-bool bench_is_told_to_end(void);
+bool bench_must_end(void);
 
 /* For the parent of local workers: from now on, such a signal also ends rank 0; and no longer. */
 void bench_pass_on_the_end(pid_t rank_0);
@@ -153,7 +153,7 @@ void bench_keep_the_end(void);
 /* Start them, and a switch unless one is named. Returns the exit status. */
 int bench_local(const struct bench_options *options, const struct sml_config *config);
 
-enum bench_place { BENCH_OUT_OF_PLACE = 0, BENCH_IN_PLACE = 1, BENCH_PLACES = 2 };
+enum bench_placement { BENCH_OUT_OF_PLACE = 0, BENCH_IN_PLACE = 1, BENCH_PLACES = 2 };
 
 /* ---- collective.c ---- */
 
@@ -176,7 +176,7 @@ static inline uint64_t bench_bytes(const struct bench_case *this)
 
 /* This rank's input and output, and what the last call made of them. */
 struct bench_buffers {
-	enum bench_place place;
+	enum bench_placement place;
 	void *input, *output;
 	const void *send;
 	void *recv;
@@ -233,7 +233,7 @@ int bench_report_close(struct bench_report *report, bool finished);
 
 /* A line about a long run on standard error, if that is a terminal. */
 void bench_report_progress(struct bench_report *report, const struct bench_case *this,
-			   enum bench_place place, uint64_t n_calls);
+			   enum bench_placement place, uint64_t n_calls);
 
 /* ---- nccl.c ---- */
 

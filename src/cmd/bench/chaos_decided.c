@@ -138,7 +138,7 @@ static void let_wait(struct chaos_process *process)
 
 	process->state = JOINING;
 	process->told = false;
-	chaos_tell(process, &order);
+	chaos_send_order(process, &order);
 }
 
 /* A rank has given up, or nobody is left whom new processes could join. */
@@ -180,7 +180,7 @@ static void urge_members(void)
 			continue;
 		process->urged = true;
 		keeper.results.untold++;
-		chaos_tell(process, &order);
+		chaos_send_order(process, &order);
 	}
 }
 

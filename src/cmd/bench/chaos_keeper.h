@@ -131,7 +131,7 @@ void chaos_end_decisions(void);
 
 /* Wait for answers, up to `ms`, and take all that are there. */
 void chaos_hear_all(int ms);
-void chaos_tell(struct chaos_process *process, const struct chaos_order *order);
+void chaos_send_order(struct chaos_process *process, const struct chaos_order *order);
 /* A member has died, or has an error. */
 bool chaos_is_broken(void);
 void chaos_abandon(struct chaos_process *process);

@@ -102,7 +102,7 @@ void chaos_hear_all(int ms)
 
 /* ---- memberships ---- */
 
-void chaos_tell(struct chaos_process *process, const struct chaos_order *order)
+void chaos_send_order(struct chaos_process *process, const struct chaos_order *order)
 {
 	/* If it has just died, its socket says so. */
 	if (send(process->fd, order, sizeof(*order), MSG_NOSIGNAL) == (ssize_t)sizeof(*order))
@@ -127,7 +127,7 @@ void chaos_abandon(struct chaos_process *process)
 		return;
 	process->told = keeper.has_cause = true;
 	keeper.results.untold += process->state == RUNNING;
-	chaos_tell(process, &order);
+	chaos_send_order(process, &order);
 }
 
 /* Members that join would wait for the dead one until they have no time left. */
@@ -145,7 +145,7 @@ static void abandon_broken(void)
 			chaos_abandon(&keeper.processes[i]);
 }
 
-static void tell_members(void)
+static void notify_members(void)
 {
 	struct chaos_order order = {.verb = ORDER_JOIN,
 				    .membership = keeper.membership,
@@ -156,7 +156,7 @@ static void tell_members(void)
 		struct chaos_process *process = chaos_find(order.members[order.rank]);
 
 		process->state = JOINING;
-		chaos_tell(process, &order);
+		chaos_send_order(process, &order);
 	}
 }
 
@@ -178,7 +178,7 @@ void chaos_begin_membership(void)
 	keeper.broken_ns = 0;
 	keeper.ordered_ns = bench_now_ns();
 	keeper.last_sum_ns = 0;
-	tell_members();
+	notify_members();
 }
 
 static void stop_sums_until(uint32_t membership)

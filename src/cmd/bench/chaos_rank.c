@@ -115,7 +115,7 @@ static bool is_interrupted(void)
 }
 
 /* After this error. */
-static int ask_the_switch(int error)
+static int join_decided(int error)
 {
 	struct sml_membership next = SML_MEMBERSHIP_INIT;
 
@@ -238,7 +238,7 @@ static int sum_on(int32_t *wish)
 }
 
 /* Does this rank ask the switch for the next membership? If not, the keeper has to decide. */
-static bool asks_next(int error, bool joining)
+static bool requests_next(int error, bool joining)
 {
 	if (!self.sums.options->switch_decides || !self.context || is_interrupted())
 		return false;
@@ -252,7 +252,7 @@ static void be_member(const struct chaos_order *order)
 	int32_t wish = GO_ON;
 	int error = join(order);
 
-	for (;; error = ask_the_switch(error)) {
+	for (;; error = join_decided(error)) {
 		joining = error != 0;
 		if (error == 0)
 			error = sum_on(&wish);
@@ -260,7 +260,7 @@ static void be_member(const struct chaos_order *order)
 			answer(&stopped);
 			return;
 		}
-		goes_on = asks_next(error, joining);
+		goes_on = requests_next(error, joining);
 		if (error)
 			answer_failed(error, joining, goes_on);
 		if (!goes_on)

@@ -31,8 +31,7 @@ static bool is_enough(uint64_t now_ns)
 {
 	const struct bench_options *options = keeper.options;
 
-	return bench_is_told_to_end() || keeper.results.unexpected > 0 ||
-	       keeper.results.hangs > 0 ||
+	return bench_must_end() || keeper.results.unexpected > 0 || keeper.results.hangs > 0 ||
 	       (options->changes > 0 && keeper.results.changes >= options->changes) ||
 	       (keeper.end_ns > 0 && now_ns >= keeper.end_ns);
 }
@@ -112,7 +111,7 @@ static int end_all(void)
 
 			process->member &= is_whole;
 			if (process->state == IDLE)
-				chaos_tell(process, &order);
+				chaos_send_order(process, &order);
 		}
 	}
 	if (error == 0 && !await_all(is_closed)) {

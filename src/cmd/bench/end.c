@@ -4,13 +4,13 @@
 
 #include "cmd/bench/bench.h"
 
-static volatile sig_atomic_t told_to_end;
+static volatile sig_atomic_t must_end;
 static volatile pid_t to_be_told; /* 0: nobody else */
 
-static void tell_to_end(int signal_number)
+static void request_end(int signal_number)
 {
 	(void)signal_number;
-	told_to_end = 1;
+	must_end = 1;
 	if (to_be_told > 0)
 		kill(to_be_told, SIGTERM);
 }
@@ -18,7 +18,7 @@ static void tell_to_end(int signal_number)
 /* Unless the signal is ignored. A second Ctrl-C ends the process as usual. */
 static void end_by_signal(int number, int flags)
 {
-	struct sigaction action = {.sa_handler = tell_to_end, .sa_flags = flags}, before;
+	struct sigaction action = {.sa_handler = request_end, .sa_flags = flags}, before;
 
 	sigaction(number, NULL, &before);
 	if (before.sa_handler != SIG_IGN)
@@ -36,7 +36,7 @@ void bench_pass_on_the_end(pid_t rank_0)
 	to_be_told = rank_0;
 	/* Without SA_RESTART: a wait that restarts may keep the handler from running. */
 	bench_end_by_signals(0);
-	if (told_to_end)
+	if (must_end)
 		kill(rank_0, SIGTERM);
 }
 
@@ -45,7 +45,7 @@ void bench_keep_the_end(void)
 	to_be_told = 0;
 }
 
-bool bench_is_told_to_end(void)
+bool bench_must_end(void)
 {
-	return told_to_end;
+	return must_end;
 }

@@ -71,7 +71,7 @@ static int start_workers(struct crew *crew, const struct bench_options *options,
 	return 0;
 }
 
-static int tell_port(const struct crew *crew, uint16_t port)
+static int send_port(const struct crew *crew, uint16_t port)
 {
 	for (unsigned i = 0; i < crew->n; i++) {
 		if (write(crew->port_pipe[1], &port, sizeof(port)) != (ssize_t)sizeof(port))
@@ -133,7 +133,7 @@ int bench_local(const struct bench_options *options, const struct sml_config *co
 	if (embedded)
 		port = sml_switch_port(embedded);
 	if (!error)
-		error = tell_port(&crew, port);
+		error = send_port(&crew, port);
 	/* Workers that still wait for the port see the pipe's end, and exit. */
 	close(crew.port_pipe[0]);
 	close(crew.port_pipe[1]);

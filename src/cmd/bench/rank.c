@@ -43,8 +43,8 @@ static struct sml_counters counters_of(struct sml_context *job)
 }
 
 /* One call. */
-static int call(struct rank *rank, const struct bench_case *this, enum bench_place place,
-		uint64_t *time_ns)
+static int time_call(struct rank *rank, const struct bench_case *this, enum bench_placement place,
+		     uint64_t *time_ns)
 {
 	int error;
 
@@ -54,18 +54,18 @@ static int call(struct rank *rank, const struct bench_case *this, enum bench_pla
 	return error;
 }
 
-static int warm_up(struct rank *rank, const struct bench_case *this, enum bench_place place)
+static int warm_up(struct rank *rank, const struct bench_case *this, enum bench_placement place)
 {
 	uint64_t unused = 0;
 	int error = 0;
 
 	bench_collective_fill(this, rank->number, rank->buffers.input);
 	for (unsigned i = 0; i < rank->options->warmups && !error; i++)
-		error = call(rank, this, place, &unused);
+		error = time_call(rank, this, place, &unused);
 	return error;
 }
 
-static int measure(struct rank *rank, const struct bench_case *this, enum bench_place place,
+static int measure(struct rank *rank, const struct bench_case *this, enum bench_placement place,
 		   struct share *mine)
 {
 	struct sml_counters before, after;
@@ -77,7 +77,7 @@ static int measure(struct rank *rank, const struct bench_case *this, enum bench_
 	rank->calls++;
 	before = counters_of(rank->job);
 	for (unsigned i = 0; i < rank->options->iterations && !error; i++) {
-		error = call(rank, this, place, &time_ns);
+		error = time_call(rank, this, place, &time_ns);
 		mine->time_ns += time_ns;
 		bench_times_add(&mine->times, time_ns);
 		if (rank->report)
@@ -93,7 +93,7 @@ static int measure(struct rank *rank, const struct bench_case *this, enum bench_
 }
 
 /* Calls with fresh inputs, every element of every result compared. */
-static int check(struct rank *rank, const struct bench_case *this, enum bench_place place,
+static int check(struct rank *rank, const struct bench_case *this, enum bench_placement place,
 		 struct share *mine)
 {
 	struct bench_case fresh = *this;
@@ -105,7 +105,7 @@ static int check(struct rank *rank, const struct bench_case *this, enum bench_pl
 		bench_collective_fill(&fresh, rank->number, rank->buffers.input);
 		/* Elements that a call does not write must look wrong. */
 		memset(rank->buffers.output, 0xa5, bench_bytes(&fresh));
-		error = call(rank, &fresh, place, &unused);
+		error = time_call(rank, &fresh, place, &unused);
 		if (error)
 			return error;
 		mine->wrong += bench_collective_wrong(&fresh, rank->number, rank->buffers.recv);
@@ -154,8 +154,8 @@ static int exchange(struct rank *rank, const struct share *mine, struct bench_re
 }
 
 /* Rounds of measured and checked calls: one, or with --seconds as many as fit in rank 0's time. */
-static int run_place(struct rank *rank, const struct bench_case *this, enum bench_place place,
-		     struct bench_result *result)
+static int run_rounds(struct rank *rank, const struct bench_case *this, enum bench_placement place,
+		      struct bench_result *result)
 {
 	uint64_t until_ns = bench_now_ns() + rank->options->seconds * 1000000000ull;
 	struct share mine = {0};
@@ -166,7 +166,7 @@ static int run_place(struct rank *rank, const struct bench_case *this, enum benc
 		error = measure(rank, this, place, &mine);
 		if (!error)
 			error = check(rank, this, place, &mine);
-		mine.is_last = bench_now_ns() >= until_ns || bench_is_told_to_end();
+		mine.is_last = bench_now_ns() >= until_ns || bench_must_end();
 		if (!error)
 			error = exchange(rank, &mine, result, &is_last);
 		if (!error && !is_last)
@@ -180,8 +180,8 @@ static int run_case(struct rank *rank, const struct bench_case *this)
 	struct bench_result results[BENCH_PLACES];
 	int error = 0;
 
-	for (enum bench_place place = 0; place < BENCH_PLACES && !error; place++)
-		error = run_place(rank, this, place, &results[place]);
+	for (enum bench_placement place = 0; place < BENCH_PLACES && !error; place++)
+		error = run_rounds(rank, this, place, &results[place]);
 	if (!error && rank->report)
 		bench_report_row(rank->report, this, results);
 	return error;
@@ -277,7 +277,7 @@ static int report_all(struct rank *rank, const struct sml_config *config)
 }
 
 /* Tell the process that kills the switch, if there is one. */
-static void tell(int news, const struct sml_config *config, const char *what)
+static void notify_killer(int news, const struct sml_config *config, const char *what)
 {
 	if (news >= 0 && write(news, "", 1) != 1)
 		fprintf(stderr,
@@ -306,14 +306,14 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 		complain(config, NULL);
 		goto free_memory;
 	}
-	tell(news, config, "the job has begun");
+	notify_killer(news, config, "the job has begun");
 	rank.number = (unsigned)sml_rank(rank.job);
 	rank.n_ranks = (unsigned)sml_world_size(rank.job);
 	rank.all = calloc(rank.n_ranks, sizeof(*rank.all));
 	if (rank.all == NULL)
 		fprintf(stderr, "switchml bench: rank %d: no memory\n", config->rank);
 	error = rank.all ? report_all(&rank, config) : -1;
-	tell(news, config, "all calls are made");
+	notify_killer(news, config, "all calls are made");
 	closed = sml_close(rank.job);
 	if (closed && !error) {
 		fprintf(stderr, "switchml bench: rank %d could not leave the job: %s\n",

@@ -208,7 +208,7 @@ static size_t add_result(const struct bench_report *report, const struct bench_c
 }
 
 static json_t *row_of(const struct bench_case *this, const struct bench_result *result,
-		      enum bench_place place)
+		      enum bench_placement place)
 {
 	return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
 			 "s:I, s:I, s:I, s:I}",
@@ -240,7 +240,7 @@ static void clear_progress(struct bench_report *report)
 }
 
 void bench_report_progress(struct bench_report *report, const struct bench_case *this,
-			   enum bench_place place, uint64_t n_calls)
+			   enum bench_placement place, uint64_t n_calls)
 {
 	uint64_t now_ns = bench_now_ns();
 
@@ -279,7 +279,7 @@ void bench_report_row(struct bench_report *report, const struct bench_case *this
 	double bandwidths[BENCH_PLACES][2];
 
 	clear_progress(report);
-	for (enum bench_place place = 0; place < BENCH_PLACES; place++) {
+	for (enum bench_placement place = 0; place < BENCH_PLACES; place++) {
 		bandwidths[place][0] = algbw_of(this, &results[place]);
 		bandwidths[place][1] = busbw_of(this, &results[place]);
 		json_array_append_new(report->rows, row_of(this, &results[place], place));

@@ -7,7 +7,7 @@
 #include "control/text.h"
 
 /* When all places are taken, a problem takes the last one, unless a problem has it. */
-static struct doctor_finding *place_for(struct doctor *doctor, enum doctor_level level)
+static struct doctor_finding *finding_for(struct doctor *doctor, enum doctor_level level)
 {
 	if (doctor->n < DOCTOR_MAX_FINDINGS)
 		return &doctor->findings[doctor->n++];
@@ -22,7 +22,7 @@ void doctor_say(struct doctor *doctor, enum doctor_level level, const char *chec
 	struct doctor_finding *finding;
 	va_list arguments;
 
-	finding = place_for(doctor, level);
+	finding = finding_for(doctor, level);
 	doctor->latest = finding;
 	finding->fix[0] = '\0';
 	finding->level = level;

@@ -190,7 +190,7 @@ static void find_hosts(struct peers *peers)
 
 /* ---- questions ---- */
 
-static bool ask(struct peers_rank *rank, json_t *wish)
+static bool request_report(struct peers_rank *rank, json_t *wish)
 {
 	if (rank->hello && rank->link.fd >= 0)
 		return peers_link_send(&rank->link, wish);
@@ -233,7 +233,7 @@ static void compare_clock(struct peers_rank *rank)
 		double before = realtime_ms(), after, theirs = 0;
 		json_t *said;
 
-		if (!ask(rank, json_pack("{s:s}", "do", "time")))
+		if (!request_report(rank, json_pack("{s:s}", "do", "time")))
 			return;
 		said = answer_of(rank, "time_ms", sml_now_ns() + ANSWER_MS * SML_NS_PER_MS);
 		after = realtime_ms();
@@ -283,10 +283,11 @@ static void probe(struct peers *peers)
 	if (getrandom(&token, sizeof(token), 0) < 0)
 		token = (uint32_t)getpid();
 	for (unsigned i = 0; i < peers->n_hosts; i++)
-		ask(&peers->ranks[peers->hosts[i].rank], plan(peers, i, token));
+		request_report(&peers->ranks[peers->hosts[i].rank], plan(peers, i, token));
 	await_completion(peers);
 	for (unsigned i = 0; i < peers->n_hosts; i++)
-		ask(&peers->ranks[peers->hosts[i].rank], json_pack("{s:s}", "do", "stop"));
+		request_report(&peers->ranks[peers->hosts[i].rank],
+			       json_pack("{s:s}", "do", "stop"));
 	deadline_ns = sml_now_ns() + REPORT_MS * SML_NS_PER_MS;
 	for (unsigned i = 0; i < peers->n_hosts; i++) {
 		struct peers_rank *rank = &peers->ranks[peers->hosts[i].rank];
@@ -304,7 +305,7 @@ static void check_switches(struct peers *peers)
 	for (unsigned i = 0; i < peers->n_hosts && !peers->embedded; i++) {
 		struct peers_rank *rank = &peers->ranks[peers->hosts[i].rank];
 
-		if (ask(rank, json_pack("{s:s}", "do", "switch")))
+		if (request_report(rank, json_pack("{s:s}", "do", "switch")))
 			rank->at_switch =
 				answer_of(rank, "switch", sml_now_ns() + REPORT_MS * SML_NS_PER_MS);
 	}
@@ -327,7 +328,7 @@ static bool all_do(struct peers *peers, const char *wish, const char *job, doubl
 	int worst = 0;
 
 	for (unsigned i = 0; i < peers->n_ranks; i++)
-		ask(&peers->ranks[i], json_pack("{s:s, s:s}", "do", wish, "job", job));
+		request_report(&peers->ranks[i], json_pack("{s:s, s:s}", "do", wish, "job", job));
 	for (unsigned i = 0; i < peers->n_ranks; i++) {
 		json_t *said = answer_of(&peers->ranks[i], "error", deadline_ns);
 		const char *text = "it has ended, or does not answer";
@@ -385,7 +386,7 @@ static void look_at_groups(struct peers *peers, const char *name)
 		struct sml_status_client asked;
 
 		if (sml_status_client_open(&asked, address, ASK_MS) == 0 &&
-		    sml_status_client_ask(&asked, &answer) == 0) {
+		    sml_status_client_query(&asked, &answer) == 0) {
 			for (size_t i = 0; i < answer->status->n_jobs; i++)
 				if (!strcmp(answer->status->jobs[i]->job, name) &&
 				    *answer->status->jobs[i]->group)
@@ -443,7 +444,7 @@ static void meet(struct peers *peers, int listen_fd, unsigned wait_s)
 	else
 		try_out(peers);
 	for (unsigned i = 0; i < peers->n_ranks; i++) {
-		ask(&peers->ranks[i], json_pack("{s:s}", "do", "end"));
+		request_report(&peers->ranks[i], json_pack("{s:s}", "do", "end"));
 		peers_link_close(&peers->ranks[i].link);
 	}
 }

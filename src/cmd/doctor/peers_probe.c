@@ -197,7 +197,7 @@ static void run_round(struct test *test)
 	receive_probes(test);
 }
 
-static void run(struct test *test, struct peers_link *coordinator)
+static void run_test(struct test *test, struct peers_link *coordinator)
 {
 	uint64_t deadline_ns = sml_now_ns() + LONGEST_MS * SML_NS_PER_MS;
 	json_t *stop = NULL;
@@ -315,7 +315,7 @@ json_t *peers_probe(struct peers_link *coordinator, const struct peers_sockets *
 	for (unsigned i = 0; good && i < test.n; i++)
 		good = set_target(&test.targets[i], json_array_get(hosts, i), sockets);
 	if (good)
-		run(&test, coordinator);
+		run_test(&test, coordinator);
 	report = good ? make_report(&test) : json_array();
 	for (unsigned i = 0; test.targets && i < test.n; i++)
 		if (test.targets[i].tcp > 0)

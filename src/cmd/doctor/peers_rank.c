@@ -211,7 +211,7 @@ static int open_sockets(struct rank *self)
 	return 1;
 }
 
-static int run(struct rank *self, const char *host, unsigned wait_s)
+static int run_rank(struct rank *self, const char *host, unsigned wait_s)
 {
 	uint64_t deadline_ns = sml_now_ns() + wait_s * SML_NS_PER_SEC;
 	int error;
@@ -250,7 +250,7 @@ int peers_rank_run(const struct sml_config *config, const char *host, unsigned w
 {
 	struct rank self = {
 		.config = config, .link = {.fd = -1}, .sockets = {.udp = -1, .tcp = -1}};
-	int status = run(&self, host, wait_s);
+	int status = run_rank(&self, host, wait_s);
 
 	(void)sml_close(self.job);
 	peers_link_close(&self.link);

@@ -99,7 +99,7 @@ static void check_data_port(struct doctor *doctor, int udp, struct sml_status_cl
 
 	send_strays(udp);
 	getsockopt(udp, SOL_SOCKET, SO_ERROR, &refused, &length);
-	error = sml_status_client_ask(client, &answer);
+	error = sml_status_client_query(client, &answer);
 	if (error) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
 			   "the connection to the switch ended: %.200s", client->text);
@@ -162,7 +162,7 @@ static void check_connected(struct doctor *doctor, struct sml_status_client *cli
 	union sml_sockaddr peer = {0};
 	socklen_t length = sizeof(peer);
 	SmlControl__Envelope *answer;
-	int error = sml_status_client_ask(client, &answer);
+	int error = sml_status_client_query(client, &answer);
 	uint16_t port;
 	int udp;
 

@@ -307,7 +307,7 @@ static int read_answer(struct sml_status_client *client, SmlControl__Envelope **
 	return got < 0 ? got : 0;
 }
 
-int sml_status_client_ask(struct sml_status_client *client, SmlControl__Envelope **answer)
+int sml_status_client_query(struct sml_status_client *client, SmlControl__Envelope **answer)
 {
 	int error;
 

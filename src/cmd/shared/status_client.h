@@ -37,7 +37,7 @@ int sml_status_client_open(struct sml_status_client *client, const char *address
  * if *answer is an envelope with a status, which the caller frees with
  * sml_control__envelope__free_unpacked(). Otherwise returns a negative errno, and sets the text.
  */
-int sml_status_client_ask(struct sml_status_client *client, SmlControl__Envelope **answer);
+int sml_status_client_query(struct sml_status_client *client, SmlControl__Envelope **answer);
 
 void sml_status_client_close(struct sml_status_client *client);
 

@@ -32,7 +32,7 @@ void sml_view_take(struct sml_view *view, SmlControl__Envelope *answer)
 		view->error[0] = '\0';
 }
 
-int sml_view_ask(struct sml_view *view, int timeout_ms)
+int sml_view_query(struct sml_view *view, int timeout_ms)
 {
 	SmlControl__Envelope *answer = NULL;
 	struct sml_status_client client;
@@ -40,7 +40,7 @@ int sml_view_ask(struct sml_view *view, int timeout_ms)
 	bool is_open = rc == 0;
 
 	if (rc == 0)
-		rc = sml_status_client_ask(&client, &answer);
+		rc = sml_status_client_query(&client, &answer);
 	view->is_unreachable = !is_open && rc != -EINVAL;
 	/* Where it could not be opened, the text names the address already. */
 	if (rc < 0)

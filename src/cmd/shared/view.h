@@ -71,7 +71,7 @@ struct sml_branch_rates {
 };
 
 /* Ask the switch for its status. Returns 0, or a negative errno and sets the view's error. */
-int sml_view_ask(struct sml_view *view, int timeout_ms);
+int sml_view_query(struct sml_view *view, int timeout_ms);
 
 /* What to do about the error, or "" if it says so itself. */
 const char *sml_view_fix(const struct sml_view *view);

@@ -63,7 +63,7 @@ static unsigned long count(const char *text, struct argp_state *state)
 	return value;
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct options *options = state->input;
 
@@ -199,12 +199,12 @@ static int print_schema(void)
 }
 
 /* Whether all have answered. */
-static bool ask_all(struct sml_view *views, size_t n)
+static bool query_all(struct sml_view *views, size_t n)
 {
 	bool ok = true;
 
 	for (size_t i = 0; i < n; i++)
-		ok &= sml_view_ask(&views[i], TIMEOUT_MS) == 0;
+		ok &= sml_view_query(&views[i], TIMEOUT_MS) == 0;
 	return ok;
 }
 
@@ -253,7 +253,7 @@ static int watch(const struct options *options, struct sml_view *views, size_t n
 	for (unsigned long i = 0; options->count == 0 || i < options->count; i++) {
 		let_end(true);
 		next_ns = wait_until(next_ns, interval_ns);
-		ok = ask_all(views, n);
+		ok = query_all(views, n);
 		let_end(false);
 		if (print_all(options, views, n) != 0)
 			return 1;
@@ -263,7 +263,7 @@ static int watch(const struct options *options, struct sml_view *views, size_t n
 
 static int once(const struct options *options, struct sml_view *views, size_t n)
 {
-	bool ok = ask_all(views, n);
+	bool ok = query_all(views, n);
 
 	return print_all(options, views, n) != 0 || !ok;
 }
@@ -272,7 +272,7 @@ int sml_command_status(int argc, char **argv)
 {
 	static const struct argp parser = {
 		.options = option_list,
-		.parser = parse,
+		.parser = parse_option,
 		.doc = "Show the jobs, workers, slots in use and counters of a running "
 		       "switch, or of each switch of a list. Counters that are zero are "
 		       "left out (--json has all). For a job without a switch, the command "

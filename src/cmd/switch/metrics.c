@@ -177,10 +177,10 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	struct sml_metrics *metrics = context;
-	struct connection *free_place = *place;
+	struct connection *free_slot_of_client = *place;
 
-	if (what == MHD_CONNECTION_NOTIFY_CLOSED && free_place != NULL)
-		free_place->fd = -1;
+	if (what == MHD_CONNECTION_NOTIFY_CLOSED && free_slot_of_client != NULL)
+		free_slot_of_client->fd = -1;
 	if (what != MHD_CONNECTION_NOTIFY_STARTED || info == NULL)
 		return;
 	for (unsigned i = 0; i < CONNECTIONS; i++) {

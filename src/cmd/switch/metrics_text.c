@@ -63,7 +63,7 @@ static uint32_t stripe_of(const SmlControl__JobStatus *job)
 }
 
 /* The beginning of a sample with its labels; more labels may follow, unless it is the switch's. */
-static void begin(const struct writer *writer, const struct sample *sample)
+static void begin_sample(const struct writer *writer, const struct sample *sample)
 {
 	const SmlControl__WorkerStatus *worker = sample->object;
 	const SmlControl__BranchStatus *branch = sample->object;
@@ -85,7 +85,7 @@ static void begin(const struct writer *writer, const struct sample *sample)
 		fprintf(writer->out, ",rank=\"%" PRIu32 "\"", worker->rank);
 }
 
-/* The rest of a sample that begin() has begun. */
+/* The rest of a sample that begin_sample() has begun. */
 static void end(const struct writer *writer, uint64_t value)
 {
 	fprintf(writer->out, "%s %" PRIu64 "\n", writer->family->scope == OF_SWITCH ? "" : "}",
@@ -96,7 +96,7 @@ static void end(const struct writer *writer, uint64_t value)
 static void write_with(const struct writer *writer, const struct sample *sample, const char *label,
 		       const char *value, uint64_t count)
 {
-	begin(writer, sample);
+	begin_sample(writer, sample);
 	fputc(writer->family->scope == OF_SWITCH ? '{' : ',', writer->out);
 	write_label(writer, label, value);
 	fprintf(writer->out, "} %" PRIu64 "\n", count);
@@ -120,7 +120,7 @@ static void write_field(const struct writer *writer, const struct sml_field *fie
 
 	if (at == NULL)
 		return;
-	begin(writer, sample);
+	begin_sample(writer, sample);
 	if (field->type == SML_FIELD_MS)
 		fprintf(writer->out, "%s %.3f\n", writer->family->scope == OF_SWITCH ? "" : "}",
 			(double)*(const uint64_t *)at / 1e3);
@@ -144,19 +144,19 @@ static void write_build(const struct writer *writer, const struct sample *sample
 
 static void write_jobs(const struct writer *writer, const struct sample *sample)
 {
-	begin(writer, sample);
+	begin_sample(writer, sample);
 	end(writer, writer->status->n_jobs);
 }
 
 static void write_waiting(const struct writer *writer, const struct sample *sample)
 {
-	begin(writer, sample);
+	begin_sample(writer, sample);
 	end(writer, writer->status->n_waiting);
 }
 
 static void write_unlisted(const struct writer *writer, const struct sample *sample)
 {
-	begin(writer, sample);
+	begin_sample(writer, sample);
 	end(writer, writer->status->n_jobs - writer->n_jobs);
 }
 
@@ -208,7 +208,7 @@ static void write_rank_info(const struct writer *writer, const struct sample *sa
 {
 	const SmlControl__WorkerStatus *worker = sample->object;
 
-	begin(writer, sample);
+	begin_sample(writer, sample);
 	fputc(',', writer->out);
 	write_label(writer, "host", worker->host);
 	if (worker->leaf[0] != '\0') {
@@ -227,7 +227,7 @@ static bool is_connected(const SmlControl__WorkerStatus *worker)
 
 static void write_rank_connected(const struct writer *writer, const struct sample *sample)
 {
-	begin(writer, sample);
+	begin_sample(writer, sample);
 	end(writer, is_connected(sample->object));
 }
 
@@ -255,7 +255,7 @@ static void write_rank_link(const struct writer *writer, const struct sample *sa
 
 	if (traffic == NULL || traffic->link_mbits == 0)
 		return;
-	begin(writer, sample);
+	begin_sample(writer, sample);
 	end(writer, traffic->link_mbits * 125000ull);
 }
 
@@ -427,7 +427,7 @@ static void write_sample(const struct writer *writer, const SmlControl__JobStatu
 	}
 	/* Of the switch's counters, those that are zero may be left out of its status. */
 	assert(family->scope == OF_SWITCH);
-	begin(writer, &sample);
+	begin_sample(writer, &sample);
 	end(writer, of_switch(writer, family->field));
 }
 

@@ -470,8 +470,8 @@ static bool names_option(const char *text, const char *name)
 	return false;
 }
 
-void sml_switch_options_place(const struct sml_switch_options *options, const char *error,
-			      char *text, size_t bytes)
+void sml_switch_options_location(const struct sml_switch_options *options, const char *error,
+				 char *text, size_t bytes)
 {
 	*text = '\0';
 	for (const struct argp_option *option = option_list; option->name != NULL; option++) {

@@ -195,7 +195,7 @@ int sml_command_switch(int argc, char **argv)
 	config->seal = sml_privileges_drop;
 	warn_of_strangers(config);
 	if (open_all(&options, &running, &metrics) < 0) {
-		sml_switch_options_place(&options, sml_error_last(), place, sizeof(place));
+		sml_switch_options_location(&options, sml_error_last(), place, sizeof(place));
 		sml_switch_log(SML_LOG_ERROR, "%s%s", sml_error_last(), place);
 		close_all(&options, running, metrics);
 		return 1;

@@ -39,13 +39,13 @@ struct rank {
 };
 
 /* For qsort(), which has no context. */
-static bool sort_by_place;
+static bool sort_by_position;
 static enum sml_top_sort sort_of_ranks;
 
 /* A rank's place in the tree: a leaf of the switch, a leaf of that leaf, a host; "": none. */
 #define DEPTH 3
 
-static const char *place(const struct rank *rank, int depth)
+static const char *position_at(const struct rank *rank, int depth)
 {
 	const SmlControl__WorkerStatus *worker = rank->worker;
 
@@ -57,19 +57,19 @@ static const char *place(const struct rank *rank, int depth)
 }
 
 /* As far as this depth. */
-static int compare_places(const struct rank *one, const struct rank *other, int depth)
+static int compare_positions(const struct rank *one, const struct rank *other, int depth)
 {
 	int order = 0;
 
 	for (int i = 0; i <= depth && order == 0; i++)
-		order = strcmp(place(one, i), place(other, i));
+		order = strcmp(position_at(one, i), position_at(other, i));
 	return order;
 }
 
 static int compare_ranks(const void *a, const void *b)
 {
 	const struct rank *one = a, *other = b;
-	int order = sort_by_place ? compare_places(one, other, DEPTH - 1) : 0;
+	int order = sort_by_position ? compare_positions(one, other, DEPTH - 1) : 0;
 
 	if (order == 0 && sort_of_ranks == SML_TOP_BY_BYTES)
 		order = sml_top_compare(one->rates->bytes_sent + one->rates->bytes_received,
@@ -152,7 +152,7 @@ static void draw_branch(int y, int indent, int depth, const struct sml_top_row *
 {
 	struct sml_rank_rates sum = {.known = false};
 	struct sml_branch_rates leaf = {.resends = 0};
-	bool is_leaf = depth == 0 && look_at_leaf(row, place(ranks, depth), &leaf);
+	bool is_leaf = depth == 0 && look_at_leaf(row, position_at(ranks, depth), &leaf);
 	const int room = sml_columns_width(layout, 0, FIRST_NUMBER) - indent - 3;
 	char name[NAME_BYTES], shorter[SML_COLUMNS_LINE], sends[32] = "", t[8][16];
 	char line[SML_COLUMNS_LINE];
@@ -180,7 +180,7 @@ static void draw_branch(int y, int indent, int depth, const struct sml_top_row *
 		is_leaf ? sml_top_share(t[6], leaf.waited_share) : "-",
 	};
 
-	sml_top_plain(name, sizeof(name), place(ranks, depth));
+	sml_top_plain(name, sizeof(name), position_at(ranks, depth));
 	length = (size_t)snprintf(line, sizeof(line), "%*s+- %-*.*s", indent, "", room, room,
 				  sml_columns_shorten(name, room, shorter));
 	length = sml_columns_add(layout, FIRST_NUMBER, END_OF_SUMS, cells, line, length);
@@ -217,12 +217,12 @@ static void draw_tree(struct lines *lines, const struct sml_top_row *row, const 
 		for (int depth = 0; depth < DEPTH; depth++) {
 			size_t same = i + 1;
 
-			if (*place(&ranks[i], depth) == '\0')
+			if (*position_at(&ranks[i], depth) == '\0')
 				continue;
 			indent += 2;
-			if (i > 0 && compare_places(&ranks[i - 1], &ranks[i], depth) == 0)
+			if (i > 0 && compare_positions(&ranks[i - 1], &ranks[i], depth) == 0)
 				continue;
-			while (same < n && compare_places(&ranks[i], &ranks[same], depth) == 0)
+			while (same < n && compare_positions(&ranks[i], &ranks[same], depth) == 0)
 				same++;
 			if (has_line(lines))
 				draw_branch(lines->y++, indent - 2, depth, row, &ranks[i], same - i,
@@ -283,7 +283,7 @@ void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row 
 	sml_view_job_rates(row->view, row->job, &job, rates);
 	for (size_t i = 0; i < n; i++)
 		ranks[i] = (struct rank){row->job->workers[i], &rates[i]};
-	sort_by_place = screen->is_tree;
+	sort_by_position = screen->is_tree;
 	sort_of_ranks = screen->sort;
 	qsort(ranks, n, sizeof(ranks[0]), compare_ranks);
 	y = draw_summary(row, &job, y);

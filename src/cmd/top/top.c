@@ -39,7 +39,7 @@ static const struct argp_option option_list[] = {
 	{0},
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct top *top = state->input;
 	char *end;
@@ -69,7 +69,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 /* ---- asking ---- */
 
-static void *ask(void *argument)
+static void *query_views(void *argument)
 {
 	const struct timespec gap = {.tv_nsec = 50000000};
 	struct top *top = argument;
@@ -81,7 +81,7 @@ static void *ask(void *argument)
 			struct sml_view asked = {.address = ""};
 
 			snprintf(asked.address, sizeof(asked.address), "%s", top->views[i].address);
-			(void)sml_view_ask(&asked, TIMEOUT_MS);
+			(void)sml_view_query(&asked, TIMEOUT_MS);
 			pthread_mutex_lock(&top->lock);
 			snprintf(top->views[i].error, sizeof(top->views[i].error), "%s",
 				 asked.error);
@@ -128,7 +128,7 @@ static void draw_until_quit(struct top *top)
 	}
 }
 
-static int run(struct top *top)
+static int run_screen(struct top *top)
 {
 	pthread_t asker;
 	SCREEN *terminal;
@@ -157,7 +157,7 @@ static int run(struct top *top)
 	timeout(KEY_MS);
 	signal(SIGINT, end);
 	signal(SIGTERM, end);
-	rc = sml_thread_start(&asker, "sml-ask", ask, top);
+	rc = sml_thread_start(&asker, "sml-ask", query_views, top);
 	if (rc == 0)
 		draw_until_quit(top);
 	endwin();
@@ -172,7 +172,7 @@ int sml_command_top(int argc, char **argv)
 {
 	static const struct argp parser = {
 		.options = option_list,
-		.parser = parse,
+		.parser = parse_option,
 		.doc = "Show live what switches and their jobs do: throughput, packets sent again "
 		       "and "
 		       "why, the share of the links, and the slowest ranks. h shows the keys, q "
@@ -184,5 +184,5 @@ int sml_command_top(int argc, char **argv)
 	argp_parse(&parser, argc, argv, 0, NULL, &top);
 	signal(SIGPIPE, SIG_IGN);
 	top.n = sml_views_open(top.views, top.list, "top");
-	return top.n == 0 ? 1 : run(&top);
+	return top.n == 0 ? 1 : run_screen(&top);
 }

@@ -166,7 +166,7 @@ static bool is_special(const char *path)
 	return stat(path, &about) == 0 && !S_ISREG(about.st_mode);
 }
 
-static int tell(const char *path, int error)
+static int report_file_error(const char *path, int error)
 {
 	fprintf(stderr, "switchml trace: cannot write %s: %s\n", path, strerror(-error));
 	return -1;
@@ -191,15 +191,15 @@ int trace_write(const struct trace_options *options)
 	int rc, closed;
 
 	if (!special && fd < 0)
-		return tell(path, fd);
+		return report_file_error(path, fd);
 	writer.out = special ? fopen(path, "we") : fdopen(fd, "w");
 	if (writer.out == NULL)
-		return tell(path, -errno);
+		return report_file_error(path, -errno);
 	rc = put_all(&writer, options);
 	closed = close_whole(&writer);
 	if (!special)
 		closed = sml_file_finish(path, rc < 0 ? rc : closed);
 	if (rc == 0 && closed < 0)
-		return tell(path, closed);
+		return report_file_error(path, closed);
 	return rc;
 }

@@ -96,7 +96,7 @@ uint32_t sml_applicants_count(const struct sml_job *job)
 }
 
 /* At once: its ranks may want to let them in. Pings have the same answer. */
-static void tell_job(struct sml_job *job)
+static void notify_job(struct sml_job *job)
 {
 	SmlControl__Pong pong = SML_CONTROL__PONG__INIT;
 
@@ -107,12 +107,12 @@ static void tell_job(struct sml_job *job)
 					    sml_envelope(PONG, pong, &pong));
 }
 
-static void tell_jobs(struct sml_jobs *jobs, const struct sml_applicant *newcomer)
+static void notify_jobs(struct sml_jobs *jobs, const struct sml_applicant *newcomer)
 {
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_RUNNING &&
 		    is_of_line(jobs->jobs[i], newcomer->join->job))
-			tell_job(jobs->jobs[i]);
+			notify_job(jobs->jobs[i]);
 	if (jobs->config.debug >= 1)
 		sml_jobs_log(jobs, SML_JOBS_INFO,
 			     "a process (host %.64s, pid %u) waits to join job \"%s\"",
@@ -156,8 +156,8 @@ static int refuse(struct sml_refusal *refusal, int error, const char *text)
  * Which of its places counts: that of the newest job, unless this switch knows that it never ran.
  * NULL: none; it is new. Otherwise an error may be set.
  */
-static const SmlControl__Place *find_place(struct sml_jobs *jobs, const SmlControl__Ask *ask,
-					   struct sml_refusal *refusal)
+static const SmlControl__Place *find_past_rank(struct sml_jobs *jobs, const SmlControl__Ask *ask,
+					       struct sml_refusal *refusal)
 {
 	const SmlControl__Place *place = NULL;
 	const struct sml_failed_job *before = NULL;
@@ -255,7 +255,7 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 	if (peer->applicant != NULL)
 		return;
 	if (is_acceptable(jobs, join, &refusal))
-		place = find_place(jobs, join->ask, &refusal);
+		place = find_past_rank(jobs, join->ask, &refusal);
 	if (refusal.error) {
 		sml_jobs_log_refusal(jobs, join, refusal.text);
 		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
@@ -269,9 +269,9 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
 		return;
 	}
-	sml_applicant_tell(jobs, applicant);
+	sml_applicant_notify(jobs, applicant);
 	if (place == NULL)
-		tell_jobs(jobs, applicant);
+		notify_jobs(jobs, applicant);
 	sml_decide(jobs);
 }
 
@@ -340,7 +340,7 @@ static bool check_applicant(struct sml_jobs *jobs, struct sml_applicant *applica
 		return true;
 	}
 	if (jobs->now_ns >= applicant->told_ns + SML_SECOND_NS)
-		sml_applicant_tell(jobs, applicant);
+		sml_applicant_notify(jobs, applicant);
 	return false;
 }
 

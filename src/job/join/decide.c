@@ -74,7 +74,7 @@ static void look_at_group(const struct sml_jobs *jobs, uint64_t tag, struct grou
 }
 
 /* To an applicant: which ranks of its last job have not asked. */
-void sml_applicant_tell(struct sml_jobs *jobs, struct sml_applicant *applicant)
+void sml_applicant_notify(struct sml_jobs *jobs, struct sml_applicant *applicant)
 {
 	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
 	uint32_t missing[SML_MAX_CHILDREN];
@@ -125,7 +125,7 @@ static void dismiss_group(struct sml_jobs *jobs, const struct group *group, int 
 	}
 }
 
-static void tell_unknown(struct sml_jobs *jobs, const struct group *group)
+static void report_unknown(struct sml_jobs *jobs, const struct group *group)
 {
 	char text[SML_SENTENCE_BYTES];
 
@@ -137,7 +137,7 @@ static void tell_unknown(struct sml_jobs *jobs, const struct group *group)
 	dismiss_group(jobs, group, SML_ERROR_TIMEOUT, text);
 }
 
-static void tell_too_few(struct sml_jobs *jobs, const struct group *group, uint32_t n)
+static void report_too_few(struct sml_jobs *jobs, const struct group *group, uint32_t n)
 {
 	char text[SML_SENTENCE_BYTES];
 
@@ -389,7 +389,7 @@ static bool decide(struct sml_jobs *jobs, uint64_t tag)
 	if (!due && !complete)
 		return false;
 	if (group.before == NULL && !complete) {
-		tell_unknown(jobs, &group);
+		report_unknown(jobs, &group);
 		return true;
 	}
 	if (lacks_heir(&group)) {
@@ -402,7 +402,7 @@ static bool decide(struct sml_jobs *jobs, uint64_t tag)
 	if (n < group.min_ranks && !due)
 		return false;
 	if (n < group.min_ranks)
-		tell_too_few(jobs, &group, n);
+		report_too_few(jobs, &group, n);
 	else
 		form(jobs, &group, n);
 	return true;

@@ -14,6 +14,6 @@ extern const char sml_too_late[]; /* to a rank that asks after the decision */
 void sml_decide(struct sml_jobs *jobs);
 
 /* Send an applicant the ranks of its last job that have not asked. */
-void sml_applicant_tell(struct sml_jobs *jobs, struct sml_applicant *applicant);
+void sml_applicant_notify(struct sml_jobs *jobs, struct sml_applicant *applicant);
 
 #endif

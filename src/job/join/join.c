@@ -101,7 +101,7 @@ struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join
 	job->jobs = jobs;
 	job->n_ranks = (uint16_t)join->world_size;
 	job->first_rank = (uint16_t)join->rank;
-	job->begun_ns = job->waiting_told_ns = jobs->now_ns;
+	job->begun_ns = job->waiting_sent_ns = jobs->now_ns;
 	job->shards = job->most_shards = join->shards;
 	job->head_slots_wanted = join->head_slots;
 	job->data_slots_wanted = join->data_slots;

@@ -282,8 +282,8 @@ static bool comes_twice(const struct sml_job *job, const SmlControl__Join *join)
 	       strcmp(member->host, join->host) == 0;
 }
 
-static void tell_difference(const struct sml_job *job, const SmlControl__Join *join,
-			    const struct term *term, struct sml_refusal *refusal)
+static void report_difference(const struct sml_job *job, const SmlControl__Join *join,
+			      const struct term *term, struct sml_refusal *refusal)
 {
 	refusal->error = SML_ERROR_MISMATCH;
 	if (comes_twice(job, join))
@@ -328,7 +328,7 @@ static void check_terms(const struct sml_job *job, const SmlControl__Join *join,
 	}
 	for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++) {
 		if (terms[i].mine != terms[i].theirs) {
-			tell_difference(job, join, &terms[i], refusal);
+			report_difference(job, join, &terms[i], refusal);
 			return;
 		}
 	}

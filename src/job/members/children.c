@@ -54,7 +54,7 @@ static bool form(struct sml_job *job)
 	return true;
 }
 
-static void tell_limit(const struct sml_job *job, char *text, size_t bytes)
+static void report_limit(const struct sml_job *job, char *text, size_t bytes)
 {
 	const char *name = job->jobs->config.name;
 	unsigned n_direct = 0;
@@ -74,7 +74,7 @@ bool sml_job_form_children(struct sml_job *job, char *text, size_t bytes)
 	sml_job_find_hosts(job);
 	if (form(job))
 		return true;
-	tell_limit(job, text, bytes);
+	report_limit(job, text, bytes);
 	return false;
 }
 

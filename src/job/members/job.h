@@ -60,16 +60,16 @@ struct sml_member {
 	uint32_t heartbeat_ms;	 /* silence that means death */
 	uint64_t waits_until_ns; /* for the others to join */
 	uint64_t heard_ns;	 /* when its connection ended: the time of its last message */
-	uint64_t stalls_told_ns;
+	uint64_t stalls_sent_ns;
 	/* Its count on the data path (job/states/liveness.c), taken after its message at
 	 * counted_at_ns.
 	 */
 	uint64_t contributions, counted_at_ns;
 	bool ready, leaving, stalls_wanted;
-	bool follows;	     /* it was in the job that this one follows */
-	bool stalls_asked;   /* about its own slots, and not answered yet */
-	bool shards_set;     /* set by the user: it accepts no other number */
-	bool told_unreached; /* that the group does not reach it */
+	bool follows;	       /* it was in the job that this one follows */
+	bool stalls_requested; /* about its own slots, and not answered yet */
+	bool shards_set;       /* set by the user: it accepts no other number */
+	bool unreached_logged; /* that the group does not reach it */
 	/* Where it takes packets, if it has slots: 4 or 16 bytes; 0 for the control port's. */
 	uint8_t address[16], address_bytes;
 	bool is_local; /* on this host */
@@ -128,7 +128,7 @@ struct sml_job {
 	enum sml_job_state state;
 	uint16_t n_ranks, first_rank; /* first_rank: the rank that joined first and set the terms */
 	uint16_t n_members, n_ready, n_leaving;
-	uint64_t begun_ns, waiting_told_ns, watched_ns, liveness_ns, departed_looked_ns;
+	uint64_t begun_ns, waiting_sent_ns, watched_ns, liveness_ns, departed_looked_ns;
 	/* The terms that all ranks must share. */
 	char library_version[SML_VERSION_BYTES];
 	uint32_t shards;      /* the least of all ranks */
@@ -169,7 +169,7 @@ struct sml_job {
 	uint64_t *secrets;   /* of stripes that the ranks have: job/members/peers.c */
 	uint64_t *waited_ms; /* there, by stripe and rank: the others have waited for it */
 	bool shares_memory;  /* each of its ranks does, with those of its machine */
-	bool leaves_asked;   /* for ranks that want to know; they are not told yet */
+	bool leaves_queried; /* for ranks that want to know; they are not told yet */
 	bool apart;	     /* ranks of one machine cannot share memory: each sends its own */
 	/* Resuming after another switch's death. */
 	bool resumes;
@@ -177,7 +177,7 @@ struct sml_job {
 	uint32_t n_results_missing;
 	size_t handed_bytes;   /* of results, to all ranks that lacked them */
 	size_t reported_bytes; /* of all members' reports */
-	bool waiting_changed;  /* since waiting_told_ns */
+	bool waiting_changed;  /* since waiting_sent_ns */
 };
 
 /* Two chunks a slot of the largest job that there can be. */

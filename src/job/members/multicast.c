@@ -68,9 +68,9 @@ static unsigned list_unreached(struct sml_job *job, const struct sml_ranks *reac
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_member *member = &job->members[rank];
 
-		if (sml_ranks_has(reached, rank) || member->told_unreached)
+		if (sml_ranks_has(reached, rank) || member->unreached_logged)
 			continue;
-		member->told_unreached = true;
+		member->unreached_logged = true;
 		n++;
 		if (used < bytes)
 			used += (size_t)snprintf(text + used, bytes - used, "%s%u (host %s)",

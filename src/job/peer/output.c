@@ -20,7 +20,7 @@
 
 /* ---- by way of a leaf ---- */
 
-int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope *message)
+int sml_branch_send(const struct sml_branch *branch, const SmlControl__Envelope *message)
 {
 	return branch->peer != NULL ? branch->jobs->output->send(branch->peer, message) : 0;
 }
@@ -40,18 +40,18 @@ static int send_by_leaf(const struct sml_peer *peer, const SmlControl__Envelope 
 	if (relay.message.data == NULL)
 		return -ENOMEM;
 	sml_control__envelope__pack(message, relay.message.data);
-	rc = sml_branch_tell(peer->via, sml_envelope(RELAY, relay, &relay));
+	rc = sml_branch_send(peer->via, sml_envelope(RELAY, relay, &relay));
 	free(relay.message.data);
 	return rc;
 }
 
-void sml_branch_tell_end(const struct sml_branch *branch, uint32_t number)
+void sml_branch_send_end(const struct sml_branch *branch, uint32_t number)
 {
 	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
 
 	relay.peer = number;
 	relay.over = true;
-	(void)sml_branch_tell(branch, sml_envelope(RELAY, relay, &relay));
+	(void)sml_branch_send(branch, sml_envelope(RELAY, relay, &relay));
 }
 
 void sml_remote_retire(struct sml_remote *remote)
@@ -72,7 +72,7 @@ static void end_by_leaf(struct sml_peer *peer)
 
 	if (remote->ended)
 		return;
-	sml_branch_tell_end(peer->via, remote->key.number);
+	sml_branch_send_end(peer->via, remote->key.number);
 	sml_remote_retire(remote);
 }
 
@@ -249,7 +249,7 @@ void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, c
 	log_where_room(jobs, &jobs->refusals, REFUSALS_LOGGED, SML_JOBS_WARNING, line);
 }
 
-int sml_leaf_tell(const struct sml_jobs *jobs, const SmlControl__Envelope *message)
+int sml_leaf_send(const struct sml_jobs *jobs, const SmlControl__Envelope *message)
 {
 	return jobs->leaf.parent != NULL ? sml_peer_send(jobs, jobs->leaf.parent, message) : 0;
 }

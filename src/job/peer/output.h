@@ -36,10 +36,10 @@ void sml_jobs_log_planned(struct sml_jobs *jobs, const char *job, const char *ho
 void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, const char *why);
 
 /* Send a message to a leaf of this switch. Returns as sml_peer_send(). */
-int sml_branch_tell(const struct sml_branch *branch, const SmlControl__Envelope *message);
+int sml_branch_send(const struct sml_branch *branch, const SmlControl__Envelope *message);
 
 /* The leaf is to end the connection of its rank with this number. */
-void sml_branch_tell_end(const struct sml_branch *branch, uint32_t number);
+void sml_branch_send_end(const struct sml_branch *branch, uint32_t number);
 
 /* The rank at a leaf has no number any more, and is freed after this input. */
 void sml_remote_retire(struct sml_remote *remote);
@@ -48,6 +48,6 @@ void sml_remote_retire(struct sml_remote *remote);
 void sml_branches_sweep(struct sml_jobs *jobs);
 
 /* Send a message to the parent of this switch, which is a leaf. Returns as sml_peer_send(). */
-int sml_leaf_tell(const struct sml_jobs *jobs, const SmlControl__Envelope *message);
+int sml_leaf_send(const struct sml_jobs *jobs, const SmlControl__Envelope *message);
 
 #endif

@@ -211,8 +211,8 @@ static void give_up(struct sml_search *search)
 
 /* ---- what to do ---- */
 
-static bool act(struct sml_search *search, enum sml_search_verb verb, unsigned address,
-		struct sml_search_action *action)
+static bool set_action(struct sml_search *search, enum sml_search_verb verb, unsigned address,
+		       struct sml_search_action *action)
 {
 	struct sml_search_try *try = &search->tries[address];
 
@@ -248,9 +248,9 @@ bool sml_search_next(struct sml_search *search, uint64_t now_ns, struct sml_sear
 		expire(search, now_ns);
 	for (unsigned i = 0; i < search->config.n_addresses; i++) {
 		if (search->tries[i].to_close)
-			return act(search, SML_SEARCH_CLOSE, i, action);
+			return set_action(search, SML_SEARCH_CLOSE, i, action);
 		if (search->tries[i].to_join)
-			return act(search, SML_SEARCH_JOIN, i, action);
+			return set_action(search, SML_SEARCH_JOIN, i, action);
 	}
 	if (search->outcome != SML_SEARCH_GOES_ON)
 		return false;
@@ -259,7 +259,7 @@ bool sml_search_next(struct sml_search *search, uint64_t now_ns, struct sml_sear
 		return false;
 	set_state(&search->tries[address], SML_SEARCH_CONNECTING, now_ns);
 	search->tries[address].missing = (struct sml_ranks){{0}};
-	search->tries[address].n_more = search->tries[address].n_told = 0;
+	search->tries[address].n_more = search->tries[address].n_reports = 0;
 	search->tries[address].started_ns = now_ns;
 	*action = (struct sml_search_action){SML_SEARCH_CONNECT, (unsigned)address};
 	return true;
@@ -300,7 +300,7 @@ void sml_search_connected(struct sml_search *search, unsigned address, uint64_t 
 /* Only those that each message has named stay; if there is none, the count begins anew. */
 static void note_absent(struct sml_search *search, const struct sml_ranks *missing, uint64_t now_ns)
 {
-	uint64_t since_ns = now_ns - search->absent_told_ns;
+	uint64_t since_ns = now_ns - search->absent_reported_ns;
 
 	sml_ranks_intersect(&search->absent, missing);
 	if (sml_ranks_is_empty(&search->absent)) {
@@ -309,7 +309,7 @@ static void note_absent(struct sml_search *search, const struct sml_ranks *missi
 	} else if (since_ns <= TOLD_NS) {
 		search->absent_ns += since_ns;
 	}
-	search->absent_told_ns = now_ns;
+	search->absent_reported_ns = now_ns;
 }
 
 static void judge(struct sml_search *search, unsigned address)
@@ -332,13 +332,13 @@ static void judge(struct sml_search *search, unsigned address)
 }
 
 void sml_search_missing(struct sml_search *search, unsigned address, const struct sml_ranks *ranks,
-			unsigned n_more, unsigned n_told, uint64_t now_ns)
+			unsigned n_more, unsigned n_reports, uint64_t now_ns)
 {
 	struct sml_search_try *try = &search->tries[address];
 
-	if (try->state != SML_SEARCH_WAITING || try->n_told == n_told)
+	if (try->state != SML_SEARCH_WAITING || try->n_reports == n_reports)
 		return;
-	try->n_told = n_told;
+	try->n_reports = n_reports;
 	try->missing = *ranks;
 	try->n_more = n_more;
 	note_absent(search, ranks, now_ns);
@@ -437,7 +437,7 @@ void sml_search_failed(struct sml_search *search, unsigned address, int error, c
 	}
 }
 
-void sml_search_tell(const struct sml_search *search, char *text, size_t bytes)
+void sml_search_report(const struct sml_search *search, char *text, size_t bytes)
 {
 	size_t length = 0;
 

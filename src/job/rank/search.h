@@ -84,7 +84,7 @@ struct sml_search_try {
 	uint64_t started_ns;	  /* when it was tried last; 0 if never */
 	uint64_t again_ns;	  /* not before that, while another one is live */
 	uint64_t soon_ns;	  /* not before that at all */
-	unsigned n_told;	  /* messages that say who is missing */
+	unsigned n_reports;	  /* messages that say who is missing */
 	struct sml_ranks missing; /* at the last message */
 	unsigned n_more;	  /* missing, too, but not named */
 	unsigned n_failures, n_bad;
@@ -111,7 +111,7 @@ struct sml_search {
 	 * the times in which no switch has said so.
 	 */
 	struct sml_ranks absent;
-	uint64_t absent_ns, absent_told_ns;
+	uint64_t absent_ns, absent_reported_ns;
 	bool judges; /* it has ended because of them: the switches are to tell the other ranks */
 };
 
@@ -143,7 +143,7 @@ void sml_search_connected(struct sml_search *search, unsigned address, uint64_t 
  * some ranks as dead, the search ends.
  */
 void sml_search_missing(struct sml_search *search, unsigned address, const struct sml_ranks *ranks,
-			unsigned n_more, unsigned n_told, uint64_t now_ns);
+			unsigned n_more, unsigned n_reports, uint64_t now_ns);
 
 /* The switch has begun with all ranks: close the others. */
 void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_ns);
@@ -163,6 +163,6 @@ void sml_search_failed(struct sml_search *search, unsigned address, int error, c
 		       uint64_t now_ns);
 
 /* Writes a list of all switches, each with the reason of its last failure, or with its state. */
-void sml_search_tell(const struct sml_search *search, char *text, size_t bytes);
+void sml_search_report(const struct sml_search *search, char *text, size_t bytes);
 
 #endif

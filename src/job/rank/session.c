@@ -175,7 +175,7 @@ void sml_session_abort(struct sml_session *session, int error, const char *text,
 	sml_session_fail(session, error, "%s", text);
 }
 
-void sml_session_ask_stalls(struct sml_session *session)
+void sml_session_query_stalls(struct sml_session *session)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 
@@ -350,7 +350,7 @@ static void on_stall_request(struct sml_session *session, const SmlControl__Enve
 	if (session->serves)
 		session->config.output->report_stalls(session->config.self);
 	else
-		session->stalls_asked = true;
+		session->stalls_requested = true;
 }
 
 void sml_session_serve(struct sml_session *session, bool may_be_lost)
@@ -359,9 +359,9 @@ void sml_session_serve(struct sml_session *session, bool may_be_lost)
 	session->may_be_lost = may_be_lost;
 	if (session->asked)
 		answer(session, &session->question);
-	if (session->stalls_asked)
+	if (session->stalls_requested)
 		session->config.output->report_stalls(session->config.self);
-	session->asked = session->stalls_asked = false;
+	session->asked = session->stalls_requested = false;
 }
 
 static void on_stall_report(struct sml_session *session, const SmlControl__Envelope *message)
@@ -440,7 +440,7 @@ void sml_session_message(struct sml_session *session, const SmlControl__Envelope
 /* ---- the end, and silence ---- */
 
 /* All ranks reach rank 0's control port, so all of them can name it when it is gone. */
-static void tell_rank_0_died(struct sml_session *session, const char *how)
+static void report_rank_0_died(struct sml_session *session, const char *how)
 {
 	const struct sml_peer_rank *rank_0 =
 		session->peer_ranks ? &session->peer_ranks->ranks[0] : NULL;
@@ -457,7 +457,7 @@ static void tell_rank_0_died(struct sml_session *session, const char *how)
 }
 
 /* It has answered, so it is a switch, or rank 0; but not all ranks have come. */
-static void tell_died_early(struct sml_session *session, const char *how)
+static void report_early_death(struct sml_session *session, const char *how)
 {
 	char ranks[SML_RANKS_TEXT_BYTES], while_waiting[SML_RANKS_TEXT_BYTES + 64] = "";
 	unsigned n = sml_ranks_count(&session->missing) + session->n_more;
@@ -497,7 +497,7 @@ void sml_session_ended(struct sml_session *session, const char *how, bool known)
 				 "%s at %s %s before the job could continue there", config->what,
 				 config->where, how);
 	} else if (session->heard && session->phase < SML_SESSION_ADMITTED) {
-		tell_died_early(session, how);
+		report_early_death(session, how);
 	} else if (session->phase < SML_SESSION_ADMITTED && config->rank_0_runs_it) {
 		sml_session_fail(session, SML_ERROR_UNREACHABLE,
 				 "what listens at %s %s: is it rank 0 of this job? Check "
@@ -510,7 +510,7 @@ void sml_session_ended(struct sml_session *session, const char *how, bool known)
 			"and the port",
 			config->where, how);
 	} else if (config->rank_0_runs_it) {
-		tell_rank_0_died(session, how);
+		report_rank_0_died(session, how);
 	} else {
 		sml_session_fail(session, SML_ERROR_SWITCH_DIED,
 				 "%s at %s %s: it was stopped, has crashed, or the network is "

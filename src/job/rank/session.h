@@ -217,7 +217,7 @@ struct sml_session {
 	uint32_t n_joiners; /* processes that wait to join the job, as the switch says */
 	bool only_leaves;   /* it has said so in its join */
 	bool begins;	    /* likewise; so it may be admitted to begin, or to resume */
-	bool stalls_asked, asked;
+	bool stalls_requested, asked;
 	SmlControl__Describe question; /* asked, before the rank could answer */
 	uint64_t n_results, alive_ns;  /* on the data path, and when the last of them was seen */
 	uint32_t n_shards;	       /* that it asked for, at most */
@@ -271,7 +271,7 @@ enum sml_abort_kind {
 /* kinds: of enum sml_abort_kind, or 0. */
 void sml_session_abort(struct sml_session *session, int error, const char *text, unsigned kinds);
 
-void sml_session_ask_stalls(struct sml_session *session);
+void sml_session_query_stalls(struct sml_session *session);
 void sml_session_mismatch(struct sml_session *session, const struct sml_disagreement *found);
 /* Results of this shard do not come: a probe with this number will tell its address. */
 void sml_session_renew(struct sml_session *session, uint8_t shard, uint32_t number);

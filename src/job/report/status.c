@@ -135,7 +135,7 @@ static void add_branch(struct job_status *out, const struct sml_branch *branch, 
 }
 
 /* Where a peer is connected: at a leaf of this switch, or at a leaf of such a leaf. */
-static void describe_place(const struct sml_peer *peer, SmlControl__WorkerStatus *worker)
+static void describe_connection(const struct sml_peer *peer, SmlControl__WorkerStatus *worker)
 {
 	const struct sml_branch *via = sml_peer_via(peer);
 
@@ -168,7 +168,7 @@ static void describe_worker(const struct sml_job *job, uint16_t rank,
 			worker->waited_ms =
 				sml_job_counters_waited_ms(counters, job->members[rank].child);
 	}
-	describe_place(member->peer, worker);
+	describe_connection(member->peer, worker);
 	if (job->state >= SML_JOB_PROBING)
 		worker->sender = 1u + sml_job_sender(job, rank);
 	worker->by_group = sml_job_is_by_group(job, rank);
@@ -301,7 +301,7 @@ static void describe_proxied(const struct sml_proxied *proxied,
 	worker->last_seen_ms = (job->jobs->now_ns - proxied->peer->heard_ns) / 1000000u;
 	worker->state = (char *)(uintptr_t)(job->started ? "running" : "joined");
 	worker->sender = 1u + proxied->first_of_host;
-	describe_place(proxied->peer, worker);
+	describe_connection(proxied->peer, worker);
 	if (proxied->peer->via != NULL)
 		return;
 	/* As in describe_worker(): of ranks that share memory, the first one counts. */

@@ -86,7 +86,7 @@ static struct sml_member *find_witness(const struct sml_job *job, unsigned gone)
 	return NULL;
 }
 
-static void ask_hosts(const struct sml_job *job)
+static void query_hosts(const struct sml_job *job)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 
@@ -94,10 +94,10 @@ static void ask_hosts(const struct sml_job *job)
 	     rank = sml_ranks_next(&job->departed, rank + 1)) {
 		struct sml_member *witness = find_witness(job, rank);
 
-		if (witness == NULL || witness->stalls_asked ||
+		if (witness == NULL || witness->stalls_requested ||
 		    !sml_peer_listens(job->jobs, witness->peer))
 			continue;
-		witness->stalls_asked = true;
+		witness->stalls_requested = true;
 		(void)sml_peer_send(job->jobs, witness->peer,
 				    sml_envelope(STALL_REQUEST, stall_request, &request));
 	}
@@ -120,9 +120,9 @@ void sml_job_note_host_stalls(struct sml_job *job, uint16_t from, const SmlContr
 {
 	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
 
-	if (!job->members[from].stalls_asked || in->n_sets > n_slots)
+	if (!job->members[from].stalls_requested || in->n_sets > n_slots)
 		return;
-	job->members[from].stalls_asked = false;
+	job->members[from].stalls_requested = false;
 	for (size_t i = 0; i < in->n_sets; i++)
 		add_host_set(job, from, &in->sets[i]);
 }
@@ -156,7 +156,7 @@ bool sml_job_misses_departed(struct sml_job *job)
 	find_missed(job, &missed);
 	/* For the next look. */
 	job->jobs->tree->ask(job);
-	ask_hosts(job);
+	query_hosts(job);
 	rank = sml_ranks_next(&missed, 0);
 	if (rank == SML_MAX_WORLD)
 		return false;

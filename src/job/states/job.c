@@ -185,7 +185,7 @@ void sml_job_leave(struct sml_job *job, uint16_t rank)
 		all_have_left(job);
 }
 
-static void tell_death(struct sml_job *job, uint16_t rank, const char *why)
+static void report_death(struct sml_job *job, uint16_t rank, const char *why)
 {
 	const struct sml_member *member = &job->members[rank];
 	char text[SML_SENTENCE_BYTES];
@@ -220,7 +220,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 		/* It has made all its calls, and its contributions are in the slots. */
 		sml_job_note_departed(job, rank, why);
 	else
-		tell_death(job, rank, why);
+		report_death(job, rank, why);
 }
 
 /* Hosts that a text names; it only counts the ranks of others. */
@@ -266,14 +266,14 @@ static void write_hosts(const struct sml_job *job, char *text, size_t bytes)
  * WAITING_NS after they were told last, because each of n newcomers would cost n messages. The
  * hosts are looked up for all together.
  */
-static void tell_waiting(struct sml_job *job, const struct sml_peer *newcomer)
+static void send_waiting(struct sml_job *job, const struct sml_peer *newcomer)
 {
 	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
-	bool tells_all = job->jobs->now_ns >= job->waiting_told_ns + WAITING_NS;
+	bool sends_to_all = job->jobs->now_ns >= job->waiting_sent_ns + WAITING_NS;
 	uint32_t missing[SML_MAX_CHILDREN];
 	char hosts[HOSTS_NAMED * 80 + 32];
 
-	if (tells_all) {
+	if (sends_to_all) {
 		write_hosts(job, hosts, sizeof(hosts));
 		waiting.hosts = hosts;
 	}
@@ -290,18 +290,18 @@ static void tell_waiting(struct sml_job *job, const struct sml_peer *newcomer)
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = job->members[rank].peer;
 
-		if (peer != NULL && (tells_all || peer == newcomer))
+		if (peer != NULL && (sends_to_all || peer == newcomer))
 			(void)sml_peer_send(job->jobs, peer,
 					    sml_envelope(WAITING, waiting, &waiting));
 	}
-	job->waiting_changed = !tells_all;
-	if (tells_all)
-		job->waiting_told_ns = job->jobs->now_ns;
+	job->waiting_changed = !sends_to_all;
+	if (sends_to_all)
+		job->waiting_sent_ns = job->jobs->now_ns;
 }
 
 static uint64_t waiting_due(const struct sml_job *job)
 {
-	return job->waiting_told_ns + (job->waiting_changed ? WAITING_NS : SML_SECOND_NS);
+	return job->waiting_sent_ns + (job->waiting_changed ? WAITING_NS : SML_SECOND_NS);
 }
 
 /* ---- time ---- */
@@ -397,7 +397,7 @@ void sml_job_joined(struct sml_job *job, const struct sml_peer *newcomer)
 {
 	check(job);
 	if (job->n_members < job->n_ranks)
-		tell_waiting(job, newcomer);
+		send_waiting(job, newcomer);
 	else if (all_wish_to_leave(job))
 		all_have_left(job);
 	else if (job->resumes)
@@ -475,7 +475,7 @@ void sml_job_tick(struct sml_job *job)
 	sml_job_watch_group(job);
 	sml_job_look_for_answers(job);
 	if (job->mismatch_ns != 0 && now_ns >= job->mismatch_ns + MISMATCH_WAIT_NS) {
-		sml_job_tell_mismatch(job);
+		sml_job_report_mismatch(job);
 		return;
 	}
 	if (now_ns >= state_ends(job)) {
@@ -487,5 +487,5 @@ void sml_job_tick(struct sml_job *job)
 		return;
 	}
 	if (job->state == SML_JOB_JOINING && now_ns >= waiting_due(job))
-		tell_waiting(job, NULL);
+		send_waiting(job, NULL);
 }

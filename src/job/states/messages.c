@@ -96,11 +96,11 @@ static void on_description(struct sml_job *job, struct sml_member *member, uint1
 		if (job->mismatch.ranks[i] == rank)
 			sml_job_describe_call(job, i, message->description);
 	if (job->reported_calls[0].text[0] && job->reported_calls[1].text[0])
-		sml_job_tell_mismatch(job);
+		sml_job_report_mismatch(job);
 }
 
 /* Can the rank know that these two disagree? It can end the job in other ways, too. */
-static bool may_tell(const struct sml_job *job, uint16_t rank, const SmlControl__Mismatch *in)
+static bool may_report(const struct sml_job *job, uint16_t rank, const SmlControl__Mismatch *in)
 {
 	if (in->n_ranks != 2 || in->ranks[0] >= job->n_ranks || in->ranks[1] >= job->n_ranks)
 		return false;
@@ -122,7 +122,7 @@ static void on_mismatch(struct sml_job *job, struct sml_member *member, uint16_t
 	};
 
 	(void)member;
-	if (!may_tell(job, rank, in))
+	if (!may_report(job, rank, in))
 		return;
 	mismatch.ranks[0] = (uint16_t)in->ranks[0];
 	mismatch.ranks[1] = (uint16_t)in->ranks[1];
@@ -142,7 +142,7 @@ static void on_stall_request(struct sml_job *job, struct sml_member *member, uin
 {
 	(void)rank;
 	(void)message;
-	sml_job_tell_stalls(job, member);
+	sml_job_send_stalls(job, member);
 }
 
 static void on_stall_report(struct sml_job *job, struct sml_member *member, uint16_t rank,

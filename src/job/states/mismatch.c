@@ -66,7 +66,7 @@ static bool differ_in_the_wire(const struct sml_job *job)
 	       one->root == other->root;
 }
 
-void sml_job_tell_mismatch(struct sml_job *job)
+void sml_job_report_mismatch(struct sml_job *job)
 {
 	char text[2 * SML_SENTENCE_BYTES], calls[2][SML_SENTENCE_BYTES];
 

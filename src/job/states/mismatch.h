@@ -11,6 +11,6 @@
  */
 void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch);
 void sml_job_describe_call(struct sml_job *job, unsigned which, const SmlControl__Description *in);
-void sml_job_tell_mismatch(struct sml_job *job);
+void sml_job_report_mismatch(struct sml_job *job);
 
 #endif

@@ -180,17 +180,17 @@ static struct stalls *open_stalls(struct sml_job *job)
  * The ranks have the slots: each reports its own, to all who have asked. A rank that has not
  * answered the last question is not asked again.
  */
-static void ask_ranks(struct sml_job *job)
+static void query_ranks(struct sml_job *job)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 
 	for (unsigned rank = 0; rank < job->stripes; rank++) {
 		struct sml_member *member = &job->members[rank];
 
-		if (member->peer == NULL || member->stalls_asked ||
+		if (member->peer == NULL || member->stalls_requested ||
 		    !sml_peer_listens(job->jobs, member->peer))
 			continue;
-		member->stalls_asked = true;
+		member->stalls_requested = true;
 		(void)sml_peer_send(job->jobs, member->peer,
 				    sml_envelope(STALL_REQUEST, stall_request, &request));
 	}
@@ -213,10 +213,10 @@ void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__S
 	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
 	struct stalls *stalls;
 
-	if (from >= job->stripes || !job->members[from].stalls_asked || in->n_slots > n_slots ||
+	if (from >= job->stripes || !job->members[from].stalls_requested || in->n_slots > n_slots ||
 	    in->n_sets > n_slots)
 		return;
-	job->members[from].stalls_asked = false;
+	job->members[from].stalls_requested = false;
 	stalls = open_stalls(job);
 	if (stalls == NULL)
 		return;
@@ -262,7 +262,7 @@ uint64_t sml_job_answers_due(const struct sml_job *job)
 		if (job->children[i].asked)
 			due_ns = sml_later(due_ns,
 					   job->children[i].asked_ns + sml_answer_ns(job->jobs));
-	return job->leaves_asked ? due_ns : UINT64_MAX;
+	return job->leaves_queried ? due_ns : UINT64_MAX;
 }
 
 /* What it said long ago would blame the wrong ranks. */
@@ -283,13 +283,13 @@ void sml_job_look_for_answers(struct sml_job *job)
 	for (unsigned i = 0; i < job->n_children; i++)
 		if (job->children[i].asked)
 			doubt(job, &job->children[i]);
-	job->leaves_asked = false;
+	job->leaves_queried = false;
 	pass_leaves_stalls(job);
 }
 
-static void ask_for_ranks(struct sml_job *job)
+static void query_own_ranks(struct sml_job *job)
 {
-	job->leaves_asked = true;
+	job->leaves_queried = true;
 	job->jobs->tree->ask(job);
 	/* The only ones that could answer may have been silent for long. */
 	sml_job_look_for_answers(job);
@@ -297,24 +297,24 @@ static void ask_for_ranks(struct sml_job *job)
 
 /* ---- a member asks ---- */
 
-void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member)
+void sml_job_send_stalls(struct sml_job *job, struct sml_member *member)
 {
 	uint64_t now_ns = job->jobs->now_ns;
 	struct stalls *stalls;
 
 	/* Before the job runs, no slot waits. */
-	if (job->state < SML_JOB_RUNNING || now_ns - member->stalls_told_ns < ANSWER_EVERY_NS ||
+	if (job->state < SML_JOB_RUNNING || now_ns - member->stalls_sent_ns < ANSWER_EVERY_NS ||
 	    !sml_peer_listens(job->jobs, member->peer))
 		return;
-	member->stalls_told_ns = now_ns;
+	member->stalls_sent_ns = now_ns;
 	if (job->jobs->operations->ranks_have_slots) {
 		member->stalls_wanted = true;
-		ask_ranks(job);
+		query_ranks(job);
 		return;
 	}
 	if (job->n_leaves > 0) {
 		member->stalls_wanted = true;
-		ask_for_ranks(job);
+		query_own_ranks(job);
 		return;
 	}
 	stalls = open_stalls(job);

@@ -6,7 +6,7 @@
 #include "job/members/job.h"
 
 /* The member's call does not end: send it what slots are waiting for, but not too often. */
-void sml_job_tell_stalls(struct sml_job *job, struct sml_member *member);
+void sml_job_send_stalls(struct sml_job *job, struct sml_member *member);
 
 /*
  * Ranks want to know what slots at leaves wait for: they are told when all leaves have answered, or

@@ -165,7 +165,7 @@ void sml_remote_drop(struct sml_remote *remote, const char *why)
 	struct sml_branch *branch = remote->peer.via;
 
 	lose(remote, why, false);
-	sml_branch_tell_end(branch, remote->key.number);
+	sml_branch_send_end(branch, remote->key.number);
 }
 
 static struct sml_remote *open_relayed(struct sml_branch *branch, const SmlControl__Relay *in)
@@ -222,7 +222,7 @@ struct sml_remote *sml_branch_relay(struct sml_branch *branch, const SmlControl_
 	if (remote == NULL)
 		remote = open_relayed(branch, in);
 	if (remote == NULL)
-		sml_branch_tell_end(branch, in->peer);
+		sml_branch_send_end(branch, in->peer);
 	return remote;
 }
 

@@ -43,7 +43,7 @@ static void relay_end(struct sml_jobs *jobs, const struct sml_proxied *proxied, 
 	relay.over = true;
 	relay.why = (char *)(uintptr_t)why;
 	relay.leaf_died = leaf_died;
-	(void)sml_leaf_tell(jobs, sml_envelope(RELAY, relay, &relay));
+	(void)sml_leaf_send(jobs, sml_envelope(RELAY, relay, &relay));
 }
 
 /*
@@ -82,7 +82,7 @@ static int relay_up(struct sml_jobs *jobs, const struct sml_proxied *proxied,
 	if (relay.message.data == NULL)
 		return -1;
 	sml_control__envelope__pack(message, relay.message.data);
-	rc = sml_leaf_tell(jobs, sml_envelope(RELAY, relay, &relay));
+	rc = sml_leaf_send(jobs, sml_envelope(RELAY, relay, &relay));
 	free(relay.message.data);
 	return rc;
 }
@@ -118,7 +118,7 @@ void sml_proxied_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *
 		snprintf(text, sizeof(text), "%s", why);
 	/* For the other ranks' errors, which come of it. */
 	if (peer->proxied->job != NULL && sml_leaf_job_runs(peer->proxied->job))
-		sml_leaf_job_tell_slots(jobs, peer->proxied->job->rules.job);
+		sml_leaf_job_report_slots(jobs, peer->proxied->job->rules.job);
 	relay_end(jobs, peer->proxied, text, leaf_died);
 	close_proxied(jobs, peer->proxied);
 }
@@ -330,7 +330,7 @@ void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *
 		sml_leaf_job_start(jobs, message->leaf_start->job_number);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_STALLS:
-		sml_leaf_job_tell_slots(jobs, message->leaf_stalls->job_number);
+		sml_leaf_job_report_slots(jobs, message->leaf_stalls->job_number);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_END:
 		on_end(jobs, message->leaf_end);
@@ -350,7 +350,7 @@ static void advertise_leaf(struct sml_jobs *jobs)
 	message.version = (char *)(uintptr_t)SML_VERSION_STRING;
 	message.name = (char *)(uintptr_t)jobs->config.name;
 	message.slots = jobs->config.max_slots;
-	(void)sml_leaf_tell(jobs, sml_envelope(LEAF, leaf, &message));
+	(void)sml_leaf_send(jobs, sml_envelope(LEAF, leaf, &message));
 }
 
 void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes)
@@ -464,7 +464,7 @@ static void ping(struct sml_jobs *jobs)
 	SmlControl__Ping message = SML_CONTROL__PING__INIT;
 
 	jobs->leaf.pinged_ns = message.time_ns = jobs->now_ns;
-	(void)sml_leaf_tell(jobs, sml_envelope(PING, ping, &message));
+	(void)sml_leaf_send(jobs, sml_envelope(PING, ping, &message));
 }
 
 static void give_up_parent(struct sml_jobs *jobs)

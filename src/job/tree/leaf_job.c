@@ -51,7 +51,7 @@ static void end_below(const struct sml_leaf_job *job, const char *how)
 			continue;
 		if (job->children[i].has_job)
 			branch->slots_in_use -= sml_leaf_job_slots(job);
-		(void)sml_branch_tell(branch, sml_envelope(LEAF_END, leaf_end, &end));
+		(void)sml_branch_send(branch, sml_envelope(LEAF_END, leaf_end, &end));
 	}
 }
 
@@ -100,8 +100,8 @@ bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how)
 	return true;
 }
 
-static void tell_failure(struct sml_jobs *jobs, uint32_t number, int error, const char *text,
-			 bool again)
+static void report_failure(struct sml_jobs *jobs, uint32_t number, int error, const char *text,
+			   bool again)
 {
 	SmlControl__LeafFailed message = SML_CONTROL__LEAF_FAILED__INIT;
 
@@ -109,14 +109,14 @@ static void tell_failure(struct sml_jobs *jobs, uint32_t number, int error, cons
 	message.error = error;
 	message.text = (char *)(uintptr_t)text;
 	message.again = again;
-	(void)sml_leaf_tell(jobs, sml_envelope(LEAF_FAILED, leaf_failed, &message));
+	(void)sml_leaf_send(jobs, sml_envelope(LEAF_FAILED, leaf_failed, &message));
 }
 
 bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again)
 {
 	char how[2 * SML_SENTENCE_BYTES];
 
-	tell_failure(job->jobs, job->rules.job, error, text, again);
+	report_failure(job->jobs, job->rules.job, error, text, again);
 	snprintf(how, sizeof(how), "failed at the leaf %s: %s", job->jobs->config.name, text);
 	return sml_leaf_job_end(job, how);
 }
@@ -238,7 +238,7 @@ static bool send_to_leaves(struct sml_leaf_job *job, const SmlControl__LeafJob *
 		out.cookie = job->rules.cookies[i];
 		out.tag = job->rules.tag;
 		out.data_port = job->jobs->config.data_port;
-		(void)sml_branch_tell(job->children[i].branch,
+		(void)sml_branch_send(job->children[i].branch,
 				      sml_envelope(LEAF_JOB, leaf_job, &out));
 	}
 	free(lists);
@@ -372,17 +372,17 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 	if (job != NULL)
 		sml_leaf_job_end(job, "");
 	if (!is_possible(in)) {
-		tell_failure(jobs, in->job_number, SML_ERROR_PROTOCOL,
-			     "the parent sends a job with impossible numbers", false);
+		report_failure(jobs, in->job_number, SML_ERROR_PROTOCOL,
+			       "the parent sends a job with impossible numbers", false);
 		return;
 	}
 	if (lacks_room(jobs, in, text, sizeof(text)) != NULL) {
-		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, true);
+		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, true);
 		return;
 	}
 	job = new_job(jobs, in);
 	if (job == NULL) {
-		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, "it has no memory", true);
+		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, "it has no memory", true);
 		return;
 	}
 	if (!form_children(job, in)) {
@@ -393,7 +393,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 			 "more (or none): start leaves of it with `switchml switch --parent %s', "
 			 "and set SWITCHML_SWITCH to one of them for at most %d ranks each",
 			 SML_MAX_CHILDREN, jobs->config.name, jobs->config.name, SML_MAX_CHILDREN);
-		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, false);
+		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, false);
 		return;
 	}
 	draw_secrets(job);
@@ -401,7 +401,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 	if (rc < 0) {
 		let_proxied_peers_go(job);
 		free(job);
-		tell_failure(jobs, in->job_number, SML_ERROR_REFUSED, no_slots(rc), true);
+		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, no_slots(rc), true);
 		return;
 	}
 	job->begun_ns = jobs->now_ns;

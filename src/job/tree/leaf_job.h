@@ -38,14 +38,14 @@ struct sml_leaf_job {
 		uint32_t lanes;
 		struct sml_waits waits; /* as a leaf last said */
 	} children[SML_MAX_CHILDREN];
-	uint64_t begun_ns, probed_ns, answered_ns, slots_asked_ns, tries_again_ns;
+	uint64_t begun_ns, probed_ns, answered_ns, slots_requested_ns, tries_again_ns;
 	/* Do the parent's results come? As of the last look; see core/renewal.h. */
 	struct {
 		uint64_t looked_ns, sent_again, results;
 		uint32_t n_silent, number;
 	} renewal;
 	uint32_t rounds;
-	bool slots_asked;
+	bool slots_requested;
 };
 
 static inline uint32_t sml_leaf_job_slots(const struct sml_leaf_job *job)

@@ -189,7 +189,7 @@ static void check_ready(struct sml_leaf_job *job)
 		return;
 	job->ready = true;
 	message.job_number = job->rules.job;
-	(void)sml_leaf_tell(job->jobs, sml_envelope(LEAF_READY, leaf_ready, &message));
+	(void)sml_leaf_send(job->jobs, sml_envelope(LEAF_READY, leaf_ready, &message));
 }
 
 static uint64_t next_probe(const struct sml_leaf_job *job)
@@ -252,7 +252,7 @@ static void look_for_results(struct sml_leaf_job *job)
 		job->renewal.number = (uint32_t)sml_jobs_random(jobs) | 1;
 		message.job_number = job->rules.job;
 		message.number = job->renewal.number;
-		(void)sml_leaf_tell(jobs, sml_envelope(LEAF_RENEW, leaf_renew, &message));
+		(void)sml_leaf_send(jobs, sml_envelope(LEAF_RENEW, leaf_renew, &message));
 	}
 	/* The number may come after the first of these. */
 	jobs->operations->probe_parent(jobs->dataplane, job->rules.job, job->data_port, 0,
@@ -280,7 +280,7 @@ void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number)
 	start.job_number = number;
 	for (unsigned i = 0; i < job->n_children; i++)
 		if (job->children[i].branch != NULL)
-			(void)sml_branch_tell(job->children[i].branch,
+			(void)sml_branch_send(job->children[i].branch,
 					      sml_envelope(LEAF_START, leaf_start, &start));
 	if (jobs->config.debug >= 2)
 		sml_jobs_log(jobs, SML_JOBS_INFO,

@@ -15,9 +15,9 @@
 
 /* ---- mismatches ---- */
 
-static void tell_mismatch(struct sml_jobs *jobs, SmlControl__LeafMismatch *message)
+static void report_mismatch(struct sml_jobs *jobs, SmlControl__LeafMismatch *message)
 {
-	(void)sml_leaf_tell(jobs, sml_envelope(LEAF_MISMATCH, leaf_mismatch, message));
+	(void)sml_leaf_send(jobs, sml_envelope(LEAF_MISMATCH, leaf_mismatch, message));
 }
 
 void sml_leaf_job_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch)
@@ -37,7 +37,7 @@ void sml_leaf_job_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mis
 	message.chunk = mismatch->chunk;
 	message.ranks = ranks;
 	message.n_ranks = 2;
-	tell_mismatch(jobs, &message);
+	report_mismatch(jobs, &message);
 }
 
 /* It speaks only for its own ranks. */
@@ -48,7 +48,7 @@ void sml_leaf_job_pass_mismatch(struct sml_leaf_job *job, unsigned child,
 
 	if (in->n_ranks == 2 && in->ranks[0] < job->world_size && in->ranks[1] < job->world_size &&
 	    sml_ranks_has(ranks, in->ranks[0]) && sml_ranks_has(ranks, in->ranks[1]))
-		tell_mismatch(job->jobs, in);
+		report_mismatch(job->jobs, in);
 }
 
 /* ---- what slots wait for ---- */
@@ -102,7 +102,7 @@ static void send_slots(struct sml_leaf_job *job)
 	struct sml_waits_message packed = {.is_partial = true};
 	struct sml_waits waits;
 
-	job->slots_asked = false;
+	job->slots_requested = false;
 	message.job_number = job->rules.job;
 	if (look_at_slots(job, &waits)) {
 		if (!sml_waits_pack(&waits, SML_WAITS_ROOM, &packed))
@@ -114,7 +114,7 @@ static void send_slots(struct sml_leaf_job *job)
 	message.sets = packed.sets;
 	message.n_sets = packed.n_sets;
 	message.partial = packed.is_partial;
-	(void)sml_leaf_tell(job->jobs, sml_envelope(LEAF_SLOTS, leaf_slots, &message));
+	(void)sml_leaf_send(job->jobs, sml_envelope(LEAF_SLOTS, leaf_slots, &message));
 	sml_waits_free(&packed);
 }
 
@@ -130,7 +130,7 @@ void sml_leaf_job_send_known_slots(struct sml_leaf_job *job)
 	send_slots(job);
 }
 
-void sml_leaf_job_tell_slots(struct sml_jobs *jobs, uint32_t number)
+void sml_leaf_job_report_slots(struct sml_jobs *jobs, uint32_t number)
 {
 	struct sml_leaf_job *job = sml_leaf_job_find(jobs, number);
 	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
@@ -144,11 +144,11 @@ void sml_leaf_job_tell_slots(struct sml_jobs *jobs, uint32_t number)
 			continue;
 		waits = true;
 		job->children[i].answered = false;
-		(void)sml_branch_tell(job->children[i].branch,
+		(void)sml_branch_send(job->children[i].branch,
 				      sml_envelope(LEAF_STALLS, leaf_stalls, &request));
 	}
-	job->slots_asked = waits;
-	job->slots_asked_ns = jobs->now_ns;
+	job->slots_requested = waits;
+	job->slots_requested_ns = jobs->now_ns;
 	if (!waits)
 		send_slots(job);
 }
@@ -156,7 +156,7 @@ void sml_leaf_job_tell_slots(struct sml_jobs *jobs, uint32_t number)
 void sml_leaf_job_take_slots(struct sml_leaf_job *job, unsigned child,
 			     const SmlControl__LeafSlots *in)
 {
-	if (!job->slots_asked || in->n_slots > sml_leaf_job_slots(job))
+	if (!job->slots_requested || in->n_slots > sml_leaf_job_slots(job))
 		return;
 	job->children[child].answered = true;
 	sml_waits_unpack(&job->children[child].waits, in->slots, in->n_slots, in->sets, in->n_sets,
@@ -170,5 +170,6 @@ void sml_leaf_job_take_slots(struct sml_leaf_job *job, unsigned child,
 
 uint64_t sml_leaf_job_slots_due(const struct sml_leaf_job *job)
 {
-	return job->slots_asked ? job->slots_asked_ns + sml_answer_ns(job->jobs) : UINT64_MAX;
+	return job->slots_requested ? job->slots_requested_ns + sml_answer_ns(job->jobs)
+				    : UINT64_MAX;
 }

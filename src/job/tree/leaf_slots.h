@@ -11,7 +11,7 @@ void sml_leaf_job_pass_mismatch(struct sml_leaf_job *job, unsigned child,
 				SmlControl__LeafMismatch *in);
 
 /* The parent asks what slots wait for. This leaf first asks its own leaves, and then answers. */
-void sml_leaf_job_tell_slots(struct sml_jobs *jobs, uint32_t number);
+void sml_leaf_job_report_slots(struct sml_jobs *jobs, uint32_t number);
 void sml_leaf_job_take_slots(struct sml_leaf_job *job, unsigned child,
 			     const SmlControl__LeafSlots *in);
 

@@ -67,7 +67,7 @@ static bool send_job(const struct sml_job *job, unsigned number)
 	out.omits = rules->omits;
 	out.data_port = job->jobs->config.data_port;
 	list_ranks(job, child, lists, &out);
-	(void)sml_branch_tell(child->branch, sml_envelope(LEAF_JOB, leaf_job, &out));
+	(void)sml_branch_send(child->branch, sml_envelope(LEAF_JOB, leaf_job, &out));
 	free(lists);
 	return true;
 }
@@ -112,7 +112,7 @@ void sml_leaves_start(struct sml_job *job)
 	start.job_number = job->rules.job;
 	for (unsigned i = 0; i < job->n_children; i++)
 		if (job->children[i].branch != NULL)
-			(void)sml_branch_tell(job->children[i].branch,
+			(void)sml_branch_send(job->children[i].branch,
 					      sml_envelope(LEAF_START, leaf_start, &start));
 }
 
@@ -127,7 +127,7 @@ void sml_leaves_end(struct sml_job *job)
 
 		if (child->branch != NULL && child->has_job) {
 			child->branch->slots_in_use -= held(job);
-			(void)sml_branch_tell(child->branch,
+			(void)sml_branch_send(child->branch,
 					      sml_envelope(LEAF_END, leaf_end, &end));
 		}
 		if (child->has_job)
@@ -152,7 +152,7 @@ void sml_leaves_forget_branch(struct sml_job *job, const struct sml_branch *bran
 
 /* ---- what slots at leaves wait for ---- */
 
-void sml_leaves_ask(struct sml_job *job)
+void sml_leaves_query(struct sml_job *job)
 {
 	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
 
@@ -164,7 +164,7 @@ void sml_leaves_ask(struct sml_job *job)
 			continue;
 		child->asked = true;
 		child->asked_ns = job->jobs->now_ns;
-		(void)sml_branch_tell(child->branch,
+		(void)sml_branch_send(child->branch,
 				      sml_envelope(LEAF_STALLS, leaf_stalls, &request));
 	}
 }

@@ -12,7 +12,7 @@ bool sml_leaves_begin(struct sml_job *job);
 void sml_leaves_start(struct sml_job *job);
 void sml_leaves_end(struct sml_job *job);
 uint32_t sml_leaves_room(const struct sml_job *job);
-void sml_leaves_ask(struct sml_job *job);
+void sml_leaves_query(struct sml_job *job);
 bool sml_leaves_missing(const struct sml_job *job, const struct sml_slot_progress *slot,
 			struct sml_ranks *ranks);
 

@@ -141,7 +141,7 @@ static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec
 #define OPTIONS_BYTES_MAX 4096
 
 /* Does a newer program ask for something that this library does not know? */
-static bool asks_for_more(const struct sml_options *options)
+static bool has_unknown_members(const struct sml_options *options)
 {
 	const unsigned char *bytes = (const unsigned char *)options;
 
@@ -161,7 +161,7 @@ static int read_wire(struct sml_context *context, const struct sml_options *opti
 		return sml_context_refuse(context, -EINVAL,
 					  "the options' size is %zu: begin with SML_OPTIONS_INIT",
 					  options->size);
-	if (asks_for_more(options))
+	if (has_unknown_members(options))
 		return sml_context_refuse(context, -EINVAL,
 					  "the options (%zu bytes) set something that this "
 					  "library, version " SML_VERSION_STRING

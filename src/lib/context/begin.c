@@ -94,7 +94,7 @@ static void note_claim(const struct sml_stripe *stripe, struct search *search)
 	if (admission->membership == 0)
 		return;
 	if (!has_claim(search))
-		search->claim_ns = sml_now_ns() + settings->ask_wait_ms * SML_NS_PER_MS;
+		search->claim_ns = sml_now_ns() + settings->request_wait_ms * SML_NS_PER_MS;
 	search->claim = (struct sml_resumption){
 		.epoch = admission->epoch,
 		.tag = admission->report_tag,
@@ -122,7 +122,7 @@ static bool drops_claim(struct sml_stripe *stripe, struct search *search, int *e
 		search->claim = (struct sml_resumption){.membership = 0};
 		stripe->admission = (struct sml_admission){.membership = 0};
 		stripe->may_have_begun = false;
-		settings->places.admitted = (struct sml_place){.tag = 0};
+		settings->places.admitted = (struct sml_past_rank){.tag = 0};
 		return true;
 	}
 	*error = sml_error_set(SML_ERROR_TIMEOUT,
@@ -192,15 +192,15 @@ static bool may_go_on(const struct sml_stripe *stripe, const struct search *sear
 	       !sml_is_interrupted(stripe->context->settings.interrupt);
 }
 
-static void tell_wait(const struct sml_stripe *stripe, struct search *search)
+static void log_wait(const struct sml_stripe *stripe, struct search *search)
 {
 	const struct sml_settings *settings = &stripe->context->settings;
 	uint64_t now_ns = sml_now_ns();
 
 	if (sml_notice_is_due(&search->notice, now_ns) && settings->speaks)
-		sml_notice_tell(&search->notice, now_ns, search->until_ns,
-				"a switch to begin job \"%s\" (%.300s); tried: %.500s",
-				settings->job, search->lost, sml_error_last());
+		sml_notice_log(&search->notice, now_ns, search->until_ns,
+			       "a switch to begin job \"%s\" (%.300s); tried: %.500s",
+			       settings->job, search->lost, sml_error_last());
 }
 
 /* What belongs to the lost switch goes. False: it cannot, or there is no memory. */
@@ -208,13 +208,13 @@ static bool start_over(struct sml_stripe *stripe)
 {
 	if (!sml_hosts_meet_again(stripe) || !sml_stripe_retire_control(stripe))
 		return false;
-	sml_membership_note_place(stripe);
+	sml_membership_note_rank(stripe);
 	sml_data_path_close(stripe->transports);
 	memset(stripe->transports, 0, sizeof(stripe->transports));
 	return true;
 }
 
-static int tell(int error, const struct search *search)
+static int report_search(int error, const struct search *search)
 {
 	char text[SML_TEXT_BYTES];
 
@@ -242,7 +242,7 @@ int sml_stripe_begin(struct sml_stripe *stripe)
 		take_a_break(&search, connected);
 		if (!may_go_on(stripe, &search) || (connected && !start_over(stripe)))
 			break;
-		tell_wait(stripe, &search);
+		log_wait(stripe, &search);
 	}
-	return error ? tell(error, &search) : 0;
+	return error ? report_search(error, &search) : 0;
 }

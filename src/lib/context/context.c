@@ -32,7 +32,7 @@ const char *sml_error_text(const struct sml_context *context)
 		return "this context belongs to the process that opened it: a child made by fork() "
 		       "must open its own context";
 	pthread_mutex_lock(&mutable->lock);
-	while (context->error && !context->error_told)
+	while (context->error && !context->error_reported)
 		pthread_cond_wait(&mutable->changed, &mutable->lock);
 	memcpy(text, context->text, SML_TEXT_BYTES);
 	pthread_mutex_unlock(&mutable->lock);
@@ -191,7 +191,7 @@ static void stop_threads(struct sml_context *context)
 	sml_threads_await_stop(&context->threads);
 }
 
-uint8_t sml_context_told_as(const struct sml_context *context, unsigned stripe)
+uint8_t sml_context_reported_as(const struct sml_context *context, unsigned stripe)
 {
 	if (context->hosts.n > 0)
 		return context->hosts.first[stripe];
@@ -220,7 +220,7 @@ static void set_snapshot(struct sml_context *context, struct sml_snapshot *snaps
 			.name = sml_stripe_name(stripe),
 			.epoch = stripe->admission.epoch,
 			.control = asked->control,
-			.told_as = sml_context_told_as(context, i),
+			.reported_as = sml_context_reported_as(context, i),
 			.shards = stripe->shards,
 			.n_shards = stripe->n_shards,
 		};
@@ -246,7 +246,7 @@ static void end_failure(struct sml_context *context, int error, const char *text
 	if (snapshot)
 		sml_recorder_record(&context->recorder, snapshot, error, context->text, reports);
 	pthread_mutex_lock(&context->lock);
-	context->error_told = true;
+	context->error_reported = true;
 	pthread_cond_broadcast(&context->changed);
 	sml_bell_ring(&context->bell);
 	pthread_mutex_unlock(&context->lock);
@@ -268,7 +268,7 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 	set_snapshot(context, &snapshot);
 	snapshot.mismatch = error == SML_ERROR_MISMATCH;
 	/* A control's own thread may fail the context, and it must not wait for the switch. */
-	sml_stall_ask(&snapshot, 0, &reports);
+	sml_stall_query(&snapshot, 0, &reports);
 	end_failure(context, error, text, &snapshot, &reports);
 	return true;
 }
@@ -301,7 +301,7 @@ static void note_farewell(struct sml_context *context, int error, const char *te
 bool sml_context_get_farewell(struct sml_context *context, struct sml_farewell *farewell)
 {
 	pthread_mutex_lock(&context->lock);
-	while (context->error && !context->error_told)
+	while (context->error && !context->error_reported)
 		pthread_cond_wait(&context->changed, &context->lock);
 	*farewell = context->farewell;
 	if (farewell->error == 0 && context->error) {
@@ -346,7 +346,7 @@ int sml_context_abort(struct sml_context *context, const char *reason)
 	return 0;
 }
 
-void sml_context_be_told(struct sml_context *context, int error, const char *text, bool planned)
+void sml_context_fail_remote(struct sml_context *context, int error, const char *text, bool planned)
 {
 	if (sml_context_check(context) == 0)
 		sml_context_abort_job(context, error, text,
@@ -413,7 +413,7 @@ void sml_context_time_out(struct sml_context *context, const struct sml_request 
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
 	set_snapshot(context, &snapshot);
-	sml_stall_ask(&snapshot, sml_now_ns() + SML_ASK_NS, &reports);
+	sml_stall_query(&snapshot, sml_now_ns() + SML_ASK_NS, &reports);
 	parked = find_parked(context);
 	if (parked)
 		describe_search(context, parked, call, text, sizeof(text));

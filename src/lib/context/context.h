@@ -79,7 +79,7 @@ struct sml_context {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* a tensor is done, a shard is parked, or the text is complete */
 	int error;		/* atomic; 0 if there is none */
-	bool error_told;	/* the text is complete */
+	bool error_reported;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
 	struct sml_bell bell; /* under the lock */
 	struct sml_recorder recorder;
@@ -173,7 +173,8 @@ bool sml_context_give_up(struct sml_context *context, int error, const char *tex
  * rank leaves, because they would only see that it left. planned: it is no failure, but the members
  * change. Called in a control's thread.
  */
-void sml_context_be_told(struct sml_context *context, int error, const char *text, bool planned);
+void sml_context_fail_remote(struct sml_context *context, int error, const char *text,
+			     bool planned);
 
 /* Note that n calls are done. Progress threads call this, too. */
 void sml_context_tensor_done(struct sml_context *context, uint64_t n);
@@ -203,6 +204,6 @@ void sml_context_release_control(struct sml_context *context, struct sml_control
  * The number that a stripe has in answers of what slots wait for: without switches, the rank that
  * has its slots.
  */
-uint8_t sml_context_told_as(const struct sml_context *context, unsigned stripe);
+uint8_t sml_context_reported_as(const struct sml_context *context, unsigned stripe);
 
 #endif

@@ -56,7 +56,7 @@ static void choose_group(const struct sml_stripe *stripe, unsigned shard,
 }
 
 /* All ranks of a host share the range, and each has a port for each thread and each switch. */
-static int tell_no_port(const struct sml_context *context)
+static int report_no_port(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 	unsigned threads = context->stripes[0].admission.shards;
@@ -105,7 +105,7 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 		config.peer.any.sa_family = AF_INET6;
 	error = sml_transport_udp.open(transport, &config);
 	if (error == -EADDRINUSE && sml_port_range_is_set(&settings->ports))
-		return tell_no_port(stripe->context);
+		return report_no_port(stripe->context);
 	if (error || (faults->drop | faults->duplicate | faults->reorder) == 0)
 		return error;
 	faulty = sml_faults_wrap(*transport, faults, salt);
@@ -268,7 +268,7 @@ static int agree_once(struct sml_stripe *stripe, struct sml_control *control,
 	if (error)
 		return error;
 	stripe->may_have_begun = true;
-	stripe->said_shared = found->shares_memory;
+	stripe->reported_shared = found->shares_memory;
 	return sml_control_ready(control, found, NULL, deadline_ns);
 }
 

@@ -171,8 +171,8 @@ static int reach_rank_0(struct sml_stripe *first)
 /* ---- what Admitted says ---- */
 
 /* A rank's address, for sockets of this family. False: it has another family. */
-static bool place_peer(const struct sml_peer_rank *peer, const union sml_sockaddr *control,
-		       sa_family_t family, union sml_sockaddr *address)
+static bool peer_address(const struct sml_peer_rank *peer, const union sml_sockaddr *control,
+			 sa_family_t family, union sml_sockaddr *address)
 {
 	*address = *control;
 	if (peer->host_bytes == 4) {
@@ -191,7 +191,7 @@ static bool place_peer(const struct sml_peer_rank *peer, const union sml_sockadd
 	return address->any.sa_family == family;
 }
 
-static int place_peers(struct sml_stripe *first)
+static int set_peer_addresses(struct sml_stripe *first)
 {
 	struct sml_context *context = first->context;
 	const struct sml_peer_ranks *peer_ranks = first->admission.peer_ranks;
@@ -200,8 +200,8 @@ static int place_peers(struct sml_stripe *first)
 		const struct sml_peer_rank *peer = &peer_ranks->ranks[rank];
 		union sml_sockaddr address;
 
-		if (!place_peer(peer, &first->connection.endpoint->address,
-				first->transports[0]->family, &address))
+		if (!peer_address(peer, &first->connection.endpoint->address,
+				  first->transports[0]->family, &address))
 			return sml_error_set(SML_ERROR_UNREACHABLE,
 					     "rank %u has an IPv6 address, but this host has no "
 					     "IPv6: give an IPv4 address in SWITCHML_MASTER_ADDR",
@@ -443,7 +443,7 @@ int sml_embedded_open(struct sml_stripe *first)
 	int error = reach_rank_0(first);
 
 	if (error == 0)
-		error = place_peers(first);
+		error = set_peer_addresses(first);
 	if (error)
 		return error;
 	make_stripes(context);

@@ -181,13 +181,13 @@ static bool only_leaves(const struct sml_stripe *stripe)
 }
 
 /* While the stripe is frozen, only a switch that has begun with it changes it. */
-static int ask_to_join(void *self, const struct sml_reached *connection, struct sml_loop *loop,
-		       struct sml_control **control)
+static int request_join(void *self, const struct sml_reached *connection, struct sml_loop *loop,
+			struct sml_control **control)
 {
 	struct claim *claim = self;
 	struct sml_stripe *stripe = claim->stripe;
 	struct sml_context *context = stripe->context;
-	const struct sml_stripe_place place = {stripe->index, (uint8_t)context->n_stripes};
+	const struct sml_stripe_index place = {stripe->index, (uint8_t)context->n_stripes};
 	struct sml_application application = {
 		.lanes = context->shape.lanes,
 		.resumption = &claim->resumption,
@@ -205,7 +205,7 @@ static int ask_to_join(void *self, const struct sml_reached *connection, struct 
 	if (context->threads.host)
 		sml_hosts_advertise(stripe, &application);
 	sml_control_watch(*control, &context->threads.stop);
-	sml_control_ask(*control, &application);
+	sml_control_request_join(*control, &application);
 	return 0;
 }
 
@@ -214,7 +214,7 @@ static bool say_farewell(void *self, struct sml_farewell *farewell)
 	return sml_context_get_farewell(((struct claim *)self)->stripe->context, farewell);
 }
 
-static void tell_progress(void *self, const char *text)
+static void log_progress(void *self, const char *text)
 {
 	struct sml_stripe *stripe = ((struct claim *)self)->stripe;
 
@@ -274,8 +274,8 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 		.settings = settings,
 		.lost = stripe->failover.lost,
 		.give_up = &stripe->context->threads.stop,
-		.join = ask_to_join,
-		.tell = tell_progress,
+		.join = request_join,
+		.tell = log_progress,
 		.say_farewell = say_farewell,
 		.leaves_ns = &stripe->failover.leaves_ns,
 		.self = claim,
@@ -305,7 +305,7 @@ static void park_shards(struct sml_stripe *stripe)
 	struct sml_context *context = stripe->context;
 
 	__atomic_store_n(&stripe->park, true, __ATOMIC_SEQ_CST);
-	sml_threads_tell(&context->threads);
+	sml_threads_notify(&context->threads);
 	pthread_mutex_lock(&context->lock);
 	while (stripe->n_parked < stripe->n_shards && !is_over(context))
 		pthread_cond_wait(&context->changed, &context->lock);
@@ -324,7 +324,7 @@ static void unpark_shards(struct sml_stripe *stripe)
 	__atomic_store_n(&stripe->park, false, __ATOMIC_SEQ_CST);
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
-	sml_threads_tell(&context->threads);
+	sml_threads_notify(&context->threads);
 }
 
 /* One that no call uses any more; NULL if there is none. The last one is still the stripe's. */
@@ -366,13 +366,13 @@ bool sml_stripe_retire_control(struct sml_stripe *stripe)
  * The shards are parked, and their lines have no other stripe. What the lost switch was told, the
  * new one does not know.
  */
-static void tell_lines(struct sml_stripe *stripe, struct sml_control *control)
+static void notify_lines(struct sml_stripe *stripe, struct sml_control *control)
 {
 	for (unsigned i = 0; i < stripe->n_shards; i++) {
 		struct sml_line *line = stripe->shards[i]->line;
 
 		line->control = control;
-		line->mismatch_told = false;
+		line->mismatch_reported = false;
 	}
 }
 
@@ -401,7 +401,7 @@ static int replace_switch(struct sml_stripe *stripe)
 	pthread_mutex_lock(&stripe->context->lock);
 	__atomic_store_n(&stripe->control, taken, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&stripe->context->lock);
-	tell_lines(stripe, taken);
+	notify_lines(stripe, taken);
 	return 0;
 }
 

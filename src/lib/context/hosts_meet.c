@@ -123,7 +123,7 @@ static int meet(struct sml_stripe *stripe, struct sml_host_handshake *handshake,
 	return error;
 }
 
-static void tell_failure(const struct sml_context *context, int step)
+static void report_failure(const struct sml_context *context, int step)
 {
 	sml_log(&context->settings.log, SML_LOG_INFO,
 		"the ranks of this host could not share memory (%s): each sends its own packets",
@@ -146,7 +146,7 @@ static struct sml_host *new_host(const struct sml_stripe *stripe,
 			host->rank = n;
 		host->job_ranks[n++] = (uint16_t)rank;
 	}
-	sml_host_tell_cpus(host);
+	sml_host_publish_cpus(host);
 	return host;
 }
 
@@ -164,7 +164,7 @@ static int try_to_meet(struct sml_stripe *stripe, struct sml_control *control,
 		step = stripe->met ? step : -ENOMEM;
 	}
 	if (error == 0 && step != 1)
-		tell_failure(stripe->context, step);
+		report_failure(stripe->context, step);
 	sml_host_handshake_free(handshake);
 	return error;
 }
@@ -389,8 +389,8 @@ int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
 	if (stripe->may_have_begun) {
 		const struct sml_ranks none = {{0}};
 
-		found->shares_memory = stripe->said_shared;
-		return stripe->said_shared
+		found->shares_memory = stripe->reported_shared;
+		return stripe->reported_shared
 			       ? begin_anew(stripe, stripe->met,
 					    stripe->met ? &context->hosts.found.ranks : &none)
 			       : 0;

@@ -113,7 +113,7 @@ static int connect_to_first(struct sml_stripe *stripe)
 int sml_stripe_connect_control(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
-	struct sml_stripe_place place = {stripe->index, (uint8_t)context->n_stripes};
+	struct sml_stripe_index place = {stripe->index, (uint8_t)context->n_stripes};
 	int n = find_switch(stripe), error;
 
 	if (n < 0)
@@ -181,8 +181,9 @@ static struct sml_stall_report *stalls(void *self)
 	const struct sml_stripe *stripe = self;
 	struct sml_context *context = stripe->context;
 
-	return sml_context_is_running(context) ? sml_question_ask(&context->threads, stripe->index)
-					       : NULL;
+	return sml_context_is_running(context)
+		       ? sml_question_query(&context->threads, stripe->index)
+		       : NULL;
 }
 
 static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
@@ -252,9 +253,9 @@ static uint64_t results(void *self)
 	return n;
 }
 
-static void failed(void *self, int error, const char *text, bool planned)
+static void job_failed(void *self, int error, const char *text, bool planned)
 {
-	sml_context_be_told(((struct sml_stripe *)self)->context, error, text, planned);
+	sml_context_fail_remote(((struct sml_stripe *)self)->context, error, text, planned);
 }
 
 static void ticked(void *self)
@@ -266,12 +267,12 @@ static void ticked(void *self)
 		sml_wait_notices_check(stripe->context);
 }
 
-static void told_stalls(void *self, unsigned told_as, struct sml_stall_report *report)
+static void stalls_answered(void *self, unsigned reported_as, struct sml_stall_report *report)
 {
-	sml_wait_notices_answer(self, told_as, report);
+	sml_wait_notices_answer(self, reported_as, report);
 }
 
-static void lost(void *self, const char *text)
+static void switch_lost(void *self, const char *text)
 {
 	sml_failover_begin(self, text);
 }
@@ -285,10 +286,10 @@ int sml_stripe_start_control(struct sml_stripe *stripe)
 						get_traffic,
 						is_embedded(stripe) ? NULL : results,
 						describe,
-						failed,
+						job_failed,
 						ticked,
-						told_stalls,
-						is_embedded(stripe) ? NULL : lost};
+						stalls_answered,
+						is_embedded(stripe) ? NULL : switch_lost};
 
 	return sml_control_start(stripe->control, &owner);
 }

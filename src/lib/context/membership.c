@@ -89,20 +89,20 @@ int sml_membership_decided(struct sml_stripe *stripe)
 	return error;
 }
 
-void sml_membership_note_place(struct sml_stripe *stripe)
+void sml_membership_note_rank(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
-	struct sml_places *places = &context->settings.places;
+	struct sml_past_ranks *places = &context->settings.places;
 
 	if (stripe->index != 0 || stripe->admission.report_tag == 0)
 		return;
 	/* That job cannot have begun, so a process that was new still is. */
 	if (context->settings.asks && !context->running && !stripe->may_have_begun &&
 	    places->ran.tag == 0)
-		places->admitted = (struct sml_place){.tag = 0};
+		places->admitted = (struct sml_past_rank){.tag = 0};
 	else
-		sml_settings_note_place(&context->settings, stripe->admission.report_tag,
-					context->running);
+		sml_settings_note_rank(&context->settings, stripe->admission.report_tag,
+				       context->running);
 }
 
 /* Stripe 0's switch decides; until then, this rank cannot join at the others. */
@@ -189,7 +189,7 @@ static int opening_error(struct sml_context *context, bool then_running)
 	 */
 	if (context->running)
 		context->settings.interrupt = NULL;
-	while (context->error && !context->error_told)
+	while (context->error && !context->error_reported)
 		pthread_cond_wait(&context->changed, &context->lock);
 	pthread_mutex_unlock(&context->lock);
 	if (error == 0)
@@ -337,7 +337,7 @@ static void close_stripe(struct sml_stripe *stripe)
 /* Where the next membership is decided on, and what this rank was. */
 static void note_end(struct sml_stripe *stripe)
 {
-	sml_membership_note_place(stripe);
+	sml_membership_note_rank(stripe);
 	if (stripe->connection.endpoint)
 		stripe->context->last_switch =
 			(unsigned)(stripe->connection.endpoint - stripe->endpoints);

@@ -31,6 +31,6 @@ void sml_membership_fini(struct sml_context *context);
 int sml_membership_decided(struct sml_stripe *stripe);
 
 /* The switch, or another one, may ask for this rank's place in the job, which ends. */
-void sml_membership_note_place(struct sml_stripe *stripe);
+void sml_membership_note_rank(struct sml_stripe *stripe);
 
 #endif

@@ -71,7 +71,7 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 	return 0;
 }
 
-static int tell_lost_barrier(struct sml_stripe *stripe)
+static int report_lost_barrier(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
 	char text[SML_TEXT_BYTES];
@@ -86,12 +86,12 @@ static int tell_lost_barrier(struct sml_stripe *stripe)
 }
 
 /* The context has failed, and its text says why; or the time is up. */
-static int tell_why_not_left(struct sml_stripe *stripe)
+static int report_not_left(struct sml_stripe *stripe)
 {
 	int error = sml_context_check(stripe->context);
 
 	return error ? sml_error_set(error, "%s", sml_error_text(stripe->context))
-		     : tell_lost_barrier(stripe);
+		     : report_lost_barrier(stripe);
 }
 
 /* Of its current switch: as sml_control_leave(). A stripe without a control has been left. */
@@ -123,7 +123,7 @@ static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
 				stripe->failover.lost);
 			return 0;
 		case SML_FAILOVER_NOT:
-			return tell_why_not_left(stripe);
+			return report_not_left(stripe);
 		}
 	}
 }

@@ -115,8 +115,8 @@ static void take_reply(struct sml_probe *probe, unsigned t, const struct sml_hea
 			probe->answered[t] |= 1u << i;
 }
 
-static void find_asked(struct sml_probe *probe, const struct sml_transport *transport,
-		       const struct sml_header *header)
+static void find_target(struct sml_probe *probe, const struct sml_transport *transport,
+			const struct sml_header *header)
 {
 	for (unsigned t = 0; t < probe->config.n_targets; t++) {
 		const struct sml_probe_target *target = &probe->config.targets[t];
@@ -157,7 +157,7 @@ static void take_packet(struct sml_probe *probe, struct sml_transport *transport
 	    header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION)
 		return;
 	if (header->kind == SML_PACKET_PROBE_REPLY)
-		find_asked(probe, transport, header);
+		find_target(probe, transport, header);
 	else if (header->kind == SML_PACKET_PROBE)
 		answer(probe, transport, packet);
 }
@@ -254,7 +254,7 @@ int sml_probe_run_group(struct sml_probe *probe, struct sml_control *control, ui
 /* ---- widths ---- */
 
 /* The first target that has not answered at all, or not with a width that all others have. */
-static int tell_silence(const struct sml_probe *probe)
+static int report_silence(const struct sml_probe *probe)
 {
 	const struct sml_probe_target *target = probe->config.targets;
 
@@ -299,7 +299,7 @@ int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t
 		answered = answered_by_all(probe);
 	}
 	if (error == 0 && answered == 0)
-		error = tell_silence(probe);
+		error = report_silence(probe);
 	else if (error == 0)
 		*lanes = probe->widths[__builtin_ctz(answered)];
 	return error;

@@ -110,7 +110,8 @@ static bool give_up_job(struct sml_context *context, const struct sml_membership
 static void await_calls(struct sml_context *context)
 {
 	pthread_mutex_lock(&context->lock);
-	while (!context->error_told || __atomic_load_n(&context->n_inside, __ATOMIC_SEQ_CST) > 0)
+	while (!context->error_reported ||
+	       __atomic_load_n(&context->n_inside, __ATOMIC_SEQ_CST) > 0)
 		pthread_cond_wait(&context->changed, &context->lock);
 	pthread_mutex_unlock(&context->lock);
 }
@@ -121,7 +122,7 @@ static void end_requests(struct sml_context *context, const struct sml_membershi
 	pthread_mutex_lock(&context->lock);
 	sml_requests_end(&context->requests, context->error);
 	__atomic_store_n(&context->error, 0, __ATOMIC_RELEASE);
-	context->error_told = context->running = false;
+	context->error_reported = context->running = false;
 	snprintf(context->text, sizeof(context->text),
 		 "this context waits for the members of job \"%s\" (sml_reconfigure() in another "
 		 "thread)",
@@ -165,7 +166,7 @@ static int join(struct sml_context *context, const struct sml_membership *next)
 static void await_error(struct sml_context *context)
 {
 	pthread_mutex_lock(&context->lock);
-	while (context->running && context->error && !context->error_told)
+	while (context->running && context->error && !context->error_reported)
 		pthread_cond_wait(&context->changed, &context->lock);
 	pthread_mutex_unlock(&context->lock);
 }
@@ -188,7 +189,7 @@ static int stay_without(struct sml_context *context, int error)
 	sml_membership_init(context);
 	pthread_mutex_lock(&context->lock);
 	__atomic_store_n(&context->error, error, __ATOMIC_RELEASE);
-	context->error_told = true;
+	context->error_reported = true;
 	context->running = false;
 	snprintf(context->text, sizeof(context->text), "%s", text);
 	pthread_cond_broadcast(&context->changed);

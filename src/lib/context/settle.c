@@ -207,7 +207,7 @@ struct meeting {
 	struct sml_settlement settlement;
 };
 
-static int tell_failure(struct sml_context *context, int error)
+static int report_failure(struct sml_context *context, int error)
 {
 	return sml_error_set(error, "%s", sml_error_text(context));
 }
@@ -237,7 +237,7 @@ static int await(struct meeting *meeting, struct sml_request *request)
 			sml_context_time_out(context, request);
 	}
 	sml_request_finish(&context->requests, request);
-	return error ? tell_failure(context, error) : 0;
+	return error ? report_failure(context, error) : 0;
 }
 
 static int make_call(struct meeting *meeting, struct sml_order *order)
@@ -245,7 +245,7 @@ static int make_call(struct meeting *meeting, struct sml_order *order)
 	struct sml_request *request;
 	int error = sml_submit(meeting->context, order, &request);
 
-	return error ? tell_failure(meeting->context, error) : await(meeting, request);
+	return error ? report_failure(meeting->context, error) : await(meeting, request);
 }
 
 static int gather(struct meeting *meeting)

@@ -41,7 +41,7 @@ struct sml_stripe {
 	struct sml_host *met; /* memory that this rank shares; the others may not */
 	/* It has said Ready, and whether it shares memory: other ranks may have been told to start.
 	 */
-	bool may_have_begun, said_shared;
+	bool may_have_begun, reported_shared;
 	uint64_t deadline_ns;
 	pthread_t opener;
 	int error; /* of opening, and how it was told */

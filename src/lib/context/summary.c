@@ -173,7 +173,7 @@ static const char *memory_before(const struct sml_context *context)
 
 /* Where numbers are added: "the switch at tor1:28500 (udp)", "3 switches (udp), tor1:28500 first".
  */
-static void name_place(const struct sml_context *context, char *text, size_t bytes)
+static void name_switches(const struct sml_context *context, char *text, size_t bytes)
 {
 	const struct sml_stripe *first = &context->stripes[0];
 	unsigned n = context->n_stripes;
@@ -215,7 +215,7 @@ void sml_log_start(const struct sml_context *context)
 
 	if (!has_lines(context))
 		return;
-	name_place(context, place, sizeof(place));
+	name_switches(context, place, sizeof(place));
 	if (n_hosts > 0)
 		snprintf(hosts, sizeof(hosts), " on %u host%s", n_hosts, sml_plural(n_hosts));
 	snprintf(rest, sizeof(rest), "%u ranks%s, through %s, %s wire", settings->world_size, hosts,
@@ -315,7 +315,7 @@ void sml_log_end(struct sml_context *context, int error)
 	if (!has_lines(context))
 		return;
 	sml_context_count(context, &c);
-	name_place(context, place, sizeof(place));
+	name_switches(context, place, sizeof(place));
 	if (usage->bytes > 0)
 		add_traffic(context, c.bytes_sent, traffic, sizeof(traffic));
 	add_times(context, sml_now_ns(), times, sizeof(times));

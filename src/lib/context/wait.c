@@ -64,7 +64,7 @@ static int look_for_done(const struct waiter *waiter, size_t *index)
 	*index = find_done(waiter);
 	if (*index < waiter->n)
 		return result_of(waiter->requests[*index]);
-	if (!waiter->context->error_told)
+	if (!waiter->context->error_reported)
 		return -EAGAIN;
 	*index = find_any(waiter);
 	return waiter->context->error;
@@ -162,7 +162,7 @@ int sml_context_look(struct sml_context *context, const struct sml_request *requ
 	if (sml_request_is_over(request))
 		result = result_of(request);
 	else
-		result = context->error_told ? context->error : -EAGAIN;
+		result = context->error_reported ? context->error : -EAGAIN;
 	pthread_mutex_unlock(&context->lock);
 	sml_context_exit(context);
 	return result;

@@ -16,7 +16,7 @@
  * As of a job that begins: those that speak do, or the lowest rank that is not missing. A rank that
  * has not answered is missing, too.
  */
-static bool tells(const struct sml_context *context, const struct sml_late_ranks *late)
+static bool is_speaker(const struct sml_context *context, const struct sml_late_ranks *late)
 {
 	struct sml_ranks missing = late->ranks;
 	unsigned rank = 0;
@@ -24,14 +24,14 @@ static bool tells(const struct sml_context *context, const struct sml_late_ranks
 	if (context->settings.speaks)
 		return true;
 	if (context->peers && late->silent < context->n_stripes)
-		sml_ranks_add(&missing, sml_context_told_as(context, late->silent));
+		sml_ranks_add(&missing, sml_context_reported_as(context, late->silent));
 	while (rank < context->settings.rank && sml_ranks_has(&missing, rank))
 		rank++;
 	return rank == context->settings.rank && !sml_ranks_is_empty(&missing);
 }
 
 /* Where the answers of a stripe come from. */
-static const char *name_asked(const struct sml_context *context, unsigned stripe)
+static const char *name_of_source(const struct sml_context *context, unsigned stripe)
 {
 	return sml_stripe_name(&context->stripes[context->peers ? 0 : stripe]);
 }
@@ -49,13 +49,13 @@ static void describe_loss(const struct sml_context *context, char *text, size_t 
 		snprintf(text, bytes,
 			 "results (all ranks have made the call: rank %u, which sends for this "
 			 "host, does not run, or packets are lost between it and %s)",
-			 host->job_ranks[0], name_asked(context, 0));
+			 host->job_ranks[0], name_of_source(context, 0));
 	else
 		snprintf(
 			text, bytes,
 			"results (all ranks have made the call: packets are lost between this rank "
 			"and %s)",
-			name_asked(context, 0));
+			name_of_source(context, 0));
 }
 
 static void describe_silence(const struct sml_context *context, unsigned silent, char *text,
@@ -63,10 +63,10 @@ static void describe_silence(const struct sml_context *context, unsigned silent,
 {
 	if (context->peers)
 		snprintf(text, bytes, "other ranks (rank %u does not say which)",
-			 sml_context_told_as(context, silent));
+			 sml_context_reported_as(context, silent));
 	else
 		snprintf(text, bytes, "other ranks (the switch at %s does not say which)",
-			 name_asked(context, silent));
+			 name_of_source(context, silent));
 }
 
 /* The ranks that are late, or why it is not known which. */
@@ -88,7 +88,7 @@ static void describe(const struct sml_context *context, const struct sml_late_ra
 	}
 }
 
-static void tell(struct sml_context *context)
+static void log_late_ranks(struct sml_context *context)
 {
 	struct sml_late *late = &context->late;
 	char who[SML_TEXT_BYTES], call[160];
@@ -96,14 +96,14 @@ static void tell(struct sml_context *context)
 	struct sml_late_ranks ranks;
 
 	sml_late_find(late, &context->threads, context->n_stripes, context->settings.rank, &ranks);
-	if (!tells(context, &ranks) || now_ns >= late->call.deadline_ns)
+	if (!is_speaker(context, &ranks) || now_ns >= late->call.deadline_ns)
 		return;
 	describe(context, &ranks, who, sizeof(who));
 	pthread_mutex_lock(&context->submit_lock);
 	sml_history_text(&context->history, SML_HEAD, late->call.head_chunk, call, sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	sml_notice_tell(&late->notice, now_ns, late->call.deadline_ns, "%s in job \"%s\", %s", who,
-			context->settings.job, call);
+	sml_notice_log(&late->notice, now_ns, late->call.deadline_ns, "%s in job \"%s\", %s", who,
+		       context->settings.job, call);
 }
 
 /* ---- when ---- */
@@ -146,7 +146,7 @@ static bool is_same_wait(struct sml_context *context)
 }
 
 /* Where ranks have the slots, rank 0 passes the question on. */
-static void ask(struct sml_context *context, uint64_t now_ns)
+static void query_switches(struct sml_context *context, uint64_t now_ns)
 {
 	unsigned n = context->peers ? 1 : context->n_stripes;
 
@@ -155,7 +155,7 @@ static void ask(struct sml_context *context, uint64_t now_ns)
 		struct sml_control *control = sml_context_hold_control(context, i);
 
 		if (control)
-			sml_control_ask_now(control);
+			sml_control_query_running(control);
 		sml_context_release_control(context, control);
 	}
 }
@@ -172,24 +172,24 @@ void sml_wait_notices_check(struct sml_context *context)
 		sml_notice_begin(&late->notice, &context->settings, now_ns);
 	if (is_same_wait(context)) {
 		if (late->asked_ns && now_ns - late->asked_ns >= ANSWER_NS) {
-			tell(context);
+			log_late_ranks(context);
 			sml_late_forget(late);
 		} else if (late->asked_ns == 0 && sml_notice_is_due(&late->notice, now_ns)) {
-			ask(context, now_ns);
+			query_switches(context, now_ns);
 		}
 	}
 	pthread_mutex_unlock(&late->lock);
 }
 
 /* Which of the job's stripes has this number in answers? n_stripes: none. */
-static unsigned stripe_told_as(const struct sml_stripe *stripe, unsigned told_as)
+static unsigned stripe_reported_as(const struct sml_stripe *stripe, unsigned reported_as)
 {
 	const struct sml_context *context = stripe->context;
 	unsigned i = 0;
 
 	if (!context->peers)
 		return stripe->index;
-	while (i < context->n_stripes && sml_context_told_as(context, i) != told_as)
+	while (i < context->n_stripes && sml_context_reported_as(context, i) != reported_as)
 		i++;
 	return i;
 }
@@ -202,12 +202,12 @@ static bool have_all_answered(const struct sml_context *context)
 	return true;
 }
 
-void sml_wait_notices_answer(struct sml_stripe *stripe, unsigned told_as,
+void sml_wait_notices_answer(struct sml_stripe *stripe, unsigned reported_as,
 			     struct sml_stall_report *report)
 {
 	struct sml_context *context = stripe->context;
 	struct sml_late *late = &context->late;
-	unsigned i = stripe_told_as(stripe, told_as);
+	unsigned i = stripe_reported_as(stripe, reported_as);
 
 	pthread_mutex_lock(&late->lock);
 	/* Where ranks have the slots, other ranks' questions have answers, too. */
@@ -216,7 +216,7 @@ void sml_wait_notices_answer(struct sml_stripe *stripe, unsigned told_as,
 		report = NULL;
 		if (have_all_answered(context)) {
 			if (is_same_wait(context))
-				tell(context);
+				log_late_ranks(context);
 			sml_late_forget(late);
 		}
 	}

@@ -18,10 +18,10 @@ struct sml_stripe;
 void sml_wait_notices_check(struct sml_context *context);
 
 /*
- * In the thread of this stripe's control: an answer, which is freed. told_as: the number that the
- * answer has.
+ * In the thread of this stripe's control: an answer, which is freed. reported_as: the number that
+ * the answer has.
  */
-void sml_wait_notices_answer(struct sml_stripe *stripe, unsigned told_as,
+void sml_wait_notices_answer(struct sml_stripe *stripe, unsigned reported_as,
 			     struct sml_stall_report *report);
 
 #endif

@@ -63,8 +63,8 @@ static int flush(struct sml_channel *channel)
 }
 
 /*
- * A peer that has closed the connection cannot be written to, but may have said why before: act()
- * reads that, and finds the end.
+ * A peer that has closed the connection cannot be written to, but may have said why before:
+ * serve_channel() reads that, and finds the end.
  */
 static void write_some(struct sml_channel *channel)
 {
@@ -192,7 +192,7 @@ static void on_readable(struct sml_channel *channel)
 		write_some(channel);
 }
 
-static void act(void *self, unsigned what)
+static void serve_channel(void *self, unsigned what)
 {
 	struct sml_channel *channel = self;
 
@@ -232,7 +232,7 @@ struct sml_channel *sml_channel_open(struct sml_loop *loop, int fd, struct sml_t
 	channel->fd = fd;
 	channel->owner = *owner;
 	channel->heard_ns = sml_now_ns();
-	channel->watch = sml_watch_new(loop, fd, act, channel);
+	channel->watch = sml_watch_new(loop, fd, serve_channel, channel);
 	if (!begin_stream(channel, tls, host) || !channel->watch || watch_socket(channel) < 0) {
 		sml_channel_close(channel);
 		return NULL;

@@ -82,7 +82,7 @@ static void start_ticking(struct sml_control *control)
 }
 
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
-		     const struct sml_reached *connection, const struct sml_stripe_place *place,
+		     const struct sml_reached *connection, const struct sml_stripe_index *place,
 		     struct sml_loop *loop)
 {
 	struct sml_control *control = calloc(1, sizeof(*control));
@@ -139,7 +139,7 @@ void sml_control_watch(struct sml_control *control, const bool *give_up)
 	control->give_up = give_up;
 }
 
-int sml_control_tell_interrupt(void)
+int sml_control_set_interrupted(void)
 {
 	return sml_error_set(-EINTR, "sml_open() was interrupted by the program "
 				     "(struct sml_config's interrupt) before the job had begun");
@@ -152,7 +152,7 @@ int sml_control_failure(struct sml_control *control)
 	if (control->give_up && __atomic_load_n(control->give_up, __ATOMIC_SEQ_CST))
 		return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
 	if (control->give_up && sml_is_interrupted(control->settings->interrupt))
-		return sml_control_tell_interrupt();
+		return sml_control_set_interrupted();
 	return 0;
 }
 
@@ -231,7 +231,7 @@ static int too_late(struct sml_control *control)
  * The ranks that speak do. If they are among those that are missing, the lowest of all ranks that
  * are there does.
  */
-static bool tells(const struct sml_control *control)
+static bool is_speaker(const struct sml_control *control)
 {
 	const struct sml_ranks *missing = &control->session.missing;
 	unsigned rank = 0;
@@ -244,8 +244,8 @@ static bool tells(const struct sml_control *control)
 }
 
 /* Of a job that begins. */
-static void tell_missing(const struct sml_control *control, const struct sml_notice *notice,
-			 uint64_t now_ns, uint64_t deadline_ns)
+static void log_missing(const struct sml_control *control, const struct sml_notice *notice,
+			uint64_t now_ns, uint64_t deadline_ns)
 {
 	const struct sml_session *session = &control->session;
 	unsigned n_missing = sml_ranks_count(&session->missing) + session->n_more;
@@ -254,36 +254,36 @@ static void tell_missing(const struct sml_control *control, const struct sml_not
 	char ranks[SML_RANKS_TEXT_BYTES];
 
 	sml_ranks_text(&session->missing, session->n_more, ranks, sizeof(ranks));
-	sml_notice_tell(notice, now_ns, deadline_ns,
-			"rank%s %s of %u to join job \"%s\" (%s at %s); %u %s joined%s%s; have the "
-			"others the same SWITCHML_JOB, and %s SWITCHML_SWITCH?",
-			sml_plural(n_missing), ranks, control->settings->world_size,
-			control->settings->job, session->config.what, session->config.where, n_here,
-			n_here == 1 ? "has" : "have", session->hosts[0] ? ": " : "", session->hosts,
-			same);
+	sml_notice_log(notice, now_ns, deadline_ns,
+		       "rank%s %s of %u to join job \"%s\" (%s at %s); %u %s joined%s%s; have the "
+		       "others the same SWITCHML_JOB, and %s SWITCHML_SWITCH?",
+		       sml_plural(n_missing), ranks, control->settings->world_size,
+		       control->settings->job, session->config.what, session->config.where, n_here,
+		       n_here == 1 ? "has" : "have", session->hosts[0] ? ": " : "", session->hosts,
+		       same);
 }
 
-static void tell_wait(struct sml_control *control, const struct sml_notice *notice, uint64_t now_ns,
-		      uint64_t deadline_ns)
+static void log_wait(struct sml_control *control, const struct sml_notice *notice, uint64_t now_ns,
+		     uint64_t deadline_ns)
 {
 	const struct sml_session_config *config = &control->session.config;
 	enum sml_session_phase phase = sml_control_phase(control);
 
-	if (!tells(control) && !control->session.asks)
+	if (!is_speaker(control) && !control->session.asks)
 		return;
 	if (phase == SML_SESSION_JOINING && control->session.asks)
-		sml_notice_tell(notice, now_ns, deadline_ns,
-				"%s at %s to form the next membership of job \"%s\"", config->what,
-				config->where, control->settings->line);
+		sml_notice_log(notice, now_ns, deadline_ns,
+			       "%s at %s to form the next membership of job \"%s\"", config->what,
+			       config->where, control->settings->line);
 	else if (phase == SML_SESSION_JOINING && !sml_ranks_is_empty(&control->session.missing))
-		tell_missing(control, notice, now_ns, deadline_ns);
+		log_missing(control, notice, now_ns, deadline_ns);
 	else
-		sml_notice_tell(notice, now_ns, deadline_ns,
-				phase == SML_SESSION_JOINING
-					? "%s at %s to answer"
-					: "%s at %s to start the job: other ranks still test "
-					  "their UDP paths",
-				config->what, config->where);
+		sml_notice_log(notice, now_ns, deadline_ns,
+			       phase == SML_SESSION_JOINING
+				       ? "%s at %s to answer"
+				       : "%s at %s to start the job: other ranks still test "
+					 "their UDP paths",
+			       config->what, config->where);
 }
 
 /* After Ready, the job may also be admitted again. */
@@ -306,7 +306,7 @@ static int wait_for(struct sml_control *control, enum sml_session_phase wanted,
 		if (now_ns >= deadline_ns)
 			return too_late(control);
 		if (sml_notice_is_due(&notice, now_ns))
-			tell_wait(control, &notice, now_ns, deadline_ns);
+			log_wait(control, &notice, now_ns, deadline_ns);
 		error = sml_control_pump(control, meanwhile ? meanwhile->fds : NULL,
 					 meanwhile ? meanwhile->n_fds : 0,
 					 sml_notice_wake(&notice, deadline_ns));
@@ -323,37 +323,38 @@ static int wait_for(struct sml_control *control, enum sml_session_phase wanted,
 static uint32_t wait_left_ms(const struct sml_settings *settings)
 {
 	uint64_t passed_ms = (sml_now_ns() - settings->asked_ns) / SML_NS_PER_MS;
-	uint32_t whole_ms = settings->ask_wait_ms;
+	uint32_t whole_ms = settings->request_wait_ms;
 	uint32_t least_ms = whole_ms < LEAST_WAIT_MS ? whole_ms : LEAST_WAIT_MS;
 
 	return passed_ms + least_ms < whole_ms ? whole_ms - (uint32_t)passed_ms : least_ms;
 }
 
 /* The switch decides: as which rank of which job. */
-static void ask_switch(const struct sml_settings *settings, struct sml_ask *ask,
-		       SmlControl__Join *join)
+static void request_membership(const struct sml_settings *settings,
+			       struct sml_membership_request *ask, SmlControl__Join *join)
 {
-	sml_places_ask(&settings->places, ask);
-	ask->ask.min_ranks = settings->ask_min_ranks;
-	ask->ask.max_ranks = settings->ask_max_ranks;
+	sml_past_ranks_request(&settings->places, ask);
+	ask->ask.min_ranks = settings->request_min_ranks;
+	ask->ask.max_ranks = settings->request_max_ranks;
 	ask->ask.wait_ms = wait_left_ms(settings);
 	join->job = settings->line;
 	join->ask = &ask->ask;
 }
 
-void sml_control_ask(struct sml_control *control, const struct sml_application *application)
+void sml_control_request_join(struct sml_control *control,
+			      const struct sml_application *application)
 {
 	const struct sml_settings *settings = control->settings;
 	uint32_t ports[SML_MAX_SHARDS];
 	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
-	struct sml_ask ask;
+	struct sml_membership_request ask;
 	char host[256] = "?", version[] = SML_VERSION_STRING;
 
 	gethostname(host, sizeof(host) - 1);
 	join.library_version = version;
 	join.job = settings->job;
 	if (settings->asks && control->place.stripe == 0 && application->resumption == NULL)
-		ask_switch(settings, &ask, &join);
+		request_membership(settings, &ask, &join);
 	join.host = host;
 	join.pid = (uint32_t)getpid();
 	join.lanes = application->lanes;
@@ -398,7 +399,7 @@ int sml_control_admission(struct sml_control *control, struct sml_admission *adm
 int sml_control_join(struct sml_control *control, const struct sml_application *application,
 		     struct sml_admission *admission, uint64_t deadline_ns)
 {
-	sml_control_ask(control, application);
+	sml_control_request_join(control, application);
 	return sml_control_admission(control, admission, deadline_ns);
 }
 

@@ -45,9 +45,9 @@ struct sml_control_owner {
 	void (*ticked)(void *self);
 	/*
 	 * What slots of a stripe (0 unless ranks have the slots) are waiting for, after
-	 * sml_control_ask_now(). The owner frees it.
+	 * sml_control_query_running(). The owner frees it.
 	 */
-	void (*told_stalls)(void *self, unsigned stripe, struct sml_stall_report *report);
+	void (*stalls_answered)(void *self, unsigned stripe, struct sml_stall_report *report);
 	/*
 	 * The switch is gone, and others may take over: the control sends and receives nothing
 	 * more. Called once, instead of `failed`. NULL if a lost switch is a failure.
@@ -73,7 +73,7 @@ struct sml_meanwhile {
 };
 
 /* The stripe that the switch must serve, and the number of stripes. */
-struct sml_stripe_place {
+struct sml_stripe_index {
 	uint8_t stripe, n_stripes;
 };
 
@@ -84,7 +84,7 @@ struct sml_stripe_place {
  * or an error with its text set by sml_error_set().
  */
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
-		     const struct sml_reached *connection, const struct sml_stripe_place *place,
+		     const struct sml_reached *connection, const struct sml_stripe_index *place,
 		     struct sml_loop *loop);
 
 /* Give the loop to the control, which is the only one left in it, and which owns it from now on. */
@@ -97,13 +97,14 @@ void sml_control_own_loop(struct sml_control *control);
 void sml_control_watch(struct sml_control *control, const bool *give_up);
 
 /* Returns -EINTR, and sets the error text. */
-int sml_control_tell_interrupt(void);
+int sml_control_set_interrupted(void);
 
 /*
  * Send the request to join, and return at once. The application's resumption must live until the
  * admission.
  */
-void sml_control_ask(struct sml_control *control, const struct sml_application *application);
+void sml_control_request_join(struct sml_control *control,
+			      const struct sml_application *application);
 
 /* Wait until the job is admitted. */
 int sml_control_admission(struct sml_control *control, struct sml_admission *admission,
@@ -179,10 +180,10 @@ bool sml_control_is_ready(struct sml_control *control);
  * Ask the switch what slots are waiting for, because the job has failed. Any thread; returns at
  * once.
  */
-void sml_control_ask_stalls(struct sml_control *control);
+void sml_control_query_failed(struct sml_control *control);
 
-/* The same while the job runs: the owner's told_stalls gets each answer. */
-void sml_control_ask_now(struct sml_control *control);
+/* The same while the job runs: the owner's stalls_answered gets each answer. */
+void sml_control_query_running(struct sml_control *control);
 
 /*
  * The switch's report about one of its stripes (0 unless ranks have the slots): the one that came

@@ -207,7 +207,7 @@ static void look_at(struct attempt *attempt)
 
 /* ---- the loop ---- */
 
-static void act(struct sml_finder *finder)
+static void do_action(struct sml_finder *finder)
 {
 	struct sml_search_action action;
 
@@ -228,30 +228,30 @@ static void act(struct sml_finder *finder)
 	}
 }
 
-static void tell_wait(struct sml_finder *finder, uint64_t now_ns)
+static void log_wait(struct sml_finder *finder, uint64_t now_ns)
 {
 	const struct sml_finder_config *config = &finder->config;
 	char tried[SML_TEXT_BYTES];
 
 	if (!sml_notice_is_due(&finder->notice, now_ns) || !config->settings->speaks)
 		return;
-	sml_search_tell(&finder->search, tried, sizeof(tried));
+	sml_search_report(&finder->search, tried, sizeof(tried));
 	if (config->lost)
-		sml_notice_tell(&finder->notice, now_ns, config->deadline_ns,
-				"a switch to take over job \"%s\" (%.250s); tried: %.500s",
-				config->settings->job, config->lost, tried);
+		sml_notice_log(&finder->notice, now_ns, config->deadline_ns,
+			       "a switch to take over job \"%s\" (%.250s); tried: %.500s",
+			       config->settings->job, config->lost, tried);
 	else
-		sml_notice_tell(&finder->notice, now_ns, config->deadline_ns,
-				"%s of job \"%s\" to answer at %.700s",
-				config->embedded ? "rank 0" : "the switch", config->settings->job,
-				tried);
+		sml_notice_log(&finder->notice, now_ns, config->deadline_ns,
+			       "%s of job \"%s\" to answer at %.700s",
+			       config->embedded ? "rank 0" : "the switch", config->settings->job,
+			       tried);
 }
 
 static void wait_for_news(struct sml_finder *finder)
 {
 	uint64_t now_ns = sml_now_ns(), until_ns;
 
-	tell_wait(finder, now_ns);
+	log_wait(finder, now_ns);
 	until_ns = sml_notice_wake(&finder->notice, sml_search_deadline(&finder->search));
 	if (finder->config.give_up && until_ns > now_ns + LOOK_NS)
 		until_ns = now_ns + LOOK_NS;
@@ -266,23 +266,23 @@ static bool is_given_up(const struct sml_finder *finder)
 	return finder->config.give_up && __atomic_load_n(finder->config.give_up, __ATOMIC_SEQ_CST);
 }
 
-static void tell_owner(const struct sml_finder *finder)
+static void notify_owner(const struct sml_finder *finder)
 {
 	char text[SML_TEXT_BYTES];
 
 	if (finder->config.tell == NULL)
 		return;
-	sml_search_tell(&finder->search, text, sizeof(text));
+	sml_search_report(&finder->search, text, sizeof(text));
 	finder->config.tell(finder->config.self, text);
 }
 
-static int tell_failure(const struct sml_finder *finder)
+static int report_failure(const struct sml_finder *finder)
 {
 	char text[SML_TEXT_BYTES];
 
 	if (finder->wrong)
 		return finder->wrong;
-	sml_search_tell(&finder->search, text, sizeof(text));
+	sml_search_report(&finder->search, text, sizeof(text));
 	if (finder->config.join || finder->config.n_endpoints > 1)
 		return sml_error_set(
 			finder->search.error,
@@ -297,9 +297,9 @@ static int tell_failure(const struct sml_finder *finder)
 static int find_switch(struct sml_finder *finder)
 {
 	for (;;) {
-		act(finder);
+		do_action(finder);
 		if (finder->wrong || finder->search.outcome == SML_SEARCH_FAILED)
-			return tell_failure(finder);
+			return report_failure(finder);
 		if (finder->search.outcome == SML_SEARCH_LEFT)
 			return SML_FINDER_LEFT;
 		if (finder->taken >= 0 || finder->search.outcome == SML_SEARCH_FOUND)
@@ -307,8 +307,8 @@ static int find_switch(struct sml_finder *finder)
 		if (is_given_up(finder))
 			return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
 		if (sml_is_interrupted(finder->config.interrupt))
-			return sml_control_tell_interrupt();
-		tell_owner(finder);
+			return sml_control_set_interrupted();
+		notify_owner(finder);
 		wait_for_news(finder);
 	}
 }
@@ -373,10 +373,10 @@ int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
 	if (error)
 		return error;
 	/* The others are left. */
-	act(finder);
+	do_action(finder);
 	/* If the deadline has passed in the meantime, all are. */
 	if (finder->search.outcome == SML_SEARCH_FAILED)
-		return tell_failure(finder);
+		return report_failure(finder);
 	*control = finder->attempts[finder->taken].control;
 	*connection = finder->attempts[finder->taken].connection;
 	return 0;

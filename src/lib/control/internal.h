@@ -17,13 +17,13 @@
 
 struct sml_control {
 	const struct sml_settings *settings;
-	struct sml_stripe_place place;
+	struct sml_stripe_index place;
 	struct sml_loop *loop;
 	bool own_loop;
 	struct sml_channel *channel;
 	struct sml_watch *tick;
 	struct sml_session session; /* belongs to the thread that runs the loop */
-	char told_refused[256];	    /* as the session's, when it was logged last */
+	char refused_logged[256];   /* as the session's, when it was logged last */
 	const bool *give_up;	    /* atomic; NULL if nobody says so */
 	struct sml_control_owner owner;
 	pthread_t thread;
@@ -36,7 +36,7 @@ struct sml_control {
 	struct sml_watch *wake; /* NULL if there is no thread to wake any more */
 	pthread_cond_t changed;
 	enum sml_session_phase phase; /* the session's, and why it is over */
-	bool mismatch_wanted, mismatch_told;
+	bool mismatch_wanted, mismatch_reported;
 	struct sml_disagreement mismatch;
 	bool leave_wanted, stop_wanted, stalls_wanted;
 	bool keeps_stalls;		   /* the job has failed: those that come now are kept */

@@ -110,13 +110,13 @@ static bool keeps_stalls(struct sml_control *control)
 	return keeps;
 }
 
-static void tell_owner(struct sml_control *control, unsigned stripe,
-		       const SmlControl__StallReport *message)
+static void notify_owner(struct sml_control *control, unsigned stripe,
+			 const SmlControl__StallReport *message)
 {
 	struct sml_stall_report *report = control->threaded ? unpack(control, message) : NULL;
 
 	if (report)
-		control->owner.told_stalls(control->owner.self, stripe, report);
+		control->owner.stalls_answered(control->owner.self, stripe, report);
 }
 
 static void stalls_reported(void *self, const SmlControl__StallReport *report, bool last_words)
@@ -131,7 +131,7 @@ static void stalls_reported(void *self, const SmlControl__StallReport *report, b
 	else if (stripe < SML_MAX_STRIPES && keeps_stalls(control))
 		keep_report(control, report, &control->stalls[stripe]);
 	else if (stripe < SML_MAX_STRIPES)
-		tell_owner(control, stripe, report);
+		notify_owner(control, stripe, report);
 }
 
 static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
@@ -219,13 +219,13 @@ bool sml_control_objects(void *self, const struct sml_head *head)
 }
 
 /* Logged at once: the output of the refused rank may be on another terminal, or on none. */
-static void tell_refused(struct sml_control *control)
+static void log_refused(struct sml_control *control)
 {
 	const char *why = control->session.refused;
 
-	if (strcmp(why, control->told_refused) == 0)
+	if (strcmp(why, control->refused_logged) == 0)
 		return;
-	snprintf(control->told_refused, sizeof(control->told_refused), "%s", why);
+	snprintf(control->refused_logged, sizeof(control->refused_logged), "%s", why);
 	sml_log(&control->settings->log, SML_LOG_WARN,
 		"still waiting for other ranks of job \"%s\"; the last rank that tried to join "
 		"was refused: %s",
@@ -237,7 +237,7 @@ void sml_control_received(void *self, const SmlControl__Envelope *message)
 	struct sml_control *control = self;
 
 	sml_session_message(&control->session, message);
-	tell_refused(control);
+	log_refused(control);
 	sml_control_sync(control);
 }
 

@@ -63,7 +63,7 @@ void sml_control_on_wake(void *self, unsigned what)
 	take_wanted(control, &wanted);
 	send_renewals(control, wanted.renewals);
 	if (wanted.stalls)
-		sml_session_ask_stalls(&control->session);
+		sml_session_query_stalls(&control->session);
 	if (wanted.mismatch)
 		sml_session_mismatch(&control->session, &control->mismatch);
 	if (wanted.abort)
@@ -112,15 +112,15 @@ int sml_control_start(struct sml_control *control, const struct sml_control_owne
 }
 
 /* The application's log may take a while: not under the lock, which is held. */
-static void tell_leaving(struct sml_control *control, const struct sml_notice *notice,
-			 uint64_t now_ns, uint64_t deadline_ns)
+static void report_leaving(struct sml_control *control, const struct sml_notice *notice,
+			   uint64_t now_ns, uint64_t deadline_ns)
 {
 	if (!control->settings->speaks)
 		return;
 	pthread_mutex_unlock(&control->lock);
-	sml_notice_tell(notice, now_ns, deadline_ns,
-			"the other ranks of job \"%s\" to close it as this one does",
-			control->settings->job);
+	sml_notice_log(notice, now_ns, deadline_ns,
+		       "the other ranks of job \"%s\" to close it as this one does",
+		       control->settings->job);
 	pthread_mutex_lock(&control->lock);
 }
 
@@ -138,7 +138,7 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 		struct timespec until = sml_timespec(sml_notice_wake(&notice, deadline_ns));
 
 		if (sml_notice_is_due(&notice, now_ns))
-			tell_leaving(control, &notice, now_ns, deadline_ns);
+			report_leaving(control, &notice, now_ns, deadline_ns);
 		else
 			pthread_cond_timedwait(&control->changed, &control->lock, &until);
 	}
@@ -158,9 +158,9 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 void sml_control_mismatch(struct sml_control *control, const struct sml_disagreement *found)
 {
 	pthread_mutex_lock(&control->lock);
-	if (!control->mismatch_told) {
+	if (!control->mismatch_reported) {
 		control->mismatch = *found;
-		control->mismatch_told = control->mismatch_wanted = true;
+		control->mismatch_reported = control->mismatch_wanted = true;
 	}
 	wake(control);
 	pthread_mutex_unlock(&control->lock);
@@ -234,7 +234,7 @@ const struct sml_stall_report *sml_control_last_words(struct sml_control *contro
 	return words;
 }
 
-static void ask(struct sml_control *control, bool keep)
+static void query_stalls(struct sml_control *control, bool keep)
 {
 	pthread_mutex_lock(&control->lock);
 	if (control->session.admission.stall_reports) {
@@ -245,14 +245,14 @@ static void ask(struct sml_control *control, bool keep)
 	pthread_mutex_unlock(&control->lock);
 }
 
-void sml_control_ask_stalls(struct sml_control *control)
+void sml_control_query_failed(struct sml_control *control)
 {
-	ask(control, true);
+	query_stalls(control, true);
 }
 
-void sml_control_ask_now(struct sml_control *control)
+void sml_control_query_running(struct sml_control *control)
 {
-	ask(control, false);
+	query_stalls(control, false);
 }
 
 /* If so, the reason does not change any more. */

@@ -233,7 +233,7 @@ static int write_record(const struct sml_recorder *recorder)
 
 /* ---- when ---- */
 
-static void tell_record(const struct sml_settings *settings, int error)
+static void log_record(const struct sml_settings *settings, int error)
 {
 	if (error)
 		sml_log(&settings->log, SML_LOG_WARN,
@@ -249,7 +249,7 @@ static void *record_main(void *self)
 {
 	struct sml_recorder *recorder = self;
 
-	tell_record(recorder->snapshot.settings, write_record(recorder));
+	log_record(recorder->snapshot.settings, write_record(recorder));
 	pthread_mutex_lock(&recorder->lock);
 	recorder->done = true;
 	pthread_cond_broadcast(&recorder->changed);
@@ -264,7 +264,7 @@ static void record_in_file(struct sml_recorder *recorder)
 
 	error = sml_thread_start(&recorder->thread, "sml-recorder", record_main, recorder);
 	if (error) {
-		tell_record(recorder->snapshot.settings, error);
+		log_record(recorder->snapshot.settings, error);
 		return;
 	}
 	pthread_mutex_lock(&recorder->lock);

@@ -19,7 +19,7 @@ struct sml_snapshot_stripe {
 	const char *name; /* of its switch */
 	uint32_t epoch;
 	struct sml_control *control; /* that can ask its switch */
-	uint8_t told_as;	     /* the number that the answer has */
+	uint8_t reported_as;	     /* the number that the answer has */
 	struct sml_shard *const *shards;
 	unsigned n_shards;
 };

@@ -22,7 +22,7 @@ static const struct sml_stall_report *hear(const struct sml_snapshot *snapshot, 
 {
 	struct sml_control *control = snapshot->stripes[stripe].control;
 	const struct sml_stall_report *report = sml_control_stalls(
-		control, snapshot->stripes[stripe].told_as, until_ns, why, bytes);
+		control, snapshot->stripes[stripe].reported_as, until_ns, why, bytes);
 
 	/* The slots of this process are known without asking. */
 	if (report == NULL && (snapshot->threads->host ||
@@ -32,13 +32,13 @@ static const struct sml_stall_report *hear(const struct sml_snapshot *snapshot, 
 	return report;
 }
 
-void sml_stall_ask(const struct sml_snapshot *snapshot, uint64_t until_ns,
-		   struct sml_stall_reports *reports)
+void sml_stall_query(const struct sml_snapshot *snapshot, uint64_t until_ns,
+		     struct sml_stall_reports *reports)
 {
 	*reports = (struct sml_stall_reports){.complete = true};
 	for (unsigned i = 0; until_ns && i < snapshot->n_stripes; i++)
 		if (i == 0 || !snapshot->peers)
-			sml_control_ask_stalls(snapshot->stripes[i].control);
+			sml_control_query_failed(snapshot->stripes[i].control);
 	for (unsigned i = 0; i < snapshot->n_stripes; i++) {
 		char why[sizeof(reports->why)] = "";
 
@@ -92,7 +92,7 @@ static bool look_at_slot(const struct sml_stall_cursor *cursor, struct sml_worke
 		return false;
 	*stalled = (struct sml_stalled){
 		.stream = stream,
-		.place = (enum sml_slot_place)state->place,
+		.place = (enum sml_slot_queue)state->place,
 		.stripe = worker->config.stripe,
 		.shard = worker->config.shard,
 		/* Other ranks of this host have it. */

@@ -23,8 +23,8 @@ struct sml_stall_reports {
  * Ask all switches, and wait until until_ns for their answers; 0: use the answers that have come.
  * Reports are valid as long as the context.
  */
-void sml_stall_ask(const struct sml_snapshot *snapshot, uint64_t until_ns,
-		   struct sml_stall_reports *reports);
+void sml_stall_query(const struct sml_snapshot *snapshot, uint64_t until_ns,
+		     struct sml_stall_reports *reports);
 
 /*
  * What all switches together lack of each rank, and the rank's identity (NULL if no switch has sent
@@ -53,7 +53,7 @@ enum sml_stall_cause {
 /* One slot of this rank that is not done. */
 struct sml_stalled {
 	enum sml_stream_id stream;
-	enum sml_slot_place place;
+	enum sml_slot_queue place;
 	enum sml_stall_cause cause;
 	uint8_t stripe, shard;
 	uint8_t sends;

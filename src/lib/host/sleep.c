@@ -67,7 +67,7 @@ void sml_host_ring(struct sml_host *host)
 	ring(host, host->rank);
 }
 
-void sml_host_tell(struct sml_host *host)
+void sml_host_wake_sleepers(struct sml_host *host)
 {
 	uint64_t sleeping, whom = host->has_news ? UINT64_MAX : bit(0);
 
@@ -98,7 +98,7 @@ void sml_host_note_wait(struct sml_host *host, uint64_t ns)
 
 /* ---- cores ---- */
 
-void sml_host_tell_cpus(struct sml_host *host)
+void sml_host_publish_cpus(struct sml_host *host)
 {
 	struct sml_host_rank *rank = &host->memory.head->ranks[host->rank];
 	cpu_set_t set;

@@ -35,7 +35,7 @@ void *sml_host_row(const struct sml_host *host, uint32_t slot, uint32_t use)
 	return note_of(host, slot, use, host->rank) + 1;
 }
 
-void *sml_host_place(const struct sml_host *host, uint32_t slot, uint32_t use)
+void *sml_host_result_row(const struct sml_host *host, uint32_t slot, uint32_t use)
 {
 	return note_of(host, slot, use, host->memory.terms.n_ranks) + 1;
 }

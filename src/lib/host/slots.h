@@ -71,7 +71,7 @@ void *sml_host_row(const struct sml_host *host, uint32_t slot, uint32_t use);
  * The result's row, instead: where each rank writes its own bytes of a use that needs no sum. All
  * ranks have read what was there before when one of them writes: see above.
  */
-void *sml_host_place(const struct sml_host *host, uint32_t slot, uint32_t use);
+void *sml_host_result_row(const struct sml_host *host, uint32_t slot, uint32_t use);
 
 /*
  * The row is complete. Returns this rank; or another one that has arrived with another digest: then
@@ -123,12 +123,12 @@ void sml_host_ring(struct sml_host *host);
 void sml_host_note_wait(struct sml_host *host, uint64_t ns);
 
 /* Wake the ranks that sleep, if there is anything new for them. */
-void sml_host_tell(struct sml_host *host);
+void sml_host_wake_sleepers(struct sml_host *host);
 
 /*
  * Publish which processors this rank may use; and when all ranks have done so, decide how to wait.
  */
-void sml_host_tell_cpus(struct sml_host *host);
+void sml_host_publish_cpus(struct sml_host *host);
 void sml_host_count_cpus(struct sml_host *host);
 
 #endif

@@ -120,7 +120,7 @@ void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *
 		sml_progress_wake(progress);
 }
 
-void sml_progress_tell(struct sml_progress *progress, bool waits)
+void sml_progress_notify(struct sml_progress *progress, bool waits)
 {
 	if (is_driven(progress))
 		sml_host_ring(progress->threads->host);

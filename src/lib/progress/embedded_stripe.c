@@ -53,7 +53,7 @@ static uint16_t job_rank(const struct sml_embedded_stripe *own, unsigned rank)
 	return (uint16_t)__builtin_ctzll(own->members[rank]);
 }
 
-static void tell_mismatch(struct sml_embedded_stripe *own, const struct sml_contribution *in)
+static void report_mismatch(struct sml_embedded_stripe *own, const struct sml_contribution *in)
 {
 	const struct sml_slot *slot = &own->pool.slots[2u * in->slot + (in->use & 1u)];
 	const struct sml_disagreement found = {
@@ -64,7 +64,7 @@ static void tell_mismatch(struct sml_embedded_stripe *own, const struct sml_cont
 			  job_rank(own, in->rank)},
 	};
 
-	if (!__atomic_exchange_n(&own->mismatch_told, true, __ATOMIC_RELAXED))
+	if (!__atomic_exchange_n(&own->mismatch_reported, true, __ATOMIC_RELAXED))
 		sml_control_mismatch(own->control, &found);
 }
 
@@ -98,7 +98,7 @@ enum sml_verdict sml_embedded_stripe_receive(struct sml_embedded_stripe *own, co
 	} else if (verdict == SML_VERDICT_RESEND) {
 		consider_resend(own, round, answer);
 	} else if (verdict == SML_VERDICT_MISMATCH) {
-		tell_mismatch(own, &answer->in);
+		report_mismatch(own, &answer->in);
 	}
 	return verdict;
 }

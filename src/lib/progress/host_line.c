@@ -38,7 +38,8 @@ static uint16_t number_for(const struct sml_shard *shard, uint16_t slot)
 }
 
 /* The switch, or rank 0, asks both. */
-static void tell_mismatch(struct sml_shard *shard, const struct sml_contribution *in, uint8_t other)
+static void report_mismatch(struct sml_shard *shard, const struct sml_contribution *in,
+			    uint8_t other)
 {
 	const struct sml_host *host = host_of(shard);
 	struct sml_line *line = shard->line;
@@ -49,17 +50,17 @@ static void tell_mismatch(struct sml_shard *shard, const struct sml_contribution
 		.ranks = {host->job_ranks[other], host->job_ranks[host->rank]},
 	};
 
-	if (line->mismatch_told)
+	if (line->mismatch_reported)
 		return;
-	line->mismatch_told = true;
+	line->mismatch_reported = true;
 	sml_control_mismatch(line->control, &found);
 }
 
 /* Does the chunk need no sum? All ranks know it alike: of other calls, the digest differs. */
-static bool is_placed(struct sml_shard *shard, uint16_t slot)
+static bool is_inserted(struct sml_shard *shard, uint16_t slot)
 {
 	return !host_of(shard)->memory.terms.goes_up &&
-	       sml_tensor_is_placed(shard->worker.slots[slot].tensor);
+	       sml_tensor_is_inserted(shard->worker.slots[slot].tensor);
 }
 
 /* If it is complete, and no other rank does. */
@@ -69,10 +70,10 @@ static bool add_up(struct sml_shard *shard, uint16_t slot)
 	struct sml_host *host = host_of(shard);
 	uint8_t other = host->rank;
 
-	if (sml_host_add(host, &in, is_placed(shard, slot), &other))
+	if (sml_host_add(host, &in, is_inserted(shard, slot), &other))
 		return true;
 	if (other != host->rank)
-		tell_mismatch(shard, &in, other);
+		report_mismatch(shard, &in, other);
 	return false;
 }
 
@@ -94,13 +95,13 @@ static void contribute(struct sml_shard *shard, uint16_t slot, uint64_t now_ns)
 	struct sml_host *host = host_of(shard);
 	uint8_t other;
 
-	if (is_placed(shard, slot))
-		sml_worker_place(&shard->worker, slot, sml_host_place(host, in.slot, in.use));
+	if (is_inserted(shard, slot))
+		sml_worker_insert(&shard->worker, slot, sml_host_result_row(host, in.slot, in.use));
 	else
 		sml_worker_fill(&shard->worker, slot, sml_host_row(host, in.slot, in.use));
 	other = sml_host_arrive(host, &in, now_ns);
 	if (other != host->rank)
-		tell_mismatch(shard, &in, other);
+		report_mismatch(shard, &in, other);
 }
 
 /* ---- the leader ---- */
@@ -118,10 +119,10 @@ void sml_host_line_publish(struct sml_shard *shard, const void *packet, uint32_t
 	sml_host_publish(host_of(shard), &in, sml_be32(header->chunk_be), sml_worker_lanes(packet));
 }
 
-void sml_host_line_tell(const struct sml_line *line)
+void sml_host_line_wake(const struct sml_line *line)
 {
 	for (unsigned i = 0; i < line->n_shards; i++)
-		sml_host_tell(host_of(line->shards[i]));
+		sml_host_wake_sleepers(host_of(line->shards[i]));
 }
 
 static size_t write_packet(struct sml_shard *shard, uint16_t slot, void *packet)
@@ -202,7 +203,7 @@ bool sml_host_line_receive(struct sml_line *line, uint64_t now_ns, struct sml_wa
 		take_result(shard, slot, now_ns, wakeups);
 		any = true;
 	}
-	sml_host_line_tell(line);
+	sml_host_line_wake(line);
 	return any;
 }
 

@@ -253,7 +253,7 @@ bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_
 	}
 	flush_when_due(line, now_ns);
 	if (line->host)
-		sml_host_line_tell(line);
+		sml_host_line_wake(line);
 	return any;
 }
 
@@ -280,15 +280,15 @@ static void fill_batch(struct sml_line *line, struct sml_shard *shard, unsigned 
 	size_t length = 0;
 
 	if (sml_batch_has_room(&line->out, most))
-		length = sml_line_renewal_probe(shard, sml_batch_place(&line->out));
+		length = sml_line_renewal_probe(shard, sml_batch_next(&line->out));
 	if (length > 0)
 		sml_batch_add(&line->out, (uint32_t)length, shard->stripe);
 	for (unsigned i = 0; i < most_packets && sml_batch_has_room(&line->out, most); i++) {
-		length = next_packet(line, shard, sml_batch_place(&line->out), now_ns);
+		length = next_packet(line, shard, sml_batch_next(&line->out), now_ns);
 		if (length == 0)
 			break;
 		if (line->trace)
-			sml_trace_sent(line->trace, &shard->worker, sml_batch_place(&line->out),
+			sml_trace_sent(line->trace, &shard->worker, sml_batch_next(&line->out),
 				       now_ns);
 		sml_batch_add(&line->out, (uint32_t)length, shard->stripe);
 	}

@@ -35,7 +35,7 @@ struct sml_line {
 	struct sml_host *host;
 	struct sml_control *control; /* to report what the rows disagree about, and renewals */
 	bool renews; /* a dedicated switch has the slots, and may lose this rank's address */
-	bool mismatch_told;
+	bool mismatch_reported;
 	struct iovec results[SML_RESULTS_AT_ONCE]; /* gathered; they are in the slots */
 	unsigned n_results;
 	uint64_t result_packets, result_bytes; /* sent to other ranks */
@@ -93,7 +93,7 @@ bool sml_host_line_send(struct sml_line *line, uint64_t now_ns);
 /* The leader's: as sml_worker_send(), and a result for all ranks of the host. */
 size_t sml_host_line_next(struct sml_shard *shard, void *packet, uint64_t now_ns);
 void sml_host_line_publish(struct sml_shard *shard, const void *packet, uint32_t length);
-void sml_host_line_tell(const struct sml_line *line);
+void sml_host_line_wake(const struct sml_line *line);
 
 /* Note what a worker's verdict brings to others. */
 void sml_line_note(struct sml_shard *shard, enum sml_worker_verdict verdict, bool may_unblock,

@@ -38,7 +38,7 @@ void sml_progress_submit(struct sml_progress *progress, struct sml_request *requ
 	progress->queue_last = request;
 	pthread_mutex_unlock(&progress->queue_lock);
 	if (progress->threads->callers_drive)
-		sml_progress_tell(progress, waits);
+		sml_progress_notify(progress, waits);
 	else if (__atomic_load_n(&progress->resting, __ATOMIC_SEQ_CST) != SML_AWAKE)
 		sml_progress_wake(progress);
 }
@@ -157,7 +157,7 @@ static void wake_waiters(struct sml_progress *progress, struct sml_line *line,
 	const struct sml_threads_owner *owner = &progress->threads->owner;
 
 	if (wakeups->heads || wakeups->done)
-		sml_threads_tell_others(progress->threads, progress);
+		sml_threads_notify_others(progress->threads, progress);
 	if (wakeups->done) {
 		/* The waiter may read the counters next. */
 		publish(line);
@@ -252,7 +252,7 @@ static bool must_park_or_unpark(const struct sml_progress *progress)
 	return false;
 }
 
-static bool is_asked(const struct sml_progress *progress)
+static bool has_question(const struct sml_progress *progress)
 {
 	const struct sml_embedded_stripe *own = progress->threads->own;
 
@@ -266,7 +266,7 @@ static bool must_look_again(struct sml_progress *progress, bool blocked)
 	bool queued;
 
 	if (sml_threads_is_stopping(progress->threads) || must_park_or_unpark(progress) ||
-	    is_asked(progress))
+	    has_question(progress))
 		return true;
 	if (blocked &&
 	    __atomic_load_n(&progress->threads->events, __ATOMIC_SEQ_CST) != progress->events_seen)

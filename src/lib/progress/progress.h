@@ -103,7 +103,7 @@ void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *
 			uint64_t deadline_ns);
 
 /* A tensor has been queued; waits: the caller will drive if nobody does. */
-void sml_progress_tell(struct sml_progress *progress, bool waits);
+void sml_progress_notify(struct sml_progress *progress, bool waits);
 
 /* A caller only checks, and does not wait, so another thread must drive. */
 void sml_progress_leave_alone(struct sml_progress *progress);

@@ -118,7 +118,7 @@ static bool wait_for_answers(struct sml_threads *threads)
 	       threads->n_stopped == threads->n_threads;
 }
 
-struct sml_stall_report *sml_question_ask(struct sml_threads *threads, unsigned stripe)
+struct sml_stall_report *sml_question_query(struct sml_threads *threads, unsigned stripe)
 {
 	struct sml_embedded_stripe *own = threads->own;
 	struct sml_stall_report *report;
@@ -222,7 +222,7 @@ const struct sml_stall_report *sml_question_last(struct sml_threads *threads, un
 
 	if (*last == NULL) {
 		*last = threads->host ? look_at_stripe(threads, stripe)
-				      : sml_question_ask(threads, stripe);
+				      : sml_question_query(threads, stripe);
 		if (*last && names)
 			sml_stall_report_name(*last, names);
 	}

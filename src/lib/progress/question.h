@@ -16,7 +16,7 @@ struct sml_stall_report;
  * slots if the threads have stopped. The caller frees the report. NULL if there is no answer, or no
  * memory.
  */
-struct sml_stall_report *sml_question_ask(struct sml_threads *threads, unsigned stripe);
+struct sml_stall_report *sml_question_query(struct sml_threads *threads, unsigned stripe);
 
 /*
  * What all ranks share, on one host; as above. NULL if they have switches or stripes, or no memory.

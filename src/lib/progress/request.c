@@ -93,7 +93,8 @@ struct sml_request *sml_request_take(struct sml_requests *requests, size_t memor
 	return request;
 }
 
-static void drop(struct sml_requests *requests, struct sml_request *request, uint32_t references)
+static void drop_references(struct sml_requests *requests, struct sml_request *request,
+			    uint32_t references)
 {
 	if (__atomic_sub_fetch(&request->references, references, __ATOMIC_ACQ_REL) > 0)
 		return;
@@ -103,12 +104,12 @@ static void drop(struct sml_requests *requests, struct sml_request *request, uin
 
 void sml_request_release(struct sml_requests *requests, struct sml_request *request)
 {
-	drop(requests, request, 1);
+	drop_references(requests, request, 1);
 }
 
 void sml_request_finish(struct sml_requests *requests, struct sml_request *request)
 {
-	drop(requests, request, SML_REQUEST_CALLER);
+	drop_references(requests, request, SML_REQUEST_CALLER);
 }
 
 void sml_request_retain(struct sml_request *request)
@@ -118,7 +119,7 @@ void sml_request_retain(struct sml_request *request)
 
 void sml_request_let_go(struct sml_requests *requests, struct sml_request *request)
 {
-	drop(requests, request, SML_REQUEST_PAST);
+	drop_references(requests, request, SML_REQUEST_PAST);
 }
 
 /* The lock is held, but a caller may finish its request at the same time. */

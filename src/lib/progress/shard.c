@@ -72,7 +72,7 @@ void sml_shard_renew(struct sml_shard *shard, struct sml_worker *next, void *mem
 	shard->held_since_ns = 0;
 	shard->next_sum = SML_NO_SLOT;
 	free(next);
-	line->mismatch_told = false;
+	line->mismatch_reported = false;
 	if (line->transport)
 		line->transport->ops->close(line->transport);
 	line->transport = transport;

@@ -32,13 +32,13 @@ void sml_threads_wake(struct sml_threads *threads)
 		sml_host_ring(threads->host);
 }
 
-void sml_threads_tell(struct sml_threads *threads)
+void sml_threads_notify(struct sml_threads *threads)
 {
 	__atomic_add_fetch(&threads->events, 1, __ATOMIC_SEQ_CST);
 	sml_threads_wake(threads);
 }
 
-void sml_threads_tell_others(struct sml_threads *threads, const struct sml_progress *by)
+void sml_threads_notify_others(struct sml_threads *threads, const struct sml_progress *by)
 {
 	if (threads->n_threads == 1)
 		return;

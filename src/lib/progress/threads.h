@@ -67,10 +67,10 @@ void sml_threads_fini(struct sml_threads *threads);
 void sml_threads_wake(struct sml_threads *threads);
 
 /* Note that something has come that any of them may be waiting for. */
-void sml_threads_tell(struct sml_threads *threads);
+void sml_threads_notify(struct sml_threads *threads);
 
 /* Wake the other threads that wait, because this thread has brought something. */
-void sml_threads_tell_others(struct sml_threads *threads, const struct sml_progress *by);
+void sml_threads_notify_others(struct sml_threads *threads, const struct sml_progress *by);
 
 /* Ask the threads to end: they see that when they next wake. */
 void sml_threads_stop(struct sml_threads *threads);

@@ -39,7 +39,8 @@ static int check_port(const struct sml_settings *settings, const struct sml_memb
 }
 
 /* The switch decides. */
-static int check_ask(const struct sml_settings *settings, const struct sml_membership *membership)
+static int check_request(const struct sml_settings *settings,
+			 const struct sml_membership *membership)
 {
 	int most = membership->max_ranks ? membership->max_ranks : SML_MAX_WORLD_SIZE;
 
@@ -89,7 +90,8 @@ static int check_move(const struct sml_settings *settings, const struct sml_memb
 int sml_settings_check_move(const struct sml_settings *settings,
 			    const struct sml_membership *membership)
 {
-	return membership->job ? check_move(settings, membership) : check_ask(settings, membership);
+	return membership->job ? check_move(settings, membership)
+			       : check_request(settings, membership);
 }
 
 /* *to becomes a copy. False: no memory, and it stays. */
@@ -109,11 +111,11 @@ static uint32_t or_else(int number, uint32_t otherwise)
 	return number ? (uint32_t)number : otherwise;
 }
 
-static int ask(struct sml_settings *settings, const struct sml_membership *membership)
+static int set_request(struct sml_settings *settings, const struct sml_membership *membership)
 {
-	settings->ask_min_ranks = or_else(membership->min_ranks, settings->min_ranks);
-	settings->ask_max_ranks = or_else(membership->max_ranks, settings->max_ranks);
-	settings->ask_wait_ms = or_else(membership->wait_ms, settings->heartbeat_ms);
+	settings->request_min_ranks = or_else(membership->min_ranks, settings->min_ranks);
+	settings->request_max_ranks = or_else(membership->max_ranks, settings->max_ranks);
+	settings->request_wait_ms = or_else(membership->wait_ms, settings->heartbeat_ms);
 	settings->asked_ns = sml_now_ns();
 	/* Until the switch has given it another name, and this process another rank. */
 	return replace_text(&settings->job, settings->line)
@@ -123,18 +125,18 @@ static int ask(struct sml_settings *settings, const struct sml_membership *membe
 
 int sml_settings_decide(struct sml_settings *settings, const struct sml_decided *decided)
 {
-	sml_places_note_decision(&settings->places, decided);
+	sml_past_ranks_note_decision(&settings->places, decided);
 	if (!replace_text(&settings->job, decided->job))
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
 	sml_settings_set_ranks(settings, decided->rank, decided->world_size);
 	return sml_settings_set_files(settings, decided->rank);
 }
 
-void sml_settings_note_place(struct sml_settings *settings, uint64_t tag, bool ran)
+void sml_settings_note_rank(struct sml_settings *settings, uint64_t tag, bool ran)
 {
-	const struct sml_place place = {tag, settings->rank, settings->world_size, ran};
+	const struct sml_past_rank place = {tag, settings->rank, settings->world_size, ran};
 
-	sml_places_note(&settings->places, &place);
+	sml_past_ranks_note(&settings->places, &place);
 }
 
 int sml_settings_move(struct sml_settings *settings, const struct sml_membership *membership)
@@ -149,7 +151,7 @@ int sml_settings_move(struct sml_settings *settings, const struct sml_membership
 	settings->join_timeout_ms = or_else(membership->timeout_ms, settings->timeout_ms);
 	settings->asks = membership->job == NULL;
 	if (settings->asks)
-		return ask(settings, membership);
+		return set_request(settings, membership);
 	if (!replace_text(&settings->job, membership->job) ||
 	    !replace_text(&settings->line, membership->job) ||
 	    (master && *master && !replace_text(&settings->master_address, master)))

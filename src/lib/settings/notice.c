@@ -54,8 +54,8 @@ bool sml_notice_is_due(struct sml_notice *notice, uint64_t now_ns)
 	return true;
 }
 
-void sml_notice_tell(const struct sml_notice *notice, uint64_t now_ns, uint64_t deadline_ns,
-		     const char *format, ...)
+void sml_notice_log(const struct sml_notice *notice, uint64_t now_ns, uint64_t deadline_ns,
+		    const char *format, ...)
 {
 	char text[SML_TEXT_BYTES];
 	va_list arguments;

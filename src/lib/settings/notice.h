@@ -35,8 +35,8 @@ uint64_t sml_notice_wake(const struct sml_notice *notice, uint64_t until_ns);
 bool sml_notice_is_due(struct sml_notice *notice, uint64_t now_ns);
 
 /* "waiting 5 s (of at most 300) for ...": the text follows. */
-__attribute__((format(printf, 4, 5))) void sml_notice_tell(const struct sml_notice *notice,
-							   uint64_t now_ns, uint64_t deadline_ns,
-							   const char *format, ...);
+__attribute__((format(printf, 4, 5))) void sml_notice_log(const struct sml_notice *notice,
+							  uint64_t now_ns, uint64_t deadline_ns,
+							  const char *format, ...);
 
 #endif

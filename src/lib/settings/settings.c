@@ -312,9 +312,9 @@ static void set_numbers(struct sml_settings *settings, const struct sml_config *
 	settings->master_port = master_port(settings, config);
 	settings->timeout_ms = settings->join_timeout_ms = (uint32_t)config->timeout_ms;
 	settings->heartbeat_ms = (uint32_t)config->heartbeat_ms;
-	settings->min_ranks = settings->ask_min_ranks = (uint32_t)config->min_ranks;
-	settings->max_ranks = settings->ask_max_ranks = (uint32_t)config->max_ranks;
-	settings->ask_wait_ms = settings->heartbeat_ms;
+	settings->min_ranks = settings->request_min_ranks = (uint32_t)config->min_ranks;
+	settings->max_ranks = settings->request_max_ranks = (uint32_t)config->max_ranks;
+	settings->request_wait_ms = settings->heartbeat_ms;
 	settings->wait_notice_ms = (uint32_t)config->wait_notice_ms;
 	settings->wire = config->wire;
 	settings->mtu = (uint32_t)config->mtu;

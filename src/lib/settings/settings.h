@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "control/tls.h"
 #include "core/wire.h"
-#include "job/rank/places.h"
+#include "job/rank/past_ranks.h"
 #include "job/rank/session.h"
 #include "net/port_range.h"
 #include "switchml.h"
@@ -63,9 +63,9 @@ struct sml_settings {
 	/* The switch decides on the members: what it needs to know, and what it may do. */
 	bool asks;
 	char *line; /* what all memberships of the job are called by those who wait to join */
-	struct sml_places places;
+	struct sml_past_ranks places;
 	uint32_t min_ranks, max_ranks; /* 0 for no bound */
-	uint32_t ask_min_ranks, ask_max_ranks, ask_wait_ms;
+	uint32_t request_min_ranks, request_max_ranks, request_wait_ms;
 	uint64_t asked_ns; /* when sml_reconfigure() began to ask */
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
@@ -122,7 +122,7 @@ int sml_settings_move(struct sml_settings *settings, const struct sml_membership
 int sml_settings_decide(struct sml_settings *settings, const struct sml_decided *decided);
 
 /* This rank was admitted to the job of these settings; and it has begun, if that is known. */
-void sml_settings_note_place(struct sml_settings *settings, uint64_t tag, bool ran);
+void sml_settings_note_rank(struct sml_settings *settings, uint64_t tag, bool ran);
 
 /*
  * The job of these settings has begun. Without memory for its name, the next membership follows

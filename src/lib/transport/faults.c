@@ -51,7 +51,7 @@ static void hold(struct faulty *faulty, struct direction *direction, const void 
 		 uint32_t length, uint8_t peer)
 {
 	sml_batch_clear(&direction->held);
-	memcpy(sml_batch_place(&direction->held), bytes, length);
+	memcpy(sml_batch_next(&direction->held), bytes, length);
 	sml_batch_add(&direction->held, length, peer);
 	direction->wait = 1 + (unsigned)(faulty->random >> 40) % PASSED_BY_AT_MOST;
 }
@@ -71,7 +71,7 @@ static void append(struct sml_batch *batch, const void *bytes, uint32_t length, 
 {
 	if (!sml_batch_has_room(batch, length))
 		return; /* a drop more */
-	memcpy(sml_batch_place(batch), bytes, length);
+	memcpy(sml_batch_next(batch), bytes, length);
 	sml_batch_add(batch, length, peer);
 }
 

@@ -111,7 +111,7 @@ int sml_interface_bind(const struct sml_interface *interface, const struct sml_p
 }
 
 /* A connected UDP socket knows its source address and the route's MTU, and sends nothing. */
-static int ask_route(struct sml_interface *interface, const union sml_sockaddr *peer)
+static int query_route(struct sml_interface *interface, const union sml_sockaddr *peer)
 {
 	const struct sml_port_range any = {0};
 	bool v6 = peer->any.sa_family == AF_INET6;
@@ -193,7 +193,7 @@ int sml_interface_choose(struct sml_interface *interface, const char *filter,
 		error = choose_by_name(interface, filter, peer, all);
 	if (error)
 		goto err_free;
-	error = ask_route(interface, peer);
+	error = query_route(interface, peer);
 	if (error) {
 		sml_error_set(error,
 			      "there is no route to %s%s%s: %s. Check the address, the network and "

@@ -38,7 +38,7 @@ static inline bool sml_batch_has_room(const struct sml_batch *batch, uint32_t pa
 }
 
 /* The place for the next packet. */
-static inline uint8_t *sml_batch_place(struct sml_batch *batch)
+static inline uint8_t *sml_batch_next(struct sml_batch *batch)
 {
 	return batch->bytes + batch->used;
 }

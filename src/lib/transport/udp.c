@@ -41,7 +41,7 @@ struct udp {
 	const union sml_sockaddr *peers; /* NULL: the socket is connected */
 	bool has_paths;
 	struct sml_path paths[SML_MAX_CHILDREN]; /* to the peers, once they are known */
-	bool gro, v6, told_too_long;
+	bool gro, v6, too_long_logged;
 	struct sml_udp_sender sender;
 	struct sml_results results; /* by the sender */
 	/* In: what comes to this rank alone, and to the job's group. NULL: there is none. */
@@ -213,15 +213,15 @@ static int udp_open(struct sml_transport **opened, const struct sml_transport_co
 
 /* ---- out ---- */
 
-static void tell_refusals(struct udp *udp)
+static void log_refusals(struct udp *udp)
 {
 	char refusal[SML_UDP_REFUSAL_BYTES];
 
 	if (sml_udp_sender_refusal(&udp->sender, refusal))
 		sml_log(udp->log, SML_LOG_INFO, "%s", refusal);
-	if (udp->sender.too_long == 0 || udp->told_too_long)
+	if (udp->sender.too_long == 0 || udp->too_long_logged)
 		return;
-	udp->told_too_long = true;
+	udp->too_long_logged = true;
 	sml_log(udp->log, SML_LOG_WARN,
 		"the interface no longer takes packets of %u bytes, which it took before: they are "
 		"lost until its MTU is restored. To use shorter packets in the next job, set "
@@ -276,7 +276,7 @@ static unsigned udp_send(struct sml_transport *transport, struct sml_batch *batc
 	}
 	gone = sml_udp_sender_flush(&udp->sender, false);
 	batch->first += gone;
-	tell_refusals(udp);
+	log_refusals(udp);
 	return gone;
 }
 
@@ -292,7 +292,7 @@ static void udp_send_results(struct sml_transport *transport, const struct iovec
 		sml_udp_sender_send_one(&udp->sender, &packets[0], &paths[__builtin_ctzll(peers)]);
 	else
 		sml_results_send_to(&udp->results, paths, peers, packets, n);
-	tell_refusals(udp);
+	log_refusals(udp);
 }
 
 /* ---- in ---- */

@@ -44,7 +44,7 @@ static void on_queued(struct evbuffer *out, const struct evbuffer_cb_info *info,
 		(void)watch_socket(context);
 }
 
-static void tell_broken(struct sml_connection *connection, int error)
+static void report_broken(struct sml_connection *connection, int error)
 {
 	char why[SML_SENTENCE_BYTES];
 	double age_s = (double)(sml_now_ns() - connection->peer.heard_ns) / 1e9;
@@ -195,7 +195,7 @@ static void on_readable(struct sml_connection *connection)
 	if (n > 0)
 		on_read(connection);
 	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		tell_broken(connection, n == 0 ? 0 : -errno);
+		report_broken(connection, n == 0 ? 0 : -errno);
 }
 
 /*
@@ -203,7 +203,7 @@ static void on_readable(struct sml_connection *connection)
  * has closed it cannot be written to, but may have said why before: that is read first, and then
  * the end is found.
  */
-static void act(void *self, unsigned what)
+static void serve_connection(void *self, unsigned what)
 {
 	struct sml_connection *connection = self;
 	int error = 0;
@@ -215,7 +215,7 @@ static void act(void *self, unsigned what)
 	if (what & SML_WATCH_WRITE)
 		error = on_writable(connection);
 	if (error && !(what & SML_WATCH_READ) && !connection->waits)
-		tell_broken(connection, error);
+		report_broken(connection, error);
 	else if (what & SML_WATCH_READ && (error || !(what & SML_WATCH_WRITE)))
 		on_readable(connection);
 }
@@ -224,8 +224,8 @@ static void act(void *self, unsigned what)
 
 static int start_watching(struct sml_connection *connection)
 {
-	connection->watch =
-		sml_watch_new(connection->server->loop, connection->fd, act, connection);
+	connection->watch = sml_watch_new(connection->server->loop, connection->fd,
+					  serve_connection, connection);
 	if (connection->watch == NULL ||
 	    evbuffer_add_cb(connection->messages.wire_out, on_queued, connection) == NULL)
 		return -ENOMEM;

@@ -36,14 +36,14 @@ static void stop_accepting(struct sml_server *server)
 /* Not more often, or a stranger could fill the log. */
 #define TELL_ROOM_NS (60 * SML_NS_PER_SEC)
 
-static void tell_no_room(struct sml_server *server, int error)
+static void log_no_room(struct sml_server *server, int error)
 {
 	uint64_t now_ns = sml_now_ns();
 	struct rlimit files = {0};
 
-	if (server->room_told_ns != 0 && now_ns - server->room_told_ns < TELL_ROOM_NS)
+	if (server->room_logged_ns != 0 && now_ns - server->room_logged_ns < TELL_ROOM_NS)
 		return;
-	server->room_told_ns = now_ns;
+	server->room_logged_ns = now_ns;
 	(void)getrlimit(RLIMIT_NOFILE, &files);
 	sml_switch_log(SML_LOG_WARN,
 		       "a connection cannot be accepted: %s. The limit of descriptors is %llu: "
@@ -66,7 +66,7 @@ static void on_accept(void *context, unsigned what)
 			accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
 		if (fd < 0 && is_out_of_room(errno)) {
-			tell_no_room(server, errno);
+			log_no_room(server, errno);
 			stop_accepting(server);
 		}
 		if (fd < 0)
@@ -200,15 +200,15 @@ static void on_status(void *context, unsigned what)
 
 	(void)what;
 	pthread_mutex_lock(&server->note_mutex);
-	asked = server->status_asked;
+	asked = server->n_status_requests;
 	pthread_mutex_unlock(&server->note_mutex);
 	bytes = sml_jobs_pack_status(&server->jobs, sml_now_ns(), &n);
 	pthread_mutex_lock(&server->note_mutex);
 	free(server->status_bytes);
 	server->status_bytes = bytes;
 	server->status_n = n;
-	server->status_answered = asked;
-	pthread_cond_broadcast(&server->status_told);
+	server->n_status_answers = asked;
+	pthread_cond_broadcast(&server->status_written);
 	pthread_mutex_unlock(&server->note_mutex);
 }
 
@@ -232,11 +232,11 @@ uint8_t *sml_server_status(struct sml_server *server, uint32_t timeout_ms, size_
 	int rc = 0;
 
 	pthread_mutex_lock(&server->note_mutex);
-	number = ++server->status_asked;
+	number = ++server->n_status_requests;
 	sml_watch_post(server->status);
-	while (server->status_answered < number && rc == 0)
-		rc = pthread_cond_timedwait(&server->status_told, &server->note_mutex, &until);
-	if (server->status_answered >= number)
+	while (server->n_status_answers < number && rc == 0)
+		rc = pthread_cond_timedwait(&server->status_written, &server->note_mutex, &until);
+	if (server->n_status_answers >= number)
 		bytes = copy_status(server, n);
 	pthread_mutex_unlock(&server->note_mutex);
 	return bytes;
@@ -507,7 +507,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	int rc;
 
 	pthread_mutex_init(&server->note_mutex, NULL);
-	sml_cond_init(&server->status_told);
+	sml_cond_init(&server->status_written);
 	limit_connections(server);
 	server->ticked_ns = sml_now_ns();
 	server->listen_fd = server->uplink.fd = -1;
@@ -581,6 +581,6 @@ void sml_server_close(struct sml_server *server)
 	sml_tls_close(server->tls);
 	sml_tls_close(server->uplink.tls);
 	free(server->status_bytes);
-	pthread_cond_destroy(&server->status_told);
+	pthread_cond_destroy(&server->status_written);
 	pthread_mutex_destroy(&server->note_mutex);
 }

@@ -63,8 +63,8 @@ struct sml_server {
 	struct sml_loop *loop;
 	int listen_fd; /* -1 if there is none yet */
 	struct sml_watch *accept, *tick, *note, *reload, *status, *stop;
-	bool accepts_none;     /* out of descriptors: until the next tick */
-	uint64_t room_told_ns; /* when that was logged last; 0 if never */
+	bool accepts_none;	 /* out of descriptors: until the next tick */
+	uint64_t room_logged_ns; /* when that was logged last; 0 if never */
 	bool stopping;
 	_Atomic uint64_t ticked_ns; /* other threads see by it that the loop runs */
 	uint16_t port;
@@ -75,7 +75,7 @@ struct sml_server {
 	uint32_t n_connections, max_connections;
 	size_t held_bytes; /* buffered for connections without a job */
 	/* The part of jobs.n_refused that were not our peers; and when one was last logged. */
-	uint64_t n_refused_told, refused_told_ns;
+	uint64_t n_refused_logged, refused_logged_ns;
 	/* A dataplane thread's note: one mismatch at a time, others wait. */
 	pthread_mutex_t note_mutex;
 	struct sml_mismatch noted[SML_MAX_JOBS];
@@ -85,8 +85,8 @@ struct sml_server {
 	int new_debug;
 	/* Questions of other threads for the status, and the answer to those up to a number; too.
 	 */
-	pthread_cond_t status_told;
-	uint64_t status_asked, status_answered;
+	pthread_cond_t status_written;
+	uint64_t n_status_requests, n_status_answers;
 	uint8_t *status_bytes;
 	size_t status_n;
 };

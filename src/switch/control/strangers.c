@@ -109,14 +109,15 @@ void sml_strangers_refused(struct sml_connection *connection, const char *why, b
 
 	server->jobs.n_refused++;
 	if ((!important && server->config.debug < 1) ||
-	    (server->n_refused_told > 0 && now_ns - server->refused_told_ns < SECOND_NS))
+	    (server->n_refused_logged > 0 && now_ns - server->refused_logged_ns < SECOND_NS))
 		return;
 	/* Peers must not be able to fill a disk with log lines. */
-	if (server->jobs.n_refused > server->n_refused_told + 1)
+	if (server->jobs.n_refused > server->n_refused_logged + 1)
 		snprintf(more, sizeof(more), " (%llu more before)",
-			 (unsigned long long)(server->jobs.n_refused - server->n_refused_told - 1));
-	server->n_refused_told = server->jobs.n_refused;
-	server->refused_told_ns = now_ns;
+			 (unsigned long long)(server->jobs.n_refused - server->n_refused_logged -
+					      1));
+	server->n_refused_logged = server->jobs.n_refused;
+	server->refused_logged_ns = now_ns;
 	name_peer(connection, peer, sizeof(peer));
 	sml_switch_log(SML_LOG_WARN, "the connection of %s was refused: %s%s", peer, why, more);
 }

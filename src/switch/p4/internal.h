@@ -45,8 +45,8 @@ struct sml_p4_job {
 	uint32_t incarnation;
 	uint32_t first_buffer;
 	uint64_t daemon_key; /* only the program and the daemon know it */
-	bool started, mismatch_told;
-	uint8_t n_ranks_told; /* ranks with entries on the target */
+	bool started, mismatch_reported;
+	uint8_t n_ranks_sent; /* ranks with entries on the target */
 	bool has_group;
 	bool has_slots; /* entries, on a target whose program is staged */
 	/* What the counters of its place showed before it came. */
@@ -64,7 +64,7 @@ struct sml_dataplane {
 	/* The target, for the control thread and the dataplane's. */
 	pthread_mutex_t target_mutex;
 	const struct sml_p4_target_operations *operations;
-	struct sml_p4_place place;
+	struct sml_p4_address place;
 	struct sml_p4_target *target;
 	struct sml_p4_limits limits;
 	struct sml_p4_hosts hosts; /* of --hosts */
@@ -88,7 +88,7 @@ static inline uint32_t sml_p4_buffers(const struct sml_p4_job *job)
 }
 
 /* The job's number in all arrays of jobs. */
-static inline uint16_t sml_p4_place_of(const struct sml_p4_job *job)
+static inline uint16_t sml_p4_job_index(const struct sml_p4_job *job)
 {
 	return (uint16_t)(job->rules.job % SML_MAX_JOBS);
 }
@@ -107,7 +107,7 @@ static inline unsigned sml_p4_pipe(const struct sml_dataplane *dataplane, uint16
  * A target as its user gives it, "[PROTOCOL://]HOST:PORT[/DEVICE]", and the operations of its
  * protocol's module: 0, or an error with a text.
  */
-int sml_p4_load(const char *text, struct sml_p4_place *place,
+int sml_p4_load(const char *text, struct sml_p4_address *place,
 		const struct sml_p4_target_operations **operations);
 extern const struct sml_p4_services sml_p4_services;
 
@@ -145,7 +145,7 @@ void sml_p4_must(int rc);
 /* ---- slots.c: the control thread, as in jobs.c ---- */
 
 /* The entries of a staged program. The target's mutex is taken by the caller. */
-void sml_p4_slots_place(struct sml_dataplane *dataplane, struct sml_p4_job *job);
+void sml_p4_slots_insert(struct sml_dataplane *dataplane, struct sml_p4_job *job);
 void sml_p4_slots_forget(struct sml_dataplane *dataplane, const struct sml_p4_job *job);
 
 uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,

@@ -55,7 +55,7 @@ struct sml_p4_field sml_p4_number(uint64_t value, uint8_t bytes)
 
 static uint16_t group_of(const struct sml_p4_job *job)
 {
-	return (uint16_t)(SML_P4_FIRST_GROUP + sml_p4_place_of(job));
+	return (uint16_t)(SML_P4_FIRST_GROUP + sml_p4_job_index(job));
 }
 
 static struct sml_p4_row job_row(const struct sml_p4_job *job)
@@ -68,7 +68,7 @@ static struct sml_p4_row job_row(const struct sml_p4_job *job)
 		.action = "SmlIngress.job_lookup.job",
 		.keys = {sml_p4_number(rules->job, 4)},
 		.n_keys = 1,
-		.parameters = {sml_p4_number(sml_p4_place_of(job), 2),
+		.parameters = {sml_p4_number(sml_p4_job_index(job), 2),
 			       sml_p4_number(rules->epoch, 4), sml_p4_number(rules->tag, 8),
 			       sml_p4_number(job->daemon_key, 8),
 			       sml_p4_number(job->incarnation, 4),
@@ -125,7 +125,7 @@ static struct sml_p4_row peer_row(const struct sml_dataplane *dataplane,
 	struct sml_p4_row row = {
 		.table = "SmlEgress.addressing.peers",
 		.action = is_v4 ? "SmlEgress.addressing.to_ipv4" : "SmlEgress.addressing.to_ipv6",
-		.keys = {sml_p4_number(sml_p4_place_of(job), 2), sml_p4_number(rank, 1),
+		.keys = {sml_p4_number(sml_p4_job_index(job), 2), sml_p4_number(rank, 1),
 			 sml_p4_number(shard, 1)},
 		.n_keys = 3,
 		.parameters = {bytes_of(peer->mac, SML_P4_MAC_BYTES),
@@ -158,7 +158,7 @@ static void read_fates(struct sml_dataplane *dataplane, const struct sml_p4_job 
 		       uint64_t packets[SML_P4_FATES], uint64_t bytes[SML_P4_FATES])
 {
 	for (uint32_t fate = 0; fate <= SML_P4_FATE_BAD_CHECKSUM; fate++)
-		read_one(dataplane, "SmlIngress.fates", sml_p4_place_of(job) * SML_P4_FATES + fate,
+		read_one(dataplane, "SmlIngress.fates", sml_p4_job_index(job) * SML_P4_FATES + fate,
 			 &packets[fate], &bytes[fate]);
 }
 
@@ -168,7 +168,7 @@ static void read_ranks(struct sml_dataplane *dataplane, const struct sml_p4_job 
 	uint64_t bytes;
 
 	for (uint32_t rank = 0; rank < job->rules.n_ranks; rank++) {
-		uint32_t index = sml_p4_place_of(job) * SML_MAX_CHILDREN + rank;
+		uint32_t index = sml_p4_job_index(job) * SML_MAX_CHILDREN + rank;
 
 		read_one(dataplane, "SmlIngress.contributions", index, &contributions[rank],
 			 &bytes);
@@ -200,7 +200,7 @@ void sml_p4_job_traffic(struct sml_dataplane *dataplane, const struct sml_p4_job
 
 	lock(dataplane);
 	read_fates(dataplane, job, packets, bytes);
-	read_one(dataplane, "SmlEgress.sent", sml_p4_place_of(job), &sent[0], &sent[1]);
+	read_one(dataplane, "SmlEgress.sent", sml_p4_job_index(job), &sent[0], &sent[1]);
 	unlock(dataplane);
 	for (unsigned fate = 0; fate <= SML_P4_FATE_BAD_CHECKSUM; fate++) {
 		uint64_t n = packets[fate] - job->fates_before[fate];
@@ -263,14 +263,15 @@ int sml_p4_job_add(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 	lock(dataplane);
 	read_fates(dataplane, job, job->fates_before, job->bytes_before);
 	read_ranks(dataplane, job, job->contributions_before, job->resends_before);
-	read_one(dataplane, "SmlEgress.sent", sml_p4_place_of(job), &job->sent_before[0],
+	read_one(dataplane, "SmlEgress.sent", sml_p4_job_index(job), &job->sent_before[0],
 		 &job->sent_before[1]);
 	sml_p4_must(dataplane->operations->insert(dataplane->target, &row));
 	unlock(dataplane);
 	return 0;
 }
 
-static void tell_rank(struct sml_dataplane *dataplane, const struct sml_p4_job *job, uint8_t rank)
+static void log_rank_sent(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			  uint8_t rank)
 {
 	const struct sml_p4_row ranks = rank_row(job, rank), members = member_row(job, rank);
 
@@ -292,11 +293,11 @@ int sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++) {
 		nodes[rank] = (struct sml_p4_node){.replication = (uint16_t)(1 + rank),
 						   .port = job->peers[rank][0].port};
-		tell_rank(dataplane, job, rank);
-		job->n_ranks_told++;
+		log_rank_sent(dataplane, job, rank);
+		job->n_ranks_sent++;
 	}
 	if (dataplane->limits.staged)
-		sml_p4_slots_place(dataplane, job);
+		sml_p4_slots_insert(dataplane, job);
 	sml_p4_must(dataplane->operations->add_group(dataplane->target, group_of(job), nodes,
 						     job->rules.n_ranks));
 	job->has_group = true;
@@ -341,7 +342,7 @@ void sml_p4_job_remove(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 
 	lock(dataplane);
 	sml_p4_must(dataplane->operations->remove(dataplane->target, &row));
-	for (uint8_t rank = 0; rank < job->rules.n_ranks && rank < job->n_ranks_told; rank++)
+	for (uint8_t rank = 0; rank < job->rules.n_ranks && rank < job->n_ranks_sent; rank++)
 		forget_rank(dataplane, job, rank);
 	if (job->has_slots)
 		sml_p4_slots_forget(dataplane, job);

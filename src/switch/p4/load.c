@@ -45,7 +45,7 @@ static const struct module *find_module(const char *protocol, size_t length)
 }
 
 /* "HOST:PORT[/DEVICE]" */
-static bool parse_place(const char *text, struct sml_p4_place *place)
+static bool parse_address(const char *text, struct sml_p4_address *place)
 {
 	size_t length = strcspn(text, "/");
 	struct sml_host_port at;
@@ -55,7 +55,7 @@ static bool parse_place(const char *text, struct sml_p4_place *place)
 		return false;
 	if (text[length] == '/' && !sml_parse_number(text + length + 1, 0, INT32_MAX, &device))
 		return false;
-	*place = (struct sml_p4_place){.port = at.port, .device = (uint32_t)device};
+	*place = (struct sml_p4_address){.port = at.port, .device = (uint32_t)device};
 	snprintf(place->host, sizeof(place->host), "%s", at.host);
 	return true;
 }
@@ -80,7 +80,7 @@ static int load(const struct module *module, const struct sml_p4_target_operatio
 	return 0;
 }
 
-int sml_p4_load(const char *text, struct sml_p4_place *place,
+int sml_p4_load(const char *text, struct sml_p4_address *place,
 		const struct sml_p4_target_operations **operations)
 {
 	const char *mark = text == NULL ? NULL : strstr(text, PROTOCOL_MARK);
@@ -90,7 +90,7 @@ int sml_p4_load(const char *text, struct sml_p4_place *place,
 		return bad();
 	module = find_module(text, mark == NULL ? 0 : (size_t)(mark - text));
 	if (module == NULL || mark == text ||
-	    !parse_place(mark == NULL ? text : mark + strlen(PROTOCOL_MARK), place))
+	    !parse_address(mark == NULL ? text : mark + strlen(PROTOCOL_MARK), place))
 		return bad();
 	return load(module, operations);
 }

@@ -26,7 +26,7 @@ static struct sml_p4_row slot_row(const struct sml_p4_job *job, uint32_t slot)
 		.n_keys = 3,
 		/* A stream's tickets begin after those of its slots. */
 		.parameters = {sml_p4_number(job->first_buffer + 2 * slot, 2),
-			       sml_p4_number(2u * sml_p4_place_of(job) + !is_head, 2),
+			       sml_p4_number(2u * sml_p4_job_index(job) + !is_head, 2),
 			       sml_p4_number(is_head ? rules->head_slots : rules->data_slots, 4)},
 		.n_parameters = 3,
 	};
@@ -54,7 +54,7 @@ static void each_slot(struct sml_dataplane *dataplane, const struct sml_p4_job *
 	}
 }
 
-void sml_p4_slots_place(struct sml_dataplane *dataplane, struct sml_p4_job *job)
+void sml_p4_slots_insert(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 {
 	each_slot(dataplane, job, dataplane->operations->insert_many,
 		  dataplane->operations->insert);

@@ -46,7 +46,7 @@ struct sml_p4_node {
 };
 
 /* Where a switch is controlled. */
-struct sml_p4_place {
+struct sml_p4_address {
 	char host[256];
 	uint16_t port;
 	uint32_t device; /* which one of those that are controlled there */
@@ -76,7 +76,7 @@ struct sml_p4_target_operations {
 	uint16_t pipe_ports;
 	/* Connects, and makes the target forget all that earlier daemons have told it. Refused
 	 * while another daemon controls the target; to find out may take seconds. */
-	int (*open)(struct sml_p4_target **opened, const struct sml_p4_place *place,
+	int (*open)(struct sml_p4_target **opened, const struct sml_p4_address *place,
 		    const struct sml_p4_services *services);
 	void (*close)(struct sml_p4_target *target);
 	int (*limits)(struct sml_p4_target *target, struct sml_p4_limits *limits);

@@ -17,7 +17,7 @@
 /* How often to ask whether the target is still there, also while packets come. */
 #define CHECK_MS 500
 
-static void drop(struct sml_dataplane *dataplane, enum sml_verdict verdict)
+static void count_drop(struct sml_dataplane *dataplane, enum sml_verdict verdict)
 {
 	dataplane->counters.verdicts[verdict]++;
 }
@@ -72,7 +72,7 @@ static void answer_probe(struct sml_dataplane *dataplane, struct sml_p4_job *job
 
 	dataplane->counters.probes++;
 	if (verdict != SML_VERDICT_ABSORBED) {
-		drop(dataplane, verdict);
+		count_drop(dataplane, verdict);
 		return;
 	}
 	sml_udp_path(message, &peer.path);
@@ -95,13 +95,13 @@ static void pass_mismatch(struct sml_dataplane *dataplane, struct sml_p4_job *jo
 	};
 
 	if (header->key_be != sml_be64(job->daemon_key)) {
-		drop(dataplane, SML_VERDICT_MALFORMED);
+		count_drop(dataplane, SML_VERDICT_MALFORMED);
 		return;
 	}
-	if (job->mismatch_told || header->op >= job->rules.n_ranks ||
+	if (job->mismatch_reported || header->op >= job->rules.n_ranks ||
 	    header->rank >= job->rules.n_ranks)
 		return;
-	job->mismatch_told = true;
+	job->mismatch_reported = true;
 	dataplane->config.on_mismatch(dataplane->config.context, &mismatch);
 }
 
@@ -112,19 +112,19 @@ static void receive_packet(struct sml_dataplane *dataplane, const struct sml_pac
 	struct sml_p4_job *job;
 
 	if (header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION) {
-		drop(dataplane, SML_VERDICT_MALFORMED);
+		count_drop(dataplane, SML_VERDICT_MALFORMED);
 		return;
 	}
 	job = sml_p4_job_of(dataplane, sml_be32(header->job_be));
 	if (job == NULL || header->job_be != sml_be32(job->rules.job))
-		drop(dataplane, SML_VERDICT_UNKNOWN_JOB);
+		count_drop(dataplane, SML_VERDICT_UNKNOWN_JOB);
 	else if (header->kind == SML_PACKET_PROBE)
 		answer_probe(dataplane, job, header, packet->length,
 			     sml_udp_inbox_message(dataplane->socket.inbox, packet));
 	else if (header->kind == SML_P4_KIND_MISMATCH)
 		pass_mismatch(dataplane, job, header);
 	else /* it came past the P4 switch */
-		drop(dataplane, SML_VERDICT_MALFORMED);
+		count_drop(dataplane, SML_VERDICT_MALFORMED);
 }
 
 static void receive_batch(struct sml_dataplane *dataplane)

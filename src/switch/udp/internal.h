@@ -23,7 +23,7 @@
 #define SML_UDP_SPAN_NS	   5000000000ull
 
 struct sml_udp_span {
-	uint32_t results, asked_for;
+	uint32_t results, was_requested;
 	uint64_t since_ns;
 };
 
@@ -31,7 +31,7 @@ struct sml_udp_job {
 	struct sml_pool pool;
 	void *memory;
 	bool started;
-	bool mismatch_told;
+	bool mismatch_reported;
 	/* The shard's thread writes these: from each probe until the job runs, then by renewals. */
 	struct sml_path paths[SML_MAX_CHILDREN][SML_MAX_SHARDS];
 	bool has_path[SML_MAX_CHILDREN][SML_MAX_SHARDS];

@@ -20,7 +20,7 @@ static void count_shared(uint64_t *counter, uint64_t n)
 
 /* ---- packets ---- */
 
-static void drop(struct sml_udp_thread *thread, enum sml_verdict verdict)
+static void count_drop(struct sml_udp_thread *thread, enum sml_verdict verdict)
 {
 	count(&thread->counters.verdicts[verdict], 1);
 }
@@ -38,7 +38,7 @@ static void send_one(struct sml_udp_thread *thread, const void *packet, uint32_t
  * cookie or a copied packet cannot change it: only the number that the rank has told over its
  * control connection does, and only once.
  */
-static bool tells_address(struct sml_udp_job *job, const struct sml_header *header)
+static bool renews_address(struct sml_udp_job *job, const struct sml_header *header)
 {
 	uint32_t number = sml_be32(header->use_be);
 
@@ -58,11 +58,11 @@ static void answer_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
 
 	count(&thread->counters.probes, 1);
 	if (verdict != SML_VERDICT_ABSORBED) {
-		drop(thread, verdict);
+		count_drop(thread, verdict);
 		return;
 	}
 	sml_udp_path(message, &path);
-	if (tells_address(job, header)) {
+	if (renews_address(job, header)) {
 		job->paths[header->rank][header->shard] = path;
 		__atomic_store_n(&job->has_path[header->rank][header->shard], true,
 				 __ATOMIC_RELEASE);
@@ -105,7 +105,7 @@ static void answer_group_probe(struct sml_udp_thread *thread, struct sml_udp_job
 	if (verdict == SML_VERDICT_ABSORBED && __atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
 		verdict = SML_VERDICT_STALE_USE;
 	if (verdict != SML_VERDICT_ABSORBED) {
-		drop(thread, verdict);
+		count_drop(thread, verdict);
 		return;
 	}
 	if (!sml_udp_group_path(message, &job->group, header->shard, &path))
@@ -126,7 +126,7 @@ static void note_probed(struct sml_udp_thread *thread, struct sml_udp_job *job,
 	uint16_t lanes = sml_be16(header->lanes_be);
 
 	if (verdict != SML_VERDICT_ABSORBED) {
-		drop(thread, verdict);
+		count_drop(thread, verdict);
 	} else if (lanes > job->up_lanes[header->shard]) {
 		__atomic_store_n(&job->up_lanes[header->shard], lanes, __ATOMIC_RELEASE);
 		if (thread->dataplane->config.on_probed)
@@ -159,17 +159,17 @@ static void watch_group(struct sml_udp_job *job, const struct sml_contribution *
 		return;
 	}
 	span->results++;
-	span->asked_for += (job->asked[in->slot] & bit) != 0;
+	span->was_requested += (job->asked[in->slot] & bit) != 0;
 	job->asked[in->slot] &= ~bit;
 	if (!is_over(span, n_slots, now_ns))
 		return;
-	if (span->asked_for * 4 >= span->results * 3)
+	if (span->was_requested * 4 >= span->results * 3)
 		__atomic_fetch_and(&job->reached, ~bit, __ATOMIC_RELAXED);
 	*span = (struct sml_udp_span){0};
 }
 
-static void tell_mismatch(struct sml_udp_thread *thread, struct sml_udp_job *job,
-			  const struct sml_contribution *in)
+static void report_mismatch(struct sml_udp_thread *thread, struct sml_udp_job *job,
+			    const struct sml_contribution *in)
 {
 	const struct sml_slot *slot = &job->pool.slots[2u * in->slot + (in->use & 1u)];
 	struct sml_mismatch mismatch = {
@@ -180,7 +180,7 @@ static void tell_mismatch(struct sml_udp_thread *thread, struct sml_udp_job *job
 		.ranks = {(uint8_t)__builtin_ctzll(slot->seen), in->rank},
 	};
 
-	if (__atomic_exchange_n(&job->mismatch_told, true, __ATOMIC_RELAXED))
+	if (__atomic_exchange_n(&job->mismatch_reported, true, __ATOMIC_RELAXED))
 		return;
 	thread->dataplane->config.on_mismatch(thread->dataplane->config.context, &mismatch);
 }
@@ -248,10 +248,10 @@ static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job,
 	struct sml_pool_answer answer;
 	enum sml_verdict verdict = sml_pool_receive(&job->pool, packet, length, &answer);
 
-	drop(thread, verdict);
+	count_drop(thread, verdict);
 	count_contribution(thread, job, verdict, &answer.in);
 	if (verdict == SML_VERDICT_MISMATCH)
-		tell_mismatch(thread, job, &answer.in);
+		report_mismatch(thread, job, &answer.in);
 	if (answer.packet == NULL)
 		return;
 	if (verdict == SML_VERDICT_FULL)
@@ -293,17 +293,18 @@ static void receive_packet(struct sml_udp_thread *thread, const struct sml_packe
 	struct sml_udp_job *job;
 
 	if (header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION) {
-		drop(thread, SML_VERDICT_MALFORMED);
+		count_drop(thread, SML_VERDICT_MALFORMED);
 		return;
 	}
 	job = thread->jobs[sml_be32(header->job_be) % SML_MAX_JOBS];
 	if (job == NULL || header->job_be != sml_be32(job->pool.rules.job))
-		drop(thread, SML_VERDICT_UNKNOWN_JOB);
+		count_drop(thread, SML_VERDICT_UNKNOWN_JOB);
 	else if ((sml_be32(header->job_be) + header->shard) % thread->dataplane->n_threads !=
 		 thread->index)
-		drop(thread, SML_VERDICT_OUT_OF_RANGE); /* another thread's, in one super-packet */
+		count_drop(thread,
+			   SML_VERDICT_OUT_OF_RANGE); /* another thread's, in one super-packet */
 	else if (is_forged(job, header, message))
-		drop(thread, SML_VERDICT_WRONG_COOKIE);
+		count_drop(thread, SML_VERDICT_WRONG_COOKIE);
 	else if (header->kind == SML_PACKET_PROBE)
 		answer_probe(thread, job, header, packet->length, message);
 	else if (header->kind == SML_PACKET_GROUP_PROBE)
@@ -311,7 +312,7 @@ static void receive_packet(struct sml_udp_thread *thread, const struct sml_packe
 	else if (header->kind == SML_PACKET_PROBE_REPLY)
 		note_probed(thread, job, header, packet->length);
 	else if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
-		drop(thread, SML_VERDICT_EARLY_USE);
+		count_drop(thread, SML_VERDICT_EARLY_USE);
 	else
 		contribution(thread, job, packet->bytes, packet->length);
 }

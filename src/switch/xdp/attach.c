@@ -28,7 +28,7 @@ static uint32_t ring_of(const char *name)
 {
 	struct ethtool_ringparam ring = {.cmd = ETHTOOL_GRINGPARAM};
 
-	if (sml_xdp_ask_device(name, SIOCETHTOOL, &ring) < 0 || ring.rx_pending == 0)
+	if (sml_xdp_query_device(name, SIOCETHTOOL, &ring) < 0 || ring.rx_pending == 0)
 		return USUAL_RING;
 	return ring.rx_pending < LEAST_RING ? LEAST_RING : ring.rx_pending;
 }

@@ -43,7 +43,8 @@ static int take_message(const struct nlmsghdr *message, void *context)
 }
 
 /* Send a request and find one attribute in the answer. */
-static int ask(struct mnl_socket *netlink, struct nlmsghdr *request, struct wanted *wanted)
+static int query_attribute(struct mnl_socket *netlink, struct nlmsghdr *request,
+			   struct wanted *wanted)
 {
 	char answer[ANSWER_BYTES];
 	struct timeval timeout = {.tv_usec = WAIT_MS * 1000};
@@ -74,7 +75,7 @@ static struct nlmsghdr *begin_request(void *buffer, uint16_t family, uint8_t com
 	return request;
 }
 
-static int ask_features(struct mnl_socket *netlink, int ifindex, uint64_t *features)
+static int query_features(struct mnl_socket *netlink, int ifindex, uint64_t *features)
 {
 	char buffer[256];
 	struct wanted family = {.attribute = CTRL_ATTR_FAMILY_ID};
@@ -83,12 +84,12 @@ static int ask_features(struct mnl_socket *netlink, int ifindex, uint64_t *featu
 	int rc;
 
 	mnl_attr_put_strz(request, CTRL_ATTR_FAMILY_NAME, "netdev");
-	rc = ask(netlink, request, &family);
+	rc = query_attribute(netlink, request, &family);
 	if (rc < 0)
 		return rc;
 	request = begin_request(buffer, (uint16_t)family.value, NETDEV_COMMAND_DEV_GET, 2);
 	mnl_attr_put_u32(request, NETDEV_ATTRIBUTE_IFINDEX, (uint32_t)ifindex);
-	rc = ask(netlink, request, &wanted);
+	rc = query_attribute(netlink, request, &wanted);
 	if (rc == 0)
 		*features = wanted.value;
 	return rc;
@@ -103,7 +104,7 @@ int sml_xdp_features(int ifindex, uint64_t *features)
 		return -errno;
 	rc = mnl_socket_bind(netlink, 0, MNL_SOCKET_AUTOPID) < 0
 		     ? -errno
-		     : ask_features(netlink, ifindex, features);
+		     : query_features(netlink, ifindex, features);
 	mnl_socket_close(netlink);
 	return rc;
 }

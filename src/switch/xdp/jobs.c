@@ -177,7 +177,7 @@ static int set_job(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 }
 
 /* A leaf's: the parent's packets have the parent's number of the job. */
-static int set_leaf_place(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
+static int set_leaf_row(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 {
 	uint32_t parents = job->rules.parent.job % SML_XDP_JOB_PLACES;
 	uint32_t map_row = job->number % SML_XDP_JOB_PLACES + 1;
@@ -203,7 +203,7 @@ int sml_xdp_maps_add_job(struct sml_xdp_maps *maps, const struct sml_pool_rules 
 	}
 	rc = clear_counters(maps, &job);
 	if (rc == 0 && rules->is_leaf)
-		rc = set_leaf_place(maps, &job);
+		rc = set_leaf_row(maps, &job);
 	if (rc == 0)
 		rc = set_job(maps, &job);
 	if (rc < 0)

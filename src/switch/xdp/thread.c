@@ -10,7 +10,7 @@
 
 #define INBOX_BYTES (512u << 10)
 
-static void drop(struct sml_dataplane *dataplane, enum sml_verdict verdict)
+static void count_drop(struct sml_dataplane *dataplane, enum sml_verdict verdict)
 {
 	dataplane->counters.verdicts[verdict]++;
 }
@@ -33,8 +33,8 @@ static void flush(struct sml_dataplane *dataplane)
 }
 
 /* The program decides in the same way. */
-static bool tells_address(struct sml_xdp_user_job *job, const struct sml_header *header,
-			  struct msghdr *message)
+static bool renews_address(struct sml_xdp_user_job *job, const struct sml_header *header,
+			   struct msghdr *message)
 {
 	uint32_t *renewal = &job->renewals[header->rank][header->shard];
 
@@ -57,11 +57,11 @@ static void answer_probe(struct sml_dataplane *dataplane, struct sml_xdp_user_jo
 
 	dataplane->counters.probes++;
 	if (verdict != SML_VERDICT_ABSORBED) {
-		drop(dataplane, verdict);
+		count_drop(dataplane, verdict);
 		return;
 	}
 	sml_udp_path(message, &path);
-	if (tells_address(job, header, message)) {
+	if (renews_address(job, header, message)) {
 		job->paths[rank][shard] = path;
 		job->arrived_by[rank][shard] = sml_udp_interface(message);
 		job->has_path[rank][shard] = true;
@@ -83,7 +83,7 @@ static void note_probed(struct sml_dataplane *dataplane, struct sml_xdp_user_job
 	if (verdict == SML_VERDICT_ABSORBED && !sml_udp_is_from(message, &job->parent))
 		verdict = SML_VERDICT_WRONG_COOKIE;
 	if (verdict != SML_VERDICT_ABSORBED) {
-		drop(dataplane, verdict);
+		count_drop(dataplane, verdict);
 		return;
 	}
 	if (job->started)
@@ -126,7 +126,7 @@ static void send_result(struct sml_dataplane *dataplane, struct sml_xdp_user_job
 	    header->shard >= job->rules.n_shards || !job->started) {
 		/* Of the parent's packets, the program has counted those that it did not accept. */
 		if (!job->rules.is_leaf || header->kind != SML_PACKET_RESULT)
-			drop(dataplane, SML_VERDICT_MALFORMED);
+			count_drop(dataplane, SML_VERDICT_MALFORMED);
 		return;
 	}
 	header->key_be = sml_be64(job->rules.tag);
@@ -151,12 +151,12 @@ static void receive_packet(struct sml_dataplane *dataplane, const struct sml_pac
 
 	if (packet->length > SML_XDP_LONGEST_BYTES ||
 	    header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION) {
-		drop(dataplane, SML_VERDICT_MALFORMED);
+		count_drop(dataplane, SML_VERDICT_MALFORMED);
 		return;
 	}
 	job = dataplane->jobs[sml_be32(header->job_be) % SML_MAX_JOBS];
 	if (job == NULL || header->job_be != sml_be32(job->rules.job))
-		drop(dataplane, SML_VERDICT_UNKNOWN_JOB);
+		count_drop(dataplane, SML_VERDICT_UNKNOWN_JOB);
 	else if (header->kind == SML_PACKET_PROBE)
 		answer_probe(dataplane, job, header, packet->length,
 			     sml_udp_inbox_message(dataplane->socket.inbox, packet));
@@ -193,9 +193,9 @@ int sml_xdp_thread_event(void *context, void *data, size_t bytes)
 	};
 
 	if (bytes < sizeof(*event) || job == NULL || job->rules.job != event->job ||
-	    job->mismatch_told)
+	    job->mismatch_reported)
 		return 0;
-	job->mismatch_told = true;
+	job->mismatch_reported = true;
 	dataplane->config.on_mismatch(dataplane->config.context, &mismatch);
 	return 0;
 }

@@ -25,7 +25,7 @@
 
 struct sml_xdp_user_job {
 	struct sml_pool_rules rules;
-	bool started, mismatch_told;
+	bool started, mismatch_reported;
 	uint64_t daemon_key; /* see bpf/layout.h */
 	/*
 	 * As the socket received it; the program has learned its own copy from the same probes. A

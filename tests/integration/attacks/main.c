@@ -243,7 +243,7 @@ static bool all_have_done_enough(void)
 }
 
 /* The caller closes our input when it has seen enough, or when it gives up. */
-static bool is_told_to_stop(int wait_ms)
+static bool must_stop(int wait_ms)
 {
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
 
@@ -294,7 +294,7 @@ int main(int argc, char **argv)
 	start(attacks_on_handshakes);
 	start(attacks_on_packets);
 	printf("begun, on %u UDP ports of ranks\n", victim.n_ports);
-	while (!is_told_to_stop(20)) {
+	while (!must_stop(20)) {
 		if (has_witness)
 			witness_ping();
 		if (!is_enough && all_have_done_enough())

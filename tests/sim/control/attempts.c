@@ -131,11 +131,11 @@ static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const vo
 	return 1;
 }
 
-void sim_crank_note_place(struct rank *rank, uint64_t tag)
+void sim_crank_note_rank(struct rank *rank, uint64_t tag)
 {
-	const struct sml_place place = {tag, rank->number, rank->n, rank->begun};
+	const struct sml_past_rank place = {tag, rank->number, rank->n, rank->begun};
 
-	sml_places_note(&rank->places, &place);
+	sml_past_ranks_note(&rank->places, &place);
 }
 
 /* It has been ready, and not told to start. */
@@ -170,7 +170,7 @@ static void report(struct rank *rank, struct sml_resumption *resumption, struct 
 
 void sim_attempt_join(struct rank *rank, unsigned address, bool resumes)
 {
-	struct sml_ask ask;
+	struct sml_membership_request ask;
 	struct attempt *attempt = &rank->attempts[address];
 	SmlControl__Join message = SML_CONTROL__JOIN__INIT;
 	uint32_t port = 40000u + rank->id;
@@ -192,7 +192,7 @@ void sim_attempt_join(struct rank *rank, unsigned address, bool resumes)
 		message.host_token = (ProtobufCBinaryData){sizeof(token), token};
 	}
 	if (rank->asks && !resumes && !rank->may_have_begun) {
-		sml_places_ask(&rank->places, &ask);
+		sml_past_ranks_request(&rank->places, &ask);
 		ask.ask.wait_ms = ASK_MS;
 		message.ask = &ask.ask;
 	}

@@ -129,7 +129,7 @@ static void draw_machines(struct control *control, struct gen *gen)
  * From a generator of its own: everything else in these worlds is as it would be without, and the
  * other seeds have the worlds that they had before.
  */
-static void draw_places(struct control *control, uint64_t seed)
+static void draw_hosts(struct control *control, uint64_t seed)
 {
 	struct gen gen;
 
@@ -155,7 +155,7 @@ void sim_elastic_draw(struct control *control, uint64_t seed)
 	draw_switches(control);
 	for (uint16_t id = 0; id < control->n_ranks; id++)
 		draw_process(control, id, wanted);
-	draw_places(control, seed);
+	draw_hosts(control, seed);
 }
 
 /* ---- who is in ---- */
@@ -177,7 +177,7 @@ static void let_program_decide(struct rank *rank)
 	control->decides_ns = control->now_ns + gen_range(&control->gen, 10, 3000) * MS;
 }
 
-void sim_elastic_ask(struct rank *rank)
+void sim_elastic_wait_to_apply(struct rank *rank)
 {
 	struct control *control = rank->control;
 
@@ -200,12 +200,12 @@ void sim_elastic_refused(struct rank *rank, int error, const char *text)
 {
 	/* The others have gone on without it, so it is new. */
 	if (error == SML_ERROR_REFUSED && strstr(text, "too late"))
-		rank->places.admitted = rank->places.ran = (struct sml_place){.tag = 0};
+		rank->places.admitted = rank->places.ran = (struct sml_past_rank){.tag = 0};
 	if (strstr(text, "your program must decide") ||
 	    (error == SML_ERROR_TIMEOUT && is_alone(rank->control)))
 		let_program_decide(rank);
 	else
-		sim_elastic_ask(rank);
+		sim_elastic_wait_to_apply(rank);
 }
 
 /* In sml_close(), which does not overlap sml_reconfigure(). */
@@ -381,7 +381,7 @@ void sim_elastic_learn(struct rank *rank, const struct sml_decided *decided, uin
 			  rank->id, decided->rank, decided->world_size, decided->job);
 		return;
 	}
-	sml_places_note_decision(&rank->places, decided);
+	sml_past_ranks_note_decision(&rank->places, decided);
 	rank->number = decided->rank;
 	rank->n = decided->world_size;
 	rank->job = members->job;

@@ -3,7 +3,7 @@
 #ifndef SML_SIM_CONTROL_INTERNAL_H
 #define SML_SIM_CONTROL_INTERNAL_H
 
-#include "job/rank/places.h"
+#include "job/rank/past_ranks.h"
 #include "job/rank/search.h"
 #include "job/rank/session.h"
 #include "job/switch.h"
@@ -151,7 +151,7 @@ struct rank {
 	bool asks;
 	uint64_t asks_ns;
 	uint8_t last_address;
-	struct sml_places places;
+	struct sml_past_ranks places;
 	/* Elastic: the membership that it is in, and the next one; it moves there then. */
 	unsigned membership_now, membership_next;
 	uint64_t moves_ns;
@@ -313,7 +313,7 @@ void sim_rivals_wake(struct server *server);
 uint64_t sim_rivals_deadline(const struct server *server);
 /* The rivals of a switch live and die with it. */
 void sim_rivals_die(struct server *server);
-void sim_rival_told(struct rival *rival, const SmlControl__Envelope *message);
+void sim_rival_receives(struct rival *rival, const SmlControl__Envelope *message);
 /* A job begins, or gets no room. */
 void sim_pool_check_share(const struct server *server, const struct sml_pool_rules *rules);
 void sim_pool_check_refusal(const struct server *server);
@@ -333,7 +333,7 @@ bool sim_crank_has_come(const struct rank *rank);
 /* Leave the job for that of another membership, with or without an error. */
 void sim_crank_moves(struct rank *rank, const struct members *members);
 /* The same, and the switch decides where. */
-void sim_crank_asks(struct rank *rank);
+void sim_crank_applies(struct rank *rank);
 
 /* ---- a rank's connections (attempts.c) ---- */
 
@@ -346,7 +346,7 @@ void sim_attempts_drop(struct rank *rank);
 /* The address that the rank uses this connection for; -1 if it no longer does. */
 int sim_attempt_of(const struct rank *rank, const struct link *link);
 /* The rank is in the membership that has this tag. */
-void sim_crank_note_place(struct rank *rank, uint64_t tag);
+void sim_crank_note_rank(struct rank *rank, uint64_t tag);
 
 /* The sum of a call, which must be the same on every rank. */
 static inline uint32_t sim_sum_of_call(uint32_t chunk)
@@ -358,7 +358,7 @@ static inline uint32_t sim_sum_of_call(uint32_t chunk)
 
 void sim_elastic_draw(struct control *control, uint64_t seed);
 /* This process is not in a job, and wants to be. */
-void sim_elastic_ask(struct rank *rank);
+void sim_elastic_wait_to_apply(struct rank *rank);
 /* It is time to decide, or for this process to move. */
 void sim_elastic_decide(struct control *control);
 void sim_elastic_move(struct rank *rank);
@@ -381,7 +381,7 @@ void sim_elastic_check(struct control *control);
 /* ---- what a switch tells those that ask (judged.c) ---- */
 
 /* It is about to tell the process at this link that it fails. */
-void sim_judged_told(const struct server *server, const struct link *link, const char *text);
+void sim_judged_failure(const struct server *server, const struct link *link, const char *text);
 /* A process is told that another one has died. */
 void sim_judged_death(const struct rank *rank, const char *text);
 /* It has decided. */

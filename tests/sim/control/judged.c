@@ -83,7 +83,7 @@ static void check_too_late(const struct server *server, const struct rank *rank)
 		  rank->id);
 }
 
-void sim_judged_told(const struct server *server, const struct link *link, const char *text)
+void sim_judged_failure(const struct server *server, const struct link *link, const char *text)
 {
 	const struct rank *rank = &server->control->ranks[link->rank];
 

@@ -59,7 +59,7 @@ static void say_farewell(struct rank *rank, int error, const char *text, unsigne
 	}
 }
 
-static void fails(struct rank *rank, int error, const char *text)
+static void rank_fails(struct rank *rank, int error, const char *text)
 {
 	if (rank->control->is_elastic)
 		sim_elastic_ends(rank);
@@ -76,7 +76,7 @@ static void fails(struct rank *rank, int error, const char *text)
 	if (rank->state == PARTED && rank->asks)
 		sim_elastic_refused(rank, error, text);
 	else if (rank->state == PARTED)
-		sim_elastic_ask(rank);
+		sim_elastic_wait_to_apply(rank);
 }
 
 void sim_crank_dies(struct rank *rank)
@@ -100,7 +100,7 @@ void sim_crank_dies(struct rank *rank)
 
 /* ---- looking for a switch ---- */
 
-static void look(struct rank *rank, bool resumes, unsigned first)
+static void look_for_switch(struct rank *rank, bool resumes, unsigned first)
 {
 	struct control *control = rank->control;
 	struct sml_search_config config = {
@@ -122,14 +122,14 @@ static void look(struct rank *rank, bool resumes, unsigned first)
 	rank->ends_by_ns = config.deadline_ns;
 }
 
-static void begin(struct rank *rank, uint8_t first)
+static void begin_job(struct rank *rank, uint8_t first)
 {
 	rank->begins_by_ns =
 		rank->control->now_ns + (rank->control->is_elastic ? MOVE_MS * MS : TIMEOUT_NS);
 	rank->early_ns = 0;
 	rank->may_have_begun = false;
 	rank->next = first;
-	look(rank, false, rank->next);
+	look_for_switch(rank, false, rank->next);
 }
 
 /* As lib/context/begin.c: is it the switch that has failed, and does this rank try the next one? */
@@ -153,7 +153,7 @@ static bool begins_anew(struct rank *rank, unsigned address, int error, bool con
 	return true;
 }
 
-static void reject(struct rank *rank, unsigned address, int error, const char *reason)
+static void reject_address(struct rank *rank, unsigned address, int error, const char *reason)
 {
 	struct control *control = rank->control;
 
@@ -161,7 +161,7 @@ static void reject(struct rank *rank, unsigned address, int error, const char *r
 	if (rank->state == BEGINNING && rank->search.outcome == SML_SEARCH_FOUND) {
 		if (begins_anew(rank, address, error, true))
 			return;
-		fails(rank, error, reason);
+		rank_fails(rank, error, reason);
 		return;
 	}
 	sml_search_failed(&rank->search, address, error, reason, control->now_ns);
@@ -170,7 +170,7 @@ static void reject(struct rank *rank, unsigned address, int error, const char *r
 		rank->taken = -1;
 }
 
-static void probe(struct rank *rank, unsigned address)
+static void begin_probe(struct rank *rank, unsigned address)
 {
 	struct control *control = rank->control;
 	struct attempt *attempt = &rank->attempts[address];
@@ -180,7 +180,7 @@ static void probe(struct rank *rank, unsigned address)
 		rank->may_have_begun &= sml_admission_resumes(admission);
 	if (admission->decided)
 		sim_elastic_learn(rank, admission->decided, admission->membership);
-	sim_crank_note_place(rank, admission->report_tag);
+	sim_crank_note_rank(rank, admission->report_tag);
 	rank->epoch = admission->epoch;
 	rank->tag = admission->report_tag;
 	rank->membership = admission->membership;
@@ -189,7 +189,7 @@ static void probe(struct rank *rank, unsigned address)
 					.tag = admission->tag,
 					.number = rank->number};
 	if (rank->state == SEEKING && admission->lanes != LANES) {
-		reject(rank, address, SML_ERROR_PROTOCOL, "its path is too narrow");
+		reject_address(rank, address, SML_ERROR_PROTOCOL, "its path is too narrow");
 		return;
 	}
 	attempt->probed_ns = sim_has_udp(&control->servers[attempt->link->sw], rank->id)
@@ -217,10 +217,10 @@ static void end_of_probe(struct rank *rank, unsigned address)
 			&(struct sml_readiness){.lanes = attempt->session.admission.lanes,
 						.shares_memory = shares_memory(rank, attempt)});
 	else
-		reject(rank, address, SML_ERROR_UNREACHABLE, "its UDP does not answer");
+		reject_address(rank, address, SML_ERROR_UNREACHABLE, "its UDP does not answer");
 }
 
-static void starts(struct rank *rank, unsigned address)
+static void rank_starts(struct rank *rank, unsigned address)
 {
 	struct attempt *attempt = &rank->attempts[address];
 	const struct sml_ticket_map *map = &attempt->session.admission.maps[SML_HEAD];
@@ -237,7 +237,7 @@ static void starts(struct rank *rank, unsigned address)
 		rank->control->names[address], rank->done, rank->epoch);
 	rank->state = RUNNING;
 	rank->begun = true;
-	sim_crank_note_place(rank, rank->places.admitted.tag);
+	sim_crank_note_rank(rank, rank->places.admitted.tag);
 	rank->last_address = (uint8_t)address;
 	rank->asks = false;
 	rank->taken = (int)address;
@@ -248,14 +248,14 @@ static void starts(struct rank *rank, unsigned address)
 		sml_session_leave(&attempt->session, rank->control->now_ns);
 }
 
-static void lost(struct rank *rank, const char *text)
+static void switch_lost(struct rank *rank, const char *text)
 {
 	unsigned first = (unsigned)(rank->taken + 1) % rank->control->n_addresses;
 
 	sim_say(rank->control, "rank %u: %s", rank->id, text);
 	rank->lost_ns = rank->control->now_ns;
 	sim_attempts_drop(rank);
-	look(rank, true, first);
+	look_for_switch(rank, true, first);
 }
 
 /* ---- after each input of a session ---- */
@@ -278,11 +278,11 @@ static void look_at(struct rank *rank, unsigned address)
 		}
 	}
 	if (session->phase == SML_SESSION_LOST) {
-		lost(rank, text);
+		switch_lost(rank, text);
 	} else if (session->phase == SML_SESSION_FAILED && rank->state == RUNNING) {
-		fails(rank, session->error, text);
+		rank_fails(rank, session->error, text);
 	} else if (session->phase == SML_SESSION_FAILED) {
-		reject(rank, address, session->error, text);
+		reject_address(rank, address, session->error, text);
 	} else if (session->phase == SML_SESSION_LEFT) {
 		sim_say(rank->control, "rank %u has left%s", rank->id,
 			rank->state == SEEKING ? ", without the others" : "");
@@ -294,9 +294,9 @@ static void look_at(struct rank *rank, unsigned address)
 		rank->state = WELL;
 		sim_attempts_drop(rank);
 	} else if (session->phase == SML_SESSION_ADMITTED && attempt->probed_ns == NEVER) {
-		probe(rank, address);
+		begin_probe(rank, address);
 	} else if (session->phase == SML_SESSION_RUNNING && rank->state != RUNNING) {
-		starts(rank, address);
+		rank_starts(rank, address);
 	}
 }
 
@@ -319,7 +319,7 @@ static void take_result(struct rank *rank, const struct event *event)
 	sim_say(control, "rank %u has call %u", rank->id, event->chunk);
 }
 
-static void call(struct rank *rank)
+static void make_call(struct rank *rank)
 {
 	struct control *control = rank->control;
 	struct attempt *attempt = &rank->attempts[rank->taken];
@@ -336,7 +336,7 @@ static void call(struct rank *rank)
 	}
 	if (control->switch_decides && attempt->session.n_joiners > 0 &&
 	    gen_chance(&control->gen, 1, 4)) {
-		sim_crank_asks(rank);
+		sim_crank_applies(rank);
 		return;
 	}
 	if (!rank->sent)
@@ -359,7 +359,7 @@ static void give_up_job(struct rank *rank)
 	rank->asks_ns = NEVER;
 }
 
-void sim_crank_asks(struct rank *rank)
+void sim_crank_applies(struct rank *rank)
 {
 	sim_say(rank->control, "rank %u asks the switch", rank->id);
 	if (rank->state == RUNNING)
@@ -371,7 +371,7 @@ void sim_crank_asks(struct rank *rank)
 		rank->number = 0;
 		rank->n = 1;
 	}
-	begin(rank, rank->control->has_tree ? rank->home : rank->last_address);
+	begin_job(rank, rank->control->has_tree ? rank->home : rank->last_address);
 }
 
 void sim_crank_moves(struct rank *rank, const struct members *members)
@@ -384,7 +384,7 @@ void sim_crank_moves(struct rank *rank, const struct members *members)
 	for (uint16_t i = 0; i < members->n; i++)
 		if (members->processes[i] == rank->id)
 			rank->number = i;
-	begin(rank, rank->home);
+	begin_job(rank, rank->home);
 }
 
 /* ---- events ---- */
@@ -402,7 +402,7 @@ void sim_crank_event(struct rank *rank, const struct event *event,
 		sml_search_connected(&rank->search, (unsigned)address, control->now_ns);
 		break;
 	case EVENT_REFUSED:
-		reject(rank, (unsigned)address, -111, "Connection refused");
+		reject_address(rank, (unsigned)address, -111, "Connection refused");
 		return;
 	case EVENT_TO_RANK:
 		sim_attempt_message(rank, (unsigned)address, event, message);
@@ -412,8 +412,8 @@ void sim_crank_event(struct rank *rank, const struct event *event,
 			sml_session_ended(&rank->attempts[address].session, "closed the connection",
 					  true);
 		else
-			reject(rank, (unsigned)address, SML_ERROR_UNREACHABLE,
-			       "closed the connection");
+			reject_address(rank, (unsigned)address, SML_ERROR_UNREACHABLE,
+				       "closed the connection");
 		break;
 	case EVENT_RESULT:
 		take_result(rank, event);
@@ -426,7 +426,7 @@ void sim_crank_event(struct rank *rank, const struct event *event,
 
 /* ---- time ---- */
 
-static void act(struct rank *rank)
+static void do_actions(struct rank *rank)
 {
 	struct sml_search_action action;
 	struct control *control = rank->control;
@@ -461,18 +461,18 @@ static void act(struct rank *rank)
 		sim_attempt_join(rank, rank->search.found, false);
 }
 
-static void tell_failure(struct rank *rank)
+static void report_failure(struct rank *rank)
 {
 	unsigned before = rank->next + rank->control->n_addresses - 1u;
 	char text[1000];
 
 	if (rank->state == BEGINNING && begins_anew(rank, before, rank->search.error, false))
 		return;
-	sml_search_tell(&rank->search, text, sizeof(text));
-	fails(rank, rank->search.error, text);
+	sml_search_report(&rank->search, text, sizeof(text));
+	rank_fails(rank, rank->search.error, text);
 }
 
-static void tick(struct rank *rank, unsigned address)
+static void tick_session(struct rank *rank, unsigned address)
 {
 	struct attempt *attempt = &rank->attempts[address];
 	uint64_t now_ns = rank->control->now_ns;
@@ -501,28 +501,28 @@ void sim_crank_wake(struct rank *rank)
 	if (control->now_ns >= rank->moves_ns && !sim_crank_is_over(rank))
 		sim_elastic_move(rank);
 	if (rank->state == PARTED && control->now_ns >= rank->asks_ns)
-		sim_crank_asks(rank);
+		sim_crank_applies(rank);
 	if (rank->state == COMING && control->now_ns >= rank->comes_ns) {
 		if (rank->early_ns != 0) {
-			look(rank, false, rank->next);
+			look_for_switch(rank, false, rank->next);
 		} else if (control->is_elastic) {
 			rank->state = PARTED;
-			sim_elastic_ask(rank);
+			sim_elastic_wait_to_apply(rank);
 		} else {
-			begin(rank, rank->home);
+			begin_job(rank, rank->home);
 		}
 	}
 	for (unsigned i = 0; i < MAX_ADDRESSES && !sim_crank_is_over(rank); i++)
-		tick(rank, i);
+		tick_session(rank, i);
 	if (rank->state == BEGINNING || rank->state == SEEKING)
-		act(rank);
+		do_actions(rank);
 	if ((rank->state == BEGINNING || rank->state == SEEKING) &&
 	    rank->search.outcome == SML_SEARCH_FAILED)
-		tell_failure(rank);
+		report_failure(rank);
 	if (rank->state == RUNNING && !rank->leaves && control->now_ns >= rank->next_ns)
-		call(rank);
+		make_call(rank);
 	if (!sim_crank_is_over(rank) && control->now_ns > rank->ends_by_ns)
-		fails(rank, SML_ERROR_TIMEOUT, "it did not end in time");
+		rank_fails(rank, SML_ERROR_TIMEOUT, "it did not end in time");
 }
 
 static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)

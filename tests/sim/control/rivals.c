@@ -57,7 +57,8 @@ void sim_rivals_squat(struct server *server, uint64_t from_ns)
 
 #define SQUATS_AGAIN_NS (200 * MS)
 
-static void says(struct server *server, struct link *link, const SmlControl__Envelope *message)
+static void rival_sends(struct server *server, struct link *link,
+			const SmlControl__Envelope *message)
 {
 	sml_jobs_message(&server->jobs, &link->peer, message, server->control->now_ns);
 	link->peer.heard_ns = FAR_NS;
@@ -81,7 +82,7 @@ static void joins(struct server *server, struct rival *rival, unsigned rank)
 	join.heartbeat_ms = HEARTBEAT_MS;
 	join.wait_ms = 600000;
 	rival->links[rank].at_switch = true;
-	says(server, &rival->links[rank], sml_envelope(JOIN, join, &join));
+	rival_sends(server, &rival->links[rank], sml_envelope(JOIN, join, &join));
 	rival->n_joined++;
 }
 
@@ -111,7 +112,7 @@ static void is_ready(struct server *server, struct rival *rival)
 
 		ready.lanes = LANES;
 		if (rival->links[r].peer.job)
-			says(server, &rival->links[r], sml_envelope(READY, ready, &ready));
+			rival_sends(server, &rival->links[r], sml_envelope(READY, ready, &ready));
 	}
 }
 
@@ -130,7 +131,7 @@ static uint64_t next_step(const struct rival *rival)
 	return at_ns;
 }
 
-static void act(struct server *server, struct rival *rival)
+static void do_rival(struct server *server, struct rival *rival)
 {
 	uint64_t now_ns = server->control->now_ns;
 
@@ -159,7 +160,7 @@ void sim_rivals_wake(struct server *server)
 {
 	for (unsigned i = 0; i < server->n_rivals; i++)
 		if (next_step(&server->rivals[i]) <= server->control->now_ns)
-			act(server, &server->rivals[i]);
+			do_rival(server, &server->rivals[i]);
 }
 
 void sim_rivals_die(struct server *server)
@@ -168,7 +169,7 @@ void sim_rivals_die(struct server *server)
 		server->rivals[i].over |= server->rivals[i].n_joined > 0;
 }
 
-void sim_rival_told(struct rival *rival, const SmlControl__Envelope *message)
+void sim_rival_receives(struct rival *rival, const SmlControl__Envelope *message)
 {
 	rival->admitted |= message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED &&
 			   rival->n_joined + 1 >= RIVAL_RANKS;

@@ -63,13 +63,13 @@ static int send_out(struct sml_peer *peer, const SmlControl__Envelope *message)
 	}
 	server = &link->control->servers[link->sw];
 	if (link->rival) {
-		sim_rival_told(link->rival, message);
+		sim_rival_receives(link->rival, message);
 		return 0;
 	}
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT && message->abort->again)
 		sim_pool_check_refusal(server);
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT)
-		sim_judged_told(server, link, message->abort->text);
+		sim_judged_failure(server, link, message->abort->text);
 	if (!dies_first(server, message))
 		sim_send(link, false, message);
 	return 0;

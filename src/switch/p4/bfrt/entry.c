@@ -15,7 +15,7 @@ void sml_bfrt_entry_init(struct sml_bfrt_entry *entry, const json_t *table)
 	entry->data.fields = entry->field_list;
 }
 
-void sml_bfrt_entry_ask_hardware(struct sml_bfrt_entry *entry)
+void sml_bfrt_entry_from_hardware(struct sml_bfrt_entry *entry)
 {
 	entry->flags.from_hw = true;
 	entry->message.table_flags = &entry->flags;

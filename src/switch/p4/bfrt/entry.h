@@ -26,7 +26,7 @@ struct sml_bfrt_entry {
 void sml_bfrt_entry_init(struct sml_bfrt_entry *entry, const json_t *table);
 
 /* What the hardware has, and not what the driver remembers. */
-void sml_bfrt_entry_ask_hardware(struct sml_bfrt_entry *entry);
+void sml_bfrt_entry_from_hardware(struct sml_bfrt_entry *entry);
 
 /* false: the number does not fit into the field. */
 bool sml_bfrt_entry_add_key(struct sml_bfrt_entry *entry, const json_t *field,

@@ -38,7 +38,7 @@ int sml_bfrt_read_counter(struct sml_p4_target *target, const char *name, uint32
 	if (rc < 0)
 		return rc;
 	entry = sml_bfrt_next_entry(target, 0, counting.table);
-	sml_bfrt_entry_ask_hardware(entry);
+	sml_bfrt_entry_from_hardware(entry);
 	if (!sml_bfrt_entry_add_key(entry, sml_bfrt_key(counting.table, 0), &number))
 		return sml_bfrt_lacks(target, name);
 	rc = sml_bfrt_read(&target->bfrt, name, SML_BFRT_ALL_PIPES, target->messages, 1,
@@ -102,7 +102,7 @@ static int read_batch(struct sml_p4_target *target, const char *name, unsigned p
 		struct sml_bfrt_entry *entry = sml_bfrt_next_entry(target, i, registers->table);
 		struct sml_p4_field index = sml_bfrt_number_of(registers->first + i);
 
-		sml_bfrt_entry_ask_hardware(entry);
+		sml_bfrt_entry_from_hardware(entry);
 		if (!sml_bfrt_entry_add_key(entry, sml_bfrt_key(registers->table, 0), &index))
 			return sml_bfrt_lacks(target, name);
 	}

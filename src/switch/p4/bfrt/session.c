@@ -183,7 +183,7 @@ static int bind_to(struct sml_bfrt *bfrt, char *program)
 
 /* ---- opening ---- */
 
-int sml_bfrt_connect(struct sml_bfrt *bfrt, const struct sml_p4_place *place, const char *table,
+int sml_bfrt_connect(struct sml_bfrt *bfrt, const struct sml_p4_address *place, const char *table,
 		     const struct sml_p4_services *services)
 {
 	char *program = NULL;

@@ -228,7 +228,7 @@ static void bfrt_close(struct sml_p4_target *target)
 	free(target);
 }
 
-static int bfrt_open(struct sml_p4_target **opened, const struct sml_p4_place *place,
+static int bfrt_open(struct sml_p4_target **opened, const struct sml_p4_address *place,
 		     const struct sml_p4_services *services)
 {
 	struct sml_p4_target *target = calloc(1, sizeof(*target));

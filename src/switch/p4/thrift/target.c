@@ -365,7 +365,7 @@ static int take_over_switch(struct sml_p4_target *target)
 	return 0;
 }
 
-static int bmv2_open(struct sml_p4_target **opened, const struct sml_p4_place *place,
+static int bmv2_open(struct sml_p4_target **opened, const struct sml_p4_address *place,
 		     const struct sml_p4_services *services)
 {
 	struct sml_p4_target *target = calloc(1, sizeof(*target));

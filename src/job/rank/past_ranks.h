@@ -3,8 +3,8 @@
  * Which ranks of which jobs a process has been. The switch that decides on a job's next members
  * (job/join/decide.c) learns from this who asks. Of one thread at a time.
  */
-#ifndef SML_JOB_RANK_PLACES_H
-#define SML_JOB_RANK_PLACES_H
+#ifndef SML_JOB_RANK_PAST_RANKS_H
+#define SML_JOB_RANK_PAST_RANKS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,31 +13,32 @@
 #include "job/rank/session.h"
 
 /* A rank of a job, as the switch knows it. */
-struct sml_place {
+struct sml_past_rank {
 	uint64_t tag; /* of its last epoch; 0 if there is none */
 	uint16_t rank, world_size;
 	bool ran; /* this rank knows that it has begun */
 };
 
-struct sml_places {
+struct sml_past_ranks {
 	/* The last membership that this rank was admitted to, and the last one that has begun. */
-	struct sml_place admitted, ran;
+	struct sml_past_rank admitted, ran;
 	uint32_t decisions; /* the highest number of a decision that this rank was told */
 };
 
 /* This rank was admitted, or its job has begun, which `ran` says. */
-void sml_places_note(struct sml_places *places, const struct sml_place *place);
+void sml_past_ranks_note(struct sml_past_ranks *places, const struct sml_past_rank *place);
 
 /* The switch has decided. */
-void sml_places_note_decision(struct sml_places *places, const struct sml_decided *decided);
+void sml_past_ranks_note_decision(struct sml_past_ranks *places, const struct sml_decided *decided);
 
 /* An Ask and all that it points to. */
-struct sml_ask {
+struct sml_membership_request {
 	SmlControl__Ask ask;
 	SmlControl__Place places[2], *list[2];
 };
 
 /* Write who asks. The rest of the message is the caller's to set. */
-void sml_places_ask(const struct sml_places *places, struct sml_ask *ask);
+void sml_past_ranks_request(const struct sml_past_ranks *places,
+			    struct sml_membership_request *ask);
 
 #endif

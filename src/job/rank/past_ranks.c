@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See places.h. */
-#include "job/rank/places.h"
+#include "job/rank/past_ranks.h"
 
-void sml_places_note(struct sml_places *places, const struct sml_place *place)
+void sml_past_ranks_note(struct sml_past_ranks *places, const struct sml_past_rank *place)
 {
 	places->admitted = *place;
 	if (place->ran)
 		places->ran = *place;
 }
 
-void sml_places_note_decision(struct sml_places *places, const struct sml_decided *decided)
+void sml_past_ranks_note_decision(struct sml_past_ranks *places, const struct sml_decided *decided)
 {
 	/* All of its ranks were ready, even if this one has not seen it begin. */
 	if (places->admitted.tag == decided->after)
@@ -17,7 +17,7 @@ void sml_places_note_decision(struct sml_places *places, const struct sml_decide
 	places->decisions = decided->number;
 }
 
-static void add(struct sml_ask *ask, const struct sml_place *place)
+static void add(struct sml_membership_request *ask, const struct sml_past_rank *place)
 {
 	SmlControl__Place *out = &ask->places[ask->ask.n_places];
 
@@ -31,7 +31,7 @@ static void add(struct sml_ask *ask, const struct sml_place *place)
 	ask->list[ask->ask.n_places++] = out;
 }
 
-void sml_places_ask(const struct sml_places *places, struct sml_ask *ask)
+void sml_past_ranks_request(const struct sml_past_ranks *places, struct sml_membership_request *ask)
 {
 	sml_control__ask__init(&ask->ask);
 	ask->ask.places = ask->list;
