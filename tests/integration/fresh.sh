@@ -138,7 +138,8 @@ make=$(line_of README.md 'apt-get install') && demo=$(line_of README.md 'make de
 	tests=$(line_of README.md 'make test') &&
 	xdp=$(line_of docs/xdp.md 'tools.install-dependencies xdp') &&
 	serve=$(line_of docs/xdp.md 'build.switchml switch --dataplane xdp --iface lo') &&
-	measure=$(line_of docs/xdp.md 'build.switchml bench') &&
+	measure=$(line_of docs/xdp.md 'SWITCHML_HOST_GROUP=0 build.switchml bench') &&
+	shown=$(line_of docs/xdp.md 'build.switchml status') &&
 	library=$(line_of docs/python.md 'make && export PYTHONPATH') || exit 1
 
 step "$demo on a fresh $name"
@@ -203,10 +204,11 @@ if ! on_machine "$xdp"; then
 elif ! on_machine "unshare --net sh -c 'ip link set lo up; $serve &
 	switch=\$!
 	for i in \$(seq 100); do build/switchml status --switch 127.0.0.1 >/dev/null 2>&1 && break; sleep 0.2; done
-	$measure; status=\$?; kill \$switch; exit \$status'"; then
+	$measure && $shown; status=\$?; kill \$switch; exit \$status'"; then
 	! grep -aq 'Operation not permitted' "$work/out" || echo "left out: XDP ($(grep -a -m 1 'not permitted' "$work/out"))"
 	grep -aq 'Operation not permitted' "$work/out" || failed "$measure on $name"
-elif grep -aq 'ready on .* xdp (.*) on lo' "$work/out" && grep -aq 'Wrong elements: 0 OK' "$work/out"; then
+elif grep -aq 'ready on .* xdp (.*) on lo' "$work/out" && grep -aq 'Wrong elements: 0 OK' "$work/out" &&
+	grep -aq 'absorbed *[1-9]' "$work/out"; then
 	echo "ok: $measure"
 else
 	failed "$measure on $name: not through XDP"
