@@ -764,6 +764,18 @@ struct sml_counters {
 SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
 
 /*
+ * Describe for people where the job's numbers are added. For example: "the switch at tor1:28500";
+ * "memory and the switch at tor1:28500", if the ranks of a host add in its memory first; "this
+ * host's memory"; "a part of the switch in each of 4 ranks". text gets at most bytes - 1 characters
+ * and a NUL; 160 bytes hold every such text. Another switch that takes over has another address.
+ *
+ * Any thread may call this function. Returns 0; -EINVAL for arguments that are NULL or without
+ * room, and if the context has no job; SML_ERROR_CLOSED while another thread is in
+ * sml_reconfigure(); SML_ERROR_FORKED in a child process.
+ */
+SML_API int sml_get_path(const struct sml_context *context, char *text, size_t bytes);
+
+/*
  * Count calls that the program has made with another library instead. The line at the job's end
  * (`summary` in struct sml_config) has their number. where is the name of that library or backend,
  * as in "Gloo", and is copied: its first 31 bytes are used, and the last name is shown. Any thread

@@ -228,6 +228,7 @@ static void ask(struct calls *calls)
 {
 	struct sml_counters counters = {.size = sizeof(counters)};
 	const char *name = NULL;
+	char path[160];
 
 	if (CALL(sml_type_size, SML_INT32) != sizeof(int32_t))
 		wrong(calls, "sml_type_size", 0);
@@ -238,6 +239,8 @@ static void ask(struct calls *calls)
 		wrong(calls, "sml_has_tls", 0);
 	if (CALL(sml_get_counters, calls->context, &counters) != 0)
 		wrong(calls, "sml_get_counters", 0);
+	if (CALL(sml_get_path, calls->context, path, sizeof(path)) != 0)
+		wrong(calls, "sml_get_path", 0);
 	if (CALL(sml_stripe_count, calls->context) < 1)
 		wrong(calls, "sml_stripe_count", 0);
 	if (CALL(sml_get_stripe_counters, calls->context, 0, &counters, &name) != 0 || name == NULL)

@@ -133,11 +133,13 @@ TEST(results_have_the_same_bits_in_every_form)
 static void look_at_embedded_stripe(struct rank *rank)
 {
 	struct sml_counters c = {.size = sizeof(c)};
-	char start[32];
+	char start[32], path[160];
 	const char *name;
 
 	calls_of_some_kinds(rank);
 	counters_after(rank, 24, &c);
+	CHECK(rank, sml_get_path(rank->context, path, sizeof(path)) == 0);
+	CHECK(rank, strcmp(path, "a part of the switch in each of 3 ranks") == 0);
 	CHECK(rank, sml_stripe_count(rank->context) == 3);
 	for (int i = 0; i < 3; i++) {
 		CHECK(rank, sml_get_stripe_counters(rank->context, i, &c, &name) == 0);
@@ -160,10 +162,17 @@ static void look_at_stripes(struct rank *rank)
 {
 	struct sml_counters all, one = {.size = sizeof(one)};
 	const char *name, *names = rank->job->argument;
+	char path[160], expected[160];
 	uint64_t sent = 0;
 
 	calls_of_some_kinds(rank);
 	counters_after(rank, 24, &all);
+	snprintf(expected, sizeof(expected), "2 switches, the first at %s", names);
+	CHECK(rank, sml_get_path(rank->context, path, sizeof(path)) == 0);
+	CHECK(rank, strcmp(path, expected) == 0);
+	CHECK(rank, sml_get_path(rank->context, path, 5) == 0 && strcmp(path, "2 sw") == 0);
+	CHECK(rank, sml_get_path(rank->context, NULL, 5) == -EINVAL);
+	CHECK(rank, sml_get_path(rank->context, path, 0) == -EINVAL);
 	CHECK(rank, sml_stripe_count(rank->context) == 2);
 	for (int i = 0; i < 2; i++) {
 		CHECK(rank, sml_get_stripe_counters(rank->context, i, &one, &name) == 0);

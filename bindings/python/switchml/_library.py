@@ -153,6 +153,7 @@ _PROTOTYPES = {
     "sml_has_tls": (c_int, []),
     "sml_count_elsewhere": (None, [c_void_p, c_char_p, c_uint64]),
     "sml_get_counters": (c_int, [c_void_p, POINTER(CCounters)]),
+    "sml_get_path": (c_int, [c_void_p, c_char_p, c_size_t]),
 }
 
 

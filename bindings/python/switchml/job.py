@@ -363,6 +363,16 @@ class Job:
             raise make(number, c.text_of(self._context, number))
         return Counters(*(getattr(counters, name) for name in Counters._fields))
 
+    def path(self) -> str:
+        """Where numbers are added, for people: "the switch at box:28500", "this host's memory"."""
+        if not self._context:
+            raise Closed("the job is closed: it has no path")
+        text = ctypes.create_string_buffer(160)
+        number = lib.sml_get_path(self._context, text, len(text))
+        if number:
+            raise make(number, c.text_of(self._context, number))
+        return text.value.decode(errors="replace")
+
     def event_fd(self) -> int:
         """A descriptor for poll() or asyncio's add_reader(): readable when calls have ended.
 

@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/error.h"
 #include "base/plural.h"
 #include "job/common/ranks.h"
 #include "lib/progress/line.h"
@@ -171,9 +173,11 @@ static const char *memory_before(const struct sml_context *context)
 	return context->threads.host ? "memory and " : "";
 }
 
-/* Where numbers are added: "the switch at tor1:28500 (udp)", "3 switches (udp), tor1:28500 first".
+/*
+ * Where numbers are added: "the switch at tor1:28500 (udp)", "3 switches (udp), tor1:28500 first".
+ * kind: " (udp)", or "" where a failover may be changing it.
  */
-static void name_switches(const struct sml_context *context, char *text, size_t bytes)
+static void name_path(const struct sml_context *context, const char *kind, char *text, size_t bytes)
 {
 	const struct sml_stripe *first = &context->stripes[0];
 	unsigned n = context->n_stripes;
@@ -186,12 +190,39 @@ static void name_switches(const struct sml_context *context, char *text, size_t 
 		snprintf(text, bytes, "a part of the switch in %s%u rank%s",
 			 n == context->settings.world_size ? "each of " : "", n, sml_plural(n));
 	else if (n == 1)
-		snprintf(text, bytes, "%sthe switch at %.80s (%s)", memory_before(context),
-			 sml_stripe_name(first), first->admission.dataplane);
+		snprintf(text, bytes, "%sthe switch at %.80s%s", memory_before(context),
+			 sml_stripe_name(first), kind);
 	else
-		snprintf(text, bytes, "%s%u switches (%s), the first at %.80s",
-			 memory_before(context), n, first->admission.dataplane,
-			 sml_stripe_name(first));
+		snprintf(text, bytes, "%s%u switches%s, the first at %.80s", memory_before(context),
+			 n, kind, sml_stripe_name(first));
+}
+
+/* With the kind of switch: for when no failover can begin. */
+static void name_switches(const struct sml_context *context, char *text, size_t bytes)
+{
+	char kind[sizeof(context->stripes[0].admission.dataplane) + sizeof(" ()")];
+
+	snprintf(kind, sizeof(kind), " (%s)", context->stripes[0].admission.dataplane);
+	name_path(context, kind, text, bytes);
+}
+
+int sml_get_path(const struct sml_context *context, char *text, size_t bytes)
+{
+	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
+	int error = 0;
+
+	if (context == NULL || text == NULL || bytes == 0)
+		return sml_error_set(-EINVAL, "the context or the text is NULL, or has no room");
+	if (context->owner != getpid())
+		return SML_ERROR_FORKED;
+	if (!sml_context_enter(mutable))
+		return SML_ERROR_CLOSED;
+	if (context->n_stripes > 0)
+		name_path(context, "", text, bytes);
+	else
+		error = sml_error_set(-EINVAL, "this context has no job");
+	sml_context_exit(mutable);
+	return error;
 }
 
 /* Longer names are cut, so that the line fits. */

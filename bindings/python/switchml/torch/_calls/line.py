@@ -347,7 +347,7 @@ class Line:
                 self._job.abort(f"this rank has left {self._title}, and others have not")
         except SwitchMLError:
             pass  # the job has failed, and all ranks know it
-        self._usage.add_sent(self._job.counters().bytes_sent)
+        self._usage.add_job(self._job)
         self._job.close()
 
     def _end_of_awaited(self, deadline: float) -> bool:

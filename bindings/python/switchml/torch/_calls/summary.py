@@ -14,12 +14,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ...errors import Closed
+from ...errors import Closed, SwitchMLError
 from ...job import Job
 
 # Calls of more kinds and sizes than these are counted, but not compared with each other.
@@ -64,8 +64,15 @@ class _Duration:
 def _bytes_sent(job: Job | None) -> int:
     try:
         return 0 if job is None else job.counters().bytes_sent
-    except Closed:  # it ends just now, and is counted by add_sent()
+    except Closed:  # it ends just now, and is counted by add_job()
         return 0
+
+
+def _path(job: Job | None) -> str:
+    try:
+        return "" if job is None else job.path()
+    except SwitchMLError:  # it has no job any more
+        return ""
 
 
 class Usage:
@@ -79,6 +86,7 @@ class Usage:
         self._durations: dict[tuple[str, int], _Duration] = {}
         self._ring = self._sent = 0
         self._seconds, self._ended_at = 0.0, 0.0
+        self._path = ""
 
     def add(self, name: str, moved: Iterable[tuple[str, int]], begun_at: float) -> None:
         """A call on the switch has ended now. `moved`: calls of the C library, and their bytes."""
@@ -116,20 +124,24 @@ class Usage:
             self._gloo[name][0] += 1
             self._gloo[name][1] += n_bytes
 
-    def add_sent(self, n_bytes: int) -> None:
-        """A job ends, and has sent this."""
+    def add_job(self, job: Job) -> None:
+        """It ends."""
+        sent, path = _bytes_sent(job), _path(job)
         with self._lock:
-            self._sent += n_bytes
+            self._sent += sent
+            self._path = path or self._path
 
-    def summary(self, title: str, rank: int, jobs: Iterable[Job | None]) -> Summary:
+    def summary(self, title: str, rank: int, jobs: Sequence[Job | None]) -> Summary:
         """`jobs`: those that have not ended."""
         sent = sum(map(_bytes_sent, jobs))
+        path = next(filter(None, map(_path, jobs)), "")
         with self._lock:
             sent += self._sent
             return Summary(
                 group=title,
                 rank=rank,
                 ranks=self._n_ranks,
+                path=path or self._path,
                 switch=_counts(self._switch),
                 gloo=_counts(self._gloo),
                 bytes_sent=sent,
@@ -153,19 +165,31 @@ class Summary(dict[str, Any]):
     """A dict of numbers; str() and print() make text of it."""
 
     def __str__(self) -> str:
-        saved = self["bytes_saved"]
-        saving = f"saved: {_size(saved)}" if saved >= 0 else f"{_size(-saved)} more"
+        path = f", through {self['path']}" if self["path"] else ""
         return "\n".join(
             [
-                f"switchml: {self['group']}, rank {self['rank']} of {self['ranks']}",
-                f"  on the switch: {_counts_text(self['switch'])}",
-                f"  on Gloo:       {_counts_text(self['gloo'])}",
-                f"  sent:          {_size(self['bytes_sent'])} "
-                f"(in a ring: {_size(self['bytes_in_a_ring'])}; {saving})",
-                f"  in calls:      {self['seconds_in_calls']:.3g} s, of which about "
-                f"{self['seconds_waited']:.3g} s waiting for the slowest rank",
+                f"switchml: {self['group']}, rank {self['rank']} of {self['ranks']}{path}",
+                f"  in SwitchML: {_counts_text(self['switch'])}",
+                f"  on Gloo:     {_counts_text(self['gloo'])}",
+                f"  sent:        {self._sent_text()}",
+                f"  in calls:    {self['seconds_in_calls']:.3g} s, about "
+                f"{self['seconds_waited']:.3g} s more than if each had been as fast as "
+                "the fastest like it",
             ]
         )
+
+    def _sent_text(self) -> str:
+        """Where a host's ranks add in its memory, one of them sends for all."""
+        sent, saved = _size(self["bytes_sent"]), self["bytes_saved"]
+        ring = f"in a ring: {_size(self['bytes_in_a_ring'])}"
+        if self["path"] == "this host's memory":
+            return f"no packets ({ring})"
+        if self["path"].startswith("memory and"):
+            own = f"{sent} for all ranks of its host"
+            other = "nothing: another rank of its host does"
+            return f"{own if self['bytes_sent'] else other} ({ring} by each rank)"
+        saving = f"saved: {_size(saved)}" if saved >= 0 else f"{_size(-saved)} more"
+        return f"{sent} ({ring}; {saving})"
 
 
 def _counts_text(counts: Mapping[str, Any]) -> str:
