@@ -261,6 +261,10 @@ static void be_member(const struct chaos_order *order)
 			return;
 		}
 		goes_on = requests_next(error, joining);
+		/* Whoever keeps the ranks waits for an answer, also if it has called this one off.
+		 */
+		if (!goes_on && error == 0)
+			error = -EINTR;
 		if (error)
 			answer_failed(error, joining, goes_on);
 		if (!goes_on)

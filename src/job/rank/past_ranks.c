@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See places.h. */
+/* See past_ranks.h. */
 #include "job/rank/past_ranks.h"
 
 void sml_past_ranks_note(struct sml_past_ranks *places, const struct sml_past_rank *place)

@@ -123,6 +123,8 @@ static bool drops_claim(struct sml_stripe *stripe, struct search *search, int *e
 		stripe->admission = (struct sml_admission){.membership = 0};
 		stripe->may_have_begun = false;
 		settings->places.admitted = (struct sml_past_rank){.tag = 0};
+		/* It waits as at first, and so it may look for a switch as long. */
+		search->until_ns = sml_now_ns() + PATIENCE_NS;
 		return true;
 	}
 	*error = sml_error_set(SML_ERROR_TIMEOUT,

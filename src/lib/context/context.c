@@ -273,17 +273,6 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 	return true;
 }
 
-bool sml_context_give_up(struct sml_context *context, int error, const char *text)
-{
-	const struct sml_stall_reports reports = {.complete = false};
-
-	if (!begin_failure(context, error))
-		return false;
-	stop_threads(context);
-	end_failure(context, error, text, NULL, &reports);
-	return true;
-}
-
 /* The first counts: the others follow from it. */
 static void note_farewell(struct sml_context *context, int error, const char *text, unsigned kinds)
 {
@@ -296,6 +285,20 @@ static void note_farewell(struct sml_context *context, int error, const char *te
 		snprintf(farewell->text, sizeof(farewell->text), "%s", text);
 	}
 	pthread_mutex_unlock(&context->lock);
+}
+
+bool sml_context_give_up(struct sml_context *context, int error, const char *text, unsigned kinds)
+{
+	const struct sml_stall_reports reports = {.complete = false};
+
+	if (!begin_failure(context, error))
+		return false;
+	stop_threads(context);
+	/* Before the failure is complete: a thread that looks for a switch asks then what to say.
+	 */
+	note_farewell(context, error, text, kinds);
+	end_failure(context, error, text, NULL, &reports);
+	return true;
 }
 
 bool sml_context_get_farewell(struct sml_context *context, struct sml_farewell *farewell)
@@ -353,7 +356,7 @@ void sml_context_fail_remote(struct sml_context *context, int error, const char 
 				      SML_ABORT_TOLD | (planned ? SML_ABORT_PLANNED : 0));
 	if (!planned)
 		sml_context_fail(context, error, text);
-	else if (sml_context_give_up(context, error, text))
+	else if (sml_context_give_up(context, error, text, SML_ABORT_TOLD | SML_ABORT_PLANNED))
 		sml_log(&context->settings.log, SML_LOG_INFO, "%s", text);
 }
 

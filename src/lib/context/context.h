@@ -164,9 +164,9 @@ int sml_context_abort(struct sml_context *context, const char *reason);
 
 /*
  * This rank leaves its job without an error of its own: as sml_context_fail(), but nothing is
- * logged as an error or recorded.
+ * logged as an error or recorded. kinds: of enum sml_abort_kind, for a switch that is found later.
  */
-bool sml_context_give_up(struct sml_context *context, int error, const char *text);
+bool sml_context_give_up(struct sml_context *context, int error, const char *text, unsigned kinds);
 
 /*
  * A switch has reported that the job has failed. The failure is passed to the others before this

@@ -346,10 +346,15 @@ static void note_end(struct sml_stripe *stripe)
 /* Of a job that has failed here, whatever the reason: to no switch has this rank died. */
 static void tell_end(struct sml_context *context)
 {
-	for (unsigned i = 0; context->error && i < context->n_stripes; i++)
+	struct sml_farewell farewell;
+
+	/* Another stripe's thread may be failing the context just now. */
+	if (!sml_context_get_farewell(context, &farewell))
+		return;
+	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (sml_control_is_admitted(context->stripes[i].control))
-			sml_control_abort(context->stripes[i].control, context->error,
-					  context->text, 0);
+			sml_control_abort(context->stripes[i].control, farewell.error,
+					  farewell.text, farewell.kinds);
 }
 
 void sml_membership_fini(struct sml_context *context)

@@ -100,7 +100,7 @@ static bool give_up_job(struct sml_context *context, const struct sml_membership
 		 "(sml_reconfigure())",
 		 next->job ? "job \"" : "its next membership", next->job ? next->job : "",
 		 next->job ? "\"" : "");
-	planned = sml_context_give_up(context, SML_ERROR_ABORTED, text);
+	planned = sml_context_give_up(context, SML_ERROR_ABORTED, text, SML_ABORT_PLANNED);
 	if (planned)
 		sml_context_abort_job(context, SML_ERROR_ABORTED, text, SML_ABORT_PLANNED);
 	return planned;

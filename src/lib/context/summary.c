@@ -306,11 +306,13 @@ static void add_times(const struct sml_context *context, uint64_t now_ns, char *
 			 time_text((double)ms * SML_NS_PER_MS, waited), slowest);
 }
 
+#define OUTCOME_BYTES 256
+
 /* "has ended: ", "has failed: ", "has failed: rank 2 (host node4, pid 4711) died; ". */
 static void describe_outcome(struct sml_context *context, int error, char *text, size_t bytes)
 {
 	static const char death[] = " died";
-	const char *end, *reason;
+	const char *end, *reason, *rank;
 
 	snprintf(text, bytes, "%s: ", error ? "has failed" : "has ended");
 	if (error != SML_ERROR_RANK_DIED)
@@ -319,9 +321,12 @@ static void describe_outcome(struct sml_context *context, int error, char *text,
 	/* If the job has failed only when this rank left it, the context has no error. */
 	reason = context->error ? context->text : sml_error_last();
 	end = strstr(reason, death);
-	if (end)
-		snprintf(text, bytes, "has failed: %.*s; ", (int)(end + strlen(death) - reason),
-			 reason);
+	/* What came before, as a switch that was lost, stands in the error's own text. */
+	for (rank = end; rank && rank > reason && strncmp(rank, "rank ", 5) != 0;)
+		rank--;
+	if (end && end + strlen(death) - rank < OUTCOME_BYTES - 32)
+		snprintf(text, bytes, "has failed: %.*s; ", (int)(end + strlen(death) - rank),
+			 rank);
 	pthread_mutex_unlock(&context->lock);
 }
 
@@ -341,7 +346,7 @@ void sml_log_end(struct sml_context *context, int error)
 	const struct sml_usage *usage = &context->usage;
 	struct sml_counters c = {.size = sizeof(c)};
 	char place[192], size[16], traffic[96] = "", times[256], elsewhere[96] = "";
-	char outcome[256], unknown[160], line[SML_TEXT_BYTES];
+	char outcome[OUTCOME_BYTES], unknown[160], line[SML_TEXT_BYTES];
 
 	if (!has_lines(context))
 		return;

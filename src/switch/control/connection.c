@@ -195,7 +195,7 @@ static void on_readable(struct sml_connection *connection)
 	if (n > 0)
 		on_read(connection);
 	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		report_broken(connection, n == 0 ? 0 : -errno);
+		report_broken(connection, n == 0 ? connection->broken : -errno);
 }
 
 /*
@@ -214,6 +214,8 @@ static void serve_connection(void *self, unsigned what)
 	}
 	if (what & SML_WATCH_WRITE)
 		error = on_writable(connection);
+	if (error)
+		connection->broken = error;
 	if (error && !(what & SML_WATCH_READ) && !connection->waits)
 		report_broken(connection, error);
 	else if (what & SML_WATCH_READ && (error || !(what & SML_WATCH_WRITE)))

@@ -52,6 +52,7 @@ struct sml_connection {
 	size_t held_bytes;	    /* as strangers.c has counted them */
 	uint64_t used_ns;	    /* of the thread's processor, since the last tick */
 	enum sml_turn_class class;
+	int broken; /* why writing to it has failed (negative); what it has said is still read */
 	bool waits; /* it has sent more than fits in a turn; no more is read until that is processed
 		     */
 	bool closing; /* written data is sent, then the connection ends; nothing more is read */
