@@ -96,11 +96,12 @@ class Event:
 def staged(rank, piece_bytes):
     from switchml.torch._calls import staging as _staging
     from switchml.torch._calls.work import Call
-    from switchml.torch._group.group import _OPS, _TYPES
+    from switchml.torch._group.group import _OPS
+    from switchml.torch._group.prompt import TYPES
 
     _staging.PIECE_BYTES = piece_bytes
     group, copies = dist.group.WORLD, SlowCopies()
-    kind, op = _TYPES[torch.float32], _OPS[dist.ReduceOp.SUM]
+    kind, op = TYPES[torch.float32], _OPS[dist.ReduceOp.SUM]
 
     def arguments(send, recv):
         return send.data_ptr(), recv.data_ptr(), send.numel(), kind, op, None
@@ -140,9 +141,10 @@ def in_place(copies, tensor):
     from switchml.torch._calls import staging as _staging
     from switchml.torch._calls.tensors import dense
     from switchml.torch._calls.work import Call
-    from switchml.torch._group.group import _OPS, _TYPES
+    from switchml.torch._group.group import _OPS
+    from switchml.torch._group.prompt import TYPES
 
-    kind, op = _TYPES[torch.float32], _OPS[dist.ReduceOp.SUM]
+    kind, op = TYPES[torch.float32], _OPS[dist.ReduceOp.SUM]
 
     def arguments(send, recv):
         return send.data_ptr(), recv.data_ptr(), send.numel(), kind, op, None

@@ -202,8 +202,7 @@ class Work(_Work, Untraced):
             raise Timeout(f"{self.name} has not ended after {seconds:g} s; it goes on")
         if self._error is not None:
             raise self._error
-        if self._devices:
-            self.synchronize()
+        self.synchronize()
         return True
 
     def synchronize(self) -> None:
