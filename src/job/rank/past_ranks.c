@@ -2,41 +2,41 @@
 /* See past_ranks.h. */
 #include "job/rank/past_ranks.h"
 
-void sml_past_ranks_note(struct sml_past_ranks *places, const struct sml_past_rank *place)
+void sml_past_ranks_note(struct sml_past_ranks *past, const struct sml_past_rank *was)
 {
-	places->admitted = *place;
-	if (place->ran)
-		places->ran = *place;
+	past->admitted = *was;
+	if (was->ran)
+		past->ran = *was;
 }
 
-void sml_past_ranks_note_decision(struct sml_past_ranks *places, const struct sml_decided *decided)
+void sml_past_ranks_note_decision(struct sml_past_ranks *past, const struct sml_decided *decided)
 {
 	/* All of its ranks were ready, even if this one has not seen it begin. */
-	if (places->admitted.tag == decided->after)
-		places->ran = places->admitted;
-	places->decisions = decided->number;
+	if (past->admitted.tag == decided->after)
+		past->ran = past->admitted;
+	past->decisions = decided->number;
 }
 
-static void add(struct sml_membership_request *ask, const struct sml_past_rank *place)
+static void add(struct sml_membership_request *ask, const struct sml_past_rank *was)
 {
 	SmlControl__Place *out = &ask->places[ask->ask.n_places];
 
-	if (place->tag == 0)
+	if (was->tag == 0)
 		return;
 	sml_control__place__init(out);
-	out->tag = place->tag;
-	out->rank = place->rank;
-	out->world_size = place->world_size;
-	out->ran = place->ran;
+	out->tag = was->tag;
+	out->rank = was->rank;
+	out->world_size = was->world_size;
+	out->ran = was->ran;
 	ask->list[ask->ask.n_places++] = out;
 }
 
-void sml_past_ranks_request(const struct sml_past_ranks *places, struct sml_membership_request *ask)
+void sml_past_ranks_request(const struct sml_past_ranks *past, struct sml_membership_request *ask)
 {
 	sml_control__ask__init(&ask->ask);
 	ask->ask.places = ask->list;
-	ask->ask.number = places->decisions;
-	add(ask, &places->admitted);
-	if (places->ran.tag != places->admitted.tag)
-		add(ask, &places->ran);
+	ask->ask.number = past->decisions;
+	add(ask, &past->admitted);
+	if (past->ran.tag != past->admitted.tag)
+		add(ask, &past->ran);
 }

@@ -12,7 +12,7 @@
 #include "control.pb-c.h"
 #include "job/rank/session.h"
 
-/* A rank of a job, as the switch knows it. */
+/* A rank of a job, as the switch knows it: a Place in the protocol. */
 struct sml_past_rank {
 	uint64_t tag; /* of its last epoch; 0 if there is none */
 	uint16_t rank, world_size;
@@ -26,10 +26,10 @@ struct sml_past_ranks {
 };
 
 /* This rank was admitted, or its job has begun, which `ran` says. */
-void sml_past_ranks_note(struct sml_past_ranks *places, const struct sml_past_rank *place);
+void sml_past_ranks_note(struct sml_past_ranks *past, const struct sml_past_rank *was);
 
 /* The switch has decided. */
-void sml_past_ranks_note_decision(struct sml_past_ranks *places, const struct sml_decided *decided);
+void sml_past_ranks_note_decision(struct sml_past_ranks *past, const struct sml_decided *decided);
 
 /* An Ask and all that it points to. */
 struct sml_membership_request {
@@ -38,7 +38,6 @@ struct sml_membership_request {
 };
 
 /* Write who asks. The rest of the message is the caller's to set. */
-void sml_past_ranks_request(const struct sml_past_ranks *places,
-			    struct sml_membership_request *ask);
+void sml_past_ranks_request(const struct sml_past_ranks *past, struct sml_membership_request *ask);
 
 #endif

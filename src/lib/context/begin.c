@@ -118,11 +118,11 @@ static bool drops_claim(struct sml_stripe *stripe, struct search *search, int *e
 		return false;
 	sml_control_abort(stripe->control, SML_ERROR_ABORTED,
 			  "not all members came to another switch in time", 0);
-	if (settings->places.ran.tag == 0 && stripe->context->n_stripes == 1) {
+	if (settings->past.ran.tag == 0 && stripe->context->n_stripes == 1) {
 		search->claim = (struct sml_resumption){.membership = 0};
 		stripe->admission = (struct sml_admission){.membership = 0};
 		stripe->may_have_begun = false;
-		settings->places.admitted = (struct sml_past_rank){.tag = 0};
+		settings->past.admitted = (struct sml_past_rank){.tag = 0};
 		/* It waits as at first, and so it may look for a switch as long. */
 		search->until_ns = sml_now_ns() + PATIENCE_NS;
 		return true;

@@ -92,14 +92,14 @@ int sml_membership_decided(struct sml_stripe *stripe)
 void sml_membership_note_rank(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
-	struct sml_past_ranks *places = &context->settings.places;
+	struct sml_past_ranks *past = &context->settings.past;
 
 	if (stripe->index != 0 || stripe->admission.report_tag == 0)
 		return;
 	/* That job cannot have begun, so a process that was new still is. */
 	if (context->settings.asks && !context->running && !stripe->may_have_begun &&
-	    places->ran.tag == 0)
-		places->admitted = (struct sml_past_rank){.tag = 0};
+	    past->ran.tag == 0)
+		past->admitted = (struct sml_past_rank){.tag = 0};
 	else
 		sml_settings_note_rank(&context->settings, stripe->admission.report_tag,
 				       context->running);

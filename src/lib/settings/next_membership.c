@@ -125,7 +125,7 @@ static int set_request(struct sml_settings *settings, const struct sml_membershi
 
 int sml_settings_decide(struct sml_settings *settings, const struct sml_decided *decided)
 {
-	sml_past_ranks_note_decision(&settings->places, decided);
+	sml_past_ranks_note_decision(&settings->past, decided);
 	if (!replace_text(&settings->job, decided->job))
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
 	sml_settings_set_ranks(settings, decided->rank, decided->world_size);
@@ -134,9 +134,9 @@ int sml_settings_decide(struct sml_settings *settings, const struct sml_decided 
 
 void sml_settings_note_rank(struct sml_settings *settings, uint64_t tag, bool ran)
 {
-	const struct sml_past_rank place = {tag, settings->rank, settings->world_size, ran};
+	const struct sml_past_rank was = {tag, settings->rank, settings->world_size, ran};
 
-	sml_past_ranks_note(&settings->places, &place);
+	sml_past_ranks_note(&settings->past, &was);
 }
 
 int sml_settings_move(struct sml_settings *settings, const struct sml_membership *membership)

@@ -63,7 +63,7 @@ struct sml_settings {
 	/* The switch decides on the members: what it needs to know, and what it may do. */
 	bool asks;
 	char *line; /* what all memberships of the job are called by those who wait to join */
-	struct sml_past_ranks places;
+	struct sml_past_ranks past;
 	uint32_t min_ranks, max_ranks; /* 0 for no bound */
 	uint32_t request_min_ranks, request_max_ranks, request_wait_ms;
 	uint64_t asked_ns; /* when sml_reconfigure() began to ask */

@@ -135,7 +135,7 @@ void sim_crank_note_rank(struct rank *rank, uint64_t tag)
 {
 	const struct sml_past_rank place = {tag, rank->number, rank->n, rank->begun};
 
-	sml_past_ranks_note(&rank->places, &place);
+	sml_past_ranks_note(&rank->past, &place);
 }
 
 /* It has been ready, and not told to start. */
@@ -192,7 +192,7 @@ void sim_attempt_join(struct rank *rank, unsigned address, bool resumes)
 		message.host_token = (ProtobufCBinaryData){sizeof(token), token};
 	}
 	if (rank->asks && !resumes && !rank->may_have_begun) {
-		sml_past_ranks_request(&rank->places, &ask);
+		sml_past_ranks_request(&rank->past, &ask);
 		ask.ask.wait_ms = ASK_MS;
 		message.ask = &ask.ask;
 	}

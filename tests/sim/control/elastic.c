@@ -200,7 +200,7 @@ void sim_elastic_refused(struct rank *rank, int error, const char *text)
 {
 	/* The others have gone on without it, so it is new. */
 	if (error == SML_ERROR_REFUSED && strstr(text, "too late"))
-		rank->places.admitted = rank->places.ran = (struct sml_past_rank){.tag = 0};
+		rank->past.admitted = rank->past.ran = (struct sml_past_rank){.tag = 0};
 	if (strstr(text, "your program must decide") ||
 	    (error == SML_ERROR_TIMEOUT && is_alone(rank->control)))
 		let_program_decide(rank);
@@ -381,7 +381,7 @@ void sim_elastic_learn(struct rank *rank, const struct sml_decided *decided, uin
 			  rank->id, decided->rank, decided->world_size, decided->job);
 		return;
 	}
-	sml_past_ranks_note_decision(&rank->places, decided);
+	sml_past_ranks_note_decision(&rank->past, decided);
 	rank->number = decided->rank;
 	rank->n = decided->world_size;
 	rank->job = members->job;

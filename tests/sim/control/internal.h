@@ -151,7 +151,7 @@ struct rank {
 	bool asks;
 	uint64_t asks_ns;
 	uint8_t last_address;
-	struct sml_past_ranks places;
+	struct sml_past_ranks past;
 	/* Elastic: the membership that it is in, and the next one; it moves there then. */
 	unsigned membership_now, membership_next;
 	uint64_t moves_ns;

@@ -16,7 +16,7 @@
 
 static const struct members *last_run_of(const struct rank *rank)
 {
-	return sim_find_members(rank->control, rank->places.ran.tag);
+	return sim_find_members(rank->control, rank->past.ran.tag);
 }
 
 static bool is_of_line(const struct rank *rank, unsigned line)
@@ -72,7 +72,7 @@ static bool is_over(const struct server *server, const struct members *was, cons
 static void check_too_late(const struct server *server, const struct rank *rank)
 {
 	const struct members *ran = last_run_of(rank);
-	const struct members *admitted = sim_find_members(rank->control, rank->places.admitted.tag);
+	const struct members *admitted = sim_find_members(rank->control, rank->past.admitted.tag);
 
 	/* The last that it was admitted to may have begun without its knowledge. */
 	if (ran == NULL || is_over(server, ran, rank) || is_over(server, admitted, rank))
@@ -91,10 +91,10 @@ void sim_judged_failure(const struct server *server, const struct link *link, co
 		return;
 	if (strstr(text, "asked too late"))
 		check_too_late(server, rank);
-	else if (strstr(text, "formed no membership") && rank->places.ran.tag != 0)
+	else if (strstr(text, "formed no membership") && rank->past.ran.tag != 0)
 		sim_wrong(server->control,
 			  "process %u was rank %u of a job, and waits like one that is new",
-			  rank->id, rank->places.ran.rank);
+			  rank->id, rank->past.ran.rank);
 }
 
 /* Others have gone on without it: it waits for ranks of a job that is over for them. */

@@ -237,7 +237,7 @@ static void rank_starts(struct rank *rank, unsigned address)
 		rank->control->names[address], rank->done, rank->epoch);
 	rank->state = RUNNING;
 	rank->begun = true;
-	sim_crank_note_rank(rank, rank->places.admitted.tag);
+	sim_crank_note_rank(rank, rank->past.admitted.tag);
 	rank->last_address = (uint8_t)address;
 	rank->asks = false;
 	rank->taken = (int)address;
@@ -367,7 +367,7 @@ void sim_crank_applies(struct rank *rank)
 	give_up_job(rank);
 	rank->asks = true;
 	rank->job = "membership";
-	if (rank->places.ran.tag == 0 && rank->places.admitted.tag == 0) {
+	if (rank->past.ran.tag == 0 && rank->past.admitted.tag == 0) {
 		rank->number = 0;
 		rank->n = 1;
 	}
