@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
 from groups import Groups  # noqa: E402
+from programs import torchrun  # noqa: E402
 
 N = 2
 
@@ -121,6 +122,51 @@ def interrupted(rank):
 
 def test_a_call_that_waits_can_be_interrupted_and_goes_on(groups):
     assert groups.call(interrupted) == [(True, N, N)] * N
+
+
+LISTS_INTERRUPTED = """
+import gc, os, signal, threading
+import torch, torch.distributed as dist, switchml.torch
+
+dist.init_process_group("switchml")
+rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def interrupted(call):
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        return
+    raise AssertionError("it was not interrupted")
+
+def in_turn(name, late, first, last):
+    if rank == late:
+        store.wait([name])
+        last()
+    else:
+        first()
+        gc.collect()
+        store.set(name, "")
+    dist.barrier()  # behind it: the call has ended, whoever ended it
+
+own = torch.full((2000,), rank + 1.0)
+parts = [torch.zeros(2000) for _ in range(2)] if rank == 0 else None
+to_0, from_0 = lambda: dist.gather(own, parts, 0), lambda: dist.scatter(own, spread, 0)
+in_turn("gather", 1, lambda: interrupted(to_0), to_0)
+spread = [torch.full((2000,), 7.0), torch.full((2000,), 9.0)] if rank == 0 else None
+in_turn("scatter", 0, lambda: interrupted(from_0), from_0)
+assert rank or [part.unique().tolist() for part in parts] == [[1.0], [2.0]], parts
+assert own.unique().tolist() == [[7.0, 9.0][rank]], own
+dist.destroy_process_group()
+"""
+
+
+def test_lists_are_right_although_the_caller_was_interrupted(tmp_path):
+    """The memory in which they travel is theirs until the end: what is freed gets other bytes."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(LISTS_INTERRUPTED)
+    torchrun("--standalone", str(script), MALLOC_PERTURB_="165")
 
 
 def destroyed_meanwhile(rank):

@@ -77,6 +77,20 @@ def in_cpp(rank, name):
     return total(early), total(work.get_future()), work.get_future() is work.get_future()
 
 
+def awaited(rank):
+    """What C++ finds in the work of a call that says that it will be awaited at once."""
+    dist.barrier()  # joins the job: then such a call goes the short way
+    options = dist.AllreduceOptions()
+    options.asyncOp = False
+    work = dist.group.WORLD.allreduce([own(rank)], options)
+    work.wait()
+    return type(work).__name__, total(work.get_future())
+
+
+def test_cpp_finds_one_after_an_awaited_call_too(cpp_groups):
+    assert cpp_groups.call(awaited) == [("Prompt", 2 * SUM)] * N
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_cpp_finds_a_list_of_tensors(cpp_groups, name):
     expected = CALLS[name][1]

@@ -205,7 +205,8 @@ def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
     whole = torch.empty(job.world_size * n_bytes, dtype=torch.uint8, device="cpu")
     gathered = whole.data_ptr()
 
-    def finish() -> None:
+    # Bound here: if the application is interrupted while it waits, only this still holds it.
+    def finish(_held: torch.Tensor = whole) -> None:
         for rank, address in enumerate(addresses):
             ctypes.memmove(address, gathered + rank * n_bytes, n_bytes)
 
@@ -234,7 +235,7 @@ def _scatter(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
         ctypes.memmove(spread + rank * n_bytes, address, n_bytes)
     own, target = spread + job.rank * n_bytes, one.data_ptr()
 
-    def finish() -> None:
+    def finish(_held: torch.Tensor = whole) -> None:  # as in _gather()
         ctypes.memmove(target, own, n_bytes)
 
     work = Prompt(
@@ -272,6 +273,7 @@ def prompted(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
         if not named and len(arguments) == n_arguments:
             work = attempt(self, *arguments)
             if work is not None:
+                work.for_cpp = self.for_cpp
                 return work
         return own(self, *arguments, **named)
 
