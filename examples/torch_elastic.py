@@ -67,6 +67,10 @@ def arguments():
 
 # ---- the coordinator ----
 
+# How long a worker looks for a coordinator that does not listen, and this waits for workers that
+# have gone without having ended.
+PATIENCE = 60.0
+
 
 class Coordinator:
     """Knows who is connected, and tells all of them when that changes."""
@@ -77,11 +81,18 @@ class Coordinator:
         self._text = {}  # what each connection has sent, and was not yet read
         self._handles = {}  # of each connection that has sent it
         self._number = 0
+        self._has_ended = False  # what the last worker that has gone has said
+        self._left_at = 0.0  # when it went
 
     @property
     def is_done(self):
-        """Whether there were workers, and all have gone."""
-        return self._number > 0 and not self._text
+        """Whether there were workers, and all have gone for good.
+
+        Those of a host may be gone for a moment, while torchrun starts all of them again.
+        """
+        if self._number == 0 or self._text:
+            return False
+        return self._has_ended or time.monotonic() > self._left_at + PATIENCE
 
     def serve(self, seconds):
         """Look after the connections for this long."""
@@ -104,7 +115,8 @@ class Coordinator:
         except OSError:
             told = ""
         if not told:
-            del self._text[connection]
+            self._has_ended = self._text.pop(connection) == "ended"
+            self._left_at = time.monotonic()
             connection.close()
             return self._handles.pop(connection, None) is not None
         *lines, self._text[connection] = (self._text[connection] + told).split("\n")
@@ -121,7 +133,7 @@ class Coordinator:
 # ---- a worker ----
 
 
-def connect(address, patience=60.0):
+def connect(address, patience=PATIENCE):
     """To the coordinator, which may start later than its workers."""
     host, port = address.rsplit(":", 1)
     deadline, told = time.monotonic() + patience, False
@@ -151,7 +163,7 @@ class Membership:
         while select.select([self._connection], [], [], seconds)[0]:
             told = self._connection.recv(65536).decode()
             if not told:
-                raise ConnectionError("the coordinator has ended")
+                raise SystemExit("the coordinator has ended, so this worker ends, too")
             self._text += told
             seconds = 0.0
         *lines, self._text = self._text.split("\n")
@@ -162,7 +174,15 @@ class Membership:
 
     def ask(self):
         """For another number: this membership has failed, and nobody has come or gone."""
-        self._connection.sendall(f"failed {self.number}\n".encode())
+        try:
+            self._connection.sendall(f"failed {self.number}\n".encode())
+        except OSError as error:
+            raise SystemExit(f"the coordinator has ended, so this worker does ({error})") from error
+
+    def end(self):
+        """This worker has trained to its end, and does not come again."""
+        with contextlib.suppress(OSError):  # the coordinator may have ended, too
+            self._connection.sendall(b"ended")
 
 
 def digits():
@@ -278,6 +298,7 @@ def work(options):
             print(f"{type(error).__name__}: {str(error)[:100]}", flush=True)
     accuracy = 100 * training.accuracy()
     print(f"end: accuracy {accuracy:.1f} %, checksum {training.checksum():08x}", flush=True)
+    members.end()
     dist.destroy_process_group()
 
 
@@ -358,7 +379,7 @@ def main():
         coordinator = Coordinator(options.port)
         print(f"the coordinator listens at port {coordinator.port}", flush=True)
         while not coordinator.is_done:
-            coordinator.serve(60.0)
+            coordinator.serve(1.0)
         print("all workers have ended, and so does the coordinator", flush=True)
         return 0
     return launch(options)
