@@ -241,6 +241,8 @@ launch_and_kill() {
 	(kill_under_way; touch "$work/ranks/dead") &
 	launch "$with SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=$seconds" 3 failing "$1" "$work/ranks"
 	status=$?
+	# It lives if the program has not come so far, and would be waited for, too.
+	kill -9 "$switch" 2>/dev/null
 	wait 2>/dev/null
 	return $status
 }
@@ -290,6 +292,8 @@ for part in calls_fail:{blocking,reduce,waitall} requests_fail:{ways,persistent}
 	mkdir "$work/${part#*:}"
 	(
 		work=$work/${part#*:} switch=
+		# Launchers that start at the same moment all try to make one directory in it, and fail.
+		export TMPDIR=$work
 		# The launcher and the switch end with this shell.
 		# shellcheck disable=SC2046
 		trap 'kill $switch $(jobs -p) 2>/dev/null' EXIT
