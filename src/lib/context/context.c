@@ -294,8 +294,7 @@ bool sml_context_give_up(struct sml_context *context, int error, const char *tex
 	if (!begin_failure(context, error))
 		return false;
 	stop_threads(context);
-	/* Before the failure is complete: a thread that looks for a switch asks then what to say.
-	 */
+	/* Before the failure is complete: then a thread that looks for a switch asks for it. */
 	note_farewell(context, error, text, kinds);
 	end_failure(context, error, text, NULL, &reports);
 	return true;
