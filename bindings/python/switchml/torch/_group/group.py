@@ -30,7 +30,6 @@ from torch._C._distributed_c10d import (
 )
 from torch.distributed import PrefixStore, ReduceOp
 
-from ... import _library as c
 from ..._settings import call_options
 from ..._tensor_memory import is_plain
 from ...errors import SwitchMLError
@@ -56,16 +55,11 @@ from .derivation import Derivation
 from .gateway import watched
 from .lists import Lists
 from .options import Options
-from .prompt import TYPES
+from .prompt import OPS, TYPES
 from .reconfigure import Reconfigurable
 from .router import Router
 
-_OPS = {
-    ReduceOp.SUM: c.SUM,
-    ReduceOp.AVG: c.AVG,
-    ReduceOp.MAX: c.MAX,
-    ReduceOp.MIN: c.MIN,
-}
+_OPS = dict(OPS)
 _LEAVE_S, _ABORT_S = 20.0, 5.0
 _NONE = timedelta(0)
 

@@ -48,8 +48,9 @@ TYPES = {
     torch.bool: c.BOOL,
 }
 _NONE = timedelta(0)
-# Compared one after the other, because PyTorch takes long to hash them; most calls add.
-_OPS = (
+# PyTorch's operations, and C's. Compared one after the other here, because PyTorch takes long to
+# hash them; most calls add.
+OPS = (
     (ReduceOp.SUM, c.SUM),
     (ReduceOp.AVG, c.AVG),
     (ReduceOp.MAX, c.MAX),
@@ -91,7 +92,7 @@ def _numbers(tensor: torch.Tensor, op: ReduceOp) -> tuple[int, int] | None:
     kind = TYPES.get(tensor.dtype)
     if kind is None:
         return None
-    for theirs, ours in _OPS:
+    for theirs, ours in OPS:
         if op == theirs:
             return None if kind == c.BOOL and ours == c.AVG else (kind, ours)
     return None
@@ -194,58 +195,67 @@ def _addresses(job: Any, lists: Any, one: torch.Tensor, root: int) -> list[int] 
     return [part.data_ptr() for part in lists[0]]
 
 
-def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
-    one, job = _single(inputs), group._line.job
-    if one is None or job is None or not _is_prompt(group, opts, GatherOptions):
-        return None
-    root, n_bytes = opts.rootRank, one.nbytes
-    addresses = _addresses(job, outputs, one, root)
-    if addresses is None:
-        return None
-    whole = torch.empty(job.world_size * n_bytes, dtype=torch.uint8, device="cpu")
-    gathered = whole.data_ptr()
+class _Rooted:
+    """A gather or a scatter: this rank's tensor, those of root, and memory for the parts of all."""
 
-    # Bound here: if the application is interrupted while it waits, only this still holds it.
-    def finish(_held: torch.Tensor = whole) -> None:
-        for rank, address in enumerate(addresses):
-            ctypes.memmove(address, gathered + rank * n_bytes, n_bytes)
+    def __init__(self, job: Any, one: torch.Tensor, root: int, addresses: list[int]) -> None:
+        self.job, self.one, self.root, self.addresses = job, one, root, addresses
+        self.n_bytes = one.nbytes
+        # Held by whoever has this: if the application is interrupted, C still uses the memory.
+        self.whole = torch.empty(job.world_size * self.n_bytes, dtype=torch.uint8, device="cpu")
+        self.start = self.whole.data_ptr()
+
+    def part(self, rank: int) -> int:
+        """The address of this rank's part of the whole."""
+        return self.start + rank * self.n_bytes
+
+
+def _rooted(group: Any, ones: Any, lists: Any, opts: Any, kind: type) -> _Rooted | None:
+    one, job = _single(ones), group._line.job
+    if one is None or job is None or not _is_prompt(group, opts, kind):
+        return None
+    addresses = _addresses(job, lists, one, opts.rootRank)
+    return None if addresses is None else _Rooted(job, one, opts.rootRank, addresses)
+
+
+def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
+    call = _rooted(group, inputs, outputs, opts, GatherOptions)
+    if call is None:
+        return None
+
+    def finish() -> None:
+        for rank, address in enumerate(call.addresses):
+            ctypes.memmove(address, call.part(rank), call.n_bytes)
 
     work = Prompt(
         "gather",
-        outputs[0] if addresses else [],
-        whole.nbytes,
-        ("allgather", (one.data_ptr(), gathered, n_bytes, c.BYTE)),
-        ("barrier_named", (gather_text(inputs, root).encode(),)),
+        outputs[0] if call.addresses else [],
+        call.whole.nbytes,
+        ("allgather", (call.one.data_ptr(), call.start, call.n_bytes, c.BYTE)),
+        ("barrier_named", (gather_text(inputs, call.root).encode(),)),
         finish=finish,
     )
-    return work if group._line.hurry(work, (one, whole, outputs)) else None
+    return work if group._line.hurry(work, (call.one, call.whole, outputs)) else None
 
 
 def _scatter(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
-    one, job = _single(outputs), group._line.job
-    if one is None or job is None or not _is_prompt(group, opts, ScatterOptions):
+    call = _rooted(group, outputs, inputs, opts, ScatterOptions)
+    if call is None:
         return None
-    root, n_bytes = opts.rootRank, one.nbytes
-    addresses = _addresses(job, inputs, one, root)
-    if addresses is None:
-        return None
-    whole = torch.empty(job.world_size * n_bytes, dtype=torch.uint8, device="cpu")
-    spread = whole.data_ptr()
-    for rank, address in enumerate(addresses):
-        ctypes.memmove(spread + rank * n_bytes, address, n_bytes)
-    own, target = spread + job.rank * n_bytes, one.data_ptr()
+    for rank, address in enumerate(call.addresses):
+        ctypes.memmove(call.part(rank), address, call.n_bytes)
 
-    def finish(_held: torch.Tensor = whole) -> None:  # as in _gather()
-        ctypes.memmove(target, own, n_bytes)
+    def finish() -> None:
+        ctypes.memmove(call.one.data_ptr(), call.part(call.job.rank), call.n_bytes)
 
     work = Prompt(
         "scatter",
         outputs,
-        whole.nbytes,
-        ("broadcast", (spread, whole.nbytes, c.BYTE, root)),
+        call.whole.nbytes,
+        ("broadcast", (call.start, call.whole.nbytes, c.BYTE, call.root)),
         finish=finish,
     )
-    return work if group._line.hurry(work, (one, whole)) else None
+    return work if group._line.hurry(work, (call.one, call.whole)) else None
 
 
 # For each method of a group.
