@@ -97,13 +97,13 @@ struct sml_child {
 	struct sml_branch *branch;
 	struct sml_ranks ranks; /* behind it */
 	bool ready;
-	uint32_t lanes; /* once ready: that its path carries */
-	/* A leaf that has the job: what its slots wait for, as it last said, of its ranks. */
-	bool has_job;
-	struct sml_waits waits;
-	/* It was asked for them; has answered; has not answered in time. */
-	bool asked, told, silent;
-	uint64_t asked_ns;
+	uint32_t lanes;		/* once ready: that its path carries */
+	bool has_job;		/* it is a leaf, and serves the job */
+	struct sml_waits waits; /* which of its ranks the leaf's slots wait for, as it last said */
+	bool asked;		/* it was asked for its waits, and the answer is due */
+	bool answered;		/* waits is its answer, and recent enough to blame ranks by it */
+	bool silent;		/* it did not answer in time, and has sent none since */
+	uint64_t asked_ns;	/* when it was asked last */
 };
 
 /* A call as its rank describes it, for two ranks that disagree. */

@@ -65,7 +65,7 @@ static void look_at_leaf(const struct sml_child *child, struct sml_ranks *missin
 	struct sml_ranks ranks;
 
 	/* Not a late answer. */
-	if (child->branch == NULL || !child->told || child->asked)
+	if (child->branch == NULL || !child->answered || child->asked)
 		return;
 	for (uint32_t slot = 0; slot < child->waits.n_slots; slot++) {
 		if (!sml_waits_knows(&child->waits, slot))

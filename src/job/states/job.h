@@ -16,7 +16,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why);
 
 /*
  * A member has gone before all ranks have joined. It may come again: launchers restart processes
- * that fail early. why: NULL: it went by itself. May end the job.
+ * that fail early. why says how it was lost, or is NULL if it went by itself. May end the job.
  */
 void sml_job_forget_member(struct sml_job *job, uint16_t gone, const char *why);
 

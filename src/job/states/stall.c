@@ -53,7 +53,7 @@ static bool look_at_slots(struct sml_job *job, struct sml_waits *waits)
 	sml_waits_add(waits, states, n, find_missing, job);
 	free(states);
 	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].told)
+		if (job->children[i].answered)
 			sml_waits_add_below(waits, &job->children[i].waits, find_missing, job);
 	return true;
 }
@@ -272,7 +272,7 @@ static void doubt(const struct sml_job *job, struct sml_child *child)
 		sml_jobs_log(job->jobs, SML_JOBS_WARNING,
 			     "job \"%s\": the leaf %s does not say for which ranks its slots wait",
 			     job->name, child->branch->name);
-	child->told = false;
+	child->answered = false;
 	child->silent = true;
 }
 

@@ -178,7 +178,7 @@ static bool add_missing(const struct sml_child *child, const struct sml_slot_pro
 {
 	struct sml_ranks found = child->ranks;
 
-	if (!child->told)
+	if (!child->answered)
 		return false;
 	if (sml_waits_knows(&child->waits, slot->slot)) {
 		uint32_t use = child->waits.slots[slot->slot].use;
@@ -288,7 +288,7 @@ static void on_slots(struct sml_job *job, struct sml_child *child, const SmlCont
 		return;
 	/* A leaf that loses a rank says it without being asked. */
 	child->asked = child->silent = false;
-	child->told = true;
+	child->answered = true;
 	sml_waits_unpack(&child->waits, in->slots, in->n_slots, in->sets, in->n_sets,
 			 &child->ranks);
 	child->waits.is_partial |= in->partial;
