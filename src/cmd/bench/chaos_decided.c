@@ -44,7 +44,7 @@ void chaos_judge_decided(struct chaos_process *process, const struct chaos_answe
 		if (names_falsely(process, answer))
 			chaos_false_name(process, answer->text);
 	} else if (answer->error == SML_ERROR_TIMEOUT) {
-		if (!answer->joining || process->waits || !switch_gone)
+		if (!answer->joining || process->is_candidate || !switch_gone)
 			chaos_hang(process, answer->text);
 	} else if (answer->error == SML_ERROR_REFUSED && answer->joining && has_cause(process) &&
 		   strstr(answer->text, "too late")) {
@@ -112,7 +112,7 @@ static void form(const struct chaos_answer *answer)
 
 bool chaos_learn_members(struct chaos_process *process, const struct chaos_answer *answer)
 {
-	process->waits = false;
+	process->is_candidate = false;
 	process->since_ns = process->summed_ns;
 	process->summed_ns = answer->at_ns;
 	if (answer->membership < keeper.formed)
@@ -149,9 +149,9 @@ static bool is_stranded(void)
 	for (unsigned i = 0; i < keeper.n; i++) {
 		const struct chaos_process *process = &keeper.processes[i];
 
-		if (process->state == IDLE && !process->waits)
+		if (process->state == IDLE && !process->is_candidate)
 			return true;
-		has_members |= process->state > IDLE && !process->waits;
+		has_members |= process->state > IDLE && !process->is_candidate;
 	}
 	return !has_members;
 }
@@ -211,6 +211,7 @@ void chaos_end_decisions(void)
 
 	/* Those that can agree to stop. */
 	for (unsigned i = 0; i < keeper.n; i++)
-		if (keeper.processes[i].state > IDLE && (keeper.processes[i].waits || is_late))
+		if (keeper.processes[i].state > IDLE &&
+		    (keeper.processes[i].is_candidate || is_late))
 			chaos_abandon(&keeper.processes[i]);
 }

@@ -35,7 +35,7 @@ struct chaos_process {
 	bool summed; /* its first sum is there */
 	bool closed;
 	/* If the switch decides. */
-	bool waits;	    /* to be let in, or is to be told to wait */
+	bool is_candidate;  /* in no membership yet: it asks for one, or soon will */
 	bool urged;	    /* to end its call, because the switch may not tell it of a death */
 	uint64_t since_ns;  /* its errors follow from what happened since then: the sum before */
 	uint64_t summed_ns; /* its last first sum of a membership */

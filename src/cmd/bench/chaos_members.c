@@ -169,7 +169,7 @@ void chaos_begin_membership(void)
 		struct chaos_process *process = &keeper.processes[i];
 
 		process->member = process->state == IDLE;
-		process->summed = process->told = process->urged = process->waits = false;
+		process->summed = process->told = process->urged = process->is_candidate = false;
 		if (process->member)
 			keeper.members[keeper.world_size++] = process->number;
 	}

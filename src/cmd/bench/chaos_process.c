@@ -56,7 +56,7 @@ static int start_process(unsigned place)
 	process->number = ++keeper.n_started;
 	process->state = IDLE;
 	process->member = process->closed = false;
-	process->waits = true;
+	process->is_candidate = true;
 	keeper.started_ns = process->since_ns = process->summed_ns = bench_now_ns();
 	return 0;
 }

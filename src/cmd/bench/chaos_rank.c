@@ -261,8 +261,7 @@ static void be_member(const struct chaos_order *order)
 			return;
 		}
 		goes_on = requests_next(error, joining);
-		/* Whoever keeps the ranks waits for an answer, also if it has called this one off.
-		 */
+		/* The keeper waits for an answer even if it has called this join off. */
 		if (!goes_on && error == 0)
 			error = -EINTR;
 		if (error)
