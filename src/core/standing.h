@@ -18,8 +18,8 @@
 #include "core/worker.h"
 
 /*
- * A worker holds so many calls, and no later one before its oldest is complete. So no member's
- * first call that is not complete comes more than this after another member's.
+ * A worker holds at most SML_WORKER_TENSORS calls, and takes no other one before its oldest is
+ * complete. So no member's first incomplete call comes more than this many after another member's.
  */
 #define SML_STANDING_CALLS SML_WORKER_TENSORS
 

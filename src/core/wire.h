@@ -72,7 +72,7 @@ _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no
 #define SML_MAX_LANES	     2208
 #define SML_MAX_PACKET_BYTES (SML_HEADER_BYTES + 4 * SML_MAX_LANES)
 
-/* The bytes of so many lanes in a packet. omitted: SML_LANES_OMITTED, or 0. */
+/* How many bytes the lanes take in a packet. omitted is SML_LANES_OMITTED, or 0. */
 static inline uint32_t sml_lane_bytes(uint32_t lanes, uint8_t omitted)
 {
 	return omitted ? 0 : 4 * lanes;

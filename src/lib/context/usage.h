@@ -30,7 +30,7 @@ struct sml_usage {
 void sml_usage_begin(struct sml_usage *usage, const struct sml_tensor_spec *spec, unsigned n_ranks,
 		     uint64_t now_ns);
 
-/* Note that so many calls are done. */
+/* Note that n calls are done. */
 void sml_usage_end(struct sml_usage *usage, uint64_t n);
 
 /* For how long a call was under way, until now. */

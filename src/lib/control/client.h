@@ -122,8 +122,8 @@ int sml_control_ready(struct sml_control *control, struct sml_readiness *found,
 		      const struct sml_meanwhile *meanwhile, uint64_t deadline_ns);
 
 /*
- * While the context opens: run the connection until something came over it or
- * over one of these sockets, or until until_ns.
+ * While the context opens: run the connection until something came over it or over one of these
+ * sockets, or until until_ns.
  */
 int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds,
 		     uint64_t until_ns);
@@ -146,8 +146,8 @@ int sml_control_start(struct sml_control *control, const struct sml_control_owne
 int sml_control_leave(struct sml_control *control, uint64_t deadline_ns);
 
 /*
- * This rank's slots have found that two ranks disagree about a use: ask them, and
- * tell all. Any thread; returns at once. The first one counts.
+ * This rank's slots have found that two ranks disagree about a use: ask these two for their calls,
+ * and report them to all ranks. Only the first disagreement counts. Any thread; returns at once.
  */
 void sml_control_mismatch(struct sml_control *control, const struct sml_disagreement *found);
 
