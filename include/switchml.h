@@ -231,7 +231,7 @@ struct sml_config {
 	int mtu;
 	/*
 	 * Network interfaces to use, as "eth0,ib", or not to use, as "^lo,docker": names and their
-	 * beginnings. SWITCHML_SOCKET_IFNAME, NULL: that of the route to the switch.
+	 * beginnings. SWITCHML_SOCKET_IFNAME, NULL (the interface of the route to the switch).
 	 */
 	const char *interface;
 	/*
@@ -248,8 +248,8 @@ struct sml_config {
 	 */
 	const char *faults;
 	/*
-	 * File for a record of what every slot was waiting for when the job failed.
-	 * "%r" becomes the rank. SWITCHML_FLIGHT_RECORDER, NULL: it is only logged.
+	 * File for a record of what every slot was waiting for when the job failed. A summary is
+	 * logged in any case. "%r" becomes the rank. SWITCHML_FLIGHT_RECORDER, NULL (no file).
 	 */
 	const char *flight_recorder;
 
@@ -269,13 +269,13 @@ struct sml_config {
 	const char *job_key, *job_key_file;
 
 	/*
-	 * The function that gets log lines; NULL: they go to standard error. level is a number as
-	 * in `debug`. text has no newline, and is valid during the call. The function is called
-	 * from sml_open() until sml_close() has returned, by any thread, including the library's
-	 * own, and by several at once. The library may hold locks then. So the function must return
-	 * soon, must not wait for a thread that is in a call of this library, and may call only
-	 * sml_strerror(), sml_version() and sml_version_number(). log_self is passed on to it. If
-	 * there is no switch, rank 0's control port still logs to standard error.
+	 * The function that gets log lines. If it is NULL, they go to standard error. level is a
+	 * number as in `debug`. text has no newline, and is valid during the call. The function is
+	 * called from sml_open() until sml_close() has returned, by any thread, including the
+	 * library's own, and by several at once. The library may hold locks then. So the function
+	 * must return soon, must not wait for a thread that is in a call of this library, and may
+	 * call only sml_strerror(), sml_version() and sml_version_number(). log_self is passed on
+	 * to it. If there is no switch, rank 0's control port still logs to standard error.
 	 */
 	void (*log)(void *log_self, int level, const char *text);
 	void *log_self;
@@ -284,13 +284,14 @@ struct sml_config {
 	 * sml_open() fails with -EINTR soon after *interrupt has become nonzero, and the switch
 	 * forgets this rank. Another thread or a signal handler may set it; its type is that of
 	 * sig_atomic_t. It is read until sml_open() returns. If a name server does not answer,
-	 * sml_open() ends only when the resolver gives up. NULL: nothing interrupts sml_open().
+	 * sml_open() ends only when the resolver gives up. If it is NULL, nothing interrupts
+	 * sml_open().
 	 */
 	const volatile int *interrupt;
 
 	/*
 	 * "FIRST-LAST": every port that this rank opens is in this range. If ranks embed the
-	 * switch, master_port must be in it, too. NULL: any ports. SWITCHML_PORTS.
+	 * switch, master_port must be in it, too. SWITCHML_PORTS, NULL (any ports).
 	 */
 	const char *ports;
 
@@ -393,8 +394,8 @@ struct sml_membership {
 	size_t size; /* sizeof(struct sml_membership), set by SML_MEMBERSHIP_INIT */
 	/*
 	 * A name that is the same on all members, and that no other membership has ever had: a
-	 * UUID, for example, or the first name and a number that grows. NULL: the switch decides
-	 * on the members (see below).
+	 * UUID, for example, or the first name and a number that grows. If it is NULL, the switch
+	 * decides on the members (see below).
 	 */
 	const char *job;
 	/* This process's rank, and the number of ranks. Both are 0 if the switch decides. */
