@@ -97,12 +97,22 @@ static uint64_t n_blocks(const struct sml_tensor_spec *spec, const struct sml_sh
 	return code.exponents ? div_up(spec->count, sml_code_block(&code)) : 0;
 }
 
+/*
+ * The lanes of all packets with exponents but the last: as many as a packet that is full of
+ * elements has. Packets of both streams leave in one batch, and the kernel is given a run of
+ * packets that are equally long as one (UDP_SEGMENT).
+ */
+static uint32_t head_lanes(const struct sml_code *code, const struct sml_shape *shape)
+{
+	return code->rounded ? sml_code_lanes(code, sml_code_elements(code, shape->lanes))
+			     : shape->lanes;
+}
+
 static uint32_t elements_per_head(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
 	struct sml_code code = code_of(spec, shape);
 	uint32_t bytes = (uint32_t)sml_element_bytes(spec->type), block = sml_code_block(&code);
-	uint32_t fit = shape->only_int32 ? shape->lanes : 2u * shape->lanes;
-	/* A power of two, which fills its packet: see sml_lanes_round(). */
+	uint32_t lanes = head_lanes(&code, shape), fit = shape->only_int32 ? lanes : 2 * lanes;
 	uint32_t cached = HEAD_BYTES / (bytes < 4 ? 4 : bytes) / block;
 
 	return block * (fit < cached ? fit : cached);
@@ -325,9 +335,17 @@ static uint32_t lanes_used(const struct sml_tensor *tensor, enum sml_stream_id s
 	return 0;
 }
 
+static bool carries_exponents(const struct sml_tensor *tensor, enum sml_stream_id stream)
+{
+	return stream == SML_HEAD && tensor->form == SML_FORM_EXPONENT;
+}
+
 static uint32_t packet_lanes(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			     uint32_t index)
 {
+	bool exponents = carries_exponents(tensor, stream);
+	uint32_t full;
+
 	if (is_zero(tensor, stream, index))
 		return 0;
 	/* Whole blocks: switches that round take no others. */
@@ -335,14 +353,17 @@ static uint32_t packet_lanes(const struct sml_tensor *tensor, enum sml_stream_id
 		return lanes_used(tensor, stream, index);
 	if (tensor->shape.only_full)
 		return tensor->shape.lanes;
-	return sml_lanes_round(lanes_used(tensor, stream, index), tensor->shape.lanes);
+	full = exponents ? head_lanes(&tensor->code, &tensor->shape) : tensor->shape.lanes;
+	if (exponents && index + 1 < tensor->window[SML_HEAD].count)
+		return full;
+	return sml_lanes_round(lanes_used(tensor, stream, index), full);
 }
 
 void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			       uint32_t index, struct sml_contribution *out)
 {
 	bool elements = stream == SML_DATA || tensor->form == SML_FORM_SMALL;
-	bool exponents = stream == SML_HEAD && tensor->form == SML_FORM_EXPONENT;
+	bool exponents = carries_exponents(tensor, stream);
 
 	out->lanes = (uint16_t)packet_lanes(tensor, stream, index);
 	bool ordered =

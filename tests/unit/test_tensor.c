@@ -226,8 +226,8 @@ TEST(a_chunk_with_blocks_of_two_head_chunks_waits_for_both)
 	}
 }
 
-/* So are the elements of its blocks, unless they would leave the cache. */
-TEST(a_head_chunk_s_packet_is_full_of_exponents)
+/* The elements of its blocks must stay in the cache, so it may have fewer than fit. */
+TEST(a_head_chunk_has_as_many_exponents_as_fit_into_all_lanes)
 {
 	static const uint16_t counts[] = SML_LANE_COUNTS;
 
@@ -249,12 +249,34 @@ TEST(a_head_chunk_s_packet_is_full_of_exponents)
 				assert_int_equal(head.lane_kind,
 						 only_int32 ? SML_LANE_INT32 : SML_LANE_INT16_PAIR);
 				exponents = tensor.elements_per_head / block;
-				assert_int_equal(head.lanes,
-						 only_int32 ? exponents : exponents / 2);
-				if (head.lanes < counts[i])
+				assert_int_equal(head.lanes, counts[i]);
+				if (exponents < (only_int32 ? 1u : 2u) * counts[i])
 					assert_int_equal(tensor.elements_per_head << (2 + wide),
 							 512 << 10);
 			}
+}
+
+/* So that a batch with packets of both streams is one run of equally long packets. */
+TEST(full_packets_of_exponents_and_of_elements_are_equally_long)
+{
+	static const enum sml_wire wires[] = {SML_WIRE_INT32, SML_WIRE_INT16, SML_WIRE_INT8};
+
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned rounds = 0; rounds < 2; rounds++) {
+			const struct sml_shape shape = {
+				.lanes = 352, .n_ranks = 1, .rounds = rounds};
+			struct sml_tensor_spec spec = spec_of(SML_FLOAT32, SML_SUM, 1 << 18);
+			struct sml_sequence sequence = {0};
+			struct sml_contribution head, data;
+
+			if (wires[i] == SML_WIRE_INT8 && !rounds)
+				continue;
+			spec.wire = wires[i];
+			make_in(&spec, &shape, &sequence);
+			sml_tensor_describe_chunk(&tensor, SML_HEAD, 0, &head);
+			sml_tensor_describe_chunk(&tensor, SML_DATA, 0, &data);
+			assert_int_equal(head.lanes, data.lanes);
+		}
 }
 
 TEST(a_last_head_chunk_has_lanes_for_its_exponents_only)
