@@ -46,6 +46,11 @@ typedef __s64 int64_t;
 		asm volatile("" : "+r"(index_));                                                   \
 		index_ &((n)-1);                                                                   \
 	})
+/*
+ * The lesser of both, where a <= most + 1. Verifiers would follow both ways of a branch, and
+ * clang makes one of a difference of signed numbers.
+ */
+#define sml_at_most(a, most) ((a) - (int32_t)(((uint32_t)(most) - (uint32_t)(a)) >> 31))
 
 #else
 
@@ -54,6 +59,7 @@ typedef __s64 int64_t;
 #include <stdint.h>
 
 #define sml_below(index, n)	      (index)
+#define sml_at_most(a, most)	      ((a) < (most) ? (a) : (most)) /* vector units have it */
 #define SML_SLOT_INLINE		      static inline
 
 /*

@@ -131,8 +131,9 @@ SML_SLOT_INLINE int32_t sml_rounded(uint32_t width, int32_t sum, struct sml_roun
 {
 	uint32_t odd = (uint32_t)(sum >> by.shift) & by.odd;
 	int32_t rounded = (int32_t)((uint32_t)sum + by.half + odd) >> by.shift;
+	int32_t most = (int32_t)(((uint32_t)1 << (width - 1)) - 1);
 
-	return rounded - (int32_t)sml_exceeds((uint32_t)rounded, ((uint32_t)1 << (width - 1)) - 1);
+	return sml_at_most(rounded, most);
 }
 
 #endif
