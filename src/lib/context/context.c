@@ -16,11 +16,16 @@ int sml_context_check(const struct sml_context *context)
 	return __atomic_load_n(&context->error, __ATOMIC_ACQUIRE);
 }
 
+/* const does not cover the lock, the condition, and the number of calls that are inside. */
+static struct sml_context *mutable_of(const struct sml_context *context)
+{
+	return (struct sml_context *)(uintptr_t)context;
+}
+
 const char *sml_error_text(const struct sml_context *context)
 {
 	SML_NO_CANCELLATION;
-	/* const does not cover the lock and the condition. */
-	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
+	struct sml_context *mutable = mutable_of(context);
 	char *text = sml_error_buffer();
 
 	if (context == NULL)
@@ -70,6 +75,18 @@ void sml_context_exit(struct sml_context *context)
 	pthread_mutex_lock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
+}
+
+int sml_context_begin_reading(const struct sml_context *context)
+{
+	if (context->owner != getpid())
+		return SML_ERROR_FORKED;
+	return sml_context_enter(mutable_of(context)) ? 0 : SML_ERROR_CLOSED;
+}
+
+void sml_context_end_reading(const struct sml_context *context)
+{
+	sml_context_exit(mutable_of(context));
 }
 
 int sml_context_refuse(struct sml_context *context, int error, const char *format, ...)

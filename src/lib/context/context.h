@@ -111,6 +111,13 @@ bool sml_context_enter(struct sml_context *context);
 void sml_context_exit(struct sml_context *context);
 
 /*
+ * The same for a call of the program that only reads. Returns 0, and the call ends with
+ * sml_context_end_reading(); or SML_ERROR_FORKED or SML_ERROR_CLOSED.
+ */
+int sml_context_begin_reading(const struct sml_context *context);
+void sml_context_end_reading(const struct sml_context *context);
+
+/*
  * The same for a call that waits for a request, and may be the one that notices its deadline: it is
  * inside in any case, and ends with sml_context_exit(). False: as above.
  */

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/context/context.h"
 
@@ -105,35 +104,25 @@ void sml_context_keep_counters(struct sml_context *context)
 	context->before = counters;
 }
 
-/* 0, and the caller is inside; or an error. const does not cover the number of those inside. */
-static int enter(const struct sml_context *context, const struct sml_counters *counters)
+static int begin_reading(const struct sml_context *context, const struct sml_counters *counters)
 {
-	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
-
 	if (context == NULL || counters == NULL || counters->size < sizeof(size_t))
 		return sml_error_set(
 			-EINVAL,
 			"the context or the counters are NULL, or counters->size is not set");
-	if (context->owner != getpid())
-		return SML_ERROR_FORKED;
-	return sml_context_enter(mutable) ? 0 : SML_ERROR_CLOSED;
-}
-
-static int leave(const struct sml_context *context, int error)
-{
-	sml_context_exit((struct sml_context *)(uintptr_t)context);
-	return error;
+	return sml_context_begin_reading(context);
 }
 
 int sml_get_counters(const struct sml_context *context, struct sml_counters *counters)
 {
-	int error = enter(context, counters);
+	int error = begin_reading(context, counters);
 
 	if (error)
 		return error;
 	sml_context_count(context, counters);
 	add_before(context, counters);
-	return leave(context, 0);
+	sml_context_end_reading(context);
+	return 0;
 }
 
 static int check_stripe(const struct sml_context *context, int stripe)
@@ -149,17 +138,18 @@ static int check_stripe(const struct sml_context *context, int stripe)
 int sml_get_stripe_counters(const struct sml_context *context, int stripe,
 			    struct sml_counters *counters, const char **name)
 {
-	int error = enter(context, counters);
+	int error = begin_reading(context, counters);
 
 	if (error)
 		return error;
 	error = check_stripe(context, stripe);
-	if (error)
-		return leave(context, error);
-	sml_context_count_stripe(context, (unsigned)stripe, counters);
-	if (name)
-		*name = sml_stripe_name(&context->stripes[stripe]);
-	return leave(context, 0);
+	if (error == 0) {
+		sml_context_count_stripe(context, (unsigned)stripe, counters);
+		if (name)
+			*name = sml_stripe_name(&context->stripes[stripe]);
+	}
+	sml_context_end_reading(context);
+	return error;
 }
 
 int sml_stripe_count(const struct sml_context *context)

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/plural.h"
@@ -208,20 +207,18 @@ static void name_switches(const struct sml_context *context, char *text, size_t 
 
 int sml_get_path(const struct sml_context *context, char *text, size_t bytes)
 {
-	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
-	int error = 0;
+	int error;
 
 	if (context == NULL || text == NULL || bytes == 0)
 		return sml_error_set(-EINVAL, "the context or the text is NULL, or has no room");
-	if (context->owner != getpid())
-		return SML_ERROR_FORKED;
-	if (!sml_context_enter(mutable))
-		return SML_ERROR_CLOSED;
+	error = sml_context_begin_reading(context);
+	if (error)
+		return error;
 	if (context->n_stripes > 0)
 		name_path(context, "", text, bytes);
 	else
 		error = sml_error_set(-EINVAL, "this context has no job");
-	sml_context_exit(mutable);
+	sml_context_end_reading(context);
 	return error;
 }
 
