@@ -459,7 +459,7 @@ static bool leave_again(struct sml_stripe *stripe)
 
 	if (!is_over(stripe->context) || !sml_context_get_farewell(stripe->context, &farewell))
 		return false;
-	sml_control_abort(stripe->control, farewell.error, farewell.text, farewell.kinds);
+	sml_control_send_farewell(stripe->control, &farewell);
 	sml_control_retire(stripe->control);
 	return true;
 }

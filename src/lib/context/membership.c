@@ -353,8 +353,7 @@ static void tell_end(struct sml_context *context)
 		return;
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (sml_control_is_admitted(context->stripes[i].control))
-			sml_control_abort(context->stripes[i].control, farewell.error,
-					  farewell.text, farewell.kinds);
+			sml_control_send_farewell(context->stripes[i].control, &farewell);
 }
 
 void sml_membership_fini(struct sml_context *context)

@@ -164,12 +164,14 @@ void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t numb
  */
 void sml_control_abort(struct sml_control *control, int error, const char *text, unsigned kinds);
 
-/* The same, of a rank that has given its job up while it looked for another switch. */
+/* The same report, noted for a switch that is found only after the job has failed here. */
 struct sml_farewell {
-	int error;
-	unsigned kinds;
+	int error;	/* 0 if the job has not failed here */
+	unsigned kinds; /* of enum sml_abort_kind */
 	char text[SML_TEXT_BYTES];
 };
+
+void sml_control_send_farewell(struct sml_control *control, const struct sml_farewell *farewell);
 
 /* The job has been admitted, and has not ended. NULL if it has not. Any thread. */
 bool sml_control_is_admitted(struct sml_control *control);

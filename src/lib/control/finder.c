@@ -414,8 +414,7 @@ static void tell_farewell(struct sml_finder *finder)
 		return;
 	for (unsigned i = 0; i < finder->config.n_endpoints; i++)
 		if (finder->attempts[i].control)
-			sml_control_abort(finder->attempts[i].control, farewell.error,
-					  farewell.text, farewell.kinds);
+			sml_control_send_farewell(finder->attempts[i].control, &farewell);
 }
 
 void sml_finder_close(struct sml_finder *finder)

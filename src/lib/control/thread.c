@@ -186,6 +186,11 @@ void sml_control_abort(struct sml_control *control, int error, const char *text,
 	pthread_mutex_unlock(&control->lock);
 }
 
+void sml_control_send_farewell(struct sml_control *control, const struct sml_farewell *farewell)
+{
+	sml_control_abort(control, farewell->error, farewell->text, farewell->kinds);
+}
+
 /* Why there is no report. The lock is held. */
 static void explain_no_stalls(const struct sml_control *control, unsigned stripe, char *text,
 			      size_t text_bytes)
