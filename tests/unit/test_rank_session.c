@@ -13,12 +13,16 @@
 
 static struct sml_session session;
 static unsigned n_sent[SML_RULES_MESSAGES];
-static unsigned n_described, n_stalls_told;
+static unsigned n_described, n_stalls_told, n_empty_reports;
+static bool knows_stalls;
 
 static int send_out(void *self, const SmlControl__Envelope *message)
 {
 	(void)self;
 	n_sent[message->body_case]++;
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_STALL_REPORT)
+		n_empty_reports +=
+			message->stall_report->partial && message->stall_report->n_slots == 0;
 	return 0;
 }
 
@@ -39,10 +43,11 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	return true;
 }
 
-static void report_stalls(void *self)
+static bool report_stalls(void *self)
 {
 	(void)self;
-	n_stalls_told++;
+	n_stalls_told += knows_stalls;
+	return knows_stalls;
 }
 
 static bool get_traffic(void *self, SmlControl__Traffic *traffic)
@@ -69,7 +74,8 @@ static int run_until_started(void **state)
 
 	(void)state;
 	memset(n_sent, 0, sizeof(n_sent));
-	n_described = n_stalls_told = 0;
+	n_described = n_stalls_told = n_empty_reports = 0;
+	knows_stalls = true;
 	output.describe = NULL;
 	output.report_stalls = NULL;
 	sml_session_init(&session, &config);
@@ -112,6 +118,29 @@ TEST_WITH(questions_that_come_before_the_owner_are_answered_after_it, run_until_
 	assert_int_equal(n_described, 1);
 	assert_int_equal(n_stalls_told, 1);
 	assert_int_equal(n_sent[SML_CONTROL__ENVELOPE__BODY_DESCRIPTION], 1);
+}
+
+static void ask_for_stalls(void)
+{
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+
+	sml_session_message(&session, sml_envelope(STALL_REQUEST, stall_request, &request));
+}
+
+/* It would not be asked again: one that was once too busy was silent until its job ended. */
+TEST_WITH(a_rank_that_does_not_know_what_its_slots_wait_for_says_so, run_until_started, end)
+{
+	knows_stalls = false;
+	ask_for_stalls();
+	assert_int_equal(n_empty_reports, 0);
+	serve();
+	assert_int_equal(n_empty_reports, 1);
+	ask_for_stalls();
+	assert_int_equal(n_empty_reports, 2);
+	knows_stalls = true;
+	ask_for_stalls();
+	assert_int_equal(n_empty_reports, 2);
+	assert_int_equal(n_stalls_told, 1);
 }
 
 static void tick_until(uint64_t from_ms, uint64_t until_ms, uint64_t results_a_tick)

@@ -344,11 +344,22 @@ static void on_describe(struct sml_session *session, const SmlControl__Envelope 
 	session->asked = true;
 }
 
+/* The switch does not ask again before it has an answer, even if this rank does not know. */
+static void answer_stalls(struct sml_session *session)
+{
+	SmlControl__StallReport nothing = SML_CONTROL__STALL_REPORT__INIT;
+
+	if (session->config.output->report_stalls(session->config.self))
+		return;
+	nothing.partial = true;
+	sml_session_send(session, sml_envelope(STALL_REPORT, stall_report, &nothing));
+}
+
 static void on_stall_request(struct sml_session *session, const SmlControl__Envelope *message)
 {
 	(void)message;
 	if (session->serves)
-		session->config.output->report_stalls(session->config.self);
+		answer_stalls(session);
 	else
 		session->stalls_requested = true;
 }
@@ -360,7 +371,7 @@ void sml_session_serve(struct sml_session *session, bool may_be_lost)
 	if (session->asked)
 		answer(session, &session->question);
 	if (session->stalls_requested)
-		session->config.output->report_stalls(session->config.self);
+		answer_stalls(session);
 	session->asked = session->stalls_requested = false;
 }
 

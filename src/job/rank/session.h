@@ -172,8 +172,11 @@ struct sml_session_output {
 	 */
 	bool (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes, SmlControl__Call *call);
-	/* Send what this rank's slots are waiting for, by sml_session_send(). */
-	void (*report_stalls)(void *self);
+	/*
+	 * Send what this rank's slots are waiting for, by sml_session_send(). False: it is not
+	 * known now, and nothing was sent.
+	 */
+	bool (*report_stalls)(void *self);
 	/* What they have done so far; counters by rank are in this memory. */
 	void (*get_stripe_status)(void *self, SmlControl__StripeStatus *status,
 				  uint64_t waited_ms[SML_MAX_CHILDREN]);

@@ -16,12 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "control/envelope.h"
 #include "control/text.h"
 #include "job/members/hosts.h"
 #include "job/members/members.h"
-#include "job/peer/output.h"
 #include "job/states/end.h"
+#include "job/states/stall.h"
 
 /* For each check, every thread of the dataplane walks its slots. */
 #define LOOK_NS (SML_SECOND_NS / 2)
@@ -88,18 +87,12 @@ static struct sml_member *find_witness(const struct sml_job *job, unsigned gone)
 
 static void query_hosts(const struct sml_job *job)
 {
-	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
-
 	for (unsigned rank = sml_ranks_next(&job->departed, 0); rank < SML_MAX_WORLD;
 	     rank = sml_ranks_next(&job->departed, rank + 1)) {
 		struct sml_member *witness = find_witness(job, rank);
 
-		if (witness == NULL || witness->stalls_requested ||
-		    !sml_peer_listens(job->jobs, witness->peer))
-			continue;
-		witness->stalls_requested = true;
-		(void)sml_peer_send(job->jobs, witness->peer,
-				    sml_envelope(STALL_REQUEST, stall_request, &request));
+		if (witness != NULL)
+			sml_job_query_member(job, witness);
 	}
 }
 

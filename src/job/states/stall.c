@@ -176,24 +176,24 @@ static struct stalls *open_stalls(struct sml_job *job)
 	return NULL;
 }
 
-/*
- * The ranks have the slots: each reports its own, to all who have asked. A rank that has not
- * answered the last question is not asked again.
- */
-static void query_ranks(struct sml_job *job)
+void sml_job_query_member(const struct sml_job *job, struct sml_member *member)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 
-	for (unsigned rank = 0; rank < job->stripes; rank++) {
-		struct sml_member *member = &job->members[rank];
-
-		if (member->peer == NULL || member->stalls_requested ||
-		    !sml_peer_listens(job->jobs, member->peer))
-			continue;
+	if (member->peer == NULL || member->stalls_requested ||
+	    !sml_peer_listens(job->jobs, member->peer))
+		return;
+	/* Without memory, it is asked at the next occasion. */
+	if (sml_peer_send(job->jobs, member->peer,
+			  sml_envelope(STALL_REQUEST, stall_request, &request)) == 0)
 		member->stalls_requested = true;
-		(void)sml_peer_send(job->jobs, member->peer,
-				    sml_envelope(STALL_REQUEST, stall_request, &request));
-	}
+}
+
+/* The ranks have the slots: each reports its own, to all who have asked. */
+static void query_ranks(struct sml_job *job)
+{
+	for (unsigned rank = 0; rank < job->stripes; rank++)
+		sml_job_query_member(job, &job->members[rank]);
 }
 
 static void pass(struct sml_job *job, const struct stalls *stalls)

@@ -15,6 +15,12 @@ void sml_job_send_stalls(struct sml_job *job, struct sml_member *member);
 void sml_job_look_for_answers(struct sml_job *job);
 uint64_t sml_job_answers_due(const struct sml_job *job);
 
+/*
+ * Ask a rank, if it is here, what its slots are waiting for; unless it owes an answer to an earlier
+ * question, because a rank may ask others as often as it likes.
+ */
+void sml_job_query_member(const struct sml_job *job, struct sml_member *member);
+
 /* A rank reports what its slots are waiting for: pass it to those who have asked. */
 void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in);
 

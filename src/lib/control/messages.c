@@ -85,6 +85,12 @@ static struct sml_stall_report *unpack(const struct sml_control *control,
 		       : NULL;
 }
 
+/* An answer of what has slots, and could not look at them. */
+static bool says_nothing(const SmlControl__StallReport *report)
+{
+	return report->partial && report->n_slots == 0;
+}
+
 /* Only the first one is kept, because other threads may be reading it. */
 static void keep_report(struct sml_control *control, const SmlControl__StallReport *message,
 			struct sml_stall_report **place)
@@ -128,10 +134,12 @@ static void stalls_reported(void *self, const SmlControl__StallReport *report, b
 	if (last_words)
 		keep_report(control, report,
 			    has_slots ? &control->last_words : &control->stalls[0]);
-	else if (stripe < SML_MAX_STRIPES && keeps_stalls(control))
-		keep_report(control, report, &control->stalls[stripe]);
-	else if (stripe < SML_MAX_STRIPES)
+	else if (stripe >= SML_MAX_STRIPES)
+		return;
+	else if (!keeps_stalls(control))
 		notify_owner(control, stripe, report);
+	else if (!says_nothing(report))
+		keep_report(control, report, &control->stalls[stripe]);
 }
 
 static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
@@ -148,12 +156,13 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
  */
 #define MOST_TOLD_BYTES 10000
 
-static void report_stalls(void *self)
+static bool report_stalls(void *self)
 {
 	struct sml_control *control = self;
 	struct sml_stall_report *report = control->owner.stalls(control->owner.self);
 	SmlControl__StallReport out = SML_CONTROL__STALL_REPORT__INIT;
 	struct sml_waits_message message;
+	bool knows = false;
 
 	if (report && sml_waits_pack(&report->waits, MOST_TOLD_BYTES, &message)) {
 		out.slots = message.slots;
@@ -163,8 +172,10 @@ static void report_stalls(void *self)
 		out.partial = message.is_partial;
 		sml_session_send(&control->session, sml_envelope(STALL_REPORT, stall_report, &out));
 		sml_waits_free(&message);
+		knows = true;
 	}
 	sml_stall_report_close(report);
+	return knows;
 }
 
 static void get_stripe_status(void *self, SmlControl__StripeStatus *status,

@@ -104,8 +104,8 @@ void sml_question_answer(struct sml_threads *threads, unsigned thread, uint32_t 
 	pthread_mutex_unlock(&threads->lock);
 }
 
-/* The lock is held. False: not all have answered. */
-static bool wait_for_answers(struct sml_threads *threads)
+/* The lock is held. */
+static void wait_for_answers(struct sml_threads *threads)
 {
 	struct timespec until = sml_timespec(sml_now_ns() + ANSWER_NS);
 	struct sml_embedded_stripe *own = threads->own;
@@ -114,15 +114,28 @@ static bool wait_for_answers(struct sml_threads *threads)
 	while (own->question.n_answered < threads->n_threads &&
 	       threads->n_stopped < threads->n_threads && !late)
 		late = pthread_cond_timedwait(&threads->changed, &threads->lock, &until);
-	return own->question.n_answered == threads->n_threads ||
-	       threads->n_stopped == threads->n_threads;
+}
+
+/*
+ * The lock is held. No thread answers any more: some may have done so before they stopped, and the
+ * slots of others are looked at here.
+ */
+static void note_unanswered(const struct sml_threads *threads, struct sml_stall_report *report)
+{
+	if (threads->own->question.n_answered == threads->n_threads)
+		return;
+	if (threads->n_stopped < threads->n_threads) {
+		report->waits.is_partial = true;
+		return;
+	}
+	for (unsigned i = 0; i < threads->n_threads; i++)
+		look_at_shard(threads->own, i, report);
 }
 
 struct sml_stall_report *sml_question_query(struct sml_threads *threads, unsigned stripe)
 {
 	struct sml_embedded_stripe *own = threads->own;
 	struct sml_stall_report *report;
-	bool answered;
 
 	/* All are on one host, or a switch has what these slots add up. */
 	if (threads->host && (own == NULL || !threads->host->memory.terms.goes_up))
@@ -135,18 +148,12 @@ struct sml_stall_report *sml_question_query(struct sml_threads *threads, unsigne
 	own->question.n_answered = 0;
 	__atomic_add_fetch(&own->question.number, 1, __ATOMIC_SEQ_CST);
 	sml_threads_wake(threads);
-	answered = wait_for_answers(threads);
+	wait_for_answers(threads);
 	own->question.report = NULL;
-	if (own->question.n_answered == 0 && threads->n_stopped == threads->n_threads)
-		for (unsigned i = 0; i < threads->n_threads; i++)
-			look_at_shard(own, i, report);
+	note_unanswered(threads, report);
 	pthread_mutex_unlock(&threads->lock);
-	if (answered) {
-		sml_stall_report_count(report);
-		return report;
-	}
-	sml_stall_report_close(report);
-	return NULL;
+	sml_stall_report_count(report);
+	return report;
 }
 
 /*

@@ -13,8 +13,8 @@ struct sml_stall_report;
 
 /*
  * What ranks of this host share for the stripe is read. Otherwise, ask the threads, or read the
- * slots if the threads have stopped. The caller frees the report. NULL if there is no answer, or no
- * memory.
+ * slots if the threads have stopped. The caller frees the report; it is partial if a thread does
+ * not answer. NULL if this rank has no slots, or no memory.
  */
 struct sml_stall_report *sml_question_query(struct sml_threads *threads, unsigned stripe);
 

@@ -57,9 +57,10 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	return true;
 }
 
-static void report_stalls(void *self)
+static bool report_stalls(void *self)
 {
 	(void)self;
+	return false;
 }
 
 static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
