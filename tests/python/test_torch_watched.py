@@ -302,6 +302,7 @@ def abort_with_hooks(rank, how):
     group.unregister_abort_hook(2)
     dist.all_reduce(torch.ones(1), group=group)
     before = list(called)
+    dist.barrier()  # of the default group: the others' call has ended, too
     if rank == 0 and how == "abort":
         group.abort()
     try:
