@@ -23,6 +23,7 @@
  *	ANY_PART   a switch decides for some ranks of a job that it has not run
  *	REOPEN     another membership may follow when the last one has run
  *	NO_DUE     the switch waits for ranks that never ask
+ *	KEEP_UNTOLD a member that was not told so is too late when it asks again
  */
 #ifndef P
 #define P 3
@@ -180,6 +181,22 @@ inline look_at_place(s, m) {
 	fi
 }
 
+/* It was not told that it is a member of the next membership, which has not run without it. */
+inline end_undelivered(s, m, p) {
+#ifndef KEEP_UNTOLD
+	for (n : 1 .. M) {
+		if
+		:: m != 0 && after[n] == m && HAS(members[n], p) && job[JOB(s, n)] == PROBES ->
+			end_job(s, n, 0)
+		:: else
+		fi
+	}
+	n = 0
+#else
+	skip
+#endif
+}
+
 inline forget(p) {
 	admitted[p] = 0; ran[p] = 0; state[p] = NEW; at[p] = 0
 }
@@ -194,6 +211,7 @@ inline ask(s, p) {
 	:: place == 0 && ran[p] != 0 && ran[p] != admitted[p] -> look_at_place(s, ran[p])
 	:: else
 	fi;
+	end_undelivered(s, place, p);
 	if
 #ifndef ASK_LATE
 	:: place != 0 && over[JOB(s, place)] -> forget(p)
@@ -342,7 +360,15 @@ inline switch_dies(s) {
 		ran[p] = (admitted[p] == after[m] -> admitted[p] : ran[p]); \
 		admitted[p] = m; state[p] = ADMITTED; ready[JOB(s, m)] = ready[JOB(s, m)] | (1 << (p)) }
 
-#define IN_PROBES(s, p, m) (HAS(members[m], p) && job[JOB(s, m)] == PROBES)
+/* It waits here to go on, and will be ready. Who has left since it came will not. */
+#define IS_HERE(s, m, p) \
+	(!HAS(members[m], p) || (HAS(met[JOB(s, m)], p) && state[p] == ADMITTED && \
+				 at[p] == (s) + 1 && admitted[p] == m))
+#if P == 2
+#define ARE_HERE(s, m) (IS_HERE(s, m, 0) && IS_HERE(s, m, 1))
+#else
+#define ARE_HERE(s, m) (IS_HERE(s, m, 0) && IS_HERE(s, m, 1) && IS_HERE(s, m, 2))
+#endif
 
 /* A process and a switch. It seeks where it was never told that the job has failed. */
 #define MEET(s, p) \
@@ -363,7 +389,7 @@ inline switch_dies(s) {
 		met[JOB(s, admitted[p])] = met[JOB(s, admitted[p])] | (1 << (p)); \
 		state[p] = ADMITTED; at[p] = (s) + 1; \
 		if \
-		:: met[JOB(s, admitted[p])] == members[admitted[p]] -> \
+		:: ARE_HERE(s, admitted[p]) -> \
 			job[JOB(s, admitted[p])] = PROBES; resumed[JOB(s, admitted[p])] = true; \
 			ready[JOB(s, admitted[p])] = members[admitted[p]] \
 		:: else \
@@ -374,7 +400,8 @@ inline switch_dies(s) {
 	:: atomic { state[p] == SEEKS -> state[p] = IDLE } \
 	:: atomic { state[p] == RUNS && changes < V -> changes++; state[p] = IDLE; at[p] = 0 } \
 	:: atomic { (state[p] == ASKS || state[p] == ADMITTED) && twice < T -> \
-		twice++; at[p] = 0; state[p] = (state[p] == ASKS -> IDLE : SEEKS) }
+		twice++; at[p] = 0; \
+		state[p] = (state[p] == ADMITTED -> SEEKS : (admitted[p] == 0 && ran[p] == 0 -> NEW : IDLE)) }
 
 #define JOBS(s, m) \
 	:: atomic { ASKED(s, m) && (ALL_DUE(s, m) || early < L) -> decide(s, m) } \
@@ -445,5 +472,5 @@ active proctype world() {
 		assert(state[q] != ASKS || asks[(at[q] - 1) * P + q] == 0);
 		assert(state[q] != IDLE && state[q] != SEEKS)
 	}
-	assert(RUNNING_NOW || switch_deaths > 0 || twice > 0 || S > 1 || LIVING < MIN || LIVING == 0)
+	assert(RUNNING_NOW || switch_deaths > 0 || S > 1 || LIVING < MIN || LIVING == 0)
 }

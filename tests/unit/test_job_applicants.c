@@ -90,6 +90,73 @@ TEST(a_rank_that_asks_twice_is_there_once)
 	jobs_close(&world);
 }
 
+/* It was not told of the decision, and this switch does not know yet that it has lost it. */
+TEST(a_member_whose_connection_breaks_at_the_decision_can_ask_again)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	for (uint32_t rank = 1; rank < 3; rank++)
+		jobs_apply(&world, 10 + rank, jobs_was(tag, rank, 3));
+	jobs_apply_as_new(&world, 20);
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(&world, 12, 2, 1, 3);
+	jobs_ready(&world, 11);
+	jobs_ready(&world, 20);
+	jobs_apply(&world, 22, jobs_was(tag, 2, 3));
+	assert_string_equal(jobs_refusal(&world, 22), "");
+	assert_non_null(strstr(jobs_refusal(&world, 11), "rank 1 asks again"));
+	assert_non_null(strstr(jobs_refusal(&world, 20), "rank 1 asks again"));
+	/* So does who was new, and waits again. */
+	jobs_apply_as_new(&world, 30);
+	jobs_apply(&world, 21, jobs_was(tag, 1, 3));
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(&world, 21, 3, 0, 3);
+	jobs_assert_decided(&world, 22, 3, 1, 3);
+	jobs_assert_decided(&world, 30, 3, 2, 3);
+	jobs_close(&world);
+}
+
+/* All of its ranks had to ask, and all are members. */
+TEST(a_member_of_a_job_that_ran_elsewhere_can_ask_again_at_the_decision)
+{
+	struct jobs_apply ask = jobs_was(77, 1, 2);
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		jobs_apply(&world, rank, jobs_was(77, rank, 2));
+	jobs_assert_decided(&world, 1, 2, 1, 2);
+	jobs_apply(&world, 10, jobs_was(77, 0, 2));
+	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 0 asks again"));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	/* Only this one was told of the last number. */
+	ask.number = 2;
+	jobs_apply(&world, 11, ask);
+	jobs_assert_decided(&world, 10, 3, 0, 2);
+	jobs_assert_decided(&world, 11, 3, 1, 2);
+	jobs_close(&world);
+}
+
+/* Another rank does not end what was decided without it. */
+TEST(who_was_left_out_does_not_end_the_membership_of_the_others)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	for (uint32_t rank = 1; rank < 3; rank++)
+		jobs_apply(&world, 10 + rank, jobs_was(tag, rank, 3));
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	jobs_apply(&world, 20, jobs_was(tag, 0, 3));
+	assert_non_null(strstr(jobs_refusal(&world, 20), "asked too late"));
+	for (unsigned peer = 11; peer < 13; peer++)
+		jobs_ready(&world, peer);
+	assert_non_null(jobs_received(&world, 12, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_close(&world);
+}
+
 TEST(who_asks_after_the_decision_is_too_late)
 {
 	struct jobs_world world;

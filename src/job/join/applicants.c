@@ -145,6 +145,43 @@ static void end_job(struct sml_jobs *jobs, const SmlControl__Place *place)
 	sml_job_fail(job, SML_ERROR_ABORTED, text);
 }
 
+/* Its rank there; -1: it has none. */
+static int find_rank(const struct sml_decision *decision, const SmlControl__Place *place)
+{
+	for (uint32_t rank = 0; rank < decision->n; rank++)
+		if (decision->before[rank] != 0 && decision->before[rank] - 1 == place->rank)
+			return (int)rank;
+	return -1;
+}
+
+/*
+ * A member of the next membership asks as a rank of the job before it: so its connection broke
+ * before it was told of the decision, and this switch may not know that yet. That membership waits
+ * for it in vain, and it has not run, because not all of its members were ready.
+ */
+static void end_undelivered(struct sml_jobs *jobs, const SmlControl__Place *place)
+{
+	char text[SML_SENTENCE_BYTES];
+
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *job = jobs->jobs[i];
+		int rank;
+
+		if (job == NULL || job->decision == NULL || job->state >= SML_JOB_RUNNING ||
+		    place->tag == 0 || job->decision->after != place->tag)
+			continue;
+		rank = find_rank(job->decision, place);
+		if (rank < 0)
+			continue;
+		snprintf(text, sizeof(text),
+			 "rank %d asks again to be a member, because its connection broke before "
+			 "the job had begun: ask again (sml_reconfigure()), too",
+			 rank);
+		sml_job_fail(job, SML_ERROR_ABORTED, text);
+		return;
+	}
+}
+
 static int refuse(struct sml_refusal *refusal, int error, const char *text)
 {
 	refusal->error = error;
@@ -165,6 +202,7 @@ static const SmlControl__Place *find_past_rank(struct sml_jobs *jobs, const SmlC
 	for (size_t i = 0; i < ask->n_places; i++) {
 		place = ask->places[i];
 		end_job(jobs, place);
+		end_undelivered(jobs, place);
 		before = sml_jobs_find_judged(jobs, place->tag);
 		if (before == NULL || before->ran)
 			break;

@@ -37,8 +37,10 @@
 #define MOVE_MS	 10000u
 #define LANES	 352u
 #define JOB_NAME "simulated"
-#define NEVER	 UINT64_MAX
-#define NEVER_32 UINT32_MAX
+/* Of a job whose members the switch decides on: its first name. */
+#define LINE_NAME "membership"
+#define NEVER	  UINT64_MAX
+#define NEVER_32  UINT32_MAX
 
 enum reach { ANSWERS, REFUSES, SILENT };
 

@@ -366,7 +366,7 @@ void sim_crank_applies(struct rank *rank)
 		sim_elastic_ends(rank);
 	give_up_job(rank);
 	rank->asks = true;
-	rank->job = "membership";
+	rank->job = LINE_NAME;
 	if (rank->past.ran.tag == 0 && rank->past.admitted.tag == 0) {
 		rank->number = 0;
 		rank->n = 1;
