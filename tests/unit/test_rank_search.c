@@ -124,14 +124,21 @@ static void waits_for(const unsigned *missing, unsigned n, unsigned seconds)
 		sml_search_missing(&search, 2, &ranks, 0, ++n_reports, now_ns);
 }
 
+/* Connect to the second switch and join there, whatever else is tried before. */
+static void comes_to_the_second(void)
+{
+	while (search.outcome == SML_SEARCH_GOES_ON && connects_within(2000) != 2)
+		;
+	assert_int_equal(search.outcome, SML_SEARCH_GOES_ON);
+	sml_search_connected(&search, 2, now_ns);
+	does(SML_SEARCH_JOIN, 2);
+}
+
 static int begin_to_judge(void **state)
 {
 	begin(state);
 	search.config.absence_ns = sml_search_absence_ns(4000);
-	while (connects_within(2000) != 2)
-		;
-	sml_search_connected(&search, 2, now_ns);
-	does(SML_SEARCH_JOIN, 2);
+	comes_to_the_second();
 	return 0;
 }
 
@@ -161,6 +168,62 @@ TEST_WITH(a_rank_that_comes_now_and_then_is_not, begin_to_judge, NULL)
 		now_ns += 2000 * MS;
 	}
 	assert_int_equal(search.outcome, SML_SEARCH_GOES_ON);
+}
+
+/* A switch is killed again and again. Each life is shorter than the others may take to come. */
+TEST_WITH(nobody_is_given_up_for_the_time_between_switches, begin_to_judge, NULL)
+{
+	struct sml_ranks ranks = {{0}};
+
+	sml_ranks_add(&ranks, 1);
+	for (unsigned i = 0; i < 30; i++) {
+		sml_search_missing(&search, 2, &ranks, 0, 1, now_ns);
+		now_ns += 100 * MS;
+		sml_search_missing(&search, 2, &ranks, 0, 2, now_ns);
+		now_ns += 700 * MS;
+		sml_search_failed(&search, 2, SML_ERROR_SWITCH_DIED, "it died", now_ns);
+		comes_to_the_second();
+	}
+	assert_int_equal(search.outcome, SML_SEARCH_GOES_ON);
+	waits_for((const unsigned[]){1}, 1, 8);
+	assert_int_equal(search.outcome, SML_SEARCH_FAILED);
+}
+
+/* Switches end the connections of a job whose ranks do not all come within five seconds. */
+TEST_WITH(a_switch_that_ends_the_wait_and_lets_it_begin_anew_was_there, begin_to_judge, NULL)
+{
+	uint64_t begun_ns = now_ns;
+
+	for (unsigned i = 1; search.outcome == SML_SEARCH_GOES_ON; i++) {
+		waits_for((const unsigned[]){1}, 1, 0);
+		if (i % 5 > 0 || search.outcome != SML_SEARCH_GOES_ON)
+			continue;
+		sml_search_failed(&search, 2, SML_ERROR_SWITCH_DIED, "1 did not come", now_ns);
+		comes_to_the_second();
+	}
+	assert_int_equal(search.error, SML_ERROR_RANK_DIED);
+	assert_in_range(now_ns - begun_ns, search.config.absence_ns,
+			search.config.absence_ns + 2500 * MS);
+}
+
+/* It was refused for long. Then a switch serves, and dies: the ranks meet soon at the next one. */
+TEST_WITH(whoever_was_at_a_switch_comes_soon_to_its_next_life, begin_to_judge, NULL)
+{
+	struct sml_ranks ranks = {{0}};
+	uint64_t lost_ns;
+
+	sml_ranks_add(&ranks, 1);
+	sml_search_failed(&search, 2, SML_ERROR_SWITCH_DIED, "it died", now_ns);
+	for (unsigned i = 0; i < 30; i++)
+		sml_search_failed(&search, (unsigned)connects_within(2000), -111, "refused",
+				  now_ns);
+	comes_to_the_second();
+	sml_search_missing(&search, 2, &ranks, 0, 1, now_ns);
+	lost_ns = now_ns;
+	sml_search_failed(&search, 2, SML_ERROR_SWITCH_DIED, "it died", now_ns);
+	while (connects_within(2000) != 2)
+		;
+	assert_in_range(now_ns - lost_ns, 0, 300 * MS);
 }
 
 /* Those that have asked to leave may have left. */

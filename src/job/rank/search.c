@@ -297,8 +297,13 @@ void sml_search_connected(struct sml_search *search, unsigned address, uint64_t 
 	close_siblings(search, address);
 }
 
-/* Only those that each message has named stay; if there is none, the count begins anew. */
-static void note_absent(struct sml_search *search, const struct sml_ranks *missing, uint64_t now_ns)
+/*
+ * Only those that each message has named stay; if there is none, the count begins anew. lived: the
+ * switch has been there since an earlier message. Before its first one, there may have been no
+ * switch to come to.
+ */
+static void note_absent(struct sml_search *search, const struct sml_ranks *missing, bool lived,
+			uint64_t now_ns)
 {
 	uint64_t since_ns = now_ns - search->absent_reported_ns;
 
@@ -306,7 +311,7 @@ static void note_absent(struct sml_search *search, const struct sml_ranks *missi
 	if (sml_ranks_is_empty(&search->absent)) {
 		search->absent = *missing;
 		search->absent_ns = 0;
-	} else if (since_ns <= TOLD_NS) {
+	} else if (lived && since_ns <= TOLD_NS) {
 		search->absent_ns += since_ns;
 	}
 	search->absent_reported_ns = now_ns;
@@ -335,13 +340,19 @@ void sml_search_missing(struct sml_search *search, unsigned address, const struc
 			unsigned n_more, unsigned n_reports, uint64_t now_ns)
 {
 	struct sml_search_try *try = &search->tries[address];
+	bool lived = try->n_reports > 0;
 
 	if (try->state != SML_SEARCH_WAITING || try->n_reports == n_reports)
 		return;
 	try->n_reports = n_reports;
 	try->missing = *ranks;
 	try->n_more = n_more;
-	note_absent(search, ranks, now_ns);
+	/*
+	 * It serves. If it is lost, this rank must not come to the next one long after the others,
+	 * which may be gone then, too.
+	 */
+	try->n_failures = 0;
+	note_absent(search, ranks, lived, now_ns);
 	if (search->config.absence_ns && search->absent_ns >= search->config.absence_ns)
 		judge(search, address);
 }
@@ -417,6 +428,10 @@ void sml_search_failed(struct sml_search *search, unsigned address, int error, c
 
 	if (!is_live(try) || search->outcome != SML_SEARCH_GOES_ON)
 		return;
+	/* A switch that has served for a while would have said who had come, until its end. */
+	if (try->state == SML_SEARCH_WAITING && try->n_reports > 0 &&
+	    now_ns >= try->since_ns + TOLD_NS)
+		note_absent(search, &try->missing, true, now_ns);
 	snprintf(try->reason, sizeof(try->reason), "%s", reason);
 	try->error = error;
 	set_pause(search, try, now_ns);

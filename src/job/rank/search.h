@@ -25,7 +25,8 @@
  * A rank may have died with the switch, and then nobody has seen it. All live ranks lose the switch
  * within a heartbeat or a little more, and come to each switch that they reach. So a rank that no
  * switch has seen for two heartbeats and 2 seconds is given up. Only the time counts in which a
- * switch has said, every second, that the rank is missing.
+ * switch has said, every second, that the rank is missing: not the time between two switches, or
+ * two lives of one.
  *
  * The invariant: at most one address is taken, and while one is, no other is live.
  */
@@ -108,7 +109,7 @@ struct sml_search {
 	int fatal;	/* the address whose message ended it, or -1 */
 	/*
 	 * The ranks that each message has named so far, from any switch; and for how long, without
-	 * the times in which no switch has said so.
+	 * the times in which no switch has said so again.
 	 */
 	struct sml_ranks absent;
 	uint64_t absent_ns, absent_reported_ns;

@@ -188,8 +188,11 @@ static void look_at(struct attempt *attempt)
 
 	if (finder->config.leaves_ns && __atomic_load_n(finder->config.leaves_ns, __ATOMIC_ACQUIRE))
 		finder->search.config.absence_ns = 0;
-	sml_search_missing(&finder->search, address, &control->session.missing,
-			   control->session.n_more, control->session.n_waiting, sml_now_ns());
+	/* Before it has begun: then all ranks are there, whatever it said earlier. */
+	if (!control->session.begun)
+		sml_search_missing(&finder->search, address, &control->session.missing,
+				   control->session.n_more, control->session.n_waiting,
+				   sml_now_ns());
 	if (sml_control_phase(control) == SML_SESSION_FAILED) {
 		char reason[SML_REASON_LENGTH];
 
