@@ -6,7 +6,6 @@
  * If only one process takes part, a deadline begins short and grows until the text is the expected
  * one: on a busy machine, a short one may pass before anything is known.
  */
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "control/frame.h"
 #include "lib/host/meet.h"
+#include "support/fake_switch.h"
 #include "support/ranks.h"
 #include "support/test.h"
 
@@ -201,43 +200,26 @@ static void expect_open_to_fail(const char *address, int heartbeat_ms, int error
 	expect_open_text(part);
 }
 
-/* A listener that is no switch: it sends `words` to every peer, or nothing. */
-struct stranger {
-	int fd;
-	const char *words;
-};
-
-static void *stranger_main(void *argument)
+/* A listener that is no switch: it sends its words to every peer, or nothing. */
+static void serve_words(struct fake_switch *fake, int fd)
 {
-	struct stranger *stranger = argument;
-	int fd = accept(stranger->fd, NULL, NULL);
+	const char *words = fake->self;
 	char ignored[64];
 
-	if (stranger->words)
-		send(fd, stranger->words, strlen(stranger->words), MSG_NOSIGNAL);
+	if (words)
+		send(fd, words, strlen(words), MSG_NOSIGNAL);
 	while (recv(fd, ignored, sizeof(ignored), 0) > 0)
 		;
-	close(fd);
-	return NULL;
 }
 
-static void meet_stranger(const char *words, int error, const char *part)
+/* words is NULL if nothing is said. */
+static void meet_stranger(char *words, int error, const char *part)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET,
-				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct stranger stranger = {socket(AF_INET, SOCK_STREAM, 0), words};
-	socklen_t length = sizeof(address);
-	char text[64];
-	pthread_t thread;
+	struct fake_switch stranger = {.serve = serve_words, .self = words};
 
-	assert_int_equal(bind(stranger.fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(listen(stranger.fd, 5), 0);
-	getsockname(stranger.fd, (struct sockaddr *)&address, &length);
-	snprintf(text, sizeof(text), "127.0.0.1:%u", ntohs(address.sin_port));
-	pthread_create(&thread, NULL, stranger_main, &stranger);
-	expect_open_to_fail(text, words ? 0 : 200, error, part);
-	pthread_join(thread, NULL);
-	close(stranger.fd);
+	fake_switch_open(&stranger);
+	expect_open_to_fail(stranger.address, words ? 0 : 200, error, part);
+	fake_switch_close(&stranger);
 }
 
 TEST(an_unreachable_switch_is_told_with_what_to_do)
@@ -294,12 +276,12 @@ static void say_admitted(int fd, const SmlControl__Join *join)
 
 /* What it told of: the rank is ready, and shares no memory. */
 struct liar {
-	int fd;
 	bool was_ready, shared;
 };
 
-static void lie(struct liar *liar, int fd, const SmlControl__Envelope *message)
+static void lie(void *self, int fd, const SmlControl__Envelope *message)
 {
+	struct liar *liar = self;
 	SmlControl__Start start = SML_CONTROL__START__INIT;
 
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN)
@@ -312,48 +294,20 @@ static void lie(struct liar *liar, int fd, const SmlControl__Envelope *message)
 	say(fd, sml_envelope(START, start, &start));
 }
 
-static void *liar_main(void *argument)
-{
-	struct liar *liar = argument;
-	struct evbuffer *in = evbuffer_new();
-	int fd = accept(liar->fd, NULL, NULL);
-	SmlControl__Envelope *message;
-
-	while (evbuffer_read(in, fd, -1) > 0) {
-		while (sml_frame_read(in, &message) == 1) {
-			lie(liar, fd, message);
-			sml_control__envelope__free_unpacked(message, NULL);
-		}
-	}
-	evbuffer_free(in);
-	close(fd);
-	return NULL;
-}
-
 TEST(a_job_that_needs_memory_which_is_not_shared_does_not_start)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET,
-				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct liar liar = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
-	struct job job = {.n_ranks = 2, .host_group = true};
-	socklen_t length = sizeof(address);
+	struct liar liar = {.was_ready = false};
+	struct fake_switch fake = {.serve = fake_switch_read, .hear = lie, .self = &liar};
+	struct job job = {.n_ranks = 2, .host_group = true, .switch_address = fake.address};
 	struct sml_context *context;
 	struct sml_config config;
-	char where[64];
-	pthread_t thread;
 
-	assert_int_equal(bind(liar.fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(listen(liar.fd, 5), 0);
-	getsockname(liar.fd, (struct sockaddr *)&address, &length);
-	snprintf(where, sizeof(where), "127.0.0.1:%u", ntohs(address.sin_port));
-	pthread_create(&thread, NULL, liar_main, &liar);
-	job.switch_address = where;
+	fake_switch_open(&fake);
 	configure(&config, &job, 1);
 	assert_int_equal(sml_open(&context, &config), SML_ERROR_PROTOCOL);
 	expect_open_text("starts the job as if this rank shared memory with others: install the "
 			 "same release on it and on all ranks, or set SWITCHML_HOST_GROUP=0");
-	pthread_join(thread, NULL);
-	close(liar.fd);
+	fake_switch_close(&fake);
 	assert_true(liar.was_ready);
 	assert_false(liar.shared);
 }

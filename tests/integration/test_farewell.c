@@ -4,14 +4,11 @@
  * of its connection may be taken for its death, and others may wait for it in vain.
  */
 #include <errno.h>
-#include <netinet/in.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "control/frame.h"
+#include "support/fake_switch.h"
 #include "support/ranks.h"
 #include "support/switch_process.h"
 #include "support/test.h"
@@ -98,68 +95,42 @@ TEST(a_rank_that_gives_up_while_it_looks_for_a_switch_has_not_died)
 
 /* ---- while it joins ---- */
 
-/* What listens where it looks for a switch, and what it has been told. */
-struct listener {
-	int fd;
+/* What has been told to the switch that the rank finds, and the rank's own flag. */
+struct news {
 	volatile int interrupt;
-	bool has_joined, has_left, has_ended;
+	bool has_joined, has_left;
 };
 
-static void note_message(struct listener *listener, const SmlControl__Envelope *message)
+static void note_message(void *self, int fd, const SmlControl__Envelope *message)
 {
+	struct news *news = self;
+
+	(void)fd;
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN) {
-		listener->has_joined = true;
+		news->has_joined = true;
 		/* The switch admits it now, and it gives up before it reads that. */
-		__atomic_store_n(&listener->interrupt, 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&news->interrupt, 1, __ATOMIC_RELAXED);
 	} else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_LEAVE) {
-		listener->has_left = !listener->has_ended;
+		news->has_left = true;
 	}
-}
-
-static void *listen_on(void *self)
-{
-	struct listener *listener = self;
-	struct evbuffer *in = evbuffer_new();
-	int fd = accept(listener->fd, NULL, NULL);
-	SmlControl__Envelope *message;
-
-	while (evbuffer_read(in, fd, -1) > 0) {
-		while (sml_frame_read(in, &message) == 1) {
-			note_message(listener, message);
-			sml_control__envelope__free_unpacked(message, NULL);
-		}
-	}
-	listener->has_ended = true;
-	evbuffer_free(in);
-	close(fd);
-	return NULL;
 }
 
 TEST(a_rank_that_is_interrupted_before_it_is_admitted_says_that_it_leaves)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET,
-				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct listener listener = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
+	struct news news = {.interrupt = 0};
+	struct fake_switch fake = {.serve = fake_switch_read, .hear = note_message, .self = &news};
 	const struct job job = {.n_ranks = 2};
-	socklen_t length = sizeof(address);
 	struct sml_context *context;
 	struct sml_config config;
-	char where[64];
-	pthread_t thread;
 
-	assert_int_equal(bind(listener.fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(listen(listener.fd, 1), 0);
-	getsockname(listener.fd, (struct sockaddr *)&address, &length);
-	snprintf(where, sizeof(where), "127.0.0.1:%u", ntohs(address.sin_port));
+	fake_switch_open(&fake);
 	configure(&config, &job, 1);
-	config.switch_address = where;
-	config.interrupt = &listener.interrupt;
-	pthread_create(&thread, NULL, listen_on, &listener);
+	config.switch_address = fake.address;
+	config.interrupt = &news.interrupt;
 	assert_int_equal(sml_open(&context, &config), -EINTR);
-	pthread_join(thread, NULL);
-	close(listener.fd);
-	assert_true(listener.has_joined);
-	assert_true(listener.has_left);
+	fake_switch_close(&fake);
+	assert_true(news.has_joined);
+	assert_true(news.has_left);
 }
 
 int main(int argc, char **argv)

@@ -4,7 +4,6 @@
  * interrupted sml_open(), calls in place. test_waits.c has the ways to wait.
  */
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/element.h"
 #include "support/elements.h"
+#include "support/fake_switch.h"
 #include "support/ranks.h"
 #include "support/test.h"
 
@@ -288,21 +287,6 @@ static void *open_rank_1(void *self)
 	return (void *)(intptr_t)open_and_close(&config);
 }
 
-/* A port where connections are accepted, and nobody says anything. Returns its socket. */
-static int open_silent_port(int *port)
-{
-	struct sockaddr_in address = {.sin_family = AF_INET,
-				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t length = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(listen(fd, 8), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-	*port = ntohs(address.sin_port);
-	return fd;
-}
-
 /* Rank 1 is not there: sml_open() waits, in its join. */
 static void open_alone(const struct job *job, const char *address)
 {
@@ -325,8 +309,9 @@ TEST(a_signal_interrupts_open)
 	char address[64];
 	pthread_t thread;
 	void *result;
-	int port, other_port;
-	int silent = open_silent_port(&port), other = open_silent_port(&other_port);
+	uint16_t port, other_port;
+	/* Connections are accepted, and nobody says anything. */
+	int silent = listen_on_loopback(&port), other = listen_on_loopback(&other_port);
 
 	signal(SIGALRM, interrupt);
 	open_alone(&job, NULL);
@@ -337,7 +322,7 @@ TEST(a_signal_interrupts_open)
 	ualarm(50000, 0);
 	assert_int_equal(open_and_close(&config), -EINTR);
 	/* Two stripes, so two threads that open. */
-	snprintf(address, sizeof(address), "127.0.0.1:%d,127.0.0.1:%d", port, other_port);
+	snprintf(address, sizeof(address), "127.0.0.1:%u,127.0.0.1:%u", port, other_port);
 	open_alone(&job, address);
 	close(silent);
 	close(other);

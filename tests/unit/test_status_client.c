@@ -2,7 +2,6 @@
 /* `switchml status` and `doctor` ask a switch that sends any answer. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 
 #include "cmd/shared/status_client.h"
 #include "control/text.h"
+#include "support/fake_switch.h"
 #include "support/test.h"
 
 #define PONG   "\0\0\0\2\x3a\0"
@@ -25,15 +25,11 @@ struct hostile_switch {
 	bool forever;
 	pthread_t *interrupts; /* NULL, or the asking thread: it gets signals while it waits for the
 				  answer */
-	int listen_fd;
-	uint16_t port;
-	pthread_t thread;
 };
 
-static void *answer(void *argument)
+static void answer(struct fake_switch *fake, int fd)
 {
-	struct hostile_switch *hostile = argument;
-	int fd = accept(hostile->listen_fd, NULL, NULL);
+	struct hostile_switch *hostile = fake->self;
 	char request[64];
 
 	if (read(fd, request, sizeof(request)) <= 0)
@@ -47,22 +43,6 @@ static void *answer(void *argument)
 	shutdown(fd, SHUT_WR);
 	while (read(fd, request, sizeof(request)) > 0)
 		;
-	close(fd);
-	return NULL;
-}
-
-static void open_switch(struct hostile_switch *hostile)
-{
-	struct sockaddr_in address = {.sin_family = AF_INET};
-	socklen_t length = sizeof(address);
-
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	hostile->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(hostile->listen_fd, (struct sockaddr *)&address, length), 0);
-	assert_int_equal(listen(hostile->listen_fd, 1), 0);
-	getsockname(hostile->listen_fd, (struct sockaddr *)&address, &length);
-	hostile->port = ntohs(address.sin_port);
-	assert_int_equal(pthread_create(&hostile->thread, NULL, answer, hostile), 0);
 }
 
 static char last_text[512]; /* the question below was answered with this */
@@ -70,14 +50,13 @@ static char last_text[512]; /* the question below was answered with this */
 /* Asks the switch. Returns the result of sml_status_client_query(). */
 static int ask_hostile(struct hostile_switch *hostile, int timeout_ms)
 {
+	struct fake_switch fake = {.serve = answer, .self = hostile};
 	SmlControl__Envelope *status = NULL;
 	struct sml_status_client client;
-	char address[32];
 	int rc;
 
-	open_switch(hostile);
-	snprintf(address, sizeof(address), "127.0.0.1:%u", hostile->port);
-	assert_int_equal(sml_status_client_open(&client, address, timeout_ms), 0);
+	fake_switch_open(&fake);
+	assert_int_equal(sml_status_client_open(&client, fake.address, timeout_ms), 0);
 	rc = sml_status_client_query(&client, &status);
 	assert_true((rc == 0) == (status != NULL));
 	assert_true((rc == 0) == (client.text[0] == '\0'));
@@ -85,8 +64,7 @@ static int ask_hostile(struct hostile_switch *hostile, int timeout_ms)
 		sml_control__envelope__free_unpacked(status, NULL);
 	snprintf(last_text, sizeof(last_text), "%s", client.text);
 	sml_status_client_close(&client);
-	pthread_join(hostile->thread, NULL);
-	close(hostile->listen_fd);
+	fake_switch_close(&fake);
 	return rc;
 }
 
