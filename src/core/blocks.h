@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Block floating point, one block at a time: which elements a block has, and by what they are
- * multiplied. For quantize.c and float16.c, whose loops over the elements of a block are different.
+ * multiplied. quantize.c and float16.c share this; their loops over a block's elements differ.
  */
 #ifndef SML_CORE_BLOCKS_H
 #define SML_CORE_BLOCKS_H
@@ -16,9 +16,9 @@
 /* The elements [at, at + count) of a run: all that it has of one block. */
 struct sml_part {
 	size_t at, count;
-	size_t block; /* its number, from the first one of the run */
+	size_t block; /* the block's number, counted from the first one of the run */
 	int32_t exponent;
-	int32_t shift; /* bits by which the block's sums were rounded */
+	int32_t shift; /* by how many bits the block's sums were rounded */
 };
 
 /*
@@ -44,7 +44,7 @@ SML_INLINE void sml_describe_part(const struct sml_blocks *blocks, size_t count,
 	}
 }
 
-/* The first part of a run of count elements. False: there is none. */
+/* Find the first part of a run of count elements. Returns false if there is none. */
 SML_INLINE bool sml_first_part(const struct sml_blocks *blocks, size_t count, struct sml_part *part)
 {
 	part->at = part->block = 0;
@@ -54,6 +54,7 @@ SML_INLINE bool sml_first_part(const struct sml_blocks *blocks, size_t count, st
 	return true;
 }
 
+/* Find the next one. Returns false if there is none. */
 SML_INLINE bool sml_next_part(const struct sml_blocks *blocks, size_t count, struct sml_part *part)
 {
 	part->at += part->count;
@@ -64,7 +65,7 @@ SML_INLINE bool sml_next_part(const struct sml_blocks *blocks, size_t count, str
 	return true;
 }
 
-/* A part without numbers: all zeros or all NaN. elements: those of the run. */
+/* Write a part that is not ordinary: all zeros or all NaN. elements are those of the run. */
 SML_INLINE void sml_fill_part(enum sml_type type, const struct sml_part *part, void *elements)
 {
 	for (size_t i = part->at; i < part->at + part->count; i++) {
@@ -106,7 +107,7 @@ SML_INLINE float sml_float_power(int32_t power)
 struct sml_scale {
 	bool one; /* the second factor is 1 */
 	float first, second;
-	float limit; /* of |y|, an integer */
+	float limit; /* the most that |y| may be, an integer */
 };
 
 SML_INLINE struct sml_scale sml_scale_of(unsigned width, int32_t bits, int32_t exponent)
@@ -143,8 +144,8 @@ enum sml_steps { SML_STEPS_ONE, SML_STEPS_TWO, SML_STEPS_DOUBLE };
 
 struct sml_factor {
 	enum sml_steps steps;
-	double whole;	     /* SML_STEPS_DOUBLE */
-	float first, second; /* second is 1 if there is one step */
+	double whole;	     /* the factor, if SML_STEPS_DOUBLE */
+	float first, second; /* the factors of the steps otherwise; second is 1 if there is one */
 };
 
 SML_INLINE struct sml_factor sml_factor_of(enum sml_type type, int32_t power, unsigned divisor)

@@ -28,21 +28,21 @@ struct sml_code {
 	uint8_t width;	  /* bits of an element: 32 / width of them share a lane */
 	bool rounded;	  /* the switch rounds the sums: rounding.h */
 	bool exponents;	  /* all elements of a block share one exponent */
-	bool minimum;	  /* MIN: elements are stored so that MAX can combine the lanes */
-	uint16_t n_ranks; /* ranks whose lanes are combined */
-	uint16_t divisor; /* divisor of the sum: n_ranks for an average, else 1 */
+	bool minimum;	  /* the operation is MIN: MAX combines lanes in the reverse order */
+	uint16_t n_ranks; /* how many ranks' lanes are combined */
+	uint16_t divisor; /* what the sum is divided by: n_ranks for an average, else 1 */
 };
 
-/* Bytes of one element in memory. 0 if the type does not exist. */
+/* How many bytes one element takes in memory, or 0 if the type does not exist. */
 size_t sml_element_bytes(enum sml_type type);
 
 struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wire,
 			    uint16_t n_ranks);
-/* For a switch that takes no lanes of two int16. The coding is not that of the int16 wire. */
+/* The same coding for a switch that takes no lanes of two int16. Not for the int16 wire. */
 struct sml_code sml_code_without_halves(struct sml_code code);
 /*
- * For a switch that rounds: of narrow wires, it rounds the sums. Other codings stay as they are.
- * The int8 wire has no other form.
+ * The same coding for a switch that rounds the sums of narrow wires. Other codings stay as they
+ * are. The int8 wire has no other form.
  */
 struct sml_code sml_code_with_rounding(struct sml_code code);
 
@@ -51,9 +51,9 @@ uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes);
 uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count);
 
 /*
- * The elements of a block, if code.exponents. Blocks are counted from the tensor's first element.
- * Their size depends on nothing but the wire, so that the bits of a result do not depend on how
- * packets hold elements. It is a multiple of 4, because up to 4 elements share a lane.
+ * How many elements a block has, if code.exponents. Blocks are counted from the tensor's first
+ * element. Their size depends on nothing but the wire, so that the bits of a result do not depend
+ * on how packets hold elements. It is a multiple of 4, because up to 4 elements share a lane.
  */
 static inline unsigned sml_code_block_bits(const struct sml_code *code)
 {
@@ -71,9 +71,10 @@ void sml_code_exponents(const struct sml_code *code, const void *elements, uint6
 
 /*
  * Convert the elements [first, first + count) of a tensor to lanes and back. For a pair, these are
- * the lower halves; sml_pair_high() does the upper halves. shared: the tensor's exponents (int16_t,
- * one for each block), or the combined upper halves of all its pairs (int32_t). Other codings do
- * not read it. If code.rounded, `first` begins a block, and there are sml_code_lanes() lanes.
+ * the lower halves; sml_pair_high() does the upper halves. shared has the tensor's exponents
+ * (int16_t, one for each block), or the combined upper halves of all its pairs (int32_t). Other
+ * codings do not read it. If code.rounded, `first` begins a block, and there are sml_code_lanes()
+ * lanes.
  */
 void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t first,
 		     const void *elements, uint32_t count, void *lanes);

@@ -80,7 +80,7 @@ SML_INLINE uint32_t sml_float16_widen(uint32_t half)
 }
 
 /*
- * Not for NaN. To nearest, ties to even. A float16 has ulp = 2^(e - 10), where
+ * Rounds to nearest, ties to even. Not for NaN. A float16 has ulp = 2^(e - 10), where
  * 2^e <= |value| < 2^(e + 1), and never below 2^-24 (e = -14: the subnormals).
  * Adding 2^23 ulp to |value| makes the machine round to multiples of ulp, and
  * the last bits of the mantissa count them: 1024 to 2048 if normal, so the sum
@@ -101,17 +101,14 @@ SML_INLINE uint32_t sml_float16_narrow(uint32_t bits)
 	       (bits & SML_FLOAT32_SIGN) >> 16;
 }
 
-/*
- * Not for NaN. A carry out of the mantissa goes into the exponent, which is
- * correct.
- */
+/* The same for bfloat16. A carry out of the mantissa goes into the exponent, which is correct. */
 SML_INLINE uint32_t sml_bfloat16_narrow(uint32_t bits)
 {
 	return (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
 }
 
 /*
- * Element i as the bits of a float32: exact. Callers pass a constant type, so
+ * Element i as the bits of a float32, which is exact. Callers pass a constant type, so
  * that the switch is resolved at compile time.
  */
 SML_INLINE uint32_t sml_element_load(enum sml_type type, const void *elements, size_t i)
@@ -123,7 +120,7 @@ SML_INLINE uint32_t sml_element_load(enum sml_type type, const void *elements, s
 	return ((const sml_any_u32 *)elements)[i];
 }
 
-/* Not for NaN. */
+/* Stores element i, rounded to its type. Not for NaN. */
 SML_INLINE void sml_element_store(enum sml_type type, void *elements, size_t i, uint32_t bits)
 {
 	if (type == SML_FLOAT16)

@@ -32,19 +32,22 @@
 #define SML_FLIGHT_SLACK_NS 2000000ull
 
 struct sml_flight {
-	uint32_t window; /* packets allowed in flight */
-	uint32_t max;
-	uint32_t fair;	     /* packets to which delay alone may shrink it */
-	uint32_t loss_limit; /* in 1/256 of a round's results */
-	uint64_t slack_ns;   /* of queue that is no standing queue yet */
-	bool probing;	     /* growing by one packet per result */
-	/* The current round ends when as many results have come as the window has packets. */
+	uint32_t window;     /* how many packets may be in flight */
+	uint32_t max;	     /* the most that the window may be */
+	uint32_t fair;	     /* delay alone does not shrink the window below this */
+	uint32_t loss_limit; /* more losses than this, in 1/256 of a round's results, shrink it */
+	uint64_t slack_ns;   /* a queue of this length is no standing queue yet */
+	bool probing;	     /* the window grows by one packet per result */
+	/*
+	 * What the current round has seen so far. It ends when as many results have come as the
+	 * window has packets.
+	 */
 	uint32_t results;
 	uint32_t losses;
 	uint64_t fastest_ns;
 };
 
-/* n_parts: how many windows share the host's link to the stripes: those of stripes and shards. */
+/* n_parts is how many windows share the host's link: those of all its stripes and shards. */
 static inline void sml_flight_init(struct sml_flight *flight, uint32_t max, uint32_t packet_bytes,
 				   unsigned n_ranks, unsigned n_stripes, unsigned n_parts)
 {

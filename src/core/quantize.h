@@ -26,23 +26,22 @@
 #define SML_EXPONENT_ZERO      INT16_MIN /* every element is +-0 */
 #define SML_EXPONENT_NONFINITE INT16_MAX /* an element is infinite or NaN */
 
-/* ceil(log2 n): bits by which a sum over n ranks can grow. n is 1 to 4096. */
+/* By how many bits a sum over n ranks can grow: ceil(log2 n). n is 1 to 4096. */
 unsigned sml_headroom_bits(unsigned n_ranks);
 
-/* Elements of a block whose lanes are narrow, as those that switches round: see rounding.h. */
+/* How many elements a block of narrow lanes has, the same where switches round (rounding.h). */
 #define SML_BLOCK_OF_NARROW 64
 
-/* The blocks of a run of elements: all of one size, but the run has only parts of the outer ones.
- */
+/* The blocks of a run of elements. All have one size, but the outer ones may be in it in part. */
 struct sml_blocks {
-	const int16_t *exponents; /* one for each block that the run has elements of */
-	/* The bits by which each block's sums were rounded; NULL: they were not. */
+	const int16_t *exponents; /* one for each block that has elements in the run */
+	/* By how many bits each block's sums were rounded; NULL if they were not. */
 	const uint8_t *shifts;
-	uint32_t size; /* of a block, in elements */
-	uint32_t skip; /* elements of the first block that come before the run */
+	uint32_t size; /* how many elements a block has */
+	uint32_t skip; /* how many elements of the first block come before the run */
 };
 
-/* This rank's part of the shared exponent: E of these count elements. Float types. */
+/* This rank's part of the shared exponent: E of these count elements. Only for float types. */
 int32_t sml_exponent_of(enum sml_type type, const void *elements, size_t count);
 
 /* The same for each block of these elements. The last block may be shorter. */
@@ -50,15 +49,15 @@ void sml_exponents_of(enum sml_type type, const void *elements, size_t count, si
 		      int16_t *exponents);
 
 /*
- * count elements to count lanes of 32 bits, or to packed lanes of 16 or 8 bits. With
- * SML_EXPONENT_ZERO or _NONFINITE all lanes of a block are zero. Float types. At most
+ * Convert count elements to count lanes of 32 bits, or to packed lanes of 16 or 8 bits. With
+ * SML_EXPONENT_ZERO or _NONFINITE all lanes of a block are zero. Only for float types, and at most
  * 2^(width - 4) ranks. Shifts are not read.
  */
 void sml_quantize(unsigned width, enum sml_type type, const void *elements, size_t count,
 		  const struct sml_blocks *blocks, unsigned n_ranks, void *lanes);
 
 /*
- * Summed lanes back to elements, divided by divisor (1, or the number of ranks for AVG).
+ * Convert summed lanes back to elements, divided by divisor (1, or the number of ranks for AVG).
  * SML_EXPONENT_NONFINITE makes every element of a block NaN, _ZERO makes +0. n_ranks is 1 for sums
  * that were rounded.
  */
@@ -68,15 +67,15 @@ void sml_dequantize(unsigned width, enum sml_type type, const void *lanes, size_
 
 /*
  * MAX and MIN, exact: a map to int32 that keeps the order (for MIN, reverses it), so that the
- * switch's op MAX works for both. NaN maps above everything. Float types and int32; one element per
- * lane.
+ * switch's op MAX works for both. NaN maps above everything. For float types and int32; each lane
+ * has one element.
  */
 void sml_order_encode(enum sml_type type, const void *elements, size_t count, bool minimum,
 		      void *lanes);
 void sml_order_decode(enum sml_type type, const void *lanes, size_t count, bool minimum,
 		      void *elements);
 
-/* int32 tensors for SUM and AVG. divisor as above; quotients are rounded towards zero. */
+/* int32 tensors for SUM and AVG. divisor is as above; quotients are rounded towards zero. */
 void sml_int32_encode(const void *elements, size_t count, void *lanes);
 void sml_int32_decode(const void *lanes, size_t count, unsigned divisor, void *elements);
 

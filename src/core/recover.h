@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lanes from the elements that they were decoded to. A rank that hands a result over needs the
- * lanes, and the buffer of a call has only the elements (worker.h). The recovered lanes may differ
- * from the received ones, but they decode to the same bits on every rank.
+ * Finds lanes again from the elements that they were decoded to. A rank that hands a result over
+ * needs the lanes, and the buffer of a call has only the elements (worker.h). The recovered lanes
+ * may differ from the received ones, but they decode to the same bits on every rank.
  */
 #ifndef SML_CORE_RECOVER_H
 #define SML_CORE_RECOVER_H
@@ -17,9 +17,9 @@ static inline bool sml_code_is_recoverable(const struct sml_code *code)
 }
 
 /*
- * Lanes that sml_code_decode() with the same arguments converts to exactly these elements. False:
- * there are none, so the elements are not decoded ones. Takes 34 passes over the elements, or as
- * many for each shift up to the right one where the switch rounds.
+ * Write lanes that sml_code_decode() with the same arguments converts to exactly these elements.
+ * Returns false if there are none, so the elements are not decoded ones. Takes 34 passes over the
+ * elements, or, where the switch rounds, 34 for each shift up to the right one.
  */
 bool sml_code_recover(const struct sml_code *code, const void *shared, uint64_t first,
 		      const void *elements, uint32_t count, void *lanes);

@@ -26,24 +26,24 @@
 
 /* One rank's view of one stream of one stripe. */
 struct sml_resume_report {
-	uint32_t beyond;	 /* 1 + the highest chunk seen assigned, in any epoch */
-	const uint32_t *lacking; /* ascending: chunks below `beyond` that this rank lacks */
+	uint32_t beyond;	 /* 1 + the highest chunk that was seen assigned, in any epoch */
+	const uint32_t *lacking; /* the chunks below `beyond` that this rank lacks, ascending */
 	uint32_t n_lacking;
-	const uint32_t *kept; /* chunks whose last result is kept here, ascending as numbers */
+	const uint32_t *kept; /* the chunks whose results are kept here, ascending as numbers */
 	uint32_t n_kept;
 };
 
-/* It goes to the ranks that lack it: sml_resume_lacks(). */
+/* One result, and who has it. It goes to the ranks that lack it: sml_resume_lacks(). */
 struct sml_resume_handover {
 	uint32_t chunk;
-	uint16_t from;
-	bool done; /* the driver's: it has been handed over */
+	uint16_t from; /* the rank that keeps the result */
+	bool done;     /* it has been handed over; only the driver uses this */
 };
 
 struct sml_resume_plan {
 	struct sml_resume_handover *handovers;
 	uint32_t n_handovers;
-	uint32_t *table; /* ascending */
+	uint32_t *table; /* the chunks that all ranks lack, ascending */
 	uint32_t n_table;
 	uint32_t after; /* the first chunk after all that were assigned */
 };
@@ -61,13 +61,13 @@ uint32_t sml_resume_kept_chunks(struct sml_worker *const *workers, unsigned n_wo
 uint32_t sml_resume_beyond(struct sml_worker *const *workers, unsigned n_workers,
 			   enum sml_stream_id stream);
 
-/* The kept result of a chunk, as lanes that decode to it; NULL if none. */
+/* The kept result of a chunk, as lanes that decode to it, or NULL if none is kept. */
 const void *sml_resume_kept(struct sml_worker *const *workers, unsigned n_workers,
 			    enum sml_stream_id stream, uint32_t chunk, uint16_t *n_lanes);
 
 /*
- * Take a result that another rank handed over. 1: it was its tensor's last chunk; 0: taken, or
- * already here; -1: it does not fit what this rank lacks (a hostile peer).
+ * Take a result that another rank handed over. Returns 1 if it was its tensor's last chunk, 0 if it
+ * was taken or already here, and -1 if it does not fit what this rank lacks (a hostile peer).
  */
 int sml_resume_adopt(struct sml_worker *const *workers, unsigned n_workers,
 		     enum sml_stream_id stream, uint32_t chunk, const void *lanes,
@@ -82,9 +82,9 @@ void sml_resume_sort(uint32_t *chunks, uint32_t n);
 /*
  * Merge the reports of all ranks, at most SML_MAX_WORLD, into a plan. Takes n log n time for any
  * input, because strangers can send reports, too; entries that are out of order may not be found.
- * The plan's arrays are the caller's, with room for capacity entries each. Returns 0; -1 for more
- * entries than that; -2: a chunk is neither lacked by all nor kept by any, which honest reports
- * cannot say.
+ * The plan's arrays are the caller's, with room for capacity entries each. Returns 0, -1 if there
+ * are more entries than that, or -2 if a chunk is neither lacked by all nor kept by any, which
+ * honest reports cannot say.
  */
 int sml_resume_merge(const struct sml_resume_report *reports, unsigned n_ranks,
 		     struct sml_resume_plan *plan, uint32_t capacity);

@@ -29,13 +29,13 @@
 
 struct sml_rtt {
 	uint64_t smoothed_ns;  /* 0 if there is no sample yet */
-	uint64_t deviation_ns; /* of late samples, by RFC 6298's weights */
-	uint64_t variation_ns; /* what the timeout allows for */
+	uint64_t deviation_ns; /* how far samples deviate lately, by RFC 6298's weights */
+	uint64_t variation_ns; /* the deviation that the timeout allows for */
 	uint64_t round_max_ns; /* the largest deviation of this round trip */
 	uint64_t round_ends_ns;
-	uint64_t min_ns;
+	uint64_t min_ns; /* the shortest sample; UINT64_MAX if there is none yet */
 	uint64_t rto_ns;
-	uint8_t backoff; /* doublings of rto_ns now in force */
+	uint8_t backoff; /* how often rto_ns is doubled at present */
 };
 
 static inline void sml_rtt_init(struct sml_rtt *rtt)

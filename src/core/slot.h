@@ -71,33 +71,33 @@ enum sml_slot_state {
 
 /* One buffer of a slot, without its lanes: the dataplane chooses where they are. */
 struct sml_slot {
-	uint64_t seen;	 /* bit r: rank r has contributed */
+	uint64_t seen;	 /* bit r is set if rank r has contributed */
 	uint32_t use;	 /* which use the buffer holds */
 	uint32_t digest; /* the first rank's digest of the tensor */
-	uint32_t chunk;	 /* what the first rank believes the chunk to be, for error texts */
-	uint32_t ticket; /* COMPLETE: what the slot's next use will serve */
+	uint32_t chunk;	 /* the chunk's number according to the first rank, for error texts */
+	uint32_t ticket; /* once COMPLETE: what the slot's next use will serve */
 	uint16_t lanes;
 	uint8_t op;
 	uint8_t lane_kind;
 	uint8_t state;
-	uint8_t last_rank; /* COMPLETE: SML_NO_RANK if it is not behind this switch */
+	uint8_t last_rank; /* once COMPLETE: SML_NO_RANK if it is not behind this switch */
 	uint8_t n_seen;	   /* how many ranks have contributed */
-	uint8_t omitted;   /* SML_LANES_OMITTED: no lanes are stored, and all would be zero; or 0 */
-	uint64_t half_ns;  /* when half of the ranks had contributed: sml_waited(); 0: not known */
+	uint8_t omitted;   /* SML_LANES_OMITTED if all lanes are zero, and none is stored; else 0 */
+	uint64_t half_ns;  /* when half of the ranks had contributed (sml_waited()); 0 if unknown */
 };
 
 /* The fields of a contribution, or of a parent's result, that matter here, in host order. */
 struct sml_contribution {
 	uint32_t use;
 	uint32_t digest;
-	uint32_t chunk; /* of a result: the ticket */
+	uint32_t chunk; /* the ticket, if it is a result */
 	uint16_t slot;
 	uint16_t lanes;
 	uint8_t rank;
 	uint8_t op;
 	uint8_t lane_kind; /* without SML_LANES_OMITTED */
 	uint8_t shard;
-	uint8_t omitted; /* SML_LANES_OMITTED: all lanes are zero, and not here; or 0 */
+	uint8_t omitted; /* SML_LANES_OMITTED if all lanes are zero, and not here; else 0 */
 };
 
 /*
@@ -111,7 +111,7 @@ enum sml_lane_step {
 	SML_LANES_NEXT,	 /* stored += arrived */
 	SML_LANES_LAST,	 /* stored += arrived          and host to big-endian */
 	SML_LANES_ONLY,	 /* stored = arrived stays big-endian: the only rank that has any */
-	/* What arrived has none, because they are zero. */
+	/* The packet has no lanes, because they are zero. */
 	SML_LANES_NONE,	 /* stored stays */
 	SML_LANES_FINISH /* stored                     host to big-endian */
 };
@@ -126,10 +126,11 @@ SML_SLOT_INLINE enum sml_lane_step sml_lane_step_of(bool has_lanes, bool brings_
 }
 
 /*
- * The greater of a and b, or of each of their halves, signed. high: the highest bit of each number;
- * last: that bit's place in the lowest number. Without branches, of which eBPF's verifier would
- * follow each. With the highest bits flipped, signed numbers compare as unsigned ones. keep: the
- * highest bit of each number where a is at least b, and then all bits of each such number.
+ * The greater of a and b, or of each of their halves, signed. high has the highest bit of each
+ * number, and last is that bit's place in the lowest number. There are no branches, because eBPF's
+ * verifier would follow each. With the highest bits flipped, signed numbers compare as unsigned
+ * ones. keep has the highest bit of each number where a is at least b, and then all bits of each
+ * such number.
  */
 SML_SLOT_INLINE uint32_t sml_lane_greater(uint32_t high, uint32_t last, uint32_t a, uint32_t b)
 {
@@ -259,7 +260,7 @@ sml_slot_accept(struct sml_slot *slot, const struct sml_contribution *in, uint8_
 	return SML_VERDICT_COMPLETED;
 }
 
-/* What the last of a switch's ranks gets: a leaf's sum then goes up. */
+/* The verdict on the last of a switch's ranks: a leaf's sum then goes up. */
 static inline enum sml_verdict sml_slot_last_verdict(bool is_leaf)
 {
 	return is_leaf ? SML_VERDICT_FULL : SML_VERDICT_COMPLETED;
@@ -278,8 +279,8 @@ static inline uint32_t sml_half_of(uint32_t n_ranks)
 }
 
 /*
- * A use is complete: how long have its ranks waited for the last one, since half_ns? until_ns: up
- * to when the job's waits have been counted. The clock may be coarse: then waits are right on
+ * A use is complete: how long have its ranks waited for the last one, since half_ns? *until_ns is
+ * up to when the job's waits have been counted. The clock may be coarse: then waits are right on
  * average.
  */
 static inline uint64_t sml_waited(uint64_t half_ns, uint64_t *until_ns, uint64_t now_ns)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job has ended, and its ranks go on as members of another one: which of its calls are complete
- * on all of them, and who hands over the results that some of them lack. Pure functions of what
- * all members have told each other, so all come to the same conclusion. tests/model/handover.pml
- * is the model.
+ * A job has ended, and its ranks go on as members of another one. This file finds which calls of
+ * the old job are complete on all of them, and who hands over the results that some of them lack.
+ * All members have sent each other their standings, and these functions are pure, so all members
+ * come to the same conclusion. tests/model/handover.pml is the model.
  *
  * A call is complete on a rank only if all ranks have contributed to all of it. So if any member
  * has completed a call, all may: what they lack is the last result of its slot on that member
@@ -23,30 +23,31 @@
  */
 #define SML_STANDING_CALLS SML_WORKER_TENSORS
 
-/* What a member tells of a job that it was in: how far it is. */
+/* What a member reports of a job that it was in: how far it got. */
 struct sml_standing {
-	uint64_t job;	     /* 0: none; the other members are not meant */
-	uint64_t kept_bytes; /* of results that it can hand over: kept.h */
+	uint64_t job; /* the job's number, or 0 if it was in none: then nothing else counts */
+	uint64_t kept_bytes; /* how many bytes of results it can hand over (kept.h) */
 	uint32_t first;	     /* all calls before this one are complete */
-	uint32_t settled;    /* it has learned before which calls are complete on all */
-	uint64_t complete[SML_STANDING_CALLS / 64]; /* bit i: call first + i */
+	uint32_t settled;    /* nonzero if it knows already which calls are complete on all */
+	uint64_t complete[SML_STANDING_CALLS / 64]; /* bit i is set if call first + i is complete */
 };
 
 bool sml_standing_has(const struct sml_standing *standing, uint32_t call);
 
-/* The call is complete. One that is too far away is left out: no other member can lack it. */
+/* Note that a call is complete. A call too far from first is left out: no member can lack it. */
 void sml_standing_add(struct sml_standing *standing, uint32_t call);
 
-/* Who hands over which calls of one job. */
+/* Who hands over which calls of one job: calls first to first + n_calls - 1. */
 struct sml_settlement {
 	uint64_t job;
 	uint32_t first, n_calls;
-	/* Of call first + i, 1 plus the place of the standing that has it; 0: it has failed. */
+	/* For call first + i, 1 plus the index of the standing that has it; 0 if it has failed. */
 	uint16_t givers[2 * SML_STANDING_CALLS];
 };
 
 /*
- * Of the job that all[at] is of. False: honest members are not so far apart.
+ * Settle the job that the standing all[at] is about. Returns false if the members are too far
+ * apart, as those of honest members never are.
  */
 bool sml_standing_settle(const struct sml_standing *all, unsigned n, unsigned at,
 			 struct sml_settlement *settlement);

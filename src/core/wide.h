@@ -31,7 +31,7 @@
 /* The most ranks over which the wider limbs can be summed. */
 #define SML_LIMB_WIDE_RANKS 1024
 
-/* The bits of v for a block's largest float64. */
+/* How many bits v has for a block's largest float64. */
 static inline int32_t sml_limb_bits(unsigned n_ranks)
 {
 	return n_ranks <= SML_LIMB_WIDE_RANKS ? 63 : 59;
@@ -40,13 +40,13 @@ static inline int32_t sml_limb_bits(unsigned n_ranks)
 /* E of these doubles: see sml_exponent_of(). Ordinary values are in [-1073, 1024]. */
 int32_t sml_double_exponent_of(const void *elements, size_t count);
 
-/* Exact multiples of 2^(E - sml_limb_bits()), or the nearest. */
+/* Write each element as a multiple of 2^(E - sml_limb_bits()): exactly, or the nearest one. */
 void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, unsigned n_ranks,
 			 void *lanes, size_t stride);
 
 /*
- * Summed limbs back. The sum is rounded once; for a divisor other than 1 the quotient
- * is rounded, too.
+ * Convert summed limbs back. The sum is rounded once; for a divisor other than 1 the quotient is
+ * rounded, too.
  */
 void sml_double_from_limbs(const void *lanes, size_t stride, size_t count, int32_t exponent,
 			   unsigned n_ranks, unsigned divisor, void *elements);
@@ -61,14 +61,14 @@ void sml_double_dequantize_int32(const void *lanes, size_t count, int32_t expone
 void sml_double_dequantize_int16(const void *lanes, size_t count, int32_t exponent,
 				 unsigned n_ranks, unsigned divisor, void *elements);
 
-/* int64, modulo 2^64; divisor as sml_int32_decode()'s. */
+/* The same for int64, modulo 2^64. divisor is as in sml_int32_decode(). */
 void sml_int64_to_limbs(const void *elements, size_t count, unsigned n_ranks, void *lanes);
 void sml_int64_from_limbs(const void *lanes, size_t count, unsigned n_ranks, unsigned divisor,
 			  void *elements);
 
 /*
- * The two passes of MAX and MIN. highs: count results of the first pass. The second
- * pass of an element whose upper half was not the largest is the least lane.
+ * The two passes of MAX and MIN. highs has the count results of the first pass. In the second pass,
+ * an element whose upper half was not the largest becomes the least lane.
  */
 void sml_pair_high(enum sml_type type, const void *elements, size_t count, bool minimum,
 		   void *lanes);

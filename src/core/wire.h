@@ -15,8 +15,8 @@
 enum sml_packet_kind {
 	SML_PACKET_CONTRIBUTION = 0, /* worker to switch */
 	SML_PACKET_RESULT = 1,	     /* switch to workers */
-	SML_PACKET_PROBE = 2,	     /* worker to switch, at join: is the path open, how wide? */
-	SML_PACKET_PROBE_REPLY = 3,
+	SML_PACKET_PROBE = 2,	    /* worker to switch, at join: is the path open, and how wide? */
+	SML_PACKET_PROBE_REPLY = 3, /* switch to worker: the answer to a probe */
 	SML_PACKET_GROUP_PROBE = 4, /* worker to switch: reply to the job's multicast group */
 	SML_PACKET_KINDS
 };
@@ -26,15 +26,15 @@ enum sml_lane_op { SML_LANE_SUM = 0, SML_LANE_MAX = 1 };
 enum sml_lane_kind {
 	SML_LANE_INT32 = 0,
 	SML_LANE_INT16_PAIR = 1,
-	/* Two int16, or four int8, whose sums the switch rounds. Only SUM: see rounding.h. */
+	/* Two int16, or four int8, whose sums the switch rounds (rounding.h). They have no MAX. */
 	SML_LANE_INT16_ROUNDED = 2,
 	SML_LANE_INT8_ROUNDED = 3
 };
 
 /*
- * In lane_kind, beside the kind: all lanes are zero, and do not travel. The packet ends with its
- * header, which says how many lanes there would be. Only of SUM, and only where the switch takes
- * it. A result has it if all contributions had it.
+ * A flag in lane_kind, beside the kind: all lanes are zero, and do not travel. The packet ends with
+ * its header, which says how many lanes there would be. Only packets of SUM may have the flag, and
+ * only where the switch takes it. A result has it if all contributions had it.
  */
 #define SML_LANES_OMITTED 0x80
 
@@ -53,22 +53,21 @@ struct sml_header {
 	uint8_t rank; /* in results: the rank that contributed last, or SML_NO_RANK */
 	uint8_t op;
 	uint8_t lane_kind;
-	uint8_t shard;	   /* which of a worker's sockets, and a switch's threads, serves it */
+	uint8_t shard;	   /* which of a worker's sockets, and of a switch's threads, serves it */
 	uint16_t lanes_be; /* 32-bit lanes that follow */
 } __attribute__((packed, aligned(4), may_alias));
 
 #define SML_HEADER_BYTES 40
 _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no holes");
 
-#define SML_MAX_CHILDREN 64   /* of a job at one switch: ranks and leaves */
-#define SML_MAX_WORLD	 4096 /* of a job: 64 leaves of 64 ranks each */
+#define SML_MAX_CHILDREN 64   /* the most ranks and leaves that a job has at one switch */
+#define SML_MAX_WORLD	 4096 /* the most ranks of a job: 64 leaves of 64 ranks each */
 #define SML_NO_RANK	 0xff
 #define SML_MAX_SHARDS	 16
-/* A job's streams are divided among at most this many switches: each child of one can be another.
- */
+/* A job's streams are divided among at most this many switches: each child can embed one. */
 #define SML_MAX_STRIPES SML_MAX_CHILDREN
 #define SML_MAX_SLOTS	4096
-/* What fits into a 9000-byte IPv6 frame, as a multiple of 32: see docs/protocol.md. */
+/* The most lanes that fit into a 9000-byte IPv6 frame, as a multiple of 32: docs/protocol.md. */
 #define SML_MAX_LANES	     2208
 #define SML_MAX_PACKET_BYTES (SML_HEADER_BYTES + 4 * SML_MAX_LANES)
 
@@ -87,7 +86,7 @@ static inline bool sml_packet_length_is_valid(uint32_t length)
 	return length >= SML_HEADER_BYTES && length <= SML_MAX_PACKET_BYTES && length % 4 == 0;
 }
 
-/* The most that one UDP datagram can carry before segmentation, the same in both directions. */
+/* A datagram that is segmented carries at most this much, in both directions. */
 #define SML_SUPER_PACKET_BYTES	 64512
 #define SML_SUPER_PACKET_PACKETS 64
 

@@ -42,14 +42,15 @@ struct sml_worker_config {
 	uint64_t cookie, tag;
 	uint32_t job, epoch;
 	struct sml_shape shape;
-	uint16_t head_slots, data_slots; /* of the whole stripe */
+	uint16_t head_slots, data_slots; /* how many slots the whole stripe has */
 	uint8_t shard, n_shards;
 	uint8_t stripe, n_stripes;
-	uint8_t number; /* this rank's at its switch, as in packets; without a tree, its rank */
-	uint32_t window_max; /* packets in flight that the path can hold */
-	/* For measuring their benefit; all ranks must agree on the first. */
+	/* This rank's number at its switch, as in packets: without a tree, its rank. */
+	uint8_t number;
+	uint32_t window_max; /* how many packets in flight the path can hold */
+	/* Switch a mechanism off, to measure its benefit. All ranks must agree on no_tickets. */
 	bool no_tickets;
-	bool no_fast_retransmit; /* nor tail probes: only the timer sends again */
+	bool no_fast_retransmit; /* there are no tail probes either: only the timer sends again */
 	/*
 	 * The slots are in this process: no packet is lost in between, so there is no timer and no
 	 * window.
@@ -62,9 +63,9 @@ struct sml_worker_config {
 	bool gathers;
 };
 
-/* Ticket k means table[k] while k is in the table, and then the stripe's chunks from `after` on. */
+/* Ticket k means chunk table[k] if k < n, and chunk after + k - n otherwise. */
 struct sml_ticket_map {
-	const uint32_t *table; /* ascending chunks; caller's memory, alive while the epoch is */
+	const uint32_t *table; /* ascending chunks, in the caller's memory until the epoch ends */
 	uint32_t n;
 	uint32_t after;
 };
@@ -82,29 +83,29 @@ enum sml_kept { SML_KEPT_NONE, SML_KEPT_COPY, SML_KEPT_IN_BUFFER };
 struct sml_worker_slot {
 	uint32_t use;
 	uint32_t ticket;
-	uint32_t send_order; /* of the last transmission */
-	uint64_t sent_ns;    /* of the last transmission */
+	uint32_t send_order; /* the last transmission's place in the order of all of them */
+	uint64_t sent_ns;    /* when the last transmission was */
 	uint64_t first_sent_ns;
 	uint8_t place;	   /* enum sml_slot_queue */
-	uint8_t sends;	   /* of this use, saturating */
-	uint8_t timed_out; /* LOST by the timer, not by later answers */
-	uint8_t kept;	   /* enum sml_kept: the slot's last result, of kept_chunk */
+	uint8_t sends;	   /* how often this use was sent; stays at its maximum */
+	uint8_t timed_out; /* it is LOST because of the timer, not of later answers */
+	uint8_t kept;	   /* enum sml_kept: where the result of kept_chunk is */
 	uint32_t kept_chunk;
 	uint16_t kept_lanes;
 	/*
 	 * Valid from the chunk's claim until its result: a claimed chunk's tensor is not retired.
 	 */
 	struct sml_tensor *tensor;
-	uint32_t index;		      /* of the chunk in the tensor's window */
+	uint32_t index;		      /* the chunk's index in the tensor's window */
 	struct sml_contribution sent; /* the packet's description of the chunk */
 };
 
 /* One stream's slots of this shard, as queues. */
 struct sml_queues {
 	uint16_t first_slot, n_slots; /* indices in the worker */
-	/* Each slot is in one of these. Ascending chunks. */
-	struct sml_list waiting;    /* WAITING */
-	struct sml_list unanswered; /* GATHERING, IN_FLIGHT and LOST */
+	/* Each slot is in one of these two, which ascend by chunk. */
+	struct sml_list waiting;    /* the slots that are WAITING */
+	struct sml_list unanswered; /* those that are GATHERING, IN_FLIGHT or LOST */
 	struct sml_ticket_map map;
 	uint16_t first_global; /* the slot number on the wire of first_slot */
 	uint32_t beyond;       /* 1 + the highest chunk ever assigned, in any epoch */
@@ -127,31 +128,31 @@ struct sml_team {
 
 struct sml_worker {
 	struct sml_worker_config config;
-	const struct sml_team *team; /* NULL: this stripe waits for no other */
+	const struct sml_team *team; /* NULL if this stripe waits for no other */
 	uint32_t team_limit;	     /* the team allows data chunks before this one */
-	uint16_t n_slots;	     /* of this shard, both streams: head first */
-	bool frozen;		     /* neither sends nor takes results */
-	bool broken;		     /* frozen because the switch lied */
-	bool look_for_overtaken;     /* results have come since then */
-	bool blocked;		     /* the lowest data chunk had no exponents at its turn */
+	uint16_t n_slots;	 /* this shard's slots of both streams, those of the head first */
+	bool frozen;		 /* it neither sends nor takes results */
+	bool broken;		 /* it is frozen because the switch lied */
+	bool look_for_overtaken; /* results have come since it last looked */
+	bool blocked;		 /* the lowest data chunk had no exponents at its turn */
 	struct sml_worker_slot *slots;
 	uint32_t *chunks; /* the chunk that each slot serves next */
 	struct sml_link *chunk_links, *send_links;
 	struct sml_queues streams[SML_STREAMS];
-	struct sml_list gathering; /* GATHERING, in order of contributing */
-	struct sml_list in_flight; /* IN_FLIGHT, in order of sending */
-	struct sml_list lost;	   /* LOST, in order of loss */
-	uint8_t *kept;		   /* lanes of the last result of each slot: SML_KEPT_COPY */
+	struct sml_list gathering; /* the slots that are GATHERING, in order of contributing */
+	struct sml_list in_flight; /* those that are IN_FLIGHT, in order of sending */
+	struct sml_list lost;	   /* those that are LOST, in order of loss */
+	uint8_t *kept;		   /* the lanes of each slot's last result, if SML_KEPT_COPY */
 	uint32_t kept_stride;
-	uint32_t send_order;	   /* of the next transmission */
+	uint32_t send_order;	   /* the place of the next transmission */
 	uint32_t highest_answered; /* send_order + 1 of the latest-sent packet answered */
 	uint64_t hold_timer_ns;	   /* no timeout before this */
 	uint64_t heard_ns;	   /* when the last result came; 0 if none has */
 	uint64_t heard_before_ns;  /* when the last result of an earlier time came */
-	uint64_t gap_ns;	   /* the longest time without a result or a loss, of this period */
-	uint64_t gap_before_ns;	   /* of the period before */
+	uint64_t gap_ns;	   /* this period's longest time without a result or a loss */
+	uint64_t gap_before_ns;	   /* the same for the period before */
 	uint64_t gap_since_ns;	   /* when this period began */
-	uint8_t probes;		   /* since heard_ns; see sml_worker_deadline() */
+	uint8_t probes;		   /* tail probes since heard_ns; see sml_worker_deadline() */
 	struct sml_rtt rtt;
 	struct sml_flight flight;
 	/* Tensors submitted and not yet retired, in order: [oldest, newest). */
@@ -194,11 +195,11 @@ static inline bool sml_worker_has_room(const struct sml_worker *worker)
  */
 struct sml_tensor *sml_worker_retire(struct sml_worker *worker);
 
-/* What a packet was. Only RESULT changed anything. */
+/* What a packet was. One that is ignored changes nothing but a counter. */
 enum sml_worker_verdict {
-	SML_WORKER_RESULT,  /* a chunk came back */
+	SML_WORKER_RESULT,  /* it brought a chunk's result */
 	SML_WORKER_TENSOR,  /* the same, and it was a tensor's last chunk */
-	SML_WORKER_IGNORED, /* stale, duplicate, foreign or malformed: counted */
+	SML_WORKER_IGNORED, /* it was stale, a duplicate, foreign or malformed */
 };
 
 /* Process a packet, 4-byte aligned. length is that of the UDP payload. */
@@ -219,7 +220,7 @@ size_t sml_worker_send(struct sml_worker *worker, void *packet, uint64_t now_ns)
  */
 uint16_t sml_worker_choose(struct sml_worker *worker, uint64_t now_ns);
 void sml_worker_fill(struct sml_worker *worker, uint16_t slot, void *lanes);
-/* Instead of filling: write only this rank's own bytes. Only if the slot's tensor is placed. */
+/* Instead of filling: write only this rank's own bytes, if sml_tensor_is_inserted(). */
 void sml_worker_insert(struct sml_worker *worker, uint16_t slot, void *lanes);
 enum sml_worker_verdict sml_worker_take(struct sml_worker *worker, uint16_t slot, uint32_t ticket,
 					const void *lanes, uint64_t now_ns);
@@ -232,17 +233,17 @@ enum sml_worker_verdict sml_worker_take(struct sml_worker *worker, uint16_t slot
  */
 void sml_worker_launch(struct sml_worker *worker, uint16_t slot, uint64_t now_ns);
 /*
- * Returns the length of the packet. lanes: those that follow the header. If all are zero, none
- * does, and the length says so.
+ * Returns the length of the packet. lanes are those that follow the header. If all are zero, none
+ * follows, and the length says so.
  */
 size_t sml_worker_write_header(struct sml_worker *worker, uint16_t slot, void *packet,
 			       const void *lanes);
 /* The lanes of a result, which may have omitted them. */
 const void *sml_worker_lanes(const void *packet);
-/* The slot whose packet this answers; SML_NO_SLOT: sml_worker_receive() would ignore it. */
+/* The slot whose packet this answers, or SML_NO_SLOT if sml_worker_receive() would ignore it. */
 uint16_t sml_worker_answered(const struct sml_worker *worker, const void *packet, size_t length);
 
-/* When to call sml_worker_expire(); UINT64_MAX: not before a packet comes. */
+/* When to call sml_worker_expire(), or UINT64_MAX if not before a packet comes. */
 uint64_t sml_worker_deadline(const struct sml_worker *worker);
 
 /* The deadline has passed: sml_worker_send() will send the timed-out packets again. */
@@ -288,7 +289,7 @@ static inline uint16_t sml_worker_slot_number(const struct sml_worker *worker, u
 			  (slot - queues->first_slot) * worker->config.n_shards);
 }
 
-/* The other way round; SML_NO_SLOT: not one of this worker's. */
+/* The slot with this number, or SML_NO_SLOT if it is not one of this worker's. */
 static inline uint16_t sml_worker_slot_of_number(const struct sml_worker *worker, uint32_t number)
 {
 	const struct sml_worker_config *config = &worker->config;
