@@ -134,17 +134,9 @@ static void probe(const struct sml_pool_rules *rules, uint8_t rank, uint8_t shar
 	struct sml_header *header = (struct sml_header *)packet, reply;
 	uint32_t bytes;
 
-	*header = (struct sml_header){
-		.magic_be = sml_be16(SML_WIRE_MAGIC),
-		.version = SML_WIRE_VERSION,
-		.kind = SML_PACKET_PROBE,
-		.job_be = sml_be32(rules->job),
-		.key_be = sml_be64(rules->cookies[rank]),
-		.epoch_be = sml_be32(rules->epoch),
-		.rank = rank,
-		.shard = shard,
-		.lanes_be = sml_be16(VECTOR_LANES),
-	};
+	*header = frame_header(rules, rank, 0, 0, VECTOR_LANES);
+	header->kind = SML_PACKET_PROBE;
+	header->shard = shard;
 	p4_slot_send(frame, frame_build(frame, &own, packet, sizeof(packet)));
 	bytes = receive_frame(frame, &reply);
 	assert_int_equal(reply.kind, SML_PACKET_PROBE_REPLY);

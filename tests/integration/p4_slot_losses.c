@@ -43,20 +43,10 @@ static void make_packets(struct losing *own, uint32_t use)
 		struct sml_header *header = (struct sml_header *)own->packets[rank];
 		sml_any_u32 *values = (sml_any_u32 *)(header + 1);
 
-		*header = (struct sml_header){
-			.magic_be = sml_be16(SML_WIRE_MAGIC),
-			.version = SML_WIRE_VERSION,
-			.kind = SML_PACKET_CONTRIBUTION,
-			.job_be = sml_be32(rules->job),
-			.key_be = sml_be64(rules->cookies[rank]),
-			.epoch_be = sml_be32(rules->epoch),
-			.use_be = sml_be32(use),
-			.chunk_be = sml_be32(use),
-			.digest_be = sml_be32(77 + use),
-			.rank = rank,
-			.op = own->op,
-			.lanes_be = sml_be16(VECTOR_LANES),
-		};
+		*header = frame_header(rules, rank, 0, use, VECTOR_LANES);
+		header->chunk_be = sml_be32(use);
+		header->digest_be = sml_be32(77 + use);
+		header->op = own->op;
 		for (uint32_t i = 0; i < VECTOR_LANES; i++)
 			values[i] = p4_slot_random_below(1u << 31) ^ p4_slot_random_below(1u << 31)
 									     << 1;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Frames for tests of the XDP program: any headers around a UDP payload. */
+/* Frames for tests of the XDP and P4 programs: any headers around a UDP payload. */
 #ifndef SML_TESTS_XDP_FRAMES_H
 #define SML_TESTS_XDP_FRAMES_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "core/pool.h"
 
 #define FRAME_BYTES 4096
 #define FRAME_PORT  28500
@@ -14,6 +16,10 @@ struct frame_wrapping {
 	bool v6;
 	uint8_t rank; /* has the source's address and port */
 };
+
+/* A contribution's header; the caller changes what it needs. */
+struct sml_header frame_header(const struct sml_pool_rules *rules, uint8_t rank, uint16_t slot,
+			       uint32_t use, uint16_t lanes);
 
 /* Returns the frame's length. */
 uint32_t frame_build(uint8_t *frame, const struct frame_wrapping *wrapping, const void *payload,

@@ -32,28 +32,10 @@ void pair_run(const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out)
 	xdp_run(sml_xdp_maps_entry_fd(pair_maps), frame, bytes, out);
 }
 
-struct sml_header pair_header(const struct sml_pool_rules *rules, uint8_t rank, uint16_t slot,
-			      uint32_t use, uint16_t lanes)
-{
-	return (struct sml_header){
-		.magic_be = sml_be16(SML_WIRE_MAGIC),
-		.version = SML_WIRE_VERSION,
-		.kind = SML_PACKET_CONTRIBUTION,
-		.job_be = sml_be32(rules->job),
-		.key_be = sml_be64(rules->cookies[rank]),
-		.epoch_be = sml_be32(rules->epoch),
-		.use_be = sml_be32(use),
-		.slot_be = sml_be16(slot),
-		.rank = rank,
-		.shard = (uint8_t)(slot % rules->n_shards),
-		.lanes_be = sml_be16(lanes),
-	};
-}
-
 uint32_t pair_renewal(struct pair *pair, uint8_t rank, uint8_t shard, uint32_t number,
 		      uint8_t *frame)
 {
-	struct sml_header header = pair_header(&pair->pool.rules, rank, 0, number, 0);
+	struct sml_header header = frame_header(&pair->pool.rules, rank, 0, number, 0);
 
 	header.kind = SML_PACKET_PROBE;
 	header.shard = shard;
@@ -183,7 +165,7 @@ void pair_assert_counted(struct sml_xdp_totals *before, uint32_t fate)
 uint32_t pair_contribution(struct pair *pair, uint8_t rank, uint8_t *frame)
 {
 	uint32_t packet[10 + 64] = {0};
-	struct sml_header header = pair_header(&pair->pool.rules, rank, 0, 0, 64);
+	struct sml_header header = frame_header(&pair->pool.rules, rank, 0, 0, 64);
 
 	memcpy(packet, &header, sizeof(header));
 	packet[30] = 0x12345678;

@@ -49,10 +49,6 @@ void pair_run(const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out);
 /* The kernel must have counted one more of exactly this verdict. */
 void pair_assert_counted(struct sml_xdp_totals *before, uint32_t fate);
 
-/* A contribution's header; the caller changes what it needs. */
-struct sml_header pair_header(const struct sml_pool_rules *rules, uint8_t rank, uint16_t slot,
-			      uint32_t use, uint16_t lanes);
-
 /*
  * Frames, and their lengths. A renewal is a probe with a number; a reply is the parent's answer to
  * a leaf's probe, as of any host.

@@ -168,7 +168,7 @@ TEST(a_rank_cannot_make_results)
 	pair_open(&pair, 2, 352, 1);
 	sml_xdp_maps_totals(pair_maps, PAIR_JOB, &totals);
 	for (unsigned i = 0; i < 2 * sizeof(kinds); i++) {
-		struct sml_header header = pair_header(&pair.pool.rules, 0, 0, 0, 0);
+		struct sml_header header = frame_header(&pair.pool.rules, 0, 0, 0, 0);
 
 		if (i == sizeof(kinds))
 			assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, DAEMON_KEY),
@@ -296,7 +296,7 @@ static uint32_t result_from(struct pair *pair, const struct frame_wrapping *host
 			    uint8_t *frame)
 {
 	uint32_t packet[10 + 64] = {0};
-	struct sml_header header = pair_header(&pair->pool.rules, 0, 0, 0, 64);
+	struct sml_header header = frame_header(&pair->pool.rules, 0, 0, 0, 64);
 
 	header.kind = SML_PACKET_RESULT;
 	header.job_be = sml_be32(PAIR_PARENT_JOB);

@@ -32,7 +32,7 @@ static void make_result(struct pair *pair, void *packet, uint32_t *length)
 
 	if (odd == 2)
 		use += pair_draw(5) - 2;
-	*header = pair_header(rules, 0, slot, use, lanes);
+	*header = frame_header(rules, 0, slot, use, lanes);
 	header->kind = SML_PACKET_RESULT;
 	header->job_be = sml_be32(rules->parent.job);
 	header->key_be = sml_be64(rules->parent.tag);
@@ -81,7 +81,7 @@ static void make_packet(struct pair *pair, void *packet, uint32_t *length)
 		lanes = whole_blocks(kind, lanes);
 	if (odd == 3)
 		lanes = (uint16_t)pair_draw(rules->lanes + 1u);
-	*header = pair_header(rules, rank, slot, use, lanes);
+	*header = frame_header(rules, rank, slot, use, lanes);
 	header->op = (slot + use) % 4 == 0;
 	header->lane_kind = kind;
 	header->digest_be = sml_be32(odd == 4 ? pair_draw(3) : 9);
