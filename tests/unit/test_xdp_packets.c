@@ -183,10 +183,28 @@ TEST(a_rank_cannot_make_results)
 	pair_close(&pair);
 }
 
-/* For a job whose results the daemon sends: whole packets, with a key that no rank knows. */
+/* Returns the header. The packet is whole, and has the key that no rank knows. */
+static struct sml_header assert_for_daemon(const struct pair *pair, const struct xdp_outcome *out,
+					   uint32_t bytes)
+{
+	const struct frame_wrapping *wrapping = &pair->wrappings[0];
+	struct sml_header header;
+	uint8_t sealed[FRAME_BYTES];
+
+	assert_int_equal(out->action, XDP_PASS);
+	assert_int_equal(out->bytes, bytes);
+	memcpy(&header, out->frame + frame_headers(wrapping), sizeof(header));
+	assert_true(header.key_be == sml_be64(DAEMON_KEY));
+	memcpy(sealed, out->frame, bytes);
+	frame_seal(sealed, wrapping);
+	assert_memory_equal(sealed, out->frame, bytes);
+	return header;
+}
+
+/* For a job whose results the daemon sends. */
 TEST(results_for_the_daemon_bear_its_key)
 {
-	uint8_t frame[FRAME_BYTES], sealed[FRAME_BYTES];
+	uint8_t frame[FRAME_BYTES];
 	struct sml_header header;
 	struct xdp_outcome out;
 	struct pair pair;
@@ -197,14 +215,8 @@ TEST(results_for_the_daemon_bear_its_key)
 	bytes = pair_contribution(&pair, 0, frame);
 	for (int i = 0; i < 2; i++) { /* completed, and resent */
 		pair_run(frame, bytes, &out);
-		assert_int_equal(out.action, XDP_PASS);
-		assert_int_equal(out.bytes, bytes);
-		memcpy(&header, out.frame + frame_headers(&pair.wrappings[0]), sizeof(header));
+		header = assert_for_daemon(&pair, &out, bytes);
 		assert_int_equal(header.kind, i == 0 ? SML_PACKET_RESULT : SML_XDP_KIND_TO_RANK);
-		assert_true(header.key_be == sml_be64(DAEMON_KEY));
-		memcpy(sealed, out.frame, bytes);
-		frame_seal(sealed, &pair.wrappings[0]);
-		assert_memory_equal(sealed, out.frame, bytes);
 	}
 	pair_close(&pair);
 }
@@ -212,7 +224,7 @@ TEST(results_for_the_daemon_bear_its_key)
 /* The same from a leaf: the sum for the parent. */
 TEST(a_leafs_sums_for_the_daemon_bear_its_key)
 {
-	uint8_t frame[FRAME_BYTES], sealed[FRAME_BYTES];
+	uint8_t frame[FRAME_BYTES];
 	struct sml_header header;
 	struct xdp_outcome out;
 	struct pair pair;
@@ -223,14 +235,9 @@ TEST(a_leafs_sums_for_the_daemon_bear_its_key)
 	bytes = pair_contribution(&pair, 0, frame);
 	for (int i = 0; i < 2; i++) { /* full, and sent up again */
 		pair_run(frame, bytes, &out);
-		assert_int_equal(out.action, XDP_PASS);
-		memcpy(&header, out.frame + frame_headers(&pair.wrappings[0]), sizeof(header));
+		header = assert_for_daemon(&pair, &out, bytes);
 		assert_int_equal(header.kind, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT);
-		assert_true(header.key_be == sml_be64(DAEMON_KEY));
 		assert_int_equal(header.rank, pair.pool.rules.parent.rank);
-		memcpy(sealed, out.frame, bytes);
-		frame_seal(sealed, &pair.wrappings[0]);
-		assert_memory_equal(sealed, out.frame, bytes);
 	}
 	pair_close(&pair);
 }
