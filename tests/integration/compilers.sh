@@ -18,5 +18,6 @@ warn_of_nothing='meson setup "$2" "$1" --buildtype=release -Dtests=enabled -Dwer
 
 CC=clang bash -c "$warn_of_nothing" clang "$root" "$work/clang" >"$work/out" 2>&1 || fail "the build with clang"
 meson test -C "$work/clang" --no-rebuild -t 5 test_worker test_pool test_vectors test_transport test_quantize \
+	test_quantize_versions \
 	>"$work/out" 2>&1 || fail "unit tests of the build with clang"
 echo "ok: $(clang --version | head -n 1) has no warning, and $(sed -n 's/^Ok: *//p' "$work/out") unit tests pass"
