@@ -14,7 +14,6 @@
  *	test_exhaustion NAME N [onwards]
  *	                           that run alone, with texts; a negative N: system calls
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -34,6 +33,7 @@
 #include "faults/exhaustion_calls.h"
 #include "faults/exhaustion_rank.h"
 #include "faults/fail_nth.h"
+#include "support/count_entries.h"
 #include "support/switch_process.h"
 #include "switch/switch.h"
 
@@ -48,26 +48,14 @@ extern void __sanitizer_set_report_fd(void *fd) __attribute__((weak));
 
 /* ---- what a run must not leave behind ---- */
 
-static unsigned count_entries(const char *path)
-{
-	DIR *directory = opendir(path);
-	unsigned n = 0;
-
-	assert_non_null(directory);
-	while (readdir(directory))
-		n++;
-	closedir(directory);
-	return n;
-}
-
 /* A joined thread disappears from this list a moment later. */
 static unsigned count_threads(unsigned expected)
 {
-	unsigned n = count_entries("/proc/self/task");
+	unsigned n = count_entries(THREADS_FOLDER);
 
 	for (int i = 0; i < 20000 && n > expected; i++) {
 		usleep(1000);
-		n = count_entries("/proc/self/task");
+		n = count_entries(THREADS_FOLDER);
 	}
 	return n;
 }
@@ -379,7 +367,7 @@ static const char *const names[] = {"allocation", "system call", "descriptor"};
 static unsigned run_once(const struct scenario *scenario, enum fail_what what, unsigned n,
 			 bool onwards)
 {
-	unsigned fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
+	unsigned fds = count_entries(FILES_FOLDER), threads = count_entries(THREADS_FOLDER);
 	unsigned counted;
 	const char *complaint;
 
@@ -401,7 +389,7 @@ static unsigned run_once(const struct scenario *scenario, enum fail_what what, u
 		fail_msg("%s%s: %s", running, fail_culprit(), complaint);
 	if (count_threads(threads) != threads)
 		fail_msg("%s%s: a thread is left", running, fail_culprit());
-	if (count_entries("/proc/self/fd") != fds)
+	if (count_entries(FILES_FOLDER) != fds)
 		fail_msg("%s%s: a descriptor is left", running, fail_culprit());
 	if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
 		fail_msg("%s%s: memory is left", running, fail_culprit());

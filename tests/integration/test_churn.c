@@ -6,7 +6,6 @@
  * Checked are: bytes that malloc() has given out (for the whole process, switch and
  * workers), resident memory, descriptors, and the switch's own status.
  */
-#include <dirent.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 
 #include "control/envelope.h"
 #include "support/certificates.h"
+#include "support/count_entries.h"
 #include "support/switch_client.h"
 #include "support/test.h"
 #include "switchml.h"
@@ -36,18 +36,6 @@ static struct sml_tls *tls;
 static uint16_t port;
 static unsigned files_at_rest; /* with a switch and without connections */
 
-static unsigned count_files(void)
-{
-	DIR *folder = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	assert_non_null(folder);
-	while (readdir(folder) != NULL)
-		n++;
-	closedir(folder);
-	return n;
-}
-
 static void start_switch(bool with_tls)
 {
 	struct sml_switch_config config;
@@ -59,7 +47,7 @@ static void start_switch(bool with_tls)
 		skip();
 	tls = with_tls ? certificates_of_worker() : NULL;
 	port = client_open_switch(&config);
-	files_at_rest = count_files();
+	files_at_rest = count_entries(FILES_FOLDER);
 }
 
 static int tear_down(void **state)
@@ -122,9 +110,9 @@ static struct look look(void)
 
 	expect_empty();
 	/* Connections that end may linger for a second, or longer if the machine stalls. */
-	while (count_files() > files_at_rest && client_now_ms() < until_ms)
+	while (count_entries(FILES_FOLDER) > files_at_rest && client_now_ms() < until_ms)
 		usleep(10000);
-	return (struct look){mallinfo2().uordblks, resident_kib(), count_files()};
+	return (struct look){mallinfo2().uordblks, resident_kib(), count_entries(FILES_FOLDER)};
 }
 
 /* ---- one join ---- */

@@ -5,7 +5,6 @@
  * descriptors, threads and mappings, and no more memory. Ranks, embedded switches and the leaf are
  * threads of this process; the switches that die are others.
  */
-#include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/count_entries.h"
 #include "support/ranks.h"
 #include "support/switch_client.h"
 #include "support/switch_process.h"
@@ -41,18 +41,6 @@ struct look {
 	size_t bytes;
 };
 
-static unsigned count_entries(const char *path)
-{
-	DIR *folder = opendir(path);
-	unsigned n = 0;
-
-	assert_non_null(folder);
-	while (readdir(folder) != NULL)
-		n++;
-	closedir(folder);
-	return n;
-}
-
 static unsigned count_mappings(void)
 {
 	FILE *file = fopen("/proc/self/maps", "re");
@@ -68,7 +56,7 @@ static unsigned count_mappings(void)
 
 static struct look look(void)
 {
-	return (struct look){count_entries("/proc/self/fd"), count_entries("/proc/self/task"),
+	return (struct look){count_entries(FILES_FOLDER), count_entries(THREADS_FOLDER),
 			     count_mappings(), mallinfo2().uordblks};
 }
 
