@@ -19,6 +19,14 @@ static void run_job(struct jobs_world *world)
 	jobs_wait(world, SML_SECOND_NS);
 }
 
+/* Also get what its ranks need to resume. */
+static void run_resumable_job(struct jobs_world *world, uint64_t *membership, uint64_t *tag)
+{
+	run_job(world);
+	*membership = jobs_admitted(world, 0)->membership;
+	*tag = jobs_admitted(world, 0)->report_tag;
+}
+
 static void ping(struct jobs_world *world, unsigned peer)
 {
 	SmlControl__Ping message = SML_CONTROL__PING__INIT;
@@ -48,9 +56,7 @@ TEST(ranks_that_gave_up_a_paused_switch_resume_there)
 	struct jobs_world world;
 	uint64_t membership, tag;
 
-	run_job(&world);
-	membership = jobs_admitted(&world, 0)->membership;
-	tag = jobs_admitted(&world, 0)->report_tag;
+	run_resumable_job(&world, &membership, &tag);
 	jobs_pause(&world, LONG_NS);
 	/* What it sent before it closed the connection is read first. */
 	ping(&world, 0);
@@ -68,9 +74,7 @@ TEST(who_resumes_before_its_old_connection_has_ended_is_let_in)
 	struct jobs_world world;
 	uint64_t membership, tag;
 
-	run_job(&world);
-	membership = jobs_admitted(&world, 0)->membership;
-	tag = jobs_admitted(&world, 0)->report_tag;
+	run_resumable_job(&world, &membership, &tag);
 	jobs_pause(&world, LONG_NS);
 	assert_may_resume(&world, membership, tag);
 	assert_true(world.peers[0].ended && world.peers[1].ended);
@@ -142,9 +146,7 @@ TEST(a_rank_that_left_is_not_dead_either)
 	struct jobs_world world;
 	uint64_t membership, tag;
 
-	run_job(&world);
-	membership = jobs_admitted(&world, 0)->membership;
-	tag = jobs_admitted(&world, 0)->report_tag;
+	run_resumable_job(&world, &membership, &tag);
 	jobs_leave(&world, 0);
 	jobs_pause(&world, LONG_NS);
 	jobs_hang_up(&world, 0);
