@@ -21,15 +21,43 @@ static bool was_killed(long pid)
 	return false;
 }
 
+static bool is_alive(const struct chaos_answer *answer, unsigned long rank)
+{
+	return rank >= (unsigned long)answer->world_size || chaos_find(answer->members[rank]);
+}
+
+/* The next of "1, 2 and 5 died"; NULL: there is none. "3 others" are none. */
+static const char *next_in_list(const char *text)
+{
+	text += strspn(text, ", ");
+	if (strncmp(text, "and ", 4) == 0)
+		text += strlen("and ");
+	if (*text < '0' || *text > '9')
+		return NULL;
+	return strncmp(text + strspn(text, "0123456789"), " other", 6) == 0 ? NULL : text;
+}
+
+/* All that it names are dead, or it names one falsely. */
+static bool names_living(const struct chaos_answer *answer, const char *list)
+{
+	bool living = false;
+	char *end;
+
+	for (; list != NULL && !living; list = next_in_list(end))
+		living = is_alive(answer, strtoul(list, &end, 10));
+	return living;
+}
+
 bool chaos_names_falsely(const struct chaos_answer *answer)
 {
-	const char *pid = strstr(answer->text, "pid "), *rank = strstr(answer->text, "rank ");
-	long n;
+	const char *pid = strstr(answer->text, "pid "), *rank = strstr(answer->text, "rank "),
+		   *ranks = strstr(answer->text, "ranks ");
 
 	if (pid)
 		return !was_killed(strtol(pid + strlen("pid "), NULL, 10));
-	n = rank ? strtol(rank + strlen("rank "), NULL, 10) : -1;
-	return n < 0 || n >= answer->world_size || chaos_find(answer->members[n]);
+	rank = rank ? rank + strlen("rank ") : ranks ? ranks + strlen("ranks ") : "";
+	rank = next_in_list(rank);
+	return rank == NULL || names_living(answer, rank);
 }
 
 void chaos_false_name(const struct chaos_process *process, const char *text)
