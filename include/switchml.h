@@ -597,7 +597,8 @@ SML_API int sml_reduce(struct sml_context *context, const void *send, void *recv
 
 /*
  * Copy root's count elements to all ranks: data is read on root, and written on every other rank.
- * count may be 0. The errors are those of sml_allreduce().
+ * There it may be NULL: the rank takes part, and does not want the elements. count may be 0. The
+ * errors are those of sml_allreduce().
  */
 SML_API int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
 			  int root);

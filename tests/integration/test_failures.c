@@ -521,6 +521,8 @@ static void make_mistakes(struct rank *rank)
 	CHECK_ERROR(rank, sml_allreduce(c, data, data, SIZE_MAX / 16, SML_INT32, SML_SUM, NULL),
 		    -EINVAL, "too many");
 	CHECK_ERROR(rank, sml_broadcast(c, data, 1, SML_FLOAT32, 2), -EINVAL, "root 2");
+	CHECK_ERROR(rank, sml_broadcast(c, NULL, 1, SML_FLOAT32, rank->rank), -EINVAL,
+		    "data is NULL");
 	CHECK_ERROR(rank, sml_reduce_scatter(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL),
 		    -EINVAL, "overlap");
 	CHECK_ERROR(rank, sml_reduce(c, data, data, 1, SML_FLOAT32, SML_SUM, -1, NULL), -EINVAL,

@@ -94,6 +94,22 @@ TEST(many_requests_can_be_in_flight)
 
 /* ---- the other collectives ---- */
 
+/* A broadcast that only the next rank after root wants. */
+static void pass_to_next(struct rank *rank, unsigned char *data, size_t count, enum sml_type type,
+			 int root)
+{
+	size_t bytes = count * sml_type_size(type);
+	int taker = (root + 1) % rank->n;
+	bool takes = rank->rank == taker || rank->rank == root;
+
+	for (size_t i = 0; i < bytes; i++)
+		data[i] = (unsigned char)element_value(rank->rank, i, 6);
+	CHECK(rank, sml_broadcast(rank->context, takes ? data : NULL, count, type, root) == 0);
+	for (size_t i = 0; i < bytes; i++)
+		CHECK(rank,
+		      data[i] == (unsigned char)element_value(takes ? root : rank->rank, i, 6));
+}
+
 static void broadcast_all(struct rank *rank, size_t count, enum sml_type type)
 {
 	size_t bytes = count * sml_type_size(type);
@@ -105,6 +121,7 @@ static void broadcast_all(struct rank *rank, size_t count, enum sml_type type)
 		CHECK(rank, sml_broadcast(rank->context, data, count, type, root) == 0);
 		for (size_t i = 0; i < bytes; i++)
 			CHECK(rank, data[i] == (unsigned char)element_value(root, i, 5));
+		pass_to_next(rank, data, count, type, root);
 	}
 	free(data);
 }

@@ -6,7 +6,7 @@
  *	                 tensor             sends         wants
  *	all-reduce       count              all           all
  *	reduce           count              all           root: all
- *	broadcast        count, as bytes    root: all     others: all
+ *	broadcast        count, as bytes    root: all     others: all, or nothing
  *	all-gather       n x count, bytes   its part      all
  *	reduce-scatter   n x count          all           its part
  *	barrier          0                  -             -
@@ -158,15 +158,16 @@ static int order_reduce(struct sml_context *context, const void *send, void *rec
 static int order_broadcast(struct sml_context *context, void *data, size_t count,
 			   enum sml_type type, int root, struct sml_order *order)
 {
-	bool is_root;
-	size_t bytes;
+	bool is_root = root == context->settings.rank;
+	size_t bytes, wanted;
 	int error;
 
 	if ((error = sml_check_size(context, count, type, 1, &bytes)) ||
-	    (error = sml_check_buffer(context, "data", data, bytes, type)) ||
 	    (error = check_root(context, root)))
 		return error;
-	is_root = root == context->settings.rank;
+	wanted = is_root || data ? bytes : 0;
+	if ((error = sml_check_buffer(context, "data", data, wanted, type)))
+		return error;
 	*order = (struct sml_order){
 		.spec = {.collective = SML_BROADCAST,
 			 .type = SML_BYTE,
@@ -176,7 +177,7 @@ static int order_broadcast(struct sml_context *context, void *data, size_t count
 			 .send = data,
 			 .send_count = is_root ? bytes : 0,
 			 .recv = data,
-			 .recv_count = is_root ? 0 : bytes},
+			 .recv_count = is_root ? 0 : wanted},
 		.call = {.collective = SML_BROADCAST,
 			 .type = type,
 			 .count = count,
