@@ -158,6 +158,11 @@ spread = [torch.full((2000,), 7.0), torch.full((2000,), 9.0)] if rank == 0 else 
 in_turn("scatter", 0, lambda: interrupted(from_0), from_0)
 assert rank or [part.unique().tolist() for part in parts] == [[1.0], [2.0]], parts
 assert own.unique().tolist() == [[7.0, 9.0][rank]], own
+for n in (10, 4000):  # both go with the sizes of the parts, or after them
+    swapped, given = torch.zeros(2 * n), torch.full((2 * n,), rank + 3.0)
+    swap = lambda: dist.all_to_all_single(swapped, given)
+    in_turn(f"swap {n}", 0, lambda: interrupted(swap), swap)
+    assert [part.unique().tolist() for part in swapped.chunk(2)] == [[3.0], [4.0]], swapped
 dist.destroy_process_group()
 """
 

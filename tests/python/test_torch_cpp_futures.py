@@ -58,7 +58,7 @@ CALLS = {
         lambda r: dist.reduce_scatter(torch.zeros(2), [own(r)] * N, async_op=True),
         2 * SUM,
     ),
-    "all_to_all_single on Gloo": (
+    "all_to_all_single": (
         lambda r: dist.all_to_all_single(
             torch.zeros(2 * N), torch.cat([own(r)] * N), async_op=True
         ),

@@ -373,6 +373,11 @@ class Job:
             raise make(number, c.text_of(self._context, number))
         return text.value.decode(errors="replace")
 
+    @property
+    def is_on_one_host(self) -> bool:
+        """Whether all ranks add numbers in the memory of one host."""
+        return self.path() == "this host's memory"
+
     def event_fd(self) -> int:
         """A descriptor for poll() or asyncio's add_reader(): readable when calls have ended.
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Collectives that run on Gloo: their place in the order of the job's calls.
 
+Some of these have a plan for ranks that share one host's memory, and then Gloo has no part in them
+(one_host.py).
+
     put() -> barrier, named after the call -> all ranks make this call -> Gloo -> ended
 
 The barrier ends when all ranks make the same call. If another rank makes another call, on the
@@ -80,14 +83,23 @@ def _widened(arguments: Any) -> Any:
 
 def name_of(name: str, arguments: Sequence[Any]) -> str:
     """The call in words, the same on all ranks: "gather of 4 int64, to rank 1"."""
-    equal = _EQUAL.get(name)
-    tensors = tensors_in(arguments if equal is None else arguments[equal])
-    if not tensors:
+    if not _equal_in(name, arguments):
         return f"{name} on Gloo"
+    return f"{plain_name_of(name, arguments)}, on Gloo"
+
+
+def _equal_in(name: str, arguments: Sequence[Any]) -> list[torch.Tensor]:
+    equal = _EQUAL.get(name)
+    return tensors_in(arguments if equal is None else arguments[equal])
+
+
+def plain_name_of(name: str, arguments: Sequence[Any]) -> str:
+    """The same, wherever it runs."""
+    tensors = _equal_in(name, arguments)
     op, root = _op_in(arguments), _root_in(arguments)
-    count = "" if equal is None else f"{sum(t.numel() for t in tensors)} "
+    count = f"{sum(t.numel() for t in tensors)} " if name in _EQUAL else ""
     where = "" if root is None else f", root {root}"
-    return f"{name} of {count}{describe(tensors, op)}{where}, on Gloo"
+    return f"{name} of {count}{describe(tensors, op)}{where}"
 
 
 def _op_in(arguments: Sequence[Any]) -> ReduceOp | None:
@@ -146,6 +158,7 @@ class Elsewhere(Work):
     """A collective on Gloo. `call` begins it, and returns Gloo's work."""
 
     _runs_on = "gloo"
+    when_on_gloo: Callable[[], None] | None = None  # called when it begins there
 
     def __init__(
         self, name: str, arguments: Sequence[Any], call: Callable[[], Any], limit: float | None
@@ -153,15 +166,24 @@ class Elsewhere(Work):
         self._call: Callable[[], Any] | None = call
         self._inner: Any = None
         tensors = tensors_in(arguments)
-        super().__init__(name, tensors, [place(name_of(name, arguments))], None, limit)
+        super().__init__(name, tensors, (), None, limit)
+        self._arguments: Sequence[Any] = arguments
         self._outputs = tensors_in(arguments[:1])
         self._modes = Modes(tensors)
 
-    def begin(self, job: Job, waits: bool = False) -> None:
-        super().begin(job, waits)
+    def _go_without_plan(self, job: Job) -> None:
+        self._calls = [place(name_of(self.name, self._arguments))]
         job.count_elsewhere("Gloo")
+        if self.when_on_gloo is not None:
+            self.when_on_gloo()
+
+    @property
+    def moved(self) -> list[tuple[str, int]]:
+        return [] if self.planned is None else super().moved
 
     def proceed(self) -> Callable[[], None] | None:
+        if self.planned is not None:
+            return None
         if self._call is not None:  # otherwise the caller was interrupted after this
             with self._modes():
                 self._inner = self._call()
@@ -169,7 +191,7 @@ class Elsewhere(Work):
         return self._inner.wait
 
     def end(self, error: BaseException | None) -> Callable[[], None] | None:
-        self._call = None
+        self._call, self.when_on_gloo, self._arguments = None, None, ()
         return super().end(error)
 
     def synchronize(self) -> None:
@@ -177,11 +199,13 @@ class Elsewhere(Work):
             self._inner.wait()  # has ended: now this thread's streams wait for Gloo's
 
     def result(self) -> list[torch.Tensor]:
-        return self._inner.result()
+        return self._outputs if self.planned is not None else self._inner.result()
 
     def _value(self, _: torch.futures.Future) -> Any:
         if self._error is not None:
             raise self._error
+        if self.planned is not None:
+            return self._outputs
         try:
             future = self._inner.get_future()
         except RuntimeError:  # works of Gloo's reduce_scatter have none

@@ -91,7 +91,7 @@ class Line:
         self._lock = threading.Lock()
         self._more = threading.Condition(self._lock)
         self._waiting: list[Work] = []
-        self._busy = False  # the starter has taken a work and has not begun it yet
+        self._busy = False  # a thread has taken a work and has not begun it yet
         self._n_begun = 0  # works that the finisher has not ended yet
         self._n_awaited = 0  # works that the application's threads are finishing
         self._begun: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
@@ -126,18 +126,45 @@ class Line:
                 raise Closed(f"{self._title} has been destroyed: no more calls can be made")
             self.n_put += 1
             place = self._place_of(work)
+            behind = not work.awaited or self._n_begun
             if not self._job or work.late or work.held or place or self._busy:
-                self._waiting.insert(place, work)
-                if self._starter is None:
-                    self._starter = self._thread("starter", self._start_works)
-                self._more.notify_all()
+                self._let_wait(work, place)
                 return
-            if not work.awaited or self._n_begun:
+            if behind and work.asks:
+                self._let_wait(work, place)
+                return
+            if behind:
                 self._give_to_finisher(work)
                 return
             self._n_awaited += 1
-            self._begin(work, waits=True)
+            if work.asks:
+                self._busy = True
+            else:
+                self._begin(work, waits=True)
+        if work.asks:
+            self._begin_here(work)
         self._finish_here(work)
+
+    def _let_wait(self, work: Work, place: int) -> None:
+        self._waiting.insert(place, work)
+        if self._starter is None:
+            self._starter = self._thread("starter", self._start_works)
+        self._more.notify_all()
+
+    def _begin_here(self, work: Work) -> None:
+        """Begin a work that asks the other ranks first. Later works wait, as with the starter."""
+        given = True
+        try:
+            self._begin(work, waits=True)
+            given = False
+        finally:
+            with self._lock:
+                if given:  # the application was interrupted, and its call goes on
+                    self._let_wait(work, 0)
+                    self._n_awaited -= 1
+                self._busy = False
+                if self._waiting or self._closed:  # otherwise waking the starter only takes time
+                    self._more.notify_all()
 
     def hurry(self, work: Prompt, keep: Any) -> bool:
         """Make the work's calls of C, and wait for their end. False: it is not its turn yet.
@@ -200,6 +227,10 @@ class Line:
             try:
                 assert self._job is not None
                 work.begin(self._job, waits)
+                if work.asks and work.planned is not None:
+                    for request in work.requests:
+                        self._await(request, work)
+                    work.answered(self._job, waits)
             except Exception as failure:  # reported to the caller that waits for the work
                 error = failure
         if error is not None:
@@ -225,7 +256,7 @@ class Line:
     def _start_works(self) -> None:
         while True:
             with self._lock:
-                while not self._closed and not (self._waiting and not self._waiting[0].held):
+                while self._busy or not (self._closed or self._is_next_free()):
                     self._more.wait()
                 if not self._waiting:
                     return
@@ -241,6 +272,9 @@ class Line:
                 self._finish_later(work)
                 self._busy = False
             del work
+
+    def _is_next_free(self) -> bool:
+        return bool(self._waiting) and not self._waiting[0].held
 
     def _finish_works(self) -> None:
         while (work := self._begun.get()) is not None:

@@ -78,6 +78,15 @@ def place(name: str, memory: torch.Tensor | None = None) -> Call:
     return Call(_PLACE, nothing, nothing, lambda send, recv: (name.encode(),))
 
 
+@dataclass(slots=True)
+class Plan:
+    """What a work does instead, where all ranks share one host's memory (one_host.py)."""
+
+    calls: Sequence[Call]
+    moved: tuple[str, int]  # as a call of the C library: its name, and its bytes
+    finish: Callable[[], None] | None
+
+
 class Work(_Work, Untraced):
     """What torch.distributed returns: an object to wait for, to query, or to make a future of."""
 
@@ -86,6 +95,9 @@ class Work(_Work, Untraced):
     late = False  # it cannot begin at once, because device memory must be copied first
     awaited = False  # the application waits for it next: the call may return when it has ended
     for_cpp = False  # its future holds a list of C++
+    asks = False  # its first requests bring what it needs from other ranks for the next ones
+    plan: Callable[[], Plan] | None = None
+    planned: Plan | None = None  # that of `plan`, if the work follows it
 
     def __init__(
         self,
@@ -122,13 +134,26 @@ class Work(_Work, Untraced):
     def begin(self, job: Job, waits: bool = False) -> None:
         """Make the C calls. `waits`: this thread waits for them next."""
         self.begun_at = time.monotonic()
+        if self.plan is not None and job.is_on_one_host:
+            planned = self.planned = self.plan()
+            self._calls, self._finish = planned.calls, planned.finish
+        else:
+            self._go_without_plan(job)
         for call in self._calls:
             self.requests.append(call.begin(job, waits))
+
+    def _go_without_plan(self, job: Job) -> None:
+        """It makes the calls that it was made with."""
 
     @property
     def moved(self) -> list[tuple[str, int]]:
         """The calls of the C library that a user asked for, and their bytes."""
+        if self.planned is not None:
+            return [self.planned.moved]
         return [(call.name, call.n_bytes) for call in self._calls if call.name != _PLACE]
+
+    def answered(self, job: Job, waits: bool) -> None:
+        """What it asks for has come: make the other C calls."""
 
     def progress(self, index: int) -> None:
         """Request number `index` has succeeded."""
@@ -161,7 +186,7 @@ class Work(_Work, Untraced):
             signal, promise = self._end_signal, self._promise
         if signal is not None:
             signal.set()
-        self.requests, self._calls, self._finish = [], (), None
+        self.requests, self._calls, self._finish, self.plan = [], (), None, None
         if self.when_ended is not None:
             self.when_ended(self)
             self.when_ended = None
@@ -253,7 +278,8 @@ class Prompt(Work):
 
     Its constructor does much less than that of Work: what a call in progress needs is made when
     the call does not end at once, or when it is asked for. Calls of few bytes take little longer
-    than this. `calls`: names in C, and arguments; `n_bytes` is what the first of them moves.
+    than this. `calls`: names in C, and arguments; `n_bytes` is what they move, which has the name
+    of the last.
     """
 
     late, awaited, limit, deadline = False, True, None, None
@@ -279,7 +305,7 @@ class Prompt(Work):
 
     @property
     def moved(self) -> list[tuple[str, int]]:
-        return [(self.calls[0][0], self._n_bytes)]
+        return [(self.calls[-1][0], self._n_bytes)]
 
     def hurry(self, job: Job, keep: Any) -> None:
         """Make the calls of C, for which this thread waits next."""

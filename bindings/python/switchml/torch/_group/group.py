@@ -47,7 +47,7 @@ from .._calls.tensors import (
     only_options,
     tensors_in,
 )
-from .._calls.work import Call, Work, all_gather, broadcast
+from .._calls.work import Call, Plan, Work, all_gather, broadcast
 from .._joining.job_name import label_of
 from .._joining.meeting import keep_for_next_round, meet
 from .._joining.rendezvous import join
@@ -198,6 +198,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         line: Line | None = None,
         when_ended: Callable[[Work], None] | None = None,
         awaited: bool = False,
+        plan: Callable[[], Plan] | None = None,
     ) -> Work:
         limit = self._limit(timeout)
         if calls and is_accelerated(calls[0].send):
@@ -205,6 +206,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
         else:
             work = Work(name, tensors, calls, finish, limit)
+            work.plan = plan
         work.when_ended = when_ended
         work.awaited = awaited
         work.for_cpp = self.for_cpp
@@ -222,13 +224,38 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         if self._decides(everything):
             return method(*arguments, **named)  # it may send nothing
         check(name, everything)
+        given = with_dimensions(name, list(arguments))
+        work = self._made(Elsewhere, name, everything, lambda: method(*given, **named))
+        self._line.put(work)
+        return work
+
+    def _in_memory_or_on_gloo(
+        self, make: Callable[..., Elsewhere], name: str, what: str, *arguments: Any
+    ) -> Work:
+        """A call that Gloo makes, unless all ranks share one host's memory."""
+        method = on_dense(name, self._method(name))
+        work = self._made(make, name, arguments, lambda: method(*arguments))
+
+        def tell() -> None:
+            self._tell(name, what)
+            self._count_on_gloo(name, arguments)
+
+        work.when_on_gloo = tell
+        self._line.put(work)
+        return work
+
+    def _made(
+        self,
+        make: Callable[..., Elsewhere],
+        name: str,
+        everything: Sequence[Any],
+        call: Callable[[], Any],
+    ) -> Elsewhere:
         timeouts = [t for a in everything if isinstance(t := getattr(a, "timeout", a), timedelta)]
         limit = self._limit(timeouts[0] if timeouts else _NONE)
-        given = with_dimensions(name, list(arguments))
-        work = Elsewhere(name, everything, lambda: method(*given, **named), limit)
+        work = make(name, everything, call, limit)
         work.awaited = any(is_awaited(argument) for argument in everything)
         work.for_cpp = self.for_cpp
-        self._line.put(work)
         return work
 
     def _decides(self, arguments: Any) -> bool:
@@ -445,9 +472,6 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     # ---- what the switch does not have ----
 
     allgather_coalesced = _elsewhere("allgather_coalesced")
-    alltoall = _elsewhere("alltoall")
-    all_to_all_single = _elsewhere("all_to_all_single")
-    alltoall_base = _elsewhere("alltoall_base")
     gather_into_tensor = _elsewhere("gather_into_tensor")
     gather_single = _elsewhere("gather_single")
     recv = _between_two("recv")

@@ -1,27 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives of lists, with a tensor for each rank: all_gather, gather and scatter.
+"""Collectives of parts, one for each rank: all_gather, gather, scatter and all_to_all.
 
     all_gather   all-gather into one tensor, and a copy of each rank's part;
                  above LIMIT_BYTES a broadcast by each rank, which needs no copy
     gather       all-gather into one tensor, of which only root copies the parts
     scatter      broadcast of root's list as one tensor, of which each rank copies its own part
+    all_to_all   on Gloo
 
-PyTorch's collectives of objects are made of these. With gather and scatter, every rank gets what
-only one needs, so above LIMIT_BYTES they run on Gloo, if it takes their type. The invariant:
-whether they do depends only on what is the same on all ranks; a list that Gloo would refuse for its
-form goes there, and it says why.
+PyTorch's collectives of objects are made of these. So every rank gets what only root has or needs,
+and above LIMIT_BYTES gather and scatter run on Gloo, if it takes their type. Where all ranks share
+one host's memory, these two and all_to_all bring each rank its own parts only (one_host.py). The
+invariant: where they run depends only on what is the same on all ranks; a list that Gloo would
+refuse for its form goes there, and it says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import AllgatherOptions, GatherOptions, ScatterOptions
 
+from .._calls import one_host
+from .._calls.elsewhere import Elsewhere
 from .._calls.tensors import copy_to, dense, describe, is_awaited, normal, tensors_in, writable
-from .._calls.work import Call, all_gather, broadcast, place
+from .._calls.work import Call, Plan, all_gather, broadcast, place
 
 # Of the parts of all ranks. On one host with two cores and four ranks, this is about where
 # broadcasts overtake the all-gather, and Gloo overtakes this gather and scatter.
@@ -44,11 +49,6 @@ _ON_GLOO = {
 def _in_lists(several: Any, one: Any) -> tuple[Any, Any]:
     """Both as lists of what each device has, though there is only one."""
     return ([several], [one]) if isinstance(one, torch.Tensor) else (several, list(one))
-
-
-def gather_text(inputs: Sequence[torch.Tensor], root: int) -> str:
-    """What the ranks of a gather must agree on, beyond its all-gather."""
-    return f"gather of {inputs[0].numel()} {describe(inputs)}, root {root}"
 
 
 class Lists:
@@ -81,10 +81,14 @@ class Lists:
         if not self._has_parts(outputs, inputs, opts):
             what = describe(tensors_in(inputs))
             return self._instead("gather", what, inputs[:1])(outputs, inputs, opts)
-        whole, call = self._all_gathered(inputs[0])
+        (one,), targets, root = inputs, tensors_in(outputs), opts.rootRank
+        plan = one_host.gather(one, targets, root, self.rank(), self.size())
+        if not self._may_spread(one):
+            return self._rooted_on_gloo("gather", outputs, inputs, opts, plan)
+        whole, call = self._all_gathered(one)
         # The all-gather would not find that ranks name different roots.
-        calls = [call, place(gather_text(inputs, opts.rootRank), whole)]
-        return self._copy_parts("gather", calls, tensors_in(outputs), whole, opts)
+        calls = [place(one_host.rooted_text("gather", inputs, root), whole), call]
+        return self._copy_parts("gather", calls, targets, whole, opts, plan)
 
     def scatter(
         self: Any,
@@ -100,13 +104,78 @@ class Lists:
         if not self._has_parts(inputs, outputs, opts):
             what = describe(tensors_in(outputs))
             return self._instead("scatter", what, outputs[:1])(outputs, inputs, opts)
-        parts = tensors_in(inputs)
-        whole = self._empty_for_all(outputs[0])
-        for part, one in zip(parts, whole, strict=False):
-            copy_to(one, part.detach())
+        (one,), parts = outputs, tensors_in(inputs)
+        plan = one_host.scatter(one, parts, opts.rootRank, self.rank(), self.size())
+        if not self._may_spread(one):
+            return self._rooted_on_gloo("scatter", outputs, inputs, opts, plan)
+        whole = self._empty_for_all(one)
+        for part, place_of_part in zip(parts, whole, strict=False):
+            copy_to(place_of_part, part.detach())
         calls = [broadcast(whole, opts.rootRank)]
         own = whole[self.rank() : self.rank() + 1]
-        return self._copy_parts("scatter", calls, outputs, own, opts)
+        return self._copy_parts("scatter", calls, outputs, own, opts, plan)
+
+    def alltoall(
+        self: Any, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
+    ) -> Any:
+        outputs, inputs = list(output_tensors), list(input_tensors)
+        parts = None
+        if len(outputs) == len(inputs) == self.size() and self._has_memory([*inputs, *outputs]):
+            parts = functools.partial(one_host.parts_of_lists, outputs, inputs)
+        return self._exchange("alltoall", parts, outputs, inputs, opts or timeout)
+
+    def all_to_all_single(
+        self: Any,
+        output: Any,
+        input: Any,
+        output_split_sizes: Any = (),
+        input_split_sizes: Any = (),
+        opts: Any = None,
+        timeout: Any = None,
+    ) -> Any:
+        arguments = (output, input, output_split_sizes or [], input_split_sizes or [])
+        parts = None
+        if self._has_memory([input, output]):
+            sizes = [
+                one_host.sizes_of_parts(tensor, given, self.size())
+                for tensor, given in zip(arguments[:2], arguments[2:], strict=True)
+            ]
+            if None not in sizes:
+                parts = functools.partial(one_host.parts_of_single, output, input, *sizes)
+        return self._exchange("all_to_all_single", parts, *arguments, opts or timeout)
+
+    alltoall_base = all_to_all_single
+
+    def _has_memory(self: Any, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether a host's memory can pass them on."""
+        return (
+            all(tensor.is_cpu for tensor in tensors)
+            and self._takes(tensors)
+            and len({tensor.dtype for tensor in tensors}) == 1
+            and self.size() <= one_host.EXCHANGE_RANKS
+        )
+
+    def _exchange(self: Any, name: str, parts: Any, *arguments: Any) -> Any:
+        """`parts`: makes those of each rank; None: Gloo is to see the call as it is."""
+        arguments = arguments if arguments[-1] is not None else arguments[:-1]
+        if parts is None:
+            return self._instead(name, "", tensors_in(arguments)[:1])(*arguments)
+        make = functools.partial(one_host.Exchange, rank=self.rank(), parts=parts)
+        return self._in_memory_or_on_gloo(make, name, "", *arguments)
+
+    def _rooted_on_gloo(
+        self: Any, name: str, outputs: Any, inputs: Any, opts: Any, plan: Callable[[], Plan]
+    ) -> Any:
+        ones = tensors_in(inputs if name == "gather" else outputs)[:1]
+        if not ones[0].is_cpu:
+            return self._instead(name, describe(ones), ones)(outputs, inputs, opts)
+
+        def make(*arguments: Any) -> Elsewhere:
+            work = Elsewhere(*arguments)
+            work.plan = plan
+            return work
+
+        return self._in_memory_or_on_gloo(make, name, describe(ones), outputs, inputs, opts)
 
     def _has_parts(self: Any, lists: Any, ones: Any, rooted: Any = None) -> bool:
         """Whether there is one tensor on this rank, and one list of tensors like it.
@@ -119,14 +188,13 @@ class Lists:
         tensors = [*ones, *tensors_in(lists)]
         if len(tensors) != 1 + has_list * self.size() or not self._takes(tensors):
             return False
-        if rooted is not None and not self._may_spread(ones[0], rooted.rootRank):
+        if rooted is not None and rooted.rootRank not in range(self.size()):
             return False
         return len({(tensor.dtype, tensor.shape) for tensor in tensors}) == 1
 
-    def _may_spread(self: Any, one: torch.Tensor, root: int) -> bool:
+    def _may_spread(self: Any, one: torch.Tensor) -> bool:
         """Whether every rank may get what only root has or needs."""
-        short = self._bytes_of_all(one) <= LIMIT_BYTES
-        return root in range(self.size()) and (short or one.dtype not in _ON_GLOO)
+        return self._bytes_of_all(one) <= LIMIT_BYTES or one.dtype not in _ON_GLOO
 
     def _bytes_of_all(self: Any, one: torch.Tensor) -> int:
         return self.size() * one.numel() * one.element_size()
@@ -157,8 +225,9 @@ class Lists:
         outputs: Sequence[torch.Tensor],
         whole: torch.Tensor,
         opts: Any,
+        plan: Callable[[], Plan] | None = None,
     ) -> Any:
-        """Make the calls, and then copy row r of `whole` to output r."""
+        """Make the calls, and then copy row r of `whole` to output r; or follow the plan."""
         targets = [writable(output) for output in outputs]
 
         def finish() -> None:
@@ -166,4 +235,4 @@ class Lists:
                 copy_to(target, part)
 
         awaited = is_awaited(opts)
-        return self._run(name, outputs, calls, finish, opts.timeout, awaited=awaited)
+        return self._run(name, outputs, calls, finish, opts.timeout, awaited=awaited, plan=plan)

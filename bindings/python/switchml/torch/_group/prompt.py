@@ -32,8 +32,9 @@ from torch.distributed import ReduceOp
 
 from ... import _library as c
 from ..._tensor_memory import is_host_memory
+from .._calls.one_host import passed, rooted_text
 from .._calls.work import Prompt
-from .lists import LIMIT_BYTES, gather_text
+from .lists import LIMIT_BYTES
 
 TYPES = {
     torch.float32: c.FLOAT32,
@@ -181,7 +182,9 @@ def _reduce_scatter(group: Any, output: Any, input: Any, opts: Any) -> Prompt | 
 
 def _addresses(job: Any, lists: Any, one: torch.Tensor, root: int) -> list[int] | None:
     """Of root's tensors, one for each rank; on other ranks, which have none, []."""
-    if not 0 <= root < job.world_size or one.nbytes * job.world_size > LIMIT_BYTES:
+    if not 0 <= root < job.world_size:
+        return None
+    if one.nbytes * job.world_size > LIMIT_BYTES and not job.is_on_one_host:
         return None
     if root != job.rank:
         return [] if type(lists) is list and not lists else None
@@ -196,66 +199,90 @@ def _addresses(job: Any, lists: Any, one: torch.Tensor, root: int) -> list[int] 
 
 
 class _Rooted:
-    """A gather or a scatter: this rank's tensor, those of root, and memory for the parts of all."""
+    """A gather or a scatter: this rank's tensor, and the addresses of root's."""
 
-    def __init__(self, job: Any, one: torch.Tensor, root: int, addresses: list[int]) -> None:
-        self.job, self.one, self.root, self.addresses = job, one, root, addresses
-        self.n_bytes = one.nbytes
-        # Held by whoever has this: if the application is interrupted, C still uses the memory.
-        self.whole = torch.empty(job.world_size * self.n_bytes, dtype=torch.uint8, device="cpu")
+    def __init__(
+        self, name: str, job: Any, one: torch.Tensor, root: int, addresses: list[int]
+    ) -> None:
+        self.rank, self.size = job.rank, job.world_size
+        self.root, self.addresses, self.is_root = root, addresses, root == job.rank
+        self.one, self.own, self.n_bytes = one, one.data_ptr(), one.nbytes
+        self.n_all = self.size * self.n_bytes
+        self.has_host = job.is_on_one_host
+        self.place = "barrier_named", (rooted_text(name, [one], root).encode(),)
+
+    def make_whole(self) -> None:
+        """Memory for the parts of all. An interrupted call goes on: who ends it must have this."""
+        self.whole = torch.empty(self.n_all, dtype=torch.uint8, device="cpu")
         self.start = self.whole.data_ptr()
 
     def part(self, rank: int) -> int:
         """The address of this rank's part of the whole."""
         return self.start + rank * self.n_bytes
 
+    def passed(self, other: int, root: int) -> tuple[str, tuple]:
+        """A broadcast of the part of this rank, which is not root's."""
+        if self.is_root:
+            address: int | None = self.addresses[other]
+        else:
+            address = self.own if other == self.rank else None
+        return "broadcast", passed(address, self.n_bytes, root)
 
-def _rooted(group: Any, ones: Any, lists: Any, opts: Any, kind: type) -> _Rooted | None:
+
+def _rooted(name: str, group: Any, ones: Any, lists: Any, opts: Any, kind: type) -> _Rooted | None:
     one, job = _single(ones), group._line.job
     if one is None or job is None or not _is_prompt(group, opts, kind):
         return None
     addresses = _addresses(job, lists, one, opts.rootRank)
-    return None if addresses is None else _Rooted(job, one, opts.rootRank, addresses)
+    return None if addresses is None else _Rooted(name, job, one, opts.rootRank, addresses)
 
 
 def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
-    call = _rooted(group, inputs, outputs, opts, GatherOptions)
+    call = _rooted("gather", group, inputs, outputs, opts, GatherOptions)
     if call is None:
         return None
+    finish = None
+    if call.has_host:
+        others = [rank for rank in range(call.size) if rank != call.root]
+        calls = [call.passed(rank, rank) for rank in others]
+        if call.is_root:  # at once, as the long way: what comes may be for the same memory
+            ctypes.memmove(call.addresses[call.root], call.own, call.n_bytes)
+    else:
+        call.make_whole()
+        calls = [("allgather", (call.own, call.start, call.n_bytes, c.BYTE))]
 
-    def finish() -> None:
-        for rank, address in enumerate(call.addresses):
-            ctypes.memmove(address, call.part(rank), call.n_bytes)
+        def finish() -> None:
+            for rank, address in enumerate(call.addresses):
+                ctypes.memmove(address, call.part(rank), call.n_bytes)
 
-    work = Prompt(
-        "gather",
-        outputs[0] if call.addresses else [],
-        call.whole.nbytes,
-        ("allgather", (call.one.data_ptr(), call.start, call.n_bytes, c.BYTE)),
-        ("barrier_named", (gather_text(inputs, call.root).encode(),)),
-        finish=finish,
-    )
-    return work if group._line.hurry(work, (call.one, call.whole, outputs)) else None
+    targets = outputs[0] if call.is_root else []
+    work = Prompt("gather", targets, call.n_all, call.place, *calls, finish=finish)
+    return work if group._line.hurry(work, (call, outputs)) else None
 
 
 def _scatter(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
-    call = _rooted(group, outputs, inputs, opts, ScatterOptions)
+    call = _rooted("scatter", group, outputs, inputs, opts, ScatterOptions)
     if call is None:
         return None
-    for rank, address in enumerate(call.addresses):
-        ctypes.memmove(call.part(rank), address, call.n_bytes)
+    if call.has_host:
+        others = [rank for rank in range(call.size) if rank != call.root]
+        calls = [call.place, *(call.passed(rank, call.root) for rank in others)]
 
-    def finish() -> None:
-        ctypes.memmove(call.one.data_ptr(), call.part(call.job.rank), call.n_bytes)
+        def finish() -> None:
+            if call.is_root:
+                ctypes.memmove(call.own, call.addresses[call.root], call.n_bytes)
 
-    work = Prompt(
-        "scatter",
-        outputs,
-        call.whole.nbytes,
-        ("broadcast", (call.start, call.whole.nbytes, c.BYTE, call.root)),
-        finish=finish,
-    )
-    return work if group._line.hurry(work, (call.one, call.whole)) else None
+    else:
+        call.make_whole()
+        for rank, address in enumerate(call.addresses):
+            ctypes.memmove(call.part(rank), address, call.n_bytes)
+        calls = [("broadcast", (call.start, call.n_all, c.BYTE, call.root))]
+
+        def finish() -> None:
+            ctypes.memmove(call.own, call.part(call.rank), call.n_bytes)
+
+    work = Prompt("scatter", outputs, call.n_all, *calls, finish=finish)
+    return work if group._line.hurry(work, (call, inputs)) else None
 
 
 # For each method of a group.

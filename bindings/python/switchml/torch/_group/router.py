@@ -198,12 +198,16 @@ class Router(ProcessGroup, Entries):
         """The group's method for a collective that the switch does not do. Logs this once."""
         if not self._is_left_to_gloo(tensors):
             return self._method(name)  # as the user requested
+        self._tell(name, what)
+        return functools.partial(self._on_gloo, name, on_dense(name, self._method(name)))
+
+    def _tell(self, name: str, what: str) -> None:
+        """Log once that this runs on Gloo."""
         text = f"{name} of {what}" if what else name
         if text not in self._told:
             self._told.add(text)
             level = logging.INFO if self.rank() == 0 else logging.DEBUG
             log.log(level, "%s: %s does not run on the switch, but on Gloo", self._title, text)
-        return functools.partial(self._on_gloo, name, on_dense(name, self._method(name)))
 
     def _is_left_to_gloo(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether we choose Gloo for these tensors, and not the user."""
