@@ -21,6 +21,7 @@ from switchml.torch._group.gateway import COLLECTIVES, IS_DISPATCHED  # noqa: E4
 N = 2
 SUM = float(sum(range(1, N + 1)))
 since_2_14 = pytest.mark.skipif(not IS_DISPATCHED, reason="backends in Python came with 2.14")
+IS_2_15 = torch.__version__ >= (2, 15)
 before_2_14 = pytest.mark.skipif(IS_DISPATCHED, reason="for PyTorch before 2.14")
 
 
@@ -93,8 +94,11 @@ def call_everything(group):
     dist.all_to_all_single(whole, torch.ones(4 * N), group=group)
     dist.all_reduce(x, dist.ReduceOp.PRODUCT, group=group)  # on Gloo
     dist.send(x, 1, group=group) if root else dist.recv(x, 0, group=group)
-    names = "ALLREDUCE BROADCAST REDUCE ALLGATHER REDUCE_SCATTER BARRIER ALLGATHER GATHER SCATTER "
-    names += "REDUCE_SCATTER ALLTOALL ALLTOALL ALLREDUCE "
+    single = "_BASE" if IS_2_15 else ""  # those of one tensor instead of a list
+    names = (
+        f"ALLREDUCE BROADCAST REDUCE ALLGATHER{single} REDUCE_SCATTER{single} BARRIER ALLGATHER "
+    )
+    names += f"GATHER SCATTER REDUCE_SCATTER ALLTOALL ALLTOALL{single} ALLREDUCE "
     return (names + ("SEND" if root else "RECV")).split()
 
 
@@ -118,18 +122,22 @@ def test_hooks_see_every_call_once(groups):
 
 def see_recorder(rank):
     group = dist.new_group(list(range(N)))
-    recorder = c10d.FlightRecorderHook.attach(group)
+    # Since 2.15 PyTorch attaches one itself, and keeps apart what each backend did.
+    recorder = None if IS_2_15 else c10d.FlightRecorderHook.attach(group)
+    whose = {"backend": "switchml"} if IS_2_15 else {}
     dist.all_reduce(torch.ones(2), group=group)
     dist.broadcast(torch.ones(2), 0, group=group)
-    entries = json.loads(c10d._dump_fr_trace_json())["entries"]
-    recorder.remove()
+    entries = json.loads(c10d._dump_fr_trace_json(**whose))["entries"]
+    if recorder:
+        recorder.remove()
     return [its["profiling_name"] for its in entries][-2:]
 
 
 @since_2_14
 def test_the_flight_recorder_has_the_calls(groups):
     for names in groups.call(see_recorder):
-        assert [name.rpartition(":")[2] for name in names] == ["allreduce", "broadcast"]
+        calls = [name.rpartition(":")[2].replace("_", "") for name in names]
+        assert calls == ["allreduce", "broadcast"]
 
 
 def reduce_nan(rank):
