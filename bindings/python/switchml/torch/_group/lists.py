@@ -144,8 +144,6 @@ class Lists:
                 parts = functools.partial(one_host.parts_of_single, output, input, *sizes)
         return self._exchange("all_to_all_single", parts, *arguments, opts or timeout)
 
-    alltoall_base = all_to_all_single
-
     def _has_memory(self: Any, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether a host's memory can pass them on."""
         return (
