@@ -155,6 +155,22 @@ TEST(a_call_is_complete_on_all_that_go_on_or_on_none)
 	end_switches();
 }
 
+/* In a namespace of hosts, for example, with a switch in the kernel: elastic-xdp.sh. */
+TEST(so_it_is_at_a_switch_that_runs_elsewhere)
+{
+	unsigned seed = (unsigned)sml_now_ns();
+	const char *there = getenv("SETTLE_AT");
+
+	if (there == NULL)
+		skip();
+	print_message("seed %u\n", seed);
+	faults = "drop=50000";
+	form = (struct form){.switch_address = there};
+	if (settle_in_this_form(&seed) == 0 && NEEDS_LUCK)
+		fail_msg("no call was completed late");
+	faults = NULL;
+}
+
 /* They ask the switch who goes on; or it has died, and they have a list. */
 static void settle_once(bool with_switch, unsigned *seed)
 {
