@@ -189,6 +189,35 @@ TEST_WITH(nobody_is_given_up_for_the_time_between_switches, begin_to_judge, NULL
 	assert_int_equal(search.outcome, SML_SEARCH_FAILED);
 }
 
+/* The first switch serves, and the second one dies again and again, just after it has begun. */
+TEST_WITH(a_switch_that_dies_often_does_not_hide_that_another_lives, begin, NULL)
+{
+	struct sml_ranks ranks = {{0}};
+	uint64_t begun_ns = now_ns, told_ns = now_ns;
+	unsigned n_reports = 0;
+
+	sml_ranks_add(&ranks, 1);
+	search.config.absence_ns = sml_search_absence_ns(4000);
+	assert_int_equal(connects_within(0), 0);
+	sml_search_connected(&search, 0, now_ns);
+	does(SML_SEARCH_JOIN, 0);
+	while (search.outcome == SML_SEARCH_GOES_ON && now_ns < begun_ns + 60000 * MS) {
+		if (now_ns >= told_ns) {
+			sml_search_missing(&search, 0, &ranks, 0, ++n_reports, now_ns);
+			told_ns += 1000 * MS;
+		}
+		if (connects_within(90) != 2)
+			continue;
+		sml_search_connected(&search, 2, now_ns);
+		does(SML_SEARCH_JOIN, 2);
+		sml_search_missing(&search, 2, &ranks, 0, 1, now_ns);
+		sml_search_failed(&search, 2, SML_ERROR_SWITCH_DIED, "it died", now_ns);
+	}
+	assert_int_equal(search.error, SML_ERROR_RANK_DIED);
+	assert_in_range(now_ns - begun_ns, search.config.absence_ns,
+			search.config.absence_ns + 2500 * MS);
+}
+
 /* Switches end the connections of a job whose ranks do not all come within five seconds. */
 TEST_WITH(a_switch_that_ends_the_wait_and_lets_it_begin_anew_was_there, begin_to_judge, NULL)
 {

@@ -297,9 +297,18 @@ void sml_search_connected(struct sml_search *search, unsigned address, uint64_t 
 	close_siblings(search, address);
 }
 
+/* Has a switch been there since its last message? Any: one of several may die again and again. */
+static bool one_lives(const struct sml_search *search)
+{
+	for (unsigned i = 0; i < search->config.n_addresses; i++)
+		if (search->tries[i].state == SML_SEARCH_WAITING && search->tries[i].n_reports > 0)
+			return true;
+	return false;
+}
+
 /*
- * Only those that each message has named stay; if there is none, the count begins anew. lived: the
- * switch has been there since an earlier message. Before its first one, there may have been no
+ * Only those that each message has named stay; if there is none, the count begins anew. lived: a
+ * switch has been there since an earlier message. Before the first one, there may have been no
  * switch to come to.
  */
 static void note_absent(struct sml_search *search, const struct sml_ranks *missing, bool lived,
@@ -340,7 +349,7 @@ void sml_search_missing(struct sml_search *search, unsigned address, const struc
 			unsigned n_more, unsigned n_reports, uint64_t now_ns)
 {
 	struct sml_search_try *try = &search->tries[address];
-	bool lived = try->n_reports > 0;
+	bool lived = one_lives(search);
 
 	if (try->state != SML_SEARCH_WAITING || try->n_reports == n_reports)
 		return;
