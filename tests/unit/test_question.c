@@ -3,6 +3,8 @@
  * What the slots of a rank's own stripe wait for, where not all threads that have them answer in
  * time: a busy machine is no reason to say nothing.
  */
+#include <sched.h>
+
 #include "lib/control/stall_report.h"
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/progress.h"
@@ -161,4 +163,50 @@ TEST_WITH(threads_that_stop_in_a_question_are_looked_at_for_what_is_not_answered
 	assert_int_equal(pthread_join(asks, &report), 0);
 	expect_slots(report, (1 << N_SHARDS) - 1);
 	sml_stall_report_close(report);
+}
+
+static void *ask_once(void *self)
+{
+	(void)self;
+	return ask();
+}
+
+/* Answer for one thread, until it has been asked so often. */
+static void answer_until(struct sml_threads *threads, unsigned thread, uint32_t *seen,
+			 uint32_t number)
+{
+	while (*seen < number) {
+		sched_yield();
+		sml_question_answer(threads, thread, seen);
+	}
+}
+
+/* One that is answered in time has all slots; one that is not says that it has not. */
+static void expect_honest(const struct sml_stall_report *report)
+{
+	unsigned threads = 0;
+
+	for (unsigned i = 0; i < N_SHARDS; i++)
+		threads |= (unsigned)sml_waits_knows(&report->waits, i) << i;
+	expect_slots(report, threads);
+}
+
+TEST_WITH(two_that_ask_at_once_do_not_take_each_others_answers, open_rig, close_rig)
+{
+	struct sml_threads *threads = &rig.context.threads;
+	uint32_t seen[N_SHARDS] = {0};
+	pthread_t asks[2];
+	void *report;
+
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&asks[i], NULL, ask_once, NULL), 0);
+	/* The second question comes while an answer to the first one is missing. */
+	answer_until(threads, 0, &seen[0], 1);
+	for (unsigned i = 0; i < N_SHARDS; i++)
+		answer_until(threads, i, &seen[i], 2);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(pthread_join(asks[i], &report), 0);
+		expect_honest(report);
+		sml_stall_report_close(report);
+	}
 }

@@ -144,6 +144,9 @@ struct sml_stall_report *sml_question_query(struct sml_threads *threads, unsigne
 	if (report == NULL)
 		return NULL;
 	pthread_mutex_lock(&threads->lock);
+	/* Another thread asks, too: while the job goes on, and because it has failed. */
+	while (own->question.report)
+		pthread_cond_wait(&threads->changed, &threads->lock);
 	own->question.report = report;
 	own->question.n_answered = 0;
 	__atomic_add_fetch(&own->question.number, 1, __ATOMIC_SEQ_CST);
@@ -151,6 +154,7 @@ struct sml_stall_report *sml_question_query(struct sml_threads *threads, unsigne
 	wait_for_answers(threads);
 	own->question.report = NULL;
 	note_unanswered(threads, report);
+	pthread_cond_broadcast(&threads->changed);
 	pthread_mutex_unlock(&threads->lock);
 	sml_stall_report_count(report);
 	return report;
