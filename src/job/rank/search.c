@@ -297,11 +297,17 @@ void sml_search_connected(struct sml_search *search, unsigned address, uint64_t 
 	close_siblings(search, address);
 }
 
+static bool lives(const struct sml_search_try *try, uint64_t now_ns)
+{
+	return try->state == SML_SEARCH_WAITING && try->n_reports > 0 &&
+	       now_ns - try->told_ns <= TOLD_NS;
+}
+
 /* Has a switch been there since its last message? Any: one of several may die again and again. */
-static bool one_lives(const struct sml_search *search)
+static bool one_lives(const struct sml_search *search, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < search->config.n_addresses; i++)
-		if (search->tries[i].state == SML_SEARCH_WAITING && search->tries[i].n_reports > 0)
+		if (lives(&search->tries[i], now_ns))
 			return true;
 	return false;
 }
@@ -349,11 +355,12 @@ void sml_search_missing(struct sml_search *search, unsigned address, const struc
 			unsigned n_more, unsigned n_reports, uint64_t now_ns)
 {
 	struct sml_search_try *try = &search->tries[address];
-	bool lived = one_lives(search);
+	bool lived = one_lives(search, now_ns);
 
 	if (try->state != SML_SEARCH_WAITING || try->n_reports == n_reports)
 		return;
 	try->n_reports = n_reports;
+	try->told_ns = now_ns;
 	try->missing = *ranks;
 	try->n_more = n_more;
 	/*

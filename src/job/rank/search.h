@@ -86,6 +86,7 @@ struct sml_search_try {
 	uint64_t again_ns;	  /* not before that, while another one is live */
 	uint64_t soon_ns;	  /* not before that at all */
 	unsigned n_reports;	  /* messages that say who is missing */
+	uint64_t told_ns;	  /* when the last of them came */
 	struct sml_ranks missing; /* at the last message */
 	unsigned n_more;	  /* missing, too, but not named */
 	unsigned n_failures, n_bad;
