@@ -157,6 +157,25 @@ TEST(who_was_left_out_does_not_end_the_membership_of_the_others)
 	jobs_close(&world);
 }
 
+/* With the same rank there. */
+TEST(a_member_of_another_job_does_not_end_a_membership_that_begins)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		jobs_apply(&world, rank, jobs_was(77, rank, 2));
+	jobs_assert_decided(&world, 1, 2, 1, 2);
+	jobs_apply(&world, 10, jobs_was(78, 0, 2));
+	assert_string_equal(jobs_refusal(&world, 10), "");
+	for (unsigned peer = 0; peer < 2; peer++) {
+		assert_string_equal(jobs_refusal(&world, peer), "");
+		jobs_ready(&world, peer);
+	}
+	assert_non_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_close(&world);
+}
+
 TEST(who_asks_after_the_decision_is_too_late)
 {
 	struct jobs_world world;
