@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from unittest import mock
 
 import pytest
 
@@ -172,6 +173,78 @@ def test_lists_are_right_although_the_caller_was_interrupted(tmp_path):
     script = tmp_path / "interrupted.py"
     script.write_text(LISTS_INTERRUPTED)
     torchrun("--standalone", str(script), MALLOC_PERTURB_="165")
+
+
+def interrupted_between(rank, name, n_made, steps):
+    """Rank 0 is interrupted when it has made this many of the call's C calls."""
+    from switchml.job import Job
+
+    group = dist.new_group(list(range(N)))
+    dist.barrier(group=group)
+
+    def made(value, rows):
+        return torch.full((rows, steps), value)[:, 0]  # with one step, the short way takes it
+
+    n, is_root = 4000, rank == 0
+    parts = [made(0.0, n) for _ in range(N)] if is_root else None
+    spread = [made(5.0 + r, n) for r in range(N)] if is_root else None
+    own, out = made(rank + 1.0, n), made(0.0, N * n)
+    calls = {
+        "all_reduce": lambda: dist.all_reduce(own, group=group),
+        "gather": lambda: dist.gather(own, parts, 0, group=group),
+        "scatter": lambda: dist.scatter(own, spread, 0, group=group),
+        "all_to_all": lambda: dist.all_to_all_single(out, made(rank + 1.0, N * n), group=group),
+    }
+    submit, left = Job._submit, n_made
+
+    def interrupted(*arguments):
+        nonlocal left
+        left -= 1
+        if left == -1:
+            signal.raise_signal(signal.SIGINT)
+        return submit(*arguments)
+
+    was_interrupted = False
+    if is_root:
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with mock.patch.object(Job, "_submit", interrupted):
+                calls[name]()
+        except KeyboardInterrupt:
+            was_interrupted = True
+        signal.signal(signal.SIGINT, handler)
+    else:
+        calls[name]()
+    behind = torch.ones(3)
+    dist.all_reduce(behind, group=group)
+    assert behind.tolist() == [N] * 3
+    dist.destroy_process_group(group)
+    found = {
+        "all_reduce": [own],
+        "gather": parts or [],
+        "scatter": [own],
+        "all_to_all": out.chunk(N),
+    }
+    return was_interrupted, [tensor.unique().tolist() for tensor in found[name]]
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "n_calls"),
+    [("all_reduce", 1), ("gather", N), ("scatter", N), ("all_to_all", 2 + N * (N - 1))],
+)
+def test_a_call_that_was_interrupted_between_its_parts_goes_on(groups, name, n_calls, steps):
+    """Each collective makes several calls of C, and all ranks must make all of them."""
+    each = [[rank + 1.0] for rank in range(N)]
+    right = {
+        "all_reduce": [[[N * (N + 1) / 2]]] * N,
+        "gather": [each] + [[]] * (N - 1),
+        "scatter": [[[5.0 + rank]] for rank in range(N)],
+        "all_to_all": [each] * N,
+    }[name]
+    for n_made in range(n_calls):
+        found = groups.call(interrupted_between, [name] * N, [n_made] * N, [steps] * N)
+        assert found == [(rank == 0, values) for rank, values in enumerate(right)]
 
 
 def destroyed_meanwhile(rank):

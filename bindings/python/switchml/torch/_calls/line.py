@@ -137,12 +137,8 @@ class Line:
                 self._give_to_finisher(work)
                 return
             self._n_awaited += 1
-            if work.asks:
-                self._busy = True
-            else:
-                self._begin(work, waits=True)
-        if work.asks:
-            self._begin_here(work)
+            self._busy = True
+        self._begin_here(work)
         self._finish_here(work)
 
     def _let_wait(self, work: Work, place: int) -> None:
@@ -152,7 +148,8 @@ class Line:
         self._more.notify_all()
 
     def _begin_here(self, work: Work) -> None:
-        """Begin a work that asks the other ranks first. Later works wait, as with the starter."""
+        """Begin a work, which may ask the other ranks first. Later works wait, as with the
+        starter."""
         given = True
         try:
             self._begin(work, waits=True)
@@ -183,6 +180,11 @@ class Line:
                 work.hurry(job, keep)
             except Exception as failure:  # reported to the caller that waits for the work
                 work.begin_error = failure
+            except BaseException:  # the application was interrupted: the starter goes on
+                work.keep = keep
+                self._let_wait(work, 0)
+                self._n_awaited -= 1
+                raise
         self._finish_here(work)
         return True
 
@@ -238,7 +240,11 @@ class Line:
         work.after = ()
 
     def _give_to_finisher(self, work: Work) -> None:
-        self._begin(work)
+        try:
+            self._begin(work)
+        except BaseException:  # the application was interrupted: the starter goes on
+            self._let_wait(work, 0)
+            raise
         self._finish_later(work)
 
     def _finish_later(self, work: Work) -> None:

@@ -128,7 +128,7 @@ class Exchange(Elsewhere):
         self.plan = self._ask
 
     def begin(self, job: Job, waits: bool = False) -> None:
-        if not self.requests and not self._has_answers:  # otherwise it was interrupted after this
+        if not self._has_answers:  # otherwise it was interrupted after this
             super().begin(job, waits)
 
     def _ask(self) -> Plan:
@@ -158,8 +158,7 @@ class Exchange(Elsewhere):
         if not self._has_answers:
             calls = self._take_answers()
             self._calls, self.requests, self._has_answers = calls, [], True
-        for call in self._calls[len(self.requests) :]:
-            self.requests.append(call.begin(job, waits))
+        self._make_calls(job, waits)
 
     def _take_answers(self) -> list[Call]:
         """Take the parts of other ranks that have come. Returns the calls for all others."""

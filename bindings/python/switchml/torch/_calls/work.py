@@ -132,14 +132,22 @@ class Work(_Work, Untraced):
     # ---- by the line ----
 
     def begin(self, job: Job, waits: bool = False) -> None:
-        """Make the C calls. `waits`: this thread waits for them next."""
-        self.begun_at = time.monotonic()
-        if self.plan is not None and job.is_on_one_host:
-            planned = self.planned = self.plan()
-            self._calls, self._finish = planned.calls, planned.finish
-        else:
-            self._go_without_plan(job)
-        for call in self._calls:
+        """Make the C calls. `waits`: this thread waits for them next.
+
+        Called again if the application was interrupted in here. What has been made stays.
+        """
+        if not self.requests:
+            self.begun_at = time.monotonic()
+            if self.plan is not None and job.is_on_one_host:
+                planned = self.planned = self.plan()
+                self._calls, self._finish = planned.calls, planned.finish
+            else:
+                self._go_without_plan(job)
+        self._make_calls(job, waits)
+
+    def _make_calls(self, job: Job, waits: bool) -> None:
+        """Make those of the C calls that have not been made."""
+        for call in self._calls[len(self.requests) :]:
             self.requests.append(call.begin(job, waits))
 
     def _go_without_plan(self, job: Job) -> None:
@@ -288,6 +296,7 @@ class Prompt(Work):
     _calls, _devices = (), []
     _range = _end_signal = _promise = _cpp_future = _error = None
     _has_ended = False
+    keep: Any = None  # of an interrupted call
 
     def __init__(
         self,
@@ -302,6 +311,7 @@ class Prompt(Work):
         self._tensors = self._outputs = tensors
         self._finish = finish
         self._lock = threading.Lock()
+        self.requests = []
 
     @property
     def moved(self) -> list[tuple[str, int]]:
@@ -310,9 +320,14 @@ class Prompt(Work):
     def hurry(self, job: Job, keep: Any) -> None:
         """Make the calls of C, for which this thread waits next."""
         self.begun_at = time.monotonic()
-        self.requests = []
         for call, arguments in self.calls:
             self.requests.append(job._submit(call, arguments, keep, None, True))
+
+    def begin(self, job: Job, waits: bool = False) -> None:
+        """Go on after hurry() was interrupted."""
+        self.begun_at = time.monotonic()
+        for call, arguments in self.calls[len(self.requests) :]:
+            self.requests.append(job._submit(call, arguments, self.keep, None, waits))
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """As Work.wait(). Short, so that torch.compile may trace it, and need not be kept out."""
