@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Collectives that bring a rank only what it needs, where all ranks share one host's memory.
 
-    gather       a broadcast by each rank, which only root takes
+    gather       a broadcast by each rank, which only root takes; by root, too, so that ranks that
+                 name different roots make the same calls but one, and the error is about that
     scatter      a broadcast by root for each other rank, which only that one takes
     all_to_all   all ranks tell each other the sizes of their parts, and short parts themselves;
                  then a broadcast for each other part, which only one rank takes
@@ -25,6 +26,9 @@ from ...job import Job
 from .elsewhere import Elsewhere, plain_name_of
 from .tensors import copy_to, dense, describe
 from .work import Call, Plan, all_gather, place
+
+# Of the parts of all ranks: up to this, a gather is an all-gather, which is one call.
+GATHERED_BYTES = 1 << 16
 
 
 def rooted_text(name: str, ones: Sequence[torch.Tensor], root: int) -> str:
@@ -53,9 +57,8 @@ def gather(
         targets, finish = dense(outputs)
         calls = [place(rooted_text("gather", [own], root))]
         for source in range(size):
-            if source != root:
-                target = targets[source] if targets else None
-                calls.append(_pass(send if source == rank else target, own.nbytes, source))
+            target = targets[source] if targets else None
+            calls.append(_pass(send if source == rank else target, own.nbytes, source))
         if targets:
             copy_to(targets[root], send)
         return Plan(calls, ("broadcast", size * own.nbytes), finish)

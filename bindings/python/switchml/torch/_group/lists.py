@@ -9,7 +9,8 @@
 
 PyTorch's collectives of objects are made of these. So every rank gets what only root has or needs,
 and above LIMIT_BYTES gather and scatter run on Gloo, if it takes their type. Where all ranks share
-one host's memory, these two and all_to_all bring each rank its own parts only (one_host.py). The
+one host's memory, these two and all_to_all bring each rank its own parts only (one_host.py), unless
+a gather is short. The
 invariant: where they run depends only on what is the same on all ranks; a list that Gloo would
 refuse for its form goes there, and it says why.
 """
@@ -88,7 +89,8 @@ class Lists:
         whole, call = self._all_gathered(one)
         # The all-gather would not find that ranks name different roots.
         calls = [place(one_host.rooted_text("gather", inputs, root), whole), call]
-        return self._copy_parts("gather", calls, targets, whole, opts, plan)
+        is_short = self._bytes_of_all(one) <= one_host.GATHERED_BYTES
+        return self._copy_parts("gather", calls, targets, whole, opts, None if is_short else plan)
 
     def scatter(
         self: Any,

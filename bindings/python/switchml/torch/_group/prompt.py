@@ -32,7 +32,7 @@ from torch.distributed import ReduceOp
 
 from ... import _library as c
 from ..._tensor_memory import is_host_memory
-from .._calls.one_host import passed, rooted_text
+from .._calls.one_host import GATHERED_BYTES, passed, rooted_text
 from .._calls.work import Prompt
 from .lists import LIMIT_BYTES
 
@@ -242,9 +242,8 @@ def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
     if call is None:
         return None
     finish = None
-    if call.has_host:
-        others = [rank for rank in range(call.size) if rank != call.root]
-        calls = [call.passed(rank, rank) for rank in others]
+    if call.has_host and call.n_all > GATHERED_BYTES:
+        calls = [call.passed(rank, rank) for rank in range(call.size)]
         if call.is_root:  # at once, as the long way: what comes may be for the same memory
             ctypes.memmove(call.addresses[call.root], call.own, call.n_bytes)
     else:
