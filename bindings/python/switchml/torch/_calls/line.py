@@ -127,10 +127,8 @@ class Line:
             self.n_put += 1
             place = self._place_of(work)
             behind = not work.awaited or self._n_begun
-            if not self._job or work.late or work.held or place or self._busy:
-                self._let_wait(work, place)
-                return
-            if behind and work.asks:
+            has_turn = self._job and not (work.late or work.held or place or self._busy)
+            if not has_turn or (behind and work.asks):
                 self._let_wait(work, place)
                 return
             if behind:
@@ -148,8 +146,7 @@ class Line:
         self._more.notify_all()
 
     def _begin_here(self, work: Work) -> None:
-        """Begin a work, which may ask the other ranks first. Later works wait, as with the
-        starter."""
+        """Begin a work, which may ask the other ranks. Later works wait, as with the starter."""
         given = True
         try:
             self._begin(work, waits=True)

@@ -98,17 +98,18 @@ EXCHANGE_RANKS = 8
 _ROOM = 8192
 
 
+# Dense tensors, one for each rank: where its part comes, and what it gets. And what copies the
+# former to the application's tensors.
+Parts = tuple[list[torch.Tensor], list[torch.Tensor], Callable[[], None] | None]
+
+
 def _numbers(n_ranks: int) -> Any:
     """How many bytes a rank has for each rank, and then how many it takes from each."""
     return ctypes.c_int64 * (2 * n_ranks)
 
 
 class Exchange(Elsewhere):
-    """An all-to-all. Its parts may have any sizes, and each rank knows only those of its own.
-
-    `outputs`, `inputs`: dense tensors, whose elements come and go. `parts_of`: makes the parts of
-    the ranks of one of these.
-    """
+    """An all-to-all. Its parts may have any sizes, and each rank knows only those of its own."""
 
     asks = True
 
@@ -119,7 +120,7 @@ class Exchange(Elsewhere):
         call: Callable[[], Any],
         limit: float | None,
         rank: int,
-        parts: Callable[[], tuple[list[torch.Tensor], list[torch.Tensor], Any]],
+        parts: Callable[[], Parts],
     ) -> None:
         super().__init__(name, arguments, call, limit)
         self._rank, self._text = rank, ""
@@ -192,9 +193,7 @@ class Exchange(Elsewhere):
         return calls
 
 
-def parts_of_lists(
-    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]
-) -> tuple[list[torch.Tensor], list[torch.Tensor], Any]:
+def parts_of_lists(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> Parts:
     """What Exchange needs, of lists with a tensor for each rank."""
     targets, finish = dense(outputs)
     sources, _ = dense(inputs)
@@ -206,7 +205,7 @@ def parts_of_single(
     input: torch.Tensor,
     output_sizes: Sequence[int],
     input_sizes: Sequence[int],
-) -> tuple[list[torch.Tensor], list[torch.Tensor], Any]:
+) -> Parts:
     """What Exchange needs, of tensors with parts for all ranks along their first dimension."""
     (target,), finish = dense([output])
     (source,), _ = dense([input])

@@ -317,17 +317,15 @@ class Prompt(Work):
     def moved(self) -> list[tuple[str, int]]:
         return [(self.calls[-1][0], self._n_bytes)]
 
-    def hurry(self, job: Job, keep: Any) -> None:
-        """Make the calls of C, for which this thread waits next."""
+    def hurry(self, job: Job, keep: Any, waits: bool = True) -> None:
+        """Make those of the calls of C that have not been made. `waits`: as in Work.begin()."""
         self.begun_at = time.monotonic()
-        for call, arguments in self.calls:
-            self.requests.append(job._submit(call, arguments, keep, None, True))
+        for call, arguments in self.calls[len(self.requests) :]:
+            self.requests.append(job._submit(call, arguments, keep, None, waits))
 
     def begin(self, job: Job, waits: bool = False) -> None:
         """Go on after hurry() was interrupted."""
-        self.begun_at = time.monotonic()
-        for call, arguments in self.calls[len(self.requests) :]:
-            self.requests.append(job._submit(call, arguments, self.keep, None, waits))
+        self.hurry(job, self.keep, waits)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """As Work.wait(). Short, so that torch.compile may trace it, and need not be kept out."""

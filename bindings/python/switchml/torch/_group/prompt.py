@@ -221,7 +221,7 @@ class _Rooted:
         return self.start + rank * self.n_bytes
 
     def passed(self, other: int, root: int) -> tuple[str, tuple]:
-        """A broadcast of the part of this rank, which is not root's."""
+        """A broadcast by `root` of the part that rank `other` gives or takes."""
         if self.is_root:
             address: int | None = self.addresses[other]
         else:
