@@ -4,17 +4,14 @@
  * then writing fails at once. What the peer has said is read first. The other half of
  * test_channel.c. Connections are socket pairs.
  */
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "control/envelope.h"
+#include "support/control_server.h"
 #include "support/messages.h"
 #include "support/test.h"
-#include "switch/control/server.h"
-#include "switch/switch.h"
 
 #define N_RANKS 2
 /* A call that reads from a connection takes less than these. */
@@ -67,12 +64,7 @@ static void join(unsigned rank)
 static int open_server(void **state)
 {
 	(void)state;
-	signal(SIGPIPE, SIG_IGN);
-	server = calloc(1, sizeof(*server));
-	assert_non_null(server);
-	sml_switch_config_init(&server->config);
-	server->config.rendezvous = true;
-	assert_int_equal(sml_server_open(server, "127.0.0.1", 0), 0);
+	server = control_server_open();
 	for (unsigned rank = 0; rank < N_RANKS; rank++) {
 		connect_rank(rank);
 		join(rank);
@@ -88,8 +80,7 @@ static int close_server(void **state)
 	for (unsigned rank = 0; rank < N_RANKS; rank++)
 		if (fds[rank] >= 0)
 			close(fds[rank]);
-	sml_server_close(server);
-	free(server);
+	control_server_close(server);
 	return 0;
 }
 

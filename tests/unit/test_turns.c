@@ -7,8 +7,6 @@
  * served with the strangers only where a case says that it has used up its time.
  */
 #include <arpa/inet.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -16,10 +14,9 @@
 #include <unistd.h>
 
 #include "control/envelope.h"
+#include "support/control_server.h"
 #include "support/messages.h"
 #include "support/test.h"
-#include "switch/control/server.h"
-#include "switch/switch.h"
 
 #define N_STRANGERS 100
 /* As many 6-byte messages as are read at a time. */
@@ -180,12 +177,7 @@ static void start_member(void)
 static int open_server(void **state)
 {
 	(void)state;
-	signal(SIGPIPE, SIG_IGN);
-	server = calloc(1, sizeof(*server));
-	assert_non_null(server);
-	sml_switch_config_init(&server->config);
-	server->config.rendezvous = true;
-	assert_int_equal(sml_server_open(server, "127.0.0.1", 0), 0);
+	server = control_server_open();
 	look = sml_watch_new(server->loop, -1, on_look, NULL);
 	assert_non_null(look);
 	sml_watch_set_class(look, SML_TURN_STRANGERS);
@@ -203,8 +195,7 @@ static int close_server(void **state)
 	for (unsigned i = 0; i < N_STRANGERS; i++)
 		hang_up(&strangers[i]);
 	sml_watch_free(look);
-	sml_server_close(server);
-	free(server);
+	control_server_close(server);
 	return 0;
 }
 
