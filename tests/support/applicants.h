@@ -41,10 +41,10 @@ uint64_t jobs_run(struct jobs_world *world, unsigned first, uint32_t world_size)
 /* Rank `rank` of such a job with that tag. */
 struct jobs_apply jobs_was(uint64_t tag, uint32_t rank, uint32_t world_size);
 
-/* What the switch has decided, as this peer was told; NULL: it was not. */
+/* Returns the decision that the switch sent to this peer, or NULL if it sent none. */
 const SmlControl__Decision *jobs_decision(const struct jobs_world *world, unsigned peer);
 
-/* Checks that it is this rank of so many, in the membership with this number. */
+/* Checks that the peer is this rank of world_size, in the membership with this number. */
 void jobs_assert_decided(const struct jobs_world *world, unsigned peer, uint32_t number,
 			 uint32_t rank, uint32_t world_size);
 

@@ -108,8 +108,8 @@ int sml_host_map(struct sml_host_memory *memory, const struct sml_host_terms *te
 void sml_host_unmap(struct sml_host_memory *memory);
 
 /*
- * Several stripes in one memory: its first part has the size that the terms need, as do the
- * others, which follow it. Only the first one's head is used, and only it is to be unmapped.
+ * Several stripes can share one memory, one part after another. Each part has the size that the
+ * terms need. Only the first part's head is used, and only the first part may be unmapped.
  */
 uint64_t sml_host_room_for_parts(const struct sml_host_terms *terms, unsigned n);
 struct sml_host_memory sml_host_part(const struct sml_host_memory *memory, unsigned part);

@@ -77,7 +77,7 @@ struct server {
 	/* A leaf: its end of the connection to its parent. */
 	struct server *parent;
 	struct sml_peer uplink;
-	struct link *up; /* NULL: it is not connected, nor tries to be */
+	struct link *up; /* NULL if it is neither connected nor connecting */
 	uint64_t up_since_ns, up_again_ns, proved_ns;
 	uint16_t lanes; /* of its job */
 	uint8_t index;
@@ -367,7 +367,7 @@ void sim_elastic_move(struct rank *rank);
 bool sim_elastic_is_frozen(const struct rank *rank);
 /* What the switch has decided is what all of its members learn. */
 void sim_elastic_learn(struct rank *rank, const struct sml_decided *decided, uint64_t secret);
-/* It asked in vain. */
+/* The switch has refused the rank that asked to be a member. */
 void sim_elastic_refused(struct rank *rank, int error, const char *text);
 /* Its membership is over for this process. Checks what its members may differ in. */
 void sim_elastic_ends(const struct rank *rank);
