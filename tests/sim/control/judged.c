@@ -109,13 +109,34 @@ static bool is_left_behind(const struct rank *rank)
 	return false;
 }
 
+/*
+ * The rank was admitted to another line's membership, which has begun. It need not have seen that
+ * itself, and yet its switch rightly counts it among those.
+ */
+static bool began_elsewhere(const struct sml_applicant *applicant, const struct control *control,
+			    unsigned line)
+{
+	const struct members *members = sim_find_members(control, applicant->tag);
+
+	return members != NULL && members->started && members->line != line;
+}
+
+static bool is_left_out(const struct rank *rank, const struct sml_applicant *applicant,
+			const struct members *members)
+{
+	if (members->bits >> rank->id & 1 || !rank->asks || rank->state != BEGINNING)
+		return false;
+	return applicant->tag == 0 ||
+	       (is_of_line(rank, members->line) && !is_left_behind(rank) &&
+		!began_elsewhere(applicant, rank->control, members->line));
+}
+
 void sim_judged_decided(const struct server *server, const struct members *members)
 {
 	for (const struct sml_applicant *a = server->jobs.applicants; a != NULL; a = a->next) {
 		const struct rank *rank = rank_of(server, a);
 
-		if (!(members->bits >> rank->id & 1) && rank->asks && rank->state == BEGINNING &&
-		    (a->tag == 0 || (is_of_line(rank, members->line) && !is_left_behind(rank))))
+		if (is_left_out(rank, a, members))
 			sim_wrong(server->control,
 				  "process %u waits, and job \"%s\" is formed without it", rank->id,
 				  members->job);
