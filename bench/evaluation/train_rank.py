@@ -17,22 +17,74 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.join(ROOT, "examples"), os.path.join(ROOT, "bindings", "python")]
+sys.path[:0] = [os.path.join(ROOT, folder) for folder in ("examples", "bench", "bindings/python")]
 import switchml.torch  # noqa: E402
 import torch_ddp  # noqa: E402
+import widths  # noqa: E402
 from torch_diloco import Rows  # noqa: E402
 
 BATCH = 32  # of a rank
 
 
-def network(name, seed):
-    torch.manual_seed(seed)
-    if name == "transformer":
-        return Rows(96)
-    return torch.nn.Sequential(
-        torch.nn.Unflatten(1, (1, 8, 8)), torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.ReLU(),
-        torch.nn.Conv2d(16, 32, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
-        torch.nn.Flatten(), torch.nn.Linear(512, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
+class Digits(torch.nn.Module):
+    """Epochs of the images of demo/digits.csv. All ranks know the order of each."""
+
+    def __init__(self, name, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.is_transformer = name == "transformer"
+        self.model = Rows(96) if self.is_transformer else torch.nn.Sequential(
+            torch.nn.Unflatten(1, (1, 8, 8)), torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.ReLU(),
+            torch.nn.Conv2d(16, 32, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+            torch.nn.Flatten(), torch.nn.Linear(512, 256), torch.nn.ReLU(),
+            torch.nn.Linear(256, 10))
+        data, self.test = torch_ddp.digits(os.path.join(ROOT, "demo", "digits.csv"))
+        (self.pixels, self.labels), self.tests = data.tensors, len(self.test[1])
+        self.steps = len(self.pixels) // (BATCH * dist.get_world_size())  # of an epoch
+        self.order, self.batches = torch.Generator().manual_seed(seed), iter(())
+
+    def optimizer(self):
+        return (torch.optim.Adam(self.parameters(), lr=4e-3) if self.is_transformer else
+                torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9))
+
+    def begin_epoch(self):
+        mixed = torch.randperm(len(self.pixels), generator=self.order)
+        self.batches = iter(mixed[:self.steps * BATCH * dist.get_world_size()]
+                            .view(-1, dist.get_world_size(), BATCH)[:, dist.get_rank()])
+
+    def forward(self):
+        mine = next(self.batches)
+        return torch.nn.functional.cross_entropy(self.model(self.pixels[mine]), self.labels[mine])
+
+    def accuracy(self):
+        return (self.model(self.test[0]).argmax(1) == self.test[1]).float().mean().item()
+
+
+class Text(torch.nn.Module):
+    """The models of bench/widths.py that read Python's manual. Each rank draws its own batches."""
+
+    def __init__(self, name, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.task = {"lm": widths.Lm, "embeddings": widths.Embeddings}[name]()
+        self.model, self.tests = self.task.model, len(self.task.unseen)
+        self.steps = self.task.steps // 15
+        self.generator = torch.Generator().manual_seed(1000 * seed + dist.get_rank())
+
+    def optimizer(self):
+        return torch.optim.Adam(self.parameters(), self.task.rate)
+
+    def begin_epoch(self):
+        pass
+
+    def forward(self):
+        return self.task.loss(self.generator)
+
+    def accuracy(self):
+        return self.task.accuracy()
+
+
+MODELS = {"cnn": Digits, "transformer": Digits, "lm": Text, "embeddings": Text}
 
 
 def as_bfloat16(group, bucket):
@@ -60,18 +112,23 @@ class Ways:
     def __init__(self):
         self.groups = {}
 
-    def group(self, wire):
-        """wire: "" for the library's own choice, None for Gloo."""
-        if wire not in self.groups:
+    def group(self, wire, switch=None):
+        """wire: "" for the library's own choice, None for Gloo; switch: that of Options."""
+        if (wire, switch) not in self.groups:
             ranks = list(range(dist.get_world_size()))
-            settings = switchml.torch.Options(wire=wire) if wire else None
-            backend = "gloo" if wire is None else "switchml"
-            self.groups[wire] = dist.new_group(ranks, backend=backend, pg_options=settings)
-        return self.groups[wire]
+            if wire is None:
+                group = dist.new_group(ranks, backend="gloo")
+            else:
+                settings = switchml.torch.Options(wire=wire or None, switch=switch)
+                group = dist.new_group(ranks, backend="switchml", pg_options=settings)
+            self.groups[wire, switch] = group
+        return self.groups[wire, switch]
 
     def wrap(self, name, model):
+        """name: a wire, and what is done to it: "int8-stripes-feedback" has no switch."""
         wire = name.split("-")[0] if name.startswith("int") else None
-        group = self.group("" if name == "bfloat16-ours" else wire)
+        switch = "embedded" if "-stripes" in name else None
+        group = self.group("" if name == "bfloat16-ours" else wire, switch)
         model = DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True)
         if name.endswith("-feedback"):
             state = switchml.torch.HookState(group=group, wire=wire, error_feedback=True)
@@ -83,9 +140,9 @@ class Ways:
         return model
 
 
-def accuracy(model, test):
+def accuracy(model):
     with torch.no_grad():
-        return (model.module(test[0]).argmax(1) == test[1]).float().mean().item()
+        return model.module.accuracy()
 
 
 def sizes(model):
@@ -95,24 +152,19 @@ def sizes(model):
     return [values.max().item(), values.median().item()] if len(values) else [0.0, 0.0]
 
 
-def train(model, name, seed, data, test, epochs):
-    rank, n_ranks = dist.get_rank(), dist.get_world_size()
-    optimizer = (torch.optim.Adam(model.parameters(), lr=4e-3) if name == "transformer" else
-                 torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
-    pixels, labels = data.tensors
-    order = torch.Generator().manual_seed(seed)
-    seconds, curve, largest = 0.0, [[0.0, accuracy(model, test)]], []
+def train(model, epochs):
+    optimizer = model.module.optimizer()
+    seconds, curve, largest = 0.0, [[0.0, accuracy(model)]], []
     for _ in range(epochs):
-        mixed = torch.randperm(len(pixels), generator=order)
+        model.module.begin_epoch()
         dist.barrier()
         began = time.perf_counter()
-        for first in range(0, len(pixels) - BATCH * n_ranks + 1, BATCH * n_ranks):
-            mine = mixed[first + rank * BATCH:first + (rank + 1) * BATCH]
+        for _ in range(model.module.steps):
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(pixels[mine]), labels[mine]).backward()
+            model().backward()
             optimizer.step()
         seconds += time.perf_counter() - began
-        curve.append([seconds, accuracy(model, test)])
+        curve.append([seconds, accuracy(model)])
         largest.append(sizes(model))
     return {"curve": curve, "gradients": largest}
 
@@ -127,16 +179,14 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    data, test = torch_ddp.digits(os.path.join(ROOT, "demo", "digits.csv"))
     ways, found = Ways(), []
     for model_name in options.models.split(","):
         for seed in range(1, options.seeds + 1):
             for way in options.ways.split(","):
-                model = ways.wrap(way, network(model_name, seed))
+                model = ways.wrap(way, MODELS[model_name](model_name, seed))
                 count = sum(p.numel() for p in model.parameters())
                 found.append({"model": model_name, "seed": seed, "way": way, "parameters": count,
-                              "tests": len(test[1]),
-                              **train(model, model_name, seed, data, test, options.epochs)})
+                              "tests": model.module.tests, **train(model, options.epochs)})
     if dist.get_rank() == 0:
         with open(options.output, "w", encoding="utf-8") as file:
             json.dump(found, file)
