@@ -74,8 +74,8 @@ static const char *verdict(bool good)
 
 double demo_link_share(const struct demo_options *options, const struct demo_results *results)
 {
-	/* 352 lanes of 4 bytes, and headers: 40 of SwitchML, UDP 8, IPv4 20, Ethernet 14. */
-	double payload = 4.0 * 352 / (4.0 * 352 + 40 + 8 + 20 + 14);
+	/* 358 lanes of 4 bytes, and headers: 40 of SwitchML, UDP 8, IPv4 20, Ethernet 14. */
+	double payload = 4.0 * 358 / (4.0 * 358 + 40 + 8 + 20 + 14);
 	double number = options->wire == SML_WIRE_INT16 ? 2 : 4;
 	double bytes = number * (double)results->n_parameters * results->steps;
 

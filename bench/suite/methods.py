@@ -13,7 +13,7 @@ ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 # What an element becomes if no wire is asked for.
 DEFAULT_WIRES = {"float32": "int32", "float16": "int16", "bfloat16": "int16"}
 WIRE_BYTES = {"int32": 4, "int16": 2, "int8": 1}
-LANE_COUNTS = (32, 64, 128, 256, 352, 480, 832, 992, 2208)
+LANE_COUNTS = (32, 64, 128, 256, 352, 358, 480, 832, 992, 2208)
 
 
 class Method:

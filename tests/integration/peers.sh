@@ -87,7 +87,7 @@ own=() program=()
 check fine
 cat "$work/fine.0"
 expect "all is fine without a switch" fine 0 'ok  *trial  *4 ranks .* without a switch' \
-	'^0 *0-1 *host0 *10.77.0.10 .* 1500 *- *1476 *1476$' '^2 *3 *host2 .*1476 *1476 *-$' \
+	'^0 *0-1 *host0 *10.77.0.10 .* 1500 *- *1500 *1500$' '^2 *3 *host2 .*1500 *1500 *-$' \
 	'^ranks 0-1 can share memory$'
 expect_not fine 'warning\|problem'
 expect_not fine 'ranks .*2.* can share memory'
@@ -102,7 +102,7 @@ told = json.load(open(sys.argv[1]))
 assert told["problems"] == 0, told
 assert [host["name"] for host in told["hosts"]] == ["host0", "host1", "host2"], told
 assert told["hosts"][0]["ranks"] == [{"rank": 0, "memory": 0}, {"rank": 1, "memory": 0}], told
-assert {path["largest"] for host in told["hosts"] for path in host["paths"]} == {1476}, told
+assert {path["largest"] for host in told["hosts"] for path in host["paths"]} == {1500}, told
 assert {path["name"] for host in told["hosts"] for path in host["paths"]} == {"ok"}, told
 JSON
 
@@ -111,7 +111,7 @@ on 1 iptables -A INPUT -p udp -s 10.77.0.12 -j DROP
 check oneway SWITCHML_PORTS=30000-30031
 expect "UDP from host2 to host1 is lost" oneway 1 \
 	'problem *udp  *UDP from host2 (10.77.0.12) does not arrive at host1 (10.77.0.11); the other' \
-	"fix: let host1's firewall pass UDP from 10.77.0.12 to ports 30000-30031" '^2 .*1476 *none *-$'
+	"fix: let host1's firewall pass UDP from 10.77.0.12 to ports 30000-30031" '^2 .*1500 *none *-$'
 [ "$(grep -c ' udp ' "$work/oneway.0")" = 1 ] || { echo "FAILED: one line for one fault" && failures=1; }
 on 1 iptables -F INPUT
 
@@ -119,7 +119,7 @@ on 1 iptables -F INPUT
 ip -n "$name-2" link set eth0 mtu 1400
 check narrow
 expect "a smaller MTU on host2" narrow 0 'warning *mtu  *the MTU of host2 is 1400, others have 1500' \
-	'ip link set dev INTERFACE mtu 1500' '^0 .*1476 *1092$' '^2 .* 1400 *1092 *1092 *-$'
+	'ip link set dev INTERFACE mtu 1500' '^0 .*1500 *1092$' '^2 .* 1400 *1092 *1092 *-$'
 ip -n "$name-2" link set eth0 mtu 1500
 
 # Something between the hosts that takes only small packets.
@@ -147,7 +147,7 @@ sed -i 's/ other2$/ host2/' "/etc/netns/$name-"[012]/hosts
 
 # The chosen interface, and one that does not exist.
 check interface SWITCHML_SOCKET_IFNAME=eth0
-expect "a chosen interface" interface 0 'ok  *trial *4 ranks .* without a switch' '^2 *3 *host2 .*1476 *1476 *-$'
+expect "a chosen interface" interface 0 'ok  *trial *4 ranks .* without a switch' '^2 *3 *host2 .*1500 *1500 *-$'
 own[2]=SWITCHML_SOCKET_IFNAME=ib
 options="--wait 10" check nosuch
 expect "an interface that is not there" nosuch 1 'problem *ranks *rank 2 of 4 did not connect within 10 s' \
@@ -211,7 +211,7 @@ chmod +x "$work/stranger"
 program[3]=$work/stranger
 options="--wait 10" check missing
 expect "a rank that does not come" missing 1 'problem *ranks *rank 3 of 4 did not connect within 10 s' \
-	'^0 .*1476$'
+	'^0 .*1500$'
 expect_not missing $'\033'
 
 # With a switch.

@@ -394,8 +394,8 @@ jumbo_frames() {
 	switch=[fd77::1] start_job six-jumbo -b 4 -e 1M -f 16 -n 2 --drop 1%
 	expect_success "an MTU of 3500, and IPv6, with losses" "${pids[@]}"
 	set_mtu 1500 1
-	sums_with_lanes "one rank has an MTU of 1500" 352
-	switch=$network.1:28500 same_bits "packets of 352 lanes" bits-352 int8
+	sums_with_lanes "one rank has an MTU of 1500" 358
+	switch=$network.1:28500 same_bits "packets of 358 lanes" bits-358 int8
 	stop_switch
 	await no_program
 	set_mtu 9000 1

@@ -36,7 +36,8 @@ TEST(interface_filters_take_names_prefixes_and_exclusions)
 
 TEST(lanes_follow_from_the_mtu)
 {
-	assert_int_equal(sml_lanes_of_mtu(1500, AF_INET), 352);
+	assert_int_equal(sml_lanes_of_mtu(1500, AF_INET), 358);
+	assert_int_equal(sml_lanes_of_mtu(1499, AF_INET), 352);
 	assert_int_equal(sml_lanes_of_mtu(1500, AF_INET6), 352);
 	assert_int_equal(sml_lanes_of_mtu(1475, AF_INET), 256);
 	assert_int_equal(sml_lanes_of_mtu(3500, AF_INET), 832);

@@ -126,9 +126,8 @@ static bool is_left_out(const struct rank *rank, const struct sml_applicant *app
 {
 	if (members->bits >> rank->id & 1 || !rank->asks || rank->state != BEGINNING)
 		return false;
-	return applicant->tag == 0 ||
-	       (is_of_line(rank, members->line) && !is_left_behind(rank) &&
-		!began_elsewhere(applicant, rank->control, members->line));
+	return applicant->tag == 0 || (is_of_line(rank, members->line) && !is_left_behind(rank) &&
+				       !began_elsewhere(applicant, rank->control, members->line));
 }
 
 void sim_judged_decided(const struct server *server, const struct members *members)
