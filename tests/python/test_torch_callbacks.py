@@ -30,6 +30,33 @@ def first(future):
     return future.wait()[0][0].item()
 
 
+# ---- after the end ----
+
+
+STEPS = 300
+
+
+def values_at_the_end(rank):
+    """A future has its value as soon as its work was waited for, or says that it has ended."""
+    found = []
+    for step in range(STEPS):
+        work = dist.all_reduce(full(rank + step), async_op=True)
+        future = work.get_future()
+        if step % 2:
+            work.wait()
+        else:
+            while not work.is_completed():
+                pass
+        assert work.is_success()
+        found.append(future.done() and future.value()[0][0].item())
+    return found
+
+
+def test_a_future_is_done_when_its_work_has_been_waited_for(groups):
+    sums = [sum(rank + step for rank in range(N)) for step in range(STEPS)]
+    assert groups.call(values_at_the_end, timeout=HANGS_S) == [sums] * N
+
+
 # ---- waiting in callbacks ----
 
 

@@ -216,6 +216,16 @@ class Promise:
         self._source = Source()
         _sources[self.future] = frozenset({self._source})
 
+    def await_done(self) -> None:
+        """Wait until the future has its value or its error, but not for its callbacks.
+
+        keep() runs in another thread than the end of the work. Who has waited for a work of Gloo or
+        NCCL may ask its future for the value at once, as torchft does.
+        """
+        if not self.future.done():
+            with contextlib.suppress(Exception):  # it is the work's
+                self.future.wait()
+
     def keep(self, value: Any) -> None:
         """Resolve the future and run its callbacks, in a thread where they may wait."""
         outer, _here.kept = getattr(_here, "kept", None), self._source

@@ -233,6 +233,8 @@ class Work(_Work, Untraced):
         seconds = timeout.total_seconds()
         if not self.await_end(seconds if seconds > 0 else None):
             raise Timeout(f"{self.name} has not ended after {seconds:g} s; it goes on")
+        if self._promise is not None:
+            self._promise.await_done()
         if self._error is not None:
             raise self._error
         self.synchronize()
@@ -242,10 +244,10 @@ class Work(_Work, Untraced):
         """Tensors in the host's memory need nothing more."""
 
     def is_completed(self) -> bool:
-        return self._has_ended
+        return self._has_ended and (self._promise is None or self._promise.future.done())
 
     def is_success(self) -> bool:
-        return self._has_ended and self._error is None
+        return self.is_completed() and self._error is None
 
     def exception(self) -> BaseException | None:
         return self._error
@@ -329,8 +331,8 @@ class Prompt(Work):
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """As Work.wait(). Short, so that torch.compile may trace it, and need not be kept out."""
-        if not self._has_ended:  # the application was interrupted, and its call goes on
-            return super().wait(timeout)
+        if not self._has_ended or self._promise is not None:
+            return super().wait(timeout)  # the application was interrupted, and its call goes on
         if self._error is not None:
             raise self._error
         return True
