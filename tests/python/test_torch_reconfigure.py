@@ -3,6 +3,8 @@
 
 import os
 import signal
+import threading
+import weakref
 from datetime import timedelta
 
 import pytest
@@ -14,6 +16,7 @@ import torch.distributed as dist  # noqa: E402
 import switchml.torch  # noqa: E402
 from groups import FORKED, prepare  # noqa: E402
 from ranks import Ranks  # noqa: E402
+from switchml._wait import poll  # noqa: E402
 
 N = 4
 HAS_FUNCTIONS = hasattr(dist.ProcessGroup, "reconfigure")
@@ -302,6 +305,25 @@ def test_many_changes_leave_nothing_behind(members):
     ):
         assert fds <= fds_before + 30, (fds_before, fds)
         assert tasks <= tasks_before + 15, (tasks_before, tasks)
+
+
+def who_drops_gloo(rank, uuid, handles):
+    """The threads that drop what reconfigure() replaces: Gloo's destructor may take 0.1 s."""
+    dropped = []
+    group = dist.group.WORLD
+    for held in (group._gloo, group._others):
+        weakref.finalize(held, lambda: dropped.append(threading.current_thread().name))
+    del held, group
+    change(rank, uuid, handles)
+    assert poll(lambda: len(dropped) == 2, SECONDS)
+    return dropped
+
+
+def test_the_old_gloo_ends_in_another_thread(members):
+    members.check(0, 1, 2, 3)
+    members.uuid += 1
+    found = members.call(who_drops_gloo, [members.uuid] * N, [members.handles] * N)
+    assert found == [["switchml-retire"] * 2] * N
 
 
 def with_two_backends(rank):

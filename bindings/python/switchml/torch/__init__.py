@@ -25,7 +25,7 @@ from ._calls.summary import Summary
 from ._calls.tensors import DEVICE_TYPES
 from ._group.group import ProcessGroupSwitchML, checked, create, groups
 from ._group.options import Options
-from ._group.reconfigure import await_retired
+from ._group.retiring import await_retired
 from .hooks import HookState, allreduce_hook
 
 __all__ = [

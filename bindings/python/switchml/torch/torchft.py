@@ -22,7 +22,7 @@ from torchft.process_group import ProcessGroupWrapper
 
 from ._group import group as _group
 from ._group.options import Options
-from ._group.reconfigure import retire
+from ._group.retiring import discard, retire
 from ._joining.job_name import label_of_members
 
 __all__ = ["ProcessGroupSwitchML"]
@@ -74,13 +74,18 @@ class ProcessGroupSwitchML(ProcessGroupWrapper):
 
     def abort(self, errored: bool = True) -> None:
         """End the calls of all members; errored=False: leave without ending theirs."""
-        group, self._pg = self._pg, None
-        if group is not None and errored:
+        held, self._pg = [self._pg], None
+        if held[0] is not None:
+            self._end(held[0], errored)
+            discard(held)
+        super().abort(errored)  # logs
+
+    def _end(self, group: _QuorumGroup, errored: bool) -> None:
+        if errored:
             group.abort()
-        elif group is not None:
+        else:
             lines = [group._line, group._hooks_line]
             self._retiring = retire(lines, group._others, f"rank {group.rank()} has left")
-        super().abort(errored)  # logs
 
     def shutdown(self) -> None:
         """Leave, for the last time."""

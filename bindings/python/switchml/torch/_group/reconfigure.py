@@ -25,7 +25,6 @@ import json
 import os
 import secrets
 import threading
-import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -35,23 +34,15 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore
 from torch.distributed import distributed_c10d as c10d
 
-from ..._wait import poll
 from ...errors import Closed, Timeout
-from .._calls.line import Line
 from .._calls.work import Work
 from .._joining.address import address_for_others, host_identity, loopback
 from .._joining.job_name import label_of_members
 from .._joining.meeting import Meeting
 from .._joining.rendezvous import kept_port, ports_of
+from .retiring import retire
 
 _PREFIX = "switchml:"
-# For calls of the old ranks that this one has ended, and others have not yet.
-RETIRE_S = 10.0
-# The caller of a call may go on a moment before the line knows that the call has ended.
-_MOMENT_S = 0.1
-
-# Threads that leave jobs of old ranks. Each ends within RETIRE_S, whatever the old ranks do.
-_retiring: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -183,36 +174,6 @@ class Unset:
 
     def close(self, seconds: float) -> None:
         pass
-
-
-def retire(
-    lines: Sequence[Line | Unset], others: Any, why: str, seconds: float = RETIRE_S
-) -> threading.Thread:
-    """Leave the job of the old ranks, in another thread.
-
-    A rank that has ended all its calls stays there until the others have, too, and at most this
-    long. So no rank loses a result because another one goes on. Calls that this rank has not ended
-    fail on all ranks.
-    """
-    if not poll(lambda: all(line.idle for line in lines), _MOMENT_S):
-        for line in lines:
-            line.abort(why)
-
-    def leave() -> None:
-        for line in lines:
-            line.close(seconds)
-        others.abort()
-
-    thread = threading.Thread(target=leave, name="switchml-retire", daemon=True)
-    _retiring.add(thread)
-    thread.start()
-    return thread
-
-
-def await_retired() -> None:
-    """At the end of the program: let other ranks end their calls of old jobs."""
-    for thread in list(_retiring):
-        thread.join(RETIRE_S)
 
 
 class Reconfigurable:

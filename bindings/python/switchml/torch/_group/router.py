@@ -23,6 +23,7 @@ from torch.distributed import distributed_c10d as c10d
 from ..._tensor_memory import is_plain
 from .._calls.tensors import DEVICE_TYPES, Entries, on_dense
 from .gateway import IS_DISPATCHED, Gateway, unsent
+from .retiring import discard
 
 log = logging.getLogger("switchml.torch")
 
@@ -53,14 +54,18 @@ class Router(ProcessGroup, Entries):
         """Create the other backends, for these ranks. Gloo may wait this long for them."""
         self._store = store
         self._added: set[str] = set()
-        self._gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=limit)
+        gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=limit)
         shorter = self._shorter_s
         timeout = self._timeout if shorter is None else timedelta(seconds=shorter)
         if limit != timeout:
-            self._gloo._set_default_timeout(timeout)
-        self._others = ProcessGroup(store, rank, size)
-        self._others._register_backend(_CPU, ProcessGroup.BackendType.GLOO, self._gloo)
-        self._others._set_default_backend(ProcessGroup.BackendType.GLOO)
+            gloo._set_default_timeout(timeout)
+        others = ProcessGroup(store, rank, size)
+        others._register_backend(_CPU, ProcessGroup.BackendType.GLOO, gloo)
+        others._set_default_backend(ProcessGroup.BackendType.GLOO)
+        old = [vars(self).get(name) for name in ("_others", "_gloo")]
+        self._gloo, self._others = gloo, others
+        if old[0] is not None:
+            discard(old)
 
     def getBackendName(self) -> str:
         return "switchml"

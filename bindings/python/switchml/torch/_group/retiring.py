@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a group leaves behind when it goes on with other ranks: its old job, and its old Gloo.
+
+Both are ended in other threads, because the caller needs its new ranks soon. The old job waits for
+ranks that have not ended their calls. The destructor of Gloo's mesh waits for its thread once for
+each connection, up to 10 ms each: so the caller must never drop the last reference to one.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..._wait import poll
+from .._calls.line import Line
+
+# For calls of the old ranks that this one has ended, and others have not yet.
+RETIRE_S = 10.0
+# The caller of a call may go on a moment before the line knows that the call has ended.
+_MOMENT_S = 0.1
+
+# Each ends within RETIRE_S, whatever the old ranks do.
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def retire(
+    lines: Sequence[Line | Any], others: Any, why: str, seconds: float = RETIRE_S
+) -> threading.Thread:
+    """Leave the job of the old ranks, in another thread.
+
+    A rank that has ended all its calls stays there until the others have, too, and at most this
+    long. So no rank loses a result because another one goes on. Calls that this rank has not ended
+    fail on all ranks. `others`: the group's other backends.
+    """
+    if not poll(lambda: all(line.idle for line in lines), _MOMENT_S):
+        for line in lines:
+            line.abort(why)
+
+    def leave() -> None:
+        for line in lines:
+            line.close(seconds)
+        others.abort()
+
+    return _begin(leave)
+
+
+def discard(held: list[Any]) -> None:
+    """Let go of what the list holds, in another thread. The caller has no other references."""
+    _begin(held.clear)
+
+
+def _begin(run: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=run, name="switchml-retire", daemon=True)
+    _threads.add(thread)
+    thread.start()
+    return thread
+
+
+def await_retired() -> None:
+    """At the end of the program: let other ranks end their calls of old jobs."""
+    for thread in list(_threads):
+        thread.join(RETIRE_S)
