@@ -293,3 +293,20 @@ def test_a_port_is_seen_to_be_listened_on_without_proc(monkeypatch):
             assert not _is_listened_on(port)
             tcp.listen()
             assert _is_listened_on(port)
+
+
+# ---- how long a rank waits ----
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.065, 0.13, 0.3])
+def test_a_wait_ends_soon_after_what_it_waits_for(monkeypatch, seconds):
+    """All ranks wait for the last one, and then for rank 0: each wait delays the group."""
+    from switchml.torch._joining import meeting
+
+    clock = mock.Mock(now=100.0)
+    clock.monotonic = lambda: clock.now
+    clock.sleep = lambda pause: setattr(clock, "now", clock.now + pause)
+    monkeypatch.setattr(meeting, "time", clock)
+    waiting = meeting.Meeting(dist.HashStore(), 0, 2, None, "a group")
+    waiting.wait_for(lambda: clock.now >= 100 + seconds or None, 200.0, str, str)
+    assert clock.now - 100 - seconds <= seconds / 8 + 0.001

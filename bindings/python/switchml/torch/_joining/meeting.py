@@ -37,6 +37,8 @@ T = TypeVar("T")
 _DEATH_S = 1.0
 _END_S = 5.0
 _KEEP_S = 30.0
+# Between two looks at the store.
+_SHORTEST_S, _LONGEST_S = 0.001, 0.05
 
 
 class Meeting:
@@ -103,15 +105,15 @@ class Meeting:
     ) -> T:
         """What `look` finds. Raises if a rank of the group has died, or, with the text of `why`,
         at the deadline. Says that it waits for `what`."""
-        pause = 0.001
+        began = time.monotonic()
         notice = Notice(self.rank, self._notice, deadline)
         while (found := look()) is None:
             self.raise_if_dead()
-            if time.monotonic() >= deadline:
+            if (now := time.monotonic()) >= deadline:
                 raise Timeout(why())
             notice.look(what)
-            time.sleep(pause)
-            pause = min(2 * pause, 0.05)
+            # An eighth of the wait: all ranks wait for the last, and then for rank 0.
+            time.sleep(min(max((now - began) / 8, _SHORTEST_S), _LONGEST_S))
         return found
 
     def awaited(self, absent: Sequence[int]) -> str:
