@@ -2,8 +2,12 @@
 """Process groups of torch.distributed: each is a job, with options, and ends or fails by itself."""
 
 import contextlib
+import os
+import re
 import socket
 import statistics
+import subprocess
+import sys
 import time
 from datetime import timedelta
 from unittest import mock
@@ -15,6 +19,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
 from groups import Groups, stop  # noqa: E402
+from programs import BINDINGS  # noqa: E402
 from ranks import RankError  # noqa: E402
 from switchml import Job  # noqa: E402
 
@@ -363,3 +368,40 @@ def test_options_are_checked():
         Groups(1, options={"switch": "127.0.0.1:1"}),
     ):
         pass
+
+
+RANKS_AS_THREADS = """
+import sys, threading, torch, torch.distributed as dist
+from datetime import timedelta
+from switchml.torch import ProcessGroupSwitchML
+store, made, sums = dist.HashStore(), {}, {}
+
+def run(rank, name):
+    own = dist.PrefixStore(name, store)
+    group = made[rank, name] = ProcessGroupSwitchML(own, rank, 2, timedelta(seconds=100))
+    tensor = torch.ones(1000)
+    group.allreduce([tensor]).wait()
+    sums[rank, name] = tensor.unique().tolist()
+
+threads = [threading.Thread(target=run, args=(r, name)) for r in range(2) for name in ("a", "b")]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert list(sums.values()) == [[2.0]] * 4, sums
+"""
+
+
+def test_a_process_leaves_all_its_groups_at_once():
+    """At its end, where two of their ranks are threads of it."""
+    environment = {**os.environ, "PYTHONPATH": str(BINDINGS)}
+    ended = subprocess.run(
+        [sys.executable, "-c", RANKS_AS_THREADS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    assert len(re.findall("job .* has ended: ", ended.stderr)) == 2, ended.stderr
+    assert "aborted" not in ended.stderr

@@ -12,6 +12,7 @@ docs/pytorch.md lists what runs on the switch and what runs on Gloo.
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
 from datetime import timedelta
@@ -25,7 +26,7 @@ from ._calls.summary import Summary
 from ._calls.tensors import DEVICE_TYPES
 from ._group.group import ProcessGroupSwitchML, checked, create, groups
 from ._group.options import Options
-from ._group.retiring import await_retired
+from ._group.retiring import await_retired, leave_all
 from .hooks import HookState, allreduce_hook
 
 __all__ = [
@@ -54,9 +55,12 @@ def summary(group: ProcessGroupSwitchML | None = None) -> Summary:
 def _leave() -> None:
     """At the end of the program: close the groups that were not destroyed."""
     if os.getpid() == _process:
+        trouble = getattr(sys, "last_value", None)
+        left = sorted(groups, key=lambda group: group.title)  # which all ranks know
         # Those without a job first: they only tell the store, which the end of a job may end.
-        for group in sorted(groups, key=lambda group: group.has_job):
-            group.leave(_EXIT_S, getattr(sys, "last_value", None))
+        for has_job in (False, True):
+            chosen = [group for group in left if group.has_job == has_job]
+            leave_all([functools.partial(group.leave, _EXIT_S, trouble) for group in chosen])
         await_retired()
 
 

@@ -34,7 +34,7 @@ from .work import Prompt, Work, place
 log = logging.getLogger("switchml.torch")
 
 # What other ranks read if they make another call meanwhile: a barrier's name.
-_FAREWELL = "nothing more: it has left the group (its program ended, or it destroyed the group)"
+FAREWELL = "nothing more: it has left the group (its program ended, or it destroyed the group)"
 
 
 class AbortHooks:
@@ -80,8 +80,9 @@ class Line:
         opener: Callable[[], Job],
         usage: Usage,
         abort_hooks: AbortHooks,
+        farewell: str = FAREWELL,
     ) -> None:
-        self._title, self._opener, self._usage = title, opener, usage
+        self._title, self._opener, self._usage, self._farewell = title, opener, usage, farewell
         self._abort_hooks = abort_hooks
         self.n_put = 0
         self.failure: SwitchMLError | None = None  # of the first call that the job has ended
@@ -111,6 +112,10 @@ class Line:
     @property
     def job(self) -> Job | None:
         return self._job
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     @property
     def idle(self) -> bool:
@@ -379,7 +384,7 @@ class Line:
         if self._job is None:
             return
         try:
-            farewell = place(_FAREWELL).begin(self._job)
+            farewell = place(self._farewell).begin(self._job)
             if not poll(lambda: _has_ended(farewell), max(0.0, deadline - time.monotonic())):
                 self._job.abort(f"this rank has left {self._title}, and others have not")
         except SwitchMLError:

@@ -34,7 +34,7 @@ from ..._settings import call_options
 from ..._tensor_memory import is_plain
 from ...errors import SwitchMLError
 from .._calls.elsewhere import Elsewhere, Monitored, check, with_dimensions
-from .._calls.line import AbortHooks, Line, seconds_of
+from .._calls.line import FAREWELL, AbortHooks, Line, seconds_of
 from .._calls.staging import Accelerator, DeviceWork
 from .._calls.summary import Summary, Usage, bytes_of
 from .._calls.tensors import (
@@ -103,6 +103,8 @@ groups: weakref.WeakSet[ProcessGroupSwitchML] = weakref.WeakSet()
 class ProcessGroupSwitchML(Derivation, Lists, Router):
     """Ranks that reduce through a switch. torch.distributed creates it; users do not."""
 
+    _farewell = FAREWELL
+
     def __init__(
         self,
         store: dist.Store,
@@ -153,13 +155,13 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         self._connect(meeting.store, rank, size, timedelta(seconds=patience))
         label = label if isinstance(label, str) else label(meeting.ranks)
         # The lines must not refer to the group: it goes when nothing else does.
-        usage, abort_hooks = self._usage, self._abort_hooks
+        usage, abort_hooks, farewell = self._usage, self._abort_hooks, self._farewell
 
         def line(prefix: str, title: str, settings: dict[str, Any], label: str) -> Line:
             opener = functools.partial(
                 join, meeting, prefix, title, seconds, settings, label, limit
             )
-            return Line(title, opener, usage, abort_hooks)
+            return Line(title, opener, usage, abort_hooks, farewell)
 
         self._line = line("switchml/", title, settings, label)
         # A job needs calls in one order, but hooks make some calls when others have ended.
@@ -501,6 +503,10 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         return self._usage.summary(self._title, self.rank(), jobs)
 
     # ---- the end ----
+
+    @property
+    def title(self) -> str:
+        return self._title
 
     @property
     def has_job(self) -> bool:

@@ -8,6 +8,8 @@ each connection, up to 10 ms each: so the caller must never drop the last refere
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -38,12 +40,20 @@ def retire(
         for line in lines:
             line.abort(why)
 
-    def leave() -> None:
-        for line in lines:
-            line.close(seconds)
-        others.abort()
+    return _begin(functools.partial(_leave, lines, others, seconds))
 
-    return _begin(leave)
+
+def leave_behind(lines: Sequence[Line], others: Any) -> None:
+    """Leave the job of a group that nothing refers to any more, and that did not leave it."""
+    if not all(line.closed for line in lines):
+        with contextlib.suppress(RuntimeError):  # at the interpreter's exit: the process leaves it
+            _begin(functools.partial(_leave, lines, others, RETIRE_S))
+
+
+def _leave(lines: Sequence[Line | Any], others: Any, seconds: float) -> None:
+    for line in lines:
+        line.close(seconds)
+    others.abort()
 
 
 def discard(held: list[Any]) -> None:
@@ -53,9 +63,22 @@ def discard(held: list[Any]) -> None:
 
 def _begin(run: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=run, name="switchml-retire", daemon=True)
-    _threads.add(thread)
     thread.start()
+    _threads.add(thread)
     return thread
+
+
+def leave_all(leaves: Sequence[Callable[[], None]]) -> None:
+    """Leave groups at the end of the program: at once, because their ranks may be threads of this
+    process. Where no thread can be started any more, the order must be that of the other ranks."""
+    threads = []
+    for leave in leaves:
+        try:
+            threads.append(_begin(leave))
+        except RuntimeError:  # since Python 3.12
+            leave()
+    for thread in threads:
+        thread.join()
 
 
 def await_retired() -> None:
