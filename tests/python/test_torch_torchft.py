@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torchft's quorums: replicas die and come back (docs/elastic.md, examples/torchft_ddp.py)."""
 
+import gc
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -20,6 +23,8 @@ from torchft.coordination import LighthouseServer  # noqa: E402
 from groups import prepare  # noqa: E402
 from programs import BINDINGS, ROOT  # noqa: E402
 from ranks import Ranks  # noqa: E402
+from switches import switch  # noqa: E402
+from switchml._wait import poll  # noqa: E402
 
 N = 3
 SECONDS = 300
@@ -49,6 +54,10 @@ def fail(rank):
     with pytest.raises(RuntimeError, match=r"rank 2 .*died"):
         mine.allreduce([torch.ones(10)], dist.ReduceOp.SUM).wait()
     return type(mine.errored()).__name__
+
+
+def end(rank):
+    mine.shutdown()
 
 
 def die(rank):
@@ -83,6 +92,114 @@ def test_a_quorum_goes_on_without_a_dead_replica_and_with_a_new_one(address):
         ranks.start(fail, only=[0, 1])
         assert ranks.outcomes(only=[0, 1]) == ["RankDied"] * 2
         assert run("30", [0, 1]) == [([3.0], None)] * 2
+
+
+def test_a_replica_that_does_not_come_is_named_with_the_timeout(address):
+    from switchml.torch.torchft import ProcessGroupSwitchML
+
+    group = ProcessGroupSwitchML(timeout=timedelta(milliseconds=10))
+    with pytest.raises(TimeoutError, match=r"rank 1 of quorum 7 .*\(timeout after 10ms\)"):
+        group.configure(address.format("nobody"), "replica 0", 0, 2, 7)
+
+
+# ---- replicas that are threads of one process, as in torchft's own tests ----
+
+
+def threads_of(address, quorum, work, groups, quorum_id=None, place=None):
+    """What work(group, rank) returns, or raises, in each group's thread."""
+
+    def run(rank):
+        groups[rank].configure(
+            address.format(quorum), f"replica {rank}", rank, len(groups), quorum_id, *(place or ())
+        )
+        try:
+            return work(groups[rank], rank)
+        except Exception as error:  # the test looks at it
+            return error
+
+    with ThreadPoolExecutor(len(groups)) as pool:
+        return list(pool.map(run, range(len(groups))))
+
+
+def summed(group, rank):
+    x = torch.full((1000,), rank + 1.0)
+    group.allreduce([x], dist.ReduceOp.SUM).wait()
+    return x.unique().tolist()
+
+
+def new_groups(n):
+    from switchml.torch.torchft import ProcessGroupSwitchML
+
+    return [ProcessGroupSwitchML(timeout=timedelta(seconds=60)) for _ in range(n)]
+
+
+def test_replicas_may_be_threads(address):
+    groups = new_groups(N)
+    for quorum in range(3):
+        assert threads_of(address, f"t{quorum}", summed, groups, quorum) == [[6.0]] * N
+    assert threads_of(address, "t3", summed, groups[:2], 3) == [[3.0]] * 2
+    for group in groups:
+        group.shutdown()
+
+
+def left_by_the_last(group, rank):
+    summed(group, rank)
+    if rank == N - 1:
+        return group.shutdown()
+    group.set_timeout(timedelta(seconds=60))
+    error = None
+    try:
+        summed(group, rank)
+    except RuntimeError as failure:
+        error = str(failure)
+    return error, str(group.errored())
+
+
+def test_the_others_learn_that_a_replica_has_left(address):
+    """In words that torchft's own tests look for."""
+    groups = new_groups(N)
+    *others, left = threads_of(address, "left", left_by_the_last, groups, 8)
+    assert left is None
+    for error, errored in others:
+        assert re.search(r"rank 2 .*it has left the quorum \(Connection closed by peer\)", error)
+        assert errored.startswith("quorum 8 was aborted: ")
+    for group in groups:
+        group.shutdown()
+
+
+def test_a_group_that_is_dropped_leaves_its_job(address):
+    """torchft's Manager does not end its group, and a replica may begin again in its process."""
+    groups = new_groups(2)
+    assert threads_of(address, "dropped", summed, groups, 9) == [[3.0]] * 2
+    line = groups[1]._pg._line
+    dropped = weakref.ref(groups.pop()._pg)
+    assert poll(lambda: gc.collect() >= 0 and dropped() is None, 30)
+    assert poll(lambda: line.closed, 30)
+    with pytest.raises(RuntimeError, match="it has left the quorum"):
+        summed(groups[0], 0)
+    groups[0].shutdown()
+
+
+def of_a_replica(rank, address):
+    """Replicas of two ranks each: a rank's quorum has the ranks of its place in all replicas."""
+    replica, place = divmod(rank, 2)
+    store = address.format(f"places {place}")
+    mine.configure(store, f"replica {replica}", replica, 2, 5, place, 2, [place, place + 2])
+    x = torch.full((10,), 10.0**rank)
+    mine.allreduce([x], dist.ReduceOp.SUM).wait()
+    return x.unique().tolist()
+
+
+def test_ranks_of_one_replica_have_jobs_of_their_own(address, monkeypatch):
+    """At the same time, also where the user has named the job, and all are at one switch."""
+    with switch() as where:
+        monkeypatch.setenv("SWITCHML_SWITCH", where)
+        monkeypatch.setenv("SWITCHML_JOB", "train")
+        with Ranks(4, job=False) as ranks:
+            ranks.call(prepare)
+            ranks.call(begin)
+            assert ranks.call(of_a_replica, [address] * 4) == [[101.0], [1010.0]] * 2
+            ranks.call(end)
 
 
 class Replica:

@@ -14,6 +14,7 @@ members have not ended their calls there.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -22,14 +23,17 @@ from torchft.process_group import ProcessGroupWrapper
 
 from ._group import group as _group
 from ._group.options import Options
-from ._group.retiring import discard, retire
+from ._group.retiring import discard, leave_behind, retire
 from ._joining.job_name import label_of_members
 
 __all__ = ["ProcessGroupSwitchML"]
 
 
 class _QuorumGroup(_group.ProcessGroupSwitchML):
-    """A group that joins its job when it is made."""
+    """A group that joins its job when it is made. `place`: see label_of_members()."""
+
+    # In Gloo's words, which torchft's own tests look for, too.
+    _farewell = "nothing more: it has left the quorum (Connection closed by peer)"
 
     def __init__(
         self,
@@ -39,8 +43,9 @@ class _QuorumGroup(_group.ProcessGroupSwitchML):
         timeout: timedelta,
         options: Options | None,
         quorum: int,
+        place: int | None,
     ) -> None:
-        self._label = label_of_members(quorum)
+        self._label = label_of_members(quorum, place)
         super().__init__(store, rank, size, timeout, options, f"quorum {quorum}", eager=False)
 
     def _start(self, store: dist.Store, rank: int, size: int, ranks: Sequence[int] | None) -> None:
@@ -70,7 +75,11 @@ class ProcessGroupSwitchML(ProcessGroupWrapper):
         if self._retiring is not None and (self._options or Options()).master_port:
             self._retiring.join()  # the next job listens at the same port
         number = self._quorum_id or 0  # torchft's tests give none
-        return _QuorumGroup(store, rank, world_size, self._timeout, self._options, number)
+        place = self._group_rank if (self._group_world_size or 1) > 1 else None
+        group = _QuorumGroup(store, rank, world_size, self._timeout, self._options, number, place)
+        lines = [group._line, group._hooks_line]
+        weakref.finalize(group, leave_behind, lines, group._others).atexit = False
+        return group
 
     def abort(self, errored: bool = True) -> None:
         """End the calls of all members; errored=False: leave without ending theirs."""
@@ -92,7 +101,11 @@ class ProcessGroupSwitchML(ProcessGroupWrapper):
         self.abort(errored=False)
 
     def errored(self) -> Exception | None:
-        return None if self._pg is None else self._pg.failure
+        failure = None if self._pg is None else self._pg.failure
+        if failure is None:
+            return None
+        text = f"{self._pg.title} was aborted: {failure}"  # as torchft's other groups say
+        return type(failure)(text, failure.number)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Of later quorums; of this one's calls, too, if it is shorter than their timeout."""

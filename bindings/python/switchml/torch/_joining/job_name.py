@@ -7,6 +7,7 @@
     train.ranks-2-3        another group
     train.hooks            the second job of a group with a communication hook (hooks.py)
     train.members-7        the default group after reconfigure() with the uuid 7
+    train.members-7.rank-1 torchft's quorum 7, of the ranks 1 of replicas that have several
     train.2                the second one of that name, in a process whose first may not be gone
 
 Rank 0 of each group draws the name, and the others read it in the group's store. The invariant: two
@@ -76,9 +77,10 @@ def label_of(ranks: tuple[int, ...]) -> str:
     return f".ranks-{first}{_cut(text, _LABEL_BYTES)}"
 
 
-def label_of_members(uuid: int) -> str:
-    """How the name of a group's job ends after reconfigure()."""
-    return f"{_MEMBERS}{uuid}"
+def label_of_members(uuid: int, place: int | None = None) -> str:
+    """How the name of a group's job ends after reconfigure(). `place`: that of its ranks in their
+    replicas, where each replica has several ranks, and so a group for each."""
+    return f"{_MEMBERS}{uuid}" if place is None else f"{_MEMBERS}{uuid}.rank-{place}"
 
 
 def chosen(settings: Mapping[str, Any]) -> str:

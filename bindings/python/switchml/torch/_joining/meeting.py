@@ -59,6 +59,7 @@ class Meeting:
         title: str,
         notice: float = 0.0,
         secret: str | None = None,
+        patience: float = 0.0,
     ) -> None:
         self._all = PrefixStore("switchml meeting/", store)
         self.rank, self.size, self.title = rank, size, title
@@ -67,7 +68,7 @@ class Meeting:
         self.store: dist.Store = self._all
         self.hosts: list[str] = []
         self.stores: list[str | None] = []
-        self._notice = notice
+        self._notice, self._patience = notice, patience
         self.secret = secret
 
     # ---- what may fail ----
@@ -125,8 +126,9 @@ class Meeting:
 
     def missing(self, absent: Sequence[int]) -> str:
         return (
-            f"{ranks_text(absent)} of {self.title} did not arrive in time. Was it started, and "
-            "does it make the same groups? Otherwise raise the timeout of init_process_group()"
+            f"{ranks_text(absent)} of {self.title} did not arrive in time (timeout after "
+            f"{1000 * self._patience:.0f}ms). Was it started, and does it make the same groups? "
+            "Otherwise raise the timeout of the group"
         )
 
     # ---- ranks that leave, or that cannot join ----
@@ -185,7 +187,8 @@ def meet(
 
     Raises ConfigError on every rank if they have different terms.
     """
-    meeting = Meeting(store, rank, size, ranks, title, notice_seconds(settings), secret)
+    notice = notice_seconds(settings)
+    meeting = Meeting(store, rank, size, ranks, title, notice, secret, timeout)
     deadline = time.monotonic() + timeout
     place = {"host": host_identity(), "store": host_of_store(store)}
     if rank == 0:
