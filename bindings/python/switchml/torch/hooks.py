@@ -191,10 +191,19 @@ def exponents_of(blocks: torch.Tensor) -> torch.Tensor:
     return exponents
 
 
+def _powers_of_two(exponents: torch.Tensor) -> torch.Tensor:
+    """Exact on every device, as float32. exponents: int32, from -126 to 127."""
+    return ((exponents + 127) << 23).view(torch.float32)
+
+
 def _scaled(blocks: torch.Tensor, powers: torch.Tensor) -> torch.Tensor:
-    """blocks x 2^powers, in two steps: float32 may be too small for the whole factor."""
+    """blocks x 2^powers, in two steps: float32 may be too small for the whole factor.
+
+    torch.ldexp() does the same, and takes thirty times as long.
+    """
     half = powers // 2
-    return torch.ldexp(torch.ldexp(blocks, half[:, None]), (powers - half)[:, None])
+    scaled = blocks * _powers_of_two(half)[:, None]
+    return scaled.mul_(_powers_of_two(powers - half)[:, None])
 
 
 def rounded(
@@ -217,7 +226,7 @@ def _with_units(units: torch.Tensor, exponents: torch.Tensor, bits: int) -> torc
     """What rounded() has rounded to. NaN in blocks that have a number that is not finite."""
     finite = exponents < _NOT_FINITE
     floats = _scaled(units, torch.where(finite, exponents, 0) - bits)
-    return floats.masked_fill_(~finite[:, None], float("nan"))
+    return floats.mul_(torch.where(finite, 1.0, torch.nan)[:, None])
 
 
 class Int16Pairs:
