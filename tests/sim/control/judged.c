@@ -32,41 +32,45 @@ static const struct rank *rank_of(const struct server *server,
 	return &server->control->ranks[applicant->join->pid - SIM_FIRST_PID];
 }
 
-/* Is a process there that was to be in this membership, and was in one before? */
-static bool has_heir(const struct server *server, const struct members *members)
+/* Is one of these processes there, which were to be in a later membership of this line? */
+static bool has_heir(const struct server *server, unsigned line, uint32_t heirs)
 {
 	for (const struct sml_applicant *a = server->jobs.applicants; a != NULL; a = a->next)
-		if ((members->bits >> rank_of(server, a)->id & 1) &&
-		    is_of_line(rank_of(server, a), members->line))
+		if ((heirs >> rank_of(server, a)->id & 1) && is_of_line(rank_of(server, a), line))
 			return true;
 	return false;
 }
 
-/* Is it right to refuse the rank because of this later membership? */
-static bool stands(const struct server *server, const struct members *members,
-		   const struct rank *rank)
+/* Has it begun, or may it still begin at a switch? */
+static bool stands(const struct server *server, const struct members *members)
 {
 	uint64_t since_ns = server->control->has_tree ? ON_THE_WAY_NS : 0;
 
-	if (!members->by_switch || members->started ||
-	    members->removed_ns >= server->control->now_ns - since_ns)
-		return members->by_switch;
-	/* It has never run, and could begin elsewhere if all of its members went there. */
-	return !(members->bits >> rank->id & 1) && !has_heir(server, members);
+	return members->started || members->removed_ns >= server->control->now_ns - since_ns;
 }
 
-/* Has the switch decided on the members after this membership of the rank? NULL: it had none. */
+/*
+ * Has the switch decided on the members after this membership of the rank? NULL: it had none.
+ * Memberships that never ran could begin elsewhere if all of their members went there. The switch
+ * knows that they did not while one who is in all of them is here.
+ */
 static bool is_over(const struct server *server, const struct members *was, const struct rank *rank)
 {
 	const struct control *control = server->control;
+	uint32_t heirs = UINT32_MAX;
 
 	if (was == NULL)
 		return false;
 	for (const struct members *later = was + 1;
-	     later < &control->memberships[control->n_memberships]; later++)
-		if (later->line == was->line && stands(server, later, rank))
+	     later < &control->memberships[control->n_memberships]; later++) {
+		if (later->line != was->line || !later->by_switch)
+			continue;
+		if (stands(server, later))
 			return true;
-	return false;
+		heirs &= later->bits;
+	}
+	return heirs != UINT32_MAX && !(heirs >> rank->id & 1) &&
+	       !has_heir(server, was->line, heirs);
 }
 
 static void check_too_late(const struct server *server, const struct rank *rank)
