@@ -6,6 +6,7 @@ import training_runs
 
 QUESTION = "How long does real training take to the same accuracy?"
 NEEDS_ROOT = True
+ONLY_DRAWN = ("gradients",)  # of integers.py, which starts the same program
 RATE = 100
 WAYS = {"float32": "Gloo", "int32": "ours, int32", "int16": "ours, int16",
         "int8-feedback": "ours, int8", "bfloat16": "Gloo, bf16 hook",
@@ -74,9 +75,8 @@ def draw(data, plt):
             times = [common.quartiles([row["curve"][e][0] for row in rows]) for e in epochs]
             right = [common.quartiles([100 * row["curve"][e][1] for row in rows]) for e in epochs]
             axis.errorbar([t[1] for t in times], [r[1] for r in right],
-                          xerr=[[t[1] - t[0] for t in times], [t[2] - t[1] for t in times]],
                           yerr=[[r[1] - r[0] for r in right], [r[2] - r[1] for r in right]],
-                          marker="o", markersize=2, linewidth=1, capsize=1, color=color(way),
+                          errorevery=7, linewidth=1, capsize=2, color=color(way),
                           linestyle="--" if "-stripes" in way else "-", label=title)
         axis.axhline(100 * target(data, model), color="black", linewidth=0.8, linestyle=":")
         axis.set(title=f"{name}, {data['workers']} workers, {data['rate_mbit']} Mbit/s",
