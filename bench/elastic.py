@@ -399,7 +399,8 @@ class Job:
         if not self.way.decides:
             self.tell_list()
         summed = self.expect_sum()
-        return self.failed - began, summed - began
+        # Nobody has one if all had the list before they missed the rank.
+        return max(0.0, self.failed - began), summed - began
 
     def kill(self, number):
         os.kill(self.processes[number].pid, signal.SIGKILL)
