@@ -68,7 +68,7 @@ static bool has_grown(const struct look *before, const struct look *now)
 }
 
 /* Connections and threads that are just ending may take a moment. */
-static void expect_no_growth(const char *what, const struct look *before)
+static bool grew_for_good(const char *what, const struct look *before)
 {
 	uint64_t until_ms = now_ms() + CLIENT_WAIT_MS;
 	struct look now;
@@ -78,20 +78,28 @@ static void expect_no_growth(const char *what, const struct look *before)
 	printf("%d %s: descriptors %+d, threads %+d, mappings %+d, bytes %+zd\n", ROUNDS, what,
 	       (int)(now.files - before->files), (int)(now.threads - before->threads),
 	       (int)(now.mappings - before->mappings), (ssize_t)(now.bytes - before->bytes));
-	assert_false(has_grown(before, &now));
+	return has_grown(before, &now);
 }
 
-/* do_one() ROUNDS times, after a warm-up. */
+/*
+ * do_one() ROUNDS times, after a warm-up. A list may grow once more when the machine is busy, and
+ * then keeps its room: a leak grows as much in the next rounds.
+ */
 static void expect_nothing_left(const char *what, void (*do_one)(unsigned round))
 {
-	struct look before = {0};
+	struct look before;
+	unsigned round = 0;
+	bool grew = true;
 
-	for (unsigned i = 0; i < WARM_UP + ROUNDS; i++) {
-		if (i == WARM_UP)
-			before = look();
-		do_one(i);
+	while (round < WARM_UP)
+		do_one(round++);
+	for (unsigned tries = 0; tries < 2 && grew; tries++) {
+		before = look();
+		for (unsigned i = 0; i < ROUNDS; i++)
+			do_one(round++);
+		grew = grew_for_good(what, &before);
 	}
-	expect_no_growth(what, &before);
+	assert_false(grew);
 }
 
 /* ---- failovers ---- */
