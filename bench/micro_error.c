@@ -137,7 +137,7 @@ static void sum_all(enum sml_type type, const struct data *data, unsigned n_rank
 	static uint16_t inputs[MOST_COUNT];
 	static int16_t exponents[MOST_COUNT / BLOCK];
 	struct sml_code code = sml_code_with_rounding(
-		sml_code_of(type, SML_SUM, SML_WIRE_INT16, (uint16_t)n_ranks));
+		sml_code_of(type, SML_SUM, SML_WIRE_INT16, (uint16_t)n_ranks), 0);
 	uint64_t before;
 
 	state = 7 + n_ranks;

@@ -185,7 +185,7 @@ int main(int argc, char **argv)
 
 		bench.code = sml_code_of(rows[r].type, SML_SUM, rows[r].wire, N_RANKS);
 		if (rows[r].wire == SML_WIRE_INT8)
-			bench.code = sml_code_with_rounding(bench.code);
+			bench.code = sml_code_with_rounding(bench.code, 0);
 		bench.element_bytes = sml_element_bytes(rows[r].type);
 		bench.chunk = sml_code_elements(&bench.code, (uint32_t)lanes);
 		fill(&bench);

@@ -108,11 +108,18 @@ struct sml_code sml_code_without_halves(struct sml_code code)
 	return code;
 }
 
-struct sml_code sml_code_with_rounding(struct sml_code code)
+struct sml_code sml_code_with_rounding(struct sml_code code, uint32_t full_lanes)
 {
-	if (code.coding == SML_CODE_FLOAT && code.width < 32)
+	if (code.coding == SML_CODE_FLOAT && code.width < 32) {
 		code.rounded = true;
+		code.packet_blocks = (uint16_t)sml_rounded_blocks(code.width, full_lanes);
+	}
 	return code;
+}
+
+uint32_t sml_code_packet_blocks(const struct sml_code *code, uint32_t count)
+{
+	return code->packet_blocks ? code->packet_blocks : sml_rounded_blocks_of(count);
 }
 
 uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes)
@@ -133,7 +140,7 @@ uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count)
 	if (code->coding == SML_CODE_LIMBS)
 		return SML_LIMBS * count;
 	if (code->rounded)
-		return sml_rounded_lanes(code->width, sml_rounded_blocks_of(count));
+		return sml_rounded_lanes(code->width, sml_code_packet_blocks(code, count));
 	return (count + 32u / code->width - 1) / (32u / code->width);
 }
 
@@ -232,7 +239,7 @@ static void encode_floats(const struct sml_code *code, const int16_t *exponents,
 	else
 		sml_quantize(code->width, code->type, elements, count, &blocks,
 			     ranks_in_lane(code, 0), lanes);
-	/* The rest of the last block, and the shifts of all. */
+	/* The rest of the last block, blocks without elements, and the shifts of all. */
 	if (code->rounded)
 		__builtin_memset(lanes + used, 0, 4 * (size_t)sml_code_lanes(code, count) - used);
 }
@@ -313,8 +320,8 @@ static void decode_floats(const struct sml_code *code, const int16_t *exponents,
 
 	sml_assert(!code->rounded || blocks.skip == 0);
 	if (code->rounded)
-		blocks.shifts = lanes + (size_t)sml_rounded_blocks_of(count) * SML_ROUNDED_BLOCK *
-						(code->width / 8);
+		blocks.shifts = lanes + (size_t)sml_code_packet_blocks(code, count) *
+						SML_ROUNDED_BLOCK * (code->width / 8);
 	if (code->type == SML_FLOAT64)
 		decode_doubles(code, exponents, blocks.shifts, first, lanes, count, elements);
 	else

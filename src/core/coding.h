@@ -31,6 +31,8 @@ struct sml_code {
 	bool minimum;	  /* the operation is MIN: MAX combines lanes in the reverse order */
 	uint16_t n_ranks; /* how many ranks' lanes are combined */
 	uint16_t divisor; /* what the sum is divided by: n_ranks for an average, else 1 */
+	/* Rounded: the blocks of each packet, even if fewer have elements; 0: as many as have. */
+	uint16_t packet_blocks;
 };
 
 /* How many bytes one element takes in memory, or 0 if the type does not exist. */
@@ -42,13 +44,16 @@ struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wi
 struct sml_code sml_code_without_halves(struct sml_code code);
 /*
  * The same coding for a switch that rounds the sums of narrow wires. Other codings stay as they
- * are. The int8 wire has no other form.
+ * are. The int8 wire has no other form. full_lanes: each packet has the most blocks that fit into
+ * so many lanes; 0: only those that have elements.
  */
-struct sml_code sml_code_with_rounding(struct sml_code code);
+struct sml_code sml_code_with_rounding(struct sml_code code, uint32_t full_lanes);
 
 /* The elements that fit into a number of lanes, and the lanes that a number of elements needs. */
 uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes);
 uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count);
+/* If code.rounded: the blocks of a packet with so many elements. The shifts follow all of them. */
+uint32_t sml_code_packet_blocks(const struct sml_code *code, uint32_t count);
 
 /*
  * How many elements a block has, if code.exponents. Blocks are counted from the tensor's first

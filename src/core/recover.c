@@ -104,12 +104,15 @@ static bool recover_rounded(const struct sml_code *code, const void *shared, uin
 {
 	const uint32_t block = SML_ROUNDED_BLOCK, n = sml_rounded_blocks_of(count);
 	size_t bytes = sml_element_bytes(code->type), to = code->width / 8;
-	uint8_t *shifts = lanes + to * block * n;
+	uint8_t *shifts = lanes + to * block * sml_code_packet_blocks(code, count);
+	struct sml_code alone = *code;
 
+	/* Each block is found as a packet of its own. */
+	alone.packet_blocks = 0;
 	for (uint32_t b = 0; b < n; b++) {
 		uint32_t at = b * block, part = count - at < block ? count - at : block;
 
-		if (!recover_block(code, shared, first + at, elements + at * bytes, part,
+		if (!recover_block(&alone, shared, first + at, elements + at * bytes, part,
 				   lanes + to * at, shifts + b))
 			return false;
 	}

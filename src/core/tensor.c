@@ -28,7 +28,7 @@ static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct 
 	if (shape->only_int32)
 		return sml_code_without_halves(code);
 	if (sml_shape_rounds(shape, spec->wire == SML_WIRE_INT8 ? 8 : 16))
-		return sml_code_with_rounding(code);
+		return sml_code_with_rounding(code, shape->only_full ? shape->lanes : 0);
 	return code;
 }
 

@@ -368,7 +368,6 @@ TEST(the_int16_wire_is_refused_where_only_int32_is_added)
 	}
 }
 
-/* As P4's, but for the lengths of packets. */
 static struct sml_switch *serve_without_rounding(char address[64])
 {
 	static struct sml_dataplane_operations operations;
@@ -461,6 +460,63 @@ TEST(a_job_that_began_where_sums_are_rounded_does_not_resume_elsewhere)
 			      .body = use_int8_and_lose_it,
 			      .argument = &pid});
 	sml_switch_close(second);
+}
+
+#define ROUNDED 5000
+
+/* Elements of each wire that is rounded, and where rank 0's sums go. */
+struct rounded_sums {
+	float int8[ROUNDED], int16[ROUNDED];
+};
+
+static void sum_rounded(struct rank *rank, enum sml_wire wire, float *sums)
+{
+	struct sml_options options = SML_OPTIONS_INIT;
+	float *data = malloc(ROUNDED * sizeof(*data));
+
+	options.wire = wire;
+	for (int i = 0; i < ROUNDED; i++)
+		data[i] = (float)((i * 7919 + rank->rank * 104729) % 100003 - 50000) /
+			  (float)(1 << i / 64 % 16);
+	CHECK(rank, sml_allreduce(rank->context, data, data, ROUNDED, SML_FLOAT32, SML_SUM,
+				  &options) == 0);
+	if (rank->rank == 0)
+		memcpy(sums, data, ROUNDED * sizeof(*data));
+	free(data);
+}
+
+static void sum_all_rounded(struct rank *rank)
+{
+	struct rounded_sums *sums = rank->job->argument;
+
+	sum_rounded(rank, SML_WIRE_INT8, sums->int8);
+	sum_rounded(rank, SML_WIRE_INT16, sums->int16);
+}
+
+/* At a switch for one lane count, at one for any, and at both as stripes. */
+TEST(rounded_sums_in_full_packets_have_the_usual_bits)
+{
+	static struct rounded_sums usual, full, both;
+	struct sml_switch *opened[2];
+	char addresses[2][64], list[129];
+	struct job job = {.n_ranks = RANKS, .body = sum_all_rounded};
+
+	opened[0] = serve(NULL, addresses[0]);
+	opened[1] = serve(fixed_64, addresses[1]);
+	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
+	job.switch_address = addresses[0];
+	job.argument = &usual;
+	run_job(&job);
+	job.switch_address = addresses[1];
+	job.argument = &full;
+	run_job(&job);
+	job.switch_address = list;
+	job.argument = &both;
+	run_job(&job);
+	close_both(opened);
+	assert_true(usual.int8[0] != usual.int16[0]);
+	assert_memory_equal(&full, &usual, sizeof(usual));
+	assert_memory_equal(&both, &usual, sizeof(usual));
 }
 
 TEST(stripes_with_programs_for_different_counts_are_refused)

@@ -54,6 +54,21 @@ struct call {
 	void *memory[RANKS];
 };
 
+/* Whole blocks if they are rounded, and as many as fit if all packets are full. */
+static void check_length(const struct sml_shape *shape, const struct sml_contribution *in)
+{
+	uint32_t width = sml_rounded_width(in->lane_kind);
+	uint32_t most = sml_rounded_lanes(width, sml_rounded_blocks(width, shape->lanes));
+
+	if (sml_lane_is_rounded(in->lane_kind)) {
+		assert_true(sml_rounded_is_whole(width, in->lanes));
+		if (shape->only_full)
+			assert_int_equal(in->lanes, most);
+	} else if (shape->only_full) {
+		assert_int_equal(in->lanes, shape->lanes);
+	}
+}
+
 /* All ranks' chunk is combined as a switch does it. */
 static void pass(struct call *call, enum sml_stream_id stream, uint32_t index)
 {
@@ -70,8 +85,7 @@ static void pass(struct call *call, enum sml_stream_id stream, uint32_t index)
 		assert_true(sml_tensor_chunk_is_ready(&call->tensors[rank], stream, index));
 		assert_true(sml_tensor_claim(&call->tensors[rank], stream, index));
 		sml_tensor_describe_chunk(&call->tensors[rank], stream, index, &in);
-		assert_true(!sml_lane_is_rounded(in.lane_kind) ||
-			    sml_rounded_is_whole(sml_rounded_width(in.lane_kind), in.lanes));
+		check_length(&call->tensors[rank].shape, &in);
 		sml_tensor_fill(&call->tensors[rank], stream, index, lanes);
 		sml_lanes_combine(in.op, in.lane_kind, step, sum, lanes, in.lanes);
 	}
@@ -148,8 +162,8 @@ static void in_all_packets(size_t c, uint32_t count, enum sml_op op, bool rounds
 			/* This wire has no other form. */
 			if (!rounds && codings[c].wire == SML_WIRE_INT8)
 				continue;
-			/* No rounding without room for a block, nor in hardware. */
-			if (rounds && (lanes[i] == 32 || hardware > 0))
+			/* No rounding without room for a block, nor of lanes of int32. */
+			if (rounds && (lanes[i] == 32 || shape.only_int32))
 				continue;
 			sum_all(c, count, op, &shape);
 			if (first)

@@ -151,7 +151,7 @@ static double share_of_bound(const struct job *job, enum sml_op op)
 	unsigned n = ranks_of(job), divisor = op == SML_AVG ? n : 1;
 	enum sml_wire wire = job->width == 8 ? SML_WIRE_INT8 : SML_WIRE_INT16;
 	struct sml_code code =
-		sml_code_with_rounding(sml_code_of(SML_FLOAT32, op, wire, (uint16_t)n));
+		sml_code_with_rounding(sml_code_of(SML_FLOAT32, op, wire, (uint16_t)n), 0);
 	int bits = (int)job->width - 1;
 	int16_t exponent = exponent_of(job, &code);
 	struct sum groups[MOST_ABOVE], total;

@@ -454,8 +454,6 @@ static int agree_on_lanes(struct sml_context *context)
 		shape->only_int32 |= context->stripes[i].admission.only_int32;
 		shape->rounds &= context->stripes[i].admission.rounds;
 	}
-	/* Packets of all sizes must hold a block, or bits would depend on their size. */
-	shape->rounds &= !shape->only_full;
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].admission.full_packets &&
 		    context->stripes[i].lanes != shape->lanes)
