@@ -35,6 +35,7 @@ static void read_world(struct vector *vector, char *words)
 		.data_slots = 1,
 		.lanes = VECTOR_LANES,
 		.n_shards = 1,
+		.rounds = true,
 		.parent = {.cookie = 0x9a9e47c00c1e0000,
 			   .tag = 0x9a9e477a67a67a67,
 			   .job = VECTOR_PARENT_JOB,
@@ -64,21 +65,60 @@ static void read_world(struct vector *vector, char *words)
 		rules->cookies[rank] = 0xc00c1e0000000000u + rank;
 }
 
+/* A number, or two or four narrow ones. */
+static uint32_t read_lane(char *word)
+{
+	unsigned parts = 1, bits;
+	uint32_t lane = 0;
+
+	for (const char *at = word; *at != '\0'; at++)
+		parts += *at == ':';
+	bits = 32 / parts;
+	for (unsigned i = 0; i < parts; i++) {
+		uint32_t part = (uint32_t)strtoll(word, &word, 10);
+
+		lane |= part << (32 - bits) >> (bits * i);
+		word += *word == ':';
+	}
+	return lane;
+}
+
 static uint32_t read_lanes(unsigned line, char *text, uint32_t *lanes)
 {
-	char *save, *low;
-	uint32_t n = 0;
+	char *save, *times;
+	uint32_t n = 0, lane;
+	int left;
 
 	for (char *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
-		if (n == VECTOR_LANES)
-			stop(line, "too many lanes");
-		low = strchr(word, ':');
-		lanes[n] = (uint32_t)strtoll(word, NULL, 10);
-		if (low)
-			lanes[n] = lanes[n] << 16 | (uint16_t)strtol(low + 1, NULL, 10);
-		n++;
+		times = strchr(word, '*');
+		if (times)
+			*times++ = '\0';
+		lane = read_lane(word);
+		for (left = times ? atoi(times) : 1; left > 0; left--) {
+			if (n == VECTOR_LANES)
+				stop(line, "too many lanes");
+			lanes[n++] = lane;
+		}
 	}
 	return n;
+}
+
+static uint8_t kind_of(unsigned line, const char *name)
+{
+	static const struct {
+		const char *name;
+		uint8_t kind;
+	} kinds[] = {{"int32", SML_LANE_INT32},
+		     {"int16", SML_LANE_INT16_PAIR},
+		     {"rounded16", SML_LANE_INT16_ROUNDED},
+		     {"rounded8", SML_LANE_INT8_ROUNDED},
+		     {"bad", SML_LANE_INT8_ROUNDED + 1}};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (strcmp(name, kinds[i].name) == 0)
+			return kinds[i].kind;
+	stop(line, name);
+	return 0;
 }
 
 /* One field of a packet, NAME=VALUE; cut bytes are taken off at the end. */
@@ -122,9 +162,7 @@ static void read_field(struct vector *vector, char *name, char *value, uint32_t 
 			     : strcmp(value, "max") == 0 ? SML_LANE_MAX
 							 : SML_LANE_SUM;
 	} else if (strcmp(name, "kind") == 0) {
-		header->lane_kind = strcmp(value, "bad") == 0	  ? SML_LANE_INT16_PAIR + 1
-				    : strcmp(value, "int16") == 0 ? SML_LANE_INT16_PAIR
-								  : SML_LANE_INT32;
+		header->lane_kind = kind_of(vector->line, value);
 	} else if (strcmp(name, "lanes") == 0) {
 		n = read_lanes(vector->line, value, lanes);
 		for (uint32_t i = 0; i < n; i++)
