@@ -24,6 +24,7 @@
 #define NEEDS_LUCK true
 #endif
 static int places[MAX_PROCESSES], n_handed;
+static unsigned slowness = 1; /* of the switch: all waits are so many times as long */
 
 static struct order call_as(int members)
 {
@@ -76,13 +77,13 @@ static void die_while_all_call(int n, int dying, bool with_switch, unsigned wait
 
 	let(all, to_job("first", 0));
 	send_orders(all, call_as(all));
-	usleep(20000 + wait_us);
+	usleep((20000 + wait_us) * slowness);
 	if (with_switch) {
 		switch_process_kill(&root);
 		usleep(20000 + 10 * wait_us);
 	}
 	kill(processes[stalled].pid, SIGSTOP);
-	usleep(STALL_US);
+	usleep(STALL_US * slowness);
 	end_process(dying);
 	kill(processes[stalled].pid, SIGCONT);
 	expect(all & ~(1 << dying), SML_ERROR_RANK_DIED, 0);
@@ -155,17 +156,19 @@ TEST(a_call_is_complete_on_all_that_go_on_or_on_none)
 	end_switches();
 }
 
-/* In a namespace of hosts, for example, with a switch in the kernel: elastic-xdp.sh. */
+/* Between namespaces, for example, with a switch in the kernel (elastic-xdp.sh) or BMv2 (p4.sh). */
 TEST(so_it_is_at_a_switch_that_runs_elsewhere)
 {
 	unsigned seed = (unsigned)sml_now_ns();
-	const char *there = getenv("SETTLE_AT");
+	const char *there = getenv("SETTLE_AT"), *slow = getenv("SETTLE_SLOWNESS");
 
 	if (there == NULL)
 		skip();
 	print_message("seed %u\n", seed);
 	faults = "drop=50000";
 	form = (struct form){.switch_address = there};
+	if (slow != NULL)
+		slowness = (unsigned)atoi(slow);
 	if (settle_in_this_form(&seed) == 0 && NEEDS_LUCK)
 		fail_msg("no call was completed late");
 	faults = NULL;
