@@ -120,7 +120,7 @@ struct sml_dataplane_operations {
 	uint32_t (*fixed_lanes)(struct sml_dataplane *dataplane);
 	/* Does it refuse lanes of two int16 (SML_LANE_INT16_PAIR)? NULL if it takes them. */
 	bool (*only_int32)(struct sml_dataplane *dataplane);
-	/* Does it round sums of narrow lanes (core/rounding.h)? */
+	/* Does it round sums of narrow lanes (core/rounding.h), unless it adds only int32? */
 	bool rounds;
 	/* Does it take packets without their lanes (SML_LANES_OMITTED)? */
 	bool omits;

@@ -8,6 +8,7 @@
 #define SML_P4_CONSTANTS_H
 
 #include "core/pool.h"
+#include "core/rounding.h"
 #include "job/dataplane.h"
 
 /* What only the P4 programs and their daemon say to each other. */
@@ -33,6 +34,12 @@ _Static_assert((int)SML_P4_FATES == 1 << SML_P4_FATE_BITS, "joined bits are the 
 _Static_assert(SML_MAX_JOBS == 1 << SML_P4_JOB_BITS, "joined bits are the index");
 _Static_assert(SML_MAX_CHILDREN == 1 << SML_P4_CHILD_BITS, "joined bits are the index");
 _Static_assert((int)SML_P4_KIND_MISMATCH >= (int)SML_PACKET_KINDS, "no other packet has this kind");
+
+/* The lanes that a program with blocks can have: what follows from them is printed for each. */
+#define SML_P4_LANE_COUNTS                                                                         \
+	{                                                                                          \
+		32, 64, 128, 256                                                                   \
+	}
 
 /* X(field of struct sml_header, name in P4) */
 #define SML_P4_FIELDS(X)                                                                           \
@@ -62,9 +69,13 @@ _Static_assert((int)SML_P4_KIND_MISMATCH >= (int)SML_PACKET_KINDS, "no other pac
 	X(8, SML_PACKET_PROBE_REPLY)                                                               \
 	X(8, SML_P4_KIND_MISMATCH)                                                                 \
 	X(8, SML_P4_STAMPED)                                                                       \
+	X(8, SML_LANE_SUM)                                                                         \
 	X(8, SML_LANE_MAX)                                                                         \
 	X(8, SML_LANE_INT32)                                                                       \
 	X(8, SML_LANE_INT16_PAIR)                                                                  \
+	X(8, SML_LANE_INT16_ROUNDED)                                                               \
+	X(8, SML_LANE_INT8_ROUNDED)                                                                \
+	X(8, SML_ROUNDED_SHIFT_BITS)                                                               \
 	X(16, SML_HEADER_BYTES)                                                                    \
 	X(8, SML_VERDICT_ABSORBED)                                                                 \
 	X(8, SML_VERDICT_COMPLETED)                                                                \

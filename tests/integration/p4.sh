@@ -166,6 +166,12 @@ daemon_alone_restarts() {
 	grep -q 'Wrong elements: 0 OK' "$work/again.0" || fail "its results are right"
 }
 
+int8_sums() {
+	start_job exact-int8 -n 2 -w 1 -c 1 --wire int8 -b 4 -e 64K -f 16
+	expect_success "$1: float, int8 wire" "${pids[@]}"
+	grep -q 'Wrong elements: 0 OK' "$work/exact-int8.0" || fail "no element is wrong"
+}
+
 # On the host of rank 2: a switch of the UDP dataplane.
 start_udp_switch() {
 	: >"$work/udp"
@@ -179,21 +185,12 @@ end_udp_switch() {
 	wait "$udp_pid" 2>/dev/null
 }
 
-# Of a job at a UDP switch, without sums and averages on the int16 wire: it rounds them, and P4 does not.
-wide_bits() {
-	grep -v ' op [01] wire 2 ' "$work/$1"
-}
-
 # The stripe's packets have as many lanes as the program's.
 gives_the_bits_of_a_udp_switch() {
 	start_udp_switch
-	same_bits "sums of each type and wire at the P4 switch" bits
-	switch=10.77.0.1,10.77.0.12 same_bits "the same bits from both as stripes" bits-both
-	switch=10.77.0.12 start_bits bits-udp
-	expect_success "sums of each type and wire at a UDP switch" "${pids[@]}"
-	for ((rank = 0; rank < ranks; rank++)); do
-		cmp <(wide_bits bits.0) <(wide_bits "bits-udp.$rank") || fail "the same bits at a UDP switch"
-	done
+	same_bits "sums of each type and wire at the P4 switch" bits int8
+	switch=10.77.0.1,10.77.0.12 same_bits "the same bits from both as stripes" bits-both int8
+	switch=10.77.0.12 same_bits "the same bits at a UDP switch" bits-udp int8
 	switch=10.77.0.1,10.77.0.12 exact_sums "beside a stripe at a UDP switch" -b 4 -e 64K -f 16
 	end_udp_switch
 }
@@ -361,8 +358,10 @@ all_ranks_are_refused() {
 	fi
 }
 
-staged_form_refuses_int16() {
+staged_form_refuses_narrow_wires() {
 	grep -q 'only int32' "$work/switch" || fail "the daemon says what the staged form lacks"
+	SWITCHML_WIRE=int8 start_bits refused
+	all_ranks_are_refused "SWITCHML_WIRE=int8" "set SWITCHML_WIRE=int32 on all ranks" said-refused
 	# switchml bench has a wire of its own.
 	SWITCHML_WIRE=int16 start_bits refused
 	all_ranks_are_refused "SWITCHML_WIRE=int16" "set SWITCHML_WIRE=int32 on all ranks" said-refused
@@ -381,8 +380,10 @@ expect_success "switchml bench -c 1" "${pids[@]}"
 grep -h 'Wrong elements' "$work/bench.0"
 grep -q 'Wrong elements: 0 OK' "$work/bench.0" || fail "no element is wrong"
 exact_sums "no loss" -b 4 -e 64K -f 16
+int8_sums "no loss"
 export SWITCHML_FAULTS=drop=20000,duplicate=20000,reorder=20000,seed=7
 exact_sums "2 % lost, duplicated and reordered each way" -b 4 -e 16K -f 16
+int8_sums "2 % lost, duplicated and reordered each way"
 unset SWITCHML_FAULTS
 start_job one -b 4 -e 64K -f 16 -n 5 -d float
 first=("${pids[@]}")
@@ -397,6 +398,7 @@ restart_in_the_middle
 daemon_alone_restarts
 gives_the_bits_of_a_udp_switch
 goes_on_at_a_udp_switch int16
+goes_on_at_a_udp_switch int8
 hands_over
 second_daemon_is_refused
 another_program_is_refused
@@ -409,7 +411,7 @@ expect_success "over IPv6" "${pids[@]}"
 stop_all
 program=switchml-64-staged
 start_all
-staged_form_refuses_int16
+staged_form_refuses_narrow_wires
 staged_form_sums
 second_daemon_is_refused
 stop_all

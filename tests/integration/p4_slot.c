@@ -9,6 +9,15 @@
 
 struct p4_slot_test p4_slot = {.operations = &sml_dataplane_p4};
 
+uint32_t p4_slot_lanes(uint8_t lane_kind)
+{
+	uint32_t width = sml_rounded_width(lane_kind);
+
+	return sml_lane_is_rounded(lane_kind)
+		       ? sml_rounded_lanes(width, sml_rounded_blocks(width, VECTOR_LANES))
+		       : VECTOR_LANES;
+}
+
 /* ---- frames ---- */
 
 struct frame_wrapping p4_slot_wrapping(uint8_t rank)
@@ -217,8 +226,8 @@ static void check_mismatch(const struct sml_pool *pool, const struct sml_contrib
 }
 
 /*
- * What the P4 switch should do with a packet: what the user-space slots do, but a packet of another
- * length than the program's is out of range.
+ * What the P4 switch should do with a packet: what the user-space slots do, but a packet that is
+ * not full is out of range.
  */
 static unsigned expect(struct sml_pool *pool, const uint8_t *packet, uint32_t length,
 		       struct sml_pool_answer *answer)
@@ -232,7 +241,7 @@ static unsigned expect(struct sml_pool *pool, const uint8_t *packet, uint32_t le
 		return SML_VERDICT_UNKNOWN_JOB;
 	if (verdict != SML_VERDICT_ABSORBED)
 		return verdict;
-	if (answer->in.lanes != pool->rules.lanes ||
+	if (answer->in.lanes != p4_slot_lanes(answer->in.lane_kind) ||
 	    (p4_slot.is_staged && answer->in.lane_kind != SML_LANE_INT32))
 		return SML_VERDICT_OUT_OF_RANGE;
 	return sml_pool_receive(pool, packet, length, answer);

@@ -34,6 +34,9 @@ struct fates {
 	uint64_t n[SML_VERDICTS + 1]; /* the last: wrong checksums */
 };
 
+/* The lanes of every packet of this kind: the most whole blocks, if they are rounded. */
+uint32_t p4_slot_lanes(uint8_t lane_kind);
+
 struct frame_wrapping p4_slot_wrapping(uint8_t rank);
 void p4_slot_send(const uint8_t *frame, uint32_t bytes);
 

@@ -579,9 +579,16 @@ TEST_WITH(the_target_is_checked_while_packets_keep_coming, open_world, close_wor
 	sml_daemon_socket_close(&dataplane.socket);
 }
 
-/* So ranks that want int8 are refused as they join (test_job_join.c), and all lanes travel. */
-TEST(a_p4_switch_neither_rounds_nor_takes_packets_without_lanes)
+/* So ranks that want int8 are refused as they join the staged form (test_job_join.c). */
+TEST_WITH(only_the_staged_form_has_no_narrow_lanes_to_round, open_world, close_world)
 {
-	assert_false(sml_dataplane_p4.rounds);
+	assert_true(sml_dataplane_p4.rounds);
+	assert_false(sml_dataplane_p4.only_int32(&dataplane));
+	dataplane.limits.staged = true;
+	assert_true(sml_dataplane_p4.only_int32(&dataplane));
+}
+
+TEST(a_p4_switch_takes_no_packets_without_lanes)
+{
 	assert_false(sml_dataplane_p4.omits);
 }

@@ -113,7 +113,7 @@ static void check_wire(const struct sml_jobs *jobs, const SmlControl__Join *join
 			 "int32 lanes: set SWITCHML_WIRE=int32 on all ranks, or use another switch "
 			 "program",
 			 join->rank);
-	else if (join->int8_wire && !jobs->operations->rounds)
+	else if (join->int8_wire && !sml_jobs_round(jobs))
 		snprintf(text, bytes,
 			 "floats of rank %u travel as int8, but this switch (%s) does not round "
 			 "sums: set SWITCHML_WIRE=%s on all ranks, or use a switch with "

@@ -43,6 +43,12 @@ static inline bool sml_jobs_only_int32(const struct sml_jobs *jobs)
 	       jobs->operations->only_int32(jobs->dataplane);
 }
 
+/* Does it round sums of narrow lanes? Not if it has no narrow lanes. */
+static inline bool sml_jobs_round(const struct sml_jobs *jobs)
+{
+	return jobs->operations->rounds && !sml_jobs_only_int32(jobs);
+}
+
 /* A rank that resumes may have results. One that begins, or has never begun, has none. */
 static inline bool sml_join_resumes(const SmlControl__Join *join)
 {

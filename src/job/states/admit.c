@@ -276,7 +276,7 @@ static bool set_rules(struct sml_job *job, uint32_t epoch)
 	job->report_tag = sml_jobs_random(jobs);
 	rules->epoch = epoch;
 	rules->lanes = (uint16_t)least_lanes(job);
-	rules->rounds = jobs->operations->rounds;
+	rules->rounds = sml_jobs_round(jobs);
 	rules->omits = jobs->operations->omits;
 	if (!sml_job_form_children(job, text, sizeof(text))) {
 		sml_job_fail(job, SML_ERROR_REFUSED, text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Headers of a frame, for all targets. A target has defined lanes_t, the lanes of a contribution as
- * it processes them, before it includes this file. constants.p4 is generated from core/ and defines
+ * it processes them, before it includes this file; and int8_t and int16_t, if it rounds such lanes. constants.p4 is generated from core/ and defines
  * switchml_t.
  */
 #ifndef SML_P4_HEADERS
@@ -65,6 +65,12 @@ struct headers_t {
     udp_t udp;
     switchml_t sml;
     lanes_t lanes;
+#ifdef SML_ROUNDS_INT8
+    int8_t int8;
+#endif
+#ifdef SML_ROUNDS_INT16
+    int16_t int16;
+#endif
 }
 
 #endif

@@ -70,6 +70,12 @@ parser NAME_OF_PARSER(packet_in packet, PARSED headers_t hdr NOTE_PARAMETERS) {
             0 &&& 0xffe0: accept;      // below 32
             32 &&& 0xfff0: accept;     // 32 to 47: below UDP's header and ours
             UDP_BYTES + SML_HEADER_BYTES + 4 * SML_LANES: look_for_full_packet;
+#ifdef SML_ROUNDS_INT8
+            INT8_DATAGRAM_BYTES: look_for_rounded;
+#endif
+#ifdef SML_ROUNDS_INT16
+            INT16_DATAGRAM_BYTES: look_for_rounded;
+#endif
             default: look_for_magic;
         }
     }
@@ -109,6 +115,39 @@ parser NAME_OF_PARSER(packet_in packet, PARSED headers_t hdr NOTE_PARAMETERS) {
 
     state parse_lanes {
         packet.extract(hdr.lanes);
+        transition accept;
+    }
+#endif
+
+#ifdef SML_ROUNDS_INT8
+    // Full packets of lanes that are rounded have lengths of their own, which differ in the low byte.
+    state look_for_rounded {
+        transition select(packet.lookahead<bit<24>>()) {
+            SML_WIRE_MAGIC ++ SML_WIRE_VERSION: parse_rounded;
+            default: accept;
+        }
+    }
+
+    state parse_rounded {
+        packet.extract(hdr.sml);
+        transition select(hdr.sml.kind, hdr.sml.lanes, hdr.udp.length[7:0]) {
+            (SML_PACKET_CONTRIBUTION, SML_INT8_LANES, (bit<8>)INT8_DATAGRAM_BYTES): parse_int8;
+#ifdef SML_ROUNDS_INT16
+            (SML_PACKET_CONTRIBUTION, SML_INT16_LANES, (bit<8>)INT16_DATAGRAM_BYTES): parse_int16;
+#endif
+            default: accept;
+        }
+    }
+
+    state parse_int8 {
+        packet.extract(hdr.int8);
+        transition accept;
+    }
+#endif
+#ifdef SML_ROUNDS_INT16
+
+    state parse_int16 {
+        packet.extract(hdr.int16);
         transition accept;
     }
 #endif

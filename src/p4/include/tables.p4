@@ -16,6 +16,10 @@ const bit<8> PASS_FIRST = 0;
 @noWarn("unused") const bit<8> PASS_FINISH = 2;
 @noWarn("unused") const bit<8> PASS_MISMATCH = 3;
 
+#ifndef RESULT_DATAGRAM_BYTES
+#define RESULT_DATAGRAM_BYTES UDP_BYTES + SML_HEADER_BYTES + 4 * SML_LANES
+#endif
+
 // Of v1model: what a packet keeps when it passes again.
 #define FIELDS_OF_PASS 1
 
@@ -219,7 +223,7 @@ control Addressing(inout headers_t hdr, inout metadata_t meta, out bool found) {
         hdr.ipv4.setValid();
         hdr.ipv4.version_ihl = 0x45;
         hdr.ipv4.tos = 0;
-        hdr.ipv4.length = IPV4_BYTES + UDP_BYTES + SML_HEADER_BYTES + 4 * SML_LANES;
+        hdr.ipv4.length = IPV4_BYTES + RESULT_DATAGRAM_BYTES;
         hdr.ipv4.id = 0;
         hdr.ipv4.fragment = 0x4000; // not to be fragmented
         hdr.ipv4.ttl = 64;
@@ -235,7 +239,7 @@ control Addressing(inout headers_t hdr, inout metadata_t meta, out bool found) {
         hdr.ipv4.setInvalid();
         hdr.ipv6.setValid();
         hdr.ipv6.version_class_flow = 0x60000000;
-        hdr.ipv6.length = UDP_BYTES + SML_HEADER_BYTES + 4 * SML_LANES;
+        hdr.ipv6.length = RESULT_DATAGRAM_BYTES;
         hdr.ipv6.next_header = PROTOCOL_UDP;
         hdr.ipv6.hop_limit = 64;
         hdr.ipv6.src = src;

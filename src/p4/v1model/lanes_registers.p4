@@ -32,6 +32,35 @@ header lanes_t {
 #define LANE_IN_LIST(i) , hdr.lanes.l##i
 #define AND_LANES EACH_LANE(LANE_IN_LIST)
 
+// Lanes that are rounded: the two last digits are an element's place in its block.
+#define INT8_FIELD(i) bit<8> e##i;
+#define INT8_IN_LIST(i) , hdr.int8.e##i
+#define INT8_BLOCK_FIELDS(n) EACH_64(INT8_FIELD, n)
+#define INT8_BLOCK_IN_LIST(n) EACH_64(INT8_IN_LIST, n)
+#define INT8_SHIFT_IN_LIST(n) , hdr.int8.s##n
+#define AND_INT8                                                                                   \
+    EACH_INT8_BLOCK(INT8_BLOCK_IN_LIST) EACH_INT8_BLOCK(INT8_SHIFT_IN_LIST), hdr.int8.rest
+header int8_t {
+    EACH_INT8_BLOCK(INT8_BLOCK_FIELDS)
+    EACH_INT8_BLOCK(SHIFT_FIELD)
+    INT8_REST rest;
+}
+
+#ifdef SML_ROUNDS_INT16
+#define INT16_FIELD(i) bit<16> e##i;
+#define INT16_IN_LIST(i) , hdr.int16.e##i
+#define INT16_BLOCK_FIELDS(n) EACH_64(INT16_FIELD, n)
+#define INT16_BLOCK_IN_LIST(n) EACH_64(INT16_IN_LIST, n)
+#define INT16_SHIFT_IN_LIST(n) , hdr.int16.s##n
+#define AND_INT16                                                                                  \
+    EACH_INT16_BLOCK(INT16_BLOCK_IN_LIST) EACH_INT16_BLOCK(INT16_SHIFT_IN_LIST), hdr.int16.rest
+header int16_t {
+    EACH_INT16_BLOCK(INT16_BLOCK_FIELDS)
+    EACH_INT16_BLOCK(SHIFT_FIELD)
+    INT16_REST rest;
+}
+#endif
+
 const bit<32> HIGH16 = 0x80008000;
 
 #define LANE_REGISTER(i) register<bit<32>>(2 * SML_SLOTS) lane_##i;

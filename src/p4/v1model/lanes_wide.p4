@@ -38,7 +38,7 @@ const bit<128> HIGH16_4 = HIGH16_2 ++ HIGH16_2;
 const bit<256> HIGH16_8 = HIGH16_4 ++ HIGH16_4;
 const bit<512> HIGH16_16 = HIGH16_8 ++ HIGH16_8;
 const bit<1024> HIGH16_32 = HIGH16_16 ++ HIGH16_16;
-const bit<2048> HIGH16_64 = HIGH16_32 ++ HIGH16_32;
+@noWarn("unused") const bit<2048> HIGH16_64 = HIGH16_32 ++ HIGH16_32;
 
 #if SML_LANES == 32
 const WORD HIGH32 = HIGH32_32;
@@ -56,6 +56,31 @@ header lanes_t {
 // The rest of a list of fields.
 #define WORD_IN_LIST(i) , hdr.lanes.w##i
 #define AND_LANES EACH_WORD(WORD_IN_LIST)
+
+// Lanes that are rounded: each block is a field.
+#define INT8_BLOCK_FIELD(n) bit<512> b##n;
+#define INT8_BLOCK_IN_LIST(n) , hdr.int8.b##n
+#define INT8_SHIFT_IN_LIST(n) , hdr.int8.s##n
+#define AND_INT8                                                                                   \
+    EACH_INT8_BLOCK(INT8_BLOCK_IN_LIST) EACH_INT8_BLOCK(INT8_SHIFT_IN_LIST), hdr.int8.rest
+header int8_t {
+    EACH_INT8_BLOCK(INT8_BLOCK_FIELD)
+    EACH_INT8_BLOCK(SHIFT_FIELD)
+    INT8_REST rest;
+}
+
+#ifdef SML_ROUNDS_INT16
+#define INT16_BLOCK_FIELD(n) bit<1024> b##n;
+#define INT16_BLOCK_IN_LIST(n) , hdr.int16.b##n
+#define INT16_SHIFT_IN_LIST(n) , hdr.int16.s##n
+#define AND_INT16                                                                                  \
+    EACH_INT16_BLOCK(INT16_BLOCK_IN_LIST) EACH_INT16_BLOCK(INT16_SHIFT_IN_LIST), hdr.int16.rest
+header int16_t {
+    EACH_INT16_BLOCK(INT16_BLOCK_FIELD)
+    EACH_INT16_BLOCK(SHIFT_FIELD)
+    INT16_REST rest;
+}
+#endif
 
 #define WORD_REGISTER(i) register<WORD>(2 * SML_SLOTS) lanes_##i;
 

@@ -19,6 +19,7 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
     // For each job, its two streams: the incarnation, and the next ticket.
     register<bit<64>>(2 * SML_MAX_JOBS) tickets;
     Lanes() lanes;
+    Sums() sums;
 
     bit<32> buffer;
     bit<32> incarnation;
@@ -43,6 +44,7 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
         slot_ticket.read(ticket, buffer);
         ahead = hdr.sml.use - use;
         begins = false;
+        step = STEP_STORE;
     }
 
     // The numbers of a stream's tickets begin after those of its slots.
@@ -77,6 +79,34 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
         meta.is_result = 1;
     }
 
+    // What asks for a result again may have lanes of another kind than the result.
+    action carry(in bit<16> n) {
+        hdr.lanes.setInvalid();
+        hdr.int8.setInvalid();
+#ifdef SML_ROUNDS_INT16
+        hdr.int16.setInvalid();
+#endif
+        hdr.sml.lanes = n;
+        hdr.udp.length = UDP_BYTES + SML_HEADER_BYTES + 4 * n;
+    }
+
+    action carry_lanes() {
+        carry(SML_LANES);
+        hdr.lanes.setValid();
+    }
+
+    action carry_int8() {
+        carry(SML_INT8_LANES);
+        hdr.int8.setValid();
+    }
+
+#ifdef SML_ROUNDS_INT16
+    action carry_int16() {
+        carry(SML_INT16_LANES);
+        hdr.int16.setValid();
+    }
+#endif
+
     apply {
         decide();
         if (incarnation != meta.incarnation) {
@@ -103,7 +133,6 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
         if (meta.verdict == SML_VERDICT_ABSORBED) {
             if (begins) {
                 begin();
-                step = STEP_STORE;
             } else if (hdr.sml.op == SML_LANE_MAX && hdr.sml.lane_kind == SML_LANE_INT16_PAIR) {
                 step = STEP_MAX16;
             } else if (hdr.sml.op == SML_LANE_MAX) {
@@ -117,7 +146,6 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
             slot_seen.write(buffer, seen);
             about = about[63:8] ++ hdr.sml.rank;
             slot_about.write(buffer, about);
-            lanes.apply(hdr.lanes, buffer, step);
             if (seen == meta.all) {
                 meta.verdict = SML_VERDICT_COMPLETED;
                 stream = 2 * (bit<32>)meta.place;
@@ -128,15 +156,32 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
                 make_result();
             }
         } else if (meta.verdict == SML_VERDICT_RESEND) {
+            step = STEP_LOAD;
             meta.to_rank = hdr.sml.rank;
             make_result();
-            lanes.apply(hdr.lanes, buffer, STEP_LOAD);
+            if (hdr.sml.lane_kind == SML_LANE_INT8_ROUNDED) {
+                carry_int8();
+#ifdef SML_ROUNDS_INT16
+            } else if (hdr.sml.lane_kind == SML_LANE_INT16_ROUNDED) {
+                carry_int16();
+#endif
+            } else {
+                carry_lanes();
+            }
         } else if (meta.verdict == SML_VERDICT_MISMATCH) {
             // For the daemon: what the first rank believes.
             hdr.sml.kind = SML_P4_KIND_MISMATCH;
             hdr.sml.key = meta.daemon_key;
             hdr.sml.chunk = chunk;
             hdr.sml.op = about[15:8];
+        }
+        // In one place, because p4c writes what a control does wherever it is applied.
+        if (meta.verdict == SML_VERDICT_ABSORBED || meta.is_result == 1) {
+            if (hdr.lanes.isValid()) {
+                lanes.apply(hdr.lanes, buffer, step);
+            } else {
+                sums.apply(hdr, buffer, step, meta.is_result == 1);
+            }
         }
     }
 }

@@ -19,18 +19,21 @@
 #include <core.p4>
 #include <v1model.p4>
 
-#include "constants.p4"
-
 #ifndef SML_LANES
 #define SML_LANES 256
 #endif
 #ifndef SML_SLOTS
 #define SML_SLOTS 1024
 #endif
+#include "constants.p4"
+
 #define SML_MEMBERS 4096
 #define SML_HOSTS 1024
 
 #include "steps.p4"
+#ifndef SML_STAGED
+#include "blocks.p4"
+#endif
 #if defined(SML_STAGED)
 #include "lanes_pairs.p4"
 #elif defined(SML_LANE_REGISTERS)
@@ -40,12 +43,21 @@
 #endif
 #include "headers.p4"
 #include "parser.p4"
+#ifndef SML_STAGED
+// Results are as long as their contributions.
+#define RESULT_DATAGRAM_BYTES hdr.udp.length
+#endif
 #include "tables.p4"
 #ifdef SML_STAGED
 #include "placement.p4"
 #include "registers.p4"
 #include "staged.p4"
 #else
+#ifdef SML_LANE_REGISTERS
+#include "sums_registers.p4"
+#else
+#include "sums_wide.p4"
+#endif
 #include "slot.p4"
 #endif
 
@@ -66,13 +78,27 @@ control UdpChecksum(in headers_t hdr, in bit<16> given, out bit<16> checksum) {
     8w0, PROTOCOL_UDP, hdr.udp.length, hdr.udp.src, hdr.udp.dst, hdr.udp.length, given,            \
         hdr.sml.magic, hdr.sml.version, hdr.sml.kind, hdr.sml.job, hdr.sml.key, hdr.sml.epoch,     \
         hdr.sml.use, hdr.sml.chunk, hdr.sml.digest, hdr.sml.slot, hdr.sml.rank, hdr.sml.op,        \
-        hdr.sml.lane_kind, hdr.sml.shard, hdr.sml.lanes AND_LANES
-        if (hdr.ipv4.isValid()) {
-            hash(checksum, HashAlgorithm.csum16, 16w0, { hdr.ipv4.src, hdr.ipv4.dst, UDP_FIELDS },
-                 32w0x10000);
-        } else {
-            hash(checksum, HashAlgorithm.csum16, 16w0, { hdr.ipv6.src, hdr.ipv6.dst, UDP_FIELDS },
-                 32w0x10000);
+        hdr.sml.lane_kind, hdr.sml.shard, hdr.sml.lanes
+#define SUM_FIELDS(AND_REST)                                                                       \
+    if (hdr.ipv4.isValid()) {                                                                      \
+        hash(checksum, HashAlgorithm.csum16, 16w0,                                                 \
+             { hdr.ipv4.src, hdr.ipv4.dst, UDP_FIELDS AND_REST }, 32w0x10000);                     \
+    } else {                                                                                       \
+        hash(checksum, HashAlgorithm.csum16, 16w0,                                                 \
+             { hdr.ipv6.src, hdr.ipv6.dst, UDP_FIELDS AND_REST }, 32w0x10000);                     \
+    }
+#ifdef SML_ROUNDS_INT8
+        if (hdr.int8.isValid()) {
+            SUM_FIELDS(AND_INT8)
+        } else
+#endif
+#ifdef SML_ROUNDS_INT16
+        if (hdr.int16.isValid()) {
+            SUM_FIELDS(AND_INT16)
+        } else
+#endif
+        {
+            SUM_FIELDS(AND_LANES)
         }
     }
 }
@@ -170,9 +196,25 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
     // P4 has no division by a variable: slot / shards is (slot * shards_inverse) >> 24.
     action check_ranges() {
         quotient = ((bit<48>)hdr.sml.slot * (bit<48>)meta.shards_inverse) >> 24;
-        if (!hdr.lanes.isValid() || hdr.sml.slot >= meta.head_slots + meta.data_slots ||
-            hdr.sml.op > SML_LANE_MAX || hdr.sml.lane_kind > SML_LANE_INT16_PAIR ||
+        if (hdr.sml.slot >= meta.head_slots + meta.data_slots ||
             (bit<16>)hdr.sml.shard != hdr.sml.slot - quotient[15:0] * (bit<16>)meta.shards) {
+            meta.verdict = SML_VERDICT_OUT_OF_RANGE;
+        }
+    }
+
+    // In a packet of the length that its kind of lanes has. Those that are rounded have no MAX.
+    action check_lanes() {
+        if (!(hdr.lanes.isValid() && hdr.sml.lane_kind <= SML_LANE_INT16_PAIR &&
+              hdr.sml.op <= SML_LANE_MAX)
+#ifdef SML_ROUNDS_INT8
+            && !(hdr.int8.isValid() && hdr.sml.lane_kind == SML_LANE_INT8_ROUNDED &&
+                 hdr.sml.op == SML_LANE_SUM)
+#endif
+#ifdef SML_ROUNDS_INT16
+            && !(hdr.int16.isValid() && hdr.sml.lane_kind == SML_LANE_INT16_ROUNDED &&
+                 hdr.sml.op == SML_LANE_SUM)
+#endif
+        ) {
             meta.verdict = SML_VERDICT_OUT_OF_RANGE;
         }
     }
@@ -229,6 +271,9 @@ control SmlIngress(inout headers_t hdr, inout metadata_t meta,
 #endif
             if (meta.verdict == SML_VERDICT_ABSORBED) {
                 check_ranges();
+#ifndef SML_STAGED
+                check_lanes();
+#endif
             }
             // The checksum is that of the first pass.
             if (meta.verdict == SML_VERDICT_ABSORBED && meta.pass == PASS_FIRST) {
@@ -327,6 +372,12 @@ control SmlDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.udp);
         packet.emit(hdr.sml);
         packet.emit(hdr.lanes);
+#ifdef SML_ROUNDS_INT8
+        packet.emit(hdr.int8);
+#endif
+#ifdef SML_ROUNDS_INT16
+        packet.emit(hdr.int16);
+#endif
     }
 }
 

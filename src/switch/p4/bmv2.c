@@ -44,6 +44,7 @@ bool sml_p4_bmv2_limits(const char *json, size_t bytes, struct sml_p4_limits *li
 	limits->slots = (uint32_t)json_integer_value(json_object_get(use, "size")) / 2;
 	limits->staged = named(json_object_get(program, "register_arrays"),
 			       "SmlIngress.slot_step.slot_seen_0") != NULL;
+	limits->rounds = named(json_object_get(program, "header_types"), "int8_t") != NULL;
 	json_decref(program);
 	return limits->lanes > 0 && limits->slots > 0;
 }

@@ -39,6 +39,11 @@ static int check_limits(const struct sml_dataplane *dataplane)
 {
 	const struct sml_p4_limits *limits = &dataplane->limits;
 
+	/* Ranks are told that all that add narrow lanes round their sums. */
+	if (!limits->staged && !limits->rounds)
+		return sml_error_set(-EINVAL,
+				     "the P4 switch's program does not round sums: compile "
+				     "the one of this version of SwitchML");
 	if (dataplane->config.max_slots <= limits->slots)
 		return 0;
 	return sml_error_set(-EINVAL,
@@ -319,6 +324,7 @@ const struct sml_dataplane_operations sml_dataplane_p4 = {
 	.describe = p4_describe,
 	.fixed_lanes = p4_fixed_lanes,
 	.only_int32 = p4_only_int32,
+	.rounds = true,
 	.add_job = p4_add_job,
 	.start_job = p4_start_job,
 	.remove_job = p4_remove_job,

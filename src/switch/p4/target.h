@@ -57,6 +57,7 @@ struct sml_p4_limits {
 	uint32_t lanes;
 	uint32_t slots;
 	bool staged; /* its slots are those of p4/include/staged.p4 */
+	bool rounds; /* sums of narrow lanes: core/rounding.h */
 };
 
 struct sml_p4_services {
