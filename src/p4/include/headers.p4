@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Headers of a frame, for all targets. A target has defined lanes_t, the lanes of a contribution as
- * it processes them, before it includes this file; and int8_t and int16_t, if it rounds such lanes. constants.p4 is generated from core/ and defines
- * switchml_t.
+ * it processes them, before it includes this file; and int8_t and int16_t, if it rounds such lanes.
+ * constants.p4 is generated from core/ and defines switchml_t.
  */
 #ifndef SML_P4_HEADERS
 #define SML_P4_HEADERS
