@@ -405,3 +405,39 @@ def test_a_process_leaves_all_its_groups_at_once():
     )
     assert len(re.findall("job .* has ended: ", ended.stderr)) == 2, ended.stderr
     assert "aborted" not in ended.stderr
+
+
+WITHOUT_THREADS = """
+import sys, threading, torch, torch.distributed as dist
+import switchml.torch
+
+dist.init_process_group(
+    "switchml", init_method=f"file://{sys.argv[1]}", rank=int(sys.argv[2]), world_size=2
+)
+dist.all_reduce(torch.ones(8))
+started = threading.Thread.start
+
+def start(thread):
+    if thread.name == "switchml-retire":
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+    started(thread)
+
+threading.Thread.start = start
+"""
+
+
+def test_the_end_of_a_program_is_no_failure_where_no_thread_can_start_any_more(tmp_path):
+    """Some versions of Python start none then. The groups are left in the program's own thread."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", WITHOUT_THREADS, str(tmp_path / "store"), str(rank)],
+            env={**os.environ, "PYTHONPATH": str(BINDINGS)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    said = "".join(rank.communicate(timeout=200)[1] for rank in ranks)
+    assert [rank.returncode for rank in ranks] == [0, 0], said
+    assert re.search("job .* has ended: ", said), said
+    assert "aborted" not in said

@@ -58,7 +58,8 @@ def _leave(lines: Sequence[Line | Any], others: Any, seconds: float) -> None:
 
 def discard(held: list[Any]) -> None:
     """Let go of what the list holds, in another thread. The caller has no other references."""
-    _begin(held.clear)
+    if _try_to_begin(held.clear) is None:
+        held.clear()
 
 
 def _begin(run: Callable[[], None]) -> threading.Thread:
@@ -68,15 +69,25 @@ def _begin(run: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+def _try_to_begin(run: Callable[[], None]) -> threading.Thread | None:
+    """None: at the end of the interpreter, some versions of Python start no more threads."""
+    try:
+        return _begin(run)
+    except RuntimeError:
+        return None
+
+
 def leave_all(leaves: Sequence[Callable[[], None]]) -> None:
     """Leave groups at the end of the program: at once, because their ranks may be threads of this
     process. Where no thread can be started any more, the order must be that of the other ranks."""
     threads = []
     for leave in leaves:
-        try:
-            threads.append(_begin(leave))
-        except RuntimeError:  # since Python 3.12
+        thread = _try_to_begin(leave)
+        # Not while an exception is handled: a group would take it for the program's.
+        if thread is None:
             leave()
+        else:
+            threads.append(thread)
     for thread in threads:
         thread.join()
 
