@@ -270,6 +270,27 @@ TEST(a_switch_that_does_not_round_refuses_ranks_that_want_int8)
 	jobs_close(&world);
 }
 
+/* What it asked for, also beyond the longest that the switch itself waits for a rank. */
+TEST(ranks_learn_the_longest_heartbeat_of_all)
+{
+	SmlControl__Join slow = jobs_join_message("a", 1, 3);
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	for (uint32_t rank = 0; rank < 3; rank += 2) {
+		SmlControl__Join join = jobs_join_message("a", rank, 3);
+
+		join.heartbeat_ms = 1000;
+		jobs_join(&world, rank, join);
+	}
+	slow.heartbeat_ms = 2 * world.jobs.config.heartbeat_ms;
+	assert_int_not_equal(slow.heartbeat_ms, 0);
+	jobs_join(&world, 1, slow);
+	for (unsigned rank = 0; rank < 3; rank++)
+		assert_int_equal(jobs_admitted(&world, rank)->heartbeat_ms, slow.heartbeat_ms);
+	jobs_close(&world);
+}
+
 TEST(ranks_learn_whether_zeros_must_travel)
 {
 	struct jobs_world world;

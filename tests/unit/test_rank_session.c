@@ -89,6 +89,8 @@ static int run_until_started(void **state)
 	sml_session_ready(&session, &(struct sml_readiness){.lanes = 352});
 	sml_session_message(&session, sml_envelope(START, start, &start));
 	assert_int_equal(session.phase, SML_SESSION_RUNNING);
+	/* Of the job's heartbeats it knows its own, at least. */
+	assert_int_equal(session.admission.heartbeat_ms, HEARTBEAT_MS);
 	return 0;
 }
 

@@ -204,6 +204,7 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	member->waits_until_ns =
 		job->jobs->now_ns +
 		(join->wait_ms ? sml_least(join->wait_ms, MAX_WAIT_MS) : WAIT_MS) * 1000000ull;
+	member->asked_ms = join->heartbeat_ms;
 	member->heartbeat_ms = join->heartbeat_ms;
 	if (member->heartbeat_ms > job->jobs->config.heartbeat_ms)
 		member->heartbeat_ms = job->jobs->config.heartbeat_ms;

@@ -58,6 +58,7 @@ struct sml_member {
 	uint32_t lanes;		 /* that its path seems to carry; once ready, does carry */
 	uint32_t shards;	 /* sockets that it has */
 	uint32_t heartbeat_ms;	 /* silence that means death */
+	uint32_t asked_ms;	 /* the heartbeat that it asked for: its own bound for the switch */
 	uint64_t waits_until_ns; /* for the others to join */
 	uint64_t heard_ns;	 /* when its connection ended: the time of its last message */
 	uint64_t stalls_sent_ns;

@@ -187,6 +187,7 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 		.job_number = in->job_number,
 		.epoch = in->epoch,
 		.changes = in->changes,
+		.heartbeat_ms = in->heartbeat_ms,
 		.window_packets = in->window_packets,
 		.lanes = (uint16_t)in->lanes,
 		.head_slots = (uint16_t)in->head_slots,
@@ -219,6 +220,9 @@ bool sml_session_admit(struct sml_session *session, const SmlControl__Admitted *
 		return false;
 	}
 	copy_numbers(&session->admission, in);
+	/* It is one of them, whatever the switch says. */
+	if (session->admission.heartbeat_ms < session->config.heartbeat_ms)
+		session->admission.heartbeat_ms = session->config.heartbeat_ms;
 	if (!copy_decision(session, in->decision))
 		sml_session_fail(session, SML_ERROR_PROTOCOL,
 				 "%s at %s does not say which rank this is, or says so unasked",

@@ -23,10 +23,10 @@
  * is blocked, its lanes are too few) comes last from then on.
  *
  * A rank may have died with the switch, and then nobody has seen it. All live ranks lose the switch
- * within a heartbeat or a little more, and come to each switch that they reach. So a rank that no
- * switch has seen for two heartbeats and 2 seconds is given up. Only the time counts in which a
- * switch has said, every second, that the rank is missing: not the time between two switches, or
- * two lives of one.
+ * within their heartbeat or a little more, and come to each switch that they reach. So a rank that
+ * no switch has seen for two of the job's longest heartbeats and 2 seconds is given up. Only the
+ * time counts in which a switch has said, every second, that the rank is missing: not the time
+ * between two switches, or two lives of one.
  *
  * The invariant: at most one address is taken, and while one is, no other is live.
  */
@@ -117,7 +117,10 @@ struct sml_search {
 	bool judges; /* it has ended because of them: the switches are to tell the other ranks */
 };
 
-/* For config.absence_ns: twice as long as the ranks may take to miss their switch, and to come. */
+/*
+ * For config.absence_ns: twice as long as the ranks may take to miss their switch, and to come.
+ * heartbeat_ms: the longest of the job, because each rank misses its switch after its own.
+ */
 static inline uint64_t sml_search_absence_ns(uint32_t heartbeat_ms)
 {
 	return (2ull * heartbeat_ms + 2000) * 1000000;

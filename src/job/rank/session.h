@@ -122,6 +122,7 @@ struct sml_admission {
 	uint32_t job_number, epoch;
 	uint32_t changes; /* of the members, before this job */
 	uint32_t window_packets;
+	uint32_t heartbeat_ms; /* the longest of the job's ranks */
 	uint16_t lanes, head_slots, data_slots, data_port;
 	uint16_t n_hosts; /* of the job's ranks, as they say; 0 if not told */
 	uint8_t shards;

@@ -117,6 +117,17 @@ static uint32_t count_hosts(const struct sml_job *job)
 	return n;
 }
 
+/* Each rank takes a silent switch for dead after its own. */
+static uint32_t longest_heartbeat_ms(const struct sml_job *job)
+{
+	uint32_t longest_ms = 0;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members[rank].asked_ms > longest_ms)
+			longest_ms = job->members[rank].asked_ms;
+	return longest_ms;
+}
+
 static void describe_decision(struct sml_job *job, uint16_t rank, SmlControl__Decision *out,
 			      SmlControl__Admitted *admitted)
 {
@@ -201,7 +212,12 @@ static void describe_maps(const struct sml_job *job, struct map_list *out,
 	admitted->n_maps = SML_STREAMS;
 }
 
-static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
+/* Of all ranks: what each of them is told. */
+struct overview {
+	uint32_t n_hosts, heartbeat_ms;
+};
+
+static void send_admitted(struct sml_job *job, uint16_t rank, const struct overview *all)
 {
 	struct sml_jobs *jobs = job->jobs;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
@@ -212,7 +228,8 @@ static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts)
 	SmlControl__Decision decision;
 	struct sml_peer_list *peers = NULL;
 
-	admitted.hosts = n_hosts;
+	admitted.hosts = all->n_hosts;
+	admitted.heartbeat_ms = all->heartbeat_ms;
 	describe_rules(job, &admitted);
 	describe_switch(job, &admitted);
 	describe_rank(job, rank, &admitted);
@@ -310,7 +327,7 @@ static const char *why_no_room(int error)
 
 void sml_job_admit(struct sml_job *job, uint32_t epoch)
 {
-	const uint32_t n_hosts = count_hosts(job);
+	const struct overview all = {count_hosts(job), longest_heartbeat_ms(job)};
 	int rc;
 
 	sml_assert(job->state <= SML_JOB_HANDING_OVER && job->n_results_missing == 0);
@@ -335,7 +352,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 		return;
 	}
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++)
-		send_admitted(job, rank, n_hosts);
+		send_admitted(job, rank, &all);
 }
 
 /* With everything new, so that no packet of the first admission is taken for one of this. */

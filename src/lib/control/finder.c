@@ -327,8 +327,7 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 		.resumes = config->join != NULL,
 		.retries = config->embedded,
 		.deadline_ns = config->deadline_ns,
-		.absence_ns =
-			config->join ? sml_search_absence_ns(config->settings->heartbeat_ms) : 0,
+		.absence_ns = config->join ? sml_search_absence_ns(config->heartbeat_ms) : 0,
 	};
 
 	int error = finder ? sml_loop_open(&finder->loop) : -ENOMEM;

@@ -20,6 +20,7 @@ struct sml_finder_config {
 	const char *interface;	     /* filter, or NULL */
 	bool embedded;		     /* rank 0 may come later: go on trying until the deadline */
 	uint64_t deadline_ns;
+	uint32_t heartbeat_ms;		     /* to go on: the longest of the job's ranks */
 	const struct sml_settings *settings; /* for what is logged */
 	const char *lost;		     /* to go on: how the switch was lost; else NULL */
 	const bool *give_up;		     /* atomic; NULL if never */

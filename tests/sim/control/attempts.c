@@ -88,7 +88,7 @@ static void begin_session(struct rank *rank, unsigned address)
 		.where = rank->control->names[address],
 		.rank = rank->number,
 		.world_size = rank->n,
-		.heartbeat_ms = HEARTBEAT_MS,
+		.heartbeat_ms = rank->heartbeat_ms,
 		.rank_0_runs_it = rank->control->embedded,
 		.proof = "",
 		.unset = "",
@@ -98,7 +98,7 @@ static void begin_session(struct rank *rank, unsigned address)
 
 	sml_session_init(&attempt->session, &config);
 	attempt->talks = true;
-	attempt->tick_ns = rank->control->now_ns + TICK_NS;
+	attempt->tick_ns = rank->control->now_ns + sim_crank_tick_ns(rank);
 }
 
 /* ---- the report ---- */

@@ -369,6 +369,19 @@ static void draw_early_death(struct control *control, uint64_t seed)
 	control->good = &control->servers[control->n_servers - 1];
 }
 
+/* In half of the worlds, each rank has a heartbeat of its own. */
+static void draw_heartbeats(struct control *control, uint64_t seed)
+{
+	static const uint32_t some_ms[] = {2000, HEARTBEAT_MS, LONGEST_MS};
+	struct gen gen;
+
+	gen_from_seed(&gen, seed ^ 0x6265617473ull);
+	if (gen_below(&gen, 2))
+		return;
+	for (unsigned r = 0; r < MAX_PROCESSES; r++)
+		control->ranks[r].heartbeat_ms = some_ms[gen_below(&gen, 3)];
+}
+
 static void describe_world(const struct control *control)
 {
 	static const char letters[] = {'a', 'r', 's'};
@@ -428,6 +441,8 @@ void sim_draw(struct control *control, enum sim_control_kind kind, uint64_t seed
 		draw_squatters(control, seed);
 	if (kind == SIM_CONTROL_SMALL && seed % 8 == 5 && !control->embedded)
 		draw_early_death(control, seed);
+	if (kind != SIM_CONTROL_WIDE)
+		draw_heartbeats(control, seed);
 	if (!control->is_elastic)
 		describe_world(control);
 }

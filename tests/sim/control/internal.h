@@ -30,9 +30,9 @@
 /* Of process 0. */
 #define SIM_FIRST_PID 100u
 #define TIMEOUT_NS    (120 * SECOND)
-#define HEARTBEAT_MS  3000u
-/* Between two ticks of a session. */
-#define TICK_NS (HEARTBEAT_MS / 4 * MS)
+/* Of a rank, if all ranks have the same; and the longest otherwise. */
+#define HEARTBEAT_MS 3000u
+#define LONGEST_MS   8000u
 /* In an elastic world: how long a process waits for the others of its next membership. */
 #define MOVE_MS	 10000u
 #define LANES	 352u
@@ -125,6 +125,7 @@ struct rank {
 	struct control *control;
 	uint16_t id;
 	enum rank_state state;
+	uint32_t heartbeat_ms, longest_ms; /* its own; and of its job, as it was told */
 	uint64_t comes_ns, dies_ns, ends_by_ns;
 	/* While it begins: until when it tries; when it first lost a switch, 0: it has not. */
 	uint64_t begins_by_ns, early_ns;
@@ -162,6 +163,12 @@ struct rank {
 	uint8_t machine;	       /* where others may share memory with it; 0: none */
 	bool shares_badly;	       /* it cannot always prove that it does */
 };
+
+/* Between two ticks of its sessions. */
+static inline uint64_t sim_crank_tick_ns(const struct rank *rank)
+{
+	return rank->heartbeat_ms / 4 * MS;
+}
 
 enum event_kind {
 	EVENT_CONNECTED,

@@ -151,7 +151,7 @@ static bool was_frozen(const struct rank *rank)
 {
 	uint64_t from_ns = rank->freezes_ns, to_ns = rank->thaws_ns, now_ns = rank->control->now_ns;
 
-	return to_ns != NEVER && now_ns > from_ns && to_ns > from_ns + HEARTBEAT_MS * MS / 2;
+	return to_ns != NEVER && now_ns > from_ns && to_ns > from_ns + rank->heartbeat_ms * MS / 2;
 }
 
 void sim_judged_death(const struct rank *rank, const char *text)

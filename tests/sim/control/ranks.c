@@ -21,6 +21,8 @@ void sim_crank_init(struct rank *rank, struct control *control, uint16_t id)
 	*rank = (struct rank){.control = control,
 			      .id = id,
 			      .state = COMING,
+			      .heartbeat_ms = HEARTBEAT_MS,
+			      .longest_ms = HEARTBEAT_MS,
 			      .taken = -1,
 			      .dies_ns = NEVER,
 			      .ends_by_ns = NEVER,
@@ -109,7 +111,7 @@ static void look_for_switch(struct rank *rank, bool resumes, unsigned first)
 		.first = first,
 		.resumes = resumes,
 		.retries = control->embedded,
-		.absence_ns = rank->leaves ? 0 : sml_search_absence_ns(HEARTBEAT_MS),
+		.absence_ns = rank->leaves ? 0 : sml_search_absence_ns(rank->longest_ms),
 		.deadline_ns =
 			resumes ? control->now_ns + (rank->leaves ? SML_LEAVE_WAIT_NS : TIMEOUT_NS)
 				: rank->begins_by_ns,
@@ -184,6 +186,7 @@ static void begin_probe(struct rank *rank, unsigned address)
 	rank->epoch = admission->epoch;
 	rank->tag = admission->report_tag;
 	rank->membership = admission->membership;
+	rank->longest_ms = admission->heartbeat_ms;
 	rank->mark = (struct data_mark){.job = admission->job_number,
 					.epoch = admission->epoch,
 					.tag = admission->tag,
@@ -478,7 +481,7 @@ static void tick_session(struct rank *rank, unsigned address)
 	uint64_t now_ns = rank->control->now_ns;
 
 	if (attempt->talks && now_ns >= attempt->tick_ns) {
-		attempt->tick_ns = now_ns + TICK_NS;
+		attempt->tick_ns = now_ns + sim_crank_tick_ns(rank);
 		sml_session_tick(&attempt->session, attempt->link->heard_ns, 0, true, now_ns);
 		look_at(rank, address);
 	}

@@ -254,6 +254,25 @@ static uint64_t leavers_gave_up(const struct control *control)
 }
 
 /*
+ * Those that leave can do so without the others once all of them have looked long enough. With
+ * another heartbeat, a rank begins to look at another time. 0: all begin together.
+ */
+static uint64_t leavers_are_ready(const struct control *control)
+{
+	uint64_t last_ns = 0;
+	bool differ = false;
+
+	for (unsigned r = 0; r < control->n_ranks; r++) {
+		const struct rank *rank = &control->ranks[r];
+
+		differ |= rank->heartbeat_ms != control->ranks[0].heartbeat_ms;
+		if (rank->leaves && rank->lost_ns > last_ns)
+			last_ns = rank->lost_ns;
+	}
+	return differ ? last_ns + SML_LEAVE_WAIT_NS / 2 : 0;
+}
+
+/*
  * Is a switch up that can serve all ranks, and does it stay up? A rank that leaves looks for
  * a limited time only, so a switch that came back at the end of that time does not count.
  */
@@ -269,6 +288,8 @@ static bool could_be_served(const struct control *control)
 	/* If it has been paused: the ranks find each other again only after that. */
 	if (good->resumes_ns != NEVER && good->resumes_ns > useful_ns)
 		useful_ns = good->resumes_ns;
+	if (leavers_are_ready(control) > useful_ns)
+		useful_ns = leavers_are_ready(control);
 	return gave_up_ns == NEVER || (good->alive && gave_up_ns > useful_ns + LEAVER_NEEDS_NS);
 }
 

@@ -240,7 +240,7 @@ void sim_server_begin(struct server *server)
 	server->jobs = (struct sml_jobs){
 		.config = {.max_slots = server->max_slots,
 			   .max_jobs = server->full ? 0 : 4,
-			   .heartbeat_ms = HEARTBEAT_MS,
+			   .heartbeat_ms = LONGEST_MS,
 			   .data_port = 28500,
 			   .name = "switch",
 			   .parent = server->parent ? "parent" : NULL,
