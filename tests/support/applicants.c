@@ -29,6 +29,7 @@ void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
 	message.max_ranks = ask.max_ranks;
 	message.number = ask.number;
 	message.wait_ms = 1000;
+	message.time_ns = ask.time_ns ? ask.time_ns : world->now_ns;
 	join.ask = &message;
 	join.wait_ms = 60000;
 	if (ask.shards != 0) {

@@ -15,8 +15,9 @@ struct jobs_past_rank {
 struct jobs_apply {
 	struct jobs_past_rank newest, older;
 	uint32_t min_ranks, max_ranks, number;
-	uint32_t shards; /* 0: it does not matter */
-	const char *job; /* NULL: "train" */
+	uint32_t shards;  /* 0: it does not matter */
+	uint64_t time_ns; /* by its own clock; 0: now */
+	const char *job;  /* NULL: "train" */
 };
 
 /* It waits for the others for a second, and for its job for a minute. */

@@ -90,6 +90,53 @@ TEST(a_rank_that_asks_twice_is_there_once)
 	jobs_close(&world);
 }
 
+/* Two connections have no order: the switch may read the one that the rank gave up last. */
+TEST(what_a_rank_asked_first_does_not_count_though_it_is_read_last)
+{
+	struct jobs_apply first, second;
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	first = second = jobs_was(tag, 0, 3);
+	first.time_ns = 5;
+	second.time_ns = 6;
+	jobs_apply(&world, 10, second);
+	jobs_apply(&world, 20, first);
+	assert_string_equal(jobs_refusal(&world, 10), "");
+	assert_non_null(strstr(jobs_refusal(&world, 20), "asked again, on another connection"));
+	/* Its end says nothing about the rank. */
+	jobs_hang_up(&world, 20);
+	jobs_apply(&world, 11, jobs_was(tag, 1, 3));
+	jobs_apply(&world, 12, jobs_was(tag, 2, 3));
+	for (unsigned rank = 0; rank < 3; rank++)
+		jobs_assert_decided(&world, 10 + rank, 2, rank, 3);
+	jobs_close(&world);
+}
+
+TEST(what_a_rank_asked_first_does_not_end_what_the_second_one_has_led_to)
+{
+	struct jobs_apply first, second;
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 2);
+	first = second = jobs_was(tag, 0, 2);
+	first.time_ns = 5;
+	second.time_ns = 6;
+	jobs_apply(&world, 10, second);
+	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
+	jobs_assert_decided(&world, 10, 2, 0, 2);
+	jobs_apply(&world, 20, first);
+	assert_string_not_equal(jobs_refusal(&world, 20), "");
+	for (unsigned peer = 10; peer < 12; peer++) {
+		assert_string_equal(jobs_refusal(&world, peer), "");
+		jobs_ready(&world, peer);
+	}
+	assert_non_null(jobs_received(&world, 10, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_close(&world);
+}
+
 /* It was not told of the decision, and this switch does not know yet that it has lost it. */
 TEST(a_member_whose_connection_breaks_at_the_decision_can_ask_again)
 {

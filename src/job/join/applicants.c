@@ -24,6 +24,8 @@
 #define MS_NS	   1000000ull
 #define LONGEST_MS (24u * 3600 * 1000)
 
+static const char asked_again[] = "this rank has asked again, on another connection";
+
 /* ---- the list ---- */
 
 struct sml_applicant *sml_applicants_find(const struct sml_jobs *jobs, uint64_t tag, uint32_t rank)
@@ -182,6 +184,42 @@ static void end_undelivered(struct sml_jobs *jobs, const SmlControl__Place *plac
 	}
 }
 
+static bool was_member(const struct sml_decision *decision, const SmlControl__Place *place,
+		       uint64_t after_ns)
+{
+	int rank = decision->after == place->tag ? find_rank(decision, place) : -1;
+
+	return rank >= 0 && decision->asked_ns[rank] > after_ns;
+}
+
+/*
+ * Has this rank asked since, on another connection? This one has been lost, or given up, and has
+ * been read late: a switch may read two connections in any order, and leaves are on the way.
+ */
+static bool has_asked_since(const struct sml_jobs *jobs, const SmlControl__Place *place,
+			    uint64_t time_ns)
+{
+	const struct sml_applicant *other = sml_applicants_find(jobs, place->tag, place->rank);
+
+	if (place->tag == 0)
+		return false;
+	if (other != NULL && other->join->ask->time_ns > time_ns)
+		return true;
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL && jobs->jobs[i]->decision != NULL &&
+		    was_member(jobs->jobs[i]->decision, place, time_ns))
+			return true;
+	return false;
+}
+
+static bool is_outdated(const struct sml_jobs *jobs, const SmlControl__Ask *ask)
+{
+	for (size_t i = 0; i < ask->n_places; i++)
+		if (has_asked_since(jobs, ask->places[i], ask->time_ns))
+			return true;
+	return false;
+}
+
 static int refuse(struct sml_refusal *refusal, int error, const char *text)
 {
 	refusal->error = error;
@@ -280,8 +318,7 @@ static void replace_older(struct sml_jobs *jobs, const SmlControl__Place *place)
 		place != NULL ? sml_applicants_find(jobs, place->tag, place->rank) : NULL;
 
 	if (older != NULL)
-		sml_applicant_dismiss(jobs, older, SML_ERROR_REFUSED,
-				      "this rank has asked again, on another connection");
+		sml_applicant_dismiss(jobs, older, SML_ERROR_REFUSED, asked_again);
 }
 
 void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
@@ -292,6 +329,10 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 
 	if (peer->applicant != NULL)
 		return;
+	if (is_outdated(jobs, join->ask)) {
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, asked_again);
+		return;
+	}
 	if (is_acceptable(jobs, join, &refusal))
 		place = find_past_rank(jobs, join->ask, &refusal);
 	if (refusal.error) {

@@ -154,6 +154,7 @@ struct chosen {
 	struct sml_peer *peer;
 	SmlControl__Join *join;
 	uint32_t before; /* 1 plus the old rank; 0: none */
+	uint64_t asked_ns;
 };
 
 /* As sml_terms_check() sees them: a job of these members has them. */
@@ -242,7 +243,8 @@ static uint32_t count_joiners(const struct sml_jobs *jobs, const struct group *g
 static void choose(struct sml_jobs *jobs, struct sml_applicant *applicant, struct chosen *chosen)
 {
 	*chosen = (struct chosen){.peer = applicant->peer,
-				  .before = applicant->tag != 0 ? applicant->rank + 1u : 0};
+				  .before = applicant->tag != 0 ? applicant->rank + 1u : 0,
+				  .asked_ns = applicant->join->ask->time_ns};
 	chosen->join = sml_applicant_take(jobs, applicant);
 }
 
@@ -276,16 +278,19 @@ static struct sml_decision *new_decision(const struct group *group, const struct
 					 uint32_t n)
 {
 	struct sml_decision *decision = calloc(1, sizeof(*decision));
-	uint32_t *before = calloc(n, sizeof(*before));
 
-	if (decision == NULL || before == NULL) {
-		free(decision);
-		free(before);
+	if (decision == NULL)
+		return NULL;
+	decision->before = calloc(n, sizeof(*decision->before));
+	decision->asked_ns = calloc(n, sizeof(*decision->asked_ns));
+	if (decision->before == NULL || decision->asked_ns == NULL) {
+		sml_decision_free(decision);
 		return NULL;
 	}
-	for (uint32_t i = 0; i < n; i++)
-		before[i] = chosen[i].before;
-	decision->before = before;
+	for (uint32_t i = 0; i < n; i++) {
+		decision->before[i] = chosen[i].before;
+		decision->asked_ns[i] = chosen[i].asked_ns;
+	}
 	decision->n = n;
 	decision->after = group->tag;
 	decision->number = group->number > 1 ? group->number + 1 : 2;

@@ -119,6 +119,7 @@ struct sml_decision {
 	uint64_t after; /* the tag of the job that it follows */
 	uint32_t number;
 	uint32_t n, *before; /* of each rank, 1 plus the rank that it had there; 0 if none */
+	uint64_t *asked_ns;  /* of each rank: its Ask.time_ns */
 };
 
 struct sml_job {

@@ -13,8 +13,10 @@
 
 void sml_decision_free(struct sml_decision *decision)
 {
-	if (decision != NULL)
+	if (decision != NULL) {
 		free(decision->before);
+		free(decision->asked_ns);
+	}
 	free(decision);
 }
 

@@ -333,7 +333,7 @@ static uint32_t wait_left_ms(const struct sml_settings *settings)
 static void request_membership(const struct sml_settings *settings,
 			       struct sml_membership_request *ask, SmlControl__Join *join)
 {
-	sml_past_ranks_request(&settings->past, ask);
+	sml_past_ranks_request(&settings->past, sml_now_ns(), ask);
 	ask->ask.min_ranks = settings->request_min_ranks;
 	ask->ask.max_ranks = settings->request_max_ranks;
 	ask->ask.wait_ms = wait_left_ms(settings);

@@ -195,7 +195,7 @@ void sim_attempt_join(struct rank *rank, unsigned address, bool resumes)
 	if (rank->asks && !resumes && !rank->may_have_begun) {
 		/* It may have been told of a decision by a switch that has died since. */
 		message.job = (char *)(uintptr_t)LINE_NAME;
-		sml_past_ranks_request(&rank->past, &ask);
+		sml_past_ranks_request(&rank->past, rank->control->now_ns, &ask);
 		ask.ask.wait_ms = ASK_MS;
 		message.ask = &ask.ask;
 	}

@@ -99,6 +99,10 @@ void sim_judged_failure(const struct server *server, const struct link *link, co
 		sim_wrong(server->control,
 			  "process %u was rank %u of a job, and waits like one that is new",
 			  rank->id, rank->past.ran.rank);
+	/* A process asks on one connection at a time, and this end of it is open. */
+	else if (strstr(text, "asked again, on another connection"))
+		sim_wrong(server->control, "process %u is refused for the sake of what it gave up",
+			  rank->id);
 }
 
 /* Others have gone on without it: it waits for ranks of a job that is over for them. */
