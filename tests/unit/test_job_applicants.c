@@ -398,6 +398,43 @@ TEST(nobody_waits_for_an_applicant_that_has_gone_or_is_silent)
 	}
 }
 
+/* It is there. So the next time, which the others may ask for, it is waited for again. */
+TEST(a_rank_that_had_gone_and_asks_again_is_waited_for)
+{
+	for (unsigned died = 0; died < 2; died++) {
+		struct jobs_apply asks[3];
+		struct jobs_world world;
+		uint64_t tag;
+
+		tag = jobs_open_running(&world, 3);
+		for (uint32_t rank = 0; rank < 3; rank++) {
+			asks[rank] = jobs_was(tag, rank, 3);
+			asks[rank].min_ranks = 4;
+		}
+		/* The switch takes it for dead; or it has asked, and its connection breaks. */
+		if (died) {
+			jobs_hang_up(&world, 2);
+		} else {
+			jobs_apply(&world, 10, asks[2]);
+			jobs_hang_up(&world, 10);
+		}
+		for (unsigned rank = 0; rank < 3; rank++)
+			jobs_apply(&world, 20 + rank, asks[rank]);
+		jobs_wait(&world, 2 * SML_SECOND_NS);
+		for (unsigned rank = 0; rank < 3; rank++) {
+			assert_non_null(strstr(jobs_refusal(&world, 20 + rank), "too few ranks"));
+			asks[rank].min_ranks = 2;
+		}
+		jobs_apply(&world, 30, asks[0]);
+		jobs_apply(&world, 31, asks[1]);
+		assert_null(jobs_decision(&world, 31));
+		jobs_apply(&world, 32, asks[2]);
+		for (unsigned rank = 0; rank < 3; rank++)
+			jobs_assert_decided(&world, 30 + rank, 2, rank, 3);
+		jobs_close(&world);
+	}
+}
+
 TEST(a_switch_that_ends_tells_those_that_ask)
 {
 	struct jobs_world world;

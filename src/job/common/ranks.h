@@ -26,6 +26,12 @@ static inline void sml_ranks_add(struct sml_ranks *ranks, unsigned rank)
 	ranks->words[rank / 64] |= (uint64_t)1 << rank % 64;
 }
 
+static inline void sml_ranks_remove(struct sml_ranks *ranks, unsigned rank)
+{
+	sml_assert(rank < SML_MAX_WORLD);
+	ranks->words[rank / 64] &= ~((uint64_t)1 << rank % 64);
+}
+
 static inline bool sml_ranks_has(const struct sml_ranks *ranks, unsigned rank)
 {
 	sml_assert(rank < SML_MAX_WORLD);

@@ -311,6 +311,15 @@ static struct sml_applicant *new_applicant(struct sml_jobs *jobs, struct sml_pee
 	return applicant;
 }
 
+/* It is here, whatever became of its last connection. */
+static void note_back(const struct sml_jobs *jobs, const struct sml_applicant *applicant)
+{
+	struct sml_failed_job *before = sml_jobs_find_judged(jobs, applicant->tag);
+
+	if (applicant->tag != 0 && before != NULL)
+		sml_ranks_remove(&before->gone, applicant->rank);
+}
+
 /* Its first connection has been lost without a word, or will be. */
 static void replace_older(struct sml_jobs *jobs, const SmlControl__Place *place)
 {
@@ -348,6 +357,7 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
 		return;
 	}
+	note_back(jobs, applicant);
 	sml_applicant_notify(jobs, applicant);
 	if (place == NULL)
 		notify_jobs(jobs, applicant);
