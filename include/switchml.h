@@ -658,6 +658,15 @@ SML_API int sml_barrier_named_async(struct sml_context *context, const char *nam
 				    struct sml_request **request);
 
 /*
+ * Give this thread's next collective on a context a name. All ranks must give it the same one, as
+ * they must pass the same root: otherwise it fails with SML_ERROR_MISMATCH, whose text has the
+ * first 159 bytes of each name instead of the call. So a program that makes something of its own
+ * from several calls can say what it is. The name is copied, and ends with that call, even if the
+ * call fails. NULL or "" takes it back. A NULL context is ignored.
+ */
+SML_API void sml_name_call(struct sml_context *context, const char *name);
+
+/*
  * Promise to wait for this thread's next asynchronous call at once: with sml_wait(), or with
  * sml_wait_for(), which may be repeated. If ranks share memory, the waiting thread then does the
  * call's work itself, as in a call that waits, and no other thread is woken. If no wait follows,

@@ -52,7 +52,7 @@ struct sml_tensor_spec {
 	 */
 	enum sml_wire wire;
 	uint16_t root;
-	uint32_t name;	/* a hash of a barrier's name; 0 if there is none */
+	uint32_t name;	/* a hash of the call's name; 0 if it has none */
 	uint64_t count; /* elements of the whole tensor */
 	/*
 	 * This rank contributes [send_first, + send_count) and zeros elsewhere; send[0] is the

@@ -212,6 +212,8 @@ static void make_call(struct calls *calls, unsigned kind, bool waits)
 	} else {
 		if (kind % 4 == 0)
 			CALL(sml_will_wait, calls->context);
+		if (kind % 2 == 0)
+			CALL(sml_name_call, calls->context, names[kind]);
 		result = begin(calls, kind, &buffers, &request);
 		if (result == 0)
 			result = finish(kind, request);

@@ -48,6 +48,8 @@ static int make_call(struct sml_context *context, const struct version *version,
 {
 	const struct sml_options options = {sizeof(options), version->wire, 0};
 
+	if (version->collective != NAMED)
+		sml_name_call(context, version->name);
 	switch (version->collective) {
 	case ALLREDUCE:
 		return sml_allreduce(context, buffer, buffer, version->count, version->type,
@@ -114,6 +116,11 @@ static const struct disagreement {
 	 {.collective = NAMED, .name = "another"},
 	 "called one",
 	 "called another"},
+	{{.collective = ALLGATHER, .count = 10, .name = "a gather to rank 0"},
+	 {.collective = ALLGATHER, .count = 10, .name = "a gather to rank 1"},
+	 "called a gather to rank 0",
+	 "called a gather to rank 1"},
+	{{.count = 10, .name = "a vote"}, {.count = 10}, "called a vote", "all-reduce 1: 10"},
 };
 
 static void disagree(struct rank *rank)

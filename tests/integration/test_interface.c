@@ -208,6 +208,37 @@ static void name_barriers(struct rank *rank)
 		CHECK(rank, sml_wait(requests[i]) == 0);
 }
 
+/* Each rank gives a name of its own to a call that does not get it. */
+static void take_names_back(struct rank *rank)
+{
+	struct sml_request *request;
+	char own[24];
+	int data = 0;
+
+	snprintf(own, sizeof(own), "rank %d's", rank->rank);
+	sml_name_call(NULL, own);
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	sml_name_call(rank->context, own);
+	sml_name_call(rank->context, NULL);
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	sml_name_call(rank->context, own);
+	sml_name_call(rank->context, "");
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	sml_name_call(rank->context, own);
+	CHECK(rank, sml_broadcast(rank->context, &data, 1, SML_INT32, -1) == -EINVAL);
+	CHECK(rank, sml_barrier(rank->context) == 0);
+	sml_name_call(rank->context, own);
+	CHECK(rank, sml_barrier_named_async(rank->context, "everybody's", &request) == 0);
+	CHECK(rank, sml_wait(request) == 0);
+	sml_name_call(rank->context, "everybody's");
+	CHECK(rank, sml_broadcast(rank->context, &data, 1, SML_INT32, 0) == 0);
+}
+
+TEST(names_of_calls_can_be_taken_back)
+{
+	run_job(&(struct job){.n_ranks = 2, .body = take_names_back});
+}
+
 TEST(barriers_have_names_of_any_length)
 {
 	run_job(&(struct job){.n_ranks = 2, .body = name_barriers});

@@ -11,7 +11,7 @@
  *	reduce-scatter   n x count          all           its part
  *	barrier          0                  -             -
  *
- * A barrier may have a name, which is a part of the digest.
+ * A call may have a name, which is a part of the digest.
  */
 #include <errno.h>
 
@@ -60,9 +60,13 @@ static int order_request(struct sml_context *context, int error, struct sml_orde
 {
 	SML_NO_CANCELLATION;
 	bool waits = sml_take_promise(context);
+	uint32_t hash;
+	const char *name = sml_take_name(context, &hash);
 
 	if (error == 0) {
 		order->waits |= waits;
+		order->name = name;
+		order->spec.name = hash;
 		error = sml_submit(context, order, request);
 	}
 	return end_call(context, error);
@@ -319,16 +323,6 @@ int sml_barrier_async(struct sml_context *context, struct sml_request **request)
 	return order_request(context, check_async(context, request), &order, request);
 }
 
-/* Never 0, which means that there is no name. */
-static uint32_t hash_of(const char *name)
-{
-	uint32_t hash = 0;
-
-	while (*name)
-		hash = sml_hash_step(hash, (unsigned char)*name++);
-	return hash ? hash : 1;
-}
-
 int sml_barrier_named_async(struct sml_context *context, const char *name,
 			    struct sml_request **request)
 {
@@ -337,10 +331,8 @@ int sml_barrier_named_async(struct sml_context *context, const char *name,
 
 	if (error == 0 && (name == NULL || *name == '\0'))
 		error = sml_context_refuse(context, -EINVAL, "the barrier's name is missing");
-	if (error == 0) {
-		order.name = name;
-		order.spec.name = hash_of(name);
-	}
+	if (error == 0)
+		sml_name_call(context, name);
 	return order_request(context, error, &order, request);
 }
 

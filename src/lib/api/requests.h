@@ -10,4 +10,10 @@
  */
 bool sml_take_promise(const struct sml_context *context);
 
+/*
+ * The name that this thread has given to the call that it now makes on this context, and ends
+ * with it: valid until the next one is given. NULL, and no hash: none.
+ */
+const char *sml_take_name(const struct sml_context *context, uint32_t *hash);
+
 #endif

@@ -9,7 +9,7 @@
 struct sml_order {
 	struct sml_tensor_spec spec;
 	struct sml_call call; /* without its number and windows */
-	const char *name;     /* of a barrier, or NULL */
+	const char *name;     /* or NULL */
 	bool waits;	      /* the caller waits for it next */
 };
 

@@ -40,7 +40,7 @@ void sml_history_add(struct sml_history *history, const struct sml_call *call, c
 static const char *name_of(const struct sml_history *history, const struct sml_call *call)
 {
 	if (history->n_names - call->name >= SML_HISTORY_NAMES)
-		return "a barrier whose name is no longer kept";
+		return "a call whose name is no longer kept";
 	return history->names[call->name % SML_HISTORY_NAMES];
 }
 
@@ -51,6 +51,10 @@ static void call_text(const struct sml_history *history, const struct sml_call *
 	const char *type = types[call->type];
 	char wire[24] = "";
 
+	if (call->name) {
+		snprintf(text, bytes, "%s", name_of(history, call));
+		return;
+	}
 	if (sml_call_has_wire(call))
 		snprintf(wire, sizeof(wire), ", %s wire", sml_wire_name(call->wire));
 
@@ -77,10 +81,7 @@ static void call_text(const struct sml_history *history, const struct sml_call *
 			 call->number, call->count, type);
 		break;
 	case SML_BARRIER:
-		if (call->name)
-			snprintf(text, bytes, "%s", name_of(history, call));
-		else
-			snprintf(text, bytes, "%s %" PRIu32, collective, call->number);
+		snprintf(text, bytes, "%s %" PRIu32, collective, call->number);
 		break;
 	}
 }

@@ -11,7 +11,7 @@
 /* More than a worker can hold unfinished, so a chunk in flight is always here. A power of two. */
 #define SML_HISTORY_CALLS 4096
 
-/* Names of barriers, kept for the last ones that had a name. A power of two. */
+/* Names of calls, kept for the last ones that had a name. A power of two. */
 #define SML_HISTORY_NAMES   256
 #define SML_CALL_NAME_BYTES 160
 
@@ -34,7 +34,7 @@ struct sml_history {
 	char names[SML_HISTORY_NAMES][SML_CALL_NAME_BYTES];
 };
 
-/* name: that of a barrier, of which the beginning is kept; or NULL. */
+/* name: its beginning is kept; or NULL. */
 void sml_history_add(struct sml_history *history, const struct sml_call *call, const char *name);
 
 /* Does the call send floats on a wire that the rank has chosen? */
@@ -44,7 +44,7 @@ bool sml_call_has_wire(const struct sml_call *call);
 const struct sml_call *sml_history_find(const struct sml_history *history,
 					enum sml_stream_id stream, uint32_t chunk);
 
-/* The same in words: "all-reduce 17: 1000 float32, sum, int32 wire". Or: "nothing …". */
+/* Its name, or in words: "all-reduce 17: 1000 float32, sum, int32 wire". Or: "nothing …". */
 void sml_history_text(const struct sml_history *history, enum sml_stream_id stream, uint32_t chunk,
 		      char *text, size_t bytes);
 
