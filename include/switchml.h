@@ -671,7 +671,7 @@ SML_API void sml_name_call(struct sml_context *context, const char *name);
  * sml_wait_for(), which may be repeated. If ranks share memory, the waiting thread then does the
  * call's work itself, as in a call that waits, and no other thread is woken. If no wait follows,
  * the call may make no progress before a thread waits or tests. The promise ends with that call,
- * even if the call fails. A NULL context is ignored.
+ * even if the call fails. NULL takes it back.
  */
 SML_API void sml_will_wait(struct sml_context *context);
 

@@ -5,8 +5,10 @@ import contextlib
 import datetime
 import os
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -19,6 +21,7 @@ from groups import Groups  # noqa: E402
 from programs import torchrun  # noqa: E402
 
 N = 2
+OURS = str(Path(__file__).resolve().parents[2] / "bindings")
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +188,7 @@ def interrupted_between(rank, name, n_made, steps):
     def made(value, rows):
         return torch.full((rows, steps), value)[:, 0]  # with one step, the short way takes it
 
-    n, is_root = 4000, rank == 0
+    n, is_root = 20_000, rank == 0
     parts = [made(0.0, n) for _ in range(N)] if is_root else None
     spread = [made(5.0 + r, n) for r in range(N)] if is_root else None
     own, out = made(rank + 1.0, n), made(0.0, N * n)
@@ -195,20 +198,20 @@ def interrupted_between(rank, name, n_made, steps):
         "scatter": lambda: dist.scatter(own, spread, 0, group=group),
         "all_to_all": lambda: dist.all_to_all_single(out, made(rank + 1.0, N * n), group=group),
     }
-    submit, left = Job._submit, n_made
+    begin, left = Job._begin, n_made
 
     def interrupted(*arguments):
         nonlocal left
         left -= 1
         if left == -1:
             signal.raise_signal(signal.SIGINT)
-        return submit(*arguments)
+        return begin(*arguments)
 
     was_interrupted = False
     if is_root:
         handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            with mock.patch.object(Job, "_submit", interrupted):
+            with mock.patch.object(Job, "_begin", interrupted):
                 calls[name]()
         except KeyboardInterrupt:
             was_interrupted = True
@@ -231,7 +234,7 @@ def interrupted_between(rank, name, n_made, steps):
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize(
     ("name", "n_calls"),
-    [("all_reduce", 1), ("gather", N), ("scatter", N), ("all_to_all", 2 + N * (N - 1))],
+    [("all_reduce", 1), ("gather", N), ("scatter", N - 1), ("all_to_all", 1 + N * (N - 1))],
 )
 def test_a_call_that_was_interrupted_between_its_parts_goes_on(groups, name, n_calls, steps):
     """Each collective makes several calls of C, and all ranks must make all of them."""
@@ -245,6 +248,189 @@ def test_a_call_that_was_interrupted_between_its_parts_goes_on(groups, name, n_c
     for n_made in range(n_calls):
         found = groups.call(interrupted_between, [name] * N, [n_made] * N, [steps] * N)
         assert found == [(rank == 0, values) for rank, values in enumerate(right)]
+
+
+class Interruption:
+    """Ctrl-C at the nth time when our code enters a function, or one of C returns to it.
+
+    Python handles signals there, and at the ends of loops: after a function of C has returned, and
+    before its result is stored.
+    """
+
+    def __init__(self, n_left):
+        self.n_left, self.came = n_left, False
+
+    def __call__(self, frame, event, argument):
+        if frame.f_code.co_filename.startswith(OURS) and event in ("call", "c_return"):
+            self.n_left -= 1
+            if self.n_left == 0:
+                sys.setprofile(None)
+                self.came = True
+                raise KeyboardInterrupt
+
+
+def is_right(name, rank, own, out):
+    if name == "swap" or (name == "gather" and rank == 0):
+        return out.tolist() == [1.0] * 4 + [2.0] * 4
+    return name == "gather" or own.tolist() == [2.0 if "product" in name else 3.0] * 4
+
+
+def product(own, group, **named):
+    return dist.all_reduce(own, dist.ReduceOp.PRODUCT, group=group, **named)
+
+
+def interrupted_anywhere(rank, name):
+    """Rank 0 makes the call again and again, and is interrupted everywhere in it."""
+    from switchml._wait import poll
+
+    group = dist.new_group(list(range(N)))
+    store = dist.distributed_c10d._get_default_store()
+    dist.barrier(group=group)
+    was_interrupted, place = True, 0
+    while was_interrupted:
+        while not group._line.idle:
+            time.sleep(0.001)
+        place += 1
+        own, out = torch.full((4, 2), rank + 1.0)[:, 0], torch.zeros(N * 4)
+        if "strided" not in name:
+            own = own.contiguous()
+        parts = list(out.chunk(N)) if rank == 0 else None
+        n_put, interruption = group._line.n_put, Interruption(place if rank == 0 else 0)
+        try:
+            sys.setprofile(interruption)
+            ANYWHERE[name](own, out, parts, group)
+        except KeyboardInterrupt:
+            sys.setprofile(None)
+            if group._line.n_put == n_put:  # it had not begun
+                ANYWHERE[name](own, out, parts, group)
+        finally:
+            sys.setprofile(None)
+        behind = torch.ones(3)
+        dist.all_reduce(behind, group=group)
+        assert behind.tolist() == [N] * 3, place
+        # On Gloo, the call may end after later ones on the switch.
+        assert poll(lambda own=own, out=out: is_right(name, rank, own, out), 100), place
+        if rank == 0:
+            store.set(f"{name} {place}", str(interruption.came))
+        was_interrupted = store.get(f"{name} {place}") == b"True"
+    dist.destroy_process_group(group)
+    return place
+
+
+ANYWHERE = {
+    "all_reduce": lambda own, out, parts, group: dist.all_reduce(own, group=group),
+    "later": lambda own, out, parts, group: dist.all_reduce(own, group=group, async_op=True),
+    "long way": lambda own, out, parts, group: dist.all_reduce_coalesced([own, out], group=group),
+    "gather": lambda own, out, parts, group: dist.gather(own, parts, 0, group=group),
+    "swap": lambda own, out, parts, group: dist.all_to_all_single(out, own.repeat(N), group=group),
+    "product": lambda own, out, parts, group: product(own, group),
+    "strided product": lambda own, out, parts, group: product(own, group),
+    "later product": lambda own, out, parts, group: product(own, group, async_op=True),
+    "later, strided product": lambda own, out, parts, group: product(own, group, async_op=True),
+}
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_a_call_that_was_interrupted_anywhere_goes_on(groups, name):
+    n_places = groups.call(interrupted_anywhere, [name] * N)
+    assert n_places == [n_places[0]] * N
+    assert n_places[0] > 50
+
+
+def thread_interrupted(rank, what, runs):
+    """Rank 0 is interrupted while it starts a thread, which runs or does not."""
+    group = dist.new_group(list(range(N)))
+    if what == "finisher":
+        group._line.open()  # otherwise the starter makes it
+    before, n_put, start = count_of(what), group._line.n_put, threading.Thread.start
+
+    def interrupting(thread):
+        is_meant = (
+            thread.name == f"switchml-{what}"
+            and threading.current_thread() is threading.main_thread()
+        )
+        if not is_meant or runs:
+            start(thread)
+        if is_meant:
+            raise KeyboardInterrupt
+
+    own, behind = torch.full((3,), rank + 1.0), torch.ones(3)
+    if rank == 0:
+        with (
+            mock.patch.object(threading.Thread, "start", interrupting),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            dist.all_reduce(own, group=group, async_op=True)
+    if group._line.n_put == n_put:  # it has not begun
+        dist.all_reduce(own, group=group)
+    dist.all_reduce(behind, group=group, async_op=True).wait()
+    at_work = count_of(what) - before
+    dist.destroy_process_group(group)
+    return own.tolist(), behind.tolist(), at_work, count_of(what) - before
+
+
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("what", ["starter", "finisher"])
+def test_an_interrupt_while_a_thread_starts_leaves_one(groups, what, runs):
+    found = groups.call(thread_interrupted, [what] * N, [runs] * N)
+    assert found == [([N * (N + 1) / 2] * 3, [N] * 3, 1, 0)] * N
+
+
+class InterruptedQueue:
+    """A queue whose first put() is interrupted when it has put something in."""
+
+    def __init__(self, queue):
+        self.get, self._put, self.all_put = queue.get, queue.put, []
+
+    def put(self, work):
+        self.all_put.append(work)
+        self._put(work)
+        if len(self.all_put) == 1:
+            raise KeyboardInterrupt
+
+
+def handed_over(rank):
+    """Rank 0 is interrupted when the finisher has got its call."""
+    group = dist.new_group(list(range(N)))
+    line = group._line
+    line.open()
+    own, behind = torch.full((3,), rank + 1.0), torch.ones(3)
+    if rank == 0:
+        line._begun = InterruptedQueue(line._begun)
+        with pytest.raises(KeyboardInterrupt):
+            dist.all_reduce(own, group=group, async_op=True)
+    else:
+        dist.all_reduce(own, group=group, async_op=True)
+    dist.all_reduce(behind, group=group, async_op=True).wait()
+    dist.destroy_process_group(group)
+    n_put = len(line._begun.all_put) - 1 if rank == 0 else 2  # but the end
+    return own.tolist(), behind.tolist(), n_put
+
+
+def test_an_interrupted_call_is_handed_over_once(groups):
+    assert groups.call(handed_over) == [([N * (N + 1) / 2] * 3, [N] * 3, 2)] * N
+
+
+def alone(rank, n):
+    """A group of one rank sends nothing, and has the results of one."""
+    group = [dist.new_group([r]) for r in range(N)][rank]
+    dist.barrier(group=group)
+    found = []
+    for steps in (1, 2):  # with one step, the short way takes it
+        own, given = torch.zeros(n, steps)[:, 0], torch.full((n, steps), 7.0)[:, 0]
+        dist.scatter(own, [given], rank, group=group)
+        parts = [torch.zeros(n, steps)[:, 0]]
+        dist.gather(given, parts, rank, group=group)
+        swapped = torch.zeros(n, steps)[:, 0]
+        dist.all_to_all_single(swapped, given, group=group)
+        found += [tensor.unique().tolist() for tensor in (own, *parts, swapped)]
+    dist.destroy_process_group(group)
+    return found
+
+
+@pytest.mark.parametrize("n", [3, 1_000_000])
+def test_a_group_of_one_rank_has_lists(groups, n):
+    assert groups.call(alone, [n] * N) == [[[7.0]] * 6] * N
 
 
 def destroyed_meanwhile(rank):

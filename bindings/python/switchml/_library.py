@@ -113,7 +113,7 @@ class CCounters(ctypes.Structure):
     _fields_ = [("size", c_size_t), *((name, c_uint64) for name in COUNTERS)]
 
 
-_REQUEST = POINTER(c_void_p)
+_REQUEST = c_void_p  # where its pointer is to be, as an address
 _OPTIONS = POINTER(Options)
 _PROTOTYPES = {
     "sml_config_init": (c_int, [POINTER(Config)]),
@@ -141,10 +141,9 @@ _PROTOTYPES = {
     ),
     "sml_barrier_async": (c_int, [c_void_p, _REQUEST]),
     "sml_barrier_named_async": (c_int, [c_void_p, c_char_p, _REQUEST]),
+    "sml_name_call": (None, [c_void_p, c_char_p]),
     "sml_will_wait": (None, [c_void_p]),
-    "sml_wait": (c_int, [c_void_p]),
-    "sml_wait_for": (c_int, [c_void_p, c_int, POINTER(c_int)]),
-    "sml_test": (c_int, [c_void_p, POINTER(c_int)]),
+    "sml_wait_any": (c_int, [_REQUEST, c_size_t, c_int, POINTER(c_size_t)]),
     "sml_event_fd": (c_int, [c_void_p]),
     "sml_version": (c_char_p, []),
     "sml_abort": (c_int, [c_void_p, c_char_p]),

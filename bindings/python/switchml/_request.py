@@ -1,53 +1,109 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A collective under way."""
+"""A collective under way.
+
+In the main thread, Ctrl-C may come whenever a function returns, before its result is stored. So C
+itself notes in a request which of its calls have begun and which have ended, and what C returns is
+stored by a function in C, too (stored). The invariant: a request that was interrupted anywhere
+can be waited for again, by any thread.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import threading
 from typing import TYPE_CHECKING, Any
 
 from . import _library as c
 from ._library import lib
-from ._wait import in_main_thread, in_slices
+from ._wait import SLICE_S, in_main_thread, in_slices, stored
 from .errors import Closed, make
 
 if TYPE_CHECKING:
     from .job import Job
 
+_POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
+_SLICE_MS = math.ceil(1000 * SLICE_S)
+_ignored = ctypes.byref(ctypes.c_size_t())
+
+
+@functools.cache
+def _pointers(n: int) -> Any:
+    return ctypes.c_void_p * n
+
 
 class Request:
     """A collective under way. Do not change or read its arrays before it is done."""
 
-    def __init__(self, job: Job, pointer: ctypes.c_void_p, keep: tuple, result: Any) -> None:
-        self._job, self._pointer = job, pointer
-        self._keep, self._result = keep, result
+    def __init__(self, job: Job, keep: Any, result: Any, n_calls: int = 1) -> None:
+        """`n_calls`: of C, all of which it waits for."""
+        self._job, self._keep, self._result = job, keep, result
+        # Of each call: C sets it when the call has begun, and clears it when it has ended.
+        self._pointers = pointers = _pointers(n_calls)()
+        self._address = ctypes.addressof(pointers)
+        self._n_begun = 0
+        self._returned: list[int] = []
+        self._first_error = 0
         self._number: int | None = None
         self._error: Exception | None = None
         self._lock = threading.Lock()
 
-    def _finish(self, number: int) -> None:
+    @property
+    def n_begun(self) -> int:
+        """How many calls have begun, although one of them may not have returned to its caller."""
+        pointers, n = self._pointers, self._n_begun
+        while n < len(pointers) and pointers[n]:
+            n += 1
+        self._n_begun = n
+        return n
+
+    def place(self, call: int) -> int:
+        """The address where C puts the pointer of this call."""
+        return self._address + call * _POINTER_BYTES
+
+    def _note(self) -> None:
+        """Take what C has returned."""
+        for number in self._returned:
+            self._first_error = self._first_error or number
+        self._returned.clear()
+
+    def _await(self, milliseconds: int) -> bool:
+        """Wait in C, and note the end when all calls have ended. The lock is held.
+
+        The last call ends last, as a rule: while this thread waits for it, it does the work of all.
+        """
+        if self._number is None and not self._job._context:
+            self._error, self._number = Closed("the job was closed before the call ended"), -5009
+        if self._number is not None:
+            return True
+        pointers, returned, call = self._pointers, self._returned, self.n_begun
+        while call:
+            if not pointers[call - 1]:
+                call -= 1
+                continue
+            if returned:
+                self._note()
+            stored(returned, lib.sml_wait_any, self.place(call - 1), 1, milliseconds, _ignored)
+            if returned[-1]:  # of a call that C refuses to wait for, too
+                pointers[call - 1] = None
+            elif pointers[call - 1]:
+                return False
+        self._finish()
+        return True
+
+    def _finish(self) -> None:
+        self._note()
+        number = self._first_error
         if number:
             self._error = make(number, c.text_of(self._job._context, number))
             self._job._failed.append(self._keep)
-        self._number, self._keep = number, ()
         under_way.discard(self)
-
-    def _look(self) -> bool:
-        if self._number is None and not self._job._context:
-            self._error, self._number = Closed("the job was closed before the call ended"), -5009
-        if self._number is None:
-            done = ctypes.c_int(0)
-            number = lib.sml_test(self._pointer, ctypes.byref(done))
-            if done.value:
-                self._finish(number)
-        return self._number is not None
+        self._number, self._keep = number, ()
 
     def test(self) -> bool:
         """Whether the call has ended. Raises the call's error if it failed."""
-        with self._lock:
-            done = self._look()
+        done = self._number is not None or self._wait_for(0)
         if self._error:
             raise self._error
         return done
@@ -62,13 +118,13 @@ class Request:
 
     def _wait(self, timeout: float | None = None) -> Any:
         """wait() for this package: the fence that keeps torch.compile out of it takes time."""
-        if timeout is not None and math.isnan(timeout):
+        if timeout is None:
+            milliseconds = _SLICE_MS if in_main_thread() else -1
+            with self._lock:  # another thread may have it; Ctrl-C ends this wait, too
+                while not self._await(milliseconds):
+                    pass
+        elif math.isnan(timeout):
             raise ValueError("timeout is not a number")
-        if timeout is None and not in_main_thread():
-            with self._lock:
-                if self._number is None and self._job._context:
-                    self._finish(lib.sml_wait(self._pointer))
-                self._look()
         elif not in_slices(self._wait_for, timeout):
             raise TimeoutError(f"not done after {timeout} s; the call goes on")
         if self._error:
@@ -77,19 +133,13 @@ class Request:
 
     def _wait_for(self, seconds: float) -> bool:
         """Wait in C for this long, at most. Another thread may have the request."""
-        if not self._lock.acquire(timeout=seconds):
-            return False
+        locked: list[bool] = []
         try:
-            if self._number is None and self._job._context:
-                done = ctypes.c_int(0)
-                milliseconds = math.ceil(1000 * seconds)
-                number = lib.sml_wait_for(self._pointer, milliseconds, ctypes.byref(done))
-                if done.value:
-                    self._finish(number)
-                return bool(done.value)
-            return self._look()
+            stored(locked, self._lock.acquire, True, seconds)
+            return locked[0] and self._await(math.ceil(1000 * seconds))
         finally:
-            self._lock.release()
+            if locked and locked[0]:
+                self._lock.release()
 
 
 # C uses their arrays. Held here and not by the jobs, because a job may be dropped

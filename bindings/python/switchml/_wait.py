@@ -7,20 +7,26 @@ never stays in C for long. Other threads may.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _SHORTEST_S, _LONGEST_S = 20e-6, 5e-3
-_SLICE_S = 0.02
+SLICE_S = 0.02
 _WATCH_S = 0.05
 
 
 def in_main_thread() -> bool:
     return threading.get_ident() == threading.main_thread().ident
+
+
+def stored(results: list, function: Callable[..., Any], *arguments: Any) -> None:
+    """Append what the function of C returns. Ctrl-C cannot come between the two."""
+    results.extend(itertools.starmap(function, (arguments,)))
 
 
 def poll(done: Callable[[], bool], timeout: float | None = None) -> bool:
@@ -34,15 +40,11 @@ def poll(done: Callable[[], bool], timeout: float | None = None) -> bool:
     return True
 
 
-def in_slices(wait: Callable[[float], bool], timeout: float | None = None) -> bool:
+def in_slices(wait: Callable[[float], bool], timeout: float) -> bool:
     """Wait in C, and return between slices to where Python handles signals. `wait` waits for a
     number of seconds, at most, and returns whether the wait is over. False: timed out."""
-    if timeout is None:
-        while not wait(_SLICE_S):
-            pass
-        return True
     end = time.monotonic() + timeout
-    while not wait(min(_SLICE_S, max(0.0, end - time.monotonic()))):
+    while not wait(min(SLICE_S, max(0.0, end - time.monotonic()))):
         if time.monotonic() >= end:
             return False
     return True

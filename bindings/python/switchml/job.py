@@ -168,26 +168,46 @@ class Job:
     def _pending(self) -> list[Request]:
         return [request for request in tuple(under_way) if request._job is self]
 
-    def _submit(
-        self, name: str, arguments: tuple, keep: tuple, result: Any, waits: bool = False
-    ) -> Request:
-        """Make a call of C. `waits`: this thread waits for it next, and does its work in there."""
+    def _submit(self, name: str, arguments: tuple, keep: Any, result: Any) -> Request:
+        """Make a call of C."""
+        request = Request(self, keep, result)
+        self._begin(request, 0, name, arguments)
+        return request
+
+    def _begin(
+        self,
+        request: Request,
+        call: int,
+        name: str,
+        arguments: tuple,
+        waits: bool = False,
+        title: bytes | None = None,
+    ) -> None:
+        """Make call number `call` of the request. `waits`: this thread waits for it next, and does
+        its work in there. `title`: what all ranks must call it."""
         if not self._context:
             raise Closed("the job is closed: no more calls can be made")
-        request = Request(self, ctypes.c_void_p(), keep, result)
-        pointer = ctypes.byref(request._pointer)
         # Before C gets the arrays: from then on, Ctrl-C may come at any time.
         under_way.add(request)
         try:
             if waits:
                 lib.sml_will_wait(self._context)
-            number = getattr(lib, f"sml_{name}_async")(self._context, *arguments, pointer)
+            if title is not None:
+                lib.sml_name_call(self._context, title)
+            begin = getattr(lib, f"sml_{name}_async")
+            number = begin(self._context, *arguments, request.place(call))
             if number:
                 raise make(number, c.text_of(self._context, number))
-        except Exception:  # also after Ctrl-C: C may use them
-            under_way.discard(request)
+        except BaseException as error:
+            # The next call is another one. (This thread may not wait for it at once.)
+            if waits:
+                lib.sml_will_wait(None)
+            if title is not None:
+                lib.sml_name_call(self._context, None)
+            # After Ctrl-C, C may use its arrays.
+            if isinstance(error, Exception) and not request.n_begun:
+                under_way.discard(request)
             raise
-        return request
 
     def _complete(self, begin: Callable[..., Request], *arguments: Any) -> Any:
         """Make a call that no other thread can wait for. An interrupt ends the job."""

@@ -29,7 +29,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...errors import Timeout
 from ...job import Job
 from .line import Line
-from .tensors import describe, is_accelerated, on_stream, tensors_in
+from .tensors import Begun, describe, is_accelerated, on_stream, tensors_in
 from .work import Work, place
 
 # Up to 2.8 its reduce_scatter ignores the operation. 2.13 computes it; others were not tried.
@@ -155,16 +155,20 @@ class Modes:
 
 
 class Elsewhere(Work):
-    """A collective on Gloo. `call` begins it, and returns Gloo's work."""
+    """A collective on Gloo. `call` begins it (tensors.on_dense)."""
 
     _runs_on = "gloo"
     when_on_gloo: Callable[[], None] | None = None  # called when it begins there
 
     def __init__(
-        self, name: str, arguments: Sequence[Any], call: Callable[[], Any], limit: float | None
+        self,
+        name: str,
+        arguments: Sequence[Any],
+        call: Callable[[Begun], Any],
+        limit: float | None,
     ) -> None:
-        self._call: Callable[[], Any] | None = call
-        self._inner: Any = None
+        self._call: Callable[[Begun], Any] | None = call
+        self._begun = Begun()
         tensors = tensors_in(arguments)
         super().__init__(name, tensors, (), None, limit)
         self._arguments: Sequence[Any] = arguments
@@ -184,18 +188,27 @@ class Elsewhere(Work):
     def proceed(self) -> Callable[[], None] | None:
         if self.planned is not None:
             return None
-        if self._call is not None:  # otherwise the caller was interrupted after this
+        if not self._begun.works:  # otherwise the caller was interrupted after this
+            assert self._call is not None
             with self._modes():
-                self._inner = self._call()
-            self._call = None
-        return self._inner.wait
+                self._call(self._begun)
+        return self._finish_there if self._begun.copies else self._inner.wait
+
+    def _finish_there(self) -> None:
+        with self._modes():
+            self._begun.finish()
+
+    @property
+    def _inner(self) -> Any:
+        return self._begun.works[0]
 
     def end(self, error: BaseException | None) -> Callable[[], None] | None:
         self._call, self.when_on_gloo, self._arguments = None, None, ()
+        self._begun.copies = []
         return super().end(error)
 
     def synchronize(self) -> None:
-        if self._devices and self._inner is not None:
+        if self._devices and self._begun.works:
             self._inner.wait()  # has ended: now this thread's streams wait for Gloo's
 
     def result(self) -> list[torch.Tensor]:

@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..._wait import poll
 from ...errors import Closed, SwitchMLError, Timeout
@@ -29,7 +29,7 @@ from ...job import Job, Request
 from .callbacks import no_turns, watch
 from .summary import Usage
 from .threads import Callbacks
-from .work import Prompt, Work, place
+from .work import Prompt, Work, place, request_of
 
 log = logging.getLogger("switchml.torch")
 
@@ -126,44 +126,36 @@ class Line:
 
     def put(self, work: Work) -> None:
         """Begin the work, or let it wait for its turn."""
-        with self._lock:
-            if self._closed:
-                raise Closed(f"{self._title} has been destroyed: no more calls can be made")
-            self.n_put += 1
-            place = self._place_of(work)
-            behind = not work.awaited or self._n_begun
-            has_turn = self._job and not (work.late or work.held or place or self._busy)
-            if not has_turn or (behind and work.asks):
-                self._let_wait(work, place)
-                return
-            if behind:
-                self._give_to_finisher(work)
-                return
-            self._n_awaited += 1
-            self._busy = True
-        self._begin_here(work)
-        self._finish_here(work)
-
-    def _let_wait(self, work: Work, place: int) -> None:
-        self._waiting.insert(place, work)
-        if self._starter is None:
-            self._starter = self._thread("starter", self._start_works)
-        self._more.notify_all()
-
-    def _begin_here(self, work: Work) -> None:
-        """Begin a work, which may ask the other ranks. Later works wait, as with the starter."""
-        given = True
         try:
-            self._begin(work, waits=True)
-            given = False
-        finally:
             with self._lock:
-                if given:  # the application was interrupted, and its call goes on
-                    self._let_wait(work, 0)
-                    self._n_awaited -= 1
-                self._busy = False
-                if self._waiting or self._closed:  # otherwise waking the starter only takes time
-                    self._more.notify_all()
+                if self._closed:
+                    raise Closed(f"{self._title} has been destroyed: no more calls can be made")
+                place = self._place_of(work)
+                behind = not work.awaited or self._n_begun
+                has_turn = self._job and not (work.late or work.held or place or self._busy)
+                if not has_turn or (behind and work.asks):
+                    self._let_wait(work, place, is_new=True)
+                    return
+                self.n_put += 1
+                if behind:
+                    n_begun = self._n_begun
+                    try:
+                        self._begin(work)
+                        self._finish_later(work)
+                    except BaseException:  # the application was interrupted
+                        if self._n_begun == n_begun:  # the finisher has not got it
+                            self._let_wait(work, 0)
+                        raise
+                    return
+                self._n_awaited += 1
+                self._busy = work.is_here = work.has_turn = True
+            self._begin(work, waits=True)
+            self._end_turn(work)
+            self._finish(work)
+            self._leave(work)
+        except BaseException:
+            self._leave(work)
+            raise
 
     def hurry(self, work: Prompt, keep: Any) -> bool:
         """Make the work's calls of C, and wait for their end. False: it is not its turn yet.
@@ -172,38 +164,59 @@ class Line:
         """
         if not no_turns():
             return False
-        with self._lock:
-            job = self._job
-            if not job or self._waiting or self._busy or self._n_begun or self._closed:
-                return False
-            self.n_put += 1
-            self._n_awaited += 1
-            try:
-                work.hurry(job, keep)
-            except Exception as failure:  # reported to the caller that waits for the work
-                work.begin_error = failure
-            except BaseException:  # the application was interrupted: the starter goes on
-                work.keep = keep
-                self._let_wait(work, 0)
-                self._n_awaited -= 1
-                raise
-        self._finish_here(work)
+        work.keep = keep
+        try:
+            with self._lock:
+                job = self._job
+                if not job or self._waiting or self._busy or self._n_begun or self._closed:
+                    return False
+                self.n_put += 1
+                self._n_awaited += 1
+                work.is_here = True
+                try:
+                    work.begin(job, True)
+                except Exception as failure:  # reported to the caller that waits for the work
+                    work.begin_error = failure
+            self._finish(work)
+            self._leave(work)
+        except BaseException:
+            self._leave(work)
+            raise
         return True
 
-    def _finish_here(self, work: Work) -> None:
-        given = False
-        try:
-            self._finish(work)
-        except BaseException:  # the application was interrupted, and its call goes on
-            given = True
-            raise
-        finally:
-            with self._lock:
-                if given:
-                    self._finish_later(work)
-                self._n_awaited -= 1
-                if self._closed:
-                    self._more.notify_all()
+    # Ctrl-C may come in the application's thread whenever a function returns, in each of these.
+    # What must change together is therefore assigned without a call between, and what wakes others
+    # comes before that: they look when they get the lock.
+
+    def _let_wait(self, work: Work, place: int, is_new: bool = False) -> None:
+        if not _was_started(self._starter):
+            self._starter = self._thread("starter", self._start_works)
+            self._starter.start()
+        self._more.notify_all()
+        self.n_put += is_new
+        self._waiting.insert(place, work)
+
+    def _end_turn(self, work: Work) -> None:
+        """Later works need not wait for the work that this thread has begun. Lets them begin."""
+        with self._lock:
+            if self._waiting or self._closed:  # otherwise waking the starter only takes time
+                self._more.notify_all()
+            self._busy = work.has_turn = False
+
+    def _leave(self, work: Work) -> None:
+        """The application's thread has ended the work; or it was interrupted, and the call goes
+        on in other threads, from where it is."""
+        with self._lock:
+            if not work.is_here:
+                return
+            if not work.has_ended:
+                self._let_wait(work, 0)
+            elif self._closed or (work.has_turn and self._waiting):
+                self._more.notify_all()
+            if work.has_turn:
+                self._busy = work.has_turn = False
+            self._n_awaited -= 1
+            work.is_here = False
 
     def _place_of(self, work: Work) -> int:
         """Insert it before works that wait for the callback that made this call; otherwise at the
@@ -221,17 +234,23 @@ class Line:
                 self._more.notify()
 
     def _thread(self, what: str, run: Callable[[], None]) -> threading.Thread:
-        thread = threading.Thread(target=run, name=f"switchml-{what}", daemon=True)
-        thread.start()
-        return thread
+        """A thread that is not started yet. Who is interrupted while starting it cannot know
+        whether it was; so it is kept before that, and the starter and the finisher end at once if
+        another thread has been kept since then."""
+        return threading.Thread(target=run, name=f"switchml-{what}", daemon=True)
+
+    def _is_kept(self) -> bool:
+        with self._lock:
+            return threading.current_thread() in (self._starter, self._finisher)
 
     def _begin(self, work: Work, waits: bool = False) -> None:
-        error = self._failed
+        """Again, if the application was interrupted in here: it goes on from there."""
+        error = work.begin_error or self._failed
         if error is None:
             try:
                 assert self._job is not None
                 work.begin(self._job, waits)
-                if work.asks and work.planned is not None:
+                if work.is_asking:
                     for request in work.requests:
                         self._await(request, work)
                     work.answered(self._job, waits)
@@ -241,17 +260,10 @@ class Line:
             work.begin_error = error
         work.after = ()
 
-    def _give_to_finisher(self, work: Work) -> None:
-        try:
-            self._begin(work)
-        except BaseException:  # the application was interrupted: the starter goes on
-            self._let_wait(work, 0)
-            raise
-        self._finish_later(work)
-
     def _finish_later(self, work: Work) -> None:
-        if self._finisher is None:
+        if not _was_started(self._finisher):
             self._finisher = self._thread("finisher", self._finish_works)
+            self._finisher.start()
         self._n_begun += 1
         self._begun.put(work)
 
@@ -262,6 +274,8 @@ class Line:
     # ---- the threads ----
 
     def _start_works(self) -> None:
+        if not self._is_kept():
+            return
         while True:
             with self._lock:
                 while self._busy or not (self._closed or self._is_next_free()):
@@ -285,6 +299,8 @@ class Line:
         return bool(self._waiting) and not self._waiting[0].held
 
     def _finish_works(self) -> None:
+        if not self._is_kept():
+            return
         while (work := self._begun.get()) is not None:
             self._finish(work)
             del work
@@ -293,6 +309,8 @@ class Line:
 
     def _finish(self, work: Work) -> None:
         """Wait for the work's requests, and end it, or leave the rest to the follower."""
+        if work.has_ended:  # by an application that was interrupted after that
+            return
         error = work.begin_error
         for index, request in enumerate(work.requests):
             try:
@@ -312,6 +330,7 @@ class Line:
         elif threading.current_thread() is self._finisher:
             if self._follower is None:
                 self._follower = self._thread("follower", self._follow_works)
+                self._follower.start()
             self._proceeding.put((work, rest))
         else:
             self._follow(work, rest)
@@ -384,7 +403,9 @@ class Line:
         if self._job is None:
             return
         try:
-            farewell = place(self._farewell).begin(self._job)
+            leaving = place(self._farewell)
+            farewell = request_of(self._job, [leaving])
+            leaving.begin(self._job, farewell, 0)
             if not poll(lambda: _has_ended(farewell), max(0.0, deadline - time.monotonic())):
                 self._job.abort(f"this rank has left {self._title}, and others have not")
         except SwitchMLError:
@@ -403,13 +424,17 @@ class Line:
 
     def _end_of(self, thread: threading.Thread | None, deadline: float) -> bool:
         """Whether the thread has ended; otherwise it is stopped early."""
-        if thread is None:
+        if not _was_started(thread):
             return True
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
             self.abort(f"{self._title} was destroyed before its collectives had ended")
             thread.join(5)
         return not thread.is_alive()
+
+
+def _was_started(thread: threading.Thread | None) -> TypeGuard[threading.Thread]:
+    return thread is not None and thread.ident is not None
 
 
 def _has_ended(request: Request) -> bool:

@@ -24,16 +24,16 @@ import torch
 from ... import _library as c
 from ...job import Job
 from .elsewhere import Elsewhere, plain_name_of
-from .tensors import copy_to, dense, describe
-from .work import Call, Plan, all_gather, place
+from .tensors import Begun, copy_to, dense, describe
+from .work import Call, Plan, all_gather, titled
 
 # Of the parts of all ranks: up to this, a gather is an all-gather, which is one call.
 GATHERED_BYTES = 1 << 16
 
 
-def rooted_text(name: str, ones: Sequence[torch.Tensor], root: int) -> str:
+def rooted_text(name: str, count: int, kind: str, root: int) -> str:
     """What the ranks of a gather or scatter must agree on."""
-    return f"{name} of {ones[0].numel()} {describe(ones)}, root {root}"
+    return f"{name} of {count} {kind}, root {root}"
 
 
 def passed(address: int | None, n_bytes: int, root: int) -> tuple[int | None, int, int, int]:
@@ -55,12 +55,13 @@ def gather(
     def plan() -> Plan:
         (send,), _ = dense([own])
         targets, finish = dense(outputs)
-        calls = [place(rooted_text("gather", [own], root))]
+        calls = []
         for source in range(size):
             target = targets[source] if targets else None
             calls.append(_pass(send if source == rank else target, own.nbytes, source))
         if targets:
             copy_to(targets[root], send)
+        calls = titled(rooted_text("gather", own.numel(), describe([own]), root), calls)
         return Plan(calls, ("broadcast", size * own.nbytes), finish)
 
     return plan
@@ -74,7 +75,7 @@ def scatter(
     def plan() -> Plan:
         (target,), copy_back = dense([own])
         sources, _ = dense(inputs)
-        calls = [place(rooted_text("scatter", [own], root))]
+        calls = []
         for taker in range(size):
             if taker != root:
                 source = sources[taker] if sources else None
@@ -86,6 +87,7 @@ def scatter(
             if copy_back is not None:
                 copy_back()
 
+        calls = titled(rooted_text("scatter", own.numel(), describe([own]), root), calls)
         return Plan(calls, ("broadcast", size * own.nbytes), finish)
 
     return plan
@@ -117,7 +119,7 @@ class Exchange(Elsewhere):
         self,
         name: str,
         arguments: Sequence[Any],
-        call: Callable[[], Any],
+        call: Callable[[Begun], Any],
         limit: float | None,
         rank: int,
         parts: Callable[[], Parts],
@@ -132,7 +134,9 @@ class Exchange(Elsewhere):
         self.plan = self._ask
 
     def begin(self, job: Job, waits: bool = False) -> None:
-        if not self._has_answers:  # otherwise it was interrupted after this
+        if self._has_answers:  # it was interrupted after this
+            self._make_calls(job, waits)
+        else:
             super().begin(job, waits)
 
     def _ask(self) -> Plan:
@@ -150,7 +154,7 @@ class Exchange(Elsewhere):
                 ctypes.memmove(address, part.data_ptr(), part.nbytes)
                 address += part.nbytes
         self._told = torch.empty((len(sent), len(block)), dtype=torch.uint8, device="cpu")
-        calls = [place(self._text), all_gather(block, self._told, block)]
+        calls = titled(self._text, [all_gather(block, self._told, block)])
         return Plan(calls, ("alltoall", sum(sent)), copy_back)
 
     def end(self, error: BaseException | None) -> Callable[[], None] | None:
@@ -159,10 +163,13 @@ class Exchange(Elsewhere):
         return callbacks
 
     def answered(self, job: Job, waits: bool) -> None:
-        if not self._has_answers:
-            calls = self._take_answers()
-            self._calls, self.requests, self._has_answers = calls, [], True
+        calls = self._take_answers()
+        self._calls, self.requests, self._has_answers = calls, [], True
         self._make_calls(job, waits)
+
+    @property
+    def is_asking(self) -> bool:  # type: ignore[override]
+        return self.planned is not None and not self._has_answers
 
     def _take_answers(self) -> list[Call]:
         """Take the parts of other ranks that have come. Returns the calls for all others."""

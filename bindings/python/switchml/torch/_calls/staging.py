@@ -25,7 +25,7 @@ import torch
 
 from ...job import Job
 from .tensors import copy_to, on_stream, overlap
-from .work import Call, Work
+from .work import Call, Work, request_of
 
 PIECE_BYTES = 4 << 20
 # For each device, the works that have not ended, in the order of their calls.
@@ -151,7 +151,8 @@ class DeviceWork(Work):
         copied = self._copied or self._copy_after_others()
         for piece, event in zip(self._pieces, copied, strict=True):
             event.synchronize()
-            self.requests.append(piece.call.begin(job))
+            self.requests.append(request_of(job, [piece.call]))
+            piece.call.begin(job, self.requests[-1], 0)
 
     def progress(self, index: int) -> None:
         piece = self._pieces[index]

@@ -14,6 +14,7 @@ from torch.distributed import ReduceOp
 
 from ..._tensor_memory import is_lazy, is_plain, kind_of, ready
 from ..._untraced import Untraced
+from ..._wait import stored
 
 
 def _device_types() -> list[str]:
@@ -165,14 +166,28 @@ def copy_to(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = Fal
         target.copy_(source, non_blocking=non_blocking)
 
 
+class Begun:
+    """A call of Gloo's that has begun, or is to begin."""
+
+    def __init__(self) -> None:
+        self.works: list[Any] = []  # Gloo's, if it has begun
+        self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # back, when it has ended
+
+    def finish(self) -> None:
+        """Again, if the application was interrupted in here."""
+        self.works[0].wait()
+        _copy_back(self.copies)
+
+
 def on_dense(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """A method of Gloo's, which reads and writes memory as if every tensor was contiguous.
 
     The first argument has the outputs. If they must be copied back, the call returns when it has
-    ended: only then can they be.
+    ended: only then can they be. With `begun`, the caller does that, also if the application is
+    interrupted when the call has begun.
     """
 
-    def call(*arguments: Any, **named: Any) -> Any:
+    def call(*arguments: Any, begun: Begun | None = None, **named: Any) -> Any:
         outputs: list[tuple[torch.Tensor, torch.Tensor]] = []
         inputs: list[tuple[torch.Tensor, torch.Tensor]] = []
         first, *others = arguments or (None,)
@@ -183,12 +198,13 @@ def on_dense(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
                 "pass one, and copy it"
             )
         others = [_dense_in(other, inputs) for other in others]
-        work = method(first, *others, **named) if arguments else method(**named)
-        if outputs:
-            work.wait()
-            for tensor, copy in outputs:
-                copy_to(tensor, copy)
-        return work
+        given = (first, *others) if arguments else ()
+        ours = Begun() if begun is None else begun
+        ours.copies = outputs
+        stored(ours.works, functools.partial(method, *given, **named))
+        if outputs and begun is None:
+            ours.finish()
+        return ours.works[0]
 
     return call
 

@@ -36,7 +36,8 @@ class Call:
     """A call of the C library: its name, its buffers, and its other arguments.
 
     send and recv are contiguous and may be the same. `divisible`: calling it for pieces gives the
-    same result. `source`: the tensor whose elements `send` contains.
+    same result. `source`: the tensor whose elements `send` contains. `title`: what all ranks must
+    call it; None: as C does.
     """
 
     name: str
@@ -45,14 +46,16 @@ class Call:
     arguments: Callable[[torch.Tensor, torch.Tensor], tuple]
     divisible: bool = False
     source: torch.Tensor | None = None
+    title: bytes | None = None
 
     @property
     def n_bytes(self) -> int:
         return max(self.send.nbytes, self.recv.nbytes)
 
-    def begin(self, job: Job, waits: bool = False) -> Request:
+    def begin(self, job: Job, request: Request, number: int, waits: bool = False) -> None:
+        """Make it, as the request's call of this number."""
         arguments = self.arguments(self.send, self.recv)
-        return job._submit(self.name, arguments, (self.send, self.recv), None, waits)
+        job._begin(request, number, self.name, arguments, waits, self.title)
 
 
 def all_gather(send: torch.Tensor, recv: torch.Tensor, source: torch.Tensor) -> Call:
@@ -69,13 +72,23 @@ def broadcast(tensor: torch.Tensor, root: int, source: torch.Tensor | None = Non
     return Call("broadcast", tensor, tensor, arguments, divisible=True, source=source)
 
 
-def place(name: str, memory: torch.Tensor | None = None) -> Call:
-    """A barrier with a name: the place of something that is no call of the C library.
-
-    `memory`: that of the other calls of its work.
-    """
-    nothing = torch.empty(0) if memory is None else memory[:0]
+def place(name: str) -> Call:
+    """A barrier with a name: the place of something that is no call of the C library."""
+    nothing = torch.empty(0, device="cpu")
     return Call(_PLACE, nothing, nothing, lambda send, recv: (name.encode(),))
+
+
+def titled(title: str, calls: list[Call]) -> list[Call]:
+    """The same, which all ranks must make for this."""
+    if not calls:
+        return [place(title)]
+    calls[0].title = title.encode()
+    return calls
+
+
+def request_of(job: Job, calls: Sequence[Call]) -> Request:
+    """A request for these calls, which have not been made."""
+    return Request(job, [(call.send, call.recv) for call in calls], None, len(calls))
 
 
 @dataclass(slots=True)
@@ -95,7 +108,9 @@ class Work(_Work, Untraced):
     late = False  # it cannot begin at once, because device memory must be copied first
     awaited = False  # the application waits for it next: the call may return when it has ended
     for_cpp = False  # its future holds a list of C++
-    asks = False  # its first requests bring what it needs from other ranks for the next ones
+    asks = False  # its first request brings what it needs from other ranks for the next one
+    is_asking = False  # that request has not been answered
+    is_here = has_turn = False  # in the application's thread; and no later work may begin (line.py)
     plan: Callable[[], Plan] | None = None
     planned: Plan | None = None  # that of `plan`, if the work follows it
 
@@ -147,8 +162,13 @@ class Work(_Work, Untraced):
 
     def _make_calls(self, job: Job, waits: bool) -> None:
         """Make those of the C calls that have not been made."""
-        for call in self._calls[len(self.requests) :]:
-            self.requests.append(call.begin(job, waits))
+        if not self._calls:
+            return
+        if not self.requests:
+            self.requests = [request_of(job, self._calls)]
+        (request,) = self.requests
+        for number in range(request.n_begun, len(self._calls)):
+            self._calls[number].begin(job, request, number, waits)
 
     def _go_without_plan(self, job: Job) -> None:
         """It makes the calls that it was made with."""
@@ -169,6 +189,11 @@ class Work(_Work, Untraced):
     def proceed(self) -> Callable[[], None] | None:
         """All requests have succeeded. Returns what else to wait for, in another thread."""
         return None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether end() has ended it; its callbacks may still run."""
+        return self._has_ended
 
     @property
     def held(self) -> bool:
@@ -289,7 +314,7 @@ class Prompt(Work):
     Its constructor does much less than that of Work: what a call in progress needs is made when
     the call does not end at once, or when it is asked for. Calls of few bytes take little longer
     than this. `calls`: names in C, and arguments; `n_bytes` is what they move, which has the name
-    of the last.
+    of the last. `title`: of the first.
     """
 
     late, awaited, limit, deadline = False, True, None, None
@@ -298,7 +323,8 @@ class Prompt(Work):
     _calls, _devices = (), []
     _range = _end_signal = _promise = _cpp_future = _error = None
     _has_ended = False
-    keep: Any = None  # of an interrupted call
+    keep: Any = None  # the tensors whose memory C uses
+    title: bytes | None = None
 
     def __init__(
         self,
@@ -319,15 +345,14 @@ class Prompt(Work):
     def moved(self) -> list[tuple[str, int]]:
         return [(self.calls[-1][0], self._n_bytes)]
 
-    def hurry(self, job: Job, keep: Any, waits: bool = True) -> None:
-        """Make those of the calls of C that have not been made. `waits`: as in Work.begin()."""
-        self.begun_at = time.monotonic()
-        for call, arguments in self.calls[len(self.requests) :]:
-            self.requests.append(job._submit(call, arguments, keep, None, waits))
-
     def begin(self, job: Job, waits: bool = False) -> None:
-        """Go on after hurry() was interrupted."""
-        self.hurry(job, self.keep, waits)
+        if not self.requests:
+            self.begun_at = time.monotonic()
+            self.requests = [Request(job, self.keep, None, len(self.calls))]
+        (request,) = self.requests
+        for number in range(request.n_begun, len(self.calls)):
+            title = None if number else self.title
+            job._begin(request, number, *self.calls[number], waits, title)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """As Work.wait(). Short, so that torch.compile may trace it, and need not be kept out."""

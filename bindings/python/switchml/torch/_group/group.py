@@ -38,6 +38,7 @@ from .._calls.line import FAREWELL, AbortHooks, Line, seconds_of
 from .._calls.staging import Accelerator, DeviceWork
 from .._calls.summary import Summary, Usage, bytes_of
 from .._calls.tensors import (
+    Begun,
     dense,
     describe,
     is_accelerated,
@@ -227,7 +228,9 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             return method(*arguments, **named)  # it may send nothing
         check(name, everything)
         given = with_dimensions(name, list(arguments))
-        work = self._made(Elsewhere, name, everything, lambda: method(*given, **named))
+        work = self._made(
+            Elsewhere, name, everything, lambda begun: method(*given, begun=begun, **named)
+        )
         self._line.put(work)
         return work
 
@@ -236,7 +239,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     ) -> Work:
         """A call that Gloo makes, unless all ranks share one host's memory."""
         method = on_dense(name, self._method(name))
-        work = self._made(make, name, arguments, lambda: method(*arguments))
+        work = self._made(make, name, arguments, lambda begun: method(*arguments, begun=begun))
 
         def tell() -> None:
             self._tell(name, what)
@@ -251,7 +254,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         make: Callable[..., Elsewhere],
         name: str,
         everything: Sequence[Any],
-        call: Callable[[], Any],
+        call: Callable[[Begun], Any],
     ) -> Elsewhere:
         timeouts = [t for a in everything if isinstance(t := getattr(a, "timeout", a), timedelta)]
         limit = self._limit(timeouts[0] if timeouts else _NONE)

@@ -27,7 +27,7 @@ from torch._C._distributed_c10d import AllgatherOptions, GatherOptions, ScatterO
 from .._calls import one_host
 from .._calls.elsewhere import Elsewhere
 from .._calls.tensors import copy_to, dense, describe, is_awaited, normal, tensors_in, writable
-from .._calls.work import Call, Plan, all_gather, broadcast, place
+from .._calls.work import Call, Plan, all_gather, broadcast, titled
 
 # Of the parts of all ranks. On one host with two cores and four ranks, this is about where
 # broadcasts overtake the all-gather, and Gloo overtakes this gather and scatter.
@@ -88,7 +88,8 @@ class Lists:
             return self._rooted_on_gloo("gather", outputs, inputs, opts, plan)
         whole, call = self._all_gathered(one)
         # The all-gather would not find that ranks name different roots.
-        calls = [place(one_host.rooted_text("gather", inputs, root), whole), call]
+        text = one_host.rooted_text("gather", one.numel(), describe([one]), root)
+        calls = titled(text, [call])
         is_short = self._bytes_of_all(one) <= one_host.GATHERED_BYTES
         return self._copy_parts("gather", calls, targets, whole, opts, None if is_short else plan)
 
@@ -113,7 +114,8 @@ class Lists:
         whole = self._empty_for_all(one)
         for part, place_of_part in zip(parts, whole, strict=False):
             copy_to(place_of_part, part.detach())
-        calls = [broadcast(whole, opts.rootRank)]
+        text = one_host.rooted_text("scatter", one.numel(), describe([one]), opts.rootRank)
+        calls = titled(text, [broadcast(whole, opts.rootRank)])
         own = whole[self.rank() : self.rank() + 1]
         return self._copy_parts("scatter", calls, outputs, own, opts, plan)
 

@@ -13,6 +13,7 @@ that has ended, or None if its call must go the long way; it has then changed no
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -33,6 +34,7 @@ from torch.distributed import ReduceOp
 from ... import _library as c
 from ..._tensor_memory import is_host_memory
 from .._calls.one_host import GATHERED_BYTES, passed, rooted_text
+from .._calls.tensors import describe
 from .._calls.work import Prompt
 from .lists import LIMIT_BYTES
 
@@ -198,6 +200,13 @@ def _addresses(job: Any, lists: Any, one: torch.Tensor, root: int) -> list[int] 
     return [part.data_ptr() for part in lists[0]]
 
 
+@functools.lru_cache(maxsize=1000)
+def _title(name: str, n: int, dtype: torch.dtype, root: int) -> bytes:
+    """What the long way calls it, too."""
+    kind = describe([torch.empty(0, dtype=dtype, device="cpu")])
+    return rooted_text(name, n, kind, root).encode()
+
+
 class _Rooted:
     """A gather or a scatter: this rank's tensor, and the addresses of root's."""
 
@@ -209,7 +218,7 @@ class _Rooted:
         self.one, self.own, self.n_bytes = one, one.data_ptr(), one.nbytes
         self.n_all = self.size * self.n_bytes
         self.has_host = job.is_on_one_host
-        self.place = "barrier_named", (rooted_text(name, [one], root).encode(),)
+        self.title = _title(name, one.numel(), one.dtype, root)
 
     def make_whole(self) -> None:
         """Memory for the parts of all. An interrupted call goes on: who ends it must have this."""
@@ -255,17 +264,18 @@ def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
                 ctypes.memmove(address, call.part(rank), call.n_bytes)
 
     targets = outputs[0] if call.is_root else []
-    work = Prompt("gather", targets, call.n_all, call.place, *calls, finish=finish)
+    work = Prompt("gather", targets, call.n_all, *calls, finish=finish)
+    work.title = call.title
     return work if group._line.hurry(work, (call, outputs)) else None
 
 
 def _scatter(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
     call = _rooted("scatter", group, outputs, inputs, opts, ScatterOptions)
-    if call is None:
+    if call is None or call.size == 1:  # which makes no call of C
         return None
     if call.has_host:
         others = [rank for rank in range(call.size) if rank != call.root]
-        calls = [call.place, *(call.passed(rank, call.root) for rank in others)]
+        calls = [call.passed(rank, call.root) for rank in others]
 
         def finish() -> None:
             if call.is_root:
@@ -281,6 +291,7 @@ def _scatter(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
             ctypes.memmove(call.own, call.part(call.rank), call.n_bytes)
 
     work = Prompt("scatter", outputs, call.n_all, *calls, finish=finish)
+    work.title = call.title
     return work if group._line.hurry(work, (call, inputs)) else None
 
 
