@@ -80,6 +80,23 @@ static void add_silent(const struct sml_stall_report *names, struct sml_ranks *r
 }
 
 /*
+ * Rank 0 has not told all. On one host, each rank can see all slots; what has been told still names
+ * the ranks' hosts.
+ */
+static void look(struct sml_late *late, const struct sml_threads *threads, unsigned stripe)
+{
+	struct sml_stall_report *told = late->told[stripe];
+	struct sml_stall_report *own = sml_question_look(threads, stripe);
+
+	if (own == NULL)
+		return;
+	if (told)
+		sml_stall_report_name(own, told);
+	sml_stall_report_close(told);
+	late->told[stripe] = own;
+}
+
+/*
  * A rank that waits as this one does may not have made later calls that another rank has made. So
  * the ranks that all slots wait for are the late ones, if there are any. If no slot waits, a rank
  * that has stopped may have to pass the results on.
@@ -96,9 +113,8 @@ void sml_late_find(struct sml_late *late, const struct sml_threads *threads, uns
 
 		if (!answers && found->silent == n_stripes)
 			found->silent = i;
-		/* On one host, each rank can see it, if rank 0 does not answer. */
-		if (late->told[i] == NULL)
-			late->told[i] = sml_question_look(threads, i);
+		if (!answers)
+			look(late, threads, i);
 		if (late->told[i] == NULL)
 			continue;
 		add_report(threads, i, late->told[i], &missing);
