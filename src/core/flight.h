@@ -3,12 +3,15 @@
  * The window: how many packets may be in flight, that is, how many slots are active. A result
  * permits the next send, so the window only limits the number of permits.
  *
- * The window grows by one packet per result until delay or loss shows that a queue is filling, and
- * then by a sixteenth per round. It shrinks when the fastest round trip of a round is far above the
- * path's minimum (a standing queue), or when more than about 6 % of the packets of each path were
- * lost (a queue too short to show delay). Lower random loss does not change it: each slot repairs
- * its own loss, so there is no need to slow down. A packet lost on any rank's path to the switch
- * looks like a loss to all ranks, so the limit grows with their number.
+ * The window grows by one packet per result up to its largest size. If the first round after that
+ * shows a queue, the window halves: with the windows of eight stripes in one link of 100 Mbit/s,
+ * the round trip would otherwise stay above the timeout for two seconds, and a tenth of the packets
+ * would be sent again though none is lost. From then on, it grows by a sixteenth per round, and
+ * shrinks by an eighth when the fastest round trip of a round is far above the path's minimum (a
+ * standing queue), or by a quarter when more than about 6 % of the packets of each path were lost
+ * (a queue too short to show delay). Lower random loss does not change it: each slot repairs its
+ * own loss, so there is no need to slow down. A packet lost on any rank's path to the switch looks
+ * like a loss to all ranks, so the limit grows with their number.
  *
  * Senders share a link in proportion to their packets in its queue, and TCP does not shrink when a
  * queue stands. So delay alone never makes the window smaller than what TCP keeps in a host's
@@ -100,8 +103,8 @@ static inline void sml_flight_result(struct sml_flight *flight, uint64_t rtt_ns,
 			flight->window =
 				flight->max < SML_FLIGHT_MIN ? flight->max : SML_FLIGHT_MIN;
 	} else if (queueing && flight->window > flight->fair) {
+		flight->window -= flight->window / (flight->probing ? 2 : 8);
 		flight->probing = false;
-		flight->window -= flight->window / 8;
 		if (flight->window < flight->fair)
 			flight->window = flight->fair;
 	} else if (!flight->probing) {

@@ -47,6 +47,26 @@ TEST(delay_alone_leaves_a_job_its_share_of_a_queue)
 	assert_int_equal(window_after(1 * ms, ms / 20, 1), SML_FLIGHT_MIN);
 }
 
+TEST(the_window_halves_once_if_its_fast_growth_fills_a_queue)
+{
+	const uint64_t ms = 1000000;
+	const uint32_t max = 2048;
+	struct sml_flight flight;
+
+	sml_flight_init(&flight, max, 1448, 8, 1, 1);
+	/* One packet per result, up to all slots: a round ends only when the growth has. */
+	for (uint32_t i = 0; i < max - SML_FLIGHT_START; i++)
+		sml_flight_result(&flight, 80 * ms, ms / 20);
+	assert_int_equal(flight.window, max);
+	while (flight.window == max)
+		sml_flight_result(&flight, 80 * ms, ms / 20);
+	assert_int_equal(flight.window, max / 2);
+	/* From now on, a round with a queue takes an eighth. */
+	for (uint32_t i = 0; i < max / 2; i++)
+		sml_flight_result(&flight, 80 * ms, ms / 20);
+	assert_int_equal(flight.window, max / 2 - max / 16);
+}
+
 TEST_WITH(the_lowest_chunk_is_allowed_beyond_the_window, NULL, end)
 {
 	struct rig_packet packets[3], packet;
