@@ -83,9 +83,10 @@ def _widened(arguments: Any) -> Any:
 
 def name_of(name: str, arguments: Sequence[Any]) -> str:
     """The call in words, the same on all ranks: "gather of 4 int64, to rank 1"."""
-    if not _equal_in(name, arguments):
+    tensors = _equal_in(name, arguments)
+    if not tensors:
         return f"{name} on Gloo"
-    return f"{plain_name_of(name, arguments)}, on Gloo"
+    return f"{_text_of(name, arguments, tensors)}, on Gloo"
 
 
 def _equal_in(name: str, arguments: Sequence[Any]) -> list[torch.Tensor]:
@@ -95,7 +96,10 @@ def _equal_in(name: str, arguments: Sequence[Any]) -> list[torch.Tensor]:
 
 def plain_name_of(name: str, arguments: Sequence[Any]) -> str:
     """The same, wherever it runs."""
-    tensors = _equal_in(name, arguments)
+    return _text_of(name, arguments, _equal_in(name, arguments))
+
+
+def _text_of(name: str, arguments: Sequence[Any], tensors: Sequence[torch.Tensor]) -> str:
     op, root = _op_in(arguments), _root_in(arguments)
     count = f"{sum(t.numel() for t in tensors)} " if name in _EQUAL else ""
     where = "" if root is None else f", root {root}"
@@ -119,10 +123,10 @@ def _root_in(arguments: Sequence[Any]) -> int | None:
 
 def check(name: str, arguments: Sequence[Any]) -> None:
     """Refuse what Gloo does not compute, though it may return as if it had."""
-    tensors, op = tensors_in(arguments), _op_in(arguments)
+    op = _op_in(arguments)
     if op is None:
         return
-    why = None
+    tensors, why = tensors_in(arguments), None
     if op.op == ReduceOp.PREMUL_SUM:
         why = "neither the switch nor Gloo multiplies: multiply the tensor, and use SUM"
     elif op.op == ReduceOp.AVG and tensors and tensors[0].dtype is torch.bool:
@@ -190,7 +194,9 @@ class Elsewhere(Work):
             return None
         if not self._begun.works:  # otherwise the caller was interrupted after this
             assert self._call is not None
-            with self._modes():
+            # The application's thread has its own modes.
+            here = self.is_here and not torch._C._len_torch_dispatch_stack()
+            with contextlib.nullcontext() if here else self._modes():
                 self._call(self._begun)
         return self._finish_there if self._begun.copies else self._inner.wait
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.distributed import ReduceOp
 
-from ..._tensor_memory import is_lazy, is_plain, kind_of, ready
+from ..._tensor_memory import is_host_memory, is_lazy, is_plain, kind_of, ready
 from ..._untraced import Untraced
 from ..._wait import stored
 
@@ -113,11 +113,16 @@ def _collect(value: Any, found: list[torch.Tensor]) -> None:
             _collect(item, found)
 
 
+@functools.cache  # PyTorch takes long to name them
+def _name_of_type(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def describe(tensors: Sequence[torch.Tensor], op: ReduceOp | None = None) -> str:
     if not tensors:
         return "no tensors"
     first = tensors[0]
-    text = str(first.dtype).removeprefix("torch.")
+    text = _name_of_type(first.dtype)
     if first.layout is not torch.strided:
         text += f" ({str(first.layout).removeprefix('torch.')})"
     elif not is_plain(first):
@@ -213,7 +218,9 @@ def _dense_in(value: Any, copies: list[tuple[torch.Tensor, torch.Tensor]]) -> An
     """The same with contiguous copies in place of tensors that Gloo cannot use as they are."""
     if isinstance(value, list):
         return [_dense_in(item, copies) for item in value]
-    if not isinstance(value, torch.Tensor) or not is_plain(value):
+    if not isinstance(value, torch.Tensor):
+        return value
+    if (is_host_memory(value) and value.is_contiguous()) or not is_plain(value):
         return value
     (flat,), finish = dense([value])
     if finish is None:
