@@ -97,11 +97,22 @@ static void describe_ports(const struct sml_port_range *ports, char *text, size_
 		snprintf(text, bytes, "any ports");
 }
 
+/* A rank's own stripe is reached by loopback, whose packets may be longer than the network's. */
+static const struct sml_interface *narrowest_interface(const struct sml_context *context)
+{
+	const struct sml_interface *narrowest = &context->stripes[0].connection.interface;
+
+	for (unsigned i = 1; i < context->n_stripes; i++)
+		if (context->stripes[i].connection.interface.mtu < narrowest->mtu)
+			narrowest = &context->stripes[i].connection.interface;
+	return narrowest;
+}
+
 void sml_log_choices(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 	const struct sml_stripe *first = &context->stripes[0];
-	const struct sml_interface *interface = &first->connection.interface;
+	const struct sml_interface *interface = narrowest_interface(context);
 	const struct sml_admission *admission = &first->admission;
 	const struct sml_shard *shard = context->stripes[context->n_stripes - 1].shards[0];
 	const struct sml_transport *transport = shard->line->transport;
