@@ -47,27 +47,53 @@ void wait_until_told(struct rank *rank)
 		usleep(5000);
 }
 
+/* No process gets these from the kernel unasked, and no switch listens there by default. */
+#define FIRST_PORT 12000
+#define PORTS	   16000
+
+/* A socket at the port, or -1 if another one has it. */
+static int bind_alone(int type, int port)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_port = htons((uint16_t)port),
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+		return fd;
+	assert_int_equal(errno, EADDRINUSE);
+	close(fd);
+	return -1;
+}
+
 /*
- * A bound socket that does not listen. If both sockets have SO_REUSEADDR, a switch can still
- * take its port, but no process that asks for any free port gets it.
+ * A TCP socket holds the port and does not listen: other tests' sockets, which have no SO_REUSEADDR
+ * when they are bound, do not get it, but a switch does.
  */
 int free_port(void)
 {
 	static int held[PORTS_HELD];
-	static unsigned n_held;
-	struct sockaddr_in address = {.sin_family = AF_INET,
-				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t length = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+	static unsigned n_held, n_tried;
+	int one = 1, port, tcp, udp;
 
-	assert_true(fd >= 0);
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
-	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+	for (;;) {
+		assert_true(n_tried < PORTS);
+		port = FIRST_PORT + (int)(((unsigned)getpid() * PORTS_HELD + n_tried++) % PORTS);
+		tcp = bind_alone(SOCK_STREAM, port);
+		if (tcp < 0)
+			continue;
+		udp = bind_alone(SOCK_DGRAM, port);
+		if (udp >= 0)
+			break;
+		close(tcp);
+	}
+	close(udp);
+	assert_int_equal(setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
 	if (n_held >= PORTS_HELD)
 		close(held[n_held % PORTS_HELD]);
-	held[n_held++ % PORTS_HELD] = fd;
-	return ntohs(address.sin_port);
+	held[n_held++ % PORTS_HELD] = tcp;
+	return port;
 }
 
 static struct sml_switch *serve(const char *parent, int port, char address[64])
