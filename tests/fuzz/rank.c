@@ -81,7 +81,7 @@ static struct sml_header header_of(const struct hostile *rank, enum sml_packet_k
 
 static void probe(struct world *world, struct hostile *rank, uint8_t shard)
 {
-	static const uint16_t widths[] = {0, 32, 352, SML_MAX_LANES};
+	static const uint16_t widths[] = {0, 32, 358, SML_MAX_LANES};
 	uint32_t what = gen_below(world->gen, 8);
 	struct sml_header header =
 		header_of(rank, what == 7 ? SML_PACKET_GROUP_PROBE : SML_PACKET_PROBE);
@@ -94,9 +94,9 @@ static void probe(struct world *world, struct hostile *rank, uint8_t shard)
 /* Mostly its slots in order, so that uses complete if the other ranks do the same. */
 static void contribute(struct world *world, struct hostile *rank)
 {
-	static const uint16_t lanes[] = {8, 0, 32, 352};
+	static const uint16_t lanes[] = {8, 0, 32, 358};
 	/* Of one block of int16 or two of int8, and of most that a packet has room for. */
-	static const uint16_t rounded[] = {33, 0, 32, 323}, narrow[] = {33, 17, 32, 342};
+	static const uint16_t rounded[] = {33, 0, 32, 355}, narrow[] = {33, 17, 32, 358};
 	static const uint8_t kinds[] = {SML_LANE_INT32, SML_LANE_INT16_ROUNDED, SML_LANE_INT32,
 					SML_LANE_INT8_ROUNDED};
 	struct gen *gen = world->gen;
