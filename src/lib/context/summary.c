@@ -97,41 +97,35 @@ static void describe_ports(const struct sml_port_range *ports, char *text, size_
 		snprintf(text, bytes, "any ports");
 }
 
-/* A rank's own stripe is reached by loopback, whose packets may be longer than the network's. */
-static const struct sml_interface *narrowest_interface(const struct sml_context *context)
-{
-	const struct sml_interface *narrowest = &context->stripes[0].connection.interface;
-
-	for (unsigned i = 1; i < context->n_stripes; i++)
-		if (context->stripes[i].connection.interface.mtu < narrowest->mtu)
-			narrowest = &context->stripes[i].connection.interface;
-	return narrowest;
-}
-
 void sml_log_choices(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 	const struct sml_stripe *first = &context->stripes[0];
-	const struct sml_interface *interface = narrowest_interface(context);
+	const struct sml_interface *interface = &first->connection.interface;
 	const struct sml_admission *admission = &first->admission;
 	const struct sml_shard *shard = context->stripes[context->n_stripes - 1].shards[0];
 	const struct sml_transport *transport = shard->line->transport;
 	char source[INET6_ADDRSTRLEN], form[SML_TEXT_BYTES], ports[48];
 	bool by_group = transport && transport->group_fd >= 0;
+	/* The rank that embeds the first stripe reaches it by loopback. */
+	uint32_t mtu = settings->mtu ? settings->mtu : interface->mtu;
+	bool narrower =
+		context->shape.lanes < sml_lanes_of_mtu(mtu, interface->source.any.sa_family);
 	bool faulty = transport && strcmp(transport->ops->name, "faults") == 0;
 
 	describe_ports(&settings->ports, ports, sizeof(ports));
 	describe_form(context, form, sizeof(form));
 	sml_log(&settings->log, SML_LOG_INFO,
 		"job \"%s\": rank %u of %u; %s; interface %s (%s, %s); %s; "
-		"%u lanes per packet (path MTU %u%s, the narrowest of all ranks); %u + %u slots%s "
+		"%u lanes per packet (path MTU %u%s, %s); %u + %u slots%s "
 		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s%s; "
 		"%s%s%s",
 		settings->job, settings->rank, settings->world_size, form, interface->name,
 		sml_sockaddr_text(&interface->source, source),
 		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", ports,
-		context->shape.lanes, settings->mtu ? settings->mtu : interface->mtu,
-		settings->mtu ? " as asked" : "", admission->head_slots, admission->data_slots,
+		context->shape.lanes, mtu, settings->mtu ? " as asked" : "",
+		narrower ? "others' are narrower" : "the narrowest of all ranks",
+		admission->head_slots, admission->data_slots,
 		context->n_stripes > 1 ? " per stripe" : "", settings->head_slots,
 		settings->data_slots, shard->worker.config.window_max,
 		sml_wire_name(settings->wire), admission->shards, sml_plural(admission->shards),
