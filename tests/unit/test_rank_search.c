@@ -112,6 +112,42 @@ TEST_WITH(whoever_finds_none_says_why_of_each, begin, NULL)
 		assert_non_null(strstr(text, names[i]));
 }
 
+/* Begins at this time, and is let go from each address after 5 s. */
+struct beginner {
+	unsigned address, n_lost, until_s;
+};
+
+static void wait_at_next(struct beginner *beginner, unsigned n_addresses, unsigned now_s)
+{
+	if (now_s < beginner->until_s)
+		return;
+	beginner->address =
+		sml_search_begin_after(beginner->address, n_addresses, ++beginner->n_lost);
+	beginner->until_s = now_s + 5;
+}
+
+static bool meet_within(unsigned seconds, unsigned n_addresses, unsigned second_s)
+{
+	struct beginner first = {.until_s = 5}, second = {.until_s = second_s + 5};
+
+	for (unsigned now_s = second_s; now_s < seconds; now_s++) {
+		for (unsigned s = now_s == second_s ? 0 : now_s; s <= now_s; s++)
+			wait_at_next(&first, n_addresses, s);
+		wait_at_next(&second, n_addresses, now_s);
+		if (first.address == second.address)
+			return true;
+	}
+	return false;
+}
+
+/* They have lost their switch at different times, because their heartbeats differ. */
+TEST(ranks_that_begin_do_not_follow_each_other_forever)
+{
+	for (unsigned n_addresses = 1; n_addresses <= 6; n_addresses++)
+		for (unsigned second_s = 0; second_s <= 30; second_s++)
+			assert_true(meet_within(240, n_addresses, second_s));
+}
+
 /* Connect to the second switch, which then says for so long that these ranks are missing. */
 static void waits_for(const unsigned *missing, unsigned n, unsigned seconds)
 {

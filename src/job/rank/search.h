@@ -118,6 +118,21 @@ struct sml_search {
 };
 
 /*
+ * For config.first: which address a rank that begins tries after this one, where it has lost a
+ * switch, or been released for lack of other ranks. It waits at one switch at a time. Ranks that
+ * have lost their switch at different times could follow each other through the list forever. So
+ * in each round, a rank tries each address once more often than in the round before, and those that
+ * are behind catch up. n_lost: how often that has happened, with this time.
+ */
+static inline unsigned sml_search_begin_after(unsigned address, unsigned n_addresses,
+					      unsigned n_lost)
+{
+	bool moves_on = n_lost % (1 + n_lost / n_addresses) == 0;
+
+	return (address + moves_on) % n_addresses;
+}
+
+/*
  * For config.absence_ns: twice as long as the ranks may take to miss their switch, and to come.
  * heartbeat_ms: the longest of the job, because each rank misses its switch after its own.
  */

@@ -154,6 +154,7 @@ static void note_loss(struct sml_stripe *stripe, struct search *search, int erro
 		search->until_ns = sml_now_ns() + PATIENCE_NS;
 		sml_notice_begin(&search->notice, settings, sml_now_ns());
 	}
+	stripe->n_lost = search->n_lost;
 	search->died |= error == SML_ERROR_SWITCH_DIED;
 	snprintf(search->lost, sizeof(search->lost), "%s", sml_error_last());
 	/* What listens there, and is no switch, closes each connection. */

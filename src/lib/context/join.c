@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "job/rank/search.h"
 #include "lib/context/failover.h"
 #include "lib/context/wait_notices.h"
 #include "lib/control/finder.h"
@@ -79,8 +80,9 @@ static unsigned first_to_try(const struct sml_stripe *stripe)
 		return stripe->context->last_switch % stripe->n_endpoints;
 	return stripe->n_retired == 0
 		       ? 0
-		       : (unsigned)(stripe->connection.endpoint - stripe->endpoints + 1) %
-				 stripe->n_endpoints;
+		       : sml_search_begin_after(
+				 (unsigned)(stripe->connection.endpoint - stripe->endpoints),
+				 stripe->n_endpoints, stripe->n_lost);
 }
 
 static int connect_to_first(struct sml_stripe *stripe)

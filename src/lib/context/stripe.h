@@ -42,6 +42,7 @@ struct sml_stripe {
 	/* It has said Ready, and whether it shares memory: other ranks may have been told to start.
 	 */
 	bool may_have_begun, reported_shared;
+	unsigned n_lost; /* switches */
 	uint64_t deadline_ns;
 	pthread_t opener;
 	int error; /* of opening, and how it was told */

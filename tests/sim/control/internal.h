@@ -129,6 +129,7 @@ struct rank {
 	uint64_t comes_ns, dies_ns, ends_by_ns;
 	/* While it begins: until when it tries; when it first lost a switch, 0: it has not. */
 	uint64_t begins_by_ns, early_ns;
+	unsigned n_lost;     /* switches, while it begins */
 	bool may_have_begun; /* it has said Ready, so others may have been told to start */
 	bool freezes, dies_leaving;
 	uint8_t home, next; /* the first address that it tries; and after a loss while it begins */

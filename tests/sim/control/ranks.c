@@ -129,6 +129,7 @@ static void begin_job(struct rank *rank, uint8_t first)
 	rank->begins_by_ns =
 		rank->control->now_ns + (rank->control->is_elastic ? MOVE_MS * MS : TIMEOUT_NS);
 	rank->early_ns = 0;
+	rank->n_lost = 0;
 	rank->may_have_begun = false;
 	rank->next = first;
 	look_for_switch(rank, false, rank->next);
@@ -150,7 +151,7 @@ static bool begins_anew(struct rank *rank, unsigned address, int error, bool con
 		return false;
 	sim_attempts_drop(rank);
 	rank->state = COMING;
-	rank->next = (uint8_t)((address + 1) % control->n_addresses);
+	rank->next = (uint8_t)sml_search_begin_after(address, control->n_addresses, ++rank->n_lost);
 	rank->comes_ns = now_ns + PAUSE_NS;
 	return true;
 }
