@@ -62,8 +62,10 @@ static void keep_line(void *context, enum sml_jobs_level level, const char *line
 {
 	struct jobs_world *world = context;
 
-	if (level != SML_JOBS_WARNING)
+	if (level != SML_JOBS_WARNING) {
+		snprintf(world->info, sizeof(world->info), "%s", line);
 		return;
+	}
 	world->n_warnings++;
 	snprintf(world->warning, sizeof(world->warning), "%s", line);
 }

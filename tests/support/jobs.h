@@ -39,6 +39,7 @@ struct jobs_world {
 	uint64_t verdicts[SML_VERDICTS];	  /* the same */
 	unsigned n_warnings;			  /* in the switch's log */
 	char warning[2 * SML_SENTENCE_BYTES];	  /* the last one */
+	char info[2 * SML_SENTENCE_BYTES];	  /* the last line there that is no warning */
 	struct {
 		unsigned n;
 		uint8_t child, shard;

@@ -66,6 +66,9 @@ TEST(a_job_ends_when_one_of_its_ranks_asks)
 	tag = jobs_open_running(&world, 2);
 	jobs_apply(&world, 10, jobs_was(tag, 1, 2));
 	assert_non_null(strstr(jobs_refusal(&world, 0), "this is no failure: rank 1 asks"));
+	assert_true(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->planned);
+	assert_int_equal(world.n_warnings, 0);
+	assert_non_null(strstr(world.info, "job \"train\" has ended: this is no failure"));
 	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_apply(&world, 11, jobs_was(tag, 0, 2));
 	jobs_assert_decided(&world, 10, 2, 1, 2);

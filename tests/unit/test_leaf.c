@@ -482,12 +482,13 @@ TEST(a_leaf_without_its_parents_results_renews_its_address)
 
 /* ---- what the operator of a leaf reads ---- */
 
-static void end_job(struct jobs_world *world, uint32_t number, const char *how)
+static void end_job(struct jobs_world *world, uint32_t number, const char *how, bool planned)
 {
 	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
 
 	end.job_number = number;
 	end.how = (char *)(uintptr_t)how;
+	end.planned = planned;
 	jobs_say(world, 0, sml_envelope(LEAF_END, leaf_end, &end));
 	assert_int_equal(world->jobs.n_jobs, 0);
 }
@@ -496,12 +497,43 @@ TEST(a_job_that_fails_elsewhere_is_in_the_leafs_log)
 {
 	struct jobs_world world;
 
-	end_job(&world, run(&world), "failed: rank 5 (host b, pid 9) died");
+	end_job(&world, run(&world), "failed: rank 5 (host b, pid 9) died", false);
 	assert_int_equal(world.n_warnings, 1);
 	assert_string_equal(world.warning, "job \"tree\" failed: rank 5 (host b, pid 9) died");
 	jobs_close(&world);
-	end_job(&world, run(&world), "");
+	end_job(&world, run(&world), "", false);
 	assert_int_equal(world.n_warnings, 0);
+	jobs_close(&world);
+}
+
+TEST(a_planned_change_of_the_members_is_in_the_leafs_log_and_no_warning)
+{
+	struct jobs_world world;
+
+	end_job(&world, run(&world), "has ended: rank 5 goes on elsewhere", true);
+	assert_int_equal(world.n_warnings, 0);
+	assert_string_equal(world.info, "job \"tree\" has ended: rank 5 goes on elsewhere");
+	jobs_close(&world);
+}
+
+TEST(a_leaf_tells_its_leaves_how_a_job_has_ended)
+{
+	uint32_t numbers[2], ranks[] = {0, 1};
+	const SmlControl__LeafEnd *end;
+	struct jobs_world world;
+
+	be_leaf(&world, 1, numbers);
+	tree_attach(&world, 2, 300);
+	tree_relay_join(&world, 2, 70, 1, 2);
+	numbers[1] = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	assert_null(offer(&world, numbers, ranks, 2, 2));
+	end_job(&world,
+		jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB)
+			->leaf_job->job_number,
+		"has ended: rank 5 goes on elsewhere", true);
+	end = jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEAF_END)->leaf_end;
+	assert_string_equal(end->how, "has ended: rank 5 goes on elsewhere");
+	assert_true(end->planned);
 	jobs_close(&world);
 }
 

@@ -120,6 +120,26 @@ TEST(a_death_behind_a_leaf_is_told_to_all)
 	jobs_close(&world);
 }
 
+TEST(leaves_learn_of_a_planned_change_of_the_members)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+	const SmlControl__LeafEnd *end;
+	struct jobs_world world;
+
+	run(&world);
+	tree_leaf_ready(&world, 0, 256);
+	message.error = SML_ERROR_ABORTED;
+	message.text = (char *)(uintptr_t) "its members change";
+	message.planned = true;
+	tree_relay(&world, 0, 71, sml_envelope(ABORT, abort, &message));
+	end = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_END)->leaf_end;
+	assert_string_equal(end->how, "has ended: rank 1 (host testhost, pid 1001) aborted the "
+				      "job: its members change");
+	assert_true(end->planned);
+	assert_int_equal(world.n_warnings, 0);
+	jobs_close(&world);
+}
+
 /* Both ranks behind the leaf have asked to leave, and are gone, before the leaf is. */
 TEST(a_leaf_outlives_its_ranks)
 {

@@ -151,7 +151,7 @@ struct sml_job {
 	/* Since when all are here but the dataplane has no room; 0 if that is not so. */
 	uint64_t tries_again_ns;
 	bool has_pool;			   /* the slots that rules name are its own */
-	char how[SML_SENTENCE_BYTES + 64]; /* it came to a bad end, for logs; "": it did not */
+	char how[SML_SENTENCE_BYTES + 64]; /* it came to its end, for logs; "": it ended well */
 	bool lacks_room;		   /* why it fails: lack of room, so it may come again */
 	bool planned;			   /* or it does not fail: its members change */
 	struct sml_member *members;	   /* n_ranks */

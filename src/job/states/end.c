@@ -105,15 +105,12 @@ bool sml_job_close(struct sml_job *job)
 /* For the logs of this switch and of its leaves, which hear of it when the job is closed. */
 static void note(struct sml_job *job, const char *what, const char *why)
 {
-	char how[SML_SENTENCE_BYTES + 64];
-
-	if (job->planned) {
-		snprintf(how, sizeof(how), "has ended: %.*s", SML_SENTENCE_BYTES - 1, why);
-		sml_jobs_log_planned(job->jobs, job->name, how);
-		return;
-	}
-	snprintf(job->how, sizeof(job->how), "%s: %.*s", what, SML_SENTENCE_BYTES - 1, why);
-	sml_jobs_log_failure(job->jobs, job->name, job->how);
+	snprintf(job->how, sizeof(job->how), "%s: %.*s", job->planned ? "has ended" : what,
+		 SML_SENTENCE_BYTES - 1, why);
+	if (job->planned)
+		sml_jobs_log_planned(job->jobs, job->name, job->how);
+	else
+		sml_jobs_log_failure(job->jobs, job->name, job->how);
 }
 
 /* Of a job that gathers to go on here: what its ranks show of it. 0: of any other. */

@@ -308,7 +308,7 @@ static void on_end(struct sml_jobs *jobs, const SmlControl__LeafEnd *in)
 	struct sml_leaf_job *job = sml_leaf_job_find(jobs, in->job_number);
 
 	if (job != NULL)
-		sml_leaf_job_end(job, in->how);
+		sml_leaf_job_end(job, in->how, in->planned);
 }
 
 void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *message)
@@ -391,8 +391,10 @@ static void end_everything(struct sml_jobs *jobs, const char *why)
 
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (leaf->jobs[i] != NULL)
-			sml_leaf_job_end(leaf->jobs[i], "looks for its switches again: the parent "
-							"of a leaf is gone");
+			sml_leaf_job_end(leaf->jobs[i],
+					 "looks for its switches again: the parent of a leaf is "
+					 "gone",
+					 false);
 	/* The leaves of this leaf end their ranks' connections, as this leaf does. */
 	while (jobs->branches != NULL)
 		sml_branch_close(jobs->branches, why);

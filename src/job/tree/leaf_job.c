@@ -38,12 +38,13 @@ bool sml_leaf_job_runs(const struct sml_leaf_job *job)
 /* ---- the end ---- */
 
 /* Its leaves end it, too. */
-static void end_below(const struct sml_leaf_job *job, const char *how)
+static void end_below(const struct sml_leaf_job *job, const char *how, bool planned)
 {
 	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
 
 	end.job_number = job->rules.job;
 	end.how = (char *)(uintptr_t)how;
+	end.planned = planned;
 	for (unsigned i = 0; i < job->n_children; i++) {
 		struct sml_branch *branch = job->children[i].branch;
 
@@ -77,16 +78,18 @@ void sml_leaf_jobs_sweep(struct sml_jobs *jobs)
 	}
 }
 
-bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how)
+bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how, bool planned)
 {
 	struct sml_jobs *jobs = job->jobs;
 
 	/* A job ends once. */
 	sml_assert(jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] == job);
 
-	if (how[0] != '\0')
+	if (how[0] != '\0' && planned)
+		sml_jobs_log_planned(jobs, job->name, how);
+	else if (how[0] != '\0')
 		sml_jobs_log_failure(jobs, job->name, how);
-	end_below(job, how);
+	end_below(job, how, planned);
 	let_proxied_peers_go(job);
 	if (job->has_slots)
 		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
@@ -118,7 +121,7 @@ bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bo
 
 	report_failure(job->jobs, job->rules.job, error, text, again);
 	snprintf(how, sizeof(how), "failed at the leaf %s: %s", job->jobs->config.name, text);
-	return sml_leaf_job_end(job, how);
+	return sml_leaf_job_end(job, how, false);
 }
 
 void sml_leaf_job_forget(struct sml_proxied *proxied)
@@ -370,7 +373,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 
 	/* Its place is free: the parent has ended the job before. */
 	if (job != NULL)
-		sml_leaf_job_end(job, "");
+		sml_leaf_job_end(job, "", false);
 	if (!is_possible(in)) {
 		report_failure(jobs, in->job_number, SML_ERROR_PROTOCOL,
 			       "the parent sends a job with impossible numbers", false);

@@ -59,10 +59,10 @@ bool sml_leaf_job_runs(const struct sml_leaf_job *job);
 
 /*
  * The ends of a job here, as in job/states/end.h: true, the job is over, and its memory lasts until
- * the input has been handled. how: for the logs of this switch and of its leaves, as in the LeafEnd
- * of control.proto. It fails if it cannot be served here, and the parent is told.
+ * the input has been handled. how, planned: for the logs of this switch and of its leaves, as in
+ * the LeafEnd of control.proto. It fails if it cannot be served here, and the parent is told.
  */
-bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how);
+bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how, bool planned);
 bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again);
 
 /* Free the jobs that are over. Between two inputs. */

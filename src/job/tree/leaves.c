@@ -122,6 +122,7 @@ void sml_leaves_end(struct sml_job *job)
 
 	end.job_number = job->rules.job;
 	end.how = (char *)(uintptr_t)job->how;
+	end.planned = job->planned;
 	for (unsigned i = 0; i < job->n_children; i++) {
 		struct sml_child *child = &job->children[i];
 
