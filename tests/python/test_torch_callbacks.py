@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Callbacks of futures that call and await collectives, as PyTorch's own hooks do."""
 
+import threading
 import time
+from datetime import timedelta
+from unittest import mock
 
 import pytest
 
@@ -12,6 +15,9 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from groups import Groups, stop  # noqa: E402
 from ranks import RankError  # noqa: E402
+from switchml import errors  # noqa: E402
+from switchml._wait import poll  # noqa: E402
+from switchml.torch._calls.callbacks import Promise  # noqa: E402
 from test_torch_ddp import BOUND, Net, batches, checksum, compare, mean_loss  # noqa: E402
 
 N = 3
@@ -55,6 +61,72 @@ def values_at_the_end(rank):
 def test_a_future_is_done_when_its_work_has_been_waited_for(groups):
     sums = [sum(rank + step for rank in range(N)) for step in range(STEPS)]
     assert groups.call(values_at_the_end, timeout=HANGS_S) == [sums] * N
+
+
+def begun_by_rank_0(rank, key, prepare):
+    """A work of rank 0 that ends when it was prepared; None on the other ranks."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank != 0:
+        store.wait([key])
+        dist.all_reduce(full(rank))
+        return None
+    work = dist.all_reduce(full(rank), async_op=True)
+    prepare(work)
+    store.set(key, "")
+    assert poll(lambda: work._has_ended, HANGS_S)
+    return work
+
+
+def kept_late(rank):
+    """The future of a work gets its value when the test lets it."""
+    keep, may_keep, said = Promise.keep, threading.Event(), None
+
+    def late(promise, value):
+        may_keep.wait(HANGS_S)
+        keep(promise, value)
+
+    with mock.patch.object(Promise, "keep", late):
+        work = begun_by_rank_0(rank, "kept late", lambda work: work.get_future())
+        if work is None:
+            return None
+        try:
+            work.wait(timedelta(milliseconds=10))
+        except errors.Timeout as error:
+            said = str(error)
+        may_keep.set()
+        work.wait(timedelta(seconds=HANGS_S))
+    return said, work.get_future().done()
+
+
+def test_a_wait_ends_at_its_timeout_although_the_future_has_no_value_yet(groups):
+    said = "all_reduce has not ended after 0.01 s; it goes on"
+    assert groups.call(kept_late) == [(said, True)] + [None] * (N - 1)
+
+
+def not_kept(rank, early):
+    """The streams of a future fail, as those of a device may."""
+
+    def prepare(work):
+        if early:
+            work.get_future()
+        work._streams = mock.Mock(side_effect=RuntimeError("no stream"))
+
+    work = begun_by_rank_0(rank, f"not kept {early}", prepare)
+    if work is None:
+        return None
+    future = work.get_future()
+    ended, found = poll(work.is_completed, 30), []
+    for wait in (work.wait, future.wait) if ended else ():
+        try:
+            wait()
+        except RuntimeError as error:
+            found.append("no stream" in str(error))
+    return found
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_future_that_cannot_get_its_value_fails(groups, early):
+    assert groups.call(not_kept, [early] * N) == [[True, True]] + [None] * (N - 1)
 
 
 # ---- waiting in callbacks ----

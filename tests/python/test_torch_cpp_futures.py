@@ -105,6 +105,26 @@ def without_option(rank):
         return str(error), [tensor.tolist() for tensor in future.value()]
 
 
+def done_at_the_end(rank):
+    """Whether the futures of C++ have their values as soon as their works were waited for."""
+    found = []
+    for step in range(300):
+        work = dist.all_reduce(own(rank), async_op=True)
+        if step % 3 != 2:
+            future = work.get_future()
+        if step % 3 == 1:
+            while not work.is_completed():
+                pass
+        else:
+            work.wait()
+        found.append((future if step % 3 != 2 else work.get_future()).done())
+    return found.count(False)
+
+
+def test_cpps_future_is_done_when_its_work_has_been_waited_for(cpp_groups):
+    assert cpp_groups.call(done_at_the_end) == [0] * N
+
+
 def test_without_the_option_cpp_finds_an_object_of_python(groups):
     """docs/pytorch.md: PyTorch says so in one line, and the process goes on."""
     for said, value in groups.call(without_option):

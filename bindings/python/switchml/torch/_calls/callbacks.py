@@ -25,6 +25,8 @@ from typing import Any
 
 import torch
 
+from ..._wait import poll
+
 _lock = threading.Lock()  # guards all contexts, turns and sources
 _here = threading.local()
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -216,16 +218,6 @@ class Promise:
         self._source = Source()
         _sources[self.future] = frozenset({self._source})
 
-    def await_done(self) -> None:
-        """Wait until the future has its value or its error, but not for its callbacks.
-
-        keep() runs in another thread than the end of the work. Who has waited for a work of Gloo or
-        NCCL may ask its future for the value at once, as torchft does.
-        """
-        if not self.future.done():
-            with contextlib.suppress(Exception):  # it is the work's
-                self.future.wait()
-
     def keep(self, value: Any) -> None:
         """Resolve the future and run its callbacks, in a thread where they may wait."""
         outer, _here.kept = getattr(_here, "kept", None), self._source
@@ -235,6 +227,21 @@ class Promise:
             _here.kept = outer
             with _closing():
                 self._source._close()
+
+
+def await_done(future: Any, seconds: float | None) -> bool:
+    """Wait until the future has its value or its error, but not for its callbacks. False: it has
+    neither after this time.
+
+    A promise is kept in another thread than the end of the work. Who has waited for a work of Gloo
+    or NCCL may ask its future for the value at once, as torchft does.
+    """
+    if seconds is not None:
+        return poll(future.done, seconds)
+    if not future.done():
+        with contextlib.suppress(Exception):  # it is the work's
+            future.wait()
+    return True
 
 
 # ---- what is attached to futures ----

@@ -23,8 +23,8 @@ from ... import _library as c
 from ..._untraced import Untraced
 from ...errors import Timeout
 from ...job import Job, Request
-from .callbacks import Promise, context, open_turns
-from .cpp_futures import list_after
+from .callbacks import Promise, await_done, context, open_turns
+from .cpp_futures import PromiseInCpp
 from .profiler import range_of
 from .tensors import is_accelerated
 
@@ -138,7 +138,8 @@ class Work(_Work, Untraced):
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._promise: Promise | None = None
-        self._cpp_future: Any = None
+        self._in_cpp: PromiseInCpp | None = None
+        self._is_kept = False  # the promise is, or is being kept
         self.when_ended: Callable[[Work], None] | None = None  # must never wait
         self.context = context()
         self.after = open_turns()
@@ -240,8 +241,18 @@ class Work(_Work, Untraced):
             self._finish()
 
     def _keep(self, promise: Promise) -> None:
-        with self._streams():
-            promise.keep(self._tensors)
+        with self._lock:
+            self._is_kept, in_cpp = True, self._in_cpp
+        try:
+            with self._streams():
+                if in_cpp is not None:
+                    in_cpp.keep(self._tensors)  # first: who has waited for ours may ask that one
+                promise.keep(self._tensors)
+        except Exception as failure:  # of the device's, for example: who waits must learn of it
+            self._error = self._error or failure
+            for its in (in_cpp, promise):
+                if its is not None and not its.future.done():
+                    its.keep(None)
 
     def _streams(self) -> Any:
         """The streams on which the tensors are ready: for the events of a future of device
@@ -256,14 +267,20 @@ class Work(_Work, Untraced):
         timeout 0 is the group's timeout. Any other timeout only ends the wait.
         """
         seconds = timeout.total_seconds()
-        if not self.await_end(seconds if seconds > 0 else None):
+        end = time.monotonic() + seconds if seconds > 0 else None
+        if not self.await_end(None if end is None else seconds) or not self._await_future(end):
             raise Timeout(f"{self.name} has not ended after {seconds:g} s; it goes on")
-        if self._promise is not None:
-            self._promise.await_done()
         if self._error is not None:
             raise self._error
         self.synchronize()
         return True
+
+    def _await_future(self, end: float | None) -> bool:
+        """False: it has no value at this time."""
+        if self._promise is None:
+            return True
+        left = None if end is None else max(0.0, end - time.monotonic())
+        return await_done(self._promise.future, left)
 
     def synchronize(self) -> None:
         """Tensors in the host's memory need nothing more."""
@@ -285,11 +302,16 @@ class Work(_Work, Untraced):
         future = self._promised()
         if not self.for_cpp:
             return future
-        if self._cpp_future is None:
+        if self._in_cpp is None:
             if self._devices:
                 self.wait()  # a future of TorchScript knows no streams
-            self._cpp_future = list_after(future, self._outputs)
-        return self._cpp_future
+            promise = PromiseInCpp(Promise(self._value, self._devices), self._outputs, future)
+            with self._lock:
+                self._in_cpp = self._in_cpp or promise
+                is_late = self._is_kept and self._in_cpp is promise
+            if is_late:
+                promise.keep(self._tensors)
+        return self._in_cpp.future
 
     def _promised(self) -> torch.futures.Future:
         with self._lock:
@@ -321,8 +343,8 @@ class Prompt(Work):
     begin_error = when_ended = None
     after = ()
     _calls, _devices = (), []
-    _range = _end_signal = _promise = _cpp_future = _error = None
-    _has_ended = False
+    _range = _end_signal = _promise = _in_cpp = _error = None
+    _has_ended = _is_kept = False
     keep: Any = None  # the tensors whose memory C uses
     title: bytes | None = None
 
