@@ -4,6 +4,8 @@
 import os
 import signal
 import threading
+import time
+import types
 import weakref
 from datetime import timedelta
 
@@ -346,3 +348,19 @@ def test_a_group_with_several_backends_cannot_be_reconfigured():
     with Ranks(1, job=False) as ranks:
         ranks.call(prepare)
         ranks.call(with_two_backends)
+
+
+def test_a_group_leaves_both_of_its_jobs_within_one_limit():
+    from switchml.torch._group.retiring import retire
+
+    given, ended = [], []
+
+    def close(seconds):
+        given.append(seconds)
+        time.sleep(0.01)
+
+    line = types.SimpleNamespace(idle=True, close=close)
+    retire([line, line], types.SimpleNamespace(abort=lambda: ended.append(1)), "", 5.0).join()
+    assert 0 < given[0] <= 5.0
+    assert given[1] <= given[0] - 0.01
+    assert ended == [1]

@@ -7,10 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+import types
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from unittest import mock
 
 import pytest
 
@@ -24,6 +27,7 @@ from groups import prepare  # noqa: E402
 from programs import BINDINGS, ROOT  # noqa: E402
 from ranks import Ranks  # noqa: E402
 from switches import switch  # noqa: E402
+from switchml import errors  # noqa: E402
 from switchml._wait import poll  # noqa: E402
 
 N = 3
@@ -178,6 +182,53 @@ def test_a_group_that_is_dropped_leaves_its_job(address):
     with pytest.raises(RuntimeError, match="it has left the quorum"):
         summed(groups[0], 0)
     groups[0].shutdown()
+
+
+def test_a_group_that_is_left_keeps_its_gloo_until_the_others_have_ended(address):
+    """retire() waits for them; the end of the group must not end its Gloo before that."""
+    from switchml.torch._calls.line import Line
+
+    groups = new_groups(2)
+    assert threads_of(address, "kept", summed, groups, 12) == [[3.0]] * 2
+    dropped, line = weakref.ref(groups[0]._pg), groups[0]._pg._line
+    others, wait = groups[0]._pg._others, Line._end_of_awaited
+    others_left, closing, aborted = threading.Event(), threading.Event(), threading.Event()
+
+    def waits(self, deadline):
+        if self is line:
+            closing.set()
+            others_left.wait(SECONDS)
+        return wait(self, deadline)
+
+    with (
+        mock.patch.object(Line, "_end_of_awaited", waits),
+        mock.patch.object(type(others), "abort", lambda its: its is others and aborted.set()),
+    ):
+        groups[0].shutdown()
+        assert closing.wait(SECONDS)
+        assert poll(lambda: gc.collect() >= 0 and dropped() is None, 30)
+        left = [thread for thread in threading.enumerate() if thread.name == "switchml-retire"]
+        assert poll(lambda: sum(thread.is_alive() for thread in left) == 1, 30)
+        assert not aborted.is_set()
+        others_left.set()
+        groups[1].shutdown()
+        assert aborted.wait(SECONDS)
+
+
+def test_errors_are_asked_for_while_another_thread_ends_the_group():
+    from switchml.torch.torchft import ProcessGroupSwitchML
+
+    failure = errors.Aborted("it has failed", errors.Aborted.number)
+    failed = types.SimpleNamespace(failure=failure, title="quorum 3")
+
+    class Ending(ProcessGroupSwitchML):
+        _pg = property(lambda self: self.groups.pop(0), lambda self, group: None)
+
+    group = Ending()
+    group.groups = [failed, None, None]
+    assert str(group.errored()) == "quorum 3 was aborted: it has failed"
+    group.groups = [None]
+    assert group.errored() is None
 
 
 def of_a_replica(rank, address):

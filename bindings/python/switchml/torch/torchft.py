@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import torch.distributed as dist
 from torchft.process_group import ProcessGroupWrapper
@@ -34,6 +35,7 @@ class _QuorumGroup(_group.ProcessGroupSwitchML):
 
     # In Gloo's words, which torchft's own tests look for, too.
     _farewell = "nothing more: it has left the quorum (Connection closed by peer)"
+    dropped: weakref.finalize[..., Any]  # what leaves its job if nothing else has ended it
 
     def __init__(
         self,
@@ -78,7 +80,8 @@ class ProcessGroupSwitchML(ProcessGroupWrapper):
         place = self._group_rank if (self._group_world_size or 1) > 1 else None
         group = _QuorumGroup(store, rank, world_size, self._timeout, self._options, number, place)
         lines = [group._line, group._hooks_line]
-        weakref.finalize(group, leave_behind, lines, group._others).atexit = False
+        group.dropped = weakref.finalize(group, leave_behind, lines, group._others)
+        group.dropped.atexit = False
         return group
 
     def abort(self, errored: bool = True) -> None:
@@ -90,6 +93,7 @@ class ProcessGroupSwitchML(ProcessGroupWrapper):
         super().abort(errored)  # logs
 
     def _end(self, group: _QuorumGroup, errored: bool) -> None:
+        group.dropped.detach()  # it would end the old Gloo while others still use it
         if errored:
             group.abort()
         else:
@@ -101,14 +105,15 @@ class ProcessGroupSwitchML(ProcessGroupWrapper):
         self.abort(errored=False)
 
     def errored(self) -> Exception | None:
-        failure = None if self._pg is None else self._pg.failure
+        group = self._pg  # another thread may configure or end it
+        failure = None if group is None else group.failure
         if failure is None:
             return None
-        text = f"{self._pg.title} was aborted: {failure}"  # as torchft's other groups say
+        text = f"{group.title} was aborted: {failure}"  # as torchft's other groups say
         return type(failure)(text, failure.number)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Of later quorums; of this one's calls, too, if it is shorter than their timeout."""
         super().set_timeout(timeout)
-        if self._pg is not None:
-            self._pg.set_timeout(min(timeout, self._pg._timeout))
+        if (group := self._pg) is not None:
+            group.set_timeout(min(timeout, group._timeout))

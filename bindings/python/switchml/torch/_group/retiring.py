@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +24,7 @@ RETIRE_S = 10.0
 # The caller of a call may go on a moment before the line knows that the call has ended.
 _MOMENT_S = 0.1
 
-# Each ends within RETIRE_S, whatever the old ranks do.
+# Each ends soon after RETIRE_S, whatever the old ranks do.
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
@@ -51,8 +52,9 @@ def leave_behind(lines: Sequence[Line], others: Any) -> None:
 
 
 def _leave(lines: Sequence[Line | Any], others: Any, seconds: float) -> None:
+    end = time.monotonic() + seconds
     for line in lines:
-        line.close(seconds)
+        line.close(max(0.0, end - time.monotonic()))
     others.abort()
 
 
