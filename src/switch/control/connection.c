@@ -201,7 +201,8 @@ static void on_readable(struct sml_connection *connection)
 /*
  * One of them in a turn, because each may free the connection. The others stay ready. A peer that
  * has closed it cannot be written to, but may have said why before: that is read first, and then
- * the end is found.
+ * the end is found. A connection that waits for its next turn has messages that have been read; its
+ * time is always due, so it is served here before anything is written.
  */
 static void serve_connection(void *self, unsigned what)
 {
@@ -216,7 +217,7 @@ static void serve_connection(void *self, unsigned what)
 		error = on_writable(connection);
 	if (error)
 		connection->broken = error;
-	if (error && !(what & SML_WATCH_READ) && !connection->waits)
+	if (error && !(what & SML_WATCH_READ))
 		report_broken(connection, error);
 	else if (what & SML_WATCH_READ && (error || !(what & SML_WATCH_WRITE)))
 		on_readable(connection);
