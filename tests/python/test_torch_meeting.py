@@ -310,3 +310,14 @@ def test_a_wait_ends_soon_after_what_it_waits_for(monkeypatch, seconds):
     waiting = meeting.Meeting(dist.HashStore(), 0, 2, None, "a group")
     waiting.wait_for(lambda: clock.now >= 100 + seconds or None, 200.0, str, str)
     assert clock.now - 100 - seconds <= seconds / 8 + 0.001
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.01, "10ms"), (40, "40 s"), (90.5, "90.5 s"), (1800, "30 minutes")]
+)
+def test_a_rank_that_does_not_arrive_is_named_with_the_timeout(seconds, text):
+    from switchml.torch._joining.meeting import Meeting
+
+    meeting = Meeting(dist.HashStore(), 0, 2, None, "the default group", patience=seconds)
+    said = meeting.missing([1])
+    assert f"rank 1 of the default group did not arrive in time (timeout after {text}). " in said

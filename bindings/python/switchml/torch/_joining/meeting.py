@@ -41,6 +41,15 @@ _KEEP_S = 30.0
 _SHORTEST_S, _LONGEST_S = 0.001, 0.05
 
 
+def _time_text(seconds: float) -> str:
+    """Less than a second as Gloo says it, because torchft's own tests look for that."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f}ms"
+    if seconds >= 120 and seconds % 60 == 0:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds:g} s"
+
+
 class Meeting:
     """A store that only the ranks of one group use, and what they have told each other.
 
@@ -113,7 +122,8 @@ class Meeting:
             if (now := time.monotonic()) >= deadline:
                 raise Timeout(why())
             notice.look(what)
-            # An eighth of the wait: all ranks wait for the last, and then for rank 0.
+            # At most an eighth of the wait too long, twice: each rank looks for the last rank, and
+            # then for what rank 0 says.
             time.sleep(min(max((now - began) / 8, _SHORTEST_S), _LONGEST_S))
         return found
 
@@ -127,7 +137,7 @@ class Meeting:
     def missing(self, absent: Sequence[int]) -> str:
         return (
             f"{ranks_text(absent)} of {self.title} did not arrive in time (timeout after "
-            f"{1000 * self._patience:.0f}ms). Was it started, and does it make the same groups? "
+            f"{_time_text(self._patience)}). Was it started, and does it make the same groups? "
             "Otherwise raise the timeout of the group"
         )
 
