@@ -7,6 +7,7 @@ never stays in C for long. Other threads may.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import threading
 import time
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+_libc = ctypes.CDLL(None)
 
 _SHORTEST_S, _LONGEST_S = 20e-6, 5e-3
 SLICE_S = 0.02
@@ -99,6 +102,16 @@ def interruptible(
     if in_vain:
         raise in_vain
     raise errors[0]
+
+
+def in_thread_of_c(function: Any, argument: Any) -> Callable[[], object]:
+    """Call a function of C, which takes a pointer, in a thread that Python does not know: it starts
+    none at its end, since 3.12. Returns what waits for the function's end."""
+    thread = ctypes.c_ulong()
+    if _libc.pthread_create(ctypes.byref(thread), None, function, argument):
+        function(argument)
+        return lambda: None
+    return lambda: _libc.pthread_join(thread, None)
 
 
 def _can_start(thread: threading.Thread) -> bool:

@@ -12,7 +12,6 @@ docs/pytorch.md lists what runs on the switch and what runs on Gloo.
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import sys
 from datetime import timedelta
@@ -60,7 +59,7 @@ def _leave() -> None:
         # Those without a job first: they only tell the store, which the end of a job may end.
         for has_job in (False, True):
             chosen = [group for group in left if group.has_job == has_job]
-            leave_all([functools.partial(group.leave, _EXIT_S, trouble) for group in chosen])
+            leave_all(chosen, _EXIT_S, trouble)
         await_retired()
 
 

@@ -15,6 +15,7 @@ follower waits for what works do after their C calls (elsewhere.py).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -89,6 +90,8 @@ class Line:
         self._job: Job | None = None
         self._failed: BaseException | None = None
         self._closed = False
+        self._close_until = 0.0
+        self._leaving: Request | None = None  # the last call
         self._lock = threading.Lock()
         self._more = threading.Condition(self._lock)
         self._waiting: list[Work] = []
@@ -121,8 +124,10 @@ class Line:
     def idle(self) -> bool:
         """Whether all calls have ended."""
         with self._lock:
-            under_way = self._waiting or self._busy or self._n_begun or self._n_awaited
-        return not under_way
+            return not self._is_under_way()
+
+    def _is_under_way(self) -> bool:
+        return bool(self._waiting or self._busy or self._n_begun or self._n_awaited)
 
     def put(self, work: Work) -> None:
         """Begin the work, or let it wait for its turn."""
@@ -385,33 +390,57 @@ class Line:
         If another rank still waits for this rank, its call meets the barrier in here. That is a
         mismatch, and both ranks learn that this one has left.
         """
+        if self.begin_to_close(seconds) and self.await_end() and self._job is not None:
+            self._job.close()
+
+    def begin_to_close(self, seconds: float) -> bool:
+        """The part of close() that waits for nothing. True: the caller must go on.
+
+        Who closes lines of several ranks, in one thread, makes each part for all of them.
+        """
         with self._lock:
             if self._closed:
-                return
+                return False
             self._closed = True
             self._more.notify_all()
-        deadline = time.monotonic() + seconds
+            has_ended = not self._is_under_way()
+        self._close_until = time.monotonic() + seconds
+        if has_ended:
+            with contextlib.suppress(SwitchMLError):  # await_end() tries again
+                self._bid_farewell()
+        return True
+
+    def _bid_farewell(self) -> Request | None:
+        """Make the last call, which ends when all ranks have left. Again: the same."""
+        if self._job is not None and self._leaving is None:
+            leaving = place(self._farewell)
+            request = request_of(self._job, [leaving])
+            leaving.begin(self._job, request, 0)
+            self._leaving = request
+        return self._leaving
+
+    def await_end(self) -> bool:
+        """Wait for all ranks. True: the caller must close the job."""
+        deadline = self._close_until
         if not self._end_of(self._starter, deadline) or not self._end_of_awaited(deadline):
-            return
+            return False
         self._begun.put(None)
         if not self._end_of(self._finisher, deadline):
-            return
+            return False
         self._proceeding.put(None)
         if not self._end_of(self._follower, deadline):
-            return
+            return False
         self._callbacks.close(max(0.0, deadline - time.monotonic()))
         if self._job is None:
-            return
+            return False
         try:
-            leaving = place(self._farewell)
-            farewell = request_of(self._job, [leaving])
-            leaving.begin(self._job, farewell, 0)
+            farewell = self._bid_farewell()
             if not poll(lambda: _has_ended(farewell), max(0.0, deadline - time.monotonic())):
                 self._job.abort(f"this rank has left {self._title}, and others have not")
         except SwitchMLError:
             pass  # the job has failed, and all ranks know it
         self._usage.add_job(self._job)
-        self._job.close()
+        return True
 
     def _end_of_awaited(self, deadline: float) -> bool:
         """Whether other threads of the application have finished their works."""

@@ -377,7 +377,7 @@ class Prompt(Work):
             job._begin(request, number, *self.calls[number], waits, title)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """As Work.wait(). Short, so that torch.compile may trace it, and need not be kept out."""
+        """As Work.wait(), but so short that torch.compile can trace it: no fence keeps it out."""
         if not self._has_ended or self._promise is not None:
             return super().wait(timeout)  # the application was interrupted, and its call goes on
         if self._error is not None:

@@ -79,17 +79,19 @@ def _try_to_begin(run: Callable[[], None]) -> threading.Thread | None:
         return None
 
 
-def leave_all(leaves: Sequence[Callable[[], None]]) -> None:
+def leave_all(groups: Sequence[Any], seconds: float, trouble: BaseException | None) -> None:
     """Leave groups at the end of the program: at once, because their ranks may be threads of this
-    process. Where no thread can be started any more, the order must be that of the other ranks."""
-    threads = []
-    for leave in leaves:
-        thread = _try_to_begin(leave)
+    process. Where no thread can be started any more, this one makes their steps in turns."""
+    threads, here = [], []
+    for group in groups:
+        thread = _try_to_begin(functools.partial(group.leave, seconds, trouble))
         # Not while an exception is handled: a group would take it for the program's.
         if thread is None:
-            leave()
+            here.append(group.leaving(seconds, trouble))
         else:
             threads.append(thread)
+    while here:
+        here = [leaving for leaving in here if next(leaving, here) is not here]
     for thread in threads:
         thread.join()
 
