@@ -32,7 +32,7 @@
 #define TIMEOUT_NS    (120 * SECOND)
 /* Of a rank, if all ranks have the same; and the longest otherwise. */
 #define HEARTBEAT_MS 3000u
-#define LONGEST_MS   8000u
+#define LONGEST_MS   20000u
 /* In an elastic world: how long a process waits for the others of its next membership. */
 #define MOVE_MS	 10000u
 #define LANES	 352u
@@ -146,6 +146,7 @@ struct rank {
 	uint64_t next_ns, lost_ns;
 	uint32_t sums[64]; /* the result of each call */
 	int error;
+	uint64_t living;     /* when it failed: the ranks that had not ended, as bits */
 	uint64_t gave_up_ns; /* failed while it looked for the others, or left without them */
 	char text[1200];
 	/* Its place in its job. In an elastic world, that of its membership. */

@@ -61,6 +61,17 @@ static void say_farewell(struct rank *rank, int error, const char *text, unsigne
 	}
 }
 
+/* As bits: who may not be blamed for having died. In wide worlds, of the first ranks only. */
+static uint64_t living(const struct control *control)
+{
+	uint64_t bits = 0;
+
+	for (unsigned r = 0; r < control->n_ranks && r < 64; r++)
+		if (!sim_crank_is_over(&control->ranks[r]))
+			bits |= (uint64_t)1 << r;
+	return bits;
+}
+
 static void rank_fails(struct rank *rank, int error, const char *text)
 {
 	if (rank->control->is_elastic)
@@ -69,6 +80,7 @@ static void rank_fails(struct rank *rank, int error, const char *text)
 		sim_judged_death(rank, text);
 	say_farewell(rank, error, text, 0);
 	rank->error = error;
+	rank->living = living(rank->control);
 	rank->state = rank->control->is_elastic ? PARTED : FAILED;
 	rank->ends_by_ns = rank->next_ns = NEVER;
 	rank->gave_up_ns = rank->control->now_ns;

@@ -185,28 +185,45 @@ static bool reaches(const struct control *control, const struct server *server, 
 	return false;
 }
 
-/* One rank waits for the other where that cannot come. */
-static bool is_cut_off(const struct control *control, unsigned from, unsigned who)
+static bool is_reached(const struct control *control, const struct server *server)
+{
+	for (unsigned r = 0; r < control->n_ranks; r++)
+		if (reaches(control, server, r))
+			return true;
+	return false;
+}
+
+/* Others may wait for it where it cannot come: all ranks are told what one of them has found. */
+static bool is_cut_off(const struct control *control, unsigned who)
 {
 	/* All switches of a tree are one. */
 	for (unsigned i = 0; !control->has_tree && i < control->n_servers; i++)
-		if (reaches(control, &control->servers[i], from) &&
+		if (is_reached(control, &control->servers[i]) &&
 		    !reaches(control, &control->servers[i], who))
 			return true;
 	return false;
 }
 
 /*
- * The error says "rank 3 (host …) died": did rank 3 die? Or "ranks 3 and 4 died with the switch":
- * they may also have failed before, or be cut off.
+ * "Ranks 3 and 4 died with the switch": they may also have failed before, or be cut off. That they
+ * failed afterwards, because they were told the same, is no excuse where they could have come. If
+ * no switch need be there for all ranks, some may wait where others cannot be served.
  */
+static bool may_miss(const struct control *control, const struct rank *rank, unsigned who)
+{
+	bool had_ended = who >= 64 || !(rank->living >> who & 1);
+
+	return had_ended || is_cut_off(control, who) ||
+	       (!control->good_stays && control->ranks[who].state == FAILED);
+}
+
+/* The error says "rank 3 (host …) died": did rank 3 die? */
 static bool may_blame(const struct control *control, const struct rank *rank, unsigned who)
 {
 	if (who >= control->n_ranks)
 		return false;
 	return control->ranks[who].state == DEAD ||
-	       (strstr(rank->text, "died with the switch") &&
-		(control->ranks[who].state == FAILED || is_cut_off(control, rank->id, who)));
+	       (strstr(rank->text, "died with the switch") && may_miss(control, rank, who));
 }
 
 static bool blames_the_living(const struct control *control, const struct rank *rank)
