@@ -58,7 +58,7 @@ class Request:
         self._n_begun = n
         return n
 
-    def place(self, call: int) -> int:
+    def _place(self, call: int) -> int:
         """The address where C puts the pointer of this call."""
         return self._address + call * _POINTER_BYTES
 
@@ -84,7 +84,7 @@ class Request:
                 continue
             if returned:
                 self._note()
-            stored(returned, lib.sml_wait_any, self.place(call - 1), 1, milliseconds, _ignored)
+            stored(returned, lib.sml_wait_any, self._place(call - 1), 1, milliseconds, _ignored)
             if returned[-1]:  # of a call that C refuses to wait for, too
                 pointers[call - 1] = None
             elif pointers[call - 1]:

@@ -195,7 +195,7 @@ class Job:
             if title is not None:
                 lib.sml_name_call(self._context, title)
             begin = getattr(lib, f"sml_{name}_async")
-            number = begin(self._context, *arguments, request.place(call))
+            number = begin(self._context, *arguments, request._place(call))
             if number:
                 raise make(number, c.text_of(self._context, number))
         except BaseException as error:
