@@ -27,8 +27,9 @@ from .elsewhere import Elsewhere, plain_name_of
 from .tensors import Begun, copy_to, dense, describe
 from .work import Call, Plan, all_gather, titled
 
-# Of the parts of all ranks: up to this, a gather is an all-gather, which is one call.
-GATHERED_BYTES = 1 << 16
+# Of the parts of all ranks: up to this, a gather is an all-gather, and a scatter is a broadcast of
+# all of them, because that is one call.
+SPREAD_BYTES = 1 << 16
 
 
 def rooted_text(name: str, count: int, kind: str, root: int) -> str:

@@ -10,9 +10,8 @@
 PyTorch's collectives of objects are made of these. So every rank gets what only root has or needs,
 and above LIMIT_BYTES gather and scatter run on Gloo, if it takes their type. Where all ranks share
 one host's memory, these two and all_to_all bring each rank its own parts only (one_host.py), unless
-a gather is short. The
-invariant: where they run depends only on what is the same on all ranks; a list that Gloo would
-refuse for its form goes there, and it says why.
+the list is short. The invariant: where they run depends only on what is the same on all ranks; a
+list that Gloo would refuse for its form goes there, and it says why.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ class Lists:
         # The all-gather would not find that ranks name different roots.
         text = one_host.rooted_text("gather", one.numel(), describe([one]), root)
         calls = titled(text, [call])
-        is_short = self._bytes_of_all(one) <= one_host.GATHERED_BYTES
-        return self._copy_parts("gather", calls, targets, whole, opts, None if is_short else plan)
+        return self._copy_parts("gather", calls, targets, whole, opts, self._if_long(one, plan))
 
     def scatter(
         self: Any,
@@ -117,7 +115,7 @@ class Lists:
         text = one_host.rooted_text("scatter", one.numel(), describe([one]), opts.rootRank)
         calls = titled(text, [broadcast(whole, opts.rootRank)])
         own = whole[self.rank() : self.rank() + 1]
-        return self._copy_parts("scatter", calls, outputs, own, opts, plan)
+        return self._copy_parts("scatter", calls, outputs, own, opts, self._if_long(one, plan))
 
     def alltoall(
         self: Any, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
@@ -197,6 +195,9 @@ class Lists:
     def _may_spread(self: Any, one: torch.Tensor) -> bool:
         """Whether every rank may get what only root has or needs."""
         return self._bytes_of_all(one) <= LIMIT_BYTES or one.dtype not in _ON_GLOO
+
+    def _if_long(self: Any, one: torch.Tensor, plan: Callable[[], Plan]) -> Any:
+        return plan if self._bytes_of_all(one) > one_host.SPREAD_BYTES else None
 
     def _bytes_of_all(self: Any, one: torch.Tensor) -> int:
         return self.size() * one.numel() * one.element_size()

@@ -33,7 +33,7 @@ from torch.distributed import ReduceOp
 
 from ... import _library as c
 from ..._tensor_memory import is_host_memory
-from .._calls.one_host import GATHERED_BYTES, passed, rooted_text
+from .._calls.one_host import SPREAD_BYTES, passed, rooted_text
 from .._calls.tensors import describe
 from .._calls.work import Prompt
 from .lists import LIMIT_BYTES
@@ -251,7 +251,7 @@ def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
     if call is None:
         return None
     finish = None
-    if call.has_host and call.n_all > GATHERED_BYTES:
+    if call.has_host and call.n_all > SPREAD_BYTES:
         calls = [call.passed(rank, rank) for rank in range(call.size)]
         if call.is_root:  # at once, as the long way: what comes may be for the same memory
             ctypes.memmove(call.addresses[call.root], call.own, call.n_bytes)
@@ -271,9 +271,9 @@ def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
 
 def _scatter(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
     call = _rooted("scatter", group, outputs, inputs, opts, ScatterOptions)
-    if call is None or call.size == 1:  # which makes no call of C
+    if call is None or call.size == 1:  # alone: nothing is passed on
         return None
-    if call.has_host:
+    if call.has_host and call.n_all > SPREAD_BYTES:
         others = [rank for rank in range(call.size) if rank != call.root]
         calls = [call.passed(rank, call.root) for rank in others]
 
