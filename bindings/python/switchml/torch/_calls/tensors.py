@@ -101,16 +101,16 @@ def is_awaited(opts: Any) -> bool:
 def tensors_in(arguments: Any) -> list[torch.Tensor]:
     """The tensors among arguments, which may be nested lists."""
     found: list[torch.Tensor] = []
-    _collect(arguments, found)
+    _collect([arguments], found)
     return found
 
 
-def _collect(value: Any, found: list[torch.Tensor]) -> None:
-    if isinstance(value, torch.Tensor):
-        found.append(value)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _collect(item, found)
+def _collect(values: Sequence[Any], found: list[torch.Tensor]) -> None:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            _collect(value, found)
 
 
 @functools.cache  # PyTorch takes long to name them
@@ -143,7 +143,11 @@ def dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable
     """The tensors in contiguous form, and a function that copies their elements back, or None."""
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []
     flat = []
-    for tensor in map(writable, tensors):
+    for given in tensors:
+        if is_host_memory(given) and given.is_contiguous():  # quickly, for nearly all are
+            flat.append(given.detach() if given.requires_grad else given)
+            continue
+        tensor = writable(given)
         if not is_lazy(tensor) and tensor.is_contiguous():
             flat.append(tensor)
             continue

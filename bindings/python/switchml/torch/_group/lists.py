@@ -148,11 +148,11 @@ class Lists:
 
     def _has_memory(self: Any, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether a host's memory can pass them on."""
+        kind = tensors[0].dtype
         return (
-            all(tensor.is_cpu for tensor in tensors)
+            self.size() <= one_host.EXCHANGE_RANKS
+            and all(tensor.is_cpu and tensor.dtype == kind for tensor in tensors)
             and self._takes(tensors)
-            and len({tensor.dtype for tensor in tensors}) == 1
-            and self.size() <= one_host.EXCHANGE_RANKS
         )
 
     def _exchange(self: Any, name: str, parts: Any, *arguments: Any) -> Any:
