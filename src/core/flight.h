@@ -3,15 +3,16 @@
  * The window: how many packets may be in flight, that is, how many slots are active. A result
  * permits the next send, so the window only limits the number of permits.
  *
- * The window grows by one packet per result up to its largest size. If the first round after that
- * shows a queue, the window halves: with the windows of eight stripes in one link of 100 Mbit/s,
- * the round trip would otherwise stay above the timeout for two seconds, and a tenth of the packets
- * would be sent again though none is lost. From then on, it grows by a sixteenth per round, and
- * shrinks by an eighth when the fastest round trip of a round is far above the path's minimum (a
- * standing queue), or by a quarter when more than about 6 % of the packets of each path were lost
- * (a queue too short to show delay). Lower random loss does not change it: each slot repairs its
- * own loss, so there is no need to slow down. A packet lost on any rank's path to the switch looks
- * like a loss to all ranks, so the limit grows with their number.
+ * The window grows by one packet per result, which doubles it in each round, until a round shows a
+ * queue or loss. For a queue, it halves then, as TCP's slow start ends: with the windows of eight
+ * stripes in one link of 100 Mbit/s, the round trip would otherwise stay above the timeout for two
+ * seconds, and a tenth of the packets would be sent again though none is lost. From then on, it
+ * grows by a sixteenth per round, and shrinks by an eighth when the fastest round trip of a round
+ * is far above the path's minimum (a standing queue). It shrinks by a quarter when more than about
+ * 6 % of the packets of each path were lost (a queue too short to show delay). Lower random loss
+ * does not change it: each slot repairs its own loss, so there is no need to slow down. A packet
+ * lost on any rank's path to the switch looks like a loss to all ranks, so the limit grows with
+ * their number.
  *
  * Senders share a link in proportion to their packets in its queue, and TCP does not shrink when a
  * queue stands. So delay alone never makes the window smaller than what TCP keeps in a host's
@@ -43,8 +44,9 @@ struct sml_flight {
 	bool probing;	     /* the window grows by one packet per result */
 	/*
 	 * What the current round has seen so far. It ends when as many results have come as the
-	 * window has packets.
+	 * window had packets when it began.
 	 */
+	uint32_t round;
 	uint32_t results;
 	uint32_t losses;
 	uint64_t fastest_ns;
@@ -61,6 +63,7 @@ static inline void sml_flight_init(struct sml_flight *flight, uint32_t max, uint
 	*flight = (struct sml_flight){
 		.window = max < SML_FLIGHT_START ? max : SML_FLIGHT_START,
 		.max = max,
+		.round = max < SML_FLIGHT_START ? max : SML_FLIGHT_START,
 		.fair = fair < max ? fair : max,
 		.loss_limit = 16 * (n_ranks + 1) < 230 ? 16 * (n_ranks + 1) : 230,
 		.slack_ns = n_stripes * SML_FLIGHT_SLACK_NS,
@@ -90,7 +93,7 @@ static inline void sml_flight_result(struct sml_flight *flight, uint64_t rtt_ns,
 		flight->fastest_ns = rtt_ns;
 	if (flight->probing && flight->window < flight->max)
 		flight->window++;
-	if (++flight->results < flight->window)
+	if (++flight->results < flight->round)
 		return;
 
 	queueing = flight->fastest_ns != UINT64_MAX &&
@@ -113,6 +116,7 @@ static inline void sml_flight_result(struct sml_flight *flight, uint64_t rtt_ns,
 		if (flight->window > flight->max)
 			flight->window = flight->max;
 	}
+	flight->round = flight->window;
 	flight->results = 0;
 	flight->losses = 0;
 	flight->fastest_ns = UINT64_MAX;

@@ -47,24 +47,33 @@ TEST(delay_alone_leaves_a_job_its_share_of_a_queue)
 	assert_int_equal(window_after(1 * ms, ms / 20, 1), SML_FLIGHT_MIN);
 }
 
-TEST(the_window_halves_once_if_its_fast_growth_fills_a_queue)
+/* A round of results that take as long. */
+static void pass_round(struct sml_flight *flight, uint64_t rtt_ns)
+{
+	uint32_t results = flight->window;
+
+	for (uint32_t i = 0; i < results; i++)
+		sml_flight_result(flight, rtt_ns, 50000);
+}
+
+TEST(the_window_halves_once_when_its_fast_growth_fills_a_queue)
 {
 	const uint64_t ms = 1000000;
-	const uint32_t max = 2048;
 	struct sml_flight flight;
+	uint32_t window;
 
-	sml_flight_init(&flight, max, 1448, 8, 1, 1);
-	/* One packet per result, up to all slots: a round ends only when the growth has. */
-	for (uint32_t i = 0; i < max - SML_FLIGHT_START; i++)
-		sml_flight_result(&flight, 80 * ms, ms / 20);
-	assert_int_equal(flight.window, max);
-	while (flight.window == max)
-		sml_flight_result(&flight, 80 * ms, ms / 20);
-	assert_int_equal(flight.window, max / 2);
-	/* From now on, a round with a queue takes an eighth. */
-	for (uint32_t i = 0; i < max / 2; i++)
-		sml_flight_result(&flight, 80 * ms, ms / 20);
-	assert_int_equal(flight.window, max / 2 - max / 16);
+	sml_flight_init(&flight, 2048, 1448, 8, 1, 1);
+	for (window = SML_FLIGHT_START; window < 512; window *= 2) {
+		assert_int_equal(flight.window, window);
+		pass_round(&flight, ms);
+	}
+	/* Doubled, and halved. */
+	pass_round(&flight, 80 * ms);
+	assert_int_equal(flight.window, 512);
+	pass_round(&flight, 80 * ms);
+	assert_int_equal(flight.window, 512 - 512 / 8);
+	pass_round(&flight, ms);
+	assert_int_equal(flight.window, 448 + 448 / 16 + 1);
 }
 
 TEST_WITH(the_lowest_chunk_is_allowed_beyond_the_window, NULL, end)
