@@ -214,25 +214,15 @@ static void log_where_room(struct sml_jobs *jobs, struct sml_log_room *room, uin
 	sml_jobs_log(jobs, level, "%s%s", line, more);
 }
 
-static void log_end(struct sml_jobs *jobs, enum sml_jobs_level level, const char *job,
-		    const char *how)
+void sml_jobs_log_end(struct sml_jobs *jobs, const char *job, const char *how, bool planned)
 {
 	char line[2 * SML_SENTENCE_BYTES];
 
 	if (is_quiet(jobs))
 		return;
 	snprintf(line, sizeof(line), "job \"%s\" %s", job, how);
-	log_where_room(jobs, &jobs->failures, FAILURES_LOGGED, level, line);
-}
-
-void sml_jobs_log_failure(struct sml_jobs *jobs, const char *job, const char *how)
-{
-	log_end(jobs, SML_JOBS_WARNING, job, how);
-}
-
-void sml_jobs_log_planned(struct sml_jobs *jobs, const char *job, const char *how)
-{
-	log_end(jobs, SML_JOBS_INFO, job, how);
+	log_where_room(jobs, &jobs->failures, FAILURES_LOGGED,
+		       planned ? SML_JOBS_INFO : SML_JOBS_WARNING, line);
 }
 
 void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, const char *why)

@@ -26,13 +26,12 @@ __attribute__((format(printf, 3, 4))) void
 sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const char *format, ...);
 
 /*
- * A job comes to a bad end, or a rank is not let into one: a line for the operator. Anybody can
- * make jobs fail, so that some lines may only be counted. `how`:
- * "failed: rank 3 died".
+ * A job comes to its end other than by its ranks' leaving, or a rank is not let into one: a line
+ * for the operator. Anybody can make jobs fail, so that some lines may only be counted. `how`:
+ * "failed: rank 3 died". If its ranks have planned the end, the line is for information, and no
+ * warning.
  */
-void sml_jobs_log_failure(struct sml_jobs *jobs, const char *job, const char *how);
-/* The same of an end that its ranks have planned: for information. */
-void sml_jobs_log_planned(struct sml_jobs *jobs, const char *job, const char *how);
+void sml_jobs_log_end(struct sml_jobs *jobs, const char *job, const char *how, bool planned);
 void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, const char *why);
 
 /* Send a message to a leaf of this switch. Returns as sml_peer_send(). */

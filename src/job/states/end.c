@@ -107,10 +107,7 @@ static void note(struct sml_job *job, const char *what, const char *why)
 {
 	snprintf(job->how, sizeof(job->how), "%s: %.*s", job->planned ? "has ended" : what,
 		 SML_SENTENCE_BYTES - 1, why);
-	if (job->planned)
-		sml_jobs_log_planned(job->jobs, job->name, job->how);
-	else
-		sml_jobs_log_failure(job->jobs, job->name, job->how);
+	sml_jobs_log_end(job->jobs, job->name, job->how, job->planned);
 }
 
 /* Of a job that gathers to go on here: what its ranks show of it. 0: of any other. */

@@ -116,7 +116,7 @@ static void log_unbegun(struct sml_job *job, uint16_t last, const char *why)
 	name_rank(job, last, why, text, sizeof(text));
 	snprintf(how, sizeof(how), "%s: %s",
 		 job->resumes ? "does not continue here" : "did not begin", text);
-	sml_jobs_log_failure(job->jobs, job->name, how);
+	sml_jobs_log_end(job->jobs, job->name, how, false);
 }
 
 void sml_job_forget_member(struct sml_job *job, uint16_t gone, const char *why)

@@ -85,10 +85,8 @@ bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how, bool planned)
 	/* A job ends once. */
 	sml_assert(jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] == job);
 
-	if (how[0] != '\0' && planned)
-		sml_jobs_log_planned(jobs, job->name, how);
-	else if (how[0] != '\0')
-		sml_jobs_log_failure(jobs, job->name, how);
+	if (how[0] != '\0')
+		sml_jobs_log_end(jobs, job->name, how, planned);
 	end_below(job, how, planned);
 	let_proxied_peers_go(job);
 	if (job->has_slots)
