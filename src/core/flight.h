@@ -57,13 +57,14 @@ static inline void sml_flight_init(struct sml_flight *flight, uint32_t max, uint
 				   unsigned n_ranks, unsigned n_stripes, unsigned n_parts)
 {
 	uint32_t fair = SML_FLIGHT_FAIR_BYTES / packet_bytes / n_parts;
+	uint32_t start = max < SML_FLIGHT_START ? max : SML_FLIGHT_START;
 
 	if (fair < SML_FLIGHT_MIN)
 		fair = SML_FLIGHT_MIN;
 	*flight = (struct sml_flight){
-		.window = max < SML_FLIGHT_START ? max : SML_FLIGHT_START,
+		.window = start,
 		.max = max,
-		.round = max < SML_FLIGHT_START ? max : SML_FLIGHT_START,
+		.round = start,
 		.fair = fair < max ? fair : max,
 		.loss_limit = 16 * (n_ranks + 1) < 230 ? 16 * (n_ranks + 1) : 230,
 		.slack_ns = n_stripes * SML_FLIGHT_SLACK_NS,
