@@ -93,19 +93,24 @@ TEST(a_rank_that_asks_twice_is_there_once)
 	jobs_close(&world);
 }
 
+/* As jobs_was(), asked at this time by the rank's clock. */
+static struct jobs_apply asked_at(uint64_t time_ns, uint64_t tag, uint32_t rank, uint32_t n)
+{
+	struct jobs_apply ask = jobs_was(tag, rank, n);
+
+	ask.time_ns = time_ns;
+	return ask;
+}
+
 /* Two connections have no order: the switch may read the one that the rank gave up last. */
 TEST(what_a_rank_asked_first_does_not_count_though_it_is_read_last)
 {
-	struct jobs_apply first, second;
 	struct jobs_world world;
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 3);
-	first = second = jobs_was(tag, 0, 3);
-	first.time_ns = 5;
-	second.time_ns = 6;
-	jobs_apply(&world, 10, second);
-	jobs_apply(&world, 20, first);
+	jobs_apply(&world, 10, asked_at(6, tag, 0, 3));
+	jobs_apply(&world, 20, asked_at(5, tag, 0, 3));
 	assert_string_equal(jobs_refusal(&world, 10), "");
 	assert_non_null(strstr(jobs_refusal(&world, 20), "asked again, on another connection"));
 	/* Its end says nothing about the rank. */
@@ -119,18 +124,14 @@ TEST(what_a_rank_asked_first_does_not_count_though_it_is_read_last)
 
 TEST(what_a_rank_asked_first_does_not_end_what_the_second_one_has_led_to)
 {
-	struct jobs_apply first, second;
 	struct jobs_world world;
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 2);
-	first = second = jobs_was(tag, 0, 2);
-	first.time_ns = 5;
-	second.time_ns = 6;
-	jobs_apply(&world, 10, second);
+	jobs_apply(&world, 10, asked_at(6, tag, 0, 2));
 	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
 	jobs_assert_decided(&world, 10, 2, 0, 2);
-	jobs_apply(&world, 20, first);
+	jobs_apply(&world, 20, asked_at(5, tag, 0, 2));
 	assert_string_not_equal(jobs_refusal(&world, 20), "");
 	for (unsigned peer = 10; peer < 12; peer++) {
 		assert_string_equal(jobs_refusal(&world, peer), "");
