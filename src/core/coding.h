@@ -44,15 +44,15 @@ struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wi
 struct sml_code sml_code_without_halves(struct sml_code code);
 /*
  * The same coding for a switch that rounds the sums of narrow wires. Other codings stay as they
- * are. The int8 wire has no other form. full_lanes: each packet has the most blocks that fit into
- * so many lanes; 0: only those that have elements.
+ * are. The int8 wire has no other form. full_lanes: each packet has as many blocks as fit into
+ * this number of lanes; if 0, it has only those that have elements.
  */
 struct sml_code sml_code_with_rounding(struct sml_code code, uint32_t full_lanes);
 
 /* The elements that fit into a number of lanes, and the lanes that a number of elements needs. */
 uint32_t sml_code_elements(const struct sml_code *code, uint32_t lanes);
 uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count);
-/* If code.rounded: the blocks of a packet with so many elements. The shifts follow all of them. */
+/* How many blocks a packet with `count` elements has if code.rounded. Their shifts follow them. */
 uint32_t sml_code_packet_blocks(const struct sml_code *code, uint32_t count);
 
 /*

@@ -41,7 +41,7 @@ uint16_t bfrt_server_port(const struct bfrt_server *server);
 /* ---- what it has; table names as in bf-rt.json ---- */
 
 unsigned bfrt_server_entries(struct bfrt_server *server, const char *table);
-/* By the number in its first key, for tables with one. NULL: none. */
+/* The entry whose first key is this number, or NULL if there is none. */
 const struct bfrt_entry *bfrt_server_entry(struct bfrt_server *server, const char *table,
 					   uint64_t key);
 /* Any i-th one of the table. */

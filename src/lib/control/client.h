@@ -129,9 +129,9 @@ int sml_control_pump(struct sml_control *control, const int *fds, unsigned n_fds
 		     uint64_t until_ns);
 
 /*
- * Says in words for whom the others waited longest. Returns for how many milliseconds, or 0 if that
- * is not known. Call it after sml_control_leave() has returned 0. The text is valid as long as the
- * control.
+ * Says in words which rank the others waited for longest. Returns how long they did, in
+ * milliseconds, or 0 if that is not known. Call it after sml_control_leave() has returned 0. The
+ * text is valid as long as the control.
  */
 uint64_t sml_control_slowest(struct sml_control *control, const char **text);
 
