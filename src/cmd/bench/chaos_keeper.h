@@ -55,6 +55,7 @@ struct chaos_keeper {
 	uint64_t kill_ns, end_ns;
 	/* The last membership. */
 	uint64_t ordered_ns, last_sum_ns;
+	uint64_t first_ns;  /* what the first one of all took to its first sum; 0 until then */
 	uint64_t broken_ns; /* when a member had died, or had an error; 0 if none has */
 	bool has_begun, is_over, has_cause;
 	uint32_t members[BENCH_MAX_LOCAL]; /* the numbers of its processes, by rank */
@@ -79,7 +80,7 @@ struct chaos_keeper {
 
 extern struct chaos_keeper keeper;
 
-static inline uint64_t chaos_after_ms(uint64_t ns, uint32_t ms)
+static inline uint64_t chaos_after_ms(uint64_t ns, uint64_t ms)
 {
 	return ns + ms * SML_NS_PER_MS;
 }
@@ -90,7 +91,7 @@ int chaos_start_switch(void);
 /* A rank that joins does not wait for a switch that does not listen. */
 bool chaos_has_switch(void);
 void chaos_kill_switch(void);
-/* If it is time: it is killed, or started again. */
+/* If it is time, and the first membership has begun: it is killed, or started again. */
 int chaos_strike_switch(uint64_t now_ns);
 
 /* ---- chaos_process.c ---- */
@@ -101,6 +102,12 @@ struct chaos_process *chaos_find(uint32_t number);
 void chaos_end_process(struct chaos_process *process);
 /* Kill it, and start it again after some time. */
 void chaos_strike(struct chaos_process *process, uint64_t now_ns, uint32_t away_ms);
+/*
+ * When somebody is killed who lives for `ms` on a machine of usual speed. On a slow one, lives are
+ * as much longer as it is slower: a membership that could not begin before the next kill would be
+ * no test of how one follows another.
+ */
+uint64_t chaos_after_life(uint64_t ns, uint32_t ms);
 /* If it is time: any of those that are there. At least one stays, and two of three or more. */
 void chaos_strike_one(uint64_t now_ns);
 int chaos_bring_back(uint64_t now_ns);

@@ -32,6 +32,8 @@ static void note_sum(struct chaos_process *process, const struct chaos_answer *a
 		return;
 	keeper.results.changes += keeper.has_begun;
 	keeper.results.decisions += keeper.options->switch_decides && !keeper.is_first;
+	if (!keeper.has_begun)
+		keeper.first_ns = keeper.last_sum_ns - keeper.ordered_ns;
 	keeper.has_begun = true;
 	if (keeper.struck_ns)
 		bench_times_add(&keeper.results.times, keeper.last_sum_ns - keeper.struck_ns);

@@ -27,13 +27,19 @@
 /* Of every call of a rank. Whatever reaches it is an error here. */
 #define CALL_MS 45000
 
-static bool is_enough(uint64_t now_ns)
+/* If the switch is to decide, it has: without that, the changes say nothing about it. */
+static bool has_changed_enough(void)
 {
 	const struct bench_options *options = keeper.options;
 
+	return options->changes > 0 && keeper.results.changes >= options->changes &&
+	       (!options->switch_decides || keeper.results.decisions > 0);
+}
+
+static bool is_enough(uint64_t now_ns)
+{
 	return bench_must_end() || keeper.results.unexpected > 0 || keeper.results.hangs > 0 ||
-	       (options->changes > 0 && keeper.results.changes >= options->changes) ||
-	       (keeper.end_ns > 0 && now_ns >= keeper.end_ns);
+	       has_changed_enough() || (keeper.end_ns > 0 && now_ns >= keeper.end_ns);
 }
 
 static int next_ms(uint64_t now_ns)

@@ -12,7 +12,7 @@ int chaos_start_switch(void)
 	keeper.switch_pid = bench_switch_start(&keeper.port, true);
 	if (keeper.switch_pid < 0)
 		return -EIO;
-	keeper.switch_ns = chaos_after_ms(bench_now_ns(), bench_chaos_life_ms(&keeper.gen));
+	keeper.switch_ns = chaos_after_life(bench_now_ns(), bench_chaos_life_ms(&keeper.gen));
 	snprintf(keeper.address, sizeof(keeper.address), "127.0.0.1:%u", keeper.port);
 	keeper.config.switch_address = keeper.address;
 	return 0;
@@ -34,7 +34,7 @@ void chaos_kill_switch(void)
 
 int chaos_strike_switch(uint64_t now_ns)
 {
-	if (!keeper.options->chaos || now_ns < keeper.switch_ns)
+	if (!keeper.options->chaos || !keeper.has_begun || now_ns < keeper.switch_ns)
 		return 0;
 	if (keeper.switch_pid == 0)
 		return chaos_start_switch();
