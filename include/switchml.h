@@ -109,7 +109,7 @@ enum sml_type {
 	SML_FLOAT16 = 1,  /* IEEE 754 binary16, as uint16_t in memory */
 	SML_BFLOAT16 = 2, /* upper half of a float32, as uint16_t in memory */
 	SML_INT32 = 3,
-	SML_BYTE = 4, /* only for broadcast and all-gather, because it has no arithmetic */
+	SML_BYTE = 4, /* only for calls that copy, because it has no arithmetic */
 	SML_FLOAT64 = 5,
 	SML_INT64 = 6,
 	SML_UINT8 = 7,
@@ -622,6 +622,22 @@ SML_API int sml_reduce_scatter(struct sml_context *context, const void *send, vo
 			       size_t count, enum sml_type type, enum sml_op op,
 			       const struct sml_options *options);
 
+/*
+ * Gather every rank's count elements on root: as sml_allgather(), but only root has a recv. On
+ * other ranks recv is not written and may be NULL. The result still travels to every rank.
+ */
+SML_API int sml_gather(struct sml_context *context, const void *send, void *recv, size_t count,
+		       enum sml_type type, int root);
+
+/*
+ * Scatter root's world_size x count elements: rank r receives part r, which has count elements. On
+ * other ranks send is not read and may be NULL. All parts travel to every rank, except between
+ * ranks that share memory. In place: root passes recv = send + root x count elements. Any other
+ * overlap is refused with -EINVAL. The other errors are those of sml_allreduce().
+ */
+SML_API int sml_scatter(struct sml_context *context, const void *send, void *recv, size_t count,
+			enum sml_type type, int root);
+
 /* Wait until all ranks have called this function. The errors are those of sml_allreduce(). */
 SML_API int sml_barrier(struct sml_context *context);
 
@@ -645,6 +661,12 @@ SML_API int sml_reduce_scatter_async(struct sml_context *context, const void *se
 				     size_t count, enum sml_type type, enum sml_op op,
 				     const struct sml_options *options,
 				     struct sml_request **request);
+SML_API int sml_gather_async(struct sml_context *context, const void *send, void *recv,
+			     size_t count, enum sml_type type, int root,
+			     struct sml_request **request);
+SML_API int sml_scatter_async(struct sml_context *context, const void *send, void *recv,
+			      size_t count, enum sml_type type, int root,
+			      struct sml_request **request);
 SML_API int sml_barrier_async(struct sml_context *context, struct sml_request **request);
 
 /*

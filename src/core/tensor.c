@@ -137,7 +137,7 @@ static uint32_t digest_of(const struct sml_tensor_spec *spec, uint32_t number)
 	hash = sml_hash_step(hash, (uint32_t)(spec->count >> 32));
 	hash = sml_hash_step(hash, (uint32_t)spec->collective << 24 | (uint32_t)spec->type << 16 |
 					   (uint32_t)spec->op << 8 | (uint32_t)spec->wire);
-	hash = sml_hash_step(hash, spec->root);
+	hash = sml_hash_step(hash, (uint32_t)spec->named_type << 16 | spec->root);
 	return spec->name ? sml_hash_step(hash, spec->name) : hash;
 }
 
@@ -403,8 +403,8 @@ static void encode(const struct sml_tensor *tensor, uint32_t index, uint64_t fir
 }
 
 /*
- * Only bytes are ever sent in part (broadcast, all-gather), so an element has the same place among
- * the lanes as among the bytes.
+ * Only bytes are ever sent in part (broadcast, scatter, gather, all-gather), so an element has the
+ * same place among the lanes as among the bytes.
  */
 static void insert_bytes(const struct sml_tensor *tensor, uint32_t index, uint8_t *lanes)
 {
@@ -526,7 +526,7 @@ static void decode(const struct sml_tensor *tensor, uint64_t first, const void *
 		sml_code_decode(code, shared_of(tensor), first, lanes, count, elements);
 }
 
-/* The elements of a chunk if this rank wants only some of them (reduce-scatter). */
+/* The elements of a chunk if this rank wants only some of them (reduce-scatter, scatter). */
 static void take_elements(const struct sml_tensor *tensor, uint32_t index, const void *lanes)
 {
 	const struct sml_tensor_spec *spec = &tensor->spec;

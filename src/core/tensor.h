@@ -38,7 +38,9 @@ enum sml_collective {
 	SML_ALLGATHER = 2,
 	SML_REDUCE_SCATTER = 3,
 	SML_BARRIER = 4,
-	SML_REDUCE = 5
+	SML_REDUCE = 5,
+	SML_GATHER = 6,
+	SML_SCATTER = 7
 };
 
 /* A call as the application made it. Element ranges refer to the whole tensor. */
@@ -52,6 +54,9 @@ struct sml_tensor_spec {
 	 */
 	enum sml_wire wire;
 	uint16_t root;
+	/* Gather, scatter: the type that the program names; all ranks must. They travel as bytes.
+	 */
+	enum sml_type named_type;
 	uint32_t name;	/* a hash of the call's name; 0 if it has none */
 	uint64_t count; /* elements of the whole tensor */
 	/*
@@ -204,8 +209,9 @@ void sml_tensor_fill(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 		     void *lanes);
 
 /*
- * Does one rank alone contribute each byte (broadcast, all-gather)? Then ranks that share memory
- * need no sum: each of them places its bytes of a claimed chunk, and leaves all others as they are.
+ * Does one rank alone contribute each byte (broadcast, scatter, gather, all-gather)? Then ranks
+ * that share memory need no sum: each of them places its bytes of a claimed chunk, and leaves all
+ * others as they are.
  */
 static inline bool sml_tensor_is_inserted(const struct sml_tensor *tensor)
 {

@@ -99,11 +99,12 @@ static void check_call(struct sim_run *run, uint32_t i)
 	for (uint32_t r = 0; r < world->n_ranks; r++) {
 		size_t first = 0, count = call->count;
 
-		if (call->collective == SML_REDUCE_SCATTER) {
+		if (call->collective == SML_REDUCE_SCATTER || call->collective == SML_SCATTER) {
 			first = r * part;
 			count = part;
 		}
-		if (call->collective == SML_REDUCE && r != call->root) {
+		if ((call->collective == SML_REDUCE || call->collective == SML_GATHER) &&
+		    r != call->root) {
 			count = 0;
 			if (!is_untouched(call, &run->ranks[r].calls[i]))
 				sim_fail(run, "a result at a rank that is not root: call, rank", i,
@@ -127,7 +128,8 @@ static void check_bits(struct sim_run *run, uint32_t i)
 	size_t bytes = call->count * sml_element_bytes(call->type);
 	const void *first = NULL;
 
-	if (call->collective == SML_REDUCE_SCATTER || call->collective == SML_REDUCE)
+	if (call->collective != SML_ALLREDUCE && call->collective != SML_BROADCAST &&
+	    call->collective != SML_ALLGATHER)
 		return;
 	for (uint32_t r = 0; r < run->world->n_ranks; r++) {
 		const struct sim_call_state *state = &run->ranks[r].calls[i];

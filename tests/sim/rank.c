@@ -38,19 +38,21 @@ static void describe(struct sim_rank *rank, uint32_t i, struct sml_tensor_spec *
 		.recv = state->recv,
 		.recv_count = call->count,
 	};
-	if (call->collective == SML_BROADCAST && rank->id != call->root) {
-		spec->send_count = 0;
-	} else if (call->collective == SML_ALLGATHER) {
+	if (call->collective == SML_ALLGATHER || call->collective == SML_GATHER) {
 		spec->send = (uint8_t *)state->send + own * bytes;
 		spec->send_first = own;
 		spec->send_count = part;
-	} else if (call->collective == SML_REDUCE_SCATTER) {
+	} else if (call->collective == SML_REDUCE_SCATTER || call->collective == SML_SCATTER) {
 		spec->recv = (uint8_t *)state->recv + own * bytes;
 		spec->recv_first = own;
 		spec->recv_count = part;
-	} else if (call->collective == SML_REDUCE && rank->id != call->root) {
-		spec->recv_count = 0;
 	}
+	if (rank->id == call->root)
+		return;
+	if (call->collective == SML_BROADCAST || call->collective == SML_SCATTER)
+		spec->send_count = 0;
+	else if (call->collective == SML_REDUCE || call->collective == SML_GATHER)
+		spec->recv_count = 0;
 }
 
 static void prepare_call(struct sim_rank *rank, uint32_t i, struct gen *gen)
@@ -62,7 +64,8 @@ static void prepare_call(struct sim_rank *rank, uint32_t i, struct gen *gen)
 
 	state->send = allocate(bytes);
 	sim_input(world, i, rank->id, state->send);
-	if (call->in_place && call->collective != SML_REDUCE_SCATTER) {
+	if (call->in_place && call->collective != SML_REDUCE_SCATTER &&
+	    call->collective != SML_SCATTER) {
 		state->recv = state->send;
 	} else {
 		state->recv = allocate(bytes);

@@ -144,6 +144,13 @@ static bool combines(const struct sim_call *call)
 	       call->collective == SML_REDUCE;
 }
 
+/* One for each rank, all equally long. */
+static bool has_parts(const struct sim_call *call)
+{
+	return call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER ||
+	       call->collective == SML_GATHER || call->collective == SML_SCATTER;
+}
+
 /*
  * Types that were added later exist only in worlds of even seeds, and they use a separate
  * source. So worlds of odd seeds, including those in sim/seeds.txt, stay the same.
@@ -236,6 +243,24 @@ static void draw_reduces(struct sim_world *world, uint64_t seed)
 	}
 }
 
+/* Of the same worlds, half of the broadcasts are scatters, and of the all-gathers gathers. */
+static void draw_rooted(struct sim_world *world, uint64_t seed)
+{
+	struct gen gen;
+
+	gen_from_seed(&gen, seed ^ 0x7061727473ull);
+	for (uint32_t i = 0; seed % 4 == 0 && i < world->n_calls; i++) {
+		struct sim_call *call = &world->calls[i];
+		bool scatters = call->collective == SML_BROADCAST;
+
+		if ((!scatters && call->collective != SML_ALLGATHER) || gen_chance(&gen, 1, 2))
+			continue;
+		call->collective = scatters ? SML_SCATTER : SML_GATHER;
+		call->count -= call->count % world->n_ranks;
+		call->root = (uint16_t)gen_below(&gen, world->n_ranks);
+	}
+}
+
 /* The same for the links of embedded stripes. */
 static void draw_one_link(struct sim_world *world, uint64_t seed)
 {
@@ -302,6 +327,7 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	draw_new_types(world, seed);
 	draw_exact(world, seed);
 	draw_reduces(world, seed);
+	draw_rooted(world, seed);
 	draw_one_link(world, seed);
 	draw_rounding(world, seed);
 	/* No draw of its own, and in as many worlds whose switches round as in others. */
@@ -324,10 +350,11 @@ static void mend_calls(struct sim_world *world)
 	for (uint32_t i = 0; i < world->n_calls; i++) {
 		struct sim_call *call = &world->calls[i];
 
-		if (call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER)
+		if (has_parts(call))
 			call->count -= call->count % world->n_ranks;
 		/* Trees may have fewer ranks than were drawn. */
-		if (call->collective == SML_REDUCE)
+		if (call->collective == SML_REDUCE || call->collective == SML_GATHER ||
+		    call->collective == SML_SCATTER)
 			call->root = (uint16_t)(call->root % world->n_ranks);
 		mend_wire(world, call);
 		mend_exact(world, call);
@@ -359,7 +386,7 @@ static void make_wide(struct gen *gen, struct sim_world *world)
 		struct sim_call *call = &world->calls[i];
 
 		call->count = call->collective == SML_BARRIER ? 0 : gen_range(gen, 0, 40);
-		if (call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER) {
+		if (has_parts(call)) {
 			call->count = world->n_ranks;
 			world->lanes = 352;
 		}

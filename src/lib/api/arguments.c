@@ -16,7 +16,7 @@ int sml_check_numbers(struct sml_context *context, enum sml_type type, enum sml_
 	if (type == SML_BYTE)
 		return sml_context_refuse(
 			context, -EINVAL,
-			"bytes cannot be combined: SML_BYTE is only for broadcast and all-gather");
+			"bytes cannot be combined: SML_BYTE is only for calls that copy");
 	if (op < SML_SUM || op > SML_MIN)
 		return sml_context_refuse(
 			context, -EINVAL,

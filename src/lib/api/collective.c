@@ -8,6 +8,8 @@
  *	reduce           count              all           root: all
  *	broadcast        count, as bytes    root: all     others: all, or nothing
  *	all-gather       n x count, bytes   its part      all
+ *	gather           n x count, bytes   its part      root: all
+ *	scatter          n x count, bytes   root: all     its part
  *	reduce-scatter   n x count          all           its part
  *	barrier          0                  -             -
  *
@@ -190,20 +192,23 @@ static int order_broadcast(struct sml_context *context, void *data, size_t count
 	return 0;
 }
 
-static int order_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
-			   enum sml_type type, struct sml_order *order)
+/* The parts of all ranks, for those that have `wants`. */
+static int order_parts(struct sml_context *context, const void *send, void *recv, bool wants,
+		       size_t count, enum sml_type type, struct sml_order *order)
 {
 	unsigned n = context->settings.world_size, rank = context->settings.rank;
-	size_t all, own;
+	size_t all, own, wanted;
 	int error;
 
-	if ((error = sml_check_size(context, count, type, n, &all)) ||
-	    (error = sml_check_buffer(context, "send", send, all / n, type)) ||
-	    (error = sml_check_buffer(context, "recv", recv, all, type)) ||
-	    (error = sml_check_apart(context, send, all / n, recv, all,
-				     (const char *)send - all / n * rank)))
+	if ((error = sml_check_size(context, count, type, n, &all)))
 		return error;
 	own = all / n;
+	wanted = wants ? all : 0;
+	if ((error = sml_check_buffer(context, "send", send, own, type)) ||
+	    (error = sml_check_buffer(context, "recv", recv, wanted, type)) ||
+	    (error = sml_check_apart(context, send, own, recv, wanted,
+				     (const char *)send - own * rank)))
+		return error;
 	*order = (struct sml_order){
 		.spec = {.collective = SML_ALLGATHER,
 			 .type = SML_BYTE,
@@ -213,9 +218,68 @@ static int order_allgather(struct sml_context *context, const void *send, void *
 			 .send_first = own * rank,
 			 .send_count = own,
 			 .recv = recv,
-			 .recv_count = all},
+			 .recv_count = wanted},
 		.call = {.collective = SML_ALLGATHER, .type = type, .count = count},
 	};
+	return 0;
+}
+
+static int order_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
+			   enum sml_type type, struct sml_order *order)
+{
+	return order_parts(context, send, recv, true, count, type, order);
+}
+
+/* What the ranks of a gather or a scatter must agree on. */
+static void name_root(struct sml_order *order, enum sml_collective collective, int root)
+{
+	order->spec.collective = order->call.collective = collective;
+	order->spec.root = order->call.root = (uint16_t)root;
+	order->spec.named_type = order->call.type;
+}
+
+static int order_gather(struct sml_context *context, const void *send, void *recv, size_t count,
+			enum sml_type type, int root, struct sml_order *order)
+{
+	bool is_root = root == context->settings.rank;
+	int error;
+
+	if ((error = check_root(context, root)) ||
+	    (error = order_parts(context, send, recv, is_root, count, type, order)))
+		return error;
+	name_root(order, SML_GATHER, root);
+	return 0;
+}
+
+static int order_scatter(struct sml_context *context, const void *send, void *recv, size_t count,
+			 enum sml_type type, int root, struct sml_order *order)
+{
+	unsigned n = context->settings.world_size, rank = context->settings.rank;
+	size_t all, own, sent;
+	int error;
+
+	if ((error = check_root(context, root)) ||
+	    (error = sml_check_size(context, count, type, n, &all)))
+		return error;
+	own = all / n;
+	sent = root == (int)rank ? all : 0;
+	if ((error = sml_check_buffer(context, "send", send, sent, type)) ||
+	    (error = sml_check_buffer(context, "recv", recv, own, type)) ||
+	    (error = sml_check_apart(context, send, sent, recv, own,
+				     (const char *)send + own * rank)))
+		return error;
+	*order = (struct sml_order){
+		.spec = {.type = SML_BYTE,
+			 .wire = SML_WIRE_INT32,
+			 .count = all,
+			 .send = send,
+			 .send_count = sent,
+			 .recv = recv,
+			 .recv_first = own * rank,
+			 .recv_count = own},
+		.call = {.type = type, .count = count},
+	};
+	name_root(order, SML_SCATTER, root);
 	return 0;
 }
 
@@ -316,6 +380,28 @@ int sml_reduce_scatter_async(struct sml_context *context, const void *send, void
 	return order_request(context, error, &order, request);
 }
 
+int sml_gather_async(struct sml_context *context, const void *send, void *recv, size_t count,
+		     enum sml_type type, int root, struct sml_request **request)
+{
+	struct sml_order order;
+	int error = check_async(context, request);
+
+	if (error == 0)
+		error = order_gather(context, send, recv, count, type, root, &order);
+	return order_request(context, error, &order, request);
+}
+
+int sml_scatter_async(struct sml_context *context, const void *send, void *recv, size_t count,
+		      enum sml_type type, int root, struct sml_request **request)
+{
+	struct sml_order order;
+	int error = check_async(context, request);
+
+	if (error == 0)
+		error = order_scatter(context, send, recv, count, type, root, &order);
+	return order_request(context, error, &order, request);
+}
+
 int sml_barrier_async(struct sml_context *context, struct sml_request **request)
 {
 	struct sml_order order = barrier_order;
@@ -390,6 +476,28 @@ int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv
 
 	if (error == 0)
 		error = order_reduce_scatter(context, send, recv, count, type, op, options, &order);
+	return order_and_wait(context, error, &order);
+}
+
+int sml_gather(struct sml_context *context, const void *send, void *recv, size_t count,
+	       enum sml_type type, int root)
+{
+	struct sml_order order;
+	int error = check_context(context);
+
+	if (error == 0)
+		error = order_gather(context, send, recv, count, type, root, &order);
+	return order_and_wait(context, error, &order);
+}
+
+int sml_scatter(struct sml_context *context, const void *send, void *recv, size_t count,
+		enum sml_type type, int root)
+{
+	struct sml_order order;
+	int error = check_context(context);
+
+	if (error == 0)
+		error = order_scatter(context, send, recv, count, type, root, &order);
 	return order_and_wait(context, error, &order);
 }
 
