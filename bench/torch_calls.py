@@ -3,8 +3,9 @@
 """The time of single collectives of PyTorch on one host: Gloo's and ours, in the same processes.
 
 The two take turns of a few calls, so that another load on the machine meets both alike. A call
-lasts from its last rank's begin to its last rank's end; all ranks read one clock. CPU time is that
-of all ranks, user and system.
+lasts from its last rank's begin to its last rank's end; all ranks read one clock. With --in-a-row,
+that is measured of several calls, and divided by their number: of a broadcast, for example, Gloo's
+root is then not ahead of the others for nothing. CPU time is that of all ranks, user and system.
 """
 
 import argparse
@@ -44,6 +45,9 @@ def arguments():
     parser.add_argument("--calls", type=listed(str), default=",".join(CALLS))
     parser.add_argument("--rounds", type=int, default=20, help="turns of each backend")
     parser.add_argument("--seconds", type=float, default=10, help="at most, for a row")
+    parser.add_argument(
+        "--in-a-row", type=int, default=1, help="calls without a barrier between them"
+    )
     parser.add_argument("--first", action="store_true", help="the first call on fresh memory")
     return parser.parse_args()
 
@@ -94,27 +98,28 @@ class Row:
         whole = torch.ones(count, dtype=self.dtype)
         return whole, part_of(whole).clone()
 
-    def turn(self, backend, group, n_calls, fresh):
+    def turn(self, backend, group, n_calls, options):
         for _ in range(n_calls):
-            if fresh or self.buffers is None:
+            if options.first or self.buffers is None:
                 self.buffers = self.make_buffers()
             whole, part = self.buffers
             dist.barrier()
             cpu, begun = time.process_time(), time.perf_counter()
-            self.call(whole, part, group)
+            for _ in range(options.in_a_row):
+                self.call(whole, part, group)
             ended = time.perf_counter()
             self.times[backend].append((begun, ended, time.process_time() - cpu))
 
-    def gather(self, backend):
+    def gather(self, backend, in_a_row):
         """Of all ranks: the seconds of each call, and its CPU seconds."""
         own = torch.tensor(self.times[backend], dtype=torch.float64)
         ranks = [torch.empty_like(own) for _ in range(dist.get_world_size())]
         dist.all_gather(ranks, own)
-        begun, ended, cpu = torch.stack(ranks).unbind(2)
+        begun, ended, cpu = (torch.stack(ranks) / in_a_row).unbind(2)
         return (ended.amax(0) - begun.amax(0)).tolist(), cpu.sum(0).tolist()
 
-    def result(self):
-        gathered = {backend: self.gather(backend) for backend in BACKENDS}
+    def result(self, in_a_row):
+        gathered = {backend: self.gather(backend, in_a_row) for backend in BACKENDS}
         text = f"{self.name:32}"
         for find, part in ((statistics.median, 0), (low, 0), (statistics.median, 1)):
             gloo, ours = (find(gathered[backend][part]) for backend in BACKENDS)
@@ -133,14 +138,14 @@ def measure(row, groups, options):
     n_calls = 1 if options.first or row.n_bytes > 10_000_000 else 8
     for number in range(options.rounds + 1):
         for backend in BACKENDS if number % 2 else reversed(BACKENDS):
-            row.turn(backend, groups[backend], n_calls, options.first)
+            row.turn(backend, groups[backend], n_calls, options)
         if number == 0 and not options.first:
             row.times = {backend: [] for backend in BACKENDS}  # to warm up
         go_on = torch.tensor([time.monotonic() < until])
         dist.broadcast(go_on, 0)
         if number > 1 and not go_on:
             break
-    return row.result()
+    return row.result(options.in_a_row)
 
 
 def run(options):
