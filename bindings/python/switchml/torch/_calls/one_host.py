@@ -3,7 +3,8 @@
 
     gather       a broadcast by each rank, which only root takes; by root, too, so that ranks that
                  name different roots make the same calls but one, and the error is about that
-    scatter      a broadcast by root for each other rank, which only that one takes
+    scatter      a broadcast by root for each other rank, which only that one takes; these two if
+                 the parts are long, because they are copied to and from the application's tensors
     all_to_all   all ranks tell each other the sizes of their parts, and short parts themselves;
                  then a broadcast for each other part, which only one rank takes
 
@@ -26,10 +27,6 @@ from ...job import Job
 from .elsewhere import Elsewhere, plain_name_of
 from .tensors import Begun, copy_to, dense, describe
 from .work import Call, Plan, all_gather, titled
-
-# Of the parts of all ranks: up to this, a gather is an all-gather, and a scatter is a broadcast of
-# all of them, because that is one call.
-SPREAD_BYTES = 1 << 16
 
 
 def rooted_text(name: str, count: int, kind: str, root: int) -> str:

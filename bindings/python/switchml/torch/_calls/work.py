@@ -26,7 +26,7 @@ from ...job import Job, Request
 from .callbacks import Promise, await_done, context, open_turns
 from .cpp_futures import PromiseInCpp
 from .profiler import range_of
-from .tensors import is_accelerated
+from .tensors import TYPES, is_accelerated
 
 _PLACE = "barrier_named"
 
@@ -70,6 +70,31 @@ def broadcast(tensor: torch.Tensor, root: int, source: torch.Tensor | None = Non
         return send.data_ptr(), send.nbytes, c.BYTE, root
 
     return Call("broadcast", tensor, tensor, arguments, divisible=True, source=source)
+
+
+def gather(send: torch.Tensor, recv: torch.Tensor, source: torch.Tensor, root: int) -> Call:
+    return _rooted("gather", send, recv, source, (send.numel(), send.dtype, root))
+
+
+def scatter(send: torch.Tensor, recv: torch.Tensor, root: int) -> Call:
+    return _rooted("scatter", send, recv, None, (recv.numel(), recv.dtype, root))
+
+
+def _rooted(
+    name: str, send: torch.Tensor, recv: torch.Tensor, source: torch.Tensor | None, part: tuple
+) -> Call:
+    """C reads and writes the memory for all parts on root only."""
+
+    def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+        return send.data_ptr(), recv.data_ptr(), *counted(*part)
+
+    return Call(name, send, recv, arguments, source=source)
+
+
+def counted(n: int, dtype: torch.dtype, root: int) -> tuple[int, int, int]:
+    """How many elements of which type each rank has, as C knows them, and root."""
+    kind = TYPES.get(dtype)
+    return (n * dtype.itemsize, c.BYTE, root) if kind is None else (n, kind, root)
 
 
 def place(name: str) -> Call:

@@ -13,6 +13,7 @@ invariant: C++ never finds our inner Gloo.
 
 from __future__ import annotations
 
+import operator
 import threading
 import weakref
 from collections.abc import Callable
@@ -23,7 +24,7 @@ import torch
 from torch._C import _distributed_c10d as _c10d
 from torch.distributed import ProcessGroup
 
-from ..._tensor_memory import is_lazy, is_plain
+from ..._tensor_memory import is_host_memory, is_lazy, is_plain
 from .._calls.tensors import DEVICE_TYPES, tensors_in
 from .prompt import prompted
 
@@ -217,15 +218,16 @@ class _Call:
     def __init__(self, target: tuple[Any, str], arguments: Any, named: Any) -> None:
         self.target, self.arguments, self.named = target, arguments, named
         self.tensors = tensors_in(arguments)
-        self.lazy = any(is_plain(t) and is_lazy(t) for t in self.tensors)
+        self.lazy = not all(map(is_host_memory, self.tensors)) and any(
+            is_plain(t) and is_lazy(t) for t in self.tensors
+        )
         self.work: Any = None
 
     def is_this(self, group: Any, name: str, arguments: Any) -> bool:
         """Whether the dispatcher brings this call, and not one that a hook makes meanwhile."""
         if self.work is not None or self.target != (group, name):
             return False
-        pairs = zip(self.tensors, tensors_in(arguments), strict=False)
-        return self.lazy or all(mine is theirs for mine, theirs in pairs)
+        return self.lazy or all(map(operator.is_, self.tensors, tensors_in(arguments)))
 
     @property
     def device_type(self) -> str:

@@ -38,6 +38,7 @@ from .._calls.line import FAREWELL, AbortHooks, Line, seconds_of
 from .._calls.staging import Accelerator, DeviceWork
 from .._calls.summary import Summary, Usage, bytes_of
 from .._calls.tensors import (
+    TYPES,
     Begun,
     dense,
     describe,
@@ -48,7 +49,7 @@ from .._calls.tensors import (
     only_options,
     tensors_in,
 )
-from .._calls.work import Call, Plan, Work, all_gather, broadcast
+from .._calls.work import Call, Work, all_gather, broadcast
 from .._joining.job_name import label_of
 from .._joining.meeting import keep_for_next_round, meet
 from .._joining.rendezvous import join
@@ -56,7 +57,7 @@ from .derivation import Derivation
 from .gateway import watched
 from .lists import Lists
 from .options import Options
-from .prompt import OPS, TYPES
+from .prompt import OPS
 from .reconfigure import Reconfigurable
 from .router import Router
 
@@ -201,7 +202,6 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         line: Line | None = None,
         when_ended: Callable[[Work], None] | None = None,
         awaited: bool = False,
-        plan: Callable[[], Plan] | None = None,
     ) -> Work:
         limit = self._limit(timeout)
         if calls and is_accelerated(calls[0].send):
@@ -209,7 +209,6 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
         else:
             work = Work(name, tensors, calls, finish, limit)
-            work.plan = plan
         work.when_ended = when_ended
         work.awaited = awaited
         work.for_cpp = self.for_cpp

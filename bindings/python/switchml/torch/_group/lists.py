@@ -3,15 +3,15 @@
 
     all_gather   all-gather into one tensor, and a copy of each rank's part;
                  above LIMIT_BYTES a broadcast by each rank, which needs no copy
-    gather       all-gather into one tensor, of which only root copies the parts
-    scatter      broadcast of root's list as one tensor, of which each rank copies its own part
+    gather       gather into one tensor at root, and a copy of each rank's part
+    scatter      scatter of root's list as one tensor
     all_to_all   on Gloo
 
-PyTorch's collectives of objects are made of these. So every rank gets what only root has or needs,
-and above LIMIT_BYTES gather and scatter run on Gloo, if it takes their type. Where all ranks share
-one host's memory, these two and all_to_all bring each rank its own parts only (one_host.py), unless
-the list is short. The invariant: where they run depends only on what is the same on all ranks; a
-list that Gloo would refuse for its form goes there, and it says why.
+PyTorch's collectives of objects are made of these. Between hosts, every rank's link carries what
+only root has or needs; so above LIMIT_BYTES gather and scatter run on Gloo, if it takes their type.
+Where all ranks share one host's memory, these two and all_to_all are made of broadcasts, which need
+no copies (one_host.py). The invariant: where they run depends only on what is the same on all
+ranks; a list that Gloo would refuse for its form goes there, and it says why.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from torch._C._distributed_c10d import AllgatherOptions, GatherOptions, ScatterO
 from .._calls import one_host
 from .._calls.elsewhere import Elsewhere
 from .._calls.tensors import copy_to, dense, describe, is_awaited, normal, tensors_in, writable
-from .._calls.work import Call, Plan, all_gather, broadcast, titled
+from .._calls.work import Call, Plan, all_gather, broadcast, gather, scatter
 
 # Of the parts of all ranks. On one host with two cores and four ranks, this is about where
-# broadcasts overtake the all-gather, and Gloo overtakes this gather and scatter.
+# broadcasts overtake the all-gather, and Gloo overtook gather and scatter.
 LIMIT_BYTES = 1 << 20
 
 # What Gloo gathers and scatters.
@@ -85,11 +85,9 @@ class Lists:
         plan = one_host.gather(one, targets, root, self.rank(), self.size())
         if not self._may_spread(one):
             return self._rooted_on_gloo("gather", outputs, inputs, opts, plan)
-        whole, call = self._all_gathered(one)
-        # The all-gather would not find that ranks name different roots.
-        text = one_host.rooted_text("gather", one.numel(), describe([one]), root)
-        calls = titled(text, [call])
-        return self._copy_parts("gather", calls, targets, whole, opts, self._if_long(one, plan))
+        (send,), _ = dense([one])
+        whole = self._empty_for_all(one)
+        return self._copy_parts("gather", [gather(send, whole, one, root)], targets, whole, opts)
 
     def scatter(
         self: Any,
@@ -112,10 +110,9 @@ class Lists:
         whole = self._empty_for_all(one)
         for part, place_of_part in zip(parts, whole, strict=False):
             copy_to(place_of_part, part.detach())
-        text = one_host.rooted_text("scatter", one.numel(), describe([one]), opts.rootRank)
-        calls = titled(text, [broadcast(whole, opts.rootRank)])
         own = whole[self.rank() : self.rank() + 1]
-        return self._copy_parts("scatter", calls, outputs, own, opts, self._if_long(one, plan))
+        calls = [scatter(whole, own, opts.rootRank)]
+        return self._copy_parts("scatter", calls, outputs, own, opts)
 
     def alltoall(
         self: Any, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
@@ -196,9 +193,6 @@ class Lists:
         """Whether every rank may get what only root has or needs."""
         return self._bytes_of_all(one) <= LIMIT_BYTES or one.dtype not in _ON_GLOO
 
-    def _if_long(self: Any, one: torch.Tensor, plan: Callable[[], Plan]) -> Any:
-        return plan if self._bytes_of_all(one) > one_host.SPREAD_BYTES else None
-
     def _bytes_of_all(self: Any, one: torch.Tensor) -> int:
         return self.size() * one.numel() * one.element_size()
 
@@ -228,9 +222,8 @@ class Lists:
         outputs: Sequence[torch.Tensor],
         whole: torch.Tensor,
         opts: Any,
-        plan: Callable[[], Plan] | None = None,
     ) -> Any:
-        """Make the calls, and then copy row r of `whole` to output r; or follow the plan."""
+        """Make the calls, and then copy row r of `whole` to output r."""
         targets = [writable(output) for output in outputs]
 
         def finish() -> None:
@@ -238,4 +231,4 @@ class Lists:
                 copy_to(target, part)
 
         awaited = is_awaited(opts)
-        return self._run(name, outputs, calls, finish, opts.timeout, awaited=awaited, plan=plan)
+        return self._run(name, outputs, calls, finish, opts.timeout, awaited=awaited)

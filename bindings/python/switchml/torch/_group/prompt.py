@@ -33,23 +33,11 @@ from torch.distributed import ReduceOp
 
 from ... import _library as c
 from ..._tensor_memory import is_host_memory
-from .._calls.one_host import SPREAD_BYTES, passed, rooted_text
-from .._calls.tensors import describe
-from .._calls.work import Prompt
+from .._calls.one_host import passed, rooted_text
+from .._calls.tensors import TYPES, describe
+from .._calls.work import Prompt, counted
 from .lists import LIMIT_BYTES
 
-TYPES = {
-    torch.float32: c.FLOAT32,
-    torch.float16: c.FLOAT16,
-    torch.bfloat16: c.BFLOAT16,
-    torch.float64: c.FLOAT64,
-    torch.int32: c.INT32,
-    torch.int64: c.INT64,
-    torch.int16: c.INT16,
-    torch.int8: c.INT8,
-    torch.uint8: c.UINT8,
-    torch.bool: c.BOOL,
-}
 _NONE = timedelta(0)
 # PyTorch's operations, and C's. Compared one after the other here, because PyTorch takes long to
 # hash them; most calls add.
@@ -192,10 +180,11 @@ def _addresses(job: Any, lists: Any, one: torch.Tensor, root: int) -> list[int] 
         return [] if type(lists) is list and not lists else None
     if type(lists) is not list or len(lists) != 1 or len(lists[0]) != job.world_size:
         return None
+    dtype, shape = one.dtype, one.shape
     for part in lists[0]:
-        if not isinstance(part, torch.Tensor) or not _is_taken(part):
+        if not isinstance(part, torch.Tensor) or part.dtype is not dtype or part.shape != shape:
             return None
-        if part.dtype != one.dtype or part.shape != one.shape:
+        if not _is_taken(part):
             return None
     return [part.data_ptr() for part in lists[0]]
 
@@ -210,24 +199,36 @@ def _title(name: str, n: int, dtype: torch.dtype, root: int) -> bytes:
 class _Rooted:
     """A gather or a scatter: this rank's tensor, and the addresses of root's."""
 
+    whole: torch.Tensor | None = None  # an interrupted call goes on: who ends it must have this
+
     def __init__(
         self, name: str, job: Any, one: torch.Tensor, root: int, addresses: list[int]
     ) -> None:
         self.rank, self.size = job.rank, job.world_size
         self.root, self.addresses, self.is_root = root, addresses, root == job.rank
-        self.one, self.own, self.n_bytes = one, one.data_ptr(), one.nbytes
+        self.name, self.one, self.own, self.n_bytes = name, one, one.data_ptr(), one.nbytes
         self.n_all = self.size * self.n_bytes
-        self.has_host = job.is_on_one_host
-        self.title = _title(name, one.numel(), one.dtype, root)
 
-    def make_whole(self) -> None:
-        """Memory for the parts of all. An interrupted call goes on: who ends it must have this."""
+    @property
+    def title(self) -> bytes:
+        return _title(self.name, self.one.numel(), self.one.dtype, self.root)
+
+    @property
+    def counted(self) -> tuple[int, int, int]:
+        return counted(self.one.numel(), self.one.dtype, self.root)
+
+    def are_joined(self) -> bool:
+        """Whether root's parts are one piece of memory, which C can take as it is."""
+        start, end = self.addresses[0], self.addresses[0] + self.n_all
+        place = start + self.root * self.n_bytes
+        return self.addresses == list(range(start, end, self.n_bytes or 1)) and (
+            self.own == place or self.own >= end or self.own + self.n_bytes <= start
+        )
+
+    def join(self) -> int:
+        """The address of memory for the parts of all, which root copies to or from its own."""
         self.whole = torch.empty(self.n_all, dtype=torch.uint8, device="cpu")
-        self.start = self.whole.data_ptr()
-
-    def part(self, rank: int) -> int:
-        """The address of this rank's part of the whole."""
-        return self.start + rank * self.n_bytes
+        return self.whole.data_ptr()
 
     def passed(self, other: int, root: int) -> tuple[str, tuple]:
         """A broadcast by `root` of the part that rank `other` gives or takes."""
@@ -250,48 +251,58 @@ def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
     call = _rooted("gather", group, inputs, outputs, opts, GatherOptions)
     if call is None:
         return None
-    finish = None
-    if call.has_host and call.n_all > SPREAD_BYTES:
+    finish, title = None, None
+    if call.n_all > LIMIT_BYTES:
         calls = [call.passed(rank, rank) for rank in range(call.size)]
+        title = call.title
         if call.is_root:  # at once, as the long way: what comes may be for the same memory
             ctypes.memmove(call.addresses[call.root], call.own, call.n_bytes)
     else:
-        call.make_whole()
-        calls = [("allgather", (call.own, call.start, call.n_bytes, c.BYTE))]
-
-        def finish() -> None:
-            for rank, address in enumerate(call.addresses):
-                ctypes.memmove(address, call.part(rank), call.n_bytes)
+        recv = None
+        if call.is_root and call.are_joined():
+            recv = call.addresses[0]
+        elif call.is_root:
+            recv = call.join()
+            finish = functools.partial(_copy_parts, call, recv)
+        calls = [("gather", (call.own, recv, *call.counted))]
 
     targets = outputs[0] if call.is_root else []
     work = Prompt("gather", targets, call.n_all, *calls, finish=finish)
-    work.title = call.title
+    work.title = title
     return work if group._line.hurry(work, (call, outputs)) else None
+
+
+def _copy_parts(call: _Rooted, start: int) -> None:
+    for rank, address in enumerate(call.addresses):
+        ctypes.memmove(address, start + rank * call.n_bytes, call.n_bytes)
 
 
 def _scatter(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
     call = _rooted("scatter", group, outputs, inputs, opts, ScatterOptions)
     if call is None or call.size == 1:  # alone: nothing is passed on
         return None
-    if call.has_host and call.n_all > SPREAD_BYTES:
+    finish, title = None, None
+    if call.n_all > LIMIT_BYTES:
         others = [rank for rank in range(call.size) if rank != call.root]
         calls = [call.passed(rank, call.root) for rank in others]
+        title = call.title
 
         def finish() -> None:
             if call.is_root:
                 ctypes.memmove(call.own, call.addresses[call.root], call.n_bytes)
 
     else:
-        call.make_whole()
-        for rank, address in enumerate(call.addresses):
-            ctypes.memmove(call.part(rank), address, call.n_bytes)
-        calls = [("broadcast", (call.start, call.n_all, c.BYTE, call.root))]
-
-        def finish() -> None:
-            ctypes.memmove(call.own, call.part(call.rank), call.n_bytes)
+        send = None
+        if call.is_root and call.are_joined():
+            send = call.addresses[0]
+        elif call.is_root:
+            send = call.join()
+            for rank, address in enumerate(call.addresses):
+                ctypes.memmove(send + rank * call.n_bytes, address, call.n_bytes)
+        calls = [("scatter", (send, call.own, *call.counted))]
 
     work = Prompt("scatter", outputs, call.n_all, *calls, finish=finish)
-    work.title = call.title
+    work.title = title
     return work if group._line.hurry(work, (call, inputs)) else None
 
 
