@@ -62,11 +62,15 @@ TEST(a_job_alone_gets_all_that_it_wants)
 
 	jobs_open(&world, 4096, 64, false);
 	jobs_join(&world, 0, jobs_join_message("a", 0, 1));
-	assert_int_equal(slots_of(&world, 0), 64 + 512);
-	join.lanes = 2208;
+	assert_int_equal(slots_of(&world, 0), 64 + 256);
+	join.lanes = 832;
 	jobs_join(&world, 1, join);
-	/* 768 KiB of jumbo packets. */
-	assert_int_equal(slots_of(&world, 1), 64 + (768 << 10) / (40 + 4 * 2208));
+	/* 384 KiB of longer packets, and no fewer than 64. */
+	assert_int_equal(slots_of(&world, 1), 64 + (384 << 10) / (40 + 4 * 832));
+	join = jobs_join_message("jumbo", 0, 1);
+	join.lanes = 2208;
+	jobs_join(&world, 2, join);
+	assert_int_equal(slots_of(&world, 2), 64 + 64);
 	jobs_close(&world);
 }
 
@@ -122,7 +126,7 @@ TEST(want_of_room_is_not_the_end_of_a_job_that_resumes)
 	jobs_hang_up(&world, 2);
 	world.jobs.config.max_slots = 4096;
 	resume(&world, 3, jobs_join_message("second", 0, 1));
-	assert_int_equal(slots_of(&world, 3), 576);
+	assert_int_equal(slots_of(&world, 3), 64 + 256);
 	jobs_close(&world);
 }
 
@@ -143,7 +147,7 @@ TEST(a_job_waits_for_what_ended_jobs_held)
 	world.has_no_room_yet = false;
 	jobs_wait(&world, SML_TICK_NS);
 	for (unsigned peer = 0; peer < 3; peer++)
-		assert_int_equal(slots_of(&world, peer), 64 + 512);
+		assert_int_equal(slots_of(&world, peer), 64 + 256);
 	assert_int_equal(jobs_admitted(&world, 0)->epoch, 1);
 	assert_int_equal(jobs_admitted(&world, 2)->epoch, 2);
 	jobs_close(&world);
@@ -161,8 +165,8 @@ TEST(who_leaves_meanwhile_is_waited_for)
 	jobs_wait(&world, 3 * SML_TICK_NS);
 	assert_null(jobs_admitted(&world, 0));
 	jobs_join(&world, 1, jobs_join_message("a", 1, 2));
-	assert_int_equal(slots_of(&world, 0), 64 + 512);
-	assert_int_equal(slots_of(&world, 1), 64 + 512);
+	assert_int_equal(slots_of(&world, 0), 64 + 256);
+	assert_int_equal(slots_of(&world, 1), 64 + 256);
 	jobs_close(&world);
 }
 
