@@ -163,7 +163,10 @@ static inline __attribute__((always_inline)) void combine_rounded(enum sml_lane_
 	const uint8_t *lanes = arrived, *shifts = lanes + blocks * block_bytes;
 	const bool ends = step == SML_LANES_LAST || step == SML_LANES_FINISH;
 	uint8_t *result = stored;
-	uint8_t rounded[SML_ROUNDED_BLOCKS_MAX + 3] = {0};
+	union {
+		uint8_t shift[SML_ROUNDED_BLOCKS_MAX + 1];
+		lane_t lane[(SML_ROUNDED_BLOCKS_MAX + 1) / 4];
+	} rounded;
 
 	for (uint32_t b = 0; b < blocks; b++, lanes += block_bytes) {
 		sum_t *sums = (sum_t *)stored + b * SML_ROUNDED_BLOCK, block[SML_ROUNDED_BLOCK];
@@ -173,12 +176,15 @@ static inline __attribute__((always_inline)) void combine_rounded(enum sml_lane_
 		else
 			add_block(step, width, block, sums, lanes, shifts[b]);
 		if (ends)
-			rounded[b] = round_block(width, block, result + b * block_bytes);
+			rounded.shift[b] = round_block(width, block, result + b * block_bytes);
 		else
 			__builtin_memcpy(sums, block, sizeof(block));
 	}
-	if (ends)
-		__builtin_memcpy(result + blocks * block_bytes, rounded, (blocks + 3) & ~3u);
+	for (uint32_t i = blocks; ends && i % 4; i++)
+		rounded.shift[i] = 0;
+	/* A copy of unknown length would be a slow instruction. */
+	for (uint32_t i = 0; ends && i < (blocks + 3) / 4; i++)
+		((lane_t *)(void *)(result + blocks * block_bytes))[i] = rounded.lane[i];
 }
 
 #define DEFINE_COMBINE_ROUNDED(name, step)                                                         \

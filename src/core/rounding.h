@@ -89,7 +89,9 @@ SML_SLOT_INLINE uint32_t sml_exceeds(uint32_t a, uint32_t most)
 	return (most - a) >> 31;
 }
 
-/* The place of the highest bit of a number in [1, 2^31): eBPF has no instruction for that. */
+/* The place of the highest bit of a number in [1, 2^31). */
+#ifdef __bpf__
+/* It has no instruction for that. */
 SML_SLOT_INLINE uint32_t sml_highest_bit(uint32_t a)
 {
 	uint32_t place = sml_exceeds(a, 0xffff) << 4;
@@ -99,6 +101,12 @@ SML_SLOT_INLINE uint32_t sml_highest_bit(uint32_t a)
 	place += sml_exceeds(a >> place, 3) << 1;
 	return place + sml_exceeds(a >> place, 1);
 }
+#else
+SML_SLOT_INLINE uint32_t sml_highest_bit(uint32_t a)
+{
+	return 31 - (uint32_t)__builtin_clz(a);
+}
+#endif
 
 /* How sums of a block are rounded. */
 struct sml_rounded_by {
