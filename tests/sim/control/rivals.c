@@ -12,7 +12,7 @@
 #include "sim/control/internal.h"
 
 /* Slots that each job wants, and the fewest that it can use (job/members/slots.c). */
-#define WANTED 576u
+#define WANTED 320u
 #define FEWEST 10u
 /* Far in the future, so that they never count as silent. */
 #define FAR_NS (UINT64_MAX / 4)
