@@ -6,8 +6,8 @@
  * opens a context, calls the same collectives in the same order, and closes it.
  * A switch computes the sums. It is a `switchml switch` daemon on the network,
  * several of them, or a part embedded in each rank's process. Calls that combine
- * nothing are not here: gather, scatter, all-gather of different counts,
- * all-to-all, send and receive. MPI or the framework's own backend serves them,
+ * nothing are here if all parts are equally long: not all-to-all, all-gather of
+ * different counts, send and receive. MPI or the framework's own backend serves them,
  * and the bindings for MPI and PyTorch pass them on.
  *
  *	struct sml_context *job;
@@ -624,7 +624,8 @@ SML_API int sml_reduce_scatter(struct sml_context *context, const void *send, vo
 
 /*
  * Gather every rank's count elements on root: as sml_allgather(), but only root has a recv. On
- * other ranks recv is not written and may be NULL. The result still travels to every rank.
+ * other ranks recv is not written and may be NULL. The result travels to every rank, except between
+ * ranks that share memory. The buffers need no alignment.
  */
 SML_API int sml_gather(struct sml_context *context, const void *send, void *recv, size_t count,
 		       enum sml_type type, int root);
@@ -632,8 +633,9 @@ SML_API int sml_gather(struct sml_context *context, const void *send, void *recv
 /*
  * Scatter root's world_size x count elements: rank r receives part r, which has count elements. On
  * other ranks send is not read and may be NULL. All parts travel to every rank, except between
- * ranks that share memory. In place: root passes recv = send + root x count elements. Any other
- * overlap is refused with -EINVAL. The other errors are those of sml_allreduce().
+ * ranks that share memory. The buffers need no alignment. In place: root passes recv = send +
+ * root x count elements. Any other overlap is refused with -EINVAL. The other errors are those of
+ * sml_allreduce().
  */
 SML_API int sml_scatter(struct sml_context *context, const void *send, void *recv, size_t count,
 			enum sml_type type, int root);

@@ -54,7 +54,9 @@ struct sml_tensor_spec {
 	 */
 	enum sml_wire wire;
 	uint16_t root;
-	/* Gather, scatter: the type that the program names; all ranks must. They travel as bytes.
+	/*
+	 * For gather and scatter: the type that the program passed. It must be the same on all
+	 * ranks. The elements travel as bytes.
 	 */
 	enum sml_type named_type;
 	uint32_t name;	/* a hash of the call's name; 0 if it has none */

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import switchml
+from switchml import _library
 
 ROOT = Path(__file__).resolve().parents[2]
 ALONE = """
@@ -112,3 +113,9 @@ def test_everything_public_is_described():
         text = getattr(switchml, name).__doc__
         assert text, name
         assert "See Job" not in text, name
+
+
+def test_a_library_without_a_function_is_of_another_release(monkeypatch):
+    monkeypatch.setitem(_library._PROTOTYPES, "sml_of_tomorrow", (None, []))
+    with pytest.raises(ImportError, match=r"has no sml_of_tomorrow\(\)\): install both from one"):
+        _library._load()

@@ -158,6 +158,20 @@ own = torch.full((2000,), rank + 1.0)
 parts = [torch.zeros(2000) for _ in range(2)] if rank == 0 else None
 to_0, from_0 = lambda: dist.gather(own, parts, 0), lambda: dist.scatter(own, spread, 0)
 in_turn("gather", 1, lambda: interrupted(to_0), to_0)
+for joined in (False, True):  # the list that root gives is its own: it may change it meanwhile
+    into = [torch.zeros(2000) for _ in range(2)] if rank == 0 else None
+    if rank == 0 and joined:
+        into = list(torch.zeros(4000).chunk(2))
+    fresh = []
+
+    def forget():
+        interrupted(lambda: dist.gather(own, into, 0))
+        into.clear()
+        gc.collect()
+        fresh.extend(torch.full((2000 * (1 + joined),), 3.0) for _ in range(50))
+
+    in_turn(f"into {joined}", 1, forget, lambda: dist.gather(own, None, 0))
+    assert all(tensor.unique().tolist() == [3.0] for tensor in fresh)
 spread = [torch.full((2000,), 7.0), torch.full((2000,), 9.0)] if rank == 0 else None
 in_turn("scatter", 0, lambda: interrupted(from_0), from_0)
 assert rank or [part.unique().tolist() for part in parts] == [[1.0], [2.0]], parts
@@ -178,7 +192,7 @@ def test_lists_are_right_although_the_caller_was_interrupted(tmp_path):
     torchrun("--standalone", str(script), MALLOC_PERTURB_="165")
 
 
-def interrupted_between(rank, name, n_made, steps):
+def interrupted_between(rank, name, n_made, steps, n):
     """Rank 0 is interrupted when it has made this many of the call's C calls."""
     from switchml.job import Job
 
@@ -188,7 +202,7 @@ def interrupted_between(rank, name, n_made, steps):
     def made(value, rows):
         return torch.full((rows, steps), value)[:, 0]  # with one step, the short way takes it
 
-    n, is_root = 150_000, rank == 0
+    is_root = rank == 0
     parts = [made(0.0, n) for _ in range(N)] if is_root else None
     spread = [made(5.0 + r, n) for r in range(N)] if is_root else None
     own, out = made(rank + 1.0, n), made(0.0, N * n)
@@ -233,10 +247,17 @@ def interrupted_between(rank, name, n_made, steps):
 
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize(
-    ("name", "n_calls"),
-    [("all_reduce", 1), ("gather", N), ("scatter", N - 1), ("all_to_all", 1 + N * (N - 1))],
+    ("name", "n_calls", "n"),
+    [
+        ("all_reduce", 1, 20_000),
+        ("gather", 1, 20_000),
+        ("gather", N, 150_000),
+        ("scatter", 1, 20_000),
+        ("scatter", N - 1, 150_000),
+        ("all_to_all", 1 + N * (N - 1), 20_000),
+    ],
 )
-def test_a_call_that_was_interrupted_between_its_parts_goes_on(groups, name, n_calls, steps):
+def test_a_call_that_was_interrupted_between_its_parts_goes_on(groups, name, n_calls, n, steps):
     """Each collective makes several calls of C, and all ranks must make all of them."""
     each = [[rank + 1.0] for rank in range(N)]
     right = {
@@ -246,7 +267,7 @@ def test_a_call_that_was_interrupted_between_its_parts_goes_on(groups, name, n_c
         "all_to_all": [each] * N,
     }[name]
     for n_made in range(n_calls):
-        found = groups.call(interrupted_between, [name] * N, [n_made] * N, [steps] * N)
+        found = groups.call(interrupted_between, [name] * N, [n_made] * N, [steps] * N, [n] * N)
         assert found == [(rank == 0, values) for rank, values in enumerate(right)]
 
 
@@ -579,6 +600,85 @@ def test_a_call_passes_one_fence(groups):
     # The recorder of PyTorch 2.15 asks for the group's name and description.
     n_fences = 3 if torch.__version__ >= (2, 15) else 1
     assert groups.call(fences) == [dict.fromkeys(("all_reduce", "gather", "scatter"), n_fences)] * N
+
+
+# Types that C knows and Gloo does not, and one that only PyTorch knows; lists above 1 MiB, too.
+BOTH_WAYS = [(torch.float32, 4), (torch.float32, 4000), (torch.float32, 200_000)]
+BOTH_WAYS += [(kind, n) for kind in (torch.int16, torch.complex64) for n in (5, 400_000)]
+
+
+def only_value_of(tensor):
+    assert bool((tensor == tensor[0]).all())
+    return tensor[0].item()
+
+
+def lists_both_ways(rank, dtype, n):
+    """The tensor of rank 1, or the list of root, is strided: its rank goes the long way."""
+    found = []
+    for root in range(N):
+        for strided in ("one", "list"):
+
+            def made(value, is_strided):
+                whole = torch.full((n, 2), value, dtype=dtype)
+                return whole[:, 0] if is_strided else whole[:, 0].contiguous()
+
+            own = made(rank + 1, strided == "one" and rank == 1)
+            parts = [made(0, strided == "list") for _ in range(N)] if rank == root else None
+            dist.gather(own, parts, root)
+            found.append([only_value_of(part) for part in parts or []])
+            dist.scatter(own.fill_(0), parts, root)
+            found.append(only_value_of(own))
+    return found
+
+
+@pytest.mark.parametrize(("dtype", "n"), BOTH_WAYS)
+def test_lists_may_go_different_ways(groups, dtype, n):
+    for rank, found in enumerate(groups.call(lists_both_ways, [dtype] * N, [n] * N)):
+        expected = []
+        for root in range(N):
+            expected += [[i + 1 for i in range(N)] if rank == root else [], rank + 1] * 2
+        assert found == expected
+
+
+def misaligned(rank):
+    """Rank 1's tensors begin at an odd address."""
+    found = []
+    for strided in (False, True):
+        memory = memoryview(bytearray(1 + 4 * 8))[rank:]
+        own = torch.frombuffer(memory[: 4 * 8], dtype=torch.float32)
+        own = own[::2] if strided else own[:4]
+        own.fill_(rank + 1.0)
+        parts = [torch.zeros(4) for _ in range(N)] if rank == 0 else None
+        dist.gather(own, parts, 0)
+        dist.scatter(own.fill_(0.0), parts, 0)
+        found.append(own.tolist())
+    return found
+
+
+def test_lists_need_no_alignment(groups):
+    assert groups.call(misaligned) == [[[rank + 1.0] * 4] * 2 for rank in range(N)]
+
+
+def of_two_types(rank):
+    from switchml import errors
+
+    group = dist.new_group(list(range(N)))
+    dist.barrier(group=group)
+    own = torch.ones(8, dtype=torch.complex64) if rank else torch.ones(8, dtype=torch.float64)
+    parts = [torch.zeros(8, dtype=torch.float64) for _ in range(N)] if rank == 0 else None
+    try:
+        dist.gather(own, parts, 0, group=group)
+    except errors.Mismatch as error:
+        return str(error)
+    finally:
+        with contextlib.suppress(errors.SwitchMLError):
+            dist.destroy_process_group(group)
+
+
+def test_a_gather_of_two_types_is_a_mismatch(groups):
+    """Also if one of them has no name in C, and both have equally many bytes."""
+    for text in groups.call(of_two_types):
+        assert "8 float64 a rank" in text and "gather of 8 complex64, root 0" in text
 
 
 def both_ways(rank):

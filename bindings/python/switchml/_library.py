@@ -174,6 +174,13 @@ def _candidates() -> list[str]:
     return [str(path) for path in found if path.exists()] + ["libswitchml.so.0"]
 
 
+def _of_another_release(name: str, why: str) -> ImportError:
+    return ImportError(
+        f"{name} is not of the same release as this package ({why}): install both from one "
+        "release, or set SWITCHML_LIBRARY"
+    )
+
+
 def _load() -> ctypes.CDLL:
     reasons = []
     for name in _candidates():
@@ -183,6 +190,8 @@ def _load() -> ctypes.CDLL:
             reasons.append(f"{name}: {error}")
             continue
         for function, (result, arguments) in _PROTOTYPES.items():
+            if not hasattr(library, function):
+                raise _of_another_release(name, f"it has no {function}()")
             getattr(library, function).restype = result
             getattr(library, function).argtypes = arguments
         return library
@@ -201,11 +210,8 @@ def config_from_environment() -> tuple[Config, int]:
     config = Config()
     number = lib.sml_config_init(ctypes.byref(config))
     if number == 0 and config.size != Config._beyond.offset:
-        raise ImportError(
-            f"{lib._name} is not of the same release as this package (its struct sml_config has "
-            f"{config.size} bytes, not {Config._beyond.offset}): install both from one release, "
-            "or set SWITCHML_LIBRARY"
-        )
+        why = f"its struct sml_config has {config.size} bytes, not {Config._beyond.offset}"
+        raise _of_another_release(lib._name, why)
     return config, number
 
 

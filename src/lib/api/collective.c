@@ -192,9 +192,13 @@ static int order_broadcast(struct sml_context *context, void *data, size_t count
 	return 0;
 }
 
-/* The parts of all ranks, for those that have `wants`. */
+/*
+ * The parts of all ranks, for those that have `wants`. checked: the type whose alignment the
+ * buffers must have.
+ */
 static int order_parts(struct sml_context *context, const void *send, void *recv, bool wants,
-		       size_t count, enum sml_type type, struct sml_order *order)
+		       size_t count, enum sml_type type, enum sml_type checked,
+		       struct sml_order *order)
 {
 	unsigned n = context->settings.world_size, rank = context->settings.rank;
 	size_t all, own, wanted;
@@ -204,10 +208,11 @@ static int order_parts(struct sml_context *context, const void *send, void *recv
 		return error;
 	own = all / n;
 	wanted = wants ? all : 0;
-	if ((error = sml_check_buffer(context, "send", send, own, type)) ||
-	    (error = sml_check_buffer(context, "recv", recv, wanted, type)) ||
-	    (error = sml_check_apart(context, send, own, recv, wanted,
-				     (const char *)send - own * rank)))
+	if ((error = sml_check_buffer(context, "send", send, own, checked)) ||
+	    (error = sml_check_buffer(context, "recv", recv, wanted, checked)))
+		return error;
+	if (wanted > 0 && (error = sml_check_apart(context, send, own, recv, wanted,
+						   (const char *)send - own * rank)))
 		return error;
 	*order = (struct sml_order){
 		.spec = {.collective = SML_ALLGATHER,
@@ -227,7 +232,7 @@ static int order_parts(struct sml_context *context, const void *send, void *recv
 static int order_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
 			   enum sml_type type, struct sml_order *order)
 {
-	return order_parts(context, send, recv, true, count, type, order);
+	return order_parts(context, send, recv, true, count, type, type, order);
 }
 
 /* What the ranks of a gather or a scatter must agree on. */
@@ -245,7 +250,7 @@ static int order_gather(struct sml_context *context, const void *send, void *rec
 	int error;
 
 	if ((error = check_root(context, root)) ||
-	    (error = order_parts(context, send, recv, is_root, count, type, order)))
+	    (error = order_parts(context, send, recv, is_root, count, type, SML_BYTE, order)))
 		return error;
 	name_root(order, SML_GATHER, root);
 	return 0;
@@ -255,17 +260,19 @@ static int order_scatter(struct sml_context *context, const void *send, void *re
 			 enum sml_type type, int root, struct sml_order *order)
 {
 	unsigned n = context->settings.world_size, rank = context->settings.rank;
-	size_t all, own, sent;
+	bool is_root = root == context->settings.rank;
+	size_t all, own;
 	int error;
 
 	if ((error = check_root(context, root)) ||
 	    (error = sml_check_size(context, count, type, n, &all)))
 		return error;
 	own = all / n;
-	sent = root == (int)rank ? all : 0;
-	if ((error = sml_check_buffer(context, "send", send, sent, type)) ||
-	    (error = sml_check_buffer(context, "recv", recv, own, type)) ||
-	    (error = sml_check_apart(context, send, sent, recv, own,
+	if ((error = sml_check_buffer(context, "send", send, is_root ? all : 0, SML_BYTE)) ||
+	    (error = sml_check_buffer(context, "recv", recv, own, SML_BYTE)))
+		return error;
+	if (is_root && all > 0 &&
+	    (error = sml_check_apart(context, send, all, recv, own,
 				     (const char *)send + own * rank)))
 		return error;
 	*order = (struct sml_order){
@@ -273,7 +280,7 @@ static int order_scatter(struct sml_context *context, const void *send, void *re
 			 .wire = SML_WIRE_INT32,
 			 .count = all,
 			 .send = send,
-			 .send_count = sent,
+			 .send_count = is_root ? all : 0,
 			 .recv = recv,
 			 .recv_first = own * rank,
 			 .recv_count = own},

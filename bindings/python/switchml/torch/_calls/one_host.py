@@ -3,11 +3,11 @@
 
     gather       a broadcast by each rank, which only root takes; by root, too, so that ranks that
                  name different roots make the same calls but one, and the error is about that
-    scatter      a broadcast by root for each other rank, which only that one takes; these two if
-                 the parts are long, because they are copied to and from the application's tensors
+    scatter      a broadcast by root for each other rank, which only that one takes
     all_to_all   all ranks tell each other the sizes of their parts, and short parts themselves;
                  then a broadcast for each other part, which only one rank takes
 
+Gathers and scatters are made so only if they are long: others are one call (lists.py).
 Every byte is copied into that memory and out of it, whatever the number of ranks. Between hosts, a
 broadcast brings its packets to all ranks, whether they take it or not. The invariant: all ranks
 make these calls alike, whichever of them have or want the elements.
@@ -25,13 +25,8 @@ import torch
 from ... import _library as c
 from ...job import Job
 from .elsewhere import Elsewhere, plain_name_of
-from .tensors import Begun, copy_to, dense, describe
-from .work import Call, Plan, all_gather, titled
-
-
-def rooted_text(name: str, count: int, kind: str, root: int) -> str:
-    """What the ranks of a gather or scatter must agree on."""
-    return f"{name} of {count} {kind}, root {root}"
+from .tensors import Begun, copy_to, dense
+from .work import Call, Plan, all_gather, rooted_text, titled
 
 
 def passed(address: int | None, n_bytes: int, root: int) -> tuple[int | None, int, int, int]:
@@ -59,8 +54,8 @@ def gather(
             calls.append(_pass(send if source == rank else target, own.nbytes, source))
         if targets:
             copy_to(targets[root], send)
-        calls = titled(rooted_text("gather", own.numel(), describe([own]), root), calls)
-        return Plan(calls, ("broadcast", size * own.nbytes), finish)
+        calls = titled(rooted_text("gather", own, root), calls)
+        return Plan(calls, ("gather", size * own.nbytes), finish)
 
     return plan
 
@@ -85,8 +80,8 @@ def scatter(
             if copy_back is not None:
                 copy_back()
 
-        calls = titled(rooted_text("scatter", own.numel(), describe([own]), root), calls)
-        return Plan(calls, ("broadcast", size * own.nbytes), finish)
+        calls = titled(rooted_text("scatter", own, root), calls)
+        return Plan(calls, ("scatter", size * own.nbytes), finish)
 
     return plan
 

@@ -26,7 +26,7 @@ from ...job import Job, Request
 from .callbacks import Promise, await_done, context, open_turns
 from .cpp_futures import PromiseInCpp
 from .profiler import range_of
-from .tensors import TYPES, is_accelerated
+from .tensors import TYPES, describe, is_accelerated
 
 _PLACE = "barrier_named"
 
@@ -37,7 +37,7 @@ class Call:
 
     send and recv are contiguous and may be the same. `divisible`: calling it for pieces gives the
     same result. `source`: the tensor whose elements `send` contains. `title`: what all ranks must
-    call it; None: as C does.
+    call it; None: as C does. `all_bytes`: of the larger buffer, if only root has it.
     """
 
     name: str
@@ -47,10 +47,11 @@ class Call:
     divisible: bool = False
     source: torch.Tensor | None = None
     title: bytes | None = None
+    all_bytes: int = 0
 
     @property
     def n_bytes(self) -> int:
-        return max(self.send.nbytes, self.recv.nbytes)
+        return self.all_bytes or max(self.send.nbytes, self.recv.nbytes)
 
     def begin(self, job: Job, request: Request, number: int, waits: bool = False) -> None:
         """Make it, as the request's call of this number."""
@@ -72,29 +73,34 @@ def broadcast(tensor: torch.Tensor, root: int, source: torch.Tensor | None = Non
     return Call("broadcast", tensor, tensor, arguments, divisible=True, source=source)
 
 
-def gather(send: torch.Tensor, recv: torch.Tensor, source: torch.Tensor, root: int) -> Call:
-    return _rooted("gather", send, recv, source, (send.numel(), send.dtype, root))
+def rooted_text(name: str, one: torch.Tensor, root: int) -> str:
+    """What the ranks of a gather or scatter must agree on. `one`: a rank's part."""
+    return f"{name} of {one.numel()} {describe([one])}, root {root}"
 
 
-def scatter(send: torch.Tensor, recv: torch.Tensor, root: int) -> Call:
-    return _rooted("scatter", send, recv, None, (recv.numel(), recv.dtype, root))
+def counted(one: torch.Tensor, root: int) -> tuple[int, int, int]:
+    """How many elements of which type each rank has, as C knows them, and root.
+
+    The call needs a title if C has no name for the type.
+    """
+    kind = TYPES.get(one.dtype)
+    return (one.nbytes, c.BYTE, root) if kind is None else (one.numel(), kind, root)
 
 
-def _rooted(
-    name: str, send: torch.Tensor, recv: torch.Tensor, source: torch.Tensor | None, part: tuple
+def rooted(
+    name: str, send: torch.Tensor, recv: torch.Tensor, one: torch.Tensor, root: int, n_ranks: int
 ) -> Call:
-    """C reads and writes the memory for all parts on root only."""
+    """A gather or a scatter. `one`: this rank's part. The memory for all parts may be empty on
+    ranks that are not root."""
+    count = counted(one, root)
 
     def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-        return send.data_ptr(), recv.data_ptr(), *counted(*part)
+        return send.data_ptr(), recv.data_ptr(), *count
 
-    return Call(name, send, recv, arguments, source=source)
-
-
-def counted(n: int, dtype: torch.dtype, root: int) -> tuple[int, int, int]:
-    """How many elements of which type each rank has, as C knows them, and root."""
-    kind = TYPES.get(dtype)
-    return (n * dtype.itemsize, c.BYTE, root) if kind is None else (n, kind, root)
+    source = one if name == "gather" else None
+    title = None if one.dtype in TYPES else rooted_text(name, one, root).encode()
+    n_all = n_ranks * one.nbytes
+    return Call(name, send, recv, arguments, source=source, title=title, all_bytes=n_all)
 
 
 def place(name: str) -> Call:
@@ -360,8 +366,8 @@ class Prompt(Work):
 
     Its constructor does much less than that of Work: what a call in progress needs is made when
     the call does not end at once, or when it is asked for. Calls of few bytes take little longer
-    than this. `calls`: names in C, and arguments; `n_bytes` is what they move, which has the name
-    of the last. `title`: of the first.
+    than this. `calls`: names in C, and arguments; `n_bytes` is what they move, as a call that is
+    named `moved_as`, or as the last one. `title`: of the first.
     """
 
     late, awaited, limit, deadline = False, True, None, None
@@ -372,6 +378,7 @@ class Prompt(Work):
     _has_ended = _is_kept = False
     keep: Any = None  # the tensors whose memory C uses
     title: bytes | None = None
+    moved_as = ""
 
     def __init__(
         self,
@@ -390,7 +397,7 @@ class Prompt(Work):
 
     @property
     def moved(self) -> list[tuple[str, int]]:
-        return [(self.calls[-1][0], self._n_bytes)]
+        return [(self.moved_as or self.calls[-1][0], self._n_bytes)]
 
     def begin(self, job: Job, waits: bool = False) -> None:
         if not self.requests:

@@ -9,8 +9,8 @@
 
 PyTorch's collectives of objects are made of these. Between hosts, every rank's link carries what
 only root has or needs; so above LIMIT_BYTES gather and scatter run on Gloo, if it takes their type.
-Where all ranks share one host's memory, these two and all_to_all are made of broadcasts, which need
-no copies (one_host.py). The invariant: where they run depends only on what is the same on all
+Where all ranks share one host's memory, such long ones and all_to_all are made of broadcasts, which
+need no copies (one_host.py). The invariant: where they run depends only on what is the same on all
 ranks; a list that Gloo would refuse for its form goes there, and it says why.
 """
 
@@ -26,10 +26,10 @@ from torch._C._distributed_c10d import AllgatherOptions, GatherOptions, ScatterO
 from .._calls import one_host
 from .._calls.elsewhere import Elsewhere
 from .._calls.tensors import copy_to, dense, describe, is_awaited, normal, tensors_in, writable
-from .._calls.work import Call, Plan, all_gather, broadcast, gather, scatter
+from .._calls.work import Call, Plan, all_gather, broadcast, rooted
 
 # Of the parts of all ranks. On one host with two cores and four ranks, this is about where
-# broadcasts overtake the all-gather, and Gloo overtook gather and scatter.
+# broadcasts overtake the all-gather.
 LIMIT_BYTES = 1 << 20
 
 # What Gloo gathers and scatters.
@@ -44,6 +44,11 @@ _ON_GLOO = {
     torch.uint8,
     torch.bool,
 }
+
+
+def is_one_call(one: torch.Tensor, n_ranks: int) -> bool:
+    """Whether a gather or a scatter is one call of C: both ways must ask this."""
+    return n_ranks * one.nbytes <= LIMIT_BYTES or one.dtype not in _ON_GLOO
 
 
 def _in_lists(several: Any, one: Any) -> tuple[Any, Any]:
@@ -82,12 +87,13 @@ class Lists:
             what = describe(tensors_in(inputs))
             return self._instead("gather", what, inputs[:1])(outputs, inputs, opts)
         (one,), targets, root = inputs, tensors_in(outputs), opts.rootRank
-        plan = one_host.gather(one, targets, root, self.rank(), self.size())
-        if not self._may_spread(one):
+        if not is_one_call(one, self.size()):
+            plan = one_host.gather(one, targets, root, self.rank(), self.size())
             return self._rooted_on_gloo("gather", outputs, inputs, opts, plan)
         (send,), _ = dense([one])
-        whole = self._empty_for_all(one)
-        return self._copy_parts("gather", [gather(send, whole, one, root)], targets, whole, opts)
+        whole = self._empty_for_all(one, at_root=root)
+        calls = [rooted("gather", send, whole, one, root, self.size())]
+        return self._copy_parts("gather", calls, targets, whole, opts)
 
     def scatter(
         self: Any,
@@ -104,14 +110,15 @@ class Lists:
             what = describe(tensors_in(outputs))
             return self._instead("scatter", what, outputs[:1])(outputs, inputs, opts)
         (one,), parts = outputs, tensors_in(inputs)
-        plan = one_host.scatter(one, parts, opts.rootRank, self.rank(), self.size())
-        if not self._may_spread(one):
+        root = opts.rootRank
+        if not is_one_call(one, self.size()):
+            plan = one_host.scatter(one, parts, root, self.rank(), self.size())
             return self._rooted_on_gloo("scatter", outputs, inputs, opts, plan)
-        whole = self._empty_for_all(one)
+        whole = self._empty_for_all(one, at_root=root)
         for part, place_of_part in zip(parts, whole, strict=False):
             copy_to(place_of_part, part.detach())
-        own = whole[self.rank() : self.rank() + 1]
-        calls = [scatter(whole, own, opts.rootRank)]
+        own = whole[root : root + 1] if parts else one.new_empty((1, *one.shape))
+        calls = [rooted("scatter", whole, own, own, root, self.size())]
         return self._copy_parts("scatter", calls, outputs, own, opts)
 
     def alltoall(
@@ -189,10 +196,6 @@ class Lists:
             return False
         return len({(tensor.dtype, tensor.shape) for tensor in tensors}) == 1
 
-    def _may_spread(self: Any, one: torch.Tensor) -> bool:
-        """Whether every rank may get what only root has or needs."""
-        return self._bytes_of_all(one) <= LIMIT_BYTES or one.dtype not in _ON_GLOO
-
     def _bytes_of_all(self: Any, one: torch.Tensor) -> int:
         return self.size() * one.numel() * one.element_size()
 
@@ -206,8 +209,10 @@ class Lists:
         awaited = is_awaited(opts)
         return self._run("all_gather", outputs, calls, finish, opts.timeout, awaited=awaited)
 
-    def _empty_for_all(self: Any, one: torch.Tensor) -> torch.Tensor:
-        return torch.empty((self.size(), *one.shape), dtype=one.dtype, device=one.device)
+    def _empty_for_all(self: Any, one: torch.Tensor, at_root: int | None = None) -> torch.Tensor:
+        """Memory for the parts of all, if this rank needs it."""
+        n = self.size() if at_root in (None, self.rank()) else 0
+        return torch.empty((n, *one.shape), dtype=one.dtype, device=one.device)
 
     def _all_gathered(self: Any, one: torch.Tensor) -> tuple[torch.Tensor, Call]:
         """A tensor for the elements of all ranks, and the call that fills it."""

@@ -33,10 +33,10 @@ from torch.distributed import ReduceOp
 
 from ... import _library as c
 from ..._tensor_memory import is_host_memory
-from .._calls.one_host import passed, rooted_text
-from .._calls.tensors import TYPES, describe
-from .._calls.work import Prompt, counted
-from .lists import LIMIT_BYTES
+from .._calls.one_host import passed
+from .._calls.tensors import TYPES
+from .._calls.work import Prompt, counted, rooted_text
+from .lists import is_one_call
 
 _NONE = timedelta(0)
 # PyTorch's operations, and C's. Compared one after the other here, because PyTorch takes long to
@@ -174,7 +174,7 @@ def _addresses(job: Any, lists: Any, one: torch.Tensor, root: int) -> list[int] 
     """Of root's tensors, one for each rank; on other ranks, which have none, []."""
     if not 0 <= root < job.world_size:
         return None
-    if one.nbytes * job.world_size > LIMIT_BYTES and not job.is_on_one_host:
+    if not is_one_call(one, job.world_size) and not job.is_on_one_host:
         return None
     if root != job.rank:
         return [] if type(lists) is list and not lists else None
@@ -189,17 +189,10 @@ def _addresses(job: Any, lists: Any, one: torch.Tensor, root: int) -> list[int] 
     return [part.data_ptr() for part in lists[0]]
 
 
-@functools.lru_cache(maxsize=1000)
-def _title(name: str, n: int, dtype: torch.dtype, root: int) -> bytes:
-    """What the long way calls it, too."""
-    kind = describe([torch.empty(0, dtype=dtype, device="cpu")])
-    return rooted_text(name, n, kind, root).encode()
-
-
 class _Rooted:
     """A gather or a scatter: this rank's tensor, and the addresses of root's."""
 
-    whole: torch.Tensor | None = None  # an interrupted call goes on: who ends it must have this
+    whole: torch.Tensor | None = None  # C uses its memory, also after Ctrl-C
 
     def __init__(
         self, name: str, job: Any, one: torch.Tensor, root: int, addresses: list[int]
@@ -208,14 +201,18 @@ class _Rooted:
         self.root, self.addresses, self.is_root = root, addresses, root == job.rank
         self.name, self.one, self.own, self.n_bytes = name, one, one.data_ptr(), one.nbytes
         self.n_all = self.size * self.n_bytes
+        self.is_one_call = is_one_call(one, self.size)
 
     @property
-    def title(self) -> bytes:
-        return _title(self.name, self.one.numel(), self.one.dtype, self.root)
+    def title(self) -> bytes | None:
+        """As the long way has it."""
+        if self.is_one_call and self.one.dtype in TYPES:
+            return None
+        return rooted_text(self.name, self.one, self.root).encode()
 
     @property
     def counted(self) -> tuple[int, int, int]:
-        return counted(self.one.numel(), self.one.dtype, self.root)
+        return counted(self.one, self.root)
 
     def are_joined(self) -> bool:
         """Whether root's parts are one piece of memory, which C can take as it is."""
@@ -251,10 +248,9 @@ def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
     call = _rooted("gather", group, inputs, outputs, opts, GatherOptions)
     if call is None:
         return None
-    finish, title = None, None
-    if call.n_all > LIMIT_BYTES:
+    finish = None
+    if not call.is_one_call:
         calls = [call.passed(rank, rank) for rank in range(call.size)]
-        title = call.title
         if call.is_root:  # at once, as the long way: what comes may be for the same memory
             ctypes.memmove(call.addresses[call.root], call.own, call.n_bytes)
     else:
@@ -263,29 +259,28 @@ def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
             recv = call.addresses[0]
         elif call.is_root:
             recv = call.join()
-            finish = functools.partial(_copy_parts, call, recv)
+            finish = functools.partial(_copy_to_list, call, recv)
         calls = [("gather", (call.own, recv, *call.counted))]
 
-    targets = outputs[0] if call.is_root else []
+    targets = list(outputs[0]) if call.is_root else []  # the application may change its own
     work = Prompt("gather", targets, call.n_all, *calls, finish=finish)
-    work.title = title
-    return work if group._line.hurry(work, (call, outputs)) else None
+    work.title, work.moved_as = call.title, "gather"
+    return work if group._line.hurry(work, (call, targets)) else None
 
 
-def _copy_parts(call: _Rooted, start: int) -> None:
+def _copy_to_list(call: _Rooted, start: int) -> None:
     for rank, address in enumerate(call.addresses):
         ctypes.memmove(address, start + rank * call.n_bytes, call.n_bytes)
 
 
 def _scatter(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
     call = _rooted("scatter", group, outputs, inputs, opts, ScatterOptions)
-    if call is None or call.size == 1:  # alone: nothing is passed on
+    if call is None or (call.size == 1 and not call.is_one_call):  # alone: nothing is passed on
         return None
-    finish, title = None, None
-    if call.n_all > LIMIT_BYTES:
+    finish = None
+    if not call.is_one_call:
         others = [rank for rank in range(call.size) if rank != call.root]
         calls = [call.passed(rank, call.root) for rank in others]
-        title = call.title
 
         def finish() -> None:
             if call.is_root:
@@ -301,9 +296,10 @@ def _scatter(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
                 ctypes.memmove(send + rank * call.n_bytes, address, call.n_bytes)
         calls = [("scatter", (send, call.own, *call.counted))]
 
+    parts = list(inputs[0]) if call.is_root else []  # the application may change its own
     work = Prompt("scatter", outputs, call.n_all, *calls, finish=finish)
-    work.title = title
-    return work if group._line.hurry(work, (call, inputs)) else None
+    work.title, work.moved_as = call.title, "scatter"
+    return work if group._line.hurry(work, (call, parts)) else None
 
 
 # For each method of a group.
