@@ -31,7 +31,7 @@
 #define COOKIE	    1000
 #define MTU	    1500
 #define HEAD_SLOTS  64
-#define DATA_SLOTS  512
+#define DATA_SLOTS  256
 #define INBOX_BYTES (4u << 20)
 /* A call that takes longer has lost packets for good. */
 #define CALL_NS	     (60 * SML_NS_PER_SEC)

@@ -19,7 +19,7 @@
 #include "core/worker.h"
 
 #define HEAD_SLOTS 64
-#define DATA_SLOTS 512
+#define DATA_SLOTS 256
 #define CALLS	   9
 #define TURN_NS	   20000 /* between super-packets */
 

@@ -89,10 +89,8 @@ SML_SLOT_INLINE uint32_t sml_exceeds(uint32_t a, uint32_t most)
 	return (most - a) >> 31;
 }
 
-/* The place of the highest bit of a number in [1, 2^31). */
-#ifdef __bpf__
-/* It has no instruction for that. */
-SML_SLOT_INLINE uint32_t sml_highest_bit(uint32_t a)
+/* The place of the highest bit of a number in [1, 2^31): eBPF has no instruction for that. */
+SML_SLOT_INLINE uint32_t sml_highest_bit_in_steps(uint32_t a)
 {
 	uint32_t place = sml_exceeds(a, 0xffff) << 4;
 
@@ -101,12 +99,15 @@ SML_SLOT_INLINE uint32_t sml_highest_bit(uint32_t a)
 	place += sml_exceeds(a >> place, 3) << 1;
 	return place + sml_exceeds(a >> place, 1);
 }
-#else
+
 SML_SLOT_INLINE uint32_t sml_highest_bit(uint32_t a)
 {
+#ifdef __bpf__
+	return sml_highest_bit_in_steps(a);
+#else
 	return 31 - (uint32_t)__builtin_clz(a);
-}
 #endif
+}
 
 /* How sums of a block are rounded. */
 struct sml_rounded_by {

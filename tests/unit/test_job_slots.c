@@ -74,6 +74,23 @@ TEST(a_job_alone_gets_all_that_it_wants)
 	jobs_close(&world);
 }
 
+TEST(eleven_jobs_get_all_that_they_want)
+{
+	struct jobs_world world;
+	char name[8];
+
+	jobs_open(&world, 4096, 64, false);
+	for (unsigned job = 0; job < 12; job++) {
+		snprintf(name, sizeof(name), "job%u", job);
+		jobs_join(&world, job, jobs_join_message(name, 0, 1));
+		if (job < 11)
+			assert_int_equal(slots_of(&world, job), 64 + 256);
+		else
+			assert_in_range(slots_of(&world, job), 10, 64 + 255);
+	}
+	jobs_close(&world);
+}
+
 TEST(jobs_that_came_early_leave_room_for_more)
 {
 	struct jobs_world world;

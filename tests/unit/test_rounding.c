@@ -29,6 +29,18 @@ TEST(the_shift_is_the_least_one_with_which_the_largest_sum_fits)
 	}
 }
 
+/* eBPF takes steps to it, because it has no instruction. */
+TEST(the_highest_bit_is_found_in_steps_too)
+{
+	for (uint32_t place = 0; place < 31; place++)
+		for (uint32_t below = 0; below <= place; below++) {
+			uint32_t a = 1u << place | ((1u << below) - 1);
+
+			assert_int_equal(sml_highest_bit_in_steps(a), place);
+			assert_int_equal(sml_highest_bit(a), place);
+		}
+}
+
 TEST(sums_are_rounded_to_nearest_even)
 {
 	FOR_EACH(w, widths)

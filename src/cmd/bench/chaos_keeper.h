@@ -103,9 +103,9 @@ void chaos_end_process(struct chaos_process *process);
 /* Kill it, and start it again after some time. */
 void chaos_strike(struct chaos_process *process, uint64_t now_ns, uint32_t away_ms);
 /*
- * When somebody is killed who lives for `ms` on a machine of usual speed. On a slow one, lives are
- * as much longer as it is slower: a membership that could not begin before the next kill would be
- * no test of how one follows another.
+ * The time of a kill, `ms` after ns on a machine of usual speed. On a slower one, it is as much
+ * later as the machine is slower: a membership that cannot begin before the next kill does not show
+ * how one follows another.
  */
 uint64_t chaos_after_life(uint64_t ns, uint32_t ms);
 /* If it is time: any of those that are there. At least one stays, and two of three or more. */

@@ -17,8 +17,8 @@
 /*
  * What a job gets if it leaves the choice to the switch: enough slots to keep a fast path full
  * (10 Gbit/s at a round trip of 300 us), but no more, because all of them pass through the ranks'
- * and the switch's caches, twice as long where narrow lanes are added in 32 bits. But with many
- * stripes, each has at least two full super-packets: one arrives while the other leaves.
+ * and the switch's caches; narrow lanes that are added in 32 bits take twice the memory. But with
+ * many stripes, each has at least two full super-packets: one arrives while the other leaves.
  */
 #define CHOSEN_BYTES	  (384u << 10)
 #define CHOSEN_DATA_SLOTS 256
