@@ -30,7 +30,7 @@ def test_lists_bring_every_type_whole(groups, shape, dtype, root, contiguous):
 @pytest.mark.parametrize("shares", [True, False])
 @pytest.mark.parametrize("contiguous", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.int16, torch.complex64])
-def test_long_lists_are_gathered_by_broadcasts(groups, dtype, contiguous, shares):
+def test_long_lists_bring_every_type_whole(groups, dtype, contiguous, shares):
     check_lists(groups, (1000, 1100), dtype, 1, contiguous, shares)
 
 

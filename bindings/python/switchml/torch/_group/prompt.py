@@ -174,8 +174,6 @@ def _addresses(job: Any, lists: Any, one: torch.Tensor, root: int) -> list[int] 
     """Of root's tensors, one for each rank; on other ranks, which have none, []."""
     if not 0 <= root < job.world_size:
         return None
-    if not is_one_call(one, job.world_size) and not job.is_on_one_host:
-        return None
     if root != job.rank:
         return [] if type(lists) is list and not lists else None
     if type(lists) is not list or len(lists) != 1 or len(lists[0]) != job.world_size:
@@ -195,13 +193,19 @@ class _Rooted:
     whole: torch.Tensor | None = None  # C uses its memory, also after Ctrl-C
 
     def __init__(
-        self, name: str, job: Any, one: torch.Tensor, root: int, addresses: list[int]
+        self,
+        name: str,
+        job: Any,
+        one: torch.Tensor,
+        root: int,
+        addresses: list[int],
+        at_once: bool,
     ) -> None:
         self.rank, self.size = job.rank, job.world_size
         self.root, self.addresses, self.is_root = root, addresses, root == job.rank
         self.name, self.one, self.own, self.n_bytes = name, one, one.data_ptr(), one.nbytes
         self.n_all = self.size * self.n_bytes
-        self.is_one_call = is_one_call(one, self.size)
+        self.is_one_call = at_once
 
     @property
     def title(self) -> bytes | None:
@@ -240,8 +244,11 @@ def _rooted(name: str, group: Any, ones: Any, lists: Any, opts: Any, kind: type)
     one, job = _single(ones), group._line.job
     if one is None or job is None or not _is_prompt(group, opts, kind):
         return None
+    at_once = is_one_call(one, job.world_size)
+    if not at_once and not job.is_on_one_host:
+        return None
     addresses = _addresses(job, lists, one, opts.rootRank)
-    return None if addresses is None else _Rooted(name, job, one, opts.rootRank, addresses)
+    return None if addresses is None else _Rooted(name, job, one, opts.rootRank, addresses, at_once)
 
 
 def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
