@@ -74,15 +74,22 @@ TEST(a_job_alone_gets_all_that_it_wants)
 	jobs_close(&world);
 }
 
+/* The only rank of a job of this number joins. */
+static void join_alone(struct jobs_world *world, unsigned job)
+{
+	char name[8];
+
+	snprintf(name, sizeof(name), "job%u", job);
+	jobs_join(world, job, jobs_join_message(name, 0, 1));
+}
+
 TEST(eleven_jobs_get_all_that_they_want)
 {
 	struct jobs_world world;
-	char name[8];
 
 	jobs_open(&world, 4096, 64, false);
 	for (unsigned job = 0; job < 12; job++) {
-		snprintf(name, sizeof(name), "job%u", job);
-		jobs_join(&world, job, jobs_join_message(name, 0, 1));
+		join_alone(&world, job);
 		if (job < 11)
 			assert_int_equal(slots_of(&world, job), 64 + 256);
 		else
@@ -94,12 +101,10 @@ TEST(eleven_jobs_get_all_that_they_want)
 TEST(jobs_that_came_early_leave_room_for_more)
 {
 	struct jobs_world world;
-	char name[8];
 
 	jobs_open(&world, 4096, 64, false);
 	for (unsigned job = 0; job < 50; job++) {
-		snprintf(name, sizeof(name), "job%u", job);
-		jobs_join(&world, job, jobs_join_message(name, 0, 1));
+		join_alone(&world, job);
 		assert_true(slots_of(&world, job) >= 10);
 	}
 	jobs_close(&world);
