@@ -5,9 +5,9 @@
  * A *job* is a fixed group of `world_size` processes, its *ranks*. Each rank
  * opens a context, calls the same collectives in the same order, and closes it.
  * A switch computes the sums. It is a `switchml switch` daemon on the network,
- * several of them, or a part embedded in each rank's process. Calls that combine
- * nothing are here if all parts are equally long: not all-to-all, all-gather of
- * different counts, send and receive. MPI or the framework's own backend serves them,
+ * several of them, or a part embedded in each rank's process. Some calls that
+ * combine nothing are not here: all-to-all, gathers and scatters of different
+ * counts, send and receive. MPI or the framework's own backend serves them,
  * and the bindings for MPI and PyTorch pass them on.
  *
  *	struct sml_context *job;

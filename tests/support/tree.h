@@ -34,8 +34,7 @@ void tree_relay_ready(struct jobs_world *world, unsigned leaf, uint32_t number);
 /* The rank's connection to the leaf has ended. */
 void tree_relay_end(struct jobs_world *world, unsigned leaf, uint32_t number, bool leaf_died);
 
-/* The leaf's last message of this kind for the rank, or NULL if there is none. The caller frees it.
- */
+/* The leaf's last message of this kind for the rank, or NULL if there is none; to be freed. */
 SmlControl__Envelope *tree_relayed(const struct jobs_world *world, unsigned leaf, uint32_t number,
 				   SmlControl__Envelope__BodyCase body);
 bool tree_was_relayed(const struct jobs_world *world, unsigned leaf, uint32_t number,
