@@ -121,39 +121,90 @@ DEFINE_COMBINE(max_int16, SML_LANE_MAX, SML_LANE_INT16_PAIR)
 
 /* ---- lanes that are rounded ---- */
 
-/* Round a block's sums into narrow lanes. Returns their shift. The width is a constant, here too.
+/*
+ * What arrived of a block, and the sums before it, unless it is the first; with FINISH, nothing
+ * arrived. Returns the magnitudes of the sums.
  */
-static inline __attribute__((always_inline)) uint8_t round_block(uint32_t width, const sum_t *sums,
-								 void *lanes)
+static inline __attribute__((always_inline)) uint32_t add_block(enum sml_lane_step step,
+								uint32_t width, sum_t *block,
+								const sum_t *sums,
+								const uint8_t *lanes, uint8_t shift)
 {
-	struct sml_rounded_by by;
 	uint32_t magnitudes = 0;
 
-	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
-		magnitudes |= sml_rounded_magnitude(sums[i]);
-	sml_find_rounding(&by, width, magnitudes);
-	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
-		sml_narrow_store(width, lanes, i, (uint32_t)sml_rounded(width, sums[i], by));
-	return (uint8_t)by.shift;
+	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++) {
+		uint32_t sum = step == SML_LANES_FIRST ? 0 : (uint32_t)sums[i];
+
+		if (step != SML_LANES_FINISH)
+			sum += (uint32_t)sml_narrow_load(width, lanes, i)
+			       << (shift & SML_ROUNDED_SHIFT_BITS);
+		block[i] = (int32_t)sum;
+		magnitudes |= sml_rounded_magnitude((int32_t)sum);
+	}
+	return magnitudes;
 }
 
-/* What arrived of a block, and the sums before it, unless it is the first. */
-static inline __attribute__((always_inline)) void add_block(enum sml_lane_step step, uint32_t width,
-							    sum_t *block, const sum_t *sums,
-							    const uint8_t *lanes, uint8_t shift)
+static inline __attribute__((always_inline)) void round_block(uint32_t width, const sum_t *sums,
+							      struct sml_rounded_by by, void *lanes)
 {
-	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++) {
-		uint32_t in = (uint32_t)sml_narrow_load(width, lanes, i)
-			      << (shift & SML_ROUNDED_SHIFT_BITS);
+	for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
+		sml_narrow_store(width, lanes, i, (uint32_t)sml_rounded(width, sums[i], by));
+}
 
-		block[i] = (int32_t)(step == SML_LANES_FIRST ? in : (uint32_t)sums[i] + in);
+/* Blocks whose shifts make a lane of 32 bits. */
+#define GROUP 4
+
+/*
+ * Complete at most four blocks. Returns the lane of their shifts, big-endian. A block is rounded
+ * only after all have been added, because it takes a while until the largest of its sums is known.
+ */
+static inline __attribute__((always_inline)) lane_t
+round_group(enum sml_lane_step step, uint32_t width, const sum_t *sums, const uint8_t *lanes,
+	    const uint8_t *shifts, uint32_t n, uint8_t *result)
+{
+	const uint32_t block_bytes = SML_ROUNDED_BLOCK * width / 8;
+	sum_t group[GROUP][SML_ROUNDED_BLOCK];
+	uint32_t magnitudes[GROUP], lane = 0;
+
+	for (uint32_t b = 0; b < n; b++, sums += SML_ROUNDED_BLOCK) {
+		magnitudes[b] =
+			add_block(step, width, group[b], sums, lanes + b * block_bytes, shifts[b]);
 	}
+	for (uint32_t b = 0; b < n; b++) {
+		struct sml_rounded_by by;
+
+		sml_find_rounding(&by, width, magnitudes[b]);
+		round_block(width, group[b], by, result + b * block_bytes);
+		lane |= by.shift << (24 - 8 * b);
+	}
+	return sml_be32(lane);
 }
 
 /*
  * In place: the lanes of a block take less room than its sums, so they overwrite only sums that
  * have been read. The shifts come last, because sums may be where they go.
  */
+static inline __attribute__((always_inline)) void complete_rounded(enum sml_lane_step step,
+								   uint32_t width, void *stored,
+								   const void *arrived,
+								   uint32_t blocks)
+{
+	const uint32_t block_bytes = SML_ROUNDED_BLOCK * width / 8;
+	const uint8_t *lanes = arrived, *shifts = lanes + blocks * block_bytes;
+	const sum_t *sums = stored;
+	uint8_t *result = stored;
+	lane_t rounded[(SML_ROUNDED_BLOCKS_MAX + GROUP - 1) / GROUP];
+
+	for (uint32_t b = 0; b < blocks; b += GROUP)
+		rounded[b / GROUP] = round_group(step, width, sums + b * SML_ROUNDED_BLOCK,
+						 lanes + b * block_bytes, shifts + b,
+						 blocks - b < GROUP ? blocks - b : GROUP,
+						 result + b * block_bytes);
+	/* A copy of unknown length would be a slow instruction. */
+	for (uint32_t i = 0; i < (blocks + GROUP - 1) / GROUP; i++)
+		((lane_t *)(void *)(result + blocks * block_bytes))[i] = rounded[i];
+}
+
 static inline __attribute__((always_inline)) void combine_rounded(enum sml_lane_step step,
 								  uint32_t width, void *stored,
 								  const void *arrived,
@@ -161,30 +212,17 @@ static inline __attribute__((always_inline)) void combine_rounded(enum sml_lane_
 {
 	const uint32_t block_bytes = SML_ROUNDED_BLOCK * width / 8;
 	const uint8_t *lanes = arrived, *shifts = lanes + blocks * block_bytes;
-	const bool ends = step == SML_LANES_LAST || step == SML_LANES_FINISH;
-	uint8_t *result = stored;
-	union {
-		uint8_t shift[SML_ROUNDED_BLOCKS_MAX + 1];
-		lane_t lane[(SML_ROUNDED_BLOCKS_MAX + 1) / 4];
-	} rounded;
 
+	if (step == SML_LANES_LAST || step == SML_LANES_FINISH) {
+		complete_rounded(step, width, stored, arrived, blocks);
+		return;
+	}
 	for (uint32_t b = 0; b < blocks; b++, lanes += block_bytes) {
 		sum_t *sums = (sum_t *)stored + b * SML_ROUNDED_BLOCK, block[SML_ROUNDED_BLOCK];
 
-		if (step == SML_LANES_FINISH)
-			__builtin_memcpy(block, sums, sizeof(block));
-		else
-			add_block(step, width, block, sums, lanes, shifts[b]);
-		if (ends)
-			rounded.shift[b] = round_block(width, block, result + b * block_bytes);
-		else
-			__builtin_memcpy(sums, block, sizeof(block));
+		add_block(step, width, block, sums, lanes, shifts[b]);
+		__builtin_memcpy(sums, block, sizeof(block));
 	}
-	for (uint32_t i = blocks; ends && i % 4; i++)
-		rounded.shift[i] = 0;
-	/* A copy of unknown length would be a slow instruction. */
-	for (uint32_t i = 0; ends && i < (blocks + 3) / 4; i++)
-		((lane_t *)(void *)(result + blocks * block_bytes))[i] = rounded.lane[i];
 }
 
 #define DEFINE_COMBINE_ROUNDED(name, step)                                                         \
