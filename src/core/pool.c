@@ -194,14 +194,15 @@ static inline __attribute__((always_inline)) void complete_rounded(enum sml_lane
 	const sum_t *sums = stored;
 	uint8_t *result = stored;
 	lane_t rounded[(SML_ROUNDED_BLOCKS_MAX + GROUP - 1) / GROUP];
+	uint32_t n = 0;
 
 	for (uint32_t b = 0; b < blocks; b += GROUP)
-		rounded[b / GROUP] = round_group(step, width, sums + b * SML_ROUNDED_BLOCK,
-						 lanes + b * block_bytes, shifts + b,
-						 blocks - b < GROUP ? blocks - b : GROUP,
-						 result + b * block_bytes);
+		rounded[n++] = round_group(step, width, sums + b * SML_ROUNDED_BLOCK,
+					   lanes + b * block_bytes, shifts + b,
+					   blocks - b < GROUP ? blocks - b : GROUP,
+					   result + b * block_bytes);
 	/* A copy of unknown length would be a slow instruction. */
-	for (uint32_t i = 0; i < (blocks + GROUP - 1) / GROUP; i++)
+	for (uint32_t i = 0; i < n; i++)
 		((lane_t *)(void *)(result + blocks * block_bytes))[i] = rounded[i];
 }
 
