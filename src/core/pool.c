@@ -166,10 +166,9 @@ round_group(enum sml_lane_step step, uint32_t width, const sum_t *sums, const ui
 	sum_t group[GROUP][SML_ROUNDED_BLOCK];
 	uint32_t magnitudes[GROUP], lane = 0;
 
-	for (uint32_t b = 0; b < n; b++, sums += SML_ROUNDED_BLOCK) {
-		magnitudes[b] =
-			add_block(step, width, group[b], sums, lanes + b * block_bytes, shifts[b]);
-	}
+	for (uint32_t b = 0; b < n; b++)
+		magnitudes[b] = add_block(step, width, group[b], sums + b * SML_ROUNDED_BLOCK,
+					  lanes + b * block_bytes, shifts[b]);
 	for (uint32_t b = 0; b < n; b++) {
 		struct sml_rounded_by by;
 
@@ -184,10 +183,9 @@ round_group(enum sml_lane_step step, uint32_t width, const sum_t *sums, const ui
  * In place: the lanes of a block take less room than its sums, so they overwrite only sums that
  * have been read. The shifts come last, because sums may be where they go.
  */
-static inline __attribute__((always_inline)) void complete_rounded(enum sml_lane_step step,
-								   uint32_t width, void *stored,
-								   const void *arrived,
-								   uint32_t blocks)
+static inline __attribute__((always_inline)) void round_sums(enum sml_lane_step step,
+							     uint32_t width, void *stored,
+							     const void *arrived, uint32_t blocks)
 {
 	const uint32_t block_bytes = SML_ROUNDED_BLOCK * width / 8;
 	const uint8_t *lanes = arrived, *shifts = lanes + blocks * block_bytes;
@@ -206,18 +204,14 @@ static inline __attribute__((always_inline)) void complete_rounded(enum sml_lane
 		((lane_t *)(void *)(result + blocks * block_bytes))[i] = rounded[i];
 }
 
-static inline __attribute__((always_inline)) void combine_rounded(enum sml_lane_step step,
-								  uint32_t width, void *stored,
-								  const void *arrived,
-								  uint32_t blocks)
+/* More contributions are to come: the sums stay whole. */
+static inline __attribute__((always_inline)) void keep_sums(enum sml_lane_step step, uint32_t width,
+							    void *stored, const void *arrived,
+							    uint32_t blocks)
 {
 	const uint32_t block_bytes = SML_ROUNDED_BLOCK * width / 8;
 	const uint8_t *lanes = arrived, *shifts = lanes + blocks * block_bytes;
 
-	if (step == SML_LANES_LAST || step == SML_LANES_FINISH) {
-		complete_rounded(step, width, stored, arrived, blocks);
-		return;
-	}
 	for (uint32_t b = 0; b < blocks; b++, lanes += block_bytes) {
 		sum_t *sums = (sum_t *)stored + b * SML_ROUNDED_BLOCK, block[SML_ROUNDED_BLOCK];
 
@@ -226,20 +220,20 @@ static inline __attribute__((always_inline)) void combine_rounded(enum sml_lane_
 	}
 }
 
-#define DEFINE_COMBINE_ROUNDED(name, step)                                                         \
+#define DEFINE_COMBINE_ROUNDED(name, how, step)                                                    \
 	SML_MULTIVERSION static void name##_int16(void *s, const void *a, uint32_t blocks)         \
 	{                                                                                          \
-		combine_rounded(step, 16, s, a, blocks);                                           \
+		how(step, 16, s, a, blocks);                                                       \
 	}                                                                                          \
 	SML_MULTIVERSION static void name##_int8(void *s, const void *a, uint32_t blocks)          \
 	{                                                                                          \
-		combine_rounded(step, 8, s, a, blocks);                                            \
+		how(step, 8, s, a, blocks);                                                        \
 	}
 
-DEFINE_COMBINE_ROUNDED(rounded_first, SML_LANES_FIRST)
-DEFINE_COMBINE_ROUNDED(rounded_next, SML_LANES_NEXT)
-DEFINE_COMBINE_ROUNDED(rounded_last, SML_LANES_LAST)
-DEFINE_COMBINE_ROUNDED(rounded_finish, SML_LANES_FINISH)
+DEFINE_COMBINE_ROUNDED(rounded_first, keep_sums, SML_LANES_FIRST)
+DEFINE_COMBINE_ROUNDED(rounded_next, keep_sums, SML_LANES_NEXT)
+DEFINE_COMBINE_ROUNDED(rounded_last, round_sums, SML_LANES_LAST)
+DEFINE_COMBINE_ROUNDED(rounded_finish, round_sums, SML_LANES_FINISH)
 
 static void combine_blocks(enum sml_lane_step step, uint32_t width, void *stored,
 			   const void *arrived, uint32_t n)

@@ -35,7 +35,7 @@ struct sml_rtt {
 	uint64_t round_ends_ns;
 	uint64_t min_ns; /* the shortest sample; UINT64_MAX if there is none yet */
 	uint64_t rto_ns;
-	uint8_t backoff; /* how many times rto_ns is doubled */
+	uint8_t backoff; /* the timeout is rto_ns << backoff */
 };
 
 static inline void sml_rtt_init(struct sml_rtt *rtt)
