@@ -9,7 +9,6 @@
 #include <limits.h>
 
 #include "bindings/mpi/offload.h"
-#include "bindings/mpi/persistent.h"
 #include "bindings/mpi/start.h"
 
 #define SML_EXPORT __attribute__((visibility("default")))
@@ -171,74 +170,6 @@ SML_EXPORT int MPI_Iallreduce_c(const void *send, void *recv, MPI_Count count, M
 	if (count >= 0 && offloads(&call, type, op, comm, false))
 		return sml_mpi_iallreduce(&call, request);
 	return PMPI_Iallreduce_c(send, recv, count, type, op, comm, request);
-}
-#endif
-
-/* ---- persistent all-reduces ---- */
-
-static bool offloads_persistent(struct sml_mpi_call *call, MPI_Datatype type, MPI_Op op,
-				MPI_Comm comm)
-{
-	bool fits = sml_mpi_kind_of(&call->kind, type, op);
-	struct sml_mpi_communicator *communicator = sml_mpi_communicator_of(comm, fits);
-
-	call->communicator = communicator;
-	if (communicator == NULL)
-		return false;
-	sml_mpi_meet(communicator);
-	if (!fits || communicator->state == SML_MPI_LEFT ||
-	    call->count * sml_type_size(call->kind.type) <
-		    *sml_mpi_bytes_of(&communicator->from, call->kind.type, call->kind.op, false) ||
-	    communicator->n_persistent == SML_MPI_PERSISTENT_MAX)
-		return false;
-	communicator->n_persistent++;
-	return true;
-}
-
-static bool make_persistent(const void *send, void *recv, MPI_Count count, MPI_Datatype type,
-			    MPI_Op op, MPI_Comm comm, MPI_Request *request)
-{
-	struct sml_mpi_call call = {.send = send, .recv = recv, .count = (size_t)count};
-
-	return count >= 0 && offloads_persistent(&call, type, op, comm) &&
-	       sml_mpi_persistent_init(&call, request);
-}
-
-/* Open MPI 5 has this one of MPI 4, and calls itself MPI 3.1. */
-#if MPI_VERSION >= 4 || (defined(OPEN_MPI) && OMPI_MAJOR_VERSION >= 5)
-SML_EXPORT int MPI_Allreduce_init(const void *send, void *recv, int count, MPI_Datatype type,
-				  MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
-{
-	return make_persistent(send, recv, count, type, op, comm, request)
-		       ? MPI_SUCCESS
-		       : PMPI_Allreduce_init(send, recv, count, type, op, comm, info, request);
-}
-
-#endif
-
-#if MPI_VERSION >= 4
-SML_EXPORT int MPI_Allreduce_init_c(const void *send, void *recv, MPI_Count count,
-				    MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Info info,
-				    MPI_Request *request)
-{
-	return make_persistent(send, recv, count, type, op, comm, request)
-		       ? MPI_SUCCESS
-		       : PMPI_Allreduce_init_c(send, recv, count, type, op, comm, info, request);
-}
-#elif defined(OPEN_MPI)
-/* In <mpi-ext.h>, which may be missing. A program that calls it has it. */
-extern int PMPIX_Allreduce_init(const void *send, void *recv, int count, MPI_Datatype type,
-				MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
-	__attribute__((weak));
-SML_EXPORT int MPIX_Allreduce_init(const void *send, void *recv, int count, MPI_Datatype type,
-				   MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request);
-
-int MPIX_Allreduce_init(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op,
-			MPI_Comm comm, MPI_Info info, MPI_Request *request)
-{
-	return make_persistent(send, recv, count, type, op, comm, request)
-		       ? MPI_SUCCESS
-		       : PMPIX_Allreduce_init(send, recv, count, type, op, comm, info, request);
 }
 #endif
 

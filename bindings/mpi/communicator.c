@@ -175,20 +175,6 @@ static void list(struct sml_mpi_communicator *made)
 	pthread_mutex_unlock(&lock);
 }
 
-struct sml_mpi_communicator *
-sml_mpi_communicator_another(const struct sml_mpi_communicator *communicator)
-{
-	struct sml_mpi_communicator *made = allocate();
-
-	made->comm = communicator->comm;
-	made->rank = communicator->rank;
-	made->size = communicator->size;
-	made->state = SML_MPI_AGREED;
-	made->from = communicator->from;
-	list(made);
-	return made;
-}
-
 static struct sml_mpi_communicator *make_one(MPI_Comm comm)
 {
 	struct sml_mpi_communicator *made = allocate();

@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #include "bindings/mpi/summary.h"
-#include "bindings/mpi/table.h"
+#include "bindings/mpi/threshold.h"
 #include "switchml.h"
 
 enum sml_mpi_state { SML_MPI_UNTRIED, SML_MPI_AGREED, SML_MPI_OPEN, SML_MPI_LEFT };
@@ -42,7 +42,6 @@ struct sml_mpi_communicator {
 	bool closing;	/* the closer runs, or has run */
 	bool closed;	/* atomic: the closer is done */
 	pthread_t closer;
-	int n_persistent; /* persistent requests that have been made for it; each has a job */
 	struct sml_mpi_communicator *next;
 };
 
@@ -51,10 +50,6 @@ struct sml_mpi_communicator {
  * exists depends on the communicator's sequence of collectives, as everything here does.
  */
 struct sml_mpi_communicator *sml_mpi_communicator_of(MPI_Comm comm, bool make);
-
-/* The same ranks, for a separate job. It has one reference, and is no communicator's attribute. */
-struct sml_mpi_communicator *
-sml_mpi_communicator_another(const struct sml_mpi_communicator *communicator);
 
 void sml_mpi_communicator_use(struct sml_mpi_communicator *communicator);
 /* The last release of a freed communicator lets a separate thread close its job. */

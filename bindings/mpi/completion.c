@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI's calls that start or complete requests. If none of our requests is among them, they call MPI
+ * MPI's calls that complete requests. If none of our requests is among them, they call MPI
  * directly. Otherwise, a wait becomes a loop that tests: only this library completes its
  * requests, so MPI's own wait would never end.
  */
 #include "bindings/mpi/backoff.h"
 #include "bindings/mpi/offload.h"
-#include "bindings/mpi/persistent.h"
 
 #define SML_EXPORT __attribute__((visibility("default")))
 
@@ -17,14 +16,12 @@ static void between(struct sml_mpi_backoff *backoff)
 	sml_mpi_poll();
 }
 
-/* The result of a call that completes one request, or none: then place is MPI_UNDEFINED. */
-static int one(int error, int place, const MPI_Request *requests)
+/* The result of a call that completes at most one request. */
+static int one(int error)
 {
 	struct sml_mpi_communicator *communicator;
-	int code;
+	int place, code;
 
-	if (place != MPI_UNDEFINED)
-		sml_mpi_persistent_deliver(1, &place, requests);
 	while (sml_mpi_failure(&place, &code, &communicator)) {
 		error = sml_mpi_raise(communicator, code);
 		sml_mpi_communicator_release(communicator);
@@ -33,13 +30,11 @@ static int one(int error, int place, const MPI_Request *requests)
 }
 
 /* The result of a call that completes several: n statuses, of the requests at these indices. */
-static int several(int error, int n, const int *indices, const MPI_Request *requests,
-		   MPI_Status *statuses)
+static int several(int error, int n, const int *indices, MPI_Status *statuses)
 {
 	struct sml_mpi_communicator *communicator;
 	int place, code, j;
 
-	sml_mpi_persistent_deliver(n, indices, requests);
 	while (sml_mpi_failure(&place, &code, &communicator)) {
 		if (statuses != MPI_STATUSES_IGNORE) {
 			for (j = 0; j < n && error == MPI_SUCCESS; j++)
@@ -64,11 +59,11 @@ SML_EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status)
 	int done = 0, error;
 
 	if (!sml_mpi_are_pending(1, request))
-		return one(PMPI_Wait(request, status), 0, request);
+		return one(PMPI_Wait(request, status));
 	sml_mpi_poll();
 	while ((error = PMPI_Test(request, &done, status)) == MPI_SUCCESS && !done)
 		between(&backoff);
-	return one(error, 0, request);
+	return one(error);
 }
 
 SML_EXPORT int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
@@ -77,7 +72,7 @@ SML_EXPORT int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 
 	sml_mpi_poll();
 	error = PMPI_Test(request, done, status);
-	return one(error, *done ? 0 : MPI_UNDEFINED, request);
+	return one(error);
 }
 
 SML_EXPORT int MPI_Waitany(int n, MPI_Request requests[], int *index, MPI_Status *status)
@@ -87,12 +82,12 @@ SML_EXPORT int MPI_Waitany(int n, MPI_Request requests[], int *index, MPI_Status
 
 	if (!sml_mpi_are_pending(n, requests)) {
 		error = PMPI_Waitany(n, requests, index, status);
-		return one(error, *index, requests);
+		return one(error);
 	}
 	sml_mpi_poll();
 	while ((error = PMPI_Testany(n, requests, index, &done, status)) == MPI_SUCCESS && !done)
 		between(&backoff);
-	return one(error, *index, requests);
+	return one(error);
 }
 
 SML_EXPORT int MPI_Testany(int n, MPI_Request requests[], int *index, int *done, MPI_Status *status)
@@ -101,7 +96,7 @@ SML_EXPORT int MPI_Testany(int n, MPI_Request requests[], int *index, int *done,
 
 	sml_mpi_poll();
 	error = PMPI_Testany(n, requests, index, done, status);
-	return one(error, *done ? *index : MPI_UNDEFINED, requests);
+	return one(error);
 }
 
 SML_EXPORT int MPI_Request_get_status(MPI_Request request, int *done, MPI_Status *status)
@@ -116,36 +111,10 @@ SML_EXPORT int MPI_Request_get_status(MPI_Request request, int *done, MPI_Status
 
 SML_EXPORT int MPI_Request_free(MPI_Request *request)
 {
-	int error = MPI_SUCCESS;
-
-	if (request == NULL || (!sml_mpi_persistent_free(*request, &error) &&
-				(!sml_mpi_has_pending() || !sml_mpi_detach(*request))))
+	if (request == NULL || !sml_mpi_has_pending() || !sml_mpi_detach(*request))
 		return PMPI_Request_free(request);
 	*request = MPI_REQUEST_NULL;
-	return error;
-}
-
-/* ---- calls that start persistent requests ---- */
-
-SML_EXPORT int MPI_Start(MPI_Request *request)
-{
-	int error;
-
-	sml_mpi_poll();
-	if (request && sml_mpi_persistent_start(*request, &error))
-		return error;
-	return PMPI_Start(request);
-}
-
-SML_EXPORT int MPI_Startall(int n, MPI_Request requests[])
-{
-	int error = MPI_SUCCESS;
-
-	if (!sml_mpi_persistent_has(n, requests))
-		return PMPI_Startall(n, requests);
-	for (int i = 0; i < n && error == MPI_SUCCESS; i++)
-		error = MPI_Start(&requests[i]);
-	return error;
+	return MPI_SUCCESS;
 }
 
 /* ---- several ---- */
@@ -156,11 +125,11 @@ SML_EXPORT int MPI_Waitall(int n, MPI_Request requests[], MPI_Status statuses[])
 	int done = 0, error;
 
 	if (!sml_mpi_are_pending(n, requests))
-		return several(PMPI_Waitall(n, requests, statuses), n, NULL, requests, statuses);
+		return several(PMPI_Waitall(n, requests, statuses), n, NULL, statuses);
 	sml_mpi_poll();
 	while ((error = PMPI_Testall(n, requests, &done, statuses)) == MPI_SUCCESS && !done)
 		between(&backoff);
-	return several(error, n, NULL, requests, statuses);
+	return several(error, n, NULL, statuses);
 }
 
 SML_EXPORT int MPI_Testall(int n, MPI_Request requests[], int *done, MPI_Status statuses[])
@@ -170,7 +139,7 @@ SML_EXPORT int MPI_Testall(int n, MPI_Request requests[], int *done, MPI_Status 
 	sml_mpi_are_pending(n, requests);
 	sml_mpi_poll();
 	error = PMPI_Testall(n, requests, done, statuses);
-	return several(error, *done ? n : 0, NULL, requests, statuses);
+	return several(error, *done ? n : 0, NULL, statuses);
 }
 
 SML_EXPORT int MPI_Waitsome(int n, MPI_Request requests[], int *n_done, int indices[],
@@ -181,14 +150,13 @@ SML_EXPORT int MPI_Waitsome(int n, MPI_Request requests[], int *n_done, int indi
 
 	if (!sml_mpi_are_pending(n, requests)) {
 		error = PMPI_Waitsome(n, requests, n_done, indices, statuses);
-		return several(error, *n_done == MPI_UNDEFINED ? 0 : *n_done, indices, requests,
-			       statuses);
+		return several(error, *n_done == MPI_UNDEFINED ? 0 : *n_done, indices, statuses);
 	}
 	sml_mpi_poll();
 	while ((error = PMPI_Testsome(n, requests, n_done, indices, statuses)) == MPI_SUCCESS &&
 	       *n_done == 0)
 		between(&backoff);
-	return several(error, *n_done == MPI_UNDEFINED ? 0 : *n_done, indices, requests, statuses);
+	return several(error, *n_done == MPI_UNDEFINED ? 0 : *n_done, indices, statuses);
 }
 
 SML_EXPORT int MPI_Testsome(int n, MPI_Request requests[], int *n_done, int indices[],
@@ -199,5 +167,5 @@ SML_EXPORT int MPI_Testsome(int n, MPI_Request requests[], int *n_done, int indi
 	sml_mpi_are_pending(n, requests);
 	sml_mpi_poll();
 	error = PMPI_Testsome(n, requests, n_done, indices, statuses);
-	return several(error, *n_done == MPI_UNDEFINED ? 0 : *n_done, indices, requests, statuses);
+	return several(error, *n_done == MPI_UNDEFINED ? 0 : *n_done, indices, statuses);
 }

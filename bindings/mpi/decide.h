@@ -8,16 +8,13 @@
 
 #include <mpi.h>
 
-#include "bindings/mpi/table.h"
+#include "bindings/mpi/threshold.h"
 
 /*
- * Uses rank 0's SWITCHML_MPI_THRESHOLD, or otherwise SWITCHML_MPI_TABLE on top of the
- * default table. All ranks (at most SML_MPI_MAX_RANKS) must call this. False on every rank:
- * the setting is invalid, and rank 0 has reported it.
+ * Uses rank 0's SWITCHML_MPI_THRESHOLD, or otherwise where a switch gains. All ranks (at most
+ * SML_MPI_MAX_RANKS) must call this. False on every rank: the setting is invalid, and rank 0 has
+ * reported it.
  */
 bool sml_mpi_decide(MPI_Comm comm, int rank, int size, struct sml_mpi_bytes *from);
-
-/* Find out where the ranks are. All ranks must call this; rank 0 gets the answer. */
-bool sml_mpi_site_of(MPI_Comm comm, int rank, int size, struct sml_mpi_site *site);
 
 #endif

@@ -65,8 +65,6 @@ NAMES(testsome, TESTSOME,
 NAMES(request_free, REQUEST_FREE, (MPI_Fint * request, MPI_Fint *error));
 NAMES(request_get_status, REQUEST_GET_STATUS,
       (const MPI_Fint *request, MPI_Fint *done, MPI_Fint *status, MPI_Fint *error));
-NAMES(start, START, (MPI_Fint * request, MPI_Fint *error));
-NAMES(startall, STARTALL, (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *error));
 NAMES(finalize, FINALIZE, (MPI_Fint * error));
 
 /* Fortran's constants are addresses. A C program has none of them. */
@@ -360,56 +358,6 @@ void ompi_testsome_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *n_done, MP
 		     MPI_Fint *statuses, MPI_Fint *error)
 {
 	some(MPI_Testsome, n, requests, n_done, indices, statuses, error);
-}
-
-/* ---- persistent all-reduces ---- */
-
-#if MPI_VERSION < 4
-#define ALLREDUCE_INIT                                                                             \
-	(void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *op,  \
-	 const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *request, MPI_Fint *error)
-#define INIT_ALIAS __attribute__((alias("ompix_allreduce_init_f")))
-
-/* See collectives.c. */
-int MPIX_Allreduce_init(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op,
-			MPI_Comm comm, MPI_Info info, MPI_Request *request);
-SML_EXPORT void ompix_allreduce_init_f ALLREDUCE_INIT;
-SML_EXPORT void mpix_allreduce_init ALLREDUCE_INIT INIT_ALIAS;
-SML_EXPORT void mpix_allreduce_init_ ALLREDUCE_INIT INIT_ALIAS;
-SML_EXPORT void mpix_allreduce_init__ ALLREDUCE_INIT INIT_ALIAS;
-SML_EXPORT void mpix_allreduce_init_f08_ ALLREDUCE_INIT INIT_ALIAS;
-SML_EXPORT void MPIX_ALLREDUCE_INIT ALLREDUCE_INIT INIT_ALIAS;
-
-void ompix_allreduce_init_f ALLREDUCE_INIT
-{
-	MPI_Request made;
-	int result = MPIX_Allreduce_init(buffer_of(send), buffer_of(recv), *count,
-					 PMPI_Type_f2c(*type), PMPI_Op_f2c(*op),
-					 PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info), &made);
-
-	if (result == MPI_SUCCESS)
-		*request = PMPI_Request_c2f(made);
-	set_error(error, result);
-}
-#endif
-
-void ompi_start_f(MPI_Fint *request, MPI_Fint *error)
-{
-	MPI_Request c_request = PMPI_Request_f2c(*request);
-
-	set_error(error, MPI_Start(&c_request));
-}
-
-void ompi_startall_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *error)
-{
-	struct array array;
-	int result;
-
-	if (!make_array(&array, n, requests, error))
-		return;
-	result = MPI_Startall(array.n, array.requests);
-	give_back(&array, requests, NULL, 0);
-	set_error(error, result);
 }
 
 void ompi_finalize_f(MPI_Fint *error)

@@ -6,7 +6,6 @@
 
 #include "bindings/mpi/backoff.h"
 #include "bindings/mpi/offload.h"
-#include "bindings/mpi/persistent.h"
 
 #define SML_EXPORT __attribute__((visibility("default")))
 
@@ -58,7 +57,6 @@ SML_EXPORT int MPI_Finalize(void)
 	}
 	if (sml_mpi_is_used())
 		sml_mpi_communicators_close();
-	sml_mpi_persistent_fini();
 	sml_mpi_summary();
 	return PMPI_Finalize();
 }

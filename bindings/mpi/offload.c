@@ -6,7 +6,16 @@
 #include <string.h>
 
 #include "bindings/mpi/backoff.h"
-#include "bindings/mpi/persistent.h"
+
+/* A call of the job, and its buffers. MPI requires no alignment of buffers, but the job does. */
+struct sml_mpi_operation {
+	struct sml_mpi_communicator *communicator;
+	struct sml_request *request;
+	void *copy; /* NULL, or a copy of send, for the call; `bytes` of `result` go to recv */
+	const void *result;
+	void *recv;
+	size_t bytes;
+};
 
 /* What the job is told. */
 struct load {
@@ -106,7 +115,8 @@ static int submit(const struct sml_mpi_call *call, const struct load *load,
 	}
 }
 
-int sml_mpi_begin(struct sml_mpi_operation *operation, const struct sml_mpi_call *call)
+/* Returns 0, or the library's error: then the job has failed. */
+static int begin(struct sml_mpi_operation *operation, const struct sml_mpi_call *call)
 {
 	struct load load = load_of(call);
 	int error;
@@ -137,7 +147,8 @@ int sml_mpi_begin(struct sml_mpi_operation *operation, const struct sml_mpi_call
 	return 0;
 }
 
-bool sml_mpi_look(struct sml_mpi_operation *operation, int *error)
+/* Returns true when the call has ended, with its result in *error. */
+static bool look(struct sml_mpi_operation *operation, int *error)
 {
 	int done;
 
@@ -150,7 +161,8 @@ bool sml_mpi_look(struct sml_mpi_operation *operation, int *error)
 	return true;
 }
 
-int sml_mpi_raise_job(struct sml_mpi_communicator *communicator, int error)
+/* Report the library's error to the communicator's handler. Returns MPI's code. */
+static int raise_job(struct sml_mpi_communicator *communicator, int error)
 {
 	return sml_mpi_raise(communicator, sml_mpi_error_code(communicator, error));
 }
@@ -159,15 +171,15 @@ int sml_mpi_offload(const struct sml_mpi_call *call)
 {
 	struct sml_mpi_backoff backoff = {0};
 	struct sml_mpi_operation operation;
-	int error = sml_mpi_begin(&operation, call);
+	int error = begin(&operation, call);
 
 	if (error == 0) {
-		while (!sml_mpi_look(&operation, &error)) {
+		while (!look(&operation, &error)) {
 			sml_mpi_progress();
 			sml_mpi_back_off(&backoff);
 		}
 	}
-	return error ? sml_mpi_raise_job(call->communicator, error) : MPI_SUCCESS;
+	return error ? raise_job(call->communicator, error) : MPI_SUCCESS;
 }
 
 /* ---- broadcasts ---- */
@@ -193,7 +205,7 @@ static int offload_packed(struct sml_mpi_call *call, void *buffer, int count, MP
 	call->recv = malloc(call->count);
 	if (call->recv == NULL) {
 		sml_abort(communicator->job, "no memory to pack the data of an MPI_Bcast");
-		return sml_mpi_raise_job(communicator, -ENOMEM);
+		return raise_job(communicator, -ENOMEM);
 	}
 	if (communicator->rank == call->root)
 		error = PMPI_Pack(buffer, count, type, call->recv, bytes, &position,
@@ -324,13 +336,13 @@ int sml_mpi_iallreduce(const struct sml_mpi_call *call, MPI_Request *request)
 
 	if (error) {
 		sml_abort(communicator->job, "no memory for the request of an MPI_Iallreduce");
-		return sml_mpi_raise_job(communicator, -ENOMEM);
+		return raise_job(communicator, -ENOMEM);
 	}
-	error = sml_mpi_begin(&operation, call);
+	error = begin(&operation, call);
 	if (error) {
 		this->detached = true;
 		complete(this);
-		return sml_mpi_raise_job(communicator, error);
+		return raise_job(communicator, error);
 	}
 	this->operation = operation;
 	*request = this->request;
@@ -344,14 +356,9 @@ int sml_mpi_iallreduce(const struct sml_mpi_call *call, MPI_Request *request)
 
 /* ---- progress of the calls ---- */
 
-static bool has_pending(void)
-{
-	return __atomic_load_n(&n_pending, __ATOMIC_RELAXED) > 0;
-}
-
 bool sml_mpi_has_pending(void)
 {
-	return has_pending() || sml_mpi_persistent_is_active();
+	return __atomic_load_n(&n_pending, __ATOMIC_RELAXED) > 0;
 }
 
 static void fail(struct pending *this, int error)
@@ -371,7 +378,7 @@ static struct pending *take_ended(void)
 	while (*place) {
 		struct pending *this = *place;
 
-		if (!sml_mpi_look(&this->operation, &error)) {
+		if (!look(&this->operation, &error)) {
 			place = &this->next;
 			continue;
 		}
@@ -389,8 +396,7 @@ void sml_mpi_poll(void)
 {
 	struct pending *ended, *next;
 
-	sml_mpi_persistent_poll();
-	if (!has_pending())
+	if (!sml_mpi_has_pending())
 		return;
 	pthread_mutex_lock(&lock);
 	ended = take_ended();
@@ -420,14 +426,14 @@ static bool mark(struct pending *list, int n, const MPI_Request *requests)
 
 bool sml_mpi_are_pending(int n, const MPI_Request *requests)
 {
-	bool any = sml_mpi_persistent_are_active(n, requests);
+	bool any;
 
 	if (requests == NULL ||
-	    (!has_pending() && __atomic_load_n(&n_failed, __ATOMIC_RELAXED) == 0))
-		return any;
+	    (!sml_mpi_has_pending() && __atomic_load_n(&n_failed, __ATOMIC_RELAXED) == 0))
+		return false;
 	pthread_mutex_lock(&lock);
 	mark(failed, n, requests);
-	any |= mark(all, n, requests);
+	any = mark(all, n, requests);
 	pthread_mutex_unlock(&lock);
 	return any;
 }
@@ -460,21 +466,6 @@ bool sml_mpi_failure(int *place, int *error, struct sml_mpi_communicator **commu
 	unlist(this);
 	free(this);
 	return true;
-}
-
-void sml_mpi_add_failure(int place, int error, struct sml_mpi_communicator *communicator)
-{
-	struct pending *made = calloc(1, sizeof(*made));
-
-	/* Without memory, the next call on the job fails. */
-	if (made == NULL)
-		return;
-	sml_mpi_communicator_use(communicator);
-	made->operation.communicator = communicator;
-	made->error = error;
-	made->place = place;
-	made->next_failure = failures;
-	failures = made;
 }
 
 void sml_mpi_forget_failures(void)

@@ -25,23 +25,6 @@ struct sml_mpi_call {
 	int root;
 };
 
-/* A call of the job, and its buffers. MPI requires no alignment of buffers, but the job does. */
-struct sml_mpi_operation {
-	struct sml_mpi_communicator *communicator;
-	struct sml_request *request;
-	void *copy; /* NULL, or a copy of send, for the call; `bytes` of `result` go to recv */
-	const void *result;
-	void *recv;
-	size_t bytes;
-};
-
-/* Begin a call. Returns 0, or the library's error: then the job has failed. */
-int sml_mpi_begin(struct sml_mpi_operation *operation, const struct sml_mpi_call *call);
-/* Returns true when the call has ended, with its result in *error. */
-bool sml_mpi_look(struct sml_mpi_operation *operation, int *error);
-/* Report the library's error to the communicator's handler. Returns MPI's code. */
-int sml_mpi_raise_job(struct sml_mpi_communicator *communicator, int error);
-
 /* Wait for a call. Returns what MPI's call must return. */
 int sml_mpi_offload(const struct sml_mpi_call *call);
 
@@ -75,9 +58,6 @@ bool sml_mpi_detach(MPI_Request request);
  * passed, MPI's error, and its communicator, which the caller must release. False if there is none.
  */
 bool sml_mpi_failure(int *place, int *error, struct sml_mpi_communicator **communicator);
-
-/* Let this thread's sml_mpi_failure() return a failure. */
-void sml_mpi_add_failure(int place, int error, struct sml_mpi_communicator *communicator);
 
 /* For requests that were checked but not completed (MPI_Request_get_status()). */
 void sml_mpi_forget_failures(void);

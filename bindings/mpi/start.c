@@ -291,17 +291,6 @@ static bool is_wanted(struct sml_mpi_communicator *communicator)
 	return false;
 }
 
-struct sml_mpi_communicator *sml_mpi_open_another(struct sml_mpi_communicator *communicator)
-{
-	struct sml_mpi_communicator *made = sml_mpi_communicator_another(communicator);
-
-	begin_job(made);
-	if (made->state == SML_MPI_OPEN)
-		return made;
-	sml_mpi_communicator_release(made);
-	return NULL;
-}
-
 void sml_mpi_meet(struct sml_mpi_communicator *communicator)
 {
 	if (communicator->state == SML_MPI_UNTRIED)

@@ -13,10 +13,4 @@
  */
 void sml_mpi_meet(struct sml_mpi_communicator *communicator);
 
-/*
- * Open one more job for the ranks of a communicator, which have agreed. All ranks must call
- * this. NULL, on all ranks: there is none. The caller releases it.
- */
-struct sml_mpi_communicator *sml_mpi_open_another(struct sml_mpi_communicator *communicator);
-
 #endif

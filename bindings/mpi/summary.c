@@ -74,7 +74,7 @@ static const struct reason {
 	const char *why, *remedy;
 } reasons[] = {
 	[SML_MPI_SMALL] = {"below the threshold", "SWITCHML_MPI_THRESHOLD lowers it"},
-	[SML_MPI_UNWORTHY] = {"that the table leaves to MPI at any size",
+	[SML_MPI_UNWORTHY] = {"that no switch speeds up here",
 			      "SWITCHML_MPI_THRESHOLD=64K overrules it"},
 	[SML_MPI_KIND] = {"of other types or operations", NULL},
 	[SML_MPI_GROUP] = {"on other communicators", NULL},

@@ -9,7 +9,7 @@
 enum sml_mpi_way {
 	SML_MPI_SWITCH,	   /* through the switch; the rest goes through MPI, because: */
 	SML_MPI_SMALL,	   /* below the threshold */
-	SML_MPI_UNWORTHY,  /* the table says never, whatever the size */
+	SML_MPI_UNWORTHY,  /* a switch gains nothing here, whatever the size */
 	SML_MPI_KIND,	   /* the switch does not offload this type or operation */
 	SML_MPI_GROUP,	   /* an intercommunicator, one rank, or more ranks than a job can have */
 	SML_MPI_EARLY,	   /* MPI_Iallreduce before the communicator had a job */

@@ -13,6 +13,5 @@ int sml_command_sim(int argc, char **argv);
 int sml_command_doctor(int argc, char **argv);
 int sml_command_trace(int argc, char **argv);
 int sml_command_top(int argc, char **argv);
-int sml_command_tune(int argc, char **argv);
 
 #endif

@@ -25,8 +25,6 @@ static const struct command commands[] = {
 	{"sim", "run the protocol in a simulated world that loses packets", sml_command_sim},
 	{"doctor", "look for common problems, and say how to fix them", sml_command_doctor},
 	{"trace", "put the traces of all ranks on one clock", sml_command_trace},
-	{"tune", "measure when an MPI program's all-reduces gain from the switch",
-	 sml_command_tune},
 };
 
 /* The exit status for an invalid command, option or value. */

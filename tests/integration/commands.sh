@@ -68,8 +68,6 @@ for command in status top; do
 done
 expect "status: --watch 2" 2 "$switchml" status --watch 2
 grep -q 'seconds are a part of the option, --watch=2' "$work/err" || fail "status --watch 2 is not explained"
-expect "tune: an option that there is not" 2 "$switchml" tune --no-such-option
-expect "tune: no launcher" 2 "$switchml" tune -o nothing
 expect "a value that is no number" 2 "$switchml" sim --seeds many
 expect "a value out of range" 2 "$switchml" switch --threads 1000
 expect "help" 0 "$switchml" --help

@@ -48,7 +48,7 @@ offers() {
 }
 
 commands=$("$switchml" --help | sed -n 's/^  \([a-z]\{1,\}\)  *[a-z].*/\1/p' | sort)
-[ "$(wc -w <<<"$commands")" -ge 8 ]
+[ "$(wc -w <<<"$commands")" -ge 6 ]
 say $? "commands: $(tr '\n' ' ' <<<"$commands")"
 
 shells=bash

@@ -91,8 +91,10 @@ static const struct variable variables[] = {
 
 /* Those that only a binding or a command reads. */
 static const char *const others[] = {
-	"SWITCHML_LIBRARY",   "SWITCHML_LIBBPF_LOG",  "SWITCHML_MPI_THRESHOLD",
-	"SWITCHML_MPI_TABLE", "SWITCHML_MPI_SUMMARY",
+	"SWITCHML_LIBRARY",
+	"SWITCHML_LIBBPF_LOG",
+	"SWITCHML_MPI_THRESHOLD",
+	"SWITCHML_MPI_SUMMARY",
 };
 
 /* Launchers by priority: torchrun runs under srun, and mpirun under Slurm. */

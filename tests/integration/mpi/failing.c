@@ -3,14 +3,14 @@
  * All-reduces until one fails. This communicator's error handler must get the error, and no
  * other may: MPI_COMM_WORLD keeps the handler that ends the program.
  *
- *	failing blocking|reduce|waitall|fatal|ways|persistent DIRECTORY
+ *	failing blocking|reduce|waitall|fatal|ways DIRECTORY
  *
  * "fatal" is blocking, with MPI's own error handler. In DIRECTORY, each rank writes its process
  * to a file after its first call has succeeded. The program ends without an error after the round
  * in which rank 0 finds a file "enough" there. Rank 0's all-reduce tells the others.
  *
- * "ways" and "persistent" make one call for each way to complete a request, and every call must
- * fail: rank 0 begins its own when there is a file "dead".
+ * "ways" makes one call for each way to complete a request, and every call must fail: rank 0 begins
+ *its own when there is a file "dead".
  */
 #include <stdbool.h>
 #include <string.h>
@@ -144,25 +144,20 @@ static void tell(const char *what, int error)
 }
 
 /* Each way has requests of its own, and the first of its array is none. */
-static void fail_in_all_ways(bool persistent, const char *directory, MPI_Comm comm)
+static void fail_in_all_ways(const char *directory, MPI_Comm comm)
 {
 	MPI_Request requests[WAYS][SIDE];
 	int error = MPI_SUCCESS;
 	char what[32];
 
 	for (size_t way = 0; way < WAYS; way++)
-		for (int i = 0; i < SIDE; i++) {
+		for (int i = 0; i < SIDE; i++)
 			requests[way][i] = MPI_REQUEST_NULL;
-			if (i == 1 && persistent)
-				INIT(in[0], out[way], LARGE, MPI_FLOAT, MPI_SUM, comm,
-				     MPI_INFO_NULL, &requests[way][i]);
-		}
 	say_that_it_runs(directory);
 	await_death(directory);
 	for (size_t way = 0; way < WAYS && error == MPI_SUCCESS; way++)
-		error = persistent ? MPI_Start(&requests[way][1])
-				   : MPI_Iallreduce(in[0], out[way], LARGE, MPI_FLOAT, MPI_SUM,
-						    comm, &requests[way][1]);
+		error = MPI_Iallreduce(in[0], out[way], LARGE, MPI_FLOAT, MPI_SUM, comm,
+				       &requests[way][1]);
 	if (error)
 		tell("start: ", error);
 	for (size_t way = 0; way < WAYS && error == MPI_SUCCESS; way++) {
@@ -214,7 +209,6 @@ int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "blocking";
 	const char *directory = argc > 2 ? argv[2] : ".";
-	bool persistent;
 	MPI_Comm comm;
 
 	MPI_Init(&argc, &argv);
@@ -223,9 +217,8 @@ int main(int argc, char **argv)
 	if (strcmp(how, "fatal") != 0)
 		MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 	MPI_Allreduce(in[0], out[0], LARGE, MPI_FLOAT, MPI_SUM, comm);
-	persistent = strcmp(how, "persistent") == 0;
-	if (persistent || strcmp(how, "ways") == 0)
-		fail_in_all_ways(persistent, directory, comm);
+	if (strcmp(how, "ways") == 0)
+		fail_in_all_ways(directory, comm);
 	else
 		tell("", fail_once(how, directory, comm));
 	/* Other communicators are unchanged. */

@@ -12,16 +12,6 @@
 
 #define LARGE 100003 /* floats: above every threshold, and not a multiple of anything */
 
-/* Open MPI 5 has this one of MPI 4, and calls itself MPI 3.1. */
-#if MPI_VERSION >= 4 || (defined(OPEN_MPI) && OMPI_MAJOR_VERSION >= 5)
-#define INIT MPI_Allreduce_init
-#else
-/* Open MPI 4's, of <mpi-ext.h>, which Debian's packages lack. */
-extern int MPIX_Allreduce_init(const void *send, void *recv, int count, MPI_Datatype type,
-			       MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request);
-#define INIT MPIX_Allreduce_init
-#endif
-
 static int wrong;
 
 /* Small integers, so that every order of additions gives the same float result. */
