@@ -135,7 +135,7 @@ class Lab:
 
     def simulate(self, count, wire="int32", seed=1, **world):
         """Seconds of virtual time for one all-reduce of `count` floats."""
-        command = [self.program("switchml"), "sim", "--seed", str(seed), "--allreduce", str(count),
+        command = [self.program("tests/sim"), "--seed", str(seed), "--allreduce", str(count),
                    "--wire", wire]
         for name, value in world.items():
             command += ["--set", f"{name}={value}"]

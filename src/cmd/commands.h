@@ -9,7 +9,6 @@
 int sml_command_switch(int argc, char **argv);
 int sml_command_bench(int argc, char **argv);
 int sml_command_status(int argc, char **argv);
-int sml_command_sim(int argc, char **argv);
 int sml_command_doctor(int argc, char **argv);
 int sml_command_trace(int argc, char **argv);
 int sml_command_top(int argc, char **argv);

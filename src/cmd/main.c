@@ -22,7 +22,6 @@ static const struct command commands[] = {
 #ifdef SML_HAVE_TOP
 	{"top", "show live what switches, jobs and ranks do", sml_command_top},
 #endif
-	{"sim", "run the protocol in a simulated world that loses packets", sml_command_sim},
 	{"doctor", "look for common problems, and say how to fix them", sml_command_doctor},
 	{"trace", "put the traces of all ranks on one clock", sml_command_trace},
 };

@@ -40,7 +40,7 @@ meson setup "$build" "$root" --cross-file "$work/cross.ini" --buildtype=release 
 mapfile -t tests < <(meson test -C "$build" --no-rebuild --list --suite unit 2>/dev/null |
 	sed -n 's/.*\(test_[a-z0-9_]*\)$/\1/p' | grep -Evx 'test_sim|test_properties|test_turns|test_p4.*')
 [ "${#tests[@]}" -gt 40 ] || fail "there are only ${#tests[@]} unit tests"
-ninja -C "$build" switchml tests/rank-of-bits "${tests[@]/#/tests/}" >"$work/out" 2>&1 || fail "the build for arm64"
+ninja -C "$build" switchml tests/sim tests/rank-of-bits "${tests[@]/#/tests/}" >"$work/out" 2>&1 || fail "the build for arm64"
 echo "ok: everything is built for arm64 without a warning"
 
 meson test -C "$build" --no-rebuild -t 5 "${tests[@]}" >"$work/out" 2>&1 || fail "unit tests on arm64"
@@ -49,9 +49,9 @@ echo "ok: $(sed -n 's/^Ok: *//p' "$work/out") unit tests pass on arm64"
 on_arm64=(qemu-aarch64 -L "$sysroot")
 for worlds in "--seeds 150" "--trees --seeds 100" "--control --seeds 150"; do
 	# shellcheck disable=SC2086
-	"$switchml" sim --quiet $worlds 2>&1 | sed 's/, [0-9.]* s,/,/' >"$work/here"
+	"$(dirname "$switchml")/tests/sim" --quiet $worlds 2>&1 | sed 's/, [0-9.]* s,/,/' >"$work/here"
 	# shellcheck disable=SC2086
-	"${on_arm64[@]}" "$build/switchml" sim --quiet $worlds 2>&1 | sed 's/, [0-9.]* s,/,/' >"$work/out"
+	"${on_arm64[@]}" "$build/tests/sim" --quiet $worlds 2>&1 | sed 's/, [0-9.]* s,/,/' >"$work/out"
 	grep -q ' 0 failed' "$work/out" && cmp -s "$work/here" "$work/out" || fail "sim $worlds: here: $(cat "$work/here")"
 done
 echo "ok: simulated worlds go the same way: $(cat "$work/out")"

@@ -2,8 +2,9 @@
 # `switchml bench` over loopback: types, operations, wires, faults, end by signal, two
 # jobs at once on one switch, a wrong option.
 #
-#	tests/integration/bench.sh build/switchml
+#	tests/integration/bench.sh build/switchml build/tests/chaos
 switchml=$(realpath "$1")
+chaos=$(realpath "$2")
 work=$(mktemp -d)
 switch=
 trap 'kill $switch 2>/dev/null; rm -rf "$work"' EXIT
@@ -87,8 +88,8 @@ expect_refusal() {
 expect_refusal "SWITCHML_SWITCH with a wrong name" 1 'nosuch\.invalid.*SWITCHML_SWITCH' \
 	env SWITCHML_SWITCH=nosuch.invalid $bench -b 4K -e 4K
 expect_refusal "--chaos with SWITCHML_SWITCH" 2 'unset SWITCHML_SWITCH' \
-	env SWITCHML_SWITCH="$address" $bench --chaos -b 4K -e 4K
-expect_refusal "--chaos with --switch" 2 'leave out --switch' $bench --chaos --switch "$address"
+	env SWITCHML_SWITCH="$address" "$chaos" --chaos -b 4K -e 4K
+expect_refusal "--chaos with --switch" 2 'leave out --switch' "$chaos" --chaos --switch "$address"
 expect_refusal "a world size without a rank" 1 'RANK' env WORLD_SIZE=2 $bench -b 4K -e 4K
 expect_success "status" "$switchml" status --switch "$address"
 
@@ -124,7 +125,7 @@ if grep -q '^ *[1-9].* 0\.000 ' "$work/out" || grep -q 'bandwidth: 0.000 ' "$wor
 	echo "FAILED: a rate is 0.000: $(cat "$work/out")"
 	failures=$((failures + 1))
 fi
-expect_success "--chaos" timeout 100 "$switchml" bench --chaos -b 1M -e 1M -n 1 -c 1 --seconds 3
+expect_success "--chaos" timeout 100 "$chaos" --chaos -b 1M -e 1M -n 1 -c 1 --seconds 3
 expect_line "--chaos says how it ended" \
 	'^# Chaos: the switch was killed [1-9][0-9]* times\? (--seed 1), and the job went on each time$'
 expect_success "doctor" "$switchml" doctor --switch "$address"

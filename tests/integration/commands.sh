@@ -58,7 +58,7 @@ start_switch() {
 # ---- one exit status for all wrong command lines ----
 expect "no command" 2 "$switchml"
 expect "a command that there is not" 2 "$switchml" reduce
-for command in switch bench status top sim doctor; do
+for command in switch bench status top doctor; do
 	expect "$command: an option that there is not" 2 "$switchml" $command --no-such-option
 	expect "$command: an argument that it does not take" 2 "$switchml" $command nonsense
 done
@@ -68,7 +68,7 @@ for command in status top; do
 done
 expect "status: --watch 2" 2 "$switchml" status --watch 2
 grep -q 'seconds are a part of the option, --watch=2' "$work/err" || fail "status --watch 2 is not explained"
-expect "a value that is no number" 2 "$switchml" sim --seeds many
+expect "a value that is no number" 2 "$switchml" bench --iters many
 expect "a value out of range" 2 "$switchml" switch --threads 1000
 expect "help" 0 "$switchml" --help
 expect "help of a command" 0 "$switchml" status --help
@@ -155,7 +155,6 @@ expect_closed() {
 # A report that nobody can read is a failure.
 for closed in '0<&-' '1>&-' '2>&-' '0<&- 1>&- 2>&-'; do
 	[[ $closed == *1* ]] && unread=1 || unread=0
-	expect_closed "$closed" $unread "$switchml" sim --seeds 2
 	expect_closed "$closed" $unread "$switchml" status --switch "$one"
 	expect_closed "$closed" $unread "$switchml" doctor --switch "$one"
 	expect_closed "$closed" $unread "$switchml" bench --local-workers 2 --switch "$one" -b 4 -e 4 -n 2 -w 0

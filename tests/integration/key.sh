@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The job key, as users set it. Jobs with a key run. A peer with another key or without a
 # key gets one clear line at each end. A stranger floods the switch, reads its status, and
-# looks for the secret. Usage: key.sh SWITCHML
+# looks for the secret. Usage: key.sh SWITCHML CHAOS
 set -u
 
 switchml=$(realpath "$1")
+chaos=$(realpath "$2")
 here=$(cd "$(dirname "$0")" && pwd)
 if SWITCHML_JOB_KEY=x "$switchml" switch --listen 127.0.0.1:0 2>&1 | grep -q 'built without TLS'; then
 	echo "this build has no TLS"
@@ -66,7 +67,7 @@ say $? "a switch with the key in its environment" rank.out
 embedded "$right" ""
 say $? "rank 0's own switch with a key" embedded.0 embedded.1
 
-SWITCHML_JOB_KEY="$secret" timeout 200 "$switchml" bench --chaos --local-workers 2 \
+SWITCHML_JOB_KEY="$secret" timeout 200 "$chaos" --chaos --local-workers 2 \
 	-b 4K -e 64K -f 4 -n 100 >chaos.out 2>&1
 say $? "switches that die are replaced, with a key" chaos.out
 

@@ -21,7 +21,7 @@ static void run_seeds(uint64_t n, const char *options, bool small,
 		draw(&world, seed, small);
 		sim_run(&world, &result);
 		if (!result.passed)
-			fail_msg("switchml sim %s--seed %lu: %s", options, (unsigned long)seed,
+			fail_msg("build/tests/sim %s--seed %lu: %s", options, (unsigned long)seed,
 				 result.failure);
 	}
 }
@@ -49,7 +49,7 @@ TEST(a_world_of_4096_ranks_passes)
 	assert_true(world.n_leaves >= 64);
 	sim_run(&world, &result);
 	if (!result.passed)
-		fail_msg("switchml sim --trees --large --seed 52: %s", result.failure);
+		fail_msg("build/tests/sim --trees --large --seed 52: %s", result.failure);
 	assert_int_equal(result.resumes, 1);
 	/* Each chunk went through all switches. */
 	assert_true(result.verdicts[SML_VERDICT_FULL] >= 64);
@@ -240,7 +240,7 @@ static void replay(const char *command)
 		sim_world_repair(&world);
 	sim_run(&world, &result);
 	if (!result.passed)
-		fail_msg("switchml sim --seed %s: %s", command, result.failure);
+		fail_msg("build/tests/sim --seed %s: %s", command, result.failure);
 }
 
 TEST(kept_seeds_pass)

@@ -3,6 +3,7 @@
  * `switchml bench`: decides which ranks this process starts, or which rank it
  * is.
  */
+#include <argp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,53 +29,48 @@ static bool is_a_rank(void)
 	return false;
 }
 
-int sml_command_bench(int argc, char **argv)
+int bench_prepare(struct bench_options *options, struct sml_config *config)
 {
-	struct bench_options options;
-	struct sml_config config;
-	char faults[128];
+	static char faults[128];
 
-	bench_parse(argc, argv, &options);
-	if (sml_config_init(&config) < 0) {
+	if (sml_config_init(config) < 0) {
 		fprintf(stderr, "switchml bench: %s\n", sml_error_text(NULL));
 		return 1;
 	}
 	/* The report has it all. */
 	if (!getenv("SWITCHML_SUMMARY"))
-		config.summary = 0;
+		config->summary = 0;
 	/* A call asks for its wire, or for the default one: its bound is for that. */
-	bench_default_wire(&options, config.wire);
-	config.wire = SML_WIRE_DEFAULT;
-	if (options.switch_address)
-		config.switch_address = options.switch_address;
-	else if (config.switch_address && *config.switch_address)
-		options.switch_address = config.switch_address;
-	if (options.chaos && options.switch_address) {
-		fprintf(stderr, "switchml bench: --chaos starts and kills its own switch: leave "
-				"out --switch, and unset SWITCHML_SWITCH\n");
-		return 2;
-	}
-	if (options.chaos_ranks && options.switch_address &&
-	    !strcmp(options.switch_address, "embedded")) {
-		fprintf(stderr, "switchml bench: --chaos-ranks needs a switch: without --switch, "
-				"it starts one\n");
-		return 2;
-	}
-	if (options.job)
-		config.job = options.job;
-	if (options.drop || options.duplicate || options.reorder) {
+	bench_default_wire(options, config->wire);
+	config->wire = SML_WIRE_DEFAULT;
+	if (options->switch_address)
+		config->switch_address = options->switch_address;
+	else if (config->switch_address && *config->switch_address)
+		options->switch_address = config->switch_address;
+	if (options->job)
+		config->job = options->job;
+	if (options->drop || options->duplicate || options->reorder) {
 		snprintf(faults, sizeof(faults), "drop=%u,duplicate=%u,reorder=%u,seed=%u",
-			 options.drop, options.duplicate, options.reorder, options.seed);
-		config.faults = faults;
+			 options->drop, options->duplicate, options->reorder, options->seed);
+		config->faults = faults;
 	}
-	if (options.chaos_ranks) {
-		bench_end_by_signals(0);
-		return bench_chaos_ranks(&options, &config);
-	}
+	return 0;
+}
+
+int sml_command_bench(int argc, char **argv)
+{
+	struct bench_options options = bench_defaults();
+	struct sml_config config;
+	int status;
+
+	argp_parse(&bench_argp, argc, argv, 0, NULL, &options);
+	status = bench_prepare(&options, &config);
+	if (status)
+		return status;
 	if (options.seconds)
 		bench_end_by_signals(SA_RESTART);
 	if (options.local_workers == 0 && !is_a_rank())
 		options.local_workers = 2;
 	return options.local_workers ? bench_local(&options, &config)
-				     : bench_rank(&options, &config, -1);
+				     : bench_rank(&options, &config);
 }

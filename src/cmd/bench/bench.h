@@ -47,44 +47,19 @@ struct bench_options {
 	const char *job;
 	const char *json;
 	unsigned drop, duplicate, reorder; /* packets per million */
-	bool chaos;			   /* the switch is killed repeatedly */
-	bool chaos_ranks;		   /* ranks are */
-	bool switch_decides;		   /* which of them are members */
-	unsigned changes; /* of the membership, then it ends; 0 if --seconds says */
+	/* If not given. */
+	uint64_t default_max;
+	unsigned default_types;
+	/* A worker writes a byte there when its job has begun, and when its calls are made; -1. */
+	int news;
 };
-
-/* ---- chaos.c: a switch that is killed and started again ---- */
-
-/*
- * Returns when the first switch can be used. Returns a process, or -1 after a message. Switches are
- * killed from the time when a byte of each local worker has arrived in the pipe `news`, because a
- * job that has not begun does not survive its switch, until another byte arrives, or its end.
- */
-pid_t bench_chaos_start(const struct bench_options *options, const int news[2], uint16_t *port);
-/*
- * Ends it, and prints how often the switch was killed. good: all ranks have ended without an error.
- */
-void bench_chaos_stop(pid_t pid, const struct bench_options *options, bool good);
-
-/* How long such a switch lives, and for how long there is none. */
-struct gen;
-uint32_t bench_chaos_life_ms(struct gen *gen);
-uint32_t bench_chaos_gap_ms(struct gen *gen);
-
-/*
- * Start a switch as a child, and wait until it can be used. Returns its process, or -1 after a
- * message. *port: where; 0 becomes a free one. is_silent: without SWITCHML_DEBUG, it logs nothing.
- */
-pid_t bench_switch_start(uint16_t *port, bool is_silent);
-
-/* ---- chaos_ranks.c: ranks that are killed, and come back ---- */
-
-/* `switchml bench --chaos-ranks`. Returns the exit status. */
-int bench_chaos_ranks(const struct bench_options *options, const struct sml_config *config);
 
 /* ---- options.c ---- */
 
-void bench_parse(int argc, char **argv, struct bench_options *options);
+/* With a struct bench_options as input. */
+struct argp;
+extern const struct argp bench_argp;
+struct bench_options bench_defaults(void);
 
 /* The wire of SWITCHML_WIRE, unless --wire asks for another one. */
 void bench_default_wire(struct bench_options *options, enum sml_wire wire);
@@ -128,13 +103,15 @@ uint64_t bench_count_unlike(const struct bench_case *this, unsigned rank, const 
 /* Equal on two ranks if their results have the same bits. */
 uint64_t bench_hash(const struct bench_case *this, const void *result);
 
+/* ---- bench.c ---- */
+
+/* Complete the options, and make the configuration. 0, or the exit status after a message. */
+int bench_prepare(struct bench_options *options, struct sml_config *config);
+
 /* ---- rank.c: one rank's work ---- */
 
-/*
- * Measure everything as one rank of a job. When the job has begun, and again when all calls are
- * made, a byte is written to `news`, unless that is -1. Returns the exit status.
- */
-int bench_rank(const struct bench_options *options, const struct sml_config *config, int news);
+/* Measure everything as one rank of a job. Returns the exit status. */
+int bench_rank(const struct bench_options *options, const struct sml_config *config);
 
 /* ---- end.c ---- */
 

@@ -24,7 +24,6 @@ struct crew {
 	pid_t workers[BENCH_MAX_LOCAL];
 	unsigned n;
 	int port_pipe[2];
-	int news_pipe[2]; /* each writes a byte when it is in the job, and one after its calls */
 };
 
 /* In the child: wait for the switch, then be a rank. */
@@ -36,26 +35,25 @@ static int be_worker(const struct bench_options *options, const struct sml_confi
 	uint16_t port;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	signal(SIGPIPE,
-	       options->chaos ? SIG_IGN : SIG_DFL); /* the process that kills may be gone */
+	/* Who reads the news may be gone. */
+	signal(SIGPIPE, options->news >= 0 ? SIG_IGN : SIG_DFL);
 	close(crew->port_pipe[1]);
 	if (read(crew->port_pipe[0], &port, sizeof(port)) != (ssize_t)sizeof(port))
 		return 1; /* the parent has said why */
 	close(crew->port_pipe[0]);
-	close(crew->news_pipe[0]);
 	if (!options->switch_address) {
 		snprintf(address, sizeof(address), "127.0.0.1:%u", port);
 		mine.switch_address = address;
 	}
 	mine.rank = (int)rank;
 	mine.world_size = (int)options->local_workers;
-	return bench_rank(options, &mine, options->chaos ? crew->news_pipe[1] : -1);
+	return bench_rank(options, &mine);
 }
 
 static int start_workers(struct crew *crew, const struct bench_options *options,
 			 const struct sml_config *config)
 {
-	if (pipe(crew->port_pipe) < 0 || pipe(crew->news_pipe) < 0)
+	if (pipe(crew->port_pipe) < 0)
 		return -errno;
 	fflush(NULL);
 	for (; crew->n < options->local_workers; crew->n++) {
@@ -115,9 +113,8 @@ static bool has_succeeded(pid_t pid, unsigned rank)
 int bench_local(const struct bench_options *options, const struct sml_config *config)
 {
 	struct sml_switch *embedded = NULL;
-	struct crew crew = {.port_pipe = {-1, -1}, .news_pipe = {-1, -1}};
+	struct crew crew = {.port_pipe = {-1, -1}};
 	uint16_t port = 0;
-	pid_t chaos = 0;
 	int error = start_workers(&crew, options, config);
 	bool good;
 
@@ -126,9 +123,7 @@ int bench_local(const struct bench_options *options, const struct sml_config *co
 	if (error)
 		fprintf(stderr, "switchml bench: cannot start %u workers: %s\n",
 			options->local_workers, strerror(-error));
-	if (!error && options->chaos)
-		error = (chaos = bench_chaos_start(options, crew.news_pipe, &port)) < 0 ? -EIO : 0;
-	else if (!error && !options->switch_address)
+	if (!error && !options->switch_address)
 		error = start_switch(&embedded);
 	if (embedded)
 		port = sml_switch_port(embedded);
@@ -137,14 +132,11 @@ int bench_local(const struct bench_options *options, const struct sml_config *co
 	/* Workers that still wait for the port see the pipe's end, and exit. */
 	close(crew.port_pipe[0]);
 	close(crew.port_pipe[1]);
-	close(crew.news_pipe[0]);
-	close(crew.news_pipe[1]);
 	good = !error;
 	for (unsigned i = 0; i < crew.n; i++) {
 		good &= has_succeeded(crew.workers[i], i);
 		bench_keep_the_end();
 	}
-	bench_chaos_stop(chaos, options, good);
 	sml_switch_close(embedded);
 	return good ? 0 : 1;
 }

@@ -8,14 +8,6 @@
 #include "cmd/bench/bench.h"
 
 #define DEFAULT_MAX (64u << 20)
-/* With --chaos-ranks. */
-#define CHAOS_MAX     (1u << 20)
-#define CHAOS_SECONDS 10
-#define CHAOS_TYPES   (1u << SML_FLOAT32 | 1u << SML_INT32 | 1u << SML_INT64)
-
-/* Packets per million that chaos loses, duplicates and delays. */
-#define CHAOS_PER_MILLION 10000
-
 enum {
 	OPTION_WIRE = 256,
 	OPTION_JSON,
@@ -28,10 +20,6 @@ enum {
 	OPTION_DROP,
 	OPTION_DUPLICATE,
 	OPTION_REORDER,
-	OPTION_CHAOS,
-	OPTION_CHAOS_RANKS,
-	OPTION_SWITCH_DECIDES,
-	OPTION_CHANGES,
 	OPTION_COLLECTIVE,
 	OPTION_NCCL_TESTS,
 	OPTION_PERCENTILES
@@ -70,18 +58,6 @@ static const struct argp_option known_options[] = {
 	{"drop", OPTION_DROP, "PERCENT", 0, "each worker loses this share of its packets", 6},
 	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "... duplicates this share", 6},
 	{"reorder", OPTION_REORDER, "PERCENT", 0, "... delays this share", 6},
-	{"chaos", OPTION_CHAOS, NULL, 0,
-	 "lose, duplicate and delay 1 % of all packets, and kill and restart the switch every "
-	 "second",
-	 6},
-	{"chaos-ranks", OPTION_CHAOS_RANKS, NULL, 0,
-	 "kill and restart a rank every second, and check every sum of those that are there (10 s, "
-	 "or --seconds)",
-	 6},
-	{"switch-decides", OPTION_SWITCH_DECIDES, NULL, 0,
-	 "with --chaos-ranks, the switch decides which ranks go on", 6},
-	{"changes", OPTION_CHANGES, "N", 0,
-	 "with --chaos-ranks, end after N changes of its members", 6},
 	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1}, /* as nccl-tests has it */
 	{0},
 };
@@ -227,19 +203,15 @@ static error_t parse_size_option(int key, char *text, struct argp_state *state,
 /* What was not given. */
 static void complete(struct bench_options *options)
 {
-	const uint64_t most = options->chaos_ranks ? CHAOS_MAX : DEFAULT_MAX;
+	const uint64_t most = options->default_max;
 
-	if ((options->chaos || options->chaos_ranks) && !options->local_workers)
-		options->local_workers = 4;
 	if (options->max_bytes == 0)
 		options->max_bytes = options->min_bytes > most ? options->min_bytes : most;
 	if (options->types == 0)
-		options->types = options->chaos_ranks ? CHAOS_TYPES : 1u << SML_FLOAT32;
-	if (options->chaos_ranks && !options->changes && !options->seconds)
-		options->seconds = CHAOS_SECONDS;
+		options->types = options->default_types;
 }
 
-/* Packets that are lost, and ranks that come and go. */
+/* Packets that are lost. */
 static error_t parse_fault_option(int key, char *text, struct argp_state *state,
 				  struct bench_options *options)
 {
@@ -252,19 +224,6 @@ static error_t parse_fault_option(int key, char *text, struct argp_state *state,
 		return 0;
 	case OPTION_REORDER:
 		options->reorder = parse_percent(state, text);
-		return 0;
-	case OPTION_CHAOS:
-		options->chaos = true;
-		options->drop = options->duplicate = options->reorder = CHAOS_PER_MILLION;
-		return 0;
-	case OPTION_CHAOS_RANKS:
-		options->chaos_ranks = true;
-		return 0;
-	case OPTION_SWITCH_DECIDES:
-		options->switch_decides = true;
-		return 0;
-	case OPTION_CHANGES:
-		options->changes = parse_number(key, state, text, 1000000);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -293,10 +252,6 @@ void bench_default_wire(struct bench_options *options, enum sml_wire wire)
 /* All options are known: check them together, and set what was not given. */
 static void finish(struct bench_options *options, const struct argp_state *state)
 {
-	if (options->changes && !options->chaos_ranks)
-		argp_error(state, "--changes is for --chaos-ranks");
-	if (options->switch_decides && !options->chaos_ranks)
-		argp_error(state, "--switch-decides is for --chaos-ranks");
 	if (options->pause_ms && !options->seconds)
 		argp_error(state, "--pause is for --seconds");
 	complete(options);
@@ -367,26 +322,26 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	return parse_fault_option(key, text, state, options);
 }
 
-void bench_parse(int argc, char **argv, struct bench_options *options)
-{
-	static const struct argp argp = {
-		.options = known_options,
-		.parser = parse_option,
-		.doc = "Measure all-reduce or another collective, and check every result on every "
-		       "rank.\v"
-		       "Without --local-workers, this process is one rank of a job if a "
-		       "launcher has set RANK and WORLD_SIZE (or its own variables). "
-		       "Otherwise it starts two local workers. Local workers use the switch of "
-		       "--switch or SWITCHML_SWITCH, if there is one; otherwise bench starts "
-		       "one.\n\n"
-		       "Four workers and a switch here, 1 MB to 64 MB, with 1 % of the packets "
-		       "lost:\n"
-		       "  switchml bench --local-workers 4 -b 1M --drop 1%\n\n"
-		       "One rank on each of four hosts, through the switch on the host box:\n"
-		       "  mpirun -n 4 --hostfile hosts switchml bench --switch box",
-	};
+const struct argp bench_argp = {
+	.options = known_options,
+	.parser = parse_option,
+	.doc = "Measure all-reduce or another collective, and check every result on every "
+	       "rank.\v"
+	       "Without --local-workers, this process is one rank of a job if a "
+	       "launcher has set RANK and WORLD_SIZE (or its own variables). "
+	       "Otherwise it starts two local workers. Local workers use the switch of "
+	       "--switch or SWITCHML_SWITCH, if there is one; otherwise bench starts "
+	       "one.\n\n"
+	       "Four workers and a switch here, 1 MB to 64 MB, with 1 % of the packets "
+	       "lost:\n"
+	       "  switchml bench --local-workers 4 -b 1M --drop 1%\n\n"
+	       "One rank on each of four hosts, through the switch on the host box:\n"
+	       "  mpirun -n 4 --hostfile hosts switchml bench --switch box",
+};
 
-	*options = (struct bench_options){
+struct bench_options bench_defaults(void)
+{
+	return (struct bench_options){
 		.min_bytes = 4,
 		.factor = 4,
 		.ops = 1u << SML_SUM,
@@ -395,6 +350,8 @@ void bench_parse(int argc, char **argv, struct bench_options *options)
 		.checks = 1,
 		.seed = 1,
 		.wire = SML_WIRE_DEFAULT,
+		.default_max = DEFAULT_MAX,
+		.default_types = 1u << SML_FLOAT32,
+		.news = -1,
 	};
-	argp_parse(&argp, argc, argv, 0, NULL, options);
 }

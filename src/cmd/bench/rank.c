@@ -276,17 +276,15 @@ static int report_all(struct rank *rank, const struct sml_config *config)
 	return error;
 }
 
-/* Tell the process that kills the switch, if there is one. */
-static void notify_killer(int news, const struct sml_config *config, const char *what)
+/* Tell whoever wants to know how far the ranks are. */
+static void give_news(int news, const struct sml_config *config, const char *what)
 {
 	if (news >= 0 && write(news, "", 1) != 1)
-		fprintf(stderr,
-			"switchml bench: rank %d: cannot tell the process that kills the switch "
-			"that %s: %s\n",
+		fprintf(stderr, "switchml bench: rank %d: cannot tell the parent that %s: %s\n",
 			config->rank, what, strerror(errno));
 }
 
-int bench_rank(const struct bench_options *options, const struct sml_config *config, int news)
+int bench_rank(const struct bench_options *options, const struct sml_config *config)
 {
 	struct rank rank = {.options = options};
 	int error, closed;
@@ -306,14 +304,14 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 		complain(config, NULL);
 		goto free_memory;
 	}
-	notify_killer(news, config, "the job has begun");
+	give_news(options->news, config, "the job has begun");
 	rank.number = (unsigned)sml_rank(rank.job);
 	rank.n_ranks = (unsigned)sml_world_size(rank.job);
 	rank.all = calloc(rank.n_ranks, sizeof(*rank.all));
 	if (rank.all == NULL)
 		fprintf(stderr, "switchml bench: rank %d: no memory\n", config->rank);
 	error = rank.all ? report_all(&rank, config) : -1;
-	notify_killer(news, config, "all calls are made");
+	give_news(options->news, config, "all calls are made");
 	closed = sml_close(rank.job);
 	if (closed && !error) {
 		fprintf(stderr, "switchml bench: rank %d could not leave the job: %s\n",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The results of `switchml bench --chaos-ranks`, as a line and as a JSON file. */
-#ifndef SML_CMD_BENCH_CHAOS_REPORT_H
-#define SML_CMD_BENCH_CHAOS_REPORT_H
+/* The results of build/tests/chaos --chaos-ranks, as a line and as a JSON file. */
+#ifndef SML_CHAOS_REPORT_H
+#define SML_CHAOS_REPORT_H
 
-#include "cmd/bench/bench.h"
+#include "chaos/chaos.h"
 
 struct chaos_results {
 	uint64_t changes;	 /* memberships that followed another one, and had a sum */
@@ -19,6 +19,6 @@ struct chaos_results {
 };
 
 /* Returns nonzero if anything was wrong, or the file cannot be written. */
-int chaos_report(const struct bench_options *options, const struct chaos_results *results);
+int chaos_report(const struct chaos_options *options, const struct chaos_results *results);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks as processes that are started, killed and started again: chaos_keeper.h. */
-#include "cmd/bench/chaos_keeper.h"
+/* Ranks as processes that are started, killed and started again: keeper.h. */
+#include "chaos/keeper.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ static _Noreturn void be_process(unsigned place, int fd)
 	/* Half of them send packets, even if all could share memory. */
 	if (!getenv("SWITCHML_HOST_GROUP"))
 		config.host_group = place % 2 ? 0 : -1;
-	bench_chaos_rank(keeper.options, &config, keeper.memory, place, fd);
+	chaos_rank(keeper.options, &config, keeper.memory, place, fd);
 }
 
 static int start_process(unsigned place)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The switch of `switchml bench --chaos-ranks`, which dies as well with --chaos: chaos_keeper.h. */
-#include "cmd/bench/chaos_keeper.h"
+/* The switch of build/tests/chaos --chaos-ranks, which dies as well with --chaos: keeper.h. */
+#include "chaos/keeper.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,10 +9,10 @@
 
 int chaos_start_switch(void)
 {
-	keeper.switch_pid = bench_switch_start(&keeper.port, true);
+	keeper.switch_pid = chaos_switch_start(&keeper.port, true);
 	if (keeper.switch_pid < 0)
 		return -EIO;
-	keeper.switch_ns = chaos_after_life(bench_now_ns(), bench_chaos_life_ms(&keeper.gen));
+	keeper.switch_ns = chaos_after_life(bench_now_ns(), chaos_life_ms(&keeper.gen));
 	snprintf(keeper.address, sizeof(keeper.address), "127.0.0.1:%u", keeper.port);
 	keeper.config.switch_address = keeper.address;
 	return 0;
@@ -20,7 +20,7 @@ int chaos_start_switch(void)
 
 bool chaos_has_switch(void)
 {
-	return keeper.options->switch_address || keeper.switch_pid > 0;
+	return keeper.options->bench.switch_address || keeper.switch_pid > 0;
 }
 
 void chaos_kill_switch(void)
@@ -41,6 +41,6 @@ int chaos_strike_switch(uint64_t now_ns)
 	chaos_kill_switch();
 	keeper.results.switch_kills++;
 	keeper.switch_killed_ns = now_ns;
-	keeper.switch_ns = chaos_after_ms(now_ns, bench_chaos_gap_ms(&keeper.gen));
+	keeper.switch_ns = chaos_after_ms(now_ns, chaos_gap_ms(&keeper.gen));
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `switchml sim`: run the protocol in the deterministic simulator with one seed or many, and shrink
- * failing worlds.
+ * build/tests/sim: run the protocol in the deterministic simulator with one seed or many, and
+ * shrink failing worlds.
  */
 #include <argp.h>
 #include <errno.h>
@@ -13,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cmd/commands.h"
 #include "sim/control/control.h"
 #include "sim/run.h"
 
@@ -62,7 +61,7 @@ static void make_world(const struct options *options, uint64_t seed, struct sim_
 
 static void print_command(const struct options *options, uint64_t seed)
 {
-	printf("switchml sim%s --seed %" PRIu64 "%s%s",
+	printf("build/tests/sim%s --seed %" PRIu64 "%s%s",
 	       options->elastic	  ? " --elastic"
 	       : options->control ? " --control"
 				  : "",
@@ -304,8 +303,7 @@ static int run_many(const struct options *options)
 	int fds[2], status, rc = 0;
 
 	if (pipe(fds) < 0) {
-		fprintf(stderr, "switchml sim: cannot open a pipe for --jobs: %s\n",
-			strerror(errno));
+		fprintf(stderr, "sim: cannot open a pipe for --jobs: %s\n", strerror(errno));
 		return BROKEN;
 	}
 	fflush(stdout);
@@ -316,7 +314,7 @@ static int run_many(const struct options *options)
 			close(fds[0]);
 			run_job(options, job, fds[1]);
 		} else if (pid < 0) {
-			fprintf(stderr, "switchml sim: cannot start a process for --jobs: %s\n",
+			fprintf(stderr, "sim: cannot start a process for --jobs: %s\n",
 				strerror(errno));
 			rc = BROKEN;
 		}
@@ -329,7 +327,7 @@ static int run_many(const struct options *options)
 			rc = BROKEN;
 	if (sum.seeds != options->n_seeds) {
 		fprintf(stderr,
-			"switchml sim: only %" PRIu64 " of %" PRIu64
+			"sim: only %" PRIu64 " of %" PRIu64
 			" seeds were run, because a process of --jobs died\n",
 			sum.seeds, options->n_seeds);
 		rc = BROKEN;
@@ -476,7 +474,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	return 0;
 }
 
-int sml_command_sim(int argc, char **argv)
+int main(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = option_list,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `switchml bench --chaos-ranks`: the keeper of ranks that are killed with SIGKILL and started
+ * build/tests/chaos --chaos-ranks: the keeper of ranks that are killed with SIGKILL and started
  * again about once a second. It decides who the members are, as a launcher would, and judges every
  * error: it must follow from what was killed, and name nobody who was not.
  *
@@ -12,7 +12,7 @@
  *
  * When no member of the last membership is in it any more, all idle processes are the next one. A
  * member that dies ends it, and so does the wish to let in a process that is back. With
- * --switch-decides, it decides only at first, and where the switch cannot (chaos_decided.c).
+ * --switch-decides, it decides only at first, and where the switch cannot (decided.c).
  *
  * This process has no threads, because it forks while ranks run. The switch is another process.
  */
@@ -22,7 +22,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "cmd/bench/chaos_keeper.h"
+#include "chaos/keeper.h"
 
 /* Of every call of a rank. Whatever reaches it is an error here. */
 #define CALL_MS 45000
@@ -33,7 +33,7 @@
  */
 static bool has_changed_enough(void)
 {
-	const struct bench_options *options = keeper.options;
+	const struct chaos_options *options = keeper.options;
 	uint64_t enough = options->changes;
 
 	if (options->switch_decides && keeper.results.decisions == 0)
@@ -127,7 +127,7 @@ static int end_all(void)
 	}
 	if (error == 0 && !await_all(is_closed)) {
 		keeper.results.hangs++;
-		fprintf(stderr, "switchml bench: not all ranks have stopped\n");
+		fprintf(stderr, "chaos: not all ranks have stopped\n");
 	}
 	for (unsigned i = 0; i < keeper.n; i++)
 		if (keeper.processes[i].state != ABSENT)
@@ -135,26 +135,26 @@ static int end_all(void)
 	return error;
 }
 
-static int prepare(const struct bench_options *options, const struct sml_config *config)
+static int prepare(const struct chaos_options *options, const struct sml_config *config)
 {
 	keeper.options = options;
 	keeper.config = *config;
-	keeper.n = options->local_workers;
-	gen_from_seed(&keeper.gen, options->seed);
+	keeper.n = options->bench.local_workers;
+	gen_from_seed(&keeper.gen, options->bench.seed);
 	if (keeper.config.timeout_ms > CALL_MS)
 		keeper.config.timeout_ms = CALL_MS;
-	if (!options->job && !getenv("SWITCHML_JOB"))
+	if (!options->bench.job && !getenv("SWITCHML_JOB"))
 		keeper.config.job = "chaos";
 	keeper.memory = mmap(NULL, sizeof(*keeper.memory), PROT_READ | PROT_WRITE,
 			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (keeper.memory == MAP_FAILED)
 		return -ENOMEM;
-	if (options->seconds)
-		keeper.end_ns = chaos_after_ms(bench_now_ns(), options->seconds * 1000);
-	return options->switch_address ? 0 : chaos_start_switch();
+	if (options->bench.seconds)
+		keeper.end_ns = chaos_after_ms(bench_now_ns(), options->bench.seconds * 1000);
+	return options->bench.switch_address ? 0 : chaos_start_switch();
 }
 
-int bench_chaos_ranks(const struct bench_options *options, const struct sml_config *config)
+int chaos_kill_ranks(const struct chaos_options *options, const struct sml_config *config)
 {
 	int error = prepare(options, config);
 
@@ -165,7 +165,7 @@ int bench_chaos_ranks(const struct bench_options *options, const struct sml_conf
 	}
 	chaos_kill_switch();
 	if (error)
-		fprintf(stderr, "switchml bench: %s\n", strerror(-error));
+		fprintf(stderr, "chaos: %s\n", strerror(-error));
 	keeper.results.sums = keeper.memory->sums;
 	keeper.results.wrong = keeper.memory->wrong;
 	return chaos_report(options, &keeper.results) || error ? 1 : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who the members are, and what they answer: chaos_keeper.h. */
-#include "cmd/bench/chaos_keeper.h"
+/* Who the members are, and what they answer: keeper.h. */
+#include "chaos/keeper.h"
 
 #include <poll.h>
 #include <string.h>

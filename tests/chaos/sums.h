@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sums of a rank of `switchml bench --chaos-ranks`. */
-#ifndef SML_CMD_BENCH_CHAOS_SUMS_H
-#define SML_CMD_BENCH_CHAOS_SUMS_H
+/* The sums of a rank of build/tests/chaos --chaos-ranks. */
+#ifndef SML_CHAOS_SUMS_H
+#define SML_CHAOS_SUMS_H
 
-#include "cmd/bench/chaos_ranks.h"
+#include "chaos/ranks.h"
 
 struct chaos_sums {
-	const struct bench_options *options;
+	const struct chaos_options *options;
 	struct chaos_memory *memory;
 	unsigned place; /* of this process */
 	struct bench_buffers buffers;

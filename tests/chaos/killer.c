@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `switchml bench --chaos`: a process that runs the switch in a child process, kills it with
+ * build/tests/chaos --chaos: a process that runs the switch in a child process, kills it with
  * SIGKILL at random times, and starts it again at the same address. Times come from the seed.
  */
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/plural.h"
-#include "cmd/bench/bench.h"
+#include "chaos/chaos.h"
 #include "cmd/shared/status_client.h"
 #include "sim/gen.h"
 #include "switch/switch.h"
@@ -49,8 +49,7 @@ static void be_switch(uint16_t port, bool is_silent, int tell)
 		(void)freopen("/dev/null", "w", stderr);
 	}
 	if (sml_switch_open(&opened, &config) < 0) {
-		dprintf(errors, "switchml bench: the switch cannot be started: %s\n",
-			sml_error_last());
+		dprintf(errors, "chaos: the switch cannot be started: %s\n", sml_error_last());
 		_exit(1);
 	}
 	port = sml_switch_port(opened);
@@ -60,7 +59,7 @@ static void be_switch(uint16_t port, bool is_silent, int tell)
 		pause();
 }
 
-pid_t bench_switch_start(uint16_t *port, bool is_silent)
+pid_t chaos_switch_start(uint16_t *port, bool is_silent)
 {
 	int fds[2];
 	ssize_t got;
@@ -77,17 +76,16 @@ pid_t bench_switch_start(uint16_t *port, bool is_silent)
 	return got == (ssize_t)sizeof(*port) ? pid : -1;
 }
 
-uint32_t bench_chaos_life_ms(struct gen *gen)
+uint32_t chaos_life_ms(struct gen *gen)
 {
 	return gen_range(gen, LIFE_LEAST_MS, LIFE_MOST_MS);
 }
 
-uint32_t bench_chaos_gap_ms(struct gen *gen)
+uint32_t chaos_gap_ms(struct gen *gen)
 {
 	return gen_below(gen, GONE_MOST_MS);
 }
 
-/* The pipe has an end when all workers have ended: this waits no longer than they do. */
 static void await_job(unsigned n_workers, int news)
 {
 	char byte;
@@ -112,8 +110,11 @@ static void live(uint32_t ms, int news)
 		pause();
 }
 
-/* In the keeper's process: never returns. */
-static void keep(const struct bench_options *options, const int news[2], int tell)
+/*
+ * In the keeper's process: never returns. It kills switches from the time when a byte of each
+ * worker has arrived, because a job that has not begun does not survive its switch.
+ */
+static void keep(const struct chaos_options *options, const int news[2], int tell)
 {
 	uint16_t port = 0;
 	struct gen gen;
@@ -121,27 +122,29 @@ static void keep(const struct bench_options *options, const int news[2], int tel
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	close(news[1]);
-	gen_from_seed(&gen, options->seed);
+	gen_from_seed(&gen, options->bench.seed);
 	for (unsigned life = 0;; life++) {
-		pid = bench_switch_start(&port, false);
+		pid = chaos_switch_start(&port, false);
 		if (pid < 0)
 			_exit(1);
 		if (life == 0 && write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
 			_exit(1);
 		if (life == 0)
-			await_job(options->local_workers, news[0]);
-		live(bench_chaos_life_ms(&gen), news[0]);
+			await_job(options->bench.local_workers, news[0]);
+		live(chaos_life_ms(&gen), news[0]);
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
 		if (n_kills != NULL)
 			__atomic_store_n(n_kills, life + 1, __ATOMIC_RELAXED);
-		fprintf(stderr, "switchml bench: chaos: the switch was killed, %u time%s now\n",
-			life + 1, life ? "s" : "");
-		usleep(bench_chaos_gap_ms(&gen) * 1000);
+		fprintf(stderr, "chaos: the switch was killed, %u time%s now\n", life + 1,
+			life ? "s" : "");
+		usleep(chaos_gap_ms(&gen) * 1000);
 	}
 }
 
-pid_t bench_chaos_start(const struct bench_options *options, const int news[2], uint16_t *port)
+/* Returns when the first switch can be used. Returns the keeper's process, or -1 after a message.
+ */
+static pid_t start_keeper(const struct chaos_options *options, const int news[2], uint16_t *port)
 {
 	int fds[2];
 	ssize_t got;
@@ -163,22 +166,42 @@ pid_t bench_chaos_start(const struct bench_options *options, const int news[2], 
 	return got == (ssize_t)sizeof(*port) ? pid : -1;
 }
 
-void bench_chaos_stop(pid_t pid, const struct bench_options *options, bool good)
+/* good: all ranks have ended without an error. */
+static void report(const struct chaos_options *options, bool good)
 {
 	unsigned n;
 
-	if (pid <= 0)
-		return;
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
 	if (n_kills == NULL)
 		return;
 	n = __atomic_load_n(n_kills, __ATOMIC_RELAXED);
 	/* nccl-tests' readers do not expect it among their lines. */
-	fprintf(options->nccl_tests ? stderr : stdout,
+	fprintf(options->bench.nccl_tests ? stderr : stdout,
 		"# Chaos: the switch was killed %u time%s (--seed %llu), and the job %s\n", n,
-		sml_plural(n), (unsigned long long)options->seed,
+		sml_plural(n), (unsigned long long)options->bench.seed,
 		!good	? "failed"
 		: n > 0 ? "went on each time"
 			: "was over before that");
+}
+
+int chaos_kill_switches(struct chaos_options *options, struct sml_config *config)
+{
+	char address[32];
+	uint16_t port = 0;
+	int news[2], status;
+	pid_t keeper;
+
+	if (pipe(news) < 0 || (keeper = start_keeper(options, news, &port)) < 0) {
+		fprintf(stderr, "chaos: the process that kills switches cannot be started\n");
+		return 1;
+	}
+	snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+	options->bench.switch_address = config->switch_address = address;
+	options->bench.news = news[1];
+	if (options->bench.seconds)
+		bench_end_by_signals(SA_RESTART);
+	status = bench_local(&options->bench, config);
+	kill(keeper, SIGKILL);
+	waitpid(keeper, NULL, 0);
+	report(options, status == 0);
+	return status;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sums of a rank of `switchml bench --chaos-ranks`: random calls, which are the same on all
- * members, and whose results all of them check (chaos_sums.h).
+ * The sums of a rank of build/tests/chaos --chaos-ranks: random calls, which are the same on all
+ * members, and whose results all of them check (sums.h).
  */
-#include "cmd/bench/chaos_sums.h"
+#include "chaos/sums.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static unsigned nth_bit(unsigned bits, unsigned n)
 static struct bench_case choose_case(const struct chaos_sums *sums, const struct chaos_order *order,
 				     uint32_t number)
 {
-	const struct bench_options *options = sums->options;
+	const struct bench_options *options = &sums->options->bench;
 	uint64_t most = options->max_bytes;
 	struct bench_case this = {.collective = BENCH_ALL_REDUCE, .members = order->members};
 	static struct gen gen; /* large */
@@ -88,7 +88,7 @@ int chaos_make_sum(struct chaos_sums *sums, struct sml_context *context,
 				bench_hash(&this, sums->buffers.recv));
 	if (wrong > 0)
 		fprintf(stderr,
-			"switchml bench: rank %d (process %u) of membership %u: sum %u of %zu %s "
+			"chaos: rank %d (process %u) of membership %u: sum %u of %zu %s "
 			"has %llu wrong elements\n",
 			order->rank, order->members[order->rank], order->membership, number,
 			this.count, bench_type_name(this.type), (unsigned long long)wrong);

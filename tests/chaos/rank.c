@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank of `switchml bench --chaos-ranks` (chaos_ranks.h). The main thread is in one membership
+ * A rank of build/tests/chaos --chaos-ranks (ranks.h). The main thread is in one membership
  * after the other. The other thread reads orders, so that it can end a join for which a member is
  * missing. Orders come one by one, so one to abandon a join can never end the next one.
  */
@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "cmd/bench/chaos_sums.h"
+#include "chaos/sums.h"
 
 /* How long the switch waits for ranks that have not asked. Those that are later begin anew. */
 #define ASK_MS 2000
@@ -280,8 +280,8 @@ static void leave(void)
 	answer(&closed);
 }
 
-void bench_chaos_rank(const struct bench_options *options, const struct sml_config *config,
-		      struct chaos_memory *memory, unsigned place, int fd)
+void chaos_rank(const struct chaos_options *options, const struct sml_config *config,
+		struct chaos_memory *memory, unsigned place, int fd)
 {
 	const struct chaos_order *order;
 	pthread_t reader;
@@ -291,11 +291,11 @@ void bench_chaos_rank(const struct bench_options *options, const struct sml_conf
 	self.sums.memory = memory;
 	self.sums.place = place;
 	self.fd = fd;
-	self.sums.buffers.input = malloc(options->max_bytes + 8);
-	self.sums.buffers.output = malloc(options->max_bytes + 8);
+	self.sums.buffers.input = malloc(options->bench.max_bytes + 8);
+	self.sums.buffers.output = malloc(options->bench.max_bytes + 8);
 	if (!self.sums.buffers.input || !self.sums.buffers.output ||
 	    sml_thread_start(&reader, "orders", read_orders, NULL) < 0) {
-		fprintf(stderr, "switchml bench: no memory for a rank\n");
+		fprintf(stderr, "chaos: no memory for a rank\n");
 		_exit(1);
 	}
 	for (;;) {

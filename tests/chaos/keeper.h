@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The keeper of `switchml bench --chaos-ranks` (chaos_ranks.c): its processes, and what its files
+ * The keeper of build/tests/chaos --chaos-ranks (ranks.c): its processes, and what its files
  * share. It has one thread, and one of these structures.
  */
-#ifndef SML_CMD_BENCH_CHAOS_KEEPER_H
-#define SML_CMD_BENCH_CHAOS_KEEPER_H
+#ifndef SML_CHAOS_KEEPER_H
+#define SML_CHAOS_KEEPER_H
 
 #include "base/clock.h"
-#include "cmd/bench/chaos_ranks.h"
-#include "cmd/bench/chaos_report.h"
+#include "chaos/ranks.h"
+#include "chaos/report.h"
 #include "sim/gen.h"
 
 /* Pids of killed processes, for the judge; a pid is used again only after many others. */
@@ -45,7 +45,7 @@ struct chaos_process {
 };
 
 struct chaos_keeper {
-	const struct bench_options *options;
+	const struct chaos_options *options;
 	struct sml_config config;
 	struct gen gen;
 	struct chaos_memory *memory;
@@ -85,7 +85,7 @@ static inline uint64_t chaos_after_ms(uint64_t ns, uint64_t ms)
 	return ns + ms * SML_NS_PER_MS;
 }
 
-/* ---- chaos_switch.c ---- */
+/* ---- switch.c ---- */
 
 int chaos_start_switch(void);
 /* A rank that joins does not wait for a switch that does not listen. */
@@ -94,7 +94,7 @@ void chaos_kill_switch(void);
 /* If it is time, and the first membership has begun: it is killed, or started again. */
 int chaos_strike_switch(uint64_t now_ns);
 
-/* ---- chaos_process.c ---- */
+/* ---- process.c ---- */
 
 unsigned chaos_count(enum chaos_state state);
 /* Returns NULL if there is no such process any more. */
@@ -112,7 +112,7 @@ uint64_t chaos_after_life(uint64_t ns, uint32_t ms);
 void chaos_strike_one(uint64_t now_ns);
 int chaos_bring_back(uint64_t now_ns);
 
-/* ---- chaos_judge.c: does an error follow from what was killed? ---- */
+/* ---- judge.c: does an error follow from what was killed? ---- */
 
 void chaos_complain(const char *what, const struct chaos_process *process, const char *text);
 void chaos_unexpected(const struct chaos_process *process, const char *text);
@@ -125,7 +125,7 @@ void chaos_judge(const struct chaos_process *process, const struct chaos_answer 
 void chaos_judge_membership(void);
 void chaos_look_for_hangs(uint64_t now_ns);
 
-/* ---- chaos_decided.c: the switch decides ---- */
+/* ---- decided.c: the switch decides ---- */
 
 void chaos_judge_decided(struct chaos_process *process, const struct chaos_answer *answer);
 /* The first sum of a membership. False if it is not the last one that is known. */
@@ -134,7 +134,7 @@ void chaos_follow_decisions(void);
 /* While all are to stop. */
 void chaos_end_decisions(void);
 
-/* ---- chaos_members.c ---- */
+/* ---- members.c ---- */
 
 /* Wait for answers, up to `ms`, and take all that are there. */
 void chaos_hear_all(int ms);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the process that kills ranks (chaos_ranks.c) and the ranks (chaos_rank.c) share. Each rank
+ * What the process that kills ranks (ranks.c) and the ranks (rank.c) share. Each rank
  * is a process with a number of its own, which is new when it is started again. Its inputs come
  * from that number, so a sum with contributions of others than the members is wrong.
  *
@@ -18,10 +18,10 @@
  * without an order, after an error or when processes wait to join, and numbers it together with
  * its members. ANSWER_SUMMED then says who they are.
  */
-#ifndef SML_CMD_BENCH_CHAOS_RANKS_H
-#define SML_CMD_BENCH_CHAOS_RANKS_H
+#ifndef SML_CHAOS_RANKS_H
+#define SML_CHAOS_RANKS_H
 
-#include "cmd/bench/bench.h"
+#include "chaos/chaos.h"
 
 struct chaos_order {
 	/* ORDER_ABORT: only the call in progress. */
@@ -59,8 +59,7 @@ struct chaos_memory {
 };
 
 /* In a rank's process: obey orders that come from this socket. Does not return. */
-_Noreturn void bench_chaos_rank(const struct bench_options *options,
-				const struct sml_config *config, struct chaos_memory *memory,
-				unsigned place, int fd);
+_Noreturn void chaos_rank(const struct chaos_options *options, const struct sml_config *config,
+			  struct chaos_memory *memory, unsigned place, int fd);
 
 #endif

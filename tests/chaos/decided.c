@@ -2,13 +2,13 @@
 /*
  * `switchml bench --chaos-ranks --switch-decides`: ranks ask the switch who goes on, and new
  * processes wait there. The keeper only kills, and checks that all members know the same members,
- * in the right order (chaos_keeper.h).
+ * in the right order (keeper.h).
  *
  * If a rank dies while there is no switch, the next switch cannot know who is left, and says that
  * the program must decide. Then the keeper does: all give up, and those that are there begin a job
  * with another name.
  */
-#include "cmd/bench/chaos_keeper.h"
+#include "chaos/keeper.h"
 
 #include <errno.h>
 #include <string.h>

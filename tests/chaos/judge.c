@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The judge of errors: chaos_keeper.h. */
-#include "cmd/bench/chaos_keeper.h"
+/* The judge of errors: keeper.h. */
+#include "chaos/keeper.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 void chaos_complain(const char *what, const struct chaos_process *process, const char *text)
 {
-	fprintf(stderr, "switchml bench: %s: process %u (pid %d) in membership %u: %s\n", what,
+	fprintf(stderr, "chaos: %s: process %u (pid %d) in membership %u: %s\n", what,
 		process->number, process->pid, keeper.membership, text);
 }
 
@@ -113,7 +113,7 @@ void chaos_judge_membership(void)
 {
 	if (keeper.unexplained[0] && !keeper.has_cause) {
 		keeper.results.unexpected++;
-		fprintf(stderr, "switchml bench: membership %u was aborted without a cause: %s\n",
+		fprintf(stderr, "chaos: membership %u was aborted without a cause: %s\n",
 			keeper.membership, keeper.unexplained);
 	}
 	keeper.unexplained[0] = '\0';
