@@ -6,11 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control/release.h"
 #include "demo/data.h"
 
+static void print_version(FILE *out, struct argp_state *state)
+{
+	(void)state;
+	fprintf(out, DEMO_NAME " %s\n", sml_release_text());
+}
+
 /* argp looks for a global variable of this name, so it must not be static. */
-__attribute__((visibility("default"))) const char *argp_program_version =
-	DEMO_NAME " " SML_VERSION_STRING;
+__attribute__((visibility("default"))) void (*argp_program_version_hook)(
+	FILE *, struct argp_state *) = print_version;
 
 enum key {
 	KEY_LOSS = 256,

@@ -6,8 +6,8 @@
 
 #include "cmd/commands.h"
 #include "cmd/shared/standard.h"
+#include "control/release.h"
 #include "lib/settings/unknown.h"
-#include "switchml.h"
 
 struct command {
 	const char *name;
@@ -42,6 +42,16 @@ static void print_help(FILE *out)
 		"`man switchml-COMMAND' says more.\n");
 }
 
+/* argp answers every command's --version with it, and looks for a global variable of this name. */
+static void print_version(FILE *out, struct argp_state *state)
+{
+	(void)state;
+	fprintf(out, "switchml %s\n", sml_release_text());
+}
+
+__attribute__((visibility("default"))) void (*argp_program_version_hook)(
+	FILE *, struct argp_state *) = print_version;
+
 static void warn(void *self, const char *text)
 {
 	fprintf(stderr, "%s: warning: %s\n", (const char *)self, text);
@@ -60,7 +70,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (!strcmp(asked, "--version") || !strcmp(asked, "-V")) {
-		printf("switchml %s\n", SML_VERSION_STRING);
+		print_version(stdout, NULL);
 		return 0;
 	}
 	for (size_t i = 0; i < N_COMMANDS; i++) {

@@ -102,7 +102,8 @@ static unsigned bit_of(const ProtobufCMessageDescriptor *descriptor,
 static bool may_have_unknown(const ProtobufCMessageDescriptor *descriptor)
 {
 	return descriptor == &sml_control__join__descriptor ||
-	       descriptor == &sml_control__abort__descriptor;
+	       descriptor == &sml_control__abort__descriptor ||
+	       descriptor == &sml_control__status__descriptor;
 }
 
 static int scan_field(const ProtobufCFieldDescriptor *field, struct bytes value, unsigned depth)

@@ -136,6 +136,35 @@ grep -q "^ok *data port.*$(cat "$work/port")" "$work/out" || fail "doctor: the o
 expect "status" 0 "$switchml" status --json --switch "$address"
 expect_json "status has the data port" "all[0]['data_port'] == $(cat "$work/port")"
 
+# A switch whose release is called alike, and whose protocol is another one: bytes of Envelope.status.
+cat >"$work/other" <<'PYTHON'
+import socket, sys
+status = b"\x0a\x05" + sys.argv[1].encode() + (b"\x50" + bytes([int(sys.argv[2])]) if sys.argv[2] != "0" else b"")
+message = b"\x72" + bytes([len(status)]) + status
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+link = listener.accept()[0]
+while link.recv(4096):
+    link.sendall(len(message).to_bytes(4, "big") + message)
+PYTHON
+# Title, release, number of the protocol, what doctor says of them.
+expect_version() {
+	local asked
+	: >"$work/at"
+	python3 "$work/other" "$2" "$3" >"$work/at" &
+	await test -s "$work/at"
+	asked=127.0.0.1:$(cat "$work/at")
+	# Its data port does not exist.
+	expect "doctor, $1" 1 "$switchml" doctor --switch "$asked"
+	grep -q "$4" "$work/out" || fail "doctor, $1: not said"
+}
+release=$("$switchml" --version) protocol=$(sed -n 's/.*control protocol \([0-9]*\),.*/\1/p' <<<"$release")
+[[ $release =~ ^switchml\ 0\.1\.0\ \(control\ protocol\ [0-9]+,\ commit\ [0-9a-z-]+\)$ ]] || fail "--version: $release"
+[ "$("$switchml" status --version)" = "$release" ] && ok "--version" || fail "status --version"
+expect_version "another protocol" 0.1.0 7 '^problem *switch version *0.1.0 has control protocol 7, and 0.1.0 here has'
+expect_version "an old switch" 0.1.0 0 '^problem *switch version .*control protocol before 22,'
+expect_version "another release of the same protocol" 0.1.9 "$protocol" '^ok *switch version *0.1.9, with control protocol'
+
 expect "doctor, a wrong setting" 1 env SWITCHML_RANK=none "$switchml" doctor
 grep -q '^ *fix: correct or unset' "$work/out" || fail "doctor does not say how to fix the setting"
 expect "doctor --json, a wrong setting" 1 env SWITCHML_RANK=none "$switchml" doctor --json

@@ -166,11 +166,13 @@ TEST(unknown_fields_are_refused)
 	/* Field 99 of Ping, and of a submessage: Ping.stripe. */
 	assert_int_equal(read_repeated(6, "\x98\6\1", 3, 1), -EPROTO);
 	assert_int_equal(read_repeated(6, "\xf2\1\3\x98\6\1", 6, 1), -EPROTO);
-	/* But peers of different versions refuse each other with Join and Abort. */
+	/* But peers of different versions refuse each other with Join and Abort, and ask for a
+	 * Status. */
 	assert_int_equal(read_repeated(1, "\x98\6\1", 3, 16), 1);
 	assert_int_equal(read_repeated(1, "\x98\6\1", 3, 17), -EPROTO);
 	assert_int_equal(read_repeated(10, "\x98\6\1", 3, 16), 1);
 	assert_int_equal(read_repeated(10, "\x98\6\1", 3, 17), -EPROTO);
+	assert_int_equal(read_repeated(14, "\x98\6\1", 3, 16), 1);
 }
 
 /* To C, the name would end at it, and be another job's. */

@@ -62,17 +62,23 @@ static const char *name_of(const struct peers *peers, unsigned host)
 
 /* ---- ranks ---- */
 
-static void judge_version(struct peers *peers, unsigned rank)
+/* What the rank and rank 0 do not have in common decides, not what their releases are called. */
+static bool judge_version(struct peers *peers, unsigned rank)
 {
-	const char *first = peers_text(peers, 0, "version"),
-		   *own = peers_text(peers, rank, "version");
+	const int first = number_of(peers->ranks[0].hello, "protocol"),
+		  own = number_of(peers->ranks[rank].hello, "protocol");
+	char protocol[32] = "before 22";
 
-	if (strcmp(first, own) == 0)
-		return;
-	doctor_say(peers->doctor, DOCTOR_WARNING, "version",
-		   "rank %u on %s has version %s, rank 0 has %s", rank,
-		   name_of(peers, peers->ranks[rank].host), own, first);
-	doctor_fix(peers->doctor, "install the same version on all hosts");
+	if (first == own || !peers->ranks[0].hello)
+		return true;
+	if (own != 0)
+		snprintf(protocol, sizeof(protocol), "%d", own);
+	doctor_say(peers->doctor, DOCTOR_PROBLEM, "version",
+		   "rank %u on %s (%s) has control protocol %s, rank 0 (%s) has %d", rank,
+		   name_of(peers, peers->ranks[rank].host), peers_text(peers, rank, "version"),
+		   protocol, peers_text(peers, 0, "version"), first);
+	doctor_fix(peers->doctor, "install the same release on all hosts");
+	return false;
 }
 
 static const struct {
@@ -130,8 +136,9 @@ void peers_judge_ranks(struct peers *peers)
 	for (unsigned i = 0; i < peers->n_ranks; i++) {
 		if (!peers->ranks[i].hello)
 			continue;
-		judge_version(peers, i);
-		judge_settings(peers, i);
+		/* Another release has other settings, too: they are not the cause. */
+		if (judge_version(peers, i))
+			judge_settings(peers, i);
 		judge_clock(peers, i);
 	}
 }

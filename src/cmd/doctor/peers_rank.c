@@ -13,6 +13,7 @@
 #include "base/host.h"
 #include "cmd/doctor/peers.h"
 #include "cmd/shared/status_client.h"
+#include "control/envelope.h"
 #include "lib/host/identity.h"
 #include "lib/settings/settings.h"
 
@@ -59,11 +60,11 @@ static json_t *hello(const struct rank *self)
 	if (self->config->host_group)
 		sml_host_machine(machine);
 	snprintf(host, sizeof(host), "%016llx", (unsigned long long)sml_host_hash());
-	return json_pack("{s:s, s:i, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:o}", "switchml", "hello",
-			 "rank", self->config->rank, "name", name, "machine", machine, "host", host,
-			 "pid", (int)getpid(), "version", SML_VERSION_STRING, "udp",
-			 self->sockets.udp_port, "tcp", self->sockets.tcp_port, "settings",
-			 settings_of(self->config));
+	return json_pack("{s:s, s:i, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:o}", "switchml",
+			 "hello", "rank", self->config->rank, "name", name, "machine", machine,
+			 "host", host, "pid", (int)getpid(), "version", SML_VERSION_STRING,
+			 "protocol", SML_CONTROL_PROTOCOL, "udp", self->sockets.udp_port, "tcp",
+			 self->sockets.tcp_port, "settings", settings_of(self->config));
 }
 
 /* ---- what rank 0 asks for ---- */

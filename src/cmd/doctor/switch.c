@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "base/error.h"
 #include "cmd/doctor/doctor.h"
 #include "cmd/shared/status_client.h"
+#include "control/envelope.h"
 #include "core/pool.h"
 #include "core/wire.h"
 #include "lib/transport/interface.h"
@@ -119,14 +121,20 @@ static void check_data_port(struct doctor *doctor, int udp, struct sml_status_cl
 
 static void check_version(struct doctor *doctor, const SmlControl__Status *status)
 {
-	if (!strcmp(status->version, SML_VERSION_STRING)) {
-		doctor_say(doctor, DOCTOR_OK, "switch version", "%s, the same as here",
-			   status->version);
+	char protocol[32] = "before 22";
+
+	if (status->protocol == SML_CONTROL_PROTOCOL) {
+		doctor_say(doctor, DOCTOR_OK, "switch version",
+			   "%s, with control protocol %u, the same as here", status->version,
+			   status->protocol);
 		return;
 	}
-	doctor_say(doctor, DOCTOR_WARNING, "switch version", "%s, but %s here", status->version,
-		   SML_VERSION_STRING);
-	doctor_fix(doctor, "install the same version on all machines");
+	if (status->protocol != 0)
+		snprintf(protocol, sizeof(protocol), "%u", status->protocol);
+	doctor_say(doctor, DOCTOR_PROBLEM, "switch version",
+		   "%s has control protocol %s, and %s here has %u: it refuses this host's ranks",
+		   status->version, protocol, SML_VERSION_STRING, (unsigned)SML_CONTROL_PROTOCOL);
+	doctor_fix(doctor, "install the same release on all machines");
 }
 
 /* As the library binds its sockets. False: that is not possible, and told. */

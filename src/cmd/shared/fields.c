@@ -228,6 +228,7 @@ static const struct sml_record waiting_record = RECORD(waiting);
 #define MEMBERS(type, member, ...) ARRAY(type, #member, SmlControl__Status, member, __VA_ARGS__)
 static const struct sml_field status[] = {
 	MEMBER(version),
+	MEMBER(protocol, .help = "The control protocol's number; 0: the switch is too old to say."),
 	MEMBER(dataplane),
 	MEMBER(data_port),
 	AS(SML_FIELD_MS, "uptime_ms", SmlControl__Status, uptime_ms),

@@ -520,6 +520,7 @@ static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
 	describe_waiting(jobs, whole);
 	describe_dataplane(jobs, &whole->counters);
 	status->version = (char *)(uintptr_t)SML_VERSION_STRING;
+	status->protocol = SML_CONTROL_PROTOCOL;
 	status->dataplane = (char *)(uintptr_t)jobs->operations->name;
 	status->slots = jobs->config.max_slots;
 	status->slots_in_use = jobs->slots_in_use;
