@@ -598,7 +598,7 @@ SML_API int sml_reduce(struct sml_context *context, const void *send, void *recv
 /*
  * Copy root's count elements to all ranks: data is read on root, and written on every other rank.
  * There it may be NULL: the rank takes part, and does not want the elements. count may be 0. The
- * errors are those of sml_allreduce().
+ * buffer needs no alignment. The errors are those of sml_allreduce().
  */
 SML_API int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
 			  int root);
@@ -607,7 +607,7 @@ SML_API int sml_broadcast(struct sml_context *context, void *data, size_t count,
  * Gather every rank's count elements: rank r's send is copied to recv + r x count elements, on all
  * ranks. recv has world_size x count elements. In place: rank r passes send = recv + r x count
  * elements, which are then not written. Any other overlap of send and recv is refused with -EINVAL.
- * The other errors are those of sml_allreduce().
+ * The buffers need no alignment. The other errors are those of sml_allreduce().
  */
 SML_API int sml_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
 			  enum sml_type type);

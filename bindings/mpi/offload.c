@@ -84,11 +84,13 @@ static struct load load_of(const struct sml_mpi_call *call)
 }
 
 /*
- * The job needs aligned buffers. Of a reduce-scatter in place, MPI's result is at the
+ * The job needs aligned buffers, but for broadcasts. Of a reduce-scatter in place, MPI's result is at the
  * beginning of the vector, and the job's is at this rank's part.
  */
 static bool needs_copy(const struct sml_mpi_call *call, const struct load *load)
 {
+	if (call->collective == SML_MPI_BCAST)
+		return false;
 	return !is_aligned(load->send, call->kind.type) ||
 	       !is_aligned(load->recv, call->kind.type) ||
 	       (call->collective == SML_MPI_REDUCE_SCATTER && call->send == MPI_IN_PLACE);
@@ -200,9 +202,10 @@ static bool is_plain(MPI_Datatype type)
 static int offload_packed(struct sml_mpi_call *call, void *buffer, int count, MPI_Datatype type)
 {
 	struct sml_mpi_communicator *communicator = call->communicator;
-	int position = 0, bytes = (int)call->count, error = MPI_SUCCESS;
+	int position = 0, error = MPI_SUCCESS;
+	int bytes = (int)(call->count * sml_type_size(call->kind.type));
 
-	call->recv = malloc(call->count);
+	call->recv = malloc((size_t)bytes);
 	if (call->recv == NULL) {
 		sml_abort(communicator->job, "no memory to pack the data of an MPI_Bcast");
 		return raise_job(communicator, -ENOMEM);
@@ -225,15 +228,16 @@ int sml_mpi_offload_bcast(struct sml_mpi_communicator *communicator, void *buffe
 			  MPI_Datatype type, int root)
 {
 	int size = 0;
+	enum sml_type element = sml_mpi_element_of(type);
 	struct sml_mpi_call call = {.collective = SML_MPI_BCAST,
 				    .communicator = communicator,
-				    .kind = {.type = SML_BYTE},
+				    .kind = {.type = element},
 				    .send = buffer,
 				    .recv = buffer,
 				    .root = root};
 
 	PMPI_Type_size(type, &size);
-	call.count = (size_t)count * (size_t)size;
+	call.count = (size_t)count * (size_t)size / sml_type_size(element);
 	return is_plain(type) ? sml_mpi_offload(&call) : offload_packed(&call, buffer, count, type);
 }
 

@@ -2,6 +2,7 @@
 #include "bindings/mpi/offloadable.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 enum number { NONE, FLOAT, SIGNED, UNSIGNED, BOOLEAN };
 
@@ -113,4 +114,79 @@ bool sml_mpi_kind_of(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op)
 	last.op = op;
 	last.kind = *kind;
 	return true;
+}
+
+static enum sml_type named_element_of(MPI_Datatype type)
+{
+	enum number number = number_of(type);
+	enum sml_type found;
+	int bytes = 0;
+
+	if (number != NONE && PMPI_Type_size(type, &bytes) == MPI_SUCCESS &&
+	    type_of(number, bytes, &found))
+		return found;
+	return SML_BYTE;
+}
+
+static bool is_named(MPI_Datatype type)
+{
+	int integers, addresses, types, combiner = MPI_COMBINER_DUP;
+
+	return PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner) ==
+		       MPI_SUCCESS &&
+	       combiner == MPI_COMBINER_NAMED;
+}
+
+/* What the parts have in common. A struct may have parts of length 0, which count for nothing. */
+static enum sml_type common_element_of(const MPI_Datatype *parts, int n, const int *lengths)
+{
+	enum sml_type common = SML_BYTE;
+	bool is_first = true;
+
+	for (int i = 0; i < n; i++) {
+		enum sml_type element;
+
+		if (lengths && lengths[i] == 0)
+			continue;
+		element = sml_mpi_element_of(parts[i]);
+		if (!is_first && element != common)
+			return SML_BYTE;
+		common = element;
+		is_first = false;
+	}
+	return common;
+}
+
+static enum sml_type built_element_of(MPI_Datatype type, int n_integers, int n_addresses,
+				      int n_parts, int combiner)
+{
+	int *integers = calloc((size_t)n_integers + 1, sizeof(*integers));
+	MPI_Aint *addresses = calloc((size_t)n_addresses + 1, sizeof(*addresses));
+	MPI_Datatype *parts = calloc((size_t)n_parts + 1, sizeof(MPI_Datatype));
+	enum sml_type element = SML_BYTE;
+
+	if (integers && addresses && parts &&
+	    PMPI_Type_get_contents(type, n_integers, n_addresses, n_parts, integers, addresses,
+				   parts) == MPI_SUCCESS) {
+		element = common_element_of(parts, n_parts,
+					    combiner == MPI_COMBINER_STRUCT ? integers + 1 : NULL);
+		for (int i = 0; i < n_parts; i++)
+			if (!is_named(parts[i]))
+				PMPI_Type_free(&parts[i]);
+	}
+	free(integers);
+	free(addresses);
+	free(parts);
+	return element;
+}
+
+enum sml_type sml_mpi_element_of(MPI_Datatype type)
+{
+	int integers, addresses, parts, combiner;
+
+	if (PMPI_Type_get_envelope(type, &integers, &addresses, &parts, &combiner) != MPI_SUCCESS)
+		return SML_BYTE;
+	if (combiner == MPI_COMBINER_NAMED)
+		return named_element_of(type);
+	return built_element_of(type, integers, addresses, parts, combiner);
 }

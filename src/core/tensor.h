@@ -55,8 +55,8 @@ struct sml_tensor_spec {
 	enum sml_wire wire;
 	uint16_t root;
 	/*
-	 * For gather and scatter: the type that the program passed. It must be the same on all
-	 * ranks. The elements travel as bytes.
+	 * For calls whose elements travel as bytes: the type that the program passed. It must be
+	 * the same on all ranks.
 	 */
 	enum sml_type named_type;
 	uint32_t name;	/* a hash of the call's name; 0 if it has none */

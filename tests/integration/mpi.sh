@@ -180,6 +180,15 @@ expect_right "a wrong threshold" "$with SWITCHML_MPI_THRESHOLD=64q" "0 of 41" 2 
 expect_right "a wrong setting" "$with SWITCHML_SLOTS=0" "0 of 41" 2 communicators
 expect_once "a wrong setting" 'rank 0: SWITCHML_SLOTS="0" is not allowed'
 
+mkdir "$work/ranks"
+launch "$with" 3 failing types "$work/ranks" || failed "other types in a broadcast"
+if [ "$(grep -c '^rank [0-2]: class new: .* made different calls: .* float64 from rank 0' "$work/out")" = 3 ]; then
+	echo "ok: other types in a broadcast: $(grep -m 1 '^rank 0: class' "$work/out" | cut -c 1-200)"
+else
+	failed "other types in a broadcast: not every rank was told"
+fi
+rm -r "$work/ranks"
+
 # A switch dies while ranks are in the middle of calls. The time limit applies to a call and to
 # opening the job: ranks wait so long for the switch to come back, and then get the error. So these
 # parts run at the same time, each with its own switch and in its own folder, and together they

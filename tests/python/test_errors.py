@@ -215,6 +215,24 @@ def test_a_mismatch_names_both_calls():
             assert "1000" in str(outcome) and "1001" in str(outcome)
 
 
+def of_type(job, name, dtype):
+    """As many bytes of each type."""
+    array = np.zeros(1024 // np.dtype(dtype).itemsize, dtype)
+    getattr(job, name)(array)
+
+
+@pytest.mark.parametrize("name", ["broadcast", "allgather"])
+@pytest.mark.parametrize(
+    "types", [("float32", "float64"), ("float32", "uint8"), ("complex64", "uint64")]
+)
+def test_other_types_are_a_mismatch(name, types):
+    with Ranks(N) as ranks:
+        ranks.start(of_type, [name] * N, [types[0], types[0], types[1]])
+        for outcome in ranks.outcomes():
+            assert isinstance(outcome, RankError) and outcome.kind == "Mismatch"
+            assert types[0] in str(outcome) and types[1] in str(outcome)
+
+
 def test_a_call_that_a_rank_never_makes_times_out():
     # Opening has no more time than that, either.
     with Ranks(2, {"timeout": 8}) as ranks:

@@ -344,6 +344,31 @@ def test_a_rank_that_fails_tells_the_others_why():
             assert "the loss is infinite" in str(outcome)
 
 
+def move(rank, name, types):
+    """As many bytes on all ranks."""
+    dtype = types[rank == 1]
+    tensor = torch.zeros(1024 // dtype.itemsize, dtype=dtype)
+    if name == "broadcast":
+        dist.broadcast(tensor, 0)
+    else:
+        whole = torch.empty(3 * len(tensor), dtype=dtype)
+        dist.all_gather_into_tensor(whole, tensor)
+
+
+@pytest.mark.parametrize("name", ["broadcast", "all_gather"])
+@pytest.mark.parametrize(
+    "types",
+    [(torch.float32, torch.float64), (torch.float32, torch.uint8), (torch.uint16, torch.bfloat16)],
+)
+def test_other_types_are_a_mismatch(name, types):
+    with Groups(N) as groups:
+        groups.start(move, [name] * N, [types] * N)
+        for outcome in groups.outcomes():
+            assert outcome.kind == "Mismatch"
+            for dtype in types:
+                assert str(dtype).rpartition(".")[2] in str(outcome)
+
+
 def leave_early(rank):
     if rank == 1:
         dist.destroy_process_group()

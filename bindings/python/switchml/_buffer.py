@@ -57,11 +57,14 @@ class Buffer(NamedTuple):
         check_type(self.type_name)
         return _OF_NAME[self.type_name]
 
-    def moved(self) -> tuple[int, int]:
-        """(type, count) for elements that are only moved: any type, as bytes if necessary."""
-        if self.type_name in _OF_NAME and self.address % self.itemsize == 0:
-            return _OF_NAME[self.type_name], self.count
-        return c.BYTE, self.nbytes
+    def moved(self, text: str) -> tuple[int, int, bytes | None]:
+        """(type, count, title) for elements that are only moved, of any type.
+
+        `text`: what all ranks must agree on besides. The title names a type that C does not know.
+        """
+        if self.type_name in _OF_NAME:
+            return _OF_NAME[self.type_name], self.count, None
+        return c.BYTE, self.nbytes, f"{text} of {self.count} {self.type_name}".encode()
 
 
 def buffer_of(array: Any, *, writable: bool = False) -> Buffer:

@@ -168,10 +168,12 @@ class Job:
     def _pending(self) -> list[Request]:
         return [request for request in tuple(under_way) if request._job is self]
 
-    def _submit(self, name: str, arguments: tuple, keep: Any, result: Any) -> Request:
+    def _submit(
+        self, name: str, arguments: tuple, keep: Any, result: Any, title: bytes | None = None
+    ) -> Request:
         """Make a call of C."""
         request = Request(self, keep, result)
-        self._begin(request, 0, name, arguments)
+        self._begin(request, 0, name, arguments, title=title)
         return request
 
     def _begin(
@@ -291,9 +293,9 @@ class Job:
     def broadcast_async(self, array: Any, root: int = 0) -> Request:
         """Begin a broadcast(). Takes its arguments, and returns a Request."""
         data = buffer_of(array, writable=root != self.rank)
-        kind, count = data.moved()
-        arguments = (data.address, count, kind, integer("root", root))
-        return self._submit("broadcast", arguments, (data,), array)
+        root = integer("root", root)
+        kind, count, title = data.moved(f"broadcast from rank {root}")
+        return self._submit("broadcast", (data.address, count, kind, root), (data,), array, title)
 
     def broadcast(self, array: Any, root: int = 0) -> Any:
         """Copy root's elements into the arrays of all other ranks, and return `array`.
@@ -314,9 +316,9 @@ class Job:
                 f"out must have {self.world_size} x {send.count} {send.type_name}, but has "
                 f"{recv.count} {recv.type_name}"
             )
-        kind, count = send.moved()
+        kind, count, title = send.moved("allgather")
         arguments = (send.address, recv.address, count, kind)
-        return self._submit("allgather", arguments, (send, recv), out)
+        return self._submit("allgather", arguments, (send, recv), out, title)
 
     def allgather(self, array: Any, out: Any = None) -> Any:
         """Collect the arrays of all ranks: row r of the result is rank r's array.

@@ -172,11 +172,12 @@ static int order_broadcast(struct sml_context *context, void *data, size_t count
 	    (error = check_root(context, root)))
 		return error;
 	wanted = is_root || data ? bytes : 0;
-	if ((error = sml_check_buffer(context, "data", data, wanted, type)))
+	if ((error = sml_check_buffer(context, "data", data, wanted, SML_BYTE)))
 		return error;
 	*order = (struct sml_order){
 		.spec = {.collective = SML_BROADCAST,
 			 .type = SML_BYTE,
+			 .named_type = type,
 			 .wire = SML_WIRE_INT32,
 			 .root = (uint16_t)root,
 			 .count = bytes,
@@ -192,13 +193,9 @@ static int order_broadcast(struct sml_context *context, void *data, size_t count
 	return 0;
 }
 
-/*
- * The parts of all ranks, for those that have `wants`. checked: the type whose alignment the
- * buffers must have.
- */
+/* The parts of all ranks, for those that have `wants`. */
 static int order_parts(struct sml_context *context, const void *send, void *recv, bool wants,
-		       size_t count, enum sml_type type, enum sml_type checked,
-		       struct sml_order *order)
+		       size_t count, enum sml_type type, struct sml_order *order)
 {
 	unsigned n = context->settings.world_size, rank = context->settings.rank;
 	size_t all, own, wanted;
@@ -208,8 +205,8 @@ static int order_parts(struct sml_context *context, const void *send, void *recv
 		return error;
 	own = all / n;
 	wanted = wants ? all : 0;
-	if ((error = sml_check_buffer(context, "send", send, own, checked)) ||
-	    (error = sml_check_buffer(context, "recv", recv, wanted, checked)))
+	if ((error = sml_check_buffer(context, "send", send, own, SML_BYTE)) ||
+	    (error = sml_check_buffer(context, "recv", recv, wanted, SML_BYTE)))
 		return error;
 	if (wanted > 0 && (error = sml_check_apart(context, send, own, recv, wanted,
 						   (const char *)send - own * rank)))
@@ -217,6 +214,7 @@ static int order_parts(struct sml_context *context, const void *send, void *recv
 	*order = (struct sml_order){
 		.spec = {.collective = SML_ALLGATHER,
 			 .type = SML_BYTE,
+			 .named_type = type,
 			 .wire = SML_WIRE_INT32,
 			 .count = all,
 			 .send = send,
@@ -232,7 +230,7 @@ static int order_parts(struct sml_context *context, const void *send, void *recv
 static int order_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
 			   enum sml_type type, struct sml_order *order)
 {
-	return order_parts(context, send, recv, true, count, type, type, order);
+	return order_parts(context, send, recv, true, count, type, order);
 }
 
 /* What the ranks of a gather or a scatter must agree on. */
@@ -240,7 +238,6 @@ static void name_root(struct sml_order *order, enum sml_collective collective, i
 {
 	order->spec.collective = order->call.collective = collective;
 	order->spec.root = order->call.root = (uint16_t)root;
-	order->spec.named_type = order->call.type;
 }
 
 static int order_gather(struct sml_context *context, const void *send, void *recv, size_t count,
@@ -250,7 +247,7 @@ static int order_gather(struct sml_context *context, const void *send, void *rec
 	int error;
 
 	if ((error = check_root(context, root)) ||
-	    (error = order_parts(context, send, recv, is_root, count, type, SML_BYTE, order)))
+	    (error = order_parts(context, send, recv, is_root, count, type, order)))
 		return error;
 	name_root(order, SML_GATHER, root);
 	return 0;
@@ -277,6 +274,7 @@ static int order_scatter(struct sml_context *context, const void *send, void *re
 		return error;
 	*order = (struct sml_order){
 		.spec = {.type = SML_BYTE,
+			 .named_type = type,
 			 .wire = SML_WIRE_INT32,
 			 .count = all,
 			 .send = send,

@@ -3,14 +3,14 @@
  * All-reduces until one fails. This communicator's error handler must get the error, and no
  * other may: MPI_COMM_WORLD keeps the handler that ends the program.
  *
- *	failing blocking|reduce|waitall|fatal|ways DIRECTORY
+ *	failing blocking|reduce|waitall|fatal|ways|types DIRECTORY
  *
  * "fatal" is blocking, with MPI's own error handler. In DIRECTORY, each rank writes its process
  * to a file after its first call has succeeded. The program ends without an error after the round
  * in which rank 0 finds a file "enough" there. Rank 0's all-reduce tells the others.
  *
  * "ways" makes one call for each way to complete a request, and every call must fail: rank 0 begins
- *its own when there is a file "dead".
+ *its own when there is a file "dead". "types" broadcasts as many bytes of another type.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -183,6 +183,9 @@ static int call(const char *how, MPI_Comm comm)
 			error = MPI_Bcast(out[0], LARGE, MPI_FLOAT, 0, comm);
 		return error;
 	}
+	if (strcmp(how, "types") == 0)
+		return rank == 0 ? MPI_Bcast(out[0], LARGE, MPI_FLOAT, 0, comm)
+				 : MPI_Bcast(out[0], LARGE / 2, MPI_DOUBLE, 0, comm);
 	for (int i = 0; i < SIDE; i++) {
 		requests[i] = MPI_REQUEST_NULL;
 		if (error == MPI_SUCCESS)

@@ -59,32 +59,38 @@ class Call:
         job._begin(request, number, self.name, arguments, waits, self.title)
 
 
-def all_gather(send: torch.Tensor, recv: torch.Tensor, source: torch.Tensor) -> Call:
-    def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-        return send.data_ptr(), recv.data_ptr(), send.nbytes, c.BYTE
+def rooted_text(name: str, one: torch.Tensor, root: int) -> str:
+    """What the ranks of a gather, scatter or broadcast must agree on. `one`: a rank's part."""
+    return f"{name} of {one.numel()} {describe([one])}, root {root}"
 
-    return Call("allgather", send, recv, arguments, source=source)
+
+def title_of(one: torch.Tensor, text: str) -> bytes | None:
+    """The title of a call that moves such elements: `text`, if C has no name for their type."""
+    return None if one.dtype in TYPES else text.encode()
+
+
+def counted(one: torch.Tensor) -> tuple[int, int]:
+    """How many elements of which type each rank has, as C knows them. See title_of()."""
+    kind = TYPES.get(one.dtype)
+    return (one.nbytes, c.BYTE) if kind is None else (one.numel(), kind)
+
+
+def all_gather(send: torch.Tensor, recv: torch.Tensor, source: torch.Tensor) -> Call:
+    count = counted(send)
+
+    def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
+        return send.data_ptr(), recv.data_ptr(), *count
+
+    title = title_of(send, f"all_gather of {send.numel()} {describe([send])}")
+    return Call("allgather", send, recv, arguments, source=source, title=title)
 
 
 def broadcast(tensor: torch.Tensor, root: int, source: torch.Tensor | None = None) -> Call:
     def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-        return send.data_ptr(), send.nbytes, c.BYTE, root
+        return send.data_ptr(), *counted(send), root
 
-    return Call("broadcast", tensor, tensor, arguments, divisible=True, source=source)
-
-
-def rooted_text(name: str, one: torch.Tensor, root: int) -> str:
-    """What the ranks of a gather or scatter must agree on. `one`: a rank's part."""
-    return f"{name} of {one.numel()} {describe([one])}, root {root}"
-
-
-def counted(one: torch.Tensor, root: int) -> tuple[int, int, int]:
-    """How many elements of which type each rank has, as C knows them, and root.
-
-    The call needs a title if C has no name for the type.
-    """
-    kind = TYPES.get(one.dtype)
-    return (one.nbytes, c.BYTE, root) if kind is None else (one.numel(), kind, root)
+    title = title_of(tensor, rooted_text("broadcast", tensor, root))
+    return Call("broadcast", tensor, tensor, arguments, divisible=True, source=source, title=title)
 
 
 def rooted(
@@ -92,13 +98,13 @@ def rooted(
 ) -> Call:
     """A gather or a scatter. `one`: this rank's part. The memory for all parts may be empty on
     ranks that are not root."""
-    count = counted(one, root)
+    count = counted(one)
 
     def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-        return send.data_ptr(), recv.data_ptr(), *count
+        return send.data_ptr(), recv.data_ptr(), *count, root
 
     source = one if name == "gather" else None
-    title = None if one.dtype in TYPES else rooted_text(name, one, root).encode()
+    title = title_of(one, rooted_text(name, one, root))
     n_all = n_ranks * one.nbytes
     return Call(name, send, recv, arguments, source=source, title=title, all_bytes=n_all)
 

@@ -119,9 +119,11 @@ def _broadcast(group: Any, tensors: Any, opts: Any) -> Prompt | None:
     tensor = _single(tensors)
     if tensor is None or not _is_prompt(group, opts, BroadcastOptions):
         return None
-    n_bytes = tensor.nbytes
-    call = ("broadcast", (tensor.data_ptr(), n_bytes, c.BYTE, opts.rootRank))
-    work = Prompt("broadcast", [tensor], n_bytes, call)
+    kind = TYPES.get(tensor.dtype)
+    if kind is None:
+        return None
+    call = ("broadcast", (tensor.data_ptr(), tensor.numel(), kind, opts.rootRank))
+    work = Prompt("broadcast", [tensor], tensor.nbytes, call)
     return work if group._line.hurry(work, tensor) else None
 
 
@@ -151,7 +153,10 @@ def _are_parts(group: Any, part: Any, whole: Any) -> bool:
 def _all_gather(group: Any, output: Any, input: Any, opts: Any) -> Prompt | None:
     if not _is_prompt(group, opts, AllgatherOptions) or not _are_parts(group, input, output):
         return None
-    call = ("allgather", (input.data_ptr(), output.data_ptr(), input.nbytes, c.BYTE))
+    kind = TYPES.get(input.dtype)
+    if kind is None:
+        return None
+    call = ("allgather", (input.data_ptr(), output.data_ptr(), input.numel(), kind))
     work = Prompt("all_gather_single", [output], output.nbytes, call)
     return work if group._line.hurry(work, (input, output)) else None
 
@@ -216,7 +221,7 @@ class _Rooted:
 
     @property
     def counted(self) -> tuple[int, int, int]:
-        return counted(self.one, self.root)
+        return *counted(self.one), self.root
 
     def are_joined(self) -> bool:
         """Whether root's parts are one piece of memory, which C can take as it is."""
