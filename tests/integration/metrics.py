@@ -164,7 +164,7 @@ def in_one_epoch(switchml, switch, look):
 def agree(switchml, switch, url):
     def look(_):
         time.sleep(0.3)  # the server may keep a text for 0.25 s
-        return get(url), get(url, "text/plain")
+        return get(url), get(url, "*/*")
 
     before, ((content, text), (plain_content, plain)), after = in_one_epoch(switchml, switch, look)
     assert content.startswith("application/openmetrics-text; version=1.0.0"), content

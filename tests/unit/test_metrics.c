@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/switch/accept.h"
 #include "cmd/switch/metrics_text.h"
 #include "core/slot.h"
 #include "support/test.h"
@@ -225,4 +226,44 @@ TEST(leaves_count_like_ranks)
 	assert_int_equal(count(text, "\nswitchml_job_ranks{"),
 			 SML_METRICS_RANKS / (2 * SML_MAX_CHILDREN));
 	free(text);
+}
+
+TEST(open_metrics_is_for_clients_that_name_it)
+{
+	/* Prometheus 2 and 3, and one with protobuf first. */
+	static const char *const open[] = {
+		"application/openmetrics-text;version=1.0.0,application/"
+		"openmetrics-text;version=0.0.1;"
+		"q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+		"application/vnd.google.protobuf;q=0.7,application/openmetrics-text;version=1.0.0;"
+		"escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;q=0.4,*/*;q=0.2",
+		"application/openmetrics-text, */*",
+		"Application/OpenMetrics-Text ; Q=0.5 , text/plain;q=0.4",
+		"application/*",
+		"*/*, text/plain;q=0",
+		"text/*;q=0.5, application/openmetrics-text;q=0.5",
+	};
+	static const char *const plain[] = {
+		NULL,
+		"",
+		"*/*",
+		"text/plain",
+		"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+		"text/plain;version=0.0.4,application/openmetrics-text;q=0.9",
+		"application/openmetrics-text;q=0, */*",
+		"application/openmetrics-text;q=0",
+		"application/openmetrics-text;q=nan, text/plain",
+		"application/openmetrics-text;q=0.5, */*",
+		"application/openmetrics-textual",
+		"application/*;q=0.1, */*",
+		"application/json;",
+		",;,q=1;;",
+	};
+
+	for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++)
+		if (!sml_accept_open_metrics(open[i]))
+			fail_msg("plain text for %s", open[i]);
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+		if (sml_accept_open_metrics(plain[i]))
+			fail_msg("OpenMetrics for %s", plain[i] ? plain[i] : "no header");
 }

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
+#include "cmd/switch/accept.h"
 #include "cmd/switch/metrics_text.h"
 #include "net/address.h"
 #include "net/listen_address.h"
@@ -37,9 +38,8 @@
 #define REST_MS		     2
 #define STATUS_TIMEOUT_MS    2000
 #define STATUS_AGE_NS	     (250 * SML_NS_PER_MS)
-#define OPEN_METRICS	     "application/openmetrics-text"
-#define OPEN_METRICS_CONTENT OPEN_METRICS "; version=1.0.0; charset=utf-8"
-#define TEXT_CONTENT	     "text/plain; version=0.0.4; charset=utf-8"
+#define OPEN_METRICS_CONTENT SML_ACCEPT_OPEN_METRICS "; version=1.0.0; charset=utf-8"
+#define TEXT_CONTENT	     SML_ACCEPT_TEXT "; version=0.0.4; charset=utf-8"
 
 struct connection {
 	int fd; /* -1: free */
@@ -116,6 +116,7 @@ static struct MHD_Response *metrics_response(struct sml_metrics *metrics, bool o
 		free(text);
 	add_header(*response, MHD_HTTP_HEADER_CONTENT_TYPE,
 		   open_metrics ? OPEN_METRICS_CONTENT : TEXT_CONTENT);
+	add_header(*response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT);
 	add_header(*response, MHD_HTTP_HEADER_CONNECTION, "close");
 	return *response;
 }
@@ -137,16 +138,6 @@ static enum MHD_Result say(struct MHD_Connection *connection, unsigned code, con
 	return result;
 }
 
-/* Clients that ask for nothing in particular get OpenMetrics. */
-static bool wants_open_metrics(struct MHD_Connection *connection)
-{
-	const char *accepted =
-		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
-
-	return accepted == NULL || strstr(accepted, OPEN_METRICS) != NULL ||
-	       strstr(accepted, "text/plain") == NULL;
-}
-
 static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url,
 				  const char *method, const char *version, const char *upload,
 				  size_t *upload_bytes, void **request)
@@ -162,7 +153,9 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 		return say(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET is served here\n");
 	if (strcmp(url, "/metrics") != 0)
 		return say(connection, MHD_HTTP_NOT_FOUND, "the metrics are at /metrics\n");
-	response = metrics_response(metrics, wants_open_metrics(connection));
+	response = metrics_response(metrics,
+				    sml_accept_open_metrics(MHD_lookup_connection_value(
+					    connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT)));
 	if (response == NULL)
 		return say(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
 			   "the switch does not report its status\n");

@@ -108,7 +108,7 @@ static const struct argp_option option_list[] = {
 	{"log-json", OPTION_LOG_JSON, NULL, 0,
 	 "Write each line of the log as one JSON object, for programs (in the file: yes or no)", 0},
 	{"metrics", OPTION_METRICS, "ADDR[:PORT]", 0,
-	 "Serve metrics for Prometheus over HTTP at this address, as OpenMetrics text (port "
+	 "Serve metrics for Prometheus over HTTP at this address (port "
 	 "28501; :PORT alone is at the loopback address). Anyone who reaches it can read the "
 	 "names of jobs and hosts",
 	 0},
