@@ -58,20 +58,18 @@ class SwitchML(Method):
     as fast as several links of workers), "two" (two of those, striped), "ranks" (no switch:
     striped over the ranks), "xdp" (a switch in the kernel behind a port that is not shaped),
     "box" (in the kernel of the bridge itself: each worker on a port of the switch), "racks" (a
-    switch in each of two racks, and one above them). multicast: the switch sends each result
-    once, to a group. hosts: ranks of one host send one contribution.
+    switch in each of two racks, and one above them). hosts: ranks of one host send one contribution.
     wire: "" for the library's own choice."""
 
     needs = "ninja -C build"
     same_bits = True
 
-    def __init__(self, name, title, wire="int32", where="port", multicast=False, links=1,
+    def __init__(self, name, title, wire="int32", where="port", links=1,
                  hosts=False, element_type="float32", **environment):
         super().__init__(name, title)
         self.wire = wire
         self.element_type = element_type
         self.where = where
-        self.multicast = multicast
         self.links = links
         self.hosts = hosts
         self.settings = {"SWITCHML_HOST_GROUP": str(int(hosts)), **environment}
@@ -90,8 +88,7 @@ class SwitchML(Method):
             # Each rank, or each host, exchanges all stripes but those of its own host.
             return 2 * (hosts - 1) / hosts * (1 if self.hosts else per_host)
         senders, on_host = (hosts, 1) if self.hosts else (n_workers, per_host)
-        # Everything passes through the NICs of the switches, if there are any. Multicast reduces
-        # what leaves a switch, but not what arrives, and links work in both directions at once.
+        # Everything passes through the NICs of the switches, if there are any. Links work in both directions at once.
         if self.where not in ("nic", "two"):
             return on_host
         return max(on_host, senders / sum(self.switches().values()))
@@ -140,10 +137,8 @@ class SwitchML(Method):
             ports = crew.star.ports_for_xdp(host)
             dataplane = ["--dataplane", "xdp", "--iface", ",".join(ports)]
         address = f"{crew.star.address[host]}:{port}"
-        # Each crew also has its own group: 239.77.1.0, 239.77.2.0, …
-        group = ["--multicast", f"239.77.{port - PORT + 1}.0"] if self.multicast else []
         process = crew.spawn(host, [os.path.join(crew.build, "switchml"), "switch", "--listen",
-                                    address, *dataplane, *group, *options], helper=True)
+                                    address, *dataplane, *options], helper=True)
         if is_ready(process, crew.log_path, address):
             return address
         if dataplane:

@@ -9,9 +9,6 @@ INT16 = SwitchML("ours-int16", "ours, int16", wire="int16")
 INT8 = SwitchML("ours-int8", "ours, int8", wire="int8")
 NIC32 = SwitchML("ours-int32-nic", "ours, int32, switch behind one NIC", where="nic")
 NIC16 = SwitchML("ours-int16-nic", "ours, int16, switch behind one NIC", "int16", "nic")
-NICM32 = SwitchML("ours-int32-nic-multicast", "ours, int32, one NIC, multicast", where="nic",
-                  multicast=True)
-MULTI32 = SwitchML("ours-int32-multicast", "ours, int32, multicast", multicast=True)
 TWO32 = SwitchML("ours-int32-two", "ours, int32, two switches, a NIC each", where="two")
 TWO16 = SwitchML("ours-int16-two", "ours, int16, two switches, a NIC each", "int16", "two")
 # Two switches with half of the ports' rate each, and one switch with the full rate.
@@ -71,7 +68,7 @@ STAR_PING = StarPing()
 
 OTHERS = (RING, BCUBE, MPI)
 ON_HOSTS = (RING, BCUBE, MPIMEMORY)
-ALL = (INT32, INT16, INT8, NIC32, NICM32, NIC16, TWO32, TWO16, RANKS32, RANKS16) + OTHERS
+ALL = (INT32, INT16, INT8, NIC32, NIC16, TWO32, TWO16, RANKS32, RANKS16) + OTHERS
 
 RATES = {"100mbit": 100, "1gbit": 1000, "unshaped": 0}
 
@@ -247,14 +244,6 @@ def kernel():
                apart=BOX32.name)
 
 
-def multicast():
-    """What a switch sends and what that costs, with unicast and with multicast."""
-    for rate in RATES:
-        for n_workers in (2, 4, 8, 16):
-            yield Cell(n_workers, rate, 1500, 1 << 20, entries((INT32, MULTI32, NIC32, NICM32)))
-    yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, MULTI32)))
-
-
 def computing():
     """With other work on the cores: what calls cost beside a training's computations."""
     for n_workers, rate in ((4, "unshaped"), (8, "1gbit"), (8, "100mbit")):
@@ -265,7 +254,7 @@ def computing():
 
 def all_cells():
     seen = set()
-    for cell in (*targets(), *sweep(), *losses(), *linear(), *flat(), *multicast(), *kernel(), *computing()):
+    for cell in (*targets(), *sweep(), *losses(), *linear(), *flat(), *kernel(), *computing()):
         key = (cell.star(), cell.size_bytes, cell.entries)
         if key not in seen:
             seen.add(key)
@@ -274,7 +263,7 @@ def all_cells():
 
 def quick_cells():
     """Rows that fit into a minute: the first target, and the latency target."""
-    yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, INT16, NIC32, NICM32, RING, BCUBE, MPI)))
+    yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, INT16, NIC32, RING, BCUBE, MPI)))
     yield Cell(4, "unshaped", 1500, 10_000_000,
                entries((INT32, INT16, FLOOR32, FLOOR16, COPY, RING, BCUBE, MPI)))
     yield Cell(8, "unshaped", 1500, 16, entries((INT32, PING, STAR_PING, RING, MPI)))

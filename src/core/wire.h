@@ -17,7 +17,6 @@ enum sml_packet_kind {
 	SML_PACKET_RESULT = 1,	     /* switch to workers */
 	SML_PACKET_PROBE = 2,	    /* worker to switch, at join: is the path open, and how wide? */
 	SML_PACKET_PROBE_REPLY = 3, /* switch to worker: the answer to a probe */
-	SML_PACKET_GROUP_PROBE = 4, /* worker to switch: reply to the job's multicast group */
 	SML_PACKET_KINDS
 };
 

@@ -13,7 +13,6 @@
 
 #include "core/pool.h"
 #include "net/address.h"
-#include "net/group.h"
 
 /* Job numbers are random, except the low bits, which are the job's place. */
 #define SML_MAX_JOBS 256
@@ -54,7 +53,6 @@ static inline uint64_t sml_job_counters_waited_ms(const struct sml_job_counters 
 struct sml_dataplane_counters {
 	uint64_t verdicts[SML_VERDICTS]; /* of packets that belong to no job, too */
 	uint64_t packets_received, packets_sent;
-	uint64_t packets_multicast; /* of those sent */
 	uint64_t bytes_received, bytes_sent;
 	uint64_t probes;
 	uint64_t socket_drops;	/* the kernel's buffers were full */
@@ -92,14 +90,6 @@ struct sml_dataplane_operations {
 	 */
 	void (*renew_address)(struct sml_dataplane *dataplane, uint32_t job, uint8_t child,
 			      uint8_t shard, uint32_t number);
-	/*
-	 * Before start_job: packets to the job's group have reached the rank. Results go to it
-	 * through the group, until too many of them do not arrive. NULL if there is no multicast
-	 * here.
-	 */
-	void (*reaches_by_group)(struct sml_dataplane *dataplane, uint32_t job, uint8_t child);
-	/* The ranks that the group reaches, as bits. */
-	uint64_t (*reached_by_group)(struct sml_dataplane *dataplane, uint32_t job);
 	/* For the ready line: "1 thread", "xdp (native) on eth0". */
 	void (*describe)(struct sml_dataplane *dataplane, char *text, size_t bytes);
 	/*

@@ -140,7 +140,6 @@ struct sml_jobs_config {
 	uint32_t heartbeat_ms; /* the most that a worker may ask for */
 	/* Where ranks have the slots: how many are enough for ranks of one host; 0 for any. */
 	uint32_t local_stripes;
-	struct sml_group group; /* of the first job's results; none: no multicast */
 	uint16_t data_port;
 	/* In a tree. */
 	const char *name;   /* this switch's, for texts: "rack7:28500" */

@@ -20,15 +20,7 @@ void sml_results_begin(struct sml_results *results, const void *job, uint8_t sha
 	results->ranks = UINT64_MAX;
 	if (results->own_rank < SML_MAX_CHILDREN)
 		results->ranks &= ~((uint64_t)1 << results->own_rank);
-	results->group_paths = NULL;
 	results->n = 0;
-}
-
-void sml_results_use_groups(struct sml_results *results, const struct sml_group_paths *group_paths,
-			    const uint64_t *reached)
-{
-	results->group_paths = group_paths;
-	results->reached = reached;
 }
 
 bool sml_results_add(struct sml_results *results, const void *job, uint8_t shard,
@@ -50,30 +42,8 @@ static void add_message(struct sml_results *results, const struct iovec *packets
 	sml_udp_sender_add(results->sender, &message);
 }
 
-/*
- * Send to groups. Returns the ranks that this reaches. A single rank is sent to as without a group.
- */
-static uint64_t add_group_messages(struct sml_results *results, const struct iovec *packets,
-				   unsigned n)
-{
-	const struct sml_group_paths *group_paths = results->group_paths;
-	uint64_t reached = __atomic_load_n(results->reached, __ATOMIC_RELAXED), sent = 0;
-
-	for (unsigned i = 0; i < group_paths->n; i++) {
-		uint64_t ranks = group_paths->each[i].ranks & reached;
-
-		if ((ranks & (ranks - 1)) == 0)
-			continue;
-		add_message(results, packets, n, &group_paths->each[i].path);
-		sent |= ranks;
-	}
-	return sent;
-}
-
 static void add_run(struct sml_results *results, const struct iovec *packets, unsigned n)
 {
-	uint64_t sent = results->group_paths ? add_group_messages(results, packets, n) : 0;
-
 	/*
 	 * Start with the rank after our own, so that stripes do not all begin with the same
 	 * rank.
@@ -81,7 +51,7 @@ static void add_run(struct sml_results *results, const struct iovec *packets, un
 	for (unsigned i = 1; i <= results->n_ranks; i++) {
 		unsigned rank = (results->own_rank + i) % results->n_ranks;
 
-		if ((results->ranks & ~sent) >> rank & 1)
+		if (results->ranks >> rank & 1)
 			add_message(results, packets, n, &results->paths[rank * results->stride]);
 	}
 }
@@ -109,7 +79,6 @@ void sml_results_send_to(struct sml_results *results, const struct sml_path *pat
 	results->stride = 1;
 	results->n_ranks = SML_MAX_CHILDREN;
 	results->ranks = ranks;
-	results->group_paths = NULL;
 	results->n = n;
 	memcpy(results->packets, packets, n * sizeof(*packets));
 	sml_results_flush(results);

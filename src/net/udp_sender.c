@@ -24,7 +24,7 @@ void sml_udp_sender_init(struct sml_udp_sender *sender, int fd, bool segments)
 	sender->segments = segments;
 	sender->refusal = 0;
 	sender->too_long = sender->longest = 0;
-	sender->packets = sender->bytes = sender->packets_multicast = sender->drops = 0;
+	sender->packets = sender->bytes = sender->drops = 0;
 	sender->n = 0;
 }
 
@@ -108,8 +108,6 @@ void sml_udp_sender_add(struct sml_udp_sender *sender, const struct sml_udp_mess
 static void count_sent(struct sml_udp_sender *sender, const struct sml_udp_message *message)
 {
 	sender->packets += message->n;
-	if (message->path && message->path->is_group)
-		sender->packets_multicast += message->n;
 	for (unsigned i = 0; i < message->n; i++)
 		sender->bytes += message->packets[i].iov_len;
 	if (message->packets[0].iov_len > sender->longest)

@@ -38,8 +38,7 @@ struct sml_udp_sender {
 	uint32_t too_long; /* length of packets, though it had taken as long ones before */
 	uint32_t longest;  /* packet that it has taken */
 	uint64_t packets, bytes;
-	uint64_t packets_multicast; /* of those packets */
-	uint64_t drops;		    /* packets that are lost: there was no room, or no way */
+	uint64_t drops; /* packets that are lost: there was no room, or no way */
 	unsigned n;
 	struct sml_udp_message messages[SML_UDP_MESSAGES];
 	struct mmsghdr headers[SML_UDP_MESSAGES];

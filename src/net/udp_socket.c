@@ -48,18 +48,10 @@ static void request_ancillary(int fd, const struct sml_listen_address *local,
 		(void)sml_udp_enable_gro(fd);
 	setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
 	sml_udp_forbid_fragments(fd, v6);
-	if (!local->all && !for_xdp && !options->group_hops)
+	if (!local->all && !for_xdp)
 		return;
 	setsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVPKTINFO : IP_PKTINFO, &one,
 		   sizeof(one));
-}
-
-/* Also for IPv4 on a dual-stack socket. */
-static void limit_hops(int fd, const struct sml_listen_address *local, int hops)
-{
-	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_TTL, &hops, sizeof(hops));
-	if (local->address.any.sa_family == AF_INET6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &hops, sizeof(hops));
 }
 
 /* SO_REUSEPORT would also share the port with another switch, so refuse if one has it. */
@@ -90,8 +82,6 @@ static int open_socket(const struct sml_udp_options *options, bool first)
 	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0)
 		rc = -errno;
 	request_ancillary(fd, &local, options);
-	if (options->group_hops)
-		limit_hops(fd, &local, options->group_hops);
 	if (rc == 0)
 		rc = sml_listen_address_bind(&local, fd);
 	if (rc == 0 && options->n_threads > 1 && steer(fd, options->n_threads) < 0)
@@ -203,29 +193,4 @@ void sml_udp_path(struct msghdr *message, struct sml_path *path)
 			put_from(path, IPPROTO_IP, IP_PKTINFO, &v4, sizeof(v4));
 		}
 	}
-}
-
-/*
- * For IPv4 the kernel uses the interface that has our address, even if a rank on this host has sent
- * over the loopback device. For IPv6 the interface must be named.
- */
-bool sml_udp_group_path(struct msghdr *message, const struct sml_group *group, uint8_t shard,
-			struct sml_path *path)
-{
-	const struct sockaddr_in6 *from = message->msg_name;
-	bool v4 = from->sin6_family == AF_INET || IN6_IS_ADDR_V4MAPPED(&from->sin6_addr);
-	struct in6_pktinfo info;
-
-	if (v4 != (group->bytes == 4))
-		return false;
-	sml_udp_path(message, path);
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); !v4 && c; c = CMSG_NXTHDR(message, c)) {
-		if (c->cmsg_level != IPPROTO_IPV6 || c->cmsg_type != IPV6_PKTINFO)
-			continue;
-		memcpy(&info, CMSG_DATA(c), sizeof(info));
-		put_from(path, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
-	}
-	sml_group_address(group, shard, from->sin6_family, &path->to);
-	path->is_group = true;
-	return true;
 }

@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 
 #include "net/address.h"
-#include "net/group.h"
 
 /* Room for a message's control data from the kernel: segment size, drops, address. */
 #define SML_UDP_CONTROL_BYTES 128
@@ -21,7 +20,6 @@
  */
 struct sml_path {
 	struct sockaddr_in6 to; /* or a sockaddr_in, on a socket of IPv4 */
-	bool is_group;		/* `to` is a multicast group */
 	uint32_t from_bytes;
 	_Alignas(struct cmsghdr) char from[CMSG_SPACE(sizeof(struct in6_pktinfo))];
 };
@@ -32,7 +30,6 @@ struct sml_udp_options {
 	unsigned n_threads;
 	/* Report the interface of each message, and deliver packets one by one (no UDP_GRO). */
 	bool for_xdp;
-	uint8_t group_hops; /* that multicast may go; 0 for no multicast */
 };
 
 /*
@@ -58,12 +55,5 @@ uint32_t sml_udp_interface(struct msghdr *message);
 
 /* The path back to the source of a message. */
 void sml_udp_path(struct msghdr *message, struct sml_path *path);
-
-/*
- * The path to a shard's group, through the interface on which a message came. False: the group and
- * the message have different families.
- */
-bool sml_udp_group_path(struct msghdr *message, const struct sml_group *group, uint8_t shard,
-			struct sml_path *path);
 
 #endif

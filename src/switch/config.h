@@ -30,8 +30,6 @@ struct sml_switch_config {
 	struct sml_tls_files tls, tls_names;
 	struct sml_key_source job_key, job_key_names;	  /* to derive tls.job_key from */
 	const struct sml_dataplane_operations *dataplane; /* NULL for UDP */
-	const char *multicast;	 /* "GROUP[:PORT]" for results of the first job; NULL for none */
-	uint32_t multicast_hops; /* that they may go, 1 */
 	const char *parent; /* "HOST[:PORT]": this switch is a leaf of that one; NULL if none */
 	bool rendezvous; /* no slots here: ranks that embed the stripes only find each other here */
 	const char *only_job; /* serve only this job, with this many ranks; NULL for any job */

@@ -12,10 +12,8 @@ struct sml_dataplane_config {
 	unsigned n_threads;
 	const char *interfaces; /* "eth0,eth1", for dataplanes that need to know; or NULL */
 	enum sml_xdp_mode xdp_mode;
-	const char *target;	/* "[PROTOCOL://]HOST:PORT" of a P4 switch; or NULL */
-	const char *hosts;	/* behind it: "MAC=PORT,MAC=PORT"; never NULL */
-	struct sml_group group; /* of the first job; requires reaches_by_group */
-	uint8_t group_hops;
+	const char *target; /* "[PROTOCOL://]HOST:PORT" of a P4 switch; or NULL */
+	const char *hosts;  /* behind it: "MAC=PORT,MAC=PORT"; never NULL */
 	uint32_t max_jobs, max_slots;
 	void (*seal)(bool keeps_bpf); /* as in struct sml_switch_config; called by open() */
 	int debug;

@@ -32,7 +32,6 @@ void sml_switch_config_init(struct sml_switch_config *config)
 		.heartbeat_ms = 60000,
 		.max_strangers = 1024,
 		.greeting_ms = 10000,
-		.multicast_hops = 1,
 		.tls_names = {"--tls-certificate", "--tls-key", "--tls-authority", NULL},
 		.job_key_names = {"SWITCHML_JOB_KEY", "SWITCHML_JOB_KEY_FILE (--key-file)"},
 	};

@@ -83,8 +83,7 @@ static void probe(struct world *world, struct hostile *rank, uint8_t shard)
 {
 	static const uint16_t widths[] = {0, 32, 358, SML_MAX_LANES};
 	uint32_t what = gen_below(world->gen, 8);
-	struct sml_header header =
-		header_of(rank, what == 7 ? SML_PACKET_GROUP_PROBE : SML_PACKET_PROBE);
+	struct sml_header header = header_of(rank, SML_PACKET_PROBE);
 
 	header.shard = shard;
 	datagram_add(&world->datagram, world->gen, &header, widths[what % 4]);
@@ -274,7 +273,6 @@ static void open_server(struct world *world)
 		memset(server, 0, sizeof(*server));
 		sml_switch_config_init(&server->config);
 		server->config.max_jobs = 3;
-		server->config.multicast = gen_below(world->gen, 4) == 3 ? "239.77.0.0" : NULL;
 		rc = sml_server_open(server, "127.0.0.1", 0);
 		if (rc < 0)
 			sml_server_close(server);

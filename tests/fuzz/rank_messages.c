@@ -140,7 +140,6 @@ void say_ready(struct peer *peer, struct gen *gen)
 	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
 
 	ready.lanes = 352;
-	ready.group = gen_below(gen, 4) == 3;
 	say_message(peer, gen, &ready.base, SML_CONTROL__ENVELOPE__BODY_READY);
 }
 

@@ -128,7 +128,7 @@ unset SWITCHML_DEBUG
 "$switchml" switch --listen 127.0.0.1:0 --parent "${at[c]}" >d.switch 2>&1 &
 process[d]=$!
 expect "a fourth level" d.switch "more than 3 levels of switches: connect the leaf to ${at[a]}"
-for options in "--multicast 239.77.0.0" "--dataplane p4 --target 127.0.0.1:1" "--parent 127.0.0.1:0" "--parent nowhere.invalid"; do
+for options in "--dataplane p4 --target 127.0.0.1:1" "--parent 127.0.0.1:0" "--parent nowhere.invalid"; do
 	# shellcheck disable=SC2086 # words
 	! "$switchml" switch --listen 127.0.0.1:0 --parent "${at[root]}" $options >refused 2>&1 && [ "$(wc -l <refused)" = 1 ]
 	say $? "refused: $options: $(cat refused)" refused

@@ -90,7 +90,6 @@ here=$'jobs = 1\nlisten = 127.0.0.1:0\n'
 fails "a listen that is no address" "--listen is not .* (.*conf, line 2: listen = 999.1.1.1:0)" $'jobs = 1\nlisten = 999.1.1.1:0'
 fails "a listen with a wrong port" "--listen is not .* (.*conf, line 1: listen = 127.0.0.1:99999)" 'listen = 127.0.0.1:99999'
 fails "a listen of another host" "Cannot assign .* (.*conf, line 1: listen = 192.0.2.77:0)" 'listen = 192.0.2.77:0'
-fails "a multicast that is no group" "(.*conf, line 3: multicast = 1.2.3.4)" "${here}multicast = 1.2.3.4"
 fails "a parent that is no name" "(.*conf, line 3: parent = a b)" "${here}parent = a b"
 fails "metrics that are no address" "(.*conf, line 3: metrics = 1.2:x)" "${here}metrics = 1.2:x"
 fails "a key file that is missing" "(.*conf, line 3: key-file = $work/nowhere)" "${here}key-file = $work/nowhere"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Every type and operation in every form of a job that one machine can have without root, with
 # packets that are lost, duplicated and late; `switchml bench` checks each element. Forms on
-# separate hosts are in stripes.sh, multicast.sh, racks-hosts.sh, xdp.sh and p4.sh.
+# separate hosts are in stripes.sh, racks-hosts.sh, xdp.sh and p4.sh.
 # Usage: types.sh SWITCHML
 set -u
 

@@ -60,7 +60,6 @@ struct sml_transport *stripe_rig_transport(struct stripe_rig *rig)
 	assert_non_null(transport);
 	transport->rig = rig;
 	transport->base.ops = &idle;
-	transport->base.group_fd = -1;
 	transport->base.poll_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	assert_true(transport->base.poll_fd >= 0);
 	return &transport->base;

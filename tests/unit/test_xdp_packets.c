@@ -157,9 +157,8 @@ TEST(the_others_wait_for_the_last_rank)
 /* Ranks know the tag. The program alone decides what the daemon sends on. */
 TEST(a_rank_cannot_make_results)
 {
-	static const uint8_t kinds[] = {SML_PACKET_RESULT,	  SML_PACKET_PROBE_REPLY,
-					SML_PACKET_GROUP_PROBE,	  SML_XDP_KIND_TO_RANK,
-					SML_XDP_KIND_TO_RANK + 1, 0xff};
+	static const uint8_t kinds[] = {SML_PACKET_RESULT, SML_PACKET_PROBE_REPLY,
+					SML_XDP_KIND_TO_RANK, SML_XDP_KIND_TO_RANK + 1, 0xff};
 	struct sml_xdp_totals totals;
 	uint8_t frame[FRAME_BYTES];
 	struct xdp_outcome out;

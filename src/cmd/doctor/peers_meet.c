@@ -352,51 +352,6 @@ static bool all_do(struct peers *peers, const char *wish, const char *job, doubl
 	return worst == 0;
 }
 
-static void judge_group(struct peers *peers, const SmlControl__JobStatus *job)
-{
-	unsigned missed = 0;
-
-	for (size_t i = 0; i < job->n_workers; i++) {
-		const SmlControl__WorkerStatus *worker = job->workers[i];
-
-		if (worker->by_group)
-			continue;
-		missed++;
-		doctor_say(
-			peers->doctor, DOCTOR_WARNING, "multicast",
-			"the group %s does not reach rank %u on %s: it gets its results one by one",
-			job->group, worker->rank, worker->host);
-		doctor_fix(peers->doctor,
-			   "let firewalls pass UDP to the group's port; the network needs "
-			   "an IGMP querier (docs/deploying.md#multicast)");
-	}
-	if (missed == 0)
-		doctor_say(peers->doctor, DOCTOR_OK, "multicast", "the group %s reaches all ranks",
-			   job->group);
-}
-
-/* Whether results come by multicast, each switch knows while the job runs. */
-static void look_at_groups(struct peers *peers, const char *name)
-{
-	const char *list = peers->embedded ? "" : peers->config->switch_address;
-	char address[320];
-
-	while (sml_switch_list_next(&list, address, sizeof(address))) {
-		SmlControl__Envelope *answer = NULL;
-		struct sml_status_client asked;
-
-		if (sml_status_client_open(&asked, address, ASK_MS) == 0 &&
-		    sml_status_client_query(&asked, &answer) == 0) {
-			for (size_t i = 0; i < answer->status->n_jobs; i++)
-				if (!strcmp(answer->status->jobs[i]->job, name) &&
-				    *answer->status->jobs[i]->group)
-					judge_group(peers, answer->status->jobs[i]);
-			sml_control__envelope__free_unpacked(answer, NULL);
-		}
-		sml_status_client_close(&asked);
-	}
-}
-
 static void try_out(struct peers *peers)
 {
 	char name[64];
@@ -407,8 +362,6 @@ static void try_out(struct peers *peers)
 	(void)!getrandom(&random, sizeof(random), 0);
 	snprintf(name, sizeof(name), "doctor-%08x", random);
 	good = all_do(peers, "open", name, &ms);
-	if (good)
-		look_at_groups(peers, name);
 	if (good && all_do(peers, "close", name, &ignored))
 		doctor_say(peers->doctor, DOCTOR_OK, "trial",
 			   "%u ranks have opened a job %s and summed 256 KiB, with the right "

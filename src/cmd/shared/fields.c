@@ -135,7 +135,6 @@ static const struct sml_field worker[] = {
 	AS(SML_FIELD_MS, "waited_ms", SmlControl__WorkerStatus, waited_ms,
 	   .help = "How long others have waited for it; for the first rank of a host that sends as "
 		   "one: for the host."),
-	MEMBER("by_multicast", by_group),
 	MEMBER("leaf", leaf,
 	       .help = "The leaf that the rank is connected to; empty: the switch "
 		       "that was asked."),
@@ -191,7 +190,6 @@ static const struct sml_field job[] = {
 	MEMBER("left", left, .help = "The ranks of that job that are not in this one."),
 	MEMBER("waiting", waiting, .help = "Processes that wait to join it."),
 	MEMBER("stripes", stripes),
-	MEMBER("multicast", group),
 	MEMBER("shares_memory", shares_memory),
 	MEMBERS("served", served, .record = &stripe_record),
 	MEMBERS("leaves", branches, .record = &sml_branch_record,

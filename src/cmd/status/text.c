@@ -53,22 +53,6 @@ static void print_form(const SmlControl__JobStatus *job)
 		printf(", stripe %u of %u", job->served[0]->stripe, job->stripes);
 }
 
-/* The ranks that the group reaches, and the ranks that get results by unicast. */
-static void print_group(const SmlControl__JobStatus *job)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < job->n_workers; i++)
-		n += job->workers[i]->by_group ? 1 : 0;
-	printf(", results by multicast to %zu (group %s)", n, job->group);
-	if (n == job->n_workers)
-		return;
-	printf(" and one by one to rank%s", sml_plural(job->n_workers - n));
-	for (size_t i = 0; i < job->n_workers; i++)
-		if (!job->workers[i]->by_group)
-			printf(" %u", job->workers[i]->rank);
-}
-
 static void print_worker(const SmlControl__JobStatus *job, const SmlControl__WorkerStatus *worker)
 {
 	/* A rank that has not come has no process. */
@@ -156,8 +140,6 @@ static void print_job(const SmlControl__JobStatus *job)
 	printf("\njob \"%s\": %s, %u rank%s", job->job, job->state, job->world_size,
 	       sml_plural(job->world_size));
 	print_form(job);
-	if (job->group[0] && strcmp(job->state, "running") == 0)
-		print_group(job);
 	/* Before all ranks are here, nobody knows how long packets are. */
 	if (job->lanes == 0)
 		printf(", %u slot%s reserved\n", job->slots, sml_plural(job->slots));

@@ -277,8 +277,6 @@ static const struct family families[] = {
 	 OF_SWITCH, "packets-received", NULL},
 	{"switchml_sent_packets", "counter", "packets", "Packets that the switch has sent.",
 	 OF_SWITCH, "packets-sent", NULL},
-	{"switchml_multicast_packets", "counter", "packets",
-	 "Packets that the switch has sent to groups.", OF_SWITCH, "packets-multicast", NULL},
 	{"switchml_received_bytes", "counter", "bytes", "UDP payload that the switch has received.",
 	 OF_SWITCH, "bytes-received", NULL},
 	{"switchml_sent_bytes", "counter", "bytes", "UDP payload that the switch has sent.",

@@ -33,8 +33,6 @@ enum {
 	OPTION_KEY_FILE,
 	OPTION_DATAPLANE,
 	OPTION_XDP_MODE,
-	OPTION_MULTICAST,
-	OPTION_MULTICAST_HOPS,
 	OPTION_LOG_JSON,
 	OPTION_METRICS,
 	OPTION_TARGET,
@@ -90,18 +88,10 @@ static const struct argp_option option_list[] = {
 	 "For p4: the port of the P4 switch at which each host is, including this one; the P4 "
 	 "switch forwards all other traffic by this list",
 	 0},
-	{"multicast", OPTION_MULTICAST, "GROUP[:PORT]", 0,
-	 "Send each result once to a multicast group, instead of once to each worker. The first "
-	 "job uses this group, the second job the next group, and so on (port 28600; a worker's "
-	 "second thread uses the next port, and so on). Workers that the group does not reach get "
-	 "their results one by one",
-	 0},
-	{"multicast-hops", OPTION_MULTICAST_HOPS, "N", 0,
-	 "How far multicast packets may travel: past N - 1 routers (1)", 0},
 	{"parent", OPTION_PARENT, "HOST[:PORT]", 0,
 	 "Be a leaf of that switch: add up the packets of the workers here, and send one sum to "
 	 "the parent (port 28500). The workers of a job may be at several leaves and at the "
-	 "parent itself. Not available with --dataplane p4 or --multicast",
+	 "parent itself. Not available with --dataplane p4",
 	 0},
 	{"verbose", 'v', NULL, 0,
 	 "Report also refused connections; if given twice, each job that runs or ends", 0},
@@ -211,7 +201,6 @@ static const struct {
 	{OPTION_TLS_CERTIFICATE, offsetof(struct sml_switch_config, tls.certificate)},
 	{OPTION_TLS_KEY, offsetof(struct sml_switch_config, tls.key)},
 	{OPTION_TLS_AUTHORITY, offsetof(struct sml_switch_config, tls.authority)},
-	{OPTION_MULTICAST, offsetof(struct sml_switch_config, multicast)},
 };
 
 static error_t take_setting(struct reader *reader, int key, const char *text)
@@ -270,9 +259,6 @@ static error_t take_setting(struct reader *reader, int key, const char *text)
 		break;
 	case OPTION_KEY_FILE:
 		config->job_key = (struct sml_key_source){.file = text};
-		break;
-	case OPTION_MULTICAST_HOPS:
-		config->multicast_hops = number(reader, "multicast-hops", text, 1, 255);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -443,8 +429,6 @@ static const char *text_in_use(const struct sml_switch_options *options, int key
 		return config->hosts;
 	case OPTION_PARENT:
 		return config->parent;
-	case OPTION_MULTICAST:
-		return config->multicast;
 	case OPTION_TLS_CERTIFICATE:
 		return config->tls.certificate;
 	case OPTION_TLS_KEY:

@@ -70,7 +70,6 @@ struct sml_member {
 	bool follows;	       /* it was in the job that this one follows */
 	bool stalls_requested; /* about its own slots, and not answered yet */
 	bool shards_set;       /* set by the user: it accepts no other number */
-	bool unreached_logged; /* that the group does not reach it */
 	/* Where it takes packets, if it has slots: 4 or 16 bytes; 0 for the control port's. */
 	uint8_t address[16], address_bytes;
 	bool is_local; /* on this host */
@@ -130,7 +129,7 @@ struct sml_job {
 	enum sml_job_state state;
 	uint16_t n_ranks, first_rank; /* first_rank: the rank that joined first and set the terms */
 	uint16_t n_members, n_ready, n_leaving;
-	uint64_t begun_ns, waiting_sent_ns, watched_ns, liveness_ns, departed_looked_ns;
+	uint64_t begun_ns, waiting_sent_ns, liveness_ns, departed_looked_ns;
 	/* The terms that all ranks must share. */
 	char library_version[SML_VERSION_BYTES];
 	uint32_t shards;      /* the least of all ranks */

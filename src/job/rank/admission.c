@@ -101,24 +101,6 @@ static bool copy_peer_ranks(struct sml_session *session, const SmlControl__Admit
 	return true;
 }
 
-/* False: it is none. */
-static bool copy_group(struct sml_session *session, const SmlControl__Group *in)
-{
-	struct sml_result_group *group = &session->admission.group;
-
-	if (in == NULL)
-		return true;
-	if ((in->address.len != 4 && in->address.len != 16) || in->port == 0 ||
-	    in->port > 65536 - SML_MAX_SHARDS)
-		return false;
-	group->address_bytes = (uint8_t)in->address.len;
-	memcpy(group->address, in->address.data, in->address.len);
-	group->port = (uint16_t)in->port;
-	/* A switch must not make us listen to any other host. */
-	return in->address.len == 4 ? group->address[0] >= 224 && group->address[0] < 240
-				    : group->address[0] == 0xff;
-}
-
 /* False: it is no list of ranks and tokens, or this rank is not in it. */
 static bool copy_host_ranks(struct sml_session *session, const SmlControl__HostGroup *in)
 {
@@ -231,10 +213,6 @@ bool sml_session_admit(struct sml_session *session, const SmlControl__Admitted *
 		sml_session_fail(session, SML_ERROR_PROTOCOL,
 				 "%s at %s does not say where to continue", session->config.what,
 				 where);
-	else if (!copy_group(session, in->group))
-		sml_session_fail(session, SML_ERROR_PROTOCOL,
-				 "%s at %s names an address that is not a multicast group",
-				 session->config.what, where);
 	else if (!copy_host_ranks(session, in->host_group))
 		sml_session_fail(session, SML_ERROR_PROTOCOL,
 				 "%s at %s names impossible ranks of this machine",

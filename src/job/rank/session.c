@@ -117,7 +117,6 @@ void sml_session_ready(struct sml_session *session, const struct sml_readiness *
 	if (session->phase != SML_SESSION_ADMITTED)
 		return;
 	ready.lanes = found->lanes;
-	ready.group = found->by_group;
 	ready.shares_memory = session->offers_memory = found->shares_memory;
 	session->phase = SML_SESSION_READY;
 	sml_session_send(session, sml_envelope(READY, ready, &ready));

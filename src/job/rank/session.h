@@ -89,12 +89,6 @@ struct sml_peer_ranks {
 	uint64_t cookies[SML_MAX_STRIPES]; /* all ranks', at this one's stripe if it has one */
 };
 
-/* The multicast group for results. */
-struct sml_result_group {
-	uint8_t address[16], address_bytes; /* 4 or 16; 0 if nowhere */
-	uint16_t port;			    /* of shard 0 */
-};
-
 #define SML_SESSION_TOKEN_BYTES 16
 
 /* The ranks of this one's machine, and what each has said where it is found. */
@@ -134,7 +128,6 @@ struct sml_admission {
 	bool omits;	     /* it takes packets without their lanes: SML_LANES_OMITTED */
 	bool single_packets; /* it might see segmented datagrams before they are cut up */
 	char dataplane[16];
-	struct sml_result_group group;
 	/* After a resume: what tickets mean. The tables are valid as long as the session. */
 	struct sml_ticket_map maps[SML_STREAMS];
 	/* Where the ranks have the slots: as long as the session, too. Stripe i is rank i's. */
@@ -250,7 +243,6 @@ void sml_session_join(struct sml_session *session, const SmlControl__Join *join,
 /* What a rank has found out before the job starts. */
 struct sml_readiness {
 	uint16_t lanes;	    /* that probes have proved */
-	bool by_group;	    /* the multicast group reaches this rank */
 	bool shares_memory; /* with all ranks of its machine */
 	/* Set by the library: the job was admitted again instead of started. */
 	bool admitted_again;

@@ -10,7 +10,6 @@
 #include "job/members/children.h"
 #include "job/members/hosts.h"
 #include "job/members/members.h"
-#include "job/members/multicast.h"
 #include "job/members/peers.h"
 #include "job/peer/output.h"
 #include "job/tree/leaf_job.h"
@@ -32,7 +31,7 @@ struct job_status {
 	SmlControl__BranchStatus branches[SML_MAX_CHILDREN], *branch_list[SML_MAX_CHILDREN];
 	struct counters counters;
 	SmlControl__StripeStatus served[SML_MAX_STRIPES], *served_list[SML_MAX_STRIPES];
-	char names[SML_MAX_STRIPES][96], group[SML_GROUP_TEXT_BYTES];
+	char names[SML_MAX_STRIPES][96];
 };
 
 static void add_counter(struct counters *counters, const char *name, uint64_t value)
@@ -171,7 +170,6 @@ static void describe_worker(const struct sml_job *job, uint16_t rank,
 	describe_connection(member->peer, worker);
 	if (job->state >= SML_JOB_PROBING)
 		worker->sender = 1u + sml_job_sender(job, rank);
-	worker->by_group = sml_job_is_by_group(job, rank);
 	if (job->jobs->operations->ranks_have_slots)
 		worker->waited_ms = sml_job_waited_ms(job, rank);
 	worker->traffic = describe_traffic(&member->traffic, &out->traffic[out->status.n_workers]);
@@ -257,12 +255,6 @@ static bool describe_job(const struct sml_job *job, size_t *room, struct job_sta
 	out->status.changes = job->changes;
 	sml_job_count_changes(job, &out->status.joined, &out->status.left);
 	out->status.waiting = sml_applicants_count(job);
-	if (jobs->config.group.bytes > 0) {
-		struct sml_group group = sml_group_of_job(&jobs->config.group, job->place);
-
-		sml_group_text(&group, out->group);
-		out->status.group = out->group;
-	}
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
 		describe_worker(job, rank, &counters, out);
 		add_worker(out, room);
@@ -404,7 +396,6 @@ static void describe_dataplane(struct sml_jobs *jobs, struct counters *out)
 	add_verdicts(out, counters.verdicts);
 	add_counter(out, "packets-received", counters.packets_received);
 	add_counter(out, "packets-sent", counters.packets_sent);
-	add_counter(out, "packets-multicast", counters.packets_multicast);
 	add_counter(out, "bytes-received", counters.bytes_received);
 	add_counter(out, "bytes-sent", counters.bytes_sent);
 	add_counter(out, "probes", counters.probes);

@@ -17,7 +17,6 @@
 #include "job/members/children.h"
 #include "job/members/hosts.h"
 #include "job/members/members.h"
-#include "job/members/multicast.h"
 #include "job/members/peers.h"
 #include "job/members/slots.h"
 #include "job/peer/output.h"
@@ -221,10 +220,8 @@ static void send_admitted(struct sml_job *job, uint16_t rank, const struct overv
 {
 	struct sml_jobs *jobs = job->jobs;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
-	SmlControl__Group group_message = SML_CONTROL__GROUP__INIT;
 	struct map_list maps;
 	struct sml_host_list hosts;
-	struct sml_group group;
 	SmlControl__Decision decision;
 	struct sml_peer_list *peers = NULL;
 
@@ -235,7 +232,6 @@ static void send_admitted(struct sml_job *job, uint16_t rank, const struct overv
 	describe_rank(job, rank, &admitted);
 	if (jobs->operations->ranks_have_slots)
 		peers = sml_job_describe_peers(job, rank, &admitted);
-	sml_job_describe_group(job, &group, &group_message, &admitted);
 	sml_job_describe_hosts(job, rank, &hosts, &admitted);
 	describe_decision(job, rank, &decision, &admitted);
 	describe_maps(job, &maps, &admitted);
@@ -404,7 +400,6 @@ static void start(struct sml_job *job)
 	}
 	job->state = SML_JOB_RUNNING;
 	job->jobs->tree->start(job);
-	sml_job_watch_group(job);
 	message.lanes = least_lanes(job);
 	if (message.lanes > job->rules.lanes)
 		message.lanes = job->rules.lanes;

@@ -14,7 +14,6 @@
 #include "control/envelope.h"
 #include "job/members/hosts.h"
 #include "job/members/members.h"
-#include "job/members/multicast.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
 #include "job/states/admit.h"
@@ -431,7 +430,7 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 		due_ns = sml_earlier(due_ns, job->tries_again_ns);
 	due_ns = sml_earlier(due_ns, sml_job_departed_due(job));
 	due_ns = sml_earlier(due_ns, sml_job_answers_due(job));
-	return sml_earlier(sml_earlier(due_ns, sml_job_watch_ends(job)), sml_job_liveness_due(job));
+	return sml_earlier(due_ns, sml_job_liveness_due(job));
 }
 
 static void give_up_late_resuming(struct sml_job *job)
@@ -472,7 +471,6 @@ void sml_job_tick(struct sml_job *job)
 	sml_job_check_liveness(job);
 	if (find_silent(job) || find_tired(job) || sml_job_misses_departed(job))
 		return;
-	sml_job_watch_group(job);
 	sml_job_look_for_answers(job);
 	if (job->mismatch_ns != 0 && now_ns >= job->mismatch_ns + MISMATCH_WAIT_NS) {
 		sml_job_report_mismatch(job);

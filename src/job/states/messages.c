@@ -9,7 +9,6 @@
 #include "control/text.h"
 #include "job/members/children.h"
 #include "job/members/hosts.h"
-#include "job/members/multicast.h"
 #include "job/states/admit.h"
 #include "job/states/departed.h"
 #include "job/states/end.h"
@@ -52,7 +51,6 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint16_t ra
 	member->lanes = message->ready->lanes;
 	member->shares_memory = message->ready->shares_memory;
 	member->ready = true;
-	sml_job_note_group(job, rank, message->ready->group);
 	job->n_ready++;
 	sml_job_check_ready(job);
 }

@@ -69,9 +69,6 @@ void sml_leaf_job_admit(const struct sml_proxied *proxied, SmlControl__Admitted 
 			admitted->window_packets ? admitted->window_packets : UINT32_MAX,
 			jobs->operations->window(jobs->dataplane, packet, count_children(jobs)));
 	admitted->omits &= rules->omits;
-	/* Nothing of the parent's reaches the leaves' ranks by multicast. */
-	sml_control__group__free_unpacked(admitted->group, NULL);
-	admitted->group = NULL;
 	if (proxied->peer->via != NULL)
 		return;
 	admitted->number = proxied->child;

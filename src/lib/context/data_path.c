@@ -29,32 +29,6 @@ static bool has_ipv6(void)
 	return fd >= 0;
 }
 
-/* Choose the switch's group, if it has one in the family by which the switch is reached. */
-static void choose_group(const struct sml_stripe *stripe, unsigned shard,
-			 struct sml_transport_config *config)
-{
-	const struct sml_result_group *group = &stripe->admission.group;
-	sa_family_t family = group->address_bytes == 4 ? AF_INET : AF_INET6;
-
-	if (group->address_bytes == 0)
-		return;
-	if (family != config->peer.any.sa_family) {
-		if (shard == 0)
-			sml_log(config->log, SML_LOG_INFO,
-				"the multicast group of the switch at %s is IPv%c only: the switch "
-				"sends results to this rank by unicast",
-				sml_stripe_name(stripe), family == AF_INET ? '4' : '6');
-		return;
-	}
-	config->has_group = true;
-	config->group.any.sa_family = family;
-	if (family == AF_INET)
-		memcpy(&config->group.v4.sin_addr, group->address, 4);
-	else
-		memcpy(&config->group.v6.sin6_addr, group->address, 16);
-	sml_sockaddr_set_port(&config->group, (uint16_t)(group->port + shard));
-}
-
 /* All ranks of a host share the range, and each has a port for each thread and each switch. */
 static int report_no_port(const struct sml_context *context)
 {
@@ -99,8 +73,6 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 	int error;
 
 	sml_sockaddr_set_port(&config.peer, stripe->admission.data_port);
-	if (peers == NULL)
-		choose_group(stripe, shard, &config);
 	if (peers && has_ipv6())
 		config.peer.any.sa_family = AF_INET6;
 	error = sml_transport_udp.open(transport, &config);
@@ -122,39 +94,6 @@ void sml_data_path_close(struct sml_transport **transports)
 			transports[i]->ops->close(transports[i]);
 }
 
-static bool has_group(const struct sml_stripe *stripe, struct sml_transport **transports)
-{
-	for (unsigned i = 0; i < stripe->admission.shards; i++)
-		if (transports[i]->group_fd < 0)
-			return false;
-	return true;
-}
-
-/* Use the group on all sockets, or on none. */
-static int probe_group(const struct sml_stripe *stripe, struct sml_probe *probe,
-		       struct sml_control *control, struct sml_transport **transports,
-		       uint16_t lanes, bool *by_group, uint64_t deadline_ns)
-{
-	const struct sml_settings *settings = &stripe->context->settings;
-	bool joined = has_group(stripe, transports);
-	int error = 0;
-
-	if (joined)
-		error = sml_probe_run_group(probe, control, lanes, by_group, deadline_ns);
-	if (error || *by_group)
-		return error;
-	for (unsigned i = 0; i < stripe->admission.shards; i++)
-		if (transports[i]->group_fd >= 0)
-			transports[i]->ops->leave_group(transports[i]);
-	if (joined)
-		sml_log(&settings->log, SML_LOG_WARN,
-			"packets that the switch at %s sends to its multicast group do not reach "
-			"interface %s: the switch sends results to this rank by unicast. Does a "
-			"firewall drop the packets, or is the switch behind a router?",
-			sml_stripe_name(stripe), stripe->connection.interface.name);
-	return 0;
-}
-
 /* A frozen switch has one heartbeat to answer, or less if the rank can try another switch. */
 static uint32_t silence_ms(const struct sml_stripe *stripe)
 {
@@ -166,8 +105,7 @@ static uint32_t silence_ms(const struct sml_stripe *stripe)
 }
 
 static int probe_path(const struct sml_stripe *stripe, struct sml_control *control,
-		      struct sml_transport **transports, uint16_t *lanes, bool *by_group,
-		      uint64_t deadline_ns)
+		      struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
 {
 	const struct sml_admission *admission = &stripe->admission;
 	struct sml_probe_target targets[SML_MAX_SHARDS];
@@ -197,9 +135,6 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
 	if (probe == NULL)
 		return -ENOMEM;
 	error = sml_probe_run(probe, control, lanes, deadline_ns);
-	if (error == 0)
-		error = probe_group(stripe, probe, control, transports, *lanes, by_group,
-				    deadline_ns);
 	sml_probe_free(probe);
 	return error;
 }
@@ -261,8 +196,7 @@ static int agree_once(struct sml_stripe *stripe, struct sml_control *control,
 	for (unsigned i = 0; error == 0 && sends && i < admission->shards; i++)
 		error = sml_data_path_open_transport(stripe, i, NULL, &transports[i]);
 	if (error == 0 && sends)
-		error = probe_path(stripe, control, transports, &found->lanes, &found->by_group,
-				   deadline_ns);
+		error = probe_path(stripe, control, transports, &found->lanes, deadline_ns);
 	if (error == 0)
 		error = check_terms(stripe, found->lanes);
 	if (error)

@@ -3,8 +3,7 @@
  * A probe is a header and as many lanes as it asks about; the switch sends it back at the same
  * length. The first round asks only for the full width, which is enough for a healthy path. Later
  * rounds ask for every unanswered width, to distinguish lost packets from a narrow path. A target
- * that does not answer at all may be suspended, and has one heartbeat to begin. A probe of the
- * group is answered to the group; its use number marks it.
+ * that does not answer at all may be suspended, and has one heartbeat to begin.
  */
 #include "lib/context/probe.h"
 
@@ -22,12 +21,6 @@
 #define MAX_WIDTHS     16
 /* The switch itself gives up a job whose ranks have probed for 20 s. */
 #define MAX_SILENCE_MS 15000u
-/* A bridge may need a moment after it has learned of a new member. */
-#define GROUP_ROUNDS	     8
-#define FIRST_GROUP_ROUND_NS (20 * SML_NS_PER_MS)
-#define GROUP_ROUND_NS	     (140 * SML_NS_PER_MS)
-#define GROUP_USE	     1
-
 struct sml_probe {
 	struct sml_probe_config config;
 	struct sml_batch batch;
@@ -35,7 +28,6 @@ struct sml_probe {
 	uint16_t widths[MAX_WIDTHS]; /* descending */
 	unsigned n_widths;
 	unsigned *answered; /* of each target; bit i: widths[i] came back */
-	bool *by_group;	    /* of each target: something came back through the group */
 };
 
 static void list_widths(struct sml_probe *probe, uint16_t lanes)
@@ -59,17 +51,16 @@ static void send_batch(struct sml_probe *probe, struct sml_transport *transport)
 }
 
 static void send_probe(struct sml_probe *probe, const struct sml_probe_target *target,
-		       enum sml_packet_kind kind, uint16_t lanes)
+		       uint16_t lanes)
 {
 	uint32_t length = SML_HEADER_BYTES + 4u * lanes;
 	struct sml_header header = {
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
 		.version = SML_WIRE_VERSION,
-		.kind = (uint8_t)kind,
+		.kind = SML_PACKET_PROBE,
 		.job_be = sml_be32(target->job),
 		.key_be = sml_be64(target->cookie),
 		.epoch_be = sml_be32(probe->config.epoch),
-		.use_be = sml_be32(kind == SML_PACKET_GROUP_PROBE ? GROUP_USE : 0),
 		.rank = probe->config.rank,
 		.shard = target->shard,
 		.lanes_be = sml_be16(lanes),
@@ -91,8 +82,7 @@ static void send_round(struct sml_probe *probe, unsigned round)
 			continue;
 		for (unsigned i = 0; i < n; i++)
 			if (!(probe->answered[t] & 1u << i))
-				send_probe(probe, &probe->config.targets[t], SML_PACKET_PROBE,
-					   probe->widths[i]);
+				send_probe(probe, &probe->config.targets[t], probe->widths[i]);
 	}
 }
 
@@ -100,12 +90,6 @@ static void send_round(struct sml_probe *probe, unsigned round)
 
 static void take_reply(struct sml_probe *probe, unsigned t, const struct sml_header *header)
 {
-	/* Other ranks' replies reach the group, too, perhaps on another path than this rank's. */
-	if (header->use_be == sml_be32(GROUP_USE)) {
-		probe->by_group[t] |= header->rank == probe->config.rank &&
-				      header->shard == probe->config.targets[t].shard;
-		return;
-	}
 	/*
 	 * A path that takes this width takes all narrower ones, which are not probed then: another
 	 * target may need one of them.
@@ -203,54 +187,6 @@ static int run_round(struct sml_probe *probe, struct sml_control *control, unsig
 	return error;
 }
 
-/* ---- the group ---- */
-
-static bool all_by_group(const struct sml_probe *probe)
-{
-	bool all = true;
-
-	for (unsigned t = 0; t < probe->config.n_targets; t++)
-		all &= probe->by_group[t];
-	return all;
-}
-
-static int run_group_round(struct sml_probe *probe, struct sml_control *control, uint16_t lanes,
-			   uint64_t until_ns)
-{
-	int fds[2 * SML_MAX_SHARDS], error = 0;
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < probe->config.n_transports; i++) {
-		fds[n++] = probe->config.transports[i]->poll_fd;
-		fds[n++] = probe->config.transports[i]->group_fd;
-	}
-	for (unsigned t = 0; t < probe->config.n_targets; t++)
-		if (!probe->by_group[t])
-			send_probe(probe, &probe->config.targets[t], SML_PACKET_GROUP_PROBE, lanes);
-	while (error == 0 && !all_by_group(probe) && sml_now_ns() < until_ns) {
-		error = sml_control_pump(control, fds, n, until_ns);
-		sml_probe_serve(probe);
-	}
-	return error;
-}
-
-int sml_probe_run_group(struct sml_probe *probe, struct sml_control *control, uint16_t lanes,
-			bool *reached, uint64_t deadline_ns)
-{
-	int error = 0;
-
-	for (unsigned round = 0; error == 0 && round < GROUP_ROUNDS && !all_by_group(probe);
-	     round++) {
-		uint64_t until_ns =
-			sml_now_ns() + (round == 0 ? FIRST_GROUP_ROUND_NS : GROUP_ROUND_NS);
-
-		error = run_group_round(probe, control, lanes,
-					until_ns < deadline_ns ? until_ns : deadline_ns);
-	}
-	*reached = all_by_group(probe);
-	return error;
-}
-
 /* ---- widths ---- */
 
 /* The first target that has not answered at all, or not with a width that all others have. */
@@ -315,9 +251,8 @@ struct sml_probe *sml_probe_new(const struct sml_probe_config *config)
 		probe->config = *config;
 		probe->batch.bytes = malloc(SML_BATCH_BYTES);
 		probe->answered = calloc(config->n_targets + 1, sizeof(*probe->answered));
-		probe->by_group = calloc(config->n_targets + 1, sizeof(*probe->by_group));
 	}
-	if (probe == NULL || !probe->batch.bytes || !probe->answered || !probe->by_group) {
+	if (probe == NULL || !probe->batch.bytes || !probe->answered) {
 		sml_probe_free(probe);
 		sml_error_set(-ENOMEM, "no memory for a probe of the path");
 		return NULL;
@@ -331,6 +266,5 @@ void sml_probe_free(struct sml_probe *probe)
 		return;
 	free(probe->batch.bytes);
 	free(probe->answered);
-	free(probe->by_group);
 	free(probe);
 }

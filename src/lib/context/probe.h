@@ -48,13 +48,6 @@ void sml_probe_free(struct sml_probe *probe);
 int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,
 		  uint64_t deadline_ns);
 
-/*
- * After that: do packets of this many lanes that the switch sends to the job's group reach every
- * target's transport? Takes at most a second. 0, or an error with its text set.
- */
-int sml_probe_run_group(struct sml_probe *probe, struct sml_control *control, uint16_t lanes,
-			bool *reached, uint64_t deadline_ns);
-
 /* Answer the other ranks' probes, until all of them are ready. */
 void sml_probe_serve(struct sml_probe *probe);
 

@@ -106,7 +106,6 @@ void sml_log_choices(const struct sml_context *context)
 	const struct sml_shard *shard = context->stripes[context->n_stripes - 1].shards[0];
 	const struct sml_transport *transport = shard->line->transport;
 	char source[INET6_ADDRSTRLEN], form[SML_TEXT_BYTES], ports[48];
-	bool by_group = transport && transport->group_fd >= 0;
 	/* The rank that embeds the first stripe reaches it by loopback. */
 	uint32_t mtu = settings->mtu ? settings->mtu : interface->mtu;
 	bool narrower =
@@ -119,7 +118,7 @@ void sml_log_choices(const struct sml_context *context)
 		"job \"%s\": rank %u of %u; %s; interface %s (%s, %s); %s; "
 		"%u lanes per packet (path MTU %u%s, %s); %u + %u slots%s "
 		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s%s; "
-		"%s%s%s",
+		"%s%s",
 		settings->job, settings->rank, settings->world_size, form, interface->name,
 		sml_sockaddr_text(&interface->source, source),
 		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", ports,
@@ -131,8 +130,7 @@ void sml_log_choices(const struct sml_context *context)
 		sml_wire_name(settings->wire), admission->shards, sml_plural(admission->shards),
 		settings->threads, settings->threads_why, settings->spin ? ", spinning" : "",
 		settings->sched_batch ? ", SCHED_BATCH" : "",
-		transport ? transport->features : "no sockets",
-		by_group ? "; results by multicast" : "", faulty ? "; WITH FAULTS" : "");
+		transport ? transport->features : "no sockets", faulty ? "; WITH FAULTS" : "");
 }
 
 /* ---- rank 0's lines ---- */

@@ -324,9 +324,6 @@ static nfds_t list_events(const struct sml_progress *progress, struct pollfd *re
 		ready[n++] = (struct pollfd){
 			.fd = line->transport->poll_fd,
 			.events = (short)(sml_line_is_full(line) ? POLLIN | POLLOUT : POLLIN)};
-		if (line->transport->group_fd >= 0)
-			ready[n++] =
-				(struct pollfd){.fd = line->transport->group_fd, .events = POLLIN};
 	}
 	return n;
 }

@@ -229,21 +229,12 @@ static void faulty_readdress(struct sml_transport *transport, uint8_t own)
 	faulty->inner->ops->readdress(faulty->inner, own);
 }
 
-static void faulty_leave_group(struct sml_transport *transport)
-{
-	struct faulty *faulty = faulty_of(transport);
-
-	faulty->inner->ops->leave_group(faulty->inner);
-	faulty->base.group_fd = -1;
-}
-
 static const struct sml_transport_ops faulty_ops = {
 	.name = "faults",
 	.send = faulty_send,
 	.send_results = faulty_send_results,
 	.receive = faulty_receive,
 	.readdress = faulty_readdress,
-	.leave_group = faulty_leave_group,
 	.close = faulty_close,
 };
 

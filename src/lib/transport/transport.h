@@ -72,9 +72,6 @@ struct sml_transport_config {
 	const union sml_sockaddr *peers;
 	uint8_t own; /* then: its own place among them */
 	const struct sml_log *log;
-	/* Results may come by this multicast group, from peer; `port` is this shard's. */
-	bool has_group;
-	union sml_sockaddr group;
 	bool single_packets; /* the switch takes none that are yet to be cut up */
 };
 
@@ -101,8 +98,6 @@ struct sml_transport_ops {
 	/* The peers' table has changed, and with it this one's own place. Only where there are
 	 * peers. */
 	void (*readdress)(struct sml_transport *transport, uint8_t own);
-	/* Nothing comes by the group any more. Only where there is a group_fd. */
-	void (*leave_group)(struct sml_transport *transport);
 	void (*close)(struct sml_transport *transport);
 };
 
@@ -110,7 +105,6 @@ struct sml_transport_ops {
 struct sml_transport {
 	const struct sml_transport_ops *ops;
 	int poll_fd;		/* POLLIN: something came; POLLOUT: room to send */
-	int group_fd;		/* POLLIN: something came to the job's group; -1 if there is none */
 	bool drained;		/* the last receive left nothing behind */
 	uint32_t receive_bytes; /* that it can hold until they are asked for */
 	uint16_t port;		/* its own, and its family, where it has several peers */

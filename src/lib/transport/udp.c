@@ -20,7 +20,6 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "lib/transport/transport.h"
-#include "lib/transport/udp_group.h"
 #include "net/udp_options.h"
 #include "net/udp_results.h"
 #include "net/udp_sender.h"
@@ -29,8 +28,6 @@
 #define SOCKET_BUFFER_BYTES (8 << 20)
 /* Of each inbox. */
 #define RECEIVE_BYTES (512u << 10)
-/* With a group: one of this number of receives begins with the packets for this rank only. */
-#define OWN_TURN 16
 
 _Static_assert(SML_RESULTS_AT_ONCE <= SML_RESULTS_MAX, "the table's promise");
 _Static_assert(SML_BATCH_PACKETS <= SML_UDP_MESSAGES, "a batch waits whole for its flush");
@@ -44,9 +41,7 @@ struct udp {
 	bool gro, v6, too_long_logged;
 	struct sml_udp_sender sender;
 	struct sml_results results; /* by the sender */
-	/* In: what comes to this rank alone, and to the job's group. NULL: there is none. */
-	struct sml_udp_inbox *own, *group;
-	unsigned n_receives;
+	struct sml_udp_inbox *inbox;
 };
 
 static struct udp *udp_of(struct sml_transport *transport)
@@ -122,46 +117,13 @@ static struct sml_udp_inbox *new_inbox(int fd, bool gro)
 	return sml_udp_inbox_new(&config);
 }
 
-static void udp_leave_group(struct sml_transport *transport)
-{
-	struct udp *udp = udp_of(transport);
-
-	if (udp->base.group_fd >= 0)
-		sml_fd_close(udp->base.group_fd);
-	udp->base.group_fd = -1;
-	sml_udp_inbox_free(udp->group);
-	udp->group = NULL;
-}
-
-/* Optional: without it, results come to this rank alone. The probe tells whether they do. */
-static void join_group(struct udp *udp, const struct sml_transport_config *config)
-{
-	int fd = sml_udp_group_join(&config->group, &config->peer, config->interface);
-	bool gro;
-
-	if (fd < 0) {
-		sml_log(udp->log, SML_LOG_WARN,
-			"the switch's multicast group cannot be joined on interface %s (%s): "
-			"results come to this rank one by one",
-			config->interface->name, strerrordesc_np(-fd));
-		return;
-	}
-	udp->base.group_fd = fd;
-	(void)sml_udp_widen_in(fd, SOCKET_BUFFER_BYTES);
-	gro = sml_udp_enable_gro(fd);
-	udp->group = new_inbox(fd, gro);
-	if (udp->group == NULL)
-		udp_leave_group(&udp->base);
-}
-
 static void udp_close(struct sml_transport *transport)
 {
 	struct udp *udp = udp_of(transport);
 
-	udp_leave_group(transport);
 	if (udp->base.poll_fd >= 0)
 		sml_fd_close(udp->base.poll_fd);
-	sml_udp_inbox_free(udp->own);
+	sml_udp_inbox_free(udp->inbox);
 	free(udp);
 }
 
@@ -189,24 +151,21 @@ static int udp_open(struct sml_transport **opened, const struct sml_transport_co
 
 	if (udp == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's buffers");
-	udp->base =
-		(struct sml_transport){.ops = &sml_transport_udp, .poll_fd = -1, .group_fd = -1};
+	udp->base = (struct sml_transport){.ops = &sml_transport_udp, .poll_fd = -1};
 	udp->log = config->log;
 	udp->peers = config->peers;
 	sml_results_init(&udp->results, &udp->sender, config->own);
 	udp->v6 = config->peer.any.sa_family == AF_INET6;
 	error = connect_socket(udp, config);
 	if (error == 0)
-		udp->own = new_inbox(udp->base.poll_fd, udp->gro);
-	if (error == 0 && udp->own == NULL)
+		udp->inbox = new_inbox(udp->base.poll_fd, udp->gro);
+	if (error == 0 && udp->inbox == NULL)
 		error = -ENOMEM;
 	if (error) {
 		udp_close(&udp->base);
 		return sml_error_set(error, "a UDP socket to the switch cannot be opened: %s; %s",
 				     strerrordesc_np(-error), open_fix(error));
 	}
-	if (config->has_group)
-		join_group(udp, config);
 	*opened = &udp->base;
 	return 0;
 }
@@ -297,32 +256,11 @@ static void udp_send_results(struct sml_transport *transport, const struct iovec
 
 /* ---- in ---- */
 
-/*
- * Where there is a group, most comes that way. Now and then the other socket has its turn all the
- * same: a group that is never empty must not keep those waiting who have lost a result.
- */
-static unsigned receive_with_group(struct udp *udp, struct sml_packet *packets)
-{
-	bool own_drained, group_drained = false;
-	unsigned n = 0;
-
-	if (++udp->n_receives % OWN_TURN != 0)
-		n = sml_udp_inbox_receive(udp->group, packets, &group_drained);
-	udp->base.drained = false;
-	if (n > 0)
-		return n;
-	n = sml_udp_inbox_receive(udp->own, packets, &own_drained);
-	udp->base.drained = own_drained && group_drained;
-	return n;
-}
-
 static unsigned udp_receive(struct sml_transport *transport, struct sml_packet *packets)
 {
 	struct udp *udp = udp_of(transport);
 
-	if (udp->group)
-		return receive_with_group(udp, packets);
-	return sml_udp_inbox_receive(udp->own, packets, &udp->base.drained);
+	return sml_udp_inbox_receive(udp->inbox, packets, &udp->base.drained);
 }
 
 const struct sml_transport_ops sml_transport_udp = {
@@ -332,6 +270,5 @@ const struct sml_transport_ops sml_transport_udp = {
 	.send_results = udp_send_results,
 	.receive = udp_receive,
 	.readdress = udp_readdress,
-	.leave_group = udp_leave_group,
 	.close = udp_close,
 };

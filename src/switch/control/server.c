@@ -310,7 +310,6 @@ static int open_dataplane(struct sml_server *server, const char *address)
 		.xdp_mode = server->config.xdp_mode,
 		.target = server->config.target,
 		.hosts = server->config.hosts ? server->config.hosts : "",
-		.group_hops = (uint8_t)server->config.multicast_hops,
 		.max_jobs = server->config.max_jobs,
 		.max_slots = server->config.max_slots,
 		.seal = server->config.seal,
@@ -321,20 +320,6 @@ static int open_dataplane(struct sml_server *server, const char *address)
 	};
 
 	server->jobs.config.data_port = config.port;
-	if (server->config.multicast != NULL && operations->reaches_by_group == NULL)
-		return sml_error_set(-EINVAL, "the %s dataplane does not support multicast",
-				     operations->name);
-	if (server->config.multicast != NULL &&
-	    sml_group_parse(server->config.multicast, server->config.max_jobs,
-			    &server->jobs.config.group) < 0) {
-		return sml_error_set(
-			-EINVAL,
-			"'%s' of --multicast is not the first of %u multicast groups, as "
-			"GROUP, GROUP:PORT or [V6GROUP]:PORT: for example 239.77.0.0, or "
-			"[ff15::77:0]:28600",
-			server->config.multicast, server->config.max_jobs);
-	}
-	config.group = server->jobs.config.group;
 	return operations->open(&server->jobs.dataplane, &config);
 }
 
@@ -487,9 +472,6 @@ static int check_leaf(struct sml_server *server)
 				     "a switch with the %s dataplane cannot be a leaf (--parent): "
 				     "use --dataplane udp or xdp",
 				     operations->name);
-	if (config->multicast != NULL)
-		return sml_error_set(-EINVAL, "a leaf (--parent) cannot send results by multicast: "
-					      "leave --multicast out");
 	return sml_uplink_find(server);
 }
 

@@ -4,7 +4,7 @@
  * the slots' memory.
  *
  *	poll -> recvmmsg (super-packets, UDP_GRO) -> one slot step per packet
- *	     -> results gathered by (job, shard) -> sendmmsg (UDP_SEGMENT) per rank, or per group
+ *	     -> results gathered by (job, shard) -> sendmmsg (UDP_SEGMENT) per rank
  *
  * A job's shard belongs to one thread, so slots need no lock. A filter on the sockets chooses the
  * thread from the header (net/udp_socket.c). packets.c processes packets. The control thread
@@ -144,7 +144,6 @@ static void stop_threads(struct sml_dataplane *dataplane, unsigned n_started)
 static void free_job(struct sml_udp_job *job)
 {
 	free(job->memory);
-	free(job->asked);
 	free(job);
 }
 
@@ -177,7 +176,6 @@ static int open_thread(struct sml_dataplane *dataplane, unsigned i)
 		.address = dataplane->config.address,
 		.port = dataplane->config.port,
 		.n_threads = dataplane->n_threads,
-		.group_hops = dataplane->config.group.bytes ? dataplane->config.group_hops : 0,
 	};
 	struct sml_udp_inbox_config inbox = {.bytes = INBOX_BYTES, .gro = true, .sources = true};
 
@@ -259,14 +257,11 @@ static int udp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_ru
 	if (job == NULL)
 		return -ENOMEM;
 	job->memory = malloc(sml_pool_memory_bytes(rules));
-	job->asked = calloc((size_t)rules->head_slots + rules->data_slots, sizeof(*job->asked));
-	if (job->memory == NULL || job->asked == NULL) {
+	if (job->memory == NULL) {
 		free_job(job);
 		return -ENOMEM;
 	}
 	sml_pool_init(&job->pool, rules, job->memory);
-	if (dataplane->config.group.bytes > 0)
-		job->group = sml_group_of_job(&dataplane->config.group, rules->job % SML_MAX_JOBS);
 	pthread_mutex_lock(&dataplane->mutex);
 	dataplane->jobs[rules->job % SML_MAX_JOBS] = job;
 	publish(dataplane);
@@ -314,17 +309,6 @@ static void udp_renew_address(struct sml_dataplane *dataplane, uint32_t number, 
 {
 	__atomic_store_n(&dataplane->jobs[number % SML_MAX_JOBS]->renewals[child][shard], renewal,
 			 __ATOMIC_RELAXED);
-}
-
-static void udp_reaches_by_group(struct sml_dataplane *dataplane, uint32_t number, uint8_t rank)
-{
-	__atomic_fetch_or(&dataplane->jobs[number % SML_MAX_JOBS]->reached, (uint64_t)1 << rank,
-			  __ATOMIC_RELAXED);
-}
-
-static uint64_t udp_reached_by_group(struct sml_dataplane *dataplane, uint32_t number)
-{
-	return __atomic_load_n(&dataplane->jobs[number % SML_MAX_JOBS]->reached, __ATOMIC_RELAXED);
 }
 
 /*
@@ -436,8 +420,6 @@ const struct sml_dataplane_operations sml_dataplane_udp = {
 	.remove_job = udp_remove_job,
 	.misses_address = udp_misses_address,
 	.renew_address = udp_renew_address,
-	.reaches_by_group = udp_reaches_by_group,
-	.reached_by_group = udp_reached_by_group,
 	.window = udp_window,
 	.job_counters = udp_job_counters,
 	.slot_states = udp_slot_states,

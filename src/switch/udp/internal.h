@@ -10,23 +10,6 @@
 #include "net/udp_socket.h"
 #include "switch/dataplane.h"
 
-/*
- * Multicast can stop reaching a rank while everything else still works (a bridge without a querier
- * forgets the listeners). The rank must then ask for each of its results. If it had to ask for
- * three quarters of a span's results, it gets them by unicast from then on. A span is two results
- * per slot, because a spurious timeout asks for at most one result of each slot. But a rank that
- * has to ask waits for a timeout each time, and has few packets in flight, so on a busy machine
- * that may take a minute. So SML_UDP_SPAN_LEAST results are enough if they have taken
- * SML_UDP_SPAN_NS, which is longer than any timeout: then the timeouts were several.
- */
-#define SML_UDP_SPAN_LEAST 64u
-#define SML_UDP_SPAN_NS	   5000000000ull
-
-struct sml_udp_span {
-	uint32_t results, was_requested;
-	uint64_t since_ns;
-};
-
 struct sml_udp_job {
 	struct sml_pool pool;
 	void *memory;
@@ -37,12 +20,6 @@ struct sml_udp_job {
 	bool has_path[SML_MAX_CHILDREN][SML_MAX_SHARDS];
 	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* atomic; 0 if there is none */
 	struct sml_job_counters counters;		     /* relaxed atomics */
-	/* Results by multicast. Each shard's thread owns its part, except the atomic. */
-	struct sml_group group;
-	struct sml_group_paths group_paths[SML_MAX_SHARDS];
-	struct sml_udp_span spans[SML_MAX_CHILDREN][SML_MAX_SHARDS];
-	uint64_t *asked;  /* by slot: bits of the ranks that have asked for its last result */
-	uint64_t reached; /* atomic: bits of the ranks that get results by multicast */
 	/*
 	 * At a leaf: the path to the parent, which is known before its first answer and then stays
 	 * the same, and what has passed.

@@ -73,51 +73,6 @@ static void answer_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
 	send_one(thread, header, length, &path);
 }
 
-/* The path to the group that a rank's message shows, among the known ones; NULL: no room. */
-static const struct sml_path *note_group_path(struct sml_group_paths *group_paths,
-					      const struct sml_path *path, uint8_t rank)
-{
-	unsigned i = 0;
-
-	while (i < group_paths->n &&
-	       memcmp(&group_paths->each[i].path.from, &path->from, sizeof(path->from)) != 0)
-		i++;
-	if (i == SML_GROUP_PATHS_MAX)
-		return NULL;
-	if (i == group_paths->n)
-		group_paths->each[group_paths->n++].path = *path;
-	group_paths->each[i].ranks |= (uint64_t)1 << rank;
-	return &group_paths->each[i].path;
-}
-
-/* Does the group reach this rank? Its own probe comes back to it through the group, or not. */
-static void answer_group_probe(struct sml_udp_thread *thread, struct sml_udp_job *job,
-			       struct sml_header *header, uint32_t length, struct msghdr *message)
-{
-	const struct sml_pool_rules *rules = &job->pool.rules;
-	enum sml_verdict verdict = sml_pool_check_probe(rules, header);
-	const struct sml_path *group_path;
-	struct sml_path path;
-
-	count(&thread->counters.probes, 1);
-	if (verdict == SML_VERDICT_ABSORBED && job->group.bytes == 0)
-		verdict = SML_VERDICT_MALFORMED;
-	if (verdict == SML_VERDICT_ABSORBED && __atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
-		verdict = SML_VERDICT_STALE_USE;
-	if (verdict != SML_VERDICT_ABSORBED) {
-		count_drop(thread, verdict);
-		return;
-	}
-	if (!sml_udp_group_path(message, &job->group, header->shard, &path))
-		return;
-	group_path = note_group_path(&job->group_paths[header->shard], &path, header->rank);
-	if (group_path == NULL)
-		return;
-	header->kind = SML_PACKET_PROBE_REPLY;
-	header->key_be = sml_be64(rules->tag);
-	send_one(thread, header, length, group_path);
-}
-
 /* At a leaf: the parent's answer to our probe. */
 static void note_probed(struct sml_udp_thread *thread, struct sml_udp_job *job,
 			const struct sml_header *header, uint32_t length)
@@ -132,40 +87,6 @@ static void note_probed(struct sml_udp_thread *thread, struct sml_udp_job *job,
 		if (thread->dataplane->config.on_probed)
 			thread->dataplane->config.on_probed(thread->dataplane->config.context);
 	}
-}
-
-static bool is_over(struct sml_udp_span *span, uint32_t n_slots, uint64_t now_ns)
-{
-	if (span->results == 1)
-		span->since_ns = now_ns;
-	return span->results >= 2 * n_slots ||
-	       (span->results >= SML_UDP_SPAN_LEAST && now_ns >= span->since_ns + SML_UDP_SPAN_NS);
-}
-
-/*
- * A contribution proves that the rank has the slot's previous result, whether it asked for it or
- * not.
- */
-static void watch_group(struct sml_udp_job *job, const struct sml_contribution *in, bool asks,
-			uint64_t now_ns)
-{
-	const struct sml_pool_rules *rules = &job->pool.rules;
-	uint32_t n_slots = ((uint32_t)rules->head_slots + rules->data_slots) / rules->n_shards + 1;
-	struct sml_udp_span *span = &job->spans[in->rank][in->shard];
-	uint64_t bit = (uint64_t)1 << in->rank;
-
-	if (asks) {
-		job->asked[in->slot] |= bit;
-		return;
-	}
-	span->results++;
-	span->was_requested += (job->asked[in->slot] & bit) != 0;
-	job->asked[in->slot] &= ~bit;
-	if (!is_over(span, n_slots, now_ns))
-		return;
-	if (span->was_requested * 4 >= span->results * 3)
-		__atomic_fetch_and(&job->reached, ~bit, __ATOMIC_RELAXED);
-	*span = (struct sml_udp_span){0};
 }
 
 static void report_mismatch(struct sml_udp_thread *thread, struct sml_udp_job *job,
@@ -218,8 +139,6 @@ static void send_result(struct sml_udp_thread *thread, struct sml_udp_job *job,
 		return;
 	flush(thread);
 	sml_results_begin(&thread->results, job, shard, job->paths[0], job->pool.rules.n_ranks);
-	if (job->group.bytes > 0)
-		sml_results_use_groups(&thread->results, &job->group_paths[shard], &job->reached);
 	sml_results_add(&thread->results, job, shard, answer->packet, answer->length);
 }
 
@@ -236,10 +155,6 @@ static void count_contribution(struct sml_udp_thread *thread, struct sml_udp_job
 		count_shared(&job->counters.contributions[in->rank], 1);
 	else if (verdict == SML_VERDICT_RESEND)
 		count_shared(&job->counters.resends[in->rank], 1);
-	if (job->group.bytes > 0 &&
-	    (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_COMPLETED ||
-	     verdict == SML_VERDICT_RESEND))
-		watch_group(job, in, verdict == SML_VERDICT_RESEND, thread->now_ns);
 }
 
 static void contribution(struct sml_udp_thread *thread, struct sml_udp_job *job, const void *packet,
@@ -307,8 +222,6 @@ static void receive_packet(struct sml_udp_thread *thread, const struct sml_packe
 		count_drop(thread, SML_VERDICT_WRONG_COOKIE);
 	else if (header->kind == SML_PACKET_PROBE)
 		answer_probe(thread, job, header, packet->length, message);
-	else if (header->kind == SML_PACKET_GROUP_PROBE)
-		answer_group_probe(thread, job, header, packet->length, message);
 	else if (header->kind == SML_PACKET_PROBE_REPLY)
 		note_probed(thread, job, header, packet->length);
 	else if (!__atomic_load_n(&job->started, __ATOMIC_ACQUIRE))
@@ -334,8 +247,6 @@ static void publish_sender_counters(struct sml_udp_thread *thread)
 	const struct sml_udp_sender *out = &thread->sender;
 
 	__atomic_store_n(&thread->counters.packets_sent, out->packets, __ATOMIC_RELAXED);
-	__atomic_store_n(&thread->counters.packets_multicast, out->packets_multicast,
-			 __ATOMIC_RELAXED);
 	__atomic_store_n(&thread->counters.bytes_sent, out->bytes, __ATOMIC_RELAXED);
 	__atomic_store_n(&thread->counters.send_drops, out->drops, __ATOMIC_RELAXED);
 }
