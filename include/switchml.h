@@ -416,16 +416,10 @@ struct sml_membership {
 	 * left. 0: the heartbeat.
 	 */
 	int wait_ms;
-	/*
-	 * 1: the program has not changed the buffers of calls that have failed, and does not change
-	 * them until sml_reconfigure() has succeeded. Then each of these calls is complete on all
-	 * members or on none: see "All or none" below.
-	 */
-	int keeps_buffers;
 };
 #define SML_MEMBERSHIP_INIT                                                                        \
 	{                                                                                          \
-		sizeof(struct sml_membership), NULL, 0, 0, NULL, 0, 0, 0, 0, 0, 0                  \
+		sizeof(struct sml_membership), NULL, 0, 0, NULL, 0, 0, 0, 0, 0                     \
 	}
 
 /*
@@ -462,37 +456,24 @@ struct sml_membership {
  * packets have other numbers, tags and cookies.
  *
  * Progress of the old job. When a job ends, some ranks may have completed a call that has failed on
- * others. Without keeps_buffers, its result is not handed over: let the members compare how far
- * they are, as examples/elastic.c does. A rank completes a call only with the contributions of all
- * ranks, including those that have died since. So if one rank has completed a call, all ranks have
- * made it, and all that have completed it have the same bits. Ranks that make one call at a time
- * differ by one call at most. If ranks have several requests in progress, each of these may be
- * complete on some ranks and not on others; earlier calls are complete on all.
- *
- * All or none. If all members set keeps_buffers, sml_reconfigure() completes each call that has
- * failed on some members and is complete on others: members that have the result hand it over, and
- * sml_completed() says which calls are complete now. Afterwards, each call of the old job is
- * complete on all members that were in it, with the same bits, or has failed on all of them. If
- * sml_reconfigure() fails, for instance because another member has died, call it again: it resumes
- * this work, and the program still must not change the buffers. A call that some members have found
- * complete by then becomes complete on all. This holds for members that stay together. A process
- * that is left out of one membership, and is in a later one, may have completed a call that has
- * failed on the members that went on without it. If there is too little memory, sml_reconfigure()
- * fails with -ENOMEM, and the calls of that rank stay failed. A job without a dedicated switch
- * keeps no results, so keeps_buffers is refused there with -EINVAL. New processes need not set it,
- * and a member that does not set it counts as new.
+ * others. Its result is not handed over. Let the members compare the numbers of their steps, and
+ * broadcast the state from the one that is furthest, as examples/elastic.c does. A rank completes a
+ * call only with the contributions of all ranks, including those that have died since. So if one
+ * rank has completed a call, all ranks have made it, and all that have completed it have the same
+ * bits. Ranks that make one call at a time differ by one call at most. If ranks have several
+ * requests in progress, each of these may be complete on some ranks and not on others; earlier
+ * calls are complete on all.
  *
  * Calls in progress. Before sml_reconfigure() joins the new job, they end: with 0 if they were
  * complete, else with the error of the old job, or with SML_ERROR_ABORTED if it had none. Requests
  * keep that result: pass them to sml_wait() or sml_test() as always, also after sml_reconfigure().
- * For calls that it has completed, these return 0. Calls that other threads make while this one
+ * Calls that other threads make while this one
  * waits for the members fail with SML_ERROR_CLOSED.
  *
  * Buffers. The receive buffer of a failed call is undefined: some of its elements may be results,
  * and others not. If the call was in place, the input is lost. So a program that wants to repeat a
  * call with fewer ranks passes different buffers as send and recv, because send is never written.
- * Once the call, or its wait, has returned, the library does not access its buffers any more, with
- * one exception: with keeps_buffers, sml_reconfigure() writes missing results into receive buffers.
+ * Once the call, or its wait, has returned, the library does not access its buffers any more.
  *
  * What stays: all settings, including the list of switches (or leaves of a tree), TLS and the job
  * key, and the descriptor of sml_event_fd(). Counters go on. What is chosen anew, as for any new
@@ -519,17 +500,6 @@ SML_API int sml_reconfigure(struct sml_context *context, const struct sml_member
  * this job's ranks has left.
  */
 SML_API int sml_previous_rank(struct sml_context *context, int rank);
-
-/*
- * Whether the last sml_reconfigure() has completed a failed call. With keeps_buffers, it may have
- * completed calls of the job before that had failed on this rank. call is the number of such a
- * call, in the order in which they were made, from 0. Returns 1 if the call is complete: its
- * receive buffer has the result. Returns 0 if it has failed on all members, or if there is no such
- * call. A call that returned an error because the job had already failed has no number. A program
- * that makes one call at a time asks for call 0. Ask after each sml_reconfigure(), also after one
- * that has failed: it may have completed calls before it failed, and the next one forgets which.
- */
-SML_API int sml_completed(struct sml_context *context, int call);
 
 /*
  * The number of processes that wait to join this job. These are new processes with join in their

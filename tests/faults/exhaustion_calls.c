@@ -316,8 +316,6 @@ static void go_on_in_another_job(struct calls *calls, const char *job)
 		make_call(calls, ALLREDUCE, true);
 	if (result == 0 && job == NULL && CALL(sml_previous_rank, calls->context, 0) != 0)
 		wrong(calls, "sml_previous_rank", 0);
-	if (CALL(sml_completed, calls->context, 0) != 0)
-		wrong(calls, "sml_completed", 0);
 	if (CALL(sml_waiting, calls->context) > 0)
 		wrong(calls, "sml_waiting", 0);
 }

@@ -1,16 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Elastic jobs with the switch in the kernel, on a box between network namespaces: examples/elastic.c,
-# and calls that are complete on all that go on or on none. Needs root and BPF.
+# Elastic jobs with the switch in the kernel, on a box between network namespaces: examples/elastic.c.
+# Needs root and BPF.
 #
-#	tests/integration/elastic-xdp.sh SWITCHML ELASTIC TEST_SETTLE
+#	tests/integration/elastic-xdp.sh SWITCHML ELASTIC
 #
 #	worker 0 ---- port-0 +-----+ port-2 ---- worker 2
 #	worker 1 ---- port-1 | box | port-3 ---- worker 3
 #	                     +-----+ port-4 ---- worker 4
 switchml=$(realpath "$1")
 elastic=$(realpath "$2")
-settle=$(realpath "$3")
 network=10.77.0
 ranks=5
 # shellcheck source=tests/support/hosts.sh
@@ -36,9 +35,3 @@ await is_ready_or_gone "$work/switch" "$daemon"
 says "$work/switch" 'ready on' || skip "no XDP here: $(tail -n 1 "$work/switch")"
 export SWITCHML_SWITCH=$network.1
 survive xdp
-# All ranks are on one host here, behind one port of the box.
-at=so_it_is_at_a_switch_that_runs_elsewhere
-SETTLE_AT=$network.1 ip netns exec "$name-0" "$settle" "$at" >"$work/settle" 2>&1 ||
-	give_up "calls that are completed late: $(cat "$work/settle")"
-says "$work/settle" "OK . $at" || give_up "this did not run: $(cat "$work/settle")"
-echo 'ok: xdp: calls are complete on all ranks that went on, or on none'

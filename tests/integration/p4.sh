@@ -4,7 +4,7 @@
 # Needs root, BMv2 and p4c.
 #
 #	tests/integration/p4.sh build/switchml build/demo/switchml-demo BUILD-DIRECTORY/src/p4 \
-#		build/tests/rank-of-bits build/tests/test_settle
+#		build/tests/rank-of-bits
 #
 #	rank 0 --- port 1 +---------------+ port 0 --- daemon 10.77.0.1
 #	rank 1 --- port 2 | simple_switch |            (switchml switch --dataplane p4)
@@ -13,7 +13,6 @@ switchml=$(realpath "$1")
 demo=$2
 programs=$3
 rank_of_bits=$4
-settle=$5
 support=$(dirname "$0")/../support
 # shellcheck source=tests/support/hosts.sh
 . "$support/hosts.sh"
@@ -212,18 +211,6 @@ goes_on_at_a_udp_switch() {
 	start_daemon 10.77.0.1
 }
 
-# Ranks on one host, behind one port: some die while all call, and the others hand over what only some have.
-hands_over() {
-	local at=so_it_is_at_a_switch_that_runs_elsewhere
-	# A call takes BMv2 tens of times as long as other switches.
-	if SWITCHML_HOST_GROUP=0 SETTLE_AT=10.77.0.1 SETTLE_SLOWNESS=30 on 0 "$settle" $at >"$work/settle" 2>&1 &&
-		says "$work/settle" "OK . $at"; then
-		echo "ok: after deaths, calls are complete on all ranks that went on, or on none"
-	else
-		fail "after deaths, calls are complete on all ranks that went on, or on none"
-	fi
-}
-
 # BMv2 obeys every client, so the daemons see to it that only one of them controls it.
 second_daemon_is_refused() {
 	start_job only -b 256K -e 256K --seconds 8 -c 1
@@ -399,7 +386,6 @@ daemon_alone_restarts
 gives_the_bits_of_a_udp_switch
 goes_on_at_a_udp_switch int16
 goes_on_at_a_udp_switch int8
-hands_over
 second_daemon_is_refused
 another_program_is_refused
 one_of_two_successors_controls

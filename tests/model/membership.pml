@@ -38,7 +38,7 @@
  *	KEEP_OLD       a process goes to the next membership without giving up the one that it has
  *
  * -DALL_OR_NONE: a call that failed on one survivor has failed on all. That is not so, even if
- * members change only after errors, and the model fails. handover.pml has what makes it so.
+ * members change only after errors, and the model fails.
  *
  * tests/model/check runs all of this; docs/verification.md has the counts.
  */

@@ -23,14 +23,12 @@
 
 /* From the parent to a process: what to do next. */
 struct order {
-	enum { JOIN, AWAIT_JOINERS, SUM, SUM_UNTIL_IT_FAILS, CALL_UNTIL_ONE_FAILS, CLOSE } verb;
+	enum { JOIN, AWAIT_JOINERS, SUM, SUM_UNTIL_IT_FAILS, CLOSE } verb;
 	char job[96];
 	int rank, world_size, port, timeout_ms;
 	/* The switch decides on all of this but the first job. */
 	bool asks;
 	int joiners; /* that the process awaits */
-	int members; /* of the job whose calls it makes, as bits */
-	bool keeps;  /* the buffers of calls that have failed */
 	int min_ranks, max_ranks, wait_ms;
 };
 
@@ -39,8 +37,6 @@ struct answer {
 	int result;
 	int32_t sum; /* of the last complete call: the members, as bits */
 	int calls;   /* that were complete before the one that failed */
-	int handed;  /* calls that had failed, and were completed by sml_reconfigure() */
-	int place;   /* all its complete calls, then; -1: it had none since the last time */
 	int rank, world_size;
 	int previous[MAX_PROCESSES]; /* of each rank, as the switch says */
 	char text[400];

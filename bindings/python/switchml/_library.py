@@ -80,7 +80,6 @@ class Membership(ctypes.Structure):
         ("min_ranks", c_int),
         ("max_ranks", c_int),
         ("wait_ms", c_int),
-        ("keeps_buffers", c_int),
     ]
 
 
@@ -123,7 +122,6 @@ _PROTOTYPES = {
     "sml_rank": (c_int, [c_void_p]),
     "sml_world_size": (c_int, [c_void_p]),
     "sml_previous_rank": (c_int, [c_void_p, c_int]),
-    "sml_completed": (c_int, [c_void_p, c_int]),
     "sml_waiting": (c_int, [c_void_p]),
     "sml_allreduce_async": (
         c_int,

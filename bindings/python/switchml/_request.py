@@ -97,7 +97,6 @@ class Request:
         number = self._first_error
         if number:
             self._error = make(number, c.text_of(self._job._context, number))
-            self._job._failed.append(self._keep)
         under_way.discard(self)
         self._number, self._keep = number, ()
 

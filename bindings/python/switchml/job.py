@@ -115,8 +115,6 @@ class Job:
         _watch: Callable[[], None] | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
-        # Arrays of calls that have failed: reconfigure() may complete these.
-        self._failed: list[tuple] = []
         self._guard = threading.Lock()  # _failure() in one thread, close() in another
         if "torch" in sys.modules:
             _leave_to_python()
@@ -431,15 +429,11 @@ class Job:
         max_ranks: int = 0,
         wait: float | None = None,
         timeout: float | None = None,
-        keeps_buffers: bool = False,
     ) -> None:
         """Go on as another membership (docs/elastic.md): `rank` and `world_size` change.
 
         With `job`, `rank` and `world_size`, the caller has decided on the members; without them,
         the switch decides. `wait`: seconds for other old ranks to ask. `timeout`: of this call.
-        `keeps_buffers`: the arrays of calls that have failed are as these left them. Then each of
-        these calls is complete on all members or on none, and completed() says which. The results
-        are in `out`: pass it to calls that may fail.
         """
         members = c.Membership(
             size=ctypes.sizeof(c.Membership),
@@ -452,7 +446,6 @@ class Job:
             max_ranks=max_ranks,
             wait_ms=0 if wait is None else milliseconds("wait", wait),
             timeout_ms=0 if timeout is None else milliseconds("timeout", timeout),
-            keeps_buffers=keeps_buffers,
         )
         if not self._context:
             raise Closed("the job is closed: it has no other membership")
@@ -464,20 +457,12 @@ class Job:
                 raise make(number, c.text_of(None, number))
 
         interruptible(change, lambda: lib.sml_abort(context, b"interrupted (KeyboardInterrupt)"))
-        self._failed.clear()
         self.rank, self.world_size = lib.sml_rank(context), lib.sml_world_size(context)
 
     @property
     def waiting(self) -> int:
         """How many processes wait to join this job, as the switch last said."""
         return lib.sml_waiting(self._context) if self._context else 0
-
-    def completed(self, call: int = 0) -> bool:
-        """Has the last reconfigure() completed this call, of those that had failed here before?
-
-        Ask also after a reconfigure() that has failed: the next one forgets the answers.
-        """
-        return self._context is not None and lib.sml_completed(self._context, call) == 1
 
     def previous_rank(self, rank: int) -> int | None:
         """The rank that this one had in the membership before; None: it has joined."""
@@ -514,7 +499,6 @@ class Job:
 
     def _let_go(self) -> None:
         under_way.difference_update(self._pending)
-        self._failed.clear()
 
     def __enter__(self) -> Job:
         return self

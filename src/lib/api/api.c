@@ -31,18 +31,6 @@ int sml_previous_rank(struct sml_context *context, int rank)
 	return previous;
 }
 
-int sml_completed(struct sml_context *context, int call)
-{
-	const struct sml_pasts *pasts = &context->pasts;
-	int completed;
-
-	if (!sml_context_enter(context))
-		return 0;
-	completed = call >= 0 && (unsigned)call < pasts->n_completed && pasts->completed[call];
-	sml_context_exit(context);
-	return completed;
-}
-
 int sml_waiting(struct sml_context *context)
 {
 	struct sml_control *control;

@@ -22,7 +22,6 @@
 #include "lib/context/bell.h"
 #include "lib/context/late.h"
 #include "lib/context/metrics_file.h"
-#include "lib/context/past.h"
 #include "lib/context/stripe.h"
 #include "lib/context/tracing.h"
 #include "lib/context/usage.h"
@@ -97,7 +96,6 @@ struct sml_context {
 	/* Where the switch decides. */
 	bool decided;	      /* under the lock: this membership's rank and name are known */
 	unsigned last_switch; /* the address that stripe 0 had last */
-	struct sml_pasts pasts;
 	uint16_t *previous; /* of each rank, 1 plus its previous one; 0 if none. NULL if unknown */
 };
 

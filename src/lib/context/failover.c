@@ -78,16 +78,6 @@ static const void *give_kept(void *self, enum sml_stream_id stream, uint32_t chu
 			       n_lanes);
 }
 
-/* Who handed it over may die, and another member may lack it then. */
-static void keep_handed(struct sml_stripe *stripe, enum sml_stream_id stream, uint32_t chunk,
-			const void *lanes, uint16_t n_lanes)
-{
-	const struct sml_worker *worker = &stripe->shards[0]->worker;
-
-	sml_handed_add(&stripe->handed, stream, sml_worker_stream_chunk(worker, chunk), lanes,
-		       n_lanes);
-}
-
 static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const void *lanes,
 		 uint16_t n_lanes)
 {
@@ -99,11 +89,9 @@ static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const vo
 
 	/* Under the lock: once a failure has stopped the threads, buffers are the application's. */
 	pthread_mutex_lock(&context->lock);
-	if (!is_over(context) && sml_handed_reserve(&stripe->handed, n_lanes))
+	if (!is_over(context))
 		rc = sml_resume_adopt(generations->now, stripe->n_shards, stream, chunk, lanes,
 				      n_lanes);
-	if (rc >= 0)
-		keep_handed(stripe, stream, chunk, lanes, n_lanes);
 	/* The shard is parked, so its thread does not update the counter. */
 	if (rc > 0)
 		__atomic_add_fetch(counted, 1, __ATOMIC_RELAXED);
@@ -377,23 +365,12 @@ static void notify_lines(struct sml_stripe *stripe, struct sml_control *control)
 	}
 }
 
-/* A result of the epoch that has ended: so all ranks had begun it, and lack nothing from before. */
-static void forget_handed(struct sml_stripe *stripe)
-{
-	struct generations generations;
-
-	look_at_generations(stripe, &generations);
-	if (generations.has_result)
-		sml_handed_clear(&stripe->handed);
-}
-
 static int replace_switch(struct sml_stripe *stripe)
 {
 	struct sml_control *taken = NULL;
 	int error;
 
 	park_shards(stripe);
-	forget_handed(stripe);
 	if (!sml_stripe_retire_control(stripe))
 		return sml_error_set(-ENOMEM, "no memory to continue with another switch");
 	error = is_over(stripe->context) ? SML_ERROR_CLOSED : take_over(stripe, &taken);

@@ -17,7 +17,6 @@
 #include "lib/context/failover.h"
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
-#include "lib/context/settle.h"
 #include "lib/context/summary.h"
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/progress.h"
@@ -241,19 +240,6 @@ static int start_context(struct sml_context *context)
 	return sml_error_set(error, "%s", text);
 }
 
-/* The calls of the last job. If this rank alone cannot go on, the others learn why. */
-static int settle(struct sml_context *context, bool follows, uint64_t deadline_ns)
-{
-	char text[SML_TEXT_BYTES];
-	int error = sml_past_settle(context, follows, deadline_ns);
-
-	if (error == 0 || sml_context_check(context))
-		return error;
-	snprintf(text, sizeof(text), "%s", sml_error_last());
-	sml_context_abort_job(context, error, text, 0);
-	return sml_error_set(error, "%s", text);
-}
-
 /* ---- the beginning ---- */
 
 static void tensor_done(void *self, uint64_t n)
@@ -311,8 +297,6 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 	if (error == 0)
 		error = start_context(context);
 	if (error == 0)
-		error = settle(context, changes > 0, deadline_ns);
-	if (error == 0)
 		sml_settings_note_begun(&context->settings, changes);
 	context->usage.opened_ns = sml_now_ns();
 	return error;
@@ -331,7 +315,6 @@ static void close_stripe(struct sml_stripe *stripe)
 	for (unsigned i = 0; i < stripe->n_shards; i++)
 		sml_shard_free(stripe->shards[i]);
 	sml_data_path_close(stripe->transports);
-	sml_handed_clear(&stripe->handed);
 }
 
 /* Where the next membership is decided on, and what this rank was. */

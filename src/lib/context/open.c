@@ -9,14 +9,12 @@
 #include "lib/context/context.h"
 #include "lib/context/failover.h"
 #include "lib/context/membership.h"
-#include "lib/context/settle.h"
 #include "lib/context/summary.h"
 
 /* Frees the parts that exist. */
 static void destroy(struct sml_context *context)
 {
 	sml_membership_fini(context);
-	sml_past_fini(context);
 	sml_metrics_file_fini(&context->metrics_file);
 	sml_requests_fini(&context->requests);
 	sml_settings_fini(&context->settings);

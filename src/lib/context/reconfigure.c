@@ -26,7 +26,6 @@
 #include "base/thread.h"
 #include "lib/context/context.h"
 #include "lib/context/membership.h"
-#include "lib/context/settle.h"
 #include "lib/context/summary.h"
 
 /* ---- may it begin? ---- */
@@ -44,16 +43,6 @@ static int read_membership(struct sml_membership *own, const struct sml_membersh
 				     "only %zu of them",
 				     given->size, SML_VERSION_STRING, sizeof(*own));
 	memcpy(own, given, given->size);
-	return 0;
-}
-
-static int check_promise(const struct sml_context *context, const struct sml_membership *next)
-{
-	if (next->keeps_buffers != 0 && context->settings.switch_address == NULL)
-		return sml_error_set(-EINVAL,
-				     "keeps_buffers needs a dedicated switch (SWITCHML_SWITCH): "
-				     "where the ranks have the slots, they keep no results for "
-				     "those that lack them");
 	return 0;
 }
 
@@ -132,18 +121,15 @@ static void end_requests(struct sml_context *context, const struct sml_membershi
 	pthread_mutex_unlock(&context->lock);
 }
 
-static int end_job(struct sml_context *context, const struct sml_membership *next)
+static void end_job(struct sml_context *context, const struct sml_membership *next)
 {
 	bool planned = give_up_job(context, next);
-	int error;
 
 	await_calls(context);
-	error = sml_past_note_end(context, next->keeps_buffers != 0);
 	sml_log_end(context, planned ? 0 : context->error);
 	sml_log_counters(context);
 	sml_membership_fini(context);
 	end_requests(context, next);
-	return error;
 }
 
 /* ---- the next one ---- */
@@ -184,8 +170,6 @@ static int stay_without(struct sml_context *context, int error)
 	snprintf(text, sizeof(text), "%s", sml_error_last());
 	await_error(context);
 	sml_membership_fini(context);
-	/* What it has told the members: no caller waits for that. */
-	sml_requests_end(&context->requests, error);
 	sml_membership_init(context);
 	pthread_mutex_lock(&context->lock);
 	__atomic_store_n(&context->error, error, __ATOMIC_RELEASE);
@@ -200,11 +184,11 @@ static int stay_without(struct sml_context *context, int error)
 
 static int change(struct sml_context *context, const struct sml_membership *next)
 {
-	int error = end_job(context, next);
+	int error;
 
+	end_job(context, next);
 	sml_membership_init(context);
-	if (error == 0)
-		error = join(context, next);
+	error = join(context, next);
 	return error ? stay_without(context, error) : 0;
 }
 
@@ -225,8 +209,6 @@ int sml_reconfigure(struct sml_context *context, const struct sml_membership *me
 		return sml_error_set(-EBUSY,
 				     "another thread is in sml_reconfigure() with this context");
 	error = sml_settings_check_move(&context->settings, &next);
-	if (error == 0)
-		error = check_promise(context, &next);
 	if (error == 0)
 		error = change(context, &next);
 	if (!end_change(context))

@@ -9,7 +9,6 @@
 #define SML_LIB_STRIPE_H
 
 #include "base/error.h"
-#include "lib/context/past.h"
 #include "lib/control/client.h"
 #include "lib/host/meet.h"
 #include "lib/host/slots.h"
@@ -61,7 +60,6 @@ struct sml_stripe {
 		char lost[SML_TEXT_BYTES];  /* which switch was lost, and how */
 		char tried[SML_TEXT_BYTES]; /* the other switches, and their results */
 	} failover;
-	struct sml_handed handed; /* until the next switch dies, or the job ends */
 };
 
 /* Its switch's address, for texts. */

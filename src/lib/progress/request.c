@@ -112,29 +112,18 @@ void sml_request_finish(struct sml_requests *requests, struct sml_request *reque
 	drop_references(requests, request, SML_REQUEST_CALLER);
 }
 
-void sml_request_retain(struct sml_request *request)
-{
-	__atomic_fetch_or(&request->references, SML_REQUEST_PAST, __ATOMIC_ACQ_REL);
-}
-
-void sml_request_let_go(struct sml_requests *requests, struct sml_request *request)
-{
-	drop_references(requests, request, SML_REQUEST_PAST);
-}
-
 /* The lock is held, but a caller may finish its request at the same time. */
 static void end(struct sml_requests *requests, struct sml_request *request, int error)
 {
-	const uint32_t stay = SML_REQUEST_CALLER | SML_REQUEST_PAST;
 	uint32_t before = __atomic_load_n(&request->references, __ATOMIC_ACQUIRE);
 
 	if (before == 0)
 		return; /* idle */
 	if (!sml_request_is_over(request))
 		__atomic_store_n(&request->error, error, __ATOMIC_RELEASE);
-	before = __atomic_fetch_and(&request->references, stay, __ATOMIC_ACQ_REL);
-	if (before == 0 || before & stay)
-		return; /* who still has it makes it idle, or its caller has done so */
+	before = __atomic_fetch_and(&request->references, SML_REQUEST_CALLER, __ATOMIC_ACQ_REL);
+	if (before == 0 || before & SML_REQUEST_CALLER)
+		return; /* its caller makes it idle, or has done so */
 	__atomic_sub_fetch(&requests->chunks, request->chunks, __ATOMIC_RELAXED);
 	trim(request);
 	make_idle(requests, request);

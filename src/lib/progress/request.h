@@ -56,20 +56,12 @@ struct sml_request *sml_request_take(struct sml_requests *requests, size_t memor
 
 /* The caller's reference: until it has the result. */
 #define SML_REQUEST_CALLER 0x80000000u
-/* Of what is left of a job that has ended: the next one may complete the call. */
-#define SML_REQUEST_PAST 0x40000000u
 
 /* A worker drops its reference; with the last one, the request becomes free. */
 void sml_request_release(struct sml_requests *requests, struct sml_request *request);
 
 /* The caller drops its reference, likewise. */
 void sml_request_finish(struct sml_requests *requests, struct sml_request *request);
-
-/*
- * What is left of its job takes a reference, while its workers have theirs; and drops it.
- */
-void sml_request_retain(struct sml_request *request);
-void sml_request_let_go(struct sml_requests *requests, struct sml_request *request);
 
 /* Whether the request is done, or has ended with its job. */
 static inline bool sml_request_is_over(const struct sml_request *request)
