@@ -59,11 +59,6 @@ def part_of(whole):
     return whole[: whole.numel() // dist.get_world_size()]
 
 
-def of_root(whole):
-    """The list of parts, on the rank that has one."""
-    return list(whole.chunk(dist.get_world_size())) if dist.get_rank() == 0 else None
-
-
 CALLS = {
     "all_reduce": lambda whole, part, group: dist.all_reduce(whole, group=group),
     "broadcast": lambda whole, part, group: dist.broadcast(whole, 0, group=group),
@@ -71,13 +66,6 @@ CALLS = {
     "all_gather": lambda whole, part, group: dist.all_gather_into_tensor(whole, part, group=group),
     "reduce_scatter": lambda whole, part, group: dist.reduce_scatter_tensor(
         part, whole, group=group
-    ),
-    "gather": lambda whole, part, group: dist.gather(part, of_root(whole), 0, group=group),
-    "scatter": lambda whole, part, group: dist.scatter(part, of_root(whole), 0, group=group),
-    "all_to_all": lambda whole, part, group: dist.all_to_all(
-        list(torch.empty_like(whole).chunk(dist.get_world_size())),
-        list(whole.chunk(dist.get_world_size())),
-        group=group,
     ),
     "barrier": lambda whole, part, group: dist.barrier(group=group),
 }

@@ -567,8 +567,7 @@ SML_API int sml_reduce(struct sml_context *context, const void *send, void *recv
 
 /*
  * Copy root's count elements to all ranks: data is read on root, and written on every other rank.
- * There it may be NULL: the rank takes part, and does not want the elements. count may be 0. The
- * buffer needs no alignment. The errors are those of sml_allreduce().
+ * count may be 0. The buffer needs no alignment. The errors are those of sml_allreduce().
  */
 SML_API int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
 			  int root);
@@ -591,24 +590,6 @@ SML_API int sml_allgather(struct sml_context *context, const void *send, void *r
 SML_API int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv,
 			       size_t count, enum sml_type type, enum sml_op op,
 			       const struct sml_options *options);
-
-/*
- * Gather every rank's count elements on root: as sml_allgather(), but only root has a recv. On
- * other ranks recv is not written and may be NULL. The result travels to every rank, except between
- * ranks that share memory. The buffers need no alignment.
- */
-SML_API int sml_gather(struct sml_context *context, const void *send, void *recv, size_t count,
-		       enum sml_type type, int root);
-
-/*
- * Scatter root's world_size x count elements: rank r receives part r, which has count elements. On
- * other ranks send is not read and may be NULL. All parts travel to every rank, except between
- * ranks that share memory. The buffers need no alignment. In place: root passes recv = send +
- * root x count elements. Any other overlap is refused with -EINVAL. The other errors are those of
- * sml_allreduce().
- */
-SML_API int sml_scatter(struct sml_context *context, const void *send, void *recv, size_t count,
-			enum sml_type type, int root);
 
 /* Wait until all ranks have called this function. The errors are those of sml_allreduce(). */
 SML_API int sml_barrier(struct sml_context *context);
@@ -633,12 +614,6 @@ SML_API int sml_reduce_scatter_async(struct sml_context *context, const void *se
 				     size_t count, enum sml_type type, enum sml_op op,
 				     const struct sml_options *options,
 				     struct sml_request **request);
-SML_API int sml_gather_async(struct sml_context *context, const void *send, void *recv,
-			     size_t count, enum sml_type type, int root,
-			     struct sml_request **request);
-SML_API int sml_scatter_async(struct sml_context *context, const void *send, void *recv,
-			      size_t count, enum sml_type type, int root,
-			      struct sml_request **request);
 SML_API int sml_barrier_async(struct sml_context *context, struct sml_request **request);
 
 /*

@@ -38,9 +38,7 @@ enum sml_collective {
 	SML_ALLGATHER = 2,
 	SML_REDUCE_SCATTER = 3,
 	SML_BARRIER = 4,
-	SML_REDUCE = 5,
-	SML_GATHER = 6,
-	SML_SCATTER = 7
+	SML_REDUCE = 5
 };
 
 /* A call as the application made it. Element ranges refer to the whole tensor. */

@@ -89,22 +89,10 @@ static void check(struct calls *calls, const char *function, int result)
 
 /* ---- collectives: begin, wait, and look at the results ---- */
 
-enum {
-	ALLREDUCE,
-	REDUCE,
-	BROADCAST,
-	ALLGATHER,
-	REDUCE_SCATTER,
-	GATHER,
-	SCATTER,
-	BARRIER,
-	NAMED_BARRIER,
-	KINDS
-};
+enum { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, BARRIER, NAMED_BARRIER, KINDS };
 
-static const char *const names[] = {"allreduce", "reduce",	   "broadcast",
-				    "allgather", "reduce_scatter", "gather",
-				    "scatter",	 "barrier",	   "named barrier"};
+static const char *const names[] = {"allreduce",      "reduce",	 "broadcast",	 "allgather",
+				    "reduce_scatter", "barrier", "named barrier"};
 
 struct buffers {
 	int32_t in[MOST_RANKS * COUNT], out[MOST_RANKS * COUNT];
@@ -134,10 +122,6 @@ static int call_and_wait(const struct calls *calls, unsigned kind, struct buffer
 	case REDUCE_SCATTER:
 		return CALL(sml_reduce_scatter, context, b->in, b->out, COUNT, SML_INT32, SML_SUM,
 			    NULL);
-	case GATHER:
-		return CALL(sml_gather, context, b->in, b->out, COUNT, SML_INT32, 0);
-	case SCATTER:
-		return CALL(sml_scatter, context, b->in, b->out, COUNT, SML_INT32, 0);
 	default:
 		return CALL(sml_barrier, context);
 	}
@@ -162,11 +146,6 @@ static int begin(const struct calls *calls, unsigned kind, struct buffers *b,
 	case REDUCE_SCATTER:
 		return CALL(sml_reduce_scatter_async, context, b->in, b->out, COUNT, SML_INT32,
 			    SML_SUM, NULL, request);
-	case GATHER:
-		return CALL(sml_gather_async, context, b->in, b->out, COUNT, SML_INT32, 0, request);
-	case SCATTER:
-		return CALL(sml_scatter_async, context, b->in, b->out, COUNT, SML_INT32, 0,
-			    request);
 	case BARRIER:
 		return CALL(sml_barrier_async, context, request);
 	default:
@@ -205,18 +184,16 @@ static int32_t expected(const struct calls *calls, unsigned kind, int i)
 {
 	if (kind == BROADCAST)
 		return ROOTS_NUMBER;
-	if (kind == ALLGATHER || kind == GATHER)
+	if (kind == ALLGATHER)
 		return i / COUNT + 1;
-	if (kind == SCATTER) /* of rank 0 */
-		return 1;
 	return calls->n * (calls->n + 1) / 2;
 }
 
 static void look_at_results(const struct calls *calls, unsigned kind, const struct buffers *buffers)
 {
-	const int n = kind == ALLGATHER || kind == GATHER ? calls->n * COUNT : COUNT;
+	const int n = kind == ALLGATHER ? calls->n * COUNT : COUNT;
 
-	if (kind >= BARRIER || ((kind == REDUCE || kind == GATHER) && calls->rank != 0))
+	if (kind >= BARRIER || (kind == REDUCE && calls->rank != 0))
 		return;
 	for (int i = 0; i < n; i++)
 		if (buffers->out[i] != expected(calls, kind, i))

@@ -182,15 +182,6 @@ static void draw_spec(const struct lie *lie, struct gen *gen, struct sml_tensor_
 		spec->recv_first = part * lie->shape.rank;
 		spec->recv_count = part;
 	}
-	/* Some broadcasts are scatters, and some all-gathers gathers, from and to rank 0. */
-	if (spec->collective == SML_BROADCAST && spec->count % 5 == 0) {
-		spec->collective = SML_SCATTER;
-		spec->recv_first = part * lie->shape.rank;
-		spec->recv_count = part;
-	} else if (spec->collective == SML_ALLGATHER && spec->count % 5 == 0) {
-		spec->collective = SML_GATHER;
-		spec->recv_count = lie->shape.rank == 0 ? spec->count : 0;
-	}
 	/* Some all-reduces are reduces, to a rank that the job may lack. */
 	if (spec->collective == SML_ALLREDUCE && spec->count % 5 == 0) {
 		spec->collective = SML_REDUCE;

@@ -94,22 +94,6 @@ TEST(many_requests_can_be_in_flight)
 
 /* ---- the other collectives ---- */
 
-/* A broadcast that only the next rank after root wants. */
-static void pass_to_next(struct rank *rank, unsigned char *data, size_t count, enum sml_type type,
-			 int root)
-{
-	size_t bytes = count * sml_type_size(type);
-	int taker = (root + 1) % rank->n;
-	bool takes = rank->rank == taker || rank->rank == root;
-
-	for (size_t i = 0; i < bytes; i++)
-		data[i] = (unsigned char)element_value(rank->rank, i, 6);
-	CHECK(rank, sml_broadcast(rank->context, takes ? data : NULL, count, type, root) == 0);
-	for (size_t i = 0; i < bytes; i++)
-		CHECK(rank,
-		      data[i] == (unsigned char)element_value(takes ? root : rank->rank, i, 6));
-}
-
 static void broadcast_all(struct rank *rank, size_t count, enum sml_type type)
 {
 	size_t bytes = count * sml_type_size(type);
@@ -121,7 +105,6 @@ static void broadcast_all(struct rank *rank, size_t count, enum sml_type type)
 		CHECK(rank, sml_broadcast(rank->context, data, count, type, root) == 0);
 		for (size_t i = 0; i < bytes; i++)
 			CHECK(rank, data[i] == (unsigned char)element_value(root, i, 5));
-		pass_to_next(rank, data, count, type, root);
 	}
 	free(data);
 }
@@ -161,58 +144,6 @@ static void scatter(struct rank *rank, size_t count, enum sml_type type, enum sm
 	}
 	free(send);
 	free(recv);
-}
-
-static void put_parts(unsigned char *all, size_t bytes, int first, int n)
-{
-	for (int r = 0; r < n; r++)
-		for (size_t i = 0; i < bytes; i++)
-			all[bytes * (size_t)r + i] = (unsigned char)element_value(first + r, i, 9);
-}
-
-/* The parts of all ranks at root, and nothing elsewhere; the others have no recv every second time.
- */
-static void gather_to(struct rank *rank, size_t count, enum sml_type type, int root, bool in_place)
-{
-	size_t bytes = count * sml_type_size(type), all = bytes * (size_t)rank->n;
-	unsigned char *recv = malloc(all + 1), *want = malloc(all + 1), *own = malloc(bytes + 1);
-	bool is_root = rank->rank == root;
-	unsigned char *mine = in_place && is_root ? recv + bytes * (size_t)root : own;
-
-	put_parts(want, bytes, 0, rank->n);
-	memset(recv, 0xa5, all + 1);
-	put_parts(mine, bytes, rank->rank, 1);
-	CHECK(rank, sml_gather(rank->context, mine, is_root || !in_place ? recv : NULL, count, type,
-			       root) == 0);
-	CHECK(rank, !is_root || memcmp(recv, want, all) == 0);
-	for (size_t i = is_root ? all : 0; i <= all; i++)
-		CHECK(rank, recv[i] == 0xa5);
-	free(own);
-	free(want);
-	free(recv);
-}
-
-/* This rank's part of root's, and no more; the others have no send every second time. */
-static void scatter_from(struct rank *rank, size_t count, enum sml_type type, int root,
-			 bool in_place)
-{
-	size_t bytes = count * sml_type_size(type), all = bytes * (size_t)rank->n;
-	unsigned char *send = malloc(all + 1), *want = malloc(all + 1), *own = malloc(bytes + 1);
-	bool is_root = rank->rank == root;
-	unsigned char *mine = in_place && is_root ? send + bytes * (size_t)root : own;
-
-	/* What the others pass is not read. */
-	put_parts(send, bytes, is_root ? 0 : 100, rank->n);
-	put_parts(want, bytes, 0, rank->n);
-	own[bytes] = 0xa5;
-	CHECK(rank, sml_scatter(rank->context, is_root || !in_place ? send : NULL, mine, count,
-				type, root) == 0);
-	CHECK(rank, memcmp(mine, want + bytes * (size_t)rank->rank, bytes) == 0);
-	CHECK(rank, own[bytes] == 0xa5);
-	CHECK(rank, !is_root || memcmp(send, want, all) == 0);
-	free(own);
-	free(want);
-	free(send);
 }
 
 /* As an all-reduce at root, and nothing elsewhere. Every second time, the others have no recv. */
@@ -260,10 +191,6 @@ static void other_collectives(struct rank *rank)
 		scatter(rank, counts[c], SML_INT32, SML_AVG);
 		scatter(rank, counts[c], SML_FLOAT16, SML_MAX);
 		reduce_to(rank, counts[c], SML_FLOAT32, SML_SUM, (int)c % rank->n);
-		for (int root = 0; root < rank->n; root++) {
-			gather_to(rank, counts[c], c & 1 ? SML_INT64 : SML_BYTE, root, c & 2);
-			scatter_from(rank, counts[c], c & 1 ? SML_INT16 : SML_BYTE, root, c & 2);
-		}
 		CHECK(rank, sml_barrier(rank->context) == 0);
 	}
 	reduce_all_types(rank, 5);

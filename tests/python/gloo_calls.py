@@ -67,8 +67,8 @@ MISSING_BEFORE_2_13 = (
 ON_SWITCH = {
     "4 float32, sum": lambda g: dist.all_reduce(ones(), group=g),
     "called barrier": lambda g: dist.barrier(g),
-    "4 float32 a rank, to rank 0": lambda g: gather_to(0, g),
-    "4 float32 a rank, to rank 1": lambda g: gather_to(1, g),
+    "gather of 4 float32, root 0": lambda g: gather_to(0, g),
+    "gather of 4 float32, root 1": lambda g: gather_to(1, g),
 }
 OTHER_ON_GLOO = {
     "allreduce of 40000 float32, PRODUCT": lambda g: dist.all_reduce(

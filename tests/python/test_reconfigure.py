@@ -208,7 +208,6 @@ def test_a_rank_that_asks_late_is_refused_and_can_come_back_as_a_new_one(process
     processes.let(close, only=[0, 1])
 
 
-
 def test_without_a_dedicated_switch_the_caller_must_decide():
     with Ranks(1) as alone:
         alone.start(decide)

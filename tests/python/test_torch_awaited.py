@@ -18,7 +18,6 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
 from groups import Groups  # noqa: E402
-from programs import torchrun  # noqa: E402
 
 N = 2
 OURS = str(Path(__file__).resolve().parents[2] / "bindings")
@@ -128,147 +127,40 @@ def test_a_call_that_waits_can_be_interrupted_and_goes_on(groups):
     assert groups.call(interrupted) == [(True, N, N)] * N
 
 
-LISTS_INTERRUPTED = """
-import gc, os, signal, threading
-import torch, torch.distributed as dist, switchml.torch
-
-dist.init_process_group("switchml")
-rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
-def interrupted(call):
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-    try:
-        call()
-    except KeyboardInterrupt:
-        return
-    raise AssertionError("it was not interrupted")
-
-def in_turn(name, late, first, last):
-    if rank == late:
-        store.wait([name])
-        last()
-    else:
-        first()
-        gc.collect()
-        store.set(name, "")
-    dist.barrier()  # behind it: the call has ended, whoever ended it
-
-own = torch.full((2000,), rank + 1.0)
-parts = [torch.zeros(2000) for _ in range(2)] if rank == 0 else None
-to_0, from_0 = lambda: dist.gather(own, parts, 0), lambda: dist.scatter(own, spread, 0)
-in_turn("gather", 1, lambda: interrupted(to_0), to_0)
-for joined in (False, True):  # the list that root gives is its own: it may change it meanwhile
-    into = [torch.zeros(2000) for _ in range(2)] if rank == 0 else None
-    if rank == 0 and joined:
-        into = list(torch.zeros(4000).chunk(2))
-    fresh = []
-
-    def forget():
-        interrupted(lambda: dist.gather(own, into, 0))
-        into.clear()
-        gc.collect()
-        fresh.extend(torch.full((2000 * (1 + joined),), 3.0) for _ in range(50))
-
-    in_turn(f"into {joined}", 1, forget, lambda: dist.gather(own, None, 0))
-    assert all(tensor.unique().tolist() == [3.0] for tensor in fresh)
-spread = [torch.full((2000,), 7.0), torch.full((2000,), 9.0)] if rank == 0 else None
-in_turn("scatter", 0, lambda: interrupted(from_0), from_0)
-assert rank or [part.unique().tolist() for part in parts] == [[1.0], [2.0]], parts
-assert own.unique().tolist() == [[7.0, 9.0][rank]], own
-for n in (10, 4000):  # both go with the sizes of the parts, or after them
-    swapped, given = torch.zeros(2 * n), torch.full((2 * n,), rank + 3.0)
-    swap = lambda: dist.all_to_all_single(swapped, given)
-    in_turn(f"swap {n}", 0, lambda: interrupted(swap), swap)
-    assert [part.unique().tolist() for part in swapped.chunk(2)] == [[3.0], [4.0]], swapped
-dist.destroy_process_group()
-"""
-
-
-def test_lists_are_right_although_the_caller_was_interrupted(tmp_path):
-    """The memory in which they travel is theirs until the end: what is freed gets other bytes."""
-    script = tmp_path / "interrupted.py"
-    script.write_text(LISTS_INTERRUPTED)
-    torchrun("--standalone", str(script), MALLOC_PERTURB_="165")
-
-
-def interrupted_between(rank, name, n_made, steps, n):
-    """Rank 0 is interrupted when it has made this many of the call's C calls."""
+def interrupted_before_it_is_made(rank, steps):
+    """Rank 0 is interrupted when it makes the call of C."""
     from switchml.job import Job
 
     group = dist.new_group(list(range(N)))
     dist.barrier(group=group)
-
-    def made(value, rows):
-        return torch.full((rows, steps), value)[:, 0]  # with one step, the short way takes it
-
-    is_root = rank == 0
-    parts = [made(0.0, n) for _ in range(N)] if is_root else None
-    spread = [made(5.0 + r, n) for r in range(N)] if is_root else None
-    own, out = made(rank + 1.0, n), made(0.0, N * n)
-    calls = {
-        "all_reduce": lambda: dist.all_reduce(own, group=group),
-        "gather": lambda: dist.gather(own, parts, 0, group=group),
-        "scatter": lambda: dist.scatter(own, spread, 0, group=group),
-        "all_to_all": lambda: dist.all_to_all_single(out, made(rank + 1.0, N * n), group=group),
-    }
-    begin, left = Job._begin, n_made
+    # With one step, the short way takes it.
+    own, begin, was_interrupted = torch.full((20_000, steps), rank + 1.0)[:, 0], Job._begin, False
 
     def interrupted(*arguments):
-        nonlocal left
-        left -= 1
-        if left == -1:
+        if not was_interrupted:
             signal.raise_signal(signal.SIGINT)
         return begin(*arguments)
 
-    was_interrupted = False
-    if is_root:
+    if rank == 0:
         handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with mock.patch.object(Job, "_begin", interrupted):
-                calls[name]()
+                dist.all_reduce(own, group=group)
         except KeyboardInterrupt:
             was_interrupted = True
         signal.signal(signal.SIGINT, handler)
     else:
-        calls[name]()
+        dist.all_reduce(own, group=group)
     behind = torch.ones(3)
     dist.all_reduce(behind, group=group)
-    assert behind.tolist() == [N] * 3
     dist.destroy_process_group(group)
-    found = {
-        "all_reduce": [own],
-        "gather": parts or [],
-        "scatter": [own],
-        "all_to_all": out.chunk(N),
-    }
-    return was_interrupted, [tensor.unique().tolist() for tensor in found[name]]
+    return was_interrupted, own.unique().tolist(), behind.tolist()
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-@pytest.mark.parametrize(
-    ("name", "n_calls", "n"),
-    [
-        ("all_reduce", 1, 20_000),
-        ("gather", 1, 20_000),
-        ("gather", N, 150_000),
-        ("scatter", 1, 20_000),
-        ("scatter", N - 1, 150_000),
-        ("all_to_all", 1 + N * (N - 1), 20_000),
-    ],
-)
-def test_a_call_that_was_interrupted_between_its_parts_goes_on(groups, name, n_calls, n, steps):
-    """Each collective makes several calls of C, and all ranks must make all of them."""
-    each = [[rank + 1.0] for rank in range(N)]
-    right = {
-        "all_reduce": [[[N * (N + 1) / 2]]] * N,
-        "gather": [each] + [[]] * (N - 1),
-        "scatter": [[[5.0 + rank]] for rank in range(N)],
-        "all_to_all": [each] * N,
-    }[name]
-    for n_made in range(n_calls):
-        found = groups.call(interrupted_between, [name] * N, [n_made] * N, [steps] * N, [n] * N)
-        assert found == [(rank == 0, values) for rank, values in enumerate(right)]
+def test_a_call_that_was_interrupted_before_it_was_made_goes_on(groups, steps):
+    found = groups.call(interrupted_before_it_is_made, [steps] * N)
+    assert found == [(rank == 0, [N * (N + 1) / 2], [N] * 3) for rank in range(N)]
 
 
 class Interruption:
@@ -291,9 +183,7 @@ class Interruption:
 
 
 def is_right(name, rank, own, out):
-    if name == "swap" or (name == "gather" and rank == 0):
-        return out.tolist() == [1.0] * 4 + [2.0] * 4
-    return name == "gather" or own.tolist() == [2.0 if "product" in name else 3.0] * 4
+    return own.tolist() == [2.0 if "product" in name else 3.0] * 4
 
 
 def product(own, group, **named):
@@ -342,8 +232,6 @@ ANYWHERE = {
     "all_reduce": lambda own, out, parts, group: dist.all_reduce(own, group=group),
     "later": lambda own, out, parts, group: dist.all_reduce(own, group=group, async_op=True),
     "long way": lambda own, out, parts, group: dist.all_reduce_coalesced([own, out], group=group),
-    "gather": lambda own, out, parts, group: dist.gather(own, parts, 0, group=group),
-    "swap": lambda own, out, parts, group: dist.all_to_all_single(out, own.repeat(N), group=group),
     "product": lambda own, out, parts, group: product(own, group),
     "strided product": lambda own, out, parts, group: product(own, group),
     "later product": lambda own, out, parts, group: product(own, group, async_op=True),
@@ -432,28 +320,6 @@ def test_an_interrupted_call_is_handed_over_once(groups):
     assert groups.call(handed_over) == [([N * (N + 1) / 2] * 3, [N] * 3, 2)] * N
 
 
-def alone(rank, n):
-    """A group of one rank sends nothing, and has the results of one."""
-    group = [dist.new_group([r]) for r in range(N)][rank]
-    dist.barrier(group=group)
-    found = []
-    for steps in (1, 2):  # with one step, the short way takes it
-        own, given = torch.zeros(n, steps)[:, 0], torch.full((n, steps), 7.0)[:, 0]
-        dist.scatter(own, [given], rank, group=group)
-        parts = [torch.zeros(n, steps)[:, 0]]
-        dist.gather(given, parts, rank, group=group)
-        swapped = torch.zeros(n, steps)[:, 0]
-        dist.all_to_all_single(swapped, given, group=group)
-        found += [tensor.unique().tolist() for tensor in (own, *parts, swapped)]
-    dist.destroy_process_group(group)
-    return found
-
-
-@pytest.mark.parametrize("n", [3, 1_000_000])
-def test_a_group_of_one_rank_has_lists(groups, n):
-    assert groups.call(alone, [n] * N) == [[[7.0]] * 6] * N
-
-
 def destroyed_meanwhile(rank):
     """One rank destroys the group while a thread of it waits; the other rank never calls."""
     from switchml import errors
@@ -490,17 +356,6 @@ def test_a_group_that_is_destroyed_ends_calls_that_wait(groups):
 # ---- the short way (_group/prompt.py) ----
 
 
-def lists(group, rank, n):
-    """What root gathers, and what each rank gets of root's list."""
-    root = 1
-    parts = [torch.zeros(n) for _ in range(N)] if rank == root else None
-    dist.gather(torch.full((n,), rank + 1.0), parts, root, group=group)
-    spread = [torch.full((n,), 10.0 * i + n) for i in range(N)] if rank == root else None
-    own = torch.zeros(n)
-    dist.scatter(own, spread, root, group=group)
-    return [*(parts or []), own]
-
-
 def limited(tensor, group):
     """A call with a timeout of its own."""
     opts = dist.AllreduceOptions()
@@ -510,7 +365,6 @@ def limited(tensor, group):
 
 SHORT = {
     **CALLS,
-    "gather_list": lambda whole, part, group: lists(group, dist.get_rank(group), 5),
     "average": lambda whole, part, group: dist.all_reduce(whole, dist.ReduceOp.AVG, group=group),
     "max": lambda whole, part, group: dist.all_reduce(whole, dist.ReduceOp.MAX, group=group),
 }
@@ -544,35 +398,27 @@ def ways(rank):
             found[name] = taken.copy()
     finally:
         Line.hurry = hurry
-    calls = group.summary()["switch"]["by_operation"]
     dist.destroy_process_group(group)
-    return found, calls
+    return found
 
 
 def test_only_calls_without_anything_special_go_the_short_way(groups):
-    for found, calls in groups.call(ways):
-        expected = {"gather_list": [True, True], "coalesced": []}
+    for found in groups.call(ways):
+        expected = {"coalesced": []}
         for name in SHORT:
             assert found[name] == expected.get(name, [True]), name
         for name in LONG:
             # PyTorch makes real numbers of complex ones, in memory that is plain.
             assert found[name] == ([True] if name == "complex" else []), name
-        assert calls["gather"] == {"calls": 1, "bytes": N * 5 * 4}
-        assert calls["scatter"] == {"calls": 1, "bytes": N * 5 * 4}
 
 
 FENCE = torch.compiler.disable(lambda: None).__code__
 
 
 def fences(rank):
-    """How often each call passes a fence that keeps torch.compile out: it takes microseconds."""
-    whole, part = torch.ones(N * 3), torch.ones(3)
-    lists = list(whole.chunk(N)) if rank == 0 else None
-    calls = {
-        "all_reduce": lambda group: dist.all_reduce(whole, group=group),
-        "gather": lambda group: dist.gather(part, lists, 0, group=group),
-        "scatter": lambda group: dist.scatter(part, lists, 0, group=group),
-    }
+    """How often a call passes a fence that keeps torch.compile out: it takes microseconds."""
+    whole = torch.ones(N * 3)
+    calls = {"all_reduce": lambda group: dist.all_reduce(whole, group=group)}
     ours, gloo = dist.new_group(list(range(N))), dist.new_group(list(range(N)), backend="gloo")
     found = {}
     for name, call in calls.items():
@@ -599,7 +445,7 @@ def fences(rank):
 def test_a_call_passes_one_fence(groups):
     # The recorder of PyTorch 2.15 asks for the group's name and description.
     n_fences = 3 if torch.__version__ >= (2, 15) else 1
-    assert groups.call(fences) == [dict.fromkeys(("all_reduce", "gather", "scatter"), n_fences)] * N
+    assert groups.call(fences) == [{"all_reduce": n_fences}] * N
 
 
 def works(rank):

@@ -99,12 +99,11 @@ static void check_call(struct sim_run *run, uint32_t i)
 	for (uint32_t r = 0; r < world->n_ranks; r++) {
 		size_t first = 0, count = call->count;
 
-		if (call->collective == SML_REDUCE_SCATTER || call->collective == SML_SCATTER) {
+		if (call->collective == SML_REDUCE_SCATTER) {
 			first = r * part;
 			count = part;
 		}
-		if ((call->collective == SML_REDUCE || call->collective == SML_GATHER) &&
-		    r != call->root) {
+		if (call->collective == SML_REDUCE && r != call->root) {
 			count = 0;
 			if (!is_untouched(call, &run->ranks[r].calls[i]))
 				sim_fail(run, "a result at a rank that is not root: call, rank", i,

@@ -38,20 +38,20 @@ static void describe(struct sim_rank *rank, uint32_t i, struct sml_tensor_spec *
 		.recv = state->recv,
 		.recv_count = call->count,
 	};
-	if (call->collective == SML_ALLGATHER || call->collective == SML_GATHER) {
+	if (call->collective == SML_ALLGATHER) {
 		spec->send = (uint8_t *)state->send + own * bytes;
 		spec->send_first = own;
 		spec->send_count = part;
-	} else if (call->collective == SML_REDUCE_SCATTER || call->collective == SML_SCATTER) {
+	} else if (call->collective == SML_REDUCE_SCATTER) {
 		spec->recv = (uint8_t *)state->recv + own * bytes;
 		spec->recv_first = own;
 		spec->recv_count = part;
 	}
 	if (rank->id == call->root)
 		return;
-	if (call->collective == SML_BROADCAST || call->collective == SML_SCATTER)
+	if (call->collective == SML_BROADCAST)
 		spec->send_count = 0;
-	else if (call->collective == SML_REDUCE || call->collective == SML_GATHER)
+	else if (call->collective == SML_REDUCE)
 		spec->recv_count = 0;
 }
 
@@ -64,8 +64,7 @@ static void prepare_call(struct sim_rank *rank, uint32_t i, struct gen *gen)
 
 	state->send = allocate(bytes);
 	sim_input(world, i, rank->id, state->send);
-	if (call->in_place && call->collective != SML_REDUCE_SCATTER &&
-	    call->collective != SML_SCATTER) {
+	if (call->in_place && call->collective != SML_REDUCE_SCATTER) {
 		state->recv = state->send;
 	} else {
 		state->recv = allocate(bytes);

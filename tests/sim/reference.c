@@ -435,9 +435,9 @@ void sim_reference(const struct sim_world *world, const struct sim_call *call,
 
 	if (call->count == 0)
 		return;
-	if (call->collective == SML_BROADCAST || call->collective == SML_SCATTER) {
+	if (call->collective == SML_BROADCAST) {
 		memcpy(result, inputs[call->root], call->count * bytes);
-	} else if (call->collective == SML_ALLGATHER || call->collective == SML_GATHER) {
+	} else if (call->collective == SML_ALLGATHER) {
 		for (uint32_t r = 0; r < world->n_ranks; r++)
 			memcpy((uint8_t *)result + r * part * bytes,
 			       (const uint8_t *)inputs[r] + r * part * bytes, part * bytes);

@@ -147,8 +147,7 @@ static bool combines(const struct sim_call *call)
 /* One for each rank, all equally long. */
 static bool has_parts(const struct sim_call *call)
 {
-	return call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER ||
-	       call->collective == SML_GATHER || call->collective == SML_SCATTER;
+	return call->collective == SML_ALLGATHER || call->collective == SML_REDUCE_SCATTER;
 }
 
 /*
@@ -243,24 +242,6 @@ static void draw_reduces(struct sim_world *world, uint64_t seed)
 	}
 }
 
-/* Of the same worlds, half of the broadcasts are scatters, and of the all-gathers gathers. */
-static void draw_rooted(struct sim_world *world, uint64_t seed)
-{
-	struct gen gen;
-
-	gen_from_seed(&gen, seed ^ 0x7061727473ull);
-	for (uint32_t i = 0; seed % 4 == 0 && i < world->n_calls; i++) {
-		struct sim_call *call = &world->calls[i];
-		bool scatters = call->collective == SML_BROADCAST;
-
-		if ((!scatters && call->collective != SML_ALLGATHER) || gen_chance(&gen, 1, 2))
-			continue;
-		call->collective = scatters ? SML_SCATTER : SML_GATHER;
-		call->count -= call->count % world->n_ranks;
-		call->root = (uint16_t)gen_below(&gen, world->n_ranks);
-	}
-}
-
 /* The same for the links of embedded stripes. */
 static void draw_one_link(struct sim_world *world, uint64_t seed)
 {
@@ -327,7 +308,6 @@ void sim_world_draw(struct sim_world *world, uint64_t seed, bool small)
 	draw_new_types(world, seed);
 	draw_exact(world, seed);
 	draw_reduces(world, seed);
-	draw_rooted(world, seed);
 	draw_one_link(world, seed);
 	draw_rounding(world, seed);
 	/* No draw of its own, and in as many worlds whose switches round as in others. */
@@ -353,8 +333,7 @@ static void mend_calls(struct sim_world *world)
 		if (has_parts(call))
 			call->count -= call->count % world->n_ranks;
 		/* Trees may have fewer ranks than were drawn. */
-		if (call->collective == SML_REDUCE || call->collective == SML_GATHER ||
-		    call->collective == SML_SCATTER)
+		if (call->collective == SML_REDUCE)
 			call->root = (uint16_t)(call->root % world->n_ranks);
 		mend_wire(world, call);
 		mend_exact(world, call);

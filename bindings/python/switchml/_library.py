@@ -137,14 +137,6 @@ _PROTOTYPES = {
         c_int,
         [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],
     ),
-    "sml_gather_async": (
-        c_int,
-        [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _REQUEST],
-    ),
-    "sml_scatter_async": (
-        c_int,
-        [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _REQUEST],
-    ),
     "sml_barrier_async": (c_int, [c_void_p, _REQUEST]),
     "sml_barrier_named_async": (c_int, [c_void_p, c_char_p, _REQUEST]),
     "sml_name_call": (None, [c_void_p, c_char_p]),

@@ -393,11 +393,6 @@ class Job:
             raise make(number, c.text_of(self._context, number))
         return text.value.decode(errors="replace")
 
-    @functools.cached_property  # calls ask each time, and asking C takes as long as a short one
-    def is_on_one_host(self) -> bool:
-        """Whether all ranks add numbers in the memory of one host."""
-        return self.path() == "this host's memory"
-
     def event_fd(self) -> int:
         """A descriptor for poll() or asyncio's add_reader(): readable when calls have ended.
 

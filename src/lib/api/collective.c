@@ -6,10 +6,8 @@
  *	                 tensor             sends         wants
  *	all-reduce       count              all           all
  *	reduce           count              all           root: all
- *	broadcast        count, as bytes    root: all     others: all, or nothing
+ *	broadcast        count, as bytes    root: all     others: all
  *	all-gather       n x count, bytes   its part      all
- *	gather           n x count, bytes   its part      root: all
- *	scatter          n x count, bytes   root: all     its part
  *	reduce-scatter   n x count          all           its part
  *	barrier          0                  -             -
  *
@@ -165,14 +163,12 @@ static int order_broadcast(struct sml_context *context, void *data, size_t count
 			   enum sml_type type, int root, struct sml_order *order)
 {
 	bool is_root = root == context->settings.rank;
-	size_t bytes, wanted;
+	size_t bytes;
 	int error;
 
 	if ((error = sml_check_size(context, count, type, 1, &bytes)) ||
-	    (error = check_root(context, root)))
-		return error;
-	wanted = is_root || data ? bytes : 0;
-	if ((error = sml_check_buffer(context, "data", data, wanted, SML_BYTE)))
+	    (error = check_root(context, root)) ||
+	    (error = sml_check_buffer(context, "data", data, bytes, SML_BYTE)))
 		return error;
 	*order = (struct sml_order){
 		.spec = {.collective = SML_BROADCAST,
@@ -184,7 +180,7 @@ static int order_broadcast(struct sml_context *context, void *data, size_t count
 			 .send = data,
 			 .send_count = is_root ? bytes : 0,
 			 .recv = data,
-			 .recv_count = is_root ? 0 : wanted},
+			 .recv_count = is_root ? 0 : bytes},
 		.call = {.collective = SML_BROADCAST,
 			 .type = type,
 			 .count = count,
@@ -193,23 +189,21 @@ static int order_broadcast(struct sml_context *context, void *data, size_t count
 	return 0;
 }
 
-/* The parts of all ranks, for those that have `wants`. */
-static int order_parts(struct sml_context *context, const void *send, void *recv, bool wants,
-		       size_t count, enum sml_type type, struct sml_order *order)
+static int order_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
+			   enum sml_type type, struct sml_order *order)
 {
 	unsigned n = context->settings.world_size, rank = context->settings.rank;
-	size_t all, own, wanted;
+	size_t all, own;
 	int error;
 
 	if ((error = sml_check_size(context, count, type, n, &all)))
 		return error;
 	own = all / n;
-	wanted = wants ? all : 0;
 	if ((error = sml_check_buffer(context, "send", send, own, SML_BYTE)) ||
-	    (error = sml_check_buffer(context, "recv", recv, wanted, SML_BYTE)))
+	    (error = sml_check_buffer(context, "recv", recv, all, SML_BYTE)))
 		return error;
-	if (wanted > 0 && (error = sml_check_apart(context, send, own, recv, wanted,
-						   (const char *)send - own * rank)))
+	if (all > 0 && (error = sml_check_apart(context, send, own, recv, all,
+						(const char *)send - own * rank)))
 		return error;
 	*order = (struct sml_order){
 		.spec = {.collective = SML_ALLGATHER,
@@ -221,70 +215,9 @@ static int order_parts(struct sml_context *context, const void *send, void *recv
 			 .send_first = own * rank,
 			 .send_count = own,
 			 .recv = recv,
-			 .recv_count = wanted},
+			 .recv_count = all},
 		.call = {.collective = SML_ALLGATHER, .type = type, .count = count},
 	};
-	return 0;
-}
-
-static int order_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
-			   enum sml_type type, struct sml_order *order)
-{
-	return order_parts(context, send, recv, true, count, type, order);
-}
-
-/* What the ranks of a gather or a scatter must agree on. */
-static void name_root(struct sml_order *order, enum sml_collective collective, int root)
-{
-	order->spec.collective = order->call.collective = collective;
-	order->spec.root = order->call.root = (uint16_t)root;
-}
-
-static int order_gather(struct sml_context *context, const void *send, void *recv, size_t count,
-			enum sml_type type, int root, struct sml_order *order)
-{
-	bool is_root = root == context->settings.rank;
-	int error;
-
-	if ((error = check_root(context, root)) ||
-	    (error = order_parts(context, send, recv, is_root, count, type, order)))
-		return error;
-	name_root(order, SML_GATHER, root);
-	return 0;
-}
-
-static int order_scatter(struct sml_context *context, const void *send, void *recv, size_t count,
-			 enum sml_type type, int root, struct sml_order *order)
-{
-	unsigned n = context->settings.world_size, rank = context->settings.rank;
-	bool is_root = root == context->settings.rank;
-	size_t all, own;
-	int error;
-
-	if ((error = check_root(context, root)) ||
-	    (error = sml_check_size(context, count, type, n, &all)))
-		return error;
-	own = all / n;
-	if ((error = sml_check_buffer(context, "send", send, is_root ? all : 0, SML_BYTE)) ||
-	    (error = sml_check_buffer(context, "recv", recv, own, SML_BYTE)))
-		return error;
-	if (is_root && all > 0 &&
-	    (error = sml_check_apart(context, send, all, recv, own,
-				     (const char *)send + own * rank)))
-		return error;
-	*order = (struct sml_order){
-		.spec = {.type = SML_BYTE,
-			 .named_type = type,
-			 .wire = SML_WIRE_INT32,
-			 .count = all,
-			 .send = send,
-			 .send_count = is_root ? all : 0,
-			 .recv = recv,
-			 .recv_first = own * rank,
-			 .recv_count = own},
-		.call = {.type = type, .count = count},
-	};
-	name_root(order, SML_SCATTER, root);
 	return 0;
 }
 
@@ -385,28 +318,6 @@ int sml_reduce_scatter_async(struct sml_context *context, const void *send, void
 	return order_request(context, error, &order, request);
 }
 
-int sml_gather_async(struct sml_context *context, const void *send, void *recv, size_t count,
-		     enum sml_type type, int root, struct sml_request **request)
-{
-	struct sml_order order;
-	int error = check_async(context, request);
-
-	if (error == 0)
-		error = order_gather(context, send, recv, count, type, root, &order);
-	return order_request(context, error, &order, request);
-}
-
-int sml_scatter_async(struct sml_context *context, const void *send, void *recv, size_t count,
-		      enum sml_type type, int root, struct sml_request **request)
-{
-	struct sml_order order;
-	int error = check_async(context, request);
-
-	if (error == 0)
-		error = order_scatter(context, send, recv, count, type, root, &order);
-	return order_request(context, error, &order, request);
-}
-
 int sml_barrier_async(struct sml_context *context, struct sml_request **request)
 {
 	struct sml_order order = barrier_order;
@@ -481,28 +392,6 @@ int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv
 
 	if (error == 0)
 		error = order_reduce_scatter(context, send, recv, count, type, op, options, &order);
-	return order_and_wait(context, error, &order);
-}
-
-int sml_gather(struct sml_context *context, const void *send, void *recv, size_t count,
-	       enum sml_type type, int root)
-{
-	struct sml_order order;
-	int error = check_context(context);
-
-	if (error == 0)
-		error = order_gather(context, send, recv, count, type, root, &order);
-	return order_and_wait(context, error, &order);
-}
-
-int sml_scatter(struct sml_context *context, const void *send, void *recv, size_t count,
-		enum sml_type type, int root)
-{
-	struct sml_order order;
-	int error = check_context(context);
-
-	if (error == 0)
-		error = order_scatter(context, send, recv, count, type, root, &order);
 	return order_and_wait(context, error, &order);
 }
 

@@ -5,8 +5,7 @@
 
 /*
  * What each rank of a ring sends on average, of a tensor of this many bytes: one round of n - 1
- * parts of n to combine or to distribute it, and two for both. Parts that only one rank has or
- * wants are not passed on: n - 1 of them are sent in all.
+ * parts of n to combine or to distribute it, and two for both.
  */
 static uint64_t ring_bytes(enum sml_collective collective, uint64_t bytes, unsigned n_ranks)
 {
@@ -21,9 +20,6 @@ static uint64_t ring_bytes(enum sml_collective collective, uint64_t bytes, unsig
 	case SML_ALLGATHER:
 	case SML_REDUCE_SCATTER:
 		return round;
-	case SML_GATHER:
-	case SML_SCATTER:
-		return round / n_ranks;
 	case SML_BARRIER:
 		break;
 	}

@@ -6,8 +6,8 @@
 
 #include "lib/settings/settings.h"
 
-static const char *const collectives[] = {"all-reduce", "broadcast", "all-gather", "reduce-scatter",
-					  "barrier",	"reduce",    "gather",	   "scatter"};
+static const char *const collectives[] = {"all-reduce",	    "broadcast", "all-gather",
+					  "reduce-scatter", "barrier",	 "reduce"};
 static const char *const types[] = {"float32", "float16", "bfloat16", "int32", "byte", "float64",
 				    "int64",   "uint8",	  "int8",     "int16", "bool"};
 static const char *const ops[] = {"sum", "average", "max", "min"};
@@ -79,14 +79,6 @@ static void call_text(const struct sml_history *history, const struct sml_call *
 	case SML_ALLGATHER:
 		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s a rank", collective,
 			 call->number, call->count, type);
-		break;
-	case SML_GATHER:
-		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s a rank, to rank %u",
-			 collective, call->number, call->count, type, call->root);
-		break;
-	case SML_SCATTER:
-		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s a rank, from rank %u",
-			 collective, call->number, call->count, type, call->root);
 		break;
 	case SML_BARRIER:
 		snprintf(text, bytes, "%s %" PRIu32, collective, call->number);

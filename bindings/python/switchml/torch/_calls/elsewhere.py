@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Collectives that run on Gloo: their place in the order of the job's calls.
 
-Some of these have a plan for ranks that share one host's memory, and then Gloo has no part in them
-(one_host.py).
-
     put() -> barrier, named after the call -> all ranks make this call -> Gloo -> ended
 
 The barrier ends when all ranks make the same call. If another rank makes another call, on the
@@ -94,11 +91,6 @@ def _equal_in(name: str, arguments: Sequence[Any]) -> list[torch.Tensor]:
     return tensors_in(arguments if equal is None else arguments[equal])
 
 
-def plain_name_of(name: str, arguments: Sequence[Any]) -> str:
-    """The same, wherever it runs."""
-    return _text_of(name, arguments, _equal_in(name, arguments))
-
-
 def _text_of(name: str, arguments: Sequence[Any], tensors: Sequence[torch.Tensor]) -> str:
     op, root = _op_in(arguments), _root_in(arguments)
     count = f"{sum(t.numel() for t in tensors)} " if name in _EQUAL else ""
@@ -162,7 +154,6 @@ class Elsewhere(Work):
     """A collective on Gloo. `call` begins it (tensors.on_dense)."""
 
     _runs_on = "gloo"
-    when_on_gloo: Callable[[], None] | None = None  # called when it begins there
 
     def __init__(
         self,
@@ -174,24 +165,16 @@ class Elsewhere(Work):
         self._call: Callable[[Begun], Any] | None = call
         self._begun = Begun()
         tensors = tensors_in(arguments)
-        super().__init__(name, tensors, (), None, limit)
-        self._arguments: Sequence[Any] = arguments
+        super().__init__(name, tensors, [place(name_of(name, arguments))], None, limit)
         self._outputs = tensors_in(arguments[:1])
         self._modes = Modes(tensors)
 
-    def _go_without_plan(self, job: Job) -> None:
-        self._calls = [place(name_of(self.name, self._arguments))]
-        job.count_elsewhere("Gloo")
-        if self.when_on_gloo is not None:
-            self.when_on_gloo()
-
-    @property
-    def moved(self) -> list[tuple[str, int]]:
-        return [] if self.planned is None else super().moved
+    def begin(self, job: Job, waits: bool = False) -> None:
+        if not self.requests:
+            job.count_elsewhere("Gloo")
+        super().begin(job, waits)
 
     def proceed(self) -> Callable[[], None] | None:
-        if self.planned is not None:
-            return None
         if not self._begun.works:  # otherwise the caller was interrupted after this
             assert self._call is not None
             # The application's thread has its own modes.
@@ -209,7 +192,7 @@ class Elsewhere(Work):
         return self._begun.works[0]
 
     def end(self, error: BaseException | None) -> Callable[[], None] | None:
-        self._call, self.when_on_gloo, self._arguments = None, None, ()
+        self._call = None
         self._begun.copies = []
         return super().end(error)
 
@@ -218,13 +201,12 @@ class Elsewhere(Work):
             self._inner.wait()  # has ended: now this thread's streams wait for Gloo's
 
     def result(self) -> list[torch.Tensor]:
-        return self._outputs if self.planned is not None else self._inner.result()
+        result: list[torch.Tensor] = self._inner.result()
+        return result
 
     def _value(self, _: torch.futures.Future) -> Any:
         if self._error is not None:
             raise self._error
-        if self.planned is not None:
-            return self._outputs
         try:
             future = self._inner.get_future()
         except RuntimeError:  # works of Gloo's reduce_scatter have none

@@ -138,7 +138,7 @@ class Line:
                 place = self._place_of(work)
                 behind = not work.awaited or self._n_begun
                 has_turn = self._job and not (work.late or work.held or place or self._busy)
-                if not has_turn or (behind and work.asks):
+                if not has_turn:
                     self._let_wait(work, place, is_new=True)
                     return
                 self.n_put += 1
@@ -255,10 +255,6 @@ class Line:
             try:
                 assert self._job is not None
                 work.begin(self._job, waits)
-                if work.is_asking:
-                    for request in work.requests:
-                        self._await(request, work)
-                    work.answered(self._job, waits)
             except Exception as failure:  # reported to the caller that waits for the work
                 error = failure
         if error is not None:

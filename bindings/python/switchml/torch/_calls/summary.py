@@ -40,8 +40,6 @@ def bytes_of(arguments: Any) -> int:
 def _in_a_ring(name: str, n_bytes: int, n_ranks: int) -> int:
     """What a rank of a ring sends on average: as src/lib/context/usage.c has it."""
     part = n_bytes // n_ranks
-    if name in ("gather", "scatter"):
-        return part * (n_ranks - 1) // n_ranks
     if name == "allreduce":
         return 2 * part * (n_ranks - 1)
     return part * n_ranks if name == "reduce" else part * (n_ranks - 1)

@@ -37,7 +37,7 @@ class Call:
 
     send and recv are contiguous and may be the same. `divisible`: calling it for pieces gives the
     same result. `source`: the tensor whose elements `send` contains. `title`: what all ranks must
-    call it; None: as C does. `all_bytes`: of the larger buffer, if only root has it.
+    call it; None: as C does.
     """
 
     name: str
@@ -47,21 +47,15 @@ class Call:
     divisible: bool = False
     source: torch.Tensor | None = None
     title: bytes | None = None
-    all_bytes: int = 0
 
     @property
     def n_bytes(self) -> int:
-        return self.all_bytes or max(self.send.nbytes, self.recv.nbytes)
+        return max(self.send.nbytes, self.recv.nbytes)
 
     def begin(self, job: Job, request: Request, number: int, waits: bool = False) -> None:
         """Make it, as the request's call of this number."""
         arguments = self.arguments(self.send, self.recv)
         job._begin(request, number, self.name, arguments, waits, self.title)
-
-
-def rooted_text(name: str, one: torch.Tensor, root: int) -> str:
-    """What the ranks of a gather, scatter or broadcast must agree on. `one`: a rank's part."""
-    return f"{name} of {one.numel()} {describe([one])}, root {root}"
 
 
 def title_of(one: torch.Tensor, text: str) -> bytes | None:
@@ -89,24 +83,8 @@ def broadcast(tensor: torch.Tensor, root: int, source: torch.Tensor | None = Non
     def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
         return send.data_ptr(), *counted(send), root
 
-    title = title_of(tensor, rooted_text("broadcast", tensor, root))
+    title = title_of(tensor, f"broadcast of {tensor.numel()} {describe([tensor])}, root {root}")
     return Call("broadcast", tensor, tensor, arguments, divisible=True, source=source, title=title)
-
-
-def rooted(
-    name: str, send: torch.Tensor, recv: torch.Tensor, one: torch.Tensor, root: int, n_ranks: int
-) -> Call:
-    """A gather or a scatter. `one`: this rank's part. The memory for all parts may be empty on
-    ranks that are not root."""
-    count = counted(one)
-
-    def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-        return send.data_ptr(), recv.data_ptr(), *count, root
-
-    source = one if name == "gather" else None
-    title = title_of(one, rooted_text(name, one, root))
-    n_all = n_ranks * one.nbytes
-    return Call(name, send, recv, arguments, source=source, title=title, all_bytes=n_all)
 
 
 def place(name: str) -> Call:
@@ -115,26 +93,9 @@ def place(name: str) -> Call:
     return Call(_PLACE, nothing, nothing, lambda send, recv: (name.encode(),))
 
 
-def titled(title: str, calls: list[Call]) -> list[Call]:
-    """The same, which all ranks must make for this."""
-    if not calls:
-        return [place(title)]
-    calls[0].title = title.encode()
-    return calls
-
-
 def request_of(job: Job, calls: Sequence[Call]) -> Request:
     """A request for these calls, which have not been made."""
     return Request(job, [(call.send, call.recv) for call in calls], None, len(calls))
-
-
-@dataclass(slots=True)
-class Plan:
-    """What a work does instead, where all ranks share one host's memory (one_host.py)."""
-
-    calls: Sequence[Call]
-    moved: tuple[str, int]  # as a call of the C library: its name, and its bytes
-    finish: Callable[[], None] | None
 
 
 class Work(_Work, Untraced):
@@ -145,11 +106,7 @@ class Work(_Work, Untraced):
     late = False  # it cannot begin at once, because device memory must be copied first
     awaited = False  # the application waits for it next: the call may return when it has ended
     for_cpp = False  # its future holds a list of C++
-    asks = False  # its first request brings what it needs from other ranks for the next one
-    is_asking = False  # that request has not been answered
     is_here = has_turn = False  # in the application's thread; and no later work may begin (line.py)
-    plan: Callable[[], Plan] | None = None
-    planned: Plan | None = None  # that of `plan`, if the work follows it
 
     def __init__(
         self,
@@ -191,11 +148,6 @@ class Work(_Work, Untraced):
         """
         if not self.requests:
             self.begun_at = time.monotonic()
-            if self.plan is not None and job.is_on_one_host:
-                planned = self.planned = self.plan()
-                self._calls, self._finish = planned.calls, planned.finish
-            else:
-                self._go_without_plan(job)
         self._make_calls(job, waits)
 
     def _make_calls(self, job: Job, waits: bool) -> None:
@@ -208,18 +160,10 @@ class Work(_Work, Untraced):
         for number in range(request.n_begun, len(self._calls)):
             self._calls[number].begin(job, request, number, waits)
 
-    def _go_without_plan(self, job: Job) -> None:
-        """It makes the calls that it was made with."""
-
     @property
     def moved(self) -> list[tuple[str, int]]:
         """The calls of the C library that a user asked for, and their bytes."""
-        if self.planned is not None:
-            return [self.planned.moved]
         return [(call.name, call.n_bytes) for call in self._calls if call.name != _PLACE]
-
-    def answered(self, job: Job, waits: bool) -> None:
-        """What it asks for has come: make the other C calls."""
 
     def progress(self, index: int) -> None:
         """Request number `index` has succeeded."""
@@ -257,7 +201,7 @@ class Work(_Work, Untraced):
             signal, promise = self._end_signal, self._promise
         if signal is not None:
             signal.set()
-        self.requests, self._calls, self._finish, self.plan = [], (), None, None
+        self.requests, self._calls, self._finish = [], (), None
         if self.when_ended is not None:
             self.when_ended(self)
             self.when_ended = None
@@ -372,47 +316,37 @@ class Prompt(Work):
 
     Its constructor does much less than that of Work: what a call in progress needs is made when
     the call does not end at once, or when it is asked for. Calls of few bytes take little longer
-    than this. `calls`: names in C, and arguments; `n_bytes` is what they move, as a call that is
-    named `moved_as`, or as the last one. `title`: of the first.
+    than this. `call`: its name in C, and its arguments; `n_bytes` is what it moves.
     """
 
     late, awaited, limit, deadline = False, True, None, None
     begin_error = when_ended = None
     after = ()
     _calls, _devices = (), []
-    _range = _end_signal = _promise = _in_cpp = _error = None
+    _range = _end_signal = _promise = _in_cpp = _error = _finish = None
     _has_ended = _is_kept = False
     keep: Any = None  # the tensors whose memory C uses
-    title: bytes | None = None
-    moved_as = ""
 
     def __init__(
-        self,
-        name: str,
-        tensors: list[torch.Tensor],
-        n_bytes: int,
-        *calls: tuple[str, tuple],
-        finish: Callable[[], None] | None = None,
+        self, name: str, tensors: list[torch.Tensor], n_bytes: int, call: tuple[str, tuple]
     ) -> None:
         _Work.__init__(self)
-        self.name, self.calls, self._n_bytes = name, calls, n_bytes
+        self.name, self.call, self._n_bytes = name, call, n_bytes
         self._tensors = self._outputs = tensors
-        self._finish = finish
         self._lock = threading.Lock()
         self.requests = []
 
     @property
     def moved(self) -> list[tuple[str, int]]:
-        return [(self.moved_as or self.calls[-1][0], self._n_bytes)]
+        return [(self.call[0], self._n_bytes)]
 
     def begin(self, job: Job, waits: bool = False) -> None:
         if not self.requests:
             self.begun_at = time.monotonic()
-            self.requests = [Request(job, self.keep, None, len(self.calls))]
+            self.requests = [Request(job, self.keep, None)]
         (request,) = self.requests
-        for number in range(request.n_begun, len(self.calls)):
-            title = None if number else self.title
-            job._begin(request, number, *self.calls[number], waits, title)
+        if not request.n_begun:
+            job._begin(request, 0, *self.call, waits)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """As Work.wait(), but so short that torch.compile can trace it: no fence keeps it out."""

@@ -39,7 +39,6 @@ from .._calls.staging import Accelerator, DeviceWork
 from .._calls.summary import Summary, Usage, bytes_of
 from .._calls.tensors import (
     TYPES,
-    Begun,
     dense,
     describe,
     is_accelerated,
@@ -227,39 +226,14 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             return method(*arguments, **named)  # it may send nothing
         check(name, everything)
         given = with_dimensions(name, list(arguments))
-        work = self._made(
-            Elsewhere, name, everything, lambda begun: method(*given, begun=begun, **named)
-        )
-        self._line.put(work)
-        return work
-
-    def _in_memory_or_on_gloo(
-        self, make: Callable[..., Elsewhere], name: str, what: str, *arguments: Any
-    ) -> Work:
-        """A call that Gloo makes, unless all ranks share one host's memory."""
-        method = on_dense(name, self._method(name))
-        work = self._made(make, name, arguments, lambda begun: method(*arguments, begun=begun))
-
-        def tell() -> None:
-            self._tell(name, what)
-            self._count_on_gloo(name, arguments)
-
-        work.when_on_gloo = tell
-        self._line.put(work)
-        return work
-
-    def _made(
-        self,
-        make: Callable[..., Elsewhere],
-        name: str,
-        everything: Sequence[Any],
-        call: Callable[[Begun], Any],
-    ) -> Elsewhere:
         timeouts = [t for a in everything if isinstance(t := getattr(a, "timeout", a), timedelta)]
         limit = self._limit(timeouts[0] if timeouts else _NONE)
-        work = make(name, everything, call, limit)
+        work = Elsewhere(
+            name, everything, lambda begun: method(*given, begun=begun, **named), limit
+        )
         work.awaited = any(is_awaited(argument) for argument in everything)
         work.for_cpp = self.for_cpp
+        self._line.put(work)
         return work
 
     def _decides(self, arguments: Any) -> bool:
@@ -475,10 +449,13 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     # ---- what the switch does not have ----
 
-    alltoall_base = Lists.all_to_all_single  # here, where watched() finds it
+    all_to_all_single = alltoall_base = _elsewhere("all_to_all_single")
+    alltoall = _elsewhere("alltoall")
     allgather_coalesced = _elsewhere("allgather_coalesced")
+    gather = _elsewhere("gather")
     gather_into_tensor = _elsewhere("gather_into_tensor")
     gather_single = _elsewhere("gather_single")
+    scatter = _elsewhere("scatter")
     recv = _between_two("recv")
     recv_anysource = _between_two("recv_anysource")
     send = _between_two("send")

@@ -12,8 +12,6 @@ that has ended, or None if its call must go the long way; it has then changed no
 
 from __future__ import annotations
 
-import ctypes
-import functools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -24,19 +22,15 @@ from torch._C._distributed_c10d import (
     AllreduceOptions,
     BarrierOptions,
     BroadcastOptions,
-    GatherOptions,
     ReduceOptions,
     ReduceScatterOptions,
-    ScatterOptions,
 )
 from torch.distributed import ReduceOp
 
 from ... import _library as c
 from ..._tensor_memory import is_host_memory
-from .._calls.one_host import passed
 from .._calls.tensors import TYPES
-from .._calls.work import Prompt, counted, rooted_text
-from .lists import is_one_call
+from .._calls.work import Prompt
 
 _NONE = timedelta(0)
 # PyTorch's operations, and C's. Compared one after the other here, because PyTorch takes long to
@@ -172,148 +166,6 @@ def _reduce_scatter(group: Any, output: Any, input: Any, opts: Any) -> Prompt | 
     return work if group._line.hurry(work, (input, output)) else None
 
 
-# ---- lists (lists.py) ----
-
-
-def _addresses(job: Any, lists: Any, one: torch.Tensor, root: int) -> list[int] | None:
-    """Of root's tensors, one for each rank; on other ranks, which have none, []."""
-    if not 0 <= root < job.world_size:
-        return None
-    if root != job.rank:
-        return [] if type(lists) is list and not lists else None
-    if type(lists) is not list or len(lists) != 1 or len(lists[0]) != job.world_size:
-        return None
-    dtype, shape = one.dtype, one.shape
-    for part in lists[0]:
-        if not isinstance(part, torch.Tensor) or part.dtype is not dtype or part.shape != shape:
-            return None
-        if not _is_taken(part):
-            return None
-    return [part.data_ptr() for part in lists[0]]
-
-
-class _Rooted:
-    """A gather or a scatter: this rank's tensor, and the addresses of root's."""
-
-    whole: torch.Tensor | None = None  # C uses its memory, also after Ctrl-C
-
-    def __init__(
-        self,
-        name: str,
-        job: Any,
-        one: torch.Tensor,
-        root: int,
-        addresses: list[int],
-        at_once: bool,
-    ) -> None:
-        self.rank, self.size = job.rank, job.world_size
-        self.root, self.addresses, self.is_root = root, addresses, root == job.rank
-        self.name, self.one, self.own, self.n_bytes = name, one, one.data_ptr(), one.nbytes
-        self.n_all = self.size * self.n_bytes
-        self.is_one_call = at_once
-
-    @property
-    def title(self) -> bytes | None:
-        """As the long way has it."""
-        if self.is_one_call and self.one.dtype in TYPES:
-            return None
-        return rooted_text(self.name, self.one, self.root).encode()
-
-    @property
-    def counted(self) -> tuple[int, int, int]:
-        return *counted(self.one), self.root
-
-    def are_joined(self) -> bool:
-        """Whether root's parts are one piece of memory, which C can take as it is."""
-        start, end = self.addresses[0], self.addresses[0] + self.n_all
-        place = start + self.root * self.n_bytes
-        return self.addresses == list(range(start, end, self.n_bytes or 1)) and (
-            self.own == place or self.own >= end or self.own + self.n_bytes <= start
-        )
-
-    def join(self) -> int:
-        """The address of memory for the parts of all, which root copies to or from its own."""
-        self.whole = torch.empty(self.n_all, dtype=torch.uint8, device="cpu")
-        return self.whole.data_ptr()
-
-    def passed(self, other: int, root: int) -> tuple[str, tuple]:
-        """A broadcast by `root` of the part that rank `other` gives or takes."""
-        if self.is_root:
-            address: int | None = self.addresses[other]
-        else:
-            address = self.own if other == self.rank else None
-        return "broadcast", passed(address, self.n_bytes, root)
-
-
-def _rooted(name: str, group: Any, ones: Any, lists: Any, opts: Any, kind: type) -> _Rooted | None:
-    one, job = _single(ones), group._line.job
-    if one is None or job is None or not _is_prompt(group, opts, kind):
-        return None
-    at_once = is_one_call(one, job.world_size)
-    if not at_once and not job.is_on_one_host:
-        return None
-    addresses = _addresses(job, lists, one, opts.rootRank)
-    return None if addresses is None else _Rooted(name, job, one, opts.rootRank, addresses, at_once)
-
-
-def _gather(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
-    call = _rooted("gather", group, inputs, outputs, opts, GatherOptions)
-    if call is None:
-        return None
-    finish = None
-    if not call.is_one_call:
-        calls = [call.passed(rank, rank) for rank in range(call.size)]
-        if call.is_root:  # at once, as the long way: what comes may be for the same memory
-            ctypes.memmove(call.addresses[call.root], call.own, call.n_bytes)
-    else:
-        recv = None
-        if call.is_root and call.are_joined():
-            recv = call.addresses[0]
-        elif call.is_root:
-            recv = call.join()
-            finish = functools.partial(_copy_to_list, call, recv)
-        calls = [("gather", (call.own, recv, *call.counted))]
-
-    targets = list(outputs[0]) if call.is_root else []  # the application may change its own
-    work = Prompt("gather", targets, call.n_all, *calls, finish=finish)
-    work.title, work.moved_as = call.title, "gather"
-    return work if group._line.hurry(work, (call, targets)) else None
-
-
-def _copy_to_list(call: _Rooted, start: int) -> None:
-    for rank, address in enumerate(call.addresses):
-        ctypes.memmove(address, start + rank * call.n_bytes, call.n_bytes)
-
-
-def _scatter(group: Any, outputs: Any, inputs: Any, opts: Any) -> Prompt | None:
-    call = _rooted("scatter", group, outputs, inputs, opts, ScatterOptions)
-    if call is None or (call.size == 1 and not call.is_one_call):  # alone: nothing is passed on
-        return None
-    finish = None
-    if not call.is_one_call:
-        others = [rank for rank in range(call.size) if rank != call.root]
-        calls = [call.passed(rank, call.root) for rank in others]
-
-        def finish() -> None:
-            if call.is_root:
-                ctypes.memmove(call.own, call.addresses[call.root], call.n_bytes)
-
-    else:
-        send = None
-        if call.is_root and call.are_joined():
-            send = call.addresses[0]
-        elif call.is_root:
-            send = call.join()
-            for rank, address in enumerate(call.addresses):
-                ctypes.memmove(send + rank * call.n_bytes, address, call.n_bytes)
-        calls = [("scatter", (send, call.own, *call.counted))]
-
-    parts = list(inputs[0]) if call.is_root else []  # the application may change its own
-    work = Prompt("scatter", outputs, call.n_all, *calls, finish=finish)
-    work.title, work.moved_as = call.title, "scatter"
-    return work if group._line.hurry(work, (call, parts)) else None
-
-
 # For each method of a group.
 _PROMPT = {
     "allreduce": (_allreduce, 2),
@@ -322,8 +174,6 @@ _PROMPT = {
     "barrier": (_barrier, 1),
     "all_gather_single": (_all_gather, 3),
     "reduce_scatter_single": (_reduce_scatter, 3),
-    "gather": (_gather, 3),
-    "scatter": (_scatter, 3),
 }
 
 
