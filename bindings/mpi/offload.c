@@ -84,8 +84,8 @@ static struct load load_of(const struct sml_mpi_call *call)
 }
 
 /*
- * The job needs aligned buffers, but for broadcasts. Of a reduce-scatter in place, MPI's result is at the
- * beginning of the vector, and the job's is at this rank's part.
+ * The job needs aligned buffers, but for broadcasts. Of a reduce-scatter in place, MPI's result is
+ * at the beginning of the vector, and the job's is at this rank's part.
  */
 static bool needs_copy(const struct sml_mpi_call *call, const struct load *load)
 {

@@ -177,10 +177,10 @@ def exchange_objects(rank):
     return every, one, gathered, scattered, sent, calls(group)
 
 
-def test_object_collectives_run_on_the_switch(groups):
+def test_object_collectives_of_all_ranks_run_on_the_switch(groups):
     found = groups.call(exchange_objects)
     for rank, (every, one, gathered, scattered, sent, (_, gloo)) in enumerate(found):
-        assert set(gloo) == {"recv" if rank else "send"}
+        assert set(gloo) == {"gather", "scatter", "recv" if rank else "send"}
         assert every == [{"rank": r} for r in range(N)]
         assert (one, scattered, sent) == (["of rank 0"], ["ab"[rank]], [(1, 2)])
         assert gathered == (list(range(N)) if rank == 0 else None)
