@@ -78,14 +78,6 @@ bool sml_job_form_children(struct sml_job *job, char *text, size_t bytes)
 	return false;
 }
 
-void sml_job_ranks_behind(const struct sml_job *job, uint64_t children, struct sml_ranks *ranks)
-{
-	*ranks = (struct sml_ranks){{0}};
-	for (unsigned i = 0; i < job->n_children; i++)
-		if (children >> i & 1)
-			sml_ranks_unite(ranks, &job->children[i].ranks);
-}
-
 bool sml_job_is_in_host(const struct sml_job *job, unsigned rank)
 {
 	const struct sml_child *child = &job->children[job->members[rank].child];

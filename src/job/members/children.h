@@ -11,9 +11,6 @@
  */
 bool sml_job_form_children(struct sml_job *job, char *text, size_t bytes);
 
-/* The ranks behind these children, as bits. */
-void sml_job_ranks_behind(const struct sml_job *job, uint64_t children, struct sml_ranks *ranks);
-
 /*
  * Whether the rank is a child by itself. If it is not, what a child does proves nothing about one
  * rank.
