@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The program `switchml`: finds the sub-command and hands over to it. */
 #include <argp.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cmd/commands.h"
+#include "cmd/shared/meant.h"
 #include "cmd/shared/standard.h"
 #include "control/release.h"
 #include "lib/settings/unknown.h"
@@ -30,6 +32,11 @@ static const struct command commands[] = {
 #define USAGE 2
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static const char *command_name(size_t i)
+{
+	return i < N_COMMANDS ? commands[i].name : NULL;
+}
 
 static void print_help(FILE *out)
 {
@@ -60,10 +67,13 @@ static void warn(void *self, const char *text)
 int main(int argc, char **argv)
 {
 	static char name[64];
+	char meant[SML_MEANT_BYTES];
 	const char *asked = argc > 1 ? argv[1] : "";
 	int status;
 
 	sml_standard_hold();
+	/* Columns of texts: cmd/shared/columns.c. */
+	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = USAGE;
 	if (!strcmp(asked, "--help") || !strcmp(asked, "-h") || !strcmp(asked, "help")) {
 		print_help(stdout);
@@ -87,7 +97,8 @@ int main(int argc, char **argv)
 			       : sml_standard_finish(commands[i].name, status);
 	}
 	if (*asked)
-		fprintf(stderr, "switchml: there is no command '%s'\n", asked);
+		fprintf(stderr, "switchml: there is no command '%s'%s\n", asked,
+			sml_meant(asked, command_name, meant));
 	print_help(stderr);
 	return USAGE;
 }

@@ -58,6 +58,11 @@ start_switch() {
 # ---- one exit status for all wrong command lines ----
 expect "no command" 2 "$switchml"
 expect "a command that there is not" 2 "$switchml" reduce
+grep -q 'did you mean' "$work/err" && fail "no command is like reduce"
+expect "a command with a typing error" 2 "$switchml" swich
+grep -q "there is no command 'swich': did you mean switch?" "$work/err" || fail "no command is proposed"
+expect "a type with a typing error" 2 "$switchml" bench --datatype flaot
+grep -q "did you mean float?" "$work/err" || fail "no type is proposed"
 for command in switch bench status top doctor; do
 	expect "$command: an option that there is not" 2 "$switchml" $command --no-such-option
 	expect "$command: an argument that it does not take" 2 "$switchml" $command nonsense

@@ -116,7 +116,7 @@ top.await_screen(
 top.await_screen(
     "who waits to join, and which job",
     has(
-        r"^  host \S+, pid \d+: waits to be in the next membership of job gamma, for [\d.]+ s$"
+        r"^  host \S+, pid \d+: waits to be in the next membership of job größe, for [\d.]+ s$"
     ),
 )
 # A color would be a parameter from 30 to 49; 39 and 49 are the terminal's own.

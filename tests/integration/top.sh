@@ -25,8 +25,8 @@ for job in alpha beta; do
 		--seconds 1000 --pause 20 --drop 0.5% >"$work/$job" 2>&1 &
 	await is_under_way "$address" $job
 done
-# A process that waits to be in a job which nobody has begun.
-SWITCHML_SWITCH=$address SWITCHML_JOB=gamma SWITCHML_JOIN=1 SWITCHML_RANK=0 SWITCHML_TIMEOUT=600 \
+# A process that waits to be in a job which nobody has begun. Its name has more bytes than columns.
+SWITCHML_SWITCH=$address SWITCHML_JOB=größe SWITCHML_JOIN=1 SWITCHML_RANK=0 SWITCHML_TIMEOUT=600 \
 	"$switchml" bench >"$work/gamma" 2>&1 &
 plain=$address
 cd "$work" || exit 1

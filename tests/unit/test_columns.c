@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tables that fit the terminal: cmd/shared/columns.h. */
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,4 +59,14 @@ TEST(a_width_of_nothing_is_no_width)
 	assert_string_equal(sml_columns_shorten("name", 0, shorter), "name");
 	assert_string_equal(sml_columns_shorten("name", -1, shorter), "name");
 	assert_string_equal(sml_columns_shorten("name", 3, shorter), "n~e");
+}
+
+TEST(a_name_takes_columns_not_bytes)
+{
+	assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
+	check_line(25, "r\xc3\xbc\xc3\x9fnet", "12.5", "r\xc3\xbc\xc3\x9fnet     12.5   2 (31%)");
+	/* Each of these takes two columns, and no half of one is shown. */
+	check_line(25, "\xe8\xae\xad\xe7\xbb\x83\xe7\xbd\x91\xe7\xbb\x9c\xe4\xb8\x80", "12.5",
+		   "\xe8\xae\xad\xe7\xbb\x83~\xe4\xb8\x80    12.5   2 (31%)");
+	setlocale(LC_CTYPE, "C");
 }

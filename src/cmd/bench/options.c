@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cmd/bench/bench.h"
+#include "cmd/shared/meant.h"
 
 #define DEFAULT_MAX (64u << 20)
 enum {
@@ -119,14 +120,22 @@ static unsigned parse_percent(struct argp_state *state, const char *text)
 	return (unsigned)lround(percent * 10000);
 }
 
+static const char *type_name(size_t i)
+{
+	return i < BENCH_TYPES ? bench_type_name((enum sml_type)i) : NULL;
+}
+
 static unsigned parse_type(struct argp_state *state, const char *text)
 {
+	char meant[SML_MEANT_BYTES];
+
 	for (enum sml_type type = SML_FLOAT32; type < BENCH_TYPES; type++) {
 		if (type != SML_BYTE && !strcmp(text, bench_type_name(type)))
 			return 1u << type;
 	}
 	if (strcmp(text, "all") != 0)
-		argp_error(state, "there is no type '%s': --help lists the types", text);
+		argp_error(state, "there is no type '%s'%s; --help lists the types", text,
+			   sml_meant(text, type_name, meant));
 	return ((1u << BENCH_TYPES) - 1) & ~(1u << SML_BYTE);
 }
 
@@ -142,12 +151,20 @@ static unsigned parse_op(struct argp_state *state, const char *text)
 	return (2u << SML_MIN) - 1;
 }
 
+static const char *collective_name(size_t i)
+{
+	return i < BENCH_COLLECTIVES ? bench_collective_name((enum bench_collective)i) : NULL;
+}
+
 static enum bench_collective parse_collective(struct argp_state *state, const char *text)
 {
+	char meant[SML_MEANT_BYTES];
+
 	for (enum bench_collective c = 0; c < BENCH_COLLECTIVES; c++)
 		if (!strcmp(text, bench_collective_name(c)))
 			return c;
-	argp_error(state, "the collective `%s' does not exist", text);
+	argp_error(state, "there is no collective '%s'%s; --help lists them", text,
+		   sml_meant(text, collective_name, meant));
 	return BENCH_ALL_REDUCE;
 }
 

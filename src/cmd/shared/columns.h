@@ -32,6 +32,18 @@ struct sml_columns sml_columns_fit(const struct sml_column *columns, unsigned n,
 /* As wide as these columns, with the gaps between them. */
 int sml_columns_width(const struct sml_columns *layout, unsigned first, unsigned end);
 
+/*
+ * The bytes of the text's beginning that take at most `width` columns of a terminal, as the locale
+ * shows them. *columns: how many they take; may be NULL.
+ */
+size_t sml_columns_bytes(const char *text, int width, int *columns);
+
+/* How many columns the whole text takes. */
+int sml_columns_of(const char *text);
+
+/* Write the text, shortened or filled up to this many columns. Returns its bytes, as snprintf(). */
+size_t sml_columns_put(char *to, size_t bytes, const char *text, int width);
+
 /* A text that is too long keeps its beginning and its end: names may differ by either. */
 const char *sml_columns_shorten(const char *text, int width, char shorter[SML_COLUMNS_LINE]);
 

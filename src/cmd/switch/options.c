@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "cmd/shared/meant.h"
 #include "cmd/shared/status_client.h"
 #include "switch/p4/dataplane.h"
 #include "switch/switch.h"
@@ -276,19 +277,25 @@ static int key_of(const char *name)
 	return 0;
 }
 
+static const char *setting_name(size_t i)
+{
+	return option_list[i].name;
+}
+
 /* Into the options, whose strings the file then holds. The same result as of reading. */
 static int take_file(struct sml_switch_options *options)
 {
 	const struct sml_switch_file *file = &options->file;
-	char why[512] = "";
+	char why[512] = "", meant[SML_MEANT_BYTES];
 	struct reader reader = {.options = options, .text = why, .bytes = sizeof(why)};
 
 	for (size_t i = 0; i < file->n && *why == '\0'; i++) {
 		reader.setting = &file->settings[i];
 		if (take_setting(&reader, key_of(reader.setting->name), reader.setting->value) != 0)
 			refuse(&reader,
-			       "there is no setting '%s'; switchml switch --help lists them",
-			       reader.setting->name);
+			       "there is no setting '%s'%s; switchml switch --help lists them",
+			       reader.setting->name,
+			       sml_meant(reader.setting->name, setting_name, meant));
 	}
 	if (*why == '\0')
 		return 0;

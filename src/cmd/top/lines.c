@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cmd/top/lines.h"
 
+#include <limits.h>
 #include <ncurses.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <wchar.h>
 
 #define LINE_BYTES 512
 
@@ -14,7 +16,7 @@ void sml_top_put(int y, bool marked, const char *text)
 		return;
 	if (marked)
 		attron(A_REVERSE);
-	mvaddnstr(y, 0, text, COLS - 1);
+	mvaddnstr(y, 0, text, (int)sml_columns_bytes(text, COLS - 1, NULL));
 	if (marked)
 		attroff(A_REVERSE);
 }
@@ -25,9 +27,9 @@ static void end_in_time(char *line)
 {
 	char *part, *word;
 
-	if (COLS <= 1 || strlen(line) < (size_t)COLS)
+	if (COLS <= 1 || sml_columns_of(line) < COLS)
 		return;
-	line[COLS] = '\0';
+	line[sml_columns_bytes(line, COLS, NULL)] = '\0';
 	part = strrchr(line, ',');
 	word = strrchr(line, ' ');
 	if (part != NULL && part - line > COLS / 2)
@@ -50,10 +52,22 @@ void sml_top_print(int y, bool marked, const char *format, ...)
 
 const char *sml_top_plain(char *to, size_t bytes, const char *from)
 {
-	size_t n = 0;
+	size_t n = 0, next;
 
-	for (; *from != '\0' && n + 1 < bytes; from++)
-		to[n++] = *from >= ' ' && *from <= '~' ? *from : '?';
+	for (; *from != '\0'; from += next) {
+		mbstate_t state = {0};
+		wchar_t character;
+		bool shown;
+
+		next = mbrtowc(&character, from, MB_LEN_MAX, &state);
+		shown = next <= MB_LEN_MAX && wcwidth(character) >= 0;
+		if (!shown)
+			next = 1;
+		if (n + next >= bytes)
+			break;
+		memcpy(to + n, shown ? from : "?", next);
+		n += next;
+	}
 	to[n] = '\0';
 	return to;
 }

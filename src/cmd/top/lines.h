@@ -17,7 +17,7 @@ void sml_top_draw_heads(int y, const struct sml_columns *layout);
 
 /* ---- texts of cells ---- */
 
-/* Columns need one byte for each character. */
+/* As many characters as have room; one that the locale cannot show becomes '?'. */
 const char *sml_top_plain(char *to, size_t bytes, const char *from);
 
 /* A negative share is not known. */

@@ -154,7 +154,7 @@ static void draw_branch(int y, int indent, int depth, const struct sml_top_row *
 	struct sml_branch_rates leaf = {.resends = 0};
 	bool is_leaf = depth == 0 && look_at_leaf(row, position_at(ranks, depth), &leaf);
 	const int room = sml_columns_width(layout, 0, FIRST_NUMBER) - indent - 3;
-	char name[NAME_BYTES], shorter[SML_COLUMNS_LINE], sends[32] = "", t[8][16];
+	char name[NAME_BYTES], sends[32] = "", t[8][16];
 	char line[SML_COLUMNS_LINE];
 	size_t length;
 
@@ -181,8 +181,8 @@ static void draw_branch(int y, int indent, int depth, const struct sml_top_row *
 	};
 
 	sml_top_plain(name, sizeof(name), position_at(ranks, depth));
-	length = (size_t)snprintf(line, sizeof(line), "%*s+- %-*.*s", indent, "", room, room,
-				  sml_columns_shorten(name, room, shorter));
+	length = (size_t)snprintf(line, sizeof(line), "%*s+- ", indent, "");
+	length += sml_columns_put(line + length, sizeof(line) - length, name, room);
 	length = sml_columns_add(layout, FIRST_NUMBER, END_OF_SUMS, cells, line, length);
 	snprintf(line + length, sizeof(line) - length, "  %zu rank%s%s", n, sml_plural(n), sends);
 	sml_top_put(y, false, line);

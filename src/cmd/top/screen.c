@@ -68,8 +68,11 @@ static void look_at_job(struct sml_top_row *row)
 static void gather(struct sml_top_screen *screen, const struct sml_view *views, size_t n)
 {
 	screen->n_rows = 0;
+	screen->is_early = false;
 	for (size_t i = 0; i < n; i++) {
 		const SmlControl__Status *status = sml_view_status(&views[i]);
+
+		screen->is_early |= status == NULL && views[i].error[0] == '\0';
 
 		for (size_t j = 0; status != NULL && j < status->n_jobs; j++) {
 			struct sml_top_row *row = &screen->rows[screen->n_rows];
@@ -155,7 +158,8 @@ static void draw_jobs(struct sml_top_screen *screen, int y, int end)
 	if (end > y && screen->selected >= screen->first + (end - y))
 		screen->first = screen->selected - (end - y) + 1;
 	if (screen->n_rows == 0)
-		sml_top_print(y, false, "no jobs");
+		sml_top_print(y, false, "%s",
+			      screen->is_early ? "waiting for the first answer" : "no jobs");
 	for (int i = screen->first; i < screen->n_rows && y < end; i++)
 		draw_job(y++, i == screen->selected, &screen->rows[i], &layout);
 }

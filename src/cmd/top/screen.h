@@ -32,6 +32,7 @@ struct sml_top_screen {
 	uint32_t number;
 	struct sml_top_row rows[SML_TOP_ROWS];
 	int n_rows;
+	bool is_early; /* a switch has neither answered nor failed to: it may have jobs */
 };
 
 /* Draw it all into ncurses' screen. */

@@ -4,7 +4,6 @@
  * while a switch does not answer; the other one draws.
  */
 #include <argp.h>
-#include <locale.h>
 #include <ncurses.h>
 #include <pthread.h>
 #include <signal.h>
@@ -139,7 +138,6 @@ static int run_screen(struct top *top)
 				"status --watch\n");
 		return 1;
 	}
-	setlocale(LC_CTYPE, "");
 	terminal = newterm(NULL, stdout, stdin);
 	if (terminal == NULL) {
 		fprintf(stderr,

@@ -43,13 +43,13 @@ static unsigned distance(const char *a, size_t a_bytes, const char *b, size_t b_
 	return last[b_bytes];
 }
 
-const char *sml_variable_nearest(const char *name)
+const char *sml_nearest(const char *name, const char *(*name_of)(size_t i), unsigned most)
 {
 	size_t bytes = strnlen(name, NAME_BYTES);
-	const char *nearest = "", *known;
+	const char *nearest = NULL, *known;
 	unsigned fewest = UINT_MAX, changes;
 
-	for (size_t i = 0; (known = sml_variable_name(i)) != NULL; i++) {
+	for (size_t i = 0; (known = name_of(i)) != NULL; i++) {
 		/* A name that stops early is an abbreviation, and counts as one change. */
 		changes = strncmp(known, name, bytes) == 0 && known[bytes] != '\0'
 				  ? 1
@@ -59,7 +59,12 @@ const char *sml_variable_nearest(const char *name)
 			nearest = known;
 		}
 	}
-	return nearest;
+	return fewest <= most ? nearest : NULL;
+}
+
+const char *sml_variable_nearest(const char *name)
+{
+	return sml_nearest(name, sml_variable_name, UINT_MAX);
 }
 
 static bool is_known(const char *name, size_t bytes)

@@ -13,9 +13,13 @@
 const char *sml_variable_name(size_t i);
 
 /*
- * The known name that needs the fewest changes of single characters, where two that are swapped
- * count as one, and so does a missing end.
+ * Of the names that name_of() knows, up to the first NULL, the one that needs the fewest changes of
+ * single characters, where two that are swapped count as one, and so does a missing end. NULL if it
+ * needs more than `most`.
  */
+const char *sml_nearest(const char *name, const char *(*name_of)(size_t i), unsigned most);
+
+/* Of the variables, however many changes it needs. */
 const char *sml_variable_nearest(const char *name);
 
 /*

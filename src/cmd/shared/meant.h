@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Typing errors in names of a command line, or of a file. */
+#ifndef SML_CMD_SHARED_MEANT_H
+#define SML_CMD_SHARED_MEANT_H
+
+#include <stddef.h>
+
+#define SML_MEANT_BYTES 96
+
+/*
+ * ": did you mean NAME?", the name that comes closest of those that name_of() knows up to the first
+ * NULL; "" if none is close.
+ */
+const char *sml_meant(const char *name, const char *(*name_of)(size_t i),
+		      char text[SML_MEANT_BYTES]);
+
+#endif
