@@ -209,7 +209,7 @@ chmod +x "$work/stranger"
 program[3]=$work/stranger
 options="--wait 10" check missing
 expect "a rank that does not come" missing 1 'problem *ranks *rank 3 of 4 did not connect within 10 s' \
-	'^0 .*1500$'
+	'^0 .*1500$' '^switchml doctor: 3 of 4 ranks have come; waiting 5 s more for rank 3$'
 expect_not missing $'\033'
 
 # A rank whose release is called alike: the protocol's number is the fault, not the settings that it does not know.

@@ -21,6 +21,7 @@
 #define MAX_STRANGERS 128
 #define TIME_ROUNDS   5
 #define ANSWER_MS     10000
+#define NOTICE_NS     (5 * SML_NS_PER_SEC) /* then ever less often */
 #define PROBE_MS      6000
 #define REPORT_MS     45000
 #define TRIAL_MS      40000
@@ -104,9 +105,22 @@ static void hear_strangers(struct peers *peers, struct peers_link *strangers, un
 	}
 }
 
+static void tell_wait(const struct peers *peers, uint64_t left_ns)
+{
+	unsigned missing = 0;
+
+	while (missing < peers->n_ranks && peers->ranks[missing].hello)
+		missing++;
+	fprintf(stderr,
+		"switchml doctor: %u of %u ranks have come; waiting %.0f s more for rank %u%s\n",
+		count_here(peers), peers->n_ranks, (double)left_ns / 1e9, missing,
+		count_here(peers) + 1 < peers->n_ranks ? " and others" : "");
+}
+
 static void gather(struct peers *peers, int listen_fd, unsigned wait_s)
 {
 	uint64_t deadline_ns = sml_now_ns() + wait_s * SML_NS_PER_SEC;
+	uint64_t pause_ns = NOTICE_NS, next_ns = sml_now_ns() + pause_ns;
 	struct peers_link strangers[MAX_STRANGERS];
 	struct pollfd news[MAX_STRANGERS + 1];
 	unsigned n = 0;
@@ -116,6 +130,11 @@ static void gather(struct peers *peers, int listen_fd, unsigned wait_s)
 		for (unsigned i = 0; i < n; i++)
 			news[i + 1] = (struct pollfd){.fd = strangers[i].fd, .events = POLLIN};
 		poll(news, n + 1, 100);
+		if (sml_now_ns() >= next_ns && next_ns < deadline_ns) {
+			tell_wait(peers, deadline_ns - next_ns);
+			pause_ns *= 2;
+			next_ns += pause_ns;
+		}
 		if (news[0].revents)
 			accept_one(strangers, &n, listen_fd);
 		hear_strangers(peers, strangers, &n);
