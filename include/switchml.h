@@ -317,14 +317,6 @@ struct sml_config {
 	int host_group;
 
 	/*
-	 * 1: progress threads run as SCHED_BATCH, so a packet that wakes one does not preempt
-	 * another thread. Calls are faster if ranks block in calls and outnumber the cores. They
-	 * are much slower if a computing thread shares the core (docs/environment.md).
-	 * SWITCHML_SCHED_BATCH, 0.
-	 */
-	int sched_batch;
-
-	/*
 	 * A rank that has waited this long for a switch, for other ranks, or in a call logs a
 	 * warning that says what it waits for. It repeats the warning at growing intervals. 0:
 	 * there is no warning. SWITCHML_WAIT_NOTICE (seconds), 5 s.

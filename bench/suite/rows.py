@@ -27,7 +27,6 @@ NO_FAST = SwitchML("ours-int32-no-fast", "ours, int32, without fast retransmit",
                    SWITCHML_FAULTS="fastretransmit=0")
 NEITHER = SwitchML("ours-int32-neither", "ours, int32, without both",
                    SWITCHML_FAULTS="tickets=0,fastretransmit=0")
-BATCH32 = SwitchML("ours-int32-batch", "ours, int32, SCHED_BATCH", SWITCHML_SCHED_BATCH="1")
 XDP32 = SwitchML("ours-xdp-int32", "ours, int32, XDP switch", where="xdp")
 # Ranks of one host send one contribution.
 HOSTS32 = SwitchML("ours-int32-groups", "ours, int32, host groups", hosts=True)
@@ -248,7 +247,7 @@ def computing():
     """With other work on the cores: what calls cost beside a training's computations."""
     for n_workers, rate in ((4, "unshaped"), (8, "1gbit"), (8, "100mbit")):
         yield Cell(n_workers, rate, 1500, 10_000_000, tuple(
-            Entry(method, compute=compute) for method in (INT32, BATCH32, INT16, RANKS32, RING)
+            Entry(method, compute=compute) for method in (INT32, INT16, RANKS32, RING)
             for compute in (False, True)))
 
 

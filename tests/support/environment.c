@@ -53,7 +53,6 @@ const char *const environment_names[ENVIRONMENT_NAMES] = {
 	"OMPI_MCA_ess_base_jobid",
 	"OMPI_MCA_orte_precondition_transports",
 	"SWITCHML_METRICS_FILE",
-	"SWITCHML_SCHED_BATCH",
 	"SWITCHML_WAIT_NOTICE",
 	"SWITCHML_SUMMARY",
 	"SWITCHML_JOIN",

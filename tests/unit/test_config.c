@@ -29,7 +29,6 @@ TEST(an_empty_environment_gives_the_documented_defaults)
 	assert_int_equal(config.mtu, 0);
 	assert_null(config.interface);
 	assert_int_equal(config.spin, 0);
-	assert_int_equal(config.sched_batch, 0);
 	assert_int_equal(config.wait_notice_ms, 5000);
 	assert_int_equal(config.summary, 1);
 	assert_null(config.faults);
@@ -255,8 +254,7 @@ TEST(every_variable_of_ours_is_read)
 		{"SWITCHML_THREADS", "3"},     {"SWITCHML_MTU", "9000"},
 		{"SWITCHML_DEBUG", "trace"},   {"SWITCHML_SPIN", "1"},
 		{"SWITCHML_FAULTS", "drop=5"}, {"SWITCHML_SOCKET_IFNAME", "^lo"}};
-	const struct variable third[MAX_VARIABLES] = {{"SWITCHML_SCHED_BATCH", "1"},
-						      {"SWITCHML_WAIT_NOTICE", "0"},
+	const struct variable third[MAX_VARIABLES] = {{"SWITCHML_WAIT_NOTICE", "0"},
 						      {"SWITCHML_SUMMARY", "0"}};
 	struct sml_config config;
 
@@ -278,7 +276,6 @@ TEST(every_variable_of_ours_is_read)
 	assert_string_equal(config.interface, "^lo");
 	set_environment(third);
 	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.sched_batch, 1);
 	assert_int_equal(config.wait_notice_ms, 0);
 	assert_int_equal(config.summary, 0);
 }

@@ -55,7 +55,6 @@ class Config(ctypes.Structure):
         ("trace", c_char_p),
         ("metrics_file", c_char_p),
         ("host_group", c_int),
-        ("sched_batch", c_int),
         ("wait_notice_ms", c_int),
         ("summary", c_int),
         ("join", c_int),

@@ -64,7 +64,7 @@ class Job:
         wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums of up to
             8 KiB are exact, and longer ones travel as int32.
         slots, threads, mtu, interface, spin, faults, flight_recorder, trace, metrics_file,
-            host_group, sched_batch: as in switchml.h.
+            host_group: as in switchml.h.
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
         ports: "first-last", the ports that this rank may open (docs/deploying.md).
         job_key, job_key_file: a secret instead of these files, or a file with the secret.
@@ -106,7 +106,6 @@ class Job:
         trace: str | None = None,
         metrics_file: str | None = None,
         host_group: bool | None = None,
-        sched_batch: bool | None = None,
         wait_notice: float | None = None,
         summary: bool | None = None,
         join: bool | None = None,
@@ -146,7 +145,6 @@ class Job:
             "job_key_file": "" if job_key_file is None and job_key else job_key_file,
             "ports": ports,
             "host_group": host_group,
-            "sched_batch": sched_batch,
             "summary": summary,
             "join": join,
             "min_ranks": min_ranks,

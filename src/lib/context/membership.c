@@ -282,7 +282,6 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 		return error;
 	context->decided = !context->settings.asks;
 	context->threads.spin = context->settings.spin;
-	context->threads.sched_batch = context->settings.sched_batch;
 	error = make_stripes(context);
 	if (error == 0 && is_embedded(context) && context->settings.rank == 0)
 		error = sml_embedded_listen(context, deadline_ns);

@@ -117,7 +117,7 @@ void sml_log_choices(const struct sml_context *context)
 	sml_log(&settings->log, SML_LOG_INFO,
 		"job \"%s\": rank %u of %u; %s; interface %s (%s, %s); %s; "
 		"%u lanes per packet (path MTU %u%s, %s); %u + %u slots%s "
-		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s%s; "
+		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s; "
 		"%s%s",
 		settings->job, settings->rank, settings->world_size, form, interface->name,
 		sml_sockaddr_text(&interface->source, source),
@@ -129,7 +129,6 @@ void sml_log_choices(const struct sml_context *context)
 		settings->data_slots, shard->worker.config.window_max,
 		sml_wire_name(settings->wire), admission->shards, sml_plural(admission->shards),
 		settings->threads, settings->threads_why, settings->spin ? ", spinning" : "",
-		settings->sched_batch ? ", SCHED_BATCH" : "",
 		transport ? transport->features : "no sockets", faulty ? "; WITH FAULTS" : "");
 }
 

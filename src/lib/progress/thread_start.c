@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Starting and ending a progress thread. */
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,23 +36,6 @@ struct sml_progress *sml_progress_new(struct sml_threads *threads, unsigned inde
 	return progress;
 }
 
-/*
- * After the start: glibc's thread attributes do not know this policy. The nice value stays. The
- * kernel may refuse to lift a thread out of SCHED_IDLE.
- */
-static int make_batch(const struct sml_progress *progress)
-{
-	const struct sched_param none = {0};
-	int error = pthread_setschedparam(progress->thread, SCHED_BATCH, &none);
-
-	if (error == 0)
-		return 0;
-	return sml_error_set(-error,
-			     "SWITCHML_SCHED_BATCH=1: a progress thread cannot run as SCHED_BATCH: "
-			     "%s (start this rank without SCHED_IDLE, or set the variable to 0)",
-			     strerrordesc_np(error));
-}
-
 int sml_progress_start(struct sml_progress *progress)
 {
 	char name[16];
@@ -65,7 +47,7 @@ int sml_progress_start(struct sml_progress *progress)
 		return sml_error_set(error, "a progress thread cannot be started: %s",
 				     strerrordesc_np(-error));
 	progress->started = true;
-	return progress->threads->sched_batch ? make_batch(progress) : 0;
+	return 0;
 }
 
 void sml_progress_free(struct sml_progress *progress)

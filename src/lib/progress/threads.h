@@ -35,7 +35,6 @@ struct sml_threads {
 	struct sml_progress *threads[SML_MAX_SHARDS];
 	unsigned n_threads;
 	bool spin;
-	bool sched_batch;
 	bool stop;	 /* atomic: threads are to end */
 	uint32_t events; /* atomic: head chunks and tensors that any thread finished; shards to park
 			  */

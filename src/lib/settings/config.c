@@ -71,7 +71,6 @@ static const struct variable variables[] = {
 	{"SWITCHML_SOCKET_IFNAME", MEMBER(interface), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_DEBUG", MEMBER(debug), WORD, 0, 0, levels, "error, warn, info or trace"},
 	{"SWITCHML_SPIN", MEMBER(spin), NUMBER, 0, 1, NULL, "0 or 1"},
-	{"SWITCHML_SCHED_BATCH", MEMBER(sched_batch), NUMBER, 0, 1, NULL, "0 or 1"},
 	{"SWITCHML_HOST_GROUP", MEMBER(host_group), NUMBER, 0, 1, NULL, "0 or 1"},
 	{"SWITCHML_SUMMARY", MEMBER(summary), NUMBER, 0, 1, NULL, "0 or 1"},
 	{"SWITCHML_JOIN", MEMBER(join), NUMBER, 0, 1, NULL, "0 or 1"},

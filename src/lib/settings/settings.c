@@ -319,7 +319,6 @@ static void set_numbers(struct sml_settings *settings, const struct sml_config *
 	settings->wire = config->wire;
 	settings->mtu = (uint32_t)config->mtu;
 	settings->spin = config->spin != 0;
-	settings->sched_batch = config->sched_batch != 0;
 	settings->host_group = config->host_group != 0;
 	settings->summary = config->summary != 0;
 	settings->has_faults = config->faults && *config->faults;

@@ -22,7 +22,7 @@ class Options:
         master_address, master_port: where rank 0 listens then; None: any free port.
         job: the job's name, as SWITCHML_JOB; nothing set: torchrun's --rdzv-id, or the user and
             the script. What tells the groups of a run apart follows it.
-        heartbeat, slots, threads, mtu, interface, spin, sched_batch, debug, ports, wait_notice,
+        heartbeat, slots, threads, mtu, interface, spin, debug, ports, wait_notice,
             summary: as in switchml.Job.
         reconfigure: the group begins without ranks, and gets others each time that its
             reconfigure() is called (docs/elastic.md); as PyTorch 2.14's enable_reconfigure.
@@ -41,7 +41,6 @@ class Options:
     mtu: int | None = None
     interface: str | None = None
     spin: bool | None = None
-    sched_batch: bool | None = None
     debug: str | None = None
     ports: str | None = None
     wait_notice: float | None = None
