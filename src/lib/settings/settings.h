@@ -78,8 +78,8 @@ struct sml_settings {
 	bool threads_set; /* set by the user, not derived from the cores */
 	uint32_t mtu;	  /* 0 for the path's */
 	bool spin;
-	bool host_group;  /* share memory with the job's ranks on this host */
-	bool summary;	  /* rank 0 logs a line at the start and one at the end */
+	bool host_group; /* share memory with the job's ranks on this host */
+	bool summary;	 /* rank 0 logs a line at the start and one at the end */
 	bool has_faults;
 	struct sml_faults faults;
 	struct sml_tls_files tls_files;
