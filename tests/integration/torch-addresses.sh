@@ -53,7 +53,7 @@ run_rank() {
 expect_two_hosts() {
 	pids=()
 	for ((host = 0; host < ranks; host++)); do
-		(GLOO_SOCKET_IFNAME=eth0 run_rank $host "$2" in_place $host) &
+		(run_rank $host "$2" in_place $host) &
 		pids+=($!)
 	done
 	expect_success "two hosts, $1" "${pids[@]}"
@@ -73,7 +73,7 @@ expect_one_host() {
 	shift 2
 	pids=()
 	for ((rank = 0; rank < 2; rank++)); do
-		(GLOO_SOCKET_IFNAME=lo run_rank $rank "$how" "$@") &
+		(run_rank $rank "$how" "$@") &
 		pids+=($!)
 	done
 	expect_success "one host, $title" "${pids[@]}"

@@ -153,7 +153,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         patience = seconds if limit is None else limit
         meeting = meet(store, rank, size, ranks, title, patience, settings, secret)
         self._meeting = meeting
-        self._connect(meeting.store, rank, size, timedelta(seconds=patience))
+        self._connect(meeting, rank, size, timedelta(seconds=patience))
         label = label if isinstance(label, str) else label(meeting.ranks)
         # The lines must not refer to the group: it goes when nothing else does.
         usage, abort_hooks, farewell = self._usage, self._abort_hooks, self._farewell

@@ -195,8 +195,8 @@ class Reconfigurable:
 
     def _unset(self: Any, calls: int) -> None:
         nobody = dist.HashStore()
-        self._connect(nobody, 0, 1, self._timeout)  # a Gloo of this rank alone
         self._meeting = Meeting(nobody, *self._place, None, self._title)
+        self._connect(Meeting(nobody, 0, 1, None, self._title), 0, 1, self._timeout)
         self._line, self._hooks_line = Unset(self._title, calls), Unset(self._title, 0)
 
     def get_reconfigure_handle(self: Any) -> str:

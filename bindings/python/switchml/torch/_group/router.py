@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -22,6 +23,8 @@ from torch.distributed import distributed_c10d as c10d
 
 from ..._tensor_memory import is_plain
 from .._calls.tensors import DEVICE_TYPES, Entries, on_dense
+from .._joining.address import address_along, loopback
+from .._joining.meeting import Meeting
 from .gateway import IS_DISPATCHED, Gateway, unsent
 from .retiring import discard
 
@@ -37,8 +40,31 @@ _OLDER_NAMES = {
 }
 
 
+def gloo_device(meeting: Meeting, settings: Mapping[str, Any]) -> Any:
+    """Where Gloo listens. By itself it takes the address of the host's name, and that is 127.0.1.1
+    where Debian's installer has written /etc/hosts."""
+
+    def chosen(name: str) -> str:
+        return str(settings.get(name) or "")
+
+    interface = chosen("interface") or os.environ.get("SWITCHML_SOCKET_IFNAME", "")
+    if os.environ.get("GLOO_SOCKET_IFNAME"):
+        return ProcessGroupGloo.create_default_device()
+    if meeting.on_one_host:
+        return ProcessGroupGloo.create_device(hostname=loopback())
+    if interface:
+        return ProcessGroupGloo.create_device(interface=interface)
+    switch = chosen("switch") or os.environ.get("SWITCHML_SWITCH", "")
+    address = address_along(meeting.way, switch)
+    if address:
+        return ProcessGroupGloo.create_device(hostname=address)
+    return ProcessGroupGloo.create_default_device()
+
+
 class Router(ProcessGroup, Entries):
     """A process group that contains Gloo, and NCCL if it was requested."""
+
+    _settings: dict[str, Any]
 
     def __init__(self, rank: int, size: int, timeout: timedelta, title: str) -> None:
         super().__init__(rank, size)  # the constructor with a store creates no subclass
@@ -50,11 +76,15 @@ class Router(ProcessGroup, Entries):
         self._add_gateway("cpu")
         super()._set_default_backend(ProcessGroup.BackendType.CUSTOM)
 
-    def _connect(self, store: dist.Store, rank: int, size: int, limit: timedelta) -> None:
+    def _connect(self, meeting: Meeting, rank: int, size: int, limit: timedelta) -> None:
         """Create the other backends, for these ranks. Gloo may wait this long for them."""
-        self._store = store
+        self._store = store = meeting.store
         self._added: set[str] = set()
-        gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout=limit)
+        options = ProcessGroupGloo._Options()
+        options._devices = [gloo_device(meeting, self._settings)]
+        options._threads = 2  # for each device, as without options
+        options._timeout = limit
+        gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, options)
         shorter = self._shorter_s
         timeout = self._timeout if shorter is None else timedelta(seconds=shorter)
         if limit != timeout:

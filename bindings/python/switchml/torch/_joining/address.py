@@ -48,6 +48,37 @@ def address_for_others(store: dist.Store) -> str:
     return _any_address()
 
 
+def ways_to(store: dist.Store) -> list[str]:
+    """The addresses of the store's host to which this host has a way."""
+    host = host_of_store(store) or os.environ.get("MASTER_ADDR") or ""
+    if not host or is_loopback(host):
+        return []
+    found = [a for a in _addresses(host) if not is_loopback(a) and _address_towards(a)]
+    return list(dict.fromkeys(found))
+
+
+def common_way(hosts: Sequence[str], ways: Sequence[Sequence[str]]) -> str:
+    """An address that is reached from all hosts, so a host's way to it is where others reach that
+    host; "": none is known. The host that has the address may not know it by the store's name.
+    """
+    theirs = [w for h, w in zip(hosts, ways, strict=True) if w and h != hosts[0]]
+    shared = [a for w in theirs[:1] for a in w if all(a in other for other in theirs)]
+    return next(iter(shared or sum(theirs, [])), "")
+
+
+def address_along(way: str, switch: str) -> str | None:
+    """This host's address on the way to the other hosts; None: only its name can tell.
+
+    `way`: common_way(). Without one, the way to the switch is as good, and then any default route.
+    """
+    first = switch.partition("|")[0].partition(",")[0].strip()
+    host = first[1:].partition("]")[0] if first.startswith("[") else first
+    host = host if host.count(":") != 1 else host.partition(":")[0]
+    known = [h for h in (way, host if host != "embedded" else "", _ANYWHERE) if h]
+    found = (_address_towards(target) for target in known)
+    return next((a for a in found if a and not is_loopback(a)), None)
+
+
 def own_address(hosts: Sequence[str], stores: Sequence[str | None]) -> str:
     """An address of this host, rank 0's, where all ranks reach it.
 
@@ -99,6 +130,14 @@ def _any_address() -> str:
     name = socket.gethostname()
     candidates: Iterable[str | None] = (_address_towards(name), _address_towards(_ANYWHERE))
     return next((a for a in candidates if a and not is_loopback(a)), name)
+
+
+def _addresses(host: str) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
+    except OSError:
+        return []
+    return [str(address[0]) for *_, address in found]
 
 
 def _address_towards(host: str) -> str | None:

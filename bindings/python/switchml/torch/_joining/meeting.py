@@ -26,7 +26,7 @@ from torch.distributed import PrefixStore
 
 from ..._wait import poll
 from ...errors import Aborted, ConfigError, Mismatch, RankDied, Timeout, Unreachable, make
-from .address import host_identity, host_of_store, innermost
+from .address import common_way, host_identity, host_of_store, innermost, ways_to
 from .notice import Notice, notice_seconds
 from .peers import death_among
 from .terms import Terms, difference, ranks_text, terms_of
@@ -77,6 +77,8 @@ class Meeting:
         self.store: dist.Store = self._all
         self.hosts: list[str] = []
         self.stores: list[str | None] = []
+        self.on_one_host = size == 1
+        self.way = ""  # an address that all hosts reach (address.common_way)
         self._notice, self._patience = notice, patience
         self.secret = secret
 
@@ -200,7 +202,7 @@ def meet(
     notice = notice_seconds(settings)
     meeting = Meeting(store, rank, size, ranks, title, notice, secret, timeout)
     deadline = time.monotonic() + timeout
-    place = {"host": host_identity(), "store": host_of_store(store)}
+    place = {"host": host_identity(), "store": host_of_store(store), "ways": ways_to(store)}
     if rank == 0:
         error = _receive(meeting, settings, place, deadline)
     else:
@@ -233,7 +235,14 @@ def _receive(
     meeting.stores = [its["store"] for its in greetings]
     terms: list[Terms] = [its["terms"] for its in greetings]
     error = difference(terms, meeting.names, meeting.title)
-    verdict = {"nonces": [its["nonce"] for its in greetings], "error": error}
+    meeting.on_one_host = len(set(meeting.hosts)) == 1
+    meeting.way = common_way(meeting.hosts, [its["ways"] for its in greetings])
+    verdict = {
+        "nonces": [its["nonce"] for its in greetings],
+        "error": error,
+        "on_one_host": meeting.on_one_host,
+        "way": meeting.way,
+    }
     meeting.ask(lambda: store.set("all", json.dumps(verdict)))
     return error
 
@@ -272,6 +281,7 @@ def _greet(
         if nonce not in found["nonces"]:
             return None
         meeting.store = store
+        meeting.on_one_host, meeting.way = found["on_one_host"], found["way"]
         return found
 
     def absent() -> list[int]:
