@@ -276,16 +276,52 @@ def lengthen(rank):
     set_timeout(50, group)
     options = group._get_backend(torch.device("cpu")).options
     assert (options.backend, options._timeout) == ("switchml", timedelta(seconds=50))
-    set_timeout(100, group)
-    dist.all_reduce(torch.ones(1), group=group)
     set_timeout(101, group)
+    assert group._get_backend(torch.device("cpu")).options._timeout == timedelta(seconds=101)
+    dist.all_reduce(torch.ones(1), group=group)
 
 
-def test_a_timeout_cannot_become_longer(groups):
-    groups.start(lengthen)
-    for error in groups.outcomes():
-        assert error.kind == "ValueError"
-        assert "is 100 s and can only become shorter, not 101 s" in str(error)
+def test_a_timeout_may_become_shorter_and_longer(groups):
+    groups.call(lengthen)
+
+
+def miss_a_call(rank, of_call):
+    group = dist.new_group(list(range(N)), timeout=timedelta(seconds=100))
+    dist.all_reduce(torch.ones(1), group=group)
+    set_timeout(0.5, group)
+    if not of_call:
+        set_timeout(2, group)
+    if rank == 0:
+        options = dist.AllreduceOptions()
+        if of_call:
+            options.timeout = timedelta(seconds=2)
+        group.allreduce([torch.ones(1)], options).wait()
+
+
+@pytest.mark.parametrize("of_call", [False, True])
+def test_a_longer_timeout_is_the_deadline_of_later_calls(groups, of_call):
+    groups.start(miss_a_call, [of_call] * N)
+    error, nothing = groups.outcomes()
+    assert error.kind == "Timeout" and "within 2000 ms" in str(error) and nothing is None
+
+
+def pass_a_barrier(rank):
+    dist.monitored_barrier(timeout=100.0)
+
+
+def test_monitored_barriers_take_seconds(groups):
+    groups.call(pass_a_barrier)
+
+
+def miss_at_once(rank):
+    if rank == 0:
+        dist.monitored_barrier(timeout=timedelta(0))
+
+
+def test_a_monitored_barrier_without_time_does_not_wait(groups):
+    groups.start(miss_at_once)
+    error, nothing = groups.outcomes()
+    assert error.kind in ("RuntimeError", "Mismatch", "DistBackendError") and nothing is None
 
 
 def miss_a_barrier(rank):

@@ -144,6 +144,7 @@ _PROTOTYPES = {
     "sml_event_fd": (c_int, [c_void_p]),
     "sml_version": (c_char_p, []),
     "sml_abort": (c_int, [c_void_p, c_char_p]),
+    "sml_set_timeout": (c_int, [c_void_p, c_int]),
     "sml_error_text": (c_char_p, [c_void_p]),
     "sml_strerror": (c_char_p, [c_int]),
     "sml_has_tls": (c_int, []),

@@ -371,6 +371,14 @@ class Job:
         if self._context:
             lib.sml_abort(self._context, reason.encode())
 
+    def set_timeout(self, timeout: float) -> None:
+        """Give later calls this many seconds. Those under way keep theirs."""
+        if not self._context:
+            raise Closed("the job is closed: no more calls can be made")
+        number = lib.sml_set_timeout(self._context, milliseconds("timeout", timeout))
+        if number:
+            raise make(number, c.text_of(self._context, number))
+
     def counters(self) -> Counters:
         """Counters since the job was joined."""
         if not self._context:

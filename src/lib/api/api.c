@@ -77,6 +77,17 @@ int sml_abort(struct sml_context *context, const char *reason)
 	return error;
 }
 
+int sml_set_timeout(struct sml_context *context, int timeout_ms)
+{
+	if (context == NULL)
+		return sml_error_set(-EINVAL, "the context is NULL");
+	if (timeout_ms < 1)
+		return sml_context_refuse(context, -EINVAL, "timeout_ms is %d: it must be at least 1",
+					  timeout_ms);
+	__atomic_store_n(&context->settings.timeout_ms, (uint32_t)timeout_ms, __ATOMIC_RELAXED);
+	return 0;
+}
+
 int sml_event_fd(struct sml_context *context)
 {
 	SML_NO_CANCELLATION;

@@ -386,7 +386,7 @@ static const struct sml_stripe *find_parked(const struct sml_context *context)
 }
 
 /* The most informative lines first, and as many as fit. */
-static void describe_stall(const struct sml_snapshot *snapshot, const char *call,
+static void describe_stall(const struct sml_snapshot *snapshot, const char *call, unsigned ms,
 			   const struct sml_stall_reports *reports, char *text, size_t bytes)
 {
 	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
@@ -394,7 +394,7 @@ static void describe_stall(const struct sml_snapshot *snapshot, const char *call
 	size_t length;
 
 	length = (size_t)snprintf(text, bytes, "%s did not finish within %u ms (SWITCHML_TIMEOUT)",
-				  call, snapshot->settings->timeout_ms);
+				  call, ms);
 	for (unsigned i = 0; i < n && length < bytes; i++)
 		length += (size_t)snprintf(text + length, bytes - length, "%s%s",
 					   i == 0 ? ": " : "; ", lines[i]);
@@ -406,19 +406,20 @@ static void describe_stall(const struct sml_snapshot *snapshot, const char *call
 }
 
 static void describe_search(struct sml_context *context, const struct sml_stripe *parked,
-			    const char *call, char *text, size_t bytes)
+			    const char *call, unsigned ms, char *text, size_t bytes)
 {
 	pthread_mutex_lock(&context->lock);
 	snprintf(text, bytes,
 		 "%s did not finish within %u ms (SWITCHML_TIMEOUT): %.200s, and no switch has "
 		 "taken over (%.400s). Start it again, or give a second address in "
 		 "SWITCHML_SWITCH (first|second)",
-		 call, context->settings.timeout_ms, parked->failover.lost, parked->failover.tried);
+		 call, ms, parked->failover.lost, parked->failover.tried);
 	pthread_mutex_unlock(&context->lock);
 }
 
 void sml_context_time_out(struct sml_context *context, const struct sml_request *request)
 {
+	unsigned ms = (unsigned)((request->deadline_ns - request->begun_ns) / SML_NS_PER_MS);
 	const struct sml_stripe *parked;
 	char call[160], text[SML_TEXT_BYTES];
 	struct sml_stall_reports reports;
@@ -435,9 +436,9 @@ void sml_context_time_out(struct sml_context *context, const struct sml_request 
 	sml_stall_query(&snapshot, sml_now_ns() + SML_ASK_NS, &reports);
 	parked = find_parked(context);
 	if (parked)
-		describe_search(context, parked, call, text, sizeof(text));
+		describe_search(context, parked, call, ms, text, sizeof(text));
 	else
-		describe_stall(&snapshot, call, &reports, text, sizeof(text));
+		describe_stall(&snapshot, call, ms, &reports, text, sizeof(text));
 	end_failure(context, SML_ERROR_TIMEOUT, text, &snapshot, &reports);
 	sml_context_abort_job(context, SML_ERROR_TIMEOUT, text, 0);
 }

@@ -258,7 +258,7 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 		.endpoints = stripe->endpoints,
 		.n_endpoints = stripe->n_endpoints,
 		.interface = settings->interface,
-		.deadline_ns = sml_now_ns() + settings->timeout_ms * SML_NS_PER_MS,
+		.deadline_ns = sml_now_ns() + sml_timeout_ms(settings) * SML_NS_PER_MS,
 		.heartbeat_ms = stripe->admission.heartbeat_ms,
 		.settings = settings,
 		.lost = stripe->failover.lost,

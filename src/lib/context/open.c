@@ -31,7 +31,7 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	int error = sml_settings_init(&context->settings, config);
 
 	return error ? error
-		     : sml_membership_join(context, sml_now_ns() + context->settings.timeout_ms *
+		     : sml_membership_join(context, sml_now_ns() + sml_timeout_ms(&context->settings) *
 									   SML_NS_PER_MS);
 }
 
@@ -133,7 +133,7 @@ static int leave_stripe(struct sml_stripe *stripe, uint64_t deadline_ns)
  */
 static int leave(struct sml_context *context)
 {
-	uint64_t deadline_ns = sml_now_ns() + context->settings.timeout_ms * SML_NS_PER_MS;
+	uint64_t deadline_ns = sml_now_ns() + sml_timeout_ms(&context->settings) * SML_NS_PER_MS;
 	int error = leave_stripe(&context->stripes[0], deadline_ns);
 
 	for (unsigned i = 1; error == 0 && i < context->n_stripes; i++)

@@ -148,7 +148,7 @@ int sml_settings_move(struct sml_settings *settings, const struct sml_membership
 		settings->follows = settings->begun;
 		settings->begun.name = NULL;
 	}
-	settings->join_timeout_ms = or_else(membership->timeout_ms, settings->timeout_ms);
+	settings->join_timeout_ms = or_else(membership->timeout_ms, sml_timeout_ms(settings));
 	settings->asks = membership->job == NULL;
 	if (settings->asks)
 		return set_request(settings, membership);

@@ -69,7 +69,8 @@ struct sml_settings {
 	uint64_t asked_ns; /* when sml_reconfigure() began to ask */
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
-	uint32_t timeout_ms, heartbeat_ms;
+	uint32_t timeout_ms; /* sml_set_timeout() may change it: sml_timeout_ms() */
+	uint32_t heartbeat_ms;
 	uint32_t join_timeout_ms; /* until this membership has begun */
 	uint32_t wait_notice_ms;  /* 0 if a rank that waits does not say so */
 	enum sml_wire wire;
@@ -94,6 +95,11 @@ struct sml_settings {
 	const volatile int *interrupt;
 	char threads_why[64];
 };
+
+static inline uint32_t sml_timeout_ms(const struct sml_settings *settings)
+{
+	return __atomic_load_n(&settings->timeout_ms, __ATOMIC_RELAXED);
+}
 
 /*
  * Returns SML_ERROR_CONFIG and sets the error text if the environment has only a rank, or only a

@@ -113,7 +113,7 @@ class ProcessGroupSwitchML(ProcessGroupWrapper):
         return type(failure)(text, failure.number)
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Of later quorums; of this one's calls, too, if it is shorter than their timeout."""
+        """Of later quorums, and of this one's later calls."""
         super().set_timeout(timeout)
         if (group := self._pg) is not None:
-            group.set_timeout(min(timeout, group._timeout))
+            group.set_timeout(timeout)

@@ -238,19 +238,19 @@ class Monitored:
         line.put(self._work)
 
     def _watch(self) -> None:
-        left = self._timeout
         try:
-            self._earlier.wait(left / 2)
-        except Timeout:
-            left /= 2
-        except Exception:  # run() raises it, too
-            return
-        try:
-            self._barrier(left)
+            self._barrier(self._left())
             self._passed = True
-        except Exception as failure:  # raised by run()
+        except BaseException as failure:  # raised by run()
             self._error = failure
         self._changed.set()
+
+    def _left(self) -> timedelta:
+        try:  # 0 would be the group's timeout
+            self._earlier.wait(max(self._timeout / 2, timedelta(microseconds=1)))
+        except Timeout:
+            return self._timeout / 2
+        return self._timeout
 
     def run(self) -> None:
         threading.Thread(target=self._watch, name="switchml-monitor", daemon=True).start()

@@ -73,12 +73,14 @@ class AbortHooks:
 
 
 class Line:
-    """Works of one process group. `opener` joins its job, which may take long."""
+    """Works of one process group. `opener` joins its job, which may take long. `timeout`: seconds,
+    of each call that has none of its own."""
 
     def __init__(
         self,
         title: str,
         opener: Callable[[], Job],
+        timeout: float,
         usage: Usage,
         abort_hooks: AbortHooks,
         farewell: str = FAREWELL,
@@ -88,6 +90,7 @@ class Line:
         self.n_put = 0
         self.failure: SwitchMLError | None = None  # of the first call that the job has ended
         self._job: Job | None = None
+        self._timeout = timeout
         self._failed: BaseException | None = None
         self._closed = False
         self._close_until = 0.0
@@ -110,7 +113,17 @@ class Line:
 
     def open(self) -> None:
         """Join the job now, in this thread, and raise what prevents it."""
-        self._job = self._opener()
+        job = self._opener()
+        with self._lock:
+            self._job = job
+            job.set_timeout(self._timeout)
+
+    def set_timeout(self, seconds: float) -> None:
+        """Of later calls. A job that is not joined yet gets it then."""
+        with self._lock:
+            self._timeout = seconds
+            if self._job is not None and not self._closed:
+                self._job.set_timeout(seconds)
 
     @property
     def job(self) -> Job | None:
@@ -254,7 +267,14 @@ class Line:
         if error is None:
             try:
                 assert self._job is not None
-                work.begin(self._job, waits)
+                longer = work.limit if work.limit and work.limit > self._timeout else None
+                if longer:
+                    self._job.set_timeout(longer)
+                try:
+                    work.begin(self._job, waits)
+                finally:
+                    if longer:
+                        self._job.set_timeout(self._timeout)
             except Exception as failure:  # reported to the caller that waits for the work
                 error = failure
         if error is not None:
@@ -287,7 +307,7 @@ class Line:
                 self._busy = True
             if self._job is None and self._failed is None:
                 try:
-                    self._job = self._opener()
+                    self.open()
                 except Exception as failure:  # reported to callers that wait for any of the works
                     self._failed = failure
             self._begin(work)

@@ -43,7 +43,7 @@ class Derivation:
             PrefixStore(f"split {name}/", self._store),
             ranks.index(self.rank()),
             len(ranks),
-            timeout or self._timeout,
+            self._timeout if timeout is None else timeout,
             self._checked(opts) or self._options,
             f"group {name} of ranks {theirs}",
             eager=False,

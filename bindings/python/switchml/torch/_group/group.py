@@ -162,7 +162,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             opener = functools.partial(
                 join, meeting, prefix, title, seconds, settings, label, limit
             )
-            return Line(title, opener, usage, abort_hooks, farewell)
+            return Line(title, opener, seconds, usage, abort_hooks, farewell)
 
         self._line = line("switchml/", title, settings, label)
         # A job needs calls in one order, but hooks make some calls when others have ended.
@@ -215,9 +215,9 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         return work
 
     def _limit(self, timeout: timedelta) -> float | None:
-        """Seconds, where they are fewer than the C library's own timeout."""
-        limit = seconds_of(timeout) or self._shorter_s
-        return None if limit is None or limit >= self._timeout.total_seconds() else limit
+        """Seconds, where the call has a timeout that is not the group's."""
+        limit = seconds_of(timeout)
+        return None if limit is None or timeout == self._timeout else limit
 
     def _on_gloo(self, name: str, method: Any, *arguments: Any, **named: Any) -> Any:
         everything = [*arguments, *named.values()]
@@ -348,14 +348,21 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         return self._run("barrier", [], calls, None, opts.timeout, awaited=is_awaited(opts))
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """A barrier on Gloo that names the ranks that are missing when the timeout passes."""
+        """A barrier on Gloo that names the ranks that are missing when the timeout passes.
+
+        timeout: a timedelta, or seconds, as torch.distributed takes them.
+        """
+        if timeout is not None and not isinstance(timeout, timedelta):
+            timeout = timedelta(seconds=timeout)
+        if timeout is None or timeout < _NONE:  # options without one have -1 ms
+            timeout = self._gloo.options._timeout  # as set_timeout() has left it
         self._instead("monitored_barrier")  # logs
         self._count_on_gloo("monitored_barrier", [])
         gloo = self._method("monitored_barrier")
         barrier = Monitored(
             self._line,
             lambda left: gloo(left, wait_all_ranks),
-            timeout or self._gloo.options._timeout,  # as set_timeout() has left it
+            timeout,
         )
         barrier.run()
 

@@ -53,7 +53,6 @@ def _is_prompt(group: Any, opts: Any, kind: type) -> bool:
         and not opts.asyncOp
         and names is not None
         and names.get("cpu", "switchml") == "switchml"
-        and group._shorter_s is None
         and not opts.timeout > _NONE
         and not _enabled()
         and not _modes()

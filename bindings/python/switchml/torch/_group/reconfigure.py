@@ -169,6 +169,9 @@ class Unset:
     def hurry(self, work: Any, keep: Any) -> bool:
         return False
 
+    def set_timeout(self, seconds: float) -> None:
+        pass
+
     def abort(self, reason: str) -> None:
         pass
 
@@ -225,7 +228,7 @@ class Reconfigurable:
         uuid = int(opts)
         members = membership.ordered(handles)
         membership.use(uuid)
-        seconds = (timeout or self._timeout).total_seconds()
+        seconds = (self._timeout if timeout is None else timeout).total_seconds()
         self._leave_old_ranks(f"rank {self.rank()} goes on with other ranks (reconfigure)")
         rank = [its.member for its in members].index(membership.member)
         self._set_place(rank, len(members))

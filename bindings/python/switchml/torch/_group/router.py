@@ -23,7 +23,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from ..._tensor_memory import is_plain
 from .._calls.tensors import DEVICE_TYPES, Entries, on_dense
-from .._joining.address import address_along, loopback
+from .._joining.address import address_along, interface_of, loopback
 from .._joining.meeting import Meeting
 from .gateway import IS_DISPATCHED, Gateway, unsent
 from .retiring import discard
@@ -47,7 +47,7 @@ def gloo_device(meeting: Meeting, settings: Mapping[str, Any]) -> Any:
     def chosen(name: str) -> str:
         return str(settings.get(name) or "")
 
-    interface = chosen("interface") or os.environ.get("SWITCHML_SOCKET_IFNAME", "")
+    interface = interface_of(chosen("interface") or os.environ.get("SWITCHML_SOCKET_IFNAME", ""))
     if os.environ.get("GLOO_SOCKET_IFNAME"):
         return ProcessGroupGloo.create_default_device()
     if meeting.on_one_host:
@@ -69,7 +69,6 @@ class Router(ProcessGroup, Entries):
     def __init__(self, rank: int, size: int, timeout: timedelta, title: str) -> None:
         super().__init__(rank, size)  # the constructor with a store creates no subclass
         self._title, self._timeout = title, timeout
-        self._shorter_s: float | None = None  # what set_timeout() has made of the timeout
         self._told: set[str] = set()
         self._names: dict[str, str] | None = None
         self._gateway = Gateway(self, rank, size)
@@ -85,10 +84,8 @@ class Router(ProcessGroup, Entries):
         options._threads = 2  # for each device, as without options
         options._timeout = limit
         gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, options)
-        shorter = self._shorter_s
-        timeout = self._timeout if shorter is None else timedelta(seconds=shorter)
-        if limit != timeout:
-            gloo._set_default_timeout(timeout)
+        if limit != self._timeout:
+            gloo._set_default_timeout(self._timeout)
         others = ProcessGroup(store, rank, size)
         others._register_backend(_CPU, ProcessGroup.BackendType.GLOO, gloo)
         others._set_default_backend(ProcessGroup.BackendType.GLOO)
@@ -104,16 +101,13 @@ class Router(ProcessGroup, Entries):
     use_pg_for_symm_mem_rendezvous = False
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Of all later calls. The job's own timeout, which names missing ranks, stays."""
-        if timeout > self._timeout:
-            raise ValueError(
-                f"the timeout of {self._title} is {self._timeout.total_seconds():g} s and can only "
-                f"become shorter, not {timeout.total_seconds():g} s: give a longer one to "
-                "init_process_group() or new_group()"
-            )
+        """Of all later calls, also of a longer one: who trains begins with a short timeout, and
+        lengthens it for the first checkpoint."""
         self._gloo._set_default_timeout(timeout)
-        seconds = timeout.total_seconds()
-        self._shorter_s = seconds if 0 < seconds < self._timeout.total_seconds() else None
+        if timeout > timedelta(0):
+            self._timeout = timeout
+            for line in (self._line, self._hooks_line):
+                line.set_timeout(timeout.total_seconds())
 
     # PyTorch keeps these in that backend.
 

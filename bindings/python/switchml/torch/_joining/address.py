@@ -79,6 +79,15 @@ def address_along(way: str, switch: str) -> str | None:
     return next((a for a in found if a and not is_loopback(a)), None)
 
 
+def interface_of(wanted: str) -> str | None:
+    """The first interface that SWITCHML_SOCKET_IFNAME names; None: it only excludes some."""
+    if not wanted or wanted.startswith("^"):
+        return None
+    names = [name for _, name in socket.if_nameindex()]
+    parts = [part.strip() for part in wanted.split(",")]
+    return next((n for part in parts for n in sorted(names) if n.startswith(part)), None)
+
+
 def own_address(hosts: Sequence[str], stores: Sequence[str | None]) -> str:
     """An address of this host, rank 0's, where all ranks reach it.
 
