@@ -688,10 +688,10 @@ SML_API int sml_test(struct sml_request *request, int *done);
 SML_API int sml_abort(struct sml_context *context, const char *reason);
 
 /*
- * Change the time that later calls may take, in milliseconds: the context's timeout_ms. For example,
- * a short time while all ranks start, and a long one for the first checkpoint. Calls under way keep
- * theirs.
- * Ranks need not agree. Any thread may call it. Returns 0, or -EINVAL if timeout_ms is below 1.
+ * Change the time that later calls may take, in milliseconds: the context's timeout_ms. For
+ * example, a short time while all ranks start, and a long one for the first checkpoint. Calls under
+ * way keep theirs. Ranks need not agree. Any thread may call it. Returns 0, or -EINVAL if
+ * timeout_ms is below 1.
  */
 SML_API int sml_set_timeout(struct sml_context *context, int timeout_ms);
 
