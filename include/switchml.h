@@ -214,7 +214,9 @@ struct sml_config {
 	const char *master_address;
 	int master_port;
 
-	/* The longest time that a call takes, in milliseconds. SWITCHML_TIMEOUT (seconds), 300 s.
+	/*
+	 * The longest time that a call takes, in milliseconds: also the longest that a rank may
+	 * compute while the others wait for it. SWITCHML_TIMEOUT (seconds), 30 minutes.
 	 */
 	int timeout_ms;
 	/* A peer that is silent for this long counts as dead. SWITCHML_HEARTBEAT (seconds), 5 s. */

@@ -24,8 +24,7 @@
 #include "bindings/mpi/decide.h"
 #include "bindings/mpi/host_port.h"
 
-#define TIMEOUT_MS 3600000
-#define TRIAL_MS   10000
+#define TRIAL_MS 10000
 /* Below the ports that the kernel gives to clients, so no client takes it meanwhile. */
 #define PORT_MIN 20000
 #define PORT_MAX 31999
@@ -191,8 +190,6 @@ static void invite(struct invitation *invitation, struct refusal *refusal,
 	if (config->ports)
 		snprintf(invitation->ports, sizeof(invitation->ports), "%s", config->ports);
 	invitation->timeout_ms = config->timeout_ms;
-	if (!is_set("SWITCHML_TIMEOUT"))
-		invitation->timeout_ms = TIMEOUT_MS;
 	invitation->heartbeat_ms = config->heartbeat_ms;
 	invitation->wire = (int)config->wire;
 	invitation->slots = config->slots;

@@ -128,7 +128,7 @@ def test_a_rank_that_waits_in_a_call_or_to_leave_says_so(capfd):
     waits.join(60)
     leaves = threading.Thread(target=jobs[1].close)
     leaves.start()
-    said(capfd, "", 'rank 1]: waiting 0 s (of at most 300) for the other ranks of job "leaves" to')
+    said(capfd, "", 'rank 1]: waiting 0 s (of at most 1800) for the other ranks of job "leaves" to')
     jobs[0].close()
     leaves.join(60)
     assert not leaves.is_alive()

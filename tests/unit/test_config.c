@@ -21,7 +21,7 @@ TEST(an_empty_environment_gives_the_documented_defaults)
 	assert_int_equal(config.world_size, 1);
 	assert_string_equal(config.master_address, "127.0.0.1");
 	assert_int_equal(config.master_port, 28500);
-	assert_int_equal(config.timeout_ms, 300000);
+	assert_int_equal(config.timeout_ms, 1800000);
 	assert_int_equal(config.heartbeat_ms, 5000);
 	assert_int_equal(config.wire, SML_WIRE_DEFAULT);
 	assert_int_equal(config.slots, 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* When a rank that waits says so, and what it says. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "lib/settings/notice.h"
@@ -97,4 +98,7 @@ TEST(a_notice_says_how_long_and_for_what)
 		       3);
 	assert_string_equal(said.text, "waiting 5 s (of at most 300) for rank 3");
 	assert_int_equal(said.n, 1);
+	sml_notice_log(&notice, NOW + 150 * SML_NS_PER_SEC, NOW + 300 * SML_NS_PER_SEC, "rank 3");
+	assert_non_null(strstr(said.text, " for rank 3. Half of the time is over: "));
+	assert_non_null(strstr(said.text, "SWITCHML_TIMEOUT"));
 }

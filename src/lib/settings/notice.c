@@ -63,8 +63,12 @@ void sml_notice_log(const struct sml_notice *notice, uint64_t now_ns, uint64_t d
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	sml_log(&notice->settings->log, SML_LOG_WARN, "waiting %u s (of at most %u) for %s",
+	sml_log(&notice->settings->log, SML_LOG_WARN, "waiting %u s (of at most %u) for %s%s",
 		(unsigned)((now_ns - notice->since_ns) / SML_NS_PER_SEC),
 		(unsigned)((deadline_ns - notice->since_ns + SML_NS_PER_SEC / 2) / SML_NS_PER_SEC),
-		text);
+		text,
+		2 * (now_ns - notice->since_ns) < deadline_ns - notice->since_ns
+			? ""
+			: ". Half of the time is over: a longer timeout (SWITCHML_TIMEOUT, or that "
+			  "of the program) lets this rank wait on");
 }

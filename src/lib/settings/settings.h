@@ -18,7 +18,7 @@
 #include "net/port_range.h"
 #include "switchml.h"
 
-#define SML_DEFAULT_TIMEOUT_MS	   300000
+#define SML_DEFAULT_TIMEOUT_MS	   1800000
 #define SML_DEFAULT_HEARTBEAT_MS   5000
 #define SML_DEFAULT_WAIT_NOTICE_MS 5000
 #define SML_MAX_JOB_NAME	   128
