@@ -281,8 +281,9 @@ def test_error_feedback_in_a_subset_is_the_subsets_alone(subsets):
 # ---- sharded ----
 
 
-def fsdp(rank, sharded):
-    """Losses, with parameters in shards or, on Gloo, whole: older ones take AVG for SUM."""
+def fsdp(rank, sharded, factor=None):
+    """Losses, with parameters in shards or, on Gloo, whole: older ones take AVG for SUM. `factor`:
+    gradients are divided by it, and not by N, which makes the sum a PREMUL_SUM."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -290,9 +291,12 @@ def fsdp(rank, sharded):
     model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Linear(96, 10))
     if sharded:
         fully_shard(model, mesh=init_device_mesh("cpu", (N,)))
+        if factor:
+            model.set_gradient_divide_factor(factor)
+            model.set_force_sum_reduction_for_comms(False)
     else:
         model = DistributedDataParallel(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * (factor or N) / N, momentum=0.9)
     losses = []
     for pixels, labels in batches(rank):
         loss = torch.nn.functional.cross_entropy(model(pixels), labels)
@@ -305,6 +309,13 @@ def fsdp(rank, sharded):
 
 def test_fsdp_trains_as_ddp_with_gloo(groups, gloo):
     found, expected = groups.call(fsdp, [True] * N), gloo.call(fsdp, [False] * N)
+    compare(found[0], expected[0], BOUND["int32"])
+
+
+def test_fsdp_divides_by_its_own_factor(groups, gloo):
+    pytest.importorskip("torch", minversion="2.9")
+    found = groups.call(fsdp, [True] * N, [2.0 * N] * N)
+    expected = gloo.call(fsdp, [False] * N)
     compare(found[0], expected[0], BOUND["int32"])
 
 

@@ -35,6 +35,8 @@ def reduced(op, dtype):
         meanings = {"SUM": either, "MAX": either, "BOR": either, "MIN": both, "PRODUCT": both}
         return {**meanings, "BAND": both, "BXOR": a ^ b}.get(op)
     meanings = {"SUM": a + b, "PRODUCT": a * b, "AVG": (a + b) / 2}
+    if dtype.is_floating_point or dtype.is_complex:
+        meanings["PREMUL_SUM"] = 2 * a + 2 * b
     if dtype.is_complex:
         return meanings.get(op)
     meanings |= {"MAX": torch.maximum(a, b), "MIN": torch.minimum(a, b)}
@@ -117,7 +119,7 @@ def test_what_is_not_computed_is_refused(pair, collective, op):
     for rank, found in enumerate(pair.call(everything, [collective] * N, [op] * N, timeout=100)):
         for dtype, result in found.items():
             if isinstance(result, str):
-                assert dtype not in [*FLOATS, *INTEGERS] or not computes(op)
+                assert not computes(op, dtype)
                 continue
             right = reduced(op, dtype)
             assert right is not None, f"{op} of {dtype} has no meaning, but gave {result}"
@@ -126,14 +128,15 @@ def test_what_is_not_computed_is_refused(pair, collective, op):
                 assert result == right[first : first + part].tolist(), f"{op} of {dtype}"
 
 
-def computes(op):
+def computes(op, dtype):
     """What the switch adds is never refused."""
-    return op in ("SUM", "AVG", "MAX", "MIN")
+    of_floats = ("PREMUL_SUM",) if dtype in FLOATS else ()
+    return dtype in [*FLOATS, *INTEGERS] and op in ("SUM", "AVG", "MAX", "MIN", *of_floats)
 
 
 REFUSED = [
-    ("all_reduce", "PREMUL_SUM", torch.float32, "multiply the tensor, and use SUM"),
-    ("scatter_tensor", "PREMUL_SUM", torch.float32, "multiply the tensor, and use SUM"),
+    ("all_reduce", "PREMUL_SUM", torch.int32, "PREMUL_SUM multiplies floats, not int32"),
+    ("scatter_tensor", "PREMUL_SUM", torch.int64, "PREMUL_SUM multiplies floats, not int64"),
     ("all_reduce", "AVG", torch.bool, "bool has no average"),
     ("scatter_scalar", "AVG", torch.bool, "bool has no average"),
 ]

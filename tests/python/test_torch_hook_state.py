@@ -147,3 +147,29 @@ def test_a_parameter_never_gets_the_errors_of_one_that_is_gone():
     del parameters[:]
     residuals.load(saved)  # for a model that is made anew
     assert residuals.of(0, [torch.zeros(4)], 4, cpu).tolist() == [1] * 4
+
+
+# ---- sparse gradients ----
+
+
+def train_sparsely(rank, wire):
+    """Rows of a sparse embedding that only one rank has used, after three backward passes."""
+    torch.manual_seed(3)
+    net = torch.nn.Sequential(torch.nn.Embedding(50, 4, sparse=True), torch.nn.Linear(4, 1))
+    model = DistributedDataParallel(net)
+    model.register_comm_hook(HookState(wire=wire, error_feedback=wire is not None), allreduce_hook)
+    for _ in range(3):
+        model.zero_grad()
+        model(torch.arange(5) + 10 * rank).sum().backward()
+    return net[0].weight.grad.to_dense(), net[1].weight.grad
+
+
+@pytest.mark.parametrize("wire", ["int16", "int8"])
+def test_feedback_leaves_sparse_gradients_alone(groups, wire):
+    for fed, plain in zip(
+        groups.call(train_sparsely, [wire] * N),
+        groups.call(train_sparsely, [None] * N),
+        strict=True,
+    ):
+        assert torch.equal(fed[0], plain[0])
+        torch.testing.assert_close(fed[1], plain[1], rtol=0.02, atol=0.02)

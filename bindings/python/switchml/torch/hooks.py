@@ -98,11 +98,9 @@ def allreduce_hook(
     if state is None:
         state = HookState()
     buffer = bucket.buffer()
-    if state.error_feedback and buffer.dtype in (
-        torch.float32,
-        torch.float16,
-        torch.bfloat16,
-    ):
+    is_dense = buffer.layout is torch.strided  # Gloo adds sparse ones, and rounds nothing away
+    rounds = buffer.dtype in (torch.float32, torch.float16, torch.bfloat16)
+    if state.error_feedback and is_dense and rounds:
         return _with_feedback(state, bucket, buffer)
     group = state.group
     if not group._adds([buffer], ReduceOp(ReduceOp.AVG)):  # complex ones, for example

@@ -120,7 +120,7 @@ def check(name: str, arguments: Sequence[Any]) -> None:
         return
     tensors, why = tensors_in(arguments), None
     if op.op == ReduceOp.PREMUL_SUM:
-        why = "neither the switch nor Gloo multiplies: multiply the tensor, and use SUM"
+        why = "Gloo does not multiply: multiply the tensor, and use SUM"
     elif op.op == ReduceOp.AVG and tensors and tensors[0].dtype is torch.bool:
         why = "bool has no average: use SUM, MAX or MIN"
     elif name.startswith("reduce_scatter") and op.op != ReduceOp.SUM and _ONLY_ADDS:

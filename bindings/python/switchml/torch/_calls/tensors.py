@@ -101,6 +101,27 @@ def normal(
     return list(tensors), opts
 
 
+def as_sum(name: str, inputs: list, opts: Any, in_place: bool) -> tuple[list, Any]:
+    """PREMUL_SUM, FSDP's, as the sum of what each rank has multiplied before: inputs and options.
+
+    The caller's options stay as they are, because it may use them again.
+    """
+    op, factor = opts.reduceOp.__getstate__()
+    if op != ReduceOp.PREMUL_SUM:
+        return inputs, opts
+    if not all(t.is_floating_point() or t.is_complex() for t in inputs):
+        raise NotImplementedError(f"{name}: PREMUL_SUM multiplies floats, not {describe(inputs)}")
+    with torch.no_grad():
+        multiply = torch.Tensor.mul_ if in_place else torch.Tensor.mul
+        inputs = [multiply(t.detach(), factor) for t in inputs]
+    sums = type(opts)()
+    for member in ("asyncOp", "rootRank", "rootTensor", "timeout"):
+        if hasattr(opts, member):
+            setattr(sums, member, getattr(opts, member))
+    sums.reduceOp = ReduceOp(ReduceOp.SUM)
+    return inputs, sums
+
+
 def only_options(name: str, opts: Any, kind: type) -> Any:
     """Those of a method that takes nothing else. Raises TypeError, as PyTorch 2.14 does."""
     if opts is not None and not isinstance(opts, kind):

@@ -39,6 +39,7 @@ from .._calls.staging import Accelerator, DeviceWork
 from .._calls.summary import Summary, Usage, bytes_of
 from .._calls.tensors import (
     TYPES,
+    as_sum,
     dense,
     describe,
     is_accelerated,
@@ -272,6 +273,14 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         ]
         return self._run(name, tensors, calls, finish, timeout, line, when_ended, awaited)
 
+    def _as_sum(
+        self, name: str, inputs: list, opts: Any, in_place: bool = True
+    ) -> tuple[list, Any]:
+        """PREMUL_SUM as a SUM, where this group computes it (tensors.as_sum)."""
+        if not self._is_left_to_gloo(inputs):
+            return inputs, opts
+        return as_sum(name, inputs, opts, in_place)
+
     def _adds(self, tensors: Sequence[torch.Tensor], op: ReduceOp) -> bool:
         return (
             self._takes(tensors)
@@ -285,6 +294,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None, op: Any = None) -> Any:
         tensors, opts = normal(tensors, opts, AllreduceOptions, op, timeout)
+        tensors, opts = self._as_sum("all_reduce", tensors, opts)
         if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
             return self._instead("allreduce", what, tensors)(tensors, opts)
@@ -293,6 +303,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         opts = only_options("allreduce_coalesced", opts, AllreduceCoalescedOptions)
+        tensors, opts = self._as_sum("all_reduce_coalesced", tensors, opts)
         if not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
             return self._instead("allreduce_coalesced", what, tensors)(tensors, opts)
@@ -310,6 +321,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         root: Any = None,
     ) -> Any:
         tensors, opts = normal(tensors, opts, ReduceOptions, op, timeout, root)
+        tensors, opts = self._as_sum("reduce", tensors, opts)
         if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
             return self._instead("reduce", what, tensors)(tensors, opts)
@@ -398,6 +410,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = only_options("reduce_scatter_single", opts, ReduceScatterOptions)
+        (input,), opts = self._as_sum("reduce_scatter_single", [input], opts, False)
         if not self._adds([input, output], opts.reduceOp):
             what = describe([input], opts.reduceOp)
             return self._instead("reduce_scatter_single", what, [input])(output, input, opts)
@@ -405,6 +418,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = only_options("reduce_scatter_single_coalesced", opts, ReduceScatterOptions)
+        inputs, opts = self._as_sum("reduce_scatter_single_coalesced", inputs, opts, False)
         if not self._adds([*inputs, *outputs], opts.reduceOp):
             what = describe(inputs, opts.reduceOp)
             return self._instead("reduce_scatter_single_coalesced", what, inputs)(
@@ -421,6 +435,8 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         if isinstance(outputs, torch.Tensor):
             inputs = [inputs]
         outputs, opts = normal(outputs, opts, ReduceScatterOptions, op, timeout)
+        inputs = [self._as_sum("reduce_scatter", of_one, opts, False)[0] for of_one in inputs]
+        _, opts = self._as_sum("reduce_scatter", [], opts)
         tensors = tensors_in([outputs, inputs])
         # Each rank has the same list, so the choice is the same.
         parts = tensors_in(inputs)

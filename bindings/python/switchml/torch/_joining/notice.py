@@ -51,7 +51,9 @@ class Notice:
         waited, most = now - self._began, self._deadline - self._began
         line = f"waiting {waited:.0f} s (of at most {most:.0f}) for {what()}"
         if waited >= most / 2:
-            line += ". Half of the time is over: a longer timeout of the group lets this rank wait on"
+            line += (
+                ". Half of the time is over: a longer timeout of the group lets this rank wait on"
+            )
         # As one write: the lines of several ranks do not mix.
         sys.stderr.write(f"switchml[rank {self._rank}]: {line}\n")
         sys.stderr.flush()
