@@ -362,3 +362,29 @@ def test_abort_hooks_are_called_once_when_a_group_fails(how):
         for rank, (kind, before, called) in enumerate(groups.call(abort_with_hooks, [how] * N)):
             expected = "Mismatch" if how == "mismatch" else ["Closed", "Aborted"][rank]
             assert (kind, before, called) == (expected, [], ["first"])
+
+
+# ---- tracebacks ----
+
+
+def fail(rank, how):
+    wrong, wire = torch.ones(1 + rank), ["int32", "int16"][rank]
+    if how == "group":
+        options = switchml.torch.Options(wire=wire)
+        group = dist.new_group(list(range(N)), pg_options=options)
+        dist.all_reduce(torch.ones(1), group=group)
+    elif how == "gloo":
+        dist.all_reduce(wrong, op=dist.ReduceOp.PRODUCT)
+    elif how == "asynchronous":
+        dist.all_reduce(wrong, async_op=True).wait()
+    else:
+        dist.all_reduce(wrong)
+
+
+@pytest.mark.parametrize("how", ["prompt", "asynchronous", "gloo", "group"])
+def test_a_traceback_has_at_most_three_lines_of_ours(how):
+    with Groups(N) as groups:
+        groups.start(fail, [how] * N)
+        for error in groups.outcomes():
+            assert error.kind == ("ConfigError" if how == "group" else "Mismatch")
+            assert 1 <= len(re.findall(r'File ".*/switchml/', error.trace)) <= 3, error.trace

@@ -127,7 +127,7 @@ class Request:
         elif not in_slices(self._wait_for, timeout):
             raise TimeoutError(f"not done after {timeout} s; the call goes on")
         if self._error:
-            raise self._error
+            raise self._error.with_traceback(None)
         return self._result
 
     def _wait_for(self, seconds: float) -> bool:

@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 __all__ = [
     "Aborted",
@@ -127,3 +133,16 @@ def make(number: int, text: str) -> Exception:
     if -4096 < number < 0:
         return OSError(-number, text or os.strerror(-number))
     return SwitchMLError(text, number)
+
+
+def brief(function: Callable[P, T]) -> Callable[P, T]:
+    """Let our errors begin here: the sentence says more than the lines of ours that led to it."""
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return function(*arguments, **named)
+        except SwitchMLError as error:
+            raise error.with_traceback(None) from error.__cause__
+
+    return call

@@ -27,7 +27,7 @@ from ._settings import (
 )
 from ._untraced import untraced
 from ._wait import in_thread_of_c, interruptible
-from .errors import Closed, make
+from .errors import Closed, brief, make
 
 
 class Counters(NamedTuple):
@@ -77,6 +77,7 @@ class Job:
         ConfigError, Unreachable, Refused, Timeout, VersionMismatch, TlsError, OSError.
     """
 
+    @brief
     def __init__(
         self,
         *,
@@ -207,6 +208,7 @@ class Job:
                 under_way.discard(request)
             raise
 
+    @brief
     def _complete(self, begin: Callable[..., Request], *arguments: Any) -> Any:
         """Make a call that no other thread can wait for. An interrupt ends the job."""
         try:
@@ -418,6 +420,7 @@ class Job:
             text = lib.sml_error_text(self._context) if self._context else b""
         return text.decode("utf-8", "replace") or None
 
+    @brief
     def reconfigure(
         self,
         *,

@@ -176,7 +176,7 @@ def _with_feedback(state: HookState, bucket: GradBucket, buffer: torch.Tensor) -
 def _buffer_or_error(future: torch.futures.Future) -> torch.Tensor:
     buffer, error = future.value()
     if error is not None:
-        raise error
+        raise error.with_traceback(None)
     return buffer
 
 

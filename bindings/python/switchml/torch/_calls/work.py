@@ -252,7 +252,7 @@ class Work(_Work, Untraced):
         if not self.await_end(None if end is None else seconds) or not self._await_future(end):
             raise Timeout(f"{self.name} has not ended after {seconds:g} s; it goes on")
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
         self.synchronize()
         return True
 
@@ -353,7 +353,7 @@ class Prompt(Work):
         if not self._has_ended or self._promise is not None:
             return super().wait(timeout)  # the application was interrupted, and its call goes on
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
         return True
 
     wait._is_untraced = True  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ from torch.distributed import PrefixStore, ReduceOp
 
 from ..._settings import call_options
 from ..._tensor_memory import is_plain
-from ...errors import SwitchMLError
+from ...errors import SwitchMLError, brief
 from .._calls.elsewhere import Elsewhere, Monitored, check, with_dimensions
 from .._calls.line import FAREWELL, AbortHooks, Line, seconds_of
 from .._calls.staging import Accelerator, DeviceWork
@@ -590,6 +590,7 @@ class ReconfigurableGroup(Reconfigurable, ProcessGroupSwitchML):
     """A group whose ranks may change (reconfigure.py). Those made from it are fixed."""
 
 
+@brief
 def create(options: Any, backend_options: Any) -> ProcessGroupSwitchML:
     """torch.distributed calls this for each group that uses this backend."""
     backend_options = ProcessGroupSwitchML._checked(backend_options)

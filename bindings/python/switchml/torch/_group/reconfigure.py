@@ -34,7 +34,7 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore
 from torch.distributed import distributed_c10d as c10d
 
-from ...errors import Closed, Timeout
+from ...errors import Closed, Timeout, brief
 from .._calls.work import Work
 from .._joining.address import address_for_others, host_identity, loopback
 from .._joining.job_name import label_of_members
@@ -206,6 +206,7 @@ class Reconfigurable:
         """What the other members need for reconfigure(). It stays the same."""
         return str(self._checked_membership().handle)
 
+    @brief
     def reconfigure(
         self: Any,
         opts: Any,
