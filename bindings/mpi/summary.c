@@ -45,6 +45,7 @@ static void say_others(int rank)
 		[SML_MPI_REDUCE_SCATTER] = "reduce-scatters",
 		[SML_MPI_BCAST] = "broadcasts",
 	};
+	_Static_assert(sizeof(names) / sizeof(names[0]) == SML_MPI_COLLECTIVES, "each has a name");
 
 	for (int i = SML_MPI_REDUCE; i < SML_MPI_COLLECTIVES; i++) {
 		uint64_t offloaded = others[i][true], made = offloaded + others[i][false];
@@ -81,6 +82,7 @@ static const struct reason {
 	[SML_MPI_EARLY] = {"before the job had begun", NULL},
 	[SML_MPI_NO_SWITCH] = {"without a switch", NULL},
 };
+_Static_assert(sizeof(reasons) / sizeof(reasons[0]) == SML_MPI_WAYS, "each has its reason");
 
 /* "; through MPI: 34 below the threshold, 2 of other types or operations"; "": none. */
 static void list_reasons(char *text, size_t bytes)

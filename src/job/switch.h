@@ -49,6 +49,18 @@
 
 struct sml_job;
 
+enum sml_job_state {
+	SML_JOB_JOINING,
+	SML_JOB_HANDING_OVER,
+	SML_JOB_PROBING,
+	SML_JOB_RUNNING,
+	SML_JOB_LEAVING,
+	SML_JOB_STATES
+};
+
+/* As a status has it. NULL for SML_JOB_STATES. */
+const char *sml_job_state_name(enum sml_job_state state);
+
 /* What a rank that was out of reach learns when it comes to resume. */
 struct sml_failed_job {
 	uint64_t tag;

@@ -4,6 +4,7 @@
  * operation and width, compared with sums that this test computes in a simple way.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -201,6 +202,31 @@ TEST(broadcast_gather_scatter_reduce_and_barrier_are_right)
 {
 	run_job(&(struct job){.n_ranks = 3, .threads = 2, .body = other_collectives});
 	run_job(&(struct job){.n_ranks = 3, .host_group = true, .body = other_collectives});
+}
+
+static void call_the_last(struct rank *rank)
+{
+	float data[3] = {1, 2, 3};
+
+	CHECK(rank, sml_reduce(rank->context, data, data, 3, SML_FLOAT32, SML_MAX, 0, NULL) == 0);
+}
+
+TEST(a_trace_names_the_last_collective_of_the_enum)
+{
+	char path[64], text[20000] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/tmp/sml-trace-%d", (int)getpid());
+	setenv("SWITCHML_TRACE", path, 1);
+	run_job(&(struct job){.n_ranks = 1, .switch_address = "embedded", .body = call_the_last});
+	unsetenv("SWITCHML_TRACE");
+	strcat(path, ".0");
+	file = fopen(path, "r");
+	assert_non_null(file);
+	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+	fclose(file);
+	unlink(path);
+	assert_non_null(strstr(text, "\"name\":\"reduce 0\""));
 }
 
 static uint32_t entered;

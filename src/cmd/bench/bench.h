@@ -86,7 +86,6 @@ struct bench_case {
 #define BENCH_TYPES (SML_BOOL + 1)
 
 const char *bench_type_name(enum sml_type type);
-const char *bench_op_name(enum sml_op op);
 bool bench_type_has_op(enum sml_type type, enum sml_op op);
 /* Does the library choose another wire than int32 for this type if none is asked for? */
 bool bench_has_own_wire(enum sml_type type);

@@ -19,6 +19,7 @@
 
 static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter",
 				    "broadcast",  "reduce",	"barrier"};
+_Static_assert(sizeof(names) / sizeof(names[0]) == BENCH_COLLECTIVES, "each has a name");
 
 uint64_t bench_now_ns(void)
 {

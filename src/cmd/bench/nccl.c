@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cmd/bench/bench.h"
+#include "lib/settings/names.h"
 
 void bench_nccl_header(const struct bench_options *options)
 {
@@ -47,7 +48,7 @@ void bench_nccl_row(const struct bench_options *options, const struct bench_case
 
 	printf("%12llu  %12zu  %8s  %6s  %6d", (unsigned long long)bench_bytes(this), this->count,
 	       bench_type_name(this->type),
-	       bench_collective_reduces(this->collective) ? bench_op_name(this->op) : "none", root);
+	       bench_collective_reduces(this->collective) ? sml_op_name(this->op) : "none", root);
 	for (int place = 0; place < BENCH_PLACES; place++) {
 		print_number(results[place].time_us, 7);
 		print_number(bandwidths[place][0], 6);

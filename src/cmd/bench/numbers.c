@@ -14,29 +14,22 @@
 #include "cmd/bench/bench.h"
 #include "core/element.h"
 #include "core/wide.h"
+#include "lib/settings/names.h"
 
 /* Elements that are checked at a time: the sums of a block stay in the cache. */
 #define BLOCK 2048
 
 const char *bench_type_name(enum sml_type type)
 {
-	static const char *const names[BENCH_TYPES] = {"float", "half",	  "bfloat16", "int32",
-						       "byte",	"double", "int64",    "uint8",
-						       "int8",	"int16",  "bool"};
-
-	return names[type];
+	/* As nccl-tests has them. */
+	if (type == SML_FLOAT64)
+		return "double";
+	return type == SML_FLOAT32 ? "float" : type == SML_FLOAT16 ? "half" : sml_type_name(type);
 }
 
 bool bench_has_own_wire(enum sml_type type)
 {
 	return type == SML_FLOAT64 || type == SML_FLOAT16 || type == SML_BFLOAT16;
-}
-
-const char *bench_op_name(enum sml_op op)
-{
-	static const char *const names[] = {"sum", "avg", "max", "min"};
-
-	return names[op];
 }
 
 bool bench_type_has_op(enum sml_type type, enum sml_op op)

@@ -7,6 +7,7 @@
 
 #include "cmd/bench/bench.h"
 #include "cmd/shared/meant.h"
+#include "lib/settings/names.h"
 
 #define DEFAULT_MAX (64u << 20)
 enum {
@@ -142,7 +143,7 @@ static unsigned parse_type(struct argp_state *state, const char *text)
 static unsigned parse_op(struct argp_state *state, const char *text)
 {
 	for (enum sml_op op = SML_SUM; op <= SML_MIN; op++) {
-		if (!strcmp(text, bench_op_name(op)))
+		if (!strcmp(text, sml_op_name(op)))
 			return 1u << op;
 	}
 	if (strcmp(text, "all") != 0)

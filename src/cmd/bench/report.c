@@ -15,6 +15,7 @@
 #include "base/plural.h"
 #include "cmd/bench/bench.h"
 #include "cmd/shared/columns.h"
+#include "lib/settings/names.h"
 #include "lib/settings/settings.h"
 
 struct bench_report {
@@ -158,7 +159,7 @@ static double busbw_of(const struct bench_case *this, const struct bench_result 
 
 static const char *op_name(const struct bench_case *this)
 {
-	return bench_collective_reduces(this->collective) ? bench_op_name(this->op) : "none";
+	return bench_collective_reduces(this->collective) ? sml_op_name(this->op) : "none";
 }
 
 #define CELL_BYTES 24

@@ -16,6 +16,7 @@
 #include "switchml.h"
 
 static const char *const level_names[] = {"ok", "warning", "problem"};
+_Static_assert(sizeof(level_names) / sizeof(level_names[0]) == DOCTOR_LEVELS, "each has a name");
 
 static void print_text(const struct doctor *doctor)
 {

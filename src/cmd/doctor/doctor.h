@@ -5,7 +5,7 @@
 
 #define DOCTOR_MAX_FINDINGS 512 /* a few of each of 64 switches */
 
-enum doctor_level { DOCTOR_OK, DOCTOR_WARNING, DOCTOR_PROBLEM };
+enum doctor_level { DOCTOR_OK, DOCTOR_WARNING, DOCTOR_PROBLEM, DOCTOR_LEVELS };
 
 struct doctor_finding {
 	enum doctor_level level;

@@ -15,6 +15,7 @@
 #include "cmd/shared/status_client.h"
 #include "control/envelope.h"
 #include "lib/host/identity.h"
+#include "lib/settings/names.h"
 #include "lib/settings/settings.h"
 
 /*

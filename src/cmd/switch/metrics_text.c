@@ -14,6 +14,7 @@
 
 #include "cmd/shared/fields.h"
 #include "core/pool.h"
+#include "job/switch.h"
 
 /* What has one sample of a family, or some. */
 enum scope { OF_SWITCH, OF_LEAF, OF_JOB, OF_BRANCH, OF_RANK };
@@ -189,12 +190,11 @@ static void write_attached(const struct writer *writer, const struct sample *sam
 
 static void write_job_state(const struct writer *writer, const struct sample *sample)
 {
-	static const char *const states[] = {"joining", "handing over", "probing", "running",
-					     "leaving"};
+	for (int s = 0; s < SML_JOB_STATES; s++) {
+		const char *state = sml_job_state_name((enum sml_job_state)s);
 
-	for (size_t s = 0; s < sizeof(states) / sizeof(states[0]); s++)
-		write_with(writer, sample, "state", states[s],
-			   strcmp(sample->job->state, states[s]) == 0);
+		write_with(writer, sample, "state", state, strcmp(sample->job->state, state) == 0);
+	}
 }
 
 static void write_job_verdicts(const struct writer *writer, const struct sample *sample)

@@ -305,7 +305,8 @@ static void draw_table(struct sml_top_screen *screen, int y, int end)
 void sml_top_draw(struct sml_top_screen *screen, const struct sml_view *views, size_t n,
 		  double interval_s)
 {
-	static const char *const sorts[SML_TOP_SORTS] = {"name", "bytes", "came again", "waited"};
+	static const char *const sorts[] = {"name", "bytes", "came again", "waited"};
+	_Static_assert(sizeof(sorts) / sizeof(sorts[0]) == SML_TOP_SORTS, "each has a name");
 	time_t now = time(NULL);
 	struct tm local;
 	char clock[16] = "";

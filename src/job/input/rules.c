@@ -57,6 +57,10 @@ static const char *const states[] = {
 	[STRANGER_AT_LEAF] = "before it has joined",
 	[APPLICANT] = "while the switch decides",
 };
+_Static_assert(MEMBER_OF + (int)SML_JOB_STATES <= RANKS_SHIFT &&
+		       RANKS_SHIFT + MEMBER_OF + (int)SML_JOB_STATES <= (int)BRANCH,
+	       "no two of them have one number");
+_Static_assert(sizeof(states) / sizeof(states[0]) == APPLICANT + 1, "each has its words");
 
 #define RULE(BODY, when, max_bytes) [SML_CONTROL__ENVELOPE__BODY_##BODY] = {(when), (max_bytes)}
 

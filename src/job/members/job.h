@@ -19,6 +19,7 @@
 #include "job/common/ranks.h"
 #include "job/common/waits.h"
 #include "job/peer/branch.h"
+#include "job/switch.h"
 #include "switchml.h"
 
 #define SML_VERSION_BYTES 32
@@ -26,14 +27,6 @@
 #define SML_REASON_BYTES  300
 #define SML_MACHINE_BYTES 128
 #define SML_HOST_TOKEN	  16
-
-enum sml_job_state {
-	SML_JOB_JOINING,
-	SML_JOB_HANDING_OVER,
-	SML_JOB_PROBING,
-	SML_JOB_RUNNING,
-	SML_JOB_LEAVING
-};
 
 /* What a stripe has done so far. */
 struct sml_served {

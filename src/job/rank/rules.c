@@ -21,6 +21,7 @@ static const char *const states[] = {
 	[SML_SESSION_RUNNING] = "while the job runs",
 	[SML_SESSION_LEAVING] = "while the job ends",
 };
+_Static_assert(sizeof(states) / sizeof(states[0]) == SML_SESSION_LEFT, "each has its words");
 
 #define RULE(BODY, when, max_bytes) [SML_CONTROL__ENVELOPE__BODY_##BODY] = {(when), (max_bytes)}
 

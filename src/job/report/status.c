@@ -50,12 +50,23 @@ static void add_verdicts(struct counters *counters, const uint64_t *verdicts)
 		add_counter(counters, sml_verdict_name((enum sml_verdict)i), verdicts[i]);
 }
 
-static const char *state_of(const struct sml_job *job)
+const char *sml_job_state_name(enum sml_job_state state)
 {
-	static const char *const names[] = {"joining", "handing over", "probing", "running",
-					    "leaving"};
-
-	return names[job->state];
+	switch (state) {
+	case SML_JOB_JOINING:
+		return "joining";
+	case SML_JOB_HANDING_OVER:
+		return "handing over";
+	case SML_JOB_PROBING:
+		return "probing";
+	case SML_JOB_RUNNING:
+		return "running";
+	case SML_JOB_LEAVING:
+		return "leaving";
+	case SML_JOB_STATES:
+		break;
+	}
+	return NULL;
 }
 
 void sml_job_note_traffic(struct sml_peer *peer, const SmlControl__Traffic *traffic)
@@ -250,7 +261,7 @@ static bool describe_job(const struct sml_job *job, size_t *room, struct job_sta
 	out->status.world_size = job->n_ranks;
 	out->status.lanes = job->rules.lanes;
 	out->status.slots = (uint32_t)(job->rules.head_slots + job->rules.data_slots);
-	out->status.state = (char *)(uintptr_t)state_of(job);
+	out->status.state = (char *)(uintptr_t)sml_job_state_name(job->state);
 	out->status.follows = (char *)(uintptr_t)job->follows;
 	out->status.changes = job->changes;
 	sml_job_count_changes(job, &out->status.joined, &out->status.left);

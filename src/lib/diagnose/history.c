@@ -4,13 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "lib/settings/settings.h"
-
-static const char *const collectives[] = {"all-reduce",	    "broadcast", "all-gather",
-					  "reduce-scatter", "barrier",	 "reduce"};
-static const char *const types[] = {"float32", "float16", "bfloat16", "int32", "byte", "float64",
-				    "int64",   "uint8",	  "int8",     "int16", "bool"};
-static const char *const ops[] = {"sum", "average", "max", "min"};
+#include "lib/settings/names.h"
 
 static bool is_float(enum sml_type type)
 {
@@ -47,8 +41,8 @@ static const char *name_of(const struct sml_history *history, const struct sml_c
 static void call_text(const struct sml_history *history, const struct sml_call *call, char *text,
 		      size_t bytes)
 {
-	const char *collective = collectives[call->collective];
-	const char *type = types[call->type];
+	const char *collective = sml_collective_name(call->collective);
+	const char *type = sml_type_name(call->type), *op = sml_op_name(call->op);
 	char wire[24] = "";
 
 	if (call->name) {
@@ -61,16 +55,15 @@ static void call_text(const struct sml_history *history, const struct sml_call *
 	switch (call->collective) {
 	case SML_ALLREDUCE:
 		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s, %s%s", collective,
-			 call->number, call->count, type, ops[call->op], wire);
+			 call->number, call->count, type, op, wire);
 		break;
 	case SML_REDUCE_SCATTER:
 		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s per rank, %s%s", collective,
-			 call->number, call->count, type, ops[call->op], wire);
+			 call->number, call->count, type, op, wire);
 		break;
 	case SML_REDUCE:
 		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s, %s%s, to rank %u",
-			 collective, call->number, call->count, type, ops[call->op], wire,
-			 call->root);
+			 collective, call->number, call->count, type, op, wire, call->root);
 		break;
 	case SML_BROADCAST:
 		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s from rank %u", collective,

@@ -99,23 +99,43 @@ static void write_rank_list(FILE *out, const struct sml_ranks *ranks)
 		fprintf(out, ",+%u", n - i);
 }
 
+static const char *name_of_place(enum sml_slot_queue place)
+{
+	switch (place) {
+	case SML_WAITING:
+		return "waiting";
+	case SML_GATHERING:
+	case SML_IN_FLIGHT:
+		return "sent";
+	case SML_LOST:
+		return "lost";
+	}
+	return "?";
+}
+
+static const char *name_of_cause(enum sml_stall_cause cause)
+{
+	switch (cause) {
+	case SML_STALL_UNKNOWN:
+		break;
+	case SML_STALL_RANKS:
+		return "ranks ";
+	case SML_STALL_NOT_ARRIVED:
+		return "packet-lost";
+	case SML_STALL_RESULT_LOST:
+		return "result-lost";
+	case SML_STALL_MISMATCH:
+		return "mismatch";
+	}
+	return "?";
+}
+
 static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t now_ns)
 {
-	static const char *const places[] = {
-		[SML_WAITING] = "waiting",
-		[SML_GATHERING] = "sent",
-		[SML_IN_FLIGHT] = "sent",
-		[SML_LOST] = "lost",
-	};
-	static const char *const causes[] = {[SML_STALL_UNKNOWN] = "?",
-					     [SML_STALL_RANKS] = "ranks ",
-					     [SML_STALL_NOT_ARRIVED] = "packet-lost",
-					     [SML_STALL_RESULT_LOST] = "result-lost",
-					     [SML_STALL_MISMATCH] = "mismatch"};
-
 	fprintf(out, "%6u %5u %6s %5u %10" PRIu32 " %10" PRIu32 " %10" PRIu32 " %7s",
 		stalled->stripe, stalled->shard, stalled->stream == SML_HEAD ? "head" : "data",
-		stalled->slot, stalled->use, stalled->chunk, stalled->call, places[stalled->place]);
+		stalled->slot, stalled->use, stalled->chunk, stalled->call,
+		name_of_place(stalled->place));
 	if (stalled->sends == 0) {
 		/* Its turn, or its exponents, have not come. */
 		fprintf(out, " %10s %6s %s\n", "-", "-",
@@ -123,7 +143,7 @@ static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t no
 		return;
 	}
 	fprintf(out, " %10.1f %6u %s", ms_since(stalled->first_sent_ns, now_ns),
-		stalled->sends - 1u, causes[stalled->cause]);
+		stalled->sends - 1u, name_of_cause(stalled->cause));
 	write_rank_list(out, &stalled->missing);
 	putc('\n', out);
 }

@@ -107,6 +107,7 @@ static const struct launcher {
 	[SML_LAUNCHER_SLURM] = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE",
 				"SLURM_LOCALID"},
 };
+_Static_assert(sizeof(launchers) / sizeof(launchers[0]) == SML_LAUNCHER_NONE, "each has its names");
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 

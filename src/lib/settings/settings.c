@@ -14,13 +14,6 @@
 #include "lib/settings/internal.h"
 #include "lib/settings/unknown.h"
 
-const char *sml_wire_name(enum sml_wire wire)
-{
-	static const char *const names[] = {"default", "int32", "int16", "int64", "exact", "int8"};
-
-	return names[wire];
-}
-
 static int check_range(const char *member, long value, long minimum, long maximum)
 {
 	if (value >= minimum && value <= maximum)

@@ -69,7 +69,7 @@ struct sml_settings {
 	uint64_t asked_ns; /* when sml_reconfigure() began to ask */
 	uint16_t master_port;
 	struct sml_port_range ports; /* that this rank may open */
-	uint32_t timeout_ms; /* sml_set_timeout() may change it: sml_timeout_ms() */
+	uint32_t timeout_ms;	     /* sml_set_timeout() may change it: sml_timeout_ms() */
 	uint32_t heartbeat_ms;
 	uint32_t join_timeout_ms; /* until this membership has begun */
 	uint32_t wait_notice_ms;  /* 0 if a rank that waits does not say so */
@@ -145,9 +145,6 @@ static inline bool sml_is_interrupted(const volatile int *interrupt)
  * is no memory.
  */
 char *sml_path_insert(const char *path, const char *text);
-
-/* "int16", for example. */
-const char *sml_wire_name(enum sml_wire wire);
 
 /* Also after a failed init. */
 void sml_settings_fini(struct sml_settings *settings);

@@ -12,13 +12,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "lib/settings/names.h"
 #include "lib/trace/trace.h"
-
-static const char *const collectives[] = {"all-reduce",	    "broadcast", "all-gather",
-					  "reduce-scatter", "barrier",	 "reduce"};
-static const char *const types[] = {"float32", "float16", "bfloat16", "int32", "byte", "float64",
-				    "int64",   "uint8",	  "int8",     "int16", "bool"};
-static const char *const ops[] = {"sum", "avg", "max", "min"};
 
 /* The calls' thread, and where the slots of a stripe begin. Viewers sort by number. */
 #define CALLS_THREAD  1u
@@ -152,18 +147,19 @@ static void write_call(struct writer *writer, const struct sml_trace_call *call)
 {
 	/* Viewers take equal numbers for one event, in whatever process. */
 	uint64_t id = (uint64_t)writer->about->rank << 32 | call->number;
+	const char *collective = sml_collective_name(call->collective);
 
 	begin_event(writer, "b", CALLS_THREAD, call->begin_ns);
 	fprintf(writer->out,
 		",\"id\":\"0x%" PRIx64 "\",\"name\":\"%s %" PRIu32 "\",\"cat\":\"call\",\"args\":{"
 		"\"call\":%" PRIu32 ",\"count\":%" PRIu64 ",\"type\":\"%s\",\"op\":\"%s\","
 		"\"unfinished\":%s}}",
-		id, collectives[call->collective], call->number, call->number, call->count,
-		types[call->type], ops[call->op], call->unfinished ? "true" : "false");
+		id, collective, call->number, call->number, call->count, sml_type_name(call->type),
+		sml_op_name(call->op), call->unfinished ? "true" : "false");
 	begin_event(writer, "e", CALLS_THREAD, call->end_ns);
 	fprintf(writer->out,
 		",\"id\":\"0x%" PRIx64 "\",\"name\":\"%s %" PRIu32 "\",\"cat\":\"call\"}", id,
-		collectives[call->collective], call->number);
+		collective, call->number);
 }
 
 /* The oldest that is still there, and how many are. */

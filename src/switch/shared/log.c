@@ -16,9 +16,17 @@ void sml_switch_log_set_form(size_t (*form)(char *line, size_t bytes,
 
 static const char *name_of(enum sml_log_level level)
 {
-	static const char *const names[] = {"error", "warning", "info", "trace"};
-
-	return names[level];
+	switch (level) {
+	case SML_LOG_ERROR:
+		return "error";
+	case SML_LOG_WARN:
+		return "warning";
+	case SML_LOG_INFO:
+		return "info";
+	case SML_LOG_TRACE:
+		return "trace";
+	}
+	return "unknown";
 }
 
 static void write_time(char text[SML_LOG_TIME_BYTES])
