@@ -31,8 +31,9 @@ static int set_up(struct sml_context *context, const struct sml_config *config)
 	int error = sml_settings_init(&context->settings, config);
 
 	return error ? error
-		     : sml_membership_join(context, sml_now_ns() + sml_timeout_ms(&context->settings) *
-									   SML_NS_PER_MS);
+		     : sml_membership_join(context,
+					   sml_now_ns() + sml_timeout_ms(&context->settings) *
+								  SML_NS_PER_MS);
 }
 
 int sml_open(struct sml_context **opened, const struct sml_config *config)

@@ -83,7 +83,8 @@ int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_
 	request->error = 0;
 	request->references = SML_REQUEST_CALLER + context->threads.n_threads * context->n_stripes;
 	request->begun_ns = sml_now_ns();
-	request->deadline_ns = request->begun_ns + sml_timeout_ms(&context->settings) * SML_NS_PER_MS;
+	request->deadline_ns =
+		request->begun_ns + sml_timeout_ms(&context->settings) * SML_NS_PER_MS;
 	error = enqueue(context, order, request);
 	if (error)
 		goto err_unreserve;
