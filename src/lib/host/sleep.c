@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "lib/host/slots.h"
 
 /* A bell that was never rung, because its ringer died, must not cost more. */
@@ -124,6 +125,7 @@ void sml_host_count_cpus(struct sml_host *host)
 					       __ATOMIC_RELAXED);
 		n += (unsigned)__builtin_popcountll(any);
 	}
+	n = n < sml_cores_quota() ? n : sml_cores_quota();
 	host->has_cores = n >= memory->terms.n_ranks;
 	host->spin_ns = host->patience_ns = host->has_cores ? SPIN_NS : YIELD_NS;
 }

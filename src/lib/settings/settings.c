@@ -3,12 +3,12 @@
 #include "lib/settings/settings.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/plural.h"
 #include "lib/settings/internal.h"
@@ -114,13 +114,6 @@ static uint16_t master_port(const struct sml_settings *settings, const struct sm
 
 /* ---- threads ---- */
 
-static int count_cores(void)
-{
-	cpu_set_t cores;
-
-	return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
 /*
  * One progress thread for up to two cores per rank, two for up to eight, and four above that: the
  * application's own threads need the rest. If the launcher does not say how many ranks share the
@@ -131,7 +124,7 @@ void sml_settings_choose_threads(struct sml_settings *settings, int wanted)
 	const char *where =
 		settings->switch_address ? settings->switch_address : settings->master_address;
 	int local = sml_launcher_local_size();
-	int n_cores = count_cores(), each;
+	int n_cores = (int)sml_cores(), each;
 
 	if (wanted) {
 		settings->threads = (uint8_t)wanted;
@@ -154,7 +147,7 @@ void sml_settings_choose_threads(struct sml_settings *settings, int wanted)
  */
 static uint8_t choose_local_stripes(void)
 {
-	int n = count_cores() / 2;
+	int n = (int)sml_cores() / 2;
 
 	return (uint8_t)(n < 1 ? 1 : n > SML_MAX_STRIPES ? SML_MAX_STRIPES : n);
 }
