@@ -503,10 +503,10 @@ SML_API int sml_previous_rank(struct sml_context *context, int rank);
  */
 SML_API int sml_waiting(struct sml_context *context);
 
-/* This rank's number in its job: 0 to sml_world_size() - 1. */
+/* This rank's number in its job: 0 to sml_world_size() - 1; -EINVAL without a context. */
 SML_API int sml_rank(const struct sml_context *context);
 
-/* The number of ranks of the job. */
+/* The number of ranks of the job; -EINVAL without a context. */
 SML_API int sml_world_size(const struct sml_context *context);
 
 /* The size of one element of a type in bytes. Returns 0 if there is no such type. */

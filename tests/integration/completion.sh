@@ -65,9 +65,9 @@ offers bash "options that begin so" $'--data-port\n--dataplane' switch --dat
 offers bash "the dataplanes" $'p4\nudp\nxdp' switch --dataplane ""
 
 for command in $commands; do
-	diff <(options_of "$command" | grep -vxE -- '--(help|usage)') \
+	diff <(options_of "$command" | grep -vxE -- '--(help|usage|version)') \
 		<(grep -oE '^\.It Fl .*' "$root/docs/man/switchml-$command.1" | grep -oE 'Fl -[a-z-]+' | sed 's/Fl -/--/' |
-			grep -vx -- --help | sort -u) >"$work/diff"
+			grep -vxE -- '--(help|version)' | sort -u) >"$work/diff"
 	say $? "switchml-$command(1) has every option" "$work/diff"
 done
 

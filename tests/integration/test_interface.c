@@ -22,6 +22,59 @@
 /* Longer than any pause of a process on a busy machine. */
 #define LONG_MS 60000
 
+/* ---- arguments ---- */
+
+TEST(no_call_needs_a_context_to_refuse)
+{
+	struct sml_request *request = NULL;
+	struct sml_counters counters = {.size = sizeof(counters)};
+	float data[2] = {0};
+	const char *name;
+	char text[64];
+	const int results[] = {
+		sml_rank(NULL),
+		sml_world_size(NULL),
+		sml_waiting(NULL),
+		sml_abort(NULL, "why"),
+		sml_set_timeout(NULL, 1),
+		sml_event_fd(NULL),
+		sml_reconfigure(NULL, NULL),
+		sml_get_counters(NULL, &counters),
+		sml_get_stripe_counters(NULL, 0, &counters, &name),
+		sml_stripe_count(NULL),
+		sml_get_path(NULL, text, sizeof(text)),
+		sml_barrier(NULL),
+		sml_barrier_async(NULL, &request),
+		sml_barrier_named_async(NULL, "name", &request),
+		sml_allreduce(NULL, data, data, 2, SML_FLOAT32, SML_SUM, NULL),
+		sml_reduce(NULL, data, data, 2, SML_FLOAT32, SML_SUM, 0, NULL),
+		sml_broadcast(NULL, data, 2, SML_FLOAT32, 0),
+		sml_allgather(NULL, data, data, 1, SML_FLOAT32),
+		sml_reduce_scatter(NULL, data, data, 1, SML_FLOAT32, SML_SUM, NULL),
+	};
+
+	for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++)
+		assert_true(results[i] < 0);
+	assert_int_equal(sml_previous_rank(NULL, 0), -1);
+	sml_count_elsewhere(NULL, "there", 1);
+	sml_name_call(NULL, "name");
+	sml_will_wait(NULL);
+	assert_int_equal(sml_close(NULL), 0);
+	assert_non_null(sml_error_text(NULL));
+}
+
+static void abort_with_escapes(struct rank *rank)
+{
+	CHECK(rank, sml_abort(rank->context, "red \033[31m\n") == 0);
+	CHECK(rank, strstr(sml_error_text(rank->context), "aborted the job: red ?[31m?") != NULL);
+}
+
+TEST(the_reason_of_an_abort_is_cleaned_in_the_own_text_too)
+{
+	run_job(&(struct job){
+		.n_ranks = 1, .switch_address = "embedded", .body = abort_with_escapes});
+}
+
 /* ---- versions ---- */
 
 TEST(the_library_says_its_version)

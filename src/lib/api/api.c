@@ -11,19 +11,23 @@
 /* sml_reconfigure() may change both at the same time. */
 int sml_rank(const struct sml_context *context)
 {
-	return __atomic_load_n(&context->settings.rank, __ATOMIC_RELAXED);
+	if (context == NULL)
+		return sml_error_set(-EINVAL, "the context is NULL");
+	return (int)__atomic_load_n(&context->settings.rank, __ATOMIC_RELAXED);
 }
 
 int sml_world_size(const struct sml_context *context)
 {
-	return __atomic_load_n(&context->settings.world_size, __ATOMIC_RELAXED);
+	if (context == NULL)
+		return sml_error_set(-EINVAL, "the context is NULL");
+	return (int)__atomic_load_n(&context->settings.world_size, __ATOMIC_RELAXED);
 }
 
 int sml_previous_rank(struct sml_context *context, int rank)
 {
 	int previous = -1;
 
-	if (!sml_context_enter(context))
+	if (context == NULL || !sml_context_enter(context))
 		return -1;
 	if (context->previous && rank >= 0 && rank < sml_world_size(context))
 		previous = context->previous[rank] - 1;
@@ -36,6 +40,8 @@ int sml_waiting(struct sml_context *context)
 	struct sml_control *control;
 	int n;
 
+	if (context == NULL)
+		return sml_error_set(-EINVAL, "the context is NULL");
 	if (!sml_context_enter(context))
 		return 0;
 	control = sml_context_hold_control(context, 0);

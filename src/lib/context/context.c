@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
+#include "control/text.h"
 
 int sml_context_check(const struct sml_context *context)
 {
@@ -350,18 +351,19 @@ void sml_context_abort_job(struct sml_context *context, int error, const char *t
 
 int sml_context_abort(struct sml_context *context, const char *reason)
 {
-	char text[SML_TEXT_BYTES];
+	char text[SML_TEXT_BYTES], clean[SML_TEXT_BYTES - 64];
 	int error = sml_context_check(context);
 
 	if (error)
 		return error;
 	if (reason == NULL || *reason == '\0')
 		reason = "no reason given";
-	snprintf(text, sizeof(text), "rank %u aborted the job: %s", context->settings.rank, reason);
+	sml_text_copy(clean, sizeof(clean), reason); /* as others will read it */
+	snprintf(text, sizeof(text), "rank %u aborted the job: %s", context->settings.rank, clean);
 	/* Before a thread that looks for a switch can ask what to say. */
-	note_farewell(context, SML_ERROR_ABORTED, reason, 0);
+	note_farewell(context, SML_ERROR_ABORTED, clean, 0);
 	if (sml_context_fail(context, SML_ERROR_ABORTED, text))
-		sml_context_abort_job(context, SML_ERROR_ABORTED, reason, 0);
+		sml_context_abort_job(context, SML_ERROR_ABORTED, clean, 0);
 	return 0;
 }
 

@@ -157,6 +157,8 @@ int sml_stripe_count(const struct sml_context *context)
 	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
 	int n;
 
+	if (context == NULL)
+		return sml_error_set(-EINVAL, "the context is NULL");
 	if (!sml_context_enter(mutable))
 		return 0;
 	n = (int)context->n_stripes;
