@@ -242,6 +242,29 @@ TEST(a_long_name_of_a_run_is_shortened)
 	assert_string_not_equal(name_with(variables), first);
 }
 
+/* As users of NCCL type them. */
+TEST(words_are_taken_in_any_case)
+{
+	const struct variable first[MAX_VARIABLES] = {{"SWITCHML_DEBUG", "INFO"},
+						      {"SWITCHML_WIRE", "Int8"},
+						      {"SWITCHML_SPIN", "True"},
+						      {"SWITCHML_SUMMARY", "off"}};
+	const struct variable second[MAX_VARIABLES] = {{"SWITCHML_DEBUG", "WARNING"},
+						       {"SWITCHML_HOST_GROUP", "no"}};
+	struct sml_config config;
+
+	set_environment(first);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.debug, SML_LOG_INFO);
+	assert_int_equal(config.wire, SML_WIRE_INT8);
+	assert_int_equal(config.spin, 1);
+	assert_int_equal(config.summary, 0);
+	set_environment(second);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_int_equal(config.debug, SML_LOG_WARN);
+	assert_int_equal(config.host_group, 0);
+}
+
 TEST(every_variable_of_ours_is_read)
 {
 	const struct variable first[MAX_VARIABLES] = {{"SWITCHML_SWITCH", "tor1:28500,tor2"},

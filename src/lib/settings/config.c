@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 #include "base/number.h"
@@ -29,11 +30,13 @@ static const struct word wires[] = {{"int32", SML_WIRE_INT32},
 				    {"int8", SML_WIRE_INT8},
 				    {"exact", SML_WIRE_EXACT},
 				    {0}};
-static const struct word levels[] = {{"error", SML_LOG_ERROR},
-				     {"warn", SML_LOG_WARN},
-				     {"info", SML_LOG_INFO},
-				     {"trace", SML_LOG_TRACE},
-				     {0}};
+/* NCCL's words, too: its users type them. */
+static const struct word levels[] = {{"error", SML_LOG_ERROR},	{"warn", SML_LOG_WARN},
+				     {"warning", SML_LOG_WARN}, {"info", SML_LOG_INFO},
+				     {"debug", SML_LOG_INFO},	{"trace", SML_LOG_TRACE},
+				     {"version", SML_LOG_WARN}, {0}};
+static const struct word switches[] = {{"0", 0},    {"1", 1},	{"no", 0}, {"yes", 1}, {"false", 0},
+				       {"true", 1}, {"off", 0}, {"on", 1}, {0}};
 
 enum kind { TEXT, NUMBER, SECONDS_AS_MS, WORD, PORTS };
 
@@ -70,10 +73,10 @@ static const struct variable variables[] = {
 	{"SWITCHML_MTU", MEMBER(mtu), NUMBER, 256, 65535, NULL, "bytes, 256 to 65535"},
 	{"SWITCHML_SOCKET_IFNAME", MEMBER(interface), TEXT, 0, 0, NULL, NULL},
 	{"SWITCHML_DEBUG", MEMBER(debug), WORD, 0, 0, levels, "error, warn, info or trace"},
-	{"SWITCHML_SPIN", MEMBER(spin), NUMBER, 0, 1, NULL, "0 or 1"},
-	{"SWITCHML_HOST_GROUP", MEMBER(host_group), NUMBER, 0, 1, NULL, "0 or 1"},
-	{"SWITCHML_SUMMARY", MEMBER(summary), NUMBER, 0, 1, NULL, "0 or 1"},
-	{"SWITCHML_JOIN", MEMBER(join), NUMBER, 0, 1, NULL, "0 or 1"},
+	{"SWITCHML_SPIN", MEMBER(spin), WORD, 0, 0, switches, "0 or 1, no or yes"},
+	{"SWITCHML_HOST_GROUP", MEMBER(host_group), WORD, 0, 0, switches, "0 or 1, no or yes"},
+	{"SWITCHML_SUMMARY", MEMBER(summary), WORD, 0, 0, switches, "0 or 1, no or yes"},
+	{"SWITCHML_JOIN", MEMBER(join), WORD, 0, 0, switches, "0 or 1, no or yes"},
 	{"SWITCHML_MIN_RANKS", MEMBER(min_ranks), NUMBER, 1, SML_MAX_WORLD_SIZE, NULL, "1 to 4096"},
 	{"SWITCHML_MAX_RANKS", MEMBER(max_ranks), NUMBER, 1, SML_MAX_WORLD_SIZE, NULL, "1 to 4096"},
 	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT, 0, 0, NULL, NULL},
@@ -149,7 +152,7 @@ static bool parse_seconds(const char *text, long minimum_ms, long maximum_ms, lo
 static bool parse_word(const struct word *words, const char *text, long *value)
 {
 	for (; words->word; words++) {
-		if (strcmp(words->word, text) == 0) {
+		if (strcasecmp(words->word, text) == 0) {
 			*value = words->value;
 			return true;
 		}
