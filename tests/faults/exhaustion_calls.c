@@ -245,6 +245,8 @@ static void ask(struct calls *calls)
 		wrong(calls, "sml_get_path", 0);
 	if (CALL(sml_stripe_count, calls->context) < 1)
 		wrong(calls, "sml_stripe_count", 0);
+	if (CALL(sml_set_timeout, calls->context, 600000) != 0)
+		wrong(calls, "sml_set_timeout", 0);
 	if (CALL(sml_get_stripe_counters, calls->context, 0, &counters, &name) != 0 || name == NULL)
 		wrong(calls, "sml_get_stripe_counters", 0);
 }

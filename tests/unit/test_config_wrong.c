@@ -12,7 +12,7 @@ static const struct variable wrong[] = {
 	{"SWITCHML_WORLD_SIZE", "0"},	   {"SWITCHML_WORLD_SIZE", "4097"},
 	{"SWITCHML_TIMEOUT", "1e3"},	   {"SWITCHML_TIMEOUT", "0"},
 	{"SWITCHML_TIMEOUT", "1."},	   {"SWITCHML_TIMEOUT", "1,5"},
-	{"SWITCHML_HEARTBEAT", "61"},	   {"SWITCHML_WIRE", "INT32"},
+	{"SWITCHML_HEARTBEAT", "61"},	   {"SWITCHML_WIRE", "int 32"},
 	{"SWITCHML_WIRE", "fp8"},	   {"SWITCHML_SLOTS", "0"},
 	{"SWITCHML_SLOTS", "5000"},	   {"SWITCHML_THREADS", "17"},
 	{"SWITCHML_MTU", "70000"},	   {"SWITCHML_DEBUG", "2"},
