@@ -110,6 +110,8 @@ static void measure(struct bench *bench, const char *name, uint8_t op, uint8_t l
 		.n_ranks = (uint8_t)bench->n_ranks,
 		.n_shards = 1,
 		.rounds = true,
+		.floats = true,
+		.n_world = (uint16_t)bench->n_ranks,
 	};
 	void *memory;
 
@@ -161,6 +163,39 @@ static void measure_rounded(struct bench *bench, const char *name, uint8_t lane_
 	measure(bench, name, SML_LANE_SUM, lane_kind, blocks * SML_ROUNDED_BLOCK);
 }
 
+/* 1 to 2, with other last bits; and where one element of 64 loses bits to another rank's. */
+static void write_floats(struct bench *bench, uint8_t lane_kind, uint32_t elements, bool spread)
+{
+	for (uint32_t i = 0; i < (HEAD_SLOTS + DATA_SLOTS) * bench->n_ranks; i++) {
+		uint8_t *lanes = bench->packets + (size_t)i * bench->stride + SML_HEADER_BYTES;
+
+		for (uint32_t k = 0; k < elements; k++) {
+			bool small = spread && i % 2 && k % 64 == 0;
+			uint32_t bits = (small ? 0x20000001u : 0x3f800000u) + (i * 7919 + k) % 8192;
+
+			if (lane_kind == SML_LANE_FLOAT32)
+				((uint32_t *)(void *)lanes)[k] = sml_be32(bits);
+			else
+				((uint16_t *)(void *)lanes)[k] = sml_be16((uint16_t)(bits >> 16));
+		}
+	}
+}
+
+static void measure_floats(struct bench *bench, const char *type, uint8_t lane_kind,
+			   uint32_t elements)
+{
+	char name[32];
+
+	write_floats(bench, lane_kind, elements, false);
+	snprintf(name, sizeof(name), "sum %s", type);
+	measure(bench, name, SML_LANE_SUM, lane_kind, elements);
+	snprintf(name, sizeof(name), "avg %s", type);
+	measure(bench, name, SML_LANE_AVG, lane_kind, elements);
+	write_floats(bench, lane_kind, elements, true);
+	snprintf(name, sizeof(name), "sum %s, wide", type);
+	measure(bench, name, SML_LANE_SUM, lane_kind, elements);
+}
+
 static uint32_t number(const char *text, uint32_t most)
 {
 	char *end;
@@ -194,6 +229,9 @@ int main(int argc, char **argv)
 	measure(&bench, "sum int16", SML_LANE_SUM, SML_LANE_INT16_PAIR, 2 * lanes);
 	measure(&bench, "max int32", SML_LANE_MAX, SML_LANE_INT32, lanes);
 	measure(&bench, "max int16", SML_LANE_MAX, SML_LANE_INT16_PAIR, 2 * lanes);
+	measure_floats(&bench, "float32", SML_LANE_FLOAT32, lanes);
+	measure_floats(&bench, "float16", SML_LANE_FLOAT16, 2 * lanes);
+	measure_floats(&bench, "bfloat16", SML_LANE_BFLOAT16, 2 * lanes);
 	measure_rounded(&bench, "sum int16, rounded", SML_LANE_INT16_ROUNDED, lanes);
 	measure_rounded(&bench, "sum int8, rounded", SML_LANE_INT8_ROUNDED, lanes);
 	free(bench.packets);

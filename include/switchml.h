@@ -154,12 +154,13 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * for a third or a sixth of the bytes. With more than 1,024 ranks, 63 becomes 59, and
  * 2^10 becomes 2^6.
  *
- * EXACT is for short vectors of quantities that differ in size, such as a loss and a
- * count: every rank's own bits travel, and each element of the result is the exact SUM
- * or AVG, rounded once to the type. The whole vector has at most SML_EXACT_BYTES; that of a
- * reduce-scatter has the parts of all ranks. If a call asks for EXACT in its options and its vector
- * is longer, it fails with -EINVAL. If EXACT is the context's wire, longer vectors travel as
- * int32, or as int64 if they are float64. Each rank sends and receives world_size times the vector.
+ * EXACT: floats travel as they are, and each element of the result is the exact SUM or AVG, rounded
+ * once to the type. So an average of equal vectors changes no bit. A leaf of a tree, or a host of
+ * several, rounds its part of the sum, too. At XDP and P4 switches, and for float64, every rank's
+ * own bits travel to all ranks: each sends and receives world_size times the vector, which has at
+ * most SML_EXACT_BYTES; that of a reduce-scatter has the parts of all ranks. If a call asks for
+ * EXACT in its options and its vector is longer, it fails with -EINVAL. If EXACT is the context's
+ * wire, longer vectors travel as int32, or as int64 if they are float64.
  */
 enum sml_wire {
 	SML_WIRE_DEFAULT = 0,
@@ -173,7 +174,7 @@ enum sml_wire {
 /* The most ranks with which bfloat16 travels as int16 by default where switches do not round. */
 #define SML_INT16_RANKS 16
 
-/* Bytes of the longest vector that can travel on the exact wire. */
+/* Of the longest vector on the exact wire where switches add only integers, and of float64. */
 #define SML_EXACT_BYTES 8192
 
 struct sml_context;

@@ -108,6 +108,16 @@ struct sml_code sml_code_without_halves(struct sml_code code)
 	return code;
 }
 
+struct sml_code sml_code_with_floats(struct sml_code code)
+{
+	if (code.coding == SML_CODE_FLOAT && code.type != SML_FLOAT64) {
+		code.coding = SML_CODE_RAW;
+		code.width = (uint8_t)(8 * sml_element_bytes(code.type));
+		code.exponents = false;
+	}
+	return code;
+}
+
 struct sml_code sml_code_with_rounding(struct sml_code code, uint32_t full_lanes)
 {
 	if (code.coding == SML_CODE_FLOAT && code.width < 32) {
@@ -288,6 +298,12 @@ void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t f
 	case SML_CODE_HALVES:
 		sml_narrow_encode_pairs(type, elements, count, lanes);
 		break;
+	case SML_CODE_RAW:
+		if (code->width == 16)
+			sml_narrow_encode_pairs(SML_INT16, elements, count, lanes);
+		else
+			sml_int32_encode(elements, count, lanes);
+		break;
 	case SML_CODE_BYTES:
 		__builtin_memcpy(lanes, elements, count);
 		break;
@@ -372,6 +388,12 @@ void sml_code_decode(const struct sml_code *code, const void *shared, uint64_t f
 		break;
 	case SML_CODE_HALVES:
 		sml_narrow_decode_pairs(type, lanes, count, code->divisor, elements);
+		break;
+	case SML_CODE_RAW: /* the switch has divided them */
+		if (code->width == 16)
+			sml_narrow_decode_pairs(SML_INT16, lanes, count, 1, elements);
+		else
+			sml_int32_decode(lanes, count, 1, elements);
 		break;
 	case SML_CODE_BYTES:
 		__builtin_memcpy(elements, lanes, count);

@@ -18,6 +18,7 @@ enum sml_coding {
 	SML_CODE_PAIR,	  /* MAX and MIN of 64 bits: two chunks for the same elements */
 	SML_CODE_INTEGER, /* at most 32 bits, one element in a lane */
 	SML_CODE_HALVES,  /* at most 16 bits, two elements in a lane */
+	SML_CODE_RAW,	  /* floats of at most 32 bits that the switch adds as such: exact.h */
 	SML_CODE_BYTES
 };
 
@@ -42,6 +43,8 @@ struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wi
 			    uint16_t n_ranks);
 /* The same coding for a switch that takes no lanes of two int16. Not for the int16 wire. */
 struct sml_code sml_code_without_halves(struct sml_code code);
+/* The same coding for a switch that adds floats. Codings of anything else stay as they are. */
+struct sml_code sml_code_with_floats(struct sml_code code);
 /*
  * The same coding for a switch that rounds the sums of narrow wires. Other codings stay as they
  * are. The int8 wire has no other form. full_lanes: each packet has as many blocks as fit into

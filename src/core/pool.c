@@ -3,6 +3,7 @@
 #include "core/pool.h"
 
 #include "core/element.h"
+#include "core/exact.h"
 #include "core/multiversion.h"
 
 typedef uint32_t lane_t __attribute__((may_alias));
@@ -24,15 +25,26 @@ static size_t n_buffers(const struct sml_pool_rules *rules)
 static uint32_t stride_of(const struct sml_pool_rules *rules)
 {
 	uint32_t width = rules->rounds ? SML_ROUNDED_WIDTH_MIN : 0;
-	size_t bytes = SML_HEADER_BYTES + sml_lanes_stored_bytes(rules->lanes, width);
+	size_t bytes = sml_lanes_stored_bytes(rules->lanes, width);
+	size_t doubles = rules->floats ? sizeof(double) * sml_exact_elements(rules->lanes) : 0;
 
+	bytes = SML_HEADER_BYTES + (bytes > doubles ? bytes : doubles);
 	/* Each buffer begins on its own cache line, because its neighbors may have other owners. */
 	return (uint32_t)(bytes + 63) & ~63u;
 }
 
+static uint32_t words_stride_of(const struct sml_pool_rules *rules)
+{
+	size_t words = SML_SUM_WORDS * sml_exact_elements(rules->lanes);
+
+	return rules->floats ? (uint32_t)(sizeof(uint32_t) * words) : 0;
+}
+
 size_t sml_pool_memory_bytes(const struct sml_pool_rules *rules)
 {
-	return n_buffers(rules) * (sizeof(struct sml_slot) + stride_of(rules)) + 64;
+	size_t each = sizeof(struct sml_slot) + stride_of(rules) + words_stride_of(rules);
+
+	return n_buffers(rules) * each + 64;
 }
 
 void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, void *memory)
@@ -49,7 +61,9 @@ void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, vo
 	pool->waited_until_ns = 0;
 	pool->stride = stride_of(rules);
 	pool->packets = (uint8_t *)packets;
+	pool->words_stride = words_stride_of(rules);
 	pool->slots = (struct sml_slot *)(packets + n * pool->stride);
+	pool->words = (uint8_t *)(pool->slots + n);
 	for (size_t i = 0; i < n; i++)
 		pool->slots[i] = (struct sml_slot){0};
 }
@@ -279,6 +293,29 @@ void sml_lanes_combine(uint8_t op, uint8_t lane_kind, enum sml_lane_step step, v
 		(last ? sum_int32_last : sum_int32_next)(stored, arrived, n);
 }
 
+/* A contribution without lanes is one of zeros, which also makes -0 positive. */
+static void combine_floats(const struct sml_pool *pool, size_t buffer, enum sml_lane_step step,
+			   struct sml_header *stored, const struct sml_header *header)
+{
+	const struct sml_slot *slot = &pool->slots[buffer];
+	bool divides = slot->op == SML_LANE_AVG && !pool->rules.is_leaf;
+	const struct sml_exact_sums sums = {
+		.doubles = stored + 1,
+		.words = (uint32_t *)(void *)(pool->words + buffer * pool->words_stride),
+		.after_zeros = slot->n_seen > 1,
+	};
+	const void *arrived = header + 1;
+
+	if (step == SML_LANES_NONE && slot->omitted)
+		return;
+	if (step == SML_LANES_NONE || step == SML_LANES_FINISH) {
+		step = step == SML_LANES_NONE ? SML_LANES_NEXT : SML_LANES_LAST;
+		arrived = NULL;
+	}
+	sml_exact_combine(slot->lane_kind, step, divides ? pool->rules.n_world : 1, sums, arrived,
+			  slot->lanes);
+}
+
 static struct sml_header *packet_at(const struct sml_pool *pool, size_t buffer)
 {
 	return (struct sml_header *)(pool->packets + buffer * pool->stride);
@@ -338,7 +375,10 @@ enum sml_verdict sml_pool_receive(struct sml_pool *pool, const void *packet, uin
 				&pool->tickets[sml_pool_stream_of(rules, in->slot)], &step);
 	if (verdict > SML_VERDICT_RESEND_UP)
 		return verdict;
-	if (verdict != SML_VERDICT_RESEND && verdict != SML_VERDICT_RESEND_UP)
+	if (verdict != SML_VERDICT_RESEND && verdict != SML_VERDICT_RESEND_UP &&
+	    sml_lane_is_float(slot->lane_kind))
+		combine_floats(pool, buffer, step, stored, header);
+	else if (verdict != SML_VERDICT_RESEND && verdict != SML_VERDICT_RESEND_UP)
 		sml_lanes_combine(slot->op, slot->lane_kind, step, stored + 1, header + 1,
 				  slot->lanes);
 	if (verdict == SML_VERDICT_ABSORBED)

@@ -37,6 +37,8 @@ struct sml_pool_rules {
 	bool is_leaf;
 	bool rounds;		       /* takes narrow lanes that a switch rounds: rounding.h */
 	bool omits;		       /* takes packets without their lanes: SML_LANES_OMITTED */
+	bool floats;		       /* takes lanes of floats: exact.h */
+	uint16_t n_world;	       /* the job's ranks, for AVG of floats; not at a leaf */
 	struct sml_pool_parent parent; /* of a leaf */
 	uint64_t cookies[SML_MAX_CHILDREN];
 };
@@ -56,8 +58,11 @@ static inline enum sml_stream_id sml_pool_stream_of(const struct sml_pool_rules 
 static inline bool sml_pool_takes_lanes(const struct sml_pool_rules *rules,
 					const struct sml_contribution *in)
 {
-	if (in->op > SML_LANE_MAX || in->lanes > rules->lanes ||
-	    (in->omitted && in->op != SML_LANE_SUM))
+	if (in->lanes > rules->lanes || (in->omitted && in->op == SML_LANE_MAX))
+		return false;
+	if (sml_lane_is_float(in->lane_kind))
+		return rules->floats && (in->op == SML_LANE_SUM || in->op == SML_LANE_AVG);
+	if (in->op > SML_LANE_MAX)
 		return false;
 	if (in->lane_kind <= SML_LANE_INT16_PAIR)
 		return true;
@@ -226,16 +231,17 @@ SML_SLOT_INLINE void sml_pool_write_header_up(const struct sml_pool_rules *rules
  * The slots of one job, two buffers each. Buffer b of slot s has the number 2 s + b. Its result
  * (header and lanes, as sent) is at packets + number x stride; in FULL, it is what goes to the
  * parent. While the slot is FILLING, its lanes are there, or the sums that will be rounded, which
- * take more room. A slot belongs to the thread of its shard; threads share only the ticket
- * counters and waited_until_ns.
+ * take more room. Sums of floats that need even more have it at words + number x words_stride; the
+ * kernel gives no memory to pages there that no sum has needed. A slot belongs to the thread of its
+ * shard; threads share only the ticket counters and waited_until_ns.
  */
 struct sml_pool {
 	struct sml_pool_rules rules;
 	uint32_t tickets[SML_STREAMS];
 	uint64_t waited_until_ns; /* atomic: sml_waited() */
 	struct sml_slot *slots;
-	uint8_t *packets;
-	uint32_t stride;
+	uint8_t *packets, *words;
+	uint32_t stride, words_stride;
 };
 
 /* Bytes of memory (8-byte aligned) that a pool with these rules needs. */

@@ -131,6 +131,10 @@ bool sml_code_recover(const struct sml_code *code, const void *shared, uint64_t 
 		__builtin_memcpy(lanes, elements, count);
 		return true;
 	}
+	if (code->coding == SML_CODE_RAW) {
+		sml_code_encode(code, shared, first, elements, count, lanes);
+		return true;
+	}
 	if (code->rounded)
 		return recover_rounded(code, shared, first, from, count, to);
 	if (code->width == 16 && count % 2 != 0)

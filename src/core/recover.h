@@ -18,8 +18,9 @@ static inline bool sml_code_is_recoverable(const struct sml_code *code)
 
 /*
  * Write lanes that sml_code_decode() with the same arguments converts to exactly these elements.
- * Returns false if there are none, so the elements are not decoded ones. Takes 34 passes over the
- * elements, or, where the switch rounds, 34 for each shift up to the right one.
+ * Returns false if there are none, so the elements are not decoded ones. Takes one pass over bytes
+ * and raw floats, 34 over other elements, or, where the switch rounds, 34 for each shift up to the
+ * right one.
  */
 bool sml_code_recover(const struct sml_code *code, const void *shared, uint64_t first,
 		      const void *elements, uint32_t count, void *lanes);

@@ -25,11 +25,18 @@ static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct 
 {
 	struct sml_code code = sml_code_of(spec->type, spec->op, spec->wire, shape->n_ranks);
 
+	if (spec->wire == SML_WIRE_EXACT && shape->floats)
+		return sml_code_with_floats(code);
 	if (shape->only_int32)
 		return sml_code_without_halves(code);
 	if (sml_shape_rounds(shape, spec->wire == SML_WIRE_INT8 ? 8 : 16))
 		return sml_code_with_rounding(code, shape->only_full ? shape->lanes : 0);
 	return code;
+}
+
+bool sml_tensor_is_raw(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
+{
+	return code_of(spec, shape).coding == SML_CODE_RAW;
 }
 
 /* The elements of a packet that carries those of every rank. */
@@ -40,6 +47,8 @@ static uint32_t gathered_elements(const struct sml_tensor_spec *spec, const stru
 
 uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *shape)
 {
+	if (shape->floats && type != SML_FLOAT64)
+		return UINT64_MAX;
 	if (sml_gather_capacity(type, shape->lanes, shape->n_ranks) == 0)
 		return 0;
 	return SML_EXACT_BYTES / sml_element_bytes(type);
@@ -359,6 +368,13 @@ static uint32_t packet_lanes(const struct sml_tensor *tensor, enum sml_stream_id
 	return sml_lanes_round(lanes_used(tensor, stream, index), full);
 }
 
+static uint8_t float_kind_of(enum sml_type type)
+{
+	return type == SML_FLOAT32   ? SML_LANE_FLOAT32
+	       : type == SML_FLOAT16 ? SML_LANE_FLOAT16
+				     : SML_LANE_BFLOAT16;
+}
+
 void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_id stream,
 			       uint32_t index, struct sml_contribution *out)
 {
@@ -370,6 +386,8 @@ void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_
 		tensor->code.coding == SML_CODE_ORDER || tensor->code.coding == SML_CODE_PAIR;
 
 	out->op = exponents || (elements && ordered) ? SML_LANE_MAX : SML_LANE_SUM;
+	if (elements && tensor->code.coding == SML_CODE_RAW && tensor->spec.op == SML_AVG)
+		out->op = SML_LANE_AVG;
 	bool halves = elements ? tensor->code.width == 16 : exponents && !tensor->shape.only_int32;
 
 	out->lane_kind = halves ? SML_LANE_INT16_PAIR : SML_LANE_INT32;
@@ -379,6 +397,8 @@ void sml_tensor_describe_chunk(const struct sml_tensor *tensor, enum sml_stream_
 	else if (stream == SML_DATA && tensor->code.rounded)
 		out->lane_kind =
 			tensor->code.width == 8 ? SML_LANE_INT8_ROUNDED : SML_LANE_INT16_ROUNDED;
+	else if (elements && tensor->code.coding == SML_CODE_RAW)
+		out->lane_kind = float_kind_of(tensor->spec.type);
 	out->digest = sml_hash_step(tensor->digest, index << 1 | (uint32_t)stream);
 }
 

@@ -47,7 +47,7 @@ struct sml_tensor_spec {
 	enum sml_type type;
 	enum sml_op op;
 	/*
-	 * Never DEFAULT. EXACT: SUM or AVG of floats, at most sml_tensor_exact_elements()
+	 * Never DEFAULT. EXACT: SUM or AVG of floats, of at most sml_tensor_exact_elements()
 	 * elements.
 	 */
 	enum sml_wire wire;
@@ -78,6 +78,7 @@ struct sml_shape {
 	bool only_full;	 /* the switch takes no shorter packets */
 	bool only_int32; /* it takes no lanes of two int16; then no spec has the int16 wire */
 	bool rounds;	 /* it rounds sums of narrow lanes; see sml_shape_rounds() */
+	bool floats;	 /* it adds lanes of floats: exact.h */
 };
 
 /*
@@ -159,9 +160,13 @@ struct sml_tensor {
 };
 
 /*
- * Most elements of a sum on the exact wire. 0 if packets are too small for the parts of all ranks.
+ * Most elements of a sum on the exact wire: any number where the switch adds floats. Other sums are
+ * gathered: 0 if packets are too small for the parts of all ranks.
  */
 uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *shape);
+
+/* Does a switch add the call's elements as floats? */
+bool sml_tensor_is_raw(const struct sml_tensor_spec *spec, const struct sml_shape *shape);
 
 /* Bytes that sml_tensor_init() needs at `memory` (8-byte aligned). */
 size_t sml_tensor_memory_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape);

@@ -21,19 +21,35 @@ enum sml_packet_kind {
 };
 
 /* What the switch does to lanes. It knows nothing else about numbers. */
-enum sml_lane_op { SML_LANE_SUM = 0, SML_LANE_MAX = 1 };
+enum sml_lane_op {
+	SML_LANE_SUM = 0,
+	SML_LANE_MAX = 1,
+	/* Of floats alone. The switch whose results go to the ranks divides; its leaves only add.
+	 */
+	SML_LANE_AVG = 2
+};
 enum sml_lane_kind {
 	SML_LANE_INT32 = 0,
 	SML_LANE_INT16_PAIR = 1,
 	/* Two int16, or four int8, whose sums the switch rounds (rounding.h). They have no MAX. */
 	SML_LANE_INT16_ROUNDED = 2,
-	SML_LANE_INT8_ROUNDED = 3
+	SML_LANE_INT8_ROUNDED = 3,
+	/* Floats that the switch adds without an error, and rounds once (exact.h). No MAX. */
+	SML_LANE_FLOAT32 = 4,
+	SML_LANE_FLOAT16 = 5, /* two */
+	SML_LANE_BFLOAT16 = 6 /* two */
 };
+
+static inline bool sml_lane_is_float(uint8_t lane_kind)
+{
+	return lane_kind >= SML_LANE_FLOAT32 && lane_kind <= SML_LANE_BFLOAT16;
+}
 
 /*
  * A flag in lane_kind, beside the kind: all lanes are zero, and do not travel. The packet ends with
- * its header, which says how many lanes there would be. Only packets of SUM may have the flag, and
- * only where the switch takes it. A result has it if all contributions had it.
+ * its header, which says how many lanes there would be. Zeros of floats are +0. Packets of MAX do
+ * not have the flag, and others only where the switch takes it. A result has it if all
+ * contributions had it.
  */
 #define SML_LANES_OMITTED 0x80
 

@@ -292,7 +292,7 @@ size_t sml_worker_write_header(struct sml_worker *worker, uint16_t slot, void *p
 	size_t length;
 
 	sent->omitted =
-		worker->config.omits && sent->op == SML_LANE_SUM && are_zero(lanes, sent->lanes)
+		worker->config.omits && sent->op != SML_LANE_MAX && are_zero(lanes, sent->lanes)
 			? SML_LANES_OMITTED
 			: 0;
 	length = SML_HEADER_BYTES + sml_lane_bytes(sent->lanes, sent->omitted);

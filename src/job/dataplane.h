@@ -114,6 +114,8 @@ struct sml_dataplane_operations {
 	bool rounds;
 	/* Does it take packets without their lanes (SML_LANES_OMITTED)? */
 	bool omits;
+	/* Does it add lanes of floats (core/exact.h)? */
+	bool floats;
 	/* NULL if nothing is counted. */
 	void (*job_counters)(struct sml_dataplane *dataplane, uint32_t job,
 			     struct sml_job_counters *counters);

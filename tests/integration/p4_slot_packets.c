@@ -147,7 +147,7 @@ static void compare_vector(void *self, struct vector *vector)
 
 void every_vector_gets_its_verdict_and_result_in_simple_switch(void **state)
 {
-	const struct vector_steps steps = {begin_vectors, age, compare_vector};
+	const struct vector_steps steps = {begin_vectors, age, compare_vector, false};
 	struct run run = {.memory = NULL};
 
 	(void)state;

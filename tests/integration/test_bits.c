@@ -2,7 +2,8 @@
 /*
  * Reproducible sums of floats: the bits depend neither on the number of slots or threads, nor on
  * which rank has which part, nor on the form of the job or the size of its packets, nor on loss.
- * Only on narrow wires they depend on a tree's switches and on hosts, which round partial sums.
+ * Only on narrow wires, and on the exact one, they depend on a tree's switches and on hosts, which
+ * round partial sums.
  * The numbers are of such different sizes that rounding shows in every sum. Also int64 and uint8,
  * which have codings of their own.
  */
@@ -55,7 +56,7 @@ static double double_of(unsigned part, size_t i)
 struct way {
 	unsigned shift; /* rank r has part (r + shift) mod RANKS */
 	bool several;	/* many calls at once */
-	bool all_wide;	/* nothing on narrow wires */
+	bool all_wide;	/* nothing on wires where partial sums are rounded */
 };
 
 static void hash_bytes(struct rank *rank, const void *bytes, size_t n)
@@ -87,18 +88,19 @@ static void sum_doubles(struct rank *rank, double *data, size_t count, enum sml_
 		CHECK(rank, sml_wait(requests[--n]) == 0);
 }
 
-/* Types that share exponents, on wires of 32, 16 and 8 bits. */
+/* Types that share exponents, on wires of 32, 16 and 8 bits, and as they are. */
 static void sum_floats(struct rank *rank, void *data, size_t count)
 {
 	static const enum sml_type types[] = {SML_FLOAT32, SML_BFLOAT16, SML_FLOAT16, SML_FLOAT64};
 	static const size_t bytes[] = {4, 2, 2, 8};
-	static const enum sml_wire wires[] = {SML_WIRE_INT32, SML_WIRE_INT16, SML_WIRE_INT8};
+	static const enum sml_wire wires[] = {SML_WIRE_INT32, SML_WIRE_INT16, SML_WIRE_INT8,
+					      SML_WIRE_EXACT};
 	const struct way *way = rank->job->argument;
 
 	for (unsigned t = 0; t < 4; t++)
 		for (unsigned w = 0; w < (way->all_wide		    ? 1
 					  : types[t] == SML_FLOAT64 ? 2
-								    : 3);
+								    : 4);
 		     w++) {
 			struct sml_options options = SML_OPTIONS_INIT;
 

@@ -462,6 +462,110 @@ TEST(a_job_that_began_where_sums_are_rounded_does_not_resume_elsewhere)
 	sml_switch_close(second);
 }
 
+/* ---- floats as such ---- */
+
+static struct sml_switch *serve_integers(char address[64])
+{
+	static struct sml_dataplane_operations operations;
+
+	operations = sml_dataplane_udp;
+	operations.floats = false;
+	return serve_with(&operations, address);
+}
+
+static void ask_for_too_much(struct rank *rank)
+{
+	static const char *const too_many = "2049 elements are too many for the exact wire";
+	enum { COUNT = SML_EXACT_BYTES / 4 + 1, PARTS = 2 };
+	const struct sml_options options = {sizeof(options), SML_WIRE_EXACT, 0};
+	int32_t numbers[PARTS * COUNT] = {0};
+	float data[PARTS * COUNT] = {0};
+	const size_t count = COUNT;
+
+	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_AVG,
+				  &options) == -EINVAL);
+	CHECK(rank, strstr(sml_error_text(rank->context), too_many) != NULL);
+	/* The parts of all ranks count. */
+	CHECK(rank, sml_reduce_scatter(rank->context, data, data, SML_EXACT_BYTES / 4, SML_FLOAT32,
+				       SML_SUM, &options) == -EINVAL);
+	/* Nothing was sent, and these are exact on every wire. */
+	data[count - 1] = (float)rank->rank;
+	numbers[count - 1] = rank->rank;
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_MAX, &options) == 0);
+	CHECK(rank, sml_allreduce(rank->context, numbers, numbers, count, SML_INT32, SML_SUM,
+				  &options) == 0);
+	CHECK(rank, (int)data[count - 1] == rank->n - 1);
+	CHECK(rank, numbers[count - 1] == rank->n * (rank->n - 1) / 2);
+}
+
+TEST(where_only_integers_are_added_the_exact_wire_has_a_limit)
+{
+	char address[64];
+	struct sml_switch *opened = serve_integers(address);
+
+	run_job(&(struct job){.n_ranks = 2, .switch_address = address, .body = ask_for_too_much});
+	sml_switch_close(opened);
+}
+
+static void use_floats_and_lose_the_switch(struct rank *rank)
+{
+	int error = 0;
+
+	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == 0);
+	end_switch(rank);
+	for (unsigned i = 0; error == 0 && i < 10000; i++)
+		error = reduce_floats(rank, SML_WIRE_INT32);
+	CHECK(rank, error < 0);
+	CHECK(rank, strstr(sml_error_text(rank->context), "it adds only integers") != NULL);
+}
+
+static void lose_the_switch_and_use_floats(struct rank *rank)
+{
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	end_switch(rank);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == -EINVAL);
+	CHECK(rank, strstr(sml_error_text(rank->context), "adds only integers") != NULL);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+}
+
+static void move_to(struct sml_switch *(*serve_next)(char address[64]),
+		    void (*body)(struct rank *rank))
+{
+	char addresses[2][64] = {"", ""}, list[129];
+	pid_t pid = serve_in_child(serve_udp, addresses[0]);
+	struct sml_switch *second = serve_next(addresses[1]);
+
+	snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
+	run_job(&(struct job){.n_ranks = 1,
+			      .switch_address = list,
+			      .timeout_ms = 10000,
+			      .body = body,
+			      .argument = &pid});
+	sml_switch_close(second);
+}
+
+static void use_floats_at_both(struct rank *rank)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		if (i > 0)
+			end_switch(rank);
+		CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == 0);
+	}
+}
+
+TEST(a_job_that_has_sent_floats_moves_only_to_switches_that_add_them)
+{
+	move_to(serve_udp, use_floats_at_both);
+	move_to(serve_integers, use_floats_and_lose_the_switch);
+}
+
+TEST(a_job_that_has_sent_no_floats_moves_anywhere_and_sends_none)
+{
+	move_to(serve_integers, lose_the_switch_and_use_floats);
+}
+
 #define ROUNDED 5000
 
 /* Elements of each wire that is rounded, and where rank 0's sums go. */

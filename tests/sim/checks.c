@@ -58,8 +58,8 @@ static bool is_of_some_tree(const struct sim_run *run, uint32_t i, void *const *
 
 /*
  * The elements [first, first + count) of a result. Where several switches of a tree round, the bits
- * depend on the tree that has reduced the chunk. A block is in one chunk, so it is of one tree:
- * `expected` becomes what that tree gives.
+ * depend on the tree that has reduced the chunk. A block is in one chunk, so it is of one tree, and
+ * so is a float: `expected` becomes what that tree gives.
  */
 static bool is_right(const struct sim_run *run, uint32_t i, void *const *inputs, const void *got,
 		     void *expected, size_t first, size_t count)
@@ -67,13 +67,14 @@ static bool is_right(const struct sim_run *run, uint32_t i, void *const *inputs,
 	const struct sim_call *call = &run->world->calls[i];
 	const struct sml_tensor *tensor = &run->ranks[0].calls[i].tensor;
 	bool rounded = tensor->form == SML_FORM_EXPONENT && tensor->code.rounded;
+	bool raw = tensor->code.coding == SML_CODE_RAW;
 	size_t bytes = sml_element_bytes(call->type), n;
 
-	if (run->world->n_leaves == 0 || !rounded)
+	if (run->world->n_leaves == 0 || (!rounded && !raw))
 		return sim_equal(call->type, (const uint8_t *)got + first * bytes,
 				 (const uint8_t *)expected + first * bytes, count);
 	for (size_t at = first; at < first + count; at += n) {
-		n = SML_ROUNDED_BLOCK - at % SML_ROUNDED_BLOCK;
+		n = raw ? 1 : SML_ROUNDED_BLOCK - at % SML_ROUNDED_BLOCK;
 		n = n < first + count - at ? n : first + count - at;
 		if (!sim_equal(call->type, (const uint8_t *)got + at * bytes,
 			       (const uint8_t *)expected + at * bytes, n) &&

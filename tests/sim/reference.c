@@ -270,6 +270,41 @@ static void reference_gather(const struct sim_call *call, unsigned n_ranks, void
 	}
 }
 
+/* One float, at a place in bytes. Each switch rounds its sum once, and the root also divides it. */
+static void reference_raw(const struct sim_call *call, unsigned n_ranks,
+			  const struct sim_tree *tree, void *const *inputs, size_t at, void *result)
+{
+	uint32_t parts[SIM_MAX_NODES][SML_MAX_CHILDREN];
+	unsigned n[SIM_MAX_NODES] = {0};
+	uint32_t sum;
+
+	for (unsigned r = 0; r < n_ranks; r++) {
+		unsigned node = tree->node_of_rank[r];
+
+		sml_gather_encode(call->type, (const uint8_t *)inputs[r] + at, 1,
+				  &parts[node][n[node]++]);
+	}
+	for (unsigned node = tree->n_nodes - 1u; node > 0; node--) {
+		unsigned parent = tree->parent[node];
+
+		if (n[node] == 0)
+			continue;
+		sml_gather_reduce(call->type, parts[node], 1, n[node], 1, &sum);
+		sml_gather_encode(call->type, &sum, 1, &parts[parent][n[parent]++]);
+	}
+	sml_gather_reduce(call->type, parts[0], 1, n[0], call->op == SML_AVG ? n_ranks : 1, result);
+}
+
+static void reference_raws(const struct sim_world *world, const struct sim_call *call,
+			   const struct sim_tree *tree, void *const *inputs, size_t first,
+			   size_t count, uint8_t *result)
+{
+	size_t bytes = sml_element_bytes(call->type);
+
+	for (size_t i = first; i < first + count; i++)
+		reference_raw(call, world->n_ranks, tree, inputs, i * bytes, result + i * bytes);
+}
+
 /* The elements of the call's block that begins at `first`. tree: not NULL if switches round it. */
 static void reference_block_at(const struct sim_world *world, const struct sim_call *call,
 			       const struct sim_tree *tree, uint32_t first, uint32_t block,
@@ -298,8 +333,12 @@ static void reference_float_sum(const struct sim_world *world, const struct sim_
 		reference_gather(call, world->n_ranks, inputs, result);
 		return;
 	}
-	if (tensor->code.rounded)
+	if (tensor->code.rounded || tensor->code.coding == SML_CODE_RAW)
 		sim_tree_draw(world, 0, 1, &tree);
+	if (tensor->code.coding == SML_CODE_RAW) {
+		reference_raws(world, call, &tree, inputs, 0, call->count, result);
+		return;
+	}
 	for (uint32_t first = 0; first < call->count; first += block)
 		reference_block_at(world, call, tensor->code.rounded ? &tree : NULL, first, block,
 				   inputs, result);
@@ -456,9 +495,12 @@ bool sim_is_of_tree(const struct sim_world *world, const struct sim_call *call,
 {
 	size_t bytes = sml_element_bytes(call->type);
 
-	reference_block_at(world, call, tree,
-			   (uint32_t)(first / SML_ROUNDED_BLOCK) * SML_ROUNDED_BLOCK,
-			   SML_ROUNDED_BLOCK, inputs, result);
+	if (call->wire == SML_WIRE_EXACT)
+		reference_raws(world, call, tree, inputs, first, count, result);
+	else
+		reference_block_at(world, call, tree,
+				   (uint32_t)(first / SML_ROUNDED_BLOCK) * SML_ROUNDED_BLOCK,
+				   SML_ROUNDED_BLOCK, inputs, result);
 	return sim_equal(call->type, (const uint8_t *)got + first * bytes,
 			 (const uint8_t *)result + first * bytes, count);
 }

@@ -89,6 +89,8 @@ void sim_open_epoch(struct sim_run *run, uint32_t index, uint32_t head_slots, ui
 		.n_shards = (uint8_t)run->world->n_shards,
 		.rounds = run->world->rounds,
 		.omits = run->world->omits,
+		.floats = run->world->floats,
+		.n_world = (uint16_t)run->world->n_ranks,
 	};
 
 	epoch->head_slots = common.head_slots;

@@ -62,7 +62,8 @@ struct sim_call {
 	X(super_us, "packets that queue arrive in groups of so long, us")                          \
 	X(one_link, "with embedded stripes: a rank and its stripe share the rank's link")          \
 	X(rounds, "switches round sums on narrow wires")                                           \
-	X(omits, "lanes that are all zero do not travel")
+	X(omits, "lanes that are all zero do not travel")                                          \
+	X(floats, "switches add floats")
 
 struct sim_world {
 	uint64_t seed;

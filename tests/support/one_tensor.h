@@ -38,7 +38,7 @@ static inline void make_in(const struct sml_tensor_spec *spec, const struct sml_
 
 static inline void make(const struct sml_tensor_spec *spec, struct sml_sequence *sequence)
 {
-	const struct sml_shape shape = {LANES, 1, RANKS, false, false, false};
+	const struct sml_shape shape = {LANES, 1, RANKS, false, false, false, false};
 
 	make_in(spec, &shape, sequence);
 }

@@ -58,11 +58,14 @@ static void read_world(struct vector *vector, char *words)
 			rules->n_shards = (uint8_t)atoi(value);
 		else if (strcmp(word, "leaf") == 0)
 			rules->is_leaf = atoi(value) != 0;
+		else if (strcmp(word, "floats") == 0)
+			rules->floats = atoi(value) != 0;
 		else
 			stop(vector->line, word);
 	}
 	for (unsigned rank = 0; rank < rules->n_ranks; rank++)
 		rules->cookies[rank] = 0xc00c1e0000000000u + rank;
+	rules->n_world = rules->n_ranks;
 }
 
 /* A number, or two or four narrow ones. */
@@ -112,7 +115,10 @@ static uint8_t kind_of(unsigned line, const char *name)
 		     {"int16", SML_LANE_INT16_PAIR},
 		     {"rounded16", SML_LANE_INT16_ROUNDED},
 		     {"rounded8", SML_LANE_INT8_ROUNDED},
-		     {"bad", SML_LANE_INT8_ROUNDED + 1}};
+		     {"float32", SML_LANE_FLOAT32},
+		     {"float16", SML_LANE_FLOAT16},
+		     {"bfloat16", SML_LANE_BFLOAT16},
+		     {"bad", SML_LANE_BFLOAT16 + 1}};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (strcmp(name, kinds[i].name) == 0)
@@ -158,7 +164,8 @@ static void read_field(struct vector *vector, char *name, char *value, uint32_t 
 	} else if (strcmp(name, "cookie") == 0 || strcmp(name, "tag") == 0) {
 		header->key_be ^= 1;
 	} else if (strcmp(name, "op") == 0) {
-		header->op = strcmp(value, "bad") == 0	 ? SML_LANE_MAX + 1
+		header->op = strcmp(value, "bad") == 0	 ? SML_LANE_AVG + 1
+			     : strcmp(value, "avg") == 0 ? SML_LANE_AVG
 			     : strcmp(value, "max") == 0 ? SML_LANE_MAX
 							 : SML_LANE_SUM;
 	} else if (strcmp(name, "kind") == 0) {
@@ -344,8 +351,11 @@ void vectors_run(const struct vector_steps *steps, void *self)
 		read_next(file, &rules, &line, &vector);
 		if (vector.kind == VECTOR_END)
 			break;
-		if (vector.kind == VECTOR_WORLD) {
+		if (vector.kind == VECTOR_WORLD)
 			rules = vector.rules;
+		if (rules.floats && !steps->floats)
+			continue;
+		if (vector.kind == VECTOR_WORLD) {
 			steps->begin_world(self, &vector);
 		} else if (vector.kind == VECTOR_AGE) {
 			steps->age(self, &vector);

@@ -50,6 +50,7 @@ struct vector_steps {
 	void (*begin_world)(void *self, struct vector *vector);
 	void (*age)(void *self, const struct vector *vector);
 	void (*send)(void *self, struct vector *vector);
+	bool floats; /* the switch adds floats; otherwise, worlds with them are left out */
 };
 
 /*

@@ -164,7 +164,7 @@ TEST(digests_are_equal_where_calls_are)
 TEST(counts_beyond_32_bits_are_told_apart)
 {
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 1000);
-	const struct sml_shape shape = {2208, 0, 1, false, false, false};
+	const struct sml_shape shape = {2208, 0, 1, false, false, false, false};
 	struct sml_contribution out[2];
 	struct sml_sequence sequence;
 

@@ -27,7 +27,7 @@ TEST(lanes_are_rounded_to_a_power_of_two_at_most_a_packet)
 TEST(where_only_full_packets_are_taken_every_chunk_has_all_lanes)
 {
 	static const uint64_t counts[] = {0, 1, LANES, LANES + 1, 10 * LANES + 1};
-	const struct sml_shape shape = {LANES, 1, RANKS, true, false, false};
+	const struct sml_shape shape = {LANES, 1, RANKS, true, false, false, false};
 	static const int32_t elements[10 * LANES + 1] = {7};
 	uint32_t lanes[LANES], zeros[LANES] = {0};
 	struct sml_sequence sequence = {0};
@@ -58,7 +58,7 @@ TEST(where_only_full_packets_are_taken_every_chunk_has_all_lanes)
 TEST(where_only_int32_is_added_narrow_integers_take_whole_lanes)
 {
 	static const enum sml_type types[] = {SML_UINT8, SML_INT8, SML_INT16, SML_BOOL};
-	const struct sml_shape shape = {LANES, 1, RANKS, true, true, false};
+	const struct sml_shape shape = {LANES, 1, RANKS, true, true, false, false};
 	_Alignas(2) uint8_t elements[2 * LANES + 2], sums[2 * LANES + 2];
 	uint32_t lanes[LANES];
 

@@ -11,7 +11,7 @@
 static void make_floats(enum sml_type type, enum sml_wire wire, bool only_full, void *elements,
 			uint32_t count)
 {
-	const struct sml_shape shape = {352, 1, RANKS, only_full, false, !only_full};
+	const struct sml_shape shape = {352, 1, RANKS, only_full, false, !only_full, false};
 	struct sml_tensor_spec spec = spec_of(type, SML_SUM, count);
 	struct sml_sequence sequence = {0};
 

@@ -69,7 +69,7 @@ static void receive(void *self, struct vector *vector)
 
 TEST(every_vector_gets_its_verdict_and_result)
 {
-	const struct vector_steps steps = {begin_world, age, receive};
+	const struct vector_steps steps = {begin_world, age, receive, true};
 	struct run run = {.memory = NULL};
 
 	vectors_run(&steps, &run);

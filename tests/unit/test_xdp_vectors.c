@@ -129,7 +129,7 @@ static void receive(void *self, struct vector *vector)
 
 TEST(every_vector_gets_its_verdict_and_result_in_the_kernel)
 {
-	const struct vector_steps steps = {begin_world, age, receive};
+	const struct vector_steps steps = {begin_world, age, receive, false};
 	struct run run = {.n = 0};
 
 	vectors_run(&steps, &run);

@@ -63,8 +63,8 @@ def allreduce(tree: Any, op: str = "sum", wire: str | None = None, job: Job | No
 
     Args:
         op: "sum", "avg", "max" or "min".
-        wire: "int32", "int16" or "int8", what floats become on the wire; "exact": for at most
-            8 KiB of floats; None: the job's.
+        wire: "int32", "int16" or "int8", what floats become on the wire; "exact": the exact
+            sum, rounded once; None: the job's.
 
     Raises:
         TypeError, ValueError; what Job.allreduce() raises comes as JAX's own error

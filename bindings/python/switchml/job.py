@@ -61,8 +61,8 @@ class Job:
         master_address, master_port: where ranks find an embedded switch.
         timeout: seconds, for every call; 0.001 to 2147483.
         heartbeat: seconds of silence after which a peer counts as dead; 0.1 to 60.
-        wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums of up to
-            8 KiB are exact, and longer ones travel as int32.
+        wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums are
+            exact, and rounded once (docs/numbers.md).
         slots, threads, mtu, interface, spin, faults, flight_recorder, trace, metrics_file,
             host_group: as in switchml.h.
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
@@ -238,8 +238,8 @@ class Job:
                 bool, of any shape, the same on all ranks; contiguous, in this host's memory.
             out: the array for the result; may be `array` itself. None: a new array.
             op: "sum", "avg", "max" or "min".
-            wire: "int32", "int16" or "int8"; "exact": for at most 8 KiB of floats; None: the
-                job's.
+            wire: "int32", "int16" or "int8"; "exact": the exact sum, rounded once; None:
+                the job's.
 
         Returns:
             out.

@@ -62,8 +62,8 @@ def allreduce(
 
     Args:
         op: "sum", "avg", "max" or "min".
-        wire: "int32", "int16" or "int8", what floats become on the wire; "exact": for at most
-            8 KiB of floats; None: the job's.
+        wire: "int32", "int16" or "int8", what floats become on the wire; "exact": the exact
+            sum, rounded once; None: the job's.
 
     Raises:
         TypeError, ValueError, and eagerly whatever Job.allreduce() raises; within a

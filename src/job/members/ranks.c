@@ -48,6 +48,7 @@ const struct sml_dataplane_operations sml_dataplane_ranks = {
 	.ranks_have_slots = true,
 	.rounds = true,
 	.omits = true,
+	.floats = true,
 	.open = ranks_open,
 	.close = ranks_close,
 	.add_job = ranks_add_job,

@@ -39,7 +39,8 @@ struct sml_remote {
 	char at[SML_NAME_BYTES]; /* the name of the switch that it is connected to */
 	/* The least on its way here, as its leaf said with its Join. */
 	uint32_t slots, lanes;
-	uint64_t home; /* equal: connected to the same switch */
+	uint64_t home;	    /* equal: connected to the same switch */
+	bool only_integers; /* a leaf on the way adds no lanes of floats */
 };
 
 static inline struct sml_remote *sml_remote_of(const struct sml_peer *peer)

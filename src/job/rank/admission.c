@@ -183,6 +183,7 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 		.only_int32 = in->only_int32,
 		.rounds = in->rounds,
 		.omits = in->omits,
+		.floats = in->floats,
 		.single_packets = in->single_packets,
 	};
 	snprintf(admission->dataplane, sizeof(admission->dataplane), "%s", in->dataplane);

@@ -159,6 +159,7 @@ static void describe_rules(const struct sml_job *job, SmlControl__Admitted *admi
 	admitted->shards = rules->n_shards;
 	admitted->rounds = rules->rounds;
 	admitted->omits = rules->omits;
+	admitted->floats = rules->floats;
 }
 
 /* What this switch can do, and what it wants of the ranks. */
@@ -257,6 +258,20 @@ static bool is_too_narrow(struct sml_job *job)
 	return sml_job_fail(job, SML_ERROR_REFUSED, text);
 }
 
+/* This switch, and the leaves of all ranks. */
+static bool all_add_floats(const struct sml_job *job)
+{
+	bool floats = job->jobs->operations->floats && !sml_jobs_only_int32(job->jobs);
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const struct sml_peer *peer = job->members[rank].peer;
+
+		if (sml_peer_via(peer) != NULL)
+			floats &= !sml_remote_of(peer)->only_integers;
+	}
+	return floats;
+}
+
 /* 0, or a negative errno; then the job is unchanged. */
 static int add_to_dataplane(struct sml_job *job)
 {
@@ -291,6 +306,8 @@ static bool set_rules(struct sml_job *job, uint32_t epoch)
 	rules->lanes = (uint16_t)least_lanes(job);
 	rules->rounds = sml_jobs_round(jobs);
 	rules->omits = jobs->operations->omits;
+	rules->floats = all_add_floats(job);
+	rules->n_world = (uint16_t)job->n_ranks;
 	if (!sml_job_form_children(job, text, sizeof(text))) {
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return false;

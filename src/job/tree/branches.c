@@ -179,6 +179,7 @@ static struct sml_remote *open_relayed(struct sml_branch *branch, const SmlContr
 	remote->slots = in->slots;
 	remote->lanes = in->lanes;
 	remote->home = in->home;
+	remote->only_integers = in->only_integers;
 	if (branch->ranks.n == 0)
 		branch->hurries_ns = branch->jobs->now_ns;
 	sml_text_copy(remote->at, sizeof(remote->at), in->leaf);

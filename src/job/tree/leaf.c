@@ -59,8 +59,10 @@ static void describe_way(const struct sml_jobs *jobs, const struct sml_peer *pee
 	relay->lanes = most != 0 ? sml_least(most, jobs->leaf.lanes) : jobs->leaf.lanes;
 	relay->leaf = (char *)(uintptr_t)jobs->config.name;
 	relay->home = jobs->leaf.home;
+	relay->only_integers = !jobs->operations->floats;
 	if (peer->via == NULL)
 		return;
+	relay->only_integers |= sml_remote_of(peer)->only_integers;
 	relay->slots = sml_least(relay->slots, sml_remote_slots(sml_remote_of(peer)));
 	relay->lanes = sml_least(relay->lanes, sml_remote_of(peer)->lanes);
 	relay->leaf = sml_remote_of(peer)->at;

@@ -311,6 +311,8 @@ static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Lea
 		.rounds = jobs->operations->rounds,
 		/* Its sum may be without lanes, too. */
 		.omits = in->omits && jobs->operations->omits,
+		/* Only if all leaves do: the parent has asked (Relay.only_integers). */
+		.floats = in->floats && jobs->operations->floats,
 		.parent = {.cookie = in->cookie,
 			   .tag = in->tag,
 			   .job = in->job_number,

@@ -65,6 +65,7 @@ static bool send_job(const struct sml_job *job, unsigned number)
 	out.cookie = rules->cookies[number];
 	out.tag = rules->tag;
 	out.omits = rules->omits;
+	out.floats = rules->floats;
 	out.data_port = job->jobs->config.data_port;
 	list_ranks(job, child, lists, &out);
 	(void)sml_branch_send(child->branch, sml_envelope(LEAF_JOB, leaf_job, &out));

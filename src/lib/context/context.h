@@ -69,6 +69,9 @@ struct sml_context {
 	/* Submission: the order of calls. */
 	pthread_mutex_t submit_lock;
 	struct sml_sequence sequence;
+	bool sent_floats;   /* a call of this job has sent floats as such */
+	bool only_integers; /* the job has moved to a switch that adds none:
+			       sml_submit_give_up_floats() */
 	struct sml_history history;
 	struct sml_requests requests;
 	struct sml_usage usage;

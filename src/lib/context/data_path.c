@@ -10,6 +10,7 @@
 #include "lib/context/hosts.h"
 #include "lib/context/hosts_meet.h"
 #include "lib/context/probe.h"
+#include "lib/context/submit.h"
 #include "lib/progress/progress.h"
 
 /* What the kernel charges a buffer for a packet, in addition to the packet. */
@@ -145,7 +146,7 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
  */
 static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 {
-	const struct sml_context *context = stripe->context;
+	struct sml_context *context = stripe->context;
 
 	if (context->shape.lanes == 0)
 		return 0; /* the job begins */
@@ -177,6 +178,12 @@ static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 			"it does not round sums of narrow lanes, and the job has begun "
 			"at switches that do: list only switches of one kind in "
 			"SWITCHML_SWITCH");
+	if (!stripe->admission.floats && context->shape.floats &&
+	    !sml_submit_give_up_floats(context))
+		return sml_error_set(SML_ERROR_PROTOCOL,
+				     "it adds only integers, and the job has begun at switches "
+				     "that also add floats: list only switches of one kind in "
+				     "SWITCHML_SWITCH");
 	return 0;
 }
 
@@ -374,19 +381,20 @@ static int check_shards(const struct sml_context *context)
 /*
  * Each switch has told all ranks the same numbers, so all ranks agree on the minimum, and on
  * whether some switch takes only packets of its own lane count, or only int32 lanes, and whether
- * all of them round: they must not mix rules.
+ * all of them round, and add floats: they must not mix rules.
  */
 static int agree_on_lanes(struct sml_context *context)
 {
 	struct sml_shape *shape = &context->shape;
 
-	shape->rounds = true;
+	shape->rounds = shape->floats = true;
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		if (context->stripes[i].lanes < shape->lanes)
 			shape->lanes = context->stripes[i].lanes;
 		shape->only_full |= context->stripes[i].admission.full_packets;
 		shape->only_int32 |= context->stripes[i].admission.only_int32;
 		shape->rounds &= context->stripes[i].admission.rounds;
+		shape->floats &= context->stripes[i].admission.floats;
 	}
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].admission.full_packets &&
@@ -406,6 +414,7 @@ int sml_data_path_open(struct sml_context *context)
 	unsigned n_threads = context->stripes[0].admission.shards;
 	int error = check_shards(context);
 
+	context->sent_floats = context->only_integers = false;
 	context->shape = (struct sml_shape){
 		.lanes = SML_MAX_LANES,
 		.rank = context->settings.rank,

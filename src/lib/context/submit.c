@@ -37,18 +37,41 @@ static int reserve_chunks(struct sml_context *context, const struct sml_order *o
 	return 0;
 }
 
+bool sml_submit_give_up_floats(struct sml_context *context)
+{
+	bool given_up;
+
+	pthread_mutex_lock(&context->submit_lock);
+	if (!context->sent_floats && context->settings.wire != SML_WIRE_EXACT)
+		context->only_integers = true;
+	given_up = context->only_integers;
+	pthread_mutex_unlock(&context->submit_lock);
+	return given_up;
+}
+
+static int refuse_floats(struct sml_context *context)
+{
+	return sml_context_refuse(context, -EINVAL,
+				  "this job has moved to a switch that adds only integers: ask for "
+				  "no wire, or for int32, and list only switches of one kind in "
+				  "SWITCHML_SWITCH");
+}
+
 /* Give the tensor its place in the streams, and give it to every thread, in the order of calls. */
 static int enqueue(struct sml_context *context, struct sml_order *order,
 		   struct sml_request *request)
 {
+	bool raw = sml_tensor_is_raw(&order->spec, &context->shape), refused;
 	int error;
 
 	pthread_mutex_lock(&context->submit_lock);
 	error = sml_context_check(context);
-	if (error) {
+	refused = raw && context->only_integers;
+	if (error || refused) {
 		pthread_mutex_unlock(&context->submit_lock);
-		return error;
+		return error ? error : refuse_floats(context);
 	}
+	context->sent_floats |= raw;
 	sml_tensor_init(&request->tensor, &order->spec, &context->shape, &context->sequence,
 			request->memory);
 	request->tensor.owner = request;

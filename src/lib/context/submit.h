@@ -20,4 +20,10 @@ struct sml_order {
 int sml_submit(struct sml_context *context, struct sml_order *order,
 	       struct sml_request **submitted);
 
+/*
+ * The job moves to a switch that adds only integers. Returns false if it cannot, because it has
+ * sent floats, or its context's wire is exact. Otherwise, calls of floats are refused from then on.
+ */
+bool sml_submit_give_up_floats(struct sml_context *context);
+
 #endif

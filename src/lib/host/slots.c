@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "core/exact.h"
+
 /* As uses are stored: 0 means none. */
 static uint32_t counted(uint32_t use)
 {
@@ -133,6 +135,17 @@ static enum sml_lane_step step_of(unsigned rank, unsigned n_ranks)
 	return rank == 0 ? SML_LANES_FIRST : rank + 1 < n_ranks ? SML_LANES_NEXT : SML_LANES_LAST;
 }
 
+/* Where the sum goes up to a switch, that divides it. */
+static void add_floats(const struct sml_host *host, const struct sml_contribution *in, void *result)
+{
+	const struct sml_host_memory *memory = &host->memory;
+	bool divides = in->op == SML_LANE_AVG && !memory->terms.goes_up;
+
+	sml_exact_reduce(in->lane_kind, divides ? memory->terms.n_ranks : 1,
+			 note_of(host, in->slot, in->use, 0) + 1, memory->row_stride,
+			 memory->terms.n_ranks, in->lanes, result);
+}
+
 /* Trusts only what this rank has sent: all rows have room for a full row's lanes. */
 static void add_rows(const struct sml_host *host, const struct sml_contribution *in)
 {
@@ -142,6 +155,10 @@ static void add_rows(const struct sml_host *host, const struct sml_contribution 
 	int32_t sums[SML_ROUNDED_BLOCKS_MAX * SML_ROUNDED_BLOCK];
 
 	sml_assert(in->lanes <= host->memory.terms.lanes);
+	if (sml_lane_is_float(in->lane_kind)) {
+		add_floats(host, in, result);
+		return;
+	}
 	if (sml_lane_is_rounded(in->lane_kind))
 		stored = sums;
 	for (unsigned rank = 0; rank < n_ranks; rank++)

@@ -412,6 +412,7 @@ const struct sml_dataplane_operations sml_dataplane_udp = {
 	.name = "udp",
 	.rounds = true,
 	.omits = true,
+	.floats = true,
 	.open = udp_open,
 	.close = udp_close,
 	.describe = udp_describe,

@@ -15,8 +15,8 @@ class Options:
     A value of None comes from the environment (docs/environment.md).
 
     Args:
-        wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums of up to
-            8 KiB are exact, and longer ones travel as int32.
+        wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums are
+            exact, and rounded once (docs/numbers.md).
         switch: as SWITCHML_SWITCH; nothing set: the ranks add, those of a host in memory that
             they share; "embedded": every rank has a part of the switch.
         master_address, master_port: where rank 0 listens then; None: any free port.

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "core/exact.h"
+
+#include "core/element.h"
+#include "core/modes.h"
+#include "core/multiversion.h"
+
+#define PORTION	 SML_EXACT_PORTION
+#define NOINLINE __attribute__((noinline))
+
+/* An element whose sum is in its words. No sum of elements has this NaN. */
+#define IS_LONG 0x7ff8000000000001u
+
+typedef double __attribute__((may_alias)) sum_t;
+
+SML_INLINE uint64_t bits_of(double value)
+{
+	uint64_t bits;
+
+	__builtin_memcpy(&bits, &value, sizeof(bits));
+	return bits;
+}
+
+SML_INLINE double double_of(uint64_t bits)
+{
+	double value;
+
+	__builtin_memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+static enum sml_type type_of(uint8_t lane_kind)
+{
+	return lane_kind == SML_LANE_FLOAT32   ? SML_FLOAT32
+	       : lane_kind == SML_LANE_FLOAT16 ? SML_FLOAT16
+					       : SML_BFLOAT16;
+}
+
+SML_INLINE size_t bytes_of(uint8_t lane_kind)
+{
+	return lane_kind == SML_LANE_FLOAT32 ? 4 : 2;
+}
+
+/* ---- one portion: kind is a constant in each loop ---- */
+
+/* As float32, which is exact. Loops with one step each are those that compilers vectorize. */
+SML_INLINE void load_halves(uint8_t kind, const void *lanes, uint32_t *values)
+{
+	for (size_t i = 0; i < PORTION; i++)
+		values[i] = sml_be16(((const sml_any_u16 *)lanes)[i]);
+	for (size_t i = 0; kind == SML_LANE_FLOAT16 && i < PORTION; i++)
+		values[i] = sml_float16_widen(values[i]);
+	for (size_t i = 0; kind == SML_LANE_BFLOAT16 && i < PORTION; i++)
+		values[i] <<= 16;
+}
+
+/* The elements of a portion: float32 in lanes, or halves that are float32 already. */
+struct elements {
+	const sml_any_u32 *lanes;
+	uint32_t widened[PORTION];
+};
+
+SML_INLINE double element(uint8_t kind, const struct elements *elements, size_t i)
+{
+	return (double)sml_float_of(kind == SML_LANE_FLOAT32 ? sml_be32(elements->lanes[i])
+							     : elements->widened[i]);
+}
+
+/*
+ * Returns 0 if all sums are exact: then subtracting either summand leaves the other one. If one is
+ * not exact, the difference to the larger summand shows it, because that is exact itself. An
+ * infinity or NaN shows, too.
+ */
+SML_INLINE uint64_t add(uint8_t kind, const struct elements *elements, const sum_t *sums,
+			double *out)
+{
+	uint64_t wrong = 0;
+
+	for (size_t i = 0; i < PORTION; i++) {
+		double before = sums[i], value = element(kind, elements, i);
+		double sum = before + value;
+
+		out[i] = sum;
+		wrong |= bits_of(sum - before - value) | bits_of(sum - value - before);
+	}
+	return wrong & SML_FLOAT64_REST;
+}
+
+/* The first lanes: -0 changes none of them, and +0 only -0. */
+SML_INLINE void begin(uint8_t kind, const struct elements *elements, double zero, double *out)
+{
+	for (size_t i = 0; i < PORTION; i++)
+		out[i] = element(kind, elements, i) + zero;
+}
+
+/*
+ * Round to a half type, ties to even, as sml_float16_narrow() does it for a float32: ulp is
+ * 2^(e - fraction_bits), where e is at least `lowest`. Magnitudes from 2^highest on are infinite.
+ */
+SML_INLINE void narrow(int fraction_bits, int lowest, int highest, const double *sums,
+		       uint64_t *halves)
+{
+	const int64_t most = (int64_t)(1023 + highest) << 52;
+	const int64_t least = (int64_t)(1023 + lowest) << 52;
+	const int drop = 52 - fraction_bits;
+
+	for (size_t i = 0; i < PORTION; i++) {
+		int64_t bits = (int64_t)bits_of(sums[i]), rest = bits & (int64_t)SML_FLOAT64_REST;
+		int64_t exponent, large, ulps;
+
+		rest = rest < most ? rest : most;
+		exponent = rest & (int64_t)SML_FLOAT64_INFINITY;
+		exponent = exponent > least ? exponent : least;
+		large = exponent + ((int64_t)drop << 52);
+		ulps = (int64_t)bits_of(double_of((uint64_t)rest) + double_of((uint64_t)large)) -
+		       large;
+		halves[i] = (uint64_t)(exponent - least) >> drop;
+		halves[i] += (uint64_t)ulps | (uint64_t)bits >> 63 << 15;
+	}
+}
+
+SML_INLINE void store_halves(const double *sums, const uint64_t *halves, uint16_t nan, void *lanes)
+{
+	for (size_t i = 0; i < PORTION; i++) {
+		uint64_t rest = bits_of(sums[i]) & SML_FLOAT64_REST;
+		uint64_t half = rest > SML_FLOAT64_INFINITY ? nan : halves[i];
+
+		((sml_any_u16 *)lanes)[i] = sml_be16((uint16_t)half);
+	}
+}
+
+SML_INLINE void store(uint8_t kind, const double *sums, void *lanes)
+{
+	uint64_t halves[PORTION];
+
+	if (kind == SML_LANE_FLOAT16) {
+		narrow(10, -14, 16, sums, halves);
+		store_halves(sums, halves, 0x7e00, lanes);
+	} else if (kind == SML_LANE_BFLOAT16) {
+		narrow(7, -126, 128, sums, halves);
+		store_halves(sums, halves, 0x7fc0, lanes);
+	} else {
+		for (size_t i = 0; i < PORTION; i++) {
+			uint32_t bits = sml_bits_of((float)sums[i]);
+			uint32_t is_nan = (bits & SML_FLOAT32_REST) > SML_FLOAT32_INFINITY;
+
+			((sml_any_u32 *)lanes)[i] =
+				sml_be32(sml_select(is_nan, SML_FLOAT32_NAN, bits));
+		}
+	}
+}
+
+/*
+ * A quotient of 53 bits that is half-way between two elements is exact: multiplied by the divisor,
+ * it still has fewer bits than the sum, so if it differed from the sum, it would by more than the
+ * quotient's rounding explains. So rounding twice is rounding once.
+ */
+SML_INLINE void round_sums(uint8_t kind, double divisor, const double *sums, void *lanes)
+{
+	double quotients[PORTION];
+
+	if (divisor == 1) {
+		store(kind, sums, lanes);
+		return;
+	}
+	for (size_t i = 0; i < PORTION; i++)
+		quotients[i] = sums[i] / divisor;
+	store(kind, quotients, lanes);
+}
+
+/* ---- sums that a double does not hold ---- */
+
+static void add_to_words(const struct sml_format *format, uint32_t *words, double value)
+{
+	struct sml_sum sum;
+
+	sml_sum_clear(&sum);
+	sml_sum_load(&sum, words);
+	sml_sum_add_double(&sum, format, value);
+	sml_sum_store(&sum, words);
+}
+
+/* A double holds the sum of both, or it is not finite. */
+static bool fits(double before, double value, double sum)
+{
+	return (sum - before == value && sum - value == before) ||
+	       (bits_of(sum) & SML_FLOAT64_REST) >= SML_FLOAT64_INFINITY;
+}
+
+static double add_slowly_one(const struct sml_format *format, double before, uint32_t *words,
+			     double value)
+{
+	double sum = before + value;
+
+	if (bits_of(before) != IS_LONG) {
+		if (fits(before, value, sum))
+			return sum;
+		__builtin_memset(words, 0, sizeof(*words) * SML_SUM_WORDS);
+		add_to_words(format, words, before);
+	} else if ((bits_of(value) & SML_FLOAT64_REST) >= SML_FLOAT64_INFINITY) {
+		return value;
+	}
+	add_to_words(format, words, value);
+	return double_of(IS_LONG);
+}
+
+NOINLINE static void add_slowly(uint8_t kind, const struct elements *elements, const sum_t *sums,
+				uint32_t *words, double *out)
+{
+	const struct sml_format format = sml_format_of(type_of(kind));
+
+	for (size_t i = 0; i < PORTION; i++)
+		out[i] = add_slowly_one(&format, sums[i], words + SML_SUM_WORDS * i,
+					element(kind, elements, i));
+}
+
+static uint64_t round_words(const struct sml_format *format, unsigned divisor,
+			    const uint32_t *words)
+{
+	struct sml_sum sum;
+
+	sml_sum_clear(&sum);
+	sml_sum_load(&sum, words);
+	return sml_sum_round(&sum, format, divisor);
+}
+
+/* The others have been rounded. */
+NOINLINE static void round_slowly(uint8_t kind, unsigned divisor, const double *sums,
+				  const uint32_t *words, void *lanes)
+{
+	const struct sml_format format = sml_format_of(type_of(kind));
+
+	for (size_t i = 0; i < PORTION; i++) {
+		uint64_t bits;
+
+		if (bits_of(sums[i]) != IS_LONG)
+			continue;
+		bits = round_words(&format, divisor, words + SML_SUM_WORDS * i);
+		if (kind == SML_LANE_FLOAT32)
+			((sml_any_u32 *)lanes)[i] = sml_be32((uint32_t)bits);
+		else
+			((sml_any_u16 *)lanes)[i] = sml_be16((uint16_t)bits);
+	}
+}
+
+/* ---- one packet ---- */
+
+/* The last portion of a packet may have fewer elements: zeros are behind them. */
+struct portion {
+	uint8_t lanes[4 * PORTION] __attribute__((aligned(64)));
+};
+
+/* bytes: of the portion's lanes, at least. Results replace sums that have been read. */
+SML_INLINE void finish(uint8_t kind, unsigned divisor, const double *sums, const uint32_t *words,
+		       bool slow, void *result, size_t bytes)
+{
+	const size_t full = PORTION * bytes_of(kind);
+	struct portion copy;
+	void *lanes = bytes < full ? (void *)&copy : result;
+
+	round_sums(kind, divisor, sums, lanes);
+	if (slow)
+		round_slowly(kind, divisor, sums, words, lanes);
+	if (lanes != result)
+		__builtin_memcpy(result, lanes, bytes);
+}
+
+/* Zeros if lanes is NULL, and after the last element of a packet. */
+SML_INLINE void load(uint8_t kind, const uint8_t *lanes, size_t bytes, struct portion *copy,
+		     struct elements *elements)
+{
+	if (lanes == NULL || bytes < PORTION * bytes_of(kind)) {
+		__builtin_memset(copy, 0, sizeof(*copy));
+		if (lanes != NULL)
+			__builtin_memcpy(copy, lanes, bytes);
+		lanes = copy->lanes;
+	}
+	elements->lanes = (const void *)lanes;
+	if (kind != SML_LANE_FLOAT32)
+		load_halves(kind, lanes, elements->widened);
+}
+
+SML_INLINE void combine(uint8_t kind, enum sml_lane_step step, unsigned divisor,
+			const struct sml_exact_sums *place, const uint8_t *arrived, size_t bytes)
+{
+	const size_t full = PORTION * bytes_of(kind);
+	uint32_t *words = place->words;
+	uint8_t *result = place->doubles;
+	sum_t *sums = place->doubles;
+
+	for (size_t at = 0; at < bytes; at += full) {
+		size_t left = bytes - at < full ? bytes - at : full;
+		struct elements elements;
+		struct portion copy;
+		double out[PORTION];
+		bool slow = false;
+
+		load(kind, arrived == NULL ? NULL : arrived + at, left, &copy, &elements);
+		if (step == SML_LANES_FIRST || step == SML_LANES_ONLY)
+			begin(kind, &elements, place->after_zeros ? 0.0 : -0.0, out);
+		else
+			slow = add(kind, &elements, sums, out) != 0;
+		if (slow)
+			add_slowly(kind, &elements, sums, words, out);
+		if (step == SML_LANES_FIRST || step == SML_LANES_NEXT)
+			__builtin_memcpy(sums, out, sizeof(out));
+		else
+			finish(kind, divisor, out, words, slow, result + at, left);
+		sums += PORTION;
+		words += SML_SUM_WORDS * PORTION;
+	}
+}
+
+/* Rows by portions, whose sums stay in the first-level cache. */
+SML_INLINE void reduce(uint8_t kind, unsigned divisor, const uint8_t *rows, size_t stride,
+		       unsigned n_rows, size_t bytes, uint8_t *result)
+{
+	const size_t full = PORTION * bytes_of(kind);
+
+	for (size_t at = 0; at < bytes; at += full) {
+		size_t left = bytes - at < full ? bytes - at : full;
+		uint32_t words[PORTION * SML_SUM_WORDS];
+		struct elements elements;
+		double sums[2][PORTION];
+		struct portion copy;
+		bool slow = false;
+
+		load(kind, rows + at, left, &copy, &elements);
+		begin(kind, &elements, -0.0, sums[0]);
+		for (unsigned row = 1; row < n_rows; row++) {
+			const double *before = sums[(row - 1) & 1];
+
+			load(kind, rows + row * stride + at, left, &copy, &elements);
+			if (add(kind, &elements, before, sums[row & 1]) != 0) {
+				add_slowly(kind, &elements, before, words, sums[row & 1]);
+				slow = true;
+			}
+		}
+		finish(kind, divisor, sums[(n_rows - 1) & 1], words, slow, result + at, left);
+	}
+}
+
+#define DEFINE_FOR_KIND(name, kind)                                                                \
+	NOINLINE SML_MULTIVERSION static void combine_##name(                                      \
+		enum sml_lane_step step, unsigned divisor, const struct sml_exact_sums *place,     \
+		const uint8_t *arrived, size_t bytes)                                              \
+	{                                                                                          \
+		if (step == SML_LANES_FIRST)                                                       \
+			combine(kind, SML_LANES_FIRST, divisor, place, arrived, bytes);            \
+		else if (step == SML_LANES_NEXT)                                                   \
+			combine(kind, SML_LANES_NEXT, divisor, place, arrived, bytes);             \
+		else if (step == SML_LANES_LAST)                                                   \
+			combine(kind, SML_LANES_LAST, divisor, place, arrived, bytes);             \
+		else                                                                               \
+			combine(kind, SML_LANES_ONLY, divisor, place, arrived, bytes);             \
+	}                                                                                          \
+	NOINLINE SML_MULTIVERSION static void reduce_##name(unsigned divisor, const uint8_t *rows, \
+							    size_t stride, unsigned n_rows,        \
+							    size_t bytes, uint8_t *result)         \
+	{                                                                                          \
+		reduce(kind, divisor, rows, stride, n_rows, bytes, result);                        \
+	}
+
+DEFINE_FOR_KIND(float32, SML_LANE_FLOAT32)
+DEFINE_FOR_KIND(float16, SML_LANE_FLOAT16)
+DEFINE_FOR_KIND(bfloat16, SML_LANE_BFLOAT16)
+
+void sml_exact_combine(uint8_t lane_kind, enum sml_lane_step step, unsigned divisor,
+		       struct sml_exact_sums sums, const void *arrived, uint32_t n)
+{
+	uint64_t modes = sml_modes_enter();
+
+	if (lane_kind == SML_LANE_FLOAT32)
+		combine_float32(step, divisor, &sums, arrived, 4 * (size_t)n);
+	else if (lane_kind == SML_LANE_FLOAT16)
+		combine_float16(step, divisor, &sums, arrived, 4 * (size_t)n);
+	else
+		combine_bfloat16(step, divisor, &sums, arrived, 4 * (size_t)n);
+	sml_modes_leave(modes);
+}
+
+void sml_exact_reduce(uint8_t lane_kind, unsigned divisor, const void *rows, size_t stride,
+		      unsigned n_rows, uint32_t n, void *result)
+{
+	uint64_t modes = sml_modes_enter();
+
+	if (lane_kind == SML_LANE_FLOAT32)
+		reduce_float32(divisor, rows, stride, n_rows, 4 * (size_t)n, result);
+	else if (lane_kind == SML_LANE_FLOAT16)
+		reduce_float16(divisor, rows, stride, n_rows, 4 * (size_t)n, result);
+	else
+		reduce_bfloat16(divisor, rows, stride, n_rows, 4 * (size_t)n, result);
+	sml_modes_leave(modes);
+}
