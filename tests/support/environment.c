@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-const char *const environment_names[ENVIRONMENT_NAMES] = {
+const char *const environment_names[] = {
 	"SWITCHML_SWITCH",
 	"SWITCHML_JOB",
 	"SWITCHML_RANK",
@@ -59,6 +59,8 @@ const char *const environment_names[ENVIRONMENT_NAMES] = {
 	"SWITCHML_MIN_RANKS",
 	"SWITCHML_MAX_RANKS",
 };
+_Static_assert(sizeof(environment_names) / sizeof(environment_names[0]) == ENVIRONMENT_NAMES,
+	       "environment.h says how many there are");
 
 void set_environment(const struct variable variables[MAX_VARIABLES])
 {

@@ -3,9 +3,9 @@
 #ifndef SML_TESTS_ENVIRONMENT_H
 #define SML_TESTS_ENVIRONMENT_H
 
-#define ENVIRONMENT_NAMES 53u
+#define ENVIRONMENT_NAMES 52u
 
-extern const char *const environment_names[ENVIRONMENT_NAMES];
+extern const char *const environment_names[];
 
 /* The environment of one case. Further entries are unset. */
 #define MAX_VARIABLES 6
