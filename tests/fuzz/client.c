@@ -195,6 +195,11 @@ static void be_admitted(struct world *world)
 	sml_control_sync(control);
 }
 
+static void nothing_ticks(void *self)
+{
+	(void)self;
+}
+
 /* Like sml_control_start(), but without the thread. */
 static void run_session(struct world *world)
 {
@@ -208,6 +213,7 @@ static void run_session(struct world *world)
 		.get_stripe_status = nothing_served,
 		.get_traffic = nothing_moved,
 		.failed = failed,
+		.ticked = nothing_ticks,
 		.lost = may_be_lost ? lost : NULL,
 	};
 	control->threaded = world->serves = true;
