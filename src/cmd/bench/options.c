@@ -39,7 +39,7 @@ static const struct argp_option known_options[] = {
 	 "float, double, half, bfloat16, int64, int32, int16, int8, uint8, bool or all (float)", 2},
 	{"op", 'o', "OP", 0, "sum, avg, max, min or all (sum)", 2},
 	{"wire", OPTION_WIRE, "WIDTH", 0,
-	 "wire width of floats: int32, int16, int8, or exact for up to 8 KiB (SWITCHML_WIRE; "
+	 "wire width of floats: int32, int16, int8, or exact (SWITCHML_WIRE; "
 	 "otherwise int32; for half and bfloat16 int16; for double 64 bits)",
 	 2},
 	{"iters", 'n', "N", 0, "number of measured calls (20)", 3},
@@ -250,7 +250,8 @@ static error_t parse_fault_option(int key, char *text, struct argp_state *state,
 
 static void limit_to_wire(struct bench_options *options)
 {
-	if (options->wire == SML_WIRE_EXACT && options->max_bytes > SML_EXACT_BYTES)
+	if (options->wire == SML_WIRE_EXACT && options->types >> SML_FLOAT64 & 1 &&
+	    options->max_bytes > SML_EXACT_BYTES)
 		options->max_bytes = SML_EXACT_BYTES;
 }
 
@@ -261,8 +262,9 @@ void bench_default_wire(struct bench_options *options, enum sml_wire wire)
 	options->wire = wire;
 	limit_to_wire(options);
 	if (options->min_bytes > options->max_bytes) {
-		fprintf(stderr, "switchml bench: SWITCHML_WIRE=exact is for up to 8 KiB: lower "
-				"--minbytes, or unset it\n");
+		fprintf(stderr,
+			"switchml bench: SWITCHML_WIRE=exact takes up to 8 KiB of double: lower "
+			"--minbytes, or unset it\n");
 		exit(argp_err_exit_status);
 	}
 }
