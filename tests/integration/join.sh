@@ -123,12 +123,12 @@ SWITCHML_MASTER_PORT=$(free_port)
 export SWITCHML_MASTER_PORT
 address=$roomy rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
 address= rank b without SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
-expect_errors "a rank without the switch" a "with the same SWITCHML_JOB and SWITCHML_SWITCH?" \
+expect_errors "a rank without the switch" a "with the same SWITCHML_JOB, SWITCHML_SWITCH and job key?" \
 	b "this rank has no SWITCHML_SWITCH; has rank 0 one"
 address= rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
 address=$roomy rank b without SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
 expect_errors "rank 0 without the switch" a "without SWITCHML_SWITCH as this rank" \
-	b "with the same SWITCHML_JOB and SWITCHML_SWITCH?"
+	b "with the same SWITCHML_JOB, SWITCHML_SWITCH and job key?"
 
 start_switch --jobs 1
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1

@@ -193,36 +193,37 @@ static int too_late(struct sml_control *control)
 		return sml_error_set(
 			SML_ERROR_TIMEOUT,
 			"%s at %s formed no membership of job \"%s\" with this process within "
-			"%u ms: its ranks let new processes in when they call sml_reconfigure() "
-			"(SWITCHML_TIMEOUT)",
+			"%g s: its ranks let new processes in when they call sml_reconfigure() "
+			"(timeout: SWITCHML_TIMEOUT)",
 			what, control->session.config.where, settings->line,
-			settings->join_timeout_ms);
+			settings->join_timeout_ms / 1e3);
 	if (sml_control_phase(control) == SML_SESSION_JOINING && n_missing > 0) {
 		sml_ranks_text(&control->session.missing, control->session.n_more, ranks,
 			       sizeof(ranks));
 		return sml_error_set(
 			SML_ERROR_TIMEOUT,
 			"rank%s %s of %u did not join job \"%s\" (%s at %s) "
-			"within %u ms: %s%s (SWITCHML_TIMEOUT)",
+			"within %g s: %s%s (timeout: SWITCHML_TIMEOUT)",
 			sml_plural(n_missing), ranks, settings->world_size, settings->job, what,
-			control->session.config.where, settings->join_timeout_ms,
+			control->session.config.where, settings->join_timeout_ms / 1e3,
 			control->session.refused[0] ? "the last rank that tried was refused: "
 			: settings->switch_address
-				? "have they been started, with the same SWITCHML_JOB and "
-				  "SWITCHML_SWITCH?"
+				? "have they been started, with the same SWITCHML_JOB, "
+				  "SWITCHML_SWITCH and job key?"
 				: "have they been started, without SWITCHML_SWITCH as this rank, "
 				  "with the same SWITCHML_JOB, "
 				  "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT, and is that "
 				  "address one of rank 0's host?",
 			control->session.refused);
 	}
-	return sml_error_set(SML_ERROR_TIMEOUT,
-			     sml_control_phase(control) == SML_SESSION_JOINING
-				     ? "%s at %s did not answer within %u ms: does something "
-				       "other than SwitchML listen there?"
-				     : "%s at %s did not start the job within %u ms: is "
-				       "another rank's UDP path blocked?",
-			     what, control->session.config.where, settings->join_timeout_ms);
+	return sml_error_set(
+		SML_ERROR_TIMEOUT,
+		sml_control_phase(control) == SML_SESSION_JOINING
+			? "%s at %s did not answer within %g s (timeout): does something "
+			  "other than SwitchML listen there?"
+			: "%s at %s did not start the job within %g s (timeout): is "
+			  "another rank's UDP path blocked?",
+		what, control->session.config.where, settings->join_timeout_ms / 1e3);
 }
 
 /* ---- what a rank that waits says ---- */

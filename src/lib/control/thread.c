@@ -150,9 +150,10 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 		return 1;
 	if (phase == SML_SESSION_FAILED)
 		return sml_error_set(control->error, "%s", control->text);
-	return sml_error_set(SML_ERROR_TIMEOUT,
-			     "not every rank closed its context of job \"%s\" within %u ms",
-			     control->settings->job, sml_timeout_ms(control->settings));
+	return sml_error_set(
+		SML_ERROR_TIMEOUT,
+		"not every rank closed its context of job \"%s\" within %g s (timeout)",
+		control->settings->job, sml_timeout_ms(control->settings) / 1e3);
 }
 
 void sml_control_mismatch(struct sml_control *control, const struct sml_disagreement *found)
