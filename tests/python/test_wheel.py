@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SUBCOMMANDS = ("switch", "bench", "status", "sim", "doctor")
+SUBCOMMANDS = ("switch", "bench", "status", "top", "trace", "doctor")
 USE = """
 import numpy, switchml
 from switchml import _library
@@ -108,7 +108,6 @@ def test_the_command_has_all_subcommands(installed, tmp_path):
         text = run(installed / "switchml", name, "--help", cwd=tmp_path)
         assert text.startswith(f"Usage: switchml {name}"), text
         assert text == run(installed / "python", "-m", "switchml", name, "--help", cwd=tmp_path)
-    run(installed / "switchml", "sim", "--seeds", "3", "--quiet", cwd=tmp_path)
 
 
 def test_the_command_ends_as_the_program_does(installed, tmp_path):
