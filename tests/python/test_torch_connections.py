@@ -2,6 +2,8 @@
 """The TCP connections of a group's Gloo: docs/pytorch.md says how many, and how to have fewer."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
 from groups import Groups, stop  # noqa: E402
+from programs import BINDINGS  # noqa: E402
+from ranks import free_port  # noqa: E402
 
 N = 4
 
@@ -49,3 +53,30 @@ def test_gloo_connects_all_ranks_at_once_or_on_demand(monkeypatch):
     on_demand, more = measured("1", monkeypatch)
     assert on_demand == [n - (N - 1) for n in at_once]
     assert more == [N - 1] * N
+
+
+ROUNDS = """
+import os, sys, threading, time
+import torch.distributed as dist
+from switchml.torch._joining import meeting
+
+meeting._KEEP_S = 10_000
+
+def held():
+    return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+for round, port in enumerate(sys.argv[1:]):
+    dist.init_process_group("switchml", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
+    dist.destroy_process_group()
+    if round == 0:
+        first = held()
+# Threads end on their own, soon after the store has gone.
+while any(now > then for now, then in zip(held(), first)):
+    time.sleep(0.01)
+"""
+
+
+def test_rounds_on_other_ports_keep_one_store():
+    ports = [str(free_port()) for _ in range(6)]
+    here = {**os.environ, "PYTHONPATH": str(BINDINGS)}
+    subprocess.run([sys.executable, "-c", ROUNDS, *ports], env=here, check=True, timeout=200)

@@ -307,7 +307,8 @@ def _greet(
 
 # ---- from one round to the next ----
 
-_kept: list[Any] = []
+# The store, and the timer that drops it: another one must not outlive the next round.
+_kept: tuple[list[Any], threading.Timer] | None = None
 
 
 def keep_for_next_round(store: dist.Store) -> None:
@@ -317,13 +318,13 @@ def keep_for_next_round(store: dist.Store) -> None:
     dropped its store, which would cut them off. While the store is there, PyTorch serves the next
     round from the same port with it.
     """
-    inner = innermost(store)
-    _kept[:] = [inner]
-
-    def drop() -> None:
-        _kept[:] = [kept for kept in _kept if kept is not inner]
-
-    timer = threading.Timer(_KEEP_S, drop)
+    global _kept
+    if _kept is not None:
+        _kept[0].clear()
+        _kept[1].cancel()
+    stores = [innermost(store)]
+    timer = threading.Timer(_KEEP_S, stores.clear)
     timer.daemon = True
+    _kept = stores, timer
     with contextlib.suppress(RuntimeError):  # at the interpreter's exit, no thread can be started
         timer.start()
