@@ -294,7 +294,8 @@ static long double rounding_of(enum sml_type type)
  *
  * Elements of float64 on its own wire are exact multiples of 2^-63 here, so their sum is
  * exact where its limbs have 63 bits, as it is on the exact wire: then only what is expected has an
- * error, n 2^-64 where a long double has 64 bits.
+ * error, n 2^-64 where a long double has 64 bits. On the exact wire, leaves and hosts of several
+ * ranks round other floats on their way up, at most three times, and together at most n.
  */
 static long double bound_of(const struct bench_case *this)
 {
@@ -313,6 +314,9 @@ static long double bound_of(const struct bench_case *this)
 		return 0;
 	if (this->float_sums)
 		return (n - 1) * n * rounding_of(this->type);
+	if (exact && this->type != SML_FLOAT64)
+		return n * n * 0x1p-64L +
+		       3 * (this->op == SML_AVG ? 1 : n) * rounding_of(this->type);
 	if (exact)
 		return n * n * 0x1p-64L;
 	if (int8 || (narrow && headroom < 4))
