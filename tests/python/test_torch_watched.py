@@ -285,6 +285,21 @@ def test_a_timeout_may_become_shorter_and_longer(groups):
     groups.call(lengthen)
 
 
+def call_for_years(rank):
+    years = timedelta(days=3650)
+    group = dist.new_group(list(range(N)), timeout=years)
+    set_timeout(2 * years.total_seconds(), group)
+    options = dist.AllreduceOptions()
+    options.timeout = 3 * years
+    tensor = torch.ones(1)
+    group.allreduce([tensor], options).wait()
+    return tensor.item()
+
+
+def test_timeouts_may_be_longer_than_those_of_c(groups):
+    assert groups.call(call_for_years) == [float(N)] * N
+
+
 def miss_a_call(rank, of_call):
     group = dist.new_group(list(range(N)), timeout=timedelta(seconds=100))
     dist.all_reduce(torch.ones(1), group=group)

@@ -45,6 +45,11 @@ def integer(what: str, value: Any) -> int:
     return number
 
 
+def timeout_of_job(seconds: float) -> float:
+    """The nearest timeout that a job takes: those of PyTorch may be years, or nothing."""
+    return min(max(seconds, 0.001), 2_000_000.0)
+
+
 def milliseconds(what: str, seconds: Any) -> int:
     try:
         value = float(seconds)

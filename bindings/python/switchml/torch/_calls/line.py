@@ -24,6 +24,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeGuard
 
+from ..._settings import timeout_of_job
 from ..._wait import poll
 from ...errors import Closed, SwitchMLError, Timeout
 from ...job import Job, Request
@@ -90,7 +91,7 @@ class Line:
         self.n_put = 0
         self.failure: SwitchMLError | None = None  # of the first call that the job has ended
         self._job: Job | None = None
-        self._timeout = timeout
+        self._timeout = timeout_of_job(timeout)
         self._failed: BaseException | None = None
         self._closed = False
         self._close_until = 0.0
@@ -121,9 +122,9 @@ class Line:
     def set_timeout(self, seconds: float) -> None:
         """Of later calls. A job that is not joined yet gets it then."""
         with self._lock:
-            self._timeout = seconds
+            self._timeout = timeout_of_job(seconds)
             if self._job is not None and not self._closed:
-                self._job.set_timeout(seconds)
+                self._job.set_timeout(self._timeout)
 
     @property
     def job(self) -> Job | None:
@@ -267,9 +268,10 @@ class Line:
         if error is None:
             try:
                 assert self._job is not None
-                longer = work.limit if work.limit and work.limit > self._timeout else None
+                limit = timeout_of_job(work.limit or 0)
+                longer = limit > self._timeout
                 if longer:
-                    self._job.set_timeout(longer)
+                    self._job.set_timeout(limit)
                 try:
                     work.begin(self._job, waits)
                 finally:

@@ -106,9 +106,7 @@ def as_sum(name: str, inputs: list, opts: Any, in_place: bool) -> tuple[list, An
 
     The caller's options stay as they are, because it may use them again.
     """
-    op, factor = opts.reduceOp.__getstate__()
-    if op != ReduceOp.PREMUL_SUM:
-        return inputs, opts
+    _, factor = opts.reduceOp.__getstate__()
     if not all(t.is_floating_point() or t.is_complex() for t in inputs):
         raise NotImplementedError(f"{name}: PREMUL_SUM multiplies floats, not {describe(inputs)}")
     with torch.no_grad():

@@ -277,7 +277,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         self, name: str, inputs: list, opts: Any, in_place: bool = True
     ) -> tuple[list, Any]:
         """PREMUL_SUM as a SUM, where this group computes it (tensors.as_sum)."""
-        if not self._is_left_to_gloo(inputs):
+        if opts.reduceOp.op != ReduceOp.PREMUL_SUM or not self._is_left_to_gloo(inputs):
             return inputs, opts
         return as_sum(name, inputs, opts, in_place)
 

@@ -28,6 +28,7 @@ from typing import Any
 from torch.distributed import PrefixStore, Store
 
 from ..._library import lib
+from ..._settings import timeout_of_job
 from ...errors import ConfigError, RankDied
 from ...job import Job
 from . import job_name
@@ -56,7 +57,7 @@ def join(
         **settings,
         "rank": rank,
         "world_size": meeting.size,
-        "timeout": min(max(timeout, 0.001), 2_000_000.0),  # the arguments of Job
+        "timeout": timeout_of_job(timeout),  # the arguments of Job
     }
     store = PrefixStore(prefix, meeting.store)
     deadline = time.monotonic() + (timeout if limit is None else min(limit, timeout))
