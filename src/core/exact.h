@@ -21,7 +21,7 @@
 #include "core/sum.h"
 #include "core/wire.h"
 
-/* Elements are added in portions of so many. */
+/* The number of elements that one step adds. */
 #define SML_EXACT_PORTION 32
 
 /* The most elements that n lanes have, as whole portions. */

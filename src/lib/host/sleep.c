@@ -125,7 +125,6 @@ void sml_host_count_cpus(struct sml_host *host)
 					       __ATOMIC_RELAXED);
 		n += (unsigned)__builtin_popcountll(any);
 	}
-	n = n < sml_cores_quota() ? n : sml_cores_quota();
-	host->has_cores = n >= memory->terms.n_ranks;
+	host->has_cores = n >= memory->terms.n_ranks && sml_cores_quota() >= memory->terms.n_ranks;
 	host->spin_ns = host->patience_ns = host->has_cores ? SPIN_NS : YIELD_NS;
 }
