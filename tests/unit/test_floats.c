@@ -16,6 +16,7 @@
 #include "core/exact.h"
 #include "core/gather.h"
 #include "core/worker.h"
+#include "support/mpfr_reference.h"
 #include "support/quantize_random.h"
 #include "support/test.h"
 
@@ -138,27 +139,6 @@ static void expect(size_t k, unsigned n, unsigned divisor, uint32_t *lanes)
 	sml_gather_encode(kinds[k].type, result, count_of(k), lanes);
 }
 
-/* sum / divisor, rounded once to the type. */
-static double rounded(size_t k, mpfr_t sum, unsigned divisor)
-{
-	mpfr_exp_t lowest = mpfr_get_emin(), highest = mpfr_get_emax();
-	mpfr_t result;
-	double value;
-	int way;
-
-	mpfr_init2(result, kinds[k].bits);
-	mpfr_set_emin(kinds[k].lowest);
-	mpfr_set_emax(kinds[k].highest);
-	way = mpfr_div_ui(result, sum, divisor, MPFR_RNDN);
-	way = mpfr_check_range(result, way, MPFR_RNDN);
-	mpfr_subnormalize(result, way, MPFR_RNDN);
-	value = mpfr_get_d(result, MPFR_RNDN);
-	mpfr_set_emin(lowest);
-	mpfr_set_emax(highest);
-	mpfr_clear(result);
-	return value;
-}
-
 static void check_with_mpfr(size_t k, unsigned n, unsigned divisor, const uint32_t *lanes)
 {
 	uint8_t result[4 * LANES];
@@ -172,8 +152,9 @@ static void check_with_mpfr(size_t k, unsigned n, unsigned divisor, const uint32
 		mpfr_set_zero(sum, 1);
 		for (unsigned rank = 0; rank < n; rank++)
 			mpfr_add_d(sum, sum, ref_load(kinds[k].type, elements[rank], i), MPFR_RNDN);
-		expected =
-			mpfr_number_p(sum) ? rounded(k, sum, divisor) : mpfr_get_d(sum, MPFR_RNDN);
+		expected = mpfr_number_p(sum) ? rounded_once(kinds[k].bits, kinds[k].lowest,
+							     kinds[k].highest, sum, divisor)
+					      : mpfr_get_d(sum, MPFR_RNDN);
 		if (got != expected && !(isnan(got) && isnan(expected)))
 			fail_msg("kind %zu, %u ranks, element %u: %a, not %a", k, n, i, got,
 				 expected);

@@ -13,6 +13,7 @@
 #include <mpfr.h>
 
 #include "core/gather.h"
+#include "support/mpfr_reference.h"
 #include "support/quantize_random.h"
 #include "support/test.h"
 
@@ -107,27 +108,6 @@ static void make_hard(enum sml_type type, unsigned n, char elements[][8 * ELEMEN
 
 /* ---- the reference ---- */
 
-/* sum / divisor, rounded once to the type. */
-static double rounded(unsigned t, mpfr_t sum, unsigned divisor)
-{
-	mpfr_exp_t lowest = mpfr_get_emin(), highest = mpfr_get_emax();
-	mpfr_t result;
-	double value;
-	int way;
-
-	mpfr_init2(result, limits[t].bits);
-	mpfr_set_emin(limits[t].lowest);
-	mpfr_set_emax(limits[t].highest);
-	way = mpfr_div_ui(result, sum, divisor, MPFR_RNDN);
-	way = mpfr_check_range(result, way, MPFR_RNDN);
-	mpfr_subnormalize(result, way, MPFR_RNDN);
-	value = mpfr_get_d(result, MPFR_RNDN);
-	mpfr_set_emin(lowest);
-	mpfr_set_emax(highest);
-	mpfr_clear(result);
-	return value;
-}
-
 static void sum_exactly(enum sml_type type, unsigned n, char elements[][8 * ELEMENTS], size_t i,
 			mpfr_t sum)
 {
@@ -181,7 +161,8 @@ TEST(gathered_sums_are_exact_and_rounded_once)
 			double got = load(types[t], result, i), expected;
 
 			sum_exactly(types[t], n, elements, i, sum);
-			expected = rounded((unsigned)t, sum, divisor);
+			expected = rounded_once(limits[t].bits, limits[t].lowest, limits[t].highest,
+						sum, divisor);
 			if (got != expected ||
 			    (got == 0 && signbit(got) != is_negative_zero(types[t], n, elements, i,
 									  mpfr_sgn(sum))))
@@ -227,7 +208,9 @@ TEST(averages_of_what_cancels_have_all_their_bits)
 			      ldexp(1 + ldexp(1, 1 - limits[t].bits), power));
 			sum_exactly(types[t], n, elements, 0, sum);
 			reduce(types[t], n, elements, 1, n, result);
-			assert_true(load(types[t], result, 0) == rounded((unsigned)t, sum, n));
+			assert_true(load(types[t], result, 0) ==
+				    rounded_once(limits[t].bits, limits[t].lowest,
+						 limits[t].highest, sum, n));
 		}
 	mpfr_clear(sum);
 }
