@@ -19,7 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "demo/elastic.h"
 #include "demo/report.h"
 #include "demo/worker.h"
 
@@ -88,16 +87,6 @@ static int be_rank(struct demo_options *options, struct sml_config *config)
 
 	apply(options, config, faults_of(options, config->rank, text, sizeof(text)));
 	return demo_worker(options, config);
-}
-
-/* Each membership has a rank 0 on this host, and thus the same port. */
-static int be_launcher(struct demo_options *options, struct sml_config *config)
-{
-	char text[128];
-
-	apply(options, config, faults_of(options, 0, text, sizeof(text)));
-	config->master_port = free_port();
-	return config->master_port < 0 ? DEMO_FAILED : demo_elastic(options, config);
 }
 
 /*
@@ -251,13 +240,6 @@ int main(int argc, char **argv)
 	/* The report has it all. */
 	if (!getenv("SWITCHML_SUMMARY"))
 		config.summary = 0;
-	if (options.elastic && (launched(&config) || options.gloo || options.json)) {
-		demo_error(-1, "--elastic starts its workers itself, and goes neither with --gloo "
-			       "nor with --json");
-		return DEMO_FAILED;
-	}
-	if (options.elastic)
-		return be_launcher(&options, &config);
 	if (!launched(&config))
 		return be_parent(&options, &config);
 	if (options.workers && options.workers != config.world_size) {

@@ -28,9 +28,7 @@ enum key {
 	KEY_WIRE,
 	KEY_JSON,
 	KEY_LINK,
-	KEY_GLOO,
-	KEY_ELASTIC,
-	KEY_SWITCH_DECIDES
+	KEY_GLOO
 };
 
 static const struct argp_option table[] = {
@@ -47,10 +45,6 @@ static const struct argp_option table[] = {
 	 "to compare: average the gradients over Gloo's ring; the ranks meet in this empty folder",
 	 1},
 #endif
-	{"elastic", KEY_ELASTIC, NULL, 0,
-	 "kill a worker while all train; the others go on, and it comes back", 1},
-	{"switch-decides", KEY_SWITCH_DECIDES, NULL, 0,
-	 "with --elastic, the switch decides which workers go on", 1},
 	{"json", KEY_JSON, "FILE", 0, "also write the summary to this file; - is standard output",
 	 1},
 	{0, 0, 0, 0,
@@ -121,12 +115,6 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case KEY_GLOO:
 		options->gloo = text;
 		return 0;
-	case KEY_ELASTIC:
-		options->elastic = true;
-		return 0;
-	case KEY_SWITCH_DECIDES:
-		options->switch_decides = true;
-		return 0;
 	case KEY_JSON:
 		options->json = text;
 		return 0;
@@ -144,10 +132,6 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 			state,
 			"'%s' is not an option: write a percentage with =, as in --duplicate=2%%",
 			text);
-		return 0;
-	case ARGP_KEY_END:
-		if (options->switch_decides && !options->elastic)
-			argp_error(state, "--switch-decides is for --elastic");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -3,8 +3,6 @@
 #ifndef SML_DEMO_OPTIONS_H
 #define SML_DEMO_OPTIONS_H
 
-#include <stdbool.h>
-
 #include "switchml.h"
 
 #define DEMO_NAME	 "switchml-demo"
@@ -18,8 +16,6 @@ struct demo_options {
 	enum sml_wire wire;		   /* DEFAULT: not given */
 	const char *switch_address;	   /* NULL if it is embedded in rank 0 */
 	const char *gloo;		   /* folder of a FileStore; NULL if the switch sums */
-	bool elastic;			   /* a worker is killed, and comes back */
-	bool switch_decides;		   /* which workers go on then */
 	const char *json;		   /* file to write, "-" is stdout; NULL for no file */
 };
 

@@ -38,8 +38,7 @@ void demo_trainer_fini(struct demo_trainer *trainer)
 
 int demo_call(struct demo_trainer *trainer, const char *what, int status)
 {
-	/* Of an elastic job, the launcher says it. */
-	if (status < 0 && !trainer->options->elastic)
+	if (status < 0)
 		demo_error(trainer->rank, "%s: %s", what, sml_error_text(trainer->job));
 	return status;
 }
@@ -154,7 +153,7 @@ static void drop_requests(struct demo_trainer *trainer)
 	}
 }
 
-int demo_train_step(struct demo_trainer *trainer, int step)
+static int train_step(struct demo_trainer *trainer, int step)
 {
 	struct demo_results *results = &trainer->results;
 	double began = demo_now();
@@ -164,7 +163,7 @@ int demo_train_step(struct demo_trainer *trainer, int step)
 		status = wait_for(trainer, l);
 		if (l == 0)
 			results->reducing += demo_now() - trainer->reduce_began;
-		if (status == 0 && !trainer->options->elastic)
+		if (status == 0)
 			update(trainer, l);
 	}
 	if (status == 0)
@@ -173,10 +172,6 @@ int demo_train_step(struct demo_trainer *trainer, int step)
 		drop_requests(trainer);
 		return status;
 	}
-	/* A step of an elastic job is repeated if it fails, so until then the model stays as it
-	 * was. */
-	for (int l = DEMO_LAYERS - 1; l >= 0 && trainer->options->elastic; l--)
-		update(trainer, l);
 	results->seconds += demo_now() - began;
 	results->steps = step + 1;
 	results->loss = (double)trainer->news[0];
@@ -184,8 +179,8 @@ int demo_train_step(struct demo_trainer *trainer, int step)
 	return status;
 }
 
-/* Every rank tests its part of the test images. */
-int demo_train_test(struct demo_trainer *trainer)
+/* Every rank tests its part of the test images. Sets results.accuracy. All ranks must call this. */
+static int test(struct demo_trainer *trainer)
 {
 	int first, end, status;
 	int32_t right;
@@ -246,7 +241,7 @@ static int share_traffic(struct demo_trainer *trainer)
 /* A step with a proof. Its traffic and time do not count. */
 static int proved_step(struct demo_trainer *trainer, int step)
 {
-	int status = demo_train_step(trainer, step);
+	int status = train_step(trainer, step);
 
 	if (status == 0)
 		status = meter(trainer, 1);
@@ -265,10 +260,10 @@ static int train_steps(struct demo_trainer *trainer)
 		if (!trainer->gloo && demo_proof_due(step, n_steps))
 			status = proved_step(trainer, step);
 		else
-			status = demo_train_step(trainer, step);
+			status = train_step(trainer, step);
 		last |= trainer->results.interrupted;
 		if (status == 0 && (step == 0 || (step + 1) % DEMO_EPOCH_STEPS == 0 || last))
-			status = demo_train_test(trainer);
+			status = test(trainer);
 		if (status == 0)
 			show_progress(trainer, last);
 		if (last)

@@ -60,15 +60,6 @@ void demo_trainer_fini(struct demo_trainer *trainer);
  */
 int demo_train(struct demo_trainer *trainer);
 
-/*
- * One step of it. With options->elastic, the model changes only when all of the step's averages
- * have come, and no call of a failed step is left. Returns 0, or the library's error.
- */
-int demo_train_step(struct demo_trainer *trainer, int step);
-
-/* Sets results.accuracy. All ranks must call this. */
-int demo_train_test(struct demo_trainer *trainer);
-
 /* Every call of the library goes through this function, so that error lines name the call. */
 int demo_call(struct demo_trainer *trainer, const char *what, int status);
 

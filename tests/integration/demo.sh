@@ -78,15 +78,6 @@ fi
 "${nobody[@]}" "$run" --build "$build" --link none --workers 2 --steps 10 >"$work/out" 2>&1 || fail "LINK=none: $?"
 tail -n 1 "$work/out" | grep -q '(LINK=none)\. Without LINK=none, ' || fail "LINK=none: it does not say what is missing"
 echo "ok: without links, as asked"
-"${nobody[@]}" "$run" --build "$build" --elastic --steps 60 >"$work/out" 2>&1 || fail "--elastic: $?"
-[ "$(grep -c 'later: all of them have made the next step$' "$work/out")" = 3 ] || fail "--elastic: an event is missing"
-grep -q '^  ok  all 4 workers have the same parameters' "$work/out" || fail "--elastic: the end"
-"${nobody[@]}" "$run" --build "$build" --elastic --switch-decides --steps 60 >"$work/out" 2>&1 ||
-	fail "--switch-decides: $?"
-[ "$(grep -c 'workers are the job, as the switch has decided' "$work/out")" = 2 ] ||
-	fail "--switch-decides: an event is missing"
-grep -q '^  ok  all 4 workers have the same parameters' "$work/out" || fail "--switch-decides: the end"
-echo "ok: a worker is killed, and comes back, in both forms"
 [ "$(id -u)" = 0 ] || { echo "left out: on links (needs root)"; exit 0; }
 if unshare -Urnm true 2>/dev/null; then
 	in_a_user_namespace "root without CAP_SYS_ADMIN, in a user namespace" "${plain[@]}"
