@@ -238,13 +238,12 @@ def prometheus(switchml, switch, url, scraped_url):
     )
 
 
-DASHBOARD = os.path.join(os.path.dirname(__file__), "../../packaging/grafana/switchml.json")
+DASHBOARD = os.path.join(os.path.dirname(__file__), "../../packaging/grafana/dashboard")
 
 
 def expressions():
     """Those of all panels and variables of the dashboard."""
-    with open(DASHBOARD, encoding="utf-8") as file:
-        board = json.load(file)
+    board = json.loads(subprocess.run([DASHBOARD], check=True, stdout=subprocess.PIPE).stdout)
     found = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
     assert len(found) >= 20, found
     assert {panel["id"] for panel in board["panels"]} == set(range(1, len(board["panels"]) + 1))
