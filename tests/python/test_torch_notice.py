@@ -90,20 +90,27 @@ def all_reduce(rank):
     return tensor.tolist()
 
 
-def test_a_rank_that_waits_in_a_call_of_pytorch_says_for_whom(tmp_path):
+def destroy(rank):
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("call", "most", "name"),
+    [(all_reduce, "150", "all-reduce 0: 4 float32"), (destroy, "2.", "the end of the group \\(")],
+)
+def test_a_rank_that_waits_in_a_call_of_pytorch_says_for_whom(tmp_path, call, most, name):
     path = tmp_path / "said"
-    expected = re.compile(
-        r"rank 0\]: waiting .* for rank 1 of 2 \(.*, pid .*\) in job .*, all-reduce"
-    )
+    who = r"rank 1 of 2 \(.*, pid .*\)"
+    expected = re.compile(rf"rank 0\]: waiting .*of at most {most}\) for {who} in job .*, {name}")
     with Groups(2, options=SOON) as ranks:
         ranks.call(write_to, [path, path])
-        ranks.start(all_reduce, only=[0])
+        ranks.start(call, only=[0])
         end = time.monotonic() + 60
         while not expected.search(path.read_text()):
             assert time.monotonic() < end, path.read_text()
             time.sleep(0.02)
-        ranks.start(all_reduce, only=[1])
-        assert ranks.outcomes() == [[2.0] * 4] * 2
+        ranks.start(call, only=[1])
+        assert ranks.outcomes() == [None if call is destroy else [2.0] * 4] * 2
 
 
 def test_a_rank_that_waits_in_a_call_or_to_leave_says_so(capfd):

@@ -165,7 +165,9 @@ def test_the_others_learn_that_a_replica_has_left(address):
     *others, left = threads_of(address, "left", left_by_the_last, groups, 8)
     assert left is None
     for error, errored in others:
-        assert re.search(r"rank 2 .*it has left the quorum \(Connection closed by peer\)", error)
+        assert re.search(
+            r"rank 2 .*called the end of the quorum \(Connection closed by peer", error
+        )
         assert errored.startswith("quorum 8 was aborted: ")
     for group in groups:
         group.shutdown()
@@ -179,7 +181,7 @@ def test_a_group_that_is_dropped_leaves_its_job(address):
     dropped = weakref.ref(groups.pop()._pg)
     assert poll(lambda: gc.collect() >= 0 and dropped() is None, 30)
     assert poll(lambda: line.closed, 30)
-    with pytest.raises(RuntimeError, match="it has left the quorum"):
+    with pytest.raises(RuntimeError, match="called the end of the quorum"):
         summed(groups[0], 0)
     groups[0].shutdown()
 

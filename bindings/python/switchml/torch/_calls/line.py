@@ -35,8 +35,9 @@ from .work import Prompt, Work, place, request_of
 
 log = logging.getLogger("switchml.torch")
 
-# What other ranks read if they make another call meanwhile: a barrier's name.
-FAREWELL = "nothing more: it has left the group (its program ended, or it destroyed the group)"
+# A barrier's name, which is read after "rank 1 called", if others make another call meanwhile, and
+# after "waiting for rank 1 in job …,": so it must not say who.
+FAREWELL = "the end of the group (destroy_process_group(), or the end of the program)"
 
 
 class AbortHooks:
@@ -433,6 +434,9 @@ class Line:
         if self._job is not None and self._leaving is None:
             leaving = place(self._farewell)
             request = request_of(self._job, [leaving])
+            # What a rank that waits says; await_end() ends the job before that.
+            left = self._close_until - time.monotonic()
+            self._job.set_timeout(timeout_of_job(max(left, 0.0) + 1))
             leaving.begin(self._job, request, 0)
             self._leaving = request
         return self._leaving
