@@ -266,6 +266,29 @@ TEST(each_membership_has_a_name_and_a_number_of_its_own)
 	jobs_close(&world);
 }
 
+/* Before the decision, and while the job waits for slots. */
+TEST(a_stranger_with_the_name_of_the_next_membership_does_not_end_it)
+{
+	SmlControl__Join stranger = jobs_join_message("train #2", 0, 2);
+	struct jobs_world world;
+	uint64_t tag;
+
+	stranger.protocol++;
+	tag = jobs_open_running(&world, 2);
+	jobs_join(&world, 20, stranger);
+	world.has_no_room_yet = true;
+	for (uint32_t rank = 0; rank < 2; rank++)
+		jobs_apply(&world, 10 + rank, jobs_was(tag, rank, 2));
+	jobs_join(&world, 21, stranger);
+	for (unsigned peer = 20; peer < 22; peer++)
+		assert_non_null(strstr(jobs_refusal(&world, peer), "control protocol"));
+	world.has_no_room_yet = false;
+	jobs_wait(&world, SML_SECOND_NS);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		jobs_assert_decided(&world, 10 + rank, 2, rank, 2);
+	jobs_close(&world);
+}
+
 TEST(where_there_is_no_room_for_the_job_nobody_waits_for_it)
 {
 	struct jobs_world world;

@@ -294,7 +294,8 @@ static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
 
 /*
  * Ranks that disagree about what their job is, or that are of different versions, will not agree by
- * waiting: all get the error, in whatever order they come. Any other refusal is the newcomer's own.
+ * waiting: all get the error, in whatever order they come. Any other refusal is the newcomer's own,
+ * and so is that of a stranger, who comes when all ranks have.
  */
 static bool is_for_all(const struct sml_job *job, const SmlControl__Join *join,
 		       const struct sml_refusal *refusal)
@@ -398,7 +399,9 @@ void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlCont
 	}
 	if (!sml_jobs_has_room_for_member(jobs, peer, join))
 		return;
-	if (job == NULL && comes_after_disagreement(jobs, join, &refusal)) {
+	/* Whom the switch has chosen as a member is late for nothing. */
+	if (job == NULL && jobs->deciding == NULL &&
+	    comes_after_disagreement(jobs, join, &refusal)) {
 		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
 		return;
 	}
