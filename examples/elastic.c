@@ -277,7 +277,8 @@ static void go_on_with_others(void)
 		if (error)
 			fprintf(stderr, "membership %d: %s\n", self.membership,
 				sml_error_text(self.job));
-		if (error && now_ms() - began_ms > PATIENCE_MS)
+		/* Other settings than the others have: asking again does not change that. */
+		if (error == SML_ERROR_MISMATCH || (error && now_ms() - began_ms > PATIENCE_MS))
 			errx(1, "cannot go on");
 	} while (error);
 	printf("membership %d: rank %d of %d, from step %d (after %.0f ms)\n", self.membership,

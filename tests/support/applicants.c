@@ -32,6 +32,7 @@ void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
 	message.time_ns = ask.time_ns ? ask.time_ns : world->now_ns;
 	join.ask = &message;
 	join.wait_ms = 60000;
+	join.wire = ask.wire;
 	if (ask.shards != 0) {
 		join.shards = ask.shards;
 		join.shards_set = true;

@@ -15,7 +15,8 @@ struct jobs_past_rank {
 struct jobs_apply {
 	struct jobs_past_rank newest, older;
 	uint32_t min_ranks, max_ranks, number;
-	uint32_t shards;  /* 0: it does not matter */
+	uint32_t shards; /* 0: it does not matter */
+	enum sml_wire wire;
 	uint64_t time_ns; /* by its own clock; 0: now */
 	const char *job;  /* NULL: "train" */
 };

@@ -39,6 +39,13 @@ expect_same_end() {
 		give_up "$title: not the same weights: $(cat "$work/$title.ends")"
 }
 
+# Title: one whose floats would travel differently is refused, and the others do not hear of it.
+refuse_misfit() {
+	SWITCHML_WIRE=exact start_worker "$1" 5 2
+	! wait "${worker[5]}" || give_up "$1: a worker with another wire was taken in"
+	says "$work/$1.5" "disagree about the wire: rank [0-9]* says exact, " || give_up "$1: $(cat "$work/$1.5")"
+}
+
 # Title: four workers train, two of which are killed, one after the other, and a fifth joins.
 survive() {
 	local n
@@ -49,6 +56,7 @@ survive() {
 	for n in 0 1 2 3; do
 		await_members "$1" $n 4
 	done
+	[ -z "${switch_decides:-}" ] || refuse_misfit "$1"
 	{ kill -9 "${worker[1]}" && wait "${worker[1]}"; } 2>/dev/null
 	for n in 0 2 3; do
 		await_members "$1" $n 3

@@ -76,6 +76,32 @@ TEST(a_job_ends_when_one_of_its_ranks_asks)
 	jobs_close(&world);
 }
 
+/* Neither they nor the job before are told of it: its ranks would end their job in vain. */
+TEST(a_new_process_that_does_not_fit_is_refused_at_once)
+{
+	SmlControl__Join other = jobs_join_message("train #9", 0, 2);
+	struct jobs_apply ask = {.wire = SML_WIRE_INT16};
+	struct jobs_world world;
+
+	(void)jobs_open_running(&world, 2);
+	jobs_apply(&world, 20, ask);
+	assert_non_null(strstr(jobs_refusal(&world, 20),
+			       "disagree about the wire: rank 2 says int16, rank 0 says default"));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_PONG));
+	assert_null(world.jobs.applicants);
+	jobs_apply_as_new(&world, 21);
+	assert_int_equal(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_PONG)->pong->waiting,
+			 1);
+	/* Another job has such a name. */
+	other.wire = SML_WIRE_INT16;
+	jobs_join(&world, 3, other);
+	jobs_apply(&world, 22, ask);
+	jobs_apply_as_new(&world, 23);
+	for (unsigned peer = 21; peer < 24; peer++)
+		assert_string_equal(jobs_refusal(&world, peer), "");
+	jobs_close(&world);
+}
+
 TEST(a_rank_that_asks_twice_is_there_once)
 {
 	struct jobs_world world;

@@ -44,15 +44,19 @@ TEST(a_joiner_that_does_not_fit_the_others_does_not_end_their_job)
 	struct jobs_apply ask = {.shards = 1};
 	uint64_t tag;
 
-	tag = jobs_open_running(&world, 2);
+	/* They come before anyone can know what the others will have. */
+	jobs_open(&world, 4096, 64, false);
 	jobs_apply(&world, 20, ask);
+	jobs_apply(&world, 22, (struct jobs_apply){.wire = SML_WIRE_EXACT});
 	ask.shards = 2;
 	jobs_apply(&world, 21, ask);
+	tag = jobs_run(&world, 0, 2);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		ask.newest = (struct jobs_past_rank){tag, rank, 2, false};
 		jobs_apply(&world, 10 + rank, ask);
 	}
 	assert_non_null(strstr(jobs_refusal(&world, 20), "disagree about threads"));
+	assert_non_null(strstr(jobs_refusal(&world, 22), "disagree about the wire"));
 	for (unsigned i = 0; i < 2; i++)
 		jobs_assert_decided(&world, 10 + i, 2, i, 3);
 	jobs_assert_decided(&world, 21, 2, 2, 3);

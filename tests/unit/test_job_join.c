@@ -53,6 +53,22 @@ TEST(ranks_that_disagree_end_their_job)
 	jobs_close(&world);
 }
 
+TEST(ranks_with_different_wires_end_their_job)
+{
+	SmlControl__Join join = jobs_join_message("a", 1, 2);
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	join.wire = SML_WIRE_EXACT;
+	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	jobs_join(&world, 1, join);
+	for (unsigned peer = 0; peer < 2; peer++)
+		assert_non_null(strstr(jobs_refusal(&world, peer),
+				       "rank 1 says exact, rank 0 says default: give all ranks "
+				       "the same SWITCHML_WIRE"));
+	jobs_close(&world);
+}
+
 TEST(a_disagreement_is_forgotten)
 {
 	struct jobs_world world;
@@ -214,8 +230,7 @@ static SmlControl__Join with_wire(enum sml_wire wire, const char *job, uint32_t 
 {
 	SmlControl__Join join = jobs_join_message(job, rank, 2);
 
-	join.int16_wire = wire == SML_WIRE_INT16;
-	join.int8_wire = wire == SML_WIRE_INT8;
+	join.wire = wire;
 	return join;
 }
 

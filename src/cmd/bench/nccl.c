@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cmd/bench/bench.h"
-#include "lib/settings/names.h"
+#include "core/names.h"
 
 void bench_nccl_header(const struct bench_options *options)
 {

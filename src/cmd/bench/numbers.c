@@ -13,8 +13,8 @@
 
 #include "cmd/bench/bench.h"
 #include "core/element.h"
+#include "core/names.h"
 #include "core/wide.h"
-#include "lib/settings/names.h"
 
 /* Elements that are checked at a time: the sums of a block stay in the cache. */
 #define BLOCK 2048

@@ -7,7 +7,7 @@
 
 #include "cmd/bench/bench.h"
 #include "cmd/shared/meant.h"
-#include "lib/settings/names.h"
+#include "core/names.h"
 
 #define DEFAULT_MAX (64u << 20)
 enum {

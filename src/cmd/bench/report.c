@@ -15,7 +15,7 @@
 #include "base/plural.h"
 #include "cmd/bench/bench.h"
 #include "cmd/shared/columns.h"
-#include "lib/settings/names.h"
+#include "core/names.h"
 #include "lib/settings/settings.h"
 
 struct bench_report {

@@ -14,8 +14,8 @@
 #include "cmd/doctor/peers.h"
 #include "cmd/shared/status_client.h"
 #include "control/envelope.h"
+#include "core/names.h"
 #include "lib/host/identity.h"
-#include "lib/settings/names.h"
 #include "lib/settings/settings.h"
 
 /*

@@ -263,6 +263,28 @@ static const SmlControl__Place *find_past_rank(struct sml_jobs *jobs, const SmlC
 	return place;
 }
 
+/*
+ * A new process that the job's ranks could not compute with is told so at once, and they are not
+ * told of it: they would end their job for its sake. Jobs of other runs may have such names, too,
+ * so it is enough that it fits one.
+ */
+static void compare_with_members(const struct sml_jobs *jobs, SmlControl__Join join,
+				 struct sml_refusal *refusal)
+{
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		const struct sml_job *job = jobs->jobs[i];
+
+		if (job == NULL || !is_of_line(job, join.job))
+			continue;
+		refusal->error = 0;
+		join.rank = join.world_size = job->n_ranks;
+		join.stripe = job->stripe;
+		sml_terms_compare(job, &join, refusal);
+		if (!refusal->error)
+			return;
+	}
+}
+
 static bool is_acceptable(struct sml_jobs *jobs, const SmlControl__Join *join,
 			  struct sml_refusal *refusal)
 {
@@ -276,6 +298,8 @@ static bool is_acceptable(struct sml_jobs *jobs, const SmlControl__Join *join,
 	else if (strlen(join->job) > SML_NAME_BYTES - 1 - SML_DECISION_BYTES)
 		refuse(refusal, SML_ERROR_REFUSED,
 		       "the name of a job whose members the switch decides on must be shorter");
+	else if (join->ask->n_places == 0)
+		compare_with_members(jobs, *join, refusal);
 	return refusal->error == 0;
 }
 

@@ -105,6 +105,7 @@ struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join
 	job->shards = job->most_shards = join->shards;
 	job->head_slots_wanted = join->head_slots;
 	job->data_slots_wanted = join->data_slots;
+	job->wire = join->wire;
 	job->no_tickets = join->no_tickets;
 	job->stripe = join->stripe;
 	job->stripes = join->stripes;

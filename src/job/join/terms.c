@@ -11,6 +11,7 @@
 
 #include "control/envelope.h"
 #include "control/text.h"
+#include "core/names.h"
 #include "job/members/hosts.h"
 #include "job/members/members.h"
 #include "job/states/end.h"
@@ -107,13 +108,13 @@ static void check_switch(const struct sml_jobs *jobs, const SmlControl__Join *jo
 static void check_wire(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
 		       size_t bytes)
 {
-	if (join->int16_wire && sml_jobs_only_int32(jobs))
+	if (join->wire == SML_WIRE_INT16 && sml_jobs_only_int32(jobs))
 		snprintf(text, bytes,
 			 "floats of rank %u travel as int16, but this switch's program adds only "
 			 "int32 lanes: set SWITCHML_WIRE=int32 on all ranks, or use another switch "
 			 "program",
 			 join->rank);
-	else if (join->int8_wire && !sml_jobs_round(jobs))
+	else if (join->wire == SML_WIRE_INT8 && !sml_jobs_round(jobs))
 		snprintf(text, bytes,
 			 "floats of rank %u travel as int8, but this switch (%s) does not round "
 			 "sums: set SWITCHML_WIRE=%s on all ranks, or use a switch with "
@@ -299,9 +300,8 @@ static void report_difference(const struct sml_job *job, const SmlControl__Join 
 			 term->theirs, term->fix);
 }
 
-/* The terms that must be equal on all ranks: report the first that differs. */
-static void check_terms(const struct sml_job *job, const SmlControl__Join *join,
-			struct sml_refusal *refusal)
+void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
+		       struct sml_refusal *refusal)
 {
 	static const char switches[] =
 		"give all ranks the same switches in the same order (SWITCHML_SWITCH)";
@@ -331,6 +331,15 @@ static void check_terms(const struct sml_job *job, const SmlControl__Join *join,
 			report_difference(job, join, &terms[i], refusal);
 			return;
 		}
+	}
+	if (join->wire != job->wire) {
+		refusal->error = SML_ERROR_MISMATCH;
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "ranks of job \"%s\" disagree about the wire: rank %u says %s, rank %u "
+			 "says %s: give all ranks the same SWITCHML_WIRE",
+			 job->name, join->rank, sml_wire_name(join->wire), job->first_rank,
+			 sml_wire_name(job->wire));
+		return;
 	}
 	check_shards(job, join, refusal);
 }
@@ -366,7 +375,7 @@ void sml_terms_check(const struct sml_jobs *jobs, const struct sml_job *job,
 	if (!refusal->error)
 		check_death(jobs, join, refusal);
 	if (!refusal->error && job != NULL && job->state == SML_JOB_JOINING)
-		check_terms(job, join, refusal);
+		sml_terms_compare(job, join, refusal);
 	if (!refusal->error && job != NULL)
 		check_rank(job, join->rank, refusal);
 }

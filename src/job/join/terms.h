@@ -15,4 +15,8 @@ struct sml_refusal {
 void sml_terms_check(const struct sml_jobs *jobs, const struct sml_job *job,
 		     const SmlControl__Join *join, struct sml_refusal *refusal);
 
+/* Of it, the terms that must be equal on all ranks: the first that differs. */
+void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
+		       struct sml_refusal *refusal);
+
 #endif

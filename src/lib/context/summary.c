@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/context/summary.h"
-#include "lib/settings/names.h"
+#include "core/names.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -365,13 +365,12 @@ void sml_control_request_join(struct sml_control *control,
 	join.shards_set = settings->threads_set;
 	join.wait_ms = settings->join_timeout_ms + LATE_MS;
 	join.no_tickets = settings->faults.no_tickets;
-	join.int16_wire = settings->wire == SML_WIRE_INT16;
+	join.wire = settings->wire;
 	if (settings->follows.name) {
 		join.follows = settings->follows.name;
 		join.follows_ranks = settings->follows.n_ranks;
 		join.follows_changes = settings->follows.changes;
 	}
-	join.int8_wire = settings->wire == SML_WIRE_INT8;
 	join.stripe = control->place.stripe;
 	join.stripes = control->place.n_stripes;
 	for (unsigned i = 0; application->ports && i < settings->threads; i++)

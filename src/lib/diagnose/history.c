@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "lib/settings/names.h"
+#include "core/names.h"
 
 static bool is_float(enum sml_type type)
 {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "lib/settings/names.h"
+#include "core/names.h"
 #include "lib/trace/trace.h"
 
 /* The calls' thread, and where the slots of a stripe begin. Viewers sort by number. */

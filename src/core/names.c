@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/settings/names.h"
+#include "core/names.h"
 
 const char *sml_collective_name(enum sml_collective collective)
 {

@@ -3,8 +3,8 @@
  * The names of what calls are made of, for texts and traces. Switches, not tables: the compiler
  * refuses one that lacks a value of its enum.
  */
-#ifndef SML_LIB_NAMES_H
-#define SML_LIB_NAMES_H
+#ifndef SML_CORE_NAMES_H
+#define SML_CORE_NAMES_H
 
 #include "core/tensor.h"
 
