@@ -28,9 +28,9 @@ static uint32_t stride_of(const struct sml_pool_rules *rules)
 	size_t bytes = sml_lanes_stored_bytes(rules->lanes, width);
 	size_t doubles = rules->floats ? sizeof(double) * sml_exact_elements(rules->lanes) : 0;
 
-	bytes = SML_HEADER_BYTES + (bytes > doubles ? bytes : doubles);
-	/* Each buffer begins on its own cache line, because its neighbors may have other owners. */
-	return (uint32_t)(bytes + 63) & ~63u;
+	bytes = bytes > doubles ? bytes : doubles;
+	/* Each buffer has its own cache lines, because its neighbors may have other owners. */
+	return 64 + ((uint32_t)(bytes + 63) & ~63u);
 }
 
 static uint32_t words_stride_of(const struct sml_pool_rules *rules)
@@ -44,13 +44,14 @@ size_t sml_pool_memory_bytes(const struct sml_pool_rules *rules)
 {
 	size_t each = sizeof(struct sml_slot) + stride_of(rules) + words_stride_of(rules);
 
-	return n_buffers(rules) * each + 64;
+	return n_buffers(rules) * each + 128;
 }
 
 void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, void *memory)
 {
 	size_t n = n_buffers(rules);
-	uintptr_t packets = ((uintptr_t)memory + 63) & ~(uintptr_t)63;
+	/* Of the first buffer: lanes begin a cache line. */
+	uint8_t *lanes = (uint8_t *)(((uintptr_t)memory + 127) & ~(uintptr_t)63);
 
 	sml_assert(rules->n_ranks >= 1 && rules->n_ranks <= SML_MAX_CHILDREN);
 	sml_assert(rules->n_shards >= 1 && rules->n_shards <= SML_MAX_SHARDS);
@@ -60,9 +61,9 @@ void sml_pool_init(struct sml_pool *pool, const struct sml_pool_rules *rules, vo
 	pool->tickets[SML_DATA] = rules->data_slots;
 	pool->waited_until_ns = 0;
 	pool->stride = stride_of(rules);
-	pool->packets = (uint8_t *)packets;
+	pool->packets = lanes - SML_HEADER_BYTES;
 	pool->words_stride = words_stride_of(rules);
-	pool->slots = (struct sml_slot *)(packets + n * pool->stride);
+	pool->slots = (struct sml_slot *)(void *)(lanes + n * pool->stride);
 	pool->words = (uint8_t *)(pool->slots + n);
 	for (size_t i = 0; i < n; i++)
 		pool->slots[i] = (struct sml_slot){0};
