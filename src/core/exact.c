@@ -43,110 +43,79 @@ SML_INLINE size_t bytes_of(uint8_t lane_kind)
 
 /* ---- one portion: kind is a constant in each loop ---- */
 
-/* As float32, which is exact. Loops with one step each are those that compilers vectorize. */
-SML_INLINE void load_halves(uint8_t kind, const void *lanes, uint32_t *values)
+/* A loop must have all that happens to an element: compilers then keep it in vectors. */
+SML_INLINE double element(uint8_t kind, const void *lanes, size_t i)
 {
-	for (size_t i = 0; i < PORTION; i++)
-		values[i] = sml_be16(((const sml_any_u16 *)lanes)[i]);
-	for (size_t i = 0; kind == SML_LANE_FLOAT16 && i < PORTION; i++)
-		values[i] = sml_float16_widen(values[i]);
-	for (size_t i = 0; kind == SML_LANE_BFLOAT16 && i < PORTION; i++)
-		values[i] <<= 16;
-}
+	const sml_any_u16 *halves = lanes;
 
-/* The elements of a portion: float32 in lanes, or halves that are float32 already. */
-struct elements {
-	const sml_any_u32 *lanes;
-	uint32_t widened[PORTION];
-};
-
-SML_INLINE double element(uint8_t kind, const struct elements *elements, size_t i)
-{
-	return (double)sml_float_of(kind == SML_LANE_FLOAT32 ? sml_be32(elements->lanes[i])
-							     : elements->widened[i]);
+	if (kind == SML_LANE_FLOAT16)
+		return (double)sml_float_of(sml_float16_widen(sml_be16(halves[i])));
+	if (kind == SML_LANE_BFLOAT16)
+		return (double)sml_float_of((uint32_t)sml_be16(halves[i]) << 16);
+	return (double)sml_float_of(sml_be32(((const sml_any_u32 *)lanes)[i]));
 }
 
 /*
- * Returns 0 if all sums are exact: then subtracting either summand leaves the other one. If one is
- * not exact, the difference to the larger summand shows it, because that is exact itself. An
- * infinity or NaN shows, too.
+ * Returns 0 if all sums are exact: then subtracting either summand leaves the other one, but for
+ * the sign of a zero. If one is not exact, the difference to the larger summand shows it, because
+ * that is exact itself. An infinity or NaN may show, too. Sums of float16 have 46 bits at most.
  */
-SML_INLINE uint64_t add(uint8_t kind, const struct elements *elements, const sum_t *sums,
-			double *out)
+SML_INLINE uint64_t add(uint8_t kind, const void *lanes, const sum_t *sums, double *restrict out)
 {
 	uint64_t wrong = 0;
 
 	for (size_t i = 0; i < PORTION; i++) {
-		double before = sums[i], value = element(kind, elements, i);
+		double before = sums[i], value = element(kind, lanes, i);
 		double sum = before + value;
 
 		out[i] = sum;
-		wrong |= bits_of(sum - before - value) | bits_of(sum - value - before);
+		if (kind != SML_LANE_FLOAT16)
+			wrong |= (bits_of(sum - before) ^ bits_of(value)) |
+				 (bits_of(sum - value) ^ bits_of(before));
 	}
 	return wrong & SML_FLOAT64_REST;
 }
 
 /* The first lanes: -0 changes none of them, and +0 only -0. */
-SML_INLINE void begin(uint8_t kind, const struct elements *elements, double zero, double *out)
+SML_INLINE void begin(uint8_t kind, const void *lanes, double zero, double *restrict out)
 {
 	for (size_t i = 0; i < PORTION; i++)
-		out[i] = element(kind, elements, i) + zero;
+		out[i] = element(kind, lanes, i) + zero;
 }
 
 /*
- * Round to a half type, ties to even, as sml_float16_narrow() does it for a float32: ulp is
- * 2^(e - fraction_bits), where e is at least `lowest`. Magnitudes from 2^highest on are infinite.
+ * Round to odd, to 13 bits, which is exact in a float32: rounded to the 11 or 8 bits of a half
+ * type, this is what the sum itself is rounded to. A float32 below the ordinary ones has them, too,
+ * where a bfloat16 is not zero.
  */
-SML_INLINE void narrow(int fraction_bits, int lowest, int highest, const double *sums,
-		       uint64_t *halves)
+SML_INLINE uint32_t round_to_odd(double sum)
 {
-	const int64_t most = (int64_t)(1023 + highest) << 52;
-	const int64_t least = (int64_t)(1023 + lowest) << 52;
-	const int drop = 52 - fraction_bits;
+	const uint64_t last = ((uint64_t)1 << 40) - 1;
+	uint64_t bits = bits_of(sum);
 
-	for (size_t i = 0; i < PORTION; i++) {
-		int64_t bits = (int64_t)bits_of(sums[i]), rest = bits & (int64_t)SML_FLOAT64_REST;
-		int64_t exponent, large, ulps;
-
-		rest = rest < most ? rest : most;
-		exponent = rest & (int64_t)SML_FLOAT64_INFINITY;
-		exponent = exponent > least ? exponent : least;
-		large = exponent + ((int64_t)drop << 52);
-		ulps = (int64_t)bits_of(double_of((uint64_t)rest) + double_of((uint64_t)large)) -
-		       large;
-		halves[i] = (uint64_t)(exponent - least) >> drop;
-		halves[i] += (uint64_t)ulps | (uint64_t)bits >> 63 << 15;
-	}
+	return sml_bits_of((float)double_of((bits | ((bits & last) + last)) & ~last));
 }
 
-SML_INLINE void store_halves(const double *sums, const uint64_t *halves, uint16_t nan, void *lanes)
+SML_INLINE uint32_t select_nan(uint32_t float32, uint32_t nan, uint32_t element)
 {
-	for (size_t i = 0; i < PORTION; i++) {
-		uint64_t rest = bits_of(sums[i]) & SML_FLOAT64_REST;
-		uint64_t half = rest > SML_FLOAT64_INFINITY ? nan : halves[i];
-
-		((sml_any_u16 *)lanes)[i] = sml_be16((uint16_t)half);
-	}
+	return sml_select((float32 & SML_FLOAT32_REST) > SML_FLOAT32_INFINITY, nan, element);
 }
 
-SML_INLINE void store(uint8_t kind, const double *sums, void *lanes)
+SML_INLINE void store(uint8_t kind, const double *sums, void *restrict lanes)
 {
-	uint64_t halves[PORTION];
+	for (size_t i = 0; i < PORTION; i++) {
+		uint32_t bits = kind == SML_LANE_FLOAT32 ? sml_bits_of((float)sums[i])
+							 : round_to_odd(sums[i]);
 
-	if (kind == SML_LANE_FLOAT16) {
-		narrow(10, -14, 16, sums, halves);
-		store_halves(sums, halves, 0x7e00, lanes);
-	} else if (kind == SML_LANE_BFLOAT16) {
-		narrow(7, -126, 128, sums, halves);
-		store_halves(sums, halves, 0x7fc0, lanes);
-	} else {
-		for (size_t i = 0; i < PORTION; i++) {
-			uint32_t bits = sml_bits_of((float)sums[i]);
-			uint32_t is_nan = (bits & SML_FLOAT32_REST) > SML_FLOAT32_INFINITY;
-
+		if (kind == SML_LANE_FLOAT32)
 			((sml_any_u32 *)lanes)[i] =
-				sml_be32(sml_select(is_nan, SML_FLOAT32_NAN, bits));
-		}
+				sml_be32(select_nan(bits, SML_FLOAT32_NAN, bits));
+		else if (kind == SML_LANE_FLOAT16)
+			((sml_any_u16 *)lanes)[i] = sml_be16(
+				(uint16_t)select_nan(bits, 0x7e00, sml_float16_narrow(bits)));
+		else
+			((sml_any_u16 *)lanes)[i] = sml_be16(
+				(uint16_t)select_nan(bits, 0x7fc0, sml_bfloat16_narrow(bits)));
 	}
 }
 
@@ -155,7 +124,7 @@ SML_INLINE void store(uint8_t kind, const double *sums, void *lanes)
  * it still has fewer bits than the sum, so if it differed from the sum, it would by more than the
  * quotient's rounding explains. So rounding twice is rounding once.
  */
-SML_INLINE void round_sums(uint8_t kind, double divisor, const double *sums, void *lanes)
+SML_INLINE void round_sums(uint8_t kind, double divisor, const double *sums, void *restrict lanes)
 {
 	double quotients[PORTION];
 
@@ -204,14 +173,14 @@ static double add_slowly_one(const struct sml_format *format, double before, uin
 	return double_of(IS_LONG);
 }
 
-NOINLINE static void add_slowly(uint8_t kind, const struct elements *elements, const sum_t *sums,
-				uint32_t *words, double *out)
+NOINLINE static void add_slowly(uint8_t kind, const void *lanes, const sum_t *sums, uint32_t *words,
+				double *out)
 {
 	const struct sml_format format = sml_format_of(type_of(kind));
 
 	for (size_t i = 0; i < PORTION; i++)
 		out[i] = add_slowly_one(&format, sums[i], words + SML_SUM_WORDS * i,
-					element(kind, elements, i));
+					element(kind, lanes, i));
 }
 
 static uint64_t round_words(const struct sml_format *format, unsigned divisor,
@@ -265,19 +234,21 @@ SML_INLINE void finish(uint8_t kind, unsigned divisor, const double *sums, const
 		__builtin_memcpy(result, lanes, bytes);
 }
 
-/* Zeros if lanes is NULL, and after the last element of a packet. */
-SML_INLINE void load(uint8_t kind, const uint8_t *lanes, size_t bytes, struct portion *copy,
-		     struct elements *elements)
+/* Not inlined: a compiler that knows these zeros treats the first element of a loop apart. */
+NOINLINE static const void *pad(const uint8_t *lanes, size_t bytes, struct portion *copy)
 {
-	if (lanes == NULL || bytes < PORTION * bytes_of(kind)) {
-		__builtin_memset(copy, 0, sizeof(*copy));
-		if (lanes != NULL)
-			__builtin_memcpy(copy, lanes, bytes);
-		lanes = copy->lanes;
-	}
-	elements->lanes = (const void *)lanes;
-	if (kind != SML_LANE_FLOAT32)
-		load_halves(kind, lanes, elements->widened);
+	__builtin_memset(copy, 0, sizeof(*copy));
+	if (lanes != NULL)
+		__builtin_memcpy(copy, lanes, bytes);
+	return copy;
+}
+
+/* Zeros if lanes is NULL, and after the last element of a packet. */
+SML_INLINE const void *whole(uint8_t kind, const uint8_t *lanes, size_t bytes, struct portion *copy)
+{
+	bool is_whole = lanes != NULL && bytes == PORTION * bytes_of(kind);
+
+	return is_whole ? lanes : pad(lanes, bytes, copy);
 }
 
 SML_INLINE void combine(uint8_t kind, enum sml_lane_step step, unsigned divisor,
@@ -290,18 +261,17 @@ SML_INLINE void combine(uint8_t kind, enum sml_lane_step step, unsigned divisor,
 
 	for (size_t at = 0; at < bytes; at += full) {
 		size_t left = bytes - at < full ? bytes - at : full;
-		struct elements elements;
 		struct portion copy;
-		double out[PORTION];
+		const void *lanes = whole(kind, arrived == NULL ? NULL : arrived + at, left, &copy);
+		double out[PORTION] __attribute__((aligned(64)));
 		bool slow = false;
 
-		load(kind, arrived == NULL ? NULL : arrived + at, left, &copy, &elements);
 		if (step == SML_LANES_FIRST || step == SML_LANES_ONLY)
-			begin(kind, &elements, place->after_zeros ? 0.0 : -0.0, out);
+			begin(kind, lanes, place->after_zeros ? 0.0 : -0.0, out);
 		else
-			slow = add(kind, &elements, sums, out) != 0;
+			slow = add(kind, lanes, sums, out) != 0;
 		if (slow)
-			add_slowly(kind, &elements, sums, words, out);
+			add_slowly(kind, lanes, sums, words, out);
 		if (step == SML_LANES_FIRST || step == SML_LANES_NEXT)
 			__builtin_memcpy(sums, out, sizeof(out));
 		else
@@ -320,19 +290,17 @@ SML_INLINE void reduce(uint8_t kind, unsigned divisor, const uint8_t *rows, size
 	for (size_t at = 0; at < bytes; at += full) {
 		size_t left = bytes - at < full ? bytes - at : full;
 		uint32_t words[PORTION * SML_SUM_WORDS];
-		struct elements elements;
-		double sums[2][PORTION];
+		double sums[2][PORTION] __attribute__((aligned(64)));
 		struct portion copy;
 		bool slow = false;
 
-		load(kind, rows + at, left, &copy, &elements);
-		begin(kind, &elements, -0.0, sums[0]);
+		begin(kind, whole(kind, rows + at, left, &copy), -0.0, sums[0]);
 		for (unsigned row = 1; row < n_rows; row++) {
 			const double *before = sums[(row - 1) & 1];
+			const void *lanes = whole(kind, rows + row * stride + at, left, &copy);
 
-			load(kind, rows + row * stride + at, left, &copy, &elements);
-			if (add(kind, &elements, before, sums[row & 1]) != 0) {
-				add_slowly(kind, &elements, before, words, sums[row & 1]);
+			if (add(kind, lanes, before, sums[row & 1]) != 0) {
+				add_slowly(kind, lanes, before, words, sums[row & 1]);
 				slow = true;
 			}
 		}

@@ -194,6 +194,37 @@ TEST(sums_and_means_are_exact_and_rounded_once)
 	}
 }
 
+/* Every half: alone, half-way to the next one, and a little above or below that. */
+TEST(every_half_is_rounded_as_the_reference_does)
+{
+	static uint16_t rows[3][0x10000], parts[3][0x10000], expected[0x10000], result[0x10000];
+	static const double little[] = {0, 1, -1};
+
+	for (size_t k = 1; k < 3; k++)
+		FOR_EACH(l, little)
+	for (unsigned n = 1; n <= 3; n++) {
+		for (uint32_t i = 0; i < 0x10000; i++) {
+			double half, way;
+
+			rows[0][i] = (uint16_t)i;
+			half = ref_load(kinds[k].type, rows[0], i);
+			way = isfinite(half) && half != 0 ? ldexp(1, ilogb(half) - kinds[k].bits)
+							  : 0;
+			ref_store(kinds[k].type, rows[1], i, copysign(way, half));
+			ref_store(kinds[k].type, rows[2], i, ldexp(little[l], kinds[k].lowest - 1));
+		}
+		for (unsigned row = 0; row < 3; row++)
+			sml_gather_encode(kinds[k].type, rows[row], 0x10000, parts[row]);
+		for (unsigned divisor = 1; divisor <= 3; divisor++) {
+			sml_gather_reduce(kinds[k].type, parts, 0x10000, n, divisor, result);
+			sml_gather_encode(kinds[k].type, result, 0x10000, expected);
+			sml_exact_reduce(kinds[k].lane_kind, divisor, parts, sizeof(parts[0]), n,
+					 0x8000, result);
+			assert_memory_equal(result, expected, sizeof(expected));
+		}
+	}
+}
+
 /* Each of all orders of four ranks. */
 TEST(the_order_of_ranks_does_not_matter)
 {
