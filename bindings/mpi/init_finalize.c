@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* MPI's initialization and finalization. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +16,32 @@
 #define BUILT_FOR "MPICH"
 #endif
 
-/* Handles of one MPI are invalid in another one, so refuse to run. */
+/*
+ * How the libraries that have this ABI call themselves. Those of the MPICH ABI initiative have the
+ * same handles, constants and structs since MPICH 3.1 (mpich.org/abi).
+ */
+static bool has_our_abi(const char *version)
+{
+	static const char *const names[] = {BUILT_FOR,
+#ifndef OPEN_MPI
+					    "Intel(R) MPI Library", "MVAPICH", "CRAY MPICH"
+#endif
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strncmp(version, names[i], strlen(names[i])) == 0)
+			return true;
+	return false;
+}
+
+/* Handles of one MPI are invalid in one with another ABI, so refuse to run. */
 static void check_library(void)
 {
 	char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
 	int length;
 
 	PMPI_Get_library_version(version, &length);
-	if (strncmp(version, BUILT_FOR, strlen(BUILT_FOR)) == 0)
+	if (has_our_abi(version))
 		return;
 	version[strcspn(version, "\n,")] = '\0';
 	fprintf(stderr,
