@@ -293,6 +293,29 @@ TEST(a_stranger_with_the_name_of_the_next_membership_does_not_end_it)
 	jobs_close(&world);
 }
 
+/* Also while the job waits for slots: the others learn it at once, and do not wait for it again. */
+TEST(a_member_that_dies_before_the_job_has_begun_is_not_waited_for)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	for (unsigned waits = 0; waits < 2; waits++) {
+		tag = jobs_open_running(&world, 3);
+		world.has_no_room_yet = waits;
+		for (uint32_t rank = 0; rank < 3; rank++)
+			jobs_apply(&world, 10 + rank, jobs_was(tag, rank, 3));
+		jobs_hang_up(&world, 12);
+		world.has_no_room_yet = false;
+		for (uint32_t rank = 0; rank < 2; rank++) {
+			assert_non_null(strstr(jobs_refusal(&world, 10 + rank), "rank 2"));
+			jobs_apply(&world, 20 + rank, jobs_was(tag, rank, 3));
+		}
+		for (uint32_t rank = 0; rank < 2; rank++)
+			jobs_assert_decided(&world, 20 + rank, 3, rank, 2);
+		jobs_close(&world);
+	}
+}
+
 TEST(where_there_is_no_room_for_the_job_nobody_waits_for_it)
 {
 	struct jobs_world world;

@@ -175,7 +175,8 @@ TEST(a_job_waits_for_what_ended_jobs_held)
 	jobs_close(&world);
 }
 
-TEST(who_leaves_meanwhile_is_waited_for)
+/* All ranks have come, so a death is an error, as it is a moment later. */
+TEST(who_dies_meanwhile_ends_the_job)
 {
 	struct jobs_world world;
 
@@ -183,17 +184,13 @@ TEST(who_leaves_meanwhile_is_waited_for)
 	world.has_no_room_yet = true;
 	jobs_join_all(&world, 0, "a", 2);
 	jobs_hang_up(&world, 1);
-	world.has_no_room_yet = false;
-	jobs_wait(&world, 3 * SML_TICK_NS);
-	assert_null(jobs_admitted(&world, 0));
-	jobs_join(&world, 1, jobs_join_message("a", 1, 2));
-	assert_int_equal(slots_of(&world, 0), 64 + 256);
-	assert_int_equal(slots_of(&world, 1), 64 + 256);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died"));
+	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);
 }
 
-/* While a job waits, it holds the least that its ranks may need, whichever ranks join. */
-TEST(who_comes_meanwhile_may_have_more_shards)
+/* Not what it wants, which others could have in the meantime. */
+TEST(while_a_job_waits_it_holds_what_it_has_reserved)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
 	struct jobs_world world;
@@ -208,13 +205,11 @@ TEST(who_comes_meanwhile_may_have_more_shards)
 	join.shards = 1;
 	jobs_join(&world, 1, join);
 	assert_int_equal(world.jobs.slots_in_use, 2 * SML_MAX_SHARDS);
-	jobs_hang_up(&world, 1);
-	world.has_no_room_yet = false;
 	jobs_join(&world, 2, jobs_join_message("b", 0, 1));
 	assert_non_null(strstr(jobs_refusal(&world, 2), "the switch's pool is full"));
-	join.shards = SML_MAX_SHARDS;
-	jobs_join(&world, 1, join);
-	assert_int_equal(slots_of(&world, 0), 2 * SML_MAX_SHARDS);
-	assert_int_equal(jobs_admitted(&world, 1)->shards, SML_MAX_SHARDS);
+	world.has_no_room_yet = false;
+	jobs_wait(&world, SML_TICK_NS);
+	assert_int_equal(slots_of(&world, 0), 2 + 8);
+	assert_int_equal(jobs_admitted(&world, 1)->shards, 1);
 	jobs_close(&world);
 }

@@ -303,7 +303,7 @@ static bool is_for_all(const struct sml_job *job, const SmlControl__Join *join,
 {
 	if (refusal->error != SML_ERROR_MISMATCH && refusal->error != SML_ERROR_VERSION)
 		return false;
-	return job != NULL ? gathers_anew(job) && job->n_members < job->n_ranks
+	return job != NULL ? sml_job_gathers(job) && !job->resumes
 			   : !sml_join_resumes(join) && strlen(join->job) < SML_NAME_BYTES;
 }
 

@@ -24,14 +24,9 @@
 
 /* ---- who makes room ---- */
 
-static bool gathers(const struct sml_job *job)
-{
-	return job != NULL && job->state == SML_JOB_JOINING && job->n_members < job->n_ranks;
-}
-
 static bool gathers_slowly(const struct sml_job *job)
 {
-	return gathers(job) && job->resumes && job->jobs->now_ns - job->begun_ns >= SML_SECOND_NS;
+	return sml_job_gathers(job) && job->resumes && job->jobs->now_ns - job->begun_ns >= SML_SECOND_NS;
 }
 
 /* The smaller, the earlier it makes room. */
@@ -52,7 +47,7 @@ static struct sml_job *find_weakest(const struct sml_jobs *jobs, const SmlContro
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		struct sml_job *job = jobs->jobs[i];
 
-		if (!gathers(job) || is_own(job, join) || (job->resumes && !gathers_slowly(job)))
+		if (job == NULL || !sml_job_gathers(job) || is_own(job, join) || (job->resumes && !gathers_slowly(job)))
 			continue;
 		if (found == NULL || claim_of(job, join) < claim_of(found, join) ||
 		    (claim_of(job, join) == claim_of(found, join) &&

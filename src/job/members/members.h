@@ -14,6 +14,15 @@ struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank);
  */
 void sml_job_count_changes(const struct sml_job *job, uint32_t *joined, uint32_t *left);
 
+/*
+ * Do ranks still come? Not when all are here, even if the job waits for slots of ended jobs: then a
+ * rank that goes ends it, as it does later.
+ */
+static inline bool sml_job_gathers(const struct sml_job *job)
+{
+	return job->state == SML_JOB_JOINING && job->n_members < job->n_ranks;
+}
+
 /* To all members that are here. */
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message);
 

@@ -21,8 +21,7 @@ bool sml_job_take_slots(struct sml_job *job);
 bool sml_job_take_fewer_slots(struct sml_job *job);
 
 /*
- * Right after that, if the job has to wait: it holds what it reserved again. Its members may still
- * change, and the next ones may have more shards.
+ * Right after that, if the job has to wait: it holds what it reserved again, and no more meanwhile.
  */
 void sml_job_keep_reserve(struct sml_job *job);
 

@@ -161,10 +161,22 @@ bool sml_job_fail(struct sml_job *job, int error, const char *text)
 	return fail(job, why);
 }
 
+/* A member of what has never run dies: it need not be waited for when the others ask again. */
+static void note_gone_before(const struct sml_job *job, uint16_t rank)
+{
+	const struct sml_decision *decision = job->state < SML_JOB_RUNNING ? job->decision : NULL;
+	struct sml_failed_job *before =
+		decision != NULL ? sml_jobs_find_judged(job->jobs, decision->after) : NULL;
+
+	if (before != NULL && decision->before[rank] != 0)
+		sml_ranks_add(&before->gone, decision->before[rank] - 1);
+}
+
 bool sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)
 {
 	struct sml_failed_job why = {.error = SML_ERROR_RANK_DIED, .has_lost = true, .lost = rank};
 
+	note_gone_before(job, rank);
 	set_text(&why, text);
 	return fail(job, why);
 }

@@ -151,7 +151,7 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 	char text[SML_SENTENCE_BYTES];
 
 	send_left(job, peer);
-	if (job->state == SML_JOB_JOINING) {
+	if (sml_job_gathers(job)) {
 		(void)sml_job_release(job, rank);
 		sml_job_forget_member(job, rank, NULL);
 		return;
@@ -208,7 +208,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 	uint64_t missed_ns = peer->missed_ns;
 
 	(void)sml_job_release(job, rank);
-	if (job->state == SML_JOB_JOINING)
+	if (sml_job_gathers(job))
 		sml_job_forget_member(job, rank, why);
 	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
 	else if (job->resumes && job->state <= SML_JOB_PROBING)

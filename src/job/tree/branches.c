@@ -16,6 +16,7 @@
 #include "control/text.h"
 #include "job/join/applicants.h"
 #include "job/join/room.h"
+#include "job/members/members.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
 #include "job/states/job.h"
@@ -151,7 +152,7 @@ static void lose(struct sml_remote *remote, const char *why, bool leaf_died)
 
 	if (sml_jobs_is_leaf(jobs))
 		sml_proxied_lost(jobs, peer, why, leaf_died);
-	else if (peer->job != NULL && leaf_died && peer->job->state > SML_JOB_JOINING)
+	else if (peer->job != NULL && leaf_died && !sml_job_gathers(peer->job))
 		sml_job_disband(peer->job, why);
 	else if (peer->job != NULL)
 		sml_job_lost(peer, why);
