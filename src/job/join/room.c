@@ -26,7 +26,8 @@
 
 static bool gathers_slowly(const struct sml_job *job)
 {
-	return sml_job_gathers(job) && job->resumes && job->jobs->now_ns - job->begun_ns >= SML_SECOND_NS;
+	return sml_job_gathers(job) && job->resumes &&
+	       job->jobs->now_ns - job->begun_ns >= SML_SECOND_NS;
 }
 
 /* The smaller, the earlier it makes room. */
@@ -47,7 +48,8 @@ static struct sml_job *find_weakest(const struct sml_jobs *jobs, const SmlContro
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		struct sml_job *job = jobs->jobs[i];
 
-		if (job == NULL || !sml_job_gathers(job) || is_own(job, join) || (job->resumes && !gathers_slowly(job)))
+		if (job == NULL || !sml_job_gathers(job) || is_own(job, join) ||
+		    (job->resumes && !gathers_slowly(job)))
 			continue;
 		if (found == NULL || claim_of(job, join) < claim_of(found, join) ||
 		    (claim_of(job, join) == claim_of(found, join) &&
