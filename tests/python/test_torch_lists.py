@@ -73,3 +73,64 @@ def test_lists_work_in_groups_of_some_ranks(groups):
         None,
         ([0, 2], [0, 2], [12], [10, 12], ["", "xx"], on_gloo),
     ]
+
+
+def sized(*counts):
+    return [torch.ones(n) for n in counts]
+
+
+def of_root(rank, *counts):
+    return sized(*counts) if rank == 0 else None
+
+
+# Calls of rank r with wrong sizes, and what all ranks are told.
+WRONG = {
+    "rank 0 has 3 elements for rank 2, which takes 2": [
+        lambda r: dist.scatter(torch.ones(2), of_root(r, 2, 2, 3)),
+        lambda r: dist.all_to_all(sized(2, 2, 2), sized(2, 2, 3 if r == 0 else 2)),
+        lambda r: dist.all_to_all_single(
+            torch.ones(6), torch.ones(7 if r == 0 else 6), [2] * 3, [2, 2, 3 if r == 0 else 2]
+        ),
+        lambda r: dist.reduce_scatter(torch.ones(2), sized(2, 2, 3)),
+    ],
+    "rank 1 has 3 elements for rank 0, which takes 2": [
+        lambda r: dist.gather(torch.ones(3 if r == 1 else 2), of_root(r, 2, 2, 2)),
+        lambda r: dist.all_to_all_single(
+            torch.ones(6), torch.ones(6), [2] * 3, [3, 2, 1] if r == 1 else [2] * 3
+        ),
+    ],
+    "Gloo takes tensors of one size, and rank 0 has 1, 2, 0": [
+        lambda r: dist.scatter(torch.ones((r + 1) % 3), of_root(r, 1, 2, 0)),
+        lambda r: dist.gather(torch.ones((r + 1) % 3), of_root(r, 1, 2, 0)),
+        lambda r: dist.all_gather(sized(1, 2, 0), torch.ones((r + 1) % 3)),
+    ],
+    "rank 0 has no tensor for rank 2": [
+        lambda r: dist.scatter(torch.ones(2), of_root(r, 2, 2)),
+        lambda r: dist.gather(torch.ones(2), of_root(r, 2, 2)),
+    ],
+    "rank 0 has 8 elements, but 6 in its parts": [
+        lambda r: dist.scatter(torch.ones(2), of_root(r, 2, 2, 2, 2)),
+        lambda r: dist.all_to_all_single(
+            torch.ones(6), torch.ones(8 if r == 0 else 6), [2] * 3, [2] * 3
+        ),
+    ],
+}
+
+
+def refused(rank, text, number):
+    try:
+        WRONG[text][number](rank)
+    except RuntimeError as error:
+        told = str(error)
+    dist.all_reduce(one := torch.ones(1))
+    return told, one.item()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [(text, i) for text, calls in WRONG.items() for i in range(len(calls))]
+)
+def test_all_ranks_are_told_of_sizes_that_do_not_fit_and_the_job_goes_on(groups, text, number):
+    found = groups.call(refused, [text] * N, [number] * N)
+    assert len(set(found)) == 1
+    assert text in found[0][0]
+    assert found[0][1] == N

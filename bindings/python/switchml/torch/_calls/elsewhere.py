@@ -5,8 +5,9 @@
 
 The barrier ends when all ranks make the same call. If another rank makes another call, on the
 switch or on Gloo, both are told at once. Gloo would wait until its timeout, add different calls
-to each other, or end the process ("op.preamble.length <= op.nbytes"). The invariant: Gloo
-begins a collective only when all ranks make it, and in the order of the job.
+to each other, or end the process ("op.preamble.length <= op.nbytes"). In calls whose sizes may
+differ, ranks also tell each other theirs, in an all-gather instead of the barrier (sizes.py). The
+invariant: Gloo begins a collective only when all ranks make it, and in the order of the job.
 
 Sends and receives are not here: two ranks make them, and Gloo matches them.
 """
@@ -26,27 +27,24 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...errors import Timeout
 from ...job import Job
 from .line import Line
+from .sizes import NAMES, Sizes
 from .tensors import Begun, describe, is_accelerated, on_stream, tensors_in
 from .work import Work, place
 
 # Up to 2.8 its reduce_scatter ignores the operation. 2.13 computes it; others were not tried.
 _ONLY_ADDS = torch.__version__ < (2, 13)
-# The argument whose elements all ranks have equally many of. Others may differ between ranks.
+# The argument whose elements all ranks have equally many of. Those of others are in sizes.py.
 _EQUAL = {
     "allreduce": 0,
     "allreduce_coalesced": 0,
     "reduce": 0,
     "broadcast": 0,
-    "allgather": 1,
     "allgather_coalesced": 1,
     "all_gather_single": 1,
     "all_gather_single_coalesced": 1,
-    "reduce_scatter": 1,
     "reduce_scatter_single": 1,
     "reduce_scatter_single_coalesced": 1,
-    "gather": 1,
     "gather_single": 1,
-    "scatter": 0,
 }
 # One tensor has the parts of all ranks, side by side.
 _OF_PARTS = {
@@ -79,7 +77,7 @@ def _widened(arguments: Any) -> Any:
 
 
 def name_of(name: str, arguments: Sequence[Any]) -> str:
-    """The call in words, the same on all ranks: "gather of 4 int64, to rank 1"."""
+    """The call in words, the same on all ranks: "reduce of 4 int64, PRODUCT, root 1"."""
     tensors = _equal_in(name, arguments)
     if not tensors:
         return f"{name} on Gloo"
@@ -161,11 +159,17 @@ class Elsewhere(Work):
         arguments: Sequence[Any],
         call: Callable[[Begun], Any],
         limit: float | None,
+        among: tuple[int, int],
     ) -> None:
+        title = name_of(name, arguments)
+        self._sizes = None
+        if name in NAMES:
+            self._sizes = Sizes(name, title, arguments, _root_in(arguments), among)
+        its_place = place(title) if self._sizes is None else self._sizes.call
         self._call: Callable[[Begun], Any] | None = call
         self._begun = Begun()
         tensors = tensors_in(arguments)
-        super().__init__(name, tensors, [place(name_of(name, arguments))], None, limit)
+        super().__init__(name, tensors, [its_place], None, limit)
         self._outputs = tensors_in(arguments[:1])
         self._modes = Modes(tensors)
 
@@ -174,7 +178,13 @@ class Elsewhere(Work):
             job.count_elsewhere("Gloo")
         super().begin(job, waits)
 
+    @property
+    def moved(self) -> list[tuple[str, int]]:
+        return []
+
     def proceed(self) -> Callable[[], None] | None:
+        if self._sizes is not None:
+            self._sizes.check()
         if not self._begun.works:  # otherwise the caller was interrupted after this
             assert self._call is not None
             # The application's thread has its own modes.

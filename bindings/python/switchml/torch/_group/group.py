@@ -230,7 +230,11 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         timeouts = [t for a in everything if isinstance(t := getattr(a, "timeout", a), timedelta)]
         limit = self._limit(timeouts[0] if timeouts else _NONE)
         work = Elsewhere(
-            name, everything, lambda begun: method(*given, begun=begun, **named), limit
+            name,
+            everything,
+            lambda begun: method(*given, begun=begun, **named),
+            limit,
+            (self.rank(), self.size()),
         )
         work.awaited = any(is_awaited(argument) for argument in everything)
         work.for_cpp = self.for_cpp
