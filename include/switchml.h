@@ -19,12 +19,14 @@
  * Errors. Every call that can fail returns 0 or a negative number: -1 to -4095
  * is a negated errno, and lower numbers are from enum sml_error.
  * sml_error_text() returns a sentence that says what happened and what to do.
- * A failed collective leaves its receive buffer undefined, and every later call
+ * A call that was wrong itself fails with -EINVAL, and the job goes on. Any other
+ * failed collective leaves its receive buffer undefined, and every later call
  * on that context fails with the same error. To form the job again, close the
  * context and open another one. To go on with the ranks that are left, call
  * sml_reconfigure().
  *
- * Time. No call waits longer than the context's timeout (struct sml_config).
+ * Time. No call waits longer than the context's timeout (struct sml_config),
+ * but sml_open() also waits for the system's resolver.
  * sml_wait_for() and sml_wait_any() can return earlier; the call then goes on.
  *
  * Threads. Several threads may use a context. The order of their calls is the

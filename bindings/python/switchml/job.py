@@ -57,9 +57,9 @@ class Job:
     Args:
         rank, world_size: 0 <= rank < world_size <= 4096.
         job: a name that all ranks share.
-        switch: "host[:port][,…]"; "embedded": rank 0 runs one.
+        switch: "host[:port][,…]"; "embedded": each rank runs a part of one.
         master_address, master_port: where ranks find an embedded switch.
-        timeout: seconds, for every call; 0.001 to 2147483.
+        timeout: seconds, for every call; 0.001 to 1000000.
         heartbeat: seconds of silence after which a peer counts as dead; 0.1 to 60.
         wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums are
             exact, and rounded once (docs/numbers.md).
