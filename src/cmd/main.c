@@ -2,6 +2,7 @@
 /* The program `switchml`: finds the sub-command and hands over to it. */
 #include <argp.h>
 #include <locale.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +46,8 @@ static void print_help(FILE *out)
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].purpose);
 	fprintf(out,
-		"\n`switchml COMMAND --help' lists a command's options. After an installation,\n"
+		"\n`switchml COMMAND --help' or `switchml help COMMAND' lists a command's options,\n"
+		"and `switchml --version' says which release this is. After an installation,\n"
 		"`man switchml-COMMAND' says more.\n");
 }
 
@@ -64,10 +66,27 @@ static void warn(void *self, const char *text)
 	fprintf(stderr, "%s: warning: %s\n", (const char *)self, text);
 }
 
+static bool is_help(const char *word)
+{
+	return !strcmp(word, "--help") || !strcmp(word, "-h");
+}
+
+/* Which command is asked for help: `switchml help bench', `switchml bench -h'; NULL: none. */
+static char *helped(int argc, char **argv)
+{
+	if (argc > 2 && !strcmp(argv[1], "help"))
+		return argv[2];
+	for (int i = 2; i < argc; i++)
+		if (is_help(argv[i]))
+			return argv[1];
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
-	static char name[64];
+	static char name[64], help[] = "--help";
 	char meant[SML_MEANT_BYTES];
+	char *two[] = {argv[0], helped(argc, argv), help, NULL};
 	const char *asked = argc > 1 ? argv[1] : "";
 	int status;
 
@@ -75,9 +94,14 @@ int main(int argc, char **argv)
 	/* Columns of texts: cmd/shared/columns.c. */
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = USAGE;
-	if (!strcmp(asked, "--help") || !strcmp(asked, "-h") || !strcmp(asked, "help")) {
+	if (is_help(asked) || (!strcmp(asked, "help") && argc == 2)) {
 		print_help(stdout);
 		return 0;
+	}
+	if (two[1] != NULL) {
+		asked = two[1];
+		argv = two;
+		argc = 3;
 	}
 	if (!strcmp(asked, "--version") || !strcmp(asked, "-V")) {
 		print_version(stdout, NULL);

@@ -63,6 +63,15 @@ expect "a command with a typing error" 2 "$switchml" swich
 grep -q "there is no command 'swich': did you mean switch?" "$work/err" || fail "no command is proposed"
 expect "a type with a typing error" 2 "$switchml" bench --datatype flaot
 grep -q "did you mean float?" "$work/err" || fail "no type is proposed"
+for command in switch bench status top doctor trace; do
+	"$switchml" $command --help >"$work/help"
+	for asked in "$command -h" "help $command" "$command --json -h"; do
+		# shellcheck disable=SC2086
+		expect "$asked" 0 "$switchml" $asked
+		cmp -s "$work/help" "$work/out" || fail "switchml $asked is not switchml $command --help"
+	done
+	expect "$command: its release" 0 "$switchml" $command -V
+done
 for command in switch bench status top doctor; do
 	expect "$command: an option that there is not" 2 "$switchml" $command --no-such-option
 	expect "$command: an argument that it does not take" 2 "$switchml" $command nonsense

@@ -60,7 +60,6 @@ static const struct argp_option known_options[] = {
 	{"drop", OPTION_DROP, "PERCENT", 0, "each worker loses this share of its packets", 6},
 	{"duplicate", OPTION_DUPLICATE, "PERCENT", 0, "... duplicates this share", 6},
 	{"reorder", OPTION_REORDER, "PERCENT", 0, "... delays this share", 6},
-	{NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1}, /* as nccl-tests has it */
 	{0},
 };
 
@@ -286,9 +285,6 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	struct bench_options *options = state->input;
 
 	switch (key) {
-	case 'h':
-		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
-		return 0;
 	case 'r':
 		options->root = parse_number(key, state, text, SML_MAX_WORLD_SIZE - 1);
 		return 0;
