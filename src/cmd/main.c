@@ -45,10 +45,10 @@ static void print_help(FILE *out)
 		     "All-reduce, summed in the network.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].purpose);
-	fprintf(out,
-		"\n`switchml COMMAND --help' or `switchml help COMMAND' lists a command's options,\n"
-		"and `switchml --version' says which release this is. After an installation,\n"
-		"`man switchml-COMMAND' says more.\n");
+	fprintf(out, "\n`switchml COMMAND --help' or `switchml help COMMAND' lists a command's "
+		     "options,\n"
+		     "and `switchml --version' says which release this is. After an installation,\n"
+		     "`man switchml-COMMAND' says more.\n");
 }
 
 /* argp answers every command's --version with it, and looks for a global variable of this name. */
