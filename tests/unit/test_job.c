@@ -284,12 +284,50 @@ TEST(a_job_that_nobody_waits_for_any_more_is_in_the_log)
 	jobs_wait(&world, 70 * SML_SECOND_NS);
 	assert_int_equal(world.n_warnings, 1);
 	assert_non_null(strstr(world.warning,
-			       "job \"late\" did not begin: rank 2 (host testhost, pid "
-			       "1002) has gone: it did not wait any longer"));
-	/* A rank that leaves does not fail. */
-	jobs_join(&world, 3, jobs_join_message("leaves", 0, 2));
+			       "job \"late\" did not begin: ranks 0 and 2 of 3 came; rank 2 (host "
+			       "testhost, pid 1002) has gone: it did not wait any longer"));
+	jobs_close(&world);
+}
+
+TEST(jobs_that_one_wrong_name_keeps_apart_are_in_the_log_with_each_other)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_join(&world, 0, jobs_join_message("alpha", 0, 3));
+	jobs_join(&world, 1, jobs_join_message("alpha", 1, 3));
+	jobs_join(&world, 2, jobs_join_message("other", 0, 2));
+	jobs_join(&world, 3, jobs_join_message("alpa", 2, 3));
+	jobs_leave(&world, 1);
+	assert_int_equal(world.n_warnings, 0);
+	jobs_leave(&world, 0);
+	assert_string_equal(
+		world.warning,
+		"job \"alpha\" did not begin: ranks 0 and 1 of 3 came; rank 0 (host "
+		"testhost, pid 1000) has gone: it left; job \"alpa\" waits for 3 ranks, "
+		"too: rank 2 came there");
+	/* No other job waits for as many. */
 	jobs_leave(&world, 3);
-	assert_int_equal(world.n_warnings, 1);
+	assert_string_equal(world.warning, "job \"alpa\" did not begin: rank 2 of 3 came; rank 2 "
+					   "(host testhost, pid 1002) has gone: it left");
+	jobs_join(&world, 4, jobs_join_message("other", 1, 2));
+	assert_int_equal(world.n_warnings, 2);
+	jobs_close(&world);
+}
+
+TEST(ranks_that_miss_each_other_are_in_the_log)
+{
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	jobs_join(&world, 0, jobs_join_message("late", 0, 3));
+	jobs_join(&world, 1, jobs_join_message("late", 1, 3));
+	jobs_leave(&world, 0);
+	jobs_join(&world, 2, jobs_join_message("late", 2, 3));
+	jobs_leave(&world, 1);
+	jobs_leave(&world, 2);
+	assert_non_null(strstr(world.warning, "ranks 0, 1 and 2 of 3 came, but not at the same "
+					      "time; rank 2 "));
 	jobs_close(&world);
 }
 

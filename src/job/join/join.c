@@ -217,6 +217,7 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	peer->job = job;
 	peer->rank = (uint16_t)join->rank;
 	job->n_members++;
+	sml_ranks_add(&job->came, join->rank);
 	job->jobs->n_members += peer->via == NULL;
 	if (join->n_stripe_ports > 0)
 		sml_job_note_peer(member, join);

@@ -139,6 +139,7 @@ struct sml_job {
 	struct sml_decision *decision;	  /* NULL if its ranks named its members */
 	uint64_t membership;		  /* a secret of its ranks, in all epochs */
 	uint64_t report_tag;		  /* of this epoch, in reports */
+	struct sml_ranks came;		  /* the ranks that have joined, gone or not */
 	char refused[SML_SENTENCE_BYTES]; /* why the last rank that tried to join was refused */
 	struct sml_pool_rules rules;
 	/* Since when all are here but the dataplane has no room; 0 if that is not so. */

@@ -107,14 +107,38 @@ static void list_missing(const struct sml_job *job, char text[SML_RANKS_TEXT_BYT
 	sml_ranks_text(&missing, 0, text, SML_RANKS_TEXT_BYTES);
 }
 
+/* A name that one rank has wrong, or lacks, makes a second job, which waits for as many ranks. */
+static void name_rival(const struct sml_job *job, char *text, size_t bytes)
+{
+	char came[SML_RANKS_TEXT_BYTES];
+
+	text[0] = '\0';
+	for (uint32_t i = 0; text[0] == '\0' && i < SML_MAX_JOBS; i++) {
+		const struct sml_job *other = job->jobs->jobs[i];
+
+		if (other == NULL || other == job || other->state != SML_JOB_JOINING ||
+		    other->n_ranks != job->n_ranks || other->stripe != job->stripe)
+			continue;
+		sml_ranks_text(&other->came, 0, came, sizeof(came));
+		snprintf(text, bytes, "; job \"%s\" waits for %u ranks, too: rank%s %s came there",
+			 other->name, other->n_ranks, sml_plural(sml_ranks_count(&other->came)),
+			 came);
+	}
+}
+
 /* Nobody waits any more for the ranks that have not come. */
 static void log_unbegun(struct sml_job *job, uint16_t last, const char *why)
 {
-	char text[SML_SENTENCE_BYTES], how[SML_SENTENCE_BYTES + 64];
+	char text[SML_SENTENCE_BYTES], came[SML_RANKS_TEXT_BYTES], rival[SML_SENTENCE_BYTES];
+	char how[2 * SML_SENTENCE_BYTES];
+	unsigned n = sml_ranks_count(&job->came);
 
 	name_rank(job, last, why, text, sizeof(text));
-	snprintf(how, sizeof(how), "%s: %s",
-		 job->resumes ? "does not continue here" : "did not begin", text);
+	sml_ranks_text(&job->came, 0, came, sizeof(came));
+	name_rival(job, rival, sizeof(rival));
+	snprintf(how, sizeof(how), "%s: rank%s %s of %u came%s; %s%s",
+		 job->resumes ? "does not continue here" : "did not begin", sml_plural(n), came,
+		 job->n_ranks, n == job->n_ranks ? ", but not at the same time" : "", text, rival);
 	sml_jobs_log_end(job->jobs, job->name, how, false);
 }
 
@@ -153,7 +177,8 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 	send_left(job, peer);
 	if (sml_job_gathers(job)) {
 		(void)sml_job_release(job, rank);
-		sml_job_forget_member(job, rank, NULL);
+		/* Ranks that resume have found each other elsewhere. */
+		sml_job_forget_member(job, rank, job->resumes ? NULL : "it left");
 		return;
 	}
 	/* The others may find it at another switch. */
