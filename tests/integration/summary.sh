@@ -30,6 +30,11 @@ lines "through the switch at $address (udp), default wire" \
 lines "through memory and the switch at $address (udp), default wire" \
 	"through memory and the switch at $address (udp); rank 0 sent" \
 	SWITCHML_SWITCH="$address" SWITCHML_HOST_GROUP=1
+# A name is whole, however long: it is what one looks for in logs.
+long=$(printf 'n%.0s' {1..127})
+SWITCHML_SWITCH=$address "$switchml" bench --job "$long" --local-workers 2 -b 4K -e 4K >"$work/out" 2>&1 &&
+	says "$work/out" "^switchml\[rank 0\]: job \"$long\": 2 ranks on 1 host, through .* wire$"
+say $? "the name of a job is never cut" "$work/out"
 SWITCHML_SUMMARY=0 SWITCHML_SWITCH=$address "$switchml" bench --local-workers 4 -b 1M -e 1M >"$work/out" 2>&1 &&
 	! says "$work/out" '^switchml\['
 say $? "SWITCHML_SUMMARY=0: no lines" "$work/out"

@@ -135,9 +135,6 @@ void sml_log_choices(const struct sml_context *context)
 
 /* ---- rank 0's lines ---- */
 
-#define LINE_COLUMNS 120
-#define PREFIX	     "switchml[rank 0]: "
-
 /*
  * Is this the rank that logs them? Alone, it sends nothing, and waits for nobody. A context has no
  * stripes after sml_reconfigure() has failed: that job has not begun.
@@ -225,33 +222,19 @@ int sml_get_path(const struct sml_context *context, char *text, size_t bytes)
 	return error;
 }
 
-/* Longer names are cut, so that the line fits. */
-static void write_start(const char *job, const char *rest, char *line, size_t bytes)
-{
-	size_t room = LINE_COLUMNS - strlen(PREFIX) - strlen("job \"\": ");
-	size_t length = strlen(rest) < room ? room - strlen(rest) : 0;
-
-	if (strlen(job) <= length)
-		snprintf(line, bytes, "job \"%s\": %s", job, rest);
-	else
-		snprintf(line, bytes, "job \"%.*s...\": %s", length > 3 ? (int)length - 3 : 0, job,
-			 rest);
-}
-
 void sml_log_start(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 	unsigned n_hosts = context->stripes[0].admission.n_hosts;
-	char place[192], hosts[32] = "", rest[320], line[SML_TEXT_BYTES];
+	char place[192], hosts[32] = "", line[SML_TEXT_BYTES];
 
 	if (!has_lines(context))
 		return;
 	name_switches(context, place, sizeof(place));
 	if (n_hosts > 0)
 		snprintf(hosts, sizeof(hosts), " on %u host%s", n_hosts, sml_plural(n_hosts));
-	snprintf(rest, sizeof(rest), "%u ranks%s, through %s, %s wire", settings->world_size, hosts,
-		 place, sml_wire_name(settings->wire));
-	write_start(settings->job, rest, line, sizeof(line));
+	snprintf(line, sizeof(line), "job \"%s\": %u ranks%s, through %s, %s wire", settings->job,
+		 settings->world_size, hosts, place, sml_wire_name(settings->wire));
 	log_line(context, line);
 }
 
