@@ -67,12 +67,13 @@ text = open(sys.argv[1]).read()
 lines = [line for line in text.splitlines() if not line.startswith("#")]
 values = {re.sub(r'job_name="train",rank="0",?', "", name): float(value)
           for name, value in (line.rsplit(" ", 1) for line in lines)}
-assert len(values) == len(lines) == 12, values
+assert len(values) == len(lines) == 13, values
 told = next(w for w in json.load(open(sys.argv[2]))[0]["jobs"][0]["workers"] if w["rank"] == 0)["traffic"]
 # Both are older than now: the one at most a period, the other a heartbeat.
 for name in ("sent_packets", "received_packets", "sent_bytes", "received_bytes"):
     what, unit = name.split("_")
     assert values[f"switchml_worker_{name}_total{{}}"] > 0 and told[f"{unit}_{what}"] > 0, (values, told)
+assert 0 < values["switchml_worker_busy_seconds_total{}"] < 600, values
 assert 0 < values["switchml_worker_rtt_seconds{}"] < 60 and values["switchml_worker_calls_total{}"] > 0, values
 END
 say $? "all counters are there" "$work/said"

@@ -240,12 +240,16 @@ def prometheus(switchml, switch, url, scraped_url):
 
 DASHBOARD = os.path.join(os.path.dirname(__file__), "../../packaging/grafana/dashboard")
 
+ALERTS = os.path.join(os.path.dirname(__file__), "../../packaging/prometheus/switchml.rules.yml")
+
 
 def expressions():
-    """Those of all panels and variables of the dashboard."""
+    """Those of all panels, alerts and variables of the dashboard."""
     board = json.loads(subprocess.run([DASHBOARD], check=True, stdout=subprocess.PIPE).stdout)
-    found = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
-    assert len(found) >= 20, found
+    with open(ALERTS, encoding="utf-8") as file:
+        alerts = re.findall(r"^ +expr: (.*)$", file.read(), re.MULTILINE)
+    found = alerts + [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    assert len(alerts) >= 5 and len(found) >= 25, found
     assert {panel["id"] for panel in board["panels"]} == set(range(1, len(board["panels"]) + 1))
     variables = [v["query"]["query"] for v in board["templating"]["list"] if v["type"] == "query"]
     return found, variables
@@ -281,7 +285,6 @@ def dashboard(switchml, switch, url, worker_file, *others):
 
 # Facts that are no curves, and what another panel shows already.
 UNUSED = {
-    "switchml_jobs_limit",
     "switchml_probes_total",
     "switchml_tree_level",
     "switchml_job_leaf_ranks",

@@ -73,6 +73,8 @@ done
 address=$plain
 check "the dashboard" dashboard "$url" "$work/worker.0.prom" "$(url_of root.switch)" "$(url_of middle.switch)"
 if command -v promtool >/dev/null; then
+	promtool check rules "$here/../../packaging/prometheus/switchml.rules.yml" >"$work/promtool" 2>&1
+	say $? "promtool has nothing against the alerts" "$work/promtool"
 	for at_url in "$url" "$(url_of root.switch)" "$(url_of middle.switch)"; do
 		python3 -c 'import sys, urllib.request
 print(urllib.request.urlopen(urllib.request.Request(sys.argv[1], headers={"Accept": "text/plain"}), timeout=60).read().decode(), end="")' \

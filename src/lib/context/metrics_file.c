@@ -55,9 +55,12 @@ static void write_series(FILE *out, const struct sml_context *context)
 	struct sml_counters c = {.size = sizeof(c)};
 
 	sml_context_count(context, &c);
+	const uint64_t busy_ns = sml_usage_busy_ns(&context->usage, sml_now_ns());
 	const struct series all[] = {
 		{"switchml_worker_calls_total", "counter", "", "Collective calls that have ended.",
 		 c.tensors, false},
+		{"switchml_worker_busy_seconds_total", "counter", "",
+		 "Time for which any collective call was under way.", busy_ns, true},
 		{"switchml_worker_sent_packets_total", "counter", "", "Packets sent.",
 		 c.packets_sent, false},
 		{"switchml_worker_received_packets_total", "counter", "", "Packets received.",
