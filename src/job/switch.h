@@ -79,6 +79,9 @@ struct sml_failed_job {
 	 */
 	bool has_heirs;
 	struct sml_ranks heirs;
+	/* A rank goes on as a member of a job that the caller named; "": none, as far as known. */
+	char list[SML_NAME_BYTES];
+	uint16_t lister;
 	uint32_t decisions;    /* the number of the last one; also of those that never ran */
 	struct sml_ranks gone; /* ranks that have died, or were leaving */
 };

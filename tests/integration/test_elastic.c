@@ -301,6 +301,60 @@ static void expect_refusal(int i, int result, const char *part)
 		fail_msg("process %d has waited for %d ms", i, (int)(now_ms() - began));
 }
 
+/*
+ * Process 0 lets the switch decide, and the others have a list. Whoever comes first there: the
+ * list's members go on or do not, and process 0 never does.
+ */
+static void use_both_ways(void)
+{
+	static const char told[] = "all ranks must do the same";
+	struct answer answers[3];
+
+	let(7, make_sum);
+	send_order(0, &ask);
+	send_orders(6, to_job("a list", 0));
+	expect_refusal(0, SML_ERROR_MISMATCH, told);
+	for (int i = 1; i < 3; i++)
+		answers[i] = read_answer(i);
+	/* Of two stripes, the second says what the other rank was told. */
+	for (int i = 1; i < 3; i++)
+		if ((answers[1].result == 0) != (answers[2].result == 0) ||
+		    (answers[i].result && strstr(answers[i].text, told) == NULL))
+			fail_msg("process %d: %d: %s", i, answers[i].result, answers[i].text);
+	if (answers[1].result == 0)
+		let(6, make_sum);
+	let(7, to_job("all have a list", 0));
+	let(7, make_sum);
+	let(7, leave);
+	end_all();
+}
+
+TEST(ranks_that_go_on_in_both_ways_are_told_so_and_do_not_compute_apart)
+{
+	char list[80];
+
+	start_switches();
+	snprintf(list, sizeof(list), "%s|127.0.0.1:%u", root_address, second.port);
+	const struct form forms[] = {{root_address, NULL, false, 0},
+				     {root_address, NULL, true, 0},
+				     {both_addresses, NULL, false, 0},
+				     {leaf_address, NULL, false, 0},
+				     {list, NULL, false, 0}};
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		form = forms[i];
+		/* The job runs at the second switch; a list begins at the first. */
+		if (form.switch_address == list)
+			switch_process_kill(&root);
+		start_all(3);
+		let(7, to_job("first", 0));
+		if (form.switch_address == list)
+			switch_process_start(&root);
+		use_both_ways();
+	}
+	end_switches();
+}
+
 TEST(the_switch_forms_no_second_membership_and_none_that_is_too_small)
 {
 	struct order few = ask, quick = ask, nobody = {.verb = AWAIT_JOINERS};

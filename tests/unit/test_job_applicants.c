@@ -65,7 +65,7 @@ TEST(a_job_ends_when_one_of_its_ranks_asks)
 
 	tag = jobs_open_running(&world, 2);
 	jobs_apply(&world, 10, jobs_was(tag, 1, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 0), "this is no failure: rank 1 asks"));
+	assert_non_null(strstr(jobs_refusal(&world, 0), "this is no failure: rank 1 goes on"));
 	assert_true(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->planned);
 	assert_int_equal(world.n_warnings, 0);
 	assert_non_null(strstr(world.info, "job \"train\" has ended: this is no failure"));
@@ -333,7 +333,7 @@ TEST(a_job_that_did_not_go_on_here_is_not_this_switchs_to_judge)
 	tag = jobs_admitted(&world, 1)->report_tag;
 	/* It has given up before the job went on. */
 	jobs_apply(&world, 10, jobs_was(tag, 1, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 asks"));
+	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 goes on"));
 	assert_true(world.jobs.applicants->tag == tag);
 	jobs_wait(&world, 2 * SML_SECOND_NS);
 	assert_non_null(strstr(jobs_refusal(&world, 10), "your program must decide"));

@@ -14,6 +14,8 @@
 #include "base/least.h"
 #include "control/envelope.h"
 #include "job/join/decide.h"
+#include "job/join/disagreement.h"
+#include "job/join/places.h"
 #include "job/join/room.h"
 #include "job/join/terms.h"
 #include "job/peer/output.h"
@@ -72,6 +74,17 @@ void sml_applicant_dismiss(struct sml_jobs *jobs, struct sml_applicant *applican
 	sml_peer_refuse(jobs, peer, error, text);
 }
 
+void sml_applicants_dismiss(struct sml_jobs *jobs, uint64_t tag, int error, const char *text)
+{
+	struct sml_applicant *applicant, *next;
+
+	for (applicant = jobs->applicants; applicant != NULL; applicant = next) {
+		next = applicant->next;
+		if (applicant->tag == tag)
+			sml_applicant_dismiss(jobs, applicant, error, text);
+	}
+}
+
 /* ---- who waits to join a job ---- */
 
 /* "train" and "train #7" are memberships of the job "train". */
@@ -123,76 +136,6 @@ static void notify_jobs(struct sml_jobs *jobs, const struct sml_applicant *newco
 
 /* ---- a process asks ---- */
 
-static struct sml_job *find_job(const struct sml_jobs *jobs, uint64_t tag)
-{
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_PROBING &&
-		    jobs->jobs[i]->report_tag == tag)
-			return jobs->jobs[i];
-	return NULL;
-}
-
-/* Only its ranks know the tag, and one of them has left it: its message about that may be late. */
-static void end_job(struct sml_jobs *jobs, const SmlControl__Place *place)
-{
-	struct sml_job *job = find_job(jobs, place->tag);
-	char text[SML_SENTENCE_BYTES];
-
-	if (job == NULL)
-		return;
-	snprintf(text, sizeof(text),
-		 "this is no failure: rank %u asks to be in the job's next membership "
-		 "(sml_reconfigure())",
-		 place->rank);
-	job->planned = true;
-	sml_job_fail(job, SML_ERROR_ABORTED, text);
-}
-
-/* Its rank there; -1: it has none. */
-static int find_rank(const struct sml_decision *decision, const SmlControl__Place *place)
-{
-	for (uint32_t rank = 0; rank < decision->n; rank++)
-		if (decision->before[rank] != 0 && decision->before[rank] - 1 == place->rank)
-			return (int)rank;
-	return -1;
-}
-
-/*
- * A member of the next membership asks as a rank of the job before it: so its connection broke
- * before it was told of the decision, and this switch may not know that yet. That membership waits
- * for it in vain, and it has not run, because not all of its members were ready.
- */
-static void end_undelivered(struct sml_jobs *jobs, const SmlControl__Place *place)
-{
-	char text[SML_SENTENCE_BYTES];
-
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
-		struct sml_job *job = jobs->jobs[i];
-		int rank;
-
-		if (job == NULL || job->decision == NULL || job->state >= SML_JOB_RUNNING ||
-		    place->tag == 0 || job->decision->after != place->tag)
-			continue;
-		rank = find_rank(job->decision, place);
-		if (rank < 0)
-			continue;
-		snprintf(text, sizeof(text),
-			 "rank %d asks again to be a member, because its connection broke before "
-			 "the job had begun: ask again (sml_reconfigure()), too",
-			 rank);
-		sml_job_fail(job, SML_ERROR_ABORTED, text);
-		return;
-	}
-}
-
-static bool was_member(const struct sml_decision *decision, const SmlControl__Place *place,
-		       uint64_t after_ns)
-{
-	int rank = decision->after == place->tag ? find_rank(decision, place) : -1;
-
-	return rank >= 0 && decision->asked_ns[rank] > after_ns;
-}
-
 /*
  * Has this rank asked since, on another connection? This one has been lost, or given up, and has
  * been read late: a switch may read two connections in any order, and leaves are on the way.
@@ -204,13 +147,8 @@ static bool has_asked_since(const struct sml_jobs *jobs, const SmlControl__Place
 
 	if (place->tag == 0)
 		return false;
-	if (other != NULL && other->join->ask->time_ns > time_ns)
-		return true;
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && jobs->jobs[i]->decision != NULL &&
-		    was_member(jobs->jobs[i]->decision, place, time_ns))
-			return true;
-	return false;
+	return (other != NULL && other->join->ask->time_ns > time_ns) ||
+	       sml_place_was_decided_on(jobs, place, time_ns);
 }
 
 static bool is_outdated(const struct sml_jobs *jobs, const SmlControl__Ask *ask)
@@ -228,25 +166,73 @@ static int refuse(struct sml_refusal *refusal, int error, const char *text)
 	return error;
 }
 
+/* ---- ranks of one job that go on in both ways ---- */
+
 /*
- * Which of its places counts: that of the newest job, unless this switch knows that it never ran.
- * NULL: none; it is new. Otherwise an error may be set.
+ * A switch that decides on a job's members must know all who go on: otherwise, there could be two
+ * memberships that compute.
  */
+static void describe_both(const char *list, uint32_t lister, uint32_t asker,
+			  struct sml_refusal *refusal)
+{
+	refusal->error = SML_ERROR_MISMATCH;
+	snprintf(refusal->text, sizeof(refusal->text),
+		 "rank %u of a job goes on with a list of members, as job \"%s\", and rank %u as "
+		 "the switch decides (sml_reconfigure()): all ranks must do the same",
+		 lister, list, asker);
+}
+
+/* A rank asks, and another one has gone on with a list: those that wait there need not. */
+static void refuse_both(struct sml_jobs *jobs, const struct sml_failed_job *before, uint32_t asker,
+			struct sml_refusal *refusal)
+{
+	describe_both(before->list, before->lister, asker, refusal);
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *job = jobs->jobs[i];
+
+		if (job == NULL || job->state != SML_JOB_JOINING || job->resumes ||
+		    strcmp(job->name, before->list) != 0)
+			continue;
+		sml_disagreement_note(jobs, job, NULL, refusal);
+		sml_job_fail(job, refusal->error, refusal->text);
+	}
+}
+
+void sml_applicants_check_list(struct sml_jobs *jobs, const SmlControl__Join *join,
+			       struct sml_refusal *refusal)
+{
+	struct sml_failed_job *before;
+	const SmlControl__Place *place =
+		sml_place_that_counts(jobs, join->left, join->n_left, &before);
+	const struct sml_applicant *asker = jobs->applicants;
+
+	if (place == NULL || place->tag == 0)
+		return;
+	while (asker != NULL && asker->tag != place->tag)
+		asker = asker->next;
+	if (asker != NULL) {
+		describe_both(join->job, place->rank, asker->rank, refusal);
+		sml_applicants_dismiss(jobs, place->tag, refusal->error, refusal->text);
+	} else if (before != NULL && before->decided) {
+		refuse(refusal, SML_ERROR_MISMATCH,
+		       "the switch has decided who goes on, and this rank comes with a list of "
+		       "members (sml_reconfigure()): all ranks must do the same");
+	} else if (before != NULL) {
+		snprintf(before->list, sizeof(before->list), "%s", join->job);
+		before->lister = (uint16_t)place->rank;
+	}
+}
+
+/* ---- a rank asks ---- */
+
+/* Which of its places counts. NULL: none; it is new. Otherwise an error may be set. */
 static const SmlControl__Place *find_past_rank(struct sml_jobs *jobs, const SmlControl__Ask *ask,
 					       struct sml_refusal *refusal)
 {
-	const SmlControl__Place *place = NULL;
-	const struct sml_failed_job *before = NULL;
+	struct sml_failed_job *before;
+	const SmlControl__Place *place =
+		sml_place_that_counts(jobs, ask->places, ask->n_places, &before);
 
-	for (size_t i = 0; i < ask->n_places; i++) {
-		place = ask->places[i];
-		end_job(jobs, place);
-		end_undelivered(jobs, place);
-		before = sml_jobs_find_judged(jobs, place->tag);
-		if (before == NULL || before->ran)
-			break;
-		place = NULL;
-	}
 	if (place == NULL)
 		return NULL;
 	if (place->tag == 0 || place->world_size < 1 || place->world_size > SML_MAX_WORLD ||
@@ -255,6 +241,8 @@ static const SmlControl__Place *find_past_rank(struct sml_jobs *jobs, const SmlC
 		refuse(refusal, SML_ERROR_REFUSED, "the switch knows no such place in a job");
 	else if (before != NULL && before->decided)
 		refuse(refusal, SML_ERROR_REFUSED, sml_too_late);
+	else if (before != NULL && before->list[0] != '\0')
+		refuse_both(jobs, before, place->rank, refusal);
 	else if (before == NULL && !place->ran)
 		refuse(refusal, SML_ERROR_TIMEOUT,
 		       "the switch that decided on the last membership has died before this rank "

@@ -3,6 +3,7 @@
 #ifndef SML_JOB_JOIN_APPLICANTS_H
 #define SML_JOB_JOIN_APPLICANTS_H
 
+#include "job/join/terms.h"
 #include "job/members/job.h"
 
 /* A process that asks to be a member. */
@@ -20,6 +21,13 @@ struct sml_applicant {
 /* A Join with Ask. May refuse it, or form a job. */
 void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer,
 			 const SmlControl__Join *join);
+
+/*
+ * A rank that has left a job comes as a member of another one, which the caller named: refuses it
+ * if other ranks of the job ask this switch to decide, which are then refused, too.
+ */
+void sml_applicants_check_list(struct sml_jobs *jobs, const SmlControl__Join *join,
+			       struct sml_refusal *refusal);
 
 /* The applicant's connection has ended, or counts as ended. */
 void sml_applicant_lost(struct sml_jobs *jobs, struct sml_peer *peer);
@@ -47,6 +55,9 @@ bool sml_applicant_waits_for(const struct sml_applicant *applicant, const char *
 
 /* Removes the applicant from the list. Returns its Join, which the caller frees. */
 SmlControl__Join *sml_applicant_take(struct sml_jobs *jobs, struct sml_applicant *applicant);
+
+/* Refuse all ranks of the job with this tag. */
+void sml_applicants_dismiss(struct sml_jobs *jobs, uint64_t tag, int error, const char *text);
 
 /* Refuse the applicant. */
 void sml_applicant_dismiss(struct sml_jobs *jobs, struct sml_applicant *applicant, int error,

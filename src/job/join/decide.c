@@ -113,18 +113,6 @@ static bool is_complete(const struct group *group)
 	return sml_ranks_count(&here) == group->n_ranks;
 }
 
-static void dismiss_group(struct sml_jobs *jobs, const struct group *group, int error,
-			  const char *text)
-{
-	struct sml_applicant *applicant, *next;
-
-	for (applicant = jobs->applicants; applicant != NULL; applicant = next) {
-		next = applicant->next;
-		if (applicant->tag == group->tag)
-			sml_applicant_dismiss(jobs, applicant, error, text);
-	}
-}
-
 static void report_unknown(struct sml_jobs *jobs, const struct group *group)
 {
 	char text[SML_SENTENCE_BYTES];
@@ -134,7 +122,7 @@ static void report_unknown(struct sml_jobs *jobs, const struct group *group)
 		 "%u of its %u ranks have asked, so the others may go on elsewhere: your program "
 		 "must decide on the members (job, rank and world_size of struct sml_membership)",
 		 group->line, group->n, group->n_ranks);
-	dismiss_group(jobs, group, SML_ERROR_TIMEOUT, text);
+	sml_applicants_dismiss(jobs, group->tag, SML_ERROR_TIMEOUT, text);
 }
 
 static void report_too_few(struct sml_jobs *jobs, const struct group *group, uint32_t n)
@@ -144,7 +132,7 @@ static void report_too_few(struct sml_jobs *jobs, const struct group *group, uin
 	snprintf(text, sizeof(text),
 		 "job \"%s\" has too few ranks to go on: %u, of at least %u (SWITCHML_MIN_RANKS)",
 		 group->line, n, group->min_ranks);
-	dismiss_group(jobs, group, SML_ERROR_REFUSED, text);
+	sml_applicants_dismiss(jobs, group->tag, SML_ERROR_REFUSED, text);
 }
 
 /* ---- the new membership ---- */
@@ -365,7 +353,8 @@ static void form(struct sml_jobs *jobs, const struct group *group, uint32_t n)
 	struct sml_decision *decision;
 
 	if (chosen == NULL) {
-		dismiss_group(jobs, group, SML_ERROR_REFUSED, "the switch has no memory");
+		sml_applicants_dismiss(jobs, group->tag, SML_ERROR_REFUSED,
+				       "the switch has no memory");
 		return;
 	}
 	choose_all(jobs, group, chosen, n);
@@ -398,7 +387,7 @@ static bool decide(struct sml_jobs *jobs, uint64_t tag)
 		return true;
 	}
 	if (lacks_heir(&group)) {
-		dismiss_group(jobs, &group, SML_ERROR_REFUSED, sml_too_late);
+		sml_applicants_dismiss(jobs, group.tag, SML_ERROR_REFUSED, sml_too_late);
 		return true;
 	}
 	dismiss_misfits(jobs, &group);

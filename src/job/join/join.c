@@ -13,6 +13,7 @@
 #include "base/plural.h"
 #include "control/text.h"
 #include "job/join/applicants.h"
+#include "job/join/disagreement.h"
 #include "job/join/room.h"
 #include "job/join/terms.h"
 #include "job/members/hosts.h"
@@ -28,8 +29,6 @@
 /* The wait of a rank that does not say how long it waits, and the longest wait. */
 #define WAIT_MS	    60000u
 #define MAX_WAIT_MS (24u * 3600 * 1000)
-/* A launcher starts its ranks within this time. */
-#define TURNED_AWAY_NS (10 * SML_SECOND_NS)
 
 /* ---- which job a Join means ---- */
 
@@ -243,43 +242,6 @@ static void note_refusal(struct sml_jobs *jobs, struct sml_job *job, const SmlCo
 
 /* ---- ranks that disagree ---- */
 
-/* job: NULL if the newcomer is the first that has come. */
-static void note_disagreement(struct sml_jobs *jobs, const struct sml_job *job,
-			      const SmlControl__Join *newcomer, const struct sml_refusal *refusal)
-{
-	memset(&jobs->disagreement, 0, sizeof(jobs->disagreement));
-	snprintf(jobs->disagreement.job, sizeof(jobs->disagreement.job), "%s", newcomer->job);
-	snprintf(jobs->disagreement.text, sizeof(jobs->disagreement.text), "%s", refusal->text);
-	jobs->disagreement.error = refusal->error;
-	jobs->disagreement.at_ns = jobs->now_ns;
-	for (unsigned rank = 0; rank < SML_MAX_WORLD; rank++)
-		if (rank == newcomer->rank ||
-		    (job != NULL && rank < job->n_ranks && job->members[rank].peer != NULL))
-			jobs->disagreement.has_it[rank / 64] |= UINT64_C(1) << rank % 64;
-}
-
-/*
- * The rank comes too late to a job whose ranks disagreed: it gets their error. Whoever comes again
- * after the error is of the next run.
- */
-static bool comes_after_disagreement(struct sml_jobs *jobs, const SmlControl__Join *join,
-				     struct sml_refusal *refusal)
-{
-	uint64_t *has_it = &jobs->disagreement.has_it[join->rank / 64];
-	uint64_t bit = UINT64_C(1) << join->rank % 64;
-
-	if (sml_join_resumes(join) || strcmp(jobs->disagreement.job, join->job) != 0)
-		return false;
-	if ((*has_it & bit) || jobs->now_ns - jobs->disagreement.at_ns > TURNED_AWAY_NS) {
-		jobs->disagreement.job[0] = '\0';
-		return false;
-	}
-	*has_it |= bit;
-	refusal->error = jobs->disagreement.error;
-	snprintf(refusal->text, sizeof(refusal->text), "%s", jobs->disagreement.text);
-	return true;
-}
-
 /* A rank that has come again with better settings has nothing to be told about. */
 static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
 {
@@ -288,7 +250,7 @@ static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
 	if (strcmp(jobs->turned_away.job, job->name) != 0)
 		return;
 	if (jobs->turned_away.rank == join->rank ||
-	    jobs->now_ns - jobs->turned_away.at_ns > TURNED_AWAY_NS)
+	    jobs->now_ns - jobs->turned_away.at_ns > SML_TURNED_AWAY_NS)
 		jobs->turned_away.job[0] = '\0';
 	else if (job->refused[0] == '\0')
 		snprintf(job->refused, sizeof(job->refused), "%s", jobs->turned_away.text);
@@ -314,7 +276,7 @@ static void refuse(struct sml_jobs *jobs, struct sml_peer *peer, struct sml_job 
 	bool ends = is_for_all(job, join, refusal);
 
 	if (ends)
-		note_disagreement(jobs, job, join, refusal);
+		sml_disagreement_note(jobs, job, join, refusal);
 	else
 		note_refusal(jobs, job, join, refusal->text);
 	if (!ends || job == NULL)
@@ -395,18 +357,24 @@ void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlCont
 		job = NULL;
 	}
 	sml_terms_check(jobs, job, join, &refusal);
+	/* Whom the switch has chosen as a member is late for nothing. */
+	if (!refusal.error && job == NULL && jobs->deciding == NULL &&
+	    sml_disagreement_recall(jobs, join, &refusal)) {
+		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
+		return;
+	}
+	if (!refusal.error)
+		sml_applicants_check_list(jobs, join, &refusal);
 	if (refusal.error) {
 		refuse(jobs, peer, job, join, &refusal);
 		return;
 	}
-	if (!sml_jobs_has_room_for_member(jobs, peer, join))
-		return;
-	/* Whom the switch has chosen as a member is late for nothing. */
-	if (job == NULL && jobs->deciding == NULL &&
-	    comes_after_disagreement(jobs, join, &refusal)) {
-		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
+	if (join->elsewhere) {
+		sml_peer_end(jobs, peer);
 		return;
 	}
+	if (!sml_jobs_has_room_for_member(jobs, peer, join))
+		return;
 	if (job == NULL)
 		job = admit(jobs, peer, join);
 	if (job == NULL)

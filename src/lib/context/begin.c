@@ -76,6 +76,8 @@ static int try_to_begin(struct sml_stripe *stripe, const struct search *search, 
 
 	*connected = error == 0;
 	if (error == 0)
+		error = sml_stripe_tell_last_switch(stripe);
+	if (error == 0)
 		error = join_job(stripe, search);
 	if (error == 0)
 		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "job/rank/search.h"
 #include "lib/context/failover.h"
 #include "lib/context/wait_notices.h"
@@ -11,6 +12,9 @@
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/question.h"
 #include "net/address.h"
+
+/* That a switch may take to answer, because TCP resends what was lost after a second. */
+#define TELL_NS (2 * SML_NS_PER_SEC)
 
 static bool is_embedded(const struct sml_stripe *stripe)
 {
@@ -85,31 +89,80 @@ static unsigned first_to_try(const struct sml_stripe *stripe)
 				 stripe->n_endpoints, stripe->n_lost);
 }
 
-static int connect_to_first(struct sml_stripe *stripe)
+static int connect_to(const struct sml_stripe *stripe, const struct sml_finder_config *where,
+		      struct sml_reached *connection)
 {
 	const struct sml_context *context = stripe->context;
-	const struct sml_finder_config config = {
-		.endpoints = stripe->endpoints,
-		.n_endpoints = stripe->n_endpoints,
-		.interface = context->embedded ? NULL : context->settings.interface,
-		.first = first_to_try(stripe),
-		.embedded = is_embedded(stripe),
-		.deadline_ns = stripe->deadline_ns,
-		.settings = &context->settings,
-		.give_up = &context->threads.stop,
-		.interrupt = context->settings.interrupt,
-	};
-	struct sml_reached connection;
+	struct sml_finder_config config = *where;
 	struct sml_finder *finder;
-	int error = sml_finder_open(&finder, &config);
+	int error;
 
+	config.interface = context->embedded ? NULL : context->settings.interface;
+	config.embedded = is_embedded(stripe);
+	config.settings = &context->settings;
+	config.give_up = &context->threads.stop;
+	config.interrupt = context->settings.interrupt;
+	error = sml_finder_open(&finder, &config);
 	if (error)
 		return error;
-	error = sml_finder_connect(finder, &connection);
-	if (error == 0)
-		sml_stripe_set_connection(stripe, &connection);
+	error = sml_finder_connect(finder, connection);
 	sml_finder_close(finder);
 	return error;
+}
+
+static int connect_to_first(struct sml_stripe *stripe)
+{
+	const struct sml_finder_config where = {
+		.endpoints = stripe->endpoints,
+		.n_endpoints = stripe->n_endpoints,
+		.first = first_to_try(stripe),
+		.deadline_ns = stripe->deadline_ns,
+	};
+	struct sml_reached connection;
+	int error = connect_to(stripe, &where, &connection);
+
+	if (error == 0)
+		sml_stripe_set_connection(stripe, &connection);
+	return error;
+}
+
+/* The last job's, if this rank may meet the others of its list at another one; else NULL. */
+static const struct sml_endpoint *last_switch(const struct sml_stripe *stripe)
+{
+	const struct sml_context *context = stripe->context;
+	const struct sml_endpoint *last =
+		&stripe->endpoints[context->last_switch % stripe->n_endpoints];
+
+	return stripe->index == 0 && stripe->n_retired == 0 && !context->settings.asks &&
+			       context->settings.past.admitted.tag != 0 &&
+			       last->set != stripe->connection.endpoint->set
+		       ? last
+		       : NULL;
+}
+
+int sml_stripe_tell_last_switch(struct sml_stripe *stripe)
+{
+	const struct sml_finder_config where = {
+		.endpoints = last_switch(stripe),
+		.n_endpoints = 1,
+		.deadline_ns = sml_earlier(sml_now_ns() + TELL_NS, stripe->deadline_ns),
+	};
+	const struct sml_stripe_index place = {0, (uint8_t)stripe->context->n_stripes};
+	struct sml_application application = {.elsewhere = true};
+	struct sml_admission unused;
+	struct sml_reached connection;
+	struct sml_control *control;
+	int error;
+
+	if (where.endpoints == NULL || connect_to(stripe, &where, &connection) != 0)
+		return 0;
+	error = sml_control_open(&control, &stripe->context->settings, &connection, &place, NULL);
+	if (error)
+		return error;
+	sml_control_watch(control, &stripe->context->threads.stop);
+	error = sml_control_join(control, &application, &unused, where.deadline_ns);
+	sml_control_close(control);
+	return error == SML_ERROR_MISMATCH ? error : 0;
 }
 
 int sml_stripe_connect_control(struct sml_stripe *stripe)

@@ -11,6 +11,14 @@ void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reach
 /* Connect and open the control. Returns 0 or a negative error, and sets the error text. */
 int sml_stripe_connect_control(struct sml_stripe *stripe);
 
+/*
+ * Once connected, with a list of members, to a switch other than the one that the job ran at last:
+ * tells that one, which otherwise may decide that the job goes on with the ranks that ask it, as if
+ * this rank had gone. One that is gone decides nothing. Returns 0, or an error if it has decided or
+ * is about to, and sets the error text.
+ */
+int sml_stripe_tell_last_switch(struct sml_stripe *stripe);
+
 /* Finds the most lanes that the path seems to carry. Returns 0, or an error with its text set. */
 int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes);
 

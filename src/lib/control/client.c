@@ -342,6 +342,15 @@ static void request_membership(const struct sml_settings *settings,
 	join->ask = &ask->ask;
 }
 
+/* The caller has decided: the switch learns that this rank will not ask. */
+static void list_places(const struct sml_settings *settings, struct sml_membership_request *ask,
+			SmlControl__Join *join)
+{
+	sml_past_ranks_request(&settings->past, 0, ask);
+	join->left = ask->list;
+	join->n_left = ask->ask.n_places;
+}
+
 void sml_control_request_join(struct sml_control *control,
 			      const struct sml_application *application)
 {
@@ -354,8 +363,9 @@ void sml_control_request_join(struct sml_control *control,
 	gethostname(host, sizeof(host) - 1);
 	join.library_version = version;
 	join.job = settings->job;
-	if (settings->asks && control->place.stripe == 0 && application->resumption == NULL)
-		request_membership(settings, &ask, &join);
+	if (control->place.stripe == 0 && application->resumption == NULL)
+		(settings->asks ? request_membership : list_places)(settings, &ask, &join);
+	join.elsewhere = application->elsewhere;
 	join.host = host;
 	join.pid = (uint32_t)getpid();
 	join.lanes = application->lanes;

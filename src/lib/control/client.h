@@ -62,6 +62,7 @@ struct sml_application {
 	const uint8_t *host_token;		 /* then: where others of this machine find it */
 	const struct sml_resumption *resumption; /* NULL if the job begins */
 	const uint16_t *ports; /* NULL; or it has slots, and listens there: one a shard */
+	bool elsewhere;	       /* it joins at another switch, and this one is only told so */
 };
 
 /* What to do while a call below waits, when one of these descriptors is readable. */

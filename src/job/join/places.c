@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which rank of which job a process was: see places.h. */
+#include "job/join/places.h"
+
+#include <stdio.h>
+
+#include "job/states/end.h"
+#include "switchml.h"
+
+static struct sml_job *find_job(const struct sml_jobs *jobs, uint64_t tag)
+{
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_PROBING &&
+		    jobs->jobs[i]->report_tag == tag)
+			return jobs->jobs[i];
+	return NULL;
+}
+
+/* Only its ranks know the tag, and one of them has left it: its message about that may be late. */
+static void end_job(struct sml_jobs *jobs, const SmlControl__Place *place)
+{
+	struct sml_job *job = find_job(jobs, place->tag);
+	char text[SML_SENTENCE_BYTES];
+
+	if (job == NULL)
+		return;
+	snprintf(text, sizeof(text),
+		 "this is no failure: rank %u goes on in the job's next membership "
+		 "(sml_reconfigure())",
+		 place->rank);
+	job->planned = true;
+	sml_job_fail(job, SML_ERROR_ABORTED, text);
+}
+
+/* Its rank there; -1: it has none. */
+static int find_rank(const struct sml_decision *decision, const SmlControl__Place *place)
+{
+	for (uint32_t rank = 0; rank < decision->n; rank++)
+		if (decision->before[rank] != 0 && decision->before[rank] - 1 == place->rank)
+			return (int)rank;
+	return -1;
+}
+
+/*
+ * A member of the next membership asks as a rank of the job before it: so its connection broke
+ * before it was told of the decision, and this switch may not know that yet. That membership waits
+ * for it in vain, and it has not run, because not all of its members were ready.
+ */
+static void end_undelivered(struct sml_jobs *jobs, const SmlControl__Place *place)
+{
+	char text[SML_SENTENCE_BYTES];
+
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *job = jobs->jobs[i];
+		int rank;
+
+		if (job == NULL || job->decision == NULL || job->state >= SML_JOB_RUNNING ||
+		    place->tag == 0 || job->decision->after != place->tag)
+			continue;
+		rank = find_rank(job->decision, place);
+		if (rank < 0)
+			continue;
+		snprintf(text, sizeof(text),
+			 "rank %d asks again to be a member, because its connection broke before "
+			 "the job had begun: ask again (sml_reconfigure()), too",
+			 rank);
+		sml_job_fail(job, SML_ERROR_ABORTED, text);
+		return;
+	}
+}
+
+static bool was_member(const struct sml_decision *decision, const SmlControl__Place *place,
+		       uint64_t after_ns)
+{
+	int rank = decision->after == place->tag ? find_rank(decision, place) : -1;
+
+	return rank >= 0 && decision->asked_ns[rank] > after_ns;
+}
+
+bool sml_place_was_decided_on(const struct sml_jobs *jobs, const SmlControl__Place *place,
+			      uint64_t after_ns)
+{
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL && jobs->jobs[i]->decision != NULL &&
+		    was_member(jobs->jobs[i]->decision, place, after_ns))
+			return true;
+	return false;
+}
+
+const SmlControl__Place *sml_place_that_counts(struct sml_jobs *jobs,
+					       SmlControl__Place *const *places, size_t n,
+					       struct sml_failed_job **before)
+{
+	for (size_t i = 0; i < n; i++) {
+		end_job(jobs, places[i]);
+		end_undelivered(jobs, places[i]);
+		*before = sml_jobs_find_judged(jobs, places[i]->tag);
+		if (*before == NULL || (*before)->ran)
+			return places[i];
+	}
+	return NULL;
+}

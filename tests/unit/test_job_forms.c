@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks of one job that go on in both ways: the switch decides on some, and the others have a list.
+ * Two memberships of the job must never compute.
+ */
+#include <string.h>
+
+#include "control/envelope.h"
+#include "job/join/applicants.h"
+#include "support/applicants.h"
+#include "support/test.h"
+#include "switchml.h"
+
+static const char told[] = "all ranks must do the same";
+
+/* "train" has been left by its rank, which comes as rank `next` of the two of this job. */
+static void list_with(struct jobs_world *world, unsigned peer, const char *job, uint32_t next,
+		      struct jobs_past_rank was, bool elsewhere)
+{
+	SmlControl__Join join = jobs_join_message(job, next, 2);
+	SmlControl__Place place = SML_CONTROL__PLACE__INIT, *left = &place;
+
+	place.tag = was.tag;
+	place.rank = was.rank;
+	place.world_size = was.world_size;
+	join.left = &left;
+	join.n_left = 1;
+	join.elsewhere = elsewhere;
+	jobs_join(world, peer, join);
+}
+
+static void list(struct jobs_world *world, unsigned peer, uint32_t next, uint64_t tag,
+		 uint32_t rank)
+{
+	list_with(world, peer, "list", next, (struct jobs_past_rank){tag, rank, 3, false}, false);
+}
+
+static void assert_told(const struct jobs_world *world, unsigned first, unsigned n)
+{
+	for (unsigned peer = first; peer < first + n; peer++) {
+		const SmlControl__Envelope *end =
+			jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
+
+		if (end == NULL || strstr(end->abort->text, told) == NULL)
+			fail_msg("peer %u was told \"%s\"", peer, jobs_refusal(world, peer));
+		assert_int_equal(end->abort->error, SML_ERROR_MISMATCH);
+	}
+}
+
+TEST(a_list_after_a_rank_has_asked_is_an_error_for_all)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
+	list(&world, 11, 0, tag, 1);
+	list(&world, 12, 1, tag, 2);
+	assert_told(&world, 10, 3);
+	assert_non_null(
+		strstr(jobs_refusal(&world, 12),
+		       "rank 1 of a job goes on with a list of members, as job \"list\", and "
+		       "rank 0 as the switch decides"));
+	/* None has gone on, so both ways are open. */
+	for (uint32_t rank = 0; rank < 3; rank++)
+		jobs_apply(&world, 20 + rank, jobs_was(tag, rank, 3));
+	jobs_assert_decided(&world, 22, 2, 2, 3);
+	jobs_close(&world);
+}
+
+TEST(a_rank_that_asks_after_a_list_has_begun_to_gather_ends_it)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	/* Its message that it leaves the old job may be late. */
+	list(&world, 11, 0, tag, 1);
+	assert_non_null(strstr(jobs_refusal(&world, 0), "this is no failure: rank 1 goes on"));
+	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
+	list(&world, 12, 1, tag, 2);
+	assert_told(&world, 10, 3);
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_null(world.jobs.applicants);
+	jobs_close(&world);
+}
+
+TEST(a_rank_that_asks_beside_a_list_that_runs_is_alone)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	for (uint32_t rank = 1; rank < 3; rank++)
+		list(&world, 10 + rank, rank - 1, tag, rank);
+	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
+	assert_told(&world, 10, 1);
+	for (unsigned peer = 11; peer < 13; peer++)
+		assert_non_null(jobs_admitted(&world, peer));
+	assert_int_equal(world.jobs.n_jobs, 1);
+	jobs_close(&world);
+}
+
+TEST(a_list_beside_the_membership_that_the_switch_has_formed_is_refused)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		jobs_apply(&world, 10 + rank, jobs_was(tag, rank, 3));
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(&world, 11, 2, 1, 2);
+	list(&world, 12, 0, tag, 2);
+	assert_told(&world, 12, 1);
+	assert_int_equal(world.jobs.n_jobs, 1);
+	/* That one has been left, too, before its end was known here. */
+	for (unsigned peer = 10; peer < 12; peer++)
+		jobs_ready(&world, peer);
+	tag = jobs_admitted(&world, 11)->report_tag;
+	for (uint32_t rank = 0; rank < 2; rank++)
+		list_with(&world, 20 + rank, "after", rank,
+			  (struct jobs_past_rank){tag, rank, 2, false}, false);
+	assert_non_null(jobs_admitted(&world, 21));
+	jobs_close(&world);
+}
+
+/* Its ranks meet at another switch, and only say so here, where the job ran. */
+TEST(a_list_that_goes_elsewhere_counts)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	list_with(&world, 11, "list", 0, (struct jobs_past_rank){tag, 1, 3, false}, true);
+	assert_true(world.peers[11].ended);
+	assert_string_equal(jobs_refusal(&world, 11), "");
+	assert_int_equal(world.jobs.n_jobs, 0);
+	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
+	assert_told(&world, 10, 1);
+	jobs_close(&world);
+}
+
+TEST(who_asks_is_told_of_a_list_that_goes_elsewhere)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
+	for (uint32_t rank = 1; rank < 3; rank++)
+		list_with(&world, 10 + rank, "list", rank - 1,
+			  (struct jobs_past_rank){tag, rank, 3, false}, true);
+	assert_told(&world, 10, 3);
+	jobs_close(&world);
+}
