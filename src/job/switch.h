@@ -181,6 +181,13 @@ struct sml_log_room {
 	uint32_t n_used, n_counted;
 };
 
+#define SML_LOG_MORE_BYTES  32
+#define SML_REFUSALS_LOGGED 32 /* at once, of a kind */
+
+/* Is there room for a line? Writes its end: "", or " (7 more before)", which found none. */
+bool sml_log_room_take(struct sml_log_room *room, uint32_t n_most, uint64_t now_ns,
+		       char more[SML_LOG_MORE_BYTES]);
+
 struct sml_jobs {
 	/* Set by the driver, before sml_jobs_init(). */
 	struct sml_jobs_config config;

@@ -105,6 +105,11 @@ say $? "nobody without the key sees a job's name" status.out doctor.out raw.out
 env "$wrong" "$switchml" status --switch "$address" >status.out 2>&1
 expect "status with another key" status.out 'it has another job key: give both ends the same'
 
+# It has a line, however many others were refused just before.
+: >switch.out
+rank wrong.out "$wrong"
+expect "another key, just after others" switch.out 'it has another job key: give both ends the same'
+
 refused "no key" 'this switch requires a job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE' \
 	'it did not use a job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE there' A=
 refused "another key" 'it has another job key: give both ends the same SWITCHML_JOB_KEY' \

@@ -171,7 +171,6 @@ void sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const 
 
 /* All jobs that a switch has may fail together. After that, the log of a day has an end. */
 #define FAILURES_LOGGED SML_MAX_JOBS
-#define REFUSALS_LOGGED 32
 #define LOG_ROOM_NS	(SML_SECOND_NS / 3) /* after this time, there is room for another line */
 /* Ranks that are refused try again, and the operator knows the reason by then. */
 #define REFUSAL_LOGGED_NS (60 * SML_SECOND_NS)
@@ -182,7 +181,8 @@ static bool is_quiet(const struct sml_jobs *jobs)
 	return jobs->operations->ranks_have_slots && jobs->config.debug < 1;
 }
 
-static bool take_room(struct sml_log_room *room, uint32_t n_most, uint64_t now_ns)
+bool sml_log_room_take(struct sml_log_room *room, uint32_t n_most, uint64_t now_ns,
+		       char more[SML_LOG_MORE_BYTES])
 {
 	uint64_t n_freed = (now_ns - room->at_ns) / LOG_ROOM_NS;
 
@@ -198,20 +198,20 @@ static bool take_room(struct sml_log_room *room, uint32_t n_most, uint64_t now_n
 		return false;
 	}
 	room->n_used++;
+	more[0] = '\0';
+	if (room->n_counted > 0)
+		snprintf(more, SML_LOG_MORE_BYTES, " (%u more before)", room->n_counted);
+	room->n_counted = 0;
 	return true;
 }
 
 static void log_where_room(struct sml_jobs *jobs, struct sml_log_room *room, uint32_t n_most,
 			   enum sml_jobs_level level, const char *line)
 {
-	char more[64] = "";
+	char more[SML_LOG_MORE_BYTES];
 
-	if (!take_room(room, n_most, jobs->now_ns))
-		return;
-	if (room->n_counted > 0)
-		snprintf(more, sizeof(more), " (%u more before)", room->n_counted);
-	room->n_counted = 0;
-	sml_jobs_log(jobs, level, "%s%s", line, more);
+	if (sml_log_room_take(room, n_most, jobs->now_ns, more))
+		sml_jobs_log(jobs, level, "%s%s", line, more);
 }
 
 void sml_jobs_log_end(struct sml_jobs *jobs, const char *job, const char *how, bool planned)
@@ -236,7 +236,7 @@ void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, c
 	jobs->refused_ns = jobs->now_ns;
 	snprintf(line, sizeof(line), "rank %u (host %.64s, pid %u) may not join job \"%.*s\": %s",
 		 join->rank, join->host, join->pid, SML_NAME_BYTES - 1, join->job, why);
-	log_where_room(jobs, &jobs->refusals, REFUSALS_LOGGED, SML_JOBS_WARNING, line);
+	log_where_room(jobs, &jobs->refusals, SML_REFUSALS_LOGGED, SML_JOBS_WARNING, line);
 }
 
 int sml_leaf_send(const struct sml_jobs *jobs, const SmlControl__Envelope *message)

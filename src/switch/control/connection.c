@@ -74,7 +74,7 @@ static int on_writable(struct sml_connection *connection)
 
 /* ---- in ---- */
 
-/* A peer that was never a member: logged at most once a second, but always counted. */
+/* A peer that was never a member: not always logged, but always counted. */
 static void turn_away(struct sml_connection *connection, const char *why)
 {
 	if (!sml_peer_is_member(&connection->peer))

@@ -74,9 +74,8 @@ struct sml_server {
 	struct sml_uplink uplink;
 	struct sml_connection *connections;
 	uint32_t n_connections, max_connections;
-	size_t held_bytes; /* buffered for connections without a job */
-	/* The part of jobs.n_refused that were not our peers; and when one was last logged. */
-	uint64_t n_refused_logged, refused_logged_ns;
+	size_t held_bytes;	      /* buffered for connections without a job */
+	struct sml_log_room refusals; /* of connections */
 	/* A dataplane thread's note: one mismatch at a time, others wait. */
 	pthread_mutex_t note_mutex;
 	struct sml_mismatch noted[SML_MAX_JOBS];

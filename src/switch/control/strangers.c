@@ -18,7 +18,6 @@
 
 /* Enough for the reports of hundreds of ranks at once, which are the longest messages. */
 #define MAX_HELD_BYTES (64u << 20)
-#define SECOND_NS      1000000000ull
 
 /* The oldest (NULL if there is none), and their number. */
 static struct sml_connection *find_oldest(const struct sml_server *server, uint32_t *n)
@@ -104,20 +103,13 @@ static void name_peer(const struct sml_connection *connection, char *text, size_
 void sml_strangers_refused(struct sml_connection *connection, const char *why, bool important)
 {
 	struct sml_server *server = connection->server;
-	uint64_t now_ns = sml_now_ns();
-	char peer[80], more[64] = "";
+	char peer[80], more[SML_LOG_MORE_BYTES];
 
 	server->jobs.n_refused++;
+	/* Peers must not be able to fill a disk, and a scan must not hide a rank's wrong key. */
 	if ((!important && server->config.debug < 1) ||
-	    (server->n_refused_logged > 0 && now_ns - server->refused_logged_ns < SECOND_NS))
+	    !sml_log_room_take(&server->refusals, SML_REFUSALS_LOGGED, sml_now_ns(), more))
 		return;
-	/* Peers must not be able to fill a disk with log lines. */
-	if (server->jobs.n_refused > server->n_refused_logged + 1)
-		snprintf(more, sizeof(more), " (%llu more before)",
-			 (unsigned long long)(server->jobs.n_refused - server->n_refused_logged -
-					      1));
-	server->n_refused_logged = server->jobs.n_refused;
-	server->refused_logged_ns = now_ns;
 	name_peer(connection, peer, sizeof(peer));
 	sml_switch_log(SML_LOG_WARN, "the connection of %s was refused: %s%s", peer, why, more);
 }
