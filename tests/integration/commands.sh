@@ -140,6 +140,11 @@ grep -q "${nobody##*:}.*refused.*rank 0" "$work/err" || fail "it does not say th
 expect "doctor, embedded" 0 "$switchml" doctor --switch embedded
 
 # ---- doctor ----
+for command in doctor status; do
+	expect "$command, a name that does not resolve" 1 "$switchml" $command --switch no.such.host.invalid
+	cat "$work/out" "$work/err" | grep -q "correct the host's name" || fail "$command: no advice about the name"
+	! cat "$work/out" "$work/err" | grep -q 'start .switchml' || fail "$command: advice about a switch"
+done
 expect "doctor" 0 "$switchml" doctor --switch "$one"
 grep -q '^ok *data port' "$work/out" || fail "doctor: the data port is not ok"
 python3 -c 'import socket
@@ -219,6 +224,10 @@ expect "a job at a silent switch" 0 "$switchml" bench --local-workers 2 --switch
 kill $silent
 
 # ---- few descriptors ----
+expect "rank 0 without descriptors" 1 env -u SWITCHML_SWITCH RANK=0 WORLD_SIZE=2 \
+	bash -c "ulimit -n 10; exec '$switchml' bench -b 4 -e 4"
+grep -q 'of the 10 descriptors .* raise the limit (ulimit -n' "$work/err" || fail "it does not name the limit"
+! grep -q SWITCHML_MASTER_PORT "$work/err" || fail "it names the port, which is not the cause"
 expect "a switch without descriptors for ranks" 1 bash -c "ulimit -n 12; exec '$switchml' switch --listen 127.0.0.1:0"
 grep -q 'of the 12 descriptors .* raise the limit (ulimit -n' "$work/err" || fail "it does not name the limit"
 : >"$work/raised"

@@ -62,6 +62,28 @@ TEST(open_checks_the_struct_too)
 	assert_non_null(strstr(sml_error_text(NULL), "sml_config_init"));
 }
 
+/* A switch says the same of it. */
+TEST(a_jobs_name_has_at_most_127_bytes)
+{
+	const struct variable none[MAX_VARIABLES] = {{0}};
+	struct sml_context *context = NULL;
+	struct sml_config config;
+	char name[129];
+
+	set_environment(none);
+	sml_config_init(&config);
+	config.world_size = 1;
+	memset(name, 'n', sizeof(name));
+	name[128] = '\0';
+	config.job = name;
+	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+	assert_string_equal(sml_error_text(NULL),
+			    "the job's name has 128 bytes: at most 127 are allowed");
+	name[127] = '\0';
+	assert_int_equal(sml_open(&context, &config), 0);
+	sml_close(context);
+}
+
 /* A program of one rank would be the wrong guess. */
 TEST(half_of_a_pair_is_refused_unless_the_program_says_more)
 {

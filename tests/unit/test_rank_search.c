@@ -86,6 +86,26 @@ TEST_WITH(a_switch_that_could_not_go_on_comes_last_by_all_its_addresses, begin, 
 	assert_int_equal(connects_within(1900), -1);
 }
 
+/* The kernel still accepts the connections of a switch that is stopped. */
+TEST_WITH(a_switch_that_accepts_and_says_nothing_may_be_frozen, begin, NULL)
+{
+	struct sml_ranks ranks = {{0}};
+	char text[3 * SML_REASON_LENGTH];
+
+	assert_int_equal(connects_within(0), 0);
+	sml_search_connected(&search, 0, now_ns);
+	sml_search_report(&search, text, sizeof(text));
+	assert_non_null(strstr(text, "first/0: it accepts connections, but says nothing: is it "
+				     "frozen?"));
+	sml_ranks_add(&ranks, 1);
+	sml_search_missing(&search, 0, &ranks, 0, 1, now_ns);
+	sml_search_report(&search, text, sizeof(text));
+	assert_non_null(strstr(text, "first/0: not all ranks have joined there; missing: 1"));
+	sml_search_missing(&search, 0, &(struct sml_ranks){{0}}, 0, 2, now_ns);
+	sml_search_report(&search, text, sizeof(text));
+	assert_non_null(strstr(text, "first/0: it has not started the job"));
+}
+
 TEST_WITH(who_is_let_go_needs_no_switch_any_more, begin, NULL)
 {
 	assert_int_equal(connects_within(0), 0);

@@ -210,8 +210,8 @@ void doctor_check_switch(struct doctor *doctor, const char *address)
 
 	if (sml_status_client_open(&client, address, TIMEOUT_MS) < 0) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "control port", "%.250s", client.text);
-		doctor_fix(doctor, "start `switchml switch' there, and let firewalls pass TCP to "
-				   "its port");
+		if (client.fix)
+			doctor_fix(doctor, "%s", client.fix);
 	} else {
 		doctor_say(doctor, DOCTOR_OK, "control port", "%s accepts connections", address);
 		check_connected(doctor, &client, address);

@@ -139,6 +139,8 @@ static int connect_to(struct sml_status_client *client, const char *host, const 
 
 	if (failed) {
 		snprintf(client->text, sizeof(client->text), "%s: %s", host, gai_strerror(failed));
+		client->fix = "correct the host's name (--switch, SWITCHML_SWITCH), or see why it "
+			      "does not resolve here: `getent hosts NAME'";
 		return -EHOSTUNREACH;
 	}
 	for (const struct addrinfo *info = all; info && fd < 0; info = info->ai_next)
@@ -147,6 +149,8 @@ static int connect_to(struct sml_status_client *client, const char *host, const 
 	if (fd < 0) {
 		snprintf(client->text, sizeof(client->text), "%s port %s: %s", host, port,
 			 strerror(-fd));
+		client->fix = "start `switchml switch' there, correct the address (--switch, "
+			      "SWITCHML_SWITCH), or let firewalls pass TCP to that port";
 		return fd;
 	}
 	client->fd = fd;

@@ -14,7 +14,8 @@ struct sml_status_client {
 	int timeout_ms;
 	struct sml_tls *tls;
 	struct sml_stream stream;
-	char text[512]; /* why the last call failed */
+	char text[512];	 /* why the last call failed */
+	const char *fix; /* what to do if there was no connection; NULL: nothing is known */
 };
 
 /* The three files of SWITCHML_TLS_CERTIFICATE and the other two variables. */

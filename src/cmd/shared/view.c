@@ -41,7 +41,7 @@ int sml_view_query(struct sml_view *view, int timeout_ms)
 
 	if (rc == 0)
 		rc = sml_status_client_query(&client, &answer);
-	view->is_unreachable = !is_open && rc != -EINVAL;
+	view->fix = client.fix;
 	/* Where it could not be opened, the text names the address already. */
 	if (rc < 0)
 		snprintf(view->error, sizeof(view->error), "%s%s%s", is_open ? view->address : "",
@@ -53,14 +53,13 @@ int sml_view_query(struct sml_view *view, int timeout_ms)
 
 const char *sml_view_fix(const struct sml_view *view)
 {
-	if (!view->is_unreachable)
+	if (view->fix == NULL)
 		return "";
 	if (view->is_rank_0)
 		return "without --switch and SWITCHML_SWITCH, this command asks rank 0 of a job "
 		       "without a switch: name the switch, or name rank 0's host with "
 		       "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT";
-	return "start `switchml switch' there, correct the address (--switch, SWITCHML_SWITCH), "
-	       "or let firewalls pass TCP to that port";
+	return view->fix;
 }
 
 void sml_view_free(struct sml_view *view)

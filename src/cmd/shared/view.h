@@ -19,7 +19,7 @@ struct sml_view {
 	char address[320];
 	SmlControl__Envelope *now, *before; /* NULL if there is no answer */
 	char error[1024];		    /* why there is no `now` */
-	bool is_unreachable;		    /* there was no connection */
+	const char *fix;		    /* there was no connection: what to do; or NULL */
 	bool is_rank_0;			    /* of a job without a switch */
 };
 

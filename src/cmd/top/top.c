@@ -84,7 +84,7 @@ static void *query_views(void *argument)
 			pthread_mutex_lock(&top->lock);
 			snprintf(top->views[i].error, sizeof(top->views[i].error), "%s",
 				 asked.error);
-			top->views[i].is_unreachable = asked.is_unreachable;
+			top->views[i].fix = asked.fix;
 			sml_view_take(&top->views[i], asked.now);
 			top->changes++;
 			pthread_mutex_unlock(&top->lock);

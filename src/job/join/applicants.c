@@ -276,6 +276,12 @@ static void compare_with_members(const struct sml_jobs *jobs, SmlControl__Join j
 static bool is_acceptable(struct sml_jobs *jobs, const SmlControl__Join *join,
 			  struct sml_refusal *refusal)
 {
+	const unsigned most = SML_NAME_BYTES - 1 - SML_DECISION_BYTES;
+	char text[128];
+
+	snprintf(text, sizeof(text),
+		 "the name of a job whose members the switch decides on has at most %u bytes",
+		 most);
 	sml_terms_check(jobs, NULL, join, refusal);
 	if (refusal->error)
 		return false;
@@ -283,9 +289,8 @@ static bool is_acceptable(struct sml_jobs *jobs, const SmlControl__Join *join,
 		refuse(refusal, SML_ERROR_REFUSED,
 		       "rank 0's own switch does not decide on members: give all ranks a "
 		       "dedicated switch (SWITCHML_SWITCH)");
-	else if (strlen(join->job) > SML_NAME_BYTES - 1 - SML_DECISION_BYTES)
-		refuse(refusal, SML_ERROR_REFUSED,
-		       "the name of a job whose members the switch decides on must be shorter");
+	else if (strlen(join->job) > most)
+		refuse(refusal, SML_ERROR_REFUSED, text);
 	else if (join->ask->n_places == 0)
 		compare_with_members(jobs, *join, refusal);
 	return refusal->error == 0;

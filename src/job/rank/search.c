@@ -182,6 +182,9 @@ static void describe(const struct sml_search_try *try, char *text, size_t bytes)
 	} else if (try->state == SML_SEARCH_WAITING && !sml_ranks_is_empty(&try->missing)) {
 		sml_ranks_text(&try->missing, try->n_more, ranks, sizeof(ranks));
 		snprintf(text, bytes, "not all ranks have joined there; missing: %s", ranks);
+	} else if (try->state == SML_SEARCH_WAITING && try->n_reports == 0) {
+		/* The kernel accepts connections for a program that is stopped. */
+		snprintf(text, bytes, SML_SEARCH_SILENT);
 	} else if (try->state != SML_SEARCH_IDLE) {
 		snprintf(text, bytes, "it has not started the job");
 	} else {

@@ -44,6 +44,7 @@
 #define SML_SEARCH_NO_ANSWER                                                                       \
 	"no answer: is the host up, and does a firewall let the TCP port pass? (SWITCHML_PORTS "   \
 	"bounds a rank's ports)"
+#define SML_SEARCH_SILENT "it accepts connections, but says nothing: is it frozen?"
 
 enum sml_search_state {
 	SML_SEARCH_IDLE,

@@ -516,9 +516,9 @@ void sml_session_ended(struct sml_session *session, const char *how, bool known)
 	} else if (session->phase < SML_SESSION_ADMITTED) {
 		sml_session_fail(
 			session, SML_ERROR_UNREACHABLE,
-			"what listens at %s %s: is it a SwitchML switch? Check the address "
+			"what listens at %s %s: is it a SwitchML switch%s? Check the address "
 			"and the port",
-			config->where, how);
+			config->where, how, session->silent ? ", and not frozen" : "");
 	} else if (config->rank_0_runs_it) {
 		report_rank_0_died(session, how);
 	} else {

@@ -100,10 +100,11 @@ int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns)
 							   end_of_patience(context, deadline_ns));
 	if (error)
 		return sml_error_set(
-			error,
-			"rank 0 cannot open the job's control port: %s. Set SWITCHML_MASTER_PORT "
-			"to choose another port, or SWITCHML_SWITCH to use a running switch",
-			sml_error_last());
+			error, "rank 0 cannot open the job's control port: %s%s", sml_error_last(),
+			error == -EADDRINUSE || error == -EACCES
+				? ". Set SWITCHML_MASTER_PORT to choose another port, or "
+				  "SWITCHML_SWITCH to use a running switch"
+				: "");
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/plural.h"
+#include "job/switch.h"
 #include "lib/settings/internal.h"
 #include "lib/settings/unknown.h"
 
@@ -82,6 +83,7 @@ static int check(const struct sml_config *config)
 	return 0;
 }
 
+_Static_assert(SML_MAX_JOB_NAME == SML_NAME_BYTES - 1, "ranks and switches agree");
 _Static_assert(SML_MAX_WORLD_SIZE == SML_MAX_WORLD, "the interface and the protocol agree");
 
 /* ---- ports ---- */

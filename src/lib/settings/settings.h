@@ -21,7 +21,7 @@
 #define SML_DEFAULT_TIMEOUT_MS	   1800000
 #define SML_DEFAULT_HEARTBEAT_MS   5000
 #define SML_DEFAULT_WAIT_NOTICE_MS 5000
-#define SML_MAX_JOB_NAME	   128
+#define SML_MAX_JOB_NAME	   127
 #define SML_PORTS_ALLOWED	   "FIRST-LAST, two ports from 1 to 65535, as in 30000-30063"
 /* The head stream has a quarter as many slots as the data stream, within these limits. */
 #define SML_HEAD_SLOTS_MIN 8
