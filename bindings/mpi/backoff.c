@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bindings/mpi/backoff.h"
 
-#include <mpi.h>
+#include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
@@ -12,26 +12,49 @@
  * Nobody sends on this communicator. Probing for a message finds none, but lets MPI make
  * progress.
  */
-static MPI_Comm nobody = MPI_COMM_NULL;
+static MPI_Comm nobody = MPI_COMM_NULL; /* atomic */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-void sml_mpi_progress_init(void)
+/* This rank alone. Not of MPI_COMM_SELF, which programs with sessions need not have. */
+static MPI_Comm alone(MPI_Comm comm, int rank)
 {
-	if (PMPI_Comm_dup(MPI_COMM_SELF, &nobody) != MPI_SUCCESS)
-		nobody = MPI_COMM_NULL;
+	MPI_Group all = MPI_GROUP_NULL, self = MPI_GROUP_NULL;
+	MPI_Comm made = MPI_COMM_NULL;
+
+	if (PMPI_Comm_group(comm, &all) != MPI_SUCCESS)
+		return MPI_COMM_NULL;
+	if (PMPI_Group_incl(all, 1, &rank, &self) == MPI_SUCCESS) {
+		if (PMPI_Comm_create_group(comm, self, 0, &made) != MPI_SUCCESS)
+			made = MPI_COMM_NULL;
+		PMPI_Group_free(&self);
+	}
+	PMPI_Group_free(&all);
+	return made;
+}
+
+void sml_mpi_progress_init(MPI_Comm comm, int rank)
+{
+	pthread_mutex_lock(&lock);
+	if (nobody == MPI_COMM_NULL)
+		__atomic_store_n(&nobody, alone(comm, rank), __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&lock);
 }
 
 void sml_mpi_progress_fini(void)
 {
-	if (nobody != MPI_COMM_NULL)
-		PMPI_Comm_free(&nobody);
+	MPI_Comm made = __atomic_exchange_n(&nobody, MPI_COMM_NULL, __ATOMIC_ACQ_REL);
+
+	if (made != MPI_COMM_NULL)
+		PMPI_Comm_free(&made);
 }
 
 void sml_mpi_progress(void)
 {
+	MPI_Comm comm = __atomic_load_n(&nobody, __ATOMIC_ACQUIRE);
 	int found;
 
-	if (nobody != MPI_COMM_NULL)
-		PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, nobody, &found, MPI_STATUS_IGNORE);
+	if (comm != MPI_COMM_NULL)
+		PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, MPI_STATUS_IGNORE);
 }
 
 static uint64_t now_ns(void)

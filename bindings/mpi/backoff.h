@@ -8,6 +8,7 @@
 #ifndef SML_MPI_BACKOFF_H
 #define SML_MPI_BACKOFF_H
 
+#include <mpi.h>
 #include <stdint.h>
 
 struct sml_mpi_backoff {
@@ -20,8 +21,11 @@ void sml_mpi_progress(void);
 /* Yield the core: the switch's threads may have no core to themselves. */
 void sml_mpi_back_off(struct sml_mpi_backoff *backoff);
 
-/* The communicator that sml_mpi_progress() probes: made at first use, freed before MPI ends. */
-void sml_mpi_progress_init(void);
+/*
+ * The communicator that sml_mpi_progress() probes: made from the first one in use, of which this is
+ * `rank`, and freed before MPI, or a part of it, ends.
+ */
+void sml_mpi_progress_init(MPI_Comm comm, int rank);
 void sml_mpi_progress_fini(void);
 
 #endif

@@ -15,6 +15,26 @@ static int keyval = MPI_KEYVAL_INVALID;
 static bool used, finished; /* atomic */
 static uint64_t frees;	    /* atomic: communicators with data that have been freed */
 
+bool sml_mpi_has_world(void)
+{
+	int initialized = 0, finalized = 0;
+
+	return PMPI_Initialized(&initialized) == MPI_SUCCESS && initialized &&
+	       PMPI_Finalized(&finalized) == MPI_SUCCESS && !finalized;
+}
+
+int sml_mpi_world_rank(void)
+{
+	struct sml_config config;
+	int rank = -1;
+
+	if (sml_mpi_has_world())
+		PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	else if (sml_config_init(&config) == 0)
+		rank = config.rank;
+	return rank;
+}
+
 bool sml_mpi_is_used(void)
 {
 	return __atomic_load_n(&used, __ATOMIC_ACQUIRE) &&
@@ -147,7 +167,6 @@ static void set_up(void)
 {
 	if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, NULL) != MPI_SUCCESS)
 		keyval = MPI_KEYVAL_INVALID;
-	sml_mpi_progress_init();
 	__atomic_store_n(&used, true, __ATOMIC_RELEASE);
 }
 
@@ -186,6 +205,8 @@ static struct sml_mpi_communicator *make_one(MPI_Comm comm)
 	PMPI_Comm_size(comm, &made->size);
 	if (inter || made->size < 2 || made->size > SML_MPI_MAX_RANKS)
 		made->state = SML_MPI_LEFT;
+	if (!inter)
+		sml_mpi_progress_init(comm, made->rank);
 	list(made);
 	PMPI_Comm_set_attr(comm, keyval, made);
 	return made;
@@ -262,8 +283,9 @@ int sml_mpi_error_code(struct sml_mpi_communicator *communicator, int error)
 
 int sml_mpi_raise(struct sml_mpi_communicator *communicator, int error_code)
 {
-	PMPI_Comm_call_errhandler(communicator->comm == MPI_COMM_NULL ? MPI_COMM_WORLD
-								      : communicator->comm,
-				  error_code);
+	if (communicator->comm != MPI_COMM_NULL)
+		PMPI_Comm_call_errhandler(communicator->comm, error_code);
+	else if (sml_mpi_has_world())
+		PMPI_Comm_call_errhandler(MPI_COMM_WORLD, error_code);
 	return error_code;
 }

@@ -61,10 +61,16 @@ int sml_mpi_error_code(struct sml_mpi_communicator *communicator, int error);
 /* Call the communicator's error handler. Returns the code that MPI's call must return. */
 int sml_mpi_raise(struct sml_mpi_communicator *communicator, int error_code);
 
-/* Close all jobs and wait for that, while MPI makes progress. Called before MPI_Finalize. */
+/* Close all jobs and wait for that, while MPI makes progress. Called before MPI ends. */
 void sml_mpi_communicators_close(void);
 
-/* True after the first communicator was made and before MPI_Finalize. */
+/* True after the first communicator was made and before MPI ends. */
 bool sml_mpi_is_used(void);
+
+/* Between MPI_Init() and MPI_Finalize(). Programs with sessions alone have no MPI_COMM_WORLD. */
+bool sml_mpi_has_world(void);
+
+/* This rank of all ranks that the launcher has started; -1 if only it could say, and does not. */
+int sml_mpi_world_rank(void);
 
 #endif

@@ -64,8 +64,10 @@ SML_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provi
 	return PMPI_Init_thread(argc, argv, required, provided);
 }
 
-/* First finish the calls that no thread waits for, then close the jobs. */
-SML_EXPORT int MPI_Finalize(void)
+static int sessions; /* atomic: how many are open */
+
+/* First finish the calls that no thread waits for; the last one of MPI then closes the jobs. */
+static void end(bool last)
 {
 	struct sml_mpi_backoff backoff = {0};
 
@@ -74,8 +76,41 @@ SML_EXPORT int MPI_Finalize(void)
 		sml_mpi_back_off(&backoff);
 		sml_mpi_poll();
 	}
+	if (!last) {
+		sml_mpi_progress_fini();
+		return;
+	}
 	if (sml_mpi_is_used())
 		sml_mpi_communicators_close();
 	sml_mpi_summary();
+}
+
+SML_EXPORT int MPI_Finalize(void)
+{
+	end(__atomic_load_n(&sessions, __ATOMIC_ACQUIRE) == 0);
 	return PMPI_Finalize();
 }
+
+#if MPI_VERSION >= 4
+/* A program of an MPI that has our ABI, and no sessions, does not call them. */
+extern __typeof__(PMPI_Session_init) PMPI_Session_init __attribute__((weak));
+extern __typeof__(PMPI_Session_finalize) PMPI_Session_finalize __attribute__((weak));
+
+SML_EXPORT int MPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session)
+{
+	int error;
+
+	check_library();
+	error = PMPI_Session_init(info, errhandler, session);
+	if (error == MPI_SUCCESS)
+		__atomic_add_fetch(&sessions, 1, __ATOMIC_ACQ_REL);
+	return error;
+}
+
+/* What begins after the last one has ended stays with MPI. */
+SML_EXPORT int MPI_Session_finalize(MPI_Session *session)
+{
+	end(__atomic_sub_fetch(&sessions, 1, __ATOMIC_ACQ_REL) == 0 && !sml_mpi_has_world());
+	return PMPI_Session_finalize(session);
+}
+#endif

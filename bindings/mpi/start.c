@@ -135,10 +135,7 @@ static void draw_name(struct invitation *invitation, const char *prefix)
 /* Rank 0's own address. MASTER_ADDR is rank 0 of all ranks, which may be a different rank. */
 static void set_master(struct invitation *invitation, const struct sml_config *config)
 {
-	int rank_of_all = -1;
-
-	PMPI_Comm_rank(MPI_COMM_WORLD, &rank_of_all);
-	if (rank_of_all == 0 && strncmp(config->master_address, "127.", 4) != 0)
+	if (sml_mpi_world_rank() == 0 && strncmp(config->master_address, "127.", 4) != 0)
 		snprintf(invitation->master, sizeof(invitation->master), "%s",
 			 config->master_address);
 }

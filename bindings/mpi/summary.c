@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bindings/mpi/communicator.h"
 #include "switchml.h"
 
 static uint64_t calls[SML_MPI_WAYS][2];		/* atomic; [blocking] */
@@ -137,11 +138,10 @@ void sml_mpi_summary(void)
 	const char *wanted = getenv("SWITCHML_MPI_SUMMARY");
 	char left[512], offloaded[160] = "";
 	uint64_t total = 0;
-	int rank = 0;
+	int rank = sml_mpi_world_rank();
 
 	for (int way = 0; way < SML_MPI_WAYS; way++)
 		total += all((enum sml_mpi_way)way);
-	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	say_unused(rank, total);
 	if (wanted == NULL || strcmp(wanted, "1") != 0)
 		return;

@@ -150,6 +150,12 @@ expect_others "other calls" "$with" "4[78] of 6[89] reduces" "24 of 34 reduce-sc
 expect_others "other calls, one packet in a hundred lost" \
 	"$with SWITCHML_FAULTS=drop=10000,duplicate=5000,reorder=5000" "4[78] of 6[89] reduces"
 expect_right "communicators" "$with" "36 of 41" 4 communicators
+if [ "$survivors" = --enable-recovery ]; then
+	expect_right "children" "$with" "5 of 5" 2 spawn
+	expect_right "one rank's children" "$with SWITCHML_MASTER_ADDR=127.0.0.1" "5 of 5" 1 spawn
+else
+	echo "left out: children: Debian's MPICH cannot start any"
+fi
 expect_right "nonblocking" "$with" "66 of 70" 3 nonblocking
 expect_right "nonblocking, with requests that nobody waits for" "$with" "70 of 75" 2 nonblocking freed
 expect_right "threads" "$with" "180 of 180" 2 threads
@@ -159,6 +165,11 @@ if [ -x "$programs/mpi-fortran" ]; then
 	expect_right "fortran" "$with" "26 of 26" 3 fortran
 else
 	echo "left out: fortran: this build has no compiler for it"
+fi
+if [ -x "$programs/mpi-sessions" ]; then
+	expect_right "sessions alone" "$with" "3 of 3" 3 sessions
+else
+	echo "left out: sessions: this MPI has none"
 fi
 
 expect_right "no threshold" "$by_default" "0 of 674" 3 types

@@ -242,6 +242,32 @@ TEST(a_long_name_of_a_run_is_shortened)
 	assert_string_not_equal(name_with(variables), first);
 }
 
+/* mpirun -n 4 on two hosts: its ranks, and what others say of rank 0. */
+TEST(only_an_address_that_nobody_has_given_hides_rank_0)
+{
+	struct variable variables[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "1"},
+						    {"OMPI_COMM_WORLD_SIZE", "4"},
+						    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+	struct sml_config config;
+
+	set_environment(variables);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_true(sml_launcher_hides_rank_0(&config));
+	config.master_address = "127.0.0.1";
+	assert_false(sml_launcher_hides_rank_0(&config));
+	variables[3] = (struct variable){"SWITCHML_MASTER_ADDR", "127.0.0.1"};
+	set_environment(variables);
+	assert_int_equal(sml_config_init(&config), 0);
+	assert_false(sml_launcher_hides_rank_0(&config));
+	/* All of mpirun's ranks are here, and the job has those of another mpirun, too. */
+	variables[1].value = "2";
+	variables[3] = (struct variable){0};
+	set_environment(variables);
+	assert_int_equal(sml_config_init(&config), 0);
+	config.world_size = 4;
+	assert_false(sml_launcher_hides_rank_0(&config));
+}
+
 /* As users of NCCL type them. */
 TEST(words_are_taken_in_any_case)
 {

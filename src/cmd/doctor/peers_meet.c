@@ -468,7 +468,7 @@ int peers_run(struct peers *peers, unsigned wait_s)
 			PEERS_MAX);
 		return 2;
 	}
-	if (sml_launcher_hides_rank_0(config->master_address, config->world_size)) {
+	if (sml_launcher_hides_rank_0(config)) {
 		fprintf(stderr,
 			"switchml doctor: rank %d: there are ranks on other hosts, and the address "
 			"of rank 0's host is not known: set SWITCHML_MASTER_ADDR on all ranks "

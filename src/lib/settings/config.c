@@ -332,14 +332,21 @@ bool sml_launcher_is_first_here(void)
 	return !number || strcmp(number, "0") == 0;
 }
 
-bool sml_launcher_hides_rank_0(const char *master_address, int world_size)
+/* By its address, it is known that neither a launcher nor a person has said where rank 0 is. */
+static const char loopback[] = "127.0.0.1";
+
+bool sml_launcher_hides_rank_0(const struct sml_config *config)
 {
 	const enum sml_launcher_kind kind = launcher_kind();
 	const int here = sml_launcher_local_size();
+	long all;
 
-	return (kind == SML_LAUNCHER_OPEN_MPI || kind == SML_LAUNCHER_MPICH) && here > 0 &&
-	       here < world_size &&
-	       (strcmp(master_address, "localhost") == 0 || sml_is_loopback_name(master_address));
+	if ((kind != SML_LAUNCHER_OPEN_MPI && kind != SML_LAUNCHER_MPICH) ||
+	    config->master_address != loopback || here == 0 || here >= config->world_size)
+		return false;
+	/* The job may have ranks that another call of the launcher has started, on this host. */
+	return sml_parse_number(sml_variable_get(launchers[kind].world_size), here + 1, INT_MAX,
+				&all);
 }
 
 /* The first of "node[01-04,07],gpu3": "node01". Rank 0 runs there. */
@@ -412,7 +419,7 @@ int sml_config_init(struct sml_config *config)
 	*config = (struct sml_config){
 		.size = sizeof(*config),
 		.world_size = 1,
-		.master_address = "127.0.0.1",
+		.master_address = loopback,
 		.master_port = SML_DEFAULT_PORT,
 		.timeout_ms = SML_DEFAULT_TIMEOUT_MS,
 		.heartbeat_ms = SML_DEFAULT_HEARTBEAT_MS,

@@ -210,8 +210,7 @@ static int copy_strings(struct sml_settings *settings, const struct sml_config *
 			"set SWITCHML_SWITCH to one of them for at most %d ranks each",
 			SML_MAX_CHILDREN, config->world_size, SML_MAX_CHILDREN);
 	/* At once, not when the other ranks have waited for a minute. */
-	if (embedded && settings->master_address &&
-	    sml_launcher_hides_rank_0(settings->master_address, config->world_size))
+	if (embedded && sml_launcher_hides_rank_0(config))
 		return sml_error_set(
 			SML_ERROR_CONFIG,
 			"there are ranks on other hosts, and mpirun does not say where rank 0 is: "

@@ -165,9 +165,9 @@ int sml_launcher_local_size(void);
 bool sml_launcher_is_first_here(void);
 
 /*
- * mpirun does not say where rank 0 is. Are there ranks on other hosts that would look for it on
- * their own, at a loopback address?
+ * mpirun does not say where rank 0 is. Has it started ranks on other hosts that would look for
+ * rank 0 on their own, because master_address is still sml_config_init()'s default?
  */
-bool sml_launcher_hides_rank_0(const char *master_address, int world_size);
+bool sml_launcher_hides_rank_0(const struct sml_config *config);
 
 #endif
