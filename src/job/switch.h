@@ -105,6 +105,9 @@ struct sml_peer {
 	struct sml_job *job;		 /* NULL if it has not joined yet, or no longer */
 	struct sml_applicant *applicant; /* it asks to be a member; NULL if it does not */
 	uint16_t rank;
+	/* It was that rank of a job that has failed here: states/survivors.c. 0: it was not. */
+	uint64_t survived, stays_until_ns; /* the job's tag */
+	struct sml_peer *next_survivor;
 	/* After an absence of the switch itself: job/input/absence.c. */
 	uint64_t missed_ns;	     /* how long it was; 0: this peer is not doubted */
 	uint64_t again_ns, proof_ns; /* its first message since; the next counts so much later */
@@ -231,6 +234,7 @@ struct sml_jobs {
 	/* Those who ask to be members, the first first: job/join/decide.c. */
 	struct sml_applicant *applicants;
 	struct sml_decision *deciding; /* of the job that they join now */
+	struct sml_peer *survivors;    /* of jobs that have failed: states/survivors.c */
 	/* In a tree. */
 	struct sml_branch *branches; /* the leaves of this switch */
 	uint64_t leaves_logged_ns;   /* n_leaves_logged were logged in the second from here */

@@ -51,15 +51,17 @@ static void survive_without_a_list(int members, int dying, int joining, struct o
 static void die_and_be_decided_on(int n)
 {
 	const int all = (1 << n) - 1;
-	struct order quick = ask;
+	struct order patient = ask;
 
-	/* Of two ranks that die together, the switch may not have seen the second one go. */
-	quick.wait_ms = 500;
+	/* Of two ranks that die together, the switch may see the second one go after it has told it
+	 * of the first.
+	 */
+	patient.wait_ms = 10 * SOON_MS;
 	start_all(n + 2);
 	let(all, to_job("decided", 0));
 	let(all, make_sum);
-	survive_without_a_list(all, 1 << 1, 0, ask);
-	survive_without_a_list(all & ~2, 1 << 0 | 1 << (n - 1), 0, quick);
+	survive_without_a_list(all, 1 << 1, 0, patient);
+	survive_without_a_list(all & ~2, 1 << 0 | 1 << (n - 1), 0, patient);
 	/* New ones are let in without an error, and after one. */
 	int members = all & ~(1 << 0 | 1 << 1 | 1 << (n - 1));
 
@@ -71,6 +73,35 @@ static void die_and_be_decided_on(int n)
 	members = (members & ~(1 << 2)) | 1 << (n + 1);
 	let(members, leave);
 	end_all();
+}
+
+/* One dies when the others have asked, and it has learned of that: they do not wait for it. */
+TEST(who_dies_without_asking_is_not_waited_for)
+{
+	struct order patient = ask;
+
+	patient.wait_ms = 10 * SOON_MS;
+	start_switches();
+	const struct form forms[] = {
+		{root_address, NULL, false, 0},
+		{root_address, NULL, true, 0},
+		{both_addresses, NULL, false, 0},
+		{leaf_address, NULL, false, 0},
+	};
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		form = forms[i];
+		start_all(3);
+		let(7, to_job("decided", 0));
+		send_orders(1 << 2, sum_on);
+		send_orders(3, patient);
+		expect(1 << 2, SML_ERROR_ABORTED, 0);
+		end_process(2);
+		expect_decision(7, 3, 0);
+		let(3, leave);
+		end_all();
+	}
+	end_switches();
 }
 
 /* ---- deaths ---- */

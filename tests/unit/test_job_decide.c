@@ -316,6 +316,84 @@ TEST(a_member_that_dies_before_the_job_has_begun_is_not_waited_for)
 	}
 }
 
+static void say_that_it_goes_on(struct jobs_world *world, unsigned peer)
+{
+	SmlControl__Abort word = SML_CONTROL__ABORT__INIT;
+
+	word.error = SML_ERROR_ABORTED;
+	word.planned = true;
+	jobs_say(world, peer, sml_envelope(ABORT, abort, &word));
+}
+
+/*
+ * The job has failed, and its ranks are still connected. Who goes on says so before it hangs up;
+ * who has died, or closes its context, does not.
+ */
+TEST(a_rank_that_ends_without_asking_is_not_waited_for)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	for (unsigned goes_on = 0; goes_on < 2; goes_on++) {
+		tag = jobs_open_running(&world, 4);
+		jobs_hang_up(&world, 3);
+		jobs_apply(&world, 10, jobs_was(tag, 0, 4));
+		jobs_apply(&world, 11, jobs_was(tag, 1, 4));
+		/* What it said before it knew. */
+		jobs_leave(&world, 2);
+		assert_string_not_equal(jobs_refusal(&world, 2), "");
+		if (goes_on)
+			say_that_it_goes_on(&world, 2);
+		assert_int_equal(world.peers[2].ended, goes_on);
+		jobs_hang_up(&world, 2);
+		assert_int_equal(jobs_decision(&world, 11) != NULL, !goes_on);
+		if (goes_on)
+			jobs_apply(&world, 12, jobs_was(tag, 2, 4));
+		jobs_assert_decided(&world, 11, 2, 1, 2 + goes_on);
+		jobs_close(&world);
+	}
+}
+
+/* They are counted for as long as others wait for them, and give way to those who join. */
+TEST(ranks_of_a_failed_job_stay_connected_for_a_time)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 4);
+	jobs_hang_up(&world, 3);
+	assert_int_equal(world.jobs.n_members, 3);
+	world.jobs.config.max_members = 3;
+	jobs_join(&world, 20, jobs_join_message("other", 0, 2));
+	assert_string_equal(jobs_refusal(&world, 20), "");
+	assert_true(world.peers[0].ended);
+	assert_false(world.peers[1].ended);
+	/* The heartbeat of these ranks is ten seconds. */
+	jobs_wait(&world, 11 * SML_SECOND_NS);
+	assert_true(world.peers[1].ended && world.peers[2].ended);
+	jobs_apply(&world, 10, jobs_was(tag, 0, 4));
+	jobs_hang_up(&world, 1);
+	assert_null(jobs_decision(&world, 10));
+	jobs_close(&world);
+}
+
+/* Ranks that have given a silent switch up have not died. */
+TEST(after_an_absence_of_the_switch_the_end_of_a_connection_proves_nothing)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
+	jobs_apply(&world, 11, jobs_was(tag, 1, 3));
+	jobs_pause(&world, SML_SECOND_NS);
+	jobs_hang_up(&world, 2);
+	assert_null(jobs_decision(&world, 10));
+	jobs_wait(&world, SML_SECOND_NS);
+	jobs_assert_decided(&world, 10, 2, 0, 2);
+	jobs_close(&world);
+}
+
 TEST(where_there_is_no_room_for_the_job_nobody_waits_for_it)
 {
 	struct jobs_world world;

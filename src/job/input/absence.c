@@ -22,6 +22,7 @@
 
 #include "job/join/applicants.h"
 #include "job/peer/heard.h"
+#include "job/states/survivors.h"
 #include "job/tree/leaf_job.h"
 
 #define ABSENCE_NS (SML_BEAT_NS + SML_TICK_NS)
@@ -70,6 +71,7 @@ static void shift_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 		sml_peer_shift(a->peer, jobs, away_ns);
 		sml_peer_doubt(a->peer, a->heartbeat_ms, away_ns);
 	}
+	sml_survivors_doubt(jobs, away_ns);
 	for (struct sml_branch *branch = jobs->branches; branch != NULL; branch = branch->next)
 		sml_peer_shift(branch->peer, jobs, away_ns);
 	shift_leaf_deadlines(jobs, away_ns);
@@ -87,6 +89,6 @@ void sml_jobs_set_time(struct sml_jobs *jobs, uint64_t now_ns)
 
 bool sml_jobs_has_dependents(const struct sml_jobs *jobs)
 {
-	return jobs->n_jobs > 0 || jobs->applicants != NULL || jobs->branches != NULL ||
-	       jobs->leaf.parent != NULL;
+	return jobs->n_jobs > 0 || jobs->applicants != NULL || jobs->survivors != NULL ||
+	       jobs->branches != NULL || jobs->leaf.parent != NULL;
 }

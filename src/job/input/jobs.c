@@ -6,6 +6,7 @@
 #include "control/frame.h"
 #include "job/input/absence.h"
 #include "job/join/applicants.h"
+#include "job/join/decide.h"
 #include "job/join/join.h"
 #include "job/members/peers.h"
 #include "job/peer/heard.h"
@@ -15,6 +16,7 @@
 #include "job/states/job.h"
 #include "job/states/messages.h"
 #include "job/states/mismatch.h"
+#include "job/states/survivors.h"
 #include "job/tree/branches.h"
 #include "job/tree/events.h"
 #include "job/tree/leaf.h"
@@ -33,8 +35,8 @@ bool sml_peer_runs(const struct sml_peer *peer)
 
 bool sml_peer_is_member(const struct sml_peer *peer)
 {
-	return peer->job != NULL || peer->applicant != NULL || peer->proxied != NULL ||
-	       peer->branch != NULL || peer->is_parent;
+	return peer->job != NULL || peer->applicant != NULL || peer->survived != 0 ||
+	       peer->proxied != NULL || peer->branch != NULL || peer->is_parent;
 }
 
 /* What has ended while an input was handled is freed after it. */
@@ -85,12 +87,22 @@ static bool gives_up(const SmlControl__Envelope *message)
 	       message->body_case == SML_CONTROL__ENVELOPE__BODY_LEAVE;
 }
 
+/* Whatever else it says, it said before it was told of the job's end. */
+static void take_survivors(struct sml_jobs *jobs, struct sml_peer *peer,
+			   const SmlControl__Envelope *message)
+{
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT && message->abort->planned)
+		sml_survivor_goes_on(jobs, peer);
+}
+
 /* Of a rank, or of somebody who wants to be one. */
 static void take_ranks(struct sml_jobs *jobs, struct sml_peer *peer,
 		       const SmlControl__Envelope *message)
 {
 	if (sml_jobs_is_leaf(jobs))
 		sml_leaf_message(jobs, peer, message);
+	else if (peer->survived != 0)
+		take_survivors(jobs, peer, message);
 	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN && peer->job == NULL)
 		sml_job_join(jobs, peer, message->join);
 	else if (peer->applicant != NULL && gives_up(message))
@@ -200,6 +212,8 @@ void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why
 		sml_job_lost(peer, why);
 	else if (peer->applicant != NULL)
 		sml_applicant_lost(jobs, peer);
+	else if (peer->survived != 0)
+		sml_decide_without(jobs, peer);
 	sweep(jobs);
 	sml_assert(!sml_peer_is_member(peer));
 }
@@ -231,6 +245,7 @@ void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL && sml_job_deadline(jobs->jobs[i]) <= now_ns)
 			sml_job_tick(jobs->jobs[i]);
+	sml_survivors_tick(jobs);
 	sml_applicants_tick(jobs);
 	sml_branches_tick(jobs);
 	if (sml_jobs_is_leaf(jobs))
@@ -244,6 +259,8 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 
 	if (sml_jobs_is_leaf(jobs) && sml_leaf_deadline(jobs) < first_ns)
 		first_ns = sml_leaf_deadline(jobs);
+	if (sml_survivors_deadline(jobs) < first_ns)
+		first_ns = sml_survivors_deadline(jobs);
 	if (sml_applicants_deadline(jobs) < first_ns)
 		first_ns = sml_applicants_deadline(jobs);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
@@ -265,6 +282,7 @@ void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns)
 		if (jobs->jobs[i] != NULL)
 			sml_job_fail(jobs->jobs[i], SML_ERROR_SWITCH_DIED,
 				     "the switch was stopped");
+	sml_survivors_stop(jobs);
 	if (sml_jobs_is_leaf(jobs))
 		sml_leaf_stop(jobs);
 	while (jobs->branches != NULL)

@@ -17,10 +17,12 @@ enum { STRANGER, MEMBER_OF };
 #define MEMBER	    (STATE(JOINING) | STATE(HANDING_OVER) | STATE(PROBING) | BEGUN)
 #define ANYBODY	    (1u << STRANGER | MEMBER)
 /* In a tree: a leaf; the parent; at a leaf, a rank that the parent knows; and one that is at a
- * leaf.
+ * leaf. Between two memberships: who asks; and a rank of the job that has failed.
  */
-enum { BRANCH = 16, PARENT, PROXIED, STRANGER_AT_LEAF, APPLICANT };
+enum { BRANCH = 16, PARENT, PROXIED, STRANGER_AT_LEAF, APPLICANT, SURVIVOR };
 #define TREE(name) (1u << (name))
+/* Of ranks, also if they have not been told of their job's end. */
+#define LATE (TREE(PROXIED) | TREE(SURVIVOR))
 
 /* A member of a job whose ranks have the slots: the same states, at higher numbers. */
 #define RANKS_SHIFT   8
@@ -56,11 +58,12 @@ static const char *const states[] = {
 	[PROXIED] = "of a rank that has joined",
 	[STRANGER_AT_LEAF] = "before it has joined",
 	[APPLICANT] = "while the switch decides",
+	[SURVIVOR] = "after its job has failed",
 };
 _Static_assert(MEMBER_OF + (int)SML_JOB_STATES <= RANKS_SHIFT &&
 		       RANKS_SHIFT + MEMBER_OF + (int)SML_JOB_STATES <= (int)BRANCH,
 	       "no two of them have one number");
-_Static_assert(sizeof(states) / sizeof(states[0]) == APPLICANT + 1, "each has its words");
+_Static_assert(sizeof(states) / sizeof(states[0]) == SURVIVOR + 1, "each has its words");
 
 #define RULE(BODY, when, max_bytes) [SML_CONTROL__ENVELOPE__BODY_##BODY] = {(when), (max_bytes)}
 
@@ -72,24 +75,22 @@ static const struct sml_rules rules = {
 			     REPORT_BYTES),
 			RULE(PING,
 			     EVERYWHERE(ANYBODY) | TREE(BRANCH) | TREE(PROXIED) |
-				     TREE(STRANGER_AT_LEAF) | TREE(APPLICANT),
+				     TREE(STRANGER_AT_LEAF) | TREE(APPLICANT) | TREE(SURVIVOR),
 			     SHORT_BYTES),
-			RULE(STATUS_REQUEST, EVERYWHERE(ANYBODY) | TREE(PROXIED), SHORT_BYTES),
-			RULE(READY, EVERYWHERE(STATE(PROBING)) | TREE(PROXIED), SHORT_BYTES),
+			RULE(STATUS_REQUEST, EVERYWHERE(ANYBODY) | LATE, SHORT_BYTES),
+			RULE(READY, EVERYWHERE(STATE(PROBING)) | LATE, SHORT_BYTES),
 			RULE(RESULT, EVERYWHERE(STATE(HANDING_OVER)) | TREE(PROXIED), RESULT_BYTES),
-			RULE(DESCRIPTION, EVERYWHERE(BEGUN) | TREE(PROXIED), SHORT_BYTES),
+			RULE(DESCRIPTION, EVERYWHERE(BEGUN) | LATE, SHORT_BYTES),
 			/* Also from ranks that share memory and contribute as one. */
-			RULE(MISMATCH, EVERYWHERE(BEGUN), SHORT_BYTES),
+			RULE(MISMATCH, EVERYWHERE(BEGUN) | TREE(SURVIVOR), SHORT_BYTES),
 			/* Also about a call that a rank made before its switch died. */
-			RULE(STALL_REQUEST, EVERYWHERE(MEMBER) | TREE(PROXIED), SHORT_BYTES),
+			RULE(STALL_REQUEST, EVERYWHERE(MEMBER) | LATE, SHORT_BYTES),
 			/* Also from ranks that share memory: job/states/departed.c asks them. */
-			RULE(STALL_REPORT, EVERYWHERE(BEGUN) | TREE(PROXIED), STALLS_BYTES),
-			RULE(RENEW, BEGUN | TREE(PROXIED), SHORT_BYTES),
-			RULE(ABORT,
-			     EVERYWHERE(MEMBER) | TREE(PROXIED) | TREE(PARENT) | TREE(APPLICANT),
+			RULE(STALL_REPORT, EVERYWHERE(BEGUN) | LATE, STALLS_BYTES),
+			RULE(RENEW, BEGUN | LATE, SHORT_BYTES),
+			RULE(ABORT, EVERYWHERE(MEMBER) | LATE | TREE(PARENT) | TREE(APPLICANT),
 			     SHORT_BYTES),
-			RULE(LEAVE, EVERYWHERE(MEMBER) | TREE(PROXIED) | TREE(APPLICANT),
-			     SHORT_BYTES),
+			RULE(LEAVE, EVERYWHERE(MEMBER) | LATE | TREE(APPLICANT), SHORT_BYTES),
 			RULE(LEAF, EVERYWHERE(1u << STRANGER) | TREE(BRANCH), SHORT_BYTES),
 			RULE(RELAY, TREE(BRANCH) | TREE(PARENT), REPORT_BYTES + SHORT_BYTES),
 			RULE(LEAF_READY, TREE(BRANCH), SHORT_BYTES),
@@ -118,6 +119,8 @@ static unsigned state_of(const struct sml_jobs *jobs, const struct sml_peer *pee
 		return PROXIED;
 	if (peer->applicant != NULL)
 		return APPLICANT;
+	if (peer->survived != 0)
+		return SURVIVOR;
 	if (peer->via != NULL && peer->job == NULL)
 		return STRANGER_AT_LEAF;
 	return jobs->operations->ranks_have_slots ? state + RANKS_SHIFT : state;

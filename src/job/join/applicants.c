@@ -21,6 +21,7 @@
 #include "job/peer/output.h"
 #include "job/states/end.h"
 #include "job/states/reports.h"
+#include "job/states/survivors.h"
 #include "switchml.h"
 
 #define MS_NS	   1000000ull
@@ -376,6 +377,7 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 		return;
 	}
 	note_back(jobs, applicant);
+	sml_survivors_await(jobs, applicant->tag, sml_applicant_decides_at(applicant));
 	sml_applicant_notify(jobs, applicant);
 	if (place == NULL)
 		notify_jobs(jobs, applicant);

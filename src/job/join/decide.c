@@ -27,6 +27,7 @@
 #include "job/peer/output.h"
 #include "job/states/end.h"
 #include "job/states/reports.h"
+#include "job/states/survivors.h"
 #include "switchml.h"
 
 const char sml_too_late[] =
@@ -419,4 +420,10 @@ void sml_decide(struct sml_jobs *jobs)
 	while (a != NULL)
 		a = a->tag != 0 && is_first(jobs, a) && decide(jobs, a->tag) ? jobs->applicants
 									     : a->next;
+}
+
+void sml_decide_without(struct sml_jobs *jobs, struct sml_peer *survivor)
+{
+	sml_survivor_lost(jobs, survivor);
+	sml_decide(jobs);
 }

@@ -13,6 +13,9 @@ extern const char sml_too_late[]; /* to a rank that asks after the decision */
 /* Decide on all jobs for which that is due, or whose ranks have all asked. */
 void sml_decide(struct sml_jobs *jobs);
 
+/* The same, when the connection of a rank of a job that had failed has ended. */
+void sml_decide_without(struct sml_jobs *jobs, struct sml_peer *survivor);
+
 /* Send an applicant the ranks of its last job that have not asked. */
 void sml_applicant_notify(struct sml_jobs *jobs, struct sml_applicant *applicant);
 

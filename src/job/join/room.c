@@ -3,6 +3,7 @@
  * Room for those who come: places for jobs, slots, and connections. Anyone can claim them, so what
  * claims least makes room, and the one that has had its claim longest goes first.
  *
+ *	a rank of a failed job        makes room for any rank, and for a leaf
  *	a leaf without ranks or slots makes room for any rank, and for another leaf
  *	a job that has not begun      makes room for a job that resumes
  *	a job that has been gathering makes room for a job that resumes
@@ -21,6 +22,7 @@
 #include "job/members/members.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
+#include "job/states/survivors.h"
 
 /* ---- who makes room ---- */
 
@@ -109,7 +111,8 @@ bool sml_jobs_has_room_for_member(struct sml_jobs *jobs, struct sml_peer *peer,
 	if (peer->via != NULL)
 		return true;
 	while (is_full(jobs))
-		if (!jobs->tree->close_idle(jobs) && !sml_jobs_displace(jobs, join))
+		if (!sml_survivors_make_room(jobs) && !jobs->tree->close_idle(jobs) &&
+		    !sml_jobs_displace(jobs, join))
 			break;
 	if (!is_full(jobs))
 		return true;

@@ -2,6 +2,7 @@
 /* Members of a job, and their peers. */
 #include "job/members/members.h"
 
+#include "base/least.h"
 #include "job/peer/output.h"
 
 struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
@@ -25,6 +26,15 @@ void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *mes
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL)
 			(void)sml_peer_send(job->jobs, job->members[rank].peer, message);
+}
+
+uint32_t sml_job_longest_heartbeat_ms(const struct sml_job *job)
+{
+	uint32_t longest_ms = 0;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		longest_ms = sml_most(longest_ms, job->members[rank].asked_ms);
+	return longest_ms;
 }
 
 void sml_job_count_changes(const struct sml_job *job, uint32_t *joined, uint32_t *left)

@@ -23,6 +23,9 @@ static inline bool sml_job_gathers(const struct sml_job *job)
 	return job->state == SML_JOB_JOINING && job->n_members < job->n_ranks;
 }
 
+/* Each rank takes a silent switch for dead after its own heartbeat. */
+uint32_t sml_job_longest_heartbeat_ms(const struct sml_job *job);
+
 /* To all members that are here. */
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message);
 

@@ -174,6 +174,17 @@ void sml_session_abort(struct sml_session *session, int error, const char *text,
 	sml_session_fail(session, error, "%s", text);
 }
 
+bool sml_session_go_on(struct sml_session *session)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+
+	message.error = SML_ERROR_ABORTED;
+	message.planned = true;
+	return session->phase == SML_SESSION_FAILED &&
+	       session->config.output->send(session->config.self,
+					    sml_envelope(ABORT, abort, &message)) == 0;
+}
+
 void sml_session_query_stalls(struct sml_session *session)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;

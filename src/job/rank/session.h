@@ -268,6 +268,12 @@ enum sml_abort_kind {
 /* kinds: of enum sml_abort_kind, or 0. */
 void sml_session_abort(struct sml_session *session, int error, const char *text, unsigned kinds);
 
+/*
+ * The job has failed, and this rank will ask to be in its next membership: that its connection ends
+ * does not mean that it has died. Returns false if the switch need not know.
+ */
+bool sml_session_go_on(struct sml_session *session);
+
 void sml_session_query_stalls(struct sml_session *session);
 void sml_session_mismatch(struct sml_session *session, const struct sml_disagreement *found);
 /* Results of this shard do not come: a probe with this number will tell its address. */

@@ -116,17 +116,6 @@ static uint32_t count_hosts(const struct sml_job *job)
 	return n;
 }
 
-/* Each rank takes a silent switch for dead after its own. */
-static uint32_t longest_heartbeat_ms(const struct sml_job *job)
-{
-	uint32_t longest_ms = 0;
-
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].asked_ms > longest_ms)
-			longest_ms = job->members[rank].asked_ms;
-	return longest_ms;
-}
-
 static void describe_decision(struct sml_job *job, uint16_t rank, SmlControl__Decision *out,
 			      SmlControl__Admitted *admitted)
 {
@@ -340,7 +329,7 @@ static const char *why_no_room(int error)
 
 void sml_job_admit(struct sml_job *job, uint32_t epoch)
 {
-	const struct overview all = {count_hosts(job), longest_heartbeat_ms(job)};
+	const struct overview all = {count_hosts(job), sml_job_longest_heartbeat_ms(job)};
 	int rc;
 
 	sml_assert(job->state <= SML_JOB_HANDING_OVER && job->n_results_missing == 0);

@@ -16,6 +16,7 @@
 #include "job/states/mismatch.h"
 #include "job/states/resume.h"
 #include "job/states/stall.h"
+#include "job/states/survivors.h"
 
 typedef void (*reaction)(struct sml_job *job, struct sml_member *member, uint16_t rank,
 			 const SmlControl__Envelope *message);
@@ -67,6 +68,7 @@ static void on_abort(struct sml_job *job, struct sml_member *member, uint16_t ra
 		     const SmlControl__Envelope *message)
 {
 	char text[2 * SML_SENTENCE_BYTES], reason[SML_REASON_BYTES];
+	struct sml_peer *peer = member->peer;
 	int error = message->abort->error;
 
 	job->planned = message->abort->planned;
@@ -81,6 +83,8 @@ static void on_abort(struct sml_job *job, struct sml_member *member, uint16_t ra
 		 member->host, member->pid, reason);
 	/* One rank's timeout is every rank's; for any other cause, the others get ABORTED. */
 	sml_job_fail(job, error == SML_ERROR_TIMEOUT ? error : SML_ERROR_ABORTED, text);
+	if (job->planned)
+		sml_survivor_goes_on(job->jobs, peer);
 }
 
 static void on_description(struct sml_job *job, struct sml_member *member, uint16_t rank,

@@ -16,6 +16,7 @@
 #include "control/envelope.h"
 #include "job/members/members.h"
 #include "job/peer/output.h"
+#include "job/states/survivors.h"
 
 #define ANSWER_EVERY_NS 100000000ull
 /* 4 KiB for each of 4,096 ranks, and all that there is to say for each of 64. */
@@ -325,15 +326,15 @@ void sml_job_send_stalls(struct sml_job *job, struct sml_member *member)
 	close_stalls(stalls);
 }
 
-/* The connection ends with it. */
-static void abort_peer(const struct sml_jobs *jobs, struct sml_peer *peer,
+/* The connection ends with it, unless the rank may go on in a next membership. */
+static void abort_peer(const struct sml_job *job, struct sml_peer *peer, uint16_t rank,
 		       SmlControl__Abort *abort_message)
 {
-	if (sml_peer_send(jobs, peer, sml_envelope(ABORT, abort, abort_message)) == 0)
-		sml_peer_end(jobs, peer);
-	else
+	if (sml_peer_send(job->jobs, peer, sml_envelope(ABORT, abort, abort_message)) != 0)
 		/* For lack of memory: there may still be room for the text alone. */
-		sml_peer_refuse(jobs, peer, abort_message->error, abort_message->text);
+		sml_peer_refuse(job->jobs, peer, abort_message->error, abort_message->text);
+	else if (!sml_survivor_stays(job, peer, rank))
+		sml_peer_end(job->jobs, peer);
 }
 
 void sml_job_abort_all(struct sml_job *job, int error, const char *text)
@@ -346,11 +347,11 @@ void sml_job_abort_all(struct sml_job *job, int error, const char *text)
 	message.stalls = stalls ? &stalls->report : NULL;
 	message.again = job->lacks_room;
 	message.planned = job->planned;
-	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = sml_job_release(job, rank);
 
 		if (peer != NULL)
-			abort_peer(job->jobs, peer, &message);
+			abort_peer(job, peer, rank, &message);
 	}
 	close_stalls(stalls);
 }

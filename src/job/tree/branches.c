@@ -15,11 +15,13 @@
 #include "control/scan.h"
 #include "control/text.h"
 #include "job/join/applicants.h"
+#include "job/join/decide.h"
 #include "job/join/room.h"
 #include "job/members/members.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
 #include "job/states/job.h"
+#include "job/states/survivors.h"
 #include "job/tree/leaf.h"
 #include "job/tree/leaf_job.h"
 #include "job/tree/leaves.h"
@@ -158,6 +160,10 @@ static void lose(struct sml_remote *remote, const char *why, bool leaf_died)
 		sml_job_lost(peer, why);
 	else if (peer->applicant != NULL)
 		sml_applicant_lost(jobs, peer);
+	else if (leaf_died)
+		sml_survivor_goes_on(jobs, peer);
+	else if (peer->survived != 0)
+		sml_decide_without(jobs, peer);
 	sml_remote_retire(remote);
 }
 

@@ -338,8 +338,19 @@ static void tell_end(struct sml_context *context)
 			sml_control_send_farewell(context->stripes[i].control, &farewell);
 }
 
+static void end_control(struct sml_control *control, bool goes_on)
+{
+	if (control == NULL)
+		return;
+	if (goes_on)
+		sml_control_go_on(control);
+	sml_control_retire(control);
+}
+
 void sml_membership_fini(struct sml_context *context)
 {
+	const bool goes_on = __atomic_load_n(&context->changing, __ATOMIC_SEQ_CST);
+
 	/* No search for a switch is running any more, so these controls are the last ones. */
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		sml_failover_fini(&context->stripes[i]);
@@ -348,8 +359,7 @@ void sml_membership_fini(struct sml_context *context)
 		note_end(&context->stripes[0]);
 	/* End their threads first: they may be reporting what the shards were waiting for. */
 	for (unsigned i = 0; i < context->n_stripes; i++)
-		if (context->stripes[i].control)
-			sml_control_retire(context->stripes[i].control);
+		end_control(context->stripes[i].control, goes_on);
 	sml_late_fini(&context->late);
 	sml_recorder_fini(&context->recorder);
 	sml_metrics_file_stop(&context->metrics_file);

@@ -201,6 +201,9 @@ const struct sml_stall_report *sml_control_stalls(struct sml_control *control, u
 /* The ranks' identities when the job failed; NULL if unknown. Valid as long as the control. */
 const struct sml_stall_report *sml_control_last_words(struct sml_control *control);
 
+/* Before the end: this rank does not end with its job. */
+void sml_control_go_on(struct sml_control *control);
+
 /*
  * After `lost`, or at the end: ends the thread and the connection, and closes all descriptors.
  * Other threads may still call the above.

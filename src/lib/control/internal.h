@@ -47,6 +47,7 @@ struct sml_control {
 	int abort_error;		     /* 0 if none is wanted */
 	char abort_text[SML_TEXT_BYTES];
 	unsigned abort_kinds;
+	bool goes_on; /* in the next membership: said when the connection ends */
 	int error;
 	char text[SML_TEXT_BYTES];
 };

@@ -272,18 +272,17 @@ static bool is_aborted(struct sml_control *control)
 	return aborted;
 }
 
-static void stop_thread(struct sml_control *control)
+/* True: the others should learn the reason before they see only the connection's end. */
+static bool stop_thread(struct sml_control *control)
 {
 	if (!control->threaded)
-		return;
+		return false;
 	pthread_mutex_lock(&control->lock);
 	control->stop_wanted = true;
 	wake(control);
 	pthread_mutex_unlock(&control->lock);
 	pthread_join(control->thread, NULL);
-	/* The others should learn the reason before they see only the connection's end. */
-	if (is_aborted(control))
-		sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
+	return is_aborted(control);
 }
 
 /*
@@ -297,19 +296,24 @@ static bool leaves_unbegun(struct sml_control *control)
 	       control->session.resumption == NULL;
 }
 
-/* Without a thread yet: what sml_control_abort() noted is said now. */
-static void take_leave(struct sml_control *control)
+/* Without a thread yet: what sml_control_abort() noted is said now. True: something is said. */
+static bool take_leave(struct sml_control *control)
 {
 	if (control->threaded || !control->channel ||
 	    sml_control_phase(control) >= SML_SESSION_LEFT)
-		return;
+		return false;
 	if (is_aborted(control))
 		send_abort(control);
 	else if (leaves_unbegun(control))
 		sml_session_retreat(&control->session);
 	else
-		return;
-	sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
+		return false;
+	return true;
+}
+
+void sml_control_go_on(struct sml_control *control)
+{
+	control->goes_on = true;
 }
 
 /* The loop and all that it watches. Other threads may still want to wake it. */
@@ -333,8 +337,13 @@ static void close_loop(struct sml_control *control)
 
 void sml_control_retire(struct sml_control *control)
 {
-	take_leave(control);
-	stop_thread(control);
+	bool said = take_leave(control);
+
+	said |= stop_thread(control);
+	if (control->goes_on && control->channel)
+		said |= sml_session_go_on(&control->session);
+	if (said)
+		sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
 	control->threaded = false;
 	close_loop(control);
 }

@@ -58,6 +58,8 @@ static void say_farewell(struct rank *rank, int error, const char *text, unsigne
 			sml_session_abort(&attempt->session, error, text, kinds);
 		else
 			sml_session_retreat(&attempt->session);
+		if (rank->control->is_elastic)
+			(void)sml_session_go_on(&attempt->session);
 	}
 }
 
