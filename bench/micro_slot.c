@@ -111,7 +111,7 @@ static void measure(struct bench *bench, const char *name, uint8_t op, uint8_t l
 		.n_shards = 1,
 		.rounds = true,
 		.floats = true,
-		.n_world = (uint16_t)bench->n_ranks,
+		.divisor = (uint16_t)bench->n_ranks,
 	};
 	void *memory;
 

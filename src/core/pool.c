@@ -299,7 +299,7 @@ static void combine_floats(const struct sml_pool *pool, size_t buffer, enum sml_
 			   struct sml_header *stored, const struct sml_header *header)
 {
 	const struct sml_slot *slot = &pool->slots[buffer];
-	bool divides = slot->op == SML_LANE_AVG && !pool->rules.is_leaf;
+	unsigned divisor = slot->op == SML_LANE_AVG ? pool->rules.divisor : 1;
 	const struct sml_exact_sums sums = {
 		.doubles = stored + 1,
 		.words = (uint32_t *)(void *)(pool->words + buffer * pool->words_stride),
@@ -313,8 +313,7 @@ static void combine_floats(const struct sml_pool *pool, size_t buffer, enum sml_
 		step = step == SML_LANES_NONE ? SML_LANES_NEXT : SML_LANES_LAST;
 		arrived = NULL;
 	}
-	sml_exact_combine(slot->lane_kind, step, divides ? pool->rules.n_world : 1, sums, arrived,
-			  slot->lanes);
+	sml_exact_combine(slot->lane_kind, step, divisor, sums, arrived, slot->lanes);
 }
 
 static struct sml_header *packet_at(const struct sml_pool *pool, size_t buffer)

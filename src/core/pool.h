@@ -38,10 +38,19 @@ struct sml_pool_rules {
 	bool rounds;		       /* takes narrow lanes that a switch rounds: rounding.h */
 	bool omits;		       /* takes packets without their lanes: SML_LANES_OMITTED */
 	bool floats;		       /* takes lanes of floats: exact.h */
-	uint16_t n_world;	       /* the job's ranks, for AVG of floats; not at a leaf */
+	uint16_t divisor;	       /* of AVG of floats: sml_divisor_of() */
 	struct sml_pool_parent parent; /* of a leaf */
 	uint64_t cookies[SML_MAX_CHILDREN];
 };
+
+/*
+ * A mean is divided where the contributions of all the job's ranks first come together, and only
+ * there, because each further step would round once more.
+ */
+static inline uint16_t sml_divisor_of(unsigned n_children, unsigned n_ranks, unsigned n_world)
+{
+	return (uint16_t)(n_children > 1 && n_ranks == n_world ? n_world : 1);
+}
 
 static inline uint64_t sml_pool_all_ranks(const struct sml_pool_rules *rules)
 {

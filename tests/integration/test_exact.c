@@ -11,6 +11,7 @@
 
 #include "support/ranks.h"
 #include "support/test.h"
+#include "switch/switch.h"
 
 static const struct sml_options exact = {sizeof(exact), SML_WIRE_EXACT, 0};
 
@@ -140,6 +141,28 @@ TEST(averages_of_equal_elements_change_no_bit)
 	run_job(&(struct job){.n_ranks = 3,
 			      .faults = "drop=20000,duplicate=20000,reorder=20000",
 			      .body = average_equals});
+}
+
+/* As many ranks as have a sum whose rounding shows, and large elements whose sum is no number. */
+TEST(a_switch_with_one_child_leaves_the_division_to_it)
+{
+	char root_address[64], leaf_address[64];
+	struct sml_switch *root = serve_at(0, root_address);
+	struct sml_switch *leaf = serve_leaf(root_address, leaf_address);
+
+	for (int n = 1; n <= 7; n += 2)
+		for (int host_group = 0; host_group < 2; host_group++) {
+			run_job(&(struct job){.n_ranks = n,
+					      .switch_address = root_address,
+					      .host_group = host_group,
+					      .body = average_equals});
+			run_job(&(struct job){.n_ranks = n,
+					      .switch_address = leaf_address,
+					      .host_group = host_group,
+					      .body = average_equals});
+		}
+	sml_switch_close(leaf);
+	sml_switch_close(root);
 }
 
 /* ---- tensors that are too long, and calls that need no exact wire ---- */

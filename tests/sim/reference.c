@@ -270,29 +270,36 @@ static void reference_gather(const struct sim_call *call, unsigned n_ranks, void
 	}
 }
 
-/* One float, at a place in bytes. Each switch rounds its sum once, and the root also divides it. */
+/*
+ * One float, at a place in bytes. Each switch rounds its sum once. It also divides it where all
+ * contributions first come together: a switch with one child passes on what it gets.
+ */
 static void reference_raw(const struct sim_call *call, unsigned n_ranks,
 			  const struct sim_tree *tree, void *const *inputs, size_t at, void *result)
 {
 	uint32_t parts[SIM_MAX_NODES][SML_MAX_CHILDREN];
-	unsigned n[SIM_MAX_NODES] = {0};
+	unsigned n[SIM_MAX_NODES] = {0}, below[SIM_MAX_NODES] = {0};
 	uint32_t sum;
 
 	for (unsigned r = 0; r < n_ranks; r++) {
 		unsigned node = tree->node_of_rank[r];
 
+		below[node]++;
 		sml_gather_encode(call->type, (const uint8_t *)inputs[r] + at, 1,
 				  &parts[node][n[node]++]);
 	}
 	for (unsigned node = tree->n_nodes - 1u; node > 0; node--) {
 		unsigned parent = tree->parent[node];
+		bool divides = call->op == SML_AVG && below[node] == n_ranks && n[node] > 1;
 
 		if (n[node] == 0)
 			continue;
-		sml_gather_reduce(call->type, parts[node], 1, n[node], 1, &sum);
+		below[parent] += below[node];
+		sml_gather_reduce(call->type, parts[node], 1, n[node], divides ? n_ranks : 1, &sum);
 		sml_gather_encode(call->type, &sum, 1, &parts[parent][n[parent]++]);
 	}
-	sml_gather_reduce(call->type, parts[0], 1, n[0], call->op == SML_AVG ? n_ranks : 1, result);
+	sml_gather_reduce(call->type, parts[0], 1, n[0],
+			  call->op == SML_AVG && n[0] > 1 ? n_ranks : 1, result);
 }
 
 static void reference_raws(const struct sim_world *world, const struct sim_call *call,

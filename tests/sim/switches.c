@@ -44,6 +44,21 @@ static void join_parent(struct sim_run *run, struct sim_stripe *stripe, const st
 	};
 }
 
+static void set_divisors(struct sim_stripe *stripe, const struct sim_tree *tree, unsigned n_ranks)
+{
+	unsigned below[SIM_MAX_NODES] = {0};
+
+	for (unsigned rank = 0; rank < n_ranks; rank++)
+		below[tree->node_of_rank[rank]]++;
+	for (unsigned i = tree->n_nodes; i-- > 0;) {
+		struct sml_pool_rules *rules = &stripe->nodes[i].next_rules;
+
+		rules->divisor = sml_divisor_of(rules->n_ranks, below[i], n_ranks);
+		if (i > 0)
+			below[tree->parent[i]] += below[i];
+	}
+}
+
 static void draw_epoch(struct sim_run *run, uint32_t index, const struct sml_pool_rules *common)
 {
 	struct sim_stripe *stripe = &run->stripes[index];
@@ -63,6 +78,7 @@ static void draw_epoch(struct sim_run *run, uint32_t index, const struct sml_poo
 	for (uint16_t leaf = 1; leaf < tree->n_nodes; leaf++)
 		if (tree->n_children[leaf] > 0)
 			join_parent(run, stripe, tree, leaf);
+	set_divisors(stripe, tree, run->world->n_ranks);
 	free(tree);
 }
 
@@ -90,7 +106,6 @@ void sim_open_epoch(struct sim_run *run, uint32_t index, uint32_t head_slots, ui
 		.rounds = run->world->rounds,
 		.omits = run->world->omits,
 		.floats = run->world->floats,
-		.n_world = (uint16_t)run->world->n_ranks,
 	};
 
 	epoch->head_slots = common.head_slots;

@@ -65,7 +65,7 @@ static void read_world(struct vector *vector, char *words)
 	}
 	for (unsigned rank = 0; rank < rules->n_ranks; rank++)
 		rules->cookies[rank] = 0xc00c1e0000000000u + rank;
-	rules->n_world = rules->n_ranks;
+	rules->divisor = rules->is_leaf ? 1 : rules->n_ranks;
 }
 
 /* A number, or two or four narrow ones. */

@@ -51,7 +51,7 @@ static void open_pool(unsigned n, bool is_leaf)
 					     .omits = true,
 					     .is_leaf = is_leaf,
 					     .floats = true,
-					     .n_world = (uint16_t)n};
+					     .divisor = (uint16_t)(is_leaf ? 1 : n)};
 
 	memory = malloc(sml_pool_memory_bytes(&rules));
 	assert_non_null(memory);

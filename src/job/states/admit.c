@@ -296,12 +296,12 @@ static bool set_rules(struct sml_job *job, uint32_t epoch)
 	rules->rounds = sml_jobs_round(jobs);
 	rules->omits = jobs->operations->omits;
 	rules->floats = all_add_floats(job);
-	rules->n_world = (uint16_t)job->n_ranks;
 	if (!sml_job_form_children(job, text, sizeof(text))) {
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return false;
 	}
 	rules->n_ranks = job->n_children;
+	rules->divisor = sml_divisor_of(job->n_children, job->n_ranks, job->n_ranks);
 	job->shards = least_shards(job);
 	rules->n_shards = (uint8_t)job->shards;
 	if (jobs->operations->ranks_have_slots && sml_job_meet(job) < 0) {

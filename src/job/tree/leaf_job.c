@@ -400,6 +400,8 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		return;
 	}
 	draw_secrets(job);
+	job->rules.divisor =
+		sml_divisor_of(job->n_children, (unsigned)in->n_ranks, job->world_size);
 	rc = add_job(job);
 	if (rc < 0) {
 		let_proxied_peers_go(job);

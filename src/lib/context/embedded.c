@@ -263,7 +263,7 @@ static struct sml_pool_rules own_rules(const struct sml_context *context, unsign
 		.rounds = admission->rounds,
 		.omits = admission->omits,
 		.floats = admission->floats,
-		.n_world = (uint16_t)context->settings.world_size,
+		.divisor = (uint16_t)context->settings.world_size,
 	};
 
 	memcpy(rules.cookies, admission->peer_ranks->cookies, sizeof(rules.cookies));

@@ -16,12 +16,15 @@
 
 _Static_assert(SML_SESSION_TOKEN_BYTES == SML_HOST_TOKEN_BYTES, "tokens are told as they are");
 
-static struct sml_host_terms terms_of(const struct sml_admission *admission, bool goes_up)
+static struct sml_host_terms terms_of(const struct sml_stripe *stripe, bool goes_up)
 {
+	const struct sml_admission *admission = &stripe->admission;
+	unsigned n = admission->host_ranks.n;
 	struct sml_host_terms terms = {
 		.job = admission->job_number,
 		.lanes = admission->lanes,
-		.n_ranks = admission->host_ranks.n,
+		.divisor = sml_divisor_of(n, n, stripe->context->settings.world_size),
+		.n_ranks = (uint8_t)n,
 		.goes_up = goes_up,
 	};
 
@@ -61,7 +64,7 @@ static struct sml_host_handshake *new_handshake(const struct sml_stripe *stripe,
 {
 	const struct sml_context *context = stripe->context;
 	const struct sml_host_ranks *host_ranks = &stripe->admission.host_ranks;
-	struct sml_host_terms terms = terms_of(&stripe->admission, goes_up);
+	struct sml_host_terms terms = terms_of(stripe, goes_up);
 	struct sml_meet_group group = {.ranks = 0};
 	unsigned n = 0, own = 0;
 
@@ -241,7 +244,7 @@ void sml_hosts_drop_met(struct sml_stripe *stripe)
 static int begin_anew(struct sml_stripe *stripe, struct sml_host *host,
 		      const struct sml_ranks *ranks)
 {
-	struct sml_host_terms terms = terms_of(&stripe->admission, true);
+	struct sml_host_terms terms = terms_of(stripe, true);
 	bool over, fits;
 
 	if (!sml_ranks_are_equal(&stripe->admission.host_ranks.ranks, ranks))

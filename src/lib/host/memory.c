@@ -80,7 +80,7 @@ static bool equal(const struct sml_host_terms *a, const struct sml_host_terms *b
 {
 	return a->proof == b->proof && a->job == b->job && a->lanes == b->lanes &&
 	       a->head_slots == b->head_slots && a->data_slots == b->data_slots &&
-	       a->n_ranks == b->n_ranks && a->goes_up == b->goes_up &&
+	       a->n_ranks == b->n_ranks && a->divisor == b->divisor && a->goes_up == b->goes_up &&
 	       a->room_bytes == b->room_bytes;
 }
 
@@ -176,6 +176,7 @@ bool sml_host_renew(struct sml_host_memory *memory, const struct sml_host_terms 
 		return false;
 	/* Only what threads that wait, or ring, do not read. */
 	memory->terms.lanes = terms->lanes;
+	memory->terms.divisor = terms->divisor;
 	memory->terms.head_slots = terms->head_slots;
 	memory->terms.data_slots = terms->data_slots;
 	memory->rows = next.rows;

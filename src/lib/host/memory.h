@@ -30,6 +30,7 @@ struct sml_host_terms {
 	uint32_t job;
 	uint16_t lanes; /* of a full row */
 	uint16_t head_slots, data_slots;
+	uint16_t divisor; /* of AVG of floats: sml_divisor_of() */
 	uint8_t n_ranks;
 	bool goes_up; /* sums go to a switch, and its results come back: slots.h */
 };

@@ -135,13 +135,10 @@ static enum sml_lane_step step_of(unsigned rank, unsigned n_ranks)
 	return rank == 0 ? SML_LANES_FIRST : rank + 1 < n_ranks ? SML_LANES_NEXT : SML_LANES_LAST;
 }
 
-/* Where the sum goes up to a switch, that divides it. */
 static void add_floats(const struct sml_host *host, const struct sml_contribution *in, void *result)
 {
 	const struct sml_host_memory *memory = &host->memory;
-	bool divides = in->op == SML_LANE_AVG && !memory->terms.goes_up;
-
-	sml_exact_reduce(in->lane_kind, divides ? memory->terms.n_ranks : 1,
+	sml_exact_reduce(in->lane_kind, in->op == SML_LANE_AVG ? memory->terms.divisor : 1,
 			 note_of(host, in->slot, in->use, 0) + 1, memory->row_stride,
 			 memory->terms.n_ranks, in->lanes, result);
 }
