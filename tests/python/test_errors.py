@@ -414,3 +414,10 @@ def test_a_variable_that_does_not_exist_is_warned_of():
         "switchml[rank 0]: SWITCHML_SWTICH has no effect, because there is no such setting: "
         "did you mean SWITCHML_SWITCH?"
     ]
+
+
+def test_each_timeout_says_so():
+    """PyTorch's own tests look for the word between spaces."""
+    for text in ("a switch has died", "all-reduce did not finish within a timeout of 2 s"):
+        error = switchml.errors.make(switchml.errors.Timeout.number, text)
+        assert str(error).startswith(text) and str(error).count(" timeout ") == 1

@@ -99,7 +99,7 @@ def kept_late(rank):
 
 
 def test_a_wait_ends_at_its_timeout_although_the_future_has_no_value_yet(groups):
-    said = "all_reduce has not ended after 0.01 s; it goes on"
+    said = "all_reduce has not ended after a timeout of 0.01 s; it goes on"
     assert groups.call(kept_late) == [(said, True)] + [None] * (N - 1)
 
 

@@ -77,9 +77,14 @@ class SwitchDied(SwitchMLError, ConnectionError):
 
 
 class Timeout(SwitchMLError, TimeoutError):
-    """The deadline passed."""
+    """The deadline passed. The text has the word that others look for: PyTorch's tests, retries."""
 
     number = -5007
+
+    def __init__(self, text: str, number: int | None = None) -> None:
+        super().__init__(
+            text if " timeout " in text else f"{text} (the timeout has passed)", number
+        )
 
 
 class Aborted(SwitchMLError):

@@ -396,8 +396,8 @@ static void describe_stall(const struct sml_snapshot *snapshot, const char *call
 	size_t length;
 
 	length = (size_t)snprintf(text, bytes,
-				  "%s did not finish within %g s (timeout: SWITCHML_TIMEOUT)", call,
-				  ms / 1e3);
+				  "%s did not finish within %g s (the timeout is SWITCHML_TIMEOUT)",
+				  call, ms / 1e3);
 	for (unsigned i = 0; i < n && length < bytes; i++)
 		length += (size_t)snprintf(text + length, bytes - length, "%s%s",
 					   i == 0 ? ": " : "; ", lines[i]);
@@ -413,7 +413,8 @@ static void describe_search(struct sml_context *context, const struct sml_stripe
 {
 	pthread_mutex_lock(&context->lock);
 	snprintf(text, bytes,
-		 "%s did not finish within %g s (timeout: SWITCHML_TIMEOUT): %.200s, and no switch "
+		 "%s did not finish within %g s (the timeout is SWITCHML_TIMEOUT): %.200s, and no "
+		 "switch "
 		 "has "
 		 "taken over (%.400s). Start it again, or give a second address in "
 		 "SWITCHML_SWITCH (first|second)",

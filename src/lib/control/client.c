@@ -194,7 +194,7 @@ static int too_late(struct sml_control *control)
 			SML_ERROR_TIMEOUT,
 			"%s at %s formed no membership of job \"%s\" with this process within "
 			"%g s: its ranks let new processes in when they call sml_reconfigure() "
-			"(timeout: SWITCHML_TIMEOUT)",
+			"(the timeout is SWITCHML_TIMEOUT)",
 			what, control->session.config.where, settings->line,
 			settings->join_timeout_ms / 1e3);
 	if (sml_control_phase(control) == SML_SESSION_JOINING && n_missing > 0) {
@@ -203,7 +203,7 @@ static int too_late(struct sml_control *control)
 		return sml_error_set(
 			SML_ERROR_TIMEOUT,
 			"rank%s %s of %u did not join job \"%s\" (%s at %s) "
-			"within %g s: %s%s (timeout: SWITCHML_TIMEOUT)",
+			"within %g s: %s%s (the timeout is SWITCHML_TIMEOUT)",
 			sml_plural(n_missing), ranks, settings->world_size, settings->job, what,
 			control->session.config.where, settings->join_timeout_ms / 1e3,
 			control->session.refused[0] ? "the last rank that tried was refused: "
@@ -219,9 +219,9 @@ static int too_late(struct sml_control *control)
 	return sml_error_set(
 		SML_ERROR_TIMEOUT,
 		sml_control_phase(control) == SML_SESSION_JOINING
-			? "%s at %s did not answer within %g s (timeout): does something "
+			? "%s at %s did not answer within a timeout of %g s: does something "
 			  "other than SwitchML listen there?"
-			: "%s at %s did not start the job within %g s (timeout): is "
+			: "%s at %s did not start the job within a timeout of %g s: is "
 			  "another rank's UDP path blocked?",
 		what, control->session.config.where, settings->join_timeout_ms / 1e3);
 }

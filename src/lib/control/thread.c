@@ -152,7 +152,7 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 		return sml_error_set(control->error, "%s", control->text);
 	return sml_error_set(
 		SML_ERROR_TIMEOUT,
-		"not every rank closed its context of job \"%s\" within %g s (timeout)",
+		"not every rank closed its context of job \"%s\" within a timeout of %g s",
 		control->settings->job, sml_timeout_ms(control->settings) / 1e3);
 }
 

@@ -387,7 +387,8 @@ class Line:
         if work.deadline is not None:
             left = max(0.0, work.deadline - time.monotonic())
             if not poll(lambda: _has_ended(request), left):
-                text = f"{work.name} of {self._title} has not ended after {work.limit:g} s"
+                limit = f"a timeout of {work.limit:g} s"
+                text = f"{work.name} of {self._title} has not ended after {limit}"
                 assert self._job is not None
                 self._job.abort(text)
                 try:

@@ -250,7 +250,7 @@ class Work(_Work, Untraced):
         seconds = timeout.total_seconds()
         end = time.monotonic() + seconds if seconds > 0 else None
         if not self.await_end(None if end is None else seconds) or not self._await_future(end):
-            raise Timeout(f"{self.name} has not ended after {seconds:g} s; it goes on")
+            raise Timeout(f"{self.name} has not ended after a timeout of {seconds:g} s; it goes on")
         if self._error is not None:
             raise self._error.with_traceback(None)
         self.synchronize()

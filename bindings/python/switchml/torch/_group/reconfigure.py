@@ -132,8 +132,8 @@ class Membership:
             except RuntimeError as error:
                 raise Timeout(
                     f"reconfigure: rank 0 of the new ranks did not answer at {address} port "
-                    f"{first.port} in {seconds:g} s. Has its process ended, or is a firewall "
-                    "between the hosts?"
+                    f"{first.port} in a timeout of {seconds:g} s. Has its process ended, or is a "
+                    "firewall between the hosts?"
                 ) from error
         return PrefixStore(f"members {uuid} {digest(members, uuid)}/", store)
 

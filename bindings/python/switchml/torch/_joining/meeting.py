@@ -138,9 +138,9 @@ class Meeting:
 
     def missing(self, absent: Sequence[int]) -> str:
         return (
-            f"{ranks_text(absent)} of {self.title} did not arrive in time (timeout after "
-            f"{_time_text(self._patience)}). Was it started, and does it make the same groups? "
-            "Otherwise raise the timeout of the group"
+            f"{ranks_text(absent)} of {self.title} did not arrive before the timeout "
+            f"(timeout after {_time_text(self._patience)}). Was it started, and does it make the "
+            "same groups? Otherwise raise the timeout of the group"
         )
 
     # ---- ranks that leave, or that cannot join ----
@@ -168,7 +168,9 @@ class Meeting:
             nonlocal pause, due
             self.raise_if_dead()
             if time.monotonic() >= deadline:
-                raise Timeout(f"not all ranks of {self.title} have joined its job in time")
+                raise Timeout(
+                    f"not all ranks of {self.title} have joined its job before the timeout"
+                )
             if time.monotonic() >= due:
                 self.raise_if_gone()
                 pause = min(2 * pause, 1.0)
