@@ -11,6 +11,7 @@ failures=0
 . "$(dirname "$0")/../support/await.sh"
 export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
 switches=()
+with_names=() # a program that gives the ranks an /etc/hosts of their own
 
 clean_up() {
 	kill -9 "${switches[@]}" 2>/dev/null
@@ -31,11 +32,11 @@ start_switch() {
 # Addresses of switches, bench's options: run all-reduces until end_bench.
 start_bench() {
 	local one
-	SWITCHML_TIMEOUT=60 timeout 230 "$switchml" bench --local-workers 3 --job under-way \
+	SWITCHML_TIMEOUT=60 timeout 230 "${with_names[@]}" "$switchml" bench --local-workers 3 --job under-way \
 		--switch "$1" -b 1M -e 1M -w 0 -n 1 -c 1 --seconds 1000 "${@:2}" >"$work/bench" 2>&1 &
 	pids=($!)
 	for one in $(echo "${1%%|*}" | tr , ' '); do
-		await_under_way under-way "$one"
+		await_under_way under-way "${one/#moves:/127.0.0.2:}"
 	done
 }
 
@@ -180,6 +181,29 @@ both_again() {
 		"$first .*; it is back" "$second .*; it is back"
 }
 
+# A pod comes back elsewhere, and the name says so later than the ranks begin to look.
+moved() {
+	local port
+	echo "127.0.0.2 moves" >"$work/hosts"
+	# shellcheck disable=SC2016
+	with_names=(unshare -Urm sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$work/hosts")
+	"${with_names[@]}" true 2>/dev/null || {
+		echo "left out: a name that moves (no mount namespaces)"
+		return
+	}
+	start_switch 127.0.0.2:0
+	port=${address##*:}
+	with_names+=(env SWITCHML_WAIT_NOTICE=0.1)
+	start_bench "moves:$port"
+	kill_switches "$pid"
+	await is_over_or says "$work/bench" "waiting .* for a switch to take over"
+	start_switch "127.0.0.3:$port"
+	echo "127.0.0.3 moves" >"$work/hosts"
+	with_names=()
+	expect_success "a switch whose name means another address is found there" \
+		"the switch at moves:$port (127.0.0.3) takes over (epoch 2)"
+}
+
 none() {
 	local began status
 	start_switch
@@ -199,7 +223,7 @@ none() {
 	fi
 }
 
-for what in started_again next_address shared shared_by_two frozen one_of_two survivor both_again; do
+for what in moved started_again next_address shared shared_by_two frozen one_of_two survivor both_again; do
 	$what
 	end_switches
 done

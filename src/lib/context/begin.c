@@ -143,7 +143,7 @@ static bool drops_claim(struct sml_stripe *stripe, struct search *search, int *e
 static bool is_lost(const struct sml_stripe *stripe, int error, bool connected)
 {
 	/* It said nothing, so it may be frozen, or something else. */
-	bool silent = error == SML_ERROR_UNREACHABLE && connected && stripe->n_endpoints > 1;
+	bool silent = error == SML_ERROR_UNREACHABLE && connected && stripe->endpoints->n > 1;
 
 	return error == SML_ERROR_SWITCH_DIED || silent;
 }

@@ -100,7 +100,7 @@ static uint32_t silence_ms(const struct sml_stripe *stripe)
 {
 	uint32_t heartbeat_ms = stripe->context->settings.heartbeat_ms;
 
-	if (stripe->context->shape.lanes == 0 || stripe->n_endpoints == 1)
+	if (stripe->context->shape.lanes == 0 || stripe->endpoints->n == 1)
 		return heartbeat_ms;
 	return heartbeat_ms < OTHERS_WAIT_MS ? heartbeat_ms : OTHERS_WAIT_MS;
 }

@@ -250,39 +250,72 @@ static int find_switch(struct claim *claim, struct sml_finder *finder, uint64_t 
 	}
 }
 
+/* The lost switch comes last, because it may be frozen. */
+static unsigned first_to_try(const struct sml_stripe *stripe)
+{
+	return (sml_endpoints_place(stripe->endpoints, stripe->connection.endpoint) + 1) %
+	       stripe->endpoints->n;
+}
+
+/* What the last look at the names has found. */
+static void renew_endpoints(struct sml_stripe *stripe)
+{
+	struct sml_endpoints *found = sml_resolver_finish(&stripe->resolver);
+
+	if (found == NULL)
+		return;
+	found->before = stripe->endpoints;
+	stripe->endpoints = found;
+}
+
+/* At the addresses that are known now. Also returns SML_FINDER_MOVED. */
+static int look_once(struct claim *claim, struct sml_finder_config *config,
+		     struct sml_control **taken)
+{
+	struct sml_stripe *stripe = claim->stripe;
+	struct sml_finder *finder;
+	int error;
+
+	renew_endpoints(stripe);
+	config->endpoints = stripe->endpoints->at;
+	config->n_endpoints = stripe->endpoints->n;
+	config->first = first_to_try(stripe);
+	error = sml_finder_open(&finder, config);
+	if (error)
+		return error;
+	sml_resolver_start(&stripe->resolver, stripe->context->settings.switch_address,
+			   stripe->index, stripe->endpoints);
+	error = find_switch(claim, finder, config->deadline_ns, taken);
+	sml_finder_close(finder);
+	sml_resolver_stop(&stripe->resolver);
+	return error;
+}
+
 static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 {
 	const struct sml_settings *settings = &stripe->context->settings;
 	struct claim *claim = calloc(1, sizeof(*claim));
 	struct sml_finder_config config = {
-		.endpoints = stripe->endpoints,
-		.n_endpoints = stripe->n_endpoints,
 		.interface = settings->interface,
 		.deadline_ns = sml_now_ns() + sml_timeout_ms(settings) * SML_NS_PER_MS,
 		.heartbeat_ms = stripe->admission.heartbeat_ms,
 		.settings = settings,
 		.lost = stripe->failover.lost,
 		.give_up = &stripe->context->threads.stop,
+		.moved = &stripe->resolver.moved,
 		.join = request_join,
 		.tell = log_progress,
 		.say_farewell = say_farewell,
 		.leaves_ns = &stripe->failover.leaves_ns,
 		.self = claim,
 	};
-	struct sml_finder *finder;
-	int error;
+	int error = SML_FINDER_MOVED;
 
 	if (claim == NULL)
 		return sml_error_set(-ENOMEM, "no memory to continue with another switch");
 	claim->stripe = stripe;
-	/* The lost switch comes last, because it may be frozen. */
-	config.first = (unsigned)(stripe->connection.endpoint - stripe->endpoints) + 1;
-	config.first %= stripe->n_endpoints;
-	error = sml_finder_open(&finder, &config);
-	if (error == 0) {
-		error = find_switch(claim, finder, config.deadline_ns, taken);
-		sml_finder_close(finder);
-	}
+	while (error == SML_FINDER_MOVED)
+		error = look_once(claim, &config, taken);
 	free(claim);
 	return error;
 }
@@ -569,4 +602,5 @@ void sml_failover_fini(struct sml_stripe *stripe)
 	sml_threads_wake(&context->threads);
 	if (taken)
 		pthread_join(stripe->failover.thread, NULL);
+	free(sml_resolver_finish(&stripe->resolver));
 }

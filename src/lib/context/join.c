@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/context/join.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/least.h"
@@ -34,7 +36,7 @@ const char *sml_master_host(const struct sml_context *context)
 
 /* ---- the connection ---- */
 
-static int find_embedded(struct sml_stripe *stripe)
+static int find_embedded(const struct sml_stripe *stripe, struct sml_endpoint *endpoints)
 {
 	const struct sml_settings *settings = &stripe->context->settings;
 	const struct sml_switch *embedded = stripe->context->embedded;
@@ -46,27 +48,40 @@ static int find_embedded(struct sml_stripe *stripe)
 		host = *stripe->context->listen_address ? stripe->context->listen_address
 							: "127.0.0.1";
 	snprintf(own, sizeof(own), strchr(host, ':') ? "[%s]" : "%s", host);
-	n = sml_endpoints_resolve(stripe->endpoints, own, 0,
+	n = sml_endpoints_resolve(endpoints, own, 0,
 				  embedded ? sml_switch_port(embedded) : settings->master_port);
 	/* In texts, the embedded switch goes by the address that the others look for. */
 	if (n > 0 && embedded)
-		sml_host_port_text(stripe->endpoints[0].name, sizeof(stripe->endpoints[0].name),
+		sml_host_port_text(endpoints[0].name, sizeof(endpoints[0].name),
 				   settings->master_address, sml_switch_port(embedded));
 	/* What the user said is what its certificate must name, on all ranks. */
 	for (int i = 0; i < n; i++)
-		snprintf(stripe->endpoints[i].host, sizeof(stripe->endpoints[i].host), "%s",
+		snprintf(endpoints[i].host, sizeof(endpoints[i].host), "%s",
 			 settings->master_address);
 	return n;
 }
 
-/* Where the switch is: returns how many endpoints, or a negative error, and then sets the error
- * text. */
+/* Where the switch is now. 0, or a negative error, and then sets the error text. */
 static int find_switch(struct sml_stripe *stripe)
 {
-	if (is_embedded(stripe))
-		return find_embedded(stripe);
-	return sml_endpoints_resolve(stripe->endpoints, stripe->context->settings.switch_address,
-				     stripe->index, SML_DEFAULT_PORT);
+	struct sml_endpoints *found = calloc(1, sizeof(*found));
+	int n;
+
+	if (found == NULL)
+		return sml_error_set(-ENOMEM, "no memory for the addresses of the switch");
+	n = is_embedded(stripe)
+		    ? find_embedded(stripe, found->at)
+		    : sml_endpoints_resolve(found->at, stripe->context->settings.switch_address,
+					    stripe->index, SML_DEFAULT_PORT);
+	if (n < 0 || (stripe->endpoints && stripe->endpoints->n == (unsigned)n &&
+		      memcmp(found->at, stripe->endpoints->at, sizeof(found->at)) == 0)) {
+		free(found);
+		return n < 0 ? n : 0;
+	}
+	found->n = (unsigned)n;
+	found->before = stripe->endpoints;
+	stripe->endpoints = found;
+	return 0;
 }
 
 void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reached *connection)
@@ -78,15 +93,15 @@ void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reach
 /* The switch that was lost comes last, because it may be frozen. */
 static unsigned first_to_try(const struct sml_stripe *stripe)
 {
-	sml_assert(stripe->n_endpoints > 0);
+	sml_assert(stripe->endpoints->n > 0);
 	/* Only the switch that ran the job can decide without some of its ranks. */
 	if (stripe->n_retired == 0 && stripe->context->settings.asks && stripe->index == 0)
-		return stripe->context->last_switch % stripe->n_endpoints;
+		return stripe->context->last_switch % stripe->endpoints->n;
 	return stripe->n_retired == 0
 		       ? 0
-		       : sml_search_begin_after(
-				 (unsigned)(stripe->connection.endpoint - stripe->endpoints),
-				 stripe->n_endpoints, stripe->n_lost);
+		       : sml_search_begin_after(sml_endpoints_place(stripe->endpoints,
+								    stripe->connection.endpoint),
+						stripe->endpoints->n, stripe->n_lost);
 }
 
 static int connect_to(const struct sml_stripe *stripe, const struct sml_finder_config *where,
@@ -113,8 +128,8 @@ static int connect_to(const struct sml_stripe *stripe, const struct sml_finder_c
 static int connect_to_first(struct sml_stripe *stripe)
 {
 	const struct sml_finder_config where = {
-		.endpoints = stripe->endpoints,
-		.n_endpoints = stripe->n_endpoints,
+		.endpoints = stripe->endpoints->at,
+		.n_endpoints = stripe->endpoints->n,
 		.first = first_to_try(stripe),
 		.deadline_ns = stripe->deadline_ns,
 	};
@@ -131,7 +146,7 @@ static const struct sml_endpoint *last_switch(const struct sml_stripe *stripe)
 {
 	const struct sml_context *context = stripe->context;
 	const struct sml_endpoint *last =
-		&stripe->endpoints[context->last_switch % stripe->n_endpoints];
+		&stripe->endpoints->at[context->last_switch % stripe->endpoints->n];
 
 	return stripe->index == 0 && stripe->n_retired == 0 && !context->settings.asks &&
 			       context->settings.past.admitted.tag != 0 &&
@@ -169,11 +184,10 @@ int sml_stripe_connect_control(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
 	struct sml_stripe_index place = {stripe->index, (uint8_t)context->n_stripes};
-	int n = find_switch(stripe), error;
+	int error = find_switch(stripe);
 
-	if (n < 0)
-		return n;
-	stripe->n_endpoints = (unsigned)n;
+	if (error)
+		return error;
 	/* None wanted: rank 0 chooses how many ranks embed one. */
 	if (is_embedded(stripe))
 		place.n_stripes =

@@ -314,6 +314,7 @@ static void close_stripe(struct sml_stripe *stripe)
 	for (unsigned i = 0; i < stripe->n_shards; i++)
 		sml_shard_free(stripe->shards[i]);
 	sml_data_path_close(stripe->transports);
+	sml_endpoints_free(stripe->endpoints);
 }
 
 /* Where the next membership is decided on, and what this rank was. */
@@ -322,7 +323,7 @@ static void note_end(struct sml_stripe *stripe)
 	sml_membership_note_rank(stripe);
 	if (stripe->connection.endpoint)
 		stripe->context->last_switch =
-			(unsigned)(stripe->connection.endpoint - stripe->endpoints);
+			sml_endpoints_place(stripe->endpoints, stripe->connection.endpoint);
 }
 
 /* Of a job that has failed here, whatever the reason: to no switch has this rank died. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/control/endpoints.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -165,4 +167,62 @@ int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsi
 			n += added;
 	}
 	return n ? n : error;
+}
+
+/* ---- generations ---- */
+
+void sml_endpoints_free(struct sml_endpoints *endpoints)
+{
+	struct sml_endpoints *before;
+
+	for (; endpoints; endpoints = before) {
+		before = endpoints->before;
+		free(endpoints);
+	}
+}
+
+/* The place of the same address of the same name; n if there is none. */
+static unsigned find(const struct sml_endpoints *endpoints, const struct sml_endpoint *endpoint)
+{
+	unsigned i = 0;
+
+	while (i < endpoints->n && (endpoints->at[i].set != endpoint->set ||
+				    strcmp(endpoints->at[i].name, endpoint->name) != 0))
+		i++;
+	return i;
+}
+
+unsigned sml_endpoints_place(const struct sml_endpoints *endpoints,
+			     const struct sml_endpoint *endpoint)
+{
+	return find(endpoints, endpoint) % endpoints->n;
+}
+
+bool sml_endpoints_renew(struct sml_endpoints *endpoints, const struct sml_endpoints *known)
+{
+	const unsigned n = endpoints->n;
+	bool is_new = false;
+
+	for (unsigned i = 0; i < n; i++)
+		is_new |= find(known, &endpoints->at[i]) == known->n;
+	/* A resolver may name only some addresses at a time. */
+	for (unsigned i = 0; is_new && i < known->n && endpoints->n < SML_MAX_ENDPOINTS; i++)
+		if (find(endpoints, &known->at[i]) == endpoints->n)
+			endpoints->at[endpoints->n++] = known->at[i];
+	return is_new;
+}
+
+bool sml_endpoints_have_names(const char *list)
+{
+	unsigned n = items_of(list);
+	union sml_sockaddr ignored;
+	struct sml_host_port place;
+
+	for (const char *set = list; set; set = next_set(set))
+		for (unsigned i = 0; i < n; i++)
+			if (parse_endpoint(item_of(set, i), SML_DEFAULT_PORT, &place) == 0 &&
+			    inet_pton(AF_INET, place.host, &ignored.v4.sin_addr) != 1 &&
+			    inet_pton(AF_INET6, place.host, &ignored.v6.sin6_addr) != 1)
+				return true;
+	return false;
 }

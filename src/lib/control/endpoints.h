@@ -15,6 +15,28 @@ struct sml_endpoint {
 };
 
 /*
+ * Where a stripe's switches are, as the names meant it at one time. Texts and connections of all
+ * threads point into these, so they never change, and stay as long as the stripe (`before`).
+ */
+struct sml_endpoints {
+	struct sml_endpoints *before;
+	unsigned n;
+	struct sml_endpoint at[SML_MAX_ENDPOINTS];
+};
+
+void sml_endpoints_free(struct sml_endpoints *endpoints); /* and those before */
+
+/* Its place; 0 if it is in another generation, and is not there any more. */
+unsigned sml_endpoints_place(const struct sml_endpoints *endpoints,
+			     const struct sml_endpoint *endpoint);
+
+/* Is there an address that `known` does not have? If so, add those that only `known` has. */
+bool sml_endpoints_renew(struct sml_endpoints *endpoints, const struct sml_endpoints *known);
+
+/* Has the list a name that may come to mean something else? */
+bool sml_endpoints_have_names(const char *list);
+
+/*
  * A list is "host[:port][,host[:port]…][|…]", IPv6 addresses with a port in brackets: a comma
  * stripes a job over switches, a bar names other switches to fail over to. Returns the number of
  * stripes; or an error if a set lacks a switch for one of them, and then sets the error text.

@@ -307,6 +307,8 @@ static int find_switch(struct sml_finder *finder)
 			return SML_FINDER_LEFT;
 		if (finder->taken >= 0 || finder->search.outcome == SML_SEARCH_FOUND)
 			return 0;
+		if (finder->config.moved && __atomic_load_n(finder->config.moved, __ATOMIC_ACQUIRE))
+			return SML_FINDER_MOVED;
 		if (is_given_up(finder))
 			return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
 		if (sml_is_interrupted(finder->config.interrupt))

@@ -24,6 +24,7 @@ struct sml_finder_config {
 	const struct sml_settings *settings; /* for what is logged */
 	const char *lost;		     /* to go on: how the switch was lost; else NULL */
 	const bool *give_up;		     /* atomic; NULL if never */
+	const bool *moved;		     /* likewise: look no longer at these endpoints */
 	const volatile int *interrupt;	     /* likewise: the application's, while it opens */
 
 	/* To go on: open a control on this connection and loop, and ask to join. NULL at first. */
@@ -52,11 +53,13 @@ int sml_finder_connect(struct sml_finder *finder, struct sml_reached *connection
 
 /* What a rank that only leaves may be told instead of a switch: it has left. */
 #define SML_FINDER_LEFT 1
+/* The switches' names mean something else, and nothing has begun: look again. */
+#define SML_FINDER_MOVED 2
 
 /*
  * To go on: until a switch that all ranks have joined begins with them. The control stays the
- * finder's until sml_finder_keep(). Returns 0; SML_FINDER_LEFT; SML_ERROR_CLOSED if give_up is set;
- * or an error, and then sets an error text that lists all switches.
+ * finder's until sml_finder_keep(). Returns 0; SML_FINDER_LEFT or _MOVED; SML_ERROR_CLOSED if
+ * give_up is set; or an error, and then sets an error text that lists all switches.
  */
 int sml_finder_meet(struct sml_finder *finder, struct sml_control **control,
 		    struct sml_reached *connection);
