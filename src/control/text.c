@@ -5,6 +5,20 @@
 #include <stdint.h>
 #include <string.h>
 
+/*
+ * U+061C, U+200E, U+200F, U+2028 to U+202E, and U+2066 to U+2069: they end a line, or reorder its
+ * other characters, so that a name changes the text around it.
+ */
+static bool breaks_lines(const uint8_t *c)
+{
+	if (c[0] == 0xd8)
+		return c[1] == 0x9c;
+	if (c[0] != 0xe2)
+		return false;
+	return (c[1] == 0x80 && (c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xa8 && c[2] <= 0xae))) ||
+	       (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
+}
+
 /* Bytes of the printable character at the beginning, or 0 if there is none. */
 static size_t character_bytes(const char *text)
 {
@@ -23,7 +37,7 @@ static size_t character_bytes(const char *text)
 	    (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf0 && c[1] < 0x90) ||
 	    (c[0] == 0xf4 && c[1] > 0x8f))
 		return 0;
-	return n;
+	return breaks_lines(c) ? 0 : n;
 }
 
 void sml_text_copy(char *to, size_t size, const char *from)

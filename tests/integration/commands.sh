@@ -120,6 +120,21 @@ grep -Eq '^job "early": joining, 3 ranks, [0-9]+ slots reserved$' "$work/out" &&
 kill $waits
 wait $waits
 
+# ---- names of hosts take columns, not bytes ----
+if unshare --uts true 2>/dev/null; then
+	# shellcheck disable=SC2016
+	RANK=1 WORLD_SIZE=3 unshare --uts sh -c 'echo rüßnet >/proc/sys/kernel/hostname; exec "$@"' sh \
+		"$switchml" bench --switch "$one" --job named -b 4K -e 4K >"$work/waits" 2>&1 &
+	waits=$!
+	await eval '"$switchml" status --switch "$one" | grep -q "net .* joined"'
+	LC_ALL=C.UTF-8 expect "status of a host whose name is not ASCII" 0 "$switchml" status --switch "$one"
+	grep -Eq '^     1  rüßnet {15} *[0-9]+  ' "$work/out" || fail "status counts bytes of names"
+	kill $waits
+	wait $waits
+else
+	echo "left out: a host whose name is not ASCII: this user may not name hosts"
+fi
+
 # ---- a port has no option of its own ----
 expect "switch --port" 2 "$switchml" switch --port 4711
 grep -q 'a part of --listen: --listen :4711' "$work/err" || fail "switch --port: no hint"

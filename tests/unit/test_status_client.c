@@ -126,8 +126,8 @@ TEST(words_of_a_switch_do_nothing_to_a_terminal)
 /* Nested, repeated, in a oneof, empty, and clean texts, which stay unchanged. */
 TEST(words_anywhere_in_a_message_become_printable)
 {
-	char version[] = "1.0\r", job[] = "a\x1b]0;b\7", clean[] = "gr\xc3\xbc\xc3\x9f",
-	     broken[] = "\xff";
+	char version[] = "1.0\r\xe2\x80\xae", job[] = "a\x1b]0;b\7",
+	     clean[] = "gr\xc3\xbc\xc3\x9f\xe2\x82\xac", broken[] = "\xff";
 	SmlControl__WorkerStatus worker = SML_CONTROL__WORKER_STATUS__INIT, *workers[] = {&worker};
 	SmlControl__JobStatus jobs[2] = {SML_CONTROL__JOB_STATUS__INIT,
 					 SML_CONTROL__JOB_STATUS__INIT},
@@ -146,8 +146,8 @@ TEST(words_anywhere_in_a_message_become_printable)
 	envelope.body_case = SML_CONTROL__ENVELOPE__BODY_STATUS;
 	envelope.status = &status;
 	sml_text_clean_message(&envelope.base);
-	assert_string_equal(version, "1.0?");
-	assert_string_equal(clean, "gr\xc3\xbc\xc3\x9f");
+	assert_string_equal(version, "1.0????");
+	assert_string_equal(clean, "gr\xc3\xbc\xc3\x9f\xe2\x82\xac");
 	assert_string_equal(job, "a?]0;b?");
 	assert_string_equal(broken, "?");
 }

@@ -51,6 +51,8 @@ static int time_call(struct rank *rank, const struct bench_case *this, enum benc
 	rank->buffers.place = place;
 	error = bench_collective_call(rank->job, this, &rank->buffers, time_ns);
 	rank->calls++;
+	if (rank->report)
+		bench_report_progress(rank->report, this, place, rank->calls);
 	return error;
 }
 
@@ -80,8 +82,6 @@ static int measure(struct rank *rank, const struct bench_case *this, enum bench_
 		error = time_call(rank, this, place, &time_ns);
 		mine->time_ns += time_ns;
 		bench_times_add(&mine->times, time_ns);
-		if (rank->report)
-			bench_report_progress(rank->report, this, place, mine->measured + i + 1);
 	}
 	after = counters_of(rank->job);
 	mine->measured += rank->options->iterations;

@@ -18,6 +18,10 @@
 #include "core/names.h"
 #include "lib/settings/settings.h"
 
+#define FIRST_PROGRESS_NS 2000000000u
+#define PROGRESS_NS	  500000000u
+#define FIRST_LINE_NS	  5000000000u
+
 struct bench_report {
 	const struct bench_options *options;
 	unsigned n_ranks;
@@ -26,7 +30,8 @@ struct bench_report {
 	double busbw_sum;
 	unsigned n_busbw;
 	uint64_t wrong;
-	uint64_t began_ns, told_ns; /* the progress line: when it was written last */
+	uint64_t began_ns, told_ns; /* a terminal's progress line: when it was written last */
+	uint64_t said_ns, quiet_ns; /* elsewhere: the last line, and until when none must follow */
 };
 
 #define CASE_COLUMNS  4
@@ -120,6 +125,7 @@ static void print_header(const struct bench_report *report)
 	sml_columns_heads(&report->columns, heads);
 	printf("#%s\n", heads);
 	print_units(report);
+	fflush(stdout);
 }
 
 struct bench_report *bench_report_open(const struct bench_options *options, unsigned n_ranks)
@@ -135,7 +141,8 @@ struct bench_report *bench_report_open(const struct bench_options *options, unsi
 	}
 	report->options = options;
 	report->n_ranks = n_ranks;
-	report->began_ns = bench_now_ns();
+	report->began_ns = report->said_ns = bench_now_ns();
+	report->quiet_ns = FIRST_LINE_NS;
 	fit_columns(report);
 	if (options->nccl_tests)
 		bench_nccl_header(options);
@@ -229,30 +236,47 @@ static json_t *row_of(const struct bench_case *this, const struct bench_result *
 
 /* ---- progress ---- */
 
-#define FIRST_PROGRESS_NS 2000000000u
-#define PROGRESS_NS	  500000000u
-
 /* Blank it, so that a row has its line. */
 static void clear_progress(struct bench_report *report)
 {
 	if (report->told_ns)
 		fprintf(stderr, "\r\033[K");
 	report->told_ns = 0;
+	report->said_ns = bench_now_ns();
+	report->quiet_ns = FIRST_LINE_NS;
+}
+
+/* *terminal: one line that changes. A file gets new ones, ever less often. */
+static bool is_progress_due(struct bench_report *report, uint64_t now_ns, bool *terminal)
+{
+	if (now_ns - report->began_ns < FIRST_PROGRESS_NS || now_ns - report->told_ns < PROGRESS_NS)
+		return false;
+	*terminal = isatty(STDERR_FILENO);
+	if (*terminal) {
+		report->told_ns = now_ns;
+		return true;
+	}
+	if (now_ns - report->said_ns < report->quiet_ns)
+		return false;
+	report->said_ns = now_ns;
+	report->quiet_ns *= 2;
+	return true;
 }
 
 void bench_report_progress(struct bench_report *report, const struct bench_case *this,
 			   enum bench_placement place, uint64_t n_calls)
 {
 	uint64_t now_ns = bench_now_ns();
+	bool terminal;
 
-	if (now_ns - report->began_ns < FIRST_PROGRESS_NS ||
-	    now_ns - report->told_ns < PROGRESS_NS || !isatty(STDERR_FILENO))
+	if (!is_progress_due(report, now_ns, &terminal))
 		return;
-	report->told_ns = now_ns;
-	fprintf(stderr, "\r%llu bytes of %s, %s, %s: %llu calls; %llu s since the start\033[K",
-		(unsigned long long)bench_bytes(this), bench_type_name(this->type), op_name(this),
+	fprintf(stderr, "%s%llu bytes of %s, %s, %s: %llu calls; %llu s since the start%s",
+		terminal ? "\r" : "# ", (unsigned long long)bench_bytes(this),
+		bench_type_name(this->type), op_name(this),
 		place == BENCH_IN_PLACE ? "in place" : "out of place", (unsigned long long)n_calls,
-		(unsigned long long)((now_ns - report->began_ns) / 1000000000u));
+		(unsigned long long)((now_ns - report->began_ns) / 1000000000u),
+		terminal ? "\033[K" : "\n");
 }
 
 /* ---- rows ---- */

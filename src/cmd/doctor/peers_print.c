@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/doctor/peers.h"
+#include "cmd/shared/columns.h"
 #include "cmd/shared/print.h"
 
 /* "0-3,8": the ranks that `in` says. */
@@ -57,13 +58,13 @@ static void print_row(const struct peers *peers, unsigned host)
 {
 	unsigned speaker = peers->hosts[host].rank;
 	const struct peers_rank *rank = &peers->ranks[speaker];
-	char ranks[64], mtu[16];
+	char ranks[64], mtu[16], name[64];
 
 	list_ranks(peers, ranks, sizeof(ranks), is_of_host, host);
 	/* Only a path to another host has one. */
 	snprintf(mtu, sizeof(mtu), peers->hosts[host].mtu ? "%u" : "-", peers->hosts[host].mtu);
-	printf("%-4u %-10s %-16.16s %-15s %-9s %10.1f %6s%s", host, ranks,
-	       peers_text(peers, speaker, "name"), rank->address,
+	sml_columns_put(name, sizeof(name), peers_text(peers, speaker, "name"), 16);
+	printf("%-4u %-10s %s %-15s %-9s %10.1f %6s%s", host, ranks, name, rank->address,
 	       peers_text(peers, speaker, "version"), sml_without_minus_zero(rank->offset_ms, 0.1),
 	       mtu, peers->n_hosts > 1 ? "  " : "");
 	for (unsigned to = 0; peers->n_hosts > 1 && to < peers->n_hosts; to++) {

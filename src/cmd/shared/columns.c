@@ -86,6 +86,13 @@ int sml_columns_of(const char *text)
 	return columns;
 }
 
+int sml_columns_gap(const char *text, int width)
+{
+	int columns = sml_columns_of(text);
+
+	return columns < width ? width - columns : 0;
+}
+
 const char *sml_columns_shorten(const char *text, int width, char shorter[SML_COLUMNS_LINE])
 {
 	int columns = sml_columns_of(text), end = (width - 1) / 2, more;

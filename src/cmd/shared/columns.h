@@ -41,6 +41,9 @@ size_t sml_columns_bytes(const char *text, int width, int *columns);
 /* How many columns the whole text takes. */
 int sml_columns_of(const char *text);
 
+/* How many spaces fill the text up to this many columns. */
+int sml_columns_gap(const char *text, int width);
+
 /* Write the text, shortened or filled up to this many columns. Returns its bytes, as snprintf(). */
 size_t sml_columns_put(char *to, size_t bytes, const char *text, int width);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/plural.h"
+#include "cmd/shared/columns.h"
 #include "cmd/status/status.h"
 
 /* Of a job with more, the table has the first; --json has all. */
@@ -30,10 +31,10 @@ static void print_stripes(const SmlControl__JobStatus *job)
 	for (size_t i = 0; i < job->n_served; i++) {
 		const SmlControl__StripeStatus *served = job->served[i];
 
-		printf("  %6u  %-36s %14" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12.1f %12.1f\n",
-		       served->stripe, served->where, served->contributions, served->resends,
-		       served->duplicates, (double)served->bytes_received / 1e6,
-		       (double)served->bytes_sent / 1e6);
+		printf("  %6u  %s%*s %14" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12.1f %12.1f\n",
+		       served->stripe, served->where, sml_columns_gap(served->where, 36), "",
+		       served->contributions, served->resends, served->duplicates,
+		       (double)served->bytes_received / 1e6, (double)served->bytes_sent / 1e6);
 	}
 }
 
@@ -55,14 +56,16 @@ static void print_form(const SmlControl__JobStatus *job)
 
 static void print_worker(const SmlControl__JobStatus *job, const SmlControl__WorkerStatus *worker)
 {
+	const char *host = worker->host[0] ? worker->host : "-";
+
 	/* A rank that has not come has no process. */
 	if (worker->pid == 0) {
-		printf("  %4u  %-20s %8s  %-8s %10s %14s %10s\n", worker->rank,
-		       worker->host[0] ? worker->host : "-", "-", worker->state, "-", "-", "-");
+		printf("  %4u  %s%*s %8s  %-8s %10s %14s %10s\n", worker->rank, host,
+		       sml_columns_gap(host, 20), "", "-", worker->state, "-", "-", "-");
 		return;
 	}
-	printf("  %4u  %-20s %8u  %-8s %7" PRIu64 " ms ", worker->rank, worker->host, worker->pid,
-	       worker->state, worker->last_seen_ms);
+	printf("  %4u  %s%*s %8u  %-8s %7" PRIu64 " ms ", worker->rank, host,
+	       sml_columns_gap(host, 20), "", worker->pid, worker->state, worker->last_seen_ms);
 	/* Its switch has its counters. */
 	if (worker->via[0])
 		printf("at the leaf %s of the leaf %s", worker->leaf, worker->via);
@@ -215,7 +218,7 @@ static void print_share(double share)
 static void print_rank_rates(const SmlControl__WorkerStatus *worker,
 			     const struct sml_rank_rates *rates)
 {
-	printf("  %4u  %-20s ", worker->rank, worker->host);
+	printf("  %4u  %s%*s ", worker->rank, worker->host, sml_columns_gap(worker->host, 20), "");
 	if (rates->has_traffic)
 		printf("%10.2f %10.2f %10.0f %8.1f %8.1f", rates->bytes_sent / 1e6,
 		       rates->bytes_received / 1e6, rates->packets_sent + rates->packets_received,
