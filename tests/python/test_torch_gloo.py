@@ -100,6 +100,28 @@ def test_the_last_line_of_the_job_counts_calls_on_gloo(tmp_path):
     assert "2 calls left to Gloo" in said.read_text()
 
 
+def use_groups_of_which_two_are_alive(rank, said):
+    os.dup2(os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT), sys.stderr.fileno())
+    for n in range(3):
+        group = dist.new_group(list(range(N)))
+        dist.all_reduce(ones(), group=group)
+        CALLS[PRODUCT](group)
+        if n == 0:
+            dist.destroy_process_group(group)
+
+
+def test_one_line_is_for_all_groups_but_the_first(tmp_path):
+    said = tmp_path / "said"
+    with Groups(N) as group:
+        group.call(use_groups_of_which_two_are_alive, [str(said)] * N)
+        group.call(stop)
+    text = said.read_text()
+    assert re.findall(r"rank (\d)\]: (\d more groups: .*)", text) == [
+        ("0", "3 more groups: 3 calls of 48 bytes in SwitchML; 3 left to Gloo")
+    ]
+    assert text.count(" has ended: ") == 1
+
+
 def test_ranks_that_agree_hear_nothing_of_it(pair):
     assert pair.call(agree) == [[0.0] * 3 + [1.0] * 3, [0.0, 1.0]]
 

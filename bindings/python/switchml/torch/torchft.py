@@ -35,6 +35,7 @@ class _QuorumGroup(_group.ProcessGroupSwitchML):
 
     # In Gloo's words, which torchft's own tests look for, too.
     _farewell = "the end of the quorum (Connection closed by peer)"
+    _is_alone = True
     dropped: weakref.finalize[..., Any]  # what leaves its job if nothing else has ended it
 
     def __init__(

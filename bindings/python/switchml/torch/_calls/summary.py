@@ -11,8 +11,10 @@ compared with others: the C library has both under way, and the second may end a
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -150,6 +152,52 @@ class Usage:
                 seconds_in_calls=self._seconds,
                 seconds_waited=sum(its.beyond_least() for its in self._durations.values()),
             )
+
+
+class Lines:
+    """Which groups of this process say on standard error when their job begins and ends
+    (`summary` of switchml.Job): the first, and each that is to; one line at the end is for all
+    others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Weakly: a group that could not join just goes.
+        self._alive: weakref.WeakSet[Usage] = weakref.WeakSet()
+        self._silent: weakref.WeakSet[Usage] = weakref.WeakSet()
+        self._is_told, self._n_others, self._sums = False, 0, [0, 0, 0]
+
+    def begin(self, usage: Usage, rank: int, is_to: bool) -> bool:
+        """Whether the group says so. `rank`: its own; the first group's rank 0 tells of others."""
+        with self._lock:
+            if not self._alive:
+                self._is_told, self._n_others, self._sums = rank == 0, 0, [0, 0, 0]
+            is_silent = bool(self._alive) and not is_to
+            self._alive.add(usage)
+            if is_silent:
+                self._silent.add(usage)
+            return not is_silent
+
+    def end(self, usage: Usage, counts: Mapping[str, Any]) -> None:
+        """The group has ended, with this summary. Again: nothing."""
+        with self._lock:
+            if usage in self._silent:
+                self._silent.discard(usage)
+                self._n_others += 1
+                more = counts["switch"]["calls"], counts["switch"]["bytes"], counts["gloo"]["calls"]
+                self._sums = [a + b for a, b in zip(self._sums, more, strict=True)]
+            was_last = usage in self._alive and len(self._alive) == 1
+            self._alive.discard(usage)
+            if not (was_last and self._is_told and self._n_others):
+                return
+            n, (calls, n_bytes, on_gloo) = self._n_others, self._sums
+        groups = "1 more group" if n == 1 else f"{n} more groups"
+        left = f"; {on_gloo} left to Gloo" if on_gloo else ""
+        line = f"{groups}: {calls} calls of {_size(n_bytes)} in SwitchML{left}"
+        sys.stderr.write(f"switchml[rank 0]: {line}\n")  # as one write
+        sys.stderr.flush()
+
+
+lines = Lines()
 
 
 def _counts(found: Mapping[str, list[int]]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from ...errors import SwitchMLError, brief
 from .._calls.elsewhere import Elsewhere, Monitored, check, with_dimensions
 from .._calls.line import FAREWELL, AbortHooks, Line, seconds_of
 from .._calls.staging import Accelerator, DeviceWork
-from .._calls.summary import Summary, Usage, bytes_of
+from .._calls.summary import Summary, Usage, bytes_of, lines
 from .._calls.tensors import (
     TYPES,
     as_sum,
@@ -106,6 +106,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     """Ranks that reduce through a switch. torch.distributed creates it; users do not."""
 
     _farewell = FAREWELL
+    _is_alone = False  # its job is not beside that of a default group
 
     def __init__(
         self,
@@ -125,6 +126,9 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         self.for_cpp = self._settings.pop("cpp_futures")
         self._copies: dict[torch.device, Accelerator] = {}
         self._usage = Usage(size)
+        # The user, if he has said which, decides on the lines of all jobs.
+        if self._settings["summary"] is None and "SWITCHML_SUMMARY" not in os.environ:
+            self._settings["summary"] = lines.begin(self._usage, rank, eager or self._is_alone)
         self._abort_hooks = AbortHooks(title)
         self._start(store, rank, size, ranks)
         groups.add(self)
@@ -576,6 +580,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
                 self._tell_gone(trouble)  # also ends this rank's own attempt to join
 
     def _tell_end(self, trouble: BaseException | None) -> None:
+        lines.end(self._usage, self.summary())
         if not self.has_job:
             self._tell_gone(trouble)
 
