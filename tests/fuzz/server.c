@@ -78,12 +78,12 @@ static const char *check_connections(const struct sml_server *server)
 
 		PROPERTY_CHECK(wrong == NULL, wrong);
 		n++;
-		n_members += c->peer.job != NULL;
+		n_members += sml_peer_is_member(&c->peer);
 		/*
 		 * A peer whose job has just ended gets a message, and does not count for that
 		 * second.
 		 */
-		n_strangers += c->peer.job == NULL && !c->closing;
+		n_strangers += !sml_peer_is_member(&c->peer) && !c->closing;
 		held += c->held_bytes;
 	}
 	PROPERTY_CHECK(n == server->n_connections && held == server->held_bytes,

@@ -34,7 +34,7 @@ TEST(who_may_not_ask_is_refused)
 	memset(longest, 'n', sizeof(longest) - 1);
 	jobs_open(&world, 4096, 64, false);
 	jobs_apply(&world, 0, (struct jobs_apply){.job = longest});
-	assert_non_null(strstr(jobs_refusal(&world, 0), "must be shorter"));
+	assert_non_null(strstr(jobs_refusal(&world, 0), "has at most 115 bytes"));
 	jobs_close(&world);
 	jobs_open(&world, 4096, 64, true);
 	jobs_apply(&world, 0, (struct jobs_apply){.min_ranks = 1});
