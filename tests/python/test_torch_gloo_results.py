@@ -149,6 +149,31 @@ def test_a_refusal_says_what_to_do(pair, collective, op, dtype, why):
         assert "\n" not in found[dtype]
 
 
+def refused_when_destroyed(rank):
+    """What PREMUL_SUM has left of tensors, whose calls were refused."""
+    group = dist.new_group(list(range(N)))
+    dist.destroy_process_group(group)
+    left = []
+    for method, kind, sparse in (
+        (group.allreduce, dist.AllreduceOptions, False),
+        (group.allreduce, dist.AllreduceOptions, True),
+        (group.allreduce_coalesced, dist.AllreduceCoalescedOptions, False),
+        (group.reduce, dist.ReduceOptions, False),
+    ):
+        opts = kind()
+        opts.reduceOp = dist._make_nccl_premul_sum(0.3)
+        tensor = torch.full((4,), 3.0)
+        tensor = tensor.to_sparse() if sparse else tensor
+        with pytest.raises(RuntimeError, match="has been destroyed"):
+            method([tensor], opts)
+        left.append(tensor.to_dense().tolist())
+    return left
+
+
+def test_a_refused_call_has_multiplied_nothing(pair):
+    assert pair.call(refused_when_destroyed) == [[[3.0] * 4] * 4] * N
+
+
 # ---- tensors without dimensions ----
 
 

@@ -135,6 +135,10 @@ class Line:
     def closed(self) -> bool:
         return self._closed
 
+    def check_open(self) -> None:
+        if self._closed:
+            raise Closed(f"{self._title} has been destroyed: no more calls can be made")
+
     @property
     def idle(self) -> bool:
         """Whether all calls have ended."""
@@ -148,8 +152,7 @@ class Line:
         """Begin the work, or let it wait for its turn."""
         try:
             with self._lock:
-                if self._closed:
-                    raise Closed(f"{self._title} has been destroyed: no more calls can be made")
+                self.check_open()
                 place = self._place_of(work)
                 behind = not work.awaited or self._n_begun
                 has_turn = self._job and not (work.late or work.held or place or self._busy)

@@ -101,23 +101,33 @@ def normal(
     return list(tensors), opts
 
 
-def as_sum(name: str, inputs: list, opts: Any, in_place: bool) -> tuple[list, Any]:
+def as_sum(
+    name: str, inputs: list, opts: Any, in_place: bool
+) -> tuple[list, Any, Callable[[], None] | None]:
     """PREMUL_SUM, FSDP's, as the sum of what each rank has multiplied before: inputs and options.
 
-    The caller's options stay as they are, because it may use them again.
+    The caller's options stay as they are, because it may use them again. In place, the last one
+    multiplies the inputs, once: when nothing can refuse the call any more.
     """
     _, factor = opts.reduceOp.__getstate__()
     if not all(t.is_floating_point() or t.is_complex() for t in inputs):
         raise NotImplementedError(f"{name}: PREMUL_SUM multiplies floats, not {describe(inputs)}")
-    with torch.no_grad():
-        multiply = torch.Tensor.mul_ if in_place else torch.Tensor.mul
-        inputs = [multiply(t.detach(), factor) for t in inputs]
+    scale = None
+    if in_place:
+        scale = functools.cache(functools.partial(_multiply, inputs, factor))
+    else:
+        inputs = [t.detach().mul(factor) for t in inputs]
     sums = type(opts)()
     for member in ("asyncOp", "rootRank", "rootTensor", "timeout"):
         if hasattr(opts, member):
             setattr(sums, member, getattr(opts, member))
     sums.reduceOp = ReduceOp(ReduceOp.SUM)
-    return inputs, sums
+    return inputs, sums, scale
+
+
+def _multiply(tensors: Sequence[torch.Tensor], factor: Any) -> None:
+    for tensor in tensors:
+        tensor.detach().mul_(factor)
 
 
 def only_options(name: str, opts: Any, kind: type) -> Any:

@@ -283,11 +283,17 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     def _as_sum(
         self, name: str, inputs: list, opts: Any, in_place: bool = True
-    ) -> tuple[list, Any]:
+    ) -> tuple[list, Any, Callable[[], None] | None]:
         """PREMUL_SUM as a SUM, where this group computes it (tensors.as_sum)."""
         if opts.reduceOp.op != ReduceOp.PREMUL_SUM or not self._is_left_to_gloo(inputs):
-            return inputs, opts
+            return inputs, opts, None
         return as_sum(name, inputs, opts, in_place)
+
+    def _before(self, scale: Callable[[], None] | None) -> None:
+        """A call on the switch: multiply what it adds, unless the call is refused."""
+        if scale is not None:
+            self._line.check_open()
+            scale()
 
     def _adds(self, tensors: Sequence[torch.Tensor], op: ReduceOp) -> bool:
         return (
@@ -302,20 +308,22 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None, op: Any = None) -> Any:
         tensors, opts = normal(tensors, opts, AllreduceOptions, op, timeout)
-        tensors, opts = self._as_sum("all_reduce", tensors, opts)
+        tensors, opts, scale = self._as_sum("all_reduce", tensors, opts)
         if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
-            return self._instead("allreduce", what, tensors)(tensors, opts)
+            return self._instead("allreduce", what, tensors, scale)(tensors, opts)
         awaited = is_awaited(opts)
+        self._before(scale)
         return self._reduce("all_reduce", tensors, opts.reduceOp, opts.timeout, awaited=awaited)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         opts = only_options("allreduce_coalesced", opts, AllreduceCoalescedOptions)
-        tensors, opts = self._as_sum("all_reduce_coalesced", tensors, opts)
+        tensors, opts, scale = self._as_sum("all_reduce_coalesced", tensors, opts)
         if not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
-            return self._instead("allreduce_coalesced", what, tensors)(tensors, opts)
+            return self._instead("allreduce_coalesced", what, tensors, scale)(tensors, opts)
         awaited = is_awaited(opts)
+        self._before(scale)
         return self._reduce(
             "all_reduce_coalesced", tensors, opts.reduceOp, opts.timeout, awaited=awaited
         )
@@ -329,10 +337,11 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         root: Any = None,
     ) -> Any:
         tensors, opts = normal(tensors, opts, ReduceOptions, op, timeout, root)
-        tensors, opts = self._as_sum("reduce", tensors, opts)
+        tensors, opts, scale = self._as_sum("reduce", tensors, opts)
         if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
-            return self._instead("reduce", what, tensors)(tensors, opts)
+            return self._instead("reduce", what, tensors, scale)(tensors, opts)
+        self._before(scale)
         (flat,), finish = dense(tensors)
         kind, number, options = TYPES[flat.dtype], _OPS[opts.reduceOp.op], call_options(None)
         root = opts.rootRank
@@ -418,7 +427,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = only_options("reduce_scatter_single", opts, ReduceScatterOptions)
-        (input,), opts = self._as_sum("reduce_scatter_single", [input], opts, False)
+        (input,), opts, _ = self._as_sum("reduce_scatter_single", [input], opts, False)
         if not self._adds([input, output], opts.reduceOp):
             what = describe([input], opts.reduceOp)
             return self._instead("reduce_scatter_single", what, [input])(output, input, opts)
@@ -426,7 +435,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = only_options("reduce_scatter_single_coalesced", opts, ReduceScatterOptions)
-        inputs, opts = self._as_sum("reduce_scatter_single_coalesced", inputs, opts, False)
+        inputs, opts, _ = self._as_sum("reduce_scatter_single_coalesced", inputs, opts, False)
         if not self._adds([*inputs, *outputs], opts.reduceOp):
             what = describe(inputs, opts.reduceOp)
             return self._instead("reduce_scatter_single_coalesced", what, inputs)(
@@ -444,7 +453,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             inputs = [inputs]
         outputs, opts = normal(outputs, opts, ReduceScatterOptions, op, timeout)
         inputs = [self._as_sum("reduce_scatter", of_one, opts, False)[0] for of_one in inputs]
-        _, opts = self._as_sum("reduce_scatter", [], opts)
+        _, opts, _ = self._as_sum("reduce_scatter", [], opts, False)
         tensors = tensors_in([outputs, inputs])
         # Each rank has the same list, so the choice is the same.
         parts = tensors_in(inputs)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -223,12 +223,28 @@ class Router(ProcessGroup, Entries):
         device = tensors[0].device
         return all(t.device == device for t in tensors[1:]) and self._is_ours(device.type)
 
-    def _instead(self, name: str, what: str = "", tensors: Sequence[torch.Tensor] = ()) -> Any:
-        """The group's method for a collective that the switch does not do. Logs this once."""
+    def _instead(
+        self,
+        name: str,
+        what: str = "",
+        tensors: Sequence[torch.Tensor] = (),
+        before: Callable[[], None] | None = None,
+    ) -> Any:
+        """The group's method for a collective that the switch does not do. Logs this once.
+
+        `before`: what to do when Gloo begins.
+        """
         if not self._is_left_to_gloo(tensors):
             return self._method(name)  # as the user requested
         self._tell(name, what)
-        return functools.partial(self._on_gloo, name, on_dense(name, self._method(name)))
+        method = on_dense(name, self._method(name))
+
+        def after(*arguments: Any, **named: Any) -> Any:
+            if before is not None:
+                before()
+            return method(*arguments, **named)
+
+        return functools.partial(self._on_gloo, name, after)
 
     def _tell(self, name: str, what: str) -> None:
         """Log once that this runs on Gloo."""
