@@ -64,6 +64,31 @@ shrink() {
 	ip -n "$name-0" link set eth0 mtu 1500
 }
 
+# A port of the network between them has a smaller MTU than the interfaces: long packets are lost
+# on their way to the switch, or back. Ranks say so and use shorter ones; doctor finds the former.
+narrow() {
+	local at=$1 title="a narrow path to $1" rank why
+	ip -n "$name-net" link set "port-$at" mtu 1400
+	switch=10.77.0.1 start_job "narrow-$at" -b 256K -e 256K -n 5
+	expect_success "$title: a job" "${pids[@]}"
+	for ((rank = 0; rank < ranks; rank++)); do
+		if [ "$at" = switch ] || [ "$at" = $rank ]; then
+			why="of the interface: the path's is smaller"
+			says "$work/narrow-$at.$rank" "packets of 1472 bytes do not come back from 10.77.0.1:28500, but" ||
+				fail "$title: rank $rank does not name its path"
+		else
+			why="others' are narrower"
+			! says "$work/narrow-$at.$rank" "do not come back" || fail "$title: rank $rank names its path"
+		fi
+		says "$work/narrow-$at.$rank" "lanes per packet (path MTU 1500, $why)" || fail "$title: rank $rank, $why"
+	done
+	(on_host 0 "$switchml" doctor --switch 10.77.0.1) >"$work/doctor" 2>&1
+	[ "$at" != switch ] ||
+		says "$work/doctor" 'path mtu *the interface has 1500 bytes, but of UDP packets of 1472 bytes, none arrives' ||
+		fail "$title: doctor"
+	ip -n "$name-net" link set "port-$at" mtu 1500
+}
+
 six() {
 	local last
 	for host in switch 0 1 2; do
@@ -78,6 +103,14 @@ set_up_hosts
 add_host stranger 10.77.0.99/24 || skip "no host for a stranger"
 six
 start_switch
+narrow switch
+narrow 1
+ip -n "$name-net" link set port-1 mtu 1400
+switch=embedded SWITCHML_MASTER_ADDR=10.77.0.10 start_job embedded -b 256K -e 256K -n 5
+expect_success "a narrow path to rank 1, without a switch: a job" "${pids[@]}"
+says "$work/embedded.0" "packets of 1472 bytes do not come back from rank 1 at 10.77.0.11:" ||
+	fail "without a switch, rank 0 does not name the path"
+ip -n "$name-net" link set port-1 mtu 1500
 swept udp 10.77.0.1 10.77.0.1 10.77.0.1
 in_the_middle narrow 10.77.0.1 shrink -b 256K -e 256K
 expect_success "a narrower interface: the job goes on when it is as it was" "${pids[@]}"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * `switchml doctor`: the steps by which a worker reaches a switch: name,
- * control port, version, path MTU, data port. The first failure ends the check,
+ * control port, version, data port, path MTU. The first failure ends the check,
  * because later steps depend on earlier ones.
  */
 #include <errno.h>
@@ -19,6 +19,7 @@
 #include "core/wire.h"
 #include "lib/transport/interface.h"
 #include "net/address.h"
+#include "net/udp_options.h"
 #include "switchml.h"
 
 #define TIMEOUT_MS 3000
@@ -37,29 +38,6 @@ static unsigned lanes_of(int mtu, int family)
 	return lanes;
 }
 
-static void check_mtu(struct doctor *doctor, int udp, int family)
-{
-	bool v6 = family == AF_INET6;
-	socklen_t length = sizeof(int);
-	int mtu = 0;
-
-	if (getsockopt(udp, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &length) <
-	    0) {
-		doctor_say(doctor, DOCTOR_WARNING, "path mtu", "the kernel does not know it: %s",
-			   strerror(errno));
-		return;
-	}
-	if (lanes_of(mtu, family) >= 352) {
-		doctor_say(doctor, DOCTOR_OK, "path mtu", "%d bytes: packets of %u numbers", mtu,
-			   lanes_of(mtu, family));
-		return;
-	}
-	doctor_say(doctor, DOCTOR_WARNING, "path mtu",
-		   "%d bytes: packets of only %u numbers, so more packets are needed", mtu,
-		   lanes_of(mtu, family));
-	doctor_fix(doctor, "raise the interfaces' and switches' MTU to 1500 or 9000");
-}
-
 /* Packets that the switch has counted because they belong to no job. */
 static uint64_t strays_of(const SmlControl__Status *status)
 {
@@ -76,47 +54,120 @@ static uint64_t strays_of(const SmlControl__Status *status)
 	return strays;
 }
 
-/* A packet of no job: the switch drops it, and counts it. */
-static void send_strays(int udp)
+/* Packets of no job: the switch drops them, and counts them. */
+static void send_strays(int udp, unsigned lanes)
 {
-	struct sml_header header = {
+	uint8_t packet[SML_HEADER_BYTES + 4 * SML_MAX_LANES] = {0};
+	const struct sml_header header = {
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
 		.version = SML_WIRE_VERSION,
 		.kind = SML_PACKET_CONTRIBUTION,
 		.job_be = sml_be32(UINT32_MAX),
+		.lanes_be = sml_be16((uint16_t)lanes),
 	};
 
+	memcpy(packet, &header, sizeof(header));
 	for (int i = 0; i < 3; i++)
-		(void)!send(udp, &header, sizeof(header), 0);
+		(void)!send(udp, packet, SML_HEADER_BYTES + 4 * lanes, 0);
 	usleep(100000);
 }
 
-static void check_data_port(struct doctor *doctor, int udp, struct sml_status_client *client,
-			    uint16_t port, uint64_t strays_before)
+/* Packets on their way to the switch, and what it has counted before them. */
+struct strays {
+	struct sml_status_client *client;
+	int udp, refused;
+	uint64_t before;
+};
+
+/* Does the switch receive packets of this length? 1, 0, or a negative error, which is told. */
+static int arrive(struct doctor *doctor, struct strays *strays, unsigned lanes)
 {
 	SmlControl__Envelope *answer;
 	socklen_t length = sizeof(int);
-	int refused = 0;
-	int error;
+	int error, arrived;
 
-	send_strays(udp);
-	getsockopt(udp, SOL_SOCKET, SO_ERROR, &refused, &length);
-	error = sml_status_client_query(client, &answer);
+	send_strays(strays->udp, lanes);
+	getsockopt(strays->udp, SOL_SOCKET, SO_ERROR, &strays->refused, &length);
+	error = sml_status_client_query(strays->client, &answer);
 	if (error) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
-			   "the connection to the switch ended: %.200s", client->text);
-		return;
+			   "the connection to the switch ended: %.200s", strays->client->text);
+		return error;
 	}
-	if (strays_of(answer->status) > strays_before) {
+	arrived = strays_of(answer->status) > strays->before;
+	strays->before = strays_of(answer->status);
+	sml_control__envelope__free_unpacked(answer, NULL);
+	return arrived;
+}
+
+static bool check_data_port(struct doctor *doctor, struct strays *strays, uint16_t port)
+{
+	int arrived = arrive(doctor, strays, 0);
+
+	if (arrived > 0) {
 		doctor_say(doctor, DOCTOR_OK, "data port", "UDP packets arrive at port %u", port);
-	} else {
+	} else if (arrived == 0) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
-			   "UDP packets do not arrive at port %u%s%s", port, refused ? ": " : "",
-			   refused ? strerror(refused) : "");
+			   "UDP packets do not arrive at port %u%s%s", port,
+			   strays->refused ? ": " : "",
+			   strays->refused ? strerror(strays->refused) : "");
 		doctor_fix(doctor, "let the firewalls on the path pass UDP to that port, and UDP "
 				   "from that port back");
 	}
-	sml_control__envelope__free_unpacked(answer, NULL);
+	return arrived > 0;
+}
+
+/* The longest packets that arrive, of those that the first link takes; or an error. */
+static int find_longest(struct doctor *doctor, struct strays *strays, unsigned most)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	unsigned n = sizeof(counts) / sizeof(counts[0]) - 1;
+
+	while (n-- > 0) {
+		int arrived = counts[n] <= most ? arrive(doctor, strays, counts[n]) : 0;
+
+		if (arrived)
+			return arrived > 0 ? counts[n] : arrived;
+	}
+	return 0;
+}
+
+/* The kernel knows the first link's MTU, or what ICMP has told: only packets show the path's. */
+static void check_mtu(struct doctor *doctor, struct strays *strays, int family)
+{
+	bool v6 = family == AF_INET6;
+	socklen_t length = sizeof(int);
+	int mtu = 0, lanes;
+	unsigned most;
+
+	if (getsockopt(strays->udp, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu,
+		       &length) < 0) {
+		doctor_say(doctor, DOCTOR_WARNING, "path mtu", "the kernel does not know it: %s",
+			   strerror(errno));
+		return;
+	}
+	most = lanes_of(mtu, family);
+	lanes = find_longest(doctor, strays, most);
+	if (lanes < 0)
+		return;
+	if ((unsigned)lanes < most) {
+		doctor_say(doctor, DOCTOR_WARNING, "path mtu",
+			   "the interface has %d bytes, but of UDP packets of %u bytes, none "
+			   "arrives at the switch, and of %u bytes, they do",
+			   mtu, (unsigned)SML_HEADER_BYTES + 4 * most,
+			   (unsigned)SML_HEADER_BYTES + 4 * (unsigned)lanes);
+		doctor_fix(doctor, "raise the MTU on the path to that of the interfaces at its "
+				   "ends, or set SWITCHML_MTU to the path's on all ranks");
+		return;
+	}
+	if (lanes >= 352) {
+		doctor_say(doctor, DOCTOR_OK, "path mtu", "%d bytes: packets of %d numbers", mtu,
+			   lanes);
+		return;
+	}
+	doctor_say(doctor, DOCTOR_WARNING, "path mtu",
+		   "%d bytes: packets of only %d numbers, so more packets are needed", mtu, lanes);
+	doctor_fix(doctor, "raise the interfaces' and switches' MTU to 1500 or 9000");
 }
 
 static void check_version(struct doctor *doctor, const SmlControl__Status *status)
@@ -196,8 +247,11 @@ static void check_connected(struct doctor *doctor, struct sml_status_client *cli
 	udp = socket(peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (udp >= 0 && bind_interface(doctor, udp, &peer, address) &&
 	    connect(udp, &peer.any, length) == 0) {
-		check_mtu(doctor, udp, peer.any.sa_family);
-		check_data_port(doctor, udp, client, port, strays_of(answer->status));
+		struct strays strays = {client, udp, 0, strays_of(answer->status)};
+
+		sml_udp_forbid_fragments(udp, peer.any.sa_family == AF_INET6);
+		if (check_data_port(doctor, &strays, port))
+			check_mtu(doctor, &strays, peer.any.sa_family);
 	}
 	if (udp >= 0)
 		close(udp);

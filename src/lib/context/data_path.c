@@ -118,6 +118,7 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
 		.epoch = admission->epoch,
 		.rank = admission->number,
 		.silence_ms = silence_ms(stripe),
+		.log = &stripe->context->settings.log,
 	};
 	struct sml_probe *probe;
 	int error;
@@ -204,6 +205,7 @@ static int agree_once(struct sml_stripe *stripe, struct sml_control *control,
 		error = sml_data_path_open_transport(stripe, i, NULL, &transports[i]);
 	if (error == 0 && sends)
 		error = probe_path(stripe, control, transports, &found->lanes, deadline_ns);
+	stripe->path_is_narrow = found->lanes < admission->lanes;
 	if (error == 0)
 		error = check_terms(stripe, found->lanes);
 	if (error)

@@ -314,6 +314,7 @@ static int probe_and_be_ready(struct sml_stripe *first, struct sml_probe *probe)
 	struct sml_readiness found = {.lanes = 0};
 	int error = sml_probe_run(probe, first->control, &first->lanes, first->deadline_ns);
 
+	first->path_is_narrow = first->lanes < first->admission.lanes;
 	if (error == 0)
 		error = sml_hosts_meet(first, probe, &found.shares_memory);
 	for (unsigned i = 0; i < first->admission.shards; i++)
@@ -338,6 +339,7 @@ static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
 		.rank = (uint8_t)context->settings.rank,
 		.silence_ms = context->settings.heartbeat_ms,
 		.own = own,
+		.log = &context->settings.log,
 	};
 	struct sml_probe_target *targets = list_targets(context, &config.n_targets);
 	struct sml_probe *probe = NULL;

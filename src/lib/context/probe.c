@@ -214,6 +214,22 @@ static int report_silence(const struct sml_probe *probe)
 		target->where, target->port);
 }
 
+/* Its ends take that width, so nothing else names the cause. */
+static void log_narrow_path(const struct sml_probe *probe, uint16_t lanes)
+{
+	unsigned t = 0;
+
+	while (t + 1 < probe->config.n_targets && (probe->answered[t] & 1))
+		t++;
+	sml_log(probe->config.log, SML_LOG_WARN,
+		"UDP packets of %u bytes do not come back from %s, but packets of %u bytes do: "
+		"the path there has a smaller MTU than the interfaces at its ends. The job uses "
+		"the shorter packets. Raise the MTU on that path, or set SWITCHML_MTU to it on all "
+		"ranks",
+		(unsigned)SML_HEADER_BYTES + 4u * probe->widths[0], probe->config.targets[t].where,
+		(unsigned)SML_HEADER_BYTES + 4u * lanes);
+}
+
 int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,
 		  uint64_t deadline_ns)
 {
@@ -238,6 +254,8 @@ int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t
 		error = report_silence(probe);
 	else if (error == 0)
 		*lanes = probe->widths[__builtin_ctz(answered)];
+	if (error == 0 && *lanes < probe->widths[0])
+		log_narrow_path(probe, *lanes);
 	return error;
 }
 

@@ -6,6 +6,7 @@
 #ifndef SML_LIB_PROBE_H
 #define SML_LIB_PROBE_H
 
+#include "base/log.h"
 #include "core/pool.h"
 #include "lib/control/client.h"
 #include "lib/transport/transport.h"
@@ -30,6 +31,7 @@ struct sml_probe_config {
 	uint32_t epoch;
 	uint8_t rank;
 	uint32_t silence_ms; /* with a target that does not answer at all: the heartbeat */
+	const struct sml_log *log;
 	/* This rank has slots itself, and answers others' probes. NULL if it has none. */
 	const struct sml_pool_rules *own;
 };

@@ -42,7 +42,8 @@ struct sml_stripe {
 	/* It has said Ready, and whether it shares memory: other ranks may have been told to start.
 	 */
 	bool may_have_begun, reported_shared;
-	unsigned n_lost; /* switches */
+	bool path_is_narrow; /* probes that its ends take were lost, and shorter ones were not */
+	unsigned n_lost;     /* switches */
 	uint64_t deadline_ns;
 	pthread_t opener;
 	int error; /* of opening, and how it was told */

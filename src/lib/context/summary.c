@@ -124,7 +124,9 @@ void sml_log_choices(const struct sml_context *context)
 		sml_sockaddr_text(&interface->source, source),
 		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", ports,
 		context->shape.lanes, mtu, settings->mtu ? " as asked" : "",
-		narrower ? "others' are narrower" : "the narrowest of all ranks",
+		!narrower		? "the narrowest of all ranks"
+		: first->path_is_narrow ? "of the interface: the path's is smaller"
+					: "others' are narrower",
 		admission->head_slots, admission->data_slots,
 		context->n_stripes > 1 ? " per stripe" : "", settings->head_slots,
 		settings->data_slots, shard->worker.config.window_max,
