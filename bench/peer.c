@@ -73,14 +73,14 @@ static bool type_of(const char *name, enum sml_type *type)
 	return false;
 }
 
-/* BENCH_SUMS_INT32 is also what the library does that is told of no wire. */
+/* BENCH_SUMS_INT32 of other types is also what the library does that is told of no wire. */
 static enum sml_wire wire_of(const struct bench_library *library, enum sml_type type)
 {
 	if (library->sums == BENCH_SUMS_INT16)
 		return SML_WIRE_INT16;
 	if (library->sums == BENCH_SUMS_INT8)
 		return SML_WIRE_INT8;
-	return bench_has_own_wire(type) ? SML_WIRE_DEFAULT : SML_WIRE_INT32;
+	return type == SML_FLOAT32 ? SML_WIRE_INT32 : SML_WIRE_DEFAULT;
 }
 
 static void prepare(struct peer *peer, const char *arguments)

@@ -20,13 +20,13 @@ bool demo_proof_due(int step, int n_steps)
 }
 
 /*
- * The wire's numbers (docs/numbers.md). Let E be the smallest integer with |x| < 2^E for all
- * inputs, as from frexp(). An input becomes the nearest multiple of q = 2^(E - B), where B
- * is 31 or 15 minus ceil(log2 n), so its error is at most q / 2. Inputs within q / 2 of 2^E
- * may be held below it, with an error of at most q. The sum of the n integers is exact, so
- * the error of the average is at most that of one input. A chunk has its own E, which is at
- * most the tensor's. If it is smaller, its q is at most half of ours, so even the error of
- * inputs held below 2^E is at most q / 2.
+ * The wire's numbers (docs/numbers-internals.md). Let E be the smallest integer with |x| < 2^E for
+ * all inputs, as from frexp(). An input becomes the nearest multiple of q = 2^(E - B), where B is
+ * 31 or 15 minus ceil(log2 n), so its error is at most q / 2. Inputs within q / 2 of 2^E may be
+ * held below it, with an error of at most q. The sum of the n integers is exact, so the error of
+ * the average is at most that of one input. A chunk has its own E, which is at most the tensor's.
+ * If it is smaller, its q is at most half of ours, so even the error of inputs held below 2^E is at
+ * most q / 2.
  */
 static double wire_error_of(enum sml_wire wire, int n, double largest)
 {

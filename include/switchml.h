@@ -129,13 +129,14 @@ enum sml_type {
 enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
 
 /*
- * The width in which a floating-point element travels. Elements are fixed point
- * with one exponent for each block (256 neighbors with int32, else 64), so
+ * How a floating-point element travels: as it is (EXACT), or fixed point. docs/numbers.md says
+ * more. SUM of integers is never rounded.
+ *
+ * INT32, INT16 and INT8 have one exponent for each block (256 neighbors with int32, else 64), so
  * the error is relative to the largest element of the block. With int32 it is
  * about that of a float32 sum for elements of similar size, but an element below
  * 2^-29 of the block's largest becomes 0. int16 halves the bytes and has errors of
- * about 2^-12 of the block's largest. docs/numbers.md derives the bounds. SUM of integers
- * is never rounded.
+ * about 2^-12 of the block's largest.
  *
  * INT8 has a quarter of int32's bytes, and errors of 1 to 2 % of the sums' RMS where elements are
  * of similar size. It is for SUM and AVG of float32, float16 and bfloat16. If it is the context's
@@ -144,11 +145,13 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * Other switches refuse a job whose wire it is, and a call that asks for it there fails with
  * -EINVAL.
  *
- * DEFAULT is int16 for float16 and bfloat16, and int32 for all other types but float64. With int16,
- * the error of float16 and bfloat16, relative to the RMS of the sums, is about that of a ring that
- * rounds each partial sum to the type, or smaller. If one of the job's switches does not round sums
- * (P4), DEFAULT is int32 for float16, too. For bfloat16, it then is int32 if there are more than
- * SML_INT16_RANKS ranks, or if one of the switches adds only int32 lanes.
+ * DEFAULT is EXACT where all of the job's switches add floats: UDP switches, stripes in the ranks,
+ * and shared memory. If one of them adds only integers (XDP, P4), DEFAULT is int16 for float16 and
+ * bfloat16, and int32 for float32. With int16, the error of float16 and bfloat16, relative to the
+ * RMS of the sums, is about that of a ring that rounds each partial sum to the type, or smaller. If
+ * one of the switches does not round sums (P4), DEFAULT is int32 for float16, too. For bfloat16, it
+ * then is int32 if there are more than SML_INT16_RANKS ranks, or if one of the switches adds only
+ * int32 lanes.
  *
  * float64 travels with 63 bits below the block's largest exponent, whatever the context's
  * wire: the sum is exact for elements within 2^10 of the block's largest, and is rounded

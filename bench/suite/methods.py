@@ -10,8 +10,6 @@ PORT = 28500
 HEADER_BYTES = 40  # SwitchML's header in each UDP packet (src/core/wire.h)
 RACKS = ("rack0", "rack1")
 ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-# What an element becomes if no wire is asked for.
-DEFAULT_WIRES = {"float32": "int32", "float16": "int16", "bfloat16": "int16"}
 WIRE_BYTES = {"int32": 4, "int16": 2, "int8": 1}
 LANE_COUNTS = (32, 64, 128, 256, 352, 358, 480, 832, 992, 2208)
 
@@ -73,8 +71,7 @@ class SwitchML(Method):
         self.links = links
         self.hosts = hosts
         self.settings = {"SWITCHML_HOST_GROUP": str(int(hosts)), **environment}
-        self.wire_share = (WIRE_BYTES[wire or DEFAULT_WIRES[element_type]]
-                           / ELEMENT_BYTES[element_type])
+        self.wire_share = WIRE_BYTES[wire] / ELEMENT_BYTES[element_type] if wire else 1.0
 
     def switches(self):
         nic = f"nic{self.links}"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Block floating point: see quantize.h for the rule and docs/numbers.md for its errors. The one
- * invariant: for any elements, exponent and lanes (the last two come from the network), no
+ * Block floating point: see quantize.h for the rule and docs/numbers-internals.md for its errors.
+ * The one invariant: for any elements, exponent and lanes (the last two come from the network), no
  * conversion leaves its range, and no sum over n_ranks honest ranks overflows its lane.
  *
  * Every step is one IEEE operation rounded to nearest even, so the bits do not depend on compiler,

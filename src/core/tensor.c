@@ -47,7 +47,7 @@ static uint32_t gathered_elements(const struct sml_tensor_spec *spec, const stru
 
 uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *shape)
 {
-	if (shape->floats && type != SML_FLOAT64)
+	if (sml_shape_adds(shape, type))
 		return UINT64_MAX;
 	if (sml_gather_capacity(type, shape->lanes, shape->n_ranks) == 0)
 		return 0;
@@ -57,8 +57,9 @@ uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *s
 /*
  * The largest number of elements that a tensor may have to be gathered: what fits into four packets
  * of 1500-byte frames, each of which carries the elements of all ranks. A tensor with exponents
- * needs one more round trip, which costs as much as these packets do (docs/numbers.md). Packets of
- * other sizes carry the same tensors, so that the bits of a result do not depend on that size.
+ * needs one more round trip, which costs as much as these packets do (docs/numbers-internals.md).
+ * Packets of other sizes carry the same tensors, so that the bits of a result do not depend on that
+ * size.
  */
 static uint64_t most_gathered(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {

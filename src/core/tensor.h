@@ -90,6 +90,12 @@ static inline bool sml_shape_rounds(const struct sml_shape *shape, uint32_t widt
 	return shape->rounds && sml_rounded_blocks(width, shape->lanes) > 0;
 }
 
+/* Does the switch add sums of this float as such? */
+static inline bool sml_shape_adds(const struct sml_shape *shape, enum sml_type type)
+{
+	return shape->floats && type != SML_FLOAT64;
+}
+
 enum sml_form {
 	SML_FORM_EMPTY,
 	SML_FORM_GATHER,

@@ -40,7 +40,7 @@ static struct bench_case choose_case(const struct chaos_sums *sums, const struct
 				       gen_below(&gen, (unsigned)__builtin_popcount(options->ops)));
 	if (!bench_type_has_op(this.type, this.op))
 		this.op = SML_SUM;
-	this.wire = options->wire || bench_has_own_wire(this.type) ? options->wire : SML_WIRE_INT32;
+	this.wire = options->wire;
 	this.n_ranks = (unsigned)order->world_size;
 	if (number < SMALL_SUMS && most > SMALL_BYTES)
 		most = SMALL_BYTES > options->min_bytes ? SMALL_BYTES : options->min_bytes;

@@ -144,33 +144,33 @@ TEST(options_of_other_versions_are_understood_or_refused)
 
 /*
  * Next to 1000, the int16 wire has no bits for a fraction of 2^-7. The int32 wire has, and so has
- * the rounded sum.
+ * the default, the exact one.
  */
 static void sum_two_bytes(struct rank *rank)
 {
 	static const enum sml_type types[] = {SML_FLOAT16, SML_BFLOAT16};
+	static const enum sml_wire wires[] = {SML_WIRE_INT16, SML_WIRE_INT32, SML_WIRE_DEFAULT};
 	uint16_t data[2000], expected[2];
 
-	for (unsigned way = 0; way < 4; way++) {
-		enum sml_type type = types[way / 2];
+	for (unsigned way = 0; way < 6; way++) {
+		enum sml_type type = types[way / 3];
 		struct sml_options options = SML_OPTIONS_INIT;
-		float sum = (float)rank->n * (way % 2 == 0 ? 1 : 1.0078125f);
+		float sum = (float)rank->n * (way % 3 == 0 ? 1 : 1.0078125f);
 
 		sml_element_store(type, expected, 0, sml_bits_of(sum));
 		for (size_t i = 0; i < 2000; i++)
 			sml_element_store(type, data, i,
 					  sml_bits_of(i == 0 ? 1000.0f : 1.0078125f));
-		options.wire = way % 2 == 0 ? SML_WIRE_DEFAULT : SML_WIRE_INT32;
+		options.wire = wires[way % 3];
 		CHECK(rank,
 		      sml_allreduce(rank->context, data, data, 2000, type, SML_SUM, &options) == 0);
 		CHECK(rank, data[1] == expected[0]);
 	}
 }
 
-TEST(floats_of_two_bytes_travel_as_int16_by_default)
+TEST(floats_of_two_bytes_lose_bits_only_if_a_call_says_so)
 {
 	run_job(&(struct job){.n_ranks = 2, .body = sum_two_bytes});
-	/* More than where switches do not round. */
 	run_job(&(struct job){.n_ranks = SML_INT16_RANKS + 1, .body = sum_two_bytes});
 }
 

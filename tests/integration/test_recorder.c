@@ -155,7 +155,7 @@ static void expect_rank_1(const char *name)
 	expect_in_file(name, "SwitchML flight record 1\n");
 	expect_in_file(name, "error   -5007 the deadline passed\n");
 	expect_in_file(name, "has not contributed to ");
-	expect_in_file(name, "all-reduce 1: 50000 float32, sum, int32 wire\n");
+	expect_in_file(name, "all-reduce 1: 50000 float32, sum, exact wire\n");
 	expect_in_file(name, "     0   head ");
 	expect_in_file(name, "\nend of record\n");
 }

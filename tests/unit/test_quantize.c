@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Block floating point: tests every statement of docs/numbers.md. */
+/* Block floating point: tests every statement of docs/numbers-internals.md. */
 
 #include "core/element.h"
 #include "core/wire.h"

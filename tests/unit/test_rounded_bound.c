@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bound of docs/numbers.md for sums that switches round: it holds, and it is tight. Elements
- * become lanes, go through the slots of a switch, of leaves, or of hosts of several ranks, and
- * become elements again.
+ * The bound of docs/numbers-internals.md for sums that switches round: it holds, and it is tight.
+ * Elements become lanes, go through the slots of a switch, of leaves, or of hosts of several ranks,
+ * and become elements again.
  */
 #include <math.h>
 #include <stdlib.h>

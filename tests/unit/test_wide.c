@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The promises of docs/numbers.md about sums of float64 and int64. They are compared with MPFR's:
- * exact, then rounded once.
+ * The promises of docs/numbers-internals.md about sums of float64 and int64. They are compared with
+ * MPFR's: exact, then rounded once.
  */
 #include <mpfr.h>
 

@@ -42,7 +42,7 @@ struct bench_options {
 	bool nccl_tests;  /* the table is nccl-tests' */
 	bool percentiles; /* the table has them, too */
 	uint32_t seed;
-	enum sml_wire wire; /* DEFAULT: int32, unless bench_has_own_wire() */
+	enum sml_wire wire;
 	const char *switch_address;
 	const char *job;
 	const char *json;
@@ -87,8 +87,6 @@ struct bench_case {
 
 const char *bench_type_name(enum sml_type type);
 bool bench_type_has_op(enum sml_type type, enum sml_op op);
-/* Does the library choose another wire than int32 for this type if none is asked for? */
-bool bench_has_own_wire(enum sml_type type);
 
 /* A rank's input. */
 void bench_fill(const struct bench_case *this, unsigned rank, void *elements);

@@ -3,10 +3,10 @@
  * Inputs of `switchml bench`, and their expected results. Every rank can compute every other
  * rank's input from seed, rank and index, so each rank checks its results independently, without
  * the code under test: integers exactly, floats in long double, against the bounds of
- * docs/numbers.md.
+ * docs/numbers-internals.md.
  *
  * Float inputs are random in sign and mantissa and lie in +-[2^-8, 1): the shared exponent of
- * docs/numbers.md is at most 0, which gives the bounds below.
+ * docs/numbers-internals.md is at most 0, which gives the bounds below.
  */
 #include <math.h>
 #include <string.h>
@@ -25,11 +25,6 @@ const char *bench_type_name(enum sml_type type)
 	if (type == SML_FLOAT64)
 		return "double";
 	return type == SML_FLOAT32 ? "float" : type == SML_FLOAT16 ? "half" : sml_type_name(type);
-}
-
-bool bench_has_own_wire(enum sml_type type)
-{
-	return type == SML_FLOAT64 || type == SML_FLOAT16 || type == SML_BFLOAT16;
 }
 
 bool bench_type_has_op(enum sml_type type, enum sml_op op)
@@ -282,22 +277,34 @@ static long double rounding_of(enum sml_type type)
 }
 
 /*
- * docs/numbers.md: each rank's element is rounded to a multiple of 2^(E - B), so the sum of n is
- * off by at most n 2^(E - B - 1), here with E = 0. If B is small for the type, a value that would
- * round up to 2^E stays one unit below, so an element may be off by a whole unit. Then the sum is
- * rounded to float32, and to the tensor's type.
+ * On the exact wire, only what is expected has an error, n 2^-64 where a long double has 64 bits.
+ * But leaves and hosts of several ranks round floats of up to 32 bits on their way up, at most
+ * three times, and together at most n.
+ */
+static long double exact_bound_of(const struct bench_case *this)
+{
+	long double n = this->n_ranks, partial = 3 * rounding_of(this->type);
+
+	if (this->type == SML_FLOAT64)
+		partial = 0;
+	return n * n * 0x1p-64L + (this->op == SML_AVG ? 1 : n) * partial;
+}
+
+/*
+ * docs/numbers-internals.md: each rank's element is rounded to a multiple of 2^(E - B), so the sum
+ * of n is off by at most n 2^(E - B - 1), here with E = 0. If B is small for the type, a value that
+ * would round up to 2^E stays one unit below, so an element may be off by a whole unit. Then the
+ * sum is rounded to float32, and to the tensor's type.
  *
  * On the int16 wire, B is 15 where switches round. The ranks' errors are at most n units then. The
  * switches of each level, and the hosts, round their sums by at most twice as many together. There
  * are at most three levels. Where switches do not round, B is 15 less log2 n. On the int8 wire, B
  * is 7, and all switches round.
  *
- * Elements of float64 on its own wire are exact multiples of 2^-63 here, so their sum is
- * exact where its limbs have 63 bits, as it is on the exact wire: then only what is expected has an
- * error, n 2^-64 where a long double has 64 bits. On the exact wire, leaves and hosts of several
- * ranks round other floats on their way up, at most three times, and together at most n.
+ * Elements of float64 on its own wire are exact multiples of 2^-63 here, so their sum is exact
+ * where its limbs have 63 bits.
  */
-static long double bound_of(const struct bench_case *this)
+static long double integer_bound_of(const struct bench_case *this)
 {
 	int headroom = (int)ceil(log2(this->n_ranks));
 	long double n = this->n_ranks;
@@ -306,22 +313,29 @@ static long double bound_of(const struct bench_case *this)
 		      ((this->type == SML_BFLOAT16 || this->type == SML_FLOAT16) &&
 		       this->wire == SML_WIRE_DEFAULT);
 	bool limbs = this->type == SML_FLOAT64 && this->wire == SML_WIRE_DEFAULT;
-	bool exact = this->wire == SML_WIRE_EXACT || (limbs && sml_limb_bits(this->n_ranks) == 63);
 	int bits = limbs ? sml_limb_bits(this->n_ranks) : (narrow ? 15 : 31) - headroom;
 	bool units = narrow || this->type == SML_FLOAT64;
+
+	if (limbs && bits == 63)
+		return exact_bound_of(this);
+	if (int8 || (narrow && headroom < 4))
+		return ldexpl(this->op == SML_AVG ? 9 : 9 * n, int8 ? -7 : -15);
+	return ldexpl(this->op == SML_AVG ? 1 : n, units ? -bits : -bits - 1);
+}
+
+/* Which wire is the default is the switches' affair: the larger bound. */
+static long double bound_of(const struct bench_case *this)
+{
+	long double n = this->n_ranks, exact = exact_bound_of(this), integer;
 
 	if (this->op == SML_MAX || this->op == SML_MIN)
 		return 0;
 	if (this->float_sums)
 		return (n - 1) * n * rounding_of(this->type);
-	if (exact && this->type != SML_FLOAT64)
-		return n * n * 0x1p-64L +
-		       3 * (this->op == SML_AVG ? 1 : n) * rounding_of(this->type);
-	if (exact)
-		return n * n * 0x1p-64L;
-	if (int8 || (narrow && headroom < 4))
-		return ldexpl(this->op == SML_AVG ? 9 : 9 * n, int8 ? -7 : -15);
-	return ldexpl(this->op == SML_AVG ? 1 : n, units ? -bits : -bits - 1);
+	if (this->wire == SML_WIRE_EXACT)
+		return exact;
+	integer = integer_bound_of(this);
+	return this->wire == SML_WIRE_DEFAULT && exact > integer ? exact : integer;
 }
 
 static bool is_wrong(const struct bench_case *this, long double expected, long double got,

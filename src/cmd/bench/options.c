@@ -40,7 +40,7 @@ static const struct argp_option known_options[] = {
 	{"op", 'o', "OP", 0, "sum, avg, max, min or all (sum)", 2},
 	{"wire", OPTION_WIRE, "WIDTH", 0,
 	 "wire width of floats: int32, int16, int8, or exact (SWITCHML_WIRE; "
-	 "otherwise int32; for half and bfloat16 int16; for double 64 bits)",
+	 "otherwise the library's default)",
 	 2},
 	{"iters", 'n', "N", 0, "number of measured calls (20)", 3},
 	{"warmup_iters", 'w', "N", 0, "number of calls before the measured ones (5)", 3},

@@ -200,7 +200,7 @@ static int run_sizes(struct rank *rank, enum sml_type type, enum sml_op op)
 		.root = options->root,
 		.type = type,
 		.op = op,
-		.wire = options->wire || bench_has_own_wire(type) ? options->wire : SML_WIRE_INT32,
+		.wire = options->wire,
 		.n_ranks = rank->n_ranks,
 		.seed = options->seed,
 	};

@@ -82,7 +82,10 @@ static bool is_float_sum(const struct sml_tensor_spec *spec)
 	return is_float && (spec->op == SML_SUM || spec->op == SML_AVG);
 }
 
-/* By default: where the error is about or below that of a ring in the type (docs/numbers.md). */
+/*
+ * By default, where switches add only integers: where the error is about or below that of a ring in
+ * the type (docs/numbers-internals.md).
+ */
 static bool travels_as_int16(const struct sml_shape *shape, enum sml_type type)
 {
 	if (sml_shape_rounds(shape, 16))
@@ -96,14 +99,26 @@ static bool has_int8(const struct sml_tensor_spec *spec)
 	return is_float_sum(spec) && spec->type != SML_FLOAT64;
 }
 
+/* The context's wire where it can be, and the default where switches add floats. */
+static bool is_exact(const struct sml_context *context, const struct sml_tensor_spec *spec)
+{
+	enum sml_wire wire = context->settings.wire;
+
+	if (!is_float_sum(spec))
+		return false;
+	if (wire == SML_WIRE_DEFAULT)
+		return sml_shape_adds(&context->shape, spec->type);
+	return wire == SML_WIRE_EXACT &&
+	       spec->count <= sml_tensor_exact_elements(spec->type, &context->shape);
+}
+
 /* Where a call asks for none: the context's, or its type's. */
 static enum sml_wire default_wire(const struct sml_context *context,
 				  const struct sml_tensor_spec *spec)
 {
 	enum sml_wire wire = context->settings.wire;
 
-	if (wire == SML_WIRE_EXACT && is_float_sum(spec) &&
-	    spec->count <= sml_tensor_exact_elements(spec->type, &context->shape))
+	if (is_exact(context, spec))
 		return SML_WIRE_EXACT;
 	if (spec->type == SML_FLOAT64)
 		return SML_WIRE_INT64;
