@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/control/control.h"
 #include "sim/run.h"
 #include "sim/tree.h"
 #include "support/test.h"
@@ -216,7 +217,16 @@ static void apply(char *word)
 	assert_true(sim_world_set(&world, word, (uint32_t)strtoul(equals + 1, NULL, 0)));
 }
 
-/* "SEED [--trees] [--large] [--set NAME=N ...]", as the simulator prints it. */
+static void replay_control(uint64_t seed)
+{
+	struct sim_control_result control;
+
+	sim_control_run(seed, SIM_CONTROL_SMALL, false, &control);
+	if (!control.passed)
+		fail_msg("build/tests/sim --control --seed %" PRIu64 ": %s", seed, control.failure);
+}
+
+/* "SEED [--control] [--trees] [--large] [--set NAME=N ...]", as the simulator prints it. */
 static void replay(const char *command)
 {
 	char line[512], *word, *rest = NULL;
@@ -228,6 +238,10 @@ static void replay(const char *command)
 	trees = strstr(line, "--trees") != NULL;
 	word = strtok_r(line, " \t", &rest);
 	seed = strtoull(word, NULL, 0);
+	if (strstr(command, "--control") != NULL) {
+		replay_control(seed);
+		return;
+	}
 	(trees ? sim_world_draw_tree : sim_world_draw)(&world, seed, !large);
 	while ((word = strtok_r(NULL, " \t", &rest)) != NULL) {
 		if (strcmp(word, "--large") == 0 || strcmp(word, "--set") == 0 ||

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "base/plural.h"
 #include "control/envelope.h"
 #include "control/text.h"
@@ -20,6 +21,8 @@
  * a rank's death, and to leave. This many heartbeats of silence are enough.
  */
 #define SILENT_HEARTBEATS 8
+/* As long as a switch waits for the ranks of a job that resumes. */
+#define WAITING_MS 5000u
 
 void sml_session_init(struct sml_session *session, const struct sml_session_config *config)
 {
@@ -157,7 +160,7 @@ void sml_session_retreat(struct sml_session *session)
 {
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 
-	if (session->phase == SML_SESSION_JOINING)
+	if (session->phase >= SML_SESSION_JOINING && session->phase < SML_SESSION_LEAVING)
 		sml_session_send(session, sml_envelope(LEAVE, leave, &leave));
 }
 
@@ -540,10 +543,23 @@ void sml_session_ended(struct sml_session *session, const char *how, bool known)
 	}
 }
 
+/*
+ * A switch where this rank waits to go on says every second who is missing. One that is gone with
+ * its host must not keep the rank from joining it again.
+ */
+static uint32_t patience_ms(const struct sml_session *session)
+{
+	bool waits = session->phase == SML_SESSION_JOINING && session->resumption &&
+		     !session->begins && !session->begun;
+
+	return waits ? sml_least(session->config.heartbeat_ms, WAITING_MS)
+		     : session->config.heartbeat_ms;
+}
+
 /* Is there a sign of life within the bound, on either path? */
 static bool is_alive(const struct sml_session *session, uint64_t heard_ns, uint64_t now_ns)
 {
-	uint64_t bound_ns = session->config.heartbeat_ms * MS;
+	uint64_t bound_ns = patience_ms(session) * MS;
 
 	if (now_ns - heard_ns <= bound_ns)
 		return true;
@@ -571,7 +587,7 @@ void sml_session_tick(struct sml_session *session, uint64_t heard_ns, uint64_t n
 		session->silent = true;
 	} else {
 		snprintf(how, sizeof(how), "has been silent for %" PRIu32 " ms",
-			 session->config.heartbeat_ms);
+			 patience_ms(session));
 		sml_session_ended(session, how, known);
 		return;
 	}

@@ -256,8 +256,14 @@ void sml_session_serve(struct sml_session *session, bool may_be_lost);
 
 void sml_session_leave(struct sml_session *session, uint64_t now_ns);
 
-/* It does not want to be in the job any more, which has not begun for it. */
+/*
+ * It does not want to be in the job any more, which has not begun for it, or goes on at this switch
+ * when the rank has all results, and gives up looking for the others.
+ */
 void sml_session_retreat(struct sml_session *session);
+
+/* Why a rank ends its job that finds no switch until its deadline. */
+#define SML_SESSION_NOT_FOUND "no switch has taken over within its timeout"
 
 /* What the switch is to know of a rank that ends the job. */
 enum sml_abort_kind {

@@ -461,16 +461,19 @@ static void say_resumed(const struct sml_stripe *stripe)
 }
 
 /*
- * The context has failed after the new switch had started the job, and before others found its
- * control: nobody else tells that switch. False: it has not.
+ * The context has failed, or been closed, after the new switch had started the job, and before
+ * others found its control: nobody else tells that switch. False: it has not.
  */
 static bool leave_again(struct sml_stripe *stripe)
 {
 	struct sml_farewell farewell;
 
-	if (!is_over(stripe->context) || !sml_context_get_farewell(stripe->context, &farewell))
+	if (!is_over(stripe->context))
 		return false;
-	sml_control_send_farewell(stripe->control, &farewell);
+	if (sml_context_get_farewell(stripe->context, &farewell))
+		sml_control_send_farewell(stripe->control, &farewell);
+	else
+		sml_control_retreat(stripe->control);
 	sml_control_retire(stripe->control);
 	return true;
 }

@@ -175,6 +175,12 @@ struct sml_farewell {
 
 void sml_control_send_farewell(struct sml_control *control, const struct sml_farewell *farewell);
 
+/*
+ * When this control is closed, which has no thread yet: this rank has all results, and leaves, even
+ * if the switch has started the job.
+ */
+void sml_control_retreat(struct sml_control *control);
+
 /* The job has been admitted, and has not ended. NULL if it has not. Any thread. */
 bool sml_control_is_admitted(struct sml_control *control);
 /* This rank has said Ready, so the job may run. */

@@ -58,14 +58,40 @@ static const char *advice(int error, bool embedded)
 
 /* ---- one address ---- */
 
-static void close_attempt(struct attempt *attempt)
+static bool is_given_up(const struct sml_finder *finder)
 {
-	const struct sml_search *search = &attempt->finder->search;
+	return finder->config.give_up && __atomic_load_n(finder->config.give_up, __ATOMIC_SEQ_CST);
+}
+
+static bool only_leaves(const struct sml_finder *finder)
+{
+	return finder->config.leaves_ns &&
+	       __atomic_load_n(finder->config.leaves_ns, __ATOMIC_ACQUIRE) != 0;
+}
+
+/*
+ * This rank looks no longer, and lives. A switch that has started the job would take the end of the
+ * connection for its death, and ranks that wait elsewhere would wait for it in vain.
+ */
+static void part(const struct sml_finder *finder, struct sml_control *control)
+{
+	const struct sml_search *search = &finder->search;
+	bool late = finder->config.join && sml_now_ns() >= finder->config.deadline_ns;
 
 	/* The ranks that wait there for the same ranks need not find it out themselves. */
-	if (search->judges && attempt->control)
-		sml_control_abort(attempt->control, search->error,
-				  search->tries[search->fatal].reason, SML_ABORT_TOLD);
+	if (search->judges)
+		sml_control_abort(control, search->error, search->tries[search->fatal].reason,
+				  SML_ABORT_TOLD);
+	else if ((late || is_given_up(finder)) && only_leaves(finder))
+		sml_control_retreat(control);
+	else if (late)
+		sml_control_abort(control, SML_ERROR_ABORTED, SML_SESSION_NOT_FOUND, 0);
+}
+
+static void close_attempt(struct attempt *attempt)
+{
+	if (attempt->control)
+		part(attempt->finder, attempt->control);
 	sml_watch_free(attempt->connected);
 	attempt->connected = NULL;
 	sml_control_close(attempt->control);
@@ -186,7 +212,7 @@ static void look_at(struct attempt *attempt)
 	struct sml_control *control = attempt->control;
 	unsigned address = address_of(attempt);
 
-	if (finder->config.leaves_ns && __atomic_load_n(finder->config.leaves_ns, __ATOMIC_ACQUIRE))
+	if (only_leaves(finder))
 		finder->search.config.absence_ns = 0;
 	/* Before it has begun: then all ranks are there, whatever it said earlier. */
 	if (!control->session.begun)
@@ -262,11 +288,6 @@ static void wait_for_news(struct sml_finder *finder)
 	for (unsigned i = 0; i < finder->config.n_endpoints; i++)
 		if (finder->attempts[i].control)
 			look_at(&finder->attempts[i]);
-}
-
-static bool is_given_up(const struct sml_finder *finder)
-{
-	return finder->config.give_up && __atomic_load_n(finder->config.give_up, __ATOMIC_SEQ_CST);
 }
 
 static void notify_owner(const struct sml_finder *finder)
@@ -405,10 +426,7 @@ void sml_finder_keep(struct sml_finder *finder)
 	attempt->control = NULL;
 }
 
-/*
- * This rank has given its job up, and lives. A switch that has started the job would take the end
- * of the connection for its death, and ranks that wait elsewhere would wait for it in vain.
- */
+/* This rank has given its job up. */
 static void tell_farewell(struct sml_finder *finder)
 {
 	struct sml_farewell farewell;

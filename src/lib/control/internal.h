@@ -44,7 +44,8 @@ struct sml_control {
 	/* Of the switch's stripe, the first; or of each rank's. Each set once. */
 	struct sml_stall_report *stalls[SML_MAX_STRIPES];
 	struct sml_stall_report *last_words; /* with Abort, where ranks have the slots: no slots */
-	int abort_error;		     /* 0 if none is wanted */
+	bool retreats;	 /* it has all results, and gives up looking for the others */
+	int abort_error; /* 0 if none is wanted */
 	char abort_text[SML_TEXT_BYTES];
 	unsigned abort_kinds;
 	bool goes_on; /* in the next membership: said when the connection ends */

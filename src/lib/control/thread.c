@@ -192,6 +192,11 @@ void sml_control_send_farewell(struct sml_control *control, const struct sml_far
 	sml_control_abort(control, farewell->error, farewell->text, farewell->kinds);
 }
 
+void sml_control_retreat(struct sml_control *control)
+{
+	control->retreats = true;
+}
+
 /* Why there is no report. The lock is held. */
 static void explain_no_stalls(const struct sml_control *control, unsigned stripe, char *text,
 			      size_t text_bytes)
@@ -292,8 +297,8 @@ static bool stop_thread(struct sml_control *control)
  */
 static bool leaves_unbegun(struct sml_control *control)
 {
-	return sml_control_phase(control) == SML_SESSION_JOINING &&
-	       control->session.resumption == NULL;
+	return control->retreats || (sml_control_phase(control) == SML_SESSION_JOINING &&
+				     control->session.resumption == NULL);
 }
 
 /* Without a thread yet: what sml_control_abort() noted is said now. True: something is said. */

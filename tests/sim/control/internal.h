@@ -169,7 +169,7 @@ struct rank {
 /* Between two ticks of its sessions. */
 static inline uint64_t sim_crank_tick_ns(const struct rank *rank)
 {
-	return rank->heartbeat_ms / 4 * MS;
+	return (rank->heartbeat_ms < 4000 ? rank->heartbeat_ms / 4 : 1000) * MS;
 }
 
 enum event_kind {

@@ -444,6 +444,23 @@ void sim_crank_event(struct rank *rank, const struct event *event,
 
 /* ---- time ---- */
 
+/* As lib/control/finder.c. */
+static void part(const struct rank *rank, struct attempt *attempt)
+{
+	const struct sml_search *search = &rank->search;
+	bool late = rank->state == SEEKING && rank->control->now_ns >= search->config.deadline_ns;
+
+	if (!attempt->talks)
+		return;
+	if (search->judges)
+		sml_session_abort(&attempt->session, search->error,
+				  search->tries[search->fatal].reason, SML_ABORT_TOLD);
+	else if (late && rank->leaves)
+		sml_session_retreat(&attempt->session);
+	else if (late)
+		sml_session_abort(&attempt->session, SML_ERROR_ABORTED, SML_SESSION_NOT_FOUND, 0);
+}
+
 static void do_actions(struct rank *rank)
 {
 	struct sml_search_action action;
@@ -466,10 +483,7 @@ static void do_actions(struct rank *rank)
 			sim_attempt_join(rank, action.address, true);
 			break;
 		case SML_SEARCH_CLOSE:
-			if (rank->search.judges && attempt->talks)
-				sml_session_abort(&attempt->session, rank->search.error,
-						  rank->search.tries[rank->search.fatal].reason,
-						  SML_ABORT_TOLD);
+			part(rank, attempt);
 			sim_attempt_drop(attempt);
 			break;
 		}
