@@ -512,12 +512,13 @@ static void use_floats_and_lose_the_switch(struct rank *rank)
 {
 	int error = 0;
 
-	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == 0);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_DEFAULT) == 0);
 	end_switch(rank);
 	for (unsigned i = 0; error == 0 && i < 10000; i++)
 		error = reduce_floats(rank, SML_WIRE_INT32);
 	CHECK(rank, error < 0);
 	CHECK(rank, strstr(sml_error_text(rank->context), "it adds only integers") != NULL);
+	CHECK(rank, strstr(sml_error_text(rank->context), "SWITCHML_WIRE=int32") != NULL);
 }
 
 static void lose_the_switch_and_use_floats(struct rank *rank)
@@ -527,7 +528,7 @@ static void lose_the_switch_and_use_floats(struct rank *rank)
 	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
 	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == -EINVAL);
 	CHECK(rank, strstr(sml_error_text(rank->context), "adds only integers") != NULL);
-	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_DEFAULT) == 0);
 }
 
 static void move_to(struct sml_switch *(*serve_next)(char address[64]),
@@ -561,7 +562,7 @@ TEST(a_job_that_has_sent_floats_moves_only_to_switches_that_add_them)
 	move_to(serve_integers, use_floats_and_lose_the_switch);
 }
 
-TEST(a_job_that_has_sent_no_floats_moves_anywhere_and_sends_none)
+TEST(a_job_that_has_sent_no_floats_moves_anywhere_and_adapts)
 {
 	move_to(serve_integers, lose_the_switch_and_use_floats);
 }

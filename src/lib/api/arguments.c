@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "lib/context/submit.h"
+
 size_t sml_type_size(enum sml_type type)
 {
 	return sml_element_bytes(type);
@@ -100,21 +102,21 @@ static bool has_int8(const struct sml_tensor_spec *spec)
 }
 
 /* The context's wire where it can be, and the default where switches add floats. */
-static bool is_exact(const struct sml_context *context, const struct sml_tensor_spec *spec)
+static bool is_exact(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
 	enum sml_wire wire = context->settings.wire;
 
 	if (!is_float_sum(spec))
 		return false;
 	if (wire == SML_WIRE_DEFAULT)
-		return sml_shape_adds(&context->shape, spec->type);
+		return sml_shape_adds(&context->shape, spec->type) &&
+		       sml_submit_claim_floats(context);
 	return wire == SML_WIRE_EXACT &&
 	       spec->count <= sml_tensor_exact_elements(spec->type, &context->shape);
 }
 
 /* Where a call asks for none: the context's, or its type's. */
-static enum sml_wire default_wire(const struct sml_context *context,
-				  const struct sml_tensor_spec *spec)
+static enum sml_wire default_wire(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
 	enum sml_wire wire = context->settings.wire;
 

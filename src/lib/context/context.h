@@ -69,7 +69,7 @@ struct sml_context {
 	/* Submission: the order of calls. */
 	pthread_mutex_t submit_lock;
 	struct sml_sequence sequence;
-	bool sent_floats;   /* a call of this job has sent floats as such */
+	bool sent_floats;   /* a call of this job has sent floats as such, or will */
 	bool only_integers; /* the job has moved to a switch that adds none:
 			       sml_submit_give_up_floats() */
 	struct sml_history history;

@@ -184,7 +184,7 @@ static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it adds only integers, and the job has begun at switches "
 				     "that also add floats: list only switches of one kind in "
-				     "SWITCHML_SWITCH");
+				     "SWITCHML_SWITCH, or set SWITCHML_WIRE=int32");
 	return 0;
 }
 

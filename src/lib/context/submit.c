@@ -37,6 +37,17 @@ static int reserve_chunks(struct sml_context *context, const struct sml_order *o
 	return 0;
 }
 
+bool sml_submit_claim_floats(struct sml_context *context)
+{
+	bool claimed;
+
+	pthread_mutex_lock(&context->submit_lock);
+	claimed = !context->only_integers;
+	context->sent_floats |= claimed;
+	pthread_mutex_unlock(&context->submit_lock);
+	return claimed;
+}
+
 bool sml_submit_give_up_floats(struct sml_context *context)
 {
 	bool given_up;

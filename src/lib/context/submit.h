@@ -21,8 +21,15 @@ int sml_submit(struct sml_context *context, struct sml_order *order,
 	       struct sml_request **submitted);
 
 /*
+ * A call will send floats by default. Returns false if the job has moved to a switch that adds
+ * none; after true, it moves to none.
+ */
+bool sml_submit_claim_floats(struct sml_context *context);
+
+/*
  * The job moves to a switch that adds only integers. Returns false if it cannot, because it has
- * sent floats, or its context's wire is exact. Otherwise, calls of floats are refused from then on.
+ * sent floats, or its context's wire is exact. Otherwise, calls that ask for floats are refused
+ * from then on, and the default is integers.
  */
 bool sml_submit_give_up_floats(struct sml_context *context);
 
