@@ -84,6 +84,30 @@ static void hand_over_or_admit(struct sml_job *job)
 		sml_job_admit(job, next_epoch(job));
 }
 
+/*
+ * A rank that was told of an older epoch than the others, which then ran: a switch that was stopped
+ * reads its report late. It has gone on since, and the end of that connection is on its way.
+ */
+static bool may_be_outdated(const struct sml_job *job)
+{
+	const uint32_t epoch = job->members[0].resume->resume->epoch;
+
+	for (unsigned rank = 1; rank < job->n_ranks; rank++)
+		if (job->members[rank].resume->resume->epoch != epoch)
+			return true;
+	return false;
+}
+
+static void report_contradiction(struct sml_job *job)
+{
+	if (may_be_outdated(job))
+		sml_job_give_up_resuming(job, "the ranks' reports are of different epochs");
+	else
+		sml_job_fail(job, SML_ERROR_PROTOCOL,
+			     "the ranks' reports after the death of their switch contradict each "
+			     "other (please report this)");
+}
+
 void sml_job_resume(struct sml_job *job)
 {
 	/* Each of its ranks is here, with a report: check() in job.c. */
@@ -93,9 +117,7 @@ void sml_job_resume(struct sml_job *job)
 	job->begun_ns = job->jobs->now_ns;
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
 		if (merge(job, stream) < 0) {
-			sml_job_fail(job, SML_ERROR_PROTOCOL,
-				     "the ranks' reports after the death of their switch "
-				     "contradict each other (please report this)");
+			report_contradiction(job);
 			return;
 		}
 	}
