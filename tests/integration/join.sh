@@ -112,6 +112,14 @@ await job_is "$roomy" unequal joining
 address=$roomy rank b unequal SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2
 expect_errors "one switch and two" a "$text" b "$text"
 
+# They wait at different switches for each other, and a third one with one of them.
+address="$roomy|$full" rank a apart SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=4
+await job_is "$roomy" apart joining
+address="$full|$roomy" rank b apart SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=4
+address="$full|$roomy" rank c apart SWITCHML_RANK=2 SWITCHML_WORLD_SIZE=4
+text="wait at different switches of one list"
+expect_errors "switches to fail over to in another order" a "$text" b "$text" c "$text"
+
 # One switch for two stripes, under one name and under two.
 address=$roomy,$roomy rank a same SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 expect_errors "one switch for two stripes" a "for stripe 0 and for stripe 1: each stripe needs a switch of its own"

@@ -53,6 +53,45 @@ TEST(ranks_that_disagree_end_their_job)
 	jobs_close(&world);
 }
 
+/* "a|b" and "b|a": rank 2 has joined b, which has told nobody, and looks at a. */
+TEST(ranks_that_wait_at_different_switches_of_one_list_are_told)
+{
+	SmlControl__Join join = jobs_join_message("a", 0, 3), looks;
+	static const char text[] =
+		"wait at different switches of one list, rank 0 here and rank 2 not";
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	join.switches = 77;
+	jobs_join(&world, 0, join);
+	join.rank = 1;
+	jobs_join(&world, 1, join);
+	looks = join;
+	looks.elsewhere = true;
+	/* By a leaf below, it is here; and another job may have this name. */
+	jobs_join(&world, 2, looks);
+	looks.rank = 2;
+	looks.switches = 78;
+	jobs_join(&world, 3, looks);
+	looks.switches = 0;
+	jobs_join(&world, 4, looks);
+	/* In "a,b|b,a", this switch has another stripe of its job. */
+	looks.switches = 77;
+	looks.stripe = 1;
+	looks.stripes = 2;
+	jobs_join(&world, 5, looks);
+	for (unsigned peer = 0; peer < 6; peer++) {
+		assert_null(jobs_received(&world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT));
+		assert_int_equal(world.peers[peer].ended, peer >= 2);
+	}
+	looks.stripe = 0;
+	looks.stripes = 1;
+	jobs_join(&world, 6, looks);
+	for (unsigned peer = 0; peer < 7; peer += peer == 1 ? 5 : 1)
+		assert_non_null(strstr(jobs_refusal(&world, peer), text));
+	jobs_close(&world);
+}
+
 TEST(ranks_with_different_wires_end_their_job)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);

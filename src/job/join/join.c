@@ -105,6 +105,7 @@ struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join
 	job->head_slots_wanted = join->head_slots;
 	job->data_slots_wanted = join->data_slots;
 	job->wire = join->wire;
+	job->switches = join->switches;
 	job->no_tickets = join->no_tickets;
 	job->stripe = join->stripe;
 	job->stripes = join->stripes;
@@ -338,6 +339,26 @@ static bool is_given_up_by(const struct sml_job *job, const SmlControl__Join *jo
 	return before != NULL && sml_peer_is_doubted(before);
 }
 
+/* It waits at another switch, and this one has ranks of its job that wait for it. */
+static bool is_apart(const struct sml_job *job, const SmlControl__Join *join)
+{
+	return job != NULL && gathers_anew(job) && join->switches != 0 &&
+	       join->switches == job->switches && join->stripe == job->stripe &&
+	       join->rank < job->n_ranks && job->members[join->rank].peer == NULL;
+}
+
+static void report_apart(const struct sml_job *job, const SmlControl__Join *join,
+			 struct sml_refusal *refusal)
+{
+	refusal->error = SML_ERROR_MISMATCH;
+	snprintf(
+		refusal->text, sizeof(refusal->text),
+		"ranks of job \"%s\" wait at different switches of one list, rank %u here and rank "
+		"%u not: give all ranks the same switches in the same order (SWITCHML_SWITCH), "
+		"and let all reach the first",
+		job->name, job->first_rank, join->rank);
+}
+
 void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
 	if (join->ask != NULL)
@@ -349,14 +370,22 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
 	struct sml_job *job = find_job(jobs, join);
+	bool only_looks = join->elsewhere && join->n_left == 0;
 	struct sml_refusal refusal;
 
+	/* Another job may have this name here. */
+	if (only_looks && !is_apart(job, join)) {
+		sml_peer_end(jobs, peer);
+		return;
+	}
 	if (job != NULL && is_given_up_by(job, join)) {
 		sml_job_given_up(job, (uint16_t)join->rank,
 				 job->members[join->rank].peer->missed_ns, "it resumes");
 		job = NULL;
 	}
 	sml_terms_check(jobs, job, join, &refusal);
+	if (!refusal.error && only_looks)
+		report_apart(job, join, &refusal);
 	/* Whom the switch has chosen as a member is late for nothing. */
 	if (!refusal.error && job == NULL && jobs->deciding == NULL &&
 	    sml_disagreement_recall(jobs, join, &refusal)) {

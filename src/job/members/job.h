@@ -128,7 +128,8 @@ struct sml_job {
 	uint32_t shards;      /* the least of all ranks */
 	uint32_t most_shards; /* the number that slots were reserved for */
 	uint32_t head_slots_wanted, data_slots_wanted, stripe, stripes;
-	uint32_t wire; /* enum sml_wire */
+	uint32_t wire;	   /* enum sml_wire */
+	uint64_t switches; /* Join.switches */
 	bool no_tickets;
 	/*
 	 * The job that its ranks were in before, as the first of them said that had one; "": none.

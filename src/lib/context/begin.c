@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/context/apart.h"
 #include "lib/context/data_path.h"
 #include "lib/context/failover.h"
 #include "lib/context/hosts.h"
@@ -60,13 +61,18 @@ static int join_job(struct sml_stripe *stripe, const struct search *search)
 {
 	struct sml_application application = {.resumption =
 						      has_claim(search) ? &search->claim : NULL};
+	struct sml_apart apart;
+	const struct sml_meanwhile meanwhile = {.self = &apart, .act = sml_apart_look};
 	int error = sml_stripe_lanes(stripe, &application.lanes);
 
 	if (error)
 		return error;
 	sml_hosts_advertise(stripe, &application);
-	error = sml_control_join(stripe->control, &application, &stripe->admission,
-				 join_deadline(stripe, search));
+	sml_control_request_join(stripe->control, &application);
+	sml_apart_begin(&apart, stripe);
+	error = sml_control_admission(stripe->control, &meanwhile, &stripe->admission,
+				      join_deadline(stripe, search));
+	sml_apart_end(&apart);
 	return error || !stripe->admission.decided ? error : sml_membership_decided(stripe);
 }
 

@@ -224,7 +224,7 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 	if (error == 0 && found.admitted_again) {
 		sml_data_path_close(transports);
 		memset(transports, 0, SML_MAX_SHARDS * sizeof(struct sml_transport *));
-		error = sml_control_admission(control, &stripe->admission, deadline_ns);
+		error = sml_control_admission(control, NULL, &stripe->admission, deadline_ns);
 		if (error == 0)
 			error = agree_once(stripe, control, transports, &found, deadline_ns);
 	}

@@ -217,7 +217,7 @@ static int go_on(struct claim *claim, struct sml_control *control, uint64_t dead
 	struct sml_stripe *stripe = claim->stripe;
 	const struct generations *generations = &claim->generations;
 	struct sml_admission admission;
-	int error = sml_control_admission(control, &admission, deadline_ns);
+	int error = sml_control_admission(control, NULL, &admission, deadline_ns);
 
 	if (error)
 		return error;

@@ -155,27 +155,38 @@ static const struct sml_endpoint *last_switch(const struct sml_stripe *stripe)
 		       : NULL;
 }
 
-int sml_stripe_tell_last_switch(struct sml_stripe *stripe)
+int sml_stripe_open_beside(const struct sml_stripe *stripe, const struct sml_endpoint *endpoint,
+			   uint64_t deadline_ns, struct sml_control **control)
 {
 	const struct sml_finder_config where = {
-		.endpoints = last_switch(stripe),
+		.endpoints = endpoint,
 		.n_endpoints = 1,
-		.deadline_ns = sml_earlier(sml_now_ns() + TELL_NS, stripe->deadline_ns),
+		.deadline_ns = sml_earlier(deadline_ns, stripe->deadline_ns),
 	};
 	const struct sml_stripe_index place = {0, (uint8_t)stripe->context->n_stripes};
+	struct sml_reached connection;
+	int error = connect_to(stripe, &where, &connection);
+
+	if (error == 0)
+		error = sml_control_open(control, &stripe->context->settings, &connection, &place,
+					 NULL);
+	if (error == 0)
+		sml_control_watch(*control, &stripe->context->threads.stop);
+	return error;
+}
+
+int sml_stripe_tell_last_switch(struct sml_stripe *stripe)
+{
+	const struct sml_endpoint *last = last_switch(stripe);
+	const uint64_t deadline_ns = sml_earlier(sml_now_ns() + TELL_NS, stripe->deadline_ns);
 	struct sml_application application = {.elsewhere = true};
 	struct sml_admission unused;
-	struct sml_reached connection;
 	struct sml_control *control;
 	int error;
 
-	if (where.endpoints == NULL || connect_to(stripe, &where, &connection) != 0)
+	if (last == NULL || sml_stripe_open_beside(stripe, last, deadline_ns, &control) != 0)
 		return 0;
-	error = sml_control_open(&control, &stripe->context->settings, &connection, &place, NULL);
-	if (error)
-		return error;
-	sml_control_watch(control, &stripe->context->threads.stop);
-	error = sml_control_join(control, &application, &unused, where.deadline_ns);
+	error = sml_control_join(control, &application, &unused, deadline_ns);
 	sml_control_close(control);
 	return error == SML_ERROR_MISMATCH ? error : 0;
 }

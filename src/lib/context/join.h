@@ -19,6 +19,13 @@ int sml_stripe_connect_control(struct sml_stripe *stripe);
  */
 int sml_stripe_tell_last_switch(struct sml_stripe *stripe);
 
+/*
+ * Connects to another switch, which the stripe does not join. Returns 0 and the control, or an
+ * error.
+ */
+int sml_stripe_open_beside(const struct sml_stripe *stripe, const struct sml_endpoint *endpoint,
+			   uint64_t deadline_ns, struct sml_control **control);
+
 /* Finds the most lanes that the path seems to carry. Returns 0, or an error with its text set. */
 int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes);
 

@@ -147,8 +147,15 @@ int sml_control_set_interrupted(void)
 
 int sml_control_failure(struct sml_control *control)
 {
+	int aborted;
+
+	pthread_mutex_lock(&control->lock);
+	aborted = control->threaded ? 0 : control->abort_error;
+	pthread_mutex_unlock(&control->lock);
 	if (sml_control_phase(control) == SML_SESSION_FAILED)
 		return sml_error_set(control->error, "%s", control->text);
+	if (aborted)
+		return sml_error_set(aborted, "%s", control->abort_text);
 	if (control->give_up && __atomic_load_n(control->give_up, __ATOMIC_SEQ_CST))
 		return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
 	if (control->give_up && sml_is_interrupted(control->settings->interrupt))
@@ -232,7 +239,7 @@ static int too_late(struct sml_control *control)
  * The ranks that speak do. If they are among those that are missing, the lowest of all ranks that
  * are there does.
  */
-static bool is_speaker(const struct sml_control *control)
+bool sml_control_is_speaker(const struct sml_control *control)
 {
 	const struct sml_ranks *missing = &control->session.missing;
 	unsigned rank = 0;
@@ -270,7 +277,7 @@ static void log_wait(struct sml_control *control, const struct sml_notice *notic
 	const struct sml_session_config *config = &control->session.config;
 	enum sml_session_phase phase = sml_control_phase(control);
 
-	if (!is_speaker(control) && !control->session.asks)
+	if (!sml_control_is_speaker(control) && !control->session.asks)
 		return;
 	if (phase == SML_SESSION_JOINING && control->session.asks)
 		sml_notice_log(notice, now_ns, deadline_ns,
@@ -366,6 +373,8 @@ void sml_control_request_join(struct sml_control *control,
 	if (control->place.stripe == 0 && application->resumption == NULL)
 		(settings->asks ? request_membership : list_places)(settings, &ask, &join);
 	join.elsewhere = application->elsewhere;
+	if (settings->switch_address)
+		join.switches = sml_endpoints_digest(settings->switch_address);
 	join.host = host;
 	join.pid = (uint32_t)getpid();
 	join.lanes = application->lanes;
@@ -397,10 +406,10 @@ void sml_control_request_join(struct sml_control *control,
 	sml_control_sync(control);
 }
 
-int sml_control_admission(struct sml_control *control, struct sml_admission *admission,
-			  uint64_t deadline_ns)
+int sml_control_admission(struct sml_control *control, const struct sml_meanwhile *meanwhile,
+			  struct sml_admission *admission, uint64_t deadline_ns)
 {
-	int error = wait_for(control, SML_SESSION_ADMITTED, NULL, deadline_ns);
+	int error = wait_for(control, SML_SESSION_ADMITTED, meanwhile, deadline_ns);
 
 	*admission = control->session.admission;
 	return error;
@@ -410,7 +419,7 @@ int sml_control_join(struct sml_control *control, const struct sml_application *
 		     struct sml_admission *admission, uint64_t deadline_ns)
 {
 	sml_control_request_join(control, application);
-	return sml_control_admission(control, admission, deadline_ns);
+	return sml_control_admission(control, NULL, admission, deadline_ns);
 }
 
 int sml_control_ready(struct sml_control *control, struct sml_readiness *found,

@@ -107,9 +107,12 @@ int sml_control_set_interrupted(void);
 void sml_control_request_join(struct sml_control *control,
 			      const struct sml_application *application);
 
-/* Wait until the job is admitted. */
-int sml_control_admission(struct sml_control *control, struct sml_admission *admission,
-			  uint64_t deadline_ns);
+/* Wait until the job is admitted. meanwhile may be NULL. */
+int sml_control_admission(struct sml_control *control, const struct sml_meanwhile *meanwhile,
+			  struct sml_admission *admission, uint64_t deadline_ns);
+
+/* Does this rank, of those that wait at its switch, say what they wait for? */
+bool sml_control_is_speaker(const struct sml_control *control);
 
 /* Ask to join, and wait until the job is admitted. */
 int sml_control_join(struct sml_control *control, const struct sml_application *application,

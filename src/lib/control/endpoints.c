@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "lib/settings/settings.h"
 
 static void name_endpoint(struct sml_endpoint *endpoint, const struct sml_host_port *from)
@@ -139,6 +140,24 @@ int sml_endpoints_stripes(const char *list)
 			return error;
 	}
 	return (int)n;
+}
+
+uint64_t sml_endpoints_digest(const char *list)
+{
+	unsigned n = items_of(list);
+	struct sml_host_port place;
+	char text[sizeof(place.host) + sizeof("[]:65535")];
+	uint64_t digest = 0;
+
+	for (const char *set = strchr(list, '|') ? list : NULL; set; set = next_set(set)) {
+		for (unsigned i = 0; i < n; i++) {
+			if (parse_endpoint(item_of(set, i), SML_DEFAULT_PORT, &place) != 0)
+				continue;
+			sml_host_port_text(text, sizeof(text), place.host, place.port);
+			digest += sml_hash_text(0, text);
+		}
+	}
+	return digest;
 }
 
 int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsigned stripe,

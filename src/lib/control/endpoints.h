@@ -43,6 +43,9 @@ bool sml_endpoints_have_names(const char *list);
  */
 int sml_endpoints_stripes(const char *list);
 
+/* Of a list with bars, the same in whatever order its switches are; 0: it has no bar. */
+uint64_t sml_endpoints_digest(const char *list);
+
 /*
  * The switches of one stripe, one of each set, to at most SML_MAX_ENDPOINTS
  * endpoints in that order. An unknown host is skipped if another one is known.
