@@ -40,7 +40,11 @@ static const char *name_of_source(const struct sml_context *context, unsigned st
 static void describe_loss(const struct sml_context *context, char *text, size_t bytes)
 {
 	const struct sml_host *host = context->threads.host;
+	char narrow[SML_NARROW_BYTES] = "";
 
+	for (unsigned i = 0; i < context->n_stripes && narrow[0] == '\0'; i++)
+		sml_stall_narrow_text(context->stripes[i].shards, context->stripes[i].n_shards,
+				      narrow);
 	if (host && !host->memory.terms.goes_up)
 		snprintf(text, bytes,
 			 "results (all ranks have made the call, and one of this host does not "
@@ -54,8 +58,8 @@ static void describe_loss(const struct sml_context *context, char *text, size_t 
 		snprintf(
 			text, bytes,
 			"results (all ranks have made the call: packets are lost between this rank "
-			"and %s)",
-			name_of_source(context, 0));
+			"and %s%s)",
+			name_of_source(context, 0), narrow);
 }
 
 static void describe_silence(const struct sml_context *context, unsigned silent, char *text,

@@ -10,6 +10,7 @@
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/progress.h"
 #include "lib/progress/question.h"
+#include "lib/transport/interface.h"
 
 /* Ranks that get a line each. */
 #define NAMED_RANKS 3
@@ -298,15 +299,38 @@ static void name_switch(const struct sml_snapshot *snapshot, unsigned stripe, ch
 		snprintf(name, bytes, "stripe %u (%.80s)", stripe, snapshot->stripes[stripe].name);
 }
 
+void sml_stall_narrow_text(struct sml_shard *const *shards, unsigned n_shards,
+			   char text[SML_NARROW_BYTES])
+{
+	uint32_t narrow = 0;
+
+	for (unsigned i = 0; i < n_shards && narrow == 0; i++)
+		narrow = __atomic_load_n(&shards[i]->renewal.narrow, __ATOMIC_RELAXED);
+	text[0] = '\0';
+	if (narrow > 0)
+		snprintf(text, SML_NARROW_BYTES,
+			 "; those of %" PRIu32 " bytes pass, and full ones of %" PRIu32
+			 " do not: the path's MTU has become smaller: restore it, or set "
+			 "SWITCHML_MTU=%" PRIu32 " on all ranks",
+			 narrow,
+			 (uint32_t)SML_HEADER_BYTES + 4u * shards[0]->worker.config.shape.lanes,
+			 narrow + SML_HEADERS_MOST);
+}
+
 static void describe_paths(const struct sml_snapshot *snapshot, const struct summary *summary,
 			   struct lines *lines)
 {
-	char name[128];
+	char name[128], narrow[SML_NARROW_BYTES];
 
 	for (unsigned i = 0; i < snapshot->n_stripes; i++) {
 		const struct losses *losses = &summary->losses[i];
 
 		name_switch(snapshot, i, name, sizeof(name));
+		sml_stall_narrow_text(snapshot->stripes[i].shards, snapshot->stripes[i].n_shards,
+				      narrow);
+		if (narrow[0] != '\0')
+			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
+				 "packets are lost between this rank and %.38s%s", name, narrow);
 		if (losses->n_not_arrived > 0)
 			snprintf(next_line(lines), SML_STALL_LINE_BYTES,
 				 "%" PRIu32 " packet%s of this rank did not reach %s, of %" PRIu32

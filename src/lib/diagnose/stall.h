@@ -78,6 +78,14 @@ bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled
 #define SML_STALL_LINE_BYTES 256
 
 /*
+ * Do only shorter packets pass between this rank and a stripe than when the job began? Then the
+ * text says how long they are, and what to do; otherwise it is "". In any thread.
+ */
+#define SML_NARROW_BYTES 176
+void sml_stall_narrow_text(struct sml_shard *const *shards, unsigned n_shards,
+			   char text[SML_NARROW_BYTES]);
+
+/*
  * As text, the most informative lines first: the ranks that the job waits for, and where this
  * rank's packets are lost. Returns the number of lines; 0 if nothing was in progress.
  */

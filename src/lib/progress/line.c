@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
 #include "lib/progress/line.h"
 
 #include <stdlib.h>
@@ -170,6 +172,26 @@ static void contribute(struct sml_line *line, const void *packet, uint32_t lengt
 	take_result(own_shard(line), answer.packet, answer.length, now_ns, wakeups);
 }
 
+/* Another rank asks how long packets may be. One answers one of the same length. */
+static void answer_probe(struct sml_line *line, const struct sml_packet *packet)
+{
+	const struct sml_pool_rules *rules = &line->own->pool.rules;
+	uint8_t reply[SML_MAX_PACKET_BYTES] = {0};
+	struct sml_header header;
+
+	memcpy(&header, packet->bytes, sizeof(header));
+	if (header.magic_be != sml_be16(SML_WIRE_MAGIC) || header.version != SML_WIRE_VERSION ||
+	    header.job_be != sml_be32(rules->job) ||
+	    sml_pool_check_probe(rules, &header) != SML_VERDICT_ABSORBED ||
+	    header.rank == line->own->rank)
+		return;
+	header.kind = SML_PACKET_PROBE_REPLY;
+	header.key_be = sml_be64(rules->tag);
+	memcpy(reply, &header, sizeof(header));
+	line->transport->ops->send_results(line->transport, &(struct iovec){reply, packet->length},
+					   1, (uint64_t)1 << header.rank);
+}
+
 /*
  * Results wait for more results while more are about to come: if some ranks have contributed to a
  * use, the others soon will. They wait only briefly.
@@ -225,8 +247,13 @@ static void take_packet(struct sml_line *line, const struct sml_packet *packet, 
 			contribute(line, packet->bytes, packet->length, now_ns, wakeups);
 		return;
 	}
-	if (packet->length >= SML_HEADER_BYTES)
-		take_result(shard_of(line, header), packet->bytes, packet->length, now_ns, wakeups);
+	if (packet->length < SML_HEADER_BYTES)
+		return;
+	if (line->own && header->kind == SML_PACKET_PROBE)
+		answer_probe(line, packet);
+	if (header->kind == SML_PACKET_PROBE_REPLY)
+		sml_line_note_probe_reply(shard_of(line, header), header, packet->length);
+	take_result(shard_of(line, header), packet->bytes, packet->length, now_ns, wakeups);
 }
 
 bool sml_line_receive(struct sml_line *line, struct sml_packet *packets, uint64_t now_ns,

@@ -76,13 +76,17 @@ bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_wakeups *w
 /* When packets that wait for more packets must be sent at the latest; UINT64_MAX: none wait. */
 uint64_t sml_line_deadline(const struct sml_line *line);
 
-/* ---- an address that a NAT has changed (renewal.c) ---- */
+/* ---- a path that has changed: its address, or its MTU (renewal.c) ---- */
 
 /* The shard's timer has expired. */
 void sml_line_note_timeout(struct sml_shard *shard);
 
-/* A probe for the switch, if one is to leave: its length, or 0. */
+/* A probe for the switch, if one is to leave: its length, at most a full packet's, or 0. */
 size_t sml_line_renewal_probe(struct sml_shard *shard, void *packet);
+
+/* One has come back, or so it seems. */
+void sml_line_note_probe_reply(struct sml_shard *shard, const struct sml_header *header,
+			       uint32_t length);
 
 /* ---- where ranks share the slots' memory (host_line.c); called by the above ---- */
 

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * No result comes, though the timer expires again and again: a NAT on the way may have given this
- * rank's packets another source port, and the switch still answers the old one. The rank tells the
- * switch a number over the control connection, and sends it in probes (core/renewal.h). If another
- * rank is only late, this changes nothing.
+ * No result comes, though the timer expires again and again. Another rank may only be late; then
+ * this changes nothing. But there are two other causes:
+ *
+ * - A NAT on the way has given this rank's packets another source port, and the switch still
+ *   answers the old one. The rank tells the switch a number over the control connection, and sends
+ *   it in probes (core/renewal.h).
+ * - The path takes only shorter packets than when the job began. So each probe has another length:
+ *   a full packet's, then shorter ones, and then again. What comes back is for people only.
  */
 #include <string.h>
 #include <sys/random.h>
@@ -16,6 +20,33 @@
 /* Timeouts in a row: fewer are ordinary losses. */
 #define MANY_TIMEOUTS 4
 
+/* The lanes of the n-th probe. */
+static uint16_t width_of(const struct sml_shard *shard, uint32_t n, unsigned *n_widths)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	const uint16_t full = shard->worker.config.shape.lanes;
+	unsigned shorter = 0;
+
+	while (counts[shorter] && counts[shorter] < full)
+		shorter++;
+	*n_widths = shorter + 1;
+	n %= *n_widths;
+	return n == 0 ? full : counts[shorter - n];
+}
+
+/* Full packets were asked about twice, and shorter ones came back. */
+static void judge_width(struct sml_shard *shard)
+{
+	const uint32_t full = SML_HEADER_BYTES + 4u * shard->worker.config.shape.lanes;
+	bool is_narrow;
+	unsigned n_widths;
+
+	(void)width_of(shard, 0, &n_widths);
+	is_narrow = shard->renewal.asked > n_widths && shard->renewal.passed < full;
+	__atomic_store_n(&shard->renewal.narrow, is_narrow ? shard->renewal.passed : 0,
+			 __ATOMIC_RELAXED);
+}
+
 void sml_line_note_timeout(struct sml_shard *shard)
 {
 	const struct sml_worker_counters *counters = &shard->worker.counters;
@@ -24,11 +55,14 @@ void sml_line_note_timeout(struct sml_shard *shard)
 
 	if (results == shard->renewal.results)
 		n = shard->renewal.n_silent + 1;
+	else
+		shard->renewal.asked = shard->renewal.passed = 0;
 	shard->renewal.results = results;
 	shard->renewal.n_silent = n;
-	if (n < MANY_TIMEOUTS || !shard->line->renews)
+	judge_width(shard);
+	if (n < MANY_TIMEOUTS || !shard->line->transport)
 		return;
-	if (sml_renewal_is_due(n) &&
+	if (shard->line->renews && sml_renewal_is_due(n) &&
 	    getrandom(&shard->renewal.number, sizeof(shard->renewal.number), 0) > 0)
 		sml_control_renew(shard->line->control, (uint8_t)shard->index,
 				  shard->renewal.number |= 1);
@@ -39,6 +73,8 @@ void sml_line_note_timeout(struct sml_shard *shard)
 size_t sml_line_renewal_probe(struct sml_shard *shard, void *packet)
 {
 	const struct sml_worker_config *config = &shard->worker.config;
+	unsigned n_widths;
+	const uint16_t lanes = width_of(shard, shard->renewal.asked, &n_widths);
 	const struct sml_header header = {
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
 		.version = SML_WIRE_VERSION,
@@ -49,11 +85,26 @@ size_t sml_line_renewal_probe(struct sml_shard *shard, void *packet)
 		.use_be = sml_be32(shard->renewal.number),
 		.rank = config->number,
 		.shard = config->shard,
+		.lanes_be = sml_be16(lanes),
 	};
 
 	if (!shard->renewal.probes)
 		return 0;
 	shard->renewal.probes = false;
+	shard->renewal.asked++;
 	memcpy(packet, &header, sizeof(header));
-	return sizeof(header);
+	memset((uint8_t *)packet + sizeof(header), 0, 4u * lanes);
+	return sizeof(header) + 4u * lanes;
+}
+
+void sml_line_note_probe_reply(struct sml_shard *shard, const struct sml_header *header,
+			       uint32_t length)
+{
+	const struct sml_worker_config *config = &shard->worker.config;
+
+	if (header->job_be == sml_be32(config->job) &&
+	    header->epoch_be == sml_be32(config->epoch) &&
+	    header->key_be == sml_be64(config->tag) && header->shard == config->shard &&
+	    length > shard->renewal.passed)
+		shard->renewal.passed = length;
 }

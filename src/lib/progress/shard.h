@@ -33,6 +33,10 @@ struct sml_shard {
 		uint64_t results;
 		uint32_t n_silent, number;
 		bool probes; /* a probe is to leave */
+		/* Since the last result: how many probes have left, and the longest that came back.
+		 */
+		uint32_t asked, passed;
+		uint32_t narrow; /* atomic: the bytes that still pass, if not all; 0: unknown */
 	} renewal;
 	const bool *park; /* atomic: the state that its stripe wants; see sml_threads_owner */
 	bool parked;	  /* parked as the stripe asked: frozen, and not ours */

@@ -40,4 +40,10 @@ int sml_interface_bind(const struct sml_interface *interface, const struct sml_p
 /* The largest lane count of the wire format whose packets fit; 0 if none does. */
 uint16_t sml_lanes_of_mtu(uint32_t mtu, int family);
 
+/*
+ * The headers of UDP and IPv6. Those of IPv4 have 20 bytes less, but no two lengths of full packets
+ * are so close, so an MTU of a packet and this is right for either.
+ */
+#define SML_HEADERS_MOST 48
+
 #endif
