@@ -230,7 +230,7 @@ static bool launched(const struct sml_config *config)
 int main(int argc, char **argv)
 {
 	struct demo_options options;
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	demo_options_parse(&options, argc, argv);
 	if (sml_config_init(&config) < 0) {

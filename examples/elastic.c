@@ -192,6 +192,7 @@ static void agree(void)
 
 static void read_environment(struct sml_config *config)
 {
+	*config = (struct sml_config)SML_CONFIG_INIT;
 	if (sml_config_init(config) < 0)
 		errx(1, "%s", sml_error_text(NULL));
 }

@@ -186,8 +186,22 @@ struct sml_context;
 struct sml_request;
 
 /*
- * Settings of a context. Call sml_config_init(), which sets the defaults and then
- * the values from the environment. Change what you want, and pass it to sml_open().
+ * Settings of a context. Begin with SML_CONFIG_INIT, and call sml_config_init(), which sets the
+ * defaults and then the values from the environment. Change what you want, and pass it to
+ * sml_open():
+ *
+ *	struct sml_config config = SML_CONFIG_INIT;
+ *	if (sml_config_init(&config) == 0) {
+ *		config.timeout_ms = 60000;
+ *		error = sml_open(&job, &config);
+ *	}
+ *
+ * The size tells versions apart, here and in struct sml_membership, sml_options and sml_counters.
+ * An older program's structure is shorter: members that it does not have get their defaults, or
+ * the environment's values, and nothing beyond its size is written. A newer program's structure
+ * is longer, and is accepted if all members that this library does not know are zero. Otherwise,
+ * or if the size is not set, the call fails, with SML_ERROR_CONFIG here, and elsewhere -EINVAL.
+ *
  * sml_open() copies the strings. Strings set by sml_config_init() belong to the
  * environment and must not be freed. The comment of each member ends with its variable in the
  * environment and its default.
@@ -197,7 +211,7 @@ struct sml_request;
  * MASTER_ADDR, MASTER_PORT; then the variables of Open MPI, MPICH (PMI), and Slurm.
  */
 struct sml_config {
-	size_t size; /* sizeof(struct sml_config), set by sml_config_init() */
+	size_t size; /* sizeof(struct sml_config), set by SML_CONFIG_INIT */
 
 	/*
 	 * Address of the switch: "host[:port]". A comma stripes the job over
@@ -290,10 +304,11 @@ struct sml_config {
 
 	/*
 	 * sml_open() fails with -EINTR soon after *interrupt has become nonzero, and the switch
-	 * forgets this rank. Another thread or a signal handler may set it; its type is that of
-	 * sig_atomic_t. It is read until sml_open() returns. If a name server does not answer,
-	 * sml_open() ends only when the resolver gives up. If it is NULL, nothing interrupts
-	 * sml_open().
+	 * forgets this rank. Another thread or a signal handler may set it, with an atomic store:
+	 * __atomic_store_n(&flag, 1, __ATOMIC_RELEASE), or std::atomic_ref. The library reads it
+	 * with atomic loads only. It is read until sml_open() returns. If a name server does not
+	 * answer, sml_open() ends only when the resolver gives up. If it is NULL, nothing
+	 * interrupts sml_open().
 	 */
 	const volatile int *interrupt;
 
@@ -353,10 +368,16 @@ struct sml_config {
 	 */
 	int min_ranks, max_ranks;
 };
+#define SML_CONFIG_INIT                                                                            \
+	{                                                                                          \
+		sizeof(struct sml_config), NULL, NULL, 0, 0, NULL, 0, 0, 0, SML_WIRE_DEFAULT, 0,   \
+			0, 0, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,    \
+			NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0                                   \
+	}
 
 /*
- * Set every member of config: to its default, or to the environment's value.
- * Returns 0, or SML_ERROR_CONFIG if a variable is invalid; sml_error_text(NULL)
+ * Set every member of config but its size: to its default, or to the environment's value.
+ * Returns 0, or SML_ERROR_CONFIG if a variable is invalid, or the size; sml_error_text(NULL)
  * names the variable.
  */
 SML_API int sml_config_init(struct sml_config *config);
@@ -388,7 +409,7 @@ SML_API int sml_close(struct sml_context *context);
 /*
  * The next membership of an elastic job: what sml_reconfigure() gets. Begin with
  * SML_MEMBERSHIP_INIT, and then set members. The size tells versions apart, as in struct
- * sml_options.
+ * sml_config.
  */
 struct sml_membership {
 	size_t size; /* sizeof(struct sml_membership), set by SML_MEMBERSHIP_INIT */
@@ -525,10 +546,7 @@ SML_API size_t sml_type_size(enum sml_type type);
  *	struct sml_options options = SML_OPTIONS_INIT;
  *	options.wire = SML_WIRE_INT16;
  *
- * The size tells versions apart. An older program's structure is shorter, and the missing
- * members get their defaults. A newer program's structure is longer, and is accepted if all
- * members that this library does not know are zero. Otherwise the call fails with -EINVAL,
- * as it does if the size is not set.
+ * The size tells versions apart, as in struct sml_config.
  */
 struct sml_options {
 	size_t size;	    /* sizeof(struct sml_options), set by SML_OPTIONS_INIT */

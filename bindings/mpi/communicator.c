@@ -25,7 +25,7 @@ bool sml_mpi_has_world(void)
 
 int sml_mpi_world_rank(void)
 {
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 	int rank = -1;
 
 	if (sml_mpi_has_world())

@@ -20,7 +20,7 @@ static bool are_apart(const uint64_t *hosts, int n)
 
 static bool is_embedded(void)
 {
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 	const char *address;
 
 	/* A wrong setting is reported when the job begins. */

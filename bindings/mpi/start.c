@@ -238,7 +238,7 @@ static void begin_job(struct sml_mpi_communicator *communicator)
 {
 	struct invitation invitation = {0};
 	struct refusal refusal = {0};
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 	int error = sml_config_init(&config);
 	bool one_host;
 

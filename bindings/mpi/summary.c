@@ -115,7 +115,7 @@ static bool is_named(const struct sml_config *config)
 static void say_unused(int rank, uint64_t total)
 {
 	enum sml_mpi_way most = SML_MPI_SMALL;
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 	const char *remedy;
 
 	if (rank != 0 || total == 0 || offloaded_bytes > 0 || all(SML_MPI_SWITCH) > 0 ||

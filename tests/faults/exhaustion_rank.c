@@ -87,7 +87,7 @@ static int call_all(struct body *body, struct sml_context *context)
 				  .timeout_ms = body->job.timeout_ms,
 				  .heartbeat_ms = body->job.heartbeat_ms};
 	struct calls_complaint complaint = {""};
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 	int result = calls_make_all(context, &complaint);
 
 	CALL(sml_config_init, &config);
@@ -101,7 +101,7 @@ static int call_all(struct body *body, struct sml_context *context)
 void run_body(struct body *body)
 {
 	struct sml_context *context = NULL;
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	configure_quietly(&config, &body->job, body->rank);
 	/* The text of an earlier failure must not pass for this one's. */

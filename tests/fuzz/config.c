@@ -95,7 +95,7 @@ static const char *check_settings(const struct sml_settings *settings)
 
 const char *property_config(struct gen *gen, bool tiny)
 {
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 	struct sml_settings settings;
 	const char *wrong;
 	int error;

@@ -328,7 +328,7 @@ static const char *run_calls(struct world *world, struct sml_context *context)
 static const char *live(struct world *world)
 {
 	struct sml_context *context;
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 	const char *wrong;
 	char address[32];
 	int error;

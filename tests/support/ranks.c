@@ -153,6 +153,7 @@ struct sml_switch *serve_leaf(const char *parent, char address[64])
 
 void configure(struct sml_config *config, const struct job *job, int rank)
 {
+	*config = (struct sml_config)SML_CONFIG_INIT;
 	sml_config_init(config);
 	config->job = job->name ? job->name : "test";
 	config->switch_address =

@@ -10,7 +10,7 @@
 TEST(an_empty_environment_gives_the_documented_defaults)
 {
 	const struct variable none[MAX_VARIABLES] = {{0}};
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	set_environment(none);
 	assert_int_equal(sml_config_init(&config), 0);
@@ -184,7 +184,7 @@ static const struct {
 
 TEST(launchers_are_understood)
 {
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
 		set_environment(launchers[i].variables);
@@ -200,7 +200,7 @@ TEST(launchers_are_understood)
 
 static const char *name_with(const struct variable *variables)
 {
-	static struct sml_config config;
+	static struct sml_config config = SML_CONFIG_INIT;
 
 	set_environment(variables);
 	assert_int_equal(sml_config_init(&config), 0);
@@ -248,7 +248,7 @@ TEST(only_an_address_that_nobody_has_given_hides_rank_0)
 	struct variable variables[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "1"},
 						    {"OMPI_COMM_WORLD_SIZE", "4"},
 						    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	set_environment(variables);
 	assert_int_equal(sml_config_init(&config), 0);
@@ -277,7 +277,7 @@ TEST(words_are_taken_in_any_case)
 						      {"SWITCHML_SUMMARY", "off"}};
 	const struct variable second[MAX_VARIABLES] = {{"SWITCHML_DEBUG", "WARNING"},
 						       {"SWITCHML_HOST_GROUP", "no"}};
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	set_environment(first);
 	assert_int_equal(sml_config_init(&config), 0);
@@ -305,7 +305,7 @@ TEST(every_variable_of_ours_is_read)
 		{"SWITCHML_FAULTS", "drop=5"}, {"SWITCHML_SOCKET_IFNAME", "^lo"}};
 	const struct variable third[MAX_VARIABLES] = {{"SWITCHML_WAIT_NOTICE", "0"},
 						      {"SWITCHML_SUMMARY", "0"}};
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	set_environment(first);
 	assert_int_equal(sml_config_init(&config), 0);

@@ -27,7 +27,7 @@ static const struct variable wrong[] = {
 TEST(a_wrong_value_is_told_with_its_name_and_what_is_allowed)
 {
 	struct variable one[MAX_VARIABLES] = {{0}};
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		one[0] = wrong[i];
@@ -44,7 +44,7 @@ TEST(open_checks_the_struct_too)
 {
 	const struct variable none[MAX_VARIABLES] = {{0}};
 	struct sml_context *context;
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	set_environment(none);
 	sml_config_init(&config);
@@ -59,7 +59,7 @@ TEST(open_checks_the_struct_too)
 	assert_non_null(strstr(sml_error_text(NULL), "heartbeat_ms is 5"));
 	config.size = 0;
 	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(strstr(sml_error_text(NULL), "sml_config_init"));
+	assert_non_null(strstr(sml_error_text(NULL), "SML_CONFIG_INIT"));
 }
 
 /* A switch says the same of it. */
@@ -67,7 +67,7 @@ TEST(a_jobs_name_has_at_most_127_bytes)
 {
 	const struct variable none[MAX_VARIABLES] = {{0}};
 	struct sml_context *context = NULL;
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 	char name[129];
 
 	set_environment(none);
@@ -102,7 +102,7 @@ TEST(half_of_a_pair_is_refused_unless_the_program_says_more)
 	const struct variable mixed[MAX_VARIABLES] = {{"SWITCHML_RANK", "1"}, {"WORLD_SIZE", "2"}};
 	const struct variable alone[MAX_VARIABLES] = {{"WORLD_SIZE", "1"}};
 	struct sml_context *context;
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++) {
 		set_environment(halves[i].variables);
@@ -137,7 +137,7 @@ TEST(ports_bound_the_control_port_too)
 						      {"SWITCHML_RANK", "0"},
 						      {"SWITCHML_WORLD_SIZE", "2"}};
 	struct sml_context *context;
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	set_environment(alone);
 	assert_int_equal(sml_config_init(&config), 0);
@@ -165,7 +165,7 @@ TEST(a_launcher_may_have_more_ranks_than_a_job)
 	const struct variable many[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "4999"},
 						     {"OMPI_COMM_WORLD_SIZE", "5000"}};
 	struct sml_context *context;
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	set_environment(many);
 	assert_int_equal(sml_config_init(&config), 0);

@@ -60,8 +60,6 @@ class Config(ctypes.Structure):
         ("join", c_int),
         ("min_ranks", c_int),
         ("max_ranks", c_int),
-        # Another release may have a longer structure: it must not write beyond this one.
-        ("_beyond", c_size_t * 64),
     ]
 
 
@@ -197,12 +195,8 @@ lib = _load()
 
 def config_from_environment() -> tuple[Config, int]:
     """A filled Config, and the result of sml_config_init()."""
-    config = Config()
-    number = lib.sml_config_init(ctypes.byref(config))
-    if number == 0 and config.size != Config._beyond.offset:
-        why = f"its struct sml_config has {config.size} bytes, not {Config._beyond.offset}"
-        raise _of_another_release(lib._name, why)
-    return config, number
+    config = Config(size=ctypes.sizeof(Config))
+    return config, lib.sml_config_init(ctypes.byref(config))
 
 
 def text_of(context: c_void_p | int | None, number: int) -> str:

@@ -33,6 +33,7 @@ int bench_prepare(struct bench_options *options, struct sml_config *config)
 {
 	static char faults[128];
 
+	*config = (struct sml_config)SML_CONFIG_INIT;
 	if (sml_config_init(config) < 0) {
 		fprintf(stderr, "switchml bench: %s\n", sml_error_text(NULL));
 		return 1;

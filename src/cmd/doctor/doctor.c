@@ -98,7 +98,7 @@ static const struct argp_option known_options[] = {
 
 static void check_settings(struct doctor *doctor)
 {
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	if (sml_config_init(&config) < 0 || sml_config_check_ranks(&config) < 0) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "environment", "%s", sml_error_text(NULL));
@@ -137,7 +137,7 @@ static unsigned count_problems(const struct doctor *doctor)
 
 static int check_peers(struct doctor *doctor, const struct doctor_options *options)
 {
-	static struct sml_config config;
+	static struct sml_config config = SML_CONFIG_INIT;
 	static struct peers peers;
 	unsigned problems;
 	int status;

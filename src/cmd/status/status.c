@@ -115,7 +115,7 @@ static bool is_embedded(const char *address)
 /* Rank 0's control port, as the ranks find it. False: the environment is invalid. */
 static bool master_address(char *address, size_t bytes, const char *command)
 {
-	struct sml_config config;
+	struct sml_config config = SML_CONFIG_INIT;
 
 	if (sml_config_init(&config) < 0) {
 		fprintf(stderr, "switchml %s: %s\n", command, sml_error_text(NULL));

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "base/error.h"
+#include "base/sized.h"
 #include "lib/context/submit.h"
 
 size_t sml_type_size(enum sml_type type)
@@ -154,39 +156,20 @@ static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec
 				  sml_type_size(spec->type));
 }
 
-/* The largest structure of any future version; more means that size was never set. */
-#define OPTIONS_BYTES_MAX 4096
-
-/* Does a newer program ask for something that this library does not know? */
-static bool has_unknown_members(const struct sml_options *options)
-{
-	const unsigned char *bytes = (const unsigned char *)options;
-
-	for (size_t i = sizeof(*options); i < options->size; i++)
-		if (bytes[i] != 0)
-			return true;
-	return options->size > offsetof(struct sml_options, reserved) && options->reserved != 0;
-}
-
 static int read_wire(struct sml_context *context, const struct sml_options *options,
 		     enum sml_wire *wire)
 {
-	*wire = SML_WIRE_DEFAULT;
-	if (options == NULL)
-		return 0;
-	if (options->size < sizeof(options->size) || options->size > OPTIONS_BYTES_MAX)
+	static const struct sml_sized kind = {sizeof(*options), "struct sml_options",
+					      "begin with SML_OPTIONS_INIT", -EINVAL};
+	struct sml_options own = SML_OPTIONS_INIT;
+
+	if (options != NULL && sml_sized_read(&kind, &own, options) != 0)
+		return sml_context_refuse(context, -EINVAL, "%s", sml_error_last());
+	if (own.reserved != 0)
 		return sml_context_refuse(context, -EINVAL,
-					  "the options' size is %zu: begin with SML_OPTIONS_INIT",
-					  options->size);
-	if (has_unknown_members(options))
-		return sml_context_refuse(context, -EINVAL,
-					  "the options (%zu bytes) set something that this "
-					  "library, version " SML_VERSION_STRING
-					  ", does not know: the program needs a newer library",
-					  options->size);
-	/* An older program may have fewer members. */
-	if (options->size >= offsetof(struct sml_options, wire) + sizeof(options->wire))
-		*wire = options->wire;
+					  "struct sml_options: reserved is %d, not 0",
+					  own.reserved);
+	*wire = own.wire;
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "lib/context/context.h"
 
 /* Members that are sums over shards, and those that are maxima. */
@@ -42,12 +43,9 @@ static void combine(const struct sml_stripe *stripe, size_t offset, bool largest
 	}
 }
 
-/* A caller of an older version has fewer members. */
 static uint64_t *member_of(struct sml_counters *counters, size_t offset)
 {
-	return offset + sizeof(uint64_t) <= counters->size
-		       ? (uint64_t *)(void *)((char *)counters + offset)
-		       : NULL;
+	return (uint64_t *)(void *)((char *)counters + offset);
 }
 
 /* Of the stripes [first, end). */
@@ -57,8 +55,6 @@ static void fill_counters(const struct sml_context *context, unsigned first, uns
 	for (size_t i = 0; i < N_MEMBERS; i++) {
 		uint64_t *value = member_of(counters, members[i].offset);
 
-		if (value == NULL)
-			continue;
 		*value = 0;
 		for (unsigned s = first; s < end; s++)
 			combine(&context->stripes[s], members[i].offset, members[i].largest, value);
@@ -86,11 +82,10 @@ static void add_before(const struct sml_context *context, struct sml_counters *c
 {
 	struct sml_counters before = context->before;
 
-	before.size = sizeof(before);
 	for (size_t i = 0; i < N_MEMBERS; i++) {
 		uint64_t *value = member_of(counters, members[i].offset);
 
-		if (value && !is_gauge(members[i].offset, members[i].largest))
+		if (!is_gauge(members[i].offset, members[i].largest))
 			*value += *member_of(&before, members[i].offset);
 	}
 }
@@ -104,25 +99,32 @@ void sml_context_keep_counters(struct sml_context *context)
 	context->before = counters;
 }
 
-static int begin_reading(const struct sml_context *context, const struct sml_counters *counters)
+static int give(struct sml_counters *counters, const struct sml_counters *own)
 {
-	if (context == NULL || counters == NULL || counters->size < sizeof(size_t))
-		return sml_error_set(
-			-EINVAL,
-			"the context or the counters are NULL, or counters->size is not set");
+	static const struct sml_sized kind = {sizeof(*own), "struct sml_counters",
+					      "set it to sizeof(struct sml_counters)", -EINVAL};
+
+	return sml_sized_write(&kind, counters, own);
+}
+
+static int begin_reading(const struct sml_context *context)
+{
+	if (context == NULL)
+		return sml_error_set(-EINVAL, "the context is NULL");
 	return sml_context_begin_reading(context);
 }
 
 int sml_get_counters(const struct sml_context *context, struct sml_counters *counters)
 {
-	int error = begin_reading(context, counters);
+	struct sml_counters own;
+	int error = begin_reading(context);
 
 	if (error)
 		return error;
-	sml_context_count(context, counters);
-	add_before(context, counters);
+	sml_context_count(context, &own);
+	add_before(context, &own);
 	sml_context_end_reading(context);
-	return 0;
+	return give(counters, &own);
 }
 
 static int check_stripe(const struct sml_context *context, int stripe)
@@ -138,13 +140,15 @@ static int check_stripe(const struct sml_context *context, int stripe)
 int sml_get_stripe_counters(const struct sml_context *context, int stripe,
 			    struct sml_counters *counters, const char **name)
 {
-	int error = begin_reading(context, counters);
+	struct sml_counters own;
+	int error = begin_reading(context);
 
 	if (error)
 		return error;
 	error = check_stripe(context, stripe);
 	if (error == 0) {
-		sml_context_count_stripe(context, (unsigned)stripe, counters);
+		sml_context_count_stripe(context, (unsigned)stripe, &own);
+		error = give(counters, &own);
 		if (name)
 			*name = sml_stripe_name(&context->stripes[stripe]);
 	}

@@ -40,7 +40,7 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 {
 	SML_NO_CANCELLATION;
 	struct sml_context *context;
-	struct sml_config own;
+	struct sml_config own = SML_CONFIG_INIT;
 	int error;
 
 	*opened = NULL;

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sized.h"
 #include "base/thread.h"
 #include "lib/context/context.h"
 #include "lib/context/membership.h"
@@ -33,17 +34,11 @@
 /* The caller's, as this library knows it: members that the caller does not have are 0. */
 static int read_membership(struct sml_membership *own, const struct sml_membership *given)
 {
+	static const struct sml_sized kind = {sizeof(*own), "struct sml_membership",
+					      "begin with SML_MEMBERSHIP_INIT", -EINVAL};
+
 	*own = (struct sml_membership)SML_MEMBERSHIP_INIT;
-	if (given == NULL || given->size < offsetof(struct sml_membership, master_address))
-		return sml_error_set(-EINVAL, "the membership is NULL, or its size is not set: "
-					      "begin with SML_MEMBERSHIP_INIT");
-	if (given->size > sizeof(*own))
-		return sml_error_set(-EINVAL,
-				     "the membership has %zu bytes, but this library (%s) knows "
-				     "only %zu of them",
-				     given->size, SML_VERSION_STRING, sizeof(*own));
-	memcpy(own, given, given->size);
-	return 0;
+	return sml_sized_read(&kind, own, given);
 }
 
 /* True for one thread at a time. From now on, no other call enters. */

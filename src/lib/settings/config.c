@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "base/sized.h"
 #include "lib/settings/run_name.h"
 #include "lib/settings/settings.h"
 #include "lib/settings/unknown.h"
@@ -412,7 +413,11 @@ static void fit_master_port(struct sml_config *config)
 		config->master_port = ports.first;
 }
 
-int sml_config_init(struct sml_config *config)
+static const struct sml_sized kind = {sizeof(struct sml_config), "struct sml_config",
+				      "begin with SML_CONFIG_INIT", SML_ERROR_CONFIG};
+
+/* All that this library knows. */
+static int fill(struct sml_config *config)
 {
 	int error;
 
@@ -441,4 +446,23 @@ int sml_config_init(struct sml_config *config)
 		fit_master_port(config);
 	}
 	return error;
+}
+
+int sml_config_init(struct sml_config *config)
+{
+	struct sml_config own;
+	int error = fill(&own), wrong = sml_sized_write(&kind, config, &own);
+
+	return wrong ? wrong : error;
+}
+
+int sml_config_read(struct sml_config *own, const struct sml_config *given)
+{
+	int error = 0;
+
+	*own = (struct sml_config)SML_CONFIG_INIT;
+	/* An older program's is shorter: the rest is as for a program that changes nothing. */
+	if (given != NULL && given->size < sizeof(*own))
+		error = fill(own);
+	return error ? error : sml_sized_read(&kind, own, given);
 }

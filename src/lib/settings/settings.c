@@ -48,11 +48,6 @@ static int check(const struct sml_config *config)
 	};
 	int error;
 
-	if (config->size != sizeof(*config))
-		return sml_error_set(SML_ERROR_CONFIG,
-				     "the configuration has %zu bytes, not %zu: fill it with "
-				     "sml_config_init() of the same library version",
-				     config->size, sizeof(*config));
 	error = sml_config_check_ranks(config);
 	if (error)
 		return error;
@@ -241,15 +236,15 @@ static void warn(void *log, const char *text)
 }
 
 /* The switch gives it a rank, whatever a launcher says. */
-static struct sml_config joining(const struct sml_config *config)
+static int read_config(struct sml_config *own, const struct sml_config *given)
 {
-	struct sml_config own = *config;
+	int error = sml_config_read(own, given);
 
-	if (config->size == sizeof(own) && config->join) {
-		own.rank = 0;
-		own.world_size = 1;
+	if (error == 0 && own->join) {
+		own->rank = 0;
+		own->world_size = 1;
 	}
-	return own;
+	return error ? error : check(own);
 }
 
 static int check_join(const struct sml_settings *settings)
@@ -314,8 +309,8 @@ static void set_numbers(struct sml_settings *settings, const struct sml_config *
 
 int sml_settings_init(struct sml_settings *settings, const struct sml_config *given)
 {
-	const struct sml_config own = joining(given), *config = &own;
-	int error = check(config);
+	struct sml_config own, *config = &own;
+	int error = read_config(&own, given);
 
 	*settings = (struct sml_settings){0};
 	if (error == 0)

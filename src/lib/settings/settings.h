@@ -165,6 +165,12 @@ int sml_launcher_local_size(void);
 bool sml_launcher_is_first_here(void);
 
 /*
+ * The program's configuration as this library knows it: see base/sized.h. Returns 0, or
+ * SML_ERROR_CONFIG and sets the error text.
+ */
+int sml_config_read(struct sml_config *own, const struct sml_config *given);
+
+/*
  * mpirun does not say where rank 0 is. Has it started ranks on other hosts that would look for
  * rank 0 on their own, because master_address is still sml_config_init()'s default?
  */
