@@ -59,7 +59,7 @@ static void to_lanes(struct bench *bench)
 		uint32_t count = least(COUNT - at, bench->chunk);
 
 		/* Whole blocks. */
-		if (measured < at + count) {
+		if (bench->code.exponents && measured < at + count) {
 			uint32_t more = (at + count - measured + block - 1) / block * block;
 
 			sml_code_exponents(
@@ -164,6 +164,9 @@ int main(int argc, char **argv)
 		{SML_FLOAT16, SML_WIRE_INT8, "float16", "int8"},
 		{SML_BFLOAT16, SML_WIRE_INT8, "bfloat16", "int8"},
 		{SML_FLOAT64, SML_WIRE_INT64, "float64", "int64"},
+		{SML_FLOAT32, SML_WIRE_EXACT, "float32", "exact"},
+		{SML_FLOAT16, SML_WIRE_EXACT, "float16", "exact"},
+		{SML_BFLOAT16, SML_WIRE_EXACT, "bfloat16", "exact"},
 	};
 	size_t lanes = argc > 1 ? strtoul(argv[1], NULL, 10) : 352;
 	struct bench bench;
@@ -186,6 +189,8 @@ int main(int argc, char **argv)
 		bench.code = sml_code_of(rows[r].type, SML_SUM, rows[r].wire, N_RANKS);
 		if (rows[r].wire == SML_WIRE_INT8)
 			bench.code = sml_code_with_rounding(bench.code, 0);
+		if (rows[r].wire == SML_WIRE_EXACT)
+			bench.code = sml_code_with_floats(bench.code);
 		bench.element_bytes = sml_element_bytes(rows[r].type);
 		bench.chunk = sml_code_elements(&bench.code, (uint32_t)lanes);
 		fill(&bench);

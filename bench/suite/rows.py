@@ -6,6 +6,8 @@ from methods import Copy, Floor, Gloo, OpenMPI, Ping, StarPing, SwitchML
 
 INT32 = SwitchML("ours-int32", "ours, int32")
 INT16 = SwitchML("ours-int16", "ours, int16", wire="int16")
+# The library's own choice of a wire: floats as they are, which switches add exactly.
+EXACT = SwitchML("ours-float32", "ours, float32", "")
 INT8 = SwitchML("ours-int8", "ours, int8", wire="int8")
 NIC32 = SwitchML("ours-int32-nic", "ours, int32, switch behind one NIC", where="nic")
 NIC16 = SwitchML("ours-int16-nic", "ours, int16, switch behind one NIC", "int16", "nic")
@@ -36,6 +38,9 @@ ALONE32 = SwitchML("ours-int32-alone", "ours, int32, no switch, its choice", whe
                    hosts=True)
 ALONE16 = SwitchML("ours-int16-alone", "ours, int16, no switch, its choice", "int16", "ranks",
                    hosts=True)
+ALONE = SwitchML("ours-float32-alone", "ours, float32, no switch, its choice", "", "ranks", hosts=True)
+ALONEHALF = SwitchML("ours-float16-alone", "ours, float16, no switch, its choice", "", "ranks", hosts=True,
+                     element_type="float16")
 # Two racks, with an uplink of a worker's rate each.
 RACKS32 = SwitchML("ours-int32-racks", "ours, int32, two racks", where="racks")
 RACKS16 = SwitchML("ours-int16-racks", "ours, int16, two racks", "int16", "racks")
@@ -150,10 +155,11 @@ def targets():
     ten = 10_000_000
     yield Cell(8, "1gbit", 1500, ten, entries(ALL), target=True)
     yield Cell(4, "unshaped", 1500, ten,
-               entries((INT32, INT16, FLOOR32, FLOOR16, COPY) + OTHERS), target=True)
+               entries((INT32, INT16, EXACT, HALF, FLOOR32, FLOOR16, COPY) + OTHERS), target=True)
     # Where the links are the limit, not the cores that all hosts share.
     yield Cell(8, "100mbit", 1500, ten,
-               entries((INT32, INT16, INT8, WIDE32, HALVES32, RANKS32, RANKS16, RANKS8) + OTHERS), target=True)
+               entries((INT32, INT16, INT8, EXACT, WIDE32, HALVES32, RANKS32, RANKS16, RANKS8) + OTHERS),
+               target=True)
     # Two-byte gradients beside a ring of two-byte gradients.
     for n_workers in (4, 8):
         yield Cell(n_workers, "100mbit", 1500, 5_000_000,
@@ -182,14 +188,14 @@ def targets():
         yield Cell(8, "100mbit", 1500, ten, entries((HOSTS32, HOSTS16, ALONE32, RING)), target=True,
                    per_host=per_host)
     # One host: there are no links.
-    for size in (16, 64 << 10, ten):
-        yield Cell(4, "unshaped", 1500, size, entries((RANKS32, ALONE32) + ON_HOSTS), target=True,
-                   per_host=4)
+    for size in (16, 1000, 100_000, ten):
+        yield Cell(4, "unshaped", 1500, size, entries((RANKS32, ALONE32, ALONE, ALONEHALF) + ON_HOSTS),
+                   target=True, per_host=4)
     # On a separate star: its uplinks are a second network.
     yield Cell(8, "1gbit", 1500, ten, entries((INT32, RACKS32, INT16, RACKS16) + OTHERS), target=True,
                apart="racks")
     for rate in ("unshaped", "1gbit"):
-        yield Cell(8, rate, 1500, 16, entries((INT32, PING, STAR_PING) + OTHERS), target=True)
+        yield Cell(8, rate, 1500, 16, entries((INT32, EXACT, PING, STAR_PING) + OTHERS), target=True)
     for size in (16, 64 << 10, 1 << 20):
         # One datagram holds only the smallest of them.
         yield Cell(4, "1gbit", 1500, size,
