@@ -47,7 +47,7 @@ SML_INLINE void to_halves(enum sml_type type, const void *restrict elements, siz
 		lanes[i] = sml_be16((uint16_t)load(type, elements, i));
 }
 
-/* Division by doubles: see decode_divided() in order.c. By 1 it changes nothing. */
+/* Division by doubles: see decode_divided() in order.c. Compilers leave out one by a constant 1. */
 SML_INLINE int32_t divided(int32_t sum, double divisor)
 {
 	return (int32_t)((double)sum / divisor);
@@ -91,7 +91,10 @@ SML_MULTIVERSION
 static void decode(enum sml_type type, const void *lanes, size_t count, uint32_t flip,
 		   double divisor, void *elements)
 {
-	FOR_TYPE(type, from_lanes, lanes, count, flip, divisor, elements);
+	if (divisor == 1)
+		FOR_TYPE(type, from_lanes, lanes, count, flip, 1, elements);
+	else
+		FOR_TYPE(type, from_lanes, lanes, count, flip, divisor, elements);
 }
 
 SML_MULTIVERSION
@@ -104,7 +107,10 @@ SML_MULTIVERSION
 static void decode_pairs(enum sml_type type, const void *lanes, size_t count, double divisor,
 			 void *elements)
 {
-	FOR_TYPE(type, from_halves, lanes, count, divisor, elements);
+	if (divisor == 1)
+		FOR_TYPE(type, from_halves, lanes, count, 1, elements);
+	else
+		FOR_TYPE(type, from_halves, lanes, count, divisor, elements);
 }
 
 void sml_narrow_encode(enum sml_type type, const void *elements, size_t count, bool minimum,
