@@ -34,11 +34,11 @@ done <<'END'
 int32            352 1360
 int16            352  950
 float32          352 1420
-float16          352 1380
-bfloat16         352 1250
+float16          352 1200
+bfloat16         352 1070
 int32-memory    2208  670
 float32-memory  2208  745
-float16-memory  2208 1030
-bfloat16-memory 2208  880
+float16-memory  2208  850
+bfloat16-memory 2208  700
 END
 [ $failed = 0 ] || { echo "FAILED: hundredths of an instruction for each element are above a limit"; exit 1; }
