@@ -417,10 +417,16 @@ static void set_pause(const struct sml_search *search, struct sml_search_try *tr
 	try->soon_ns = try->again_ns = now_ns + pause_ns;
 }
 
-/* A bad switch is bad at all of its addresses. */
+/*
+ * A bad switch is bad at all of its addresses. Others may not have found it bad, and wait there: it
+ * comes back before they count this rank as dead.
+ */
 static void note_bad_switch(struct sml_search *search, unsigned address, uint64_t now_ns)
 {
-	uint64_t again_ns = now_ns + grown(BAD_NS, search->tries[address].n_bad, BAD_MAX_NS);
+	uint64_t most_ns = search->config.absence_ns && search->config.absence_ns / 2 < BAD_MAX_NS
+				   ? search->config.absence_ns / 2
+				   : BAD_MAX_NS;
+	uint64_t again_ns = now_ns + grown(BAD_NS, search->tries[address].n_bad, most_ns);
 
 	for (unsigned i = 0; i < search->config.n_addresses; i++) {
 		if (search->config.switches[i] != search->config.switches[address])
