@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -223,28 +222,6 @@ TEST(narrow_integers_take_whole_lanes_where_only_int32_is_added)
 		.n_ranks = RANKS, .switch_address = addresses[1], .body = ask_for_int16});
 	run_job(&(struct job){.n_ranks = RANKS, .switch_address = list, .body = ask_for_int16});
 	close_both(opened);
-}
-
-/* A switch in a process of its own, which can be killed: an orderly end would end its jobs. */
-static pid_t serve_in_child(struct sml_switch *(*begin)(char address[64]), char address[64])
-{
-	int ends[2];
-	pid_t pid;
-
-	assert_int_equal(pipe(ends), 0);
-	pid = fork();
-	if (pid == 0) {
-		close(ends[0]);
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* it does not outlive a failed test */
-		begin(address);
-		if (write(ends[1], address, 64) == 64)
-			pause();
-		_exit(1);
-	}
-	close(ends[1]);
-	assert_int_equal(read(ends[0], address, 64), 64);
-	close(ends[0]);
-	return pid;
 }
 
 static struct sml_switch *serve_fixed_64(char address[64])

@@ -5,11 +5,13 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -149,6 +151,27 @@ struct sml_switch *serve_leaf(const char *parent, char address[64])
 		usleep(5000);
 	}
 	return leaf;
+}
+
+pid_t serve_in_child(struct sml_switch *(*begin)(char address[64]), char address[64])
+{
+	int ends[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(ends), 0);
+	pid = fork();
+	if (pid == 0) {
+		close(ends[0]);
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* it does not outlive a failed test */
+		begin(address);
+		if (write(ends[1], address, 64) == 64)
+			pause();
+		_exit(1);
+	}
+	close(ends[1]);
+	assert_int_equal(read(ends[0], address, 64), 64);
+	close(ends[0]);
+	return pid;
 }
 
 void configure(struct sml_config *config, const struct job *job, int rank)

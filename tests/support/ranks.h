@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "switch/switch.h"
 #include "switchml.h"
@@ -66,6 +67,9 @@ int free_port(void);
 struct sml_switch *serve_at(int port, char address[64]);
 /* A leaf of that switch, which has accepted it. */
 struct sml_switch *serve_leaf(const char *parent, char address[64]);
+
+/* A switch in a process of its own, which a test can kill. Returns its number, and where it is. */
+pid_t serve_in_child(struct sml_switch *(*begin)(char address[64]), char address[64]);
 
 /* A configuration for the job. */
 void configure(struct sml_config *config, const struct job *job, int rank);

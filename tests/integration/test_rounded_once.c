@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Random floats of mixed magnitudes: by default, each sum and each mean is the exact one, rounded
+ * once, and an average of equal arrays changes nothing. In every form that adds floats, under loss,
+ * and when a switch dies. The reference adds integers of 128 bits: an element is a mantissa times a
+ * power of two, and all elements of a type are multiples of the smallest one.
+ */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "core/element.h"
+#include "support/ranks.h"
+#include "support/test.h"
+
+#define LOSS "drop=10000,duplicate=10000,reorder=10000"
+
+/* Elements are mantissa * 2^(lowest + 0 to span - 1). 64 of them have a sum of at most 127 bits. */
+static const struct kind {
+	enum sml_type type;
+	int bits, span, lowest, bytes;
+	bool is_bounded; /* lowest is also the last place of all that are smaller; 2^16 is too large
+			  */
+} kinds[] = {
+	{SML_FLOAT32, 24, 96, -60, 4, false},
+	{SML_BFLOAT16, 8, 112, -60, 2, false},
+	{SML_FLOAT16, 11, 30, -24, 2, true},
+};
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	uint64_t x = a * 0x9e3779b97f4a7c15 + b * 0xd1b54a32d192ed03 + 1;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+	x = (x ^ x >> 27) * 0x94d049bb133111eb;
+	return x ^ x >> 31;
+}
+
+/* A rank's element, in units of the smallest one. */
+static __int128 units_of(const struct kind *kind, int rank, size_t i)
+{
+	uint64_t x = mix((uint64_t)rank * 8 + kind->type, i);
+	__int128 units = (__int128)(x >> 40 >> (24 - kind->bits)) << (int)(x & 0xffff) % kind->span;
+
+	return x & 0x10000 ? -units : units;
+}
+
+static double value_of(const struct kind *kind, __int128 units)
+{
+	return ldexp((double)units, kind->lowest); /* exact: of an element */
+}
+
+/* units / n, rounded to nearest, ties to even. */
+static double rounded(const struct kind *kind, __int128 units, unsigned n)
+{
+	unsigned __int128 left = units < 0 ? -(unsigned __int128)units : (unsigned __int128)units;
+	unsigned __int128 quotient, rest;
+	int exponent = kind->lowest, drop = 0;
+	double value;
+
+	/* So many bits that the remainder only breaks ties. */
+	for (; left >> 120 == 0 && exponent > kind->lowest - 64; exponent--)
+		left <<= 1;
+	quotient = left / n;
+	rest = left % n;
+	while (quotient >> drop >> kind->bits != 0)
+		drop++;
+	if (kind->is_bounded && drop < kind->lowest - exponent)
+		drop = kind->lowest - exponent;
+	if (drop > 0) {
+		unsigned __int128 half = (unsigned __int128)1 << (drop - 1);
+		unsigned __int128 low = quotient & (2 * half - 1);
+
+		quotient >>= drop;
+		quotient += low > half || (low == half && (rest != 0 || (quotient & 1)));
+	}
+	value = ldexp((double)quotient, exponent + drop);
+	if (kind->is_bounded && value >= 0x1p16)
+		value = INFINITY;
+	return units < 0 ? -value : value;
+}
+
+/* What the elements of a call are, in every rank. */
+struct vector {
+	const struct kind *kind;
+	enum sml_op op;
+	size_t count, first;
+	void *data;
+};
+
+static void fill(struct vector *vector, int rank)
+{
+	vector->data = malloc(vector->count * (size_t)vector->kind->bytes);
+	for (size_t i = 0; i < vector->count; i++)
+		sml_element_store(
+			vector->kind->type, vector->data, (uint32_t)i,
+			sml_bits_of((float)value_of(
+				vector->kind, units_of(vector->kind, rank, vector->first + i))));
+}
+
+/* Each rank checks a part, and all have the same bits (run_job()). */
+static void check(struct rank *rank, struct vector *vector)
+{
+	const struct kind *kind = vector->kind;
+	const size_t bytes = (size_t)kind->bytes;
+	uint32_t expected;
+
+	for (size_t i = 0; i < vector->count * bytes; i++)
+		rank->hash = rank->hash * 31 + ((const uint8_t *)vector->data)[i];
+	for (size_t i = (size_t)rank->rank; i < vector->count; i += (size_t)rank->n) {
+		__int128 sum = 0;
+
+		for (int r = 0; r < rank->n; r++)
+			sum += units_of(kind, r, vector->first + i);
+		sml_element_store(
+			kind->type, &expected, 0,
+			sml_bits_of((float)rounded(kind, sum,
+						   vector->op == SML_AVG ? (unsigned)rank->n : 1)));
+		if (memcmp((const uint8_t *)vector->data + i * bytes, &expected, bytes) != 0) {
+			complain(rank, "type %d, op %d, %d ranks: element %zu is not rounded once",
+				 (int)kind->type, (int)vector->op, rank->n, vector->first + i);
+			break;
+		}
+	}
+	free(vector->data);
+}
+
+static struct vector vector_of(const struct rank *rank, unsigned call)
+{
+	const size_t *elements = rank->job->argument;
+
+	return (struct vector){.kind = &kinds[call / 2 % 3],
+			       .op = call % 2 ? SML_AVG : SML_SUM,
+			       .count = *elements / (6 * (size_t)rank->n),
+			       .first = call / 6 * *elements};
+}
+
+static void sum_random(struct rank *rank)
+{
+	for (unsigned call = 0; call < 6; call++) {
+		struct vector vector = vector_of(rank, call);
+
+		fill(&vector, rank->rank);
+		CHECK(rank, sml_allreduce(rank->context, vector.data, vector.data, vector.count,
+					  vector.kind->type, vector.op, NULL) == 0);
+		check(rank, &vector);
+	}
+}
+
+/* 10^7 elements of all ranks and jobs. */
+TEST(sums_and_means_are_the_exact_ones_rounded_once)
+{
+	static const int worlds[] = {2, 3, 7, 16, 33, 64};
+	size_t elements = 10000000 / 18;
+	char address[64];
+	struct sml_switch *opened = serve_at(0, address);
+
+	for (unsigned w = 0; w < sizeof(worlds) / sizeof(*worlds); w++) {
+		struct job job = {.n_ranks = worlds[w], .body = sum_random, .argument = &elements};
+
+		job.switch_address = address;
+		job.faults = LOSS;
+		run_job(&job);
+		job.switch_address = NULL;
+		job.faults = NULL;
+		job.host_group = true;
+		run_job(&job);
+		job.host_group = false;
+		job.switch_address = "embedded";
+		job.faults = worlds[w] < 16 ? LOSS : NULL;
+		run_job(&job);
+	}
+	sml_switch_close(opened);
+}
+
+struct death {
+	size_t elements;
+	pid_t pid;
+};
+
+/* The switch dies while calls of every type are in progress. */
+static void sum_and_lose_the_switch(struct rank *rank)
+{
+	const struct death *death = rank->job->argument;
+	struct sml_request *requests[6];
+	struct vector vectors[6];
+
+	sum_random(rank);
+	for (unsigned call = 0; call < 6; call++) {
+		struct vector *vector = &vectors[call];
+
+		*vector = vector_of(rank, 6 + call);
+		fill(vector, rank->rank);
+		if (call == 5 && rank->rank == 0)
+			CHECK(rank, kill(death->pid, SIGKILL) == 0);
+		CHECK(rank, sml_allreduce_async(rank->context, vector->data, vector->data,
+						vector->count, vector->kind->type, vector->op, NULL,
+						&requests[call]) == 0);
+	}
+	for (unsigned call = 0; call < 6; call++) {
+		CHECK(rank, sml_wait(requests[call]) == 0);
+		check(rank, &vectors[call]);
+	}
+}
+
+static struct sml_switch *serve(char address[64])
+{
+	return serve_at(0, address);
+}
+
+TEST(no_sum_changes_when_the_switch_dies)
+{
+	static const int worlds[] = {1, 3, 8};
+
+	for (unsigned w = 0; w < sizeof(worlds) / sizeof(*worlds); w++) {
+		char addresses[2][64], list[130];
+		struct death death = {.elements = 600000,
+				      .pid = serve_in_child(serve, addresses[0])};
+		struct sml_switch *second = serve_at(0, addresses[1]);
+
+		snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
+		run_job(&(struct job){.n_ranks = worlds[w],
+				      .switch_address = list,
+				      .faults = LOSS,
+				      .body = sum_and_lose_the_switch,
+				      .argument = &death});
+		assert_int_equal(waitpid(death.pid, NULL, 0), death.pid);
+		sml_switch_close(second);
+	}
+}
+
+/* ---- equal arrays ---- */
+
+/* The same on all ranks, and so small that no part of the sum overflows. */
+static uint32_t equal_bits(const struct kind *kind, size_t i)
+{
+	uint32_t bits = (uint32_t)mix(kind->type, i);
+
+	return kind->bytes == 4 ? bits & ~(1u << 30) : (bits & ~(1u << 14)) & 0xffff;
+}
+
+static void average(struct rank *rank, const struct kind *kind, size_t count)
+{
+	const int64_t most = rank->job->argument ? 1 : 0; /* units in the last place */
+	uint32_t *data = malloc(4 * count);
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t bits = equal_bits(kind, i);
+
+		memcpy((uint8_t *)data + i * (size_t)kind->bytes, &bits, (size_t)kind->bytes);
+	}
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, count, kind->type, SML_AVG, NULL) == 0);
+	for (size_t i = 0; i < count; i++) {
+		uint32_t bits = 0;
+
+		memcpy(&bits, (uint8_t *)data + i * (size_t)kind->bytes, (size_t)kind->bytes);
+		CHECK(rank, llabs((int64_t)bits - equal_bits(kind, i)) <= most);
+	}
+	free(data);
+}
+
+static void average_all(struct rank *rank)
+{
+	static const size_t counts[] = {1, 10, 100, 1000, 10000, 100000, 1000000};
+
+	for (unsigned k = 0; k < 3; k++)
+		for (unsigned c = 0; c < sizeof(counts) / sizeof(*counts); c++)
+			average(rank, &kinds[k], counts[c]);
+}
+
+TEST(averages_of_equal_arrays_of_any_length_change_nothing)
+{
+	char address[64];
+	struct sml_switch *opened = serve_at(0, address);
+
+	run_job(&(struct job){.n_ranks = 3, .switch_address = address, .body = average_all});
+	run_job(&(struct job){.n_ranks = 5, .switch_address = "embedded", .body = average_all});
+	run_job(&(struct job){.n_ranks = 6, .host_group = true, .body = average_all});
+	sml_switch_close(opened);
+}
+
+TEST(above_hosts_and_leaves_they_change_by_one_unit_in_the_last_place)
+{
+	char root[64], left[64], right[64];
+	struct sml_switch *opened[] = {serve_at(0, root), serve_leaf(root, left),
+				       serve_leaf(root, right)};
+	const char *const racks[] = {left, left, left, right, root};
+	bool one_unit = true;
+
+	run_job(&(struct job){.n_ranks = 5,
+			      .switch_addresses = racks,
+			      .body = average_all,
+			      .argument = &one_unit});
+	run_job(&(struct job){.n_ranks = 5,
+			      .switch_address = root,
+			      .host_group = true,
+			      .alone = 3 << 3, /* and a host of three */
+			      .body = average_all,
+			      .argument = &one_unit});
+	for (unsigned i = 3; i-- > 0;)
+		sml_switch_close(opened[i]);
+}
