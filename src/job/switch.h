@@ -84,6 +84,11 @@ struct sml_failed_job {
 	uint16_t lister;
 	uint32_t decisions;    /* the number of the last one; also of those that never ran */
 	struct sml_ranks gone; /* ranks that have died, or were leaving */
+	/* For their next job: states/kept.c. */
+	struct sml_ranks awaited;	 /* ranks that may go on */
+	uint32_t heartbeat_ms;		 /* the longest of its ranks */
+	uint64_t kept_until_ns;		 /* 0: nothing is kept */
+	uint32_t kept_slots, kept_lacks; /* kept; and wanted in addition */
 };
 struct sml_applicant;
 struct sml_decision;
@@ -208,6 +213,8 @@ struct sml_jobs {
 	struct sml_job *jobs[SML_MAX_JOBS];
 	struct sml_job *over; /* jobs that can be freed after this input */
 	uint32_t n_jobs, n_members, slots_in_use;
+	/* Places of jobs whose members change; their slots are in use, and they want more. */
+	uint32_t n_kept, kept_lack;
 	/* The last rank that was refused while no job of its name waited for it. */
 	struct {
 		char job[SML_NAME_BYTES], text[SML_SENTENCE_BYTES];

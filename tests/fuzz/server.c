@@ -95,7 +95,7 @@ static const char *check_connections(const struct sml_server *server)
 
 static const char *check_jobs(const struct sml_server *server)
 {
-	uint32_t n = 0, n_slots = 0;
+	uint32_t n = 0, n_kept = 0, n_slots = 0;
 
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		const struct sml_job *job = server->jobs.jobs[i];
@@ -103,7 +103,15 @@ static const char *check_jobs(const struct sml_server *server)
 		n += job != NULL;
 		n_slots += job ? (uint32_t)job->rules.head_slots + job->rules.data_slots : 0;
 	}
-	PROPERTY_CHECK(n == server->jobs.n_jobs && n <= server->config.max_jobs, "too many jobs");
+	for (uint32_t i = 0; i < SML_FAILED_JOBS; i++) {
+		const struct sml_failed_job *kept = &server->jobs.failed[i];
+
+		n_kept += kept->kept_until_ns != 0;
+		n_slots += kept->kept_until_ns != 0 ? kept->kept_slots : 0;
+	}
+	PROPERTY_CHECK(n_kept == server->jobs.n_kept, "places are kept for no job");
+	PROPERTY_CHECK(n == server->jobs.n_jobs && n + n_kept <= server->config.max_jobs,
+		       "too many jobs");
 	PROPERTY_CHECK(n_slots == server->jobs.slots_in_use && n_slots <= server->config.max_slots,
 		       "jobs have more slots than there are");
 	return NULL;
@@ -337,7 +345,8 @@ static const char *check_empty(const struct sml_server *server)
 	PROPERTY_CHECK(server->connections == NULL && server->n_connections == 0,
 		       "a connection outlives its peer");
 	PROPERTY_CHECK(server->jobs.n_jobs == 0, "a job outlives its ranks");
-	PROPERTY_CHECK(server->jobs.slots_in_use == 0, "slots were not given back");
+	PROPERTY_CHECK(server->jobs.slots_in_use == 0 || server->jobs.n_kept > 0,
+		       "slots were not given back");
 	PROPERTY_CHECK(server->held_bytes == 0, "bytes are held for nobody");
 	if (server->config.rendezvous)
 		return NULL;

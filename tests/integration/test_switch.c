@@ -150,15 +150,17 @@ TEST_WITH(abort_arrives_even_while_the_peer_is_talking, set_up, client_close_swi
 
 	clients_start(c, 2, "127.0.0.1", port, "talk");
 	client_close(&c[0]);
-	word.error = SML_ERROR_ABORTED;
-	word.planned = true;
-	client_send(&c[1], sml_envelope(ABORT, abort, &word));
 	for (unsigned i = 0; i < 30; i++) {
 		/* After the switch has closed its end, this data has no destination. */
 		(void)!send(c[1].tcp, ping, sizeof(ping), MSG_NOSIGNAL);
 		usleep(10000);
+		if (i != 15)
+			continue;
+		client_expect_abort(&c[1], SML_ERROR_RANK_DIED, "rank 0", NULL);
+		word.error = SML_ERROR_ABORTED;
+		word.planned = true;
+		client_send(&c[1], sml_envelope(ABORT, abort, &word));
 	}
-	client_expect_abort(&c[1], SML_ERROR_RANK_DIED, "rank 0", NULL);
 	client_expect_end(&c[1]);
 	client_close(&c[1]);
 }

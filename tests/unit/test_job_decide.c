@@ -401,10 +401,8 @@ TEST(where_there_is_no_room_for_the_job_nobody_waits_for_it)
 
 	tag = jobs_open_running(&world, 2);
 	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
-	/* Another job runs by the time that the second one asks. */
-	world.jobs.config.max_jobs = 1;
-	jobs_join_all(&world, 20, "other", 1);
-	jobs_ready(&world, 20);
+	/* There is no room for any job by the time that the second one asks. */
+	world.jobs.config.max_jobs = 0;
 	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
 	for (unsigned peer = 10; peer < 12; peer++) {
 		assert_null(jobs_decision(&world, peer));
@@ -412,9 +410,116 @@ TEST(where_there_is_no_room_for_the_job_nobody_waits_for_it)
 	}
 	assert_null(world.jobs.applicants);
 	/* They ask again when there is room. */
-	jobs_hang_up(&world, 20);
+	world.jobs.config.max_jobs = 1;
 	for (uint32_t rank = 0; rank < 2; rank++)
 		jobs_apply(&world, 30 + rank, jobs_was(tag, rank, 2));
 	jobs_assert_decided(&world, 30, 3, 0, 2);
+	jobs_close(&world);
+}
+
+/* ---- its place among the switch's jobs, and its slots ---- */
+
+/* Of a switch that has room for one job, with three ranks, of which the last has died. */
+static uint64_t open_full(struct jobs_world *world)
+{
+	uint64_t tag;
+
+	jobs_open(world, 16, 1, false);
+	tag = jobs_run(world, 0, 3);
+	jobs_hang_up(world, 2);
+	return tag;
+}
+
+static void go_on(struct jobs_world *world, unsigned peer)
+{
+	say_that_it_goes_on(world, peer);
+	jobs_hang_up(world, peer);
+}
+
+static void join_next(struct jobs_world *world, unsigned peer, uint32_t rank, uint64_t tag)
+{
+	SmlControl__Join join = jobs_join_message("next", rank, 2);
+
+	join.follows_tag = tag;
+	jobs_join(world, peer, join);
+}
+
+static void assert_full(struct jobs_world *world, unsigned peer)
+{
+	const SmlControl__Envelope *told;
+
+	jobs_join(world, peer, jobs_join_message("other", 0, 2));
+	told = jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
+	assert_non_null(told);
+	assert_non_null(strstr(told->abort->text, "at its limit of 1 job"));
+	assert_true(told->abort->again);
+}
+
+TEST(a_job_whose_members_change_keeps_its_place)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	for (unsigned decides = 0; decides < 2; decides++) {
+		tag = open_full(&world);
+		assert_full(&world, 20);
+		/* No name is enough. */
+		join_next(&world, 21, 0, tag + 1);
+		assert_string_not_equal(jobs_refusal(&world, 21), "");
+		go_on(&world, 0);
+		go_on(&world, 1);
+		assert_full(&world, 22);
+		for (uint32_t rank = 0; rank < 2; rank++) {
+			if (decides)
+				jobs_apply(&world, 10 + rank, jobs_was(tag, rank, 3));
+			else
+				join_next(&world, 10 + rank, rank, tag);
+			assert_full(&world, 23 + rank);
+		}
+		assert_non_null(jobs_admitted(&world, 10));
+		assert_non_null(jobs_admitted(&world, 11));
+		assert_int_equal(world.jobs.n_kept, 0);
+		assert_int_equal(world.jobs.slots_in_use, 16);
+		jobs_close(&world);
+	}
+}
+
+TEST(its_place_is_free_when_its_ranks_have_gone_or_do_not_come)
+{
+	struct jobs_world world;
+
+	for (unsigned die = 0; die < 2; die++) {
+		(void)open_full(&world);
+		for (unsigned peer = 0; peer < 2; peer++) {
+			if (die)
+				jobs_hang_up(&world, peer);
+			else
+				go_on(&world, peer);
+		}
+		if (!die)
+			assert_full(&world, 20);
+		/* Their heartbeat. */
+		if (!die)
+			jobs_wait(&world, 10 * SML_SECOND_NS);
+		assert_int_equal(world.jobs.n_kept + world.jobs.slots_in_use, 0);
+		jobs_join(&world, 21, jobs_join_message("other", 0, 2));
+		assert_string_equal(jobs_refusal(&world, 21), "");
+		jobs_close(&world);
+	}
+}
+
+TEST(a_change_that_fails_keeps_the_place_for_the_next_one)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = open_full(&world);
+	go_on(&world, 0);
+	join_next(&world, 10, 0, tag);
+	jobs_leave(&world, 10);
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_full(&world, 20);
+	join_next(&world, 11, 0, tag);
+	assert_string_equal(jobs_refusal(&world, 11), "");
 	jobs_close(&world);
 }

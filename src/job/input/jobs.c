@@ -14,6 +14,7 @@
 #include "job/report/status.h"
 #include "job/states/end.h"
 #include "job/states/job.h"
+#include "job/states/kept.h"
 #include "job/states/messages.h"
 #include "job/states/mismatch.h"
 #include "job/states/survivors.h"
@@ -246,6 +247,7 @@ void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)
 		if (jobs->jobs[i] != NULL && sml_job_deadline(jobs->jobs[i]) <= now_ns)
 			sml_job_tick(jobs->jobs[i]);
 	sml_survivors_tick(jobs);
+	sml_kept_tick(jobs);
 	sml_applicants_tick(jobs);
 	sml_branches_tick(jobs);
 	if (sml_jobs_is_leaf(jobs))
@@ -261,6 +263,8 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 		first_ns = sml_leaf_deadline(jobs);
 	if (sml_survivors_deadline(jobs) < first_ns)
 		first_ns = sml_survivors_deadline(jobs);
+	if (sml_kept_deadline(jobs) < first_ns)
+		first_ns = sml_kept_deadline(jobs);
 	if (sml_applicants_deadline(jobs) < first_ns)
 		first_ns = sml_applicants_deadline(jobs);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {

@@ -18,8 +18,10 @@
 #include "job/join/places.h"
 #include "job/join/room.h"
 #include "job/join/terms.h"
+#include "job/members/members.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
+#include "job/states/kept.h"
 #include "job/states/reports.h"
 #include "job/states/survivors.h"
 #include "switchml.h"
@@ -335,8 +337,10 @@ static void note_back(const struct sml_jobs *jobs, const struct sml_applicant *a
 {
 	struct sml_failed_job *before = sml_jobs_find_judged(jobs, applicant->tag);
 
-	if (applicant->tag != 0 && before != NULL)
-		sml_ranks_remove(&before->gone, applicant->rank);
+	if (applicant->tag == 0 || before == NULL)
+		return;
+	sml_ranks_remove(&before->gone, applicant->rank);
+	sml_kept_for(before, applicant->rank);
 }
 
 /* Its first connection has been lost without a word, or will be. */
@@ -392,8 +396,10 @@ void sml_applicant_lost(struct sml_jobs *jobs, struct sml_peer *peer)
 	struct sml_failed_job *before = sml_jobs_find_judged(jobs, applicant->tag);
 
 	/* The others need not wait for it. */
-	if (applicant->tag != 0 && before != NULL)
+	if (applicant->tag != 0 && before != NULL) {
 		sml_ranks_add(&before->gone, applicant->rank);
+		sml_kept_without(jobs, before, applicant->rank);
+	}
 	sml_control__join__free_unpacked(sml_applicant_take(jobs, applicant), NULL);
 	sml_decide(jobs);
 }

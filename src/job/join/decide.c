@@ -24,6 +24,7 @@
 #include "job/join/applicants.h"
 #include "job/join/join.h"
 #include "job/join/terms.h"
+#include "job/members/members.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
 #include "job/states/reports.h"

@@ -24,6 +24,7 @@
 #include "job/peer/output.h"
 #include "job/states/end.h"
 #include "job/states/job.h"
+#include "job/states/kept.h"
 #include "job/states/reports.h"
 
 /* The wait of a rank that does not say how long it waits, and the longest wait. */
@@ -115,6 +116,14 @@ struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join
 	return job;
 }
 
+/* The tag of the job that ran here before. 0: none. */
+static uint64_t after_of(const struct sml_jobs *jobs, const SmlControl__Join *join)
+{
+	if (jobs->deciding != NULL)
+		return jobs->deciding->after;
+	return sml_join_resumes(join) ? 0 : join->follows_tag;
+}
+
 static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
 	struct sml_job *job = sml_job_with_terms(jobs, join);
@@ -123,6 +132,7 @@ static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *jo
 		return NULL;
 	while (jobs->jobs[job->place] != NULL)
 		job->place++;
+	job->after = after_of(jobs, join);
 	job->decision = jobs->deciding;
 	jobs->deciding = NULL;
 	job->membership = job->resumes ? join->resume->membership : sml_jobs_random(jobs);
@@ -133,12 +143,14 @@ static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *jo
 
 static bool is_full(const struct sml_jobs *jobs, char *text, size_t bytes)
 {
-	if (jobs->n_jobs < jobs->config.max_jobs && jobs->n_jobs < SML_MAX_JOBS)
+	const uint32_t n = jobs->n_jobs + jobs->n_kept;
+
+	if (n < jobs->config.max_jobs && n < SML_MAX_JOBS)
 		return false;
 	snprintf(text, bytes,
 		 "the switch is at its limit of %u job%s: wait for one to end, or start the "
 		 "switch with more --jobs",
-		 jobs->n_jobs, sml_plural(jobs->n_jobs));
+		 n, sml_plural(n));
 	return true;
 }
 
@@ -164,11 +176,18 @@ static struct sml_job *try_to_admit(struct sml_jobs *jobs, const SmlControl__Joi
 static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
 			     const SmlControl__Join *join)
 {
+	struct sml_failed_job *kept = sml_kept_find(jobs, after_of(jobs, join));
+	const uint64_t until_ns = kept != NULL ? kept->kept_until_ns : 0;
 	char text[SML_SENTENCE_BYTES];
-	struct sml_job *job = try_to_admit(jobs, join, text, sizeof(text));
+	struct sml_job *job;
 
+	if (kept != NULL)
+		sml_kept_end(jobs, kept);
+	job = try_to_admit(jobs, join, text, sizeof(text));
 	while (job == NULL && sml_jobs_displace(jobs, join))
 		job = try_to_admit(jobs, join, text, sizeof(text));
+	if (job == NULL && kept != NULL)
+		sml_kept_again(jobs, kept, until_ns);
 	if (job == NULL) {
 		sml_jobs_log_refusal(jobs, join, text);
 		sml_peer_refuse_for_now(jobs, peer, text);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "job/members/members.h"
 #include "job/states/end.h"
 #include "switchml.h"
 

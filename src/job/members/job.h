@@ -137,6 +137,7 @@ struct sml_job {
 	 */
 	char follows[SML_NAME_BYTES];
 	uint32_t follows_ranks, changes;
+	uint64_t after;			  /* Join.follows_tag; 0: it follows no job */
 	struct sml_decision *decision;	  /* NULL if its ranks named its members */
 	uint64_t membership;		  /* a secret of its ranks, in all epochs */
 	uint64_t report_tag;		  /* of this epoch, in reports */

@@ -50,3 +50,18 @@ void sml_job_count_changes(const struct sml_job *job, uint32_t *joined, uint32_t
 	/* What ranks say may not fit together. */
 	*left = job->follows_ranks > n_stayed ? job->follows_ranks - n_stayed : 0;
 }
+
+struct sml_failed_job *sml_jobs_find_failed(const struct sml_jobs *jobs, uint64_t tag)
+{
+	for (uint32_t i = 0; i < SML_FAILED_JOBS && i < jobs->n_failed; i++)
+		if (jobs->failed[i].tag == tag)
+			return (struct sml_failed_job *)(uintptr_t)&jobs->failed[i];
+	return NULL;
+}
+
+struct sml_failed_job *sml_jobs_find_judged(const struct sml_jobs *jobs, uint64_t tag)
+{
+	struct sml_failed_job *found = sml_jobs_find_failed(jobs, tag);
+
+	return found != NULL && found->was_elsewhere ? NULL : found;
+}

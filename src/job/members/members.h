@@ -29,6 +29,15 @@ uint32_t sml_job_longest_heartbeat_ms(const struct sml_job *job);
 /* To all members that are here. */
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message);
 
+/* A job that has come to a bad end here, by its tag; NULL if none is known. */
+struct sml_failed_job *sml_jobs_find_failed(const struct sml_jobs *jobs, uint64_t tag);
+
+/*
+ * The same, if this switch knows which of its ranks can be in another membership: not if it ran
+ * elsewhere, and never went on here, because some of its ranks may be there again.
+ */
+struct sml_failed_job *sml_jobs_find_judged(const struct sml_jobs *jobs, uint64_t tag);
+
 static inline uint32_t sml_job_slot_states(const struct sml_job *job,
 					   struct sml_slot_progress *states, uint32_t n)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How the switch's slots are divided. A job that gathers holds the minimum. When all its ranks have
- * joined, it gets what it wants, or its share of the rest: jobs that still gather have equal
+ * joined, it gets what it wants, or its share of the rest: jobs that still gather, and those whose
+ * members change (states/kept.c), have equal
  * claims, and a little is kept for jobs that may still come. Slots come back when a job ends; a job
  * never gets more while it runs.
  *
@@ -111,7 +112,8 @@ static void describe_use(const struct sml_jobs *jobs, char *text, size_t bytes)
 static uint32_t left(const struct sml_jobs *jobs)
 {
 	uint32_t unused = jobs->config.max_slots - jobs->slots_in_use;
-	uint32_t to_come = sml_least(jobs->config.max_jobs, SML_MAX_JOBS) - jobs->n_jobs;
+	uint32_t to_come =
+		sml_least(jobs->config.max_jobs, SML_MAX_JOBS) - jobs->n_jobs - jobs->n_kept;
 	uint32_t part = jobs->config.max_slots / KEPT_PART;
 	uint32_t kept = sml_least(to_come * (MIN_HEAD_SLOTS + MIN_DATA_SLOTS), part);
 
@@ -125,8 +127,8 @@ static uint32_t left(const struct sml_jobs *jobs)
 static uint32_t share(const struct sml_job *job)
 {
 	const struct sml_jobs *jobs = job->jobs;
-	uint32_t n_waiting = 1, all = left(jobs);
-	uint64_t others = 0;
+	uint32_t n_waiting = 1 + jobs->n_kept, all = left(jobs);
+	uint64_t others = jobs->kept_lack;
 
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		const struct sml_job *other = jobs->jobs[i];
@@ -211,6 +213,17 @@ void sml_job_keep_reserve(struct sml_job *job)
 {
 	job->shards = job->most_shards;
 	hold(job, fewest(job));
+}
+
+uint32_t sml_job_fewest_slots(const struct sml_job *job, uint32_t *more)
+{
+	uint32_t n = sml_most(MIN_HEAD_SLOTS, job->most_shards) +
+		     sml_most(MIN_DATA_SLOTS, job->most_shards);
+
+	struct slots want = wanted(job);
+
+	*more = want.head + want.data > n ? want.head + want.data - n : 0;
+	return n;
 }
 
 void sml_job_give_back_slots(struct sml_job *job)

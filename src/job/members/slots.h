@@ -25,6 +25,9 @@ bool sml_job_take_fewer_slots(struct sml_job *job);
  */
 void sml_job_keep_reserve(struct sml_job *job);
 
+/* What a job reserves while it gathers, and how many it wants in addition. */
+uint32_t sml_job_fewest_slots(const struct sml_job *job, uint32_t *more);
+
 void sml_job_give_back_slots(struct sml_job *job);
 
 #endif

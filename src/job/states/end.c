@@ -8,6 +8,7 @@
 #include "job/members/members.h"
 #include "job/members/slots.h"
 #include "job/peer/output.h"
+#include "job/states/kept.h"
 #include "job/states/reports.h"
 #include "job/states/stall.h"
 
@@ -37,21 +38,6 @@ void sml_jobs_sweep(struct sml_jobs *jobs)
 		next = jobs->over->next_over;
 		free_job(jobs->over);
 	}
-}
-
-struct sml_failed_job *sml_jobs_find_failed(const struct sml_jobs *jobs, uint64_t tag)
-{
-	for (uint32_t i = 0; i < SML_FAILED_JOBS && i < jobs->n_failed; i++)
-		if (jobs->failed[i].tag == tag)
-			return (struct sml_failed_job *)(uintptr_t)&jobs->failed[i];
-	return NULL;
-}
-
-struct sml_failed_job *sml_jobs_find_judged(const struct sml_jobs *jobs, uint64_t tag)
-{
-	struct sml_failed_job *found = sml_jobs_find_failed(jobs, tag);
-
-	return found != NULL && found->was_elsewhere ? NULL : found;
 }
 
 static void note_heirs(struct sml_failed_job *before, const struct sml_decision *decision)
@@ -90,10 +76,12 @@ bool sml_job_close(struct sml_job *job)
 	job->jobs->tree->end(job);
 	if (job->state >= SML_JOB_PROBING)
 		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
+	/* What is kept is of the slots that it has had. */
 	sml_job_give_back_slots(job);
 	reopen(job);
 	jobs->jobs[job->place] = NULL;
 	jobs->n_jobs--;
+	sml_kept_begin(job);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		sml_job_free_report(job, rank);
 	sml_job_free_plans(job);
@@ -128,6 +116,7 @@ static void remember(const struct sml_job *job, struct sml_failed_job *why)
 	if (why->tag == 0)
 		return;
 	why->n_ranks = job->n_ranks;
+	why->heartbeat_ms = sml_job_longest_heartbeat_ms(job);
 	why->ran = job->state >= SML_JOB_RUNNING;
 	why->was_elsewhere = job->resumes && !why->ran;
 	why->gone = job->departed;
@@ -136,6 +125,7 @@ static void remember(const struct sml_job *job, struct sml_failed_job *why)
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].leaving)
 			sml_ranks_add(&why->gone, rank);
+	sml_kept_end(jobs, &jobs->failed[jobs->n_failed % SML_FAILED_JOBS]);
 	jobs->failed[jobs->n_failed++ % SML_FAILED_JOBS] = *why;
 }
 
@@ -168,8 +158,10 @@ static void note_gone_before(const struct sml_job *job, uint16_t rank)
 	struct sml_failed_job *before =
 		decision != NULL ? sml_jobs_find_judged(job->jobs, decision->after) : NULL;
 
-	if (before != NULL && decision->before[rank] != 0)
-		sml_ranks_add(&before->gone, decision->before[rank] - 1);
+	if (before == NULL || decision->before[rank] == 0)
+		return;
+	sml_ranks_add(&before->gone, decision->before[rank] - 1);
+	sml_kept_without(job->jobs, before, decision->before[rank] - 1);
 }
 
 bool sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)

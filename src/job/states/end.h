@@ -32,15 +32,6 @@ bool sml_job_give_up_resuming(struct sml_job *job, const char *why);
 /* A doubted rank has gone: its job ends or looks for its switches again, and nobody is blamed. */
 bool sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why);
 
-/* A job that has come to a bad end here, by its tag; NULL if none is known. */
-struct sml_failed_job *sml_jobs_find_failed(const struct sml_jobs *jobs, uint64_t tag);
-
-/*
- * The same, if this switch knows which of its ranks can be in another membership: not if it ran
- * elsewhere, and never went on here, because some of its ranks may be there again.
- */
-struct sml_failed_job *sml_jobs_find_judged(const struct sml_jobs *jobs, uint64_t tag);
-
 /* NULL is allowed. */
 void sml_decision_free(struct sml_decision *decision);
 

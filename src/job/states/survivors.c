@@ -16,12 +16,13 @@
 #include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
-#include "job/states/end.h"
+#include "job/states/kept.h"
 
 bool sml_survivor_stays(const struct sml_job *job, struct sml_peer *peer, uint16_t rank)
 {
 	const struct sml_decision *decision = job->decision;
 	struct sml_peer **end = &job->jobs->survivors;
+	struct sml_failed_job *failed;
 	uint64_t tag = job->report_tag;
 
 	/* What has never run is followed by a membership of the job before it. */
@@ -30,9 +31,10 @@ bool sml_survivor_stays(const struct sml_job *job, struct sml_peer *peer, uint16
 		rank = tag != 0 ? (uint16_t)(decision->before[rank] - 1) : rank;
 	}
 	/* Rank 0's own switch ends with the job. */
-	if (tag == 0 || job->jobs->operations->ranks_have_slots ||
-	    sml_jobs_find_judged(job->jobs, tag) == NULL)
+	failed = tag != 0 ? sml_jobs_find_judged(job->jobs, tag) : NULL;
+	if (failed == NULL || job->jobs->operations->ranks_have_slots)
 		return false;
+	sml_kept_for(failed, rank);
 	while (*end != NULL)
 		end = &(*end)->next_survivor;
 	*end = peer;
@@ -72,13 +74,19 @@ void sml_survivor_lost(struct sml_jobs *jobs, struct sml_peer *peer)
 {
 	struct sml_failed_job *job = sml_jobs_find_judged(jobs, peer->survived);
 
-	if (job != NULL && !sml_peer_is_doubted(peer))
+	if (job != NULL && !sml_peer_is_doubted(peer)) {
 		sml_ranks_add(&job->gone, peer->rank);
+		sml_kept_without(jobs, job, peer->rank);
+	}
 	take_out(jobs, peer);
 }
 
 void sml_survivors_await(struct sml_jobs *jobs, uint64_t tag, uint64_t until_ns)
 {
+	struct sml_failed_job *kept = sml_kept_find(jobs, tag);
+
+	if (kept != NULL)
+		kept->kept_until_ns = sml_later(kept->kept_until_ns, until_ns);
 	for (struct sml_peer *peer = jobs->survivors; peer != NULL; peer = peer->next_survivor)
 		if (peer->survived == tag)
 			peer->stays_until_ns = sml_later(peer->stays_until_ns, until_ns);

@@ -320,9 +320,13 @@ static void close_stripe(struct sml_stripe *stripe)
 /* Where the next membership is decided on, and what this rank was. */
 static void note_end(struct sml_stripe *stripe)
 {
+	struct sml_context *context = stripe->context;
+
+	if (context->running)
+		context->settings.stripe_tags[stripe->index] = stripe->admission.report_tag;
 	sml_membership_note_rank(stripe);
-	if (stripe->connection.endpoint)
-		stripe->context->last_switch =
+	if (stripe->index == 0 && stripe->connection.endpoint)
+		context->last_switch =
 			sml_endpoints_place(stripe->endpoints, stripe->connection.endpoint);
 }
 
@@ -356,8 +360,8 @@ void sml_membership_fini(struct sml_context *context)
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		sml_failover_fini(&context->stripes[i]);
 	tell_end(context);
-	if (context->n_stripes > 0)
-		note_end(&context->stripes[0]);
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		note_end(&context->stripes[i]);
 	/* End their threads first: they may be reporting what the shards were waiting for. */
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		end_control(context->stripes[i].control, goes_on);

@@ -385,6 +385,7 @@ void sml_control_request_join(struct sml_control *control,
 	join.wait_ms = settings->join_timeout_ms + LATE_MS;
 	join.no_tickets = settings->faults.no_tickets;
 	join.wire = settings->wire;
+	join.follows_tag = settings->stripe_tags[control->place.stripe];
 	if (settings->follows.name) {
 		join.follows = settings->follows.name;
 		join.follows_ranks = settings->follows.n_ranks;

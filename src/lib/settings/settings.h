@@ -64,7 +64,8 @@ struct sml_settings {
 	bool asks;
 	char *line; /* what all memberships of the job are called by those who wait to join */
 	struct sml_past_ranks past;
-	uint32_t min_ranks, max_ranks; /* 0 for no bound */
+	uint64_t stripe_tags[SML_MAX_STRIPES]; /* of the last job that ran; 0: none */
+	uint32_t min_ranks, max_ranks;	       /* 0 for no bound */
 	uint32_t request_min_ranks, request_max_ranks, request_wait_ms;
 	uint64_t asked_ns; /* when sml_reconfigure() began to ask */
 	uint16_t master_port;

@@ -185,6 +185,7 @@ void sim_attempt_join(struct rank *rank, unsigned address, bool resumes)
 	message.wait_ms = rank->control->is_elastic ? MOVE_MS : 0;
 	message.lanes = LANES;
 	message.shards = 1;
+	message.follows_tag = rank->past.ran.tag;
 	message.stripes = rank->control->embedded ? rank->control->n_ranks : 1u;
 	message.stripe_ports = &port;
 	message.n_stripe_ports = rank->control->embedded;

@@ -185,7 +185,8 @@ struct pool_use {
 
 static struct pool_use look_at(const struct server *server, const struct sml_job *except)
 {
-	struct pool_use use = {0};
+	/* What is kept for a job whose members change is as much as a job that gathers holds. */
+	struct pool_use use = {.n_gathering = server->jobs.n_kept};
 
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		const struct sml_job *job = server->jobs.jobs[i];
@@ -235,7 +236,7 @@ void sim_pool_check_refusal(const struct server *server)
 	struct pool_use use = look_at(server, NULL);
 	uint32_t used = use.begun + use.n_gathering * FEWEST;
 
-	if (server->jobs.n_jobs < server->jobs.config.max_jobs &&
+	if (server->jobs.n_jobs + server->jobs.n_kept < server->jobs.config.max_jobs &&
 	    used + FEWEST <= server->max_slots)
 		sim_wrong(server->control, "switch %u refuses, with %u of %u slots used",
 			  server->index, used, server->max_slots);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a job holds between two memberships: a place among the switch's jobs, and the slots of a job
+ * that gathers. Otherwise anybody could take both while its ranks reconnect.
+ *
+ *	the job fails --> kept --> its ranks' next job gathers, and holds them
+ *	                   |  ^         \--- it ends before it has run ---+
+ *	                   |  +------------------------------------------+
+ *	                   +--> free: all of its ranks have gone, or the time is up
+ *
+ * The invariant: only ranks that show the job's tag get what is kept for it.
+ */
+#include "job/states/kept.h"
+
+#include "base/least.h"
+#include "job/members/members.h"
+#include "job/members/slots.h"
+
+static void hold(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t until_ns)
+{
+	job->kept_until_ns = until_ns;
+	jobs->n_kept++;
+	jobs->slots_in_use += job->kept_slots;
+	jobs->kept_lack += job->kept_lacks;
+}
+
+void sml_kept_begin(const struct sml_job *job)
+{
+	const bool ran = job->state >= SML_JOB_RUNNING;
+	struct sml_jobs *jobs = job->jobs;
+	struct sml_failed_job *kept =
+		sml_jobs_find_judged(jobs, ran ? job->report_tag : job->after);
+
+	if (kept == NULL || kept->kept_until_ns != 0 || sml_ranks_is_empty(&kept->awaited))
+		return;
+	if (ran)
+		kept->kept_slots = sml_job_fewest_slots(job, &kept->kept_lacks);
+	if (kept->kept_slots <= jobs->config.max_slots - jobs->slots_in_use)
+		hold(jobs, kept, jobs->now_ns + kept->heartbeat_ms * (SML_SECOND_NS / 1000));
+}
+
+struct sml_failed_job *sml_kept_find(const struct sml_jobs *jobs, uint64_t tag)
+{
+	struct sml_failed_job *job = tag != 0 ? sml_jobs_find_judged(jobs, tag) : NULL;
+
+	return job != NULL && job->kept_until_ns != 0 ? job : NULL;
+}
+
+void sml_kept_end(struct sml_jobs *jobs, struct sml_failed_job *job)
+{
+	if (job->kept_until_ns == 0)
+		return;
+	job->kept_until_ns = 0;
+	jobs->n_kept--;
+	jobs->slots_in_use -= job->kept_slots;
+	jobs->kept_lack -= job->kept_lacks;
+}
+
+void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t until_ns)
+{
+	hold(jobs, job, until_ns);
+}
+
+void sml_kept_for(struct sml_failed_job *job, unsigned rank)
+{
+	sml_ranks_add(&job->awaited, rank);
+}
+
+void sml_kept_without(struct sml_jobs *jobs, struct sml_failed_job *job, unsigned rank)
+{
+	sml_ranks_remove(&job->awaited, rank);
+	if (sml_ranks_is_empty(&job->awaited))
+		sml_kept_end(jobs, job);
+}
+
+uint64_t sml_kept_deadline(const struct sml_jobs *jobs)
+{
+	uint64_t due_ns = UINT64_MAX;
+
+	for (uint32_t i = 0; jobs->n_kept > 0 && i < SML_FAILED_JOBS; i++)
+		if (jobs->failed[i].kept_until_ns != 0)
+			due_ns = sml_earlier(due_ns, jobs->failed[i].kept_until_ns);
+	return due_ns;
+}
+
+void sml_kept_tick(struct sml_jobs *jobs)
+{
+	for (uint32_t i = 0; jobs->n_kept > 0 && i < SML_FAILED_JOBS; i++)
+		if (jobs->now_ns >= jobs->failed[i].kept_until_ns)
+			sml_kept_end(jobs, &jobs->failed[i]);
+}
