@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "lib/host/identity.h"
 #include "lib/host/meet.h"
 #include "lib/host/slots.h"
@@ -201,15 +202,41 @@ TEST(long_waits_shorten_the_looking_and_short_ones_restore_it)
 	struct sml_host host = {.spin_ns = 200000, .patience_ns = 200000};
 
 	for (unsigned i = 0; i < 12; i++)
-		sml_host_note_wait(&host, 3000000);
+		sml_host_note_wait(&host, 3000000, false);
 	assert_true(host.patience_ns < 1000);
-	sml_host_note_wait(&host, 20000);
+	sml_host_note_wait(&host, 20000, false);
 	assert_in_range(host.patience_ns, 40000, 60000);
 	for (unsigned i = 0; i < 20; i++)
-		sml_host_note_wait(&host, 20000);
+		sml_host_note_wait(&host, 20000, false);
 	assert_in_range(host.patience_ns, 190000, 200000);
-	sml_host_note_wait(&host, 200001);
+	sml_host_note_wait(&host, 200001, false);
 	assert_true(host.patience_ns <= 100000);
+}
+
+/* Of a wait that began 1 ms ago: when the rank went to sleep, and when it was rung. */
+static uint64_t patience_after(uint64_t slept_us, uint64_t rung_us)
+{
+	struct sml_host_head *head = calloc(1, sizeof(*head));
+	uint64_t since_ns = sml_now_ns() - 1000000;
+	struct sml_host host = {.bells = head,
+				.spin_ns = 200000,
+				.patience_ns = 100000,
+				.slept_ns = since_ns + 1000 * slept_us};
+
+	assert_non_null(head);
+	head->ranks[0].rung_ns = since_ns + 1000 * rung_us;
+	sml_host_note_news(&host, since_ns);
+	free(head);
+	return host.patience_ns;
+}
+
+TEST(what_shortens_the_looking_is_when_the_news_came_and_on_whose_core)
+{
+	/* The rank has noticed only now what looking would have found after 150 us. */
+	assert_int_equal(patience_after(100, 150), 125000);
+	/* The rank that made the news got this one's core. */
+	assert_int_equal(patience_after(100, 110), 50000);
+	assert_int_equal(patience_after(100, 300), 50000);
 }
 
 TEST(the_ranks_that_are_missing_are_known)

@@ -12,7 +12,7 @@
 
 #include "base/fork.h"
 
-#define MAGIC 0x53574954434d4c31ull
+#define MAGIC 0x53574954434d4c32ull
 /*
  * All rows together. They should stay in the cache that cores share; but ranks that sleep are woken
  * as often as the others have used all slots, which costs more than a core's own cache gains.

@@ -43,6 +43,7 @@ struct sml_host_rank {
 	uint32_t bell; /* atomic, a futex: counts calls to wake up */
 	uint8_t token[SML_HOST_TOKEN_BYTES];
 	uint64_t cpus[SML_HOST_CPU_WORDS]; /* atomic */
+	uint64_t rung_ns;		   /* atomic: when it was last called */
 } __attribute__((aligned(64)));
 
 struct sml_host_head {

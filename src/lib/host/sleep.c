@@ -21,6 +21,8 @@
  */
 #define SPIN_NS	 200000u
 #define YIELD_NS 50000u
+/* News as soon after this rank has gone to sleep was made on its core. To wake takes longer. */
+#define SOON_NS 40000u
 
 static uint64_t bit(unsigned rank)
 {
@@ -41,6 +43,7 @@ void sml_host_sleep(struct sml_host *host, uint32_t ready, uint64_t ns)
 	struct timespec left = sml_timespec(ns < LONGEST_SLEEP_NS ? ns : LONGEST_SLEEP_NS);
 
 	__atomic_store_n(&host->sleeps, host->sleeps + 1, __ATOMIC_RELAXED);
+	host->slept_ns = sml_now_ns();
 	(void)syscall(SYS_futex, &host->bells->ranks[host->rank].bell, FUTEX_WAIT, ready, &left,
 		      NULL, 0);
 }
@@ -55,6 +58,7 @@ static void ring(const struct sml_host *host, unsigned rank)
 	uint32_t *bell = &host->bells->ranks[rank].bell;
 	uint64_t one = 1;
 
+	__atomic_store_n(&host->bells->ranks[rank].rung_ns, sml_now_ns(), __ATOMIC_RELAXED);
 	/* It waits for packets, too. If the counter is full, it is awake. */
 	if (rank == 0 && host->memory.terms.goes_up &&
 	    write(host->leader_fd, &one, sizeof(one)) == (ssize_t)sizeof(one))
@@ -89,12 +93,24 @@ void sml_host_wake_sleepers(struct sml_host *host)
 		}
 }
 
-void sml_host_note_wait(struct sml_host *host, uint64_t ns)
+void sml_host_note_wait(struct sml_host *host, uint64_t ns, bool hindered)
 {
-	if (ns > host->spin_ns)
+	if (ns > host->spin_ns || hindered)
 		host->patience_ns /= 2;
 	else
 		host->patience_ns += (host->spin_ns - host->patience_ns) / 4;
+}
+
+void sml_host_note_news(struct sml_host *host, uint64_t since_ns)
+{
+	uint64_t now_ns = sml_now_ns(), slept_ns = host->slept_ns;
+	uint64_t rung_ns =
+		__atomic_load_n(&host->bells->ranks[host->rank].rung_ns, __ATOMIC_RELAXED);
+
+	if (slept_ns < since_ns || rung_ns < slept_ns || rung_ns > now_ns)
+		sml_host_note_wait(host, now_ns - since_ns, false);
+	else
+		sml_host_note_wait(host, rung_ns - since_ns, rung_ns - slept_ns < SOON_NS);
 }
 
 /* ---- cores ---- */

@@ -40,6 +40,7 @@ struct sml_host {
 	bool has_news;	      /* results that sleeping ranks have not been told */
 	bool has_sum;	      /* a sum that a sleeping leader has not been told */
 	uint64_t spin_ns;     /* how long to look for news before sleeping, at most */
+	uint64_t slept_ns;    /* when it last went to sleep */
 	uint64_t patience_ns; /* how long now: less after waits that were longer */
 	bool has_cores;	      /* a core for every rank */
 	/* Counters, atomic. */
@@ -117,10 +118,17 @@ void sml_host_wake_up(struct sml_host *host);
 void sml_host_ring(struct sml_host *host);
 
 /*
- * A wait for news has taken this long, with or without sleep. Looking does not help where waits are
- * longer, because the awaited ranks have no core, or compute.
+ * The wait for news has taken this long. Looking does not help where waits are longer, because the
+ * awaited ranks have no core, or compute; and it has hindered the news where it kept the core from
+ * the rank that makes them.
  */
-void sml_host_note_wait(struct sml_host *host, uint64_t ns);
+void sml_host_note_wait(struct sml_host *host, uint64_t ns, bool hindered);
+
+/*
+ * The same, of a wait since then, with or without sleep. What counts is when the news came, and not
+ * when this rank was awake: two ranks that take turns to sleep would never notice how short it is.
+ */
+void sml_host_note_news(struct sml_host *host, uint64_t since_ns);
 
 /* Wake the ranks that sleep, if there is anything new for them. */
 void sml_host_wake_sleepers(struct sml_host *host);

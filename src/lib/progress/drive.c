@@ -104,7 +104,7 @@ static void drive(struct sml_progress *progress, const struct sml_tensor *tensor
 					     deadline_ns);
 		while (!busy && !is_over(progress, tensor, deadline_ns));
 		if (busy)
-			sml_host_note_wait(progress->threads->host, sml_now_ns() - since_ns);
+			sml_host_note_news(progress->threads->host, since_ns);
 	}
 }
 
