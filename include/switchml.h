@@ -136,7 +136,7 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * the error is relative to the largest element of the block. With int32 it is
  * about that of a float32 sum for elements of similar size, but an element below
  * 2^-29 of the block's largest becomes 0. int16 halves the bytes and has errors of
- * about 2^-12 of the block's largest.
+ * about 2^-11 of the block's largest with 8 ranks.
  *
  * INT8 has a quarter of int32's bytes, and errors of 1 to 2 % of the sums' RMS where elements are
  * of similar size. It is for SUM and AVG of float32, float16 and bfloat16. If it is the context's
@@ -181,6 +181,14 @@ enum sml_wire {
 
 /* Of the longest vector on the exact wire where switches add only integers, and of float64. */
 #define SML_EXACT_BYTES 8192
+
+/* What is logged: each level has those before it, too. */
+enum sml_log_level {
+	SML_LOG_ERROR = 0,
+	SML_LOG_WARN = 1,
+	SML_LOG_INFO = 2, /* the settings that were chosen */
+	SML_LOG_TRACE = 3
+};
 
 struct sml_context;
 struct sml_request;
@@ -257,8 +265,8 @@ struct sml_config {
 	 */
 	const char *interface;
 	/*
-	 * What is logged: 0 errors, 1 also warnings, 2 also the settings that were chosen, 3 all.
-	 * SWITCHML_DEBUG=error|warn|info|trace, 1.
+	 * What is logged, of enum sml_log_level. SWITCHML_DEBUG=error|warn|info|trace,
+	 * SML_LOG_WARN.
 	 */
 	int debug;
 	int spin; /* 1: threads busy-wait, for low latency. SWITCHML_SPIN, 0. */

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-enum sml_log_level { SML_LOG_ERROR = 0, SML_LOG_WARN = 1, SML_LOG_INFO = 2, SML_LOG_TRACE = 3 };
+#include "switchml.h"
 
 struct sml_log {
 	int level; /* higher levels are not written */

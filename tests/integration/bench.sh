@@ -148,6 +148,10 @@ expect_success "a file is told how far it is after five seconds without a row" \
 expect_success "--seconds takes as long, twice" [ $((SECONDS - began)) -ge 3 ]
 
 expect_success "JSON" $bench --local-workers 2 -b 4K -e 4K --json "$work/json"
+$bench --local-workers 2 -b 4K -e 4K --json - 2>"$work/table" >"$work/json"
+expect_success "JSON on standard output" python3 -m json.tool "$work/json"
+cp "$work/table" "$work/kept"
+expect_success "the table goes to standard error then" says "$work/kept" 'Wrong elements: 0 OK'
 for key in size_bytes count type op wire in_place time_us algbw_GBps busbw_GBps wrong \
 	wire_tx_bytes retransmits; do
 	[ "$(grep -c "\"$key\":" "$work/json")" -ge 2 ] || {

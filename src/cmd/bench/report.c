@@ -27,6 +27,7 @@ struct bench_report {
 	unsigned n_ranks;
 	struct sml_columns columns;
 	json_t *rows;
+	int json_fd; /* standard output, if the results go there, and the table to standard error */
 	double busbw_sum;
 	unsigned n_busbw;
 	uint64_t wrong;
@@ -138,6 +139,11 @@ struct bench_report *bench_report_open(const struct bench_options *options, unsi
 		fprintf(stderr, "switchml bench: no memory for the report\n");
 		free(report);
 		return NULL;
+	}
+	report->json_fd = -1;
+	if (options->json && strcmp(options->json, "-") == 0) {
+		report->json_fd = dup(STDOUT_FILENO);
+		dup2(STDERR_FILENO, STDOUT_FILENO);
 	}
 	report->options = options;
 	report->n_ranks = n_ranks;
@@ -330,7 +336,9 @@ static int write_json(struct bench_report *report, double busbw)
 		"duplicate_per_million", (int)options->duplicate, "reorder_per_million",
 		(int)options->reorder, "average_busbw_GBps", busbw, "wrong",
 		(json_int_t)report->wrong, "rows", report->rows);
-	int failed = !all || json_dump_file(all, options->json, JSON_INDENT(1)) < 0;
+	int failed = !all || (report->json_fd >= 0
+				      ? json_dumpfd(all, report->json_fd, JSON_INDENT(1))
+				      : json_dump_file(all, options->json, JSON_INDENT(1))) < 0;
 
 	if (failed)
 		fprintf(stderr, "switchml bench: cannot write %s: %s\n", options->json,
