@@ -50,8 +50,12 @@ void sml_apart_look(void *self)
 	struct sml_apart *apart = self;
 	struct sml_control *own = apart->stripe->control;
 
+	/* Whose error is the last that was set. */
+	if (sml_control_failure(own) != 0)
+		return;
 	if (sml_now_ns() >= apart->at_ns && !sml_control_is_admitted(own)) {
 		apart->at_ns = UINT64_MAX;
+		/* A switch that has said nothing may be frozen, and the others at the next one. */
 		if (sml_control_is_speaker(own))
 			ask_all(apart);
 	}

@@ -239,7 +239,7 @@ static int too_late(struct sml_control *control)
  * The ranks that speak do. If they are among those that are missing, the lowest of all ranks that
  * are there does.
  */
-bool sml_control_is_speaker(const struct sml_control *control)
+static bool is_speaker(const struct sml_control *control)
 {
 	const struct sml_ranks *missing = &control->session.missing;
 	unsigned rank = 0;
@@ -249,6 +249,11 @@ bool sml_control_is_speaker(const struct sml_control *control)
 	while (rank < control->settings->rank && sml_ranks_has(missing, rank))
 		rank++;
 	return rank == control->settings->rank && !sml_ranks_is_empty(missing);
+}
+
+bool sml_control_is_speaker(const struct sml_control *control)
+{
+	return !sml_ranks_is_empty(&control->session.missing) && is_speaker(control);
 }
 
 /* Of a job that begins. */
@@ -277,7 +282,7 @@ static void log_wait(struct sml_control *control, const struct sml_notice *notic
 	const struct sml_session_config *config = &control->session.config;
 	enum sml_session_phase phase = sml_control_phase(control);
 
-	if (!sml_control_is_speaker(control) && !control->session.asks)
+	if (!is_speaker(control) && !control->session.asks)
 		return;
 	if (phase == SML_SESSION_JOINING && control->session.asks)
 		sml_notice_log(notice, now_ns, deadline_ns,

@@ -111,7 +111,12 @@ void sml_control_request_join(struct sml_control *control,
 int sml_control_admission(struct sml_control *control, const struct sml_meanwhile *meanwhile,
 			  struct sml_admission *admission, uint64_t deadline_ns);
 
-/* Does this rank, of those that wait at its switch, say what they wait for? */
+/* 0, or the session's error, with its text set by sml_error_set(). */
+int sml_control_failure(struct sml_control *control);
+
+/*
+ * Has the switch said who is missing, and does this rank, of those that wait there, speak for all?
+ */
 bool sml_control_is_speaker(const struct sml_control *control);
 
 /* Ask to join, and wait until the job is admitted. */

@@ -58,9 +58,6 @@ enum sml_session_phase sml_control_phase(struct sml_control *control);
 /* After each input of the session: tell the waiter and the owner about the result. */
 void sml_control_sync(struct sml_control *control);
 
-/* 0, or the session's error, with its text set by sml_error_set(). */
-int sml_control_failure(struct sml_control *control);
-
 void sml_control_begin_session(struct sml_control *control, const char *where);
 
 /* Callbacks of the channel, and of the events. self is the control. */
