@@ -24,10 +24,12 @@ static json_t *settings(const struct demo_options *options, const struct demo_re
 	return json_pack("{s:i, s:b, s:i, s:I, s:s, s:s?, s:i, s:i, s:i, s:i}", "workers",
 			 results->world, "gloo", results->gloo, "steps", results->steps,
 			 "parameters", (json_int_t)results->n_parameters, "wire",
-			 options->wire == SML_WIRE_INT16 ? "int16" : "int32", "switch",
-			 options->switch_address, "drop_ppm", (int)options->drop, "duplicate_ppm",
-			 (int)options->duplicate, "reorder_ppm", (int)options->reorder, "link_mbit",
-			 options->link_mbit);
+			 options->wire == SML_WIRE_INT16     ? "int16"
+			 : options->wire == SML_WIRE_DEFAULT ? "default"
+							     : "int32",
+			 "switch", options->switch_address, "drop_ppm", (int)options->drop,
+			 "duplicate_ppm", (int)options->duplicate, "reorder_ppm",
+			 (int)options->reorder, "link_mbit", options->link_mbit);
 }
 
 static json_t *training(const struct demo_options *options, const struct demo_results *results)

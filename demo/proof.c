@@ -43,6 +43,18 @@ static double wire_error_of(enum sml_wire wire, int n, double largest)
 	return largest > ldexp(1, exponent) - quantum / 2 ? quantum : quantum / 2;
 }
 
+/*
+ * By default, sums are exact where all switches add floats, and above hosts of several ranks, and
+ * in trees, each of at most three levels rounds its parts of the sum to float32. These parts are at
+ * most n times the largest input together, and so the average's error is below this.
+ */
+static double default_error_of(int n, double largest)
+{
+	double parts = 3 * 0x1p-24 * largest, integers = wire_error_of(SML_WIRE_INT32, n, largest);
+
+	return parts > integers ? parts : integers;
+}
+
 /* Add the error of the final rounding to float32, and of the few float64 roundings before it. */
 static double with_rounding(double wire_error, double average)
 {
@@ -68,8 +80,10 @@ static double largest_of(const float *gradients, const struct demo_trainer *trai
 static void check_layer(struct demo_trainer *trainer, const struct demo_layer *layer,
 			const float *gradients)
 {
-	double wire_error = wire_error_of(trainer->options->wire, trainer->world,
-					  largest_of(gradients, trainer, layer));
+	enum sml_wire wire = trainer->options->wire;
+	double largest = largest_of(gradients, trainer, layer);
+	double wire_error = wire == SML_WIRE_DEFAULT ? default_error_of(trainer->world, largest)
+						     : wire_error_of(wire, trainer->world, largest);
 	size_t n = trainer->model.n_parameters;
 
 	for (size_t i = layer->offset; i < layer->offset + layer->count; i++) {

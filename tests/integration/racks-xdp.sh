@@ -135,7 +135,7 @@ train() {
 	pids=()
 	for box in "${@:2}"; do
 		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$(($# - 1)) \
-			SWITCHML_JOB="$job" OPENBLAS_NUM_THREADS=1 timeout 100 "$demo" --steps 20 \
+			SWITCHML_JOB="$job" OPENBLAS_NUM_THREADS=1 timeout 100 "$demo" --wire int32 --steps 20 \
 			--switch "${address[$box]}" --json "$work/$job.json.$rank" >"$work/$job.$rank" 2>&1 &
 		pids+=($!)
 		rank=$((rank + 1))

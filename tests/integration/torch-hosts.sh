@@ -31,7 +31,7 @@ train() {
 	pids=()
 	for ((host = 0; host < ranks; host++)); do
 		(on_host $host env PATH="$torch:$PATH" PYTHONPATH="$root/bindings/python" OMP_NUM_THREADS=1 \
-			SWITCHML_TIMEOUT=300 SWITCHML_DEBUG=info "$@" \
+			SWITCHML_TIMEOUT=300 SWITCHML_WIRE=int32 SWITCHML_DEBUG=info "$@" \
 			timeout 500 torchrun --nnodes $ranks --nproc-per-node $each --node-rank $host \
 			--master-addr 10.77.0.10 --master-port 29500 "$example" --width 512 --epochs 2 \
 			>"$work/$how.$host" 2>&1) &

@@ -131,7 +131,7 @@ train() {
 	pids=()
 	for ((rank = 0; rank < ranks; rank++)); do
 		on $rank env RANK=$rank WORLD_SIZE=$ranks SWITCHML_JOB="$job" OPENBLAS_NUM_THREADS=1 \
-			timeout 100 "$demo" --steps 20 --switch $network.1:"$2" \
+			timeout 100 "$demo" --wire int32 --steps 20 --switch $network.1:"$2" \
 			--json "$work/$job.json.$rank" >"$work/$job.$rank" 2>&1 &
 		pids+=($!)
 	done
