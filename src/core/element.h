@@ -71,8 +71,8 @@ SML_INLINE uint32_t sml_select(bool condition, uint32_t yes, uint32_t no)
 SML_INLINE uint32_t sml_float16_widen(uint32_t half)
 {
 	uint32_t rest = (half & 0x7fffu) << 13;
-	uint32_t subnormal = (uint32_t)(((int32_t)rest - (1 << 23)) >> 31);
-	uint32_t special = (uint32_t)(((31 << 23) - 1 - (int32_t)rest) >> 31);
+	uint32_t subnormal = -(uint32_t)((int32_t)rest < 1 << 23);
+	uint32_t special = -(uint32_t)((int32_t)rest > (31 << 23) - 1);
 	float value = sml_float_of(rest + (112u << 23) + (subnormal & 1u << 23));
 
 	value -= sml_float_of(subnormal & sml_bits_of(0x1p-14f));
