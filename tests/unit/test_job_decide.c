@@ -316,12 +316,14 @@ TEST(a_member_that_dies_before_the_job_has_begun_is_not_waited_for)
 	}
 }
 
-static void say_that_it_goes_on(struct jobs_world *world, unsigned peer)
+/* told: another stripe's switch has said that the members change. */
+static void say_planned(struct jobs_world *world, unsigned peer, bool told)
 {
 	SmlControl__Abort word = SML_CONTROL__ABORT__INIT;
 
 	word.error = SML_ERROR_ABORTED;
 	word.planned = true;
+	word.told = told;
 	jobs_say(world, peer, sml_envelope(ABORT, abort, &word));
 }
 
@@ -342,8 +344,10 @@ TEST(a_rank_that_ends_without_asking_is_not_waited_for)
 		/* What it said before it knew. */
 		jobs_leave(&world, 2);
 		assert_string_not_equal(jobs_refusal(&world, 2), "");
+		say_planned(&world, 2, true);
+		assert_int_equal(world.peers[2].ended, 0);
 		if (goes_on)
-			say_that_it_goes_on(&world, 2);
+			say_planned(&world, 2, false);
 		assert_int_equal(world.peers[2].ended, goes_on);
 		jobs_hang_up(&world, 2);
 		assert_int_equal(jobs_decision(&world, 11) != NULL, !goes_on);
@@ -432,7 +436,7 @@ static uint64_t open_full(struct jobs_world *world)
 
 static void go_on(struct jobs_world *world, unsigned peer)
 {
-	say_that_it_goes_on(world, peer);
+	say_planned(world, peer, false);
 	jobs_hang_up(world, peer);
 }
 

@@ -88,11 +88,15 @@ static bool gives_up(const SmlControl__Envelope *message)
 	       message->body_case == SML_CONTROL__ENVELOPE__BODY_LEAVE;
 }
 
-/* Whatever else it says, it said before it was told of the job's end. */
+/*
+ * Whatever else it says, it said before it was told of the job's end. What another stripe's switch
+ * has told it, it passes on: that is no word of its own.
+ */
 static void take_survivors(struct sml_jobs *jobs, struct sml_peer *peer,
 			   const SmlControl__Envelope *message)
 {
-	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT && message->abort->planned)
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT && message->abort->planned &&
+	    !message->abort->told)
 		sml_survivor_goes_on(jobs, peer);
 }
 
