@@ -10,9 +10,14 @@
 void sml_disagreement_note(struct sml_jobs *jobs, const struct sml_job *job,
 			   const SmlControl__Join *newcomer, const struct sml_refusal *refusal)
 {
+	const char *name = "";
+
+	if (newcomer != NULL)
+		name = newcomer->job;
+	else if (job != NULL)
+		name = job->name;
 	memset(&jobs->disagreement, 0, sizeof(jobs->disagreement));
-	snprintf(jobs->disagreement.job, sizeof(jobs->disagreement.job), "%s",
-		 newcomer != NULL ? newcomer->job : job->name);
+	snprintf(jobs->disagreement.job, sizeof(jobs->disagreement.job), "%s", name);
 	snprintf(jobs->disagreement.text, sizeof(jobs->disagreement.text), "%s", refusal->text);
 	jobs->disagreement.error = refusal->error;
 	jobs->disagreement.at_ns = jobs->now_ns;

@@ -375,8 +375,10 @@ void sml_control_request_join(struct sml_control *control,
 	gethostname(host, sizeof(host) - 1);
 	join.library_version = version;
 	join.job = settings->job;
-	if (control->place.stripe == 0 && application->resumption == NULL)
-		(settings->asks ? request_membership : list_places)(settings, &ask, &join);
+	if (control->place.stripe == 0 && application->resumption == NULL && settings->asks)
+		request_membership(settings, &ask, &join);
+	else if (control->place.stripe == 0 && application->resumption == NULL)
+		list_places(settings, &ask, &join);
 	join.elsewhere = application->elsewhere;
 	if (settings->switch_address)
 		join.switches = sml_endpoints_digest(settings->switch_address);
