@@ -256,7 +256,7 @@ static void let_die(const struct death *deaths, unsigned n, void (*body)(struct 
 				       .host_group = deaths[i].shared,
 				       .alone = deaths[i].alone,
 				       .port = free_port(),
-				       .elsewhere = 1 << deaths[i].dying,
+				       .elsewhere = UINT64_C(1) << deaths[i].dying,
 				       .heartbeat_ms = LIVING_HEARTBEAT_MS,
 				       .body = reduce_until_it_fails,
 				       .argument = (void *)(uintptr_t)deaths[i].who};

@@ -23,15 +23,15 @@ struct job {
 	const char *master_address;	     /* NULL: the default */
 	const char *faults;
 	const char *flight_recorder;
-	int threads;	  /* 0: 1 */
-	int slots;	  /* 0: the switch chooses */
-	int timeout_ms;	  /* 0: 60 s, which is longer than any stall of a busy machine */
-	int heartbeat_ms; /* 0: 20 s, likewise */
-	int port;	  /* 0: find a free one */
-	int elsewhere;	  /* bit r: rank r is in another process */
-	int alone;	  /* bit r: rank r does not share memory, whatever host_group says */
-	bool by_default;  /* with host_group: -1, which is the default, instead of 1 */
-	bool host_group;  /* share memory: otherwise the ranks send packets, also on one host */
+	int threads;	    /* 0: 1 */
+	int slots;	    /* 0: the switch chooses */
+	int timeout_ms;	    /* 0: 60 s, which is longer than any stall of a busy machine */
+	int heartbeat_ms;   /* 0: 20 s, likewise */
+	int port;	    /* 0: find a free one */
+	uint64_t elsewhere; /* bit r: rank r is in another process */
+	int alone;	    /* bit r: rank r does not share memory, whatever host_group says */
+	bool by_default;    /* with host_group: -1, which is the default, instead of 1 */
+	bool host_group;    /* share memory: otherwise the ranks send packets, also on one host */
 	/* NULL, or changes a rank's configuration. */
 	void (*adjust)(struct sml_config *config, const struct job *job, int rank);
 	void (*body)(struct rank *rank);
