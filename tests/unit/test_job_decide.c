@@ -527,3 +527,26 @@ TEST(a_change_that_fails_keeps_the_place_for_the_next_one)
 	assert_string_equal(jobs_refusal(&world, 11), "");
 	jobs_close(&world);
 }
+
+/* It has more shards than the job before, and the switch has no slots for them. */
+TEST(a_change_that_finds_no_room_holds_the_place_once)
+{
+	SmlControl__Join join = jobs_join_message("next", 0, 2);
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = open_full(&world);
+	join.follows_tag = tag;
+	join.shards = SML_MAX_SHARDS;
+	for (unsigned peer = 10; peer < 13; peer++) {
+		jobs_join(&world, peer, join);
+		assert_non_null(strstr(jobs_refusal(&world, peer), "the switch's pool is full"));
+		assert_int_equal(world.jobs.n_kept, 1);
+		assert_int_equal(world.jobs.slots_in_use, 2 + 8);
+	}
+	join_next(&world, 13, 0, tag);
+	assert_string_equal(jobs_refusal(&world, 13), "");
+	assert_int_equal(world.jobs.n_kept, 0);
+	assert_int_equal(world.jobs.slots_in_use, 2 + 8);
+	jobs_close(&world);
+}

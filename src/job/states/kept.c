@@ -58,6 +58,8 @@ void sml_kept_end(struct sml_jobs *jobs, struct sml_failed_job *job)
 
 void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t until_ns)
 {
+	/* That job may have given it back already, when it was closed. */
+	sml_kept_end(jobs, job);
 	hold(jobs, job, until_ns);
 }
 
