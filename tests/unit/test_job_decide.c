@@ -550,3 +550,44 @@ TEST(a_change_that_finds_no_room_holds_the_place_once)
 	assert_int_equal(world.jobs.slots_in_use, 2 + 8);
 	jobs_close(&world);
 }
+
+/* "train" with two ranks of this heartbeat; both say that they go on. */
+static uint64_t open_left(struct jobs_world *world, uint32_t heartbeat_ms)
+{
+	uint64_t tag;
+
+	jobs_open(world, 4096, 64, false);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = jobs_join_message("train", rank, 2);
+
+		join.heartbeat_ms = heartbeat_ms;
+		jobs_join(world, rank, join);
+	}
+	for (unsigned peer = 0; peer < 2; peer++)
+		jobs_ready(world, peer);
+	tag = jobs_admitted(world, 0)->report_tag;
+	for (unsigned peer = 0; peer < 2; peer++)
+		go_on(world, peer);
+	assert_int_equal(world->jobs.n_kept, 1);
+	return tag;
+}
+
+/* Nothing that a rank says keeps others out for longer than a minute without it. */
+TEST(a_place_is_not_kept_for_longer_than_a_heartbeat_can_be)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	(void)open_left(&world, UINT32_MAX);
+	jobs_wait(&world, 61 * SML_SECOND_NS);
+	assert_int_equal(world.jobs.n_kept, 0);
+	jobs_close(&world);
+	/* A rank that asks waits for a second. It does not. */
+	tag = open_left(&world, 500);
+	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
+	jobs_hang_up(&world, 10);
+	assert_int_equal(world.jobs.n_kept, 1);
+	jobs_wait(&world, 6 * SML_TICK_NS);
+	assert_int_equal(world.jobs.n_kept, 0);
+	jobs_close(&world);
+}

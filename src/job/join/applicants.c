@@ -42,6 +42,16 @@ struct sml_applicant *sml_applicants_find(const struct sml_jobs *jobs, uint64_t 
 	return applicant;
 }
 
+/* The first rank of that job that asks. */
+static const struct sml_applicant *find_asker(const struct sml_jobs *jobs, uint64_t tag)
+{
+	const struct sml_applicant *asker = jobs->applicants;
+
+	while (asker != NULL && asker->tag != tag)
+		asker = asker->next;
+	return asker;
+}
+
 static void append(struct sml_jobs *jobs, struct sml_applicant *applicant)
 {
 	struct sml_applicant **end = &jobs->applicants;
@@ -58,6 +68,7 @@ SmlControl__Join *sml_applicant_take(struct sml_jobs *jobs, struct sml_applicant
 {
 	struct sml_applicant **at = &jobs->applicants;
 	SmlControl__Join *join = applicant->join;
+	const uint64_t tag = applicant->tag;
 
 	while (*at != applicant)
 		at = &(*at)->next;
@@ -65,6 +76,8 @@ SmlControl__Join *sml_applicant_take(struct sml_jobs *jobs, struct sml_applicant
 	applicant->peer->applicant = NULL;
 	jobs->n_members -= applicant->peer->via == NULL;
 	free(applicant);
+	if (find_asker(jobs, tag) == NULL)
+		sml_kept_unasked(jobs, tag);
 	return join;
 }
 
@@ -207,12 +220,11 @@ void sml_applicants_check_list(struct sml_jobs *jobs, const SmlControl__Join *jo
 	struct sml_failed_job *before;
 	const SmlControl__Place *place =
 		sml_place_that_counts(jobs, join->left, join->n_left, &before);
-	const struct sml_applicant *asker = jobs->applicants;
+	const struct sml_applicant *asker;
 
 	if (place == NULL || place->tag == 0)
 		return;
-	while (asker != NULL && asker->tag != place->tag)
-		asker = asker->next;
+	asker = find_asker(jobs, place->tag);
 	if (asker != NULL) {
 		describe_both(join->job, place->rank, asker->rank, refusal);
 		sml_applicants_dismiss(jobs, place->tag, refusal->error, refusal->text);

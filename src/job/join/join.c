@@ -30,6 +30,8 @@
 /* The wait of a rank that does not say how long it waits, and the longest wait. */
 #define WAIT_MS	    60000u
 #define MAX_WAIT_MS (24u * 3600 * 1000)
+/* The longest heartbeat that a rank's library has. */
+#define MAX_HEARTBEAT_MS 60000u
 
 /* ---- which job a Join means ---- */
 
@@ -224,7 +226,8 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	member->waits_until_ns =
 		job->jobs->now_ns +
 		(join->wait_ms ? sml_least(join->wait_ms, MAX_WAIT_MS) : WAIT_MS) * 1000000ull;
-	member->asked_ms = join->heartbeat_ms;
+	/* It keeps the job's place after its end, and the other ranks wait for that long, too. */
+	member->asked_ms = sml_least(join->heartbeat_ms, MAX_HEARTBEAT_MS);
 	member->heartbeat_ms = join->heartbeat_ms;
 	if (member->heartbeat_ms > job->jobs->config.heartbeat_ms)
 		member->heartbeat_ms = job->jobs->config.heartbeat_ms;

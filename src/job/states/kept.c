@@ -24,6 +24,11 @@ static void hold(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t unt
 	jobs->kept_lack += job->kept_lacks;
 }
 
+static uint64_t unasked_until(const struct sml_jobs *jobs, const struct sml_failed_job *job)
+{
+	return jobs->now_ns + job->heartbeat_ms * (SML_SECOND_NS / 1000);
+}
+
 void sml_kept_begin(const struct sml_job *job)
 {
 	const bool ran = job->state >= SML_JOB_RUNNING;
@@ -36,7 +41,7 @@ void sml_kept_begin(const struct sml_job *job)
 	if (ran)
 		kept->kept_slots = sml_job_fewest_slots(job, &kept->kept_lacks);
 	if (kept->kept_slots <= jobs->config.max_slots - jobs->slots_in_use)
-		hold(jobs, kept, jobs->now_ns + kept->heartbeat_ms * (SML_SECOND_NS / 1000));
+		hold(jobs, kept, unasked_until(jobs, kept));
 }
 
 struct sml_failed_job *sml_kept_find(const struct sml_jobs *jobs, uint64_t tag)
@@ -61,6 +66,14 @@ void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t 
 	/* That job may have given it back already, when it was closed. */
 	sml_kept_end(jobs, job);
 	hold(jobs, job, until_ns);
+}
+
+void sml_kept_unasked(struct sml_jobs *jobs, uint64_t tag)
+{
+	struct sml_failed_job *kept = sml_kept_find(jobs, tag);
+
+	if (kept != NULL)
+		kept->kept_until_ns = sml_earlier(kept->kept_until_ns, unasked_until(jobs, kept));
 }
 
 void sml_kept_for(struct sml_failed_job *job, unsigned rank)
