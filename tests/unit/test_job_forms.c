@@ -154,3 +154,21 @@ TEST(who_asks_is_told_of_a_list_that_goes_elsewhere)
 	assert_told(&world, 10, 3);
 	jobs_close(&world);
 }
+
+/* Two ranks of another job could give its name, and end it, while it waits for slots. */
+TEST(a_full_job_of_that_name_does_not_end)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	list_with(&world, 10, "list", 0, (struct jobs_past_rank){tag, 1, 3, false}, true);
+	world.has_no_room_yet = true;
+	jobs_join_all(&world, 20, "list", 2);
+	jobs_apply(&world, 11, jobs_was(tag, 0, 3));
+	assert_told(&world, 11, 1);
+	world.has_no_room_yet = false;
+	jobs_wait(&world, SML_SECOND_NS);
+	assert_non_null(jobs_admitted(&world, 20));
+	jobs_close(&world);
+}

@@ -206,7 +206,7 @@ static void refuse_both(struct sml_jobs *jobs, const struct sml_failed_job *befo
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		struct sml_job *job = jobs->jobs[i];
 
-		if (job == NULL || job->state != SML_JOB_JOINING || job->resumes ||
+		if (job == NULL || !sml_job_gathers(job) || job->resumes ||
 		    strcmp(job->name, before->list) != 0)
 			continue;
 		sml_disagreement_note(jobs, job, NULL, refusal);
