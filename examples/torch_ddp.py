@@ -7,8 +7,8 @@ The data are those of demo/digits.csv (1797 images of 8 x 8 pixels).
     torchrun --nproc-per-node 4 examples/torch_ddp.py
     torchrun --nproc-per-node 4 examples/torch_ddp.py --backend both --width 2048 --depth 3
 
-The first trains through this host's memory, or a switch if SWITCHML_SWITCH names one. The second trains a model that keeps the
-network busy, twice, on Gloo and on the switch, and compares.
+The first trains through this host's memory, or a switch if SWITCHML_SWITCH names one.
+The second trains a model that keeps the network busy, twice, on Gloo and on ours, and compares.
 """
 
 import argparse

@@ -262,11 +262,11 @@ TEST_WITH(the_dead_leave_nothing_within_the_heartbeat, NULL, tear_down)
 	/* Now its packets belong to no job. */
 	client_contribute(&frozen[0], 4, 0, 8, 1);
 	client_wait_for_counter(port, "unknown-job", 1);
-	/* Either could go on in its place. When both have gone, all is free, and the name. */
+	/* Those that are left could go on. When they have gone, all is free, and the names. */
+	clients_close(crashed, 2);
 	clients_close(frozen, 2);
 	expect_empty();
 	whole_life(0);
-	clients_close(crashed, 2);
 	expect_empty();
 }
 

@@ -109,7 +109,7 @@ def test_all_reduce_is_right_and_the_same_everywhere(groups, seed, shape, dtype,
 
 
 def bound(inputs, dtype, op):
-    """docs/numbers-internals.md, of one block as large as the largest element; else no error at all."""
+    """docs/numbers-internals.md, of one block as large as the largest element; else none."""
     if op in ("MAX", "MIN"):
         return 0
     largest = max(t.abs().max().item() for t in inputs)
