@@ -475,7 +475,8 @@ struct sml_membership {
  * min_ranks after wait_ms. The switch at which the job ran last decides. If it has died, another
  * switch can decide only if all ranks of the last membership ask there, because the others might go
  * on elsewhere. Otherwise the call fails with SML_ERROR_TIMEOUT after wait_ms, and the program must
- * decide. All ranks must use the same one of the two forms.
+ * decide. All ranks must use the same one of the two forms: otherwise, those that let the switch
+ * decide fail with SML_ERROR_MISMATCH, and so do the others if their job has not begun.
  *
  * The old job. It ends at once, also for its other ranks. Their calls in progress fail with
  * SML_ERROR_ABORTED, or with the error that they had before, and so do all their calls until they
