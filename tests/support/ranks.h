@@ -29,7 +29,7 @@ struct job {
 	int heartbeat_ms;   /* 0: 20 s, likewise */
 	int port;	    /* 0: find a free one */
 	uint64_t elsewhere; /* bit r: rank r is in another process */
-	int alone;	    /* bit r: rank r does not share memory, whatever host_group says */
+	uint64_t alone;	    /* bit r: rank r does not share memory, whatever host_group says */
 	bool by_default;    /* with host_group: -1, which is the default, instead of 1 */
 	bool host_group;    /* share memory: otherwise the ranks send packets, also on one host */
 	/* NULL, or changes a rank's configuration. */

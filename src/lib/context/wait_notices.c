@@ -40,11 +40,15 @@ static const char *name_of_source(const struct sml_context *context, unsigned st
 static void describe_loss(const struct sml_context *context, char *text, size_t bytes)
 {
 	const struct sml_host *host = context->threads.host;
+	const char *end = name_of_source(context, 0);
 	char narrow[SML_NARROW_BYTES] = "";
 
-	for (unsigned i = 0; i < context->n_stripes && narrow[0] == '\0'; i++)
+	for (unsigned i = 0; i < context->n_stripes && narrow[0] == '\0'; i++) {
 		sml_stall_narrow_text(context->stripes[i].shards, context->stripes[i].n_shards,
 				      narrow);
+		if (narrow[0] != '\0')
+			end = sml_stripe_name(&context->stripes[i]);
+	}
 	if (host && !host->memory.terms.goes_up)
 		snprintf(text, bytes,
 			 "results (all ranks have made the call, and one of this host does not "
@@ -59,7 +63,7 @@ static void describe_loss(const struct sml_context *context, char *text, size_t 
 			text, bytes,
 			"results (all ranks have made the call: packets are lost between this rank "
 			"and %s%s)",
-			name_of_source(context, 0), narrow);
+			end, narrow);
 }
 
 static void describe_silence(const struct sml_context *context, unsigned silent, char *text,
