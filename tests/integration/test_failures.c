@@ -228,7 +228,7 @@ struct death {
 	const char *switch_address, *who;
 	bool shared; /* through the host's memory */
 	int behind;  /* as many switches in this process; then see struct job */
-	int alone;
+	uint64_t alone;
 };
 
 /*

@@ -91,7 +91,7 @@ static uint32_t hash_shared(int threads)
 }
 
 /* As one child of a switch, beside the ranks that are alone. */
-static uint32_t hash_shared_under_switch(int alone, const char *faults, int threads)
+static uint32_t hash_shared_under_switch(uint64_t alone, const char *faults, int threads)
 {
 	char address[64];
 	struct sml_switch *opened = serve_at(0, address);

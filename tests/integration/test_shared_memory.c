@@ -59,7 +59,7 @@ TEST(behind_switches_one_rank_of_a_host_sends)
 
 	snprintf(both, sizeof(both), "%s,%s", address, other);
 	for (job.n_ranks = 2; job.n_ranks <= 5; job.n_ranks++)
-		for (job.alone = 0; job.alone < 1 << (job.n_ranks - 2); job.alone++) {
+		for (job.alone = 0; job.alone < UINT64_C(1) << (job.n_ranks - 2); job.alone++) {
 			job.by_default = !job.by_default;
 			job.switch_address = job.alone & 1 ? address : both;
 			run_job(&job);
@@ -74,7 +74,7 @@ TEST(without_a_switch_one_rank_of_a_host_sends)
 	struct job job = {.host_group = true, .body = expect_packets_of_leaders};
 
 	for (job.n_ranks = 3; job.n_ranks <= 5; job.n_ranks++)
-		for (job.alone = 1; job.alone < 1 << (job.n_ranks - 2); job.alone++)
+		for (job.alone = 1; job.alone < UINT64_C(1) << (job.n_ranks - 2); job.alone++)
 			run_job(&job);
 	/* There is nobody to share with. */
 	job.n_ranks = 3;
