@@ -24,6 +24,7 @@
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
 #include "lib/control/finder.h"
+#include "lib/control/resolver.h"
 #include "lib/progress/line.h"
 
 /* A report lists at most two chunks for each slot. */
@@ -257,10 +258,10 @@ static unsigned first_to_try(const struct sml_stripe *stripe)
 	       stripe->endpoints->n;
 }
 
-/* What the last look at the names has found. */
-static void renew_endpoints(struct sml_stripe *stripe)
+/* The names have been looked up meanwhile. */
+static void renew_endpoints(struct sml_stripe *stripe, struct sml_resolver *resolver)
 {
-	struct sml_endpoints *found = sml_resolver_finish(&stripe->resolver);
+	struct sml_endpoints *found = sml_resolver_end(resolver);
 
 	if (found == NULL)
 		return;
@@ -273,21 +274,22 @@ static int look_once(struct claim *claim, struct sml_finder_config *config,
 		     struct sml_control **taken)
 {
 	struct sml_stripe *stripe = claim->stripe;
+	struct sml_resolver *resolver;
 	struct sml_finder *finder;
 	int error;
 
-	renew_endpoints(stripe);
 	config->endpoints = stripe->endpoints->at;
 	config->n_endpoints = stripe->endpoints->n;
 	config->first = first_to_try(stripe);
+	resolver = sml_resolver_start(stripe->context->settings.switch_address, stripe->index,
+				      stripe->endpoints);
+	config->moved = sml_resolver_moved(resolver);
 	error = sml_finder_open(&finder, config);
-	if (error)
-		return error;
-	sml_resolver_start(&stripe->resolver, stripe->context->settings.switch_address,
-			   stripe->index, stripe->endpoints);
-	error = find_switch(claim, finder, config->deadline_ns, taken);
-	sml_finder_close(finder);
-	sml_resolver_stop(&stripe->resolver);
+	if (error == 0) {
+		error = find_switch(claim, finder, config->deadline_ns, taken);
+		sml_finder_close(finder);
+	}
+	renew_endpoints(stripe, resolver);
 	return error;
 }
 
@@ -302,7 +304,6 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 		.settings = settings,
 		.lost = stripe->failover.lost,
 		.give_up = &stripe->context->threads.stop,
-		.moved = &stripe->resolver.moved,
 		.join = request_join,
 		.tell = log_progress,
 		.say_farewell = say_farewell,
@@ -605,5 +606,4 @@ void sml_failover_fini(struct sml_stripe *stripe)
 	sml_threads_wake(&context->threads);
 	if (taken)
 		pthread_join(stripe->failover.thread, NULL);
-	free(sml_resolver_finish(&stripe->resolver));
 }

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "lib/control/client.h"
-#include "lib/control/resolver.h"
+#include "lib/control/endpoints.h"
 #include "lib/host/meet.h"
 #include "lib/host/slots.h"
 #include "lib/progress/shard.h"
@@ -22,7 +22,6 @@ struct sml_stripe {
 	struct sml_context *context;
 	uint8_t index;
 	struct sml_endpoints *endpoints; /* the newest */
-	struct sml_resolver resolver;	 /* while it looks for a switch, and not waited for yet */
 	struct sml_reached connection;
 	const char *name;	      /* atomic: its current switch, for texts */
 	char own_name[96];	      /* of a rank that embeds it */

@@ -7,29 +7,20 @@
 #ifndef SML_LIB_RESOLVER_H
 #define SML_LIB_RESOLVER_H
 
-#include <pthread.h>
+#include <stdbool.h>
 
 #include "lib/control/endpoints.h"
 
-struct sml_resolver {
-	pthread_t thread;
-	bool started;
-	bool stop, moved; /* atomic; moved: `found` is there, and has an address that is new */
-	const char *list;
-	unsigned stripe;
-	const struct sml_endpoints *known;
-	struct sml_endpoints *found;
-};
+struct sml_resolver;
 
-/* The list and the known endpoints must outlive it. Without a name, or a thread, nothing happens.
- */
-void sml_resolver_start(struct sml_resolver *resolver, const char *list, unsigned stripe,
-			const struct sml_endpoints *known);
+/* NULL if the list has no name, or there is no thread: then nothing happens. */
+struct sml_resolver *sml_resolver_start(const char *list, unsigned stripe,
+					const struct sml_endpoints *known);
 
-/* It may end; does not wait for that. */
-void sml_resolver_stop(struct sml_resolver *resolver);
+/* Atomic: an address is there that is new. NULL for NULL. */
+const bool *sml_resolver_moved(const struct sml_resolver *resolver);
 
-/* Waits for its end, as long as the resolver blocks. Returns what it has found, or NULL. */
-struct sml_endpoints *sml_resolver_finish(struct sml_resolver *resolver);
+/* Returns what it has found, or NULL. Does not wait: a question that is under way ends alone. */
+struct sml_endpoints *sml_resolver_end(struct sml_resolver *resolver);
 
 #endif
