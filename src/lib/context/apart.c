@@ -6,7 +6,7 @@
 
 /* Ranks that are not apart have met by then, mostly. */
 #define BEGIN_NS (1000 * SML_NS_PER_MS)
-/* For a connection. The stripe's own control waits for as long: less than any heartbeat. */
+/* For a connection, at most. */
 #define CONNECT_NS (200 * SML_NS_PER_MS)
 
 void sml_apart_begin(struct sml_apart *apart, struct sml_stripe *stripe)
@@ -21,13 +21,22 @@ void sml_apart_begin(struct sml_apart *apart, struct sml_stripe *stripe)
 	};
 }
 
+/* The stripe's own control waits meanwhile, so all together have a quarter of a heartbeat. */
+static uint64_t connect_ns(const struct sml_apart *apart)
+{
+	const uint32_t heartbeat_ms = apart->stripe->context->settings.heartbeat_ms;
+
+	return sml_earlier(CONNECT_NS,
+			   heartbeat_ms * SML_NS_PER_MS / 4 / apart->stripe->endpoints->n);
+}
+
 static void ask(struct sml_apart *apart, const struct sml_endpoint *endpoint)
 {
 	const struct sml_application application = {.elsewhere = true};
 	struct sml_control **control = &apart->asked[apart->n_asked];
 
-	if (sml_stripe_open_beside(apart->stripe, endpoint, sml_now_ns() + CONNECT_NS, control) !=
-	    0)
+	if (sml_stripe_open_beside(apart->stripe, endpoint, sml_now_ns() + connect_ns(apart),
+				   control) != 0)
 		return;
 	sml_control_request_join(*control, &application);
 	apart->n_asked++;
