@@ -12,7 +12,7 @@
  * Nobody sends on this communicator. Probing for a message finds none, but lets MPI make
  * progress.
  */
-static MPI_Comm nobody = MPI_COMM_NULL; /* atomic */
+static MPI_Comm nobody = MPI_COMM_NULL; /* under the lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* This rank alone. Not of MPI_COMM_SELF, which programs with sessions need not have. */
@@ -36,25 +36,29 @@ void sml_mpi_progress_init(MPI_Comm comm, int rank)
 {
 	pthread_mutex_lock(&lock);
 	if (nobody == MPI_COMM_NULL)
-		__atomic_store_n(&nobody, alone(comm, rank), __ATOMIC_RELEASE);
+		nobody = alone(comm, rank);
 	pthread_mutex_unlock(&lock);
 }
 
 void sml_mpi_progress_fini(void)
 {
-	MPI_Comm made = __atomic_exchange_n(&nobody, MPI_COMM_NULL, __ATOMIC_ACQ_REL);
-
-	if (made != MPI_COMM_NULL)
-		PMPI_Comm_free(&made);
+	pthread_mutex_lock(&lock);
+	if (nobody != MPI_COMM_NULL)
+		PMPI_Comm_free(&nobody);
+	nobody = MPI_COMM_NULL;
+	pthread_mutex_unlock(&lock);
 }
 
 void sml_mpi_progress(void)
 {
-	MPI_Comm comm = __atomic_load_n(&nobody, __ATOMIC_ACQUIRE);
 	int found;
 
-	if (comm != MPI_COMM_NULL)
-		PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, MPI_STATUS_IGNORE);
+	/* Another thread that has it makes the progress. */
+	if (pthread_mutex_trylock(&lock) != 0)
+		return;
+	if (nobody != MPI_COMM_NULL)
+		PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, nobody, &found, MPI_STATUS_IGNORE);
+	pthread_mutex_unlock(&lock);
 }
 
 static uint64_t now_ns(void)
