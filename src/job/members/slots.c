@@ -2,9 +2,8 @@
 /*
  * How the switch's slots are divided. A job that gathers holds the minimum. When all its ranks have
  * joined, it gets what it wants, or its share of the rest: jobs that still gather, and those whose
- * members change (states/kept.c), have equal
- * claims, and a little is kept for jobs that may still come. Slots come back when a job ends; a job
- * never gets more while it runs.
+ * members change (states/kept.c), have equal claims, and a little is kept for jobs that may still
+ * come. Slots come back when a job ends; a job never gets more while it runs.
  *
  * The invariant: slots_in_use is the sum of what all jobs hold, and never above max_slots.
  */
@@ -35,10 +34,14 @@ struct slots {
 /* ---- how many a job needs, and wants ---- */
 
 /* A shard without slots would have nothing to do. */
+static struct slots fewest_for(uint32_t shards)
+{
+	return (struct slots){sml_most(MIN_HEAD_SLOTS, shards), sml_most(MIN_DATA_SLOTS, shards)};
+}
+
 static struct slots fewest(const struct sml_job *job)
 {
-	return (struct slots){sml_most(MIN_HEAD_SLOTS, job->shards),
-			      sml_most(MIN_DATA_SLOTS, job->shards)};
+	return fewest_for(job->shards);
 }
 
 static uint32_t chosen_least(uint32_t packet_bytes)
@@ -217,10 +220,8 @@ void sml_job_keep_reserve(struct sml_job *job)
 
 uint32_t sml_job_fewest_slots(const struct sml_job *job, uint32_t *more)
 {
-	uint32_t n = sml_most(MIN_HEAD_SLOTS, job->most_shards) +
-		     sml_most(MIN_DATA_SLOTS, job->most_shards);
-
-	struct slots want = wanted(job);
+	struct slots least = fewest_for(job->most_shards), want = wanted(job);
+	uint32_t n = least.head + least.data;
 
 	*more = want.head + want.data > n ? want.head + want.data - n : 0;
 	return n;
