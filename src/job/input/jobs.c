@@ -2,6 +2,7 @@
 /* Inputs, for any job: see switch.h. */
 #include <stdio.h>
 
+#include "base/least.h"
 #include "control/envelope.h"
 #include "control/frame.h"
 #include "job/input/absence.h"
@@ -263,22 +264,16 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 {
 	uint64_t first_ns = sml_branches_deadline(jobs);
 
-	if (sml_jobs_is_leaf(jobs) && sml_leaf_deadline(jobs) < first_ns)
-		first_ns = sml_leaf_deadline(jobs);
-	if (sml_survivors_deadline(jobs) < first_ns)
-		first_ns = sml_survivors_deadline(jobs);
-	if (sml_kept_deadline(jobs) < first_ns)
-		first_ns = sml_kept_deadline(jobs);
-	if (sml_applicants_deadline(jobs) < first_ns)
-		first_ns = sml_applicants_deadline(jobs);
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		uint64_t due_ns = jobs->jobs[i] ? sml_job_deadline(jobs->jobs[i]) : UINT64_MAX;
-
-		if (due_ns < first_ns)
-			first_ns = due_ns;
-	}
-	if (sml_jobs_has_dependents(jobs) && jobs->now_ns + SML_BEAT_NS < first_ns)
-		first_ns = jobs->now_ns + SML_BEAT_NS;
+	if (sml_jobs_is_leaf(jobs))
+		first_ns = sml_earlier(first_ns, sml_leaf_deadline(jobs));
+	first_ns = sml_earlier(first_ns, sml_survivors_deadline(jobs));
+	first_ns = sml_earlier(first_ns, sml_kept_deadline(jobs));
+	first_ns = sml_earlier(first_ns, sml_applicants_deadline(jobs));
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL)
+			first_ns = sml_earlier(first_ns, sml_job_deadline(jobs->jobs[i]));
+	if (sml_jobs_has_dependents(jobs))
+		first_ns = sml_earlier(first_ns, jobs->now_ns + SML_BEAT_NS);
 	return first_ns;
 }
 
