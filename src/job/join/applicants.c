@@ -292,22 +292,23 @@ static bool is_acceptable(struct sml_jobs *jobs, const SmlControl__Join *join,
 			  struct sml_refusal *refusal)
 {
 	const unsigned most = SML_NAME_BYTES - 1 - SML_DECISION_BYTES;
-	char text[128];
 
-	snprintf(text, sizeof(text),
-		 "the name of a job whose members the switch decides on has at most %u bytes",
-		 most);
 	sml_terms_check(jobs, NULL, join, refusal);
 	if (refusal->error)
 		return false;
-	if (jobs->operations->ranks_have_slots)
+	if (jobs->operations->ranks_have_slots) {
 		refuse(refusal, SML_ERROR_REFUSED,
 		       "rank 0's own switch does not decide on members: give all ranks a "
 		       "dedicated switch (SWITCHML_SWITCH)");
-	else if (strlen(join->job) > most)
-		refuse(refusal, SML_ERROR_REFUSED, text);
-	else if (join->ask->n_places == 0)
+	} else if (strlen(join->job) > most) {
+		refusal->error = SML_ERROR_REFUSED;
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "the name of a job whose members the switch decides on has at most %u "
+			 "bytes",
+			 most);
+	} else if (join->ask->n_places == 0) {
 		compare_with_members(jobs, *join, refusal);
+	}
 	return refusal->error == 0;
 }
 
@@ -349,7 +350,7 @@ static void note_back(const struct sml_jobs *jobs, const struct sml_applicant *a
 {
 	struct sml_failed_job *before = sml_jobs_find_judged(jobs, applicant->tag);
 
-	if (applicant->tag == 0 || before == NULL)
+	if (before == NULL)
 		return;
 	sml_ranks_remove(&before->gone, applicant->rank);
 	sml_kept_for(before, applicant->rank);
@@ -408,10 +409,8 @@ void sml_applicant_lost(struct sml_jobs *jobs, struct sml_peer *peer)
 	struct sml_failed_job *before = sml_jobs_find_judged(jobs, applicant->tag);
 
 	/* The others need not wait for it. */
-	if (applicant->tag != 0 && before != NULL) {
-		sml_ranks_add(&before->gone, applicant->rank);
+	if (before != NULL)
 		sml_kept_without(jobs, before, applicant->rank);
-	}
 	sml_control__join__free_unpacked(sml_applicant_take(jobs, applicant), NULL);
 	sml_decide(jobs);
 }

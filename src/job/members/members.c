@@ -65,3 +65,15 @@ struct sml_failed_job *sml_jobs_find_judged(const struct sml_jobs *jobs, uint64_
 
 	return found != NULL && found->was_elsewhere ? NULL : found;
 }
+
+struct sml_failed_job *sml_job_followed(const struct sml_job *job, uint16_t *rank)
+{
+	const struct sml_decision *decision = job->decision;
+
+	if (job->state >= SML_JOB_RUNNING)
+		return sml_jobs_find_judged(job->jobs, job->report_tag);
+	if (decision == NULL || decision->before[*rank] == 0)
+		return NULL;
+	*rank = (uint16_t)(decision->before[*rank] - 1);
+	return sml_jobs_find_judged(job->jobs, decision->after);
+}

@@ -38,6 +38,12 @@ struct sml_failed_job *sml_jobs_find_failed(const struct sml_jobs *jobs, uint64_
  */
 struct sml_failed_job *sml_jobs_find_judged(const struct sml_jobs *jobs, uint64_t tag);
 
+/*
+ * What the rank's next membership follows: this job, which has failed; but the job before it if
+ * this one has never run, and then *rank becomes the rank in that one. NULL if it follows none.
+ */
+struct sml_failed_job *sml_job_followed(const struct sml_job *job, uint16_t *rank);
+
 static inline uint32_t sml_job_slot_states(const struct sml_job *job,
 					   struct sml_slot_progress *states, uint32_t n)
 {

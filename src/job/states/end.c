@@ -154,14 +154,11 @@ bool sml_job_fail(struct sml_job *job, int error, const char *text)
 /* A member of what has never run dies: it need not be waited for when the others ask again. */
 static void note_gone_before(const struct sml_job *job, uint16_t rank)
 {
-	const struct sml_decision *decision = job->state < SML_JOB_RUNNING ? job->decision : NULL;
 	struct sml_failed_job *before =
-		decision != NULL ? sml_jobs_find_judged(job->jobs, decision->after) : NULL;
+		job->state < SML_JOB_RUNNING ? sml_job_followed(job, &rank) : NULL;
 
-	if (before == NULL || decision->before[rank] == 0)
-		return;
-	sml_ranks_add(&before->gone, decision->before[rank] - 1);
-	sml_kept_without(job->jobs, before, decision->before[rank] - 1);
+	if (before != NULL)
+		sml_kept_without(job->jobs, before, rank);
 }
 
 bool sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)

@@ -46,7 +46,7 @@ void sml_kept_begin(const struct sml_job *job)
 
 struct sml_failed_job *sml_kept_find(const struct sml_jobs *jobs, uint64_t tag)
 {
-	struct sml_failed_job *job = tag != 0 ? sml_jobs_find_judged(jobs, tag) : NULL;
+	struct sml_failed_job *job = sml_jobs_find_judged(jobs, tag);
 
 	return job != NULL && job->kept_until_ns != 0 ? job : NULL;
 }
@@ -83,6 +83,7 @@ void sml_kept_for(struct sml_failed_job *job, unsigned rank)
 
 void sml_kept_without(struct sml_jobs *jobs, struct sml_failed_job *job, unsigned rank)
 {
+	sml_ranks_add(&job->gone, rank);
 	sml_ranks_remove(&job->awaited, rank);
 	if (sml_ranks_is_empty(&job->awaited))
 		sml_kept_end(jobs, job);

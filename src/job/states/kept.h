@@ -20,7 +20,7 @@ void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t 
 /* None of its ranks asks any more, so it is kept no longer than for ranks that may still come. */
 void sml_kept_unasked(struct sml_jobs *jobs, uint64_t tag);
 
-/* The rank may go on, or has gone; when all have, the place is free. */
+/* The rank may go on; or has gone, and when all have, the place is free. */
 void sml_kept_for(struct sml_failed_job *job, unsigned rank);
 void sml_kept_without(struct sml_jobs *jobs, struct sml_failed_job *job, unsigned rank);
 

@@ -20,18 +20,10 @@
 
 bool sml_survivor_stays(const struct sml_job *job, struct sml_peer *peer, uint16_t rank)
 {
-	const struct sml_decision *decision = job->decision;
+	struct sml_failed_job *failed = sml_job_followed(job, &rank);
 	struct sml_peer **end = &job->jobs->survivors;
-	struct sml_failed_job *failed;
-	uint64_t tag = job->report_tag;
 
-	/* What has never run is followed by a membership of the job before it. */
-	if (job->state < SML_JOB_RUNNING) {
-		tag = decision != NULL && decision->before[rank] != 0 ? decision->after : 0;
-		rank = tag != 0 ? (uint16_t)(decision->before[rank] - 1) : rank;
-	}
 	/* Rank 0's own switch ends with the job. */
-	failed = tag != 0 ? sml_jobs_find_judged(job->jobs, tag) : NULL;
 	if (failed == NULL || job->jobs->operations->ranks_have_slots)
 		return false;
 	sml_kept_for(failed, rank);
@@ -39,7 +31,7 @@ bool sml_survivor_stays(const struct sml_job *job, struct sml_peer *peer, uint16
 		end = &(*end)->next_survivor;
 	*end = peer;
 	peer->next_survivor = NULL;
-	peer->survived = tag;
+	peer->survived = failed->tag;
 	peer->rank = rank;
 	peer->stays_until_ns =
 		job->jobs->now_ns + sml_job_longest_heartbeat_ms(job) * (SML_SECOND_NS / 1000);
@@ -74,10 +66,8 @@ void sml_survivor_lost(struct sml_jobs *jobs, struct sml_peer *peer)
 {
 	struct sml_failed_job *job = sml_jobs_find_judged(jobs, peer->survived);
 
-	if (job != NULL && !sml_peer_is_doubted(peer)) {
-		sml_ranks_add(&job->gone, peer->rank);
+	if (job != NULL && !sml_peer_is_doubted(peer))
 		sml_kept_without(jobs, job, peer->rank);
-	}
 	take_out(jobs, peer);
 }
 
