@@ -18,12 +18,11 @@
 #include "cmd/doctor/peers.h"
 #include "net/udp_options.h"
 
-#define MAGIC	     0x73776d6cu
-#define ROUND_MS     50
-#define LONGEST_MS   20000 /* if rank 0 falls silent; its own limit is shorter */
-#define CONNECT_MS   4000
-#define RESOLVE_MS   5000
-#define UDP_IP_BYTES 28
+#define MAGIC	   0x73776d6cu
+#define ROUND_MS   50
+#define LONGEST_MS 20000 /* if rank 0 falls silent; its own limit is shorter */
+#define CONNECT_MS 4000
+#define RESOLVE_MS 5000
 
 /* At the beginning of a probe; the rest is padding. */
 struct probe {
@@ -103,16 +102,11 @@ static bool set_target(struct target *target, const json_t *host,
 
 static unsigned largest_probe(const struct target *target)
 {
-	static const uint16_t counts[] = SML_LANE_COUNTS;
-	unsigned headers = UDP_IP_BYTES, best = sizeof(struct probe);
+	bool is_ipv6 = target->udp.any.sa_family == AF_INET6 &&
+		       !IN6_IS_ADDR_V4MAPPED(&target->udp.v6.sin6_addr);
+	unsigned lanes = sml_lanes_of_mtu(target->mtu, is_ipv6 ? AF_INET6 : AF_INET);
 
-	if (target->udp.any.sa_family == AF_INET6 &&
-	    !IN6_IS_ADDR_V4MAPPED(&target->udp.v6.sin6_addr))
-		headers += 20;
-	for (unsigned i = 0; counts[i]; i++)
-		if (headers + SML_HEADER_BYTES + 4u * counts[i] <= target->mtu)
-			best = SML_HEADER_BYTES + 4u * counts[i];
-	return best;
+	return lanes ? SML_HEADER_BYTES + 4 * lanes : sizeof(struct probe);
 }
 
 /* Of each size of the job's packets that the interface takes, and a very small one. */

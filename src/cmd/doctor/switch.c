@@ -24,20 +24,6 @@
 
 #define TIMEOUT_MS 3000
 
-/* The most lanes of a job whose packets have to fit into mtu bytes. */
-static unsigned lanes_of(int mtu, int family)
-{
-	static const uint16_t counts[] = SML_LANE_COUNTS;
-	int room = mtu - (family == AF_INET6 ? 40 : 20) - 8 - SML_HEADER_BYTES;
-	unsigned lanes = 0;
-
-	for (unsigned i = 0; counts[i]; i++) {
-		if (4 * (int)counts[i] <= room)
-			lanes = counts[i];
-	}
-	return lanes;
-}
-
 /* Packets that the switch has counted because they belong to no job. */
 static uint64_t strays_of(const SmlControl__Status *status)
 {
@@ -146,7 +132,7 @@ static void check_mtu(struct doctor *doctor, struct strays *strays, int family)
 			   strerror(errno));
 		return;
 	}
-	most = lanes_of(mtu, family);
+	most = sml_lanes_of_mtu((uint32_t)mtu, family);
 	lanes = find_longest(doctor, strays, most);
 	if (lanes < 0)
 		return;
