@@ -20,29 +20,33 @@
 /* Timeouts in a row: fewer are ordinary losses. */
 #define MANY_TIMEOUTS 4
 
-/* The lanes of the n-th probe. */
-static uint16_t width_of(const struct sml_shard *shard, uint32_t n, unsigned *n_widths)
-{
-	static const uint16_t counts[] = SML_LANE_COUNTS;
-	const uint16_t full = shard->worker.config.shape.lanes;
-	unsigned shorter = 0;
+static const uint16_t counts[] = SML_LANE_COUNTS;
 
-	while (counts[shorter] && counts[shorter] < full)
-		shorter++;
-	*n_widths = shorter + 1;
-	n %= *n_widths;
-	return n == 0 ? full : counts[shorter - n];
+static unsigned count_shorter(uint16_t full)
+{
+	unsigned n = 0;
+
+	while (counts[n] && counts[n] < full)
+		n++;
+	return n;
+}
+
+/* The lanes of the n-th probe. */
+static uint16_t width_of(uint16_t full, uint32_t n)
+{
+	const unsigned n_shorter = count_shorter(full);
+
+	n %= n_shorter + 1;
+	return n == 0 ? full : counts[n_shorter - n];
 }
 
 /* Full packets were asked about twice, and shorter ones came back. */
 static void judge_width(struct sml_shard *shard)
 {
-	const uint32_t full = SML_HEADER_BYTES + 4u * shard->worker.config.shape.lanes;
-	bool is_narrow;
-	unsigned n_widths;
+	const uint16_t full = shard->worker.config.shape.lanes;
+	const bool is_narrow = shard->renewal.asked > count_shorter(full) + 1 &&
+			       shard->renewal.passed < SML_HEADER_BYTES + 4u * full;
 
-	(void)width_of(shard, 0, &n_widths);
-	is_narrow = shard->renewal.asked > n_widths && shard->renewal.passed < full;
 	__atomic_store_n(&shard->renewal.narrow, is_narrow ? shard->renewal.passed : 0,
 			 __ATOMIC_RELAXED);
 }
@@ -73,8 +77,7 @@ void sml_line_note_timeout(struct sml_shard *shard)
 size_t sml_line_renewal_probe(struct sml_shard *shard, void *packet)
 {
 	const struct sml_worker_config *config = &shard->worker.config;
-	unsigned n_widths;
-	const uint16_t lanes = width_of(shard, shard->renewal.asked, &n_widths);
+	const uint16_t lanes = width_of(config->shape.lanes, shard->renewal.asked);
 	const struct sml_header header = {
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
 		.version = SML_WIRE_VERSION,
