@@ -36,10 +36,9 @@ static const char *name_of_source(const struct sml_context *context, unsigned st
 	return sml_stripe_name(&context->stripes[context->peers ? 0 : stripe]);
 }
 
-/* Nobody is late. */
-static void describe_loss(const struct sml_context *context, char *text, size_t bytes)
+/* If only shorter packets pass to one of the switches, it is that one's. */
+static void describe_path(const struct sml_context *context, char *text, size_t bytes)
 {
-	const struct sml_host *host = context->threads.host;
 	const char *end = name_of_source(context, 0);
 	char narrow[SML_NARROW_BYTES] = "";
 
@@ -49,6 +48,17 @@ static void describe_loss(const struct sml_context *context, char *text, size_t 
 		if (narrow[0] != '\0')
 			end = sml_stripe_name(&context->stripes[i]);
 	}
+	snprintf(text, bytes,
+		 "results (all ranks have made the call: packets are lost between this rank and "
+		 "%s%s)",
+		 end, narrow);
+}
+
+/* Nobody is late. */
+static void describe_loss(const struct sml_context *context, char *text, size_t bytes)
+{
+	const struct sml_host *host = context->threads.host;
+
 	if (host && !host->memory.terms.goes_up)
 		snprintf(text, bytes,
 			 "results (all ranks have made the call, and one of this host does not "
@@ -59,11 +69,7 @@ static void describe_loss(const struct sml_context *context, char *text, size_t 
 			 "host, does not run, or packets are lost between it and %s)",
 			 host->job_ranks[0], name_of_source(context, 0));
 	else
-		snprintf(
-			text, bytes,
-			"results (all ranks have made the call: packets are lost between this rank "
-			"and %s%s)",
-			end, narrow);
+		describe_path(context, text, bytes);
 }
 
 static void describe_silence(const struct sml_context *context, unsigned silent, char *text,
