@@ -23,132 +23,14 @@
 #include "lib/context/data_path.h"
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
+#include "lib/context/resuming.h"
 #include "lib/control/finder.h"
 #include "lib/control/resolver.h"
 #include "lib/progress/line.h"
 
-/* A report lists at most two chunks for each slot. */
-#define MAX_REPORT (2 * SML_MAX_SLOTS)
-
-struct report {
-	uint32_t lacking[MAX_REPORT], kept[MAX_REPORT];
-};
-
-/* The shards' workers of the current and the previous epoch. */
-struct generations {
-	struct sml_stripe *stripe;
-	struct sml_worker *now[SML_MAX_SHARDS], *kept[SML_MAX_SHARDS];
-	bool has_result; /* of this epoch: then all ranks had begun it */
-	bool has_kept;	 /* there is a previous epoch */
-};
-
 static bool is_over(const struct sml_context *context)
 {
 	return sml_threads_is_stopping(&context->threads);
-}
-
-/* ---- the report ---- */
-
-static void look_at_generations(struct sml_stripe *stripe, struct generations *generations)
-{
-	*generations = (struct generations){.stripe = stripe};
-	for (unsigned i = 0; i < stripe->n_shards; i++) {
-		struct sml_shard *shard = stripe->shards[i];
-
-		generations->now[i] = &shard->worker;
-		generations->kept[i] = &shard->kept;
-		generations->has_kept |= shard->kept_memory != NULL;
-		for (uint16_t s = 0; s < shard->worker.n_slots; s++)
-			generations->has_result |= shard->worker.slots[s].kept != SML_KEPT_NONE;
-	}
-}
-
-/* Kept results are dropped only at the first result of the new epoch. */
-static struct sml_worker *const *keepers(const struct generations *generations)
-{
-	return generations->has_result || !generations->has_kept ? generations->now
-								 : generations->kept;
-}
-
-static const void *give_kept(void *self, enum sml_stream_id stream, uint32_t chunk,
-			     uint16_t *n_lanes)
-{
-	const struct generations *generations = self;
-
-	return sml_resume_kept(keepers(generations), generations->stripe->n_shards, stream, chunk,
-			       n_lanes);
-}
-
-static int adopt(void *self, enum sml_stream_id stream, uint32_t chunk, const void *lanes,
-		 uint16_t n_lanes)
-{
-	const struct generations *generations = self;
-	struct sml_stripe *stripe = generations->stripe;
-	struct sml_context *context = stripe->context;
-	uint64_t *counted = &stripe->shards[0]->counters.tensors;
-	int rc = -1;
-
-	/* Under the lock: once a failure has stopped the threads, buffers are the application's. */
-	pthread_mutex_lock(&context->lock);
-	if (!is_over(context))
-		rc = sml_resume_adopt(generations->now, stripe->n_shards, stream, chunk, lanes,
-				      n_lanes);
-	/* The shard is parked, so its thread does not update the counter. */
-	if (rc > 0)
-		__atomic_add_fetch(counted, 1, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&context->lock);
-	if (rc > 0)
-		sml_context_tensor_done(context, 1);
-	return rc;
-}
-
-static bool write_report(const struct generations *generations, enum sml_stream_id stream,
-			 struct report *space, struct sml_resume_report *report)
-{
-	unsigned n = generations->stripe->n_shards;
-
-	*report = (struct sml_resume_report){
-		.beyond = sml_resume_beyond(generations->now, n, stream),
-		.lacking = space->lacking,
-		.n_lacking =
-			sml_resume_lacking(generations->now, n, stream, space->lacking, MAX_REPORT),
-		.kept = space->kept,
-		.n_kept = sml_resume_kept_chunks(keepers(generations), n, stream, space->kept,
-						 MAX_REPORT),
-	};
-	return report->n_lacking <= MAX_REPORT && report->n_kept <= MAX_REPORT;
-}
-
-static int write_resumption(struct generations *generations, struct report *space,
-			    struct sml_resumption *resumption)
-{
-	const struct sml_admission *admission = &generations->stripe->admission;
-	struct sml_context *context = generations->stripe->context;
-	bool written = true;
-
-	*resumption = (struct sml_resumption){
-		.epoch = admission->epoch,
-		.tag = admission->report_tag,
-		.membership = admission->membership,
-		.self = generations,
-		.kept = give_kept,
-		.adopt = adopt,
-	};
-	/* Under the lock, as in sml_data_path_renew_shards(). */
-	pthread_mutex_lock(&context->lock);
-	for (enum sml_stream_id stream = SML_HEAD;
-	     written && !is_over(context) && stream < SML_STREAMS; stream++)
-		written = write_report(generations, stream, &space[stream],
-				       &resumption->reports[stream]);
-	pthread_mutex_unlock(&context->lock);
-	if (is_over(context))
-		return sml_error_set(SML_ERROR_CLOSED, "the context failed in the meantime");
-	return written ? 0
-		       : sml_error_set(SML_ERROR_PROTOCOL,
-				       "more chunks were in progress than slots can hold: the "
-				       "switch gave out impossible tickets; install the same "
-				       "release on it and on all ranks (if they have it, please "
-				       "report this)");
 }
 
 /* ---- until a switch takes over ---- */
@@ -156,9 +38,7 @@ static int write_resumption(struct generations *generations, struct report *spac
 /* The join for a candidate switch; the same for all candidates. */
 struct claim {
 	struct sml_stripe *stripe;
-	struct generations generations;
-	struct report space[SML_STREAMS];
-	struct sml_resumption resumption;
+	struct sml_resuming resuming;
 };
 
 /* It has looked for the others for so long that they may have left. */
@@ -179,17 +59,16 @@ static int request_join(void *self, const struct sml_reached *connection, struct
 	const struct sml_stripe_index place = {stripe->index, (uint8_t)context->n_stripes};
 	struct sml_application application = {
 		.lanes = context->shape.lanes,
-		.resumption = &claim->resumption,
+		.resumption = &claim->resuming.resumption,
 	};
 	int error = sml_control_open(control, &context->settings, connection, &place, loop);
 
 	if (error)
 		return error;
-	look_at_generations(stripe, &claim->generations);
-	error = write_resumption(&claim->generations, claim->space, &claim->resumption);
+	error = sml_resuming_look(&claim->resuming, stripe);
 	if (error)
 		return error;
-	claim->resumption.leaving = only_leaves(stripe);
+	claim->resuming.resumption.leaving = only_leaves(stripe);
 	/* As it has begun: alone, or as one with others of this host. */
 	if (context->threads.host)
 		sml_hosts_advertise(stripe, &application);
@@ -216,7 +95,6 @@ static void log_progress(void *self, const char *text)
 static int go_on(struct claim *claim, struct sml_control *control, uint64_t deadline_ns)
 {
 	struct sml_stripe *stripe = claim->stripe;
-	const struct generations *generations = &claim->generations;
 	struct sml_admission admission;
 	int error = sml_control_admission(control, NULL, &admission, deadline_ns);
 
@@ -227,7 +105,7 @@ static int go_on(struct claim *claim, struct sml_control *control, uint64_t dead
 	stripe->admission = admission;
 	pthread_mutex_unlock(&stripe->context->lock);
 	return sml_data_path_renew(stripe, control, deadline_ns,
-				   generations->has_result || !generations->has_kept);
+				   sml_resuming_keeps_now(&claim->resuming));
 }
 
 /* 0, SML_FINDER_LEFT, or an error. */
