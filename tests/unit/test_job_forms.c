@@ -35,6 +35,13 @@ static void list(struct jobs_world *world, unsigned peer, uint32_t next, uint64_
 	list_with(world, peer, "list", next, (struct jobs_past_rank){tag, rank, 3, false}, false);
 }
 
+/* Its ranks meet at another switch, and only say so here, where the job ran. */
+static void list_elsewhere(struct jobs_world *world, unsigned peer, uint32_t next, uint64_t tag,
+			   uint32_t rank)
+{
+	list_with(world, peer, "list", next, (struct jobs_past_rank){tag, rank, 3, false}, true);
+}
+
 static void assert_told(const struct jobs_world *world, unsigned first, unsigned n)
 {
 	for (unsigned peer = first; peer < first + n; peer++) {
@@ -125,14 +132,13 @@ TEST(a_list_beside_the_membership_that_the_switch_has_formed_is_refused)
 	jobs_close(&world);
 }
 
-/* Its ranks meet at another switch, and only say so here, where the job ran. */
 TEST(a_list_that_goes_elsewhere_counts)
 {
 	struct jobs_world world;
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 3);
-	list_with(&world, 11, "list", 0, (struct jobs_past_rank){tag, 1, 3, false}, true);
+	list_elsewhere(&world, 11, 0, tag, 1);
 	assert_true(world.peers[11].ended);
 	assert_string_equal(jobs_refusal(&world, 11), "");
 	assert_int_equal(world.jobs.n_jobs, 0);
@@ -149,8 +155,7 @@ TEST(who_asks_is_told_of_a_list_that_goes_elsewhere)
 	tag = jobs_open_running(&world, 3);
 	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
 	for (uint32_t rank = 1; rank < 3; rank++)
-		list_with(&world, 10 + rank, "list", rank - 1,
-			  (struct jobs_past_rank){tag, rank, 3, false}, true);
+		list_elsewhere(&world, 10 + rank, rank - 1, tag, rank);
 	assert_told(&world, 10, 3);
 	jobs_close(&world);
 }
@@ -162,7 +167,7 @@ TEST(a_full_job_of_that_name_does_not_end)
 	uint64_t tag;
 
 	tag = jobs_open_running(&world, 3);
-	list_with(&world, 10, "list", 0, (struct jobs_past_rank){tag, 1, 3, false}, true);
+	list_elsewhere(&world, 10, 0, tag, 1);
 	world.has_no_room_yet = true;
 	jobs_join_all(&world, 20, "list", 2);
 	jobs_apply(&world, 11, jobs_was(tag, 0, 3));
