@@ -9,9 +9,10 @@
 #include "job/members/job.h"
 
 /*
- * Which of the places counts, the newest being the first: that of the newest job, unless this
- * switch knows that it never ran. NULL: none. Ends what still waits for this rank. Then *before is
- * what is known of that job's end here, or NULL.
+ * Returns the place that counts, of those that a process names, newest first: its place in the
+ * newest job, unless this switch knows that the job never ran. NULL if none counts. Ends what still
+ * waits here for that rank, and sets *before to how that job ended here, or to NULL if that is not
+ * known.
  */
 const SmlControl__Place *sml_place_that_counts(struct sml_jobs *jobs,
 					       SmlControl__Place *const *places, size_t n,

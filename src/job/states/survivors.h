@@ -6,8 +6,9 @@
 #include "job/members/job.h"
 
 /*
- * The peer, which was that rank of a job that fails, has been told so. Returns false, and does
- * nothing, if no next membership can have it as a rank; then its connection is to be ended.
+ * The job fails, and the peer, which is this rank of it, has been told: keep its connection. If the
+ * rank cannot be in a next membership, returns false and does nothing; the caller then ends the
+ * connection.
  */
 bool sml_survivor_stays(const struct sml_job *job, struct sml_peer *peer, uint16_t rank);
 
