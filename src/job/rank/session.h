@@ -305,10 +305,15 @@ void sml_session_message(struct sml_session *session, const SmlControl__Envelope
  */
 void sml_session_ended(struct sml_session *session, const char *how, bool known);
 
+/* The time between two ticks: a quarter of the heartbeat, and at most a second. */
+static inline uint32_t sml_session_tick_ms(uint32_t heartbeat_ms)
+{
+	return heartbeat_ms < 4000 ? heartbeat_ms / 4 : 1000;
+}
+
 /*
- * Call it every quarter of the heartbeat, but at least once a second. It sends Ping, and judges the
- * switch by when bytes last came, and by its results on the data path (n_results so far): a switch
- * that still serves is not dead, for a while.
+ * Call it so often. It sends Ping, and judges the switch by when bytes last came, and by its
+ * results on the data path (n_results so far): a switch that still serves is not dead, for a while.
  */
 void sml_session_tick(struct sml_session *session, uint64_t heard_ns, uint64_t n_results,
 		      bool known, uint64_t now_ns);

@@ -11,7 +11,6 @@
 #include "lib/control/internal.h"
 #include "lib/settings/notice.h"
 
-#define PING_MAX_MS 1000
 /* The rank's own deadline comes first, because its error names the missing ranks. The switch ends a
  * rank that still waits this long after it. */
 #define LATE_MS 10000u
@@ -75,10 +74,8 @@ bool sml_control_is_held(const struct sml_control *control)
 
 static void start_ticking(struct sml_control *control)
 {
-	uint64_t every_ms = control->settings->heartbeat_ms / 4;
-
 	sml_watch_every(control->tick,
-			(every_ms < PING_MAX_MS ? every_ms : PING_MAX_MS) * SML_NS_PER_MS);
+			sml_session_tick_ms(control->settings->heartbeat_ms) * SML_NS_PER_MS);
 }
 
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,

@@ -98,7 +98,7 @@ static void begin_session(struct rank *rank, unsigned address)
 
 	sml_session_init(&attempt->session, &config);
 	attempt->talks = true;
-	attempt->tick_ns = rank->control->now_ns + sim_crank_tick_ns(rank);
+	attempt->tick_ns = rank->control->now_ns + sml_session_tick_ms(rank->heartbeat_ms) * MS;
 }
 
 /* ---- the report ---- */

@@ -166,12 +166,6 @@ struct rank {
 	bool shares_badly;	       /* it cannot always prove that it does */
 };
 
-/* Between two ticks of its sessions. */
-static inline uint64_t sim_crank_tick_ns(const struct rank *rank)
-{
-	return (rank->heartbeat_ms < 4000 ? rank->heartbeat_ms / 4 : 1000) * MS;
-}
-
 enum event_kind {
 	EVENT_CONNECTED,
 	EVENT_REFUSED,

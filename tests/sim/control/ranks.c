@@ -510,7 +510,7 @@ static void tick_session(struct rank *rank, unsigned address)
 	uint64_t now_ns = rank->control->now_ns;
 
 	if (attempt->talks && now_ns >= attempt->tick_ns) {
-		attempt->tick_ns = now_ns + sim_crank_tick_ns(rank);
+		attempt->tick_ns = now_ns + sml_session_tick_ms(rank->heartbeat_ms) * MS;
 		sml_session_tick(&attempt->session, attempt->link->heard_ns, 0, true, now_ns);
 		look_at(rank, address);
 	}
