@@ -21,7 +21,8 @@
  *	for i in 0 1 2 3; do SWITCHML_RANK=$i SWITCHML_WORLD_SIZE=4 ./elastic 2 & done
  *	SWITCHML_JOIN=1 ./elastic 2
  *
- * The parameters come from a member that has made the most steps.
+ * The parameters come from a member that has made the most steps. The training ends after STEPS of
+ * them; with ELASTIC_UNTIL=FILE, not before the file exists, however slow the workers' machine is.
  */
 #include <dirent.h>
 #include <err.h>
@@ -309,10 +310,20 @@ static int has_newcomers(void)
 	return self.directory ? exists(self.membership + 1, "") : sml_waiting(self.job) > 0;
 }
 
-/* Of this rank's samples: all of them belong to one member. sums: gradient, loss, newcomers. */
-static void add_up(float sums[WEIGHTS + 2])
+static int has_enough(void)
 {
-	memset(sums, 0, sizeof(float) * (WEIGHTS + 2));
+	const char *until = getenv("ELASTIC_UNTIL");
+
+	return self.step + 1 >= STEPS && (until == NULL || access(until, F_OK) == 0);
+}
+
+/* What the members add up in a step: the gradient, and these. */
+enum { LOSS = WEIGHTS, NEWCOMERS, ENOUGH, SUMS };
+
+/* Of this rank's samples: all of them belong to one member. */
+static void add_up(float sums[SUMS])
+{
+	memset(sums, 0, sizeof(float) * SUMS);
 	for (int sample = self.rank; sample < SAMPLES; sample += self.n) {
 		float wrong = -target_of(sample);
 
@@ -320,28 +331,26 @@ static void add_up(float sums[WEIGHTS + 2])
 			wrong += input_of(sample, i) * self.weights[i];
 		for (int i = 0; i < WEIGHTS; i++)
 			sums[i] += wrong * input_of(sample, i) / SAMPLES;
-		sums[WEIGHTS] += wrong * wrong / SAMPLES;
+		sums[LOSS] += wrong * wrong / SAMPLES;
 	}
-	/* One rank looks for newcomers, so that all members see them in the same step. */
-	if (self.rank == 0 && has_newcomers())
-		sums[WEIGHTS + 1] = 1;
+	/* One rank looks for newcomers and for the end, so that all see them in the same step. */
+	sums[NEWCOMERS] = self.rank == 0 && has_newcomers();
+	sums[ENOUGH] = self.rank == 0 && has_enough();
 }
 
-/* True: there are newcomers. The weights change only when the sums are complete. */
-static int make_step(int *newcomers)
+/* The weights change only when the sums are complete. */
+static int make_step(float sums[SUMS])
 {
-	float sums[WEIGHTS + 2];
 	int error;
 
 	add_up(sums);
-	error = sml_allreduce(self.job, sums, sums, WEIGHTS + 2, SML_FLOAT32, SML_SUM, NULL);
+	error = sml_allreduce(self.job, sums, sums, SUMS, SML_FLOAT32, SML_SUM, NULL);
 	if (error)
 		return error;
 	for (int i = 0; i < WEIGHTS; i++)
 		self.weights[i] -= 0.01f * sums[i];
-	*newcomers = sums[WEIGHTS + 1] > 0;
 	if (self.step++ % 100 == 0 && self.rank == 0)
-		printf("step %d: loss %.6f, %d workers\n", self.step - 1, (double)sums[WEIGHTS],
+		printf("step %d: loss %.6f, %d workers\n", self.step - 1, (double)sums[LOSS],
 		       self.n);
 	fflush(stdout);
 	usleep(5000); /* as if the step took longer */
@@ -350,16 +359,16 @@ static int make_step(int *newcomers)
 
 static void train(void)
 {
-	int newcomers = 0, error = 0;
+	float sums[SUMS];
+	int error;
 
-	while (self.step < STEPS) {
-		if (error || newcomers)
-			go_on_with_others();
-		newcomers = 0;
-		error = make_step(&newcomers);
+	do {
+		error = make_step(sums);
 		if (error)
 			fprintf(stderr, "rank %d: %s\n", self.rank, sml_error_text(self.job));
-	}
+		if (error || (sums[NEWCOMERS] > 0 && sums[ENOUGH] == 0))
+			go_on_with_others();
+	} while (error || sums[ENOUGH] == 0);
 }
 
 static void say_that_it_is_done(void)

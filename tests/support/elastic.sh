@@ -16,7 +16,8 @@ start_worker() {
 		[ "$2" -ge "$N_FIRST" ] || how=("SWITCHML_JOB=$1" "SWITCHML_RANK=$2" "SWITCHML_WORLD_SIZE=$N_FIRST")
 	fi
 	# shellcheck disable=SC2086 # words
-	${!where:-} env SWITCHML_TIMEOUT=60 "${how[@]}" "$elastic" "${meeting[@]}" "$3" >"$work/$1.$2" 2>&1 &
+	${!where:-} env SWITCHML_TIMEOUT=60 ELASTIC_UNTIL="$work/$1.enough" \
+		"${how[@]}" "$elastic" "${meeting[@]}" "$3" >"$work/$1.$2" 2>&1 &
 	worker[$2]=$!
 }
 
@@ -25,10 +26,11 @@ await_members() {
 	await says "$work/$1.$2" "^membership .* of $3, from step"
 }
 
-# Title, workers: they end well, and print the same weights.
+# Title, workers: they may end now, end well, and print the same weights.
 expect_same_end() {
 	local title=$1 n
 	shift
+	touch "$work/$title.enough"
 	for n in "$@"; do
 		wait "${worker[$n]}" || give_up "$title: worker $n ended with status $?"
 	done
