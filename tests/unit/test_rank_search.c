@@ -94,16 +94,35 @@ TEST_WITH(a_switch_that_accepts_and_says_nothing_may_be_frozen, begin, NULL)
 
 	assert_int_equal(connects_within(0), 0);
 	sml_search_connected(&search, 0, now_ns);
-	sml_search_report(&search, text, sizeof(text));
+	sml_search_report(&search, now_ns, text, sizeof(text));
 	assert_non_null(strstr(text, "first/0: it accepts connections, but says nothing: is it "
 				     "frozen?"));
 	sml_ranks_add(&ranks, 1);
 	sml_search_missing(&search, 0, &ranks, 0, 1, now_ns);
-	sml_search_report(&search, text, sizeof(text));
+	sml_search_report(&search, now_ns, text, sizeof(text));
 	assert_non_null(strstr(text, "first/0: not all ranks have joined there; missing: 1"));
 	sml_search_missing(&search, 0, &(struct sml_ranks){{0}}, 0, 2, now_ns);
-	sml_search_report(&search, text, sizeof(text));
+	sml_search_report(&search, now_ns, text, sizeof(text));
 	assert_non_null(strstr(text, "first/0: it has not started the job"));
+}
+
+TEST_WITH(a_try_that_has_just_begun_hides_no_reason, begin, NULL)
+{
+	char text[3 * SML_REASON_LENGTH];
+
+	assert_int_equal(connects_within(0), 0);
+	sml_search_failed(&search, 0, SML_ERROR_REFUSED, "it is another program", now_ns);
+	for (int i = 0; i < 3 && connects_within(2000) != 0; i++)
+		sml_search_failed(&search, 1, -111, "refused", now_ns);
+	assert_int_equal(search.tries[0].state, SML_SEARCH_CONNECTING);
+	sml_search_report(&search, now_ns, text, sizeof(text));
+	assert_non_null(strstr(text, "first/0: it is another program"));
+	sml_search_connected(&search, 0, now_ns);
+	sml_search_report(&search, now_ns, text, sizeof(text));
+	assert_non_null(strstr(text, "first/0: it is another program"));
+	now_ns += 1000 * MS;
+	sml_search_report(&search, now_ns, text, sizeof(text));
+	assert_non_null(strstr(text, "first/0: it accepts connections, but says nothing"));
 }
 
 TEST_WITH(who_is_let_go_needs_no_switch_any_more, begin, NULL)
@@ -127,7 +146,7 @@ TEST_WITH(whoever_finds_none_says_why_of_each, begin, NULL)
 	while ((address = connects_within(2000)) >= 0)
 		sml_search_failed(&search, (unsigned)address, -111, "refused", now_ns);
 	assert_int_equal(search.outcome, SML_SEARCH_FAILED);
-	sml_search_report(&search, text, sizeof(text));
+	sml_search_report(&search, now_ns, text, sizeof(text));
 	for (unsigned i = 0; i < 3; i++)
 		assert_non_null(strstr(text, names[i]));
 }
@@ -209,7 +228,7 @@ TEST_WITH(a_rank_that_comes_to_no_switch_is_given_up, begin_to_judge, NULL)
 	waits_for((const unsigned[]){1, 3}, 2, 2);
 	assert_int_equal(search.outcome, SML_SEARCH_FAILED);
 	assert_int_equal(search.error, SML_ERROR_RANK_DIED);
-	sml_search_report(&search, text, sizeof(text));
+	sml_search_report(&search, now_ns, text, sizeof(text));
 	assert_non_null(strstr(text, "rank 3 died with the switch"));
 }
 

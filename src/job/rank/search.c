@@ -28,6 +28,8 @@
 #define RETRY_MAX_NS (100 * MS)
 /* Between two messages of a switch that still waits; and of two switches, one of which has died. */
 #define TOLD_NS (2000 * MS)
+/* A try that is younger tells less than what the last one came to. */
+#define YOUNG_NS (1000 * MS)
 /* The pause after a switch began but could not continue; doubles each time. */
 #define BAD_NS	   (1000 * MS)
 #define BAD_MAX_NS (16000 * MS)
@@ -173,15 +175,17 @@ static void finish(struct sml_search *search, enum sml_search_outcome outcome, i
 }
 
 /* The state of an unfinished try, or why the last one failed. */
-static void describe(const struct sml_search_try *try, char *text, size_t bytes)
+static void describe(const struct sml_search_try *try, uint64_t now_ns, char *text, size_t bytes)
 {
 	char ranks[SML_RANKS_TEXT_BYTES];
 
-	if (try->state == SML_SEARCH_CONNECTING) {
-		snprintf(text, bytes, "%s", SML_SEARCH_NO_ANSWER);
-	} else if (try->state == SML_SEARCH_WAITING && !sml_ranks_is_empty(&try->missing)) {
+	if (try->state == SML_SEARCH_WAITING && !sml_ranks_is_empty(&try->missing)) {
 		sml_ranks_text(&try->missing, try->n_more, ranks, sizeof(ranks));
 		snprintf(text, bytes, "not all ranks have joined there; missing: %s", ranks);
+	} else if (try->error && now_ns < try->started_ns + YOUNG_NS) {
+		snprintf(text, bytes, "%s", try->reason);
+	} else if (try->state == SML_SEARCH_CONNECTING) {
+		snprintf(text, bytes, "%s", SML_SEARCH_NO_ANSWER);
 	} else if (try->state == SML_SEARCH_WAITING && try->n_reports == 0) {
 		/* The kernel accepts connections for a program that is stopped. */
 		snprintf(text, bytes, SML_SEARCH_SILENT);
@@ -193,21 +197,21 @@ static void describe(const struct sml_search_try *try, char *text, size_t bytes)
 }
 
 /* The state of unfinished tries at the deadline is a reason, too. */
-static void note_unfinished(struct sml_search_try *try)
+static void note_unfinished(struct sml_search_try *try, uint64_t now_ns)
 {
 	char text[SML_REASON_LENGTH];
 
 	if (!is_live(try))
 		return;
-	describe(try, text, sizeof(text));
+	describe(try, now_ns, text, sizeof(text));
 	memcpy(try->reason, text, sizeof(text));
 	try->error = SML_ERROR_TIMEOUT;
 }
 
-static void give_up(struct sml_search *search)
+static void give_up(struct sml_search *search, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < search->config.n_addresses; i++)
-		note_unfinished(&search->tries[i]);
+		note_unfinished(&search->tries[i], now_ns);
 	finish(search, SML_SEARCH_FAILED, SML_ERROR_UNREACHABLE);
 	close_all_but(search, -1);
 }
@@ -230,7 +234,7 @@ static bool set_action(struct sml_search *search, enum sml_search_verb verb, uns
 static void expire(struct sml_search *search, uint64_t now_ns)
 {
 	if (now_ns >= search->config.deadline_ns) {
-		give_up(search);
+		give_up(search, now_ns);
 		return;
 	}
 	for (unsigned i = 0; i < search->config.n_addresses; i++) {
@@ -477,7 +481,7 @@ void sml_search_failed(struct sml_search *search, unsigned address, int error, c
 	}
 }
 
-void sml_search_report(const struct sml_search *search, char *text, size_t bytes)
+void sml_search_report(const struct sml_search *search, uint64_t now_ns, char *text, size_t bytes)
 {
 	size_t length = 0;
 
@@ -490,7 +494,7 @@ void sml_search_report(const struct sml_search *search, char *text, size_t bytes
 		unsigned address = in_order(search, i);
 		char reason[SML_REASON_LENGTH];
 
-		describe(&search->tries[address], reason, sizeof(reason));
+		describe(&search->tries[address], now_ns, reason, sizeof(reason));
 		length +=
 			(size_t)snprintf(text + length, bytes - length, "%s%s: %s",
 					 length ? "; " : "", search->config.names[address], reason);

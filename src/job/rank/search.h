@@ -184,6 +184,6 @@ void sml_search_failed(struct sml_search *search, unsigned address, int error, c
 		       uint64_t now_ns);
 
 /* Writes a list of all switches, each with the reason of its last failure, or with its state. */
-void sml_search_report(const struct sml_search *search, char *text, size_t bytes);
+void sml_search_report(const struct sml_search *search, uint64_t now_ns, char *text, size_t bytes);
 
 #endif

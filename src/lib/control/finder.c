@@ -264,7 +264,7 @@ static void log_wait(struct sml_finder *finder, uint64_t now_ns)
 
 	if (!sml_notice_is_due(&finder->notice, now_ns) || !config->settings->speaks)
 		return;
-	sml_search_report(&finder->search, tried, sizeof(tried));
+	sml_search_report(&finder->search, now_ns, tried, sizeof(tried));
 	if (config->lost)
 		sml_notice_log(&finder->notice, now_ns, config->deadline_ns,
 			       "a switch to take over job \"%s\" (%.250s); tried: %.500s",
@@ -296,7 +296,7 @@ static void notify_owner(const struct sml_finder *finder)
 
 	if (finder->config.tell == NULL)
 		return;
-	sml_search_report(&finder->search, text, sizeof(text));
+	sml_search_report(&finder->search, sml_now_ns(), text, sizeof(text));
 	finder->config.tell(finder->config.self, text);
 }
 
@@ -306,7 +306,7 @@ static int report_failure(const struct sml_finder *finder)
 
 	if (finder->wrong)
 		return finder->wrong;
-	sml_search_report(&finder->search, text, sizeof(text));
+	sml_search_report(&finder->search, sml_now_ns(), text, sizeof(text));
 	if (finder->config.join || finder->config.n_endpoints > 1)
 		return sml_error_set(
 			finder->search.error,

@@ -500,7 +500,7 @@ static void report_failure(struct rank *rank)
 
 	if (rank->state == BEGINNING && begins_anew(rank, before, rank->search.error, false))
 		return;
-	sml_search_report(&rank->search, text, sizeof(text));
+	sml_search_report(&rank->search, rank->control->now_ns, text, sizeof(text));
 	rank_fails(rank, rank->search.error, text);
 }
 
