@@ -2,12 +2,13 @@
 /*
  * A slot against an oracle that keeps every use as a set of ranks. The oracle knows nothing
  * of states, parities of buffers, or bits. In half of the worlds, the slot is a leaf's, whose
- * parent sends results at any time. The lanes are int32, or narrow ones that are rounded, in short
- * and in full packets. Some ranks have only zeros, and omit them.
+ * parent sends results at any time. The lanes are int32, narrow ones that are rounded, or floats
+ * with any bits, in short and in full packets. Some ranks have only zeros, and omit them.
  */
 #include <math.h>
 #include <string.h>
 
+#include "core/gather.h"
 #include "core/pool.h"
 #include "fuzz/properties.h"
 
@@ -24,12 +25,17 @@ static const struct sml_pool_parent parent = {
 struct form {
 	uint8_t lane_kind;
 	uint16_t lanes;
+	uint8_t op;
 };
 
 /* Of a block, and of as many as fit. */
-static const struct form forms[] = {{SML_LANE_INT32, 8},	  {SML_LANE_INT32, LANES},
-				    {SML_LANE_INT16_ROUNDED, 33}, {SML_LANE_INT16_ROUNDED, 323},
-				    {SML_LANE_INT8_ROUNDED, 17},  {SML_LANE_INT8_ROUNDED, 342}};
+static const struct form forms[] = {
+	{SML_LANE_INT32, 8, SML_LANE_SUM},	    {SML_LANE_INT32, LANES, SML_LANE_SUM},
+	{SML_LANE_INT16_ROUNDED, 33, SML_LANE_SUM}, {SML_LANE_INT16_ROUNDED, 323, SML_LANE_SUM},
+	{SML_LANE_INT8_ROUNDED, 17, SML_LANE_SUM},  {SML_LANE_INT8_ROUNDED, 342, SML_LANE_SUM},
+	{SML_LANE_FLOAT32, 17, SML_LANE_SUM},	    {SML_LANE_FLOAT32, LANES, SML_LANE_AVG},
+	{SML_LANE_FLOAT16, 9, SML_LANE_SUM},	    {SML_LANE_BFLOAT16, 33, SML_LANE_AVG},
+};
 
 struct oracle_use {
 	bool begun, full, complete, no_lanes;
@@ -49,7 +55,7 @@ struct oracle {
 struct slot_world {
 	struct sml_pool pool;
 	struct oracle oracle;
-	uint8_t memory[16384] __attribute__((aligned(64)));
+	uint8_t memory[1 << 17] __attribute__((aligned(64)));
 };
 
 struct message {
@@ -117,9 +123,34 @@ static uint8_t put_block(uint32_t width, const double *sums, uint32_t *lanes_be,
 	return shift;
 }
 
-/* The lanes of a sum of some ranks, from the first one on. */
-static void put_sum(const struct oracle *oracle, uint32_t t, uint32_t first, uint32_t n,
-		    uint32_t *lanes_be)
+/* With any bits: numbers of all sizes, infinities, NaN. */
+static void put_floats_of(const struct oracle *oracle, uint32_t t, uint32_t rank,
+			  uint32_t *lanes_be)
+{
+	for (uint32_t i = 0; i < oracle->form.lanes; i++)
+		lanes_be[i] =
+			is_zero(oracle, rank, t) ? 0 : (uint32_t)sml_hash_step(rank << 8 | t, i);
+}
+
+/* A leaf's sum goes up undivided. */
+static void put_float_sum(const struct oracle *oracle, uint32_t t, uint32_t *lanes_be)
+{
+	const enum sml_type types[] = {SML_FLOAT32, SML_FLOAT16, SML_BFLOAT16};
+	enum sml_type type = types[oracle->form.lane_kind - SML_LANE_FLOAT32];
+	uint32_t lanes = oracle->form.lanes, parts[MAX_RANKS * LANES], result[LANES];
+	uint32_t count = type == SML_FLOAT32 ? lanes : 2 * lanes;
+	bool is_mean = oracle->form.op == SML_LANE_AVG && !oracle->is_leaf;
+
+	for (uint32_t r = 0; r < oracle->n_ranks; r++)
+		put_floats_of(oracle, t, r, parts + r * lanes);
+	sml_gather_reduce(type, parts, count, oracle->n_ranks, is_mean ? oracle->n_ranks : 1,
+			  result);
+	sml_gather_encode(type, result, count, lanes_be);
+}
+
+/* The integers of a sum of some ranks, from the first one on. */
+static void put_integers(const struct oracle *oracle, uint32_t t, uint32_t first, uint32_t n,
+			 uint32_t *lanes_be)
 {
 	uint32_t width = sml_rounded_width(oracle->form.lane_kind);
 	uint32_t lanes = oracle->form.lanes, blocks = sml_rounded_blocks(width, lanes);
@@ -143,6 +174,23 @@ static void put_sum(const struct oracle *oracle, uint32_t t, uint32_t first, uin
 	}
 }
 
+static void put_contribution(const struct oracle *oracle, uint32_t t, uint32_t rank,
+			     uint32_t *lanes_be)
+{
+	if (sml_lane_is_float(oracle->form.lane_kind))
+		put_floats_of(oracle, t, rank, lanes_be);
+	else
+		put_integers(oracle, t, rank, 1, lanes_be);
+}
+
+static void put_sum(const struct oracle *oracle, uint32_t t, uint32_t *lanes_be)
+{
+	if (sml_lane_is_float(oracle->form.lane_kind))
+		put_float_sum(oracle, t, lanes_be);
+	else
+		put_integers(oracle, t, 0, oracle->n_ranks, lanes_be);
+}
+
 static void world_init(struct slot_world *world, struct gen *gen, bool tiny)
 {
 	struct sml_pool_rules rules = {.tag = 77,
@@ -152,13 +200,15 @@ static void world_init(struct slot_world *world, struct gen *gen, bool tiny)
 				       .n_shards = 1,
 				       .rounds = true,
 				       .omits = true,
+				       .floats = true,
 				       .parent = parent};
 
-	memset(world, 0, sizeof(*world));
+	memset(world, 0, offsetof(struct slot_world, memory));
 	rules.is_leaf = world->oracle.is_leaf = gen_below(gen, 2);
 	rules.n_ranks = (uint8_t)gen_range(gen, 1, tiny && rules.is_leaf ? 2 : MAX_RANKS);
 	for (uint32_t r = 0; r < rules.n_ranks; r++)
 		rules.cookies[r] = 1000 + r;
+	rules.divisor = rules.is_leaf ? 1 : (uint16_t)rules.n_ranks;
 	world->oracle.n_ranks = rules.n_ranks;
 	world->oracle.next_ticket = 1;
 	world->oracle.form = forms[tiny ? 0 : gen_below(gen, sizeof(forms) / sizeof(forms[0]))];
@@ -270,16 +320,17 @@ static void fill(struct message *message, const struct oracle *oracle, uint32_t 
 		.use_be = sml_be32(oracle->first_use + t),
 		.digest_be = sml_be32(digest),
 		.rank = (uint8_t)rank,
+		.op = oracle->form.op,
 		.lane_kind = kind_of(oracle, is_zero(oracle, rank, t)),
 		.lanes_be = sml_be16(oracle->form.lanes),
 	};
-	put_sum(oracle, t, rank, 1, message->lanes_be);
+	put_contribution(oracle, t, rank, message->lanes_be);
 }
 
 /* The whole job's sum: at a leaf, that of more ranks, which have whatever the parent sends. */
 static void put_result(const struct oracle *oracle, uint32_t t, uint32_t *lanes_be)
 {
-	put_sum(oracle, t, 0, oracle->n_ranks, lanes_be);
+	put_sum(oracle, t, lanes_be);
 	for (uint32_t i = 0; i < oracle->form.lanes && oracle->is_leaf; i++)
 		lanes_be[i] += sml_be32(0x5000000u + i);
 }
@@ -298,6 +349,7 @@ static void fill_result(struct message *message, const struct oracle *oracle, ui
 		.chunk_be = sml_be32(ticket),
 		.digest_be = sml_be32(digest),
 		.rank = last_rank,
+		.op = oracle->form.op,
 		.lane_kind = kind_of(oracle, no_lanes),
 		.lanes_be = sml_be16(oracle->form.lanes),
 	};
@@ -317,7 +369,7 @@ static const char *check_lanes(const struct message *message, uint32_t length,
 	if (no_lanes)
 		return NULL;
 	if (up)
-		put_sum(oracle, t, 0, oracle->n_ranks, expected);
+		put_sum(oracle, t, expected);
 	else
 		put_result(oracle, t, expected);
 	PROPERTY_CHECK(memcmp(message->lanes_be, expected, 4u * oracle->form.lanes) == 0,

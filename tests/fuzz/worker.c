@@ -102,7 +102,7 @@ static void draw_sizes(struct lie *lie, struct gen *gen)
 	lie->shape.rounds = lie->shape.lanes == MAX_LANES;
 	lie->shape.n_ranks = (uint8_t)gen_range(gen, 1, 3);
 	lie->shape.rank = (uint8_t)gen_below(gen, lie->shape.n_ranks);
-	lie->omits = gen_below(gen, 2);
+	lie->omits = lie->shape.floats = gen_below(gen, 2);
 }
 
 static void lie_init(struct lie *lie, struct gen *gen, bool tiny)
@@ -144,15 +144,21 @@ static void draw_type(struct gen *gen, struct sml_tensor_spec *spec)
 		spec->op = SML_SUM;
 }
 
-/* The int8 wire only where the library takes it. No draw of its own: other inputs stay the same. */
-static void draw_int8(const struct lie *lie, struct sml_tensor_spec *spec)
+/*
+ * The int8 and the exact wire only where the library takes them. No draw of its own: other inputs
+ * stay the same.
+ */
+static void draw_special(const struct lie *lie, struct sml_tensor_spec *spec)
 {
 	bool is_float = spec->type == SML_FLOAT32 || spec->type == SML_FLOAT16 ||
 			spec->type == SML_BFLOAT16;
 
-	if (sml_shape_rounds(&lie->shape, 8) && is_float && spec->op <= SML_AVG &&
-	    spec->count % 2 != 0)
+	if (!is_float || spec->op > SML_AVG)
+		return;
+	if (sml_shape_rounds(&lie->shape, 8) && spec->count % 2 != 0)
 		spec->wire = SML_WIRE_INT8;
+	else if (sml_shape_adds(&lie->shape, spec->type) && spec->count % 3 != 0)
+		spec->wire = SML_WIRE_EXACT;
 }
 
 static void draw_spec(const struct lie *lie, struct gen *gen, struct sml_tensor_spec *spec)
@@ -164,7 +170,7 @@ static void draw_spec(const struct lie *lie, struct gen *gen, struct sml_tensor_
 		.count = gen_below(gen, gen_below(gen, 4) ? 60 : 700),
 	};
 	draw_type(gen, spec);
-	draw_int8(lie, spec);
+	draw_special(lie, spec);
 	spec->count -= spec->count % lie->shape.n_ranks;
 	spec->send_count = spec->recv_count = spec->count;
 	part = spec->count / lie->shape.n_ranks;
