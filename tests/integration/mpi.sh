@@ -159,6 +159,8 @@ fi
 expect_right "nonblocking" "$with" "66 of 70" 3 nonblocking
 expect_right "nonblocking, with requests that nobody waits for" "$with" "70 of 75" 2 nonblocking freed
 expect_right "threads" "$with" "180 of 180" 2 threads
+expect_right "equal arrays" "$with" "2 of 4" 4 equal
+expect_right "equal arrays, a share in every rank" "$with SWITCHML_SWITCH=embedded" "2 of 4" 3 equal
 expect_right "one rank" "$with" "0 of 674" 1 types
 if [ -x "$programs/mpi-fortran" ]; then
 	! plain || expect_right "fortran, plain" "$without" "" 3 fortran
@@ -180,6 +182,7 @@ expect_right "a share in every rank" "$with SWITCHML_SWITCH=embedded" "36 of 41"
 # With a separate switch, and without one.
 start_switch
 expect_right "a switch of its own" "$with SWITCHML_SWITCH=$address" "36 of 41" 3 communicators
+expect_right "equal arrays at a switch" "$with SWITCHML_SWITCH=$address" "2 of 4" 3 equal
 expect_right "a switch that gains nothing" "$by_default SWITCHML_SWITCH=$address" "0 of 41" 3 communicators
 expect_once "a switch that gains nothing" \
 	"none of 41 all-reduces went through the switch $address; MPI got [0-9]* that no switch speeds up here"
