@@ -141,9 +141,9 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * INT8 has a quarter of int32's bytes, and errors of 1 to 2 % of the sums' RMS where elements are
  * of similar size. It is for SUM and AVG of float32, float16 and bfloat16. If it is the context's
  * wire, calls of other types and operations travel as if it were not; if such a call asks for it in
- * its options, it fails with -EINVAL. All switches must have the UDP dataplane or be embedded.
- * Other switches refuse a job whose wire it is, and a call that asks for it there fails with
- * -EINVAL.
+ * its options, it fails with -EINVAL. A switch that does not round sums of narrow lanes (a P4
+ * program in the staged form) refuses a job whose wire it is, and a call that asks for it there
+ * fails with -EINVAL.
  *
  * DEFAULT is EXACT where all of the job's switches add floats: UDP switches, stripes in the ranks,
  * and shared memory. If one of them adds only integers (XDP, P4), DEFAULT is int16 for float16 and
