@@ -89,7 +89,7 @@ def facts(data):
                 values = cycles(data, method.name, links, who)
                 has = values and (who == "worker" or method in (INT32, INT16))
                 found = common.summary(values) if has else None
-                cells.append(f"{found['median']:.1f} ({found['q1']:.1f} to {found['q3']:.1f})"
+                cells.append(f"{found['median']:.1f} ({found['q1']:.1f}–{found['q3']:.1f})"
                              if found else "-")
         yield f"| {method.title} | " + " | ".join(cells) + " |"
     yield "\n| cores at full link | " + " | ".join(f"{gbit} Gbit/s" for gbit in LINKS) + " |"
@@ -101,5 +101,4 @@ def facts(data):
         count = f" for {data['workers']} workers" if who == "switch" else ""
         yield (f"| {method.title}: a {who}{count} | " + " | ".join(
             f"{cores(data, method.name, who, gbit):.1f}" for gbit in LINKS) + " |")
-    yield ("\nThe second table extrapolates from the CPU time on unshaped links of this machine; "
-           "no such link was measured.")
+    yield "\nThe second table is computed from the CPU time on unshaped links; no such link was measured."

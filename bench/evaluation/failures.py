@@ -217,14 +217,14 @@ def draw(data, plt):
 def facts(data):
     yield (f"{data['workers']} workers, {data['rate_mbit']} Mbit/s, {data['calls']} calls (half of them under faults) of "
            f"{data['bytes'] / 1000:g} kB, every result checked.\n")
-    yield "| | calls take (median) | longest call, median of the runs | longest of all | time of all calls |"
+    yield "| | a call, median, ms | longest call, median of the runs, s | longest of all, s | all calls, s |"
     yield "|---|---:|---:|---:|---:|"
     for name, runs in data["rows"].items():
         longest = common.summary([one["longest_call_s"] for one in runs])
         total = common.summary([one["seconds"] for one in runs])
         call = common.summary([one["call"]["median"] for one in runs])
-        yield (f"| {name} | {1e3 * call['median']:.1f} ms | {longest['median']:.2f} s "
-               f"| {max(longest['values']):.2f} s | {total['median']:.2f} s "
-               f"({total['q1']:.2f} to {total['q3']:.2f}) |")
+        yield (f"| {name} | {1e3 * call['median']:.1f} | {longest['median']:.2f} "
+               f"| {max(longest['values']):.2f} | {total['median']:.2f} "
+               f"({total['q1']:.2f}–{total['q3']:.2f}) |")
     wrong = sum(one["wrong"] for runs in data["rows"].values() for one in runs)
     yield f"\nWrong elements in all of these runs: {wrong}."

@@ -59,9 +59,8 @@ def draw(data, plt):
 
 def facts(data):
     yield (f"{data['workers']} workers, {data['epochs']} epochs of the digits in `demo/digits.csv`, "
-           f"{data['seeds']} seeds.\nThe numbers are the accuracy on the "
-           f"{data['rows'][0]['tests']} test images in %: "
-           "median, and the worst and best seed.\n")
+           f"{data['seeds']} seeds.\nAccuracy on the "
+           f"{data['rows'][0]['tests']} test images in %: median, worst and best seed.\n")
     yield "| | " + " | ".join(f"{name} ({chosen(data, model, 'float32')[0]['parameters']} parameters)"
                               for model, name in MODELS.items()) + " |"
     yield "|---|" + len(MODELS) * "---:|"
@@ -69,5 +68,5 @@ def facts(data):
         cells = []
         for model in MODELS:
             values = last(data, model, way)
-            cells.append(f"{common.quartiles(values)[1]:.1f} ({min(values):.1f} to {max(values):.1f})")
+            cells.append(f"{common.quartiles(values)[1]:.1f} ({min(values):.1f}–{max(values):.1f})")
         yield f"| {title} | " + " | ".join(cells) + " |"

@@ -18,7 +18,6 @@ METHODS = (INT32, NO_TICKETS, NO_FAST, NEITHER, RING)
 NAMES = {INT32.name: "ours", NO_TICKETS.name: "ours, no tickets",
          NO_FAST.name: "ours, no fast retransmission",
          NEITHER.name: "ours, neither (as in 2021)", RING.name: "Gloo's ring over TCP"}
-SHORT = {NEITHER.name: "the protocol of 2021 (neither)", RING.name: "Gloo's ring"}
 PANELS = {"tickets": "tickets", "no tickets": "no tickets", "neither": "neither (as in 2021)"}
 PROGRESS_LOSS = 0.01
 PROGRESS_SLOTS = 64
@@ -158,27 +157,12 @@ def draw(data, plt):
 def without_costs(data):
     """What the simulator says of loss itself."""
     if data.get("simulated"):
-        yield "The simulator's hosts and switch need no CPU time, and its fast retransmission is on."
+        yield "Simulated hosts and switches need no CPU time, and retransmit fast."
     for size in data.get("simulated", {}):
         on, off = (simulated(data, int(size), method.name) for method in (INT32, NO_TICKETS))
-        yield (f"{100 * LOSSES[-1]:g} % loss then makes a call of {int(size) / 1e6:g} MB "
-               f"{100 * on[-1] / on[0] - 100:.1f} % longer with tickets, and "
-               f"{100 * off[-1] / off[0] - 100:.1f} % longer without.")
-
-
-def verdicts(data):
-    """Who lost more time, in words: a run on a busy machine may say otherwise than the next."""
-    for method in (NEITHER, RING):
-        ours, other = (times(data, name, LOSSES[-1]) for name in (INT32.name, method.name))
-        if ours and other:
-            more = "less" if ours[1] < other[1] else "**more**"
-            yield (f"At {100 * LOSSES[-1]:g} % loss, ours takes {more} time than "
-                   f"{SHORT[method.name]}: {ours[1]:.0f} ms and {other[1]:.0f} ms.")
-    idle = {name: common.summary([run["idle_share"] for run in runs])["median"]
-            for name, runs in data["progress"].items()}
-    found = "less" if idle["tickets"] < idle["neither"] else "**more**"
-    yield (f"At the end of a call, slots are idle for {found} of the call with tickets than with "
-           f"neither: {100 * idle['tickets']:.1f} % and {100 * idle['neither']:.1f} % on average.")
+        yield (f"There, {100 * LOSSES[-1]:g} % loss makes {int(size) / 1e6:g} MB take "
+               f"{100 * on[-1] / on[0] - 100:.1f} % longer with tickets, "
+               f"{100 * off[-1] / off[0] - 100:.1f} % without.")
 
 
 def facts(data):
@@ -188,7 +172,7 @@ def facts(data):
         cells = []
         for loss in LOSSES:
             found = times(data, method.name, loss)
-            cells.append(f"{found[1]:.0f} ({found[0]:.0f} to {found[2]:.0f})" if found
+            cells.append(f"{found[1]:.0f} ({found[0]:.0f}–{found[2]:.0f})" if found
                          else "not measured")
         yield f"| {NAMES[method.name]} | " + " | ".join(cells) + " |"
     for size in data.get("simulated", {}):
@@ -199,7 +183,6 @@ def facts(data):
                        + " | ".join(f"{value:.0f}" for value in ahead) + " |")
     yield (f"\nCalls of {data['bytes'] / 1e6:g} MB: median, and quartiles (TCP: {data['tcp']}).")
     yield from without_costs(data)
-    yield from verdicts(data)
     yield ""
     yield (f"| {data['progress_slots']} slots, {100 * data['progress_loss']:g} % lost | chunks per slot "
            "| idle at the end, mean of slots | time |")
@@ -207,6 +190,6 @@ def facts(data):
     for name, runs in data["progress"].items():
         time = common.summary([run["seconds"] for run in runs])
         idle = common.summary([run["idle_share"] for run in runs])
-        yield (f"| {name} | {min(r['chunks_min'] for r in runs)} to "
+        yield (f"| {name} | {min(r['chunks_min'] for r in runs)}–"
                f"{max(r['chunks_max'] for r in runs)} | {100 * idle['median']:.1f} % "
-               f"({100 * idle['q1']:.1f} to {100 * idle['q3']:.1f}) | {time['median']:.3f} s |")
+               f"({100 * idle['q1']:.1f}–{100 * idle['q3']:.1f}) | {time['median']:.3f} s |")

@@ -64,24 +64,22 @@ def keep(root, experiments, measured):
 
 
 def about_line(about):
-    """The run behind a figure, in a sentence."""
-    form = "the full form" if about["form"] == "full" else "**the quick form only**"
+    """The run behind a figure, in a sentence. The figure names the machine, too."""
+    form = "" if about["form"] == "full" else ", **the quick form only**"
     busy = ""
     if about.get("others", 0) > 0.05:
         busy = f"; other work took {100 * about['others']:.0f} % of the cores just before"
     elif "others" not in about and about["load"] > 1:  # older runs; the run before counts, too
         busy = f" (load average {about['load']:.1f} as it began)"
     changed = ", with changes" if about["changed"] else ""
-    return (f"Run on {about['date'][:16]} UTC in {form}, on {about['cores']} cores "
-            f"({about['cpu']}), Linux {about['kernel']},\ncommit {about['commit']}{changed}{busy}.")
+    return f"`{about['command']}`, {about['date'][:10]}, commit {about['commit']}{changed}{form}{busy}."
 
 
 def section(name, experiment, kept, figures):
     """The generated lines of a figure."""
     if kept is None:
         return "Not measured yet.\n"
-    lines = [f"![{experiment.QUESTION}]({figures}/{name}.svg)", "",
-             f"`{kept['about']['command']}` ([numbers]({figures}/{NUMBERS})).",
+    lines = [experiment.QUESTION, "", f"![{name}]({figures}/{name}.svg)", "",
              about_line(kept["about"]), "", *experiment.facts(kept["data"])]
     return "\n".join(lines) + "\n"
 

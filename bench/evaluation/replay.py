@@ -125,17 +125,17 @@ def draw(data, plt):
 
 
 def table(data, gbit):
-    yield (f"| {gbit} Gbit/s | computes | " + " | ".join(WAYS.values())
-           + " | ring, int32, int16 (computed) |")
+    yield (f"| {gbit} Gbit/s | computes, s | " + " | ".join(WAYS.values()).replace("ring", "ring, s", 1)
+           + " | computed: ring, s, int32, int16 |")
     yield "|---|---:|" + len(WAYS) * "---:|" + "---:|"
     for row in chosen(data, gbit):
-        cells = [f"{median(row, 'gloo'):.2f} s"]
+        cells = [f"{median(row, 'gloo'):.2f}"]
         for way in list(WAYS)[1:]:
             low, middle, high = speedup(row, way)
-            cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
+            cells.append(f"{middle:.2f} ({low:.2f}–{high:.2f})")
         one = bounds(row, data["workers"])
-        yield (f"| {row['model']} | {row['compute_s']:.3f} s | " + " | ".join(cells)
-               + f" | {one['ring']:.2f} s, {one['ring'] / one['int32']:.2f}, "
+        yield (f"| {row['model']} | {row['compute_s']:.3f} | " + " | ".join(cells)
+               + f" | {one['ring']:.2f}, {one['ring'] / one['int32']:.2f}, "
                f"{one['ring'] / one['int16']:.2f} |")
 
 
@@ -145,14 +145,12 @@ def where_it_comes_from(data):
     best = step_seconds({"gbit": 10, "compute_s": 0, "buckets": [[10**9, 0]]}, n_workers, RING) / \
         step_seconds({"gbit": 10, "compute_s": 0, "buckets": [[10**9, 0]]}, n_workers, INT32)
     low, high = published.NCCL_OF_RING
-    yield ("If a step were only communication, and links were full, a switch with our int32 packets\n"
-           f"would be {best:.2f} times as fast as an ideal ring of {n_workers}.")
-    yield (f"A ring that reaches {100 * low:.0f} to {100 * high:.0f} % of its bound, as NCCL does "
-           f"in the authors' figure, multiplies that\nby {1 / high:.2f} to {1 / low:.2f}, "
-           f"which gives {best / high:.2f} to {best / low:.2f}.")
+    yield ("If a step were only communication on full links, a switch with our int32 packets would be\n"
+           f"{best:.2f} times as fast as an ideal ring of {n_workers}.")
+    yield (f"NCCL's ring reaches {100 * low:.0f} to {100 * high:.0f} % of its bound in the authors' "
+           f"figure, which makes this {best / high:.2f} to {best / low:.2f}.")
     rest = published.BEST_SPEEDUP / (best / low)
-    yield (f"So these two effects leave a factor of at least {rest:.2f} of the paper's "
-           f"{published.BEST_SPEEDUP} unexplained.")
+    yield (f"A factor of at least {rest:.2f} of the paper's {published.BEST_SPEEDUP} times NCCL stays unexplained.")
 
 
 def beyond(data):
@@ -170,19 +168,14 @@ def beyond(data):
 
 
 def facts(data):
-    yield (f"{data['workers']} workers.\nThe first column is the fastest published time of a step "
-           "on a GPU that we found (sources below).")
-    yield ("Gloo's column is the measured time of a step.\nOur columns are Gloo's time divided by "
-           "ours: median and quartiles.\nThe last column is computed for full links: the time of a "
-           "step with an ideal ring, and that time divided\nby the time with a switch (int32, int16).\n")
+    yield (f"{data['workers']} workers.\n*Computes*: the fastest published step on a GPU that we found "
+           "(`bench/evaluation/published.py`).\n*Gloo's ring*: a measured step.\n*Ours*: Gloo's time divided by ours, "
+           "median and quartiles.\n*Computed*, for full links: a step with an ideal ring, and how many "
+           "times as fast a switch is (int32, int16).\n")
     for gbit in LINKS:
         yield from table(data, gbit)
         yield ""
     yield from slowest_steps(data)
     yield from beyond(data)
     yield from where_it_comes_from(data)
-    yield f"\nWrong elements in all of these runs: {sum(row['wrong'] for row in data['rows'])}.\n"
-    yield "| | MiB | batch | seconds of a step | GPU | source |\n|---|---:|---:|---:|---|---|"
-    for name, (batch, fewest, most, gpu, source) in published.STEPS.items():
-        yield (f"| {name} | {published.SIZES[name]:,} | {batch:,} | {fewest:.3f} to {most:.3f} "
-               f"| {gpu} | {source} |")
+    yield f"\nWrong elements in all of these runs: {sum(row['wrong'] for row in data['rows'])}."

@@ -241,7 +241,7 @@ def facts(data):
                   for i in range(len(runs[0]["mbit"]))]
         index = common.summary([jain(one["mbit"]) for one in runs])
         even = "-" if len(shares) == 1 or "bursty" in name else \
-            f"{index['median']:.3f} ({index['q1']:.3f} to {index['q3']:.3f})"
+            f"{index['median']:.3f} ({index['q1']:.3f}–{index['q3']:.3f})"
         yield f"| {name} | {', '.join(f'{mbit:.1f}' for mbit in shares)} | {even} |"
     yield "\n| TCP beside the job | ours, Mbit/s | TCP, Mbit/s | ours / TCP |\n|---|---:|---:|---:|"
     for name, _, runs in beside_rows(data):
@@ -249,7 +249,7 @@ def facts(data):
         tcp = common.summary([one["tcp_mbit"] for one in runs])
         ratio = common.summary([one["mbit"] / one["tcp_mbit"] for one in runs])
         yield (f"| {name} | {ours['median']:.1f} | {tcp['median']:.1f} | {ratio['median']:.2f} "
-               f"({ratio['q1']:.2f} to {ratio['q3']:.2f}) |")
+               f"({ratio['q1']:.2f}–{ratio['q3']:.2f}) |")
     runs = [one for rows in data["jobs"].values() for one in rows]
     runs += [one for _, _, rows in beside_rows(data) for one in rows]
     yield f"\nWrong elements in all of these runs: {sum(one['wrong'] for one in runs)}."

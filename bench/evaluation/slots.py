@@ -102,7 +102,7 @@ def facts(data):
         bits = 8 * (common.PACKET_BYTES + common.EMULATED_BYTES)
         fewest = enough([(p[0], p[2]) for p in points])
         yield (f"- Measured at {data['rate_mbit']} Mbit/s: one slot takes {1e6 * one:.0f} µs for a "
-               f"packet and its result, so the rule asks for "
+               f"packet and its result, so the rule wants "
                f"{slots_needed(data['rate_mbit'], one, bits):.1f} slots;")
         yield (f"  {fewest} slot{'s reach' if fewest > 1 else ' reaches'} 95 % of the best speed "
                "(an emulated link passes bursts of up to 72 KiB at once).")
@@ -119,6 +119,6 @@ def facts(data):
            f"The paper's largest pool, {PAPER_SLOTS} slots of {PAPER_LANES} lanes in two buffers, "
            f"has {PAPER_SLOTS * 2 * 4 * PAPER_LANES // 1024} KiB.\n"
            f"That memory holds {PAPER_SLOTS * 2 * 4 * PAPER_LANES // SLOT_BYTES} of our slots.")
-    yield ("A switch whose stages allow fewer lanes needs as much memory for as many lanes in flight, "
-           "in more slots:\n" + ", and ".join(f"1 MiB of registers holds {2**20 // (2 * 4 * lanes):,} "
-                                              f"slots of {lanes} lanes" for lanes in FEW_LANES) + ".")
+    yield ("With fewer lanes in a packet, a switch needs the same memory for as many lanes in flight:\n"
+           + ", and ".join(f"1 MiB of registers holds {2**20 // (2 * 4 * lanes):,} slots of {lanes} lanes"
+                           for lanes in FEW_LANES) + ".")

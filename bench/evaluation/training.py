@@ -100,12 +100,12 @@ def headline(data):
 def facts(data):
     yield (f"{data['workers']} workers, {data['rate_mbit']} Mbit/s, {data['seeds']} seeds, "
            f"{data['epochs']} epochs.\nThe target is {100 * SHARE:g} % "
-           "of the accuracy that Gloo has at the end.")
-    yield "*At the end* is the accuracy in %: median, and the worst and best seed.\n"
+           "of Gloo's accuracy at the end.")
+    yield "*At the end*: accuracy in %, median, worst and best seed.\n"
     for model, name in MODELS.items():
         wanted = target(data, model)
         parameters = chosen(data, model, "float32")[0]["parameters"]
-        yield f"| {name}, {parameters} parameters | an epoch takes | seconds to {100 * wanted:.1f} % | " \
+        yield f"| {name}, {parameters} parameters | an epoch, s | seconds to {100 * wanted:.1f} % | " \
               "times Gloo | at the end |"
         yield "|---|---:|---:|---:|---:|"
         base = median_seconds(data, model, "float32", wanted)
@@ -113,8 +113,8 @@ def facts(data):
             epoch = epoch_seconds(data, model, way)
             seconds = median_seconds(data, model, way, wanted)
             ends = [100 * row["curve"][-1][1] for row in chosen(data, model, way)]
-            yield (f"| {title} | {epoch['median']:.2f} s ({epoch['q1']:.2f} to {epoch['q3']:.2f}) | "
+            yield (f"| {title} | {epoch['median']:.2f} ({epoch['q1']:.2f}–{epoch['q3']:.2f}) | "
                    + ("not all seeds | - |" if seconds is None else
                       f"{seconds:.1f} | {base / seconds:.2f} |")
-                   + f" {common.quartiles(ends)[1]:.1f} ({min(ends):.1f} to {max(ends):.1f}) |")
+                   + f" {common.quartiles(ends)[1]:.1f} ({min(ends):.1f}–{max(ends):.1f}) |")
         yield ""

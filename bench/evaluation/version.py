@@ -83,6 +83,4 @@ def draw(data, plt):
 
 
 def facts(data):
-    yield f"`{data['command']}` replays this run; spin stops at `{data['assertion']}`.\n"
-    for i, (text, again) in enumerate(sentences(data)):
-        yield f"{i + 1}. {'**' if again else ''}{text[0].upper()}{text[1:]}.{'**' if again else ''}"
+    yield f"`{data['command']}` replays this run; spin stops at `{data['assertion']}`."
