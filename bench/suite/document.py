@@ -9,21 +9,21 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
 def targets_table(results):
-    yield "| | wanted | measured | |\n|---|---|---:|---|"
+    yield "| | wanted | measured |\n|---|---|---:|"
     for what, measured, how, target in targets.verdicts(results):
+        wanted = f"{'≥' if how == 'at least' else '≤'} {target:g}"
         if measured is None:
-            yield f"| {what} | {how} {target:g} | | not measured |"
+            yield f"| {what} | {wanted} | not measured |"
         else:
-            verdict = "met" if targets.met(measured, how, target) else "**not met**"
-            yield f"| {what} | {how} {target:g} | {measured:.2f} | {verdict} |"
+            bold = "" if targets.met(measured, how, target) else "**"
+            yield f"| {what} | {wanted} | {bold}{measured:.2f}{bold} |"
 
 
 def about_the_run(about):
     return (f"{about['date'][:10]}, {about['cores']} cores ({about['cpu']}), Linux {about['kernel']}, TCP with "
-            f"{about['tcp']}, at least {about['runs_at_least']} runs a row.\n**Links are emulated, and all "
-            f"hosts share these {about['cores']} cores.**"
-            + (f"\nThe machine was not quiet (load {about['load']:.0f} before the first run):\nrows that are "
-               "limited by the cores would be faster on a quiet one." if about["load"] > 1 else ""))
+            f"{about['tcp']}, at least {about['runs_at_least']} runs a row"
+            + (f"; load {about['load']:.0f} before the first run" if about["load"] > 1 else "")
+            + f".\n**Links are emulated, and all hosts share these {about['cores']} cores.**")
 
 
 def page(results, about, figure):
