@@ -15,14 +15,14 @@ import figure  # noqa: E402
 LINES_FROM = 3  # sizes
 EMULATED = "Links are emulated; all hosts share the cores of one machine."
 RELATIVE = "speed relative to Gloo's ring (1 = the same)"
-# README's chart: the rows of one cell, with the library's own choice of a wire, and what the chart calls
-# them.
+# README's chart: the rows of one cell, with the library's own choice of a wire (its title names it), and
+# what the chart calls them.
 SHORT_CELL = "8x/100mbit/mtu1500/5MB"
 SHORT = {
-    "ours-bfloat16": "bfloat16: a switch, a port for each worker",
+    "ours-bfloat16": "bfloat16: a switch on an unshaped link",
     "ours-bfloat16-ranks": "bfloat16: no switch, a part in every rank",
     "gloo-ring-float16": "Gloo's ring of float16",
-    "ours-float16": "float16: a switch, a port for each worker",
+    "ours-float16": "float16: a switch on an unshaped link",
     "ours-bfloat16-nic": "bfloat16: a switch behind one slow NIC",
 }
 
@@ -84,8 +84,8 @@ def short(results):
         return None
     rows = [by_name[name] for name in SHORT]
     ring = report.ring_time(rows)
-    return {"kind": "bars", "title": "Two-byte gradients, our defaults, 8 workers, 100 Mbit/s",
-            "xlabel": RELATIVE, "line": 1,
+    return {"kind": "bars", "title": "16-bit gradients on the exact wire, 8 workers, 100 Mbit/s",
+            "xlabel": RELATIVE.replace("ring", "ring of float16"), "line": 1,
             "bars": [[name, ring / row.p50(), None] for name, row in zip(SHORT.values(), rows)]}
 
 
