@@ -417,7 +417,7 @@ static void open_control(struct world *world, struct sml_settings *settings)
 	world->resumes = kind == 1;
 	world->embeds = kind == 2;
 	world->n_threads = 1 + (world->embeds ? gen_below(gen, MAX_THREADS) : 0);
-	settings->heartbeat_ms = gen_below(gen, 2) ? 60000 : 2000;
+	settings->config.heartbeat_ms = gen_below(gen, 2) ? 60000 : 2000;
 	if (sml_control_open(&world->control, settings, &connection, &place, NULL) < 0)
 		abort();
 }
@@ -425,10 +425,9 @@ static void open_control(struct world *world, struct sml_settings *settings)
 static struct oracle_verdict run(struct gen *gen)
 {
 	struct world world = {.gen = gen, .live_bytes = oracle_live_bytes()};
-	struct sml_settings settings = {.job = (char *)(uintptr_t) "a",
+	struct sml_settings settings = {.config = {.job = "a", .timeout_ms = 2000},
 					.rank = 1,
 					.world_size = SAY_WORLD_SIZE,
-					.timeout_ms = 2000,
 					.head_slots = 8,
 					.data_slots = 64};
 	uint64_t longest_turn_ns;

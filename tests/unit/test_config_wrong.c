@@ -62,6 +62,78 @@ TEST(open_checks_the_struct_too)
 	assert_non_null(strstr(sml_error_text(NULL), "SML_CONFIG_INIT"));
 }
 
+#define NUMBER(member, value, bounds)                                                              \
+	{                                                                                          \
+		offsetof(struct sml_config, member), value,                                        \
+			#member " is " #value ": it must be " bounds                               \
+	}
+
+TEST(each_number_of_a_program_has_bounds)
+{
+	static const struct {
+		size_t offset;
+		int value;
+		const char *text;
+	} numbers[] = {
+		NUMBER(world_size, 4097, "1 to 4096"),
+		NUMBER(rank, -2, "0 to 4095"),
+		NUMBER(master_port, 65536, "0 to 65535"),
+		NUMBER(timeout_ms, 0, "1 to 2147483647"),
+		NUMBER(heartbeat_ms, 60001, "100 to 60000"),
+		NUMBER(wait_notice_ms, -1, "0 to 2147483647"),
+		NUMBER(wire, 6, "0 to 5"),
+		NUMBER(slots, 4033, "0 to 4032"),
+		NUMBER(threads, 17, "0 to 16"),
+		NUMBER(mtu, -1, "0 to 65535"),
+		NUMBER(host_group, 2, "-1 to 1"),
+		NUMBER(summary, 2, "0 to 1"),
+		NUMBER(join, -1, "0 to 1"),
+		NUMBER(min_ranks, -1, "0 to 4096"),
+		NUMBER(max_ranks, 4097, "0 to 4096"),
+		NUMBER(debug, 4, "0 to 3"),
+	};
+	const struct variable none[MAX_VARIABLES] = {{0}};
+	struct sml_context *context;
+
+	set_environment(none);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		struct sml_config config = SML_CONFIG_INIT;
+
+		sml_config_init(&config);
+		memcpy((char *)&config + numbers[i].offset, &numbers[i].value, sizeof(int));
+		assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
+		assert_string_equal(sml_error_text(NULL), numbers[i].text);
+	}
+}
+
+TEST(settings_have_their_own_texts_and_not_the_secret)
+{
+	const struct variable none[MAX_VARIABLES] = {{0}};
+	char text[] = "one", secret[] = "0123456789abcdef";
+	struct sml_config config = SML_CONFIG_INIT;
+	struct sml_settings settings;
+
+	set_environment(none);
+	sml_config_init(&config);
+	config.switch_address = config.job = config.master_address = text;
+	config.interface = config.flight_recorder = config.trace = config.metrics_file = text;
+	config.faults = "";
+	config.job_key = sml_tls_is_built() ? secret : NULL;
+	assert_int_equal(sml_settings_init(&settings, &config), 0);
+	memset(text, 'x', sizeof(text));
+	assert_string_equal(settings.config.switch_address, "one");
+	assert_string_equal(settings.config.job, "one");
+	assert_string_equal(settings.config.master_address, "one");
+	assert_string_equal(settings.config.interface, "one");
+	assert_string_equal(settings.flight_recorder, "one");
+	assert_string_equal(settings.trace, "one.0");
+	assert_string_equal(settings.metrics_file, "one.0");
+	assert_null(settings.config.faults);
+	assert_null(settings.config.job_key);
+	assert_int_equal(settings.tls != NULL, sml_tls_is_built());
+	sml_settings_fini(&settings);
+}
+
 /* A switch says the same of it. */
 TEST(a_jobs_name_has_at_most_127_bytes)
 {

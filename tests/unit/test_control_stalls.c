@@ -17,7 +17,7 @@
 #define BUSY	2 /* the rank whose slots the test is about */
 
 static struct sml_settings settings = {
-	.job = (char *)(uintptr_t) "job", .rank = 1, .world_size = N_RANKS, .heartbeat_ms = 60000};
+	.config = {.job = "job", .heartbeat_ms = 60000}, .rank = 1, .world_size = N_RANKS};
 static struct sml_control *control;
 static int peer;
 

@@ -26,7 +26,7 @@ static void keep(void *self, int level, const char *text)
 TEST(notices_come_ever_less_often)
 {
 	static const unsigned seconds[] = {5, 15, 35, 75, 135, 195};
-	const struct sml_settings settings = {.wait_notice_ms = 5000};
+	const struct sml_settings settings = {.config.wait_notice_ms = 5000};
 	struct sml_notice notice;
 
 	sml_notice_begin(&notice, &settings, NOW);
@@ -54,7 +54,7 @@ static unsigned next_of(struct sml_notice *notice, unsigned since)
 
 TEST(many_waits_are_told_of_no_more_often_than_one)
 {
-	const struct sml_settings settings = {.wait_notice_ms = 5000};
+	const struct sml_settings settings = {.config.wait_notice_ms = 5000};
 	struct sml_notice notice;
 
 	sml_notice_begin(&notice, &settings, NOW);
@@ -74,7 +74,7 @@ TEST(many_waits_are_told_of_no_more_often_than_one)
 
 TEST(notices_that_are_turned_off_never_come)
 {
-	const struct sml_settings settings = {.wait_notice_ms = 0};
+	const struct sml_settings settings = {.config.wait_notice_ms = 0};
 	struct sml_notice notice;
 
 	sml_notice_begin(&notice, &settings, NOW);
@@ -88,7 +88,7 @@ TEST(a_notice_says_how_long_and_for_what)
 {
 	struct said said = {.n = 0};
 	const struct sml_settings settings = {
-		.wait_notice_ms = 5000,
+		.config.wait_notice_ms = 5000,
 		.log = {.level = SML_LOG_WARN, .write = keep, .self = &said},
 	};
 	struct sml_notice notice;

@@ -90,7 +90,7 @@ int sml_set_timeout(struct sml_context *context, int timeout_ms)
 	if (timeout_ms < 1)
 		return sml_context_refuse(context, -EINVAL,
 					  "timeout_ms is %d: it must be at least 1", timeout_ms);
-	__atomic_store_n(&context->settings.timeout_ms, (uint32_t)timeout_ms, __ATOMIC_RELAXED);
+	__atomic_store_n(&context->settings.config.timeout_ms, timeout_ms, __ATOMIC_RELAXED);
 	return 0;
 }
 

@@ -106,7 +106,7 @@ static bool has_int8(const struct sml_tensor_spec *spec)
 /* The context's wire where it can be, and the default where switches add floats. */
 static bool is_exact(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
-	enum sml_wire wire = context->settings.wire;
+	enum sml_wire wire = context->settings.config.wire;
 
 	if (!is_float_sum(spec))
 		return false;
@@ -120,7 +120,7 @@ static bool is_exact(struct sml_context *context, const struct sml_tensor_spec *
 /* Where a call asks for none: the context's, or its type's. */
 static enum sml_wire default_wire(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
-	enum sml_wire wire = context->settings.wire;
+	enum sml_wire wire = context->settings.config.wire;
 
 	if (is_exact(context, spec))
 		return SML_WIRE_EXACT;

@@ -13,7 +13,8 @@ void sml_apart_begin(struct sml_apart *apart, struct sml_stripe *stripe)
 {
 	/* A rank that has lost a switch here may be on its way to the others. */
 	bool looks = stripe->index == 0 && stripe->n_retired == 0 &&
-		     stripe->context->settings.switch_address && !stripe->context->settings.asks;
+		     stripe->context->settings.config.switch_address &&
+		     !stripe->context->settings.asks;
 
 	*apart = (struct sml_apart){
 		.stripe = stripe,
@@ -24,10 +25,10 @@ void sml_apart_begin(struct sml_apart *apart, struct sml_stripe *stripe)
 /* The stripe's own control waits meanwhile, so all together have a quarter of a heartbeat. */
 static uint64_t connect_ns(const struct sml_apart *apart)
 {
-	const uint32_t heartbeat_ms = apart->stripe->context->settings.heartbeat_ms;
+	const int heartbeat_ms = apart->stripe->context->settings.config.heartbeat_ms;
 
-	return sml_earlier(CONNECT_NS,
-			   heartbeat_ms * SML_NS_PER_MS / 4 / apart->stripe->endpoints->n);
+	return sml_earlier(CONNECT_NS, (uint32_t)heartbeat_ms * SML_NS_PER_MS / 4 /
+					       apart->stripe->endpoints->n);
 }
 
 static void ask(struct sml_apart *apart, const struct sml_endpoint *endpoint)

@@ -169,7 +169,7 @@ static void note_loss(struct sml_stripe *stripe, struct search *search, int erro
 	if (search->n_lost > 1 && error != SML_ERROR_SWITCH_DIED)
 		return;
 	sml_log(&settings->log, SML_LOG_WARN, "%s; job \"%s\" has not begun: looking for a switch",
-		search->lost, settings->job);
+		search->lost, settings->config.job);
 }
 
 /* No busy loop; but after the first loss, the others are on their way to the next switch. */
@@ -200,7 +200,7 @@ static bool may_go_on(const struct sml_stripe *stripe, const struct search *sear
 	return search->n_lost > 0 && waits && now_ns < stripe->deadline_ns &&
 	       !would_decide_again(stripe, search) &&
 	       !sml_threads_is_stopping(&stripe->context->threads) &&
-	       !sml_is_interrupted(stripe->context->settings.interrupt);
+	       !sml_is_interrupted(stripe->context->settings.config.interrupt);
 }
 
 static void log_wait(const struct sml_stripe *stripe, struct search *search)
@@ -211,7 +211,7 @@ static void log_wait(const struct sml_stripe *stripe, struct search *search)
 	if (sml_notice_is_due(&search->notice, now_ns) && settings->speaks)
 		sml_notice_log(&search->notice, now_ns, search->until_ns,
 			       "a switch to begin job \"%s\" (%.300s); tried: %.500s",
-			       settings->job, search->lost, sml_error_last());
+			       settings->config.job, search->lost, sml_error_last());
 }
 
 /* What belongs to the lost switch goes. False: it cannot, or there is no memory. */

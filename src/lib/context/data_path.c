@@ -98,7 +98,7 @@ void sml_data_path_close(struct sml_transport **transports)
 /* A frozen switch has one heartbeat to answer, or less if the rank can try another switch. */
 static uint32_t silence_ms(const struct sml_stripe *stripe)
 {
-	uint32_t heartbeat_ms = stripe->context->settings.heartbeat_ms;
+	uint32_t heartbeat_ms = (uint32_t)stripe->context->settings.config.heartbeat_ms;
 
 	if (stripe->context->shape.lanes == 0 || stripe->endpoints->n == 1)
 		return heartbeat_ms;
@@ -277,7 +277,7 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.omits = admission->omits && !stripe->context->shape.only_full,
 		.no_tickets = stripe->context->settings.faults.no_tickets,
 		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
-		.no_resume = stripe->context->settings.switch_address == NULL,
+		.no_resume = stripe->context->settings.config.switch_address == NULL,
 		.local = !transport || (stripe->context->threads.own &&
 					stripe->index == stripe->context->threads.own->rank),
 		.gathers = transport && stripe->context->threads.host,

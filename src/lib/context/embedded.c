@@ -56,9 +56,10 @@ static int listen_for_all(struct sml_context *context, struct sml_switch_config 
 	int error;
 
 	for (;;) {
-		error = listen_at(context, config, host, context->settings.master_port);
+		error = listen_at(context, config, host,
+				  (unsigned)context->settings.config.master_port);
 		if (error != -EADDRINUSE || sml_now_ns() + REJOIN_PAUSE_NS >= until_ns ||
-		    sml_is_interrupted(context->settings.interrupt))
+		    sml_is_interrupted(context->settings.config.interrupt))
 			return error;
 		poll(NULL, 0, (int)(REJOIN_PAUSE_NS / SML_NS_PER_MS));
 	}
@@ -82,14 +83,14 @@ int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns)
 	int error;
 
 	if (!sml_is_loopback_name(host)) {
-		sml_listen_choose(host, settings->interface, context->listen_address);
+		sml_listen_choose(host, settings->config.interface, context->listen_address);
 		host = context->listen_address;
 	}
 	sml_switch_config_init(&config);
 	config.rendezvous = true;
 	config.local_stripes = settings->local_stripes;
 	config.max_strangers = MAX_STRANGERS;
-	config.only_job = settings->job;
+	config.only_job = settings->config.job;
 	config.only_world_size = settings->world_size;
 	config.tls = settings->tls_files;
 	config.tls_names = sml_tls_variables;
@@ -337,7 +338,7 @@ static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
 		.n_transports = first->admission.shards,
 		.epoch = first->admission.epoch,
 		.rank = (uint8_t)context->settings.rank,
-		.silence_ms = context->settings.heartbeat_ms,
+		.silence_ms = (uint32_t)context->settings.config.heartbeat_ms,
 		.own = own,
 		.log = &context->settings.log,
 	};

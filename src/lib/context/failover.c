@@ -159,8 +159,8 @@ static int look_once(struct claim *claim, struct sml_finder_config *config,
 	config->endpoints = stripe->endpoints->at;
 	config->n_endpoints = stripe->endpoints->n;
 	config->first = first_to_try(stripe);
-	resolver = sml_resolver_start(stripe->context->settings.switch_address, stripe->index,
-				      stripe->endpoints);
+	resolver = sml_resolver_start(stripe->context->settings.config.switch_address,
+				      stripe->index, stripe->endpoints);
 	config->moved = sml_resolver_moved(resolver);
 	error = sml_finder_open(&finder, config);
 	if (error == 0) {
@@ -176,7 +176,7 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 	const struct sml_settings *settings = &stripe->context->settings;
 	struct claim *claim = calloc(1, sizeof(*claim));
 	struct sml_finder_config config = {
-		.interface = settings->interface,
+		.interface = settings->config.interface,
 		.deadline_ns = sml_now_ns() + sml_timeout_ms(settings) * SML_NS_PER_MS,
 		.heartbeat_ms = stripe->admission.heartbeat_ms,
 		.settings = settings,

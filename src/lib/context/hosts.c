@@ -17,10 +17,10 @@ static bool may_share(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 
-	if (!settings->host_group || (settings->world_size == 1 && !settings->asks) ||
+	if (!settings->config.host_group || (settings->world_size == 1 && !settings->asks) ||
 	    settings->trace)
 		return false;
-	return settings->switch_address || !settings->every_rank;
+	return settings->config.switch_address || !settings->every_rank;
 }
 
 /* With a switch: why this rank sends its own packets. */
@@ -28,7 +28,7 @@ static const char *why_alone(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 
-	if (!settings->host_group)
+	if (!settings->config.host_group)
 		return "SWITCHML_HOST_GROUP=0";
 	if (settings->trace)
 		return "SWITCHML_TRACE is a trace of its packets";
@@ -171,7 +171,7 @@ int sml_hosts_settle_under(struct sml_context *context)
 {
 	const char *why = NULL;
 
-	if (context->settings.switch_address == NULL)
+	if (context->settings.config.switch_address == NULL)
 		return 0;
 	if (have_all_met(context) && !keep_met(context))
 		return sml_error_set(-ENOMEM, "no memory for what the ranks of this host share");

@@ -206,7 +206,7 @@ static bool may_need_no_packets(const struct sml_stripe *first)
 {
 	const struct sml_settings *settings = &first->context->settings;
 
-	return first->admission.host_ranks.n == settings->world_size && !settings->has_faults;
+	return first->admission.host_ranks.n == settings->world_size && !settings->config.faults;
 }
 
 int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share)

@@ -20,7 +20,7 @@
 
 static bool is_embedded(const struct sml_stripe *stripe)
 {
-	return stripe->context->settings.switch_address == NULL;
+	return stripe->context->settings.config.switch_address == NULL;
 }
 
 /*
@@ -29,7 +29,7 @@ static bool is_embedded(const struct sml_stripe *stripe)
  */
 const char *sml_master_host(const struct sml_context *context)
 {
-	const char *host = context->settings.master_address;
+	const char *host = context->settings.config.master_address;
 
 	return strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
 }
@@ -38,7 +38,7 @@ const char *sml_master_host(const struct sml_context *context)
 
 static int find_embedded(const struct sml_stripe *stripe, struct sml_endpoint *endpoints)
 {
-	const struct sml_settings *settings = &stripe->context->settings;
+	const struct sml_config *config = &stripe->context->settings.config;
 	const struct sml_switch *embedded = stripe->context->embedded;
 	const char *host = sml_master_host(stripe->context);
 	char own[320];
@@ -49,15 +49,16 @@ static int find_embedded(const struct sml_stripe *stripe, struct sml_endpoint *e
 							: "127.0.0.1";
 	snprintf(own, sizeof(own), strchr(host, ':') ? "[%s]" : "%s", host);
 	n = sml_endpoints_resolve(endpoints, own, 0,
-				  embedded ? sml_switch_port(embedded) : settings->master_port);
+				  embedded ? sml_switch_port(embedded)
+					   : (uint16_t)config->master_port);
 	/* In texts, the embedded switch goes by the address that the others look for. */
 	if (n > 0 && embedded)
 		sml_host_port_text(endpoints[0].name, sizeof(endpoints[0].name),
-				   settings->master_address, sml_switch_port(embedded));
+				   config->master_address, sml_switch_port(embedded));
 	/* What the user said is what its certificate must name, on all ranks. */
 	for (int i = 0; i < n; i++)
 		snprintf(endpoints[i].host, sizeof(endpoints[i].host), "%s",
-			 settings->master_address);
+			 config->master_address);
 	return n;
 }
 
@@ -71,7 +72,8 @@ static int find_switch(struct sml_stripe *stripe)
 		return sml_error_set(-ENOMEM, "no memory for the addresses of the switch");
 	n = is_embedded(stripe)
 		    ? find_embedded(stripe, found->at)
-		    : sml_endpoints_resolve(found->at, stripe->context->settings.switch_address,
+		    : sml_endpoints_resolve(found->at,
+					    stripe->context->settings.config.switch_address,
 					    stripe->index, SML_DEFAULT_PORT);
 	if (n < 0 || (stripe->endpoints && stripe->endpoints->n == (unsigned)n &&
 		      memcmp(found->at, stripe->endpoints->at, sizeof(found->at)) == 0)) {
@@ -112,11 +114,11 @@ static int connect_to(const struct sml_stripe *stripe, const struct sml_finder_c
 	struct sml_finder *finder;
 	int error;
 
-	config.interface = context->embedded ? NULL : context->settings.interface;
+	config.interface = context->embedded ? NULL : context->settings.config.interface;
 	config.embedded = is_embedded(stripe);
 	config.settings = &context->settings;
 	config.give_up = &context->threads.stop;
-	config.interrupt = context->settings.interrupt;
+	config.interrupt = context->settings.config.interrupt;
 	error = sml_finder_open(&finder, &config);
 	if (error)
 		return error;
@@ -217,7 +219,7 @@ int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes)
 {
 	const struct sml_settings *settings = &stripe->context->settings;
 	const struct sml_interface *interface = &stripe->connection.interface;
-	uint32_t mtu = settings->mtu ? settings->mtu : interface->mtu;
+	uint32_t mtu = settings->config.mtu ? (uint32_t)settings->config.mtu : interface->mtu;
 
 	*lanes = sml_lanes_of_mtu(mtu, interface->source.any.sa_family);
 	if (*lanes == 0)

@@ -23,14 +23,14 @@
 
 static bool is_embedded(const struct sml_context *context)
 {
-	return context->settings.switch_address == NULL;
+	return context->settings.config.switch_address == NULL;
 }
 
 /* ---- stripes ---- */
 
 static int make_stripes(struct sml_context *context)
 {
-	const char *address = context->settings.switch_address;
+	const char *address = context->settings.config.switch_address;
 	/* Ranks that embed them learn their number through the first stripe's connection. */
 	int n = address ? sml_endpoints_stripes(address) : context->settings.world_size;
 
@@ -187,7 +187,7 @@ static int opening_error(struct sml_context *context, bool then_running)
 	/* The flag need not outlive sml_open(). A failover, which begins later, does not read it.
 	 */
 	if (context->running)
-		context->settings.interrupt = NULL;
+		context->settings.config.interrupt = NULL;
 	while (context->error && !context->error_reported)
 		pthread_cond_wait(&context->changed, &context->lock);
 	pthread_mutex_unlock(&context->lock);
@@ -281,7 +281,7 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 	if (error)
 		return error;
 	context->decided = !context->settings.asks;
-	context->threads.spin = context->settings.spin;
+	context->threads.spin = context->settings.config.spin != 0;
 	error = make_stripes(context);
 	if (error == 0 && is_embedded(context) && context->settings.rank == 0)
 		error = sml_embedded_listen(context, deadline_ns);

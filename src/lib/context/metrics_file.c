@@ -42,7 +42,7 @@ static void write_one(FILE *out, const struct sml_settings *settings, const stru
 		fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", series->name, series->help,
 			series->name, series->type);
 	fprintf(out, "%s{job_name=", series->name);
-	write_quoted(out, settings->job);
+	write_quoted(out, settings->config.job);
 	fprintf(out, ",rank=\"%u\"%s} ", settings->rank, series->labels);
 	if (series->is_ns)
 		fprintf(out, "%.9f\n", (double)series->value / 1e9);
@@ -158,7 +158,7 @@ static char *own_path(const char *path, unsigned *context_number)
 	n = *context_number;
 
 	snprintf(number, sizeof(number), ".%u", n);
-	return n == 1 ? strdup(path) : sml_path_insert(path, number);
+	return n == 1 ? strdup(path) : sml_path_insert(path, number, ".prom");
 }
 
 void sml_metrics_file_init(struct sml_metrics_file *file)

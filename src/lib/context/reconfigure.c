@@ -138,7 +138,7 @@ static int join(struct sml_context *context, const struct sml_membership *next)
 		return error;
 	free(context->previous);
 	context->previous = NULL;
-	settings->interrupt = &context->cancelled;
+	settings->config.interrupt = &context->cancelled;
 	return sml_membership_join(context,
 				   sml_now_ns() + settings->join_timeout_ms * SML_NS_PER_MS);
 }
@@ -161,7 +161,7 @@ static int stay_without(struct sml_context *context, int error)
 		error = sml_error_set(SML_ERROR_ABORTED,
 				      "sml_abort() has ended sml_reconfigure(), before job \"%s\" "
 				      "had begun",
-				      context->settings.job);
+				      context->settings.config.job);
 	snprintf(text, sizeof(text), "%s", sml_error_last());
 	await_error(context);
 	sml_membership_fini(context);

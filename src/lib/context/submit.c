@@ -53,7 +53,7 @@ bool sml_submit_give_up_floats(struct sml_context *context)
 	bool given_up;
 
 	pthread_mutex_lock(&context->submit_lock);
-	if (!context->sent_floats && context->settings.wire != SML_WIRE_EXACT)
+	if (!context->sent_floats && context->settings.config.wire != SML_WIRE_EXACT)
 		context->only_integers = true;
 	given_up = context->only_integers;
 	pthread_mutex_unlock(&context->submit_lock);

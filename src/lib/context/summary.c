@@ -108,7 +108,7 @@ void sml_log_choices(const struct sml_context *context)
 	const struct sml_transport *transport = shard->line->transport;
 	char source[INET6_ADDRSTRLEN], form[SML_TEXT_BYTES], ports[48];
 	/* The rank that embeds the first stripe reaches it by loopback. */
-	uint32_t mtu = settings->mtu ? settings->mtu : interface->mtu;
+	uint32_t mtu = settings->config.mtu ? (uint32_t)settings->config.mtu : interface->mtu;
 	bool narrower =
 		context->shape.lanes < sml_lanes_of_mtu(mtu, interface->source.any.sa_family);
 	bool faulty = transport && strcmp(transport->ops->name, "faults") == 0;
@@ -120,18 +120,19 @@ void sml_log_choices(const struct sml_context *context)
 		"%u lanes per packet (path MTU %u%s, %s); %u + %u slots%s "
 		"(asked for %u + %u); window %u; %s wire; %u thread%s (asked for %u: %s)%s; "
 		"%s%s",
-		settings->job, settings->rank, settings->world_size, form, interface->name,
+		settings->config.job, settings->rank, settings->world_size, form, interface->name,
 		sml_sockaddr_text(&interface->source, source),
 		interface->bound ? "SWITCHML_SOCKET_IFNAME" : "by the route", ports,
-		context->shape.lanes, mtu, settings->mtu ? " as asked" : "",
+		context->shape.lanes, mtu, settings->config.mtu ? " as asked" : "",
 		!narrower		? "the narrowest of all ranks"
 		: first->path_is_narrow ? "of the interface: the path's is smaller"
 					: "others' are narrower",
 		admission->head_slots, admission->data_slots,
 		context->n_stripes > 1 ? " per stripe" : "", settings->head_slots,
 		settings->data_slots, shard->worker.config.window_max,
-		sml_wire_name(settings->wire), admission->shards, sml_plural(admission->shards),
-		settings->threads, settings->threads_why, settings->spin ? ", spinning" : "",
+		sml_wire_name(settings->config.wire), admission->shards,
+		sml_plural(admission->shards), settings->threads, settings->threads_why,
+		settings->config.spin ? ", spinning" : "",
 		transport ? transport->features : "no sockets", faulty ? "; WITH FAULTS" : "");
 }
 
@@ -145,7 +146,7 @@ static bool has_lines(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 
-	return settings->summary && settings->rank == 0 && settings->world_size > 1 &&
+	return settings->config.summary && settings->rank == 0 && settings->world_size > 1 &&
 	       settings->log.level >= SML_LOG_WARN && context->n_stripes > 0;
 }
 
@@ -235,8 +236,9 @@ void sml_log_start(const struct sml_context *context)
 	name_switches(context, place, sizeof(place));
 	if (n_hosts > 0)
 		snprintf(hosts, sizeof(hosts), " on %u host%s", n_hosts, sml_plural(n_hosts));
-	snprintf(line, sizeof(line), "job \"%s\": %u ranks%s, through %s, %s wire", settings->job,
-		 settings->world_size, hosts, place, sml_wire_name(settings->wire));
+	snprintf(line, sizeof(line), "job \"%s\": %u ranks%s, through %s, %s wire",
+		 settings->config.job, settings->world_size, hosts, place,
+		 sml_wire_name(settings->config.wire));
 	log_line(context, line);
 }
 
@@ -349,7 +351,7 @@ void sml_log_end(struct sml_context *context, int error)
 			 usage->elsewhere);
 	pthread_mutex_unlock(&context->lock);
 	snprintf(line, sizeof(line), "job \"%s\" %s%" PRIu64 " call%s of %s through %s%s%s%s%s",
-		 context->settings.job, outcome, c.tensors, sml_plural((unsigned)c.tensors),
+		 context->settings.config.job, outcome, c.tensors, sml_plural((unsigned)c.tensors),
 		 size_text((double)usage->bytes, size), place, traffic, times, elsewhere, unknown);
 	log_line(context, line);
 }

@@ -73,7 +73,7 @@ static void write_file(struct sml_context *context)
 	struct sml_tracing *tracing = &context->tracing;
 	char host[256] = "?";
 	struct sml_trace_about about = {
-		.job = context->settings.job,
+		.job = context->settings.config.job,
 		.host = host,
 		.rank = context->settings.rank,
 		.world_size = context->settings.world_size,

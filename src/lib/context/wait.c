@@ -134,7 +134,7 @@ int sml_context_wait_any(struct sml_context *context, struct sml_request *const 
 	if (sml_context_enter_to_wait(context) && find_done(&waiter) == n) {
 		if (context->threads.callers_drive)
 			drive(&waiter);
-		else if (context->settings.spin)
+		else if (context->settings.config.spin)
 			spin(&waiter);
 	}
 	pthread_mutex_lock(&context->lock);

@@ -117,7 +117,7 @@ static void log_late_ranks(struct sml_context *context)
 	sml_history_text(&context->history, SML_HEAD, late->call.head_chunk, call, sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
 	sml_notice_log(&late->notice, now_ns, late->call.deadline_ns, "%s in job \"%s\", %s", who,
-		       context->settings.job, call);
+		       context->settings.config.job, call);
 }
 
 /* ---- when ---- */
@@ -179,7 +179,7 @@ void sml_wait_notices_check(struct sml_context *context)
 	struct sml_late *late = &context->late;
 	uint64_t now_ns = sml_now_ns();
 
-	if (!sml_context_is_running(context) || context->settings.wait_notice_ms == 0)
+	if (!sml_context_is_running(context) || context->settings.config.wait_notice_ms == 0)
 		return;
 	pthread_mutex_lock(&late->lock);
 	if (late->notice.settings == NULL)

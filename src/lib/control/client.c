@@ -75,7 +75,8 @@ bool sml_control_is_held(const struct sml_control *control)
 static void start_ticking(struct sml_control *control)
 {
 	sml_watch_every(control->tick,
-			sml_session_tick_ms(control->settings->heartbeat_ms) * SML_NS_PER_MS);
+			sml_session_tick_ms((uint32_t)control->settings->config.heartbeat_ms) *
+				SML_NS_PER_MS);
 }
 
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
@@ -155,7 +156,7 @@ int sml_control_failure(struct sml_control *control)
 		return sml_error_set(aborted, "%s", control->abort_text);
 	if (control->give_up && __atomic_load_n(control->give_up, __ATOMIC_SEQ_CST))
 		return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
-	if (control->give_up && sml_is_interrupted(control->settings->interrupt))
+	if (control->give_up && sml_is_interrupted(control->settings->config.interrupt))
 		return sml_control_set_interrupted();
 	return 0;
 }
@@ -208,10 +209,10 @@ static int too_late(struct sml_control *control)
 			SML_ERROR_TIMEOUT,
 			"rank%s %s of %u did not join job \"%s\" (%s at %s) "
 			"within %g s: %s%s (the timeout is SWITCHML_TIMEOUT)",
-			sml_plural(n_missing), ranks, settings->world_size, settings->job, what,
-			control->session.config.where, settings->join_timeout_ms / 1e3,
+			sml_plural(n_missing), ranks, settings->world_size, settings->config.job,
+			what, control->session.config.where, settings->join_timeout_ms / 1e3,
 			control->session.refused[0] ? "the last rank that tried was refused: "
-			: settings->switch_address
+			: settings->config.switch_address
 				? "have they been started, with the same SWITCHML_JOB, "
 				  "SWITCHML_SWITCH and job key?"
 				: "have they been started, without SWITCHML_SWITCH as this rank, "
@@ -260,7 +261,7 @@ static void log_missing(const struct sml_control *control, const struct sml_noti
 	const struct sml_session *session = &control->session;
 	unsigned n_missing = sml_ranks_count(&session->missing) + session->n_more;
 	unsigned n_here = control->settings->world_size - n_missing;
-	const char *same = control->settings->switch_address ? "the same" : "no";
+	const char *same = control->settings->config.switch_address ? "the same" : "no";
 	char ranks[SML_RANKS_TEXT_BYTES];
 
 	sml_ranks_text(&session->missing, session->n_more, ranks, sizeof(ranks));
@@ -268,9 +269,9 @@ static void log_missing(const struct sml_control *control, const struct sml_noti
 		       "rank%s %s of %u to join job \"%s\" (%s at %s); %u %s joined%s%s; have the "
 		       "others the same SWITCHML_JOB, and %s SWITCHML_SWITCH?",
 		       sml_plural(n_missing), ranks, control->settings->world_size,
-		       control->settings->job, session->config.what, session->config.where, n_here,
-		       n_here == 1 ? "has" : "have", session->hosts[0] ? ": " : "", session->hosts,
-		       same);
+		       control->settings->config.job, session->config.what, session->config.where,
+		       n_here, n_here == 1 ? "has" : "have", session->hosts[0] ? ": " : "",
+		       session->hosts, same);
 }
 
 static void log_wait(struct sml_control *control, const struct sml_notice *notice, uint64_t now_ns,
@@ -347,7 +348,7 @@ static void request_membership(const struct sml_settings *settings,
 	ask->ask.min_ranks = settings->request_min_ranks;
 	ask->ask.max_ranks = settings->request_max_ranks;
 	ask->ask.wait_ms = wait_left_ms(settings);
-	join->job = settings->line;
+	join->job = (char *)(uintptr_t)settings->line;
 	join->ask = &ask->ask;
 }
 
@@ -371,24 +372,24 @@ void sml_control_request_join(struct sml_control *control,
 
 	gethostname(host, sizeof(host) - 1);
 	join.library_version = version;
-	join.job = settings->job;
+	join.job = (char *)(uintptr_t)settings->config.job;
 	if (control->place.stripe == 0 && application->resumption == NULL && settings->asks)
 		request_membership(settings, &ask, &join);
 	else if (control->place.stripe == 0 && application->resumption == NULL)
 		list_places(settings, &ask, &join);
 	join.elsewhere = application->elsewhere;
-	if (settings->switch_address)
-		join.switches = sml_endpoints_digest(settings->switch_address);
+	if (settings->config.switch_address)
+		join.switches = sml_endpoints_digest(settings->config.switch_address);
 	join.host = host;
 	join.pid = (uint32_t)getpid();
 	join.lanes = application->lanes;
 	join.head_slots = settings->head_slots;
 	join.data_slots = settings->data_slots;
 	join.shards = settings->threads;
-	join.shards_set = settings->threads_set;
+	join.shards_set = settings->config.threads != 0;
 	join.wait_ms = settings->join_timeout_ms + LATE_MS;
 	join.no_tickets = settings->faults.no_tickets;
-	join.wire = settings->wire;
+	join.wire = settings->config.wire;
 	join.follows_tag = settings->stripe_tags[control->place.stripe];
 	if (settings->follows.name) {
 		join.follows = settings->follows.name;

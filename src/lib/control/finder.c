@@ -268,12 +268,12 @@ static void log_wait(struct sml_finder *finder, uint64_t now_ns)
 	if (config->lost)
 		sml_notice_log(&finder->notice, now_ns, config->deadline_ns,
 			       "a switch to take over job \"%s\" (%.250s); tried: %.500s",
-			       config->settings->job, config->lost, tried);
+			       config->settings->config.job, config->lost, tried);
 	else
 		sml_notice_log(&finder->notice, now_ns, config->deadline_ns,
 			       "%s of job \"%s\" to answer at %.700s",
-			       config->embedded ? "rank 0" : "the switch", config->settings->job,
-			       tried);
+			       config->embedded ? "rank 0" : "the switch",
+			       config->settings->config.job, tried);
 }
 
 static void wait_for_news(struct sml_finder *finder)

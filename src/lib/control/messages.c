@@ -201,12 +201,12 @@ void sml_control_begin_session(struct sml_control *control, const char *where)
 	const struct sml_settings *settings = control->settings;
 	bool keyed = settings->tls && sml_tls_is_keyed(settings->tls);
 	const struct sml_session_config config = {
-		.what = settings->switch_address ? NULL : "rank 0",
+		.what = settings->config.switch_address ? NULL : "rank 0",
 		.where = where,
 		.rank = settings->rank,
 		.world_size = settings->world_size,
-		.heartbeat_ms = settings->heartbeat_ms,
-		.rank_0_runs_it = settings->switch_address == NULL && settings->rank != 0,
+		.heartbeat_ms = (uint32_t)settings->config.heartbeat_ms,
+		.rank_0_runs_it = settings->config.switch_address == NULL && settings->rank != 0,
 		.proof = keyed ? "--key-file" : "--tls-certificate",
 		.unset = keyed ? "SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE"
 			       : "SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
@@ -240,7 +240,7 @@ static void log_refused(struct sml_control *control)
 	sml_log(&control->settings->log, SML_LOG_WARN,
 		"still waiting for other ranks of job \"%s\"; the last rank that tried to join "
 		"was refused: %s",
-		control->settings->job, why);
+		control->settings->config.job, why);
 }
 
 void sml_control_received(void *self, const SmlControl__Envelope *message)

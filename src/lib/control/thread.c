@@ -120,7 +120,7 @@ static void report_leaving(struct sml_control *control, const struct sml_notice 
 	pthread_mutex_unlock(&control->lock);
 	sml_notice_log(notice, now_ns, deadline_ns,
 		       "the other ranks of job \"%s\" to close it as this one does",
-		       control->settings->job);
+		       control->settings->config.job);
 	pthread_mutex_lock(&control->lock);
 }
 
@@ -153,7 +153,7 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 	return sml_error_set(
 		SML_ERROR_TIMEOUT,
 		"not every rank closed its context of job \"%s\" within a timeout of %g s",
-		control->settings->job, sml_timeout_ms(control->settings) / 1e3);
+		control->settings->config.job, sml_timeout_ms(control->settings) / 1e3);
 }
 
 void sml_control_mismatch(struct sml_control *control, const struct sml_disagreement *found)

@@ -47,7 +47,7 @@ static void write_head(FILE *out, const struct sml_recorder *recorder)
 	fprintf(out, "time    %s.%03ldZ\n", when, now.tv_nsec / 1000000);
 	fprintf(out, "rank    %u of %u, host %s, pid %d\n", settings->rank, settings->world_size,
 		host, (int)getpid());
-	fprintf(out, "job     %s\n", settings->job);
+	fprintf(out, "job     %s\n", settings->config.job);
 	write_switches(out, &recorder->snapshot);
 	fprintf(out, "error   %d %s\n", recorder->error, sml_strerror(recorder->error));
 	fprintf(out, "text    %s\n", recorder->text);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * struct sml_config from the environment. Three tables: our own variables, the launchers, and the
- * names of some values.
+ * struct sml_config, from the environment or from a program. Three tables: the settings, the
+ * launchers, and the names of some values.
  *
  * Rank and world size come from SWITCHML_RANK and SWITCHML_WORLD_SIZE, or else from the first
  * launcher that has set both of its variables. They never come from two launchers: a program that
  * Open MPI starts inside a Slurm allocation sees both launchers' variables.
  */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,57 +40,64 @@ static const struct word levels[] = {{"error", SML_LOG_ERROR},	{"warn", SML_LOG_
 static const struct word switches[] = {{"0", 0},    {"1", 1},	{"no", 0}, {"yes", 1}, {"false", 0},
 				       {"true", 1}, {"off", 0}, {"on", 1}, {0}};
 
-enum kind { TEXT, NUMBER, SECONDS_AS_MS, WORD, PORTS };
+/* The first three are texts. A secret is not copied. */
+enum kind { TEXT, PORTS, SECRET, NUMBER, SECONDS_AS_MS, WORD };
 
-/* One variable, and the member that it sets. */
+/* One setting: the variable, and the member that it sets. */
 struct variable {
-	const char *name;
+	const char *name, *member;
 	size_t offset;
 	enum kind kind;
-	long minimum, maximum;
-	const struct word *words;
 	const char *allowed;
+	/* The default, and bounds. In the variable, 0 may not stand for "any", as in the member. */
+	int value, least, variable_least, most;
+	const struct word *words;
 };
 
-#define MEMBER(member) offsetof(struct sml_config, member)
+#define MEMBER(of) .member = #of, .offset = offsetof(struct sml_config, of)
+
+#define A_SWITCH "0 or 1, no or yes"
 
 static const struct variable variables[] = {
-	{"SWITCHML_SWITCH", MEMBER(switch_address), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_JOB", MEMBER(job), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_RANK", MEMBER(rank), NUMBER, 0, SML_MAX_WORLD_SIZE - 1, NULL,
-	 "0 to 4095, below the world size"},
-	{"SWITCHML_WORLD_SIZE", MEMBER(world_size), NUMBER, 1, SML_MAX_WORLD_SIZE, NULL,
-	 "1 to 4096"},
-	{"SWITCHML_MASTER_ADDR", MEMBER(master_address), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_MASTER_PORT", MEMBER(master_port), NUMBER, 1, 65535, NULL, "1 to 65535"},
-	{"SWITCHML_TIMEOUT", MEMBER(timeout_ms), SECONDS_AS_MS, 1, 1000000000, NULL,
-	 "seconds, 0.001 to 1000000"},
-	{"SWITCHML_WAIT_NOTICE", MEMBER(wait_notice_ms), SECONDS_AS_MS, 0, 1000000000, NULL,
-	 "seconds, 0.001 to 1000000, or 0 for no notices"},
-	{"SWITCHML_HEARTBEAT", MEMBER(heartbeat_ms), SECONDS_AS_MS, 100, 60000, NULL,
-	 "seconds, 0.1 to 60"},
-	{"SWITCHML_WIRE", MEMBER(wire), WORD, 0, 0, wires, "int32, int16, int8 or exact"},
-	{"SWITCHML_SLOTS", MEMBER(slots), NUMBER, 1, SML_DATA_SLOTS_MAX, NULL, "1 to 4032"},
-	{"SWITCHML_THREADS", MEMBER(threads), NUMBER, 1, SML_MAX_SHARDS, NULL, "1 to 16"},
-	{"SWITCHML_MTU", MEMBER(mtu), NUMBER, 256, 65535, NULL, "bytes, 256 to 65535"},
-	{"SWITCHML_SOCKET_IFNAME", MEMBER(interface), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_DEBUG", MEMBER(debug), WORD, 0, 0, levels, "error, warn, info or trace"},
-	{"SWITCHML_SPIN", MEMBER(spin), WORD, 0, 0, switches, "0 or 1, no or yes"},
-	{"SWITCHML_HOST_GROUP", MEMBER(host_group), WORD, 0, 0, switches, "0 or 1, no or yes"},
-	{"SWITCHML_SUMMARY", MEMBER(summary), WORD, 0, 0, switches, "0 or 1, no or yes"},
-	{"SWITCHML_JOIN", MEMBER(join), WORD, 0, 0, switches, "0 or 1, no or yes"},
-	{"SWITCHML_MIN_RANKS", MEMBER(min_ranks), NUMBER, 1, SML_MAX_WORLD_SIZE, NULL, "1 to 4096"},
-	{"SWITCHML_MAX_RANKS", MEMBER(max_ranks), NUMBER, 1, SML_MAX_WORLD_SIZE, NULL, "1 to 4096"},
-	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_TRACE", MEMBER(trace), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_METRICS_FILE", MEMBER(metrics_file), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_FAULTS", MEMBER(faults), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_TLS_CERTIFICATE", MEMBER(tls_certificate), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_TLS_KEY", MEMBER(tls_key), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_TLS_AUTHORITY", MEMBER(tls_authority), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_JOB_KEY", MEMBER(job_key), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_JOB_KEY_FILE", MEMBER(job_key_file), TEXT, 0, 0, NULL, NULL},
-	{"SWITCHML_PORTS", MEMBER(ports), PORTS, 0, 0, NULL, SML_PORTS_ALLOWED},
+	{"SWITCHML_SWITCH", MEMBER(switch_address), TEXT},
+	{"SWITCHML_JOB", MEMBER(job), TEXT},
+	{"SWITCHML_WORLD_SIZE", MEMBER(world_size), NUMBER, "1 to 4096", 1, 1, 1,
+	 SML_MAX_WORLD_SIZE},
+	{"SWITCHML_RANK", MEMBER(rank), NUMBER, "0 to 4095, below the world size", 0, 0, 0,
+	 SML_MAX_WORLD_SIZE - 1},
+	{"SWITCHML_MASTER_ADDR", MEMBER(master_address), TEXT},
+	{"SWITCHML_MASTER_PORT", MEMBER(master_port), NUMBER, "1 to 65535", SML_DEFAULT_PORT, 0, 1,
+	 65535},
+	{"SWITCHML_TIMEOUT", MEMBER(timeout_ms), SECONDS_AS_MS, "seconds, 0.001 to 1000000",
+	 1800000, 1, 1, INT_MAX},
+	{"SWITCHML_HEARTBEAT", MEMBER(heartbeat_ms), SECONDS_AS_MS, "seconds, 0.1 to 60", 5000, 100,
+	 100, 60000},
+	{"SWITCHML_WAIT_NOTICE", MEMBER(wait_notice_ms), SECONDS_AS_MS,
+	 "seconds, 0.001 to 1000000, or 0 for no notices", 5000, 0, 0, INT_MAX},
+	{"SWITCHML_WIRE", MEMBER(wire), WORD, "int32, int16, int8 or exact", SML_WIRE_DEFAULT,
+	 SML_WIRE_DEFAULT, 0, SML_WIRE_INT8, wires},
+	{"SWITCHML_SLOTS", MEMBER(slots), NUMBER, "1 to 4032", 0, 0, 1, SML_DATA_SLOTS_MAX},
+	{"SWITCHML_THREADS", MEMBER(threads), NUMBER, "1 to 16", 0, 0, 1, SML_MAX_SHARDS},
+	{"SWITCHML_MTU", MEMBER(mtu), NUMBER, "bytes, 256 to 65535", 0, 0, 256, 65535},
+	{"SWITCHML_SOCKET_IFNAME", MEMBER(interface), TEXT},
+	{"SWITCHML_DEBUG", MEMBER(debug), WORD, "error, warn, info or trace", SML_LOG_WARN,
+	 SML_LOG_ERROR, 0, SML_LOG_TRACE, levels},
+	{"SWITCHML_SPIN", MEMBER(spin), WORD, A_SWITCH, 0, INT_MIN, 0, INT_MAX, switches},
+	{"SWITCHML_HOST_GROUP", MEMBER(host_group), WORD, A_SWITCH, -1, -1, 0, 1, switches},
+	{"SWITCHML_SUMMARY", MEMBER(summary), WORD, A_SWITCH, 1, 0, 0, 1, switches},
+	{"SWITCHML_JOIN", MEMBER(join), WORD, A_SWITCH, 0, 0, 0, 1, switches},
+	{"SWITCHML_MIN_RANKS", MEMBER(min_ranks), NUMBER, "1 to 4096", 0, 0, 1, SML_MAX_WORLD_SIZE},
+	{"SWITCHML_MAX_RANKS", MEMBER(max_ranks), NUMBER, "1 to 4096", 0, 0, 1, SML_MAX_WORLD_SIZE},
+	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT},
+	{"SWITCHML_TRACE", MEMBER(trace), TEXT},
+	{"SWITCHML_METRICS_FILE", MEMBER(metrics_file), TEXT},
+	{"SWITCHML_FAULTS", MEMBER(faults), TEXT},
+	{"SWITCHML_TLS_CERTIFICATE", MEMBER(tls_certificate), TEXT},
+	{"SWITCHML_TLS_KEY", MEMBER(tls_key), TEXT},
+	{"SWITCHML_TLS_AUTHORITY", MEMBER(tls_authority), TEXT},
+	{"SWITCHML_JOB_KEY", MEMBER(job_key), SECRET},
+	{"SWITCHML_JOB_KEY_FILE", MEMBER(job_key_file), TEXT},
+	{"SWITCHML_PORTS", MEMBER(ports), PORTS, SML_PORTS_ALLOWED},
 };
 
 /* Those that only a binding or a command reads. */
@@ -129,7 +137,10 @@ static int refuse(const char *name, const char *value, const char *allowed)
 			     value, allowed);
 }
 
-/* "2", "0.5" or "1.25" seconds as milliseconds. Not strtod(): it obeys the locale. */
+/*
+ * "2", "0.5" or "1.25" seconds, of at most a million, as milliseconds. Not strtod(): it obeys the
+ * locale.
+ */
 static bool parse_seconds(const char *text, long minimum_ms, long maximum_ms, long *ms)
 {
 	char whole[16] = "", part[4] = "000";
@@ -147,7 +158,7 @@ static bool parse_seconds(const char *text, long minimum_ms, long maximum_ms, lo
 	    !sml_parse_number(part, 0, 999, &thousandths))
 		return false;
 	*ms = 1000 * seconds + thousandths;
-	return *ms >= minimum_ms && *ms <= maximum_ms;
+	return *ms >= minimum_ms && *ms <= maximum_ms && *ms <= 1000000000;
 }
 
 static bool parse_word(const struct word *words, const char *text, long *value)
@@ -161,10 +172,27 @@ static bool parse_word(const struct word *words, const char *text, long *value)
 	return false;
 }
 
+static bool is_text(const struct variable *variable)
+{
+	return variable->kind <= SECRET;
+}
+
+static const char **text_of(struct sml_config *config, const struct variable *variable)
+{
+	return (const char **)((char *)config + variable->offset);
+}
+
+/* Enumerations have the size of an int here. */
+_Static_assert(sizeof(enum sml_wire) == sizeof(int), "wire is set as an int");
+
+static int *number_of(struct sml_config *config, const struct variable *variable)
+{
+	return (int *)((char *)config + variable->offset);
+}
+
 static int set_variable(struct sml_config *config, const struct variable *variable)
 {
 	const char *text = sml_variable_get(variable->name);
-	char *member = (char *)config + variable->offset;
 	struct sml_port_range ports;
 	long number = 0;
 	bool good = true;
@@ -173,18 +201,16 @@ static int set_variable(struct sml_config *config, const struct variable *variab
 		return 0;
 	switch (variable->kind) {
 	case PORTS:
-		if (!sml_port_range_parse(text, &ports))
-			return refuse(variable->name, text, variable->allowed);
-		*(const char **)member = text;
-		return 0;
+		good = sml_port_range_parse(text, &ports);
+		break;
 	case TEXT:
-		*(const char **)member = text;
-		return 0;
+	case SECRET:
+		break;
 	case NUMBER:
-		good = sml_parse_number(text, variable->minimum, variable->maximum, &number);
+		good = sml_parse_number(text, variable->variable_least, variable->most, &number);
 		break;
 	case SECONDS_AS_MS:
-		good = parse_seconds(text, variable->minimum, variable->maximum, &number);
+		good = parse_seconds(text, variable->variable_least, variable->most, &number);
 		break;
 	case WORD:
 		good = parse_word(variable->words, text, &number);
@@ -192,9 +218,10 @@ static int set_variable(struct sml_config *config, const struct variable *variab
 	}
 	if (!good)
 		return refuse(variable->name, text, variable->allowed);
-	/* Enumerations have the size of an int here. */
-	_Static_assert(sizeof(enum sml_wire) == sizeof(int), "wire is set as an int");
-	*(int *)member = (int)number;
+	if (is_text(variable))
+		*text_of(config, variable) = text;
+	else
+		*number_of(config, variable) = (int)number;
 	return 0;
 }
 
@@ -243,20 +270,6 @@ static const char *size_variable(void)
 	return first_set("SWITCHML_WORLD_SIZE", "WORLD_SIZE");
 }
 
-/* There is no launcher's pair. Those with our prefix are set with all others. */
-static int set_by_hand(struct sml_config *config)
-{
-	int error = 0;
-
-	if (!sml_variable_get("SWITCHML_WORLD_SIZE") && sml_variable_get("WORLD_SIZE"))
-		error = set_number("WORLD_SIZE", 1, INT_MAX, "a number of ranks",
-				   &config->world_size);
-	if (error == 0 && !sml_variable_get("SWITCHML_RANK") && sml_variable_get("RANK"))
-		error = set_number("RANK", 0, INT_MAX, "a number below the world size",
-				   &config->rank);
-	return error;
-}
-
 /*
  * A job of one rank would be the wrong guess, and the other ranks would wait for this one. The
  * program may still say what the environment does not.
@@ -273,41 +286,33 @@ static void leave_open(struct sml_config *config)
 
 int sml_config_check_ranks(const struct sml_config *config)
 {
-	const char *rank = rank_variable(), *size = size_variable();
+	const char *rank = rank_variable(), *size = size_variable(), *set = rank ? rank : size;
 
-	if (config->world_size == 0 && rank && !size && !find_launcher())
-		return sml_error_set(SML_ERROR_CONFIG,
-				     "%s=%s is set, but %s is not: set both on every rank, or "
-				     "neither",
-				     rank, sml_variable_get(rank),
-				     *rank == 'S' ? "SWITCHML_WORLD_SIZE" : "WORLD_SIZE");
-	if (config->rank == -1 && size && !rank && !find_launcher())
-		return sml_error_set(SML_ERROR_CONFIG,
-				     "%s=%s is set, but %s is not: set both on every rank, or "
-				     "neither",
-				     size, sml_variable_get(size),
-				     *size == 'S' ? "SWITCHML_RANK" : "RANK");
-	return 0;
+	if (find_launcher() || !rank == !size || (rank ? config->world_size : config->rank + 1))
+		return 0;
+	return sml_error_set(SML_ERROR_CONFIG,
+			     "%s=%s is set, but %s%s is not: set both on every rank, or neither",
+			     set, sml_variable_get(set), *set == 'S' ? "SWITCHML_" : "",
+			     rank ? "WORLD_SIZE" : "RANK");
 }
 
+/* Those with our prefix are set with all others; a value that they override need not be valid. */
 static int set_ranks(struct sml_config *config)
 {
 	const struct launcher *launcher = find_launcher();
 	int error = 0;
 
-	/* A value that is overridden need not be valid. */
-	if (sml_variable_get("SWITCHML_RANK") && sml_variable_get("SWITCHML_WORLD_SIZE"))
-		return 0;
+	/* By hand, one of the two may have been forgotten. */
 	if (launcher == NULL)
-		return set_by_hand(config);
+		launcher = &launchers[SML_LAUNCHER_TORCHRUN];
 	/*
 	 * This may be more than a job can have: sml_open() reports that, unless the program
 	 * overrides it.
 	 */
-	if (!sml_variable_get("SWITCHML_WORLD_SIZE"))
+	if (!sml_variable_get("SWITCHML_WORLD_SIZE") && sml_variable_get(launcher->world_size))
 		error = set_number(launcher->world_size, 1, INT_MAX, "a number of ranks",
 				   &config->world_size);
-	if (error == 0 && !sml_variable_get("SWITCHML_RANK"))
+	if (error == 0 && !sml_variable_get("SWITCHML_RANK") && sml_variable_get(launcher->rank))
 		error = set_number(launcher->rank, 0, INT_MAX, "a number below the world size",
 				   &config->rank);
 	return error;
@@ -421,19 +426,10 @@ static int fill(struct sml_config *config)
 {
 	int error;
 
-	*config = (struct sml_config){
-		.size = sizeof(*config),
-		.world_size = 1,
-		.master_address = loopback,
-		.master_port = SML_DEFAULT_PORT,
-		.timeout_ms = SML_DEFAULT_TIMEOUT_MS,
-		.heartbeat_ms = SML_DEFAULT_HEARTBEAT_MS,
-		.wait_notice_ms = SML_DEFAULT_WAIT_NOTICE_MS,
-		.wire = SML_WIRE_DEFAULT,
-		.debug = SML_LOG_WARN,
-		.host_group = -1,
-		.summary = 1,
-	};
+	*config = (struct sml_config){.size = sizeof(*config), .master_address = loopback};
+	for (size_t i = 0; i < N_OF(variables); i++)
+		if (!is_text(&variables[i]))
+			*number_of(config, &variables[i]) = variables[i].value;
 	set_master_address(config);
 	config->job = sml_run_name(launcher_kind());
 	error = set_master_port(config);
@@ -465,4 +461,47 @@ int sml_config_read(struct sml_config *own, const struct sml_config *given)
 	if (given != NULL && given->size < sizeof(*own))
 		error = fill(own);
 	return error ? error : sml_sized_read(&kind, own, given);
+}
+
+int sml_config_check(const struct sml_config *config)
+{
+	int error = sml_config_check_ranks(config);
+
+	for (size_t i = 0; error == 0 && i < N_OF(variables); i++) {
+		const struct variable *variable = &variables[i];
+		int value;
+
+		if (is_text(variable))
+			continue;
+		memcpy(&value, (const char *)config + variable->offset, sizeof(value));
+		if (value < variable->least || value > variable->most)
+			error = sml_error_set(SML_ERROR_CONFIG, "%s is %d: it must be %d to %d",
+					      variable->member, value, variable->least,
+					      variable->most);
+	}
+	return error;
+}
+
+int sml_config_own(struct sml_config *config)
+{
+	bool good = true;
+
+	for (size_t i = 0; i < N_OF(variables); i++) {
+		const char **text = text_of(config, &variables[i]);
+
+		if (!is_text(&variables[i]) || *text == NULL)
+			continue;
+		if (**text == '\0')
+			*text = NULL;
+		else if (variables[i].kind != SECRET)
+			good &= (*text = strdup(*text)) != NULL;
+	}
+	return good ? 0 : sml_error_set(-ENOMEM, "no memory for the configuration");
+}
+
+void sml_config_free(struct sml_config *config)
+{
+	for (size_t i = 0; i < N_OF(variables); i++)
+		if (is_text(&variables[i]) && variables[i].kind != SECRET)
+			free((char *)(uintptr_t)*text_of(config, &variables[i]));
 }

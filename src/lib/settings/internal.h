@@ -8,13 +8,13 @@
 /* ---- settings.c ---- */
 
 void sml_settings_set_ranks(struct sml_settings *settings, int rank, int world_size);
-/* wanted: the number of progress threads; 0 if the cores decide. */
-void sml_settings_choose_threads(struct sml_settings *settings, int wanted);
+/* As asked, or as the cores allow. */
+void sml_settings_choose_threads(struct sml_settings *settings);
 
 /* ---- rank_files.c ---- */
 
-/* Copies the patterns of the files' names. Returns 0 or an error, and sets the error text. */
-int sml_settings_copy_patterns(struct sml_settings *settings, const struct sml_config *config);
+/* No two ranks share a trace or metrics. Returns 0 or an error, and sets the error text. */
+int sml_settings_add_ranks(struct sml_config *config);
 
 /* Names this rank's files by the patterns. Returns 0 or an error, and sets the error text. */
 int sml_settings_set_files(struct sml_settings *settings, int rank);

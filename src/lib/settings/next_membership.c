@@ -16,7 +16,7 @@ static int check_name(const struct sml_settings *settings, const char *name)
 		return sml_error_set(-EINVAL,
 				     "the job's name has %zu bytes: at most %d are allowed",
 				     strlen(name), SML_MAX_JOB_NAME);
-	if (strcmp(name, settings->job) == 0)
+	if (strcmp(name, settings->config.job) == 0)
 		return sml_error_set(
 			-EINVAL,
 			"this context's last job is \"%s\", too: each membership needs "
@@ -28,9 +28,9 @@ static int check_name(const struct sml_settings *settings, const char *name)
 /* As set_ports() does. The membership's port is within its range. */
 static int check_port(const struct sml_settings *settings, const struct sml_membership *membership)
 {
-	int port = membership->master_port ? membership->master_port : settings->master_port;
+	int port = membership->master_port ? membership->master_port : settings->config.master_port;
 
-	if (settings->switch_address || membership->world_size == 1 ||
+	if (settings->config.switch_address || membership->world_size == 1 ||
 	    !sml_port_range_is_set(&settings->ports) || sml_port_range_has(&settings->ports, port))
 		return 0;
 	return sml_error_set(-EINVAL,
@@ -44,7 +44,7 @@ static int check_request(const struct sml_settings *settings,
 {
 	int most = membership->max_ranks ? membership->max_ranks : SML_MAX_WORLD_SIZE;
 
-	if (!settings->switch_address)
+	if (!settings->config.switch_address)
 		return sml_error_set(-EINVAL,
 				     "without a dedicated switch, your program must decide on the "
 				     "members: give job, rank and world_size, or set "
@@ -65,7 +65,7 @@ static int check_request(const struct sml_settings *settings,
 
 static int check_move(const struct sml_settings *settings, const struct sml_membership *membership)
 {
-	const int most = settings->switch_address ? SML_MAX_WORLD_SIZE : SML_MAX_CHILDREN;
+	const int most = settings->config.switch_address ? SML_MAX_WORLD_SIZE : SML_MAX_CHILDREN;
 	int error = check_name(settings, membership->job);
 
 	if (error)
@@ -73,7 +73,7 @@ static int check_move(const struct sml_settings *settings, const struct sml_memb
 	if (membership->world_size < 1 || membership->world_size > most)
 		return sml_error_set(-EINVAL, "world_size is %d: it must be 1 to %d%s",
 				     membership->world_size, most,
-				     settings->switch_address ? "" : " without a switch");
+				     settings->config.switch_address ? "" : " without a switch");
 	if (membership->rank < 0 || membership->rank >= membership->world_size)
 		return sml_error_set(-EINVAL, "rank %d of a job of %d: ranks are 0 to %d",
 				     membership->rank, membership->world_size,
@@ -95,30 +95,30 @@ int sml_settings_check_move(const struct sml_settings *settings,
 }
 
 /* *to becomes a copy. False: no memory, and it stays. */
-static bool replace_text(char **to, const char *text)
+static bool replace_text(const char **to, const char *text)
 {
 	char *own = strdup(text);
 
 	if (own == NULL)
 		return false;
-	free(*to);
+	free((char *)(uintptr_t)*to);
 	*to = own;
 	return true;
 }
 
-static uint32_t or_else(int number, uint32_t otherwise)
+static uint32_t or_else(int number, int otherwise)
 {
-	return number ? (uint32_t)number : otherwise;
+	return (uint32_t)(number ? number : otherwise);
 }
 
 static int set_request(struct sml_settings *settings, const struct sml_membership *membership)
 {
-	settings->request_min_ranks = or_else(membership->min_ranks, settings->min_ranks);
-	settings->request_max_ranks = or_else(membership->max_ranks, settings->max_ranks);
-	settings->request_wait_ms = or_else(membership->wait_ms, settings->heartbeat_ms);
+	settings->request_min_ranks = or_else(membership->min_ranks, settings->config.min_ranks);
+	settings->request_max_ranks = or_else(membership->max_ranks, settings->config.max_ranks);
+	settings->request_wait_ms = or_else(membership->wait_ms, settings->config.heartbeat_ms);
 	settings->asked_ns = sml_now_ns();
 	/* Until the switch has given it another name, and this process another rank. */
-	return replace_text(&settings->job, settings->line)
+	return replace_text(&settings->config.job, settings->line)
 		       ? 0
 		       : sml_error_set(-ENOMEM, "no memory for the configuration");
 }
@@ -126,7 +126,7 @@ static int set_request(struct sml_settings *settings, const struct sml_membershi
 int sml_settings_decide(struct sml_settings *settings, const struct sml_decided *decided)
 {
 	sml_past_ranks_note_decision(&settings->past, decided);
-	if (!replace_text(&settings->job, decided->job))
+	if (!replace_text(&settings->config.job, decided->job))
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
 	sml_settings_set_ranks(settings, decided->rank, decided->world_size);
 	return sml_settings_set_files(settings, decided->rank);
@@ -148,23 +148,24 @@ int sml_settings_move(struct sml_settings *settings, const struct sml_membership
 		settings->follows = settings->begun;
 		settings->begun.name = NULL;
 	}
-	settings->join_timeout_ms = or_else(membership->timeout_ms, sml_timeout_ms(settings));
+	settings->join_timeout_ms = or_else(membership->timeout_ms, (int)sml_timeout_ms(settings));
 	settings->asks = membership->job == NULL;
 	if (settings->asks)
 		return set_request(settings, membership);
-	if (!replace_text(&settings->job, membership->job) ||
+	if (!replace_text(&settings->config.job, membership->job) ||
 	    !replace_text(&settings->line, membership->job) ||
-	    (master && *master && !replace_text(&settings->master_address, master)))
+	    (master && *master && !replace_text(&settings->config.master_address, master)))
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
 	if (membership->master_port)
-		settings->master_port = (uint16_t)membership->master_port;
+		settings->config.master_port = membership->master_port;
 	sml_settings_set_ranks(settings, membership->rank, membership->world_size);
-	sml_settings_choose_threads(settings, settings->threads_set ? settings->threads : 0);
+	sml_settings_choose_threads(settings);
 	return sml_settings_set_files(settings, membership->rank);
 }
 
 void sml_settings_note_begun(struct sml_settings *settings, uint32_t changes)
 {
-	settings->begun = (struct sml_past_job){
-		.name = strdup(settings->job), .n_ranks = settings->world_size, .changes = changes};
+	settings->begun = (struct sml_past_job){.name = strdup(settings->config.job),
+						.n_ranks = settings->world_size,
+						.changes = changes};
 }

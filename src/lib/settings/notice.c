@@ -12,7 +12,7 @@
 void sml_notice_begin(struct sml_notice *notice, const struct sml_settings *settings,
 		      uint64_t now_ns)
 {
-	uint64_t first_ns = settings->wait_notice_ms * SML_NS_PER_MS;
+	uint64_t first_ns = (uint32_t)settings->config.wait_notice_ms * SML_NS_PER_MS;
 
 	*notice = (struct sml_notice){
 		.settings = settings,
@@ -24,7 +24,7 @@ void sml_notice_begin(struct sml_notice *notice, const struct sml_settings *sett
 
 void sml_notice_again(struct sml_notice *notice, uint64_t since_ns)
 {
-	uint64_t first_ns = notice->settings->wait_notice_ms * SML_NS_PER_MS;
+	uint64_t first_ns = (uint32_t)notice->settings->config.wait_notice_ms * SML_NS_PER_MS;
 
 	if (notice->told_ns == 0 || since_ns > notice->told_ns + notice->pause_ns + PAUSE_MAX_NS) {
 		sml_notice_begin(notice, notice->settings, since_ns);

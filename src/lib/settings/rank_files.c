@@ -83,7 +83,7 @@ static int set_file(char **path, const char *variable, const char *pattern, int 
 
 int sml_settings_set_files(struct sml_settings *settings, int rank)
 {
-	const struct sml_patterns *patterns = &settings->patterns;
+	const struct sml_config *patterns = &settings->config;
 	int error = set_file(&settings->flight_recorder, "SWITCHML_FLIGHT_RECORDER",
 			     patterns->flight_recorder, rank);
 
@@ -95,52 +95,35 @@ int sml_settings_set_files(struct sml_settings *settings, int rank)
 	return error;
 }
 
-char *sml_path_insert(const char *path, const char *text)
+char *sml_path_insert(const char *path, const char *text, const char *suffix)
 {
-	size_t n = strlen(path), suffix = sizeof(".prom") - 1;
+	size_t n = strlen(path), end = strlen(suffix);
 	char *whole;
 
-	if (n <= suffix || strcmp(path + n - suffix, ".prom") != 0)
-		suffix = 0;
-	return asprintf(&whole, "%.*s%s%s", (int)(n - suffix), path, text, path + n - suffix) < 0
-		       ? NULL
-		       : whole;
+	if (n <= end || strcmp(path + n - end, suffix) != 0)
+		end = 0;
+	return asprintf(&whole, "%.*s%s%s", (int)(n - end), path, text, path + n - end) < 0 ? NULL
+											    : whole;
 }
 
-/* Without %r, the rank comes last: ranks of one machine must not share a trace. */
-static char *trace_pattern(const char *pattern)
+/* Where it is not in the pattern. False: no memory. */
+static bool add_rank(const char **pattern, const char *suffix)
 {
-	char *own;
+	char *old = (char *)(uintptr_t)*pattern;
 
-	if (strstr(pattern, "%r"))
-		return strdup(pattern);
-	return asprintf(&own, "%s.%%r", pattern) < 0 ? NULL : own;
-}
-
-static char *metrics_pattern(const char *pattern)
-{
-	return strstr(pattern, "%r") ? strdup(pattern) : sml_path_insert(pattern, ".%r");
-}
-
-/* False: no memory. */
-static bool copy_pattern(char **to, const char *pattern, char *(*copy_of)(const char *))
-{
-	if (!pattern || !*pattern)
+	if (!old || strstr(old, "%r"))
 		return true;
-	*to = copy_of(pattern);
-	return *to != NULL;
+	*pattern = sml_path_insert(old, ".%r", suffix);
+	free(old);
+	return *pattern != NULL;
 }
 
-int sml_settings_copy_patterns(struct sml_settings *settings, const struct sml_config *config)
+int sml_settings_add_ranks(struct sml_config *config)
 {
-	struct sml_patterns *patterns = &settings->patterns;
-
 	if (config->trace && strlen(config->trace) >= PATH_MAX - sizeof(".%r"))
 		return sml_error_set(SML_ERROR_CONFIG,
 				     "SWITCHML_TRACE is longer than a path may be");
-	if (copy_pattern(&patterns->flight_recorder, config->flight_recorder, strdup) &&
-	    copy_pattern(&patterns->trace, config->trace, trace_pattern) &&
-	    copy_pattern(&patterns->metrics_file, config->metrics_file, metrics_pattern))
+	if (add_rank(&config->trace, "") && add_rank(&config->metrics_file, ".prom"))
 		return 0;
 	return sml_error_set(-ENOMEM, "no memory for the configuration");
 }

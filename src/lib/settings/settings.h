@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The settings of a context: a checked struct sml_config, with its own strings and every default
- * filled in. config.c fills a struct sml_config from the environment, and settings.c makes the
- * settings from it.
+ * The settings of a context: a checked struct sml_config, with its own strings, and what follows
+ * from it. config.c fills a struct sml_config from the environment; settings.c makes the settings.
  */
 #ifndef SML_LIB_SETTINGS_H
 #define SML_LIB_SETTINGS_H
@@ -18,11 +17,8 @@
 #include "net/port_range.h"
 #include "switchml.h"
 
-#define SML_DEFAULT_TIMEOUT_MS	   1800000
-#define SML_DEFAULT_HEARTBEAT_MS   5000
-#define SML_DEFAULT_WAIT_NOTICE_MS 5000
-#define SML_MAX_JOB_NAME	   127
-#define SML_PORTS_ALLOWED	   "FIRST-LAST, two ports from 1 to 65535, as in 30000-30063"
+#define SML_MAX_JOB_NAME  127
+#define SML_PORTS_ALLOWED "FIRST-LAST, two ports from 1 to 65535, as in 30000-30063"
 /* The head stream has a quarter as many slots as the data stream, within these limits. */
 #define SML_HEAD_SLOTS_MIN 8
 #define SML_HEAD_SLOTS_MAX 64
@@ -43,46 +39,33 @@ struct sml_past_job {
 };
 
 struct sml_settings {
-	char *switch_address;  /* NULL if ranks embed it */
-	bool every_rank;       /* and each rank has a stripe, also on one host */
+	/*
+	 * The program's, with copies of its texts. Those that are empty are NULL, and so are the
+	 * secret, and switch_address if ranks embed the switch. The names of files have %r. job,
+	 * master_address, master_port and interrupt become those of each membership, whose rank and
+	 * world_size stand below. timeout_ms is atomic: sml_timeout_ms().
+	 */
+	struct sml_config config;
+	bool every_rank;       /* each rank embeds a stripe, also on one host */
 	uint8_t local_stripes; /* enough for the cores of one host */
-	char *job;
-	char *master_address;
-	char *interface;       /* NULL for that of the route */
-	char *flight_recorder; /* this rank's file; NULL if there is none */
-	char *trace;	       /* likewise */
-	char *metrics_file;    /* likewise */
-	/* The files' names with %r, for the next membership. */
-	struct sml_patterns {
-		char *flight_recorder, *trace, *metrics_file;
-	} patterns;
+	/* This rank's files; NULL if there is none. */
+	char *flight_recorder, *trace, *metrics_file;
 	uint16_t rank, world_size; /* atomic: while they move, sml_rank() may read them */
 	struct sml_past_job
 		follows;	   /* the job of the last membership that began before this one, */
 	struct sml_past_job begun; /* and this one's, once it has begun */
 	/* The switch decides on the members: what it needs to know, and what it may do. */
 	bool asks;
-	char *line; /* what all memberships of the job are called by those who wait to join */
+	const char *line; /* what all memberships of the job are called by those who wait to join */
 	struct sml_past_ranks past;
 	uint64_t stripe_tags[SML_MAX_STRIPES]; /* of the last job that ran; 0: none */
-	uint32_t min_ranks, max_ranks;	       /* 0 for no bound */
 	uint32_t request_min_ranks, request_max_ranks, request_wait_ms;
-	uint64_t asked_ns; /* when sml_reconfigure() began to ask */
-	uint16_t master_port;
+	uint64_t asked_ns;	     /* when sml_reconfigure() began to ask */
 	struct sml_port_range ports; /* that this rank may open */
-	uint32_t timeout_ms;	     /* sml_set_timeout() may change it: sml_timeout_ms() */
-	uint32_t heartbeat_ms;
-	uint32_t join_timeout_ms; /* until this membership has begun */
-	uint32_t wait_notice_ms;  /* 0 if a rank that waits does not say so */
-	enum sml_wire wire;
+	uint32_t join_timeout_ms;    /* until this membership has begun */
 	uint16_t head_slots, data_slots;
 	uint8_t threads;
-	bool threads_set; /* set by the user, not derived from the cores */
-	uint32_t mtu;	  /* 0 for the path's */
-	bool spin;
-	bool host_group; /* share memory with the job's ranks on this host */
-	bool summary;	 /* rank 0 logs a line at the start and one at the end */
-	bool has_faults;
+	char threads_why[64];
 	struct sml_faults faults;
 	struct sml_tls_files tls_files;
 	struct sml_key job_key; /* where tls_files has one */
@@ -92,14 +75,11 @@ struct sml_settings {
 	 */
 	bool speaks;
 	struct sml_log log;
-	/* Nonzero ends the opening; NULL if nothing does, and from then on. The application's. */
-	const volatile int *interrupt;
-	char threads_why[64];
 };
 
 static inline uint32_t sml_timeout_ms(const struct sml_settings *settings)
 {
-	return __atomic_load_n(&settings->timeout_ms, __ATOMIC_RELAXED);
+	return (uint32_t)__atomic_load_n(&settings->config.timeout_ms, __ATOMIC_RELAXED);
 }
 
 /*
@@ -107,6 +87,18 @@ static inline uint32_t sml_timeout_ms(const struct sml_settings *settings)
  * world size, and the program has not set the other. Otherwise returns 0.
  */
 int sml_config_check_ranks(const struct sml_config *config);
+
+/* That, and each number's bounds. Returns 0 or an error, and sets the error text. */
+int sml_config_check(const struct sml_config *config);
+
+/*
+ * Each text becomes a copy, except the secret, and an empty one NULL. Returns 0; or -ENOMEM, and
+ * sets the error text.
+ */
+int sml_config_own(struct sml_config *config);
+
+/* Frees the copies, also after -ENOMEM. */
+void sml_config_free(struct sml_config *config);
 
 /* Returns 0; or SML_ERROR_CONFIG or -ENOMEM, and sets the error text. */
 int sml_settings_init(struct sml_settings *settings, const struct sml_config *given);
@@ -142,10 +134,10 @@ static inline bool sml_is_interrupted(const volatile int *interrupt)
 }
 
 /*
- * The path with this before its suffix ".prom", or at its end. The caller frees it; NULL if there
- * is no memory.
+ * The path with this text before its suffix, or, if it has another, at its end. The caller frees
+ * it; NULL if there is no memory.
  */
-char *sml_path_insert(const char *path, const char *text);
+char *sml_path_insert(const char *path, const char *text, const char *suffix);
 
 /* Also after a failed init. */
 void sml_settings_fini(struct sml_settings *settings);
