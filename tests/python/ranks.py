@@ -55,7 +55,7 @@ def _serve(pipe, rank, n, settings, environment):
         pipe.send(("broken", traceback.format_exc()))
 
 
-class RankLost(Exception):
+class RankLostError(Exception):
     """A rank's process ended before it had answered; a negative code is the signal's number."""
 
 
@@ -108,7 +108,7 @@ class Ranks:
         except (EOFError, ConnectionResetError):
             self.processes[rank].join(10)
             code = self.processes[rank].exitcode
-            raise RankLost(f"rank {rank} is gone; its exit code is {code}") from None
+            raise RankLostError(f"rank {rank} is gone; its exit code is {code}") from None
 
     def start(self, function, *each, only=None):
         """Call function(job, *arguments) on the ranks; each argument is a list, one a rank."""

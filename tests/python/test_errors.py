@@ -181,7 +181,7 @@ def test_a_killed_rank_raises_on_the_others():
         time.sleep(0.2)  # most likely they wait by then; a later call raises the same
         ranks.processes[2].kill()
         for outcome in ranks.outcomes(only=[0, 1], timeout=60):
-            assert isinstance(outcome, RankError) and outcome.kind == "RankDied"
+            assert isinstance(outcome, RankError) and outcome.kind == "RankDiedError"
             assert "rank 2" in str(outcome)
             assert "its connection" in str(outcome), "silence takes a heartbeat"
 
@@ -211,7 +211,7 @@ def test_a_mismatch_names_both_calls():
     with Ranks(N) as ranks:
         ranks.start(of_length, [1000, 1000, 1001])
         for outcome in ranks.outcomes():
-            assert isinstance(outcome, RankError) and outcome.kind == "Mismatch"
+            assert isinstance(outcome, RankError) and outcome.kind == "MismatchError"
             assert "1000" in str(outcome) and "1001" in str(outcome)
 
 
@@ -229,7 +229,7 @@ def test_other_types_are_a_mismatch(name, types):
     with Ranks(N) as ranks:
         ranks.start(of_type, [name] * N, [types[0], types[0], types[1]])
         for outcome in ranks.outcomes():
-            assert isinstance(outcome, RankError) and outcome.kind == "Mismatch"
+            assert isinstance(outcome, RankError) and outcome.kind == "MismatchError"
             assert types[0] in str(outcome) and types[1] in str(outcome)
 
 
@@ -238,14 +238,14 @@ def test_a_call_that_a_rank_never_makes_times_out():
     with Ranks(2, {"timeout": 8}) as ranks:
         ranks.start(reduce, only=[0])
         (outcome,) = ranks.outcomes(only=[0])
-        assert isinstance(outcome, RankError) and outcome.kind == "Timeout"
+        assert isinstance(outcome, RankError) and outcome.kind == "TimedOutError"
 
 
 def test_abort_gives_its_reason_to_all():
     with Ranks(N) as ranks:
         ranks.start(abort, ["", "the loss is NaN", ""])
         for outcome in ranks.outcomes():
-            assert isinstance(outcome, RankError) and outcome.kind == "Aborted"
+            assert isinstance(outcome, RankError) and outcome.kind == "AbortedError"
             assert "the loss is NaN" in str(outcome) and "rank 1" in str(outcome)
 
 
@@ -256,7 +256,7 @@ def test_ctrl_c_interrupts_a_waiting_call_and_aborts_the_job():
         assert ranks.outcomes(only=[0], timeout=60) == ["interrupted"]
         ranks.start(reduce, only=[1])
         (outcome,) = ranks.outcomes(only=[1])
-        assert outcome.kind == "Aborted" and "KeyboardInterrupt" in str(outcome)
+        assert outcome.kind == "AbortedError" and "KeyboardInterrupt" in str(outcome)
 
 
 def test_ctrl_c_interrupts_open_and_the_rank_can_join_again():
@@ -278,7 +278,7 @@ def test_ctrl_c_as_a_call_begins_aborts_the_job_and_keeps_its_arrays():
         assert ranks.outcomes(only=[0]) == [1], "C has arrays that Python may free"
         ranks.start(reduce, only=[1])
         (outcome,) = ranks.outcomes(only=[1])
-        assert outcome.kind == "Aborted" and "KeyboardInterrupt" in str(outcome)
+        assert outcome.kind == "AbortedError" and "KeyboardInterrupt" in str(outcome)
 
 
 def close_at_exit(job):
@@ -300,7 +300,7 @@ def test_settings_are_checked():
     assert "rank" in str(caught.value) and caught.value.number == -5001
     with pytest.raises(ValueError, match="wire"):
         switchml.Job(rank=0, world_size=1, wire="int4")
-    with pytest.raises(switchml.Unreachable):
+    with pytest.raises(switchml.UnreachableError):
         switchml.Job(rank=0, world_size=1, switch="127.0.0.1:1", timeout=1)
 
 
@@ -390,7 +390,7 @@ def test_a_closed_job_says_so():
         assert job.allreduce(X).tobytes() == X.tobytes()
     assert job.closed
     job.close()
-    with pytest.raises(switchml.Closed):
+    with pytest.raises(switchml.ClosedError):
         job.barrier()
 
 
@@ -419,5 +419,5 @@ def test_a_variable_that_does_not_exist_is_warned_of():
 def test_each_timeout_says_so():
     """PyTorch's own tests look for the word between spaces."""
     for text in ("a switch has died", "all-reduce did not finish within a timeout of 2 s"):
-        error = switchml.errors.make(switchml.errors.Timeout.number, text)
+        error = switchml.errors.make(switchml.errors.TimedOutError.number, text)
         assert str(error).startswith(text) and str(error).count(" timeout ") == 1

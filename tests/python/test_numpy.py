@@ -330,6 +330,6 @@ def test_arrays_that_hold_more_than_elements_are_refused_in_words(ranks):
 
 def test_without_a_job_every_call_says_so():
     for call in (switchml.rank, switchml.barrier, switchml.counters):
-        with pytest.raises(switchml.Closed, match="init"):
+        with pytest.raises(switchml.ClosedError, match="init"):
             call()
     switchml.finalize()

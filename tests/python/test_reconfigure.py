@@ -93,7 +93,7 @@ class Processes(Ranks):
         os.kill(self.processes[victim].pid, signal.SIGKILL)
         self.processes[victim].join()
         left = [member for member in members if member != victim]
-        assert [outcome.kind for outcome in self.outcomes(left)] == ["RankDied"] * len(left)
+        assert [outcome.kind for outcome in self.outcomes(left)] == ["RankDiedError"] * len(left)
         return left
 
     def begin_to_wait(self, number, **settings):
@@ -178,11 +178,11 @@ def test_fewer_than_min_ranks_is_an_error_and_they_may_ask_again(processes):
     processes.start(ask, [{"min_ranks": 3}] * 3, only=left)
     for number in left:
         kind, text = processes.refusal(number)
-        assert kind == "Refused"
+        assert kind == "RefusedError"
         assert "too few ranks to go on: 2, of at least 3" in text
     processes.start(total, only=left)  # there is no job to make it in
     for number in left:
-        assert processes.refusal(number)[0] == "Refused"
+        assert processes.refusal(number)[0] == "RefusedError"
     assert processes.let(ask, {"min_ranks": 2}, only=left) == [(r, 2, [0, 1]) for r in range(2)]
     processes.expect_sum_of(left)
     processes.let(close, only=left)
@@ -194,7 +194,7 @@ def test_a_rank_that_asks_late_is_refused_and_can_come_back_as_a_new_one(process
     processes.expect_sum_of([1])
     processes.start(reconfigure, only=[0])
     kind, text = processes.refusal(0)
-    assert kind == "Refused"
+    assert kind == "RefusedError"
     assert "too late" in text
     processes.expect_sum_of([1])
     processes.start(close, only=[0])  # raises what has ended its job

@@ -292,7 +292,7 @@ def differ(rank):
 
 def test_ranks_that_disagree_are_told_so():
     with Groups(N) as pair:
-        assert pair.call(differ) == [("Mismatch", "Mismatch", False)] * N
+        assert pair.call(differ) == [("MismatchError", "MismatchError", False)] * N
 
 
 def reduce_for_long(tensor):
@@ -314,7 +314,7 @@ def die_or_see_it(rank):
 def test_a_dead_rank_raises_on_the_others():
     with Groups(N) as pair:
         pair.start(die_or_see_it)
-        assert pair.outcomes(only=[0]) == ["RankDied"]
+        assert pair.outcomes(only=[0]) == ["RankDiedError"]
 
 
 # ---- training ----

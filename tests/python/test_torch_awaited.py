@@ -350,7 +350,7 @@ def destroyed_meanwhile(rank):
 
 
 def test_a_group_that_is_destroyed_ends_calls_that_wait(groups):
-    assert groups.call(destroyed_meanwhile)[0] == ["Aborted"]
+    assert groups.call(destroyed_meanwhile)[0] == ["AbortedError"]
 
 
 # ---- the short way (_group/prompt.py) ----

@@ -91,7 +91,7 @@ def kept_late(rank):
             return None
         try:
             work.wait(timedelta(milliseconds=10))
-        except errors.Timeout as error:
+        except errors.TimedOutError as error:
             said = str(error)
         may_keep.set()
         work.wait(timedelta(seconds=HANGS_S))

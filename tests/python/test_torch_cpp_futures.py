@@ -192,5 +192,5 @@ def test_the_hook_in_cpp_learns_that_a_rank_has_died():
         groups.start(fp16_until_it_fails)
         for gradient, in_backward, kind in groups.outcomes(only=[0, 1]):
             assert gradient == [4.0] * 64
-            assert "RankDied: rank 2 (host " in in_backward
-            assert kind == "RankDied"
+            assert "RankDiedError: rank 2 (host " in in_backward
+            assert kind == "RankDiedError"

@@ -369,8 +369,8 @@ def test_a_killed_rank_is_named_in_backward():
         groups.start(backward_until_it_fails)
         for in_backward, in_collective in groups.outcomes(only=[0, 1]):
             assert in_backward[0] == "RuntimeError"
-            assert "RankDied: rank 2 (host " in in_backward[1]
-            assert in_collective[0] == "RankDied"
+            assert "RankDiedError: rank 2 (host " in in_backward[1]
+            assert in_collective[0] == "RankDiedError"
             assert in_collective[1].startswith("rank 2 (host ")
 
 

@@ -33,7 +33,7 @@ def test_the_others_go_on_and_a_new_process_gets_their_parameters():
     assert "killed worker 1; it starts again" in done.stdout
     joined = re.search(r"^worker 1 joined at step (\d+): 3 workers$", done.stdout, re.MULTILINE)
     assert joined, done.stdout
-    died = re.search(r"\[[02]\] RankDied: rank (\d) ", done.stdout)
+    died = re.search(r"\[[02]\] RankDiedError: rank (\d) ", done.stdout)
     assert died, done.stdout
     # Each membership's job begins with a line of its rank 0, and ends with one if that one lives.
     begun = re.findall(r'^switchml\[rank 0\]: job ".*": (\d) ranks', done.stderr, re.MULTILINE)

@@ -44,7 +44,7 @@ def disagree(rank, names, warm, default=False):
 
 def check_told(found, names):
     for kind, text, seconds in found:
-        assert kind == "Mismatch"
+        assert kind == "MismatchError"
         assert seconds < 60  # the timeout is 150
         for name in names:
             assert name in text
@@ -233,7 +233,7 @@ def leave(rank, how):
 def test_a_rank_that_leaves_is_not_said_to_have_called_a_barrier(how):
     with Groups(N) as groups:
         kind, text = groups.call(leave, [how] * N)[0]
-    assert kind == "Mismatch"
+    assert kind == "MismatchError"
     assert re.search(r"rank 1( \([^)]*\))? called the end of the group", text)
     assert "barrier" not in text
 
@@ -278,6 +278,6 @@ def test_a_program_that_ends_is_said_to_have_left():
     ]
     said = [program.communicate(timeout=200)[0] for program in programs]
     assert programs[1].returncode == 7
-    assert "Mismatch " in said[0]
+    assert "MismatchError " in said[0]
     left = r"rank 1( \([^)]*\))? called the end of the group \(.*of the program\)"
     assert re.search(left, said[0])

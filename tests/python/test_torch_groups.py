@@ -289,7 +289,7 @@ def test_a_killed_rank_raises_on_the_others():
         groups.processes[2].kill()
         for outcome in groups.outcomes(only=[0, 1], timeout=60):
             assert isinstance(outcome, RankError)
-            assert outcome.kind == "RankDied"
+            assert outcome.kind == "RankDiedError"
             assert "rank 2" in str(outcome)
             assert "its connection" in str(outcome), "silence takes a heartbeat"
 
@@ -340,7 +340,7 @@ def test_a_rank_that_fails_tells_the_others_why():
         outcomes = groups.outcomes()
         assert outcomes[1].kind == "OverflowError"
         for outcome in (outcomes[0], outcomes[2]):
-            assert outcome.kind == "Aborted"
+            assert outcome.kind == "AbortedError"
             assert "the loss is infinite" in str(outcome)
 
 
@@ -364,7 +364,7 @@ def test_other_types_are_a_mismatch(name, types):
     with Groups(N) as groups:
         groups.start(move, [name] * N, [types] * N)
         for outcome in groups.outcomes():
-            assert outcome.kind == "Mismatch"
+            assert outcome.kind == "MismatchError"
             for dtype in types:
                 assert str(dtype).rpartition(".")[2] in str(outcome)
 
@@ -380,7 +380,7 @@ def test_a_rank_that_leaves_while_others_reduce_is_a_mismatch():
     with Groups(2) as groups:
         groups.start(leave_early)
         outcomes = groups.outcomes()
-        assert outcomes[0].kind == "Mismatch"
+        assert outcomes[0].kind == "MismatchError"
 
 
 def test_options_are_checked():

@@ -109,13 +109,13 @@ def test_a_name_for_the_same_switch_is_not_a_difference(ranks):
     """Nor is another leaf of a tree: so all ranks look for their switches."""
     names = ["127.0.0.1:1", "localhost:1", "127.0.0.1:2"]
     found = begin_all(ranks, [{"SWITCHML_SWITCH": name} for name in names])
-    assert {kind for kind, _ in found} == {"Unreachable"}
+    assert {kind for kind, _ in found} == {"UnreachableError"}
 
 
 def test_what_the_library_refuses_on_one_rank_is_told_to_all(ranks):
     threads = [{"SWITCHML_THREADS": str(n)} for n in (1, 2, 1)]
     found = begin_all(ranks, threads)
-    assert {kind for kind, _ in found} == {"Mismatch"}
+    assert {kind for kind, _ in found} == {"MismatchError"}
     assert all("SWITCHML_THREADS" in text for _, text in found)
 
 

@@ -2,7 +2,7 @@
 """Groups whose job begins with their first collective, when a rank is dead, has left, or cannot.
 
 Every form of making a group, with and without a switch. Without the fix, the ranks wait until the
-group's timeout and raise Timeout.
+group's timeout and raise TimedOutError.
 """
 
 import contextlib
@@ -78,9 +78,9 @@ def test_no_form_of_group_waits_for_a_dead_rank(which):
         groups.processes[3].join()
         for form in (f for f in FORMS if f != "merge"):
             groups.start(first_call, [form] * 4, only=[1, 2])
-            expect_all(groups, [1, 2], "RankDied", "rank 3")
+            expect_all(groups, [1, 2], "RankDiedError", "rank 3")
         groups.start(new_one, [[1, 2, 3]] * 4, only=[1, 2])
-        expect_all(groups, [1, 2], "RankDied", "rank 3")
+        expect_all(groups, [1, 2], "RankDiedError", "rank 3")
         # A group without the dead rank goes on.
         groups.start(first_call, ["others"] * 4, only=[0, 1, 2])
         assert groups.outcomes(only=[0, 1, 2]) == [[3.0]] * 3
@@ -91,7 +91,7 @@ def test_a_rank_that_dies_while_others_wait_for_it_is_named():
         groups.call(make, [[1, 2, 3]] * 4)
         groups.start(first_call, ["new_group"] * 4, only=[1, 2])
         groups.processes[3].kill()
-        expect_all(groups, [1, 2], "RankDied", "rank 3")
+        expect_all(groups, [1, 2], "RankDiedError", "rank 3")
 
 
 def test_the_rank_with_the_store_is_named_when_it_is_dead():
@@ -101,7 +101,7 @@ def test_the_rank_with_the_store_is_named_when_it_is_dead():
         groups.processes[0].join()
         for form in ("new_group", "split"):
             groups.start(first_call, [form] * 4, only=[1, 2])
-            expect_all(groups, [1, 2], "RankDied", "rank 0")
+            expect_all(groups, [1, 2], "RankDiedError", "rank 0")
 
 
 def leave(rank, how):
@@ -118,7 +118,7 @@ def leave(rank, how):
 
 @pytest.mark.parametrize(
     ("how", "kind", "text"),
-    [("destroy", "Mismatch", "makes no call"), ("raise", "Aborted", "infinite")],
+    [("destroy", "MismatchError", "makes no call"), ("raise", "AbortedError", "infinite")],
 )
 def test_a_rank_that_leaves_a_group_before_its_first_call_says_so(how, kind, text):
     with Groups(4) as groups:

@@ -200,13 +200,13 @@ def test_calls_of_the_old_ranks_fail_when_a_member_has_gone_on(members):
     members.outcomes(only=[0, 1, 2])
     members.start(total, only=[3])
     (error,) = members.outcomes(only=[3])
-    assert error.kind in ("Mismatch", "Aborted"), error
+    assert error.kind in ("MismatchError", "AbortedError"), error
     assert members.totals([0, 1, 2]) == [[6.0] * 4] * 3
 
 
 def abort(rank):
     dist.group.WORLD.abort()
-    with pytest.raises(switchml.errors.Closed, match="has no ranks: call reconfigure"):
+    with pytest.raises(switchml.errors.ClosedError, match="has no ranks: call reconfigure"):
         total(rank)
 
 
@@ -249,7 +249,7 @@ def test_wrong_lists_are_refused_and_the_ranks_stay(members):
 def one_of_two(rank, uuid, handles):
     with pytest.raises(TimeoutError) as failed:
         change(rank, uuid, handles, 1.0)
-    with pytest.raises(switchml.errors.Closed, match="has no ranks"):
+    with pytest.raises(switchml.errors.ClosedError, match="has no ranks"):
         total(rank)
     return str(failed.value)
 
@@ -288,7 +288,7 @@ def test_training_goes_on_when_a_member_was_killed_and_when_it_is_back(members, 
     members.processes[dead].join(30)
     members.start(total, only=others)
     for error in members.outcomes(only=others):
-        assert error.kind == "RankDied", error
+        assert error.kind == "RankDiedError", error
         assert f"rank {dead} " in str(error)
     members.check(*others)
     members.replace(dead)

@@ -94,7 +94,7 @@ def test_a_quorum_goes_on_without_a_dead_replica_and_with_a_new_one(address):
         ranks.start(die, only=[2])
         ranks.processes[2].join(30)
         ranks.start(fail, only=[0, 1])
-        assert ranks.outcomes(only=[0, 1]) == ["RankDied"] * 2
+        assert ranks.outcomes(only=[0, 1]) == ["RankDiedError"] * 2
         assert run("30", [0, 1]) == [([3.0], None)] * 2
 
 
@@ -220,7 +220,7 @@ def test_a_group_that_is_left_keeps_its_gloo_until_the_others_have_ended(address
 def test_errors_are_asked_for_while_another_thread_ends_the_group():
     from switchml.torch.torchft import ProcessGroupSwitchML
 
-    failure = errors.Aborted("it has failed", errors.Aborted.number)
+    failure = errors.AbortedError("it has failed", errors.AbortedError.number)
     failed = types.SimpleNamespace(failure=failure, title="quorum 3")
 
     class Ending(ProcessGroupSwitchML):

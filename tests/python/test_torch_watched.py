@@ -317,7 +317,7 @@ def miss_a_call(rank, of_call):
 def test_a_longer_timeout_is_the_deadline_of_later_calls(groups, of_call):
     groups.start(miss_a_call, [of_call] * N)
     error, nothing = groups.outcomes()
-    assert error.kind == "Timeout" and nothing is None
+    assert error.kind == "TimedOutError" and nothing is None
     assert re.search(r" within 2 s .*timeout | timeout of 2 s", str(error))
 
 
@@ -337,7 +337,7 @@ def miss_at_once(rank):
 def test_a_monitored_barrier_without_time_does_not_wait(groups):
     groups.start(miss_at_once)
     error, nothing = groups.outcomes()
-    assert error.kind in ("RuntimeError", "Mismatch", "DistBackendError") and nothing is None
+    assert error.kind in ("RuntimeError", "MismatchError", "DistBackendError") and nothing is None
 
 
 def miss_a_barrier(rank):
@@ -376,7 +376,7 @@ def abort_with_hooks(rank, how):
 def test_abort_hooks_are_called_once_when_a_group_fails(how):
     with Groups(N) as groups:
         for rank, (kind, before, called) in enumerate(groups.call(abort_with_hooks, [how] * N)):
-            expected = "Mismatch" if how == "mismatch" else ["Closed", "Aborted"][rank]
+            expected = ["ClosedError", "AbortedError"][rank] if how == "abort" else "MismatchError"
             assert (kind, before, called) == (expected, [], ["first"])
 
 
@@ -402,5 +402,5 @@ def test_a_traceback_has_at_most_three_lines_of_ours(how):
     with Groups(N) as groups:
         groups.start(fail, [how] * N)
         for error in groups.outcomes():
-            assert error.kind == ("ConfigError" if how == "group" else "Mismatch")
+            assert error.kind == ("ConfigError" if how == "group" else "MismatchError")
             assert 1 <= len(re.findall(r'File ".*/switchml/', error.trace)) <= 3, error.trace

@@ -62,5 +62,5 @@ def test_a_worker_does_not_hide_its_ranks_death():
     with Ranks(N, job=False) as ranks:
         ranks.start(die_beside_a_worker, [free_port()] * N)
         (outcome,) = ranks.outcomes(only=[0])
-        assert isinstance(outcome, RankError) and outcome.kind == "RankDied"
+        assert isinstance(outcome, RankError) and outcome.kind == "RankDiedError"
         assert "its connection" in str(outcome), "silence takes a heartbeat"

@@ -19,43 +19,43 @@ import sys
 from typing import Any
 
 from .errors import (
-    Aborted,
-    Closed,
+    AbortedError,
+    ClosedError,
     ConfigError,
-    Forked,
-    Mismatch,
+    ForkedError,
+    MismatchError,
     ProtocolError,
-    RankDied,
-    Refused,
-    SwitchDied,
+    RankDiedError,
+    RefusedError,
+    SwitchDiedError,
     SwitchMLError,
-    Timeout,
+    TimedOutError,
     TlsError,
-    Unreachable,
-    VersionMismatch,
+    UnreachableError,
+    VersionMismatchError,
 )
 from .job import Counters, Job, Request
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Aborted",
-    "Closed",
+    "AbortedError",
+    "ClosedError",
     "ConfigError",
     "Counters",
-    "Forked",
+    "ForkedError",
     "Job",
-    "Mismatch",
+    "MismatchError",
     "ProtocolError",
-    "RankDied",
-    "Refused",
+    "RankDiedError",
+    "RefusedError",
     "Request",
-    "SwitchDied",
+    "SwitchDiedError",
     "SwitchMLError",
-    "Timeout",
+    "TimedOutError",
     "TlsError",
-    "Unreachable",
-    "VersionMismatch",
+    "UnreachableError",
+    "VersionMismatchError",
     "abort",
     "allgather",
     "allgather_async",
@@ -101,7 +101,7 @@ def is_initialized() -> bool:
 
 def _the_job() -> Job:
     if _job is None or _job.closed:
-        raise Closed("no job: call switchml.init() first")
+        raise ClosedError("no job: call switchml.init() first")
     return _job
 
 

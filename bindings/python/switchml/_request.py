@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from . import _library as c
 from ._library import lib
 from ._wait import SLICE_S, in_main_thread, in_slices, stored
-from .errors import Closed, make
+from .errors import ClosedError, make
 
 if TYPE_CHECKING:
     from .job import Job
@@ -74,7 +74,8 @@ class Request:
         The last call ends last, as a rule: while this thread waits for it, it does the work of all.
         """
         if self._number is None and not self._job._context:
-            self._error, self._number = Closed("the job was closed before the call ended"), -5009
+            self._error = ClosedError("the job was closed before the call ended")
+            self._number = ClosedError.number
         if self._number is not None:
             return True
         pointers, returned, call = self._pointers, self._returned, self.n_begun

@@ -12,20 +12,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 __all__ = [
-    "Aborted",
-    "Closed",
+    "AbortedError",
+    "ClosedError",
     "ConfigError",
-    "Forked",
-    "Mismatch",
+    "ForkedError",
+    "MismatchError",
     "ProtocolError",
-    "RankDied",
-    "Refused",
-    "SwitchDied",
+    "RankDiedError",
+    "RefusedError",
+    "SwitchDiedError",
     "SwitchMLError",
-    "Timeout",
+    "TimedOutError",
     "TlsError",
-    "Unreachable",
-    "VersionMismatch",
+    "UnreachableError",
+    "VersionMismatchError",
 ]
 
 
@@ -46,37 +46,37 @@ class ConfigError(SwitchMLError, ValueError):
     number = -5001
 
 
-class Unreachable(SwitchMLError, ConnectionError):
+class UnreachableError(SwitchMLError, ConnectionError):
     """The switch could not be reached."""
 
     number = -5002
 
 
-class Refused(SwitchMLError):
+class RefusedError(SwitchMLError):
     """The switch refused the job."""
 
     number = -5003
 
 
-class Mismatch(SwitchMLError):
+class MismatchError(SwitchMLError):
     """Another rank made a different call."""
 
     number = -5004
 
 
-class RankDied(SwitchMLError, ConnectionError):
+class RankDiedError(SwitchMLError, ConnectionError):
     """Another rank of the job died."""
 
     number = -5005
 
 
-class SwitchDied(SwitchMLError, ConnectionError):
+class SwitchDiedError(SwitchMLError, ConnectionError):
     """The connection to the switch was lost."""
 
     number = -5006
 
 
-class Timeout(SwitchMLError, TimeoutError):
+class TimedOutError(SwitchMLError, TimeoutError):
     """The deadline passed. The text has the word that others look for: PyTorch's tests, retries."""
 
     number = -5007
@@ -87,19 +87,19 @@ class Timeout(SwitchMLError, TimeoutError):
         )
 
 
-class Aborted(SwitchMLError):
+class AbortedError(SwitchMLError):
     """A rank has called abort()."""
 
     number = -5008
 
 
-class Closed(SwitchMLError):
+class ClosedError(SwitchMLError):
     """The job is closed, or was never opened."""
 
     number = -5009
 
 
-class Forked(SwitchMLError):
+class ForkedError(SwitchMLError):
     """The job belongs to the parent process."""
 
     number = -5010
@@ -111,7 +111,7 @@ class ProtocolError(SwitchMLError):
     number = -5011
 
 
-class VersionMismatch(SwitchMLError):
+class VersionMismatchError(SwitchMLError):
     """Library and switch are of different versions."""
 
     number = -5012

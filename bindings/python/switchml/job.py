@@ -27,7 +27,7 @@ from ._settings import (
 )
 from ._untraced import untraced
 from ._wait import in_thread_of_c, interruptible
-from .errors import Closed, brief, make
+from .errors import ClosedError, brief, make
 
 
 class Counters(NamedTuple):
@@ -74,7 +74,8 @@ class Job:
         join, min_ranks, max_ranks: a new process of an elastic job (docs/elastic.md).
 
     Raises:
-        ConfigError, Unreachable, Refused, Timeout, VersionMismatch, TlsError, OSError.
+        ConfigError, UnreachableError, RefusedError, TimedOutError, VersionMismatchError,
+        TlsError, OSError.
     """
 
     @brief
@@ -185,7 +186,7 @@ class Job:
         """Make call number `call` of the request. `waits`: this thread waits for it next, and does
         its work in there. `title`: what all ranks must call it."""
         if not self._context:
-            raise Closed("the job is closed: no more calls can be made")
+            raise ClosedError("the job is closed: no more calls can be made")
         # Before C gets the arrays: from then on, Ctrl-C may come at any time.
         under_way.add(request)
         try:
@@ -247,8 +248,9 @@ class Job:
         Raises:
             TypeError: not an array, or an array of an unsupported type.
             ValueError: not contiguous, read-only, arrays that differ, or an unknown op or wire.
-            Mismatch: another rank made a different call.
-            RankDied, SwitchDied, Timeout, Aborted, Closed: the job is over.
+            MismatchError: another rank made a different call.
+            RankDiedError, SwitchDiedError, TimedOutError, AbortedError,
+            ClosedError: the job is over.
         """
         return self._complete(self.allreduce_async, array, out, op, wire)
 
@@ -369,14 +371,14 @@ class Job:
         self._complete(self.barrier_async)
 
     def abort(self, reason: str) -> None:
-        """End the job for all ranks. Their calls raise Aborted with this reason."""
+        """End the job for all ranks. Their calls raise AbortedError with this reason."""
         if self._context:
             lib.sml_abort(self._context, reason.encode())
 
     def set_timeout(self, timeout: float) -> None:
         """Give later calls this many seconds. Those under way keep theirs."""
         if not self._context:
-            raise Closed("the job is closed: no more calls can be made")
+            raise ClosedError("the job is closed: no more calls can be made")
         number = lib.sml_set_timeout(self._context, milliseconds("timeout", timeout))
         if number:
             raise make(number, c.text_of(self._context, number))
@@ -384,7 +386,7 @@ class Job:
     def counters(self) -> Counters:
         """Counters since the job was joined."""
         if not self._context:
-            raise Closed("the job is closed: no more calls can be made")
+            raise ClosedError("the job is closed: no more calls can be made")
         counters = c.CCounters(size=ctypes.sizeof(c.CCounters))
         number = lib.sml_get_counters(self._context, ctypes.byref(counters))
         if number:
@@ -394,7 +396,7 @@ class Job:
     def path(self) -> str:
         """Where numbers are added, for people: "the switch at box:28500", "this host's memory"."""
         if not self._context:
-            raise Closed("the job is closed: it has no path")
+            raise ClosedError("the job is closed: it has no path")
         text = ctypes.create_string_buffer(160)
         number = lib.sml_get_path(self._context, text, len(text))
         if number:
@@ -408,7 +410,7 @@ class Job:
         close() closes it.
         """
         if not self._context:
-            raise Closed("the job is closed: no more calls can be made")
+            raise ClosedError("the job is closed: no more calls can be made")
         number: int = lib.sml_event_fd(self._context)
         if number < 0:
             raise make(number, c.text_of(self._context, number))
@@ -452,7 +454,7 @@ class Job:
             timeout_ms=0 if timeout is None else milliseconds("timeout", timeout),
         )
         if not self._context:
-            raise Closed("the job is closed: it has no other membership")
+            raise ClosedError("the job is closed: it has no other membership")
         context = self._context
 
         def change() -> None:

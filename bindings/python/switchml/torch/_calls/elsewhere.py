@@ -24,7 +24,7 @@ import torch
 from torch.distributed import ReduceOp
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ...errors import Timeout
+from ...errors import TimedOutError
 from ...job import Job
 from .line import Line
 from .sizes import NAMES, Sizes
@@ -258,7 +258,7 @@ class Monitored:
     def _left(self) -> timedelta:
         try:  # 0 would be the group's timeout
             self._earlier.wait(max(self._timeout / 2, timedelta(microseconds=1)))
-        except Timeout:
+        except TimedOutError:
             return self._timeout / 2
         return self._timeout
 

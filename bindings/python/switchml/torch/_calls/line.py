@@ -26,7 +26,7 @@ from typing import Any, TypeGuard
 
 from ..._settings import timeout_of_job
 from ..._wait import poll
-from ...errors import Closed, SwitchMLError, Timeout
+from ...errors import ClosedError, SwitchMLError, TimedOutError
 from ...job import Job, Request
 from .callbacks import no_turns, watch
 from .summary import Usage
@@ -137,7 +137,7 @@ class Line:
 
     def check_open(self) -> None:
         if self._closed:
-            raise Closed(f"{self._title} has been destroyed: no more calls can be made")
+            raise ClosedError(f"{self._title} has been destroyed: no more calls can be made")
 
     @property
     def idle(self) -> bool:
@@ -397,7 +397,7 @@ class Line:
                 try:
                     request._wait()
                 except SwitchMLError as error:
-                    raise Timeout(text) from error
+                    raise TimedOutError(text) from error
         request._wait()
 
     # ---- the end ----

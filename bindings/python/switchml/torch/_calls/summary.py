@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ...errors import Closed, SwitchMLError
+from ...errors import ClosedError, SwitchMLError
 from ...job import Job
 
 # Calls of more kinds and sizes than these are counted, but not compared with each other.
@@ -66,7 +66,7 @@ class _Duration:
 def _bytes_sent(job: Job | None) -> int:
     try:
         return 0 if job is None else job.counters().bytes_sent
-    except Closed:  # it ends just now, and is counted by add_job()
+    except ClosedError:  # it ends just now, and is counted by add_job()
         return 0
 
 

@@ -21,7 +21,7 @@ from torch._C._distributed_c10d import Work as _Work
 
 from ... import _library as c
 from ..._untraced import Untraced
-from ...errors import Timeout
+from ...errors import TimedOutError
 from ...job import Job, Request
 from .callbacks import Promise, await_done, context, open_turns
 from .cpp_futures import PromiseInCpp
@@ -250,7 +250,9 @@ class Work(_Work, Untraced):
         seconds = timeout.total_seconds()
         end = time.monotonic() + seconds if seconds > 0 else None
         if not self.await_end(None if end is None else seconds) or not self._await_future(end):
-            raise Timeout(f"{self.name} has not ended after a timeout of {seconds:g} s; it goes on")
+            raise TimedOutError(
+                f"{self.name} has not ended after a timeout of {seconds:g} s; it goes on"
+            )
         if self._error is not None:
             raise self._error.with_traceback(None)
         self.synchronize()

@@ -34,7 +34,7 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore
 from torch.distributed import distributed_c10d as c10d
 
-from ...errors import Closed, Timeout, brief
+from ...errors import ClosedError, TimedOutError, brief
 from .._calls.work import Work
 from .._joining.address import address_for_others, host_identity, loopback
 from .._joining.job_name import label_of_members
@@ -130,7 +130,7 @@ class Membership:
                     timeout=timedelta(seconds=seconds),
                 )
             except RuntimeError as error:
-                raise Timeout(
+                raise TimedOutError(
                     f"reconfigure: rank 0 of the new ranks did not answer at {address} port "
                     f"{first.port} in a timeout of {seconds:g} s. Has its process ended, or is a "
                     "firewall between the hosts?"
@@ -161,7 +161,7 @@ class Unset:
         self._title, self.n_put = title, n_put
 
     def put(self, work: Any) -> None:
-        raise Closed(
+        raise ClosedError(
             f"{self._title} has no ranks: call reconfigure() first, also after abort() and after a "
             "reconfigure() that failed"
         )
@@ -218,7 +218,7 @@ class Reconfigurable:
         Args:
             opts: PyTorch's ReconfigureOptions; or the uuid, a number that is new each time.
             handles: one of each member, in the order of their new ranks.
-            timeout: None is the group's. When it has passed, Timeout names who has not come.
+            timeout: None is the group's. When it has passed, TimedOutError names who has not come.
 
         Returns a work that has ended. After an error, the group has no ranks, and may be
         reconfigured again with another uuid.

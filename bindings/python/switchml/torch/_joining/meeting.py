@@ -25,7 +25,15 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore
 
 from ..._wait import poll
-from ...errors import Aborted, ConfigError, Mismatch, RankDied, Timeout, Unreachable, make
+from ...errors import (
+    AbortedError,
+    ConfigError,
+    MismatchError,
+    RankDiedError,
+    TimedOutError,
+    UnreachableError,
+    make,
+)
 from .address import common_way, host_identity, host_of_store, innermost, ways_to
 from .notice import Notice, notice_seconds
 from .peers import death_among
@@ -92,7 +100,7 @@ class Meeting:
             poll(lambda: death_among(self.ranks) is not None, _DEATH_S)
             self.raise_if_dead()
             reason = str(error).partition("\n")[0][:200]
-            raise Unreachable(
+            raise UnreachableError(
                 f"the store of {self.title} does not answer: {reason}. Has the process that "
                 "contains the store (in most programs rank 0) ended?"
             ) from error
@@ -101,7 +109,7 @@ class Meeting:
         """Raise if a job of this process knows that a rank of this group has died."""
         death = death_among(self.ranks)
         if death is not None:
-            raise RankDied(f"rank {death[0]} of {self.title} will not come: {death[1]}")
+            raise RankDiedError(f"rank {death[0]} of {self.title} will not come: {death[1]}")
 
     def get(self, store: dist.Store, key: str) -> bytes | None:
         """The key's value; None: there is none yet. A store that waits lets no other thread
@@ -122,7 +130,7 @@ class Meeting:
         while (found := look()) is None:
             self.raise_if_dead()
             if (now := time.monotonic()) >= deadline:
-                raise Timeout(why())
+                raise TimedOutError(why())
             notice.look(what)
             # At most an eighth of the wait too long, twice: each rank looks for the last rank, and
             # then for what rank 0 says.
@@ -149,7 +157,7 @@ class Meeting:
         """Tell the ranks that still join, or will, that this one does not take part. The first
         cause counts, and not what follows from it."""
         number = getattr(error, "number", None) or -(getattr(error, "errno", None) or 0)
-        told = json.dumps([number or (Aborted if error else Mismatch).number, text[:900]])
+        told = json.dumps([number or (AbortedError if error else MismatchError).number, text[:900]])
         with contextlib.suppress(RuntimeError):  # no store: whoever waits learns of that
             self.store.compare_set("gone", "", told)
 
@@ -168,7 +176,7 @@ class Meeting:
             nonlocal pause, due
             self.raise_if_dead()
             if time.monotonic() >= deadline:
-                raise Timeout(
+                raise TimedOutError(
                     f"not all ranks of {self.title} have joined its job before the timeout"
                 )
             if time.monotonic() >= due:

@@ -29,7 +29,7 @@ from torch.distributed import PrefixStore, Store
 
 from ..._library import lib
 from ..._settings import timeout_of_job
-from ...errors import ConfigError, RankDied
+from ...errors import ConfigError, RankDiedError
 from ...job import Job
 from . import job_name
 from .address import own_address
@@ -67,7 +67,7 @@ def join(
     try:
         job = _join(meeting, store, label, settings, deadline)
     except Exception as error:
-        known = isinstance(error, RankDied)  # and names the rank that died
+        known = isinstance(error, RankDiedError)  # and names the rank that died
         text = f"rank {meeting.names[rank]} could not join {title}: "
         meeting.tell_gone(error, str(error) if known else f"{text}{error}")
         raise
