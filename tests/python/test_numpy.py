@@ -4,6 +4,7 @@
 import array
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def allreduce(job, x, op, wire):
     given = x.copy()
     in_place = x.copy()
     out = job.allreduce(x, op=op, wire=wire)
-    job.allreduce(in_place, in_place, op, wire)
+    job.allreduce(in_place, in_place, op=op, wire=wire)
     assert x.tobytes() == given.tobytes(), "the input was changed"
     assert out.tobytes() == in_place.tobytes()
     return out
@@ -180,7 +181,7 @@ def test_moved_elements_arrive_whole(ranks, seed, shape, dtype, root):
 
 def reduce(job, x, root, op, in_place):
     given = x.copy()
-    out = job.reduce(given, root, given if in_place else None, op)
+    out = job.reduce(given, root, out=given if in_place else None, op=op)
     return out, in_place or np.array_equal(given, x)
 
 
@@ -265,7 +266,7 @@ def refused(job):
         (TypeError, lambda: job.reduce(np.zeros(3, np.uint32))),
         (ValueError, lambda: job.reduce(np.zeros(4, np.float32), root=-1)),
         (ValueError, lambda: job.reduce(np.zeros(4, np.float32), op="product")),
-        (ValueError, lambda: job.reduce(np.zeros(4), job.rank, np.zeros(3))),
+        (ValueError, lambda: job.reduce(np.zeros(4), job.rank, out=np.zeros(3))),
         (ValueError, lambda: job.reduce_scatter(np.zeros(N + 1, np.float32))),
     ]
     for kind, call in bad:
@@ -307,7 +308,7 @@ def more_than_elements(job):
             (job.allreduce_async, [odd]),
             (job.allreduce, [plain, odd]),
             (job.reduce, [odd]),
-            (job.reduce, [plain, job.rank, odd]),
+            (partial(job.reduce, out=odd), [plain, job.rank]),
             (job.broadcast, [odd]),
             (job.allgather, [odd]),
             (job.allgather, [plain[:1], odd]),

@@ -188,7 +188,7 @@ def compiled_job(rank, port):
     """The calls of the package itself, in compiled functions of tensors."""
     import switchml
 
-    job = switchml.Job(rank=rank, world_size=N, job="test", master_port=port)
+    job = switchml.init(rank=rank, world_size=N, job="test", master_port=port)
 
     def allreduce(x):
         return job.allreduce(x * 2) + 1
@@ -207,8 +207,11 @@ def compiled_job(rank, port):
     def of_numpy(x):
         return torch.from_numpy(job.allreduce(x.numpy() * 2)) + 1
 
+    def of_the_process(x):
+        return switchml.allreduce(x * 2, op="avg") + switchml.broadcast(x * 2)
+
     found = []
-    for f in (allreduce, in_place, broadcast, others, of_numpy):
+    for f in (allreduce, in_place, broadcast, others, of_numpy, of_the_process):
         x = torch.arange(3.0) + job.rank
         found.append((torch.compile(f, backend="eager")(x).tolist(), f(x).tolist()))
     job.close()

@@ -386,7 +386,7 @@ def of_a_job(rank, port):
             "allreduce": lambda t: job.allreduce(t),
             "allreduce into": lambda t: job.allreduce(plain, t),
             "reduce": lambda t: job.reduce(t),
-            "reduce into": lambda t: job.reduce(plain, rank, t),
+            "reduce into": lambda t: job.reduce(plain, rank, out=t),
             "broadcast": lambda t: job.broadcast(t),
             "allgather": lambda t: job.allgather(t),
             "allgather into": lambda t: job.allgather(plain, t),

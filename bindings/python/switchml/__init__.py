@@ -15,9 +15,13 @@ those of one job of the process; `Job` has the same as methods, for several.
 from __future__ import annotations
 
 import atexit
+import inspect
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ._buffer import Array
+from ._settings import Debug, Op, Wire
 from .errors import (
     AbortedError,
     ClosedError,
@@ -40,12 +44,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AbortedError",
+    "Array",
     "ClosedError",
     "ConfigError",
     "Counters",
+    "Debug",
     "ForkedError",
     "Job",
     "MismatchError",
+    "Op",
     "ProtocolError",
     "RankDiedError",
     "RefusedError",
@@ -56,6 +63,7 @@ __all__ = [
     "TlsError",
     "UnreachableError",
     "VersionMismatchError",
+    "Wire",
     "abort",
     "allgather",
     "allgather_async",
@@ -77,21 +85,47 @@ __all__ = [
     "world_size",
 ]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _job: Job | None = None
 
 
-def init(**settings: Any) -> Job:
-    """Join the process's job. Takes the same arguments as `Job`, and returns the job.
+def _joining(make: Callable[P, Job]) -> Callable[P, Job]:
+    def init(*arguments: P.args, **settings: P.kwargs) -> Job:
+        """Join the process's job. Takes the same arguments as `Job`, and returns the job.
 
-    Raises:
-        RuntimeError: the process has already joined it.
-        Whatever Job() raises.
-    """
-    global _job
-    if _job is not None and not _job.closed:
-        raise RuntimeError("switchml.init() was called before; call finalize() first")
-    _job = Job(**settings)
-    return _job
+        Raises:
+            RuntimeError: the process has already joined it.
+            Whatever Job() raises.
+        """
+        global _job
+        if is_initialized():
+            raise RuntimeError("switchml.init() was called before; call finalize() first")
+        _job = make(*arguments, **settings)
+        return _job
+
+    return _shown(init, "init", inspect.signature(make).replace(return_annotation="Job"))
+
+
+def _of_the_job(method: Callable[Concatenate[Job, P], T]) -> Callable[P, T]:
+    """A method of Job as a function: that of the process's job."""
+    name, shown = method.__name__, inspect.signature(method)
+
+    def function(*arguments: P.args, **named: P.kwargs) -> T:
+        # By its name: untraced() may have replaced it.
+        result: T = getattr(_the_job(), name)(*arguments, **named)
+        return result
+
+    function.__doc__ = method.__doc__
+    return _shown(function, name, shown.replace(parameters=[*shown.parameters.values()][1:]))
+
+
+def _shown(function: Any, name: str, signature: inspect.Signature) -> Any:
+    """What help() and errors show of a function."""
+    function.__name__ = function.__qualname__ = name
+    function.__signature__ = signature
+    return function
 
 
 def is_initialized() -> bool:
@@ -123,88 +157,21 @@ def world_size() -> int:
     return _the_job().world_size
 
 
-def allreduce(array: Any, out: Any = None, op: str = "sum", wire: str | None = None) -> Any:
-    """See Job.allreduce()."""
-    return _the_job().allreduce(array, out, op, wire)
-
-
-def allreduce_async(
-    array: Any, out: Any = None, op: str = "sum", wire: str | None = None
-) -> Request:
-    """See Job.allreduce_async()."""
-    return _the_job().allreduce_async(array, out, op, wire)
-
-
-def reduce(
-    array: Any, root: int = 0, out: Any = None, op: str = "sum", wire: str | None = None
-) -> Any:
-    """See Job.reduce()."""
-    return _the_job().reduce(array, root, out, op, wire)
-
-
-def reduce_async(
-    array: Any, root: int = 0, out: Any = None, op: str = "sum", wire: str | None = None
-) -> Request:
-    """See Job.reduce_async()."""
-    return _the_job().reduce_async(array, root, out, op, wire)
-
-
-def broadcast(array: Any, root: int = 0) -> Any:
-    """See Job.broadcast()."""
-    return _the_job().broadcast(array, root)
-
-
-def broadcast_async(array: Any, root: int = 0) -> Request:
-    """See Job.broadcast_async()."""
-    return _the_job().broadcast_async(array, root)
-
-
-def allgather(array: Any, out: Any = None) -> Any:
-    """See Job.allgather()."""
-    return _the_job().allgather(array, out)
-
-
-def allgather_async(array: Any, out: Any = None) -> Request:
-    """See Job.allgather_async()."""
-    return _the_job().allgather_async(array, out)
-
-
-def reduce_scatter(array: Any, out: Any = None, op: str = "sum", wire: str | None = None) -> Any:
-    """See Job.reduce_scatter()."""
-    return _the_job().reduce_scatter(array, out, op, wire)
-
-
-def reduce_scatter_async(
-    array: Any, out: Any = None, op: str = "sum", wire: str | None = None
-) -> Request:
-    """See Job.reduce_scatter_async()."""
-    return _the_job().reduce_scatter_async(array, out, op, wire)
-
-
-def barrier() -> None:
-    """See Job.barrier()."""
-    _the_job().barrier()
-
-
-def barrier_async() -> Request:
-    """See Job.barrier_async()."""
-    return _the_job().barrier_async()
-
-
-def abort(reason: str) -> None:
-    """See Job.abort()."""
-    _the_job().abort(reason)
-
-
-def counters() -> Counters:
-    """See Job.counters()."""
-    return _the_job().counters()
-
-
-# Described in Job only.
-for _name in __all__:
-    if hasattr(Job, _name) and callable(getattr(Job, _name)):
-        globals()[_name].__doc__ = getattr(Job, _name).__doc__
+init = _joining(Job)
+allreduce = _of_the_job(Job.allreduce)
+allreduce_async = _of_the_job(Job.allreduce_async)
+reduce = _of_the_job(Job.reduce)
+reduce_async = _of_the_job(Job.reduce_async)
+broadcast = _of_the_job(Job.broadcast)
+broadcast_async = _of_the_job(Job.broadcast_async)
+allgather = _of_the_job(Job.allgather)
+allgather_async = _of_the_job(Job.allgather_async)
+reduce_scatter = _of_the_job(Job.reduce_scatter)
+reduce_scatter_async = _of_the_job(Job.reduce_scatter_async)
+barrier = _of_the_job(Job.barrier)
+barrier_async = _of_the_job(Job.barrier_async)
+abort = _of_the_job(Job.abort)
+counters = _of_the_job(Job.counters)
 
 
 @atexit.register

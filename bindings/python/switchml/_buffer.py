@@ -10,11 +10,27 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from . import _library as c
+
+
+class SupportsDLPack(Protocol):
+    """An array of a framework: PyTorch's, JAX's or TensorFlow's, for example."""
+
+    def __dlpack__(self) -> Any: ...
+    def __dlpack_device__(self) -> tuple[Any, int]: ...
+
+
+class SupportsBuffer(Protocol):
+    """An array.array, a memoryview, or what else has the buffer protocol."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+
+Array: TypeAlias = np.ndarray | np.generic | SupportsDLPack | SupportsBuffer
 
 _OF_NAME = {
     "float32": c.FLOAT32,
@@ -67,7 +83,7 @@ class Buffer(NamedTuple):
         return c.BYTE, self.nbytes, f"{text} of {self.count} {self.type_name}".encode()
 
 
-def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
+def buffer_of(array: Array, *, writable: bool = False) -> Buffer:
     """The memory of `array`. Raises TypeError or ValueError if C cannot use it."""
     array = whole(array)
     if isinstance(array, np.ndarray):

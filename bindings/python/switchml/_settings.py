@@ -7,21 +7,25 @@ import ctypes
 import math
 import operator
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from . import _library as c
 from ._library import lib
 from .errors import ConfigError, make
 
-OPS: Mapping[str, int] = {"sum": c.SUM, "avg": c.AVG, "max": c.MAX, "min": c.MIN}
-WIRES: Mapping[str | None, int] = {
+Op: TypeAlias = Literal["sum", "avg", "max", "min"]
+Wire: TypeAlias = Literal["int32", "int16", "int8", "exact"]
+Debug: TypeAlias = Literal["error", "warn", "info", "trace"]
+
+OPS: Mapping[Op, int] = {"sum": c.SUM, "avg": c.AVG, "max": c.MAX, "min": c.MIN}
+WIRES: Mapping[Wire | None, int] = {
     None: c.WIRE_DEFAULT,
     "int32": c.WIRE_INT32,
     "int16": c.WIRE_INT16,
     "int8": c.WIRE_INT8,
     "exact": c.WIRE_EXACT,
 }
-DEBUG = {"error": 0, "warn": 1, "info": 2, "trace": 3}
+DEBUG: Mapping[Debug, int] = {"error": 0, "warn": 1, "info": 2, "trace": 3}
 
 
 def one_of(what: str, value: Any, table: Mapping[Any, int]) -> int:
@@ -70,7 +74,7 @@ def text(what: str, value: Any) -> bytes:
     return value.encode()
 
 
-def call_options(wire: str | None) -> Any:
+def call_options(wire: Wire | None) -> Any:
     number = one_of("wire", wire, WIRES)
     return ctypes.byref(c.Options(ctypes.sizeof(c.Options), number)) if number else None
 

@@ -8,17 +8,16 @@ so they use the wire without a pause.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
 from . import _the_job
-from ._buffer import buffer_of, check_type, empty_like
-from ._settings import OPS, WIRES, one_of
+from ._buffer import Array, buffer_of, check_type, empty_like
+from ._settings import OPS, WIRES, Op, Wire, one_of
 from .job import Job
 
 
-def check(op: str, wire: str | None, types: Iterable[str] = ()) -> None:
+def check(op: Op, wire: Wire | None, types: Iterable[str] = ()) -> None:
     """Check before the framework does, because it would fail in the middle of a computation."""
     one_of("op", op, OPS)
     one_of("wire", wire, WIRES)
@@ -27,7 +26,7 @@ def check(op: str, wire: str | None, types: Iterable[str] = ()) -> None:
 
 
 def allreduce_all(
-    arrays: Sequence[Any], op: str, wire: str | None, job: Job | None
+    arrays: Sequence[Array], op: Op, wire: Wire | None, job: Job | None
 ) -> list[np.ndarray]:
     """Combine each array over all ranks. job None is the process's job."""
     job = job or _the_job()
@@ -35,13 +34,13 @@ def allreduce_all(
     check(op, wire, (buffer_of(array).type_name for array in arrays))
     results = [empty_like(array, tuple(array.shape)) for array in arrays]
     requests = [
-        job.allreduce_async(array, result, op, wire)
+        job.allreduce_async(array, result, op=op, wire=wire)
         for array, result in zip(arrays, results, strict=True)
     ]
     return [request.wait() for request in requests]
 
 
-def broadcast_all(arrays: Sequence[Any], root: int, job: Job | None) -> list[np.ndarray]:
+def broadcast_all(arrays: Sequence[Array], root: int, job: Job | None) -> list[np.ndarray]:
     """Root's arrays, on every rank. job None is the process's job."""
     job = job or _the_job()
     results = [np.array(array, order="C") for array in arrays]

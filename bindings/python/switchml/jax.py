@@ -24,6 +24,7 @@ from jax.experimental import io_callback
 
 from . import _tensors
 from ._buffer import whole
+from ._settings import Op, Wire
 from .job import Job
 
 __all__ = ["allreduce", "broadcast"]
@@ -34,7 +35,7 @@ def _shapes(leaves: list[Any]) -> list[jax.ShapeDtypeStruct]:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _combine(op: str, wire: str | None, job: Job | None, leaves: list[Any]) -> list[Any]:
+def _combine(op: Op, wire: Wire | None, job: Job | None, leaves: list[Any]) -> list[Any]:
     def call(*arrays: Any) -> list[Any]:
         return _tensors.allreduce_all(arrays, op, wire, job)
 
@@ -42,11 +43,11 @@ def _combine(op: str, wire: str | None, job: Job | None, leaves: list[Any]) -> l
     return io_callback(call, _shapes(leaves), *leaves, ordered=True)
 
 
-def _forward(op: str, wire: str | None, job: Job | None, leaves: list[Any]) -> tuple[Any, None]:
+def _forward(op: Op, wire: Wire | None, job: Job | None, leaves: list[Any]) -> tuple[Any, None]:
     return _combine(op, wire, job, leaves), None
 
 
-def _backward(op: str, wire: str | None, job: Job | None, _: None, upstream: list[Any]) -> Any:
+def _backward(op: Op, wire: Wire | None, job: Job | None, _: None, upstream: list[Any]) -> Any:
     if op not in ("sum", "avg"):
         raise TypeError(f"allreduce() has no gradient with op={op!r}: use 'sum' or 'avg'")
     return (_combine(op, wire, job, upstream),)
@@ -55,7 +56,9 @@ def _backward(op: str, wire: str | None, job: Job | None, _: None, upstream: lis
 _combine.defvjp(_forward, _backward)
 
 
-def allreduce(tree: Any, op: str = "sum", wire: str | None = None, job: Job | None = None) -> Any:
+def allreduce(
+    tree: Any, *, op: Op = "sum", wire: Wire | None = None, job: Job | None = None
+) -> Any:
     """Combine the arrays of a pytree over all ranks, element by element.
 
     Every rank gets the same bits. "sum" and "avg" have gradients: those of the other
@@ -76,7 +79,7 @@ def allreduce(tree: Any, op: str = "sum", wire: str | None = None, job: Job | No
     return jax.tree.unflatten(structure, _combine(op, wire, job, leaves) if leaves else [])
 
 
-def broadcast(tree: Any, root: int = 0, job: Job | None = None) -> Any:
+def broadcast(tree: Any, root: int = 0, *, job: Job | None = None) -> Any:
     """Root's arrays of a pytree, on every rank. They may have any type."""
     leaves, structure = jax.tree.flatten(tree)
     leaves = [jax.numpy.asarray(whole(leaf)) for leaf in leaves]

@@ -8,16 +8,19 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from . import _library as c
-from ._buffer import Buffer, buffer_of, empty_like
+from ._buffer import Array, Buffer, buffer_of, empty_like
 from ._library import lib
 from ._request import Request, under_way
 from ._settings import (
     DEBUG,
     OPS,
     WIRES,
+    Debug,
+    Op,
+    Wire,
     call_options,
     integer,
     milliseconds,
@@ -28,6 +31,9 @@ from ._settings import (
 from ._untraced import untraced
 from ._wait import in_thread_of_c, interruptible
 from .errors import ClosedError, brief, make
+
+A = TypeVar("A", bound=Array)
+P = ParamSpec("P")
 
 
 class Counters(NamedTuple):
@@ -90,12 +96,12 @@ class Job:
         master_port: int | None = None,
         timeout: float | None = None,
         heartbeat: float | None = None,
-        wire: str | None = None,
+        wire: Wire | None = None,
         slots: int | None = None,
         threads: int | None = None,
         mtu: int | None = None,
         interface: str | None = None,
-        debug: str | None = None,
+        debug: Debug | None = None,
         spin: bool | None = None,
         faults: str | None = None,
         flight_recorder: str | None = None,
@@ -210,16 +216,16 @@ class Job:
             raise
 
     @brief
-    def _complete(self, begin: Callable[..., Request], *arguments: Any) -> Any:
+    def _complete(self, begin: Callable[P, Request], *arguments: P.args, **named: P.kwargs) -> Any:
         """Make a call that no other thread can wait for. An interrupt ends the job."""
         try:
-            return begin(*arguments).wait()
+            return begin(*arguments, **named).wait()
         except KeyboardInterrupt:
             self.abort("interrupted (KeyboardInterrupt)")
             raise
 
     def allreduce_async(
-        self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
+        self, array: Array, out: Array | None = None, *, op: Op = "sum", wire: Wire | None = None
     ) -> Request:
         """Begin an allreduce(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
@@ -230,7 +236,7 @@ class Job:
         return self._submit("allreduce", arguments, (send, recv), out)
 
     def allreduce(
-        self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
+        self, array: Array, out: Array | None = None, *, op: Op = "sum", wire: Wire | None = None
     ) -> Any:
         """Combine the arrays of all ranks, element by element. All ranks get the same bits.
 
@@ -252,15 +258,16 @@ class Job:
             RankDiedError, SwitchDiedError, TimedOutError, AbortedError,
             ClosedError: the job is over.
         """
-        return self._complete(self.allreduce_async, array, out, op, wire)
+        return self._complete(self.allreduce_async, array, out, op=op, wire=wire)
 
     def reduce_async(
         self,
-        array: Any,
+        array: Array,
         root: int = 0,
-        out: Any = None,
-        op: str = "sum",
-        wire: str | None = None,
+        *,
+        out: Array | None = None,
+        op: Op = "sum",
+        wire: Wire | None = None,
     ) -> Request:
         """Begin a reduce(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
@@ -277,27 +284,28 @@ class Job:
 
     def reduce(
         self,
-        array: Any,
+        array: Array,
         root: int = 0,
-        out: Any = None,
-        op: str = "sum",
-        wire: str | None = None,
+        *,
+        out: Array | None = None,
+        op: Op = "sum",
+        wire: Wire | None = None,
     ) -> Any:
         """Combine the arrays of all ranks, as allreduce() does, for one of them.
 
         Rank `root` gets the result in `out`, and returns it. Other ranks return None, and do not
         use `out`. Everything else is as in allreduce().
         """
-        return self._complete(self.reduce_async, array, root, out, op, wire)
+        return self._complete(self.reduce_async, array, root, out=out, op=op, wire=wire)
 
-    def broadcast_async(self, array: Any, root: int = 0) -> Request:
+    def broadcast_async(self, array: Array, root: int = 0) -> Request:
         """Begin a broadcast(). Takes its arguments, and returns a Request."""
         data = buffer_of(array, writable=root != self.rank)
         root = integer("root", root)
         kind, count, title = data.moved(f"broadcast from rank {root}")
         return self._submit("broadcast", (data.address, count, kind, root), (data,), array, title)
 
-    def broadcast(self, array: Any, root: int = 0) -> Any:
+    def broadcast(self, array: A, root: int = 0) -> A:
         """Copy root's elements into the arrays of all other ranks, and return `array`.
 
         `array` may have any type of fixed size and any shape; both must be the same on all ranks.
@@ -305,7 +313,7 @@ class Job:
         """
         return self._complete(self.broadcast_async, array, root)
 
-    def allgather_async(self, array: Any, out: Any = None) -> Request:
+    def allgather_async(self, array: Array, out: Array | None = None) -> Request:
         """Begin an allgather(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
         if out is None:
@@ -320,7 +328,7 @@ class Job:
         arguments = (send.address, recv.address, count, kind)
         return self._submit("allgather", arguments, (send, recv), out, title)
 
-    def allgather(self, array: Any, out: Any = None) -> Any:
+    def allgather(self, array: Array, out: Array | None = None) -> Any:
         """Collect the arrays of all ranks: row r of the result is rank r's array.
 
         `array` has the same type (any of fixed size) and shape on all ranks. `out` has
@@ -330,7 +338,7 @@ class Job:
         return self._complete(self.allgather_async, array, out)
 
     def reduce_scatter_async(
-        self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
+        self, array: Array, out: Array | None = None, *, op: Op = "sum", wire: Wire | None = None
     ) -> Request:
         """Begin a reduce_scatter(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
@@ -353,14 +361,14 @@ class Job:
         return self._submit("reduce_scatter", arguments, (send, recv), out)
 
     def reduce_scatter(
-        self, array: Any, out: Any = None, op: str = "sum", wire: str | None = None
+        self, array: Array, out: Array | None = None, *, op: Op = "sum", wire: Wire | None = None
     ) -> Any:
         """Combine the arrays of all ranks, and keep this rank's part of the result.
 
         Rank r gets part r of `world_size` equal parts along the first dimension. Everything else
         is as in allreduce().
         """
-        return self._complete(self.reduce_scatter_async, array, out, op, wire)
+        return self._complete(self.reduce_scatter_async, array, out, op=op, wire=wire)
 
     def barrier_async(self) -> Request:
         """Begin a barrier(), and return a Request."""
@@ -523,7 +531,7 @@ def _leave_to_python() -> None:
         untraced(kind)
 
 
-def _like(send: Buffer, array: Any, out: Any) -> tuple[Buffer, Any]:
+def _like(send: Buffer, array: Array, out: Array | None) -> tuple[Buffer, Any]:
     """The buffer of a result that is like the array, and the array that has it."""
     if out is None:
         out = empty_like(array, send.shape)

@@ -25,13 +25,14 @@ import tensorflow as tf
 
 from . import _tensors
 from ._buffer import whole
+from ._settings import Op, Wire
 from .job import Job
 
 __all__ = ["DistributedGradientTape", "DistributedOptimizer", "allreduce", "broadcast_variables"]
 
 
 def _allreduce_all(
-    tensors: Sequence[tf.Tensor], op: str, wire: str | None, job: Job | None
+    tensors: Sequence[tf.Tensor], op: Op, wire: Wire | None, job: Job | None
 ) -> list[tf.Tensor]:
     if not tensors:
         return []
@@ -53,7 +54,7 @@ def _allreduce_all(
 
 
 def allreduce(
-    tensors: Any, op: str = "sum", wire: str | None = None, job: Job | None = None
+    tensors: Any, *, op: Op = "sum", wire: Wire | None = None, job: Job | None = None
 ) -> Any:
     """Combine a tensor, or a structure of tensors, over all ranks, element by element.
 
@@ -84,7 +85,7 @@ def allreduce(
 
 
 def broadcast_variables(
-    variables: Iterable[tf.Variable], root: int = 0, job: Job | None = None
+    variables: Iterable[tf.Variable], root: int = 0, *, job: Job | None = None
 ) -> None:
     """Give the variables of all ranks the values of root's variables: once, before training.
 
@@ -98,7 +99,7 @@ def broadcast_variables(
 
 
 def _reduce_gradients(
-    gradients: Sequence[Any], op: str, wire: str | None, job: Job | None
+    gradients: Sequence[Any], op: Op, wire: Wire | None, job: Job | None
 ) -> list[Any]:
     """None stays None, for variables that the loss does not depend on, on any rank."""
     present = [
@@ -117,8 +118,9 @@ class DistributedGradientTape:
     def __init__(
         self,
         tape: tf.GradientTape,
-        op: str = "avg",
-        wire: str | None = None,
+        *,
+        op: Op = "avg",
+        wire: Wire | None = None,
         job: Job | None = None,
     ) -> None:
         _tensors.check(op, wire)
@@ -142,7 +144,7 @@ class DistributedGradientTape:
 
 
 def DistributedOptimizer(
-    optimizer: Any, op: str = "avg", wire: str | None = None, job: Job | None = None
+    optimizer: Any, *, op: Op = "avg", wire: Wire | None = None, job: Job | None = None
 ) -> Any:
     """Make a Keras optimizer apply the mean (or sum) of all ranks' gradients.
 

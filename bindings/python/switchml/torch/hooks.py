@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.distributed import GradBucket, ReduceOp
 
+from .._settings import Wire
 from ._calls.callbacks import Promise, then_compute
 from ._calls.tensors import is_accelerated
 from ._calls.work import Work
@@ -46,7 +47,8 @@ class HookState:
     def __init__(
         self,
         group: ProcessGroupSwitchML | None = None,
-        wire: str | None = None,
+        *,
+        wire: Wire | None = None,
         error_feedback: bool = False,
     ) -> None:
         if error_feedback and wire not in FORMS:
@@ -259,7 +261,8 @@ class Int8Floats:
     at most these exponents, so its units divide these. What the switch rounds is not fed back."""
 
     block = 64
-    op, wire = ReduceOp.AVG, "int8"
+    op = ReduceOp.AVG
+    wire: Wire = "int8"
 
     @staticmethod
     def bits_of(n_ranks: int) -> int:
@@ -275,4 +278,4 @@ class Int8Floats:
 
 
 Form = type[Int16Pairs] | type[Int8Floats]
-FORMS: dict[str | None, Form] = {"int16": Int16Pairs, "int8": Int8Floats}
+FORMS: dict[Wire | None, Form] = {"int16": Int16Pairs, "int8": Int8Floats}

@@ -30,7 +30,7 @@ from torch._C._distributed_c10d import (
 )
 from torch.distributed import PrefixStore, ReduceOp
 
-from ..._settings import call_options
+from ..._settings import Wire, call_options
 from ..._tensor_memory import is_plain
 from ...errors import SwitchMLError, brief
 from .._calls.elsewhere import Elsewhere, Monitored, check, with_dimensions
@@ -263,7 +263,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         tensors: Sequence[torch.Tensor],
         op: ReduceOp,
         timeout: timedelta = _NONE,
-        wire: str | None = None,
+        wire: Wire | None = None,
         line: Line | None = None,
         when_ended: Callable[[Work], None] | None = None,
         awaited: bool = False,

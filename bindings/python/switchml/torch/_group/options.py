@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..._settings import WIRES
+from ..._settings import WIRES, Debug, Wire
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """Settings of a group: `pg_options` of init_process_group() and new_group().
 
@@ -30,7 +30,7 @@ class Options:
             (docs/pytorch.md). PyTorch's own need no option.
     """
 
-    wire: str | None = None
+    wire: Wire | None = None
     switch: str | None = None
     master_address: str | None = None
     master_port: int | None = None
@@ -41,7 +41,7 @@ class Options:
     mtu: int | None = None
     interface: str | None = None
     spin: bool | None = None
-    debug: str | None = None
+    debug: Debug | None = None
     ports: str | None = None
     wait_notice: float | None = None
     summary: bool | None = None
