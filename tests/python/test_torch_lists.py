@@ -108,8 +108,11 @@ WRONG = {
         lambda r: dist.scatter(torch.ones(2), of_root(r, 2, 2)),
         lambda r: dist.gather(torch.ones(2), of_root(r, 2, 2)),
     ],
+    "rank 0 has tensors for more than 3 ranks": [
+        lambda r: dist.scatter(torch.ones(2), of_root(r, 2, 2, 2, 0)),
+        lambda r: dist.gather(torch.ones(2), of_root(r, 2, 2, 2, 2)),
+    ],
     "rank 0 has 8 elements, but 6 in its parts": [
-        lambda r: dist.scatter(torch.ones(2), of_root(r, 2, 2, 2, 2)),
         lambda r: dist.all_to_all_single(
             torch.ones(6), torch.ones(8 if r == 0 else 6), [2] * 3, [2] * 3
         ),

@@ -20,7 +20,7 @@ from .work import all_gather
 # Those whose tensors may have any size. The others have one size on each rank, or Gloo refuses.
 _ANY = {"reduce_scatter", "all_to_all_single"}
 NAMES = {"scatter", "gather", "allgather", "alltoall", *_ANY}
-_NONE = -1  # of a list that is too short
+_NONE = -1  # of a list that is too short; in place of all elements, of one that is too long
 
 
 class Sizes:
@@ -87,7 +87,9 @@ def _split(tensor: torch.Tensor, splits: Sequence[int], size: int) -> list[int]:
 
 
 def _row(count: int, parts: list[int], size: int) -> list[int]:
-    return [count, *parts[:size], *[_NONE] * (size - len(parts))]
+    if len(parts) > size:
+        return [_NONE] * (1 + size)
+    return [count, *parts, *[_NONE] * (size - len(parts))]
 
 
 # ---- what may be wrong; `rows`: of each rank, and of each rank again ----
@@ -96,6 +98,8 @@ def _row(count: int, parts: list[int], size: int) -> list[int]:
 def _wrong_parts(rows: list[list[int]], size: int) -> str | None:
     """A list with too few or too many tensors, or splits that are not all of their tensor."""
     for i, (count, *parts) in enumerate(rows):
+        if count == _NONE:
+            return f"rank {i % size} has tensors for more than {size} ranks"
         if _NONE in parts:
             return f"rank {i % size} has no tensor for rank {parts.index(_NONE)}"
         if (n := sum(parts)) != count:
