@@ -149,7 +149,8 @@ bool sml_leaf_displace(struct sml_jobs *jobs)
 
 	if (proxied == NULL)
 		return false;
-	sml_proxied_lost(jobs, peer, "it made room for a job that has lost its switch", false);
+	/* It lives, as a rank does whose leaf has died. */
+	sml_proxied_lost(jobs, peer, "it made room for a job that has lost its switch", true);
 	sml_peer_refuse_for_now(jobs, peer,
 				"a job that has lost its switch continues here, and there is no "
 				"room for both: start this job again, or raise the switch's limit "
