@@ -146,7 +146,7 @@ class Meeting:
 
     def missing(self, absent: Sequence[int]) -> str:
         return (
-            f"{ranks_text(absent)} of {self.title} did not arrive before the timeout "
+            f"{ranks_text(absent)} of {self.title} did not arrive "
             f"(timeout after {_time_text(self._patience)}). Was it started, and does it make the "
             "same groups? Otherwise raise the timeout of the group"
         )
