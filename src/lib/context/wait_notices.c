@@ -36,22 +36,28 @@ static const char *name_of_source(const struct sml_context *context, unsigned st
 	return sml_stripe_name(&context->stripes[context->peers ? 0 : stripe]);
 }
 
-/* If only shorter packets pass to one of the switches, it is that one's. */
-static void describe_path(const struct sml_context *context, char *text, size_t bytes)
+/* The switch to which only shorter packets pass, and their text; or NULL. */
+static const char *find_narrow(const struct sml_context *context, char narrow[SML_NARROW_BYTES])
 {
-	const char *end = name_of_source(context, 0);
-	char narrow[SML_NARROW_BYTES] = "";
-
-	for (unsigned i = 0; i < context->n_stripes && narrow[0] == '\0'; i++) {
+	narrow[0] = '\0';
+	for (unsigned i = 0; i < context->n_stripes; i++) {
 		sml_stall_narrow_text(context->stripes[i].shards, context->stripes[i].n_shards,
 				      narrow);
 		if (narrow[0] != '\0')
-			end = sml_stripe_name(&context->stripes[i]);
+			return sml_stripe_name(&context->stripes[i]);
 	}
+	return NULL;
+}
+
+static void describe_path(const struct sml_context *context, char *text, size_t bytes)
+{
+	char narrow[SML_NARROW_BYTES];
+	const char *end = find_narrow(context, narrow);
+
 	snprintf(text, bytes,
 		 "results (all ranks have made the call: packets are lost between this rank and "
 		 "%s%s)",
-		 end, narrow);
+		 end ? end : name_of_source(context, 0), narrow);
 }
 
 /* Nobody is late. */
@@ -72,6 +78,23 @@ static void describe_loss(const struct sml_context *context, char *text, size_t 
 		describe_path(context, text, bytes);
 }
 
+/*
+ * A path that has become smaller may make others late in a circle: without a switch, each rank that
+ * lacks results from one stripe is late at another.
+ */
+static void describe_late(const struct sml_context *context, const struct sml_late_ranks *late,
+			  char *text, size_t bytes)
+{
+	char ranks[SML_RANKS_TEXT_BYTES], hosts[SML_LATE_HOSTS_BYTES], narrow[SML_NARROW_BYTES];
+	const char *end = find_narrow(context, narrow);
+
+	sml_ranks_text(&late->ranks, 0, ranks, sizeof(ranks));
+	sml_late_hosts(late, hosts);
+	snprintf(text, bytes, "rank%s %s of %u%s%s%s%s", sml_plural(sml_ranks_count(&late->ranks)),
+		 ranks, context->settings.world_size, hosts,
+		 end ? "; packets are lost between this rank and " : "", end ? end : "", narrow);
+}
+
 static void describe_silence(const struct sml_context *context, unsigned silent, char *text,
 			     size_t bytes)
 {
@@ -87,14 +110,8 @@ static void describe_silence(const struct sml_context *context, unsigned silent,
 static void describe(const struct sml_context *context, const struct sml_late_ranks *late,
 		     char *text, size_t bytes)
 {
-	char ranks[SML_RANKS_TEXT_BYTES], hosts[SML_LATE_HOSTS_BYTES];
-	unsigned n = sml_ranks_count(&late->ranks);
-
-	if (n > 0) {
-		sml_ranks_text(&late->ranks, 0, ranks, sizeof(ranks));
-		sml_late_hosts(late, hosts);
-		snprintf(text, bytes, "rank%s %s of %u%s", sml_plural(n), ranks,
-			 context->settings.world_size, hosts);
+	if (!sml_ranks_is_empty(&late->ranks)) {
+		describe_late(context, late, text, bytes);
 	} else if (late->silent < context->n_stripes) {
 		describe_silence(context, late->silent, text, bytes);
 	} else {

@@ -177,8 +177,10 @@ static void expire(const struct sml_line *line, struct sml_shard *shard)
 	uint64_t stalls = worker->counters.stalls, now_ns = sml_now_ns();
 
 	sml_worker_expire(worker, now_ns);
-	if (worker->counters.stalls == stalls)
+	if (worker->counters.stalls == stalls) {
+		sml_line_note_time(shard);
 		return;
+	}
 	sml_line_note_timeout(shard);
 	if (line->trace)
 		sml_trace_stalled(line->trace, worker, now_ns);

@@ -51,10 +51,20 @@ static void judge_width(struct sml_shard *shard)
 			 __ATOMIC_RELAXED);
 }
 
+static uint64_t results_of(const struct sml_shard *shard)
+{
+	return shard->worker.counters.packets_received - shard->worker.counters.ignored;
+}
+
+void sml_line_note_time(struct sml_shard *shard)
+{
+	if (shard->renewal.narrow > 0 && results_of(shard) != shard->renewal.results)
+		__atomic_store_n(&shard->renewal.narrow, 0, __ATOMIC_RELAXED);
+}
+
 void sml_line_note_timeout(struct sml_shard *shard)
 {
-	const struct sml_worker_counters *counters = &shard->worker.counters;
-	uint64_t results = counters->packets_received - counters->ignored;
+	uint64_t results = results_of(shard);
 	uint32_t n = 1;
 
 	if (results == shard->renewal.results)
