@@ -544,6 +544,49 @@ TEST(a_job_that_has_sent_no_floats_moves_anywhere_and_adapts)
 	move_to(serve_integers, lose_the_switch_and_use_floats);
 }
 
+static int refuse_to_start(struct sml_dataplane *dataplane, uint32_t job)
+{
+	(void)dataplane;
+	(void)job;
+	return -EINVAL;
+}
+
+/* All ranks are ready there, and then the job does not start. */
+static struct sml_switch *serve_integers_in_vain(char address[64])
+{
+	static struct sml_dataplane_operations operations;
+
+	operations = sml_dataplane_udp;
+	operations.floats = false;
+	operations.start_job = refuse_to_start;
+	return serve_with(&operations, address);
+}
+
+static void lose_the_switch_and_keep_floats(struct rank *rank)
+{
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	end_switch(rank);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == 0);
+}
+
+TEST(a_job_that_does_not_start_where_only_integers_are_added_keeps_its_floats)
+{
+	char addresses[3][64] = {"", "", ""}, list[194];
+	pid_t pid = serve_in_child(serve_udp, addresses[0]);
+	struct sml_switch *second = serve_integers_in_vain(addresses[1]);
+	struct sml_switch *third = serve_udp(addresses[2]);
+
+	snprintf(list, sizeof(list), "%s|%s|%s", addresses[0], addresses[1], addresses[2]);
+	run_job(&(struct job){.n_ranks = 1,
+			      .switch_address = list,
+			      .timeout_ms = 10000,
+			      .body = lose_the_switch_and_keep_floats,
+			      .argument = &pid});
+	sml_switch_close(second);
+	sml_switch_close(third);
+}
+
 #define ROUNDED 5000
 
 /* Elements of each wire that is rounded, and where rank 0's sums go. */

@@ -179,8 +179,7 @@ static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 			"it does not round sums of narrow lanes, and the job has begun "
 			"at switches that do: list only switches of one kind in "
 			"SWITCHML_SWITCH");
-	if (!stripe->admission.floats && context->shape.floats &&
-	    !sml_submit_give_up_floats(context))
+	if (!stripe->admission.floats && context->shape.floats && !sml_submit_hold_floats(stripe))
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it adds only integers, and the job has begun at switches "
 				     "that also add floats: list only switches of one kind in "

@@ -24,6 +24,7 @@
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
 #include "lib/context/resuming.h"
+#include "lib/context/submit.h"
 #include "lib/control/finder.h"
 #include "lib/control/resolver.h"
 #include "lib/progress/line.h"
@@ -363,6 +364,8 @@ static void *failover_main(void *self)
 	struct sml_context *context = stripe->context;
 	int error = replace_switch(stripe);
 
+	/* Only now is it certain which switch it is. */
+	sml_submit_decide_floats(stripe, error == 0 && !stripe->admission.floats);
 	if (error == SML_FINDER_LEFT) {
 		note_left(stripe);
 		return NULL;

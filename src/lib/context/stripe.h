@@ -43,6 +43,7 @@ struct sml_stripe {
 	bool may_have_begun, reported_shared;
 	bool path_is_narrow; /* probes that its ends take were lost, and shorter ones were not */
 	unsigned n_lost;     /* switches */
+	bool holds_floats;   /* under the submit lock: see sml_submit_hold_floats() */
 	uint64_t deadline_ns;
 	pthread_t opener;
 	int error; /* of opening, and how it was told */

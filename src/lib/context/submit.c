@@ -37,27 +37,57 @@ static int reserve_chunks(struct sml_context *context, const struct sml_order *o
 	return 0;
 }
 
+/*
+ * Other ranks may know whether the job has moved. The submit lock is held. A failover ends at its
+ * deadline, or soon after the context fails.
+ */
+static void await_decision(struct sml_context *context)
+{
+	bool held = true;
+
+	while (held && !context->only_integers) {
+		held = false;
+		for (unsigned i = 0; i < context->n_stripes; i++)
+			held |= context->stripes[i].holds_floats;
+		if (held)
+			pthread_cond_wait(&context->floats_known, &context->submit_lock);
+	}
+}
+
 bool sml_submit_claim_floats(struct sml_context *context)
 {
 	bool claimed;
 
 	pthread_mutex_lock(&context->submit_lock);
+	await_decision(context);
 	claimed = !context->only_integers;
 	context->sent_floats |= claimed;
 	pthread_mutex_unlock(&context->submit_lock);
 	return claimed;
 }
 
-bool sml_submit_give_up_floats(struct sml_context *context)
+bool sml_submit_hold_floats(struct sml_stripe *stripe)
 {
-	bool given_up;
+	struct sml_context *context = stripe->context;
+	bool may_move;
 
 	pthread_mutex_lock(&context->submit_lock);
-	if (!context->sent_floats && context->settings.config.wire != SML_WIRE_EXACT)
-		context->only_integers = true;
-	given_up = context->only_integers;
+	may_move = context->only_integers ||
+		   (!context->sent_floats && context->settings.config.wire != SML_WIRE_EXACT);
+	stripe->holds_floats |= may_move;
 	pthread_mutex_unlock(&context->submit_lock);
-	return given_up;
+	return may_move;
+}
+
+void sml_submit_decide_floats(struct sml_stripe *stripe, bool only_integers)
+{
+	struct sml_context *context = stripe->context;
+
+	pthread_mutex_lock(&context->submit_lock);
+	context->only_integers |= only_integers;
+	stripe->holds_floats = false;
+	pthread_cond_broadcast(&context->floats_known);
+	pthread_mutex_unlock(&context->submit_lock);
 }
 
 static int refuse_floats(struct sml_context *context)
@@ -76,6 +106,8 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 	int error;
 
 	pthread_mutex_lock(&context->submit_lock);
+	if (raw)
+		await_decision(context);
 	error = sml_context_check(context);
 	refused = raw && context->only_integers;
 	if (error || refused) {
