@@ -372,7 +372,7 @@ struct sml_config {
 	/*
 	 * Bounds of memberships that the switch decides on. Fewer ranks than min_ranks are an
 	 * error. Processes that wait are let in until there are max_ranks. 0: there is no bound.
-	 * SWITCHML_MIN_RANKS and SWITCHML_MAX_RANKS, 0.
+	 * No variable, 0.
 	 */
 	int min_ranks, max_ranks;
 };

@@ -150,10 +150,9 @@ def test_a_process_that_waits_is_added_behind_the_others(processes):
 
 
 @sized(3, 2)
-def test_the_environment_says_that_a_process_waits_and_how_many_may(processes, monkeypatch):
+def test_the_environment_says_that_a_process_waits(processes, monkeypatch):
     monkeypatch.setenv("SWITCHML_JOIN", "1")
     monkeypatch.setenv("SWITCHML_JOB", "python")
-    monkeypatch.setenv("SWITCHML_MAX_RANKS", "3")
     with Ranks(2, job=False) as new:
         settings = [{"switch": processes._common["switch"]}] * 2
         new.start(begin, [2, 3], settings, only=[0])

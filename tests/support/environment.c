@@ -56,8 +56,6 @@ const char *const environment_names[] = {
 	"SWITCHML_WAIT_NOTICE",
 	"SWITCHML_SUMMARY",
 	"SWITCHML_JOIN",
-	"SWITCHML_MIN_RANKS",
-	"SWITCHML_MAX_RANKS",
 };
 _Static_assert(sizeof(environment_names) / sizeof(environment_names[0]) == ENVIRONMENT_NAMES,
 	       "environment.h says how many there are");

@@ -132,7 +132,7 @@ static void report_too_few(struct sml_jobs *jobs, const struct group *group, uin
 	char text[SML_SENTENCE_BYTES];
 
 	snprintf(text, sizeof(text),
-		 "job \"%s\" has too few ranks to go on: %u, of at least %u (SWITCHML_MIN_RANKS)",
+		 "job \"%s\" has too few ranks to go on: %u, of at least %u (min_ranks)",
 		 group->line, n, group->min_ranks);
 	sml_applicants_dismiss(jobs, group->tag, SML_ERROR_REFUSED, text);
 }

@@ -86,8 +86,6 @@ static const struct variable variables[] = {
 	{"SWITCHML_HOST_GROUP", MEMBER(host_group), WORD, A_SWITCH, -1, -1, 0, 1, switches},
 	{"SWITCHML_SUMMARY", MEMBER(summary), WORD, A_SWITCH, 1, 0, 0, 1, switches},
 	{"SWITCHML_JOIN", MEMBER(join), WORD, A_SWITCH, 0, 0, 0, 1, switches},
-	{"SWITCHML_MIN_RANKS", MEMBER(min_ranks), NUMBER, "1 to 4096", 0, 0, 1, SML_MAX_WORLD_SIZE},
-	{"SWITCHML_MAX_RANKS", MEMBER(max_ranks), NUMBER, "1 to 4096", 0, 0, 1, SML_MAX_WORLD_SIZE},
 	{"SWITCHML_FLIGHT_RECORDER", MEMBER(flight_recorder), TEXT},
 	{"SWITCHML_TRACE", MEMBER(trace), TEXT},
 	{"SWITCHML_METRICS_FILE", MEMBER(metrics_file), TEXT},
@@ -98,6 +96,9 @@ static const struct variable variables[] = {
 	{"SWITCHML_JOB_KEY", MEMBER(job_key), SECRET},
 	{"SWITCHML_JOB_KEY_FILE", MEMBER(job_key_file), TEXT},
 	{"SWITCHML_PORTS", MEMBER(ports), PORTS, SML_PORTS_ALLOWED},
+	/* A program's choice, without a variable. */
+	{NULL, MEMBER(min_ranks), NUMBER, .most = SML_MAX_WORLD_SIZE},
+	{NULL, MEMBER(max_ranks), NUMBER, .most = SML_MAX_WORLD_SIZE},
 };
 
 /* Those that only a binding or a command reads. */
@@ -125,10 +126,10 @@ _Static_assert(sizeof(launchers) / sizeof(launchers[0]) == SML_LAUNCHER_NONE, "e
 
 const char *sml_variable_name(size_t i)
 {
-	if (i < N_OF(variables))
-		return variables[i].name;
-	i -= N_OF(variables);
-	return i < N_OF(others) ? others[i] : NULL;
+	if (i < N_OF(others))
+		return others[i];
+	i -= N_OF(others);
+	return i < N_OF(variables) ? variables[i].name : NULL;
 }
 
 static int refuse(const char *name, const char *value, const char *allowed)
@@ -192,7 +193,7 @@ static int *number_of(struct sml_config *config, const struct variable *variable
 
 static int set_variable(struct sml_config *config, const struct variable *variable)
 {
-	const char *text = sml_variable_get(variable->name);
+	const char *text = variable->name ? sml_variable_get(variable->name) : NULL;
 	struct sml_port_range ports;
 	long number = 0;
 	bool good = true;

@@ -31,9 +31,7 @@ static int check(const struct sml_config *config)
 				     "SWITCHML_WORLD_SIZE or the launcher's)",
 				     config->rank, config->world_size, config->world_size - 1);
 	if (config->max_ranks && config->max_ranks < config->min_ranks)
-		return sml_error_set(SML_ERROR_CONFIG,
-				     "max_ranks is %d, below min_ranks, %d (SWITCHML_MAX_RANKS, "
-				     "SWITCHML_MIN_RANKS)",
+		return sml_error_set(SML_ERROR_CONFIG, "max_ranks is %d, below min_ranks, %d",
 				     config->max_ranks, config->min_ranks);
 	if (config->job && strlen(config->job) > SML_MAX_JOB_NAME)
 		return sml_error_set(SML_ERROR_CONFIG,
