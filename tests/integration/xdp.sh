@@ -300,9 +300,10 @@ another_program() {
 
 privileges() {
 	local user=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-	on box "${user[@]}" "$switchml" switch --dataplane xdp --iface "$interfaces" \
+	on box "${user[@]}" "$switchml" switch -vv --dataplane xdp --iface "$interfaces" \
 		>"$work/unprivileged" 2>&1 && fail "without privileges it is refused"
 	expect_words "without privileges it is refused" "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN" unprivileged
+	expect_words "-vv shows libbpf's messages" "^libbpf: " unprivileged
 	: >"$work/switch"
 	ip netns exec "$name-box" "${user[@]}" --inh-caps +bpf,+perfmon,+net_admin --ambient-caps +bpf,+perfmon,+net_admin \
 		"$switchml" switch --dataplane xdp --iface "$interfaces" >"$work/switch" 2>&1 &

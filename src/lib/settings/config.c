@@ -104,7 +104,6 @@ static const struct variable variables[] = {
 /* Those that only a binding or a command reads. */
 static const char *const others[] = {
 	"SWITCHML_LIBRARY",
-	"SWITCHML_LIBBPF_LOG",
 	"SWITCHML_MPI_THRESHOLD",
 	"SWITCHML_MPI_SUMMARY",
 };

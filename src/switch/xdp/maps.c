@@ -71,12 +71,6 @@ static int load(struct sml_xdp_maps *maps)
 	return rc < 0 ? rc : make_groups(maps);
 }
 
-static int quiet(enum libbpf_print_level level, const char *format, va_list arguments)
-{
-	(void)level, (void)format, (void)arguments;
-	return 0;
-}
-
 int sml_xdp_maps_open(struct sml_xdp_maps **opened, const struct sml_xdp_config *config)
 {
 	struct sml_xdp_maps *maps = calloc(1, sizeof(*maps));
@@ -90,8 +84,8 @@ int sml_xdp_maps_open(struct sml_xdp_maps **opened, const struct sml_xdp_config 
 	maps->groups = calloc(config->max_jobs, sizeof(*maps->groups));
 	if (maps->groups == NULL)
 		goto err_close;
-	if (getenv("SWITCHML_LIBBPF_LOG") == NULL)
-		libbpf_set_print(quiet);
+	if (!config->shows_libbpf)
+		libbpf_set_print(NULL);
 	rc = load(maps);
 	if (rc < 0)
 		goto err_close;

@@ -24,6 +24,7 @@ struct sml_xdp_config {
 	uint16_t port;
 	uint32_t max_jobs, max_slots;
 	bool accept_partial; /* checksums that a virtual interface has left unmade */
+	bool shows_libbpf;   /* libbpf's and the verifier's messages, on standard error */
 };
 
 /* 0, or a negative errno, and sml_error_last() says why. */
