@@ -402,12 +402,12 @@ static int reduce_floats(struct rank *rank, enum sml_wire wire)
 }
 
 /* The switch is dead when this returns: a call that ends after that had another one. */
-static void end_switch(struct rank *rank)
+static void end_switch(struct rank *rank, unsigned n)
 {
-	const pid_t *pid = rank->job->argument;
+	const pid_t *pids = rank->job->argument;
 
-	kill(*pid, SIGKILL);
-	CHECK(rank, waitpid(*pid, NULL, 0) == *pid);
+	kill(pids[n], SIGKILL);
+	CHECK(rank, waitpid(pids[n], NULL, 0) == pids[n]);
 }
 
 static void use_int8_and_lose_it(struct rank *rank)
@@ -415,7 +415,7 @@ static void use_int8_and_lose_it(struct rank *rank)
 	int error = 0;
 
 	CHECK(rank, reduce_floats(rank, SML_WIRE_INT8) == 0);
-	end_switch(rank);
+	end_switch(rank, 0);
 	for (unsigned i = 0; error == 0 && i < 10000; i++)
 		error = reduce_floats(rank, SML_WIRE_INT32);
 	CHECK(rank, error < 0);
@@ -490,7 +490,7 @@ static void use_floats_and_lose_the_switch(struct rank *rank)
 	int error = 0;
 
 	CHECK(rank, reduce_floats(rank, SML_WIRE_DEFAULT) == 0);
-	end_switch(rank);
+	end_switch(rank, 0);
 	for (unsigned i = 0; error == 0 && i < 10000; i++)
 		error = reduce_floats(rank, SML_WIRE_INT32);
 	CHECK(rank, error < 0);
@@ -501,7 +501,7 @@ static void use_floats_and_lose_the_switch(struct rank *rank)
 static void lose_the_switch_and_use_floats(struct rank *rank)
 {
 	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
-	end_switch(rank);
+	end_switch(rank, 0);
 	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
 	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == -EINVAL);
 	CHECK(rank, strstr(sml_error_text(rank->context), "adds only integers") != NULL);
@@ -528,7 +528,7 @@ static void use_floats_at_both(struct rank *rank)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		if (i > 0)
-			end_switch(rank);
+			end_switch(rank, 0);
 		CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == 0);
 	}
 }
@@ -562,29 +562,71 @@ static struct sml_switch *serve_integers_in_vain(char address[64])
 	return serve_with(&operations, address);
 }
 
-static void lose_the_switch_and_keep_floats(struct rank *rank)
+/* Whether the job that came last adds floats. */
+static bool adds_floats;
+
+static int note_rules(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
 {
-	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
-	end_switch(rank);
-	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
-	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == 0);
+	adds_floats = rules->floats;
+	return sml_dataplane_udp.add_job(dataplane, rules);
 }
 
-TEST(a_job_that_does_not_start_where_only_integers_are_added_keeps_its_floats)
+static struct sml_switch *serve_and_note(char address[64])
+{
+	static struct sml_dataplane_operations operations;
+
+	operations = sml_dataplane_udp;
+	operations.add_job = note_rules;
+	return serve_with(&operations, address);
+}
+
+/* From a switch to another of these, where it may not start, and to a third one. */
+static void move_twice(struct sml_switch *(*serve_second)(char address[64]),
+		       void (*body)(struct rank *rank), bool keeps_floats)
 {
 	char addresses[3][64] = {"", "", ""}, list[194];
-	pid_t pid = serve_in_child(serve_udp, addresses[0]);
-	struct sml_switch *second = serve_integers_in_vain(addresses[1]);
-	struct sml_switch *third = serve_udp(addresses[2]);
+	pid_t pids[] = {serve_in_child(serve_udp, addresses[0]),
+			serve_in_child(serve_second, addresses[1])};
+	struct sml_switch *third = serve_and_note(addresses[2]);
 
 	snprintf(list, sizeof(list), "%s|%s|%s", addresses[0], addresses[1], addresses[2]);
 	run_job(&(struct job){.n_ranks = 1,
 			      .switch_address = list,
 			      .timeout_ms = 10000,
-			      .body = lose_the_switch_and_keep_floats,
-			      .argument = &pid});
-	sml_switch_close(second);
+			      .body = body,
+			      .argument = pids});
+	assert_int_equal(adds_floats, keeps_floats);
 	sml_switch_close(third);
+}
+
+static void lose_the_switch_and_keep_floats(struct rank *rank)
+{
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	end_switch(rank, 0);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == 0);
+	end_switch(rank, 1);
+}
+
+TEST(a_job_that_does_not_start_where_only_integers_are_added_keeps_its_floats)
+{
+	move_twice(serve_integers_in_vain, lose_the_switch_and_keep_floats, true);
+}
+
+static void lose_both_switches(struct rank *rank)
+{
+	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	for (unsigned i = 0; i < 2; i++) {
+		end_switch(rank, i);
+		CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
+	}
+}
+
+/* The third switch adds floats, but other ranks may not know that the job has been at the second.
+ */
+TEST(a_job_that_has_given_floats_up_says_so_wherever_it_resumes)
+{
+	move_twice(serve_integers, lose_both_switches, false);
 }
 
 #define ROUNDED 5000

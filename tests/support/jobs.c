@@ -221,7 +221,7 @@ void jobs_join(struct jobs_world *world, unsigned peer, SmlControl__Join join)
 	jobs_say(world, peer, sml_envelope(JOIN, join, &join));
 }
 
-static void join_with(struct jobs_world *world, unsigned peer, SmlControl__Join join,
+void jobs_resume_with(struct jobs_world *world, unsigned peer, SmlControl__Join join,
 		      SmlControl__Resume report)
 {
 	SmlControl__StreamReport streams[SML_STREAMS],
@@ -244,7 +244,7 @@ void jobs_resume(struct jobs_world *world, unsigned peer, SmlControl__Join join,
 	report.membership = membership;
 	report.tag = tag;
 	report.leaving = leaving;
-	join_with(world, peer, join, report);
+	jobs_resume_with(world, peer, join, report);
 }
 
 void jobs_begin_again(struct jobs_world *world, unsigned peer, SmlControl__Join join,
@@ -254,7 +254,7 @@ void jobs_begin_again(struct jobs_world *world, unsigned peer, SmlControl__Join 
 
 	report.membership = membership;
 	report.begins = true;
-	join_with(world, peer, join, report);
+	jobs_resume_with(world, peer, join, report);
 }
 
 void jobs_join_all(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size)

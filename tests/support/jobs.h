@@ -64,6 +64,9 @@ void jobs_join(struct jobs_world *world, unsigned peer, SmlControl__Join join);
 /* The same for a rank that has lost its switch, and shows this secret and tag of its job. */
 void jobs_resume(struct jobs_world *world, unsigned peer, SmlControl__Join join,
 		 uint64_t membership, uint64_t tag, bool leaving);
+/* The report is without chunks. */
+void jobs_resume_with(struct jobs_world *world, unsigned peer, SmlControl__Join join,
+		      SmlControl__Resume report);
 /* And for one that was ready, and not told to start. */
 void jobs_begin_again(struct jobs_world *world, unsigned peer, SmlControl__Join join,
 		      uint64_t membership);

@@ -40,6 +40,29 @@ TEST(all_ranks_have_one_membership_in_all_epochs)
 	jobs_close(&world);
 }
 
+/* The switch of integers died after it had told only rank 1 to start. */
+TEST(ranks_resume_without_floats_if_one_has_given_them_up)
+{
+	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	world.operations.floats = true;
+	report.membership = 77;
+	for (uint32_t given_up = 0; given_up < 2; given_up++) {
+		for (uint32_t rank = 0; rank < 2; rank++) {
+			report.only_integers = given_up && rank == 1;
+			jobs_resume_with(&world, 2 * given_up + rank,
+					 jobs_join_message("a", rank, 2), report);
+		}
+		for (uint32_t rank = 0; rank < 2; rank++)
+			assert_int_equal(jobs_admitted(&world, 2 * given_up + rank)->floats,
+					 !given_up);
+		report.membership++;
+	}
+	jobs_close(&world);
+}
+
 TEST(strangers_under_its_name_do_not_stop_a_job_that_goes_on)
 {
 	struct jobs_world world;

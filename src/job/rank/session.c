@@ -83,6 +83,7 @@ static void describe_resumption(const struct sml_resumption *resumption,
 	resume->membership = resumption->membership;
 	resume->leaving = resumption->leaving;
 	resume->begins = resumption->begins;
+	resume->only_integers = resumption->only_integers;
 	resume->streams = list;
 	resume->n_streams = SML_STREAMS;
 }

@@ -247,16 +247,22 @@ static bool is_too_narrow(struct sml_job *job)
 	return sml_job_fail(job, SML_ERROR_REFUSED, text);
 }
 
-/* This switch, and the leaves of all ranks. */
+/*
+ * This switch, and the leaves of all ranks; and no rank has given floats up, where others may not
+ * have been told to start.
+ */
 static bool all_add_floats(const struct sml_job *job)
 {
 	bool floats = job->jobs->operations->floats && !sml_jobs_only_int32(job->jobs);
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		const struct sml_peer *peer = job->members[rank].peer;
+		const SmlControl__Join *resume = job->members[rank].resume;
 
 		if (sml_peer_via(peer) != NULL)
 			floats &= !sml_remote_of(peer)->only_integers;
+		if (resume != NULL)
+			floats &= !resume->resume->only_integers;
 	}
 	return floats;
 }

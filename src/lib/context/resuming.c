@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/context/resuming.h"
 
-#include "lib/context/context.h"
+#include "lib/context/submit.h"
 
 bool sml_resuming_keeps_now(const struct sml_resuming *resuming)
 {
@@ -94,6 +94,7 @@ int sml_resuming_look(struct sml_resuming *resuming, struct sml_stripe *stripe)
 		.epoch = admission->epoch,
 		.tag = admission->report_tag,
 		.membership = admission->membership,
+		.only_integers = sml_submit_adds_only_integers(context),
 		.self = resuming,
 		.kept = give_kept,
 		.adopt = adopt,

@@ -90,6 +90,16 @@ void sml_submit_decide_floats(struct sml_stripe *stripe, bool only_integers)
 	pthread_mutex_unlock(&context->submit_lock);
 }
 
+bool sml_submit_adds_only_integers(struct sml_context *context)
+{
+	bool only_integers;
+
+	pthread_mutex_lock(&context->submit_lock);
+	only_integers = context->only_integers || !context->shape.floats;
+	pthread_mutex_unlock(&context->submit_lock);
+	return only_integers;
+}
+
 static int refuse_floats(struct sml_context *context)
 {
 	return sml_context_refuse(context, -EINVAL,

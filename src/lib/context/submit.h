@@ -39,4 +39,7 @@ bool sml_submit_hold_floats(struct sml_stripe *stripe);
  */
 void sml_submit_decide_floats(struct sml_stripe *stripe, bool only_integers);
 
+/* Has the job moved to such a switch, or begun at one? */
+bool sml_submit_adds_only_integers(struct sml_context *context);
+
 #endif
