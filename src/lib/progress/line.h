@@ -84,6 +84,9 @@ void sml_line_note_timeout(struct sml_shard *shard);
 /* It has not: if a result has come, the path is as it was, also where no call follows. */
 void sml_line_note_time(struct sml_shard *shard);
 
+/* It has another path. */
+void sml_line_forget_path(struct sml_shard *shard);
+
 /* A probe for the switch, if one is to leave: its length, at most a full packet's, or 0. */
 size_t sml_line_renewal_probe(struct sml_shard *shard, void *packet);
 

@@ -62,6 +62,12 @@ void sml_line_note_time(struct sml_shard *shard)
 		__atomic_store_n(&shard->renewal.narrow, 0, __ATOMIC_RELAXED);
 }
 
+void sml_line_forget_path(struct sml_shard *shard)
+{
+	shard->renewal.n_silent = shard->renewal.asked = shard->renewal.passed = 0;
+	__atomic_store_n(&shard->renewal.narrow, 0, __ATOMIC_RELAXED);
+}
+
 void sml_line_note_timeout(struct sml_shard *shard)
 {
 	uint64_t results = results_of(shard);

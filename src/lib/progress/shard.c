@@ -71,6 +71,7 @@ void sml_shard_renew(struct sml_shard *shard, struct sml_worker *next, void *mem
 	shard->worker_memory = memory;
 	shard->held_since_ns = 0;
 	shard->next_sum = SML_NO_SLOT;
+	sml_line_forget_path(shard);
 	free(next);
 	line->mismatch_reported = false;
 	if (line->transport)
