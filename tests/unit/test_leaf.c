@@ -152,6 +152,8 @@ TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
 	assert_true(world.peers[1].ended);
 	assert_non_null(told_end(&world, numbers[0]));
 	assert_non_null(strstr(told_end(&world, numbers[0])->why, "made room"));
+	/* It lives, and may be a survivor of a job. */
+	assert_true(told_end(&world, numbers[0])->leaf_died);
 	assert_string_equal(jobs_refusal(&world, 3), "");
 	assert_non_null(world.peers[3].peer.proxied);
 	assert_false(world.peers[2].ended);
