@@ -278,10 +278,16 @@ struct sml_config {
 	 */
 	const char *faults;
 	/*
-	 * File for a record of what every slot was waiting for when the job failed. A summary is
-	 * logged in any case. "%r" becomes the rank. SWITCHML_FLIGHT_RECORDER, NULL (no file).
+	 * What this rank records, and in which files, as in "trace:/tmp/trace.%r,failure:/tmp/f".
+	 * "%r" becomes the rank. SWITCHML_RECORD, NULL (nothing).
+	 *	trace: calls, slots and retransmissions (docs/trace.md), written by sml_close().
+	 *		Without "%r", the rank is appended. The n-th context of a process appends n.
+	 *	metrics: counters for Prometheus' node exporter (docs/monitoring.md), every five
+	 *		seconds until sml_close(). Without "%r", the rank comes before ".prom".
+	 *	failure: what every slot was waiting for when the job failed (docs/errors.md). A
+	 *		summary is logged in any case.
 	 */
-	const char *flight_recorder;
+	const char *record;
 
 	/*
 	 * For control messages over TLS 1.3 (docs/security.md): PEM files with this
@@ -327,20 +333,6 @@ struct sml_config {
 	const char *ports;
 
 	/*
-	 * File for a trace of calls, slots and retransmissions, which sml_close() writes
-	 * (docs/trace.md). "%r" becomes the rank; without it, the rank is appended. The n-th
-	 * context of a process appends n, too. SWITCHML_TRACE, NULL (no trace).
-	 */
-	const char *trace;
-
-	/*
-	 * File with this rank's counters for Prometheus' node exporter, every five seconds until
-	 * sml_close() removes it (docs/monitoring.md). "%r" becomes the rank; without it, the rank
-	 * comes before ".prom". SWITCHML_METRICS_FILE, NULL (no file).
-	 */
-	const char *metrics_file;
-
-	/*
 	 * 1 or -1: the ranks of each host add through shared memory, and one of them sends their
 	 * sum. If there is no switch and all ranks are on one host, they send no packets
 	 * (docs/hosts.md). 0: this rank sends its own packets. SWITCHML_HOST_GROUP, -1.
@@ -380,7 +372,7 @@ struct sml_config {
 	{                                                                                          \
 		sizeof(struct sml_config), NULL, NULL, 0, 0, NULL, 0, 0, 0, SML_WIRE_DEFAULT, 0,   \
 			0, 0, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,    \
-			NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0                                   \
+			NULL, NULL, 0, 0, 0, 0, 0, 0                                               \
 	}
 
 /*
@@ -508,7 +500,7 @@ struct sml_membership {
  * What stays: all settings, including the list of switches (or leaves of a tree), TLS and the job
  * key, and the descriptor of sml_event_fd(). Counters go on. What is chosen anew, as for any new
  * job: host groups, the switch of the list, stripes if ranks embed them, the numbers of slots and
- * lanes, and the wire that a type has by default. SWITCHML_TRACE has a file for each membership,
+ * lanes, and the wire that a type has by default. A trace has a file for each membership,
  * and %r in names of files becomes the new rank.
  *
  * Time. The call usually takes as long as sml_open(), and at most the timeout. sml_abort() from

@@ -43,7 +43,7 @@ def progress(lab, n_workers, size_bytes, faults):
     """How rank 0's slots proceed in one call: when each of a slot's chunks was done."""
     folder = tempfile.mkdtemp(prefix=common.PREFIX)
     trace = os.path.join(folder, "trace.%r")
-    method = SwitchML("ours-traced", "ours", SWITCHML_TRACE=trace, SWITCHML_FAULTS=faults,
+    method = SwitchML("ours-traced", "ours", SWITCHML_RECORD=f"trace:{trace}", SWITCHML_FAULTS=faults,
                       SWITCHML_SLOTS=str(PROGRESS_SLOTS))
     cell = Cell(n_workers, "100mbit", 1500, size_bytes, (Entry(method, PROGRESS_LOSS),),
                 offload=False)

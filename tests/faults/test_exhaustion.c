@@ -139,7 +139,7 @@ static const char *run_ranks(int n, const char *address, bool second_calls, cons
 	set_up_bodies(n, address, 0);
 	memset(last_errors, 0, sizeof(last_errors));
 	for (int i = 0; i < n; i++)
-		bodies[i].job.flight_recorder = recorder;
+		bodies[i].job.record = recorder;
 	if (n == 1) {
 		run_body(&bodies[0]);
 		return bodies[0].complaint;

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# SWITCHML_METRICS_FILE: each rank's counters in a file, which appears in one step, never
+# SWITCHML_RECORD=metrics: each rank's counters in a file, which appears in one step, never
 # through a link, and is gone when the rank has left.
 #
 #	tests/integration/metrics-file.sh build/switchml
@@ -10,9 +10,9 @@ switchml=$(realpath "$1")
 export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
 
-# Value of SWITCHML_METRICS_FILE: start a job that lasts.
+# Path: start a job that lasts.
 start_job() {
-	SWITCHML_METRICS_FILE=$1 "$switchml" bench --switch "$address" --job train --local-workers 2 -b 64K -e 64K \
+	SWITCHML_RECORD=metrics:$1 "$switchml" bench --switch "$address" --job train --local-workers 2 -b 64K -e 64K \
 		-w 0 -n 1 -c 0 --seconds 1000 --pause 20 >"$work/bench" 2>&1 &
 	bench=$!
 }
@@ -95,7 +95,7 @@ end_job
 # What cannot be written is said once, and the job goes on.
 mkdir "$work/files/d.0.prom" "$work/files/d.1.prom"
 start_job "$work/files/d.prom"
-await says "$work/bench" "the metrics cannot be written to $work/files/d.[01].prom (SWITCHML_METRICS_FILE): Is a directory"
+await says "$work/bench" "the metrics cannot be written to $work/files/d.[01].prom (SWITCHML_RECORD): Is a directory"
 await is_under_way "$address" train
 end_job
 kill $switch

@@ -52,7 +52,7 @@ say $? "without an address, only this host can ask: $url"
 
 # ---- a job that loses packets ----
 name='of "quotes" and \'
-SWITCHML_METRICS_FILE=$work/worker.prom "$switchml" bench --switch "$address" --job "$name" --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 \
+SWITCHML_RECORD=metrics:$work/worker.prom "$switchml" bench --switch "$address" --job "$name" --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 \
 	--drop 1% >"$work/bench" 2>&1 &
 bench=$!
 check "the metrics agree with the status" agree

@@ -51,7 +51,6 @@ pair() {
 }
 
 pair "a setting" SWITCHML_WIRE=int9 doctor
-pair "the flight recorder's file" SWITCHML_FLIGHT_RECORDER=/no/such/directory/record \
+pair "the flight recorder's file" SWITCHML_RECORD=failure:/no/such/directory/record \
 	bench --local-workers 1 -e 4 -n 1
-pair "the metrics' file" SWITCHML_METRICS_FILE=/no/such/directory/metrics bench --local-workers 1 -e 4 -n 1
 exit $((failures > 0))

@@ -213,13 +213,15 @@ static void call_the_last(struct rank *rank)
 
 TEST(a_trace_names_the_last_collective_of_the_enum)
 {
-	char path[64], text[20000] = "";
+	char record[64], path[64], text[20000] = "";
 	FILE *file;
 
 	snprintf(path, sizeof(path), "/tmp/sml-trace-%d", (int)getpid());
-	setenv("SWITCHML_TRACE", path, 1);
-	run_job(&(struct job){.n_ranks = 1, .switch_address = "embedded", .body = call_the_last});
-	unsetenv("SWITCHML_TRACE");
+	snprintf(record, sizeof(record), "trace:%s.%%r", path);
+	run_job(&(struct job){.n_ranks = 1,
+			      .switch_address = "embedded",
+			      .record = record,
+			      .body = call_the_last});
 	strcat(path, ".0");
 	file = fopen(path, "r");
 	assert_non_null(file);

@@ -164,10 +164,10 @@ TEST_WITH(the_rank_that_does_not_call_is_named, make_directory, remove_directory
 {
 	char pattern[128];
 
-	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
+	snprintf(pattern, sizeof(pattern), "failure:%s", path_of("record.%r"));
 	run_until_answered(&(struct job){.n_ranks = 3,
 					 .timeout_ms = TIMEOUT_MS,
-					 .flight_recorder = pattern,
+					 .record = pattern,
 					 .body = all_but_rank_1_call});
 	expect_rank_1("record.0");
 	expect_rank_1("record.2");
@@ -207,9 +207,12 @@ static void all_but_rank_1_call_and_it_aborts(struct rank *rank)
 /* The job's ranks write to this file. */
 static void fail_and_record(const char *path)
 {
+	char record[160];
+
+	snprintf(record, sizeof(record), "failure:%s", path);
 	n_calling = 0;
 	run_job(&(struct job){
-		.n_ranks = 3, .flight_recorder = path, .body = all_but_rank_1_call_and_it_aborts});
+		.n_ranks = 3, .record = record, .body = all_but_rank_1_call_and_it_aborts});
 }
 
 TEST_WITH(ranks_that_share_a_file_append_whole_records, make_directory, remove_directory)
@@ -244,10 +247,9 @@ TEST_WITH(a_mismatch_is_not_called_a_lost_packet, make_directory, remove_directo
 	char pattern[128];
 
 	remove_files();
-	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
-	run_job(&(struct job){.n_ranks = 2,
-			      .flight_recorder = pattern,
-			      .body = rank_1_calls_with_another_length});
+	snprintf(pattern, sizeof(pattern), "failure:%s", path_of("record.%r"));
+	run_job(&(struct job){
+		.n_ranks = 2, .record = pattern, .body = rank_1_calls_with_another_length});
 	for (unsigned i = 0; i < 2; i++) {
 		expect_in_file(names[i], "made different calls");
 		expect_in_file(names[i], " mismatch\n");
@@ -349,12 +351,12 @@ static void freeze_rank_2(const char *switch_address, const char *report)
 			  .port = free_port(),
 			  .elsewhere = 1 << 2,
 			  .heartbeat_ms = FOR_EVER_MS,
-			  .flight_recorder = pattern,
+			  .record = pattern,
 			  .body = reduce_until_dead};
 	struct job childs = job;
 	pid_t child;
 
-	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
+	snprintf(pattern, sizeof(pattern), "failure:%s", path_of("record.%r"));
 	childs.body = freeze;
 	childs.heartbeat_ms = FROZEN_HEARTBEAT_MS;
 	child = fork();
@@ -401,12 +403,12 @@ static void lose_switch(int signal, const char *part)
 	n_passed = 0;
 	signalled = false;
 	snprintf(address, sizeof(address), "127.0.0.1:%u", start_switch());
-	snprintf(pattern, sizeof(pattern), "%s", path_of("record.%r"));
+	snprintf(pattern, sizeof(pattern), "failure:%s", path_of("record.%r"));
 	run_job(&(struct job){.n_ranks = 2,
 			      .switch_address = address,
 			      .timeout_ms = TIMEOUT_MS,
 			      .heartbeat_ms = FOR_EVER_MS,
-			      .flight_recorder = pattern,
+			      .record = pattern,
 			      .body = call_after_signal,
 			      .argument = &signal});
 	kill(switch_pid, SIGKILL);
@@ -467,15 +469,18 @@ TEST_WITH(nobody_else_reads_a_record, make_directory, remove_directory)
 
 TEST_WITH(wrong_paths_are_refused_at_once, make_directory, remove_directory)
 {
-	static const char *const wrong[] = {"/tmp/%p", "/tmp/x%", "/no/such/directory/%r"};
+	static const char *const wrong[] = {
+		"failure:/tmp/%p", "trace:/tmp/x%", "metrics:/no/such/directory/%r",
+		"/tmp/x",	   "failure:",	    "trace:/tmp/x,",
+		"trace:/tmp/x,/y", "flight:/tmp/x", "trace:/tmp/x,trace:/tmp/y"};
 	struct sml_context *context;
 	struct sml_config config;
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		struct job job = {.n_ranks = 1, .flight_recorder = wrong[i]};
+		struct job job = {.n_ranks = 1, .record = wrong[i]};
 
 		configure(&config, &job, 0);
 		assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-		assert_non_null(strstr(sml_error_text(NULL), "SWITCHML_FLIGHT_RECORDER"));
+		assert_non_null(strstr(sml_error_text(NULL), "SWITCHML_RECORD"));
 	}
 }

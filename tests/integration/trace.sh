@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# SWITCHML_TRACE and `switchml trace merge`: files of the published format, clocks that are
+# SWITCHML_RECORD=trace and `switchml trace merge`: files of the published format, clocks that are
 # compared, and a rank that stood still, which the merged trace shows.
 #
 #	tests/integration/trace.sh SWITCHML
@@ -29,7 +29,7 @@ both_wait() {
 
 # Rank 1 stands still in the middle of the job, and the job ends soon after it goes on.
 for rank in 0 1 2; do
-	SWITCHML_TRACE="$work/trace.%r" SWITCHML_HEARTBEAT=60 SWITCHML_JOB=slow \
+	SWITCHML_RECORD="trace:$work/trace.%r" SWITCHML_HEARTBEAT=60 SWITCHML_JOB=slow \
 		SWITCHML_SWITCH=$address RANK=$rank WORLD_SIZE=3 timeout 200 "$switchml" bench \
 		-b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 --drop 0.1% >"$work/rank.$rank" 2>&1 &
 	pids+=($!)
@@ -111,7 +111,7 @@ fi
 check format "$work/trace.0"
 
 # A stripe in every rank, and one file name for all of them.
-SWITCHML_SWITCH=embedded SWITCHML_TRACE="$work/all" timeout 200 "$switchml" bench \
+SWITCHML_SWITCH=embedded SWITCHML_RECORD="trace:$work/all" timeout 200 "$switchml" bench \
 	--local-workers 3 --switch embedded -b 4 -e 256K -f 16 -n 2 >"$work/out" 2>&1 ||
 	give_up "a traced job with a stripe in every rank"
 check format "$work"/all.[012]
@@ -128,7 +128,7 @@ cd "$work" || exit 1
 switch root 127.0.0.1:0
 leaf near root
 leaf far root
-SWITCHML_TRACE="$work/in-tree.%r" SWITCHML_HEARTBEAT=60 start tree -b 64K -e 64K -w 0 -n 1 -c 1 \
+SWITCHML_RECORD="trace:$work/in-tree.%r" SWITCHML_HEARTBEAT=60 start tree -b 64K -e 64K -w 0 -n 1 -c 1 \
 	--seconds 1000 --pause 20 -- near near far far
 await is_over_or job_is "${at[root]}" tree running
 await is_over_or moves "${at[root]}" tree
@@ -151,7 +151,7 @@ check waits "$work/merged" 3 0.9
 
 # Another user may have made the name a link to something else.
 ln -s "$work/target" "$work/link.0"
-if SWITCHML_TRACE="$work/link" timeout 100 "$switchml" bench --local-workers 1 -b 4 -e 4 \
+if SWITCHML_RECORD="trace:$work/link" timeout 100 "$switchml" bench --local-workers 1 -b 4 -e 4 \
 	>"$work/out" 2>&1 || ! says "$work/out" 'cannot be created' || [ -e "$work/target" ]; then
 	echo "FAILED: a link is not refused: $(cat "$work/out")"
 	failures=$((failures + 1))

@@ -159,7 +159,7 @@ def cannot_join(rank):
     import os
 
     if rank == 3:
-        os.environ["SWITCHML_FLIGHT_RECORDER"] = "/nowhere/file"
+        os.environ["SWITCHML_RECORD"] = "failure:/nowhere/file"
     return first_call(rank, "new_group")
 
 
@@ -167,7 +167,7 @@ def test_a_rank_that_cannot_join_tells_the_others_why():
     with Groups(4) as groups:
         groups.call(make, [[1, 2, 3]] * 4)
         groups.start(cannot_join, only=[1, 2, 3])
-        expect_all(groups, [1, 2, 3], "ConfigError", "SWITCHML_FLIGHT_RECORDER")
+        expect_all(groups, [1, 2, 3], "ConfigError", "SWITCHML_RECORD")
 
 
 # ---- the groups themselves ----

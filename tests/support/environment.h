@@ -3,7 +3,7 @@
 #ifndef SML_TESTS_ENVIRONMENT_H
 #define SML_TESTS_ENVIRONMENT_H
 
-#define ENVIRONMENT_NAMES 50u
+#define ENVIRONMENT_NAMES 48u
 
 extern const char *const environment_names[];
 

@@ -191,7 +191,7 @@ void configure(struct sml_config *config, const struct job *job, int rank)
 	config->timeout_ms = job->timeout_ms ? job->timeout_ms : 60000;
 	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 20000;
 	config->faults = job->faults;
-	config->flight_recorder = job->flight_recorder;
+	config->record = job->record;
 	config->host_group = job->host_group && job->by_default ? -1 : job->host_group;
 	if (job->alone >> rank & 1)
 		config->host_group = 0;

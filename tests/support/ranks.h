@@ -22,7 +22,7 @@ struct job {
 	const char *const *switch_addresses; /* of each rank; NULL: all have the same one */
 	const char *master_address;	     /* NULL: the default */
 	const char *faults;
-	const char *flight_recorder;
+	const char *record;
 	int threads;	    /* 0: 1 */
 	int slots;	    /* 0: the switch chooses */
 	int timeout_ms;	    /* 0: 60 s, which is longer than any stall of a busy machine */

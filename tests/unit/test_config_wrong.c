@@ -110,24 +110,29 @@ TEST(settings_have_their_own_texts_and_not_the_secret)
 {
 	const struct variable none[MAX_VARIABLES] = {{0}};
 	char text[] = "one", secret[] = "0123456789abcdef";
+	char record[] = "trace:a,failure:b%r%%,metrics:c.prom";
 	struct sml_config config = SML_CONFIG_INIT;
 	struct sml_settings settings;
 
 	set_environment(none);
 	sml_config_init(&config);
 	config.switch_address = config.job = config.master_address = text;
-	config.interface = config.flight_recorder = config.trace = config.metrics_file = text;
+	config.interface = text;
+	config.record = record;
+	config.rank = 4095;
+	config.world_size = 4096;
 	config.faults = "";
 	config.job_key = sml_tls_is_built() ? secret : NULL;
 	assert_int_equal(sml_settings_init(&settings, &config), 0);
 	memset(text, 'x', sizeof(text));
+	memset(record, 'x', sizeof(record));
 	assert_string_equal(settings.config.switch_address, "one");
 	assert_string_equal(settings.config.job, "one");
 	assert_string_equal(settings.config.master_address, "one");
 	assert_string_equal(settings.config.interface, "one");
-	assert_string_equal(settings.flight_recorder, "one");
-	assert_string_equal(settings.trace, "one.0");
-	assert_string_equal(settings.metrics_file, "one.0");
+	assert_string_equal(settings.files[SML_RECORD_TRACE], "a.4095");
+	assert_string_equal(settings.files[SML_RECORD_FAILURE], "b4095%");
+	assert_string_equal(settings.files[SML_RECORD_METRICS], "c.4095.prom");
 	assert_null(settings.config.faults);
 	assert_null(settings.config.job_key);
 	assert_int_equal(settings.tls != NULL, sml_tls_is_built());

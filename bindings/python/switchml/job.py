@@ -69,8 +69,7 @@ class Job:
         heartbeat: seconds of silence after which a peer counts as dead; 0.1 to 60.
         wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums are
             exact, and rounded once (docs/numbers.md).
-        slots, threads, mtu, interface, spin, faults, flight_recorder, trace, metrics_file,
-            host_group: as in switchml.h.
+        slots, threads, mtu, interface, spin, faults, record, host_group: as in switchml.h.
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
         ports: "first-last", the ports that this rank may open (docs/deploying.md).
         job_key, job_key_file: a secret instead of these files, or a file with the secret.
@@ -104,15 +103,13 @@ class Job:
         debug: Debug | None = None,
         spin: bool | None = None,
         faults: str | None = None,
-        flight_recorder: str | None = None,
+        record: str | None = None,
         tls_certificate: str | None = None,
         tls_key: str | None = None,
         tls_authority: str | None = None,
         job_key: str | None = None,
         job_key_file: str | None = None,
         ports: str | None = None,
-        trace: str | None = None,
-        metrics_file: str | None = None,
         host_group: bool | None = None,
         wait_notice: float | None = None,
         summary: bool | None = None,
@@ -142,12 +139,10 @@ class Job:
             "debug": None if debug is None else one_of("debug", debug, DEBUG),
             "spin": spin,
             "faults": faults,
-            "flight_recorder": flight_recorder,
+            "record": record,
             "tls_certificate": tls_certificate,
             "tls_key": tls_key,
             "tls_authority": tls_authority,
-            "trace": trace,
-            "metrics_file": metrics_file,
             # Either of the two overrides both of them in the environment.
             "job_key": "" if job_key is None and job_key_file else job_key,
             "job_key_file": "" if job_key_file is None and job_key else job_key_file,

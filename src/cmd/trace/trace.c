@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `switchml trace merge`: the traces of all ranks (SWITCHML_TRACE) on one clock. */
+/* `switchml trace merge`: the traces of all ranks on one clock. */
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
@@ -87,7 +87,8 @@ json_t *trace_load(const char *path)
 
 	if (file == NULL) {
 		fprintf(stderr,
-			"switchml trace: cannot read %s: %s; a rank with SWITCHML_TRACE writes its "
+			"switchml trace: cannot read %s: %s; a rank with SWITCHML_RECORD=trace:… "
+			"writes its "
 			"file when it leaves the job\n",
 			path, cannot);
 		return NULL;
@@ -98,7 +99,7 @@ json_t *trace_load(const char *path)
 	    json_is_object(json_object_get(trace, "otherData")))
 		return trace;
 	if (*why != '\0')
-		fprintf(stderr, "switchml trace: %s is not a trace of SWITCHML_TRACE: %s\n", path,
+		fprintf(stderr, "switchml trace: %s is not a trace of SWITCHML_RECORD: %s\n", path,
 			why);
 	json_decref(trace);
 	return NULL;
@@ -274,7 +275,7 @@ int sml_command_trace(int argc, char **argv)
 		.options = option_list,
 		.parser = parse_option,
 		.args_doc = "merge FILE...",
-		.doc = "Put the traces of a job's ranks (SWITCHML_TRACE) on one clock, that of "
+		.doc = "Put the traces of a job's ranks (SWITCHML_RECORD) on one clock, that of "
 		       "the first file, and say which rank the others waited for.",
 	};
 	struct trace_rank ranks[SML_MAX_WORLD_SIZE] = {{0}};

@@ -18,7 +18,7 @@ static bool may_share(const struct sml_context *context)
 	const struct sml_settings *settings = &context->settings;
 
 	if (!settings->config.host_group || (settings->world_size == 1 && !settings->asks) ||
-	    settings->trace)
+	    settings->files[SML_RECORD_TRACE])
 		return false;
 	return settings->config.switch_address || !settings->every_rank;
 }
@@ -30,8 +30,8 @@ static const char *why_alone(const struct sml_context *context)
 
 	if (!settings->config.host_group)
 		return "SWITCHML_HOST_GROUP=0";
-	if (settings->trace)
-		return "SWITCHML_TRACE is a trace of its packets";
+	if (settings->files[SML_RECORD_TRACE])
+		return "SWITCHML_RECORD has a trace of its packets";
 	return "no other rank offered to (one with the same user and namespaces, at the same "
 	       "switches, and without SWITCHML_HOST_GROUP=0), or an earlier line says what failed";
 }

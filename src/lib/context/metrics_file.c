@@ -138,7 +138,7 @@ static void *write_until_stopped(void *argument)
 		/* Once, until it works again. */
 		if (rc != 0 && rc != last)
 			sml_log(&context->settings.log, SML_LOG_WARN,
-				"the metrics cannot be written to %s (SWITCHML_METRICS_FILE): %s",
+				"the metrics cannot be written to %s (SWITCHML_RECORD): %s",
 				file->path, strerrordesc_np(-rc));
 		last = rc;
 	} while (!wait_a_period(file));
@@ -172,9 +172,9 @@ int sml_metrics_file_start(struct sml_context *context)
 	struct sml_metrics_file *file = &context->metrics_file;
 	int rc;
 
-	if (context->settings.metrics_file == NULL)
+	if (context->settings.files[SML_RECORD_METRICS] == NULL)
 		return 0;
-	file->path = own_path(context->settings.metrics_file, &file->number);
+	file->path = own_path(context->settings.files[SML_RECORD_METRICS], &file->number);
 	if (file->path == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the metrics' file");
 	rc = sml_thread_start(&file->thread, "sml-metrics", write_until_stopped, context);

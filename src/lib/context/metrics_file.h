@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank's counters in a file for Prometheus' node exporter (SWITCHML_METRICS_FILE). A thread
+ * A rank's counters in a file for Prometheus' node exporter (SWITCHML_RECORD). A thread
  * writes it, so a disk that hangs delays nothing but sml_close().
  */
 #ifndef SML_LIB_METRICS_FILE_H

@@ -31,15 +31,15 @@ int sml_tracing_open(struct sml_context *context)
 {
 	struct sml_tracing *tracing = &context->tracing;
 
-	if (context->settings.trace == NULL)
+	if (context->settings.files[SML_RECORD_TRACE] == NULL)
 		return 0;
-	tracing->path = own_path(context->settings.trace);
+	tracing->path = own_path(context->settings.files[SML_RECORD_TRACE]);
 	if (tracing->path == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
 	tracing->fd = sml_trace_create(tracing->path);
 	if (tracing->fd < 0)
 		return sml_error_set(SML_ERROR_CONFIG,
-				     "the trace %s (SWITCHML_TRACE) cannot be created: %s",
+				     "the trace %s (SWITCHML_RECORD) cannot be created: %s",
 				     tracing->path, strerrordesc_np(-tracing->fd));
 	return 0;
 }
@@ -52,7 +52,7 @@ int sml_tracing_add_thread(struct sml_context *context)
 		return 0;
 	tracing->traces[tracing->n] = sml_trace_new(tracing->n);
 	if (tracing->traces[tracing->n] == NULL)
-		return sml_error_set(-ENOMEM, "no memory for a trace (SWITCHML_TRACE)");
+		return sml_error_set(-ENOMEM, "no memory for a trace (SWITCHML_RECORD)");
 	tracing->n++;
 	return 0;
 }

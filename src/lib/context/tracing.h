@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A context's trace, if SWITCHML_TRACE asks for one: a file, and events of each thread. */
+/* A context's trace, if SWITCHML_RECORD asks for one: a file, and events of each thread. */
 #ifndef SML_LIB_TRACING_H
 #define SML_LIB_TRACING_H
 

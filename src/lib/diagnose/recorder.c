@@ -246,7 +246,7 @@ static int write_record(const struct sml_recorder *recorder)
 	if (fclose(out) != 0)
 		error = -ENOMEM;
 	if (error == 0)
-		error = append(snapshot->settings->flight_recorder, bytes, n);
+		error = append(snapshot->settings->files[SML_RECORD_FAILURE], bytes, n);
 	free(bytes);
 	return error;
 }
@@ -259,10 +259,10 @@ static void log_record(const struct sml_settings *settings, int error)
 		sml_log(&settings->log, SML_LOG_WARN,
 			"the flight record cannot be written to %s, which must be a regular file "
 			"and not a link: %s",
-			settings->flight_recorder, strerrordesc_np(-error));
+			settings->files[SML_RECORD_FAILURE], strerrordesc_np(-error));
 	else
 		sml_log(&settings->log, SML_LOG_WARN, "the flight record is in %s",
-			settings->flight_recorder);
+			settings->files[SML_RECORD_FAILURE]);
 }
 
 static void *record_main(void *self)
@@ -312,7 +312,7 @@ void sml_recorder_record(struct sml_recorder *recorder, const struct sml_snapsho
 		sml_log(log, SML_LOG_WARN,
 			"at the failure: it is not known which ranks are missing: %s",
 			reports->why);
-	if (snapshot->settings->flight_recorder == NULL)
+	if (snapshot->settings->files[SML_RECORD_FAILURE] == NULL)
 		return;
 	recorder->snapshot = *snapshot;
 	recorder->error = error;

@@ -2,7 +2,7 @@
 /*
  * The flight recorder: when a job fails, it logs in a few lines what the slots
  * were waiting for, and writes everything to a file if one is set
- * (SWITCHML_FLIGHT_RECORDER). docs/errors.md shows one.
+ * (SWITCHML_RECORD). docs/errors.md shows one.
  *
  * A separate thread writes the file: a disk that hangs delays a call by at most
  * SML_RECORD_NS, and sml_close() until it is written.

@@ -13,10 +13,8 @@ void sml_settings_choose_threads(struct sml_settings *settings);
 
 /* ---- rank_files.c ---- */
 
-/* No two ranks share a trace or metrics. Returns 0 or an error, and sets the error text. */
-int sml_settings_add_ranks(struct sml_config *config);
-
-/* Names this rank's files by the patterns. Returns 0 or an error, and sets the error text. */
+/* Names this rank's files. Returns 0 or an error, and sets the error text. */
 int sml_settings_set_files(struct sml_settings *settings, int rank);
+void sml_settings_free_files(struct sml_settings *settings);
 
 #endif

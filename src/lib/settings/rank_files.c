@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The files that a rank writes: the flight recorder, the trace and the metrics. Their names are
- * patterns, because a rank has another number in the next membership.
+ * The files that a rank writes, as SWITCHML_RECORD asks for. They are named again for each
+ * membership, where a rank has another number.
  */
 #include <errno.h>
 #include <limits.h>
@@ -14,8 +14,24 @@
 #include "base/error.h"
 #include "lib/settings/internal.h"
 
+/* No two ranks share a trace or metrics: without %r, the rank comes before this suffix. */
+static const struct {
+	const char *what, *suffix;
+} records[SML_RECORDS] = {[SML_RECORD_FAILURE] = {"failure", NULL},
+			  [SML_RECORD_METRICS] = {"metrics", ".prom"},
+			  [SML_RECORD_TRACE] = {"trace", ""}};
+
+static int refuse(const char *record)
+{
+	return sml_error_set(SML_ERROR_CONFIG,
+			     "SWITCHML_RECORD=\"%s\" is not allowed: it must be trace:PATH, "
+			     "metrics:PATH or failure:PATH, or several with commas; in a path, %%r "
+			     "means the rank and %%%% means a %%",
+			     record);
+}
+
 /* Its directory must exist now: at a failure it would be too late to report that. */
-static int check_directory(const char *variable, const char *path)
+static int check_directory(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	char directory[PATH_MAX] = ".";
@@ -26,73 +42,8 @@ static int check_directory(const char *variable, const char *path)
 	if (access(directory, W_OK | X_OK) == 0)
 		return 0;
 	return sml_error_set(SML_ERROR_CONFIG,
-			     "%s=\"%s\": the directory %s cannot be written to: %s", variable, path,
-			     directory, strerrordesc_np(errno));
-}
-
-/*
- * The path with this rank instead of %r, and % for %%. The caller frees it. NULL: no memory, or
- * (*wrong is set) another character follows a %.
- */
-static char *record_path(const char *pattern, int rank, bool *wrong)
-{
-	/* Each %r becomes at most two digits. */
-	char *path = malloc(strlen(pattern) + 1), *to = path;
-
-	*wrong = false;
-	for (; path && *pattern; pattern++) {
-		if (*pattern != '%') {
-			*to++ = *pattern;
-			continue;
-		}
-		pattern++;
-		if (*pattern == 'r') {
-			to += sprintf(to, "%u", (unsigned)rank % 100);
-		} else if (*pattern == '%') {
-			*to++ = '%';
-		} else {
-			*wrong = true;
-			free(path);
-			return NULL;
-		}
-	}
-	if (path)
-		*to = '\0';
-	return path;
-}
-
-/* A file for this rank: *path stays NULL if no pattern is set. */
-static int set_file(char **path, const char *variable, const char *pattern, int rank)
-{
-	bool wrong;
-
-	free(*path);
-	*path = NULL;
-	if (!pattern)
-		return 0;
-	*path = record_path(pattern, rank, &wrong);
-	if (*path)
-		return check_directory(variable, *path);
-	if (wrong)
-		return sml_error_set(SML_ERROR_CONFIG,
-				     "%s=\"%s\" is not allowed: it must be a path, where %%r means "
-				     "the rank and %%%% means a %%",
-				     variable, pattern);
-	return sml_error_set(-ENOMEM, "no memory for the configuration");
-}
-
-int sml_settings_set_files(struct sml_settings *settings, int rank)
-{
-	const struct sml_config *patterns = &settings->config;
-	int error = set_file(&settings->flight_recorder, "SWITCHML_FLIGHT_RECORDER",
-			     patterns->flight_recorder, rank);
-
-	if (error == 0)
-		error = set_file(&settings->trace, "SWITCHML_TRACE", patterns->trace, rank);
-	if (error == 0)
-		error = set_file(&settings->metrics_file, "SWITCHML_METRICS_FILE",
-				 patterns->metrics_file, rank);
-	return error;
+			     "SWITCHML_RECORD has %s: the directory %s cannot be written to: %s",
+			     path, directory, strerrordesc_np(errno));
 }
 
 char *sml_path_insert(const char *path, const char *text, const char *suffix)
@@ -106,24 +57,79 @@ char *sml_path_insert(const char *path, const char *text, const char *suffix)
 											    : whole;
 }
 
-/* Where it is not in the pattern. False: no memory. */
-static bool add_rank(const char **pattern, const char *suffix)
+/*
+ * The path with this rank instead of %r, and % for %%. Without %r, the rank comes before the
+ * suffix, if that is given. The caller frees it. NULL: no memory, or (*wrong is set) another
+ * character follows a %.
+ */
+static char *path_of(const char *pattern, size_t bytes, int rank, const char *suffix, bool *wrong)
 {
-	char *old = (char *)(uintptr_t)*pattern;
+	/* Each %r becomes at most four digits. */
+	char *path = malloc(2 * bytes + 1), *to = path, *whole, number[8];
 
-	if (!old || strstr(old, "%r"))
-		return true;
-	*pattern = sml_path_insert(old, ".%r", suffix);
-	free(old);
-	return *pattern != NULL;
+	snprintf(number, sizeof(number), ".%u", (unsigned)rank % SML_MAX_WORLD_SIZE);
+	for (size_t i = 0; path && i < bytes; i++) {
+		if (pattern[i] != '%') {
+			*to++ = pattern[i];
+		} else if (pattern[++i] == 'r') {
+			to = stpcpy(to, number + 1);
+			suffix = NULL;
+		} else {
+			*wrong |= pattern[i] != '%';
+			*to++ = '%';
+		}
+	}
+	if (path)
+		*to = '\0';
+	if (path && !*wrong && suffix == NULL)
+		return path;
+	whole = path && !*wrong ? sml_path_insert(path, number, suffix) : NULL;
+	free(path);
+	return whole;
 }
 
-int sml_settings_add_ranks(struct sml_config *config)
+/* What begins here; *place moves to its path. */
+static unsigned find(const char **place)
 {
-	if (config->trace && strlen(config->trace) >= PATH_MAX - sizeof(".%r"))
-		return sml_error_set(SML_ERROR_CONFIG,
-				     "SWITCHML_TRACE is longer than a path may be");
-	if (add_rank(&config->trace, "") && add_rank(&config->metrics_file, ".prom"))
-		return 0;
-	return sml_error_set(-ENOMEM, "no memory for the configuration");
+	for (unsigned i = 0; i < SML_RECORDS; i++) {
+		size_t n = strlen(records[i].what);
+
+		if (strncmp(*place, records[i].what, n) == 0 && (*place)[n] == ':') {
+			*place += n + 1;
+			return i;
+		}
+	}
+	return SML_RECORDS;
+}
+
+void sml_settings_free_files(struct sml_settings *settings)
+{
+	for (unsigned i = 0; i < SML_RECORDS; i++) {
+		free(settings->files[i]);
+		settings->files[i] = NULL;
+	}
+}
+
+int sml_settings_set_files(struct sml_settings *settings, int rank)
+{
+	const char *place = settings->config.record, *end;
+	bool wrong = false;
+
+	sml_settings_free_files(settings);
+	for (; place; place = *end ? end + 1 : NULL) {
+		unsigned i = find(&place);
+
+		end = strchrnul(place, ',');
+		if (i == SML_RECORDS || place == end || settings->files[i])
+			return refuse(settings->config.record);
+		settings->files[i] =
+			path_of(place, (size_t)(end - place), rank, records[i].suffix, &wrong);
+		if (wrong)
+			return refuse(settings->config.record);
+		if (settings->files[i] == NULL)
+			return sml_error_set(-ENOMEM, "no memory for the configuration");
+		if (check_directory(settings->files[i]) != 0)
+			return SML_ERROR_CONFIG;
+	}
+	return 0;
 }

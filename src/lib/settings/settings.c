@@ -208,8 +208,6 @@ static int open_parts(struct sml_settings *settings)
 		error = sml_faults_parse(&settings->faults, faults);
 	if (error == 0)
 		error = open_tls(settings);
-	if (error == 0)
-		error = sml_settings_add_ranks(&settings->config);
 	return error ? error : sml_settings_set_files(settings, settings->config.rank);
 }
 
@@ -261,7 +259,5 @@ void sml_settings_fini(struct sml_settings *settings)
 	free((char *)(uintptr_t)settings->line);
 	sml_key_wipe(&settings->job_key);
 	sml_tls_close(settings->tls);
-	free(settings->flight_recorder);
-	free(settings->trace);
-	free(settings->metrics_file);
+	sml_settings_free_files(settings);
 }

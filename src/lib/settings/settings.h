@@ -31,6 +31,8 @@ struct sml_faults {
 	uint64_t seed;
 };
 
+enum sml_record { SML_RECORD_FAILURE, SML_RECORD_METRICS, SML_RECORD_TRACE, SML_RECORDS };
+
 /* A job that has begun, for the one that follows it. */
 struct sml_past_job {
 	char *name; /* NULL if there is none */
@@ -41,15 +43,14 @@ struct sml_past_job {
 struct sml_settings {
 	/*
 	 * The program's, with copies of its texts. Those that are empty are NULL, and so are the
-	 * secret, and switch_address if ranks embed the switch. The names of files have %r. job,
+	 * secret, and switch_address if ranks embed the switch. job,
 	 * master_address, master_port and interrupt become those of each membership, whose rank and
 	 * world_size stand below. timeout_ms is atomic: sml_timeout_ms().
 	 */
 	struct sml_config config;
-	bool every_rank;       /* each rank embeds a stripe, also on one host */
-	uint8_t local_stripes; /* enough for the cores of one host */
-	/* This rank's files; NULL if there is none. */
-	char *flight_recorder, *trace, *metrics_file;
+	bool every_rank;	   /* each rank embeds a stripe, also on one host */
+	uint8_t local_stripes;	   /* enough for the cores of one host */
+	char *files[SML_RECORDS];  /* this rank's; NULL: it does not record that */
 	uint16_t rank, world_size; /* atomic: while they move, sml_rank() may read them */
 	struct sml_past_job
 		follows;	   /* the job of the last membership that began before this one, */
