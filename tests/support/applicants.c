@@ -4,7 +4,9 @@
 
 #include <string.h>
 
+#include "control/envelope.h"
 #include "support/test.h"
+#include "support/tree.h"
 
 static bool add_place(SmlControl__Place *out, const struct jobs_past_rank *place)
 {
@@ -37,7 +39,10 @@ void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
 		join.shards = ask.shards;
 		join.shards_set = true;
 	}
-	jobs_join(world, peer, join);
+	if (ask.behind)
+		tree_relay(world, peer, ask.behind, sml_envelope(JOIN, join, &join));
+	else
+		jobs_join(world, peer, join);
 }
 
 uint64_t jobs_run(struct jobs_world *world, unsigned first, uint32_t world_size)

@@ -19,6 +19,7 @@ struct jobs_apply {
 	enum sml_wire wire;
 	uint64_t time_ns; /* by its own clock; 0: now */
 	const char *job;  /* NULL: "train" */
+	uint32_t behind;  /* the peer is a leaf, and this the rank's number there; 0: it is none */
 };
 
 /* It waits for the others for a second, and for its job for a minute. */

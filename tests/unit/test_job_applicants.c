@@ -6,6 +6,7 @@
 #include "job/join/applicants.h"
 #include "support/applicants.h"
 #include "support/test.h"
+#include "support/tree.h"
 #include "switchml.h"
 
 TEST(who_asks_brings_no_report_and_few_places)
@@ -423,6 +424,72 @@ TEST(nobody_waits_for_an_applicant_that_has_gone_or_is_silent)
 		jobs_apply(&world, 12, jobs_was(tag, 2, 3));
 		jobs_assert_decided(&world, 11, 2, 0, 2);
 		jobs_assert_decided(&world, 12, 2, 1, 2);
+		jobs_close(&world);
+	}
+}
+
+static void leaf_says_it_died(struct jobs_world *world)
+{
+	tree_relay_end(world, 5, 70, false);
+}
+
+static void leaf_sends_it_away(struct jobs_world *world)
+{
+	tree_relay_end(world, 5, 70, true);
+}
+
+static void leaf_dies(struct jobs_world *world)
+{
+	jobs_hang_up(world, 5);
+}
+
+/* More than half of its heartbeat, in which the switch did not run. */
+static void ends_after_a_pause(struct jobs_world *world)
+{
+	world->jobs.applicants->join->ask->wait_ms = 3600 * 1000;
+	jobs_pause(world, 6 * SML_SECOND_NS);
+	jobs_hang_up(world, 12);
+}
+
+static void is_silent_after_a_pause(struct jobs_world *world)
+{
+	world->jobs.applicants->join->ask->wait_ms = 3600 * 1000;
+	jobs_pause(world, 6 * SML_SECOND_NS);
+	jobs_wait_silently(world, 11 * SML_SECOND_NS);
+}
+
+/* How the connection of rank 2 ends, which has asked as peer 12, or behind the leaf 5. */
+static const struct {
+	bool behind_leaf, may_ask_again;
+	void (*end)(struct jobs_world *world);
+} ends[] = {
+	{true, false, leaf_says_it_died},
+	{true, true, leaf_sends_it_away},
+	{true, true, leaf_dies},
+	{false, true, ends_after_a_pause},
+	{false, true, is_silent_after_a_pause},
+};
+
+TEST(an_applicant_that_may_ask_again_is_waited_for)
+{
+	for (unsigned i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		struct jobs_apply ask;
+		struct jobs_world world;
+		uint64_t tag;
+
+		tag = jobs_open_running(&world, 3);
+		tree_attach(&world, 5, 4096);
+		ask = jobs_was(tag, 2, 3);
+		ask.behind = ends[i].behind_leaf ? 70 : 0;
+		jobs_apply(&world, ask.behind ? 5 : 12, ask);
+		ends[i].end(&world);
+		assert_null(world.jobs.applicants);
+		for (uint32_t rank = 0; rank < 2; rank++)
+			jobs_apply(&world, 20 + rank, jobs_was(tag, rank, 3));
+		assert_int_equal(jobs_decision(&world, 20) == NULL, ends[i].may_ask_again);
+		if (ends[i].may_ask_again)
+			jobs_apply(&world, 22, jobs_was(tag, 2, 3));
+		jobs_assert_decided(&world, 21, 2, 1, 2 + ends[i].may_ask_again);
 		jobs_close(&world);
 	}
 }

@@ -151,7 +151,8 @@ TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
 	assert_non_null(strstr(jobs_refusal(&world, 1), "a job that has lost its switch"));
 	assert_true(world.peers[1].ended);
 	assert_non_null(told_end(&world, numbers[0]));
-	assert_non_null(strstr(told_end(&world, numbers[0])->why, "made room"));
+	assert_non_null(strstr(told_end(&world, numbers[0])->why,
+			       "made room for a job that has lost its switch, at the leaf "));
 	/* It lives, and may be a survivor of a job. */
 	assert_true(told_end(&world, numbers[0])->leaf_died);
 	assert_string_equal(jobs_refusal(&world, 3), "");

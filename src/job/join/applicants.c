@@ -19,6 +19,7 @@
 #include "job/join/room.h"
 #include "job/join/terms.h"
 #include "job/members/members.h"
+#include "job/peer/heard.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
 #include "job/states/kept.h"
@@ -403,13 +404,12 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 
 /* ---- its end ---- */
 
-void sml_applicant_lost(struct sml_jobs *jobs, struct sml_peer *peer)
+void sml_applicant_lost(struct sml_jobs *jobs, struct sml_peer *peer, bool may_ask_again)
 {
 	struct sml_applicant *applicant = peer->applicant;
 	struct sml_failed_job *before = sml_jobs_find_judged(jobs, applicant->tag);
 
-	/* The others need not wait for it. */
-	if (before != NULL)
+	if (before != NULL && !may_ask_again)
 		sml_kept_without(jobs, before, applicant->rank);
 	sml_control__join__free_unpacked(sml_applicant_take(jobs, applicant), NULL);
 	sml_decide(jobs);
@@ -454,7 +454,7 @@ static bool check_applicant(struct sml_jobs *jobs, struct sml_applicant *applica
 	struct sml_peer *peer = applicant->peer;
 
 	if (jobs->now_ns >= silence_ends(applicant)) {
-		sml_applicant_lost(jobs, peer);
+		sml_applicant_lost(jobs, peer, sml_peer_is_doubted(peer));
 		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
 				"the switch heard nothing from this process for its heartbeat");
 		return true;

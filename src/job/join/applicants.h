@@ -29,8 +29,11 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer,
 void sml_applicants_check_list(struct sml_jobs *jobs, const SmlControl__Join *join,
 			       struct sml_refusal *refusal);
 
-/* The applicant's connection has ended, or counts as ended. */
-void sml_applicant_lost(struct sml_jobs *jobs, struct sml_peer *peer);
+/*
+ * The applicant's connection has ended, or counts as ended. The others wait for it only if it may
+ * live, and ask again.
+ */
+void sml_applicant_lost(struct sml_jobs *jobs, struct sml_peer *peer, bool may_ask_again);
 
 /* How many processes wait to join the next membership of this job. */
 uint32_t sml_applicants_count(const struct sml_job *job);

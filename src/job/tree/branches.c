@@ -18,6 +18,7 @@
 #include "job/join/decide.h"
 #include "job/join/room.h"
 #include "job/members/members.h"
+#include "job/peer/heard.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
 #include "job/states/job.h"
@@ -159,7 +160,7 @@ static void lose(struct sml_remote *remote, const char *why, bool leaf_died)
 	else if (peer->job != NULL)
 		sml_job_lost(peer, why);
 	else if (peer->applicant != NULL)
-		sml_applicant_lost(jobs, peer);
+		sml_applicant_lost(jobs, peer, leaf_died || sml_peer_is_doubted(peer));
 	else if (leaf_died)
 		sml_survivor_goes_on(jobs, peer);
 	else if (peer->survived != 0)

@@ -114,7 +114,7 @@ void sml_proxied_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *
 			 "the leaf %s did not run for %.1f s, and rank %u has given it up: %s",
 			 jobs->config.name, (double)peer->missed_ns / 1e9, peer->proxied->rank,
 			 why);
-	else if (peer->via == NULL && !leaf_died)
+	else if (peer->via == NULL)
 		snprintf(text, sizeof(text), "%s, at the leaf %s", why, jobs->config.name);
 	else
 		snprintf(text, sizeof(text), "%s", why);
@@ -248,7 +248,7 @@ void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
 		return;
 	if (relay_up(jobs, proxied, message) == 0)
 		return;
-	sml_proxied_lost(jobs, peer, "the leaf has no memory for a message", false);
+	sml_proxied_lost(jobs, peer, "no memory for a message", true);
 	sml_peer_end(jobs, peer);
 }
 
