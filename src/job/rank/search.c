@@ -28,8 +28,6 @@
 #define RETRY_MAX_NS (100 * MS)
 /* Between two messages of a switch that still waits; and of two switches, one of which has died. */
 #define TOLD_NS (2000 * MS)
-/* A try that is younger tells less than what the last one came to. */
-#define YOUNG_NS (1000 * MS)
 /* The pause after a switch began but could not continue; doubles each time. */
 #define BAD_NS	   (1000 * MS)
 #define BAD_MAX_NS (16000 * MS)
@@ -182,7 +180,8 @@ static void describe(const struct sml_search_try *try, uint64_t now_ns, char *te
 	if (try->state == SML_SEARCH_WAITING && !sml_ranks_is_empty(&try->missing)) {
 		sml_ranks_text(&try->missing, try->n_more, ranks, sizeof(ranks));
 		snprintf(text, bytes, "not all ranks have joined there; missing: %s", ranks);
-	} else if (try->error && now_ns < try->started_ns + YOUNG_NS) {
+	} else if (try->error && now_ns < try->since_ns + CONNECT_NS) {
+		/* What the last try came to tells more than one that may only be slow. */
 		snprintf(text, bytes, "%s", try->reason);
 	} else if (try->state == SML_SEARCH_CONNECTING) {
 		snprintf(text, bytes, "%s", SML_SEARCH_NO_ANSWER);
