@@ -88,6 +88,12 @@ static void narrow(struct sml_shard *shard)
 	}
 }
 
+static void answer(struct sml_shard *shard, uint32_t length)
+{
+	shard->worker.counters.packets_received++;
+	sml_shard_note_passed(shard, length);
+}
+
 static void assert_is_narrow(struct sml_shard *shard, bool is_narrow)
 {
 	char text[SML_NARROW_BYTES];
@@ -125,6 +131,38 @@ static void close_path(struct sml_shard *shard)
 {
 	sml_line_free(shard->line);
 	sml_shard_free(shard);
+}
+
+/* Its call may be done then, and no timer expires any more. */
+TEST(a_path_is_narrow_until_a_full_result_comes)
+{
+	struct sml_shard *shard = open_path();
+
+	narrow(shard);
+	sml_line_note_time(shard);
+	assert_is_narrow(shard, true);
+	answer(shard, FULL_BYTES);
+	sml_line_note_time(shard);
+	assert_is_narrow(shard, false);
+	/* It may narrow again. */
+	narrow(shard);
+	assert_is_narrow(shard, true);
+	close_path(shard);
+}
+
+TEST(a_path_stays_narrow_though_short_results_come)
+{
+	struct sml_shard *shard = open_path();
+
+	narrow(shard);
+	for (unsigned i = 0; i < 10; i++) {
+		answer(shard, SML_HEADER_BYTES + 4);
+		sml_line_note_time(shard);
+		assert_is_narrow(shard, true);
+		sml_line_note_timeout(shard);
+		assert_is_narrow(shard, true);
+	}
+	close_path(shard);
 }
 
 TEST(the_path_to_another_switch_is_not_narrow_before_it_was_probed)

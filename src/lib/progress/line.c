@@ -95,6 +95,8 @@ static void take_result(struct sml_shard *shard, const void *packet, uint32_t le
 		sml_host_line_publish(shard, packet, length);
 	verdict = shard->line->trace ? take_traced(shard, packet, length, now_ns)
 				     : sml_worker_receive(&shard->worker, packet, length, now_ns);
+	if (verdict != SML_WORKER_IGNORED)
+		sml_shard_note_passed(shard, length);
 	sml_line_note(shard, verdict, may_unblock(shard, packet), wakeups);
 }
 

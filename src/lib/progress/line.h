@@ -81,7 +81,7 @@ uint64_t sml_line_deadline(const struct sml_line *line);
 /* The shard's timer has expired. */
 void sml_line_note_timeout(struct sml_shard *shard);
 
-/* It has not: if a result has come, the path is as it was, also where no call follows. */
+/* It has not: if long packets pass again, the path is as it was, also where no call follows. */
 void sml_line_note_time(struct sml_shard *shard);
 
 /* It has another path. */

@@ -40,7 +40,7 @@ static uint16_t width_of(uint16_t full, uint32_t n)
 	return n == 0 ? full : counts[n_shorter - n];
 }
 
-/* Full packets were asked about twice, and shorter ones came back. */
+/* Full packets were asked about twice, and only shorter ones came back. */
 static void judge_width(struct sml_shard *shard)
 {
 	const uint16_t full = shard->worker.config.shape.lanes;
@@ -51,6 +51,15 @@ static void judge_width(struct sml_shard *shard)
 			 __ATOMIC_RELAXED);
 }
 
+/* If only shorter results have come, the path may still be narrow. Full packets are first again. */
+static void ask_anew(struct sml_shard *shard)
+{
+	const unsigned n_widths = count_shorter(shard->worker.config.shape.lanes) + 1;
+
+	shard->renewal.asked = shard->renewal.narrow > 0 ? 2 * n_widths : 0;
+	shard->renewal.passed = shard->renewal.narrow;
+}
+
 static uint64_t results_of(const struct sml_shard *shard)
 {
 	return shard->worker.counters.packets_received - shard->worker.counters.ignored;
@@ -58,14 +67,15 @@ static uint64_t results_of(const struct sml_shard *shard)
 
 void sml_line_note_time(struct sml_shard *shard)
 {
-	if (shard->renewal.narrow > 0 && results_of(shard) != shard->renewal.results)
-		__atomic_store_n(&shard->renewal.narrow, 0, __ATOMIC_RELAXED);
+	if (shard->renewal.narrow > 0)
+		judge_width(shard);
 }
 
 void sml_line_forget_path(struct sml_shard *shard)
 {
-	shard->renewal.n_silent = shard->renewal.asked = shard->renewal.passed = 0;
+	shard->renewal.n_silent = 0;
 	__atomic_store_n(&shard->renewal.narrow, 0, __ATOMIC_RELAXED);
+	ask_anew(shard);
 }
 
 void sml_line_note_timeout(struct sml_shard *shard)
@@ -73,13 +83,13 @@ void sml_line_note_timeout(struct sml_shard *shard)
 	uint64_t results = results_of(shard);
 	uint32_t n = 1;
 
+	judge_width(shard);
 	if (results == shard->renewal.results)
 		n = shard->renewal.n_silent + 1;
 	else
-		shard->renewal.asked = shard->renewal.passed = 0;
+		ask_anew(shard);
 	shard->renewal.results = results;
 	shard->renewal.n_silent = n;
-	judge_width(shard);
 	if (n < MANY_TIMEOUTS || !shard->line->transport)
 		return;
 	if (shard->line->renews && sml_renewal_is_due(n) &&
@@ -123,7 +133,6 @@ void sml_line_note_probe_reply(struct sml_shard *shard, const struct sml_header 
 
 	if (header->job_be == sml_be32(config->job) &&
 	    header->epoch_be == sml_be32(config->epoch) &&
-	    header->key_be == sml_be64(config->tag) && header->shard == config->shard &&
-	    length > shard->renewal.passed)
-		shard->renewal.passed = length;
+	    header->key_be == sml_be64(config->tag) && header->shard == config->shard)
+		sml_shard_note_passed(shard, length);
 }

@@ -33,8 +33,7 @@ struct sml_shard {
 		uint64_t results;
 		uint32_t n_silent, number;
 		bool probes; /* a probe is to leave */
-		/* Since the last result: how many probes have left, and the longest that came back.
-		 */
+		/* How many probes have left, and the longest of their replies and of results. */
 		uint32_t asked, passed;
 		uint32_t narrow; /* atomic: the bytes that still pass, if not all; 0: unknown */
 	} renewal;
@@ -65,6 +64,13 @@ struct sml_worker *sml_shard_prepare(const struct sml_worker_config *config, voi
 void sml_shard_renew(struct sml_shard *shard, struct sml_worker *next, void *memory,
 		     const struct sml_ticket_map maps[SML_STREAMS], struct sml_transport *transport,
 		     bool keep);
+
+/* An answer to a packet, or to a probe. Shorter ones do not tell whether longer ones pass. */
+static inline void sml_shard_note_passed(struct sml_shard *shard, uint32_t length)
+{
+	if (length > shard->renewal.passed)
+		shard->renewal.passed = length;
+}
 
 /* Copy the worker's counters to where other threads may read them. */
 void sml_shard_publish(struct sml_shard *shard);
