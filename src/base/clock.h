@@ -3,6 +3,7 @@
 #ifndef SML_BASE_CLOCK_H
 #define SML_BASE_CLOCK_H
 
+#include <limits.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -20,6 +21,17 @@ static inline uint64_t sml_clock_ns(clockid_t clock)
 static inline uint64_t sml_now_ns(void)
 {
 	return sml_clock_ns(CLOCK_MONOTONIC);
+}
+
+/* For poll(): until then, rounded up, because a time is never early. */
+static inline int sml_left_ms(uint64_t until_ns)
+{
+	uint64_t now_ns = sml_now_ns(), left_ms;
+
+	if (until_ns <= now_ns)
+		return 0;
+	left_ms = (until_ns - now_ns - 1) / SML_NS_PER_MS + 1;
+	return left_ms < INT_MAX ? (int)left_ms : INT_MAX;
 }
 
 /* What this thread has used: other load on the machine does not count. */

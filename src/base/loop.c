@@ -3,7 +3,6 @@
 #include "base/loop.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -213,23 +212,15 @@ static unsigned find_class(const struct sml_loop *loop)
 	return class;
 }
 
-/* Rounded up: a time is never early. -1: forever. */
+/* -1: forever. */
 static int timeout_ms(const struct sml_loop *loop, uint64_t until_ns)
 {
-	uint64_t now_ns, left_ms;
-
 	if (until_ns == 0 || find_class(loop) < SML_LOOP_CLASSES)
 		return 0;
 	for (struct link *link = loop->timed.next; link != &loop->timed; link = link->next)
 		if (WATCH_OF(link, timed)->when_ns < until_ns)
 			until_ns = WATCH_OF(link, timed)->when_ns;
-	if (until_ns == NEVER)
-		return -1;
-	now_ns = sml_now_ns();
-	if (until_ns <= now_ns)
-		return 0;
-	left_ms = (until_ns - now_ns - 1) / SML_NS_PER_MS + 1;
-	return left_ms < INT_MAX ? (int)left_ms : INT_MAX;
+	return until_ns == NEVER ? -1 : sml_left_ms(until_ns);
 }
 
 static void serve_one(struct sml_watch *watch)

@@ -224,8 +224,10 @@ start_switch 2>/dev/null
 check switched SWITCHML_SWITCH=10.77.0.1
 expect "all is fine at a switch" switched 0 'ok  *trial *4 ranks .* at the switch'
 on switch iptables -A INPUT -p udp -s 10.77.0.11 -j DROP
+ip -n "$name-1" route add unreachable 10.77.0.12/32
 check cut SWITCHML_SWITCH=10.77.0.1
 expect "UDP from host1 does not reach the switch" cut 1 \
-	'problem *switch *from host1: UDP packets do not arrive at port 28500'
+	'problem *switch *from host1: UDP packets do not arrive at port 28500' \
+	'warning *tcp *TCP from host1 to host2 (10.77.0.12): No route to host'
 
 [ $failures = 0 ]

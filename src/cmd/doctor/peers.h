@@ -31,6 +31,7 @@
 #include "core/wire.h"
 #include "lib/transport/interface.h"
 #include "net/address.h"
+#include "net/connect.h"
 #include "net/port_range.h"
 #include "switchml.h"
 

@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
-#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +17,6 @@
 #define CONNECT_MS 2000
 #define PAUSE_MS   100
 #define SEND_MS	   5000
-
-static int left_ms(uint64_t deadline_ns)
-{
-	uint64_t now_ns = sml_now_ns();
-
-	return now_ns >= deadline_ns ? 0 : (int)((deadline_ns - now_ns) / SML_NS_PER_MS) + 1;
-}
 
 void peers_link_close(struct peers_link *link)
 {
@@ -51,7 +43,7 @@ bool peers_link_send(struct peers_link *link, json_t *message)
 
 		if (n > 0)
 			sent += (size_t)n;
-		else if (errno != EAGAIN || poll(&room, 1, left_ms(deadline_ns)) <= 0)
+		else if (errno != EAGAIN || poll(&room, 1, sml_left_ms(deadline_ns)) <= 0)
 			break;
 	}
 	free(text);
@@ -109,7 +101,7 @@ json_t *peers_link_receive(struct peers_link *link, uint64_t deadline_ns)
 	for (;;) {
 		struct pollfd news = {.fd = link->fd, .events = POLLIN};
 		json_t *message = peers_link_take(link);
-		int wait_ms = left_ms(deadline_ns);
+		int wait_ms = sml_left_ms(deadline_ns);
 
 		if (message || link->fd < 0 || wait_ms == 0)
 			return message;
@@ -164,68 +156,31 @@ void peers_bind_device(int fd, const char *device)
 }
 
 /* As the library binds its control connection. */
-static int bind_source(int fd, const struct addrinfo *info, const char *filter)
+static int bind_source(const void *filter, const union sml_sockaddr *to, int fd)
 {
 	const struct sml_port_range any = {0};
 	struct sml_interface interface;
-	union sml_sockaddr to = {0};
-	int error;
+	int error = sml_interface_choose(&interface, filter, to, "rank 0");
 
-	if (!filter || !*filter || info->ai_addrlen > sizeof(to))
-		return 0;
-	memcpy(&to, info->ai_addr, info->ai_addrlen);
-	error = sml_interface_choose(&interface, filter, &to, "rank 0");
 	return error ? error : sml_interface_bind(&interface, &any, fd);
-}
-
-static int connect_once(const struct addrinfo *info, const char *filter, uint64_t deadline_ns)
-{
-	int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct pollfd ready = {.fd = fd, .events = POLLOUT};
-	int wait_ms = left_ms(deadline_ns), error = 0;
-	socklen_t length = sizeof(error);
-
-	if (fd < 0)
-		return -errno;
-	error = -bind_source(fd, info, filter);
-	if (error)
-		goto err_close;
-	if (connect(fd, info->ai_addr, info->ai_addrlen) < 0 && errno != EINPROGRESS)
-		error = errno;
-	else if (poll(&ready, 1, wait_ms < CONNECT_MS ? wait_ms : CONNECT_MS) <= 0)
-		error = ETIMEDOUT;
-	else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
-		error = errno;
-	if (error == 0)
-		return fd;
-err_close:
-	close(fd);
-	return -error;
 }
 
 int peers_connect(const char *host, uint16_t port, const char *filter, uint64_t deadline_ns)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	int error = -EHOSTUNREACH;
-	char service[8];
+	struct sml_connect wish = {.host = host,
+				   .port = port,
+				   .prepare = filter && *filter ? bind_source : NULL,
+				   .self = filter};
 
-	snprintf(service, sizeof(service), "%u", port);
-	while (left_ms(deadline_ns) > 0) {
-		struct addrinfo *all;
+	for (;;) {
+		int left_ms = sml_left_ms(deadline_ns), fd;
 
-		if (getaddrinfo(host, service, &hints, &all) == 0) {
-			for (const struct addrinfo *info = all; info && error < 0;
-			     info = info->ai_next)
-				error = connect_once(info, filter, deadline_ns);
-			freeaddrinfo(all);
-		} else {
-			error = -ENOENT;
-		}
-		if (error >= 0 || error == SML_ERROR_CONFIG)
-			return error;
+		wish.timeout_ms = left_ms < CONNECT_MS ? left_ms : CONNECT_MS;
+		fd = sml_connect(&wish);
+		if (fd >= 0 || fd == SML_ERROR_CONFIG || left_ms == 0)
+			return wish.unknown ? -ENOENT : fd;
 		poll(NULL, 0, PAUSE_MS); /* rank 0 may not be there yet */
 	}
-	return error;
 }
 
 bool peers_address(const char *text, int port, union sml_sockaddr *address)

@@ -69,13 +69,15 @@ static unsigned mtu_to(const union sml_sockaddr *to, const char *device)
 
 static void begin_tcp(struct target *target, const union sml_sockaddr *to, const char *device)
 {
-	target->tcp = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	target->tcp_error = ETIMEDOUT;
-	if (target->tcp >= 0)
-		peers_bind_device(target->tcp, device);
-	if (target->tcp < 0 ||
-	    (connect(target->tcp, &to->any, sml_sockaddr_length(to)) < 0 && errno != EINPROGRESS))
-		target->tcp_error = errno;
+	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
+
+	if (fd >= 0)
+		peers_bind_device(fd, device);
+	error = fd < 0 ? -errno : sml_connect_begin(fd, to);
+	target->tcp_error = error ? -error : ETIMEDOUT;
+	target->tcp = error ? -1 : fd;
+	if (error && fd >= 0)
+		close(fd);
 }
 
 static bool set_target(struct target *target, const json_t *host,
@@ -155,12 +157,10 @@ static void receive_probes(struct test *test)
 static void look_at_tcp(struct target *target)
 {
 	struct pollfd ready = {.fd = target->tcp, .events = POLLOUT};
-	socklen_t length = sizeof(target->tcp_error);
 
 	if (target->tcp < 0 || poll(&ready, 1, 0) <= 0)
 		return;
-	if (getsockopt(target->tcp, SOL_SOCKET, SO_ERROR, &target->tcp_error, &length) < 0)
-		target->tcp_error = errno;
+	target->tcp_error = -sml_connect_result(target->tcp);
 	close(target->tcp);
 	target->tcp = -1;
 }

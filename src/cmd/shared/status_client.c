@@ -4,21 +4,19 @@
 
 #include <errno.h>
 #include <event2/buffer.h>
-#include <netdb.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "control/envelope.h"
 #include "control/text.h"
 #include "core/wire.h"
 #include "job/common/rules.h"
-#include "net/address.h"
+#include "net/connect.h"
 
 bool sml_switch_list_next(const char **list, char *address, size_t bytes)
 {
@@ -31,61 +29,6 @@ bool sml_switch_list_next(const char **list, char *address, size_t bytes)
 	if (**list != '\0')
 		++*list;
 	return true;
-}
-
-/* The first of "a:1,[b]:2" as host and port; false when it is too long or empty. */
-static bool split(const char *address, char host[256], char port[16])
-{
-	struct sml_host_port place;
-
-	if (!sml_host_port_parse(address, strcspn(address, ",|"), &place) || !place.host[0])
-		return false;
-	memcpy(host, place.host, sizeof(place.host));
-	snprintf(port, 16, "%d", place.has_port ? place.port : SML_DEFAULT_PORT);
-	return true;
-}
-
-static void limit_time(int fd, int timeout_ms)
-{
-	struct timeval limit = {timeout_ms / 1000, timeout_ms % 1000 * 1000};
-
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-}
-
-/* If the process was stopped, connect() was interrupted, and the connection is in progress. */
-static int await_connection(int fd, int timeout_ms)
-{
-	struct pollfd ready = {.fd = fd, .events = POLLOUT};
-	int error = 0, n;
-	socklen_t length = sizeof(error);
-
-	do
-		n = poll(&ready, 1, timeout_ms);
-	while (n < 0 && errno == EINTR);
-	if (n <= 0)
-		return n < 0 ? -errno : -ETIMEDOUT;
-	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0 ? -errno : -error;
-}
-
-static int connect_to_one(const struct addrinfo *info, int timeout_ms)
-{
-	int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int error;
-
-	if (fd < 0)
-		return -errno;
-	limit_time(fd, timeout_ms);
-	if (connect(fd, info->ai_addr, info->ai_addrlen) == 0)
-		return fd;
-	/* This is how a connect() reports a timeout. */
-	error = errno == EINPROGRESS ? -ETIMEDOUT : -errno;
-	if (error == -EINTR)
-		error = await_connection(fd, timeout_ms);
-	if (error == 0)
-		return fd;
-	close(fd);
-	return error;
 }
 
 /* ---- TLS ---- */
@@ -129,46 +72,38 @@ static int begin_stream(struct sml_status_client *client, const char *host)
 
 /* ---- set-up ---- */
 
-static int connect_to(struct sml_status_client *client, const char *host, const char *port,
-		      int timeout_ms)
+static int connect_to(struct sml_status_client *client, const struct sml_host_port *place)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	struct addrinfo *all;
-	int failed = getaddrinfo(host, port, &hints, &all);
-	int fd = -EHOSTUNREACH;
+	struct sml_connect wish = {.host = place->host,
+				   .port = place->has_port ? place->port : SML_DEFAULT_PORT,
+				   .timeout_ms = client->timeout_ms};
 
-	if (failed) {
-		snprintf(client->text, sizeof(client->text), "%s: %s", host, gai_strerror(failed));
+	client->fd = sml_connect(&wish);
+	if (wish.unknown) {
+		snprintf(client->text, sizeof(client->text), "%s: %s", wish.host, wish.why);
 		client->fix = "correct the host's name (--switch, SWITCHML_SWITCH), or see why it "
 			      "does not resolve here: `getent hosts NAME'";
-		return -EHOSTUNREACH;
-	}
-	for (const struct addrinfo *info = all; info && fd < 0; info = info->ai_next)
-		fd = connect_to_one(info, timeout_ms);
-	freeaddrinfo(all);
-	if (fd < 0) {
-		snprintf(client->text, sizeof(client->text), "%s port %s: %s", host, port,
-			 strerror(-fd));
+	} else if (client->fd < 0) {
+		snprintf(client->text, sizeof(client->text), "%s port %u: %s", wish.host, wish.port,
+			 wish.why);
 		client->fix = "start `switchml switch' there, correct the address (--switch, "
 			      "SWITCHML_SWITCH), or let firewalls pass TCP to that port";
-		return fd;
 	}
-	client->fd = fd;
-	return 0;
+	return client->fd < 0 ? client->fd : 0;
 }
 
 int sml_status_client_open(struct sml_status_client *client, const char *address, int timeout_ms)
 {
-	char host[256], port[16];
+	struct sml_host_port place;
 	int error;
 
 	*client = (struct sml_status_client){.fd = -1, .timeout_ms = timeout_ms};
-	if (!split(address, host, port)) {
+	if (!sml_host_port_parse(address, strcspn(address, ",|"), &place) || !place.host[0]) {
 		snprintf(client->text, sizeof(client->text), "`%s' is not HOST:PORT", address);
 		return -EINVAL;
 	}
-	error = begin_stream(client, host);
-	return error ? error : connect_to(client, host, port, timeout_ms);
+	error = begin_stream(client, place.host);
+	return error ? error : connect_to(client, &place);
 }
 
 void sml_status_client_close(struct sml_status_client *client)
@@ -180,14 +115,6 @@ void sml_status_client_close(struct sml_status_client *client)
 }
 
 /* ---- questions ---- */
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static int refused(struct sml_status_client *client)
 {
@@ -294,7 +221,7 @@ static int read_message(struct sml_status_client *client, SmlControl__Envelope *
 
 static int read_answer(struct sml_status_client *client, SmlControl__Envelope **answer)
 {
-	int64_t until_ms = now_ms() + client->timeout_ms;
+	uint64_t until_ns = sml_now_ns() + (unsigned)client->timeout_ms * SML_NS_PER_MS;
 	SmlControl__Envelope *message;
 	int got;
 
@@ -305,7 +232,7 @@ static int read_answer(struct sml_status_client *client, SmlControl__Envelope **
 		else if (got == 0)
 			got = pull(client);
 		/* It may send other messages forever. */
-		if (got == 0 && now_ms() > until_ms)
+		if (got == 0 && sml_now_ns() > until_ns)
 			got = -ETIMEDOUT;
 	} while (got == 0);
 	return got < 0 ? got : 0;

@@ -5,12 +5,12 @@
 #include "lib/context/listen.h"
 
 #include <ifaddrs.h>
-#include <netdb.h>
 #include <stdbool.h>
 #include <string.h>
 
+#include "lib/control/endpoints.h"
 #include "lib/transport/interface.h"
-#include "net/address.h"
+#include "net/connect.h"
 
 /* Link-local addresses need a scope, which our texts do not have. */
 static bool copy_usable(const struct sockaddr *from, union sml_sockaddr *to)
@@ -37,23 +37,20 @@ static bool is_of_host(const struct ifaddrs *all, const char *text)
 /* False: none, or more than one. */
 static bool choose_by_name(const struct ifaddrs *all, const char *master, char *text)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	struct addrinfo *found;
+	union sml_sockaddr found[SML_MAX_ENDPOINTS];
+	int n_found = sml_resolve(master, 0, found, SML_MAX_ENDPOINTS);
 	unsigned n = 0;
 
-	if (getaddrinfo(master, NULL, &hints, &found) != 0)
-		return false;
-	for (const struct addrinfo *i = found; i != NULL; i = i->ai_next) {
+	for (int i = 0; i < n_found; i++) {
 		char candidate[INET6_ADDRSTRLEN];
 		union sml_sockaddr address;
 
-		if (!copy_usable(i->ai_addr, &address) || sml_sockaddr_is_loopback(&address) ||
+		if (!copy_usable(&found[i].any, &address) || sml_sockaddr_is_loopback(&address) ||
 		    !is_of_host(all, sml_sockaddr_text(&address, candidate)))
 			continue;
 		memcpy(text, candidate, sizeof(candidate));
 		n++;
 	}
-	freeaddrinfo(found);
 	return n == 1;
 }
 

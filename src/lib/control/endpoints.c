@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "lib/settings/settings.h"
+#include "net/connect.h"
 
 static void name_endpoint(struct sml_endpoint *endpoint, const struct sml_host_port *from)
 {
@@ -27,22 +28,13 @@ static void name_endpoint(struct sml_endpoint *endpoint, const struct sml_host_p
 /* Returns how many were added, or the resolver's error. */
 static int resolve(struct sml_endpoint *endpoints, int room, const struct sml_host_port *from)
 {
-	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-	struct addrinfo *found, *next;
-	char port[8];
-	int n = 0, error;
+	union sml_sockaddr found[SML_MAX_ENDPOINTS];
+	int n = sml_resolve(from->host, from->port, found, room);
 
-	snprintf(port, sizeof(port), "%u", from->port);
-	error = getaddrinfo(from->host, port, &hints, &found);
-	if (error)
-		return error < 0 ? error : EAI_FAIL;
-	for (next = found; next && n < room; next = next->ai_next) {
-		if (next->ai_addrlen > sizeof(endpoints[n].address))
-			continue;
-		memcpy(&endpoints[n].address, next->ai_addr, next->ai_addrlen);
-		name_endpoint(&endpoints[n++], from);
+	for (int i = 0; i < n; i++) {
+		endpoints[i].address = found[i];
+		name_endpoint(&endpoints[i], from);
 	}
-	freeaddrinfo(found);
 	return n;
 }
 

@@ -12,6 +12,7 @@
 #include "base/fork.h"
 #include "lib/control/internal.h"
 #include "lib/settings/notice.h"
+#include "net/connect.h"
 
 /* How often it checks whether to give up. */
 #define LOOK_NS (50 * SML_NS_PER_MS)
@@ -134,14 +135,11 @@ static void on_connected(void *self, unsigned what)
 {
 	struct attempt *attempt = self;
 	int fd = attempt->connection.fd;
-	socklen_t length = sizeof(int);
-	int error = 0, on = 1;
+	int error = sml_connect_result(fd), on = 1;
 
 	(void)what;
-	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
-		error = errno;
 	if (error) {
-		fail_to_connect(attempt, -error);
+		fail_to_connect(attempt, error);
 		return;
 	}
 	sml_watch_free(attempt->connected);
@@ -165,11 +163,10 @@ static int start_connecting(struct attempt *attempt)
 		return -errno;
 	connection->fd = fd;
 	error = sml_interface_bind(&connection->interface, &any, fd);
+	if (error == 0)
+		error = sml_connect_begin(fd, &endpoint->address);
 	if (error)
 		return error;
-	if (connect(fd, &endpoint->address.any, sml_sockaddr_length(&endpoint->address)) < 0 &&
-	    errno != EINPROGRESS)
-		return -errno;
 	attempt->connected = sml_watch_new(attempt->finder->loop, fd, on_connected, attempt);
 	return attempt->connected ? sml_watch_set(attempt->connected, SML_WATCH_WRITE) : -ENOMEM;
 }

@@ -18,6 +18,7 @@
 #include "base/fork.h"
 #include "core/wire.h"
 #include "net/address.h"
+#include "net/connect.h"
 #include "switch/control/server.h"
 #include "switch/shared/log.h"
 
@@ -92,14 +93,11 @@ static void on_connected(void *context, unsigned what)
 {
 	struct sml_server *server = context;
 	struct sml_uplink *uplink = &server->uplink;
-	socklen_t length = sizeof(int);
-	int error = 0;
+	int error = sml_connect_result(uplink->fd);
 
 	(void)what;
-	if (getsockopt(uplink->fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
-		error = errno;
 	if (error) {
-		fail(server, error);
+		fail(server, -error);
 		return;
 	}
 	sml_watch_free(uplink->connected);
@@ -122,12 +120,13 @@ static void connect_next(struct sml_server *server)
 {
 	struct sml_uplink *uplink = &server->uplink;
 	const union sml_sockaddr *to = &uplink->addresses[uplink->next++ % uplink->n_addresses];
+	int error;
 
 	uplink->fd = sml_fd_own(
 		socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-	if (uplink->fd < 0 ||
-	    (connect(uplink->fd, &to->any, sml_sockaddr_length(to)) < 0 && errno != EINPROGRESS)) {
-		fail(server, errno);
+	error = uplink->fd < 0 ? -errno : sml_connect_begin(uplink->fd, to);
+	if (error) {
+		fail(server, -error);
 		return;
 	}
 	uplink->connected = sml_watch_new(server->loop, uplink->fd, on_connected, server);
@@ -141,28 +140,14 @@ static void connect_next(struct sml_server *server)
 
 static int note_addresses(struct sml_uplink *uplink, const struct sml_host_port *place)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	struct addrinfo *found, *next;
-	int error = getaddrinfo(place->host, NULL, &hints, &found);
+	int n = sml_resolve(place->host, place->port, uplink->addresses, SML_PARENT_ADDRESSES);
 
-	if (error)
+	if (n < 0)
 		return sml_error_set(-EINVAL,
 				     "--parent: the host name \"%s\" cannot be resolved: %s",
-				     place->host, gai_strerror(error));
-	for (next = found; next != NULL && uplink->n_addresses < SML_PARENT_ADDRESSES;
-	     next = next->ai_next) {
-		union sml_sockaddr *address = &uplink->addresses[uplink->n_addresses];
-
-		if (next->ai_addrlen > sizeof(*address))
-			continue;
-		memcpy(address, next->ai_addr, next->ai_addrlen);
-		sml_sockaddr_set_port(address, place->port);
-		uplink->n_addresses++;
-	}
-	freeaddrinfo(found);
-	return uplink->n_addresses > 0
-		       ? 0
-		       : sml_error_set(-EINVAL, "--parent: \"%s\" has no address", place->host);
+				     place->host, gai_strerror(n));
+	uplink->n_addresses = (unsigned)n;
+	return n > 0 ? 0 : sml_error_set(-EINVAL, "--parent: \"%s\" has no address", place->host);
 }
 
 int sml_uplink_find(struct sml_server *server)

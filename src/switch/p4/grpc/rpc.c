@@ -24,12 +24,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "net/connect.h"
 #include "status.pb-c.h"
-#include "switch/p4/connect.h"
 
 /* The longest messages are a switch's program and its description. */
 #define MOST_BYTES (64 << 20)
 #define WHY_BYTES  512
+#define CONNECT_MS 10000
 #define DETAILS	   "grpc-status-details-bin"
 
 struct sml_rpc {
@@ -437,12 +438,12 @@ static grpc_channel *channel_of(int fd)
 int sml_rpc_open(struct sml_rpc **opened, const char *host, uint16_t port, const char **why)
 {
 	struct sml_rpc *rpc = calloc(1, sizeof(*rpc));
-	int fd = sml_p4_connect(host, port, why), rc;
+	struct sml_connect wish = {.host = host, .port = port, .timeout_ms = CONNECT_MS};
+	int fd = sml_connect(&wish), rc;
 
 	if (rpc == NULL || fd < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
 		rc = rpc == NULL ? -ENOMEM : fd < 0 ? fd : -errno;
-		if (rc != fd)
-			*why = strerror(-rc);
+		*why = rc == fd ? wish.why : strerror(-rc);
 		free(rpc);
 		if (fd >= 0)
 			close(fd);

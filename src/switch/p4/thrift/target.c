@@ -10,14 +10,15 @@
 
 #include <jansson.h>
 
+#include "net/connect.h"
 #include "switch/p4/bmv2.h"
-#include "switch/p4/connect.h"
 #include "switch/p4/thrift/internal.h"
 
 /* simple_switch drops what a port's queue (64 packets) cannot take; a burst of results is longer.
  */
 #define QUEUE_PACKETS 1024
 #define WINDOW	      256
+#define TIMEOUT_MS    10000 /* of each of its calls */
 
 /* ---- errors ---- */
 
@@ -368,20 +369,21 @@ static int take_over_switch(struct sml_p4_target *target)
 static int bmv2_open(struct sml_p4_target **opened, const struct sml_p4_address *place,
 		     const struct sml_p4_services *services)
 {
+	struct sml_connect wish = {
+		.host = place->host, .port = place->port, .timeout_ms = TIMEOUT_MS};
 	struct sml_p4_target *target = calloc(1, sizeof(*target));
-	const char *why;
 	int fd, rc;
 
 	if (target == NULL)
 		return services->error_set(-ENOMEM, "no memory for the P4 switch");
 	target->services = services;
 	snprintf(target->where, sizeof(target->where), "%s port %u", place->host, place->port);
-	fd = sml_p4_connect(place->host, place->port, &why);
+	fd = sml_connect(&wish);
 	if (fd < 0) {
 		rc = services->error_set(fd,
 					 "the P4 switch at %s cannot be reached: %s: does "
 					 "simple_switch run there?",
-					 target->where, why);
+					 target->where, wish.why);
 		free(target);
 		return rc;
 	}
