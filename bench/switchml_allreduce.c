@@ -29,8 +29,8 @@ static int in_pieces(struct sml_context *job, enum sml_type type, const char *in
 	for (; begun < pieces && !error; begun += !error) {
 		size_t from = count * begun / pieces, to = count * (begun + 1) / pieces;
 
-		error = sml_allreduce_async(job, input + from * bytes, output + from * bytes,
-					    to - from, type, SML_SUM, NULL, &requests[begun]);
+		error = sml_allreduce(job, input + from * bytes, output + from * bytes, to - from,
+				      type, SML_SUM, NULL, &requests[begun]);
 	}
 	for (unsigned i = 0; i < begun; i++) {
 		first = sml_wait(requests[i]);
@@ -50,7 +50,8 @@ static int allreduce(void *state, enum sml_type type, const void *input, void *o
 	}
 	if (pieces > 1)
 		return in_pieces(job, type, input, output, count, pieces) ? fail(job, why) : 0;
-	return sml_allreduce(job, input, output, count, type, SML_SUM, NULL) ? fail(job, why) : 0;
+	return sml_allreduce(job, input, output, count, type, SML_SUM, NULL, NULL) ? fail(job, why)
+										   : 0;
 }
 
 int main(void)

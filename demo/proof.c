@@ -105,9 +105,9 @@ int demo_proof_sums(struct demo_trainer *trainer)
 	int status = -ENOMEM;
 
 	if (all)
-		status = demo_call(
-			trainer, "all-gather of the gradients",
-			sml_allgather(trainer->job, model->gradient, all, n, SML_FLOAT32));
+		status = demo_call(trainer, "all-gather of the gradients",
+				   sml_allgather(trainer->job, model->gradient, all, n, SML_FLOAT32,
+						 NULL, NULL));
 	else
 		demo_error(trainer->rank, "no memory to check the sums");
 	if (status == 0) {
@@ -128,8 +128,9 @@ int demo_proof_same(struct demo_trainer *trainer)
 	uint64_t all[DEMO_MAX_WORKERS];
 	uint64_t own =
 		demo_hash(trainer->model.parameters, trainer->model.n_parameters * sizeof(float));
-	int status = demo_call(trainer, "all-gather of the hashes",
-			       sml_allgather(trainer->job, &own, all, sizeof(own), SML_BYTE));
+	int status = demo_call(
+		trainer, "all-gather of the hashes",
+		sml_allgather(trainer->job, &own, all, sizeof(own), SML_BYTE, NULL, NULL));
 
 	trainer->results.hash = own;
 	trainer->results.same = status == 0;

@@ -52,7 +52,7 @@ static int meter_link(struct demo_trainer *trainer, uint64_t factor)
 	trainer->traffic.link_sent += factor * sent;
 	trainer->traffic.link_received += factor * received;
 	if (status == 0 && sent > 0)
-		status = demo_call(trainer, "barrier", sml_barrier(trainer->job));
+		status = demo_call(trainer, "barrier", sml_barrier(trainer->job, NULL, NULL));
 	return status;
 }
 
@@ -79,8 +79,8 @@ static int submit(struct demo_trainer *trainer, int request, const float *in, fl
 		return 0;
 	}
 	return demo_call(trainer, "all-reduce",
-			 sml_allreduce_async(trainer->job, in, out, count, SML_FLOAT32, op, NULL,
-					     &trainer->requests[request]));
+			 sml_allreduce(trainer->job, in, out, count, SML_FLOAT32, op, NULL,
+				       &trainer->requests[request]));
 }
 
 /* A layer's gradient is ready: start its all-reduce, and continue the backward pass. */
@@ -190,9 +190,9 @@ static int test(struct demo_trainer *trainer)
 	end += DEMO_TRAIN_ROWS;
 	right = demo_model_count_right(&trainer->model, trainer->digits.pixels[first],
 				       trainer->digits.labels + first, end - first);
-	status =
-		demo_call(trainer, "all-reduce of the test",
-			  sml_allreduce(trainer->job, &right, &right, 1, SML_INT32, SML_SUM, NULL));
+	status = demo_call(
+		trainer, "all-reduce of the test",
+		sml_allreduce(trainer->job, &right, &right, 1, SML_INT32, SML_SUM, NULL, NULL));
 	trainer->results.accuracy = (double)right / DEMO_TEST_ROWS;
 	return status;
 }
@@ -223,7 +223,7 @@ static int share_traffic(struct demo_trainer *trainer)
 	struct demo_traffic all[DEMO_MAX_WORKERS], *sum = &trainer->results.traffic;
 	int status = demo_call(trainer, "all-gather of the counters",
 			       sml_allgather(trainer->job, &trainer->traffic, all,
-					     sizeof(trainer->traffic), SML_BYTE));
+					     sizeof(trainer->traffic), SML_BYTE, NULL, NULL));
 
 	for (int rank = 0; rank < trainer->world && status == 0; rank++) {
 		if (all[rank].bytes_sent > sum->bytes_sent)
@@ -286,7 +286,7 @@ int demo_train(struct demo_trainer *trainer)
 	 */
 	status = demo_call(trainer, "broadcast of the parameters",
 			   sml_broadcast(trainer->job, model->parameters, model->n_parameters,
-					 SML_FLOAT32, 0));
+					 SML_FLOAT32, 0, NULL, NULL));
 	if (status == 0)
 		status = train_steps(trainer);
 	if (status == 0 && !trainer->results.interrupted)

@@ -13,7 +13,7 @@ int main(void)
 		errx(1, "%s", sml_error_text(NULL));
 	for (int i = 0; i < 1000; i++)
 		gradient[i] = (float)(i * (sml_rank(job) + 1));
-	if (sml_allreduce(job, gradient, gradient, 1000, SML_FLOAT32, SML_AVG, NULL) < 0)
+	if (sml_allreduce(job, gradient, gradient, 1000, SML_FLOAT32, SML_AVG, NULL, NULL) < 0)
 		errx(1, "%s", sml_error_text(job));
 	printf("rank %d of %d: %g\n", sml_rank(job), sml_world_size(job), gradient[999]);
 	return sml_close(job) < 0;

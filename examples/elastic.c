@@ -251,14 +251,15 @@ static int join_as_the_switch_decides(void)
 static int share_state(void)
 {
 	int32_t most[] = {self.step, self.membership}, root = self.n;
-	int error = sml_allreduce(self.job, most, most, 2, SML_INT32, SML_MAX, NULL);
+	int error = sml_allreduce(self.job, most, most, 2, SML_INT32, SML_MAX, NULL, NULL);
 
 	if (error == 0 && self.step == most[0])
 		root = self.rank;
 	if (error == 0)
-		error = sml_allreduce(self.job, &root, &root, 1, SML_INT32, SML_MIN, NULL);
+		error = sml_allreduce(self.job, &root, &root, 1, SML_INT32, SML_MIN, NULL, NULL);
 	if (error == 0)
-		error = sml_broadcast(self.job, self.weights, WEIGHTS, SML_FLOAT32, root);
+		error = sml_broadcast(self.job, self.weights, WEIGHTS, SML_FLOAT32, root, NULL,
+				      NULL);
 	if (error == 0) {
 		self.step = most[0];
 		self.membership = most[1];
@@ -344,7 +345,7 @@ static int make_step(float sums[SUMS])
 	int error;
 
 	add_up(sums);
-	error = sml_allreduce(self.job, sums, sums, SUMS, SML_FLOAT32, SML_SUM, NULL);
+	error = sml_allreduce(self.job, sums, sums, SUMS, SML_FLOAT32, SML_SUM, NULL, NULL);
 	if (error)
 		return error;
 	for (int i = 0; i < WEIGHTS; i++)

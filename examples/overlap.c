@@ -41,8 +41,8 @@ static void step(struct sml_context *job, struct layer *layers)
 	/* All ranks begin the calls in the same order, whenever they get there. */
 	for (int n = LAYERS - 1; n >= 0; n--) {
 		compute_gradient(&layers[n], n, sml_rank(job));
-		if (sml_allreduce_async(job, layers[n].gradient, layers[n].gradient, ELEMENTS,
-					SML_FLOAT32, SML_AVG, &options, &requests[n]) < 0)
+		if (sml_allreduce(job, layers[n].gradient, layers[n].gradient, ELEMENTS,
+				  SML_FLOAT32, SML_AVG, &options, &requests[n]) < 0)
 			errx(1, "%s", sml_error_text(job));
 	}
 	/* The calls may end in any order. */

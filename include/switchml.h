@@ -13,7 +13,7 @@
  *	struct sml_context *job;
  *	if (sml_open(&job, NULL) < 0)
  *		errx(1, "%s", sml_error_text(NULL));
- *	sml_allreduce(job, gradient, gradient, n, SML_FLOAT32, SML_AVG, NULL);
+ *	sml_allreduce(job, gradient, gradient, n, SML_FLOAT32, SML_AVG, NULL, NULL);
  *	sml_close(job);
  *
  * Errors. Every call that can fail returns 0 or a negative number: -1 to -4095
@@ -541,8 +541,7 @@ SML_API int sml_world_size(const struct sml_context *context);
 SML_API size_t sml_type_size(enum sml_type type);
 
 /*
- * Settings for one call, instead of the context's. Begin with SML_OPTIONS_INIT, and then
- * set members:
+ * How one call is made. Begin with SML_OPTIONS_INIT, and then set members:
  *
  *	struct sml_options options = SML_OPTIONS_INIT;
  *	options.wire = SML_WIRE_INT16;
@@ -550,118 +549,92 @@ SML_API size_t sml_type_size(enum sml_type type);
  * The size tells versions apart, as in struct sml_config.
  */
 struct sml_options {
-	size_t size;	    /* sizeof(struct sml_options), set by SML_OPTIONS_INIT */
-	enum sml_wire wire; /* SML_WIRE_DEFAULT: the context's, or for float64 SML_WIRE_INT64 */
-	int reserved;	    /* must be 0 */
+	size_t size; /* sizeof(struct sml_options), set by SML_OPTIONS_INIT */
+	/*
+	 * How floats travel. SML_WIRE_DEFAULT: the context's, or for float64 SML_WIRE_INT64. Calls
+	 * that copy do not look at it.
+	 */
+	enum sml_wire wire;
+	/*
+	 * 1: this thread promises to wait for the request next, at once. If ranks share memory, it
+	 * then does the call's work itself in sml_wait(), as in a call that waits, and no other
+	 * thread is woken. If no wait follows, the call may make no progress before a thread waits.
+	 */
+	int waits;
+	/*
+	 * The call's name, or NULL or "". All ranks must give the same one, as they must pass the
+	 * same root: otherwise the call fails with SML_ERROR_MISMATCH, whose text has the first 159
+	 * bytes of each name. So a program that makes something of its own from several calls can
+	 * say what it is. A barrier with a name gives a call that the program makes elsewhere, with
+	 * MPI or with its framework's own backend, a place in the order of this job's calls: wait
+	 * for the barrier before you make that call. The name is copied.
+	 */
+	const char *name;
 };
 #define SML_OPTIONS_INIT                                                                           \
 	{                                                                                          \
-		sizeof(struct sml_options), SML_WIRE_DEFAULT, 0                                    \
+		sizeof(struct sml_options), SML_WIRE_DEFAULT, 0, NULL                              \
 	}
+
+/*
+ * The collectives. options may be NULL, and count may be 0. If request is NULL, the function waits
+ * for the end of the call. Otherwise, it only begins the call, and sets *request, for sml_wait():
+ * until the call has ended, do not write the buffers, and do not read the receive buffer. Many
+ * requests may be in flight. If a function fails that only begins, nothing has begun, and *request
+ * is not set.
+ *
+ * Errors of the calls: -EINVAL (an argument is invalid; the text names it), SML_ERROR_MISMATCH
+ * (another rank made a different call), SML_ERROR_RANK_DIED, SML_ERROR_SWITCH_DIED,
+ * SML_ERROR_TIMEOUT, SML_ERROR_ABORTED, SML_ERROR_CLOSED, SML_ERROR_FORKED, -ENOMEM.
+ */
 
 /*
  * Combine count elements of all ranks, element by element. Every rank gets the
  * same bits. send may equal recv (in place), but must not overlap it otherwise.
- * options may be NULL. count may be 0.
- *
- * Errors: -EINVAL (an argument is invalid; the text names it), SML_ERROR_MISMATCH
- * (another rank made a different call), SML_ERROR_RANK_DIED,
- * SML_ERROR_SWITCH_DIED, SML_ERROR_TIMEOUT, SML_ERROR_ABORTED, -ENOMEM.
  */
 SML_API int sml_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
-			  enum sml_type type, enum sml_op op, const struct sml_options *options);
+			  enum sml_type type, enum sml_op op, const struct sml_options *options,
+			  struct sml_request **request);
 
 /*
  * Combine count elements of all ranks: as sml_allreduce(), but only root gets the result. On other
- * ranks recv is not used, and may be NULL.
- *
- * Every rank receives the same packets as in an all-reduce, so a reduce takes as long as that.
- * All ranks must have each result in case the switch dies: root may not have received it yet, and
- * the other ranks' buffers may have changed, so the result could not be computed again. A reduce
- * that sent the result only to root would not be faster, because root's link carries as much.
+ * ranks recv is not used, and may be NULL. It takes as long as an all-reduce: every rank receives
+ * the same packets, in case the switch dies before root has its result.
  */
 SML_API int sml_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
 		       enum sml_type type, enum sml_op op, int root,
-		       const struct sml_options *options);
+		       const struct sml_options *options, struct sml_request **request);
 
 /*
  * Copy root's count elements to all ranks: data is read on root, and written on every other rank.
- * count may be 0. The buffer needs no alignment. The errors are those of sml_allreduce().
+ * The buffer needs no alignment.
  */
 SML_API int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
-			  int root);
+			  int root, const struct sml_options *options,
+			  struct sml_request **request);
 
 /*
  * Gather every rank's count elements: rank r's send is copied to recv + r x count elements, on all
  * ranks. recv has world_size x count elements. In place: rank r passes send = recv + r x count
  * elements, which are then not written. Any other overlap of send and recv is refused with -EINVAL.
- * The buffers need no alignment. The other errors are those of sml_allreduce().
+ * The buffers need no alignment.
  */
 SML_API int sml_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
-			  enum sml_type type);
+			  enum sml_type type, const struct sml_options *options,
+			  struct sml_request **request);
 
 /*
  * Combine world_size x count elements of all ranks. Rank r receives part r, which has count
  * elements. In place: rank r passes recv = send + r x count elements, and the other elements of
- * send keep their values. Any other overlap is refused with -EINVAL. The other errors are those of
- * sml_allreduce(), and options may be NULL as there.
+ * send keep their values. Any other overlap is refused with -EINVAL.
  */
 SML_API int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv,
 			       size_t count, enum sml_type type, enum sml_op op,
-			       const struct sml_options *options);
+			       const struct sml_options *options, struct sml_request **request);
 
-/* Wait until all ranks have called this function. The errors are those of sml_allreduce(). */
-SML_API int sml_barrier(struct sml_context *context);
-
-/*
- * Begin a collective, and do not wait for its end. Pass *request once to sml_wait(), or to
- * sml_test() until that reports that the call has ended. Either one frees the request. Until then,
- * do not write the buffers, and do not read the receive buffer. Many requests may be in flight. If
- * this call itself fails, nothing has begun, and *request is not set.
- */
-SML_API int sml_allreduce_async(struct sml_context *context, const void *send, void *recv,
-				size_t count, enum sml_type type, enum sml_op op,
-				const struct sml_options *options, struct sml_request **request);
-SML_API int sml_reduce_async(struct sml_context *context, const void *send, void *recv,
-			     size_t count, enum sml_type type, enum sml_op op, int root,
-			     const struct sml_options *options, struct sml_request **request);
-SML_API int sml_broadcast_async(struct sml_context *context, void *data, size_t count,
-				enum sml_type type, int root, struct sml_request **request);
-SML_API int sml_allgather_async(struct sml_context *context, const void *send, void *recv,
-				size_t count, enum sml_type type, struct sml_request **request);
-SML_API int sml_reduce_scatter_async(struct sml_context *context, const void *send, void *recv,
-				     size_t count, enum sml_type type, enum sml_op op,
-				     const struct sml_options *options,
-				     struct sml_request **request);
-SML_API int sml_barrier_async(struct sml_context *context, struct sml_request **request);
-
-/*
- * Begin a barrier with a name. It gives a call that the program makes elsewhere, with MPI or with
- * its framework's own backend, a place in the order of this job's calls: wait for the barrier
- * before you make that call. Ranks that give different names, or make another call, fail with
- * SML_ERROR_MISMATCH, whose text has the first 159 bytes of the name. The name is copied. Do not
- * pass NULL or "" as the name: the call fails with -EINVAL.
- */
-SML_API int sml_barrier_named_async(struct sml_context *context, const char *name,
-				    struct sml_request **request);
-
-/*
- * Give this thread's next collective on a context a name. All ranks must give it the same one, as
- * they must pass the same root: otherwise it fails with SML_ERROR_MISMATCH, whose text has the
- * first 159 bytes of each name instead of the call. So a program that makes something of its own
- * from several calls can say what it is. The name is copied, and ends with that call, even if the
- * call fails. NULL or "" takes it back. A NULL context is ignored.
- */
-SML_API void sml_name_call(struct sml_context *context, const char *name);
-
-/*
- * Promise to wait for this thread's next asynchronous call at once: with sml_wait(), or with
- * sml_wait_for(), which may be repeated. If ranks share memory, the waiting thread then does the
- * call's work itself, as in a call that waits, and no other thread is woken. If no wait follows,
- * the call may make no progress before a thread waits or tests. The promise ends with that call,
- * even if the call fails. NULL takes it back.
- */
-SML_API void sml_will_wait(struct sml_context *context);
+/* End when all ranks have made this call. */
+SML_API int sml_barrier(struct sml_context *context, const struct sml_options *options,
+			struct sml_request **request);
 
 /*
  * Wait for a request, and free it. Returns the result of its call: 0 or an error. This takes no

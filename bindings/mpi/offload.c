@@ -104,16 +104,16 @@ static int submit(const struct sml_mpi_call *call, const struct load *load,
 
 	switch (call->collective) {
 	case SML_MPI_REDUCE:
-		return sml_reduce_async(job, load->send, load->recv, call->count, type,
-					call->kind.op, call->root, NULL, request);
+		return sml_reduce(job, load->send, load->recv, call->count, type, call->kind.op,
+				  call->root, NULL, request);
 	case SML_MPI_REDUCE_SCATTER:
-		return sml_reduce_scatter_async(job, load->send, load->recv, call->count, type,
-						call->kind.op, NULL, request);
+		return sml_reduce_scatter(job, load->send, load->recv, call->count, type,
+					  call->kind.op, NULL, request);
 	case SML_MPI_BCAST:
-		return sml_broadcast_async(job, load->recv, call->count, type, call->root, request);
+		return sml_broadcast(job, load->recv, call->count, type, call->root, NULL, request);
 	default:
-		return sml_allreduce_async(job, load->send, load->recv, call->count, type,
-					   call->kind.op, NULL, request);
+		return sml_allreduce(job, load->send, load->recv, call->count, type, call->kind.op,
+				     NULL, request);
 	}
 }
 

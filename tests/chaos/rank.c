@@ -150,7 +150,7 @@ static int meet_members(void)
 
 	self.now.rank = sml_rank(self.context);
 	self.now.world_size = sml_world_size(self.context);
-	error = sml_allgather(self.context, mine, all, 2, SML_INT32);
+	error = sml_allgather(self.context, mine, all, 2, SML_INT32, NULL, NULL);
 	if (error)
 		return error;
 	for (int rank = 0; rank < self.now.world_size; rank++) {
@@ -217,7 +217,7 @@ static int agree_on_wish(int32_t *wish)
 	if (self.now.rank == 0 &&
 	    __atomic_load_n(&self.sums.memory->stop, __ATOMIC_RELAXED) >= self.now.membership)
 		*wish = STOP;
-	return sml_allreduce(self.context, wish, wish, 1, SML_INT32, SML_MAX, NULL);
+	return sml_allreduce(self.context, wish, wish, 1, SML_INT32, SML_MAX, NULL, NULL);
 }
 
 /* Until there is an error or a wish. */

@@ -12,12 +12,11 @@
 
 #include "base/error.h"
 
-#define COUNT	      600
-#define MOST_RANKS    2
-#define MOST_NOTED    64
-#define ROOTS_NUMBER  77
-#define FOREVER	      (-1)
-#define BARRIERS_NAME "a call elsewhere"
+#define COUNT	     600
+#define MOST_RANKS   2
+#define MOST_NOTED   64
+#define ROOTS_NUMBER 77
+#define FOREVER	     (-1)
 
 /* ---- which functions were called ---- */
 
@@ -90,10 +89,10 @@ static void check(struct calls *calls, const char *function, int result)
 
 /* ---- collectives: begin, wait, and look at the results ---- */
 
-enum { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, BARRIER, NAMED_BARRIER, KINDS };
+enum { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, BARRIER, KINDS };
 
-static const char *const names[] = {"allreduce",      "reduce",	 "broadcast",	 "allgather",
-				    "reduce_scatter", "barrier", "named barrier"};
+static const char *const names[] = {"allreduce", "reduce",	   "broadcast",
+				    "allgather", "reduce_scatter", "barrier"};
 
 struct buffers {
 	int32_t in[MOST_RANKS * COUNT], out[MOST_RANKS * COUNT];
@@ -107,50 +106,29 @@ static void fill(const struct calls *calls, unsigned kind, struct buffers *buffe
 	}
 }
 
-static int call_and_wait(const struct calls *calls, unsigned kind, struct buffers *b)
+/* request: NULL waits. */
+static int begin(const struct calls *calls, unsigned kind, struct buffers *b,
+		 const struct sml_options *options, struct sml_request **request)
 {
 	struct sml_context *context = calls->context;
 
 	switch (kind) {
 	case ALLREDUCE:
-		return CALL(sml_allreduce, context, b->in, b->out, COUNT, SML_INT32, SML_SUM, NULL);
+		return CALL(sml_allreduce, context, b->in, b->out, COUNT, SML_INT32, SML_SUM,
+			    options, request);
 	case REDUCE:
-		return CALL(sml_reduce, context, b->in, b->out, COUNT, SML_INT32, SML_SUM, 0, NULL);
+		return CALL(sml_reduce, context, b->in, b->out, COUNT, SML_INT32, SML_SUM, 0,
+			    options, request);
 	case BROADCAST:
-		return CALL(sml_broadcast, context, b->out, COUNT, SML_INT32, 0);
+		return CALL(sml_broadcast, context, b->out, COUNT, SML_INT32, 0, options, request);
 	case ALLGATHER:
-		return CALL(sml_allgather, context, b->in, b->out, COUNT, SML_INT32);
+		return CALL(sml_allgather, context, b->in, b->out, COUNT, SML_INT32, options,
+			    request);
 	case REDUCE_SCATTER:
 		return CALL(sml_reduce_scatter, context, b->in, b->out, COUNT, SML_INT32, SML_SUM,
-			    NULL);
+			    options, request);
 	default:
-		return CALL(sml_barrier, context);
-	}
-}
-
-static int begin(const struct calls *calls, unsigned kind, struct buffers *b,
-		 struct sml_request **request)
-{
-	struct sml_context *context = calls->context;
-
-	switch (kind) {
-	case ALLREDUCE:
-		return CALL(sml_allreduce_async, context, b->in, b->out, COUNT, SML_INT32, SML_SUM,
-			    NULL, request);
-	case REDUCE:
-		return CALL(sml_reduce_async, context, b->in, b->out, COUNT, SML_INT32, SML_SUM, 0,
-			    NULL, request);
-	case BROADCAST:
-		return CALL(sml_broadcast_async, context, b->out, COUNT, SML_INT32, 0, request);
-	case ALLGATHER:
-		return CALL(sml_allgather_async, context, b->in, b->out, COUNT, SML_INT32, request);
-	case REDUCE_SCATTER:
-		return CALL(sml_reduce_scatter_async, context, b->in, b->out, COUNT, SML_INT32,
-			    SML_SUM, NULL, request);
-	case BARRIER:
-		return CALL(sml_barrier_async, context, request);
-	default:
-		return CALL(sml_barrier_named_async, context, BARRIERS_NAME, request);
+		return CALL(sml_barrier, context, options, request);
 	}
 }
 
@@ -204,21 +182,16 @@ static void look_at_results(const struct calls *calls, unsigned kind, const stru
 static void make_call(struct calls *calls, unsigned kind, bool waits)
 {
 	static _Thread_local struct buffers buffers;
+	struct sml_options options = SML_OPTIONS_INIT;
 	struct sml_request *request = NULL;
 	int result;
 
 	fill(calls, kind, &buffers);
-	if (waits) {
-		result = call_and_wait(calls, kind, &buffers);
-	} else {
-		if (kind % 4 == 0)
-			CALL(sml_will_wait, calls->context);
-		if (kind % 2 == 0)
-			CALL(sml_name_call, calls->context, names[kind]);
-		result = begin(calls, kind, &buffers, &request);
-		if (result == 0)
-			result = finish(kind, request);
-	}
+	options.waits = kind % 4 == 0;
+	options.name = kind % 2 == 0 ? names[kind] : NULL;
+	result = begin(calls, kind, &buffers, &options, waits ? NULL : &request);
+	if (result == 0 && !waits)
+		result = finish(kind, request);
 	check(calls, names[kind], result);
 	if (result == 0)
 		look_at_results(calls, kind, &buffers);
@@ -268,7 +241,7 @@ int calls_make_all(struct sml_context *context, struct calls_complaint *complain
 			      .complaint = complaint};
 
 	ask(&calls);
-	for (unsigned kind = 0; kind <= BARRIER; kind++)
+	for (unsigned kind = 0; kind < KINDS; kind++)
 		make_call(&calls, kind, true);
 	make_event_fd(&calls);
 	for (unsigned kind = 0; kind < KINDS; kind++)
@@ -291,7 +264,7 @@ static void go_on_in_another_job(struct calls *calls, const char *job)
 	sml_error_set(0, "%s", "");
 	result = CALL(sml_reconfigure, calls->context, &next);
 	check(calls, "sml_reconfigure", result);
-	if (result < 0 && CALL(sml_barrier, calls->context) == 0)
+	if (result < 0 && CALL(sml_barrier, calls->context, NULL, NULL) == 0)
 		wrong(calls, "sml_barrier without a job", 0);
 	if (result == 0)
 		make_call(calls, ALLREDUCE, true);
@@ -316,7 +289,7 @@ void calls_abort_own_job(const struct sml_config *config, struct calls_complaint
 	result = CALL(sml_abort, calls.context, "enough");
 	check(&calls, "sml_abort", result);
 	/* One way or the other, the job is over. */
-	if (result == 0 && CALL(sml_barrier, calls.context) == 0)
+	if (result == 0 && CALL(sml_barrier, calls.context, NULL, NULL) == 0)
 		wrong(&calls, "sml_barrier after sml_abort", 0);
 	snprintf(again, sizeof(again), "%s, again", config->job);
 	go_on_in_another_job(&calls, again);

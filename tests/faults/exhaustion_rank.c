@@ -36,7 +36,7 @@ static int reduce(struct body *body, struct sml_context *context)
 		in[i] = value_of(body->rank, i);
 		out[i] = -1;
 	}
-	result = sml_allreduce(context, in, out, COUNT, SML_INT32, SML_SUM, NULL);
+	result = sml_allreduce(context, in, out, COUNT, SML_INT32, SML_SUM, NULL, NULL);
 	for (int i = 0; result == 0 && i < COUNT; i++) {
 		int32_t sum = 0;
 
@@ -68,7 +68,7 @@ static int call(struct body *body, struct sml_context *context)
 	if (fd < 0)
 		return fd;
 	if (result == 0)
-		result = sml_barrier(context);
+		result = sml_barrier(context, NULL, NULL);
 	return result ? result : reduce(body, context);
 }
 

@@ -274,8 +274,8 @@ static void call(struct world *world, struct sml_context *context)
 	new->send = guard_take(4 * count);
 	new->recv = guard_take(4 * count);
 	memset(new->send.bytes, 1, new->send.n);
-	if (sml_allreduce_async(context, new->send.bytes, new->recv.bytes, count, type,
-				gen_below(gen, 2) ? SML_SUM : SML_MAX, NULL, &new->request) < 0)
+	if (sml_allreduce(context, new->send.bytes, new->recv.bytes, count, type,
+			  gen_below(gen, 2) ? SML_SUM : SML_MAX, NULL, &new->request) < 0)
 		new->request = NULL;
 	world->n_calls++;
 }

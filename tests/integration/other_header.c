@@ -29,7 +29,8 @@ static void use(struct sml_context *job)
 	struct sml_options options = SML_OPTIONS_INIT;
 	float one = 1, sum = 0;
 
-	assert(sml_allreduce(job, &one, &sum, 1, SML_FLOAT32, SML_SUM, &options) == 0 && sum == 1);
+	assert(sml_allreduce(job, &one, &sum, 1, SML_FLOAT32, SML_SUM, &options, NULL) == 0 &&
+	       sum == 1);
 	memset(&counters, 0xa5, sizeof(counters));
 	counters.own.size = sizeof(counters.own);
 	assert(sml_get_counters(job, &counters.own) == 0);
@@ -38,7 +39,7 @@ static void use(struct sml_context *job)
 #ifdef NEWER
 	assert(counters.own.tomorrow == 0);
 	options.tomorrow = 1;
-	assert(sml_allreduce(job, &one, &sum, 1, SML_FLOAT32, SML_SUM, &options) < 0);
+	assert(sml_allreduce(job, &one, &sum, 1, SML_FLOAT32, SML_SUM, &options, NULL) < 0);
 	assert(strstr(sml_error_text(job), "newer library"));
 #endif
 }

@@ -81,7 +81,7 @@ static void sum(struct sml_context *job, unsigned t, enum sml_op op, enum sml_wi
 		/* Both machines are little-endian: the low bytes come first. */
 		memcpy(data + i * types[t].bytes, &bits, types[t].bytes);
 	}
-	if (sml_allreduce(job, data, data, count, types[t].type, op, &options) < 0)
+	if (sml_allreduce(job, data, data, count, types[t].type, op, &options, NULL) < 0)
 		errx(1, "%s: %s", types[t].name, sml_error_text(job));
 	printf("%s op %d wire %d of %zu: %016llx\n", types[t].name, (int)op, (int)wire, count,
 	       (unsigned long long)hash_of(data, count * types[t].bytes));

@@ -81,9 +81,9 @@ static void sum_doubles(struct rank *rank, double *data, size_t count, enum sml_
 	unsigned n = 0;
 
 	for (size_t first = 0; first < count; first += each, n++)
-		CHECK(rank, sml_allreduce_async(rank->context, data + first, data + first,
-						count - first < each ? count - first : each,
-						SML_FLOAT64, op, NULL, &requests[n]) == 0);
+		CHECK(rank, sml_allreduce(rank->context, data + first, data + first,
+					  count - first < each ? count - first : each, SML_FLOAT64,
+					  op, NULL, &requests[n]) == 0);
 	while (n > 0)
 		CHECK(rank, sml_wait(requests[--n]) == 0);
 }
@@ -123,7 +123,7 @@ static void sum_floats(struct rank *rank, void *data, size_t count)
 				       bytes[t]);
 			}
 			CHECK(rank, sml_allreduce(rank->context, data, data, count, types[t],
-						  SML_AVG, &options) == 0);
+						  SML_AVG, &options, NULL) == 0);
 			hash_bytes(rank, data, count * bytes[t]);
 		}
 }
@@ -146,12 +146,12 @@ static void sum_everything(struct rank *rank)
 			numbers[i] =
 				is_sparse(part_of(rank), i) ? 0 : (int64_t)mix(part_of(rank), i);
 		CHECK(rank, sml_allreduce(rank->context, numbers, numbers, counts[c], SML_INT64,
-					  SML_SUM, NULL) == 0);
+					  SML_SUM, NULL, NULL) == 0);
 		hash_bytes(rank, numbers, counts[c] * sizeof(*numbers));
 		for (size_t i = 0; i < counts[c]; i++)
 			bytes[i] = (uint8_t)mix(part_of(rank), i);
 		CHECK(rank, sml_allreduce(rank->context, bytes, bytes, counts[c], SML_UINT8,
-					  SML_SUM, NULL) == 0);
+					  SML_SUM, NULL, NULL) == 0);
 		hash_bytes(rank, bytes, counts[c]);
 		sum_floats(rank, data, counts[c]);
 	}

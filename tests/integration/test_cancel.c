@@ -36,33 +36,38 @@ struct waiter {
 
 static int do_allreduce(struct sml_context *context)
 {
-	return sml_allreduce(context, in, out, COUNT, SML_INT32, SML_SUM, NULL);
+	return sml_allreduce(context, in, out, COUNT, SML_INT32, SML_SUM, NULL, NULL);
 }
 
 static int do_reduce(struct sml_context *context)
 {
-	return sml_reduce(context, in, out, COUNT, SML_INT32, SML_SUM, 0, NULL);
+	return sml_reduce(context, in, out, COUNT, SML_INT32, SML_SUM, 0, NULL, NULL);
 }
 
 static int do_broadcast(struct sml_context *context)
 {
-	return sml_broadcast(context, out, COUNT, SML_INT32, 1);
+	return sml_broadcast(context, out, COUNT, SML_INT32, 1, NULL, NULL);
 }
 
 static int do_allgather(struct sml_context *context)
 {
-	return sml_allgather(context, in, out, COUNT, SML_INT32);
+	return sml_allgather(context, in, out, COUNT, SML_INT32, NULL, NULL);
 }
 
 static int do_reduce_scatter(struct sml_context *context)
 {
-	return sml_reduce_scatter(context, in, out, COUNT, SML_INT32, SML_SUM, NULL);
+	return sml_reduce_scatter(context, in, out, COUNT, SML_INT32, SML_SUM, NULL, NULL);
+}
+
+static int do_barrier(struct sml_context *context)
+{
+	return sml_barrier(context, NULL, NULL);
 }
 
 static int do_wait(struct sml_context *context)
 {
 	struct sml_request *request;
-	int error = sml_barrier_async(context, &request);
+	int error = sml_barrier(context, NULL, &request);
 
 	return error ? error : sml_wait(request);
 }
@@ -70,7 +75,7 @@ static int do_wait(struct sml_context *context)
 static int do_wait_for(struct sml_context *context)
 {
 	struct sml_request *request;
-	int error = sml_barrier_async(context, &request), done = 0;
+	int error = sml_barrier(context, NULL, &request), done = 0;
 
 	return error ? error : sml_wait_for(request, 60000, &done);
 }
@@ -78,7 +83,7 @@ static int do_wait_for(struct sml_context *context)
 static int do_wait_any(struct sml_context *context)
 {
 	struct sml_request *requests[2] = {NULL};
-	int error = sml_barrier_async(context, &requests[1]);
+	int error = sml_barrier(context, NULL, &requests[1]);
 	size_t index;
 
 	return error ? error : sml_wait_any(requests, 2, 60000, &index);
@@ -145,7 +150,7 @@ static void cancel_in_every_call(bool host_group, bool dedicated)
 {
 	static int (*const calls[])(struct sml_context *) = {
 		do_allreduce, do_reduce, do_broadcast, do_allgather, do_reduce_scatter,
-		sml_barrier,  do_wait,	 do_wait_for,  do_wait_any};
+		do_barrier,   do_wait,	 do_wait_for,  do_wait_any};
 	char address[64];
 	struct sml_switch *opened = dedicated ? serve_at(0, address) : NULL;
 

@@ -43,15 +43,17 @@ static void wait_in_vain(struct rank *rank)
 
 	if (rank->rank == 1) {
 		wait_until_told(rank);
-		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_TIMEOUT, "rank 0");
+		CHECK_ERROR(rank, sml_barrier(rank->context, NULL, NULL), SML_ERROR_TIMEOUT,
+			    "rank 0");
 		return;
 	}
-	error = sml_allreduce(rank->context, data, data, 5000, SML_FLOAT32, SML_SUM, NULL);
+	error = sml_allreduce(rank->context, data, data, 5000, SML_FLOAT32, SML_SUM, NULL, NULL);
 	CHECK_ERROR(rank, error, SML_ERROR_TIMEOUT, "all-reduce 0: 5000 float32");
 	CHECK_ERROR(rank, error, SML_ERROR_TIMEOUT, "first for one of call 0, sent");
 	CHECK(rank, now_ms() - began >= DEADLINE_MS && now_ms() - began < DEADLINE_MS + SOON_MS);
 	began = now_ms();
-	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_TIMEOUT, "all-reduce 0");
+	CHECK_ERROR(rank, sml_barrier(rank->context, NULL, NULL), SML_ERROR_TIMEOUT,
+		    "all-reduce 0");
 	/* Without waiting for another deadline. */
 	CHECK(rank, now_ms() - began < DEADLINE_MS);
 }
@@ -66,8 +68,8 @@ static void look_in_vain(struct rank *rank)
 		wait_until_told(rank);
 		return;
 	}
-	CHECK(rank, sml_allreduce_async(rank->context, &data, &data, 1, SML_INT32, SML_SUM, NULL,
-					&request) == 0);
+	CHECK(rank, sml_allreduce(rank->context, &data, &data, 1, SML_INT32, SML_SUM, NULL,
+				  &request) == 0);
 	do
 		result = sml_test(request, &done);
 	while (!done);

@@ -13,7 +13,7 @@
 #include "support/test.h"
 #include "switch/switch.h"
 
-static const struct sml_options exact = {sizeof(exact), SML_WIRE_EXACT, 0};
+static const struct sml_options exact = {.size = sizeof(exact), .wire = SML_WIRE_EXACT};
 
 /* Small numbers, but every third number of the first and the last rank is large. */
 static double element(const struct rank *rank, size_t i, double large)
@@ -35,8 +35,8 @@ static void reduce_doubles(struct rank *rank, size_t count)
 
 	for (size_t i = 0; i < count; i++)
 		data[i] = element(rank, i, 0x1p1000);
-	CHECK(rank,
-	      sml_allreduce(rank->context, data, data, count, SML_FLOAT64, SML_SUM, &exact) == 0);
+	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT64, SML_SUM, &exact,
+				  NULL) == 0);
 	for (size_t i = 0; i < count; i++)
 		CHECK(rank, data[i] == sum_of(rank, i));
 	free(data);
@@ -48,8 +48,8 @@ static void reduce_floats(struct rank *rank, size_t count, const struct sml_opti
 
 	for (size_t i = 0; i < count; i++)
 		data[i] = (float)element(rank, i, 0x1p120);
-	CHECK(rank,
-	      sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, options) == 0);
+	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, options,
+				  NULL) == 0);
 	for (size_t i = 0; i < count; i++)
 		CHECK(rank, (double)data[i] == sum_of(rank, i));
 	free(data);
@@ -64,7 +64,7 @@ static void scatter_floats(struct rank *rank, size_t count)
 	for (size_t i = 0; i < all; i++)
 		send[i] = (float)element(rank, i, 0x1p120);
 	CHECK(rank, sml_reduce_scatter(rank->context, send, recv, count, SML_FLOAT32, SML_SUM,
-				       &exact) == 0);
+				       &exact, NULL) == 0);
 	for (size_t i = 0; i < count; i++)
 		CHECK(rank, (double)recv[i] == sum_of(rank, count * (size_t)rank->rank + i));
 	free(send);
@@ -114,7 +114,8 @@ static void average_equal(struct rank *rank, enum sml_type type, size_t count)
 		memcpy(data + i * bytes, &bits, bytes);
 	}
 	memcpy(same, data, count * bytes);
-	CHECK(rank, sml_allreduce(rank->context, data, data, count, type, SML_AVG, NULL) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, count, type, SML_AVG, NULL, NULL) == 0);
 	CHECK(rank, memcmp(data, same, count * bytes) == 0);
 	free(data);
 	free(same);
@@ -172,7 +173,7 @@ static void ask_for_too_many_doubles(struct rank *rank)
 	double data[SML_EXACT_BYTES / 8 + 1] = {1};
 
 	CHECK(rank, sml_allreduce(rank->context, data, data, SML_EXACT_BYTES / 8 + 1, SML_FLOAT64,
-				  SML_AVG, &exact) == -EINVAL);
+				  SML_AVG, &exact, NULL) == -EINVAL);
 	reduce_doubles(rank, SML_EXACT_BYTES / 8);
 }
 
@@ -192,8 +193,8 @@ static void reduce_any_length(struct rank *rank)
 	/* Longer tensors travel as int32, whose steps are far below 1 here. */
 	for (size_t i = 0; i < count; i++)
 		data[i] = (float)(i % 100);
-	CHECK(rank,
-	      sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, NULL) == 0);
+	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, NULL,
+				  NULL) == 0);
 	for (size_t i = 0; i < count; i++)
 		CHECK(rank, data[i] == (float)((size_t)rank->n * (i % 100)));
 	free(data);

@@ -27,7 +27,7 @@
 /* ---- ranks that disagree ---- */
 
 struct version {
-	enum { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, BARRIER, NAMED } collective;
+	enum { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, BARRIER } collective;
 	size_t count;
 	enum sml_type type;
 	enum sml_op op;
@@ -36,38 +36,27 @@ struct version {
 	const char *name;
 };
 
-static int meet(struct sml_context *context, const char *name)
-{
-	struct sml_request *request;
-	int error = sml_barrier_named_async(context, name, &request);
-
-	return error ? error : sml_wait(request);
-}
-
 static int make_call(struct sml_context *context, const struct version *version, void *buffer)
 {
-	const struct sml_options options = {sizeof(options), version->wire, 0};
-
-	if (version->collective != NAMED)
-		sml_name_call(context, version->name);
+	const struct sml_options options = {
+		.size = sizeof(options), .wire = version->wire, .name = version->name};
 	switch (version->collective) {
 	case ALLREDUCE:
 		return sml_allreduce(context, buffer, buffer, version->count, version->type,
-				     version->op, &options);
+				     version->op, &options, NULL);
 	case REDUCE:
 		return sml_reduce(context, buffer, buffer, version->count, version->type,
-				  version->op, version->root, &options);
+				  version->op, version->root, &options, NULL);
 	case BROADCAST:
-		return sml_broadcast(context, buffer, version->count, version->type, version->root);
+		return sml_broadcast(context, buffer, version->count, version->type, version->root,
+				     &options, NULL);
 	case ALLGATHER:
 		return sml_allgather(context, (char *)buffer + 1000000, buffer, version->count,
-				     version->type);
-	case NAMED:
-		return meet(context, version->name);
+				     version->type, &options, NULL);
 	case BARRIER:
 		break;
 	}
-	return sml_barrier(context);
+	return sml_barrier(context, &options, NULL);
 }
 
 /* The call of most ranks, the call of the last one, and the error text of each. */
@@ -118,15 +107,15 @@ static const struct disagreement {
 	 "100 float32 a rank",
 	 "100 int32 a rank"},
 	{{.count = 1000},
-	 {.collective = NAMED, .name = "a product elsewhere"},
+	 {.collective = BARRIER, .name = "a product elsewhere"},
 	 "all-reduce 1: 1000",
 	 "a product elsewhere"},
 	{{.collective = BARRIER},
-	 {.collective = NAMED, .name = "a product elsewhere"},
+	 {.collective = BARRIER, .name = "a product elsewhere"},
 	 "barrier 1",
 	 "a product elsewhere"},
-	{{.collective = NAMED, .name = "one"},
-	 {.collective = NAMED, .name = "another"},
+	{{.collective = BARRIER, .name = "one"},
+	 {.collective = BARRIER, .name = "another"},
 	 "called one",
 	 "called another"},
 	{{.collective = ALLGATHER, .count = 10, .name = "a gather to rank 0"},
@@ -141,10 +130,11 @@ static void disagree(struct rank *rank)
 	const struct disagreement *what = rank->job->argument;
 	bool last = rank->rank == rank->n - 1;
 	char who[24];
+	const struct sml_options beginning = {.size = sizeof(beginning), .name = "the beginning"};
 	void *buffer = calloc(1, 2000000);
 	int error;
 
-	error = meet(rank->context, "the beginning");
+	error = sml_barrier(rank->context, &beginning, NULL);
 	if (error == 0)
 		error = make_call(rank->context, last ? &what->last : &what->all, buffer);
 	free(buffer);
@@ -158,7 +148,8 @@ static void disagree(struct rank *rank)
 	snprintf(who, sizeof(who), "rank %d", rank->n - 1);
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, who);
 	/* All later calls fail in the same way. */
-	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_MISMATCH, what->text_all);
+	CHECK_ERROR(rank, sml_barrier(rank->context, NULL, NULL), SML_ERROR_MISMATCH,
+		    what->text_all);
 }
 
 TEST(ranks_that_disagree_are_told_both_versions)
@@ -208,7 +199,8 @@ static void reduce_until_it_fails(struct rank *rank)
 
 	do {
 		last = now_ms();
-		error = sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, NULL);
+		error = sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, NULL,
+				      NULL);
 	} while (error == 0 && now_ms() - began < 60000);
 	if (error == 0 || now_ms() - last > SOON_MS)
 		complain(rank, "told after %d ms", (int)(now_ms() - last));
@@ -298,9 +290,8 @@ static void half_a_reduction_and_die(struct rank *rank)
 
 	for (int i = 0; i < 20; i++)
 		CHECK(rank, sml_allreduce(rank->context, data, data, 100000, SML_FLOAT32, SML_SUM,
-					  NULL) == 0);
-	sml_allreduce_async(rank->context, data, data, 100000, SML_FLOAT32, SML_SUM, NULL,
-			    &request);
+					  NULL, NULL) == 0);
+	sml_allreduce(rank->context, data, data, 100000, SML_FLOAT32, SML_SUM, NULL, &request);
 	_exit(0);
 }
 
@@ -362,7 +353,7 @@ static void be_killed(struct rank *rank)
 	pthread_create(&killer, NULL, kill_in_a_call, NULL);
 	for (;;) {
 		CHECK(rank, sml_allreduce(rank->context, data, data, 100000, SML_FLOAT32, SML_SUM,
-					  NULL) == 0);
+					  NULL, NULL) == 0);
 		atomic_fetch_add(&calls_made, 1);
 	}
 }
@@ -442,7 +433,7 @@ static void leave_and(struct rank *rank, const int *signal)
 
 	for (int i = 0; i < CALLS_BEFORE; i++)
 		CHECK(rank, sml_allreduce(rank->context, data, data, 100000, SML_FLOAT32, SML_SUM,
-					  NULL) == 0);
+					  NULL, NULL) == 0);
 	pthread_create(&killer, NULL, end_in_close, (void *)(uintptr_t)signal);
 }
 
@@ -491,16 +482,18 @@ static void abort_from_elsewhere(struct rank *rank)
 {
 	int32_t data[10] = {0};
 
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 	if (rank->rank == 1) {
 		usleep(50000);
 		CHECK(rank, sml_abort(rank->context, "the loss is NaN") == 0);
-		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED, "the loss is NaN");
+		CHECK_ERROR(rank, sml_barrier(rank->context, NULL, NULL), SML_ERROR_ABORTED,
+			    "the loss is NaN");
 		return;
 	}
-	CHECK_ERROR(rank, sml_allreduce(rank->context, data, data, 10, SML_INT32, SML_SUM, NULL),
+	CHECK_ERROR(rank,
+		    sml_allreduce(rank->context, data, data, 10, SML_INT32, SML_SUM, NULL, NULL),
 		    SML_ERROR_ABORTED, "the loss is NaN");
-	CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED, "rank 1");
+	CHECK_ERROR(rank, sml_barrier(rank->context, NULL, NULL), SML_ERROR_ABORTED, "rank 1");
 }
 
 TEST(an_abort_ends_everybodys_calls_with_its_reason)
@@ -517,46 +510,53 @@ static void make_mistakes(struct rank *rank)
 	struct sml_context *c = rank->context;
 	float data[64] = {0};
 
-	CHECK_ERROR(rank, sml_allreduce(c, NULL, data, 1, SML_FLOAT32, SML_SUM, NULL), -EINVAL,
-		    "send is NULL");
-	CHECK_ERROR(rank, sml_allreduce(c, data, NULL, 1, SML_FLOAT32, SML_SUM, NULL), -EINVAL,
-		    "recv is NULL");
-	CHECK_ERROR(rank, sml_allreduce(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL), -EINVAL,
-		    "overlap");
-	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, (enum sml_type)11, SML_SUM, NULL),
-		    -EINVAL, "type 11");
-	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, SML_BYTE, SML_SUM, NULL), -EINVAL,
-		    "SML_BYTE");
-	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, SML_INT32, (enum sml_op)4, NULL), -EINVAL,
-		    "operation 4");
-	CHECK_ERROR(rank,
-		    sml_allreduce(
-			    c, data, data, 1, SML_FLOAT32, SML_SUM,
-			    &(struct sml_options){sizeof(struct sml_options), (enum sml_wire)7, 0}),
-		    -EINVAL, "wire 7");
-	CHECK_ERROR(rank, sml_allreduce(c, (char *)data + 1, data, 1, SML_FLOAT32, SML_SUM, NULL),
-		    -EINVAL, "not aligned");
-	CHECK_ERROR(rank, sml_allreduce(c, data, data, SIZE_MAX / 2, SML_INT32, SML_SUM, NULL),
-		    -EINVAL, "too many");
-	CHECK_ERROR(rank, sml_allreduce(c, data, data, SIZE_MAX / 16, SML_INT32, SML_SUM, NULL),
-		    -EINVAL, "too many");
-	CHECK_ERROR(rank, sml_broadcast(c, data, 1, SML_FLOAT32, 2), -EINVAL, "root 2");
-	CHECK_ERROR(rank, sml_broadcast(c, NULL, 1, SML_FLOAT32, rank->rank), -EINVAL,
-		    "data is NULL");
-	CHECK_ERROR(rank, sml_reduce_scatter(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL),
-		    -EINVAL, "overlap");
-	CHECK_ERROR(rank, sml_reduce(c, data, data, 1, SML_FLOAT32, SML_SUM, -1, NULL), -EINVAL,
-		    "root -1");
-	CHECK_ERROR(rank, sml_reduce(c, data, data, 1, SML_BYTE, SML_SUM, 0, NULL), -EINVAL,
-		    "bytes cannot be combined");
-	CHECK_ERROR(rank, sml_reduce(c, NULL, data, 1, SML_FLOAT32, SML_SUM, 0, NULL), -EINVAL,
-		    "send is NULL");
-	CHECK_ERROR(rank, sml_reduce(c, data, NULL, 1, SML_FLOAT32, SML_SUM, rank->rank, NULL),
+	CHECK_ERROR(rank, sml_allreduce(c, NULL, data, 1, SML_FLOAT32, SML_SUM, NULL, NULL),
+		    -EINVAL, "send is NULL");
+	CHECK_ERROR(rank, sml_allreduce(c, data, NULL, 1, SML_FLOAT32, SML_SUM, NULL, NULL),
 		    -EINVAL, "recv is NULL");
-	CHECK_ERROR(rank, sml_reduce(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, rank->rank, NULL),
+	CHECK_ERROR(rank, sml_allreduce(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL, NULL),
+		    -EINVAL, "overlap");
+	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, (enum sml_type)11, SML_SUM, NULL, NULL),
+		    -EINVAL, "type 11");
+	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, SML_BYTE, SML_SUM, NULL, NULL), -EINVAL,
+		    "SML_BYTE");
+	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, SML_INT32, (enum sml_op)4, NULL, NULL),
+		    -EINVAL, "operation 4");
+	CHECK_ERROR(rank,
+		    sml_allreduce(c, data, data, 1, SML_FLOAT32, SML_SUM,
+				  &(struct sml_options){.size = sizeof(struct sml_options),
+							.wire = (enum sml_wire)7},
+				  NULL),
+		    -EINVAL, "wire 7");
+	CHECK_ERROR(rank,
+		    sml_allreduce(c, (char *)data + 1, data, 1, SML_FLOAT32, SML_SUM, NULL, NULL),
+		    -EINVAL, "not aligned");
+	CHECK_ERROR(rank,
+		    sml_allreduce(c, data, data, SIZE_MAX / 2, SML_INT32, SML_SUM, NULL, NULL),
+		    -EINVAL, "too many");
+	CHECK_ERROR(rank,
+		    sml_allreduce(c, data, data, SIZE_MAX / 16, SML_INT32, SML_SUM, NULL, NULL),
+		    -EINVAL, "too many");
+	CHECK_ERROR(rank, sml_broadcast(c, data, 1, SML_FLOAT32, 2, NULL, NULL), -EINVAL, "root 2");
+	CHECK_ERROR(rank, sml_broadcast(c, NULL, 1, SML_FLOAT32, rank->rank, NULL, NULL), -EINVAL,
+		    "data is NULL");
+	CHECK_ERROR(rank,
+		    sml_reduce_scatter(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL, NULL),
+		    -EINVAL, "overlap");
+	CHECK_ERROR(rank, sml_reduce(c, data, data, 1, SML_FLOAT32, SML_SUM, -1, NULL, NULL),
+		    -EINVAL, "root -1");
+	CHECK_ERROR(rank, sml_reduce(c, data, data, 1, SML_BYTE, SML_SUM, 0, NULL, NULL), -EINVAL,
+		    "bytes cannot be combined");
+	CHECK_ERROR(rank, sml_reduce(c, NULL, data, 1, SML_FLOAT32, SML_SUM, 0, NULL, NULL),
+		    -EINVAL, "send is NULL");
+	CHECK_ERROR(rank,
+		    sml_reduce(c, data, NULL, 1, SML_FLOAT32, SML_SUM, rank->rank, NULL, NULL),
+		    -EINVAL, "recv is NULL");
+	CHECK_ERROR(rank,
+		    sml_reduce(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, rank->rank, NULL, NULL),
 		    -EINVAL, "overlap");
 	/* None of these errors has harmed the job. */
-	CHECK(rank, sml_allreduce(c, data, data, 64, SML_FLOAT32, SML_SUM, NULL) == 0);
+	CHECK(rank, sml_allreduce(c, data, data, 64, SML_FLOAT32, SML_SUM, NULL, NULL) == 0);
 }
 
 TEST(a_wrong_argument_is_named_and_harms_nothing)
@@ -573,11 +573,11 @@ static void fork_and_use(struct rank *rank)
 	int status = -1;
 	pid_t child;
 
-	CHECK(rank, sml_allreduce_async(rank->context, data, data, 4, SML_FLOAT32, SML_SUM, NULL,
-					&request) == 0);
+	CHECK(rank, sml_allreduce(rank->context, data, data, 4, SML_FLOAT32, SML_SUM, NULL,
+				  &request) == 0);
 	child = fork();
 	if (child == 0) {
-		int wrong = sml_barrier(rank->context) != SML_ERROR_FORKED;
+		int wrong = sml_barrier(rank->context, NULL, NULL) != SML_ERROR_FORKED;
 
 		wrong |= sml_wait(request) != SML_ERROR_FORKED;
 		wrong |= strstr(sml_error_text(rank->context), "fork") == NULL;

@@ -54,7 +54,8 @@ static void look_for_a_switch(struct rank *rank)
 {
 	int32_t one = 1, sum;
 
-	CHECK(rank, sml_allreduce(rank->context, &one, &sum, 1, SML_INT32, SML_SUM, NULL) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, &one, &sum, 1, SML_INT32, SML_SUM, NULL, NULL) == 0);
 	__atomic_fetch_add(&n_done, 1, __ATOMIC_RELEASE);
 	if (rank->rank == 0) {
 		while (__atomic_load_n(&n_done, __ATOMIC_ACQUIRE) < N_RANKS)
@@ -65,8 +66,9 @@ static void look_for_a_switch(struct rank *rank)
 	} else if (rank->rank == 1) {
 		wait_until_told(rank);
 		__atomic_store_n(&is_over, true, __ATOMIC_RELEASE);
-		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED, "rank 0 (host");
-		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED,
+		CHECK_ERROR(rank, sml_barrier(rank->context, NULL, NULL), SML_ERROR_ABORTED,
+			    "rank 0 (host");
+		CHECK_ERROR(rank, sml_barrier(rank->context, NULL, NULL), SML_ERROR_ABORTED,
 			    "aborted the job: it has seen enough");
 	} else {
 		/* Nobody can tell it. */

@@ -60,7 +60,7 @@ static void sum_some(struct rank *rank)
 
 	for (int i = 0; i < 10; i++)
 		CHECK(rank, sml_allreduce(rank->context, data, data, 1000, SML_FLOAT32, SML_SUM,
-					  NULL) == 0);
+					  NULL, NULL) == 0);
 }
 
 static int set_up(void **state)
@@ -152,7 +152,8 @@ static void sum_until_told(struct rank *rank)
 
 	do {
 		began = now_ms();
-		error = sml_allreduce(rank->context, data, data, 1000, SML_FLOAT32, SML_SUM, NULL);
+		error = sml_allreduce(rank->context, data, data, 1000, SML_FLOAT32, SML_SUM, NULL,
+				      NULL);
 	} while (error == 0);
 	if (error != SML_ERROR_RANK_DIED || now_ms() - began > SOON_MS)
 		complain(rank, "%s, after %d ms", sml_error_text(rank->context),

@@ -205,7 +205,7 @@ static void open_again_at_once(struct rank *rank)
 
 	configure(&config, rank->job, rank->rank);
 	for (int i = 0; i < 20; i++) {
-		CHECK(rank, sml_barrier(rank->context) == 0);
+		CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 		CHECK(rank, sml_close(rank->context) == 0);
 		if (sml_open(&rank->context, &config) < 0) {
 			complain(rank, "open %d: %s", i, sml_error_text(NULL));
@@ -229,7 +229,7 @@ static void sleep_idle(struct rank *rank)
 	struct timespec before, after;
 	double used;
 
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
 	usleep(300000);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
@@ -278,12 +278,13 @@ static void count_bytes(struct rank *rank, enum sml_wire wire, float *data, uint
 	*counts = true; /* if a call fails: more calls would, too */
 	options.wire = wire;
 	CHECK(rank, sml_get_counters(rank->context, &before) == 0);
-	CHECK(rank,
-	      sml_allreduce(rank->context, data, data, ZEROS, SML_FLOAT32, SML_SUM, &options) == 0);
+	CHECK(rank, sml_allreduce(rank->context, data, data, ZEROS, SML_FLOAT32, SML_SUM, &options,
+				  NULL) == 0);
 	CHECK(rank, sml_get_counters(rank->context, &after) == 0);
 	again = (int64_t)(after.retransmits_timeout + after.retransmits_fast -
 			  before.retransmits_timeout - before.retransmits_fast);
-	CHECK(rank, sml_allreduce(rank->context, &again, &again, 1, SML_INT64, SML_MAX, NULL) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, &again, &again, 1, SML_INT64, SML_MAX, NULL, NULL) == 0);
 	*bytes = after.bytes_sent - before.bytes_sent;
 	*counts = again == 0;
 }

@@ -102,7 +102,8 @@ static void reduce(struct rank *rank, size_t count)
 
 	for (size_t i = 0; i < count; i++)
 		data[i] = (int32_t)i + rank->rank;
-	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_INT32, SML_SUM, NULL) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, data, data, count, SML_INT32, SML_SUM, NULL, NULL) == 0);
 	for (size_t i = 0; i < count; i++)
 		CHECK(rank, data[i] == RANKS * (int32_t)i + RANKS * (RANKS - 1) / 2);
 	free(data);
@@ -118,7 +119,7 @@ static void reduce_all(struct rank *rank)
 	CHECK(rank, sml_get_counters(rank->context, &before) == 0);
 	for (unsigned i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		reduce(rank, counts[i]);
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 	CHECK(rank, sml_get_counters(rank->context, &after) == 0);
 	packets = after.packets_sent - before.packets_sent;
 	bytes = after.bytes_sent - before.bytes_sent;
@@ -171,8 +172,8 @@ static void reduce_narrow(struct rank *rank)
 	for (size_t i = 0; i < NARROW; i++)
 		data[i] = (uint8_t)(i + (size_t)rank->rank);
 	CHECK(rank, sml_get_counters(rank->context, &before) == 0);
-	CHECK(rank,
-	      sml_allreduce(rank->context, data, data, NARROW, SML_UINT8, SML_SUM, NULL) == 0);
+	CHECK(rank, sml_allreduce(rank->context, data, data, NARROW, SML_UINT8, SML_SUM, NULL,
+				  NULL) == 0);
 	CHECK(rank, sml_get_counters(rank->context, &after) == 0);
 	CHECK(rank, after.packets_sent - before.packets_sent >= packets);
 	for (size_t i = 0; i < NARROW; i++)
@@ -187,8 +188,8 @@ static void reduce_bfloat16(struct rank *rank)
 
 	for (unsigned i = 0; i < 2000; i++)
 		data[i] = i == 0 ? 0x447a : 0x3f81; /* 1000, 1 + 2^-7 */
-	CHECK(rank,
-	      sml_allreduce(rank->context, data, data, 2000, SML_BFLOAT16, SML_AVG, NULL) == 0);
+	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_BFLOAT16, SML_AVG, NULL,
+				  NULL) == 0);
 	CHECK(rank, data[1] == 0x3f81);
 }
 
@@ -199,12 +200,12 @@ static void ask_for_int16(struct rank *rank)
 	float one = 1;
 
 	options.wire = SML_WIRE_INT16;
-	CHECK(rank, sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_SUM, &options) ==
-			    -EINVAL);
+	CHECK(rank, sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_SUM, &options,
+				  NULL) == -EINVAL);
 	CHECK(rank, strstr(sml_error_text(rank->context), "adds only int32 lanes") != NULL);
 	/* Maxima have no int16 lanes on any wire. */
-	CHECK(rank,
-	      sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_MAX, &options) == 0);
+	CHECK(rank, sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_MAX, &options,
+				  NULL) == 0);
 	reduce_narrow(rank);
 	reduce_bfloat16(rank);
 }
@@ -235,10 +236,11 @@ static void lose_the_first_switch(struct rank *rank)
 	int32_t one = 1;
 	int error = 0;
 
-	CHECK(rank, sml_allreduce(rank->context, &one, &one, 1, SML_INT32, SML_SUM, NULL) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, &one, &one, 1, SML_INT32, SML_SUM, NULL, NULL) == 0);
 	kill(*first, SIGKILL);
 	for (unsigned i = 0; error == 0 && i < 10000; i++)
-		error = sml_allreduce(rank->context, &one, &one, 1, SML_INT32, SML_SUM, NULL);
+		error = sml_allreduce(rank->context, &one, &one, 1, SML_INT32, SML_SUM, NULL, NULL);
 	CHECK(rank, error < 0);
 	CHECK(rank,
 	      strstr(sml_error_text(rank->context),
@@ -322,7 +324,8 @@ TEST(a_switch_that_takes_the_int16_wire_and_then_does_not_harms_no_rank)
 	configure(&config, &(struct job){.n_ranks = 1, .switch_address = address}, 0);
 	config.wire = SML_WIRE_INT16;
 	assert_int_equal(sml_open(&context, &config), 0);
-	assert_int_equal(sml_allreduce(context, one, one, 3, SML_FLOAT32, SML_SUM, NULL), -EINVAL);
+	assert_int_equal(sml_allreduce(context, one, one, 3, SML_FLOAT32, SML_SUM, NULL, NULL),
+			 -EINVAL);
 	assert_non_null(strstr(sml_error_text(context), "the int16 wire is not for this job"));
 	assert_int_equal(sml_close(context), 0);
 	sml_switch_close(opened);
@@ -360,12 +363,12 @@ static void ask_for_int8(struct rank *rank)
 	float data[2000] = {1, 2, 3};
 
 	options.wire = SML_WIRE_INT8;
-	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM,
-				  &options) == -EINVAL);
+	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, &options,
+				  NULL) == -EINVAL);
 	CHECK(rank, strstr(sml_error_text(rank->context), "does not round sums") != NULL);
 	/* The job goes on. */
-	CHECK(rank,
-	      sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, NULL) == 0);
+	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, NULL,
+				  NULL) == 0);
 	CHECK(rank, data[1] == 2 * (float)rank->n);
 }
 
@@ -398,7 +401,7 @@ static int reduce_floats(struct rank *rank, enum sml_wire wire)
 	float data[2000] = {1, 2, 3};
 
 	options.wire = wire;
-	return sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, &options);
+	return sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, &options, NULL);
 }
 
 /* The switch is dead when this returns: a call that ends after that had another one. */
@@ -454,24 +457,24 @@ static void ask_for_too_much(struct rank *rank)
 {
 	static const char *const too_many = "2049 elements are too many for the exact wire";
 	enum { COUNT = SML_EXACT_BYTES / 4 + 1, PARTS = 2 };
-	const struct sml_options options = {sizeof(options), SML_WIRE_EXACT, 0};
+	const struct sml_options options = {.size = sizeof(options), .wire = SML_WIRE_EXACT};
 	int32_t numbers[PARTS * COUNT] = {0};
 	float data[PARTS * COUNT] = {0};
 	const size_t count = COUNT;
 
-	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_AVG,
-				  &options) == -EINVAL);
+	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_AVG, &options,
+				  NULL) == -EINVAL);
 	CHECK(rank, strstr(sml_error_text(rank->context), too_many) != NULL);
 	/* The parts of all ranks count. */
 	CHECK(rank, sml_reduce_scatter(rank->context, data, data, SML_EXACT_BYTES / 4, SML_FLOAT32,
-				       SML_SUM, &options) == -EINVAL);
+				       SML_SUM, &options, NULL) == -EINVAL);
 	/* Nothing was sent, and these are exact on every wire. */
 	data[count - 1] = (float)rank->rank;
 	numbers[count - 1] = rank->rank;
-	CHECK(rank,
-	      sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_MAX, &options) == 0);
+	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_MAX, &options,
+				  NULL) == 0);
 	CHECK(rank, sml_allreduce(rank->context, numbers, numbers, count, SML_INT32, SML_SUM,
-				  &options) == 0);
+				  &options, NULL) == 0);
 	CHECK(rank, (int)data[count - 1] == rank->n - 1);
 	CHECK(rank, numbers[count - 1] == rank->n * (rank->n - 1) / 2);
 }
@@ -646,7 +649,7 @@ static void sum_rounded(struct rank *rank, enum sml_wire wire, float *sums)
 		data[i] = (float)((i * 7919 + rank->rank * 104729) % 100003 - 50000) /
 			  (float)(1 << i / 64 % 16);
 	CHECK(rank, sml_allreduce(rank->context, data, data, ROUNDED, SML_FLOAT32, SML_SUM,
-				  &options) == 0);
+				  &options, NULL) == 0);
 	if (rank->rank == 0)
 		memcpy(sums, data, ROUNDED * sizeof(*data));
 	free(data);

@@ -74,8 +74,8 @@ static void sum_until_it_is_over(struct rank *rank)
 		for (size_t i = 1; i < COUNT; i++)
 			own[i] = value_of(rank->rank, call, i);
 		own[0] = rank->rank == 0 && __atomic_load_n(&attack_over, __ATOMIC_SEQ_CST);
-		CHECK(rank,
-		      sml_allreduce(rank->context, own, own, COUNT, SML_INT32, SML_SUM, NULL) == 0);
+		CHECK(rank, sml_allreduce(rank->context, own, own, COUNT, SML_INT32, SML_SUM, NULL,
+					  NULL) == 0);
 		CHECK(rank, is_sum(own, call));
 		if (call == 0)
 			__atomic_fetch_add(&n_started, 1, __ATOMIC_SEQ_CST);

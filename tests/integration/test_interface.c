@@ -43,22 +43,19 @@ TEST(no_call_needs_a_context_to_refuse)
 		sml_get_stripe_counters(NULL, 0, &counters, &name),
 		sml_stripe_count(NULL),
 		sml_get_path(NULL, text, sizeof(text)),
-		sml_barrier(NULL),
-		sml_barrier_async(NULL, &request),
-		sml_barrier_named_async(NULL, "name", &request),
-		sml_allreduce(NULL, data, data, 2, SML_FLOAT32, SML_SUM, NULL),
-		sml_reduce(NULL, data, data, 2, SML_FLOAT32, SML_SUM, 0, NULL),
-		sml_broadcast(NULL, data, 2, SML_FLOAT32, 0),
-		sml_allgather(NULL, data, data, 1, SML_FLOAT32),
-		sml_reduce_scatter(NULL, data, data, 1, SML_FLOAT32, SML_SUM, NULL),
+		sml_barrier(NULL, NULL, NULL),
+		sml_barrier(NULL, NULL, &request),
+		sml_allreduce(NULL, data, data, 2, SML_FLOAT32, SML_SUM, NULL, NULL),
+		sml_reduce(NULL, data, data, 2, SML_FLOAT32, SML_SUM, 0, NULL, NULL),
+		sml_broadcast(NULL, data, 2, SML_FLOAT32, 0, NULL, NULL),
+		sml_allgather(NULL, data, data, 1, SML_FLOAT32, NULL, NULL),
+		sml_reduce_scatter(NULL, data, data, 1, SML_FLOAT32, SML_SUM, NULL, NULL),
 	};
 
 	for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++)
 		assert_true(results[i] < 0);
 	assert_int_equal(sml_previous_rank(NULL, 0), -1);
 	sml_count_elsewhere(NULL, "there", 1);
-	sml_name_call(NULL, "name");
-	sml_will_wait(NULL);
 	assert_int_equal(sml_close(NULL), 0);
 	assert_non_null(sml_error_text(NULL));
 }
@@ -102,7 +99,7 @@ static int reduce(struct rank *rank, const struct sml_options *options, bool *is
 
 	for (unsigned i = 0; i < 2000; i++)
 		data[i] = i == 0 ? 1000.0f : 1.015625f;
-	error = sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, options);
+	error = sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, options, NULL);
 	*is_narrow = data[1] != 2.03125f;
 	return error;
 }
@@ -110,9 +107,11 @@ static int reduce(struct rank *rank, const struct sml_options *options, bool *is
 static void pass_options(struct rank *rank)
 {
 	struct sml_options options = SML_OPTIONS_INIT;
-	struct later_options later = {{sizeof(later), SML_WIRE_INT16, 0}, {0}};
+	struct later_options later = {SML_OPTIONS_INIT, {0}};
 	bool is_narrow;
 
+	later.known.size = sizeof(later);
+	later.known.wire = SML_WIRE_INT16;
 	CHECK(rank, reduce(rank, &options, &is_narrow) == 0 && !is_narrow);
 	options.wire = SML_WIRE_INT16;
 	CHECK(rank, reduce(rank, &options, &is_narrow) == 0 && is_narrow);
@@ -130,9 +129,6 @@ static void pass_options(struct rank *rank)
 	CHECK(rank, reduce(rank, &options, &is_narrow) == -EINVAL);
 	CHECK(rank, strstr(sml_error_text(rank->context), "SML_OPTIONS_INIT") != NULL);
 	options.size = SIZE_MAX / 2;
-	CHECK(rank, reduce(rank, &options, &is_narrow) == -EINVAL);
-	options = (struct sml_options)SML_OPTIONS_INIT;
-	options.reserved = 1;
 	CHECK(rank, reduce(rank, &options, &is_narrow) == -EINVAL);
 	CHECK(rank, reduce(rank, NULL, &is_narrow) == 0 && !is_narrow);
 }
@@ -162,8 +158,8 @@ static void sum_two_bytes(struct rank *rank)
 			sml_element_store(type, data, i,
 					  sml_bits_of(i == 0 ? 1000.0f : 1.0078125f));
 		options.wire = wires[way % 3];
-		CHECK(rank,
-		      sml_allreduce(rank->context, data, data, 2000, type, SML_SUM, &options) == 0);
+		CHECK(rank, sml_allreduce(rank->context, data, data, 2000, type, SML_SUM, &options,
+					  NULL) == 0);
 		CHECK(rank, data[1] == expected[0]);
 	}
 }
@@ -190,8 +186,8 @@ static void sum_as_int8(struct rank *rank)
 
 		for (size_t i = 0; i < 2000; i++)
 			sml_element_store(type, data, i, sml_bits_of(i == 0 ? 64.0f : 3.25f));
-		CHECK(rank,
-		      sml_allreduce(rank->context, data, data, 2000, type, op, &options) == 0);
+		CHECK(rank, sml_allreduce(rank->context, data, data, 2000, type, op, &options,
+					  NULL) == 0);
 		for (size_t i = 0; i < 2000; i++) {
 			float exact = (i == 0 ? 64.0f : i < 64 ? 3.0f : 3.25f), got;
 			uint32_t bits = sml_element_load(type, data, i);
@@ -205,15 +201,15 @@ static void sum_as_int8(struct rank *rank)
 	/* All others: refused if asked for, and else as without a setting. */
 	for (size_t i = 0; i < 2000; i++)
 		wide[i] = i == 0 ? 64 : 3.25;
-	CHECK(rank, sml_allreduce(rank->context, wide, wide, 2000, SML_FLOAT64, SML_SUM,
-				  &options) == (asks ? -EINVAL : 0));
+	CHECK(rank, sml_allreduce(rank->context, wide, wide, 2000, SML_FLOAT64, SML_SUM, &options,
+				  NULL) == (asks ? -EINVAL : 0));
 	CHECK(rank, asks || wide[1] == 6.5);
 	for (size_t i = 0; i < 2000; i++)
 		data[i] = 3.25f;
-	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_MAX,
-				  &options) == (asks ? -EINVAL : 0));
-	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_INT32, SML_SUM, &options) ==
-			    (asks ? -EINVAL : 0));
+	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_MAX, &options,
+				  NULL) == (asks ? -EINVAL : 0));
+	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_INT32, SML_SUM, &options,
+				  NULL) == (asks ? -EINVAL : 0));
 	CHECK(rank, !asks || strstr(sml_error_text(rank->context), "for no wire") != NULL);
 }
 
@@ -233,9 +229,11 @@ static void ask_for_a_product(struct rank *rank)
 	int32_t data = rank->rank;
 
 	CHECK_ERROR(rank,
-		    sml_allreduce(rank->context, &data, &data, 1, SML_INT32, (enum sml_op)4, NULL),
+		    sml_allreduce(rank->context, &data, &data, 1, SML_INT32, (enum sml_op)4, NULL,
+				  NULL),
 		    -EINVAL, "for PROD and bitwise operations, use MPI or the framework's own");
-	CHECK(rank, sml_allreduce(rank->context, &data, &data, 1, SML_INT32, SML_SUM, NULL) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, &data, &data, 1, SML_INT32, SML_SUM, NULL, NULL) == 0);
 }
 
 TEST(the_refusal_of_an_operation_says_who_performs_it)
@@ -247,49 +245,20 @@ TEST(the_refusal_of_an_operation_says_who_performs_it)
 static void name_barriers(struct rank *rank)
 {
 	struct sml_request *requests[600];
-	char name[400];
+	struct sml_options options = SML_OPTIONS_INIT;
+	char name[400] = "";
 
-	CHECK_ERROR(rank, sml_barrier_named_async(rank->context, NULL, &requests[0]), -EINVAL,
-		    "name is missing");
-	CHECK_ERROR(rank, sml_barrier_named_async(rank->context, "", &requests[0]), -EINVAL,
-		    "name is missing");
+	/* Without one: "" is none, as NULL is. */
+	if (rank->rank == 0)
+		options.name = name;
+	CHECK(rank, sml_barrier(rank->context, &options, NULL) == 0);
+	options.name = name;
 	for (int i = 0; i < 600; i++) {
 		snprintf(name, sizeof(name), "%0*d", 1 + i % 390, i);
-		CHECK(rank, sml_barrier_named_async(rank->context, name, &requests[i]) == 0);
+		CHECK(rank, sml_barrier(rank->context, &options, &requests[i]) == 0);
 	}
 	for (int i = 0; i < 600; i++)
 		CHECK(rank, sml_wait(requests[i]) == 0);
-}
-
-/* Each rank gives a name of its own to a call that does not get it. */
-static void take_names_back(struct rank *rank)
-{
-	struct sml_request *request;
-	char own[24];
-	int data = 0;
-
-	snprintf(own, sizeof(own), "rank %d's", rank->rank);
-	sml_name_call(NULL, own);
-	CHECK(rank, sml_barrier(rank->context) == 0);
-	sml_name_call(rank->context, own);
-	sml_name_call(rank->context, NULL);
-	CHECK(rank, sml_barrier(rank->context) == 0);
-	sml_name_call(rank->context, own);
-	sml_name_call(rank->context, "");
-	CHECK(rank, sml_barrier(rank->context) == 0);
-	sml_name_call(rank->context, own);
-	CHECK(rank, sml_broadcast(rank->context, &data, 1, SML_INT32, -1) == -EINVAL);
-	CHECK(rank, sml_barrier(rank->context) == 0);
-	sml_name_call(rank->context, own);
-	CHECK(rank, sml_barrier_named_async(rank->context, "everybody's", &request) == 0);
-	CHECK(rank, sml_wait(request) == 0);
-	sml_name_call(rank->context, "everybody's");
-	CHECK(rank, sml_broadcast(rank->context, &data, 1, SML_INT32, 0) == 0);
-}
-
-TEST(names_of_calls_can_be_taken_back)
-{
-	run_job(&(struct job){.n_ranks = 2, .body = take_names_back});
 }
 
 TEST(barriers_have_names_of_any_length)
@@ -435,30 +404,31 @@ static void gather_and_scatter_in_place(struct rank *rank)
 	/* All-gather: this rank's part is where it belongs. */
 	elements_fill(data + 1000 * me, 1000, 10 + me);
 	data[1000 * n] = 42;
-	CHECK(rank, sml_allgather(rank->context, data + 1000 * me, data, 1000, SML_INT32) == 0);
+	CHECK(rank, sml_allgather(rank->context, data + 1000 * me, data, 1000, SML_INT32, NULL,
+				  NULL) == 0);
 	for (int32_t r = 0; r < n; r++)
 		CHECK(rank, elements_are(data + 1000 * r, 1000, 10 + r));
 	/* Reduce-scatter: the other parts keep this rank's own values. */
 	for (int32_t r = 0; r < n; r++)
 		elements_fill(data + 1000 * r, 1000, 100 * me + r);
 	CHECK(rank, sml_reduce_scatter(rank->context, data, data + 1000 * me, 1000, SML_INT32,
-				       SML_SUM, NULL) == 0);
+				       SML_SUM, NULL, NULL) == 0);
 	for (int32_t r = 0; r < n; r++)
 		CHECK(rank,
 		      elements_are(data + 1000 * r, 1000,
 				   r == me ? 100 * (n * (n - 1) / 2) + n * me : 100 * me + r));
 	CHECK(rank, data[1000 * n] == 42);
 	/* Every other overlap is refused, and harms nothing. */
-	CHECK(rank,
-	      sml_allgather(rank->context, data + 1000 * me + 1, data, 1000, SML_INT32) == -EINVAL);
+	CHECK(rank, sml_allgather(rank->context, data + 1000 * me + 1, data, 1000, SML_INT32, NULL,
+				  NULL) == -EINVAL);
 	CHECK(rank, sml_allgather(rank->context, data + 1000 * ((me + 1) % n), data, 1000,
-				  SML_INT32) == -EINVAL);
+				  SML_INT32, NULL, NULL) == -EINVAL);
 	CHECK(rank, sml_reduce_scatter(rank->context, data, data + 1000 * me + 1, 999, SML_INT32,
-				       SML_SUM, NULL) == -EINVAL);
+				       SML_SUM, NULL, NULL) == -EINVAL);
 	CHECK(rank, sml_reduce_scatter(rank->context, data, data + 1000 * ((me + 1) % n), 1000,
-				       SML_INT32, SML_SUM, NULL) == -EINVAL);
+				       SML_INT32, SML_SUM, NULL, NULL) == -EINVAL);
 	elements_fill(part, 1000, me);
-	CHECK(rank, sml_allgather(rank->context, part, data, 1000, SML_INT32) == 0);
+	CHECK(rank, sml_allgather(rank->context, part, data, 1000, SML_INT32, NULL, NULL) == 0);
 	free(data);
 }
 

@@ -188,12 +188,12 @@ static void call_ahead(struct rank *rank)
 	sum(rank, 0);
 	if (rank->rank == 2)
 		be_late(rank, 1);
-	CHECK(rank, sml_allreduce_async(rank->context, a, a, 100, SML_FLOAT32, SML_SUM, NULL,
-					&first) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, a, a, 100, SML_FLOAT32, SML_SUM, NULL, &first) == 0);
 	if (rank->rank > 0)
 		CHECK(rank, sml_wait(first) == 0);
-	CHECK(rank, sml_allreduce_async(rank->context, b, b, 100, SML_FLOAT32, SML_SUM, NULL,
-					&second) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, b, b, 100, SML_FLOAT32, SML_SUM, NULL, &second) == 0);
 	if (rank->rank == 0)
 		CHECK(rank, sml_wait(first) == 0);
 	CHECK(rank, sml_wait(second) == 0);
@@ -312,7 +312,7 @@ static void be_late_for_long(struct rank *rank)
 			spent_ms += sleep_ms(4 * (all_ms - spent_ms) + 100);
 		call_ms = now_ms();
 		CHECK(rank, sml_allreduce(rank->context, &enough, &enough, 1, SML_INT32, SML_MIN,
-					  NULL) == 0);
+					  NULL, NULL) == 0);
 		if (!is_late)
 			spent_ms += now_ms() - call_ms;
 	} while (!enough && now_ms() < begun_ms + 50000);

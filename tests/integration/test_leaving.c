@@ -144,7 +144,7 @@ static void be_idle(struct rank *rank)
 {
 	const struct idlers *idlers = rank->job->argument;
 
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 	CHECK(rank, rank->rank != 0 || kill(idlers->first, SIGKILL) == 0);
 	CHECK(rank, comes_to_state(idlers->next, "running, leaving"));
 }

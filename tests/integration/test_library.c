@@ -67,8 +67,8 @@ static void many_requests(struct rank *rank)
 
 		buffers[i] = malloc(4 * call.count + 1);
 		call_fill(rank, &call, i, buffers[i]);
-		CHECK(rank, sml_allreduce_async(rank->context, buffers[i], buffers[i], call.count,
-						SML_INT32, SML_SUM, NULL, &requests[i]) == 0);
+		CHECK(rank, sml_allreduce(rank->context, buffers[i], buffers[i], call.count,
+					  SML_INT32, SML_SUM, NULL, &requests[i]) == 0);
 	}
 	/* Wait for the second half in reverse order, and test the first half. */
 	for (unsigned i = IN_FLIGHT; i-- > IN_FLIGHT / 2;)
@@ -103,7 +103,7 @@ static void broadcast_all(struct rank *rank, size_t count, enum sml_type type)
 	for (int root = 0; root < rank->n; root++) {
 		for (size_t i = 0; i < bytes; i++)
 			data[i] = (unsigned char)element_value(rank->rank, i, 5);
-		CHECK(rank, sml_broadcast(rank->context, data, count, type, root) == 0);
+		CHECK(rank, sml_broadcast(rank->context, data, count, type, root, NULL, NULL) == 0);
 		for (size_t i = 0; i < bytes; i++)
 			CHECK(rank, data[i] == (unsigned char)element_value(root, i, 5));
 	}
@@ -118,7 +118,7 @@ static void gather_all(struct rank *rank, size_t count, enum sml_type type, bool
 
 	for (size_t i = 0; i < bytes; i++)
 		own[i] = (unsigned char)element_value(rank->rank, i, 6);
-	CHECK(rank, sml_allgather(rank->context, own, all, count, type) == 0);
+	CHECK(rank, sml_allgather(rank->context, own, all, count, type, NULL, NULL) == 0);
 	for (int r = 0; r < rank->n; r++)
 		for (size_t i = 0; i < bytes; i++)
 			CHECK(rank,
@@ -136,7 +136,8 @@ static void scatter(struct rank *rank, size_t count, enum sml_type type, enum sm
 
 	for (size_t i = 0; i < all; i++)
 		element_put(send, type, i, element_value(rank->rank, i, 7));
-	CHECK(rank, sml_reduce_scatter(rank->context, send, recv, count, type, op, NULL) == 0);
+	CHECK(rank,
+	      sml_reduce_scatter(rank->context, send, recv, count, type, op, NULL, NULL) == 0);
 	for (size_t i = 0; i < count; i++) {
 		double want =
 			element_expected(rank->n, type, op, count * (size_t)rank->rank + i, 7);
@@ -158,13 +159,13 @@ static void reduce_to(struct rank *rank, size_t count, enum sml_type type, enum 
 	/* Normal numbers of every type. */
 	for (size_t i = 0; i < bytes; i++)
 		send[i] = (unsigned char)element_value(rank->rank, i, 8) & 0x3f;
-	CHECK(rank, sml_allreduce(rank->context, send, all, count, type, op, NULL) == 0);
+	CHECK(rank, sml_allreduce(rank->context, send, all, count, type, op, NULL, NULL) == 0);
 	memset(recv, 0xa5, bytes + 1);
 	if (in_place && is_root)
 		memcpy(recv, send, bytes);
-	CHECK(rank,
-	      sml_reduce(rank->context, in_place && is_root ? recv : send,
-			 in_place && !is_root ? NULL : recv, count, type, op, root, NULL) == 0);
+	CHECK(rank, sml_reduce(rank->context, in_place && is_root ? recv : send,
+			       in_place && !is_root ? NULL : recv, count, type, op, root, NULL,
+			       NULL) == 0);
 	CHECK(rank, !is_root || memcmp(recv, all, bytes) == 0);
 	for (size_t i = is_root ? bytes : 0; i <= bytes; i++)
 		CHECK(rank, recv[i] == 0xa5);
@@ -192,7 +193,7 @@ static void other_collectives(struct rank *rank)
 		scatter(rank, counts[c], SML_INT32, SML_AVG);
 		scatter(rank, counts[c], SML_FLOAT16, SML_MAX);
 		reduce_to(rank, counts[c], SML_FLOAT32, SML_SUM, (int)c % rank->n);
-		CHECK(rank, sml_barrier(rank->context) == 0);
+		CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 	}
 	reduce_all_types(rank, 5);
 	reduce_all_types(rank, 10002);
@@ -208,7 +209,8 @@ static void call_the_last(struct rank *rank)
 {
 	float data[3] = {1, 2, 3};
 
-	CHECK(rank, sml_reduce(rank->context, data, data, 3, SML_FLOAT32, SML_MAX, 0, NULL) == 0);
+	CHECK(rank,
+	      sml_reduce(rank->context, data, data, 3, SML_FLOAT32, SML_MAX, 0, NULL, NULL) == 0);
 }
 
 TEST(a_trace_names_the_last_collective_of_the_enum)
@@ -237,7 +239,7 @@ static void enter_barrier(struct rank *rank)
 {
 	usleep((useconds_t)rank->rank * 20000);
 	__atomic_add_fetch(&entered, 1, __ATOMIC_SEQ_CST);
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 	CHECK(rank, __atomic_load_n(&entered, __ATOMIC_SEQ_CST) == (uint32_t)rank->n);
 }
 

@@ -58,7 +58,8 @@ static void look(struct rank *rank)
 	const char *master = rank->job->argument;
 	int32_t value = 1;
 
-	CHECK(rank, sml_allreduce(rank->context, &value, &value, 1, SML_INT32, SML_SUM, NULL) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, &value, &value, 1, SML_INT32, SML_SUM, NULL, NULL) == 0);
 	CHECK(rank, value == rank->n);
 	CHECK(rank, try_to_connect(master, rank->job->port) == 0);
 	/* Any other address of this host. */

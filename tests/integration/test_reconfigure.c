@@ -57,7 +57,8 @@ static void be_refused(struct rank *rank)
 				 wrong[i].part);
 	}
 	/* Nothing has changed. */
-	CHECK(rank, sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_SUM, NULL) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_SUM, NULL, NULL) == 0);
 	CHECK(rank, one == 2);
 }
 
@@ -109,15 +110,15 @@ static void go_on_with_requests(struct rank *rank)
 	float send = 1, recv = 0, unused[2] = {1, 1};
 	uint64_t before, ignored;
 
-	CHECK(rank, sml_allreduce_async(rank->context, &send, &recv, 1, SML_FLOAT32, SML_SUM, NULL,
-					&done) == 0);
+	CHECK(rank, sml_allreduce(rank->context, &send, &recv, 1, SML_FLOAT32, SML_SUM, NULL,
+				  &done) == 0);
 	for (uint64_t began = now_ms(); tensors(rank) < 1 && now_ms() - began < SOON_MS;)
 		usleep(1000);
 	CHECK(rank, tensors(rank) == 1);
 	pthread_barrier_wait(&all_here);
 	if (rank->rank == 0)
-		CHECK(rank, sml_allreduce_async(rank->context, &unused[0], &unused[1], 1,
-						SML_FLOAT32, SML_SUM, NULL, &unfinished) == 0);
+		CHECK(rank, sml_allreduce(rank->context, &unused[0], &unused[1], 1, SML_FLOAT32,
+					  SML_SUM, NULL, &unfinished) == 0);
 	pthread_barrier_wait(&all_here);
 	while (read(fd, &ignored, sizeof(ignored)) > 0)
 		;
@@ -127,7 +128,8 @@ static void go_on_with_requests(struct rank *rank)
 	before = tensors(rank);
 	CHECK(rank, before >= 1);
 	send = 2;
-	CHECK(rank, sml_allreduce(rank->context, &send, &send, 1, SML_FLOAT32, SML_SUM, NULL) == 0);
+	CHECK(rank,
+	      sml_allreduce(rank->context, &send, &send, 1, SML_FLOAT32, SML_SUM, NULL, NULL) == 0);
 	CHECK(rank, send == 4 && recv == 2 && unused[0] == 1);
 	CHECK(rank, tensors(rank) == before + 1);
 	CHECK(rank, sml_wait(done) == 0);
@@ -152,7 +154,8 @@ static void *disturb(void *self)
 	int error;
 
 	do
-		error = sml_allreduce(rank->context, &value, &value, 1, SML_FLOAT32, SML_SUM, NULL);
+		error = sml_allreduce(rank->context, &value, &value, 1, SML_FLOAT32, SML_SUM, NULL,
+				      NULL);
 	while (error == SML_ERROR_ABORTED); /* of the old job, for a moment */
 	if (error != SML_ERROR_CLOSED || !strstr(sml_error_text(rank->context), "waits for"))
 		complain(rank, "a call: %d, %s", error, sml_error_text(rank->context));
@@ -176,11 +179,12 @@ static void race(struct rank *rank)
 		if (reconfigure_as(rank, "next", 0) != SML_ERROR_ABORTED)
 			complain(rank, "not ended: %s", sml_error_text(NULL));
 		pthread_join(other, NULL);
-		CHECK_ERROR(rank, sml_barrier(rank->context), SML_ERROR_ABORTED, "sml_abort()");
+		CHECK_ERROR(rank, sml_barrier(rank->context, NULL, NULL), SML_ERROR_ABORTED,
+			    "sml_abort()");
 	}
 	pthread_barrier_wait(&all_here);
 	CHECK(rank, reconfigure_as(rank, "last", 0) == 0);
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 }
 
 TEST(one_thread_at_a_time_reconfigures_and_another_one_can_end_it)
@@ -202,7 +206,8 @@ static void *call_on(void *self)
 
 	/* Never made, because there is no buffer for its result. */
 	while (!__atomic_load_n(&callers_end, __ATOMIC_RELAXED))
-		(void)sml_allreduce(rank->context, &value, NULL, 1, SML_FLOAT32, SML_SUM, NULL);
+		(void)sml_allreduce(rank->context, &value, NULL, 1, SML_FLOAT32, SML_SUM, NULL,
+				    NULL);
 	return NULL;
 }
 

@@ -99,7 +99,7 @@ static void fail_in_time(struct rank *rank, int error)
 {
 	static _Thread_local float data[50000];
 	uint64_t began = now_ms(), took;
-	int got = sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL);
+	int got = sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL, NULL);
 
 	took = now_ms() - began;
 	/* If two deadlines are equal, a busy machine decides which one passes first. */
@@ -121,7 +121,7 @@ static void expect_text(struct rank *rank, const char *part)
 
 static void all_but_rank_1_call(struct rank *rank)
 {
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 	if (rank->rank == 1) {
 		wait_until_told(rank);
 		return;
@@ -191,15 +191,15 @@ static void all_but_rank_1_call_and_it_aborts(struct rank *rank)
 	static _Thread_local float data[50000];
 	struct sml_request *request;
 
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 	if (rank->rank == 1) {
 		while (__atomic_load_n(&n_calling, __ATOMIC_SEQ_CST) < 2)
 			usleep(1000);
 		CHECK(rank, sml_abort(rank->context, "enough") == 0);
 		return;
 	}
-	CHECK(rank, sml_allreduce_async(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM,
-					NULL, &request) == 0);
+	CHECK(rank, sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL,
+				  &request) == 0);
 	__atomic_fetch_add(&n_calling, 1, __ATOMIC_SEQ_CST);
 	CHECK(rank, sml_wait(request) == SML_ERROR_ABORTED);
 }
@@ -233,9 +233,9 @@ static void rank_1_calls_with_another_length(struct rank *rank)
 	static _Thread_local float data[50000];
 	int got;
 
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 	got = sml_allreduce(rank->context, data, data, rank->rank == 1 ? 40000 : 50000, SML_FLOAT32,
-			    SML_SUM, NULL);
+			    SML_SUM, NULL, NULL);
 	if (got != SML_ERROR_MISMATCH)
 		complain(rank, "%d: %s", got, sml_error_text(rank->context));
 }
@@ -265,7 +265,8 @@ static void reduce_until_dead(struct rank *rank)
 	int error;
 
 	do
-		error = sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL);
+		error = sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL,
+				      NULL);
 	while (error == 0);
 	if (error != SML_ERROR_RANK_DIED)
 		complain(rank, "%d: %s", error, sml_error_text(rank->context));
@@ -324,7 +325,7 @@ static void call_after_signal(struct rank *rank)
 {
 	int signal = *(const int *)rank->job->argument;
 
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 	/* One rank's result may have arrived before the switch sends the other's. */
 	__atomic_fetch_add(&n_passed, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&n_passed, __ATOMIC_SEQ_CST) < (unsigned)rank->n)

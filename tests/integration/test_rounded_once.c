@@ -145,7 +145,7 @@ static void sum_random(struct rank *rank)
 
 		fill(&vector, rank->rank);
 		CHECK(rank, sml_allreduce(rank->context, vector.data, vector.data, vector.count,
-					  vector.kind->type, vector.op, NULL) == 0);
+					  vector.kind->type, vector.op, NULL, NULL) == 0);
 		check(rank, &vector);
 	}
 }
@@ -196,9 +196,9 @@ static void sum_and_lose_the_switch(struct rank *rank)
 		fill(vector, rank->rank);
 		if (call == 5 && rank->rank == 0)
 			CHECK(rank, kill(death->pid, SIGKILL) == 0);
-		CHECK(rank, sml_allreduce_async(rank->context, vector->data, vector->data,
-						vector->count, vector->kind->type, vector->op, NULL,
-						&requests[call]) == 0);
+		CHECK(rank,
+		      sml_allreduce(rank->context, vector->data, vector->data, vector->count,
+				    vector->kind->type, vector->op, NULL, &requests[call]) == 0);
 	}
 	for (unsigned call = 0; call < 6; call++) {
 		CHECK(rank, sml_wait(requests[call]) == 0);
@@ -252,8 +252,8 @@ static void average(struct rank *rank, const struct kind *kind, size_t count)
 
 		memcpy((uint8_t *)data + i * (size_t)kind->bytes, &bits, (size_t)kind->bytes);
 	}
-	CHECK(rank,
-	      sml_allreduce(rank->context, data, data, count, kind->type, SML_AVG, NULL) == 0);
+	CHECK(rank, sml_allreduce(rank->context, data, data, count, kind->type, SML_AVG, NULL,
+				  NULL) == 0);
 	for (size_t i = 0; i < count; i++) {
 		uint32_t bits = 0;
 

@@ -91,8 +91,8 @@ static void *call_from_a_thread(void *self)
 	for (int i = 0; i < 20; i++) {
 		for (int k = 0; k < 300; k++)
 			data[i][k] = (float)k;
-		if (sml_allreduce_async(rank->context, data[i], data[i], 300, SML_FLOAT32, SML_SUM,
-					NULL, &requests[i]) < 0)
+		if (sml_allreduce(rank->context, data[i], data[i], 300, SML_FLOAT32, SML_SUM, NULL,
+				  &requests[i]) < 0)
 			return self;
 	}
 	for (int i = 0; i < 20; i++)

@@ -119,7 +119,7 @@ static void call_until_over(struct rank *rank)
 			buffer[i] = 1;
 		buffer[0] = rank->rank == 0 && atomic_load(&over);
 		CHECK(rank, sml_allreduce(rank->context, buffer, buffer, COUNT, SML_INT32, SML_SUM,
-					  NULL) == 0);
+					  NULL, NULL) == 0);
 		CHECK(rank, buffer[COUNT - 1] == rank->n);
 		atomic_fetch_add(&calls[rank->rank], 1);
 	} while (buffer[0] == 0);
@@ -235,7 +235,7 @@ static void call_twice(struct rank *rank)
 
 	for (unsigned i = 0; i < 2; i++)
 		CHECK(rank, sml_allreduce(rank->context, &value, &value, 1, SML_INT32, SML_SUM,
-					  NULL) == 0);
+					  NULL, NULL) == 0);
 	CHECK(rank, value == rank->n * rank->n);
 	CHECK(rank, sml_event_fd(rank->context) >= 0);
 }
@@ -326,7 +326,8 @@ static void do_fork(unsigned round)
 	assert_true(child > 0);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	assert_int_equal(sml_allreduce(forked, &value, &value, 1, SML_INT32, SML_SUM, NULL), 0);
+	assert_int_equal(sml_allreduce(forked, &value, &value, 1, SML_INT32, SML_SUM, NULL, NULL),
+			 0);
 }
 
 TEST(forks_leave_nothing)

@@ -43,10 +43,19 @@ static void await(struct gate *gate, unsigned passed)
 	pthread_mutex_unlock(&gate->lock);
 }
 
+/* promises: to wait for it next. */
+static int begin_promised(struct rank *rank, int32_t *data, bool promises,
+			  struct sml_request **request)
+{
+	const struct sml_options options = {.size = sizeof(options), .waits = promises};
+
+	return sml_allreduce(rank->context, data, data, 1000, SML_INT32, SML_SUM, &options,
+			     request);
+}
+
 static int begin(struct rank *rank, int32_t *data, struct sml_request **request)
 {
-	return sml_allreduce_async(rank->context, data, data, 1000, SML_INT32, SML_SUM, NULL,
-				   request);
+	return begin_promised(rank, data, false, request);
 }
 
 static void wait_with_limits(struct rank *rank)
@@ -73,7 +82,7 @@ static void wait_with_limits(struct rank *rank)
 	}
 	CHECK(rank, sml_wait_for(request, LONG_MS, &done) == 0 && done == 1);
 	CHECK(rank, elements_are(mine, 1000, 3));
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 }
 
 TEST(a_limited_wait_ends_and_the_call_goes_on)
@@ -103,11 +112,9 @@ static void keep_and_break_promises(struct rank *rank)
 	size_t index;
 	int done;
 
-	sml_will_wait(NULL);
 	for (int way = 0; way < 5; way++) {
 		elements_fill(mine, 1000, rank->rank + 1);
-		sml_will_wait(rank->context);
-		CHECK(rank, begin(rank, mine, &requests[0]) == 0);
+		CHECK(rank, begin_promised(rank, mine, true, &requests[0]) == 0);
 		if (way == 0)
 			CHECK(rank, sml_wait(requests[0]) == 0);
 		if (way == 1)
@@ -117,7 +124,7 @@ static void keep_and_break_promises(struct rank *rank)
 			end_by_tests(rank, requests[0]);
 		/* The promise is for one call: the second one needs no wait of this thread. */
 		if (way >= 3)
-			CHECK(rank, sml_barrier_async(rank->context, &requests[1]) == 0);
+			CHECK(rank, sml_barrier(rank->context, NULL, &requests[1]) == 0);
 		if (way == 3) {
 			CHECK(rank, sml_wait_any(requests, 2, LONG_MS, &index) == 0 && index < 2);
 			CHECK(rank, sml_wait_any(requests, 2, LONG_MS, &index) == 0 && index < 2);
@@ -128,54 +135,13 @@ static void keep_and_break_promises(struct rank *rank)
 		}
 		CHECK(rank, elements_are(mine, 1000, 3));
 	}
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 }
 
 TEST(a_call_whose_wait_was_promised_ends_however_it_is_waited_for)
 {
 	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = keep_and_break_promises});
 	run_job(&(struct job){.n_ranks = 2, .body = keep_and_break_promises});
-}
-
-static void refuse(struct rank *rank, int way)
-{
-	struct sml_request *request;
-	int32_t data;
-
-	sml_will_wait(rank->context);
-	if (way == 0)
-		CHECK(rank, sml_allreduce_async(rank->context, NULL, &data, 1, SML_INT32, SML_SUM,
-						NULL, &request) == -EINVAL);
-	else
-		CHECK(rank, sml_barrier_named_async(rank->context, "", &request) == -EINVAL);
-}
-
-/* Rank 0 does not wait for its next call until rank 1 has the result. */
-static void break_promise_by_refusal(struct rank *rank)
-{
-	static int32_t data[2][1000];
-	struct sml_request *request;
-
-	for (int way = 0; way < 2; way++) {
-		if (rank->rank == 0)
-			refuse(rank, way);
-		CHECK(rank, begin(rank, data[rank->rank], &request) == 0);
-		if (rank->rank == 0)
-			await(rank->job->argument, (unsigned)way + 1);
-		CHECK(rank, sml_wait(request) == 0);
-		if (rank->rank == 1)
-			pass(rank->job->argument);
-	}
-}
-
-TEST(a_call_that_is_refused_ends_the_promise)
-{
-	struct gate gate = GATE;
-
-	run_job(&(struct job){.n_ranks = 2,
-			      .host_group = true,
-			      .body = break_promise_by_refusal,
-			      .argument = &gate});
 }
 
 static void wait_longer_than_the_context(struct rank *rank)
@@ -330,8 +296,8 @@ static int serve(struct rank *rank, struct loop *loop)
 		if (loop->begun == CALLS)
 			continue;
 		loop->data[i] = 1;
-		error = sml_allreduce_async(rank->context, &loop->data[i], &loop->data[i], 1,
-					    SML_INT32, SML_SUM, NULL, &loop->requests[i]);
+		error = sml_allreduce(rank->context, &loop->data[i], &loop->data[i], 1, SML_INT32,
+				      SML_SUM, NULL, &loop->requests[i]);
 		if (error)
 			return error;
 		loop->begun++;
@@ -390,7 +356,7 @@ static void watch_idly(struct rank *rank)
 	CHECK(rank, read(fd, &rings, sizeof(rings)) == (ssize_t)sizeof(rings));
 	CHECK(rank, poll(&ready, 1, 100) == 0);
 	CHECK(rank, read(fd, &rings, sizeof(rings)) < 0 && errno == EAGAIN);
-	CHECK(rank, sml_barrier(rank->context) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 	CHECK(rank, poll(&ready, 1, LONG_MS) == 1);
 }
 

@@ -90,14 +90,14 @@ def interrupted(job):
 
 def interrupted_as_it_begins(job):
     """Ctrl-C comes when C has the call, and Python does not know of it yet."""
-    begin = lib.sml_allreduce_async
+    begin = lib.sml_allreduce
 
     def begin_and_interrupt(*arguments):
         begin(*arguments)
         raise KeyboardInterrupt
 
     with (
-        mock.patch.object(lib, "sml_allreduce_async", begin_and_interrupt),
+        mock.patch.object(lib, "sml_allreduce", begin_and_interrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         job.allreduce(X)

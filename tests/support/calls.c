@@ -36,7 +36,7 @@ void call_fill(struct rank *rank, const struct call *call, unsigned salt, void *
 
 void call_allreduce(struct rank *rank, const struct call *call, unsigned salt)
 {
-	const struct sml_options options = {sizeof(options), call->wire, 0};
+	const struct sml_options options = {.size = sizeof(options), .wire = call->wire};
 	size_t bytes = call->count * sml_type_size(call->type);
 	void *send = malloc(bytes + 1), *recv = call->in_place ? send : malloc(bytes + 1);
 	int error;
@@ -44,7 +44,7 @@ void call_allreduce(struct rank *rank, const struct call *call, unsigned salt)
 	call_fill(rank, call, salt, send);
 	((char *)recv)[bytes] = 42;
 	error = sml_allreduce(rank->context, send, recv, call->count, call->type, call->op,
-			      &options);
+			      &options, NULL);
 	if (error)
 		complain(rank, "all-reduce: %s", sml_error_text(rank->context));
 	else

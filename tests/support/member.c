@@ -52,7 +52,7 @@ static int sum(struct sml_context *context, int self, int32_t *members)
 
 	for (int i = 0; i < COUNT; i++)
 		send[i] = 1 << self;
-	error = sml_allreduce(context, send, recv, COUNT, SML_INT32, SML_SUM, NULL);
+	error = sml_allreduce(context, send, recv, COUNT, SML_INT32, SML_SUM, NULL, NULL);
 	if (error)
 		return error;
 	for (int i = 0; i < COUNT; i++)

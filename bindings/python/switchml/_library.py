@@ -81,7 +81,7 @@ class Membership(ctypes.Structure):
 class Options(ctypes.Structure):
     """struct sml_options"""
 
-    _fields_ = [("size", c_size_t), ("wire", c_int), ("reserved", c_int)]
+    _fields_ = [("size", c_size_t), ("wire", c_int), ("waits", c_int), ("name", c_char_p)]
 
 
 COUNTERS = (
@@ -118,24 +118,24 @@ _PROTOTYPES = {
     "sml_world_size": (c_int, [c_void_p]),
     "sml_previous_rank": (c_int, [c_void_p, c_int]),
     "sml_waiting": (c_int, [c_void_p]),
-    "sml_allreduce_async": (
+    "sml_allreduce": (
         c_int,
         [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],
     ),
-    "sml_reduce_async": (
+    "sml_reduce": (
         c_int,
         [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int, _OPTIONS, _REQUEST],
     ),
-    "sml_broadcast_async": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, _REQUEST]),
-    "sml_allgather_async": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, _REQUEST]),
-    "sml_reduce_scatter_async": (
+    "sml_broadcast": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST]),
+    "sml_allgather": (
+        c_int,
+        [c_void_p, c_void_p, c_void_p, c_size_t, c_int, _OPTIONS, _REQUEST],
+    ),
+    "sml_reduce_scatter": (
         c_int,
         [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],
     ),
-    "sml_barrier_async": (c_int, [c_void_p, _REQUEST]),
-    "sml_barrier_named_async": (c_int, [c_void_p, c_char_p, _REQUEST]),
-    "sml_name_call": (None, [c_void_p, c_char_p]),
-    "sml_will_wait": (None, [c_void_p]),
+    "sml_barrier": (c_int, [c_void_p, _OPTIONS, _REQUEST]),
     "sml_wait_any": (c_int, [_REQUEST, c_size_t, c_int, POINTER(c_size_t)]),
     "sml_event_fd": (c_int, [c_void_p]),
     "sml_version": (c_char_p, []),

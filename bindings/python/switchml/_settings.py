@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import operator
 from collections.abc import Mapping
@@ -74,9 +75,18 @@ def text(what: str, value: Any) -> bytes:
     return value.encode()
 
 
-def call_options(wire: Wire | None) -> Any:
-    number = one_of("wire", wire, WIRES)
-    return ctypes.byref(c.Options(ctypes.sizeof(c.Options), number)) if number else None
+def call_options(wire: int, waits: bool, name: bytes | None) -> Any:
+    """struct sml_options for C, which does not write it."""
+    return _plain_options(wire, waits) if name is None else _options(wire, waits, name)
+
+
+def _options(wire: int, waits: bool, name: bytes | None) -> Any:
+    return ctypes.byref(c.Options(ctypes.sizeof(c.Options), wire, waits, name))
+
+
+@functools.cache
+def _plain_options(wire: int, waits: bool) -> Any:
+    return _options(wire, waits, None)
 
 
 _MEMBERS = dict(c.Config._fields_)

@@ -168,11 +168,17 @@ class Job:
         return [request for request in tuple(under_way) if request._job is self]
 
     def _submit(
-        self, name: str, arguments: tuple, keep: Any, result: Any, title: bytes | None = None
+        self,
+        name: str,
+        arguments: tuple,
+        keep: Any,
+        result: Any,
+        wire: int = c.WIRE_DEFAULT,
+        title: bytes | None = None,
     ) -> Request:
         """Make a call of C."""
         request = Request(self, keep, result)
-        self._begin(request, 0, name, arguments, title=title)
+        self._begin(request, 0, name, arguments, wire=wire, title=title)
         return request
 
     def _begin(
@@ -182,29 +188,22 @@ class Job:
         name: str,
         arguments: tuple,
         waits: bool = False,
+        wire: int = c.WIRE_DEFAULT,
         title: bytes | None = None,
     ) -> None:
-        """Make call number `call` of the request. `waits`: this thread waits for it next, and does
-        its work in there. `title`: what all ranks must call it."""
+        """Make call number `call` of the request. `arguments`: before C's options, whose members
+        `waits`, `wire` and `title` (the name) are."""
         if not self._context:
             raise ClosedError("the job is closed: no more calls can be made")
         # Before C gets the arrays: from then on, Ctrl-C may come at any time.
         under_way.add(request)
         try:
-            if waits:
-                lib.sml_will_wait(self._context)
-            if title is not None:
-                lib.sml_name_call(self._context, title)
-            begin = getattr(lib, f"sml_{name}_async")
-            number = begin(self._context, *arguments, request._place(call))
+            begin = getattr(lib, f"sml_{name}")
+            options = call_options(wire, waits, title)
+            number = begin(self._context, *arguments, options, request._place(call))
             if number:
                 raise make(number, c.text_of(self._context, number))
         except BaseException as error:
-            # The next call is another one. (This thread may not wait for it at once.)
-            if waits:
-                lib.sml_will_wait(None)
-            if title is not None:
-                lib.sml_name_call(self._context, None)
             # After Ctrl-C, C may use its arrays.
             if isinstance(error, Exception) and not request.n_begun:
                 under_way.discard(request)
@@ -226,9 +225,9 @@ class Job:
         send = buffer_of(array)
         kind = send.number_type()
         recv, out = _like(send, array, out)
-        number, options = one_of("op", op, OPS), call_options(wire)
-        arguments = (send.address, recv.address, send.count, kind, number, options)
-        return self._submit("allreduce", arguments, (send, recv), out)
+        number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
+        arguments = (send.address, recv.address, send.count, kind, number)
+        return self._submit("allreduce", arguments, (send, recv), out, on_wire)
 
     def allreduce(
         self, array: Array, out: Array | None = None, *, op: Op = "sum", wire: Wire | None = None
@@ -267,15 +266,15 @@ class Job:
         """Begin a reduce(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
         kind, root = send.number_type(), integer("root", root)
-        number, options = one_of("op", op, OPS), call_options(wire)
+        number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
         recv, address = None, None
         if root == self.rank:
             recv, out = _like(send, array, out)
             address = recv.address
         else:
             out = None
-        arguments = (send.address, address, send.count, kind, number, root, options)
-        return self._submit("reduce", arguments, (send, recv), out)
+        arguments = (send.address, address, send.count, kind, number, root)
+        return self._submit("reduce", arguments, (send, recv), out, on_wire)
 
     def reduce(
         self,
@@ -298,7 +297,9 @@ class Job:
         data = buffer_of(array, writable=root != self.rank)
         root = integer("root", root)
         kind, count, title = data.moved(f"broadcast from rank {root}")
-        return self._submit("broadcast", (data.address, count, kind, root), (data,), array, title)
+        return self._submit(
+            "broadcast", (data.address, count, kind, root), (data,), array, title=title
+        )
 
     def broadcast(self, array: A, root: int = 0) -> A:
         """Copy root's elements into the arrays of all other ranks, and return `array`.
@@ -321,7 +322,7 @@ class Job:
             )
         kind, count, title = send.moved("allgather")
         arguments = (send.address, recv.address, count, kind)
-        return self._submit("allgather", arguments, (send, recv), out, title)
+        return self._submit("allgather", arguments, (send, recv), out, title=title)
 
     def allgather(self, array: Array, out: Array | None = None) -> Any:
         """Collect the arrays of all ranks: row r of the result is rank r's array.
@@ -351,9 +352,9 @@ class Job:
                 f"out must have {send.count // self.world_size} {send.type_name}, but has "
                 f"{recv.count} {recv.type_name}"
             )
-        number, options = one_of("op", op, OPS), call_options(wire)
-        arguments = (send.address, recv.address, recv.count, kind, number, options)
-        return self._submit("reduce_scatter", arguments, (send, recv), out)
+        number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
+        arguments = (send.address, recv.address, recv.count, kind, number)
+        return self._submit("reduce_scatter", arguments, (send, recv), out, on_wire)
 
     def reduce_scatter(
         self, array: Array, out: Array | None = None, *, op: Op = "sum", wire: Wire | None = None

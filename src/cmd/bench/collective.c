@@ -120,21 +120,23 @@ static int make(struct sml_context *job, const struct bench_case *this,
 	switch (this->collective) {
 	case BENCH_ALL_REDUCE:
 		return sml_allreduce(job, buffers->send, buffers->recv, this->count, this->type,
-				     this->op, &how);
+				     this->op, &how, NULL);
 	case BENCH_ALL_GATHER:
-		return sml_allgather(job, buffers->send, buffers->recv, this->count, this->type);
+		return sml_allgather(job, buffers->send, buffers->recv, this->count, this->type,
+				     NULL, NULL);
 	case BENCH_REDUCE_SCATTER:
 		return sml_reduce_scatter(job, buffers->send, buffers->recv, this->count,
-					  this->type, this->op, &how);
+					  this->type, this->op, &how, NULL);
 	case BENCH_BROADCAST:
-		return sml_broadcast(job, buffers->recv, this->count, this->type, (int)this->root);
+		return sml_broadcast(job, buffers->recv, this->count, this->type, (int)this->root,
+				     NULL, NULL);
 	case BENCH_REDUCE:
 		return sml_reduce(job, buffers->send, buffers->recv, this->count, this->type,
-				  this->op, (int)this->root, &how);
+				  this->op, (int)this->root, &how, NULL);
 	case BENCH_BARRIER:
 		break;
 	}
-	return sml_barrier(job);
+	return sml_barrier(job, NULL, NULL);
 }
 
 int bench_collective_call(struct sml_context *job, const struct bench_case *this,

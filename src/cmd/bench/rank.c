@@ -75,7 +75,7 @@ static int measure(struct rank *rank, const struct bench_case *this, enum bench_
 	int error;
 
 	bench_collective_fill(this, rank->number, rank->buffers.input);
-	error = sml_barrier(rank->job);
+	error = sml_barrier(rank->job, NULL, NULL);
 	rank->calls++;
 	before = counters_of(rank->job);
 	for (unsigned i = 0; i < rank->options->iterations && !error; i++) {
@@ -124,7 +124,7 @@ static int exchange(struct rank *rank, const struct share *mine, struct bench_re
 	static struct bench_times times;
 	const struct share *all = rank->all;
 	uint64_t slowest_ns = 0;
-	int error = sml_allgather(rank->job, mine, rank->all, sizeof(*mine), SML_BYTE);
+	int error = sml_allgather(rank->job, mine, rank->all, sizeof(*mine), SML_BYTE, NULL, NULL);
 
 	rank->calls++;
 	if (error)

@@ -5,7 +5,6 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "base/sized.h"
 #include "lib/context/submit.h"
 
 size_t sml_type_size(enum sml_type type)
@@ -156,23 +155,6 @@ static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec
 				  sml_type_size(spec->type));
 }
 
-static int read_wire(struct sml_context *context, const struct sml_options *options,
-		     enum sml_wire *wire)
-{
-	static const struct sml_sized kind = {sizeof(*options), "struct sml_options",
-					      "begin with SML_OPTIONS_INIT", -EINVAL};
-	struct sml_options own = SML_OPTIONS_INIT;
-
-	if (options != NULL && sml_sized_read(&kind, &own, options) != 0)
-		return sml_context_refuse(context, -EINVAL, "%s", sml_error_last());
-	if (own.reserved != 0)
-		return sml_context_refuse(context, -EINVAL,
-					  "struct sml_options: reserved is %d, not 0",
-					  own.reserved);
-	*wire = own.wire;
-	return 0;
-}
-
 /* The context's own wire is refused at the join, unless the switch lies. */
 static int check_int8(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
@@ -206,13 +188,9 @@ static int check_width(struct sml_context *context, const struct sml_tensor_spec
 	return spec->wire == SML_WIRE_INT8 ? check_int8(context, spec) : check_int16(context, spec);
 }
 
-int sml_check_wire(struct sml_context *context, const struct sml_options *options,
-		   struct sml_tensor_spec *spec)
+int sml_check_wire(struct sml_context *context, enum sml_wire wire, struct sml_tensor_spec *spec)
 {
-	int error = read_wire(context, options, &spec->wire);
-
-	if (error)
-		return error;
+	spec->wire = wire;
 	if (spec->wire == SML_WIRE_DEFAULT) {
 		spec->wire = default_wire(context, spec);
 		return check_width(context, spec);

@@ -29,10 +29,9 @@ int sml_check_apart(struct sml_context *context, const void *send, size_t send_b
 		    const void *recv, size_t recv_bytes, const void *in_place);
 
 /*
- * The width that the options, or else the type or the context, ask for. EXACT is given to
+ * The wire that the call's options, or else the type or the context, ask for. EXACT is given to
  * floats that it makes a difference for: spec has type, op and the whole tensor's count.
  */
-int sml_check_wire(struct sml_context *context, const struct sml_options *options,
-		   struct sml_tensor_spec *spec);
+int sml_check_wire(struct sml_context *context, enum sml_wire wire, struct sml_tensor_spec *spec);
 
 #endif

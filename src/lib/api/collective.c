@@ -15,16 +15,30 @@
  */
 #include <errno.h>
 
+#include "base/sized.h"
 #include "base/thread.h"
 #include "lib/api/arguments.h"
-#include "lib/api/requests.h"
 #include "lib/context/submit.h"
 
-/* Is this thread's call inside, from check_context() to end_call()? */
+/* Is this thread's call inside, from begin_call() to end_call()? */
 static _Thread_local bool is_inside;
 
-/* Checks the context, before the arguments. Every call then ends with end_call(). */
-static int check_context(struct sml_context *context)
+static int read_options(struct sml_context *context, const struct sml_options *options,
+			struct sml_options *own)
+{
+	static const struct sml_sized kind = {sizeof(*own), "struct sml_options",
+					      "begin with SML_OPTIONS_INIT", -EINVAL};
+
+	*own = (struct sml_options)SML_OPTIONS_INIT;
+	if (options != NULL && sml_sized_read(&kind, own, options) != 0)
+		return sml_context_refuse(context, -EINVAL, "%s", sml_error_last());
+	return 0;
+}
+
+/* Checks the context and the options, before the arguments. Every call then ends with end_call().
+ */
+static int begin_call(struct sml_context *context, const struct sml_options *options,
+		      struct sml_options *own)
 {
 	int error;
 
@@ -33,60 +47,46 @@ static int check_context(struct sml_context *context)
 		return sml_error_set(-EINVAL, "the context is NULL");
 	is_inside = sml_context_enter(context);
 	error = sml_context_check(context);
-	return error || is_inside ? error : SML_ERROR_CLOSED;
+	if (error == 0 && !is_inside)
+		error = SML_ERROR_CLOSED;
+	return error ? error : read_options(context, options, own);
 }
 
-static int end_call(struct sml_context *context, int error)
+/* Never 0, which means that there is no name. */
+static uint32_t hash_of(const char *name)
 {
+	uint32_t hash = 0;
+
+	while (*name)
+		hash = sml_hash_step(hash, (unsigned char)*name++);
+	return hash ? hash : 1;
+}
+
+/* The order has been checked (0), or why not. request: NULL waits. */
+static int end_call(struct sml_context *context, int error, struct sml_order *order,
+		    const struct sml_options *options, struct sml_request **request)
+{
+	SML_NO_CANCELLATION;
+	struct sml_request *own = NULL;
+
+	if (error == 0) {
+		order->waits = request == NULL || options->waits;
+		if (options->name && *options->name) {
+			order->name = options->name;
+			order->spec.name = hash_of(options->name);
+		}
+		error = sml_submit(context, order, request ? request : &own);
+	}
 	if (is_inside)
 		sml_context_exit(context);
 	is_inside = false;
-	return error;
-}
-
-/* The same, of a call whose caller does not wait. */
-static int check_async(struct sml_context *context, struct sml_request **request)
-{
-	int error = check_context(context);
-
-	if (error == 0 && request == NULL)
-		error = sml_context_refuse(context, -EINVAL, "request is NULL");
-	return error;
-}
-
-/* The order has been checked (0), or why not. Both calls end with one of these. */
-static int order_request(struct sml_context *context, int error, struct sml_order *order,
-			 struct sml_request **request)
-{
-	SML_NO_CANCELLATION;
-	bool waits = sml_take_promise(context);
-	uint32_t hash;
-	const char *name = sml_take_name(context, &hash);
-
-	if (error == 0) {
-		order->waits |= waits;
-		order->name = name;
-		order->spec.name = hash;
-		error = sml_submit(context, order, request);
-	}
-	return end_call(context, error);
-}
-
-static int order_and_wait(struct sml_context *context, int error, struct sml_order *order)
-{
-	SML_NO_CANCELLATION;
-	struct sml_request *request = NULL;
-
-	if (error == 0)
-		order->waits = true;
-	error = order_request(context, error, order, &request);
-	return error ? error : sml_wait(request);
+	return error || request ? error : sml_wait(own);
 }
 
 /* ---- what each call orders ---- */
 
 static int order_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
-			   enum sml_type type, enum sml_op op, const struct sml_options *options,
+			   enum sml_type type, enum sml_op op, enum sml_wire wire,
 			   struct sml_order *order)
 {
 	size_t bytes;
@@ -108,7 +108,7 @@ static int order_allreduce(struct sml_context *context, const void *send, void *
 	    (error = sml_check_buffer(context, "send", send, bytes, type)) ||
 	    (error = sml_check_buffer(context, "recv", recv, bytes, type)) ||
 	    (error = sml_check_apart(context, send, bytes, recv, bytes, send)) ||
-	    (error = sml_check_wire(context, options, &order->spec)))
+	    (error = sml_check_wire(context, wire, &order->spec)))
 		return error;
 	order->call.wire = order->spec.wire;
 	return 0;
@@ -124,8 +124,8 @@ static int check_root(struct sml_context *context, int root)
 
 /* Only root has a buffer for the result. */
 static int order_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
-			enum sml_type type, enum sml_op op, int root,
-			const struct sml_options *options, struct sml_order *order)
+			enum sml_type type, enum sml_op op, int root, enum sml_wire wire,
+			struct sml_order *order)
 {
 	size_t bytes, recv_bytes;
 	int error;
@@ -154,7 +154,7 @@ static int order_reduce(struct sml_context *context, const void *send, void *rec
 			 .count = count,
 			 .root = (uint16_t)root},
 	};
-	error = sml_check_wire(context, options, &order->spec);
+	error = sml_check_wire(context, wire, &order->spec);
 	order->call.wire = order->spec.wire;
 	return error;
 }
@@ -223,7 +223,7 @@ static int order_allgather(struct sml_context *context, const void *send, void *
 
 static int order_reduce_scatter(struct sml_context *context, const void *send, void *recv,
 				size_t count, enum sml_type type, enum sml_op op,
-				const struct sml_options *options, struct sml_order *order)
+				enum sml_wire wire, struct sml_order *order)
 {
 	unsigned n = context->settings.world_size, rank = context->settings.rank;
 	size_t all;
@@ -248,156 +248,87 @@ static int order_reduce_scatter(struct sml_context *context, const void *send, v
 			 .recv_count = count},
 		.call = {.collective = SML_REDUCE_SCATTER, .type = type, .op = op, .count = count},
 	};
-	error = sml_check_wire(context, options, &order->spec);
+	error = sml_check_wire(context, wire, &order->spec);
 	order->call.wire = order->spec.wire;
 	return error;
 }
 
-static const struct sml_order barrier_order = {
-	.spec = {.collective = SML_BARRIER, .type = SML_BYTE, .wire = SML_WIRE_INT32},
-	.call = {.collective = SML_BARRIER},
-};
-
 /* ---- the calls ---- */
 
-int sml_allreduce_async(struct sml_context *context, const void *send, void *recv, size_t count,
-			enum sml_type type, enum sml_op op, const struct sml_options *options,
-			struct sml_request **request)
-{
-	struct sml_order order;
-	int error = check_async(context, request);
-
-	if (error == 0)
-		error = order_allreduce(context, send, recv, count, type, op, options, &order);
-	return order_request(context, error, &order, request);
-}
-
-int sml_reduce_async(struct sml_context *context, const void *send, void *recv, size_t count,
-		     enum sml_type type, enum sml_op op, int root,
-		     const struct sml_options *options, struct sml_request **request)
-{
-	struct sml_order order;
-	int error = check_async(context, request);
-
-	if (error == 0)
-		error = order_reduce(context, send, recv, count, type, op, root, options, &order);
-	return order_request(context, error, &order, request);
-}
-
-int sml_broadcast_async(struct sml_context *context, void *data, size_t count, enum sml_type type,
-			int root, struct sml_request **request)
-{
-	struct sml_order order;
-	int error = check_async(context, request);
-
-	if (error == 0)
-		error = order_broadcast(context, data, count, type, root, &order);
-	return order_request(context, error, &order, request);
-}
-
-int sml_allgather_async(struct sml_context *context, const void *send, void *recv, size_t count,
-			enum sml_type type, struct sml_request **request)
-{
-	struct sml_order order;
-	int error = check_async(context, request);
-
-	if (error == 0)
-		error = order_allgather(context, send, recv, count, type, &order);
-	return order_request(context, error, &order, request);
-}
-
-int sml_reduce_scatter_async(struct sml_context *context, const void *send, void *recv,
-			     size_t count, enum sml_type type, enum sml_op op,
-			     const struct sml_options *options, struct sml_request **request)
-{
-	struct sml_order order;
-	int error = check_async(context, request);
-
-	if (error == 0)
-		error = order_reduce_scatter(context, send, recv, count, type, op, options, &order);
-	return order_request(context, error, &order, request);
-}
-
-int sml_barrier_async(struct sml_context *context, struct sml_request **request)
-{
-	struct sml_order order = barrier_order;
-
-	return order_request(context, check_async(context, request), &order, request);
-}
-
-int sml_barrier_named_async(struct sml_context *context, const char *name,
-			    struct sml_request **request)
-{
-	struct sml_order order = barrier_order;
-	int error = check_async(context, request);
-
-	if (error == 0 && (name == NULL || *name == '\0'))
-		error = sml_context_refuse(context, -EINVAL, "the barrier's name is missing");
-	if (error == 0)
-		sml_name_call(context, name);
-	return order_request(context, error, &order, request);
-}
-
-/* ---- the same, with a wait ---- */
-
 int sml_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
-		  enum sml_type type, enum sml_op op, const struct sml_options *options)
+		  enum sml_type type, enum sml_op op, const struct sml_options *options,
+		  struct sml_request **request)
 {
+	struct sml_options own;
 	struct sml_order order;
-	int error = check_context(context);
+	int error = begin_call(context, options, &own);
 
 	if (error == 0)
-		error = order_allreduce(context, send, recv, count, type, op, options, &order);
-	return order_and_wait(context, error, &order);
+		error = order_allreduce(context, send, recv, count, type, op, own.wire, &order);
+	return end_call(context, error, &order, &own, request);
 }
 
 int sml_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
-	       enum sml_type type, enum sml_op op, int root, const struct sml_options *options)
+	       enum sml_type type, enum sml_op op, int root, const struct sml_options *options,
+	       struct sml_request **request)
 {
+	struct sml_options own;
 	struct sml_order order;
-	int error = check_context(context);
+	int error = begin_call(context, options, &own);
 
 	if (error == 0)
-		error = order_reduce(context, send, recv, count, type, op, root, options, &order);
-	return order_and_wait(context, error, &order);
+		error = order_reduce(context, send, recv, count, type, op, root, own.wire, &order);
+	return end_call(context, error, &order, &own, request);
 }
 
 int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
-		  int root)
+		  int root, const struct sml_options *options, struct sml_request **request)
 {
+	struct sml_options own;
 	struct sml_order order;
-	int error = check_context(context);
+	int error = begin_call(context, options, &own);
 
 	if (error == 0)
 		error = order_broadcast(context, data, count, type, root, &order);
-	return order_and_wait(context, error, &order);
+	return end_call(context, error, &order, &own, request);
 }
 
 int sml_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
-		  enum sml_type type)
+		  enum sml_type type, const struct sml_options *options,
+		  struct sml_request **request)
 {
+	struct sml_options own;
 	struct sml_order order;
-	int error = check_context(context);
+	int error = begin_call(context, options, &own);
 
 	if (error == 0)
 		error = order_allgather(context, send, recv, count, type, &order);
-	return order_and_wait(context, error, &order);
+	return end_call(context, error, &order, &own, request);
 }
 
 int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv, size_t count,
-		       enum sml_type type, enum sml_op op, const struct sml_options *options)
+		       enum sml_type type, enum sml_op op, const struct sml_options *options,
+		       struct sml_request **request)
 {
+	struct sml_options own;
 	struct sml_order order;
-	int error = check_context(context);
+	int error = begin_call(context, options, &own);
 
 	if (error == 0)
-		error = order_reduce_scatter(context, send, recv, count, type, op, options, &order);
-	return order_and_wait(context, error, &order);
+		error = order_reduce_scatter(context, send, recv, count, type, op, own.wire,
+					     &order);
+	return end_call(context, error, &order, &own, request);
 }
 
-int sml_barrier(struct sml_context *context)
+int sml_barrier(struct sml_context *context, const struct sml_options *options,
+		struct sml_request **request)
 {
-	struct sml_order order = barrier_order;
+	struct sml_options own;
+	struct sml_order order = {
+		.spec = {.collective = SML_BARRIER, .type = SML_BYTE, .wire = SML_WIRE_INT32},
+		.call = {.collective = SML_BARRIER},
+	};
+	int error = begin_call(context, options, &own);
 
-	return order_and_wait(context, check_context(context), &order);
+	return end_call(context, error, &order, &own, request);
 }

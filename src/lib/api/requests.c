@@ -1,65 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waiting for requests, the promise to do so, and names for calls. */
-#include "lib/api/requests.h"
-
+/* Waiting for requests. */
 #include <errno.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "base/thread.h"
+#include "lib/context/context.h"
 #include "lib/context/wait.h"
-
-/* Of sml_will_wait(): only compared, because the context may be closed before the next call. */
-static _Thread_local const struct sml_context *promised;
-
-void sml_will_wait(struct sml_context *context)
-{
-	promised = context;
-}
-
-bool sml_take_promise(const struct sml_context *context)
-{
-	bool waits = context && promised == context;
-
-	promised = NULL;
-	return waits;
-}
-
-/* Of sml_name_call(): compared as above. */
-static _Thread_local struct {
-	const struct sml_context *context; /* NULL: there is no name */
-	uint32_t hash;
-	char text[SML_CALL_NAME_BYTES];
-} named;
-
-/* Never 0, which means that there is no name. */
-static uint32_t hash_of(const char *name)
-{
-	uint32_t hash = 0;
-
-	while (*name)
-		hash = sml_hash_step(hash, (unsigned char)*name++);
-	return hash ? hash : 1;
-}
-
-void sml_name_call(struct sml_context *context, const char *name)
-{
-	named.context = NULL;
-	if (name == NULL || *name == '\0')
-		return;
-	named.context = context;
-	named.hash = hash_of(name);
-	snprintf(named.text, sizeof(named.text), "%s", name);
-}
-
-const char *sml_take_name(const struct sml_context *context, uint32_t *hash)
-{
-	bool has_name = context && named.context == context;
-
-	named.context = NULL;
-	*hash = has_name ? named.hash : 0;
-	return has_name ? named.text : NULL;
-}
 
 static int forked_or_null(const struct sml_request *request)
 {

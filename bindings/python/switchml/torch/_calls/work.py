@@ -28,16 +28,14 @@ from .cpp_futures import PromiseInCpp
 from .profiler import range_of
 from .tensors import TYPES, describe, is_accelerated
 
-_PLACE = "barrier_named"
-
 
 @dataclass(slots=True)  # not frozen, which makes creating one take three times as long
 class Call:
-    """A call of the C library: its name, its buffers, and its other arguments.
+    """A call of the C library: its name, its buffers, and its other arguments before the options.
 
     send and recv are contiguous and may be the same. `divisible`: calling it for pieces gives the
-    same result. `source`: the tensor whose elements `send` contains. `title`: what all ranks must
-    call it; None: as C does.
+    same result. `source`: the tensor whose elements `send` contains. `wire`: C's number. `title`:
+    what all ranks must call it; None: as C does.
     """
 
     name: str
@@ -46,7 +44,12 @@ class Call:
     arguments: Callable[[torch.Tensor, torch.Tensor], tuple]
     divisible: bool = False
     source: torch.Tensor | None = None
+    wire: int = c.WIRE_DEFAULT
     title: bytes | None = None
+
+    @property
+    def is_place(self) -> bool:
+        return self.name == "barrier" and self.title is not None
 
     @property
     def n_bytes(self) -> int:
@@ -55,7 +58,7 @@ class Call:
     def begin(self, job: Job, request: Request, number: int, waits: bool = False) -> None:
         """Make it, as the request's call of this number."""
         arguments = self.arguments(self.send, self.recv)
-        job._begin(request, number, self.name, arguments, waits, self.title)
+        job._begin(request, number, self.name, arguments, waits, self.wire, self.title)
 
 
 def title_of(one: torch.Tensor, text: str) -> bytes | None:
@@ -90,7 +93,7 @@ def broadcast(tensor: torch.Tensor, root: int, source: torch.Tensor | None = Non
 def place(name: str) -> Call:
     """A barrier with a name: the place of something that is no call of the C library."""
     nothing = torch.empty(0, device="cpu")
-    return Call(_PLACE, nothing, nothing, lambda send, recv: (name.encode(),))
+    return Call("barrier", nothing, nothing, lambda send, recv: (), title=name.encode())
 
 
 def request_of(job: Job, calls: Sequence[Call]) -> Request:
@@ -163,7 +166,7 @@ class Work(_Work, Untraced):
     @property
     def moved(self) -> list[tuple[str, int]]:
         """The calls of the C library that a user asked for, and their bytes."""
-        return [(call.name, call.n_bytes) for call in self._calls if call.name != _PLACE]
+        return [(call.name, call.n_bytes) for call in self._calls if not call.is_place]
 
     def progress(self, index: int) -> None:
         """Request number `index` has succeeded."""

@@ -30,7 +30,7 @@ from torch._C._distributed_c10d import (
 )
 from torch.distributed import PrefixStore, ReduceOp
 
-from ..._settings import Wire, call_options
+from ..._settings import WIRES, Wire, one_of
 from ..._tensor_memory import is_plain
 from ...errors import SwitchMLError, brief
 from .._calls.elsewhere import Elsewhere, Monitored, check, with_dimensions
@@ -270,13 +270,13 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     ) -> Work:
         """All-reduce each of the tensors in place."""
         flat, finish = dense(tensors)
-        kind, number, options = TYPES[tensors[0].dtype], _OPS[op.op], call_options(wire)
+        kind, number, on_wire = TYPES[tensors[0].dtype], _OPS[op.op], one_of("wire", wire, WIRES)
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-            return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, options
+            return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number
 
         calls = [
-            Call("allreduce", t, t, arguments, divisible=True, source=source)
+            Call("allreduce", t, t, arguments, divisible=True, source=source, wire=on_wire)
             for t, source in zip(flat, tensors, strict=True)
         ]
         return self._run(name, tensors, calls, finish, timeout, line, when_ended, awaited)
@@ -343,11 +343,11 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             return self._instead("reduce", what, tensors, scale)(tensors, opts)
         self._before(scale)
         (flat,), finish = dense(tensors)
-        kind, number, options = TYPES[flat.dtype], _OPS[opts.reduceOp.op], call_options(None)
+        kind, number = TYPES[flat.dtype], _OPS[opts.reduceOp.op]
         root = opts.rootRank
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-            return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, root, options
+            return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, root
 
         calls = [Call("reduce", flat, flat, arguments, divisible=True, source=tensors[0])]
         finish = finish if root == self.rank() else None
@@ -467,10 +467,10 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     def _scatter(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Work:
         for part, whole in zip(outputs, inputs, strict=True):
             self._check_parts(name, part, whole)
-        kind, number, options = TYPES[inputs[0].dtype], _OPS[opts.reduceOp.op], call_options(None)
+        kind, number = TYPES[inputs[0].dtype], _OPS[opts.reduceOp.op]
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-            return send.data_ptr(), recv.data_ptr(), recv.numel(), kind, number, options
+            return send.data_ptr(), recv.data_ptr(), recv.numel(), kind, number
 
         sends, _ = dense(inputs)
         recvs, finish = dense(outputs)

@@ -90,7 +90,7 @@ def _allreduce(group: Any, tensors: Any, opts: Any) -> Prompt | None:
     if numbers is None:
         return None
     address = tensor.data_ptr()
-    call = ("allreduce", (address, address, tensor.numel(), *numbers, None))
+    call = ("allreduce", (address, address, tensor.numel(), *numbers))
     work = Prompt("all_reduce", [tensor], tensor.nbytes, call)
     return work if group._line.hurry(work, tensor) else None
 
@@ -103,7 +103,7 @@ def _reduce(group: Any, tensors: Any, opts: Any) -> Prompt | None:
     if numbers is None:
         return None
     address = tensor.data_ptr()
-    call = ("reduce", (address, address, tensor.numel(), *numbers, opts.rootRank, None))
+    call = ("reduce", (address, address, tensor.numel(), *numbers, opts.rootRank))
     work = Prompt("reduce", [tensor], tensor.nbytes, call)
     return work if group._line.hurry(work, tensor) else None
 
@@ -160,7 +160,7 @@ def _reduce_scatter(group: Any, output: Any, input: Any, opts: Any) -> Prompt | 
     numbers = _numbers(input, opts.reduceOp)
     if numbers is None:
         return None
-    arguments = (input.data_ptr(), output.data_ptr(), output.numel(), *numbers, None)
+    arguments = (input.data_ptr(), output.data_ptr(), output.numel(), *numbers)
     work = Prompt("reduce_scatter_single", [output], input.nbytes, ("reduce_scatter", arguments))
     return work if group._line.hurry(work, (input, output)) else None
 
