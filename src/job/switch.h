@@ -82,6 +82,7 @@ struct sml_failed_job {
 	/* A rank goes on as a member of a job that the caller named; "": none, as far as known. */
 	char list[SML_NAME_BYTES];
 	uint16_t lister;
+	bool list_stays;       /* or did so elsewhere, or also as a member of another such job */
 	uint32_t decisions;    /* the number of the last one; also of those that never ran */
 	struct sml_ranks gone; /* ranks that have died, or were leaving */
 	/* For their next job: states/kept.c. */

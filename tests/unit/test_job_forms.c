@@ -25,6 +25,7 @@ static void list_with(struct jobs_world *world, unsigned peer, const char *job, 
 	place.world_size = was.world_size;
 	join.left = &left;
 	join.n_left = 1;
+	join.follows_tag = elsewhere ? 0 : was.tag;
 	join.elsewhere = elsewhere;
 	jobs_join(world, peer, join);
 }
@@ -89,6 +90,10 @@ TEST(a_rank_that_asks_after_a_list_has_begun_to_gather_ends_it)
 	assert_told(&world, 10, 3);
 	assert_int_equal(world.jobs.n_jobs, 0);
 	assert_null(world.jobs.applicants);
+	/* None has gone on, so both ways are open. */
+	for (uint32_t rank = 0; rank < 3; rank++)
+		jobs_apply(&world, 20 + rank, jobs_was(tag, rank, 3));
+	jobs_assert_decided(&world, 22, 2, 2, 3);
 	jobs_close(&world);
 }
 
@@ -175,5 +180,20 @@ TEST(a_full_job_of_that_name_does_not_end)
 	world.has_no_room_yet = false;
 	jobs_wait(&world, SML_SECOND_NS);
 	assert_non_null(jobs_admitted(&world, 20));
+	jobs_close(&world);
+}
+
+/* It may compute at the other switch. */
+TEST(a_list_that_goes_elsewhere_is_not_forgotten_for_a_job_of_its_name)
+{
+	struct jobs_world world;
+	uint64_t tag;
+
+	tag = jobs_open_running(&world, 3);
+	list_elsewhere(&world, 10, 0, tag, 1);
+	jobs_join(&world, 11, jobs_join_message("list", 0, 2));
+	jobs_apply(&world, 12, jobs_was(tag, 0, 3));
+	jobs_apply(&world, 13, jobs_was(tag, 2, 3));
+	assert_told(&world, 11, 3);
 	jobs_close(&world);
 }

@@ -199,10 +199,15 @@ static void describe_both(const char *list, uint32_t lister, uint32_t asker,
 		 lister, list, asker);
 }
 
-/* A rank asks, and another one has gone on with a list: those that wait there need not. */
-static void refuse_both(struct sml_jobs *jobs, const struct sml_failed_job *before, uint32_t asker,
+/*
+ * A rank asks, and another one has gone on with a list: those that wait there need not. If all with
+ * lists are among them, no membership can begin with these any more, and the ranks may ask again.
+ */
+static void refuse_both(struct sml_jobs *jobs, struct sml_failed_job *before, uint32_t asker,
 			struct sml_refusal *refusal)
 {
+	bool waits = false;
+
 	describe_both(before->list, before->lister, asker, refusal);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		struct sml_job *job = jobs->jobs[i];
@@ -210,9 +215,12 @@ static void refuse_both(struct sml_jobs *jobs, const struct sml_failed_job *befo
 		if (job == NULL || !sml_job_gathers(job) || job->resumes ||
 		    strcmp(job->name, before->list) != 0)
 			continue;
+		waits |= job->after == before->tag && !before->list_stays;
 		sml_disagreement_note(jobs, job, NULL, refusal);
 		sml_job_fail(job, refusal->error, refusal->text);
 	}
+	if (waits)
+		before->list[0] = '\0';
 }
 
 void sml_applicants_check_list(struct sml_jobs *jobs, const SmlControl__Join *join,
@@ -234,6 +242,8 @@ void sml_applicants_check_list(struct sml_jobs *jobs, const SmlControl__Join *jo
 		       "the switch has decided who goes on, and this rank comes with a list of "
 		       "members (sml_reconfigure()): all ranks must do the same");
 	} else if (before != NULL) {
+		before->list_stays |= join->elsewhere || (before->list[0] != '\0' &&
+							  strcmp(before->list, join->job) != 0);
 		snprintf(before->list, sizeof(before->list), "%s", join->job);
 		before->lister = (uint16_t)place->rank;
 	}
