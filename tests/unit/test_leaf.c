@@ -168,6 +168,22 @@ TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
 	jobs_close(&world);
 }
 
+TEST(a_leaf_says_first_for_how_long_it_did_not_run)
+{
+	struct jobs_world world;
+	uint32_t number;
+	unsigned n_said;
+
+	be_leaf(&world, 1, &number);
+	n_said = world.peers[0].n_said;
+	jobs_pause(&world, 2 * SML_SECOND_NS);
+	jobs_hang_up(&world, 1);
+	assert_int_equal(world.peers[0].said[n_said]->body_case, SML_CONTROL__ENVELOPE__BODY_LEAF);
+	assert_int_equal(world.peers[0].said[n_said]->leaf->away_ms, 2000);
+	assert_non_null(told_end(&world, number));
+	jobs_close(&world);
+}
+
 TEST(a_rank_that_begins_makes_nobody_leave_a_leaf)
 {
 	struct jobs_world world;

@@ -204,6 +204,28 @@ TEST(a_silent_leaf_is_lost_before_its_ranks)
 	jobs_close(&world);
 }
 
+/* It may have waited for a leaf of its own meanwhile, which is silent, too. */
+TEST(a_rank_is_not_blamed_for_the_absence_of_its_leaf)
+{
+	SmlControl__Leaf again = SML_CONTROL__LEAF__INIT;
+	struct jobs_world world;
+
+	run(&world);
+	tree_leaf_ready(&world, 0, 256);
+	again.protocol = SML_CONTROL_PROTOCOL;
+	again.name = (char *)(uintptr_t) "rack";
+	again.slots = 4096;
+	again.away_ms = 3000;
+	/* The leaf is heard, and its ranks, whose heartbeat is 10 s, are not. */
+	jobs_wait(&world, 9 * SML_SECOND_NS);
+	jobs_say(&world, 0, sml_envelope(LEAF, leaf, &again));
+	jobs_wait(&world, 3 * SML_SECOND_NS);
+	assert_int_equal(world.jobs.n_jobs, 1);
+	jobs_wait(&world, 1 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(&world, 1), "died: it was silent"));
+	jobs_close(&world);
+}
+
 TEST(a_leaf_speaks_only_for_its_own_ranks)
 {
 	struct jobs_world world;

@@ -23,6 +23,7 @@
 #include "job/join/applicants.h"
 #include "job/peer/heard.h"
 #include "job/states/survivors.h"
+#include "job/tree/leaf.h"
 #include "job/tree/leaf_job.h"
 
 #define ABSENCE_NS (SML_BEAT_NS + SML_TICK_NS)
@@ -48,7 +49,7 @@ static void shift_leaf_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 	const struct sml_table *proxied_peers = &jobs->leaf.proxied_peers;
 
 	if (jobs->leaf.parent != NULL)
-		sml_peer_shift(jobs->leaf.parent, jobs, away_ns);
+		sml_leaf_was_away(jobs, away_ns);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->leaf.jobs[i] != NULL)
 			jobs->leaf.jobs[i]->begun_ns += away_ns;

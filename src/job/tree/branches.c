@@ -117,6 +117,17 @@ static struct sml_branch *open_branch(struct sml_jobs *jobs, struct sml_peer *pe
 	return branch;
 }
 
+/* While the leaf did not run, it heard its ranks as little as this switch did. */
+static void shift_ranks(const struct sml_branch *branch, uint64_t away_ns)
+{
+	for (uint32_t i = 0; i < branch->ranks.room; i++) {
+		struct sml_remote *remote = (struct sml_remote *)sml_table_at(&branch->ranks, i);
+
+		if (remote != NULL)
+			sml_peer_shift(&remote->peer, branch->jobs, away_ns);
+	}
+}
+
 void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Leaf *leaf)
 {
 	SmlControl__Attached attached = SML_CONTROL__ATTACHED__INIT;
@@ -141,6 +152,7 @@ void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlC
 		return;
 	}
 	peer->branch->slots = leaf->slots;
+	shift_ranks(peer->branch, leaf->away_ms * 1000000ull);
 	attached.level = jobs->leaf.level + 1;
 	if (is_new)
 		(void)sml_peer_send(jobs, peer, sml_envelope(ATTACHED, attached, &attached));

@@ -345,7 +345,7 @@ void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *
 
 /* ---- the connection ---- */
 
-static void advertise_leaf(struct sml_jobs *jobs)
+static void advertise_leaf(const struct sml_jobs *jobs, uint64_t away_ns)
 {
 	SmlControl__Leaf message = SML_CONTROL__LEAF__INIT;
 
@@ -353,7 +353,15 @@ static void advertise_leaf(struct sml_jobs *jobs)
 	message.version = (char *)(uintptr_t)SML_VERSION_STRING;
 	message.name = (char *)(uintptr_t)jobs->config.name;
 	message.slots = jobs->config.max_slots;
+	message.away_ms = (uint32_t)sml_earlier(away_ns / 1000000u, UINT32_MAX);
 	(void)sml_leaf_send(jobs, sml_envelope(LEAF, leaf, &message));
+}
+
+void sml_leaf_was_away(struct sml_jobs *jobs, uint64_t away_ns)
+{
+	sml_peer_shift(jobs->leaf.parent, jobs, away_ns);
+	if (jobs->leaf.level != 0)
+		advertise_leaf(jobs, away_ns);
 }
 
 void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes)
@@ -366,7 +374,7 @@ void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lane
 	leaf->home = sml_jobs_random(jobs);
 	leaf->pinged_ns = peer->heard_ns = jobs->now_ns;
 	peer->is_parent = true;
-	advertise_leaf(jobs);
+	advertise_leaf(jobs, 0);
 }
 
 /* Closes a rank that the parent knows. Returns its peer, or NULL if there is none from *next on. */

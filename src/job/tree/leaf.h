@@ -8,6 +8,9 @@
 /* The peer is the parent: see sml_jobs_attach(). */
 void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes);
 
+/* This leaf did not run for so long: the parent must know before it hears anything else. */
+void sml_leaf_was_away(struct sml_jobs *jobs, uint64_t away_ns);
+
 /* A message of a peer that is not the parent. */
 void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
 		      const SmlControl__Envelope *message);
