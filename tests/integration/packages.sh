@@ -53,7 +53,7 @@ in_chroot apt-get install -y --no-install-recommends "${files[@]#"$chroot"}" || 
 echo "ok: the packages are installed in a clean chroot of $(sed -n 's/^PRETTY_NAME=//p' "$chroot/etc/os-release")"
 
 for file in /etc/switchml/switch.conf '/*lib/systemd/system/switchml-switch.service' /usr/share/man/man1/switchml.1.gz \
-	/usr/share/bash-completion/completions/switchml /usr/share/zsh/vendor-completions/_switchml; do
+	/usr/share/man/man7/switchml.7.gz /usr/share/bash-completion/completions/switchml /usr/share/zsh/vendor-completions/_switchml; do
 	in_chroot sh -c "dpkg -L switchml | grep -x '${file/\*/.*}'" || fail "package switchml has no $file"
 done
 
