@@ -24,7 +24,7 @@ static int in_pieces(struct sml_context *job, enum sml_type type, const char *in
 	struct sml_request *requests[MOST_PIECES];
 	unsigned begun = 0;
 	size_t bytes = sml_type_size(type);
-	int error = 0, first = 0;
+	int error = 0, first;
 
 	for (; begun < pieces && !error; begun += !error) {
 		size_t from = count * begun / pieces, to = count * (begun + 1) / pieces;
@@ -32,11 +32,8 @@ static int in_pieces(struct sml_context *job, enum sml_type type, const char *in
 		error = sml_allreduce(job, input + from * bytes, output + from * bytes, to - from,
 				      type, SML_SUM, NULL, &requests[begun]);
 	}
-	for (unsigned i = 0; i < begun; i++) {
-		first = sml_wait(requests[i]);
-		error = error ? error : first;
-	}
-	return error;
+	first = sml_wait(requests, begun, -1, NULL);
+	return error ? error : first;
 }
 
 static int allreduce(void *state, enum sml_type type, const void *input, void *output, size_t count,

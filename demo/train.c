@@ -111,9 +111,8 @@ static int wait_for(struct demo_trainer *trainer, int request)
 	double began = demo_now();
 	int status = trainer->gloo ? demo_gloo_wait(trainer->gloo, request)
 				   : demo_call(trainer, "waiting for an all-reduce",
-					       sml_wait(trainer->requests[request]));
+					       sml_wait(&trainer->requests[request], 1, -1, NULL));
 
-	trainer->requests[request] = NULL;
 	trainer->results.waiting += demo_now() - began;
 	return status;
 }
@@ -146,11 +145,7 @@ static void update(struct demo_trainer *trainer, int l)
 /* Of a step that has failed. */
 static void drop_requests(struct demo_trainer *trainer)
 {
-	for (int request = 0; request <= DEMO_LAYERS; request++) {
-		if (trainer->requests[request])
-			(void)sml_wait(trainer->requests[request]);
-		trainer->requests[request] = NULL;
-	}
+	(void)sml_wait(trainer->requests, DEMO_LAYERS + 1, -1, NULL);
 }
 
 static int train_step(struct demo_trainer *trainer, int step)

@@ -47,7 +47,7 @@ static void step(struct sml_context *job, struct layer *layers)
 	}
 	/* The calls may end in any order. */
 	for (int n = 0; n < LAYERS; n++) {
-		if (sml_wait_any(requests, LAYERS, -1, &done) < 0)
+		if (sml_wait(requests, LAYERS, -1, &done) < 0)
 			errx(1, "%s", sml_error_text(job));
 		update(&layers[done]);
 	}

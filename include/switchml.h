@@ -27,7 +27,7 @@
  *
  * Time. No call waits longer than the context's timeout (struct sml_config),
  * but sml_open() also waits for the system's resolver.
- * sml_wait_for() and sml_wait_any() can return earlier; the call then goes on.
+ * sml_wait() can return earlier; the calls then go on.
  *
  * Threads. Several threads may use a context. The order of their calls is the
  * order of the collectives, and must be the same on all ranks. No other call on
@@ -488,7 +488,7 @@ struct sml_membership {
  *
  * Calls in progress. Before sml_reconfigure() joins the new job, they end: with 0 if they were
  * complete, else with the error of the old job, or with SML_ERROR_ABORTED if it had none. Requests
- * keep that result: pass them to sml_wait() or sml_test() as always, also after sml_reconfigure().
+ * keep that result: pass them to sml_wait() as always, also after sml_reconfigure().
  * Calls that other threads make while this one
  * waits for the members fail with SML_ERROR_CLOSED.
  *
@@ -637,48 +637,30 @@ SML_API int sml_barrier(struct sml_context *context, const struct sml_options *o
 			struct sml_request **request);
 
 /*
- * Wait for a request, and free it. Returns the result of its call: 0 or an error. This takes no
- * longer than the context's timeout, after which the call fails.
+ * Wait until calls have ended: all n of them if index is NULL, else one of them. All requests
+ * belong to one context. A request whose call has ended is freed and becomes NULL; those that are
+ * NULL are ignored. Returns 0, or an error of the calls that have ended.
+ *
+ * timeout_ms: 0 only looks, and a negative number is the context's timeout, after which calls fail.
+ * If the time passes before all (or one) have ended, the return value is -EAGAIN: the calls whose
+ * requests are not NULL go on, their buffers still belong to them, and other ranks notice nothing.
+ *
+ * *index becomes the index of the request whose call has ended, or n if there is none: if the time
+ * has passed, or all requests are NULL. Two threads must not wait for the same request.
  */
-SML_API int sml_wait(struct sml_request *request);
-
-/*
- * Wait for a request for a limited time: timeout_ms, or the context's timeout if it is negative. If
- * the call ends, *done becomes 1, the request is freed, and the return value is the call's result.
- * If the time passes first, *done becomes 0, the return value is 0, and nothing has changed: the
- * call goes on, its buffers still belong to it, and the request must be passed to a wait again.
- * Other ranks do not notice the limit.
- */
-SML_API int sml_wait_for(struct sml_request *request, int timeout_ms, int *done);
-
-/*
- * Wait until the call of one of n requests has ended. All requests belong to one context, and
- * timeout_ms is as for sml_wait_for(). NULL requests are ignored. If a call has ended, *index
- * becomes the index of its request, requests[*index] becomes NULL, the request is freed, and the
- * return value is the call's result. If the time passes first, or all requests are NULL, *index
- * becomes n, the return value is 0, and nothing has changed. Two threads must not wait for the same
- * request.
- */
-SML_API int sml_wait_any(struct sml_request **requests, size_t n, int timeout_ms, size_t *index);
+SML_API int sml_wait(struct sml_request **requests, size_t n, int timeout_ms, size_t *index);
 
 /*
  * A file descriptor for poll(), epoll or an event loop: it becomes readable when calls of this
  * context have ended, or when the context has failed. Returns the descriptor, or a negative
  * number. It is always the same eventfd. sml_close() closes it.
  *
- * When it is readable, first read its 8 bytes, and then sml_test() the requests. In this order,
+ * When it is readable, first read its 8 bytes, and then look with sml_wait(). In this order,
  * no end of a call can be missed. The number that was read has no meaning. The descriptor is
  * readable at first. While calls are in progress, it also becomes readable from time to time
- * although no call has ended, so that sml_test() can notice a deadline. Never write to it.
+ * although no call has ended, so that sml_wait() can notice a deadline. Never write to it.
  */
 SML_API int sml_event_fd(struct sml_context *context);
-
-/*
- * Check a request without waiting. If the call has ended, *done becomes 1, the
- * request is freed, and the return value is the call's result. Otherwise *done
- * becomes 0.
- */
-SML_API int sml_test(struct sml_request *request, int *done);
 
 /*
  * End the job for every rank. Pending and later calls on all ranks fail with

@@ -152,10 +152,8 @@ static int begin(struct sml_mpi_operation *operation, const struct sml_mpi_call 
 /* Returns true when the call has ended, with its result in *error. */
 static bool look(struct sml_mpi_operation *operation, int *error)
 {
-	int done;
-
-	*error = sml_test(operation->request, &done);
-	if (!done)
+	*error = sml_wait(&operation->request, 1, 0, NULL);
+	if (operation->request)
 		return false;
 	if (operation->bytes && *error == 0)
 		memcpy(operation->recv, operation->result, operation->bytes);

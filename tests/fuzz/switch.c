@@ -284,7 +284,6 @@ static bool give_back(struct call *call)
 {
 	bool whole = guard_give(&call->send);
 
-	call->request = NULL;
 	return guard_give(&call->recv) && whole;
 }
 
@@ -293,13 +292,9 @@ static const char *return_calls(struct world *world, bool all)
 {
 	for (uint32_t i = 0; i < world->n_calls; i++) {
 		struct call *call = &world->calls[i];
-		int done = 1;
 
-		if (call->request && all)
-			(void)sml_wait(call->request);
-		else if (call->request)
-			(void)sml_test(call->request, &done);
-		if (done && !give_back(call))
+		(void)sml_wait(&call->request, 1, all ? -1 : 0, NULL);
+		if (call->request == NULL && !give_back(call))
 			return "a call wrote outside its buffers";
 	}
 	return NULL;

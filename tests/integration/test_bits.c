@@ -85,7 +85,7 @@ static void sum_doubles(struct rank *rank, double *data, size_t count, enum sml_
 					  count - first < each ? count - first : each, SML_FLOAT64,
 					  op, NULL, &requests[n]) == 0);
 	while (n > 0)
-		CHECK(rank, sml_wait(requests[--n]) == 0);
+		CHECK(rank, sml_wait(&requests[--n], 1, -1, NULL) == 0);
 }
 
 /* Types that share exponents, on wires of 32, 16 and 8 bits, and as they are. */

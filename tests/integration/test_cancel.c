@@ -69,15 +69,15 @@ static int do_wait(struct sml_context *context)
 	struct sml_request *request;
 	int error = sml_barrier(context, NULL, &request);
 
-	return error ? error : sml_wait(request);
+	return error ? error : sml_wait(&request, 1, -1, NULL);
 }
 
 static int do_wait_for(struct sml_context *context)
 {
 	struct sml_request *request;
-	int error = sml_barrier(context, NULL, &request), done = 0;
+	int error = sml_barrier(context, NULL, &request);
 
-	return error ? error : sml_wait_for(request, 60000, &done);
+	return error ? error : sml_wait(&request, 1, 60000, NULL);
 }
 
 static int do_wait_any(struct sml_context *context)
@@ -86,7 +86,7 @@ static int do_wait_any(struct sml_context *context)
 	int error = sml_barrier(context, NULL, &requests[1]);
 	size_t index;
 
-	return error ? error : sml_wait_any(requests, 2, 60000, &index);
+	return error ? error : sml_wait(requests, 2, 60000, &index);
 }
 
 static void *wait_in_call(void *self)

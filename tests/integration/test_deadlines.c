@@ -62,7 +62,7 @@ static void look_in_vain(struct rank *rank)
 {
 	struct sml_request *request;
 	int32_t data = 1;
-	int done, result;
+	int result;
 
 	if (rank->rank == 1) {
 		wait_until_told(rank);
@@ -71,8 +71,8 @@ static void look_in_vain(struct rank *rank)
 	CHECK(rank, sml_allreduce(rank->context, &data, &data, 1, SML_INT32, SML_SUM, NULL,
 				  &request) == 0);
 	do
-		result = sml_test(request, &done);
-	while (!done);
+		result = sml_wait(&request, 1, 0, NULL);
+	while (request);
 	CHECK_ERROR(rank, result, SML_ERROR_TIMEOUT, "all-reduce 0: 1 int32");
 }
 

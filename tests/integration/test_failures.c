@@ -579,14 +579,14 @@ static void fork_and_use(struct rank *rank)
 	if (child == 0) {
 		int wrong = sml_barrier(rank->context, NULL, NULL) != SML_ERROR_FORKED;
 
-		wrong |= sml_wait(request) != SML_ERROR_FORKED;
+		wrong |= sml_wait(&request, 1, -1, NULL) != SML_ERROR_FORKED;
 		wrong |= strstr(sml_error_text(rank->context), "fork") == NULL;
 		wrong |= sml_close(rank->context) != SML_ERROR_FORKED;
 		_exit(wrong);
 	}
 	waitpid(child, &status, 0);
 	CHECK(rank, status == 0);
-	CHECK(rank, sml_wait(request) == 0);
+	CHECK(rank, sml_wait(&request, 1, -1, NULL) == 0);
 }
 
 TEST(a_forked_child_may_not_use_the_context)

@@ -257,8 +257,7 @@ static void name_barriers(struct rank *rank)
 		snprintf(name, sizeof(name), "%0*d", 1 + i % 390, i);
 		CHECK(rank, sml_barrier(rank->context, &options, &requests[i]) == 0);
 	}
-	for (int i = 0; i < 600; i++)
-		CHECK(rank, sml_wait(requests[i]) == 0);
+	CHECK(rank, sml_wait(requests, 600, -1, NULL) == 0);
 }
 
 TEST(barriers_have_names_of_any_length)

@@ -191,12 +191,12 @@ static void call_ahead(struct rank *rank)
 	CHECK(rank,
 	      sml_allreduce(rank->context, a, a, 100, SML_FLOAT32, SML_SUM, NULL, &first) == 0);
 	if (rank->rank > 0)
-		CHECK(rank, sml_wait(first) == 0);
+		CHECK(rank, sml_wait(&first, 1, -1, NULL) == 0);
 	CHECK(rank,
 	      sml_allreduce(rank->context, b, b, 100, SML_FLOAT32, SML_SUM, NULL, &second) == 0);
 	if (rank->rank == 0)
-		CHECK(rank, sml_wait(first) == 0);
-	CHECK(rank, sml_wait(second) == 0);
+		CHECK(rank, sml_wait(&first, 1, -1, NULL) == 0);
+	CHECK(rank, sml_wait(&second, 1, -1, NULL) == 0);
 }
 
 TEST(a_rank_that_waits_itself_is_not_named)

@@ -60,7 +60,7 @@ static void many_requests(struct rank *rank)
 {
 	struct sml_request *requests[IN_FLIGHT];
 	int32_t *buffers[IN_FLIGHT];
-	int done;
+	int error;
 
 	for (unsigned i = 0; i < IN_FLIGHT; i++) {
 		struct call call = {i % 97 == 0 ? 4000 : i % 50, SML_INT32, SML_SUM, 0, true};
@@ -72,12 +72,10 @@ static void many_requests(struct rank *rank)
 	}
 	/* Wait for the second half in reverse order, and test the first half. */
 	for (unsigned i = IN_FLIGHT; i-- > IN_FLIGHT / 2;)
-		CHECK(rank, sml_wait(requests[i]) == 0);
-	for (unsigned i = 0; i < IN_FLIGHT / 2; i++) {
-		do
-			CHECK(rank, sml_test(requests[i], &done) == 0);
-		while (!done);
-	}
+		CHECK(rank, sml_wait(&requests[i], 1, -1, NULL) == 0);
+	while ((error = sml_wait(requests, IN_FLIGHT, 0, NULL)) == -EAGAIN)
+		;
+	CHECK(rank, error == 0);
 	for (unsigned i = 0; i < IN_FLIGHT; i++) {
 		struct call call = {i % 97 == 0 ? 4000 : i % 50, SML_INT32, SML_SUM, 0, true};
 

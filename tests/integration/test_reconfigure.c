@@ -132,9 +132,9 @@ static void go_on_with_requests(struct rank *rank)
 	      sml_allreduce(rank->context, &send, &send, 1, SML_FLOAT32, SML_SUM, NULL, NULL) == 0);
 	CHECK(rank, send == 4 && recv == 2 && unused[0] == 1);
 	CHECK(rank, tensors(rank) == before + 1);
-	CHECK(rank, sml_wait(done) == 0);
+	CHECK(rank, sml_wait(&done, 1, -1, NULL) == 0);
 	if (unfinished)
-		CHECK(rank, sml_wait(unfinished) == SML_ERROR_ABORTED);
+		CHECK(rank, sml_wait(&unfinished, 1, -1, NULL) == SML_ERROR_ABORTED);
 }
 
 TEST(requests_counters_and_the_descriptor_outlive_the_job)

@@ -201,7 +201,7 @@ static void all_but_rank_1_call_and_it_aborts(struct rank *rank)
 	CHECK(rank, sml_allreduce(rank->context, data, data, 50000, SML_FLOAT32, SML_SUM, NULL,
 				  &request) == 0);
 	__atomic_fetch_add(&n_calling, 1, __ATOMIC_SEQ_CST);
-	CHECK(rank, sml_wait(request) == SML_ERROR_ABORTED);
+	CHECK(rank, sml_wait(&request, 1, -1, NULL) == SML_ERROR_ABORTED);
 }
 
 /* The job's ranks write to this file. */

@@ -201,7 +201,7 @@ static void sum_and_lose_the_switch(struct rank *rank)
 				    vector->kind->type, vector->op, NULL, &requests[call]) == 0);
 	}
 	for (unsigned call = 0; call < 6; call++) {
-		CHECK(rank, sml_wait(requests[call]) == 0);
+		CHECK(rank, sml_wait(&requests[call], 1, -1, NULL) == 0);
 		check(rank, &vectors[call]);
 	}
 }

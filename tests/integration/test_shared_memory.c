@@ -96,7 +96,8 @@ static void *call_from_a_thread(void *self)
 			return self;
 	}
 	for (int i = 0; i < 20; i++)
-		if (sml_wait(requests[i]) < 0 || data[i][299] != 299.0f * (float)rank->n)
+		if (sml_wait(&requests[i], 1, -1, NULL) < 0 ||
+		    data[i][299] != 299.0f * (float)rank->n)
 			return self;
 	return NULL;
 }

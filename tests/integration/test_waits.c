@@ -61,26 +61,29 @@ static int begin(struct rank *rank, int32_t *data, struct sml_request **request)
 static void wait_with_limits(struct rank *rank)
 {
 	struct gate *gate = rank->job->argument;
-	struct sml_request *request;
+	struct sml_request *requests[2], **request = &requests[1];
 	static int32_t data[2][1000];
 	int32_t *mine = data[rank->rank];
 	uint64_t began;
-	int done = 7;
 
 	elements_fill(mine, 1000, rank->rank + 1);
+	CHECK(rank, sml_barrier(rank->context, NULL, &requests[0]) == 0);
 	if (rank->rank == 0)
 		await(gate, 1); /* rank 0 makes the call when rank 1's limits have passed */
-	CHECK(rank, begin(rank, mine, &request) == 0);
+	CHECK(rank, begin(rank, mine, request) == 0);
 	if (rank->rank == 1) {
+		/* One of the two ends. */
+		while (requests[0])
+			CHECK(rank, sml_wait(requests, 2, 1, NULL) == -EAGAIN && *request);
 		began = now_ms();
-		CHECK(rank, sml_wait_for(request, 30, &done) == 0 && done == 0);
+		CHECK(rank, sml_wait(request, 1, 30, NULL) == -EAGAIN && *request);
 		CHECK(rank, now_ms() - began >= 30);
-		CHECK(rank, sml_wait_for(request, 0, &done) == 0 && done == 0);
+		CHECK(rank, sml_wait(request, 1, 0, NULL) == -EAGAIN && *request);
 		/* Nobody has touched the buffer, and the context is as good as before. */
 		CHECK(rank, elements_are(mine, 1000, 2));
 		pass(gate);
 	}
-	CHECK(rank, sml_wait_for(request, LONG_MS, &done) == 0 && done == 1);
+	CHECK(rank, sml_wait(requests, 2, LONG_MS, NULL) == 0 && !*request);
 	CHECK(rank, elements_are(mine, 1000, 3));
 	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
 }
@@ -97,11 +100,11 @@ TEST(a_limited_wait_ends_and_the_call_goes_on)
 static void end_by_tests(struct rank *rank, struct sml_request *request)
 {
 	uint64_t until_ms = now_ms() + LONG_MS;
-	int done = 0;
+	int result = -EAGAIN;
 
-	while (!done && now_ms() < until_ms)
-		CHECK(rank, sml_test(request, &done) == 0);
-	CHECK(rank, done);
+	while (result == -EAGAIN && now_ms() < until_ms)
+		result = sml_wait(&request, 1, 0, NULL);
+	CHECK(rank, result == 0 && request == NULL);
 }
 
 static void keep_and_break_promises(struct rank *rank)
@@ -110,15 +113,14 @@ static void keep_and_break_promises(struct rank *rank)
 	int32_t *mine = data[rank->rank];
 	struct sml_request *requests[2];
 	size_t index;
-	int done;
 
 	for (int way = 0; way < 5; way++) {
 		elements_fill(mine, 1000, rank->rank + 1);
 		CHECK(rank, begin_promised(rank, mine, true, &requests[0]) == 0);
 		if (way == 0)
-			CHECK(rank, sml_wait(requests[0]) == 0);
+			CHECK(rank, sml_wait(&requests[0], 1, -1, NULL) == 0);
 		if (way == 1)
-			while (sml_wait_for(requests[0], 1, &done) == 0 && !done)
+			while (sml_wait(requests, 1, 1, NULL) == -EAGAIN)
 				;
 		if (way == 2)
 			end_by_tests(rank, requests[0]);
@@ -126,12 +128,12 @@ static void keep_and_break_promises(struct rank *rank)
 		if (way >= 3)
 			CHECK(rank, sml_barrier(rank->context, NULL, &requests[1]) == 0);
 		if (way == 3) {
-			CHECK(rank, sml_wait_any(requests, 2, LONG_MS, &index) == 0 && index < 2);
-			CHECK(rank, sml_wait_any(requests, 2, LONG_MS, &index) == 0 && index < 2);
+			CHECK(rank, sml_wait(requests, 2, LONG_MS, &index) == 0 && index < 2);
+			CHECK(rank, sml_wait(requests, 2, LONG_MS, &index) == 0 && index < 2);
 		}
 		if (way == 4) {
-			CHECK(rank, sml_wait(requests[1]) == 0);
-			CHECK(rank, sml_wait(requests[0]) == 0);
+			CHECK(rank, sml_wait(&requests[1], 1, -1, NULL) == 0);
+			CHECK(rank, sml_wait(&requests[0], 1, -1, NULL) == 0);
 		}
 		CHECK(rank, elements_are(mine, 1000, 3));
 	}
@@ -148,14 +150,13 @@ static void wait_longer_than_the_context(struct rank *rank)
 {
 	struct sml_request *request;
 	static int32_t data[1000];
-	int done = 7;
 
 	if (rank->rank == 0) {
 		wait_until_told(rank);
 		return;
 	}
 	CHECK(rank, begin(rank, data, &request) == 0);
-	CHECK(rank, sml_wait_for(request, LONG_MS, &done) == SML_ERROR_TIMEOUT && done == 1);
+	CHECK(rank, sml_wait(&request, 1, LONG_MS, NULL) == SML_ERROR_TIMEOUT && request == NULL);
 }
 
 #define MANY 40
@@ -168,8 +169,8 @@ static void wait_for_any(struct rank *rank)
 	bool seen[MANY] = {false};
 	size_t index = 0;
 
-	CHECK(rank, sml_wait_any(requests, MANY + 1, -1, &index) == 0 && index == MANY + 1);
-	CHECK(rank, sml_wait_any(NULL, 0, -1, &index) == 0 && index == 0);
+	CHECK(rank, sml_wait(requests, MANY + 1, -1, &index) == 0 && index == MANY + 1);
+	CHECK(rank, sml_wait(NULL, 0, -1, &index) == 0 && index == 0);
 	if (rank->rank == 0)
 		await(gate, 1);
 	for (unsigned i = 0; i < MANY; i++) {
@@ -177,17 +178,17 @@ static void wait_for_any(struct rank *rank)
 		CHECK(rank, begin(rank, data[rank->rank][i], &requests[i]) == 0);
 	}
 	if (rank->rank == 1) {
-		CHECK(rank, sml_wait_any(requests, MANY + 1, 20, &index) == 0);
+		CHECK(rank, sml_wait(requests, MANY + 1, 20, &index) == -EAGAIN);
 		CHECK(rank, index == MANY + 1);
 		pass(gate);
 	}
 	for (unsigned i = 0; i < MANY; i++) {
-		CHECK(rank, sml_wait_any(requests, MANY + 1, LONG_MS, &index) == 0);
+		CHECK(rank, sml_wait(requests, MANY + 1, LONG_MS, &index) == 0);
 		CHECK(rank, index < MANY && !seen[index] && requests[index] == NULL);
 		CHECK(rank, elements_are(data[rank->rank][index], 1000, 2 * (int32_t)index));
 		seen[index] = true;
 	}
-	CHECK(rank, sml_wait_any(requests, MANY + 1, -1, &index) == 0 && index == MANY + 1);
+	CHECK(rank, sml_wait(requests, MANY + 1, -1, &index) == 0 && index == MANY + 1);
 }
 
 TEST(wait_any_returns_each_request_once)
@@ -218,7 +219,7 @@ static void fail_while_waiting(struct rank *rank)
 		CHECK(rank, begin(rank, data[i], &requests[i]) == 0);
 	pass(rank->job->argument);
 	for (unsigned i = 0; i < 3; i++) {
-		CHECK(rank, sml_wait_any(requests, 3, LONG_MS, &index) == SML_ERROR_ABORTED);
+		CHECK(rank, sml_wait(requests, 3, LONG_MS, &index) == SML_ERROR_ABORTED);
 		CHECK(rank, index < 3 && requests[index] == NULL);
 	}
 }
@@ -244,15 +245,15 @@ static void mix_contexts(struct rank *rank)
 		CHECK(rank, begin(rank, data[0], &stranger) == 0);
 		pass(gate);
 		await(gate, 2);
-		CHECK(rank, sml_wait(stranger) == 0);
+		CHECK(rank, sml_wait(&stranger, 1, -1, NULL) == 0);
 		return;
 	}
 	await(gate, 1);
 	CHECK(rank, begin(rank, data[1], &requests[0]) == 0);
 	requests[1] = stranger;
-	CHECK(rank, sml_wait_any(requests, 2, LONG_MS, &index) == -EINVAL && index == 2);
+	CHECK(rank, sml_wait(requests, 2, LONG_MS, &index) == -EINVAL && index == 2);
 	CHECK(rank, requests[0] != NULL && requests[1] == stranger);
-	CHECK(rank, sml_wait(requests[0]) == 0);
+	CHECK(rank, sml_wait(&requests[0], 1, -1, NULL) == 0);
 	pass(gate);
 }
 
@@ -281,16 +282,15 @@ struct loop {
 /* Test all requests, and begin others in the places of those that are done. */
 static int serve(struct rank *rank, struct loop *loop)
 {
-	int done, error;
+	int error;
 
 	for (unsigned i = 0; i < AT_ONCE; i++) {
 		if (loop->requests[i]) {
-			error = sml_test(loop->requests[i], &done);
+			error = sml_wait(&loop->requests[i], 1, 0, NULL);
+			if (error == -EAGAIN)
+				continue;
 			if (error)
 				return error;
-			if (!done)
-				continue;
-			loop->requests[i] = NULL;
 			loop->ended++;
 		}
 		if (loop->begun == CALLS)
@@ -370,12 +370,12 @@ static void loop_until_done(struct rank *rank, struct sml_request *request, int 
 {
 	struct pollfd ready = {.fd = sml_event_fd(rank->context), .events = POLLIN};
 	uint64_t rings;
-	int done = 0, error = 0;
+	int error = 0;
 
-	while (!done) {
+	while (request) {
 		CHECK(rank, poll(&ready, 1, LONG_MS) == 1);
 		CHECK(rank, read(ready.fd, &rings, sizeof(rings)) == (ssize_t)sizeof(rings));
-		error = sml_test(request, &done);
+		error = sml_wait(&request, 1, 0, NULL);
 	}
 	CHECK(rank, error == expected);
 }

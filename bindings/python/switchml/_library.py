@@ -136,7 +136,7 @@ _PROTOTYPES = {
         [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],
     ),
     "sml_barrier": (c_int, [c_void_p, _OPTIONS, _REQUEST]),
-    "sml_wait_any": (c_int, [_REQUEST, c_size_t, c_int, POINTER(c_size_t)]),
+    "sml_wait": (c_int, [_REQUEST, c_size_t, c_int, POINTER(c_size_t)]),
     "sml_event_fd": (c_int, [c_void_p]),
     "sml_version": (c_char_p, []),
     "sml_abort": (c_int, [c_void_p, c_char_p]),

@@ -10,6 +10,7 @@ can be waited for again, by any thread.
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import math
 import threading
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 _SLICE_MS = math.ceil(1000 * SLICE_S)
-_ignored = ctypes.byref(ctypes.c_size_t())
+_NOT_YET = -errno.EAGAIN
 
 
 @functools.cache
@@ -65,7 +66,8 @@ class Request:
     def _note(self) -> None:
         """Take what C has returned."""
         for number in self._returned:
-            self._first_error = self._first_error or number
+            if number != _NOT_YET:
+                self._first_error = self._first_error or number
         self._returned.clear()
 
     def _await(self, milliseconds: int) -> bool:
@@ -85,11 +87,11 @@ class Request:
                 continue
             if returned:
                 self._note()
-            stored(returned, lib.sml_wait_any, self._place(call - 1), 1, milliseconds, _ignored)
+            stored(returned, lib.sml_wait, self._place(call - 1), 1, milliseconds, None)
+            if returned[-1] == _NOT_YET:
+                return False
             if returned[-1]:  # of a call that C refuses to wait for, too
                 pointers[call - 1] = None
-            elif pointers[call - 1]:
-                return False
         self._finish()
         return True
 

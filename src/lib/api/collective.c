@@ -80,7 +80,7 @@ static int end_call(struct sml_context *context, int error, struct sml_order *or
 	if (is_inside)
 		sml_context_exit(context);
 	is_inside = false;
-	return error || request ? error : sml_wait(own);
+	return error || request ? error : sml_wait(&own, 1, -1, NULL);
 }
 
 /* ---- what each call orders ---- */

@@ -15,7 +15,7 @@ struct sml_order {
 
 /*
  * Gives the call its place in the order of calls, and passes it to every shard.
- * Returns 0 and *submitted, for sml_wait() or sml_test(); or an error.
+ * Returns 0 and *submitted, for sml_wait(); or an error.
  */
 int sml_submit(struct sml_context *context, struct sml_order *order,
 	       struct sml_request **submitted);

@@ -145,24 +145,27 @@ int sml_context_wait_any(struct sml_context *context, struct sml_request *const 
 }
 
 /* Does not wait before the deadline has passed; then it waits for the threads and the record. */
-int sml_context_look(struct sml_context *context, const struct sml_request *request)
+int sml_context_look(struct sml_context *context, struct sml_request *const *requests, size_t n,
+		     size_t *index)
 {
+	const struct waiter waiter = {.context = context,
+				      .requests = requests,
+				      .n = n,
+				      .first_due = find_first_due(requests, n)};
 	int result;
 
-	if (sml_request_is_over(request))
-		return result_of(request);
-	/* It is of this job as long as this thread is inside. */
-	if (sml_context_enter_to_wait(context) && !sml_request_is_over(request)) {
-		if (sml_now_ns() >= request->deadline_ns)
-			sml_context_time_out(context, request);
+	*index = find_done(&waiter);
+	if (*index < n)
+		return result_of(requests[*index]);
+	/* They are of this job as long as this thread is inside. */
+	if (sml_context_enter_to_wait(context) && find_done(&waiter) == n) {
+		if (sml_now_ns() >= waiter.first_due->deadline_ns)
+			sml_context_time_out(context, waiter.first_due);
 		else if (context->threads.callers_drive)
 			sml_progress_leave_alone(context->threads.threads[0]);
 	}
 	pthread_mutex_lock(&context->lock);
-	if (sml_request_is_over(request))
-		result = result_of(request);
-	else
-		result = context->error_reported ? context->error : -EAGAIN;
+	result = look_for_done(&waiter, index);
 	pthread_mutex_unlock(&context->lock);
 	sml_context_exit(context);
 	return result;

@@ -23,7 +23,8 @@ struct sml_request;
 int sml_context_wait_any(struct sml_context *context, struct sml_request *const *requests, size_t n,
 			 uint64_t until_ns, size_t *index);
 
-/* Checks a request without waiting. Returns -EAGAIN while it is not done. */
-int sml_context_look(struct sml_context *context, const struct sml_request *request);
+/* The same without waiting. */
+int sml_context_look(struct sml_context *context, struct sml_request *const *requests, size_t n,
+		     size_t *index);
 
 #endif
