@@ -55,6 +55,7 @@ int main(void)
 {
 	const char *wire = getenv("SWITCHML_WIRE");
 	struct bench_library library = {.allreduce = allreduce};
+	struct sml_info info = SML_INFO_INIT;
 	struct sml_context *job;
 	int status;
 
@@ -68,9 +69,10 @@ int main(void)
 		return 1;
 	}
 	library.state = job;
-	library.rank = sml_rank(job);
-	library.n_ranks = sml_world_size(job);
-	library.n_stripes = sml_stripe_count(job);
+	sml_get_info(job, &info);
+	library.rank = info.rank;
+	library.n_ranks = info.world_size;
+	library.n_stripes = info.stripes;
 	status = bench_serve(&library);
 	return sml_close(job) < 0 ? 1 : status;
 }

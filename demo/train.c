@@ -62,7 +62,7 @@ static int meter(struct demo_trainer *trainer, int sign)
 	struct sml_counters now = {.size = sizeof(now)};
 	struct demo_traffic *traffic = &trainer->traffic;
 	uint64_t factor = (uint64_t)sign; /* modulo 2^64, as the sum is */
-	int status = demo_call(trainer, "counters", sml_get_counters(trainer->job, &now));
+	int status = demo_call(trainer, "counters", sml_get_counters(trainer->job, -1, &now, NULL));
 
 	traffic->bytes_sent += factor * now.bytes_sent;
 	traffic->packets_sent += factor * now.packets_sent;

@@ -46,6 +46,7 @@ static int open_gloo(struct demo_trainer *trainer)
 
 static int open_and_train(struct demo_trainer *trainer, const struct sml_config *config)
 {
+	struct sml_info info = SML_INFO_INIT;
 	int status, closed;
 
 	status = sml_open(&trainer->job, config);
@@ -54,8 +55,9 @@ static int open_and_train(struct demo_trainer *trainer, const struct sml_config 
 		return status;
 	}
 	catch_signals();
-	trainer->rank = sml_rank(trainer->job);
-	trainer->world = sml_world_size(trainer->job);
+	sml_get_info(trainer->job, &info);
+	trainer->rank = info.rank;
+	trainer->world = info.world_size;
 	status = open_gloo(trainer);
 	if (status == 0)
 		status = demo_train(trainer);

@@ -224,6 +224,7 @@ static int join_members(void)
 /* The switch knows who is left, and who waits. */
 static int join_as_the_switch_decides(void)
 {
+	struct sml_info info = SML_INFO_INIT;
 	struct sml_membership members = SML_MEMBERSHIP_INIT;
 	struct sml_config config;
 	int error;
@@ -238,8 +239,9 @@ static int join_as_the_switch_decides(void)
 	}
 	if (error == 0) {
 		self.membership++;
-		self.rank = sml_rank(self.job);
-		self.n = sml_world_size(self.job);
+		sml_get_info(self.job, &info);
+		self.rank = info.rank;
+		self.n = info.world_size;
 	}
 	return error;
 }
@@ -308,7 +310,12 @@ static float target_of(int sample)
 
 static int has_newcomers(void)
 {
-	return self.directory ? exists(self.membership + 1, "") : sml_waiting(self.job) > 0;
+	struct sml_info info = SML_INFO_INIT;
+
+	if (self.directory)
+		return exists(self.membership + 1, "");
+	sml_get_info(self.job, &info);
+	return info.waiting > 0;
 }
 
 static int has_enough(void)

@@ -31,7 +31,7 @@ static void update(struct layer *layer)
 		layer->weights[i] -= 0.5f * layer->gradient[i];
 }
 
-static void step(struct sml_context *job, struct layer *layers)
+static void step(struct sml_context *job, struct layer *layers, int rank)
 {
 	struct sml_options options = SML_OPTIONS_INIT;
 	struct sml_request *requests[LAYERS];
@@ -40,7 +40,7 @@ static void step(struct sml_context *job, struct layer *layers)
 	options.wire = SML_WIRE_INT32;
 	/* All ranks begin the calls in the same order, whenever they get there. */
 	for (int n = LAYERS - 1; n >= 0; n--) {
-		compute_gradient(&layers[n], n, sml_rank(job));
+		compute_gradient(&layers[n], n, rank);
 		if (sml_allreduce(job, layers[n].gradient, layers[n].gradient, ELEMENTS,
 				  SML_FLOAT32, SML_AVG, &options, &requests[n]) < 0)
 			errx(1, "%s", sml_error_text(job));
@@ -57,18 +57,18 @@ int main(void)
 {
 	struct layer *layers = calloc(LAYERS, sizeof(*layers));
 	struct sml_context *job;
-	int rank;
+	struct sml_info info = SML_INFO_INIT;
 
 	if (layers == NULL)
 		err(1, "no memory for the layers");
 	if (sml_open(&job, NULL) < 0) /* rank, world size and switch from the environment */
 		errx(1, "%s", sml_error_text(NULL));
-	rank = sml_rank(job);
+	sml_get_info(job, &info);
 	for (int n = 0; n < 10; n++)
-		step(job, layers);
+		step(job, layers, info.rank);
 	if (sml_close(job) < 0)
 		errx(1, "the job could not be left in order");
-	printf("rank %d: weights of the layers:", rank);
+	printf("rank %d: weights of the layers:", info.rank);
 	for (int n = 0; n < LAYERS; n++)
 		printf(" %g", layers[n].weights[ELEMENTS - 1]);
 	printf("\n");

@@ -204,7 +204,7 @@ struct sml_request;
  *		error = sml_open(&job, &config);
  *	}
  *
- * The size tells versions apart, here and in struct sml_membership, sml_options and sml_counters.
+ * The size tells versions apart, here and in the other structures.
  * An older program's structure is shorter: members that it does not have get their defaults, or
  * the environment's values, and nothing beyond its size is written. A newer program's structure
  * is longer, and is accepted if all members that this library does not know are zero. Otherwise,
@@ -461,14 +461,14 @@ struct sml_membership {
  * by then are the members, in their old order. New processes (struct sml_config's join) are added
  * behind them, in the order in which they came, until there are max_ranks; the rest of them keep
  * waiting. The members' job is called "NAME #N", where NAME is the job's first name, which new
- * processes give. After the call, sml_rank(), sml_world_size() and sml_previous_rank() describe the
- * membership. There are never two such memberships of one job that both compute. So a rank that
- * comes too late is refused with SML_ERROR_REFUSED, and so are all ranks if they are fewer than
- * min_ranks after wait_ms. The switch at which the job ran last decides. If it has died, another
- * switch can decide only if all ranks of the last membership ask there, because the others might go
- * on elsewhere. Otherwise the call fails with SML_ERROR_TIMEOUT after wait_ms, and the program must
- * decide. All ranks must use the same one of the two forms: otherwise, those that let the switch
- * decide fail with SML_ERROR_MISMATCH, and so do the others if their job has not begun.
+ * processes give. After the call, sml_get_info() describes the membership. There are never two such
+ * memberships of one job that both compute. So a rank that comes too late is refused with
+ * SML_ERROR_REFUSED, and so are all ranks if they are fewer than min_ranks after wait_ms. The
+ * switch at which the job ran last decides. If it has died, another switch can decide only if all
+ * ranks of the last membership ask there, because the others might go on elsewhere. Otherwise the
+ * call fails with SML_ERROR_TIMEOUT after wait_ms, and the program must decide. All ranks must use
+ * the same one of the two forms: otherwise, those that let the switch decide fail with
+ * SML_ERROR_MISMATCH, and so do the others if their job has not begun.
  *
  * The old job. It ends at once, also for its other ranks. Their calls in progress fail with
  * SML_ERROR_ABORTED, or with the error that they had before, and so do all their calls until they
@@ -515,27 +515,54 @@ struct sml_membership {
  */
 SML_API int sml_reconfigure(struct sml_context *context, const struct sml_membership *membership);
 
-/*
- * The rank that a rank of this job had in the membership before. It is known if the switch decided
- * on this membership (sml_reconfigure()). Returns -1 if that rank is new, if there is no such rank,
- * or if the switch did not decide. A rank of the membership before that is returned for none of
- * this job's ranks has left.
- */
-SML_API int sml_previous_rank(struct sml_context *context, int rank);
+/* Where a job's numbers are added. */
+enum sml_job_path {
+	SML_PATH_NONE = 0,   /* the context has no job */
+	SML_PATH_MEMORY = 1, /* in the memory of the one host that has all ranks: no packets */
+	SML_PATH_RANKS = 2,  /* in a part of the switch in each of some ranks */
+	SML_PATH_HOSTS = 3,  /* in a part of the switch on each host */
+	SML_PATH_SWITCH = 4, /* at one switch, or several */
+	SML_PATH_MEMORY_AND_SWITCH = 5 /* there, but the ranks of a host add in its memory first */
+};
+
+/* About a context, its job, and the library. The size tells versions apart, as in sml_config. */
+struct sml_info {
+	size_t size; /* sizeof(struct sml_info), set by SML_INFO_INIT */
+	int has_tls; /* 1: built with TLS. 0: sml_open() refuses certificates and job keys. */
+	int rank,
+		world_size; /* This rank's number, 0 to world_size - 1, and the number of ranks. */
+	/*
+	 * If the switch decided on this membership (sml_reconfigure()): of each rank, the rank that
+	 * it had in the membership before, or -1 if it is new. Ranks of before that are not here
+	 * have left. Otherwise NULL. Valid until sml_reconfigure() or sml_close().
+	 */
+	const int *previous_ranks;
+	/*
+	 * How many processes wait to join this job: new ones with join in their struct sml_config.
+	 * The job's switch reports the number when one comes, and about every second. Ranks may
+	 * learn it at different times, so let one of them decide for all when to call
+	 * sml_reconfigure().
+	 */
+	int waiting;
+	int stripes; /* how many: each of m switches serves every m-th chunk. 0: there is no job. */
+	enum sml_job_path path;
+	/*
+	 * The same for people, as "the switch at tor1:28500" or "a part of the switch in each of 4
+	 * ranks". Another switch that takes over has another address.
+	 */
+	char path_text[160];
+};
+#define SML_INFO_INIT                                                                              \
+	{                                                                                          \
+		sizeof(struct sml_info), 0, 0, 0, NULL, 0, 0, SML_PATH_NONE, ""                    \
+	}
 
 /*
- * The number of processes that wait to join this job. These are new processes with join in their
- * struct sml_config. They wait at the job's switch, which reports the number when one comes, and
- * about every second. Ranks may learn it at different times, so let one of them decide for all when
- * to call sml_reconfigure().
+ * Fill info. If context is NULL, only has_tls is set, and the rest is 0. Returns 0;
+ * SML_ERROR_CLOSED while another thread is in sml_reconfigure(); SML_ERROR_FORKED in a child
+ * process; or -EINVAL if the size is wrong. Any thread may call this function.
  */
-SML_API int sml_waiting(struct sml_context *context);
-
-/* This rank's number in its job: 0 to sml_world_size() - 1; -EINVAL without a context. */
-SML_API int sml_rank(const struct sml_context *context);
-
-/* The number of ranks of the job; -EINVAL without a context. */
-SML_API int sml_world_size(const struct sml_context *context);
+SML_API int sml_get_info(const struct sml_context *context, struct sml_info *info);
 
 /* The size of one element of a type in bytes. Returns 0 if there is no such type. */
 SML_API size_t sml_type_size(enum sml_type type);
@@ -695,12 +722,6 @@ SML_API const char *sml_version(void);
 SML_API int sml_version_number(void);
 
 /*
- * Whether this library was built with TLS. Returns 1 if so: then a configuration may have
- * certificates or a job key. Returns 0 if not: then sml_open() refuses them.
- */
-SML_API int sml_has_tls(void);
-
-/*
  * What has happened since sml_open(), in all memberships (sml_reconfigure()). Times are in
  * nanoseconds. If ranks share memory, there are no packets, and only tensors are counted.
  */
@@ -720,22 +741,14 @@ struct sml_counters {
 };
 
 /*
- * Copy the counters of all stripes. counters->size says which members the program knows. While
- * another thread is in sml_reconfigure(), this fails with SML_ERROR_CLOSED.
+ * Copy the counters of one stripe, or of all together if stripe is -1. Those of one begin with the
+ * membership: compare them to find a slow or lossy switch. If name is not NULL, *name becomes the
+ * address of the stripe's switch, a text that is valid until sml_close() or sml_reconfigure(), or
+ * NULL for all. counters->size says which members the program knows. While another thread is in
+ * sml_reconfigure(), this fails with SML_ERROR_CLOSED.
  */
-SML_API int sml_get_counters(const struct sml_context *context, struct sml_counters *counters);
-
-/*
- * Describe for people where the job's numbers are added. For example: "the switch at tor1:28500";
- * "memory and the switch at tor1:28500", if the ranks of a host add in its memory first; "this
- * host's memory"; "a part of the switch in each of 4 ranks". text gets at most bytes - 1 characters
- * and a NUL; 160 bytes hold every such text. Another switch that takes over has another address.
- *
- * Any thread may call this function. Returns 0; -EINVAL for arguments that are NULL or without
- * room, and if the context has no job; SML_ERROR_CLOSED while another thread is in
- * sml_reconfigure(); SML_ERROR_FORKED in a child process.
- */
-SML_API int sml_get_path(const struct sml_context *context, char *text, size_t bytes);
+SML_API int sml_get_counters(const struct sml_context *context, int stripe,
+			     struct sml_counters *counters, const char **name);
 
 /*
  * Count calls that the program has made with another library instead. The line at the job's end
@@ -744,20 +757,6 @@ SML_API int sml_get_path(const struct sml_context *context, char *text, size_t b
  * may call this function. A NULL context is ignored.
  */
 SML_API void sml_count_elsewhere(struct sml_context *context, const char *where, uint64_t calls);
-
-/*
- * The number of stripes, m: each of the m switches serves every m-th chunk. Returns 0 while another
- * thread is in sml_reconfigure(), and after that has failed.
- */
-SML_API int sml_stripe_count(const struct sml_context *context);
-
-/*
- * Copy the counters of one stripe, 0 to sml_stripe_count() - 1. If name is not NULL, *name becomes
- * the address of the stripe's switch, a text that is valid until sml_close() or sml_reconfigure().
- * These counters begin with the membership. Compare stripes to find a slow or lossy one.
- */
-SML_API int sml_get_stripe_counters(const struct sml_context *context, int stripe,
-				    struct sml_counters *counters, const char **name);
 
 #ifdef __cplusplus
 }

@@ -146,10 +146,12 @@ static int meet_members(void)
 			   (int32_t)self.number};
 	int32_t all[BENCH_MAX_LOCAL][2] = {{0}};
 	int32_t newest = 0;
+	struct sml_info info = SML_INFO_INIT;
 	int error;
 
-	self.now.rank = sml_rank(self.context);
-	self.now.world_size = sml_world_size(self.context);
+	sml_get_info(self.context, &info);
+	self.now.rank = info.rank;
+	self.now.world_size = info.world_size;
 	error = sml_allgather(self.context, mine, all, 2, SML_INT32, NULL, NULL);
 	if (error)
 		return error;
@@ -210,9 +212,11 @@ enum wish { GO_ON, CHANGE, STOP };
 
 static int agree_on_wish(int32_t *wish)
 {
+	struct sml_info info = SML_INFO_INIT;
+
+	sml_get_info(self.context, &info);
 	*wish = GO_ON;
-	if (self.now.rank == 0 && self.sums.options->switch_decides &&
-	    sml_waiting(self.context) > 0)
+	if (self.now.rank == 0 && self.sums.options->switch_decides && info.waiting > 0)
 		*wish = CHANGE;
 	if (self.now.rank == 0 &&
 	    __atomic_load_n(&self.sums.memory->stop, __ATOMIC_RELAXED) >= self.now.membership)

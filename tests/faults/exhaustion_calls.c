@@ -191,27 +191,23 @@ static void make_call(struct calls *calls, unsigned kind, bool waits)
 static void ask(struct calls *calls)
 {
 	struct sml_counters counters = {.size = sizeof(counters)};
+	struct sml_info info = SML_INFO_INIT;
 	const char *name = NULL;
-	char path[160];
 
 	if (CALL(sml_type_size, SML_INT32) != sizeof(int32_t))
 		wrong(calls, "sml_type_size", 0);
 	if (strlen(CALL(sml_version)) == 0 || CALL(sml_version_number) != SML_VERSION_NUMBER)
 		wrong(calls, "sml_version", 0);
 	CALL(sml_count_elsewhere, calls->context, "MPI", 1);
-	if (CALL(sml_has_tls) != 0 && CALL(sml_has_tls) != 1)
-		wrong(calls, "sml_has_tls", 0);
-	if (CALL(sml_get_counters, calls->context, &counters) != 0)
+	if (CALL(sml_get_counters, calls->context, -1, &counters, NULL) != 0)
 		wrong(calls, "sml_get_counters", 0);
-	if (CALL(sml_get_path, calls->context, path, sizeof(path)) != 0)
-		wrong(calls, "sml_get_path", 0);
-	if (CALL(sml_stripe_count, calls->context) < 1)
-		wrong(calls, "sml_stripe_count", 0);
+	if (CALL(sml_get_info, calls->context, &info) != 0 || info.stripes < 1)
+		wrong(calls, "sml_get_info", 0);
 	/* One that is set would outlast the short one of runs with failures. */
 	if (CALL(sml_set_timeout, calls->context, 0) != -EINVAL)
 		wrong(calls, "sml_set_timeout", 0);
-	if (CALL(sml_get_stripe_counters, calls->context, 0, &counters, &name) != 0 || name == NULL)
-		wrong(calls, "sml_get_stripe_counters", 0);
+	if (CALL(sml_get_counters, calls->context, 0, &counters, &name) != 0 || name == NULL)
+		wrong(calls, "sml_get_counters of a stripe", 0);
 }
 
 static void make_event_fd(struct calls *calls)
@@ -223,11 +219,12 @@ static void make_event_fd(struct calls *calls)
 
 int calls_make_all(struct sml_context *context, struct calls_complaint *complaint)
 {
-	struct calls calls = {.context = context,
-			      .rank = CALL(sml_rank, context),
-			      .n = CALL(sml_world_size, context),
-			      .complaint = complaint};
+	struct calls calls = {.context = context, .complaint = complaint};
+	struct sml_info info = SML_INFO_INIT;
 
+	CALL(sml_get_info, context, &info);
+	calls.rank = info.rank;
+	calls.n = info.world_size;
 	ask(&calls);
 	for (unsigned kind = 0; kind < KINDS; kind++)
 		make_call(&calls, kind, true);
@@ -245,6 +242,7 @@ int calls_make_all(struct sml_context *context, struct calls_complaint *complain
 static void go_on_in_another_job(struct calls *calls, const char *job)
 {
 	struct sml_membership next = SML_MEMBERSHIP_INIT;
+	struct sml_info info = SML_INFO_INIT;
 	int result;
 
 	next.job = job;
@@ -256,10 +254,9 @@ static void go_on_in_another_job(struct calls *calls, const char *job)
 		wrong(calls, "sml_barrier without a job", 0);
 	if (result == 0)
 		make_call(calls, ALLREDUCE, true);
-	if (result == 0 && job == NULL && CALL(sml_previous_rank, calls->context, 0) != 0)
-		wrong(calls, "sml_previous_rank", 0);
-	if (CALL(sml_waiting, calls->context) > 0)
-		wrong(calls, "sml_waiting", 0);
+	if (CALL(sml_get_info, calls->context, &info) != 0 || info.waiting > 0 ||
+	    (result == 0 && job == NULL && info.previous_ranks[0] != 0))
+		wrong(calls, "sml_get_info of another job", 0);
 }
 
 void calls_abort_own_job(const struct sml_config *config, struct calls_complaint *complaint)

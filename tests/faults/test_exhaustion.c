@@ -318,10 +318,12 @@ static const char *failover_of_a_stripe(void)
 /* The switches' processes have the key from the environment, too. */
 static const char *failover_with_tls(void)
 {
+	struct sml_info info = SML_INFO_INIT;
 	static struct switch_process switches[4];
 	const char *complaint;
 
-	if (!sml_has_tls())
+	sml_get_info(NULL, &info);
+	if (!info.has_tls)
 		return "";
 	setenv("SWITCHML_JOB_KEY", KEY_OF_ALL_TESTS, 1);
 	complaint = fail_over(switches, 2, ONE_STANDBY);

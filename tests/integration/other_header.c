@@ -25,6 +25,7 @@ static void check_beyond(const unsigned char *beyond)
 
 static void use(struct sml_context *job)
 {
+	GUARDED(sml_info) info = {.own = SML_INFO_INIT};
 	GUARDED(sml_counters) counters;
 	struct sml_options options = SML_OPTIONS_INIT;
 	float one = 1, sum = 0;
@@ -33,9 +34,12 @@ static void use(struct sml_context *job)
 	       sum == 1);
 	memset(&counters, 0xa5, sizeof(counters));
 	counters.own.size = sizeof(counters.own);
-	assert(sml_get_counters(job, &counters.own) == 0);
+	assert(sml_get_counters(job, -1, &counters.own, NULL) == 0);
 	assert(counters.own.tensors > 0 && counters.own.stalls == 0);
 	check_beyond(counters.beyond);
+	memset(info.beyond, 0xa5, BEYOND);
+	assert(sml_get_info(job, &info.own) == 0 && info.own.world_size == 1);
+	check_beyond(info.beyond);
 #ifdef NEWER
 	assert(counters.own.tomorrow == 0);
 	options.tomorrow = 1;

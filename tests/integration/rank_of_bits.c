@@ -73,10 +73,12 @@ static void sum(struct sml_context *job, unsigned t, enum sml_op op, enum sml_wi
 {
 	static unsigned char data[8 * MOST];
 	struct sml_options options = SML_OPTIONS_INIT;
+	struct sml_info info = SML_INFO_INIT;
 
+	sml_get_info(job, &info);
 	options.wire = wire;
 	for (size_t i = 0; i < count; i++) {
-		uint64_t bits = element(t, (unsigned)sml_rank(job), i);
+		uint64_t bits = element(t, (unsigned)info.rank, i);
 
 		/* Both machines are little-endian: the low bytes come first. */
 		memcpy(data + i * types[t].bytes, &bits, types[t].bytes);

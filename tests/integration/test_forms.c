@@ -133,16 +133,17 @@ TEST(results_have_the_same_bits_in_every_form)
 static void look_at_embedded_stripe(struct rank *rank)
 {
 	struct sml_counters c = {.size = sizeof(c)};
-	char start[32], path[160];
+	struct sml_info info = SML_INFO_INIT;
+	char start[32];
 	const char *name;
 
 	calls_of_some_kinds(rank);
 	counters_after(rank, 24, &c);
-	CHECK(rank, sml_get_path(rank->context, path, sizeof(path)) == 0);
-	CHECK(rank, strcmp(path, "a part of the switch in each of 3 ranks") == 0);
-	CHECK(rank, sml_stripe_count(rank->context) == 3);
+	CHECK(rank, sml_get_info(rank->context, &info) == 0);
+	CHECK(rank, strcmp(info.path_text, "a part of the switch in each of 3 ranks") == 0);
+	CHECK(rank, info.path == SML_PATH_RANKS && info.stripes == 3);
 	for (int i = 0; i < 3; i++) {
-		CHECK(rank, sml_get_stripe_counters(rank->context, i, &c, &name) == 0);
+		CHECK(rank, sml_get_counters(rank->context, i, &c, &name) == 0);
 		snprintf(start, sizeof(start), "rank %d at 127.0.0.1:", i);
 		CHECK(rank, strncmp(name, start, strlen(start)) == 0);
 		CHECK(rank, c.bytes_sent > 50000 && c.bytes_received > 50000);
@@ -162,27 +163,25 @@ static void look_at_stripes(struct rank *rank)
 {
 	struct sml_counters all, one = {.size = sizeof(one)};
 	const char *name, *names = rank->job->argument;
-	char path[160], expected[160];
+	struct sml_info info = SML_INFO_INIT;
+	char expected[160];
 	uint64_t sent = 0;
 
 	calls_of_some_kinds(rank);
 	counters_after(rank, 24, &all);
 	snprintf(expected, sizeof(expected), "2 switches, the first at %s", names);
-	CHECK(rank, sml_get_path(rank->context, path, sizeof(path)) == 0);
-	CHECK(rank, strcmp(path, expected) == 0);
-	CHECK(rank, sml_get_path(rank->context, path, 5) == 0 && strcmp(path, "2 sw") == 0);
-	CHECK(rank, sml_get_path(rank->context, NULL, 5) == -EINVAL);
-	CHECK(rank, sml_get_path(rank->context, path, 0) == -EINVAL);
-	CHECK(rank, sml_stripe_count(rank->context) == 2);
+	CHECK(rank, sml_get_info(rank->context, &info) == 0);
+	CHECK(rank, strcmp(info.path_text, expected) == 0);
+	CHECK(rank, info.path == SML_PATH_SWITCH && info.stripes == 2);
 	for (int i = 0; i < 2; i++) {
-		CHECK(rank, sml_get_stripe_counters(rank->context, i, &one, &name) == 0);
+		CHECK(rank, sml_get_counters(rank->context, i, &one, &name) == 0);
 		CHECK(rank, strcmp(name, names + 64 * i) == 0);
 		CHECK(rank, one.bytes_sent > 100000 && one.rtt_min_ns > 0);
 		sent += one.packets_sent;
 	}
 	CHECK(rank, all.packets_sent == sent);
-	CHECK(rank, sml_get_stripe_counters(rank->context, 2, &one, NULL) == -EINVAL);
-	CHECK(rank, sml_get_stripe_counters(rank->context, -1, &one, NULL) == -EINVAL);
+	CHECK(rank, sml_get_counters(rank->context, 2, &one, NULL) == -EINVAL);
+	CHECK(rank, sml_get_counters(rank->context, -2, &one, NULL) == -EINVAL);
 }
 
 TEST(stripes_have_counters_and_names)
@@ -277,10 +276,10 @@ static void count_bytes(struct rank *rank, enum sml_wire wire, float *data, uint
 
 	*counts = true; /* if a call fails: more calls would, too */
 	options.wire = wire;
-	CHECK(rank, sml_get_counters(rank->context, &before) == 0);
+	CHECK(rank, sml_get_counters(rank->context, -1, &before, NULL) == 0);
 	CHECK(rank, sml_allreduce(rank->context, data, data, ZEROS, SML_FLOAT32, SML_SUM, &options,
 				  NULL) == 0);
-	CHECK(rank, sml_get_counters(rank->context, &after) == 0);
+	CHECK(rank, sml_get_counters(rank->context, -1, &after, NULL) == 0);
 	again = (int64_t)(after.retransmits_timeout + after.retransmits_fast -
 			  before.retransmits_timeout - before.retransmits_fast);
 	CHECK(rank,

@@ -116,11 +116,11 @@ static void reduce_all(struct rank *rank)
 	struct sml_counters before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
 	uint64_t packets, bytes;
 
-	CHECK(rank, sml_get_counters(rank->context, &before) == 0);
+	CHECK(rank, sml_get_counters(rank->context, -1, &before, NULL) == 0);
 	for (unsigned i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		reduce(rank, counts[i]);
 	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
-	CHECK(rank, sml_get_counters(rank->context, &after) == 0);
+	CHECK(rank, sml_get_counters(rank->context, -1, &after, NULL) == 0);
 	packets = after.packets_sent - before.packets_sent;
 	bytes = after.bytes_sent - before.bytes_sent;
 	if (bytes != packets * *bytes_each)
@@ -171,10 +171,10 @@ static void reduce_narrow(struct rank *rank)
 
 	for (size_t i = 0; i < NARROW; i++)
 		data[i] = (uint8_t)(i + (size_t)rank->rank);
-	CHECK(rank, sml_get_counters(rank->context, &before) == 0);
+	CHECK(rank, sml_get_counters(rank->context, -1, &before, NULL) == 0);
 	CHECK(rank, sml_allreduce(rank->context, data, data, NARROW, SML_UINT8, SML_SUM, NULL,
 				  NULL) == 0);
-	CHECK(rank, sml_get_counters(rank->context, &after) == 0);
+	CHECK(rank, sml_get_counters(rank->context, -1, &after, NULL) == 0);
 	CHECK(rank, after.packets_sent - before.packets_sent >= packets);
 	for (size_t i = 0; i < NARROW; i++)
 		CHECK(rank, data[i] == (uint8_t)(RANKS * i + RANKS * (RANKS - 1) / 2));

@@ -82,7 +82,7 @@ static void sum_until_it_is_over(struct rank *rank)
 		if (rank->rank == 0)
 			calls = call + 1;
 	}
-	sml_get_counters(rank->context, &counters);
+	sml_get_counters(rank->context, -1, &counters, NULL);
 	__atomic_fetch_add(&ignored, counters.packets_ignored, __ATOMIC_SEQ_CST);
 	for (unsigned i = 0; rank->context->threads.own != NULL && i < SML_VERDICTS; i++)
 		__atomic_fetch_add(

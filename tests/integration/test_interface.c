@@ -29,20 +29,15 @@ TEST(no_call_needs_a_context_to_refuse)
 	struct sml_request *request = NULL;
 	struct sml_counters counters = {.size = sizeof(counters)};
 	float data[2] = {0};
+	struct sml_info info = SML_INFO_INIT;
 	const char *name;
-	char text[64];
 	const int results[] = {
-		sml_rank(NULL),
-		sml_world_size(NULL),
-		sml_waiting(NULL),
 		sml_abort(NULL, "why"),
 		sml_set_timeout(NULL, 1),
 		sml_event_fd(NULL),
 		sml_reconfigure(NULL, NULL),
-		sml_get_counters(NULL, &counters),
-		sml_get_stripe_counters(NULL, 0, &counters, &name),
-		sml_stripe_count(NULL),
-		sml_get_path(NULL, text, sizeof(text)),
+		sml_get_counters(NULL, -1, &counters, NULL),
+		sml_get_counters(NULL, 0, &counters, &name),
 		sml_barrier(NULL, NULL, NULL),
 		sml_barrier(NULL, NULL, &request),
 		sml_allreduce(NULL, data, data, 2, SML_FLOAT32, SML_SUM, NULL, NULL),
@@ -54,7 +49,9 @@ TEST(no_call_needs_a_context_to_refuse)
 
 	for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++)
 		assert_true(results[i] < 0);
-	assert_int_equal(sml_previous_rank(NULL, 0), -1);
+	assert_int_equal(sml_get_info(NULL, &info), 0);
+	assert_true(info.path == SML_PATH_NONE && info.world_size == 0 && !info.previous_ranks);
+	assert_int_equal(sml_get_info(NULL, NULL), -EINVAL);
 	sml_count_elsewhere(NULL, "there", 1);
 	assert_int_equal(sml_close(NULL), 0);
 	assert_non_null(sml_error_text(NULL));

@@ -97,7 +97,7 @@ static uint64_t tensors(const struct rank *rank)
 {
 	struct sml_counters counters = {.size = sizeof(counters)};
 
-	assert_int_equal(sml_get_counters(rank->context, &counters), 0);
+	assert_int_equal(sml_get_counters(rank->context, -1, &counters, NULL), 0);
 	return counters.tensors;
 }
 

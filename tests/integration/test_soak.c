@@ -198,7 +198,10 @@ TEST(failovers_of_a_host_leave_nothing)
 /* The switches' processes have the key from the environment, too. */
 TEST(failovers_with_tls_leave_nothing)
 {
-	if (!sml_has_tls())
+	struct sml_info info = SML_INFO_INIT;
+
+	sml_get_info(NULL, &info);
+	if (!info.has_tls)
 		skip();
 	setenv("SWITCHML_JOB_KEY", "correct horse battery staple", 1);
 	soak_failovers("failovers with TLS", false);

@@ -89,9 +89,13 @@ def test_structures_and_numbers_are_the_headers():
     assert re.findall(r"(\w+)[,;]", config) == [
         name for name, _ in c.Config._fields_ if name[0] != "_"
     ]
-    counters = re.search(r"struct sml_counters \{(.*?)\};", header, re.S).group(1)
-    names = re.findall(r"(\w+)[,;]", counters)
-    assert names == [name for name, _ in c.CCounters._fields_]
+    for own in c.CCounters, c.Info, c.Options, c.Membership:
+        theirs = re.search(rf"{own.__doc__} \{{(.*?)\}};", header, re.S).group(1)
+        names = re.findall(r"(\w+)(?:\[\d+\])?[,;]", theirs)
+        assert names == [name for name, _ in own._fields_]
+    for name in "NONE", "MEMORY", "RANKS", "HOSTS", "SWITCH", "MEMORY_AND_SWITCH":
+        number = getattr(c, f"PATH_{name}")
+        assert re.search(rf"\bSML_PATH_{name} = {number}\b", header), name
     for prefix, names in {
         "SML_": ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "BYTE", "SUM", "AVG", "MAX", "MIN"),
         "SML_WIRE_": ("DEFAULT", "INT32", "INT16"),

@@ -95,7 +95,7 @@ void counters_after(struct rank *rank, uint64_t tensors, struct sml_counters *co
 
 	*counters = (struct sml_counters){.size = sizeof(*counters)};
 	do
-		CHECK(rank, sml_get_counters(rank->context, counters) == 0);
+		CHECK(rank, sml_get_counters(rank->context, -1, counters, NULL) == 0);
 	while (counters->tensors < tensors && now_ms() - began < 60000);
 	CHECK(rank, counters->tensors == tensors);
 }

@@ -64,19 +64,25 @@ static int sum(struct sml_context *context, int self, int32_t *members)
 
 static int await_joiners(struct sml_context *context, int n)
 {
+	struct sml_info info = SML_INFO_INIT;
 	uint64_t began = now_ms();
 
-	while (sml_waiting(context) != n && now_ms() - began < SOON_MS)
+	while (sml_get_info(context, &info) == 0 && info.waiting != n && now_ms() - began < SOON_MS)
 		usleep(1000);
-	return sml_waiting(context) == n ? 0 : SML_ERROR_TIMEOUT;
+	return info.waiting == n ? 0 : SML_ERROR_TIMEOUT;
 }
 
 static void say_who(struct sml_context *context, struct answer *answer)
 {
-	answer->rank = sml_rank(context);
-	answer->world_size = sml_world_size(context);
+	struct sml_info info = SML_INFO_INIT;
+
+	sml_get_info(context, &info);
+	answer->rank = info.rank;
+	answer->world_size = info.world_size;
 	for (int rank = 0; rank < MAX_PROCESSES; rank++)
-		answer->previous[rank] = sml_previous_rank(context, rank);
+		answer->previous[rank] = info.previous_ranks && rank < info.world_size
+						 ? info.previous_ranks[rank]
+						 : -1;
 }
 
 static int join(struct sml_context **context, const struct order *order, int self,

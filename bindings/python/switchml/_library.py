@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
-from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
 FLOAT32, FLOAT16, BFLOAT16, INT32, BYTE, FLOAT64, INT64, UINT8, INT8, INT16, BOOL = range(11)
@@ -78,6 +78,25 @@ class Membership(ctypes.Structure):
     ]
 
 
+PATH_NONE, PATH_MEMORY, PATH_RANKS, PATH_HOSTS, PATH_SWITCH, PATH_MEMORY_AND_SWITCH = range(6)
+
+
+class Info(ctypes.Structure):
+    """struct sml_info"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("has_tls", c_int),
+        ("rank", c_int),
+        ("world_size", c_int),
+        ("previous_ranks", POINTER(c_int)),
+        ("waiting", c_int),
+        ("stripes", c_int),
+        ("path", c_int),
+        ("path_text", c_char * 160),
+    ]
+
+
 class Options(ctypes.Structure):
     """struct sml_options"""
 
@@ -114,10 +133,7 @@ _PROTOTYPES = {
     "sml_open": (c_int, [POINTER(c_void_p), POINTER(Config)]),
     "sml_close": (c_int, [c_void_p]),
     "sml_reconfigure": (c_int, [c_void_p, POINTER(Membership)]),
-    "sml_rank": (c_int, [c_void_p]),
-    "sml_world_size": (c_int, [c_void_p]),
-    "sml_previous_rank": (c_int, [c_void_p, c_int]),
-    "sml_waiting": (c_int, [c_void_p]),
+    "sml_get_info": (c_int, [c_void_p, POINTER(Info)]),
     "sml_allreduce": (
         c_int,
         [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],
@@ -143,10 +159,8 @@ _PROTOTYPES = {
     "sml_set_timeout": (c_int, [c_void_p, c_int]),
     "sml_error_text": (c_char_p, [c_void_p]),
     "sml_strerror": (c_char_p, [c_int]),
-    "sml_has_tls": (c_int, []),
     "sml_count_elsewhere": (None, [c_void_p, c_char_p, c_uint64]),
-    "sml_get_counters": (c_int, [c_void_p, POINTER(CCounters)]),
-    "sml_get_path": (c_int, [c_void_p, c_char_p, c_size_t]),
+    "sml_get_counters": (c_int, [c_void_p, c_int, POINTER(CCounters), POINTER(c_char_p)]),
 }
 
 
@@ -195,6 +209,12 @@ def config_from_environment() -> tuple[Config, int]:
     """A filled Config, and the result of sml_config_init()."""
     config = Config(size=ctypes.sizeof(Config))
     return config, lib.sml_config_init(ctypes.byref(config))
+
+
+def get_info(context: c_void_p | None) -> tuple[Info, int]:
+    """A filled Info, and the result of sml_get_info(); members are 0 if that fails."""
+    info = Info(size=ctypes.sizeof(Info))
+    return info, lib.sml_get_info(context, ctypes.byref(info))
 
 
 def text_of(context: c_void_p | int | None, number: int) -> str:

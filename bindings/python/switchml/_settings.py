@@ -95,7 +95,7 @@ _NAMES = {"switch_address": "switch"}  # same names as in Job
 
 def open_job(
     settings: Mapping[str, Any], interrupt: ctypes.c_int
-) -> tuple[ctypes.c_void_p, int, int]:
+) -> tuple[ctypes.c_void_p, c.Info]:
     config, number = c.config_from_environment()
     if number:
         raise make(number, c.text_of(None, number))
@@ -108,4 +108,4 @@ def open_job(
     number = lib.sml_open(ctypes.byref(context), ctypes.byref(config))
     if number:
         raise make(number, c.text_of(None, number))
-    return context, lib.sml_rank(context), lib.sml_world_size(context)
+    return context, c.get_info(context)[0]

@@ -156,12 +156,18 @@ class Job:
         }
         # Ctrl-C ends sml_open(), and the switch forgets this rank.
         stop = ctypes.c_int(0)
-        self._context, self.rank, self.world_size = interruptible(
+        self._context, info = interruptible(
             lambda: open_job(settings, stop),
             lambda: setattr(stop, "value", 1),
             _leave_at_once,
             _watch,
         )
+        self._note_members(info)
+
+    def _note_members(self, info: c.Info) -> None:
+        """Of a membership that has just begun."""
+        self.rank, self.world_size = info.rank, info.world_size
+        self._previous = info.previous_ranks[: info.world_size] if info.previous_ranks else []
 
     @property
     def _pending(self) -> list[Request]:
@@ -392,20 +398,23 @@ class Job:
         if not self._context:
             raise ClosedError("the job is closed: no more calls can be made")
         counters = c.CCounters(size=ctypes.sizeof(c.CCounters))
-        number = lib.sml_get_counters(self._context, ctypes.byref(counters))
+        number = lib.sml_get_counters(self._context, -1, ctypes.byref(counters), None)
         if number:
             raise make(number, c.text_of(self._context, number))
         return Counters(*(getattr(counters, name) for name in Counters._fields))
 
     def path(self) -> str:
         """Where numbers are added, for people: "the switch at box:28500", "this host's memory"."""
+        return self._where()[1]
+
+    def _where(self) -> tuple[int, str]:
+        """The same as a number of C, and for people."""
         if not self._context:
             raise ClosedError("the job is closed: it has no path")
-        text = ctypes.create_string_buffer(160)
-        number = lib.sml_get_path(self._context, text, len(text))
+        info, number = c.get_info(self._context)
         if number:
             raise make(number, c.text_of(self._context, number))
-        return text.value.decode(errors="replace")
+        return info.path, info.path_text.decode(errors="replace")
 
     def event_fd(self) -> int:
         """A descriptor for poll() or asyncio's add_reader(): readable when calls have ended.
@@ -467,16 +476,16 @@ class Job:
                 raise make(number, c.text_of(None, number))
 
         interruptible(change, lambda: lib.sml_abort(context, b"interrupted (KeyboardInterrupt)"))
-        self.rank, self.world_size = lib.sml_rank(context), lib.sml_world_size(context)
+        self._note_members(c.get_info(context)[0])
 
     @property
     def waiting(self) -> int:
         """How many processes wait to join this job, as the switch last said."""
-        return lib.sml_waiting(self._context) if self._context else 0
+        return c.get_info(self._context)[0].waiting
 
     def previous_rank(self, rank: int) -> int | None:
         """The rank that this one had in the membership before; None: it has joined."""
-        previous = lib.sml_previous_rank(self._context, rank) if self._context else -1
+        previous = self._previous[rank] if 0 <= rank < len(self._previous) else -1
         return None if previous < 0 else previous
 
     def count_elsewhere(self, where: str, calls: int = 1) -> None:
@@ -540,7 +549,7 @@ def _like(send: Buffer, array: Array, out: Array | None) -> tuple[Buffer, Any]:
     return recv, out
 
 
-def _leave_at_once(opened: tuple[ctypes.c_void_p, int, int]) -> None:
+def _leave_at_once(opened: tuple[ctypes.c_void_p, c.Info]) -> None:
     """The others would wait for a rank that has gone."""
     lib.sml_abort(opened[0], b"interrupted while it joined (KeyboardInterrupt)")
     lib.sml_close(opened[0])

@@ -142,10 +142,12 @@ static int make(struct sml_context *job, const struct bench_case *this,
 int bench_collective_call(struct sml_context *job, const struct bench_case *this,
 			  struct bench_buffers *buffers, uint64_t *time_ns)
 {
+	struct sml_info info = SML_INFO_INIT;
 	uint64_t began;
 	int error;
 
-	prepare(this, (unsigned)sml_rank(job), buffers);
+	sml_get_info(job, &info);
+	prepare(this, (unsigned)info.rank, buffers);
 	began = bench_now_ns();
 	error = make(job, this, buffers);
 	*time_ns = bench_now_ns() - began;

@@ -38,7 +38,7 @@ static struct sml_counters counters_of(struct sml_context *job)
 {
 	struct sml_counters counters = {.size = sizeof(counters)};
 
-	sml_get_counters(job, &counters);
+	sml_get_counters(job, -1, &counters, NULL);
 	return counters;
 }
 
@@ -287,6 +287,7 @@ static void give_news(int news, const struct sml_config *config, const char *wha
 int bench_rank(const struct bench_options *options, const struct sml_config *config)
 {
 	struct rank rank = {.options = options};
+	struct sml_info info = SML_INFO_INIT;
 	int error, closed;
 
 	rank.buffers.input = malloc(options->max_bytes + 1);
@@ -305,8 +306,9 @@ int bench_rank(const struct bench_options *options, const struct sml_config *con
 		goto free_memory;
 	}
 	give_news(options->news, config, "the job has begun");
-	rank.number = (unsigned)sml_rank(rank.job);
-	rank.n_ranks = (unsigned)sml_world_size(rank.job);
+	sml_get_info(rank.job, &info);
+	rank.number = (unsigned)info.rank;
+	rank.n_ranks = (unsigned)info.world_size;
 	rank.all = calloc(rank.n_ranks, sizeof(*rank.all));
 	if (rank.all == NULL)
 		fprintf(stderr, "switchml bench: rank %d: no memory\n", config->rank);

@@ -5,50 +5,41 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sized.h"
 #include "base/thread.h"
 #include "lib/context/context.h"
+#include "lib/context/summary.h"
 
-/* sml_reconfigure() may change both at the same time. */
-int sml_rank(const struct sml_context *context)
+/* Inside. */
+static void describe(const struct sml_context *context, struct sml_info *info)
 {
-	if (context == NULL)
-		return sml_error_set(-EINVAL, "the context is NULL");
-	return (int)__atomic_load_n(&context->settings.rank, __ATOMIC_RELAXED);
+	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
+	struct sml_control *control = sml_context_hold_control(mutable, 0);
+
+	info->rank = context->settings.rank;
+	info->world_size = context->settings.world_size;
+	info->previous_ranks = context->previous;
+	info->waiting = control ? (int)sml_control_waiting(control) : 0;
+	info->stripes = (int)context->n_stripes;
+	info->path = sml_context_path(context, "", info->path_text, sizeof(info->path_text));
+	sml_context_release_control(mutable, control);
 }
 
-int sml_world_size(const struct sml_context *context)
+int sml_get_info(const struct sml_context *context, struct sml_info *info)
 {
-	if (context == NULL)
-		return sml_error_set(-EINVAL, "the context is NULL");
-	return (int)__atomic_load_n(&context->settings.world_size, __ATOMIC_RELAXED);
-}
+	static const struct sml_sized kind = {sizeof(*info), "struct sml_info",
+					      "begin with SML_INFO_INIT", -EINVAL};
+	struct sml_info own = SML_INFO_INIT;
+	int error = context ? sml_context_begin_reading(context) : 0;
 
-int sml_previous_rank(struct sml_context *context, int rank)
-{
-	int previous = -1;
-
-	if (context == NULL || !sml_context_enter(context))
-		return -1;
-	if (context->previous && rank >= 0 && rank < sml_world_size(context))
-		previous = context->previous[rank] - 1;
-	sml_context_exit(context);
-	return previous;
-}
-
-int sml_waiting(struct sml_context *context)
-{
-	struct sml_control *control;
-	int n;
-
-	if (context == NULL)
-		return sml_error_set(-EINVAL, "the context is NULL");
-	if (!sml_context_enter(context))
-		return 0;
-	control = sml_context_hold_control(context, 0);
-	n = control ? (int)sml_control_waiting(control) : 0;
-	sml_context_release_control(context, control);
-	sml_context_exit(context);
-	return n;
+	if (error)
+		return error;
+	own.has_tls = sml_tls_is_built();
+	if (context) {
+		describe(context, &own);
+		sml_context_end_reading(context);
+	}
+	return sml_sized_write(&kind, info, &own);
 }
 
 /* False: no other thread replaces the job. */
@@ -120,11 +111,6 @@ const char *sml_version(void)
 int sml_version_number(void)
 {
 	return SML_VERSION_NUMBER;
-}
-
-int sml_has_tls(void)
-{
-	return sml_tls_is_built();
 }
 
 void sml_count_elsewhere(struct sml_context *context, const char *where, uint64_t calls)

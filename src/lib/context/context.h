@@ -100,7 +100,7 @@ struct sml_context {
 	/* Where the switch decides. */
 	bool decided;	      /* under the lock: this membership's rank and name are known */
 	unsigned last_switch; /* the address that stripe 0 had last */
-	uint16_t *previous; /* of each rank, 1 plus its previous one; 0 if none. NULL if unknown */
+	int *previous;	      /* of each rank, its previous one; -1 if none. NULL if unknown */
 };
 
 /*

@@ -107,26 +107,6 @@ static int give(struct sml_counters *counters, const struct sml_counters *own)
 	return sml_sized_write(&kind, counters, own);
 }
 
-static int begin_reading(const struct sml_context *context)
-{
-	if (context == NULL)
-		return sml_error_set(-EINVAL, "the context is NULL");
-	return sml_context_begin_reading(context);
-}
-
-int sml_get_counters(const struct sml_context *context, struct sml_counters *counters)
-{
-	struct sml_counters own;
-	int error = begin_reading(context);
-
-	if (error)
-		return error;
-	sml_context_count(context, &own);
-	add_before(context, &own);
-	sml_context_end_reading(context);
-	return give(counters, &own);
-}
-
 static int check_stripe(const struct sml_context *context, int stripe)
 {
 	if (stripe >= 0 && (unsigned)stripe < context->n_stripes)
@@ -137,35 +117,29 @@ static int check_stripe(const struct sml_context *context, int stripe)
 			     stripe, context->n_stripes - 1);
 }
 
-int sml_get_stripe_counters(const struct sml_context *context, int stripe,
-			    struct sml_counters *counters, const char **name)
+int sml_get_counters(const struct sml_context *context, int stripe, struct sml_counters *counters,
+		     const char **name)
 {
 	struct sml_counters own;
-	int error = begin_reading(context);
-
-	if (error)
-		return error;
-	error = check_stripe(context, stripe);
-	if (error == 0) {
-		sml_context_count_stripe(context, (unsigned)stripe, &own);
-		error = give(counters, &own);
-		if (name)
-			*name = sml_stripe_name(&context->stripes[stripe]);
-	}
-	sml_context_end_reading(context);
-	return error;
-}
-
-int sml_stripe_count(const struct sml_context *context)
-{
-	struct sml_context *mutable = (struct sml_context *)(uintptr_t)context;
-	int n;
+	int error;
 
 	if (context == NULL)
 		return sml_error_set(-EINVAL, "the context is NULL");
-	if (!sml_context_enter(mutable))
-		return 0;
-	n = (int)context->n_stripes;
-	sml_context_exit(mutable);
-	return n;
+	error = sml_context_begin_reading(context);
+	if (error)
+		return error;
+	error = stripe == -1 ? 0 : check_stripe(context, stripe);
+	if (error == 0) {
+		if (stripe == -1) {
+			sml_context_count(context, &own);
+			add_before(context, &own);
+		} else {
+			sml_context_count_stripe(context, (unsigned)stripe, &own);
+		}
+		error = give(counters, &own);
+		if (name)
+			*name = stripe == -1 ? NULL : sml_stripe_name(&context->stripes[stripe]);
+	}
+	sml_context_end_reading(context);
+	return error;
 }

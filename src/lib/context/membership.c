@@ -70,12 +70,13 @@ int sml_membership_decided(struct sml_stripe *stripe)
 {
 	const struct sml_decided *decided = stripe->admission.decided;
 	struct sml_context *context = stripe->context;
-	uint16_t *previous = malloc(decided->world_size * sizeof(*previous));
+	int *previous = malloc(decided->world_size * sizeof(*previous));
 	int error;
 
 	if (previous == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the members' previous ranks");
-	memcpy(previous, decided->before, decided->world_size * sizeof(*previous));
+	for (unsigned rank = 0; rank < decided->world_size; rank++)
+		previous[rank] = decided->before[rank] - 1;
 	free(context->previous);
 	context->previous = previous;
 	error = sml_settings_decide(&context->settings, decided);

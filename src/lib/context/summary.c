@@ -175,28 +175,34 @@ static const char *memory_before(const struct sml_context *context)
 	return context->threads.host ? "memory and " : "";
 }
 
-/*
- * Where numbers are added: "the switch at tor1:28500 (udp)", "3 switches (udp), tor1:28500 first".
- * kind: " (udp)", or "" where a failover may be changing it.
- */
-static void name_path(const struct sml_context *context, const char *kind, char *text, size_t bytes)
+enum sml_job_path sml_context_path(const struct sml_context *context, const char *kind, char *text,
+				   size_t bytes)
 {
 	const struct sml_stripe *first = &context->stripes[0];
 	unsigned n = context->n_stripes;
 
-	if (is_on_one_host(context))
+	if (n == 0)
+		return SML_PATH_NONE;
+	if (is_on_one_host(context)) {
 		snprintf(text, bytes, "this host's memory");
-	else if (context->peers && context->hosts.n)
+		return SML_PATH_MEMORY;
+	}
+	if (context->peers && context->hosts.n) {
 		snprintf(text, bytes, "a part of the switch on each of %u hosts", n);
-	else if (context->peers)
+		return SML_PATH_HOSTS;
+	}
+	if (context->peers) {
 		snprintf(text, bytes, "a part of the switch in %s%u rank%s",
 			 n == context->settings.world_size ? "each of " : "", n, sml_plural(n));
-	else if (n == 1)
+		return SML_PATH_RANKS;
+	}
+	if (n == 1)
 		snprintf(text, bytes, "%sthe switch at %.80s%s", memory_before(context),
 			 sml_stripe_name(first), kind);
 	else
 		snprintf(text, bytes, "%s%u switches%s, the first at %.80s", memory_before(context),
 			 n, kind, sml_stripe_name(first));
+	return context->threads.host ? SML_PATH_MEMORY_AND_SWITCH : SML_PATH_SWITCH;
 }
 
 /* With the kind of switch: for when no failover can begin. */
@@ -205,24 +211,7 @@ static void name_switches(const struct sml_context *context, char *text, size_t 
 	char kind[sizeof(context->stripes[0].admission.dataplane) + sizeof(" ()")];
 
 	snprintf(kind, sizeof(kind), " (%s)", context->stripes[0].admission.dataplane);
-	name_path(context, kind, text, bytes);
-}
-
-int sml_get_path(const struct sml_context *context, char *text, size_t bytes)
-{
-	int error;
-
-	if (context == NULL || text == NULL || bytes == 0)
-		return sml_error_set(-EINVAL, "the context or the text is NULL, or has no room");
-	error = sml_context_begin_reading(context);
-	if (error)
-		return error;
-	if (context->n_stripes > 0)
-		name_path(context, "", text, bytes);
-	else
-		error = sml_error_set(-EINVAL, "this context has no job");
-	sml_context_end_reading(context);
-	return error;
+	sml_context_path(context, kind, text, bytes);
 }
 
 void sml_log_start(const struct sml_context *context)

@@ -17,6 +17,14 @@ void sml_log_start(const struct sml_context *context);
 /* Rank 0's line when it ends, well (0) or with an error. */
 void sml_log_end(struct sml_context *context, int error);
 
+/*
+ * Where numbers are added, and as text: "the switch at tor1:28500 (udp)", "3 switches (udp), the
+ * first at tor1:28500". kind: " (udp)", or "" where a failover may be changing it. Without a job,
+ * the text is not written.
+ */
+enum sml_job_path sml_context_path(const struct sml_context *context, const char *kind, char *text,
+				   size_t bytes);
+
 /* When it has opened: the form, the stripes, and what was chosen for them. */
 void sml_log_choices(const struct sml_context *context);
 

@@ -155,8 +155,8 @@ static int open_tls(struct sml_settings *settings)
 
 void sml_settings_set_ranks(struct sml_settings *settings, int rank, int world_size)
 {
-	__atomic_store_n(&settings->rank, (uint16_t)rank, __ATOMIC_RELAXED);
-	__atomic_store_n(&settings->world_size, (uint16_t)world_size, __ATOMIC_RELAXED);
+	settings->rank = (uint16_t)rank;
+	settings->world_size = (uint16_t)world_size;
 	settings->log.rank = rank;
 	settings->speaks = rank == 0 || sml_launcher_is_first_here();
 }

@@ -48,10 +48,10 @@ struct sml_settings {
 	 * world_size stand below. timeout_ms is atomic: sml_timeout_ms().
 	 */
 	struct sml_config config;
-	bool every_rank;	   /* each rank embeds a stripe, also on one host */
-	uint8_t local_stripes;	   /* enough for the cores of one host */
-	char *files[SML_RECORDS];  /* this rank's; NULL: it does not record that */
-	uint16_t rank, world_size; /* atomic: while they move, sml_rank() may read them */
+	bool every_rank;	  /* each rank embeds a stripe, also on one host */
+	uint8_t local_stripes;	  /* enough for the cores of one host */
+	char *files[SML_RECORDS]; /* this rank's; NULL: it does not record that */
+	uint16_t rank, world_size;
 	struct sml_past_job
 		follows;	   /* the job of the last membership that began before this one, */
 	struct sml_past_job begun; /* and this one's, once it has begun */

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from ... import _library as c
 from ...errors import ClosedError, SwitchMLError
 from ...job import Job
 
@@ -70,11 +71,14 @@ def _bytes_sent(job: Job | None) -> int:
         return 0
 
 
-def _path(job: Job | None) -> str:
+_NOWHERE = (c.PATH_NONE, "")
+
+
+def _where(job: Job | None) -> tuple[int, str]:
     try:
-        return "" if job is None else job.path()
-    except SwitchMLError:  # it has no job any more
-        return ""
+        return _NOWHERE if job is None else job._where()
+    except SwitchMLError:  # it is closed
+        return _NOWHERE
 
 
 class Usage:
@@ -88,7 +92,7 @@ class Usage:
         self._durations: dict[tuple[str, int], _Duration] = {}
         self._ring = self._sent = 0
         self._seconds, self._ended_at = 0.0, 0.0
-        self._path = ""
+        self._where = _NOWHERE
 
     def add(self, name: str, moved: Iterable[tuple[str, int]], begun_at: float) -> None:
         """A call on the switch has ended now. `moved`: calls of the C library, and their bytes."""
@@ -128,22 +132,24 @@ class Usage:
 
     def add_job(self, job: Job) -> None:
         """It ends."""
-        sent, path = _bytes_sent(job), _path(job)
+        sent, where = _bytes_sent(job), _where(job)
         with self._lock:
             self._sent += sent
-            self._path = path or self._path
+            self._where = where if where[0] else self._where
 
     def summary(self, title: str, rank: int, jobs: Sequence[Job | None]) -> Summary:
         """`jobs`: those that have not ended."""
         sent = sum(map(_bytes_sent, jobs))
-        path = next(filter(None, map(_path, jobs)), "")
+        where = next(filter(lambda its: its[0], map(_where, jobs)), _NOWHERE)
         with self._lock:
             sent += self._sent
+            number, path = where if where[0] else self._where
             return Summary(
+                number,
                 group=title,
                 rank=rank,
                 ranks=self._n_ranks,
-                path=path or self._path,
+                path=path,
                 switch=_counts(self._switch),
                 gloo=_counts(self._gloo),
                 bytes_sent=sent,
@@ -212,6 +218,10 @@ def _counts(found: Mapping[str, list[int]]) -> dict[str, Any]:
 class Summary(dict[str, Any]):
     """A dict of numbers; str() and print() make text of it."""
 
+    def __init__(self, where: int, /, **found: Any) -> None:
+        super().__init__(found)
+        self._where = where
+
     def __str__(self) -> str:
         path = f", through {self['path']}" if self["path"] else ""
         return "\n".join(
@@ -230,9 +240,9 @@ class Summary(dict[str, Any]):
         """Where a host's ranks add in its memory, one of them sends for all."""
         sent, saved = _size(self["bytes_sent"]), self["bytes_saved"]
         ring = f"in a ring: {_size(self['bytes_in_a_ring'])}"
-        if self["path"] == "this host's memory":
+        if self._where == c.PATH_MEMORY:
             return f"no packets ({ring})"
-        if self["path"].startswith("memory and"):
+        if self._where == c.PATH_MEMORY_AND_SWITCH:
             own = f"{sent} for all ranks of its host"
             other = "nothing: another rank of its host does"
             return f"{own if self['bytes_sent'] else other} ({ring} by each rank)"

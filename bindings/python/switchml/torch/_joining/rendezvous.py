@@ -27,7 +27,7 @@ from typing import Any
 
 from torch.distributed import PrefixStore, Store
 
-from ..._library import lib
+from ... import _library as c
 from ..._settings import timeout_of_job
 from ...errors import ConfigError, RankDiedError
 from ...job import Job
@@ -126,7 +126,7 @@ def _job_key(
         settings.get(name) or os.environ.get(f"SWITCHML_{name.upper()}") for name in _PROOFS
     )
     if meeting.rank == 0:
-        drawn = not chosen and lib.sml_has_tls()
+        drawn = not chosen and c.get_info(None)[0].has_tls
         told = _KNOWN if meeting.secret else f"drawn {secrets.token_urlsafe(32)}"
         meeting.ask(lambda: store.set("key", told if drawn else "none"))
     key = _get(meeting, store, "key", deadline).decode()
