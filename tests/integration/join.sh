@@ -133,10 +133,18 @@ address=$roomy rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_TIM
 address= rank b without SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
 expect_errors "a rank without the switch" a "with the same SWITCHML_JOB, SWITCHML_SWITCH and job key?" \
 	b "this rank has no SWITCHML_SWITCH; has rank 0 one"
-address= rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
-address=$roomy rank b without SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
-expect_errors "rank 0 without the switch" a "without SWITCHML_SWITCH as this rank" \
-	b "with the same SWITCHML_JOB, SWITCHML_SWITCH and job key?"
+text="at a switch and rank 0 without one: set SWITCHML_SWITCH on all ranks, or on none"
+for without in "" embedded; do
+	address=$without rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=3
+	address=$roomy rank b without SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=3
+	address=$roomy rank c without SWITCHML_RANK=2 SWITCHML_WORLD_SIZE=3
+	expect_errors "rank 0 without the switch: '$without'" a "$text" b "$text" c "$text"
+done
+# By a name, and rank 0 comes last.
+address=$roomy rank b without SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_ADDR=localhost
+await job_is "$roomy" without joining
+address= rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_ADDR=localhost
+expect_errors "rank 0 without the switch, and last" a "$text" b "$text"
 
 start_switch --jobs 1
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1

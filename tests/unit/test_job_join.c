@@ -92,6 +92,34 @@ TEST(ranks_that_wait_at_different_switches_of_one_list_are_told)
 	jobs_close(&world);
 }
 
+/* Rank 0 has the job, and rank 1 waits at a switch. */
+TEST(ranks_that_wait_at_a_switch_and_without_one_are_told)
+{
+	SmlControl__Join looks = jobs_join_message("a", 1, 3);
+	static const char text[] = "rank 1 at a switch and rank 0 without one";
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, true);
+	for (uint32_t rank = 0; rank < 3; rank += 2) {
+		SmlControl__Join join = jobs_join_message("a", rank, 3);
+		uint32_t port = 1;
+
+		join.stripe_ports = &port;
+		join.n_stripe_ports = 1;
+		jobs_join(&world, rank, join);
+	}
+	looks.elsewhere = true;
+	/* Another job of this name has other ranks. */
+	looks.rank = 2;
+	jobs_join(&world, 3, looks);
+	assert_int_equal(world.peers[3].ended, 1);
+	looks.rank = 1;
+	jobs_join(&world, 1, looks);
+	for (unsigned peer = 0; peer < 3; peer++)
+		assert_non_null(strstr(jobs_refusal(&world, peer), text));
+	jobs_close(&world);
+}
+
 TEST(ranks_with_different_wires_end_their_job)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);

@@ -364,8 +364,12 @@ static bool is_given_up_by(const struct sml_job *job, const SmlControl__Join *jo
 /* It waits at another switch, and this one has ranks of its job that wait for it. */
 static bool is_apart(const struct sml_job *job, const SmlControl__Join *join)
 {
-	return job != NULL && gathers_anew(job) && join->switches != 0 &&
-	       join->switches == job->switches && join->stripe == job->stripe &&
+	bool of_list = job != NULL && join->switches != 0 && join->switches == job->switches;
+
+	/* This is rank 0, and that rank has a switch. */
+	of_list |=
+		job != NULL && job->jobs->operations->ranks_have_slots && join->n_stripe_ports == 0;
+	return of_list && gathers_anew(job) && join->stripe == job->stripe &&
 	       join->rank < job->n_ranks && job->members[join->rank].peer == NULL;
 }
 
@@ -373,6 +377,13 @@ static void report_apart(const struct sml_job *job, const SmlControl__Join *join
 			 struct sml_refusal *refusal)
 {
 	refusal->error = SML_ERROR_MISMATCH;
+	if (job->jobs->operations->ranks_have_slots) {
+		snprintf(refusal->text, sizeof(refusal->text),
+			 "ranks of job \"%s\" wait for each other, rank %u at a switch and rank 0 "
+			 "without one: set SWITCHML_SWITCH on all ranks, or on none",
+			 job->name, join->rank);
+		return;
+	}
 	snprintf(
 		refusal->text, sizeof(refusal->text),
 		"ranks of job \"%s\" wait at different switches of one list, rank %u here and rank "
@@ -405,9 +416,10 @@ void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlCont
 				 job->members[join->rank].peer->missed_ns, "it resumes");
 		job = NULL;
 	}
-	sml_terms_check(jobs, job, join, &refusal);
-	if (!refusal.error && only_looks)
+	if (only_looks)
 		report_apart(job, join, &refusal);
+	else
+		sml_terms_check(jobs, job, join, &refusal);
 	/* Whom the switch has chosen as a member is late for nothing. */
 	if (!refusal.error && job == NULL && jobs->deciding == NULL &&
 	    sml_disagreement_recall(jobs, join, &refusal)) {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks whose lists have the same switches in different orders ("a|b" and "b|a") wait at different
- * switches for each other. So one of those that wait at a switch looks at the others of its list.
+ * switches for each other. So one of those that wait at a switch looks at the others of its list;
+ * and at rank 0, which may have no switch, and wait for them. If rank 0 has one, and others have
+ * none, nobody can know: these know no switch, and rank 0 does not know where they are.
  */
 #ifndef SML_LIB_APART_H
 #define SML_LIB_APART_H
@@ -10,9 +12,13 @@
 
 struct sml_apart {
 	struct sml_stripe *stripe;
-	uint64_t at_ns; /* when it looks */
-	struct sml_control *asked[SML_MAX_ENDPOINTS];
+	uint64_t begun_ns, at_ns; /* at_ns: when it looks */
+	/* The other switches, and rank 0, which may come later than this rank. */
+	struct sml_control *asked[SML_MAX_ENDPOINTS], *rank_0;
 	unsigned n_asked;
+	/* Where rank 0 is if it has no switch; found by the resolver where that is a name. */
+	struct sml_endpoints *places;
+	struct sml_resolver *resolver;
 };
 
 /* The stripe has asked to join. */

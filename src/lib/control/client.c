@@ -254,6 +254,11 @@ bool sml_control_is_speaker(const struct sml_control *control)
 	return !sml_ranks_is_empty(&control->session.missing) && is_speaker(control);
 }
 
+bool sml_control_misses(const struct sml_control *control, unsigned rank)
+{
+	return sml_ranks_has(&control->session.missing, rank);
+}
+
 /* Of a job that begins. */
 static void log_missing(const struct sml_control *control, const struct sml_notice *notice,
 			uint64_t now_ns, uint64_t deadline_ns)

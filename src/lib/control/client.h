@@ -119,6 +119,9 @@ int sml_control_failure(struct sml_control *control);
  */
 bool sml_control_is_speaker(const struct sml_control *control);
 
+/* Has it said that this rank is missing? */
+bool sml_control_misses(const struct sml_control *control, unsigned rank);
+
 /* Ask to join, and wait until the job is admitted. */
 int sml_control_join(struct sml_control *control, const struct sml_application *application,
 		     struct sml_admission *admission, uint64_t deadline_ns);
