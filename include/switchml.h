@@ -350,7 +350,8 @@ struct sml_config {
 	 * 1: rank 0 logs one line when the job begins (its ranks, hosts, switch and wire) and one
 	 * when it ends (its calls and bytes, what a ring would have sent, and the slowest rank).
 	 * They have the level of warnings. A job of one rank has no such lines. 0: there are none.
-	 * SWITCHML_SUMMARY, 1.
+	 * 2: and with the preload for MPI, each rank prints which of its calls went where.
+	 * SWITCHML_SUMMARY=0|1|all, 1.
 	 */
 	int summary;
 

@@ -5,7 +5,7 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <strings.h>
 
 #include "bindings/mpi/communicator.h"
 #include "switchml.h"
@@ -135,7 +135,8 @@ static void say_unused(int rank, uint64_t total)
 
 void sml_mpi_summary(void)
 {
-	const char *wanted = getenv("SWITCHML_MPI_SUMMARY");
+	/* Also where another setting is wrong, so that MPI does it all. */
+	const char *wanted = getenv("SWITCHML_SUMMARY");
 	char left[512], offloaded[160] = "";
 	uint64_t total = 0;
 	int rank = sml_mpi_world_rank();
@@ -143,7 +144,7 @@ void sml_mpi_summary(void)
 	for (int way = 0; way < SML_MPI_WAYS; way++)
 		total += all((enum sml_mpi_way)way);
 	say_unused(rank, total);
-	if (wanted == NULL || strcmp(wanted, "1") != 0)
+	if (wanted == NULL || strcasecmp(wanted, "all") != 0)
 		return;
 	list_reasons(left, sizeof(left));
 	/* Without a job, its numbers are all 0. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counts how each call was sent, for SWITCHML_MPI_SUMMARY. */
+/* Counts how each call was sent, for SWITCHML_SUMMARY=all. */
 #ifndef SML_MPI_SUMMARY_H
 #define SML_MPI_SUMMARY_H
 
@@ -35,7 +35,7 @@ void sml_mpi_count_job(void);
 uint64_t sml_mpi_count_left(void);
 
 /*
- * Print to standard error where the calls went, if SWITCHML_MPI_SUMMARY is 1. And rank 0 prints a
+ * Print to standard error where the calls went, if SWITCHML_SUMMARY is all. And rank 0 prints a
  * line if a switch is named and got none of the program's all-reduces.
  */
 void sml_mpi_summary(void);

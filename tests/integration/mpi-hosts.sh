@@ -46,7 +46,7 @@ on_all_hosts() {
 expect_right() {
 	local title=$1 expected=$2
 	shift 2
-	on_all_hosts env LD_PRELOAD="$preload" SWITCHML_MPI_SUMMARY=1 SWITCHML_MPI_THRESHOLD=64K "$@" \
+	on_all_hosts env LD_PRELOAD="$preload" SWITCHML_SUMMARY=all SWITCHML_MPI_THRESHOLD=64K "$@" \
 		"$programs/mpi-communicators"
 	if [ $? = 0 ] && grep -qx '0 wrong' "$work/out" &&
 		grep -q "rank 0\]: $expected of 41 all-reduces through" "$work/out"; then

@@ -41,7 +41,7 @@ sizes_of() {
 # Program, arguments: run it under the preload.
 run() {
 	timeout 200 "${launch[@]}" -n $ranks env LD_PRELOAD="${sanitizer:+$sanitizer:}$preload" \
-		SWITCHML_SWITCH="$address" SWITCHML_MPI_THRESHOLD=1 SWITCHML_MPI_SUMMARY=1 "$@" >"$work/out" 2>&1
+		SWITCHML_SWITCH="$address" SWITCHML_MPI_THRESHOLD=1 SWITCHML_SUMMARY=all "$@" >"$work/out" 2>&1
 }
 
 # Was it the switch that computed all sums? The summary counts those with 0 bytes, and IMB's own, and

@@ -74,7 +74,7 @@ failed() {
 }
 
 # Without a threshold, nothing goes through the switch on one host.
-by_default="LD_PRELOAD=${sanitizer:+$sanitizer:}$preload:$yield SWITCHML_MPI_SUMMARY=1"
+by_default="LD_PRELOAD=${sanitizer:+$sanitizer:}$preload:$yield SWITCHML_SUMMARY=all"
 with="$by_default SWITCHML_MPI_THRESHOLD=64K"
 without="LD_PRELOAD=$yield"
 

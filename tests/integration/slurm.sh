@@ -151,7 +151,7 @@ elif ! srun --mpi=list 2>&1 | grep -q pmix; then
 	echo "left out: an MPI program (this Slurm lacks PMIx)"
 else
 	batch mpi --nodes 2 --ntasks-per-node 3 \
-		--export=ALL,SLURM_MPI_TYPE=pmix,SWITCHML_MPI_SUMMARY=1,SWITCHML_MPI_THRESHOLD=64K \
+		--export=ALL,SLURM_MPI_TYPE=pmix,SWITCHML_SUMMARY=all,SWITCHML_MPI_THRESHOLD=64K \
 		"$script" env LD_PRELOAD="$preload" "$programs/mpi-types"
 	[ $status = 0 ] && says "$work/mpi" '^0 wrong' && says "$work/mpi" 'rank 0\]: 176 of 674 all-reduces through the switch'
 	say $? "an MPI program" "$work/mpi" "$work/mpi.sbatch"

@@ -400,7 +400,7 @@ def test_a_variable_that_does_not_exist_is_warned_of():
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
         "SWITCHML_SWTICH": "10.0.0.9",
-        "SWITCHML_MPI_SUMMARY": "1",
+        "SWITCHML_MPI_THRESHOLD": "1",
     }
     done = subprocess.run(
         [sys.executable, "-c", program],

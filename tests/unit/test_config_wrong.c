@@ -22,6 +22,7 @@ static const struct variable wrong[] = {
 	{"SWITCHML_PORTS", "0-30000"},	   {"SWITCHML_PORTS", "1-65536"},
 	{"SWITCHML_PORTS", "30000-"},	   {"SWITCHML_PORTS", "-30000"},
 	{"SWITCHML_PORTS", "30000:30007"}, {"SWITCHML_PORTS", "30000-30007,40000-40007"},
+	{"SWITCHML_SPIN", "all"},	   {"SWITCHML_SUMMARY", "2"},
 };
 
 TEST(a_wrong_value_is_told_with_its_name_and_what_is_allowed)
@@ -86,7 +87,8 @@ TEST(each_number_of_a_program_has_bounds)
 		NUMBER(threads, 17, "0 to 16"),
 		NUMBER(mtu, -1, "0 to 65535"),
 		NUMBER(host_group, 2, "-1 to 1"),
-		NUMBER(summary, 2, "0 to 1"),
+		NUMBER(spin, 2, "0 to 1"),
+		NUMBER(summary, 3, "0 to 2"),
 		NUMBER(join, -1, "0 to 1"),
 		NUMBER(min_ranks, -1, "0 to 4096"),
 		NUMBER(max_ranks, 4097, "0 to 4096"),

@@ -38,7 +38,7 @@ static const struct word levels[] = {{"error", SML_LOG_ERROR},	{"warn", SML_LOG_
 				     {"debug", SML_LOG_INFO},	{"trace", SML_LOG_TRACE},
 				     {"version", SML_LOG_WARN}, {0}};
 static const struct word switches[] = {{"0", 0},    {"1", 1},	{"no", 0}, {"yes", 1}, {"false", 0},
-				       {"true", 1}, {"off", 0}, {"on", 1}, {0}};
+				       {"true", 1}, {"off", 0}, {"on", 1}, {"all", 2}, {0}};
 
 /* The first three are texts. A secret is not copied. */
 enum kind { TEXT, PORTS, SECRET, NUMBER, SECONDS_AS_MS, WORD };
@@ -82,9 +82,9 @@ static const struct variable variables[] = {
 	{"SWITCHML_SOCKET_IFNAME", MEMBER(interface), TEXT},
 	{"SWITCHML_DEBUG", MEMBER(debug), WORD, "error, warn, info or trace", SML_LOG_WARN,
 	 SML_LOG_ERROR, 0, SML_LOG_TRACE, levels},
-	{"SWITCHML_SPIN", MEMBER(spin), WORD, A_SWITCH, 0, INT_MIN, 0, INT_MAX, switches},
+	{"SWITCHML_SPIN", MEMBER(spin), WORD, A_SWITCH, 0, 0, 0, 1, switches},
 	{"SWITCHML_HOST_GROUP", MEMBER(host_group), WORD, A_SWITCH, -1, -1, 0, 1, switches},
-	{"SWITCHML_SUMMARY", MEMBER(summary), WORD, A_SWITCH, 1, 0, 0, 1, switches},
+	{"SWITCHML_SUMMARY", MEMBER(summary), WORD, A_SWITCH ", or all", 1, 0, 0, 2, switches},
 	{"SWITCHML_JOIN", MEMBER(join), WORD, A_SWITCH, 0, 0, 0, 1, switches},
 	{"SWITCHML_RECORD", MEMBER(record), TEXT},
 	{"SWITCHML_FAULTS", MEMBER(faults), TEXT},
@@ -103,7 +103,6 @@ static const struct variable variables[] = {
 static const char *const others[] = {
 	"SWITCHML_LIBRARY",
 	"SWITCHML_MPI_THRESHOLD",
-	"SWITCHML_MPI_SUMMARY",
 };
 
 /* Launchers by priority: torchrun runs under srun, and mpirun under Slurm. */
@@ -211,7 +210,7 @@ static int set_variable(struct sml_config *config, const struct variable *variab
 		good = parse_seconds(text, variable->variable_least, variable->most, &number);
 		break;
 	case WORD:
-		good = parse_word(variable->words, text, &number);
+		good = parse_word(variable->words, text, &number) && number <= variable->most;
 		break;
 	}
 	if (!good)
