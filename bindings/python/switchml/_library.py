@@ -176,8 +176,7 @@ def _candidates() -> list[str]:
 
 def _of_another_release(name: str, why: str) -> ImportError:
     return ImportError(
-        f"{name} is not of the same release as this package ({why}): install both from one "
-        "release, or set SWITCHML_LIBRARY"
+        f"{name} is not of the same release as this package ({why}): install both from one release"
     )
 
 
@@ -198,7 +197,7 @@ def _load() -> ctypes.CDLL:
     raise ImportError(
         "libswitchml.so cannot be loaded ("
         + "; ".join(reasons)
-        + "). Build it with `make`, or name it in SWITCHML_LIBRARY"
+        + "). Build it with `make`, or install it"
     )
 
 
