@@ -416,13 +416,10 @@ control SmlIngressDeparser(packet_out packet, inout frame_t hdr, in ingress_meta
 parser SmlEgressParser(packet_in packet, out frame_t hdr, out egress_metadata_t meta,
                        out egress_intrinsic_metadata_t intrinsic) {
     HeadersParser() headers;
-    Checksum() rest;
 
     state start {
         packet.extract(intrinsic);
         packet.extract(hdr.bridge);
-        rest.subtract({ hdr.bridge.sum });
-        meta.rest_of_checksum = rest.get();
         headers.apply(packet, hdr.inner);
         transition accept;
     }
@@ -440,6 +437,8 @@ control SmlEgress(inout frame_t hdr, inout egress_metadata_t meta,
     apply {
         meta.is_ours = false;
         meta.pseudo = PSEUDO;
+        // Not in the parser: its checksum would subtract every header that it extracts afterwards.
+        meta.rest_of_checksum = ~hdr.bridge.sum;
         meta.sml.place = hdr.bridge.place;
         meta.sml.to_rank = hdr.bridge.to_rank;
         if (hdr.bridge.way == WAY_RESULT) {
