@@ -4,7 +4,8 @@
  * prints a hash of the bits of each result. Ranks on machines of different architectures, and jobs
  * with other such machines, must print the same lines. Needs nothing but switchml.h.
  *
- *	rank-of-bits [int8]		int8: on that wire, too, which not all switches take
+ *	rank-of-bits [WIRE [MOST]]	int8: on that wire, too, which not all switches take;
+ *					int32: on no other. MOST: the elements of the longest
  *
  * The inputs come from integers alone: no function of libm could make a difference.
  */
@@ -97,6 +98,8 @@ static bool has_int8(unsigned t, enum sml_op op)
 int main(int argc, char **argv)
 {
 	const bool with_int8 = argc > 1 && strcmp(argv[1], "int8") == 0;
+	const bool with_int16 = argc <= 1 || strcmp(argv[1], "int32") != 0;
+	const size_t most = argc > 2 ? strtoul(argv[2], NULL, 10) : MOST;
 
 	static const enum sml_op ops[] = {SML_SUM, SML_AVG, SML_MAX, SML_MIN};
 	static const size_t counts[] = {1, 100, MOST};
@@ -107,10 +110,11 @@ int main(int argc, char **argv)
 	for (unsigned t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 		for (unsigned o = 0; o < sizeof(ops) / sizeof(ops[0]); o++)
 			for (unsigned c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
-				if (types[t].type == SML_BOOL && ops[o] == SML_AVG)
+				if ((types[t].type == SML_BOOL && ops[o] == SML_AVG) ||
+				    counts[c] > most)
 					continue;
 				sum(job, t, ops[o], SML_WIRE_INT32, counts[c]);
-				if (types[t].fraction_bits)
+				if (with_int16 && types[t].fraction_bits)
 					sum(job, t, ops[o], SML_WIRE_INT16, counts[c]);
 				if (with_int8 && has_int8(t, ops[o]))
 					sum(job, t, ops[o], SML_WIRE_INT8, counts[c]);

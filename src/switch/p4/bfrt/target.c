@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A Tofino switch as a target, through BF Runtime's gRPC port of bf_switchd: a module of its own,
- * because only its users need gRPC. It was written against the published interface and never run
- * against a bf_switchd (docs/p4.md). Multicast groups are in multicast.c, and counters and
- * registers in registers.c.
+ * because only its users need gRPC. It was never run with hardware (docs/p4.md). Multicast groups
+ * are in multicast.c, and counters and registers in registers.c.
  */
 #include <errno.h>
 #include <stdlib.h>
