@@ -213,7 +213,7 @@ static void call_the_last(struct rank *rank)
 
 TEST(a_trace_names_the_last_collective_of_the_enum)
 {
-	char record[64], path[64], text[20000] = "";
+	char record[128], path[64], text[20000] = "";
 	FILE *file;
 
 	snprintf(path, sizeof(path), "/tmp/sml-trace-%d", (int)getpid());

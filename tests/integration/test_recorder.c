@@ -162,7 +162,7 @@ static void expect_rank_1(const char *name)
 
 TEST_WITH(the_rank_that_does_not_call_is_named, make_directory, remove_directory)
 {
-	char pattern[128];
+	char pattern[160];
 
 	snprintf(pattern, sizeof(pattern), "failure:%s", path_of("record.%r"));
 	run_until_answered(&(struct job){.n_ranks = 3,
@@ -207,7 +207,7 @@ static void all_but_rank_1_call_and_it_aborts(struct rank *rank)
 /* The job's ranks write to this file. */
 static void fail_and_record(const char *path)
 {
-	char record[160];
+	char record[176];
 
 	snprintf(record, sizeof(record), "failure:%s", path);
 	n_calling = 0;
@@ -217,7 +217,7 @@ static void fail_and_record(const char *path)
 
 TEST_WITH(ranks_that_share_a_file_append_whole_records, make_directory, remove_directory)
 {
-	char pattern[128];
+	char pattern[160];
 
 	snprintf(pattern, sizeof(pattern), "%s", path_of("both"));
 	for (int i = 0; i < 2; i++)
@@ -244,7 +244,7 @@ static void rank_1_calls_with_another_length(struct rank *rank)
 TEST_WITH(a_mismatch_is_not_called_a_lost_packet, make_directory, remove_directory)
 {
 	static const char *const names[] = {"record.0", "record.1"};
-	char pattern[128];
+	char pattern[160];
 
 	remove_files();
 	snprintf(pattern, sizeof(pattern), "failure:%s", path_of("record.%r"));
@@ -346,7 +346,7 @@ static void call_after_signal(struct rank *rank)
 /* A rank freezes, over this switch or over the ranks' own stripes. */
 static void freeze_rank_2(const char *switch_address, const char *report)
 {
-	char pattern[128];
+	char pattern[160];
 	struct job job = {.n_ranks = 3,
 			  .switch_address = switch_address,
 			  .port = free_port(),
@@ -399,7 +399,7 @@ TEST_WITH(a_frozen_rank_takes_its_stripe_along, make_directory, remove_directory
 
 static void lose_switch(int signal, const char *part)
 {
-	char pattern[128], address[32];
+	char pattern[160], address[32];
 
 	n_passed = 0;
 	signalled = false;
