@@ -162,10 +162,15 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * EXACT: floats travel as they are, and each element of the result is the exact SUM or AVG, rounded
  * once to the type. So an average of equal vectors changes no bit. A leaf of a tree, or a host of
  * several, rounds its part of the sum, too. At XDP and P4 switches, and for float64, every rank's
- * own bits travel to all ranks: each sends and receives world_size times the vector, which has at
- * most SML_EXACT_BYTES; that of a reduce-scatter has the parts of all ranks. If a call asks for
- * EXACT in its options and its vector is longer, it fails with -EINVAL. If EXACT is the context's
- * wire, longer vectors travel as int32, or as int64 if they are float64.
+ * own bits travel to all ranks: each sends and receives world_size times the vector; that of a
+ * reduce-scatter has the parts of all ranks. If a packet has no room for an element of every rank,
+ * a call that asks for EXACT in its options fails with -EINVAL. If EXACT is the context's wire,
+ * that call travels as int32, or as int64 if it is of float64.
+ *
+ * CAREFUL is for sums of what is no gradient, in the options of a call. It is DEFAULT, except at
+ * XDP and P4 switches if DEFAULT is also the context's wire: there, floats are EXACT in vectors of
+ * at most 8 KiB, and if world_size elements have at most 12 bytes. In longer vectors of more ranks,
+ * they travel as float64, with 63 bits below the largest of 64 neighbors.
  */
 enum sml_wire {
 	SML_WIRE_DEFAULT = 0,
@@ -173,14 +178,12 @@ enum sml_wire {
 	SML_WIRE_INT16 = 2,
 	SML_WIRE_INT64 = 3, /* float64 only, and its default: 12 bytes for each element */
 	SML_WIRE_EXACT = 4,
-	SML_WIRE_INT8 = 5 /* float32, float16 and bfloat16 only */
+	SML_WIRE_INT8 = 5, /* float32, float16 and bfloat16 only */
+	SML_WIRE_CAREFUL = 6
 };
 
 /* The most ranks with which bfloat16 travels as int16 by default where switches do not round. */
 #define SML_INT16_RANKS 16
-
-/* Of the longest vector on the exact wire where switches add only integers, and of float64. */
-#define SML_EXACT_BYTES 8192
 
 /* What is logged: each level has those before it, too. */
 enum sml_log_level {

@@ -2,6 +2,7 @@
 /* Elements as lanes: see coding.h. */
 #include "core/coding.h"
 
+#include "core/exact.h"
 #include "core/quantize.h"
 #include "core/rounding.h"
 #include "core/wide.h"
@@ -60,7 +61,9 @@ static enum sml_coding coding_of(enum sml_type type, enum sml_op op, enum sml_wi
 	case SML_FLOAT32:
 	case SML_FLOAT16:
 	case SML_BFLOAT16:
-		return ordered ? SML_CODE_ORDER : SML_CODE_FLOAT;
+		if (ordered)
+			return SML_CODE_ORDER;
+		return wire == SML_WIRE_INT64 ? SML_CODE_LIMBS : SML_CODE_FLOAT;
 	case SML_INT32:
 	case SML_UINT8:
 	case SML_INT8:
@@ -91,8 +94,8 @@ struct sml_code sml_code_of(enum sml_type type, enum sml_op op, enum sml_wire wi
 		.coding = coding,
 		.type = type,
 		.width = width_of(coding, wire),
-		.exponents = coding == SML_CODE_FLOAT ||
-			     (coding == SML_CODE_LIMBS && type == SML_FLOAT64),
+		.exponents =
+			coding == SML_CODE_FLOAT || (coding == SML_CODE_LIMBS && type != SML_INT64),
 		.minimum = op == SML_MIN,
 		.n_ranks = n_ranks,
 		.divisor = op == SML_AVG ? n_ranks : 1,
@@ -254,14 +257,24 @@ static void encode_floats(const struct sml_code *code, const int16_t *exponents,
 		__builtin_memset(lanes + used, 0, 4 * (size_t)sml_code_lanes(code, count) - used);
 }
 
+/* Floats of fewer bits travel as doubles. */
 static void encode_limbs(const struct sml_code *code, const int16_t *exponents, uint64_t first,
 			 const uint8_t *elements, uint32_t count, uint8_t *lanes)
 {
+	size_t bytes = sml_element_bytes(code->type);
+	double doubles[SML_BLOCK_OF_NARROW];
 	struct part p = {0};
 
-	while (next_part(code, exponents, first, count, &p))
-		sml_double_to_limbs(elements + 8 * (size_t)p.at, p.count, p.exponent, code->n_ranks,
+	while (next_part(code, exponents, first, count, &p)) {
+		const void *from = elements + bytes * p.at;
+
+		if (code->type != SML_FLOAT64) {
+			sml_exact_widen(code->type, from, p.count, doubles);
+			from = doubles;
+		}
+		sml_double_to_limbs(from, p.count, p.exponent, code->n_ranks,
 				    lanes + 4 * (size_t)p.at, count);
+	}
 }
 
 void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t first,
@@ -274,10 +287,10 @@ void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t f
 		encode_floats(code, shared, first, elements, count, lanes);
 		break;
 	case SML_CODE_LIMBS:
-		if (type == SML_FLOAT64)
-			encode_limbs(code, shared, first, elements, count, lanes);
-		else
+		if (type == SML_INT64)
 			sml_int64_to_limbs(elements, count, code->n_ranks, lanes);
+		else
+			encode_limbs(code, shared, first, elements, count, lanes);
 		break;
 	case SML_CODE_ORDER:
 		if (is_narrow(type))
@@ -348,11 +361,19 @@ static void decode_floats(const struct sml_code *code, const int16_t *exponents,
 static void decode_limbs(const struct sml_code *code, const int16_t *exponents, uint64_t first,
 			 const uint8_t *lanes, uint32_t count, uint8_t *elements)
 {
+	size_t bytes = sml_element_bytes(code->type);
+	double doubles[SML_BLOCK_OF_NARROW];
+	bool narrow = code->type != SML_FLOAT64;
 	struct part p = {0};
 
-	while (next_part(code, exponents, first, count, &p))
+	while (next_part(code, exponents, first, count, &p)) {
+		uint8_t *to = elements + bytes * p.at;
+
 		sml_double_from_limbs(lanes + 4 * (size_t)p.at, count, p.count, p.exponent,
-				      code->n_ranks, code->divisor, elements + 8 * (size_t)p.at);
+				      code->n_ranks, code->divisor, narrow ? (void *)doubles : to);
+		if (narrow)
+			sml_exact_narrow(code->type, doubles, p.count, to);
+	}
 }
 
 void sml_code_decode(const struct sml_code *code, const void *shared, uint64_t first,
@@ -365,10 +386,10 @@ void sml_code_decode(const struct sml_code *code, const void *shared, uint64_t f
 		decode_floats(code, shared, first, lanes, count, elements);
 		break;
 	case SML_CODE_LIMBS:
-		if (type == SML_FLOAT64)
-			decode_limbs(code, shared, first, lanes, count, elements);
-		else
+		if (type == SML_INT64)
 			sml_int64_from_limbs(lanes, count, code->n_ranks, code->divisor, elements);
+		else
+			decode_limbs(code, shared, first, lanes, count, elements);
 		break;
 	case SML_CODE_ORDER:
 		if (is_narrow(type))

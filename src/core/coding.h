@@ -13,7 +13,7 @@
 
 enum sml_coding {
 	SML_CODE_FLOAT,	  /* block floating point in a lane, or in a part of one */
-	SML_CODE_LIMBS,	  /* float64 and int64: three lanes */
+	SML_CODE_LIMBS,	  /* float64, int64, and floats as float64: three lanes */
 	SML_CODE_ORDER,	  /* MAX and MIN */
 	SML_CODE_PAIR,	  /* MAX and MIN of 64 bits: two chunks for the same elements */
 	SML_CODE_INTEGER, /* at most 32 bits, one element in a lane */

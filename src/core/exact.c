@@ -360,3 +360,40 @@ void sml_exact_reduce(uint8_t lane_kind, unsigned divisor, const void *rows, siz
 		reduce_bfloat16(divisor, rows, stride, n_rows, 4 * (size_t)n, result);
 	sml_modes_leave(modes);
 }
+
+/* ---- floats as doubles ---- */
+
+static NOINLINE void widen(enum sml_type type, const void *elements, size_t count, double *doubles)
+{
+	for (size_t i = 0; i < count; i++)
+		doubles[i] = (double)sml_float_of(sml_element_load(type, elements, i));
+}
+
+static NOINLINE void narrow(enum sml_type type, const double *doubles, size_t count, void *elements)
+{
+	for (size_t i = 0; i < count; i++) {
+		uint32_t bits = type == SML_FLOAT32 ? sml_bits_of((float)doubles[i])
+						    : round_to_odd(doubles[i]);
+
+		if ((bits & SML_FLOAT32_REST) > SML_FLOAT32_INFINITY)
+			sml_element_store_nan(type, elements, i);
+		else
+			sml_element_store(type, elements, i, bits);
+	}
+}
+
+void sml_exact_widen(enum sml_type type, const void *elements, size_t count, double *doubles)
+{
+	uint64_t modes = sml_modes_enter();
+
+	widen(type, elements, count, doubles);
+	sml_modes_leave(modes);
+}
+
+void sml_exact_narrow(enum sml_type type, const double *doubles, size_t count, void *elements)
+{
+	uint64_t modes = sml_modes_enter();
+
+	narrow(type, doubles, count, elements);
+	sml_modes_leave(modes);
+}

@@ -55,4 +55,8 @@ void sml_exact_combine(uint8_t lane_kind, enum sml_lane_step step, unsigned divi
 void sml_exact_reduce(uint8_t lane_kind, unsigned divisor, const void *rows, size_t stride,
 		      unsigned n_rows, uint32_t n, void *result);
 
+/* Floats of at most 32 bits as doubles, and doubles rounded to such floats. */
+void sml_exact_widen(enum sml_type type, const void *elements, size_t count, double *doubles);
+void sml_exact_narrow(enum sml_type type, const double *doubles, size_t count, void *elements);
+
 #endif

@@ -25,7 +25,7 @@ static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct 
 {
 	struct sml_code code = sml_code_of(spec->type, spec->op, spec->wire, shape->n_ranks);
 
-	if (spec->wire == SML_WIRE_EXACT && shape->floats)
+	if (spec->wire == SML_WIRE_EXACT && sml_shape_adds(shape, spec->type))
 		return sml_code_with_floats(code);
 	if (shape->only_int32)
 		return sml_code_without_halves(code);
@@ -34,24 +34,16 @@ static struct sml_code code_of(const struct sml_tensor_spec *spec, const struct 
 	return code;
 }
 
-bool sml_tensor_is_raw(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
-{
-	return code_of(spec, shape).coding == SML_CODE_RAW;
-}
-
 /* The elements of a packet that carries those of every rank. */
 static uint32_t gathered_elements(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
 	return sml_gather_capacity(spec->type, shape->lanes, shape->n_ranks);
 }
 
-uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *shape)
+bool sml_tensor_may_be_exact(enum sml_type type, const struct sml_shape *shape)
 {
-	if (sml_shape_adds(shape, type))
-		return UINT64_MAX;
-	if (sml_gather_capacity(type, shape->lanes, shape->n_ranks) == 0)
-		return 0;
-	return SML_EXACT_BYTES / sml_element_bytes(type);
+	return sml_shape_adds(shape, type) ||
+	       sml_gather_capacity(type, shape->lanes, shape->n_ranks) > 0;
 }
 
 /*
@@ -64,7 +56,7 @@ uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *s
 static uint64_t most_gathered(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
 	if (spec->wire == SML_WIRE_EXACT)
-		return sml_tensor_exact_elements(spec->type, shape);
+		return UINT64_MAX;
 	if (gathered_elements(spec, shape) == 0)
 		return 0;
 	return (uint64_t)GATHERED_PACKETS *

@@ -46,10 +46,7 @@ struct sml_tensor_spec {
 	enum sml_collective collective;
 	enum sml_type type;
 	enum sml_op op;
-	/*
-	 * Never DEFAULT. EXACT: SUM or AVG of floats, of at most sml_tensor_exact_elements()
-	 * elements.
-	 */
+	/* Never DEFAULT or CAREFUL. EXACT: SUM or AVG of floats, if sml_tensor_may_be_exact(). */
 	enum sml_wire wire;
 	uint16_t root;
 	/*
@@ -93,7 +90,7 @@ static inline bool sml_shape_rounds(const struct sml_shape *shape, uint32_t widt
 /* Does the switch add sums of this float as such? */
 static inline bool sml_shape_adds(const struct sml_shape *shape, enum sml_type type)
 {
-	return shape->floats && type != SML_FLOAT64;
+	return type != SML_FLOAT64 && shape->floats;
 }
 
 enum sml_form {
@@ -166,13 +163,10 @@ struct sml_tensor {
 };
 
 /*
- * Most elements of a sum on the exact wire: any number where the switch adds floats. Other sums are
- * gathered: 0 if packets are too small for the parts of all ranks.
+ * Can a sum travel on the exact wire? If the switch does not add its floats as such, they are
+ * gathered: then a packet needs room for an element of every rank.
  */
-uint64_t sml_tensor_exact_elements(enum sml_type type, const struct sml_shape *shape);
-
-/* Does a switch add the call's elements as floats? */
-bool sml_tensor_is_raw(const struct sml_tensor_spec *spec, const struct sml_shape *shape);
+bool sml_tensor_may_be_exact(enum sml_type type, const struct sml_shape *shape);
 
 /* Bytes that sml_tensor_init() needs at `memory` (8-byte aligned). */
 size_t sml_tensor_memory_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape);

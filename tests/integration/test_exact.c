@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The exact wire through the library: small elements beside large ones, in every type,
- * collective and form of job. Also tensors that are too long for it, and contexts with this
- * wire.
+ * collective and form of job. Also contexts with this wire.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +27,13 @@ static double sum_of(const struct rank *rank, size_t i)
 	return (double)(i % 7 + 1) * (i % 3 ? rank->n : rank->n - 2);
 }
 
-static void reduce_doubles(struct rank *rank, size_t count)
+static void reduce_doubles(struct rank *rank, size_t count, const struct sml_options *options)
 {
 	double *data = calloc(count + 1, sizeof(*data));
 
 	for (size_t i = 0; i < count; i++)
 		data[i] = element(rank, i, 0x1p1000);
-	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT64, SML_SUM, &exact,
+	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT64, SML_SUM, options,
 				  NULL) == 0);
 	for (size_t i = 0; i < count; i++)
 		CHECK(rank, data[i] == sum_of(rank, i));
@@ -76,12 +74,11 @@ static void reduce_exactly(struct rank *rank)
 	static const size_t counts[] = {0, 1, 5, 44, 300, 1000};
 
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
-		reduce_doubles(rank, counts[c]);
+		reduce_doubles(rank, counts[c], &exact);
 		reduce_floats(rank, counts[c], &exact);
 		scatter_floats(rank, counts[c] / 3);
 	}
-	reduce_doubles(rank, SML_EXACT_BYTES / 8);
-	reduce_floats(rank, SML_EXACT_BYTES / 4, &exact);
+	reduce_doubles(rank, 20001, &exact);
 	reduce_floats(rank, 50000, &exact);
 	scatter_floats(rank, 7001);
 }
@@ -166,38 +163,12 @@ TEST(a_switch_with_one_child_leaves_the_division_to_it)
 	sml_switch_close(root);
 }
 
-/* ---- tensors that are too long, and calls that need no exact wire ---- */
-
-static void ask_for_too_many_doubles(struct rank *rank)
-{
-	double data[SML_EXACT_BYTES / 8 + 1] = {1};
-
-	CHECK(rank, sml_allreduce(rank->context, data, data, SML_EXACT_BYTES / 8 + 1, SML_FLOAT64,
-				  SML_AVG, &exact, NULL) == -EINVAL);
-	reduce_doubles(rank, SML_EXACT_BYTES / 8);
-}
-
-TEST(what_is_too_long_is_refused_and_harms_nothing)
-{
-	run_job(&(struct job){.n_ranks = 2, .body = ask_for_too_many_doubles});
-}
-
 /* ---- as the context's wire ---- */
 
 static void reduce_any_length(struct rank *rank)
 {
-	size_t count = 10 * (size_t)SML_EXACT_BYTES;
-	float *data = malloc(4 * count);
-
-	reduce_floats(rank, SML_EXACT_BYTES / 4, NULL);
-	/* Longer tensors travel as int32, whose steps are far below 1 here. */
-	for (size_t i = 0; i < count; i++)
-		data[i] = (float)(i % 100);
-	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, NULL,
-				  NULL) == 0);
-	for (size_t i = 0; i < count; i++)
-		CHECK(rank, data[i] == (float)((size_t)rank->n * (i % 100)));
-	free(data);
+	reduce_floats(rank, 80000, NULL);
+	reduce_doubles(rank, 20001, NULL);
 }
 
 TEST(a_context_of_the_exact_wire_takes_any_length)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Random floats of mixed magnitudes: by default, each sum and each mean is the exact one, rounded
- * once, and an average of equal arrays changes nothing. In every form that adds floats, under loss,
- * and when a switch dies. The reference adds integers of 128 bits: an element is a mantissa times a
- * power of two, and all elements of a type are multiples of the smallest one.
+ * once, and an average of equal arrays changes nothing. In every form that adds floats, and, for
+ * calls that ask for it, where switches add only integers; under loss, and when a switch dies. The
+ * reference adds integers of 128 bits: an element is a mantissa times a power of two, and all
+ * elements of a type are multiples of the smallest one.
  */
 #include <math.h>
 #include <signal.h>
@@ -30,6 +31,13 @@ static const struct kind {
 	{SML_FLOAT16, 11, 30, -24, 2, true},
 };
 
+static const struct sml_options exact = {.size = sizeof(exact), .wire = SML_WIRE_EXACT};
+static const struct sml_options careful = {.size = sizeof(careful), .wire = SML_WIRE_CAREFUL};
+static const struct sml_options *asked; /* by all calls of a test */
+
+/* A careful sum of many ranks has all bits if no element is below 2^-39 of its largest neighbor. */
+#define CAREFUL_SPAN 39
+
 static uint64_t mix(uint64_t a, uint64_t b)
 {
 	uint64_t x = a * 0x9e3779b97f4a7c15 + b * 0xd1b54a32d192ed03 + 1;
@@ -43,7 +51,8 @@ static uint64_t mix(uint64_t a, uint64_t b)
 static __int128 units_of(const struct kind *kind, int rank, size_t i)
 {
 	uint64_t x = mix((uint64_t)rank * 8 + kind->type, i);
-	__int128 units = (__int128)(x >> 40 >> (24 - kind->bits)) << (int)(x & 0xffff) % kind->span;
+	int span = asked == &careful && kind->span > CAREFUL_SPAN ? CAREFUL_SPAN : kind->span;
+	__int128 units = (__int128)(x >> 40 >> (24 - kind->bits)) << (int)(x & 0xffff) % span;
 
 	return x & 0x10000 ? -units : units;
 }
@@ -145,7 +154,7 @@ static void sum_random(struct rank *rank)
 
 		fill(&vector, rank->rank);
 		CHECK(rank, sml_allreduce(rank->context, vector.data, vector.data, vector.count,
-					  vector.kind->type, vector.op, NULL, NULL) == 0);
+					  vector.kind->type, vector.op, asked, NULL) == 0);
 		check(rank, &vector);
 	}
 }
@@ -198,7 +207,7 @@ static void sum_and_lose_the_switch(struct rank *rank)
 			CHECK(rank, kill(death->pid, SIGKILL) == 0);
 		CHECK(rank,
 		      sml_allreduce(rank->context, vector->data, vector->data, vector->count,
-				    vector->kind->type, vector->op, NULL, &requests[call]) == 0);
+				    vector->kind->type, vector->op, asked, &requests[call]) == 0);
 	}
 	for (unsigned call = 0; call < 6; call++) {
 		CHECK(rank, sml_wait(&requests[call], 1, -1, NULL) == 0);
@@ -211,25 +220,56 @@ static struct sml_switch *serve(char address[64])
 	return serve_at(0, address);
 }
 
-TEST(no_sum_changes_when_the_switch_dies)
+typedef struct sml_switch *serving(char address[64]);
+
+static void move(serving *first, serving *next, void (*body)(struct rank *rank))
 {
 	static const int worlds[] = {1, 3, 8};
 
 	for (unsigned w = 0; w < sizeof(worlds) / sizeof(*worlds); w++) {
 		char addresses[2][64], list[130];
 		struct death death = {.elements = 600000,
-				      .pid = serve_in_child(serve, addresses[0])};
-		struct sml_switch *second = serve_at(0, addresses[1]);
+				      .pid = serve_in_child(first, addresses[0])};
+		struct sml_switch *second = next(addresses[1]);
 
 		snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
 		run_job(&(struct job){.n_ranks = worlds[w],
 				      .switch_address = list,
 				      .faults = LOSS,
-				      .body = sum_and_lose_the_switch,
+				      .body = body,
 				      .argument = &death});
 		assert_int_equal(waitpid(death.pid, NULL, 0), death.pid);
 		sml_switch_close(second);
 	}
+}
+
+TEST(no_sum_changes_when_the_switch_dies)
+{
+	move(serve, serve, sum_and_lose_the_switch);
+}
+
+/* ---- where switches add only integers ---- */
+
+static void lose_the_switch_and_sum(struct rank *rank)
+{
+	const struct death *death = rank->job->argument;
+	siginfo_t ended;
+
+	if (rank->rank == 0) {
+		CHECK(rank, kill(death->pid, SIGKILL) == 0);
+		CHECK(rank, waitid(P_PID, (id_t)death->pid, &ended, WEXITED | WNOWAIT) == 0);
+	}
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0); /* at the next switch */
+	sum_random(rank);
+}
+
+TEST(sums_that_ask_for_it_are_rounded_once_where_switches_add_only_integers)
+{
+	asked = &exact;
+	move(serve_integers, serve_integers, sum_and_lose_the_switch);
+	asked = &careful;
+	move(serve, serve_integers, lose_the_switch_and_sum);
+	asked = NULL;
 }
 
 /* ---- equal arrays ---- */
@@ -239,6 +279,10 @@ static uint32_t equal_bits(const struct kind *kind, size_t i)
 {
 	uint32_t bits = (uint32_t)mix(kind->type, i);
 
+	if (asked == &careful && kind->type != SML_FLOAT16) {
+		bits = (bits & ~(255u << 23)) | (100 + bits % CAREFUL_SPAN) << 23;
+		return kind->bytes == 4 ? bits : bits >> 16;
+	}
 	return kind->bytes == 4 ? bits & ~(1u << 30) : (bits & ~(1u << 14)) & 0xffff;
 }
 
@@ -252,7 +296,7 @@ static void average(struct rank *rank, const struct kind *kind, size_t count)
 
 		memcpy((uint8_t *)data + i * (size_t)kind->bytes, &bits, (size_t)kind->bytes);
 	}
-	CHECK(rank, sml_allreduce(rank->context, data, data, count, kind->type, SML_AVG, NULL,
+	CHECK(rank, sml_allreduce(rank->context, data, data, count, kind->type, SML_AVG, asked,
 				  NULL) == 0);
 	for (size_t i = 0; i < count; i++) {
 		uint32_t bits = 0;
@@ -281,6 +325,16 @@ TEST(averages_of_equal_arrays_of_any_length_change_nothing)
 	run_job(&(struct job){.n_ranks = 5, .switch_address = "embedded", .body = average_all});
 	run_job(&(struct job){.n_ranks = 6, .host_group = true, .body = average_all});
 	sml_switch_close(opened);
+	asked = &careful;
+	opened = serve_integers(address);
+	run_job(&(struct job){.n_ranks = 3, .switch_address = address, .body = average_all});
+	run_job(&(struct job){.n_ranks = 5,
+			      .switch_address = address,
+			      .host_group = true,
+			      .alone = 3 << 3, /* and a host of three */
+			      .body = average_all});
+	sml_switch_close(opened);
+	asked = NULL;
 }
 
 TEST(above_hosts_and_leaves_they_change_by_one_unit_in_the_last_place)

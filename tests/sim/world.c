@@ -199,24 +199,24 @@ static void mend_exact(const struct sim_world *world, struct sim_call *call)
 	const struct sml_shape shape = sim_world_shape(world, 0);
 
 	if (call->wire == SML_WIRE_EXACT &&
-	    (!is_float_sum(call) || call->count > sml_tensor_exact_elements(call->type, &shape)))
+	    (!is_float_sum(call) || !sml_tensor_may_be_exact(call->type, &shape)))
 		call->wire = SML_WIRE_INT32;
 }
 
 /*
  * The exact wire, which was added even later, exists in every fourth world and also uses a
- * separate source. Large calls become small enough for it.
+ * separate source. Large calls that are gathered become small, so that they end soon.
  */
 static void draw_exact(struct sim_world *world, uint64_t seed)
 {
 	struct gen gen;
 
-	/* In half of them, switches add floats: then only float64 has a limit. */
+	/* In half of them, switches add floats: then only float64 is gathered. */
 	world->floats = seed % 4 == 2 && seed / 8 % 2 == 1;
 	gen_from_seed(&gen, seed ^ 0x6578616374ull);
 	for (uint32_t i = 0; seed % 4 == 2 && i < world->n_calls; i++) {
 		struct sim_call *call = &world->calls[i];
-		uint32_t most = SML_EXACT_BYTES / (uint32_t)sml_element_bytes(call->type);
+		uint32_t most = 8192 / (uint32_t)sml_element_bytes(call->type);
 
 		if (!is_float_sum(call) || gen_chance(&gen, 1, 2))
 			continue;

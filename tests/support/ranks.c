@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "control.pb-c.h"
+#include "switch/dataplane.h"
 
 #define MAX_JOBS   4
 #define MAX_RANKS  64
@@ -98,7 +99,8 @@ int free_port(void)
 	return port;
 }
 
-static struct sml_switch *serve(const char *parent, int port, char address[64])
+static struct sml_switch *serve(const char *parent, int port, char address[64],
+				const struct sml_dataplane_operations *dataplane)
 {
 	struct sml_switch_config config;
 	struct sml_switch *opened;
@@ -109,6 +111,7 @@ static struct sml_switch *serve(const char *parent, int port, char address[64])
 	snprintf(address, 64, "127.0.0.1:%d", port);
 	config.listen = address;
 	config.parent = parent;
+	config.dataplane = dataplane;
 	/* A TCP port that the kernel chooses may be another process's UDP port: then any other. */
 	do
 		rc = sml_switch_open(&opened, &config);
@@ -121,7 +124,16 @@ static struct sml_switch *serve(const char *parent, int port, char address[64])
 
 struct sml_switch *serve_at(int port, char address[64])
 {
-	return serve(NULL, port, address);
+	return serve(NULL, port, address, &sml_dataplane_udp);
+}
+
+struct sml_switch *serve_integers(char address[64])
+{
+	static struct sml_dataplane_operations operations;
+
+	operations = sml_dataplane_udp;
+	operations.floats = false;
+	return serve(NULL, 0, address, &operations);
 }
 
 static bool is_attached(struct sml_switch *leaf)
@@ -143,7 +155,7 @@ static bool is_attached(struct sml_switch *leaf)
 
 struct sml_switch *serve_leaf(const char *parent, char address[64])
 {
-	struct sml_switch *leaf = serve(parent, 0, address);
+	struct sml_switch *leaf = serve(parent, 0, address, &sml_dataplane_udp);
 	uint64_t began = now_ms();
 
 	while (!is_attached(leaf)) {

@@ -65,6 +65,8 @@ int free_port(void);
 
 /* A switch in this process, at this port (0: any); writes where. */
 struct sml_switch *serve_at(int port, char address[64]);
+/* A switch in this process that adds only integers, as XDP and P4. */
+struct sml_switch *serve_integers(char address[64]);
 /* A leaf of that switch, which has accepted it. */
 struct sml_switch *serve_leaf(const char *parent, char address[64]);
 

@@ -42,7 +42,8 @@ int bench_prepare(struct bench_options *options, struct sml_config *config)
 	if (!getenv("SWITCHML_SUMMARY"))
 		config->summary = 0;
 	/* A call asks for its wire, or for the default one: its bound is for that. */
-	bench_default_wire(options, config->wire);
+	if (options->wire == SML_WIRE_DEFAULT)
+		options->wire = config->wire;
 	config->wire = SML_WIRE_DEFAULT;
 	if (options->switch_address)
 		config->switch_address = options->switch_address;

@@ -61,9 +61,6 @@ struct argp;
 extern const struct argp bench_argp;
 struct bench_options bench_defaults(void);
 
-/* The wire of SWITCHML_WIRE, unless --wire asks for another one. */
-void bench_default_wire(struct bench_options *options, enum sml_wire wire);
-
 /* ---- numbers.c: inputs, and their expected results ---- */
 
 /* One call: everything that determines its result. */

@@ -248,34 +248,12 @@ static error_t parse_fault_option(int key, char *text, struct argp_state *state,
 	}
 }
 
-static void limit_to_wire(struct bench_options *options)
-{
-	if (options->wire == SML_WIRE_EXACT && options->types >> SML_FLOAT64 & 1 &&
-	    options->max_bytes > SML_EXACT_BYTES)
-		options->max_bytes = SML_EXACT_BYTES;
-}
-
-void bench_default_wire(struct bench_options *options, enum sml_wire wire)
-{
-	if (options->wire != SML_WIRE_DEFAULT)
-		return;
-	options->wire = wire;
-	limit_to_wire(options);
-	if (options->min_bytes > options->max_bytes) {
-		fprintf(stderr,
-			"switchml bench: SWITCHML_WIRE=exact takes up to 8 KiB of double: lower "
-			"--minbytes, or unset it\n");
-		exit(argp_err_exit_status);
-	}
-}
-
 /* All options are known: check them together, and set what was not given. */
 static void finish(struct bench_options *options, const struct argp_state *state)
 {
 	if (options->pause_ms && !options->seconds)
 		argp_error(state, "--pause is for --seconds");
 	complete(options);
-	limit_to_wire(options);
 	if (options->min_bytes > options->max_bytes)
 		argp_error(state, "--minbytes is larger than --maxbytes: lower the one "
 				  "or raise the other");

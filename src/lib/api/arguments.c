@@ -7,6 +7,11 @@
 #include "base/error.h"
 #include "lib/context/submit.h"
 
+/* Of each element, without exponents. */
+#define INT64_WIRE_BYTES 12
+/* One round trip, or about one, is then shorter than two. */
+#define FEW_BYTES 8192
+
 size_t sml_type_size(enum sml_type type)
 {
 	return sml_element_bytes(type);
@@ -102,18 +107,33 @@ static bool has_int8(const struct sml_tensor_spec *spec)
 	return is_float_sum(spec) && spec->type != SML_FLOAT64;
 }
 
+/* Will the switches add the elements of a sum as floats? Else, its ranks gather them. */
+static bool claims_floats(struct sml_context *context, const struct sml_tensor_spec *spec)
+{
+	return spec->type != SML_FLOAT64 && sml_submit_claim_floats(context);
+}
+
+/* Careful sums: of so few elements or ranks that the int64 wire is not worth it, or not smaller. */
+static bool are_few(struct sml_context *context, const struct sml_tensor_spec *spec)
+{
+	size_t bytes = sml_type_size(spec->type);
+
+	return spec->wire == SML_WIRE_CAREFUL && spec->type != SML_FLOAT64 &&
+	       (bytes * context->shape.n_ranks <= INT64_WIRE_BYTES ||
+		bytes * spec->count <= FEW_BYTES);
+}
+
 /* The context's wire where it can be, and the default where switches add floats. */
 static bool is_exact(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
 	enum sml_wire wire = context->settings.config.wire;
 
-	if (!is_float_sum(spec))
+	if (!is_float_sum(spec) || (wire != SML_WIRE_DEFAULT && wire != SML_WIRE_EXACT))
 		return false;
-	if (wire == SML_WIRE_DEFAULT)
-		return sml_shape_adds(&context->shape, spec->type) &&
-		       sml_submit_claim_floats(context);
-	return wire == SML_WIRE_EXACT &&
-	       spec->count <= sml_tensor_exact_elements(spec->type, &context->shape);
+	if (claims_floats(context, spec))
+		return true;
+	return (wire == SML_WIRE_EXACT || are_few(context, spec)) &&
+	       sml_tensor_may_be_exact(spec->type, &context->shape);
 }
 
 /* Where a call asks for none: the context's, or its type's. */
@@ -123,7 +143,8 @@ static enum sml_wire default_wire(struct sml_context *context, const struct sml_
 
 	if (is_exact(context, spec))
 		return SML_WIRE_EXACT;
-	if (spec->type == SML_FLOAT64)
+	if (spec->type == SML_FLOAT64 ||
+	    (wire == SML_WIRE_DEFAULT && is_float_sum(spec) && spec->wire == SML_WIRE_CAREFUL))
 		return SML_WIRE_INT64;
 	if (wire == SML_WIRE_INT8)
 		return has_int8(spec) ? SML_WIRE_INT8 : SML_WIRE_INT32;
@@ -134,25 +155,17 @@ static enum sml_wire default_wire(struct sml_context *context, const struct sml_
 
 static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec)
 {
-	uint64_t most = sml_tensor_exact_elements(spec->type, &context->shape);
-
 	if (!is_float_sum(spec)) {
 		/* Exact on every wire. */
 		spec->wire = default_wire(context, spec);
 		return 0;
 	}
-	if (spec->count <= most)
+	if (claims_floats(context, spec) || sml_tensor_may_be_exact(spec->type, &context->shape))
 		return 0;
-	if (most == 0)
-		return sml_context_refuse(context, -EINVAL,
-					  "packets of %u lanes are too small for the exact wire "
-					  "with %u ranks: raise the path's MTU",
-					  context->shape.lanes, context->shape.n_ranks);
 	return sml_context_refuse(context, -EINVAL,
-				  "%llu elements are too many for the exact wire: it takes at "
-				  "most %llu of %zu bytes",
-				  (unsigned long long)spec->count, (unsigned long long)most,
-				  sml_type_size(spec->type));
+				  "packets of %u lanes are too small for the exact wire with %u "
+				  "ranks: raise the path's MTU",
+				  context->shape.lanes, context->shape.n_ranks);
 }
 
 /* The context's own wire is refused at the join, unless the switch lies. */
@@ -191,7 +204,7 @@ static int check_width(struct sml_context *context, const struct sml_tensor_spec
 int sml_check_wire(struct sml_context *context, enum sml_wire wire, struct sml_tensor_spec *spec)
 {
 	spec->wire = wire;
-	if (spec->wire == SML_WIRE_DEFAULT) {
+	if (spec->wire == SML_WIRE_DEFAULT || spec->wire == SML_WIRE_CAREFUL) {
 		spec->wire = default_wire(context, spec);
 		return check_width(context, spec);
 	}

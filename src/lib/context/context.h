@@ -70,9 +70,7 @@ struct sml_context {
 	pthread_mutex_t submit_lock;
 	pthread_cond_t floats_known; /* a stripe no longer holds floats: sml_submit_hold_floats() */
 	struct sml_sequence sequence;
-	bool sent_floats;   /* a call of this job has sent floats as such, or will */
-	bool only_integers; /* the job has moved to a switch that adds none:
-			       sml_submit_decide_floats() */
+	bool sent_floats; /* a call of this job has sent floats as such, or will */
 	struct sml_history history;
 	struct sml_requests requests;
 	struct sml_usage usage;

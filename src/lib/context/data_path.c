@@ -179,7 +179,7 @@ static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 			"it does not round sums of narrow lanes, and the job has begun "
 			"at switches that do: list only switches of one kind in "
 			"SWITCHML_SWITCH");
-	if (!stripe->admission.floats && context->shape.floats && !sml_submit_hold_floats(stripe))
+	if (!stripe->admission.floats && !sml_submit_hold_floats(stripe))
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it adds only integers, and the job has begun at switches "
 				     "that also add floats: list only switches of one kind in "
@@ -415,7 +415,7 @@ int sml_data_path_open(struct sml_context *context)
 	unsigned n_threads = context->stripes[0].admission.shards;
 	int error = check_shards(context);
 
-	context->sent_floats = context->only_integers = false;
+	context->sent_floats = false;
 	context->shape = (struct sml_shape){
 		.lanes = SML_MAX_LANES,
 		.rank = context->settings.rank,

@@ -5,33 +5,38 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/gather.h"
 #include "lib/progress/progress.h"
 
 /* If a packet has n lanes, n elements take at most this many chunks of either stream. */
 #define CHUNKS_A_PACKET_OF_ELEMENTS 6
-/* The most that are gathered, two elements to a packet. */
-#define GATHERED_CHUNKS_MAX (SML_EXACT_BYTES / 4)
+/* More than a small tensor has, which is gathered. */
+#define SMALL_CHUNKS_MAX 2048
 
 /* 0, or an error because the job's streams have no room for such a large tensor now. */
 static int reserve_chunks(struct sml_context *context, const struct sml_order *order,
 			  struct sml_request *request)
 {
+	const struct sml_tensor_spec *spec = &order->spec;
 	uint64_t *all = &context->requests.chunks;
+	bool gathered =
+		spec->wire == SML_WIRE_EXACT && !sml_shape_adds(&context->shape, spec->type);
 	/*
-	 * Three lanes for an element, and exponents; or a small tensor that is gathered: an
+	 * Three lanes for an element, and exponents; or elements of all ranks in each packet: an
 	 * upper bound without overflow.
 	 */
-	uint64_t chunks = order->spec.count / context->shape.lanes * CHUNKS_A_PACKET_OF_ELEMENTS +
-			  GATHERED_CHUNKS_MAX;
+	uint64_t most = gathered ? 1 : CHUNKS_A_PACKET_OF_ELEMENTS;
+	uint64_t elements = gathered ? sml_gather_capacity(spec->type, context->shape.lanes,
+							   context->shape.n_ranks)
+				     : context->shape.lanes;
+	uint64_t chunks = spec->count / elements * most + SMALL_CHUNKS_MAX;
 
 	if (__atomic_add_fetch(all, chunks, __ATOMIC_RELAXED) > SML_CHUNKS_MAX) {
 		__atomic_sub_fetch(all, chunks, __ATOMIC_RELAXED);
 		return sml_context_refuse(context, -EINVAL,
 					  "%" PRIu64 " more elements are too many: at most %" PRIu64
 					  " can be in progress at once",
-					  order->spec.count,
-					  SML_CHUNKS_MAX / CHUNKS_A_PACKET_OF_ELEMENTS *
-						  context->shape.lanes);
+					  spec->count, SML_CHUNKS_MAX / most * elements);
 	}
 	request->chunks = chunks;
 	return 0;
@@ -45,7 +50,7 @@ static void await_decision(struct sml_context *context)
 {
 	bool held = true;
 
-	while (held && !context->only_integers) {
+	while (held && context->shape.floats) {
 		held = false;
 		for (unsigned i = 0; i < context->n_stripes; i++)
 			held |= context->stripes[i].holds_floats;
@@ -60,7 +65,7 @@ bool sml_submit_claim_floats(struct sml_context *context)
 
 	pthread_mutex_lock(&context->submit_lock);
 	await_decision(context);
-	claimed = !context->only_integers;
+	claimed = context->shape.floats;
 	context->sent_floats |= claimed;
 	pthread_mutex_unlock(&context->submit_lock);
 	return claimed;
@@ -72,8 +77,7 @@ bool sml_submit_hold_floats(struct sml_stripe *stripe)
 	bool may_move;
 
 	pthread_mutex_lock(&context->submit_lock);
-	may_move = context->only_integers ||
-		   (!context->sent_floats && context->settings.config.wire != SML_WIRE_EXACT);
+	may_move = !context->sent_floats;
 	stripe->holds_floats |= may_move;
 	pthread_mutex_unlock(&context->submit_lock);
 	return may_move;
@@ -84,7 +88,8 @@ void sml_submit_decide_floats(struct sml_stripe *stripe, bool only_integers)
 	struct sml_context *context = stripe->context;
 
 	pthread_mutex_lock(&context->submit_lock);
-	context->only_integers |= only_integers;
+	if (only_integers && context->shape.floats) /* else it may be read, without the lock */
+		context->shape.floats = false;
 	stripe->holds_floats = false;
 	pthread_cond_broadcast(&context->floats_known);
 	pthread_mutex_unlock(&context->submit_lock);
@@ -95,36 +100,23 @@ bool sml_submit_adds_only_integers(struct sml_context *context)
 	bool only_integers;
 
 	pthread_mutex_lock(&context->submit_lock);
-	only_integers = context->only_integers || !context->shape.floats;
+	only_integers = !context->shape.floats;
 	pthread_mutex_unlock(&context->submit_lock);
 	return only_integers;
-}
-
-static int refuse_floats(struct sml_context *context)
-{
-	return sml_context_refuse(context, -EINVAL,
-				  "this job has moved to a switch that adds only integers: ask for "
-				  "no wire, or for int32, and list only switches of one kind in "
-				  "SWITCHML_SWITCH");
 }
 
 /* Give the tensor its place in the streams, and give it to every thread, in the order of calls. */
 static int enqueue(struct sml_context *context, struct sml_order *order,
 		   struct sml_request *request)
 {
-	bool raw = sml_tensor_is_raw(&order->spec, &context->shape), refused;
 	int error;
 
 	pthread_mutex_lock(&context->submit_lock);
-	if (raw)
-		await_decision(context);
 	error = sml_context_check(context);
-	refused = raw && context->only_integers;
-	if (error || refused) {
+	if (error) {
 		pthread_mutex_unlock(&context->submit_lock);
-		return error ? error : refuse_floats(context);
+		return error;
 	}
-	context->sent_floats |= raw;
 	sml_tensor_init(&request->tensor, &order->spec, &context->shape, &context->sequence,
 			request->memory);
 	request->tensor.owner = request;

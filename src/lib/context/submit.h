@@ -21,21 +21,22 @@ int sml_submit(struct sml_context *context, struct sml_order *order,
 	       struct sml_request **submitted);
 
 /*
- * A call will send floats by default. Returns false if the job has moved to a switch that adds
- * none; after true, it moves to none. Waits while a stripe may be moving to one.
+ * A call will send floats as such. Returns false if switches of the job add none; after true, the
+ * job moves to none of those. Only then, context->shape.floats stays as it is, and may be read.
+ * Waits while a stripe may be moving to such a switch.
  */
 bool sml_submit_claim_floats(struct sml_context *context);
 
 /*
  * The stripe may move to a switch that adds only integers. Returns false if it cannot, because the
- * job has sent floats, or its context's wire is exact. Otherwise, calls that would send floats wait
- * until sml_submit_decide_floats(), because other ranks may know already.
+ * job has sent floats. Otherwise, calls that would send floats wait until
+ * sml_submit_decide_floats(), because other ranks may know already.
  */
 bool sml_submit_hold_floats(struct sml_stripe *stripe);
 
 /*
- * The stripe has moved, or given up. only_integers: to a switch that adds only integers: calls that
- * ask for floats are refused from then on, and the default is integers.
+ * The stripe has moved, or given up. only_integers: to a switch that adds only integers: later
+ * calls travel as there.
  */
 void sml_submit_decide_floats(struct sml_stripe *stripe, bool only_integers);
 
