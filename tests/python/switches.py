@@ -2,26 +2,56 @@
 """A dedicated switch for a test: the program of the build."""
 
 import contextlib
+import ctypes
 import os
 import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 PROGRAM = Path(__file__).resolve().parents[2] / "build" / "switchml"
 
 
+_OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" "$@"')
+_CLONE_NEWNET = 0x40000000
+
+
 @contextlib.contextmanager
-def switch(*arguments, **environment):
-    """Its address, at a free port of the loopback."""
+def _served(before, arguments, environment):
     process = subprocess.Popen(
-        [PROGRAM, "switch", "--listen", "127.0.0.1:0", *arguments],
+        [*before, PROGRAM, "switch", "--listen", "127.0.0.1:0", *arguments],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
-        ready = process.stdout.readline()
-        yield re.search(r" ready on (\S+)", ready)[1]
+        ready = re.search(r" ready on (\S+)", process.stdout.readline())
+        yield ready and ready[1], process
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+@contextlib.contextmanager
+def switch(*arguments, **environment):
+    """Its address, at a free port of the loopback."""
+    with _served((), arguments, environment) as (address, _):
+        yield address
+
+
+@contextlib.contextmanager
+def switch_in_kernel():
+    """Its address, in a network of its own, and the file of that network: see enter()."""
+    with _served(_OWN_NETWORK, ("--dataplane", "xdp", "--iface", "lo"), {}) as (address, process):
+        if address is None:
+            pytest.skip("no switch in the kernel: it needs root, BPF, and a build with XDP")
+        yield address, f"/proc/{process.pid}/ns/net"
+
+
+def enter(rank, network):
+    """What this rank opens from now on is in that network."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(network, "rb") as file:
+        if libc.setns(file.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns() failed")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torch's own averagers of parameters: models that are equal on all ranks stay as they are."""
 
+import contextlib
 import os
 from unittest import mock
 
@@ -12,23 +13,29 @@ import torch.distributed as dist  # noqa: E402
 from torch.distributed.algorithms.model_averaging import averagers, utils  # noqa: E402
 
 from groups import Groups, stop  # noqa: E402
-from switches import switch  # noqa: E402
+from switches import switch, switch_in_kernel  # noqa: E402
 
 N = 4
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 
-@pytest.fixture(scope="module", params=["this host's memory", "ranks that add", "a switch"])
+FORMS = ["this host's memory", "ranks that add", "a switch", "a switch in the kernel"]
+
+
+@pytest.fixture(scope="module", params=FORMS)
 def form(request):
-    with switch() as address:
-        settings = {
-            "this host's memory": {},
-            "ranks that add": {"SWITCHML_HOST_GROUP": "0"},
-            "a switch": {"SWITCHML_HOST_GROUP": "0", "SWITCHML_SWITCH": address},
-        }[request.param]
-        with mock.patch.dict(os.environ, settings), Groups(N) as ranks:
-            yield ranks
-            ranks.call(stop)
+    settings, network = {}, None
+    with contextlib.ExitStack() as stack:
+        if request.param != FORMS[0]:
+            settings["SWITCHML_HOST_GROUP"] = "0"
+        if request.param == "a switch":
+            settings["SWITCHML_SWITCH"] = stack.enter_context(switch())
+        elif request.param == "a switch in the kernel":
+            settings["SWITCHML_SWITCH"], network = stack.enter_context(switch_in_kernel())
+        stack.enter_context(mock.patch.dict(os.environ, settings))
+        ranks = stack.enter_context(Groups(N, network=network))
+        yield ranks
+        ranks.call(stop)
 
 
 def layer(dtype):

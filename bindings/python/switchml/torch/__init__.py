@@ -20,7 +20,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as _c10d
+from torch.nn.parallel import DistributedDataParallel as DDP
 
+from ._calls.callbacks import as_in_backward
 from ._calls.summary import Summary
 from ._calls.tensors import DEVICE_TYPES
 from ._group.group import ProcessGroupSwitchML, checked, create, groups
@@ -106,6 +108,17 @@ def _with_cpp_futures(original: Any) -> Any:
     return _register_builtin_comm_hook
 
 
+def _as_in_backward(original: Any) -> Any:
+    """DDP's join() adds zeros outside of a backward pass to the gradients of ranks that are in one.
+    They must ask for the same wire."""
+
+    def _match_all_reduce_for_bwd_pass(model: Any) -> None:
+        with as_in_backward():
+            original(model)
+
+    return _match_all_reduce_for_bwd_pass
+
+
 def register() -> None:
     """Make the backend known to torch.distributed. Importing this module does.
 
@@ -123,6 +136,7 @@ def register() -> None:
     )
     if not hasattr(dist, "set_timeout"):
         _c10d._set_pg_timeout = _with_our_timeout(_c10d._set_pg_timeout)
+    DDP._match_all_reduce_for_bwd_pass = _as_in_backward(DDP._match_all_reduce_for_bwd_pass)
     dist._register_builtin_comm_hook = _with_cpp_futures(dist._register_builtin_comm_hook)
 
 

@@ -39,8 +39,7 @@ class HookState:
 
     Args:
         group: the model's process group; None: the default one.
-        wire: "int32", "int16" or "int8"; None: the group's. A bucket of gradients is too long for
-            "exact".
+        wire: "int32", "int16", "int8" or "exact"; None: the group's.
         error_feedback: add the rounding error of a step to the next; only with "int16" or "int8".
     """
 

@@ -25,6 +25,8 @@ from typing import Any
 
 import torch
 
+from ... import _library as c
+from ..._settings import WIRES, Wire, one_of
 from ..._wait import poll
 
 _lock = threading.Lock()  # guards all contexts, turns and sources
@@ -58,6 +60,7 @@ class Context:
 
     def __init__(self) -> None:
         self.open: set[Turn] = set()  # what it begins from now on comes after these turns
+        self.of_backward = False  # what it begins belongs to a backward pass
 
     def within(self) -> set[Context]:
         """This context, and those whose then() led to it."""
@@ -86,6 +89,7 @@ class Turn(Context, Source):
         self._early: torch.futures.Future | None = None
         self._opener = opener = context()
         self._before = opener.earlier()
+        self.of_backward = in_backward()
         self._left = set(sources)
         self._begun = self._returned = False
         self._within: Context | None = None  # what runs it
@@ -183,6 +187,27 @@ def context() -> Context:
     if found is None:
         found = _here.context = Context()
     return found
+
+
+def in_backward() -> bool:
+    """Whether a call made here adds gradients: in a backward pass, or in what it has attached."""
+    return torch._C._current_graph_task_id() != -1 or context().of_backward
+
+
+@contextlib.contextmanager
+def as_in_backward() -> Iterator[None]:
+    """What begins here belongs to a backward pass of other ranks."""
+    here = context()
+    outer, here.of_backward = here.of_backward, True
+    try:
+        yield
+    finally:
+        here.of_backward = outer
+
+
+def wire_of(wire: Wire | None = None) -> int:
+    """C's number for a sum: without a wire, sums of gradients may be less exact than others."""
+    return one_of("wire", wire, WIRES) if wire is not None or in_backward() else c.WIRE_CAREFUL
 
 
 def no_turns() -> bool:

@@ -23,7 +23,7 @@ from ... import _library as c
 from ..._untraced import Untraced
 from ...errors import TimedOutError
 from ...job import Job, Request
-from .callbacks import Promise, await_done, context, open_turns
+from .callbacks import Promise, await_done, context, open_turns, wire_of
 from .cpp_futures import PromiseInCpp
 from .profiler import range_of
 from .tensors import TYPES, describe, is_accelerated
@@ -338,6 +338,7 @@ class Prompt(Work):
         _Work.__init__(self)
         self.name, self.call, self._n_bytes = name, call, n_bytes
         self._tensors = self._outputs = tensors
+        self._wire = wire_of()  # only sums look at it
         self._lock = threading.Lock()
         self.requests = []
 
@@ -351,7 +352,7 @@ class Prompt(Work):
             self.requests = [Request(job, self.keep, None)]
         (request,) = self.requests
         if not request.n_begun:
-            job._begin(request, 0, *self.call, waits)
+            job._begin(request, 0, *self.call, waits, self._wire)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """As Work.wait(), but so short that torch.compile can trace it: no fence keeps it out."""

@@ -30,9 +30,10 @@ from torch._C._distributed_c10d import (
 )
 from torch.distributed import PrefixStore, ReduceOp
 
-from ..._settings import WIRES, Wire, one_of
+from ..._settings import Wire
 from ..._tensor_memory import is_plain
 from ...errors import SwitchMLError, brief
+from .._calls.callbacks import wire_of
 from .._calls.elsewhere import Elsewhere, Monitored, check, with_dimensions
 from .._calls.line import FAREWELL, AbortHooks, Line, seconds_of
 from .._calls.staging import Accelerator, DeviceWork
@@ -270,7 +271,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     ) -> Work:
         """All-reduce each of the tensors in place."""
         flat, finish = dense(tensors)
-        kind, number, on_wire = TYPES[tensors[0].dtype], _OPS[op.op], one_of("wire", wire, WIRES)
+        kind, number, on_wire = TYPES[tensors[0].dtype], _OPS[op.op], wire_of(wire)
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
             return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number
@@ -349,7 +350,8 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
             return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, root
 
-        calls = [Call("reduce", flat, flat, arguments, divisible=True, source=tensors[0])]
+        source, wire = tensors[0], wire_of()
+        calls = [Call("reduce", flat, flat, arguments, divisible=True, source=source, wire=wire)]
         finish = finish if root == self.rank() else None
         awaited = is_awaited(opts)
         return self._run("reduce", tensors, calls, finish, opts.timeout, awaited=awaited)
@@ -474,8 +476,9 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
         sends, _ = dense(inputs)
         recvs, finish = dense(outputs)
+        wire = wire_of()
         calls = [
-            Call("reduce_scatter", send, recv, arguments, source=source)
+            Call("reduce_scatter", send, recv, arguments, source=source, wire=wire)
             for send, recv, source in zip(sends, recvs, inputs, strict=True)
         ]
         return self._run(name, outputs, calls, finish, opts.timeout, awaited=is_awaited(opts))
