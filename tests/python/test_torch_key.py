@@ -19,7 +19,9 @@ torch = pytest.importorskip("torch")
 STATUS_REQUEST = b"\0\0\0\2\x6a\0"  # an Envelope (src/control/control.proto) with its length
 
 pytestmark = [
-    pytest.mark.skipif(not switchml._library.get_info(None)[0].has_tls, reason="a library without TLS"),
+    pytest.mark.skipif(
+        not switchml._library.get_info(None)[0].has_tls, reason="a library without TLS"
+    ),
     pytest.mark.skipif(not PROGRAM.exists(), reason="no program build/switchml"),
 ]
 
