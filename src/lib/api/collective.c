@@ -29,7 +29,6 @@ static int read_options(struct sml_context *context, const struct sml_options *o
 	static const struct sml_sized kind = {sizeof(*own), "struct sml_options",
 					      "begin with SML_OPTIONS_INIT", -EINVAL};
 
-	*own = (struct sml_options)SML_OPTIONS_INIT;
 	if (options != NULL && sml_sized_read(&kind, own, options) != 0)
 		return sml_context_refuse(context, -EINVAL, "%s", sml_error_last());
 	return 0;
@@ -42,6 +41,7 @@ static int begin_call(struct sml_context *context, const struct sml_options *opt
 {
 	int error;
 
+	*own = (struct sml_options)SML_OPTIONS_INIT;
 	is_inside = false;
 	if (context == NULL)
 		return sml_error_set(-EINVAL, "the context is NULL");

@@ -259,13 +259,20 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 					      const struct sml_transport *transport)
 {
 	const struct sml_admission *admission = &stripe->admission;
+	const struct sml_shape *shape = &stripe->context->shape;
 
 	return (struct sml_worker_config){
 		.cookie = admission->cookie,
 		.tag = admission->tag,
 		.job = admission->job_number,
 		.epoch = admission->epoch,
-		.shape = stripe->context->shape,
+		/* Without `floats`, which calls need: another stripe's failover may change it. */
+		.shape = {.lanes = shape->lanes,
+			  .rank = shape->rank,
+			  .n_ranks = shape->n_ranks,
+			  .only_full = shape->only_full,
+			  .only_int32 = shape->only_int32,
+			  .rounds = shape->rounds},
 		.head_slots = admission->head_slots,
 		.data_slots = admission->data_slots,
 		.shard = (uint8_t)index,
@@ -273,7 +280,7 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.stripe = stripe->index,
 		.n_stripes = (uint8_t)stripe->context->n_stripes,
 		.number = admission->number,
-		.omits = admission->omits && !stripe->context->shape.only_full,
+		.omits = admission->omits && !shape->only_full,
 		.no_tickets = stripe->context->settings.faults.no_tickets,
 		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
 		.no_resume = stripe->context->settings.config.switch_address == NULL,

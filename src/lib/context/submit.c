@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "core/gather.h"
 #include "lib/progress/progress.h"
 
@@ -61,6 +62,7 @@ static void await_decision(struct sml_context *context)
 
 bool sml_submit_claim_floats(struct sml_context *context)
 {
+	SML_NO_CANCELLATION;
 	bool claimed;
 
 	pthread_mutex_lock(&context->submit_lock);
