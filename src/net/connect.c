@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,10 +67,13 @@ static int await(int fd, int timeout_ms)
 	return sml_connect_result(fd);
 }
 
-static void limit_time(int fd, int timeout_ms)
+/* Its messages are short, and each one is awaited. */
+static void set_options(int fd, int timeout_ms)
 {
 	const struct timeval limit = {timeout_ms / 1000, timeout_ms % 1000 * 1000};
+	const int one = 1;
 
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	(void)fcntl(fd, F_SETFL, 0); /* its calls wait */
@@ -91,7 +95,7 @@ static int try_one(const struct sml_connect *wish, const union sml_sockaddr *to)
 		close(fd);
 		return error;
 	}
-	limit_time(fd, wish->timeout_ms);
+	set_options(fd, wish->timeout_ms);
 	return fd;
 }
 
