@@ -462,11 +462,18 @@ uint64_t sml_applicants_deadline(const struct sml_jobs *jobs)
 static bool check_applicant(struct sml_jobs *jobs, struct sml_applicant *applicant)
 {
 	struct sml_peer *peer = applicant->peer;
+	bool doubted;
 
 	if (jobs->now_ns >= silence_ends(applicant)) {
-		sml_applicant_lost(jobs, peer, sml_peer_is_doubted(peer));
-		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
-				"the switch heard nothing from this process for its heartbeat");
+		doubted = sml_peer_is_doubted(peer);
+		sml_applicant_lost(jobs, peer, doubted);
+		/* If it lives, it may ask again. */
+		if (doubted)
+			sml_peer_end(jobs, peer);
+		else
+			sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
+					"the switch heard nothing from this process for its "
+					"heartbeat");
 		return true;
 	}
 	if (jobs->now_ns >= applicant->waits_until_ns) {

@@ -367,8 +367,8 @@ static bool is_apart(const struct sml_job *job, const SmlControl__Join *join)
 	bool of_list = job != NULL && join->switches != 0 && join->switches == job->switches;
 
 	/* This is rank 0, and that rank has a switch. */
-	of_list |=
-		job != NULL && job->jobs->operations->ranks_have_slots && join->n_stripe_ports == 0;
+	of_list |= job != NULL && job->jobs->operations->ranks_have_slots &&
+		   join->n_stripe_ports == 0 && join->world_size == job->n_ranks;
 	return of_list && gathers_anew(job) && join->stripe == job->stripe &&
 	       join->rank < job->n_ranks && job->members[join->rank].peer == NULL;
 }
