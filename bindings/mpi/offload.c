@@ -153,7 +153,7 @@ static int begin(struct sml_mpi_operation *operation, const struct sml_mpi_call 
 static bool look(struct sml_mpi_operation *operation, int *error)
 {
 	*error = sml_wait(&operation->request, 1, 0, NULL);
-	if (operation->request)
+	if (operation->request && *error == -EAGAIN)
 		return false;
 	if (operation->bytes && *error == 0)
 		memcpy(operation->recv, operation->result, operation->bytes);
