@@ -106,6 +106,28 @@ def with_a_hook_that_adds_again_later(rank):
     return trained(model)
 
 
+def with_a_hook_that_adds_after_a_future_of_its_own(rank):
+    """Another thread resolves that one, or this thread has."""
+
+    def hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        own: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+
+        def add(future):
+            work = dist.all_reduce(future.value().div_(N), async_op=True)
+            return work.get_future().wait()[0]
+
+        if rank % 2:
+            own.set_result(bucket.buffer())
+            return own.then(add)
+        following = own.then(add)
+        threading.Thread(target=own.set_result, args=(bucket.buffer(),)).start()
+        return following
+
+    model = DDP(layer())
+    model.register_comm_hook(None, hook)
+    return trained(model)
+
+
 def in_the_optimizer_within_the_backward_pass(rank):
     model = layer()
     model.weight.register_post_accumulate_grad_hook(lambda weight: dist.all_reduce(weight.grad))
@@ -156,6 +178,7 @@ WAYS = [
     after_accumulating,
     with_our_hook,
     with_a_hook_that_adds_again_later,
+    with_a_hook_that_adds_after_a_future_of_its_own,
     in_the_optimizer_within_the_backward_pass,
     compiled,
     with_compiled_autograd,

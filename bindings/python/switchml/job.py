@@ -476,7 +476,10 @@ class Job:
                 raise make(number, c.text_of(None, number))
 
         interruptible(change, lambda: lib.sml_abort(context, b"interrupted (KeyboardInterrupt)"))
-        self._note_members(c.get_info(context)[0])
+        info, number = c.get_info(context)
+        if number:  # another thread changes the members again, or has closed the job
+            raise make(number, c.text_of(None, number))
+        self._note_members(info)
 
     @property
     def waiting(self) -> int:

@@ -136,7 +136,8 @@ def register() -> None:
     )
     if not hasattr(dist, "set_timeout"):
         _c10d._set_pg_timeout = _with_our_timeout(_c10d._set_pg_timeout)
-    DDP._match_all_reduce_for_bwd_pass = _as_in_backward(DDP._match_all_reduce_for_bwd_pass)
+    if hasattr(DDP, "_match_all_reduce_for_bwd_pass"):
+        DDP._match_all_reduce_for_bwd_pass = _as_in_backward(DDP._match_all_reduce_for_bwd_pass)
     dist._register_builtin_comm_hook = _with_cpp_futures(dist._register_builtin_comm_hook)
 
 

@@ -121,6 +121,8 @@ class Turn(Context, Source):
         if not late:
             _here.context = self
         try:
+            if late and self.of_backward:
+                return _of_backward(self._callback)(future)
             return self._callback(future)
         finally:
             _here.context = outer
@@ -203,6 +205,14 @@ def as_in_backward() -> Iterator[None]:
         yield
     finally:
         here.of_backward = outer
+
+
+def _of_backward(callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def run(future: Any) -> Any:
+        with as_in_backward():
+            return callback(future)
+
+    return run
 
 
 def wire_of(wire: Wire | None = None) -> int:
@@ -333,7 +343,11 @@ def _in_turn(original: Any) -> Any:
             sources = _sources_of(self)
             left = [source for source in sources if not source.closed]
             turn = Turn(self, callback, left) if left and not computes else None
-        following = original(self, callback if turn is None else turn.run)
+        if turn is not None:
+            callback = turn.run
+        elif not computes and in_backward():  # in whichever thread it runs
+            callback = _of_backward(callback)
+        following = original(self, callback)
         if following is not None and left:
             _sources[following] = sources
         return following
