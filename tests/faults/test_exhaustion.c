@@ -247,7 +247,7 @@ static const char *every_call(void)
 /* A deadline, and everything that the flight recorder then does. */
 static const char *stall(void)
 {
-	return with_switches(1, 2, false, "/dev/null");
+	return with_switches(1, 2, false, "failure:/dev/null");
 }
 
 /* What fails, fails from the death of the switch on. */

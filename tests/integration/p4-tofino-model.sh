@@ -24,13 +24,15 @@ support=$(dirname "$0")/../support
 # shellcheck source=tests/support/p4_jobs.sh
 . "$support/p4_jobs.sh"
 export SWITCHML_TIMEOUT=200 SWITCHML_HEARTBEAT=60 SWITCHML_SLOTS=2
+export bits_seconds=1000 told_within=50 # less than the heartbeat, which is not what tells
 p4_target=bfrt://127.0.0.1:50052
 
-for tool in p4c-barefoot bfas "$model" "$driver"; do
+for tool in p4c-barefoot bfas "$model" "$driver" ethtool; do
 	command -v "$tool" >/dev/null ||
-		skip "Tofino's model was not tested: there is no $tool (docs/p4.md)"
+		skip "Tofino's model was not tested: there is no $tool (the head of this script)"
 done
-[ -d "$SDE_INSTALL" ] || skip "Tofino's model was not tested: SDE_INSTALL is no folder (docs/p4.md)"
+[ -d "$SDE_INSTALL" ] || skip "Tofino's model was not tested: SDE_INSTALL is no folder (the head of this script)"
+grep -q ' hugetlbfs ' /proc/mounts || skip "Tofino's model was not tested: no hugetlbfs is mounted"
 [ "$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)" -ge 192 ] ||
 	skip "Tofino's model was not tested: fewer than 192 huge pages are free (sysctl vm.nr_hugepages)"
 

@@ -580,11 +580,8 @@ static void move_twice(struct sml_switch *(*serve_second)(char address[64]),
 	struct sml_switch *third = serve_and_note(addresses[2]);
 
 	snprintf(list, sizeof(list), "%s|%s|%s", addresses[0], addresses[1], addresses[2]);
-	run_job(&(struct job){.n_ranks = 1,
-			      .switch_address = list,
-			      .timeout_ms = 10000,
-			      .body = body,
-			      .argument = pids});
+	run_job(&(struct job){
+		.n_ranks = 1, .switch_address = list, .body = body, .argument = pids});
 	assert_int_equal(adds_floats, keeps_floats);
 	sml_switch_close(third);
 }

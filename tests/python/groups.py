@@ -24,6 +24,11 @@ def prepare(rank):
     os.environ.pop("RANK", None)
 
 
+def choose_port(rank):
+    """Rank 0's, in its network: nobody else there gets it."""
+    return free_port() if rank == 0 else None
+
+
 def start(rank, n, port, backend, seconds, options):
     """init_process_group() in one rank."""
     import torch.distributed as dist
@@ -56,7 +61,7 @@ class Groups(Ranks):
         if network:
             self.call(enter, [network] * n)
         self.call(prepare)
-        port = free_port()
+        port = self.call(choose_port)[0]
         for rank in range(n):
             self.pipes[rank].send((start, (n, port, backend, seconds, options)))
         for outcome in self.outcomes():

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -43,9 +44,16 @@ def switch(*arguments, **environment):
 @contextlib.contextmanager
 def switch_in_kernel():
     """Its address, in a network of its own, and the file of that network: see enter()."""
-    with _served(_OWN_NETWORK, ("--dataplane", "xdp", "--iface", "lo"), {}) as (address, process):
-        if address is None:
-            pytest.skip("no switch in the kernel: it needs root, BPF, and a build with XDP")
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("no switch in the kernel: it needs root and unshare")
+    options = ("--dataplane", "xdp", "--iface", "lo")
+    help_text = subprocess.run(
+        (PROGRAM, "switch", *options, "--help"), capture_output=True, text=True
+    )
+    if "built without the xdp" in help_text.stderr:
+        pytest.skip("no switch in the kernel: this is a build without XDP")
+    with _served(_OWN_NETWORK, options, {}) as (address, process):
+        assert address is not None, "the switch in the kernel has ended"
         yield address, f"/proc/{process.pid}/ns/net"
 
 

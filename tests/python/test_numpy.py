@@ -261,7 +261,6 @@ def refused(job):
         (ValueError, lambda: job.allreduce(np.zeros(4, np.float32), np.zeros(3, np.float32))),
         (ValueError, lambda: job.allreduce(np.zeros(4, np.float32), op="product")),
         (ValueError, lambda: job.allreduce(np.zeros(4, np.float32), wire="int4")),
-        (ValueError, lambda: job.allreduce(np.zeros(1025, np.float64), wire="exact")),
         (ValueError, lambda: job.broadcast(np.zeros(4, np.float32), root=N)),
         (TypeError, lambda: job.reduce(np.zeros(3, np.uint32))),
         (ValueError, lambda: job.reduce(np.zeros(4, np.float32), root=-1)),

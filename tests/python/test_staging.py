@@ -104,7 +104,7 @@ def staged(rank, piece_bytes):
     kind, op = TYPES[torch.float32], _OPS[dist.ReduceOp.SUM]
 
     def arguments(send, recv):
-        return send.data_ptr(), recv.data_ptr(), send.numel(), kind, op, None
+        return send.data_ptr(), recv.data_ptr(), send.numel(), kind, op
 
     tensors = [torch.arange(n, dtype=torch.float32) + rank for n in (10_000, 3)]
     works = []
@@ -147,7 +147,7 @@ def in_place(copies, tensor):
     kind, op = TYPES[torch.float32], _OPS[dist.ReduceOp.SUM]
 
     def arguments(send, recv):
-        return send.data_ptr(), recv.data_ptr(), send.numel(), kind, op, None
+        return send.data_ptr(), recv.data_ptr(), send.numel(), kind, op
 
     (flat,), finish = dense([tensor])
     calls = [Call("allreduce", flat, flat, arguments, divisible=True, source=tensor)]
