@@ -467,13 +467,8 @@ static bool check_applicant(struct sml_jobs *jobs, struct sml_applicant *applica
 	if (jobs->now_ns >= silence_ends(applicant)) {
 		doubted = sml_peer_is_doubted(peer);
 		sml_applicant_lost(jobs, peer, doubted);
-		/* If it lives, it may ask again. */
-		if (doubted)
-			sml_peer_end(jobs, peer);
-		else
-			sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
-					"the switch heard nothing from this process for its "
-					"heartbeat");
+		sml_peer_end_silent(jobs, peer, doubted,
+				    "the switch heard nothing from this process for its heartbeat");
 		return true;
 	}
 	if (jobs->now_ns >= applicant->waits_until_ns) {

@@ -148,6 +148,15 @@ void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int err
 	refuse(jobs, peer, error, text, false);
 }
 
+void sml_peer_end_silent(const struct sml_jobs *jobs, struct sml_peer *peer, bool doubted,
+			 const char *text)
+{
+	if (doubted)
+		sml_peer_end(jobs, peer);
+	else
+		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT, text);
+}
+
 void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer, const char *text)
 {
 	refuse(jobs, peer, SML_ERROR_REFUSED, text, true);

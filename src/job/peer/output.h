@@ -17,6 +17,13 @@ bool sml_peer_listens(const struct sml_jobs *jobs, const struct sml_peer *peer);
 void sml_peer_refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error,
 		     const char *text);
 
+/*
+ * It was silent, and is told so. If it is doubted and lives, it may come again, or look for the
+ * other ranks: then it is only ended.
+ */
+void sml_peer_end_silent(const struct sml_jobs *jobs, struct sml_peer *peer, bool doubted,
+			 const char *text);
+
 /* As sml_peer_refuse(), for lack of room: the peer may come again. */
 void sml_peer_refuse_for_now(const struct sml_jobs *jobs, struct sml_peer *peer, const char *text);
 

@@ -391,13 +391,8 @@ static bool find_silent(struct sml_job *job)
 			 (double)(jobs->now_ns - peer->heard_ns) / 1e9);
 		doubted = sml_peer_is_doubted(peer);
 		sml_job_lost(peer, why);
-		/* If it lives, it may look for the other ranks. */
-		if (doubted)
-			sml_peer_end(jobs, peer);
-		else
-			sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
-					"the switch heard nothing from this rank for its "
-					"heartbeat");
+		sml_peer_end_silent(jobs, peer, doubted,
+				    "the switch heard nothing from this rank for its heartbeat");
 		return true;
 	}
 	return false;
