@@ -6,6 +6,7 @@
 #include "base/least.h"
 #include "lib/context/join.h"
 #include "lib/control/resolver.h"
+#include "net/address.h"
 
 /* Ranks that are not apart have met by then, mostly. */
 #define BEGIN_NS (1000 * SML_NS_PER_MS)
@@ -66,13 +67,15 @@ static void ask_all(struct sml_apart *apart)
 /* A name is asked about by another thread. */
 static void look_up_rank_0(struct sml_apart *apart)
 {
-	char place[SML_MASTER_BYTES];
+	const struct sml_context *context = apart->stripe->context;
+	char place[320];
 	int n;
 
 	apart->places = calloc(1, sizeof(*apart->places));
 	if (apart->places == NULL)
 		return;
-	sml_stripe_write_master(apart->stripe, place);
+	sml_host_port_text(place, sizeof(place), sml_master_host(context),
+			   (unsigned)context->settings.config.master_port);
 	apart->resolver = sml_resolver_start(place, 0, apart->places);
 	if (sml_endpoints_have_names(place))
 		return;

@@ -62,14 +62,6 @@ static int find_embedded(const struct sml_stripe *stripe, struct sml_endpoint *e
 	return n;
 }
 
-void sml_stripe_write_master(const struct sml_stripe *stripe, char text[SML_MASTER_BYTES])
-{
-	const char *host = sml_master_host(stripe->context);
-
-	snprintf(text, SML_MASTER_BYTES, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host,
-		 (unsigned)stripe->context->settings.config.master_port);
-}
-
 /* Where the switch is now. 0, or a negative error, and then sets the error text. */
 static int find_switch(struct sml_stripe *stripe)
 {

@@ -26,10 +26,6 @@ int sml_stripe_tell_last_switch(struct sml_stripe *stripe);
 int sml_stripe_open_beside(const struct sml_stripe *stripe, const struct sml_endpoint *endpoint,
 			   uint64_t deadline_ns, struct sml_control **control);
 
-/* Where rank 0 is if it has no switch. */
-#define SML_MASTER_BYTES 320
-void sml_stripe_write_master(const struct sml_stripe *stripe, char text[SML_MASTER_BYTES]);
-
 /* Finds the most lanes that the path seems to carry. Returns 0, or an error with its text set. */
 int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes);
 
