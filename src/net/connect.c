@@ -39,6 +39,10 @@ int sml_resolve(const char *host, uint16_t port, union sml_sockaddr *found, int 
 
 int sml_connect_begin(int fd, const union sml_sockaddr *to)
 {
+	const int one = 1;
+
+	/* Messages are short, and many are awaited. */
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (connect(fd, &to->any, sml_sockaddr_length(to)) < 0 && errno != EINPROGRESS)
 		return -errno;
 	return 0;
@@ -67,13 +71,10 @@ static int await(int fd, int timeout_ms)
 	return sml_connect_result(fd);
 }
 
-/* Its messages are short, and each one is awaited. */
-static void set_options(int fd, int timeout_ms)
+static void limit_time(int fd, int timeout_ms)
 {
 	const struct timeval limit = {timeout_ms / 1000, timeout_ms % 1000 * 1000};
-	const int one = 1;
 
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	(void)fcntl(fd, F_SETFL, 0); /* its calls wait */
@@ -95,7 +96,7 @@ static int try_one(const struct sml_connect *wish, const union sml_sockaddr *to)
 		close(fd);
 		return error;
 	}
-	set_options(fd, wish->timeout_ms);
+	limit_time(fd, wish->timeout_ms);
 	return fd;
 }
 

@@ -2,7 +2,6 @@
 #include "lib/control/finder.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,8 +133,7 @@ static void fail_to_connect(struct attempt *attempt, int error)
 static void on_connected(void *self, unsigned what)
 {
 	struct attempt *attempt = self;
-	int fd = attempt->connection.fd;
-	int error = sml_connect_result(fd), on = 1;
+	int error = sml_connect_result(attempt->connection.fd);
 
 	(void)what;
 	if (error) {
@@ -144,7 +142,6 @@ static void on_connected(void *self, unsigned what)
 	}
 	sml_watch_free(attempt->connected);
 	attempt->connected = NULL;
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	sml_search_connected(&attempt->finder->search, address_of(attempt), sml_now_ns());
 }
 
