@@ -89,7 +89,6 @@ class Turn(Context, Source):
         self._early: torch.futures.Future | None = None
         self._opener = opener = context()
         self._before = opener.earlier()
-        self.of_backward = in_backward()
         self._left = set(sources)
         self._begun = self._returned = False
         self._within: Context | None = None  # what runs it
@@ -121,8 +120,6 @@ class Turn(Context, Source):
         if not late:
             _here.context = self
         try:
-            if late and self.of_backward:
-                return _of_backward(self._callback)(future)
             return self._callback(future)
         finally:
             _here.context = outer
@@ -208,6 +205,8 @@ def as_in_backward() -> Iterator[None]:
 
 
 def _of_backward(callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """It belongs to the pass in which it is attached, in whichever thread it runs."""
+
     def run(future: Any) -> Any:
         with as_in_backward():
             return callback(future)
@@ -339,15 +338,13 @@ def _in_turn(original: Any) -> Any:
     def attach(self: Any, callback: Any) -> Any:
         self = _origins.get(self, self)
         computes = _computes(callback)
+        if not computes and in_backward():
+            callback = _of_backward(callback)
         with _lock:
             sources = _sources_of(self)
             left = [source for source in sources if not source.closed]
             turn = Turn(self, callback, left) if left and not computes else None
-        if turn is not None:
-            callback = turn.run
-        elif not computes and in_backward():  # in whichever thread it runs
-            callback = _of_backward(callback)
-        following = original(self, callback)
+        following = original(self, callback if turn is None else turn.run)
         if following is not None and left:
             _sources[following] = sources
         return following
