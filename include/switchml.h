@@ -168,10 +168,10 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * that call travels as int32, or as int64 if it is of float64.
  *
  * CAREFUL is for sums of what is no gradient, in the options of a call. It is DEFAULT, except at
- * XDP and P4 switches if DEFAULT is also the context's wire: there, float32,
- * float16 and bfloat16 are EXACT in vectors of at most 8 KiB, and if world_size elements have at
- * most 12 bytes. In longer vectors of more ranks, they travel as float64, with 63 bits below the
- * largest of 64 neighbors (59 with more than 1,024 ranks).
+ * XDP and P4 switches if DEFAULT is also the context's wire: there, float32, float16 and bfloat16
+ * are EXACT in vectors of at most 8 KiB, and if world_size elements have at most 12 bytes. In
+ * longer vectors of more ranks, they travel as float64, with 63 bits below the largest of 64
+ * neighbors (59 with more than 1,024 ranks).
  */
 enum sml_wire {
 	SML_WIRE_DEFAULT = 0,
@@ -534,8 +534,8 @@ enum sml_job_path {
 struct sml_info {
 	size_t size; /* sizeof(struct sml_info), set by SML_INFO_INIT */
 	int has_tls; /* 1: built with TLS. 0: sml_open() refuses certificates and job keys. */
-	int rank,
-		world_size; /* This rank's number, 0 to world_size - 1, and the number of ranks. */
+	int rank;    /* this rank's number: 0 to world_size - 1 */
+	int world_size;
 	/*
 	 * If the switch decided on this membership (sml_reconfigure()): of each rank, the rank that
 	 * it had in the membership before, or -1 if it is new. Ranks of before that are not here

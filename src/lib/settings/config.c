@@ -94,7 +94,7 @@ static const struct variable variables[] = {
 	{"SWITCHML_JOB_KEY", MEMBER(job_key), SECRET},
 	{"SWITCHML_JOB_KEY_FILE", MEMBER(job_key_file), TEXT},
 	{"SWITCHML_PORTS", MEMBER(ports), PORTS, SML_PORTS_ALLOWED},
-	/* A program's choice, without a variable. */
+	/* A program's choice, without a variable. They are last: sml_variable_name() ends there. */
 	{NULL, MEMBER(min_ranks), NUMBER, .most = SML_MAX_WORLD_SIZE},
 	{NULL, MEMBER(max_ranks), NUMBER, .most = SML_MAX_WORLD_SIZE},
 };

@@ -50,7 +50,7 @@ struct sml_settings {
 	struct sml_config config;
 	bool every_rank;	  /* each rank embeds a stripe, also on one host */
 	uint8_t local_stripes;	  /* enough for the cores of one host */
-	char *files[SML_RECORDS]; /* this rank's; NULL: it does not record that */
+	char *files[SML_RECORDS]; /* paths for this rank; NULL if it records no such thing */
 	uint16_t rank, world_size;
 	struct sml_past_job
 		follows;	   /* the job of the last membership that began before this one, */
