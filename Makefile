@@ -68,8 +68,8 @@ test-python: all
 
 # What the pages tell a new user to type, in roots of Debian 12 and 13 made for that: an hour.
 fresh:
-	@tests/integration/fresh.sh bookworm
-	@tests/integration/fresh.sh trixie
+	@tests/packages/fresh.sh bookworm
+	@tests/packages/fresh.sh trixie
 
 fuzz:
 	@tools/install-dependencies build fuzz

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What must always hold. Each property is written once against gen_below() and driven three
- * ways: by seeds and by exhaustive enumeration (tests/unit/test_properties.c), and by a
+ * ways: by seeds and by exhaustive enumeration (tests/fuzz/test_properties.c), and by a
  * fuzzer's bytes (fuzz/target.c).
  *
  * A property draws a world and its events. It returns NULL, or a text that says what was

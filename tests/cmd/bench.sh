@@ -1,0 +1,206 @@
+#!/bin/bash
+# `switchml bench` over loopback: types, operations, wires, faults, end by signal, two
+# jobs at once on one switch, a wrong option.
+#
+#	tests/cmd/bench.sh build/switchml build/tests/chaos
+switchml=$(realpath "$1")
+chaos=$(realpath "$2")
+work=$(mktemp -d)
+switch=
+trap 'kill $switch 2>/dev/null; rm -rf "$work"' EXIT
+failures=0
+. "$(dirname "$0")/../support/await.sh"
+
+# Title, command: it must succeed.
+expect_success() {
+	title=$1
+	shift
+	if "$@" >"$work/out" 2>&1; then
+		echo "ok: $title"
+	else
+		echo "FAILED: $title (exit status $?): $*"
+		tail -n 20 "$work/out"
+		failures=$((failures + 1))
+	fi
+}
+
+bench="timeout 100 $switchml bench -n 2 -w 1"
+for wire in int32 int16; do
+	expect_success "all types and operations, $wire wire" \
+		$bench --local-workers 3 -b 4 -e 64K -f 16 -d all -o all --wire $wire
+	expect_success "one rank, $wire wire" \
+		$bench --local-workers 1 -b 4 -e 64K -f 16 -d all -o all --wire $wire
+	expect_success "4 MiB from 4 ranks, $wire wire" \
+		$bench --local-workers 4 -b 4M -e 4M --wire $wire
+done
+expect_success "all types and operations, exact wire, with loss" \
+	$bench --local-workers 3 -b 4 -e 8K -f 4 -d all -o all --wire exact --drop 1%
+for collective in all_gather reduce_scatter broadcast reduce; do
+	expect_success "$collective, all types and operations, with loss" \
+		$bench --local-workers 3 --collective $collective --root 2 -b 8 -e 64K -f 16 -d all -o all \
+		-c 2 --drop 1%
+done
+expect_success "barrier" $bench --local-workers 3 --collective barrier
+says "$work/out" '^ *0 *0 *float *none ' || {
+	echo "FAILED: no line for the barrier: $(cat "$work/out")"
+	failures=$((failures + 1))
+}
+for faults in "--drop 1%" "--drop 10%" "--duplicate 5%" "--reorder 5%" \
+	"--drop 2% --duplicate 2% --reorder 2%"; do
+	expect_success "with $faults" $bench --local-workers 4 -b 4 -e 256K -f 16 $faults
+	for type in int32 double int64 uint8; do
+		expect_success "$type with $faults" \
+			$bench --local-workers 4 -b 8 -e 256K -f 16 -d $type $faults
+	done
+done
+
+"$switchml" switch --listen 127.0.0.1:0 -vv >"$work/switch" 2>&1 &
+switch=$!
+await_switch "$work/switch"
+$bench --switch "$address" --local-workers 2 --job other -b 64K -e 64K -n 200 -d int32 --drop 1% \
+	>"$work/other" 2>&1 &
+other=$!
+expect_success "two jobs at once" \
+	$bench --switch "$address" --local-workers 2 --job one -b 64K -e 64K -n 200 --drop 1%
+wait $other || {
+	echo "FAILED: the other job"
+	tail -n 20 "$work/other"
+	failures=$((failures + 1))
+}
+
+# Local workers use the switch of the environment, too.
+expect_success "SWITCHML_SWITCH" env SWITCHML_SWITCH="$address" $bench --job environment -b 4K -e 4K
+await says "$work/switch" 'job "environment"'
+
+# Title, exit status, what it must say, then the command.
+expect_refusal() {
+	local title=$1 status=$2 text=$3 got
+	shift 3
+	"$@" >"$work/out" 2>&1
+	got=$?
+	if [ $got = "$status" ] && says "$work/out" "$text"; then
+		echo "ok: $title"
+	else
+		echo "FAILED: $title (exit status $got, not $status): $(cat "$work/out")"
+		failures=$((failures + 1))
+	fi
+}
+expect_refusal "SWITCHML_SWITCH with a wrong name" 1 'nosuch\.invalid.*SWITCHML_SWITCH' \
+	env SWITCHML_SWITCH=nosuch.invalid $bench -b 4K -e 4K
+expect_refusal "--chaos with SWITCHML_SWITCH" 2 'unset SWITCHML_SWITCH' \
+	env SWITCHML_SWITCH="$address" "$chaos" --chaos -b 4K -e 4K
+expect_refusal "--chaos with --switch" 2 'leave out --switch' "$chaos" --chaos --switch "$address"
+expect_refusal "a world size without a rank" 1 'RANK' env WORLD_SIZE=2 $bench -b 4K -e 4K
+expect_success "status" "$switchml" status --switch "$address"
+
+# ---- the table fits the terminal; elsewhere it has all columns, because programs read it ----
+# Title, pattern: the last output has it.
+expect_line() {
+	if grep -q "$2" "$work/out"; then
+		echo "ok: $1"
+	else
+		echo "FAILED: $1: no line has '$2'"
+		cat "$work/out"
+		failures=$((failures + 1))
+	fi
+}
+small="--local-workers 2 -b 8 -e 4K -f 512 -n 2 -w 1"
+for columns in 80 110 150; do
+	for more in "" --percentiles; do
+		title="$columns columns${more:+, $more}"
+		expect_success "$title" "$(dirname "$0")/../support/in-terminal" $columns "$switchml" bench $small $more
+		expect_line "$title: what it must have" '^# *size .* time .*busbw .* time .*busbw'
+		widest=$(grep -v '^# [sWA]' "$work/out" | wc -L)
+		[ "$widest" -lt $columns ] || {
+			echo "FAILED: $title: a line has $widest"
+			failures=$((failures + 1))
+		}
+	done
+done
+expect_success "no terminal" $bench $small --percentiles
+expect_line "no terminal: all columns" \
+	'^# *size *count *type *redop\( *time *algbw *busbw *#wrong *wire tx *#retx *p50 *p90 *p99 *max\)\{2\}$'
+expect_line "small rates are not 0" '^ *8 .* \(0\.0*[1-9][0-9]*\|[1-9][.0-9]*e-[0-9]*\) '
+if grep -q '^ *[1-9].* 0\.000 ' "$work/out" || grep -q 'bandwidth: 0.000 ' "$work/out"; then
+	echo "FAILED: a rate is 0.000: $(cat "$work/out")"
+	failures=$((failures + 1))
+fi
+expect_success "--chaos" timeout 100 "$chaos" --chaos -b 1M -e 1M -n 1 -c 1 --seconds 3
+expect_line "--chaos says how it ended" \
+	'^# Chaos: the switch was killed [1-9][0-9]* times\? (--seed 1), and the job went on each time$'
+expect_success "doctor" "$switchml" doctor --switch "$address"
+
+
+# It ends successfully when told to, however many processes were told: here only the first one,
+# which is not a rank.
+timeout 100 "$switchml" bench --switch "$address" --local-workers 2 --job told -b 4K -e 4K -n 1 -w 0 \
+	--seconds 1000 >"$work/told" 2>&1 &
+pids=($!)
+await_under_way told "$address"
+kill "$(pgrep -P "${pids[0]}")"
+wait "${pids[0]}" && says "$work/told" 'Wrong elements: 0 OK'
+expect_success "--seconds, told to end" [ $? = 0 ]
+began=$SECONDS
+expect_success "--seconds" $bench --local-workers 2 -b 4K -e 4K --seconds 3
+cp "$work/out" "$work/kept"
+expect_success "a file is told how far it is after five seconds without a row" \
+	says "$work/kept" '^# 4096 bytes of float, sum, .*[0-9] s since the start$'
+expect_success "--seconds takes as long, twice" [ $((SECONDS - began)) -ge 3 ]
+
+expect_success "JSON" $bench --local-workers 2 -b 4K -e 4K --json "$work/json"
+$bench --local-workers 2 -b 4K -e 4K --json - 2>"$work/table" >"$work/json"
+expect_success "JSON on standard output" python3 -m json.tool "$work/json"
+cp "$work/table" "$work/kept"
+expect_success "the table goes to standard error then" says "$work/kept" 'Wrong elements: 0 OK'
+for key in size_bytes count type op wire in_place time_us algbw_GBps busbw_GBps wrong \
+	wire_tx_bytes retransmits; do
+	[ "$(grep -c "\"$key\":" "$work/json")" -ge 2 ] || {
+		echo "FAILED: JSON has no $key"
+		failures=$((failures + 1))
+	}
+done
+for key in collective p50_us p90_us p99_us max_us; do
+	grep -q "\"$key\":" "$work/json" || {
+		echo "FAILED: JSON has no $key"
+		failures=$((failures + 1))
+	}
+done
+
+# The columns and the last lines of nccl-tests, to the space.
+expect_success "nccl-tests" $bench --local-workers 3 --nccl-tests -b 1K -e 1M -f 32
+cat >"$work/nccl" <<'END'
+#                                                              out-of-place                       in-place          
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong 
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)         
+ROW
+ROW
+ROW
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : NUMBER 
+#
+# Collective test concluded: all_reduce_perf
+END
+number='[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?'
+sed -nE '/out-of-place/,$p' "$work/out" | sed -E \
+	-e "s/^( [ 0-9]{11})  ([ 0-9]{12})     float     sum      -1(  [ 0-9.e+-]{7}(  [ 0-9.e+-]{6}){2}       0){2}\$/ROW/" \
+	-e "s/(Avg bus bandwidth    :) $number /\1 NUMBER /" | diff "$work/nccl" - || {
+	echo "FAILED: this is not nccl-tests' table: $(cat "$work/out")"
+	failures=$((failures + 1))
+}
+
+# A line about a long run on a terminal. Elsewhere, see --seconds, above.
+script -qec "$bench --local-workers 2 -b 4K -e 4K --seconds 2" /dev/null >"$work/out" 2>&1 </dev/null
+says "$work/out" 's since the start' || {
+	echo "FAILED: a long run does not say how far it is: $(cat "$work/out")"
+	failures=$((failures + 1))
+}
+expect_success "-h" "$switchml" bench -h
+if $bench --collective nonsense --local-workers 1 >"$work/out" 2>&1; then
+	echo "FAILED: a wrong collective was taken"
+	failures=$((failures + 1))
+fi
+if $bench --datatype nonsense >"$work/out" 2>&1; then
+	echo "FAILED: a wrong option was taken"
+	failures=$((failures + 1))
+fi
+[ $failures = 0 ]

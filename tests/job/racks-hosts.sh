@@ -1,0 +1,247 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A tree of switches with three levels, each switch and each rank on a host of its own. Training
+# survives the death of each switch, with the bits of one switch; the uplinks carry each tensor
+# once; a path may be narrow, and the root may be in the kernel. Needs root.
+#
+#	tests/job/racks-hosts.sh build/switchml build/demo/switchml-demo [part]
+#
+#	                 spine                      10.77.0.0/24, the ports of the spine
+#	         up /             \
+#	        pod                rank 4           10.77.1.0/24, the ports of the pod
+#	    up /    \ up
+#	  rack1      rack2                          10.77.2.0/24 and 10.77.3.0/24
+#	 /     \    /     \
+#	rank 0  1  rank 2  3
+#
+# No host forwards anything: a rank can reach only its own switch. For comparison, all ranks
+# also have a cable to one switch, `flat` (10.77.9.0/24).
+switchml=$(realpath "$1")
+demo=$2
+ranks=5
+support=$(dirname "$0")/../support
+# shellcheck source=tests/support/hosts.sh
+. "$support/hosts.sh"
+# shellcheck source=tests/support/jobs.sh
+. "$support/jobs.sh"
+export SWITCHML_TIMEOUT=60 SWITCHML_HOST_GROUP=0
+asking="ip netns exec $name-flat"
+rank_at=(rack1 rack1 rack2 rack2 spine)
+declare -A network=([spine]=0 [pod]=1 [rack1]=2 [rack2]=3 [flat]=9)
+declare -A parent=([pod]=spine [rack1]=pod [rack2]=pod)
+declare -A process=()
+uplink=100 # Mbit/s
+
+# Host, its interface, a switch's network, last number of its address.
+plug() {
+	ip link add "$2" netns "$name-$1" type veth peer name "$3-$1" netns "$name-net" &&
+		ip -n "$name-net" link set "$3-$1" master "$3" up &&
+		ip -n "$name-$1" address add "10.77.${network[$3]}.$4/24" dev "$2" &&
+		ip -n "$name-$1" link set "$2" up
+}
+
+build_network() {
+	local host number=2
+	ip netns add "$name-net" || return 1
+	for host in "${!network[@]}"; do
+		ip -n "$name-net" link add "$host" type bridge && ip -n "$name-net" link set "$host" up || return 1
+	done
+	for host in "${!network[@]}" 0 1 2 3 4; do
+		ip netns add "$name-$host" && ip -n "$name-$host" link set lo up || return 1
+	done
+	for host in "${!network[@]}"; do plug "$host" eth0 "$host" 1 || return 1; done
+	for host in "${!parent[@]}"; do
+		plug "$host" eth1 "${parent[$host]}" $((number++)) && shape "$name-$host" eth1 &&
+			shape "$name-net" "${parent[$host]}-$host" || return 1
+	done
+	for host in 0 1 2 3 4; do
+		plug $host eth0 "${rank_at[$host]}" 1$host && plug $host flat flat 1$host || return 1
+	done
+}
+
+# Namespace, interface.
+shape() {
+	tc -n "$1" qdisc add dev "$2" root tbf rate ${uplink}mbit burst 72kb limit 2mb
+}
+
+address_of() {
+	echo "10.77.${network[$1]}.1"
+}
+
+# Host, options: start its switch; a leaf is attached afterwards.
+start_on() {
+	local up=()
+	[ -z "${parent[$1]}" ] || up=(--parent "$(address_of "${parent[$1]}")")
+	: >"$work/$1"
+	(on_host "$1" "$switchml" switch --listen 0.0.0.0 "${up[@]}" "${@:2}") >>"$work/$1" 2>&1 &
+	process[$1]=$!
+	await is_ready_or_gone "$work/$1" "${process[$1]}"
+	says "$work/$1" 'ready on' || return 1
+	[ -z "${parent[$1]}" ] || await says "$work/$1" 'attached to the parent'
+}
+
+dies() {
+	ip netns pids "$name-$1" | xargs -r kill -9
+	wait "${process[$1]}" 2>/dev/null
+}
+
+all_die() {
+	local host
+	for host in "${!process[@]}"; do dies "$host"; done
+	process=()
+}
+
+start_tree() {
+	start_on spine && start_on pod && start_on rack1 && start_on rack2
+}
+
+# Job, how, command: one process for each rank, whose switch is `flat` or that of the tree.
+start_ranks() {
+	local rank at
+	pids=()
+	for ((rank = 0; rank < ranks; rank++)); do
+		at=${rank_at[$rank]}
+		[ "$2" != flat ] || at=flat
+		(on_host $rank env RANK=$rank WORLD_SIZE=$ranks SWITCHML_JOB="$1" OPENBLAS_NUM_THREADS=1 \
+			SWITCHML_SWITCH="$(address_of "$at")" timeout 500 "${@:3}" \
+			>"$work/$1.$rank" 2>&1) &
+		pids+=($!)
+	done
+}
+
+# Each step moves 1.2 MB through links of 100 Mbit/s, and so takes a tenth of a second at least.
+train() {
+	# Where leaves add floats, each rounds its part; the sums of integers do not depend on the tree.
+	start_ranks "$1" "$1" "$demo" --wire int32 --steps 120 --json "$work/$1.json"
+}
+
+# Job: everything in its summary that the sums decide, the hash of all parameters too.
+facts() {
+	grep -E '"(loss|accuracy|error|drift_largest|parameters_.*|holds)"' "$work/$1.json"
+}
+
+has_gone_on() {
+	local rank
+	for ((rank = 0; rank < ranks; rank++)); do
+		[ "$(grep -c 'it is back' "$work/tree.$rank")" -ge "$1" ] || return 1
+	done
+}
+
+training() {
+	local host deaths=0
+	[ -x "$demo" ] || { echo "left out: training (this build has no demo)"; return; }
+	start_on flat
+	train flat
+	expect_success "training through one switch" "${pids[@]}"
+	dies flat
+	start_tree
+	train tree
+	await is_over_or says "$work/tree.0" '^step 1/'
+	for host in rack1 pod rack2 spine; do
+		all_run || give_up "the training is over before the $host has died"
+		dies $host
+		start_on $host
+		deaths=$((deaths + 1))
+		await is_over_or has_gone_on $deaths
+		if has_gone_on $deaths; then
+			echo "ok: the training goes on after the death of the switch of $host"
+		else
+			fail "the training goes on after the death of the switch of $host"
+		fi
+	done
+	expect_success "training through a tree whose switches have all died" "${pids[@]}"
+	facts flat >"$work/flat.facts"
+	facts tree >"$work/tree.facts"
+	if grep -q parameters_hash "$work/flat.facts" && cmp "$work/flat.facts" "$work/tree.facts"; then
+		echo "ok: the same bits as with one switch:$(grep -h parameters_hash "$work/tree.facts")"
+	else
+		fail "the same bits as with one switch"
+	fi
+	all_die
+}
+
+# The bytes that have left a leaf for its parent, then those that came from there.
+uplink_bytes() {
+	on "$1" cat /sys/class/net/eth1/statistics/tx_bytes /sys/class/net/eth1/statistics/rx_bytes
+}
+
+# Calls of 4 MB: fill `before` and `after` with each leaf's bytes.
+count_calls() {
+	local host
+	for host in pod rack1 rack2; do mapfile -t "from_$host" < <(uplink_bytes $host); done
+	start_ranks "calls-$1" tree "$switchml" bench -b 4M -e 4M -w 0 -c 0 -n "$1"
+	expect_success "$1 calls" "${pids[@]}"
+	moved=()
+	for host in pod rack1 rack2; do
+		declare -n from=from_$host
+		mapfile -t now < <(uplink_bytes $host)
+		moved+=($((now[0] - from[0])) $((now[1] - from[1])))
+	done
+}
+
+# Twelve more calls of 4 MB, each once more in place: that many bytes and headers go up and down each uplink, not two or
+# four times as many.
+uplinks() {
+	local few i names=("the pod's, up" "the pod's, down" "rack1's, up" "rack1's, down" "rack2's, up" "rack2's, down")
+	start_tree
+	count_calls 2
+	few=("${moved[@]}")
+	count_calls 14
+	for i in "${!names[@]}"; do
+		share=$(((moved[i] - few[i]) / (24 * 41943)))
+		if [ $share -ge 100 ] && [ $share -le 150 ]; then
+			echo "ok: the uplink carries $share % of the tensor: ${names[$i]}"
+		else
+			fail "the uplink carries $share % of the tensor: ${names[$i]}"
+		fi
+	done
+	all_die
+}
+
+# Host, its interface, a switch's network, bytes: for both ends of the cable.
+set_mtu() {
+	ip -n "$name-$1" link set "$2" mtu "$4" && ip -n "$name-net" link set "$3-$1" mtu "$4"
+}
+
+sums() {
+	start_ranks "$2" tree "$switchml" bench -b 4 -e 256K -f 16 -n 3 -w 1
+	expect_success "$1" "${pids[@]}"
+}
+
+# rack1's ranks have jumbo frames, rack2's uplink has 1000 bytes, the rest has 1500.
+narrow() {
+	ip -n "$name-net" link set rack1 mtu 9000
+	for host in rack1 0 1; do set_mtu $host eth0 rack1 9000; done
+	start_tree
+	sums "jumbo frames in one rack" jumbo
+	set_mtu rack2 eth1 pod 1000
+	sums "jumbo frames in one rack, an uplink of 1000 bytes in another" narrow
+	all_die
+	set_mtu rack2 eth1 pod 1500
+}
+
+# veths transmit for XDP when their other end has GRO.
+kernel_root() {
+	ip netns exec "$name-net" ethtool -K spine-spine gro on || { echo "left out: XDP (there is no ethtool)"; return; }
+	start_on spine --dataplane xdp --iface eth0 || {
+		grep -m 1 "not permitted\|Permission denied\|Function not implemented\|built without" "$work/spine" ||
+			fail "the XDP switch does not start"
+		echo "left out: XDP (the switch does not start)"
+		return
+	}
+	start_on pod && start_on rack1 && start_on rack2
+	sums "a root in the kernel" kernel
+	on spine "$switchml" status --switch 127.0.0.1 >"$work/spine.status"
+	if grep -q 'xdp dataplane' "$work/spine.status" && grep -q 'completed *[1-9]' "$work/spine.status"; then
+		echo "ok: it was XDP: $(grep completed "$work/spine.status")"
+	else
+		fail "it was XDP"
+	fi
+	all_die
+}
+
+set_up_hosts
+for what in ${3:-training uplinks narrow kernel_root}; do
+	$what
+done
+[ $failures = 0 ]

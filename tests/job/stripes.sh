@@ -1,0 +1,198 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Stripes on real hosts, each a network namespace: in every rank where there is
+# no switch, and over two switches. Needs root.
+#
+#	tests/job/stripes.sh build/switchml
+#
+#	   rank 0         rank 3         switch a       switch b
+#	+---------+    +---------+    +---------+    +---------+
+#	| 10.78.  |    | 10.78.  |    | 10.78.  |    | 10.78.  |    a namespace each;
+#	|   1.10  | …  |   1.13  |    |    0.1  |    |    0.2  |    what arrives over UDP
+#	+----+----+    +----+----+    +----+----+    +----+----+    is lost at random here
+#	     | veth         | veth         | veth         | veth
+#	+----+--------------+--------------+--------------+----+
+#	|                bridge, MTU 1500, and IPv6            |    one more
+#	+------------------------------------------------------+
+switchml=$(realpath "$1")
+ranks=4
+# shellcheck source=tests/support/hosts.sh
+. "$(dirname "$0")/../support/hosts.sh"
+export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
+
+# Host, last parts of its addresses.
+add_host_of_both() {
+	add_host "$1" "10.78.$2/16" && ip -n "$name-$1" address add "fd78::${2/./:}/64" dev eth0 nodad
+}
+
+build_network() {
+	build_bridge && add_host_of_both a 0.1 && add_host_of_both b 0.2 || return 1
+	for ((rank = 0; rank < ranks; rank++)); do
+		add_host_of_both $rank 1.1$rank || return 1
+	done
+}
+
+# Probability: this share of all UDP packets gets lost on arrival.
+lose() {
+	for host in a b $(seq 0 $((ranks - 1))); do
+		for tables in iptables ip6tables; do
+			ip netns exec "$name-$host" $tables -F INPUT || return 1
+			[ "$1" = 0 ] || ip netns exec "$name-$host" $tables -A INPUT -p udp \
+				-m statistic --mode random --probability "$1" -j DROP || return 1
+		done
+	done
+}
+
+# Job, environment, switchml bench's options: start its ranks; `pids` are their processes,
+# by rank.
+start_job() {
+	local job=$1 environment=$2
+	shift 2
+	pids=()
+	for ((rank = 0; rank < ranks; rank++)); do
+		# shellcheck disable=SC2086
+		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks SWITCHML_DEBUG=info \
+			$environment timeout 250 "$switchml" bench --job "$job" "$@" \
+			>"$work/$job.$rank" 2>&1 &
+		pids+=($!)
+	done
+}
+
+# Title, job, text that every rank must have written: all ranks end well.
+expect_success() {
+	local title=$1 job=$2 text=$3 bad=0
+	for ((rank = 0; rank < ranks; rank++)); do
+		wait "${pids[$rank]}" || bad=1
+		grep -q "$text" "$work/$job.$rank" || bad=1
+	done
+	if [ $bad = 0 ]; then
+		echo "ok: $title"
+	else
+		echo "FAILED: $title (or a rank does not say '$text')"
+		tail -n 20 "$work/$job".*
+		failures=$((failures + 1))
+	fi
+}
+
+# Title, environment, text, most bytes: exact sums of everything that can be summed.
+exact_sums() {
+	local type wire
+	for type in float int32; do
+		for wire in int32 int16; do
+			jobs=$((jobs + 1))
+			start_job "job$jobs" "$2" -b 4 -e "$4" -f 16 -n 2 -w 1 -d $type --wire $wire
+			expect_success "$1: $type, $wire wire" "job$jobs" "$3"
+		done
+	done
+	# Limbs, pairs and shared lanes are the same on every wire.
+	for type in "double sum" "int64 max" "uint8 sum"; do
+		jobs=$((jobs + 1))
+		start_job "job$jobs" "$2" -b 8 -e "$4" -f 16 -n 2 -w 1 -d "${type% *}" -o "${type#* }"
+		expect_success "$1: $type" "job$jobs" "$3"
+	done
+}
+
+shows_all_stripes() {
+	$asking "$switchml" status --switch 10.78.1.10 >"$work/status"
+	says "$work/status" "a stripe in every rank" &&
+		says "$work/status" "3  rank 3 at 10.78.1.13, UDP port"
+}
+
+killed_rank_takes_its_stripe_along() {
+	start_job killed "$no_switch" -b 1M -e 1M -n 1000000
+	await job_is 10.78.1.10 killed running
+	if await shows_all_stripes; then
+		echo "ok: status shows each stripe"
+	else
+		echo "FAILED: status shows each stripe"
+		cat "$work/status"
+		failures=$((failures + 1))
+	fi
+	ip netns pids "$name-2" | xargs -r kill -9
+	for rank in 0 1 3; do
+		wait "${pids[$rank]}"
+		if grep -q "rank 2 .* died, and stripe 2 of the job with it" "$work/killed.$rank"; then
+			echo "ok: rank $rank: $(grep -m 1 "died" "$work/killed.$rank" | cut -c 1-150)"
+		else
+			echo "FAILED: rank $rank names the dead rank 2 and its stripe"
+			tail -n 20 "$work/killed.$rank"
+			failures=$((failures + 1))
+		fi
+	done
+}
+
+# One of the two switches is killed and restarted in the middle.
+kill_and_start_again() {
+	end_switch KILL
+	start_switch b
+}
+
+switch_comes_back() {
+	in_the_middle back 10.78.0.2 kill_and_start_again "$two_switches" -b 256K -e 256K -d int32
+	expect_success "one of two switches is killed and started again" back \
+		"stripe 1 .*10.78.0.2"
+	grep -q "it is back.*(epoch 2)" "$work/back.0" || {
+		echo "FAILED: it was not even missed"
+		failures=$((failures + 1))
+	}
+}
+
+# Job, environment, hosts of the ranks: one rank has its switches in another order than the others.
+# All end at once, well before the timeout of a job that waits.
+swapped() {
+	local job=$1 environment=$2 rank=0 host switches pids=()
+	shift 2
+	for host; do
+		switches=10.78.0.1,10.78.0.2
+		[ $rank != 1 ] || switches=10.78.0.2,10.78.0.1
+		# shellcheck disable=SC2086
+		ip netns exec "$name-$host" env RANK=$rank WORLD_SIZE=$# SWITCHML_SWITCH=$switches $environment \
+			timeout 120 "$switchml" bench --job "$job" -b 4K -e 4K >"$work/$job.$rank" 2>&1 &
+		pids+=($!)
+		rank=$((rank + 1))
+	done
+	for ((rank = 0; rank < $#; rank++)); do
+		wait "${pids[$rank]}"
+		if [ $? = 1 ] && says "$work/$job.$rank" 'disagree about stripe.*in the same order (SWITCHML_SWITCH)'; then
+			echo "ok: ranks on hosts $*, rank 1 with swapped switches, $environment: rank $rank has the error at once"
+		else
+			echo "FAILED: ranks on hosts $*, rank 1 with swapped switches, $environment: rank $rank"
+			tail -n 20 "$work/$job.$rank"
+			failures=$((failures + 1))
+		fi
+	done
+}
+
+start_switch() {
+	: >"$work/switch-$1"
+	ip netns exec "$name-$1" "$switchml" switch >"$work/switch-$1" 2>&1 &
+	switch_pid=$!
+	await_switch "$work/switch-$1"
+}
+
+set_up_hosts
+lose 0.5 2>"$work/why" || skip "iptables cannot drop here: $(tail -n 1 "$work/why")"
+lose 0
+jobs=0
+no_switch=SWITCHML_MASTER_ADDR=10.78.1.10
+two_switches=SWITCHML_SWITCH=10.78.0.1,10.78.0.2
+start_switch a
+start_switch b
+
+exact_sums "a stripe in every rank" "$no_switch" "4 stripes, one in every rank" 4M
+exact_sums "two switches" "$two_switches" "2 dedicated switches" 4M
+exact_sums "a stripe in every rank, by IPv6, two threads" \
+	"SWITCHML_MASTER_ADDR=fd78::1:10 SWITCHML_THREADS=2" "4 stripes, one in every rank" 64K
+exact_sums "a stripe in every rank, the interface chosen" \
+	"$no_switch SWITCHML_SOCKET_IFNAME=eth" "4 stripes, one in every rank" 64K
+swapped swapped1 SWITCHML_HOST_GROUP=0 0 1 2 3
+swapped swapped2 SWITCHML_HOST_GROUP=1 0 1
+swapped swapped3 SWITCHML_HOST_GROUP=1 0 0 0
+swapped swapped4 SWITCHML_HOST_GROUP=1 0 0 1 1
+lose 0.01
+exact_sums "a stripe in every rank, 1 % lost each way" "$no_switch" "4 stripes" 1M
+exact_sums "two switches, 1 % lost each way" "$two_switches" "2 dedicated switches" 1M
+lose 0
+switch_comes_back
+killed_rank_takes_its_stripe_along
+[ $failures = 0 ]

@@ -1,0 +1,130 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Whole jobs through the program for Tofino in the vendor's model of Tofino 1, with the vendor's driver: the
+# daemon controls it through BF Runtime. The model passes some hundred packets a second, so jobs are small.
+#
+#	tests/p4/p4-tofino-model.sh build/switchml src/p4/tna/compile BUILD-DIRECTORY/src/p4 \
+#		build/tests/rank-of-bits
+#
+# Needs root, 192 free huge pages of 2 MiB in a hugetlbfs, the compilers, the vendor's two programs (their paths in
+# $TOFINO_MODEL and $BF_SWITCHD, or found by name), and in $SDE_INSTALL the folder with the files of both.
+switchml=$(realpath "$1")
+compile=$2
+constants=$3
+rank_of_bits=$(realpath "$4")
+model=${TOFINO_MODEL:-tofino-model}
+driver=${BF_SWITCHD:-bf_switchd}
+support=$(dirname "$0")/../support
+# shellcheck source=tests/support/hosts.sh
+. "$support/hosts.sh"
+# shellcheck source=tests/support/jobs.sh
+. "$support/jobs.sh"
+# shellcheck source=tests/support/p4.sh
+. "$support/p4.sh"
+# shellcheck source=tests/support/p4_jobs.sh
+. "$support/p4_jobs.sh"
+export SWITCHML_TIMEOUT=200 SWITCHML_HEARTBEAT=60 SWITCHML_SLOTS=2
+export bits_seconds=1000 told_within=50 # less than the heartbeat, which is not what tells
+p4_target=bfrt://127.0.0.1:50052
+
+for tool in p4c-barefoot bfas "$model" "$driver" ethtool; do
+	command -v "$tool" >/dev/null ||
+		skip "Tofino's model was not tested: there is no $tool (the head of this script)"
+done
+[ -d "$SDE_INSTALL" ] || skip "Tofino's model was not tested: SDE_INSTALL is no folder (the head of this script)"
+grep -q ' hugetlbfs ' /proc/mounts || skip "Tofino's model was not tested: no hugetlbfs is mounted"
+[ "$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)" -ge 192 ] ||
+	skip "Tofino's model was not tested: fewer than 192 huge pages are free (sysctl vm.nr_hugepages)"
+
+# What the model's ports are, and which program the driver loads.
+write_settings() {
+	local port list=
+	for port in "${!interfaces[@]}"; do
+		list=$list${list:+,}"{\"device_port\":$port,\"if\":\"${interfaces[port]}\"}"
+	done
+	echo "{\"PortToIf\":[$list]}" >"$work/ports.json"
+	cat >"$work/driver.json" <<-END
+		{"chip_list": [{"chip_family": "tofino", "instance": 0}],
+		 "p4_devices": [{"device-id": 0, "p4_programs": [{
+		   "program-name": "switchml", "bfrt-config": "$work/tofino/bf-rt.json",
+		   "p4_pipelines": [{"p4_pipeline_name": "pipe", "pipe_scope": [0, 1, 2, 3],
+		     "context": "$work/tofino/pipe/context.json", "config": "$work/tofino/pipe/tofino.bin",
+		     "path": "$work/tofino"}]}]}]}
+	END
+}
+
+# Name of its output, program, arguments: one of the vendor's programs, beside the daemon. On a busy machine
+# it goes first: ranks send again what a switch is too slow to answer.
+start_vendors() {
+	(cd "$work" && exec nice -n -15 ip netns exec "$name-net" env LD_LIBRARY_PATH="$SDE_INSTALL/lib" "${@:2}" \
+		--install-dir "$SDE_INSTALL") >"$work/$1" 2>&1 &
+}
+
+# The chip type is Tofino 1's, in its second version.
+start_model() {
+	start_vendors model "$model" -d 1 -f "$work/ports.json" --no-cli --logs-disable --chip-type 2
+	start_vendors driver "$driver" --conf-file "$work/driver.json" --background --server-listen-local-only
+	p4_pid=$!
+	await serves
+}
+
+serves() {
+	kill -0 "$p4_pid" 2>/dev/null || give_up "the driver has ended"
+	says "$work/driver" 'server started'
+}
+
+gives_the_bits_of_a_udp_switch() {
+	same_bits "sums of each type at the model" bits int32 100
+	SWITCHML_FAULTS=drop=20000,duplicate=20000,reorder=20000,seed=7 \
+		same_bits "the same bits with 2 % lost, duplicated and reordered" bits-lossy int32 100
+	start_udp_switch
+	switch=10.77.0.12 same_bits "the same bits at a UDP switch" bits-udp int32 100
+	end_udp_switch
+}
+
+two_jobs_give_these_bits() {
+	local job rank first
+	start_bits one int32 1
+	first=("${pids[@]}")
+	start_bits two int32 1
+	expect_success "two jobs at once" "${first[@]}" "${pids[@]}"
+	for job in one two; do
+		for ((rank = 0; rank < ranks; rank++)); do
+			grep " of 1: " "$work/bits.0" | cmp - "$work/$job.$rank" || fail "two jobs at once: the same bits"
+		done
+	done
+}
+
+# The driver refuses it.
+second_daemon_is_refused() {
+	start_other_daemon second 28510
+	await has_begun_or_ended second "$other_pid"
+	if was_refused second "$other_pid"; then
+		echo "ok: a second daemon is refused: $(tail -n 1 "$work/second" | cut -c 1-250)"
+	else
+		fail "a second daemon is refused"
+	fi
+}
+
+daemon_ends_with_its_driver() {
+	kill -9 "$p4_pid"
+	wait "$daemon_pid"
+	if [ $? = 1 ] && says "$work/switch" 'this switch ends'; then
+		echo "ok: the daemon ends when the driver has: $(tail -n 1 "$work/switch" | cut -c 1-200)"
+	else
+		fail "the daemon ends when the driver has"
+	fi
+}
+
+set_up_hosts
+"$compile" "$constants" "$work/tofino" >"$work/compiler" 2>&1 || give_up "the program does not compile"
+write_settings
+start_model
+start_daemon 10.77.0.1
+grep -q '32 lanes, only int32' "$work/switch" || fail "the daemon says what the program has"
+gives_the_bits_of_a_udp_switch
+two_jobs_give_these_bits
+killed_worker_is_named
+second_daemon_is_refused
+daemon_ends_with_its_driver
+[ $failures = 0 ]

@@ -1,0 +1,289 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Trees whose leaves are in the kernel, between network namespaces. Needs root and BPF.
+#
+#	tests/xdp/racks-xdp.sh build/switchml build/demo/switchml-demo
+#
+#	rank 0 --+ port-0                 port-c              port-a
+#	         |   box c +--- uplink ---+ box a +-- uplink --+ box (the root)
+#	rank 1 --+ port-1            rank 2 --+ port-2             +-- port-3 -- rank 3
+#	                                                           +-- port-nic -- nic
+#
+# All boxes are bridges, so each rank reaches each of them, and each can be a switch or not. So can
+# nic, a host with one interface.
+switchml=$(realpath "$1")
+demo=$2
+network=10.77.0
+ranks=4
+# shellcheck source=tests/support/hosts.sh
+. "$(dirname "$0")/../support/hosts.sh"
+# shellcheck source=tests/support/jobs.sh
+. "$(dirname "$0")/../support/jobs.sh"
+# shellcheck source=tests/support/boxes.sh
+. "$(dirname "$0")/../support/boxes.sh"
+export SWITCHML_HOST_GROUP=0 SWITCHML_TIMEOUT=60
+
+declare -A address=([box]=$network.1 [a]=$network.21 [c]=$network.22 [nic]=$network.30)
+declare -A parent=([a]=box [c]=a [nic]=box)
+declare -A interfaces=([box]=port-a,port-3 [a]=port-c,port-2,uplink [c]=port-0,port-1,uplink [nic]=eth0)
+declare -A daemon options
+
+build() {
+	add_box box 1 && add_box a 21 && add_box c 22 && join_boxes a box && join_boxes c a &&
+		plug 0 c 10 && plug 1 c 11 && plug 2 a 12 && plug 3 box 13 && plug nic box 30 || return 1
+	for end in "0 eth0" "1 eth0" "2 eth0" "3 eth0" "c uplink" "a port-c" "a uplink" "box port-a" \
+		"box port-nic"; do
+		# shellcheck disable=SC2086 # two words
+		gro $end on || return 1
+	done
+}
+
+# Box, options: start its switch; again with the same options if there are none.
+serve() {
+	local box=$1
+	shift
+	[ $# -gt 0 ] && options[$box]=$*
+	: >"$work/$box.switch"
+	# Not with `on`, whose process would be a shell.
+	# shellcheck disable=SC2086 # words
+	ip netns exec "$name-$box" "$switchml" switch -v ${options[$box]} >"$work/$box.switch" 2>&1 &
+	daemon[$box]=$!
+	await is_ready_or_gone "$work/$box.switch" "${daemon[$box]}"
+	if ! says "$work/$box.switch" 'ready on'; then
+		grep -q "not permitted\|Permission denied\|Function not implemented" "$work/$box.switch" &&
+			skip "BPF is not permitted: $(tail -n 1 "$work/$box.switch")"
+		give_up "the switch of $box does not start"
+	fi
+	case ${options[$box]} in
+	*--parent*) await says "$work/$box.switch" 'attached to the parent' ;;
+	esac
+}
+
+# Box, options: a switch in the kernel; a leaf, if the box has a parent.
+serve_xdp() {
+	local box=$1 up=()
+	shift
+	[ "$box" = box ] || up=(--parent "${address[${parent[$box]}]}")
+	serve "$box" --dataplane xdp --iface "${interfaces[$box]}" "${up[@]}" "$@"
+}
+
+# Boxes: their switches end, by this signal.
+end() {
+	local box signal=$1
+	for box in "${@:2}"; do
+		kill "-$signal" "${daemon[$box]}"
+		wait "${daemon[$box]}" 2>/dev/null
+	done
+}
+
+# Job, bench's options, then -- and each rank's switch: start the ranks, each on its own host.
+start() {
+	local before=() places=() box
+	while [ "$1" != -- ]; do
+		before+=("$1")
+		shift
+	done
+	shift
+	for box; do
+		places+=("${#places[@]}=${address[$box]}")
+	done
+	start_at "${before[@]}" -- "${places[@]}"
+}
+
+# Title, the ranks' switches: all kinds of sums.
+sums() {
+	local title=$1 what
+	shift
+	for what in "float sum int32" "float avg int16" "float sum int8" "int32 max int32" "double sum int32" "uint8 sum int32"; do
+		# shellcheck disable=SC2086 # three words
+		set -- "$what" "${@:1}"
+		local words=($what)
+		shift
+		start "sums-${words[0]}" -b 4 -e 256K -f 16 -n 2 -w 1 -d "${words[0]}" -o "${words[1]}" \
+			--wire "${words[2]}" -- "$@"
+		expect_success "$title: $what" "${pids[@]}"
+	done
+	SWITCHML_THREADS=2 start shards -b 4 -e 256K -f 64 -n 2 -- "$@"
+	expect_success "$title: two sockets a rank" "${pids[@]}"
+	start faults -b 256K -e 256K -n 5 --drop 2% --duplicate 2% --reorder 2% -- "$@"
+	expect_success "$title: packets lost, duplicated and late" "${pids[@]}"
+}
+
+# Job, its ranks' switches: a job in the middle of it, until rank 0 is told to end.
+under_way() {
+	start "$1" -b 256K -e 256K -w 0 -n 1 -c 1 --seconds 1000 -- "${@:2}"
+	asking="on box" await is_over_or moves 127.0.0.1 "$1"
+	all_run || give_up "job $1 is over already"
+}
+
+# Title, job, boxes in the order of their return.
+survives() {
+	local title=$1 job=$2 box rank before=()
+	shift 2
+	for rank in "${!pids[@]}"; do before+=("$(grep -c 'it is back' "$work/$job.$rank")"); done
+	end KILL "$@"
+	for box; do serve "$box"; done
+	for rank in "${!pids[@]}"; do
+		await is_over_or has_more "$work/$job.$rank" "${before[$rank]}"
+	done
+	if all_run; then echo "ok: $title"; else fail "$title"; fi
+}
+
+# The training's summary, without the parts that depend on time or on the switch. Job, switches.
+train() {
+	local job=$1 rank=0 box
+	pids=()
+	for box in "${@:2}"; do
+		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$(($# - 1)) \
+			SWITCHML_JOB="$job" OPENBLAS_NUM_THREADS=1 timeout 100 "$demo" --wire int32 --steps 20 \
+			--switch "${address[$box]}" --json "$work/$job.json.$rank" >"$work/$job.$rank" 2>&1 &
+		pids+=($!)
+		rank=$((rank + 1))
+	done
+	expect_success "training: $job" "${pids[@]}"
+	grep -E '"(loss|accuracy|error|drift_largest|parameters_same|holds)"' "$work/$job.json.0" \
+		>"$work/$job.facts"
+}
+
+same_training() {
+	[ -x "$demo" ] || { echo "left out: the demo is not built"; return; }
+	train flat box box box box
+	train tree c c a box
+	if [ -s "$work/flat.facts" ] && cmp "$work/flat.facts" "$work/tree.facts"; then
+		echo "ok: a tree trains to the same bits as one switch"
+	else
+		fail "a tree trains to the same bits as one switch"
+	fi
+}
+
+all_are_told() {
+	[ "$(grep -l "made different calls" "$work"/differ.* | wc -l)" = 3 ]
+}
+
+mismatch() {
+	local bytes=(64K 256K 64K) at=(a a box) rank
+	for rank in 0 1 2; do
+		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=3 timeout 50 "$switchml" bench \
+			--switch "${address[${at[$rank]}]}" --job differ -b "${bytes[$rank]}" \
+			-e "${bytes[$rank]}" >"$work/differ.$rank" 2>&1 &
+	done
+	await all_are_told
+	echo "ok: different calls at one leaf are told"
+}
+
+# A rank behind a leaf is killed.
+killed_rank() {
+	under_way killed c c a box
+	ip netns pids "$name-1" | xargs -r kill -9
+	for rank in 0 2 3; do
+		wait "${pids[$rank]}"
+		expect_words "rank $rank names the rank that was killed behind a leaf" \
+			"rank $rank: rank 1 .*died.*at the leaf" killed.$rank
+	done
+	wait "${pids[1]}" 2>/dev/null
+}
+
+# Some of what the leaf and its parent send to each other is lost: the ranks ask again.
+lossy_uplink() {
+	local chain
+	for chain in INPUT OUTPUT; do
+		on box iptables -A $chain -p udp -m statistic --mode random --probability 0.05 -j DROP ||
+			give_up "iptables does not work"
+	done
+	start uplink -b 256K -e 256K -n 20 -- a a a
+	expect_success "packets lost between a leaf and its parent" "${pids[@]}"
+	on box iptables -F
+	expect_counter "a leaf asks its parent again" a resend-up 1
+	expect_counter "the parent answers again" box resend 1
+	expect_counter "sums of a leaf" a full 100
+}
+
+# Two ranks on each of the lowest leaf's hosts share memory, and are one child of it.
+shared_hosts() {
+	local rank box at=(c c c c a box)
+	pids=()
+	for rank in 0 1 2 3 4 5; do
+		box=$((rank < 4 ? rank / 2 : rank - 2))
+		ip netns exec "$name-$box" env RANK=$rank WORLD_SIZE=6 SWITCHML_HOST_GROUP=1 \
+			SWITCHML_DEBUG=info timeout 250 "$switchml" bench --switch "${address[${at[$rank]}]}" \
+			--job shared -b 4 -e 256K -f 16 -n 2 --drop 1% >"$work/shared.$rank" 2>&1 &
+		pids+=($!)
+	done
+	expect_success "hosts whose ranks share memory, behind a leaf in the kernel" "${pids[@]}"
+	expect_words "ranks of one host are one child" \
+		"ranks 2 and 3 share this host's memory, and rank 2 sends" shared.3
+}
+
+six() {
+	local -A address=([a]="[fd77::21]" [box]="[fd77::1]")
+	serve_xdp a
+	start six -b 4 -e 256K -f 16 -n 2 -- a a a box
+	expect_success "a leaf in the kernel: IPv6" "${pids[@]}"
+}
+
+[ "$(id -u)" = 0 ] || skip "network namespaces need root"
+command -v ip >/dev/null || skip "there is no ip (Debian: iproute2)"
+command -v iptables >/dev/null || skip "there is no iptables"
+command -v ethtool >/dev/null || skip "there is no ethtool"
+trap remove_hosts EXIT
+build 2>"$work/why" || skip "no network namespaces here: $(tail -n 1 "$work/why")"
+
+# ---- beneath a UDP switch ----
+
+serve box --threads 2
+serve_xdp a
+sums "a leaf in the kernel" a a a box
+lossy_uplink
+mismatch
+end TERM a
+six
+end TERM a
+serve_xdp a --xdp-mode generic
+start generic -b 4 -e 64K -f 16 -n 2 -- a a a box
+expect_success "a leaf in generic mode" "${pids[@]}"
+start generic-faults -b 64K -e 64K -n 5 --drop 2% --duplicate 2% --reorder 2% -- a a a box
+expect_success "a leaf in generic mode, packets lost, duplicated and late" "${pids[@]}"
+end TERM a
+gro box port-a off
+serve_xdp a
+start weak -b 4 -e 256K -f 16 -n 2 -- a a a box
+expect_success "an uplink that cannot transmit" "${pids[@]}"
+expect_words "that is told" "uplink, which leads to the parent, cannot transmit for XDP" a.switch
+end TERM a
+gro box port-a on
+
+# The parent's packets pass the program by.
+up=${interfaces[a]}
+interfaces[a]=port-c,port-2
+serve_xdp a
+start elsewhere -b 4 -e 4 -n 1 -- a a
+wait "${pids[@]}"
+expect_words "a parent on another interface is refused" \
+	"the leaf .*: its parent $network.1.* sends packets that do not arrive at an interface" elsewhere.
+end TERM a
+interfaces[a]=$up
+
+# Ranks and the parent are behind one interface.
+serve_xdp nic
+start one-port -b 4 -e 256K -f 16 -n 2 --drop 1% -- nic nic box nic
+expect_success "ranks and the parent behind one interface" "${pids[@]}"
+end TERM nic
+
+# ---- beneath a switch in the kernel, and three levels ----
+
+end TERM box
+serve_xdp box
+serve_xdp a
+serve_xdp c
+sums "three levels in the kernel" c c a box
+same_training
+shared_hosts
+under_way deaths c c a box
+survives "the lowest leaf dies and comes back" deaths c
+survives "the leaf in the middle dies and comes back" deaths a
+survives "the root dies and comes back" deaths box
+survives "all switches die and come back" deaths box a c
+kill "${pids[0]}"
+expect_success "all sums were right" "${pids[@]}"
+killed_rank
+[ $failures = 0 ]
