@@ -2,8 +2,10 @@
 /*
  * A probe is a header and as many lanes as it asks about; the switch sends it back at the same
  * length. The first round asks only for the full width, which is enough for a healthy path. Later
- * rounds ask for every unanswered width, to distinguish lost packets from a narrow path. A target
- * that does not answer at all may be suspended, and has one heartbeat to begin.
+ * rounds ask for the narrowest, too, and once it has come back, for every unanswered width: a path
+ * is narrow, or packets were lost. So ranks that do not run, or have no time to answer, are not
+ * sent all widths by all others. A target that does not answer at all may be suspended, and has
+ * one heartbeat to begin.
  */
 #include "lib/context/probe.h"
 
@@ -81,7 +83,8 @@ static void send_round(struct sml_probe *probe, unsigned round)
 		if (probe->answered[t] & 1)
 			continue;
 		for (unsigned i = 0; i < n; i++)
-			if (!(probe->answered[t] & 1u << i))
+			if (!(probe->answered[t] & 1u << i) &&
+			    (i == 0 || i + 1 == n || probe->answered[t] != 0))
 				send_probe(probe, &probe->config.targets[t], probe->widths[i]);
 	}
 }
