@@ -48,6 +48,7 @@
 #define SML_NAME_BYTES	   128
 
 struct sml_job;
+struct sml_job_pool;
 
 enum sml_job_state {
 	SML_JOB_JOINING,
@@ -179,9 +180,8 @@ struct sml_leaf {
 	uint16_t lanes;			/* that the path to the parent seems to take */
 	uint64_t pinged_ns, hurries_ns; /* since when it has ranks: silence means more then */
 	struct sml_table proxied_peers; /* ranks whose messages go on to the parent */
-	struct sml_leaf_job *jobs[SML_MAX_JOBS];
-	struct sml_leaf_job *over;    /* jobs that can be freed after this input */
-	char why[SML_SENTENCE_BYTES]; /* not attached: what the parent said last */
+	struct sml_leaf_job *over;	/* jobs that can be freed after this input */
+	char why[SML_SENTENCE_BYTES];	/* not attached: what the parent said last */
 };
 
 /* The room for lines of one kind in the log: n_used of them at at_ns. n_counted found none. */
@@ -212,6 +212,8 @@ struct sml_jobs {
 	uint64_t now_ns; /* of the input that is being handled */
 	uint64_t begun_ns;
 	struct sml_job *jobs[SML_MAX_JOBS];
+	/* By the same places: of jobs that have begun here; at a leaf, of all its jobs. */
+	struct sml_job_pool *pools[SML_MAX_JOBS];
 	struct sml_job *over; /* jobs that can be freed after this input */
 	uint32_t n_jobs, n_members, slots_in_use;
 	/* Places of jobs whose members change; their slots are in use, and they want more. */

@@ -101,7 +101,8 @@ static const char *check_jobs(const struct sml_server *server)
 		const struct sml_job *job = server->jobs.jobs[i];
 
 		n += job != NULL;
-		n_slots += job ? (uint32_t)job->rules.head_slots + job->rules.data_slots : 0;
+		n_slots +=
+			job ? (uint32_t)job->pool.rules.head_slots + job->pool.rules.data_slots : 0;
 	}
 	for (uint32_t i = 0; i < SML_FAILED_JOBS; i++) {
 		const struct sml_failed_job *kept = &server->jobs.failed[i];

@@ -261,7 +261,7 @@ TEST(ranks_that_made_different_calls_are_in_the_log)
 	jobs_join_all(&world, 0, "differs", 2);
 	jobs_ready(&world, 0);
 	jobs_ready(&world, 1);
-	mismatch.job = world.jobs.jobs[0]->rules.job;
+	mismatch.job = world.jobs.jobs[0]->pool.rules.job;
 	sml_jobs_mismatch(&world.jobs, &mismatch, world.now_ns);
 	assert_int_equal(world.n_warnings, 0);
 	jobs_wait(&world, 3 * SML_SECOND_NS);

@@ -262,7 +262,7 @@ TEST(a_leaf_serves_ranks_of_one_host_as_one_child)
 	for (unsigned i = 0; i < 4; i++)
 		reversed[i] = numbers[3 - i];
 	assert_null(offer_hosts(&world, reversed, ranks, hosts, 4, 6));
-	assert_int_equal(world.jobs.leaf.jobs[0]->rules.n_ranks, 2);
+	assert_int_equal(world.jobs.pools[0]->rules.n_ranks, 2);
 	/* Only the first of each host sends packets: the others have no address here. */
 	say_ready_at_leaf(&world, 2, true);
 	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED));
@@ -374,10 +374,10 @@ TEST(a_leaf_waits_for_slots_of_ended_jobs)
 	world.has_no_room_yet = true;
 	assert_null(offer(&world, numbers, ranks, 2, 2));
 	assert_int_equal(world.jobs.slots_in_use, 16);
-	for (place = 0; world.jobs.leaf.jobs[place] == NULL;)
+	for (place = 0; world.jobs.pools[place] == NULL;)
 		place++;
 	/* What a parent may ask for in the meantime. */
-	request.job_number = world.jobs.leaf.jobs[place]->rules.job;
+	request.job_number = world.jobs.pools[place]->rules.job;
 	jobs_say(&world, 0, sml_envelope(LEAF_STALLS, leaf_stalls, &request));
 	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
 	jobs_wait(&world, 3 * SML_TICK_NS);

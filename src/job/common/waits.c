@@ -117,12 +117,12 @@ void sml_waits_note(struct sml_waits *waits, uint32_t slot, uint32_t use,
 }
 
 void sml_waits_add(struct sml_waits *waits, const struct sml_slot_progress *slots, uint32_t n,
-		   sml_waits_missing *missing, const void *job)
+		   sml_waits_missing *missing, const struct sml_job_pool *pool)
 {
 	struct sml_ranks ranks;
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (missing(job, &slots[i], &ranks))
+		if (missing(pool, &slots[i], &ranks))
 			sml_waits_note(waits, slots[i].slot, slots[i].use, &ranks);
 		else
 			waits->is_partial = true;
@@ -137,7 +137,7 @@ static bool is_ahead(const struct sml_waits *below, const struct sml_waits *here
 }
 
 void sml_waits_add_below(struct sml_waits *waits, const struct sml_waits *below,
-			 sml_waits_missing *missing, const void *job)
+			 sml_waits_missing *missing, const struct sml_job_pool *pool)
 {
 	for (uint32_t i = 0; i < waits->n_slots; i++) {
 		struct sml_slot_progress slot = {.slot = (uint16_t)i, .missing = UINT64_MAX};
@@ -145,7 +145,7 @@ void sml_waits_add_below(struct sml_waits *waits, const struct sml_waits *below,
 		if (!is_ahead(below, waits, i))
 			continue;
 		slot.use = below->slots[i].use;
-		sml_waits_add(waits, &slot, 1, missing, job);
+		sml_waits_add(waits, &slot, 1, missing, pool);
 	}
 }
 

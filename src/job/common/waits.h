@@ -63,22 +63,23 @@ static inline bool sml_waits_is_complete(const struct sml_waits *waits, uint32_t
 	return waits->slots[slot].set == 0;
 }
 
+struct sml_job_pool;
 struct sml_slot_progress;
 
-/* The ranks that have not contributed to a use of a slot. False if they are not all known. */
-typedef bool sml_waits_missing(const void *job, const struct sml_slot_progress *slot,
-			       struct sml_ranks *ranks);
+/* The ranks that have not contributed to a use of a slot. False if none of them is known. */
+typedef bool sml_waits_missing(const struct sml_job_pool *pool,
+			       const struct sml_slot_progress *slot, struct sml_ranks *ranks);
 
 /* Note n uses, and the ranks that each waits for. Those that are not known make it partial. */
 void sml_waits_add(struct sml_waits *waits, const struct sml_slot_progress *slots, uint32_t n,
-		   sml_waits_missing *missing, const void *job);
+		   sml_waits_missing *missing, const struct sml_job_pool *pool);
 
 /*
  * The same for uses in which a switch below waits, if they are newer than what is known here. It
  * has not sent them up, so no other child has contributed to them.
  */
 void sml_waits_add_below(struct sml_waits *waits, const struct sml_waits *below,
-			 sml_waits_missing *missing, const void *job);
+			 sml_waits_missing *missing, const struct sml_job_pool *pool);
 
 void sml_waits_get(const struct sml_waits *waits, uint32_t slot, struct sml_ranks *ranks);
 

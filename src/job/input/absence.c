@@ -50,9 +50,6 @@ static void shift_leaf_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 
 	if (jobs->leaf.parent != NULL)
 		sml_leaf_was_away(jobs, away_ns);
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->leaf.jobs[i] != NULL)
-			jobs->leaf.jobs[i]->begun_ns += away_ns;
 	for (uint32_t i = 0; i < proxied_peers->room; i++) {
 		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(proxied_peers, i);
 

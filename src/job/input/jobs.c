@@ -23,14 +23,12 @@
 #include "job/tree/events.h"
 #include "job/tree/leaf.h"
 #include "job/tree/leaf_job.h"
-#include "job/tree/leaf_run.h"
-#include "job/tree/leaf_slots.h"
 #include "job/tree/leaves.h"
 
 bool sml_peer_runs(const struct sml_peer *peer)
 {
 	if (peer->proxied != NULL)
-		return peer->proxied->job != NULL && sml_leaf_job_runs(peer->proxied->job);
+		return peer->proxied->job != NULL && peer->proxied->job->pool.started;
 	return peer->is_parent || (peer->branch != NULL && peer->branch->ranks.n > 0) ||
 	       (peer->job != NULL && peer->job->state >= SML_JOB_RUNNING);
 }
@@ -68,19 +66,6 @@ static void answer_ping(const struct sml_jobs *jobs, struct sml_peer *peer,
 		pong.waiting = sml_applicants_count(peer->job);
 	pong.time_ns = ping->time_ns;
 	(void)sml_peer_send(jobs, peer, sml_envelope(PONG, pong, &pong));
-}
-
-/* Of a leaf of this switch, about one job. The job's number is each message's first field. */
-static void take_leafs(struct sml_jobs *jobs, struct sml_branch *branch,
-		       const SmlControl__Envelope *message)
-{
-	uint32_t number = message->leaf_ready->job_number;
-	struct sml_job *job = jobs->jobs[number % SML_MAX_JOBS];
-
-	if (sml_jobs_is_leaf(jobs))
-		sml_leaf_job_branch_message(jobs, branch, message);
-	else if (job != NULL && job->rules.job == number)
-		sml_leaves_message(job, branch, message);
 }
 
 static bool gives_up(const SmlControl__Envelope *message)
@@ -185,7 +170,7 @@ static void take_message(struct sml_jobs *jobs, struct sml_peer *peer,
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_MISMATCH:
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS:
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW:
-		take_leafs(jobs, peer->branch, message);
+		sml_leaves_message(jobs, peer->branch, message);
 		break;
 	default:
 		take_ranks(jobs, peer, message);
@@ -226,23 +211,13 @@ void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why
 
 void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch, uint64_t now_ns)
 {
-	struct sml_job *job = jobs->jobs[mismatch->job % SML_MAX_JOBS];
+	/* The note may be about a job that has ended, and whose place another job has now. */
+	struct sml_job_pool *pool = sml_job_pool_find(jobs, mismatch->job);
+	struct sml_mismatch named = *mismatch;
 
 	sml_jobs_set_time(jobs, now_ns);
-	if (sml_jobs_is_leaf(jobs))
-		sml_leaf_job_mismatch(jobs, mismatch);
-	/* The note may be about a job that has ended, and whose place another job has now. */
-	if (job != NULL && job->rules.job == mismatch->job &&
-	    mismatch->ranks[0] < job->n_children && mismatch->ranks[1] < job->n_children)
-		sml_job_mismatch(job,
-				 &(struct sml_mismatch){
-					 .job = mismatch->job,
-					 .slot = mismatch->slot,
-					 .use = mismatch->use,
-					 .chunk = mismatch->chunk,
-					 .ranks = {job->children[mismatch->ranks[0]].first_rank,
-						   job->children[mismatch->ranks[1]].first_rank},
-				 });
+	if (pool != NULL && sml_job_pool_name_ranks(pool, &named))
+		sml_leaves_mismatch(pool, &named);
 }
 
 void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)

@@ -100,8 +100,9 @@ struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join
 		free(job);
 		return NULL;
 	}
-	job->jobs = jobs;
-	job->n_ranks = (uint16_t)join->world_size;
+	job->jobs = job->pool.jobs = jobs;
+	job->pool.name = job->name;
+	job->n_ranks = job->pool.n_ranks = (uint16_t)join->world_size;
 	job->first_rank = (uint16_t)join->rank;
 	job->begun_ns = job->waiting_sent_ns = jobs->now_ns;
 	job->shards = job->most_shards = join->shards;

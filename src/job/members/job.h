@@ -17,9 +17,7 @@
 
 #include "core/resume.h"
 #include "job/common/ranks.h"
-#include "job/common/waits.h"
-#include "job/peer/branch.h"
-#include "job/switch.h"
+#include "job/members/pool.h"
 #include "switchml.h"
 
 #define SML_VERSION_BYTES 32
@@ -83,22 +81,6 @@ struct sml_member {
 	SmlControl__Join *resume;
 };
 
-/* What a dataplane knows as one rank: see job/members/children.c. */
-struct sml_child {
-	uint16_t first_rank, n_ranks;
-	/* A leaf; NULL for a rank. */
-	struct sml_branch *branch;
-	struct sml_ranks ranks; /* behind it */
-	bool ready;
-	uint32_t lanes;		/* once ready: that its path carries */
-	bool has_job;		/* it is a leaf, and serves the job */
-	struct sml_waits waits; /* which of its ranks the leaf's slots wait for, as it last said */
-	bool asked;		/* it was asked for its waits, and the answer is due */
-	bool answered;		/* waits is its answer, and recent enough to blame ranks by it */
-	bool silent;		/* it did not answer in time, and has sent none since */
-	uint64_t asked_ns;	/* when it was asked last */
-};
-
 /* A call as its rank describes it, for two ranks that disagree. */
 struct sml_reported_call {
 	char text[SML_REASON_BYTES]; /* "" until the rank has answered */
@@ -143,17 +125,14 @@ struct sml_job {
 	uint64_t report_tag;		  /* of this epoch, in reports */
 	struct sml_ranks came;		  /* the ranks that have joined, gone or not */
 	char refused[SML_SENTENCE_BYTES]; /* why the last rank that tried to join was refused */
-	struct sml_pool_rules rules;
+	struct sml_job_pool pool;	  /* its children: from PROBING on */
 	/* Since when all are here but the dataplane has no room; 0 if that is not so. */
 	uint64_t tries_again_ns;
-	bool has_pool;			   /* the slots that rules name are its own */
+	bool has_reserve;		   /* the slots that the pool's rules name are its own */
 	char how[SML_SENTENCE_BYTES + 64]; /* it came to its end, for logs; "": it ended well */
 	bool lacks_room;		   /* why it fails: lack of room, so it may come again */
 	bool planned;			   /* or it does not fail: its members change */
 	struct sml_member *members;	   /* n_ranks */
-	/* From PROBING on: who contributes to the slots. */
-	uint8_t n_children, n_leaves, n_leaves_ready;
-	struct sml_child children[SML_MAX_CHILDREN];
 	/* While two ranks are asked for their calls. */
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0 if there is none */
@@ -167,7 +146,6 @@ struct sml_job {
 	uint64_t *secrets;   /* of stripes that the ranks have: job/members/peers.c */
 	uint64_t *waited_ms; /* there, by stripe and rank: the others have waited for it */
 	bool shares_memory;  /* each of its ranks does, with those of its machine */
-	bool leaves_queried; /* for ranks that want to know; they are not told yet */
 	bool apart;	     /* ranks of one machine cannot share memory: each sends its own */
 	/* Resuming after another switch's death. */
 	bool resumes;

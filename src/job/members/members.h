@@ -44,25 +44,6 @@ struct sml_failed_job *sml_jobs_find_judged(const struct sml_jobs *jobs, uint64_
  */
 struct sml_failed_job *sml_job_followed(const struct sml_job *job, uint16_t *rank);
 
-static inline uint32_t sml_job_slot_states(const struct sml_job *job,
-					   struct sml_slot_progress *states, uint32_t n)
-{
-	const struct sml_jobs *jobs = job->jobs;
-
-	if (jobs->operations->slot_states == NULL)
-		return 0;
-	return jobs->operations->slot_states(jobs->dataplane, job->rules.job, states, n);
-}
-
-/* Zeroed counters stay so where nothing is counted. */
-static inline void sml_job_count(const struct sml_job *job, struct sml_job_counters *counters)
-{
-	const struct sml_jobs *jobs = job->jobs;
-
-	if (jobs->operations->job_counters)
-		jobs->operations->job_counters(jobs->dataplane, job->rules.job, counters);
-}
-
 /* Does this switch take no lanes of two int16? */
 static inline bool sml_jobs_only_int32(const struct sml_jobs *jobs)
 {

@@ -84,7 +84,7 @@ int sml_job_meet(struct sml_job *job)
 	for (size_t i = 0; i < n; i++)
 		job->secrets[i] = sml_jobs_random(job->jobs);
 	/* The stripe is added. */
-	job->rules.job &= ~(uint32_t)(SML_MAX_STRIPES - 1);
+	job->pool.rules.job &= ~(uint32_t)(SML_MAX_STRIPES - 1);
 	return 0;
 }
 

@@ -73,7 +73,7 @@ struct sml_slot_counts sml_slots_most(uint32_t lanes)
 static struct slots wanted(const struct sml_job *job)
 {
 	struct slots least = fewest(job),
-		     want = {CHOSEN_HEAD_SLOTS, choose_data(job->rules.lanes, job->stripes)};
+		     want = {CHOSEN_HEAD_SLOTS, choose_data(job->pool.rules.lanes, job->stripes)};
 
 	if (job->data_slots_wanted)
 		want = (struct slots){job->head_slots_wanted, job->data_slots_wanted};
@@ -84,7 +84,7 @@ static struct slots wanted(const struct sml_job *job)
 
 static uint32_t held(const struct sml_job *job)
 {
-	return (uint32_t)job->rules.head_slots + job->rules.data_slots;
+	return sml_job_pool_slots(&job->pool);
 }
 
 static uint32_t lacked(const struct sml_job *job)
@@ -104,7 +104,7 @@ static void describe_use(const struct sml_jobs *jobs, char *text, size_t bytes)
 	for (uint32_t i = 0; i < SML_MAX_JOBS && used < bytes; i++) {
 		const struct sml_job *job = jobs->jobs[i];
 
-		if (job == NULL || !job->has_pool)
+		if (job == NULL || !job->has_reserve)
 			continue;
 		used += (size_t)snprintf(text + used, bytes - used, "%s\"%s\" %u", used ? ", " : "",
 					 job->name, held(job));
@@ -149,8 +149,8 @@ static uint32_t share(const struct sml_job *job)
 static void hold(struct sml_job *job, struct slots slots)
 {
 	job->jobs->slots_in_use -= held(job);
-	job->rules.head_slots = (uint16_t)slots.head;
-	job->rules.data_slots = (uint16_t)slots.data;
+	job->pool.rules.head_slots = (uint16_t)slots.head;
+	job->pool.rules.data_slots = (uint16_t)slots.data;
 	job->jobs->slots_in_use += held(job);
 	sml_assert(job->jobs->slots_in_use <= job->jobs->config.max_slots);
 }
@@ -183,15 +183,27 @@ bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes)
 			 job->name, least.head + least.data, unused, jobs->config.max_slots, use);
 		return false;
 	}
-	job->has_pool = true;
+	job->has_reserve = true;
 	hold(job, least);
 	return true;
+}
+
+/* What the switches on the way to every rank have left; UINT32_MAX: there are none. */
+static uint32_t room_at_leaves(const struct sml_job *job)
+{
+	uint32_t least = UINT32_MAX;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (sml_peer_via(job->members[rank].peer) != NULL)
+			least = sml_least(least,
+					  sml_remote_slots(sml_remote_of(job->members[rank].peer)));
+	return least;
 }
 
 bool sml_job_take_slots(struct sml_job *job)
 {
 	uint32_t n = held(job) + sml_least(lacked(job), share(job));
-	uint32_t room = job->jobs->tree->room(job);
+	uint32_t room = room_at_leaves(job);
 	struct slots least = fewest(job);
 
 	/* All switches of a tree have the same slots. */
@@ -229,7 +241,7 @@ uint32_t sml_job_fewest_slots(const struct sml_job *job, uint32_t *more)
 
 void sml_job_give_back_slots(struct sml_job *job)
 {
-	if (job->has_pool)
+	if (job->has_reserve)
 		job->jobs->slots_in_use -= held(job);
-	job->has_pool = false;
+	job->has_reserve = false;
 }

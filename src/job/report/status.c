@@ -125,15 +125,15 @@ static void add_worker(struct job_status *out, size_t *room)
 }
 
 /* A leaf that contributes to a job. It is left out if there is no room in the message. */
-static void add_branch(struct job_status *out, const struct sml_branch *branch, uint32_t n_ranks,
+static void add_branch(struct job_status *out, const struct sml_child *leaf,
 		       const struct sml_job_counters *counters, unsigned child, size_t *room)
 {
 	SmlControl__BranchStatus *status = &out->branches[out->status.n_branches];
 	size_t bytes;
 
 	sml_control__branch_status__init(status);
-	status->leaf = (char *)(uintptr_t)branch->name;
-	status->ranks = n_ranks;
+	status->leaf = (char *)(uintptr_t)leaf->branch->name;
+	status->ranks = leaf->n_ranks;
 	status->contributions = counters->contributions[child];
 	status->resends = counters->resends[child];
 	status->waited_ms = sml_job_counters_waited_ms(counters, child);
@@ -156,6 +156,18 @@ static void describe_connection(const struct sml_peer *peer, SmlControl__WorkerS
 		worker->via = (char *)(uintptr_t)via->name;
 }
 
+/* Ranks that share memory have contributed as often as their host. */
+static void describe_contributions(const struct sml_job_pool *pool, unsigned child, unsigned rank,
+				   const struct sml_job_counters *counters,
+				   SmlControl__WorkerStatus *worker)
+{
+	worker->contributions = counters->contributions[child];
+	worker->resends = counters->resends[child];
+	/* For which of them the others waited is not known: it counts for the first. */
+	if (pool->children[child].first_rank == rank)
+		worker->waited_ms = sml_job_counters_waited_ms(counters, child);
+}
+
 static void describe_worker(const struct sml_job *job, uint16_t rank,
 			    const struct sml_job_counters *counters, struct job_status *out)
 {
@@ -168,16 +180,9 @@ static void describe_worker(const struct sml_job *job, uint16_t rank,
 	worker->pid = member->pid;
 	if (member->peer != NULL)
 		worker->last_seen_ms = (job->jobs->now_ns - member->peer->heard_ns) / 1000000u;
-	/* Ranks that share memory have contributed as often as their host. */
 	if (job->state >= SML_JOB_PROBING &&
-	    (sml_job_is_child(job, rank) || sml_job_is_in_host(job, rank))) {
-		worker->contributions = counters->contributions[job->members[rank].child];
-		worker->resends = counters->resends[job->members[rank].child];
-		/* For which of them the others waited is not known: it counts for the first. */
-		if (job->children[job->members[rank].child].first_rank == rank)
-			worker->waited_ms =
-				sml_job_counters_waited_ms(counters, job->members[rank].child);
-	}
+	    (sml_job_is_child(job, rank) || sml_job_is_in_host(job, rank)))
+		describe_contributions(&job->pool, member->child, rank, counters, worker);
 	describe_connection(member->peer, worker);
 	if (job->state >= SML_JOB_PROBING)
 		worker->sender = 1u + sml_job_sender(job, rank);
@@ -244,24 +249,46 @@ static void describe_ranks_stripes(const struct sml_job *job, struct job_status 
 		out->status.stripes = (uint32_t)out->status.n_served;
 }
 
+/* Of a pool, before its ranks. */
+static void begin_pool(const struct sml_job_pool *pool, enum sml_job_state state,
+		       struct job_status *out)
+{
+	sml_control__job_status__init(&out->status);
+	out->status.job = (char *)(uintptr_t)pool->name;
+	out->status.job_number = pool->rules.job;
+	out->status.epoch = pool->rules.epoch;
+	out->status.world_size = pool->n_ranks;
+	out->status.lanes = pool->rules.lanes;
+	out->status.slots = sml_job_pool_slots(pool);
+	out->status.state = (char *)(uintptr_t)sml_job_state_name(state);
+	out->status.workers = out->list;
+	out->status.branches = out->branch_list;
+	out->status.served = out->served_list;
+	out->status.counters = out->counters.list;
+}
+
+/* And after them, because they have the first claim to the message's room. */
+static void end_pool(const struct sml_job_pool *pool, const struct sml_job_counters *counters,
+		     uint32_t stripe, uint32_t stripes, size_t *room, struct job_status *out)
+{
+	for (unsigned i = 0; i < pool->n_children; i++)
+		if (pool->children[i].branch != NULL && pool->children[i].has_job)
+			add_branch(out, &pool->children[i], counters, i, room);
+	out->status.stripes = stripes;
+	describe_stripe(counters, pool->n_children, stripe, out);
+	add_verdicts(&out->counters, counters->verdicts);
+	out->status.n_counters = out->counters.n;
+}
+
 /* False: no memory. */
 static bool describe_job(const struct sml_job *job, size_t *room, struct job_status *out)
 {
-	struct sml_jobs *jobs = job->jobs;
 	struct sml_job_counters counters = {0};
 
 	if (!make_room(out, job->n_ranks))
 		return false;
-	if (job->state >= SML_JOB_PROBING)
-		sml_job_count(job, &counters);
-	sml_control__job_status__init(&out->status);
-	out->status.job = (char *)(uintptr_t)job->name;
-	out->status.job_number = job->rules.job;
-	out->status.epoch = job->rules.epoch;
-	out->status.world_size = job->n_ranks;
-	out->status.lanes = job->rules.lanes;
-	out->status.slots = (uint32_t)(job->rules.head_slots + job->rules.data_slots);
-	out->status.state = (char *)(uintptr_t)sml_job_state_name(job->state);
+	sml_job_pool_count(&job->pool, &counters);
+	begin_pool(&job->pool, job->state, out);
 	out->status.follows = (char *)(uintptr_t)job->follows;
 	out->status.changes = job->changes;
 	sml_job_count_changes(job, &out->status.joined, &out->status.left);
@@ -270,21 +297,9 @@ static bool describe_job(const struct sml_job *job, size_t *room, struct job_sta
 		describe_worker(job, rank, &counters, out);
 		add_worker(out, room);
 	}
-	for (unsigned i = 0; i < job->n_children && job->state >= SML_JOB_PROBING; i++)
-		if (job->children[i].branch != NULL)
-			add_branch(out, job->children[i].branch, job->children[i].n_ranks,
-				   &counters, i, room);
-	out->status.branches = out->branch_list;
-	out->status.workers = out->list;
-	out->status.stripes = job->stripes;
-	out->status.served = out->served_list;
-	if (jobs->operations->ranks_have_slots)
+	end_pool(&job->pool, &counters, job->stripe, job->stripes, room, out);
+	if (job->jobs->operations->ranks_have_slots)
 		describe_ranks_stripes(job, out);
-	else
-		describe_stripe(&counters, job->n_children, job->stripe, out);
-	add_verdicts(&out->counters, counters.verdicts);
-	out->status.counters = out->counters.list;
-	out->status.n_counters = out->counters.n;
 	return true;
 }
 
@@ -301,17 +316,12 @@ static void describe_proxied(const struct sml_proxied *proxied,
 	worker->rank = proxied->rank;
 	worker->host = (char *)(uintptr_t)proxied->host;
 	worker->pid = proxied->pid;
-	worker->last_seen_ms = (job->jobs->now_ns - proxied->peer->heard_ns) / 1000000u;
-	worker->state = (char *)(uintptr_t)(job->started ? "running" : "joined");
+	worker->last_seen_ms = (job->pool.jobs->now_ns - proxied->peer->heard_ns) / 1000000u;
+	worker->state = (char *)(uintptr_t)(job->pool.started ? "running" : "joined");
 	worker->sender = 1u + proxied->first_of_host;
 	describe_connection(proxied->peer, worker);
-	if (proxied->peer->via != NULL)
-		return;
-	/* As in describe_worker(): of ranks that share memory, the first one counts. */
-	worker->contributions = counters->contributions[proxied->child];
-	worker->resends = counters->resends[proxied->child];
-	if (job->children[proxied->child].first_rank == proxied->rank)
-		worker->waited_ms = sml_job_counters_waited_ms(counters, proxied->child);
+	if (proxied->peer->via == NULL)
+		describe_contributions(&job->pool, proxied->child, proxied->rank, counters, worker);
 }
 
 static int compare_proxied_peers(const void *a, const void *b)
@@ -325,7 +335,7 @@ static int compare_proxied_peers(const void *a, const void *b)
 /* The job's, by rank. The caller frees the list; NULL: no memory. */
 static const struct sml_proxied **list_proxied_peers(const struct sml_leaf_job *job, size_t *n)
 {
-	const struct sml_table *proxied_peers = &job->jobs->leaf.proxied_peers;
+	const struct sml_table *proxied_peers = &job->pool.jobs->leaf.proxied_peers;
 	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
 	const struct sml_proxied **list = calloc(proxied_peers->n + 1, sizeof(*list));
 
@@ -346,9 +356,8 @@ static const struct sml_proxied **list_proxied_peers(const struct sml_leaf_job *
 /* What a leaf knows of a job: the ranks behind it. False: no memory. */
 static bool describe_leaf_job(const struct sml_leaf_job *job, size_t *room, struct job_status *out)
 {
-	const struct sml_jobs *jobs = job->jobs;
 	struct sml_job_counters counters = {0};
-	const struct sml_proxied **proxied_peers;
+	const struct sml_proxied **proxied_peers, *first;
 	size_t n;
 
 	proxied_peers = list_proxied_peers(job, &n);
@@ -356,32 +365,15 @@ static bool describe_leaf_job(const struct sml_leaf_job *job, size_t *room, stru
 		free(proxied_peers);
 		return false;
 	}
-	if (jobs->operations->job_counters && job->has_slots)
-		jobs->operations->job_counters(jobs->dataplane, job->rules.job, &counters);
-	sml_control__job_status__init(&out->status);
-	out->status.job = (char *)(uintptr_t)job->name;
-	out->status.job_number = job->rules.job;
-	out->status.epoch = job->rules.epoch;
-	out->status.world_size = job->world_size;
-	out->status.lanes = job->rules.lanes;
-	out->status.slots = sml_leaf_job_slots(job);
-	out->status.state = (char *)(uintptr_t)(job->started ? "running" : "probing");
-	out->status.stripes = n > 0 ? proxied_peers[0]->stripes : 0;
+	sml_job_pool_count(&job->pool, &counters);
+	begin_pool(&job->pool, job->pool.started ? SML_JOB_RUNNING : SML_JOB_PROBING, out);
 	for (size_t i = 0; i < n; i++) {
 		describe_proxied(proxied_peers[i], &counters, out);
 		add_worker(out, room);
 	}
-	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].branch != NULL)
-			add_branch(out, job->children[i].branch, job->children[i].n_ranks,
-				   &counters, i, room);
-	out->status.workers = out->list;
-	out->status.branches = out->branch_list;
-	out->status.served = out->served_list;
-	describe_stripe(&counters, job->n_children, n > 0 ? proxied_peers[0]->stripe : 0, out);
-	add_verdicts(&out->counters, counters.verdicts);
-	out->status.counters = out->counters.list;
-	out->status.n_counters = out->counters.n;
+	first = n > 0 ? proxied_peers[0] : NULL;
+	end_pool(&job->pool, &counters, first ? first->stripe : 0, first ? first->stripes : 0, room,
+		 out);
 	free(proxied_peers);
 	return true;
 }
@@ -512,9 +504,10 @@ static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
 		status->n_jobs++;
 	}
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		if (jobs->leaf.jobs[i] == NULL)
+		if (!sml_jobs_is_leaf(jobs) || jobs->pools[i] == NULL)
 			continue;
-		if (!describe_leaf_job(jobs->leaf.jobs[i], &room, &whole->all[status->n_jobs]))
+		if (!describe_leaf_job(sml_leaf_job_at(jobs, i), &room,
+				       &whole->all[status->n_jobs]))
 			return false;
 		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
 		status->n_jobs++;

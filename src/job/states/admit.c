@@ -71,24 +71,10 @@ static uint32_t least_lanes(const struct sml_job *job)
 		if (sml_peer_via(peer) != NULL && sml_remote_of(peer)->lanes < lanes)
 			lanes = sml_remote_of(peer)->lanes;
 	}
-	for (unsigned child = 0; child < job->n_children; child++)
-		if (job->children[child].ready && job->children[child].lanes < lanes)
-			lanes = job->children[child].lanes;
+	for (unsigned child = 0; child < job->pool.n_children; child++)
+		if (job->pool.children[child].ready && job->pool.children[child].lanes < lanes)
+			lanes = job->pool.children[child].lanes;
 	return round_down_lanes(lanes);
-}
-
-/*
- * The children that share the dataplane's buffers: those of jobs that all ranks have joined. Claims
- * of other peers must not make any job slower.
- */
-static uint32_t count_children(const struct sml_jobs *jobs)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_PROBING)
-			n += jobs->jobs[i]->n_children;
-	return n;
 }
 
 static int compare_hosts(const void *a, const void *b)
@@ -135,7 +121,7 @@ static void describe_decision(struct sml_job *job, uint16_t rank, SmlControl__De
 /* What all ranks are told of the job's slots and packets. */
 static void describe_rules(const struct sml_job *job, SmlControl__Admitted *admitted)
 {
-	const struct sml_pool_rules *rules = &job->rules;
+	const struct sml_pool_rules *rules = &job->pool.rules;
 
 	admitted->job_number = rules->job;
 	admitted->epoch = rules->epoch;
@@ -162,8 +148,8 @@ static void describe_switch(const struct sml_job *job, SmlControl__Admitted *adm
 	admitted->stall_reports = true;
 	if (operations->window)
 		admitted->window_packets = operations->window(
-			jobs->dataplane, SML_HEADER_BYTES + 4u * job->rules.lanes,
-			count_children(jobs));
+			jobs->dataplane, SML_HEADER_BYTES + 4u * job->pool.rules.lanes,
+			sml_job_pools_children(jobs));
 	admitted->full_packets = fixed_lanes(job) != 0;
 	admitted->only_int32 = sml_jobs_only_int32(jobs);
 	admitted->single_packets = operations->wants_single_packets != NULL &&
@@ -176,8 +162,8 @@ static void describe_rank(const struct sml_job *job, uint16_t rank, SmlControl__
 	admitted->number = job->members[rank].child;
 	if (job->members[rank].peer->via != NULL)
 		return;
-	admitted->cookie = job->rules.cookies[admitted->number];
-	admitted->tag = job->rules.tag;
+	admitted->cookie = job->pool.rules.cookies[admitted->number];
+	admitted->tag = job->pool.rules.tag;
 }
 
 struct map_list {
@@ -270,13 +256,12 @@ static bool all_add_floats(const struct sml_job *job)
 /* 0, or a negative errno; then the job is unchanged. */
 static int add_to_dataplane(struct sml_job *job)
 {
-	struct sml_jobs *jobs = job->jobs;
 	int rc;
 
 	if (!sml_job_take_slots(job))
 		return -EDQUOT;
 	do
-		rc = jobs->operations->add_job(jobs->dataplane, &job->rules);
+		rc = sml_job_pool_add(&job->pool);
 	while (rc == -ENOSPC && sml_job_take_fewer_slots(job));
 	return rc;
 }
@@ -291,7 +276,7 @@ static void fail_for_now(struct sml_job *job, const char *text)
 static bool set_rules(struct sml_job *job, uint32_t epoch)
 {
 	struct sml_jobs *jobs = job->jobs;
-	struct sml_pool_rules *rules = &job->rules;
+	struct sml_pool_rules *rules = &job->pool.rules;
 	char text[SML_SENTENCE_BYTES];
 
 	rules->job = ((uint32_t)sml_jobs_random(jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
@@ -306,16 +291,13 @@ static bool set_rules(struct sml_job *job, uint32_t epoch)
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return false;
 	}
-	rules->n_ranks = job->n_children;
-	rules->divisor = sml_divisor_of(job->n_children, job->n_ranks, job->n_ranks);
 	job->shards = least_shards(job);
 	rules->n_shards = (uint8_t)job->shards;
 	if (jobs->operations->ranks_have_slots && sml_job_meet(job) < 0) {
 		fail_for_now(job, "rank 0 has no memory for the job");
 		return false;
 	}
-	for (unsigned child = 0; child < job->n_children; child++)
-		rules->cookies[child] = sml_jobs_random(jobs);
+	sml_job_pool_draw(&job->pool, job->n_ranks);
 	return true;
 }
 
@@ -331,6 +313,30 @@ static const char *why_no_room(int error)
 	default:
 		return "the switch has no memory for the job";
 	}
+}
+
+/* False: no memory. */
+static bool give_to_leaves(struct sml_job *job)
+{
+	uint32_t *lists = calloc(3 * (size_t)job->n_ranks, sizeof(*lists));
+	SmlControl__LeafJob all = SML_CONTROL__LEAF_JOB__INIT;
+	bool given;
+
+	if (lists == NULL)
+		return false;
+	all.peers = lists;
+	all.ranks = lists + job->n_ranks;
+	all.hosts = lists + 2 * (size_t)job->n_ranks;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		if (sml_peer_via(job->members[rank].peer) == NULL)
+			continue;
+		all.peers[all.n_peers++] = sml_remote_of(job->members[rank].peer)->key.number;
+		all.ranks[all.n_ranks++] = rank;
+		all.hosts[all.n_hosts++] = sml_job_sender(job, rank);
+	}
+	given = sml_job_pool_give(&job->pool, &all);
+	free(lists);
+	return given;
 }
 
 void sml_job_admit(struct sml_job *job, uint32_t epoch)
@@ -355,7 +361,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	}
 	job->state = SML_JOB_PROBING;
 	job->begun_ns = job->jobs->now_ns;
-	if (!job->jobs->tree->begin(job)) {
+	if (!give_to_leaves(job)) {
 		fail_for_now(job, "the switch has no memory for the job");
 		return;
 	}
@@ -366,15 +372,14 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 /* With everything new, so that no packet of the first admission is taken for one of this. */
 static void admit_apart(struct sml_job *job)
 {
-	job->jobs->tree->end(job);
-	job->jobs->operations->remove_job(job->jobs->dataplane, job->rules.job);
+	sml_job_pool_end(&job->pool, job->how, job->planned);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		job->members[rank].ready = job->members[rank].shares_memory = false;
 	job->n_ready = 0;
 	job->apart = true;
 	job->state = SML_JOB_JOINING;
 	sml_job_keep_reserve(job);
-	sml_job_admit(job, job->rules.epoch + 1);
+	sml_job_admit(job, job->pool.rules.epoch + 1);
 }
 
 static void log_change(const struct sml_job *job)
@@ -403,7 +408,7 @@ static void start(struct sml_job *job)
 	}
 	if (is_too_narrow(job))
 		return;
-	rc = jobs->operations->start_job(jobs->dataplane, job->rules.job);
+	rc = sml_job_pool_start(&job->pool);
 	if (rc < 0) {
 		snprintf(text, sizeof(text), "the switch's kernel refuses the job's addresses: %s",
 			 strerror(-rc));
@@ -411,27 +416,27 @@ static void start(struct sml_job *job)
 		return;
 	}
 	job->state = SML_JOB_RUNNING;
-	job->jobs->tree->start(job);
 	message.lanes = least_lanes(job);
-	if (message.lanes > job->rules.lanes)
-		message.lanes = job->rules.lanes;
-	job->rules.lanes = (uint16_t)message.lanes;
+	if (message.lanes > job->pool.rules.lanes)
+		message.lanes = job->pool.rules.lanes;
+	job->pool.rules.lanes = (uint16_t)message.lanes;
 	job->shares_memory = sml_job_shares_memory(job);
 	message.share_memory = job->shares_memory;
 	sml_job_send_all(job, sml_envelope(START, start, &message));
-	if (jobs->config.debug >= 1 && job->changes > 0 && job->rules.epoch == 1)
+	if (jobs->config.debug >= 1 && job->changes > 0 && job->pool.rules.epoch == 1)
 		log_change(job);
 	if (jobs->config.debug >= 2)
 		sml_jobs_log(jobs, SML_JOBS_INFO,
 			     "job \"%s\" runs: %u rank%s, epoch %u, %u slots of %u lanes",
-			     job->name, job->n_ranks, sml_plural(job->n_ranks), job->rules.epoch,
-			     (unsigned)(job->rules.head_slots + job->rules.data_slots),
-			     job->rules.lanes);
+			     job->name, job->n_ranks, sml_plural(job->n_ranks),
+			     job->pool.rules.epoch,
+			     (unsigned)(job->pool.rules.head_slots + job->pool.rules.data_slots),
+			     job->pool.rules.lanes);
 }
 
 void sml_job_check_ready(struct sml_job *job)
 {
 	if (job->state == SML_JOB_PROBING && job->n_ready == job->n_ranks &&
-	    job->n_leaves_ready == job->n_leaves)
+	    job->pool.n_leaves_ready == job->pool.n_leaves)
 		start(job);
 }

@@ -44,15 +44,15 @@ uint64_t sml_job_departed_due(const struct sml_job *job)
 
 static void look_here(const struct sml_job *job, struct sml_ranks *missing)
 {
-	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
-	struct sml_slot_progress *slots = calloc(n, sizeof(*slots));
+	struct sml_slot_progress *slots = calloc(sml_job_pool_slots(&job->pool), sizeof(*slots));
 	struct sml_ranks ranks;
+	uint32_t n;
 
 	if (slots == NULL)
 		return; /* the next look may find memory */
-	n = sml_job_slot_states(job, slots, n);
+	n = sml_job_pool_states(&job->pool, slots);
 	for (uint32_t i = 0; i < n; i++)
-		if (job->jobs->tree->missing(job, &slots[i], &ranks))
+		if (sml_job_pool_missing(&job->pool, &slots[i], &ranks))
 			sml_ranks_unite(missing, &ranks);
 	free(slots);
 }
@@ -111,9 +111,7 @@ static void add_host_set(struct sml_job *job, uint16_t from, const ProtobufCBina
 
 void sml_job_note_host_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in)
 {
-	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
-
-	if (!job->members[from].stalls_requested || in->n_sets > n_slots)
+	if (!job->members[from].stalls_requested || in->n_sets > sml_job_pool_slots(&job->pool))
 		return;
 	job->members[from].stalls_requested = false;
 	for (size_t i = 0; i < in->n_sets; i++)
@@ -128,8 +126,8 @@ static void find_missed(struct sml_job *job, struct sml_ranks *missed)
 	struct sml_ranks now = job->host_misses;
 
 	look_here(job, &now);
-	for (unsigned i = 0; i < job->n_children; i++)
-		look_at_leaf(&job->children[i], &now);
+	for (unsigned i = 0; i < job->pool.n_children; i++)
+		look_at_leaf(&job->pool.children[i], &now);
 	sml_ranks_intersect(&now, &job->departed);
 	*missed = now;
 	sml_ranks_intersect(missed, &job->gone_missed);
@@ -148,7 +146,7 @@ bool sml_job_misses_departed(struct sml_job *job)
 	job->departed_looked_ns = job->jobs->now_ns;
 	find_missed(job, &missed);
 	/* For the next look. */
-	job->jobs->tree->ask(job);
+	sml_job_pool_ask(&job->pool);
 	query_hosts(job);
 	rank = sml_ranks_next(&missed, 0);
 	if (rank == SML_MAX_WORLD)

@@ -73,9 +73,7 @@ bool sml_job_close(struct sml_job *job)
 
 	/* A job ends once. */
 	sml_assert(jobs->jobs[job->place] == job);
-	job->jobs->tree->end(job);
-	if (job->state >= SML_JOB_PROBING)
-		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
+	sml_job_pool_end(&job->pool, job->how, job->planned);
 	/* What is kept is of the slots that it has had. */
 	sml_job_give_back_slots(job);
 	reopen(job);

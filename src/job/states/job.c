@@ -55,9 +55,9 @@ static void check(const struct sml_job *job)
 	sml_assert(job->state == SML_JOB_JOINING || job->n_members == job->n_ranks);
 	sml_assert(n_ready == job->n_ready && n_leaving == job->n_leaving);
 	sml_assert((job->state >= SML_JOB_RUNNING) ==
-		   (n_ready == job->n_ranks && job->n_leaves_ready == job->n_leaves));
+		   (n_ready == job->n_ranks && job->pool.n_leaves_ready == job->pool.n_leaves));
 	sml_assert((job->state == SML_JOB_LEAVING) == (n_leaving > 0));
-	sml_assert(job->has_pool && job->jobs->jobs[job->place] == job);
+	sml_assert(job->has_reserve && job->jobs->jobs[job->place] == job);
 }
 
 /* ---- the end ---- */
@@ -449,7 +449,7 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 	if (job->tries_again_ns != 0)
 		due_ns = sml_earlier(due_ns, job->tries_again_ns);
 	due_ns = sml_earlier(due_ns, sml_job_departed_due(job));
-	due_ns = sml_earlier(due_ns, sml_job_answers_due(job));
+	due_ns = sml_earlier(due_ns, sml_job_pool_answers_due(&job->pool));
 	return sml_earlier(due_ns, sml_job_liveness_due(job));
 }
 
@@ -501,7 +501,7 @@ void sml_job_tick(struct sml_job *job)
 		return;
 	}
 	if (job->tries_again_ns != 0 && now_ns >= job->tries_again_ns) {
-		sml_job_admit(job, job->rules.epoch);
+		sml_job_admit(job, job->pool.rules.epoch);
 		return;
 	}
 	if (job->state == SML_JOB_JOINING && now_ns >= waiting_due(job))

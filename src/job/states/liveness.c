@@ -60,7 +60,7 @@ void sml_job_check_liveness(struct sml_job *job)
 	if (jobs->now_ns < sml_job_liveness_due(job) || !shows_liveness(job))
 		return;
 	job->liveness_ns = jobs->now_ns;
-	sml_job_count(job, &counters);
+	sml_job_pool_count(&job->pool, &counters);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL && sml_job_is_child(job, rank) &&
 		    jobs->now_ns >= quiet_ns(&job->members[rank]))

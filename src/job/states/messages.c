@@ -25,24 +25,21 @@ typedef void (*reaction)(struct sml_job *job, struct sml_member *member, uint16_
 static bool sends_packets(const struct sml_job *job, uint16_t rank, const SmlControl__Ready *ready)
 {
 	return !sml_job_is_in_host(job, rank) ||
-	       (ready->shares_memory && job->children[job->members[rank].child].first_rank == rank);
+	       (ready->shares_memory &&
+		job->pool.children[job->members[rank].child].first_rank == rank);
 }
 
 static void on_ready(struct sml_job *job, struct sml_member *member, uint16_t rank,
 		     const SmlControl__Envelope *message)
 {
-	struct sml_jobs *jobs = job->jobs;
-	const char *why;
+	const char *why = NULL;
 	char text[SML_SENTENCE_BYTES];
 
 	if (job->state != SML_JOB_PROBING || member->ready)
 		return;
 	/* A rank at a leaf has its path there. */
-	why = member->peer->via == NULL && jobs->operations->misses_address &&
-			      sends_packets(job, rank, message->ready)
-		      ? jobs->operations->misses_address(jobs->dataplane, job->rules.job,
-							 job->members[rank].child)
-		      : NULL;
+	if (member->peer->via == NULL && sends_packets(job, rank, message->ready))
+		why = sml_job_pool_misses_address(&job->pool, member->child);
 	if (why != NULL) {
 		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", rank, member->host,
 			 member->pid, why);
@@ -117,7 +114,7 @@ static void on_mismatch(struct sml_job *job, struct sml_member *member, uint16_t
 {
 	const SmlControl__Mismatch *in = message->mismatch;
 	struct sml_mismatch mismatch = {
-		.job = job->rules.job,
+		.job = job->pool.rules.job,
 		.slot = (uint16_t)in->slot,
 		.use = in->use,
 		.chunk = in->chunk,
@@ -161,14 +158,9 @@ static void on_stall_report(struct sml_job *job, struct sml_member *member, uint
 static void on_renew(struct sml_job *job, struct sml_member *member, uint16_t rank,
 		     const SmlControl__Envelope *message)
 {
-	const struct sml_jobs *jobs = job->jobs;
-	const SmlControl__Renew *in = message->renew;
-
-	if (job->state >= SML_JOB_RUNNING && member->peer->via == NULL &&
-	    jobs->operations->renew_address && in->shard < job->rules.n_shards)
-		jobs->operations->renew_address(jobs->dataplane, job->rules.job,
-						job->members[rank].child, (uint8_t)in->shard,
-						in->number);
+	if (member->peer->via == NULL)
+		sml_job_pool_renew(&job->pool, job->members[rank].child, message->renew->shard,
+				   message->renew->number);
 }
 
 static const reaction reactions[] = {

@@ -32,7 +32,7 @@ static uint64_t waited_ms(const struct sml_job *job, unsigned child,
 			  const struct sml_job_counters *counters)
 {
 	if (job->jobs->operations->ranks_have_slots)
-		return sml_job_waited_ms(job, job->children[child].first_rank);
+		return sml_job_waited_ms(job, job->pool.children[child].first_rank);
 	return sml_job_counters_waited_ms(counters, child);
 }
 
@@ -51,15 +51,15 @@ uint64_t sml_job_slowest(const struct sml_job *job, char *text, size_t bytes)
 			snprintf(text, bytes, "rank %u (%.64s)", rank, member->host);
 		}
 	}
-	sml_job_count(job, &counters);
-	for (unsigned child = 0; child < job->n_children; child++) {
+	sml_job_pool_count(&job->pool, &counters);
+	for (unsigned child = 0; child < job->pool.n_children; child++) {
 		uint64_t ms = waited_ms(job, child, &counters);
 
 		/* While others waited for it, its own ranks waited for one of them. */
 		ms -= ms < inside[child] ? ms : inside[child];
 		if (ms > most) {
 			most = ms;
-			name_child(job, &job->children[child], text, bytes);
+			name_child(job, &job->pool.children[child], text, bytes);
 		}
 	}
 	return most;

@@ -31,34 +31,6 @@ struct stalls {
 	struct sml_waits_message slots;
 };
 
-/* A leaf that has not said which ranks it waits for would be blamed wholly. */
-static bool find_missing(const void *self, const struct sml_slot_progress *slot,
-			 struct sml_ranks *ranks)
-{
-	const struct sml_job *job = self;
-
-	return job->jobs->tree->missing(job, slot, ranks);
-}
-
-/* False: no memory. */
-static bool look_at_slots(struct sml_job *job, struct sml_waits *waits)
-{
-	uint32_t n = (uint32_t)job->rules.head_slots + job->rules.data_slots;
-	struct sml_slot_progress *states = calloc(n, sizeof(*states));
-
-	if (states == NULL || !sml_waits_init(waits, n, job->n_ranks)) {
-		free(states);
-		return false;
-	}
-	n = sml_job_slot_states(job, states, n);
-	sml_waits_add(waits, states, n, find_missing, job);
-	free(states);
-	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].answered)
-			sml_waits_add_below(waits, &job->children[i].waits, find_missing, job);
-	return true;
-}
-
 static void add_rank(const struct sml_job *job, uint16_t rank, struct stalls *out)
 {
 	const struct sml_member *member = &job->members[rank];
@@ -164,7 +136,7 @@ static struct stalls *open_stalls(struct sml_job *job)
 	if (job->state != SML_JOB_RUNNING && job->state != SML_JOB_LEAVING)
 		return NULL;
 	stalls = calloc(1, sizeof(*stalls));
-	if (stalls == NULL || !look_at_slots(job, &waits)) {
+	if (stalls == NULL || !sml_job_pool_look(&job->pool, &waits)) {
 		free(stalls);
 		return NULL;
 	}
@@ -211,7 +183,7 @@ static void pass(struct sml_job *job, const struct stalls *stalls)
 /* One answer for each question; otherwise a rank could make us forward unsolicited reports. */
 void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in)
 {
-	size_t n_slots = (size_t)job->rules.head_slots + job->rules.data_slots;
+	size_t n_slots = sml_job_pool_slots(&job->pool);
 	struct stalls *stalls;
 
 	if (from >= job->stripes || !job->members[from].stalls_requested || in->n_slots > n_slots ||
@@ -254,44 +226,16 @@ static void pass_leaves_stalls(struct sml_job *job)
 
 /* ---- what leaves answer ---- */
 
-/* When the last answer is due; UINT64_MAX: at any time, because none is missing. */
-uint64_t sml_job_answers_due(const struct sml_job *job)
-{
-	uint64_t due_ns = 0;
-
-	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].asked)
-			due_ns = sml_later(due_ns,
-					   job->children[i].asked_ns + sml_answer_ns(job->jobs));
-	return job->leaves_queried ? due_ns : UINT64_MAX;
-}
-
-/* What it said long ago would blame the wrong ranks. */
-static void doubt(const struct sml_job *job, struct sml_child *child)
-{
-	if (!child->silent && job->jobs->config.debug >= 1)
-		sml_jobs_log(job->jobs, SML_JOBS_WARNING,
-			     "job \"%s\": the leaf %s does not say for which ranks its slots wait",
-			     job->name, child->branch->name);
-	child->answered = false;
-	child->silent = true;
-}
-
 void sml_job_look_for_answers(struct sml_job *job)
 {
-	if (job->jobs->now_ns < sml_job_answers_due(job))
-		return;
-	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].asked)
-			doubt(job, &job->children[i]);
-	job->leaves_queried = false;
-	pass_leaves_stalls(job);
+	if (sml_job_pool_is_answered(&job->pool))
+		pass_leaves_stalls(job);
 }
 
 static void query_own_ranks(struct sml_job *job)
 {
-	job->leaves_queried = true;
-	job->jobs->tree->ask(job);
+	job->pool.leaves_queried = true;
+	sml_job_pool_ask(&job->pool);
 	/* The only ones that could answer may have been silent for long. */
 	sml_job_look_for_answers(job);
 }
@@ -313,7 +257,7 @@ void sml_job_send_stalls(struct sml_job *job, struct sml_member *member)
 		query_ranks(job);
 		return;
 	}
-	if (job->n_leaves > 0) {
+	if (job->pool.n_leaves > 0) {
 		member->stalls_wanted = true;
 		query_own_ranks(job);
 		return;

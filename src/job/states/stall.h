@@ -10,10 +10,9 @@ void sml_job_send_stalls(struct sml_job *job, struct sml_member *member);
 
 /*
  * Ranks want to know what slots at leaves wait for: they are told when all leaves have answered, or
- * when it took too long. And when that is; UINT64_MAX: nobody waits.
+ * when it took too long.
  */
 void sml_job_look_for_answers(struct sml_job *job);
-uint64_t sml_job_answers_due(const struct sml_job *job);
 
 /*
  * Ask a rank, if it is here, what its slots are waiting for; unless it owes an answer to an earlier

@@ -263,12 +263,9 @@ static void forget(const struct sml_branch *branch, const char *why)
 {
 	struct sml_jobs *jobs = branch->jobs;
 
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
-		if (jobs->leaf.jobs[i] != NULL)
-			sml_leaf_job_forget_branch(jobs->leaf.jobs[i], branch);
-		if (jobs->jobs[i] != NULL)
-			sml_leaves_forget_branch(jobs->jobs[i], branch, why);
-	}
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->pools[i] != NULL)
+			sml_leaves_forget(jobs->pools[i], branch, why);
 }
 
 void sml_branch_lost(struct sml_branch *branch, const char *why)

@@ -2,13 +2,14 @@
 /*
  * The switches of a tree, from both sides of a connection between two of them.
  *
- *	root        job: all ranks are its members        job/states/job.c, leaves.c
- *	 |branch          ranks at leaves are remote here       branches.c
- *	 |
+ *	root        job: all ranks are its members        job/states/job.c
+ *	 |branch       ranks at leaves are remote here          branches.c
+ *	 |             pool: slots, and children                job/members/pool.c
+ *	 |             what leaves say                          leaves.c
  *	leaf        proxied peers: their messages go on       leaf.c
- *	 |branch       job: slots and their children              leaf_job.c
- *	 |                probes, ready, time                        leaf_run.c
- *	 |                what slots wait for                        leaf_slots.c
+ *	 |branch       job: its beginning and its end           leaf_job.c
+ *	 |             probes, ready, time                      leaf_run.c
+ *	 |             pool; what leaves say                    as at the root
  *	leaf
  *
  * A leaf knows which ranks are behind it, and nothing else about a job: the root decides.

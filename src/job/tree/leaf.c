@@ -28,7 +28,6 @@
 #include "job/tree/branches.h"
 #include "job/tree/leaf_job.h"
 #include "job/tree/leaf_run.h"
-#include "job/tree/leaf_slots.h"
 
 #define PING_NS SML_SECOND_NS
 
@@ -93,8 +92,6 @@ static int relay_up(struct sml_jobs *jobs, const struct sml_proxied *proxied,
 
 static void close_proxied(struct sml_jobs *jobs, struct sml_proxied *proxied)
 {
-	if (proxied->job != NULL)
-		sml_leaf_job_forget(proxied);
 	sml_table_remove(&jobs->leaf.proxied_peers, &proxied->key);
 	jobs->n_members -= proxied->peer->via == NULL;
 	proxied->peer->proxied = NULL;
@@ -119,8 +116,8 @@ void sml_proxied_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *
 	else
 		snprintf(text, sizeof(text), "%s", why);
 	/* For the other ranks' errors, which come of it. */
-	if (peer->proxied->job != NULL && sml_leaf_job_runs(peer->proxied->job))
-		sml_leaf_job_report_slots(jobs, peer->proxied->job->rules.job);
+	if (peer->proxied->job != NULL && peer->proxied->job->pool.started)
+		sml_leaf_job_report_slots(peer->proxied->job);
 	relay_end(jobs, peer->proxied, text, leaf_died);
 	close_proxied(jobs, peer->proxied);
 }
@@ -306,16 +303,10 @@ static void on_abort(struct sml_jobs *jobs, const SmlControl__Abort *in)
 	snprintf(jobs->leaf.why, sizeof(jobs->leaf.why), "%s", why);
 }
 
-static void on_end(struct sml_jobs *jobs, const SmlControl__LeafEnd *in)
-{
-	struct sml_leaf_job *job = sml_leaf_job_find(jobs, in->job_number);
-
-	if (job != NULL)
-		sml_leaf_job_end(job, in->how, in->planned);
-}
-
 void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *message)
 {
+	struct sml_leaf_job *job;
+
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_ATTACHED:
 		on_attached(jobs, message->attached);
@@ -330,13 +321,19 @@ void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *
 		sml_leaf_job_begin(jobs, message->leaf_job);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_START:
-		sml_leaf_job_start(jobs, message->leaf_start->job_number);
+		job = sml_leaf_job_find(jobs, message->leaf_start->job_number);
+		if (job != NULL)
+			sml_leaf_job_start(job);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_STALLS:
-		sml_leaf_job_report_slots(jobs, message->leaf_stalls->job_number);
+		job = sml_leaf_job_find(jobs, message->leaf_stalls->job_number);
+		if (job != NULL)
+			sml_leaf_job_report_slots(job);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_LEAF_END:
-		on_end(jobs, message->leaf_end);
+		job = sml_leaf_job_find(jobs, message->leaf_end->job_number);
+		if (job != NULL)
+			sml_leaf_job_end(job, message->leaf_end->how, message->leaf_end->planned);
 		break;
 	default:
 		break;
@@ -396,13 +393,12 @@ static struct sml_peer *close_any_proxied(struct sml_jobs *jobs, uint32_t *next)
 
 static void end_everything(struct sml_jobs *jobs, const char *why)
 {
-	struct sml_leaf *leaf = &jobs->leaf;
 	struct sml_peer *peer;
 	uint32_t next = 0;
 
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (leaf->jobs[i] != NULL)
-			sml_leaf_job_end(leaf->jobs[i],
+		if (jobs->pools[i] != NULL)
+			sml_leaf_job_end(sml_leaf_job_at(jobs, i),
 					 "looks for its switches again: the parent of a leaf is "
 					 "gone",
 					 false);
@@ -467,8 +463,9 @@ uint64_t sml_leaf_deadline(const struct sml_jobs *jobs)
 	if (silence_ends(leaf) < due_ns)
 		due_ns = silence_ends(leaf);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (leaf->jobs[i] != NULL && sml_leaf_job_deadline(leaf->jobs[i]) < due_ns)
-			due_ns = sml_leaf_job_deadline(leaf->jobs[i]);
+		if (jobs->pools[i] != NULL)
+			due_ns = sml_earlier(due_ns,
+					     sml_leaf_job_deadline(sml_leaf_job_at(jobs, i)));
 	return due_ns;
 }
 
@@ -504,8 +501,8 @@ void sml_leaf_tick(struct sml_jobs *jobs)
 	if (jobs->now_ns >= leaf->pinged_ns + ping_ns(leaf))
 		ping(jobs);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (leaf->jobs[i] != NULL)
-			sml_leaf_job_tick(leaf->jobs[i]);
+		if (jobs->pools[i] != NULL)
+			sml_leaf_job_tick(sml_leaf_job_at(jobs, i));
 }
 
 void sml_leaf_stop(struct sml_jobs *jobs)
@@ -516,8 +513,8 @@ void sml_leaf_stop(struct sml_jobs *jobs)
 
 	/* The root tells it to the ranks elsewhere. */
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (leaf->jobs[i] != NULL)
-			sml_leaf_job_fail(leaf->jobs[i], SML_ERROR_SWITCH_DIED,
+		if (jobs->pools[i] != NULL)
+			sml_leaf_job_fail(sml_leaf_job_at(jobs, i), SML_ERROR_SWITCH_DIED,
 					  "the switch was stopped", false);
 	while ((peer = close_any_proxied(jobs, &next)) != NULL)
 		sml_peer_refuse(jobs, peer, SML_ERROR_SWITCH_DIED, "the switch was stopped");

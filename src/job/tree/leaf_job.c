@@ -23,42 +23,11 @@
 #include "job/tree/leaf_run.h"
 #include "switchml.h"
 
-struct sml_leaf_job *sml_leaf_job_find(const struct sml_jobs *jobs, uint32_t number)
-{
-	struct sml_leaf_job *job = jobs->leaf.jobs[number % SML_MAX_JOBS];
-
-	return job != NULL && job->rules.job == number ? job : NULL;
-}
-
-bool sml_leaf_job_runs(const struct sml_leaf_job *job)
-{
-	return job->started;
-}
-
 /* ---- the end ---- */
-
-/* Its leaves end it, too. */
-static void end_below(const struct sml_leaf_job *job, const char *how, bool planned)
-{
-	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
-
-	end.job_number = job->rules.job;
-	end.how = (char *)(uintptr_t)how;
-	end.planned = planned;
-	for (unsigned i = 0; i < job->n_children; i++) {
-		struct sml_branch *branch = job->children[i].branch;
-
-		if (branch == NULL)
-			continue;
-		if (job->children[i].has_job)
-			branch->slots_in_use -= sml_leaf_job_slots(job);
-		(void)sml_branch_send(branch, sml_envelope(LEAF_END, leaf_end, &end));
-	}
-}
 
 static void let_proxied_peers_go(struct sml_leaf_job *job)
 {
-	const struct sml_table *proxied_peers = &job->jobs->leaf.proxied_peers;
+	const struct sml_table *proxied_peers = &job->pool.jobs->leaf.proxied_peers;
 
 	for (uint32_t i = 0; i < proxied_peers->room; i++) {
 		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(proxied_peers, i);
@@ -80,22 +49,16 @@ void sml_leaf_jobs_sweep(struct sml_jobs *jobs)
 
 bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how, bool planned)
 {
-	struct sml_jobs *jobs = job->jobs;
+	struct sml_jobs *jobs = job->pool.jobs;
 
 	/* A job ends once. */
-	sml_assert(jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] == job);
-
+	sml_assert(sml_leaf_job_find(jobs, job->pool.rules.job) == job);
 	if (how[0] != '\0')
 		sml_jobs_log_end(jobs, job->name, how, planned);
-	end_below(job, how, planned);
+	sml_job_pool_end(&job->pool, how, planned);
 	let_proxied_peers_go(job);
-	if (job->has_slots)
-		jobs->operations->remove_job(jobs->dataplane, job->rules.job);
-	jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] = NULL;
-	jobs->slots_in_use -= sml_leaf_job_slots(job);
+	jobs->slots_in_use -= sml_job_pool_slots(&job->pool);
 	jobs->n_jobs--;
-	for (unsigned i = 0; i < job->n_children; i++)
-		sml_waits_fini(&job->children[i].waits);
 	job->next_over = jobs->leaf.over;
 	jobs->leaf.over = job;
 	return true;
@@ -117,56 +80,20 @@ bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bo
 {
 	char how[2 * SML_SENTENCE_BYTES];
 
-	report_failure(job->jobs, job->rules.job, error, text, again);
-	snprintf(how, sizeof(how), "failed at the leaf %s: %s", job->jobs->config.name, text);
+	report_failure(job->pool.jobs, job->pool.rules.job, error, text, again);
+	snprintf(how, sizeof(how), "failed at the leaf %s: %s", job->pool.jobs->config.name, text);
 	return sml_leaf_job_end(job, how, false);
-}
-
-void sml_leaf_job_forget(struct sml_proxied *proxied)
-{
-	proxied->job = NULL;
-}
-
-void sml_leaf_job_forget_branch(struct sml_leaf_job *job, const struct sml_branch *branch)
-{
-	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].branch == branch)
-			job->children[i].branch = NULL;
 }
 
 /* ---- the beginning ---- */
 
-/* Ranks behind one leaf contribute as one, and those of one host that are connected here. */
-static bool is_behind(const struct sml_leaf_job *job, unsigned child,
-		      const struct sml_proxied *proxied)
-{
-	return job->children[child].branch == proxied->peer->via &&
-	       (proxied->peer->via != NULL ||
-		job->children[child].first_of_host == proxied->first_of_host);
-}
-
-static unsigned child_for(struct sml_leaf_job *job, const struct sml_proxied *proxied)
-{
-	unsigned i = 0;
-
-	while (i < job->n_children && !is_behind(job, i, proxied))
-		i++;
-	if (i == job->n_children && i < SML_MAX_CHILDREN) {
-		job->children[i].branch = proxied->peer->via;
-		job->children[i].first_rank = proxied->rank;
-		job->children[i].first_of_host = proxied->first_of_host;
-		job->n_children++;
-	}
-	/* They come in any order. */
-	if (i < SML_MAX_CHILDREN && proxied->rank < job->children[i].first_rank)
-		job->children[i].first_rank = proxied->rank;
-	return i;
-}
-
-/* False: there are too many. */
+/*
+ * False: there are too many. From here on, the ranks' numbers at this switch are those at its
+ * leaves, which get the job next.
+ */
 static bool form_children(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
 {
-	const struct sml_table *proxied_peers = &job->jobs->leaf.proxied_peers;
+	const struct sml_table *proxied_peers = &job->pool.jobs->leaf.proxied_peers;
 
 	for (size_t i = 0; i < in->n_peers; i++) {
 		struct sml_proxied *proxied =
@@ -176,77 +103,18 @@ static bool form_children(struct sml_leaf_job *job, const SmlControl__LeafJob *i
 		/* It has ended in the meantime, and the root hears of that next. */
 		if (proxied == NULL || proxied->job != NULL)
 			continue;
-		proxied->rank = (uint16_t)in->ranks[i];
-		proxied->first_of_host = (uint16_t)in->hosts[i];
-		child = child_for(job, proxied);
+		child = sml_job_pool_add_rank(&job->pool, in->ranks[i], in->hosts[i],
+					      proxied->peer->via);
 		if (child == SML_MAX_CHILDREN)
 			return false;
+		proxied->rank = (uint16_t)in->ranks[i];
+		proxied->first_of_host = (uint16_t)in->hosts[i];
 		proxied->job = job;
 		proxied->child = (uint8_t)child;
-		job->children[child].n_ranks++;
-		sml_ranks_add(&job->children[child].ranks, in->ranks[i]);
+		if (proxied->peer->via != NULL)
+			in->peers[i] = sml_remote_of(proxied->peer)->key.number;
 	}
-	return job->n_children > 0;
-}
-
-static void draw_secrets(struct sml_leaf_job *job)
-{
-	job->rules.tag = sml_jobs_random(job->jobs);
-	job->rules.n_ranks = job->n_children;
-	for (unsigned i = 0; i < job->n_children; i++)
-		job->rules.cookies[i] = sml_jobs_random(job->jobs);
-}
-
-/* lists: of in->n_peers each. */
-static void list_peers(const struct sml_leaf_job *job, const struct sml_branch *branch,
-		       uint32_t *lists, size_t n, SmlControl__LeafJob *out)
-{
-	const struct sml_table *proxied_peers = &job->jobs->leaf.proxied_peers;
-
-	out->n_peers = out->n_ranks = out->n_hosts = 0;
-	out->peers = lists;
-	out->ranks = lists + n;
-	out->hosts = lists + 2 * n;
-	for (uint32_t i = 0; i < proxied_peers->room; i++) {
-		const struct sml_proxied *proxied =
-			(const struct sml_proxied *)sml_table_at(proxied_peers, i);
-
-		if (proxied == NULL || proxied->job != job || proxied->peer->via != branch)
-			continue;
-		out->peers[out->n_peers++] = sml_remote_of(proxied->peer)->key.number;
-		out->ranks[out->n_ranks++] = proxied->rank;
-		out->hosts[out->n_hosts++] = proxied->first_of_host;
-	}
-}
-
-/* The leaves of this leaf get the job, as this leaf got it. False: no memory. */
-static bool send_to_leaves(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
-{
-	uint32_t *lists = calloc(3 * in->n_peers, sizeof(*lists));
-
-	for (unsigned i = 0; lists != NULL && i < job->n_children; i++) {
-		SmlControl__LeafJob out = *in;
-
-		if (job->children[i].branch == NULL)
-			continue;
-		if (!sml_waits_init(&job->children[i].waits, sml_leaf_job_slots(job),
-				    job->world_size))
-			break;
-		job->children[i].has_job = true;
-		job->children[i].branch->slots_in_use += sml_leaf_job_slots(job);
-		list_peers(job, job->children[i].branch, lists, in->n_peers, &out);
-		out.number = i;
-		out.cookie = job->rules.cookies[i];
-		out.tag = job->rules.tag;
-		out.data_port = job->jobs->config.data_port;
-		(void)sml_branch_send(job->children[i].branch,
-				      sml_envelope(LEAF_JOB, leaf_job, &out));
-	}
-	free(lists);
-	for (unsigned i = 0; i < job->n_children; i++)
-		if (job->children[i].branch != NULL && job->children[i].waits.slots == NULL)
-			return false;
-	return lists != NULL;
+	return job->pool.n_children > 0;
 }
 
 static bool are_ranks(const SmlControl__LeafJob *in)
@@ -295,12 +163,13 @@ static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Lea
 
 	if (job == NULL)
 		return NULL;
-	job->jobs = jobs;
 	sml_text_copy(job->name, sizeof(job->name), in->job);
-	job->world_size = in->world_size;
+	job->pool.jobs = jobs;
+	job->pool.name = job->name;
+	job->pool.n_ranks = (uint16_t)in->world_size;
 	job->data_port = (uint16_t)in->data_port;
 	/* The number is the root's: all switches of the tree know the job by it. */
-	job->rules = (struct sml_pool_rules){
+	job->pool.rules = (struct sml_pool_rules){
 		.job = in->job_number,
 		.epoch = in->epoch,
 		.head_slots = (uint16_t)in->head_slots,
@@ -327,11 +196,9 @@ static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Lea
  */
 static int add_slots(struct sml_leaf_job *job)
 {
-	struct sml_jobs *jobs = job->jobs;
-	int rc = jobs->operations->add_job(jobs->dataplane, &job->rules);
+	int rc = sml_job_pool_add(&job->pool);
 
-	job->has_slots = rc == 0;
-	job->tries_again_ns = jobs->now_ns + SML_TICK_NS;
+	job->tries_again_ns = job->pool.jobs->now_ns + SML_TICK_NS;
 	return rc == -EAGAIN ? 0 : rc;
 }
 
@@ -354,20 +221,20 @@ bool sml_leaf_job_try_slots(struct sml_leaf_job *job)
 /* Its slots, then its place. 0, or a negative errno. */
 static int add_job(struct sml_leaf_job *job)
 {
-	struct sml_jobs *jobs = job->jobs;
+	struct sml_jobs *jobs = job->pool.jobs;
 	int rc = add_slots(job);
 
 	if (rc < 0)
 		return rc;
-	jobs->leaf.jobs[job->rules.job % SML_MAX_JOBS] = job;
-	jobs->slots_in_use += sml_leaf_job_slots(job);
+	jobs->pools[job->pool.rules.job % SML_MAX_JOBS] = &job->pool;
+	jobs->slots_in_use += sml_job_pool_slots(&job->pool);
 	jobs->n_jobs++;
 	return 0;
 }
 
 void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 {
-	struct sml_leaf_job *job = jobs->leaf.jobs[in->job_number % SML_MAX_JOBS];
+	struct sml_leaf_job *job = sml_leaf_job_at(jobs, in->job_number % SML_MAX_JOBS);
 	char text[SML_SENTENCE_BYTES];
 	int rc;
 
@@ -399,9 +266,8 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, false);
 		return;
 	}
-	draw_secrets(job);
-	job->rules.divisor =
-		sml_divisor_of(job->n_children, (unsigned)in->n_ranks, job->world_size);
+	job->pool.rules.tag = sml_jobs_random(jobs);
+	sml_job_pool_draw(&job->pool, (unsigned)in->n_ranks);
 	rc = add_job(job);
 	if (rc < 0) {
 		let_proxied_peers_go(job);
@@ -409,8 +275,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, no_slots(rc), true);
 		return;
 	}
-	job->begun_ns = jobs->now_ns;
-	if (!send_to_leaves(job, in))
+	if (!sml_job_pool_give(&job->pool, in))
 		sml_leaf_job_fail(job, SML_ERROR_REFUSED, "it has no memory", true);
 	else
 		sml_leaf_job_tick(job);

@@ -14,11 +14,19 @@ bool sml_leaf_job_is_ready(struct sml_proxied *proxied, const SmlControl__Ready 
 /* It gets no results here, and its address may be another one. */
 void sml_leaf_job_renew_rank(const struct sml_proxied *proxied, const SmlControl__Renew *in);
 
-void sml_leaf_job_start(struct sml_jobs *jobs, uint32_t number);
+/* Tell the parent if all are ready. The job may fail. And the parent starts it. */
+void sml_leaf_job_check_ready(struct sml_leaf_job *job);
+void sml_leaf_job_start(struct sml_leaf_job *job);
 
-/* A message of a leaf of this leaf about a job. */
-void sml_leaf_job_branch_message(struct sml_jobs *jobs, struct sml_branch *branch,
-				 const SmlControl__Envelope *message);
+/* Tell the parent that two ranks disagree. */
+void sml_leaf_job_mismatch(const struct sml_leaf_job *job, const struct sml_mismatch *mismatch);
+
+/*
+ * The parent wants to know what slots wait for. This switch asks its own leaves, and answers once
+ * they have answered, or when it took too long.
+ */
+void sml_leaf_job_report_slots(struct sml_leaf_job *job);
+void sml_leaf_job_look_for_answers(struct sml_leaf_job *job);
 
 /* The job may fail. */
 void sml_leaf_job_tick(struct sml_leaf_job *job);

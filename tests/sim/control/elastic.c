@@ -459,9 +459,9 @@ static bool is_member(const struct link *link, const struct server *at, uint32_t
 	if (link->child != NULL || link->life != at->life || !link->at_switch)
 		return false;
 	if (at->parent == NULL)
-		return link->peer.job != NULL && link->peer.job->rules.job == job;
+		return link->peer.job != NULL && link->peer.job->pool.rules.job == job;
 	return link->peer.proxied != NULL && link->peer.proxied->job != NULL &&
-	       link->peer.proxied->job->rules.job == job;
+	       link->peer.proxied->job->pool.rules.job == job;
 }
 
 /* To all ranks of the job, or to one of them; with the tag of the switch that they are at. */

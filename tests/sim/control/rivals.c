@@ -196,7 +196,8 @@ static struct pool_use look_at(const struct server *server, const struct sml_job
 		if (job->state < SML_JOB_PROBING)
 			use.n_gathering++;
 		else
-			use.begun += (uint32_t)job->rules.head_slots + job->rules.data_slots;
+			use.begun +=
+				(uint32_t)job->pool.rules.head_slots + job->pool.rules.data_slots;
 	}
 	return use;
 }

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job's slots at this switch, and its children there. A child has a number, which packets carry,
+ * and a cookie. Dataplanes know only children, and the rest of a job knows only ranks; this map is
+ * between them. To a switch, a leaf is one child, as a rank is. Each leaf gets the job after this
+ * switch has it, and starts before its ranks do. Messages on the leaf's connection keep their
+ * order, so a rank's Admitted comes after the LeafJob, and its Start after the LeafStart.
+ *
+ * The invariant: each rank is behind exactly one child, and what is said about a child names only
+ * ranks behind it.
+ */
+#include "job/members/pool.h"
+
+#include <stdlib.h>
+
+#include "base/least.h"
+#include "control/envelope.h"
+#include "job/peer/output.h"
+
+/* ---- children ---- */
+
+static bool is_behind(const struct sml_child *child, unsigned first_of_host,
+		      const struct sml_branch *via)
+{
+	return child->branch == via && (via != NULL || child->first_of_host == first_of_host);
+}
+
+unsigned sml_job_pool_add_rank(struct sml_job_pool *pool, unsigned rank, unsigned first_of_host,
+			       struct sml_branch *via)
+{
+	struct sml_child *child = pool->children;
+
+	while (child < pool->children + pool->n_children && !is_behind(child, first_of_host, via))
+		child++;
+	if (child == pool->children + SML_MAX_CHILDREN)
+		return SML_MAX_CHILDREN;
+	if (child == pool->children + pool->n_children) {
+		*child = (struct sml_child){.first_rank = (uint16_t)rank,
+					    .first_of_host = (uint16_t)first_of_host,
+					    .branch = via};
+		pool->n_children++;
+		if (via != NULL)
+			pool->n_leaves++;
+	}
+	/* They may come in any order. */
+	child->first_rank = (uint16_t)sml_least(child->first_rank, rank);
+	child->n_ranks++;
+	sml_ranks_add(&child->ranks, rank);
+	return (unsigned)(child - pool->children);
+}
+
+void sml_job_pool_draw(struct sml_job_pool *pool, unsigned n_behind)
+{
+	pool->rules.n_ranks = pool->n_children;
+	pool->rules.divisor = sml_divisor_of(pool->n_children, n_behind, pool->n_ranks);
+	for (unsigned i = 0; i < pool->n_children; i++)
+		pool->rules.cookies[i] = sml_jobs_random(pool->jobs);
+}
+
+uint32_t sml_job_pools_children(const struct sml_jobs *jobs)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
+		n += jobs->pools[i] != NULL ? jobs->pools[i]->n_children : 0;
+	return n;
+}
+
+struct sml_child *sml_job_pool_leaf(struct sml_job_pool *pool, const struct sml_branch *branch)
+{
+	for (unsigned i = 0; i < pool->n_children; i++)
+		if (pool->children[i].branch == branch)
+			return &pool->children[i];
+	return NULL;
+}
+
+bool sml_job_pool_forget(struct sml_job_pool *pool, const struct sml_branch *branch)
+{
+	struct sml_child *child = sml_job_pool_leaf(pool, branch);
+
+	if (child == NULL)
+		return false;
+	child->branch = NULL;
+	child->asked = child->answered = false;
+	return true;
+}
+
+/* ---- the dataplane, and leaves ---- */
+
+int sml_job_pool_add(struct sml_job_pool *pool)
+{
+	struct sml_jobs *jobs = pool->jobs;
+	int rc = jobs->operations->add_job(jobs->dataplane, &pool->rules);
+
+	pool->has_slots = rc == 0;
+	if (pool->has_slots)
+		jobs->pools[pool->rules.job % SML_MAX_JOBS] = pool;
+	return rc;
+}
+
+/* lists: of all->n_ranks each. */
+static void list_ranks(const struct sml_child *child, const SmlControl__LeafJob *all,
+		       uint32_t *lists, SmlControl__LeafJob *out)
+{
+	out->peers = lists;
+	out->ranks = lists + all->n_ranks;
+	out->hosts = lists + 2 * all->n_ranks;
+	for (size_t i = 0; i < all->n_ranks; i++) {
+		if (!sml_ranks_has(&child->ranks, all->ranks[i]))
+			continue;
+		out->peers[out->n_peers++] = all->peers[i];
+		out->ranks[out->n_ranks++] = all->ranks[i];
+		out->hosts[out->n_hosts++] = all->hosts[i];
+	}
+}
+
+/* False: no memory. */
+static bool give_to(struct sml_job_pool *pool, unsigned number, const SmlControl__LeafJob *all,
+		    uint32_t *lists)
+{
+	struct sml_child *child = &pool->children[number];
+	const struct sml_pool_rules *rules = &pool->rules;
+	SmlControl__LeafJob out = SML_CONTROL__LEAF_JOB__INIT;
+
+	if (!sml_waits_init(&child->waits, sml_job_pool_slots(pool), pool->n_ranks))
+		return false;
+	child->has_job = true;
+	child->branch->slots_in_use += sml_job_pool_slots(pool);
+	out.job_number = rules->job;
+	out.job = (char *)(uintptr_t)pool->name;
+	out.epoch = rules->epoch;
+	out.lanes = rules->lanes;
+	out.head_slots = rules->head_slots;
+	out.data_slots = rules->data_slots;
+	out.shards = rules->n_shards;
+	out.world_size = pool->n_ranks;
+	out.number = number;
+	out.cookie = rules->cookies[number];
+	out.tag = rules->tag;
+	out.omits = rules->omits;
+	out.floats = rules->floats;
+	out.data_port = pool->jobs->config.data_port;
+	list_ranks(child, all, lists, &out);
+	(void)sml_branch_send(child->branch, sml_envelope(LEAF_JOB, leaf_job, &out));
+	return true;
+}
+
+bool sml_job_pool_give(struct sml_job_pool *pool, const SmlControl__LeafJob *all)
+{
+	uint32_t *lists = calloc(3 * all->n_ranks + 1, sizeof(*lists));
+	bool given = lists != NULL;
+
+	for (unsigned i = 0; i < pool->n_children; i++)
+		if (pool->children[i].branch != NULL)
+			given = given && give_to(pool, i, all, lists);
+	free(lists);
+	return given;
+}
+
+int sml_job_pool_start(struct sml_job_pool *pool)
+{
+	SmlControl__LeafStart start = SML_CONTROL__LEAF_START__INIT;
+	struct sml_jobs *jobs = pool->jobs;
+	int rc = jobs->operations->start_job(jobs->dataplane, pool->rules.job);
+
+	if (rc < 0)
+		return rc;
+	pool->started = true;
+	start.job_number = pool->rules.job;
+	for (unsigned i = 0; i < pool->n_children; i++)
+		if (pool->children[i].branch != NULL)
+			(void)sml_branch_send(pool->children[i].branch,
+					      sml_envelope(LEAF_START, leaf_start, &start));
+	return 0;
+}
+
+void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned)
+{
+	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
+	struct sml_jobs *jobs = pool->jobs;
+	uint32_t place = pool->rules.job % SML_MAX_JOBS;
+
+	end.job_number = pool->rules.job;
+	end.how = (char *)(uintptr_t)how;
+	end.planned = planned;
+	for (unsigned i = 0; i < pool->n_children; i++) {
+		struct sml_child *child = &pool->children[i];
+
+		if (child->branch != NULL && child->has_job) {
+			child->branch->slots_in_use -= sml_job_pool_slots(pool);
+			(void)sml_branch_send(child->branch,
+					      sml_envelope(LEAF_END, leaf_end, &end));
+		}
+		if (child->has_job)
+			sml_waits_fini(&child->waits);
+		child->has_job = false;
+	}
+	if (pool->has_slots)
+		jobs->operations->remove_job(jobs->dataplane, pool->rules.job);
+	pool->has_slots = pool->started = false;
+	if (jobs->pools[place] == pool)
+		jobs->pools[place] = NULL;
+}
+
+bool sml_job_pool_name_ranks(const struct sml_job_pool *pool, struct sml_mismatch *mismatch)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		if (mismatch->ranks[i] >= pool->n_children)
+			return false;
+		mismatch->ranks[i] = pool->children[mismatch->ranks[i]].first_rank;
+	}
+	return true;
+}
+
+const char *sml_job_pool_misses_address(const struct sml_job_pool *pool, unsigned child)
+{
+	const struct sml_jobs *jobs = pool->jobs;
+
+	if (!pool->has_slots)
+		return "said that it was ready before its switch had slots for the job";
+	return jobs->operations->misses_address
+		       ? jobs->operations->misses_address(jobs->dataplane, pool->rules.job,
+							  (uint8_t)child)
+		       : NULL;
+}
+
+void sml_job_pool_renew(const struct sml_job_pool *pool, unsigned child, uint32_t shard,
+			uint32_t number)
+{
+	const struct sml_jobs *jobs = pool->jobs;
+
+	if (pool->started && jobs->operations->renew_address && shard < pool->rules.n_shards)
+		jobs->operations->renew_address(jobs->dataplane, pool->rules.job, (uint8_t)child,
+						(uint8_t)shard, number);
+}
+
+/* ---- what slots wait for ---- */
+
+void sml_job_pool_ask(struct sml_job_pool *pool)
+{
+	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
+
+	request.job_number = pool->rules.job;
+	for (unsigned i = 0; i < pool->n_children; i++) {
+		struct sml_child *child = &pool->children[i];
+
+		if (child->branch == NULL || child->asked)
+			continue;
+		child->asked = true;
+		child->asked_ns = pool->jobs->now_ns;
+		(void)sml_branch_send(child->branch,
+				      sml_envelope(LEAF_STALLS, leaf_stalls, &request));
+	}
+}
+
+void sml_job_pool_note_answer(const struct sml_job_pool *pool, struct sml_child *child,
+			      const SmlControl__LeafSlots *in)
+{
+	if (in->n_slots > sml_job_pool_slots(pool) || !child->has_job)
+		return;
+	/* A leaf that loses a rank says it without being asked. */
+	child->asked = child->silent = false;
+	child->answered = true;
+	sml_waits_unpack(&child->waits, in->slots, in->n_slots, in->sets, in->n_sets,
+			 &child->ranks);
+	child->waits.is_partial |= in->partial;
+}
+
+uint64_t sml_job_pool_answers_due(const struct sml_job_pool *pool)
+{
+	uint64_t due_ns = 0;
+
+	for (unsigned i = 0; i < pool->n_children; i++)
+		if (pool->children[i].asked)
+			due_ns = sml_later(due_ns,
+					   pool->children[i].asked_ns + sml_answer_ns(pool->jobs));
+	return pool->leaves_queried ? due_ns : UINT64_MAX;
+}
+
+/* What it said long ago would blame the wrong ranks. */
+static void doubt(const struct sml_job_pool *pool, struct sml_child *child)
+{
+	if (!child->silent && pool->jobs->config.debug >= 1)
+		sml_jobs_log(pool->jobs, SML_JOBS_WARNING,
+			     "job \"%s\": the leaf %s does not say for which ranks its slots wait",
+			     pool->name, child->branch->name);
+	child->answered = false;
+	child->silent = true;
+}
+
+bool sml_job_pool_is_answered(struct sml_job_pool *pool)
+{
+	if (pool->jobs->now_ns < sml_job_pool_answers_due(pool))
+		return false;
+	for (unsigned i = 0; i < pool->n_children; i++)
+		if (pool->children[i].asked)
+			doubt(pool, &pool->children[i]);
+	pool->leaves_queried = false;
+	return true;
+}
+
+/*
+ * Add the child's ranks that a slot waits for. A slot that has not come so far at a leaf waits for
+ * all of them. False: the leaf has not said it, or was asked too long ago.
+ */
+static bool add_missing(const struct sml_child *child, const struct sml_slot_progress *slot,
+			struct sml_ranks *ranks)
+{
+	const struct sml_waits *waits = &child->waits;
+	struct sml_ranks found = child->ranks;
+
+	if (child->has_job && !child->answered)
+		return false;
+	if (child->has_job && sml_waits_knows(waits, slot->slot)) {
+		if (sml_serial_before(slot->use, waits->slots[slot->slot].use))
+			return false;
+		if (waits->slots[slot->slot].use == slot->use)
+			sml_waits_get(waits, slot->slot, &found);
+	} else if (child->has_job && waits->is_partial) {
+		return false;
+	}
+	sml_ranks_unite(ranks, &found);
+	return true;
+}
+
+bool sml_job_pool_missing(const struct sml_job_pool *pool, const struct sml_slot_progress *slot,
+			  struct sml_ranks *ranks)
+{
+	bool knows_all = true;
+
+	*ranks = (struct sml_ranks){{0}};
+	for (unsigned i = 0; i < pool->n_children; i++)
+		if (slot->missing >> i & 1)
+			knows_all &= add_missing(&pool->children[i], slot, ranks);
+	return knows_all || !sml_ranks_is_empty(ranks);
+}
+
+bool sml_job_pool_look(const struct sml_job_pool *pool, struct sml_waits *waits)
+{
+	uint32_t n = sml_job_pool_slots(pool);
+	struct sml_slot_progress *states = calloc(n + 1, sizeof(*states));
+
+	if (states == NULL || !sml_waits_init(waits, n, pool->n_ranks)) {
+		free(states);
+		return false;
+	}
+	sml_waits_add(waits, states, sml_job_pool_states(pool, states), sml_job_pool_missing, pool);
+	free(states);
+	for (unsigned i = 0; i < pool->n_children; i++)
+		if (pool->children[i].answered)
+			sml_waits_add_below(waits, &pool->children[i].waits, sml_job_pool_missing,
+					    pool);
+	return true;
+}
