@@ -155,7 +155,7 @@ static void expect_no_end(const struct client *client)
 TEST_WITH(but_reports_of_slots_where_ranks_have_them, NULL, tear_down)
 {
 	static const unsigned char report[] = {0, 1, 0x54, 0, 0x92, 1},
-				   too_long[] = {0, 2, 0x10, 0, 0x92, 1};
+				   too_long[] = {0, 3, 0x10, 0, 0x92, 1};
 	struct sml_switch_config config = config_of_test();
 	SmlControl__Join join = client_join_message("meeting", 0, 1);
 	uint32_t data_port = 9;

@@ -230,19 +230,13 @@ static void say_ping(struct peer *peer, struct gen *gen)
 	say_message(peer, gen, &ping.base, SML_CONTROL__ENVELOPE__BODY_PING);
 }
 
-/* Of a rank, or of a leaf: who says the other's is refused. */
 static void say_renew(struct peer *peer, struct gen *gen)
 {
 	SmlControl__Renew renew = SML_CONTROL__RENEW__INIT;
-	SmlControl__LeafRenew of_leaf = SML_CONTROL__LEAF_RENEW__INIT;
 
 	renew.shard = gen_below(gen, 3);
-	of_leaf.job_number = gen_below(gen, 3);
-	renew.number = of_leaf.number = gen_below(gen, 4) ? (uint32_t)gen_u64(gen) : 0;
-	if (gen_below(gen, 4))
-		say_message(peer, gen, &renew.base, SML_CONTROL__ENVELOPE__BODY_RENEW);
-	else
-		say_message(peer, gen, &of_leaf.base, SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW);
+	renew.number = gen_below(gen, 4) ? (uint32_t)gen_u64(gen) : 0;
+	say_message(peer, gen, &renew.base, SML_CONTROL__ENVELOPE__BODY_RENEW);
 }
 
 void say_as_member(struct peer *peer, struct gen *gen)
@@ -300,11 +294,13 @@ void say_much(struct peer *peer, struct gen *gen)
 {
 	static uint8_t bytes[PEER_OUT_BYTES];
 	const ProtobufCMessageDescriptor *envelope = &sml_control__envelope__descriptor;
+	/* All fields but the last are bodies. */
 	const ProtobufCFieldDescriptor *body =
-		&envelope->fields[gen_below(gen, envelope->n_fields)];
+		&envelope->fields[gen_below(gen, envelope->n_fields - 1)];
 	/* Sometimes use the fields of another message, which this message does not have. */
 	const ProtobufCFieldDescriptor *theirs =
-		gen_below(gen, 4) ? body : &envelope->fields[gen_below(gen, envelope->n_fields)];
+		gen_below(gen, 4) ? body
+				  : &envelope->fields[gen_below(gen, envelope->n_fields - 1)];
 	struct draft draft = {.n = 0};
 	size_t n = draw_length(gen), at = LENGTH_BYTES, end;
 

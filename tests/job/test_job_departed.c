@@ -167,7 +167,7 @@ TEST(ranks_behind_one_leaf_do_not_wait_for_a_leaver_that_died)
 	uint8_t missing = 1 << 1;
 	ProtobufCBinaryData set = {1, &missing};
 	SmlControl__SlotState slot = SML_CONTROL__SLOT_STATE__INIT, *slots[1] = {&slot};
-	SmlControl__LeafSlots told = SML_CONTROL__LEAF_SLOTS__INIT;
+	SmlControl__StallReport told = SML_CONTROL__STALL_REPORT__INIT;
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 	struct jobs_world world;
 
@@ -180,7 +180,6 @@ TEST(ranks_behind_one_leaf_do_not_wait_for_a_leaver_that_died)
 	tree_leaf_ready(&world, 0, 352);
 	tree_relay(&world, 0, 71, sml_envelope(LEAVE, leave, &leave));
 	tree_relay_end(&world, 0, 71, false);
-	told.job_number = tree_leaf_job(&world, 0)->job_number;
 	told.slots = slots;
 	told.sets = &set;
 	told.n_slots = told.n_sets = 1;
@@ -188,7 +187,9 @@ TEST(ranks_behind_one_leaf_do_not_wait_for_a_leaver_that_died)
 	for (unsigned i = 0; i < 20 && world.jobs.n_jobs > 0; i++) {
 		SmlControl__Ping ping = SML_CONTROL__PING__INIT;
 
-		jobs_say(&world, 0, sml_envelope(LEAF_SLOTS, leaf_slots, &told));
+		jobs_say(&world, 0,
+			 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, STALL_REPORT,
+					 stall_report, &told));
 		tree_relay(&world, 0, 70, sml_envelope(PING, ping, &ping));
 		tree_relay(&world, 0, 72, sml_envelope(PING, ping, &ping));
 		jobs_wait(&world, SML_TICK_NS);

@@ -52,26 +52,26 @@ static void be_leaf(struct jobs_world *world, unsigned n_ranks, uint32_t *number
 static const char *offer_hosts(struct jobs_world *world, uint32_t *numbers, uint32_t *ranks,
 			       uint32_t *hosts, size_t n, uint32_t world_size)
 {
-	SmlControl__LeafJob job = SML_CONTROL__LEAF_JOB__INIT;
+	SmlControl__Admitted job = SML_CONTROL__ADMITTED__INIT;
+	SmlControl__Behind behind = SML_CONTROL__BEHIND__INIT;
 	const SmlControl__Envelope *failed;
 
-	job.job_number = 256 * (uint32_t)world->peers[0].n_said;
-	job.job = (char *)(uintptr_t) "tree";
+	job.job_number = 256 * (uint32_t)(1 + world->peers[0].n_said);
+	behind.job = (char *)(uintptr_t) "tree";
 	job.epoch = 1;
 	job.lanes = 352;
 	job.head_slots = job.data_slots = 8;
 	job.shards = 1;
 	job.data_port = 28500;
-	job.world_size = world_size;
-	job.peers = numbers;
-	job.ranks = ranks;
-	job.hosts = hosts ? hosts : ranks;
-	job.n_peers = job.n_ranks = job.n_hosts = n;
-	jobs_say(world, 0, sml_envelope(LEAF_JOB, leaf_job, &job));
-	failed = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED);
-	return failed && failed->leaf_failed->job_number == job.job_number
-		       ? failed->leaf_failed->text
-		       : NULL;
+	job.behind = &behind;
+	behind.world_size = world_size;
+	behind.peers = numbers;
+	behind.ranks = ranks;
+	behind.hosts = hosts ? hosts : ranks;
+	behind.n_peers = behind.n_ranks = behind.n_hosts = n;
+	jobs_say(world, 0, sml_envelope_of(job.job_number, ADMITTED, admitted, &job));
+	failed = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT);
+	return failed && failed->job == job.job_number ? failed->abort->text : NULL;
 }
 
 /* No two ranks on one host. */
@@ -217,7 +217,7 @@ TEST(a_rank_of_a_job_at_a_leaf_makes_room_for_nobody)
 TEST(a_leaf_does_not_wait_for_its_leaves_for_ever)
 {
 	SmlControl__Join join = jobs_join_message("tree", 1, 2);
-	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 	uint32_t numbers[2], ranks[2] = {0, 1};
 	struct jobs_world world;
 
@@ -226,12 +226,13 @@ TEST(a_leaf_does_not_wait_for_its_leaves_for_ever)
 	tree_relay_from(&world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 352);
 	numbers[1] = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
 	assert_null(offer(&world, numbers, ranks, 2, 2));
-	request.job_number = tree_leaf_job(&world, 5)->job_number;
-	jobs_say(&world, 0, sml_envelope(LEAF_STALLS, leaf_stalls, &request));
-	assert_non_null(jobs_received(&world, 5, SML_CONTROL__ENVELOPE__BODY_LEAF_STALLS));
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	jobs_say(&world, 0,
+		 sml_envelope_of(tree_leaf_job(&world, 5)->job_number, STALL_REQUEST, stall_request,
+				 &request));
+	assert_non_null(jobs_received(&world, 5, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
 	jobs_wait(&world, SML_ANSWER_NS);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
 	jobs_close(&world);
 }
 
@@ -265,14 +266,14 @@ TEST(a_leaf_serves_ranks_of_one_host_as_one_child)
 	assert_int_equal(world.jobs.pools[0]->rules.n_ranks, 2);
 	/* Only the first of each host sends packets: the others have no address here. */
 	say_ready_at_leaf(&world, 2, true);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	/* It could not share memory, so it has sent none either. */
 	say_ready_at_leaf(&world, 0, false);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	say_ready_at_leaf(&world, 1, true);
-	assert_non_null(strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)
-				       ->leaf_failed->text,
-			       "rank 1 (host testhost, pid 1001) is nowhere"));
+	assert_non_null(
+		strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
+		       "rank 1 (host testhost, pid 1001) is nowhere"));
 	jobs_close(&world);
 }
 
@@ -366,7 +367,7 @@ TEST(a_leaf_has_room_for_64_children_too)
 /* The slots of an ended job are free only in a moment, as with XDP. */
 TEST(a_leaf_waits_for_slots_of_ended_jobs)
 {
-	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 	uint32_t numbers[2], ranks[2] = {0, 1}, place;
 	struct jobs_world world;
 
@@ -377,23 +378,24 @@ TEST(a_leaf_waits_for_slots_of_ended_jobs)
 	for (place = 0; world.jobs.pools[place] == NULL;)
 		place++;
 	/* What a parent may ask for in the meantime. */
-	request.job_number = world.jobs.pools[place]->rules.job;
-	jobs_say(&world, 0, sml_envelope(LEAF_STALLS, leaf_stalls, &request));
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS));
+	jobs_say(&world, 0,
+		 sml_envelope_of(world.jobs.pools[place]->rules.job, STALL_REQUEST, stall_request,
+				 &request));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
 	jobs_wait(&world, 3 * SML_TICK_NS);
 	assert_int_equal(world.served[place].n_ranks, 0);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
 	world.has_no_room_yet = false;
 	jobs_wait(&world, SML_TICK_NS);
 	assert_int_equal(world.served[place].n_ranks, 2);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
 	/* The parent may end it before. */
 	world.has_no_room_yet = true;
 	assert_null(offer(&world, numbers, ranks, 2, 2));
 	say_ready_at_leaf(&world, 0, false);
-	assert_non_null(strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)
-				       ->leaf_failed->text,
-			       "was ready before its switch had slots for the job"));
+	assert_non_null(
+		strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
+		       "was ready before its switch had slots for the job"));
 	assert_int_equal(world.jobs.slots_in_use, 0);
 	jobs_close(&world);
 }
@@ -409,9 +411,9 @@ TEST(a_leaf_whose_slots_are_in_pieces_says_so_later_too)
 	world.has_no_room_yet = false;
 	world.most_slots = 15;
 	jobs_wait(&world, SML_TICK_NS);
-	assert_non_null(strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED)
-				       ->leaf_failed->text,
-			       "in pieces"));
+	assert_non_null(
+		strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
+		       "in pieces"));
 	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);
 }
@@ -433,9 +435,9 @@ TEST(a_leaf_that_cannot_reach_its_parent_says_why)
 	world.operations.misses_parent = missing_parent;
 	assert_string_equal(offer(&world, numbers, ranks, 1, 1),
 			    "its parent spine:28500 is nowhere");
-	failed = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED);
-	assert_false(failed->leaf_failed->again);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY));
+	failed = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT);
+	assert_false(failed->abort->again);
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
 	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);
 }
@@ -443,15 +445,14 @@ TEST(a_leaf_that_cannot_reach_its_parent_says_why)
 /* A job of ranks 0 and 1, which runs. */
 static uint32_t run(struct jobs_world *world)
 {
-	SmlControl__LeafStart start = SML_CONTROL__LEAF_START__INIT;
-	uint32_t numbers[2], ranks[2] = {0, 1};
+	SmlControl__Start start = SML_CONTROL__START__INIT;
+	uint32_t numbers[2], ranks[2] = {0, 1}, number;
 
 	be_leaf(world, 2, numbers);
 	assert_null(offer(world, numbers, ranks, 2, 2));
-	start.job_number = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_READY)
-				   ->leaf_ready->job_number;
-	jobs_say(world, 0, sml_envelope(LEAF_START, leaf_start, &start));
-	return start.job_number;
+	number = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_READY)->job;
+	jobs_say(world, 0, sml_envelope_of(number, START, start, &start));
+	return number;
 }
 
 TEST(a_rank_at_a_leaf_renews_its_address_there)
@@ -487,15 +488,15 @@ TEST(a_leaf_without_its_parents_results_renews_its_address)
 	world.verdicts[SML_VERDICT_RESEND_UP] = 3;
 	world.verdicts[SML_VERDICT_COMPLETED] = 9;
 	jobs_wait(&world, SML_SECOND_NS);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RENEW));
 	/* Its ranks ask again, and no result comes. */
 	world.verdicts[SML_VERDICT_RESEND_UP]++;
 	jobs_wait(&world, SML_SECOND_NS);
-	renew = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW);
+	renew = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RENEW);
 	assert_non_null(renew);
-	assert_int_equal(renew->leaf_renew->job_number, job);
-	assert_int_not_equal(renew->leaf_renew->number, 0);
-	assert_int_equal(probed_with, renew->leaf_renew->number);
+	assert_int_equal(renew->job, job);
+	assert_int_not_equal(renew->renew->number, 0);
+	assert_int_equal(probed_with, renew->renew->number);
 	jobs_close(&world);
 }
 
@@ -503,12 +504,11 @@ TEST(a_leaf_without_its_parents_results_renews_its_address)
 
 static void end_job(struct jobs_world *world, uint32_t number, const char *how, bool planned)
 {
-	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
+	SmlControl__Abort end = SML_CONTROL__ABORT__INIT;
 
-	end.job_number = number;
-	end.how = (char *)(uintptr_t)how;
+	end.text = (char *)(uintptr_t)how;
 	end.planned = planned;
-	jobs_say(world, 0, sml_envelope(LEAF_END, leaf_end, &end));
+	jobs_say(world, 0, sml_envelope_of(number, ABORT, abort, &end));
 	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
@@ -538,7 +538,7 @@ TEST(a_planned_change_of_the_members_is_in_the_leafs_log_and_no_warning)
 TEST(a_leaf_tells_its_leaves_how_a_job_has_ended)
 {
 	uint32_t numbers[2], ranks[] = {0, 1};
-	const SmlControl__LeafEnd *end;
+	const SmlControl__Abort *end;
 	struct jobs_world world;
 
 	be_leaf(&world, 1, numbers);
@@ -546,12 +546,10 @@ TEST(a_leaf_tells_its_leaves_how_a_job_has_ended)
 	tree_relay_join(&world, 2, 70, 1, 2);
 	numbers[1] = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
 	assert_null(offer(&world, numbers, ranks, 2, 2));
-	end_job(&world,
-		jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB)
-			->leaf_job->job_number,
+	end_job(&world, jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_ADMITTED)->job,
 		"has ended: rank 5 goes on elsewhere", true);
-	end = jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEAF_END)->leaf_end;
-	assert_string_equal(end->how, "has ended: rank 5 goes on elsewhere");
+	end = jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
+	assert_string_equal(end->text, "has ended: rank 5 goes on elsewhere");
 	assert_true(end->planned);
 	jobs_close(&world);
 }

@@ -29,7 +29,7 @@ static void run(struct jobs_world *world)
 TEST(a_leaf_is_one_child_that_stands_for_its_ranks)
 {
 	struct jobs_world world;
-	const SmlControl__LeafJob *job;
+	const SmlControl__Admitted *job;
 	SmlControl__Envelope *admitted;
 	const struct sml_pool_rules *rules;
 
@@ -37,9 +37,9 @@ TEST(a_leaf_is_one_child_that_stands_for_its_ranks)
 	job = tree_leaf_job(&world, 0);
 	rules = &world.served[job->job_number % SML_MAX_JOBS];
 	assert_int_equal(rules->n_ranks, 2);
-	assert_int_equal(job->n_ranks, 2);
-	assert_int_equal(job->peers[1], 71);
-	assert_int_equal(job->ranks[1], 1);
+	assert_int_equal(job->behind->n_ranks, 2);
+	assert_int_equal(job->behind->peers[1], 71);
+	assert_int_equal(job->behind->ranks[1], 1);
 	assert_true(job->cookie == rules->cookies[job->number] && job->tag == rules->tag);
 	assert_int_equal(jobs_admitted(&world, 1)->number, 1);
 	/* The path of the leaf is the narrowest, and its pool the smallest. */
@@ -56,17 +56,18 @@ TEST(a_leaf_is_one_child_that_stands_for_its_ranks)
 
 TEST(a_leaf_and_a_rank_renew_their_own_addresses)
 {
-	SmlControl__LeafRenew leafs = SML_CONTROL__LEAF_RENEW__INIT;
+	SmlControl__Renew leafs = SML_CONTROL__RENEW__INIT;
 	SmlControl__Renew ranks = SML_CONTROL__RENEW__INIT;
 	struct jobs_world world;
 
 	run(&world);
-	leafs.job_number = tree_leaf_job(&world, 0)->job_number;
 	leafs.number = 5;
-	jobs_say(&world, 0, sml_envelope(LEAF_RENEW, leaf_renew, &leafs));
+	jobs_say(&world, 0,
+		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, RENEW, renew, &leafs));
 	assert_int_equal(world.renewed.n, 0); /* the job does not run yet */
 	tree_leaf_ready(&world, 0, 256);
-	jobs_say(&world, 0, sml_envelope(LEAF_RENEW, leaf_renew, &leafs));
+	jobs_say(&world, 0,
+		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, RENEW, renew, &leafs));
 	assert_int_equal(world.renewed.n, 1);
 	assert_int_equal(world.renewed.child, tree_leaf_job(&world, 0)->number);
 	assert_int_equal(world.renewed.number, 5);
@@ -87,12 +88,30 @@ TEST(a_job_starts_when_its_leaves_are_ready_too)
 
 	run(&world);
 	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_START));
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_START));
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
 	tree_leaf_ready(&world, 0, 128);
 	assert_int_equal(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
 			 128);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_START));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
 	assert_true(tree_was_relayed(&world, 0, 71, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_close(&world);
+}
+
+/* A rank says that it is a leaf which cannot serve the job, and so does one at a leaf. */
+TEST(a_rank_is_not_a_leaf_of_its_job)
+{
+	SmlControl__Abort failed = SML_CONTROL__ABORT__INIT;
+	struct jobs_world world;
+	uint32_t job;
+
+	run(&world);
+	tree_leaf_ready(&world, 0, 256);
+	job = tree_leaf_job(&world, 0)->job_number;
+	jobs_say(&world, 1, sml_envelope_of(job, ABORT, abort, &failed));
+	tree_relay(&world, 0, 71, sml_envelope_of(job, ABORT, abort, &failed));
+	assert_int_equal(world.jobs.n_jobs, 1);
+	jobs_say(&world, 0, sml_envelope_of(job, ABORT, abort, &failed));
+	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);
 }
 
@@ -110,11 +129,11 @@ TEST(a_death_behind_a_leaf_is_told_to_all)
 	assert_non_null(told);
 	assert_int_equal(told->abort->error, SML_ERROR_RANK_DIED);
 	sml_control__envelope__free_unpacked(told, NULL);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_END));
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	/* The leaf's operator reads what the root's does. */
-	assert_non_null(strstr(
-		jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_END)->leaf_end->how,
-		"failed: rank"));
+	assert_non_null(
+		strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
+		       "failed: rank"));
 	assert_non_null(strstr(world.warning, "job \"tree\" failed: rank"));
 	assert_int_equal(world.jobs.n_jobs, 0);
 	jobs_close(&world);
@@ -123,7 +142,7 @@ TEST(a_death_behind_a_leaf_is_told_to_all)
 TEST(leaves_learn_of_a_planned_change_of_the_members)
 {
 	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
-	const SmlControl__LeafEnd *end;
+	const SmlControl__Abort *end;
 	struct jobs_world world;
 
 	run(&world);
@@ -132,9 +151,9 @@ TEST(leaves_learn_of_a_planned_change_of_the_members)
 	message.text = (char *)(uintptr_t) "its members change";
 	message.planned = true;
 	tree_relay(&world, 0, 71, sml_envelope(ABORT, abort, &message));
-	end = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF_END)->leaf_end;
-	assert_string_equal(end->how, "has ended: rank 1 (host testhost, pid 1001) aborted the "
-				      "job: its members change");
+	end = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
+	assert_string_equal(end->text, "has ended: rank 1 (host testhost, pid 1001) aborted the "
+				       "job: its members change");
 	assert_true(end->planned);
 	assert_int_equal(world.n_warnings, 0);
 	jobs_close(&world);
@@ -229,24 +248,28 @@ TEST(a_rank_is_not_blamed_for_the_absence_of_its_leaf)
 TEST(a_leaf_speaks_only_for_its_own_ranks)
 {
 	struct jobs_world world;
-	SmlControl__LeafMismatch mismatch = SML_CONTROL__LEAF_MISMATCH__INIT;
-	SmlControl__LeafFailed failed = SML_CONTROL__LEAF_FAILED__INIT;
+	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
+	SmlControl__Abort failed = SML_CONTROL__ABORT__INIT;
 	uint32_t ranks[2] = {0, 2};
 
 	run(&world);
 	tree_leaf_ready(&world, 0, 256);
-	mismatch.job_number = failed.job_number = tree_leaf_job(&world, 0)->job_number;
 	mismatch.ranks = ranks;
 	mismatch.n_ranks = 2;
-	jobs_say(&world, 0, sml_envelope(LEAF_MISMATCH, leaf_mismatch, &mismatch));
+	jobs_say(&world, 0,
+		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, MISMATCH, mismatch,
+				 &mismatch));
 	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	ranks[1] = 1;
-	jobs_say(&world, 0, sml_envelope(LEAF_MISMATCH, leaf_mismatch, &mismatch));
+	jobs_say(&world, 0,
+		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, MISMATCH, mismatch,
+				 &mismatch));
 	assert_true(tree_was_relayed(&world, 0, 70, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	/* A leaf without a rank in the job. */
 	tree_attach(&world, 2, 4096);
 	failed.text = (char *)(uintptr_t) "no";
-	jobs_say(&world, 2, sml_envelope(LEAF_FAILED, leaf_failed, &failed));
+	jobs_say(&world, 2,
+		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, ABORT, abort, &failed));
 	assert_int_equal(world.jobs.n_jobs, 1);
 	jobs_close(&world);
 }

@@ -34,13 +34,13 @@ TEST(more_ranks_than_children_run_behind_leaves)
 	run_racks(&world);
 	assert_int_equal(world.jobs.n_jobs, 1);
 	for (unsigned leaf = 0; leaf < 2; leaf++) {
-		const SmlControl__LeafJob *job = tree_leaf_job(&world, leaf);
+		const SmlControl__Admitted *job = tree_leaf_job(&world, leaf);
 
-		assert_int_equal(job->world_size, N_RANKS);
-		assert_int_equal(job->n_ranks, RACK);
+		assert_int_equal(job->behind->world_size, N_RANKS);
+		assert_int_equal(job->behind->n_ranks, RACK);
 		for (uint32_t i = 0; i < RACK; i++) {
-			assert_int_equal(job->ranks[i], leaf * RACK + i);
-			assert_int_equal(job->peers[i], 1000 + leaf * RACK + i);
+			assert_int_equal(job->behind->ranks[i], leaf * RACK + i);
+			assert_int_equal(job->behind->peers[i], 1000 + leaf * RACK + i);
 		}
 		assert_int_equal(world.served[job->job_number % SML_MAX_JOBS].n_ranks, 2);
 	}
@@ -169,15 +169,16 @@ TEST(a_leaf_names_no_ranks_of_another)
 	static const uint32_t pairs[][2] = {{0, RACK},	    {0, N_RANKS},    {0, 4095},
 					    {0, 4096},	    {0, 65536},	     {0, UINT32_MAX},
 					    {65536, 65537}, {RACK, RACK + 1}};
-	SmlControl__LeafMismatch mismatch = SML_CONTROL__LEAF_MISMATCH__INIT;
+	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
 	struct jobs_world world;
 
 	run_racks(&world);
-	mismatch.job_number = tree_leaf_job(&world, 0)->job_number;
 	mismatch.n_ranks = 2;
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
 		mismatch.ranks = (uint32_t *)(uintptr_t)pairs[i];
-		jobs_say(&world, 0, sml_envelope(LEAF_MISMATCH, leaf_mismatch, &mismatch));
+		jobs_say(&world, 0,
+			 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, MISMATCH, mismatch,
+					 &mismatch));
 		for (uint32_t rank = 0; rank < N_RANKS; rank++)
 			assert_false(tree_was_relayed(&world, rank / RACK, 1000 + rank,
 						      SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
@@ -191,7 +192,7 @@ TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 	uint8_t ranks[] = {1u << 3, 0, 0, 0, 0, 0, 0, 1u << 4}, beyond[] = {[13] = 1};
 	ProtobufCBinaryData sets[] = {{sizeof(ranks), ranks}, {sizeof(beyond), beyond}};
 	SmlControl__SlotState states[2], *slots[2] = {&states[0], &states[1]};
-	SmlControl__LeafSlots told = SML_CONTROL__LEAF_SLOTS__INIT;
+	SmlControl__StallReport told = SML_CONTROL__STALL_REPORT__INIT;
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 	const SmlControl__StallReport *report;
 	SmlControl__Envelope *answer;
@@ -203,7 +204,6 @@ TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 	tree_relay(&world, 1, 1000 + 103, sml_envelope(STALL_REQUEST, stall_request, &request));
 	for (unsigned i = 0; i < 2; i++)
 		sml_control__slot_state__init(&states[i]);
-	told.job_number = tree_leaf_job(&world, 0)->job_number;
 	told.slots = slots;
 	told.n_slots = 2;
 	told.sets = sets;
@@ -211,11 +211,15 @@ TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 	states[0].set = 1;
 	states[1].slot = 1;
 	states[1].set = 2;
-	jobs_say(&world, 0, sml_envelope(LEAF_SLOTS, leaf_slots, &told));
+	jobs_say(&world, 0,
+		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, STALL_REPORT, stall_report,
+				 &told));
 	ranks[0] = 0;
 	ranks[7] = 1u << 4;
 	told.n_slots = 1;
-	jobs_say(&world, 1, sml_envelope(LEAF_SLOTS, leaf_slots, &told));
+	jobs_say(&world, 1,
+		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, STALL_REPORT, stall_report,
+				 &told));
 	answer = tree_relayed(&world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT);
 	assert_non_null(answer);
 	report = answer->stall_report;
@@ -234,7 +238,7 @@ TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
-	SmlControl__LeafSlots told = SML_CONTROL__LEAF_SLOTS__INIT;
+	SmlControl__StallReport told = SML_CONTROL__STALL_REPORT__INIT;
 	SmlControl__SlotState slot = SML_CONTROL__SLOT_STATE__INIT, *slots[1] = {&slot};
 	uint8_t rank_60[] = {0, 0, 0, 0, 0, 0, 0, 1u << 4};
 	ProtobufCBinaryData set = {sizeof(rank_60), rank_60};
@@ -244,7 +248,6 @@ TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
 	run_racks(&world);
 	world.slots_lack = 3;
 	slot.set = 1;
-	told.job_number = tree_leaf_job(&world, 0)->job_number;
 	told.slots = slots;
 	told.sets = &set;
 	told.n_slots = told.n_sets = 1;
@@ -253,7 +256,9 @@ TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
 
 		tree_relay(&world, 1, 1000 + 103,
 			   sml_envelope(STALL_REQUEST, stall_request, &request));
-		jobs_say(&world, 1, sml_envelope(LEAF_SLOTS, leaf_slots, &told));
+		jobs_say(&world, 1,
+			 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, STALL_REPORT,
+					 stall_report, &told));
 		jobs_wait(&world, 3 * SML_ANSWER_NS);
 		assert_true(world.peers[1].n_said > n_said);
 		answer = tree_relayed(&world, 1, 1000 + 103,
@@ -311,17 +316,17 @@ static void run_machine(struct jobs_world *world)
 TEST(ranks_that_meet_at_one_leaf_are_one_host)
 {
 	static const uint32_t firsts[] = {0, 1, 0}, others[] = {3, 3};
-	const SmlControl__LeafJob *job;
+	const SmlControl__Admitted *job;
 	SmlControl__Envelope *admitted;
 	struct jobs_world world;
 
 	run_machine(&world);
 	job = tree_leaf_job(&world, 0);
-	assert_int_equal(job->n_hosts, 3);
-	assert_memory_equal(job->hosts, firsts, sizeof(firsts));
+	assert_int_equal(job->behind->n_hosts, 3);
+	assert_memory_equal(job->behind->hosts, firsts, sizeof(firsts));
 	job = tree_leaf_job(&world, 1);
-	assert_int_equal(job->n_hosts, 2);
-	assert_memory_equal(job->hosts, others, sizeof(others));
+	assert_int_equal(job->behind->n_hosts, 2);
+	assert_memory_equal(job->behind->hosts, others, sizeof(others));
 	admitted = tree_relayed(&world, 0, 52, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
 	assert_int_equal(admitted->admitted->shards, 1);
 	assert_int_equal(admitted->admitted->host_group->n_ranks, 2);
@@ -349,12 +354,12 @@ TEST(ranks_behind_a_leaf_without_memory_are_admitted_again)
 		relay_shares(&world, rank / 3, 50 + rank, rank != 4);
 	assert_false(tree_was_relayed(&world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
 	for (unsigned leaf = 0; leaf < 2; leaf++) {
-		assert_int_equal(jobs_received(&world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_END)
-					 ->leaf_end->job_number,
-				 before);
+		assert_int_equal(
+			jobs_received(&world, leaf, SML_CONTROL__ENVELOPE__BODY_ABORT)->job,
+			before);
 		assert_int_not_equal(tree_leaf_job(&world, leaf)->job_number, before);
 	}
-	assert_memory_equal(tree_leaf_job(&world, 0)->hosts, alone, sizeof(alone));
+	assert_memory_equal(tree_leaf_job(&world, 0)->behind->hosts, alone, sizeof(alone));
 	assert_int_equal(world.jobs.branches->slots_in_use, world.jobs.slots_in_use);
 	tree_leaf_ready(&world, 0, 352);
 	tree_leaf_ready(&world, 1, 352);

@@ -211,8 +211,9 @@ void draft_frame(const struct draft *draft, SmlControl__Envelope__BodyCase body,
 void draft_any(struct draft *frame, struct gen *gen)
 {
 	const ProtobufCMessageDescriptor *envelope = &sml_control__envelope__descriptor;
+	/* All fields but the last are bodies. */
 	const ProtobufCFieldDescriptor *body =
-		&envelope->fields[gen_below(gen, envelope->n_fields)];
+		&envelope->fields[gen_below(gen, envelope->n_fields - 1)];
 	struct draft draft = {.n = 0};
 
 	draft_fields(&draft, gen, body->descriptor, 0);

@@ -126,16 +126,15 @@ bool tree_is_over(const struct jobs_world *world, unsigned leaf, uint32_t number
 void tree_leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes)
 {
 	const SmlControl__Envelope *job =
-		jobs_received(world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB);
-	SmlControl__LeafReady ready = SML_CONTROL__LEAF_READY__INIT;
+		jobs_received(world, leaf, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
 
 	assert_non_null(job);
-	ready.job_number = job->leaf_job->job_number;
 	ready.lanes = lanes;
-	jobs_say(world, leaf, sml_envelope(LEAF_READY, leaf_ready, &ready));
+	jobs_say(world, leaf, sml_envelope_of(job->job, READY, ready, &ready));
 }
 
-const SmlControl__LeafJob *tree_leaf_job(const struct jobs_world *world, unsigned leaf)
+const SmlControl__Admitted *tree_leaf_job(const struct jobs_world *world, unsigned leaf)
 {
-	return jobs_received(world, leaf, SML_CONTROL__ENVELOPE__BODY_LEAF_JOB)->leaf_job;
+	return jobs_received(world, leaf, SML_CONTROL__ENVELOPE__BODY_ADMITTED)->admitted;
 }

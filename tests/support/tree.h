@@ -15,7 +15,7 @@ void tree_attach(struct jobs_world *world, unsigned peer, uint32_t slots);
 void tree_leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes);
 
 /* The job that a leaf was given last. */
-const SmlControl__LeafJob *tree_leaf_job(const struct jobs_world *world, unsigned leaf);
+const SmlControl__Admitted *tree_leaf_job(const struct jobs_world *world, unsigned leaf);
 
 /*
  * A message of a rank behind a leaf. slots, lanes: of the leaves on this rank's way. home: of the

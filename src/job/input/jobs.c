@@ -148,6 +148,11 @@ static void take_relay(struct sml_jobs *jobs, struct sml_branch *branch,
 static void take_message(struct sml_jobs *jobs, struct sml_peer *peer,
 			 const SmlControl__Envelope *message)
 {
+	if (message->job != 0) {
+		if (peer->branch != NULL)
+			sml_leaves_message(jobs, peer->branch, message);
+		return;
+	}
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_PING:
 		if (peer->proxied == NULL)
@@ -164,13 +169,6 @@ static void take_message(struct sml_jobs *jobs, struct sml_peer *peer,
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_RELAY:
 		take_relay(jobs, peer->branch, message->relay);
-		break;
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_READY:
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED:
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_MISMATCH:
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS:
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW:
-		sml_leaves_message(jobs, peer->branch, message);
 		break;
 	default:
 		take_ranks(jobs, peer, message);

@@ -4,7 +4,7 @@
  * and a cookie. Dataplanes know only children, and the rest of a job knows only ranks; this map is
  * between them. To a switch, a leaf is one child, as a rank is. Each leaf gets the job after this
  * switch has it, and starts before its ranks do. Messages on the leaf's connection keep their
- * order, so a rank's Admitted comes after the LeafJob, and its Start after the LeafStart.
+ * order, so a rank's Admitted comes after the leaf's, and so does its Start.
  *
  * The invariant: each rank is behind exactly one child, and what is said about a child names only
  * ranks behind it.
@@ -99,8 +99,8 @@ int sml_job_pool_add(struct sml_job_pool *pool)
 }
 
 /* lists: of all->n_ranks each. */
-static void list_ranks(const struct sml_child *child, const SmlControl__LeafJob *all,
-		       uint32_t *lists, SmlControl__LeafJob *out)
+static void list_ranks(const struct sml_child *child, const SmlControl__Behind *all,
+		       uint32_t *lists, SmlControl__Behind *out)
 {
 	out->peers = lists;
 	out->ranks = lists + all->n_ranks;
@@ -115,37 +115,39 @@ static void list_ranks(const struct sml_child *child, const SmlControl__LeafJob 
 }
 
 /* False: no memory. */
-static bool give_to(struct sml_job_pool *pool, unsigned number, const SmlControl__LeafJob *all,
+static bool give_to(struct sml_job_pool *pool, unsigned number, const SmlControl__Behind *all,
 		    uint32_t *lists)
 {
 	struct sml_child *child = &pool->children[number];
 	const struct sml_pool_rules *rules = &pool->rules;
-	SmlControl__LeafJob out = SML_CONTROL__LEAF_JOB__INIT;
+	SmlControl__Admitted out = SML_CONTROL__ADMITTED__INIT;
+	SmlControl__Behind behind = SML_CONTROL__BEHIND__INIT;
 
 	if (!sml_waits_init(&child->waits, sml_job_pool_slots(pool), pool->n_ranks))
 		return false;
 	child->has_job = true;
 	child->branch->slots_in_use += sml_job_pool_slots(pool);
 	out.job_number = rules->job;
-	out.job = (char *)(uintptr_t)pool->name;
 	out.epoch = rules->epoch;
 	out.lanes = rules->lanes;
 	out.head_slots = rules->head_slots;
 	out.data_slots = rules->data_slots;
 	out.shards = rules->n_shards;
-	out.world_size = pool->n_ranks;
 	out.number = number;
 	out.cookie = rules->cookies[number];
 	out.tag = rules->tag;
 	out.omits = rules->omits;
 	out.floats = rules->floats;
 	out.data_port = pool->jobs->config.data_port;
-	list_ranks(child, all, lists, &out);
-	(void)sml_branch_send(child->branch, sml_envelope(LEAF_JOB, leaf_job, &out));
+	behind.job = (char *)(uintptr_t)pool->name;
+	behind.world_size = pool->n_ranks;
+	list_ranks(child, all, lists, &behind);
+	out.behind = &behind;
+	(void)sml_branch_send(child->branch, sml_envelope_of(rules->job, ADMITTED, admitted, &out));
 	return true;
 }
 
-bool sml_job_pool_give(struct sml_job_pool *pool, const SmlControl__LeafJob *all)
+bool sml_job_pool_give(struct sml_job_pool *pool, const SmlControl__Behind *all)
 {
 	uint32_t *lists = calloc(3 * all->n_ranks + 1, sizeof(*lists));
 	bool given = lists != NULL;
@@ -159,29 +161,28 @@ bool sml_job_pool_give(struct sml_job_pool *pool, const SmlControl__LeafJob *all
 
 int sml_job_pool_start(struct sml_job_pool *pool)
 {
-	SmlControl__LeafStart start = SML_CONTROL__LEAF_START__INIT;
+	SmlControl__Start start = SML_CONTROL__START__INIT;
 	struct sml_jobs *jobs = pool->jobs;
 	int rc = jobs->operations->start_job(jobs->dataplane, pool->rules.job);
 
 	if (rc < 0)
 		return rc;
 	pool->started = true;
-	start.job_number = pool->rules.job;
 	for (unsigned i = 0; i < pool->n_children; i++)
 		if (pool->children[i].branch != NULL)
-			(void)sml_branch_send(pool->children[i].branch,
-					      sml_envelope(LEAF_START, leaf_start, &start));
+			(void)sml_branch_send(
+				pool->children[i].branch,
+				sml_envelope_of(pool->rules.job, START, start, &start));
 	return 0;
 }
 
 void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned)
 {
-	SmlControl__LeafEnd end = SML_CONTROL__LEAF_END__INIT;
+	SmlControl__Abort end = SML_CONTROL__ABORT__INIT;
 	struct sml_jobs *jobs = pool->jobs;
 	uint32_t place = pool->rules.job % SML_MAX_JOBS;
 
-	end.job_number = pool->rules.job;
-	end.how = (char *)(uintptr_t)how;
+	end.text = (char *)(uintptr_t)how;
 	end.planned = planned;
 	for (unsigned i = 0; i < pool->n_children; i++) {
 		struct sml_child *child = &pool->children[i];
@@ -189,7 +190,7 @@ void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned)
 		if (child->branch != NULL && child->has_job) {
 			child->branch->slots_in_use -= sml_job_pool_slots(pool);
 			(void)sml_branch_send(child->branch,
-					      sml_envelope(LEAF_END, leaf_end, &end));
+					      sml_envelope_of(pool->rules.job, ABORT, abort, &end));
 		}
 		if (child->has_job)
 			sml_waits_fini(&child->waits);
@@ -238,9 +239,8 @@ void sml_job_pool_renew(const struct sml_job_pool *pool, unsigned child, uint32_
 
 void sml_job_pool_ask(struct sml_job_pool *pool)
 {
-	SmlControl__LeafStalls request = SML_CONTROL__LEAF_STALLS__INIT;
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 
-	request.job_number = pool->rules.job;
 	for (unsigned i = 0; i < pool->n_children; i++) {
 		struct sml_child *child = &pool->children[i];
 
@@ -248,13 +248,13 @@ void sml_job_pool_ask(struct sml_job_pool *pool)
 			continue;
 		child->asked = true;
 		child->asked_ns = pool->jobs->now_ns;
-		(void)sml_branch_send(child->branch,
-				      sml_envelope(LEAF_STALLS, leaf_stalls, &request));
+		(void)sml_branch_send(child->branch, sml_envelope_of(pool->rules.job, STALL_REQUEST,
+								     stall_request, &request));
 	}
 }
 
 void sml_job_pool_note_answer(const struct sml_job_pool *pool, struct sml_child *child,
-			      const SmlControl__LeafSlots *in)
+			      const SmlControl__StallReport *in)
 {
 	if (in->n_slots > sml_job_pool_slots(pool) || !child->has_job)
 		return;

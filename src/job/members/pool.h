@@ -66,7 +66,7 @@ uint32_t sml_job_pools_children(const struct sml_jobs *jobs);
 
 /*
  * Add the job to the dataplane; start it there and at its leaves. Return 0 or a negative errno.
- * And end it there, if it has begun. how, planned: as in the LeafEnd of control.proto.
+ * And end it there, if it has begun. how, planned: for the logs of leaves, as in an Abort.
  */
 int sml_job_pool_add(struct sml_job_pool *pool);
 int sml_job_pool_start(struct sml_job_pool *pool);
@@ -76,7 +76,7 @@ void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned);
  * Give the job to its leaves, once the dataplane has it. all: the ranks at leaves, those of all
  * leaves; each in three lists, and peers[i] is its number at its leaf. False: no memory.
  */
-bool sml_job_pool_give(struct sml_job_pool *pool, const SmlControl__LeafJob *all);
+bool sml_job_pool_give(struct sml_job_pool *pool, const SmlControl__Behind *all);
 
 /* The leaf; NULL: it is no child. And it is about to go. Returns whether it was a child. */
 struct sml_child *sml_job_pool_leaf(struct sml_job_pool *pool, const struct sml_branch *branch);
@@ -120,7 +120,7 @@ void sml_job_pool_ask(struct sml_job_pool *pool);
 
 /* A leaf has answered. */
 void sml_job_pool_note_answer(const struct sml_job_pool *pool, struct sml_child *child,
-			      const SmlControl__LeafSlots *in);
+			      const SmlControl__StallReport *in);
 
 /*
  * If leaves are queried: when the last answer is due; UINT64_MAX: nobody waits. And whether the

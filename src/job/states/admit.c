@@ -279,7 +279,9 @@ static bool set_rules(struct sml_job *job, uint32_t epoch)
 	struct sml_pool_rules *rules = &job->pool.rules;
 	char text[SML_SENTENCE_BYTES];
 
-	rules->job = ((uint32_t)sml_jobs_random(jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) | job->place;
+	/* Never 0. */
+	rules->job = ((uint32_t)sml_jobs_random(jobs) & ~(uint32_t)(SML_MAX_JOBS - 1)) |
+		     job->place | UINT32_C(1) << 31;
 	rules->tag = sml_jobs_random(jobs);
 	job->report_tag = sml_jobs_random(jobs);
 	rules->epoch = epoch;
@@ -319,7 +321,7 @@ static const char *why_no_room(int error)
 static bool give_to_leaves(struct sml_job *job)
 {
 	uint32_t *lists = calloc(3 * (size_t)job->n_ranks, sizeof(*lists));
-	SmlControl__LeafJob all = SML_CONTROL__LEAF_JOB__INIT;
+	SmlControl__Behind all = SML_CONTROL__BEHIND__INIT;
 	bool given;
 
 	if (lists == NULL)

@@ -303,10 +303,29 @@ static void on_abort(struct sml_jobs *jobs, const SmlControl__Abort *in)
 	snprintf(jobs->leaf.why, sizeof(jobs->leaf.why), "%s", why);
 }
 
+/* The leaf's own, as if it were a rank of the job. */
+static void take_jobs(struct sml_jobs *jobs, const SmlControl__Envelope *message)
+{
+	struct sml_leaf_job *job = sml_leaf_job_find(jobs, message->job);
+
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED)
+		sml_leaf_job_begin(jobs, message->admitted);
+	else if (job == NULL)
+		return;
+	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_START)
+		sml_leaf_job_start(job);
+	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST)
+		sml_leaf_job_report_slots(job);
+	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT)
+		sml_leaf_job_end(job, message->abort->text, message->abort->planned);
+}
+
 void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *message)
 {
-	struct sml_leaf_job *job;
-
+	if (message->job != 0) {
+		take_jobs(jobs, message);
+		return;
+	}
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_ATTACHED:
 		on_attached(jobs, message->attached);
@@ -316,24 +335,6 @@ void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_RELAY:
 		on_relay(jobs, message->relay);
-		break;
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_JOB:
-		sml_leaf_job_begin(jobs, message->leaf_job);
-		break;
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_START:
-		job = sml_leaf_job_find(jobs, message->leaf_start->job_number);
-		if (job != NULL)
-			sml_leaf_job_start(job);
-		break;
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_STALLS:
-		job = sml_leaf_job_find(jobs, message->leaf_stalls->job_number);
-		if (job != NULL)
-			sml_leaf_job_report_slots(job);
-		break;
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_END:
-		job = sml_leaf_job_find(jobs, message->leaf_end->job_number);
-		if (job != NULL)
-			sml_leaf_job_end(job, message->leaf_end->how, message->leaf_end->planned);
 		break;
 	default:
 		break;

@@ -5,8 +5,8 @@
  * cookies of its own children, and no other switch knows them. This file has the job's beginning
  * and end; leaf_run.c has the time in between.
  *
- *	LeafJob --> probes to the parent --all answered, all leaves of this one ready--> LeafReady
- *	        --LeafStart--> runs --LeafEnd--> gone
+ *	Admitted --> probes to the parent --all answered, all leaves of this one ready--> Ready
+ *	        --Start--> runs --Abort--> gone
  *
  * The invariant: a job here has slots in the dataplane, or waits for those of ended jobs, and a new
  * epoch is a new job.
@@ -67,13 +67,12 @@ bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how, bool planned)
 static void report_failure(struct sml_jobs *jobs, uint32_t number, int error, const char *text,
 			   bool again)
 {
-	SmlControl__LeafFailed message = SML_CONTROL__LEAF_FAILED__INIT;
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
 
-	message.job_number = number;
 	message.error = error;
 	message.text = (char *)(uintptr_t)text;
 	message.again = again;
-	(void)sml_leaf_send(jobs, sml_envelope(LEAF_FAILED, leaf_failed, &message));
+	(void)sml_leaf_send(jobs, sml_envelope_of(number, ABORT, abort, &message));
 }
 
 bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again)
@@ -91,7 +90,7 @@ bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bo
  * False: there are too many. From here on, the ranks' numbers at this switch are those at its
  * leaves, which get the job next.
  */
-static bool form_children(struct sml_leaf_job *job, const SmlControl__LeafJob *in)
+static bool form_children(struct sml_leaf_job *job, const SmlControl__Behind *in)
 {
 	const struct sml_table *proxied_peers = &job->pool.jobs->leaf.proxied_peers;
 
@@ -117,10 +116,11 @@ static bool form_children(struct sml_leaf_job *job, const SmlControl__LeafJob *i
 	return job->pool.n_children > 0;
 }
 
-static bool are_ranks(const SmlControl__LeafJob *in)
+static bool are_ranks(const SmlControl__Behind *in)
 {
-	if (in->world_size < 1 || in->world_size > SML_MAX_WORLD || in->n_peers != in->n_ranks ||
-	    in->n_hosts != in->n_ranks || in->n_ranks < 1 || in->n_ranks > in->world_size)
+	if (in == NULL || in->world_size < 1 || in->world_size > SML_MAX_WORLD ||
+	    in->n_peers != in->n_ranks || in->n_hosts != in->n_ranks || in->n_ranks < 1 ||
+	    in->n_ranks > in->world_size)
 		return false;
 	for (size_t i = 0; i < in->n_ranks; i++)
 		if (in->ranks[i] >= in->world_size || in->hosts[i] > in->ranks[i])
@@ -128,17 +128,17 @@ static bool are_ranks(const SmlControl__LeafJob *in)
 	return true;
 }
 
-static bool is_possible(const SmlControl__LeafJob *in)
+static bool is_possible(const SmlControl__Admitted *in)
 {
-	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
-	       in->shards <= SML_MAX_SHARDS && in->head_slots >= in->shards &&
+	return in->job_number > 0 && in->lanes > 0 && in->lanes <= SML_MAX_LANES &&
+	       in->shards > 0 && in->shards <= SML_MAX_SHARDS && in->head_slots >= in->shards &&
 	       in->data_slots >= in->shards && in->head_slots <= SML_MAX_SLOTS &&
 	       in->data_slots <= SML_MAX_SLOTS - in->head_slots && in->number < SML_MAX_CHILDREN &&
-	       in->data_port > 0 && in->data_port <= 65535 && are_ranks(in);
+	       in->data_port > 0 && in->data_port <= 65535 && are_ranks(in->behind);
 }
 
 /* NULL: yes. */
-static const char *lacks_room(const struct sml_jobs *jobs, const SmlControl__LeafJob *in,
+static const char *lacks_room(const struct sml_jobs *jobs, const SmlControl__Admitted *in,
 			      char *text, size_t bytes)
 {
 	if (jobs->n_jobs >= jobs->config.max_jobs || jobs->n_jobs >= SML_MAX_JOBS)
@@ -157,16 +157,16 @@ static const char *lacks_room(const struct sml_jobs *jobs, const SmlControl__Lea
 	return text;
 }
 
-static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
+static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 {
 	struct sml_leaf_job *job = calloc(1, sizeof(*job));
 
 	if (job == NULL)
 		return NULL;
-	sml_text_copy(job->name, sizeof(job->name), in->job);
+	sml_text_copy(job->name, sizeof(job->name), in->behind->job);
 	job->pool.jobs = jobs;
 	job->pool.name = job->name;
-	job->pool.n_ranks = (uint16_t)in->world_size;
+	job->pool.n_ranks = (uint16_t)in->behind->world_size;
 	job->data_port = (uint16_t)in->data_port;
 	/* The number is the root's: all switches of the tree know the job by it. */
 	job->pool.rules = (struct sml_pool_rules){
@@ -232,7 +232,7 @@ static int add_job(struct sml_leaf_job *job)
 	return 0;
 }
 
-void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
+void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 {
 	struct sml_leaf_job *job = sml_leaf_job_at(jobs, in->job_number % SML_MAX_JOBS);
 	char text[SML_SENTENCE_BYTES];
@@ -255,7 +255,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, "it has no memory", true);
 		return;
 	}
-	if (!form_children(job, in)) {
+	if (!form_children(job, in->behind)) {
 		let_proxied_peers_go(job);
 		free(job);
 		snprintf(text, sizeof(text),
@@ -267,7 +267,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		return;
 	}
 	job->pool.rules.tag = sml_jobs_random(jobs);
-	sml_job_pool_draw(&job->pool, (unsigned)in->n_ranks);
+	sml_job_pool_draw(&job->pool, (unsigned)in->behind->n_ranks);
 	rc = add_job(job);
 	if (rc < 0) {
 		let_proxied_peers_go(job);
@@ -275,7 +275,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in)
 		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, no_slots(rc), true);
 		return;
 	}
-	if (!sml_job_pool_give(&job->pool, in))
+	if (!sml_job_pool_give(&job->pool, in->behind))
 		sml_leaf_job_fail(job, SML_ERROR_REFUSED, "it has no memory", true);
 	else
 		sml_leaf_job_tick(job);

@@ -50,12 +50,12 @@ static inline struct sml_leaf_job *sml_leaf_job_find(const struct sml_jobs *jobs
 	return sml_leaf_job_of(sml_job_pool_find(jobs, number));
 }
 
-void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__LeafJob *in);
+void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in);
 
 /*
  * The ends of a job here, as in job/states/end.h: true, the job is over, and its memory lasts until
  * the input has been handled. how, planned: for the logs of this switch and of its leaves, as in
- * the LeafEnd of control.proto. It fails if it cannot be served here, and the parent is told.
+ * the Abort of control.proto. It fails if it cannot be served here, and the parent is told.
  */
 bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how, bool planned);
 bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A job at a leaf between its beginning and its end (leaf_job.c): what the leaf tells its
- * ranks, the probes that measure how wide the path to the parent is, LeafReady and LeafStart, and
+ * ranks, the probes that measure how wide the path to the parent is, Ready and Start, and
  * the messages of the leaves below this one.
  *
- * The invariant: a job says LeafReady once, with the lanes that all paths below its parent carry.
+ * The invariant: a job says Ready once, with the lanes that all paths below its parent carry.
  */
 #include "job/tree/leaf_run.h"
 
@@ -156,7 +156,7 @@ static bool knows_parent(struct sml_leaf_job *job)
 
 void sml_leaf_job_check_ready(struct sml_leaf_job *job)
 {
-	SmlControl__LeafReady message = SML_CONTROL__LEAF_READY__INIT;
+	SmlControl__Ready message = SML_CONTROL__READY__INIT;
 
 	if (job->ready)
 		return;
@@ -166,8 +166,8 @@ void sml_leaf_job_check_ready(struct sml_leaf_job *job)
 	if (message.lanes == 0 || !knows_parent(job))
 		return;
 	job->ready = true;
-	message.job_number = job->pool.rules.job;
-	(void)sml_leaf_send(job->pool.jobs, sml_envelope(LEAF_READY, leaf_ready, &message));
+	(void)sml_leaf_send(job->pool.jobs,
+			    sml_envelope_of(job->pool.rules.job, READY, ready, &message));
 }
 
 static uint64_t next_probe(const struct sml_leaf_job *job)
@@ -199,7 +199,7 @@ static bool has_looked_enough(const struct sml_leaf_job *job)
 /* Ranks ask for results that the parent sends, perhaps to an address that is no longer this one. */
 static void look_for_results(struct sml_leaf_job *job)
 {
-	SmlControl__LeafRenew message = SML_CONTROL__LEAF_RENEW__INIT;
+	SmlControl__Renew message = SML_CONTROL__RENEW__INIT;
 	struct sml_jobs *jobs = job->pool.jobs;
 	struct sml_job_counters counters = {0};
 	uint64_t sent_again, results;
@@ -218,9 +218,9 @@ static void look_for_results(struct sml_leaf_job *job)
 		return;
 	if (sml_renewal_is_due(job->renewal.n_silent)) {
 		job->renewal.number = (uint32_t)sml_jobs_random(jobs) | 1;
-		message.job_number = job->pool.rules.job;
 		message.number = job->renewal.number;
-		(void)sml_leaf_send(jobs, sml_envelope(LEAF_RENEW, leaf_renew, &message));
+		(void)sml_leaf_send(jobs,
+				    sml_envelope_of(job->pool.rules.job, RENEW, renew, &message));
 	}
 	/* The number may come after the first of these. */
 	jobs->operations->probe_parent(jobs->dataplane, job->pool.rules.job, job->data_port, 0,
@@ -254,25 +254,24 @@ void sml_leaf_job_start(struct sml_leaf_job *job)
 
 void sml_leaf_job_mismatch(const struct sml_leaf_job *job, const struct sml_mismatch *mismatch)
 {
-	SmlControl__LeafMismatch message = SML_CONTROL__LEAF_MISMATCH__INIT;
+	SmlControl__Mismatch message = SML_CONTROL__MISMATCH__INIT;
 	uint32_t ranks[] = {mismatch->ranks[0], mismatch->ranks[1]};
 
-	message.job_number = job->pool.rules.job;
 	message.slot = mismatch->slot;
 	message.use = mismatch->use;
 	message.chunk = mismatch->chunk;
 	message.ranks = ranks;
 	message.n_ranks = 2;
-	(void)sml_leaf_send(job->pool.jobs, sml_envelope(LEAF_MISMATCH, leaf_mismatch, &message));
+	(void)sml_leaf_send(job->pool.jobs,
+			    sml_envelope_of(job->pool.rules.job, MISMATCH, mismatch, &message));
 }
 
 static void send_slots(const struct sml_leaf_job *job)
 {
-	SmlControl__LeafSlots message = SML_CONTROL__LEAF_SLOTS__INIT;
+	SmlControl__StallReport message = SML_CONTROL__STALL_REPORT__INIT;
 	struct sml_waits_message packed = {.is_partial = true};
 	struct sml_waits waits;
 
-	message.job_number = job->pool.rules.job;
 	if (sml_job_pool_look(&job->pool, &waits)) {
 		if (!sml_waits_pack(&waits, SML_WAITS_ROOM, &packed))
 			packed.is_partial = true;
@@ -283,7 +282,8 @@ static void send_slots(const struct sml_leaf_job *job)
 	message.sets = packed.sets;
 	message.n_sets = packed.n_sets;
 	message.partial = packed.is_partial;
-	(void)sml_leaf_send(job->pool.jobs, sml_envelope(LEAF_SLOTS, leaf_slots, &message));
+	(void)sml_leaf_send(job->pool.jobs, sml_envelope_of(job->pool.rules.job, STALL_REPORT,
+							    stall_report, &message));
 	sml_waits_free(&packed);
 }
 

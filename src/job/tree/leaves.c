@@ -43,7 +43,7 @@ void sml_leaves_forget(struct sml_job_pool *pool, const struct sml_branch *branc
 }
 
 static void on_ready(struct sml_job_pool *pool, struct sml_child *child,
-		     const SmlControl__LeafReady *in)
+		     const SmlControl__Ready *in)
 {
 	struct sml_job *job = roots_job(pool);
 	char text[SML_SENTENCE_BYTES];
@@ -69,7 +69,7 @@ static void on_ready(struct sml_job_pool *pool, struct sml_child *child,
 }
 
 static void on_failed(struct sml_job_pool *pool, const struct sml_child *child,
-		      const SmlControl__LeafFailed *in)
+		      const SmlControl__Abort *in)
 {
 	struct sml_job *job = roots_job(pool);
 	char text[SML_SENTENCE_BYTES], reason[SML_REASON_BYTES];
@@ -96,7 +96,7 @@ void sml_leaves_mismatch(struct sml_job_pool *pool, const struct sml_mismatch *m
 
 /* It speaks only for its own ranks. */
 static void on_mismatch(struct sml_job_pool *pool, const struct sml_child *child,
-			const SmlControl__LeafMismatch *in)
+			const SmlControl__Mismatch *in)
 {
 	struct sml_mismatch mismatch = {
 		.job = pool->rules.job,
@@ -116,7 +116,7 @@ static void on_mismatch(struct sml_job_pool *pool, const struct sml_child *child
 }
 
 static void on_slots(struct sml_job_pool *pool, struct sml_child *child,
-		     const SmlControl__LeafSlots *in)
+		     const SmlControl__StallReport *in)
 {
 	struct sml_job *job = roots_job(pool);
 
@@ -130,29 +130,28 @@ static void on_slots(struct sml_job_pool *pool, struct sml_child *child,
 void sml_leaves_message(struct sml_jobs *jobs, const struct sml_branch *branch,
 			const SmlControl__Envelope *message)
 {
-	/* The job's number is each message's first field. */
-	struct sml_job_pool *pool = sml_job_pool_find(jobs, message->leaf_ready->job_number);
+	struct sml_job_pool *pool = sml_job_pool_find(jobs, message->job);
 	struct sml_child *child = pool != NULL ? sml_job_pool_leaf(pool, branch) : NULL;
 
 	if (child == NULL)
 		return;
 	switch (message->body_case) {
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_READY:
-		on_ready(pool, child, message->leaf_ready);
+	case SML_CONTROL__ENVELOPE__BODY_READY:
+		on_ready(pool, child, message->ready);
 		break;
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_FAILED:
-		on_failed(pool, child, message->leaf_failed);
+	case SML_CONTROL__ENVELOPE__BODY_ABORT:
+		on_failed(pool, child, message->abort);
 		break;
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_MISMATCH:
-		on_mismatch(pool, child, message->leaf_mismatch);
+	case SML_CONTROL__ENVELOPE__BODY_MISMATCH:
+		on_mismatch(pool, child, message->mismatch);
 		break;
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_SLOTS:
-		on_slots(pool, child, message->leaf_slots);
+	case SML_CONTROL__ENVELOPE__BODY_STALL_REPORT:
+		on_slots(pool, child, message->stall_report);
 		break;
-	case SML_CONTROL__ENVELOPE__BODY_LEAF_RENEW:
+	case SML_CONTROL__ENVELOPE__BODY_RENEW:
 		for (uint8_t shard = 0; shard < pool->rules.n_shards; shard++)
 			sml_job_pool_renew(pool, (unsigned)(child - pool->children), shard,
-					   message->leaf_renew->number);
+					   message->renew->number);
 		break;
 	default:
 		break;

@@ -35,8 +35,10 @@ static bool is_uplink(const struct sml_peer *peer)
 /* A switch may die between two of its last messages, or between two that start the job. */
 static bool dies_first(struct server *server, const SmlControl__Envelope *message)
 {
+	/* What a leaf gets for itself is not for a rank. */
 	uint32_t *left =
-		message->body_case == SML_CONTROL__ENVELOPE__BODY_LEFT	  ? &server->last_words
+		message->job != 0					  ? NULL
+		: message->body_case == SML_CONTROL__ENVELOPE__BODY_LEFT  ? &server->last_words
 		: message->body_case == SML_CONTROL__ENVELOPE__BODY_START ? &server->last_starts
 									  : NULL;
 
@@ -66,9 +68,10 @@ static int send_out(struct sml_peer *peer, const SmlControl__Envelope *message)
 		sim_rival_receives(link->rival, message);
 		return 0;
 	}
-	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT && message->abort->again)
+	if (message->job == 0 && message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT &&
+	    message->abort->again)
 		sim_pool_check_refusal(server);
-	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT)
+	if (message->job == 0 && message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT)
 		sim_judged_failure(server, link, message->abort->text);
 	if (!dies_first(server, message))
 		sim_send(link, false, message);
