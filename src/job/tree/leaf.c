@@ -27,7 +27,6 @@
 #include "job/peer/output.h"
 #include "job/tree/branches.h"
 #include "job/tree/leaf_job.h"
-#include "job/tree/leaf_run.h"
 
 #define PING_NS SML_SECOND_NS
 

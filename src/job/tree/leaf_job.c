@@ -20,7 +20,6 @@
 #include "control/envelope.h"
 #include "control/text.h"
 #include "job/peer/output.h"
-#include "job/tree/leaf_run.h"
 #include "switchml.h"
 
 /* ---- the end ---- */
@@ -157,6 +156,7 @@ static const char *lacks_room(const struct sml_jobs *jobs, const SmlControl__Adm
 	return text;
 }
 
+/* In its place, without slots. NULL: no memory. */
 static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 {
 	struct sml_leaf_job *job = calloc(1, sizeof(*job));
@@ -187,56 +187,32 @@ static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Adm
 			   .job = in->job_number,
 			   .rank = (uint8_t)in->number},
 	};
+	jobs->pools[in->job_number % SML_MAX_JOBS] = &job->pool;
+	jobs->slots_in_use += sml_job_pool_slots(&job->pool);
+	jobs->n_jobs++;
 	return job;
-}
-
-/*
- * 0, or a negative errno. The slots of ended jobs may be free only in a moment: then the job waits
- * for them, and everything else goes on.
- */
-static int add_slots(struct sml_leaf_job *job)
-{
-	int rc = sml_job_pool_add(&job->pool);
-
-	job->tries_again_ns = job->pool.jobs->now_ns + SML_TICK_NS;
-	return rc == -EAGAIN ? 0 : rc;
-}
-
-static const char *no_slots(int rc)
-{
-	return rc == -ENOSPC ? "its pool has room for the job, but in pieces: wait for a job to "
-			       "end, or start it with more --slots"
-			     : "it has no memory for the job's slots";
 }
 
 bool sml_leaf_job_try_slots(struct sml_leaf_job *job)
 {
-	int rc = add_slots(job);
+	int rc = sml_job_pool_add(&job->pool);
 
-	if (rc < 0)
-		sml_leaf_job_fail(job, SML_ERROR_REFUSED, no_slots(rc), true);
-	return rc >= 0;
-}
-
-/* Its slots, then its place. 0, or a negative errno. */
-static int add_job(struct sml_leaf_job *job)
-{
-	struct sml_jobs *jobs = job->pool.jobs;
-	int rc = add_slots(job);
-
-	if (rc < 0)
-		return rc;
-	jobs->pools[job->pool.rules.job % SML_MAX_JOBS] = &job->pool;
-	jobs->slots_in_use += sml_job_pool_slots(&job->pool);
-	jobs->n_jobs++;
-	return 0;
+	/* While the slots of ended jobs are not free, the job waits, and all else goes on. */
+	job->tries_again_ns = job->pool.jobs->now_ns + SML_TICK_NS;
+	if (rc == 0 || rc == -EAGAIN)
+		return true;
+	sml_leaf_job_fail(job, SML_ERROR_REFUSED,
+			  rc == -ENOSPC ? "its pool has room for the job, but in pieces: wait for "
+					  "a job to end, or start it with more --slots"
+					: "it has no memory for the job's slots",
+			  true);
+	return false;
 }
 
 void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 {
 	struct sml_leaf_job *job = sml_leaf_job_at(jobs, in->job_number % SML_MAX_JOBS);
 	char text[SML_SENTENCE_BYTES];
-	int rc;
 
 	/* Its place is free: the parent has ended the job before. */
 	if (job != NULL)
@@ -256,25 +232,18 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 		return;
 	}
 	if (!form_children(job, in->behind)) {
-		let_proxied_peers_go(job);
-		free(job);
 		snprintf(text, sizeof(text),
 			 "a switch takes at most %d ranks and leaves of a job, but the leaf %s has "
 			 "more (or none): start leaves of it with `switchml switch --parent %s', "
 			 "and set SWITCHML_SWITCH to one of them for at most %d ranks each",
 			 SML_MAX_CHILDREN, jobs->config.name, jobs->config.name, SML_MAX_CHILDREN);
-		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, false);
+		sml_leaf_job_fail(job, SML_ERROR_REFUSED, text, false);
 		return;
 	}
 	job->pool.rules.tag = sml_jobs_random(jobs);
 	sml_job_pool_draw(&job->pool, (unsigned)in->behind->n_ranks);
-	rc = add_job(job);
-	if (rc < 0) {
-		let_proxied_peers_go(job);
-		free(job);
-		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, no_slots(rc), true);
+	if (!sml_leaf_job_try_slots(job))
 		return;
-	}
 	if (!sml_job_pool_give(&job->pool, in->behind))
 		sml_leaf_job_fail(job, SML_ERROR_REFUSED, "it has no memory", true);
 	else

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A job at a leaf between its beginning and its end (leaf_job.c): what the leaf tells its
- * ranks, the probes that measure how wide the path to the parent is, Ready and Start, and
- * the messages of the leaves below this one.
+ * ranks, the probes that measure how wide the path to the parent is, Ready and Start, and what it
+ * tells the parent about slots.
  *
  * The invariant: a job says Ready once, with the lanes that all paths below its parent carry.
  */
-#include "job/tree/leaf_run.h"
+#include "job/tree/leaf_job.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,6 @@
 #include "control/envelope.h"
 #include "core/renewal.h"
 #include "job/peer/output.h"
-#include "job/tree/leaf_job.h"
 #include "switchml.h"
 
 #define FIRST_PROBE_NS (50 * 1000000ull)

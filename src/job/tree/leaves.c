@@ -14,7 +14,7 @@
 #include "job/states/end.h"
 #include "job/states/mismatch.h"
 #include "job/states/stall.h"
-#include "job/tree/leaf_run.h"
+#include "job/tree/leaf_job.h"
 
 /* The job of a pool at a root; NULL at a leaf. */
 static struct sml_job *roots_job(const struct sml_job_pool *pool)
