@@ -213,22 +213,50 @@ TEST(a_rank_of_a_job_at_a_leaf_makes_room_for_nobody)
 	jobs_close(&world);
 }
 
-/* A leaf of this leaf does not answer: the parent gets what there is, and in time. */
-TEST(a_leaf_does_not_wait_for_its_leaves_for_ever)
+/* Rank 1 is at a leaf of this leaf, peer 5, and the parent asks what slots wait for. */
+static uint32_t ask_two_levels(struct jobs_world *world, uint64_t slots_lack)
 {
 	SmlControl__Join join = jobs_join_message("tree", 1, 2);
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
-	uint32_t numbers[2], ranks[2] = {0, 1};
+	uint32_t numbers[2], ranks[2] = {0, 1}, job;
+
+	be_leaf(world, 1, numbers);
+	tree_attach(world, 5, 4096);
+	tree_relay_from(world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 352);
+	numbers[1] = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	assert_null(offer(world, numbers, ranks, 2, 2));
+	world->slots_lack = slots_lack;
+	job = tree_leaf_job(world, 5)->job_number;
+	jobs_say(world, 0, sml_envelope_of(job, STALL_REQUEST, stall_request, &request));
+	return job;
+}
+
+/* Their packets are on the way here: the slot does not wait for these ranks. */
+TEST(no_rank_is_blamed_for_a_use_that_its_leaf_has_passed)
+{
+	SmlControl__StallReport told = SML_CONTROL__STALL_REPORT__INIT;
+	SmlControl__SlotState passed = SML_CONTROL__SLOT_STATE__INIT, *slots[] = {&passed};
+	const SmlControl__StallReport *report;
+	struct jobs_world world;
+	uint32_t job;
+
+	passed.use = 1;
+	told.slots = slots;
+	told.n_slots = 1;
+	job = ask_two_levels(&world, 2);
+	jobs_say(&world, 5, sml_envelope_of(job, STALL_REPORT, stall_report, &told));
+	report = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT)->stall_report;
+	assert_int_equal(report->n_sets, 0);
+	assert_true(report->partial);
+	jobs_close(&world);
+}
+
+/* A leaf of this leaf does not answer: the parent gets what there is, and in time. */
+TEST(a_leaf_does_not_wait_for_its_leaves_for_ever)
+{
 	struct jobs_world world;
 
-	be_leaf(&world, 1, numbers);
-	tree_attach(&world, 5, 4096);
-	tree_relay_from(&world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 352);
-	numbers[1] = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
-	assert_null(offer(&world, numbers, ranks, 2, 2));
-	jobs_say(&world, 0,
-		 sml_envelope_of(tree_leaf_job(&world, 5)->job_number, STALL_REQUEST, stall_request,
-				 &request));
+	ask_two_levels(&world, 0);
 	assert_non_null(jobs_received(&world, 5, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST));
 	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
 	jobs_wait(&world, SML_ANSWER_NS);
