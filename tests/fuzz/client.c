@@ -192,7 +192,6 @@ static void be_admitted(struct world *world)
 	/* As many lanes as its probes have confirmed. */
 	lanes = world->admission.lanes;
 	sml_session_ready(&control->session, &(struct sml_readiness){.lanes = lanes});
-	sml_control_sync(control);
 }
 
 static void nothing_ticks(void *self)
@@ -219,7 +218,6 @@ static void run_session(struct world *world)
 	control->threaded = world->serves = true;
 	sml_watch_post(control->wake);
 	sml_session_serve(&control->session, may_be_lost);
-	sml_control_sync(control);
 }
 
 static void want(struct world *world)
@@ -261,6 +259,7 @@ static void go_on(struct world *world)
 static const char *check_bounds(const struct world *world)
 {
 	struct sml_control *control = world->control;
+	const struct sml_session *session = &control->session;
 
 	PROPERTY_CHECK(sml_channel_unsent_bytes(control->channel) <= MAX_UNSENT_BYTES,
 		       "too many bytes wait for the switch");
@@ -268,7 +267,7 @@ static const char *check_bounds(const struct world *world)
 		       "the rank takes too much memory");
 	PROPERTY_CHECK(
 		sml_control_phase(control) != SML_SESSION_FAILED ||
-			(control->error < 0 && *control->text && sml_text_is_clean(control->text)),
+			(session->error < 0 && *session->text && sml_text_is_clean(session->text)),
 		"it has failed without an error, or in words that would do something");
 	return NULL;
 }

@@ -41,6 +41,16 @@ void sml_session_fini(struct sml_session *session)
 
 /* ---- out ---- */
 
+/* Everything that belongs to the phase has been written: any thread may read the phase. */
+static void enter(struct sml_session *session, enum sml_session_phase phase)
+{
+	const struct sml_session_config *config = &session->config;
+
+	__atomic_store_n(&session->phase, phase, __ATOMIC_RELEASE);
+	if (config->output->entered)
+		config->output->entered(config->self);
+}
+
 void sml_session_fail(struct sml_session *session, int error, const char *format, ...)
 {
 	va_list arguments;
@@ -51,7 +61,7 @@ void sml_session_fail(struct sml_session *session, int error, const char *format
 	va_start(arguments, format);
 	vsnprintf(session->text, sizeof(session->text), format, arguments);
 	va_end(arguments);
-	session->phase = SML_SESSION_FAILED;
+	enter(session, SML_SESSION_FAILED);
 }
 
 void sml_session_send(struct sml_session *session, const SmlControl__Envelope *message)
@@ -110,7 +120,7 @@ void sml_session_join(struct sml_session *session, const SmlControl__Join *join,
 		describe_resumption(resumption, reports, list, &resume);
 		whole.resume = &resume;
 	}
-	session->phase = SML_SESSION_JOINING;
+	enter(session, SML_SESSION_JOINING);
 	sml_session_send(session, sml_envelope(JOIN, join, &whole));
 }
 
@@ -122,7 +132,7 @@ void sml_session_ready(struct sml_session *session, const struct sml_readiness *
 		return;
 	ready.lanes = found->lanes;
 	ready.shares_memory = session->offers_memory = found->shares_memory;
-	session->phase = SML_SESSION_READY;
+	enter(session, SML_SESSION_READY);
 	sml_session_send(session, sml_envelope(READY, ready, &ready));
 }
 
@@ -153,7 +163,7 @@ void sml_session_leave(struct sml_session *session, uint64_t now_ns)
 	if (session->phase != SML_SESSION_RUNNING)
 		return;
 	ping(session, now_ns);
-	session->phase = SML_SESSION_LEAVING;
+	enter(session, SML_SESSION_LEAVING);
 	sml_session_send(session, sml_envelope(LEAVE, leave, &leave));
 }
 
@@ -252,7 +262,7 @@ static void on_admitted(struct sml_session *session, const SmlControl__Envelope 
 		return;
 	}
 	session->admitted_again |= again;
-	session->phase = SML_SESSION_ADMITTED;
+	enter(session, SML_SESSION_ADMITTED);
 }
 
 /* ---- continuing after a switch has died ---- */
@@ -319,7 +329,7 @@ static void on_start(struct sml_session *session, const SmlControl__Envelope *me
 		return;
 	}
 	session->shares_memory = message->start->share_memory;
-	session->phase = SML_SESSION_RUNNING;
+	enter(session, SML_SESSION_RUNNING);
 }
 
 /* ---- while the job runs ---- */
@@ -422,7 +432,7 @@ static void on_left(struct sml_session *session, const SmlControl__Envelope *mes
 	}
 	sml_text_copy(session->slowest, sizeof(session->slowest), left->slowest);
 	session->slowest_ms = left->slowest_ms;
-	session->phase = SML_SESSION_LEFT;
+	enter(session, SML_SESSION_LEFT);
 }
 
 static void on_pong(struct sml_session *session, const SmlControl__Envelope *message)
@@ -511,7 +521,7 @@ void sml_session_ended(struct sml_session *session, const char *how, bool known)
 	if (session->may_be_lost && session->phase >= SML_SESSION_RUNNING) {
 		snprintf(session->text, sizeof(session->text), "%s at %s %s", config->what,
 			 config->where, how);
-		session->phase = SML_SESSION_LOST;
+		enter(session, SML_SESSION_LOST);
 	} else if (!known) {
 		sml_session_fail(session, SML_ERROR_UNREACHABLE,
 				 "what listens at %s %s before it had proved its identity: is it a "

@@ -156,6 +156,8 @@ struct sml_disagreement {
 struct sml_session_output {
 	/* Queue a message. Returns 0, or a negative errno if there is no memory. */
 	int (*send)(void *self, const SmlControl__Envelope *message);
+	/* The phase is another one. NULL if the owner looks itself. */
+	void (*entered)(void *self);
 	/*
 	 * What slots are waiting for, as the switch says; last: it is part of the switch's last
 	 * message.
@@ -193,7 +195,7 @@ struct sml_session_config {
 
 struct sml_session {
 	struct sml_session_config config;
-	enum sml_session_phase phase;
+	enum sml_session_phase phase; /* atomic for threads that only look at it */
 	/* FAILED and LOST: why. */
 	int error;
 	char text[SML_SESSION_TEXT_BYTES];

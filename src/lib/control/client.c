@@ -19,16 +19,6 @@
 /* How often a waiting call checks whether to give up. */
 #define GIVE_UP_LOOK_NS (50 * SML_NS_PER_MS)
 
-enum sml_session_phase sml_control_phase(struct sml_control *control)
-{
-	enum sml_session_phase phase;
-
-	pthread_mutex_lock(&control->lock);
-	phase = control->phase;
-	pthread_mutex_unlock(&control->lock);
-	return phase;
-}
-
 bool sml_control_is_admitted(struct sml_control *control)
 {
 	enum sml_session_phase phase = control ? sml_control_phase(control) : SML_SESSION_CONNECTED;
@@ -151,7 +141,7 @@ int sml_control_failure(struct sml_control *control)
 	aborted = control->threaded ? 0 : control->abort_error;
 	pthread_mutex_unlock(&control->lock);
 	if (sml_control_phase(control) == SML_SESSION_FAILED)
-		return sml_error_set(control->error, "%s", control->text);
+		return sml_error_set(control->session.error, "%s", control->session.text);
 	if (aborted)
 		return sml_error_set(aborted, "%s", control->abort_text);
 	if (control->give_up && __atomic_load_n(control->give_up, __ATOMIC_SEQ_CST))
@@ -414,7 +404,6 @@ void sml_control_request_join(struct sml_control *control,
 		join.host_token.len = SML_SESSION_TOKEN_BYTES;
 	}
 	sml_session_join(&control->session, &join, application->resumption);
-	sml_control_sync(control);
 }
 
 int sml_control_admission(struct sml_control *control, const struct sml_meanwhile *meanwhile,
@@ -439,7 +428,6 @@ int sml_control_ready(struct sml_control *control, struct sml_readiness *found,
 	int error;
 
 	sml_session_ready(&control->session, found);
-	sml_control_sync(control);
 	error = wait_for(control, SML_SESSION_RUNNING, meanwhile, deadline_ns);
 	found->admitted_again = error == 0 && sml_control_phase(control) == SML_SESSION_ADMITTED;
 	if (found->admitted_again)

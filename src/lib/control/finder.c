@@ -216,8 +216,8 @@ static void look_at(struct attempt *attempt)
 	if (sml_control_phase(control) == SML_SESSION_FAILED) {
 		char reason[SML_REASON_LENGTH];
 
-		snprintf(reason, sizeof(reason), "%.199s", control->text);
-		fail(attempt, control->error, reason);
+		snprintf(reason, sizeof(reason), "%.199s", control->session.text);
+		fail(attempt, control->session.error, reason);
 		return;
 	}
 	if (sml_control_phase(control) == SML_SESSION_LEFT)

@@ -15,6 +15,12 @@
 #include "lib/control/client.h"
 #include "lib/control/stall_report.h"
 
+/* What other threads want of the control's thread; the session knows what its phase allows. */
+struct sml_wanted {
+	uint32_t renewals[SML_MAX_SHARDS]; /* to be told; 0: none of this shard */
+	bool stalls, mismatch, abort, leave, stop;
+};
+
 struct sml_control {
 	const struct sml_settings *settings;
 	struct sml_stripe_index place;
@@ -35,12 +41,10 @@ struct sml_control {
 	pthread_mutex_t lock;
 	struct sml_watch *wake; /* NULL if there is no thread to wake any more */
 	pthread_cond_t changed;
-	enum sml_session_phase phase; /* the session's, and why it is over */
-	bool mismatch_wanted, mismatch_reported;
+	struct sml_wanted wanted;
+	bool mismatch_reported;
 	struct sml_disagreement mismatch;
-	bool leave_wanted, stop_wanted, stalls_wanted;
-	bool keeps_stalls;		   /* the job has failed: those that come now are kept */
-	uint32_t renewals[SML_MAX_SHARDS]; /* to be told; 0 if there is none */
+	bool keeps_stalls; /* the job has failed: those that come now are kept */
 	/* Of the switch's stripe, the first; or of each rank's. Each set once. */
 	struct sml_stall_report *stalls[SML_MAX_STRIPES];
 	struct sml_stall_report *last_words; /* with Abort, where ranks have the slots: no slots */
@@ -49,14 +53,13 @@ struct sml_control {
 	char abort_text[SML_TEXT_BYTES];
 	unsigned abort_kinds;
 	bool goes_on; /* in the next membership: said when the connection ends */
-	int error;
-	char text[SML_TEXT_BYTES];
 };
 
-enum sml_session_phase sml_control_phase(struct sml_control *control);
-
-/* After each input of the session: tell the waiter and the owner about the result. */
-void sml_control_sync(struct sml_control *control);
+/* Any thread. From LEFT on, the session does not change. */
+static inline enum sml_session_phase sml_control_phase(const struct sml_control *control)
+{
+	return __atomic_load_n(&control->session.phase, __ATOMIC_ACQUIRE);
+}
 
 void sml_control_begin_session(struct sml_control *control, const char *where);
 

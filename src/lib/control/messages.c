@@ -39,31 +39,26 @@ static void keep_names(struct sml_control *control)
 	control->last_words = words;
 }
 
-void sml_control_sync(struct sml_control *control)
+/* Tell the waiter and the owner. */
+static void entered(void *self)
 {
+	struct sml_control *control = self;
 	const struct sml_session *session = &control->session;
-	enum sml_session_phase before;
 
 	pthread_mutex_lock(&control->lock);
-	before = control->phase;
-	if (before != session->phase) {
-		control->phase = session->phase;
-		control->error = session->error;
-		snprintf(control->text, sizeof(control->text), "%s", session->text);
-		if (session->phase == SML_SESSION_FAILED)
-			keep_names(control);
-		pthread_cond_broadcast(&control->changed);
-	}
+	if (session->phase == SML_SESSION_FAILED)
+		keep_names(control);
+	pthread_cond_broadcast(&control->changed);
 	pthread_mutex_unlock(&control->lock);
-	if (before == session->phase || session->phase < SML_SESSION_LEFT)
+	if (session->phase < SML_SESSION_LEFT)
 		return;
 	sml_watch_at(control->tick, UINT64_MAX);
 	if (session->phase == SML_SESSION_FAILED && control->threaded && !control->aborts)
-		control->owner.failed(control->owner.self, session->error, control->text,
+		control->owner.failed(control->owner.self, session->error, session->text,
 				      session->planned);
 	if (session->phase == SML_SESSION_LOST) {
 		sml_loop_stop(control->loop);
-		control->owner.lost(control->owner.self, control->text);
+		control->owner.lost(control->owner.self, session->text);
 	}
 }
 
@@ -193,8 +188,9 @@ static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 	return owner->get_traffic(owner->self, traffic);
 }
 
-static const struct sml_session_output output = {send_out,	stalls_reported,   describe,
-						 report_stalls, get_stripe_status, get_traffic};
+static const struct sml_session_output output = {send_out,   entered,	    stalls_reported,
+						 describe,   report_stalls, get_stripe_status,
+						 get_traffic};
 
 void sml_control_begin_session(struct sml_control *control, const char *where)
 {
@@ -223,10 +219,8 @@ void sml_control_begin_session(struct sml_control *control, const char *where)
 bool sml_control_objects(void *self, const struct sml_head *head)
 {
 	struct sml_control *control = self;
-	bool rejected = sml_session_reject(&control->session, head);
 
-	sml_control_sync(control);
-	return rejected;
+	return sml_session_reject(&control->session, head);
 }
 
 /* Logged at once: the output of the refused rank may be on another terminal, or on none. */
@@ -249,7 +243,6 @@ void sml_control_received(void *self, const SmlControl__Envelope *message)
 
 	sml_session_message(&control->session, message);
 	log_refused(control);
-	sml_control_sync(control);
 }
 
 void sml_control_ended(void *self, int error)
@@ -276,7 +269,6 @@ void sml_control_ended(void *self, int error)
 			session->config.where);
 	else
 		sml_session_ended(session, how, known);
-	sml_control_sync(control);
 }
 
 static uint64_t count_results(const struct sml_control *control)
@@ -291,12 +283,11 @@ void sml_control_on_tick(void *self, unsigned what)
 	struct sml_control *control = self;
 
 	(void)what;
-	sml_session_tick(&control->session, sml_channel_heard_ns(control->channel),
-			 count_results(control), sml_channel_is_known(control->channel),
-			 sml_now_ns());
 	if (control->threaded) {
 		control->owner.ticked(control->owner.self);
 		sml_thread_take_signals();
 	}
-	sml_control_sync(control);
+	sml_session_tick(&control->session, sml_channel_heard_ns(control->channel),
+			 count_results(control), sml_channel_is_known(control->channel),
+			 sml_now_ns());
 }

@@ -18,7 +18,6 @@ static void send_abort(struct sml_control *control)
 	control->aborts = true;
 	sml_session_abort(&control->session, control->abort_error, control->abort_text,
 			  control->abort_kinds);
-	sml_control_sync(control);
 }
 
 static void send_renewals(struct sml_control *control, const uint32_t *numbers)
@@ -28,33 +27,20 @@ static void send_renewals(struct sml_control *control, const uint32_t *numbers)
 			sml_session_renew(&control->session, shard, numbers[shard]);
 }
 
-/* What other threads want of the control thread, and the session's phase allows. */
-struct wanted {
-	uint32_t renewals[SML_MAX_SHARDS]; /* 0: none of this shard */
-	bool stalls, mismatch, abort, leave, stop;
-};
-
 /* Leaving, aborting and stopping stay wanted: they are states, and not questions. */
-static void take_wanted(struct sml_control *control, struct wanted *wanted)
+static void take_wanted(struct sml_control *control, struct sml_wanted *wanted)
 {
 	pthread_mutex_lock(&control->lock);
-	*wanted = (struct wanted){
-		.stalls = control->stalls_wanted && control->phase < SML_SESSION_LEFT,
-		.mismatch = control->mismatch_wanted && control->phase < SML_SESSION_LEFT,
-		.abort = control->abort_error && control->phase < SML_SESSION_LEFT,
-		.leave = control->leave_wanted && control->phase == SML_SESSION_RUNNING,
-		.stop = control->stop_wanted,
-	};
-	memcpy(wanted->renewals, control->renewals, sizeof(wanted->renewals));
-	memset(control->renewals, 0, sizeof(control->renewals));
-	control->stalls_wanted = control->mismatch_wanted = false;
+	*wanted = control->wanted;
+	memset(control->wanted.renewals, 0, sizeof(wanted->renewals));
+	control->wanted.stalls = control->wanted.mismatch = false;
 	pthread_mutex_unlock(&control->lock);
 }
 
 void sml_control_on_wake(void *self, unsigned what)
 {
 	struct sml_control *control = self;
-	struct wanted wanted;
+	struct sml_wanted wanted;
 
 	(void)what;
 	/* What is wanted before there is a thread waits for it. */
@@ -70,7 +56,6 @@ void sml_control_on_wake(void *self, unsigned what)
 		send_abort(control);
 	else if (wanted.leave)
 		sml_session_leave(&control->session, sml_now_ns());
-	sml_control_sync(control);
 	if (wanted.stop)
 		sml_loop_stop(control->loop);
 }
@@ -81,7 +66,6 @@ static void *thread_main(void *self)
 
 	/* Questions that came before this rank could answer are answered now. */
 	sml_session_serve(&control->session, control->owner.lost != NULL);
-	sml_control_sync(control);
 	sml_loop_run(control->loop);
 	return NULL;
 }
@@ -128,13 +112,13 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 {
 	uint64_t now_ns = sml_now_ns();
 	struct sml_notice notice;
-	enum sml_session_phase phase;
 
 	sml_notice_begin(&notice, control->settings, now_ns);
 	pthread_mutex_lock(&control->lock);
-	control->leave_wanted = true;
+	control->wanted.leave = true;
 	wake(control);
-	for (; control->phase < SML_SESSION_LEFT && now_ns < deadline_ns; now_ns = sml_now_ns()) {
+	for (; sml_control_phase(control) < SML_SESSION_LEFT && now_ns < deadline_ns;
+	     now_ns = sml_now_ns()) {
 		struct timespec until = sml_timespec(sml_notice_wake(&notice, deadline_ns));
 
 		if (sml_notice_is_due(&notice, now_ns))
@@ -142,14 +126,17 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 		else
 			pthread_cond_timedwait(&control->changed, &control->lock, &until);
 	}
-	phase = control->phase;
 	pthread_mutex_unlock(&control->lock);
-	if (phase == SML_SESSION_LEFT)
+	switch (sml_control_phase(control)) {
+	case SML_SESSION_LEFT:
 		return 0;
-	if (phase == SML_SESSION_LOST)
+	case SML_SESSION_LOST:
 		return 1;
-	if (phase == SML_SESSION_FAILED)
-		return sml_error_set(control->error, "%s", control->text);
+	case SML_SESSION_FAILED:
+		return sml_error_set(control->session.error, "%s", control->session.text);
+	default:
+		break;
+	}
 	return sml_error_set(
 		SML_ERROR_TIMEOUT,
 		"not every rank closed its context of job \"%s\" within a timeout of %g s",
@@ -161,7 +148,7 @@ void sml_control_mismatch(struct sml_control *control, const struct sml_disagree
 	pthread_mutex_lock(&control->lock);
 	if (!control->mismatch_reported) {
 		control->mismatch = *found;
-		control->mismatch_reported = control->mismatch_wanted = true;
+		control->mismatch_reported = control->wanted.mismatch = true;
 	}
 	wake(control);
 	pthread_mutex_unlock(&control->lock);
@@ -170,7 +157,7 @@ void sml_control_mismatch(struct sml_control *control, const struct sml_disagree
 void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t number)
 {
 	pthread_mutex_lock(&control->lock);
-	control->renewals[shard] = number;
+	control->wanted.renewals[shard] = number;
 	wake(control);
 	pthread_mutex_unlock(&control->lock);
 }
@@ -178,8 +165,9 @@ void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t numb
 void sml_control_abort(struct sml_control *control, int error, const char *text, unsigned kinds)
 {
 	pthread_mutex_lock(&control->lock);
-	if (control->abort_error == 0 && control->phase < SML_SESSION_LEFT) {
+	if (control->abort_error == 0 && sml_control_phase(control) < SML_SESSION_LEFT) {
 		control->abort_error = error;
+		control->wanted.abort = true;
 		control->abort_kinds = kinds;
 		snprintf(control->abort_text, sizeof(control->abort_text), "%s", text);
 	}
@@ -201,10 +189,10 @@ void sml_control_retreat(struct sml_control *control)
 static void explain_no_stalls(const struct sml_control *control, unsigned stripe, char *text,
 			      size_t text_bytes)
 {
-	if (control->phase == SML_SESSION_FAILED && control->abort_error == 0)
+	if (sml_control_phase(control) == SML_SESSION_FAILED && control->abort_error == 0)
 		/* Another rank was faster; its text says what it found out. */
-		snprintf(text, text_bytes, "%s", control->text);
-	else if (control->phase >= SML_SESSION_LEFT)
+		snprintf(text, text_bytes, "%s", control->session.text);
+	else if (sml_control_phase(control) >= SML_SESSION_LEFT)
 		snprintf(text, text_bytes, "the connection to %s at %s has ended",
 			 control->session.config.what, control->session.config.where);
 	else if (!control->session.admission.stall_reports)
@@ -226,7 +214,7 @@ const struct sml_stall_report *sml_control_stalls(struct sml_control *control, u
 
 	pthread_mutex_lock(&control->lock);
 	while (until_ns > 0 && control->session.admission.stall_reports &&
-	       !control->stalls[stripe] && control->phase < SML_SESSION_LEFT && !late)
+	       !control->stalls[stripe] && sml_control_phase(control) < SML_SESSION_LEFT && !late)
 		late = pthread_cond_timedwait(&control->changed, &control->lock, &until);
 	stalls = control->stalls[stripe];
 	if (stalls == NULL)
@@ -249,7 +237,7 @@ static void query_stalls(struct sml_control *control, bool keep)
 {
 	pthread_mutex_lock(&control->lock);
 	if (control->session.admission.stall_reports) {
-		control->stalls_wanted = true;
+		control->wanted.stalls = true;
 		control->keeps_stalls |= keep;
 		wake(control);
 	}
@@ -283,7 +271,7 @@ static bool stop_thread(struct sml_control *control)
 	if (!control->threaded)
 		return false;
 	pthread_mutex_lock(&control->lock);
-	control->stop_wanted = true;
+	control->wanted.stop = true;
 	wake(control);
 	pthread_mutex_unlock(&control->lock);
 	pthread_join(control->thread, NULL);

@@ -78,8 +78,14 @@ static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 	return true;
 }
 
-static const struct sml_session_output output = {send_out,	stalls_reported,   describe,
-						 report_stalls, get_stripe_status, get_traffic};
+static const struct sml_session_output output = {
+	.send = send_out,
+	.stalls_reported = stalls_reported,
+	.describe = describe,
+	.report_stalls = report_stalls,
+	.get_stripe_status = get_stripe_status,
+	.get_traffic = get_traffic,
+};
 
 static void begin_session(struct rank *rank, unsigned address)
 {
