@@ -78,17 +78,20 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 }
 
 /* All of its slots wait for a rank: this is the longest report. */
-static struct sml_stall_report *send_stalls(void *self)
+static bool pack_waits(void *self, size_t room, struct sml_waits_message *waits)
 {
 	struct world *world = self;
 	uint32_t n = (uint32_t)world->admission.head_slots + world->admission.data_slots;
 	SmlControl__StallReport none = SML_CONTROL__STALL_REPORT__INIT;
 	struct sml_stall_report *report = sml_stall_report_new(&none, n, SAY_WORLD_SIZE);
 	const struct sml_ranks ranks = {{5}};
+	bool known;
 
 	for (uint32_t i = 0; report && i < n; i++)
 		sml_waits_note(&report->waits, i, 0, &ranks);
-	return report;
+	known = report && sml_waits_pack(&report->waits, room, waits);
+	sml_stall_report_close(report);
+	return known;
 }
 
 static void nothing_served(void *self, SmlControl__StripeStatus *status,
@@ -206,18 +209,14 @@ static void run_session(struct world *world)
 	bool may_be_lost = gen_below(world->gen, 2);
 
 	control->owner = (struct sml_control_owner){
-		.self = world,
-		.describe = describe,
-		.stalls = send_stalls,
-		.get_stripe_status = nothing_served,
-		.get_traffic = nothing_moved,
+		.answers = {world, describe, pack_waits, nothing_served, nothing_moved},
 		.failed = failed,
 		.ticked = nothing_ticks,
 		.lost = may_be_lost ? lost : NULL,
 	};
 	control->threaded = world->serves = true;
 	sml_watch_post(control->wake);
-	sml_session_serve(&control->session, may_be_lost);
+	sml_session_serve(&control->session, &control->owner.answers, may_be_lost);
 }
 
 static void want(struct world *world)

@@ -43,9 +43,11 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	return true;
 }
 
-static bool report_stalls(void *self)
+static bool pack_waits(void *self, size_t room, struct sml_waits_message *waits)
 {
 	(void)self;
+	(void)room;
+	(void)waits;
 	n_stalls_told += knows_stalls;
 	return knows_stalls;
 }
@@ -57,9 +59,7 @@ static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 	return false;
 }
 
-/* As in the library, the owner does its part only at sml_session_serve(). */
-static struct sml_session_output output = {
-	.send = send_out, .stalls_reported = stalls_reported, .get_traffic = get_traffic};
+static const struct sml_session_output output = {send_out, NULL, stalls_reported};
 
 static int run_until_started(void **state)
 {
@@ -76,8 +76,6 @@ static int run_until_started(void **state)
 	memset(n_sent, 0, sizeof(n_sent));
 	n_described = n_stalls_told = n_empty_reports = 0;
 	knows_stalls = true;
-	output.describe = NULL;
-	output.report_stalls = NULL;
 	sml_session_init(&session, &config);
 	join.shards = 1;
 	sml_session_join(&session, &join, NULL);
@@ -103,9 +101,10 @@ static int end(void **state)
 
 static void serve(void)
 {
-	output.describe = describe;
-	output.report_stalls = report_stalls;
-	sml_session_serve(&session, true);
+	static const struct sml_session_answers answers = {
+		.describe = describe, .pack_waits = pack_waits, .get_traffic = get_traffic};
+
+	sml_session_serve(&session, &answers, true);
 }
 
 TEST_WITH(questions_that_come_before_the_owner_are_answered_after_it, run_until_started, end)

@@ -23,6 +23,11 @@
 #define SILENT_HEARTBEATS 8
 /* As long as a switch waits for the ranks of a job that resumes. */
 #define WAITING_MS 5000u
+/*
+ * What slots wait for is not told of all: a switch that asks again and again would keep this thread
+ * busy. It is the room of about 600 slots.
+ */
+#define MOST_TOLD_BYTES 10000
 
 void sml_session_init(struct sml_session *session, const struct sml_session_config *config)
 {
@@ -138,18 +143,17 @@ void sml_session_ready(struct sml_session *session, const struct sml_readiness *
 
 static void ping(struct sml_session *session, uint64_t now_ns)
 {
-	const struct sml_session_output *output = session->config.output;
+	const struct sml_session_answers *answers = session->answers;
 	SmlControl__StripeStatus served = SML_CONTROL__STRIPE_STATUS__INIT;
 	SmlControl__Traffic traffic = SML_CONTROL__TRAFFIC__INIT;
 	SmlControl__Ping message = SML_CONTROL__PING__INIT;
 	uint64_t waited_ms[SML_MAX_CHILDREN];
 
-	if (session->serves && session->has_slots &&
-	    session->config.rank < session->admission.stripes) {
-		output->get_stripe_status(session->config.self, &served, waited_ms);
+	if (answers && session->has_slots && session->config.rank < session->admission.stripes) {
+		answers->get_stripe_status(answers->self, &served, waited_ms);
 		message.stripe = &served;
 	}
-	if (session->serves && output->get_traffic(session->config.self, &traffic))
+	if (answers && answers->get_traffic(answers->self, &traffic))
 		message.traffic = &traffic;
 	message.time_ns = now_ns;
 	sml_session_send(session, sml_envelope(PING, ping, &message));
@@ -337,13 +341,13 @@ static void on_start(struct sml_session *session, const SmlControl__Envelope *me
 static void answer(struct sml_session *session, const SmlControl__Describe *question)
 {
 	char text[SML_SESSION_TEXT_BYTES / 2];
+	const struct sml_session_answers *answers = session->answers;
 	SmlControl__Description answer = SML_CONTROL__DESCRIPTION__INIT;
 	SmlControl__Call call = SML_CONTROL__CALL__INIT;
 	enum sml_stream_id stream =
 		question->slot < session->admission.head_slots ? SML_HEAD : SML_DATA;
 
-	if (session->config.output->describe(session->config.self, stream, question->chunk, text,
-					     sizeof(text), &call))
+	if (answers->describe(answers->self, stream, question->chunk, text, sizeof(text), &call))
 		answer.call = &call;
 	answer.slot = question->slot;
 	answer.use = question->use;
@@ -357,7 +361,7 @@ static void answer(struct sml_session *session, const SmlControl__Describe *ques
  */
 static void on_describe(struct sml_session *session, const SmlControl__Envelope *message)
 {
-	if (session->serves) {
+	if (session->answers) {
 		answer(session, message->describe);
 		return;
 	}
@@ -371,26 +375,33 @@ static void on_describe(struct sml_session *session, const SmlControl__Envelope 
 /* The switch does not ask again before it has an answer, even if this rank does not know. */
 static void answer_stalls(struct sml_session *session)
 {
-	SmlControl__StallReport nothing = SML_CONTROL__STALL_REPORT__INIT;
+	const struct sml_session_answers *answers = session->answers;
+	SmlControl__StallReport report = SML_CONTROL__STALL_REPORT__INIT;
+	struct sml_waits_message waits = {.n_slots = 0};
 
-	if (session->config.output->report_stalls(session->config.self))
-		return;
-	nothing.partial = true;
-	sml_session_send(session, sml_envelope(STALL_REPORT, stall_report, &nothing));
+	report.partial =
+		!answers->pack_waits(answers->self, MOST_TOLD_BYTES, &waits) || waits.is_partial;
+	report.slots = waits.slots;
+	report.n_slots = waits.n_slots;
+	report.sets = waits.sets;
+	report.n_sets = waits.n_sets;
+	sml_session_send(session, sml_envelope(STALL_REPORT, stall_report, &report));
+	sml_waits_free(&waits);
 }
 
 static void on_stall_request(struct sml_session *session, const SmlControl__Envelope *message)
 {
 	(void)message;
-	if (session->serves)
+	if (session->answers)
 		answer_stalls(session);
 	else
 		session->stalls_requested = true;
 }
 
-void sml_session_serve(struct sml_session *session, bool may_be_lost)
+void sml_session_serve(struct sml_session *session, const struct sml_session_answers *answers,
+		       bool may_be_lost)
 {
-	session->serves = true;
+	session->answers = answers;
 	session->may_be_lost = may_be_lost;
 	if (session->asked)
 		answer(session, &session->question);

@@ -14,7 +14,8 @@
  *	      the connection ends sml_session_ended()
  *	      a tick, and time    sml_session_tick()
  *	      what the rank wants sml_session_join(), _ready(), _leave(), …
- *	out   messages, questions struct sml_session_output
+ *	out   messages            struct sml_session_output
+ *	      questions           struct sml_session_answers
  *	      everything else     the phase, and the members beside it
  *
  * Outputs are called from within inputs, and must not call back in.
@@ -32,6 +33,7 @@
 #include "core/resume.h"
 #include "job/common/ranks.h"
 #include "job/common/rules.h"
+#include "job/common/waits.h"
 
 #define SML_SESSION_TEXT_BYTES 1024
 /*
@@ -163,7 +165,11 @@ struct sml_session_output {
 	 * message.
 	 */
 	void (*stalls_reported)(void *self, const SmlControl__StallReport *report, bool last_words);
-	/* ---- while the job runs; not before sml_session_serve() ---- */
+};
+
+/* What the rank knows while its job runs. */
+struct sml_session_answers {
+	void *self;
 	/*
 	 * Writes which call has this chunk, as text. Returns true, with the call's numbers in
 	 * *call, if this rank knows such a call.
@@ -171,10 +177,10 @@ struct sml_session_output {
 	bool (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes, SmlControl__Call *call);
 	/*
-	 * Send what this rank's slots are waiting for, by sml_session_send(). False: it is not
-	 * known now, and nothing was sent.
+	 * What this rank's slots are waiting for, as sml_waits_pack(). False: that is not known
+	 * now.
 	 */
-	bool (*report_stalls)(void *self);
+	bool (*pack_waits)(void *self, size_t room, struct sml_waits_message *waits);
 	/* What they have done so far; counters by rank are in this memory. */
 	void (*get_stripe_status)(void *self, SmlControl__StripeStatus *status,
 				  uint64_t waited_ms[SML_MAX_CHILDREN]);
@@ -209,7 +215,6 @@ struct sml_session {
 	char refused[256];  /* why one of them could not, as the switch says; "": none tried */
 	bool heard;	    /* it has said something, so it is a switch */
 	bool begun;	    /* all ranks have joined, and the switch has begun with them */
-	bool serves;	    /* the rank can answer questions */
 	bool may_be_lost;   /* others can take over, so a loss is not a failure */
 	bool silent;	    /* the last tick found that nothing had come for too long */
 	bool planned;	    /* FAILED: only because the members change */
@@ -232,6 +237,7 @@ struct sml_session {
 	struct sml_peer_ranks *peer_ranks; /* of admission */
 	struct sml_decided decided;	   /* likewise */
 	const struct sml_resumption *resumption;
+	const struct sml_session_answers *answers; /* NULL before the rank has any */
 };
 
 /* The config's pointers must live as long. */
@@ -254,8 +260,9 @@ struct sml_readiness {
 
 void sml_session_ready(struct sml_session *session, const struct sml_readiness *found);
 
-/* From now on it can answer; what was asked before is answered now. */
-void sml_session_serve(struct sml_session *session, bool may_be_lost);
+/* From now on it can answer; what was asked before is answered now. The answers live as long. */
+void sml_session_serve(struct sml_session *session, const struct sml_session_answers *answers,
+		       bool may_be_lost);
 
 void sml_session_leave(struct sml_session *session, uint64_t now_ns);
 

@@ -258,14 +258,18 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	return call != NULL;
 }
 
-static struct sml_stall_report *stalls(void *self)
+static bool pack_waits(void *self, size_t room, struct sml_waits_message *waits)
 {
 	const struct sml_stripe *stripe = self;
 	struct sml_context *context = stripe->context;
+	struct sml_stall_report *report =
+		sml_context_is_running(context)
+			? sml_question_query(&context->threads, stripe->index)
+			: NULL;
+	bool known = report && sml_waits_pack(&report->waits, room, waits);
 
-	return sml_context_is_running(context)
-		       ? sml_question_query(&context->threads, stripe->index)
-		       : NULL;
+	sml_stall_report_close(report);
+	return known;
 }
 
 static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
@@ -362,16 +366,14 @@ static void switch_lost(void *self, const char *text)
 int sml_stripe_start_control(struct sml_stripe *stripe)
 {
 	/* An embedded switch dies with its rank: nobody can take over. */
-	const struct sml_control_owner owner = {stripe,
-						stalls,
-						get_stripe_status,
-						get_traffic,
-						is_embedded(stripe) ? NULL : results,
-						describe,
-						job_failed,
-						ticked,
-						stalls_answered,
-						is_embedded(stripe) ? NULL : switch_lost};
+	const struct sml_control_owner owner = {
+		{stripe, describe, pack_waits, get_stripe_status, get_traffic},
+		is_embedded(stripe) ? NULL : results,
+		job_failed,
+		ticked,
+		stalls_answered,
+		is_embedded(stripe) ? NULL : switch_lost,
+	};
 
 	return sml_control_start(stripe->control, &owner);
 }

@@ -24,21 +24,12 @@ struct sml_stall_report;
 
 /* The thread's callbacks. Called in the thread, never before sml_control_start(). */
 struct sml_control_owner {
-	void *self;
-	/* What this rank's slots are waiting for; the caller frees it. NULL if it has no slots. */
-	struct sml_stall_report *(*stalls)(void *self);
-	/* As struct sml_session_output has them. */
-	void (*get_stripe_status)(void *self, SmlControl__StripeStatus *status,
-				  uint64_t waited_ms[SML_MAX_CHILDREN]);
-	bool (*get_traffic)(void *self, SmlControl__Traffic *traffic);
+	struct sml_session_answers answers; /* self is of the other callbacks, too */
 	/*
 	 * Results that have come on the data path so far; NULL if they do not show that this switch
 	 * is alive.
 	 */
 	uint64_t (*results)(void *self);
-	/* As struct sml_session_output has it. */
-	bool (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
-			 size_t text_bytes, SmlControl__Call *call);
 	/* The job has failed; planned: only because its members change. Once. */
 	void (*failed)(void *self, int error, const char *text, bool planned);
 	/* Some time has passed: a second, or less. */

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Connects the session (job/rank/session.h) with its channel: its outputs, its questions, and its
- * inputs.
- */
+/* Connects the session (job/rank/session.h) with its channel: its outputs, and its inputs. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,15 +51,15 @@ static void entered(void *self)
 		return;
 	sml_watch_at(control->tick, UINT64_MAX);
 	if (session->phase == SML_SESSION_FAILED && control->threaded && !control->aborts)
-		control->owner.failed(control->owner.self, session->error, session->text,
+		control->owner.failed(control->owner.answers.self, session->error, session->text,
 				      session->planned);
 	if (session->phase == SML_SESSION_LOST) {
 		sml_loop_stop(control->loop);
-		control->owner.lost(control->owner.self, session->text);
+		control->owner.lost(control->owner.answers.self, session->text);
 	}
 }
 
-/* ---- what the session says and asks ---- */
+/* ---- what the session says ---- */
 
 static int send_out(void *self, const SmlControl__Envelope *message)
 {
@@ -117,7 +114,7 @@ static void notify_owner(struct sml_control *control, unsigned stripe,
 	struct sml_stall_report *report = control->threaded ? unpack(control, message) : NULL;
 
 	if (report)
-		control->owner.stalls_answered(control->owner.self, stripe, report);
+		control->owner.stalls_answered(control->owner.answers.self, stripe, report);
 }
 
 static void stalls_reported(void *self, const SmlControl__StallReport *report, bool last_words)
@@ -137,60 +134,7 @@ static void stalls_reported(void *self, const SmlControl__StallReport *report, b
 		keep_report(control, report, &control->stalls[stripe]);
 }
 
-static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
-		     size_t text_bytes, SmlControl__Call *call)
-{
-	const struct sml_control_owner *owner = &((struct sml_control *)self)->owner;
-
-	return owner->describe(owner->self, stream, chunk, text, text_bytes, call);
-}
-
-/*
- * Not of all slots: a switch that asks again and again would keep this thread busy. It is the room
- * of about 600 slots.
- */
-#define MOST_TOLD_BYTES 10000
-
-static bool report_stalls(void *self)
-{
-	struct sml_control *control = self;
-	struct sml_stall_report *report = control->owner.stalls(control->owner.self);
-	SmlControl__StallReport out = SML_CONTROL__STALL_REPORT__INIT;
-	struct sml_waits_message message;
-	bool knows = false;
-
-	if (report && sml_waits_pack(&report->waits, MOST_TOLD_BYTES, &message)) {
-		out.slots = message.slots;
-		out.n_slots = message.n_slots;
-		out.sets = message.sets;
-		out.n_sets = message.n_sets;
-		out.partial = message.is_partial;
-		sml_session_send(&control->session, sml_envelope(STALL_REPORT, stall_report, &out));
-		sml_waits_free(&message);
-		knows = true;
-	}
-	sml_stall_report_close(report);
-	return knows;
-}
-
-static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
-			      uint64_t waited_ms[SML_MAX_CHILDREN])
-{
-	const struct sml_control_owner *owner = &((struct sml_control *)self)->owner;
-
-	owner->get_stripe_status(owner->self, status, waited_ms);
-}
-
-static bool get_traffic(void *self, SmlControl__Traffic *traffic)
-{
-	const struct sml_control_owner *owner = &((struct sml_control *)self)->owner;
-
-	return owner->get_traffic(owner->self, traffic);
-}
-
-static const struct sml_session_output output = {send_out,   entered,	    stalls_reported,
-						 describe,   report_stalls, get_stripe_status,
-						 get_traffic};
+static const struct sml_session_output output = {send_out, entered, stalls_reported};
 
 void sml_control_begin_session(struct sml_control *control, const char *where)
 {
@@ -275,7 +219,7 @@ static uint64_t count_results(const struct sml_control *control)
 {
 	const struct sml_control_owner *owner = &control->owner;
 
-	return control->threaded && owner->results ? owner->results(owner->self) : 0;
+	return control->threaded && owner->results ? owner->results(owner->answers.self) : 0;
 }
 
 void sml_control_on_tick(void *self, unsigned what)
@@ -284,7 +228,7 @@ void sml_control_on_tick(void *self, unsigned what)
 
 	(void)what;
 	if (control->threaded) {
-		control->owner.ticked(control->owner.self);
+		control->owner.ticked(control->owner.answers.self);
 		sml_thread_take_signals();
 	}
 	sml_session_tick(&control->session, sml_channel_heard_ns(control->channel),

@@ -65,7 +65,7 @@ static void *thread_main(void *self)
 	struct sml_control *control = self;
 
 	/* Questions that came before this rank could answer are answered now. */
-	sml_session_serve(&control->session, control->owner.lost != NULL);
+	sml_session_serve(&control->session, &control->owner.answers, control->owner.lost != NULL);
 	sml_loop_run(control->loop);
 	return NULL;
 }

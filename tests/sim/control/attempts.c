@@ -57,9 +57,11 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	return true;
 }
 
-static bool report_stalls(void *self)
+static bool pack_waits(void *self, size_t room, struct sml_waits_message *waits)
 {
 	(void)self;
+	(void)room;
+	(void)waits;
 	return false;
 }
 
@@ -78,14 +80,10 @@ static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 	return true;
 }
 
-static const struct sml_session_output output = {
-	.send = send_out,
-	.stalls_reported = stalls_reported,
-	.describe = describe,
-	.report_stalls = report_stalls,
-	.get_stripe_status = get_stripe_status,
-	.get_traffic = get_traffic,
-};
+static const struct sml_session_output output = {send_out, NULL, stalls_reported};
+
+const struct sml_session_answers sim_answers = {NULL, describe, pack_waits, get_stripe_status,
+						get_traffic};
 
 static void begin_session(struct rank *rank, unsigned address)
 {

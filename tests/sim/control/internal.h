@@ -348,6 +348,8 @@ void sim_attempt_message(struct rank *rank, unsigned address, const struct event
 			 const SmlControl__Envelope *message);
 void sim_attempt_drop(struct attempt *attempt);
 void sim_attempts_drop(struct rank *rank);
+
+extern const struct sml_session_answers sim_answers;
 /* The address that the rank uses this connection for; -1 if it no longer does. */
 int sim_attempt_of(const struct rank *rank, const struct link *link);
 /* The rank is in the membership that has this tag. */

@@ -250,7 +250,7 @@ static void rank_starts(struct rank *rank, unsigned address)
 			sim_wrong(rank->control, "rank %u is told a table that is not its own",
 				  rank->id);
 	}
-	sml_session_serve(&attempt->session, !rank->control->embedded);
+	sml_session_serve(&attempt->session, &sim_answers, !rank->control->embedded);
 	sim_say(rank->control, "rank %u goes on at %s with call %u (epoch %u)", rank->id,
 		rank->control->names[address], rank->done, rank->epoch);
 	rank->state = RUNNING;
