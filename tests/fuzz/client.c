@@ -235,7 +235,7 @@ static void want(struct world *world)
 		sml_control_mismatch(control, &found);
 		break;
 	default:
-		sml_control_query_failed(control);
+		sml_control_query_stalls(control, true);
 		break;
 	}
 }

@@ -71,7 +71,7 @@ static int open_control(void **state)
 	assert_int_equal(sml_control_open(&control, &settings, &connection, &place, NULL), 0);
 	sml_control_request_join(control, &application);
 	be_admitted();
-	sml_control_query_failed(control);
+	sml_control_query_stalls(control, true);
 	return 0;
 }
 

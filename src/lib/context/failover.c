@@ -264,18 +264,11 @@ bool sml_stripe_retire_control(struct sml_stripe *stripe)
 	return true;
 }
 
-/*
- * The shards are parked, and their lines have no other stripe. What the lost switch was told, the
- * new one does not know.
- */
+/* The shards are parked, and their lines have no other stripe. */
 static void notify_lines(struct sml_stripe *stripe, struct sml_control *control)
 {
-	for (unsigned i = 0; i < stripe->n_shards; i++) {
-		struct sml_line *line = stripe->shards[i]->line;
-
-		line->control = control;
-		line->mismatch_reported = false;
-	}
+	for (unsigned i = 0; i < stripe->n_shards; i++)
+		stripe->shards[i]->line->control = control;
 }
 
 static int replace_switch(struct sml_stripe *stripe)
@@ -351,7 +344,7 @@ static bool leave_again(struct sml_stripe *stripe)
 	if (!is_over(stripe->context))
 		return false;
 	if (sml_context_get_farewell(stripe->context, &farewell))
-		sml_control_send_farewell(stripe->control, &farewell);
+		sml_control_abort(stripe->control, farewell.error, farewell.text, farewell.kinds);
 	else
 		sml_control_retreat(stripe->control);
 	sml_control_retire(stripe->control);

@@ -341,7 +341,8 @@ static void tell_end(struct sml_context *context)
 		return;
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (sml_control_is_admitted(context->stripes[i].control))
-			sml_control_send_farewell(context->stripes[i].control, &farewell);
+			sml_control_abort(context->stripes[i].control, farewell.error,
+					  farewell.text, farewell.kinds);
 }
 
 static void end_control(struct sml_control *control, bool goes_on)

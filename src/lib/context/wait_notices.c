@@ -186,7 +186,7 @@ static void query_switches(struct sml_context *context, uint64_t now_ns)
 		struct sml_control *control = sml_context_hold_control(context, i);
 
 		if (control)
-			sml_control_query_running(control);
+			sml_control_query_stalls(control, false);
 		sml_context_release_control(context, control);
 	}
 }

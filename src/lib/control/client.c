@@ -138,12 +138,12 @@ int sml_control_failure(struct sml_control *control)
 	int aborted;
 
 	pthread_mutex_lock(&control->lock);
-	aborted = control->threaded ? 0 : control->abort_error;
+	aborted = control->threaded ? 0 : control->abort.error;
 	pthread_mutex_unlock(&control->lock);
 	if (sml_control_phase(control) == SML_SESSION_FAILED)
 		return sml_error_set(control->session.error, "%s", control->session.text);
 	if (aborted)
-		return sml_error_set(aborted, "%s", control->abort_text);
+		return sml_error_set(aborted, "%s", control->abort.text);
 	if (control->give_up && __atomic_load_n(control->give_up, __ATOMIC_SEQ_CST))
 		return sml_error_set(SML_ERROR_CLOSED, "the context is being closed");
 	if (control->give_up && sml_is_interrupted(control->settings->config.interrupt))

@@ -36,7 +36,7 @@ struct sml_control_owner {
 	void (*ticked)(void *self);
 	/*
 	 * What slots of a stripe (0 unless ranks have the slots) are waiting for, after
-	 * sml_control_query_running(). The owner frees it.
+	 * sml_control_query_stalls(). The owner frees it.
 	 */
 	void (*stalls_answered)(void *self, unsigned stripe, struct sml_stall_report *report);
 	/*
@@ -161,21 +161,19 @@ void sml_control_mismatch(struct sml_control *control, const struct sml_disagree
  */
 void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t number);
 
-/*
- * Report to the switch that the job has failed here. If the control has no thread yet, the report
- * is sent when it is closed. kinds: as in sml_session_abort(). Any thread may call this; it returns
- * at once.
- */
-void sml_control_abort(struct sml_control *control, int error, const char *text, unsigned kinds);
-
-/* The same report, noted for a switch that is found only after the job has failed here. */
+/* What a switch is told of a job that has failed here. */
 struct sml_farewell {
 	int error;	/* 0 if the job has not failed here */
 	unsigned kinds; /* of enum sml_abort_kind */
 	char text[SML_TEXT_BYTES];
 };
 
-void sml_control_send_farewell(struct sml_control *control, const struct sml_farewell *farewell);
+/*
+ * Report to the switch that the job has failed here. If the control has no thread yet, the report
+ * is sent when it is closed. kinds: as in sml_session_abort(). Any thread may call this; it returns
+ * at once.
+ */
+void sml_control_abort(struct sml_control *control, int error, const char *text, unsigned kinds);
 
 /*
  * When this control is closed, which has no thread yet: this rank has all results, and leaves, even
@@ -189,13 +187,10 @@ bool sml_control_is_admitted(struct sml_control *control);
 bool sml_control_is_ready(struct sml_control *control);
 
 /*
- * Ask the switch what slots are waiting for, because the job has failed. Any thread; returns at
- * once.
+ * Ask the switch what slots are waiting for. keep: because the job has failed; then the answers are
+ * kept, and else the owner's stalls_answered gets each. Any thread; returns at once.
  */
-void sml_control_query_failed(struct sml_control *control);
-
-/* The same while the job runs: the owner's stalls_answered gets each answer. */
-void sml_control_query_running(struct sml_control *control);
+void sml_control_query_stalls(struct sml_control *control, bool keep);
 
 /*
  * The switch's report about one of its stripes (0 unless ranks have the slots): the one that came

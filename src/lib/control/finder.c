@@ -430,7 +430,8 @@ static void tell_farewell(struct sml_finder *finder)
 		return;
 	for (unsigned i = 0; i < finder->config.n_endpoints; i++)
 		if (finder->attempts[i].control)
-			sml_control_send_farewell(finder->attempts[i].control, &farewell);
+			sml_control_abort(finder->attempts[i].control, farewell.error,
+					  farewell.text, farewell.kinds);
 }
 
 void sml_finder_close(struct sml_finder *finder)

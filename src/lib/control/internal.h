@@ -42,17 +42,15 @@ struct sml_control {
 	struct sml_watch *wake; /* NULL if there is no thread to wake any more */
 	pthread_cond_t changed;
 	struct sml_wanted wanted;
-	bool mismatch_reported;
+	bool mismatch_reported; /* atomic */
 	struct sml_disagreement mismatch;
-	bool keeps_stalls; /* the job has failed: those that come now are kept */
+	bool keeps_stalls; /* atomic: the job has failed, and those that come now are kept */
 	/* Of the switch's stripe, the first; or of each rank's. Each set once. */
 	struct sml_stall_report *stalls[SML_MAX_STRIPES];
 	struct sml_stall_report *last_words; /* with Abort, where ranks have the slots: no slots */
-	bool retreats;	 /* it has all results, and gives up looking for the others */
-	int abort_error; /* 0 if none is wanted */
-	char abort_text[SML_TEXT_BYTES];
-	unsigned abort_kinds;
-	bool goes_on; /* in the next membership: said when the connection ends */
+	bool retreats;		   /* it has all results, and gives up looking for the others */
+	struct sml_farewell abort; /* error 0: none is wanted */
+	bool goes_on;		   /* in the next membership: said when the connection ends */
 };
 
 /* Any thread. From LEFT on, the session does not change. */

@@ -98,16 +98,6 @@ static void keep_report(struct sml_control *control, const SmlControl__StallRepo
 	pthread_mutex_unlock(&control->lock);
 }
 
-static bool keeps_stalls(struct sml_control *control)
-{
-	bool keeps;
-
-	pthread_mutex_lock(&control->lock);
-	keeps = control->keeps_stalls;
-	pthread_mutex_unlock(&control->lock);
-	return keeps;
-}
-
 static void notify_owner(struct sml_control *control, unsigned stripe,
 			 const SmlControl__StallReport *message)
 {
@@ -128,7 +118,7 @@ static void stalls_reported(void *self, const SmlControl__StallReport *report, b
 			    has_slots ? &control->last_words : &control->stalls[0]);
 	else if (stripe >= SML_MAX_STRIPES)
 		return;
-	else if (!keeps_stalls(control))
+	else if (!__atomic_load_n(&control->keeps_stalls, __ATOMIC_RELAXED))
 		notify_owner(control, stripe, report);
 	else if (!says_nothing(report))
 		keep_report(control, report, &control->stalls[stripe]);

@@ -16,8 +16,8 @@
 static void send_abort(struct sml_control *control)
 {
 	control->aborts = true;
-	sml_session_abort(&control->session, control->abort_error, control->abort_text,
-			  control->abort_kinds);
+	sml_session_abort(&control->session, control->abort.error, control->abort.text,
+			  control->abort.kinds);
 }
 
 static void send_renewals(struct sml_control *control, const uint32_t *numbers)
@@ -145,11 +145,11 @@ int sml_control_leave(struct sml_control *control, uint64_t deadline_ns)
 
 void sml_control_mismatch(struct sml_control *control, const struct sml_disagreement *found)
 {
+	if (__atomic_exchange_n(&control->mismatch_reported, true, __ATOMIC_RELAXED))
+		return;
 	pthread_mutex_lock(&control->lock);
-	if (!control->mismatch_reported) {
-		control->mismatch = *found;
-		control->mismatch_reported = control->wanted.mismatch = true;
-	}
+	control->mismatch = *found;
+	control->wanted.mismatch = true;
 	wake(control);
 	pthread_mutex_unlock(&control->lock);
 }
@@ -165,19 +165,14 @@ void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t numb
 void sml_control_abort(struct sml_control *control, int error, const char *text, unsigned kinds)
 {
 	pthread_mutex_lock(&control->lock);
-	if (control->abort_error == 0 && sml_control_phase(control) < SML_SESSION_LEFT) {
-		control->abort_error = error;
+	if (control->abort.error == 0 && sml_control_phase(control) < SML_SESSION_LEFT) {
+		control->abort.error = error;
 		control->wanted.abort = true;
-		control->abort_kinds = kinds;
-		snprintf(control->abort_text, sizeof(control->abort_text), "%s", text);
+		control->abort.kinds = kinds;
+		snprintf(control->abort.text, sizeof(control->abort.text), "%s", text);
 	}
 	wake(control);
 	pthread_mutex_unlock(&control->lock);
-}
-
-void sml_control_send_farewell(struct sml_control *control, const struct sml_farewell *farewell)
-{
-	sml_control_abort(control, farewell->error, farewell->text, farewell->kinds);
 }
 
 void sml_control_retreat(struct sml_control *control)
@@ -189,7 +184,7 @@ void sml_control_retreat(struct sml_control *control)
 static void explain_no_stalls(const struct sml_control *control, unsigned stripe, char *text,
 			      size_t text_bytes)
 {
-	if (sml_control_phase(control) == SML_SESSION_FAILED && control->abort_error == 0)
+	if (sml_control_phase(control) == SML_SESSION_FAILED && control->abort.error == 0)
 		/* Another rank was faster; its text says what it found out. */
 		snprintf(text, text_bytes, "%s", control->session.text);
 	else if (sml_control_phase(control) >= SML_SESSION_LEFT)
@@ -233,25 +228,16 @@ const struct sml_stall_report *sml_control_last_words(struct sml_control *contro
 	return words;
 }
 
-static void query_stalls(struct sml_control *control, bool keep)
+void sml_control_query_stalls(struct sml_control *control, bool keep)
 {
 	pthread_mutex_lock(&control->lock);
 	if (control->session.admission.stall_reports) {
 		control->wanted.stalls = true;
-		control->keeps_stalls |= keep;
+		if (keep)
+			__atomic_store_n(&control->keeps_stalls, true, __ATOMIC_RELAXED);
 		wake(control);
 	}
 	pthread_mutex_unlock(&control->lock);
-}
-
-void sml_control_query_failed(struct sml_control *control)
-{
-	query_stalls(control, true);
-}
-
-void sml_control_query_running(struct sml_control *control)
-{
-	query_stalls(control, false);
 }
 
 /* If so, the reason does not change any more. */
@@ -260,7 +246,7 @@ static bool is_aborted(struct sml_control *control)
 	bool aborted;
 
 	pthread_mutex_lock(&control->lock);
-	aborted = control->abort_error != 0;
+	aborted = control->abort.error != 0;
 	pthread_mutex_unlock(&control->lock);
 	return aborted;
 }

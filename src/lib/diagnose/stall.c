@@ -39,7 +39,7 @@ void sml_stall_query(const struct sml_snapshot *snapshot, uint64_t until_ns,
 	*reports = (struct sml_stall_reports){.complete = true};
 	for (unsigned i = 0; until_ns && i < snapshot->n_stripes; i++)
 		if (i == 0 || !snapshot->peers)
-			sml_control_query_failed(snapshot->stripes[i].control);
+			sml_control_query_stalls(snapshot->stripes[i].control, true);
 	for (unsigned i = 0; i < snapshot->n_stripes; i++) {
 		char why[sizeof(reports->why)] = "";
 

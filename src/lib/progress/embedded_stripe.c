@@ -64,8 +64,7 @@ static void report_mismatch(struct sml_embedded_stripe *own, const struct sml_co
 			  job_rank(own, in->rank)},
 	};
 
-	if (!__atomic_exchange_n(&own->mismatch_reported, true, __ATOMIC_RELAXED))
-		sml_control_mismatch(own->control, &found);
+	sml_control_mismatch(own->control, &found);
 }
 
 /*

@@ -35,7 +35,6 @@ struct sml_embedded_stripe {
 	uint64_t verdicts[SML_VERDICTS];
 	uint64_t contributions[SML_MAX_CHILDREN], resends[SML_MAX_CHILDREN];
 	uint64_t waited_ns[SML_MAX_CHILDREN]; /* how long the others waited for it: sml_waited() */
-	bool mismatch_reported;
 	/* See question.h; under the threads' lock. */
 	struct {
 		uint32_t number;		 /* atomic: of questions so far */

@@ -42,7 +42,6 @@ static void report_mismatch(struct sml_shard *shard, const struct sml_contributi
 			    uint8_t other)
 {
 	const struct sml_host *host = host_of(shard);
-	struct sml_line *line = shard->line;
 	const struct sml_disagreement found = {
 		.slot = number_for(shard, in->slot),
 		.use = in->use,
@@ -50,10 +49,7 @@ static void report_mismatch(struct sml_shard *shard, const struct sml_contributi
 		.ranks = {host->job_ranks[other], host->job_ranks[host->rank]},
 	};
 
-	if (line->mismatch_reported)
-		return;
-	line->mismatch_reported = true;
-	sml_control_mismatch(line->control, &found);
+	sml_control_mismatch(shard->line->control, &found);
 }
 
 /* Does the chunk need no sum? All ranks know it alike: of other calls, the digest differs. */

@@ -35,7 +35,6 @@ struct sml_line {
 	struct sml_host *host;
 	struct sml_control *control; /* to report what the rows disagree about, and renewals */
 	bool renews; /* a dedicated switch has the slots, and may lose this rank's address */
-	bool mismatch_reported;
 	struct iovec results[SML_RESULTS_AT_ONCE]; /* gathered; they are in the slots */
 	unsigned n_results;
 	uint64_t result_packets, result_bytes; /* sent to other ranks */

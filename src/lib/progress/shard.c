@@ -73,7 +73,6 @@ void sml_shard_renew(struct sml_shard *shard, struct sml_worker *next, void *mem
 	shard->next_sum = SML_NO_SLOT;
 	sml_line_forget_path(shard);
 	free(next);
-	line->mismatch_reported = false;
 	if (line->transport)
 		line->transport->ops->close(line->transport);
 	line->transport = transport;
