@@ -9,6 +9,8 @@
 #include "lib/context/late.h"
 #include "lib/control/stall_report.h"
 #include "lib/host/slots.h"
+#include "lib/progress/question.h"
+#include "lib/progress/threads.h"
 #include "support/test.h"
 
 #define OWN_RANK 1
@@ -18,8 +20,9 @@
 struct world {
 	struct sml_host hosts[N_RANKS];
 	struct sml_threads threads; /* of rank OWN_RANK */
-	struct sml_late late;
-	struct sml_late_ranks found;
+	struct sml_stall_report *told;
+	struct sml_stall_reports reports;
+	struct sml_ranks found;
 	void *bytes;
 };
 
@@ -51,12 +54,12 @@ static void open_world(struct world *world, bool goes_up)
 			assert_int_equal(sml_host_arrive(host, &in, 1), rank);
 	}
 	world->threads.host = &world->hosts[OWN_RANK];
-	sml_late_init(&world->late);
 }
 
 static void close_world(struct world *world)
 {
-	sml_late_fini(&world->late);
+	sml_stall_report_close(world->told);
+	sml_stall_reports_close(&world->reports);
 	free(world->bytes);
 }
 
@@ -72,15 +75,12 @@ static struct sml_stall_report *new_answer(void)
 	return answer;
 }
 
-static void find(struct world *world)
+static void expect_only(struct world *world, unsigned rank)
 {
-	sml_late_find(&world->late, &world->threads, 1, OWN_RANK, &world->found);
-}
-
-static void expect_only(const struct world *world, unsigned rank)
-{
-	assert_int_equal(sml_ranks_count(&world->found.ranks), 1);
-	assert_true(sml_ranks_has(&world->found.ranks, rank));
+	world->reports.of[0] = sml_question_complete(&world->threads, 0, world->told, NULL, false);
+	sml_late_find(&world->reports, OWN_RANK, &world->found);
+	assert_int_equal(sml_ranks_count(&world->found), 1);
+	assert_true(sml_ranks_has(&world->found, rank));
 }
 
 TEST(without_an_answer_a_rank_looks_itself)
@@ -88,7 +88,6 @@ TEST(without_an_answer_a_rank_looks_itself)
 	struct world world;
 
 	open_world(&world, false);
-	find(&world);
 	expect_only(&world, 2);
 	close_world(&world);
 }
@@ -99,10 +98,9 @@ TEST(where_an_answer_has_no_slots_a_rank_looks_itself_and_keeps_the_names)
 	struct world world;
 
 	open_world(&world, false);
-	world.late.told[0] = new_answer();
-	find(&world);
+	world.told = new_answer();
 	expect_only(&world, 2);
-	sml_late_hosts(&world.found, hosts);
+	sml_late_hosts(&world.reports, &world.found, hosts);
 	assert_string_equal(hosts, " (gpu2, pid 88)");
 	close_world(&world);
 }
@@ -116,9 +114,8 @@ TEST(where_an_answer_lacks_slots_a_rank_looks_itself)
 	open_world(&world, false);
 	for (unsigned rank = 0; rank < N_RANKS; rank++)
 		sml_ranks_add(&all, rank);
-	world.late.told[0] = new_answer();
-	sml_waits_note(&world.late.told[0]->waits, 3, 0, &all);
-	find(&world);
+	world.told = new_answer();
+	sml_waits_note(&world.told->waits, 3, 0, &all);
 	expect_only(&world, 2);
 	close_world(&world);
 }
@@ -130,12 +127,10 @@ TEST(an_answer_of_all_slots_counts)
 
 	open_world(&world, false);
 	sml_ranks_add(&ranks, 0);
-	world.late.told[0] = new_answer();
-	world.late.told[0]->waits.is_partial = false;
-	sml_waits_note(&world.late.told[0]->waits, 4, 0, &ranks);
-	find(&world);
+	world.told = new_answer();
+	world.told->waits.is_partial = false;
+	sml_waits_note(&world.told->waits, 4, 0, &ranks);
 	expect_only(&world, 0);
-	assert_int_equal(world.found.silent, 1);
 	close_world(&world);
 }
 
@@ -148,10 +143,8 @@ TEST(where_sums_go_to_a_switch_its_answer_counts_and_the_memory_completes_it)
 	open_world(&world, true);
 	for (unsigned rank = 0; rank < N_RANKS; rank++)
 		sml_ranks_add(&host, rank);
-	world.late.told[0] = new_answer();
-	sml_waits_note(&world.late.told[0]->waits, 4, 0, &host);
-	find(&world);
+	world.told = new_answer();
+	sml_waits_note(&world.told->waits, 4, 0, &host);
 	expect_only(&world, 2);
-	assert_int_equal(world.found.silent, 0);
 	close_world(&world);
 }

@@ -9,6 +9,7 @@
 
 #include "base/thread.h"
 #include "control/text.h"
+#include "lib/progress/question.h"
 
 int sml_context_check(const struct sml_context *context)
 {
@@ -169,6 +170,74 @@ void sml_context_release_control(struct sml_context *context, struct sml_control
 	pthread_mutex_unlock(&context->lock);
 }
 
+/* ---- what slots wait for ---- */
+
+uint8_t sml_context_reported_as(const struct sml_context *context, unsigned stripe)
+{
+	if (context->hosts.n > 0)
+		return context->hosts.first[stripe];
+	return context->peers ? (uint8_t)stripe : 0;
+}
+
+/* Where ranks have the slots, rank 0 passes the question on. */
+static void query_switches(struct sml_context *context, bool asks, bool failed)
+{
+	for (unsigned i = 0; i < (context->peers ? 1 : context->n_stripes); i++) {
+		struct sml_control *control = sml_context_hold_control(context, i);
+
+		if (control && failed)
+			sml_control_keep_stalls(control);
+		if (control && asks)
+			sml_control_query(control);
+		sml_context_release_control(context, control);
+	}
+}
+
+void sml_context_ask(struct sml_context *context)
+{
+	query_switches(context, true, false);
+}
+
+/* The report of one stripe. Where ranks have the slots, rank 0 passes the others' on. */
+static struct sml_stall_report *hear(struct sml_context *context, unsigned stripe,
+				     uint64_t until_ns, bool failed,
+				     struct sml_stall_reports *reports)
+{
+	struct sml_control *control =
+		sml_context_hold_control(context, context->peers ? 0 : stripe);
+	struct sml_stall_report *told = NULL, *names = NULL, *report;
+	char why[sizeof(reports->why)] = "";
+
+	if (control) {
+		told = sml_control_stalls(control, sml_context_reported_as(context, stripe),
+					  until_ns, why, sizeof(why));
+		names = sml_control_last_words(control);
+	}
+	sml_context_release_control(context, control);
+	reports->n_told += told != NULL;
+	if ((told == NULL || told->waits.is_partial) && reports->silent == context->n_stripes)
+		reports->silent = stripe;
+	report = sml_question_complete(&context->threads, stripe, told, names, failed);
+	if (report == NULL && reports->complete)
+		memcpy(reports->why, why, sizeof(why));
+	sml_stall_report_close(told);
+	sml_stall_report_close(names);
+	return report;
+}
+
+void sml_context_collect(struct sml_context *context, uint64_t until_ns, bool failed,
+			 struct sml_stall_reports *reports)
+{
+	*reports = (struct sml_stall_reports){.complete = true, .silent = context->n_stripes};
+	if (failed)
+		query_switches(context, until_ns > 0, true);
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		reports->of[i] = hear(context, i, until_ns, failed, reports);
+		reports->any |= reports->of[i] != NULL;
+		reports->complete &= reports->of[i] != NULL;
+	}
+}
+
 /* ---- the three steps of a failure ---- */
 
 /* True for the first caller only. */
@@ -209,43 +278,34 @@ static void stop_threads(struct sml_context *context)
 	sml_threads_await_stop(&context->threads);
 }
 
-uint8_t sml_context_reported_as(const struct sml_context *context, unsigned stripe)
-{
-	if (context->hosts.n > 0)
-		return context->hosts.first[stripe];
-	return context->peers ? (uint8_t)stripe : 0;
-}
-
-/* Fills in the current state of the context, with which diagnose/ explains a failure. */
-static void set_snapshot(struct sml_context *context, struct sml_snapshot *snapshot)
+/*
+ * Fills in the current state of the context, with which diagnose/ explains a failure. Switches are
+ * asked, and their answers awaited until until_ns; 0: only what they have said with the failure.
+ */
+static void set_snapshot(struct sml_context *context, uint64_t until_ns,
+			 struct sml_snapshot *snapshot)
 {
 	*snapshot = (struct sml_snapshot){
 		.settings = &context->settings,
 		.threads = &context->threads,
 		.history = &context->history,
 		.history_lock = &context->submit_lock,
-		.peers = context->peers != NULL,
 		.n_stripes = context->n_stripes,
 	};
 	/* A failover that runs at the same time gets another epoch. */
 	pthread_mutex_lock(&context->lock);
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		const struct sml_stripe *stripe = &context->stripes[i];
-		/* If the ranks have the slots, ask rank 0 for all of them. */
-		const struct sml_stripe *asked = &context->stripes[context->peers ? 0 : i];
 
 		snapshot->stripes[i] = (struct sml_snapshot_stripe){
 			.name = sml_stripe_name(stripe),
 			.epoch = stripe->admission.epoch,
-			.control = asked->control,
-			.reported_as = sml_context_reported_as(context, i),
 			.shards = stripe->shards,
 			.n_shards = stripe->n_shards,
 		};
-		/* Until the context, which has failed, is closed. */
-		sml_control_hold(asked->control);
 	}
 	pthread_mutex_unlock(&context->lock);
+	sml_context_collect(context, until_ns, true, &snapshot->reports);
 }
 
 /*
@@ -253,8 +313,7 @@ static void set_snapshot(struct sml_context *context, struct sml_snapshot *snaps
  * opens, or if it gives up.
  */
 static void end_failure(struct sml_context *context, int error, const char *text,
-			const struct sml_snapshot *snapshot,
-			const struct sml_stall_reports *reports)
+			const struct sml_snapshot *snapshot)
 {
 	pthread_mutex_lock(&context->lock);
 	snprintf(context->text, sizeof(context->text), "%s", text);
@@ -262,7 +321,7 @@ static void end_failure(struct sml_context *context, int error, const char *text
 	/* sml_open() reports its own error, and giving up is none. */
 	sml_log(&context->settings.log, snapshot ? SML_LOG_ERROR : SML_LOG_TRACE, "%s", text);
 	if (snapshot)
-		sml_recorder_record(&context->recorder, snapshot, error, context->text, reports);
+		sml_recorder_record(&context->recorder, snapshot, error, context->text);
 	pthread_mutex_lock(&context->lock);
 	context->error_reported = true;
 	pthread_cond_broadcast(&context->changed);
@@ -272,7 +331,6 @@ static void end_failure(struct sml_context *context, int error, const char *text
 
 bool sml_context_fail(struct sml_context *context, int error, const char *text)
 {
-	struct sml_stall_reports reports = {.complete = false};
 	struct sml_snapshot snapshot;
 
 	if (!begin_failure(context, error))
@@ -280,14 +338,13 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 	stop_threads(context);
 	/* While the context opens, other stripes' threads write the data that a snapshot shows. */
 	if (!sml_context_is_running(context)) {
-		end_failure(context, error, text, NULL, &reports);
+		end_failure(context, error, text, NULL);
 		return true;
 	}
-	set_snapshot(context, &snapshot);
-	snapshot.mismatch = error == SML_ERROR_MISMATCH;
 	/* A control's own thread may fail the context, and it must not wait for the switch. */
-	sml_stall_query(&snapshot, 0, &reports);
-	end_failure(context, error, text, &snapshot, &reports);
+	set_snapshot(context, 0, &snapshot);
+	snapshot.mismatch = error == SML_ERROR_MISMATCH;
+	end_failure(context, error, text, &snapshot);
 	return true;
 }
 
@@ -307,14 +364,12 @@ static void note_farewell(struct sml_context *context, int error, const char *te
 
 bool sml_context_give_up(struct sml_context *context, int error, const char *text, unsigned kinds)
 {
-	const struct sml_stall_reports reports = {.complete = false};
-
 	if (!begin_failure(context, error))
 		return false;
 	stop_threads(context);
 	/* Before the failure is complete: then a thread that looks for a switch asks for it. */
 	note_farewell(context, error, text, kinds);
-	end_failure(context, error, text, NULL, &reports);
+	end_failure(context, error, text, NULL);
 	return true;
 }
 
@@ -378,8 +433,7 @@ void sml_context_fail_remote(struct sml_context *context, int error, const char 
 		sml_log(&context->settings.log, SML_LOG_INFO, "%s", text);
 }
 
-/* A stripe that is waiting for another switch; NULL if there is none. */
-static const struct sml_stripe *find_parked(const struct sml_context *context)
+const struct sml_stripe *sml_context_find_parked(const struct sml_context *context)
 {
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (__atomic_load_n(&context->stripes[i].park, __ATOMIC_SEQ_CST))
@@ -389,10 +443,10 @@ static const struct sml_stripe *find_parked(const struct sml_context *context)
 
 /* The most informative lines first, and as many as fit. */
 static void describe_stall(const struct sml_snapshot *snapshot, const char *call, unsigned ms,
-			   const struct sml_stall_reports *reports, char *text, size_t bytes)
+			   char *text, size_t bytes)
 {
 	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
-	unsigned n = sml_stall_describe(snapshot, reports, lines);
+	unsigned n = sml_stall_describe(snapshot, lines);
 	size_t length;
 
 	length = (size_t)snprintf(text, bytes,
@@ -401,11 +455,11 @@ static void describe_stall(const struct sml_snapshot *snapshot, const char *call
 	for (unsigned i = 0; i < n && length < bytes; i++)
 		length += (size_t)snprintf(text + length, bytes - length, "%s%s",
 					   i == 0 ? ": " : "; ", lines[i]);
-	if (!reports->complete && length < bytes)
+	if (!snapshot->reports.complete && length < bytes)
 		snprintf(text + length, bytes - length,
 			 ". A rank may not have made this call, or its path to the switch is "
 			 "blocked: %s",
-			 reports->why);
+			 snapshot->reports.why);
 }
 
 static void describe_search(struct sml_context *context, const struct sml_stripe *parked,
@@ -425,7 +479,6 @@ void sml_context_time_out(struct sml_context *context, const struct sml_request 
 	unsigned ms = (unsigned)((request->deadline_ns - request->begun_ns) / SML_NS_PER_MS);
 	const struct sml_stripe *parked;
 	char call[160], text[SML_TEXT_BYTES];
-	struct sml_stall_reports reports;
 	struct sml_snapshot snapshot;
 
 	if (!begin_failure(context, SML_ERROR_TIMEOUT))
@@ -435,13 +488,12 @@ void sml_context_time_out(struct sml_context *context, const struct sml_request 
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	set_snapshot(context, &snapshot);
-	sml_stall_query(&snapshot, sml_now_ns() + SML_ASK_NS, &reports);
-	parked = find_parked(context);
+	set_snapshot(context, sml_now_ns() + SML_ASK_NS, &snapshot);
+	parked = sml_context_find_parked(context);
 	if (parked)
 		describe_search(context, parked, call, ms, text, sizeof(text));
 	else
-		describe_stall(&snapshot, call, ms, &reports, text, sizeof(text));
-	end_failure(context, SML_ERROR_TIMEOUT, text, &snapshot, &reports);
+		describe_stall(&snapshot, call, ms, text, sizeof(text));
+	end_failure(context, SML_ERROR_TIMEOUT, text, &snapshot);
 	sml_context_abort_job(context, SML_ERROR_TIMEOUT, text, 0);
 }

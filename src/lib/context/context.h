@@ -183,6 +183,20 @@ bool sml_context_give_up(struct sml_context *context, int error, const char *tex
 void sml_context_fail_remote(struct sml_context *context, int error, const char *text,
 			     bool planned);
 
+/* Ask all switches what their slots wait for. Returns at once. */
+void sml_context_ask(struct sml_context *context);
+
+/*
+ * What has been answered for each stripe, and what is known here. failed: the job has, and its
+ * threads have stopped; then all are asked, and answers awaited until until_ns. 0: only what came
+ * with the failure counts.
+ */
+void sml_context_collect(struct sml_context *context, uint64_t until_ns, bool failed,
+			 struct sml_stall_reports *reports);
+
+/* A stripe that is waiting for another switch; NULL if there is none. */
+const struct sml_stripe *sml_context_find_parked(const struct sml_context *context);
+
 /* Note that n calls are done. Progress threads call this, too. */
 void sml_context_tensor_done(struct sml_context *context, uint64_t n);
 

@@ -349,13 +349,7 @@ static void ticked(void *self)
 	const struct sml_stripe *stripe = self;
 
 	sml_context_remind(stripe->context);
-	if (stripe->index == 0)
-		sml_wait_notices_check(stripe->context);
-}
-
-static void stalls_answered(void *self, unsigned reported_as, struct sml_stall_report *report)
-{
-	sml_wait_notices_answer(self, reported_as, report);
+	sml_wait_notices_check(stripe->context);
 }
 
 static void switch_lost(void *self, const char *text)
@@ -371,7 +365,6 @@ int sml_stripe_start_control(struct sml_stripe *stripe)
 		is_embedded(stripe) ? NULL : results,
 		job_failed,
 		ticked,
-		stalls_answered,
 		is_embedded(stripe) ? NULL : switch_lost,
 	};
 

@@ -267,7 +267,8 @@ void sml_membership_init(struct sml_context *context)
 	context->usage = (struct sml_usage){.opened_ns = 0};
 	pthread_mutex_unlock(&context->lock);
 	context->history.n = context->history.n_names = 0;
-	sml_late_init(&context->late);
+	context->late = (struct sml_late){.waits = false};
+	pthread_mutex_init(&context->late.lock, NULL);
 	sml_tracing_init(&context->tracing);
 	sml_recorder_init(&context->recorder);
 	sml_threads_init(&context->threads, &context->requests, &owner);
@@ -367,7 +368,7 @@ void sml_membership_fini(struct sml_context *context)
 	/* End their threads first: they may be reporting what the shards were waiting for. */
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		end_control(context->stripes[i].control, goes_on);
-	sml_late_fini(&context->late);
+	pthread_mutex_destroy(&context->late.lock);
 	sml_recorder_fini(&context->recorder);
 	sml_metrics_file_stop(&context->metrics_file);
 	for (unsigned i = 0; i < context->threads.n_threads; i++)

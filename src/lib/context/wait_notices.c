@@ -16,15 +16,16 @@
  * As of a job that begins: those that speak do, or the lowest rank that is not missing. A rank that
  * has not answered is missing, too.
  */
-static bool is_speaker(const struct sml_context *context, const struct sml_late_ranks *late)
+static bool is_speaker(const struct sml_context *context, unsigned silent,
+		       const struct sml_ranks *late)
 {
-	struct sml_ranks missing = late->ranks;
+	struct sml_ranks missing = *late;
 	unsigned rank = 0;
 
 	if (context->settings.speaks)
 		return true;
-	if (context->peers && late->silent < context->n_stripes)
-		sml_ranks_add(&missing, sml_context_reported_as(context, late->silent));
+	if (context->peers && silent < context->n_stripes)
+		sml_ranks_add(&missing, sml_context_reported_as(context, silent));
 	while (rank < context->settings.rank && sml_ranks_has(&missing, rank))
 		rank++;
 	return rank == context->settings.rank && !sml_ranks_is_empty(&missing);
@@ -82,16 +83,17 @@ static void describe_loss(const struct sml_context *context, char *text, size_t 
  * A path that has become smaller may make others late in a circle: without a switch, each rank that
  * lacks results from one stripe is late at another.
  */
-static void describe_late(const struct sml_context *context, const struct sml_late_ranks *late,
+static void describe_late(const struct sml_context *context,
+			  const struct sml_stall_reports *reports, const struct sml_ranks *late,
 			  char *text, size_t bytes)
 {
 	char ranks[SML_RANKS_TEXT_BYTES], hosts[SML_LATE_HOSTS_BYTES], narrow[SML_NARROW_BYTES];
 	const char *end = find_narrow(context, narrow);
 
-	sml_ranks_text(&late->ranks, 0, ranks, sizeof(ranks));
-	sml_late_hosts(late, hosts);
-	snprintf(text, bytes, "rank%s %s of %u%s%s%s%s", sml_plural(sml_ranks_count(&late->ranks)),
-		 ranks, context->settings.world_size, hosts,
+	sml_ranks_text(late, 0, ranks, sizeof(ranks));
+	sml_late_hosts(reports, late, hosts);
+	snprintf(text, bytes, "rank%s %s of %u%s%s%s%s", sml_plural(sml_ranks_count(late)), ranks,
+		 context->settings.world_size, hosts,
 		 end ? "; packets are lost between this rank and " : "", end ? end : "", narrow);
 }
 
@@ -107,29 +109,22 @@ static void describe_silence(const struct sml_context *context, unsigned silent,
 }
 
 /* The ranks that are late, or why it is not known which. */
-static void describe(const struct sml_context *context, const struct sml_late_ranks *late,
-		     char *text, size_t bytes)
-{
-	if (!sml_ranks_is_empty(&late->ranks)) {
-		describe_late(context, late, text, bytes);
-	} else if (late->silent < context->n_stripes) {
-		describe_silence(context, late->silent, text, bytes);
-	} else {
-		describe_loss(context, text, bytes);
-	}
-}
-
-static void log_late_ranks(struct sml_context *context)
+static void log_late_ranks(struct sml_context *context, const struct sml_stall_reports *reports,
+			   uint64_t now_ns)
 {
 	struct sml_late *late = &context->late;
 	char who[SML_TEXT_BYTES], call[160];
-	uint64_t now_ns = sml_now_ns();
-	struct sml_late_ranks ranks;
+	struct sml_ranks ranks;
 
-	sml_late_find(late, &context->threads, context->n_stripes, context->settings.rank, &ranks);
-	if (!is_speaker(context, &ranks) || now_ns >= late->call.deadline_ns)
+	sml_late_find(reports, context->settings.rank, &ranks);
+	if (!is_speaker(context, reports->silent, &ranks) || now_ns >= late->call.deadline_ns)
 		return;
-	describe(context, &ranks, who, sizeof(who));
+	if (!sml_ranks_is_empty(&ranks))
+		describe_late(context, reports, &ranks, who, sizeof(who));
+	else if (reports->silent < context->n_stripes)
+		describe_silence(context, reports->silent, who, sizeof(who));
+	else
+		describe_loss(context, who, sizeof(who));
 	pthread_mutex_lock(&context->submit_lock);
 	sml_history_text(&context->history, SML_HEAD, late->call.head_chunk, call, sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
@@ -139,19 +134,11 @@ static void log_late_ranks(struct sml_context *context)
 
 /* ---- when ---- */
 
-static bool is_any_parked(const struct sml_context *context)
-{
-	for (unsigned i = 0; i < context->n_stripes; i++)
-		if (__atomic_load_n(&context->stripes[i].park, __ATOMIC_SEQ_CST))
-			return true;
-	return false;
-}
-
 /* The first call that waits. False: none does. A lost switch has its own notices. */
 static bool find_call(struct sml_context *context, struct sml_call_in_progress *call)
 {
 	*call = (struct sml_call_in_progress){.number = 0};
-	return sml_context_check(context) == 0 && !is_any_parked(context) &&
+	return sml_context_check(context) == 0 && sml_context_find_parked(context) == NULL &&
 	       sml_requests_oldest(&context->requests, call);
 }
 
@@ -168,7 +155,7 @@ static bool is_same_wait(struct sml_context *context)
 
 	if (same_call && call.left == late->call.left)
 		return true;
-	sml_late_forget(late);
+	late->asked_ns = 0;
 	if (waits)
 		sml_notice_again(&late->notice, same_call ? sml_now_ns() : call.begun_ns);
 	late->waits = waits;
@@ -176,81 +163,37 @@ static bool is_same_wait(struct sml_context *context)
 	return false;
 }
 
-/* Where ranks have the slots, rank 0 passes the question on. */
-static void query_switches(struct sml_context *context, uint64_t now_ns)
+/* All have answered, or one of them is silent. */
+static void look_at_answers(struct sml_context *context, uint64_t now_ns)
 {
-	unsigned n = context->peers ? 1 : context->n_stripes;
+	struct sml_stall_reports reports;
 
-	context->late.asked_ns = now_ns;
-	for (unsigned i = 0; i < n; i++) {
-		struct sml_control *control = sml_context_hold_control(context, i);
-
-		if (control)
-			sml_control_query_stalls(control, false);
-		sml_context_release_control(context, control);
+	sml_context_collect(context, 0, false, &reports);
+	if (reports.n_told == context->n_stripes || now_ns - context->late.asked_ns >= ANSWER_NS) {
+		log_late_ranks(context, &reports, now_ns);
+		context->late.asked_ns = 0;
 	}
+	sml_stall_reports_close(&reports);
 }
 
 void sml_wait_notices_check(struct sml_context *context)
 {
 	struct sml_late *late = &context->late;
-	uint64_t now_ns = sml_now_ns();
+	uint64_t now_ns;
 
 	if (!sml_context_is_running(context) || context->settings.config.wait_notice_ms == 0)
 		return;
 	pthread_mutex_lock(&late->lock);
+	now_ns = sml_now_ns();
 	if (late->notice.settings == NULL)
 		sml_notice_begin(&late->notice, &context->settings, now_ns);
 	if (is_same_wait(context)) {
-		if (late->asked_ns && now_ns - late->asked_ns >= ANSWER_NS) {
-			log_late_ranks(context);
-			sml_late_forget(late);
-		} else if (late->asked_ns == 0 && sml_notice_is_due(&late->notice, now_ns)) {
-			query_switches(context, now_ns);
+		if (late->asked_ns) {
+			look_at_answers(context, now_ns);
+		} else if (sml_notice_is_due(&late->notice, now_ns)) {
+			late->asked_ns = now_ns;
+			sml_context_ask(context);
 		}
 	}
 	pthread_mutex_unlock(&late->lock);
-}
-
-/* Which of the job's stripes has this number in answers? n_stripes: none. */
-static unsigned stripe_reported_as(const struct sml_stripe *stripe, unsigned reported_as)
-{
-	const struct sml_context *context = stripe->context;
-	unsigned i = 0;
-
-	if (!context->peers)
-		return stripe->index;
-	while (i < context->n_stripes && sml_context_reported_as(context, i) != reported_as)
-		i++;
-	return i;
-}
-
-static bool have_all_answered(const struct sml_context *context)
-{
-	for (unsigned i = 0; i < context->n_stripes; i++)
-		if (context->late.told[i] == NULL)
-			return false;
-	return true;
-}
-
-void sml_wait_notices_answer(struct sml_stripe *stripe, unsigned reported_as,
-			     struct sml_stall_report *report)
-{
-	struct sml_context *context = stripe->context;
-	struct sml_late *late = &context->late;
-	unsigned i = stripe_reported_as(stripe, reported_as);
-
-	pthread_mutex_lock(&late->lock);
-	/* Where ranks have the slots, other ranks' questions have answers, too. */
-	if (late->asked_ns && i < context->n_stripes && late->told[i] == NULL) {
-		late->told[i] = report;
-		report = NULL;
-		if (have_all_answered(context)) {
-			if (is_same_wait(context))
-				log_late_ranks(context);
-			sml_late_forget(late);
-		}
-	}
-	pthread_mutex_unlock(&late->lock);
-	sml_stall_report_close(report);
 }

@@ -11,17 +11,8 @@
 #define SML_LIB_WAIT_NOTICES_H
 
 struct sml_context;
-struct sml_stall_report;
-struct sml_stripe;
 
-/* Call this at every tick of the first stripe's control, in its thread. */
+/* Call this at every tick of a control, in its thread. */
 void sml_wait_notices_check(struct sml_context *context);
-
-/*
- * In the thread of this stripe's control: an answer, which is freed. reported_as: the number that
- * the answer has.
- */
-void sml_wait_notices_answer(struct sml_stripe *stripe, unsigned reported_as,
-			     struct sml_stall_report *report);
 
 #endif

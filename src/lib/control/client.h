@@ -32,13 +32,8 @@ struct sml_control_owner {
 	uint64_t (*results)(void *self);
 	/* The job has failed; planned: only because its members change. Once. */
 	void (*failed)(void *self, int error, const char *text, bool planned);
-	/* Some time has passed: a second, or less. */
+	/* Some time has passed, a second or less, or sml_control_stalls() has something new. */
 	void (*ticked)(void *self);
-	/*
-	 * What slots of a stripe (0 unless ranks have the slots) are waiting for, after
-	 * sml_control_query_stalls(). The owner frees it.
-	 */
-	void (*stalls_answered)(void *self, unsigned stripe, struct sml_stall_report *report);
 	/*
 	 * The switch is gone, and others may take over: the control sends and receives nothing
 	 * more. Called once, instead of `failed`. NULL if a lost switch is a failure.
@@ -187,22 +182,25 @@ bool sml_control_is_admitted(struct sml_control *control);
 bool sml_control_is_ready(struct sml_control *control);
 
 /*
- * Ask the switch what slots are waiting for. keep: because the job has failed; then the answers are
- * kept, and else the owner's stalls_answered gets each. Any thread; returns at once.
+ * Ask the switch what slots are waiting for, and forget what it has answered before. Any thread;
+ * returns at once.
  */
-void sml_control_query_stalls(struct sml_control *control, bool keep);
+void sml_control_query(struct sml_control *control);
+
+/* The job has failed: forget earlier answers, and no later ones. */
+void sml_control_keep_stalls(struct sml_control *control);
 
 /*
  * The switch's report about one of its stripes (0 unless ranks have the slots): the one that came
  * with the job's failure, or the answer to a question, awaited until until_ns. NULL if unknown;
- * then text says why. The report is valid as long as the control. Any thread; the control's own
- * thread must not wait (until_ns 0).
+ * then text says why. The caller closes it. Any thread; the control's own thread must not wait
+ * (until_ns 0).
  */
-const struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
-						  uint64_t until_ns, char *text, size_t text_bytes);
+struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
+					    uint64_t until_ns, char *text, size_t text_bytes);
 
-/* The ranks' identities when the job failed; NULL if unknown. Valid as long as the control. */
-const struct sml_stall_report *sml_control_last_words(struct sml_control *control);
+/* The ranks' identities when the job failed; NULL if unknown. The caller closes it. */
+struct sml_stall_report *sml_control_last_words(struct sml_control *control);
 
 /* Before the end: this rank does not end with its job. */
 void sml_control_go_on(struct sml_control *control);

@@ -44,8 +44,8 @@ struct sml_control {
 	struct sml_wanted wanted;
 	bool mismatch_reported; /* atomic */
 	struct sml_disagreement mismatch;
-	bool keeps_stalls; /* atomic: the job has failed, and those that come now are kept */
-	/* Of the switch's stripe, the first; or of each rank's. Each set once. */
+	bool keeps_stalls; /* the job has failed: what comes now is the last */
+	/* Of the switch's stripe, the first; or of each rank's. Each set once for a question. */
 	struct sml_stall_report *stalls[SML_MAX_STRIPES];
 	struct sml_stall_report *last_words; /* with Abort, where ranks have the slots: no slots */
 	bool retreats;		   /* it has all results, and gives up looking for the others */

@@ -83,45 +83,36 @@ static bool says_nothing(const SmlControl__StallReport *report)
 	return report->partial && report->n_slots == 0;
 }
 
-/* Only the first one is kept, because other threads may be reading it. */
+/* The first answer to a question counts; after a failure, the first that says something. */
 static void keep_report(struct sml_control *control, const SmlControl__StallReport *message,
-			struct sml_stall_report **place)
+			bool last_words, struct sml_stall_report **place)
 {
-	struct sml_stall_report *report;
+	struct sml_stall_report *report = unpack(control, message);
 
-	if (*place)
-		return;
-	report = unpack(control, message);
 	pthread_mutex_lock(&control->lock);
-	*place = report;
-	pthread_cond_broadcast(&control->changed);
+	if (*place == NULL && (last_words || !control->keeps_stalls || !says_nothing(message))) {
+		*place = report;
+		report = NULL;
+		pthread_cond_broadcast(&control->changed);
+	}
 	pthread_mutex_unlock(&control->lock);
-}
-
-static void notify_owner(struct sml_control *control, unsigned stripe,
-			 const SmlControl__StallReport *message)
-{
-	struct sml_stall_report *report = control->threaded ? unpack(control, message) : NULL;
-
-	if (report)
-		control->owner.stalls_answered(control->owner.answers.self, stripe, report);
+	sml_stall_report_close(report);
 }
 
 static void stalls_reported(void *self, const SmlControl__StallReport *report, bool last_words)
 {
 	struct sml_control *control = self;
 	bool has_slots = control->session.has_slots;
-	uint32_t stripe = has_slots ? report->stripe : 0;
+	uint32_t stripe = has_slots && !last_words ? report->stripe : 0;
 
-	if (last_words)
-		keep_report(control, report,
-			    has_slots ? &control->last_words : &control->stalls[0]);
-	else if (stripe >= SML_MAX_STRIPES)
+	if (stripe >= SML_MAX_STRIPES)
 		return;
-	else if (!__atomic_load_n(&control->keeps_stalls, __ATOMIC_RELAXED))
-		notify_owner(control, stripe, report);
-	else if (!says_nothing(report))
-		keep_report(control, report, &control->stalls[stripe]);
+	if (last_words)
+		sml_control_keep_stalls(control);
+	keep_report(control, report, last_words,
+		    has_slots && last_words ? &control->last_words : &control->stalls[stripe]);
+	if (control->threaded)
+		control->owner.ticked(control->owner.answers.self);
 }
 
 static const struct sml_session_output output = {send_out, entered, stalls_reported};

@@ -25,6 +25,7 @@ struct sml_stall_report *sml_stall_report_open(uint32_t n_slots, unsigned n_rank
 
 	if (report == NULL)
 		return NULL;
+	report->holds = 1;
 	report->n_ranks = n_ranks;
 	if (sml_waits_init(&report->waits, n_slots, n_ranks))
 		return report;
@@ -44,33 +45,32 @@ struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *mes
 	report->waits.is_partial |= message->partial;
 	for (size_t i = 0; i < message->n_ranks; i++)
 		add_rank(report, message->ranks[i]);
-	sml_stall_report_count(report);
 	return report;
-}
-
-void sml_stall_report_count(struct sml_stall_report *report)
-{
-	uint32_t n_missing[SML_MAX_WORLD] = {0};
-
-	sml_waits_count(&report->waits, n_missing);
-	for (unsigned rank = 0; rank < report->n_ranks; rank++)
-		report->ranks[rank].n_missing = n_missing[rank];
 }
 
 void sml_stall_report_name(struct sml_stall_report *report, const struct sml_stall_report *names)
 {
-	for (unsigned rank = 0; rank < report->n_ranks && rank < names->n_ranks; rank++) {
-		uint32_t n_missing = report->ranks[rank].n_missing;
-
+	for (unsigned rank = 0; rank < report->n_ranks && rank < names->n_ranks; rank++)
 		report->ranks[rank] = names->ranks[rank];
-		report->ranks[rank].n_missing = n_missing;
-	}
+}
+
+struct sml_stall_report *sml_stall_report_hold(struct sml_stall_report *report)
+{
+	if (report)
+		__atomic_add_fetch(&report->holds, 1, __ATOMIC_RELAXED);
+	return report;
 }
 
 void sml_stall_report_close(struct sml_stall_report *report)
 {
-	if (report == NULL)
+	if (report == NULL || __atomic_sub_fetch(&report->holds, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
 	sml_waits_fini(&report->waits);
 	free(report);
+}
+
+void sml_stall_reports_close(struct sml_stall_reports *reports)
+{
+	for (unsigned i = 0; i < SML_MAX_STRIPES; i++)
+		sml_stall_report_close(reports->of[i]);
 }

@@ -200,43 +200,59 @@ static void explain_no_stalls(const struct sml_control *control, unsigned stripe
 			 control->session.config.where);
 }
 
-const struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
-						  uint64_t until_ns, char *text, size_t text_bytes)
+struct sml_stall_report *sml_control_stalls(struct sml_control *control, unsigned stripe,
+					    uint64_t until_ns, char *text, size_t text_bytes)
 {
 	struct timespec until = sml_timespec(until_ns);
-	const struct sml_stall_report *stalls;
+	struct sml_stall_report *stalls;
 	int late = 0;
 
 	pthread_mutex_lock(&control->lock);
 	while (until_ns > 0 && control->session.admission.stall_reports &&
 	       !control->stalls[stripe] && sml_control_phase(control) < SML_SESSION_LEFT && !late)
 		late = pthread_cond_timedwait(&control->changed, &control->lock, &until);
-	stalls = control->stalls[stripe];
+	stalls = sml_stall_report_hold(control->stalls[stripe]);
 	if (stalls == NULL)
 		explain_no_stalls(control, stripe, text, text_bytes);
 	pthread_mutex_unlock(&control->lock);
 	return stalls;
 }
 
-const struct sml_stall_report *sml_control_last_words(struct sml_control *control)
+struct sml_stall_report *sml_control_last_words(struct sml_control *control)
 {
-	const struct sml_stall_report *words;
+	struct sml_stall_report *words;
 
 	pthread_mutex_lock(&control->lock);
-	words = control->last_words;
+	words = sml_stall_report_hold(control->last_words);
 	pthread_mutex_unlock(&control->lock);
 	return words;
 }
 
-void sml_control_query_stalls(struct sml_control *control, bool keep)
+/* The lock is held. */
+static void forget_stalls(struct sml_control *control)
+{
+	for (unsigned i = 0; i < SML_MAX_STRIPES && !control->keeps_stalls; i++) {
+		sml_stall_report_close(control->stalls[i]);
+		control->stalls[i] = NULL;
+	}
+}
+
+void sml_control_query(struct sml_control *control)
 {
 	pthread_mutex_lock(&control->lock);
+	forget_stalls(control);
 	if (control->session.admission.stall_reports) {
 		control->wanted.stalls = true;
-		if (keep)
-			__atomic_store_n(&control->keeps_stalls, true, __ATOMIC_RELAXED);
 		wake(control);
 	}
+	pthread_mutex_unlock(&control->lock);
+}
+
+void sml_control_keep_stalls(struct sml_control *control)
+{
+	pthread_mutex_lock(&control->lock);
+	forget_stalls(control);
+	control->keeps_stalls = true;
 	pthread_mutex_unlock(&control->lock);
 }
 

@@ -52,34 +52,34 @@ static void write_head(FILE *out, const struct sml_recorder *recorder)
 	fprintf(out, "error   %d %s\n", recorder->error, sml_strerror(recorder->error));
 	fprintf(out, "text    %s\n", recorder->text);
 	fprintf(out, "report  %s%s\n",
-		recorder->reports.complete ? "of the switch"
-		: recorder->reports.any	   ? "of some stripes: "
-					   : "",
-		recorder->reports.complete ? "" : recorder->reports.why);
+		recorder->snapshot.reports.complete ? "of the switch"
+		: recorder->snapshot.reports.any    ? "of some stripes: "
+						    : "",
+		recorder->snapshot.reports.complete ? "" : recorder->snapshot.reports.why);
 }
 
 static void write_ranks(FILE *out, const struct sml_recorder *recorder)
 {
 	struct sml_stall_lacking lacking;
 
-	sml_stall_gather(&recorder->snapshot, &recorder->reports, &lacking);
-	if (lacking.ranks[0].about == NULL)
+	sml_stall_gather(&recorder->snapshot, &lacking);
+	if (lacking.about[0] == NULL)
 		return;
 	fprintf(out, "\nranks, and for how many slots the job waits for each\n"
 		     "rank slots connected heard_ms_ago        pid host\n");
 	for (unsigned rank = 0; rank < recorder->snapshot.settings->world_size; rank++) {
-		const struct sml_stall_rank *about = lacking.ranks[rank].about;
+		const struct sml_stall_rank *about = lacking.about[rank];
 		char heard[24] = "?";
 
 		/* Of many ranks, the switch tells of those that matter. */
 		if (about == NULL || (recorder->snapshot.settings->world_size > SML_MAX_CHILDREN &&
-				      !about->heard && about->n_missing == 0))
+				      !about->heard && lacking.n_missing[rank] == 0))
 			continue;
 		if (about->heard)
 			snprintf(heard, sizeof(heard), "%" PRIu64, about->last_heard_ms);
 		fprintf(out, "%4u %5" PRIu32 " %9s %12s %10" PRIu32 " %s\n", rank,
-			lacking.ranks[rank].n_missing, about->connected ? "yes" : "no", heard,
-			about->pid, about->host);
+			lacking.n_missing[rank], about->connected ? "yes" : "no", heard, about->pid,
+			about->host);
 	}
 }
 
@@ -150,8 +150,7 @@ static void write_slot(FILE *out, const struct sml_stalled *stalled, uint64_t no
 
 static void write_slots(FILE *out, const struct sml_recorder *recorder)
 {
-	struct sml_stall_cursor cursor = {.snapshot = &recorder->snapshot,
-					  .reports = &recorder->reports};
+	struct sml_stall_cursor cursor = {.snapshot = &recorder->snapshot};
 	uint64_t now_ns = sml_now_ns();
 	struct sml_stalled stalled;
 
@@ -240,7 +239,7 @@ static int write_record(const struct sml_recorder *recorder)
 	write_calls(out, snapshot);
 	write_slots(out, recorder);
 	for (unsigned i = 0; i < snapshot->n_stripes; i++)
-		write_job_slots(out, recorder->reports.of[i], i);
+		write_job_slots(out, recorder->snapshot.reports.of[i], i);
 	fprintf(out, "\nend of record\n\n");
 	error = ferror(out) ? -ENOMEM : 0;
 	if (fclose(out) != 0)
@@ -295,12 +294,13 @@ static void record_in_file(struct sml_recorder *recorder)
 }
 
 void sml_recorder_record(struct sml_recorder *recorder, const struct sml_snapshot *snapshot,
-			 int error, const char *text, const struct sml_stall_reports *reports)
+			 int error, const char *text)
 {
 	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
 	const struct sml_log *log = &snapshot->settings->log;
-	unsigned n = sml_stall_describe(snapshot, reports, lines);
+	unsigned n = sml_stall_describe(snapshot, lines);
 
+	recorder->snapshot = *snapshot;
 	/* The job failed while no call was in progress: there is nothing to explain. */
 	if (n == 0)
 		return;
@@ -308,22 +308,20 @@ void sml_recorder_record(struct sml_recorder *recorder, const struct sml_snapsho
 	for (unsigned i = 0; i < n; i++)
 		if (!strstr(text, lines[i]))
 			sml_log(log, SML_LOG_WARN, "at the failure: %s", lines[i]);
-	if (!reports->complete && !strstr(text, reports->why))
+	if (!snapshot->reports.complete && !strstr(text, snapshot->reports.why))
 		sml_log(log, SML_LOG_WARN,
 			"at the failure: it is not known which ranks are missing: %s",
-			reports->why);
+			snapshot->reports.why);
 	if (snapshot->settings->files[SML_RECORD_FAILURE] == NULL)
 		return;
-	recorder->snapshot = *snapshot;
 	recorder->error = error;
 	recorder->text = text;
-	recorder->reports = *reports;
 	record_in_file(recorder);
 }
 
 void sml_recorder_init(struct sml_recorder *recorder)
 {
-	recorder->started = recorder->done = false;
+	*recorder = (struct sml_recorder){.started = false};
 	pthread_mutex_init(&recorder->lock, NULL);
 	sml_cond_init(&recorder->changed);
 }
@@ -332,6 +330,7 @@ void sml_recorder_fini(struct sml_recorder *recorder)
 {
 	if (recorder->started)
 		pthread_join(recorder->thread, NULL);
+	sml_stall_reports_close(&recorder->snapshot.reports);
 	pthread_cond_destroy(&recorder->changed);
 	pthread_mutex_destroy(&recorder->lock);
 }

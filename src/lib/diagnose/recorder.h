@@ -30,16 +30,15 @@ struct sml_recorder {
 	bool started, done; /* under the lock */
 	int error;
 	const char *text;
-	struct sml_stall_reports reports;
 };
 
 /*
  * The job has failed, every shard has stopped, and text says why: log and
  * record that. Waits for the file, up to SML_RECORD_NS. text must live as long
- * as the context.
+ * as the context. Closes the snapshot's reports at the end.
  */
 void sml_recorder_record(struct sml_recorder *recorder, const struct sml_snapshot *snapshot,
-			 int error, const char *text, const struct sml_stall_reports *reports);
+			 int error, const char *text);
 
 void sml_recorder_init(struct sml_recorder *recorder);
 

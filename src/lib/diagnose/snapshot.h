@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "core/wire.h"
-#include "lib/control/client.h"
+#include "lib/control/stall_report.h"
 #include "lib/diagnose/history.h"
 #include "lib/progress/shard.h"
 #include "lib/progress/threads.h"
@@ -18,8 +18,6 @@
 struct sml_snapshot_stripe {
 	const char *name; /* of its switch */
 	uint32_t epoch;
-	struct sml_control *control; /* that can ask its switch */
-	uint8_t reported_as;	     /* the number that the answer has */
 	struct sml_shard *const *shards;
 	unsigned n_shards;
 };
@@ -29,9 +27,8 @@ struct sml_snapshot {
 	struct sml_threads *threads;
 	const struct sml_history *history;
 	pthread_mutex_t *history_lock;
-	bool peers; /* the ranks have the slots, and one control connection reports on all stripes
-		     */
 	bool mismatch; /* ranks made different calls: slots refuse packets that have arrived */
+	struct sml_stall_reports reports; /* what slots wait for */
 	unsigned n_stripes;
 	struct sml_snapshot_stripe stripes[SML_MAX_STRIPES];
 };

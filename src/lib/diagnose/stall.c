@@ -7,51 +7,11 @@
 
 #include "base/clock.h"
 #include "base/plural.h"
-#include "lib/progress/embedded_stripe.h"
 #include "lib/progress/progress.h"
-#include "lib/progress/question.h"
 #include "lib/transport/interface.h"
 
 /* Ranks that get a line each. */
 #define NAMED_RANKS 3
-
-/* ---- what the switch says ---- */
-
-/* The report of one stripe. NULL: nothing is known; then `why` says why. */
-static const struct sml_stall_report *hear(const struct sml_snapshot *snapshot, unsigned stripe,
-					   uint64_t until_ns, char *why, size_t bytes)
-{
-	struct sml_control *control = snapshot->stripes[stripe].control;
-	const struct sml_stall_report *report = sml_control_stalls(
-		control, snapshot->stripes[stripe].reported_as, until_ns, why, bytes);
-
-	/* The slots of this process are known without asking. */
-	if (report == NULL && (snapshot->threads->host ||
-			       (snapshot->threads->own && stripe == snapshot->threads->own->rank)))
-		report = sml_question_last(snapshot->threads, stripe,
-					   sml_control_last_words(control));
-	return report;
-}
-
-void sml_stall_query(const struct sml_snapshot *snapshot, uint64_t until_ns,
-		     struct sml_stall_reports *reports)
-{
-	*reports = (struct sml_stall_reports){.complete = true};
-	for (unsigned i = 0; until_ns && i < snapshot->n_stripes; i++)
-		if (i == 0 || !snapshot->peers)
-			sml_control_query_stalls(snapshot->stripes[i].control, true);
-	for (unsigned i = 0; i < snapshot->n_stripes; i++) {
-		char why[sizeof(reports->why)] = "";
-
-		reports->of[i] = sml_question_refine(snapshot->threads, i,
-						     hear(snapshot, i, until_ns, why, sizeof(why)));
-		reports->any |= reports->of[i] != NULL;
-		if (reports->of[i] == NULL && reports->complete) {
-			reports->complete = false;
-			memcpy(reports->why, why, sizeof(why));
-		}
-	}
-}
 
 /* ---- this rank's slots ---- */
 
@@ -106,8 +66,8 @@ static bool look_at_slot(const struct sml_stall_cursor *cursor, struct sml_worke
 				   sml_worker_is_blocked(worker),
 		.first_sent_ns = state->first_sent_ns,
 	};
-	stalled->cause = find_cause(cursor->reports->of[stalled->stripe], worker->config.shape.rank,
-				    cursor->snapshot->mismatch, stalled);
+	stalled->cause = find_cause(cursor->snapshot->reports.of[stalled->stripe],
+				    worker->config.shape.rank, cursor->snapshot->mismatch, stalled);
 	return true;
 }
 
@@ -164,10 +124,9 @@ static bool is_any_broken(const struct sml_snapshot *snapshot)
 	return false;
 }
 
-static void summarize(const struct sml_snapshot *snapshot, const struct sml_stall_reports *reports,
-		      struct summary *summary)
+static void summarize(const struct sml_snapshot *snapshot, struct summary *summary)
 {
-	struct sml_stall_cursor cursor = {.snapshot = snapshot, .reports = reports};
+	struct sml_stall_cursor cursor = {.snapshot = snapshot};
 	struct sml_stalled stalled;
 
 	*summary = (struct summary){0};
@@ -199,35 +158,32 @@ static char *next_line(struct lines *lines)
 	return lines->text[lines->n < SML_STALL_LINES ? lines->n++ : SML_STALL_LINES - 1];
 }
 
-void sml_stall_gather(const struct sml_snapshot *snapshot, const struct sml_stall_reports *reports,
-		      struct sml_stall_lacking *lacking)
+void sml_stall_gather(const struct sml_snapshot *snapshot, struct sml_stall_lacking *lacking)
 {
 	*lacking = (struct sml_stall_lacking){.n_ranks = snapshot->settings->world_size};
 	for (unsigned i = 0; i < snapshot->n_stripes; i++) {
-		const struct sml_stall_report *report = reports->of[i];
+		const struct sml_stall_report *report = snapshot->reports.of[i];
 
-		for (unsigned rank = 0; report && rank < report->n_ranks; rank++) {
-			const struct sml_stall_rank *about = &report->ranks[rank];
-
-			lacking->ranks[rank].n_missing += about->n_missing;
-			if (lacking->ranks[rank].about == NULL || about->host[0])
-				lacking->ranks[rank].about = about;
-		}
+		if (report)
+			sml_waits_count(&report->waits, lacking->n_missing);
+		for (unsigned rank = 0; report && rank < report->n_ranks; rank++)
+			if (lacking->about[rank] == NULL || report->ranks[rank].host[0])
+				lacking->about[rank] = &report->ranks[rank];
 	}
 }
 
 /* What a report says of a rank that has not contributed: what counted that is a report. */
 static const struct sml_stall_rank *about_of(const struct sml_stall_lacking *lacking, unsigned rank)
 {
-	sml_assert(lacking->ranks[rank].about != NULL);
-	return lacking->ranks[rank].about;
+	sml_assert(lacking->about[rank] != NULL);
+	return lacking->about[rank];
 }
 
 static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank,
 			  struct lines *lines)
 {
 	const struct sml_stall_rank *about = about_of(lacking, rank);
-	uint32_t n = lacking->ranks[rank].n_missing;
+	uint32_t n = lacking->n_missing[rank];
 	char who[160] = "", heard[64] = "";
 
 	if (about->host[0])
@@ -246,7 +202,7 @@ static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank
 static bool is_any_gone(const struct sml_stall_lacking *lacking)
 {
 	for (unsigned rank = 0; rank < lacking->n_ranks; rank++)
-		if (lacking->ranks[rank].n_missing > 0 && about_of(lacking, rank)->host[0] &&
+		if (lacking->n_missing[rank] > 0 && about_of(lacking, rank)->host[0] &&
 		    !about_of(lacking, rank)->connected)
 			return true;
 	return false;
@@ -259,7 +215,7 @@ static unsigned take_worst(const struct sml_stall_lacking *lacking, struct sml_r
 	struct sml_ranks taken = {{0}};
 
 	for (unsigned rank = worst; rank < SML_MAX_WORLD; rank = sml_ranks_next(ranks, rank + 1))
-		if (lacking->ranks[rank].n_missing > lacking->ranks[worst].n_missing)
+		if (lacking->n_missing[rank] > lacking->n_missing[worst])
 			worst = rank;
 	sml_ranks_add(&taken, worst);
 	sml_ranks_subtract(ranks, &taken);
@@ -278,7 +234,7 @@ static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own
 	unsigned n_ranks;
 
 	for (unsigned rank = 0; rank < lacking->n_ranks; rank++)
-		if (rank != own_rank && lacking->ranks[rank].n_missing > 0 &&
+		if (rank != own_rank && lacking->n_missing[rank] > 0 &&
 		    !(only_gone && about_of(lacking, rank)->connected))
 			sml_ranks_add(&to_tell, rank);
 	n_ranks = sml_ranks_count(&to_tell);
@@ -375,15 +331,14 @@ static void describe_own(const struct summary *summary, struct lines *lines)
 }
 
 unsigned sml_stall_describe(const struct sml_snapshot *snapshot,
-			    const struct sml_stall_reports *reports,
 			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES])
 {
 	struct lines lines = {.text = text};
 	struct sml_stall_lacking lacking;
 	struct summary summary;
 
-	summarize(snapshot, reports, &summary);
-	sml_stall_gather(snapshot, reports, &lacking);
+	summarize(snapshot, &summary);
+	sml_stall_gather(snapshot, &lacking);
 	/* Ranks lack in slots because others made other calls. */
 	if (!snapshot->mismatch)
 		describe_ranks(&lacking, snapshot->settings->rank, &lines);

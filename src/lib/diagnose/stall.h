@@ -9,22 +9,7 @@
 #define SML_LIB_STALL_H
 
 #include "core/worker.h"
-#include "lib/control/stall_report.h"
 #include "lib/diagnose/snapshot.h"
-
-/* What is known of each stripe. */
-struct sml_stall_reports {
-	const struct sml_stall_report *of[SML_MAX_STRIPES]; /* NULL if there is nothing */
-	bool complete, any;
-	char why[512]; /* why it is not complete, for the first stripe without a report */
-};
-
-/*
- * Ask all switches, and wait until until_ns for their answers; 0: use the answers that have come.
- * Reports are valid as long as the context.
- */
-void sml_stall_query(const struct sml_snapshot *snapshot, uint64_t until_ns,
-		     struct sml_stall_reports *reports);
 
 /*
  * What all switches together lack of each rank, and the rank's identity (NULL if no switch has sent
@@ -32,14 +17,11 @@ void sml_stall_query(const struct sml_snapshot *snapshot, uint64_t until_ns,
  */
 struct sml_stall_lacking {
 	unsigned n_ranks;
-	struct {
-		uint32_t n_missing;
-		const struct sml_stall_rank *about;
-	} ranks[SML_MAX_WORLD];
+	uint32_t n_missing[SML_MAX_WORLD]; /* slots that wait for it */
+	const struct sml_stall_rank *about[SML_MAX_WORLD];
 };
 
-void sml_stall_gather(const struct sml_snapshot *snapshot, const struct sml_stall_reports *reports,
-		      struct sml_stall_lacking *lacking);
+void sml_stall_gather(const struct sml_snapshot *snapshot, struct sml_stall_lacking *lacking);
 
 /* Why a slot that has sent has no result. */
 enum sml_stall_cause {
@@ -64,10 +46,9 @@ struct sml_stalled {
 	struct sml_ranks missing; /* RANKS: which ones */
 };
 
-/* Iterates over them: begin with only the snapshot and the reports set. */
+/* Iterates over them: begin with only the snapshot set. */
 struct sml_stall_cursor {
 	const struct sml_snapshot *snapshot;
-	const struct sml_stall_reports *reports;
 	unsigned stripe, shard;
 	uint16_t slot;
 };
@@ -90,7 +71,6 @@ void sml_stall_narrow_text(struct sml_shard *const *shards, unsigned n_shards,
  * rank's packets are lost. Returns the number of lines; 0 if nothing was in progress.
  */
 unsigned sml_stall_describe(const struct sml_snapshot *snapshot,
-			    const struct sml_stall_reports *reports,
 			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES]);
 
 #endif

@@ -41,8 +41,6 @@ static struct sml_stall_report *look_at_host(const struct sml_host *host, unsign
 		add_job_ranks(host, missing, &ranks);
 		sml_waits_note(&report->waits, i, use, &ranks);
 	}
-	if (report)
-		sml_stall_report_count(report);
 	return report;
 }
 
@@ -51,13 +49,6 @@ static struct sml_stall_report *look_at_stripe(const struct sml_threads *threads
 	const struct sml_host *host = &threads->host[stripe];
 
 	return look_at_host(host, known_ranks(host));
-}
-
-struct sml_stall_report *sml_question_look(const struct sml_threads *threads, unsigned stripe)
-{
-	bool shares_all = threads->host && !threads->host->memory.terms.goes_up;
-
-	return shares_all ? look_at_stripe(threads, stripe) : NULL;
 }
 
 static void look_at_shard(const struct sml_embedded_stripe *own, unsigned shard,
@@ -156,7 +147,6 @@ struct sml_stall_report *sml_question_query(struct sml_threads *threads, unsigne
 	note_unanswered(threads, report);
 	pthread_cond_broadcast(&threads->changed);
 	pthread_mutex_unlock(&threads->lock);
-	sml_stall_report_count(report);
 	return report;
 }
 
@@ -189,53 +179,48 @@ static void merge(struct sml_waits *ours, const struct sml_waits *told, uint32_t
 	}
 }
 
-struct sml_stall_report *sml_question_complete(const struct sml_threads *threads, unsigned stripe,
-					       const struct sml_stall_report *told)
+/* NULL: no memory. */
+static struct sml_stall_report *merge_all(const struct sml_host *host,
+					  const struct sml_stall_report *told)
 {
-	const struct sml_host *host = threads->host;
-	struct sml_stall_report *whole;
+	struct sml_stall_report *whole = look_at_host(host, told->n_ranks);
 	struct sml_ranks group = {{0}};
 
-	if (host == NULL || !host->memory.terms.goes_up)
-		return NULL;
-	host += stripe;
-	whole = look_at_host(host, told->n_ranks);
-	if (whole == NULL)
-		return NULL;
 	add_job_ranks(host, UINT64_MAX, &group);
-	for (uint32_t i = 0; i < whole->waits.n_slots && i < told->waits.n_slots; i++)
+	for (uint32_t i = 0; whole && i < whole->waits.n_slots && i < told->waits.n_slots; i++)
 		merge(&whole->waits, &told->waits, i, &group);
-	whole->waits.is_partial |= told->waits.is_partial;
-	sml_stall_report_count(whole);
-	sml_stall_report_name(whole, told);
+	if (whole)
+		whole->waits.is_partial |= told->waits.is_partial;
 	return whole;
 }
 
-const struct sml_stall_report *sml_question_refine(struct sml_threads *threads, unsigned stripe,
-						   const struct sml_stall_report *told)
+/* NULL: there is nothing to add, or no memory. */
+static struct sml_stall_report *look_here(struct sml_threads *threads, unsigned stripe,
+					  const struct sml_stall_report *told, bool failed)
 {
-	struct sml_stall_report **last = &threads->last[stripe], *whole;
+	const struct sml_host *host = threads->host;
 
-	if (told == NULL || told == *last)
-		return told;
-	whole = sml_question_complete(threads, stripe, told);
+	if (host && host->memory.terms.goes_up && told)
+		return merge_all(&host[stripe], told);
+	if (host && !host->memory.terms.goes_up && (told == NULL || told->waits.is_partial))
+		return look_at_stripe(threads, stripe);
+	if (told || !failed)
+		return NULL;
+	if (host)
+		return look_at_stripe(threads, stripe);
+	return threads->own && stripe == threads->own->rank ? sml_question_query(threads, stripe)
+							    : NULL;
+}
+
+struct sml_stall_report *sml_question_complete(struct sml_threads *threads, unsigned stripe,
+					       struct sml_stall_report *told,
+					       const struct sml_stall_report *names, bool failed)
+{
+	struct sml_stall_report *whole = look_here(threads, stripe, told, failed);
+
 	if (whole == NULL)
-		return told;
-	sml_stall_report_close(*last);
-	*last = whole;
+		return sml_stall_report_hold(told);
+	if (told || names)
+		sml_stall_report_name(whole, told ? told : names);
 	return whole;
-}
-
-const struct sml_stall_report *sml_question_last(struct sml_threads *threads, unsigned stripe,
-						 const struct sml_stall_report *names)
-{
-	struct sml_stall_report **last = &threads->last[stripe];
-
-	if (*last == NULL) {
-		*last = threads->host ? look_at_stripe(threads, stripe)
-				      : sml_question_query(threads, stripe);
-		if (*last && names)
-			sml_stall_report_name(*last, names);
-	}
-	return *last;
 }

@@ -6,6 +6,7 @@
 #ifndef SML_LIB_QUESTION_H
 #define SML_LIB_QUESTION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sml_threads;
@@ -18,30 +19,17 @@ struct sml_stall_report;
  */
 struct sml_stall_report *sml_question_query(struct sml_threads *threads, unsigned stripe);
 
-/*
- * What all ranks share, on one host; as above. NULL if they have switches or stripes, or no memory.
- */
-struct sml_stall_report *sml_question_look(const struct sml_threads *threads, unsigned stripe);
-
 /* The thread's side: answer if there is a question that it has not seen. */
 void sml_question_answer(struct sml_threads *threads, unsigned thread, uint32_t *seen);
 
 /*
- * What a switch says, with what it cannot know where ranks of this host contribute as one: which of
- * them are late. The caller frees it. NULL if there is nothing to add, or no memory.
+ * What a switch says of a stripe (or NULL), with what is known here: where ranks of this host
+ * contribute as one, which of them are late; and where all ranks are on one host, or the job has
+ * failed, what the slots here say if it does not. names: who the ranks are, if nothing else says
+ * it; or NULL. The caller closes it. NULL if nothing is known.
  */
-struct sml_stall_report *sml_question_complete(const struct sml_threads *threads, unsigned stripe,
-					       const struct sml_stall_report *told);
-
-/*
- * After a failure: what a switch says (or NULL), with what it cannot know where ranks of this host
- * contribute as one: which of them are late. Valid as long as the threads.
- */
-const struct sml_stall_report *sml_question_refine(struct sml_threads *threads, unsigned stripe,
-						   const struct sml_stall_report *told);
-
-/* After a failure, with the ranks' names from elsewhere. Valid as long as the threads. */
-const struct sml_stall_report *sml_question_last(struct sml_threads *threads, unsigned stripe,
-						 const struct sml_stall_report *names);
+struct sml_stall_report *sml_question_complete(struct sml_threads *threads, unsigned stripe,
+					       struct sml_stall_report *told,
+					       const struct sml_stall_report *names, bool failed);
 
 #endif

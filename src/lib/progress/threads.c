@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/thread.h"
-#include "lib/control/stall_report.h"
 #include "lib/host/slots.h"
 #include "lib/progress/progress.h"
 
@@ -18,8 +17,6 @@ void sml_threads_init(struct sml_threads *threads, struct sml_requests *requests
 
 void sml_threads_fini(struct sml_threads *threads)
 {
-	for (unsigned i = 0; i < SML_MAX_STRIPES; i++)
-		sml_stall_report_close(threads->last[i]);
 	pthread_cond_destroy(&threads->changed);
 	pthread_mutex_destroy(&threads->lock);
 }

@@ -17,7 +17,6 @@ struct sml_embedded_stripe;
 struct sml_progress;
 struct sml_requests;
 struct sml_shard;
-struct sml_stall_report;
 
 /* The threads' callbacks to their owner. Each is called by the thread that it is about. */
 struct sml_threads_owner {
@@ -51,8 +50,6 @@ struct sml_threads {
 	pthread_mutex_t lock; /* also of the embedded stripe's question */
 	pthread_cond_t changed;
 	unsigned n_stopped;
-	/* Of the slots here, by stripe, after the job failed; each is set once. */
-	struct sml_stall_report *last[SML_MAX_STRIPES];
 };
 
 /* Zeroes it: no threads yet. */
