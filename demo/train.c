@@ -70,7 +70,9 @@ static int meter(struct demo_trainer *trainer, int sign)
 	return status < 0 ? status : meter_link(trainer, factor);
 }
 
-/* Start a request: the gradients' averages, or sums. */
+static const struct sml_options gradients = {.size = sizeof(gradients), .wire = SML_WIRE_GRADIENT};
+
+/* Start a request: the gradients' averages, or two sums, which are exact. */
 static int submit(struct demo_trainer *trainer, int request, const float *in, float *out,
 		  size_t count, enum sml_op op)
 {
@@ -79,7 +81,7 @@ static int submit(struct demo_trainer *trainer, int request, const float *in, fl
 		return 0;
 	}
 	return demo_call(trainer, "all-reduce",
-			 sml_allreduce(trainer->job, in, out, count, SML_FLOAT32, op, NULL,
+			 sml_allreduce(trainer->job, in, out, count, SML_FLOAT32, op, &gradients,
 				       &trainer->requests[request]));
 }
 

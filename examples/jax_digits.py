@@ -63,7 +63,7 @@ def loss_of(parameters, images, labels):
 @jax.jit
 def step(parameters, rate, images, labels):
     loss, gradients = jax.value_and_grad(loss_of)(parameters, images, labels)
-    loss, gradients = switchml_jax.allreduce((loss, gradients), op="avg")
+    loss, gradients = switchml_jax.allreduce((loss, gradients), op="avg", wire="gradient")
     return loss, jax.tree.map(lambda p, g: p - rate * g, parameters, gradients)
 
 

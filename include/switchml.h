@@ -146,12 +146,10 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * fails with -EINVAL.
  *
  * DEFAULT is EXACT where all of the job's switches add floats: UDP switches, stripes in the ranks,
- * and shared memory. If one of them adds only integers (XDP, P4), DEFAULT is int16 for float16 and
- * bfloat16, and int32 for float32. With int16, the error of float16 and bfloat16, relative to the
- * RMS of the sums, is about that of a ring that rounds each partial sum to the type, or smaller. If
- * one of the switches does not round sums (P4), DEFAULT is int32 for float16, too. For bfloat16, it
- * then is int32 if there are more than SML_INT16_RANKS ranks, or if one of the switches adds only
- * int32 lanes.
+ * and shared memory. If one of them adds only integers (XDP, P4), float32, float16 and bfloat16 are
+ * EXACT in vectors of at most 8 KiB, and if world_size elements have at most 12 bytes. In longer
+ * vectors of more ranks, they travel as float64, with 63 bits below the largest of 64 neighbors (59
+ * with more than 1,024 ranks).
  *
  * float64 travels with 63 bits below the block's largest exponent, whatever the context's
  * wire: the sum is exact for elements within 2^10 of the block's largest, and is rounded
@@ -167,11 +165,12 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * a call that asks for EXACT in its options fails with -EINVAL. If EXACT is the context's wire,
  * that call travels as int32, or as int64 if it is of float64.
  *
- * CAREFUL is for sums of what is no gradient, in the options of a call. It is DEFAULT, except at
- * XDP and P4 switches if DEFAULT is also the context's wire: there, float32, float16 and bfloat16
- * are EXACT in vectors of at most 8 KiB, and if world_size elements have at most 12 bytes. In
- * longer vectors of more ranks, they travel as float64, with 63 bits below the largest of 64
- * neighbors (59 with more than 1,024 ranks).
+ * GRADIENT is for sums of gradients, in the options of a call. It is DEFAULT, except at XDP and P4
+ * switches if DEFAULT is also the context's wire: there, it is int32 for float32, and int16 for
+ * float16 and bfloat16. With int16, the error, relative to the RMS of the sums, is about that of a
+ * ring that rounds each partial sum to the type, or smaller. If one of the switches does not round
+ * sums (P4), it is int32 for float16, too, and for bfloat16 if there are more than SML_INT16_RANKS
+ * ranks, or if one of the switches adds only int32 lanes.
  */
 enum sml_wire {
 	SML_WIRE_DEFAULT = 0,
@@ -180,10 +179,10 @@ enum sml_wire {
 	SML_WIRE_INT64 = 3, /* float64 only, and its default: 12 bytes for each element */
 	SML_WIRE_EXACT = 4,
 	SML_WIRE_INT8 = 5, /* float32, float16 and bfloat16 only */
-	SML_WIRE_CAREFUL = 6
+	SML_WIRE_GRADIENT = 6
 };
 
-/* The most ranks with which bfloat16 travels as int16 by default where switches do not round. */
+/* The most ranks with which gradients of bfloat16 travel as int16 where switches do not round. */
 #define SML_INT16_RANKS 16
 
 /* What is logged: each level has those before it, too. */

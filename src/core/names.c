@@ -79,8 +79,8 @@ const char *sml_wire_name(enum sml_wire wire)
 		return "exact";
 	case SML_WIRE_INT8:
 		return "int8";
-	case SML_WIRE_CAREFUL:
-		return "careful";
+	case SML_WIRE_GRADIENT:
+		return "gradient";
 	}
 	return "unknown";
 }

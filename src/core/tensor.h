@@ -46,7 +46,7 @@ struct sml_tensor_spec {
 	enum sml_collective collective;
 	enum sml_type type;
 	enum sml_op op;
-	/* Never DEFAULT or CAREFUL. EXACT: SUM or AVG of floats, if sml_tensor_may_be_exact(). */
+	/* Never DEFAULT or GRADIENT. EXACT: SUM or AVG of floats, if sml_tensor_may_be_exact(). */
 	enum sml_wire wire;
 	uint16_t root;
 	/*

@@ -152,6 +152,25 @@ static void disagree(struct rank *rank)
 		    what->text_all);
 }
 
+/* Where switches add only integers. */
+static const struct disagreement rules[] = {
+	{{.count = 1000}, {.count = 1000, .wire = SML_WIRE_GRADIENT}, "exact wire", "int32 wire"},
+	{{.count = 10000}, {.count = 10000, .wire = SML_WIRE_GRADIENT}, "int64 wire", "int32 wire"},
+};
+
+TEST(ranks_that_disagree_about_gradients_are_told)
+{
+	char address[64];
+	struct sml_switch *opened = serve_integers(address);
+
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+		run_job(&(struct job){.n_ranks = 4,
+				      .switch_address = address,
+				      .body = disagree,
+				      .argument = (void *)(uintptr_t)&rules[i]});
+	sml_switch_close(opened);
+}
+
 TEST(ranks_that_disagree_are_told_both_versions)
 {
 	char address[64], second[64], both[130];

@@ -458,7 +458,7 @@ static void ask_for_too_much(struct rank *rank)
 
 	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == -EINVAL);
 	CHECK(rank, strstr(sml_error_text(rank->context), too_small) != NULL);
-	CHECK(rank, reduce_floats(rank, SML_WIRE_CAREFUL) == 0);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_DEFAULT) == 0);
 }
 
 TEST(the_exact_wire_of_integers_needs_packets_with_an_element_of_every_rank)
@@ -494,7 +494,7 @@ static void lose_the_switch_and_use_floats(struct rank *rank)
 	end_switch(rank, 0);
 	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
 	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == 0);
-	CHECK(rank, reduce_floats(rank, SML_WIRE_CAREFUL) == 0);
+	CHECK(rank, reduce_floats(rank, SML_WIRE_GRADIENT) == 0);
 	CHECK(rank, reduce_floats(rank, SML_WIRE_DEFAULT) == 0);
 }
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Random floats of mixed magnitudes: by default, each sum and each mean is the exact one, rounded
- * once, and an average of equal arrays changes nothing. In every form that adds floats, and, for
- * calls that ask for it, where switches add only integers; under loss, and when a switch dies. The
- * reference adds integers of 128 bits: an element is a mantissa times a power of two, and all
- * elements of a type are multiples of the smallest one.
+ * once, and an average of equal arrays changes nothing; under loss, and when a switch dies. Where
+ * switches add only integers, that is so on the exact wire; by default there, if the magnitudes are
+ * not too different. The reference adds integers of 128 bits: an element is a mantissa times a
+ * power of two, and all elements of a type are multiples of the smallest one.
+ *
+ * SML_TEST_SEED=N draws others, and SML_ELEMENTS=N as many of them.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,15 +35,27 @@ static const struct kind {
 };
 
 static const struct sml_options exact = {.size = sizeof(exact), .wire = SML_WIRE_EXACT};
-static const struct sml_options careful = {.size = sizeof(careful), .wire = SML_WIRE_CAREFUL};
 static const struct sml_options *asked; /* by all calls of a test */
+static bool adds_integers;		/* the switch of all calls that ask for no wire */
 
-/* A careful sum of many ranks has all bits if no element is below 2^-39 of its largest neighbor. */
-#define CAREFUL_SPAN 39
+/* There, a sum of many ranks has all bits if no element is below 2^-39 of its largest neighbor. */
+#define INTEGERS_SPAN 39
+
+static uint64_t number(const char *name, uint64_t usual)
+{
+	const char *text = getenv(name);
+	uint64_t found = text ? strtoull(text, NULL, 0) : usual;
+
+	printf("%s=%" PRIu64 "\n", name, found);
+	return found;
+}
+
+static uint64_t seed;
+static size_t all_elements; /* of all ranks and jobs */
 
 static uint64_t mix(uint64_t a, uint64_t b)
 {
-	uint64_t x = a * 0x9e3779b97f4a7c15 + b * 0xd1b54a32d192ed03 + 1;
+	uint64_t x = a * 0x9e3779b97f4a7c15 + b * 0xd1b54a32d192ed03 + seed;
 
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
 	x = (x ^ x >> 27) * 0x94d049bb133111eb;
@@ -51,7 +66,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
 static __int128 units_of(const struct kind *kind, int rank, size_t i)
 {
 	uint64_t x = mix((uint64_t)rank * 8 + kind->type, i);
-	int span = asked == &careful && kind->span > CAREFUL_SPAN ? CAREFUL_SPAN : kind->span;
+	int span = adds_integers && kind->span > INTEGERS_SPAN ? INTEGERS_SPAN : kind->span;
 	__int128 units = (__int128)(x >> 40 >> (24 - kind->bits)) << (int)(x & 0xffff) % span;
 
 	return x & 0x10000 ? -units : units;
@@ -159,11 +174,10 @@ static void sum_random(struct rank *rank)
 	}
 }
 
-/* 10^7 elements of all ranks and jobs. */
 TEST(sums_and_means_are_the_exact_ones_rounded_once)
 {
 	static const int worlds[] = {2, 3, 7, 16, 33, 64};
-	size_t elements = 10000000 / 18;
+	size_t elements = all_elements / 18;
 	char address[64];
 	struct sml_switch *opened = serve_at(0, address);
 
@@ -228,7 +242,7 @@ static void move(serving *first, serving *next, void (*body)(struct rank *rank))
 
 	for (unsigned w = 0; w < sizeof(worlds) / sizeof(*worlds); w++) {
 		char addresses[2][64], list[130];
-		struct death death = {.elements = 600000,
+		struct death death = {.elements = all_elements * 6 / 100,
 				      .pid = serve_in_child(first, addresses[0])};
 		struct sml_switch *second = next(addresses[1]);
 
@@ -263,13 +277,15 @@ static void lose_the_switch_and_sum(struct rank *rank)
 	sum_random(rank);
 }
 
-TEST(sums_that_ask_for_it_are_rounded_once_where_switches_add_only_integers)
+TEST(sums_are_rounded_once_where_switches_add_only_integers)
 {
 	asked = &exact;
 	move(serve_integers, serve_integers, sum_and_lose_the_switch);
-	asked = &careful;
-	move(serve, serve_integers, lose_the_switch_and_sum);
 	asked = NULL;
+	adds_integers = true;
+	move(serve_integers, serve_integers, sum_and_lose_the_switch);
+	move(serve, serve_integers, lose_the_switch_and_sum);
+	adds_integers = false;
 }
 
 /* ---- equal arrays ---- */
@@ -279,8 +295,8 @@ static uint32_t equal_bits(const struct kind *kind, size_t i)
 {
 	uint32_t bits = (uint32_t)mix(kind->type, i);
 
-	if (asked == &careful && kind->type != SML_FLOAT16) {
-		bits = (bits & ~(255u << 23)) | (100 + bits % CAREFUL_SPAN) << 23;
+	if (adds_integers && kind->type != SML_FLOAT16) {
+		bits = (bits & ~(255u << 23)) | (100 + bits % INTEGERS_SPAN) << 23;
 		return kind->bytes == 4 ? bits : bits >> 16;
 	}
 	return kind->bytes == 4 ? bits & ~(1u << 30) : (bits & ~(1u << 14)) & 0xffff;
@@ -325,7 +341,7 @@ TEST(averages_of_equal_arrays_of_any_length_change_nothing)
 	run_job(&(struct job){.n_ranks = 5, .switch_address = "embedded", .body = average_all});
 	run_job(&(struct job){.n_ranks = 6, .host_group = true, .body = average_all});
 	sml_switch_close(opened);
-	asked = &careful;
+	adds_integers = true;
 	opened = serve_integers(address);
 	run_job(&(struct job){.n_ranks = 3, .switch_address = address, .body = average_all});
 	run_job(&(struct job){.n_ranks = 5,
@@ -334,7 +350,7 @@ TEST(averages_of_equal_arrays_of_any_length_change_nothing)
 			      .alone = 3 << 3, /* and a host of three */
 			      .body = average_all});
 	sml_switch_close(opened);
-	asked = NULL;
+	adds_integers = false;
 }
 
 TEST(above_hosts_and_leaves_they_change_by_one_unit_in_the_last_place)
@@ -357,4 +373,13 @@ TEST(above_hosts_and_leaves_they_change_by_one_unit_in_the_last_place)
 			      .argument = &one_unit});
 	for (unsigned i = 3; i-- > 0;)
 		sml_switch_close(opened[i]);
+}
+
+int main(int argc, char **argv)
+{
+	seed = number("SML_TEST_SEED", 1);
+	all_elements = number("SML_ELEMENTS", 10000000);
+	if (argc > 1)
+		test_select(argv[1]);
+	return test_run(NULL, NULL);
 }

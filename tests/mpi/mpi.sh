@@ -50,6 +50,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
 limit=300 # seconds of a program; with a sanitizer, on a busy machine, one was seen to need more than 100
 unset "${!SWITCHML_@}"
 
+inside= # a command that runs another one in a network
 # Environment, ranks, program and arguments. The output goes to $work/out: the launcher's, then each
 # rank's. A launcher that gets no processor for a while cuts what it reads into pieces of 4096 bytes,
 # and writes another rank's lines between them; so each rank has a file of its own.
@@ -58,7 +59,7 @@ launch() {
 	shift 3
 	rm -f "$work"/out.*
 	# shellcheck disable=SC2086,SC2016
-	timeout $limit "$mpirun" $options -n "$ranks" \
+	timeout $limit $inside "$mpirun" $options -n "$ranks" \
 		sh -c 'out=$1; shift; exec "$@" >"$out.${OMPI_COMM_WORLD_RANK:-${PMI_RANK:?}}" 2>&1' sh \
 		"$work/out" env $setting "$programs/mpi-$program" "$@" >"$work/out" 2>&1
 	status=$?
@@ -110,6 +111,17 @@ start_switch() {
 	"$switchml" switch --listen "127.0.0.1:${1:-0}" >"$work/switch" 2>&1 &
 	switch=$!
 	await_switch "$work/switch"
+}
+
+# One that adds integers, on the loopback of a network of its own.
+start_switch_in_kernel() {
+	: >"$work/switch"
+	unshare --net sh -c 'ip link set lo up && exec "$0" "$@"' "$switchml" switch --dataplane xdp --iface lo \
+		--listen 127.0.0.1:0 >"$work/switch" 2>&1 &
+	switch=$!
+	await is_ready_or_gone "$work/switch" "$switch"
+	says "$work/switch" 'ready on' && await_switch "$work/switch" &&
+		inside="nsenter --net=/proc/$switch/ns/net"
 }
 
 # Title, environment, and the lines about other calls than all-reduces.
@@ -188,6 +200,15 @@ expect_once "a switch that gains nothing" \
 	"none of 41 all-reduces went through the switch $address; MPI got [0-9]* that no switch speeds up here"
 kill $switch
 wait $switch 2>/dev/null
+if start_switch_in_kernel; then
+	expect_right "equal arrays where a switch adds integers" \
+		"$with SWITCHML_HOST_GROUP=0 SWITCHML_SWITCH=$address" "2 of 4" 3 equal
+	kill $switch
+	wait $switch 2>/dev/null
+else
+	echo "left out: a switch in the kernel: $(tail -n 1 "$work/switch")"
+fi
+inside=
 expect_right "a switch that is not there" "$with SWITCHML_SWITCH=$address" "0 of 41" 3 communicators
 expect_once "a switch that is not there" "because of rank 0: the switch at $address cannot be reached"
 expect_right "a wrong threshold" "$with SWITCHML_MPI_THRESHOLD=64q" "0 of 41" 2 communicators

@@ -6,7 +6,6 @@ import os
 from datetime import timedelta
 
 from ranks import Ranks, free_port
-from switches import enter
 
 # Processes of a group are forked from one that has imported PyTorch and has done nothing else:
 # each of them would need seconds of a core to import it.
@@ -57,9 +56,7 @@ class Groups(Ranks):
     how_to_start = FORKED
 
     def __init__(self, n, backend="switchml", seconds=150, options=None, network=None):
-        super().__init__(n, job=False)
-        if network:
-            self.call(enter, [network] * n)
+        super().__init__(n, job=False, network=network)
         self.call(prepare)
         port = self.call(choose_port)[0]
         for rank in range(n):

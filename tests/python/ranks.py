@@ -7,6 +7,8 @@ import os
 import socket
 import traceback
 
+from switches import enter
+
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -26,13 +28,15 @@ def free_port():
     return tcp.getsockname()[1]
 
 
-def _serve(pipe, rank, n, settings, environment):
+def _serve(pipe, rank, n, settings, network, environment):
     """Make the calls that come down the pipe, until None comes."""
     os.environ.clear()
     os.environ.update(environment)  # not that of the process which it was forked from
     faulthandler.enable()  # a crash says which call it was in, and what the other threads did
     try:
         job = None
+        if network:
+            enter(rank, network)
         if settings is not None:
             import switchml
 
@@ -68,11 +72,11 @@ class RankError(Exception):
 
 
 class Ranks:
-    """n processes. `settings` are Job's; None: no job, functions get their rank instead."""
+    """n processes, in `network`. `settings` are Job's; job=False: functions get their rank."""
 
     how_to_start = SPAWN
 
-    def __init__(self, n, settings=None, job=True):
+    def __init__(self, n, settings=None, job=True, network=None):
         self.n, self.processes, self.pipes = n, [], []
         if job:
             settings = {
@@ -83,7 +87,8 @@ class Ranks:
             }
         for rank in range(n):
             ours, theirs = SPAWN.Pipe()
-            arguments = (theirs, rank, n, settings if job else None, dict(os.environ))
+            its = settings if job else None
+            arguments = (theirs, rank, n, its, network, dict(os.environ))
             process = self.how_to_start.Process(target=_serve, args=arguments, daemon=True)
             process.start()
             theirs.close()

@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 
+import equal
 import regression
 from programs import check_example
 from ranks import Ranks
@@ -180,6 +181,20 @@ def train(job):
     return (np.array(losses), np.asarray(parameters["weights"]), np.asarray(parameters["bias"]))
 
 
+def average_equal(job):
+    import jax
+
+    import switchml.jax as sj
+
+    def average(array):
+        return sj.allreduce(array, op="avg", job=job)
+
+    def gradient(array):
+        return jax.vjp(average, array)[1](array)[0]
+
+    return equal.changed_by(jax.jit(average)), equal.changed_by(jax.jit(gradient))
+
+
 def wrong_type(job):
     import jax
 
@@ -265,6 +280,13 @@ def test_root_s_arrays_are_everybody_s(ranks):
 
 def test_a_training_is_that_of_one_rank(ranks):
     regression.check(ranks.call(train, timeout=200))
+
+
+def test_equal_arrays_stay_as_they_are_where_switches_add_integers():
+    with equal.ranks_in_kernel() as them:
+        arrays, gradients = zip(*them.call(average_equal), strict=True)
+    equal.check(list(arrays))
+    equal.check(list(gradients), gradients=True)
 
 
 def test_mistakes_are_told_at_once_and_change_nothing(ranks):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import equal
 import switchml
 from ranks import Ranks
 
@@ -146,6 +147,16 @@ def test_the_exact_wire_keeps_small_numbers_beside_large_ones(ranks, dtype):
             for got, sum_ in zip(result, exact, strict=True):
                 error = abs(Fraction(float(got)) - sum_ / divisor)
                 assert error <= Fraction(float(np.spacing(abs(got)))) / 2
+
+
+def average_equal(job, wire):
+    return equal.changed_by(lambda array: job.allreduce(array, op="avg", wire=wire))
+
+
+def test_equal_arrays_stay_as_they_are_where_switches_add_integers():
+    with equal.ranks_in_kernel() as ranks:
+        equal.check(ranks.call(average_equal, [None] * equal.N))
+        equal.check(ranks.call(average_equal, ["gradient"] * equal.N), gradients=True)
 
 
 def test_truth_values_are_ored_and_anded(ranks):

@@ -98,7 +98,7 @@ def test_structures_and_numbers_are_the_headers():
         assert re.search(rf"\bSML_PATH_{name} = {number}\b", header), name
     for prefix, names in {
         "SML_": ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "BYTE", "SUM", "AVG", "MAX", "MIN"),
-        "SML_WIRE_": ("DEFAULT", "INT32", "INT16", "INT64", "EXACT", "INT8", "CAREFUL"),
+        "SML_WIRE_": ("DEFAULT", "INT32", "INT16", "INT64", "EXACT", "INT8", "GRADIENT"),
     }.items():
         for name in names:
             number = getattr(c, name if prefix == "SML_" else f"WIRE_{name}")

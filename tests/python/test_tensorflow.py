@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 
+import equal
 import regression
 from programs import check_example
 from ranks import Ranks
@@ -136,6 +137,31 @@ def odd_gradients(job):
     found = tape.gradient(loss, {"table": table, "others": [unused, used]})
     assert tape.watched_variables()  # else it is the tape
     return found["table"].numpy(), found["others"][0], found["others"][1].numpy()
+
+
+def average_equal(job):
+    import tensorflow as tf
+
+    import switchml.tensorflow as st
+
+    def gradient(array):
+        """By the tape, of what has the array as its gradient."""
+        variable = tf.Variable(tf.zeros_like(array))
+        with st.DistributedGradientTape(tf.GradientTape(), job=job) as tape:
+            loss = tf.reduce_sum(variable * array)
+        return tape.gradient(loss, variable)
+
+    def applied(array):
+        """By the optimizer, which subtracts it from zeros."""
+        variable = tf.Variable(tf.zeros_like(array))
+        optimizer = st.DistributedOptimizer(tf.keras.optimizers.SGD(1.0), job=job)
+        optimizer.apply([tf.convert_to_tensor(array)], [variable])
+        return -variable.numpy()
+
+    def average(array):
+        return st.allreduce(array, op="avg", job=job)
+
+    return [equal.changed_by(function) for function in (average, gradient, applied)]
 
 
 def train(job, graph):
@@ -326,6 +352,14 @@ def test_mistakes_are_told_at_once_and_change_nothing(ranks):
     for outcome in ranks.outcomes():
         assert outcome.kind == "ValueError"
     regression.check(ranks.call(train, [True] * N, timeout=200))
+
+
+def test_equal_arrays_stay_as_they_are_where_switches_add_integers():
+    with equal.ranks_in_kernel() as them:
+        arrays, *gradients = zip(*them.call(average_equal), strict=True)
+    equal.check(list(arrays))
+    for their in gradients:
+        equal.check(list(their), gradients=True)
 
 
 @pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])

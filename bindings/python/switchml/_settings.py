@@ -15,7 +15,7 @@ from ._library import lib
 from .errors import ConfigError, make
 
 Op: TypeAlias = Literal["sum", "avg", "max", "min"]
-Wire: TypeAlias = Literal["int32", "int16", "int8", "exact"]
+Wire: TypeAlias = Literal["int32", "int16", "int8", "exact", "gradient"]
 Debug: TypeAlias = Literal["error", "warn", "info", "trace"]
 
 OPS: Mapping[Op, int] = {"sum": c.SUM, "avg": c.AVG, "max": c.MAX, "min": c.MIN}
@@ -25,6 +25,7 @@ WIRES: Mapping[Wire | None, int] = {
     "int16": c.WIRE_INT16,
     "int8": c.WIRE_INT8,
     "exact": c.WIRE_EXACT,
+    "gradient": c.WIRE_GRADIENT,  # of calls only
 }
 DEBUG: Mapping[Debug, int] = {"error": 0, "warn": 1, "info": 2, "trace": 3}
 

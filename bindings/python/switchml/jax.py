@@ -6,7 +6,7 @@
     @jax.jit
     def step(parameters, batch):
         loss, gradients = jax.value_and_grad(loss_of)(parameters, batch)
-        gradients = switchml_jax.allreduce(gradients, op="avg")
+        gradients = switchml_jax.allreduce(gradients, op="avg", wire="gradient")
 
 Each rank is a process with one device, the CPU. Calls are ordered callbacks to the host. JAX
 makes them in the order of the program, which must be the same on all ranks. Arrays may have
@@ -50,7 +50,7 @@ def _forward(op: Op, wire: Wire | None, job: Job | None, leaves: list[Any]) -> t
 def _backward(op: Op, wire: Wire | None, job: Job | None, _: None, upstream: list[Any]) -> Any:
     if op not in ("sum", "avg"):
         raise TypeError(f"allreduce() has no gradient with op={op!r}: use 'sum' or 'avg'")
-    return (_combine(op, wire, job, upstream),)
+    return (_combine(op, wire or "gradient", job, upstream),)
 
 
 _combine.defvjp(_forward, _backward)
@@ -67,7 +67,8 @@ def allreduce(
     Args:
         op: "sum", "avg", "max" or "min".
         wire: "int32", "int16" or "int8", what floats become on the wire; "exact": the exact
-            sum, rounded once; None: the job's.
+            sum, rounded once; "gradient": at XDP and P4 switches int32, or int16 for 16-bit
+            types; None: the job's.
 
     Raises:
         TypeError, ValueError; what Job.allreduce() raises comes as JAX's own error

@@ -245,8 +245,9 @@ class Job:
                 bool, of any shape, the same on all ranks; contiguous, in this host's memory.
             out: the array for the result; may be `array` itself. None: a new array.
             op: "sum", "avg", "max" or "min".
-            wire: "int32", "int16" or "int8"; "exact": the exact sum, rounded once; None:
-                the job's.
+            wire: "int32", "int16" or "int8"; "exact": the exact sum, rounded once;
+                "gradient": at XDP and P4 switches int32, or int16 for 16-bit types; None: the
+                job's.
 
         Returns:
             out.

@@ -64,7 +64,8 @@ def allreduce(
     Args:
         op: "sum", "avg", "max" or "min".
         wire: "int32", "int16" or "int8", what floats become on the wire; "exact": the exact
-            sum, rounded once; None: the job's.
+            sum, rounded once; "gradient": at XDP and P4 switches int32, or int16 for 16-bit
+            types; None: the job's.
 
     Raises:
         TypeError, ValueError, and eagerly whatever Job.allreduce() raises; within a
@@ -77,7 +78,7 @@ def allreduce(
         def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
             if op not in ("sum", "avg"):
                 raise LookupError(f"allreduce() has no gradient with op={op!r}: use 'sum' or 'avg'")
-            return _allreduce_all(upstream, op, wire, job)
+            return _allreduce_all(upstream, op, wire or "gradient", job)
 
         return _allreduce_all(inputs, op, wire, job), gradient
 
@@ -120,7 +121,7 @@ class DistributedGradientTape:
         tape: tf.GradientTape,
         *,
         op: Op = "avg",
-        wire: Wire | None = None,
+        wire: Wire | None = "gradient",
         job: Job | None = None,
     ) -> None:
         _tensors.check(op, wire)
@@ -144,7 +145,7 @@ class DistributedGradientTape:
 
 
 def DistributedOptimizer(
-    optimizer: Any, *, op: Op = "avg", wire: Wire | None = None, job: Job | None = None
+    optimizer: Any, *, op: Op = "avg", wire: Wire | None = "gradient", job: Job | None = None
 ) -> Any:
     """Make a Keras optimizer apply the mean (or sum) of all ranks' gradients.
 

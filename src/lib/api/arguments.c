@@ -91,7 +91,7 @@ static bool is_float_sum(const struct sml_tensor_spec *spec)
 }
 
 /*
- * By default, where switches add only integers: where the error is about or below that of a ring in
+ * Gradients where switches add only integers: where the error is about or below that of a ring in
  * the type (docs/numbers-internals.md).
  */
 static bool travels_as_int16(const struct sml_shape *shape, enum sml_type type)
@@ -113,12 +113,12 @@ static bool claims_floats(struct sml_context *context, const struct sml_tensor_s
 	return spec->type != SML_FLOAT64 && sml_submit_claim_floats(context);
 }
 
-/* Careful sums: of so few elements or ranks that the int64 wire is not worth it, or not smaller. */
+/* So few elements or ranks that the int64 wire is not worth it, or not smaller. */
 static bool are_few(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
 	size_t bytes = sml_type_size(spec->type);
 
-	return spec->wire == SML_WIRE_CAREFUL && spec->type != SML_FLOAT64 &&
+	return spec->wire != SML_WIRE_GRADIENT && spec->type != SML_FLOAT64 &&
 	       (bytes * context->shape.n_ranks <= INT64_WIRE_BYTES ||
 		bytes * spec->count <= FEW_BYTES);
 }
@@ -144,7 +144,7 @@ static enum sml_wire default_wire(struct sml_context *context, const struct sml_
 	if (is_exact(context, spec))
 		return SML_WIRE_EXACT;
 	if (spec->type == SML_FLOAT64 ||
-	    (wire == SML_WIRE_DEFAULT && is_float_sum(spec) && spec->wire == SML_WIRE_CAREFUL))
+	    (wire == SML_WIRE_DEFAULT && is_float_sum(spec) && spec->wire != SML_WIRE_GRADIENT))
 		return SML_WIRE_INT64;
 	if (wire == SML_WIRE_INT8)
 		return has_int8(spec) ? SML_WIRE_INT8 : SML_WIRE_INT32;
@@ -204,7 +204,7 @@ static int check_width(struct sml_context *context, const struct sml_tensor_spec
 int sml_check_wire(struct sml_context *context, enum sml_wire wire, struct sml_tensor_spec *spec)
 {
 	spec->wire = wire;
-	if (spec->wire == SML_WIRE_DEFAULT || spec->wire == SML_WIRE_CAREFUL) {
+	if (spec->wire == SML_WIRE_DEFAULT || spec->wire == SML_WIRE_GRADIENT) {
 		spec->wire = default_wire(context, spec);
 		return check_width(context, spec);
 	}

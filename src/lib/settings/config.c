@@ -75,7 +75,7 @@ static const struct variable variables[] = {
 	{"SWITCHML_WAIT_NOTICE", MEMBER(wait_notice_ms), SECONDS_AS_MS,
 	 "seconds, 0.001 to 1000000, or 0 for no notices", 5000, 0, 0, INT_MAX},
 	{"SWITCHML_WIRE", MEMBER(wire), WORD, "int32, int16, int8 or exact", SML_WIRE_DEFAULT,
-	 SML_WIRE_DEFAULT, 0, SML_WIRE_INT8, wires},
+	 SML_WIRE_DEFAULT, 0, SML_WIRE_GRADIENT, wires},
 	{"SWITCHML_SLOTS", MEMBER(slots), NUMBER, "1 to 4032", 0, 0, 1, SML_DATA_SLOTS_MAX},
 	{"SWITCHML_THREADS", MEMBER(threads), NUMBER, "1 to 16", 0, 0, 1, SML_MAX_SHARDS},
 	{"SWITCHML_MTU", MEMBER(mtu), NUMBER, "bytes, 256 to 65535", 0, 0, 256, 65535},

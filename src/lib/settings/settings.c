@@ -11,6 +11,7 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/plural.h"
+#include "core/names.h"
 #include "job/switch.h"
 #include "lib/settings/internal.h"
 #include "lib/settings/unknown.h"
@@ -21,10 +22,11 @@ static int check(const struct sml_config *config)
 
 	if (error)
 		return error;
-	if (config->wire == SML_WIRE_INT64)
+	if (config->wire == SML_WIRE_INT64 || config->wire == SML_WIRE_GRADIENT)
 		return sml_error_set(SML_ERROR_CONFIG,
-				     "the wire cannot be int64, which only float64 uses by itself: "
-				     "set int32, int16, int8 or exact");
+				     "the wire %s is for single calls: set int32, int16, int8 or "
+				     "exact",
+				     sml_wire_name(config->wire));
 	if (config->rank >= config->world_size)
 		return sml_error_set(SML_ERROR_CONFIG,
 				     "rank %d of a job of %d: ranks are 0 to %d (SWITCHML_RANK, "

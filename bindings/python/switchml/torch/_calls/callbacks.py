@@ -25,7 +25,6 @@ from typing import Any
 
 import torch
 
-from ... import _library as c
 from ..._settings import WIRES, Wire, one_of
 from ..._wait import poll
 
@@ -216,7 +215,7 @@ def _of_backward(callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def wire_of(wire: Wire | None = None) -> int:
     """C's number for a sum: without a wire, sums of gradients may be less exact than others."""
-    return one_of("wire", wire, WIRES) if wire is not None or in_backward() else c.WIRE_CAREFUL
+    return one_of("wire", wire or ("gradient" if in_backward() else None), WIRES)
 
 
 def no_turns() -> bool:
