@@ -145,8 +145,8 @@ static void draw_type(struct gen *gen, struct sml_tensor_spec *spec)
 }
 
 /*
- * The int8 and the exact wire only where the library takes them. No draw of its own: other inputs
- * stay the same.
+ * The int8 and the exact wire only where the library takes them, and else that of the default. No
+ * draw of its own: other inputs stay the same.
  */
 static void draw_special(const struct lie *lie, struct sml_tensor_spec *spec)
 {
@@ -159,6 +159,8 @@ static void draw_special(const struct lie *lie, struct sml_tensor_spec *spec)
 		spec->wire = SML_WIRE_INT8;
 	else if (sml_shape_adds(&lie->shape, spec->type) && spec->count % 3 != 0)
 		spec->wire = SML_WIRE_EXACT;
+	else if (!lie->shape.floats && spec->count % 4 == 0)
+		spec->wire = SML_WIRE_INT64;
 }
 
 static void draw_spec(const struct lie *lie, struct gen *gen, struct sml_tensor_spec *spec)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/element.h"
+#include "core/exact.h"
 #include "core/gather.h"
 #include "core/quantize.h"
 #include "core/wide.h"
@@ -94,26 +95,42 @@ static int32_t exponent_of(enum sml_type type, const void *elements, uint32_t co
 				   : sml_exponent_of(type, elements, count);
 }
 
-/* One block of float64 on its own wire, computed in 128-bit integers instead of limbs. */
-static void reference_double_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
-				   int32_t exponent, const void *const *elements, double *result)
+static double double_at(enum sml_type type, const void *elements, uint32_t i)
 {
+	double value;
+
+	if (type != SML_FLOAT64)
+		return (double)sml_float_of(sml_element_load(type, elements, i));
+	memcpy(&value, (const uint8_t *)elements + 8 * i, 8);
+	return value;
+}
+
+/* One element of a block on the wire of float64, computed in 128-bit integers instead of limbs. */
+static double double_sum(const struct sim_call *call, uint32_t i, unsigned n_ranks,
+			 int32_t exponent, const void *const *elements)
+{
+	int32_t bits = sml_limb_bits(n_ranks);
+	__extension__ __int128 sum = 0;
+
+	if (exponent == SML_EXPONENT_ZERO || exponent == SML_EXPONENT_NONFINITE)
+		return exponent == SML_EXPONENT_ZERO ? 0 : (double)NAN;
+	for (unsigned r = 0; r < n_ranks; r++)
+		sum += (int64_t)rint(ldexp(double_at(call->type, elements[r], i), bits - exponent));
+	return ldexp((double)sum / (call->op == SML_AVG ? n_ranks : 1), exponent - bits);
+}
+
+static void reference_double_block(const struct sim_call *call, uint32_t count, unsigned n_ranks,
+				   int32_t exponent, const void *const *elements, uint8_t *result)
+{
+	size_t bytes = sml_element_bytes(call->type);
+
 	for (uint32_t i = 0; i < count; i++) {
-		int32_t bits = sml_limb_bits(n_ranks);
-		__extension__ __int128 sum = 0;
+		double sum = double_sum(call, i, n_ranks, exponent, elements);
 
-		if (exponent == SML_EXPONENT_ZERO || exponent == SML_EXPONENT_NONFINITE) {
-			result[i] = exponent == SML_EXPONENT_ZERO ? 0 : (double)NAN;
-			continue;
-		}
-		for (unsigned r = 0; r < n_ranks; r++) {
-			double value;
-
-			memcpy(&value, (const uint8_t *)elements[r] + 8 * i, 8);
-			sum += (int64_t)rint(ldexp(value, bits - exponent));
-		}
-		result[i] =
-			ldexp((double)sum / (call->op == SML_AVG ? n_ranks : 1), exponent - bits);
+		if (call->type == SML_FLOAT64)
+			memcpy(result + 8 * i, &sum, 8);
+		else
+			sml_exact_narrow(call->type, &sum, 1, result + bytes * i);
 	}
 }
 
