@@ -15,15 +15,11 @@
  * way to egress, and a packet that passes again has a pass_t in front of it. Registers belong to a
  * pipe, so all ranks of a job are at ports of one pipe.
  *
- * SML_LANES: the lanes of every packet; 64 do not fit into a Tofino 1. SML_SLOTS: of all jobs
- * together.
+ * SML_LANES: the lanes of every packet, 32 or 40; 64 do not fit into a Tofino 1. SML_SLOTS: of all
+ * jobs together.
  */
 #include <core.p4>
-#if __TARGET_TOFINO__ == 1
 #include <tna.p4>
-#else
-#include <t2na.p4>
-#endif
 
 #include "constants.p4"
 
@@ -37,11 +33,7 @@
 #define SML_HOSTS 1024
 
 // The number of each pipe's recirculation port, in the lower 7 bits of a port's number.
-#if __TARGET_TOFINO__ == 1
 const bit<9> RECIRCULATION_PORT = 68;
-#else
-const bit<9> RECIRCULATION_PORT = 6;
-#endif
 
 #include "steps.p4"
 #include "lanes_pairs.p4"
@@ -141,6 +133,9 @@ parser SmlIngressParser(packet_in packet, out frame_t hdr, out ingress_metadata_
 @pa_container_size("ingress", "meta.lane_bytes", 16)
 @pa_container_size("ingress", "meta.payload_bytes", 16)
 @pa_container_size("ingress", "meta.excess_bytes", 16)
+// Into one word, p4c 1.2.5.16's assembler would copy the bytes beside same_digest, which the same
+// register also answers: they have the first rank.
+@pa_container_size("ingress", "hdr.inner.sml.chunk", 16)
 control SmlIngress(inout frame_t hdr, inout ingress_metadata_t meta,
                    in ingress_intrinsic_metadata_t intrinsic,
                    in ingress_intrinsic_metadata_from_parser_t from_parser,
