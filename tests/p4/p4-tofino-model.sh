@@ -82,11 +82,12 @@ gives_the_bits_of_a_udp_switch() {
 	end_udp_switch
 }
 
+# They have all slots between them.
 two_jobs_give_these_bits() {
 	local job rank first
-	start_bits one int32 1
+	SWITCHML_SLOTS=4032 start_bits one int32 1
 	first=("${pids[@]}")
-	start_bits two int32 1
+	SWITCHML_SLOTS=64 start_bits two int32 1
 	expect_success "two jobs at once" "${first[@]}" "${pids[@]}"
 	for job in one two; do
 		for ((rank = 0; rank < ranks; rank++)); do
@@ -120,10 +121,11 @@ set_up_hosts
 "$compile" "$constants" "$work/tofino" >"$work/compiler" 2>&1 || give_up "the program does not compile"
 write_settings
 start_model
-start_daemon 10.77.0.1
+start_daemon 10.77.0.1 --slots 4096
 grep -q '32 lanes, only int32' "$work/switch" || fail "the daemon says what the program has"
 gives_the_bits_of_a_udp_switch
 two_jobs_give_these_bits
+different_calls_are_a_mismatch
 killed_worker_is_named
 second_daemon_is_refused
 daemon_ends_with_its_driver

@@ -66,23 +66,6 @@ counters_are_shown() {
 	wait "${pids[@]}" 2>/dev/null
 }
 
-different_calls_are_a_mismatch() {
-	pids=()
-	for ((rank = 0; rank < ranks; rank++)); do
-		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks timeout 250 "$switchml" bench \
-			--switch 10.77.0.1 --job mismatch -n 3 -b $((4000 + 400 * (rank == 1))) \
-			-e $((4000 + 400 * (rank == 1))) >"$work/mismatch.$rank" 2>&1 &
-		pids+=($!)
-	done
-	wait "${pids[@]}"
-	if grep -q 'rank 1' "$work/mismatch.0" && grep -q '1000 float' "$work"/mismatch.* &&
-		grep -q '1100 float' "$work"/mismatch.*; then
-		echo "ok: a mismatch is told in words: $(grep -h '1100 float' "$work/mismatch.0" | head -n 1 | cut -c 1-200)"
-	else
-		fail "a mismatch is told in words"
-	fi
-}
-
 # Both the program and the daemon die in the middle of a job, and come back.
 restart_in_the_middle() {
 	start_job restarted -b 256K -e 256K --seconds 20 -c 1

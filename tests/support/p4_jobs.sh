@@ -32,10 +32,10 @@ run_daemon() {
 		--hosts "$hosts" -v "$@"
 }
 
-# Address to listen on: the daemon, ready.
+# Address to listen on, options: the daemon, ready.
 start_daemon() {
 	: >"$work/switch"
-	run_daemon --listen "$1" >>"$work/switch" 2>&1 &
+	run_daemon --listen "$@" >>"$work/switch" 2>&1 &
 	daemon_pid=$!
 	await_switch "$work/switch"
 }
@@ -70,4 +70,22 @@ start_udp_switch() {
 end_udp_switch() {
 	kill "$udp_pid"
 	wait "$udp_pid" 2>/dev/null
+}
+
+# Rank 1 adds up more than the others.
+different_calls_are_a_mismatch() {
+	pids=()
+	for ((rank = 0; rank < ranks; rank++)); do
+		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks timeout 250 "$switchml" bench \
+			--switch 10.77.0.1 --job mismatch -n 3 -b $((4000 + 400 * (rank == 1))) \
+			-e $((4000 + 400 * (rank == 1))) >"$work/mismatch.$rank" 2>&1 &
+		pids+=($!)
+	done
+	wait "${pids[@]}"
+	if grep -q 'rank 1' "$work/mismatch.0" && grep -q '1000 float' "$work/mismatch.0" &&
+		grep -q '1100 float' "$work/mismatch.0"; then
+		echo "ok: a mismatch is told in words: $(grep -h '1100 float' "$work/mismatch.0" | head -n 1 | cut -c 1-200)"
+	else
+		fail "a mismatch is told in words"
+	fi
 }
