@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/element.h"
+#include "lib/api/arguments.h"
 #include "support/elements.h"
 #include "support/fake_switch.h"
 #include "support/ranks.h"

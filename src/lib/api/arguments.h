@@ -8,6 +8,9 @@
 
 #include "lib/context/context.h"
 
+/* The most ranks with which bfloat16 travels as int16 by default where switches do not round. */
+#define SML_INT16_RANKS 16
+
 /* A type that can be combined, and an operation. */
 int sml_check_numbers(struct sml_context *context, enum sml_type type, enum sml_op op);
 
