@@ -199,7 +199,7 @@ struct sml_config {
 
 	/* PEM files for TLS 1.3, all or none. SWITCHML_TLS_CERTIFICATE, _KEY, _AUTHORITY, NULL. */
 	const char *tls_certificate, *tls_key, *tls_authority;
-	/* Or a secret of 16 to 1024 bytes, not copied, or its file. SWITCHML_JOB_KEY_FILE, NULL. */
+	/* Or a secret of 16 to 1024 bytes, not copied, or its file. SWITCHML_JOB_KEY[_FILE]. */
 	const char *job_key, *job_key_file;
 
 	/*
@@ -218,8 +218,8 @@ struct sml_config {
 
 	/* "FIRST-LAST": only such ports are opened; master_port is one. SWITCHML_PORTS, NULL. */
 	const char *ports;
-	/* 1, -1: add through memory that ranks of a host share. 0: not. SWITCHML_HOST_GROUP, -1. */
-	int host_group;
+	/* 1, -1: ranks of a host add in memory that they share. 0: not. SWITCHML_SHARED_MEMORY. */
+	int shared_memory;
 	/* A rank that waits for longer logs for what. 0: it does not. SWITCHML_WAIT_NOTICE, 5 s. */
 	int wait_notice_ms;
 	/* 1: rank 0 logs a job's begin and end; 2: MPI ranks, too. SWITCHML_SUMMARY=0|1|all, 1. */

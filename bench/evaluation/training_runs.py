@@ -56,7 +56,7 @@ def train(lab, n_workers, rate_mbit, limit_s, program="train_rank.py", **options
                                LOCAL_WORLD_SIZE="1", MASTER_ADDR=star.address["0"],
                                MASTER_PORT="29500", OMP_NUM_THREADS="1",
                                GLOO_SOCKET_IFNAME="eth0", SWITCHML_SWITCH=address,
-                               SWITCHML_HOST_GROUP="0", SWITCHML_LIBRARY=library(lab))
+                               SWITCHML_SHARED_MEMORY="0", SWITCHML_LIBRARY=library(lab))
                          for rank in range(n_workers)]
             deadline = time.monotonic() + max(limit_s, LEAST_SECONDS)
             for rank in ranks:

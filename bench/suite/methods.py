@@ -70,7 +70,7 @@ class SwitchML(Method):
         self.where = where
         self.links = links
         self.hosts = hosts
-        self.settings = {"SWITCHML_HOST_GROUP": str(int(hosts)), **environment}
+        self.settings = {"SWITCHML_SHARED_MEMORY": str(int(hosts)), **environment}
         self.wire_share = WIRE_BYTES[wire] / ELEMENT_BYTES[element_type] if wire else 1.0
 
     def switches(self):

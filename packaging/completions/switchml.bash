@@ -22,7 +22,7 @@ _switchml() {
 		words=merge
 	else
 		case $previous in
-		-i | --iface) words=$(cd /sys/class/net && echo *) ;;
+		--iface) words=$(cd /sys/class/net && echo *) ;;
 		--dataplane) words='udp xdp p4' ;;
 		*) return ;; # bash completes the names of files
 		esac

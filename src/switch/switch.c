@@ -32,6 +32,7 @@ void sml_switch_config_init(struct sml_switch_config *config)
 		.heartbeat_ms = 60000,
 		.max_strangers = 1024,
 		.greeting_ms = 10000,
+		.debug = SML_LOG_WARN,
 		.tls_names = {"--tls-certificate", "--tls-key", "--tls-authority", NULL},
 		.job_key_names = {"SWITCHML_JOB_KEY", "SWITCHML_JOB_KEY_FILE (--key-file)"},
 	};

@@ -33,8 +33,8 @@ static _Noreturn void be_process(unsigned place, int fd)
 		if (keeper.processes[i].state != ABSENT)
 			close(keeper.processes[i].fd);
 	/* Half of them send packets, even if all could share memory. */
-	if (!getenv("SWITCHML_HOST_GROUP"))
-		config.host_group = place % 2 ? 0 : -1;
+	if (!getenv("SWITCHML_SHARED_MEMORY"))
+		config.shared_memory = place % 2 ? 0 : -1;
 	chaos_rank(keeper.options, &config, keeper.memory, place, fd);
 }
 

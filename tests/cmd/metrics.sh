@@ -7,7 +7,7 @@
 #	tests/cmd/metrics.sh build/switchml METRICS ("yes": this build has them)
 [ "$2" = yes ] || { echo "this build lacks --metrics (libmicrohttpd)"; exit 77; }
 . "$(dirname "$0")/../support/trees.sh"
-export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
+export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
 unpacked=$("$here/../../tools/get-prometheus" --where)
 PATH=${unpacked:+$unpacked:}$PATH
@@ -41,9 +41,9 @@ say $? "the file's metrics are served at $url"
 kill $switch
 wait $switch
 say $? "it ends" "$work/switch"
-for wrong in nonsense:x 203.0.113.1:80; do
-	timeout 60 "$switchml" switch --listen 127.0.0.1:0 --metrics $wrong >"$work/out" 2>&1
-	[ $? = 1 ] && ! says "$work/out" 'which process'
+for wrong in 2:nonsense:x 1:203.0.113.1:80; do
+	timeout 60 "$switchml" switch --listen 127.0.0.1:0 --metrics ${wrong#*:} >"$work/out" 2>&1
+	[ $? = "${wrong%%:*}" ] && ! says "$work/out" 'which process'
 	say $? "--metrics $wrong: $(cat "$work/out")" "$work/out"
 done
 start_switch --metrics :0
@@ -64,7 +64,7 @@ cd "$work" || exit 1
 switch root 127.0.0.1:0 --metrics :0
 leaf middle root --slots 300 --metrics :0
 leaf low middle --metrics :0
-SWITCHML_HOST_GROUP=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 -- middle middle low root
+SWITCHML_SHARED_MEMORY=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 -- middle middle low root
 await job_is "${at[root]}" tree running
 for name in root middle low; do
 	address=${at[$name]}

@@ -14,7 +14,7 @@ for python in /usr/bin/python3 python3; do
 done
 [ -n "$python" ] || { echo "there is no jsonschema (Debian: python3-jsonschema)"; exit 77; }
 cd "$work" || exit 1
-export SWITCHML_HOST_GROUP=0
+export SWITCHML_SHARED_MEMORY=0
 unset SWITCHML_SWITCH
 
 "$switchml" status --schema >schema.json || exit 1
@@ -94,7 +94,7 @@ ends_well "the job ends" schema
 
 leaf middle root --slots 300
 leaf low middle
-export SWITCHML_HOST_GROUP=1
+export SWITCHML_SHARED_MEMORY=1
 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 -- low low middle root
 await is_over_or job_is "${at[root]}" tree running
 await is_over_or moves "${at[root]}" tree

@@ -7,7 +7,7 @@
 switchml=$(realpath "$1")
 . "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
-export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
+export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 unset SWITCHML_SWITCH SWITCHML_MASTER_ADDR SWITCHML_MASTER_PORT MASTER_ADDR MASTER_PORT
 
 # Options of the switch.

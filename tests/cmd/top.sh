@@ -13,7 +13,7 @@ done
 [ -n "$python" ] ||
 	{ echo "there is no pexpect or no pyte (Debian: python3-pexpect python3-pyte)"; exit 77; }
 . "$(dirname "$0")/../support/trees.sh"
-export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
+export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
 
 : >"$work/switch"
@@ -33,7 +33,7 @@ cd "$work" || exit 1
 switch root 127.0.0.1:0
 leaf middle root --slots 300
 leaf low middle
-SWITCHML_HOST_GROUP=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 -- low low middle root
+SWITCHML_SHARED_MEMORY=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 -- low low middle root
 await job_is "${at[root]}" tree running
 timeout 280 "$python" "$here/top.py" "$switchml" "$plain" $switch "${at[root]}" "${at[middle]}"
 say $? "the screen"

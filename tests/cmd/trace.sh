@@ -46,21 +46,21 @@ for rank in 0 1 2; do
 	wait "${pids[$rank]}" || give_up "rank $rank ended with status $?"
 done
 check format "$work"/trace.[012]
-"$switchml" trace merge -o "$work/merged" "$work"/trace.[012] || give_up "they cannot be merged"
+"$switchml" trace merge --output "$work/merged" "$work"/trace.[012] || give_up "they cannot be merged"
 check format "$work/merged"
 check waits "$work/merged" 1 0.9
 # The ranks are of one host, and have one clock.
 check clock "$work/merged" 1 0
 check clock "$work/merged" 2 0
 check shift "$work/trace.2" 5000 "$work/ahead.2"
-"$switchml" trace merge -o "$work/again" "$work/trace.0" "$work/trace.1" "$work/ahead.2" >"$work/out" ||
+"$switchml" trace merge --output "$work/again" "$work/trace.0" "$work/trace.1" "$work/ahead.2" >"$work/out" ||
 	give_up "a clock that is ahead cannot be merged"
 check clock "$work/again" 2 5000
 check format "$work/again"
 
 # What does not belong together, or is no trace.
 refuses() {
-	if "$switchml" trace merge -o "$work/none" "${@:2}" >"$work/out" 2>&1 || ! says "$work/out" "$1"; then
+	if "$switchml" trace merge --output "$work/none" "${@:2}" >"$work/out" 2>&1 || ! says "$work/out" "$1"; then
 		echo "FAILED: ${*:2} is not refused with '$1' but: $(cat "$work/out")"
 		failures=$((failures + 1))
 	fi
@@ -90,20 +90,20 @@ write("other.1", 1, long + "äöo")
 raw = open(f"{work}/long.1", "rb").read()
 open(f"{work}/broken.1", "wb").write(raw.replace("äöü".encode(), b"\xc3("))
 END
-"$switchml" trace merge -o "$work/merged" "$work/long.0" "$work/long.1" >"$work/out" || give_up "a job with a long name"
+"$switchml" trace merge --output "$work/merged" "$work/long.0" "$work/long.1" >"$work/out" || give_up "a job with a long name"
 check format "$work/merged"
 cp "$work/merged" "$work/before"
 refuses 'UTF-8\|decode byte' "$work/long.0" "$work/broken.1"
 refuses 'is of job' "$work/long.0" "$work/other.1"
-if (ulimit -f 1; trap '' XFSZ; "$switchml" trace merge -o "$work/merged" "$work/long.0" "$work/long.1") >"$work/out" 2>&1 ||
+if (ulimit -f 1; trap '' XFSZ; "$switchml" trace merge --output "$work/merged" "$work/long.0" "$work/long.1") >"$work/out" 2>&1 ||
 	! says "$work/out" "cannot write $work/merged: File too large" || ! cmp "$work/merged" "$work/before" ||
 	[ -e "$work/merged.tmp" ]; then
 	echo "FAILED: a trace that cannot be written whole replaces the old one: $(cat "$work/out")"
 	failures=$((failures + 1))
 fi
-"$switchml" trace merge -o /dev/stdout "$work/long.0" "$work/long.1" | cat >"$work/piped"
+"$switchml" trace merge --output /dev/stdout "$work/long.0" "$work/long.1" | cat >"$work/piped"
 cmp <(head -c 1000 "$work/piped") <(head -c 1000 "$work/before") || give_up "a pipe as output"
-if "$switchml" trace merge -o "$work/trace.0" "$work"/trace.[01] >"$work/out" 2>&1 ||
+if "$switchml" trace merge --output "$work/trace.0" "$work"/trace.[01] >"$work/out" 2>&1 ||
 	! says "$work/out" 'is one of the traces'; then
 	echo "FAILED: a trace is overwritten: $(cat "$work/out")"
 	failures=$((failures + 1))
@@ -115,7 +115,7 @@ SWITCHML_SWITCH=embedded SWITCHML_RECORD="trace:$work/all" timeout 200 "$switchm
 	--local-workers 3 --switch embedded -b 4 -e 256K -f 16 -n 2 >"$work/out" 2>&1 ||
 	give_up "a traced job with a stripe in every rank"
 check format "$work"/all.[012]
-"$switchml" trace merge -o "$work/merged" "$work"/all.[012] >"$work/out" || failures=$((failures + 1))
+"$switchml" trace merge --output "$work/merged" "$work"/all.[012] >"$work/out" || failures=$((failures + 1))
 check clock "$work/merged" 1 0
 if says "$work/out" drifts; then
 	echo "FAILED: a host's clock drifts against itself: $(cat "$work/out")"
@@ -145,7 +145,7 @@ sleep 1 # the least time that the others wait
 kill "${pids[0]}"
 kill -CONT "${pids[3]}"
 ends_well "a traced job in a tree" tree
-"$switchml" trace merge -o "$work/merged" "$work"/in-tree.[0-3] || give_up "traces of a tree cannot be merged"
+"$switchml" trace merge --output "$work/merged" "$work"/in-tree.[0-3] || give_up "traces of a tree cannot be merged"
 check format "$work/merged"
 check waits "$work/merged" 3 0.9
 

@@ -21,12 +21,12 @@ survive switch
 # How many members there are at a time depends on who is late: tests/job/test_job_join.c has numbers.
 grep -q ' job "elastic .*" follows job "elastic .*" (change [1-9].*): [1-9] ranks*, of which [0-9] joined; [0-9] left$' \
 	"$work/switch" || give_up "the switch's log has no change: $(cat "$work/switch")"
-SWITCHML_HOST_GROUP=1 survive shared
+SWITCHML_SHARED_MEMORY=1 survive shared
 switch_decides=1
 survive decided
 grep -q ' job "decided #[2-9]" follows job "decided.*" (change [1-9].*): 3 ranks, of which 1 joined; 0 left$' \
 	"$work/switch" || give_up "the switch's log has no new process: $(cat "$work/switch")"
-SWITCHML_HOST_GROUP=1 survive decided-shared
+SWITCHML_SHARED_MEMORY=1 survive decided-shared
 switch_decides=
 unset SWITCHML_SWITCH
 # Rank 0's port: that of a socket which has just been closed.

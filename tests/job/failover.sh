@@ -9,7 +9,7 @@ switchml=$1
 work=$(mktemp -d)
 failures=0
 . "$(dirname "$0")/../support/await.sh"
-export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
+export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 switches=()
 with_names=() # a program that gives the ranks an /etc/hosts of their own
 
@@ -103,7 +103,7 @@ shared() {
 	start_switch
 	local first=$address first_pid=$pid
 	start_switch
-	SWITCHML_HOST_GROUP=1 SWITCHML_DEBUG=info start_bench "$first|$address" --drop 0.1%
+	SWITCHML_SHARED_MEMORY=1 SWITCHML_DEBUG=info start_bench "$first|$address" --drop 0.1%
 	kill_switches "$first_pid"
 	expect_success "the next address takes over ranks that share memory" \
 		"share this host's memory" "$address takes over (epoch 2)"
@@ -117,7 +117,7 @@ shared_by_two() {
 	start_switch
 	second=$address second_pid=$pid
 	start_switch
-	SWITCHML_HOST_GROUP=1 SWITCHML_DEBUG=info \
+	SWITCHML_SHARED_MEMORY=1 SWITCHML_DEBUG=info \
 		start_bench "$first,$second|$address,$address" --drop 0.1%
 	kill_switches "$first_pid"
 	await is_over_or says "$work/bench" "$first $died; .*$address takes over"

@@ -36,22 +36,22 @@ switch two 127.0.0.1:0
 switch three 127.0.0.1:0
 switch four 127.0.0.1:0
 
-export SWITCHML_HOST_GROUP
-for SWITCHML_HOST_GROUP in 0 1; do
+export SWITCHML_SHARED_MEMORY
+for SWITCHML_SHARED_MEMORY in 0 1; do
 	for message in Join Waiting Admitted Ready Start; do
 		for count in 1 2; do
 			# Only one rank is told that it waits.
 			case $message-$count in Waiting-2) continue ;; esac
-			job=$message-$count-$SWITCHML_HOST_GROUP
+			job=$message-$count-$SWITCHML_SHARED_MEMORY
 			proxy "$job" "${at[one]}" "$message" "$count"
 			ranks "$job" "${at[$job]}|${at[two]}"
-			ends_well "the switch dies at $message, of $count of 2 ranks, host group $SWITCHML_HOST_GROUP" "$job"
+			ends_well "the switch dies at $message, of $count of 2 ranks, host group $SWITCHML_SHARED_MEMORY" "$job"
 			await says "$job.proxy" 'has ended all connections'
 		done
 	done
 
 	# One stripe has started, and the other one has not. The switch that has started dies.
-	job=stripes-$SWITCHML_HOST_GROUP
+	job=stripes-$SWITCHML_SHARED_MEMORY
 	proxy "$job-a" "${at[one]}" Start 2
 	proxy "$job-b" "${at[two]}" Start 2 "$work/$job-may-start"
 	ranks "$job" "${at[$job-a]},${at[$job-b]}|${at[three]},${at[four]}"
@@ -59,14 +59,14 @@ for SWITCHML_HOST_GROUP in 0 1; do
 	# Long enough for the ranks to notice it, on most machines.
 	sleep 0.3
 	touch "$job-may-start"
-	ends_well "a stripe's switch dies while the other one starts, host group $SWITCHML_HOST_GROUP" "$job"
+	ends_well "a stripe's switch dies while the other one starts, host group $SWITCHML_SHARED_MEMORY" "$job"
 	kill "${process[$job-b]}"
 
 	# Both ranks have started one stripe, and only one of them has started the other one.
-	job=half-$SWITCHML_HOST_GROUP
+	job=half-$SWITCHML_SHARED_MEMORY
 	proxy "$job" "${at[two]}" Start 1
 	ranks "$job" "${at[one]},${at[$job]}|${at[three]},${at[four]}"
-	ends_well "a stripe's switch dies between two starts, host group $SWITCHML_HOST_GROUP" "$job"
+	ends_well "a stripe's switch dies between two starts, host group $SWITCHML_SHARED_MEMORY" "$job"
 	await says "$job.proxy" 'has ended all connections'
 done
 

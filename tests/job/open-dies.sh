@@ -39,15 +39,15 @@ then_begins() {
 	ends_well "$1" "$2"
 }
 
-export SWITCHML_HOST_GROUP
-for SWITCHML_HOST_GROUP in 0 1; do
+export SWITCHML_SHARED_MEMORY
+for SWITCHML_SHARED_MEMORY in 0 1; do
 	switch one 127.0.0.1:0
 	switch two 127.0.0.1:0
 	both="${at[one]}|${at[two]}"
-	first_rank_waits "killed-$SWITCHML_HOST_GROUP" "$both" "${at[one]}"
+	first_rank_waits "killed-$SWITCHML_SHARED_MEMORY" "$both" "${at[one]}"
 	dies one
 	then_begins "the switch dies while a rank waits: it begins at the standby" \
-		"killed-$SWITCHML_HOST_GROUP" "$both"
+		"killed-$SWITCHML_SHARED_MEMORY" "$both"
 done
 
 switch one "${at[one]}"
@@ -114,7 +114,7 @@ say $? "what ends each connection is not tried in a busy loop, and is told of" p
 for i in 0 1 2 3 4 5 6 7; do
 	switch one "${at[one]}"
 	pids=()
-	export SWITCHML_HOST_GROUP=$((i % 2))
+	export SWITCHML_SHARED_MEMORY=$((i % 2))
 	rank "phase-$i" 0 2 "$both"
 	rank "phase-$i" 1 2 "$both"
 	# At any moment: while they connect, join, meet, probe, or make their calls.

@@ -10,7 +10,7 @@
 switchml=$(realpath "$1")
 . "$(dirname "$0")/../support/hosts.sh"
 
-export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
+export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 export SWITCHML_HEARTBEAT=5 SWITCHML_TIMEOUT=10
 
 fail() {

@@ -35,11 +35,11 @@ goes_on() {
 before=()
 switch root 127.0.0.1:0
 leaf a root
-export SWITCHML_HOST_GROUP
-for SWITCHML_HOST_GROUP in 0 1; do
-	job=one-$SWITCHML_HOST_GROUP
+export SWITCHML_SHARED_MEMORY
+for SWITCHML_SHARED_MEMORY in 0 1; do
+	job=one-$SWITCHML_SHARED_MEMORY
 	under_way "$job" root root
-	goes_on "a paused switch: SWITCHML_HOST_GROUP=$SWITCHML_HOST_GROUP" "$job" root:2
+	goes_on "a paused switch: SWITCHML_SHARED_MEMORY=$SWITCHML_SHARED_MEMORY" "$job" root:2
 	kill "${pids[0]}"
 	ends_well "all of its sums were right" "$job"
 done
@@ -53,7 +53,7 @@ ends_well "all sums of the tree were right" tree
 # ---- without a switch ----
 
 SWITCHML_MASTER_PORT=$(free_port)
-export SWITCHML_MASTER_ADDR=127.0.0.1 SWITCHML_MASTER_PORT SWITCHML_HOST_GROUP=0
+export SWITCHML_MASTER_ADDR=127.0.0.1 SWITCHML_MASTER_PORT SWITCHML_SHARED_MEMORY=0
 pids=()
 for rank in 0 1 2; do
 	RANK=$rank WORLD_SIZE=3 "$switchml" bench --job none -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 \

@@ -24,7 +24,7 @@ support=$(dirname "$0")/../support
 . "$support/hosts.sh"
 # shellcheck source=tests/support/jobs.sh
 . "$support/jobs.sh"
-export SWITCHML_TIMEOUT=60 SWITCHML_HOST_GROUP=0
+export SWITCHML_TIMEOUT=60 SWITCHML_SHARED_MEMORY=0
 asking="ip netns exec $name-flat"
 rank_at=(rack1 rack1 rack2 rack2 spine)
 declare -A network=([spine]=0 [pod]=1 [rack1]=2 [rack2]=3 [flat]=9)

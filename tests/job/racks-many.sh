@@ -8,7 +8,7 @@ set -u
 
 . "$(dirname "$0")/../support/trees.sh"
 cd "$work" || exit 1
-export SWITCHML_HOST_GROUP=0 SWITCHML_TIMEOUT=60
+export SWITCHML_SHARED_MEMORY=0 SWITCHML_TIMEOUT=60
 
 rack=52
 declare -A parent=([a]=root [b]=root)

@@ -7,7 +7,7 @@ set -u
 
 . "$(dirname "$0")/../support/trees.sh"
 cd "$work" || exit 1
-export SWITCHML_HOST_GROUP=0 SWITCHML_TIMEOUT=60
+export SWITCHML_SHARED_MEMORY=0 SWITCHML_TIMEOUT=60
 
 declare -A parent=([a]=root [b]=root)
 switch root 127.0.0.1:0
@@ -53,7 +53,7 @@ for rank in 0 1 3; do
 done
 for name in root a b; do
 	await says $name.switch 'job "shown" failed'
-	[ "$(grep -c 'warning: job "shown" failed: rank 2 (host .*) died: .*, at the leaf ' $name.switch)" = 1 ]
+	[ "$(grep -c 'warn: job "shown" failed: rank 2 (host .*) died: .*, at the leaf ' $name.switch)" = 1 ]
 	say $? "the log of the switch $name says once why the job failed" $name.switch
 done
 took=$((($(date +%s%N) - began) / 1000000))
@@ -89,7 +89,7 @@ say $? "the rank at the root names the rank that was killed two levels below" lo
 shares() {
 	says "$1.$2" "ranks $3 share this host's memory, and rank ${3%%[, ]*} sends"
 }
-export SWITCHML_HOST_GROUP=1 SWITCHML_DEBUG=info
+export SWITCHML_SHARED_MEMORY=1 SWITCHML_DEBUG=info
 start grouped -b 4 -e 1M -f 16 -n 2 -w 1 -- c c b b root root c
 ends_well "hosts of several ranks at three levels" grouped
 shares grouped 6 "0, 1 and 6" && shares grouped 3 "2 and 3" && shares grouped 4 "4 and 5"
@@ -119,7 +119,7 @@ ulimit -S -f unlimited
 ends_well "hosts behind leaves whose ranks cannot share memory" poor
 says poor.0 'could not share memory'
 say $? "these ranks say so" poor.*
-export SWITCHML_HOST_GROUP=0
+export SWITCHML_SHARED_MEMORY=0
 unset SWITCHML_DEBUG
 
 # ---- what is refused, in one line ----

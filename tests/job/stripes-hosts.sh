@@ -61,7 +61,7 @@ count_megabytes() {
 
 hosts_send_once() {
 	local alone
-	SWITCHML_HOST_GROUP=0 count_megabytes apart "$world stripes, one in every rank"
+	SWITCHML_SHARED_MEMORY=0 count_megabytes apart "$world stripes, one in every rank"
 	alone=$megabytes
 	count_megabytes together "$form"
 	if [ "$megabytes" -lt $((alone * 6 / 10)) ]; then

@@ -18,7 +18,7 @@ switchml=$(realpath "$1")
 ranks=4
 # shellcheck source=tests/support/hosts.sh
 . "$(dirname "$0")/../support/hosts.sh"
-export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
+export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 
 # Host, last parts of its addresses.
 add_host_of_both() {
@@ -185,10 +185,10 @@ exact_sums "a stripe in every rank, by IPv6, two threads" \
 	"SWITCHML_MASTER_ADDR=fd78::1:10 SWITCHML_THREADS=2" "4 stripes, one in every rank" 64K
 exact_sums "a stripe in every rank, the interface chosen" \
 	"$no_switch SWITCHML_SOCKET_IFNAME=eth" "4 stripes, one in every rank" 64K
-swapped swapped1 SWITCHML_HOST_GROUP=0 0 1 2 3
-swapped swapped2 SWITCHML_HOST_GROUP=1 0 1
-swapped swapped3 SWITCHML_HOST_GROUP=1 0 0 0
-swapped swapped4 SWITCHML_HOST_GROUP=1 0 0 1 1
+swapped swapped1 SWITCHML_SHARED_MEMORY=0 0 1 2 3
+swapped swapped2 SWITCHML_SHARED_MEMORY=1 0 1
+swapped swapped3 SWITCHML_SHARED_MEMORY=1 0 0 0
+swapped swapped4 SWITCHML_SHARED_MEMORY=1 0 0 1 1
 lose 0.01
 exact_sums "a stripe in every rank, 1 % lost each way" "$no_switch" "4 stripes" 1M
 exact_sums "two switches, 1 % lost each way" "$two_switches" "2 dedicated switches" 1M

@@ -39,10 +39,10 @@ expect_notice() {
 host=$(hostname)
 SWITCHML_MASTER_PORT=$(free_port)
 export SWITCHML_MASTER_PORT
-for SWITCHML_HOST_GROUP in 0 1; do
-	export SWITCHML_HOST_GROUP
-	job=own$SWITCHML_HOST_GROUP
-	expect_notice "rank 0's own switch, HOST_GROUP=$SWITCHML_HOST_GROUP" 2 3 \
+for SWITCHML_SHARED_MEMORY in 0 1; do
+	export SWITCHML_SHARED_MEMORY
+	job=own$SWITCHML_SHARED_MEMORY
+	expect_notice "rank 0's own switch, SHARED_MEMORY=$SWITCHML_SHARED_MEMORY" 2 3 \
 		"rank 0\]: waiting [0-9]* s $most for rank 2 of 3 to join job \"$job\" (rank 0 at 127.0.0.1:$SWITCHML_MASTER_PORT); 2 have joined: $host (2)"
 done
 job=late
@@ -116,18 +116,18 @@ expect_late() {
 	ends_well "and ends well" "$job"
 }
 
-for SWITCHML_HOST_GROUP in 0 1; do
-	expect_late 1 "stopped$SWITCHML_HOST_GROUP" root root
-	expect_late 0 "first$SWITCHML_HOST_GROUP" a a
-	expect_late 1 "tree$SWITCHML_HOST_GROUP" root a
+for SWITCHML_SHARED_MEMORY in 0 1; do
+	expect_late 1 "stopped$SWITCHML_SHARED_MEMORY" root root
+	expect_late 0 "first$SWITCHML_SHARED_MEMORY" a a
+	expect_late 1 "tree$SWITCHML_SHARED_MEMORY" root a
 done
 
 # Where the ranks have the slots, rank 0 passes questions on: it cannot if it has stopped. What ranks of one host share,
 # the others can see.
 unset SWITCHML_SWITCH
-for SWITCHML_HOST_GROUP in 0 1; do
+for SWITCHML_SHARED_MEMORY in 0 1; do
 	SWITCHML_MASTER_PORT=$(free_port)
-	job=mute$SWITCHML_HOST_GROUP
+	job=mute$SWITCHML_SHARED_MEMORY
 	at[own]=
 	start $job -b 1M -e 1M -w 0 -n 1 -c 1 --seconds 1000 -- own own
 	await is_over_or job_is "127.0.0.1:$SWITCHML_MASTER_PORT" $job running

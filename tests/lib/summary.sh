@@ -25,11 +25,11 @@ lines() {
 await_switch "$work/switch"
 lines "through the switch at $address (udp), default wire" \
 	"through the switch at $address (udp); rank 0 sent .* (in a ring: .*); calls took .*; the others waited .* for rank [0-3] (.*)" \
-	SWITCHML_SWITCH="$address" SWITCHML_HOST_GROUP=0
+	SWITCHML_SWITCH="$address" SWITCHML_SHARED_MEMORY=0
 # The ranks of a host add in its memory: then a switch of one host adds nothing, and these lines say so.
 lines "through memory and the switch at $address (udp), default wire" \
 	"through memory and the switch at $address (udp); rank 0 sent" \
-	SWITCHML_SWITCH="$address" SWITCHML_HOST_GROUP=1
+	SWITCHML_SWITCH="$address" SWITCHML_SHARED_MEMORY=1
 # A name is whole, however long: it is what one looks for in logs.
 long=$(printf 'n%.0s' {1..127})
 SWITCHML_SWITCH=$address "$switchml" bench --job "$long" --local-workers 2 -b 4K -e 4K >"$work/out" 2>&1 &&
@@ -54,8 +54,8 @@ alone() {
 	! says "$work/rank-1" '^switchml\[' || bad=1
 	say $bad "no switch, $*: $(grep 'has ended' "$work/rank-0")" "$work/rank-0" "$work/rank-1"
 }
-alone "this host's memory; no packets (in a ring, each rank sends .*)" SWITCHML_HOST_GROUP=1
-alone "a part of the switch in each of 2 ranks; rank 0 sent" SWITCHML_HOST_GROUP=0 SWITCHML_SWITCH=embedded
+alone "this host's memory; no packets (in a ring, each rank sends .*)" SWITCHML_SHARED_MEMORY=1
+alone "a part of the switch in each of 2 ranks; rank 0 sent" SWITCHML_SHARED_MEMORY=0 SWITCHML_SWITCH=embedded
 
 # Names that nobody reads: the warning at the start may have scrolled away.
 unknown() {
@@ -83,8 +83,8 @@ killed() {
 		bad=1
 	say $bad "$*: $(grep 'has failed' "$work/rank-0")" "$work/rank-0"
 }
-killed SWITCHML_SWITCH="$address" SWITCHML_HOST_GROUP=0
-killed SWITCHML_SWITCH="$address" SWITCHML_HOST_GROUP=1
-killed SWITCHML_HOST_GROUP=1
-killed SWITCHML_HOST_GROUP=0 SWITCHML_SWITCH=embedded
+killed SWITCHML_SWITCH="$address" SWITCHML_SHARED_MEMORY=0
+killed SWITCHML_SWITCH="$address" SWITCHML_SHARED_MEMORY=1
+killed SWITCHML_SHARED_MEMORY=1
+killed SWITCHML_SHARED_MEMORY=0 SWITCHML_SWITCH=embedded
 exit $((failures > 0))

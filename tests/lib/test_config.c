@@ -276,7 +276,7 @@ TEST(words_are_taken_in_any_case)
 						      {"SWITCHML_SPIN", "True"},
 						      {"SWITCHML_SUMMARY", "off"}};
 	const struct variable second[MAX_VARIABLES] = {{"SWITCHML_DEBUG", "WARNING"},
-						       {"SWITCHML_HOST_GROUP", "no"},
+						       {"SWITCHML_SHARED_MEMORY", "no"},
 						       {"SWITCHML_SUMMARY", "All"}};
 	struct sml_config config = SML_CONFIG_INIT;
 
@@ -289,7 +289,7 @@ TEST(words_are_taken_in_any_case)
 	set_environment(second);
 	assert_int_equal(sml_config_init(&config), 0);
 	assert_int_equal(config.debug, SML_LOG_WARN);
-	assert_int_equal(config.host_group, 0);
+	assert_int_equal(config.shared_memory, 0);
 	assert_int_equal(config.summary, 2);
 }
 

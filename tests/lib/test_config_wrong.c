@@ -88,7 +88,7 @@ TEST(each_number_of_a_program_has_bounds)
 		NUMBER(slots, 4033, "0 to 4032"),
 		NUMBER(threads, 17, "0 to 16"),
 		NUMBER(mtu, -1, "0 to 65535"),
-		NUMBER(host_group, 2, "-1 to 1"),
+		NUMBER(shared_memory, 2, "-1 to 1"),
 		NUMBER(spin, 2, "0 to 1"),
 		NUMBER(summary, 3, "0 to 2"),
 		NUMBER(join, -1, "0 to 1"),

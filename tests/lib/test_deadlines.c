@@ -308,7 +308,7 @@ TEST(a_job_that_needs_memory_which_is_not_shared_does_not_start)
 	configure(&config, &job, 1);
 	assert_int_equal(sml_open(&context, &config), SML_ERROR_PROTOCOL);
 	expect_open_text("starts the job as if this rank shared memory with others: install the "
-			 "same release on it and on all ranks, or set SWITCHML_HOST_GROUP=0");
+			 "same release on it and on all ranks, or set SWITCHML_SHARED_MEMORY=0");
 	fake_switch_close(&fake);
 	assert_true(liar.was_ready);
 	assert_false(liar.shared);

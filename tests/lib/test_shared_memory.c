@@ -126,6 +126,6 @@ TEST(threads_of_ranks_that_share_memory_may_call_at_once)
 int main(void)
 {
 	/* The default is tested, too. */
-	unsetenv("SWITCHML_HOST_GROUP");
+	unsetenv("SWITCHML_SHARED_MEMORY");
 	return test_run(NULL, NULL);
 }

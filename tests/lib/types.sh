@@ -25,7 +25,7 @@ switch() {
 }
 
 # Title, text that every rank must log, bench's options, then -- and each rank's switch ("": none).
-# The rank `alone` shares no memory, whatever SWITCHML_HOST_GROUP says.
+# The rank `alone` shares no memory, whatever SWITCHML_SHARED_MEMORY says.
 alone=
 sums() {
 	local title=$1 text=$2 options=() pids=() rank bad=0
@@ -37,7 +37,7 @@ sums() {
 	shift
 	for ((rank = 0; rank < ranks; rank++)); do
 		RANK=$rank WORLD_SIZE=$ranks SWITCHML_SWITCH=${*:rank+1:1} timeout 100 \
-			env ${alone:+SWITCHML_HOST_GROUP=$((rank != alone))} "$switchml" bench --job types \
+			env ${alone:+SWITCHML_SHARED_MEMORY=$((rank != alone))} "$switchml" bench --job types \
 			-n 1 -w 0 -c 1 "${options[@]}" >"rank.$rank" 2>&1 &
 		pids+=($!)
 	done
@@ -78,7 +78,7 @@ export SWITCHML_MASTER_PORT
 form "a stripe in every rank" '4 stripes, one in every rank' -- embedded embedded embedded embedded
 # Faults need packets, so there is no loss in shared memory.
 sums "shared memory: all types and operations" "share this host's memory" -b 8 -e 32K -f 64 -d all -o all -- "" "" "" ""
-SWITCHML_HOST_GROUP=0 form "no switch, and packets" 'stripe' -- "" "" "" ""
+SWITCHML_SHARED_MEMORY=0 form "no switch, and packets" 'stripe' -- "" "" "" ""
 SWITCHML_THREADS=2 form "two threads" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
 alone=3
 form "shared memory without a switch" '2 stripes, one on every host' -- "" "" "" ""

@@ -361,7 +361,7 @@ stop_a_rank() {
 }
 
 start_switch
-stop_a_rank "through a switch" "SWITCHML_SWITCH=$address SWITCHML_HOST_GROUP=0"
+stop_a_rank "through a switch" "SWITCHML_SWITCH=$address SWITCHML_SHARED_MEMORY=0"
 stop_a_rank "in shared memory" A=
 kill "$switch"
 

@@ -71,12 +71,12 @@ all_forms() {
 	second=$!
 	await says "$work/second" 'ready on'
 	start_switch "$@"
-	export SWITCHML_HOST_GROUP=0
+	export SWITCHML_SHARED_MEMORY=0
 	goes_on "$*: two ranks" 2 two -- 0=$root 1=$root
 	SWITCHML_THREADS=2 goes_on "$*: two sockets a rank" 4 shards -- 0=$root 1=$root
 	goes_on "$*: two stripes" 4 stripes -- "0=$root,$root:28501" "1=$root,$root:28501"
 	goes_on "$*: two ranks of one host" 3 neighbors -- 0=$root 0=$root 1=$root
-	SWITCHML_HOST_GROUP=1 goes_on "$*: ranks that share memory" 2 shared -- 0=$root 0=$root 1=$root
+	SWITCHML_SHARED_MEMORY=1 goes_on "$*: ranks that share memory" 2 shared -- 0=$root 0=$root 1=$root
 	end_all
 	kill "$second"
 	wait "$second" 2>/dev/null

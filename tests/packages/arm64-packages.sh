@@ -98,9 +98,9 @@ rank_on() {
 . "$root/tests/support/architectures.sh"
 "${on_arm64[@]}" "$unpacked/usr/bin/switchml" switch --listen 127.0.0.1:0 >"$work/switch-arm64" 2>&1 &
 await_switch "$work/switch-arm64"
-export SWITCHML_SWITCH=$address SWITCHML_HOST_GROUP=0
+export SWITCHML_SWITCH=$address SWITCHML_SHARED_MEMORY=0
 job "the package's switch" x86-64 x86-64
 job "the package's switch" arm64 x86-64
 job "the package's switch" x86-64 arm64
-unset SWITCHML_SWITCH SWITCHML_HOST_GROUP
+unset SWITCHML_SWITCH SWITCHML_SHARED_MEMORY
 job "no switch" arm64 x86-64

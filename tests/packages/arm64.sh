@@ -81,15 +81,15 @@ for arch in x86-64 arm64; do
 	await_switch "$work/switch-$arch"
 	SWITCHML_SWITCH=$address
 	export SWITCHML_SWITCH
-	SWITCHML_HOST_GROUP=0 job "a switch on $arch" x86-64 x86-64 x86-64
-	SWITCHML_HOST_GROUP=0 job "a switch on $arch" arm64 x86-64 x86-64
-	SWITCHML_HOST_GROUP=0 job "a switch on $arch" x86-64 arm64 arm64
+	SWITCHML_SHARED_MEMORY=0 job "a switch on $arch" x86-64 x86-64 x86-64
+	SWITCHML_SHARED_MEMORY=0 job "a switch on $arch" arm64 x86-64 x86-64
+	SWITCHML_SHARED_MEMORY=0 job "a switch on $arch" x86-64 arm64 arm64
 done
-SWITCHML_HOST_GROUP=1 job "a switch, and shared memory" x86-64 arm64 x86-64
+SWITCHML_SHARED_MEMORY=1 job "a switch, and shared memory" x86-64 arm64 x86-64
 unset SWITCHML_SWITCH
 for group in 0 1; do
 	for archs in "arm64 x86-64 x86-64" "x86-64 x86-64 arm64"; do
 		# shellcheck disable=SC2086
-		SWITCHML_HOST_GROUP=$group job "no switch, host group $group" $archs
+		SWITCHML_SHARED_MEMORY=$group job "no switch, host group $group" $archs
 	done
 done

@@ -138,7 +138,7 @@ make=$(line_of README.md 'apt-get install') && demo=$(line_of README.md 'make de
 	tests=$(line_of README.md 'make test') &&
 	xdp=$(line_of docs/xdp.md 'tools.install-dependencies xdp') &&
 	serve=$(line_of docs/xdp.md 'build.switchml switch --dataplane xdp --iface lo') &&
-	measure=$(line_of docs/xdp.md 'SWITCHML_HOST_GROUP=0 build.switchml bench') &&
+	measure=$(line_of docs/xdp.md 'SWITCHML_SHARED_MEMORY=0 build.switchml bench') &&
 	shown=$(line_of docs/xdp.md 'build.switchml status') &&
 	library=$(line_of docs/python.md 'make && export PYTHONPATH') || exit 1
 

@@ -27,7 +27,7 @@ def form(request):
     settings, network = {}, None
     with contextlib.ExitStack() as stack:
         if request.param != FORMS[0]:
-            settings["SWITCHML_HOST_GROUP"] = "0"
+            settings["SWITCHML_SHARED_MEMORY"] = "0"
         if request.param == "a switch":
             settings["SWITCHML_SWITCH"] = stack.enter_context(switch())
         elif request.param == "a switch in the kernel":

@@ -37,7 +37,7 @@ def calls(rank):
 
 def measured(lazy, monkeypatch):
     monkeypatch.setenv("TORCH_GLOO_LAZY_INIT", lazy)
-    monkeypatch.setenv("SWITCHML_HOST_GROUP", "0")  # otherwise no call here needs Gloo
+    monkeypatch.setenv("SWITCHML_SHARED_MEMORY", "0")  # otherwise no call here needs Gloo
     with Groups(N) as groups:
         sockets, found = groups.call(n_sockets), groups.call(calls)
         groups.call(stop)

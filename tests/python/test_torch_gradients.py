@@ -29,7 +29,7 @@ ROWS, COLUMNS = N, 2000
 @pytest.fixture(scope="module")
 def ranks():
     with switch_in_kernel() as (address, network):
-        settings = {"SWITCHML_SWITCH": address, "SWITCHML_HOST_GROUP": "0"}
+        settings = {"SWITCHML_SWITCH": address, "SWITCHML_SHARED_MEMORY": "0"}
         with mock.patch.dict(os.environ, settings), Groups(N, network=network) as groups:
             yield groups
             groups.call(stop)

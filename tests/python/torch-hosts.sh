@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # torchrun starts four ranks on each of two hosts, which train the example through one switch, and
 # without one. The ranks of a host share memory: the parameters have the same bits as through the
-# switch with SWITCHML_HOST_GROUP=0, and the hosts send a quarter of the bytes (without a switch,
+# switch with SWITCHML_SHARED_MEMORY=0, and the hosts send a quarter of the bytes (without a switch,
 # 2(n-1)/n of the tensor for each of n hosts: as much). Needs root, and a Python with PyTorch.
 #
 #	tests/python/torch-hosts.sh build/switchml
@@ -61,7 +61,7 @@ expect_sharing() {
 
 set_up_hosts
 start_switch
-train flat SWITCHML_SWITCH=10.77.0.1 SWITCHML_HOST_GROUP=0
+train flat SWITCHML_SWITCH=10.77.0.1 SWITCHML_SHARED_MEMORY=0
 train grouped SWITCHML_SWITCH=10.77.0.1
 train alone
 expect_sharing flat 0

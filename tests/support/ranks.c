@@ -204,9 +204,9 @@ void configure(struct sml_config *config, const struct job *job, int rank)
 	config->heartbeat_ms = job->heartbeat_ms ? job->heartbeat_ms : 20000;
 	config->faults = job->faults;
 	config->record = job->record;
-	config->host_group = job->host_group && job->by_default ? -1 : job->host_group;
+	config->shared_memory = job->host_group && job->by_default ? -1 : job->host_group;
 	if (job->alone >> rank & 1)
-		config->host_group = 0;
+		config->shared_memory = 0;
 	if (job->adjust)
 		job->adjust(config, job, rank);
 }

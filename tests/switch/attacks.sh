@@ -21,7 +21,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/support/report.sh
 . "$here/../support/report.sh"
 cd "$work" || exit 1
-export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
+export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 export SWITCHML_TIMEOUT=100 SWITCHML_HEARTBEAT=15
 # A sanitizer uses additional memory.
 has_sanitizer=$(ldd "$switchml" | grep -cE 'lib[at]san')
@@ -52,7 +52,7 @@ end_ranks() {
 	for rank in 0 1; do
 		# If rank 0 has the control port, it writes one line per second about refused peers. bench says
 		# how far it is.
-		! grep -qv -e ' switchml switch: warning: the connection of .* was refused' -e '^# .* s since the start$' \
+		! grep -qv -e ' switchml switch: warn: the connection of .* was refused' -e '^# .* s since the start$' \
 			"$job.$rank.err" || bad=1
 	done
 	grep -q '^# Wrong elements: 0 OK' "$job.0.out" || bad=1

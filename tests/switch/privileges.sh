@@ -80,7 +80,7 @@ say $? "on the loopback alone there is nothing to warn of"
 kill $switch
 wait $switch
 start_switch :0
-says "$work/out" 'warning: the switch listens on all addresses'
+says "$work/out" 'warn: the switch listens on all addresses'
 say $? "on all addresses, without TLS and key, it warns"
 kill $switch
 wait $switch

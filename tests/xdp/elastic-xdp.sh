@@ -18,7 +18,7 @@ ranks=5
 . "$(dirname "$0")/../support/boxes.sh"
 # shellcheck source=tests/support/elastic.sh
 . "$(dirname "$0")/../support/elastic.sh"
-export SWITCHML_HOST_GROUP=0
+export SWITCHML_SHARED_MEMORY=0
 
 build_network() {
 	add_box box 1 && plug_ranks box "$ranks" || return 1

@@ -21,7 +21,7 @@ ranks=4
 . "$(dirname "$0")/../support/jobs.sh"
 # shellcheck source=tests/support/boxes.sh
 . "$(dirname "$0")/../support/boxes.sh"
-export SWITCHML_HOST_GROUP=0 SWITCHML_TIMEOUT=60
+export SWITCHML_SHARED_MEMORY=0 SWITCHML_TIMEOUT=60
 
 declare -A address=([box]=$network.1 [a]=$network.21 [c]=$network.22 [nic]=$network.30)
 declare -A parent=([a]=box [c]=a [nic]=box)
@@ -204,7 +204,7 @@ shared_hosts() {
 	pids=()
 	for rank in 0 1 2 3 4 5; do
 		box=$((rank < 4 ? rank / 2 : rank - 2))
-		ip netns exec "$name-$box" env RANK=$rank WORLD_SIZE=6 SWITCHML_HOST_GROUP=1 \
+		ip netns exec "$name-$box" env RANK=$rank WORLD_SIZE=6 SWITCHML_SHARED_MEMORY=1 \
 			SWITCHML_DEBUG=info timeout 250 "$switchml" bench --switch "${address[${at[$rank]}]}" \
 			--job shared -b 4 -e 256K -f 16 -n 2 --drop 1% >"$work/shared.$rank" 2>&1 &
 		pids+=($!)

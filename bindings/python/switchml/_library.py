@@ -52,7 +52,7 @@ class Config(ctypes.Structure):
         ("log_self", c_void_p),
         ("interrupt", POINTER(c_int)),
         ("ports", c_char_p),
-        ("host_group", c_int),
+        ("shared_memory", c_int),
         ("wait_notice_ms", c_int),
         ("summary", c_int),
         ("join", c_int),

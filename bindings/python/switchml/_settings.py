@@ -31,6 +31,8 @@ DEBUG: Mapping[Debug, int] = {"error": 0, "warn": 1, "info": 2, "trace": 3}
 
 
 def one_of(what: str, value: Any, table: Mapping[Any, int]) -> int:
+    """Words are in any case, as in the environment."""
+    value = value.lower() if isinstance(value, str) else value
     if value not in table:
         names = ", ".join(repr(name) for name in table if name is not None)
         raise ValueError(f"{what} must be one of {names}, not {value!r}")

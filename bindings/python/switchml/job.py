@@ -69,7 +69,7 @@ class Job:
         heartbeat: seconds of silence after which a peer counts as dead; 0.1 to 60.
         wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums are
             exact, and rounded once (docs/numbers.md).
-        slots, threads, mtu, interface, spin, faults, record, host_group: as in switchml.h.
+        slots, threads, mtu, interface, spin, faults, record, shared_memory: as in switchml.h.
         tls_certificate, tls_key, tls_authority: PEM files (docs/security.md).
         ports: "first-last", the ports that this rank may open (docs/deploying.md).
         job_key, job_key_file: a secret instead of these files, or a file with the secret.
@@ -110,7 +110,7 @@ class Job:
         job_key: str | None = None,
         job_key_file: str | None = None,
         ports: str | None = None,
-        host_group: bool | None = None,
+        shared_memory: bool | None = None,
         wait_notice: float | None = None,
         summary: bool | None = None,
         join: bool | None = None,
@@ -147,7 +147,7 @@ class Job:
             "job_key": "" if job_key is None and job_key_file else job_key,
             "job_key_file": "" if job_key_file is None and job_key else job_key_file,
             "ports": ports,
-            "host_group": host_group,
+            "shared_memory": shared_memory,
             "summary": summary,
             "join": join,
             "min_ranks": min_ranks,
@@ -394,12 +394,17 @@ class Job:
         if number:
             raise make(number, c.text_of(self._context, number))
 
-    def counters(self) -> Counters:
-        """Counters since the job was joined."""
+    def counters(self, stripe: int | None = None) -> Counters:
+        """Counters since the job was joined; of one of its switches, since this membership."""
         if not self._context:
             raise ClosedError("the job is closed: no more calls can be made")
         counters = c.CCounters(size=ctypes.sizeof(c.CCounters))
-        number = lib.sml_get_counters(self._context, -1, ctypes.byref(counters), None)
+        number = lib.sml_get_counters(
+            self._context,
+            -1 if stripe is None else integer("stripe", stripe),
+            ctypes.byref(counters),
+            None,
+        )
         if number:
             raise make(number, c.text_of(self._context, number))
         return Counters(*(getattr(counters, name) for name in Counters._fields))

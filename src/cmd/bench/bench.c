@@ -36,7 +36,7 @@ int bench_prepare(struct bench_options *options, struct sml_config *config)
 	*config = (struct sml_config)SML_CONFIG_INIT;
 	if (sml_config_init(config) < 0) {
 		fprintf(stderr, "switchml bench: %s\n", sml_error_text(NULL));
-		return 1;
+		return (int)argp_err_exit_status;
 	}
 	/* The report has it all. */
 	if (!getenv("SWITCHML_SUMMARY"))

@@ -43,7 +43,8 @@ static const struct argp_option known_options[] = {
 	 "otherwise the library's default)",
 	 2},
 	{"iters", 'n', "N", 0, "number of measured calls (20)", 3},
-	{"warmup_iters", 'w', "N", 0, "number of calls before the measured ones (5)", 3},
+	{"warmup-iters", 'w', "N", 0, "number of calls before the measured ones (5)", 3},
+	{"warmup_iters", 'w', "N", OPTION_ALIAS, NULL, 3}, /* nccl-tests' spelling */
 	{"check", 'c', "N", 0, "number of calls whose results are checked (1)", 3},
 	{"seconds", OPTION_SECONDS, "N", 0,
 	 "repeat the calls of each row for N seconds, or until SIGINT or SIGTERM to rank 0", 3},

@@ -60,6 +60,8 @@ struct doctor_options {
 	unsigned wait_s;
 };
 
+enum { OPTION_WAIT = 256 };
+
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct doctor_options *options = state->input;
@@ -75,7 +77,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case 'p':
 		options->peers = 1;
 		return 0;
-	case 'w':
+	case ARGP_KEY_ARG:
+		/* "--json -", as in all commands: standard output. */
+		return options->json && strcmp(text, "-") == 0 ? 0 : ARGP_ERR_UNKNOWN;
+	case OPTION_WAIT:
 		if (!sml_parse_number(text, 1, 3600, &number))
 			argp_error(state, "--wait must be 1 to 3600 seconds");
 		options->wait_s = (unsigned)number;
@@ -92,7 +97,8 @@ static const struct argp_option known_options[] = {
 	 "check every pair of hosts of a job, and print a table on rank 0; start it with the "
 	 "job's launcher",
 	 0},
-	{"wait", 'w', "SECONDS", 0, "with --peers: wait this long for the other ranks (60)", 0},
+	{"wait", OPTION_WAIT, "SECONDS", 0, "with --peers: wait this long for the other ranks (60)",
+	 0},
 	{0},
 };
 
@@ -144,7 +150,7 @@ static int check_peers(struct doctor *doctor, const struct doctor_options *optio
 
 	if (sml_config_init(&config) < 0 || sml_config_check_ranks(&config) < 0) {
 		fprintf(stderr, "switchml doctor: %s\n", sml_error_text(NULL));
-		return 1;
+		return (int)argp_err_exit_status;
 	}
 	if (options->switch_address)
 		config.switch_address = options->switch_address;

@@ -58,7 +58,7 @@ static json_t *hello(const struct rank *self)
 
 	if (gethostname(name, sizeof(name) - 1) < 0)
 		snprintf(name, sizeof(name), "?");
-	if (self->config->host_group)
+	if (self->config->shared_memory)
 		sml_host_machine(machine);
 	snprintf(host, sizeof(host), "%016llx", (unsigned long long)sml_host_hash());
 	return json_pack("{s:s, s:i, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:o}", "switchml",

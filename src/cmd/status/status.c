@@ -20,7 +20,7 @@
 
 #define TIMEOUT_MS 5000
 
-enum { OPTION_COUNT = 256, OPTION_SCHEMA };
+enum { OPTION_COUNT = 256, OPTION_SCHEMA, OPTION_WATCH };
 
 struct options {
 	const char *address;
@@ -34,7 +34,7 @@ static const struct argp_option option_list[] = {
 	 "The switch, or several (SWITCHML_SWITCH; if it is not set, rank 0 of the job)", 0},
 	{"json", 'j', NULL, 0, "Print JSON, for programs", 0},
 	{"schema", OPTION_SCHEMA, NULL, 0, "Print the JSON schema of --json, and ask no switch", 0},
-	{"watch", 'w', "SECONDS", OPTION_ARG_OPTIONAL,
+	{"watch", OPTION_WATCH, "SECONDS", OPTION_ARG_OPTIONAL,
 	 "Ask again every few seconds (2), and print rates. With --json, print one array on each "
 	 "line",
 	 0},
@@ -77,7 +77,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case OPTION_SCHEMA:
 		options->schema = true;
 		break;
-	case 'w':
+	case OPTION_WATCH:
 		options->watch = true;
 		if (text != NULL)
 			options->interval_s = seconds(text, state);
@@ -90,6 +90,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 			argp_error(state, "--count is for --watch");
 		break;
 	case ARGP_KEY_ARG:
+		/* "--json -", as in all commands: standard output. */
+		if (options->json && strcmp(text, "-") == 0)
+			break;
 		if (options->watch && *text >= '0' && *text <= '9' && strchr(text, ':') == NULL)
 			argp_error(state,
 				   "unexpected argument '%s': seconds are a part of the option, "

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -17,6 +18,7 @@
 #include "cmd/shared/status_client.h"
 #include "switch/p4/dataplane.h"
 #include "switch/switch.h"
+#include "switchml.h"
 #ifdef SML_HAVE_XDP
 #include "switch/xdp/dataplane.h"
 #endif
@@ -33,6 +35,8 @@ enum {
 	OPTION_TLS_AUTHORITY,
 	OPTION_KEY_FILE,
 	OPTION_DATAPLANE,
+	OPTION_IFACE,
+	OPTION_DEBUG,
 	OPTION_XDP_MODE,
 	OPTION_LOG_JSON,
 	OPTION_METRICS,
@@ -76,7 +80,8 @@ static const struct argp_option option_list[] = {
 	 "udp (default), xdp: in the kernel, on the interfaces of --iface, or p4: in the P4 switch "
 	 "of --target",
 	 0},
-	{"iface", 'i', "NAME[,NAME...]", 0, "For xdp: the interfaces that lead to the workers", 0},
+	{"iface", OPTION_IFACE, "NAME[,NAME...]", 0,
+	 "For xdp: the interfaces that lead to the workers", 0},
 	{"xdp-mode", OPTION_XDP_MODE, "MODE", 0,
 	 "auto (default: in the driver if possible, else generic), native, or generic", 0},
 	{"target", OPTION_TARGET, "[PROTOCOL://]HOST:PORT", 0,
@@ -94,9 +99,11 @@ static const struct argp_option option_list[] = {
 	 "the parent (port 28500). The workers of a job may be at several leaves and at the "
 	 "parent itself. Not available with --dataplane p4",
 	 0},
-	{"verbose", 'v', NULL, 0,
-	 "Report also refused connections; twice: also jobs that run or end, and libbpf's lines",
+	{"debug", OPTION_DEBUG, "LEVEL", 0,
+	 "warn (default); info: report also refused connections; trace: also jobs that run or end, "
+	 "and libbpf's lines",
 	 0},
+	{"verbose", 'v', NULL, 0, "The next level; on the command line only", 0},
 	{"log-json", OPTION_LOG_JSON, NULL, 0,
 	 "Write each line of the log as one JSON object, for programs (in the file: yes or no)", 0},
 	{"metrics", OPTION_METRICS, "ADDR[:PORT]", 0,
@@ -182,6 +189,19 @@ static enum sml_xdp_mode xdp_mode(struct reader *reader, const char *name)
 	return SML_XDP_AUTO;
 }
 
+/* Failed jobs are always reported, so there is no "error". */
+static const char *const log_levels[] = {
+	[SML_LOG_WARN] = "warn", [SML_LOG_INFO] = "info", [SML_LOG_TRACE] = "trace"};
+
+static int log_level(struct reader *reader, const char *name)
+{
+	for (int i = SML_LOG_WARN; i <= SML_LOG_TRACE; i++)
+		if (strcasecmp(name, log_levels[i]) == 0)
+			return i;
+	refuse(reader, "%sdebug is warn, info or trace, not '%s'", dashes(reader), name);
+	return SML_LOG_WARN;
+}
+
 /* A switch of the command line has no value: then it is on. */
 static bool yes_or_no(struct reader *reader, const char *option, const char *text)
 {
@@ -196,7 +216,7 @@ static const struct {
 	size_t member;
 } texts[] = {
 	{'l', offsetof(struct sml_switch_config, listen)},
-	{'i', offsetof(struct sml_switch_config, interfaces)},
+	{OPTION_IFACE, offsetof(struct sml_switch_config, interfaces)},
 	{OPTION_TARGET, offsetof(struct sml_switch_config, target)},
 	{OPTION_HOSTS, offsetof(struct sml_switch_config, hosts)},
 	{OPTION_PARENT, offsetof(struct sml_switch_config, parent)},
@@ -220,8 +240,12 @@ static error_t take_setting(struct reader *reader, int key, const char *text)
 		       dashes(reader), dashes(reader), dashes(reader), text != NULL ? text : "");
 		break;
 	case 'v':
-		config->debug = text != NULL ? (int)number(reader, "verbose", text, 0, 2)
-					     : config->debug + 1;
+		if (text != NULL)
+			refuse(reader, "verbose is an option: the setting is debug = LEVEL");
+		config->debug += config->debug < SML_LOG_TRACE;
+		break;
+	case OPTION_DEBUG:
+		config->debug = log_level(reader, text);
 		break;
 	case OPTION_METRICS:
 #ifndef SML_HAVE_METRICS
@@ -427,7 +451,7 @@ static const char *text_in_use(const struct sml_switch_options *options, int key
 	switch (key) {
 	case 'l':
 		return config->listen;
-	case 'i':
+	case OPTION_IFACE:
 		return config->interfaces;
 	case OPTION_METRICS:
 		return options->metrics;
@@ -503,7 +527,7 @@ static void name_others(const struct sml_switch_file *before, const struct sml_s
 
 	*text = '\0';
 	for (const struct argp_option *option = option_list; option->name != NULL; option++) {
-		if (option->key == 'v' || option->key == OPTION_HEARTBEAT ||
+		if (option->key == OPTION_DEBUG || option->key == OPTION_HEARTBEAT ||
 		    is_same(value_of(before, option->name), value_of(after, option->name)))
 			continue;
 		used += (size_t)snprintf(text + used, used < bytes ? bytes - used : 0, "%s%s",
@@ -539,6 +563,11 @@ int sml_switch_options_reread(struct sml_switch_options *options, struct sml_swi
 	}
 	sml_switch_file_free(&again.file);
 	return rc;
+}
+
+const char *sml_switch_level_name(int level)
+{
+	return log_levels[level];
 }
 
 void sml_switch_options_free(struct sml_switch_options *options)

@@ -2,6 +2,8 @@
 /* `switchml switch`: the daemon. */
 #include "switch/switch.h"
 
+#include <argp.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -114,8 +116,8 @@ static void reload(struct sml_switch_options *options, struct sml_switch *runnin
 		sml_switch_log(SML_LOG_ERROR, "nothing changes: %s", sml_error_last());
 	} else {
 		sml_switch_reload(running, &now);
-		sml_switch_log(SML_LOG_INFO, "from %s: verbose %d, heartbeat %u s%s%s",
-			       options->path, now.debug, now.heartbeat_ms / 1000,
+		sml_switch_log(SML_LOG_INFO, "from %s: debug %s, heartbeat %u s%s%s", options->path,
+			       sml_switch_level_name(now.debug), now.heartbeat_ms / 1000,
 			       *others ? "; needs a restart: " : "", others);
 	}
 	sml_notify("READY=1");
@@ -179,7 +181,7 @@ int sml_command_switch(int argc, char **argv)
 	struct sml_switch *running;
 	sigset_t signals;
 	char place[512];
-	int received;
+	int received, rc;
 
 	sml_switch_options_read(&options, argc, argv);
 	if (options.log_json)
@@ -194,11 +196,13 @@ int sml_command_switch(int argc, char **argv)
 	raise_file_limit();
 	config->seal = sml_privileges_drop;
 	warn_of_strangers(config);
-	if (open_all(&options, &running, &metrics) < 0) {
+	rc = open_all(&options, &running, &metrics);
+	if (rc < 0) {
 		sml_switch_options_location(&options, sml_error_last(), place, sizeof(place));
 		sml_switch_log(SML_LOG_ERROR, "%s%s", sml_error_last(), place);
 		close_all(&options, running, metrics);
-		return 1;
+		/* A wrong setting stays wrong: the service manager need not try again. */
+		return rc == -EINVAL ? (int)argp_err_exit_status : 1;
 	}
 	forget_secret();
 	sml_privileges_filter(&(struct sml_privileges){.bpf = uses_bpf(config),

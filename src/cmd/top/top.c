@@ -31,10 +31,12 @@ struct top {
 	struct sml_top_screen screen;
 };
 
+enum { OPTION_INTERVAL = 256 };
+
 static const struct argp_option option_list[] = {
 	{"switch", 's', "HOST[:PORT],...", 0,
 	 "The switch, or several (SWITCHML_SWITCH; if it is not set, rank 0 of the job)", 0},
-	{"interval", 'd', "SECONDS", 0, "Time between two questions (2)", 0},
+	{"interval", OPTION_INTERVAL, "SECONDS", 0, "Time between two questions (2)", 0},
 	{0},
 };
 
@@ -47,7 +49,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case 's':
 		top->list = text;
 		break;
-	case 'd':
+	case OPTION_INTERVAL:
 		top->interval_s = strtod(text, &end);
 		if (end == text || *end != '\0' ||
 		    !(top->interval_s >= 0.1 && top->interval_s <= 86400))

@@ -13,8 +13,11 @@
 #include "cmd/shared/print.h"
 #include "cmd/trace/trace.h"
 
+enum { OPTION_OUTPUT = 256 };
+
 static const struct argp_option option_list[] = {
-	{"output", 'o', "FILE", 0, "Write the merged trace to this file (merged.json)", 0},
+	{"output", OPTION_OUTPUT, "FILE", 0, "Write the merged trace to this file (merged.json)",
+	 0},
 	{0},
 };
 
@@ -23,7 +26,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	struct trace_options *options = state->input;
 
 	switch (key) {
-	case 'o':
+	case OPTION_OUTPUT:
 		options->output = text;
 		break;
 	case ARGP_KEY_ARG:
@@ -250,9 +253,9 @@ static int merge(struct trace_options *options)
 
 	for (unsigned i = 0; i < options->n; i++)
 		if (read_rank(&options->ranks[i]) < 0)
-			return 1;
+			return (int)argp_err_exit_status;
 	if (check(options) < 0)
-		return 1;
+		return (int)argp_err_exit_status;
 	for (unsigned i = 1; i < options->n; i++) {
 		if (trace_set_clock(&options->ranks[i], &options->ranks[0]))
 			continue;

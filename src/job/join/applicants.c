@@ -145,7 +145,7 @@ static void notify_jobs(struct sml_jobs *jobs, const struct sml_applicant *newco
 		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_RUNNING &&
 		    is_of_line(jobs->jobs[i], newcomer->join->job))
 			notify_job(jobs->jobs[i]);
-	if (jobs->config.debug >= 1)
+	if (jobs->config.debug >= SML_LOG_INFO)
 		sml_jobs_log(jobs, SML_JOBS_INFO,
 			     "a process (host %.64s, pid %u) waits to join job \"%s\"",
 			     newcomer->join->host, newcomer->join->pid, newcomer->join->job);

@@ -16,6 +16,7 @@
 #include "base/least.h"
 #include "control/envelope.h"
 #include "job/peer/output.h"
+#include "switchml.h"
 
 /* ---- children ---- */
 
@@ -280,7 +281,7 @@ uint64_t sml_job_pool_answers_due(const struct sml_job_pool *pool)
 /* What it said long ago would blame the wrong ranks. */
 static void doubt(const struct sml_job_pool *pool, struct sml_child *child)
 {
-	if (!child->silent && pool->jobs->config.debug >= 1)
+	if (!child->silent && pool->jobs->config.debug >= SML_LOG_INFO)
 		sml_jobs_log(pool->jobs, SML_JOBS_WARNING,
 			     "job \"%s\": the leaf %s does not say for which ranks its slots wait",
 			     pool->name, child->branch->name);

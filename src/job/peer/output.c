@@ -187,7 +187,7 @@ void sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const 
 /* Rank 0's process tells its user itself how its job ended. */
 static bool is_quiet(const struct sml_jobs *jobs)
 {
-	return jobs->operations->ranks_have_slots && jobs->config.debug < 1;
+	return jobs->operations->ranks_have_slots && jobs->config.debug < SML_LOG_INFO;
 }
 
 bool sml_log_room_take(struct sml_log_room *room, uint32_t n_most, uint64_t now_ns,

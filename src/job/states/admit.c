@@ -425,9 +425,9 @@ static void start(struct sml_job *job)
 	job->shares_memory = sml_job_shares_memory(job);
 	message.share_memory = job->shares_memory;
 	sml_job_send_all(job, sml_envelope(START, start, &message));
-	if (jobs->config.debug >= 1 && job->changes > 0 && job->pool.rules.epoch == 1)
+	if (jobs->config.debug >= SML_LOG_INFO && job->changes > 0 && job->pool.rules.epoch == 1)
 		log_change(job);
-	if (jobs->config.debug >= 2)
+	if (jobs->config.debug >= SML_LOG_TRACE)
 		sml_jobs_log(jobs, SML_JOBS_INFO,
 			     "job \"%s\" runs: %u rank%s, epoch %u, %u slots of %u lanes",
 			     job->name, job->n_ranks, sml_plural(job->n_ranks),

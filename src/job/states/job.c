@@ -85,7 +85,7 @@ static void all_have_left(struct sml_job *job)
 		if (peer != NULL)
 			(void)sml_peer_send(job->jobs, peer, sml_envelope(LEFT, left, &left));
 	}
-	if (job->jobs->config.debug >= 2)
+	if (job->jobs->config.debug >= SML_LOG_TRACE)
 		sml_jobs_log(job->jobs, SML_JOBS_INFO, "job \"%s\" has ended", job->name);
 	sml_job_close(job);
 }

@@ -242,7 +242,7 @@ void sml_leaf_job_start(struct sml_leaf_job *job)
 		return;
 	}
 	job->renewal.looked_ns = jobs->now_ns;
-	if (jobs->config.debug >= 2)
+	if (jobs->config.debug >= SML_LOG_TRACE)
 		sml_jobs_log(jobs, SML_JOBS_INFO,
 			     "job \"%s\" runs: %u children of this leaf, epoch %u, %u slots",
 			     job->name, job->pool.n_children, job->pool.rules.epoch,

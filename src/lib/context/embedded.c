@@ -95,7 +95,7 @@ int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns)
 	config.tls = settings->tls_files;
 	config.tls_names = sml_tls_variables;
 	/* The ranks already report a failure of the job. */
-	config.debug = settings->log.level >= SML_LOG_INFO ? settings->log.level : SML_LOG_ERROR;
+	config.debug = settings->log.level >= SML_LOG_INFO ? SML_LOG_TRACE : SML_LOG_ERROR;
 	error = settings->world_size == 1 ? listen_anywhere(context, &config, host)
 					  : listen_for_all(context, &config, host,
 							   end_of_patience(context, deadline_ns));

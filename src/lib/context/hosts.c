@@ -17,7 +17,7 @@ static bool may_share(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 
-	if (!settings->config.host_group || (settings->world_size == 1 && !settings->asks) ||
+	if (!settings->config.shared_memory || (settings->world_size == 1 && !settings->asks) ||
 	    settings->files[SML_RECORD_TRACE])
 		return false;
 	return settings->config.switch_address || !settings->every_rank;
@@ -28,12 +28,13 @@ static const char *why_alone(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 
-	if (!settings->config.host_group)
-		return "SWITCHML_HOST_GROUP=0";
+	if (!settings->config.shared_memory)
+		return "SWITCHML_SHARED_MEMORY=0";
 	if (settings->files[SML_RECORD_TRACE])
 		return "SWITCHML_RECORD has a trace of its packets";
 	return "no other rank offered to (one with the same user and namespaces, at the same "
-	       "switches, and without SWITCHML_HOST_GROUP=0), or an earlier line says what failed";
+	       "switches, and without SWITCHML_SHARED_MEMORY=0), or an earlier line says what "
+	       "failed";
 }
 
 /* For all stripes or for none. 0 or -errno. */
@@ -185,7 +186,7 @@ int sml_hosts_settle_under(struct sml_context *context)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "the switch at %s starts the job as if this rank shared "
 				     "memory with others: install the same release on it and on "
-				     "all ranks, or set SWITCHML_HOST_GROUP=0 on all ranks",
+				     "all ranks, or set SWITCHML_SHARED_MEMORY=0 on all ranks",
 				     why);
 	if (context->settings.world_size > 1)
 		sml_log(&context->settings.log, SML_LOG_INFO,

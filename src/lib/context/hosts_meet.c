@@ -251,7 +251,7 @@ static int begin_anew(struct sml_stripe *stripe, struct sml_host *host,
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it does not admit the ranks of this host as one, as the job "
 				     "has begun: give all ranks of a host the same "
-				     "SWITCHML_SWITCH, or set SWITCHML_HOST_GROUP=0 on them");
+				     "SWITCHML_SWITCH, or set SWITCHML_SHARED_MEMORY=0 on them");
 	if (host == NULL)
 		return 0;
 	terms.room_bytes = host->memory.terms.room_bytes;

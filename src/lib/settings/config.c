@@ -83,7 +83,7 @@ static const struct variable variables[] = {
 	{"SWITCHML_DEBUG", MEMBER(debug), WORD, "error, warn, info or trace", SML_LOG_WARN,
 	 SML_LOG_ERROR, 0, SML_LOG_TRACE, levels},
 	{"SWITCHML_SPIN", MEMBER(spin), WORD, A_SWITCH, 0, 0, 0, 1, switches},
-	{"SWITCHML_HOST_GROUP", MEMBER(host_group), WORD, A_SWITCH, -1, -1, 0, 1, switches},
+	{"SWITCHML_SHARED_MEMORY", MEMBER(shared_memory), WORD, A_SWITCH, -1, -1, 0, 1, switches},
 	{"SWITCHML_SUMMARY", MEMBER(summary), WORD, A_SWITCH ", or all", 1, 0, 0, 2, switches},
 	{"SWITCHML_JOIN", MEMBER(join), WORD, A_SWITCH, 0, 0, 0, 1, switches},
 	{"SWITCHML_RECORD", MEMBER(record), TEXT},

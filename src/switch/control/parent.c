@@ -143,7 +143,7 @@ static int note_addresses(struct sml_uplink *uplink, const struct sml_host_port 
 	int n = sml_resolve(place->host, place->port, uplink->addresses, SML_PARENT_ADDRESSES);
 
 	if (n < 0)
-		return sml_error_set(-EINVAL,
+		return sml_error_set(-EHOSTUNREACH, /* there may be one later */
 				     "--parent: the host name \"%s\" cannot be resolved: %s",
 				     place->host, gai_strerror(n));
 	uplink->n_addresses = (unsigned)n;

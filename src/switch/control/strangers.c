@@ -107,7 +107,7 @@ void sml_strangers_refused(struct sml_connection *connection, const char *why, b
 
 	server->jobs.n_refused++;
 	/* Peers must not be able to fill a disk, and a scan must not hide a rank's wrong key. */
-	if ((!important && server->config.debug < 1) ||
+	if ((!important && server->config.debug < SML_LOG_INFO) ||
 	    !sml_log_room_take(&server->refusals, SML_REFUSALS_LOGGED, sml_now_ns(), more))
 		return;
 	name_peer(connection, peer, sizeof(peer));

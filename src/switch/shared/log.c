@@ -20,7 +20,7 @@ static const char *name_of(enum sml_log_level level)
 	case SML_LOG_ERROR:
 		return "error";
 	case SML_LOG_WARN:
-		return "warning";
+		return "warn";
 	case SML_LOG_INFO:
 		return "info";
 	case SML_LOG_TRACE:

@@ -2,7 +2,7 @@
 /*
  * The switch's log, on standard error:
  *
- *	2026-11-22T16:26:03.125Z switchml switch: warning: the connection of 10.0.0.7 was refused
+ *	2026-11-22T16:26:03.125Z switchml switch: warn: the connection of 10.0.0.7 was refused
  *
  * Each line is one write. Never used for single packets.
  */
@@ -18,7 +18,7 @@
 
 struct sml_log_entry {
 	char time[SML_LOG_TIME_BYTES]; /* UTC, RFC 3339 with milliseconds */
-	const char *level;	       /* "error", "warning", "info", "trace" */
+	const char *level;	       /* "error", "warn", "info", "trace" */
 	const char *text;
 };
 

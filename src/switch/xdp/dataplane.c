@@ -35,7 +35,7 @@ static int load_and_attach(struct sml_dataplane *dataplane, bool generic)
 		.max_jobs = dataplane->config.max_jobs,
 		.max_slots = dataplane->config.max_slots,
 		.accept_partial = dataplane->ports.some_virtual,
-		.shows_libbpf = dataplane->config.debug >= SML_LOG_INFO,
+		.shows_libbpf = dataplane->config.debug >= SML_LOG_TRACE,
 	};
 	int rc = 0;
 
