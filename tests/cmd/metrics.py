@@ -309,6 +309,8 @@ UNUSED = {
     "switchml_worker_ignored_packets_total",
     "switchml_worker_blocked_sends_total",
     "switchml_worker_window_packets",
+    "switchml_worker_call_seconds_count",
+    "switchml_worker_call_seconds_sum",
 }
 
 

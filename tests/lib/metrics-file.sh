@@ -7,7 +7,7 @@
 switchml=$(realpath "$1")
 . "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
-export SWITCHML_HOST_GROUP=0 # each rank sends its own packets
+export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
 
 # Path: start a job that lasts.
@@ -67,7 +67,7 @@ text = open(sys.argv[1]).read()
 lines = [line for line in text.splitlines() if not line.startswith("#")]
 values = {re.sub(r'job_name="train",rank="0",?', "", name): float(value)
           for name, value in (line.rsplit(" ", 1) for line in lines)}
-assert len(values) == len(lines) == 13, values
+assert len(values) == len(lines) == 27, values
 told = next(w for w in json.load(open(sys.argv[2]))[0]["jobs"][0]["workers"] if w["rank"] == 0)["traffic"]
 # Both are older than now: the one at most a period, the other a heartbeat.
 for name in ("sent_packets", "received_packets", "sent_bytes", "received_bytes"):
@@ -75,6 +75,10 @@ for name in ("sent_packets", "received_packets", "sent_bytes", "received_bytes")
     assert values[f"switchml_worker_{name}_total{{}}"] > 0 and told[f"{unit}_{what}"] > 0, (values, told)
 assert 0 < values["switchml_worker_busy_seconds_total{}"] < 600, values
 assert 0 < values["switchml_worker_rtt_seconds{}"] < 60 and values["switchml_worker_calls_total{}"] > 0, values
+times = [value for name, value in values.items() if name.startswith("switchml_worker_call_seconds_bucket")]
+assert len(times) == 12 and times == sorted(times), times
+calls = values["switchml_worker_call_seconds_count{}"]
+assert times[-1] == calls > 0 and 0 < values["switchml_worker_call_seconds_sum{}"] < 600, values
 END
 say $? "all counters are there" "$work/said"
 if command -v promtool >/dev/null; then

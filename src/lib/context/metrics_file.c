@@ -90,8 +90,39 @@ static void write_series(FILE *out, const struct sml_context *context)
 		write_one(out, &context->settings, &all[i]);
 }
 
+/* Each bucket has those before it, too. */
+static void write_times(FILE *out, struct sml_context *context)
+{
+	struct sml_call_times *times = &context->requests.times;
+	uint64_t n[SML_CALL_TIMES + 1], sum = 0;
+	char le[64];
+	struct series series = {"switchml_worker_call_seconds_bucket", NULL, le, NULL, 0, false};
+
+	fputs("# HELP switchml_worker_call_seconds Time of a collective call, until it and those "
+	      "before it had ended.\n# TYPE switchml_worker_call_seconds histogram\n",
+	      out);
+	for (unsigned i = 0; i <= SML_CALL_TIMES; i++)
+		n[i] = __atomic_load_n(&times->n[i], __ATOMIC_RELAXED);
+	for (unsigned i = 0; i <= SML_CALL_TIMES; i++) {
+		snprintf(le, sizeof(le), ",le=\"%.9g\"", (double)SML_CALL_TIME_NS(i) / 1e9);
+		if (i == SML_CALL_TIMES)
+			snprintf(le, sizeof(le), ",le=\"+Inf\"");
+		series.value = sum += n[i];
+		write_one(out, &context->settings, &series);
+	}
+	series = (struct series){"switchml_worker_call_seconds_count", NULL, "", NULL, sum, false};
+	write_one(out, &context->settings, &series);
+	series = (struct series){"switchml_worker_call_seconds_sum",
+				 NULL,
+				 "",
+				 NULL,
+				 __atomic_load_n(&times->ns, __ATOMIC_RELAXED),
+				 true};
+	write_one(out, &context->settings, &series);
+}
+
 /* 0 or -errno. */
-static int write_file(const struct sml_context *context)
+static int write_file(struct sml_context *context)
 {
 	char *bytes = NULL;
 	size_t n = 0;
@@ -101,6 +132,7 @@ static int write_file(const struct sml_context *context)
 	if (out == NULL)
 		return -ENOMEM;
 	write_series(out, context);
+	write_times(out, context);
 	rc = ferror(out) ? -ENOMEM : 0;
 	if (fclose(out) != 0)
 		rc = -ENOMEM;
@@ -177,6 +209,7 @@ int sml_metrics_file_start(struct sml_context *context)
 	file->path = own_path(context->settings.files[SML_RECORD_METRICS], &file->number);
 	if (file->path == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the metrics' file");
+	__atomic_store_n(&context->requests.times.wanted, true, __ATOMIC_RELAXED);
 	rc = sml_thread_start(&file->thread, "sml-metrics", write_until_stopped, context);
 	if (rc < 0)
 		return sml_error_set(rc, "the metrics' thread cannot be started: %s",

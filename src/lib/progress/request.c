@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 void sml_requests_init(struct sml_requests *requests)
 {
 	*requests = (struct sml_requests){0};
@@ -93,18 +95,36 @@ struct sml_request *sml_request_take(struct sml_requests *requests, size_t memor
 	return request;
 }
 
-static void drop_references(struct sml_requests *requests, struct sml_request *request,
-			    uint32_t references)
+/* What is left of them. Then the request may be another call's, unless one is the caller's. */
+static uint32_t drop_references(struct sml_requests *requests, struct sml_request *request,
+				uint32_t references)
 {
-	if (__atomic_sub_fetch(&request->references, references, __ATOMIC_ACQ_REL) > 0)
-		return;
-	__atomic_sub_fetch(&requests->chunks, request->chunks, __ATOMIC_RELAXED);
-	sml_request_give_back(requests, request);
+	uint32_t left = __atomic_sub_fetch(&request->references, references, __ATOMIC_ACQ_REL);
+
+	if (left == 0) {
+		__atomic_sub_fetch(&requests->chunks, request->chunks, __ATOMIC_RELAXED);
+		sml_request_give_back(requests, request);
+	}
+	return left;
+}
+
+static void note_time(struct sml_call_times *times, uint64_t ns)
+{
+	unsigned i = 0;
+
+	while (i < SML_CALL_TIMES && ns > SML_CALL_TIME_NS(i))
+		i++;
+	__atomic_add_fetch(&times->ns, ns, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&times->n[i], 1, __ATOMIC_RELAXED);
 }
 
 void sml_request_release(struct sml_requests *requests, struct sml_request *request)
 {
-	drop_references(requests, request, 1);
+	uint64_t begun_ns = request->begun_ns;
+
+	if ((drop_references(requests, request, 1) & ~SML_REQUEST_CALLER) == 0 &&
+	    __atomic_load_n(&requests->times.wanted, __ATOMIC_RELAXED))
+		note_time(&requests->times, sml_now_ns() - begun_ns);
 }
 
 void sml_request_finish(struct sml_requests *requests, struct sml_request *request)

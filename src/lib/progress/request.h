@@ -22,7 +22,7 @@ struct sml_request {
 	 * the lock.
 	 */
 	bool submitted;
-	/* Atomic: SML_REQUEST_CALLER, SML_REQUEST_PAST, and one for each worker. */
+	/* Atomic: SML_REQUEST_CALLER, and one for each worker. */
 	uint32_t references;
 	int error; /* atomic: how it ended when its job did, before it was done; 0 if it has not */
 	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each thread's queue */
@@ -41,11 +41,22 @@ struct sml_request {
 /* Chunks under way at a time. They are compared as serial numbers, so 2^31 would be too many. */
 #define SML_CHUNKS_MAX ((uint64_t)1 << 30)
 
+/* The bounds of times are 2^14 ns (16 us), and each four times the one before, up to 17 s. */
+#define SML_CALL_TIMES	    11
+#define SML_CALL_TIME_NS(i) ((uint64_t)1 << (14 + 2 * (i)))
+
+/* How long calls took until all workers were done with them, and with those before. Atomic. */
+struct sml_call_times {
+	bool wanted;			    /* else, nobody looks at a clock */
+	uint64_t n[SML_CALL_TIMES + 1], ns; /* the last: longer than all bounds */
+};
+
 /* Where requests come from and go to. */
 struct sml_requests {
 	pthread_mutex_t lock;
 	struct sml_request *idle, *all;
 	uint64_t chunks; /* atomic: of all requests in use */
+	struct sml_call_times times;
 };
 
 /*
