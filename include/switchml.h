@@ -24,9 +24,8 @@
  * Threads. Several threads may use a context. The order of their calls is the order of the
  * collectives, and must be the same on all ranks. No call may overlap the context's sml_open() or
  * sml_close(). The library's own threads block all signals; if they are the only threads left
- * after pthread_exit() in main, one of them receives signals after a second.
- *
- * Cancellation. A cancelled thread ends after the call, which sml_abort() ends at once.
+ * after pthread_exit() in main, one of them receives signals after a second. A cancelled thread
+ * ends after the call, which sml_abort() ends at once.
  *
  * Fork. In a child, calls on the parent's contexts fail with SML_ERROR_FORKED. The child may open
  * contexts, and holds none of the parent's sockets.
@@ -227,12 +226,13 @@ struct sml_config {
 	/* 1: a new process of an elastic job waits to be let in, without rank. SWITCHML_JOIN, 0. */
 	int join;
 	int min_ranks, max_ranks; /* Bounds if the switch decides on members. 0: none. */
+	int master_listens; /* 1: rank 0 listened before it told its address. 0: it may come. */
 };
 #define SML_CONFIG_INIT                                                                            \
 	{                                                                                          \
 		sizeof(struct sml_config), NULL, NULL, 0, 0, NULL, 0, 0, 0, SML_WIRE_DEFAULT, 0,   \
 			0, 0, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,    \
-			NULL, NULL, 0, 0, 0, 0, 0, 0                                               \
+			NULL, NULL, 0, 0, 0, 0, 0, 0, 0                                            \
 	}
 
 /* Set every member to its default, or to the environment's value. Returns 0 or SML_ERROR_CONFIG. */

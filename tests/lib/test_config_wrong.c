@@ -94,6 +94,7 @@ TEST(each_number_of_a_program_has_bounds)
 		NUMBER(join, -1, "0 to 1"),
 		NUMBER(min_ranks, -1, "0 to 4096"),
 		NUMBER(max_ranks, 4097, "0 to 4096"),
+		NUMBER(master_listens, 2, "0 to 1"),
 		NUMBER(debug, 4, "0 to 3"),
 	};
 	const struct variable none[MAX_VARIABLES] = {{0}};

@@ -202,6 +202,26 @@ static void expect_open_to_fail(const char *address, int heartbeat_ms, int error
 	expect_open_text(part);
 }
 
+TEST(a_rank_0_that_listens_no_longer_is_not_awaited)
+{
+	const struct job job = {.n_ranks = 2, .port = free_port(), .timeout_ms = 2 * SOON_MS};
+	const char *const forms[] = {NULL, "embedded"};
+	const uint64_t began = now_ms();
+
+	for (int i = 0; i < 4; i++) {
+		struct sml_context *context;
+		struct sml_config config;
+
+		configure(&config, &job, 1);
+		config.switch_address = forms[i % 2];
+		config.shared_memory = i / 2;
+		config.master_listens = 1;
+		assert_int_equal(sml_open(&context, &config), SML_ERROR_UNREACHABLE);
+		expect_open_text("rank 0 has listened there, so it has ended");
+	}
+	assert_true(now_ms() - began < SOON_MS);
+}
+
 /* A listener that is no switch: it sends its words to every peer, or nothing. */
 static void serve_words(struct fake_switch *fake, int fd)
 {

@@ -6,6 +6,7 @@ again, and where rank 0 is.
 import contextlib
 import os
 import secrets
+import signal
 import socket
 import textwrap
 from datetime import timedelta
@@ -16,6 +17,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
+
+import switchml  # noqa: E402
 
 from groups import FORKED, prepare, start  # noqa: E402
 from programs import torchrun  # noqa: E402
@@ -321,3 +324,31 @@ def test_a_rank_that_does_not_arrive_is_named_with_the_timeout(seconds, text):
     meeting = Meeting(dist.HashStore(), 0, 2, None, "the default group", patience=seconds)
     said = meeting.missing([1])
     assert f"rank 1 of the default group did not arrive (timeout after {text}). " in said
+
+
+def join_late(rank, path):
+    """Rank 0 has told where it listens, and is killed before rank 1 has come there."""
+    from switchml._wait import poll
+    from switchml.torch._joining import meeting, rendezvous
+
+    store = dist.FileStore(path, 2)
+    met = meeting.meet(store, rank, 2, None, "a group", 200, {})
+    if rank == 0:
+        store.set("pid", str(os.getpid()))
+        rendezvous.join(met, "late", "a group", 200, {})
+
+    def late(**settings):
+        os.kill(int(store.get("pid")), signal.SIGKILL)
+        assert poll(lambda: not rendezvous._is_listened_on(settings["master_port"]), 100)
+        return switchml.Job(**settings)
+
+    with mock.patch.object(rendezvous, "Job", late):
+        rendezvous.join(met, "late", "a group", 200, {})
+
+
+def test_a_rank_0_that_was_killed_before_another_came_is_not_awaited(tmp_path):
+    with Processes(2, job=False) as both:
+        both.start(join_late, [str(tmp_path / "store")] * 2)
+        (error,) = both.outcomes(only=[1], timeout=150)
+    assert error.kind == "UnreachableError"
+    assert "rank 0 has listened there, so it has ended" in str(error)

@@ -58,6 +58,7 @@ class Config(ctypes.Structure):
         ("join", c_int),
         ("min_ranks", c_int),
         ("max_ranks", c_int),
+        ("master_listens", c_int),
     ]
 
 

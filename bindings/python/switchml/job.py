@@ -65,6 +65,7 @@ class Job:
         job: a name that all ranks share.
         switch: "host[:port][,…]"; "embedded": each rank runs a part of one.
         master_address, master_port: where ranks find an embedded switch.
+        master_listens: rank 0 has told them after it listened there (switchml.h).
         timeout: seconds, for every call; 0.001 to 1000000.
         heartbeat: seconds of silence after which a peer counts as dead; 0.1 to 60.
         wire: "int32", "int16" or "int8", the form of floats on the wire; "exact": sums are
@@ -116,6 +117,7 @@ class Job:
         join: bool | None = None,
         min_ranks: int | None = None,
         max_ranks: int | None = None,
+        master_listens: bool | None = None,
         _watch: Callable[[], None] | None = None,
     ) -> None:
         self._context: ctypes.c_void_p | None = None
@@ -152,6 +154,7 @@ class Job:
             "join": join,
             "min_ranks": min_ranks,
             "max_ranks": max_ranks,
+            "master_listens": master_listens,
             "wait_notice_ms": None if wait_notice is None else notice(wait_notice),
         }
         # Ctrl-C ends sml_open(), and the switch forgets this rank.

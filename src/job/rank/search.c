@@ -2,6 +2,7 @@
 /* Looking for a switch: see search.h. */
 #include "job/rank/search.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -439,13 +440,21 @@ static void note_bad_switch(struct sml_search *search, unsigned address, uint64_
 	}
 }
 
+static bool is_retried(const struct sml_search *search, const struct sml_search_try *try)
+{
+	return search->config.retries && !(search->config.listens && try->error == -ECONNREFUSED);
+}
+
 /* If the job is beginning, nothing is left to try. */
 static bool all_have_failed(const struct sml_search *search)
 {
-	for (unsigned i = 0; i < search->config.n_addresses; i++)
-		if (!search->tries[i].n_failures || is_live(&search->tries[i]))
+	for (unsigned i = 0; i < search->config.n_addresses; i++) {
+		const struct sml_search_try *try = &search->tries[i];
+
+		if (!try->n_failures || is_live(try) || is_retried(search, try))
 			return false;
-	return !search->config.resumes && !search->config.retries;
+	}
+	return !search->config.resumes;
 }
 
 void sml_search_failed(struct sml_search *search, unsigned address, int error, const char *reason,

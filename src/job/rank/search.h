@@ -71,6 +71,7 @@ struct sml_search_config {
 	unsigned first;			  /* the address to begin with */
 	bool resumes;
 	bool retries; /* if the job begins: retry until the deadline */
+	bool listens; /* there was a listener already: not if a connection is refused */
 	uint64_t deadline_ns;
 	/*
 	 * A rank that has come to no switch for so long counts as dead, although no switch is left

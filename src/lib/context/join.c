@@ -116,6 +116,7 @@ static int connect_to(const struct sml_stripe *stripe, const struct sml_finder_c
 
 	config.interface = context->embedded ? NULL : context->settings.config.interface;
 	config.embedded = is_embedded(stripe);
+	config.listens = config.embedded && context->settings.config.master_listens;
 	config.settings = &context->settings;
 	config.give_up = &context->threads.stop;
 	config.interrupt = context->settings.config.interrupt;

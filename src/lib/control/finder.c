@@ -36,15 +36,18 @@ struct sml_finder {
 };
 
 /* What a failed attempt means, and what to do. */
-static const char *advice(int error, bool embedded)
+static const char *advice(int error, const struct sml_finder_config *config)
 {
 	switch (-error) {
 	case ECONNREFUSED:
-		return embedded ? "nothing listens there: this rank has no SWITCHML_SWITCH; "
-				  "has rank 0 one, or has it not been started, or is "
-				  "SWITCHML_MASTER_ADDR (MASTER_ADDR) not its host?"
-				: "nothing listens there: start `switchml switch`, or check "
-				  "SWITCHML_SWITCH (a firewall that rejects looks the same)";
+		return config->listens ? "rank 0 has listened there, so it has ended, or this rank "
+					 "reaches another host by that address"
+		       : config->embedded
+			       ? "nothing listens there: this rank has no SWITCHML_SWITCH; "
+				 "has rank 0 one, or has it not been started, or is "
+				 "SWITCHML_MASTER_ADDR (MASTER_ADDR) not its host?"
+			       : "nothing listens there: start `switchml switch`, or check "
+				 "SWITCHML_SWITCH (a firewall that rejects looks the same)";
 	case ETIMEDOUT:
 		return SML_SEARCH_NO_ANSWER;
 	case EHOSTUNREACH:
@@ -126,7 +129,7 @@ static void fail_to_connect(struct attempt *attempt, int error)
 	char reason[SML_REASON_LENGTH];
 
 	snprintf(reason, sizeof(reason), "%s; %s", strerrordesc_np(-error),
-		 advice(error, attempt->finder->config.embedded));
+		 advice(error, &attempt->finder->config));
 	fail(attempt, error, reason);
 }
 
@@ -343,6 +346,7 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 		.first = config->first,
 		.resumes = config->join != NULL,
 		.retries = config->embedded,
+		.listens = config->listens,
 		.deadline_ns = config->deadline_ns,
 		.absence_ns = config->join ? sml_search_absence_ns(config->heartbeat_ms) : 0,
 	};

@@ -97,6 +97,7 @@ static const struct variable variables[] = {
 	/* A program's choice, without a variable. They are last: sml_variable_name() ends there. */
 	{NULL, MEMBER(min_ranks), NUMBER, .most = SML_MAX_WORLD_SIZE},
 	{NULL, MEMBER(max_ranks), NUMBER, .most = SML_MAX_WORLD_SIZE},
+	{NULL, MEMBER(master_listens), NUMBER, .most = 1},
 };
 
 /* Those that only a binding or a command reads. */

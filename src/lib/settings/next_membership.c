@@ -158,6 +158,7 @@ int sml_settings_move(struct sml_settings *settings, const struct sml_membership
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
 	if (membership->master_port)
 		settings->config.master_port = membership->master_port;
+	settings->config.master_listens = 0; /* it may listen anew */
 	sml_settings_set_ranks(settings, membership->rank, membership->world_size);
 	sml_settings_choose_threads(settings);
 	return sml_settings_set_files(settings, membership->rank);

@@ -29,13 +29,15 @@ from torch.distributed import PrefixStore, Store
 
 from ... import _library as c
 from ..._settings import timeout_of_job
-from ...errors import ConfigError, RankDiedError
+from ..._wait import poll
+from ...errors import ConfigError, RankDiedError, UnreachableError
 from ...job import Job
 from . import job_name
 from .address import own_address
 from .meeting import Meeting
 from .peers import remember
 
+_REASON_S = 1.0  # within which a rank 0 that listens no longer says why, if it can
 _KNOWN = "known"  # in the store, for a key that all ranks have without it
 # Settings or SWITCHML_* variables with which the user chooses how ranks authenticate.
 _PROOFS = ("job_key", "job_key_file", "tls_certificate", "tls_key", "tls_authority")
@@ -90,8 +92,17 @@ def _join(
     settings.update(_job_key(meeting, store, settings, deadline))
     if rank == 0:
         return _join_and_tell(meeting, store, settings)
-    host, port = _get(meeting, store, "switch", deadline).decode().rsplit(" ", 1)
-    return Job(**{**settings, "master_address": host, "master_port": int(port)})
+    there = json.loads(_get(meeting, store, "switch", deadline))
+
+    def reason() -> bool:
+        meeting.raise_if_gone()
+        return False
+
+    try:
+        return Job(**{**settings, **there})
+    except UnreachableError:
+        poll(reason, _REASON_S)  # rank 0 may be about to say why
+        raise
 
 
 def _get(meeting: Meeting, store: Store, key: str, deadline: float) -> bytes:
@@ -147,25 +158,28 @@ def _join_and_tell(meeting: Meeting, store: Store, settings: dict[str, Any]) -> 
     address = settings.get("master_address") or own_address(meeting.hosts, meeting.stores)
     told = settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT")
     with kept_port(ports_of(settings)) if not told else contextlib.nullcontext(int(told)) as port:
+        place = {"master_address": address, "master_port": port}
+        # At a port that was told, an earlier group may still listen, and close it before this one.
+        there = json.dumps({**place, "master_listens": not told})
         over = threading.Event()
         teller = threading.Thread(
-            target=_tell_when_it_listens, args=(store, address, port, over), daemon=True
+            target=_tell_when_it_listens, args=(store, there, port, over), daemon=True
         )
         teller.start()
         try:
-            return Job(**{**settings, "master_address": address, "master_port": port})
+            return Job(**{**settings, **place})
         finally:
             over.set()
             teller.join()
 
 
-def _tell_when_it_listens(store: Store, address: str, port: int, over: threading.Event) -> None:
+def _tell_when_it_listens(store: Store, there: str, port: int, over: threading.Event) -> None:
     pause = 0.002
     while not over.wait(pause):
         pause = min(2 * pause, 0.05)
         if _is_listened_on(port):
             with contextlib.suppress(RuntimeError):  # the store is gone, as the watch will notice
-                store.set("switch", f"{address} {port}")
+                store.set("switch", there)
             return
 
 
