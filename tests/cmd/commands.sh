@@ -135,6 +135,19 @@ else
 	echo "left out: a host whose name is not ASCII: this user may not name hosts"
 fi
 
+# ---- a letter, an exit code and - have one meaning in all commands ----
+for command in switch bench status doctor trace top; do
+	"$switchml" $command --help 2>/dev/null
+done | grep -oE '^  -[a-zA-Z], --[a-z-]+' | sort -u >"$work/letters"
+grep -q -- '-w, --warmup-iters' "$work/letters" && [ -z "$(cut -c 4 "$work/letters" | uniq -d)" ] ||
+	fail "a letter means two things: $(cat "$work/letters")"
+expect "status --json -" 0 "$switchml" status --json - --switch "$one"
+expect_json "status --json - is status --json" "all[0]['error'] is None"
+expect "a wrong variable of bench" 2 env SWITCHML_TIMEOUT=x "$switchml" bench
+expect "a key that is not there" 2 "$switchml" switch --listen 127.0.0.1:0 --key-file "$work/none"
+expect "a trace that is not there" 2 "$switchml" trace merge "$work/none"
+expect "a level that is none" 2 "$switchml" switch --listen 127.0.0.1:0 --debug loud
+
 # ---- a port has no option of its own ----
 expect "switch --port" 2 "$switchml" switch --port 4711
 grep -q 'a part of --listen: --listen :4711' "$work/err" || fail "switch --port: no hint"

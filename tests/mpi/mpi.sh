@@ -202,7 +202,7 @@ kill $switch
 wait $switch 2>/dev/null
 if start_switch_in_kernel; then
 	expect_right "equal arrays where a switch adds integers" \
-		"$with SWITCHML_HOST_GROUP=0 SWITCHML_SWITCH=$address" "2 of 4" 3 equal
+		"$with SWITCHML_SHARED_MEMORY=0 SWITCHML_SWITCH=$address" "2 of 4" 3 equal
 	kill $switch
 	wait $switch 2>/dev/null
 else

@@ -36,6 +36,32 @@ import torch.distributed as dist
 print(found.name, found.name in dist.Backend.backend_list)
 """
 
+REPLACED = """
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+from torch.nn.parallel import DistributedDataParallel as DDP
+import torch
+
+def functions():
+    spaces = (dist, c10d, DDP, torch._C.Future)
+    return [dict(vars(space)) for space in spaces], torch._C._collect_all
+
+def changed(before):
+    return sorted({
+        name
+        for was, now in zip(before[0], functions()[0])
+        for name in was
+        if callable(was[name]) and now[name] is not was[name]
+    })
+
+before = functions()
+import switchml.torch
+print(changed(before), before[1] is torch._C._collect_all)
+dist.init_process_group("switchml", store=dist.HashStore(), rank=0, world_size=1)
+print("monitored_barrier" in changed(before), "then" in changed(before))
+dist.destroy_process_group()
+"""
+
 
 @pytest.fixture
 def installed(tmp_path):
@@ -72,3 +98,7 @@ def test_the_entry_point_registers_the_backend(installed):
 @pytest.mark.skipif(not IS_DISPATCHED, reason="PyTorch looks for entry points since 2.14")
 def test_a_program_needs_no_import(installed):
     assert installed(WITHOUT_IMPORT) == "ProcessGroupSwitchML [1.0, 1.0, 1.0]\n"
+
+
+def test_only_the_first_group_replaces_functions_of_pytorch(installed):
+    assert installed(REPLACED) == "[] True\nTrue True\n"

@@ -74,14 +74,18 @@ __all__ = [
     "broadcast",
     "broadcast_async",
     "counters",
+    "event_fd",
     "finalize",
     "init",
     "is_initialized",
+    "path",
     "rank",
+    "reconfigure",
     "reduce",
     "reduce_async",
     "reduce_scatter",
     "reduce_scatter_async",
+    "set_timeout",
     "world_size",
 ]
 
@@ -172,6 +176,10 @@ barrier = _of_the_job(Job.barrier)
 barrier_async = _of_the_job(Job.barrier_async)
 abort = _of_the_job(Job.abort)
 counters = _of_the_job(Job.counters)
+path = _of_the_job(Job.path)
+event_fd = _of_the_job(Job.event_fd)
+set_timeout = _of_the_job(Job.set_timeout)
+reconfigure = _of_the_job(Job.reconfigure)
 
 
 @atexit.register

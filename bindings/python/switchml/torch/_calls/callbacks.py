@@ -362,7 +362,8 @@ def _collect(futures: Any) -> Any:
     return collected
 
 
-# C++ does not call these methods, so callbacks attached by DDP delay nothing.
-for _name in ("then", "add_done_callback"):
-    setattr(torch._C.Future, _name, _in_turn(getattr(torch._C.Future, _name)))
-torch._C._collect_all = _collect
+def order_callbacks() -> None:
+    """From now on. C++ does not call these methods, so callbacks attached by DDP delay nothing."""
+    for name in ("then", "add_done_callback"):
+        setattr(torch._C.Future, name, _in_turn(getattr(torch._C.Future, name)))
+    torch._C._collect_all = _collect

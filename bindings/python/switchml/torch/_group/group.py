@@ -54,6 +54,7 @@ from .._calls.work import Call, Work, all_gather, broadcast
 from .._joining.job_name import label_of
 from .._joining.meeting import keep_for_next_round, meet
 from .._joining.rendezvous import join
+from .adapted import adapt
 from .derivation import Derivation
 from .gateway import watched
 from .lists import Lists
@@ -120,6 +121,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         eager: bool = True,
         ranks: Sequence[int] | None = None,
     ) -> None:
+        adapt(ProcessGroupSwitchML, groups)
         super().__init__(rank, size, timeout, title)
         self._options, self._is_default = options, eager
         self._settings = asdict(options or Options())
