@@ -19,7 +19,6 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
 import switchml  # noqa: E402
-
 from groups import FORKED, prepare, start  # noqa: E402
 from programs import torchrun  # noqa: E402
 from ranks import Ranks, free_port  # noqa: E402
