@@ -64,6 +64,26 @@ TEST(an_ordinary_call_s_memory_is_used_again)
 	sml_requests_fini(&requests);
 }
 
+/* The others may sleep until the next call. */
+TEST(a_call_s_time_is_counted_once_when_the_first_worker_is_done)
+{
+	struct sml_requests requests;
+	struct sml_request *request;
+
+	sml_requests_init(&requests);
+	requests.times.wanted = true;
+	request = sml_request_take(&requests, 1);
+	assert_non_null(request);
+	request->references = SML_REQUEST_CALLER + 2;
+	request->begun_ns = 0; /* longer than all bounds */
+	for (int i = 0; i < 2; i++) {
+		sml_request_release(&requests, request);
+		assert_int_equal(requests.times.n[SML_CALL_TIMES], 1);
+	}
+	sml_request_finish(&requests, request);
+	sml_requests_fini(&requests);
+}
+
 /* A call that waits, with this number and so many chunks missing. */
 static struct sml_request *submit(struct sml_requests *requests, uint32_t number, uint32_t left)
 {

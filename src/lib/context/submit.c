@@ -151,6 +151,7 @@ int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_
 		goto err_give_back;
 	request->context = context;
 	request->error = 0;
+	request->timed = false;
 	request->references = SML_REQUEST_CALLER + context->threads.n_threads * context->n_stripes;
 	request->begun_ns = sml_now_ns();
 	request->deadline_ns =

@@ -95,17 +95,14 @@ struct sml_request *sml_request_take(struct sml_requests *requests, size_t memor
 	return request;
 }
 
-/* What is left of them. Then the request may be another call's, unless one is the caller's. */
-static uint32_t drop_references(struct sml_requests *requests, struct sml_request *request,
-				uint32_t references)
+/* Then the request may be another call's, unless one of those left is the caller's. */
+static void drop_references(struct sml_requests *requests, struct sml_request *request,
+			    uint32_t references)
 {
-	uint32_t left = __atomic_sub_fetch(&request->references, references, __ATOMIC_ACQ_REL);
-
-	if (left == 0) {
-		__atomic_sub_fetch(&requests->chunks, request->chunks, __ATOMIC_RELAXED);
-		sml_request_give_back(requests, request);
-	}
-	return left;
+	if (__atomic_sub_fetch(&request->references, references, __ATOMIC_ACQ_REL) > 0)
+		return;
+	__atomic_sub_fetch(&requests->chunks, request->chunks, __ATOMIC_RELAXED);
+	sml_request_give_back(requests, request);
 }
 
 static void note_time(struct sml_call_times *times, uint64_t ns)
@@ -120,11 +117,11 @@ static void note_time(struct sml_call_times *times, uint64_t ns)
 
 void sml_request_release(struct sml_requests *requests, struct sml_request *request)
 {
-	uint64_t begun_ns = request->begun_ns;
-
-	if ((drop_references(requests, request, 1) & ~SML_REQUEST_CALLER) == 0 &&
-	    __atomic_load_n(&requests->times.wanted, __ATOMIC_RELAXED))
-		note_time(&requests->times, sml_now_ns() - begun_ns);
+	/* It is done. A worker that had no part in its end may sleep until the next call. */
+	if (__atomic_load_n(&requests->times.wanted, __ATOMIC_RELAXED) &&
+	    !__atomic_exchange_n(&request->timed, true, __ATOMIC_RELAXED))
+		note_time(&requests->times, sml_now_ns() - request->begun_ns);
+	drop_references(requests, request, 1);
 }
 
 void sml_request_finish(struct sml_requests *requests, struct sml_request *request)

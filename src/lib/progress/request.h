@@ -24,7 +24,8 @@ struct sml_request {
 	bool submitted;
 	/* Atomic: SML_REQUEST_CALLER, and one for each worker. */
 	uint32_t references;
-	int error; /* atomic: how it ended when its job did, before it was done; 0 if it has not */
+	bool timed; /* atomic: sml_call_times has it */
+	int error;  /* atomic: how it ended when its job did, before it was done; 0 if it has not */
 	struct sml_request *queued[SML_MAX_SHARDS]; /* the next in each thread's queue */
 	struct sml_request *next_idle, *next_of_all;
 	uint64_t chunks; /* of both streams */
@@ -45,7 +46,7 @@ struct sml_request {
 #define SML_CALL_TIMES	    11
 #define SML_CALL_TIME_NS(i) ((uint64_t)1 << (14 + 2 * (i)))
 
-/* How long calls took until all workers were done with them, and with those before. Atomic. */
+/* How long calls took until they and those before were done. Atomic. */
 struct sml_call_times {
 	bool wanted;			    /* else, nobody looks at a clock */
 	uint64_t n[SML_CALL_TIMES + 1], ns; /* the last: longer than all bounds */
