@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,8 +164,12 @@ static void *write_until_stopped(void *argument)
 {
 	struct sml_context *context = argument;
 	struct sml_metrics_file *file = &context->metrics_file;
+	/* The application's locale may have other numbers. */
+	locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
 	int last = 0, rc;
 
+	if (plain)
+		uselocale(plain);
 	do {
 		rc = write_file(context);
 		/* Once, until it works again. */
@@ -175,6 +180,10 @@ static void *write_until_stopped(void *argument)
 		last = rc;
 	} while (!wait_a_period(file));
 	(void)unlink(file->path);
+	if (plain) {
+		uselocale(LC_GLOBAL_LOCALE);
+		freelocale(plain);
+	}
 	return NULL;
 }
 
