@@ -15,7 +15,7 @@ TYPES = [np.float32, np.float16]
 @contextlib.contextmanager
 def ranks_in_kernel():
     with switch_in_kernel() as (address, network):
-        settings = {"switch": address, "host_group": 0}
+        settings = {"switch": address, "shared_memory": 0}
         with Ranks(N, settings, network=network) as them:
             yield them
 
