@@ -48,7 +48,7 @@ def _forward(op: Op, wire: Wire | None, job: Job | None, leaves: list[Any]) -> t
 
 
 def _backward(op: Op, wire: Wire | None, job: Job | None, _: None, upstream: list[Any]) -> Any:
-    if op not in ("sum", "avg"):
+    if op.lower() not in ("sum", "avg"):
         raise TypeError(f"allreduce() has no gradient with op={op!r}: use 'sum' or 'avg'")
     return (_combine(op, wire or "gradient", job, upstream),)
 

@@ -49,5 +49,7 @@ class Options:
     cpp_futures: bool = False
 
     def __post_init__(self) -> None:
-        if self.wire not in WIRES:
+        if self.wire is not None:
+            object.__setattr__(self, "wire", self.wire.lower())
+        if self.wire == "gradient" or self.wire not in WIRES:
             raise ValueError(f"wire must be 'int32', 'int16', 'int8' or 'exact', not {self.wire!r}")

@@ -21,7 +21,7 @@ def notice_seconds(settings: Mapping[str, Any]) -> float:
     if error:
         raise make(error, c.text_of(None, error))
     debug = settings.get("debug")
-    if debug == "error" or (debug is None and config.debug == 0):
+    if config.debug == 0 if debug is None else debug.lower() == "error":
         return 0.0
     told = settings.get("wait_notice")
     return float(config.wait_notice_ms / 1000 if told is None else told)
