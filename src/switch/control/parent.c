@@ -147,7 +147,8 @@ static int note_addresses(struct sml_uplink *uplink, const struct sml_host_port 
 				     "--parent: the host name \"%s\" cannot be resolved: %s",
 				     place->host, gai_strerror(n));
 	uplink->n_addresses = (unsigned)n;
-	return n > 0 ? 0 : sml_error_set(-EINVAL, "--parent: \"%s\" has no address", place->host);
+	return n > 0 ? 0
+		     : sml_error_set(-EHOSTUNREACH, "--parent: \"%s\" has no address", place->host);
 }
 
 int sml_uplink_find(struct sml_server *server)
