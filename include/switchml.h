@@ -30,7 +30,7 @@
  * Fork. In a child, calls on the parent's contexts fail with SML_ERROR_FORKED. The child may open
  * contexts, and holds none of the parent's sockets.
  *
- * Structures. Begin each with its SML_..._INIT, which sets the caller's size, and then set members.
+ * Structures. Begin each with its SML_..._INIT (or set size to its own), and then set members.
  * A shorter one, of an older program, is accepted: what it lacks has its default, and nothing
  * beyond its size is written. A longer one is accepted if what this library does not know is zero.
  * Else the call fails: sml_config_init() and sml_open() with SML_ERROR_CONFIG, others with -EINVAL.
@@ -119,7 +119,7 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  *
  * DEFAULT: EXACT where all of the job's switches add floats (UDP, stripes, shared memory). If one
  * adds only integers (XDP, P4): EXACT in vectors of at most 8 KiB, or if world_size elements have
- * at most 12 bytes; else INT64.
+ * at most 12 bytes; else, or where a packet has no room for that, INT64.
  *
  * GRADIENT, in a call's options, is for sums of gradients: DEFAULT, except at XDP and P4 switches
  * if DEFAULT is the context's wire, too. There it is INT32 for float32, and INT16 for float16 and
@@ -198,13 +198,13 @@ struct sml_config {
 
 	/* PEM files for TLS 1.3, all or none. SWITCHML_TLS_CERTIFICATE, _KEY, _AUTHORITY, NULL. */
 	const char *tls_certificate, *tls_key, *tls_authority;
-	/* Or a secret of 16 to 1024 bytes, not copied, or its file. SWITCHML_JOB_KEY[_FILE]. */
+	/* Or a secret of 16 to 1024 bytes, not copied; or its file. SWITCHML_JOB_KEY[_FILE]. */
 	const char *job_key, *job_key_file;
 
 	/*
 	 * Gets log lines; NULL: standard error does. text has no newline, and is valid during the
 	 * call. Any thread may call it, several at once, holding locks of the library, until
-	 * sml_close() has returned. So it must return soon, and of this library may call only
+	 * sml_close() has returned. It must wait for no thread that is in a call, and call only
 	 * sml_strerror() and sml_version(). An embedded control port logs to standard error.
 	 */
 	void (*log)(void *log_self, int level, const char *text);
@@ -294,8 +294,8 @@ struct sml_membership {
  * other threads fail with SML_ERROR_CLOSED while this one waits for members.
  *
  * Progress. A failed call may be complete on some ranks. Those have the same bits, with the
- * contributions of all ranks, and calls before it are complete on all. So compare the numbers of
- * steps, and broadcast the state of the rank that is furthest (examples/elastic.c). A failed call
+ * contributions of all ranks. Calls before all that failed are complete on all. So compare step
+ * numbers, and broadcast the state of the rank that is furthest (examples/elastic.c). A failed call
  * never writes send, unless it was in place: to repeat a call, pass different buffers.
  *
  * What stays: settings, counters, sml_event_fd()'s descriptor. The rest is chosen as for a new job.

@@ -8,7 +8,7 @@
 
 #include "lib/context/context.h"
 
-/* The most ranks with which bfloat16 travels as int16 by default where switches do not round. */
+/* The most ranks with which gradients of bfloat16 are int16 where switches do not round. */
 #define SML_INT16_RANKS 16
 
 /* A type that can be combined, and an operation. */
