@@ -280,11 +280,14 @@ TEST(what_a_leaf_relays_is_checked)
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 	SmlControl__Leaf leaf = SML_CONTROL__LEAF__INIT;
 	SmlControl__Relay garbage = SML_CONTROL__RELAY__INIT;
+	SmlControl__Join join = jobs_join_message("tree", 2, 3); /* it is there */
 	struct jobs_world world;
 
 	run(&world);
 	tree_relay(&world, 0, 99, sml_envelope(LEAVE, leave, &leave));
 	tree_relay(&world, 0, 98, sml_envelope(LEAF, leaf, &leaf));
+	tree_relay_from(&world, 0, 97, sml_envelope_of(1, JOIN, join, &join), 4096, 256);
+	assert_true(tree_is_over(&world, 0, 97));
 	assert_int_equal(world.jobs.n_jobs, 1);
 	garbage.peer = 70;
 	garbage.message.data = (uint8_t *)(uintptr_t) "\xff\xff";

@@ -148,7 +148,8 @@ static void take_relay(struct sml_jobs *jobs, struct sml_branch *branch,
 static void take_message(struct sml_jobs *jobs, struct sml_peer *peer,
 			 const SmlControl__Envelope *message)
 {
-	if (message->job != 0) {
+	/* A Join makes a remote, which must end in a membership or a refusal. */
+	if (message->job != 0 && message->body_case != SML_CONTROL__ENVELOPE__BODY_JOIN) {
 		if (peer->branch != NULL)
 			sml_leaves_message(jobs, peer->branch, message);
 		return;
