@@ -167,6 +167,8 @@ void sml_session_leave(struct sml_session *session, uint64_t now_ns)
 	if (session->phase != SML_SESSION_RUNNING)
 		return;
 	ping(session, now_ns);
+	if (session->phase != SML_SESSION_RUNNING)
+		return; /* it could not be sent */
 	enter(session, SML_SESSION_LEAVING);
 	sml_session_send(session, sml_envelope(LEAVE, leave, &leave));
 }
