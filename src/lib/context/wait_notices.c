@@ -183,7 +183,10 @@ void sml_wait_notices_check(struct sml_context *context)
 
 	if (!sml_context_is_running(context) || context->settings.config.wait_notice_ms == 0)
 		return;
-	pthread_mutex_lock(&late->lock);
+	/* Another control's thread looks, or is in the application's log: no control waits for it.
+	 */
+	if (pthread_mutex_trylock(&late->lock) != 0)
+		return;
 	now_ns = sml_now_ns();
 	if (late->notice.settings == NULL)
 		sml_notice_begin(&late->notice, &context->settings, now_ns);

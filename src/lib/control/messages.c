@@ -111,7 +111,7 @@ static void stalls_reported(void *self, const SmlControl__StallReport *report, b
 		sml_control_keep_stalls(control);
 	keep_report(control, report, last_words,
 		    has_slots && last_words ? &control->last_words : &control->stalls[stripe]);
-	if (control->threaded)
+	if (control->threaded && !last_words)
 		control->owner.ticked(control->owner.answers.self);
 }
 
