@@ -247,7 +247,7 @@ void sim_server_begin(struct server *server)
 			   .data_port = 28500,
 			   .name = "switch",
 			   .parent = server->parent ? "parent" : NULL,
-			   .debug = server->control->trace},
+			   .debug = server->control->trace ? SML_LOG_INFO : SML_LOG_WARN},
 		.output = &output,
 		.context = server,
 		.operations = server->parent		  ? &of_leaf
