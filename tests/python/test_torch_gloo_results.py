@@ -152,6 +152,7 @@ def test_a_refusal_says_what_to_do(pair, collective, op, dtype, why):
 def refused_when_destroyed(rank):
     """What PREMUL_SUM has left of tensors, whose calls were refused."""
     group = dist.new_group(list(range(N)))
+    dist.barrier()  # else Gloo may still be connecting on another rank
     dist.destroy_process_group(group)
     left = []
     for method, kind, sparse in (
