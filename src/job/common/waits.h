@@ -105,6 +105,17 @@ struct sml_waits_message {
 bool sml_waits_pack(const struct sml_waits *waits, size_t room, struct sml_waits_message *message);
 void sml_waits_free(struct sml_waits_message *message);
 
+/* Let the report have them, as long as they are not freed. */
+static inline void sml_waits_put(const struct sml_waits_message *message,
+				 SmlControl__StallReport *report)
+{
+	report->slots = message->slots;
+	report->n_slots = message->n_slots;
+	report->sets = message->sets;
+	report->n_sets = message->n_sets;
+	report->partial = message->is_partial;
+}
+
 /*
  * Add what a message contains. Slots, sets and ranks that do not exist are ignored. only has the
  * ranks that the sender knows of; NULL for all.

@@ -381,12 +381,9 @@ static void answer_stalls(struct sml_session *session)
 	SmlControl__StallReport report = SML_CONTROL__STALL_REPORT__INIT;
 	struct sml_waits_message waits = {.n_slots = 0};
 
-	report.partial =
-		!answers->pack_waits(answers->self, MOST_TOLD_BYTES, &waits) || waits.is_partial;
-	report.slots = waits.slots;
-	report.n_slots = waits.n_slots;
-	report.sets = waits.sets;
-	report.n_sets = waits.n_sets;
+	if (!answers->pack_waits(answers->self, MOST_TOLD_BYTES, &waits))
+		waits.is_partial = true;
+	sml_waits_put(&waits, &report);
 	sml_session_send(session, sml_envelope(STALL_REPORT, stall_report, &report));
 	sml_waits_free(&waits);
 }

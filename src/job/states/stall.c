@@ -115,11 +115,7 @@ static bool fill_stalls(struct sml_job *job, const struct sml_waits *waits, stru
 		return false;
 	}
 	sml_waits_count(waits, n_missing);
-	out->report.partial = out->slots.is_partial;
-	out->report.slots = out->slots.slots;
-	out->report.n_slots = out->slots.n_slots;
-	out->report.sets = out->slots.sets;
-	out->report.n_sets = out->slots.n_sets;
+	sml_waits_put(&out->slots, &out->report);
 	out->report.ranks = out->rank_list;
 	add_ranks(job, n_missing, room / 2, out);
 	free(n_missing);

@@ -276,11 +276,7 @@ static void send_slots(const struct sml_leaf_job *job)
 			packed.is_partial = true;
 		sml_waits_fini(&waits);
 	}
-	message.slots = packed.slots;
-	message.n_slots = packed.n_slots;
-	message.sets = packed.sets;
-	message.n_sets = packed.n_sets;
-	message.partial = packed.is_partial;
+	sml_waits_put(&packed, &message);
 	(void)sml_leaf_send(job->pool.jobs, sml_envelope_of(job->pool.rules.job, STALL_REPORT,
 							    stall_report, &message));
 	sml_waits_free(&packed);
