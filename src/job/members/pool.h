@@ -78,7 +78,10 @@ void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned);
  */
 bool sml_job_pool_give(struct sml_job_pool *pool, const SmlControl__Behind *all);
 
-/* The leaf; NULL: it is no child. And it is about to go. Returns whether it was a child. */
+/*
+ * The child that is this leaf; NULL: none is. And forget the leaf, which is about to go; returns
+ * whether it was a child.
+ */
 struct sml_child *sml_job_pool_leaf(struct sml_job_pool *pool, const struct sml_branch *branch);
 bool sml_job_pool_forget(struct sml_job_pool *pool, const struct sml_branch *branch);
 

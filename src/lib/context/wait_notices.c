@@ -183,8 +183,7 @@ void sml_wait_notices_check(struct sml_context *context)
 
 	if (!sml_context_is_running(context) || context->settings.config.wait_notice_ms == 0)
 		return;
-	/* Another control's thread looks, or is in the application's log: no control waits for it.
-	 */
+	/* Another control's thread looks, or is in the application's log: that may take long. */
 	if (pthread_mutex_trylock(&late->lock) != 0)
 		return;
 	now_ns = sml_now_ns();
