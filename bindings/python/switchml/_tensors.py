@@ -25,6 +25,13 @@ def check(op: Op, wire: Wire | None, types: Iterable[str] = ()) -> None:
         check_type(name)
 
 
+def gradient_wire(op: Op, wire: Wire | None, error: type[Exception]) -> Wire:
+    """What the gradient of an all-reduce travels as. `error` is the framework's own."""
+    if op.lower() not in ("sum", "avg"):
+        raise error(f"allreduce() has no gradient with op={op!r}: use 'sum' or 'avg'")
+    return wire or "gradient"
+
+
 def allreduce_all(
     arrays: Sequence[Array], op: Op, wire: Wire | None, job: Job | None
 ) -> list[np.ndarray]:

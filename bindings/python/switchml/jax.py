@@ -48,9 +48,7 @@ def _forward(op: Op, wire: Wire | None, job: Job | None, leaves: list[Any]) -> t
 
 
 def _backward(op: Op, wire: Wire | None, job: Job | None, _: None, upstream: list[Any]) -> Any:
-    if op.lower() not in ("sum", "avg"):
-        raise TypeError(f"allreduce() has no gradient with op={op!r}: use 'sum' or 'avg'")
-    return (_combine(op, wire or "gradient", job, upstream),)
+    return (_combine(op, _tensors.gradient_wire(op, wire, TypeError), job, upstream),)
 
 
 _combine.defvjp(_forward, _backward)

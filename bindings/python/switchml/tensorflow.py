@@ -76,9 +76,8 @@ def allreduce(
     @tf.custom_gradient
     def combine(*inputs: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
         def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
-            if op.lower() not in ("sum", "avg"):
-                raise LookupError(f"allreduce() has no gradient with op={op!r}: use 'sum' or 'avg'")
-            return _allreduce_all(upstream, op, wire or "gradient", job)
+            its = _tensors.gradient_wire(op, wire, LookupError)
+            return _allreduce_all(upstream, op, its, job)
 
         return _allreduce_all(inputs, op, wire, job), gradient
 

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What JAX and TensorFlow both promise, against NumPy: eagerly and compiled.
+
+test_keras.py has what TensorFlow promises alone.
+"""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import equal
+import regression
+from frameworks import FRAMEWORKS
+from programs import check_example
+from ranks import Ranks
+
+N = 3
+REDUCE = {"sum": np.sum, "avg": np.mean, "max": np.max, "min": np.min}
+
+
+@pytest.fixture(scope="module", params=FRAMEWORKS)
+def name(request):
+    if importlib.util.find_spec(request.param) is None:
+        pytest.skip(f"there is no {request.param}")
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def ranks(name):
+    with Ranks(N) as them:
+        yield them
+
+
+def start(ranks, function, *same):
+    """Begin function(job, *same) on each rank."""
+    ranks.start(function, *([argument] * ranks.n for argument in same))
+
+
+def call(ranks, function, *same):
+    return ranks.call(function, *([argument] * ranks.n for argument in same), timeout=200)
+
+
+both_forms = pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+
+
+# ---- run by each rank ----
+
+
+def form(framework, compiled):
+    return framework.compiled if compiled else lambda function: function
+
+
+def reduce_structure(job, name, op, compiled):
+    """Arrays of several types and shapes, and what NumPy says of the same."""
+    import ml_dtypes
+
+    def make(rank):
+        random = np.random.default_rng(rank)
+        return {
+            "scalar": np.float32(rank + 1),
+            "small": random.integers(-9, 9, 5).astype(np.int32),
+            "large": [random.integers(-99, 99, (300, 70)).astype(np.float32)],
+            "halves": (
+                random.integers(-9, 9, 33).astype(np.float16),
+                random.integers(-9, 9, (4, 1, 3)).astype(ml_dtypes.bfloat16),
+            ),
+            "empty": np.zeros((0, 3), np.float32),
+        }
+
+    framework = FRAMEWORKS[name](job)
+    reduce = form(framework, compiled)(lambda tree: framework.allreduce(tree, op=op))
+    found = [
+        np.asarray(leaf) for leaf in framework.flatten(reduce(framework.constants(make(job.rank))))
+    ]
+    everybodys = [framework.flatten(make(rank)) for rank in range(job.world_size)]
+    for its, leaves in zip(found, zip(*everybodys, strict=True), strict=True):
+        exact = REDUCE[op]([np.asarray(leaf, np.float64) for leaf in leaves], axis=0)
+        if leaves[0].dtype == np.int32:
+            exact = np.trunc(exact)
+        assert its.dtype == leaves[0].dtype and its.shape == leaves[0].shape
+        right = exact.astype(leaves[0].dtype).astype(np.float64)
+        np.testing.assert_allclose(its.astype(np.float64), right, rtol=1e-6)
+    return b"".join(its.tobytes() for its in found)
+
+
+def reduce_wide(job, name, op, compiled):
+    """Numbers that 32 bits cannot hold. All sums are exact in float64."""
+
+    def make(rank):
+        random = np.random.default_rng(rank)
+        return {
+            "float64": random.integers(-(2**40), 2**40, 1000) / 1024,
+            "int64": random.integers(-(2**60), 2**60, 1000),
+            "uint8": random.integers(0, 80, 1000).astype(np.uint8),
+        }
+
+    framework = FRAMEWORKS[name](job)
+    with framework.wide():
+        reduce = form(framework, compiled)(lambda tree: framework.allreduce(tree, op=op))
+        found = reduce(framework.constants(make(job.rank)))
+        found = {type_name: np.asarray(its) for type_name, its in found.items()}
+    everybodys = [make(rank) for rank in range(job.world_size)]
+    for type_name, its in found.items():
+        assert its.dtype == np.dtype(type_name)
+        expected = REDUCE[op]([tree[type_name] for tree in everybodys], axis=0).astype(type_name)
+        np.testing.assert_array_equal(its, expected)
+    return b"".join(its.tobytes() for its in found.values())
+
+
+def many_in_order(job, name):
+    """Calls that depend on nothing but their order, twice as many as make a mistake likely."""
+    framework = FRAMEWORKS[name](job)
+    many = framework.compiled(
+        lambda x: [framework.allreduce(framework.full(i + 1, x * (i + 1))) for i in range(40)]
+    )
+    results = [many(framework.constants(np.float32(step))) for step in range(5)]  # none waited for
+    return [[float(array[0]) for array in step] for step in results]
+
+
+def gradient_through(job, name):
+    """The loss on rank r is (r + 1) * sum(y ** 2), of y = sum of all x."""
+    framework = FRAMEWORKS[name](job)
+
+    def gradient(x):
+        def loss(x):
+            return (job.rank + 1.0) * framework.sum(framework.allreduce(x) ** 2)
+
+        return framework.gradient(loss, x)
+
+    x = framework.constants(np.arange(4, dtype=np.float32) + job.rank)
+    return np.asarray(gradient(x)), np.asarray(framework.compiled(gradient)(x))
+
+
+def no_gradient(job, name):
+    framework = FRAMEWORKS[name](job)
+    x = framework.constants(np.ones(3, np.float32))
+    framework.gradient(lambda x: framework.sum(framework.allreduce(x, op="max")), x)
+
+
+def broadcast(job, name, root):
+    arrays = {
+        "a": np.arange(5, dtype=np.float32) * job.rank,
+        "b": np.array([job.rank > 0, True]),
+        "c": np.array([[job.rank]], np.int64),
+        "d": np.float64(job.rank),
+    }
+    found = FRAMEWORKS[name](job).broadcast(arrays, root)
+    return {its: np.asarray(array).tolist() for its, array in found.items()}
+
+
+def train(job, name, compiled):
+    framework = FRAMEWORKS[name](job)
+    return framework.train(form(framework, compiled))
+
+
+def average_equal(job, name):
+    return [equal.changed_by(function) for function in FRAMEWORKS[name](job).averages()]
+
+
+def wrong_type(job, name, type_name, compiled):
+    framework = FRAMEWORKS[name](job)
+    array = framework.constants(np.ones(3, type_name))
+    form(framework, compiled)(framework.allreduce)(array)
+
+
+def wrong_op(job, name):
+    FRAMEWORKS[name](job).allreduce(np.ones(3, np.float32), op="prod")
+
+
+def masked(job, name):
+    framework = FRAMEWORKS[name](job)
+    array = np.ma.array(np.ones(4, np.float32), mask=[1, 0, 0, 0])
+    in_tree = {"a": [np.ones(4, np.float32), array]}
+    for taker, argument in (
+        (framework.allreduce, array),
+        (framework.allreduce, in_tree),
+        *((taker, array) for taker in framework.other_takers()),
+    ):
+        with pytest.raises(TypeError, match="the mask"):
+            taker(argument)
+    return np.asarray(framework.allreduce(np.ones(2, np.float32))).tolist()
+
+
+def mismatched(job, name, compiled):
+    """Rank 1 has another shape."""
+    framework = FRAMEWORKS[name](job)
+    array = framework.constants(np.ones(3 + job.rank % 2, np.float32))
+    np.asarray(form(framework, compiled)(framework.allreduce)(array))
+
+
+# ---- the tests ----
+
+
+@both_forms
+@pytest.mark.parametrize("op", ["sum", "avg", "max", "min"])
+def test_a_structure_is_reduced_as_numpy_does_it(ranks, name, op, compiled):
+    found = call(ranks, reduce_structure, name, op, compiled)
+    assert found == [found[0]] * N
+
+
+@both_forms
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+def test_64_bits_stay_64_bits(ranks, name, op, compiled):
+    found = call(ranks, reduce_wide, name, op, compiled)
+    assert found == [found[0]] * N
+
+
+def test_many_calls_keep_their_order(ranks, name):
+    expected = [[float(N * step * (i + 1)) for i in range(40)] for step in range(5)]
+    assert call(ranks, many_in_order, name) == [expected] * N
+
+
+def test_a_sum_has_the_gradient_of_all_ranks_losses(ranks, name):
+    y = N * np.arange(4.0) + sum(range(N))
+    expected = 2 * y * sum(rank + 1 for rank in range(N))
+    for forms in call(ranks, gradient_through, name):
+        for found in forms:
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_maximum_has_no_gradient(ranks, name):
+    start(ranks, no_gradient, name)
+    for outcome in ranks.outcomes():
+        assert "has no gradient" in str(outcome)
+
+
+def test_root_s_arrays_are_everybody_s(ranks, name):
+    expected = {"a": [0.0, 1.0, 2.0, 3.0, 4.0], "b": [True, True], "c": [[1]], "d": 1.0}
+    assert call(ranks, broadcast, name, 1) == [expected] * N
+
+
+@both_forms
+def test_a_training_is_that_of_one_rank(ranks, name, compiled):
+    regression.check(call(ranks, train, name, compiled))
+
+
+def test_equal_arrays_stay_as_they_are_where_switches_add_integers(name):
+    with equal.ranks_in_kernel() as them:
+        arrays, *gradients = zip(*call(them, average_equal, name), strict=True)
+    equal.check(list(arrays))
+    for their in gradients:
+        equal.check(list(their), gradients=True)
+
+
+def test_a_masked_array_is_refused(ranks, name):
+    assert call(ranks, masked, name) == [[N] * 2] * N
+
+
+def test_mistakes_are_told_at_once_and_change_nothing(ranks, name):
+    for type_name in ("uint32", "complex64"):
+        for compiled in (False, True):
+            start(ranks, wrong_type, name, type_name, compiled)
+            for outcome in ranks.outcomes():
+                assert outcome.kind == "TypeError"
+                assert f"{type_name} cannot be combined" in str(outcome)
+    start(ranks, wrong_op, name)
+    for outcome in ranks.outcomes():
+        assert outcome.kind == "ValueError"
+    regression.check(call(ranks, train, name, True))
+
+
+@both_forms
+def test_a_failed_call_says_why(name, compiled):
+    with Ranks(2) as them:
+        start(them, mismatched, name, compiled)
+        for outcome in them.outcomes():
+            assert "rank 1" in str(outcome) and "rank 0" in str(outcome)
+
+
+def test_the_example_trains(name):
+    check_example(f"{name}_digits.py", "--epochs", "8")
