@@ -6,23 +6,6 @@
 #include "support/jobs.h"
 #include "support/test.h"
 
-/* As a rank that resumes after its switch's death, with nothing to hand over. */
-static void resume(struct jobs_world *world, unsigned peer, SmlControl__Join join)
-{
-	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
-	SmlControl__StreamReport streams[SML_STREAMS],
-		*list[SML_STREAMS] = {&streams[0], &streams[1]};
-
-	for (unsigned i = 0; i < SML_STREAMS; i++)
-		sml_control__stream_report__init(&streams[i]);
-	report.epoch = 1;
-	report.membership = 77;
-	report.streams = list;
-	report.n_streams = SML_STREAMS;
-	join.resume = &report;
-	jobs_join(world, peer, join);
-}
-
 static uint32_t slots_of(const struct jobs_world *world, unsigned peer)
 {
 	const SmlControl__Admitted *admitted = jobs_admitted(world, peer);
@@ -135,19 +118,19 @@ TEST(want_of_room_is_not_the_end_of_a_job_that_resumes)
 	jobs_open(&world, 16, 64, false);
 	jobs_join(&world, 0, jobs_join_message("first", 0, 1));
 	assert_int_equal(slots_of(&world, 0), 16);
-	resume(&world, 1, jobs_join_message("second", 0, 1));
+	jobs_resume(&world, 1, jobs_join_message("second", 0, 1), 77, 0, false);
 	told = jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT);
 	assert_non_null(told);
 	assert_non_null(strstr(told->abort->text, "pool is full"));
 	assert_true(told->abort->again);
 	/* There is room again, and the job may come again. */
 	jobs_hang_up(&world, 0);
-	resume(&world, 2, jobs_join_message("second", 0, 1));
+	jobs_resume(&world, 2, jobs_join_message("second", 0, 1), 77, 0, false);
 	assert_int_equal(slots_of(&world, 2), 16);
 	/* A job that got few slots gets more in its next epoch. */
 	jobs_hang_up(&world, 2);
 	world.jobs.config.max_slots = 4096;
-	resume(&world, 3, jobs_join_message("second", 0, 1));
+	jobs_resume(&world, 3, jobs_join_message("second", 0, 1), 77, 0, false);
 	assert_int_equal(slots_of(&world, 3), 64 + 256);
 	jobs_close(&world);
 }
@@ -160,7 +143,7 @@ TEST(a_job_waits_for_what_ended_jobs_held)
 	jobs_open(&world, 4096, 64, false);
 	world.has_no_room_yet = true;
 	jobs_join_all(&world, 0, "a", 2);
-	resume(&world, 2, jobs_join_message("b", 0, 1));
+	jobs_resume(&world, 2, jobs_join_message("b", 0, 1), 77, 0, false);
 	jobs_wait(&world, 3 * SML_TICK_NS);
 	for (unsigned peer = 0; peer < 3; peer++) {
 		assert_null(jobs_admitted(&world, peer));

@@ -5,6 +5,7 @@
 #include "control/envelope.h"
 #include "support/switch_client.h"
 #include "support/test.h"
+#include "switchml.h"
 
 static uint16_t port;
 
@@ -305,5 +306,20 @@ TEST_WITH(shards_meet_in_their_own_threads, set_up, client_close_switch)
 		client_expect_result(&c[1], slot, 0, 8, slot + 1);
 	}
 	assert_int_equal(client_counter(port, "out-of-range"), 0);
+	clients_close(c, 2);
+}
+
+TEST_WITH(ready_without_probe_fails_the_job, set_up, client_close_switch)
+{
+	struct client c[2];
+
+	clients_join(c, 2, "127.0.0.1", port, "no probe");
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		client_admitted(&c[rank]);
+		assert_true(c[rank].window_packets >= 16);
+	}
+	client_ready(&c[1]);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		client_expect_abort(&c[rank], SML_ERROR_PROTOCOL, "rank 1", "probe", NULL);
 	clients_close(c, 2);
 }
