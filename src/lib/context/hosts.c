@@ -137,48 +137,51 @@ static bool have_all_met(const struct sml_context *context)
 	return true;
 }
 
-/* One for each stripe. This rank sleeps at the first one's. */
-static void use_hosts(struct sml_context *context, struct sml_host *hosts)
-{
-	context->threads.host = hosts;
-	context->threads.callers_drive = !sml_host_leads(hosts);
-	context->hosts.ranks = context->stripes[0].admission.host_ranks.ranks;
-	sml_host_count_cpus(hosts);
-}
-
-/* False: no memory. */
-static bool keep_met(struct sml_context *context)
+/*
+ * One for each stripe: what its ranks share; or, where hosts have the stripes, its part of what the
+ * ranks of this one share. This rank sleeps at the first one's. Returns 0 or a negative error, and
+ * sets the error text.
+ */
+static int keep_met(struct sml_context *context)
 {
 	struct sml_host *hosts = calloc(context->n_stripes, sizeof(*hosts));
 
 	if (hosts == NULL)
-		return false;
+		return sml_error_set(-ENOMEM, "no memory for what the ranks of this host share");
 	for (unsigned i = 0; i < context->n_stripes; i++) {
-		struct sml_stripe *stripe = &context->stripes[i];
+		const struct sml_host *met = context->stripes[context->hosts.n ? 0 : i].met;
 
-		hosts[i] = *stripe->met;
+		hosts[i] = *met;
+		if (context->hosts.n)
+			hosts[i].memory = sml_host_part(&met->memory, i);
 		hosts[i].bells = hosts[0].memory.head;
-		if (i > 0 && hosts[i].leader_fd >= 0)
-			close(hosts[i].leader_fd);
 		hosts[i].leader_fd = hosts[0].leader_fd;
-		free(stripe->met);
-		stripe->met = NULL;
+		if (met->leader_fd >= 0 && met->leader_fd != hosts[0].leader_fd)
+			close(met->leader_fd);
 	}
-	use_hosts(context, hosts);
-	return true;
+	for (unsigned i = 0; i < context->n_stripes; i++) {
+		free(context->stripes[i].met);
+		context->stripes[i].met = NULL;
+	}
+	context->threads.host = hosts;
+	context->threads.callers_drive = !sml_host_leads(hosts);
+	context->hosts.ranks = context->stripes[0].admission.host_ranks.ranks;
+	sml_host_count_cpus(hosts);
+	return 0;
 }
 
 int sml_hosts_settle_under(struct sml_context *context)
 {
 	const char *why = NULL;
+	int error = 0;
 
 	if (context->settings.config.switch_address == NULL)
 		return 0;
-	if (have_all_met(context) && !keep_met(context))
-		return sml_error_set(-ENOMEM, "no memory for what the ranks of this host share");
+	if (have_all_met(context))
+		error = keep_met(context);
 	stop_handshake(context);
-	if (context->threads.host)
-		return 0;
+	if (error || context->threads.host)
+		return error;
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].admission.host_ranks.n > 0)
 			why = sml_stripe_name(&context->stripes[i]);
@@ -195,50 +198,23 @@ int sml_hosts_settle_under(struct sml_context *context)
 	return 0;
 }
 
-/* One stripe for each host. False: no memory. */
-static bool keep_parts(struct sml_stripe *first)
-{
-	struct sml_context *context = first->context;
-	unsigned n = context->hosts.n;
-	struct sml_host *hosts;
-
-	if (first->met == NULL)
-		return true; /* alone on its host */
-	hosts = calloc(n, sizeof(*hosts));
-	if (hosts == NULL)
-		return false;
-	for (unsigned i = 0; i < n; i++) {
-		hosts[i] = *first->met;
-		hosts[i].memory = sml_host_part(&first->met->memory, i);
-		hosts[i].bells = hosts[0].memory.head;
-	}
-	free(first->met);
-	first->met = NULL;
-	use_hosts(context, hosts);
-	return true;
-}
-
 int sml_hosts_settle(struct sml_stripe *first, bool share)
 {
 	struct sml_context *context = first->context;
+	int error = 0;
 
 	if (!share) {
 		sml_hosts_fini(context);
 		context->hosts.n = 0;
 		return 0;
 	}
-	if (context->hosts.n > 0) {
-		context->n_stripes = context->hosts.n;
-		return keep_parts(first) ? 0
-					 : sml_error_set(-ENOMEM, "no memory for what the ranks "
-								  "of this host share");
-	}
-	/* The shared slots are the job's only stripe. */
-	context->n_stripes = 1;
-	if (!keep_met(context))
-		return sml_error_set(-ENOMEM, "no memory for what the ranks of this host share");
-	become_only_stripe(first, &context->threads.host->memory.terms);
-	return 0;
+	context->n_stripes = context->hosts.n ? context->hosts.n : 1;
+	/* None: it is alone on its host. */
+	if (first->met)
+		error = keep_met(context);
+	if (error == 0 && context->hosts.n == 0)
+		become_only_stripe(first, &context->threads.host->memory.terms);
+	return error;
 }
 
 static void free_hosts(struct sml_context *context)
