@@ -22,7 +22,7 @@ static int begin(void **state)
 		.names = names,
 		.n_addresses = 3,
 		.switches = {0, 0, 1},
-		.resumes = true,
+		.kind = SML_SEARCH_NEXT,
 		.deadline_ns = 60000 * MS,
 	};
 

@@ -12,26 +12,42 @@
 
 #define MS 1000000ull
 /* RFC 8305's Connection Attempt Delay. */
-#define STAGGER_NS (250 * MS)
-/*
- * When a job begins, ranks that choose different switches never meet. TCP resends a lost SYN after
- * a second, so one rank's lost SYN must not make it go to another switch.
- */
-#define STAGGER_SWITCH_NS (2000 * MS)
+#define STAGGER_MS 250
 /* How long to wait at a switch where ranks are missing, before the next one is joined as well. */
 #define STAGGER_JOIN_NS (1000 * MS)
 /* The time limit for one address's handshake. */
 #define CONNECT_NS (5000 * MS)
-/* Between tries of one address. */
-#define PAUSE_NS     (50 * MS)
-#define PAUSE_MAX_NS (1000 * MS)
-#define RETRY_NS     (2 * MS)
-#define RETRY_MAX_NS (100 * MS)
 /* Between two messages of a switch that still waits; and of two switches, one of which has died. */
 #define TOLD_NS (2000 * MS)
 /* The pause after a switch began but could not continue; doubles each time. */
 #define BAD_NS	   (1000 * MS)
 #define BAD_MAX_NS (16000 * MS)
+
+#define NO_SWITCH                                                                                  \
+	"nothing listens there: start `switchml switch`, or check SWITCHML_SWITCH (a firewall "    \
+	"that rejects looks the same)"
+#define NO_RANK_0                                                                                  \
+	"nothing listens there: this rank has no SWITCHML_SWITCH; has rank 0 one, or has it not "  \
+	"been started, or is SWITCHML_MASTER_ADDR (MASTER_ADDR) not its host?"
+#define NO_LISTENER                                                                                \
+	"rank 0 has listened there, so it has ended, or this rank reaches another host by that "   \
+	"address"
+
+/*
+ * When a job begins, ranks that choose different switches never meet. TCP resends a lost SYN after
+ * a second, so one rank's lost SYN must not make it go to another switch.
+ */
+const struct sml_search_policy sml_search_policies[] = {
+	[SML_SEARCH_SWITCH] = {"the switch", NO_SWITCH, .stagger_ms = 2000, .again_ms = 10000,
+			       .again_pause_ms = 100},
+	[SML_SEARCH_RANK_0] = {"rank 0", NO_RANK_0, .retries = true, .pause_ms = 2,
+			       .pause_max_ms = 100, .stagger_ms = 2000, .again_pause_ms = 20},
+	[SML_SEARCH_LISTENER] = {"rank 0", NO_LISTENER, .retries = true, .refusal_ends = true,
+				 .pause_ms = 2, .pause_max_ms = 100, .stagger_ms = 2000,
+				 .again_pause_ms = 20},
+	[SML_SEARCH_NEXT] = {"a switch to take over", NO_SWITCH, .joins = true, .retries = true,
+			     .pause_ms = 50, .pause_max_ms = 1000, .stagger_ms = STAGGER_MS},
+};
 
 static bool is_live(const struct sml_search_try *try)
 {
@@ -49,7 +65,8 @@ void sml_search_init(struct sml_search *search, const struct sml_search_config *
 {
 	sml_assert(config->n_addresses >= 1 && config->n_addresses <= SML_SEARCH_MAX &&
 		   config->first < config->n_addresses);
-	*search = (struct sml_search){.config = *config, .fatal = -1};
+	*search = (struct sml_search){
+		.config = *config, .policy = &sml_search_policies[config->kind], .fatal = -1};
 	for (unsigned i = 0; i < config->n_addresses; i++)
 		search->tries[i].since_ns = now_ns;
 }
@@ -69,8 +86,7 @@ static uint64_t retries_end(const struct sml_search *search, const struct sml_se
 		return live->since_ns + STAGGER_JOIN_NS;
 	if (live->state == SML_SEARCH_TAKEN)
 		return UINT64_MAX;
-	return live->since_ns +
-	       (same_switch || search->config.resumes ? STAGGER_NS : STAGGER_SWITCH_NS);
+	return live->since_ns + (same_switch ? STAGGER_MS : search->policy->stagger_ms) * MS;
 }
 
 /* When this address may be tried; UINT64_MAX: not in the current state. */
@@ -84,7 +100,7 @@ static uint64_t may_start(const struct sml_search *search, unsigned address)
 	if (is_live(try) || try->to_close)
 		return UINT64_MAX;
 	/* A job begins at the first address that answers, unless it may wait. */
-	if (!config->resumes && !config->retries && try->n_failures)
+	if (!search->policy->retries && try->n_failures)
 		return UINT64_MAX;
 	for (unsigned i = 0; i < config->n_addresses; i++) {
 		const struct sml_search_try *other = &search->tries[i];
@@ -294,7 +310,7 @@ void sml_search_connected(struct sml_search *search, unsigned address, uint64_t 
 
 	if (try->state != SML_SEARCH_CONNECTING || search->outcome != SML_SEARCH_GOES_ON)
 		return;
-	if (!search->config.resumes) {
+	if (!search->policy->joins) {
 		search->found = address;
 		finish(search, SML_SEARCH_FOUND, 0);
 		return;
@@ -415,10 +431,10 @@ static bool is_final(int error)
 
 static void set_pause(const struct sml_search *search, struct sml_search_try *try, uint64_t now_ns)
 {
-	uint64_t pause_ns = search->config.retries ? grown(RETRY_NS, try->n_failures, RETRY_MAX_NS)
-						   : grown(PAUSE_NS, try->n_failures, PAUSE_MAX_NS);
+	const struct sml_search_policy *policy = search->policy;
 
-	try->soon_ns = try->again_ns = now_ns + pause_ns;
+	try->soon_ns = try->again_ns =
+		now_ns + grown(policy->pause_ms * MS, try->n_failures, policy->pause_max_ms * MS);
 }
 
 /*
@@ -442,10 +458,11 @@ static void note_bad_switch(struct sml_search *search, unsigned address, uint64_
 
 static bool is_retried(const struct sml_search *search, const struct sml_search_try *try)
 {
-	return search->config.retries && !(search->config.listens && try->error == -ECONNREFUSED);
+	return search->policy->retries &&
+	       !(search->policy->refusal_ends && try->error == -ECONNREFUSED);
 }
 
-/* If the job is beginning, nothing is left to try. */
+/* Nothing is left to try. */
 static bool all_have_failed(const struct sml_search *search)
 {
 	for (unsigned i = 0; i < search->config.n_addresses; i++) {
@@ -454,7 +471,7 @@ static bool all_have_failed(const struct sml_search *search)
 		if (!try->n_failures || is_live(try) || is_retried(search, try))
 			return false;
 	}
-	return !search->config.resumes;
+	return true;
 }
 
 void sml_search_failed(struct sml_search *search, unsigned address, int error, const char *reason,
@@ -480,7 +497,7 @@ void sml_search_failed(struct sml_search *search, unsigned address, int error, c
 		try->n_failures++;
 	try->to_join = false;
 	set_state(try, SML_SEARCH_IDLE, now_ns);
-	if (search->config.resumes && is_final(error)) {
+	if (search->policy->joins && is_final(error)) {
 		search->fatal = (int)address;
 		finish(search, SML_SEARCH_FAILED, error);
 		close_all_but(search, -1);

@@ -64,14 +64,38 @@ struct sml_search_action {
 	unsigned address;
 };
 
+/* Who looks for what. */
+enum sml_search_kind {
+	SML_SEARCH_SWITCH,   /* a job begins */
+	SML_SEARCH_RANK_0,   /* likewise, and rank 0 may come later */
+	SML_SEARCH_LISTENER, /* likewise, and rank 0 has listened before */
+	SML_SEARCH_NEXT,     /* a job has lost its switch */
+};
+
+/* How one of them goes. */
+struct sml_search_policy {
+	const char *what;    /* it looks for, in texts */
+	const char *refused; /* what a refused connection may mean */
+	bool joins;   /* wherever a switch answers, until one has all ranks; else the first is it */
+	bool retries; /* until the deadline; else each address is tried once */
+	bool refusal_ends;   /* it, for that address */
+	unsigned stagger_ms; /* until another switch is tried beside one that does not answer */
+	unsigned pause_ms, pause_max_ms; /* between tries of one address: it doubles */
+	/*
+	 * If what was found is lost before the job runs: for how long it is looked for again (0:
+	 * until the deadline), and the pause before that.
+	 */
+	unsigned again_ms, again_pause_ms;
+};
+
+extern const struct sml_search_policy sml_search_policies[];
+
 struct sml_search_config {
+	enum sml_search_kind kind;
 	const char *const *names; /* of the addresses, for texts */
 	unsigned n_addresses;
 	uint8_t switches[SML_SEARCH_MAX]; /* the switch that each address belongs to */
 	unsigned first;			  /* the address to begin with */
-	bool resumes;
-	bool retries; /* if the job begins: retry until the deadline */
-	bool listens; /* there was a listener already: not if a connection is refused */
 	uint64_t deadline_ns;
 	/*
 	 * A rank that has come to no switch for so long counts as dead, although no switch is left
@@ -105,6 +129,7 @@ enum sml_search_outcome {
 
 struct sml_search {
 	struct sml_search_config config;
+	const struct sml_search_policy *policy;
 	struct sml_search_try tries[SML_SEARCH_MAX];
 	enum sml_search_outcome outcome;
 	unsigned found; /* the address */

@@ -3,7 +3,8 @@
  * While a stripe begins, nothing can be lost with its switch: no call has been made. So if the
  * switch dies, the stripe begins anew at the next address, and all of them are tried for a while,
  * because a switch may be started again. The ranks that waited there lose it together, and go on in
- * the same order, so they meet again.
+ * the same order, so they meet again. At rank 0's address, rank 0 of the last job may answer, just
+ * before it closes.
  *
  * Once this rank has said Ready, the switch may have started the job for some of the others before
  * it died. Those resume it (failover.c). So this rank says in its next Join which job it was ready
@@ -21,18 +22,17 @@
 
 #include "lib/context/apart.h"
 #include "lib/context/data_path.h"
+#include "lib/context/embedded.h"
 #include "lib/context/failover.h"
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
 #include "lib/context/membership.h"
 #include "lib/settings/notice.h"
 
-/* After a switch was lost, how long all addresses are tried; and the pause between two tries. */
-#define PATIENCE_NS (10 * SML_NS_PER_SEC)
-#define PAUSE_US    100000
-
 /* What has been lost, and until when another switch is looked for. */
 struct search {
+	const struct sml_search_policy *policy;
+	bool embedded; /* rank 0 is looked for */
 	char lost[SML_TEXT_BYTES];
 	unsigned n_lost;
 	uint64_t until_ns;
@@ -57,7 +57,7 @@ static uint64_t join_deadline(const struct sml_stripe *stripe, const struct sear
 							      : stripe->deadline_ns;
 }
 
-static int join_job(struct sml_stripe *stripe, const struct search *search)
+static int join_switch(struct sml_stripe *stripe, const struct search *search)
 {
 	struct sml_application application = {.resumption =
 						      has_claim(search) ? &search->claim : NULL};
@@ -73,7 +73,11 @@ static int join_job(struct sml_stripe *stripe, const struct search *search)
 	error = sml_control_admission(stripe->control, &meanwhile, &stripe->admission,
 				      join_deadline(stripe, search));
 	sml_apart_end(&apart);
-	return error || !stripe->admission.decided ? error : sml_membership_decided(stripe);
+	if (error == 0 && stripe->admission.decided)
+		error = sml_membership_decided(stripe);
+	return error ? error
+		     : sml_data_path_agree(stripe, stripe->control, stripe->transports,
+					   &stripe->lanes, stripe->deadline_ns);
 }
 
 static int try_to_begin(struct sml_stripe *stripe, const struct search *search, bool *connected)
@@ -83,12 +87,16 @@ static int try_to_begin(struct sml_stripe *stripe, const struct search *search, 
 	*connected = error == 0;
 	if (error == 0)
 		error = sml_stripe_tell_last_switch(stripe);
-	if (error == 0)
-		error = join_job(stripe, search);
-	if (error == 0)
-		error = sml_data_path_agree(stripe, stripe->control, stripe->transports,
-					    &stripe->lanes, stripe->deadline_ns);
-	return error;
+	if (error)
+		return error;
+	return search->embedded ? sml_embedded_join(stripe) : join_switch(stripe, search);
+}
+
+static void look_until(const struct sml_stripe *stripe, struct search *search)
+{
+	unsigned again_ms = search->policy->again_ms;
+
+	search->until_ns = again_ms ? sml_now_ns() + again_ms * SML_NS_PER_MS : stripe->deadline_ns;
 }
 
 /* ---- what it was ready for ---- */
@@ -132,7 +140,7 @@ static bool drops_claim(struct sml_stripe *stripe, struct search *search, int *e
 		stripe->may_have_begun = false;
 		settings->past.admitted = (struct sml_past_rank){.tag = 0};
 		/* It waits as at first, and so it may look for a switch as long. */
-		search->until_ns = sml_now_ns() + PATIENCE_NS;
+		look_until(stripe, search);
 		return true;
 	}
 	*error = sml_error_set(SML_ERROR_TIMEOUT,
@@ -146,12 +154,14 @@ static bool drops_claim(struct sml_stripe *stripe, struct search *search, int *e
 /* ---- the next try ---- */
 
 /* Is it the switch that has failed, and not this rank or another one? */
-static bool is_lost(const struct sml_stripe *stripe, int error, bool connected)
+static bool is_lost(const struct sml_stripe *stripe, const struct search *search, int error,
+		    bool connected)
 {
-	/* It said nothing, so it may be frozen, or something else. */
-	bool silent = error == SML_ERROR_UNREACHABLE && connected && stripe->endpoints->n > 1;
+	/* It said nothing, so it may be frozen, or rank 0 of the last job, or something else. */
+	bool silent = error == SML_ERROR_UNREACHABLE && connected &&
+		      (stripe->endpoints->n > 1 || search->embedded);
 
-	return error == SML_ERROR_SWITCH_DIED || silent;
+	return (error == SML_ERROR_SWITCH_DIED || silent) && !stripe->context->embedded;
 }
 
 static void note_loss(struct sml_stripe *stripe, struct search *search, int error)
@@ -159,24 +169,25 @@ static void note_loss(struct sml_stripe *stripe, struct search *search, int erro
 	const struct sml_settings *settings = &stripe->context->settings;
 
 	if (search->n_lost++ == 0) {
-		search->until_ns = sml_now_ns() + PATIENCE_NS;
+		look_until(stripe, search);
 		sml_notice_begin(&search->notice, settings, sml_now_ns());
 	}
 	stripe->n_lost = search->n_lost;
-	search->died |= error == SML_ERROR_SWITCH_DIED;
+	search->died |= error == SML_ERROR_SWITCH_DIED && !search->embedded;
 	snprintf(search->lost, sizeof(search->lost), "%s", sml_error_last());
 	/* What listens there, and is no switch, closes each connection. */
 	if (search->n_lost > 1 && error != SML_ERROR_SWITCH_DIED)
 		return;
-	sml_log(&settings->log, SML_LOG_WARN, "%s; job \"%s\" has not begun: looking for a switch",
-		search->lost, settings->config.job);
+	sml_log(&settings->log, search->embedded ? SML_LOG_TRACE : SML_LOG_WARN,
+		"%s; job \"%s\" has not begun: looking for %s", search->lost, settings->config.job,
+		search->embedded ? "rank 0" : "a switch");
 }
 
 /* No busy loop; but after the first loss, the others are on their way to the next switch. */
 static void take_a_break(const struct search *search, bool connected)
 {
 	if (search->n_lost > 1 || (search->n_lost == 1 && !connected))
-		usleep(PAUSE_US);
+		usleep(search->policy->again_pause_ms * 1000);
 }
 
 /*
@@ -210,8 +221,9 @@ static void log_wait(const struct sml_stripe *stripe, struct search *search)
 
 	if (sml_notice_is_due(&search->notice, now_ns) && settings->speaks)
 		sml_notice_log(&search->notice, now_ns, search->until_ns,
-			       "a switch to begin job \"%s\" (%.300s); tried: %.500s",
-			       settings->config.job, search->lost, sml_error_last());
+			       "%s to begin job \"%s\" (%.300s); tried: %.500s",
+			       search->embedded ? "rank 0" : "a switch", settings->config.job,
+			       search->lost, sml_error_last());
 }
 
 /* What belongs to the lost switch goes. False: it cannot, or there is no memory. */
@@ -240,15 +252,20 @@ static int report_search(int error, const struct search *search)
 
 int sml_stripe_begin(struct sml_stripe *stripe)
 {
-	struct search search = {.n_lost = 0};
+	const enum sml_search_kind kind = sml_stripe_search_kind(stripe);
+	struct search search = {
+		.policy = &sml_search_policies[kind],
+		.embedded = kind != SML_SEARCH_SWITCH,
+	};
 	bool connected;
 	int error;
 
 	while ((error = try_to_begin(stripe, &search, &connected)) != 0) {
 		note_claim(stripe, &search);
-		if (is_lost(stripe, error, connected))
+		if (is_lost(stripe, &search, error, connected))
 			note_loss(stripe, &search, error);
-		else if (!drops_claim(stripe, &search, &error) && error != SML_ERROR_UNREACHABLE)
+		else if (!drops_claim(stripe, &search, &error) &&
+			 (error != SML_ERROR_UNREACHABLE || search.embedded))
 			break;
 		take_a_break(&search, connected);
 		if (!may_go_on(stripe, &search) || (connected && !start_over(stripe)))

@@ -183,6 +183,12 @@ bool sml_context_give_up(struct sml_context *context, int error, const char *tex
 void sml_context_fail_remote(struct sml_context *context, int error, const char *text,
 			     bool planned);
 
+/* Its job has no switch: ranks embed them. */
+static inline bool sml_context_is_embedded(const struct sml_context *context)
+{
+	return context->settings.config.switch_address == NULL;
+}
+
 /* Ask all switches what their slots wait for. Returns at once. */
 void sml_context_ask(struct sml_context *context);
 

@@ -283,7 +283,7 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.omits = admission->omits && !shape->only_full,
 		.no_tickets = stripe->context->settings.faults.no_tickets,
 		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
-		.no_resume = stripe->context->settings.config.switch_address == NULL,
+		.no_resume = sml_context_is_embedded(stripe->context),
 		.local = !transport || (stripe->context->threads.own &&
 					stripe->index == stripe->context->threads.own->rank),
 		.gathers = transport && stripe->context->threads.host,

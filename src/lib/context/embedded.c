@@ -127,7 +127,7 @@ static int open_sockets(struct sml_stripe *first)
 	return error;
 }
 
-static int join_job(struct sml_stripe *first)
+int sml_embedded_join(struct sml_stripe *first)
 {
 	uint16_t ports[SML_MAX_SHARDS];
 	struct sml_application application = {.ports = ports};
@@ -142,32 +142,6 @@ static int join_job(struct sml_stripe *first)
 		ports[i] = first->transports[i]->port;
 	return sml_control_join(first->control, &application, &first->admission,
 				first->deadline_ns);
-}
-
-/*
- * Connect and join. At rank 0's address, rank 0 of the previous job may answer, just before it
- * closes: then try again.
- */
-static int reach_rank_0(struct sml_stripe *first)
-{
-	struct sml_context *context = first->context;
-	bool again = !context->embedded;
-	int error;
-
-	for (;;) {
-		error = sml_stripe_connect_control(first);
-		if (error)
-			return error;
-		error = join_job(first);
-		if (!again || (error != SML_ERROR_UNREACHABLE && error != SML_ERROR_SWITCH_DIED) ||
-		    sml_now_ns() + REJOIN_PAUSE_NS >= first->deadline_ns)
-			return error;
-		sml_log(&context->settings.log, SML_LOG_TRACE, "trying again: %s",
-			sml_error_last());
-		sml_control_close(first->control);
-		first->control = NULL;
-		poll(NULL, 0, (int)(REJOIN_PAUSE_NS / SML_NS_PER_MS));
-	}
 }
 
 /* ---- what Admitted says ---- */
@@ -446,10 +420,8 @@ int sml_embedded_open(struct sml_stripe *first)
 	struct sml_context *context = first->context;
 	struct sml_pool_rules rules;
 	bool has_stripe;
-	int error = reach_rank_0(first);
+	int error = set_peer_addresses(first);
 
-	if (error == 0)
-		error = set_peer_addresses(first);
 	if (error)
 		return error;
 	make_stripes(context);
@@ -463,5 +435,5 @@ int sml_embedded_open(struct sml_stripe *first)
 		error = make_embedded_stripe(context, &rules, (uint8_t)context->settings.rank);
 	for (unsigned i = 1; i < context->n_stripes; i++)
 		context->stripes[i].lanes = first->lanes;
-	return error ? error : sml_stripe_start_control(first);
+	return error;
 }

@@ -27,10 +27,12 @@ struct sml_peers {
  */
 int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns);
 
+/* Join by the first stripe's connection. Returns 0 or an error, and sets the error text. */
+int sml_embedded_join(struct sml_stripe *first);
+
 /*
- * Join by the first stripe's connection, prove the paths to all, start. Makes
- * the other stripes, and the slots of this rank's own. Returns 0 or a negative error, and sets the
- * error text.
+ * Then: prove the paths to all, and start. Makes the other stripes, and the slots of this rank's
+ * own. Returns 0 or a negative error, and sets the error text.
  */
 int sml_embedded_open(struct sml_stripe *first);
 

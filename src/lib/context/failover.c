@@ -177,6 +177,7 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 	const struct sml_settings *settings = &stripe->context->settings;
 	struct claim *claim = calloc(1, sizeof(*claim));
 	struct sml_finder_config config = {
+		.kind = SML_SEARCH_NEXT,
 		.interface = settings->config.interface,
 		.deadline_ns = sml_now_ns() + sml_timeout_ms(settings) * SML_NS_PER_MS,
 		.heartbeat_ms = stripe->admission.heartbeat_ms,

@@ -175,7 +175,7 @@ int sml_hosts_settle_under(struct sml_context *context)
 	const char *why = NULL;
 	int error = 0;
 
-	if (context->settings.config.switch_address == NULL)
+	if (sml_context_is_embedded(context))
 		return 0;
 	if (have_all_met(context))
 		error = keep_met(context);

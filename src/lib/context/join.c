@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/least.h"
-#include "job/rank/search.h"
 #include "lib/context/failover.h"
 #include "lib/context/wait_notices.h"
 #include "lib/control/finder.h"
@@ -18,9 +17,12 @@
 /* That a switch may take to answer, because TCP resends what was lost after a second. */
 #define TELL_NS (2 * SML_NS_PER_SEC)
 
-static bool is_embedded(const struct sml_stripe *stripe)
+enum sml_search_kind sml_stripe_search_kind(const struct sml_stripe *stripe)
 {
-	return stripe->context->settings.config.switch_address == NULL;
+	if (!sml_context_is_embedded(stripe->context))
+		return SML_SEARCH_SWITCH;
+	return stripe->context->settings.config.master_listens ? SML_SEARCH_LISTENER
+							       : SML_SEARCH_RANK_0;
 }
 
 /*
@@ -70,7 +72,7 @@ static int find_switch(struct sml_stripe *stripe)
 
 	if (found == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the addresses of the switch");
-	n = is_embedded(stripe)
+	n = sml_context_is_embedded(stripe->context)
 		    ? find_embedded(stripe, found->at)
 		    : sml_endpoints_resolve(found->at,
 					    stripe->context->settings.config.switch_address,
@@ -115,8 +117,7 @@ static int connect_to(const struct sml_stripe *stripe, const struct sml_finder_c
 	int error;
 
 	config.interface = context->embedded ? NULL : context->settings.config.interface;
-	config.embedded = is_embedded(stripe);
-	config.listens = config.embedded && context->settings.config.master_listens;
+	config.kind = sml_stripe_search_kind(stripe);
 	config.settings = &context->settings;
 	config.give_up = &context->threads.stop;
 	config.interrupt = context->settings.config.interrupt;
@@ -203,7 +204,7 @@ int sml_stripe_connect_control(struct sml_stripe *stripe)
 	if (error)
 		return error;
 	/* None wanted: rank 0 chooses how many ranks embed one. */
-	if (is_embedded(stripe))
+	if (sml_context_is_embedded(stripe->context))
 		place.n_stripes =
 			context->settings.every_rank ? (uint8_t)context->settings.world_size : 0;
 	error = connect_to_first(stripe);
@@ -363,10 +364,10 @@ int sml_stripe_start_control(struct sml_stripe *stripe)
 	/* An embedded switch dies with its rank: nobody can take over. */
 	const struct sml_control_owner owner = {
 		{stripe, describe, pack_waits, get_stripe_status, get_traffic},
-		is_embedded(stripe) ? NULL : results,
+		sml_context_is_embedded(stripe->context) ? NULL : results,
 		job_failed,
 		ticked,
-		is_embedded(stripe) ? NULL : switch_lost,
+		sml_context_is_embedded(stripe->context) ? NULL : switch_lost,
 	};
 
 	return sml_control_start(stripe->control, &owner);

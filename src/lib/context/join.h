@@ -3,7 +3,11 @@
 #ifndef SML_LIB_JOIN_H
 #define SML_LIB_JOIN_H
 
+#include "job/rank/search.h"
 #include "lib/context/context.h"
+
+/* Whom it looks for until its job begins. */
+enum sml_search_kind sml_stripe_search_kind(const struct sml_stripe *stripe);
 
 /* Note that the stripe is connected to this switch now. */
 void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reached *connection);

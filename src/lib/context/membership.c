@@ -21,11 +21,6 @@
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/progress.h"
 
-static bool is_embedded(const struct sml_context *context)
-{
-	return context->settings.config.switch_address == NULL;
-}
-
 /* ---- stripes ---- */
 
 static int make_stripes(struct sml_context *context)
@@ -125,10 +120,10 @@ static int open_stripe(struct sml_stripe *stripe)
 {
 	int error;
 
-	if (is_embedded(stripe->context))
-		return sml_embedded_open(stripe);
 	await_decision(stripe);
 	error = sml_stripe_begin(stripe);
+	if (error == 0 && sml_context_is_embedded(stripe->context))
+		error = sml_embedded_open(stripe);
 	/* From now on, because other stripes may take long to get this far. */
 	return error ? error : sml_stripe_start_control(stripe);
 }
@@ -285,7 +280,7 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 	context->decided = !context->settings.asks;
 	context->threads.spin = context->settings.config.spin != 0;
 	error = make_stripes(context);
-	if (error == 0 && is_embedded(context) && context->settings.rank == 0)
+	if (error == 0 && sml_context_is_embedded(context) && context->settings.rank == 0)
 		error = sml_embedded_listen(context, deadline_ns);
 	if (error)
 		return error;

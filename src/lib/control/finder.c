@@ -36,18 +36,11 @@ struct sml_finder {
 };
 
 /* What a failed attempt means, and what to do. */
-static const char *advice(int error, const struct sml_finder_config *config)
+static const char *advice(int error, const struct sml_search_policy *policy)
 {
 	switch (-error) {
 	case ECONNREFUSED:
-		return config->listens ? "rank 0 has listened there, so it has ended, or this rank "
-					 "reaches another host by that address"
-		       : config->embedded
-			       ? "nothing listens there: this rank has no SWITCHML_SWITCH; "
-				 "has rank 0 one, or has it not been started, or is "
-				 "SWITCHML_MASTER_ADDR (MASTER_ADDR) not its host?"
-			       : "nothing listens there: start `switchml switch`, or check "
-				 "SWITCHML_SWITCH (a firewall that rejects looks the same)";
+		return policy->refused;
 	case ETIMEDOUT:
 		return SML_SEARCH_NO_ANSWER;
 	case EHOSTUNREACH:
@@ -79,7 +72,7 @@ static bool only_leaves(const struct sml_finder *finder)
 static void part(const struct sml_finder *finder, struct sml_control *control)
 {
 	const struct sml_search *search = &finder->search;
-	bool late = finder->config.join && sml_now_ns() >= finder->config.deadline_ns;
+	bool late = search->policy->joins && sml_now_ns() >= finder->config.deadline_ns;
 
 	/* The ranks that wait there for the same ranks need not find it out themselves. */
 	if (search->judges)
@@ -129,7 +122,7 @@ static void fail_to_connect(struct attempt *attempt, int error)
 	char reason[SML_REASON_LENGTH];
 
 	snprintf(reason, sizeof(reason), "%s; %s", strerrordesc_np(-error),
-		 advice(error, &attempt->finder->config));
+		 advice(error, attempt->finder->search.policy));
 	fail(attempt, error, reason);
 }
 
@@ -257,6 +250,7 @@ static void do_action(struct sml_finder *finder)
 static void log_wait(struct sml_finder *finder, uint64_t now_ns)
 {
 	const struct sml_finder_config *config = &finder->config;
+	const char *what = finder->search.policy->what;
 	char tried[SML_TEXT_BYTES];
 
 	if (!sml_notice_is_due(&finder->notice, now_ns) || !config->settings->speaks)
@@ -264,12 +258,11 @@ static void log_wait(struct sml_finder *finder, uint64_t now_ns)
 	sml_search_report(&finder->search, now_ns, tried, sizeof(tried));
 	if (config->lost)
 		sml_notice_log(&finder->notice, now_ns, config->deadline_ns,
-			       "a switch to take over job \"%s\" (%.250s); tried: %.500s",
+			       "%s job \"%s\" (%.250s); tried: %.500s", what,
 			       config->settings->config.job, config->lost, tried);
 	else
 		sml_notice_log(&finder->notice, now_ns, config->deadline_ns,
-			       "%s of job \"%s\" to answer at %.700s",
-			       config->embedded ? "rank 0" : "the switch",
+			       "%s of job \"%s\" to answer at %.700s", what,
 			       config->settings->config.job, tried);
 }
 
@@ -299,18 +292,18 @@ static void notify_owner(const struct sml_finder *finder)
 
 static int report_failure(const struct sml_finder *finder)
 {
+	const struct sml_search_policy *policy = finder->search.policy;
 	char text[SML_TEXT_BYTES];
 
 	if (finder->wrong)
 		return finder->wrong;
 	sml_search_report(&finder->search, sml_now_ns(), text, sizeof(text));
-	if (finder->config.join || finder->config.n_endpoints > 1)
-		return sml_error_set(
-			finder->search.error,
-			finder->config.join ? "%.800s" : "no switch can be reached: %.800s", text);
-	return sml_error_set(finder->search.error, "%s at %s cannot be reached: %s",
-			     finder->config.embedded ? "rank 0" : "the switch", finder->names[0],
-			     finder->search.tries[0].reason);
+	if (policy->joins || finder->config.n_endpoints > 1)
+		return sml_error_set(finder->search.error,
+				     policy->joins ? "%.800s" : "no switch can be reached: %.800s",
+				     text);
+	return sml_error_set(finder->search.error, "%s at %s cannot be reached: %s", policy->what,
+			     finder->names[0], finder->search.tries[0].reason);
 }
 
 /* Until a switch is found, has begun, or none will: 0, SML_FINDER_LEFT, or a negative error, and
@@ -344,9 +337,7 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 	struct sml_search_config search = {
 		.n_addresses = config->n_endpoints,
 		.first = config->first,
-		.resumes = config->join != NULL,
-		.retries = config->embedded,
-		.listens = config->listens,
+		.kind = config->kind,
 		.deadline_ns = config->deadline_ns,
 		.absence_ns = config->join ? sml_search_absence_ns(config->heartbeat_ms) : 0,
 	};

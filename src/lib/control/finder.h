@@ -15,11 +15,10 @@
 struct sml_finder;
 
 struct sml_finder_config {
+	enum sml_search_kind kind;
 	const struct sml_endpoint *endpoints;
 	unsigned n_endpoints, first; /* the address to begin with */
 	const char *interface;	     /* filter, or NULL */
-	bool embedded;		     /* rank 0 may come later: go on trying until the deadline */
-	bool listens;		     /* rank 0 has come before: a refused connection is final */
 	uint64_t deadline_ns;
 	uint32_t heartbeat_ms;		     /* to go on: the longest of the job's ranks */
 	const struct sml_settings *settings; /* for what is logged */

@@ -123,8 +123,9 @@ static void look_for_switch(struct rank *rank, bool resumes, unsigned first)
 		.names = control->name_list,
 		.n_addresses = control->n_addresses,
 		.first = first,
-		.resumes = resumes,
-		.retries = control->embedded,
+		.kind = resumes		    ? SML_SEARCH_NEXT
+			: control->embedded ? SML_SEARCH_RANK_0
+					    : SML_SEARCH_SWITCH,
 		.absence_ns = rank->leaves ? 0 : sml_search_absence_ns(rank->longest_ms),
 		.deadline_ns =
 			resumes ? control->now_ns + (rank->leaves ? SML_LEAVE_WAIT_NS : TIMEOUT_NS)
