@@ -217,16 +217,19 @@ static void apply(char *word)
 	assert_true(sim_world_set(&world, word, (uint32_t)strtoul(equals + 1, NULL, 0)));
 }
 
-static void replay_control(uint64_t seed)
+static void replay_control(const char *command, uint64_t seed)
 {
 	struct sim_control_result control;
 
-	sim_control_run(seed, SIM_CONTROL_SMALL, false, &control);
+	sim_control_run(seed,
+			strstr(command, "--elastic") ? SIM_CONTROL_ELASTIC : SIM_CONTROL_SMALL,
+			false, &control);
 	if (!control.passed)
-		fail_msg("build/tests/sim --control --seed %" PRIu64 ": %s", seed, control.failure);
+		fail_msg("build/tests/sim --seed %s: %s", command, control.failure);
 }
 
-/* "SEED [--control] [--trees] [--large] [--set NAME=N ...]", as the simulator prints it. */
+/* "SEED [--control] [--elastic] [--trees] [--large] [--set NAME=N ...]", as the simulator prints
+ * it. */
 static void replay(const char *command)
 {
 	char line[512], *word, *rest = NULL;
@@ -238,8 +241,8 @@ static void replay(const char *command)
 	trees = strstr(line, "--trees") != NULL;
 	word = strtok_r(line, " \t", &rest);
 	seed = strtoull(word, NULL, 0);
-	if (strstr(command, "--control") != NULL) {
-		replay_control(seed);
+	if (strstr(command, "--control") != NULL || strstr(command, "--elastic") != NULL) {
+		replay_control(command, seed);
 		return;
 	}
 	(trees ? sim_world_draw_tree : sim_world_draw)(&world, seed, !large);

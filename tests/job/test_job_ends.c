@@ -79,6 +79,38 @@ TEST(the_others_leave_without_a_rank_that_died_as_it_left)
 	jobs_close(&world);
 }
 
+/*
+ * Its last words may still be on the way: an answer about stalls, or a Leave because it waited for
+ * too long. A stranger may not say them, so the connection ends with Left.
+ */
+static void assert_has_left(const struct jobs_world *world, unsigned peer)
+{
+	assert_non_null(jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_true(world->peers[peer].ended);
+}
+
+TEST(the_connection_of_a_rank_that_has_left_is_over)
+{
+	struct jobs_world world;
+
+	begin(&world, 2);
+	jobs_leave(&world, 0);
+	jobs_leave(&world, 1);
+	assert_has_left(&world, 0);
+	assert_has_left(&world, 1);
+	/* Others have not come, or nothing goes on. */
+	jobs_join(&world, 2, jobs_join_message("b", 0, 2));
+	jobs_leave(&world, 2);
+	assert_has_left(&world, 2);
+	jobs_resume(&world, 3, jobs_join_message("c", 1, 2), 1, 77, false);
+	jobs_leave(&world, 3);
+	assert_has_left(&world, 3);
+	jobs_resume(&world, 4, jobs_join_message("d", 1, 2), 1, 78, true);
+	jobs_wait(&world, 6 * SML_SECOND_NS);
+	assert_has_left(&world, 4);
+	jobs_close(&world);
+}
+
 /* The last results of its stripe disappear with it. */
 TEST(a_stripe_that_dies_as_its_rank_leaves_is_told)
 {

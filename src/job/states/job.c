@@ -62,11 +62,18 @@ static void check(const struct sml_job *job)
 
 /* ---- the end ---- */
 
-static void send_left(const struct sml_job *job, struct sml_peer *peer)
+/*
+ * The connection ends with it: what the rank said before it knew is on its way, and no stranger may
+ * say that.
+ */
+static void let_leave(struct sml_job *job, unsigned rank, SmlControl__Left *left)
 {
-	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
+	struct sml_peer *peer = sml_job_release(job, rank);
 
-	(void)sml_peer_send(job->jobs, peer, sml_envelope(LEFT, left, &left));
+	if (peer == NULL)
+		return;
+	(void)sml_peer_send(job->jobs, peer, sml_envelope(LEFT, left, left));
+	sml_peer_end(job->jobs, peer);
 }
 
 static void all_have_left(struct sml_job *job)
@@ -79,12 +86,8 @@ static void all_have_left(struct sml_job *job)
 		if (left.slowest_ms > 0)
 			left.slowest = slowest;
 	}
-	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_peer *peer = sml_job_release(job, rank);
-
-		if (peer != NULL)
-			(void)sml_peer_send(job->jobs, peer, sml_envelope(LEFT, left, &left));
-	}
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		let_leave(job, rank, &left);
 	if (job->jobs->config.debug >= SML_LOG_TRACE)
 		sml_jobs_log(job->jobs, SML_JOBS_INFO, "job \"%s\" has ended", job->name);
 	sml_job_close(job);
@@ -171,22 +174,23 @@ static void give_up_resuming_without(struct sml_job *job, uint16_t rank, const c
 static void leave_before_start(struct sml_job *job, uint16_t rank)
 {
 	struct sml_member *member = &job->members[rank];
-	struct sml_peer *peer = member->peer;
+	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
 	char text[SML_SENTENCE_BYTES];
 
-	send_left(job, peer);
 	if (sml_job_gathers(job)) {
-		(void)sml_job_release(job, rank);
+		let_leave(job, rank, &left);
 		/* Ranks that resume have found each other elsewhere. */
 		sml_job_forget_member(job, rank, job->resumes ? NULL : "it left");
 		return;
 	}
 	/* The others may find it at another switch. */
 	if (job->resumes) {
-		(void)sml_job_release(job, rank);
+		let_leave(job, rank, &left);
 		give_up_resuming_without(job, rank, "it left");
 		return;
 	}
+	/* The job's failure reaches it, too: the others' next membership does not wait for it. */
+	(void)sml_peer_send(job->jobs, member->peer, sml_envelope(LEFT, left, &left));
 	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) left before the job had begun",
 		 rank, member->host, member->pid);
 	sml_job_fail(job, SML_ERROR_ABORTED, text);
