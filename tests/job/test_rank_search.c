@@ -86,6 +86,24 @@ TEST_WITH(a_switch_that_could_not_go_on_comes_last_by_all_its_addresses, begin, 
 	assert_int_equal(connects_within(1900), -1);
 }
 
+/* Two such switches near this rank do not take turns, while the good one's answer is on its way. */
+TEST_WITH(a_far_switch_has_its_time_after_each_that_was_bad, begin, NULL)
+{
+	search.config.switches[1] = 2;
+	assert_int_equal(connects_within(0), 0);
+	is_bad(0);
+	assert_int_equal(connects_within(100), 1);
+	sml_search_connected(&search, 1, now_ns);
+	does(SML_SEARCH_JOIN, 1);
+	sml_search_began(&search, 1, now_ns);
+	/* As long as its probes take. */
+	now_ns += 3000 * MS;
+	sml_search_failed(&search, 1, SML_ERROR_UNREACHABLE, "no UDP", now_ns);
+	assert_int_equal(connects_within(100), 2);
+	assert_int_equal(connects_within(900), -1);
+	assert_int_equal(connects_within(200), 0);
+}
+
 /* The kernel still accepts the connections of a switch that is stopped. */
 TEST_WITH(a_switch_that_accepts_and_says_nothing_may_be_frozen, begin, NULL)
 {

@@ -439,20 +439,22 @@ static void set_pause(const struct sml_search *search, struct sml_search_try *tr
 
 /*
  * A bad switch is bad at all of its addresses. Others may not have found it bad, and wait there: it
- * comes back before they count this rank as dead.
+ * comes back before they count this rank as dead. All ranks were together at this switch, so that
+ * time begins now, also for switches that were bad before: or two of them, near, take turns, and no
+ * rank waits long enough at a good one that is far away.
  */
 static void note_bad_switch(struct sml_search *search, unsigned address, uint64_t now_ns)
 {
 	uint64_t most_ns = search->config.absence_ns && search->config.absence_ns / 2 < BAD_MAX_NS
 				   ? search->config.absence_ns / 2
 				   : BAD_MAX_NS;
-	uint64_t again_ns = now_ns + grown(BAD_NS, search->tries[address].n_bad, most_ns);
 
 	for (unsigned i = 0; i < search->config.n_addresses; i++) {
-		if (search->config.switches[i] != search->config.switches[address])
-			continue;
-		search->tries[i].n_bad++;
-		search->tries[i].again_ns = again_ns;
+		struct sml_search_try *try = &search->tries[i];
+
+		try->n_bad += search->config.switches[i] == search->config.switches[address];
+		if (try->n_bad > 0)
+			try->again_ns = now_ns + grown(BAD_NS, try->n_bad - 1, most_ns);
 	}
 }
 
