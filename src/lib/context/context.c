@@ -172,13 +172,6 @@ void sml_context_release_control(struct sml_context *context, struct sml_control
 
 /* ---- what slots wait for ---- */
 
-uint8_t sml_context_reported_as(const struct sml_context *context, unsigned stripe)
-{
-	if (context->hosts.n > 0)
-		return context->hosts.first[stripe];
-	return context->peers ? (uint8_t)stripe : 0;
-}
-
 /* Where ranks have the slots, rank 0 passes the question on. */
 static void query_switches(struct sml_context *context, bool asks, bool failed)
 {
@@ -209,8 +202,8 @@ static struct sml_stall_report *hear(struct sml_context *context, unsigned strip
 	char why[sizeof(reports->why)] = "";
 
 	if (control) {
-		told = sml_control_stalls(control, sml_context_reported_as(context, stripe),
-					  until_ns, why, sizeof(why));
+		told = sml_control_stalls(control, context->senders.rank[stripe], until_ns, why,
+					  sizeof(why));
 		names = sml_control_last_words(control);
 	}
 	sml_context_release_control(context, control);

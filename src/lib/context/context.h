@@ -39,11 +39,6 @@
 struct sml_hosts {
 	char machine[SML_HOST_MACHINE_BYTES]; /* "": this rank shares no memory */
 	struct sml_ranks ranks;		      /* of this host, which share memory; none: none do */
-	/*
-	 * Where ranks have the slots, and those of each host share memory: the first ranks of the
-	 * hosts, which have the stripes; this one's host is one of them. n is 0 otherwise.
-	 */
-	uint8_t n, own, first[SML_MAX_STRIPES];
 	/* While the stripes open: what their threads have found. Under the context's lock. */
 	struct {
 		unsigned n_stripes;
@@ -53,6 +48,15 @@ struct sml_hosts {
 	} found;
 };
 
+/*
+ * Where ranks have the slots: those that contribute to them, in the order of their numbers there.
+ * All ranks, or the first ones of the hosts, if those of each host share memory. n: 0 with
+ * switches.
+ */
+struct sml_senders {
+	uint8_t n, own, rank[SML_MAX_STRIPES]; /* own: the one that sends for this rank */
+};
+
 struct sml_context {
 	pid_t owner; /* a child made by fork() is another process */
 	struct sml_settings settings;
@@ -60,6 +64,7 @@ struct sml_context {
 	struct sml_switch *embedded; /* rank 0's control port; NULL if this process has none */
 	char listen_address[INET6_ADDRSTRLEN]; /* of embedded; "": all addresses of this host */
 	struct sml_peers *peers;	       /* NULL if there are dedicated switches */
+	struct sml_senders senders;
 	struct sml_hosts hosts;
 	struct sml_stripe *stripes;
 	unsigned n_stripes;
@@ -226,11 +231,5 @@ bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard
  */
 struct sml_control *sml_context_hold_control(struct sml_context *context, unsigned stripe);
 void sml_context_release_control(struct sml_context *context, struct sml_control *control);
-
-/*
- * The number that a stripe has in answers of what slots wait for: without switches, the rank that
- * has its slots.
- */
-uint8_t sml_context_reported_as(const struct sml_context *context, unsigned stripe);
 
 #endif

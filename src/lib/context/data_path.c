@@ -247,8 +247,7 @@ static uint32_t window_of(const struct sml_stripe *stripe, const struct sml_tran
 
 	sml_assert(admission->shards > 0);
 	if (admission->stripes > 0)
-		own /= (context->hosts.n ? context->hosts.n : context->shape.n_ranks) +
-		       context->n_stripes;
+		own /= context->senders.n + context->n_stripes;
 	switchs = admission->window_packets / admission->shards;
 	window = switchs && switchs < own ? switchs : own;
 
@@ -303,12 +302,6 @@ static int add_shard(struct sml_progress *progress, struct sml_stripe *stripe,
 	return 0;
 }
 
-/* Of this rank, or of its host, where stripes count those that contribute. */
-static unsigned own_number(const struct sml_context *context)
-{
-	return context->hosts.n ? context->hosts.own : context->settings.rank;
-}
-
 /* One line for each stripe, so that its switch can be replaced alone. */
 static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 {
@@ -333,7 +326,7 @@ static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 static int add_shared_line(struct sml_context *context, struct sml_progress *progress)
 {
 	struct sml_transport **transport = &context->stripes[0].transports[progress->index];
-	unsigned first_turn = (own_number(context) + 1u) % context->n_stripes;
+	unsigned first_turn = (context->senders.own + 1u) % context->n_stripes;
 	struct sml_line *line = sml_line_new(*transport, context->threads.own, first_turn);
 	int error = 0;
 

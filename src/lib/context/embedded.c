@@ -167,13 +167,14 @@ static bool peer_address(const struct sml_peer_rank *peer, const union sml_socka
 	return address->any.sa_family == family;
 }
 
+/* Of all that send packets. */
 static int set_peer_addresses(struct sml_stripe *first)
 {
 	struct sml_context *context = first->context;
 	const struct sml_peer_ranks *peer_ranks = first->admission.peer_ranks;
 
-	for (unsigned rank = 0; rank < context->settings.world_size; rank++) {
-		const struct sml_peer_rank *peer = &peer_ranks->ranks[rank];
+	for (unsigned i = 0; i < context->senders.n; i++) {
+		const struct sml_peer_rank *peer = &peer_ranks->ranks[context->senders.rank[i]];
 		union sml_sockaddr address;
 
 		if (!peer_address(peer, &first->connection.endpoint->address,
@@ -181,10 +182,10 @@ static int set_peer_addresses(struct sml_stripe *first)
 			return sml_error_set(SML_ERROR_UNREACHABLE,
 					     "rank %u has an IPv6 address, but this host has no "
 					     "IPv6: give an IPv4 address in SWITCHML_MASTER_ADDR",
-					     rank);
+					     context->senders.rank[i]);
 		for (unsigned shard = 0; shard < first->admission.shards; shard++) {
 			sml_sockaddr_set_port(&address, peer->ports[shard]);
-			context->peers->address[shard][rank] = address;
+			context->peers->address[shard][i] = address;
 		}
 	}
 	return 0;
@@ -198,22 +199,27 @@ static void name_stripe(struct sml_stripe *stripe)
 
 	sml_host_port_text(place, sizeof(place), sml_sockaddr_text(address, host),
 			   ntohs(address->v4.sin_port));
-	snprintf(stripe->own_name, sizeof(stripe->own_name), "rank %u at %s", stripe->index, place);
+	snprintf(stripe->own_name, sizeof(stripe->own_name), "rank %u at %s",
+		 stripe->context->senders.rank[stripe->index], place);
 	__atomic_store_n(&stripe->name, stripe->own_name, __ATOMIC_RELEASE);
 }
 
-/* Each stripe's admission is a copy of the first one's, except for the data of its rank. */
-static void make_stripes(struct sml_context *context)
+/* Each stripe's admission is a copy of the first one's, except for the data of its sender. */
+static int make_stripes(struct sml_stripe *first)
 {
-	const struct sml_admission admission = context->stripes[0].admission;
+	struct sml_context *context = first->context;
+	const struct sml_senders *senders = &context->senders;
+	struct sml_admission admission = first->admission;
+	int error = set_peer_addresses(first);
 
-	context->n_stripes = admission.stripes;
+	if (error)
+		return error;
+	admission.number = senders->own;
+	context->n_stripes = senders->n < admission.stripes ? senders->n : admission.stripes;
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		struct sml_stripe *stripe = &context->stripes[i];
-		const struct sml_peer_rank *peer = &admission.peer_ranks->ranks[i];
+		const struct sml_peer_rank *peer = &admission.peer_ranks->ranks[senders->rank[i]];
 
-		stripe->context = context;
-		stripe->index = (uint8_t)i;
 		stripe->admission = admission;
 		stripe->admission.job_number = admission.job_number + i;
 		stripe->admission.cookie = peer->cookie;
@@ -221,19 +227,45 @@ static void make_stripes(struct sml_context *context)
 		stripe->admission.data_port = peer->ports[0];
 		name_stripe(stripe);
 	}
+	return 0;
 }
 
-static struct sml_pool_rules own_rules(const struct sml_context *context, unsigned own)
+/* Each rank sends packets, before it is known whether those of a host share memory. */
+static int be_all_senders(struct sml_stripe *first)
 {
-	const struct sml_admission *admission = &context->stripes[own].admission;
+	const struct sml_settings *settings = &first->context->settings;
+	struct sml_senders *senders = &first->context->senders;
+
+	senders->n = (uint8_t)settings->world_size;
+	senders->own = (uint8_t)settings->rank;
+	for (unsigned i = 0; i < senders->n; i++)
+		senders->rank[i] = (uint8_t)i;
+	return make_stripes(first);
+}
+
+/* Is a stripe this rank's own? */
+static bool has_stripe(const struct sml_context *context)
+{
+	const struct sml_senders *senders = &context->senders;
+
+	return senders->own < context->n_stripes &&
+	       senders->rank[senders->own] == context->settings.rank;
+}
+
+/* What the slots of this rank's stripe take. */
+static struct sml_pool_rules own_rules(const struct sml_context *context)
+{
+	const struct sml_senders *senders = &context->senders;
+	const struct sml_admission *admission = &context->stripes[0].admission;
+	const struct sml_peer_ranks *peers = admission->peer_ranks;
 	struct sml_pool_rules rules = {
-		.tag = admission->tag,
-		.job = admission->job_number,
+		.tag = peers->ranks[context->settings.rank].tag,
+		.job = admission->job_number + senders->own,
 		.epoch = admission->epoch,
 		.head_slots = admission->head_slots,
 		.data_slots = admission->data_slots,
 		.lanes = admission->lanes,
-		.n_ranks = (uint8_t)context->settings.world_size,
+		.n_ranks = senders->n,
 		.n_shards = admission->shards,
 		.rounds = admission->rounds,
 		.omits = admission->omits,
@@ -241,7 +273,8 @@ static struct sml_pool_rules own_rules(const struct sml_context *context, unsign
 		.divisor = (uint16_t)context->settings.world_size,
 	};
 
-	memcpy(rules.cookies, admission->peer_ranks->cookies, sizeof(rules.cookies));
+	for (unsigned i = 0; i < senders->n; i++)
+		rules.cookies[i] = peers->cookies[senders->rank[i]];
 	return rules;
 }
 
@@ -280,6 +313,67 @@ static void serve(void *self)
 	sml_probe_serve(self);
 }
 
+/* Only the first rank of a host keeps its socket. */
+static void keep_socket(struct sml_stripe *first, bool keep)
+{
+	struct sml_transport *kept = keep ? first->transports[0] : NULL;
+
+	if (kept) {
+		kept->ops->readdress(kept, first->context->senders.own);
+		first->transports[0] = NULL;
+	}
+	sml_data_path_close(first->transports);
+	memset(first->transports, 0, sizeof(first->transports));
+	first->transports[0] = kept;
+}
+
+/*
+ * All ranks have shown that they share memory with those of their host. So hosts contribute, and
+ * only their first ranks send packets and have slots; their tags and cookies stay. The ranks of a
+ * host send through one socket.
+ */
+static int become_hosts(struct sml_stripe *first)
+{
+	int error;
+
+	first->admission.shards = 1;
+	error = make_stripes(first);
+	keep_socket(first, has_stripe(first->context));
+	return error;
+}
+
+/* The shared slots are the job's only stripe, and there is one thread for them in each rank. */
+static void become_only_stripe(struct sml_stripe *first)
+{
+	const struct sml_host_terms *terms = &first->context->threads.host->memory.terms;
+
+	first->admission.head_slots = terms->head_slots;
+	first->admission.data_slots = terms->data_slots;
+	first->admission.shards = 1;
+	snprintf(first->own_name, sizeof(first->own_name), "this host's shared memory");
+	__atomic_store_n(&first->name, first->own_name, __ATOMIC_RELEASE);
+	keep_socket(first, false);
+}
+
+/* All ranks say the same. */
+static int settle(struct sml_stripe *first, bool share)
+{
+	struct sml_context *context = first->context;
+	int error;
+
+	if (share) {
+		context->senders = sml_hosts_list(context);
+		context->n_stripes = context->senders.n;
+	}
+	error = sml_hosts_settle(context, share);
+	if (error || !share)
+		return error;
+	if (context->senders.n > 1)
+		return become_hosts(first);
+	become_only_stripe(first);
+	return 0;
+}
+
 /* Answer the other ranks' probes until all ranks are ready; then there are no more probes. */
 static int probe_and_be_ready(struct sml_stripe *first, struct sml_probe *probe)
 {
@@ -300,20 +394,21 @@ static int probe_and_be_ready(struct sml_stripe *first, struct sml_probe *probe)
 	error = sml_control_ready(first->control, &found, &meanwhile, first->deadline_ns);
 	first->lanes = found.lanes;
 	if (error == 0)
-		error = sml_hosts_settle(first, found.shares_memory);
+		error = settle(first, found.shares_memory);
 	return error;
 }
 
-static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
+static int agree(struct sml_stripe *first)
 {
 	struct sml_context *context = first->context;
+	const struct sml_pool_rules own = own_rules(context);
 	struct sml_probe_config config = {
 		.transports = first->transports,
 		.n_transports = first->admission.shards,
 		.epoch = first->admission.epoch,
 		.rank = (uint8_t)context->settings.rank,
 		.silence_ms = (uint32_t)context->settings.config.heartbeat_ms,
-		.own = own,
+		.own = has_stripe(context) ? &own : NULL,
 		.log = &context->settings.log,
 	};
 	struct sml_probe_target *targets = list_targets(context, &config.n_targets);
@@ -333,107 +428,48 @@ static int agree(struct sml_stripe *first, const struct sml_pool_rules *own)
 	return error;
 }
 
-static int make_embedded_stripe(struct sml_context *context, struct sml_pool_rules *rules,
-				uint8_t own)
+/* Where hosts contribute: the job's ranks that each stands for. */
+static void name_members(const struct sml_context *context, struct sml_embedded_stripe *own)
+{
+	const struct sml_senders *senders = &context->senders;
+	const struct sml_peer_rank *ranks = context->stripes[0].admission.peer_ranks->ranks;
+
+	own->n_job_ranks = context->settings.world_size;
+	if (senders->n == own->n_job_ranks)
+		return;
+	memset(own->members, 0, sizeof(own->members));
+	for (unsigned rank = 0; rank < own->n_job_ranks; rank++)
+		for (unsigned i = 0; i < senders->n; i++)
+			if (ranks[rank].first_of_host == senders->rank[i])
+				own->members[i] |= (uint64_t)1 << rank;
+}
+
+static int make_embedded_stripe(struct sml_context *context)
 {
 	const struct sml_stripe *first = &context->stripes[0];
+	struct sml_pool_rules rules = own_rules(context);
 
-	rules->lanes = first->lanes;
-	context->threads.own = sml_embedded_stripe_new(rules, own, first->control);
+	rules.lanes = first->lanes;
+	context->threads.own =
+		sml_embedded_stripe_new(&rules, context->senders.own, first->control);
 	if (context->threads.own == NULL)
 		return -ENOMEM;
-	return 0;
-}
-
-/* ---- a stripe on every host ---- */
-
-/*
- * All ranks have shown that they share memory with those of their host. So hosts contribute, and
- * only their first ranks send packets and have slots. Everything that the admission says of ranks
- * becomes what it says of these, which are numbered anew; their tags and cookies stay.
- */
-static void become_hosts(struct sml_context *context)
-{
-	const struct sml_hosts *hosts = &context->hosts;
-	struct sml_stripe *first = &context->stripes[0];
-	uint32_t job_number = first->admission.job_number;
-
-	for (unsigned i = 0; i < hosts->n; i++) {
-		/* Never before i, so it has not been overwritten. */
-		const struct sml_stripe *from = &context->stripes[hosts->first[i]];
-		struct sml_stripe *stripe = &context->stripes[i];
-
-		stripe->admission = from->admission;
-		stripe->admission.job_number = job_number + i;
-		stripe->admission.number = hosts->own;
-		/* The ranks of a host send through one socket. */
-		stripe->admission.shards = 1;
-		memmove(stripe->own_name, from->own_name, sizeof(stripe->own_name));
-		context->peers->address[0][i] = context->peers->address[0][hosts->first[i]];
-	}
-}
-
-/* Only the first rank of a host keeps its socket. */
-static void keep_socket(struct sml_stripe *first, bool keep)
-{
-	struct sml_transport *kept = keep ? first->transports[0] : NULL;
-
-	if (kept) {
-		kept->ops->readdress(kept, first->context->hosts.own);
-		first->transports[0] = NULL;
-	}
-	sml_data_path_close(first->transports);
-	memset(first->transports, 0, sizeof(first->transports));
-	first->transports[0] = kept;
-}
-
-static int open_hosts(struct sml_context *context)
-{
-	const struct sml_hosts *hosts = &context->hosts;
-	const struct sml_peer_ranks *peer_ranks = context->stripes[0].admission.peer_ranks;
-	bool leads = hosts->first[hosts->own] == context->settings.rank;
-	struct sml_pool_rules rules;
-	int error;
-
-	become_hosts(context);
-	keep_socket(&context->stripes[0], leads);
-	if (!leads)
-		return 0;
-	rules = own_rules(context, hosts->own);
-	rules.n_ranks = hosts->n;
-	for (unsigned i = 0; i < hosts->n; i++)
-		rules.cookies[i] = peer_ranks->cookies[hosts->first[i]];
-	error = make_embedded_stripe(context, &rules, hosts->own);
-	if (error)
-		return error;
-	context->threads.own->n_job_ranks = context->settings.world_size;
-	memset(context->threads.own->members, 0, sizeof(context->threads.own->members));
-	for (unsigned rank = 0; rank < context->settings.world_size; rank++)
-		for (unsigned i = 0; i < hosts->n; i++)
-			if (peer_ranks->ranks[rank].first_of_host == hosts->first[i])
-				context->threads.own->members[i] |= (uint64_t)1 << rank;
+	name_members(context, context->threads.own);
 	return 0;
 }
 
 int sml_embedded_open(struct sml_stripe *first)
 {
 	struct sml_context *context = first->context;
-	struct sml_pool_rules rules;
-	bool has_stripe;
-	int error = set_peer_addresses(first);
+	int error = be_all_senders(first);
 
+	if (error == 0)
+		error = agree(first);
+	if (error == 0 && first->transports[0] && has_stripe(context))
+		error = make_embedded_stripe(context);
 	if (error)
 		return error;
-	make_stripes(context);
-	has_stripe = context->settings.rank < context->n_stripes;
-	if (has_stripe)
-		rules = own_rules(context, context->settings.rank);
-	error = agree(first, has_stripe ? &rules : NULL);
-	if (error == 0 && context->hosts.n > 0)
-		error = open_hosts(context);
-	else if (error == 0 && has_stripe && !context->threads.host)
-		error = make_embedded_stripe(context, &rules, (uint8_t)context->settings.rank);
 	for (unsigned i = 1; i < context->n_stripes; i++)
 		context->stripes[i].lanes = first->lanes;
-	return error;
+	return 0;
 }

@@ -116,18 +116,6 @@ bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness
 		sml_ranks_next(&host_ranks->ranks, 0) == stripe->context->settings.rank);
 }
 
-/* The shared slots are the job's only stripe, and there is one thread for them in each rank. */
-static void become_only_stripe(struct sml_stripe *first, const struct sml_host_terms *terms)
-{
-	first->admission.head_slots = terms->head_slots;
-	first->admission.data_slots = terms->data_slots;
-	first->admission.shards = 1;
-	snprintf(first->own_name, sizeof(first->own_name), "this host's shared memory");
-	__atomic_store_n(&first->name, first->own_name, __ATOMIC_RELEASE);
-	sml_data_path_close(first->transports);
-	memset(first->transports, 0, sizeof(first->transports));
-}
-
 static bool have_all_met(const struct sml_context *context)
 {
 	for (unsigned i = 0; i < context->n_stripes; i++)
@@ -149,10 +137,10 @@ static int keep_met(struct sml_context *context)
 	if (hosts == NULL)
 		return sml_error_set(-ENOMEM, "no memory for what the ranks of this host share");
 	for (unsigned i = 0; i < context->n_stripes; i++) {
-		const struct sml_host *met = context->stripes[context->hosts.n ? 0 : i].met;
+		const struct sml_host *met = context->stripes[context->peers ? 0 : i].met;
 
 		hosts[i] = *met;
-		if (context->hosts.n)
+		if (context->peers)
 			hosts[i].memory = sml_host_part(&met->memory, i);
 		hosts[i].bells = hosts[0].memory.head;
 		hosts[i].leader_fd = hosts[0].leader_fd;
@@ -170,16 +158,19 @@ static int keep_met(struct sml_context *context)
 	return 0;
 }
 
-int sml_hosts_settle_under(struct sml_context *context)
+int sml_hosts_settle(struct sml_context *context, bool share)
+{
+	int error = share && context->stripes[0].met ? keep_met(context) : 0;
+
+	stop_handshake(context);
+	return error;
+}
+
+int sml_hosts_ready(struct sml_context *context)
 {
 	const char *why = NULL;
-	int error = 0;
+	int error = sml_hosts_settle(context, have_all_met(context));
 
-	if (sml_context_is_embedded(context))
-		return 0;
-	if (have_all_met(context))
-		error = keep_met(context);
-	stop_handshake(context);
 	if (error || context->threads.host)
 		return error;
 	for (unsigned i = 0; i < context->n_stripes; i++)
@@ -196,25 +187,6 @@ int sml_hosts_settle_under(struct sml_context *context)
 			"this rank shares no memory with others of its host: %s",
 			why_alone(context));
 	return 0;
-}
-
-int sml_hosts_settle(struct sml_stripe *first, bool share)
-{
-	struct sml_context *context = first->context;
-	int error = 0;
-
-	if (!share) {
-		sml_hosts_fini(context);
-		context->hosts.n = 0;
-		return 0;
-	}
-	context->n_stripes = context->hosts.n ? context->hosts.n : 1;
-	/* None: it is alone on its host. */
-	if (first->met)
-		error = keep_met(context);
-	if (error == 0 && context->hosts.n == 0)
-		become_only_stripe(first, &context->threads.host->memory.terms);
-	return error;
 }
 
 static void free_hosts(struct sml_context *context)

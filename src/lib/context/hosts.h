@@ -23,11 +23,10 @@ void sml_hosts_begin(struct sml_context *context);
 void sml_hosts_advertise(struct sml_stripe *stripe, struct sml_application *application);
 
 /*
- * All ranks say so (or not): keep the memory beside the threads, or drop it. If it was kept, or
- * other ranks keep theirs, context->n_stripes is the number of hosts. Returns 0 or a negative
- * error, and sets the error text.
+ * All ranks say so (or not): keep what this one shares with others beside the threads, or drop it.
+ * context->n_stripes is final. Returns 0 or a negative error, and sets the error text.
  */
-int sml_hosts_settle(struct sml_stripe *first, bool share);
+int sml_hosts_settle(struct sml_context *context, bool share);
 
 /*
  * The stripe's switch was lost before the job began, and its ranks will meet anew, or go on with
@@ -40,10 +39,10 @@ bool sml_hosts_meet_again(struct sml_stripe *stripe);
 bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found);
 
 /*
- * All stripes have opened. The job starts with what their last admissions say: keep the memory, or
- * drop it. Returns 0 or a negative error, and sets the error text.
+ * With switches: all stripes have opened. The job starts with what their last admissions say.
+ * Settles that. Returns 0 or a negative error, and sets the error text.
  */
-int sml_hosts_settle_under(struct sml_context *context);
+int sml_hosts_ready(struct sml_context *context);
 
 /* Frees what exists. Call this after the lines are closed. */
 void sml_hosts_fini(struct sml_context *context);

@@ -59,19 +59,18 @@ static uint64_t room_for(const struct sml_settings *settings, struct sml_host_te
 	return most;
 }
 
-/* Within the host, ranks have the numbers 0, 1, … */
-static struct sml_host_handshake *new_handshake(const struct sml_stripe *stripe, bool goes_up)
+/* Within the host, ranks have the numbers 0, 1, … senders: NULL with switches. */
+static struct sml_host_handshake *new_handshake(const struct sml_stripe *stripe,
+						const struct sml_senders *senders)
 {
 	const struct sml_context *context = stripe->context;
 	const struct sml_host_ranks *host_ranks = &stripe->admission.host_ranks;
-	struct sml_host_terms terms = terms_of(stripe, goes_up);
+	struct sml_host_terms terms = terms_of(stripe, senders == NULL || senders->n > 1);
 	struct sml_meet_group group = {.ranks = 0};
 	unsigned n = 0, own = 0;
 
-	if (goes_up)
-		terms.room_bytes = context->peers
-					   ? sml_host_room_for_parts(&terms, context->hosts.n)
-					   : room_for(&context->settings, terms);
+	terms.room_bytes = senders ? sml_host_room_for_parts(&terms, senders->n)
+				   : room_for(&context->settings, terms);
 	for (unsigned rank = sml_ranks_next(&host_ranks->ranks, 0); n < host_ranks->n;
 	     rank = sml_ranks_next(&host_ranks->ranks, rank + 1)) {
 		if (rank == context->settings.rank)
@@ -155,9 +154,10 @@ static struct sml_host *new_host(const struct sml_stripe *stripe,
 
 /* The memory is in stripe->met afterwards, if the ranks share it as far as this one can tell. */
 static int try_to_meet(struct sml_stripe *stripe, struct sml_control *control,
-		       struct sml_probe *probe, bool goes_up, uint64_t until_ns)
+		       struct sml_probe *probe, const struct sml_senders *senders,
+		       uint64_t until_ns)
 {
-	struct sml_host_handshake *handshake = new_handshake(stripe, goes_up);
+	struct sml_host_handshake *handshake = new_handshake(stripe, senders);
 	int error = 0, step = -errno;
 
 	if (handshake)
@@ -173,52 +173,52 @@ static int try_to_meet(struct sml_stripe *stripe, struct sml_control *control,
 }
 
 /*
- * Where ranks have the slots, and are on several hosts: the first ranks of the hosts, in
- * context->hosts. Returns their number; 0: no two ranks can share memory, or rank 0 has not told
- * this rank of all that it could share memory with.
+ * As hosts would contribute. n: 0 if no two ranks can share memory, or rank 0 has not told this
+ * rank of all that it could share memory with.
  */
-static unsigned list_hosts(struct sml_context *context)
+static struct sml_senders list_hosts(const struct sml_context *context)
 {
 	const struct sml_admission *admission = &context->stripes[0].admission;
-	struct sml_hosts *hosts = &context->hosts;
-	unsigned n_ranks = context->settings.world_size, n = 0, n_own = 0;
-	uint16_t own = admission->peer_ranks->ranks[context->settings.rank].first_of_host;
+	const struct sml_peer_rank *ranks = admission->peer_ranks->ranks;
+	unsigned n_ranks = context->settings.world_size, n_own = 0;
+	uint16_t own = ranks[context->settings.rank].first_of_host;
 	bool same = admission->stripes == n_ranks;
+	struct sml_senders hosts = {.n = 0};
 
 	for (unsigned rank = 0; rank < n_ranks; rank++) {
-		uint16_t first = admission->peer_ranks->ranks[rank].first_of_host;
+		uint16_t first = ranks[rank].first_of_host;
 
 		if (rank == own)
-			hosts->own = (uint8_t)n;
+			hosts.own = hosts.n;
 		if (rank == first)
-			hosts->first[n++] = (uint8_t)rank;
+			hosts.rank[hosts.n++] = (uint8_t)rank;
 		n_own += first == own;
 		same &= first != own || rank == context->settings.rank ||
 			sml_ranks_has(&admission->host_ranks.ranks, rank);
 	}
 	same &= n_own == (admission->host_ranks.n ? admission->host_ranks.n : 1);
-	hosts->n = same && n > 1 && n < n_ranks ? (uint8_t)n : 0;
-	return hosts->n;
+	return same && hosts.n > 1 && hosts.n < n_ranks ? hosts : (struct sml_senders){.n = 0};
 }
 
-/* All ranks of the job are on this host, and their packets are of no interest. */
-static bool may_need_no_packets(const struct sml_stripe *first)
+struct sml_senders sml_hosts_list(const struct sml_context *context)
 {
-	const struct sml_settings *settings = &first->context->settings;
+	const struct sml_settings *settings = &context->settings;
 
-	return first->admission.host_ranks.n == settings->world_size && !settings->config.faults;
+	/* All ranks of the job are on this host, and their packets are of no interest. */
+	if (context->stripes[0].admission.host_ranks.n == settings->world_size &&
+	    !settings->config.faults)
+		return (struct sml_senders){.n = 1};
+	return list_hosts(context);
 }
 
 int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share)
 {
-	const struct sml_host_ranks *host_ranks = &first->admission.host_ranks;
-	unsigned n_hosts = may_need_no_packets(first) ? 1 : list_hosts(first->context);
-	bool alone = n_hosts > 1 && host_ranks->n == 0;
+	struct sml_senders hosts = sml_hosts_list(first->context);
+	bool alone = hosts.n > 1 && first->admission.host_ranks.n == 0;
 	int error = 0;
 
-	if (first->listener.fd >= 0 && host_ranks->n > 0 && n_hosts > 0)
-		error = try_to_meet(first, first->control, probe, n_hosts > 1,
-				    handshake_end_ns(first));
+	if (first->listener.fd >= 0 && hosts.n > 0 && !alone)
+		error = try_to_meet(first, first->control, probe, &hosts, handshake_end_ns(first));
 	*share = alone || first->met != NULL;
 	sml_host_close_listener(&first->listener);
 	return error;
@@ -358,7 +358,7 @@ static int meet_under(struct sml_stripe *stripe, struct sml_control *control, bo
 
 	stripe->has_met = true;
 	if (stripe->listener.fd >= 0 && stripe->admission.host_ranks.n > 0)
-		error = try_to_meet(stripe, control, NULL, true, until_ns);
+		error = try_to_meet(stripe, control, NULL, NULL, until_ns);
 	sml_host_close_listener(&stripe->listener);
 	if (error)
 		return error;

@@ -19,6 +19,12 @@
 struct sml_probe;
 
 /*
+ * Where ranks have the slots: who contributes to them if all ranks of each host share memory. n: 1
+ * if there is one host, which then sends no packets; 0 if memory cannot be shared.
+ */
+struct sml_senders sml_hosts_list(const struct sml_context *context);
+
+/*
  * If there is no switch, after the admission: sets *share to true if all ranks of this host have
  * proved that they share memory with this one, or if this rank is alone here and others are
  * together elsewhere. Takes a bounded time, in which the other ranks' probes are answered. Returns

@@ -167,7 +167,7 @@ static void settle_hosts(struct sml_context *context)
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].error)
 			return;
-	error = sml_hosts_settle_under(context);
+	error = sml_context_is_embedded(context) ? 0 : sml_hosts_ready(context);
 	if (error)
 		sml_context_fail(context, error, sml_error_last());
 }
@@ -254,6 +254,7 @@ void sml_membership_init(struct sml_context *context)
 		.self = context, .tensor_done = tensor_done, .park = park_shard};
 
 	context->hosts = (struct sml_hosts){.found = {.fd = -1}};
+	context->senders = (struct sml_senders){.n = 0};
 	context->shape = (struct sml_shape){.lanes = 0};
 	context->sequence = (struct sml_sequence){.number = 0};
 	/* sml_count_elsewhere() may be called meanwhile. */

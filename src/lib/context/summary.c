@@ -24,7 +24,7 @@ static size_t describe_embedded(const struct sml_context *context, char *text, s
 
 	if (context->threads.own)
 		snprintf(own, sizeof(own), "stripe %u here", context->threads.own->rank);
-	if (context->hosts.n)
+	if (context->senders.n < context->settings.world_size)
 		return (size_t)snprintf(text, bytes,
 					"no switch: %u stripes, one on every host (%s): ", n, own);
 	if (n == context->settings.world_size)
@@ -187,7 +187,7 @@ enum sml_job_path sml_context_path(const struct sml_context *context, const char
 		snprintf(text, bytes, "this host's memory");
 		return SML_PATH_MEMORY;
 	}
-	if (context->peers && context->hosts.n) {
+	if (context->peers && context->senders.n < context->settings.world_size) {
 		snprintf(text, bytes, "a part of the switch on each of %u hosts", n);
 		return SML_PATH_HOSTS;
 	}

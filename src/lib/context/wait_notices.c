@@ -25,7 +25,7 @@ static bool is_speaker(const struct sml_context *context, unsigned silent,
 	if (context->settings.speaks)
 		return true;
 	if (context->peers && silent < context->n_stripes)
-		sml_ranks_add(&missing, sml_context_reported_as(context, silent));
+		sml_ranks_add(&missing, context->senders.rank[silent]);
 	while (rank < context->settings.rank && sml_ranks_has(&missing, rank))
 		rank++;
 	return rank == context->settings.rank && !sml_ranks_is_empty(&missing);
@@ -102,7 +102,7 @@ static void describe_silence(const struct sml_context *context, unsigned silent,
 {
 	if (context->peers)
 		snprintf(text, bytes, "other ranks (rank %u does not say which)",
-			 sml_context_reported_as(context, silent));
+			 context->senders.rank[silent]);
 	else
 		snprintf(text, bytes, "other ranks (the switch at %s does not say which)",
 			 name_of_source(context, silent));
