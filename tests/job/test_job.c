@@ -84,6 +84,7 @@ TEST(the_silence_of_a_member_ends_its_job)
 	jobs_wait_silently(&world, 1 * SML_SECOND_NS);
 	assert_int_equal(world.jobs.n_jobs, 0);
 	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 0 (host testhost, pid 1000) died"));
+	assert_non_null(strstr(jobs_refusal(&world, 1), "it was silent"));
 	jobs_close(&world);
 }
 

@@ -15,13 +15,56 @@ static void begin(struct jobs_world *world, uint32_t n)
 		jobs_ready(world, i);
 }
 
-static const SmlControl__Abort *told_of_abort(struct jobs_world *world, int error, bool told)
+TEST(leaving_is_a_barrier)
+{
+	struct jobs_world world;
+
+	begin(&world, 3);
+	jobs_leave(&world, 0);
+	jobs_leave(&world, 1);
+	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	/* A rank that has asked to leave may go: it is not dead, and the others' barrier goes on.
+	 */
+	jobs_hang_up(&world, 1);
+	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_string_equal(jobs_refusal(&world, 2), "");
+	jobs_leave(&world, 2);
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	jobs_join_all(&world, 3, "a", 3);
+	assert_non_null(jobs_admitted(&world, 3));
+	jobs_close(&world);
+}
+
+TEST(death_by_a_closed_connection_names_the_rank)
+{
+	struct jobs_world world;
+
+	begin(&world, 3);
+	jobs_hang_up(&world, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		const SmlControl__Abort *abort =
+			jobs_received(&world, i, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
+
+		assert_int_equal(abort->error, SML_ERROR_RANK_DIED);
+		assert_non_null(strstr(abort->text, "rank 2 (host testhost, pid 1002) died"));
+		assert_non_null(strstr(abort->text, "its connection ended"));
+		/* It may go on in a next membership. */
+		assert_false(world.peers[i].ended);
+	}
+	jobs_join_all(&world, 3, "a", 3);
+	assert_non_null(jobs_admitted(&world, 3));
+	jobs_close(&world);
+}
+
+static const SmlControl__Abort *told_of_abort(struct jobs_world *world, int error, bool told,
+					      const char *text)
 {
 	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
 
 	begin(world, 3);
 	message.error = error;
-	message.text = (char *)(uintptr_t) "rank 2 is frozen";
+	message.text = (char *)(uintptr_t)text;
 	message.told = told;
 	jobs_say(world, 1, sml_envelope(ABORT, abort, &message));
 	jobs_hang_up(world, 1);
@@ -33,16 +76,17 @@ TEST(what_another_switch_has_told_is_passed_on_unchanged)
 	const SmlControl__Abort *abort;
 	struct jobs_world world;
 
-	abort = told_of_abort(&world, SML_ERROR_RANK_DIED, true);
+	abort = told_of_abort(&world, SML_ERROR_RANK_DIED, true, "rank 2 is frozen");
 	assert_int_equal(abort->error, SML_ERROR_RANK_DIED);
 	assert_string_equal(abort->text, "rank 2 is frozen");
 	jobs_close(&world);
-	abort = told_of_abort(&world, SML_ERROR_RANK_DIED, false);
+	abort = told_of_abort(&world, SML_ERROR_RANK_DIED, false, "loss is NaN\x1b[31m");
 	assert_int_equal(abort->error, SML_ERROR_ABORTED);
 	assert_non_null(strstr(abort->text, "rank 1 (host testhost, pid 1001) aborted the job"));
+	assert_non_null(strstr(abort->text, "loss is NaN?[31m"));
 	jobs_close(&world);
 	/* No error at all is not one of a switch. */
-	abort = told_of_abort(&world, 0, true);
+	abort = told_of_abort(&world, 0, true, "rank 2 is frozen");
 	assert_int_equal(abort->error, SML_ERROR_ABORTED);
 	jobs_close(&world);
 }
@@ -143,8 +187,10 @@ TEST(a_rank_that_leaves_before_the_job_has_begun_has_not_died)
 	jobs_open(&world, 4096, 64, false);
 	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
 	jobs_leave(&world, 0);
+	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	jobs_hang_up(&world, 0);
 	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_int_equal(world.jobs.slots_in_use, 0);
 	/* All have come in the meantime. */
 	jobs_join_all(&world, 1, "a", 2);
 	jobs_leave(&world, 2);

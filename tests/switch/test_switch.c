@@ -10,10 +10,6 @@
 #include "support/test.h"
 #include "switchml.h"
 
-#define ABORT SML_CONTROL__ENVELOPE__BODY_ABORT
-#define LEAVE SML_CONTROL__ENVELOPE__BODY_LEAVE
-#define LEFT  SML_CONTROL__ENVELOPE__BODY_LEFT
-
 static uint16_t port;
 
 static int set_up(void **state)
@@ -29,117 +25,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* ---- leaving and dying ---- */
-
-TEST_WITH(leaving_is_a_barrier, set_up, client_close_switch)
-{
-	struct client c[3];
-
-	clients_start(c, 3, "127.0.0.1", port, "leave");
-	client_send_empty(&c[0], LEAVE);
-	client_send_empty(&c[1], LEAVE);
-	client_expect_silence(&c[1]);
-	client_expect_silence(&c[0]);
-	/*
-	 * A rank that has asked to leave may go: it is not dead, and the others' barrier
-	 * continues.
-	 */
-	client_close(&c[1]);
-	client_expect_silence(&c[2]);
-	/* At the latest now, the switch has noticed that it is gone. */
-	client_expect_silence(&c[2]);
-	client_contribute(&c[2], 4, 0, 8, 1);
-	client_send_empty(&c[2], LEAVE);
-	client_free(client_expect(&c[0], LEFT));
-	client_free(client_expect(&c[2], LEFT));
-	clients_close(c, 3);
-	clients_start(c, 3, "127.0.0.1", port, "leave");
-	clients_close(c, 3);
-}
-
-/* Regression: its place stayed taken, and the next rank that joined crashed the switch. */
-TEST_WITH(leaving_before_the_start_gives_the_place_back, set_up, client_close_switch)
-{
-	struct client c[2];
-	SmlControl__Join join = client_join_message("early", 0, 2);
-	SmlControl__Envelope *message;
-
-	client_open(&c[0], "127.0.0.1", port);
-	client_join(&c[0], &join);
-	client_send_empty(&c[0], LEAVE);
-	client_free(client_expect(&c[0], LEFT));
-	client_close(&c[0]);
-	message = client_status("127.0.0.1", port);
-	assert_int_equal(message->status->n_jobs, 0);
-	assert_int_equal(message->status->slots_in_use, 0);
-	client_free(message);
-	clients_start(c, 2, "127.0.0.1", port, "early");
-	clients_close(c, 2);
-}
-
-TEST_WITH(leaving_between_admission_and_start_is_told_to_all, set_up, client_close_switch)
-{
-	struct client c[2];
-
-	clients_join(c, 2, "127.0.0.1", port, "half");
-	for (uint32_t rank = 0; rank < 2; rank++)
-		client_admitted(&c[rank]);
-	client_send_empty(&c[0], LEAVE);
-	client_expect_abort(&c[1], SML_ERROR_ABORTED, "rank 0", "left", NULL);
-	clients_close(c, 2);
-}
-
-TEST_WITH(death_by_a_closed_connection_names_the_rank, set_up, client_close_switch)
-{
-	struct client c[3];
-
-	clients_start(c, 3, "127.0.0.1", port, "death");
-	client_close(&c[2]);
-	for (unsigned i = 0; i < 2; i++) {
-		client_expect_abort(&c[i], SML_ERROR_RANK_DIED,
-				    "rank 2 (host testhost, pid 1002) died", "its connection ended",
-				    NULL);
-		/* It may go on in a next membership. */
-		client_expect_silence(&c[i]);
-	}
-	clients_close(c, 3);
-	clients_start(c, 3, "127.0.0.1", port, "death");
-	clients_close(c, 3);
-}
-
-/* The job's end, whether or not the job has begun before. */
-static SmlControl__Envelope *next_abort(struct client *client)
-{
-	SmlControl__Envelope *message = client_next(client);
-
-	while (message && message->body_case != SML_CONTROL__ENVELOPE__BODY_ABORT) {
-		client_free(message);
-		message = client_next(client);
-	}
-	assert_non_null(message);
-	return message;
-}
-
-TEST_WITH(death_by_silence_names_the_rank, set_up, client_close_switch)
-{
-	SmlControl__Envelope *message;
-	struct client c[2];
-
-	for (uint32_t rank = 0; rank < 2; rank++) {
-		SmlControl__Join join = client_join_message("silence", rank, 2);
-
-		join.heartbeat_ms = rank ? 500 : 60000;
-		client_open(&c[rank], "127.0.0.1", port);
-		client_join(&c[rank], &join);
-	}
-	/* If this process stalls, rank 1 is dead before the job has begun. */
-	message = next_abort(&c[0]);
-	assert_int_equal(message->abort->error, SML_ERROR_RANK_DIED);
-	assert_non_null(strstr(message->abort->text, "rank 1 (host testhost, pid 1001) died"));
-	assert_non_null(strstr(message->abort->text, "it was silent"));
-	client_free(message);
-	clients_close(c, 2);
-}
+/* ---- the end of a job ---- */
 
 /* Unread data from a peer must not destroy the messages that we have sent to it. */
 TEST_WITH(abort_arrives_even_while_the_peer_is_talking, set_up, client_close_switch)
@@ -163,19 +49,6 @@ TEST_WITH(abort_arrives_even_while_the_peer_is_talking, set_up, client_close_swi
 	}
 	client_expect_end(&c[1]);
 	client_close(&c[1]);
-}
-
-TEST_WITH(abort_is_passed_on_with_its_reason, set_up, client_close_switch)
-{
-	struct client c[2];
-	SmlControl__Abort reason = SML_CONTROL__ABORT__INIT;
-
-	clients_start(c, 2, "127.0.0.1", port, "abort");
-	reason.error = SML_ERROR_ABORTED;
-	reason.text = (char *)(uintptr_t) "loss is NaN\x1b[31m";
-	client_send(&c[1], sml_envelope(ABORT, abort, &reason));
-	client_expect_abort(&c[0], SML_ERROR_ABORTED, "rank 1", "loss is NaN?[31m", NULL);
-	clients_close(c, 2);
 }
 
 TEST_WITH(stopping_the_switch_is_told_to_all, set_up, client_close_switch)
