@@ -32,7 +32,7 @@ class SupportsBuffer(Protocol):
 
 Array: TypeAlias = np.ndarray | np.generic | SupportsDLPack | SupportsBuffer
 
-_OF_NAME = {
+OF_NAME = {
     "float32": c.FLOAT32,
     "float16": c.FLOAT16,
     "bfloat16": c.BFLOAT16,
@@ -48,9 +48,9 @@ _OF_NAME = {
 
 def check_type(name: str) -> None:
     """Raise TypeError if elements of this type cannot be combined."""
-    if name not in _OF_NAME:
+    if name not in OF_NAME:
         raise TypeError(
-            f"{name} cannot be combined by the switch, only " + ", ".join(_OF_NAME) + " can"
+            f"{name} cannot be combined by the switch, only " + ", ".join(OF_NAME) + " can"
         )
 
 
@@ -71,15 +71,15 @@ class Buffer(NamedTuple):
     def number_type(self) -> int:
         """The C library's type for elements that are combined."""
         check_type(self.type_name)
-        return _OF_NAME[self.type_name]
+        return OF_NAME[self.type_name]
 
     def moved(self, text: str) -> tuple[int, int, bytes | None]:
         """(type, count, title) for elements that are only moved, of any type.
 
         `text`: what all ranks must agree on besides. The title names a type that C does not know.
         """
-        if self.type_name in _OF_NAME:
-            return _OF_NAME[self.type_name], self.count, None
+        if self.type_name in OF_NAME:
+            return OF_NAME[self.type_name], self.count, None
         return c.BYTE, self.nbytes, f"{text} of {self.count} {self.type_name}".encode()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.distributed import ReduceOp
 
-from ... import _library as c
+from ..._buffer import OF_NAME
 from ..._tensor_memory import is_host_memory, is_lazy, is_plain, kind_of, ready
 from ..._untraced import Untraced
 from ..._wait import stored
@@ -28,18 +28,7 @@ def _device_types() -> list[str]:
 DEVICE_TYPES = _device_types()
 
 # What C calls them.
-TYPES = {
-    torch.float32: c.FLOAT32,
-    torch.float16: c.FLOAT16,
-    torch.bfloat16: c.BFLOAT16,
-    torch.float64: c.FLOAT64,
-    torch.int32: c.INT32,
-    torch.int64: c.INT64,
-    torch.int16: c.INT16,
-    torch.int8: c.INT8,
-    torch.uint8: c.UINT8,
-    torch.bool: c.BOOL,
-}
+TYPES = {getattr(torch, name): number for name, number in OF_NAME.items()}
 
 
 def is_accelerated(tensor: torch.Tensor) -> bool:
