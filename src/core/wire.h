@@ -113,7 +113,7 @@ static inline bool sml_packet_length_is_valid(uint32_t length)
  */
 #define SML_LANE_COUNTS                                                                            \
 	{                                                                                          \
-		32, 64, 128, 256, 352, 358, 480, 832, 992, SML_MAX_LANES, 0                        \
+		32, 40, 64, 128, 256, 352, 358, 480, 832, 992, SML_MAX_LANES, 0                    \
 	}
 
 /*

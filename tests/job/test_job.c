@@ -29,6 +29,12 @@ TEST(a_job_begins_runs_and_ends)
 	jobs_close(&world);
 }
 
+static uint32_t fixed_40(struct sml_dataplane *dataplane)
+{
+	(void)dataplane;
+	return 40;
+}
+
 static uint32_t fixed_256(struct sml_dataplane *dataplane)
 {
 	(void)dataplane;
@@ -50,6 +56,9 @@ TEST(hardware_has_one_lane_count_and_takes_full_packets)
 	jobs_ready(&world, 3);
 	assert_int_equal(jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
 			 256);
+	world.operations.fixed_lanes = fixed_40;
+	jobs_join_all(&world, 4, "few", 2);
+	assert_int_equal(jobs_admitted(&world, 4)->lanes, 40);
 	jobs_close(&world);
 }
 
