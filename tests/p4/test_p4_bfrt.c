@@ -348,7 +348,7 @@ TEST_WITH(registers_are_written_in_all_pipes, open_world, close_world)
 	assert_refused(OPERATIONS.write_register(dataplane.target,
 						 "SmlIngress.slot_step.slot_use_hi", 5,
 						 0x1fedcba98),
-		       -EINVAL, "slot_use_hi", "compile p4/tna/switchml.p4");
+		       -ENOENT, "slot_use_hi", "compile p4/tna/switchml.p4");
 }
 
 TEST_WITH(what_an_earlier_daemon_left_is_forgotten, open_world, close_world)
@@ -421,21 +421,21 @@ TEST_WITH(a_row_that_does_not_fit_is_refused, open_world, close_world)
 				 .n_parameters = 1};
 
 	if (getenv("SML_BF_RT") == NULL)
-		assert_refused(OPERATIONS.insert(dataplane.target, &row), -EINVAL, "to_port",
+		assert_refused(OPERATIONS.insert(dataplane.target, &row), -ENOENT, "to_port",
 			       "compile p4/tna/switchml.p4");
 	row.parameters[0] = sml_p4_number(1 << 16, 3);
-	assert_refused(OPERATIONS.insert(dataplane.target, &row), -EINVAL, "to_port",
+	assert_refused(OPERATIONS.insert(dataplane.target, &row), -ENOENT, "to_port",
 		       "compile p4/tna/switchml.p4");
 	row.parameters[0] = sml_p4_number(511, 2);
 	row.n_keys = 2;
-	assert_refused(OPERATIONS.insert(dataplane.target, &row), -EINVAL, "forwarding.hosts",
+	assert_refused(OPERATIONS.insert(dataplane.target, &row), -ENOENT, "forwarding.hosts",
 		       "compile p4/tna/switchml.p4");
 	row.n_keys = 1;
 	row.action = "SmlIngress.forwarding.nowhere";
-	assert_refused(OPERATIONS.insert(dataplane.target, &row), -EINVAL, "nowhere",
+	assert_refused(OPERATIONS.insert(dataplane.target, &row), -ENOENT, "nowhere",
 		       "compile p4/tna/switchml.p4");
 	row.table = "SmlIngress.nothing";
-	assert_refused(OPERATIONS.remove(dataplane.target, &row), -EINVAL, "SmlIngress.nothing",
+	assert_refused(OPERATIONS.remove(dataplane.target, &row), -ENOENT, "SmlIngress.nothing",
 		       "compile p4/tna/switchml.p4");
 	assert_int_equal(bfrt_server_entries(server, HOSTS), 0);
 }

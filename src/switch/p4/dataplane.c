@@ -41,7 +41,7 @@ static int check_limits(const struct sml_dataplane *dataplane)
 
 	/* Ranks are told that all that add narrow lanes round their sums. */
 	if (!limits->staged && !limits->rounds)
-		return sml_error_set(-EINVAL,
+		return sml_error_set(-ENOENT,
 				     "the P4 switch's program does not round sums: compile "
 				     "the one of this version of SwitchML");
 	if (dataplane->config.max_slots <= limits->slots)

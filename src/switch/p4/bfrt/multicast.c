@@ -15,7 +15,7 @@ static const json_t *field_of(const struct sml_p4_target *target, const json_t *
 	const json_t *field = sml_bfrt_data_named(table, name);
 
 	if (field == NULL && *rc == 0)
-		*rc = sml_bfrt_fail(&target->bfrt, -EINVAL, name,
+		*rc = sml_bfrt_fail(&target->bfrt, -ENOENT, name,
 				    "the switch has no such field: use bf_switchd 9.9 or later");
 	return field;
 }

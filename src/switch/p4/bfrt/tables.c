@@ -16,7 +16,7 @@ struct sml_p4_field sml_bfrt_number_of(uint32_t value)
 
 int sml_bfrt_lacks(const struct sml_p4_target *target, const char *what)
 {
-	return sml_bfrt_fail(&target->bfrt, -EINVAL, what,
+	return sml_bfrt_fail(&target->bfrt, -ENOENT, what,
 			     "the switch's program differs: " NO_PROGRAM);
 }
 

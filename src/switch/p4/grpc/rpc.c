@@ -90,9 +90,6 @@ static int error_of(int status)
 		return -ENOENT;
 	case GRPC_STATUS_ALREADY_EXISTS:
 		return -EEXIST;
-	case GRPC_STATUS_INVALID_ARGUMENT:
-	case GRPC_STATUS_OUT_OF_RANGE:
-		return -EINVAL;
 	case GRPC_STATUS_UNIMPLEMENTED:
 		return -ENOSYS;
 	case GRPC_STATUS_RESOURCE_EXHAUSTED:

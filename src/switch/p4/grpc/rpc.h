@@ -45,8 +45,8 @@ typedef int sml_rpc_reply(void *context, const ProtobufCMessage *reply);
  *
  * -ECONNREFUSED: it is not there. -ETIMEDOUT: it did not answer within `seconds`. -EACCES: this
  * client may not do that (now). -ENODATA: it lacks what the call needs, such as a program. -ENOENT,
- * -EEXIST, -EINVAL, -ENOSYS, -ENOSPC: as the server says. -EBADMSG: its answer is not what the
- * interface says. -EREMOTEIO: all else that a server can say. Or what on_reply returned.
+ * -EEXIST, -ENOSYS, -ENOSPC: as the server says. -EBADMSG: its answer is not what the interface
+ * says. -EREMOTEIO: all else that a server can say. Or what on_reply returned.
  */
 int sml_rpc_call(struct sml_rpc *rpc, const struct sml_rpc_method *method,
 		 const ProtobufCMessage *request, sml_rpc_reply *on_reply, void *context,

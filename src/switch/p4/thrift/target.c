@@ -233,7 +233,7 @@ static int bmv2_limits(struct sml_p4_target *target, struct sml_p4_limits *limit
 	g_free(text);
 	if (!ours)
 		return target->services->error_set(
-			-EINVAL,
+			-ENOENT,
 			"the P4 switch at %s runs another program: start simple_switch with "
 			"switchml-256.json (p4/v1model/switchml.p4)",
 			target->where);
