@@ -7,7 +7,8 @@
  *	micro_quantize [lanes a chunk, default 352]
  *
  * GB/s counts bytes of elements: memcpy of 1 GB of elements, quantization of 1 GB of
- * elements. The result is the best of several rounds, because other load only slows.
+ * elements. The result is the best of several rounds, because other load only slows. The last
+ * column is the time there and back with a residual, divided by that without one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ struct bench {
 	unsigned char *lanes;
 	unsigned char *again; /* elements converted back */
 	int16_t *exponents;
+	float *residual, *lost; /* NULL: there is no feedback */
 };
 
 /* The CPU time of this thread, so that other load on the machine does not count. */
@@ -45,6 +47,15 @@ static void copy(struct bench *bench)
 	memcpy(bench->again, bench->elements, COUNT * bench->element_bytes);
 }
 
+static const struct sml_feedback *feedback_at(const struct bench *bench, uint32_t at,
+					      struct sml_feedback *feedback)
+{
+	if (bench->residual == NULL)
+		return NULL;
+	*feedback = (struct sml_feedback){bench->residual + at, bench->lost + at};
+	return feedback;
+}
+
 static uint32_t least(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
@@ -56,6 +67,7 @@ static void to_lanes(struct bench *bench)
 	size_t lane_bytes = 4u * sml_code_lanes(&bench->code, bench->chunk);
 
 	for (uint32_t at = 0, i = 0; at < COUNT; at += bench->chunk, i++) {
+		struct sml_feedback feedback;
 		uint32_t count = least(COUNT - at, bench->chunk);
 
 		/* Whole blocks. */
@@ -64,11 +76,13 @@ static void to_lanes(struct bench *bench)
 
 			sml_code_exponents(
 				&bench->code, bench->elements + measured * bench->element_bytes,
+				bench->residual ? bench->residual + measured : NULL,
 				least(COUNT - measured, more), bench->exponents + measured / block);
 			measured += more;
 		}
 		sml_code_encode(&bench->code, bench->exponents, at,
-				bench->elements + at * bench->element_bytes, count,
+				bench->elements + at * bench->element_bytes,
+				feedback_at(bench, at, &feedback), count,
 				bench->lanes + i * lane_bytes);
 	}
 }
@@ -82,6 +96,8 @@ static void from_lanes(struct bench *bench, uint16_t divisor)
 		sml_code_decode(&bench->code, bench->exponents, at, bench->lanes + i * lane_bytes,
 				least(COUNT - at, bench->chunk),
 				bench->again + at * bench->element_bytes);
+	if (bench->residual)
+		memcpy(bench->residual, bench->lost, COUNT * sizeof(float));
 }
 
 static void sum_from_lanes(struct bench *bench)
@@ -169,7 +185,8 @@ int main(int argc, char **argv)
 		{SML_BFLOAT16, SML_WIRE_EXACT, "bfloat16", "exact"},
 	};
 	size_t lanes = argc > 1 ? strtoul(argv[1], NULL, 10) : 352;
-	struct bench bench;
+	struct bench bench = {0};
+	float *residual = buffer(sizeof(float) * COUNT);
 
 	if (lanes < SML_LIMBS || lanes > COUNT) {
 		fprintf(stderr, "micro_quantize: lanes a chunk: %d to %u\n", SML_LIMBS, COUNT);
@@ -179,12 +196,13 @@ int main(int argc, char **argv)
 	bench.again = buffer(8 * (size_t)COUNT);
 	bench.lanes = buffer(4 * SML_LIMBS * ((size_t)COUNT + 2 * lanes));
 	bench.exponents = buffer(sizeof(int16_t) * (COUNT / 64 + 1));
+	bench.lost = buffer(sizeof(float) * COUNT);
 
 	printf("%zu lanes a chunk, %u elements; GB/s of elements (and of memcpy)\n", lanes, COUNT);
-	printf("%-9s %-6s %8s %16s %16s %16s\n", "type", "wire", "memcpy", "to lanes", "sum back",
-	       "average back");
+	printf("%-9s %-6s %8s %16s %16s %16s %9s\n", "type", "wire", "memcpy", "to lanes",
+	       "sum back", "average back", "residual");
 	for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
-		double speed[4];
+		double speed[6] = {0};
 
 		bench.code = sml_code_of(rows[r].type, SML_SUM, rows[r].wire, N_RANKS);
 		if (rows[r].wire == SML_WIRE_INT8)
@@ -198,14 +216,21 @@ int main(int argc, char **argv)
 		speed[1] = gigabytes_per_second(&bench, to_lanes);
 		speed[2] = gigabytes_per_second(&bench, sum_from_lanes);
 		speed[3] = gigabytes_per_second(&bench, average_from_lanes);
+		memset(residual, 0, sizeof(float) * COUNT);
+		bench.residual = rows[r].type == SML_FLOAT64 ? NULL : residual;
+		speed[4] = gigabytes_per_second(&bench, to_lanes);
+		speed[5] = gigabytes_per_second(&bench, sum_from_lanes);
+		bench.residual = NULL;
 		printf("%-9s %-6s %8.2f", rows[r].name, rows[r].wire_name, speed[0]);
 		for (int i = 1; i < 4; i++)
 			printf(" %9.2f (%3.0f%%)", speed[i], 100 * speed[i] / speed[0]);
-		printf("\n");
+		printf(" %8.2fx\n", (1 / speed[4] + 1 / speed[5]) / (1 / speed[1] + 1 / speed[2]));
 	}
 	free(bench.elements);
 	free(bench.again);
 	free(bench.lanes);
 	free(bench.exponents);
+	free(residual);
+	free(bench.lost);
 	return 0;
 }

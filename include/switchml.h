@@ -136,13 +136,8 @@ enum sml_wire {
 	SML_WIRE_GRADIENT = 6
 };
 
-/* What is logged: each level has those before it, too. */
-enum sml_log_level {
-	SML_LOG_ERROR = 0,
-	SML_LOG_WARN = 1,
-	SML_LOG_INFO = 2, /* the settings that were chosen */
-	SML_LOG_TRACE = 3
-};
+/* What is logged: each level has those before it, too. INFO: the settings that were chosen. */
+enum sml_log_level { SML_LOG_ERROR = 0, SML_LOG_WARN = 1, SML_LOG_INFO = 2, SML_LOG_TRACE = 3 };
 
 struct sml_context;
 struct sml_request;
@@ -321,8 +316,7 @@ enum sml_job_path {
 struct sml_info {
 	size_t size; /* sizeof(struct sml_info) */
 	int has_tls; /* 1: the library has TLS. 0: certificates and job keys are refused. */
-	int rank;    /* 0 to world_size - 1 */
-	int world_size;
+	int rank, world_size;
 	/*
 	 * If the switch decided on this membership: of each rank, the one that it had before, or -1
 	 * if it is new. Else NULL. Valid until sml_reconfigure() or sml_close().
@@ -360,10 +354,17 @@ struct sml_options {
 	 * name gives a call to another library a place in this job's order: wait for it first.
 	 */
 	const char *name;
+	/*
+	 * Error feedback for SUM and AVG of float32, float16 and bfloat16: NULL, or a float for
+	 * each element of send, 0 at first. It is added, and becomes what this rank has rounded
+	 * away, for the next call; if the call fails, it is as before. If all ranks have one,
+	 * switches round no int16 sums. DEFAULT is GRADIENT then. It overlaps no other buffer.
+	 */
+	float *residual;
 };
 #define SML_OPTIONS_INIT                                                                           \
 	{                                                                                          \
-		sizeof(struct sml_options), SML_WIRE_DEFAULT, 0, NULL                              \
+		sizeof(struct sml_options), SML_WIRE_DEFAULT, 0, NULL, NULL                        \
 	}
 
 /*
@@ -471,12 +472,11 @@ struct sml_counters {
 	uint64_t retransmits_timeout;	     /* after a timeout, or as a probe of a call's tail */
 	uint64_t retransmits_fast;	     /* because later packets were answered first */
 	uint64_t packets_ignored;	     /* stale, duplicate or not ours */
-	uint64_t rtt_ns;		     /* smoothed round-trip time */
-	uint64_t rtt_min_ns;
-	uint64_t window;       /* packets allowed in flight now */
-	uint64_t stalls;       /* times that nothing arrived for a whole timeout */
-	uint64_t tensors;      /* collectives completed */
-	uint64_t send_blocked; /* times that the socket was full */
+	uint64_t rtt_ns, rtt_min_ns;	     /* round-trip time: smoothed, and the least */
+	uint64_t window;		     /* packets allowed in flight now */
+	uint64_t stalls;		     /* times that nothing arrived for a whole timeout */
+	uint64_t tensors;		     /* collectives completed */
+	uint64_t send_blocked;		     /* times that the socket was full */
 };
 
 /*

@@ -3,7 +3,6 @@
 #include "core/coding.h"
 
 #include "core/exact.h"
-#include "core/quantize.h"
 #include "core/rounding.h"
 #include "core/wide.h"
 
@@ -160,13 +159,13 @@ uint32_t sml_code_lanes(const struct sml_code *code, uint32_t count)
 _Static_assert(SML_ROUNDED_BLOCK == 1 << 6 && SML_BLOCK_OF_NARROW == 1 << 6,
 	       "narrow blocks are those that are rounded");
 
-void sml_code_exponents(const struct sml_code *code, const void *elements, uint64_t count,
-			int16_t *exponents)
+void sml_code_exponents(const struct sml_code *code, const void *elements, const float *residual,
+			uint64_t count, int16_t *exponents)
 {
 	uint32_t block = sml_code_block(code);
 
 	if (code->type != SML_FLOAT64) {
-		sml_exponents_of(code->type, elements, count, block, exponents);
+		sml_exponents_of(code->type, elements, residual, count, block, exponents);
 		return;
 	}
 	for (uint64_t at = 0; at < count; at += block)
@@ -215,16 +214,24 @@ static uint16_t ranks_in_lane(const struct sml_code *code, unsigned shift)
 
 /* ---- elements to lanes ---- */
 
-/* The blocks of [first, first + count). */
+/*
+ * The blocks of [first, first + count). With a residual, what a rank rounds away is not lost, and
+ * what the switch rounds away is. So lanes of 16 bits are multiples of 2^h, h = ceil(log2 n): the
+ * switch rounds sums by at most h bits, and loses nothing. In 8 bits, there would be too little
+ * left.
+ */
 static struct sml_blocks blocks_of(const struct sml_code *code, const int16_t *exponents,
-				   uint64_t first)
+				   const struct sml_feedback *feedback, uint64_t first)
 {
 	unsigned bits = sml_code_block_bits(code);
+	bool coarse = feedback && code->rounded && code->width == 16;
 
 	return (struct sml_blocks){
 		.exponents = exponents + (first >> bits),
 		.size = 1u << bits,
 		.skip = (uint32_t)first & ((1u << bits) - 1),
+		.feedback = feedback,
+		.spare = coarse ? (uint8_t)sml_headroom_bits(code->n_ranks) : 0,
 	};
 }
 
@@ -242,9 +249,10 @@ static void encode_doubles(const struct sml_code *code, const int16_t *exponents
 }
 
 static void encode_floats(const struct sml_code *code, const int16_t *exponents, uint64_t first,
-			  const uint8_t *elements, uint32_t count, uint8_t *lanes)
+			  const uint8_t *elements, const struct sml_feedback *feedback,
+			  uint32_t count, uint8_t *lanes)
 {
-	const struct sml_blocks blocks = blocks_of(code, exponents, first);
+	const struct sml_blocks blocks = blocks_of(code, exponents, feedback, first);
 	size_t used = (size_t)count * (code->width / 8);
 
 	if (code->type == SML_FLOAT64)
@@ -277,14 +285,37 @@ static void encode_limbs(const struct sml_code *code, const int16_t *exponents, 
 	}
 }
 
+static void encode_raw(const struct sml_code *code, const void *elements, uint32_t count,
+		       void *lanes)
+{
+	if (code->width == 16)
+		sml_narrow_encode_pairs(SML_INT16, elements, count, lanes);
+	else
+		sml_int32_encode(elements, count, lanes);
+}
+
+/* Not inlined: other calls need no such stack. */
+static __attribute__((noinline)) void encode_raw_sums(const struct sml_code *code,
+						      const void *elements,
+						      const struct sml_feedback *feedback,
+						      uint32_t count, void *lanes)
+{
+	uint32_t sums[SML_MAX_LANES];
+
+	sml_assert((size_t)count * code->width <= 8 * sizeof(sums));
+	sml_add_residual(code->type, elements, feedback, count, sums);
+	encode_raw(code, sums, count, lanes);
+}
+
 void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t first,
-		     const void *elements, uint32_t count, void *lanes)
+		     const void *elements, const struct sml_feedback *feedback, uint32_t count,
+		     void *lanes)
 {
 	enum sml_type type = code->type;
 
 	switch (code->coding) {
 	case SML_CODE_FLOAT:
-		encode_floats(code, shared, first, elements, count, lanes);
+		encode_floats(code, shared, first, elements, feedback, count, lanes);
 		break;
 	case SML_CODE_LIMBS:
 		if (type == SML_INT64)
@@ -312,10 +343,10 @@ void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t f
 		sml_narrow_encode_pairs(type, elements, count, lanes);
 		break;
 	case SML_CODE_RAW:
-		if (code->width == 16)
-			sml_narrow_encode_pairs(SML_INT16, elements, count, lanes);
+		if (feedback)
+			encode_raw_sums(code, elements, feedback, count, lanes);
 		else
-			sml_int32_encode(elements, count, lanes);
+			encode_raw(code, elements, count, lanes);
 		break;
 	case SML_CODE_BYTES:
 		__builtin_memcpy(lanes, elements, count);
@@ -345,7 +376,7 @@ static void decode_doubles(const struct sml_code *code, const int16_t *exponents
 static void decode_floats(const struct sml_code *code, const int16_t *exponents, uint64_t first,
 			  const uint8_t *lanes, uint32_t count, uint8_t *elements)
 {
-	struct sml_blocks blocks = blocks_of(code, exponents, first);
+	struct sml_blocks blocks = blocks_of(code, exponents, NULL, first);
 
 	sml_assert(!code->rounded || blocks.skip == 0);
 	if (code->rounded)

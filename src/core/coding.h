@@ -9,6 +9,7 @@
 #define SML_CORE_CODING_H
 
 #include "core/base.h"
+#include "core/quantize.h"
 #include "switchml.h"
 
 enum sml_coding {
@@ -73,9 +74,13 @@ static inline uint32_t sml_code_block(const struct sml_code *code)
 	return 1u << sml_code_block_bits(code);
 }
 
-/* This rank's part of the exponents of these elements, the first of which begins a block. */
-void sml_code_exponents(const struct sml_code *code, const void *elements, uint64_t count,
-			int16_t *exponents);
+/*
+ * This rank's part of the exponents of these elements, the first of which begins a block. Here and
+ * below, `residual` is of the same elements, and is added to them unless it is NULL. Only FLOAT and
+ * RAW codings have one.
+ */
+void sml_code_exponents(const struct sml_code *code, const void *elements, const float *residual,
+			uint64_t count, int16_t *exponents);
 
 /*
  * Convert the elements [first, first + count) of a tensor to lanes and back. For a pair, these are
@@ -85,7 +90,8 @@ void sml_code_exponents(const struct sml_code *code, const void *elements, uint6
  * lanes.
  */
 void sml_code_encode(const struct sml_code *code, const void *shared, uint64_t first,
-		     const void *elements, uint32_t count, void *lanes);
+		     const void *elements, const struct sml_feedback *feedback, uint32_t count,
+		     void *lanes);
 void sml_code_decode(const struct sml_code *code, const void *shared, uint64_t first,
 		     const void *lanes, uint32_t count, void *elements);
 

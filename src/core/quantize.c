@@ -22,18 +22,35 @@ unsigned sml_headroom_bits(unsigned n_ranks)
 	return n_ranks == 1 ? 0 : 32 - (unsigned)__builtin_clz(n_ranks - 1);
 }
 
+/* Calls an inline function with a type that the compiler then knows. */
+#define OF_TYPE(function, type, ...)                                                               \
+	((type) == SML_FLOAT16	  ? function(SML_FLOAT16, __VA_ARGS__)                             \
+	 : (type) == SML_BFLOAT16 ? function(SML_BFLOAT16, __VA_ARGS__)                            \
+				  : function(SML_FLOAT32, __VA_ARGS__))
+
+/* What is rounded: the element, or with `fed` its sum with the residual. */
+SML_INLINE uint32_t load(enum sml_type type, bool fed, const void *elements, const float *residual,
+			 size_t i)
+{
+	uint32_t bits = sml_element_load(type, elements, i);
+
+	return fed ? sml_bits_of(sml_float_of(bits) + residual[i]) : bits;
+}
+
 /*
  * Magnitudes of floats are in the same order as their bits, so a block's exponent is that of its
  * largest bits. Signed, because old x86 CPUs have only a signed maximum.
  */
-SML_INLINE uint32_t largest_of(enum sml_type type, const void *elements, size_t count)
+SML_INLINE uint32_t largest_of(enum sml_type type, bool fed, const void *elements,
+			       const float *residual, size_t count)
 {
 	int32_t largest = 0;
 	int16_t largest_half = 0;
 
-	if (type == SML_FLOAT32) {
+	if (type == SML_FLOAT32 || fed) {
 		for (size_t i = 0; i < count; i++) {
-			int32_t rest = (int32_t)(((const sml_any_u32 *)elements)[i] & 0x7fffffffu);
+			int32_t rest =
+				(int32_t)(load(type, fed, elements, residual, i) & 0x7fffffffu);
 
 			largest = rest > largest ? rest : largest;
 		}
@@ -67,9 +84,10 @@ SML_INLINE int16_t exponent_of(enum sml_type type, uint32_t largest)
  * Blocks are short, so all blocks of a packet are converted in one call, here and below. A loop
  * over as many elements as a whole block has is unrolled by the compiler.
  */
-SML_INLINE void measure(enum sml_type type, const uint8_t *elements, size_t count, size_t block,
-			int16_t *exponents)
+SML_INLINE void measure(enum sml_type type, bool fed, const uint8_t *elements,
+			const float *residual, size_t count, size_t block, int16_t *exponents)
 {
+	const enum sml_type sum = fed ? SML_FLOAT32 : type;
 	size_t bytes = type == SML_FLOAT32 ? 4 : 2;
 
 	for (; count > 0; elements += block * bytes, exponents++) {
@@ -77,36 +95,36 @@ SML_INLINE void measure(enum sml_type type, const uint8_t *elements, size_t coun
 
 		count -= here;
 		if (here == SML_BLOCK_OF_NARROW)
-			*exponents =
-				exponent_of(type, largest_of(type, elements, SML_BLOCK_OF_NARROW));
+			*exponents = exponent_of(sum, largest_of(type, fed, elements, residual,
+								 SML_BLOCK_OF_NARROW));
 		else
-			*exponents = exponent_of(type, largest_of(type, elements, here));
+			*exponents =
+				exponent_of(sum, largest_of(type, fed, elements, residual, here));
+		residual = fed ? residual + here : NULL;
 	}
 }
 
 SML_MULTIVERSION
-static void measure_blocks(enum sml_type type, const void *elements, size_t count, size_t block,
-			   int16_t *exponents)
+static void measure_blocks(enum sml_type type, const void *elements, const float *residual,
+			   size_t count, size_t block, int16_t *exponents)
 {
-	if (type == SML_FLOAT16)
-		measure(SML_FLOAT16, elements, count, block, exponents);
-	else if (type == SML_BFLOAT16)
-		measure(SML_BFLOAT16, elements, count, block, exponents);
+	if (residual)
+		OF_TYPE(measure, type, true, elements, residual, count, block, exponents);
 	else
-		measure(SML_FLOAT32, elements, count, block, exponents);
+		OF_TYPE(measure, type, false, elements, NULL, count, block, exponents);
 }
 
-void sml_exponents_of(enum sml_type type, const void *elements, size_t count, size_t block,
-		      int16_t *exponents)
+void sml_exponents_of(enum sml_type type, const void *elements, const float *residual, size_t count,
+		      size_t block, int16_t *exponents)
 {
-	measure_blocks(type, elements, count, block, exponents);
+	measure_blocks(type, elements, residual, count, block, exponents);
 }
 
 int32_t sml_exponent_of(enum sml_type type, const void *elements, size_t count)
 {
 	int16_t exponent = SML_EXPONENT_ZERO;
 
-	measure_blocks(type, elements, count, count, &exponent);
+	measure_blocks(type, elements, NULL, count, count, &exponent);
 	return exponent;
 }
 
@@ -150,22 +168,37 @@ SML_INLINE int32_t integer_of(float y)
 /*
  * One block. Narrow lanes: |y| < 2^15, so adding 1.5 * 2^23 leaves the integer in the last bits of
  * the mantissa.
+ *
+ * What is lost is exact. If the unit is not below the last bit of x, y is an integer, or its
+ * fraction has no more bits than x. If it is, y is an integer. A limit leaves less than a unit.
  */
-SML_INLINE void quantize_part(unsigned width, enum sml_type type, bool one,
-			      const void *restrict elements, size_t count, struct sml_scale scale,
-			      void *restrict lanes)
+SML_INLINE void quantize_part(unsigned width, enum sml_type type, bool one, bool fed,
+			      const void *restrict elements, const float *restrict residual,
+			      size_t count, struct sml_scale scale, struct sml_factor unit,
+			      unsigned spare, void *restrict lanes, float *restrict lost)
 {
 	for (size_t i = 0; i < count; i++) {
-		float y = scaled(sml_element_load(type, elements, i), one, scale);
+		uint32_t bits = load(type, fed, elements, residual, i);
+		float y = scaled(bits, one, scale), sent;
 
-		if (width == 32)
-			((sml_any_u32 *)lanes)[i] = sml_be32((uint32_t)integer_of(y));
-		else
-			sml_narrow_store(width, lanes, i, sml_bits_of(y + 0x1.8p23f));
+		if (width == 32) {
+			int32_t lane = integer_of(y);
+
+			((sml_any_u32 *)lanes)[i] = sml_be32((uint32_t)lane);
+			sent = (float)lane;
+		} else {
+			y += 0x1.8p23f;
+			sml_narrow_store(width, lanes, i, sml_bits_of(y) << (fed ? spare : 0));
+			sent = y - 0x1.8p23f;
+		}
+		if (fed) {
+			sent *= unit.first;
+			lost[i] = sml_float_of(bits) - (one ? sent : sent * unit.second);
+		}
 	}
 }
 
-SML_INLINE void quantize_run(unsigned width, enum sml_type type, const uint8_t *elements,
+SML_INLINE void quantize_run(enum sml_type type, unsigned width, bool fed, const uint8_t *elements,
 			     size_t count, const struct sml_blocks *blocks, int32_t bits,
 			     uint8_t *lanes)
 {
@@ -175,17 +208,31 @@ SML_INLINE void quantize_run(unsigned width, enum sml_type type, const uint8_t *
 	for (bool more = sml_first_part(blocks, count, &p); more;
 	     more = sml_next_part(blocks, count, &p)) {
 		struct sml_scale scale = sml_scale_of(width, bits, p.exponent);
+		const float *residual = fed ? blocks->feedback->residual + p.at : NULL;
+		float *lost = fed ? blocks->feedback->lost + p.at : NULL;
 		const uint8_t *part = elements + p.at * from;
+		struct sml_factor unit = {0};
+		bool one = scale.one;
 
-		if (!sml_part_is_ordinary(&p))
+		if (!sml_part_is_ordinary(&p)) {
 			__builtin_memset(lanes + p.at * to, 0, p.count * to);
-		else if (!scale.one)
-			quantize_part(width, type, false, part, p.count, scale, lanes + p.at * to);
+			if (fed)
+				__builtin_memset(lost, 0, p.count * sizeof(*lost));
+			continue;
+		}
+		if (fed) {
+			unit = sml_factor_of(SML_FLOAT32, p.exponent - bits, 1);
+			one = one && unit.steps == SML_STEPS_ONE;
+		}
+		if (!one)
+			quantize_part(width, type, false, fed, part, residual, p.count, scale, unit,
+				      blocks->spare, lanes + p.at * to, lost);
 		else if (width < 32 && p.count == SML_BLOCK_OF_NARROW)
-			quantize_part(width, type, true, part, SML_BLOCK_OF_NARROW, scale,
-				      lanes + p.at * to);
+			quantize_part(width, type, true, fed, part, residual, SML_BLOCK_OF_NARROW,
+				      scale, unit, blocks->spare, lanes + p.at * to, lost);
 		else
-			quantize_part(width, type, true, part, p.count, scale, lanes + p.at * to);
+			quantize_part(width, type, true, fed, part, residual, p.count, scale, unit,
+				      blocks->spare, lanes + p.at * to, lost);
 	}
 }
 
@@ -195,27 +242,34 @@ SML_INLINE void quantize_run(unsigned width, enum sml_type type, const uint8_t *
 	static void name(enum sml_type type, const void *elements, size_t count,                   \
 			 const struct sml_blocks *blocks, int32_t bits, void *lanes)               \
 	{                                                                                          \
-		if (type == SML_FLOAT16)                                                           \
-			quantize_run(width, SML_FLOAT16, elements, count, blocks, bits, lanes);    \
-		else if (type == SML_BFLOAT16)                                                     \
-			quantize_run(width, SML_BFLOAT16, elements, count, blocks, bits, lanes);   \
+		if (blocks->feedback)                                                              \
+			OF_TYPE(quantize_run, type, width, true, elements, count, blocks, bits,    \
+				lanes);                                                            \
 		else                                                                               \
-			quantize_run(width, SML_FLOAT32, elements, count, blocks, bits, lanes);    \
+			OF_TYPE(quantize_run, type, width, false, elements, count, blocks, bits,   \
+				lanes);                                                            \
 	}
 
 DEFINE_QUANTIZE(quantize_32, 32)
 DEFINE_QUANTIZE(quantize_16, 16)
 DEFINE_QUANTIZE(quantize_8, 8)
 
+static int32_t bits_of(unsigned width, const struct sml_blocks *blocks, unsigned n_ranks)
+{
+	int32_t bits = (int32_t)width - 1 - (int32_t)sml_headroom_bits(n_ranks) - blocks->spare;
+
+	sml_assert(bits >= 3);
+	return bits;
+}
+
 void sml_quantize(unsigned width, enum sml_type type, const void *elements, size_t count,
 		  const struct sml_blocks *blocks, unsigned n_ranks, void *lanes)
 {
-	int32_t bits = (int32_t)width - 1 - (int32_t)sml_headroom_bits(n_ranks);
+	int32_t bits = bits_of(width, blocks, n_ranks);
 
-	sml_assert(bits >= 3);
 	for (size_t i = count; i % (32 / width) != 0; i++)
 		sml_narrow_store(width, lanes, i, 0);
-	if (type == SML_FLOAT16 &&
+	if (type == SML_FLOAT16 && blocks->feedback == NULL &&
 	    sml_float16_quantize(width, elements, count, blocks, bits, lanes))
 		return;
 	if (width == 32)
@@ -224,6 +278,53 @@ void sml_quantize(unsigned width, enum sml_type type, const void *elements, size
 		quantize_16(type, elements, count, blocks, bits, lanes);
 	else
 		quantize_8(type, elements, count, blocks, bits, lanes);
+}
+
+/* ---- elements that travel as they are ---- */
+
+/* In its type, also if it is NaN. */
+SML_INLINE uint32_t narrowed(enum sml_type type, uint32_t bits)
+{
+	bool is_nan = (bits & SML_FLOAT32_REST) > SML_FLOAT32_INFINITY;
+
+	return type == SML_FLOAT16 ? sml_select(is_nan, 0x7e00, sml_float16_narrow(bits))
+				   : sml_select(is_nan, 0x7fc0, sml_bfloat16_narrow(bits));
+}
+
+/* Of an infinity or a NaN, nothing is left. */
+SML_INLINE void add_halves(enum sml_type type, const void *restrict elements,
+			   const float *restrict residual, size_t count, sml_any_u16 *restrict sums,
+			   float *restrict lost)
+{
+	for (size_t i = 0; i < count; i++) {
+		uint32_t bits = load(type, true, elements, residual, i), rest;
+		const uint16_t sum = (uint16_t)narrowed(type, bits);
+
+		sums[i] = sum;
+		rest = sml_bits_of(sml_float_of(bits) -
+				   sml_float_of(sml_element_load(type, &sum, 0)));
+		lost[i] = sml_float_of(
+			sml_select((rest & SML_FLOAT32_INFINITY) == SML_FLOAT32_INFINITY, 0, rest));
+	}
+}
+
+SML_MULTIVERSION
+void sml_add_residual(enum sml_type type, const void *elements, const struct sml_feedback *feedback,
+		      size_t count, uint32_t *sums)
+{
+	if (type == SML_FLOAT16) {
+		add_halves(SML_FLOAT16, elements, feedback->residual, count, (sml_any_u16 *)sums,
+			   feedback->lost);
+		return;
+	}
+	if (type == SML_BFLOAT16) {
+		add_halves(SML_BFLOAT16, elements, feedback->residual, count, (sml_any_u16 *)sums,
+			   feedback->lost);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		sums[i] = load(SML_FLOAT32, true, elements, feedback->residual, i);
+	__builtin_memset(feedback->lost, 0, count * sizeof(*feedback->lost));
 }
 
 /* ---- lanes to elements ---- */
@@ -245,7 +346,7 @@ SML_INLINE void dequantize_part(unsigned width, enum sml_type type, enum sml_ste
 	}
 }
 
-SML_INLINE void dequantize_run(unsigned width, enum sml_type type, const uint8_t *lanes,
+SML_INLINE void dequantize_run(enum sml_type type, unsigned width, const uint8_t *lanes,
 			       size_t count, const struct sml_blocks *blocks, int32_t bits,
 			       unsigned divisor, uint8_t *elements)
 {
@@ -281,15 +382,8 @@ SML_INLINE void dequantize_run(unsigned width, enum sml_type type, const uint8_t
 			 const struct sml_blocks *blocks, int32_t bits, unsigned divisor,          \
 			 void *elements)                                                           \
 	{                                                                                          \
-		if (type == SML_FLOAT16)                                                           \
-			dequantize_run(width, SML_FLOAT16, lanes, count, blocks, bits, divisor,    \
-				       elements);                                                  \
-		else if (type == SML_BFLOAT16)                                                     \
-			dequantize_run(width, SML_BFLOAT16, lanes, count, blocks, bits, divisor,   \
-				       elements);                                                  \
-		else                                                                               \
-			dequantize_run(width, SML_FLOAT32, lanes, count, blocks, bits, divisor,    \
-				       elements);                                                  \
+		OF_TYPE(dequantize_run, type, width, lanes, count, blocks, bits, divisor,          \
+			elements);                                                                 \
 	}
 
 DEFINE_DEQUANTIZE(dequantize_32, 32)

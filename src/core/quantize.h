@@ -32,6 +32,12 @@ unsigned sml_headroom_bits(unsigned n_ranks);
 /* How many elements a block of narrow lanes has, the same where switches round (rounding.h). */
 #define SML_BLOCK_OF_NARROW 64
 
+/* Error feedback for a run of elements. */
+struct sml_feedback {
+	const float *residual; /* what is added to each */
+	float *lost;	       /* gets what their lanes lose of that sum: of what is no number, 0 */
+};
+
 /* The blocks of a run of elements. All have one size, but the outer ones may be in it in part. */
 struct sml_blocks {
 	const int16_t *exponents; /* one for each block that has elements in the run */
@@ -39,22 +45,32 @@ struct sml_blocks {
 	const uint8_t *shifts;
 	uint32_t size; /* how many elements a block has */
 	uint32_t skip; /* how many elements of the first block come before the run */
+	const struct sml_feedback *feedback; /* for quantizing; NULL: none */
+	uint8_t spare; /* with it, this many of the last bits of each lane stay 0 */
 };
 
 /* This rank's part of the shared exponent: E of these count elements. Only for float types. */
 int32_t sml_exponent_of(enum sml_type type, const void *elements, size_t count);
 
-/* The same for each block of these elements. The last block may be shorter. */
-void sml_exponents_of(enum sml_type type, const void *elements, size_t count, size_t block,
-		      int16_t *exponents);
+/*
+ * The same for each block of these elements, after the residual has been added unless it is NULL.
+ * The last block may be shorter.
+ */
+void sml_exponents_of(enum sml_type type, const void *elements, const float *residual, size_t count,
+		      size_t block, int16_t *exponents);
 
 /*
  * Convert count elements to count lanes of 32 bits, or to packed lanes of 16 or 8 bits. With
  * SML_EXPONENT_ZERO or _NONFINITE all lanes of a block are zero. Only for float types, and at most
- * 2^(width - 4) ranks. Shifts are not read.
+ * 2^(width - 4) ranks. Shifts are not read. What is lost is exact: the element plus its residual,
+ * rounded to float32, less what the lane says.
  */
 void sml_quantize(unsigned width, enum sml_type type, const void *elements, size_t count,
 		  const struct sml_blocks *blocks, unsigned n_ranks, void *lanes);
+
+/* Where elements travel in their own type: the sums as such, and what that type loses. */
+void sml_add_residual(enum sml_type type, const void *elements, const struct sml_feedback *feedback,
+		      size_t count, uint32_t *sums);
 
 /*
  * Convert summed lanes back to elements, divided by divisor (1, or the number of ranks for AVG).

@@ -132,7 +132,7 @@ bool sml_code_recover(const struct sml_code *code, const void *shared, uint64_t 
 		return true;
 	}
 	if (code->coding == SML_CODE_RAW) {
-		sml_code_encode(code, shared, first, elements, count, lanes);
+		sml_code_encode(code, shared, first, elements, NULL, count, lanes);
 		return true;
 	}
 	if (code->rounded)

@@ -156,7 +156,8 @@ size_t sml_tensor_memory_bytes(const struct sml_tensor_spec *spec, const struct 
 	size_t data = n_data_chunks(spec, shape);
 
 	return numbers_bytes(spec, shape) + ROUND_UP_8(data) +
-	       ROUND_UP_8(n_head_chunks(spec, shape));
+	       ROUND_UP_8(n_head_chunks(spec, shape)) +
+	       (spec->residual ? sizeof(float) * (size_t)spec->count : 0);
 }
 
 void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *spec,
@@ -169,6 +170,8 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 	uint8_t *bytes = memory;
 
 	sml_assert(spec->wire != SML_WIRE_EXACT || form != SML_FORM_EXPONENT);
+	sml_assert(spec->residual == NULL || code.coding == SML_CODE_FLOAT ||
+		   code.coding == SML_CODE_RAW);
 	*tensor = (struct sml_tensor){
 		.spec = *spec,
 		.shape = *shape,
@@ -191,6 +194,8 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 	};
 	tensor->progress[SML_DATA] = bytes + numbers_bytes(spec, shape);
 	tensor->progress[SML_HEAD] = tensor->progress[SML_DATA] + ROUND_UP_8(n_data);
+	if (spec->residual)
+		tensor->lost = (void *)(tensor->progress[SML_HEAD] + ROUND_UP_8(n_head));
 	__builtin_memset(tensor->progress[SML_DATA], SML_CHUNK_NEW, n_data);
 	__builtin_memset(tensor->progress[SML_HEAD], SML_CHUNK_NEW, n_head);
 	sequence->number++;
@@ -404,15 +409,27 @@ static const void *shared_of(const struct sml_tensor *tensor)
 						    : tensor->exponents;
 }
 
+/* From an element on; NULL if the call has none. */
+static const struct sml_feedback *feedback_at(const struct sml_tensor *tensor, uint64_t first,
+					      struct sml_feedback *feedback)
+{
+	if (tensor->spec.residual == NULL)
+		return NULL;
+	*feedback = (struct sml_feedback){tensor->spec.residual + first, tensor->lost + first};
+	return feedback;
+}
+
 static void encode(const struct sml_tensor *tensor, uint32_t index, uint64_t first,
 		   const void *elements, uint32_t count, void *lanes)
 {
 	const struct sml_code *code = &tensor->code;
+	struct sml_feedback feedback;
 
 	if (code->coding == SML_CODE_PAIR && is_upper(tensor, index))
 		sml_pair_high(code->type, elements, count, code->minimum, lanes);
 	else
-		sml_code_encode(code, shared_of(tensor), first, elements, count, lanes);
+		sml_code_encode(code, shared_of(tensor), first, elements,
+				feedback_at(tensor, first, &feedback), count, lanes);
 }
 
 /*
@@ -467,6 +484,7 @@ static void measure_blocks(struct sml_tensor *tensor, uint64_t first, uint32_t n
 	sml_code_exponents(&tensor->code,
 			   (const uint8_t *)tensor->spec.send +
 				   at * sml_element_bytes(tensor->spec.type),
+			   tensor->spec.residual ? tensor->spec.residual + at : NULL,
 			   left < count ? left : count, tensor->exponents + first);
 }
 
@@ -495,10 +513,16 @@ static void fill_gather(struct sml_tensor *tensor, uint32_t index, uint32_t n_la
 	enum sml_type type = tensor->spec.type;
 	uint64_t first;
 	uint32_t count = chunk_elements(tensor, index, &first);
-	const uint8_t *send = tensor->spec.send;
+	const uint8_t *send = (const uint8_t *)tensor->spec.send + first * sml_element_bytes(type);
+	struct sml_feedback feedback;
+	uint32_t sums[SML_MAX_LANES];
 
 	__builtin_memset(lanes, 0, 4 * n_lanes);
-	sml_gather_encode(type, send + first * sml_element_bytes(type), count,
+	if (tensor->spec.residual) {
+		sml_add_residual(type, send, feedback_at(tensor, first, &feedback), count, sums);
+		send = (const uint8_t *)sums;
+	}
+	sml_gather_encode(type, send, count,
 			  lanes + 4 * sml_gather_lanes(type, count) * tensor->shape.rank);
 }
 
@@ -549,6 +573,8 @@ static void take_elements(const struct sml_tensor *tensor, uint32_t index, const
 	uint32_t count = chunk_elements(tensor, index, &first);
 	uint8_t *recv = spec->recv;
 
+	if (spec->residual && is_zero(tensor, SML_DATA, index)) /* it was not filled */
+		__builtin_memset(tensor->lost + first, 0, count * sizeof(*tensor->lost));
 	/*
 	 * All of them: this rank contributes the lower halves also of elements that it does not
 	 * want.
@@ -615,6 +641,14 @@ bool sml_tensor_take(struct sml_tensor *tensor, enum sml_stream_id stream, uint3
 		take_head(tensor, index, lanes);
 	__atomic_store_n(&tensor->progress[stream][index], SML_CHUNK_DONE, __ATOMIC_RELEASE);
 	return __atomic_sub_fetch(&tensor->left, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+void sml_tensor_keep(const struct sml_tensor *tensor)
+{
+	sml_assert(sml_tensor_is_done(tensor));
+	if (tensor->spec.residual)
+		__builtin_memcpy(tensor->spec.residual, tensor->lost,
+				 (size_t)tensor->spec.count * sizeof(*tensor->lost));
 }
 
 bool sml_tensor_recover(const struct sml_tensor *tensor, uint32_t index, void *lanes)

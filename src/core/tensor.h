@@ -62,6 +62,12 @@ struct sml_tensor_spec {
 	 */
 	const void *send;
 	uint64_t send_first, send_count;
+	/*
+	 * NULL, or for each element of `send` what calls before have lost: it is added. What this
+	 * call loses replaces it in sml_tensor_keep(), because chunks may be filled again until
+	 * then, and the call may fail. Only SUM and AVG of floats of at most 32 bits.
+	 */
+	float *residual;
 	/* This rank wants [recv_first, + recv_count); recv[0] receives the first. */
 	void *recv;
 	uint64_t recv_first, recv_count;
@@ -156,6 +162,7 @@ struct sml_tensor {
 	int32_t *highs; /* SML_CODE_PAIR: the largest upper halves, instead of exponents */
 	uint8_t *progress[SML_STREAMS]; /* atomic: enum sml_chunk_progress */
 	uint32_t left;			/* atomic: chunks of both streams that are still missing */
+	float *lost;			/* with a residual: what filled chunks have lost */
 
 	/* For the library; the core never reads it. */
 	void *owner;
@@ -225,6 +232,9 @@ static inline bool sml_tensor_is_inserted(const struct sml_tensor *tensor)
 
 void sml_tensor_insert(const struct sml_tensor *tensor, enum sml_stream_id stream, uint32_t index,
 		       void *lanes);
+
+/* The tensor is done: its residual becomes what it has lost. */
+void sml_tensor_keep(const struct sml_tensor *tensor);
 
 /*
  * Take a chunk's combined lanes. Returns true if this was the tensor's last chunk. Does

@@ -73,8 +73,8 @@ TEST(blocks_of_a_run_have_the_exponents_that_they_have_alone)
 
 			fill_random(float_types[t], (enum kind)kind, elements, count);
 			memset(together, 0x55, sizeof(together));
-			sml_exponents_of(float_types[t], elements, count, sizes[s], together);
-			plain_exponents_of(float_types[t], elements, count, sizes[s], plain);
+			sml_exponents_of(float_types[t], elements, NULL, count, sizes[s], together);
+			plain_exponents_of(float_types[t], elements, NULL, count, sizes[s], plain);
 			for (size_t b = 0; b < blocks; b++) {
 				size_t at = b * sizes[s], rest = count - at;
 

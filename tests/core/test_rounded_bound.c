@@ -139,7 +139,7 @@ static int16_t exponent_of(const struct job *job, const struct sml_code *code)
 
 	for (unsigned g = 0; g < job->n_groups; g++)
 		for (unsigned r = 0; r < job->n_ranks[g]; r++) {
-			sml_code_exponents(code, job->elements[g][r], BLOCK, &own);
+			sml_code_exponents(code, job->elements[g][r], NULL, BLOCK, &own);
 			exponent = own > exponent ? own : exponent;
 		}
 	return exponent;
@@ -163,7 +163,7 @@ static double share_of_bound(const struct job *job, enum sml_op op)
 		struct sum parts[MOST] = {0};
 
 		for (unsigned r = 0; r < job->n_ranks[g]; r++)
-			sml_code_encode(&code, &exponent, 0, job->elements[g][r], BLOCK,
+			sml_code_encode(&code, &exponent, 0, job->elements[g][r], NULL, BLOCK,
 					parts[r].lanes);
 		add_up(job->width, job->place, job->n_ranks[g], parts, &groups[g]);
 	}

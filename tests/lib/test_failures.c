@@ -208,18 +208,35 @@ TEST(ranks_that_disagree_are_told_both_versions)
 
 /* ---- death ---- */
 
+/* With a residual of ones, which nothing is left of when the call has succeeded. */
+static int reduce_with_residual(struct rank *rank, float *data, float *residual, size_t count)
+{
+	const struct sml_options options = {.size = sizeof(options), .residual = residual};
+	float left;
+	int error;
+
+	for (size_t i = 0; i < count; i++)
+		residual[i] = 1;
+	error = sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, &options,
+			      NULL);
+	left = error ? 1 : 0;
+	for (size_t i = 0; i < count; i++)
+		if (residual[i] != left)
+			complain(rank, "%g is left after error %d", (double)residual[i], error);
+	return error;
+}
+
 static void reduce_until_it_fails(struct rank *rank)
 {
 	const size_t count = 100000;
 	const char *who = rank->job->argument;
-	float *data = calloc(count, sizeof(*data));
+	float *data = calloc(count, sizeof(*data)), *residual = calloc(count, sizeof(*residual));
 	uint64_t began = now_ms(), last;
 	int error;
 
 	do {
 		last = now_ms();
-		error = sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, NULL,
-				      NULL);
+		error = reduce_with_residual(rank, data, residual, count);
 	} while (error == 0 && now_ms() - began < 60000);
 	if (error == 0 || now_ms() - last > SOON_MS)
 		complain(rank, "told after %d ms", (int)(now_ms() - last));
@@ -230,6 +247,7 @@ static void reduce_until_it_fails(struct rank *rank)
 		if (((char *)data)[i] != 7)
 			complain(rank, "a buffer was written after the error");
 	free(data);
+	free(residual);
 	CHECK_ERROR(rank, error, SML_ERROR_RANK_DIED, who);
 }
 

@@ -381,6 +381,32 @@ TEST(elements_that_are_zero_take_no_bytes)
 	sml_switch_close(opened);
 }
 
+/* Of leaves and hosts of several, too: their roundings would not be fed back. */
+TEST(what_is_rounded_away_is_fed_back_in_every_form)
+{
+	char address[64], left[64], right[64];
+	struct sml_switch *opened = serve_at(0, address);
+	struct sml_switch *leaves[] = {serve_leaf(address, left), serve_leaf(address, right)};
+	const char *const racks[] = {left, right, left};
+	void (*body)(struct rank *) = calls_with_residuals;
+
+	run_job(&(struct job){
+		.n_ranks = 3, .switch_address = address, .faults = FAULTS, .body = body});
+	run_job(&(struct job){.n_ranks = 3, .switch_addresses = racks, .body = body});
+	run_job(&(struct job){.n_ranks = 3, .switch_address = "embedded", .body = body});
+	run_job(&(struct job){.n_ranks = 3, .host_group = true, .body = body});
+	run_job(&(struct job){.n_ranks = 3, .host_group = true, .alone = 1 << 2, .body = body});
+	run_job(&(struct job){.n_ranks = 3,
+			      .switch_address = address,
+			      .host_group = true,
+			      .alone = 1 << 0,
+			      .threads = 2,
+			      .body = body});
+	sml_switch_close(leaves[0]);
+	sml_switch_close(leaves[1]);
+	sml_switch_close(opened);
+}
+
 TEST(counters_count)
 {
 	run_job(&(struct job){.n_ranks = 2, .body = count_calls});

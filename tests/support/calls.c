@@ -77,6 +77,58 @@ void calls_of_every_kind(struct rank *rank)
 				}
 }
 
+/* What is in the sums and what is left on all ranks is what was given, but for floats' own
+ * rounding.
+ */
+static void feed_back(struct rank *rank, enum sml_wire wire, size_t count, float *residual,
+		      unsigned salt)
+{
+	const struct sml_options options = {
+		.size = sizeof(options), .wire = wire, .residual = residual};
+	double *totals = malloc(2 * count * sizeof(*totals)), *given = totals,
+	       *found = given + count;
+	float *data = malloc(count * sizeof(*data));
+
+	for (size_t i = 0; i < count; i++) {
+		data[i] = (float)element_value(rank->rank, i, salt) / 7;
+		given[i] = (double)data[i] + (double)residual[i];
+	}
+	CHECK(rank, sml_allreduce(rank->context, data, data, count, SML_FLOAT32, SML_SUM, &options,
+				  NULL) == 0);
+	for (size_t i = 0; i < count; i++)
+		found[i] = (double)residual[i] + (rank->rank == 0 ? (double)data[i] : 0);
+	CHECK(rank, sml_allreduce(rank->context, totals, totals, 2 * count, SML_FLOAT64, SML_SUM,
+				  NULL, NULL) == 0);
+	for (size_t i = 0; i < count; i++)
+		if (!(fabs(found[i] - given[i]) < 1e-4))
+			complain(rank, "wire %d: of element %zu, %g of %g is lost", (int)wire, i,
+				 given[i] - found[i], given[i]);
+	free(data);
+	free(totals);
+}
+
+void calls_with_residuals(struct rank *rank)
+{
+	static const enum sml_wire wires[] = {SML_WIRE_DEFAULT, SML_WIRE_INT32, SML_WIRE_INT16};
+	static const size_t counts[] = {100, 5000, 20001};
+
+	for (unsigned w = 0; w < sizeof(wires) / sizeof(wires[0]); w++)
+		for (unsigned c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+			float *residual = calloc(counts[c], sizeof(*residual));
+			size_t left = 0;
+
+			for (unsigned step = 0; step < 3; step++)
+				feed_back(rank, wires[w], counts[c], residual, step);
+			for (size_t i = 0; i < counts[c]; i++)
+				left += residual[i] != 0;
+			/* 14 bits below 16: of few sevenths is nothing left. */
+			CHECK(rank, wires[w] != SML_WIRE_INT16 || counts[c] == 100 ||
+					    left > counts[c] / 2);
+			CHECK(rank, (wires[w] != SML_WIRE_DEFAULT && counts[c] > 100) || left == 0);
+			free(residual);
+		}
+}
+
 void calls_of_some_kinds(struct rank *rank)
 {
 	static const size_t counts[] = {1, 100, 5000, 30000};

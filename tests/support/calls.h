@@ -28,6 +28,8 @@ void call_allreduce(struct rank *rank, const struct call *call, unsigned salt);
 /* Bodies of a job: every type, operation, width and many counts; and 24 different calls. */
 void calls_of_every_kind(struct rank *rank);
 void calls_of_some_kinds(struct rank *rank);
+/* Error feedback: no sum of two may lose more than float32 does. */
+void calls_with_residuals(struct rank *rank);
 
 /*
  * The counters once they count this many tensors. A caller that tests just then sees the end of a

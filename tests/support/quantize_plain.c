@@ -7,6 +7,7 @@
 #define sml_exponent_of	       plain_exponent_of
 #define sml_exponents_of       plain_exponents_of
 #define sml_quantize	       plain_quantize_run
+#define sml_add_residual       plain_add_residual
 #define sml_dequantize	       plain_dequantize_run
 #define sml_float16_quantize   plain_float16_quantize
 #define sml_float16_dequantize plain_float16_dequantize

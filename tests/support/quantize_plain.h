@@ -10,8 +10,10 @@
 
 unsigned plain_headroom_bits(unsigned n_ranks);
 int32_t plain_exponent_of(enum sml_type type, const void *elements, size_t count);
-void plain_exponents_of(enum sml_type type, const void *elements, size_t count, size_t block,
-			int16_t *exponents);
+void plain_exponents_of(enum sml_type type, const void *elements, const float *residual,
+			size_t count, size_t block, int16_t *exponents);
+void plain_add_residual(enum sml_type type, const void *elements,
+			const struct sml_feedback *feedback, size_t count, uint32_t *sums);
 void plain_quantize_run(unsigned width, enum sml_type type, const void *elements, size_t count,
 			const struct sml_blocks *blocks, unsigned n_ranks, void *lanes);
 void plain_dequantize_run(unsigned width, enum sml_type type, const void *lanes, size_t count,

@@ -67,13 +67,16 @@ int sml_check_buffer(struct sml_context *context, const char *name, const void *
 	return 0;
 }
 
+static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+	return a_bytes > 0 && b_bytes > 0 && (uintptr_t)a + a_bytes > (uintptr_t)b &&
+	       (uintptr_t)b + b_bytes > (uintptr_t)a;
+}
+
 int sml_check_apart(struct sml_context *context, const void *send, size_t send_bytes,
 		    const void *recv, size_t recv_bytes, const void *in_place)
 {
-	uintptr_t s = (uintptr_t)send, r = (uintptr_t)recv;
-
-	if (send_bytes == 0 || recv_bytes == 0 || s + send_bytes <= r || r + recv_bytes <= s ||
-	    recv == in_place)
+	if (!overlap(send, send_bytes, recv, recv_bytes) || recv == in_place)
 		return 0;
 	return sml_context_refuse(context, -EINVAL,
 				  "send (%p, %zu bytes) and recv (%p, %zu bytes) overlap, but are "
@@ -101,7 +104,7 @@ static bool travels_as_int16(const struct sml_shape *shape, enum sml_type type)
 	return type == SML_BFLOAT16 && shape->n_ranks <= SML_INT16_RANKS && !shape->only_int32;
 }
 
-/* The int8 wire has only sums that switches round, which float64 does not. */
+/* Sums that switches round, which those of float64 are not: for the int8 wire, and residuals. */
 static bool has_int8(const struct sml_tensor_spec *spec)
 {
 	return is_float_sum(spec) && spec->type != SML_FLOAT64;
@@ -216,4 +219,23 @@ int sml_check_wire(struct sml_context *context, enum sml_wire wire, struct sml_t
 					  "the int64 wire is only for SML_FLOAT64");
 	return spec->wire == SML_WIRE_EXACT ? check_exact(context, spec)
 					    : check_width(context, spec);
+}
+
+int sml_check_residual(struct sml_context *context, float *residual, struct sml_tensor_spec *spec)
+{
+	size_t each = sml_type_size(spec->type), bytes = spec->count * sizeof(*residual);
+
+	spec->residual = residual;
+	if (residual == NULL)
+		return 0;
+	if (!has_int8(spec))
+		return sml_context_refuse(context, -EINVAL,
+					  "a residual is only for SUM and AVG of float32, "
+					  "float16 and bfloat16");
+	if (overlap(residual, bytes, spec->send, spec->count * each) ||
+	    overlap(residual, bytes, spec->recv, spec->recv_count * each))
+		return sml_context_refuse(context, -EINVAL,
+					  "residual (%p, %zu bytes) overlaps send or recv",
+					  (const void *)residual, bytes);
+	return sml_check_buffer(context, "residual", residual, bytes, SML_FLOAT32);
 }

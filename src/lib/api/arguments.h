@@ -37,4 +37,7 @@ int sml_check_apart(struct sml_context *context, const void *send, size_t send_b
  */
 int sml_check_wire(struct sml_context *context, enum sml_wire wire, struct sml_tensor_spec *spec);
 
+/* The options' residual, which becomes spec->residual. Only spec->name need not be set before. */
+int sml_check_residual(struct sml_context *context, float *residual, struct sml_tensor_spec *spec);
+
 #endif

@@ -31,6 +31,10 @@ static int read_options(struct sml_context *context, const struct sml_options *o
 
 	if (options != NULL && sml_sized_read(&kind, own, options) != 0)
 		return sml_context_refuse(context, -EINVAL, "%s", sml_error_last());
+	/* The int64 wire, a default where switches add integers, rounds nothing that is fed back.
+	 */
+	if (own->residual && own->wire == SML_WIRE_DEFAULT)
+		own->wire = SML_WIRE_GRADIENT;
 	return 0;
 }
 
@@ -69,6 +73,8 @@ static int end_call(struct sml_context *context, int error, struct sml_order *or
 	SML_NO_CANCELLATION;
 	struct sml_request *own = NULL;
 
+	if (error == 0)
+		error = sml_check_residual(context, options->residual, &order->spec);
 	if (error == 0) {
 		order->waits = request == NULL || options->waits;
 		if (options->name && *options->name) {

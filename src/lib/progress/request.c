@@ -126,6 +126,8 @@ void sml_request_release(struct sml_requests *requests, struct sml_request *requ
 
 void sml_request_finish(struct sml_requests *requests, struct sml_request *request)
 {
+	if (sml_tensor_is_done(&request->tensor))
+		sml_tensor_keep(&request->tensor);
 	drop_references(requests, request, SML_REQUEST_CALLER);
 }
 

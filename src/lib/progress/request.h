@@ -72,7 +72,7 @@ struct sml_request *sml_request_take(struct sml_requests *requests, size_t memor
 /* A worker drops its reference; with the last one, the request becomes free. */
 void sml_request_release(struct sml_requests *requests, struct sml_request *request);
 
-/* The caller drops its reference, likewise. */
+/* The caller drops its reference, likewise. If the call has succeeded, its residual changes. */
 void sml_request_finish(struct sml_requests *requests, struct sml_request *request);
 
 /* Whether the request is done, or has ended with its job. */
