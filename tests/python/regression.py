@@ -51,3 +51,19 @@ def check(found):
         for mine, firsts in zip((its_losses, its_weights, its_bias), found[0], strict=True):
             assert np.asarray(mine).tobytes() == np.asarray(firsts).tobytes(), f"rank {rank}"
     assert losses[-1] < 0.75 * losses[0]
+
+
+def feed_back(allreduce, rank):
+    """Three steps of allreduce(array, residual): all results, what is left, and what was given."""
+    random, results, residual = np.random.default_rng(rank), 0, np.zeros(9001, np.float32)
+    steps = [random.standard_normal(9001).astype(np.float32) for _ in range(3)]
+    for step in steps:
+        results = results + np.asarray(allreduce(step, residual), np.float64)
+    return results, residual, np.sum(steps, axis=0, dtype=np.float64)
+
+
+def check_that_nothing_is_lost(found):
+    results, left, given = (np.stack(its) for its in zip(*found, strict=True))
+    assert np.mean(left[0] != 0) > 0.9 and np.array_equal(results[0], results[-1])
+    assert np.max(np.abs(results[0] - given.sum(0))) > 1e-4
+    assert np.max(np.abs(results[0] + left.sum(0) - given.sum(0))) < 1e-5

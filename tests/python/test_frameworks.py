@@ -158,6 +158,22 @@ def average_equal(job, name):
     return [equal.changed_by(function) for function in FRAMEWORKS[name](job).averages()]
 
 
+def sum_with_residual(job, name):
+    framework = FRAMEWORKS[name](job)
+    residual = np.zeros(9001, np.float32)
+    reduce = framework.compiled(
+        lambda x: framework.allreduce([x], wire="int16", residuals=[residual])[0]
+    )
+
+    def allreduce(array, kept):
+        residual[:] = kept
+        found = np.asarray(reduce(framework.constants(array)))
+        kept[:] = residual
+        return found
+
+    return regression.feed_back(allreduce, job.rank)
+
+
 def wrong_type(job, name, type_name, compiled):
     framework = FRAMEWORKS[name](job)
     array = framework.constants(np.ones(3, type_name))
@@ -245,6 +261,10 @@ def test_equal_arrays_stay_as_they_are_where_switches_add_integers(name):
 
 def test_a_masked_array_is_refused(ranks, name):
     assert call(ranks, masked, name) == [[N] * 2] * N
+
+
+def test_what_is_rounded_away_is_fed_back(ranks, name):
+    regression.check_that_nothing_is_lost(call(ranks, sum_with_residual, name))
 
 
 def test_mistakes_are_told_at_once_and_change_nothing(ranks, name):

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import equal
+import regression
 import switchml
 from ranks import Ranks
 
@@ -130,6 +131,19 @@ def test_int8_is_within_its_bound(ranks, op, dtype):
     error = np.max(np.abs(results[0].astype(np.float64) - expected(inputs, op)))
     assert 0 < error <= most / (N if op == "avg" else 1)
     assert all(result.tobytes() == results[0].tobytes() for result in results)
+
+
+def sum_with_residual(job):
+    call = job.allreduce
+    with pytest.raises(ValueError, match="residual must have 3 float32, but has 2 float32"):
+        call(np.ones(3, np.float32), residual=np.ones(2, np.float32))
+    with pytest.raises(ValueError, match="a residual is only for SUM and AVG of float32"):
+        call(np.ones(3, np.int32), residual=np.ones(3, np.float32))
+    return regression.feed_back(lambda x, r: call(x, wire="int16", residual=r), job.rank)
+
+
+def test_what_is_rounded_away_is_fed_back(ranks):
+    regression.check_that_nothing_is_lost(ranks.call(sum_with_residual))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -121,32 +121,32 @@ def test_a_loaded_state_has_the_default_group_until_it_gets_another(groups):
 
 def test_errors_follow_their_parameters_into_other_buckets():
     a, b, c = torch.zeros(3), torch.zeros(2), torch.zeros(4)
-    here, cpu = Residuals(), torch.device("cpu")
-    both = here.of(0, [a, b], 8, cpu)
+    here = Residuals()
+    both = here.of(0, [a, b], 8)
     both[:5] = torch.arange(1.0, 6.0)
-    assert here.of(0, [a, b], 8, cpu) is both
-    assert here.of(0, [b], 4, cpu).tolist() == [4, 5, 0, 0]
-    assert here.of(1, [c, a], 8, cpu).tolist() == [0, 0, 0, 0, 1, 2, 3, 0]
+    assert here.of(0, [a, b], 8) is both
+    assert here.of(0, [b], 4).tolist() == [4, 5, 0, 0]
+    assert here.of(1, [c, a], 8).tolist() == [0, 0, 0, 0, 1, 2, 3, 0]
     there = Residuals()
     there.load(here.by_parameter())
-    assert there.of(0, [a, b, c], 16, cpu)[:9].tolist() == [1, 2, 3, 4, 5, 0, 0, 0, 0]
+    assert there.of(0, [a, b, c], 16)[:9].tolist() == [1, 2, 3, 4, 5, 0, 0, 0, 0]
     there.load(here.by_parameter())  # of a model with other parameters
-    assert there.of(0, [c], 4, cpu).tolist() == [0] * 4
+    assert there.of(0, [c], 4).tolist() == [0] * 4
 
 
 def test_a_parameter_never_gets_the_errors_of_one_that_is_gone():
-    cpu, residuals = torch.device("cpu"), Residuals()
+    residuals = Residuals()
     parameters = [torch.zeros(4) for _ in range(3)]
     for index in range(3):
-        residuals.of(index, parameters[index : index + 1], 4, cpu).fill_(index + 1)
+        residuals.of(index, parameters[index : index + 1], 4).fill_(index + 1)
     saved = {number: errors.clone() for number, errors in residuals.by_parameter().items()}
     del parameters[0]
     for index in range(3):
-        assert residuals.of(index, [torch.zeros(4)], 4, cpu).tolist() == [0] * 4
-    assert residuals.of(0, parameters[:1], 4, cpu).tolist() == [2] * 4
+        assert residuals.of(index, [torch.zeros(4)], 4).tolist() == [0] * 4
+    assert residuals.of(0, parameters[:1], 4).tolist() == [2] * 4
     del parameters[:]
     residuals.load(saved)  # for a model that is made anew
-    assert residuals.of(0, [torch.zeros(4)], 4, cpu).tolist() == [1] * 4
+    assert residuals.of(0, [torch.zeros(4)], 4).tolist() == [1] * 4
 
 
 # ---- sparse gradients ----

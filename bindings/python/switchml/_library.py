@@ -101,7 +101,13 @@ class Info(ctypes.Structure):
 class Options(ctypes.Structure):
     """struct sml_options"""
 
-    _fields_ = [("size", c_size_t), ("wire", c_int), ("waits", c_int), ("name", c_char_p)]
+    _fields_ = [
+        ("size", c_size_t),
+        ("wire", c_int),
+        ("waits", c_int),
+        ("name", c_char_p),
+        ("residual", c_void_p),
+    ]
 
 
 COUNTERS = (

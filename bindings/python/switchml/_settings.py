@@ -78,18 +78,20 @@ def text(what: str, value: Any) -> bytes:
     return value.encode()
 
 
-def call_options(wire: int, waits: bool, name: bytes | None) -> Any:
-    """struct sml_options for C, which does not write it."""
-    return _plain_options(wire, waits) if name is None else _options(wire, waits, name)
+def call_options(wire: int, waits: bool, name: bytes | None, residual: int | None) -> Any:
+    """struct sml_options for C, which does not write it. `residual`: its address."""
+    if name is None and residual is None:
+        return _plain_options(wire, waits)
+    return _options(wire, waits, name, residual)
 
 
-def _options(wire: int, waits: bool, name: bytes | None) -> Any:
-    return ctypes.byref(c.Options(ctypes.sizeof(c.Options), wire, waits, name))
+def _options(wire: int, waits: bool, name: bytes | None, residual: int | None) -> Any:
+    return ctypes.byref(c.Options(ctypes.sizeof(c.Options), wire, waits, name, residual))
 
 
 @functools.cache
 def _plain_options(wire: int, waits: bool) -> Any:
-    return _options(wire, waits, None)
+    return _options(wire, waits, None, None)
 
 
 _MEMBERS = dict(c.Config._fields_)

@@ -33,7 +33,11 @@ def gradient_wire(op: Op, wire: Wire | None, error: type[Exception]) -> Wire:
 
 
 def allreduce_all(
-    arrays: Sequence[Array], op: Op, wire: Wire | None, job: Job | None
+    arrays: Sequence[Array],
+    op: Op,
+    wire: Wire | None,
+    job: Job | None,
+    residuals: Sequence[np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """Combine each array over all ranks. job None is the process's job."""
     job = job or _the_job()
@@ -41,8 +45,10 @@ def allreduce_all(
     check(op, wire, (buffer_of(array).type_name for array in arrays))
     results = [empty_like(array, tuple(array.shape)) for array in arrays]
     requests = [
-        job.allreduce_async(array, result, op=op, wire=wire)
-        for array, result in zip(arrays, results, strict=True)
+        job.allreduce_async(array, result, op=op, wire=wire, residual=residual)
+        for array, result, residual in zip(
+            arrays, results, residuals or [None] * len(results), strict=True
+        )
     ]
     return [request.wait() for request in requests]
 

@@ -34,13 +34,19 @@ def _shapes(leaves: list[Any]) -> list[jax.ShapeDtypeStruct]:
     return [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _combine(op: Op, wire: Wire | None, job: Job | None, leaves: list[Any]) -> list[Any]:
+def _call(
+    op: Op, wire: Wire | None, job: Job | None, leaves: list[Any], residuals: Any = None
+) -> list[Any]:
     def call(*arrays: Any) -> list[Any]:
-        return _tensors.allreduce_all(arrays, op, wire, job)
+        return _tensors.allreduce_all(arrays, op, wire, job, residuals)
 
     # One callback for all leaves, so that they are under way together.
     return io_callback(call, _shapes(leaves), *leaves, ordered=True)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _combine(op: Op, wire: Wire | None, job: Job | None, leaves: list[Any]) -> list[Any]:
+    return _call(op, wire, job, leaves)
 
 
 def _forward(op: Op, wire: Wire | None, job: Job | None, leaves: list[Any]) -> tuple[Any, None]:
@@ -55,7 +61,12 @@ _combine.defvjp(_forward, _backward)
 
 
 def allreduce(
-    tree: Any, *, op: Op = "sum", wire: Wire | None = None, job: Job | None = None
+    tree: Any,
+    *,
+    op: Op = "sum",
+    wire: Wire | None = None,
+    job: Job | None = None,
+    residuals: Any = None,
 ) -> Any:
     """Combine the arrays of a pytree over all ranks, element by element.
 
@@ -67,6 +78,8 @@ def allreduce(
         wire: "int32", "int16" or "int8", what floats become on the wire; "exact": the exact
             sum, rounded once; "gradient": at XDP and P4 switches int32, or int16 for 16-bit
             types; None: the job's.
+        residuals: the same pytree of NumPy's float32 arrays, for Job.allreduce(): memory of the
+            host, which the call changes, also inside jax.jit. It has no gradient.
 
     Raises:
         TypeError, ValueError; what Job.allreduce() raises comes as JAX's own error
@@ -75,7 +88,11 @@ def allreduce(
     leaves, structure = jax.tree.flatten(tree)
     leaves = [jax.numpy.asarray(whole(leaf)) for leaf in leaves]
     _tensors.check(op, wire, (leaf.dtype.name for leaf in leaves))
-    return jax.tree.unflatten(structure, _combine(op, wire, job, leaves) if leaves else [])
+    if residuals is None:
+        results = _combine(op, wire, job, leaves) if leaves else []
+    else:
+        results = _call(op, wire, job, leaves, structure.flatten_up_to(residuals))
+    return jax.tree.unflatten(structure, results)
 
 
 def broadcast(tree: Any, root: int = 0, *, job: Job | None = None) -> Any:

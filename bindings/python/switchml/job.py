@@ -184,10 +184,12 @@ class Job:
         result: Any,
         wire: int = c.WIRE_DEFAULT,
         title: bytes | None = None,
+        residual: Buffer | None = None,
     ) -> Request:
         """Make a call of C."""
-        request = Request(self, keep, result)
-        self._begin(request, 0, name, arguments, wire=wire, title=title)
+        request = Request(self, (keep, residual), result)
+        address = None if residual is None else residual.address
+        self._begin(request, 0, name, arguments, wire=wire, title=title, residual=address)
         return request
 
     def _begin(
@@ -199,16 +201,17 @@ class Job:
         waits: bool = False,
         wire: int = c.WIRE_DEFAULT,
         title: bytes | None = None,
+        residual: int | None = None,
     ) -> None:
         """Make call number `call` of the request. `arguments`: before C's options, whose members
-        `waits`, `wire` and `title` (the name) are."""
+        `waits`, `wire`, `title` (the name) and `residual` are."""
         if not self._context:
             raise ClosedError("the job is closed: no more calls can be made")
         # Before C gets the arrays: from then on, Ctrl-C may come at any time.
         under_way.add(request)
         try:
             begin = getattr(lib, f"sml_{name}")
-            options = call_options(wire, waits, title)
+            options = call_options(wire, waits, title, residual)
             number = begin(self._context, *arguments, options, request._place(call))
             if number:
                 raise make(number, c.text_of(self._context, number))
@@ -228,7 +231,13 @@ class Job:
             raise
 
     def allreduce_async(
-        self, array: Array, out: Array | None = None, *, op: Op = "sum", wire: Wire | None = None
+        self,
+        array: Array,
+        out: Array | None = None,
+        *,
+        op: Op = "sum",
+        wire: Wire | None = None,
+        residual: Array | None = None,
     ) -> Request:
         """Begin an allreduce(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
@@ -236,10 +245,18 @@ class Job:
         recv, out = _like(send, array, out)
         number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
         arguments = (send.address, recv.address, send.count, kind, number)
-        return self._submit("allreduce", arguments, (send, recv), out, on_wire)
+        return self._submit(
+            "allreduce", arguments, (send, recv), out, on_wire, residual=_kept(send, residual)
+        )
 
     def allreduce(
-        self, array: Array, out: Array | None = None, *, op: Op = "sum", wire: Wire | None = None
+        self,
+        array: Array,
+        out: Array | None = None,
+        *,
+        op: Op = "sum",
+        wire: Wire | None = None,
+        residual: Array | None = None,
     ) -> Any:
         """Combine the arrays of all ranks, element by element. All ranks get the same bits.
 
@@ -251,6 +268,10 @@ class Job:
             wire: "int32", "int16" or "int8"; "exact": the exact sum, rounded once;
                 "gradient": at XDP and P4 switches int32, or int16 for 16-bit types; None: the
                 job's.
+            residual: float32, as many as the array has, and zeros at first: error feedback. They
+                are added to the elements, and become what this rank rounds away of them, for the
+                next call; if the call fails, they stay. Only for sums and averages of float32,
+                float16 and bfloat16. The default wire is "gradient" then.
 
         Returns:
             out.
@@ -262,7 +283,7 @@ class Job:
             RankDiedError, SwitchDiedError, TimedOutError, AbortedError,
             ClosedError: the job is over.
         """
-        return self._complete(self.allreduce_async, array, out, op=op, wire=wire)
+        return self._complete(self.allreduce_async, array, out, op=op, wire=wire, residual=residual)
 
     def reduce_async(
         self,
@@ -272,6 +293,7 @@ class Job:
         out: Array | None = None,
         op: Op = "sum",
         wire: Wire | None = None,
+        residual: Array | None = None,
     ) -> Request:
         """Begin a reduce(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
@@ -284,7 +306,9 @@ class Job:
         else:
             out = None
         arguments = (send.address, address, send.count, kind, number, root)
-        return self._submit("reduce", arguments, (send, recv), out, on_wire)
+        return self._submit(
+            "reduce", arguments, (send, recv), out, on_wire, residual=_kept(send, residual)
+        )
 
     def reduce(
         self,
@@ -294,13 +318,16 @@ class Job:
         out: Array | None = None,
         op: Op = "sum",
         wire: Wire | None = None,
+        residual: Array | None = None,
     ) -> Any:
         """Combine the arrays of all ranks, as allreduce() does, for one of them.
 
         Rank `root` gets the result in `out`, and returns it. Other ranks return None, and do not
         use `out`. Everything else is as in allreduce().
         """
-        return self._complete(self.reduce_async, array, root, out=out, op=op, wire=wire)
+        return self._complete(
+            self.reduce_async, array, root, out=out, op=op, wire=wire, residual=residual
+        )
 
     def broadcast_async(self, array: Array, root: int = 0) -> Request:
         """Begin a broadcast(). Takes its arguments, and returns a Request."""
@@ -344,7 +371,13 @@ class Job:
         return self._complete(self.allgather_async, array, out)
 
     def reduce_scatter_async(
-        self, array: Array, out: Array | None = None, *, op: Op = "sum", wire: Wire | None = None
+        self,
+        array: Array,
+        out: Array | None = None,
+        *,
+        op: Op = "sum",
+        wire: Wire | None = None,
+        residual: Array | None = None,
     ) -> Request:
         """Begin a reduce_scatter(). Takes its arguments, and returns a Request for its result."""
         send = buffer_of(array)
@@ -364,17 +397,27 @@ class Job:
             )
         number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
         arguments = (send.address, recv.address, recv.count, kind, number)
-        return self._submit("reduce_scatter", arguments, (send, recv), out, on_wire)
+        return self._submit(
+            "reduce_scatter", arguments, (send, recv), out, on_wire, residual=_kept(send, residual)
+        )
 
     def reduce_scatter(
-        self, array: Array, out: Array | None = None, *, op: Op = "sum", wire: Wire | None = None
+        self,
+        array: Array,
+        out: Array | None = None,
+        *,
+        op: Op = "sum",
+        wire: Wire | None = None,
+        residual: Array | None = None,
     ) -> Any:
         """Combine the arrays of all ranks, and keep this rank's part of the result.
 
         Rank r gets part r of `world_size` equal parts along the first dimension. Everything else
         is as in allreduce().
         """
-        return self._complete(self.reduce_scatter_async, array, out, op=op, wire=wire)
+        return self._complete(
+            self.reduce_scatter_async, array, out, op=op, wire=wire, residual=residual
+        )
 
     def barrier_async(self) -> Request:
         """Begin a barrier(), and return a Request."""
@@ -559,6 +602,18 @@ def _like(send: Buffer, array: Array, out: Array | None) -> tuple[Buffer, Any]:
             f"{send.type_name}{list(send.shape)}: they must be alike"
         )
     return recv, out
+
+
+def _kept(send: Buffer, residual: Array | None) -> Buffer | None:
+    """The residual's memory."""
+    if residual is None:
+        return None
+    kept = buffer_of(residual, writable=True)
+    if kept.type_name != "float32" or kept.count != send.count:
+        raise ValueError(
+            f"residual must have {send.count} float32, but has {kept.count} {kept.type_name}"
+        )
+    return kept
 
 
 def _leave_at_once(opened: tuple[ctypes.c_void_p, c.Info]) -> None:

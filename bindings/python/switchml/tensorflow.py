@@ -32,19 +32,23 @@ __all__ = ["DistributedGradientTape", "DistributedOptimizer", "allreduce", "broa
 
 
 def _allreduce_all(
-    tensors: Sequence[tf.Tensor], op: Op, wire: Wire | None, job: Job | None
+    tensors: Sequence[tf.Tensor],
+    op: Op,
+    wire: Wire | None,
+    job: Job | None,
+    residuals: Any = None,
 ) -> list[tf.Tensor]:
     if not tensors:
         return []
     _tensors.check(op, wire, (tensor.dtype.name for tensor in tensors))
     if tf.executing_eagerly():
-        results = _tensors.allreduce_all(tensors, op, wire, job)
+        results = _tensors.allreduce_all(tensors, op, wire, job, residuals)
         return [tf.convert_to_tensor(result) for result in results]
 
     # One call for all of them: TensorFlow would run separate calls in any order, which could
     # differ between ranks.
     def call(*arrays: Any) -> list[Any]:
-        return _tensors.allreduce_all(arrays, op, wire, job)
+        return _tensors.allreduce_all(arrays, op, wire, job, residuals)
 
     types = [tensor.dtype for tensor in tensors]
     results = tf.numpy_function(call, tensors, types, stateful=True, name="switchml_allreduce")
@@ -54,7 +58,12 @@ def _allreduce_all(
 
 
 def allreduce(
-    tensors: Any, *, op: Op = "sum", wire: Wire | None = None, job: Job | None = None
+    tensors: Any,
+    *,
+    op: Op = "sum",
+    wire: Wire | None = None,
+    job: Job | None = None,
+    residuals: Any = None,
 ) -> Any:
     """Combine a tensor, or a structure of tensors, over all ranks, element by element.
 
@@ -66,12 +75,15 @@ def allreduce(
         wire: "int32", "int16" or "int8", what floats become on the wire; "exact": the exact
             sum, rounded once; "gradient": at XDP and P4 switches int32, or int16 for 16-bit
             types; None: the job's.
+        residuals: the same structure of NumPy's float32 arrays, for Job.allreduce(): memory of
+            the host, which the call changes, also within a tf.function.
 
     Raises:
         TypeError, ValueError, and eagerly whatever Job.allreduce() raises; within a
         tf.function that comes as a tf.errors.OpError with the same text.
     """
     flat = [tf.convert_to_tensor(whole(tensor)) for tensor in tf.nest.flatten(tensors)]
+    kept = None if residuals is None else tf.nest.flatten(residuals)
 
     @tf.custom_gradient
     def combine(*inputs: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
@@ -79,7 +91,7 @@ def allreduce(
             its = _tensors.gradient_wire(op, wire, LookupError)
             return _allreduce_all(upstream, op, its, job)
 
-        return _allreduce_all(inputs, op, wire, job), gradient
+        return _allreduce_all(inputs, op, wire, job, kept), gradient
 
     return tf.nest.pack_sequence_as(tensors, combine(*flat) if flat else [])
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Rounding errors of gradients, from one step to the next.
 
-    bucket 0: [ parameter 5 | parameter 4 | … | zeros ]     one tensor for each bucket
+    bucket 0: [ parameter 5 | parameter 4 | … ]     one tensor for each bucket
 
 DDP may create other buckets with the same parameters: after the first step it does, and in another
 process, which goes on from a checkpoint. So the parameters have numbers, in the order in which the
@@ -29,16 +29,14 @@ class Residuals:
         self._buckets: dict[int, tuple[Layout, torch.Tensor]] = {}
         self._loose: dict[int, torch.Tensor] = {}  # of parameters that no bucket here has yet
 
-    def of(
-        self, index: int, parameters: Sequence[torch.Tensor], size: int, device: torch.device
-    ) -> torch.Tensor:
-        """The errors of bucket `index`, to be changed in place: float32, and zeros up to `size`."""
+    def of(self, index: int, parameters: Sequence[torch.Tensor], size: int) -> torch.Tensor:
+        """The errors of bucket `index`, to be changed in place: `size` float32 in host memory."""
         layout = tuple((self._number_of(its), its.numel()) for its in parameters)
         found = self._buckets.get(index)
-        if found is None or found[0] != layout or found[1].device != device:
+        if found is None or found[0] != layout:
             if found is not None:  # all buckets are about to change
                 self._loose, self._buckets = self.by_parameter(), {}
-            found = self._buckets[index] = layout, self._collect(layout, size, device)
+            found = self._buckets[index] = layout, self._collect(layout, size)
         return found[1]
 
     def _number_of(self, parameter: torch.Tensor) -> int:
@@ -47,8 +45,8 @@ class Residuals:
             self._n_numbers += 1
         return number
 
-    def _collect(self, layout: Layout, size: int, device: torch.device) -> torch.Tensor:
-        collected = torch.zeros(size, dtype=torch.float32, device=device)
+    def _collect(self, layout: Layout, size: int) -> torch.Tensor:
+        collected = torch.zeros(size, dtype=torch.float32, device="cpu")
         begin = 0
         for number, count in layout:
             piece = self._loose.pop(number, None)

@@ -80,8 +80,7 @@ class ProcessGroupSwitchML(ProcessGroupWrapper):
         number = self._quorum_id or 0  # torchft's tests give none
         place = self._group_rank if (self._group_world_size or 1) > 1 else None
         group = _QuorumGroup(store, rank, world_size, self._timeout, self._options, number, place)
-        lines = [group._line, group._hooks_line]
-        group.dropped = weakref.finalize(group, leave_behind, lines, group._others)
+        group.dropped = weakref.finalize(group, leave_behind, group._line, group._others)
         group.dropped.atexit = False
         return group
 
@@ -98,8 +97,8 @@ class ProcessGroupSwitchML(ProcessGroupWrapper):
         if errored:
             group.abort()
         else:
-            lines = [group._line, group._hooks_line]
-            self._retiring = retire(lines, group._others, f"rank {group.rank()} has left")
+            why = f"rank {group.rank()} has left"
+            self._retiring = retire(group._line, group._others, why)
 
     def shutdown(self) -> None:
         """Leave, for the last time."""

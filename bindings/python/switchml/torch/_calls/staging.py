@@ -184,7 +184,9 @@ def _parts(call: Call) -> list[Call]:
     length = max(1, PIECE_BYTES // call.send.element_size())
     if not call.divisible or call.send.numel() <= length:
         return [call]
-    parts = []
-    for piece in call.send.view(-1).split(length):
-        parts.append(replace(call, send=piece, recv=piece, source=None))
-    return parts
+    pieces = call.send.view(-1).split(length)
+    kept: Any = (None,) * len(pieces) if call.residual is None else call.residual.split(length)
+    return [
+        replace(call, send=piece, recv=piece, source=None, residual=residual)
+        for piece, residual in zip(pieces, kept, strict=True)
+    ]

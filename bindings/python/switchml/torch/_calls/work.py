@@ -35,7 +35,7 @@ class Call:
 
     send and recv are contiguous and may be the same. `divisible`: calling it for pieces gives the
     same result. `source`: the tensor whose elements `send` contains. `wire`: C's number. `title`:
-    what all ranks must call it; None: as C does.
+    what all ranks must call it; None: as C does. `residual`: in host memory.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Call:
     source: torch.Tensor | None = None
     wire: int = c.WIRE_DEFAULT
     title: bytes | None = None
+    residual: torch.Tensor | None = None
 
     @property
     def is_place(self) -> bool:
@@ -58,7 +59,8 @@ class Call:
     def begin(self, job: Job, request: Request, number: int, waits: bool = False) -> None:
         """Make it, as the request's call of this number."""
         arguments = self.arguments(self.send, self.recv)
-        job._begin(request, number, self.name, arguments, waits, self.wire, self.title)
+        kept = None if self.residual is None else self.residual.data_ptr()
+        job._begin(request, number, self.name, arguments, waits, self.wire, self.title, kept)
 
 
 def title_of(one: torch.Tensor, text: str) -> bytes | None:
@@ -98,7 +100,7 @@ def place(name: str) -> Call:
 
 def request_of(job: Job, calls: Sequence[Call]) -> Request:
     """A request for these calls, which have not been made."""
-    return Request(job, [(call.send, call.recv) for call in calls], None, len(calls))
+    return Request(job, [(call.send, call.recv, call.residual) for call in calls], None, len(calls))
 
 
 class Work(_Work, Untraced):

@@ -163,23 +163,11 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         self._meeting = meeting
         self._connect(meeting, rank, size, timedelta(seconds=patience))
         label = label if isinstance(label, str) else label(meeting.ranks)
-        # The lines must not refer to the group: it goes when nothing else does.
-        usage, abort_hooks, farewell = self._usage, self._abort_hooks, self._farewell
-
-        def line(prefix: str, title: str, settings: dict[str, Any], label: str) -> Line:
-            opener = functools.partial(
-                join, meeting, prefix, title, seconds, settings, label, limit
-            )
-            return Line(title, opener, seconds, usage, abort_hooks, farewell)
-
-        self._line = line("switchml/", title, settings, label)
-        # A job needs calls in one order, but hooks make some calls when others have ended.
-        self._hooks_line = line(
-            "switchml hooks/",
-            f"{title} (hooks)",
-            {**settings, "master_port": None},
-            f"{label}.hooks",
+        # The line must not refer to the group: it goes when nothing else does.
+        opener = functools.partial(
+            join, meeting, "switchml/", title, seconds, settings, label, limit
         )
+        self._line = Line(title, opener, seconds, self._usage, self._abort_hooks, self._farewell)
 
     def _open(self) -> None:
         try:
@@ -206,8 +194,6 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         calls: Sequence[Call],
         finish: Callable[[], None] | None = None,
         timeout: timedelta = _NONE,
-        line: Line | None = None,
-        when_ended: Callable[[Work], None] | None = None,
         awaited: bool = False,
     ) -> Work:
         limit = self._limit(timeout)
@@ -216,10 +202,9 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
         else:
             work = Work(name, tensors, calls, finish, limit)
-        work.when_ended = when_ended
         work.awaited = awaited
         work.for_cpp = self.for_cpp
-        (line or self._line).put(work)
+        self._line.put(work)
         return work
 
     def _limit(self, timeout: timedelta) -> float | None:
@@ -267,11 +252,10 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         op: ReduceOp,
         timeout: timedelta = _NONE,
         wire: Wire | None = None,
-        line: Line | None = None,
-        when_ended: Callable[[Work], None] | None = None,
+        residual: torch.Tensor | None = None,
         awaited: bool = False,
     ) -> Work:
-        """All-reduce each of the tensors in place."""
+        """All-reduce each of the tensors in place. `residual`: of the only one."""
         flat, finish = dense(tensors)
         kind, number, on_wire = TYPES[tensors[0].dtype], _OPS[op.op], wire_of(wire)
 
@@ -279,10 +263,19 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number
 
         calls = [
-            Call("allreduce", t, t, arguments, divisible=True, source=source, wire=on_wire)
+            Call(
+                "allreduce",
+                t,
+                t,
+                arguments,
+                divisible=True,
+                source=source,
+                wire=on_wire,
+                residual=residual,
+            )
             for t, source in zip(flat, tensors, strict=True)
         ]
-        return self._run(name, tensors, calls, finish, timeout, line, when_ended, awaited)
+        return self._run(name, tensors, calls, finish, timeout, awaited)
 
     def _as_sum(
         self, name: str, inputs: list, opts: Any, in_place: bool = True
@@ -523,8 +516,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     def summary(self) -> Summary:
         """What this rank's calls came to until now, or until the group was destroyed."""
-        jobs = [self._line.job, self._hooks_line.job]
-        return self._usage.summary(self._title, self.rank(), jobs)
+        return self._usage.summary(self._title, self.rank(), [self._line.job])
 
     # ---- the end ----
 
@@ -539,7 +531,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     @property
     def failure(self) -> SwitchMLError | None:
         """Why its calls fail; None: they do not, as far as this rank knows."""
-        failed: SwitchMLError | None = self._line.failure or self._hooks_line.failure
+        failed = self._line.failure
         job = self._line.job
         text = job._failure() if failed is None and job is not None else None
         return SwitchMLError(text) if text else failed
@@ -558,29 +550,26 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     def _abort_lines(self) -> None:
         self._abort_hooks.run()
-        for line in (self._line, self._hooks_line):
-            line.abort(f"rank {self.rank()} aborted {self._title}")
+        self._line.abort(f"rank {self.rank()} aborted {self._title}")
 
     def leave(self, seconds: float, trouble: BaseException | None = None) -> None:
         """Wait for the other ranks, at most this long."""
         trouble = trouble or sys.exc_info()[1]
         self._end_calls(trouble)
-        for line in (self._line, self._hooks_line):  # also what the end of the first has added
-            line.close(seconds)
+        self._line.close(seconds)
         self._tell_end(trouble)
 
     def leaving(self, seconds: float, trouble: BaseException | None) -> Iterator[None]:
         """leave() in steps, for a thread that leaves several groups and makes each step for all of
         them, because their ranks wait for each other."""
         self._end_calls(trouble)
-        for line in (self._line, self._hooks_line):
-            if line.begin_to_close(seconds):
-                yield
-                job = line.job if line.await_end() else None
-                joined = None if job is None else job._close_in_c()
-                yield
-                if joined is not None:
-                    joined()
+        if self._line.begin_to_close(seconds):
+            yield
+            job = self._line.job if self._line.await_end() else None
+            joined = None if job is None else job._close_in_c()
+            yield
+            if joined is not None:
+                joined()
         self._tell_end(trouble)
 
     def _end_calls(self, trouble: BaseException | None) -> None:
@@ -589,7 +578,6 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             # The others may wait in a call that this rank will not make.
             text = f"rank {self.rank()}: {type(trouble).__name__}: {trouble}"
             self._line.abort(text[:400])
-            self._hooks_line.abort(text[:400])
             if not self.has_job:
                 self._tell_gone(trouble)  # also ends this rank's own attempt to join
 

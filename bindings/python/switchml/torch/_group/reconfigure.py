@@ -200,7 +200,7 @@ class Reconfigurable:
         nobody = dist.HashStore()
         self._meeting = Meeting(nobody, *self._place, None, self._title)
         self._connect(Meeting(nobody, 0, 1, None, self._title), 0, 1, self._timeout)
-        self._line, self._hooks_line = Unset(self._title, calls), Unset(self._title, 0)
+        self._line = Unset(self._title, calls)
 
     def get_reconfigure_handle(self: Any) -> str:
         """What the other members need for reconfigure(). It stays the same."""
@@ -263,9 +263,8 @@ class Reconfigurable:
         return found
 
     def _leave_old_ranks(self: Any, why: str) -> None:
-        old = [self._line, self._hooks_line]
         self._retiring = [thread for thread in self._retiring if thread.is_alive()]
-        self._retiring.append(retire(old, self._others, why))
+        self._retiring.append(retire(self._line, self._others, why))
         self._unset(self._line.n_put)
         self._abort_hooks.arm()
         if self._settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT"):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,33 +27,27 @@ _MOMENT_S = 0.1
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
-def retire(
-    lines: Sequence[Line | Any], others: Any, why: str, seconds: float = RETIRE_S
-) -> threading.Thread:
+def retire(line: Line | Any, others: Any, why: str, seconds: float = RETIRE_S) -> threading.Thread:
     """Leave the job of the old ranks, in another thread.
 
     A rank that has ended all its calls stays there until the others have, too, and at most this
     long. So no rank loses a result because another one goes on. Calls that this rank has not ended
     fail on all ranks. `others`: the group's other backends.
     """
-    if not poll(lambda: all(line.idle for line in lines), _MOMENT_S):
-        for line in lines:
-            line.abort(why)
-
-    return _begin(functools.partial(_leave, lines, others, seconds))
+    if not poll(lambda: line.idle, _MOMENT_S):
+        line.abort(why)
+    return _begin(functools.partial(_leave, line, others, seconds))
 
 
-def leave_behind(lines: Sequence[Line], others: Any) -> None:
+def leave_behind(line: Line, others: Any) -> None:
     """Leave the job of a group that nothing refers to any more, and that did not leave it."""
-    if not all(line.closed for line in lines):
+    if not line.closed:
         with contextlib.suppress(RuntimeError):  # at the interpreter's exit: the process leaves it
-            _begin(functools.partial(_leave, lines, others, RETIRE_S))
+            _begin(functools.partial(_leave, line, others, RETIRE_S))
 
 
-def _leave(lines: Sequence[Line | Any], others: Any, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    for line in lines:
-        line.close(max(0.0, end - time.monotonic()))
+def _leave(line: Line | Any, others: Any, seconds: float) -> None:
+    line.close(seconds)
     others.abort()
 
 

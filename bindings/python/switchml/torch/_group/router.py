@@ -106,8 +106,7 @@ class Router(ProcessGroup, Entries):
         self._gloo._set_default_timeout(timeout)
         if timeout > timedelta(0):
             self._timeout = timeout
-            for line in (self._line, self._hooks_line):
-                line.set_timeout(timeout.total_seconds())
+            self._line.set_timeout(timeout.total_seconds())
 
     # PyTorch keeps these in that backend.
 

@@ -5,7 +5,6 @@
     alice-digits-3fa9      the same without either: the user, the script, and four random digits
     train.restart-1        after torchrun has restarted the ranks
     train.ranks-2-3        another group
-    train.hooks            the second job of a group with a communication hook (hooks.py)
     train.members-7        the default group after reconfigure() with the uuid 7
     train.members-7.rank-1 torchft's quorum 7, of the ranks 1 of replicas that have several
     train.2                the second one of that name, in a process whose first may not be gone
