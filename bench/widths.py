@@ -22,6 +22,8 @@ FILE has a line of JSON for each run, and runs that it has are not made again.
 import argparse
 import json
 import os
+import pydoc_data.topics
+import re
 import statistics
 import sys
 
@@ -30,7 +32,6 @@ from torch import nn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.join(ROOT, "examples"), os.path.join(ROOT, "bench")]
-import gradients as tasks  # noqa: E402
 import torch_ddp  # noqa: E402
 
 RANKS, BLOCK, POINTS = 8, 64, 20
@@ -92,13 +93,43 @@ class Sum:
 # ---- what is trained ----
 
 
-class Lm(tasks.Transformer):
+def text():
+    return "\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics))
+
+
+class Lm:
+    """A transformer that predicts the next byte of the text."""
+
+    batch, length, width = 8, 32, 64
     steps, rate, adam = 400, 3e-3, True
 
     def __init__(self):
-        super().__init__()
-        known = int(len(self.bytes) * (1 - HELD_OUT))
-        self.bytes, self.unseen = self.bytes[:known], self.bytes[known:]
+        both = torch.tensor(list(text().encode()), dtype=torch.long)
+        known = int(len(both) * (1 - HELD_OUT))
+        self.bytes, self.unseen = both[:known], both[known:]
+        layer = nn.TransformerEncoderLayer(
+            self.width, 4, 4 * self.width, dropout=0.0, batch_first=True, norm_first=True
+        )
+        self.model = nn.ModuleDict(
+            {
+                "bytes": nn.Embedding(256, self.width),
+                "places": nn.Embedding(self.length, self.width),
+                "layers": nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+                "next": nn.Linear(self.width, 256),
+            }
+        )
+        self.mask = nn.Transformer.generate_square_subsequent_mask(self.length)
+
+    def loss(self, generator):
+        first = torch.randint(
+            len(self.bytes) - self.length - 1, (self.batch, 1), generator=generator
+        )
+        rows = self.bytes[first + torch.arange(self.length + 1)]
+        hidden = self.model["bytes"](rows[:, :-1]) + self.model["places"].weight
+        hidden = self.model["layers"](hidden, mask=self.mask, is_causal=True)
+        return nn.functional.cross_entropy(
+            self.model["next"](hidden).flatten(0, 1), rows[:, 1:].flatten()
+        )
 
     def accuracy(self):
         rows = self.unseen[: 256 * (self.length + 1)].view(256, -1)
@@ -107,13 +138,38 @@ class Lm(tasks.Transformer):
         return (self.model["next"](hidden).argmax(2) == rows[:, 1:]).float().mean().item()
 
 
-class Embeddings(tasks.Embeddings):
+class Embeddings:
+    """Predicts a word from those around it: most rows of the table get no gradient."""
+
+    batch, around, width, most_words = 64, 4, 24, 3000
     steps, rate, adam = 500, 5e-3, True
 
     def __init__(self):
-        super().__init__()
-        known = int(len(self.words) * (1 - HELD_OUT))
-        self.words, self.unseen = self.words[:known], self.words[known:]
+        words = re.findall(r"[a-z]+", text().lower())
+        counts = {}
+        for word in words:
+            counts[word] = counts.get(word, 0) + 1
+        known = sorted(counts, key=lambda word: (-counts[word], word))[: self.most_words]
+        number = {word: i for i, word in enumerate(known)}
+        both = torch.tensor([number[word] for word in words if word in number])
+        learned = int(len(both) * (1 - HELD_OUT))
+        self.words, self.unseen = both[:learned], both[learned:]
+        self.model = nn.ModuleDict(
+            {
+                "in": nn.EmbeddingBag(len(known), self.width),
+                "out": nn.Linear(self.width, len(known)),
+            }
+        )
+
+    def loss(self, generator):
+        first = torch.randint(
+            len(self.words) - 2 * self.around, (self.batch, 1), generator=generator
+        )
+        rows = self.words[first + torch.arange(2 * self.around + 1)]
+        around = torch.cat([rows[:, : self.around], rows[:, self.around + 1 :]], 1)
+        return nn.functional.cross_entropy(
+            self.model["out"](self.model["in"](around)), rows[:, self.around]
+        )
 
     def accuracy(self):
         rows = self.unseen.unfold(0, 2 * self.around + 1, 1)
@@ -145,7 +201,26 @@ class Cnn(Images):
     batch, steps, rate, adam = 16, 200, 0.05, False
 
     def __init__(self):
-        super().__init__(tasks.Cnn().model)
+        super().__init__(
+            nn.Sequential(
+                nn.Unflatten(1, (1, 8, 8)),
+                nn.Conv2d(1, 32, 3, padding=1),
+                nn.BatchNorm2d(32),
+                nn.ReLU(),
+                nn.Conv2d(32, 64, 3, padding=1),
+                nn.BatchNorm2d(64),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+                nn.Conv2d(64, 64, 3, padding=1),
+                nn.BatchNorm2d(64),
+                nn.ReLU(),
+                nn.Flatten(),
+                nn.Linear(1024, 64),
+                nn.BatchNorm1d(64),
+                nn.ReLU(),
+                nn.Linear(64, 10),
+            )
+        )
 
 
 class Rows(Images):
@@ -160,6 +235,12 @@ class Rows(Images):
 TASKS = {"lm": Lm, "embeddings": Embeddings, "cnn": Cnn, "rows": Rows}
 
 
+def gradients(task, generator):
+    task.model.zero_grad()
+    task.loss(generator).backward()
+    return torch.cat([p.grad.flatten() for p in reversed(list(task.model.parameters()))])
+
+
 def train(name, way, seed, share=1.0):
     torch.manual_seed(seed)
     task, summed = TASKS[name](), Sum(way)
@@ -172,7 +253,7 @@ def train(name, way, seed, share=1.0):
     )
     steps, curve = max(1, int(share * task.steps)), []
     for step in range(1, steps + 1):
-        rows = torch.stack([tasks.gradients(task, generator) for _ in range(RANKS)])
+        rows = torch.stack([gradients(task, generator) for _ in range(RANKS)])
         mean = summed.mean(rows)
         at = 0
         for parameter in parameters:
