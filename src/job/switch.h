@@ -161,6 +161,7 @@ struct sml_jobs_config {
 	uint32_t max_members; /* of all jobs together; 0 for any number */
 	/* If it serves only one job: its name and size; NULL if it serves any job. */
 	const char *only_job;
+	bool only_elsewhere; /* that job is at another switch: tell ranks that come so */
 	uint32_t only_world_size;
 	uint32_t heartbeat_ms; /* the most that a worker may ask for */
 	/* Where ranks have the slots: how many are enough for ranks of one host; 0 for any. */

@@ -33,6 +33,7 @@ struct sml_switch_config {
 	const char *parent; /* "HOST[:PORT]": this switch is a leaf of that one; NULL if none */
 	bool rendezvous; /* no slots here: ranks that embed the stripes only find each other here */
 	const char *only_job; /* serve only this job, with this many ranks; NULL for any job */
+	bool only_elsewhere;  /* rank 0 has joined it at another switch */
 	uint32_t only_world_size;
 	uint32_t local_stripes; /* then: this many are enough for ranks of one host; 0 for any */
 	const char *interfaces; /* for XDP: "eth0,eth1" */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,12 +130,26 @@ uint8_t *sml_switch_status(struct sml_switch *opened, uint32_t timeout_ms, size_
 	return sml_server_status(&opened->server, timeout_ms, n);
 }
 
-void sml_switch_close(struct sml_switch *opened)
+bool sml_switch_close_told(struct sml_switch *opened, char *text, size_t bytes)
 {
-	if (opened == NULL)
-		return;
+	const struct sml_jobs *jobs = &opened->server.jobs;
+	bool told;
+
 	sml_server_stop(&opened->server);
 	pthread_join(opened->thread, NULL);
+	told = jobs->disagreement.error == SML_ERROR_MISMATCH && jobs->config.only_job &&
+	       strcmp(jobs->disagreement.job, jobs->config.only_job) == 0;
+	if (told)
+		snprintf(text, bytes, "%s", jobs->disagreement.text);
 	sml_server_close(&opened->server);
 	free(opened);
+	return told;
+}
+
+void sml_switch_close(struct sml_switch *opened)
+{
+	char unused[SML_SENTENCE_BYTES];
+
+	if (opened)
+		(void)sml_switch_close_told(opened, unused, sizeof(unused));
 }

@@ -42,4 +42,7 @@ uint8_t *sml_switch_status(struct sml_switch *opened, uint32_t timeout_ms, size_
 /* Ends all jobs, whose ranks get an error, and all threads. */
 void sml_switch_close(struct sml_switch *opened);
 
+/* Likewise. True: ranks of its only job were told that they disagree; text: how. */
+bool sml_switch_close_told(struct sml_switch *opened, char *text, size_t bytes);
+
 #endif

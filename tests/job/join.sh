@@ -127,19 +127,33 @@ address=$roomy,localhost:${roomy##*:} rank a alias SWITCHML_RANK=0 SWITCHML_WORL
 expect_errors "one switch for two stripes, under two names" a "each stripe needs a switch of its own (SWITCHML_SWITCH)"
 
 # One rank without the switch, in both directions.
-SWITCHML_MASTER_PORT=$(free_port)
-export SWITCHML_MASTER_PORT
-address=$roomy rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
-address= rank b without SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=2
-expect_errors "a rank without the switch" a "with the same SWITCHML_JOB, SWITCHML_SWITCH and job key?" \
-	b "this rank has no SWITCHML_SWITCH; has rank 0 one"
+steady=$(steady_address)
+export SWITCHML_MASTER_ADDR=${steady%:*} SWITCHML_MASTER_PORT=${steady##*:}
 text="at a switch and rank 0 without one: set SWITCHML_SWITCH on all ranks, or on none"
 for without in "" embedded; do
-	address=$without rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=3
 	address=$roomy rank b without SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=3
 	address=$roomy rank c without SWITCHML_RANK=2 SWITCHML_WORLD_SIZE=3
+	await job_is "$roomy" without joining
+	address=$without rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=3
 	expect_errors "rank 0 without the switch: '$without'" a "$text" b "$text" c "$text"
 done
+# The same, of another rank: also at the port that a launcher gave, and with a key.
+text="rank 0 at a switch and rank 2 without one: set SWITCHML_SWITCH on all ranks, or on none"
+only_some() {
+	address=$roomy rank a some SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=3 "$@"
+	address=$roomy rank b some SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=3 "$@"
+	address=$without rank c some SWITCHML_RANK=2 SWITCHML_WORLD_SIZE=3 "$@"
+	expect_errors "rank 2 without the switch: '$without' $*" a "$text" b "$text" c "$text"
+}
+only_some
+without="" only_some SWITCHML_MASTER_ADDR= SWITCHML_MASTER_PORT= \
+	MASTER_ADDR="$SWITCHML_MASTER_ADDR" MASTER_PORT="$SWITCHML_MASTER_PORT"
+plain=$roomy
+(umask 77 && echo "the key of a job, for this test" >"$work/key")
+start_switch --key-file "$work/key"
+roomy=$address only_some "SWITCHML_JOB_KEY_FILE=$work/key"
+roomy=$plain
+text="at a switch and rank 0 without one: set SWITCHML_SWITCH on all ranks, or on none"
 # By a name, and rank 0 comes last.
 address=$roomy rank b without SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_ADDR=localhost
 await job_is "$roomy" without joining

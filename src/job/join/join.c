@@ -379,10 +379,8 @@ static void report_apart(const struct sml_job *job, const SmlControl__Join *join
 {
 	refusal->error = SML_ERROR_MISMATCH;
 	if (job->jobs->operations->ranks_have_slots) {
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "ranks of job \"%s\" wait for each other, rank %u at a switch and rank 0 "
-			 "without one: set SWITCHML_SWITCH on all ranks, or on none",
-			 job->name, join->rank);
+		snprintf(refusal->text, sizeof(refusal->text), SML_TERMS_APART, job->name,
+			 join->rank, 0);
 		return;
 	}
 	snprintf(

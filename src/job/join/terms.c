@@ -209,6 +209,10 @@ static void check_port(const struct sml_jobs *jobs, const SmlControl__Join *join
 			 "the same name (SWITCHML_JOB), and each job its own port "
 			 "(SWITCHML_MASTER_PORT)",
 			 config->only_job, join->job);
+	} else if (config->only_elsewhere) {
+		refusal->error = SML_ERROR_MISMATCH;
+		snprintf(refusal->text, sizeof(refusal->text), SML_TERMS_APART, join->job, 0,
+			 join->rank);
 	} else if (join->world_size != config->only_world_size) {
 		refusal->error = SML_ERROR_MISMATCH;
 		snprintf(refusal->text, sizeof(refusal->text),

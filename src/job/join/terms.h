@@ -11,6 +11,11 @@ struct sml_refusal {
 	char text[SML_SENTENCE_BYTES];
 };
 
+/* Of a job, a rank with a switch, and one without. */
+#define SML_TERMS_APART                                                                            \
+	"ranks of job \"%s\" wait for each other, rank %u at a switch and rank %u without one: "   \
+	"set SWITCHML_SWITCH on all ranks, or on none"
+
 /* job: the one that the Join means; NULL if there is none yet. */
 void sml_terms_check(const struct sml_jobs *jobs, const struct sml_job *job,
 		     const SmlControl__Join *join, struct sml_refusal *refusal);

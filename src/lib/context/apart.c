@@ -4,12 +4,17 @@
 #include <stdlib.h>
 
 #include "base/least.h"
+#include "lib/context/embedded.h"
 #include "lib/context/join.h"
 #include "lib/control/resolver.h"
 #include "net/address.h"
 
 /* Ranks that are not apart have met by then, mostly. */
 #define BEGIN_NS (1000 * SML_NS_PER_MS)
+/* Between two looks, at most. */
+#define PAUSE_NS (5000 * SML_NS_PER_MS)
+/* That rank 0's port is open: those that look for it try again after 100 ms at most. */
+#define PORT_NS (300 * SML_NS_PER_MS)
 /* For a connection, at most. */
 #define CONNECT_NS (200 * SML_NS_PER_MS)
 
@@ -95,18 +100,27 @@ static void ask_rank_0(struct sml_apart *apart)
 	}
 	if (apart->places == NULL || apart->places->n == 0)
 		return;
-	if (apart->rank_0)
-		sml_control_close(apart->rank_0);
+	sml_control_close(apart->rank_0);
 	apart->rank_0 = ask(apart, &apart->places->at[0]);
 }
 
-/* Rank 0 may come later, so it is looked for again, and ever less often. */
+/* Rank 0's. Those that have come there were refused, and so have no switch. */
+static void close_port(struct sml_apart *apart)
+{
+	char text[SML_TEXT_BYTES];
+
+	if (sml_switch_close_told(apart->port, text, sizeof(text)))
+		sml_control_abort(apart->stripe->control, SML_ERROR_MISMATCH, text, SML_ABORT_TOLD);
+	apart->port = NULL;
+}
+
+/* Ranks may come later, so they are looked for again, and ever less often. */
 static void look(struct sml_apart *apart, uint64_t now_ns)
 {
 	struct sml_control *own = apart->stripe->control;
 	bool first = apart->at_ns == apart->begun_ns + BEGIN_NS;
 
-	apart->at_ns = now_ns + (now_ns - apart->begun_ns);
+	apart->at_ns = now_ns + sml_earlier(now_ns - apart->begun_ns, PAUSE_NS);
 	/* A switch that has said nothing may be frozen, and the others at the next one. */
 	if (!sml_control_is_speaker(own))
 		return;
@@ -114,6 +128,12 @@ static void look(struct sml_apart *apart, uint64_t now_ns)
 		ask_all(apart);
 	if (sml_control_misses(own, 0))
 		ask_rank_0(apart);
+	if (apart->stripe->context->settings.rank != 0)
+		return;
+	if (apart->port)
+		close_port(apart);
+	apart->port = sml_embedded_listen_beside(apart->stripe->context);
+	apart->port_ns = now_ns + PORT_NS;
 }
 
 static void hear(const struct sml_apart *apart, struct sml_control *asked)
@@ -138,14 +158,16 @@ void sml_apart_look(void *self)
 		hear(apart, apart->asked[i]);
 	if (apart->rank_0)
 		hear(apart, apart->rank_0);
+	if (apart->port && now_ns >= apart->port_ns)
+		close_port(apart);
 }
 
 void sml_apart_end(struct sml_apart *apart)
 {
 	for (unsigned i = 0; i < apart->n_asked; i++)
 		sml_control_close(apart->asked[i]);
-	if (apart->rank_0)
-		sml_control_close(apart->rank_0);
+	sml_control_close(apart->rank_0);
+	sml_switch_close(apart->port);
 	free(sml_resolver_end(apart->resolver));
 	free(apart->places);
 }

@@ -25,14 +25,14 @@
 
 /* ---- rank 0's control port ---- */
 
-static int listen_at(struct sml_context *context, struct sml_switch_config *config,
-		     const char *host, unsigned port)
+static int listen_at(struct sml_switch **opened, struct sml_switch_config *config, const char *host,
+		     unsigned port)
 {
 	char listen[320];
 
 	sml_host_port_text(listen, sizeof(listen), host, port);
 	config->listen = listen;
-	return sml_switch_open(&context->embedded, config);
+	return sml_switch_open(opened, config);
 }
 
 /* A job of one rank needs no agreed port: any free one of those that it may open. */
@@ -43,20 +43,20 @@ static int listen_anywhere(struct sml_context *context, struct sml_switch_config
 	int error = -EADDRINUSE;
 
 	if (!sml_port_range_is_set(ports))
-		return listen_at(context, config, host, 0);
+		return listen_at(&context->embedded, config, host, 0);
 	for (unsigned port = ports->first; error == -EADDRINUSE && port <= ports->last; port++)
-		error = listen_at(context, config, host, port);
+		error = listen_at(&context->embedded, config, host, port);
 	return error;
 }
 
 /* At the agreed port. */
-static int listen_for_all(struct sml_context *context, struct sml_switch_config *config,
-			  const char *host, uint64_t until_ns)
+static int listen_for_all(const struct sml_context *context, struct sml_switch **opened,
+			  struct sml_switch_config *config, const char *host, uint64_t until_ns)
 {
 	int error;
 
 	for (;;) {
-		error = listen_at(context, config, host,
+		error = listen_at(opened, config, host,
 				  (unsigned)context->settings.config.master_port);
 		if (error != -EADDRINUSE || sml_now_ns() + REJOIN_PAUSE_NS >= until_ns ||
 		    sml_is_interrupted(context->settings.config.interrupt))
@@ -75,30 +75,48 @@ static uint64_t end_of_patience(const struct sml_context *context, uint64_t dead
 	return until_ns < deadline_ns ? until_ns : deadline_ns;
 }
 
-int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns)
+/* Returns the host to listen at. */
+static const char *configure(struct sml_context *context, struct sml_switch_config *config)
 {
 	const struct sml_settings *settings = &context->settings;
-	struct sml_switch_config config;
 	const char *host = sml_master_host(context);
-	int error;
 
 	if (!sml_is_loopback_name(host)) {
 		sml_listen_choose(host, settings->config.interface, context->listen_address);
 		host = context->listen_address;
 	}
-	sml_switch_config_init(&config);
-	config.rendezvous = true;
-	config.local_stripes = settings->local_stripes;
-	config.max_strangers = MAX_STRANGERS;
-	config.only_job = settings->config.job;
-	config.only_world_size = settings->world_size;
-	config.tls = settings->tls_files;
-	config.tls_names = sml_tls_variables;
+	sml_switch_config_init(config);
+	config->rendezvous = true;
+	config->local_stripes = settings->local_stripes;
+	config->max_strangers = MAX_STRANGERS;
+	config->only_job = settings->config.job;
+	config->only_world_size = settings->world_size;
+	config->tls = settings->tls_files;
+	config->tls_names = sml_tls_variables;
 	/* The ranks already report a failure of the job. */
-	config.debug = settings->log.level >= SML_LOG_INFO ? SML_LOG_TRACE : SML_LOG_ERROR;
-	error = settings->world_size == 1 ? listen_anywhere(context, &config, host)
-					  : listen_for_all(context, &config, host,
-							   end_of_patience(context, deadline_ns));
+	config->debug = settings->log.level >= SML_LOG_INFO ? SML_LOG_TRACE : SML_LOG_ERROR;
+	return host;
+}
+
+struct sml_switch *sml_embedded_listen_beside(struct sml_context *context)
+{
+	struct sml_switch *opened = NULL;
+	struct sml_switch_config config;
+	const char *host = configure(context, &config);
+
+	config.only_elsewhere = true;
+	return listen_for_all(context, &opened, &config, host, 0) == 0 ? opened : NULL;
+}
+
+int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns)
+{
+	struct sml_switch_config config;
+	const char *host = configure(context, &config);
+	int error = context->settings.world_size == 1
+			    ? listen_anywhere(context, &config, host)
+			    : listen_for_all(context, &context->embedded, &config, host,
+					     end_of_patience(context, deadline_ns));
+
 	if (error)
 		return sml_error_set(
 			error, "rank 0 cannot open the job's control port: %s%s", sml_error_last(),

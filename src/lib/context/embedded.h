@@ -27,6 +27,12 @@ struct sml_peers {
  */
 int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns);
 
+/*
+ * Rank 0 of a job that has a switch: open the port where those look for it that have none. Returns
+ * NULL if there is none now. sml_switch_close() closes it.
+ */
+struct sml_switch *sml_embedded_listen_beside(struct sml_context *context);
+
 /* Join by the first stripe's connection. Returns 0 or an error, and sets the error text. */
 int sml_embedded_join(struct sml_stripe *first);
 

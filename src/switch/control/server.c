@@ -422,6 +422,7 @@ static void open_jobs(struct sml_server *server)
 			   .heartbeat_ms = config->heartbeat_ms,
 			   .local_stripes = config->local_stripes,
 			   .only_job = config->only_job,
+			   .only_elsewhere = config->only_elsewhere,
 			   .only_world_size = config->only_world_size,
 			   .name = server->name,
 			   .parent = config->parent != NULL ? server->uplink.where : NULL,
