@@ -150,6 +150,24 @@ TEST(who_leaves_a_job_that_is_about_to_go_on_does_not_end_it)
 	jobs_close(&world);
 }
 
+/* The others would wait for it without knowing why. */
+TEST(those_that_resume_are_told_why_another_one_may_not)
+{
+	SmlControl__Join join = jobs_join_message("a", 1, 2);
+	const SmlControl__Envelope *waiting;
+	struct jobs_world world;
+
+	jobs_open(&world, 4096, 64, false);
+	resume(&world, 0, 0, 77, false);
+	join.wire = SML_WIRE_INT8;
+	jobs_resume(&world, 1, join, 77, 1, false);
+	assert_non_null(strstr(jobs_refusal(&world, 1), "int8"));
+	jobs_wait(&world, 2 * SML_SECOND_NS);
+	waiting = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	assert_string_equal(waiting->waiting->refused, jobs_refusal(&world, 1));
+	jobs_close(&world);
+}
+
 /* Its switch told the other rank that all have left, and died before it told this one. */
 TEST(who_looks_for_ranks_that_have_left_may_leave)
 {

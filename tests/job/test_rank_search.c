@@ -116,12 +116,37 @@ TEST_WITH(a_switch_that_accepts_and_says_nothing_may_be_frozen, begin, NULL)
 	assert_non_null(strstr(text, "first/0: it accepts connections, but says nothing: is it "
 				     "frozen?"));
 	sml_ranks_add(&ranks, 1);
-	sml_search_missing(&search, 0, &ranks, 0, 1, now_ns);
+	sml_search_missing(&search, 0, &ranks, 0, "", 1, now_ns);
 	sml_search_report(&search, now_ns, text, sizeof(text));
 	assert_non_null(strstr(text, "first/0: not all ranks have joined there; missing: 1"));
-	sml_search_missing(&search, 0, &(struct sml_ranks){{0}}, 0, 2, now_ns);
+	sml_search_missing(&search, 0, &(struct sml_ranks){{0}}, 0, "", 2, now_ns);
 	sml_search_report(&search, now_ns, text, sizeof(text));
 	assert_non_null(strstr(text, "first/0: it has not started the job"));
+}
+
+/* It may be refused itself there, for another reason, or released because that one is missing. */
+TEST_WITH(all_ranks_say_why_another_one_cannot_join, begin, NULL)
+{
+	struct sml_ranks ranks = {{0}};
+	char text[3 * SML_REASON_LENGTH];
+
+	assert_int_equal(connects_within(0), 0);
+	sml_search_connected(&search, 0, now_ns);
+	sml_ranks_add(&ranks, 1);
+	sml_search_missing(&search, 0, &ranks, 0, "rank 1 has wire int8", 1, now_ns);
+	sml_search_report(&search, now_ns, text, sizeof(text));
+	assert_non_null(strstr(text, "missing: 1; the last that tried was refused: rank 1 has "
+				     "wire int8"));
+	sml_search_failed(&search, 0, SML_ERROR_SWITCH_DIED, "it closed the connection", now_ns);
+	sml_search_report(&search, now_ns, text, sizeof(text));
+	assert_non_null(strstr(text, "first/0: it closed the connection; the last that tried was "
+				     "refused: rank 1 has wire int8; "));
+	/* It has come in the meantime, to the switch's other address. */
+	assert_int_equal(connects_within(2000), 1);
+	sml_search_connected(&search, 1, now_ns);
+	sml_search_missing(&search, 1, &ranks, 0, "", 1, now_ns);
+	sml_search_report(&search, now_ns, text, sizeof(text));
+	assert_null(strstr(text, "refused"));
 }
 
 /* On a busy machine, each of its steps may take long. */
@@ -217,7 +242,7 @@ static void waits_for(const unsigned *missing, unsigned n, unsigned seconds)
 	for (unsigned i = 0; i < n; i++)
 		sml_ranks_add(&ranks, missing[i]);
 	for (unsigned i = 0; i <= seconds; i++, now_ns += 1000 * MS)
-		sml_search_missing(&search, 2, &ranks, 0, ++n_reports, now_ns);
+		sml_search_missing(&search, 2, &ranks, 0, "", ++n_reports, now_ns);
 }
 
 /* Connect to the second switch and join there, whatever else is tried before. */
@@ -273,9 +298,9 @@ TEST_WITH(nobody_is_given_up_for_the_time_between_switches, begin_to_judge, NULL
 
 	sml_ranks_add(&ranks, 1);
 	for (unsigned i = 0; i < 30; i++) {
-		sml_search_missing(&search, 2, &ranks, 0, 1, now_ns);
+		sml_search_missing(&search, 2, &ranks, 0, "", 1, now_ns);
 		now_ns += 100 * MS;
-		sml_search_missing(&search, 2, &ranks, 0, 2, now_ns);
+		sml_search_missing(&search, 2, &ranks, 0, "", 2, now_ns);
 		now_ns += 700 * MS;
 		sml_search_failed(&search, 2, SML_ERROR_SWITCH_DIED, "it died", now_ns);
 		comes_to_the_second();
@@ -302,14 +327,14 @@ static uint64_t waits_beside_one_that_dies(uint64_t speaks_ns)
 	does(SML_SEARCH_JOIN, 0);
 	while (search.outcome == SML_SEARCH_GOES_ON && now_ns < begun_ns + 50000 * MS) {
 		if (now_ns >= told_ns && now_ns < begun_ns + speaks_ns) {
-			sml_search_missing(&search, 0, &ranks, 0, ++n_reports, now_ns);
+			sml_search_missing(&search, 0, &ranks, 0, "", ++n_reports, now_ns);
 			told_ns += 1000 * MS;
 		}
 		if (connects_within(90) != 2)
 			continue;
 		sml_search_connected(&search, 2, now_ns);
 		does(SML_SEARCH_JOIN, 2);
-		sml_search_missing(&search, 2, &ranks, 0, 1, now_ns);
+		sml_search_missing(&search, 2, &ranks, 0, "", 1, now_ns);
 		sml_search_failed(&search, 2, SML_ERROR_SWITCH_DIED, "it died", now_ns);
 	}
 	return now_ns - begun_ns;
@@ -359,7 +384,7 @@ TEST_WITH(whoever_was_at_a_switch_comes_soon_to_its_next_life, begin_to_judge, N
 		sml_search_failed(&search, (unsigned)connects_within(2000), -111, "refused",
 				  now_ns);
 	comes_to_the_second();
-	sml_search_missing(&search, 2, &ranks, 0, 1, now_ns);
+	sml_search_missing(&search, 2, &ranks, 0, "", 1, now_ns);
 	lost_ns = now_ns;
 	sml_search_failed(&search, 2, SML_ERROR_SWITCH_DIED, "it died", now_ns);
 	while (connects_within(2000) != 2)

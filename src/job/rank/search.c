@@ -375,7 +375,7 @@ static void judge(struct sml_search *search, unsigned address)
 }
 
 void sml_search_missing(struct sml_search *search, unsigned address, const struct sml_ranks *ranks,
-			unsigned n_more, unsigned n_reports, uint64_t now_ns)
+			unsigned n_more, const char *refused, unsigned n_reports, uint64_t now_ns)
 {
 	struct sml_search_try *try = &search->tries[address];
 	bool lived = one_lives(search, now_ns);
@@ -386,6 +386,11 @@ void sml_search_missing(struct sml_search *search, unsigned address, const struc
 	try->told_ns = now_ns;
 	try->missing = *ranks;
 	try->n_more = n_more;
+	/* What it said at another address is old. */
+	for (unsigned i = 0; i < search->config.n_addresses; i++)
+		if (search->config.switches[i] == search->config.switches[address])
+			search->tries[i].refused[0] = '\0';
+	snprintf(try->refused, sizeof(try->refused), "%.*s", SML_REASON_LENGTH - 1, refused);
 	/*
 	 * It serves. If it is lost, this rank must not come to the next one long after the others,
 	 * which may be gone then, too.
@@ -519,11 +524,13 @@ void sml_search_report(const struct sml_search *search, uint64_t now_ns, char *t
 	}
 	for (unsigned i = 0; i < search->config.n_addresses && length < bytes; i++) {
 		unsigned address = in_order(search, i);
+		const char *refused = search->tries[address].refused;
 		char reason[SML_REASON_LENGTH];
 
 		describe(&search->tries[address], now_ns, reason, sizeof(reason));
-		length +=
-			(size_t)snprintf(text + length, bytes - length, "%s%s: %s",
-					 length ? "; " : "", search->config.names[address], reason);
+		length += (size_t)snprintf(
+			text + length, bytes - length, "%s%s: %s%s%s", length ? "; " : "",
+			search->config.names[address], reason,
+			refused[0] ? "; the last that tried was refused: " : "", refused);
 	}
 }

@@ -118,6 +118,8 @@ struct sml_search_try {
 	unsigned n_failures, n_bad;
 	int error; /* the last; 0 if not tried */
 	char reason[SML_REASON_LENGTH];
+	/* Why another rank cannot join there, whatever this rank's own tries came to; "": it can */
+	char refused[SML_REASON_LENGTH];
 };
 
 enum sml_search_outcome {
@@ -186,11 +188,12 @@ uint64_t sml_search_deadline(const struct sml_search *search);
 void sml_search_connected(struct sml_search *search, unsigned address, uint64_t now_ns);
 
 /*
- * The switch has said who is missing, in its n-th message about that. If that is enough to count
- * some ranks as dead, the search ends.
+ * The switch has said who is missing, in its n-th message about that, and why it refused the last
+ * of them that tried ("": none did). If that is enough to count some ranks as dead, the search
+ * ends.
  */
 void sml_search_missing(struct sml_search *search, unsigned address, const struct sml_ranks *ranks,
-			unsigned n_more, unsigned n_reports, uint64_t now_ns);
+			unsigned n_more, const char *refused, unsigned n_reports, uint64_t now_ns);
 
 /* The switch has begun with all ranks: close the others. */
 void sml_search_began(struct sml_search *search, unsigned address, uint64_t now_ns);

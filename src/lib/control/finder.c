@@ -207,8 +207,8 @@ static void look_at(struct attempt *attempt)
 	/* Before it has begun: then all ranks are there, whatever it said earlier. */
 	if (!control->session.begun)
 		sml_search_missing(&finder->search, address, &control->session.missing,
-				   control->session.n_more, control->session.n_waiting,
-				   sml_now_ns());
+				   control->session.n_more, control->session.refused,
+				   control->session.n_waiting, sml_now_ns());
 	if (sml_control_phase(control) == SML_SESSION_FAILED) {
 		char reason[SML_REASON_LENGTH];
 

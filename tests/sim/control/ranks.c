@@ -290,7 +290,7 @@ static void look_at(struct rank *rank, unsigned address)
 	snprintf(text, sizeof(text), "%s", session->text);
 	if (rank->state == SEEKING && session->phase < SML_SESSION_RUNNING) {
 		sml_search_missing(&rank->search, address, &session->missing, session->n_more,
-				   session->n_waiting, rank->control->now_ns);
+				   session->refused, session->n_waiting, rank->control->now_ns);
 		if (session->begun && rank->taken < 0) {
 			rank->taken = (int)address;
 			sml_search_began(&rank->search, address, rank->control->now_ns);
