@@ -167,6 +167,22 @@ TEST(processes_that_wait_are_counted_whichever_job_they_wait_for)
 	free(text);
 }
 
+/* Otherwise a switch with few jobs could be full, and nothing would say why. */
+TEST(places_that_are_kept_are_counted)
+{
+	struct world world;
+	char *text;
+
+	fill(&world, 1, 1);
+	world.status.kept_jobs = 3;
+	world.status.max_jobs = 4;
+	text = text_of(&world);
+	assert_non_null(strstr(text, "\nswitchml_jobs 1\n"));
+	assert_non_null(strstr(text, "\nswitchml_jobs_kept 3\n"));
+	assert_non_null(strstr(text, "\nswitchml_jobs_limit 4\n"));
+	free(text);
+}
+
 TEST(leaves_have_series_once)
 {
 	char leaf[] = "rack:28500", parent[] = "spine:28500";

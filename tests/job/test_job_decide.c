@@ -533,6 +533,7 @@ TEST(a_change_that_finds_no_room_holds_the_place_once)
 {
 	SmlControl__Join join = jobs_join_message("next", 0, 2);
 	struct jobs_world world;
+	SmlControl__Status *status;
 	uint64_t tag;
 
 	tag = open_full(&world);
@@ -544,6 +545,9 @@ TEST(a_change_that_finds_no_room_holds_the_place_once)
 		assert_int_equal(world.jobs.n_kept, 1);
 		assert_int_equal(world.jobs.slots_in_use, 2 + 8);
 	}
+	status = jobs_status(&world);
+	assert_int_equal(status->kept_jobs, 1);
+	sml_control__status__free_unpacked(status, NULL);
 	join_next(&world, 13, 0, tag);
 	assert_string_equal(jobs_refusal(&world, 13), "");
 	assert_int_equal(world.jobs.n_kept, 0);

@@ -233,6 +233,7 @@ static const struct sml_field status[] = {
 	MEMBER(slots),
 	MEMBER(slots_in_use),
 	MEMBER(max_jobs),
+	MEMBER(kept_jobs, .help = "Places that jobs keep while their members change."),
 	MEMBER(parent, .help = "For a leaf: the address of its parent. Otherwise empty."),
 	MEMBER(attached, .help = "For a leaf: whether its parent has accepted it."),
 	MEMBER(level, .help = "0 for a root, and 1 or 2 for a leaf."),

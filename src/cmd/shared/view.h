@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "control.pb-c.h"
@@ -86,6 +87,17 @@ void sml_view_free(struct sml_view *view);
 static inline const SmlControl__Status *sml_view_status(const struct sml_view *view)
 {
 	return view->now != NULL ? view->now->status : NULL;
+}
+
+/* For texts, after the number of jobs: what counts towards the most jobs, too. */
+#define SML_VIEW_KEPT_BYTES 24
+static inline const char *sml_view_kept(const SmlControl__Status *status,
+					char text[SML_VIEW_KEPT_BYTES])
+{
+	text[0] = '\0';
+	if (status->kept_jobs > 0)
+		snprintf(text, SML_VIEW_KEPT_BYTES, ", %u kept", status->kept_jobs);
+	return text;
 }
 
 /* Between the two answers; 0 if there are no two, or the switch has started in between. */

@@ -158,11 +158,13 @@ static void print_job(const SmlControl__JobStatus *job)
 static void print_head(const struct sml_view *view)
 {
 	const SmlControl__Status *status = sml_view_status(view);
+	char kept[SML_VIEW_KEPT_BYTES];
 
-	printf("%s: switchml %s, %s dataplane, up %.1f s: %u of %u slots in use, %zu of %u job%s\n",
+	printf("%s: switchml %s, %s dataplane, up %.1f s: %u of %u slots in use, %zu of %u "
+	       "job%s%s\n",
 	       view->address, status->version, status->dataplane, (double)status->uptime_ms / 1e3,
 	       status->slots_in_use, status->slots, status->n_jobs, status->max_jobs,
-	       sml_plural(status->max_jobs));
+	       sml_plural(status->max_jobs), sml_view_kept(status, kept));
 }
 
 /* The switches next to it in a tree. */

@@ -182,14 +182,15 @@ static void draw_switch(int y, const struct sml_view *view)
 {
 	const SmlControl__Status *status = sml_view_status(view);
 	struct sml_switch_rates rates;
-	char t[2][16], parent[128];
+	char t[2][16], parent[128], kept[SML_VIEW_KEPT_BYTES];
 
 	sml_view_switch_rates(view, &rates);
 	sml_top_print(
 		y, false,
-		"%s: %s, %u of %u slots, %zu of %u job%s, MB/s in %s, out %s%s, %s, up %.0f s",
+		"%s: %s, %u of %u slots, %zu of %u job%s%s, MB/s in %s, out %s%s, %s, up %.0f s",
 		view->address, status->dataplane, status->slots_in_use, status->slots,
 		status->n_jobs, status->max_jobs, sml_plural(status->max_jobs),
+		sml_view_kept(status, kept),
 		sml_top_number(t[0], rates.known, rates.bytes_received / 1e6),
 		sml_top_number(t[1], rates.known, rates.bytes_sent / 1e6),
 		below(status, parent, sizeof(parent)), status->version,

@@ -520,6 +520,7 @@ static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
 	status->slots = jobs->config.max_slots;
 	status->slots_in_use = jobs->slots_in_use;
 	status->max_jobs = jobs->config.max_jobs;
+	status->kept_jobs = jobs->n_kept;
 	status->data_port = jobs->config.data_port;
 	status->uptime_ms = (jobs->now_ns - jobs->begun_ns) / 1000000u;
 	status->jobs = whole->list;
