@@ -10,23 +10,27 @@
 #define LENGTH_BYTES 4
 
 static void say_draft(struct peer *peer, const struct draft *draft,
-		      SmlControl__Envelope__BodyCase body)
+		      SmlControl__Envelope__BodyCase body, uint32_t job)
 {
 	struct draft frame;
 
-	draft_frame(draft, body, &frame);
+	draft_frame(draft, body, job, &frame);
 	peer_say(peer, frame.bytes, frame.n);
 }
 
 void say_message(struct peer *peer, struct gen *gen, const ProtobufCMessage *honest,
 		 SmlControl__Envelope__BodyCase body)
 {
+	uint32_t job = 0;
 	struct draft draft;
 
 	draft_from(&draft, honest);
-	if (gen_below(gen, 8) == 7)
+	if (gen_below(gen, 8) == 7) {
 		draft_fields(&draft, gen, honest->descriptor, 0);
-	say_draft(peer, &draft, body);
+		/* As draft_any(). */
+		job = draft.n % 2 ? peer->job : 0;
+	}
+	say_draft(peer, &draft, body, job);
 }
 
 void say_one_of(struct peer *peer, struct gen *gen, const struct say_choice *choices, uint32_t n)
@@ -132,7 +136,7 @@ void say_honest_join(struct peer *peer, const struct say_terms *terms, uint32_t 
 	}
 	peer->rank = (uint8_t)rank;
 	draft_from(&draft, &join.base);
-	say_draft(peer, &draft, SML_CONTROL__ENVELOPE__BODY_JOIN);
+	say_draft(peer, &draft, SML_CONTROL__ENVELOPE__BODY_JOIN, 0);
 }
 
 void say_ready(struct peer *peer, struct gen *gen)

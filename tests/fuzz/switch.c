@@ -189,7 +189,7 @@ static void finish(void)
 	message.error = SML_ERROR_REFUSED;
 	message.text = (char *)(uintptr_t) "enough";
 	draft_from(&draft, &message.base);
-	draft_frame(&draft, SML_CONTROL__ENVELOPE__BODY_ABORT, &frame);
+	draft_frame(&draft, SML_CONTROL__ENVELOPE__BODY_ABORT, 0, &frame);
 	hostile.deaf = false;
 	for (int i = 0; i < 200 && hostile.fd >= 0; i++) {
 		(void)peer_hear(&hostile);

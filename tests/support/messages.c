@@ -194,7 +194,10 @@ bool draft_from(struct draft *draft, const ProtobufCMessage *honest)
 	return true;
 }
 
-void draft_frame(const struct draft *draft, SmlControl__Envelope__BodyCase body,
+/* Of the envelope. */
+#define JOB_FIELD 60
+
+void draft_frame(const struct draft *draft, SmlControl__Envelope__BodyCase body, uint32_t job,
 		 struct draft *frame)
 {
 	uint8_t length_be[4];
@@ -202,6 +205,10 @@ void draft_frame(const struct draft *draft, SmlControl__Envelope__BodyCase body,
 
 	frame->n = sizeof(length_be);
 	put_bytes(frame, (uint32_t)body, draft->bytes, draft->n);
+	if (job != 0) {
+		put_tag(frame, JOB_FIELD, WIRE_VARINT);
+		put_varint(frame, job);
+	}
 	n = frame->n - sizeof(length_be);
 	for (unsigned i = 0; i < 4; i++)
 		length_be[i] = (uint8_t)(n >> (24 - 8 * i));
@@ -217,5 +224,7 @@ void draft_any(struct draft *frame, struct gen *gen)
 	struct draft draft = {.n = 0};
 
 	draft_fields(&draft, gen, body->descriptor, 0);
-	draft_frame(&draft, (SmlControl__Envelope__BodyCase)body->id, frame);
+	/* By what has been drawn: with one byte more, each corpus would mean something else. */
+	draft_frame(&draft, (SmlControl__Envelope__BodyCase)body->id,
+		    draft.n % 4 == 3 ? draft.bytes[draft.n - 1] : 0, frame);
 }

@@ -28,11 +28,11 @@ bool draft_from(struct draft *draft, const ProtobufCMessage *honest);
 void draft_fields(struct draft *draft, struct gen *gen,
 		  const ProtobufCMessageDescriptor *descriptor, unsigned depth);
 
-/* Make a frame: length, envelope, and the draft as this body. */
-void draft_frame(const struct draft *draft, SmlControl__Envelope__BodyCase body,
+/* Make a frame: length, envelope, the draft as this body, and the job's number, unless it is 0. */
+void draft_frame(const struct draft *draft, SmlControl__Envelope__BodyCase body, uint32_t job,
 		 struct draft *frame);
 
-/* Make a frame with any body, whose fields are drawn. */
+/* Make a frame with any body, whose fields are drawn, and sometimes with a job's number. */
 void draft_any(struct draft *frame, struct gen *gen);
 
 #endif
