@@ -92,12 +92,21 @@ WRONG = {
             torch.ones(6), torch.ones(7 if r == 0 else 6), [2] * 3, [2, 2, 3 if r == 0 else 2]
         ),
         lambda r: dist.reduce_scatter(torch.ones(2), sized(2, 2, 3)),
+        lambda r: dist.reduce_scatter(torch.ones(2), sized(2, 2, 3 if r == 0 else 2)),
+        lambda r: dist.reduce_scatter(
+            torch.ones(2), sized(2, 2, 3 if r == 0 else 2), async_op=True
+        ).wait(),
     ],
     "rank 1 has 3 elements for rank 0, which takes 2": [
         lambda r: dist.gather(torch.ones(3 if r == 1 else 2), of_root(r, 2, 2, 2)),
         lambda r: dist.all_to_all_single(
             torch.ones(6), torch.ones(6), [2] * 3, [3, 2, 1] if r == 1 else [2] * 3
         ),
+    ],
+    # Even lists, which ranks give to the switch.
+    "rank 0 has 2 elements for rank 1, which takes 3": [
+        lambda r: dist.reduce_scatter(torch.ones(2 + r % 2), sized(*[2 + r % 2] * N)),
+        lambda r: dist.reduce_scatter(torch.ones(2 + r % 2), sized(2, 2, 2)),
     ],
     "Gloo takes tensors of one size, and rank 0 has 1, 2, 0": [
         lambda r: dist.scatter(torch.ones((r + 1) % 3), of_root(r, 1, 2, 0)),
@@ -107,6 +116,8 @@ WRONG = {
     "rank 0 has no tensor for rank 2": [
         lambda r: dist.scatter(torch.ones(2), of_root(r, 2, 2)),
         lambda r: dist.gather(torch.ones(2), of_root(r, 2, 2)),
+        lambda r: dist.reduce_scatter(torch.ones(2), sized(2, 2, 2)[: 2 if r == 0 else N]),
+        lambda r: dist.reduce_scatter(torch.ones(2), [] if r == 2 else sized(2, 2)),
     ],
     "rank 0 has tensors for more than 3 ranks": [
         lambda r: dist.scatter(torch.ones(2), of_root(r, 2, 2, 2, 0)),

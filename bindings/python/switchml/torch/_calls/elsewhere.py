@@ -160,10 +160,11 @@ class Elsewhere(Work):
         call: Callable[[Begun], Any],
         limit: float | None,
         among: tuple[int, int],
+        sizes: Sizes | None = None,
     ) -> None:
         title = name_of(name, arguments)
-        self._sizes = None
-        if name in NAMES:
+        self._sizes = sizes
+        if sizes is None and name in NAMES:
             self._sizes = Sizes(name, title, arguments, _root_in(arguments), among)
         its_place = place(title) if self._sizes is None else self._sizes.call
         self._call: Callable[[Begun], Any] | None = call

@@ -277,6 +277,8 @@ class Line:
                 if longer:
                     self._job.set_timeout(limit)
                 try:
+                    if work.sizes is not None:
+                        self._compare(work.sizes, work)
                     work.begin(self._job, waits)
                 finally:
                     if longer:
@@ -286,6 +288,14 @@ class Line:
         if error is not None:
             work.begin_error = error
         work.after = ()
+
+    def _compare(self, sizes: Any, work: Work) -> None:
+        """In the starter, for the work is late: so the job's order stays."""
+        assert self._job is not None
+        request = request_of(self._job, [sizes.call])
+        sizes.call.begin(self._job, request, 0)
+        self._await(request, work)
+        sizes.check()
 
     def _finish_later(self, work: Work) -> None:
         if not _was_started(self._finisher):

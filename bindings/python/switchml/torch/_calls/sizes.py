@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How many elements ranks have for each other, in the collectives on Gloo that take lists or parts.
+"""How many elements ranks have for each other, in collectives that take lists or parts.
 
-Every rank tells all others, in the place of the call (elsewhere.py), what it has for each rank and
-what it takes from each. Gloo would refuse a wrong list on its own rank only, and the others would
-wait until their timeout; or it would end the process. The invariant: all ranks read the same rows,
-so they all refuse the call with the same words, or all make it, and the job goes on.
+Every rank tells all others, in the place of a call on Gloo (elsewhere.py) or before one on the
+switch (line.py), what it has for each rank and what it takes from each. Gloo would refuse a wrong
+list on its own rank only, and the others would wait until their timeout; or it would end the
+process. The invariant: all ranks read the same rows, so they all refuse the call with the same
+words, or all make it, and the job goes on.
 """
 
 from __future__ import annotations

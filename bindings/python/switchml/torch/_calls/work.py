@@ -108,7 +108,8 @@ class Work(_Work, Untraced):
 
     _only_overriding = True  # the others are called by the line
     _runs_on = "switchml"
-    late = False  # it cannot begin at once, because device memory must be copied first
+    late = False  # it cannot begin at once: device memory must be copied, or sizes compared first
+    sizes: Any = None  # to compare before it begins (sizes.py)
     awaited = False  # the application waits for it next: the call may return when it has ended
     for_cpp = False  # its future holds a list of C++
     is_here = has_turn = False  # in the application's thread; and no later work may begin (line.py)

@@ -36,6 +36,7 @@ from ...errors import SwitchMLError, brief
 from .._calls.callbacks import wire_of
 from .._calls.elsewhere import Elsewhere, Monitored, check, with_dimensions
 from .._calls.line import FAREWELL, AbortHooks, Line, seconds_of
+from .._calls.sizes import Sizes
 from .._calls.staging import Accelerator, DeviceWork
 from .._calls.summary import Summary, Usage, bytes_of, lines
 from .._calls.tensors import (
@@ -195,6 +196,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         finish: Callable[[], None] | None = None,
         timeout: timedelta = _NONE,
         awaited: bool = False,
+        sizes: Sizes | None = None,
     ) -> Work:
         limit = self._limit(timeout)
         if calls and is_accelerated(calls[0].send):
@@ -203,6 +205,8 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         else:
             work = Work(name, tensors, calls, finish, limit)
         work.awaited = awaited
+        if sizes is not None:
+            work.late, work.sizes = True, sizes
         work.for_cpp = self.for_cpp
         self._line.put(work)
         return work
@@ -212,7 +216,9 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         limit = seconds_of(timeout)
         return None if limit is None or timeout == self._timeout else limit
 
-    def _on_gloo(self, name: str, method: Any, *arguments: Any, **named: Any) -> Any:
+    def _on_gloo(
+        self, name: str, method: Any, *arguments: Any, sizes: Sizes | None = None, **named: Any
+    ) -> Any:
         everything = [*arguments, *named.values()]
         self._count_on_gloo(name, everything)
         if self._decides(everything):
@@ -227,6 +233,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             lambda begun: method(*given, begun=begun, **named),
             limit,
             (self.rank(), self.size()),
+            sizes,
         )
         work.awaited = any(is_awaited(argument) for argument in everything)
         work.for_cpp = self.for_cpp
@@ -451,19 +458,25 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         outputs, opts = normal(outputs, opts, ReduceScatterOptions, op, timeout)
         inputs = [self._as_sum("reduce_scatter", of_one, opts, False)[0] for of_one in inputs]
         _, opts, _ = self._as_sum("reduce_scatter", [], opts, False)
-        tensors = tensors_in([outputs, inputs])
-        # Each rank has the same list, so the choice is the same.
         parts = tensors_in(inputs)
-        equal = len(parts) == self.size() and len({part.numel() for part in parts}) == 1
-        if not equal or len(outputs) != 1 or not self._adds(tensors, opts.reduceOp):
-            what = describe(parts, opts.reduceOp)
+        what = describe(outputs, opts.reduceOp)
+        if len(outputs) != 1 or not self._adds([*outputs, *parts], opts.reduceOp):
             return self._instead("reduce_scatter", what, parts[:1])(outputs, inputs, opts)
+        # Ranks compare their lists before they take the same way.
+        among = self.rank(), self.size()
+        sizes = Sizes("reduce_scatter", f"reduce_scatter of {what}", (outputs, inputs), None, among)
+        if len(parts) != self.size() or len({part.numel() for part in parts}) != 1:
+            instead = self._instead("reduce_scatter", what, outputs)
+            return instead(outputs, inputs, opts, sizes=sizes)
         whole = torch.cat([part.detach().reshape(-1) for part in parts])
-        return self._scatter("reduce_scatter", outputs, [whole], opts)
+        return self._scatter("reduce_scatter", outputs, [whole], opts, sizes)
 
-    def _scatter(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Work:
+    def _scatter(
+        self, name: str, outputs: Any, inputs: Any, opts: Any, sizes: Sizes | None = None
+    ) -> Work:
         for part, whole in zip(outputs, inputs, strict=True):
-            self._check_parts(name, part, whole)
+            if sizes is None:
+                self._check_parts(name, part, whole)
         kind, number = TYPES[inputs[0].dtype], _OPS[opts.reduceOp.op]
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
@@ -476,7 +489,9 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             Call("reduce_scatter", send, recv, arguments, source=source, wire=wire)
             for send, recv, source in zip(sends, recvs, inputs, strict=True)
         ]
-        return self._run(name, outputs, calls, finish, opts.timeout, awaited=is_awaited(opts))
+        return self._run(
+            name, outputs, calls, finish, opts.timeout, awaited=is_awaited(opts), sizes=sizes
+        )
 
     def _check_parts(self, name: str, part: torch.Tensor, whole: torch.Tensor) -> None:
         if part.dtype != whole.dtype or part.numel() * self.size() != whole.numel():
