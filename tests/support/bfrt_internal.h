@@ -44,7 +44,7 @@ struct bfrt_server {
 	struct cell *cells;
 	unsigned n_cells;
 	struct client clients[MAX_CLIENTS];
-	bool refuses, forgets;
+	bool forgets;
 };
 
 /* As bf_switchd maps its own. */

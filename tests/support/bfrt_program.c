@@ -104,16 +104,16 @@ static void add_counter(json_t *tables, const char *name, unsigned size)
 					       singletons(fields)));
 }
 
-/* The keys and parameters of p4/include/tables.p4. Ports have 9 bits, which no byte has. */
+/* The keys and parameters of p4/include/tables.p4. */
 static void add_tables(json_t *tables)
 {
 	json_t *table = match_table(tables, JOBS, "hdr.sml.job:32");
 
 	add_action(table, "SmlIngress.job_lookup.job", "TableAndDefault",
 		   "place:16 epoch:32 tag:64 daemon_key:64 incarnation:32 all:64 first_buffer:32 "
-		   "head_slots:16 data_slots:16 shards:8 shards_inverse:32 started:1 group:16");
+		   "head_slots:16 data_slots:16 shards:8 shards_inverse:32 started:8 group:16");
 	table = match_table(tables, RANKS, "hdr.sml.job:32 hdr.sml.rank:8");
-	add_action(table, "SmlIngress.admission.rank", "TableAndDefault", "rank_bit:64 port:9");
+	add_action(table, "SmlIngress.admission.rank", "TableAndDefault", "rank_bit:64 port:16");
 	table = match_table(tables, MEMBERS,
 			    "hdr.sml.job:32 hdr.sml.epoch:32 hdr.sml.rank:8 hdr.sml.key:64");
 	add_action(table, "SmlIngress.admission.member", "TableAndDefault", "");
@@ -121,7 +121,7 @@ static void add_tables(json_t *tables)
 	add_action(table, "SmlIngress.placement.slot", "TableAndDefault",
 		   "buffer:16 stream:16 first_ticket:32");
 	table = match_table(tables, HOSTS, "hdr.ethernet.dst:48");
-	add_action(table, "SmlIngress.forwarding.to_port", "TableAndDefault", "port:9");
+	add_action(table, "SmlIngress.forwarding.to_port", "TableAndDefault", "port:16");
 	table = match_table(tables, PEERS, "meta.place:16 meta.to_rank:8 hdr.sml.shard:8");
 	add_action(table, "SmlEgress.addressing.to_ipv4", "TableAndDefault",
 		   "mac:48 tagged:8 tci:16 src:32 dst:32 src_port:16 dst_port:16");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests to the server of BF Runtime. Errors of a request's parts are reported as bf_switchd
- * does: with one part for each update or entity.
+ * Requests to the server of BF Runtime. Errors have the codes and the texts that bf_switchd was
+ * seen to give (November 2026), with one part for each update or entity. It takes more than this: a
+ * parameter that is missing, and more bits than a field has.
  */
 #include "bfrt_internal.h"
 
@@ -106,10 +107,10 @@ static bool read_indexed(struct bfrt_server *server, const json_t *table,
 	uint64_t index = bfrt_number_in(wanted->keys[0]);
 	BfrtProto__TableEntry *answer;
 
-	if (index >= (uint64_t)json_integer_value(json_object_get(table, "size")))
-		return WRONG("index %llu is beyond the table", (unsigned long long)index);
-	if (pipe != ALL_PIPES && pipe >= BFRT_PIPES)
-		return WRONG("there is no pipe %u", pipe);
+	/* A counter has no pipes. */
+	if (index >= (uint64_t)json_integer_value(json_object_get(table, "size")) ||
+	    (pipe != ALL_PIPES && (pipe >= BFRT_PIPES || bfrt_is_type(table, "Counter"))))
+		return WRONG("Entry not found in table:%s", bfrt_text_of(table, "name"));
 	answer = answer_entry(table, wanted);
 	/* The driver remembers nothing. */
 	answer_cell(table,
@@ -129,7 +130,7 @@ static bool read_entity(struct bfrt_server *server, const BfrtProto__Entity *ent
 
 	if (entity->entity_case == BFRT_PROTO__ENTITY__ENTITY_TABLE_USAGE)
 		return bfrt_table_of(server, entity->table_usage->table_id) != NULL ||
-		       MISSING("Table not found");
+		       MISSING("Unable to find table");
 	if (entity->entity_case != BFRT_PROTO__ENTITY__ENTITY_TABLE_ENTRY)
 		return WRONG("Invalid Read entity received");
 	table = bfrt_table_of(server, message->table_id);
@@ -169,8 +170,11 @@ static bool check_client(struct bfrt_server *server, uint32_t id,
 {
 	const struct client *client = bfrt_client_of(server, id);
 
-	if (client == NULL || !client->bound)
-		return bfrt_refuse(outcome, GRPC_STATUS_UNKNOWN, "Unable to get bound_program");
+	if (client == NULL)
+		return MISSING("Unable to obtain BF_RT info for ()");
+	if (!client->bound)
+		return bfrt_refuse(outcome, GRPC_STATUS_UNKNOWN,
+				   "Unable to get bound_program Unexpected error");
 	if (target == NULL || target->device_id != 0 || target->direction != ALL ||
 	    target->prsr_id != ALL)
 		return WRONG("another device, direction or parser");
@@ -250,10 +254,9 @@ bool bfrt_do_bind(struct bfrt_server *server,
 {
 	struct client *client = bfrt_client_of(server, request->client_id);
 
-	if (client == NULL)
-		return bfrt_refuse(outcome, GRPC_STATUS_UNAVAILABLE, "Unknown client. Client_id:%u",
-				   request->client_id);
-	if (request->action != BFRT_PROTO__SET_FORWARDING_PIPELINE_CONFIG_REQUEST__ACTION__BIND ||
+	/* bf_switchd binds a client without a stream, too, but nothing would end that. */
+	if (client == NULL ||
+	    request->action != BFRT_PROTO__SET_FORWARDING_PIPELINE_CONFIG_REQUEST__ACTION__BIND ||
 	    request->n_config != 1 || request->device_id != 0)
 		return WRONG("Exactly one config message required.");
 	if (strcmp(request->config[0]->p4_name, PROGRAM) != 0)

@@ -188,17 +188,14 @@ static bool subscribe(struct client *client, const BfrtProto__StreamMessageReque
 {
 	BfrtProto__StreamMessageResponse response = BFRT_PROTO__STREAM_MESSAGE_RESPONSE__INIT;
 	BfrtProto__Subscribe answer = BFRT_PROTO__SUBSCRIBE__INIT;
-	Google__Rpc__Status status = GOOGLE__RPC__STATUS__INIT;
 
 	if (request->update_case != BFRT_PROTO__STREAM_MESSAGE_REQUEST__UPDATE_SUBSCRIBE ||
 	    request->subscribe->device_id != 0 || request->subscribe->notifications == NULL)
 		return WRONG("this is no subscription");
 	if (bfrt_client_of(client->server, request->client_id) != NULL)
 		return WRONG("Can't have two clients with the same client id");
-	status.code = client->server->refuses ? GRPC_STATUS_RESOURCE_EXHAUSTED : GRPC_STATUS_OK;
 	client->id = request->client_id;
 	client->subscribed = true;
-	answer.status = &status;
 	response.update_case = BFRT_PROTO__STREAM_MESSAGE_RESPONSE__UPDATE_SUBSCRIBE;
 	response.subscribe = &answer;
 	send_on_stream(client, &response);
@@ -482,12 +479,6 @@ void bfrt_server_replace_program(struct bfrt_server *server)
 	for (unsigned i = 0; i < MAX_CLIENTS; i++)
 		if (server->clients[i].subscribed)
 			send_on_stream(&server->clients[i], &response);
-}
-
-void bfrt_server_refuse_clients(struct bfrt_server *server)
-{
-	LOCKED(server)
-	server->refuses = true;
 }
 
 void bfrt_server_forget_answers(struct bfrt_server *server)

@@ -68,8 +68,6 @@ unsigned bfrt_server_clients(struct bfrt_server *server);
 void bfrt_server_disconnect(struct bfrt_server *server);
 /* Clients are told that the program is replaced. */
 void bfrt_server_replace_program(struct bfrt_server *server);
-/* New clients are refused in the answer to the subscription. */
-void bfrt_server_refuse_clients(struct bfrt_server *server);
 /* Reads leave out their last entry. */
 void bfrt_server_forget_answers(struct bfrt_server *server);
 

@@ -8,13 +8,27 @@
 
 /* ---- errors ---- */
 
+/* What bf_switchd adds to its text. */
+static const char *words_of(grpc_status_code code)
+{
+	return code == GRPC_STATUS_INVALID_ARGUMENT	? " Invalid arguments"
+	       : code == GRPC_STATUS_NOT_FOUND		? " Object not found"
+	       : code == GRPC_STATUS_ALREADY_EXISTS	? " Already exists"
+	       : code == GRPC_STATUS_RESOURCE_EXHAUSTED ? " Not enough space"
+	       : code == GRPC_STATUS_UNIMPLEMENTED	? " Operation not supported"
+							: "";
+}
+
 bool bfrt_refuse(struct outcome *outcome, grpc_status_code code, const char *format, ...)
 {
 	va_list arguments;
+	size_t n;
 
 	va_start(arguments, format);
 	vsnprintf(outcome->text, sizeof(outcome->text), format, arguments);
 	va_end(arguments);
+	n = strlen(outcome->text);
+	snprintf(outcome->text + n, sizeof(outcome->text) - n, "%s", words_of(code));
 	outcome->code = code;
 	return false;
 }
@@ -227,7 +241,8 @@ static bool take_data(const json_t *table, const BfrtProto__TableData *data,
 
 		if (data == NULL || action == NULL ||
 		    strcmp(bfrt_text_of(action, "action_scope"), "DefaultOnly") == 0)
-			return WRONG("%s has no such action", bfrt_text_of(table, "name"));
+			return MISSING("ERROR Unable to get data field list for table : %s",
+				       bfrt_text_of(table, "name"));
 		fields = json_object_get(action, "data");
 		entry->action_id = data->action_id;
 	}
@@ -289,23 +304,10 @@ static bool check_group(struct bfrt_server *server, const struct bfrt_entry *ent
 			struct outcome *outcome)
 {
 	if (entry->n_list[1] != entry->n_list[2] || entry->n_list[1] != entry->n_list[3])
-		return WRONG("the lists of a group have different lengths");
+		return WRONG("Table Add failed table:$pre.mgid");
 	for (unsigned i = 0; i < entry->n_list[1]; i++)
 		if (bfrt_numbered(server, NODE, entry->lists[1][i]) == NULL)
-			return MISSING("there is no node %u", entry->lists[1][i]);
-	return true;
-}
-
-/* A node in a group cannot go. */
-static bool check_unused(struct bfrt_server *server, const struct bfrt_entry *node,
-			 struct outcome *outcome)
-{
-	for (unsigned i = 0; i < server->n_entries; i++)
-		for (unsigned n = 0;
-		     server->entries[i].table_id == MGID && n < server->entries[i].n_list[1]; n++)
-			if (server->entries[i].lists[1][n] == bfrt_number_in(node->keys[0]))
-				return bfrt_refuse(outcome, GRPC_STATUS_ALREADY_EXISTS,
-						   "a group has the node");
+			return MISSING("Table Add failed table:$pre.mgid");
 	return true;
 }
 
@@ -337,8 +339,8 @@ static bool add_entry(struct bfrt_server *server, const struct bfrt_entry *entry
 		n += server->entries[i].table_id == entry->table_id;
 	if (n >= json_integer_value(json_object_get(table, "size")) ||
 	    server->n_entries == MAX_ENTRIES)
-		return bfrt_refuse(outcome, GRPC_STATUS_RESOURCE_EXHAUSTED, "%s is full",
-				   bfrt_text_of(table, "name"));
+		return bfrt_refuse(outcome, GRPC_STATUS_RESOURCE_EXHAUSTED,
+				   "Table Add failed table:%s", bfrt_text_of(table, "name"));
 	if (entry->table_id == MGID && !check_group(server, entry, outcome))
 		return false;
 	server->entries[server->n_entries++] = *entry;
@@ -350,8 +352,15 @@ static bool clear_table(struct bfrt_server *server, const json_t *table, struct 
 	uint32_t id = bfrt_id_of(table);
 
 	if (!bfrt_is_type(table, "MatchAction_Direct") && !bfrt_is_indexed(table))
-		return bfrt_refuse(outcome, GRPC_STATUS_UNIMPLEMENTED, "%s cannot be cleared",
+		return bfrt_refuse(outcome, GRPC_STATUS_UNIMPLEMENTED,
+				   "Table Entry delete all failed table:%s",
 				   bfrt_text_of(table, "name"));
+	for (size_t i = 0; i < json_array_size(json_object_get(table, "attributes")); i++)
+		if (strcmp(json_string_value(
+				   json_array_get(json_object_get(table, "attributes"), i)),
+			   "ConstTable") == 0)
+			return WRONG("Table Entry delete all failed table:%s",
+				     bfrt_text_of(table, "name"));
 	for (unsigned i = server->n_entries; i-- > 0;)
 		if (server->entries[i].table_id == id)
 			drop_entry(server, &server->entries[i]);
@@ -369,8 +378,6 @@ static bool delete_entry(struct bfrt_server *server, const struct bfrt_entry *wa
 	if (entry == NULL)
 		return MISSING("Table Entry delete failed table:%s",
 			       bfrt_text_of(bfrt_table_of(server, wanted->table_id), "name"));
-	if (entry->table_id == NODE && !check_unused(server, entry, outcome))
-		return false;
 	drop_entry(server, entry);
 	return true;
 }
@@ -390,7 +397,7 @@ bool bfrt_update_entry(struct bfrt_server *server, BfrtProto__Update__Type type,
 		return has_key ? delete_entry(server, &entry, outcome)
 			       : clear_table(server, table, outcome);
 	if (!has_key)
-		return WRONG("Table key cannot be empty");
+		return WRONG("Table key cannot be empty table:%s", bfrt_text_of(table, "name"));
 	if (!take_data(table, message->data, &entry, outcome))
 		return false;
 	if (bfrt_is_indexed(table))

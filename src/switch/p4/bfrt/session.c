@@ -56,7 +56,7 @@ static int subscribe(struct sml_bfrt *bfrt)
 	return sml_rpc_stream_send(bfrt->stream, &request.base, PATIENCE_S);
 }
 
-/* The answer to the subscription: 0, or a negative errno. Any other message is passed over. */
+/* The answer to the subscription. A refusal ends the stream; other messages are passed over. */
 static int take_answer(struct sml_bfrt *bfrt, bool *answered)
 {
 	BfrtProto__StreamMessageResponse *response;
@@ -70,12 +70,8 @@ static int take_answer(struct sml_bfrt *bfrt, bool *answered)
 		return fail_rpc(bfrt, rc, "connecting");
 	response = (BfrtProto__StreamMessageResponse *)message;
 	*answered = response->update_case == BFRT_PROTO__STREAM_MESSAGE_RESPONSE__UPDATE_SUBSCRIBE;
-	rc = *answered && response->subscribe->status != NULL ? response->subscribe->status->code
-							      : 0;
 	protobuf_c_message_free_unpacked(message, NULL);
-	return rc == 0 ? 0
-		       : sml_bfrt_fail(bfrt, -EACCES, "connecting",
-				       "it refuses one more client: end another one");
+	return 0;
 }
 
 static int open_stream(struct sml_bfrt *bfrt)
