@@ -82,18 +82,34 @@ gives_the_bits_of_a_udp_switch() {
 	end_udp_switch
 }
 
+# Title, jobs: their processes are in `pids`, and each rank gets the bits of 1 element.
+expect_bits() {
+	local title=$1 job rank
+	expect_success "$title" "${pids[@]}"
+	for job in "${@:2}"; do
+		for ((rank = 0; rank < ranks; rank++)); do
+			grep " of 1: " "$work/bits.0" | cmp - "$work/$job.$rank" || fail "$title: the same bits"
+		done
+	done
+}
+
 # They have all slots between them.
 two_jobs_give_these_bits() {
-	local job rank first
+	local first
 	SWITCHML_SLOTS=4032 start_bits one int32 1
 	first=("${pids[@]}")
 	SWITCHML_SLOTS=64 start_bits two int32 1
-	expect_success "two jobs at once" "${first[@]}" "${pids[@]}"
-	for job in one two; do
-		for ((rank = 0; rank < ranks; rank++)); do
-			grep " of 1: " "$work/bits.0" | cmp - "$work/$job.$rank" || fail "two jobs at once: the same bits"
-		done
-	done
+	pids+=("${first[@]}")
+	expect_bits "two jobs at once" one two
+}
+
+# The driver keeps what the daemon has told it.
+killed_daemon_is_followed() {
+	signal_daemon 9 "$daemon_pid"
+	wait "$daemon_pid" 2>/dev/null
+	start_daemon 10.77.0.1 --slots 4096
+	start_bits again int32 1
+	expect_bits "a job after the daemon was killed and started again" again
 }
 
 # The driver refuses it.
@@ -125,6 +141,7 @@ start_daemon 10.77.0.1 --slots 4096
 grep -q '32 lanes, only int32' "$work/switch" || fail "the daemon says what the program has"
 gives_the_bits_of_a_udp_switch
 two_jobs_give_these_bits
+killed_daemon_is_followed
 different_calls_are_a_mismatch
 killed_worker_is_named
 second_daemon_is_refused

@@ -27,11 +27,6 @@ support=$(dirname "$0")/../support
 export SWITCHML_TIMEOUT=120 SWITCHML_HEARTBEAT=20
 program=switchml-256
 
-# Signal, a function's own shell: to the daemon that is its child.
-signal_daemon() {
-	pkill "-$1" -P "$2"
-}
-
 stop_all() {
 	kill "$daemon_pid" "$p4_pid" 2>/dev/null
 	wait "$daemon_pid" "$p4_pid" 2>/dev/null

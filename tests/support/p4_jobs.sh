@@ -40,6 +40,11 @@ start_daemon() {
 	await_switch "$work/switch"
 }
 
+# Signal, a function's own shell: to the daemon that is its child.
+signal_daemon() {
+	pkill "-$1" -P "$2"
+}
+
 # Name, port: one more daemon, whose output is in the file $work/NAME; sets $other_pid.
 start_other_daemon() {
 	: >"$work/$1"
