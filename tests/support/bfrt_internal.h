@@ -45,6 +45,8 @@ struct bfrt_server {
 	unsigned n_cells;
 	struct client clients[MAX_CLIENTS];
 	bool forgets;
+	uint32_t cleared[256]; /* tables, the last one last */
+	unsigned n_cleared;
 };
 
 /* As bf_switchd maps its own. */

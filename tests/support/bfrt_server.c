@@ -481,6 +481,17 @@ void bfrt_server_replace_program(struct bfrt_server *server)
 			send_on_stream(&server->clients[i], &response);
 }
 
+unsigned bfrt_server_cleared(struct bfrt_server *server, const char *table)
+{
+	uint32_t id = bfrt_id_of(bfrt_table_named(server, table));
+	unsigned n = 0;
+
+	LOCKED(server)
+	for (n = server->n_cleared; n > 0 && server->cleared[(n - 1) % 256] != id;)
+		n--;
+	return n;
+}
+
 void bfrt_server_forget_answers(struct bfrt_server *server)
 {
 	LOCKED(server)

@@ -68,6 +68,8 @@ unsigned bfrt_server_clients(struct bfrt_server *server);
 void bfrt_server_disconnect(struct bfrt_server *server);
 /* Clients are told that the program is replaced. */
 void bfrt_server_replace_program(struct bfrt_server *server);
+/* The last time when all of the table was deleted: the n-th such time. */
+unsigned bfrt_server_cleared(struct bfrt_server *server, const char *table);
 /* Reads leave out their last entry. */
 void bfrt_server_forget_answers(struct bfrt_server *server);
 

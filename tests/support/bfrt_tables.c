@@ -361,6 +361,7 @@ static bool clear_table(struct bfrt_server *server, const json_t *table, struct 
 			   "ConstTable") == 0)
 			return WRONG("Table Entry delete all failed table:%s",
 				     bfrt_text_of(table, "name"));
+	server->cleared[server->n_cleared++ % 256] = id;
 	for (unsigned i = server->n_entries; i-- > 0;)
 		if (server->entries[i].table_id == id)
 			drop_entry(server, &server->entries[i]);

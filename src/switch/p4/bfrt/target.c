@@ -146,25 +146,35 @@ static int clear_table(struct sml_p4_target *target, const json_t *table)
 			      BFRT_PROTO__UPDATE__TYPE__DELETE, target->messages, 1);
 }
 
-static bool is_ours_to_clear(const json_t *table)
+static int clear_all(struct sml_p4_target *target, const char *type)
 {
-	return sml_bfrt_is_of_type(table, "Register") ||
-	       (sml_bfrt_is_of_type(table, "MatchAction_Direct") &&
-		!sml_bfrt_has_attribute(table, "ConstTable"));
+	const json_t *tables = sml_bfrt_tables(&target->bfrt.schema);
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < json_array_size(tables); i++) {
+		const json_t *table = json_array_get(tables, i);
+
+		if (sml_bfrt_is_of_type(table, type) &&
+		    !sml_bfrt_has_attribute(table, "ConstTable"))
+			rc = clear_table(target, table);
+	}
+	return rc;
 }
 
-/* First the jobs', so that the program accepts no packet while it forgets the others. */
+/*
+ * First the jobs', so that the program accepts no packet while it forgets the others. Registers
+ * take seconds, in which the hosts' frames are not to be flooded.
+ */
 static int clear_program(struct sml_p4_target *target)
 {
-	const json_t *tables = sml_bfrt_tables(&target->bfrt.schema), *jobs;
+	const json_t *jobs;
 	int rc = sml_bfrt_find_table(target, JOBS, &jobs);
 
 	if (rc == 0)
 		rc = clear_table(target, jobs);
-	for (size_t i = 0; rc == 0 && i < json_array_size(tables); i++)
-		if (is_ours_to_clear(json_array_get(tables, i)))
-			rc = clear_table(target, json_array_get(tables, i));
-	return rc;
+	if (rc == 0)
+		rc = clear_all(target, "Register");
+	return rc == 0 ? clear_all(target, "MatchAction_Direct") : rc;
 }
 
 struct leftovers {
