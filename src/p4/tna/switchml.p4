@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The switch for Tofino: the slots of staged.p4, and an Ethernet switch for everything else. It
- * was run with 32 lanes on the vendor's model, never on hardware (docs/p4.md).
+ * was run with 32 and 40 lanes on the vendor's model, never on hardware (docs/p4.md).
  *
  *	frame -> ingress: a contribution to a job? - no -> forwarding by the MAC address
  *	   ^              tables, slot's step, lanes
