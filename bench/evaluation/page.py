@@ -13,18 +13,11 @@ import os
 import re
 import shutil
 
+from provenance import NUMBERS, commit_text, load, save
+
 MARK = re.compile(r"(<!-- paper (?P<name>[a-z-]+): begin -->\n)(?P<text>.*?)"
                   r"(<!-- paper (?P=name): end -->)", re.DOTALL)
-
-
-NUMBERS = "numbers.json"
 LARGEST_FIGURE = 150_000  # bytes: a clone carries every figure that ever was
-
-
-def load(folder):
-    """{name: {"about", "data"}} of what the documents quote."""
-    with open(os.path.join(folder, NUMBERS), encoding="utf-8") as file:
-        return json.load(file)
 
 
 def compact(value, only_drawn=()):
@@ -37,30 +30,20 @@ def compact(value, only_drawn=()):
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
-def as_lines(value, depth=3):
-    """JSON with a line for each member down to a depth, so that a change is a small diff."""
-    if not value or depth == 0 or not isinstance(value, (dict, list)):
-        return json.dumps(value)
-    if isinstance(value, list):
-        inside, ends = [as_lines(one, depth - 1) for one in value], "[]"
-    else:
-        inside = [f"{json.dumps(key)}: {as_lines(one, depth - 1)}" for key, one in value.items()]
-        ends = "{}"
-    return ends[0] + "\n" + ",\n".join(inside) + "\n" + ends[1]
-
-
 def keep(root, experiments, measured):
     """Take these experiments' figures and numbers from where they were measured."""
     folder = os.path.join(root, "docs", "figures", "paper")
-    kept = load(folder)
+    kept = load(root)
     for name, experiment in experiments.items():
         path = os.path.join(measured, f"{name}.json")
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
-                kept[name] = compact(json.load(file), getattr(experiment, "ONLY_DRAWN", ()))
+                new = compact(json.load(file), getattr(experiment, "ONLY_DRAWN", ()))
+            if kept.get(name, new)["about"]["stamp"] == new["about"]["stamp"]:
+                new["about"] = kept.get(name, new)["about"]  # with why it holds, if it was not measured again
+            kept[name] = new
             shutil.copy(os.path.join(measured, f"{name}.svg"), folder)
-    with open(os.path.join(folder, NUMBERS), "w", encoding="utf-8") as file:
-        file.write(as_lines(dict(sorted(kept.items())), 4) + "\n")
+    save(root, kept)
 
 
 def about_line(about):
@@ -71,8 +54,7 @@ def about_line(about):
         busy = f"; other work took {100 * about['others']:.0f} % of the cores just before"
     elif "others" not in about and about["load"] > 1:  # older runs; the run before counts, too
         busy = f" (load average {about['load']:.1f} as it began)"
-    changed = ", with changes" if about["changed"] else ""
-    return f"`{about['command']}`, {about['date'][:10]}, commit {about['commit']}{changed}{form}{busy}."
+    return f"`{about['command']}`, {about['date'][:10]}, {commit_text(about)}{form}{busy}."
 
 
 def section(name, experiment, kept, figures):
@@ -106,7 +88,7 @@ def pages(root):
 
 
 def write(root, experiments):
-    numbers = load(os.path.join(root, "docs", "figures", "paper"))
+    numbers = load(root)
     for path, figures in pages(root):
         with open(path, encoding="utf-8") as file:
             old = file.read()
@@ -119,7 +101,7 @@ def write(root, experiments):
 def disagreements(root, experiments):
     """What in the documents or figures does not come from the numbers that are kept."""
     folder = os.path.join(root, "docs", "figures", "paper")
-    numbers = load(folder)
+    numbers = load(root)
     for path, figures in pages(root):
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -129,7 +111,8 @@ def disagreements(root, experiments):
             shown = {match["name"] for match in MARK.finditer(text)}
             for name in experiments.keys() - shown:
                 yield f"{path} does not show {name}"
-    for name, kept in numbers.items():
+    for name in numbers.keys() & experiments.keys():
+        kept = numbers[name]
         drawn = os.path.join(folder, f"{name}.svg")
         if not os.path.exists(drawn):
             yield f"{drawn} is missing: bench/paper --only {name} --document"

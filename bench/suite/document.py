@@ -2,9 +2,12 @@
 """Writes targets and charts into docs/performance.md, between two marks."""
 import os
 
+import provenance
 import plot
 import targets
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BLOCKS = TABLE, CHART = "performance", "speed"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
@@ -21,7 +24,7 @@ def targets_table(results):
 
 def about_the_run(about):
     return (f"{about['date'][:10]}, {about['cores']} cores ({about['cpu']}), Linux {about['kernel']}, TCP with "
-            f"{about['tcp']}, at least {about['runs_at_least']} runs a row"
+            f"{about['tcp']}, {provenance.commit_text(about)}, at least {about['runs_at_least']} runs a row"
             + (f"; load {about['load']:.0f} before the first run" if about["load"] > 1 else "")
             + f".\n**Links are emulated, and all hosts share these {about['cores']} cores.**")
 
@@ -47,13 +50,30 @@ def put(text, path):
     return ""
 
 
-def write(results, about, path):
+def keep(name, path, about):
+    """Note the run of a block in numbers.json, if it is in the documents."""
+    if os.path.realpath(path) == os.path.join(ROOT, provenance.BLOCKS[name][1]):
+        provenance.keep(ROOT, name, about)
+
+
+def chart(results, abouts, path):
+    """README's chart. Returns an error text, or nothing."""
+    why = plot.draw_short(results, path, plot.note(abouts[CHART]))
+    if not why:
+        keep(CHART, path, abouts[CHART])
+    return why
+
+
+def write(results, abouts, path):
     """path: docs/performance.md. figures/ is in the same directory."""
     figure = os.path.join("figures", os.path.basename(path).removesuffix(".md") + ".svg")
     folder = os.path.join(os.path.dirname(path), "figures")
     os.makedirs(folder, exist_ok=True)
-    note = plot.note(about)
-    why = plot.draw(plot.speeds(results), os.path.join(os.path.dirname(path), figure), note)
+    about = abouts[TABLE]
+    why = plot.draw(plot.speeds(results), os.path.join(os.path.dirname(path), figure), plot.note(about))
     if plot.short(results):
-        why = why or plot.draw_short(results, os.path.join(folder, "speed.svg"), note)
-    return put("\n".join(page(results, about, "" if why else figure)), path) or why
+        why = why or chart(results, abouts, os.path.join(folder, "speed.svg"))
+    failed = put("\n".join(page(results, about, "" if why else figure)), path)
+    if not failed:
+        keep(TABLE, path, about)
+    return failed or why

@@ -11,6 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 import figure  # noqa: E402
+import provenance  # noqa: E402
 
 LINES_FROM = 3  # sizes
 EMULATED = "Links are emulated; all hosts share the cores of one machine."
@@ -98,7 +99,8 @@ def draw(chosen, path, below=EMULATED):
 
 
 def note(about):
-    return f"{about['date'][:10]}, {about['cores']} cores ({about['cpu']}). {EMULATED}"
+    return (f"{about['date'][:10]}, {provenance.commit_text(about)}, {about['cores']} cores ({about['cpu']}). "
+            f"{EMULATED}")
 
 
 def draw_short(results, path, below):
