@@ -330,6 +330,6 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < this.n_workers; i++)
 		open_worker(&this, i, argv[3 + i], &address);
 	library.n_ranks = (int)this.n_workers;
-	library.sums = this.wire == SML_WIRE_INT16 ? BENCH_SUMS_INT16 : BENCH_SUMS_INT32;
+	library.wire = this.wire;
 	return bench_serve(&library);
 }

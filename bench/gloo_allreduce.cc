@@ -80,7 +80,7 @@ int main()
 	Job job = {};
 
 	library.state = &job;
-	library.sums = bench_library::BENCH_SUMS_FLOATS;
+	library.float_sums = true;
 	library.allreduce = allreduce;
 	library.rank = bench_environment_number("BENCH_RANK");
 	library.n_ranks = bench_environment_number("BENCH_RANKS");

@@ -23,7 +23,7 @@ static int allreduce(void *state, enum sml_type type, const void *input, void *o
 
 int main(int argc, char **argv)
 {
-	struct bench_library library = {.sums = BENCH_SUMS_FLOATS, .allreduce = allreduce};
+	struct bench_library library = {.float_sums = true, .allreduce = allreduce};
 	int status;
 
 	if (MPI_Init(&argc, &argv) != MPI_SUCCESS)

@@ -73,16 +73,6 @@ static bool type_of(const char *name, enum sml_type *type)
 	return false;
 }
 
-/* BENCH_SUMS_INT32 of other types is also what the library does that is told of no wire. */
-static enum sml_wire wire_of(const struct bench_library *library, enum sml_type type)
-{
-	if (library->sums == BENCH_SUMS_INT16)
-		return SML_WIRE_INT16;
-	if (library->sums == BENCH_SUMS_INT8)
-		return SML_WIRE_INT8;
-	return type == SML_FLOAT32 ? SML_WIRE_INT32 : SML_WIRE_DEFAULT;
-}
-
 static void prepare(struct peer *peer, const char *arguments)
 {
 	const struct bench_library *library = peer->library;
@@ -105,8 +95,8 @@ static void prepare(struct peer *peer, const char *arguments)
 	peer->what = (struct bench_case){
 		.type = type,
 		.op = SML_SUM,
-		.wire = wire_of(library, type),
-		.float_sums = library->sums == BENCH_SUMS_FLOATS,
+		.wire = library->wire,
+		.float_sums = library->float_sums,
 		.count = count,
 		.n_ranks = (unsigned)library->n_ranks,
 		.seed = seed,

@@ -15,6 +15,7 @@
 #ifndef SML_BENCH_PEER_H
 #define SML_BENCH_PEER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "switchml.h"
@@ -29,8 +30,9 @@ struct bench_library {
 	void *state;
 	int rank, n_ranks;
 	int n_stripes; /* for SwitchML: number of switches that share the work */
-	/* How exact sums are: additions of floats in any order, or SwitchML's 32, 16 or 8 bits. */
-	enum { BENCH_SUMS_FLOATS, BENCH_SUMS_INT32, BENCH_SUMS_INT16, BENCH_SUMS_INT8 } sums;
+	/* How exact sums are: additions of floats in any order, or as this wire of SwitchML's. */
+	bool float_sums;
+	enum sml_wire wire;
 	/*
 	 * Sum `count` elements of all ranks, in `pieces` simultaneous calls. Returns 0, or another
 	 * value with *why set.

@@ -12,6 +12,14 @@
 
 #define MOST_PIECES 256
 
+static const struct {
+	const char *name;
+	enum sml_wire wire;
+} wires[] = {{"int32", SML_WIRE_INT32},
+	     {"int16", SML_WIRE_INT16},
+	     {"int8", SML_WIRE_INT8},
+	     {"exact", SML_WIRE_EXACT}};
+
 static int fail(struct sml_context *job, const char **why)
 {
 	*why = sml_error_text(job);
@@ -59,11 +67,9 @@ int main(void)
 	struct sml_context *job;
 	int status;
 
-	library.sums = BENCH_SUMS_INT32;
-	if (wire && strcmp(wire, "int16") == 0)
-		library.sums = BENCH_SUMS_INT16;
-	if (wire && strcmp(wire, "int8") == 0)
-		library.sums = BENCH_SUMS_INT8;
+	for (size_t i = 0; wire && i < sizeof(wires) / sizeof(wires[0]); i++)
+		if (strcmp(wire, wires[i].name) == 0)
+			library.wire = wires[i].wire;
 	if (sml_open(&job, NULL) < 0) {
 		fprintf(stderr, "%s\n", sml_error_text(NULL));
 		return 1;

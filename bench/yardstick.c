@@ -123,7 +123,7 @@ int main(int argc, char **argv)
 	bool is_hub, is_spoke;
 	int fd;
 
-	library.sums = BENCH_SUMS_FLOATS;
+	library.float_sums = true;
 	if (argc == 2 && strcmp(argv[1], "memcpy") == 0)
 		return bench_serve(&library);
 	is_hub = argc == 5 && strcmp(argv[1], "hub") == 0;
