@@ -42,7 +42,7 @@ def cycles(data, method, links, who):
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(1, 2, figsize=(12, 4))
+    figure, axes = plt.subplots(2, 1, figsize=(9, 8))
     for axis, links in zip(axes, ("100mbit", "unshaped")):
         for who, offset, color in (("worker", -0.2, "C0"), ("switch", 0.2, "C1")):
             for i, method in enumerate(METHODS):
@@ -60,7 +60,7 @@ def draw(data, plt):
                     axis.annotate(f"{found['median']:.0f}", (i + offset, 0.9), ha="center",
                                   xycoords=("data", "axes fraction"), color="white")
         axis.set_xticks(range(len(METHODS)), [m.title.split(" (")[0].replace(", ", "\n")
-                                              for m in METHODS], fontsize=7)
+                                              for m in METHODS], fontsize=8)
         if links == "100mbit":
             others = [found for method in METHODS[:-1] for who in ("worker", "switch")
                       for found in cycles(data, method.name, links, who)]

@@ -193,7 +193,7 @@ def throughput(run_data, size):
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(4, 2, figsize=(12, 10.5), sharey=True)
+    figure, axes = plt.subplots(4, 2, figsize=(9, 10.5), sharey=True)
     for axis, (name, runs) in zip(axes.flat, data["rows"].items()):
         for i, one in enumerate(runs):
             points = throughput(one, data["bytes"])
@@ -207,7 +207,8 @@ def draw(data, plt):
                          label=None if label in shown else label)
         if runs[0]["happened"]:
             axis.legend(fontsize=7, loc="lower right")
-        axis.set(title=name, xlabel="seconds", ylabel="Mbit/s of elements", ylim=(0, None),
+        axis.set_title(name, fontsize=9)
+        axis.set(xlabel="seconds", ylabel="Mbit/s of elements", ylim=(0, None),
                  xlim=(0, None))
     for axis in list(axes.flat)[len(data["rows"]):]:
         axis.set_visible(False)

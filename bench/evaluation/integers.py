@@ -29,7 +29,7 @@ def last(data, model, way):
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4.2))
+    figure, axes = plt.subplots(3, 1, figsize=(9, 12))
     for axis, model in zip(axes, MODELS):
         for i, way in enumerate(WAYS):
             rows = chosen(data, model, way)
@@ -40,7 +40,7 @@ def draw(data, plt):
                           capsize=2, linewidth=1, errorevery=5, label=WAYS[way])
         axis.set(title=f"{MODELS[model]}, {data['seeds']} seeds", xlabel="epoch",
                  ylabel="accuracy on the test images, %")
-    axes[0].legend(fontsize=7)
+    axes[0].legend(fontsize=8)
     for i, model in enumerate(MODELS):
         for j, name in enumerate(("largest", "median of those that are not 0")):
             runs = [row["gradients"] for row in chosen(data, model, "float32")]
@@ -53,7 +53,7 @@ def draw(data, plt):
     axes[2].set(yscale="log", xlabel="epoch", ylabel="size of a gradient",
                 title="the range of gradients, float32")
     axes[2].set_ylim(axes[2].get_ylim()[0] / 100, None)
-    axes[2].legend(fontsize=7, loc="lower left")
+    axes[2].legend(fontsize=8, loc="lower left")
     return figure
 
 

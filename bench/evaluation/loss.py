@@ -120,7 +120,8 @@ def typical(runs):
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(1, 4, figsize=(16, 4.2), width_ratios=(1.6, 1, 1, 1))
+    figure, named = plt.subplot_mosaic("AAA;BCD", figsize=(9, 8))
+    axes = list(named.values())
     width = 0.16
     for i, method in enumerate(METHODS):
         points = [(j, times(data, method.name, loss)) for j, loss in enumerate(LOSSES)]

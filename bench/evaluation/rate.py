@@ -14,8 +14,6 @@ PLACES = (("2 hosts x 4", {"per_host": 4}, (HOSTS32, HOSTS16, ALONE32, RING, BCU
           ("4 hosts x 2", {"per_host": 2}, (HOSTS32, HOSTS16, ALONE32, RING, BCUBE, MPIMEMORY)),
           ("2 racks x 4 hosts", {"apart": "racks"}, (RACKS32, RACKS16)))
 FAR = 0.10  # a prediction that is farther off is to be explained
-LANES = 352  # of the simulator
-REAL_LANES = 358  # with an MTU of 1500
 DELAY_US = 10
 # As many as the fastest link needs (slots.py has the rule).
 SLOTS = 1024
@@ -40,7 +38,7 @@ def calibrate(lab):
     row = common.row_of(result)
     if "not_measured" in row:
         raise common.Skipped(row["not_measured"])
-    packets = size / 4 / REAL_LANES
+    packets = size / 4 / common.PACKET_LANES
     return {"workers": n_workers, "bytes": size,
             # One thread of a worker sends and receives.
             "host_ns": round(row["worker_cpu_s_a_call"] / packets * 1e9),
@@ -74,7 +72,7 @@ def far_workers(lab, costs):
              if wire == "int32" or n_workers <= 256]
 
     def one(n_workers, rate, model, wire):
-        count = LANES * (CHUNKS if n_workers <= 64 else FEW_CHUNKS)
+        count = common.PACKET_LANES * (CHUNKS if n_workers <= 64 else FEW_CHUNKS)
         return {"workers": n_workers, "rate_mbit": rate, "costs": model, "wire": wire,
                 "elements": count,
                 "elements_per_s": steady(lab, n_workers, rate, wire, count, models[model])}
@@ -126,7 +124,7 @@ def measured(data, method):
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(1, 3, figsize=(18, 6))
+    figure, axes = plt.subplots(3, 1, figsize=(9, 18))
     draw_places(data, axes[2])
     for i, method in enumerate(METHODS):
         rows = measured(data, method.name)
@@ -154,7 +152,7 @@ def draw(data, plt):
                 ylim=(0, None),
                 title=f"measured: links of {data['rate_mbit']} Mbit/s, {data['bytes'] / 1e6:g} MB")
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.12)}
-    axes[0].legend(fontsize=6.5, ncols=2, **below)
+    axes[0].legend(fontsize=8, ncols=2, **below)
     for i, rate in enumerate(SIMULATED_RATES):
         for model, style in STYLES.items():
             for wire, marker in (("int32", "o"), ("int16", "^")):
@@ -168,7 +166,7 @@ def draw(data, plt):
                              + COSTS[model])
     axes[1].set(xscale="log", yscale="log", xlabel="workers (above 64: a tree of 64 leaves)",
                 ylabel="million elements a second", title="simulated")
-    axes[1].legend(fontsize=6.5, ncols=3, **below)
+    axes[1].legend(fontsize=8, ncols=2, **below)
     return figure
 
 
@@ -177,7 +175,7 @@ def draw_places(data, axis):
     for i, row in enumerate(rows):
         axis.barh(-i, speed(row), alpha=0.5, color=f"C{list(dict.fromkeys(r['place'] for r in rows)).index(row['place'])}",
                   xerr=[[speed(row) - speed(row, "q3")], [speed(row, "q1") - speed(row)]], capsize=2)
-        axis.text(0.05, -i, f"{row['place']}: {row['title']}", va="center", fontsize=7)
+        axis.text(0.05, -i, f"{row['place']}: {row['title']}", va="center", fontsize=8)
     axis.set_yticks([])
     axis.set(xlabel="million elements a second (median, quartiles)",
              title=f"measured: {data['places'][0]['workers']} workers that share hosts, and in racks")

@@ -94,9 +94,9 @@ def slowest_steps(data):
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(2, 2, figsize=(14, 8))
+    figure, axes = plt.subplots(4, 1, figsize=(9, 15))
     width = 0.8 / len(WAYS)
-    for (top, bottom), gbit in zip(axes.T, LINKS):
+    for top, bottom, gbit in zip(axes[::2], axes[1::2], LINKS):
         rows = chosen(data, gbit)
         for axis, value in ((top, speedup), (bottom, visible)):
             for i, (way, title) in enumerate(WAYS.items()):
@@ -119,8 +119,8 @@ def draw(data, plt):
                 f"{1000 * gbit // rows[0]['mbit']} times smaller)",
                 ylabel="speed of a step, Gloo's ring = 1")
         bottom.set(ylabel="share of a step that waits for communication", ylim=(0, 1))
-    axes[0][0].legend(fontsize=7)
-    axes[1][1].legend(fontsize=7)
+    axes[0].legend(fontsize=8)
+    axes[3].legend(fontsize=8)
     return figure
 
 

@@ -201,15 +201,15 @@ def jain(shares):
 
 def bar(axis, at, values, color, label=None):
     found = common.summary(values)
-    axis.bar(at, found["median"], 0.36, color=color, capsize=3, label=label,
-             yerr=[[found["median"] - found["q1"]], [found["q3"] - found["median"]]])
+    axis.barh(at, found["median"], 0.36, color=color, capsize=3, label=label,
+              xerr=[[found["median"] - found["q1"]], [found["q3"] - found["median"]]])
 
 
 def draw(data, plt):
     shown = list(beside_rows(data))
     n_rows = len(shown)
-    figure, axes = plt.subplots(1, 2, figsize=(5 + 0.75 * n_rows, 4.2), sharey=True,
-                                width_ratios=(4, 0.75 * n_rows))
+    figure, axes = plt.subplots(2, 1, figsize=(9, 5 + 0.3 * n_rows), sharex=True,
+                                height_ratios=(4, 1 + 0.3 * n_rows))
     at, ticks = 0.0, []
     for name, runs in data["jobs"].items():
         n_jobs = len(runs[0]["mbit"])
@@ -218,18 +218,19 @@ def draw(data, plt):
             bar(axes[0], at, [100 * one["mbit"][i] / data["rate_mbit"] for one in runs], f"C{i}")
             at += 0.4
         at += 0.6
-    axes[0].set_xticks([t for t, _ in ticks], [name for _, name in ticks], fontsize=7)
-    axes[0].set(ylabel="elements, % of the link's rate (median, quartiles)",
-                title=f"jobs on one switch, {data['rate_mbit']} Mbit/s, a bar for each job")
+    axes[0].set_yticks([t for t, _ in ticks], [name for _, name in ticks])
+    axes[0].set(title=f"jobs on one switch, {data['rate_mbit']} Mbit/s, a bar for each job")
     for i, (name, rate, runs) in enumerate(shown):
         bar(axes[1], i - 0.2, [100 * one["mbit"] / rate for one in runs], "C0",
             "ours" if i == 0 else None)
         bar(axes[1], i + 0.2, [100 * one["tcp_mbit"] / rate for one in runs], "C1",
             "TCP" if i == 0 else None)
-    axes[1].set_xticks(range(n_rows), [name.replace(", ", "\n").replace("; ", "\n")
-                                       for name, _, _ in shown], fontsize=6)
-    axes[1].set_title("a job beside TCP from worker 0 to worker 1")
+    axes[1].set_yticks(range(n_rows), [name for name, _, _ in shown])
+    axes[1].set(title="a job beside TCP from worker 0 to worker 1",
+                xlabel="elements, % of the link's rate (median, quartiles)")
     axes[1].legend()
+    for axis in axes:
+        axis.invert_yaxis()
     return figure
 
 

@@ -6,9 +6,8 @@ from rows import Entry
 
 QUESTION = "How many slots does a job need, and what memory is that in a switch?"
 NEEDS_ROOT = True
-PACKET_LANES = 352
 # What a slot needs in a switch: two buffers of lanes.
-SLOT_BYTES = 2 * 4 * PACKET_LANES
+SLOT_BYTES = 2 * 4 * common.PACKET_LANES
 # The register memory of 512 slots of 32 lanes, in two buffers: the largest pool of the paper.
 PAPER_SLOTS, PAPER_LANES = 512, 32
 FEW_LANES = (32,)  # of what a job can have, the counts that fit into a Tofino (docs/p4.md)
@@ -25,7 +24,7 @@ def slots_needed(rate_mbit, rtt_s, packet_bits):
 
 def simulate(lab, counts, rate, delay, n_workers, count):
     packet_bits = 8 * (common.PACKET_BYTES + common.SIMULATED_BYTES)
-    chunks = -(-count // PACKET_LANES)
+    chunks = -(-count // common.PACKET_LANES)
 
     def one(slots):
         seconds = lab.simulate(count, n_ranks=n_workers, data_slots=slots, link_mbps=rate,
@@ -34,7 +33,7 @@ def simulate(lab, counts, rate, delay, n_workers, count):
     rows = lab.on_all_cores(one, counts)
     # A packet is sent, and its result: each enters a link and leaves it after the delay.
     rtt = 2 * delay * 1e-6 + 2 * packet_bits / (rate * 1e6)
-    line = rate * 1e6 * 32 * PACKET_LANES / packet_bits
+    line = rate * 1e6 * 32 * common.PACKET_LANES / packet_bits
     return {"rate_mbit": rate, "delay_us": delay, "rtt_s": rtt, "chunks": chunks, "rows": rows,
             "line_bit_per_s": line, "rule": slots_needed(rate, rtt, packet_bits)}
 
@@ -71,7 +70,7 @@ def enough(points, share=0.95):
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2))
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4.2))
     points = list(measured(data))
     axes[0].errorbar([p[0] for p in points], [p[2] for p in points],
                      yerr=[[p[2] - p[1] for p in points], [p[3] - p[2] for p in points]],
@@ -115,7 +114,7 @@ def facts(data):
         yield (f"| {world['rate_mbit'] // 1000} Gbit/s | {world['delay_us']} µs "
                f"| {world['rule']:.0f} | {needed}{note} "
                f"| {needed * SLOT_BYTES / 1024:.0f} KiB |")
-    yield (f"\nA slot has two buffers of {PACKET_LANES} lanes, {SLOT_BYTES} bytes.\n"
+    yield (f"\nA slot has two buffers of {common.PACKET_LANES} lanes, {SLOT_BYTES} bytes.\n"
            f"The paper's largest pool, {PAPER_SLOTS} slots of {PAPER_LANES} lanes in two buffers, "
            f"has {PAPER_SLOTS * 2 * 4 * PAPER_LANES // 1024} KiB.\n"
            f"That memory holds {PAPER_SLOTS * 2 * 4 * PAPER_LANES // SLOT_BYTES} of our slots.")

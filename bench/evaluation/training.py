@@ -67,7 +67,7 @@ def epoch_seconds(data, model, way):
 
 
 def draw(data, plt):
-    figure, panels = plt.subplots(2, 2, figsize=(11, 8))
+    figure, panels = plt.subplots(2, 2, figsize=(9, 8))
     for axis, (model, name) in zip(panels.flat, MODELS.items()):
         for way, title in ways_of(data).items():
             rows = chosen(data, model, way)

@@ -8,8 +8,11 @@ import io
 import re
 import subprocess
 import sys
+import textwrap
 
 OURS, OTHERS, LOSES, HALF = "#1b6ca8", "#9aa5b1", "#d1495b", "#e9a03b"
+# Inches: all of a page's. A page of 880 pixels shows text of 7 points with 9 pixels then.
+WIDTH, LEAST_POINTS = 9, 7
 # As many as the figure with the most lines has.
 PALETTE = [OURS, HALF, "#5b8e7d", LOSES, "#7d5ba6", "#8a6f4d", "#c66b9a", OTHERS]
 NO_MATPLOTLIB = "there is no matplotlib (Debian: python3-matplotlib)"
@@ -61,10 +64,14 @@ def smaller(text):
 
 
 def save(figure, path, title, note=""):
-    """note: a line in small print at the bottom."""
-    figure.tight_layout(rect=(0, 0.04 if note else 0, 1, 1))
-    figure.text(0.01, 0.01, note, fontsize=7, color="gray")
+    """note: small print at the bottom. Raises ValueError if a page could not show the text."""
+    lines = textwrap.wrap(note, 160)
+    figure.tight_layout(rect=(0, (0.1 + 0.12 * len(lines)) / figure.get_figheight(), 1, 1))
+    figure.text(0.01, 0.05 / figure.get_figheight(), "\n".join(lines), fontsize=LEAST_POINTS, color="gray")
+    least = min(text.get_fontsize() for text in figure.findobj(lambda one: hasattr(one, "get_fontsize")))
+    if figure.get_figwidth() > WIDTH or least < LEAST_POINTS:
+        raise ValueError(f"{title}: {figure.get_figwidth()} inches, text of {least:g} points: too small on a page")
     drawn = io.StringIO()
-    figure.savefig(drawn, format="svg", metadata={"Date": None, "Title": title}, dpi=110)
+    figure.savefig(drawn, format="svg", dpi=110, metadata={"Date": None, "Title": title, "Description": note})
     with open(path, "w", encoding="utf-8") as file:
         file.write(smaller(drawn.getvalue()))

@@ -3,7 +3,6 @@
 bars. As a program, draws a JSON file of panels: plot.py FILE.svg <PANELS (figure.py).
 """
 import json
-import math
 import os
 import sys
 
@@ -15,6 +14,8 @@ import provenance  # noqa: E402
 
 LINES_FROM = 3  # sizes
 EMULATED = "Links are emulated; all hosts share the cores of one machine."
+# Those of performance.md's chart; its table has the others.
+SPEED_CELLS = ("8x/1gbit/mtu1500/10MB", "8x/100mbit/mtu1500/10MB", "8x/100mbit/mtu1500/5MB")
 RELATIVE = "speed relative to Gloo's ring (1 = the same)"
 # README's chart: the rows of one cell, with the library's own choice of a wire (its title names it), and
 # what the chart calls them.
@@ -63,14 +64,14 @@ def panels(results):
 
 
 def speeds(results):
-    """Panels of speeds relative to Gloo's ring, for the large tensors on shaped links."""
+    """Panels of speeds relative to Gloo's ring."""
     import report
     for cell in dict.fromkeys(result.cell for result in results):
         rows = [r for r in results if r.cell is cell and r.times and not r.failure
                 and not r.entry.rest and not r.entry.loss and r.entry.pieces == 1
                 and not r.entry.method.is_yardstick]
         ring = report.ring_time(rows)
-        if ring and cell.offload and cell.size_bytes >= 5_000_000 and len(rows) > 4:
+        if ring and cell.name() in SPEED_CELLS:
             yield {"kind": "bars", "title": report.title(cell), "xlabel": RELATIVE, "line": 1,
                    "bars": [[r.entry.title(), ring / r.p50(), None] for r in rows]}
 
@@ -144,13 +145,8 @@ def draw_lines(axis, panel):
 def main():
     what = json.load(sys.stdin)
     pyplot = figure.begin()
-    columns = min(2, len(what["panels"]))
-    rows = math.ceil(len(what["panels"]) / columns)
-    longest = max(len(panel.get("bars", ())) for panel in what["panels"])
-    height = max(3.4 if longest == 0 else 0, 0.9 + 0.32 * longest)
-    drawn, axes = pyplot.subplots(rows, columns, figsize=(7.5 * columns, height * rows), squeeze=False)
-    for axis in list(axes.flat)[len(what["panels"]):]:
-        axis.set_visible(False)
+    heights = [0.9 + 0.32 * len(panel["bars"]) if panel["kind"] == "bars" else 3.4 for panel in what["panels"]]
+    drawn, axes = pyplot.subplots(len(heights), 1, figsize=(7.5, sum(heights)), height_ratios=heights, squeeze=False)
     for axis, panel in zip(axes.flat, what["panels"]):
         (draw_bars if panel["kind"] == "bars" else draw_lines)(axis, panel)
         axis.set(title=panel["title"], xlabel=panel["xlabel"])

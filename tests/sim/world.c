@@ -425,7 +425,7 @@ void sim_world_plain(struct sim_world *world, uint64_t seed, uint32_t count, enu
 		.data_slots = 256,
 		.n_shards = 1,
 		.n_stripes = 1,
-		.lanes = 352,
+		.lanes = 358,
 		.n_calls = 1,
 		.window_max = 1024,
 		.link_mbps = 100,
@@ -457,7 +457,7 @@ void sim_world_repair(struct sim_world *world)
 	world->n_shards = clamp(world->n_shards, 1, 4);
 	world->head_slots = clamp(world->head_slots, world->n_shards, 32);
 	world->data_slots = clamp(world->data_slots, world->n_shards, 2048);
-	world->lanes = clamp(world->lanes, 8, 352);
+	world->lanes = clamp(world->lanes, 8, 358);
 	world->n_calls = clamp(world->n_calls, 1, SIM_MAX_TENSORS);
 	world->n_deaths = clamp(world->n_deaths, 0, SIM_MAX_DEATHS);
 	world->window_max = clamp(world->window_max, 1, 1024);
