@@ -207,6 +207,13 @@ def facts(data):
             ", ".join(f"{r['bytes'] / 4 / r[seconds] / 1e6:.2f}" for method in (INT32, INT16)
                       for r in measured(data, method.name) if r["workers"] == n and seconds in r)
             for n in counts) + " |")
+    most = counts[-1]
+    ring, ours = (next((r for r in measured(data, method.name) if r["workers"] == most), None)
+                  for method in (RING, INT16))
+    if ring and ours:
+        half = 2 * ring["bytes"] / 4 / ring["ideal_s"] / 1e6
+        yield (f"\nAt the same width, an ideal ring of 16 bits reaches {half:.2f} with {most} workers, and int16 "
+               f"through a switch is\n{speed(ours) / half:.2f} times as fast.")
     yield f"\n| {data['places'][0]['workers']} workers | million elements/s |\n|---|---:|"
     for row in data["places"]:
         found = f"{speed(row):.2f} ({speed(row, 'q3'):.2f}–{speed(row, 'q1'):.2f})" \
