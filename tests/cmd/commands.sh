@@ -71,6 +71,10 @@ for command in switch bench status top doctor trace; do
 		cmp -s "$work/help" "$work/out" || fail "switchml $asked is not switchml $command --help"
 	done
 	expect "$command: its release" 0 "$switchml" $command -V
+	expect "$command: an option with a typing error" 2 "$switchml" $command --hlep
+	grep -q "did you mean --help?" "$work/err" || fail "$command: no option is proposed"
+	expect "$command: an option like no other" 2 "$switchml" $command --reduce=all
+	grep -q "did you mean" "$work/err" && fail "$command: no option is like --reduce"
 done
 for command in switch bench status top doctor; do
 	expect "$command: an option that there is not" 2 "$switchml" $command --no-such-option

@@ -11,6 +11,7 @@
 
 #include "cmd/bench/bench.h"
 #include "cmd/commands.h"
+#include "cmd/shared/meant.h"
 
 /*
  * Is this process one rank of a job? With a world size but no rank too: the library then says which
@@ -65,7 +66,7 @@ int sml_command_bench(int argc, char **argv)
 	struct sml_config config;
 	int status;
 
-	argp_parse(&bench_argp, argc, argv, 0, NULL, &options);
+	sml_options_parse(&bench_argp, argc, argv, &options);
 	status = bench_prepare(&options, &config);
 	if (status)
 		return status;

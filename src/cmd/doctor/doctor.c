@@ -11,6 +11,7 @@
 #include "cmd/commands.h"
 #include "cmd/doctor/doctor.h"
 #include "cmd/doctor/peers.h"
+#include "cmd/shared/meant.h"
 #include "cmd/shared/status_client.h"
 #include "lib/settings/settings.h"
 #include "switchml.h"
@@ -182,7 +183,7 @@ int sml_command_doctor(int argc, char **argv)
 	static struct doctor doctor;
 	unsigned problems;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	sml_options_parse(&argp, argc, argv, &options);
 	signal(SIGPIPE, SIG_IGN); /* TLS may write to a switch that hangs up */
 	if (options.peers)
 		return check_peers(&doctor, &options);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Typing errors in names of a command line, or of a file. */
+/* Typing errors on a command line, or in a file. */
 #ifndef SML_CMD_SHARED_MEANT_H
 #define SML_CMD_SHARED_MEANT_H
 
+#include <argp.h>
 #include <stddef.h>
 
 #define SML_MEANT_BYTES 96
@@ -13,5 +14,11 @@
  */
 const char *sml_meant(const char *name, const char *(*name_of)(size_t i),
 		      char text[SML_MEANT_BYTES]);
+
+/*
+ * argp_parse(), which ends the program at an option that there is not. If one is close to it, this
+ * says so.
+ */
+void sml_options_parse(const struct argp *argp, int argc, char **argv, void *input);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "cmd/commands.h"
+#include "cmd/shared/meant.h"
 #include "cmd/shared/status_client.h"
 #include "net/address.h"
 #include "switchml.h"
@@ -286,7 +287,7 @@ int sml_command_status(int argc, char **argv)
 	size_t n;
 	int rc;
 
-	argp_parse(&parser, argc, argv, 0, NULL, &options);
+	sml_options_parse(&parser, argc, argv, &options);
 	signal(SIGPIPE, SIG_IGN);
 	if (options.schema)
 		return print_schema();

@@ -438,7 +438,7 @@ void sml_switch_options_read(struct sml_switch_options *options, int argc, char 
 	if (options->path != NULL &&
 	    (sml_switch_file_read(&options->file, options->path) < 0 || take_file(options) < 0))
 		end_with(sml_error_last());
-	argp_parse(&parser, argc, argv, 0, NULL, options);
+	sml_options_parse(&parser, argc, argv, options);
 }
 
 /* ---- an error that comes later ---- */

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "cmd/commands.h"
+#include "cmd/shared/meant.h"
 #include "cmd/status/status.h"
 #include "cmd/top/screen.h"
 
@@ -181,7 +182,7 @@ int sml_command_top(int argc, char **argv)
 	static struct top top = {.interval_s = 2, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 	top.list = getenv("SWITCHML_SWITCH");
-	argp_parse(&parser, argc, argv, 0, NULL, &top);
+	sml_options_parse(&parser, argc, argv, &top);
 	signal(SIGPIPE, SIG_IGN);
 	top.n = sml_views_open(top.views, top.list, "top");
 	return top.n == 0 ? 1 : run_screen(&top);

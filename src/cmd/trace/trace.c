@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/plural.h"
 #include "cmd/commands.h"
+#include "cmd/shared/meant.h"
 #include "cmd/shared/print.h"
 #include "cmd/trace/trace.h"
 
@@ -285,7 +286,7 @@ int sml_command_trace(int argc, char **argv)
 	struct trace_options options = {.output = "merged.json", .ranks = ranks};
 	int rc;
 
-	argp_parse(&parser, argc, argv, 0, NULL, &options);
+	sml_options_parse(&parser, argc, argv, &options);
 	rc = merge(&options);
 	for (unsigned i = 0; i < options.n; i++) {
 		free(ranks[i].uses);
