@@ -204,6 +204,21 @@ is_json "--log-json wins over the file" '^ready on '
 end
 refuses "log-json has two values" "conf, line 1: log-json must be yes or no, not '1'" 'log-json = 1'
 
+# ---- the journal ----
+
+printf '%s\n' 'listen = 127.0.0.1:0' 'debug = info' >"$work/conf"
+: >"$work/out"
+JOURNAL_STREAM=$(stat -c %d:%i "$work/out") start
+prints "the journal gets a priority" '^<6>ready on '
+echo 'slots = 1' >>"$work/conf"
+kill -HUP $switch
+prints "and that of an error" '^<3>nothing changes: '
+end
+printf '%s\n' 'listen = 127.0.0.1:0' >"$work/conf"
+JOURNAL_STREAM=$(stat -c %d:%i "$work/conf") start
+prints "another file than the journal gets the time" "^$time switchml switch: info: ready on "
+end
+
 # ---- systemd ----
 
 # Prints what the switch tells the service manager, line by line, and ends after the line

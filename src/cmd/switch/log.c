@@ -2,6 +2,13 @@
 #include "cmd/switch/log.h"
 
 #include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <unistd.h>
 
 #include "control/text.h"
 
@@ -20,4 +27,28 @@ size_t sml_switch_log_json(char *line, size_t bytes, const struct sml_log_entry 
 	n = json_dumpb(object, line, bytes, JSON_COMPACT);
 	json_decref(object);
 	return n <= bytes ? n : 0;
+}
+
+/* systemd names the device and inode of the descriptor that it gives a service. */
+bool sml_switch_log_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	char mine[64];
+	struct stat found;
+
+	if (stream == NULL || fstat(STDERR_FILENO, &found) < 0)
+		return false;
+	snprintf(mine, sizeof(mine), "%ju:%ju", (uintmax_t)found.st_dev, (uintmax_t)found.st_ino);
+	return strcmp(stream, mine) == 0;
+}
+
+size_t sml_switch_log_journal(char *line, size_t bytes, const struct sml_log_entry *entry)
+{
+	int priority = !strcmp(entry->level, "error")  ? LOG_ERR
+		       : !strcmp(entry->level, "warn") ? LOG_WARNING
+		       : !strcmp(entry->level, "info") ? LOG_INFO
+						       : LOG_DEBUG;
+	int whole = snprintf(line, bytes, "<%d>%s", priority, entry->text);
+
+	return whole > 0 ? (size_t)whole : 0;
 }

@@ -186,6 +186,8 @@ int sml_command_switch(int argc, char **argv)
 	sml_switch_options_read(&options, argc, argv);
 	if (options.log_json)
 		sml_switch_log_set_form(sml_switch_log_json);
+	else if (sml_switch_log_is_journal())
+		sml_switch_log_set_form(sml_switch_log_journal);
 	/* Blocked before there are threads, so that all inherit it. */
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
