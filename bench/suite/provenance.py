@@ -21,7 +21,7 @@ ALL = "all"
 DATA = ("src/core/*", "src/lib/progress/*", "src/lib/transport/*", "src/net/udp_*", "src/switch/udp/*")
 NUMBERS_ONLY = tuple(f"src/core/{name}.*" for name in (
     "blocks", "coding", "element", "exact", "float16", "narrow", "order", "pairs", "quantize", "rounding", "sum",
-    "wide"))
+    "tensor", "wide"))
 HOOKS = ("bindings/python/switchml/torch/hooks.py", "bindings/python/switchml/torch/_residuals.py")
 TORCH = (*HOOKS, "bindings/python/switchml/torch/_calls/*")
 CALLS = ("src/lib/api/*", "src/lib/context/submit.*", "src/lib/context/wait.*", "src/lib/context/bell.*")
