@@ -15,6 +15,7 @@ import torch.distributed as dist  # noqa: E402
 
 from gloo_calls import BEFORE_2_13, CALLS, MISSING_BEFORE_2_13, ON_GLOO, PRODUCT, N, ones  # noqa: E402
 from groups import Groups, stop  # noqa: E402
+from switchml.torch._group.router import gloo_devices  # noqa: E402
 
 COMPLEX = [torch.complex64, torch.complex128]
 PAIRS = [
@@ -25,6 +26,14 @@ PAIRS = [
     (PRODUCT, "gather of float32, root 0"),
     ("gather of float32, root 0", "gather of float32, root 1"),
 ]
+
+
+def test_gloo_listens_where_its_variable_says(monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo,lo")
+    assert len(gloo_devices(None, {})) == 2
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo,no-such-interface")
+    with pytest.raises(RuntimeError, match="no-such-interface"):
+        gloo_devices(None, {})
 
 
 def disagree(rank, names, warm, default=False):

@@ -40,16 +40,22 @@ _OLDER_NAMES = {
 }
 
 
-def gloo_device(meeting: Meeting, settings: Mapping[str, Any]) -> Any:
-    """Where Gloo listens. By itself it takes the address of the host's name, and that is 127.0.1.1
-    where Debian's installer has written /etc/hosts."""
+def gloo_devices(meeting: Meeting, settings: Mapping[str, Any]) -> list[Any]:
+    """Where Gloo listens. It reads GLOO_SOCKET_IFNAME only if it is given no devices."""
+    names = os.environ.get("GLOO_SOCKET_IFNAME")
+    if names:
+        return [ProcessGroupGloo.create_device(interface=name) for name in names.split(",")]
+    return [_gloo_device(meeting, settings)]
+
+
+def _gloo_device(meeting: Meeting, settings: Mapping[str, Any]) -> Any:
+    """By itself, Gloo takes the address of the host's name, and that is 127.0.1.1 where Debian's
+    installer has written /etc/hosts."""
 
     def chosen(name: str) -> str:
         return str(settings.get(name) or "")
 
     interface = interface_of(chosen("interface") or os.environ.get("SWITCHML_SOCKET_IFNAME", ""))
-    if os.environ.get("GLOO_SOCKET_IFNAME"):
-        return ProcessGroupGloo.create_default_device()
     if meeting.on_one_host:
         return ProcessGroupGloo.create_device(hostname=loopback())
     if interface:
@@ -80,7 +86,7 @@ class Router(ProcessGroup, Entries):
         self._store = store = meeting.store
         self._added: set[str] = set()
         options = ProcessGroupGloo._Options()
-        options._devices = [gloo_device(meeting, self._settings)]
+        options._devices = gloo_devices(meeting, self._settings)
         options._threads = 2  # for each device, as without options
         options._timeout = limit
         gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, options)
