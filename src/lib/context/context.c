@@ -172,10 +172,15 @@ void sml_context_release_control(struct sml_context *context, struct sml_control
 
 /* ---- what slots wait for ---- */
 
+unsigned sml_context_source(const struct sml_context *context, unsigned stripe)
+{
+	return context->form->has_switches ? stripe : 0;
+}
+
 /* Where ranks have the slots, rank 0 passes the question on. */
 static void query_switches(struct sml_context *context, bool asks, bool failed)
 {
-	for (unsigned i = 0; i < (context->peers ? 1 : context->n_stripes); i++) {
+	for (unsigned i = 0; i < context->n_stripes && sml_context_source(context, i) == i; i++) {
 		struct sml_control *control = sml_context_hold_control(context, i);
 
 		if (control && failed)
@@ -197,7 +202,7 @@ static struct sml_stall_report *hear(struct sml_context *context, unsigned strip
 				     struct sml_stall_reports *reports)
 {
 	struct sml_control *control =
-		sml_context_hold_control(context, context->peers ? 0 : stripe);
+		sml_context_hold_control(context, sml_context_source(context, stripe));
 	struct sml_stall_report *told = NULL, *names = NULL, *report;
 	char why[sizeof(reports->why)] = "";
 

@@ -57,13 +57,35 @@ struct sml_senders {
 	uint8_t n, own, rank[SML_MAX_STRIPES]; /* own: the one that sends for this rank */
 };
 
+/*
+ * The form of a job: who has its slots. The settings choose between switches and ranks; ranks that
+ * find each other on one host go on with its memory. With switches and ranks, those of a host may
+ * share memory besides, and contribute as one (lib/context/hosts.h).
+ */
+struct sml_job_form {
+	/*
+	 * Each stripe has a switch, which can be replaced, and a control connection to it.
+	 * Otherwise, stripe 0's connection, to rank 0, is for all of them.
+	 */
+	bool has_switches;
+	bool sends_packets; /* not all is in the memory of one host */
+	/*
+	 * The stripe has joined: prepares what else carries it; NULL: nothing. Returns 0 or a
+	 * negative error, and sets the error text.
+	 */
+	int (*open)(struct sml_stripe *stripe);
+	/* All stripes have opened. Returns 0 or a negative error, and sets the error text. */
+	int (*ready)(struct sml_context *context);
+};
+
 struct sml_context {
 	pid_t owner; /* a child made by fork() is another process */
 	struct sml_settings settings;
+	const struct sml_job_form *form; /* of the job */
 	/* Where ranks embed the stripes: lib/context/embedded.h. */
 	struct sml_switch *embedded; /* rank 0's control port; NULL if this process has none */
 	char listen_address[INET6_ADDRSTRLEN]; /* of embedded; "": all addresses of this host */
-	struct sml_peers *peers;	       /* NULL if there are dedicated switches */
+	struct sml_peers *peers;	       /* NULL if there are switches */
 	struct sml_senders senders;
 	struct sml_hosts hosts;
 	struct sml_stripe *stripes;
@@ -188,12 +210,6 @@ bool sml_context_give_up(struct sml_context *context, int error, const char *tex
 void sml_context_fail_remote(struct sml_context *context, int error, const char *text,
 			     bool planned);
 
-/* Its job has no switch: ranks embed them. */
-static inline bool sml_context_is_embedded(const struct sml_context *context)
-{
-	return context->settings.config.switch_address == NULL;
-}
-
 /* Ask all switches what their slots wait for. Returns at once. */
 void sml_context_ask(struct sml_context *context);
 
@@ -204,6 +220,9 @@ void sml_context_ask(struct sml_context *context);
  */
 void sml_context_collect(struct sml_context *context, uint64_t until_ns, bool failed,
 			 struct sml_stall_reports *reports);
+
+/* The stripe whose control connection tells of this one. */
+unsigned sml_context_source(const struct sml_context *context, unsigned stripe);
 
 /* A stripe that is waiting for another switch; NULL if there is none. */
 const struct sml_stripe *sml_context_find_parked(const struct sml_context *context);

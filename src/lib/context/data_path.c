@@ -35,10 +35,12 @@ static int report_no_port(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 	unsigned threads = context->stripes[0].admission.shards;
-	unsigned n_switches = context->peers ? 1 : context->n_stripes;
+	unsigned n_switches = context->n_stripes;
+	bool has_switches = context->form->has_switches;
 	int local = sml_launcher_local_size();
 
-	if (context->peers)
+	/* Its sockets are there before the admission. */
+	if (!has_switches)
 		threads = settings->threads;
 	return sml_error_set(
 		SML_ERROR_CONFIG,
@@ -47,7 +49,7 @@ static int report_no_port(const struct sml_context *context)
 		"programs use these ports: ss -lunp",
 		sml_port_range_count(&settings->ports), settings->ports.first, settings->ports.last,
 		threads * n_switches, threads, sml_plural(threads), n_switches,
-		context->peers	  ? "socket"
+		!has_switches	  ? "socket"
 		: n_switches == 1 ? "switch"
 				  : "switches",
 		local == 1 ? "" : ", and all ranks of the host share the range");
@@ -282,7 +284,7 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 		.omits = admission->omits && !shape->only_full,
 		.no_tickets = stripe->context->settings.faults.no_tickets,
 		.no_fast_retransmit = stripe->context->settings.faults.no_fast_retransmit,
-		.no_resume = sml_context_is_embedded(stripe->context),
+		.no_resume = !stripe->context->form->has_switches,
 		.local = !transport || (stripe->context->threads.own &&
 					stripe->index == stripe->context->threads.own->rank),
 		.gathers = transport && stripe->context->threads.host,
@@ -312,9 +314,9 @@ static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
 	line->trace = context->tracing.traces[shard];
-	line->control = context->peers ? context->stripes[0].control : stripe->control;
+	line->control = context->stripes[sml_context_source(context, stripe->index)].control;
 	/* Where ranks have the slots, they have announced their addresses. */
-	line->renews = line->transport && context->peers == NULL;
+	line->renews = line->transport && context->form->has_switches;
 	if (context->threads.host)
 		line->host = &context->threads.host[stripe->index];
 	stripe->transports[shard] = NULL;
@@ -354,7 +356,7 @@ static int add_thread(struct sml_context *context)
 	error = sml_tracing_add_thread(context);
 	if (error)
 		return error;
-	if (context->peers && context->stripes[0].transports[progress->index])
+	if (!context->form->has_switches && context->stripes[0].transports[progress->index])
 		return add_shared_line(context, progress);
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
 		error = add_line(progress, &context->stripes[i]);

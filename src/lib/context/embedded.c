@@ -360,11 +360,23 @@ static int become_hosts(struct sml_stripe *first)
 	return error;
 }
 
+/* The paths to all stripes were proved together. */
+static int spread_lanes(struct sml_context *context)
+{
+	for (unsigned i = 1; i < context->n_stripes; i++)
+		context->stripes[i].lanes = context->stripes[0].lanes;
+	return 0;
+}
+
+/* It is not opened: ranks that have opened find themselves on one host. */
+static const struct sml_job_form in_memory = {.ready = spread_lanes};
+
 /* The shared slots are the job's only stripe, and there is one thread for them in each rank. */
 static void become_only_stripe(struct sml_stripe *first)
 {
 	const struct sml_host_terms *terms = &first->context->threads.host->memory.terms;
 
+	first->context->form = &in_memory;
 	first->admission.head_slots = terms->head_slots;
 	first->admission.data_slots = terms->data_slots;
 	first->admission.shards = 1;
@@ -476,18 +488,17 @@ static int make_embedded_stripe(struct sml_context *context)
 	return 0;
 }
 
-int sml_embedded_open(struct sml_stripe *first)
+/* Makes the other stripes, and the slots of this rank's own. */
+static int open_in_ranks(struct sml_stripe *first)
 {
 	struct sml_context *context = first->context;
 	int error = be_all_senders(first);
 
 	if (error == 0)
 		error = agree(first);
-	if (error == 0 && first->transports[0] && has_stripe(context))
+	if (error == 0 && context->form->sends_packets && has_stripe(context))
 		error = make_embedded_stripe(context);
-	if (error)
-		return error;
-	for (unsigned i = 1; i < context->n_stripes; i++)
-		context->stripes[i].lanes = first->lanes;
-	return 0;
+	return error;
 }
+
+const struct sml_job_form sml_form_ranks = {false, true, open_in_ranks, spread_lanes};

@@ -36,10 +36,6 @@ struct sml_switch *sml_embedded_listen_beside(struct sml_context *context);
 /* Join by the first stripe's connection. Returns 0 or an error, and sets the error text. */
 int sml_embedded_join(struct sml_stripe *first);
 
-/*
- * Then: prove the paths to all, and start. Makes the other stripes, and the slots of this rank's
- * own. Returns 0 or a negative error, and sets the error text.
- */
-int sml_embedded_open(struct sml_stripe *first);
+extern const struct sml_job_form sml_form_ranks;
 
 #endif

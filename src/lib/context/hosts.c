@@ -20,7 +20,7 @@ static bool may_share(const struct sml_context *context)
 	if (!settings->config.shared_memory || (settings->world_size == 1 && !settings->asks) ||
 	    settings->files[SML_RECORD_TRACE])
 		return false;
-	return settings->config.switch_address || !settings->every_rank;
+	return context->form->has_switches || !settings->every_rank;
 }
 
 /* With a switch: why this rank sends its own packets. */
@@ -137,10 +137,10 @@ static int keep_met(struct sml_context *context)
 	if (hosts == NULL)
 		return sml_error_set(-ENOMEM, "no memory for what the ranks of this host share");
 	for (unsigned i = 0; i < context->n_stripes; i++) {
-		const struct sml_host *met = context->stripes[context->peers ? 0 : i].met;
+		const struct sml_host *met = context->stripes[sml_context_source(context, i)].met;
 
 		hosts[i] = *met;
-		if (context->peers)
+		if (!context->form->has_switches)
 			hosts[i].memory = sml_host_part(&met->memory, i);
 		hosts[i].bells = hosts[0].memory.head;
 		hosts[i].leader_fd = hosts[0].leader_fd;

@@ -19,7 +19,7 @@
 
 enum sml_search_kind sml_stripe_search_kind(const struct sml_stripe *stripe)
 {
-	if (!sml_context_is_embedded(stripe->context))
+	if (stripe->context->form->has_switches)
 		return SML_SEARCH_SWITCH;
 	return stripe->context->settings.config.master_listens ? SML_SEARCH_LISTENER
 							       : SML_SEARCH_RANK_0;
@@ -72,11 +72,11 @@ static int find_switch(struct sml_stripe *stripe)
 
 	if (found == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the addresses of the switch");
-	n = sml_context_is_embedded(stripe->context)
-		    ? find_embedded(stripe, found->at)
-		    : sml_endpoints_resolve(found->at,
+	n = stripe->context->form->has_switches
+		    ? sml_endpoints_resolve(found->at,
 					    stripe->context->settings.config.switch_address,
-					    stripe->index, SML_DEFAULT_PORT);
+					    stripe->index, SML_DEFAULT_PORT)
+		    : find_embedded(stripe, found->at);
 	if (n < 0 || (stripe->endpoints && stripe->endpoints->n == (unsigned)n &&
 		      memcmp(found->at, stripe->endpoints->at, sizeof(found->at)) == 0)) {
 		free(found);
@@ -204,7 +204,7 @@ int sml_stripe_connect_control(struct sml_stripe *stripe)
 	if (error)
 		return error;
 	/* None wanted: rank 0 chooses how many ranks embed one. */
-	if (sml_context_is_embedded(stripe->context))
+	if (!context->form->has_switches)
 		place.n_stripes =
 			context->settings.every_rank ? (uint8_t)context->settings.world_size : 0;
 	error = connect_to_first(stripe);
@@ -304,10 +304,10 @@ static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 
 	if (!sml_context_is_running(context))
 		return false;
-	if (context->peers)
-		sml_context_count(context, &counters);
-	else
+	if (context->form->has_switches)
 		sml_context_count_stripe(context, stripe->index, &counters);
+	else
+		sml_context_count(context, &counters);
 	traffic->packets_sent = counters.packets_sent;
 	traffic->packets_received = counters.packets_received;
 	traffic->bytes_sent = counters.bytes_sent;
@@ -362,12 +362,13 @@ static void switch_lost(void *self, const char *text)
 int sml_stripe_start_control(struct sml_stripe *stripe)
 {
 	/* An embedded switch dies with its rank: nobody can take over. */
+	bool may_be_lost = stripe->context->form->has_switches;
 	const struct sml_control_owner owner = {
 		{stripe, describe, pack_waits, get_stripe_status, get_traffic},
-		sml_context_is_embedded(stripe->context) ? NULL : results,
+		may_be_lost ? results : NULL,
 		job_failed,
 		ticked,
-		sml_context_is_embedded(stripe->context) ? NULL : switch_lost,
+		may_be_lost ? switch_lost : NULL,
 	};
 
 	return sml_control_start(stripe->control, &owner);

@@ -51,7 +51,7 @@ static void note_failure(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
 
-	if (context->n_stripes == 1 || context->peers)
+	if (context->n_stripes == 1 || !context->form->has_switches)
 		snprintf(stripe->text, sizeof(stripe->text), "%s", sml_error_last());
 	else
 		snprintf(stripe->text, sizeof(stripe->text), "stripe %u (%s): %.600s",
@@ -112,9 +112,9 @@ static void await_decision(struct sml_stripe *stripe)
 }
 
 /*
- * Connect, join, open the transports, prove the paths, start. Afterwards the
- * control connection has its thread and `lanes` are known. 0, or an error told
- * by sml_error_set(): SML_ERROR_CLOSED when another stripe has failed.
+ * Connects, joins, opens the transports, proves the paths, starts. Afterwards the control
+ * connection has its thread. 0, or an error told by sml_error_set(): SML_ERROR_CLOSED if another
+ * stripe has failed.
  */
 static int open_stripe(struct sml_stripe *stripe)
 {
@@ -122,11 +122,13 @@ static int open_stripe(struct sml_stripe *stripe)
 
 	await_decision(stripe);
 	error = sml_stripe_begin(stripe);
-	if (error == 0 && sml_context_is_embedded(stripe->context))
-		error = sml_embedded_open(stripe);
+	if (error == 0 && stripe->context->form->open)
+		error = stripe->context->form->open(stripe);
 	/* From now on, because other stripes may take long to get this far. */
 	return error ? error : sml_stripe_start_control(stripe);
 }
+
+static const struct sml_job_form with_switches = {true, true, NULL, sml_hosts_ready};
 
 static void *open_main(void *self)
 {
@@ -160,14 +162,14 @@ static void open_stripes(struct sml_context *context, uint64_t deadline_ns)
 }
 
 /* All threads that opened stripes have ended. */
-static void settle_hosts(struct sml_context *context)
+static void be_ready(struct sml_context *context)
 {
 	int error;
 
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].error)
 			return;
-	error = sml_context_is_embedded(context) ? 0 : sml_hosts_ready(context);
+	error = context->form->ready(context);
 	if (error)
 		sml_context_fail(context, error, sml_error_last());
 }
@@ -280,14 +282,15 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 		return error;
 	context->decided = !context->settings.asks;
 	context->threads.spin = context->settings.config.spin != 0;
+	context->form = context->settings.config.switch_address ? &with_switches : &sml_form_ranks;
 	error = make_stripes(context);
-	if (error == 0 && sml_context_is_embedded(context) && context->settings.rank == 0)
+	if (error == 0 && !context->form->has_switches && context->settings.rank == 0)
 		error = sml_embedded_listen(context, deadline_ns);
 	if (error)
 		return error;
 	sml_hosts_begin(context);
 	open_stripes(context, deadline_ns);
-	settle_hosts(context);
+	be_ready(context);
 	error = opening_error(context, false);
 	/* All members are told the same. Later, a switch that takes over changes the admission. */
 	changes = context->stripes[0].admission.changes;

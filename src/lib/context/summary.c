@@ -58,17 +58,17 @@ static const char *how_they_wait(const struct sml_host *host)
 static void describe_form(const struct sml_context *context, char *text, size_t bytes)
 {
 	const struct sml_stripe *first = &context->stripes[0];
-	size_t length;
-
 	const struct sml_host *host = context->threads.host;
+	size_t length;
+	bool lists;
 
-	if (host && !host->memory.terms.goes_up) {
+	if (!context->form->sends_packets) {
 		snprintf(text, bytes,
 			 "ranks 0 to %u share this host's memory and send no packets (%s)",
 			 context->settings.world_size - 1u, how_they_wait(host));
 		return;
 	}
-	if (context->peers)
+	if (!context->form->has_switches)
 		length = describe_embedded(context, text, bytes);
 	else if (context->n_stripes > 1)
 		length = (size_t)snprintf(text, bytes, "%u dedicated switches, %s dataplane: ",
@@ -76,9 +76,8 @@ static void describe_form(const struct sml_context *context, char *text, size_t 
 	else
 		length = (size_t)snprintf(text, bytes, "dedicated switch %s, %s dataplane",
 					  sml_stripe_name(first), first->admission.dataplane);
-	for (unsigned i = 0;
-	     (context->n_stripes > 1 || context->peers) && i < context->n_stripes && length < bytes;
-	     i++)
+	lists = context->n_stripes > 1 || !context->form->has_switches;
+	for (unsigned i = 0; lists && i < context->n_stripes && length < bytes; i++)
 		length += (size_t)snprintf(text + length, bytes - length, "%sstripe %u: %s",
 					   i ? ", " : "", i, sml_stripe_name(&context->stripes[i]));
 	if (host && length < bytes) {
@@ -160,14 +159,6 @@ static void log_line(const struct sml_context *context, const char *text)
 	sml_log(&log, SML_LOG_INFO, "%s", text);
 }
 
-/* Is everything added in the memory of one host? */
-static bool is_on_one_host(const struct sml_context *context)
-{
-	const struct sml_host *host = context->threads.host;
-
-	return host && !host->memory.terms.goes_up;
-}
-
 /* Ranks that share memory add there first, and one of them sends: the switch adds the hosts' sums.
  */
 static const char *memory_before(const struct sml_context *context)
@@ -183,15 +174,15 @@ enum sml_job_path sml_context_path(const struct sml_context *context, const char
 
 	if (n == 0)
 		return SML_PATH_NONE;
-	if (is_on_one_host(context)) {
+	if (!context->form->sends_packets) {
 		snprintf(text, bytes, "this host's memory");
 		return SML_PATH_MEMORY;
 	}
-	if (context->peers && context->senders.n < context->settings.world_size) {
+	if (!context->form->has_switches && context->senders.n < context->settings.world_size) {
 		snprintf(text, bytes, "a part of the switch on each of %u hosts", n);
 		return SML_PATH_HOSTS;
 	}
-	if (context->peers) {
+	if (!context->form->has_switches) {
 		snprintf(text, bytes, "a part of the switch in %s%u rank%s",
 			 n == context->settings.world_size ? "each of " : "", n, sml_plural(n));
 		return SML_PATH_RANKS;
@@ -249,7 +240,7 @@ static void add_traffic(const struct sml_context *context, uint64_t sent, char *
 	char own[16], ring[16];
 
 	size_text((double)context->usage.ring_bytes, ring);
-	if (is_on_one_host(context))
+	if (!context->form->sends_packets)
 		snprintf(text, bytes, "; no packets (in a ring, each rank sends %s)", ring);
 	else
 		snprintf(text, bytes, "; rank 0 sent %s (in a ring: %s)",

@@ -24,7 +24,7 @@ static bool is_speaker(const struct sml_context *context, unsigned silent,
 
 	if (context->settings.speaks)
 		return true;
-	if (context->peers && silent < context->n_stripes)
+	if (!context->form->has_switches && silent < context->n_stripes)
 		sml_ranks_add(&missing, context->senders.rank[silent]);
 	while (rank < context->settings.rank && sml_ranks_has(&missing, rank))
 		rank++;
@@ -34,7 +34,7 @@ static bool is_speaker(const struct sml_context *context, unsigned silent,
 /* Where the answers of a stripe come from. */
 static const char *name_of_source(const struct sml_context *context, unsigned stripe)
 {
-	return sml_stripe_name(&context->stripes[context->peers ? 0 : stripe]);
+	return sml_stripe_name(&context->stripes[sml_context_source(context, stripe)]);
 }
 
 /* The switch to which only shorter packets pass, and their text; or NULL. */
@@ -66,7 +66,7 @@ static void describe_loss(const struct sml_context *context, char *text, size_t 
 {
 	const struct sml_host *host = context->threads.host;
 
-	if (host && !host->memory.terms.goes_up)
+	if (!context->form->sends_packets)
 		snprintf(text, bytes,
 			 "results (all ranks have made the call, and one of this host does not "
 			 "run)");
@@ -100,7 +100,7 @@ static void describe_late(const struct sml_context *context,
 static void describe_silence(const struct sml_context *context, unsigned silent, char *text,
 			     size_t bytes)
 {
-	if (context->peers)
+	if (!context->form->has_switches)
 		snprintf(text, bytes, "other ranks (rank %u does not say which)",
 			 context->senders.rank[silent]);
 	else
