@@ -212,10 +212,10 @@ static void refuse_both(struct sml_jobs *jobs, struct sml_failed_job *before, ui
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		struct sml_job *job = jobs->jobs[i];
 
-		if (job == NULL || !sml_job_gathers(job) || job->resumes ||
+		if (job == NULL || !sml_job_gathers(job) || job->resume.runs ||
 		    strcmp(job->name, before->list) != 0)
 			continue;
-		waits |= job->after == before->tag && !before->list_stays;
+		waits |= job->elastic.after == before->tag && !before->list_stays;
 		sml_disagreement_note(jobs, job, NULL, refusal);
 		sml_job_fail(job, refusal->error, refusal->text);
 	}
@@ -292,7 +292,7 @@ static void compare_with_members(const struct sml_jobs *jobs, SmlControl__Join j
 			continue;
 		refusal->error = 0;
 		join.rank = join.world_size = job->n_ranks;
-		join.stripe = job->stripe;
+		join.stripe = job->terms.stripe;
 		sml_terms_compare(job, &join, refusal);
 		if (!refusal->error)
 			return;

@@ -44,7 +44,7 @@ static struct sml_job *find_resuming(struct sml_jobs *jobs, const SmlControl__Jo
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		struct sml_job *job = jobs->jobs[i];
 
-		if (job != NULL && job->stripe == join->stripe &&
+		if (job != NULL && job->terms.stripe == join->stripe &&
 		    job->membership == join->resume->membership &&
 		    strcmp(job->name, join->job) == 0)
 			return job;
@@ -54,7 +54,7 @@ static struct sml_job *find_resuming(struct sml_jobs *jobs, const SmlControl__Jo
 
 static bool gathers_anew(const struct sml_job *job)
 {
-	return job->state == SML_JOB_JOINING && !job->resumes;
+	return job->state == SML_JOB_JOINING && !job->resume.runs;
 }
 
 /*
@@ -105,17 +105,17 @@ struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join
 	job->n_ranks = job->pool.n_ranks = (uint16_t)join->world_size;
 	job->first_rank = (uint16_t)join->rank;
 	job->begun_ns = job->waiting_sent_ns = jobs->now_ns;
-	job->shards = job->most_shards = join->shards;
-	job->head_slots_wanted = join->head_slots;
-	job->data_slots_wanted = join->data_slots;
-	job->wire = join->wire;
-	job->switches = join->switches;
-	job->no_tickets = join->no_tickets;
-	job->stripe = join->stripe;
-	job->stripes = join->stripes;
-	job->resumes = sml_join_resumes(join);
+	job->terms.shards = job->terms.most_shards = join->shards;
+	job->terms.head_slots = join->head_slots;
+	job->terms.data_slots = join->data_slots;
+	job->terms.wire = join->wire;
+	job->terms.switches = join->switches;
+	job->terms.no_tickets = join->no_tickets;
+	job->terms.stripe = join->stripe;
+	job->terms.stripes = join->stripes;
+	job->resume.runs = sml_join_resumes(join);
 	snprintf(job->name, sizeof(job->name), "%s", join->job);
-	snprintf(job->library_version, sizeof(job->library_version), "%s", join->library_version);
+	snprintf(job->terms.version, sizeof(job->terms.version), "%s", join->library_version);
 	return job;
 }
 
@@ -135,10 +135,10 @@ static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *jo
 		return NULL;
 	while (jobs->jobs[job->place] != NULL)
 		job->place++;
-	job->after = after_of(jobs, join);
-	job->decision = jobs->deciding;
+	job->elastic.after = after_of(jobs, join);
+	job->elastic.decision = jobs->deciding;
 	jobs->deciding = NULL;
-	job->membership = job->resumes ? join->resume->membership : sml_jobs_random(jobs);
+	job->membership = job->resume.runs ? join->resume->membership : sml_jobs_random(jobs);
 	jobs->jobs[job->place] = job;
 	jobs->n_jobs++;
 	return job;
@@ -203,15 +203,16 @@ static struct sml_job *admit(struct sml_jobs *jobs, struct sml_peer *peer,
 static void note_follows(struct sml_job *job, struct sml_member *member,
 			 const SmlControl__Join *join)
 {
-	if (join->follows[0] != '\0' && job->follows[0] == '\0') {
-		snprintf(job->follows, sizeof(job->follows), "%s", join->follows);
-		job->follows_ranks = join->follows_ranks;
+	if (join->follows[0] != '\0' && job->elastic.follows[0] == '\0') {
+		snprintf(job->elastic.follows, sizeof(job->elastic.follows), "%s", join->follows);
+		job->elastic.follows_ranks = join->follows_ranks;
 	}
-	member->follows = join->follows[0] != '\0' && strcmp(join->follows, job->follows) == 0;
+	member->follows =
+		join->follows[0] != '\0' && strcmp(join->follows, job->elastic.follows) == 0;
 	/* Jobs that have become one have had different numbers of changes. */
 	if (join->follows[0] != '\0' && join->follows_changes < UINT32_MAX &&
-	    job->changes <= join->follows_changes)
-		job->changes = join->follows_changes + 1;
+	    job->elastic.changes <= join->follows_changes)
+		job->elastic.changes = join->follows_changes + 1;
 }
 
 /* False: no memory for what it reports. */
@@ -290,7 +291,7 @@ static bool is_for_all(const struct sml_job *job, const SmlControl__Join *join,
 {
 	if (refusal->error != SML_ERROR_MISMATCH && refusal->error != SML_ERROR_VERSION)
 		return false;
-	return job != NULL ? sml_job_gathers(job) && !job->resumes
+	return job != NULL ? sml_job_gathers(job) && !job->resume.runs
 			   : !sml_join_resumes(join) && strlen(join->job) < SML_NAME_BYTES;
 }
 
@@ -342,8 +343,8 @@ static void gather_own(struct sml_job *job)
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		struct sml_job *from = jobs[i];
 
-		if (from == NULL || !gathers_anew(from) || from->stripe != job->stripe ||
-		    strcmp(from->name, job->name) != 0)
+		if (from == NULL || !gathers_anew(from) ||
+		    from->terms.stripe != job->terms.stripe || strcmp(from->name, job->name) != 0)
 			continue;
 		for (uint16_t rank = 0; jobs[i] == from && rank < from->n_ranks; rank++)
 			if (is_of(job, &from->members[rank]))
@@ -365,12 +366,12 @@ static bool is_given_up_by(const struct sml_job *job, const SmlControl__Join *jo
 /* It waits at another switch, and this one has ranks of its job that wait for it. */
 static bool is_apart(const struct sml_job *job, const SmlControl__Join *join)
 {
-	bool of_list = job != NULL && join->switches != 0 && join->switches == job->switches;
+	bool of_list = job != NULL && join->switches != 0 && join->switches == job->terms.switches;
 
 	/* This is rank 0, and that rank has a switch. */
 	of_list |= job != NULL && job->jobs->operations->ranks_have_slots &&
 		   join->n_stripe_ports == 0 && join->world_size == job->n_ranks;
-	return of_list && gathers_anew(job) && join->stripe == job->stripe &&
+	return of_list && gathers_anew(job) && join->stripe == job->terms.stripe &&
 	       join->rank < job->n_ranks && job->members[join->rank].peer == NULL;
 }
 
@@ -447,7 +448,7 @@ void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlCont
 			     "the switch has no memory for what the ranks report");
 		return;
 	}
-	if (job->resumes)
+	if (job->resume.runs)
 		gather_own(job);
 	sml_job_joined(job, peer);
 }

@@ -55,10 +55,10 @@ static void end_undelivered(struct sml_jobs *jobs, const SmlControl__Place *plac
 		struct sml_job *job = jobs->jobs[i];
 		int rank;
 
-		if (job == NULL || job->decision == NULL || job->state >= SML_JOB_RUNNING ||
-		    place->tag == 0 || job->decision->after != place->tag)
+		if (job == NULL || job->elastic.decision == NULL || job->state >= SML_JOB_RUNNING ||
+		    place->tag == 0 || job->elastic.decision->after != place->tag)
 			continue;
-		rank = find_rank(job->decision, place);
+		rank = find_rank(job->elastic.decision, place);
 		if (rank < 0)
 			continue;
 		snprintf(text, sizeof(text),
@@ -82,8 +82,8 @@ bool sml_place_was_decided_on(const struct sml_jobs *jobs, const SmlControl__Pla
 			      uint64_t after_ns)
 {
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && jobs->jobs[i]->decision != NULL &&
-		    was_member(jobs->jobs[i]->decision, place, after_ns))
+		if (jobs->jobs[i] != NULL && jobs->jobs[i]->elastic.decision != NULL &&
+		    was_member(jobs->jobs[i]->elastic.decision, place, after_ns))
 			return true;
 	return false;
 }

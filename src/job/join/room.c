@@ -28,19 +28,19 @@
 
 static bool gathers_slowly(const struct sml_job *job)
 {
-	return sml_job_gathers(job) && job->resumes &&
+	return sml_job_gathers(job) && job->resume.runs &&
 	       job->jobs->now_ns - job->begun_ns >= SML_SECOND_NS;
 }
 
 /* The smaller, the earlier it makes room. */
 static unsigned claim_of(const struct sml_job *job, const SmlControl__Join *join)
 {
-	return job->resumes ? 2 : strcmp(job->name, join->job) != 0;
+	return job->resume.runs ? 2 : strcmp(job->name, join->job) != 0;
 }
 
 static bool is_own(const struct sml_job *job, const SmlControl__Join *join)
 {
-	return job->resumes && job->membership == join->resume->membership;
+	return job->resume.runs && job->membership == join->resume->membership;
 }
 
 static struct sml_job *find_weakest(const struct sml_jobs *jobs, const SmlControl__Join *join)
@@ -51,7 +51,7 @@ static struct sml_job *find_weakest(const struct sml_jobs *jobs, const SmlContro
 		struct sml_job *job = jobs->jobs[i];
 
 		if (job == NULL || !sml_job_gathers(job) || is_own(job, join) ||
-		    (job->resumes && !gathers_slowly(job)))
+		    (job->resume.runs && !gathers_slowly(job)))
 			continue;
 		if (found == NULL || claim_of(job, join) < claim_of(found, join) ||
 		    (claim_of(job, join) == claim_of(found, join) &&
@@ -66,7 +66,7 @@ static void displace(struct sml_job *job, const SmlControl__Join *join)
 	const bool same = strcmp(job->name, join->job) == 0;
 	char text[SML_SENTENCE_BYTES];
 
-	if (job->resumes) {
+	if (job->resume.runs) {
 		sml_job_give_up_resuming(job,
 					 "another job that has lost its switch needs its place");
 		return;

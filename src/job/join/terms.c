@@ -250,7 +250,7 @@ static void check_death(const struct sml_jobs *jobs, const SmlControl__Join *joi
 static bool agree_about_shards(const struct sml_job *job, const struct sml_member *member,
 			       const SmlControl__Join *join)
 {
-	if (join->shards_set && join->shards > job->most_shards)
+	if (join->shards_set && join->shards > job->terms.most_shards)
 		return false;
 	if (member->peer == NULL)
 		return true;
@@ -275,7 +275,7 @@ static void check_shards(const struct sml_job *job, const SmlControl__Join *join
 			 "or on none",
 			 job->name, join->rank, join->shards, join->shards_set ? " (set)" : "",
 			 member->peer ? rank : job->first_rank,
-			 member->peer ? member->shards : job->most_shards,
+			 member->peer ? member->shards : job->terms.most_shards,
 			 member->shards_set ? " (set)" : "");
 		return;
 	}
@@ -286,8 +286,8 @@ static bool comes_twice(const struct sml_job *job, const SmlControl__Join *join)
 {
 	const struct sml_member *member = &job->members[join->rank < job->n_ranks ? join->rank : 0];
 
-	return join->stripe != job->stripe && member->peer != NULL && member->pid == join->pid &&
-	       strcmp(member->host, join->host) == 0;
+	return join->stripe != job->terms.stripe && member->peer != NULL &&
+	       member->pid == join->pid && strcmp(member->host, join->host) == 0;
 }
 
 static void report_difference(const struct sml_job *job, const SmlControl__Join *join,
@@ -298,7 +298,7 @@ static void report_difference(const struct sml_job *job, const SmlControl__Join 
 		snprintf(refusal->text, sizeof(refusal->text),
 			 "rank %u of job \"%s\" names one switch for stripe %u and for stripe %u: "
 			 "each stripe needs a switch of its own (SWITCHML_SWITCH)",
-			 join->rank, job->name, job->stripe, join->stripe);
+			 join->rank, job->name, job->terms.stripe, join->stripe);
 	else
 		snprintf(refusal->text, sizeof(refusal->text),
 			 "ranks of job \"%s\" disagree about %s: rank %u says %u, rank %u says "
@@ -316,21 +316,21 @@ void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
 	const struct term terms[] = {
 		{"world_size", join->world_size, job->n_ranks,
 		 "are they of one run (SWITCHML_WORLD_SIZE or the launcher's, SWITCHML_JOB)?"},
-		{"slots for exponents", join->head_slots, job->head_slots_wanted, slots},
-		{"data slots", join->data_slots, job->data_slots_wanted, slots},
-		{"tickets off", join->no_tickets != 0, job->no_tickets,
+		{"slots for exponents", join->head_slots, job->terms.head_slots, slots},
+		{"data slots", join->data_slots, job->terms.data_slots, slots},
+		{"tickets off", join->no_tickets != 0, job->terms.no_tickets,
 		 "give all ranks the same SWITCHML_FAULTS"},
-		{"stripe", join->stripe, job->stripe, switches},
-		{"stripes", join->stripes, job->stripes, switches},
+		{"stripe", join->stripe, job->terms.stripe, switches},
+		{"stripes", join->stripes, job->terms.stripes, switches},
 	};
 
-	if (strcmp(join->library_version, job->library_version) != 0) {
+	if (strcmp(join->library_version, job->terms.version) != 0) {
 		refusal->error = SML_ERROR_MISMATCH;
 		snprintf(refusal->text, sizeof(refusal->text),
 			 "ranks of job \"%s\" have different libraries: rank %u has %s, rank %u "
 			 "has %s",
 			 job->name, join->rank, join->library_version, job->first_rank,
-			 job->library_version);
+			 job->terms.version);
 		return;
 	}
 	for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++) {
@@ -339,13 +339,13 @@ void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
 			return;
 		}
 	}
-	if (join->wire != job->wire) {
+	if (join->wire != job->terms.wire) {
 		refusal->error = SML_ERROR_MISMATCH;
 		snprintf(refusal->text, sizeof(refusal->text),
 			 "ranks of job \"%s\" disagree about the wire: rank %u says %s, rank %u "
 			 "says %s: give all ranks the same SWITCHML_WIRE",
 			 job->name, join->rank, sml_wire_name(join->wire), job->first_rank,
-			 sml_wire_name(job->wire));
+			 sml_wire_name(job->terms.wire));
 		return;
 	}
 	check_shards(job, join, refusal);

@@ -148,12 +148,12 @@ bool sml_job_shares_memory(const struct sml_job *job)
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (!job->members[rank].shares_memory)
 			return false;
-	return is_one_host(job) || (sml_job_has_hosts(job) && job->stripes == job->n_ranks);
+	return is_one_host(job) || (sml_job_has_hosts(job) && job->terms.stripes == job->n_ranks);
 }
 
 bool sml_job_has_stripe(const struct sml_job *job, unsigned rank, uint32_t *stripe)
 {
-	if (!job->jobs->operations->ranks_have_slots || rank >= job->stripes)
+	if (!job->jobs->operations->ranks_have_slots || rank >= job->terms.stripes)
 		return false;
 	*stripe = rank;
 	if (!job->shares_memory)

@@ -104,23 +104,24 @@ struct sml_job {
 	enum sml_job_state state;
 	uint16_t n_ranks, first_rank; /* first_rank: the rank that joined first and set the terms */
 	uint16_t n_members, n_ready, n_leaving;
-	uint64_t begun_ns, waiting_sent_ns, liveness_ns, departed_looked_ns;
+	uint64_t begun_ns, waiting_sent_ns, liveness_ns;
 	/* The terms that all ranks must share. */
-	char library_version[SML_VERSION_BYTES];
-	uint32_t shards;      /* the least of all ranks */
-	uint32_t most_shards; /* the number that slots were reserved for */
-	uint32_t head_slots_wanted, data_slots_wanted, stripe, stripes;
-	uint32_t wire;	   /* enum sml_wire */
-	uint64_t switches; /* Join.switches */
-	bool no_tickets;
-	/*
-	 * The job that its ranks were in before, as the first of them said that had one; "": none.
-	 * It had that many ranks; and so often have members changed, this job included.
-	 */
-	char follows[SML_NAME_BYTES];
-	uint32_t follows_ranks, changes;
-	uint64_t after;			  /* Join.follows_tag; 0: it follows no job */
-	struct sml_decision *decision;	  /* NULL if its ranks named its members */
+	struct {
+		char version[SML_VERSION_BYTES]; /* of the library */
+		uint32_t shards;		 /* the least of all ranks */
+		uint32_t most_shards;		 /* the number that slots were reserved for */
+		uint32_t head_slots, data_slots, stripe, stripes;
+		uint32_t wire;	   /* enum sml_wire */
+		uint64_t switches; /* Join.switches */
+		bool no_tickets;
+	} terms;
+	struct {
+		/* Its ranks' last job, as the first that had one said; "": none. Its ranks. */
+		char follows[SML_NAME_BYTES];
+		uint32_t follows_ranks, changes; /* changes: of members, this job included */
+		uint64_t after;			 /* Join.follows_tag; 0: it follows no job */
+		struct sml_decision *decision;	 /* NULL if its ranks named its members */
+	} elastic;
 	uint64_t membership;		  /* a secret of its ranks, in all epochs */
 	uint64_t report_tag;		  /* of this epoch, in reports */
 	struct sml_ranks came;		  /* the ranks that have joined, gone or not */
@@ -137,23 +138,28 @@ struct sml_job {
 	struct sml_mismatch mismatch;
 	uint64_t mismatch_ns; /* 0 if there is none */
 	struct sml_reported_call reported_calls[2];
-	/* Ranks that have died after they had asked to leave; how the last did. */
-	struct sml_ranks departed;
-	uint16_t n_departed;
-	struct sml_ranks gone_missed; /* of them, those that a slot waited for at the last look */
-	struct sml_ranks host_misses; /* those that slots in shared memory wait for, since then */
-	char gone_why[SML_REASON_BYTES];
+	/* Ranks that have died after they had asked to leave. */
+	struct {
+		struct sml_ranks ranks;
+		uint64_t looked_ns;
+		uint16_t n;
+		/* Those that a slot waited for at the last look; in shared memory, since then. */
+		struct sml_ranks missed, host_misses;
+		char why[SML_REASON_BYTES]; /* how the last did */
+	} departed;
 	uint64_t *secrets;   /* of stripes that the ranks have: job/members/peers.c */
 	uint64_t *waited_ms; /* there, by stripe and rank: the others have waited for it */
 	bool shares_memory;  /* each of its ranks does, with those of its machine */
 	bool apart;	     /* ranks of one machine cannot share memory: each sends its own */
 	/* Resuming after another switch's death. */
-	bool resumes;
-	struct sml_resume_plan plans[SML_STREAMS];
-	uint32_t n_results_missing;
-	size_t handed_bytes;   /* of results, to all ranks that lacked them */
-	size_t reported_bytes; /* of all members' reports */
-	bool waiting_changed;  /* since waiting_sent_ns */
+	struct {
+		bool runs;
+		struct sml_resume_plan plans[SML_STREAMS];
+		uint32_t n_missing;    /* results */
+		size_t handed_bytes;   /* of results, to all ranks that lacked them */
+		size_t reported_bytes; /* of all members' reports */
+	} resume;
+	bool waiting_changed; /* since waiting_sent_ns */
 };
 
 /* Two chunks a slot of the largest job that there can be. */

@@ -42,13 +42,13 @@ void sml_job_count_changes(const struct sml_job *job, uint32_t *joined, uint32_t
 	uint32_t n_stayed = 0;
 
 	*joined = *left = 0;
-	if (job->changes == 0 || job->state < SML_JOB_PROBING)
+	if (job->elastic.changes == 0 || job->state < SML_JOB_PROBING)
 		return;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		n_stayed += job->members[rank].follows;
 	*joined = job->n_ranks - n_stayed;
 	/* What ranks say may not fit together. */
-	*left = job->follows_ranks > n_stayed ? job->follows_ranks - n_stayed : 0;
+	*left = job->elastic.follows_ranks > n_stayed ? job->elastic.follows_ranks - n_stayed : 0;
 }
 
 struct sml_failed_job *sml_jobs_find_failed(const struct sml_jobs *jobs, uint64_t tag)
@@ -68,7 +68,7 @@ struct sml_failed_job *sml_jobs_find_judged(const struct sml_jobs *jobs, uint64_
 
 struct sml_failed_job *sml_job_followed(const struct sml_job *job, uint16_t *rank)
 {
-	const struct sml_decision *decision = job->decision;
+	const struct sml_decision *decision = job->elastic.decision;
 
 	if (job->state >= SML_JOB_RUNNING)
 		return sml_jobs_find_judged(job->jobs, job->report_tag);

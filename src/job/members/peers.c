@@ -71,14 +71,14 @@ int sml_job_meet(struct sml_job *job)
 {
 	size_t n;
 
-	if (job->stripes == 0)
-		job->stripes = choose_stripes(job);
-	sml_assert(job->stripes > 0);
-	n = (size_t)job->stripes * (1u + job->n_ranks);
+	if (job->terms.stripes == 0)
+		job->terms.stripes = choose_stripes(job);
+	sml_assert(job->terms.stripes > 0);
+	n = (size_t)job->terms.stripes * (1u + job->n_ranks);
 	job->secrets = malloc(n * sizeof(*job->secrets));
 	if (job->secrets == NULL)
 		return -ENOMEM;
-	job->waited_ms = calloc((size_t)job->stripes * job->n_ranks, sizeof(*job->waited_ms));
+	job->waited_ms = calloc((size_t)job->terms.stripes * job->n_ranks, sizeof(*job->waited_ms));
 	if (job->waited_ms == NULL)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
@@ -109,20 +109,20 @@ struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t
 		peer->host.data = (uint8_t *)(uintptr_t)member->address;
 		peer->host.len = member->address_bytes;
 		peer->ports = (uint32_t *)(uintptr_t)member->ports;
-		peer->n_ports = job->shards;
+		peer->n_ports = job->terms.shards;
 		peer->name = (char *)(uintptr_t)member->host;
 		peer->pid = member->pid;
 		peer->first_of_host = member->first_of_host;
-		if (rank < job->stripes) {
+		if (rank < job->terms.stripes) {
 			peer->tag = secrets_of(job, rank)[0];
 			peer->cookie = secrets_of(job, rank)[1 + to];
 		}
 		peers->list[rank] = peer;
 	}
-	admitted->stripes = job->stripes;
+	admitted->stripes = job->terms.stripes;
 	admitted->peers = peers->list;
 	admitted->n_peers = job->n_ranks;
-	if (to < job->stripes) {
+	if (to < job->terms.stripes) {
 		admitted->cookies = (uint64_t *)(uintptr_t)(secrets_of(job, to) + 1);
 		admitted->n_cookies = job->n_ranks;
 	}
@@ -135,7 +135,7 @@ void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *
 	struct sml_member *member = &peer->job->members[peer->rank];
 
 	for (size_t i = 0; i < served->n_waited_ms && i < job->n_ranks; i++)
-		if (job->waited_ms != NULL && peer->rank < job->stripes)
+		if (job->waited_ms != NULL && peer->rank < job->terms.stripes)
 			job->waited_ms[(size_t)peer->rank * job->n_ranks + i] =
 				served->waited_ms[i];
 
@@ -154,7 +154,7 @@ uint64_t sml_job_waited_ms(const struct sml_job *job, uint16_t rank)
 	uint64_t sum = 0;
 	uint32_t n_stripes = 0, number;
 
-	for (uint32_t i = 0; job->waited_ms != NULL && i < job->stripes; i++)
+	for (uint32_t i = 0; job->waited_ms != NULL && i < job->terms.stripes; i++)
 		if (sml_job_has_stripe(job, i, &number)) {
 			sum += job->waited_ms[(size_t)i * job->n_ranks + rank];
 			n_stripes++;

@@ -41,7 +41,7 @@ static struct slots fewest_for(uint32_t shards)
 
 static struct slots fewest(const struct sml_job *job)
 {
-	return fewest_for(job->shards);
+	return fewest_for(job->terms.shards);
 }
 
 static uint32_t chosen_least(uint32_t packet_bytes)
@@ -73,10 +73,11 @@ struct sml_slot_counts sml_slots_most(uint32_t lanes)
 static struct slots wanted(const struct sml_job *job)
 {
 	struct slots least = fewest(job),
-		     want = {CHOSEN_HEAD_SLOTS, choose_data(job->pool.rules.lanes, job->stripes)};
+		     want = {CHOSEN_HEAD_SLOTS,
+			     choose_data(job->pool.rules.lanes, job->terms.stripes)};
 
-	if (job->data_slots_wanted)
-		want = (struct slots){job->head_slots_wanted, job->data_slots_wanted};
+	if (job->terms.data_slots)
+		want = (struct slots){job->terms.head_slots, job->terms.data_slots};
 	want.head = sml_most(sml_least(want.head, SML_MAX_SLOTS / 4), least.head);
 	want.data = sml_most(sml_least(want.data, SML_MAX_SLOTS - want.head), least.data);
 	return want;
@@ -226,13 +227,13 @@ bool sml_job_take_fewer_slots(struct sml_job *job)
 
 void sml_job_keep_reserve(struct sml_job *job)
 {
-	job->shards = job->most_shards;
+	job->terms.shards = job->terms.most_shards;
 	hold(job, fewest(job));
 }
 
 uint32_t sml_job_fewest_slots(const struct sml_job *job, uint32_t *more)
 {
-	struct slots least = fewest_for(job->most_shards), want = wanted(job);
+	struct slots least = fewest_for(job->terms.most_shards), want = wanted(job);
 	uint32_t n = least.head + least.data;
 
 	*more = want.head + want.data > n ? want.head + want.data - n : 0;

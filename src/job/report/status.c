@@ -225,7 +225,7 @@ static void describe_ranks_stripes(const struct sml_job *job, struct job_status 
 	uint32_t stripe;
 
 	out->status.n_served = 0;
-	for (uint32_t rank = 0; rank < job->stripes; rank++) {
+	for (uint32_t rank = 0; rank < job->terms.stripes; rank++) {
 		const struct sml_served *from = &job->members[rank].served;
 		SmlControl__StripeStatus *served = &out->served[rank];
 
@@ -289,15 +289,15 @@ static bool describe_job(const struct sml_job *job, size_t *room, struct job_sta
 		return false;
 	sml_job_pool_count(&job->pool, &counters);
 	begin_pool(&job->pool, job->state, out);
-	out->status.follows = (char *)(uintptr_t)job->follows;
-	out->status.changes = job->changes;
+	out->status.follows = (char *)(uintptr_t)job->elastic.follows;
+	out->status.changes = job->elastic.changes;
 	sml_job_count_changes(job, &out->status.joined, &out->status.left);
 	out->status.waiting = sml_applicants_count(job);
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
 		describe_worker(job, rank, &counters, out);
 		add_worker(out, room);
 	}
-	end_pool(&job->pool, &counters, job->stripe, job->stripes, room, out);
+	end_pool(&job->pool, &counters, job->terms.stripe, job->terms.stripes, room, out);
 	if (job->jobs->operations->ranks_have_slots)
 		describe_ranks_stripes(job, out);
 	return true;

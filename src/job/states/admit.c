@@ -37,7 +37,7 @@ static uint32_t round_down_lanes(uint32_t lanes)
 
 static uint32_t least_shards(const struct sml_job *job)
 {
-	uint32_t shards = job->most_shards;
+	uint32_t shards = job->terms.most_shards;
 
 	/* The ranks of a host send through one socket. */
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
@@ -105,16 +105,16 @@ static uint32_t count_hosts(const struct sml_job *job)
 static void describe_decision(struct sml_job *job, uint16_t rank, SmlControl__Decision *out,
 			      SmlControl__Admitted *admitted)
 {
-	if (job->decision == NULL)
+	if (job->elastic.decision == NULL)
 		return;
 	sml_control__decision__init(out);
 	out->job = job->name;
 	out->rank = rank;
 	out->world_size = job->n_ranks;
-	out->after = job->decision->after;
-	out->before = job->decision->before;
-	out->n_before = job->decision->n;
-	out->number = job->decision->number;
+	out->after = job->elastic.decision->after;
+	out->before = job->elastic.decision->before;
+	out->n_before = job->elastic.decision->n;
+	out->number = job->elastic.decision->number;
 	admitted->decision = out;
 }
 
@@ -127,7 +127,7 @@ static void describe_rules(const struct sml_job *job, SmlControl__Admitted *admi
 	admitted->epoch = rules->epoch;
 	admitted->report_tag = job->report_tag;
 	admitted->membership = job->membership;
-	admitted->changes = job->changes;
+	admitted->changes = job->elastic.changes;
 	admitted->lanes = rules->lanes;
 	admitted->head_slots = rules->head_slots;
 	admitted->data_slots = rules->data_slots;
@@ -173,15 +173,15 @@ struct map_list {
 static void describe_maps(const struct sml_job *job, struct map_list *out,
 			  SmlControl__Admitted *admitted)
 {
-	if (!job->resumes)
+	if (!job->resume.runs)
 		return;
 	for (unsigned stream = 0; stream < SML_STREAMS; stream++) {
 		SmlControl__TicketMap *map = out->list[stream] = &out->maps[stream];
 
 		sml_control__ticket_map__init(map);
-		map->table = job->plans[stream].table;
-		map->n_table = job->plans[stream].n_table;
-		map->after = job->plans[stream].after;
+		map->table = job->resume.plans[stream].table;
+		map->n_table = job->resume.plans[stream].n_table;
+		map->after = job->resume.plans[stream].after;
 	}
 	admitted->maps = out->list;
 	admitted->n_maps = SML_STREAMS;
@@ -293,8 +293,8 @@ static bool set_rules(struct sml_job *job, uint32_t epoch)
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return false;
 	}
-	job->shards = least_shards(job);
-	rules->n_shards = (uint8_t)job->shards;
+	job->terms.shards = least_shards(job);
+	rules->n_shards = (uint8_t)job->terms.shards;
 	if (jobs->operations->ranks_have_slots && sml_job_meet(job) < 0) {
 		fail_for_now(job, "rank 0 has no memory for the job");
 		return false;
@@ -346,7 +346,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	const struct overview all = {count_hosts(job), sml_job_longest_heartbeat_ms(job)};
 	int rc;
 
-	sml_assert(job->state <= SML_JOB_HANDING_OVER && job->n_results_missing == 0);
+	sml_assert(job->state <= SML_JOB_HANDING_OVER && job->resume.n_missing == 0);
 	sml_assert(job->n_members == job->n_ranks && job->n_ready == 0);
 	if (is_too_narrow(job) || !set_rules(job, epoch))
 		return;
@@ -393,8 +393,8 @@ static void log_change(const struct sml_job *job)
 		job->jobs, SML_JOBS_INFO,
 		"job \"%s\" follows job \"%s\" (change %u of the members): %u rank%s, of which "
 		"%u joined; %u left",
-		job->name, job->follows, job->changes, job->n_ranks, sml_plural(job->n_ranks),
-		joined, left);
+		job->name, job->elastic.follows, job->elastic.changes, job->n_ranks,
+		sml_plural(job->n_ranks), joined, left);
 }
 
 static void start(struct sml_job *job)
@@ -425,7 +425,8 @@ static void start(struct sml_job *job)
 	job->shares_memory = sml_job_shares_memory(job);
 	message.share_memory = job->shares_memory;
 	sml_job_send_all(job, sml_envelope(START, start, &message));
-	if (jobs->config.debug >= SML_LOG_INFO && job->changes > 0 && job->pool.rules.epoch == 1)
+	if (jobs->config.debug >= SML_LOG_INFO && job->elastic.changes > 0 &&
+	    job->pool.rules.epoch == 1)
 		log_change(job);
 	if (jobs->config.debug >= SML_LOG_TRACE)
 		sml_jobs_log(jobs, SML_JOBS_INFO,

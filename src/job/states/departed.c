@@ -28,16 +28,16 @@
 void sml_job_note_departed(struct sml_job *job, uint16_t rank, const char *why)
 {
 	sml_assert(job->members[rank].peer == NULL && job->members[rank].leaving);
-	sml_assert(!sml_ranks_has(&job->departed, rank) && job->n_departed < job->n_ranks);
-	sml_ranks_add(&job->departed, rank);
-	job->n_departed++;
-	sml_text_copy(job->gone_why, sizeof(job->gone_why), why);
-	job->departed_looked_ns = job->jobs->now_ns;
+	sml_assert(!sml_ranks_has(&job->departed.ranks, rank) && job->departed.n < job->n_ranks);
+	sml_ranks_add(&job->departed.ranks, rank);
+	job->departed.n++;
+	sml_text_copy(job->departed.why, sizeof(job->departed.why), why);
+	job->departed.looked_ns = job->jobs->now_ns;
 }
 
 uint64_t sml_job_departed_due(const struct sml_job *job)
 {
-	return job->n_departed ? job->departed_looked_ns + LOOK_NS : UINT64_MAX;
+	return job->departed.n ? job->departed.looked_ns + LOOK_NS : UINT64_MAX;
 }
 
 /* ---- slots here ---- */
@@ -87,8 +87,8 @@ static struct sml_member *find_witness(const struct sml_job *job, unsigned gone)
 
 static void query_hosts(const struct sml_job *job)
 {
-	for (unsigned rank = sml_ranks_next(&job->departed, 0); rank < SML_MAX_WORLD;
-	     rank = sml_ranks_next(&job->departed, rank + 1)) {
+	for (unsigned rank = sml_ranks_next(&job->departed.ranks, 0); rank < SML_MAX_WORLD;
+	     rank = sml_ranks_next(&job->departed.ranks, rank + 1)) {
 		struct sml_member *witness = find_witness(job, rank);
 
 		if (witness != NULL)
@@ -106,7 +106,7 @@ static void add_host_set(struct sml_job *job, uint16_t from, const ProtobufCBina
 	for (unsigned rank = sml_ranks_next(&ranks, 0); rank < job->n_ranks;
 	     rank = sml_ranks_next(&ranks, rank + 1))
 		if (sml_job_is_one_host(job, from, rank))
-			sml_ranks_add(&job->host_misses, rank);
+			sml_ranks_add(&job->departed.host_misses, rank);
 }
 
 void sml_job_note_host_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in)
@@ -123,16 +123,16 @@ void sml_job_note_host_stalls(struct sml_job *job, uint16_t from, const SmlContr
 /* The ranks that have died, and that a slot waits for now, as it did at the last look. */
 static void find_missed(struct sml_job *job, struct sml_ranks *missed)
 {
-	struct sml_ranks now = job->host_misses;
+	struct sml_ranks now = job->departed.host_misses;
 
 	look_here(job, &now);
 	for (unsigned i = 0; i < job->pool.n_children; i++)
 		look_at_leaf(&job->pool.children[i], &now);
-	sml_ranks_intersect(&now, &job->departed);
+	sml_ranks_intersect(&now, &job->departed.ranks);
 	*missed = now;
-	sml_ranks_intersect(missed, &job->gone_missed);
-	job->gone_missed = now;
-	job->host_misses = (struct sml_ranks){{0}};
+	sml_ranks_intersect(missed, &job->departed.missed);
+	job->departed.missed = now;
+	job->departed.host_misses = (struct sml_ranks){{0}};
 }
 
 bool sml_job_misses_departed(struct sml_job *job)
@@ -143,7 +143,7 @@ bool sml_job_misses_departed(struct sml_job *job)
 
 	if (job->jobs->now_ns < sml_job_departed_due(job))
 		return false;
-	job->departed_looked_ns = job->jobs->now_ns;
+	job->departed.looked_ns = job->jobs->now_ns;
 	find_missed(job, &missed);
 	/* For the next look. */
 	sml_job_pool_ask(&job->pool);
@@ -154,6 +154,6 @@ bool sml_job_misses_departed(struct sml_job *job)
 	snprintf(text, sizeof(text),
 		 "rank %u (host %s, pid %u) died after it had asked to leave, but other ranks are "
 		 "waiting for it in a call that it did not make: %s",
-		 rank, job->members[rank].host, job->members[rank].pid, job->gone_why);
+		 rank, job->members[rank].host, job->members[rank].pid, job->departed.why);
 	return sml_job_fail_without(job, (uint16_t)rank, text);
 }

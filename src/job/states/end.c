@@ -23,7 +23,7 @@ void sml_decision_free(struct sml_decision *decision)
 
 static void free_job(struct sml_job *job)
 {
-	sml_decision_free(job->decision);
+	sml_decision_free(job->elastic.decision);
 	free(job->secrets);
 	free(job->waited_ms);
 	free(job->members);
@@ -57,14 +57,14 @@ static void reopen(const struct sml_job *job)
 {
 	struct sml_failed_job *before;
 
-	if (job->decision == NULL || job->state >= SML_JOB_RUNNING)
+	if (job->elastic.decision == NULL || job->state >= SML_JOB_RUNNING)
 		return;
-	before = sml_jobs_find_judged(job->jobs, job->decision->after);
+	before = sml_jobs_find_judged(job->jobs, job->elastic.decision->after);
 	if (before == NULL)
 		return;
 	before->decided = false;
 	if (job->state >= SML_JOB_PROBING)
-		note_heirs(before, job->decision);
+		note_heirs(before, job->elastic.decision);
 }
 
 bool sml_job_close(struct sml_job *job)
@@ -99,7 +99,7 @@ static void note(struct sml_job *job, const char *what, const char *why)
 /* Of a job that gathers to go on here: what its ranks show of it. 0: of any other. */
 static uint64_t resumed_tag(const struct sml_job *job)
 {
-	for (unsigned rank = 0; job->resumes && rank < job->n_ranks; rank++)
+	for (unsigned rank = 0; job->resume.runs && rank < job->n_ranks; rank++)
 		if (job->members[rank].resume != NULL)
 			return job->members[rank].resume->resume->tag;
 	return 0;
@@ -116,8 +116,8 @@ static void remember(const struct sml_job *job, struct sml_failed_job *why)
 	why->n_ranks = job->n_ranks;
 	why->heartbeat_ms = sml_job_longest_heartbeat_ms(job);
 	why->ran = job->state >= SML_JOB_RUNNING;
-	why->was_elsewhere = job->resumes && !why->ran;
-	why->gone = job->departed;
+	why->was_elsewhere = job->resume.runs && !why->ran;
+	why->gone = job->departed.ranks;
 	if (why->has_lost)
 		sml_ranks_add(&why->gone, why->lost);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
@@ -178,7 +178,7 @@ static bool let_go(struct sml_job *job)
 
 	/* No rank can resume what has not run, and its members ask again. */
 	set_text(&why, job->how);
-	if (job->decision != NULL && job->state < SML_JOB_RUNNING)
+	if (job->elastic.decision != NULL && job->state < SML_JOB_RUNNING)
 		remember(job, &why);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = sml_job_release(job, rank);

@@ -49,7 +49,7 @@ static void check(const struct sml_job *job)
 		/* A member without a connection has asked to leave. */
 		sml_assert(job->state == SML_JOB_JOINING || member->peer != NULL ||
 			   member->leaving);
-		sml_assert(!job->resumes || member->peer == NULL || member->resume != NULL);
+		sml_assert(!job->resume.runs || member->peer == NULL || member->resume != NULL);
 	}
 	sml_assert(job->state != SML_JOB_JOINING || n_members == job->n_members);
 	sml_assert(job->state == SML_JOB_JOINING || job->n_members == job->n_ranks);
@@ -120,7 +120,7 @@ static void name_rival(const struct sml_job *job, char *text, size_t bytes)
 		const struct sml_job *other = job->jobs->jobs[i];
 
 		if (other == NULL || other == job || other->state != SML_JOB_JOINING ||
-		    other->n_ranks != job->n_ranks || other->stripe != job->stripe)
+		    other->n_ranks != job->n_ranks || other->terms.stripe != job->terms.stripe)
 			continue;
 		sml_ranks_text(&other->came, 0, came, sizeof(came));
 		snprintf(text, bytes, "; job \"%s\" waits for %u ranks, too: rank%s %s came there",
@@ -140,7 +140,7 @@ static void log_unbegun(struct sml_job *job, uint16_t last, const char *why)
 	sml_ranks_text(&job->came, 0, came, sizeof(came));
 	name_rival(job, rival, sizeof(rival));
 	snprintf(how, sizeof(how), "%s: rank%s %s of %u came%s; %s%s",
-		 job->resumes ? "does not continue here" : "did not begin", sml_plural(n), came,
+		 job->resume.runs ? "does not continue here" : "did not begin", sml_plural(n), came,
 		 job->n_ranks, n == job->n_ranks ? ", but not at the same time" : "", text, rival);
 	sml_jobs_log_end(job->jobs, job->name, how, false);
 }
@@ -180,11 +180,11 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 	if (sml_job_gathers(job)) {
 		let_leave(job, rank, &left);
 		/* Ranks that resume have found each other elsewhere. */
-		sml_job_forget_member(job, rank, job->resumes ? NULL : "it left");
+		sml_job_forget_member(job, rank, job->resume.runs ? NULL : "it left");
 		return;
 	}
 	/* The others may find it at another switch. */
-	if (job->resumes) {
+	if (job->resume.runs) {
 		let_leave(job, rank, &left);
 		give_up_resuming_without(job, rank, "it left");
 		return;
@@ -240,7 +240,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 	if (sml_job_gathers(job))
 		sml_job_forget_member(job, rank, why);
 	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
-	else if (job->resumes && job->state <= SML_JOB_PROBING)
+	else if (job->resume.runs && job->state <= SML_JOB_PROBING)
 		give_up_resuming_without(job, rank, why);
 	else if (missed_ns != 0)
 		sml_job_given_up(job, rank, missed_ns, why);
@@ -423,7 +423,7 @@ void sml_job_joined(struct sml_job *job, const struct sml_peer *newcomer)
 		send_waiting(job, newcomer);
 	else if (all_wish_to_leave(job))
 		all_have_left(job);
-	else if (job->resumes)
+	else if (job->resume.runs)
 		sml_job_resume(job);
 	else
 		sml_job_admit(job, 1);
@@ -434,7 +434,7 @@ static uint64_t state_ends(const struct sml_job *job)
 {
 	if (job->state == SML_JOB_PROBING)
 		return job->begun_ns + PROBING_NS;
-	if (job->resumes && job->state <= SML_JOB_HANDING_OVER)
+	if (job->resume.runs && job->state <= SML_JOB_HANDING_OVER)
 		return job->begun_ns + RESUME_WAIT_NS;
 	return UINT64_MAX;
 }
@@ -479,7 +479,7 @@ static void give_up_state(struct sml_job *job)
 	if (all_wish_to_leave(job))
 		all_have_left(job);
 	/* A job that resumes looks elsewhere, whichever of its ranks has no path here. */
-	else if (job->state == SML_JOB_PROBING && !job->resumes)
+	else if (job->state == SML_JOB_PROBING && !job->resume.runs)
 		sml_job_fail(job, SML_ERROR_TIMEOUT,
 			     "a rank's UDP packets do not reach the switch: see the other ranks' "
 			     "errors, and let firewalls pass the data port");

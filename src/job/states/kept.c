@@ -34,7 +34,7 @@ void sml_kept_begin(const struct sml_job *job)
 	const bool ran = job->state >= SML_JOB_RUNNING;
 	struct sml_jobs *jobs = job->jobs;
 	struct sml_failed_job *kept =
-		sml_jobs_find_judged(jobs, ran ? job->report_tag : job->after);
+		sml_jobs_find_judged(jobs, ran ? job->report_tag : job->elastic.after);
 
 	if (kept == NULL || kept->kept_until_ns != 0 || sml_ranks_is_empty(&kept->awaited))
 		return;

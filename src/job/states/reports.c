@@ -22,12 +22,12 @@ bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__J
 {
 	size_t bytes = sml_control__join__get_packed_size(join);
 
-	if (bytes > SML_MAX_REPORTED_BYTES - job->reported_bytes)
+	if (bytes > SML_MAX_REPORTED_BYTES - job->resume.reported_bytes)
 		return false;
 	job->members[rank].resume = sml_join_copy(join);
 	if (job->members[rank].resume == NULL)
 		return false;
-	job->reported_bytes += bytes;
+	job->resume.reported_bytes += bytes;
 	return true;
 }
 
@@ -38,7 +38,7 @@ void sml_job_free_report(struct sml_job *job, unsigned rank)
 	if (report == NULL)
 		return;
 	/* Its numbers may be in another order now, which takes as much. */
-	job->reported_bytes -= sml_control__join__get_packed_size(report);
+	job->resume.reported_bytes -= sml_control__join__get_packed_size(report);
 	sml_control__join__free_unpacked(report, NULL);
 	job->members[rank].resume = NULL;
 }
@@ -46,8 +46,8 @@ void sml_job_free_report(struct sml_job *job, unsigned rank)
 void sml_job_free_plans(struct sml_job *job)
 {
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
-		free(job->plans[stream].handovers);
-		free(job->plans[stream].table);
-		job->plans[stream] = (struct sml_resume_plan){0};
+		free(job->resume.plans[stream].handovers);
+		free(job->resume.plans[stream].table);
+		job->resume.plans[stream] = (struct sml_resume_plan){0};
 	}
 }

@@ -32,7 +32,7 @@ static struct sml_resume_report report_of(const struct sml_job *job, uint32_t st
 
 static int merge(struct sml_job *job, enum sml_stream_id stream)
 {
-	struct sml_resume_plan *plan = &job->plans[stream];
+	struct sml_resume_plan *plan = &job->resume.plans[stream];
 	struct sml_resume_report *reports = calloc(job->n_ranks, sizeof(*reports));
 	int rc;
 
@@ -64,7 +64,7 @@ static void fetch(struct sml_job *job, enum sml_stream_id stream,
 	request.chunk = handover->chunk;
 	(void)sml_peer_send(job->jobs, job->members[handover->from].peer,
 			    sml_envelope(FETCH, fetch, &request));
-	job->n_results_missing++;
+	job->resume.n_missing++;
 }
 
 /* 1 + the highest epoch that any rank was told, so no earlier packet can be taken for a new one. */
@@ -80,7 +80,7 @@ static uint32_t next_epoch(const struct sml_job *job)
 
 static void hand_over_or_admit(struct sml_job *job)
 {
-	if (job->n_results_missing == 0)
+	if (job->resume.n_missing == 0)
 		sml_job_admit(job, next_epoch(job));
 }
 
@@ -111,7 +111,7 @@ static void report_contradiction(struct sml_job *job)
 void sml_job_resume(struct sml_job *job)
 {
 	/* Each of its ranks is here, with a report: check() in job.c. */
-	sml_assert(job->resumes && job->state == SML_JOB_JOINING && job->n_results_missing == 0);
+	sml_assert(job->resume.runs && job->state == SML_JOB_JOINING && job->resume.n_missing == 0);
 	sml_assert(job->n_members == job->n_ranks);
 	job->state = SML_JOB_HANDING_OVER;
 	job->begun_ns = job->jobs->now_ns;
@@ -123,8 +123,8 @@ void sml_job_resume(struct sml_job *job)
 	}
 	/* Exponents first: data cannot be taken before them. */
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++)
-		for (uint32_t i = 0; i < job->plans[stream].n_handovers; i++)
-			fetch(job, stream, &job->plans[stream].handovers[i]);
+		for (uint32_t i = 0; i < job->resume.plans[stream].n_handovers; i++)
+			fetch(job, stream, &job->resume.plans[stream].handovers[i]);
 	hand_over_or_admit(job);
 }
 
@@ -135,7 +135,7 @@ static struct sml_resume_handover *find_handover(struct sml_job *job, uint32_t s
 
 	if (job->state != SML_JOB_HANDING_OVER || stream >= SML_STREAMS)
 		return NULL;
-	plan = &job->plans[stream];
+	plan = &job->resume.plans[stream];
 	for (uint32_t i = 0; i < plan->n_handovers; i++)
 		if (plan->handovers[i].chunk == chunk)
 			return &plan->handovers[i];
@@ -157,19 +157,19 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 		 * A rank that lacks it may not read, so the data that waits for all of them is
 		 * bounded.
 		 */
-		job->handed_bytes += result->lanes.len;
+		job->resume.handed_bytes += result->lanes.len;
 		(void)sml_peer_send(
 			job->jobs, job->members[rank].peer,
 			sml_envelope(RESULT, result, (SmlControl__Result *)(uintptr_t)result));
 	}
-	if (job->handed_bytes > SML_MAX_HANDED_BYTES) {
+	if (job->resume.handed_bytes > SML_MAX_HANDED_BYTES) {
 		sml_job_fail(job, SML_ERROR_PROTOCOL,
 			     "after the death of their switch, the ranks lack more results than "
 			     "can be handed over");
 		return;
 	}
-	sml_assert(job->n_results_missing > 0);
+	sml_assert(job->resume.n_missing > 0);
 	handover->done = true;
-	job->n_results_missing--;
+	job->resume.n_missing--;
 	hand_over_or_admit(job);
 }

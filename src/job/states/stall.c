@@ -161,7 +161,7 @@ void sml_job_query_member(const struct sml_job *job, struct sml_member *member)
 /* The ranks have the slots: each reports its own, to all who have asked. */
 static void query_ranks(struct sml_job *job)
 {
-	for (unsigned rank = 0; rank < job->stripes; rank++)
+	for (unsigned rank = 0; rank < job->terms.stripes; rank++)
 		sml_job_query_member(job, &job->members[rank]);
 }
 
@@ -182,8 +182,8 @@ void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__S
 	size_t n_slots = sml_job_pool_slots(&job->pool);
 	struct stalls *stalls;
 
-	if (from >= job->stripes || !job->members[from].stalls_requested || in->n_slots > n_slots ||
-	    in->n_sets > n_slots)
+	if (from >= job->terms.stripes || !job->members[from].stalls_requested ||
+	    in->n_slots > n_slots || in->n_sets > n_slots)
 		return;
 	job->members[from].stalls_requested = false;
 	stalls = open_stalls(job);

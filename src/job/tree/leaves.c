@@ -78,7 +78,7 @@ static void on_failed(struct sml_job_pool *pool, const struct sml_child *child,
 	snprintf(text, sizeof(text), "%s leaf %s: %s", job != NULL ? "the" : "its",
 		 child->branch->name, reason);
 	/* No rank has begun here. */
-	if (job != NULL && job->resumes && job->state <= SML_JOB_PROBING)
+	if (job != NULL && job->resume.runs && job->state <= SML_JOB_PROBING)
 		sml_job_disband(job, text);
 	else
 		fail(pool, in->error < 0 ? in->error : SML_ERROR_PROTOCOL, text, in->again);

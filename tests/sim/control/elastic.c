@@ -341,7 +341,7 @@ static void check_order(struct control *control, const struct members *before,
 static struct members *note_decision(struct server *server, const struct sml_job *job)
 {
 	struct control *control = server->control;
-	const struct members *before = sim_find_members(control, job->decision->after);
+	const struct members *before = sim_find_members(control, job->elastic.decision->after);
 	struct members *members = &control->memberships[control->n_memberships];
 
 	if (before == NULL || control->n_memberships + 1 == MAX_MEMBERSHIPS) {
@@ -361,7 +361,7 @@ static struct members *note_decision(struct server *server, const struct sml_job
 				  members->processes[i], members->job);
 		members->bits |= 1u << members->processes[i];
 	}
-	check_order(control, before, members, job->decision);
+	check_order(control, before, members, job->elastic.decision);
 	sim_say(control, "the switch decides: job \"%s\" has the processes %02x", members->job,
 		members->bits);
 	control->n_memberships++;
@@ -408,8 +408,8 @@ void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rul
 	job = server->jobs.jobs[rules->job % SML_MAX_JOBS];
 	members = find_members(server->control, job->membership);
 	if (members == NULL)
-		members = job->decision ? note_decision(server, job)
-					: find_named(server->control, job);
+		members = job->elastic.decision ? note_decision(server, job)
+						: find_named(server->control, job);
 	if (members == NULL)
 		sim_wrong(server->control, "nobody has decided on job \"%s\"", job->name);
 	else
