@@ -22,8 +22,7 @@
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
-#include "job/states/kept.h"
-#include "job/states/reports.h"
+#include "job/states/states.h"
 #include "job/states/survivors.h"
 #include "switchml.h"
 

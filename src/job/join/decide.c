@@ -27,7 +27,7 @@
 #include "job/members/members.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
-#include "job/states/reports.h"
+#include "job/states/states.h"
 #include "job/states/survivors.h"
 #include "switchml.h"
 

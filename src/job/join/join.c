@@ -24,8 +24,7 @@
 #include "job/peer/output.h"
 #include "job/states/end.h"
 #include "job/states/job.h"
-#include "job/states/kept.h"
-#include "job/states/reports.h"
+#include "job/states/states.h"
 
 /* The wait of a rank that does not say how long it waits, and the longest wait. */
 #define WAIT_MS	    60000u

@@ -5,7 +5,7 @@
  *
  * The invariant: a rank is told its cookie only when the dataplane knows the job.
  */
-#include "job/states/admit.h"
+#include "job/states/states.h"
 
 #include <errno.h>
 #include <stdio.h>

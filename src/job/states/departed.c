@@ -11,7 +11,7 @@
  * The invariant: a rank is missed only if two looks in a row find it, because what leaves and hosts
  * say may be older than the rank's last contribution, but not older than the look before.
  */
-#include "job/states/departed.h"
+#include "job/states/states.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,9 +8,8 @@
 #include "job/members/members.h"
 #include "job/members/slots.h"
 #include "job/peer/output.h"
-#include "job/states/kept.h"
-#include "job/states/reports.h"
 #include "job/states/stall.h"
+#include "job/states/states.h"
 
 void sml_decision_free(struct sml_decision *decision)
 {

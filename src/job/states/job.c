@@ -16,15 +16,9 @@
 #include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
-#include "job/states/admit.h"
-#include "job/states/departed.h"
 #include "job/states/end.h"
-#include "job/states/liveness.h"
-#include "job/states/mismatch.h"
-#include "job/states/reports.h"
-#include "job/states/resume.h"
-#include "job/states/slowest.h"
 #include "job/states/stall.h"
+#include "job/states/states.h"
 
 #define PROBING_NS	 (20 * SML_SECOND_NS)
 #define MISMATCH_WAIT_NS (2 * SML_SECOND_NS)

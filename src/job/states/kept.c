@@ -10,7 +10,7 @@
  *
  * The invariant: only ranks that show the job's tag get what is kept for it.
  */
-#include "job/states/kept.h"
+#include "job/states/states.h"
 
 #include "base/least.h"
 #include "job/members/members.h"

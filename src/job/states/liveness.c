@@ -9,7 +9,7 @@
  * The counters cost a system call with XDP, so only members that have been quiet for half their
  * heartbeat are checked.
  */
-#include "job/states/liveness.h"
+#include "job/states/states.h"
 
 #include "job/members/children.h"
 #include "job/members/members.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a job does with its members' messages. */
-#include "job/states/messages.h"
+#include "job/states/states.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,12 +9,8 @@
 #include "control/text.h"
 #include "job/members/children.h"
 #include "job/members/hosts.h"
-#include "job/states/admit.h"
-#include "job/states/departed.h"
 #include "job/states/end.h"
 #include "job/states/job.h"
-#include "job/states/mismatch.h"
-#include "job/states/resume.h"
 #include "job/states/stall.h"
 #include "job/states/survivors.h"
 

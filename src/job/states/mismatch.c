@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two ranks of a job made different calls: both are asked for theirs, and then all ranks are told.
  */
-#include "job/states/mismatch.h"
+#include "job/states/states.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the ranks of a job that resumes report, while the job keeps it. */
-#include "job/states/reports.h"
+#include "job/states/states.h"
 
 #include <stdlib.h>
 

@@ -7,15 +7,13 @@
  * Messages on a connection keep their order, so a rank gets all results that it lacks before
  * Admitted, and begins only after that.
  */
-#include "job/states/resume.h"
+#include "job/states/states.h"
 
 #include <stdlib.h>
 
 #include "control/envelope.h"
 #include "job/peer/output.h"
-#include "job/states/admit.h"
 #include "job/states/end.h"
-#include "job/states/reports.h"
 
 static struct sml_resume_report report_of(const struct sml_job *job, uint32_t stream, unsigned rank)
 {

@@ -10,7 +10,7 @@
 #include "job/members/members.h"
 #include "job/members/peers.h"
 #include "job/peer/branch.h"
-#include "job/states/slowest.h"
+#include "job/states/states.h"
 
 /* A rank, the ranks of one host that contribute as one, or those behind a leaf. */
 static void name_child(const struct sml_job *job, const struct sml_child *child, char *text,

@@ -16,7 +16,7 @@
 #include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
-#include "job/states/kept.h"
+#include "job/states/states.h"
 
 bool sml_survivor_stays(const struct sml_job *job, struct sml_peer *peer, uint16_t rank)
 {

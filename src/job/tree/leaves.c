@@ -10,10 +10,9 @@
 #include "base/least.h"
 #include "control/text.h"
 #include "job/members/job.h"
-#include "job/states/admit.h"
 #include "job/states/end.h"
-#include "job/states/mismatch.h"
 #include "job/states/stall.h"
+#include "job/states/states.h"
 #include "job/tree/leaf_job.h"
 
 /* The job of a pool at a root; NULL at a leaf. */
