@@ -405,11 +405,11 @@ TEST_WITH(what_the_switch_refuses_is_told, open_world, close_world)
 
 	assert_refused(OPERATIONS.modify(dataplane.target, &row), -ENOENT,
 		       "SmlIngress.forwarding.hosts", "modify failed");
-	assert_int_equal(OPERATIONS.insert(dataplane.target, &row), 0);
-	assert_refused(OPERATIONS.insert(dataplane.target, &row), -EEXIST,
+	assert_int_equal(OPERATIONS.insert(dataplane.target, &row, 1), 0);
+	assert_refused(OPERATIONS.insert(dataplane.target, &row, 1), -EEXIST,
 		       "SmlIngress.forwarding.hosts", "Add failed");
-	assert_int_equal(OPERATIONS.remove(dataplane.target, &row), 0);
-	assert_refused(OPERATIONS.remove(dataplane.target, &row), -ENOENT,
+	assert_int_equal(OPERATIONS.remove(dataplane.target, &row, 1), 0);
+	assert_refused(OPERATIONS.remove(dataplane.target, &row, 1), -ENOENT,
 		       "SmlIngress.forwarding.hosts", "delete failed");
 }
 
@@ -423,18 +423,18 @@ TEST_WITH(a_row_that_does_not_fit_is_refused, open_world, close_world)
 				 .n_parameters = 1};
 
 	row.parameters[0] = sml_p4_number(1 << 16, 3);
-	assert_refused(OPERATIONS.insert(dataplane.target, &row), -ENOENT, "to_port",
+	assert_refused(OPERATIONS.insert(dataplane.target, &row, 1), -ENOENT, "to_port",
 		       "compile p4/tna/switchml.p4");
 	row.parameters[0] = sml_p4_number(511, 2);
 	row.n_keys = 2;
-	assert_refused(OPERATIONS.insert(dataplane.target, &row), -ENOENT, "forwarding.hosts",
+	assert_refused(OPERATIONS.insert(dataplane.target, &row, 1), -ENOENT, "forwarding.hosts",
 		       "compile p4/tna/switchml.p4");
 	row.n_keys = 1;
 	row.action = "SmlIngress.forwarding.nowhere";
-	assert_refused(OPERATIONS.insert(dataplane.target, &row), -ENOENT, "nowhere",
+	assert_refused(OPERATIONS.insert(dataplane.target, &row, 1), -ENOENT, "nowhere",
 		       "compile p4/tna/switchml.p4");
 	row.table = "SmlIngress.nothing";
-	assert_refused(OPERATIONS.remove(dataplane.target, &row), -ENOENT, "SmlIngress.nothing",
+	assert_refused(OPERATIONS.remove(dataplane.target, &row, 1), -ENOENT, "SmlIngress.nothing",
 		       "compile p4/tna/switchml.p4");
 	assert_int_equal(bfrt_server_entries(server, HOSTS), 0);
 }

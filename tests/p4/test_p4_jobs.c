@@ -55,12 +55,14 @@ static struct sml_p4_row *find_row(struct sml_p4_target *target, const struct sm
 	return NULL;
 }
 
-static int insert(struct sml_p4_target *target, const struct sml_p4_row *row)
+static int insert(struct sml_p4_target *target, const struct sml_p4_row *row, unsigned n)
 {
-	assert_null(find_row(target, row));
-	assert_true(target->n_rows < MAX_ROWS);
-	target->rows[target->n_rows++] = *row;
-	target->last_told = row->table;
+	for (; n-- > 0; row++) {
+		assert_null(find_row(target, row));
+		assert_true(target->n_rows < MAX_ROWS);
+		target->rows[target->n_rows++] = *row;
+		target->last_told = row->table;
+	}
 	return 0;
 }
 
@@ -74,14 +76,16 @@ static int modify(struct sml_p4_target *target, const struct sml_p4_row *row)
 	return 0;
 }
 
-static int remove_row(struct sml_p4_target *target, const struct sml_p4_row *row)
+static int remove_rows(struct sml_p4_target *target, const struct sml_p4_row *row, unsigned n)
 {
-	struct sml_p4_row *old = find_row(target, row);
+	for (; n-- > 0; row++) {
+		struct sml_p4_row *old = find_row(target, row);
 
-	assert_non_null(old);
-	*old = target->rows[--target->n_rows];
-	if (target->first_removed == NULL)
-		target->first_removed = row->table;
+		assert_non_null(old);
+		*old = target->rows[--target->n_rows];
+		if (target->first_removed == NULL)
+			target->first_removed = row->table;
+	}
 	return 0;
 }
 
@@ -133,7 +137,7 @@ static int check(struct sml_p4_target *target)
 
 #define OPERATIONS                                                                                 \
 	.name = "fake", .window = 64, .check = check, .insert = insert, .modify = modify,          \
-	.remove = remove_row, .add_group = add_group, .remove_group = remove_group,                \
+	.remove = remove_rows, .add_group = add_group, .remove_group = remove_group,               \
 	.read_counter = read_counter, .read_registers = read_registers
 
 static const struct sml_p4_target_operations operations = {OPERATIONS};

@@ -99,7 +99,7 @@ static int add_host(struct sml_dataplane *dataplane, const struct sml_p4_host *h
 	};
 
 	memcpy(row.keys[0].bytes, host->mac, SML_P4_MAC_BYTES);
-	return dataplane->operations->insert(dataplane->target, &row);
+	return dataplane->operations->insert(dataplane->target, &row, 1);
 }
 
 int sml_p4_hosts_set(struct sml_dataplane *dataplane)

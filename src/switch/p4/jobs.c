@@ -265,7 +265,7 @@ int sml_p4_job_add(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 	read_ranks(dataplane, job, job->contributions_before, job->resends_before);
 	read_one(dataplane, "SmlEgress.sent", sml_p4_job_index(job), &job->sent_before[0],
 		 &job->sent_before[1]);
-	sml_p4_must(dataplane->operations->insert(dataplane->target, &row));
+	sml_p4_must(dataplane->operations->insert(dataplane->target, &row, 1));
 	unlock(dataplane);
 	return 0;
 }
@@ -275,12 +275,12 @@ static void log_rank_sent(struct sml_dataplane *dataplane, const struct sml_p4_j
 {
 	const struct sml_p4_row ranks = rank_row(job, rank), members = member_row(job, rank);
 
-	sml_p4_must(dataplane->operations->insert(dataplane->target, &ranks));
-	sml_p4_must(dataplane->operations->insert(dataplane->target, &members));
+	sml_p4_must(dataplane->operations->insert(dataplane->target, &ranks, 1));
+	sml_p4_must(dataplane->operations->insert(dataplane->target, &members, 1));
 	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
 		const struct sml_p4_row peer = peer_row(dataplane, job, rank, shard);
 
-		sml_p4_must(dataplane->operations->insert(dataplane->target, &peer));
+		sml_p4_must(dataplane->operations->insert(dataplane->target, &peer, 1));
 	}
 }
 
@@ -327,12 +327,12 @@ static void forget_rank(struct sml_dataplane *dataplane, const struct sml_p4_job
 {
 	const struct sml_p4_row ranks = rank_row(job, rank), members = member_row(job, rank);
 
-	sml_p4_must(dataplane->operations->remove(dataplane->target, &ranks));
-	sml_p4_must(dataplane->operations->remove(dataplane->target, &members));
+	sml_p4_must(dataplane->operations->remove(dataplane->target, &ranks, 1));
+	sml_p4_must(dataplane->operations->remove(dataplane->target, &members, 1));
 	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
 		const struct sml_p4_row peer = peer_row(dataplane, job, rank, shard);
 
-		sml_p4_must(dataplane->operations->remove(dataplane->target, &peer));
+		sml_p4_must(dataplane->operations->remove(dataplane->target, &peer, 1));
 	}
 }
 
@@ -341,7 +341,7 @@ void sml_p4_job_remove(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 	const struct sml_p4_row row = job_row(job);
 
 	lock(dataplane);
-	sml_p4_must(dataplane->operations->remove(dataplane->target, &row));
+	sml_p4_must(dataplane->operations->remove(dataplane->target, &row, 1));
 	for (uint8_t rank = 0; rank < job->rules.n_ranks && rank < job->n_ranks_sent; rank++)
 		forget_rank(dataplane, job, rank);
 	if (job->has_slots)

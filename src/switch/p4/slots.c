@@ -33,11 +33,10 @@ static struct sml_p4_row slot_row(const struct sml_p4_job *job, uint32_t slot)
 }
 
 typedef int on_rows(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
-typedef int on_row(struct sml_p4_target *target, const struct sml_p4_row *row);
 
-/* For all slots of the job, many at once if the target can. */
-static void each_slot(struct sml_dataplane *dataplane, const struct sml_p4_job *job, on_rows *many,
-		      on_row *one)
+/* For all slots of the job, many at once. */
+static void each_slot(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+		      on_rows *change)
 {
 	uint32_t slots = sml_p4_buffers(job) / 2;
 	struct sml_p4_row rows[ROWS];
@@ -47,24 +46,19 @@ static void each_slot(struct sml_dataplane *dataplane, const struct sml_p4_job *
 
 		for (; n < ROWS && slot < slots; n++)
 			rows[n] = slot_row(job, slot++);
-		if (many != NULL)
-			sml_p4_must(many(dataplane->target, rows, n));
-		for (unsigned i = 0; many == NULL && i < n; i++)
-			sml_p4_must(one(dataplane->target, &rows[i]));
+		sml_p4_must(change(dataplane->target, rows, n));
 	}
 }
 
 void sml_p4_slots_insert(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 {
-	each_slot(dataplane, job, dataplane->operations->insert_many,
-		  dataplane->operations->insert);
+	each_slot(dataplane, job, dataplane->operations->insert);
 	job->has_slots = true;
 }
 
 void sml_p4_slots_forget(struct sml_dataplane *dataplane, const struct sml_p4_job *job)
 {
-	each_slot(dataplane, job, dataplane->operations->remove_many,
-		  dataplane->operations->remove);
+	each_slot(dataplane, job, dataplane->operations->remove);
 }
 
 /* ---- what registers say ---- */

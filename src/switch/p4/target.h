@@ -86,14 +86,11 @@ struct sml_p4_target_operations {
 	 * second.
 	 */
 	int (*check)(struct sml_p4_target *target);
-	int (*insert)(struct sml_p4_target *target, const struct sml_p4_row *row);
+	int (*insert)(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
 	/* Change the action and the parameters of an entry. */
 	int (*modify)(struct sml_p4_target *target, const struct sml_p4_row *row);
-	/* The entry with the row's keys. */
-	int (*remove)(struct sml_p4_target *target, const struct sml_p4_row *row);
-	/* The same for many at once. NULL for one by one. */
-	int (*insert_many)(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
-	int (*remove_many)(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
+	/* The entries with the rows' keys. */
+	int (*remove)(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
 	int (*add_group)(struct sml_p4_target *target, uint16_t group,
 			 const struct sml_p4_node *nodes, unsigned n);
 	int (*remove_group)(struct sml_p4_target *target, uint16_t group);

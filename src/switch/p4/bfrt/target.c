@@ -79,19 +79,9 @@ static int write_rows(struct sml_p4_target *target, BfrtProto__Update__Type type
 	return rc;
 }
 
-static int bfrt_insert_many(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n)
+static int bfrt_insert(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n)
 {
 	return write_rows(target, BFRT_PROTO__UPDATE__TYPE__INSERT, rows, n);
-}
-
-static int bfrt_remove_many(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n)
-{
-	return write_rows(target, BFRT_PROTO__UPDATE__TYPE__DELETE, rows, n);
-}
-
-static int bfrt_insert(struct sml_p4_target *target, const struct sml_p4_row *row)
-{
-	return write_rows(target, BFRT_PROTO__UPDATE__TYPE__INSERT, row, 1);
 }
 
 static int bfrt_modify(struct sml_p4_target *target, const struct sml_p4_row *row)
@@ -99,9 +89,9 @@ static int bfrt_modify(struct sml_p4_target *target, const struct sml_p4_row *ro
 	return write_rows(target, BFRT_PROTO__UPDATE__TYPE__MODIFY, row, 1);
 }
 
-static int bfrt_remove(struct sml_p4_target *target, const struct sml_p4_row *row)
+static int bfrt_remove(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n)
 {
-	return write_rows(target, BFRT_PROTO__UPDATE__TYPE__DELETE, row, 1);
+	return write_rows(target, BFRT_PROTO__UPDATE__TYPE__DELETE, rows, n);
 }
 
 /* ---- the program ---- */
@@ -270,8 +260,6 @@ const struct sml_p4_target_operations sml_p4_target_operations = {
 	.insert = bfrt_insert,
 	.modify = bfrt_modify,
 	.remove = bfrt_remove,
-	.insert_many = bfrt_insert_many,
-	.remove_many = bfrt_remove_many,
 	.add_group = sml_bfrt_add_group,
 	.remove_group = sml_bfrt_remove_group,
 	.read_counter = sml_bfrt_read_counter,

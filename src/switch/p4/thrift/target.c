@@ -50,12 +50,17 @@ static int need(struct sml_p4_target *target, const char *table, int rc)
 	return rc == SML_BMV2_REFUSED ? sml_bmv2_fail(target, table, NULL) : rc;
 }
 
-static int bmv2_insert(struct sml_p4_target *target, const struct sml_p4_row *row)
+static int bmv2_insert(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n)
 {
 	gint32 handle;
-	int rc = sml_bmv2_owner_keep(target);
+	int rc = 0;
 
-	return rc < 0 ? rc : need(target, row->table, sml_bmv2_add(target, row, &handle));
+	for (unsigned i = 0; rc == 0 && i < n; i++) {
+		rc = sml_bmv2_owner_keep(target);
+		if (rc == 0)
+			rc = need(target, rows[i].table, sml_bmv2_add(target, &rows[i], &handle));
+	}
+	return rc;
 }
 
 static int find_entry(struct sml_p4_target *target, const struct sml_p4_row *row, gint32 *handle)
@@ -77,12 +82,18 @@ static int bmv2_modify(struct sml_p4_target *target, const struct sml_p4_row *ro
 	return rc < 0 ? rc : need(target, row->table, sml_bmv2_change(target, row, handle));
 }
 
-static int bmv2_remove(struct sml_p4_target *target, const struct sml_p4_row *row)
+static int bmv2_remove(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n)
 {
 	gint32 handle;
-	int rc = find_entry(target, row, &handle);
+	int rc = 0;
 
-	return rc < 0 ? rc : need(target, row->table, sml_bmv2_delete(target, row->table, handle));
+	for (unsigned i = 0; rc == 0 && i < n; i++) {
+		rc = find_entry(target, &rows[i], &handle);
+		if (rc == 0)
+			rc = need(target, rows[i].table,
+				  sml_bmv2_delete(target, rows[i].table, handle));
+	}
+	return rc;
 }
 
 /* ---- multicast ---- */
