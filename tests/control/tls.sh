@@ -79,6 +79,23 @@ for r in 0 1; do
 done
 expect_jobs "an embedded switch with TLS" embedded.0 embedded.1
 
+# A name that is not looked up: the other ranks look at rank 0's own switch, too, if that is late.
+for r in 0 1; do
+	where=$address
+	[ $r = 1 ] || where=
+	# shellcheck disable=SC2046
+	env SWITCHML_SWITCH="$where" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT="$port" \
+		SWITCHML_MASTER_ADDR=localhost $(as local authority) \
+		timeout 90 "$switchml" bench -b 4K -e 4K -n 3 >"without.$r" 2>&1 &
+	jobs[r]=$!
+done
+for r in 0 1; do
+	! wait "${jobs[r]}"
+	expect "a switch for one rank only, and TLS: rank $r" without.$r \
+		'without one: set SWITCHML_SWITCH on all ranks, or on none'
+done
+jobs=()
+
 # The commands of docs/security.md, unchanged except for the switch's names.
 mkdir -p documented && cd documented || exit 1
 sed -n '/^    openssl req/,/[^\\]$/p' "$here/../../docs/security.md" | sed 's/DNS:switch1,IP:10.0.0.1/IP:127.0.0.1/' >commands

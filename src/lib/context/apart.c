@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/context/apart.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/least.h"
@@ -100,6 +101,9 @@ static void ask_rank_0(struct sml_apart *apart)
 	if (apart->places == NULL || apart->places->n == 0)
 		return;
 	sml_control_close(apart->rank_0);
+	/* As in find_embedded(): its certificate names what the user said, "localhost" perhaps. */
+	snprintf(apart->places->at[0].host, sizeof(apart->places->at[0].host), "%s",
+		 apart->stripe->context->settings.config.master_address);
 	apart->rank_0 = ask(apart, &apart->places->at[0]);
 }
 
