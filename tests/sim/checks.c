@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What must be true after a run: see run.h. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,6 +85,26 @@ static bool is_right(const struct sim_run *run, uint32_t i, void *const *inputs,
 	return true;
 }
 
+/* A residual stays until the call has ended, and is a number then: 0 on the exact wire. */
+static void check_residual(struct sim_run *run, uint32_t i, uint32_t r, const float *input)
+{
+	const struct sim_call *call = &run->world->calls[i];
+	const struct sim_call_state *state = &run->ranks[r].calls[i];
+
+	if (state->residual == NULL)
+		return;
+	if (memcmp(state->residual, input, call->count * sizeof(*input)) != 0)
+		sim_fail(run, "a residual that has changed too early: call, rank", i, r);
+	if (!state->submitted || !sml_tensor_is_done(&state->tensor))
+		return;
+	sml_tensor_keep(&state->tensor);
+	for (uint32_t at = 0; at < call->count; at++)
+		if (!isfinite(state->residual[at]) ||
+		    (call->wire == SML_WIRE_EXACT && state->residual[at] != 0))
+			sim_fail(run, "a wrong residual: call, rank", i, r);
+	memcpy(state->residual, input, call->count * sizeof(*input)); /* for a second check */
+}
+
 static void check_call(struct sim_run *run, uint32_t i)
 {
 	const struct sim_world *world = run->world;
@@ -114,6 +135,7 @@ static void check_call(struct sim_run *run, uint32_t i)
 		    sml_tensor_is_done(&run->ranks[r].calls[i].tensor) &&
 		    !is_right(run, i, inputs, run->ranks[r].calls[i].recv, expected, first, count))
 			sim_fail(run, "a wrong result: call, rank", i, r);
+		check_residual(run, i, r, inputs[r]);
 	}
 	for (uint32_t r = 0; r < world->n_ranks; r++)
 		free(inputs[r]);

@@ -22,6 +22,7 @@ struct sim_generation {
 struct sim_call_state {
 	struct sml_tensor tensor;
 	void *memory, *send, *recv;
+	float *residual; /* NULL: it has none */
 	uint64_t due_ns;
 	bool submitted, checked;
 };
