@@ -6,27 +6,23 @@
 #include "support/jobs.h"
 #include "support/test.h"
 
-TEST(a_job_begins_runs_and_ends)
+JOBS_TEST(a_job_begins_runs_and_ends)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join_all(&world, 0, "a", 2);
-	assert_non_null(jobs_admitted(&world, 0));
-	assert_int_not_equal(jobs_admitted(&world, 0)->cookie, jobs_admitted(&world, 1)->cookie);
-	jobs_ready(&world, 0);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
-	jobs_ready(&world, 1);
-	assert_int_equal(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
+	jobs_join_all(world, 0, "a", 2);
+	assert_non_null(jobs_admitted(world, 0));
+	assert_int_not_equal(jobs_admitted(world, 0)->cookie, jobs_admitted(world, 1)->cookie);
+	jobs_ready(world, 0);
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_ready(world, 1);
+	assert_int_equal(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
 			 352);
-	jobs_wait(&world, 100 * SML_SECOND_NS);
-	jobs_leave(&world, 0);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	jobs_leave(&world, 1);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_int_equal(world.jobs.slots_in_use, 0);
-	jobs_close(&world);
+	jobs_wait(world, 100 * SML_SECOND_NS);
+	jobs_leave(world, 0);
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	jobs_leave(world, 1);
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_int_equal(world->jobs.slots_in_use, 0);
 }
 
 static uint32_t fixed_40(struct sml_dataplane *dataplane)
@@ -41,82 +37,68 @@ static uint32_t fixed_256(struct sml_dataplane *dataplane)
 	return 256;
 }
 
-TEST(hardware_has_one_lane_count_and_takes_full_packets)
+JOBS_TEST(hardware_has_one_lane_count_and_takes_full_packets)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join_all(&world, 0, "any", 2);
-	assert_false(jobs_admitted(&world, 0)->full_packets);
-	world.operations.fixed_lanes = fixed_256;
-	jobs_join_all(&world, 2, "fixed", 2);
-	assert_true(jobs_admitted(&world, 2)->full_packets);
-	assert_int_equal(jobs_admitted(&world, 2)->lanes, 256);
-	jobs_ready(&world, 2);
-	jobs_ready(&world, 3);
-	assert_int_equal(jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
+	jobs_join_all(world, 0, "any", 2);
+	assert_false(jobs_admitted(world, 0)->full_packets);
+	world->operations.fixed_lanes = fixed_256;
+	jobs_join_all(world, 2, "fixed", 2);
+	assert_true(jobs_admitted(world, 2)->full_packets);
+	assert_int_equal(jobs_admitted(world, 2)->lanes, 256);
+	jobs_ready(world, 2);
+	jobs_ready(world, 3);
+	assert_int_equal(jobs_received(world, 2, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
 			 256);
-	world.operations.fixed_lanes = fixed_40;
-	jobs_join_all(&world, 4, "few", 2);
-	assert_int_equal(jobs_admitted(&world, 4)->lanes, 40);
-	jobs_close(&world);
+	world->operations.fixed_lanes = fixed_40;
+	jobs_join_all(world, 4, "few", 2);
+	assert_int_equal(jobs_admitted(world, 4)->lanes, 40);
 }
 
-TEST(a_path_too_narrow_for_hardware_is_told)
+JOBS_TEST(a_path_too_narrow_for_hardware_is_told)
 {
 	SmlControl__Join narrow = jobs_join_message("narrow", 1, 2);
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	world.operations.fixed_lanes = fixed_256;
+	world->operations.fixed_lanes = fixed_256;
 	narrow.lanes = 128;
-	jobs_join(&world, 0, jobs_join_message("narrow", 0, 2));
-	jobs_join(&world, 1, narrow);
-	assert_null(jobs_admitted(&world, 0));
+	jobs_join(world, 0, jobs_join_message("narrow", 0, 2));
+	jobs_join(world, 1, narrow);
+	assert_null(jobs_admitted(world, 0));
 	assert_non_null(
-		strstr(jobs_refusal(&world, 0),
+		strstr(jobs_refusal(world, 0),
 		       "only packets of 256 lanes, but the path of a rank carries only 128"));
-	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_close(&world);
+	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
-TEST(the_silence_of_a_member_ends_its_job)
+JOBS_TEST(the_silence_of_a_member_ends_its_job)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join_all(&world, 0, "a", 2);
-	jobs_ready(&world, 0);
-	jobs_ready(&world, 1);
-	jobs_wait_silently(&world, 9 * SML_SECOND_NS);
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_wait_silently(&world, 1 * SML_SECOND_NS);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 0 (host testhost, pid 1000) died"));
-	assert_non_null(strstr(jobs_refusal(&world, 1), "it was silent"));
-	jobs_close(&world);
+	jobs_join_all(world, 0, "a", 2);
+	jobs_ready(world, 0);
+	jobs_ready(world, 1);
+	jobs_wait_silently(world, 9 * SML_SECOND_NS);
+	assert_int_equal(world->jobs.n_jobs, 1);
+	jobs_wait_silently(world, 1 * SML_SECOND_NS);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_non_null(strstr(jobs_refusal(world, 1), "rank 0 (host testhost, pid 1000) died"));
+	assert_non_null(strstr(jobs_refusal(world, 1), "it was silent"));
 }
 
-TEST(nothing_is_due_before_the_deadline)
+JOBS_TEST(nothing_is_due_before_the_deadline)
 {
-	struct jobs_world world;
 	uint64_t due_ns, begun_ns;
 
-	jobs_open(&world, 4096, 64, false);
-	begun_ns = world.now_ns;
-	assert_true(sml_jobs_deadline(&world.jobs) == UINT64_MAX);
-	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	begun_ns = world->now_ns;
+	assert_true(sml_jobs_deadline(&world->jobs) == UINT64_MAX);
+	jobs_join(world, 0, jobs_join_message("a", 0, 2));
 	/* Between messages, the clock is read often enough to find pauses of the switch. */
-	for (unsigned n = world.peers[0].n_said; n < 5; n = world.peers[0].n_said) {
-		due_ns = sml_jobs_deadline(&world.jobs);
-		assert_in_range(due_ns, world.now_ns + 1, world.now_ns + SML_BEAT_NS);
-		sml_jobs_tick(&world.jobs, due_ns - 1);
-		assert_int_equal(world.peers[0].n_said, n);
-		sml_jobs_tick(&world.jobs, world.now_ns = due_ns);
-		assert_in_range(world.peers[0].n_said, n, n + 1);
+	for (unsigned n = world->peers[0].n_said; n < 5; n = world->peers[0].n_said) {
+		due_ns = sml_jobs_deadline(&world->jobs);
+		assert_in_range(due_ns, world->now_ns + 1, world->now_ns + SML_BEAT_NS);
+		sml_jobs_tick(&world->jobs, due_ns - 1);
+		assert_int_equal(world->peers[0].n_said, n);
+		sml_jobs_tick(&world->jobs, world->now_ns = due_ns);
+		assert_in_range(world->peers[0].n_said, n, n + 1);
 	}
-	assert_in_range(world.now_ns, begun_ns + 3 * SML_SECOND_NS, begun_ns + 6 * SML_SECOND_NS);
-	jobs_close(&world);
+	assert_in_range(world->now_ns, begun_ns + 3 * SML_SECOND_NS, begun_ns + 6 * SML_SECOND_NS);
 }
 
 /* ---- if ranks have the slots, they report what these wait for ---- */
@@ -227,118 +209,96 @@ TEST(a_peer_that_does_not_read_is_told_only_what_it_must_know)
 }
 /* ---- what the operator reads ---- */
 
-TEST(a_job_that_fails_is_in_the_log_with_the_rank_and_the_reason)
+JOBS_TEST(a_job_that_fails_is_in_the_log_with_the_rank_and_the_reason)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join_all(&world, 0, "dies", 2);
-	jobs_hang_up(&world, 1);
-	assert_string_equal(world.warning, "job \"dies\" failed: rank 1 (host testhost, pid 1001) "
-					   "died: its connection ended");
-	jobs_join_all(&world, 2, "ends", 2);
-	jobs_ready(&world, 2);
-	jobs_ready(&world, 3);
-	jobs_leave(&world, 2);
-	jobs_leave(&world, 3);
-	assert_int_equal(world.n_warnings, 1);
-	jobs_close(&world);
+	jobs_join_all(world, 0, "dies", 2);
+	jobs_hang_up(world, 1);
+	assert_string_equal(world->warning, "job \"dies\" failed: rank 1 (host testhost, pid 1001) "
+					    "died: its connection ended");
+	jobs_join_all(world, 2, "ends", 2);
+	jobs_ready(world, 2);
+	jobs_ready(world, 3);
+	jobs_leave(world, 2);
+	jobs_leave(world, 3);
+	assert_int_equal(world->n_warnings, 1);
 }
 
-TEST(a_planned_change_of_the_members_is_no_warning)
+JOBS_TEST(a_planned_change_of_the_members_is_no_warning)
 {
 	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join_all(&world, 0, "changes", 2);
+	jobs_join_all(world, 0, "changes", 2);
 	message.error = SML_ERROR_ABORTED;
 	message.text = (char *)(uintptr_t) "its members change";
 	message.planned = true;
-	jobs_say(&world, 0, sml_envelope(ABORT, abort, &message));
-	assert_true(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->planned);
-	assert_int_equal(world.n_warnings, 0);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_close(&world);
+	jobs_say(world, 0, sml_envelope(ABORT, abort, &message));
+	assert_true(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->planned);
+	assert_int_equal(world->n_warnings, 0);
+	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
-TEST(ranks_that_made_different_calls_are_in_the_log)
+JOBS_TEST(ranks_that_made_different_calls_are_in_the_log)
 {
 	struct sml_mismatch mismatch = {.ranks = {0, 1}};
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join_all(&world, 0, "differs", 2);
-	jobs_ready(&world, 0);
-	jobs_ready(&world, 1);
-	mismatch.job = world.jobs.jobs[0]->pool.rules.job;
-	sml_jobs_mismatch(&world.jobs, &mismatch, world.now_ns);
-	assert_int_equal(world.n_warnings, 0);
-	jobs_wait(&world, 3 * SML_SECOND_NS);
-	assert_int_equal(world.n_warnings, 1);
-	assert_non_null(strstr(world.warning,
+	jobs_join_all(world, 0, "differs", 2);
+	jobs_ready(world, 0);
+	jobs_ready(world, 1);
+	mismatch.job = world->jobs.jobs[0]->pool.rules.job;
+	sml_jobs_mismatch(&world->jobs, &mismatch, world->now_ns);
+	assert_int_equal(world->n_warnings, 0);
+	jobs_wait(world, 3 * SML_SECOND_NS);
+	assert_int_equal(world->n_warnings, 1);
+	assert_non_null(strstr(world->warning,
 			       "job \"differs\" failed: ranks of job \"differs\" made "
 			       "different calls: rank 0 (host testhost, pid 1000) called"));
-	jobs_close(&world);
 }
 
-TEST(a_job_that_nobody_waits_for_any_more_is_in_the_log)
+JOBS_TEST(a_job_that_nobody_waits_for_any_more_is_in_the_log)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("late", 0, 3));
-	jobs_join(&world, 1, jobs_join_message("late", 2, 3));
-	jobs_hang_up(&world, 0);
-	assert_int_equal(world.n_warnings, 0);
-	jobs_wait(&world, 70 * SML_SECOND_NS);
-	assert_int_equal(world.n_warnings, 1);
-	assert_non_null(strstr(world.warning,
+	jobs_join(world, 0, jobs_join_message("late", 0, 3));
+	jobs_join(world, 1, jobs_join_message("late", 2, 3));
+	jobs_hang_up(world, 0);
+	assert_int_equal(world->n_warnings, 0);
+	jobs_wait(world, 70 * SML_SECOND_NS);
+	assert_int_equal(world->n_warnings, 1);
+	assert_non_null(strstr(world->warning,
 			       "job \"late\" did not begin: ranks 0 and 2 of 3 came; rank 2 (host "
 			       "testhost, pid 1002) has gone: it did not wait any longer"));
-	jobs_close(&world);
 }
 
-TEST(jobs_that_one_wrong_name_keeps_apart_are_in_the_log_with_each_other)
+JOBS_TEST(jobs_that_one_wrong_name_keeps_apart_are_in_the_log_with_each_other)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("alpha", 0, 3));
-	jobs_join(&world, 1, jobs_join_message("alpha", 1, 3));
-	jobs_join(&world, 2, jobs_join_message("other", 0, 2));
-	jobs_join(&world, 3, jobs_join_message("alpa", 2, 3));
-	jobs_leave(&world, 1);
-	assert_int_equal(world.n_warnings, 0);
-	jobs_leave(&world, 0);
+	jobs_join(world, 0, jobs_join_message("alpha", 0, 3));
+	jobs_join(world, 1, jobs_join_message("alpha", 1, 3));
+	jobs_join(world, 2, jobs_join_message("other", 0, 2));
+	jobs_join(world, 3, jobs_join_message("alpa", 2, 3));
+	jobs_leave(world, 1);
+	assert_int_equal(world->n_warnings, 0);
+	jobs_leave(world, 0);
 	assert_string_equal(
-		world.warning,
+		world->warning,
 		"job \"alpha\" did not begin: ranks 0 and 1 of 3 came; rank 0 (host "
 		"testhost, pid 1000) has gone: it left; job \"alpa\" waits for 3 ranks, "
 		"too: rank 2 came there");
 	/* No other job waits for as many. */
-	jobs_leave(&world, 3);
-	assert_string_equal(world.warning, "job \"alpa\" did not begin: rank 2 of 3 came; rank 2 "
-					   "(host testhost, pid 1002) has gone: it left");
-	jobs_join(&world, 4, jobs_join_message("other", 1, 2));
-	assert_int_equal(world.n_warnings, 2);
-	jobs_close(&world);
+	jobs_leave(world, 3);
+	assert_string_equal(world->warning, "job \"alpa\" did not begin: rank 2 of 3 came; rank 2 "
+					    "(host testhost, pid 1002) has gone: it left");
+	jobs_join(world, 4, jobs_join_message("other", 1, 2));
+	assert_int_equal(world->n_warnings, 2);
 }
 
-TEST(ranks_that_miss_each_other_are_in_the_log)
+JOBS_TEST(ranks_that_miss_each_other_are_in_the_log)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("late", 0, 3));
-	jobs_join(&world, 1, jobs_join_message("late", 1, 3));
-	jobs_leave(&world, 0);
-	jobs_join(&world, 2, jobs_join_message("late", 2, 3));
-	jobs_leave(&world, 1);
-	jobs_leave(&world, 2);
-	assert_non_null(strstr(world.warning, "ranks 0, 1 and 2 of 3 came, but not at the same "
-					      "time; rank 2 "));
-	jobs_close(&world);
+	jobs_join(world, 0, jobs_join_message("late", 0, 3));
+	jobs_join(world, 1, jobs_join_message("late", 1, 3));
+	jobs_leave(world, 0);
+	jobs_join(world, 2, jobs_join_message("late", 2, 3));
+	jobs_leave(world, 1);
+	jobs_leave(world, 2);
+	assert_non_null(strstr(world->warning, "ranks 0, 1 and 2 of 3 came, but not at the same "
+					       "time; rank 2 "));
 }
 
 TEST(a_refused_rank_is_in_the_log_once_however_often_it_tries)
@@ -358,42 +318,34 @@ TEST(a_refused_rank_is_in_the_log_once_however_often_it_tries)
 	jobs_close(&world);
 }
 
-TEST(a_job_that_does_not_continue_here_is_in_the_log_with_the_missing_ranks)
+JOBS_TEST(a_job_that_does_not_continue_here_is_in_the_log_with_the_missing_ranks)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_resume(&world, 0, jobs_join_message("lost", 0, 4), 7, 7, false);
-	jobs_resume(&world, 1, jobs_join_message("lost", 2, 4), 7, 7, false);
-	jobs_wait(&world, 6 * SML_SECOND_NS);
+	jobs_resume(world, 0, jobs_join_message("lost", 0, 4), 7, 7, false);
+	jobs_resume(world, 1, jobs_join_message("lost", 2, 4), 7, 7, false);
+	jobs_wait(world, 6 * SML_SECOND_NS);
 	assert_string_equal(
-		world.warning,
+		world->warning,
 		"job \"lost\" does not continue here: ranks 1 and 3 did not come within 5 s");
-	jobs_close(&world);
 }
 
 /*
  * All jobs that a switch may have can fail together, and each is in the log. But anybody can make
  * jobs fail, which must not fill the operator's disk.
  */
-TEST(failures_cannot_fill_the_log)
+JOBS_TEST(failures_cannot_fill_the_log)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
 	for (unsigned i = 0; i < SML_MAX_JOBS + 44; i++) {
-		jobs_join_all(&world, 0, "again", 2);
-		jobs_hang_up(&world, 0);
-		jobs_hang_up(&world, 1);
+		jobs_join_all(world, 0, "again", 2);
+		jobs_hang_up(world, 0);
+		jobs_hang_up(world, 1);
 	}
-	assert_int_equal(world.n_warnings, SML_MAX_JOBS);
-	jobs_wait(&world, SML_SECOND_NS);
-	jobs_join_all(&world, 0, "later", 2);
-	jobs_hang_up(&world, 0);
-	assert_int_equal(world.n_warnings, SML_MAX_JOBS + 1);
-	assert_non_null(strstr(world.warning, "job \"later\" failed: rank 0"));
-	assert_non_null(strstr(world.warning, "(44 more before)"));
-	jobs_close(&world);
+	assert_int_equal(world->n_warnings, SML_MAX_JOBS);
+	jobs_wait(world, SML_SECOND_NS);
+	jobs_join_all(world, 0, "later", 2);
+	jobs_hang_up(world, 0);
+	assert_int_equal(world->n_warnings, SML_MAX_JOBS + 1);
+	assert_non_null(strstr(world->warning, "job \"later\" failed: rank 0"));
+	assert_non_null(strstr(world->warning, "(44 more before)"));
 }
 
 /* Rank 0 has the control port, and its process tells its user itself. */

@@ -154,18 +154,14 @@ TEST(a_rank_that_left_is_not_dead_either)
 	jobs_close(&world);
 }
 
-TEST(an_opening_job_is_released_too)
+JOBS_TEST(an_opening_job_is_released_too)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join_all(&world, 0, "a", 2);
-	assert_non_null(jobs_admitted(&world, 0));
-	jobs_pause(&world, LONG_NS);
-	jobs_hang_up(&world, 0);
-	assert_true(world.peers[1].ended);
-	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	jobs_close(&world);
+	jobs_join_all(world, 0, "a", 2);
+	assert_non_null(jobs_admitted(world, 0));
+	jobs_pause(world, LONG_NS);
+	jobs_hang_up(world, 0);
+	assert_true(world->peers[1].ended);
+	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
 }
 
 /* No other process can take over rank 0's port, so the job ends; but rank 0 is named. */
@@ -195,22 +191,18 @@ TEST(a_paused_rank_0_blames_itself)
 }
 
 /* The root was paused, and so was the leaf, which goes on first and says that a rank has gone. */
-TEST(a_paused_root_does_not_believe_a_leaf_that_a_rank_has_died)
+JOBS_TEST(a_paused_root_does_not_believe_a_leaf_that_a_rank_has_died)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	tree_attach(&world, 0, 4096);
-	tree_relay_join(&world, 0, 70, 0, 2);
-	jobs_join(&world, 1, jobs_join_message("tree", 1, 2));
-	tree_relay_ready(&world, 0, 70);
-	jobs_ready(&world, 1);
-	tree_leaf_ready(&world, 0, 352);
-	assert_non_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_START));
-	jobs_wait(&world, SML_SECOND_NS);
-	jobs_pause(&world, LONG_NS);
-	tree_relay_end(&world, 0, 70, false);
-	assert_true(world.peers[1].ended);
-	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	jobs_close(&world);
+	tree_attach(world, 0, 4096);
+	tree_relay_join(world, 0, 70, 0, 2);
+	jobs_join(world, 1, jobs_join_message("tree", 1, 2));
+	tree_relay_ready(world, 0, 70);
+	jobs_ready(world, 1);
+	tree_leaf_ready(world, 0, 352);
+	assert_non_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_wait(world, SML_SECOND_NS);
+	jobs_pause(world, LONG_NS);
+	tree_relay_end(world, 0, 70, false);
+	assert_true(world->peers[1].ended);
+	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
 }

@@ -9,22 +9,19 @@
 #include "support/tree.h"
 #include "switchml.h"
 
-TEST(who_asks_brings_no_report_and_few_places)
+JOBS_TEST(who_asks_brings_no_report_and_few_places)
 {
 	SmlControl__Join join = jobs_join_message("train", 0, 1);
 	SmlControl__Place place = SML_CONTROL__PLACE__INIT, *places[] = {&place, &place, &place};
 	SmlControl__Ask message = SML_CONTROL__ASK__INIT;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	join.ask = &message;
-	jobs_resume(&world, 0, join, 7, 0, false);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "no report"));
+	jobs_resume(world, 0, join, 7, 0, false);
+	assert_non_null(strstr(jobs_refusal(world, 0), "no report"));
 	message.places = places;
 	message.n_places = 3;
-	jobs_join(&world, 1, join);
-	assert_non_null(strstr(jobs_refusal(&world, 1), "at most two places"));
-	jobs_close(&world);
+	jobs_join(world, 1, join);
+	assert_non_null(strstr(jobs_refusal(world, 1), "at most two places"));
 }
 
 TEST(who_may_not_ask_is_refused)
@@ -197,24 +194,21 @@ TEST(a_member_whose_connection_breaks_at_the_decision_can_ask_again)
 }
 
 /* All of its ranks had to ask, and all are members. */
-TEST(a_member_of_a_job_that_ran_elsewhere_can_ask_again_at_the_decision)
+JOBS_TEST(a_member_of_a_job_that_ran_elsewhere_can_ask_again_at_the_decision)
 {
 	struct jobs_apply ask = jobs_was(77, 1, 2);
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_apply(&world, rank, jobs_was(77, rank, 2));
-	jobs_assert_decided(&world, 1, 2, 1, 2);
-	jobs_apply(&world, 10, jobs_was(77, 0, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 0 asks again"));
-	assert_int_equal(world.jobs.n_jobs, 0);
+		jobs_apply(world, rank, jobs_was(77, rank, 2));
+	jobs_assert_decided(world, 1, 2, 1, 2);
+	jobs_apply(world, 10, jobs_was(77, 0, 2));
+	assert_non_null(strstr(jobs_refusal(world, 1), "rank 0 asks again"));
+	assert_int_equal(world->jobs.n_jobs, 0);
 	/* Only this one was told of the last number. */
 	ask.number = 2;
-	jobs_apply(&world, 11, ask);
-	jobs_assert_decided(&world, 10, 3, 0, 2);
-	jobs_assert_decided(&world, 11, 3, 1, 2);
-	jobs_close(&world);
+	jobs_apply(world, 11, ask);
+	jobs_assert_decided(world, 10, 3, 0, 2);
+	jobs_assert_decided(world, 11, 3, 1, 2);
 }
 
 /* Another rank does not end what was decided without it. */
@@ -236,22 +230,18 @@ TEST(who_was_left_out_does_not_end_the_membership_of_the_others)
 }
 
 /* With the same rank there. */
-TEST(a_member_of_another_job_does_not_end_a_membership_that_begins)
+JOBS_TEST(a_member_of_another_job_does_not_end_a_membership_that_begins)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_apply(&world, rank, jobs_was(77, rank, 2));
-	jobs_assert_decided(&world, 1, 2, 1, 2);
-	jobs_apply(&world, 10, jobs_was(78, 0, 2));
-	assert_string_equal(jobs_refusal(&world, 10), "");
+		jobs_apply(world, rank, jobs_was(77, rank, 2));
+	jobs_assert_decided(world, 1, 2, 1, 2);
+	jobs_apply(world, 10, jobs_was(78, 0, 2));
+	assert_string_equal(jobs_refusal(world, 10), "");
 	for (unsigned peer = 0; peer < 2; peer++) {
-		assert_string_equal(jobs_refusal(&world, peer), "");
-		jobs_ready(&world, peer);
+		assert_string_equal(jobs_refusal(world, peer), "");
+		jobs_ready(world, peer);
 	}
-	assert_non_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_START));
-	jobs_close(&world);
+	assert_non_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_START));
 }
 
 TEST(who_asks_after_the_decision_is_too_late)
@@ -272,17 +262,14 @@ TEST(who_asks_after_the_decision_is_too_late)
 }
 
 /* The others may have seen it begin, at another switch, and decide there. */
-TEST(where_nobody_knows_whether_the_last_membership_began_the_program_decides)
+JOBS_TEST(where_nobody_knows_whether_the_last_membership_began_the_program_decides)
 {
 	struct jobs_apply ask = jobs_was(77, 0, 2);
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	ask.newest.unseen = true;
 	ask.older = (struct jobs_past_rank){66, 1, 3, false};
-	jobs_apply(&world, 0, ask);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "your program must decide"));
-	jobs_close(&world);
+	jobs_apply(world, 0, ask);
+	assert_non_null(strstr(jobs_refusal(world, 0), "your program must decide"));
 }
 
 /* Its place in the job before counts, and that job's other ranks can be in the next one, too. */
@@ -323,26 +310,23 @@ TEST(who_was_new_in_a_membership_that_never_ran_is_new_again)
  * It ran elsewhere, and a rank that was not told of its epoch here may be there again. So it is not
  * a job that never ran, whose ranks would wait as if they were new.
  */
-TEST(a_job_that_did_not_go_on_here_is_not_this_switchs_to_judge)
+JOBS_TEST(a_job_that_did_not_go_on_here_is_not_this_switchs_to_judge)
 {
-	struct jobs_world world;
 	uint64_t tag;
 
-	jobs_open(&world, 4096, 64, false);
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_resume(&world, rank, jobs_join_message("train", rank, 2), 7, 66, false);
-	tag = jobs_admitted(&world, 1)->report_tag;
+		jobs_resume(world, rank, jobs_join_message("train", rank, 2), 7, 66, false);
+	tag = jobs_admitted(world, 1)->report_tag;
 	/* It has given up before the job went on. */
-	jobs_apply(&world, 10, jobs_was(tag, 1, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 goes on"));
-	assert_true(world.jobs.applicants->tag == tag);
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(&world, 10), "your program must decide"));
+	jobs_apply(world, 10, jobs_was(tag, 1, 2));
+	assert_non_null(strstr(jobs_refusal(world, 0), "rank 1 goes on"));
+	assert_true(world->jobs.applicants->tag == tag);
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(world, 10), "your program must decide"));
 	/* All of them: then nobody is elsewhere. */
-	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
-	jobs_apply(&world, 12, jobs_was(tag, 0, 2));
-	jobs_assert_decided(&world, 11, 2, 1, 2);
-	jobs_close(&world);
+	jobs_apply(world, 11, jobs_was(tag, 1, 2));
+	jobs_apply(world, 12, jobs_was(tag, 0, 2));
+	jobs_assert_decided(world, 11, 2, 1, 2);
 }
 
 /* ---- waiting ---- */
@@ -389,18 +373,14 @@ TEST(ranks_that_run_are_told_at_once_of_who_waits)
 	jobs_close(&world);
 }
 
-TEST(who_waits_to_join_waits_as_long_as_it_said)
+JOBS_TEST(who_waits_to_join_waits_as_long_as_it_said)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_apply(&world, 0, (struct jobs_apply){.min_ranks = 1});
-	jobs_wait(&world, 59 * SML_SECOND_NS);
-	assert_string_equal(jobs_refusal(&world, 0), "");
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "formed no membership within"));
-	assert_int_equal(world.jobs.n_members, 0);
-	jobs_close(&world);
+	jobs_apply(world, 0, (struct jobs_apply){.min_ranks = 1});
+	jobs_wait(world, 59 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(world, 0), "");
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(world, 0), "formed no membership within"));
+	assert_int_equal(world->jobs.n_members, 0);
 }
 
 TEST(nobody_waits_for_an_applicant_that_has_gone_or_is_silent)

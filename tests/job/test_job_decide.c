@@ -38,29 +38,26 @@ TEST(ranks_keep_their_order_and_the_new_ones_follow)
 	jobs_close(&world);
 }
 
-TEST(a_joiner_that_does_not_fit_the_others_does_not_end_their_job)
+JOBS_TEST(a_joiner_that_does_not_fit_the_others_does_not_end_their_job)
 {
-	struct jobs_world world;
 	struct jobs_apply ask = {.shards = 1};
 	uint64_t tag;
 
 	/* They come before anyone can know what the others will have. */
-	jobs_open(&world, 4096, 64, false);
-	jobs_apply(&world, 20, ask);
-	jobs_apply(&world, 22, (struct jobs_apply){.wire = SML_WIRE_EXACT});
+	jobs_apply(world, 20, ask);
+	jobs_apply(world, 22, (struct jobs_apply){.wire = SML_WIRE_EXACT});
 	ask.shards = 2;
-	jobs_apply(&world, 21, ask);
-	tag = jobs_run(&world, 0, 2);
+	jobs_apply(world, 21, ask);
+	tag = jobs_run(world, 0, 2);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		ask.newest = (struct jobs_past_rank){tag, rank, 2, false};
-		jobs_apply(&world, 10 + rank, ask);
+		jobs_apply(world, 10 + rank, ask);
 	}
-	assert_non_null(strstr(jobs_refusal(&world, 20), "disagree about threads"));
-	assert_non_null(strstr(jobs_refusal(&world, 22), "disagree about the wire"));
+	assert_non_null(strstr(jobs_refusal(world, 20), "disagree about threads"));
+	assert_non_null(strstr(jobs_refusal(world, 22), "disagree about the wire"));
 	for (unsigned i = 0; i < 2; i++)
-		jobs_assert_decided(&world, 10 + i, 2, i, 3);
-	jobs_assert_decided(&world, 21, 2, 2, 3);
-	jobs_close(&world);
+		jobs_assert_decided(world, 10 + i, 2, i, 3);
+	jobs_assert_decided(world, 21, 2, 2, 3);
 }
 
 TEST(joiners_of_another_job_go_on_waiting)
@@ -162,20 +159,16 @@ TEST(with_too_few_ranks_all_get_an_error_in_time)
 
 /* ---- never two ---- */
 
-TEST(a_job_that_ran_elsewhere_needs_all_of_its_ranks)
+JOBS_TEST(a_job_that_ran_elsewhere_needs_all_of_its_ranks)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_apply(&world, rank, jobs_was(77, rank, 3));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
+		jobs_apply(world, rank, jobs_was(77, rank, 3));
+	jobs_wait(world, 2 * SML_SECOND_NS);
 	for (unsigned peer = 0; peer < 2; peer++)
-		assert_non_null(strstr(jobs_refusal(&world, peer), "only 2 of its 3 ranks"));
+		assert_non_null(strstr(jobs_refusal(world, peer), "only 2 of its 3 ranks"));
 	for (uint32_t rank = 0; rank < 3; rank++)
-		jobs_apply(&world, 10 + rank, jobs_was(77, rank, 3));
-	jobs_assert_decided(&world, 11, 2, 1, 3);
-	jobs_close(&world);
+		jobs_apply(world, 10 + rank, jobs_was(77, rank, 3));
+	jobs_assert_decided(world, 11, 2, 1, 3);
 }
 
 /* It could begin at another switch with all of its members, so one of them must be here. */

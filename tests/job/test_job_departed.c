@@ -162,39 +162,36 @@ TEST(ranks_that_share_no_memory_are_not_asked)
 /* ---- leaves ---- */
 
 /* Rank 1 is missing in a slot of the leaf that all ranks are behind: no sum comes to the root. */
-TEST(ranks_behind_one_leaf_do_not_wait_for_a_leaver_that_died)
+JOBS_TEST(ranks_behind_one_leaf_do_not_wait_for_a_leaver_that_died)
 {
 	uint8_t missing = 1 << 1;
 	ProtobufCBinaryData set = {1, &missing};
 	SmlControl__SlotState slot = SML_CONTROL__SLOT_STATE__INIT, *slots[1] = {&slot};
 	SmlControl__StallReport told = SML_CONTROL__STALL_REPORT__INIT;
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	tree_attach(&world, 0, 4096);
+	tree_attach(world, 0, 4096);
 	for (uint32_t rank = 0; rank < 3; rank++)
-		tree_relay_join(&world, 0, 70 + rank, rank, 3);
+		tree_relay_join(world, 0, 70 + rank, rank, 3);
 	for (uint32_t rank = 0; rank < 3; rank++)
-		tree_relay_ready(&world, 0, 70 + rank);
-	tree_leaf_ready(&world, 0, 352);
-	tree_relay(&world, 0, 71, sml_envelope(LEAVE, leave, &leave));
-	tree_relay_end(&world, 0, 71, false);
+		tree_relay_ready(world, 0, 70 + rank);
+	tree_leaf_ready(world, 0, 352);
+	tree_relay(world, 0, 71, sml_envelope(LEAVE, leave, &leave));
+	tree_relay_end(world, 0, 71, false);
 	told.slots = slots;
 	told.sets = &set;
 	told.n_slots = told.n_sets = 1;
 	slot.set = 1;
-	for (unsigned i = 0; i < 20 && world.jobs.n_jobs > 0; i++) {
+	for (unsigned i = 0; i < 20 && world->jobs.n_jobs > 0; i++) {
 		SmlControl__Ping ping = SML_CONTROL__PING__INIT;
 
-		jobs_say(&world, 0,
-			 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, STALL_REPORT,
+		jobs_say(world, 0,
+			 sml_envelope_of(tree_leaf_job(world, 0)->job_number, STALL_REPORT,
 					 stall_report, &told));
-		tree_relay(&world, 0, 70, sml_envelope(PING, ping, &ping));
-		tree_relay(&world, 0, 72, sml_envelope(PING, ping, &ping));
-		jobs_wait(&world, SML_TICK_NS);
+		tree_relay(world, 0, 70, sml_envelope(PING, ping, &ping));
+		tree_relay(world, 0, 72, sml_envelope(PING, ping, &ping));
+		jobs_wait(world, SML_TICK_NS);
 	}
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_true(tree_was_relayed(&world, 0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	jobs_close(&world);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_true(tree_was_relayed(world, 0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT));
 }

@@ -180,23 +180,19 @@ TEST(a_stripe_that_dies_as_its_rank_leaves_is_told)
 }
 
 /* Its process lives, and does not want to be in this job any more. */
-TEST(a_rank_that_leaves_before_the_job_has_begun_has_not_died)
+JOBS_TEST(a_rank_that_leaves_before_the_job_has_begun_has_not_died)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
-	jobs_leave(&world, 0);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	jobs_hang_up(&world, 0);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_int_equal(world.jobs.slots_in_use, 0);
+	jobs_join(world, 0, jobs_join_message("a", 0, 2));
+	jobs_leave(world, 0);
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	jobs_hang_up(world, 0);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_int_equal(world->jobs.slots_in_use, 0);
 	/* All have come in the meantime. */
-	jobs_join_all(&world, 1, "a", 2);
-	jobs_leave(&world, 2);
-	jobs_hang_up(&world, 2);
-	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 1 (host testhost, pid 1001) left"));
-	assert_int_equal(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->error,
+	jobs_join_all(world, 1, "a", 2);
+	jobs_leave(world, 2);
+	jobs_hang_up(world, 2);
+	assert_non_null(strstr(jobs_refusal(world, 1), "rank 1 (host testhost, pid 1001) left"));
+	assert_int_equal(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->error,
 			 SML_ERROR_ABORTED);
-	jobs_close(&world);
 }

@@ -48,38 +48,32 @@ TEST(a_job_that_follows_another_counts_who_joined_and_left)
 	expect_change("c");
 }
 
-TEST(a_job_that_follows_none_has_no_changes)
+JOBS_TEST(a_job_that_follows_none_has_no_changes)
 {
-	struct jobs_world world;
 	SmlControl__Status *status;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("a", 0, 1));
-	status = jobs_status(&world);
+	jobs_join(world, 0, jobs_join_message("a", 0, 1));
+	status = jobs_status(world);
 	assert_string_equal(status->jobs[0]->follows, "");
 	assert_int_equal(status->jobs[0]->changes + status->jobs[0]->joined + status->jobs[0]->left,
 			 0);
 	sml_control__status__free_unpacked(status, NULL);
-	jobs_close(&world);
 }
 
-TEST(the_name_of_the_job_before_is_checked)
+JOBS_TEST(the_name_of_the_job_before_is_checked)
 {
 	char longest[SML_NAME_BYTES + 1] = "";
-	struct jobs_world world;
 
 	memset(longest, 'n', SML_NAME_BYTES);
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, following(0, longest, 1));
-	assert_non_null(strstr(jobs_refusal(&world, 0), "the job before"));
-	jobs_join(&world, 1, following(0, "\x1b[2J", 1));
-	assert_non_null(strstr(jobs_refusal(&world, 1), "the job before"));
+	jobs_join(world, 0, following(0, longest, 1));
+	assert_non_null(strstr(jobs_refusal(world, 0), "the job before"));
+	jobs_join(world, 1, following(0, "\x1b[2J", 1));
+	assert_non_null(strstr(jobs_refusal(world, 1), "the job before"));
 	longest[SML_NAME_BYTES - 1] = '\0';
 	/* The largest numbers are no trouble. */
 	SmlControl__Join join = following(0, longest, UINT32_MAX);
 
 	join.follows_ranks = UINT32_MAX;
-	jobs_join(&world, 2, join);
-	assert_string_equal(jobs_refusal(&world, 2), "");
-	jobs_close(&world);
+	jobs_join(world, 2, join);
+	assert_string_equal(jobs_refusal(world, 2), "");
 }

@@ -27,69 +27,63 @@ static const char *waiting_text(struct jobs_world *world, unsigned peer)
 /* ---- refusals ---- */
 
 /* Waiting would not help them: all get the error, and so do those that come a little later. */
-TEST(ranks_that_disagree_end_their_job)
+JOBS_TEST(ranks_that_disagree_end_their_job)
 {
 	SmlControl__Join join = jobs_join_message("a", 2, 4);
 	static const char text[] = "disagree about stripe: rank 2 says 1, rank 0 says 0";
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("a", 0, 4));
-	jobs_join(&world, 1, jobs_join_message("a", 1, 4));
+	jobs_join(world, 0, jobs_join_message("a", 0, 4));
+	jobs_join(world, 1, jobs_join_message("a", 1, 4));
 	join.stripe = 1;
 	join.stripes = 2;
-	jobs_join(&world, 2, join);
+	jobs_join(world, 2, join);
 	for (unsigned peer = 0; peer < 3; peer++)
-		assert_non_null(strstr(jobs_refusal(&world, peer), text));
-	jobs_join(&world, 3, jobs_join_message("a", 3, 4));
-	assert_non_null(strstr(jobs_refusal(&world, 3), text));
+		assert_non_null(strstr(jobs_refusal(world, peer), text));
+	jobs_join(world, 3, jobs_join_message("a", 3, 4));
+	assert_non_null(strstr(jobs_refusal(world, 3), text));
 	/* Another job does not care, and neither does the next run of this one. */
-	jobs_join(&world, 4, jobs_join_message("b", 0, 1));
-	assert_non_null(jobs_admitted(&world, 4));
+	jobs_join(world, 4, jobs_join_message("b", 0, 1));
+	assert_non_null(jobs_admitted(world, 4));
 	for (unsigned rank = 0; rank < 4; rank++)
-		jobs_join(&world, 5 + rank, jobs_join_message("a", rank, 4));
+		jobs_join(world, 5 + rank, jobs_join_message("a", rank, 4));
 	for (unsigned peer = 5; peer < 9; peer++)
-		assert_non_null(jobs_admitted(&world, peer));
-	jobs_close(&world);
+		assert_non_null(jobs_admitted(world, peer));
 }
 
 /* "a|b" and "b|a": rank 2 has joined b, which has told nobody, and looks at a. */
-TEST(ranks_that_wait_at_different_switches_of_one_list_are_told)
+JOBS_TEST(ranks_that_wait_at_different_switches_of_one_list_are_told)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 3), looks;
 	static const char text[] =
 		"wait at different switches of one list, rank 0 here and rank 2 not";
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	join.switches = 77;
-	jobs_join(&world, 0, join);
+	jobs_join(world, 0, join);
 	join.rank = 1;
-	jobs_join(&world, 1, join);
+	jobs_join(world, 1, join);
 	looks = join;
 	looks.elsewhere = true;
 	/* By a leaf below, it is here; and another job may have this name. */
-	jobs_join(&world, 2, looks);
+	jobs_join(world, 2, looks);
 	looks.rank = 2;
 	looks.switches = 78;
-	jobs_join(&world, 3, looks);
+	jobs_join(world, 3, looks);
 	looks.switches = 0;
-	jobs_join(&world, 4, looks);
+	jobs_join(world, 4, looks);
 	/* In "a,b|b,a", this switch has another stripe of its job. */
 	looks.switches = 77;
 	looks.stripe = 1;
 	looks.stripes = 2;
-	jobs_join(&world, 5, looks);
+	jobs_join(world, 5, looks);
 	for (unsigned peer = 0; peer < 6; peer++) {
-		assert_null(jobs_received(&world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT));
-		assert_int_equal(world.peers[peer].ended, peer >= 2);
+		assert_null(jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT));
+		assert_int_equal(world->peers[peer].ended, peer >= 2);
 	}
 	looks.stripe = 0;
 	looks.stripes = 1;
-	jobs_join(&world, 6, looks);
+	jobs_join(world, 6, looks);
 	for (unsigned peer = 0; peer < 7; peer += peer == 1 ? 5 : 1)
-		assert_non_null(strstr(jobs_refusal(&world, peer), text));
-	jobs_close(&world);
+		assert_non_null(strstr(jobs_refusal(world, peer), text));
 }
 
 /* Rank 0 has the job, and rank 1 waits at a switch. */
@@ -120,169 +114,142 @@ TEST(ranks_that_wait_at_a_switch_and_without_one_are_told)
 	jobs_close(&world);
 }
 
-TEST(ranks_with_different_wires_end_their_job)
+JOBS_TEST(ranks_with_different_wires_end_their_job)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	join.wire = SML_WIRE_EXACT;
-	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
-	jobs_join(&world, 1, join);
+	jobs_join(world, 0, jobs_join_message("a", 0, 2));
+	jobs_join(world, 1, join);
 	for (unsigned peer = 0; peer < 2; peer++)
-		assert_non_null(strstr(jobs_refusal(&world, peer),
+		assert_non_null(strstr(jobs_refusal(world, peer),
 				       "rank 1 says exact, rank 0 says default: give all ranks "
 				       "the same SWITCHML_WIRE"));
-	jobs_close(&world);
 }
 
-TEST(a_disagreement_is_forgotten)
+JOBS_TEST(a_disagreement_is_forgotten)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
-	jobs_join(&world, 1, jobs_join_message("a", 2, 3));
-	assert_non_null(strstr(jobs_refusal(&world, 0), "disagree about world_size"));
-	jobs_wait(&world, 11 * SML_SECOND_NS);
-	jobs_join(&world, 2, jobs_join_message("a", 1, 2));
-	assert_string_equal(jobs_refusal(&world, 2), "");
-	jobs_close(&world);
+	jobs_join(world, 0, jobs_join_message("a", 0, 2));
+	jobs_join(world, 1, jobs_join_message("a", 2, 3));
+	assert_non_null(strstr(jobs_refusal(world, 0), "disagree about world_size"));
+	jobs_wait(world, 11 * SML_SECOND_NS);
+	jobs_join(world, 2, jobs_join_message("a", 1, 2));
+	assert_string_equal(jobs_refusal(world, 2), "");
 }
 
 /* Of whatever version came first: the other ranks do not wait for nothing. */
-TEST(ranks_of_two_versions_end_their_job)
+JOBS_TEST(ranks_of_two_versions_end_their_job)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	join.protocol = 77;
-	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
-	jobs_join(&world, 1, join);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "version 77"));
-	assert_non_null(strstr(jobs_refusal(&world, 1), "version 77"));
+	jobs_join(world, 0, jobs_join_message("a", 0, 2));
+	jobs_join(world, 1, join);
+	assert_non_null(strstr(jobs_refusal(world, 0), "version 77"));
+	assert_non_null(strstr(jobs_refusal(world, 1), "version 77"));
 	join.job = (char *)(uintptr_t) "b";
-	jobs_join(&world, 2, join);
-	jobs_join(&world, 3, jobs_join_message("b", 0, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 2), "version 77"));
-	assert_non_null(strstr(jobs_refusal(&world, 3), "version 77"));
+	jobs_join(world, 2, join);
+	jobs_join(world, 3, jobs_join_message("b", 0, 2));
+	assert_non_null(strstr(jobs_refusal(world, 2), "version 77"));
+	assert_non_null(strstr(jobs_refusal(world, 3), "version 77"));
 	/* A rank number that no job can have, from a peer of any version, is nobody's. */
 	join.rank = UINT32_MAX;
-	jobs_join(&world, 4, join);
-	assert_non_null(strstr(jobs_refusal(&world, 4), "version 77"));
-	jobs_close(&world);
+	jobs_join(world, 4, join);
+	assert_non_null(strstr(jobs_refusal(world, 4), "version 77"));
 }
 
 /* It may come again, or be of another job: those that wait go on. */
-TEST(a_newcomer_that_may_not_join_is_refused_alone)
+JOBS_TEST(a_newcomer_that_may_not_join_is_refused_alone)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
-	jobs_join(&world, 1, jobs_join_message("a", 2, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 2"));
+	jobs_join(world, 0, jobs_join_message("a", 0, 2));
+	jobs_join(world, 1, jobs_join_message("a", 2, 2));
+	assert_non_null(strstr(jobs_refusal(world, 1), "rank 2"));
 	/* The waiting rank learns of it, too, and continues to wait. */
-	assert_string_equal(jobs_refusal(&world, 0), "");
-	assert_string_equal(waiting_text(&world, 0), jobs_refusal(&world, 1));
-	jobs_join(&world, 2, jobs_join_message("a", 0, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 2), "is taken by host"));
+	assert_string_equal(jobs_refusal(world, 0), "");
+	assert_string_equal(waiting_text(world, 0), jobs_refusal(world, 1));
+	jobs_join(world, 2, jobs_join_message("a", 0, 2));
+	assert_non_null(strstr(jobs_refusal(world, 2), "is taken by host"));
 	/* The right rank joins, and the job runs. */
-	jobs_join(&world, 3, jobs_join_message("a", 1, 2));
-	assert_non_null(jobs_admitted(&world, 0));
-	assert_non_null(jobs_admitted(&world, 3));
-	jobs_close(&world);
+	jobs_join(world, 3, jobs_join_message("a", 1, 2));
+	assert_non_null(jobs_admitted(world, 0));
+	assert_non_null(jobs_admitted(world, 3));
 }
 
 /* Each refusal names the variable to change. */
-TEST(a_refusal_says_what_to_set)
+JOBS_TEST(a_refusal_says_what_to_set)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
+	jobs_join(world, 0, jobs_join_message("a", 0, 2));
 	join.stripes = 2;
-	jobs_join(&world, 1, join);
-	assert_non_null(strstr(jobs_refusal(&world, 1), "in the same order (SWITCHML_SWITCH)"));
-	jobs_join(&world, 2, jobs_join_message("b", 0, 2));
+	jobs_join(world, 1, join);
+	assert_non_null(strstr(jobs_refusal(world, 1), "in the same order (SWITCHML_SWITCH)"));
+	jobs_join(world, 2, jobs_join_message("b", 0, 2));
 	join = jobs_join_message("b", 1, 2);
 	join.data_slots += 8;
-	jobs_join(&world, 3, join);
-	assert_non_null(strstr(jobs_refusal(&world, 3), "SWITCHML_SLOTS"));
+	jobs_join(world, 3, join);
+	assert_non_null(strstr(jobs_refusal(world, 3), "SWITCHML_SLOTS"));
 	/* Rank 0 itself comes again, for another stripe. */
-	jobs_join(&world, 4, jobs_join_message("c", 0, 2));
+	jobs_join(world, 4, jobs_join_message("c", 0, 2));
 	join = jobs_join_message("c", 0, 2);
 	join.stripe = 1;
 	join.stripes = 2;
-	jobs_join(&world, 5, join);
-	assert_non_null(strstr(jobs_refusal(&world, 5),
+	jobs_join(world, 5, join);
+	assert_non_null(strstr(jobs_refusal(world, 5),
 			       "for stripe 0 and for stripe 1: each stripe needs a switch"));
-	jobs_close(&world);
 }
 
 /* The wrong rank may be the first to come: nobody waits for it yet. */
-TEST(ranks_that_come_later_learn_of_a_refusal)
+JOBS_TEST(ranks_that_come_later_learn_of_a_refusal)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("a", 2, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 2"));
-	jobs_join(&world, 1, jobs_join_message("b", 0, 2));
-	assert_string_equal(waiting_text(&world, 1), "");
-	jobs_join(&world, 2, jobs_join_message("a", 0, 2));
-	assert_string_equal(waiting_text(&world, 2), jobs_refusal(&world, 0));
-	jobs_join(&world, 3, jobs_join_message("a", 1, 2));
-	assert_non_null(jobs_admitted(&world, 2));
-	jobs_close(&world);
+	jobs_join(world, 0, jobs_join_message("a", 2, 2));
+	assert_non_null(strstr(jobs_refusal(world, 0), "rank 2"));
+	jobs_join(world, 1, jobs_join_message("b", 0, 2));
+	assert_string_equal(waiting_text(world, 1), "");
+	jobs_join(world, 2, jobs_join_message("a", 0, 2));
+	assert_string_equal(waiting_text(world, 2), jobs_refusal(world, 0));
+	jobs_join(world, 3, jobs_join_message("a", 1, 2));
+	assert_non_null(jobs_admitted(world, 2));
 }
 
 /* The same rank has come again, or long ago: that is no news. */
-TEST(an_old_refusal_is_forgotten)
+JOBS_TEST(an_old_refusal_is_forgotten)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	join.shards = 0;
-	jobs_join(&world, 0, join);
-	assert_string_not_equal(jobs_refusal(&world, 0), "");
-	jobs_join(&world, 1, jobs_join_message("a", 1, 2));
-	assert_string_equal(waiting_text(&world, 1), "");
-	jobs_join(&world, 2, jobs_join_message("c", 2, 2));
-	jobs_wait(&world, 11 * SML_SECOND_NS);
-	jobs_join(&world, 3, jobs_join_message("c", 0, 2));
-	assert_string_equal(waiting_text(&world, 3), "");
-	jobs_close(&world);
+	jobs_join(world, 0, join);
+	assert_string_not_equal(jobs_refusal(world, 0), "");
+	jobs_join(world, 1, jobs_join_message("a", 1, 2));
+	assert_string_equal(waiting_text(world, 1), "");
+	jobs_join(world, 2, jobs_join_message("c", 2, 2));
+	jobs_wait(world, 11 * SML_SECOND_NS);
+	jobs_join(world, 3, jobs_join_message("c", 0, 2));
+	assert_string_equal(waiting_text(world, 3), "");
 }
 
 /*
  * A release with more fields whose protocol number was not raised: the refusal contains our
  * number.
  */
-TEST(a_join_of_our_own_version_says_nothing_that_we_do_not_know)
+JOBS_TEST(a_join_of_our_own_version_says_nothing_that_we_do_not_know)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
 	ProtobufCMessageUnknownField field = {
 		.tag = 99, .wire_type = PROTOBUF_C_WIRE_TYPE_VARINT, .len = 0};
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	join.base.unknown_fields = &field;
 	join.base.n_unknown_fields = 1;
-	jobs_join(&world, 0, join);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 0 sent fields that this switch"));
-	assert_non_null(strstr(jobs_refusal(&world, 0), SML_VERSION_STRING));
+	jobs_join(world, 0, join);
+	assert_non_null(strstr(jobs_refusal(world, 0), "rank 0 sent fields that this switch"));
+	assert_non_null(strstr(jobs_refusal(world, 0), SML_VERSION_STRING));
 	/* A peer of another version is refused for its number, whatever else it sends. */
 	join.protocol = 77;
-	jobs_join(&world, 1, join);
-	assert_non_null(strstr(jobs_refusal(&world, 1), "version 77"));
+	jobs_join(world, 1, join);
+	assert_non_null(strstr(jobs_refusal(world, 1), "version 77"));
 	/* Nothing is stored about either peer. */
-	jobs_join_all(&world, 2, "a", 2);
-	assert_non_null(jobs_admitted(&world, 2));
-	jobs_close(&world);
+	jobs_join_all(world, 2, "a", 2);
+	assert_non_null(jobs_admitted(world, 2));
 }
 
 /* ---- narrow wires ---- */
@@ -301,90 +268,75 @@ static SmlControl__Join with_wire(enum sml_wire wire, const char *job, uint32_t 
 	return join;
 }
 
-TEST(a_switch_without_int16_lanes_refuses_ranks_that_want_them)
+JOBS_TEST(a_switch_without_int16_lanes_refuses_ranks_that_want_them)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, with_wire(SML_WIRE_INT16, "any", 0));
-	jobs_join(&world, 1, with_wire(SML_WIRE_INT16, "any", 1));
-	assert_false(jobs_admitted(&world, 1)->only_int32);
-	world.operations.only_int32 = adds_only_int32;
+	jobs_join(world, 0, with_wire(SML_WIRE_INT16, "any", 0));
+	jobs_join(world, 1, with_wire(SML_WIRE_INT16, "any", 1));
+	assert_false(jobs_admitted(world, 1)->only_int32);
+	world->operations.only_int32 = adds_only_int32;
 	/* Each rank at once, without waiting for the others. */
-	jobs_join(&world, 2, with_wire(SML_WIRE_INT16, "a", 0));
-	jobs_join(&world, 3, with_wire(SML_WIRE_INT16, "a", 1));
-	assert_non_null(strstr(jobs_refusal(&world, 2), "floats of rank 0 travel as int16"));
-	assert_non_null(strstr(jobs_refusal(&world, 3), "set SWITCHML_WIRE=int32 on all ranks"));
+	jobs_join(world, 2, with_wire(SML_WIRE_INT16, "a", 0));
+	jobs_join(world, 3, with_wire(SML_WIRE_INT16, "a", 1));
+	assert_non_null(strstr(jobs_refusal(world, 2), "floats of rank 0 travel as int16"));
+	assert_non_null(strstr(jobs_refusal(world, 3), "set SWITCHML_WIRE=int32 on all ranks"));
 	/* If only one rank wants them, the others learn why it does not come. */
-	jobs_join(&world, 4, jobs_join_message("b", 0, 2));
-	jobs_join(&world, 5, with_wire(SML_WIRE_INT16, "b", 1));
-	assert_string_equal(jobs_refusal(&world, 4), "");
-	assert_string_equal(waiting_text(&world, 4), jobs_refusal(&world, 5));
+	jobs_join(world, 4, jobs_join_message("b", 0, 2));
+	jobs_join(world, 5, with_wire(SML_WIRE_INT16, "b", 1));
+	assert_string_equal(jobs_refusal(world, 4), "");
+	assert_string_equal(waiting_text(world, 4), jobs_refusal(world, 5));
 	/* All others are told what the switch adds. */
-	jobs_join(&world, 6, jobs_join_message("b", 1, 2));
-	assert_true(jobs_admitted(&world, 4)->only_int32);
-	assert_true(jobs_admitted(&world, 6)->only_int32);
-	jobs_close(&world);
+	jobs_join(world, 6, jobs_join_message("b", 1, 2));
+	assert_true(jobs_admitted(world, 4)->only_int32);
+	assert_true(jobs_admitted(world, 6)->only_int32);
 }
 
-TEST(a_switch_that_does_not_round_refuses_ranks_that_want_int8)
+JOBS_TEST(a_switch_that_does_not_round_refuses_ranks_that_want_int8)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	world.operations.rounds = true;
-	jobs_join(&world, 0, with_wire(SML_WIRE_INT8, "any", 0));
-	jobs_join(&world, 1, with_wire(SML_WIRE_INT8, "any", 1));
-	assert_true(jobs_admitted(&world, 1)->rounds);
-	world.operations.rounds = false;
-	jobs_join(&world, 2, with_wire(SML_WIRE_INT8, "a", 0));
-	assert_non_null(strstr(jobs_refusal(&world, 2), "floats of rank 0 travel as int8"));
-	assert_non_null(strstr(jobs_refusal(&world, 2), "set SWITCHML_WIRE=int16 on all ranks"));
+	world->operations.rounds = true;
+	jobs_join(world, 0, with_wire(SML_WIRE_INT8, "any", 0));
+	jobs_join(world, 1, with_wire(SML_WIRE_INT8, "any", 1));
+	assert_true(jobs_admitted(world, 1)->rounds);
+	world->operations.rounds = false;
+	jobs_join(world, 2, with_wire(SML_WIRE_INT8, "a", 0));
+	assert_non_null(strstr(jobs_refusal(world, 2), "floats of rank 0 travel as int8"));
+	assert_non_null(strstr(jobs_refusal(world, 2), "set SWITCHML_WIRE=int16 on all ranks"));
 	/* It has no narrow lanes to round, whatever other programs for such switches do. */
-	world.operations.rounds = true;
-	world.operations.only_int32 = adds_only_int32;
-	jobs_join(&world, 3, with_wire(SML_WIRE_INT8, "a", 1));
-	assert_non_null(strstr(jobs_refusal(&world, 3), "set SWITCHML_WIRE=int32 on all ranks"));
+	world->operations.rounds = true;
+	world->operations.only_int32 = adds_only_int32;
+	jobs_join(world, 3, with_wire(SML_WIRE_INT8, "a", 1));
+	assert_non_null(strstr(jobs_refusal(world, 3), "set SWITCHML_WIRE=int32 on all ranks"));
 	/* All others are told. */
-	jobs_join(&world, 4, jobs_join_message("b", 0, 2));
-	jobs_join(&world, 5, jobs_join_message("b", 1, 2));
-	assert_false(jobs_admitted(&world, 4)->rounds);
-	jobs_close(&world);
+	jobs_join(world, 4, jobs_join_message("b", 0, 2));
+	jobs_join(world, 5, jobs_join_message("b", 1, 2));
+	assert_false(jobs_admitted(world, 4)->rounds);
 }
 
 /* What it asked for, also beyond the longest that the switch itself waits for a rank. */
-TEST(ranks_learn_the_longest_heartbeat_of_all)
+JOBS_TEST(ranks_learn_the_longest_heartbeat_of_all)
 {
 	SmlControl__Join slow = jobs_join_message("a", 1, 3);
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	for (uint32_t rank = 0; rank < 3; rank += 2) {
 		SmlControl__Join join = jobs_join_message("a", rank, 3);
 
 		join.heartbeat_ms = 1000;
-		jobs_join(&world, rank, join);
+		jobs_join(world, rank, join);
 	}
-	world.jobs.config.heartbeat_ms = 20000;
+	world->jobs.config.heartbeat_ms = 20000;
 	slow.heartbeat_ms = 40000;
-	jobs_join(&world, 1, slow);
+	jobs_join(world, 1, slow);
 	for (unsigned rank = 0; rank < 3; rank++)
-		assert_int_equal(jobs_admitted(&world, rank)->heartbeat_ms, slow.heartbeat_ms);
-	jobs_close(&world);
+		assert_int_equal(jobs_admitted(world, rank)->heartbeat_ms, slow.heartbeat_ms);
 }
 
-TEST(ranks_learn_whether_zeros_must_travel)
+JOBS_TEST(ranks_learn_whether_zeros_must_travel)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
 	for (unsigned omits = 0; omits < 2; omits++) {
-		world.operations.omits = omits;
-		jobs_join(&world, 2 * omits, jobs_join_message(omits ? "b" : "a", 0, 2));
-		jobs_join(&world, 2 * omits + 1, jobs_join_message(omits ? "b" : "a", 1, 2));
-		assert_int_equal(jobs_admitted(&world, 2 * omits)->omits, omits);
+		world->operations.omits = omits;
+		jobs_join(world, 2 * omits, jobs_join_message(omits ? "b" : "a", 0, 2));
+		jobs_join(world, 2 * omits + 1, jobs_join_message(omits ? "b" : "a", 1, 2));
+		assert_int_equal(jobs_admitted(world, 2 * omits)->omits, omits);
 	}
-	jobs_close(&world);
 }
 
 /* ---- threads ---- */
@@ -426,55 +378,45 @@ TEST(the_least_number_of_threads_is_the_jobs)
 
 /* ---- limits ---- */
 
-TEST(what_waiting_jobs_claim_shrinks_no_window)
+JOBS_TEST(what_waiting_jobs_claim_shrinks_no_window)
 {
-	struct jobs_world world;
 	char name[8];
 
-	jobs_open(&world, 4096, 64, false);
 	for (unsigned i = 0; i < 30; i++) {
 		snprintf(name, sizeof(name), "idle%u", i);
-		jobs_join(&world, i, jobs_join_message(name, 0, 64));
+		jobs_join(world, i, jobs_join_message(name, 0, 64));
 	}
-	jobs_join_all(&world, 40, "a", 2);
-	assert_int_equal(world.n_window_ranks, 2);
-	jobs_join_all(&world, 42, "b", 3);
-	assert_int_equal(world.n_window_ranks, 5);
-	jobs_close(&world);
+	jobs_join_all(world, 40, "a", 2);
+	assert_int_equal(world->n_window_ranks, 2);
+	jobs_join_all(world, 42, "b", 3);
+	assert_int_equal(world->n_window_ranks, 5);
 }
 
-TEST(nobody_waits_for_ever)
+JOBS_TEST(nobody_waits_for_ever)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	join.wait_ms = 300000;
-	jobs_join(&world, 0, join);
-	jobs_wait(&world, 299 * SML_SECOND_NS);
-	assert_string_equal(jobs_refusal(&world, 0), "");
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "did not join"));
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_int_equal(world.jobs.n_members, 0);
-	jobs_close(&world);
+	jobs_join(world, 0, join);
+	jobs_wait(world, 299 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(world, 0), "");
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(world, 0), "did not join"));
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_int_equal(world->jobs.n_members, 0);
 }
 
-TEST(members_have_a_limit)
+JOBS_TEST(members_have_a_limit)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	world.jobs.config.max_members = 3;
-	jobs_join_all(&world, 0, "a", 2);
-	jobs_join_all(&world, 2, "b", 2);
-	assert_string_equal(jobs_refusal(&world, 2), "");
-	assert_non_null(strstr(jobs_refusal(&world, 3), "at its limit of"));
+	world->jobs.config.max_members = 3;
+	jobs_join_all(world, 0, "a", 2);
+	jobs_join_all(world, 2, "b", 2);
+	assert_string_equal(jobs_refusal(world, 2), "");
+	assert_non_null(strstr(jobs_refusal(world, 3), "at its limit of"));
 	/* Members are counted correctly, however they leave. */
-	jobs_leave(&world, 2);
-	jobs_hang_up(&world, 0);
-	assert_int_equal(world.jobs.n_members, 0);
-	jobs_close(&world);
+	jobs_leave(world, 2);
+	jobs_hang_up(world, 0);
+	assert_int_equal(world->jobs.n_members, 0);
 }
 
 TEST(rank_0s_own_port_is_for_its_job_alone)

@@ -141,12 +141,10 @@ TEST(a_job_shares_memory_if_all_its_ranks_do)
 	jobs_close(&world);
 }
 
-TEST(a_machine_without_a_token_is_refused)
+JOBS_TEST(a_machine_without_a_token_is_refused)
 {
 	uint8_t bytes[SML_MACHINE_BYTES + 1] = {1};
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	for (unsigned i = 0; i < 3; i++) {
 		SmlControl__Join join = jobs_join_message("a", 0, 2);
 
@@ -155,8 +153,7 @@ TEST(a_machine_without_a_token_is_refused)
 							      : 0,
 						     bytes};
 		join.host_token = (ProtobufCBinaryData){i == 1 ? 15 : SML_HOST_TOKEN, bytes};
-		jobs_join(&world, i, join);
-		assert_non_null(strstr(jobs_refusal(&world, i), "host token"));
+		jobs_join(world, i, join);
+		assert_non_null(strstr(jobs_refusal(world, i), "host token"));
 	}
-	jobs_close(&world);
 }

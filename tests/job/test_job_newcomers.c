@@ -35,44 +35,38 @@ static void check_refused(const struct jobs_world *world, unsigned peer, int err
 	assert_true(world->peers[peer].ended);
 }
 
-TEST(waiting_names_the_missing)
+JOBS_TEST(waiting_names_the_missing)
 {
 	const SmlControl__Waiting *waiting;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, join_of("waiting", 1, 3));
-	jobs_wait(&world, SML_SECOND_NS);
-	waiting = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
+	jobs_join(world, 0, join_of("waiting", 1, 3));
+	jobs_wait(world, SML_SECOND_NS);
+	waiting = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
 	assert_int_equal(waiting->n_missing, 2);
 	assert_int_equal(waiting->missing[0], 0);
 	assert_int_equal(waiting->missing[1], 2);
-	jobs_close(&world);
 }
 
-TEST(lanes_are_the_least_that_all_have)
+JOBS_TEST(lanes_are_the_least_that_all_have)
 {
 	static const uint32_t joins[] = {2208, 500}, probes[] = {260, 480};
 	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		SmlControl__Join join = join_of("lanes", rank, 2);
 
 		join.lanes = joins[rank];
-		jobs_join(&world, rank, join);
+		jobs_join(world, rank, join);
 	}
 	for (uint32_t rank = 0; rank < 2; rank++) {
-		assert_int_equal(jobs_admitted(&world, rank)->lanes, 480);
+		assert_int_equal(jobs_admitted(world, rank)->lanes, 480);
 		ready.lanes = probes[rank];
-		jobs_say(&world, rank, sml_envelope(READY, ready, &ready));
+		jobs_say(world, rank, sml_envelope(READY, ready, &ready));
 	}
 	for (uint32_t rank = 0; rank < 2; rank++)
-		assert_int_equal(jobs_received(&world, rank, SML_CONTROL__ENVELOPE__BODY_START)
-					 ->start->lanes,
-				 256);
-	jobs_close(&world);
+		assert_int_equal(
+			jobs_received(world, rank, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
+			256);
 }
 
 /* Rank 1 joins like this after rank 0 of "differ", of three: the job ends for both. */
@@ -116,7 +110,7 @@ TEST(a_disagreement_ends_the_job_for_both)
 	check_disagreement(join, SML_ERROR_VERSION, "protocol", "77", "1");
 }
 
-TEST(own_mistake_is_refused_to_the_newcomer_alone)
+JOBS_TEST(own_mistake_is_refused_to_the_newcomer_alone)
 {
 	static const struct {
 		uint32_t rank, world_size, shards;
@@ -130,35 +124,29 @@ TEST(own_mistake_is_refused_to_the_newcomer_alone)
 		{0, 2, 1, "", "name"},
 		{0, 2, 1, "two\nlines", "name"},
 	};
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, join_of("mistake", 0, 2));
+	jobs_join(world, 0, join_of("mistake", 0, 2));
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		SmlControl__Join join = join_of(rows[i].job, rows[i].rank, rows[i].world_size);
 
 		join.shards = rows[i].shards;
-		jobs_join(&world, 1 + i, join);
-		check_refused(&world, 1 + i, SML_ERROR_REFUSED, &rows[i].word, 1);
+		jobs_join(world, 1 + i, join);
+		check_refused(world, 1 + i, SML_ERROR_REFUSED, &rows[i].word, 1);
 	}
-	assert_string_equal(jobs_refusal(&world, 0), "");
-	jobs_close(&world);
+	assert_string_equal(jobs_refusal(world, 0), "");
 }
 
-TEST(taken_rank_is_refused_to_the_newcomer_alone)
+JOBS_TEST(taken_rank_is_refused_to_the_newcomer_alone)
 {
 	const char *parts[] = {"rank 1 of job \"taken\" is taken", "testhost", "pid 1001"};
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join_all(&world, 0, "taken", 2);
-	jobs_ready(&world, 0);
-	jobs_ready(&world, 1);
-	jobs_join(&world, 2, join_of("taken", 1, 2));
-	check_refused(&world, 2, SML_ERROR_REFUSED, parts, 3);
+	jobs_join_all(world, 0, "taken", 2);
+	jobs_ready(world, 0);
+	jobs_ready(world, 1);
+	jobs_join(world, 2, join_of("taken", 1, 2));
+	check_refused(world, 2, SML_ERROR_REFUSED, parts, 3);
 	for (unsigned peer = 0; peer < 2; peer++)
-		assert_true(sml_peer_runs(&world.peers[peer].peer));
-	jobs_close(&world);
+		assert_true(sml_peer_runs(&world->peers[peer].peer));
 }
 
 TEST(full_pool_says_who_has_it)

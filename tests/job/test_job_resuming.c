@@ -21,65 +21,55 @@ static void resume(struct jobs_world *world, unsigned peer, uint32_t rank, uint6
 	resume_after(world, peer, rank, membership, 0, leaving);
 }
 
-TEST(all_ranks_have_one_membership_in_all_epochs)
+JOBS_TEST(all_ranks_have_one_membership_in_all_epochs)
 {
-	struct jobs_world world;
 	uint64_t membership;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join_all(&world, 0, "a", 2);
-	membership = jobs_admitted(&world, 0)->membership;
+	jobs_join_all(world, 0, "a", 2);
+	membership = jobs_admitted(world, 0)->membership;
 	assert_true(membership != 0);
-	assert_true(jobs_admitted(&world, 1)->membership == membership);
-	jobs_join_all(&world, 2, "b", 1);
-	assert_true(jobs_admitted(&world, 2)->membership != membership);
-	jobs_hang_up(&world, 0);
-	resume(&world, 4, 0, membership, false);
-	resume(&world, 5, 1, membership, false);
-	assert_true(jobs_admitted(&world, 4)->membership == membership);
-	jobs_close(&world);
+	assert_true(jobs_admitted(world, 1)->membership == membership);
+	jobs_join_all(world, 2, "b", 1);
+	assert_true(jobs_admitted(world, 2)->membership != membership);
+	jobs_hang_up(world, 0);
+	resume(world, 4, 0, membership, false);
+	resume(world, 5, 1, membership, false);
+	assert_true(jobs_admitted(world, 4)->membership == membership);
 }
 
 /* The switch of integers died after it had told only rank 1 to start. */
-TEST(ranks_resume_without_floats_if_one_has_given_them_up)
+JOBS_TEST(ranks_resume_without_floats_if_one_has_given_them_up)
 {
 	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	world.operations.floats = true;
+	world->operations.floats = true;
 	report.membership = 77;
 	for (uint32_t given_up = 0; given_up < 2; given_up++) {
 		for (uint32_t rank = 0; rank < 2; rank++) {
 			report.only_integers = given_up && rank == 1;
-			jobs_resume_with(&world, 2 * given_up + rank,
+			jobs_resume_with(world, 2 * given_up + rank,
 					 jobs_join_message("a", rank, 2), report);
 		}
 		for (uint32_t rank = 0; rank < 2; rank++)
-			assert_int_equal(jobs_admitted(&world, 2 * given_up + rank)->floats,
+			assert_int_equal(jobs_admitted(world, 2 * given_up + rank)->floats,
 					 !given_up);
 		report.membership++;
 	}
-	jobs_close(&world);
 }
 
-TEST(strangers_under_its_name_do_not_stop_a_job_that_goes_on)
+JOBS_TEST(strangers_under_its_name_do_not_stop_a_job_that_goes_on)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
 	/* One rank waits for the job to begin, and the other resumes it. Both stay. */
-	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
-	resume(&world, 1, 0, 666, false);
-	resume(&world, 2, 0, 77, false);
-	resume(&world, 3, 1, 77, false);
-	assert_non_null(jobs_admitted(&world, 2));
-	assert_non_null(jobs_admitted(&world, 3));
-	assert_null(jobs_admitted(&world, 1));
+	jobs_join(world, 0, jobs_join_message("a", 0, 2));
+	resume(world, 1, 0, 666, false);
+	resume(world, 2, 0, 77, false);
+	resume(world, 3, 1, 77, false);
+	assert_non_null(jobs_admitted(world, 2));
+	assert_non_null(jobs_admitted(world, 3));
+	assert_null(jobs_admitted(world, 1));
 	/* A rank without a membership cannot resume a job. */
-	resume(&world, 4, 0, 0, false);
-	assert_non_null(strstr(jobs_refusal(&world, 4), "membership"));
-	jobs_close(&world);
+	resume(world, 4, 0, 0, false);
+	assert_non_null(strstr(jobs_refusal(world, 4), "membership"));
 }
 
 TEST(where_there_is_no_room_for_both_the_job_that_goes_on_stays)
@@ -95,59 +85,49 @@ TEST(where_there_is_no_room_for_both_the_job_that_goes_on_stays)
 }
 
 /* It was out of reach when its job failed, and names the rank that the others name. */
-TEST(who_comes_to_resume_a_failed_job_learns_why_it_failed)
+JOBS_TEST(who_comes_to_resume_a_failed_job_learns_why_it_failed)
 {
-	struct jobs_world world;
 	uint64_t membership, tag;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join_all(&world, 0, "a", 2);
-	membership = jobs_admitted(&world, 0)->membership;
-	tag = world.jobs.jobs[0]->report_tag;
-	jobs_ready(&world, 0);
-	jobs_ready(&world, 1);
-	jobs_hang_up(&world, 0);
-	resume_after(&world, 2, 1, membership, tag, false);
-	assert_non_null(strstr(jobs_refusal(&world, 2), "rank 0 (host"));
-	assert_non_null(strstr(jobs_refusal(&world, 2), "died: its connection ended"));
+	jobs_join_all(world, 0, "a", 2);
+	membership = jobs_admitted(world, 0)->membership;
+	tag = world->jobs.jobs[0]->report_tag;
+	jobs_ready(world, 0);
+	jobs_ready(world, 1);
+	jobs_hang_up(world, 0);
+	resume_after(world, 2, 1, membership, tag, false);
+	assert_non_null(strstr(jobs_refusal(world, 2), "rank 0 (host"));
+	assert_non_null(strstr(jobs_refusal(world, 2), "died: its connection ended"));
 	/* To the rank that counted as dead, this would be wrong. */
-	resume_after(&world, 3, 0, membership, tag, false);
-	assert_non_null(strstr(jobs_refusal(&world, 3), "lost the connection of rank 0"));
-	jobs_close(&world);
+	resume_after(world, 3, 0, membership, tag, false);
+	assert_non_null(strstr(jobs_refusal(world, 3), "lost the connection of rank 0"));
 }
 
 /* One of those that wait for the others does not want to any more. */
-TEST(who_comes_to_resume_a_job_that_a_rank_has_given_up_learns_that)
+JOBS_TEST(who_comes_to_resume_a_job_that_a_rank_has_given_up_learns_that)
 {
 	SmlControl__Abort abort = SML_CONTROL__ABORT__INIT;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_resume(&world, 0, jobs_join_message("a", 0, 3), 77, 7, false);
-	jobs_resume(&world, 1, jobs_join_message("a", 1, 3), 77, 7, false);
+	jobs_resume(world, 0, jobs_join_message("a", 0, 3), 77, 7, false);
+	jobs_resume(world, 1, jobs_join_message("a", 1, 3), 77, 7, false);
 	abort.error = SML_ERROR_ABORTED;
 	abort.text = (char *)(uintptr_t) "it has seen enough";
-	jobs_say(&world, 0, sml_envelope(ABORT, abort, &abort));
-	assert_non_null(strstr(jobs_refusal(&world, 1), "aborted the job: it has seen enough"));
-	jobs_resume(&world, 2, jobs_join_message("a", 2, 3), 77, 7, false);
-	assert_non_null(strstr(jobs_refusal(&world, 2), "aborted the job: it has seen enough"));
-	jobs_close(&world);
+	jobs_say(world, 0, sml_envelope(ABORT, abort, &abort));
+	assert_non_null(strstr(jobs_refusal(world, 1), "aborted the job: it has seen enough"));
+	jobs_resume(world, 2, jobs_join_message("a", 2, 3), 77, 7, false);
+	assert_non_null(strstr(jobs_refusal(world, 2), "aborted the job: it has seen enough"));
 }
 
 /* The others may find it at another switch. */
-TEST(who_leaves_a_job_that_is_about_to_go_on_does_not_end_it)
+JOBS_TEST(who_leaves_a_job_that_is_about_to_go_on_does_not_end_it)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	resume(&world, 0, 0, 77, false);
-	resume(&world, 1, 1, 77, false);
-	assert_non_null(jobs_admitted(&world, 1));
-	jobs_leave(&world, 0);
-	assert_string_equal(jobs_refusal(&world, 1), "");
-	assert_true(world.peers[1].ended);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_close(&world);
+	resume(world, 0, 0, 77, false);
+	resume(world, 1, 1, 77, false);
+	assert_non_null(jobs_admitted(world, 1));
+	jobs_leave(world, 0);
+	assert_string_equal(jobs_refusal(world, 1), "");
+	assert_true(world->peers[1].ended);
+	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
 /* The others would wait for it without knowing why. */
@@ -169,40 +149,32 @@ TEST(those_that_resume_are_told_why_another_one_may_not)
 }
 
 /* Its switch told the other rank that all have left, and died before it told this one. */
-TEST(who_looks_for_ranks_that_have_left_may_leave)
+JOBS_TEST(who_looks_for_ranks_that_have_left_may_leave)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	resume(&world, 0, 1, 77, true);
-	jobs_wait(&world, 6 * SML_SECOND_NS);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	resume(world, 0, 1, 77, true);
+	jobs_wait(world, 6 * SML_SECOND_NS);
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	/* Not while another rank is here that does not ask for this. */
-	resume(&world, 1, 1, 77, false);
-	jobs_wait(&world, 6 * SML_SECOND_NS);
-	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	assert_true(world.peers[1].ended);
-	jobs_close(&world);
+	resume(world, 1, 1, 77, false);
+	jobs_wait(world, 6 * SML_SECOND_NS);
+	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_true(world->peers[1].ended);
 }
 
 /* Nothing is left to do, so there are no slots and no probes. */
-TEST(where_all_come_only_to_leave_they_leave_at_once)
+JOBS_TEST(where_all_come_only_to_leave_they_leave_at_once)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	resume(&world, 0, 0, 77, true);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	resume(&world, 1, 1, 77, true);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	assert_non_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	assert_int_equal(world.jobs.n_jobs, 0);
+	resume(world, 0, 0, 77, true);
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	resume(world, 1, 1, 77, true);
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_int_equal(world->jobs.n_jobs, 0);
 	/* One of them has calls to make, so the job continues. */
-	resume(&world, 2, 0, 78, true);
-	resume(&world, 3, 1, 78, false);
-	assert_null(jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	assert_non_null(jobs_admitted(&world, 3));
-	jobs_close(&world);
+	resume(world, 2, 0, 78, true);
+	resume(world, 3, 1, 78, false);
+	assert_null(jobs_received(world, 2, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_admitted(world, 3));
 }
 
 /* ---- ranks that were ready when their switch died ---- */
@@ -240,29 +212,21 @@ TEST(those_that_were_told_to_start_go_on_with_those_that_were_not)
 	}
 }
 
-TEST(if_no_rank_was_told_to_start_they_begin_anew)
+JOBS_TEST(if_no_rank_was_told_to_start_they_begin_anew)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_begin_again(&world, 0, jobs_join_message("none", 0, 3), 7);
-	jobs_join(&world, 1, jobs_join_message("none", 1, 3));
-	jobs_begin_again(&world, 2, jobs_join_message("none", 2, 3), 7);
+	jobs_begin_again(world, 0, jobs_join_message("none", 0, 3), 7);
+	jobs_join(world, 1, jobs_join_message("none", 1, 3));
+	jobs_begin_again(world, 2, jobs_join_message("none", 2, 3), 7);
 	for (unsigned rank = 0; rank < 3; rank++)
-		assert_int_equal(maps_told(&world, rank), 0);
-	assert_int_not_equal(world.jobs.jobs[0]->membership, 7);
-	jobs_close(&world);
+		assert_int_equal(maps_told(world, rank), 0);
+	assert_int_not_equal(world->jobs.jobs[0]->membership, 7);
 }
 
 /* The secret is another one: a rank of another run. */
-TEST(a_rank_that_was_ready_for_another_job_is_not_taken_along)
+JOBS_TEST(a_rank_that_was_ready_for_another_job_is_not_taken_along)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	jobs_begin_again(&world, 0, jobs_join_message("other", 0, 2), 8);
-	jobs_resume(&world, 1, jobs_join_message("other", 1, 2), 7, 0, false);
-	assert_int_equal(world.jobs.n_jobs, 2);
-	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ADMITTED));
-	jobs_close(&world);
+	jobs_begin_again(world, 0, jobs_join_message("other", 0, 2), 8);
+	jobs_resume(world, 1, jobs_join_message("other", 1, 2), 7, 0, false);
+	assert_int_equal(world->jobs.n_jobs, 2);
+	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ADMITTED));
 }

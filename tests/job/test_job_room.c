@@ -69,16 +69,12 @@ TEST(they_make_room_in_the_pool_too)
 	jobs_close(&world);
 }
 
-TEST(they_make_room_for_its_connections_too)
+JOBS_TEST(they_make_room_for_its_connections_too)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	world.jobs.config.max_members = 4;
-	squat(&world, 10, 4);
-	assert_goes_on(&world, 0);
-	assert_int_equal(count_ended(&world, 10, 4), 2);
-	jobs_close(&world);
+	world->jobs.config.max_members = 4;
+	squat(world, 10, 4);
+	assert_goes_on(world, 0);
+	assert_int_equal(count_ended(world, 10, 4), 2);
 }
 
 TEST(a_job_that_begins_displaces_nobody)
@@ -140,91 +136,73 @@ TEST(a_job_that_resumes_does_not_displace_itself)
 
 /* ---- leaves ---- */
 
-TEST(leaves_without_ranks_make_room_for_ranks)
+JOBS_TEST(leaves_without_ranks_make_room_for_ranks)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	world.jobs.config.max_members = 4;
+	world->jobs.config.max_members = 4;
 	for (unsigned i = 0; i < 4; i++)
-		tree_attach(&world, 10 + i, 4096);
-	jobs_join_all(&world, 0, "job", 2);
-	assert_non_null(jobs_admitted(&world, 1));
-	assert_true(world.peers[10].ended && world.peers[11].ended);
-	assert_false(world.peers[12].ended || world.peers[13].ended);
-	jobs_close(&world);
+		tree_attach(world, 10 + i, 4096);
+	jobs_join_all(world, 0, "job", 2);
+	assert_non_null(jobs_admitted(world, 1));
+	assert_true(world->peers[10].ended && world->peers[11].ended);
+	assert_false(world->peers[12].ended || world->peers[13].ended);
 }
 
-TEST(a_leaf_with_ranks_stays)
+JOBS_TEST(a_leaf_with_ranks_stays)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	world.jobs.config.max_members = 1;
-	tree_attach(&world, 10, 4096);
-	tree_relay_join(&world, 10, 70, 0, 3);
-	jobs_join(&world, 0, jobs_join_message("tree", 1, 3));
-	assert_non_null(strstr(jobs_refusal(&world, 0), "at its limit of 1 rank"));
-	assert_false(world.peers[10].ended);
-	jobs_close(&world);
+	world->jobs.config.max_members = 1;
+	tree_attach(world, 10, 4096);
+	tree_relay_join(world, 10, 70, 0, 3);
+	jobs_join(world, 0, jobs_join_message("tree", 1, 3));
+	assert_non_null(strstr(jobs_refusal(world, 0), "at its limit of 1 rank"));
+	assert_false(world->peers[10].ended);
 }
 
 /* It has died after it had asked to leave, and the job goes on with the leaf's slots. */
-TEST(a_leaf_stays_while_a_job_that_has_begun_has_slots_there)
+JOBS_TEST(a_leaf_stays_while_a_job_that_has_begun_has_slots_there)
 {
-	struct jobs_world world;
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 
-	jobs_open(&world, 4096, 64, false);
-	world.jobs.config.max_members = 2;
-	tree_attach(&world, 10, 4096);
-	tree_relay_join(&world, 10, 70, 0, 2);
-	jobs_join(&world, 0, jobs_join_message("tree", 1, 2));
-	tree_relay_ready(&world, 10, 70);
-	jobs_ready(&world, 0);
-	tree_leaf_ready(&world, 10, 352);
-	tree_relay(&world, 10, 70, sml_envelope(LEAVE, leave, &leave));
-	tree_relay_end(&world, 10, 70, false);
-	jobs_join(&world, 1, jobs_join_message("new", 0, 2));
-	tree_attach(&world, 11, 4096);
-	assert_non_null(strstr(jobs_refusal(&world, 1), "at its limit of 2 ranks"));
-	assert_non_null(strstr(jobs_refusal(&world, 11), "at its limit of 2 ranks"));
-	assert_false(world.peers[10].ended || world.peers[0].ended);
-	jobs_close(&world);
+	world->jobs.config.max_members = 2;
+	tree_attach(world, 10, 4096);
+	tree_relay_join(world, 10, 70, 0, 2);
+	jobs_join(world, 0, jobs_join_message("tree", 1, 2));
+	tree_relay_ready(world, 10, 70);
+	jobs_ready(world, 0);
+	tree_leaf_ready(world, 10, 352);
+	tree_relay(world, 10, 70, sml_envelope(LEAVE, leave, &leave));
+	tree_relay_end(world, 10, 70, false);
+	jobs_join(world, 1, jobs_join_message("new", 0, 2));
+	tree_attach(world, 11, 4096);
+	assert_non_null(strstr(jobs_refusal(world, 1), "at its limit of 2 ranks"));
+	assert_non_null(strstr(jobs_refusal(world, 11), "at its limit of 2 ranks"));
+	assert_false(world->peers[10].ended || world->peers[0].ended);
 }
 
-TEST(a_leaf_without_ranks_makes_room_for_another_leaf)
+JOBS_TEST(a_leaf_without_ranks_makes_room_for_another_leaf)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	world.jobs.config.max_members = 2;
+	world->jobs.config.max_members = 2;
 	for (unsigned i = 0; i < 3; i++)
-		tree_attach(&world, 10 + i, 4096);
-	assert_true(world.peers[10].ended);
-	assert_non_null(jobs_received(&world, 12, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
-	jobs_close(&world);
+		tree_attach(world, 10 + i, 4096);
+	assert_true(world->peers[10].ended);
+	assert_non_null(jobs_received(world, 12, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
 }
 
 /*
  * Who says that it is a leaf and then nothing more has a limit of time. A real leaf has nothing to
  * say either, but it says so, as long as it has a parent.
  */
-TEST(a_leaf_without_ranks_stays_only_as_long_as_it_is_heard)
+JOBS_TEST(a_leaf_without_ranks_stays_only_as_long_as_it_is_heard)
 {
 	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	tree_attach(&world, 10, 4096);
-	tree_attach(&world, 11, 4096);
+	tree_attach(world, 10, 4096);
+	tree_attach(world, 11, 4096);
 	for (unsigned i = 0; i < 30; i++) {
-		jobs_wait_silently(&world, SML_SECOND_NS);
+		jobs_wait_silently(world, SML_SECOND_NS);
 		if (i == 8)
-			assert_false(world.peers[10].ended);
-		jobs_say(&world, 11, sml_envelope(PING, ping, &ping));
+			assert_false(world->peers[10].ended);
+		jobs_say(world, 11, sml_envelope(PING, ping, &ping));
 	}
-	assert_true(world.peers[10].ended);
-	assert_false(world.peers[11].ended);
-	jobs_close(&world);
+	assert_true(world->peers[10].ended);
+	assert_false(world->peers[11].ended);
 }

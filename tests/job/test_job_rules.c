@@ -32,24 +32,20 @@ static uint64_t sayable(const struct jobs_world *world, unsigned peer, size_t wh
 #define ALWAYS	   (BODY(PING) | BODY(STATUS_REQUEST))
 #define MEMBER	   (ALWAYS | BODY(ABORT) | BODY(LEAVE) | BODY(STALL_REQUEST))
 
-TEST(each_state_has_its_messages)
+JOBS_TEST(each_state_has_its_messages)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	assert_int_equal(sayable(&world, 0, 10), ALWAYS | BODY(JOIN));
-	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
-	assert_int_equal(sayable(&world, 0, 10), MEMBER);
-	jobs_join(&world, 1, jobs_join_message("a", 1, 2));
-	assert_int_equal(sayable(&world, 0, 10), MEMBER | BODY(READY));
-	jobs_ready(&world, 0);
-	jobs_ready(&world, 1);
-	assert_int_equal(sayable(&world, 0, 10), MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) |
-							 BODY(STALL_REPORT) | BODY(RENEW));
-	jobs_leave(&world, 0);
-	assert_int_equal(sayable(&world, 1, 10), MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) |
-							 BODY(STALL_REPORT) | BODY(RENEW));
-	jobs_close(&world);
+	assert_int_equal(sayable(world, 0, 10), ALWAYS | BODY(JOIN));
+	jobs_join(world, 0, jobs_join_message("a", 0, 2));
+	assert_int_equal(sayable(world, 0, 10), MEMBER);
+	jobs_join(world, 1, jobs_join_message("a", 1, 2));
+	assert_int_equal(sayable(world, 0, 10), MEMBER | BODY(READY));
+	jobs_ready(world, 0);
+	jobs_ready(world, 1);
+	assert_int_equal(sayable(world, 0, 10), MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) |
+							BODY(STALL_REPORT) | BODY(RENEW));
+	jobs_leave(world, 0);
+	assert_int_equal(sayable(world, 1, 10), MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) |
+							BODY(STALL_REPORT) | BODY(RENEW));
 }
 
 TEST(ranks_with_slots_tell_of_them)
@@ -70,39 +66,34 @@ TEST(ranks_with_slots_tell_of_them)
 	jobs_close(&world);
 }
 
-TEST(only_reports_are_long)
+JOBS_TEST(only_reports_are_long)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	assert_int_equal(sayable(&world, 0, 4097), BODY(JOIN));
-	assert_int_equal(sayable(&world, 0, 300000), 0);
-	jobs_join_all(&world, 0, "a", 2);
-	jobs_ready(&world, 0);
-	assert_int_equal(sayable(&world, 0, 4097), 0);
-	jobs_ready(&world, 1);
-	assert_int_equal(sayable(&world, 0, 4097), BODY(STALL_REPORT));
-	jobs_close(&world);
+	assert_int_equal(sayable(world, 0, 4097), BODY(JOIN));
+	assert_int_equal(sayable(world, 0, 300000), 0);
+	jobs_join_all(world, 0, "a", 2);
+	jobs_ready(world, 0);
+	assert_int_equal(sayable(world, 0, 4097), 0);
+	jobs_ready(world, 1);
+	assert_int_equal(sayable(world, 0, 4097), BODY(STALL_REPORT));
 }
 
-TEST(a_long_join_shows_its_report_early)
+JOBS_TEST(a_long_join_shows_its_report_early)
 {
 	static uint8_t bytes[SML_RULES_HEAD_BYTES];
 	struct sml_head head = {bytes, sizeof(bytes), 8000};
 	char text[SML_SENTENCE_BYTES];
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
 	/* A Join whose job name never ends. */
 	memcpy(bytes, "\x0a\xbd\x3e\x1a\xba\x3e", 6);
 	assert_non_null(
-		sml_jobs_reject(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
+		sml_jobs_reject(&world->jobs, &world->peers[0].peer, &head, text, sizeof(text)));
 	/* Too early to tell. */
 	head.n = 100;
-	assert_null(sml_jobs_reject(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
+	assert_null(
+		sml_jobs_reject(&world->jobs, &world->peers[0].peer, &head, text, sizeof(text)));
 	/* A name of two bytes, then a report. */
 	head.n = sizeof(bytes);
 	memcpy(bytes, "\x0a\xbd\x3e\x1a\x02hi\x82\x01\xb0\x3e", 11);
-	assert_null(sml_jobs_reject(&world.jobs, &world.peers[0].peer, &head, text, sizeof(text)));
-	jobs_close(&world);
+	assert_null(
+		sml_jobs_reject(&world->jobs, &world->peers[0].peer, &head, text, sizeof(text)));
 }

@@ -13,12 +13,10 @@ static uint32_t slots_of(const struct jobs_world *world, unsigned peer)
 	return admitted ? admitted->head_slots + admitted->data_slots : 0;
 }
 
-TEST(jobs_that_gather_hold_few_slots)
+JOBS_TEST(jobs_that_gather_hold_few_slots)
 {
-	struct jobs_world world;
 	char name[8];
 
-	jobs_open(&world, 4096, 64, false);
 	/*
 	 * 14 jobs of three ranks: first all first ranks, then all second ranks, then all third
 	 * ranks.
@@ -26,35 +24,31 @@ TEST(jobs_that_gather_hold_few_slots)
 	for (uint32_t rank = 0; rank < 3; rank++)
 		for (unsigned job = 0; job < 14; job++) {
 			snprintf(name, sizeof(name), "job%u", job);
-			jobs_join(&world, 3 * job + rank, jobs_join_message(name, rank, 3));
-			assert_string_equal(jobs_refusal(&world, 3 * job + rank), "");
+			jobs_join(world, 3 * job + rank, jobs_join_message(name, rank, 3));
+			assert_string_equal(jobs_refusal(world, 3 * job + rank), "");
 		}
 	for (unsigned job = 0; job < 14; job++) {
 		/* Every job has at least half of an equal share. */
-		assert_true(slots_of(&world, 3 * job) >= 4096 / 14 / 2);
-		assert_int_equal(slots_of(&world, 3 * job), slots_of(&world, 3 * job + 2));
+		assert_true(slots_of(world, 3 * job) >= 4096 / 14 / 2);
+		assert_int_equal(slots_of(world, 3 * job), slots_of(world, 3 * job + 2));
 	}
-	assert_true(world.jobs.slots_in_use <= 4096);
-	jobs_close(&world);
+	assert_true(world->jobs.slots_in_use <= 4096);
 }
 
-TEST(a_job_alone_gets_all_that_it_wants)
+JOBS_TEST(a_job_alone_gets_all_that_it_wants)
 {
 	SmlControl__Join join = jobs_join_message("wide", 0, 1);
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, jobs_join_message("a", 0, 1));
-	assert_int_equal(slots_of(&world, 0), 64 + 256);
+	jobs_join(world, 0, jobs_join_message("a", 0, 1));
+	assert_int_equal(slots_of(world, 0), 64 + 256);
 	join.lanes = 832;
-	jobs_join(&world, 1, join);
+	jobs_join(world, 1, join);
 	/* 384 KiB of longer packets, and no fewer than 64. */
-	assert_int_equal(slots_of(&world, 1), 64 + (384 << 10) / (40 + 4 * 832));
+	assert_int_equal(slots_of(world, 1), 64 + (384 << 10) / (40 + 4 * 832));
 	join = jobs_join_message("jumbo", 0, 1);
 	join.lanes = 2208;
-	jobs_join(&world, 2, join);
-	assert_int_equal(slots_of(&world, 2), 64 + 64);
-	jobs_close(&world);
+	jobs_join(world, 2, join);
+	assert_int_equal(slots_of(world, 2), 64 + 64);
 }
 
 /* The only rank of a job of this number joins. */
@@ -66,48 +60,36 @@ static void join_alone(struct jobs_world *world, unsigned job)
 	jobs_join(world, job, jobs_join_message(name, 0, 1));
 }
 
-TEST(eleven_jobs_get_all_that_they_want)
+JOBS_TEST(eleven_jobs_get_all_that_they_want)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
 	for (unsigned job = 0; job < 12; job++) {
-		join_alone(&world, job);
+		join_alone(world, job);
 		if (job < 11)
-			assert_int_equal(slots_of(&world, job), 64 + 256);
+			assert_int_equal(slots_of(world, job), 64 + 256);
 		else
-			assert_in_range(slots_of(&world, job), 10, 64 + 255);
+			assert_in_range(slots_of(world, job), 10, 64 + 255);
 	}
-	jobs_close(&world);
 }
 
-TEST(jobs_that_came_early_leave_room_for_more)
+JOBS_TEST(jobs_that_came_early_leave_room_for_more)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
 	for (unsigned job = 0; job < 50; job++) {
-		join_alone(&world, job);
-		assert_true(slots_of(&world, job) >= 10);
+		join_alone(world, job);
+		assert_true(slots_of(world, job) >= 10);
 	}
-	jobs_close(&world);
 }
 
-TEST(slots_in_pieces_are_taken_in_pieces)
+JOBS_TEST(slots_in_pieces_are_taken_in_pieces)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	world.most_slots = 100;
-	jobs_join(&world, 0, jobs_join_message("a", 0, 1));
-	assert_in_range(slots_of(&world, 0), 51, 100);
-	assert_int_equal(world.jobs.slots_in_use, slots_of(&world, 0));
-	jobs_leave(&world, 0);
-	world.most_slots = 5;
-	jobs_join(&world, 1, jobs_join_message("b", 0, 1));
-	assert_non_null(strstr(jobs_refusal(&world, 1), "in pieces"));
-	assert_int_equal(world.jobs.slots_in_use, 0);
-	jobs_close(&world);
+	world->most_slots = 100;
+	jobs_join(world, 0, jobs_join_message("a", 0, 1));
+	assert_in_range(slots_of(world, 0), 51, 100);
+	assert_int_equal(world->jobs.slots_in_use, slots_of(world, 0));
+	jobs_leave(world, 0);
+	world->most_slots = 5;
+	jobs_join(world, 1, jobs_join_message("b", 0, 1));
+	assert_non_null(strstr(jobs_refusal(world, 1), "in pieces"));
+	assert_int_equal(world->jobs.slots_in_use, 0);
 }
 
 TEST(want_of_room_is_not_the_end_of_a_job_that_resumes)
@@ -136,40 +118,32 @@ TEST(want_of_room_is_not_the_end_of_a_job_that_resumes)
 }
 
 /* The slots of ended jobs are free in a moment: no job is refused, and none is served before. */
-TEST(a_job_waits_for_what_ended_jobs_held)
+JOBS_TEST(a_job_waits_for_what_ended_jobs_held)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	world.has_no_room_yet = true;
-	jobs_join_all(&world, 0, "a", 2);
-	jobs_resume(&world, 2, jobs_join_message("b", 0, 1), 77, 0, false);
-	jobs_wait(&world, 3 * SML_TICK_NS);
+	world->has_no_room_yet = true;
+	jobs_join_all(world, 0, "a", 2);
+	jobs_resume(world, 2, jobs_join_message("b", 0, 1), 77, 0, false);
+	jobs_wait(world, 3 * SML_TICK_NS);
 	for (unsigned peer = 0; peer < 3; peer++) {
-		assert_null(jobs_admitted(&world, peer));
-		assert_string_equal(jobs_refusal(&world, peer), "");
+		assert_null(jobs_admitted(world, peer));
+		assert_string_equal(jobs_refusal(world, peer), "");
 	}
-	world.has_no_room_yet = false;
-	jobs_wait(&world, SML_TICK_NS);
+	world->has_no_room_yet = false;
+	jobs_wait(world, SML_TICK_NS);
 	for (unsigned peer = 0; peer < 3; peer++)
-		assert_int_equal(slots_of(&world, peer), 64 + 256);
-	assert_int_equal(jobs_admitted(&world, 0)->epoch, 1);
-	assert_int_equal(jobs_admitted(&world, 2)->epoch, 2);
-	jobs_close(&world);
+		assert_int_equal(slots_of(world, peer), 64 + 256);
+	assert_int_equal(jobs_admitted(world, 0)->epoch, 1);
+	assert_int_equal(jobs_admitted(world, 2)->epoch, 2);
 }
 
 /* All ranks have come, so a death is an error, as it is a moment later. */
-TEST(who_dies_meanwhile_ends_the_job)
+JOBS_TEST(who_dies_meanwhile_ends_the_job)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	world.has_no_room_yet = true;
-	jobs_join_all(&world, 0, "a", 2);
-	jobs_hang_up(&world, 1);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died"));
-	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_close(&world);
+	world->has_no_room_yet = true;
+	jobs_join_all(world, 0, "a", 2);
+	jobs_hang_up(world, 1);
+	assert_non_null(strstr(jobs_refusal(world, 0), "rank 1 (host testhost, pid 1001) died"));
+	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
 /* Not what it wants, which others could have in the meantime. */

@@ -301,44 +301,36 @@ TEST(what_a_leaf_relays_is_checked)
 }
 
 /* Anyone can say that it is one. These have ranks: others would make room (test_job_room). */
-TEST(leaves_are_limited)
+JOBS_TEST(leaves_are_limited)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
 	for (unsigned peer = 0; peer < 3; peer++) {
-		world.jobs.config.max_members = 2;
-		tree_attach(&world, peer, 4096);
+		world->jobs.config.max_members = 2;
+		tree_attach(world, peer, 4096);
 		if (peer < 2)
-			tree_relay_join(&world, peer, 70, peer, 3);
+			tree_relay_join(world, peer, 70, peer, 3);
 	}
-	assert_non_null(strstr(jobs_refusal(&world, 2), "limit of 2 ranks"));
-	jobs_hang_up(&world, 0);
-	tree_attach(&world, 3, 4096);
-	assert_string_equal(jobs_refusal(&world, 3), "");
-	jobs_close(&world);
+	assert_non_null(strstr(jobs_refusal(world, 2), "limit of 2 ranks"));
+	jobs_hang_up(world, 0);
+	tree_attach(world, 3, 4096);
+	assert_string_equal(jobs_refusal(world, 3), "");
 }
 
 /* Each refused Join has an answer. */
-TEST(a_leaf_that_does_not_read_is_given_up)
+JOBS_TEST(a_leaf_that_does_not_read_is_given_up)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	tree_attach(&world, 0, 4096);
-	world.peers[0].deaf = true;
+	tree_attach(world, 0, 4096);
+	world->peers[0].deaf = true;
 	for (uint32_t number = 0; number < 1000; number++)
-		tree_relay_join(&world, 0, number, 1, 1);
-	assert_false(world.peers[0].ended);
-	world.peers[0].deaf = false;
-	tree_relay_join(&world, 0, 1000, 1, 1);
-	world.peers[0].deaf = true;
-	for (uint32_t number = 0; number < 2000 && !world.peers[0].ended; number++)
-		tree_relay_join(&world, 0, number, 1, 1);
-	assert_true(world.peers[0].ended);
-	assert_null(world.jobs.branches);
-	assert_int_equal(world.jobs.n_members, 0);
-	jobs_close(&world);
+		tree_relay_join(world, 0, number, 1, 1);
+	assert_false(world->peers[0].ended);
+	world->peers[0].deaf = false;
+	tree_relay_join(world, 0, 1000, 1, 1);
+	world->peers[0].deaf = true;
+	for (uint32_t number = 0; number < 2000 && !world->peers[0].ended; number++)
+		tree_relay_join(world, 0, number, 1, 1);
+	assert_true(world->peers[0].ended);
+	assert_null(world->jobs.branches);
+	assert_int_equal(world->jobs.n_members, 0);
 }
 
 TEST(each_admission_has_new_numbers_and_secrets)
@@ -361,56 +353,47 @@ TEST(each_admission_has_new_numbers_and_secrets)
 	jobs_close(&world);
 }
 
-TEST(a_full_leaf_refuses_for_now)
+JOBS_TEST(a_full_leaf_refuses_for_now)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, false);
-	tree_attach(&world, 0, 9);
-	tree_relay_join(&world, 0, 70, 0, 2);
-	jobs_join(&world, 1, jobs_join_message("tree", 1, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 1), "the pool of one of the job's leaves"));
-	assert_true(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->again);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_close(&world);
+	tree_attach(world, 0, 9);
+	tree_relay_join(world, 0, 70, 0, 2);
+	jobs_join(world, 1, jobs_join_message("tree", 1, 2));
+	assert_non_null(strstr(jobs_refusal(world, 1), "the pool of one of the job's leaves"));
+	assert_true(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->again);
+	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
 /* A leaf of the leaf has less room than the leaf itself, or a narrower path. */
-TEST(the_whole_way_of_a_rank_counts)
+JOBS_TEST(the_whole_way_of_a_rank_counts)
 {
 	SmlControl__Join join = jobs_join_message("tree", 0, 2);
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	tree_attach(&world, 0, 4096);
-	tree_relay_from(&world, 0, 70, sml_envelope(JOIN, join, &join), 9, 352);
-	jobs_join(&world, 1, jobs_join_message("tree", 1, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 1), "the pool of one of the job's leaves"));
-	tree_relay_from(&world, 0, 71, sml_envelope(JOIN, join, &join), 200, 64);
-	jobs_join(&world, 2, jobs_join_message("tree", 1, 2));
-	assert_int_equal(jobs_admitted(&world, 2)->lanes, 64);
-	assert_in_range(jobs_admitted(&world, 2)->head_slots + jobs_admitted(&world, 2)->data_slots,
+	tree_attach(world, 0, 4096);
+	tree_relay_from(world, 0, 70, sml_envelope(JOIN, join, &join), 9, 352);
+	jobs_join(world, 1, jobs_join_message("tree", 1, 2));
+	assert_non_null(strstr(jobs_refusal(world, 1), "the pool of one of the job's leaves"));
+	tree_relay_from(world, 0, 71, sml_envelope(JOIN, join, &join), 200, 64);
+	jobs_join(world, 2, jobs_join_message("tree", 1, 2));
+	assert_int_equal(jobs_admitted(world, 2)->lanes, 64);
+	assert_in_range(jobs_admitted(world, 2)->head_slots + jobs_admitted(world, 2)->data_slots,
 			100, 200);
 	/* Ranks of other ways do not notice. */
-	tree_relay_join(&world, 0, 80, 0, 1);
-	jobs_join(&world, 3, jobs_join_message("other", 0, 1));
-	assert_int_equal(jobs_admitted(&world, 3)->lanes, 352);
-	jobs_close(&world);
+	tree_relay_join(world, 0, 80, 0, 1);
+	jobs_join(world, 3, jobs_join_message("other", 0, 1));
+	assert_int_equal(jobs_admitted(world, 3)->lanes, 352);
 }
 
 /* A rank elsewhere goes on. */
 /* Ranks 0 and 1 are at a leaf of the leaf "rack:28500", and rank 2 is here. */
-TEST(the_root_shows_the_way_to_each_rank)
+JOBS_TEST(the_root_shows_the_way_to_each_rank)
 {
 	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
 	const SmlControl__Envelope *message;
-	struct jobs_world world;
 	SmlControl__Status *status;
 	const SmlControl__JobStatus *job;
 	SmlControl__Join join;
 
-	jobs_open(&world, 4096, 64, false);
-	tree_attach(&world, 0, 300);
+	tree_attach(world, 0, 300);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		join = jobs_join_message("tree", rank, 3);
 		message = sml_envelope(JOIN, join, &join);
@@ -422,17 +405,17 @@ TEST(the_root_shows_the_way_to_each_rank)
 		relay.message.data = malloc(relay.message.len);
 		assert_non_null(relay.message.data);
 		sml_control__envelope__pack(message, relay.message.data);
-		jobs_say(&world, 0, sml_envelope(RELAY, relay, &relay));
+		jobs_say(world, 0, sml_envelope(RELAY, relay, &relay));
 		free(relay.message.data);
 	}
 	/* Nobody knows yet who will send for whom. */
-	status = jobs_status(&world);
+	status = jobs_status(world);
 	assert_int_equal(status->jobs[0]->workers[0]->sender, 0);
 	sml_control__status__free_unpacked(status, NULL);
-	jobs_join(&world, 1, jobs_join_message("tree", 2, 3));
-	world.contributions[0] = world.contributions[1] = 40;
-	world.waited_ms[0] = 39;
-	status = jobs_status(&world);
+	jobs_join(world, 1, jobs_join_message("tree", 2, 3));
+	world->contributions[0] = world->contributions[1] = 40;
+	world->waited_ms[0] = 39;
+	status = jobs_status(world);
 	assert_int_equal(status->n_leaves, 1);
 	assert_int_equal(status->leaves[0]->ranks, 2);
 	job = status->jobs[0];
@@ -447,22 +430,18 @@ TEST(the_root_shows_the_way_to_each_rank)
 	assert_true(job->branches[0]->ranks == 2 && job->branches[0]->contributions == 40 &&
 		    job->branches[0]->waited_ms == 39);
 	sml_control__status__free_unpacked(status, NULL);
-	jobs_close(&world);
 }
 
-TEST(a_leaf_that_names_itself_wrongly_later_is_told_why)
+JOBS_TEST(a_leaf_that_names_itself_wrongly_later_is_told_why)
 {
 	SmlControl__Leaf leaf = SML_CONTROL__LEAF__INIT;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	tree_attach(&world, 0, 300);
-	jobs_join(&world, 1, jobs_join_message("tree", 0, 2));
+	tree_attach(world, 0, 300);
+	jobs_join(world, 1, jobs_join_message("tree", 0, 2));
 	leaf.protocol = SML_CONTROL_PROTOCOL;
 	leaf.name = (char *)(uintptr_t) "";
-	jobs_say(&world, 0, sml_envelope(LEAF, leaf, &leaf));
-	assert_non_null(strstr(jobs_refusal(&world, 0), "a leaf's name must have"));
-	assert_true(world.peers[0].ended);
-	assert_false(world.peers[1].ended);
-	jobs_close(&world);
+	jobs_say(world, 0, sml_envelope(LEAF, leaf, &leaf));
+	assert_non_null(strstr(jobs_refusal(world, 0), "a leaf's name must have"));
+	assert_true(world->peers[0].ended);
+	assert_false(world->peers[1].ended);
 }

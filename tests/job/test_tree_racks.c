@@ -59,15 +59,13 @@ TEST(more_ranks_than_children_run_behind_leaves)
 	jobs_close(&world);
 }
 
-TEST(ranks_that_wait_are_told_of_a_few_that_are_missing)
+JOBS_TEST(ranks_that_wait_are_told_of_a_few_that_are_missing)
 {
-	struct jobs_world world;
 	SmlControl__Envelope *told;
 
-	jobs_open(&world, 4096, 64, false);
-	tree_attach(&world, 0, 4096);
-	tree_relay_join(&world, 0, 1000, 4095, 4096);
-	told = tree_relayed(&world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	tree_attach(world, 0, 4096);
+	tree_relay_join(world, 0, 1000, 4095, 4096);
+	told = tree_relayed(world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
 	assert_non_null(told);
 	assert_int_equal(told->waiting->n_missing, 64);
 	assert_int_equal(told->waiting->missing[63], 63);
@@ -75,19 +73,18 @@ TEST(ranks_that_wait_are_told_of_a_few_that_are_missing)
 	sml_control__envelope__free_unpacked(told, NULL);
 	/* The next one is told at once, and the first one soon: not for each that comes. */
 	for (uint32_t rank = 0; rank < 64; rank++)
-		tree_relay_join(&world, 0, 2000 + rank, rank, 4096);
-	told = tree_relayed(&world, 0, 2063, SML_CONTROL__ENVELOPE__BODY_WAITING);
+		tree_relay_join(world, 0, 2000 + rank, rank, 4096);
+	told = tree_relayed(world, 0, 2063, SML_CONTROL__ENVELOPE__BODY_WAITING);
 	assert_non_null(told);
 	assert_int_equal(told->waiting->missing[0], 64);
 	sml_control__envelope__free_unpacked(told, NULL);
-	told = tree_relayed(&world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	told = tree_relayed(world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
 	assert_int_equal(told->waiting->missing[0], 0);
 	sml_control__envelope__free_unpacked(told, NULL);
-	jobs_wait_silently(&world, SML_TICK_NS);
-	told = tree_relayed(&world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	jobs_wait_silently(world, SML_TICK_NS);
+	told = tree_relayed(world, 0, 1000, SML_CONTROL__ENVELOPE__BODY_WAITING);
 	assert_int_equal(told->waiting->missing[0], 64);
 	sml_control__envelope__free_unpacked(told, NULL);
-	jobs_close(&world);
 }
 
 TEST(a_switch_has_room_for_64_children)

@@ -55,6 +55,20 @@ void jobs_open(struct jobs_world *world, uint32_t max_slots, uint32_t max_jobs,
 	       bool ranks_have_slots);
 void jobs_close(struct jobs_world *world);
 
+/* A test of a switch with 4,096 slots for 64 jobs, which it has as `world`. Needs support/test.h.
+ */
+#define JOBS_TEST(sentence)                                                                        \
+	static void sentence##_in(struct jobs_world *world);                                       \
+	TEST(sentence)                                                                             \
+	{                                                                                          \
+		struct jobs_world opened;                                                          \
+                                                                                                   \
+		jobs_open(&opened, 4096, 64, false);                                               \
+		sentence##_in(&opened);                                                            \
+		jobs_close(&opened);                                                               \
+	}                                                                                          \
+	static void sentence##_in(struct jobs_world *world)
+
 /* A Join as an honest rank sends it. */
 SmlControl__Join jobs_join_message(const char *job, uint32_t rank, uint32_t world_size);
 
