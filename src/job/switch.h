@@ -78,8 +78,8 @@ struct sml_failed_job {
 	 * Such memberships have ended here before they ran. Each may begin elsewhere if all of its
 	 * members go there. These ranks are in all of them.
 	 */
-	bool has_heirs;
-	struct sml_ranks heirs;
+	bool has_successors;
+	struct sml_ranks successors;
 	/* A rank goes on as a member of a job that the caller named; "": none, as far as known. */
 	char list[SML_NAME_BYTES];
 	uint16_t lister;

@@ -74,15 +74,15 @@ cut_switch() {
 # Title, list after the switch, where the job continues, how the switch ends: three ranks,
 # every result checked.
 takes_over() {
-	local title=$1 heir=$3 rank before=$failures
+	local title=$1 next=$3 rank before=$failures
 	switch="10.77.0.1|$2"
 	start_on switch
 	in_the_middle under-way 10.77.0.1 "${4:-kill_switch}" -b 256K -e 256K -d int32
 	expect_success "$title" "${pids[@]}"
 	for rank in 0 1 2; do
 		[ $failures = "$before" ] || break
-		says "$work/under-way.$rank" "at $heir.*takes over" ||
-			fail "$title: rank $rank did not go on at $heir"
+		says "$work/under-way.$rank" "at $next.*takes over" ||
+			fail "$title: rank $rank did not go on at $next"
 	done
 	kill_all_of switch
 	wait "${servers[switch]}" 2>/dev/null

@@ -90,8 +90,8 @@ byte admitted[P], ran[P];
 
 byte job[S * (M + 1)];
 bool resumed[S * (M + 1)], over[S * (M + 1)]; /* over: the next one has been decided on */
-bool has_heirs[S * (M + 1)];
-byte heirs[S * (M + 1)], gone[S * (M + 1)], ready[S * (M + 1)], met[S * (M + 1)];
+bool has_successors[S * (M + 1)];
+byte successors[S * (M + 1)], gone[S * (M + 1)], ready[S * (M + 1)], met[S * (M + 1)];
 byte asks[S * P];               /* the membership by which it asks; 0: it is new; NONE */
 
 hidden byte q, k, place, group, joiners, n;
@@ -102,8 +102,8 @@ hidden byte complete, due;
 /* ---- a job ends at a switch ---- */
 
 inline note_heirs(s, m) {
-	heirs[JOB(s, m)] = (has_heirs[JOB(s, m)] -> heirs[JOB(s, m)] & group : group);
-	has_heirs[JOB(s, m)] = true
+	successors[JOB(s, m)] = (has_successors[JOB(s, m)] -> successors[JOB(s, m)] & group : group);
+	has_successors[JOB(s, m)] = true
 }
 
 inline reopen(s, m) {
@@ -277,7 +277,7 @@ inline decide(s, m) {
 #ifndef ANY_PART
 	:: !IS_JUDGED(s, m) && !complete -> dismiss(s, m, PROGRAM)
 #endif
-	:: IS_JUDGED(s, m) && has_heirs[JOB(s, m)] && (heirs[JOB(s, m)] & group) == 0 ->
+	:: IS_JUDGED(s, m) && has_successors[JOB(s, m)] && (successors[JOB(s, m)] & group) == 0 ->
 		dismiss(s, m, NEW);
 		for (q : 0 .. P - 1) {
 			if
@@ -338,7 +338,7 @@ inline switch_dies(s) {
 	switch_deaths++;
 	for (n : 1 .. M) {
 		job[JOB(s, n)] = UNKNOWN; resumed[JOB(s, n)] = false; over[JOB(s, n)] = false;
-		has_heirs[JOB(s, n)] = false; heirs[JOB(s, n)] = 0; gone[JOB(s, n)] = 0;
+		has_successors[JOB(s, n)] = false; successors[JOB(s, n)] = 0; gone[JOB(s, n)] = 0;
 		ready[JOB(s, n)] = 0; met[JOB(s, n)] = 0
 	}
 	n = 0;
@@ -477,7 +477,7 @@ active proctype world() {
 			group = group | (state[q] != DEAD -> (1 << q) : 0)
 		}
 		/* A membership that never ran, and whose members have died, might begin elsewhere. */
-		complete = has_heirs[JOB(0, last)] && (heirs[JOB(0, last)] & group) == 0;
+		complete = has_successors[JOB(0, last)] && (successors[JOB(0, last)] & group) == 0;
 		/* Who was told that there were too few can ask again, but does not here. */
 		for (q : 0 .. P - 1) {
 			complete = complete || state[q] == FEW

@@ -43,7 +43,7 @@ struct group {
 	const struct sml_failed_job *before; /* their job, if it ran here; NULL: it did not */
 	uint32_t n, n_ranks, min_ranks, max_ranks, number;
 	const char *line;
-	bool has_heir;
+	bool has_successor;
 	struct sml_ranks asked;
 };
 
@@ -63,8 +63,8 @@ static void look_at_group(const struct sml_jobs *jobs, uint64_t tag, struct grou
 			group->n_ranks = a->n_ranks;
 		}
 		sml_ranks_add(&group->asked, a->rank);
-		group->has_heir |=
-			group->before != NULL && sml_ranks_has(&group->before->heirs, a->rank);
+		group->has_successor |=
+			group->before != NULL && sml_ranks_has(&group->before->successors, a->rank);
 		group->due_ns = sml_earlier(group->due_ns, sml_applicant_decides_at(a));
 		group->min_ranks = sml_most(group->min_ranks, ask->min_ranks);
 		group->number = sml_most(group->number, ask->number);
@@ -100,9 +100,9 @@ void sml_applicant_notify(struct sml_jobs *jobs, struct sml_applicant *applicant
  * A membership of these ranks that never ran here may begin elsewhere, if all of its members are
  * there. It is enough that one of them is here, even if it was not told that it is a member.
  */
-static bool lacks_heir(const struct group *group)
+static bool lacks_successor(const struct group *group)
 {
-	return group->before != NULL && group->before->has_heirs && !group->has_heir;
+	return group->before != NULL && group->before->has_successors && !group->has_successor;
 }
 
 /* Have all asked that can? */
@@ -381,14 +381,14 @@ static bool decide(struct sml_jobs *jobs, uint64_t tag)
 
 	look_at_group(jobs, tag, &group);
 	due = jobs->now_ns >= group.due_ns;
-	complete = is_complete(&group) && !lacks_heir(&group);
+	complete = is_complete(&group) && !lacks_successor(&group);
 	if (!due && !complete)
 		return false;
 	if (group.before == NULL && !complete) {
 		report_unknown(jobs, &group);
 		return true;
 	}
-	if (lacks_heir(&group)) {
+	if (lacks_successor(&group)) {
 		sml_applicants_dismiss(jobs, group.tag, SML_ERROR_REFUSED, sml_too_late);
 		return true;
 	}

@@ -39,16 +39,17 @@ void sml_jobs_sweep(struct sml_jobs *jobs)
 	}
 }
 
-static void note_heirs(struct sml_failed_job *before, const struct sml_decision *decision)
+static void note_successors(struct sml_failed_job *before, const struct sml_decision *decision)
 {
-	struct sml_ranks heirs = {{0}};
+	struct sml_ranks successors = {{0}};
 
 	for (uint32_t i = 0; i < decision->n; i++)
 		if (decision->before[i] != 0 &&
-		    (!before->has_heirs || sml_ranks_has(&before->heirs, decision->before[i] - 1)))
-			sml_ranks_add(&heirs, decision->before[i] - 1);
-	before->has_heirs = true;
-	before->heirs = heirs;
+		    (!before->has_successors ||
+		     sml_ranks_has(&before->successors, decision->before[i] - 1)))
+			sml_ranks_add(&successors, decision->before[i] - 1);
+	before->has_successors = true;
+	before->successors = successors;
 }
 
 /* It has never run, so the ranks of the job that it should have followed may form another. */
@@ -63,7 +64,7 @@ static void reopen(const struct sml_job *job)
 		return;
 	before->decided = false;
 	if (job->state >= SML_JOB_PROBING)
-		note_heirs(before, job->elastic.decision);
+		note_successors(before, job->elastic.decision);
 }
 
 bool sml_job_close(struct sml_job *job)

@@ -33,10 +33,11 @@ static const struct rank *rank_of(const struct server *server,
 }
 
 /* Is one of these processes there, which were to be in a later membership of this line? */
-static bool has_heir(const struct server *server, unsigned line, uint32_t heirs)
+static bool has_successor(const struct server *server, unsigned line, uint32_t successors)
 {
 	for (const struct sml_applicant *a = server->jobs.applicants; a != NULL; a = a->next)
-		if ((heirs >> rank_of(server, a)->id & 1) && is_of_line(rank_of(server, a), line))
+		if ((successors >> rank_of(server, a)->id & 1) &&
+		    is_of_line(rank_of(server, a), line))
 			return true;
 	return false;
 }
@@ -57,7 +58,7 @@ static bool stands(const struct server *server, const struct members *members)
 static bool is_over(const struct server *server, const struct members *was, const struct rank *rank)
 {
 	const struct control *control = server->control;
-	uint32_t heirs = UINT32_MAX;
+	uint32_t successors = UINT32_MAX;
 
 	if (was == NULL)
 		return false;
@@ -67,10 +68,10 @@ static bool is_over(const struct server *server, const struct members *was, cons
 			continue;
 		if (stands(server, later))
 			return true;
-		heirs &= later->bits;
+		successors &= later->bits;
 	}
-	return heirs != UINT32_MAX && !(heirs >> rank->id & 1) &&
-	       !has_heir(server, was->line, heirs);
+	return successors != UINT32_MAX && !(successors >> rank->id & 1) &&
+	       !has_successor(server, was->line, successors);
 }
 
 static void check_too_late(const struct server *server, const struct rank *rank)
