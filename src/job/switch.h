@@ -179,7 +179,7 @@ struct sml_leaf {
 	uint32_t level;			/* 0 if the parent has not accepted it yet */
 	uint64_t home;			/* drawn; the root knows by it who is connected here */
 	uint16_t lanes;			/* that the path to the parent seems to take */
-	uint64_t pinged_ns, hurries_ns; /* since when it has ranks: silence means more then */
+	uint64_t pinged_ns, serves_ns;	/* since when it has ranks: silence means more then */
 	struct sml_table proxied_peers; /* ranks whose messages go on to the parent */
 	struct sml_leaf_job *over;	/* jobs that can be freed after this input */
 	char why[SML_SENTENCE_BYTES];	/* not attached: what the parent said last */

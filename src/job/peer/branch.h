@@ -24,7 +24,7 @@ struct sml_branch {
 	struct sml_peer *peer; /* its connection; NULL once that is lost */
 	char name[SML_NAME_BYTES];
 	uint32_t slots, slots_in_use; /* its own; by jobs that this switch gave it */
-	uint64_t hurries_ns;	      /* as of struct sml_leaf */
+	uint64_t serves_ns;	      /* as of struct sml_leaf */
 	uint32_t n_unread;	      /* ranks that came since it last read what it was sent */
 	bool is_logged;
 	struct sml_table ranks; /* struct sml_remote */

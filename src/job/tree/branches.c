@@ -201,7 +201,7 @@ static struct sml_remote *open_relayed(struct sml_branch *branch, const SmlContr
 	remote->home = in->home;
 	remote->only_integers = in->only_integers;
 	if (branch->ranks.n == 0)
-		branch->hurries_ns = branch->jobs->now_ns;
+		branch->serves_ns = branch->jobs->now_ns;
 	sml_text_copy(remote->at, sizeof(remote->at), in->leaf);
 	if (sml_table_put(&branch->ranks, &remote->key))
 		return remote;
@@ -352,7 +352,7 @@ static uint32_t least_heartbeat_ms(const struct sml_branch *branch)
 
 static uint64_t silence_ends(const struct sml_branch *branch)
 {
-	return sml_later(branch->peer->heard_ns, branch->hurries_ns) +
+	return sml_later(branch->peer->heard_ns, branch->serves_ns) +
 	       sml_branch_silence_ns(least_heartbeat_ms(branch));
 }
 

@@ -172,7 +172,7 @@ static struct sml_proxied *open_proxied(struct sml_jobs *jobs, struct sml_peer *
 		proxied->heartbeat_ms = jobs->config.heartbeat_ms;
 	sml_text_copy(proxied->host, sizeof(proxied->host), join->host);
 	if (jobs->leaf.proxied_peers.n == 0)
-		jobs->leaf.hurries_ns = jobs->now_ns;
+		jobs->leaf.serves_ns = jobs->now_ns;
 	if (sml_table_add(&jobs->leaf.proxied_peers, &proxied->key)) {
 		peer->proxied = proxied;
 		jobs->n_members += peer->via == NULL;
@@ -440,7 +440,7 @@ static uint32_t least_heartbeat_ms(const struct sml_leaf *leaf)
 
 static uint64_t silence_ends(const struct sml_leaf *leaf)
 {
-	return sml_later(leaf->parent->heard_ns, leaf->hurries_ns) +
+	return sml_later(leaf->parent->heard_ns, leaf->serves_ns) +
 	       sml_branch_silence_ns(least_heartbeat_ms(leaf));
 }
 

@@ -180,7 +180,7 @@ class Line:
             self._leave(work)
             raise
 
-    def hurry(self, work: Prompt, keep: Any) -> bool:
+    def try_run(self, work: Prompt, keep: Any) -> bool:
         """Make the work's calls of C, and wait for their end. False: it is not its turn yet.
 
         This is put() for works that need no thread. `keep`: the tensors whose memory C uses.

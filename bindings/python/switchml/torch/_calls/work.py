@@ -320,7 +320,7 @@ class Work(_Work, Untraced):
 
 class Prompt(Work):
     """A collective that the application awaits, and that has ended when the application gets it
-    (Line.hurry).
+    (Line.try_run).
 
     Its constructor does much less than that of Work: what a call in progress needs is made when
     the call does not end at once, or when it is asked for. Calls of few bytes take little longer

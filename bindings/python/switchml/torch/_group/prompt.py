@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The short way of most calls: one contiguous tensor in the host's memory, awaited at once.
 
-    group.allreduce -> prompt -> Line.hurry -> C
+    group.allreduce -> prompt -> Line.try_run -> C
                            \\-> the group's own method, for everything else
 
 Calls of few bytes take little longer on one host than what Python does for them, so every check
@@ -92,7 +92,7 @@ def _allreduce(group: Any, tensors: Any, opts: Any) -> Prompt | None:
     address = tensor.data_ptr()
     call = ("allreduce", (address, address, tensor.numel(), *numbers))
     work = Prompt("all_reduce", [tensor], tensor.nbytes, call)
-    return work if group._line.hurry(work, tensor) else None
+    return work if group._line.try_run(work, tensor) else None
 
 
 def _reduce(group: Any, tensors: Any, opts: Any) -> Prompt | None:
@@ -105,7 +105,7 @@ def _reduce(group: Any, tensors: Any, opts: Any) -> Prompt | None:
     address = tensor.data_ptr()
     call = ("reduce", (address, address, tensor.numel(), *numbers, opts.rootRank))
     work = Prompt("reduce", [tensor], tensor.nbytes, call)
-    return work if group._line.hurry(work, tensor) else None
+    return work if group._line.try_run(work, tensor) else None
 
 
 def _broadcast(group: Any, tensors: Any, opts: Any) -> Prompt | None:
@@ -117,7 +117,7 @@ def _broadcast(group: Any, tensors: Any, opts: Any) -> Prompt | None:
         return None
     call = ("broadcast", (tensor.data_ptr(), tensor.numel(), kind, opts.rootRank))
     work = Prompt("broadcast", [tensor], tensor.nbytes, call)
-    return work if group._line.hurry(work, tensor) else None
+    return work if group._line.try_run(work, tensor) else None
 
 
 def _barrier(group: Any, opts: Any) -> Prompt | None:
@@ -126,7 +126,7 @@ def _barrier(group: Any, opts: Any) -> Prompt | None:
     if (device := opts.device) is not None and device.type != "cpu":
         return None
     work = Prompt("barrier", [], 0, ("barrier", ()))
-    return work if group._line.hurry(work, None) else None
+    return work if group._line.try_run(work, None) else None
 
 
 def _are_parts(group: Any, part: Any, whole: Any) -> bool:
@@ -151,7 +151,7 @@ def _all_gather(group: Any, output: Any, input: Any, opts: Any) -> Prompt | None
         return None
     call = ("allgather", (input.data_ptr(), output.data_ptr(), input.numel(), kind))
     work = Prompt("all_gather_single", [output], output.nbytes, call)
-    return work if group._line.hurry(work, (input, output)) else None
+    return work if group._line.try_run(work, (input, output)) else None
 
 
 def _reduce_scatter(group: Any, output: Any, input: Any, opts: Any) -> Prompt | None:
@@ -162,7 +162,7 @@ def _reduce_scatter(group: Any, output: Any, input: Any, opts: Any) -> Prompt | 
         return None
     arguments = (input.data_ptr(), output.data_ptr(), output.numel(), *numbers)
     work = Prompt("reduce_scatter_single", [output], input.nbytes, ("reduce_scatter", arguments))
-    return work if group._line.hurry(work, (input, output)) else None
+    return work if group._line.try_run(work, (input, output)) else None
 
 
 # For each method of a group.

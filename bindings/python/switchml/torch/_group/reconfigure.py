@@ -166,7 +166,7 @@ class Unset:
             "reconfigure() that failed"
         )
 
-    def hurry(self, work: Any, keep: Any) -> bool:
+    def try_run(self, work: Any, keep: Any) -> bool:
         return False
 
     def set_timeout(self, seconds: float) -> None:
