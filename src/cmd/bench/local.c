@@ -20,15 +20,15 @@
 #include "cmd/shared/status_client.h"
 #include "switch/switch.h"
 
-struct crew {
-	pid_t workers[BENCH_MAX_LOCAL];
+struct local_ranks {
+	pid_t pids[BENCH_MAX_LOCAL];
 	unsigned n;
 	int port_pipe[2];
 };
 
 /* In the child: wait for the switch, then be a rank. */
 static int be_worker(const struct bench_options *options, const struct sml_config *config,
-		     const struct crew *crew, unsigned rank)
+		     const struct local_ranks *ranks, unsigned rank)
 {
 	struct sml_config mine = *config;
 	char address[32];
@@ -37,10 +37,10 @@ static int be_worker(const struct bench_options *options, const struct sml_confi
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* Who reads the news may be gone. */
 	signal(SIGPIPE, options->news >= 0 ? SIG_IGN : SIG_DFL);
-	close(crew->port_pipe[1]);
-	if (read(crew->port_pipe[0], &port, sizeof(port)) != (ssize_t)sizeof(port))
+	close(ranks->port_pipe[1]);
+	if (read(ranks->port_pipe[0], &port, sizeof(port)) != (ssize_t)sizeof(port))
 		return 1; /* the parent has said why */
-	close(crew->port_pipe[0]);
+	close(ranks->port_pipe[0]);
 	if (!options->switch_address) {
 		snprintf(address, sizeof(address), "127.0.0.1:%u", port);
 		mine.switch_address = address;
@@ -50,29 +50,29 @@ static int be_worker(const struct bench_options *options, const struct sml_confi
 	return bench_rank(options, &mine);
 }
 
-static int start_workers(struct crew *crew, const struct bench_options *options,
+static int start_workers(struct local_ranks *ranks, const struct bench_options *options,
 			 const struct sml_config *config)
 {
-	if (pipe(crew->port_pipe) < 0)
+	if (pipe(ranks->port_pipe) < 0)
 		return -errno;
 	fflush(NULL);
-	for (; crew->n < options->local_workers; crew->n++) {
+	for (; ranks->n < options->local_workers; ranks->n++) {
 		pid_t pid = fork();
 
 		if (pid < 0)
 			return -errno;
 		if (pid == 0)
 			exit(sml_standard_finish("bench",
-						 be_worker(options, config, crew, crew->n)));
-		crew->workers[crew->n] = pid;
+						 be_worker(options, config, ranks, ranks->n)));
+		ranks->pids[ranks->n] = pid;
 	}
 	return 0;
 }
 
-static int send_port(const struct crew *crew, uint16_t port)
+static int send_port(const struct local_ranks *ranks, uint16_t port)
 {
-	for (unsigned i = 0; i < crew->n; i++) {
-		if (write(crew->port_pipe[1], &port, sizeof(port)) != (ssize_t)sizeof(port))
+	for (unsigned i = 0; i < ranks->n; i++) {
+		if (write(ranks->port_pipe[1], &port, sizeof(port)) != (ssize_t)sizeof(port))
 			return -errno;
 	}
 	return 0;
@@ -113,13 +113,13 @@ static bool has_succeeded(pid_t pid, unsigned rank)
 int bench_local(const struct bench_options *options, const struct sml_config *config)
 {
 	struct sml_switch *embedded = NULL;
-	struct crew crew = {.port_pipe = {-1, -1}};
+	struct local_ranks ranks = {.port_pipe = {-1, -1}};
 	uint16_t port = 0;
-	int error = start_workers(&crew, options, config);
+	int error = start_workers(&ranks, options, config);
 	bool good;
 
-	if (options->seconds && crew.n > 0)
-		bench_pass_on_the_end(crew.workers[0]);
+	if (options->seconds && ranks.n > 0)
+		bench_pass_on_the_end(ranks.pids[0]);
 	if (error)
 		fprintf(stderr, "switchml bench: cannot start %u workers: %s\n",
 			options->local_workers, strerror(-error));
@@ -128,13 +128,13 @@ int bench_local(const struct bench_options *options, const struct sml_config *co
 	if (embedded)
 		port = sml_switch_port(embedded);
 	if (!error)
-		error = send_port(&crew, port);
+		error = send_port(&ranks, port);
 	/* Workers that still wait for the port see the pipe's end, and exit. */
-	close(crew.port_pipe[0]);
-	close(crew.port_pipe[1]);
+	close(ranks.port_pipe[0]);
+	close(ranks.port_pipe[1]);
 	good = !error;
-	for (unsigned i = 0; i < crew.n; i++) {
-		good &= has_succeeded(crew.workers[i], i);
+	for (unsigned i = 0; i < ranks.n; i++) {
+		good &= has_succeeded(ranks.pids[i], i);
 		bench_keep_the_end();
 	}
 	sml_switch_close(embedded);
