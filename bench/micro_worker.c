@@ -273,7 +273,7 @@ static void open_rank(struct bench *bench, uint32_t r, const struct sml_host_ter
 	sml_worker_init(&rank->worker, &config, rank->worker_memory);
 	rank->host.rank = (uint8_t)r;
 	sml_host_lay_out(&rank->host.memory, terms, bench->host_memory);
-	rank->host.bells = rank->host.memory.head;
+	rank->host.sleepers = rank->host.memory.head;
 	rank->input = memory_of(bench->count * sizeof(float));
 	rank->output = memory_of(bench->count * sizeof(float));
 	for (uint32_t i = 0; i < bench->count; i++) {

@@ -95,7 +95,7 @@ static void add_on_host(uint32_t width, unsigned n, const struct sum *parts, str
 	assert_non_null(memory);
 	memset(memory, 0, bytes);
 	sml_host_lay_out(&host.memory, &terms, memory);
-	host.bells = host.memory.head;
+	host.sleepers = host.memory.head;
 	for (unsigned rank = 0; rank < n; rank++) {
 		host.rank = (uint8_t)rank;
 		memcpy(sml_host_row(&host, 0, 0), parts[rank].lanes, 4u * lanes);

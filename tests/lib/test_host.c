@@ -41,7 +41,7 @@ static void open_world(struct world *world)
 	memset(world->bytes, 0, bytes);
 	for (uint8_t rank = 0; rank < 3; rank++) {
 		sml_host_lay_out(&world->hosts[rank].memory, &three_ranks, world->bytes);
-		world->hosts[rank].bells = world->hosts[rank].memory.head;
+		world->hosts[rank].sleepers = world->hosts[rank].memory.head;
 		world->hosts[rank].rank = rank;
 	}
 }
@@ -213,18 +213,18 @@ TEST(long_waits_shorten_the_looking_and_short_ones_restore_it)
 	assert_true(host.patience_ns <= 100000);
 }
 
-/* Of a wait that began 1 ms ago: when the rank went to sleep, and when it was rung. */
+/* Of a wait that began 1 ms ago: when the rank went to sleep, and when it was woken. */
 static uint64_t patience_after(uint64_t slept_us, uint64_t rung_us)
 {
 	struct sml_host_head *head = calloc(1, sizeof(*head));
 	uint64_t since_ns = sml_now_ns() - 1000000;
-	struct sml_host host = {.bells = head,
+	struct sml_host host = {.sleepers = head,
 				.spin_ns = 200000,
 				.patience_ns = 100000,
 				.slept_ns = since_ns + 1000 * slept_us};
 
 	assert_non_null(head);
-	head->ranks[0].rung_ns = since_ns + 1000 * rung_us;
+	head->ranks[0].woken_ns = since_ns + 1000 * rung_us;
 	sml_host_note_news(&host, since_ns);
 	free(head);
 	return host.patience_ns;
@@ -457,7 +457,7 @@ TEST(ranks_meet_and_share_the_memory)
 {
 	struct sml_host_memory memory[RANKS];
 	struct party party;
-	int bell;
+	int leader_fd;
 
 	open_party(&party);
 	for (unsigned rank = 0; rank < RANKS; rank++)
@@ -470,8 +470,8 @@ TEST(ranks_meet_and_share_the_memory)
 	assert_int_equal(step(&party, 2), 1);
 	assert_int_equal(step(&party, 0), 1);
 	for (unsigned rank = 0; rank < RANKS; rank++) {
-		memory[rank] = sml_host_handshake_take(party.handshakes[rank], &bell);
-		assert_int_equal(bell, -1);
+		memory[rank] = sml_host_handshake_take(party.handshakes[rank], &leader_fd);
+		assert_int_equal(leader_fd, -1);
 	}
 	memory[2].head->tickets[SML_HEAD].value = 4711;
 	assert_int_equal(memory[0].head->tickets[SML_HEAD].value, 4711);

@@ -46,7 +46,7 @@ static void open_world(struct world *world, bool goes_up)
 		struct sml_host *host = &world->hosts[rank];
 
 		sml_host_lay_out(&host->memory, &terms, world->bytes);
-		host->bells = host->memory.head;
+		host->sleepers = host->memory.head;
 		host->rank = rank;
 		for (uint16_t other = 0; other < N_RANKS; other++)
 			host->job_ranks[other] = other;

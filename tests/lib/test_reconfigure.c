@@ -106,7 +106,7 @@ static void go_on_with_requests(struct rank *rank)
 {
 	struct sml_request *done = NULL, *unfinished = NULL;
 	const int fd = sml_event_fd(rank->context);
-	struct pollfd bell = {.fd = fd, .events = POLLIN};
+	struct pollfd event = {.fd = fd, .events = POLLIN};
 	float send = 1, recv = 0, unused[2] = {1, 1};
 	uint64_t before, ignored;
 
@@ -124,7 +124,7 @@ static void go_on_with_requests(struct rank *rank)
 		;
 	CHECK(rank, reconfigure_as(rank, "next", 0) == 0);
 	/* The descriptor is the same, and it rang. */
-	CHECK(rank, sml_event_fd(rank->context) == fd && poll(&bell, 1, 0) == 1);
+	CHECK(rank, sml_event_fd(rank->context) == fd && poll(&event, 1, 0) == 1);
 	before = tensors(rank);
 	CHECK(rank, before >= 1);
 	send = 2;

@@ -114,7 +114,7 @@ void sml_context_tensor_done(struct sml_context *context, uint64_t n)
 	 * is still there, because sml_close() ends the threads first.
 	 */
 	pthread_mutex_lock(&context->lock);
-	sml_bell_ring(&context->bell);
+	sml_notifier_notify(&context->notifier);
 	pthread_mutex_unlock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
 }
@@ -125,7 +125,7 @@ void sml_context_remind(struct sml_context *context)
 	if (__atomic_load_n(&context->requests.chunks, __ATOMIC_RELAXED) == 0)
 		return;
 	pthread_mutex_lock(&context->lock);
-	sml_bell_ring(&context->bell);
+	sml_notifier_notify(&context->notifier);
 	pthread_mutex_unlock(&context->lock);
 }
 
@@ -323,7 +323,7 @@ static void end_failure(struct sml_context *context, int error, const char *text
 	pthread_mutex_lock(&context->lock);
 	context->error_reported = true;
 	pthread_cond_broadcast(&context->changed);
-	sml_bell_ring(&context->bell);
+	sml_notifier_notify(&context->notifier);
 	pthread_mutex_unlock(&context->lock);
 }
 

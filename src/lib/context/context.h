@@ -19,9 +19,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "lib/context/bell.h"
 #include "lib/context/late.h"
 #include "lib/context/metrics_file.h"
+#include "lib/context/notifier.h"
 #include "lib/context/stripe.h"
 #include "lib/context/tracing.h"
 #include "lib/context/usage.h"
@@ -109,7 +109,7 @@ struct sml_context {
 	int error;		/* atomic; 0 if there is none */
 	bool error_reported;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
-	struct sml_bell bell; /* under the lock */
+	struct sml_notifier notifier; /* under the lock */
 	struct sml_recorder recorder;
 	struct sml_tracing tracing;
 	struct sml_metrics_file metrics_file;
@@ -231,8 +231,8 @@ const struct sml_stripe *sml_context_find_parked(const struct sml_context *conte
 void sml_context_tensor_done(struct sml_context *context, uint64_t n);
 
 /*
- * While there are calls in progress, wake a program that only watches the bell, so that it notices
- * their deadlines. Called about once a second.
+ * While there are calls in progress, wake a program that only watches the notifier, so that it
+ * notices their deadlines. Called about once a second.
  */
 void sml_context_remind(struct sml_context *context);
 

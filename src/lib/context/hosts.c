@@ -142,7 +142,7 @@ static int keep_met(struct sml_context *context)
 		hosts[i] = *met;
 		if (!context->form->has_switches)
 			hosts[i].memory = sml_host_part(&met->memory, i);
-		hosts[i].bells = hosts[0].memory.head;
+		hosts[i].sleepers = hosts[0].memory.head;
 		hosts[i].leader_fd = hosts[0].leader_fd;
 		if (met->leader_fd >= 0 && met->leader_fd != hosts[0].leader_fd)
 			close(met->leader_fd);

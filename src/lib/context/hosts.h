@@ -8,7 +8,7 @@
  * Once the job is settled:
  * - threads.host is NULL, or has n_stripes entries. It is not NULL exactly if this rank shares
  * memory. With switches, this is so exactly if every stripe's admission has host_ranks.
- * - All entries have the same leader_fd, which is closed once, and the bells of the first one.
+ * - All entries have the same leader_fd, which is closed once, and the sleepers of the first one.
  * - No stripe has a listener or stripe->met, and hosts.found.fd is -1.
  */
 #ifndef SML_LIB_HOSTS_H

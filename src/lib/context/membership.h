@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The job of a context: one membership. A context has one after the other (reconfigure.c); what
- * outlives them is in settings, requests, counters and the bell.
+ * outlives them is in settings, requests, counters and the notifier.
  *
  *	sml_membership_init() -- sml_membership_join() -- calls -- sml_membership_fini()
  *	        ^                                                          |

@@ -18,7 +18,7 @@ static void destroy(struct sml_context *context)
 	sml_metrics_file_fini(&context->metrics_file);
 	sml_requests_fini(&context->requests);
 	sml_settings_fini(&context->settings);
-	sml_bell_fini(&context->bell);
+	sml_notifier_fini(&context->notifier);
 	pthread_mutex_destroy(&context->submit_lock);
 	pthread_mutex_destroy(&context->lock);
 	pthread_cond_destroy(&context->changed);
@@ -60,7 +60,7 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 	sml_cond_init(&context->changed);
 	sml_cond_init(&context->floats_known);
 	sml_requests_init(&context->requests);
-	sml_bell_init(&context->bell);
+	sml_notifier_init(&context->notifier);
 	sml_metrics_file_init(&context->metrics_file);
 	sml_membership_init(context);
 	error = set_up(context, config);

@@ -89,7 +89,7 @@ static bool is_own_user(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
 }
 
-/* What an offer brings: the memory, and the leader's bell, if it has one. */
+/* What an offer brings: the memory, and the leader's eventfd, if it has one. */
 struct passed {
 	int fds[2]; /* -1: none */
 };
@@ -172,7 +172,7 @@ struct sml_host_handshake {
 	struct sml_meet_group group;
 	unsigned rank, leader;
 	struct sml_host_memory memory;
-	struct passed shared; /* of memory_fd and the bell: the leader's */
+	struct passed shared; /* of memory_fd and that eventfd: the leader's */
 	int epoll_fd;
 	/* The leader's. */
 	int listener_fd;
@@ -418,11 +418,11 @@ int sml_host_handshake_step(struct sml_host_handshake *handshake)
 	return accept_offer(handshake);
 }
 
-struct sml_host_memory sml_host_handshake_take(struct sml_host_handshake *handshake, int *bell_fd)
+struct sml_host_memory sml_host_handshake_take(struct sml_host_handshake *handshake, int *leader_fd)
 {
 	struct sml_host_memory memory = handshake->memory;
 
-	*bell_fd = handshake->shared.fds[1];
+	*leader_fd = handshake->shared.fds[1];
 	handshake->shared.fds[1] = -1;
 	handshake->memory.head = NULL;
 	return memory;

@@ -71,7 +71,8 @@ int sml_host_handshake_step(struct sml_host_handshake *handshake);
  * After a 1: the memory, which the caller owns from then on; and the leader's eventfd, if sums go
  * up (otherwise -1).
  */
-struct sml_host_memory sml_host_handshake_take(struct sml_host_handshake *handshake, int *bell_fd);
+struct sml_host_memory sml_host_handshake_take(struct sml_host_handshake *handshake,
+					       int *leader_fd);
 
 void sml_host_handshake_free(struct sml_host_handshake *handshake);
 

@@ -174,7 +174,7 @@ bool sml_host_renew(struct sml_host_memory *memory, const struct sml_host_terms 
 	lay_out(&next, terms, memory->head);
 	if (next.bytes > memory->bytes)
 		return false;
-	/* Only what threads that wait, or ring, do not read. */
+	/* Only what threads that wait, or wake, do not read. */
 	memory->terms.lanes = terms->lanes;
 	memory->terms.divisor = terms->divisor;
 	memory->terms.head_slots = terms->head_slots;

@@ -40,10 +40,10 @@ struct sml_host_counter {
 } __attribute__((aligned(64)));
 
 struct sml_host_rank {
-	uint32_t bell; /* atomic, a futex: counts calls to wake up */
+	uint32_t wake_count; /* atomic, a futex: counts calls to wake up */
 	uint8_t token[SML_HOST_TOKEN_BYTES];
 	uint64_t cpus[SML_HOST_CPU_WORDS]; /* atomic */
-	uint64_t rung_ns;		   /* atomic: when it was last called */
+	uint64_t woken_ns;		   /* atomic: when it was last woken */
 } __attribute__((aligned(64)));
 
 struct sml_host_head {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sleeping without missing anything: a rank reads its bell, marks itself as sleeping, looks once
- * more, and sleeps until the bell changes. A rank with news stores it first, and then looks for
- * sleepers. Both orders are sequentially consistent, so at least one side sees the other.
+ * Sleeping without missing anything: a rank reads its count of wake-ups, marks itself as sleeping,
+ * looks once more, and sleeps until that changes. A rank with news stores it first, and then looks
+ * for sleepers. Both orders are sequentially consistent, so at least one side sees the other.
  */
 #include <linux/futex.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 #include "base/cores.h"
 #include "lib/host/slots.h"
 
-/* A bell that was never rung, because its ringer died, must not cost more. */
+/* A wake-up that never came, because its sender died, must not cost more. */
 #define LONGEST_SLEEP_NS (100 * SML_NS_PER_MS)
 /*
  * With a core for every rank, looking costs nobody anything, and a sleeper takes 50 us to wake.
@@ -31,11 +31,12 @@ static uint64_t bit(unsigned rank)
 
 uint32_t sml_host_get_ready(struct sml_host *host)
 {
-	struct sml_host_head *head = host->bells;
-	uint32_t bell = __atomic_load_n(&head->ranks[host->rank].bell, __ATOMIC_SEQ_CST);
+	struct sml_host_head *head = host->sleepers;
+	uint32_t wake_count =
+		__atomic_load_n(&head->ranks[host->rank].wake_count, __ATOMIC_SEQ_CST);
 
 	__atomic_fetch_or(&head->sleeping.ranks, bit(host->rank), __ATOMIC_SEQ_CST);
-	return bell;
+	return wake_count;
 }
 
 void sml_host_sleep(struct sml_host *host, uint32_t ready, uint64_t ns)
@@ -44,32 +45,32 @@ void sml_host_sleep(struct sml_host *host, uint32_t ready, uint64_t ns)
 
 	__atomic_store_n(&host->sleeps, host->sleeps + 1, __ATOMIC_RELAXED);
 	host->slept_ns = sml_now_ns();
-	(void)syscall(SYS_futex, &host->bells->ranks[host->rank].bell, FUTEX_WAIT, ready, &left,
-		      NULL, 0);
+	(void)syscall(SYS_futex, &host->sleepers->ranks[host->rank].wake_count, FUTEX_WAIT, ready,
+		      &left, NULL, 0);
 }
 
 void sml_host_wake_up(struct sml_host *host)
 {
-	__atomic_fetch_and(&host->bells->sleeping.ranks, ~bit(host->rank), __ATOMIC_SEQ_CST);
+	__atomic_fetch_and(&host->sleepers->sleeping.ranks, ~bit(host->rank), __ATOMIC_SEQ_CST);
 }
 
-static void ring(const struct sml_host *host, unsigned rank)
+static void wake(const struct sml_host *host, unsigned rank)
 {
-	uint32_t *bell = &host->bells->ranks[rank].bell;
+	uint32_t *wake_count = &host->sleepers->ranks[rank].wake_count;
 	uint64_t one = 1;
 
-	__atomic_store_n(&host->bells->ranks[rank].rung_ns, sml_now_ns(), __ATOMIC_RELAXED);
+	__atomic_store_n(&host->sleepers->ranks[rank].woken_ns, sml_now_ns(), __ATOMIC_RELAXED);
 	/* It waits for packets, too. If the counter is full, it is awake. */
 	if (rank == 0 && host->memory.terms.goes_up &&
 	    write(host->leader_fd, &one, sizeof(one)) == (ssize_t)sizeof(one))
 		return;
-	__atomic_fetch_add(bell, 1, __ATOMIC_SEQ_CST);
-	(void)syscall(SYS_futex, bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+	__atomic_fetch_add(wake_count, 1, __ATOMIC_SEQ_CST);
+	(void)syscall(SYS_futex, wake_count, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-void sml_host_ring(struct sml_host *host)
+void sml_host_wake_self(struct sml_host *host)
 {
-	ring(host, host->rank);
+	wake(host, host->rank);
 }
 
 void sml_host_wake_sleepers(struct sml_host *host)
@@ -80,15 +81,16 @@ void sml_host_wake_sleepers(struct sml_host *host)
 		return;
 	host->has_news = host->has_sum = false;
 	/* Not a load: whoever marks itself as sleeping after this sees the news. */
-	sleeping = __atomic_fetch_or(&host->bells->sleeping.ranks, 0, __ATOMIC_SEQ_CST) &
+	sleeping = __atomic_fetch_or(&host->sleepers->sleeping.ranks, 0, __ATOMIC_SEQ_CST) &
 		   ~bit(host->rank) & whom;
 	if (sleeping == 0)
 		return;
-	/* Each is rung once for a sleep. */
-	sleeping &= __atomic_fetch_and(&host->bells->sleeping.ranks, ~sleeping, __ATOMIC_SEQ_CST);
+	/* Each is woken once for a sleep. */
+	sleeping &=
+		__atomic_fetch_and(&host->sleepers->sleeping.ranks, ~sleeping, __ATOMIC_SEQ_CST);
 	for (unsigned rank = 0; rank < host->memory.terms.n_ranks; rank++)
 		if (sleeping & bit(rank)) {
-			ring(host, rank);
+			wake(host, rank);
 			__atomic_store_n(&host->wakes, host->wakes + 1, __ATOMIC_RELAXED);
 		}
 }
@@ -104,13 +106,13 @@ void sml_host_note_wait(struct sml_host *host, uint64_t ns, bool hindered)
 void sml_host_note_news(struct sml_host *host, uint64_t since_ns)
 {
 	uint64_t now_ns = sml_now_ns(), slept_ns = host->slept_ns;
-	uint64_t rung_ns =
-		__atomic_load_n(&host->bells->ranks[host->rank].rung_ns, __ATOMIC_RELAXED);
+	uint64_t woken_ns =
+		__atomic_load_n(&host->sleepers->ranks[host->rank].woken_ns, __ATOMIC_RELAXED);
 
-	if (slept_ns < since_ns || rung_ns < slept_ns || rung_ns > now_ns)
+	if (slept_ns < since_ns || woken_ns < slept_ns || woken_ns > now_ns)
 		sml_host_note_wait(host, now_ns - since_ns, false);
 	else
-		sml_host_note_wait(host, rung_ns - since_ns, rung_ns - slept_ns < SOON_NS);
+		sml_host_note_wait(host, woken_ns - since_ns, woken_ns - slept_ns < SOON_NS);
 }
 
 /* ---- cores ---- */

@@ -94,7 +94,7 @@ static void arrive(struct sml_host *host, struct sml_host_buffer *buffer, uint64
 	if (before + 1 == n_ranks)
 		count(&host->waited_ns,
 		      sml_waited(__atomic_load_n(&buffer->half_ns, __ATOMIC_RELAXED),
-				 &host->bells->waited_until_ns, now_ns));
+				 &host->sleepers->waited_until_ns, now_ns));
 }
 
 uint8_t sml_host_arrive(struct sml_host *host, const struct sml_contribution *in, uint64_t now_ns)

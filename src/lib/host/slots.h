@@ -35,7 +35,7 @@ struct sml_host {
 	struct sml_host_memory memory;
 	uint8_t rank;			      /* within the host; 0 is the leader */
 	uint16_t job_ranks[SML_MAX_CHILDREN]; /* the job's ranks, by rank within the host */
-	struct sml_host_head *bells; /* of the job's first such memory: where its ranks sleep */
+	struct sml_host_head *sleepers; /* of the job's first such memory: where its ranks sleep */
 	int leader_fd;	      /* if sums go up: an eventfd that wakes the leader; -1 if none */
 	bool has_news;	      /* results that sleeping ranks have not been told */
 	bool has_sum;	      /* a sum that a sleeping leader has not been told */
@@ -110,12 +110,12 @@ bool sml_host_newest(const struct sml_host *host, uint32_t slot, uint32_t *use, 
 
 /*
  * To sleep: get ready, look once more for anything to do, and then sleep unless there is; wake up
- * in any case. Any thread of this rank may ring.
+ * in any case. Any thread of this rank may wake it.
  */
 uint32_t sml_host_get_ready(struct sml_host *host);
 void sml_host_sleep(struct sml_host *host, uint32_t ready, uint64_t ns);
 void sml_host_wake_up(struct sml_host *host);
-void sml_host_ring(struct sml_host *host);
+void sml_host_wake_self(struct sml_host *host);
 
 /*
  * The wait for news has taken this long. Looking does not help where waits are longer, because the

@@ -123,7 +123,7 @@ void sml_progress_drive(struct sml_progress *progress, const struct sml_tensor *
 void sml_progress_notify(struct sml_progress *progress, bool waits)
 {
 	if (is_driven(progress))
-		sml_host_ring(progress->threads->host);
+		sml_host_wake_self(progress->threads->host);
 	else if (!waits)
 		sml_progress_wake(progress);
 }

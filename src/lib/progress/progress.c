@@ -307,7 +307,7 @@ static uint64_t earliest_deadline(const struct sml_progress *progress)
 }
 
 /*
- * The descriptors to wait for: the wake-up, the bell of a host's leader, then every line that is
+ * The descriptors to wait for: the wake-up, that of a host's leader, then every line that is
  * ours. Returns their number.
  */
 static nfds_t list_events(const struct sml_progress *progress, struct pollfd *ready)
@@ -331,11 +331,11 @@ static nfds_t list_events(const struct sml_progress *progress, struct pollfd *re
 }
 
 /* If a waker has not written yet, it only shortens the next rest. */
-static void silence(const struct pollfd *bell)
+static void clear(const struct pollfd *wake)
 {
 	uint64_t ignored;
 
-	if (bell->revents && read(bell->fd, &ignored, sizeof(ignored)) < 0)
+	if (wake->revents && read(wake->fd, &ignored, sizeof(ignored)) < 0)
 		sml_assert(errno == EAGAIN);
 }
 
@@ -356,9 +356,9 @@ static void rest_in_poll(struct sml_progress *progress)
 	if (!must_look_again(progress, blocked))
 		(void)ppoll(ready, n, deadline_ns == FOREVER ? NULL : &left, NULL);
 	__atomic_store_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST);
-	silence(&ready[0]);
+	clear(&ready[0]);
 	if (progress->threads->host)
-		silence(&ready[1]);
+		clear(&ready[1]);
 }
 
 static void rest_thread(struct sml_progress *progress)

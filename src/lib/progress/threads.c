@@ -26,7 +26,7 @@ void sml_threads_wake(struct sml_threads *threads)
 	for (unsigned i = 0; i < threads->n_threads; i++)
 		sml_progress_wake(threads->threads[i]);
 	if (threads->callers_drive)
-		sml_host_ring(threads->host);
+		sml_host_wake_self(threads->host);
 }
 
 void sml_threads_notify(struct sml_threads *threads)
