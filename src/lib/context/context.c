@@ -347,15 +347,15 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 }
 
 /* The first counts: the others follow from it. */
-static void note_farewell(struct sml_context *context, int error, const char *text, unsigned kinds)
+static void note_abort(struct sml_context *context, int error, const char *text, unsigned kinds)
 {
-	struct sml_farewell *farewell = &context->farewell;
+	struct sml_abort_message *message = &context->abort_message;
 
 	pthread_mutex_lock(&context->lock);
-	if (farewell->error == 0) {
-		farewell->error = error;
-		farewell->kinds = kinds;
-		snprintf(farewell->text, sizeof(farewell->text), "%s", text);
+	if (message->error == 0) {
+		message->error = error;
+		message->kinds = kinds;
+		snprintf(message->text, sizeof(message->text), "%s", text);
 	}
 	pthread_mutex_unlock(&context->lock);
 }
@@ -366,33 +366,33 @@ bool sml_context_give_up(struct sml_context *context, int error, const char *tex
 		return false;
 	stop_threads(context);
 	/* Before the failure is complete: then a thread that looks for a switch asks for it. */
-	note_farewell(context, error, text, kinds);
+	note_abort(context, error, text, kinds);
 	end_failure(context, error, text, NULL);
 	return true;
 }
 
-bool sml_context_get_farewell(struct sml_context *context, struct sml_farewell *farewell)
+bool sml_context_get_abort_message(struct sml_context *context, struct sml_abort_message *message)
 {
 	pthread_mutex_lock(&context->lock);
 	while (context->error && !context->error_reported)
 		pthread_cond_wait(&context->changed, &context->lock);
-	*farewell = context->farewell;
-	if (farewell->error == 0 && context->error) {
-		farewell->error = context->error;
-		snprintf(farewell->text, sizeof(farewell->text), "%s", context->text);
+	*message = context->abort_message;
+	if (message->error == 0 && context->error) {
+		message->error = context->error;
+		snprintf(message->text, sizeof(message->text), "%s", context->text);
 	}
 	pthread_mutex_unlock(&context->lock);
-	if (farewell->error == 0)
+	if (message->error == 0)
 		return false;
 	/* To ranks that look for a switch, other errors would say something about that switch. */
-	if (farewell->error != SML_ERROR_RANK_DIED)
-		farewell->error = SML_ERROR_ABORTED;
+	if (message->error != SML_ERROR_RANK_DIED)
+		message->error = SML_ERROR_ABORTED;
 	return true;
 }
 
 void sml_context_abort_job(struct sml_context *context, int error, const char *text, unsigned kinds)
 {
-	note_farewell(context, error, text, kinds);
+	note_abort(context, error, text, kinds);
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		struct sml_control *control = sml_context_hold_control(context, i);
 
@@ -414,7 +414,7 @@ int sml_context_abort(struct sml_context *context, const char *reason)
 	sml_text_copy(clean, sizeof(clean), reason); /* as others will read it */
 	snprintf(text, sizeof(text), "rank %u aborted the job: %s", context->settings.rank, clean);
 	/* Before a thread that looks for a switch can ask what to say. */
-	note_farewell(context, SML_ERROR_ABORTED, clean, 0);
+	note_abort(context, SML_ERROR_ABORTED, clean, 0);
 	if (sml_context_fail(context, SML_ERROR_ABORTED, text))
 		sml_context_abort_job(context, SML_ERROR_ABORTED, clean, 0);
 	return 0;

@@ -114,7 +114,7 @@ struct sml_context {
 	struct sml_tracing tracing;
 	struct sml_metrics_file metrics_file;
 	/* What its switches are told of the job's end, once they are; error 0: nothing yet. */
-	struct sml_farewell farewell;
+	struct sml_abort_message abort_message;
 	bool running; /* it has opened; before that, no failover begins (failover.h) */
 
 	/* From one membership to the next: lib/context/reconfigure.c. */
@@ -191,7 +191,7 @@ void sml_context_abort_job(struct sml_context *context, int error, const char *t
  * What a switch at which the job was about to go on is told: sml_context_abort_job() may not have
  * found it. False: the job has not failed here, and nothing is told.
  */
-bool sml_context_get_farewell(struct sml_context *context, struct sml_farewell *farewell);
+bool sml_context_get_abort_message(struct sml_context *context, struct sml_abort_message *message);
 
 /* The program ends the job, for all ranks. Returns 0, or the error that the job already has. */
 int sml_context_abort(struct sml_context *context, const char *reason);

@@ -78,9 +78,9 @@ static int request_join(void *self, const struct sml_reached *connection, struct
 	return 0;
 }
 
-static bool say_farewell(void *self, struct sml_farewell *farewell)
+static bool get_abort_message(void *self, struct sml_abort_message *message)
 {
-	return sml_context_get_farewell(((struct claim *)self)->stripe->context, farewell);
+	return sml_context_get_abort_message(((struct claim *)self)->stripe->context, message);
 }
 
 static void log_progress(void *self, const char *text)
@@ -186,7 +186,7 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 		.give_up = &stripe->context->threads.stop,
 		.join = request_join,
 		.tell = log_progress,
-		.say_farewell = say_farewell,
+		.get_abort_message = get_abort_message,
 		.leaves_ns = &stripe->failover.leaves_ns,
 		.self = claim,
 	};
@@ -340,12 +340,12 @@ static void say_resumed(const struct sml_stripe *stripe)
  */
 static bool leave_again(struct sml_stripe *stripe)
 {
-	struct sml_farewell farewell;
+	struct sml_abort_message message;
 
 	if (!is_over(stripe->context))
 		return false;
-	if (sml_context_get_farewell(stripe->context, &farewell))
-		sml_control_abort(stripe->control, farewell.error, farewell.text, farewell.kinds);
+	if (sml_context_get_abort_message(stripe->context, &message))
+		sml_control_abort(stripe->control, message.error, message.text, message.kinds);
 	else
 		sml_control_retreat(stripe->control);
 	sml_control_retire(stripe->control);

@@ -261,7 +261,7 @@ void sml_membership_init(struct sml_context *context)
 	context->sequence = (struct sml_sequence){.number = 0};
 	/* sml_count_elsewhere() may be called meanwhile. */
 	pthread_mutex_lock(&context->lock);
-	context->farewell = (struct sml_farewell){.error = 0};
+	context->abort_message = (struct sml_abort_message){.error = 0};
 	context->usage = (struct sml_usage){.opened_ns = 0};
 	pthread_mutex_unlock(&context->lock);
 	context->history.n = context->history.n_names = 0;
@@ -334,15 +334,15 @@ static void note_end(struct sml_stripe *stripe)
 /* Of a job that has failed here, whatever the reason: to no switch has this rank died. */
 static void tell_end(struct sml_context *context)
 {
-	struct sml_farewell farewell;
+	struct sml_abort_message message;
 
 	/* Another stripe's thread may be failing the context just now. */
-	if (!sml_context_get_farewell(context, &farewell))
+	if (!sml_context_get_abort_message(context, &message))
 		return;
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (sml_control_is_admitted(context->stripes[i].control))
-			sml_control_abort(context->stripes[i].control, farewell.error,
-					  farewell.text, farewell.kinds);
+			sml_control_abort(context->stripes[i].control, message.error, message.text,
+					  message.kinds);
 }
 
 static void end_control(struct sml_control *control, bool goes_on)

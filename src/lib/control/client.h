@@ -157,7 +157,7 @@ void sml_control_mismatch(struct sml_control *control, const struct sml_disagree
 void sml_control_renew(struct sml_control *control, uint8_t shard, uint32_t number);
 
 /* What a switch is told of a job that has failed here. */
-struct sml_farewell {
+struct sml_abort_message {
 	int error;	/* 0 if the job has not failed here */
 	unsigned kinds; /* of enum sml_abort_kind */
 	char text[SML_TEXT_BYTES];

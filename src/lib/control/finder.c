@@ -416,24 +416,24 @@ void sml_finder_keep(struct sml_finder *finder)
 }
 
 /* This rank has given its job up. */
-static void tell_farewell(struct sml_finder *finder)
+static void send_abort_message(struct sml_finder *finder)
 {
-	struct sml_farewell farewell;
+	struct sml_abort_message message;
 
-	if (!is_given_up(finder) || !finder->config.say_farewell ||
-	    !finder->config.say_farewell(finder->config.self, &farewell))
+	if (!is_given_up(finder) || !finder->config.get_abort_message ||
+	    !finder->config.get_abort_message(finder->config.self, &message))
 		return;
 	for (unsigned i = 0; i < finder->config.n_endpoints; i++)
 		if (finder->attempts[i].control)
-			sml_control_abort(finder->attempts[i].control, farewell.error,
-					  farewell.text, farewell.kinds);
+			sml_control_abort(finder->attempts[i].control, message.error, message.text,
+					  message.kinds);
 }
 
 void sml_finder_close(struct sml_finder *finder)
 {
 	if (finder == NULL)
 		return;
-	tell_farewell(finder);
+	send_abort_message(finder);
 	for (unsigned i = 0; i < finder->config.n_endpoints; i++)
 		close_attempt(&finder->attempts[i]);
 	sml_loop_close(finder->loop);

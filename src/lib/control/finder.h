@@ -36,7 +36,7 @@ struct sml_finder_config {
 	 * If give_up is set because the job is over for this rank, what the other ranks are to be
 	 * told of it. False: there is nothing to tell. NULL at first.
 	 */
-	bool (*say_farewell)(void *self, struct sml_farewell *farewell);
+	bool (*get_abort_message)(void *self, struct sml_abort_message *message);
 	/* Atomic; not 0 if this rank only wants to leave, and others may have left. NULL for 0. */
 	const uint64_t *leaves_ns;
 	void *self;

@@ -48,9 +48,9 @@ struct sml_control {
 	/* Of the switch's stripe, the first; or of each rank's. Each set once for a question. */
 	struct sml_stall_report *stalls[SML_MAX_STRIPES];
 	struct sml_stall_report *last_words; /* with Abort, where ranks have the slots: no slots */
-	bool retreats;		   /* it has all results, and gives up looking for the others */
-	struct sml_farewell abort; /* error 0: none is wanted */
-	bool goes_on;		   /* in the next membership: said when the connection ends */
+	bool retreats; /* it has all results, and gives up looking for the others */
+	struct sml_abort_message abort; /* error 0: none is wanted */
+	bool goes_on;			/* in the next membership: said when the connection ends */
 };
 
 /* Any thread. From LEFT on, the session does not change. */

@@ -46,7 +46,7 @@ bool sim_crank_has_come(const struct rank *rank)
 }
 
 /* As the library: a rank that lives does not only close its connections. */
-static void say_farewell(struct rank *rank, int error, const char *text, unsigned kinds)
+static void send_aborts(struct rank *rank, int error, const char *text, unsigned kinds)
 {
 	for (int i = 0; i < MAX_ADDRESSES; i++) {
 		struct attempt *attempt = &rank->attempts[i];
@@ -80,7 +80,7 @@ static void rank_fails(struct rank *rank, int error, const char *text)
 		sim_elastic_ends(rank);
 	if (rank->control->is_elastic && error == SML_ERROR_RANK_DIED)
 		sim_judged_death(rank, text);
-	say_farewell(rank, error, text, 0);
+	send_aborts(rank, error, text, 0);
 	rank->error = error;
 	rank->living = living(rank->control);
 	rank->state = rank->control->is_elastic ? PARTED : FAILED;
@@ -371,7 +371,7 @@ static void make_call(struct rank *rank)
 
 static void give_up_job(struct rank *rank)
 {
-	say_farewell(rank, SML_ERROR_ABORTED, "it goes on elsewhere", SML_ABORT_PLANNED);
+	send_aborts(rank, SML_ERROR_ABORTED, "it goes on elsewhere", SML_ABORT_PLANNED);
 	sim_attempts_drop(rank);
 	rank->done = 0;
 	rank->has_kept = rank->sent = rank->leaves = rank->begun = false;

@@ -34,7 +34,7 @@ class _QuorumGroup(_group.ProcessGroupSwitchML):
     """A group that joins its job when it is made. `place`: see label_of_members()."""
 
     # In Gloo's words, which torchft's own tests look for, too.
-    _farewell = "the end of the quorum (Connection closed by peer)"
+    _end_title = "the end of the quorum (Connection closed by peer)"
     _is_alone = True
     dropped: weakref.finalize[..., Any]  # what leaves its job if nothing else has ended it
 

@@ -37,7 +37,7 @@ log = logging.getLogger("switchml.torch")
 
 # A barrier's name, which is read after "rank 1 called", if others make another call meanwhile, and
 # after "waiting for rank 1 in job …,": so it must not say who.
-FAREWELL = "the end of the group (destroy_process_group(), or the end of the program)"
+END_OF_GROUP = "the end of the group (destroy_process_group(), or the end of the program)"
 
 
 class AbortHooks:
@@ -85,9 +85,9 @@ class Line:
         timeout: float,
         usage: Usage,
         abort_hooks: AbortHooks,
-        farewell: str = FAREWELL,
+        end_title: str = END_OF_GROUP,
     ) -> None:
-        self._title, self._opener, self._usage, self._farewell = title, opener, usage, farewell
+        self._title, self._opener, self._usage, self._end_title = title, opener, usage, end_title
         self._abort_hooks = abort_hooks
         self.n_put = 0
         self.failure: SwitchMLError | None = None  # of the first call that the job has ended
@@ -440,13 +440,13 @@ class Line:
         self._close_until = time.monotonic() + seconds
         if has_ended:
             with contextlib.suppress(SwitchMLError):  # await_end() tries again
-                self._bid_farewell()
+                self._begin_to_leave()
         return True
 
-    def _bid_farewell(self) -> Request | None:
+    def _begin_to_leave(self) -> Request | None:
         """Make the last call, which ends when all ranks have left. Again: the same."""
         if self._job is not None and self._leaving is None:
-            leaving = place(self._farewell)
+            leaving = place(self._end_title)
             request = request_of(self._job, [leaving])
             # What a rank that waits says; await_end() ends the job before that.
             left = self._close_until - time.monotonic()
@@ -470,8 +470,8 @@ class Line:
         if self._job is None:
             return False
         try:
-            farewell = self._bid_farewell()
-            if not poll(lambda: _has_ended(farewell), max(0.0, deadline - time.monotonic())):
+            leaving = self._begin_to_leave()
+            if not poll(lambda: _has_ended(leaving), max(0.0, deadline - time.monotonic())):
                 self._job.abort(f"this rank has left {self._title}, and others have not")
         except SwitchMLError:
             pass  # the job has failed, and all ranks know it

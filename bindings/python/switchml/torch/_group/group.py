@@ -35,7 +35,7 @@ from ..._tensor_memory import is_plain
 from ...errors import SwitchMLError, brief
 from .._calls.callbacks import wire_of
 from .._calls.elsewhere import Elsewhere, Monitored, check, with_dimensions
-from .._calls.line import FAREWELL, AbortHooks, Line, seconds_of
+from .._calls.line import END_OF_GROUP, AbortHooks, Line, seconds_of
 from .._calls.sizes import Sizes
 from .._calls.staging import Accelerator, DeviceWork
 from .._calls.summary import Summary, Usage, bytes_of, lines
@@ -108,7 +108,7 @@ groups: weakref.WeakSet[ProcessGroupSwitchML] = weakref.WeakSet()
 class ProcessGroupSwitchML(Derivation, Lists, Router):
     """Ranks that reduce through a switch. torch.distributed creates it; users do not."""
 
-    _farewell = FAREWELL
+    _end_title = END_OF_GROUP
     _is_alone = False  # its job is not beside that of a default group
 
     def __init__(
@@ -168,7 +168,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         opener = functools.partial(
             join, meeting, "switchml/", title, seconds, settings, label, limit
         )
-        self._line = Line(title, opener, seconds, self._usage, self._abort_hooks, self._farewell)
+        self._line = Line(title, opener, seconds, self._usage, self._abort_hooks, self._end_title)
 
     def _open(self) -> None:
         try:
