@@ -68,7 +68,8 @@ static bool is_set(const char *name)
  * Choose the refusing rank that gives the reason: first a rank with its own cause, then a
  * rank that only saw others fail, then a rank that gave up before.
  */
-static int claim_of(const struct sml_mpi_communicator *communicator, const struct refusal *refusal)
+static int precedence_of(const struct sml_mpi_communicator *communicator,
+			 const struct refusal *refusal)
 {
 	int n = communicator->size, rank = communicator->rank;
 
@@ -91,7 +92,7 @@ static int claim_of(const struct sml_mpi_communicator *communicator, const struc
 static bool all_agree(struct sml_mpi_communicator *communicator, const struct refusal *refusal,
 		      bool *alike)
 {
-	int mine[2] = {claim_of(communicator, refusal), alike ? *alike : 1};
+	int mine[2] = {precedence_of(communicator, refusal), alike ? *alike : 1};
 	int least[2] = {0, 0};
 
 	if (PMPI_Allreduce(mine, least, 2, MPI_INT, MPI_MIN, communicator->comm) != MPI_SUCCESS)

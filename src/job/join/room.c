@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Room for those who come: places for jobs, slots, and connections. Anyone can claim them, so what
- * claims least makes room, and the one that has had its claim longest goes first.
+ * Room for those who come: places for jobs, slots, and connections. Anyone can take them, so what
+ * has the least priority makes room, and of equals the one that has been there longest goes first.
  *
  *	a rank of a failed job        makes room for any rank, and for a leaf
  *	a leaf without ranks or slots makes room for any rank, and for another leaf
@@ -33,7 +33,7 @@ static bool gathers_slowly(const struct sml_job *job)
 }
 
 /* The smaller, the earlier it makes room. */
-static unsigned claim_of(const struct sml_job *job, const SmlControl__Join *join)
+static unsigned priority_of(const struct sml_job *job, const SmlControl__Join *join)
 {
 	return job->resume.runs ? 2 : strcmp(job->name, join->job) != 0;
 }
@@ -53,8 +53,8 @@ static struct sml_job *find_weakest(const struct sml_jobs *jobs, const SmlContro
 		if (job == NULL || !sml_job_gathers(job) || is_own(job, join) ||
 		    (job->resume.runs && !gathers_slowly(job)))
 			continue;
-		if (found == NULL || claim_of(job, join) < claim_of(found, join) ||
-		    (claim_of(job, join) == claim_of(found, join) &&
+		if (found == NULL || priority_of(job, join) < priority_of(found, join) ||
+		    (priority_of(job, join) == priority_of(found, join) &&
 		     job->begun_ns < found->begun_ns))
 			found = job;
 	}

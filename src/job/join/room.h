@@ -14,7 +14,7 @@ bool sml_jobs_has_room_for_member(struct sml_jobs *jobs, struct sml_peer *peer,
 				  const SmlControl__Join *join);
 
 /*
- * Closes the peer with the weakest claim. Returns false if there is none of this kind, or if no
+ * Closes the peer with the least priority. Returns false if there is none of this kind, or if no
  * rank resumes.
  */
 bool sml_jobs_displace(struct sml_jobs *jobs, const SmlControl__Join *join);

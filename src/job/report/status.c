@@ -267,7 +267,7 @@ static void begin_pool(const struct sml_job_pool *pool, enum sml_job_state state
 	out->status.counters = out->counters.list;
 }
 
-/* And after them, because they have the first claim to the message's room. */
+/* And after them, because they come first in the message's room. */
 static void end_pool(const struct sml_job_pool *pool, const struct sml_job_counters *counters,
 		     uint32_t stripe, uint32_t stripes, size_t *room, struct job_status *out)
 {

@@ -111,9 +111,9 @@ static bool has_int8(const struct sml_tensor_spec *spec)
 }
 
 /* Will the switches add the elements of a sum as floats? Else, its ranks gather them. */
-static bool claims_floats(struct sml_context *context, const struct sml_tensor_spec *spec)
+static bool sends_floats(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
-	return spec->type != SML_FLOAT64 && sml_submit_claim_floats(context);
+	return spec->type != SML_FLOAT64 && sml_submit_fix_floats(context);
 }
 
 /* So few elements or ranks that the int64 wire is not worth it, or not smaller. */
@@ -133,7 +133,7 @@ static bool is_exact(struct sml_context *context, const struct sml_tensor_spec *
 
 	if (!is_float_sum(spec) || (wire != SML_WIRE_DEFAULT && wire != SML_WIRE_EXACT))
 		return false;
-	if (claims_floats(context, spec))
+	if (sends_floats(context, spec))
 		return true;
 	return (wire == SML_WIRE_EXACT || are_few(context, spec)) &&
 	       sml_tensor_may_be_exact(spec->type, &context->shape);
@@ -163,7 +163,7 @@ static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec
 		spec->wire = default_wire(context, spec);
 		return 0;
 	}
-	if (claims_floats(context, spec) || sml_tensor_may_be_exact(spec->type, &context->shape))
+	if (sends_floats(context, spec) || sml_tensor_may_be_exact(spec->type, &context->shape))
 		return 0;
 	return sml_context_refuse(context, -EINVAL,
 				  "packets of %u lanes are too small for the exact wire with %u "

@@ -38,29 +38,29 @@ struct search {
 	uint64_t until_ns;
 	bool died; /* one of them had answered before */
 	struct sml_notice notice;
-	struct sml_resumption claim; /* membership 0: it has not been ready */
+	struct sml_resumption resumption; /* membership 0: it has not been ready */
 	/* Where the switch decides: until when it waits for the others with it. */
-	uint64_t claim_ns;
+	uint64_t insists_ns;
 };
 
-static bool has_claim(const struct search *search)
+static bool was_ready(const struct search *search)
 {
-	return search->claim.membership != 0;
+	return search->resumption.membership != 0;
 }
 
 /* Its membership may never begin: a member may have died, and no switch have seen it. */
 static uint64_t join_deadline(const struct sml_stripe *stripe, const struct search *search)
 {
-	bool ends = stripe->context->settings.asks && has_claim(search);
+	bool ends = stripe->context->settings.asks && was_ready(search);
 
-	return ends && search->claim_ns < stripe->deadline_ns ? search->claim_ns
-							      : stripe->deadline_ns;
+	return ends && search->insists_ns < stripe->deadline_ns ? search->insists_ns
+								: stripe->deadline_ns;
 }
 
 static int join_switch(struct sml_stripe *stripe, const struct search *search)
 {
-	struct sml_application application = {.resumption =
-						      has_claim(search) ? &search->claim : NULL};
+	struct sml_application application = {.resumption = was_ready(search) ? &search->resumption
+									      : NULL};
 	struct sml_apart apart;
 	const struct sml_meanwhile meanwhile = {.self = &apart, .act = sml_apart_look};
 	int error = sml_stripe_lanes(stripe, &application.lanes);
@@ -102,16 +102,16 @@ static void look_until(const struct sml_stripe *stripe, struct search *search)
 /* ---- what it was ready for ---- */
 
 /* Of the last admission, if the try got that far. */
-static void note_claim(const struct sml_stripe *stripe, struct search *search)
+static void note_ready(const struct sml_stripe *stripe, struct search *search)
 {
 	const struct sml_admission *admission = &stripe->admission;
 	const struct sml_settings *settings = &stripe->context->settings;
 
 	if (admission->membership == 0)
 		return;
-	if (!has_claim(search))
-		search->claim_ns = sml_now_ns() + settings->request_wait_ms * SML_NS_PER_MS;
-	search->claim = (struct sml_resumption){
+	if (!was_ready(search))
+		search->insists_ns = sml_now_ns() + settings->request_wait_ms * SML_NS_PER_MS;
+	search->resumption = (struct sml_resumption){
 		.epoch = admission->epoch,
 		.tag = admission->report_tag,
 		.membership = stripe->may_have_begun ? admission->membership : 0,
@@ -125,17 +125,17 @@ static void note_claim(const struct sml_stripe *stripe, struct search *search)
  * are told. A new process is new again, and another one lets its program decide. True: it asks
  * again.
  */
-static bool drops_claim(struct sml_stripe *stripe, struct search *search, int *error)
+static bool drops_membership(struct sml_stripe *stripe, struct search *search, int *error)
 {
 	struct sml_settings *settings = &stripe->context->settings;
 
-	if (!settings->asks || !has_claim(search) || sml_now_ns() < search->claim_ns ||
+	if (!settings->asks || !was_ready(search) || sml_now_ns() < search->insists_ns ||
 	    (*error != SML_ERROR_TIMEOUT && *error != SML_ERROR_UNREACHABLE))
 		return false;
 	sml_control_abort(stripe->control, SML_ERROR_ABORTED,
 			  "not all members came to another switch in time", 0);
 	if (settings->past.ran.tag == 0 && stripe->context->n_stripes == 1) {
-		search->claim = (struct sml_resumption){.membership = 0};
+		search->resumption = (struct sml_resumption){.membership = 0};
 		stripe->admission = (struct sml_admission){.membership = 0};
 		stripe->may_have_begun = false;
 		settings->past.admitted = (struct sml_past_rank){.tag = 0};
@@ -199,14 +199,14 @@ static bool would_decide_again(const struct sml_stripe *stripe, const struct sea
 	const struct sml_context *context = stripe->context;
 
 	return context->settings.asks && context->decided && context->n_stripes > 1 &&
-	       stripe->index == 0 && !has_claim(search);
+	       stripe->index == 0 && !was_ready(search);
 }
 
 static bool may_go_on(const struct sml_stripe *stripe, const struct search *search)
 {
 	uint64_t now_ns = sml_now_ns();
 	/* Those that have begun look for a switch until their deadline. */
-	bool waits = has_claim(search) || now_ns < search->until_ns;
+	bool waits = was_ready(search) || now_ns < search->until_ns;
 
 	return search->n_lost > 0 && waits && now_ns < stripe->deadline_ns &&
 	       !would_decide_again(stripe, search) &&
@@ -261,10 +261,10 @@ int sml_stripe_begin(struct sml_stripe *stripe)
 	int error;
 
 	while ((error = try_to_begin(stripe, &search, &connected)) != 0) {
-		note_claim(stripe, &search);
+		note_ready(stripe, &search);
 		if (is_lost(stripe, &search, error, connected))
 			note_loss(stripe, &search, error);
-		else if (!drops_claim(stripe, &search, &error) &&
+		else if (!drops_membership(stripe, &search, &error) &&
 			 (error != SML_ERROR_UNREACHABLE || search.embedded))
 			break;
 		take_a_break(&search, connected);

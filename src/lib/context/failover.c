@@ -37,7 +37,7 @@ static bool is_over(const struct sml_context *context)
 /* ---- until a switch takes over ---- */
 
 /* The join for a candidate switch; the same for all candidates. */
-struct claim {
+struct rejoin {
 	struct sml_stripe *stripe;
 	struct sml_resuming resuming;
 };
@@ -54,22 +54,22 @@ static bool only_leaves(const struct sml_stripe *stripe)
 static int request_join(void *self, const struct sml_reached *connection, struct sml_loop *loop,
 			struct sml_control **control)
 {
-	struct claim *claim = self;
-	struct sml_stripe *stripe = claim->stripe;
+	struct rejoin *rejoin = self;
+	struct sml_stripe *stripe = rejoin->stripe;
 	struct sml_context *context = stripe->context;
 	const struct sml_stripe_index place = {stripe->index, (uint8_t)context->n_stripes};
 	struct sml_application application = {
 		.lanes = context->shape.lanes,
-		.resumption = &claim->resuming.resumption,
+		.resumption = &rejoin->resuming.resumption,
 	};
 	int error = sml_control_open(control, &context->settings, connection, &place, loop);
 
 	if (error)
 		return error;
-	error = sml_resuming_look(&claim->resuming, stripe);
+	error = sml_resuming_look(&rejoin->resuming, stripe);
 	if (error)
 		return error;
-	claim->resuming.resumption.leaving = only_leaves(stripe);
+	rejoin->resuming.resumption.leaving = only_leaves(stripe);
 	/* As it has begun: alone, or as one with others of this host. */
 	if (context->threads.host)
 		sml_hosts_advertise(stripe, &application);
@@ -80,12 +80,12 @@ static int request_join(void *self, const struct sml_reached *connection, struct
 
 static bool get_abort_message(void *self, struct sml_abort_message *message)
 {
-	return sml_context_get_abort_message(((struct claim *)self)->stripe->context, message);
+	return sml_context_get_abort_message(((struct rejoin *)self)->stripe->context, message);
 }
 
 static void log_progress(void *self, const char *text)
 {
-	struct sml_stripe *stripe = ((struct claim *)self)->stripe;
+	struct sml_stripe *stripe = ((struct rejoin *)self)->stripe;
 
 	pthread_mutex_lock(&stripe->context->lock);
 	snprintf(stripe->failover.tried, sizeof(stripe->failover.tried), "%s", text);
@@ -93,9 +93,9 @@ static void log_progress(void *self, const char *text)
 }
 
 /* Continue with a switch that all ranks have joined. */
-static int go_on(struct claim *claim, struct sml_control *control, uint64_t deadline_ns)
+static int go_on(struct rejoin *rejoin, struct sml_control *control, uint64_t deadline_ns)
 {
-	struct sml_stripe *stripe = claim->stripe;
+	struct sml_stripe *stripe = rejoin->stripe;
 	struct sml_admission admission;
 	int error = sml_control_admission(control, NULL, &admission, deadline_ns);
 
@@ -106,11 +106,11 @@ static int go_on(struct claim *claim, struct sml_control *control, uint64_t dead
 	stripe->admission = admission;
 	pthread_mutex_unlock(&stripe->context->lock);
 	return sml_data_path_renew(stripe, control, deadline_ns,
-				   sml_resuming_keeps_now(&claim->resuming));
+				   sml_resuming_keeps_now(&rejoin->resuming));
 }
 
 /* 0, SML_FINDER_LEFT, or an error. */
-static int find_switch(struct claim *claim, struct sml_finder *finder, uint64_t deadline_ns,
+static int find_switch(struct rejoin *rejoin, struct sml_finder *finder, uint64_t deadline_ns,
 		       struct sml_control **taken)
 {
 	struct sml_reached connection;
@@ -120,11 +120,11 @@ static int find_switch(struct claim *claim, struct sml_finder *finder, uint64_t 
 		error = sml_finder_meet(finder, taken, &connection);
 		if (error)
 			return error;
-		sml_stripe_set_connection(claim->stripe, &connection);
-		error = go_on(claim, *taken, deadline_ns);
+		sml_stripe_set_connection(rejoin->stripe, &connection);
+		error = go_on(rejoin, *taken, deadline_ns);
 		if (error == 0)
 			sml_finder_keep(finder);
-		if (error == 0 || is_over(claim->stripe->context))
+		if (error == 0 || is_over(rejoin->stripe->context))
 			return error;
 		sml_finder_reject(finder, error);
 	}
@@ -149,10 +149,10 @@ static void renew_endpoints(struct sml_stripe *stripe, struct sml_resolver *reso
 }
 
 /* At the addresses that are known now. Also returns SML_FINDER_MOVED. */
-static int look_once(struct claim *claim, struct sml_finder_config *config,
+static int look_once(struct rejoin *rejoin, struct sml_finder_config *config,
 		     struct sml_control **taken)
 {
-	struct sml_stripe *stripe = claim->stripe;
+	struct sml_stripe *stripe = rejoin->stripe;
 	struct sml_resolver *resolver;
 	struct sml_finder *finder;
 	int error;
@@ -165,7 +165,7 @@ static int look_once(struct claim *claim, struct sml_finder_config *config,
 	config->moved = sml_resolver_moved(resolver);
 	error = sml_finder_open(&finder, config);
 	if (error == 0) {
-		error = find_switch(claim, finder, config->deadline_ns, taken);
+		error = find_switch(rejoin, finder, config->deadline_ns, taken);
 		sml_finder_close(finder);
 	}
 	renew_endpoints(stripe, resolver);
@@ -175,7 +175,7 @@ static int look_once(struct claim *claim, struct sml_finder_config *config,
 static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 {
 	const struct sml_settings *settings = &stripe->context->settings;
-	struct claim *claim = calloc(1, sizeof(*claim));
+	struct rejoin *rejoin = calloc(1, sizeof(*rejoin));
 	struct sml_finder_config config = {
 		.kind = SML_SEARCH_NEXT,
 		.interface = settings->config.interface,
@@ -188,16 +188,16 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 		.tell = log_progress,
 		.get_abort_message = get_abort_message,
 		.leaves_ns = &stripe->failover.leaves_ns,
-		.self = claim,
+		.self = rejoin,
 	};
 	int error = SML_FINDER_MOVED;
 
-	if (claim == NULL)
+	if (rejoin == NULL)
 		return sml_error_set(-ENOMEM, "no memory to continue with another switch");
-	claim->stripe = stripe;
+	rejoin->stripe = stripe;
 	while (error == SML_FINDER_MOVED)
-		error = look_once(claim, &config, taken);
-	free(claim);
+		error = look_once(rejoin, &config, taken);
+	free(rejoin);
 	return error;
 }
 

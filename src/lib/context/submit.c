@@ -60,17 +60,17 @@ static void await_decision(struct sml_context *context)
 	}
 }
 
-bool sml_submit_claim_floats(struct sml_context *context)
+bool sml_submit_fix_floats(struct sml_context *context)
 {
 	SML_NO_CANCELLATION;
-	bool claimed;
+	bool floats;
 
 	pthread_mutex_lock(&context->submit_lock);
 	await_decision(context);
-	claimed = context->shape.floats;
-	context->sent_floats |= claimed;
+	floats = context->shape.floats;
+	context->sent_floats |= floats;
 	pthread_mutex_unlock(&context->submit_lock);
-	return claimed;
+	return floats;
 }
 
 bool sml_submit_hold_floats(struct sml_stripe *stripe)

@@ -25,7 +25,7 @@ int sml_submit(struct sml_context *context, struct sml_order *order,
  * job moves to none of those. Only then, context->shape.floats stays as it is, and may be read.
  * Waits while a stripe may be moving to such a switch.
  */
-bool sml_submit_claim_floats(struct sml_context *context);
+bool sml_submit_fix_floats(struct sml_context *context);
 
 /*
  * The stripe may move to a switch that adds only integers. Returns false if it cannot, because the
