@@ -24,7 +24,7 @@ NUMBERS_ONLY = tuple(f"src/core/{name}.*" for name in (
     "tensor", "wide"))
 HOOKS = ("bindings/python/switchml/torch/hooks.py", "bindings/python/switchml/torch/_residuals.py")
 TORCH = (*HOOKS, "bindings/python/switchml/torch/_calls/*")
-CALLS = ("src/lib/api/*", "src/lib/context/submit.*", "src/lib/context/wait.*", "src/lib/context/bell.*")
+CALLS = ("src/lib/api/*", "src/lib/context/submit.*", "src/lib/context/wait.*", "src/lib/context/notifier.*")
 HOSTS = ("src/lib/host/*",)
 RECOVERY = ("src/job/*", "src/lib/control/*", "src/lib/context/failover.*", "src/lib/context/resuming.*",
             "src/switch/control/*")
