@@ -16,7 +16,7 @@
 
 /* 0, or an error because the job's streams have no room for such a large tensor now. */
 static int reserve_chunks(struct sml_context *context, const struct sml_order *order,
-			  struct sml_request *request)
+			  uint64_t *reserved)
 {
 	const struct sml_tensor_spec *spec = &order->spec;
 	uint64_t *all = &context->requests.chunks;
@@ -39,7 +39,7 @@ static int reserve_chunks(struct sml_context *context, const struct sml_order *o
 					  " can be in progress at once",
 					  spec->count, SML_CHUNKS_MAX / most * elements);
 	}
-	request->chunks = chunks;
+	*reserved = chunks;
 	return 0;
 }
 
@@ -137,18 +137,23 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_request **submitted)
 {
 	struct sml_request *request;
+	uint64_t chunks = 0;
 	int error;
 
 	if (order->spec.count / context->shape.lanes > SML_CHUNKS_MAX)
 		return sml_context_refuse(context, -EINVAL, "%" PRIu64 " elements are too many",
 					  order->spec.count);
+	/* Before memory is taken for what may be too large. */
+	error = reserve_chunks(context, order, &chunks);
+	if (error)
+		return error;
 	request = sml_request_take(&context->requests,
 				   sml_tensor_memory_bytes(&order->spec, &context->shape));
-	if (request == NULL)
-		return sml_context_refuse(context, -ENOMEM, "no memory for the call");
-	error = reserve_chunks(context, order, request);
-	if (error)
-		goto err_give_back;
+	if (request == NULL) {
+		error = sml_context_refuse(context, -ENOMEM, "no memory for the call");
+		goto err_unreserve;
+	}
+	request->chunks = chunks;
 	request->context = context;
 	request->error = 0;
 	request->timed = false;
@@ -158,13 +163,13 @@ int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_
 		request->begun_ns + sml_timeout_ms(&context->settings) * SML_NS_PER_MS;
 	error = enqueue(context, order, request);
 	if (error)
-		goto err_unreserve;
+		goto err_give_back;
 	*submitted = request;
 	return 0;
 
-err_unreserve:
-	__atomic_sub_fetch(&context->requests.chunks, request->chunks, __ATOMIC_RELAXED);
 err_give_back:
 	sml_request_give_back(&context->requests, request);
+err_unreserve:
+	__atomic_sub_fetch(&context->requests.chunks, chunks, __ATOMIC_RELAXED);
 	return error;
 }
