@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -50,6 +51,16 @@ struct sml_loop {
 	pthread_mutex_t lock;
 	struct link posted;
 };
+
+/*
+ * What wakes all loops of a process, because a job has two, and a process may have a hundred jobs:
+ * an eventfd that is always readable. A loop looks at it only when it is to wake. Here are its
+ * number, and below that, how many loops have it. Children keep it, for nobody ever changes it.
+ */
+static _Atomic uint64_t notifier;
+
+#define ONE_WITH(fd) ((uint64_t)(fd) << 32 | 1)
+#define FD_OF(seen)  ((int)((seen) >> 32))
 
 /* ---- lists ---- */
 
@@ -122,15 +133,6 @@ static void take_posts(struct sml_loop *loop)
 	pthread_mutex_unlock(&loop->lock);
 }
 
-static void drain_wake_fd(struct sml_loop *loop)
-{
-	uint64_t ignored;
-
-	if (read(loop->wake_fd, &ignored, sizeof(ignored)) < 0)
-		return;
-	take_posts(loop);
-}
-
 static unsigned what_of(uint32_t events)
 {
 	/* The next read or write reports the error. */
@@ -163,7 +165,7 @@ static bool poll_once(struct sml_loop *loop, int timeout_ms)
 		struct sml_watch *watch = loop->polled[i].data.ptr;
 
 		if (watch == NULL)
-			drain_wake_fd(loop);
+			take_posts(loop);
 		else
 			make_ready(watch, what_of(loop->polled[i].events) & watch->wanted);
 	}
@@ -278,16 +280,49 @@ void sml_loop_stop(struct sml_loop *loop)
 
 /* ---- opening and closing ---- */
 
+/* Returns a descriptor that is always readable, or a negative error. */
+static int take_notifier(void)
+{
+	uint64_t seen = atomic_load(&notifier);
+	int fd = -1;
+
+	for (;;) {
+		if (seen == 0 && fd < 0) {
+			fd = sml_fd_lift(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+			if (fd < 0)
+				return -errno;
+		}
+		if (seen == 0 && atomic_compare_exchange_strong(&notifier, &seen, ONE_WITH(fd)))
+			return fd;
+		if (seen && atomic_compare_exchange_strong(&notifier, &seen, seen + 1))
+			break;
+	}
+	if (fd >= 0) /* another thread was faster */
+		close(fd);
+	return FD_OF(seen);
+}
+
+static void give_notifier(void)
+{
+	uint64_t seen = atomic_load(&notifier), left;
+
+	do
+		left = seen == ONE_WITH(FD_OF(seen)) ? 0 : seen - 1;
+	while (!atomic_compare_exchange_strong(&notifier, &seen, left));
+	if (left == 0)
+		close(FD_OF(seen));
+}
+
 static int open_descriptors(struct sml_loop *loop)
 {
-	struct epoll_event event = {.events = EPOLLIN};
+	struct epoll_event event = {.events = 0};
 
 	loop->epoll_fd = sml_fd_own(epoll_create1(EPOLL_CLOEXEC));
 	if (loop->epoll_fd < 0)
 		return -errno;
-	loop->wake_fd = sml_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	loop->wake_fd = take_notifier();
 	if (loop->wake_fd < 0)
-		return -errno;
+		return loop->wake_fd;
 	return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->wake_fd, &event) < 0 ? -errno : 0;
 }
 
@@ -323,10 +358,10 @@ void sml_loop_close(struct sml_loop *loop)
 {
 	if (loop == NULL)
 		return;
-	if (loop->wake_fd >= 0)
-		sml_fd_close(loop->wake_fd);
 	if (loop->epoll_fd >= 0)
 		sml_fd_close(loop->epoll_fd);
+	if (loop->wake_fd >= 0)
+		give_notifier();
 	while (!link_is_alone(&loop->lingering)) {
 		struct sml_watch *watch = WATCH_OF(loop->lingering.next, queued);
 
@@ -428,13 +463,11 @@ void sml_watch_every(struct sml_watch *watch, uint64_t period_ns)
 void sml_watch_post(struct sml_watch *watch)
 {
 	struct sml_loop *loop = watch->loop;
-	uint64_t one = 1;
+	struct epoll_event once = {.events = EPOLLIN | EPOLLONESHOT};
 
 	pthread_mutex_lock(&loop->lock);
 	if (link_is_alone(&watch->posted))
 		link_append(&loop->posted, &watch->posted);
 	pthread_mutex_unlock(&loop->lock);
-	/* A full eventfd has woken the loop already. */
-	if (write(loop->wake_fd, &one, sizeof(one)) < 0)
-		return;
+	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, loop->wake_fd, &once);
 }

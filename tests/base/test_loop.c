@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
+#include "support/count_entries.h"
 #include "support/test.h"
 
 #define N_WATCHES 200
@@ -196,4 +197,58 @@ TEST(without_descriptors_it_is_not_opened)
 	assert_int_equal(sml_loop_open(&second), 0);
 	sml_loop_close(second);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+#define N_LOOPS 50
+
+static void *open_many(void *argument)
+{
+	struct sml_loop *opened;
+
+	(void)argument;
+	for (unsigned i = 0; i < 1000; i++) {
+		if (sml_loop_open(&opened) < 0)
+			abort();
+		sml_loop_close(opened);
+	}
+	return NULL;
+}
+
+TEST(threads_open_and_close_loops_at_the_same_time)
+{
+	const unsigned before = count_entries(FILES_FOLDER);
+	pthread_t threads[2];
+
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, open_many, NULL), 0);
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(count_entries(FILES_FOLDER), before);
+}
+
+/* One for each, and one for all. */
+TEST(many_loops_need_one_descriptor_each)
+{
+	struct sml_loop *loops[N_LOOPS];
+	struct counted posted[N_LOOPS] = {{.watch = NULL}};
+	const unsigned before = count_entries(FILES_FOLDER);
+
+	for (unsigned i = 0; i < N_LOOPS; i++) {
+		assert_int_equal(sml_loop_open(&loops[i]), 0);
+		posted[i].watch = sml_watch_new(loops[i], -1, count, &posted[i]);
+	}
+	assert_int_equal(count_entries(FILES_FOLDER), before + N_LOOPS + 1);
+	for (unsigned round = 1; round <= 3; round++) {
+		for (unsigned i = 0; i < N_LOOPS; i += 2)
+			sml_watch_post(posted[i].watch);
+		for (unsigned i = 0; i < N_LOOPS; i++)
+			(void)sml_loop_turn(loops[i], 0);
+		for (unsigned i = 0; i < N_LOOPS; i++)
+			assert_int_equal(posted[i].n, i % 2 ? 0 : round);
+	}
+	for (unsigned i = 0; i < N_LOOPS; i++) {
+		sml_watch_free(posted[i].watch);
+		sml_loop_close(loops[i]);
+	}
+	assert_int_equal(count_entries(FILES_FOLDER), before);
 }
