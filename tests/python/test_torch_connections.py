@@ -55,6 +55,25 @@ def test_gloo_connects_all_ranks_at_once_or_on_demand(monkeypatch):
     assert more == [N - 1] * N
 
 
+def gloos(rank):
+    """Calls on the Gloo of each of some groups, and whether all of these listen at one place."""
+    made = [dist.new_group(list(range(N))) for _ in range(3)]
+    found = []
+    for group in made:
+        dist.all_to_all_single(
+            received := torch.zeros(N), torch.full((N,), 1.0 + rank), group=group
+        )
+        found.append(received.tolist())
+    same = {id(*group._devices) for group in [dist.group.WORLD, *made]}
+    return found, len(same)
+
+
+def test_groups_share_what_gloo_listens_at():
+    with Groups(N) as groups:
+        assert groups.call(gloos) == [([[r + 1.0 for r in range(N)]] * 3, 1)] * N
+        groups.call(stop)
+
+
 ROUNDS = """
 import os, sys, threading, time
 import torch.distributed as dist

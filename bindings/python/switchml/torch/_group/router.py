@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
@@ -40,31 +41,43 @@ _OLDER_NAMES = {
 }
 
 
+# Of the groups that are there. A device has a thread, and three descriptors and a socket.
+_devices: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
+
 def gloo_devices(meeting: Meeting, settings: Mapping[str, Any]) -> list[Any]:
-    """Where Gloo listens. It reads GLOO_SOCKET_IFNAME only if it is given no devices."""
+    """Where Gloo listens: for all groups of this process that listen there. It reads
+    GLOO_SOCKET_IFNAME only if it is given no devices."""
     names = os.environ.get("GLOO_SOCKET_IFNAME")
     if names:
-        return [ProcessGroupGloo.create_device(interface=name) for name in names.split(",")]
-    return [_gloo_device(meeting, settings)]
+        return [_device(interface=name) for name in names.split(",")]
+    return [_device(**_listens_at(meeting, settings))]
 
 
-def _gloo_device(meeting: Meeting, settings: Mapping[str, Any]) -> Any:
+def _device(**where: str) -> Any:
+    # A child has no thread of its parent's; PyTorch reads the variable when it makes a device.
+    key = (os.getpid(), os.environ.get("TORCH_GLOO_LAZY_INIT"), *where.items())
+    if (device := _devices.get(key)) is None:
+        create = ProcessGroupGloo.create_device if where else ProcessGroupGloo.create_default_device
+        device = _devices[key] = create(**where)
+    return device
+
+
+def _listens_at(meeting: Meeting, settings: Mapping[str, Any]) -> dict[str, str]:
     """By itself, Gloo takes the address of the host's name, and that is 127.0.1.1 where Debian's
-    installer has written /etc/hosts."""
+    installer has written /etc/hosts. Empty: let it."""
 
     def chosen(name: str) -> str:
         return str(settings.get(name) or "")
 
     interface = interface_of(chosen("interface") or os.environ.get("SWITCHML_SOCKET_IFNAME", ""))
     if meeting.on_one_host:
-        return ProcessGroupGloo.create_device(hostname=loopback())
+        return {"hostname": loopback()}
     if interface:
-        return ProcessGroupGloo.create_device(interface=interface)
+        return {"interface": interface}
     switch = chosen("switch") or os.environ.get("SWITCHML_SWITCH", "")
     address = address_along(meeting.way, switch)
-    if address:
-        return ProcessGroupGloo.create_device(hostname=address)
-    return ProcessGroupGloo.create_default_device()
+    return {"hostname": address} if address else {}
 
 
 class Router(ProcessGroup, Entries):
@@ -86,7 +99,8 @@ class Router(ProcessGroup, Entries):
         self._store = store = meeting.store
         self._added: set[str] = set()
         options = ProcessGroupGloo._Options()
-        options._devices = gloo_devices(meeting, self._settings)
+        self._devices = gloo_devices(meeting, self._settings)
+        options._devices = self._devices
         options._threads = 2  # for each device, as without options
         options._timeout = limit
         gloo = ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, options)
