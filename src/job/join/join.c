@@ -380,7 +380,7 @@ static void report_apart(const struct sml_job *job, const SmlControl__Join *join
 	refusal->error = SML_ERROR_MISMATCH;
 	if (job->jobs->operations->ranks_have_slots) {
 		snprintf(refusal->text, sizeof(refusal->text), SML_TERMS_APART, job->name,
-			 join->rank, 0);
+			 join->rank, 0u);
 		return;
 	}
 	snprintf(

@@ -211,7 +211,7 @@ static void check_port(const struct sml_jobs *jobs, const SmlControl__Join *join
 			 config->only_job, join->job);
 	} else if (config->only_elsewhere) {
 		refusal->error = SML_ERROR_MISMATCH;
-		snprintf(refusal->text, sizeof(refusal->text), SML_TERMS_APART, join->job, 0,
+		snprintf(refusal->text, sizeof(refusal->text), SML_TERMS_APART, join->job, 0u,
 			 join->rank);
 	} else if (join->world_size != config->only_world_size) {
 		refusal->error = SML_ERROR_MISMATCH;
