@@ -356,9 +356,9 @@ struct sml_options {
 	const char *name;
 	/*
 	 * Error feedback for SUM and AVG of float32, float16 and bfloat16: NULL, or a float for
-	 * each element of send, 0 at first. It is added, and becomes what this rank has rounded
-	 * away, for the next call; if the call fails, it is as before. If all ranks have one,
-	 * switches round no int16 sums. DEFAULT is GRADIENT then. It overlaps no other buffer.
+	 * each element of send, 0 at first. It is added, and sml_wait() makes it what this rank
+	 * has rounded away, unless the call failed; until then, no other call may have it. All
+	 * ranks have one, or none: DEFAULT is GRADIENT then, and switches round no int16 sums.
 	 */
 	float *residual;
 };

@@ -204,9 +204,32 @@ static int check_width(struct sml_context *context, const struct sml_tensor_spec
 	return spec->wire == SML_WIRE_INT8 ? check_int8(context, spec) : check_int16(context, spec);
 }
 
-int sml_check_wire(struct sml_context *context, enum sml_wire wire, struct sml_tensor_spec *spec)
+static int check_residual(struct sml_context *context, float *residual,
+			  struct sml_tensor_spec *spec)
 {
-	spec->wire = wire;
+	size_t each = sml_type_size(spec->type), bytes = spec->count * sizeof(*residual);
+
+	spec->residual = residual;
+	if (residual == NULL)
+		return 0;
+	if (!has_int8(spec))
+		return sml_context_refuse(context, -EINVAL, SML_RESIDUAL_REFUSED);
+	if (overlap(residual, bytes, spec->send, spec->count * each) ||
+	    overlap(residual, bytes, spec->recv, spec->recv_count * each))
+		return sml_context_refuse(context, -EINVAL,
+					  "residual (%p, %zu bytes) overlaps send or recv",
+					  (const void *)residual, bytes);
+	return sml_check_buffer(context, "residual", residual, bytes, SML_FLOAT32);
+}
+
+int sml_check_wire(struct sml_context *context, const struct sml_options *options,
+		   struct sml_tensor_spec *spec)
+{
+	int error = check_residual(context, options->residual, spec);
+
+	if (error)
+		return error;
+	spec->wire = options->wire;
 	if (spec->wire == SML_WIRE_DEFAULT || spec->wire == SML_WIRE_GRADIENT) {
 		spec->wire = default_wire(context, spec);
 		return check_width(context, spec);
@@ -219,23 +242,4 @@ int sml_check_wire(struct sml_context *context, enum sml_wire wire, struct sml_t
 					  "the int64 wire is only for SML_FLOAT64");
 	return spec->wire == SML_WIRE_EXACT ? check_exact(context, spec)
 					    : check_width(context, spec);
-}
-
-int sml_check_residual(struct sml_context *context, float *residual, struct sml_tensor_spec *spec)
-{
-	size_t each = sml_type_size(spec->type), bytes = spec->count * sizeof(*residual);
-
-	spec->residual = residual;
-	if (residual == NULL)
-		return 0;
-	if (!has_int8(spec))
-		return sml_context_refuse(context, -EINVAL,
-					  "a residual is only for SUM and AVG of float32, "
-					  "float16 and bfloat16");
-	if (overlap(residual, bytes, spec->send, spec->count * each) ||
-	    overlap(residual, bytes, spec->recv, spec->recv_count * each))
-		return sml_context_refuse(context, -EINVAL,
-					  "residual (%p, %zu bytes) overlaps send or recv",
-					  (const void *)residual, bytes);
-	return sml_check_buffer(context, "residual", residual, bytes, SML_FLOAT32);
 }

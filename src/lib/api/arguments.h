@@ -31,13 +31,14 @@ int sml_check_buffer(struct sml_context *context, const char *name, const void *
 int sml_check_apart(struct sml_context *context, const void *send, size_t send_bytes,
 		    const void *recv, size_t recv_bytes, const void *in_place);
 
-/*
- * The wire that the call's options, or else the type or the context, ask for. EXACT is given to
- * floats that it makes a difference for: spec has type, op and the whole tensor's count.
- */
-int sml_check_wire(struct sml_context *context, enum sml_wire wire, struct sml_tensor_spec *spec);
+#define SML_RESIDUAL_REFUSED "a residual is only for SUM and AVG of float32, float16 and bfloat16"
 
-/* The options' residual, which becomes spec->residual. Only spec->name need not be set before. */
-int sml_check_residual(struct sml_context *context, float *residual, struct sml_tensor_spec *spec);
+/*
+ * The wire that the call's options, or else the type or the context, ask for, and their residual.
+ * EXACT is given to floats that it makes a difference for: spec has type, op, the buffers and the
+ * whole tensor's count. Checked last: the job remembers that floats were sent.
+ */
+int sml_check_wire(struct sml_context *context, const struct sml_options *options,
+		   struct sml_tensor_spec *spec);
 
 #endif

@@ -73,8 +73,8 @@ static int end_call(struct sml_context *context, int error, struct sml_order *or
 	SML_NO_CANCELLATION;
 	struct sml_request *own = NULL;
 
-	if (error == 0)
-		error = sml_check_residual(context, options->residual, &order->spec);
+	if (error == 0 && options->residual && order->spec.residual == NULL)
+		error = sml_context_refuse(context, -EINVAL, SML_RESIDUAL_REFUSED);
 	if (error == 0) {
 		order->waits = request == NULL || options->waits;
 		if (options->name && *options->name) {
@@ -92,7 +92,7 @@ static int end_call(struct sml_context *context, int error, struct sml_order *or
 /* ---- what each call orders ---- */
 
 static int order_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
-			   enum sml_type type, enum sml_op op, enum sml_wire wire,
+			   enum sml_type type, enum sml_op op, const struct sml_options *options,
 			   struct sml_order *order)
 {
 	size_t bytes;
@@ -114,7 +114,7 @@ static int order_allreduce(struct sml_context *context, const void *send, void *
 	    (error = sml_check_buffer(context, "send", send, bytes, type)) ||
 	    (error = sml_check_buffer(context, "recv", recv, bytes, type)) ||
 	    (error = sml_check_apart(context, send, bytes, recv, bytes, send)) ||
-	    (error = sml_check_wire(context, wire, &order->spec)))
+	    (error = sml_check_wire(context, options, &order->spec)))
 		return error;
 	order->call.wire = order->spec.wire;
 	return 0;
@@ -130,8 +130,8 @@ static int check_root(struct sml_context *context, int root)
 
 /* Only root has a buffer for the result. */
 static int order_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
-			enum sml_type type, enum sml_op op, int root, enum sml_wire wire,
-			struct sml_order *order)
+			enum sml_type type, enum sml_op op, int root,
+			const struct sml_options *options, struct sml_order *order)
 {
 	size_t bytes, recv_bytes;
 	int error;
@@ -160,7 +160,7 @@ static int order_reduce(struct sml_context *context, const void *send, void *rec
 			 .count = count,
 			 .root = (uint16_t)root},
 	};
-	error = sml_check_wire(context, wire, &order->spec);
+	error = sml_check_wire(context, options, &order->spec);
 	order->call.wire = order->spec.wire;
 	return error;
 }
@@ -229,7 +229,7 @@ static int order_allgather(struct sml_context *context, const void *send, void *
 
 static int order_reduce_scatter(struct sml_context *context, const void *send, void *recv,
 				size_t count, enum sml_type type, enum sml_op op,
-				enum sml_wire wire, struct sml_order *order)
+				const struct sml_options *options, struct sml_order *order)
 {
 	unsigned n = context->settings.world_size, rank = context->settings.rank;
 	size_t all;
@@ -254,7 +254,7 @@ static int order_reduce_scatter(struct sml_context *context, const void *send, v
 			 .recv_count = count},
 		.call = {.collective = SML_REDUCE_SCATTER, .type = type, .op = op, .count = count},
 	};
-	error = sml_check_wire(context, wire, &order->spec);
+	error = sml_check_wire(context, options, &order->spec);
 	order->call.wire = order->spec.wire;
 	return error;
 }
@@ -270,7 +270,7 @@ int sml_allreduce(struct sml_context *context, const void *send, void *recv, siz
 	int error = begin_call(context, options, &own);
 
 	if (error == 0)
-		error = order_allreduce(context, send, recv, count, type, op, own.wire, &order);
+		error = order_allreduce(context, send, recv, count, type, op, &own, &order);
 	return end_call(context, error, &order, &own, request);
 }
 
@@ -283,7 +283,7 @@ int sml_reduce(struct sml_context *context, const void *send, void *recv, size_t
 	int error = begin_call(context, options, &own);
 
 	if (error == 0)
-		error = order_reduce(context, send, recv, count, type, op, root, own.wire, &order);
+		error = order_reduce(context, send, recv, count, type, op, root, &own, &order);
 	return end_call(context, error, &order, &own, request);
 }
 
@@ -321,8 +321,7 @@ int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv
 	int error = begin_call(context, options, &own);
 
 	if (error == 0)
-		error = order_reduce_scatter(context, send, recv, count, type, op, own.wire,
-					     &order);
+		error = order_reduce_scatter(context, send, recv, count, type, op, &own, &order);
 	return end_call(context, error, &order, &own, request);
 }
 

@@ -51,10 +51,10 @@ static struct sml_request *make(struct sml_requests *requests)
 	return request;
 }
 
-/* What a later call would hardly use again. */
+/* What a later call would hardly use again. A call that feeds back comes again in each step. */
 static void trim(struct sml_request *request)
 {
-	if (request->memory_bytes <= SML_REQUEST_KEEPS_BYTES)
+	if (request->memory_bytes <= SML_REQUEST_KEEPS_BYTES || request->tensor.spec.residual)
 		return;
 	free(request->memory);
 	request->memory = NULL;
