@@ -55,7 +55,7 @@ struct sml_loop {
 /*
  * What wakes all loops of a process, because a job has two, and a process may have a hundred jobs:
  * an eventfd that is always readable. A loop looks at it only when it is to wake. Here are its
- * number, and below that, how many loops have it. Children keep it, for nobody ever changes it.
+ * number, and below that, how many loops have it. A child of fork() has neither.
  */
 static _Atomic uint64_t notifier;
 
@@ -280,15 +280,29 @@ void sml_loop_stop(struct sml_loop *loop)
 
 /* ---- opening and closing ---- */
 
+static void forget_notifier(void)
+{
+	atomic_store(&notifier, 0);
+}
+
+static void mind_forks(void)
+{
+	(void)pthread_atfork(NULL, NULL, forget_notifier);
+}
+
 /* Returns a descriptor that is always readable, or a negative error. */
 static int take_notifier(void)
 {
-	uint64_t seen = atomic_load(&notifier);
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	uint64_t seen;
 	int fd = -1;
+
+	pthread_once(&once, mind_forks);
+	seen = atomic_load(&notifier);
 
 	for (;;) {
 		if (seen == 0 && fd < 0) {
-			fd = sml_fd_lift(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+			fd = sml_fd_own(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
 			if (fd < 0)
 				return -errno;
 		}
@@ -298,7 +312,7 @@ static int take_notifier(void)
 			break;
 	}
 	if (fd >= 0) /* another thread was faster */
-		close(fd);
+		sml_fd_close(fd);
 	return FD_OF(seen);
 }
 
@@ -306,11 +320,13 @@ static void give_notifier(void)
 {
 	uint64_t seen = atomic_load(&notifier), left;
 
-	do
+	do {
+		if (seen == 0) /* a parent's loop */
+			return;
 		left = seen == ONE_WITH(FD_OF(seen)) ? 0 : seen - 1;
-	while (!atomic_compare_exchange_strong(&notifier, &seen, left));
+	} while (!atomic_compare_exchange_strong(&notifier, &seen, left));
 	if (left == 0)
-		close(FD_OF(seen));
+		sml_fd_close(FD_OF(seen));
 }
 
 static int open_descriptors(struct sml_loop *loop)
