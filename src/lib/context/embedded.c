@@ -75,16 +75,10 @@ static uint64_t end_of_patience(const struct sml_context *context, uint64_t dead
 	return until_ns < deadline_ns ? until_ns : deadline_ns;
 }
 
-/* Returns the host to listen at. */
-static const char *configure(struct sml_context *context, struct sml_switch_config *config)
+static void configure(const struct sml_context *context, struct sml_switch_config *config)
 {
 	const struct sml_settings *settings = &context->settings;
-	const char *host = sml_master_host(context);
 
-	if (!sml_is_loopback_name(host)) {
-		sml_listen_choose(host, settings->config.interface, context->listen_address);
-		host = context->listen_address;
-	}
 	sml_switch_config_init(config);
 	config->rendezvous = true;
 	config->local_stripes = settings->local_stripes;
@@ -95,15 +89,20 @@ static const char *configure(struct sml_context *context, struct sml_switch_conf
 	config->tls_names = sml_tls_variables;
 	/* The ranks already report a failure of the job. */
 	config->debug = settings->log.level >= SML_LOG_INFO ? SML_LOG_TRACE : SML_LOG_ERROR;
-	return host;
 }
 
 struct sml_switch *sml_embedded_listen_beside(struct sml_context *context)
 {
 	struct sml_switch *opened = NULL;
 	struct sml_switch_config config;
-	const char *host = configure(context, &config);
+	const char *host = sml_master_host(context);
 
+	if (context->settings.config.master_port == SML_DEFAULT_PORT)
+		return NULL;
+	/* To look up a name may take longer than the switch waits for a sign of this rank. */
+	if (!sml_is_loopback_name(host))
+		host = "";
+	configure(context, &config);
 	config.only_elsewhere = true;
 	return listen_for_all(context, &opened, &config, host, 0) == 0 ? opened : NULL;
 }
@@ -111,12 +110,19 @@ struct sml_switch *sml_embedded_listen_beside(struct sml_context *context)
 int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns)
 {
 	struct sml_switch_config config;
-	const char *host = configure(context, &config);
-	int error = context->settings.world_size == 1
-			    ? listen_anywhere(context, &config, host)
-			    : listen_for_all(context, &context->embedded, &config, host,
-					     end_of_patience(context, deadline_ns));
+	const char *host = sml_master_host(context);
+	int error;
 
+	if (!sml_is_loopback_name(host)) {
+		sml_listen_choose(host, context->settings.config.interface,
+				  context->listen_address);
+		host = context->listen_address;
+	}
+	configure(context, &config);
+	error = context->settings.world_size == 1
+			? listen_anywhere(context, &config, host)
+			: listen_for_all(context, &context->embedded, &config, host,
+					 end_of_patience(context, deadline_ns));
 	if (error)
 		return sml_error_set(
 			error, "rank 0 cannot open the job's control port: %s%s", sml_error_last(),
@@ -501,4 +507,5 @@ static int open_in_ranks(struct sml_stripe *first)
 	return error;
 }
 
-const struct sml_job_form sml_form_ranks = {false, true, open_in_ranks, spread_lanes};
+const struct sml_job_form sml_form_ranks = {
+	.sends_packets = true, .open = open_in_ranks, .ready = spread_lanes};

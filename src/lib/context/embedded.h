@@ -29,7 +29,8 @@ int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns);
 
 /*
  * Rank 0 of a job that has a switch: open the port where those look for it that have none. Returns
- * NULL if there is none now. sml_switch_close() closes it.
+ * NULL if there is none now, and for the default port: any job of this host may want that, and have
+ * the same name. sml_switch_close() closes it.
  */
 struct sml_switch *sml_embedded_listen_beside(struct sml_context *context);
 

@@ -128,7 +128,8 @@ static int open_stripe(struct sml_stripe *stripe)
 	return error ? error : sml_stripe_start_control(stripe);
 }
 
-static const struct sml_job_form with_switches = {true, true, NULL, sml_hosts_ready};
+static const struct sml_job_form with_switches = {
+	.has_switches = true, .sends_packets = true, .ready = sml_hosts_ready};
 
 static void *open_main(void *self)
 {
