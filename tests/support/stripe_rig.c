@@ -67,6 +67,8 @@ struct sml_transport *stripe_rig_transport(struct stripe_rig *rig)
 
 /* ---- the stripe ---- */
 
+static const struct sml_job_form form = {.sends_packets = true};
+
 static void tensor_done(void *self, uint64_t n)
 {
 	(void)self;
@@ -120,6 +122,7 @@ void stripe_rig_open(struct stripe_rig *rig, unsigned n_shards)
 	context->owner = getpid();
 	context->shape = (struct sml_shape){.lanes = 64, .rank = 0, .n_ranks = 2};
 	context->settings.world_size = 2;
+	context->form = &form;
 	context->stripes = &rig->stripe;
 	context->n_stripes = 1;
 	pthread_mutex_init(&context->lock, NULL);
