@@ -15,8 +15,13 @@ await() {
 # Reason: the test ends here and shows all output in $work.
 give_up() {
 	echo "FAILED: $1"
-	tail -n 20 "${work:?}"/* 2>/dev/null
+	show_output
 	exit 1
+}
+
+# A pipe in $work would be read for ever.
+show_output() {
+	find "${work:?}" -maxdepth 1 -type f -exec tail -v -n 20 {} +
 }
 
 # What is said of a process that died: its kernel resets the connection, instead of closing it, if

@@ -53,7 +53,7 @@ bytes_sent() {
 
 fail() {
 	echo "FAILED: $1"
-	tail -n 20 "$work"/*
+	show_output
 	failures=$((failures + 1))
 }
 
