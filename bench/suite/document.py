@@ -52,7 +52,7 @@ def put(text, path):
 
 def keep(name, path, about):
     """Note the run of a block in numbers.json, if it is in the documents."""
-    if os.path.realpath(path) == os.path.join(ROOT, provenance.BLOCKS[name][1]):
+    if os.path.realpath(path) == os.path.realpath(os.path.join(ROOT, provenance.BLOCKS[name][1])):
         provenance.keep(ROOT, name, about)
 
 

@@ -24,37 +24,43 @@ NUMBERS_ONLY = tuple(f"src/core/{name}.*" for name in (
     "tensor", "wide"))
 HOOKS = ("bindings/python/switchml/torch/hooks.py", "bindings/python/switchml/torch/_residuals.py")
 TORCH = (*HOOKS, "bindings/python/switchml/torch/_calls/*")
+# arguments.c has the default wire.
 CALLS = ("src/lib/api/*", "src/lib/context/submit.*", "src/lib/context/wait.*", "src/lib/context/notifier.*")
 HOSTS = ("src/lib/host/*",)
 RECOVERY = ("src/job/*", "src/lib/control/*", "src/lib/context/failover.*", "src/lib/context/resuming.*",
             "src/switch/control/*")
-SIMULATOR = ("tests/sim/network.*",)
+SLOTS = ("src/job/members/slots.*",)  # how many a job gets
+SIMULATOR = tuple(f"tests/sim/{name}.*" for name in ("network", "rank", "run", "switches", "tree", "world"))
 
 # Each block: the files that count, where its commit is shown, and the command that measures it again.
 BLOCKS = {name: (files, f"docs/figures/paper/{name}.svg", f"bench/paper --only {name} --document")
           for name, files in {
               "version": ("tests/model/slot.pml", "tests/model/check"),
-              "rate": (*DATA, *HOSTS, *SIMULATOR),
+              "rate": (*DATA, *SLOTS, *HOSTS, *SIMULATOR),
               "replay": (*DATA, *TORCH),
               "training": (*DATA, *TORCH),
               "integers": (*NUMBERS_ONLY, *HOOKS),
-              "loss": (*DATA, *SIMULATOR),
-              "slots": (*DATA, *SIMULATOR),
-              "sharing": DATA,
+              "loss": (*DATA, *SLOTS, *SIMULATOR),
+              "slots": (*DATA, *SLOTS, *SIMULATOR),
+              "sharing": (*DATA, *SLOTS),
               "failures": (*DATA, *RECOVERY),
               "cpu": DATA}.items()}
 BLOCKS["performance"] = ((*DATA, *HOSTS, *CALLS), "docs/performance.md",
                          "bench/compare --document docs/performance.md")
-BLOCKS["speed"] = (DATA, "docs/figures/speed.svg", "bench/compare --chart docs/figures/speed.svg")
+BLOCKS["speed"] = ((*DATA, *CALLS), "docs/figures/speed.svg", "bench/compare --chart docs/figures/speed.svg")
 
 C_WORDS = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')", re.DOTALL)
+INCLUDE = re.compile(r"#\s*include\b")
 
 
 def said(name, text):
     """What a file says to a compiler, without the layout where that means nothing."""
     if name.endswith((".c", ".h", ".pml")):
-        text = C_WORDS.sub(lambda match: match[1] or " ", text)
-        return " ".join(re.sub(r"^\s*#\s*include\b.*$", "", text, flags=re.MULTILINE).split())
+        text = C_WORDS.sub(lambda match: match[1] or " ", text).replace("\\\n", " ")
+        lines = (" ".join(line.split()) for line in text.splitlines())
+        # Only a directive ends with its line.
+        return " ".join(f"\n{line}\n" if line.startswith("#") else line
+                        for line in lines if line and not INCLUDE.match(line))
     lines = (line.rstrip() for line in text.splitlines())
     return "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
 
