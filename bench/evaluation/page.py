@@ -54,7 +54,10 @@ def about_line(about):
         busy = f"; other work took {100 * about['others']:.0f} % of the cores just before"
     elif "others" not in about and about["load"] > 1:  # older runs; the run before counts, too
         busy = f" (load average {about['load']:.1f} as it began)"
-    return f"`{about['command']}`, {about['date'][:10]}, {commit_text(about)}{form}{busy}."
+    holds = ""
+    if "holds" in about:
+        holds = f";\nits code has changed since, and the numbers hold: {'; '.join(about['holds'])}"
+    return f"`{about['command']}`, {about['date'][:10]}, {commit_text(about)}{form}{busy}{holds}."
 
 
 def section(name, experiment, kept, figures):
