@@ -6,8 +6,6 @@ from rows import Entry
 
 QUESTION = "How many slots does a job need, and what memory is that in a switch?"
 NEEDS_ROOT = True
-# What a slot needs in a switch: two buffers of lanes.
-SLOT_BYTES = 2 * 4 * common.PACKET_LANES
 # The register memory of 512 slots of 32 lanes, in two buffers: the largest pool of the paper.
 PAPER_SLOTS, PAPER_LANES = 512, 32
 FEW_LANES = (32,)  # of what a job can have, the counts that fit into a Tofino (docs/p4.md)
@@ -49,7 +47,7 @@ def run(lab):
     lab.say("simulating")
     count = lab.choose(SIMULATED_COUNT, SIMULATED_COUNT, 400_000)
     emulated = simulate(lab, counts, common.simulated_mbit(100), 10, n_workers, size // 4)
-    return {"workers": n_workers, "rate_mbit": 100, "bytes": size, "rows": rows,
+    return {"workers": n_workers, "lanes": common.PACKET_LANES, "rate_mbit": 100, "bytes": size, "rows": rows,
             "predicted": emulated,
             "simulated": [simulate(lab, SIMULATED_SLOTS, rate, delay, 2, count)
                           for rate, delay in lab.choose(SIMULATED, SIMULATED, SIMULATED[:1])]}
@@ -95,6 +93,7 @@ def draw(data, plt):
 
 
 def facts(data):
+    slot_bytes = 2 * 4 * data["lanes"]  # two buffers
     points = list(measured(data))
     if points:
         one = 8 * data["bytes"] / points[0][2] / 1e6 / data["predicted"]["chunks"]
@@ -113,11 +112,11 @@ def facts(data):
         note = "" if reached > 0.9 else f" (the best is {100 * reached:.0f} % of the link's rate)"
         yield (f"| {world['rate_mbit'] // 1000} Gbit/s | {world['delay_us']} µs "
                f"| {world['rule']:.0f} | {needed}{note} "
-               f"| {needed * SLOT_BYTES / 1024:.0f} KiB |")
-    yield (f"\nA slot has two buffers of {common.PACKET_LANES} lanes, {SLOT_BYTES} bytes.\n"
+               f"| {needed * slot_bytes / 1024:.0f} KiB |")
+    yield (f"\nA slot has two buffers of {data['lanes']} lanes, {slot_bytes} bytes.\n"
            f"The paper's largest pool, {PAPER_SLOTS} slots of {PAPER_LANES} lanes in two buffers, "
            f"has {PAPER_SLOTS * 2 * 4 * PAPER_LANES // 1024} KiB.\n"
-           f"That memory holds {PAPER_SLOTS * 2 * 4 * PAPER_LANES // SLOT_BYTES} of our slots.")
+           f"That memory holds {PAPER_SLOTS * 2 * 4 * PAPER_LANES // slot_bytes} of our slots.")
     yield ("With fewer lanes in a packet, a switch needs the same memory for as many lanes in flight:\n"
            + ", and ".join(f"1 MiB of registers holds {2**20 // (2 * 4 * lanes):,} slots of {lanes} lanes"
                            for lanes in FEW_LANES) + ".")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The compared ways to all-reduce, and how each is started on a star."""
+import functools
 import os
+import re
 import shutil
 
 from crew import Failed, Refused
@@ -11,7 +13,17 @@ HEADER_BYTES = 40  # SwitchML's header in each UDP packet (src/core/wire.h)
 RACKS = ("rack0", "rack1")
 ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 WIRE_BYTES = {"int32": 4, "int16": 2, "int8": 1}
-LANE_COUNTS = (32, 64, 128, 256, 352, 358, 480, 832, 992, 2208)
+WIRE_H = os.path.join(os.path.dirname(__file__), "../../src/core/wire.h")
+
+
+@functools.lru_cache
+def lane_counts():
+    """What wire.h lets a job's packets have."""
+    with open(WIRE_H, encoding="utf-8") as file:
+        text = file.read()
+    most = re.search(r"#define SML_MAX_LANES\s+(\d+)", text)[1]
+    listed = re.search(r"#define SML_LANE_COUNTS[\s\\]*\{(.*?)\}", text, re.DOTALL)[1]
+    return [int(n) for n in re.findall(r"\d+", listed.replace("SML_MAX_LANES", most))]
 
 
 class Method:
@@ -98,7 +110,7 @@ class SwitchML(Method):
             raise Refused(f"the library makes {n_stripes} stripe of it, not {wanted}")
 
     def payload_share(self, mtu):
-        lanes = max(n for n in LANE_COUNTS if 4 * n + HEADER_BYTES + 28 <= mtu)
+        lanes = max(n for n in lane_counts() if 4 * n + HEADER_BYTES + 28 <= mtu)
         return 4 * lanes / (4 * lanes + HEADER_BYTES + 28 + 14)
 
     def start(self, crew):
