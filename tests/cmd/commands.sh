@@ -61,6 +61,12 @@ expect "a command that there is not" 2 "$switchml" reduce
 grep -q 'did you mean' "$work/err" && fail "no command is like reduce"
 expect "a command with a typing error" 2 "$switchml" swich
 grep -q "there is no command 'swich': did you mean switch?" "$work/err" || fail "no command is proposed"
+for option in -d --datatype; do
+	expect "a value like an option" 2 "$switchml" bench $option --itres
+	grep -q "did you mean --iters?" "$work/err" && fail "the value of $option is taken for an option"
+done
+expect "an option like a hidden one" 2 "$switchml" switch --prot
+grep -q "did you mean --port?" "$work/err" && fail "a hidden option is proposed"
 expect "a type with a typing error" 2 "$switchml" bench --datatype flaot
 grep -q "did you mean float?" "$work/err" || fail "no type is proposed"
 for command in switch bench status top doctor trace; do

@@ -30,24 +30,59 @@ static const struct parsed {
 	char **argv;
 } * parsed;
 
-/* argp has some more. */
-static const char *option_name(size_t i)
+/* As argp sees it. */
+static bool is_end(const struct argp_option *one)
+{
+	return !one->name && !one->key && !one->doc && !one->group;
+}
+
+/* argp has some more. NULL: there is none left. Those with these flags are left out. */
+static const char *name_without(size_t i, int flags)
 {
 	static const char *const more[] = {"help", "usage", "version", NULL};
+	const struct argp_option *one = parsed->argp->options;
 
-	for (const struct argp_option *one = parsed->argp->options; one->name || one->doc; one++)
-		if (one->name && i-- == 0)
+	for (; !is_end(one); one++)
+		if (one->name && !(one->flags & flags) && i-- == 0)
 			return one->name;
 	return more[i];
+}
+
+static const char *proposed_name(size_t i)
+{
+	return name_without(i, OPTION_DOC | OPTION_HIDDEN);
 }
 
 static bool is_option(const char *name, size_t bytes)
 {
 	const char *known;
 
-	for (size_t i = 0; (known = option_name(i)) != NULL; i++)
+	for (size_t i = 0; (known = name_without(i, OPTION_DOC)) != NULL; i++)
 		if (strncmp(known, name, bytes) == 0)
 			return true;
+	return false;
+}
+
+static bool wants_value(const struct argp_option *one)
+{
+	return one->arg != NULL && !(one->flags & (OPTION_ARG_OPTIONAL | OPTION_DOC));
+}
+
+/* Is the next word the value of this one, whatever it looks like? */
+static bool takes_next(const char *word)
+{
+	const struct argp_option *one = parsed->argp->options;
+
+	if (strncmp(word, "--", 2) == 0) {
+		for (; !is_end(one); one++)
+			if (one->name && strncmp(one->name, word + 2, strlen(word + 2)) == 0)
+				return wants_value(one);
+		return false;
+	}
+	for (const char *letter = word + 1; *word == '-' && *letter != '\0'; letter++)
+		for (one = parsed->argp->options; !is_end(one); one++)
+			if (one->key == *letter && wants_value(one))
+				return letter[1] == '\0';
 	return false;
 }
 
@@ -62,10 +97,14 @@ static void propose(int status, void *unused)
 	for (char **word = parsed->argv + 1; *word && strcmp(*word, "--") != 0; word++) {
 		size_t bytes = strcspn(*word, "=");
 
+		if (takes_next(*word) && word[1]) {
+			word++;
+			continue;
+		}
 		if (strncmp(*word, "--", 2) != 0 || is_option(*word + 2, bytes - 2))
 			continue;
 		snprintf(name, sizeof(name), "%.*s", (int)bytes - 2, *word + 2);
-		nearest = sml_nearest(name, option_name, MOST_CHANGES);
+		nearest = sml_nearest(name, proposed_name, MOST_CHANGES);
 		if (nearest)
 			fprintf(stderr, "%s: --%s: did you mean --%s?\n", parsed->argv[0], name,
 				nearest);
