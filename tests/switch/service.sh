@@ -218,6 +218,17 @@ printf '%s\n' 'listen = 127.0.0.1:0' >"$work/conf"
 JOURNAL_STREAM=$(stat -c %d:%i "$work/conf") start
 prints "another file than the journal gets the time" "^$time switchml switch: info: ready on "
 end
+: >"$work/journal"
+: >"$work/out"
+JOURNAL_STREAM=$(stat -c %d:%i "$work/journal") "$switchml" switch --config "$work/conf" \
+	>"$work/out" 2>"$work/journal" &
+switch=$!
+await_switch "$work/out"
+prints "standard output is a file beside the journal" "^$time switchml switch: info: ready on "
+echo 'slots = 1' >>"$work/conf"
+kill -HUP $switch
+expect "and standard error is the journal" "$work/journal" '^<3>nothing changes: '
+end
 
 # ---- systemd ----
 

@@ -2,6 +2,7 @@
 #include "cmd/switch/log.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,26 +30,35 @@ size_t sml_switch_log_json(char *line, size_t bytes, const struct sml_log_entry 
 	return n <= bytes ? n : 0;
 }
 
-/* systemd names the device and inode of the descriptor that it gives a service. */
-bool sml_switch_log_is_journal(void)
-{
-	const char *stream = getenv("JOURNAL_STREAM");
-	char mine[64];
-	struct stat found;
+/* Of each descriptor. */
+static bool is_journal[STDERR_FILENO + 1];
 
-	if (stream == NULL || fstat(STDERR_FILENO, &found) < 0)
-		return false;
-	snprintf(mine, sizeof(mine), "%ju:%ju", (uintmax_t)found.st_dev, (uintmax_t)found.st_ino);
-	return strcmp(stream, mine) == 0;
-}
-
-size_t sml_switch_log_journal(char *line, size_t bytes, const struct sml_log_entry *entry)
+static size_t journal_line(char *line, size_t bytes, const struct sml_log_entry *entry)
 {
 	int priority = !strcmp(entry->level, "error")  ? LOG_ERR
 		       : !strcmp(entry->level, "warn") ? LOG_WARNING
 		       : !strcmp(entry->level, "info") ? LOG_INFO
 						       : LOG_DEBUG;
-	int whole = snprintf(line, bytes, "<%d>%s", priority, entry->text);
+	int whole = is_journal[entry->descriptor]
+			    ? snprintf(line, bytes, "<%d>%s", priority, entry->text)
+			    : 0;
 
 	return whole > 0 ? (size_t)whole : 0;
+}
+
+/* systemd names the device and inode of the descriptor that it gives a service. */
+void sml_switch_log_find_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	char mine[64];
+	struct stat found;
+
+	for (int i = STDOUT_FILENO; stream != NULL && i <= STDERR_FILENO; i++) {
+		if (fstat(i, &found) < 0)
+			continue;
+		snprintf(mine, sizeof(mine), "%ju:%ju", (uintmax_t)found.st_dev,
+			 (uintmax_t)found.st_ino);
+		is_journal[i] = strcmp(stream, mine) == 0;
+	}
+	sml_switch_log_set_form(journal_line);
 }

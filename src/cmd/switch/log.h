@@ -3,16 +3,15 @@
 #ifndef SML_CMD_SWITCH_LOG_H
 #define SML_CMD_SWITCH_LOG_H
 
-#include <stdbool.h>
-
 #include "switch/shared/log.h"
 
 /* For sml_switch_log_set_form(): one object on each line, for `switchml switch --log-json`. */
 size_t sml_switch_log_json(char *line, size_t bytes, const struct sml_log_entry *entry);
 
-/* Is standard error the journal, which keeps the time, the program and the level itself? */
-bool sml_switch_log_is_journal(void);
-/* "<4>text", with syslog's priority. */
-size_t sml_switch_log_journal(char *line, size_t bytes, const struct sml_log_entry *entry);
+/*
+ * From now on, lines are "<4>text", with syslog's priority, where standard output or error is the
+ * journal, which keeps the time, the program and the level itself.
+ */
+void sml_switch_log_find_journal(void);
 
 #endif

@@ -33,7 +33,7 @@ __attribute__((format(printf, 1, 2))) static void print_line(const char *format,
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	bytes = sml_switch_log_line(line, SML_LOG_INFO, text);
+	bytes = sml_switch_log_line(line, STDOUT_FILENO, SML_LOG_INFO, text);
 	fwrite(line, 1, bytes, stdout);
 	fflush(stdout);
 }
@@ -186,8 +186,8 @@ int sml_command_switch(int argc, char **argv)
 	sml_switch_options_read(&options, argc, argv);
 	if (options.log_json)
 		sml_switch_log_set_form(sml_switch_log_json);
-	else if (sml_switch_log_is_journal())
-		sml_switch_log_set_form(sml_switch_log_journal);
+	else
+		sml_switch_log_find_journal();
 	/* Blocked before there are threads, so that all inherit it. */
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 static size_t (*form_of_lines)(char *line, size_t bytes, const struct sml_log_entry *entry);
 
@@ -42,11 +43,12 @@ static void write_time(char text[SML_LOG_TIME_BYTES])
 	snprintf(text + n, SML_LOG_TIME_BYTES - n, ".%03ldZ", now.tv_nsec / 1000000);
 }
 
-size_t sml_switch_log_line(char line[SML_LOG_LINE_BYTES], enum sml_log_level level,
+size_t sml_switch_log_line(char line[SML_LOG_LINE_BYTES], int descriptor, enum sml_log_level level,
 			   const char *text)
 {
 	const size_t most = SML_LOG_LINE_BYTES - 1; /* without the newline */
-	struct sml_log_entry entry = {.level = name_of(level), .text = text};
+	struct sml_log_entry entry = {
+		.level = name_of(level), .text = text, .descriptor = descriptor};
 	size_t n = 0;
 	int whole;
 
@@ -73,6 +75,6 @@ void sml_switch_log(enum sml_log_level level, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	sml_stderr_write(line, sml_switch_log_line(line, level, text));
+	sml_stderr_write(line, sml_switch_log_line(line, STDERR_FILENO, level, text));
 	errno = saved_errno;
 }

@@ -20,14 +20,18 @@ struct sml_log_entry {
 	char time[SML_LOG_TIME_BYTES]; /* UTC, RFC 3339 with milliseconds */
 	const char *level;	       /* "error", "warn", "info", "trace" */
 	const char *text;
+	int descriptor; /* where the line is written: standard output or error */
 };
 
 /* Any thread. */
 __attribute__((format(printf, 2, 3))) void sml_switch_log(enum sml_log_level level,
 							  const char *format, ...);
 
-/* The line for a text, with its newline, as the log would have it now. Returns its length. */
-size_t sml_switch_log_line(char line[SML_LOG_LINE_BYTES], enum sml_log_level level,
+/*
+ * The line for a text, with its newline, as the log would have it now on this descriptor. Returns
+ * its length.
+ */
+size_t sml_switch_log_line(char line[SML_LOG_LINE_BYTES], int descriptor, enum sml_log_level level,
 			   const char *text);
 
 /*
