@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests to the server of BF Runtime. Errors have the codes and the texts that bf_switchd was
- * seen to give (November 2026), with one part for each update or entity. It takes more than this: a
- * parameter that is missing, and more bits than a field has.
+ * seen to give (November 2026), with one part for each update or entity, except where a comment
+ * says so. bf_switchd takes more than this server: a parameter that is missing, and more bits than
+ * a field has.
  */
 #include "bfrt_internal.h"
 
@@ -254,9 +255,10 @@ bool bfrt_do_bind(struct bfrt_server *server,
 {
 	struct client *client = bfrt_client_of(server, request->client_id);
 
-	/* bf_switchd binds a client without a stream, too, but nothing would end that. */
-	if (client == NULL ||
-	    request->action != BFRT_PROTO__SET_FORWARDING_PIPELINE_CONFIG_REQUEST__ACTION__BIND ||
+	/* bf_switchd binds a client without a stream, too, but nothing would end that: our text. */
+	if (client == NULL)
+		return WRONG("a client without a stream");
+	if (request->action != BFRT_PROTO__SET_FORWARDING_PIPELINE_CONFIG_REQUEST__ACTION__BIND ||
 	    request->n_config != 1 || request->device_id != 0)
 		return WRONG("Exactly one config message required.");
 	if (strcmp(request->config[0]->p4_name, PROGRAM) != 0)
