@@ -19,13 +19,13 @@ class Jax:
 
         self.jax, self.job, self.binding = jax, job, binding
         self.compiled, self.sum, self.full = jax.jit, jax.numpy.sum, jax.numpy.full
-        self.flatten = jax.tree.leaves
+        self.flatten, self.map = jax.tree.leaves, jax.tree.map
 
     def allreduce(self, tree, **named):
         return self.binding.allreduce(tree, job=self.job, **named)
 
     def constants(self, tree):
-        return self.jax.tree.map(self.jax.numpy.asarray, tree)
+        return self.map(self.jax.numpy.asarray, tree)
 
     @contextlib.contextmanager
     def wide(self):
@@ -86,13 +86,14 @@ class TensorFlow:
         import switchml.tensorflow as binding
 
         self.tf, self.job, self.binding = tf, job, binding
-        self.compiled, self.sum, self.flatten = tf.function, tf.reduce_sum, tf.nest.flatten
+        self.compiled, self.sum = tf.function, tf.reduce_sum
+        self.flatten, self.map = tf.nest.flatten, tf.nest.map_structure
 
     def allreduce(self, tree, **named):
         return self.binding.allreduce(tree, job=self.job, **named)
 
     def constants(self, tree):
-        return self.tf.nest.map_structure(self.tf.constant, tree)
+        return self.map(self.tf.constant, tree)
 
     def full(self, count, value):
         return self.tf.fill([count], value)

@@ -68,20 +68,25 @@ def reduce_structure(job, name, op, compiled):
             "empty": np.zeros((0, 3), np.float32),
         }
 
-    framework = FRAMEWORKS[name](job)
-    reduce = form(framework, compiled)(lambda tree: framework.allreduce(tree, op=op))
-    found = [
-        np.asarray(leaf) for leaf in framework.flatten(reduce(framework.constants(make(job.rank))))
-    ]
-    everybodys = [framework.flatten(make(rank)) for rank in range(job.world_size)]
-    for its, leaves in zip(found, zip(*everybodys, strict=True), strict=True):
+    def combine(*leaves):
         exact = REDUCE[op]([np.asarray(leaf, np.float64) for leaf in leaves], axis=0)
         if leaves[0].dtype == np.int32:
             exact = np.trunc(exact)
-        assert its.dtype == leaves[0].dtype and its.shape == leaves[0].shape
-        right = exact.astype(leaves[0].dtype).astype(np.float64)
+        return exact.astype(leaves[0].dtype)
+
+    def check(its, right):
+        its = np.asarray(its)
+        assert its.dtype == right.dtype and its.shape == right.shape
+        right = right.astype(np.float64)
         np.testing.assert_allclose(its.astype(np.float64), right, rtol=1e-6)
-    return b"".join(its.tobytes() for its in found)
+        return its.tobytes()
+
+    framework = FRAMEWORKS[name](job)
+    reduce = form(framework, compiled)(lambda tree: framework.allreduce(tree, op=op))
+    found = reduce(framework.constants(make(job.rank)))
+    expected = framework.map(combine, *map(make, range(job.world_size)))
+    # It raises if the structures differ.
+    return b"".join(framework.flatten(framework.map(check, found, expected)))
 
 
 def reduce_wide(job, name, op, compiled):
@@ -145,8 +150,15 @@ def broadcast(job, name, root):
         "c": np.array([[job.rank]], np.int64),
         "d": np.float64(job.rank),
     }
-    found = FRAMEWORKS[name](job).broadcast(arrays, root)
-    return {its: np.asarray(array).tolist() for its, array in found.items()}
+    framework = FRAMEWORKS[name](job)
+    found = framework.broadcast(arrays, root)
+
+    def check(its, given):
+        assert its.dtype == given.dtype and its.shape == given.shape
+        return np.asarray(its)
+
+    checked = framework.map(check, found, framework.constants(arrays))
+    return {its: array.tolist() for its, array in checked.items()}
 
 
 def train(job, name, compiled):
@@ -158,10 +170,10 @@ def average_equal(job, name):
     return [equal.changed_by(function) for function in FRAMEWORKS[name](job).averages()]
 
 
-def sum_with_residual(job, name):
+def sum_with_residual(job, name, compiled):
     framework = FRAMEWORKS[name](job)
     residual = np.zeros(9001, np.float32)
-    reduce = framework.compiled(
+    reduce = form(framework, compiled)(
         lambda x: framework.allreduce([x], wire="int16", residuals=[residual])[0]
     )
 
@@ -172,6 +184,30 @@ def sum_with_residual(job, name):
         return found
 
     return regression.feed_back(allreduce, job.rank)
+
+
+def wrong_residuals(job, name, compiled):
+    """The mistakes are in the last array: nothing of the others is under way then."""
+    framework = FRAMEWORKS[name](job)
+
+    def reduce(last, residuals):
+        call = form(framework, compiled)(
+            lambda first, last: framework.allreduce([first, last], residuals=residuals)
+        )
+        call(*framework.constants([np.ones(2, np.float32), last]))
+
+    floats, good = np.ones(3, np.float32), np.zeros(2, np.float32)
+    for last, residuals, text in (
+        (floats, [good, np.zeros(2, np.float32)], "must have 3 float32, but has 2 float32"),
+        (floats, [good, np.zeros(3)], "must have 3 float32, but has 3 float64"),
+        (np.ones(3, np.int32), [good, np.zeros(3, np.float32)], "only for SUM and AVG of float32"),
+        (floats, [good], "structure|arity"),
+        (floats, [good, [good]], "structure|not an array"),
+    ):
+        with pytest.raises(Exception, match=text):
+            reduce(last, residuals)
+        assert not job._pending
+    return np.asarray(framework.allreduce(framework.constants(floats))).tolist()
 
 
 def wrong_type(job, name, type_name, compiled):
@@ -263,8 +299,14 @@ def test_a_masked_array_is_refused(ranks, name):
     assert call(ranks, masked, name) == [[N] * 2] * N
 
 
-def test_what_is_rounded_away_is_fed_back(ranks, name):
-    regression.check_that_nothing_is_lost(call(ranks, sum_with_residual, name))
+@both_forms
+def test_what_is_rounded_away_is_fed_back(ranks, name, compiled):
+    regression.check_that_nothing_is_lost(call(ranks, sum_with_residual, name, compiled))
+
+
+@both_forms
+def test_wrong_residuals_leave_nothing_under_way(ranks, name, compiled):
+    assert call(ranks, wrong_residuals, name, compiled) == [[N] * 3] * N
 
 
 def test_mistakes_are_told_at_once_and_change_nothing(ranks, name):

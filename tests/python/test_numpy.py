@@ -133,17 +133,53 @@ def test_int8_is_within_its_bound(ranks, op, dtype):
     assert all(result.tobytes() == results[0].tobytes() for result in results)
 
 
-def sum_with_residual(job):
-    call = job.allreduce
-    with pytest.raises(ValueError, match="residual must have 3 float32, but has 2 float32"):
-        call(np.ones(3, np.float32), residual=np.ones(2, np.float32))
-    with pytest.raises(ValueError, match="a residual is only for SUM and AVG of float32"):
-        call(np.ones(3, np.int32), residual=np.ones(3, np.float32))
-    return regression.feed_back(lambda x, r: call(x, wire="int16", residual=r), job.rank)
+def for_all(job, x, residual):
+    return job.allreduce(x, wire="int16", residual=residual)
 
 
-def test_what_is_rounded_away_is_fed_back(ranks):
-    regression.check_that_nothing_is_lost(ranks.call(sum_with_residual))
+def for_one(job, x, residual):
+    """What one rank gets, on all."""
+    out = job.reduce(x, 1, wire="int16", residual=residual)
+    return job.broadcast(np.empty_like(x) if out is None else out, 1)
+
+
+def in_parts(job, x, residual):
+    """The parts of all ranks; the last one is filled up."""
+    more = (0, -len(x) % N)
+    x, longer = np.pad(x, more), np.pad(residual, more)
+    part = job.reduce_scatter(x, wire="int16", residual=longer)
+    residual[:] = longer[: len(residual)]
+    return job.allgather(part).ravel()[: len(residual)]
+
+
+def sum_with_residual(job, function):
+    return regression.feed_back(partial(function, job), job.rank)
+
+
+@pytest.mark.parametrize("function", [for_all, for_one, in_parts])
+def test_what_is_rounded_away_is_fed_back(ranks, function):
+    regression.check_that_nothing_is_lost(ranks.call(sum_with_residual, [function] * N))
+
+
+def wrong_residuals(job):
+    floats, integers = np.ones(N, np.float32), np.ones(N, np.int32)
+    short, long = np.zeros(N - 1, np.float32), np.zeros(N)
+    for call in (job.allreduce, job.reduce, job.reduce_scatter):
+        for elements, op, residual, text in (
+            (floats, "sum", short, f"must have {N} float32, but has {N - 1} float32"),
+            (floats, "avg", long, f"must have {N} float32, but has {N} float64"),
+            (integers, "sum", floats.copy(), "a residual is only for SUM and AVG of float32"),
+            (floats, "max", floats.copy(), "a residual is only for SUM and AVG of float32"),
+            (floats, "sum", np.broadcast_to(np.float32(0), N), "contiguous|read-only"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                call(elements, op=op, residual=residual)
+        assert not job._pending
+    return job.allreduce(floats).tolist()
+
+
+def test_wrong_residuals_leave_nothing_under_way(ranks):
+    assert ranks.call(wrong_residuals) == [[N] * N] * N
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -8,13 +8,14 @@ so they use the wire without a pause.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from . import _the_job
 from ._buffer import Array, buffer_of, check_type, empty_like
 from ._settings import OPS, WIRES, Op, Wire, one_of
-from .job import Job
+from .job import Job, kept
 
 
 def check(op: Op, wire: Wire | None, types: Iterable[str] = ()) -> None:
@@ -23,6 +24,12 @@ def check(op: Op, wire: Wire | None, types: Iterable[str] = ()) -> None:
     one_of("wire", wire, WIRES)
     for name in types:
         check_type(name)
+
+
+def check_residuals(elements: Iterable[tuple[str, int]], op: Op, residuals: Sequence[Any]) -> None:
+    """`elements`: the type and the count of each array."""
+    for (type_name, count), residual in zip(elements, residuals, strict=True):
+        kept(type_name, count, op, residual)
 
 
 def gradient_wire(op: Op, wire: Wire | None, error: type[Exception]) -> Wire:
@@ -37,18 +44,20 @@ def allreduce_all(
     op: Op,
     wire: Wire | None,
     job: Job | None,
-    residuals: Sequence[np.ndarray] | None = None,
+    residuals: Sequence[Any] | None = None,
 ) -> list[np.ndarray]:
     """Combine each array over all ranks. job None is the process's job."""
     job = job or _the_job()
+    if residuals is None:
+        residuals = [None] * len(arrays)
     # All of them first: a mistake then leaves no call under way, and the job stays usable.
-    check(op, wire, (buffer_of(array).type_name for array in arrays))
+    elements = [(its.type_name, its.count) for its in map(buffer_of, arrays)]
+    check(op, wire, (type_name for type_name, _ in elements))
+    check_residuals(elements, op, residuals)
     results = [empty_like(array, tuple(array.shape)) for array in arrays]
     requests = [
         job.allreduce_async(array, result, op=op, wire=wire, residual=residual)
-        for array, result, residual in zip(
-            arrays, results, residuals or [None] * len(results), strict=True
-        )
+        for array, result, residual in zip(arrays, results, residuals, strict=True)
     ]
     return [request.wait() for request in requests]
 

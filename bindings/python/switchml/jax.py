@@ -79,7 +79,9 @@ def allreduce(
             sum, rounded once; "gradient": at XDP and P4 switches int32, or int16 for 16-bit
             types; None: the job's.
         residuals: the same pytree of NumPy's float32 arrays, for Job.allreduce(): memory of the
-            host, which the call changes, also inside jax.jit. It has no gradient.
+            host, which the call changes, also inside jax.jit. It has no gradient. Leave them alone
+            until the result is ready; a compiled function keeps the arrays of its first call:
+            change their elements, not the arrays.
 
     Raises:
         TypeError, ValueError; what Job.allreduce() raises comes as JAX's own error
@@ -91,7 +93,9 @@ def allreduce(
     if residuals is None:
         results = _combine(op, wire, job, leaves) if leaves else []
     else:
-        results = _call(op, wire, job, leaves, structure.flatten_up_to(residuals))
+        kept = structure.flatten_up_to(residuals)
+        _tensors.check_residuals(((leaf.dtype.name, leaf.size) for leaf in leaves), op, kept)
+        results = _call(op, wire, job, leaves, kept)
     return jax.tree.unflatten(structure, results)
 
 

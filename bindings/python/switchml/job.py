@@ -245,9 +245,8 @@ class Job:
         recv, out = _like(send, array, out)
         number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
         arguments = (send.address, recv.address, send.count, kind, number)
-        return self._submit(
-            "allreduce", arguments, (send, recv), out, on_wire, residual=_kept(send, residual)
-        )
+        fed = kept(send.type_name, send.count, op, residual)
+        return self._submit("allreduce", arguments, (send, recv), out, on_wire, residual=fed)
 
     def allreduce(
         self,
@@ -306,9 +305,8 @@ class Job:
         else:
             out = None
         arguments = (send.address, address, send.count, kind, number, root)
-        return self._submit(
-            "reduce", arguments, (send, recv), out, on_wire, residual=_kept(send, residual)
-        )
+        fed = kept(send.type_name, send.count, op, residual)
+        return self._submit("reduce", arguments, (send, recv), out, on_wire, residual=fed)
 
     def reduce(
         self,
@@ -397,9 +395,8 @@ class Job:
             )
         number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
         arguments = (send.address, recv.address, recv.count, kind, number)
-        return self._submit(
-            "reduce_scatter", arguments, (send, recv), out, on_wire, residual=_kept(send, residual)
-        )
+        fed = kept(send.type_name, send.count, op, residual)
+        return self._submit("reduce_scatter", arguments, (send, recv), out, on_wire, residual=fed)
 
     def reduce_scatter(
         self,
@@ -604,16 +601,18 @@ def _like(send: Buffer, array: Array, out: Array | None) -> tuple[Buffer, Any]:
     return recv, out
 
 
-def _kept(send: Buffer, residual: Array | None) -> Buffer | None:
-    """The residual's memory."""
+def kept(type_name: str, count: int, op: Op, residual: Array | None) -> Buffer | None:
+    """The residual's memory. Raises ValueError if a call with such elements cannot take it."""
     if residual is None:
         return None
-    kept = buffer_of(residual, writable=True)
-    if kept.type_name != "float32" or kept.count != send.count:
+    if type_name not in ("float32", "float16", "bfloat16") or op.lower() not in ("sum", "avg"):
+        raise ValueError("a residual is only for SUM and AVG of float32, float16 and bfloat16")
+    found = buffer_of(residual, writable=True)
+    if found.type_name != "float32" or found.count != count:
         raise ValueError(
-            f"residual must have {send.count} float32, but has {kept.count} {kept.type_name}"
+            f"residual must have {count} float32, but has {found.count} {found.type_name}"
         )
-    return kept
+    return found
 
 
 def _leave_at_once(opened: tuple[ctypes.c_void_p, c.Info]) -> None:

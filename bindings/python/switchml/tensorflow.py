@@ -76,14 +76,19 @@ def allreduce(
             sum, rounded once; "gradient": at XDP and P4 switches int32, or int16 for 16-bit
             types; None: the job's.
         residuals: the same structure of NumPy's float32 arrays, for Job.allreduce(): memory of
-            the host, which the call changes, also within a tf.function.
+            the host, which the call changes, also within a tf.function. Leave them alone until
+            the result is ready; a compiled function keeps the arrays of its first call: change
+            their elements, not the arrays.
 
     Raises:
         TypeError, ValueError, and eagerly whatever Job.allreduce() raises; within a
         tf.function that comes as a tf.errors.OpError with the same text.
     """
     flat = [tf.convert_to_tensor(whole(tensor)) for tensor in tf.nest.flatten(tensors)]
-    kept = None if residuals is None else tf.nest.flatten(residuals)
+    kept = None
+    if residuals is not None:
+        tf.nest.assert_same_structure(tensors, residuals)
+        kept = tf.nest.flatten(residuals)
 
     @tf.custom_gradient
     def combine(*inputs: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
