@@ -20,6 +20,8 @@ from ._group.group import ProcessGroupSwitchML, checked
 from ._group.options import Options
 from ._residuals import Residuals
 
+_FED_BACK = (torch.float32, torch.float16, torch.bfloat16)
+
 
 class HookState:
     """The state of the hook for one model. All ranks of the group create it, and no others.
@@ -96,9 +98,6 @@ def allreduce_hook(
         wire = None
     work = group._reduce("all_reduce", [buffer], mean, wire=wire, residual=residual)
     return then_compute(work.get_future(), _first)
-
-
-_FED_BACK = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def _first(future: torch.futures.Future) -> torch.Tensor:

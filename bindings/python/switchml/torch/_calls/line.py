@@ -29,6 +29,7 @@ from ..._wait import poll
 from ...errors import ClosedError, SwitchMLError, TimedOutError
 from ...job import Job, Request
 from .callbacks import no_turns, watch
+from .sizes import Sizes
 from .summary import Usage
 from .threads import Callbacks
 from .work import Prompt, Work, place, request_of
@@ -289,8 +290,8 @@ class Line:
             work.begin_error = error
         work.after = ()
 
-    def _compare(self, sizes: Any, work: Work) -> None:
-        """In the starter, for the work is late: so the job's order stays."""
+    def _compare(self, sizes: Sizes, work: Work) -> None:
+        """Runs in the starter, because the work is `late`; no other call can come between."""
         assert self._job is not None
         request = request_of(self._job, [sizes.call])
         sizes.call.begin(self._job, request, 0)

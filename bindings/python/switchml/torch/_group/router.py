@@ -50,7 +50,7 @@ def gloo_devices(meeting: Meeting, settings: Mapping[str, Any]) -> list[Any]:
     GLOO_SOCKET_IFNAME only if it is given no devices."""
     names = os.environ.get("GLOO_SOCKET_IFNAME")
     if names:
-        return [_device(interface=name) for name in names.split(",")]
+        return [_device(interface=name) for name in dict.fromkeys(names.split(","))]
     return [_device(**_listens_at(meeting, settings))]
 
 
@@ -99,7 +99,7 @@ class Router(ProcessGroup, Entries):
         self._store = store = meeting.store
         self._added: set[str] = set()
         options = ProcessGroupGloo._Options()
-        self._devices = gloo_devices(meeting, self._settings)
+        self._devices = gloo_devices(meeting, self._settings)  # keeps them in the table
         options._devices = self._devices
         options._threads = 2  # for each device, as without options
         options._timeout = limit
