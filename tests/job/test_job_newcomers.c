@@ -69,45 +69,46 @@ JOBS_TEST(lanes_are_the_least_that_all_have)
 			256);
 }
 
-/* Rank 1 joins like this after rank 0 of "differ", of three: the job ends for both. */
-static void check_disagreement(SmlControl__Join join, int error, const char *word, const char *one,
-			       const char *other)
+/*
+ * Number i: rank 1 joins like this after rank 0 of "differ", of three. The job ends for both, and
+ * its name is free again.
+ */
+static void check_disagreement(struct jobs_world *world, unsigned i, SmlControl__Join join,
+			       int error, const char *word, const char *one, const char *other)
 {
 	const char *parts[] = {"rank 0", "rank 1", word, one, other};
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	jobs_join(&world, 0, join_of("differ", 0, 3));
-	jobs_join(&world, 1, join);
-	for (unsigned peer = 0; peer < 2; peer++)
-		check_refused(&world, peer, error, parts, 5);
-	jobs_close(&world);
+	jobs_join(world, 2 * i, join_of("differ", 0, 3));
+	jobs_join(world, 2 * i + 1, join);
+	for (unsigned peer = 2 * i; peer < 2 * i + 2; peer++)
+		check_refused(world, peer, error, parts, 5);
 }
 
-TEST(a_disagreement_ends_the_job_for_both)
+JOBS_TEST(a_disagreement_ends_the_job_for_both)
 {
 	SmlControl__Join join = join_of("differ", 1, 4);
 
-	check_disagreement(join, SML_ERROR_MISMATCH, "world_size", "says 4", "says 3");
+	check_disagreement(world, 0, join, SML_ERROR_MISMATCH, "world_size", "says 4", "says 3");
 	join = join_of("differ", 1, 3);
 	join.shards = 2;
 	join.shards_set = true;
-	check_disagreement(join, SML_ERROR_MISMATCH, "SWITCHML_THREADS", "says 2", "says 1");
+	check_disagreement(world, 1, join, SML_ERROR_MISMATCH, "SWITCHML_THREADS", "says 2",
+			   "says 1");
 	join = join_of("differ", 1, 3);
 	join.data_slots = 99;
-	check_disagreement(join, SML_ERROR_MISMATCH, "data slots", "says 99", "says 16");
+	check_disagreement(world, 2, join, SML_ERROR_MISMATCH, "data slots", "says 99", "says 16");
 	join = join_of("differ", 1, 3);
 	join.stripes = 2;
-	check_disagreement(join, SML_ERROR_MISMATCH, "stripes", "says 2", "says 1");
+	check_disagreement(world, 3, join, SML_ERROR_MISMATCH, "stripes", "says 2", "says 1");
 	join = join_of("differ", 1, 3);
 	join.no_tickets = true;
-	check_disagreement(join, SML_ERROR_MISMATCH, "tickets", "says 1", "says 0");
+	check_disagreement(world, 4, join, SML_ERROR_MISMATCH, "tickets", "says 1", "says 0");
 	join = join_of("differ", 1, 3);
 	join.library_version = (char *)(uintptr_t) "9.9.9";
-	check_disagreement(join, SML_ERROR_MISMATCH, "librar", "9.9.9", "0.1.0");
+	check_disagreement(world, 5, join, SML_ERROR_MISMATCH, "librar", "9.9.9", "0.1.0");
 	join = join_of("differ", 1, 3);
 	join.protocol = 77;
-	check_disagreement(join, SML_ERROR_VERSION, "protocol", "77", "1");
+	check_disagreement(world, 6, join, SML_ERROR_VERSION, "protocol", "77", "1");
 }
 
 JOBS_TEST(own_mistake_is_refused_to_the_newcomer_alone)
@@ -139,14 +140,20 @@ JOBS_TEST(own_mistake_is_refused_to_the_newcomer_alone)
 JOBS_TEST(taken_rank_is_refused_to_the_newcomer_alone)
 {
 	const char *parts[] = {"rank 1 of job \"taken\" is taken", "testhost", "pid 1001"};
+	uint32_t number;
 
 	jobs_join_all(world, 0, "taken", 2);
 	jobs_ready(world, 0);
 	jobs_ready(world, 1);
 	jobs_join(world, 2, join_of("taken", 1, 2));
 	check_refused(world, 2, SML_ERROR_REFUSED, parts, 3);
-	for (unsigned peer = 0; peer < 2; peer++)
+	/* The job runs on, also where numbers are added. */
+	for (unsigned peer = 0; peer < 2; peer++) {
 		assert_true(sml_peer_runs(&world->peers[peer].peer));
+		assert_string_equal(jobs_refusal(world, peer), "");
+	}
+	number = jobs_admitted(world, 0)->job_number;
+	assert_int_equal(world->served[number % SML_MAX_JOBS].n_ranks, 2);
 }
 
 TEST(full_pool_says_who_has_it)
@@ -164,7 +171,10 @@ TEST(full_pool_says_who_has_it)
 	check_refused(&world, 1, SML_ERROR_RANK_DIED, &died, 1);
 	for (uint32_t rank = 0; rank < 2; rank++)
 		jobs_join(&world, 3 + rank, join_of("late", rank, 2));
-	assert_non_null(jobs_admitted(&world, 3));
+	for (uint32_t rank = 0; rank < 2; rank++)
+		jobs_ready(&world, 3 + rank);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		assert_non_null(jobs_received(&world, 3 + rank, SML_CONTROL__ENVELOPE__BODY_START));
 	jobs_close(&world);
 }
 
