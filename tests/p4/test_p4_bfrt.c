@@ -394,6 +394,17 @@ TEST_WITH(a_second_daemon_is_refused, open_world, close_world)
 	assert_int_equal(bfrt_server_clients(server), 1);
 }
 
+TEST_WITH(why_the_stream_of_a_client_was_refused_is_told, open_world, close_world)
+{
+	struct sml_p4_target *second = NULL;
+
+	bfrt_server_take_numbers(server);
+	assert_refused(connect_target(&second), -EREMOTEIO, "connecting",
+		       "Can't have two clients with the same client id");
+	assert_null(second);
+	assert_int_equal(OPERATIONS.check(dataplane.target), 0);
+}
+
 TEST_WITH(what_the_switch_refuses_is_told, open_world, close_world)
 {
 	const struct sml_p4_row row = {.table = "SmlIngress.forwarding.hosts",

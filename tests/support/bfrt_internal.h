@@ -44,7 +44,7 @@ struct bfrt_server {
 	struct cell *cells;
 	unsigned n_cells;
 	struct client clients[MAX_CLIENTS];
-	bool forgets;
+	bool forgets, numbers_are_taken;
 	uint32_t cleared[256]; /* tables, the last one last */
 	unsigned n_cleared;
 };

@@ -192,7 +192,8 @@ static bool subscribe(struct client *client, const BfrtProto__StreamMessageReque
 	if (request->update_case != BFRT_PROTO__STREAM_MESSAGE_REQUEST__UPDATE_SUBSCRIBE ||
 	    request->subscribe->device_id != 0 || request->subscribe->notifications == NULL)
 		return WRONG("this is no subscription");
-	if (bfrt_client_of(client->server, request->client_id) != NULL)
+	if (client->server->numbers_are_taken ||
+	    bfrt_client_of(client->server, request->client_id) != NULL)
 		return WRONG("Can't have two clients with the same client id");
 	client->id = request->client_id;
 	client->subscribed = true;
@@ -456,6 +457,12 @@ unsigned bfrt_server_clients(struct bfrt_server *server)
 	for (unsigned i = 0; i < MAX_CLIENTS; i++)
 		n += server->clients[i].subscribed;
 	return n;
+}
+
+void bfrt_server_take_numbers(struct bfrt_server *server)
+{
+	LOCKED(server)
+	server->numbers_are_taken = true;
 }
 
 void bfrt_server_disconnect(struct bfrt_server *server)

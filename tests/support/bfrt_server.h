@@ -64,6 +64,8 @@ void bfrt_server_set_counter(struct bfrt_server *server, const char *table, uint
 /* ---- clients ---- */
 
 unsigned bfrt_server_clients(struct bfrt_server *server);
+/* From now on, every new client has the number of another one. */
+void bfrt_server_take_numbers(struct bfrt_server *server);
 /* All streams end. */
 void bfrt_server_disconnect(struct bfrt_server *server);
 /* Clients are told that the program is replaced. */
