@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Error feedback: what a rank adds to its elements before they are rounded, and what is left of it
- * afterwards. tests/integration/test_forms.c has whole jobs.
+ * afterwards. tests/lib/test_forms.c has whole jobs.
  */
 #include <math.h>
 

@@ -381,7 +381,7 @@ TEST(elements_that_are_zero_take_no_bytes)
 	sml_switch_close(opened);
 }
 
-/* Of leaves and hosts of several, too: their roundings would not be fed back. */
+/* Where leaves or hosts round sums, that would not be fed back, so they must not. */
 TEST(what_is_rounded_away_is_fed_back_in_every_form)
 {
 	char address[64], left[64], right[64];

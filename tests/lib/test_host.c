@@ -214,7 +214,7 @@ TEST(long_waits_shorten_the_looking_and_short_ones_restore_it)
 }
 
 /* Of a wait that began 1 ms ago: when the rank went to sleep, and when it was woken. */
-static uint64_t patience_after(uint64_t slept_us, uint64_t rung_us)
+static uint64_t patience_after(uint64_t slept_us, uint64_t woken_us)
 {
 	struct sml_host_head *head = calloc(1, sizeof(*head));
 	uint64_t since_ns = sml_now_ns() - 1000000;
@@ -224,7 +224,7 @@ static uint64_t patience_after(uint64_t slept_us, uint64_t rung_us)
 				.slept_ns = since_ns + 1000 * slept_us};
 
 	assert_non_null(head);
-	head->ranks[0].woken_ns = since_ns + 1000 * rung_us;
+	head->ranks[0].woken_ns = since_ns + 1000 * woken_us;
 	sml_host_note_news(&host, since_ns);
 	free(head);
 	return host.patience_ns;

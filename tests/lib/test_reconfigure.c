@@ -123,7 +123,7 @@ static void go_on_with_requests(struct rank *rank)
 	while (read(fd, &ignored, sizeof(ignored)) > 0)
 		;
 	CHECK(rank, reconfigure_as(rank, "next", 0) == 0);
-	/* The descriptor is the same, and it rang. */
+	/* The descriptor is the same, and it is readable. */
 	CHECK(rank, sml_event_fd(rank->context) == fd && poll(&event, 1, 0) == 1);
 	before = tensors(rank);
 	CHECK(rank, before >= 1);

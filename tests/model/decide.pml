@@ -101,7 +101,7 @@ hidden byte complete, due;
 
 /* ---- a job ends at a switch ---- */
 
-inline note_heirs(s, m) {
+inline note_successors(s, m) {
 	successors[JOB(s, m)] = (has_successors[JOB(s, m)] -> successors[JOB(s, m)] & group : group);
 	has_successors[JOB(s, m)] = true
 }
@@ -111,7 +111,7 @@ inline reopen(s, m) {
 	:: after[m] != 0 && IS_JUDGED(s, after[m]) ->
 		over[JOB(s, after[m])] = false;
 		group = members[m] & members[after[m]];
-		note_heirs(s, after[m]);
+		note_successors(s, after[m]);
 		group = 0
 	:: else
 	fi

@@ -83,12 +83,12 @@ def test_a_user_without_an_entry_is_a_number(monkeypatch):
 
 def test_a_name_is_not_used_twice_by_one_process(monkeypatch):
     monkeypatch.setenv("SWITCHML_JOB", "train")
-    assert [name(), name(), name(".hooks"), name(), name(".hooks")] == [
+    assert [name(), name(), name(".ranks-0-1"), name(), name(".ranks-0-1")] == [
         "train",
         "train.2",
-        "train.hooks",
+        "train.ranks-0-1",
         "train.3",
-        "train.hooks.2",
+        "train.ranks-0-1.2",
     ]
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert [name(), name(".ranks-0-1")] == ["train.restart-1", "train.restart-1.ranks-0-1"]
@@ -104,11 +104,11 @@ def test_default_groups_of_parts_of_a_run_have_different_names(monkeypatch):
 def test_a_name_fits(monkeypatch, run):
     monkeypatch.setenv("SWITCHML_JOB", run)
     many = tuple(range(0, 4000, 2))
-    for label in ("", _job_name.label_of(many), _job_name.label_of((5, 4)) + ".hooks"):
+    for label in ("", _job_name.label_of(many), _job_name.label_of((5, 4))):
         for _ in range(12):
             drawn = name(label)
     assert len(drawn.encode()) <= 127
-    assert drawn.endswith(".ranks-5:4-5.hooks.12")
+    assert drawn.endswith(".ranks-5:4-5.12")
     assert name() == f"{run}.13", "the library refuses what the user has named too long"
 
 
