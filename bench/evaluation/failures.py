@@ -39,25 +39,25 @@ class Switches(SwitchML):
     def check_stripes(self, n_stripes, star):
         pass
 
-    def command(self, crew, address):
-        return [crew.program_of_switch, "switch", "--listen", address]
+    def command(self, group, address):
+        return [group.program_of_switch, "switch", "--listen", address]
 
     def switch_of(self, _rank, _n_workers):
         return "|".join(self.addresses)
 
-    def start(self, crew):
-        crew.program_of_switch = os.path.join(crew.build, "switchml")
-        port = PORT + crew.star.next_port()
-        self.addresses = [f"{crew.star.address[host]}:{port}" for host in self.switches()]
+    def start(self, group):
+        group.program_of_switch = os.path.join(group.build, "switchml")
+        port = PORT + group.star.next_port()
+        self.addresses = [f"{group.star.address[host]}:{port}" for host in self.switches()]
         self.mortal = None
         for host, address in zip(self.switches(), self.addresses):
-            process = crew.spawn(host, self.command(crew, address), helper=True)
+            process = group.spawn(host, self.command(group, address), helper=True)
             self.mortal = process if host == self.dies else self.mortal
-            if not is_ready(process, crew.log_path, address):
-                raise common.Skipped(f"the switch did not start: {crew.log()}")
-        n_workers = crew.star.n_workers
+            if not is_ready(process, group.log_path, address):
+                raise common.Skipped(f"the switch did not start: {group.log()}")
+        n_workers = group.star.n_workers
         for rank in range(n_workers):
-            crew.spawn(str(rank), [crew.program("switchml_allreduce")], **{
+            group.spawn(str(rank), [group.program("switchml_allreduce")], **{
                 "SWITCHML_SWITCH": self.switch_of(rank, n_workers), "SWITCHML_JOB": self.name,
                 "SWITCHML_RANK": str(rank), "SWITCHML_WORLD_SIZE": str(n_workers),
                 "SWITCHML_TIMEOUT": "120", **self.settings})
@@ -73,29 +73,29 @@ class Leaves(Switches):
     def switches(self):
         return {"root": 0, "first": 0, "second": 0}
 
-    def command(self, crew, address):
+    def command(self, group, address):
         parent = [] if address == self.addresses[0] else ["--parent", self.addresses[0]]
-        return super().command(crew, address) + parent
+        return super().command(group, address) + parent
 
     def switch_of(self, rank, n_workers):
         return self.addresses[1 + 2 * rank // n_workers]
 
 
-def kill_switch(crew, method):
+def kill_switch(group, method):
     method.mortal.send_signal(signal.SIGKILL)
 
 
-def restart_switch(crew, method):
-    # The process that died is no failure of the crew's.
+def restart_switch(group, method):
+    # The process that died is no failure of the group's.
     method.mortal.wait()
-    crew.processes.remove(method.mortal)
-    crew.helpers.remove(method.mortal.pid)
+    group.processes.remove(method.mortal)
+    group.helpers.remove(method.mortal.pid)
     address = method.addresses[list(method.switches()).index(method.dies)]
-    method.mortal = crew.spawn(method.dies, method.command(crew, address), helper=True)
+    method.mortal = group.spawn(method.dies, method.command(group, address), helper=True)
 
 
-def pull_cable(crew, method):
-    subprocess.run(["ip", "-n", crew.star.namespace(method.dies), "link", "set", "eth0", "down"],
+def pull_cable(group, method):
+    subprocess.run(["ip", "-n", group.star.namespace(method.dies), "link", "set", "eth0", "down"],
                    check=True)
 
 
@@ -108,10 +108,10 @@ def chaos(plan, seconds):
     return plan
 
 
-def act(plan, began, crew, method, happened):
+def act(plan, began, group, method, happened):
     for at, action in plan:
         time.sleep(max(0, began + at - time.monotonic()))
-        action(crew, method)
+        action(group, method)
         happened.append([time.monotonic() - began, action.__name__])
 
 
@@ -119,16 +119,16 @@ def timeline(lab, n_workers, n_calls, method, plan):
     """When each call ended, in seconds since the first one began, and what was done when."""
     cell = Cell(n_workers, "100mbit", 1500, SIZE, (Entry(method),))
     with lab.star(n_workers, RATE, method.switches()) as (star, work), \
-            lab.crews(star, work, [method]) as crews:
-        crew = crews[method]
-        if isinstance(crew, Exception):
-            raise common.Skipped(str(crew))
+            lab.groups(star, work, [method]) as groups:
+        group = groups[method]
+        if isinstance(group, Exception):
+            raise common.Skipped(str(group))
         result, how = measure.Result(cell, cell.entries[0]), measure.Plan(3, n_calls, 1)
-        measure.prepare(cell, crew, how, 1)
+        measure.prepare(cell, group, how, 1)
         happened, began = [], time.monotonic()
-        deeds = threading.Thread(target=act, args=(plan, began, crew, method, happened))
+        deeds = threading.Thread(target=act, args=(plan, began, group, method, happened))
         deeds.start()
-        measure.take_turn(crew, cell.entries[0], how, 180, result)
+        measure.take_turn(group, cell.entries[0], how, 180, result)
         deeds.join()
     offset = result.elapsed - sum(result.times)
     ends, now = [], offset

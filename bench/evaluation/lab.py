@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the experiments share: stars of hosts with crews on them, the simulator, progress.
+"""What the experiments share: stars of hosts with groups on them, the simulator, progress.
 
 An experiment is a module of this directory with
 
@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import measure
 import rows
-from crew import Crew, start_crews
+from group import Group, start_groups
 from programs import signals_held
 from star import Star
 
@@ -101,17 +101,17 @@ class Lab:
                 shutil.rmtree(work, ignore_errors=True)
 
     @contextlib.contextmanager
-    def crews(self, star, work, methods):
-        """By method: a crew that was started, or the reason why it was not."""
-        crews = {}
+    def groups(self, star, work, methods):
+        """By method: a group that was started, or the reason why it was not."""
+        groups = {}
         try:
-            start_crews(methods, star, work, self.build, crews)
-            yield crews
+            start_groups(methods, star, work, self.build, groups)
+            yield groups
         finally:
             with signals_held():
-                for crew in crews.values():
-                    if isinstance(crew, Crew):
-                        crew.stop()
+                for group in groups.values():
+                    if isinstance(group, Group):
+                        group.stop()
 
     def compare(self, n_workers, rate, size_bytes, entries, runs, **traits):
         """Results of bench/suite's measurement: entries in turns, every sum checked.
@@ -120,7 +120,7 @@ class Lab:
         return self.samples(1, n_workers, rate, size_bytes, entries, runs, **traits)[0]
 
     def samples(self, n_samples, n_workers, rate, size_bytes, entries, runs, **traits):
-        """The same several times, with the same crews: a list of results each."""
+        """The same several times, with the same groups: a list of results each."""
         cell = rows.Cell(n_workers, rate, 1500, size_bytes, tuple(entries), **traits)
         others = {}
         for entry in entries:
@@ -128,8 +128,8 @@ class Lab:
         self.say(f"{cell.name()}: {', '.join(dict.fromkeys(e.name() for e in entries))}")
         with self.star(n_workers, rows.RATES[rate], others, cell.offload, cell.per_host) as \
                 (star, work), \
-                self.crews(star, work, [entry.method for entry in entries]) as crews:
-            return [measure.run_cell(cell, crews, runs, 0, lambda *_: None, ENOUGH)
+                self.groups(star, work, [entry.method for entry in entries]) as groups:
+            return [measure.run_cell(cell, groups, runs, 0, lambda *_: None, ENOUGH)
                     for _ in range(n_samples)]
 
     # ---- the simulator ----

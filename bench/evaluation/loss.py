@@ -48,14 +48,14 @@ def progress(lab, n_workers, size_bytes, faults):
     cell = Cell(n_workers, "100mbit", 1500, size_bytes, (Entry(method, PROGRESS_LOSS),),
                 offload=False)
     with lab.star(n_workers, 100, method.switches(), offload=False) as (star, work):
-        with lab.crews(star, work, [method]) as crews:
-            crew = crews[method]
-            if isinstance(crew, Exception):
-                raise common.Skipped(str(crew))
+        with lab.groups(star, work, [method]) as groups:
+            group = groups[method]
+            if isinstance(group, Exception):
+                raise common.Skipped(str(group))
             result = measure.Result(cell, cell.entries[0])
             how = measure.Plan(0, 1, 1)
-            measure.prepare(cell, crew, how, 1)
-            measure.take_turn(crew, cell.entries[0], how, 120, result)
+            measure.prepare(cell, group, how, 1)
+            measure.take_turn(group, cell.entries[0], how, 120, result)
         # The ranks have ended, and have written their traces.
         slots = slot_ends(trace.replace("%r", "0"))
     shutil.rmtree(folder)

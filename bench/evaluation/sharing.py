@@ -7,7 +7,7 @@ import sys
 import threading
 
 import lab as common
-from crew import Crew
+from group import Group
 from methods import SwitchML
 
 QUESTION = "Do jobs on one switch share fairly, with one another and with TCP?"
@@ -30,21 +30,21 @@ class Job(SwitchML):
     def switches(self):
         return {"port": 0}
 
-    def start_switch(self, crew, host):
-        self.address = self.address or super().start_switch(crew, host)
+    def start_switch(self, group, host):
+        self.address = self.address or super().start_switch(group, host)
         return self.address
 
 
-def calls(crew, n_calls, ends):
+def calls(group, n_calls, ends):
     """All of a job's calls, one after the other; `ends` gets when each ended on the last rank."""
-    answers = crew.tell(f"run 1 {n_calls} 1", 120)
+    answers = group.tell(f"run 1 {n_calls} 1", 120)
     ends += [max(map(int, run)) / 1e9 for run in zip(*answers)]
 
 
-def bursts(crew, n_bursts, ends):
+def bursts(group, n_bursts, ends):
     for _ in range(n_bursts):
-        calls(crew, BURST_CALLS, ends)
-        crew.tell(f"rest {PAUSE_MS}", 60)
+        calls(group, BURST_CALLS, ends)
+        group.tell(f"rest {PAUSE_MS}", 60)
 
 
 def share(series, begin, end, size=SIZE):
@@ -52,37 +52,37 @@ def share(series, begin, end, size=SIZE):
     return sum(begin < at <= end for at in series) * 8 * size / (end - begin) / 1e6
 
 
-def check(crews):
+def check(groups):
     wrong = 0
-    for crew in crews:
-        wrong += sum(int(answer[0]) for answer in crew.tell("check", 600))
+    for group in groups:
+        wrong += sum(int(answer[0]) for answer in group.tell("check", 600))
     return wrong
 
 
 def together(lab, loads):
-    """Run the loads of several jobs at the same time: each a function of a crew and a list.
+    """Run the loads of several jobs at the same time: each a function of a group and a list.
 
     Mbit/s of each job while all of them run, and wrong elements."""
     methods = [Job(f"job{i}") for i in range(len(loads))]
-    crews, ends = [], [[] for _ in loads]
+    groups, ends = [], [[] for _ in loads]
     with lab.star(N_WORKERS, RATE, {"port": 0}) as (star, work):
         try:
             for method in methods:
                 method.address = methods[0].address
-                crew = Crew(method, star, work, lab.build)
-                crews.append(crew)
-                crew.start()
-                crew.prepare(SIZE, 64)
-            threads = [threading.Thread(target=load, args=(crew, series))
-                       for load, crew, series in zip(loads, crews, ends)]
+                group = Group(method, star, work, lab.build)
+                groups.append(group)
+                group.start()
+                group.prepare(SIZE, 64)
+            threads = [threading.Thread(target=load, args=(group, series))
+                       for load, group, series in zip(loads, groups, ends)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            wrong = check(crews)
+            wrong = check(groups)
         finally:
-            for crew in reversed(crews):  # the first one has the switch, which the others leave
-                crew.stop()
+            for group in reversed(groups):  # the first one has the switch, which the others leave
+                group.stop()
     if not all(ends):
         raise common.Skipped("a job did not run")
     begin, end = max(series[0] for series in ends), min(series[-1] for series in ends)
@@ -104,13 +104,13 @@ def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", rate=RATE, **environme
     queue, and the other one does not."""
     method, ends, streams, size = Job("job", **environment), [], [], SIZE * rate // RATE
     with lab.star(N_WORKERS, rate, method.switches()) as (star, work):
-        crew = Crew(method, star, work, lab.build)
+        group = Group(method, star, work, lab.build)
         counts = os.path.join(work, "received")
         try:
-            crew.start()
-            crew.prepare(size, 64)
+            group.start()
+            group.prepare(size, 64)
             if first == "job":
-                calls(crew, CALLS_BEFORE_TCP, [])
+                calls(group, CALLS_BEFORE_TCP, [])
             with open(counts, "wb") as out:
                 receiver = subprocess.Popen(
                     star.inside("1") + [sys.executable, TCP, "receive", str(n_streams)],
@@ -119,15 +119,15 @@ def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", rate=RATE, **environme
                 streams.append(subprocess.Popen(
                     star.inside("0") + [sys.executable, TCP, "send", star.address["1"],
                                         str(n_streams), tcp], stdin=subprocess.DEVNULL))
-            crew.tell("rest 1500", 60)  # until TCP has found its rate
-            calls(crew, n_calls, ends)
-            wrong = check([crew])
+            group.tell("rest 1500", 60)  # until TCP has found its rate
+            calls(group, n_calls, ends)
+            wrong = check([group])
         finally:
             # The sender first, so that nothing resets it.
             for stream in reversed(streams):
                 stream.kill()
                 stream.wait()
-            crew.stop()
+            group.stop()
         with open(counts, encoding="ascii") as file:
             seen = [tuple(map(float, line.split())) for line in file]
     inside = [(at, n) for at, n in seen if ends[0] <= at <= ends[-1]]
@@ -146,11 +146,11 @@ def beside_name(tcp, n_streams, first):
 def run(lab):
     n_calls, repeats = lab.choose(8, 16, 8), lab.choose(2, 5, 1)
 
-    def steady(crew, ends):
-        calls(crew, n_calls, ends)
+    def steady(group, ends):
+        calls(group, n_calls, ends)
 
-    def bursty(crew, ends):
-        bursts(crew, max(2, n_calls // BURST_CALLS), ends)
+    def bursty(group, ends):
+        bursts(group, max(2, n_calls // BURST_CALLS), ends)
 
     scenarios = {"one job": [steady], "two jobs": [steady] * 2, "four jobs": [steady] * 4,
                  "a job and a bursty one": [steady, bursty]}

@@ -9,7 +9,7 @@ import math
 import time
 from dataclasses import dataclass, field
 
-from crew import Failed
+from group import Failed
 
 TICKS = 100  # ticks of /proc/stat per second
 REST_MS = 2000
@@ -70,17 +70,17 @@ def busy_seconds():
 class Turn:
     """Values read before and after the calls of a turn."""
 
-    def __init__(self, crew):
-        self.crew = crew
-        self.wire = crew.star.wire()
-        self.cpu = crew.cpu_seconds()
+    def __init__(self, group):
+        self.group = group
+        self.wire = group.star.wire()
+        self.cpu = group.cpu_seconds()
         self.busy = busy_seconds()
         self.began = time.monotonic()
 
     def end(self, result, calls):
         result.elapsed += time.monotonic() - self.began
         result.busy += busy_seconds() - self.busy
-        cpu, wire = self.crew.cpu_seconds(), self.crew.star.wire()
+        cpu, wire = self.group.cpu_seconds(), self.group.star.wire()
         result.calls += calls
         result.cpu_ranks += cpu[0] - self.cpu[0]
         result.cpu_others += cpu[1] - self.cpu[1]
@@ -92,22 +92,22 @@ class Turn:
         result.down += wire[5] - self.wire[5]
 
 
-def take_turn(crew, entry, how, seconds, result):
-    crew.star.lose(entry.loss)
-    crew.star.compute(entry.compute)
-    turn = Turn(crew)
+def take_turn(group, entry, how, seconds, result):
+    group.star.lose(entry.loss)
+    group.star.compute(entry.compute)
+    turn = Turn(group)
     if entry.rest:
-        crew.tell(f"rest {REST_MS}", 60)
+        group.tell(f"rest {REST_MS}", 60)
         turn.end(result, 1)
         result.times.append(REST_MS / 1000)
         return
-    answers = crew.tell(f"run {how.warmups} {how.runs} {entry.pieces}", seconds)
+    answers = group.tell(f"run {how.warmups} {how.runs} {entry.pieces}", seconds)
     turn.end(result, how.warmups + how.runs)
     ends = [max(map(int, run)) for run in zip(*answers)]
     result.times += [(after - before) / 1e9 for before, after in zip(ends, ends[1:])]
-    crew.star.lose(0)
-    crew.star.compute(False)
-    checks = crew.tell("check", 600)
+    group.star.lose(0)
+    group.star.compute(False)
+    checks = group.tell("check", 600)
     result.wrong += sum(int(wrong) for wrong, _ in checks)
     if entry.method.same_bits:
         result.wrong += sum(answer[1] != checks[0][1] for answer in checks)
@@ -115,40 +115,40 @@ def take_turn(crew, entry, how, seconds, result):
         raise Failed(f"{result.wrong} wrong elements")
 
 
-def prepare(cell, crew, how, seed):
-    crew.prepare(cell.size_bytes, max(how.runs, how.warmups), seed, 600)
+def prepare(cell, group, how, seed):
+    group.prepare(cell.size_bytes, max(how.runs, how.warmups), seed, 600)
 
 
-def run_cell(cell, crews, runs, seconds_at_least, progress, enough=None):
-    """crews: by method, either started or an exception with the reason. Yields results.
+def run_cell(cell, groups, runs, seconds_at_least, progress, enough=None):
+    """groups: by method, either started or an exception with the reason. Yields results.
 
     enough: (runs, seconds): an entry that has had both gets no further turn."""
     results = [Result(cell, entry) for entry in cell.entries]
     how = plan(cell.size_bytes, runs)
     for method in dict.fromkeys(entry.method for entry in cell.entries):
-        if not isinstance(crews[method], Exception):
-            prepare(cell, crews[method], how, 1 + cell.size_bytes % 1000)
+        if not isinstance(groups[method], Exception):
+            prepare(cell, groups[method], how, 1 + cell.size_bytes % 1000)
     began, turn = time.monotonic(), 0
     while turn < how.turns or time.monotonic() - began < seconds_at_least:
         # The order rotates, so no method always follows the same one.
         order = results[turn % len(results):] + results[:turn % len(results)]
         for result in order:
-            crew = crews[result.entry.method]
-            if result.failure or isinstance(crew, Exception):
-                result.failure = result.failure or str(crew)
+            group = groups[result.entry.method]
+            if result.failure or isinstance(group, Exception):
+                result.failure = result.failure or str(group)
                 continue
             if enough and len(result.times) >= enough[0] and result.elapsed >= enough[1]:
                 continue
             progress(cell, result.entry, turn, how.turns)
             limit = 60 + 40 * (how.warmups + how.runs) * cell.limit_seconds(result.entry.method)
             try:
-                take_turn(crew, result.entry, how, limit, result)
+                take_turn(group, result.entry, how, limit, result)
             except Failed as failure:
                 result.failure = str(failure)
-                crews[result.entry.method] = failure
+                groups[result.entry.method] = failure
         turn += 1
-    for crew in crews.values():
-        if not isinstance(crew, Exception):
-            crew.star.lose(0)
-            crew.star.compute(False)
+    for group in groups.values():
+        if not isinstance(group, Exception):
+            group.star.lose(0)
+            group.star.compute(False)
     return results

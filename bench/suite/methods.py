@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 
-from crew import Failed, Refused
+from group import Failed, Refused
 from programs import is_ready
 
 PORT = 28500
@@ -113,46 +113,46 @@ class SwitchML(Method):
         lanes = max(n for n in lane_counts() if 4 * n + HEADER_BYTES + 28 <= mtu)
         return 4 * lanes / (4 * lanes + HEADER_BYTES + 28 + 14)
 
-    def start(self, crew):
-        program = crew.program("switchml_allreduce")
-        own_port = str(PORT + crew.star.next_port())
-        addresses = self.start_switches(crew)
-        for rank in range(crew.star.n_workers):
-            address = addresses[rank * len(addresses) // crew.star.n_workers]
-            crew.spawn(crew.star.host_of(rank), [program], **{
+    def start(self, group):
+        program = group.program("switchml_allreduce")
+        own_port = str(PORT + group.star.next_port())
+        addresses = self.start_switches(group)
+        for rank in range(group.star.n_workers):
+            address = addresses[rank * len(addresses) // group.star.n_workers]
+            group.spawn(group.star.host_of(rank), [program], **{
                 "SWITCHML_SWITCH": address, "SWITCHML_JOB": self.name,
-                "SWITCHML_MASTER_ADDR": crew.star.address["0"], "SWITCHML_MASTER_PORT": own_port,
-                "SWITCHML_RANK": str(rank), "SWITCHML_WORLD_SIZE": str(crew.star.n_workers),
+                "SWITCHML_MASTER_ADDR": group.star.address["0"], "SWITCHML_MASTER_PORT": own_port,
+                "SWITCHML_RANK": str(rank), "SWITCHML_WORLD_SIZE": str(group.star.n_workers),
                 "SWITCHML_WIRE": self.wire, "SWITCHML_TIMEOUT": "120", **self.settings})
 
-    def start_switches(self, crew):
+    def start_switches(self, group):
         """The settings of the ranks, divided evenly among ranks in sequence."""
         if self.where == "racks":
-            star = crew.star
+            star = group.star
             if not star.uplinks:
                 star.address["root"] = star.add_uplinks("root", RACKS)
-            parent = self.start_switch(crew, "root")
-            return [self.start_switch(crew, rack, "--parent", parent) for rack in RACKS]
+            parent = self.start_switch(group, "root")
+            return [self.start_switch(group, rack, "--parent", parent) for rack in RACKS]
         hosts = ["net"] if self.where == "box" else self.switches()
         # "embedded" is a stripe in every rank, also where they could share memory.
-        return [",".join(self.start_switch(crew, host) for host in hosts)
+        return [",".join(self.start_switch(group, host) for host in hosts)
                 or ("" if self.hosts else "embedded")]
 
-    def start_switch(self, crew, host, *options):
-        # Each crew has its own switch, so it shares nothing with other rows.
-        port = PORT + crew.star.next_port()
+    def start_switch(self, group, host, *options):
+        # Each group has its own switch, so it shares nothing with other rows.
+        port = PORT + group.star.next_port()
         dataplane = []
         if self.where in ("xdp", "box"):
-            ports = crew.star.ports_for_xdp(host)
+            ports = group.star.ports_for_xdp(host)
             dataplane = ["--dataplane", "xdp", "--iface", ",".join(ports)]
-        address = f"{crew.star.address[host]}:{port}"
-        process = crew.spawn(host, [os.path.join(crew.build, "switchml"), "switch", "--listen",
-                                    address, *dataplane, *options], helper=True)
-        if is_ready(process, crew.log_path, address):
+        address = f"{group.star.address[host]}:{port}"
+        process = group.spawn(host, [os.path.join(group.build, "switchml"), "switch", "--listen",
+                                     address, *dataplane, *options], helper=True)
+        if is_ready(process, group.log_path, address):
             return address
         if dataplane:
-            raise Refused("no XDP here: " + crew.log())
-        raise Failed("the switch did not start: " + crew.log())
+            raise Refused("no XDP here: " + group.log())
+        raise Failed("the switch did not start: " + group.log())
 
 
 class Floor(SwitchML):
@@ -168,11 +168,11 @@ class Floor(SwitchML):
     def n_programs(self, n_workers):
         return 1
 
-    def start(self, crew):
-        star = crew.star
+    def start(self, group):
+        star = group.star
         places = [f"{star.namespace(host)}/{star.address[host]}"
                   for host in ["port", *map(star.host_of, range(star.n_workers))]]
-        crew.spawn("port", [crew.program("floor"), self.wire, *places])
+        group.spawn("port", [group.program("floor"), self.wire, *places])
 
 
 class Yardstick(Method):
@@ -192,8 +192,8 @@ class Copy(Yardstick):
     def __init__(self):
         super().__init__("memcpy", "memcpy of the tensor")
 
-    def start(self, crew):
-        crew.spawn("0", [crew.program("yardstick"), "memcpy"])
+    def start(self, group):
+        group.spawn("0", [group.program("yardstick"), "memcpy"])
 
 
 class Ping(Yardstick):
@@ -205,13 +205,13 @@ class Ping(Yardstick):
     def switches(self):
         return {"port": 0}
 
-    def start(self, crew):
-        place = [crew.star.address["port"], str(PORT + crew.star.next_port())]
-        program = crew.program("yardstick")
-        echo = crew.spawn("port", [program, "echo", *place], helper=True)
-        if not is_ready(echo, crew.log_path, ":".join(place)):
-            raise Failed("the echo did not start: " + crew.log())
-        crew.spawn("0", [program, "ping", *place])
+    def start(self, group):
+        place = [group.star.address["port"], str(PORT + group.star.next_port())]
+        program = group.program("yardstick")
+        echo = group.spawn("port", [program, "echo", *place], helper=True)
+        if not is_ready(echo, group.log_path, ":".join(place)):
+            raise Failed("the echo did not start: " + group.log())
+        group.spawn("0", [program, "ping", *place])
 
 
 class StarPing(Method):
@@ -230,15 +230,15 @@ class StarPing(Method):
     def moved(self, n_workers, per_host=1):
         return 0
 
-    def start(self, crew):
-        star = crew.star
+    def start(self, group):
+        star = group.star
         place = [star.address["port"], str(PORT + star.next_port())]
-        program, n_ranks = crew.program("yardstick"), str(star.n_workers)
-        hub = crew.spawn("port", [program, "hub", *place, n_ranks], helper=True)
-        if not is_ready(hub, crew.log_path, ":".join(place)):
-            raise Failed("the hub did not start: " + crew.log())
+        program, n_ranks = group.program("yardstick"), str(star.n_workers)
+        hub = group.spawn("port", [program, "hub", *place, n_ranks], helper=True)
+        if not is_ready(hub, group.log_path, ":".join(place)):
+            raise Failed("the hub did not start: " + group.log())
         for rank in range(star.n_workers):
-            crew.spawn(star.host_of(rank), [program, "spoke", *place, str(rank), n_ranks])
+            group.spawn(star.host_of(rank), [program, "spoke", *place, str(rank), n_ranks])
 
 
 class Gloo(Method):
@@ -251,14 +251,14 @@ class Gloo(Method):
         self.algorithm = algorithm
         self.element_type = element_type
 
-    def start(self, crew):
-        program = crew.program("gloo_allreduce")
-        store = os.path.join(crew.work, "store")
+    def start(self, group):
+        program = group.program("gloo_allreduce")
+        store = os.path.join(group.work, "store")
         os.makedirs(store, exist_ok=True)
-        for rank in range(crew.star.n_workers):
-            crew.spawn(crew.star.host_of(rank), [program], BENCH_RANK=str(rank),
-                       BENCH_RANKS=str(crew.star.n_workers), BENCH_ALGORITHM=self.algorithm,
-                       BENCH_STORE=store)
+        for rank in range(group.star.n_workers):
+            group.spawn(group.star.host_of(rank), [program], BENCH_RANK=str(rank),
+                        BENCH_RANKS=str(group.star.n_workers), BENCH_ALGORITHM=self.algorithm,
+                        BENCH_STORE=store)
 
 
 def launch_options(star, work, per_host=1):
@@ -293,13 +293,13 @@ class OpenMPI(Method):
     def __init__(self, title="Open MPI, TCP"):
         super().__init__("openmpi", title)
 
-    def start(self, crew):
-        program = crew.program("mpi_allreduce")
+    def start(self, group):
+        program = group.program("mpi_allreduce")
         mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
         if not mpirun:
             raise Refused(self.needs)
-        star = crew.star
-        crew.spawn("0", [mpirun, *launch_options(star, crew.work, star.per_host),
-                         "-n", str(star.n_workers), "-x", "BENCH_SOCKET", "-x", "BENCH_NAME",
-                         program],
-                   **launch_environment(crew.work))
+        star = group.star
+        group.spawn("0", [mpirun, *launch_options(star, group.work, star.per_host),
+                          "-n", str(star.n_workers), "-x", "BENCH_SOCKET", "-x", "BENCH_NAME",
+                          program],
+                    **launch_environment(group.work))

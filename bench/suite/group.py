@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A crew: the ranks of one library on a star's hosts, and how they are run.
+"""A group: the ranks of one library on a star's hosts, and how they are run.
 
 Ranks connect to a Unix socket of this program and execute its commands (bench/peer.h). All
-crews of a star exist at the same time. Those that are not measured block in read(), so the
-runs of different crews can alternate.
+groups of a star exist at the same time. Those that are not measured block in read(), so the
+runs of different groups can alternate.
 """
 import os
 import select
@@ -21,11 +21,11 @@ STARTS = 2  # mpirun was seen to hang as it began, once in hundreds of starts
 
 
 class Failed(Exception):
-    """A crew cannot continue. The text says why."""
+    """A group cannot continue. The text says why."""
 
 
 class Refused(Failed):
-    """A crew cannot exist here. This is a reason, not a fault."""
+    """A group cannot exist here. This is a reason, not a fault."""
 
 
 def cpu_seconds(pid):
@@ -43,14 +43,14 @@ class Rank:
     pid: int
 
 
-class Crew:
+class Group:
     def __init__(self, method, star, work, build):
         self.method = method
         self.star = star
         self.build = build
         self.work = os.path.join(work, method.name)
         self.log_path = os.path.join(self.work, "log")
-        self.processes = []  # processes that this crew started
+        self.processes = []  # processes that this group started
         self.helpers = []  # those that are not ranks: switches, launchers
         self.ranks = {}  # number -> Rank
         os.makedirs(self.work, exist_ok=True)
@@ -59,7 +59,7 @@ class Crew:
 
     def start(self):
         path = os.path.join(self.work, "socket")
-        if os.path.exists(path):  # of a crew that could not start
+        if os.path.exists(path):  # of a group that could not start
             os.unlink(path)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
@@ -75,7 +75,7 @@ class Crew:
         return path
 
     def spawn(self, host, command, helper=False, **environment):
-        """Start a command on a host. Its output goes to the crew's log."""
+        """Start a command on a host. Its output goes to the group's log."""
         with open(self.log_path, "ab") as log:
             process = subprocess.Popen(
                 self.star.inside(host) + command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -167,19 +167,19 @@ class Crew:
         self.ranks = {}
 
 
-def start_crews(methods, star, work, build, crews):
-    """Put into `crews`, by method: a crew that was started, or the reason why it was not.
+def start_groups(methods, star, work, build, groups):
+    """Put into `groups`, by method: a group that was started, or the reason why it was not.
 
     Whoever calls this stops them, also if this raises."""
     for method in dict.fromkeys(methods):
         for _ in range(STARTS):
-            crews[method] = crew = Crew(method, star, work, build)
+            groups[method] = group = Group(method, star, work, build)
             try:
-                crew.start()
+                group.start()
                 break
             except Failed as failure:
-                crew.stop()
-                crews[method] = failure
+                group.stop()
+                groups[method] = failure
                 if isinstance(failure, Refused):
                     break
                 print(f"{method.name} did not start: {failure}", file=sys.stderr, flush=True)
