@@ -485,5 +485,7 @@ void sml_watch_post(struct sml_watch *watch)
 	if (link_is_alone(&watch->posted))
 		link_append(&loop->posted, &watch->posted);
 	pthread_mutex_unlock(&loop->lock);
-	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, loop->wake_fd, &once);
+	/* No wake-up may be lost. This takes no memory, so it does not fail twice. */
+	if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, loop->wake_fd, &once) < 0)
+		(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, loop->wake_fd, &once);
 }
