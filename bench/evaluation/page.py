@@ -56,7 +56,7 @@ def about_line(about):
         busy = f" (load average {about['load']:.1f} as it began)"
     holds = ""
     if "holds" in about:
-        holds = f";\nits code has changed since, and the numbers hold: {'; '.join(about['holds'])}"
+        holds = f";\nits code has changed since: {'; '.join(about['holds'])}"
     return f"`{about['command']}`, {about['date'][:10]}, {commit_text(about)}{form}{busy}{holds}."
 
 
