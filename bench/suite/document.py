@@ -24,7 +24,7 @@ def targets_table(results):
 
 def about_the_run(about):
     return (f"{about['date'][:10]}, {about['cores']} cores ({about['cpu']}), Linux {about['kernel']}, TCP with "
-            f"{about['tcp']}, {provenance.commit_text(about)}, at least {about['runs_at_least']} runs a row"
+            f"{about['tcp']}, {provenance.commit_text(about)},\nat least {about['runs_at_least']} runs a row"
             + (f"; load {about['load']:.0f} before the first run" if about["load"] > 1 else "")
             + f".\n**Links are emulated, and all hosts share these {about['cores']} cores.**")
 
