@@ -145,7 +145,7 @@ static int open_sockets(struct sml_stripe *first)
 		context->peers = calloc(1, sizeof(*context->peers));
 	if (context->peers == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the other ranks' addresses");
-	for (unsigned i = 0; error == 0 && i < n && !first->transports[i]; i++)
+	for (unsigned i = 0; error == 0 && i < n; i++)
 		error = sml_data_path_open_transport(first, i, context->peers->address[i],
 						     &first->transports[i]);
 	return error;
