@@ -45,7 +45,7 @@ struct sml_blocks {
 	const uint8_t *shifts;
 	uint32_t size; /* how many elements a block has */
 	uint32_t skip; /* how many elements of the first block come before the run */
-	const struct sml_feedback *feedback; /* for quantizing; NULL: none */
+	const struct sml_feedback *feedback; /* while quantizing; NULL if there is none */
 	uint8_t spare; /* with it, this many of the last bits of each lane stay 0 */
 };
 

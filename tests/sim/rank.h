@@ -22,7 +22,7 @@ struct sim_generation {
 struct sim_call_state {
 	struct sml_tensor tensor;
 	void *memory, *send, *recv;
-	float *residual; /* NULL: it has none */
+	float *residual; /* NULL if the call has none */
 	uint64_t due_ns;
 	bool submitted, checked;
 };

@@ -78,11 +78,10 @@ void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned);
  */
 bool sml_job_pool_give(struct sml_job_pool *pool, const SmlControl__Behind *all);
 
-/*
- * The child that is this leaf; NULL: none is. And forget the leaf, which is about to go; returns
- * whether it was a child.
- */
+/* The child that is this leaf, or NULL. */
 struct sml_child *sml_job_pool_leaf(struct sml_job_pool *pool, const struct sml_branch *branch);
+
+/* The leaf is about to go. Returns whether it was a child. */
 bool sml_job_pool_forget(struct sml_job_pool *pool, const struct sml_branch *branch);
 
 /* The ranks that disagree, for a dataplane's report on children. False: there are no such children.

@@ -104,7 +104,7 @@ static bool travels_as_int16(const struct sml_shape *shape, enum sml_type type)
 	return type == SML_BFLOAT16 && shape->n_ranks <= SML_INT16_RANKS && !shape->only_int32;
 }
 
-/* Sums that switches round, which those of float64 are not: for the int8 wire, and residuals. */
+/* Sums that switches may round: the int8 wire and residuals are only for them. */
 static bool has_int8(const struct sml_tensor_spec *spec)
 {
 	return is_float_sum(spec) && spec->type != SML_FLOAT64;

@@ -31,8 +31,7 @@ static int read_options(struct sml_context *context, const struct sml_options *o
 
 	if (options != NULL && sml_sized_read(&kind, own, options) != 0)
 		return sml_context_refuse(context, -EINVAL, "%s", sml_error_last());
-	/* The int64 wire, a default where switches add integers, rounds nothing that is fed back.
-	 */
+	/* Where switches add integers, DEFAULT may be int64, which rounds nothing to feed back. */
 	if (own->residual && own->wire == SML_WIRE_DEFAULT)
 		own->wire = SML_WIRE_GRADIENT;
 	return 0;
