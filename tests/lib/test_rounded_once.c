@@ -202,14 +202,26 @@ TEST(sums_and_means_are_the_exact_ones_rounded_once)
 struct death {
 	size_t elements;
 	pid_t pid;
+	const char *restarts_at;      /* NULL: the ranks have another switch */
+	struct sml_switch *restarted; /* by rank 0 */
 };
+
+static int end_switch(const struct death *death)
+{
+	siginfo_t ended;
+
+	return kill(death->pid, SIGKILL) == 0
+		       ? waitid(P_PID, (id_t)death->pid, &ended, WEXITED | WNOWAIT)
+		       : -1;
+}
 
 /* The switch dies while calls of every type are in progress. */
 static void sum_and_lose_the_switch(struct rank *rank)
 {
-	const struct death *death = rank->job->argument;
+	struct death *death = rank->job->argument;
 	struct sml_request *requests[6];
 	struct vector vectors[6];
+	char address[64];
 
 	sum_random(rank);
 	for (unsigned call = 0; call < 6; call++) {
@@ -217,8 +229,12 @@ static void sum_and_lose_the_switch(struct rank *rank)
 
 		*vector = vector_of(rank, 6 + call);
 		fill(vector, rank->rank);
-		if (call == 5 && rank->rank == 0)
-			CHECK(rank, kill(death->pid, SIGKILL) == 0);
+		if (call == 5 && rank->rank == 0) {
+			CHECK(rank, end_switch(death) == 0);
+			if (death->restarts_at)
+				death->restarted = serve_at(
+					atoi(strchr(death->restarts_at, ':') + 1), address);
+		}
 		CHECK(rank,
 		      sml_allreduce(rank->context, vector->data, vector->data, vector->count,
 				    vector->kind->type, vector->op, asked, &requests[call]) == 0);
@@ -236,24 +252,28 @@ static struct sml_switch *serve(char address[64])
 
 typedef struct sml_switch *serving(char address[64]);
 
+/* next: NULL if the first one restarts. */
 static void move(serving *first, serving *next, void (*body)(struct rank *rank))
 {
-	static const int worlds[] = {1, 3, 8};
+	static const int worlds[] = {1, 2, 3, 16, 64};
 
 	for (unsigned w = 0; w < sizeof(worlds) / sizeof(*worlds); w++) {
-		char addresses[2][64], list[130];
+		char addresses[2][64] = {""}, list[130];
 		struct death death = {.elements = all_elements * 6 / 100,
 				      .pid = serve_in_child(first, addresses[0])};
-		struct sml_switch *second = next(addresses[1]);
+		struct sml_switch *second = next ? next(addresses[1]) : NULL;
 
-		snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
+		if (second == NULL)
+			death.restarts_at = addresses[0];
+		snprintf(list, sizeof(list), "%s%s%s", addresses[0], second ? "|" : "",
+			 addresses[1]);
 		run_job(&(struct job){.n_ranks = worlds[w],
 				      .switch_address = list,
 				      .faults = LOSS,
 				      .body = body,
 				      .argument = &death});
 		assert_int_equal(waitpid(death.pid, NULL, 0), death.pid);
-		sml_switch_close(second);
+		sml_switch_close(second ? second : death.restarted);
 	}
 }
 
@@ -262,17 +282,19 @@ TEST(no_sum_changes_when_the_switch_dies)
 	move(serve, serve, sum_and_lose_the_switch);
 }
 
+TEST(no_sum_changes_when_the_switch_restarts)
+{
+	move(serve, NULL, sum_and_lose_the_switch);
+}
+
 /* ---- where switches add only integers ---- */
 
 static void lose_the_switch_and_sum(struct rank *rank)
 {
 	const struct death *death = rank->job->argument;
-	siginfo_t ended;
 
-	if (rank->rank == 0) {
-		CHECK(rank, kill(death->pid, SIGKILL) == 0);
-		CHECK(rank, waitid(P_PID, (id_t)death->pid, &ended, WEXITED | WNOWAIT) == 0);
-	}
+	if (rank->rank == 0)
+		CHECK(rank, end_switch(death) == 0);
 	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0); /* at the next switch */
 	sum_random(rank);
 }
