@@ -69,8 +69,9 @@ static uint64_t hash_of(const unsigned char *bytes, size_t n)
 	return hash;
 }
 
+/* residual: of these elements, or NULL. */
 static void sum(struct sml_context *job, unsigned t, enum sml_op op, enum sml_wire wire,
-		size_t count)
+		float *residual, size_t count)
 {
 	static unsigned char data[8 * MOST];
 	struct sml_options options = SML_OPTIONS_INIT;
@@ -78,6 +79,7 @@ static void sum(struct sml_context *job, unsigned t, enum sml_op op, enum sml_wi
 
 	sml_get_info(job, &info);
 	options.wire = wire;
+	options.residual = residual;
 	for (size_t i = 0; i < count; i++) {
 		uint64_t bits = element(t, (unsigned)info.rank, i);
 
@@ -90,9 +92,23 @@ static void sum(struct sml_context *job, unsigned t, enum sml_op op, enum sml_wi
 	       (unsigned long long)hash_of(data, count * types[t].bytes));
 }
 
-static bool has_int8(unsigned t, enum sml_op op)
+static bool may_be_rounded(unsigned t, enum sml_op op)
 {
 	return types[t].fraction_bits && types[t].type != SML_FLOAT64 && op <= SML_AVG;
+}
+
+/* Then also twice with a residual, which all ranks have: it is added by the second call. */
+static void sum_rounded(struct sml_context *job, unsigned t, enum sml_op op, enum sml_wire wire,
+			size_t count)
+{
+	static float residual[MOST];
+
+	sum(job, t, op, wire, NULL, count);
+	if (!may_be_rounded(t, op))
+		return;
+	memset(residual, 0, sizeof(residual));
+	for (unsigned step = 0; step < 2; step++)
+		sum(job, t, op, wire, residual, count);
 }
 
 int main(int argc, char **argv)
@@ -113,11 +129,11 @@ int main(int argc, char **argv)
 				if ((types[t].type == SML_BOOL && ops[o] == SML_AVG) ||
 				    counts[c] > most)
 					continue;
-				sum(job, t, ops[o], SML_WIRE_INT32, counts[c]);
+				sum_rounded(job, t, ops[o], SML_WIRE_INT32, counts[c]);
 				if (with_int16 && types[t].fraction_bits)
-					sum(job, t, ops[o], SML_WIRE_INT16, counts[c]);
-				if (with_int8 && has_int8(t, ops[o]))
-					sum(job, t, ops[o], SML_WIRE_INT8, counts[c]);
+					sum_rounded(job, t, ops[o], SML_WIRE_INT16, counts[c]);
+				if (with_int8 && may_be_rounded(t, ops[o]))
+					sum_rounded(job, t, ops[o], SML_WIRE_INT8, counts[c]);
 			}
 	if (sml_close(job) < 0)
 		errx(1, "the job could not be left in order");
