@@ -105,7 +105,7 @@ static bool travels_as_int16(const struct sml_shape *shape, enum sml_type type)
 }
 
 /* Sums that switches may round: the int8 wire and residuals are only for them. */
-static bool has_int8(const struct sml_tensor_spec *spec)
+static bool may_be_rounded(const struct sml_tensor_spec *spec)
 {
 	return is_float_sum(spec) && spec->type != SML_FLOAT64;
 }
@@ -150,7 +150,7 @@ static enum sml_wire default_wire(struct sml_context *context, const struct sml_
 	    (wire == SML_WIRE_DEFAULT && is_float_sum(spec) && spec->wire != SML_WIRE_GRADIENT))
 		return SML_WIRE_INT64;
 	if (wire == SML_WIRE_INT8)
-		return has_int8(spec) ? SML_WIRE_INT8 : SML_WIRE_INT32;
+		return may_be_rounded(spec) ? SML_WIRE_INT8 : SML_WIRE_INT32;
 	if (wire == SML_WIRE_DEFAULT && travels_as_int16(&context->shape, spec->type))
 		return SML_WIRE_INT16;
 	return wire == SML_WIRE_EXACT || wire == SML_WIRE_DEFAULT ? SML_WIRE_INT32 : wire;
@@ -174,7 +174,7 @@ static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec
 /* The context's own wire is refused at the join, unless the switch lies. */
 static int check_int8(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
-	if (!has_int8(spec))
+	if (!may_be_rounded(spec))
 		return sml_context_refuse(context, -EINVAL,
 					  "the int8 wire is only for SUM and AVG of float32, "
 					  "float16 and bfloat16: ask for no wire, or for int32");
@@ -212,7 +212,7 @@ static int check_residual(struct sml_context *context, float *residual,
 	spec->residual = residual;
 	if (residual == NULL)
 		return 0;
-	if (!has_int8(spec))
+	if (!may_be_rounded(spec))
 		return sml_context_refuse(context, -EINVAL, SML_RESIDUAL_REFUSED);
 	if (overlap(residual, bytes, spec->send, spec->count * each) ||
 	    overlap(residual, bytes, spec->recv, spec->recv_count * each))
