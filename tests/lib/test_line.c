@@ -120,7 +120,7 @@ static const struct sml_worker_config path_config = {
 
 static struct sml_shard *open_path(void)
 {
-	struct sml_line *line = sml_line_new(&path, NULL, 0);
+	struct sml_line *line = sml_line_new(&path, NULL);
 	static const bool park;
 
 	assert_non_null(line);

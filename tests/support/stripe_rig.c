@@ -101,7 +101,7 @@ static void add_shard(struct stripe_rig *rig, unsigned index, unsigned n_shards)
 	};
 	struct sml_threads *threads = &rig->context.threads;
 	struct sml_progress *progress = sml_progress_new(threads, index);
-	struct sml_line *line = sml_line_new(stripe_rig_transport(rig), NULL, 0);
+	struct sml_line *line = sml_line_new(stripe_rig_transport(rig), NULL);
 
 	assert_true(progress && line);
 	progress->lines[progress->n_lines++] = line;

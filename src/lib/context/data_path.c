@@ -292,55 +292,55 @@ static struct sml_worker_config worker_config(const struct sml_stripe *stripe, u
 	};
 }
 
-static int add_shard(struct sml_progress *progress, struct sml_stripe *stripe,
-		     struct sml_line *line)
+static int add_shard(struct sml_stripe *stripe, unsigned index, struct sml_line *line)
 {
-	struct sml_worker_config config = worker_config(stripe, progress->index, line->transport);
+	struct sml_worker_config config = worker_config(stripe, index, line->transport);
 
-	stripe->shards[progress->index] = sml_shard_new(&config, line, &stripe->park);
-	if (stripe->shards[progress->index] == NULL)
+	stripe->shards[index] = sml_shard_new(&config, line, &stripe->park);
+	if (stripe->shards[index] == NULL)
 		return -ENOMEM;
 	stripe->n_shards++;
 	return 0;
 }
 
-/* One line for each stripe, so that its switch can be replaced alone. */
 static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 {
-	unsigned shard = progress->index;
 	struct sml_context *context = stripe->context;
-	struct sml_line *line = sml_line_new(stripe->transports[shard], NULL, 0);
+	struct sml_transport **transport = &stripe->transports[progress->index];
+	struct sml_line *line = sml_line_new(*transport, context->threads.own);
 
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
-	line->trace = context->tracing.traces[shard];
+	line->trace = context->tracing.traces[progress->index];
 	line->control = context->stripes[sml_context_source(context, stripe->index)].control;
 	/* Where ranks have the slots, they have announced their addresses. */
 	line->renews = line->transport && context->form->has_switches;
 	if (context->threads.host)
 		line->host = &context->threads.host[stripe->index];
-	stripe->transports[shard] = NULL;
-	progress->lines[progress->n_lines++] = line;
-	return add_shard(progress, stripe, line);
-}
-
-/* If the ranks have the slots, one line for all of them: this rank's, or its host's. */
-static int add_shared_line(struct sml_context *context, struct sml_progress *progress)
-{
-	struct sml_transport **transport = &context->stripes[0].transports[progress->index];
-	unsigned first_turn = (context->senders.own + 1u) % context->n_stripes;
-	struct sml_line *line = sml_line_new(*transport, context->threads.own, first_turn);
-	int error = 0;
-
-	if (line == NULL)
-		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
-	line->trace = context->tracing.traces[progress->index];
-	line->host = context->threads.host;
-	line->control = context->stripes[0].control;
 	*transport = NULL;
 	progress->lines[progress->n_lines++] = line;
-	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
-		error = add_shard(progress, &context->stripes[i], line);
+	return 0;
+}
+
+/*
+ * One line for each stripe, so that its switch can be replaced alone. If ranks have the slots, one
+ * for all stripes: this rank's, or its host's.
+ */
+static int add_lines(struct sml_context *context, struct sml_progress *progress)
+{
+	bool shared =
+		!context->form->has_switches && context->stripes[0].transports[progress->index];
+	int error = 0;
+
+	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++) {
+		if (i == 0 || !shared)
+			error = add_line(progress, &context->stripes[i]);
+		if (error == 0)
+			error = add_shard(&context->stripes[i], progress->index,
+					  progress->lines[progress->n_lines - 1]);
+	}
+	if (error == 0 && shared)
+		progress->lines[0]->turn = (context->senders.own + 1u) % context->n_stripes;
 	return error;
 }
 
@@ -354,13 +354,7 @@ static int add_thread(struct sml_context *context)
 		return -ENOMEM;
 	threads->threads[threads->n_threads++] = progress;
 	error = sml_tracing_add_thread(context);
-	if (error)
-		return error;
-	if (!context->form->has_switches && context->stripes[0].transports[progress->index])
-		return add_shared_line(context, progress);
-	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++)
-		error = add_line(progress, &context->stripes[i]);
-	return error;
+	return error ? error : add_lines(context, progress);
 }
 
 /* All switches were asked for the same number of shards, and must agree. */

@@ -10,8 +10,7 @@
 #include "lib/progress/shard.h"
 #include "lib/trace/trace.h"
 
-struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_embedded_stripe *own,
-			      unsigned first_turn)
+struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_embedded_stripe *own)
 {
 	struct sml_line *line = calloc(1, sizeof(*line));
 
@@ -25,7 +24,6 @@ struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_embedd
 	}
 	line->transport = transport;
 	line->own = own;
-	line->turn = first_turn;
 	return line;
 }
 

@@ -53,10 +53,9 @@ struct sml_wakeups {
 
 /*
  * The line owns the transport from then on; NULL if it will have shared memory. own: NULL, or this
- * rank's stripe. first_turn: the stripe that it begins with. NULL if there is no memory.
+ * rank's stripe. NULL if there is no memory.
  */
-struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_embedded_stripe *own,
-			      unsigned first_turn);
+struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_embedded_stripe *own);
 void sml_line_free(struct sml_line *line);
 
 /* Process received packets. True if there were any. */
