@@ -41,10 +41,10 @@ struct sml_hosts {
 	struct sml_ranks ranks;		      /* of this host, which share memory; none: none do */
 	/* While the stripes open: what their threads have found. Under the context's lock. */
 	struct {
-		unsigned n_stripes;
-		struct sml_ranks ranks; /* of this host, as the first of them was told */
-		bool apart;		/* for good: these ranks do not share memory */
-		int fd;			/* an eventfd, for the threads that wait; -1 if none does */
+		unsigned n_meetings, n_stripes; /* there will be; have found something */
+		struct sml_ranks ranks;		/* of this host, as the first of them was told */
+		bool apart;			/* for good: these ranks do not share memory */
+		int fd; /* an eventfd, for the threads that wait; -1 if none does */
 	} found;
 };
 

@@ -200,7 +200,7 @@ static int agree_once(struct sml_stripe *stripe, struct sml_control *control,
 
 	*found = (struct sml_readiness){.lanes = admission->lanes};
 	if (error == 0)
-		error = sml_hosts_meet_under(stripe, control, found);
+		error = sml_hosts_meet(stripe, control, NULL, found);
 	sends = sml_hosts_sends(stripe, found);
 	for (unsigned i = 0; error == 0 && sends && i < admission->shards; i++)
 		error = sml_data_path_open_transport(stripe, i, NULL, &transports[i]);

@@ -421,7 +421,7 @@ static int probe_and_be_ready(struct sml_stripe *first, struct sml_probe *probe)
 
 	first->path_is_narrow = first->lanes < first->admission.lanes;
 	if (error == 0)
-		error = sml_hosts_meet(first, probe, &found.shares_memory);
+		error = sml_hosts_meet(first, first->control, probe, &found);
 	for (unsigned i = 0; i < first->admission.shards; i++)
 		fds[i] = first->transports[i]->poll_fd;
 	if (error)

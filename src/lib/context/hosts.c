@@ -56,6 +56,7 @@ void sml_hosts_begin(struct sml_context *context)
 	struct sml_hosts *hosts = &context->hosts;
 	int error;
 
+	hosts->found.n_meetings = context->n_stripes;
 	if (!may_share(context))
 		return;
 	error = open_listeners(context);

@@ -59,18 +59,18 @@ static uint64_t room_for(const struct sml_settings *settings, struct sml_host_te
 	return most;
 }
 
-/* Within the host, ranks have the numbers 0, 1, … senders: NULL with switches. */
+/* Within the host, ranks have the numbers 0, 1, … */
 static struct sml_host_handshake *new_handshake(const struct sml_stripe *stripe,
 						const struct sml_senders *senders)
 {
 	const struct sml_context *context = stripe->context;
 	const struct sml_host_ranks *host_ranks = &stripe->admission.host_ranks;
-	struct sml_host_terms terms = terms_of(stripe, senders == NULL || senders->n > 1);
+	struct sml_host_terms terms = terms_of(stripe, senders->n != 1);
 	struct sml_meet_group group = {.ranks = 0};
 	unsigned n = 0, own = 0;
 
-	terms.room_bytes = senders ? sml_host_room_for_parts(&terms, senders->n)
-				   : room_for(&context->settings, terms);
+	terms.room_bytes = senders->n ? sml_host_room_for_parts(&terms, senders->n)
+				      : room_for(&context->settings, terms);
 	for (unsigned rank = sml_ranks_next(&host_ranks->ranks, 0); n < host_ranks->n;
 	     rank = sml_ranks_next(&host_ranks->ranks, rank + 1)) {
 		if (rank == context->settings.rank)
@@ -204,24 +204,13 @@ struct sml_senders sml_hosts_list(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 
+	if (context->form->has_switches)
+		return (struct sml_senders){.n = 0};
 	/* All ranks of the job are on this host, and their packets are of no interest. */
 	if (context->stripes[0].admission.host_ranks.n == settings->world_size &&
 	    !settings->config.faults)
 		return (struct sml_senders){.n = 1};
 	return list_hosts(context);
-}
-
-int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share)
-{
-	struct sml_senders hosts = sml_hosts_list(first->context);
-	bool alone = hosts.n > 1 && first->admission.host_ranks.n == 0;
-	int error = 0;
-
-	if (first->listener.fd >= 0 && hosts.n > 0 && !alone)
-		error = try_to_meet(first, first->control, probe, &hosts, handshake_end_ns(first));
-	*share = alone || first->met != NULL;
-	sml_host_close_listener(&first->listener);
-	return error;
 }
 
 void sml_hosts_drop_met(struct sml_stripe *stripe)
@@ -278,7 +267,7 @@ static int begin_anew(struct sml_stripe *stripe, struct sml_host *host,
  * is alone at each one), or that it does not. Each switch has these words of all ranks.
  */
 
-static void note_stripe(const struct sml_stripe *stripe)
+static void note_stripe(const struct sml_stripe *stripe, bool apart)
 {
 	struct sml_context *context = stripe->context;
 	struct sml_hosts *hosts = &context->hosts;
@@ -290,8 +279,8 @@ static void note_stripe(const struct sml_stripe *stripe)
 	if (hosts->found.n_stripes++ == 0)
 		hosts->found.ranks = host_ranks->ranks;
 	differs = !sml_ranks_are_equal(&hosts->found.ranks, &host_ranks->ranks);
-	hosts->found.apart |= differs || (host_ranks->n > 0 && stripe->met == NULL);
-	decided = hosts->found.apart || hosts->found.n_stripes == context->n_stripes;
+	hosts->found.apart |= apart || differs || (host_ranks->n > 0 && stripe->met == NULL);
+	decided = hosts->found.apart || hosts->found.n_stripes == hosts->found.n_meetings;
 	pthread_mutex_unlock(&context->lock);
 	if (differs)
 		sml_log(&context->settings.log, SML_LOG_INFO,
@@ -306,12 +295,12 @@ static void note_stripe(const struct sml_stripe *stripe)
 
 static bool is_decided(struct sml_context *context, bool *together)
 {
+	const struct sml_hosts *hosts = &context->hosts;
 	bool decided;
 
 	pthread_mutex_lock(&context->lock);
-	*together = !context->hosts.found.apart;
-	decided =
-		context->hosts.found.apart || context->hosts.found.n_stripes == context->n_stripes;
+	*together = !hosts->found.apart;
+	decided = hosts->found.apart || hosts->found.n_stripes == hosts->found.n_meetings;
 	pthread_mutex_unlock(&context->lock);
 	return decided;
 }
@@ -351,18 +340,21 @@ static int decide(struct sml_stripe *stripe, struct sml_control *control, uint64
 	return error;
 }
 
-static int meet_under(struct sml_stripe *stripe, struct sml_control *control, bool *together)
+static int meet_once(struct sml_stripe *stripe, struct sml_control *control,
+		     struct sml_probe *probe, bool *together)
 {
+	const struct sml_senders senders = sml_hosts_list(stripe->context);
+	bool apart = senders.n == 0 && !stripe->context->form->has_switches;
 	uint64_t until_ns = handshake_end_ns(stripe);
 	int error = 0;
 
 	stripe->has_met = true;
-	if (stripe->listener.fd >= 0 && stripe->admission.host_ranks.n > 0)
-		error = try_to_meet(stripe, control, NULL, NULL, until_ns);
+	if (!apart && stripe->listener.fd >= 0 && stripe->admission.host_ranks.n > 0)
+		error = try_to_meet(stripe, control, probe, &senders, until_ns);
 	sml_host_close_listener(&stripe->listener);
 	if (error)
 		return error;
-	note_stripe(stripe);
+	note_stripe(stripe, apart);
 	return decide(stripe, control, until_ns, together);
 }
 
@@ -374,8 +366,8 @@ static bool is_held_to_its_word(const struct sml_stripe *stripe)
 		(stripe->context->n_stripes > 1 && stripe->n_retired > 0));
 }
 
-int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
-			 struct sml_readiness *found)
+int sml_hosts_meet(struct sml_stripe *stripe, struct sml_control *control, struct sml_probe *probe,
+		   struct sml_readiness *found)
 {
 	struct sml_context *context = stripe->context;
 
@@ -387,7 +379,7 @@ int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
 				  &context->hosts.ranks);
 	}
 	stripe->may_have_begun = is_held_to_its_word(stripe);
-	if (context->hosts.machine[0] == '\0')
+	if (context->hosts.machine[0] == '\0' && context->form->has_switches)
 		return 0;
 	if (stripe->may_have_begun) {
 		const struct sml_ranks none = {{0}};
@@ -400,7 +392,7 @@ int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
 	}
 	if (!stripe->has_met) {
 		sml_hosts_drop_met(stripe);
-		return meet_under(stripe, control, &found->shares_memory);
+		return meet_once(stripe, control, probe, &found->shares_memory);
 	}
 	/* Admitted again: now all are on their own. */
 	sml_hosts_drop_met(stripe);

@@ -20,26 +20,20 @@ struct sml_probe;
 
 /*
  * Where ranks have the slots: who contributes to them if all ranks of each host share memory. n: 1
- * if there is one host, which then sends no packets; 0 if memory cannot be shared.
+ * if there is one host, which then sends no packets; 0 if memory cannot be shared, or with
+ * switches.
  */
 struct sml_senders sml_hosts_list(const struct sml_context *context);
 
 /*
- * If there is no switch, after the admission: sets *share to true if all ranks of this host have
- * proved that they share memory with this one, or if this rank is alone here and others are
- * together elsewhere. Takes a bounded time, in which the other ranks' probes are answered. Returns
- * 0, or the control's error.
+ * After the admission: found->shares_memory says whether all ranks that the switch has admitted as
+ * one with this rank share memory with it, as far as this rank can tell; it is the same for all
+ * stripes. Without a switch, also if this rank is alone here and others are together elsewhere.
+ * Takes a bounded time, in which the probe, if there is one, answers the other ranks' probes. When
+ * the job goes on at another switch, the memory is made ready for that. 0, or an error.
  */
-int sml_hosts_meet(struct sml_stripe *first, struct sml_probe *probe, bool *share);
-
-/*
- * With a switch, or several: found->shares_memory says whether all ranks that each switch has
- * admitted as one with this rank share memory with it, as far as this rank can tell; it is the same
- * for all stripes. Takes a bounded time. When the job goes on at another switch, the memory is made
- * ready for that. 0, or an error.
- */
-int sml_hosts_meet_under(struct sml_stripe *stripe, struct sml_control *control,
-			 struct sml_readiness *found);
+int sml_hosts_meet(struct sml_stripe *stripe, struct sml_control *control, struct sml_probe *probe,
+		   struct sml_readiness *found);
 
 /* Give up the memory of a handshake, if there is any. */
 void sml_hosts_drop_met(struct sml_stripe *stripe);
