@@ -103,24 +103,6 @@ JOBS_TEST(nothing_is_due_before_the_deadline)
 
 /* ---- if ranks have the slots, they report what these wait for ---- */
 
-static void start_embedded(struct jobs_world *world)
-{
-	static uint32_t ports[2] = {40000, 40001};
-
-	jobs_open(world, 4096, 64, true);
-	for (uint32_t rank = 0; rank < 2; rank++) {
-		SmlControl__Join join = jobs_join_message("embedded", rank, 2);
-
-		join.stripes = 0;
-		join.stripe_ports = &ports[rank];
-		join.n_stripe_ports = 1;
-		jobs_join(world, rank, join);
-	}
-	jobs_ready(world, 0);
-	jobs_ready(world, 1);
-	assert_true(sml_peer_runs(&world->peers[0].peer));
-}
-
 static void ask_for_stalls(struct jobs_world *world, unsigned peer)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
@@ -146,66 +128,58 @@ static unsigned count(const struct jobs_world *world, unsigned peer,
 }
 
 /* 12 MB of reports that nobody had requested took 590 MB in a training process. */
-TEST(a_report_is_passed_once_for_each_question)
+WORLD_TEST(a_report_is_passed_once_for_each_question)
 {
-	struct jobs_world world;
-
-	start_embedded(&world);
-	report_stalls(&world, 0);
-	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 0);
-	ask_for_stalls(&world, 1);
+	jobs_start_embedded(world);
+	report_stalls(world, 0);
+	assert_int_equal(count(world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 0);
+	ask_for_stalls(world, 1);
 	for (unsigned i = 0; i < 20; i++)
-		report_stalls(&world, 0);
-	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 1);
+		report_stalls(world, 0);
+	assert_int_equal(count(world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 1);
 	/* The other stripe's report is passed on, too. */
-	report_stalls(&world, 1);
-	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 2);
+	report_stalls(world, 1);
+	assert_int_equal(count(world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 2);
 	/* The peer may ask again. */
-	jobs_wait(&world, SML_SECOND_NS);
-	ask_for_stalls(&world, 1);
-	report_stalls(&world, 0);
-	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 3);
-	jobs_close(&world);
+	jobs_wait(world, SML_SECOND_NS);
+	ask_for_stalls(world, 1);
+	report_stalls(world, 0);
+	assert_int_equal(count(world, 1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 3);
 }
 
 /* A rank that has not answered the last question is not asked again. */
-TEST(a_rank_is_asked_once_at_a_time)
+WORLD_TEST(a_rank_is_asked_once_at_a_time)
 {
-	struct jobs_world world;
-
-	start_embedded(&world);
+	jobs_start_embedded(world);
 	for (unsigned i = 0; i < 5; i++) {
-		ask_for_stalls(&world, 1);
-		jobs_wait(&world, SML_SECOND_NS);
+		ask_for_stalls(world, 1);
+		jobs_wait(world, SML_SECOND_NS);
 	}
-	assert_int_equal(count(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST), 1);
-	report_stalls(&world, 0);
-	ask_for_stalls(&world, 1);
-	assert_int_equal(count(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST), 2);
-	jobs_close(&world);
+	assert_int_equal(count(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST), 1);
+	report_stalls(world, 0);
+	ask_for_stalls(world, 1);
+	assert_int_equal(count(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST), 2);
 }
 
-TEST(a_peer_that_does_not_read_is_told_only_what_it_must_know)
+WORLD_TEST(a_peer_that_does_not_read_is_told_only_what_it_must_know)
 {
 	static const SmlControl__Envelope__BodyCase optional[] = {
 		SML_CONTROL__ENVELOPE__BODY_STALL_REPORT, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST,
 		SML_CONTROL__ENVELOPE__BODY_PONG};
-	struct jobs_world world;
 
-	start_embedded(&world);
-	world.peers[1].deaf = true;
+	jobs_start_embedded(world);
+	world->peers[1].deaf = true;
 	for (unsigned i = 0; i < 5; i++) {
-		ask_for_stalls(&world, 0);
-		ask_for_stalls(&world, 1);
-		report_stalls(&world, 0);
-		jobs_wait(&world, SML_SECOND_NS);
+		ask_for_stalls(world, 0);
+		ask_for_stalls(world, 1);
+		report_stalls(world, 0);
+		jobs_wait(world, SML_SECOND_NS);
 	}
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(count(&world, 1, optional[i]), 0);
-	jobs_leave(&world, 0);
-	jobs_leave(&world, 1);
-	assert_int_equal(count(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT), 1);
-	jobs_close(&world);
+		assert_int_equal(count(world, 1, optional[i]), 0);
+	jobs_leave(world, 0);
+	jobs_leave(world, 1);
+	assert_int_equal(count(world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT), 1);
 }
 /* ---- what the operator reads ---- */
 
@@ -301,21 +275,18 @@ JOBS_TEST(ranks_that_miss_each_other_are_in_the_log)
 					       "time; rank 2 "));
 }
 
-TEST(a_refused_rank_is_in_the_log_once_however_often_it_tries)
+WORLD_TEST(a_refused_rank_is_in_the_log_once_however_often_it_tries)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 1, false);
-	jobs_join(&world, 0, jobs_join_message("first", 0, 2));
+	jobs_open(world, 4096, 1, false);
+	jobs_join(world, 0, jobs_join_message("first", 0, 2));
 	for (unsigned i = 1; i < 9; i++)
-		jobs_join(&world, i, jobs_join_message("second", 0, 2));
-	assert_int_equal(world.n_warnings, 1);
-	assert_non_null(strstr(world.warning, "rank 0 (host testhost, pid 1000) may not join job "
-					      "\"second\": the switch is at its limit of 1 job"));
-	jobs_wait(&world, 50 * SML_SECOND_NS);
-	jobs_join(&world, 10, jobs_join_message("second", 0, 2));
-	assert_int_equal(world.n_warnings, 1);
-	jobs_close(&world);
+		jobs_join(world, i, jobs_join_message("second", 0, 2));
+	assert_int_equal(world->n_warnings, 1);
+	assert_non_null(strstr(world->warning, "rank 0 (host testhost, pid 1000) may not join job "
+					       "\"second\": the switch is at its limit of 1 job"));
+	jobs_wait(world, 50 * SML_SECOND_NS);
+	jobs_join(world, 10, jobs_join_message("second", 0, 2));
+	assert_int_equal(world->n_warnings, 1);
 }
 
 JOBS_TEST(a_job_that_does_not_continue_here_is_in_the_log_with_the_missing_ranks)
@@ -349,13 +320,10 @@ JOBS_TEST(failures_cannot_fill_the_log)
 }
 
 /* Rank 0 has the control port, and its process tells its user itself. */
-TEST(rank_0s_own_switch_has_no_log)
+WORLD_TEST(rank_0s_own_switch_has_no_log)
 {
-	struct jobs_world world;
-
-	start_embedded(&world);
-	jobs_hang_up(&world, 1);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_int_equal(world.n_warnings, 0);
-	jobs_close(&world);
+	jobs_start_embedded(world);
+	jobs_hang_up(world, 1);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_int_equal(world->n_warnings, 0);
 }

@@ -51,47 +51,40 @@ static void assert_may_resume(struct jobs_world *world, uint64_t membership, uin
 	assert_int_equal(jobs_admitted(world, 5)->epoch, 2);
 }
 
-TEST(ranks_that_gave_up_a_paused_switch_resume_there)
+WORLD_TEST(ranks_that_gave_up_a_paused_switch_resume_there)
 {
-	struct jobs_world world;
 	uint64_t membership, tag;
 
-	run_resumable_job(&world, &membership, &tag);
-	jobs_pause(&world, LONG_NS);
+	run_resumable_job(world, &membership, &tag);
+	jobs_pause(world, LONG_NS);
 	/* What it sent before it closed the connection is read first. */
-	ping(&world, 0);
-	jobs_hang_up(&world, 0);
-	assert_true(world.peers[1].ended);
-	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_may_resume(&world, membership, tag);
-	jobs_close(&world);
+	ping(world, 0);
+	jobs_hang_up(world, 0);
+	assert_true(world->peers[1].ended);
+	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_may_resume(world, membership, tag);
 }
 
 /* Its new connection is accepted before the end of the old one arrives, on a lossy link. */
-TEST(who_resumes_before_its_old_connection_has_ended_is_let_in)
+WORLD_TEST(who_resumes_before_its_old_connection_has_ended_is_let_in)
 {
-	struct jobs_world world;
 	uint64_t membership, tag;
 
-	run_resumable_job(&world, &membership, &tag);
-	jobs_pause(&world, LONG_NS);
-	assert_may_resume(&world, membership, tag);
-	assert_true(world.peers[0].ended && world.peers[1].ended);
-	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	jobs_close(&world);
+	run_resumable_job(world, &membership, &tag);
+	jobs_pause(world, LONG_NS);
+	assert_may_resume(world, membership, tag);
+	assert_true(world->peers[0].ended && world->peers[1].ended);
+	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
 }
 
-TEST(without_a_pause_a_rank_is_not_let_in_twice)
+WORLD_TEST(without_a_pause_a_rank_is_not_let_in_twice)
 {
-	struct jobs_world world;
-
-	run_job(&world);
-	resume(&world, 4, 0, jobs_admitted(&world, 0)->membership,
-	       jobs_admitted(&world, 0)->report_tag);
-	assert_non_null(strstr(jobs_refusal(&world, 4), "rank 0 of job \"a\" is taken"));
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_close(&world);
+	run_job(world);
+	resume(world, 4, 0, jobs_admitted(world, 0)->membership,
+	       jobs_admitted(world, 0)->report_tag);
+	assert_non_null(strstr(jobs_refusal(world, 4), "rank 0 of job \"a\" is taken"));
+	assert_int_equal(world->jobs.n_jobs, 1);
 }
 
 static void assert_died(struct jobs_world *world)
@@ -102,56 +95,45 @@ static void assert_died(struct jobs_world *world)
 	assert_non_null(strstr(jobs_refusal(world, 1), "rank 0 (host testhost, pid 1000) died"));
 }
 
-TEST(a_pause_that_no_rank_gives_up_for_excuses_no_death)
+WORLD_TEST(a_pause_that_no_rank_gives_up_for_excuses_no_death)
 {
-	struct jobs_world world;
-
-	run_job(&world);
-	jobs_pause(&world, SHORT_NS);
-	assert_died(&world);
-	jobs_close(&world);
+	run_job(world);
+	jobs_pause(world, SHORT_NS);
+	assert_died(world);
 }
 
 /* Twice, because the first message may have been sent while the switch did not run. */
-TEST(a_rank_that_was_heard_again_is_as_mortal_as_before)
+WORLD_TEST(a_rank_that_was_heard_again_is_as_mortal_as_before)
 {
-	struct jobs_world world;
-
-	run_job(&world);
-	jobs_pause(&world, LONG_NS);
-	jobs_wait(&world, SML_SECOND_NS);
-	assert_died(&world);
-	jobs_close(&world);
+	run_job(world);
+	jobs_pause(world, LONG_NS);
+	jobs_wait(world, SML_SECOND_NS);
+	assert_died(world);
 }
 
-TEST(a_pause_is_no_silence_of_ranks)
+WORLD_TEST(a_pause_is_no_silence_of_ranks)
 {
-	struct jobs_world world;
-
-	run_job(&world);
-	jobs_pause(&world, 3 * LONG_NS);
-	jobs_wait(&world, LONG_NS);
-	assert_int_equal(world.jobs.n_jobs, 1);
+	run_job(world);
+	jobs_pause(world, 3 * LONG_NS);
+	jobs_wait(world, LONG_NS);
+	assert_int_equal(world->jobs.n_jobs, 1);
 	/* Silence after it counts, but a rank that was not heard again may have given up. */
-	jobs_pause(&world, LONG_NS);
-	jobs_wait_silently(&world, LONG_NS);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	jobs_close(&world);
+	jobs_pause(world, LONG_NS);
+	jobs_wait_silently(world, LONG_NS);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
 }
 
-TEST(a_rank_that_left_is_not_dead_either)
+WORLD_TEST(a_rank_that_left_is_not_dead_either)
 {
-	struct jobs_world world;
 	uint64_t membership, tag;
 
-	run_resumable_job(&world, &membership, &tag);
-	jobs_leave(&world, 0);
-	jobs_pause(&world, LONG_NS);
-	jobs_hang_up(&world, 0);
-	assert_may_resume(&world, membership, tag);
-	jobs_close(&world);
+	run_resumable_job(world, &membership, &tag);
+	jobs_leave(world, 0);
+	jobs_pause(world, LONG_NS);
+	jobs_hang_up(world, 0);
+	assert_may_resume(world, membership, tag);
 }
 
 JOBS_TEST(an_opening_job_is_released_too)
@@ -165,29 +147,15 @@ JOBS_TEST(an_opening_job_is_released_too)
 }
 
 /* No other process can take over rank 0's port, so the job ends; but rank 0 is named. */
-TEST(a_paused_rank_0_blames_itself)
+WORLD_TEST(a_paused_rank_0_blames_itself)
 {
-	static uint32_t ports[2] = {40000, 40001};
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 64, true);
-	for (uint32_t rank = 0; rank < 2; rank++) {
-		SmlControl__Join join = jobs_join_message("embedded", rank, 2);
-
-		join.stripes = 0;
-		join.stripe_ports = &ports[rank];
-		join.n_stripe_ports = 1;
-		jobs_join(&world, rank, join);
-	}
-	jobs_ready(&world, 0);
-	jobs_ready(&world, 1);
-	jobs_wait(&world, SML_SECOND_NS);
-	jobs_pause(&world, LONG_NS);
-	jobs_hang_up(&world, 1);
-	assert_non_null(strstr(jobs_refusal(&world, 0),
+	jobs_start_embedded(world);
+	jobs_wait(world, SML_SECOND_NS);
+	jobs_pause(world, LONG_NS);
+	jobs_hang_up(world, 1);
+	assert_non_null(strstr(jobs_refusal(world, 0),
 			       "rank 0, whose process has the job's control port, did not run"));
-	assert_null(strstr(jobs_refusal(&world, 0), "died"));
-	jobs_close(&world);
+	assert_null(strstr(jobs_refusal(world, 0), "died"));
 }
 
 /* The root was paused, and so was the leaf, which goes on first and says that a rank has gone. */

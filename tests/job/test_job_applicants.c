@@ -24,97 +24,84 @@ JOBS_TEST(who_asks_brings_no_report_and_few_places)
 	assert_non_null(strstr(jobs_refusal(world, 1), "at most two places"));
 }
 
-TEST(who_may_not_ask_is_refused)
+WORLD_TEST(who_may_not_ask_is_refused)
 {
 	char longest[SML_NAME_BYTES] = "";
-	struct jobs_world world;
 
 	memset(longest, 'n', sizeof(longest) - 1);
-	jobs_open(&world, 4096, 64, false);
-	jobs_apply(&world, 0, (struct jobs_apply){.job = longest});
-	assert_non_null(strstr(jobs_refusal(&world, 0), "has at most 115 bytes"));
-	jobs_close(&world);
-	jobs_open(&world, 4096, 64, true);
-	jobs_apply(&world, 0, (struct jobs_apply){.min_ranks = 1});
-	assert_string_not_equal(jobs_refusal(&world, 0), "");
-	assert_null(world.jobs.applicants);
-	jobs_close(&world);
+	jobs_open(world, 4096, 64, false);
+	jobs_apply(world, 0, (struct jobs_apply){.job = longest});
+	assert_non_null(strstr(jobs_refusal(world, 0), "has at most 115 bytes"));
+	jobs_close(world);
+	jobs_open(world, 4096, 64, true);
+	jobs_apply(world, 0, (struct jobs_apply){.min_ranks = 1});
+	assert_string_not_equal(jobs_refusal(world, 0), "");
+	assert_null(world->jobs.applicants);
 }
 
-TEST(a_place_that_no_job_had_is_refused)
+WORLD_TEST(a_place_that_no_job_had_is_refused)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 2);
 
-	tag = jobs_open_running(&world, 2);
-	jobs_apply(&world, 10, jobs_was(tag, 2, 2));
-	jobs_apply(&world, 11, jobs_was(tag, 0, 3));
-	jobs_apply(&world, 12, jobs_was(77, 0, SML_MAX_WORLD + 1));
+	jobs_apply(world, 10, jobs_was(tag, 2, 2));
+	jobs_apply(world, 11, jobs_was(tag, 0, 3));
+	jobs_apply(world, 12, jobs_was(77, 0, SML_MAX_WORLD + 1));
 	for (unsigned peer = 10; peer < 13; peer++)
-		assert_non_null(strstr(jobs_refusal(&world, peer), "knows no such place"));
-	jobs_close(&world);
+		assert_non_null(strstr(jobs_refusal(world, peer), "knows no such place"));
 }
 
 /* Its message that it has left the job may be late, or lost. */
-TEST(a_job_ends_when_one_of_its_ranks_asks)
+WORLD_TEST(a_job_ends_when_one_of_its_ranks_asks)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 2);
 
-	tag = jobs_open_running(&world, 2);
-	jobs_apply(&world, 10, jobs_was(tag, 1, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 0), "this is no failure: rank 1 goes on"));
-	assert_true(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->planned);
-	assert_int_equal(world.n_warnings, 0);
-	assert_non_null(strstr(world.info, "job \"train\" has ended: this is no failure"));
-	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_apply(&world, 11, jobs_was(tag, 0, 2));
-	jobs_assert_decided(&world, 10, 2, 1, 2);
-	jobs_assert_decided(&world, 11, 2, 0, 2);
-	jobs_close(&world);
+	jobs_apply(world, 10, jobs_was(tag, 1, 2));
+	assert_non_null(strstr(jobs_refusal(world, 0), "this is no failure: rank 1 goes on"));
+	assert_true(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->planned);
+	assert_int_equal(world->n_warnings, 0);
+	assert_non_null(strstr(world->info, "job \"train\" has ended: this is no failure"));
+	assert_int_equal(world->jobs.n_jobs, 0);
+	jobs_apply(world, 11, jobs_was(tag, 0, 2));
+	jobs_assert_decided(world, 10, 2, 1, 2);
+	jobs_assert_decided(world, 11, 2, 0, 2);
 }
 
 /* Neither they nor the job before are told of it: its ranks would end their job in vain. */
-TEST(a_new_process_that_does_not_fit_is_refused_at_once)
+WORLD_TEST(a_new_process_that_does_not_fit_is_refused_at_once)
 {
 	SmlControl__Join other = jobs_join_message("train #9", 0, 2);
 	struct jobs_apply ask = {.wire = SML_WIRE_INT16};
-	struct jobs_world world;
 
-	(void)jobs_open_running(&world, 2);
-	jobs_apply(&world, 20, ask);
-	assert_non_null(strstr(jobs_refusal(&world, 20),
+	(void)jobs_open_running(world, 2);
+	jobs_apply(world, 20, ask);
+	assert_non_null(strstr(jobs_refusal(world, 20),
 			       "disagree about the wire: rank 2 says int16, rank 0 says default"));
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_PONG));
-	assert_null(world.jobs.applicants);
-	jobs_apply_as_new(&world, 21);
-	assert_int_equal(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_PONG)->pong->waiting,
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_PONG));
+	assert_null(world->jobs.applicants);
+	jobs_apply_as_new(world, 21);
+	assert_int_equal(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_PONG)->pong->waiting,
 			 1);
 	/* Another job has such a name. */
 	other.wire = SML_WIRE_INT16;
-	jobs_join(&world, 3, other);
-	jobs_apply(&world, 22, ask);
-	jobs_apply_as_new(&world, 23);
+	jobs_join(world, 3, other);
+	jobs_apply(world, 22, ask);
+	jobs_apply_as_new(world, 23);
 	for (unsigned peer = 21; peer < 24; peer++)
-		assert_string_equal(jobs_refusal(&world, peer), "");
-	jobs_close(&world);
+		assert_string_equal(jobs_refusal(world, peer), "");
 }
 
-TEST(a_rank_that_asks_twice_is_there_once)
+WORLD_TEST(a_rank_that_asks_twice_is_there_once)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 2);
 
-	tag = jobs_open_running(&world, 2);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
-	jobs_apply(&world, 11, jobs_was(tag, 0, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 10), "asked again, on another connection"));
+	jobs_apply(world, 10, jobs_was(tag, 0, 2));
+	jobs_apply(world, 11, jobs_was(tag, 0, 2));
+	assert_non_null(strstr(jobs_refusal(world, 10), "asked again, on another connection"));
 	/* On one connection, only the first counts. */
-	jobs_apply(&world, 11, (struct jobs_apply){.min_ranks = 3});
-	jobs_apply(&world, 12, jobs_was(tag, 1, 2));
-	jobs_assert_decided(&world, 11, 2, 0, 2);
-	jobs_assert_decided(&world, 12, 2, 1, 2);
-	jobs_close(&world);
+	jobs_apply(world, 11, (struct jobs_apply){.min_ranks = 3});
+	jobs_apply(world, 12, jobs_was(tag, 1, 2));
+	jobs_assert_decided(world, 11, 2, 0, 2);
+	jobs_assert_decided(world, 12, 2, 1, 2);
 }
 
 /* As jobs_was(), asked at this time by the rank's clock. */
@@ -127,70 +114,61 @@ static struct jobs_apply asked_at(uint64_t time_ns, uint64_t tag, uint32_t rank,
 }
 
 /* Two connections have no order: the switch may read the one that the rank gave up last. */
-TEST(what_a_rank_asked_first_does_not_count_though_it_is_read_last)
+WORLD_TEST(what_a_rank_asked_first_does_not_count_though_it_is_read_last)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
-	jobs_apply(&world, 10, asked_at(6, tag, 0, 3));
-	jobs_apply(&world, 20, asked_at(5, tag, 0, 3));
-	assert_string_equal(jobs_refusal(&world, 10), "");
-	assert_non_null(strstr(jobs_refusal(&world, 20), "asked again, on another connection"));
+	jobs_apply(world, 10, asked_at(6, tag, 0, 3));
+	jobs_apply(world, 20, asked_at(5, tag, 0, 3));
+	assert_string_equal(jobs_refusal(world, 10), "");
+	assert_non_null(strstr(jobs_refusal(world, 20), "asked again, on another connection"));
 	/* Its end says nothing about the rank. */
-	jobs_hang_up(&world, 20);
-	jobs_apply(&world, 11, jobs_was(tag, 1, 3));
-	jobs_apply(&world, 12, jobs_was(tag, 2, 3));
+	jobs_hang_up(world, 20);
+	jobs_apply(world, 11, jobs_was(tag, 1, 3));
+	jobs_apply(world, 12, jobs_was(tag, 2, 3));
 	for (unsigned rank = 0; rank < 3; rank++)
-		jobs_assert_decided(&world, 10 + rank, 2, rank, 3);
-	jobs_close(&world);
+		jobs_assert_decided(world, 10 + rank, 2, rank, 3);
 }
 
-TEST(what_a_rank_asked_first_does_not_end_what_the_second_one_has_led_to)
+WORLD_TEST(what_a_rank_asked_first_does_not_end_what_the_second_one_has_led_to)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 2);
 
-	tag = jobs_open_running(&world, 2);
-	jobs_apply(&world, 10, asked_at(6, tag, 0, 2));
-	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
-	jobs_assert_decided(&world, 10, 2, 0, 2);
-	jobs_apply(&world, 20, asked_at(5, tag, 0, 2));
-	assert_string_not_equal(jobs_refusal(&world, 20), "");
+	jobs_apply(world, 10, asked_at(6, tag, 0, 2));
+	jobs_apply(world, 11, jobs_was(tag, 1, 2));
+	jobs_assert_decided(world, 10, 2, 0, 2);
+	jobs_apply(world, 20, asked_at(5, tag, 0, 2));
+	assert_string_not_equal(jobs_refusal(world, 20), "");
 	for (unsigned peer = 10; peer < 12; peer++) {
-		assert_string_equal(jobs_refusal(&world, peer), "");
-		jobs_ready(&world, peer);
+		assert_string_equal(jobs_refusal(world, peer), "");
+		jobs_ready(world, peer);
 	}
-	assert_non_null(jobs_received(&world, 10, SML_CONTROL__ENVELOPE__BODY_START));
-	jobs_close(&world);
+	assert_non_null(jobs_received(world, 10, SML_CONTROL__ENVELOPE__BODY_START));
 }
 
 /* It was not told of the decision, and this switch does not know yet that it has lost it. */
-TEST(a_member_whose_connection_breaks_at_the_decision_can_ask_again)
+WORLD_TEST(a_member_whose_connection_breaks_at_the_decision_can_ask_again)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
 	for (uint32_t rank = 1; rank < 3; rank++)
-		jobs_apply(&world, 10 + rank, jobs_was(tag, rank, 3));
-	jobs_apply_as_new(&world, 20);
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	jobs_assert_decided(&world, 12, 2, 1, 3);
-	jobs_ready(&world, 11);
-	jobs_ready(&world, 20);
-	jobs_apply(&world, 22, jobs_was(tag, 2, 3));
-	assert_string_equal(jobs_refusal(&world, 22), "");
-	assert_non_null(strstr(jobs_refusal(&world, 11), "rank 1 asks again"));
-	assert_non_null(strstr(jobs_refusal(&world, 20), "rank 1 asks again"));
+		jobs_apply(world, 10 + rank, jobs_was(tag, rank, 3));
+	jobs_apply_as_new(world, 20);
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(world, 12, 2, 1, 3);
+	jobs_ready(world, 11);
+	jobs_ready(world, 20);
+	jobs_apply(world, 22, jobs_was(tag, 2, 3));
+	assert_string_equal(jobs_refusal(world, 22), "");
+	assert_non_null(strstr(jobs_refusal(world, 11), "rank 1 asks again"));
+	assert_non_null(strstr(jobs_refusal(world, 20), "rank 1 asks again"));
 	/* So does who was new, and waits again. */
-	jobs_apply_as_new(&world, 30);
-	jobs_apply(&world, 21, jobs_was(tag, 1, 3));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	jobs_assert_decided(&world, 21, 3, 0, 3);
-	jobs_assert_decided(&world, 22, 3, 1, 3);
-	jobs_assert_decided(&world, 30, 3, 2, 3);
-	jobs_close(&world);
+	jobs_apply_as_new(world, 30);
+	jobs_apply(world, 21, jobs_was(tag, 1, 3));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(world, 21, 3, 0, 3);
+	jobs_assert_decided(world, 22, 3, 1, 3);
+	jobs_assert_decided(world, 30, 3, 2, 3);
 }
 
 /* All of its ranks had to ask, and all are members. */
@@ -212,21 +190,18 @@ JOBS_TEST(a_member_of_a_job_that_ran_elsewhere_can_ask_again_at_the_decision)
 }
 
 /* Another rank does not end what was decided without it. */
-TEST(who_was_left_out_does_not_end_the_membership_of_the_others)
+WORLD_TEST(who_was_left_out_does_not_end_the_membership_of_the_others)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
 	for (uint32_t rank = 1; rank < 3; rank++)
-		jobs_apply(&world, 10 + rank, jobs_was(tag, rank, 3));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	jobs_apply(&world, 20, jobs_was(tag, 0, 3));
-	assert_non_null(strstr(jobs_refusal(&world, 20), "asked too late"));
+		jobs_apply(world, 10 + rank, jobs_was(tag, rank, 3));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	jobs_apply(world, 20, jobs_was(tag, 0, 3));
+	assert_non_null(strstr(jobs_refusal(world, 20), "asked too late"));
 	for (unsigned peer = 11; peer < 13; peer++)
-		jobs_ready(&world, peer);
-	assert_non_null(jobs_received(&world, 12, SML_CONTROL__ENVELOPE__BODY_START));
-	jobs_close(&world);
+		jobs_ready(world, peer);
+	assert_non_null(jobs_received(world, 12, SML_CONTROL__ENVELOPE__BODY_START));
 }
 
 /* With the same rank there. */
@@ -244,21 +219,18 @@ JOBS_TEST(a_member_of_another_job_does_not_end_a_membership_that_begins)
 	assert_non_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_START));
 }
 
-TEST(who_asks_after_the_decision_is_too_late)
+WORLD_TEST(who_asks_after_the_decision_is_too_late)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 2);
 
-	tag = jobs_open_running(&world, 2);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	jobs_assert_decided(&world, 10, 2, 0, 1);
-	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 11), "asked too late"));
+	jobs_apply(world, 10, jobs_was(tag, 0, 2));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(world, 10, 2, 0, 1);
+	jobs_apply(world, 11, jobs_was(tag, 1, 2));
+	assert_non_null(strstr(jobs_refusal(world, 11), "asked too late"));
 	/* As a new process, it waits for the next one. */
-	jobs_apply(&world, 12, (struct jobs_apply){.min_ranks = 1});
-	assert_string_equal(jobs_refusal(&world, 12), "");
-	jobs_close(&world);
+	jobs_apply(world, 12, (struct jobs_apply){.min_ranks = 1});
+	assert_string_equal(jobs_refusal(world, 12), "");
 }
 
 /* The others may have seen it begin, at another switch, and decide there. */
@@ -273,37 +245,33 @@ JOBS_TEST(where_nobody_knows_whether_the_last_membership_began_the_program_decid
 }
 
 /* Its place in the job before counts, and that job's other ranks can be in the next one, too. */
-TEST(a_membership_that_never_ran_does_not_count)
+WORLD_TEST(a_membership_that_never_ran_does_not_count)
 {
 	struct jobs_apply ask;
-	struct jobs_world world;
 	uint64_t tags[2];
 
-	jobs_form_in_vain(&world, true, tags);
+	jobs_form_in_vain(world, true, tags);
 	ask = jobs_was(tags[1], 1, 2);
 	ask.newest.unseen = true;
 	ask.older = (struct jobs_past_rank){tags[0], 1, 3, false};
-	jobs_apply(&world, 21, jobs_was(tags[0], 2, 3));
-	jobs_apply(&world, 20, ask);
-	jobs_assert_decided(&world, 20, 3, 0, 2);
-	jobs_assert_decided(&world, 21, 3, 1, 2);
-	assert_int_equal(jobs_decision(&world, 20)->before[0], 2);
-	assert_int_equal(jobs_decision(&world, 20)->before[1], 3);
-	jobs_close(&world);
+	jobs_apply(world, 21, jobs_was(tags[0], 2, 3));
+	jobs_apply(world, 20, ask);
+	jobs_assert_decided(world, 20, 3, 0, 2);
+	jobs_assert_decided(world, 21, 3, 1, 2);
+	assert_int_equal(jobs_decision(world, 20)->before[0], 2);
+	assert_int_equal(jobs_decision(world, 20)->before[1], 3);
 }
 
-TEST(who_was_new_in_a_membership_that_never_ran_is_new_again)
+WORLD_TEST(who_was_new_in_a_membership_that_never_ran_is_new_again)
 {
 	struct jobs_apply ask;
-	struct jobs_world world;
 	uint64_t tags[2];
 
-	jobs_form_in_vain(&world, true, tags);
+	jobs_form_in_vain(world, true, tags);
 	ask = jobs_was(tags[1], 1, 2);
 	ask.newest.unseen = true;
-	jobs_apply(&world, 20, ask);
-	assert_int_equal(world.jobs.applicants->tag, 0);
-	jobs_close(&world);
+	jobs_apply(world, 20, ask);
+	assert_int_equal(world->jobs.applicants->tag, 0);
 }
 
 /*
@@ -331,24 +299,21 @@ JOBS_TEST(a_job_that_did_not_go_on_here_is_not_this_switchs_to_judge)
 
 /* ---- waiting ---- */
 
-TEST(an_applicant_is_told_who_is_missing)
+WORLD_TEST(an_applicant_is_told_who_is_missing)
 {
 	const SmlControl__Waiting *waiting;
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 4);
 
-	tag = jobs_open_running(&world, 4);
-	jobs_apply(&world, 10, jobs_was(tag, 2, 4));
-	waiting = jobs_received(&world, 10, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
+	jobs_apply(world, 10, jobs_was(tag, 2, 4));
+	waiting = jobs_received(world, 10, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
 	assert_int_equal(waiting->n_missing, 3);
 	assert_int_equal(waiting->missing[0], 0);
 	assert_int_equal(waiting->missing[1], 1);
 	assert_int_equal(waiting->missing[2], 3);
 	/* A new process waits for nobody in particular. */
-	jobs_apply(&world, 11, (struct jobs_apply){.min_ranks = 1});
-	waiting = jobs_received(&world, 11, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
+	jobs_apply(world, 11, (struct jobs_apply){.min_ranks = 1});
+	waiting = jobs_received(world, 11, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
 	assert_int_equal(waiting->n_missing, 0);
-	jobs_close(&world);
 }
 
 static uint32_t told_to_wait(const struct jobs_world *world, unsigned peer)
@@ -359,18 +324,15 @@ static uint32_t told_to_wait(const struct jobs_world *world, unsigned peer)
 	return pong ? pong->pong->waiting : 0;
 }
 
-TEST(ranks_that_run_are_told_at_once_of_who_waits)
+WORLD_TEST(ranks_that_run_are_told_at_once_of_who_waits)
 {
-	struct jobs_world world;
-
-	jobs_open_running(&world, 2);
-	jobs_apply(&world, 10, (struct jobs_apply){.job = "another"});
-	assert_int_equal(told_to_wait(&world, 0), 0);
-	jobs_apply(&world, 11, (struct jobs_apply){.min_ranks = 1});
-	jobs_apply(&world, 12, (struct jobs_apply){.min_ranks = 1});
+	jobs_open_running(world, 2);
+	jobs_apply(world, 10, (struct jobs_apply){.job = "another"});
+	assert_int_equal(told_to_wait(world, 0), 0);
+	jobs_apply(world, 11, (struct jobs_apply){.min_ranks = 1});
+	jobs_apply(world, 12, (struct jobs_apply){.min_ranks = 1});
 	for (unsigned rank = 0; rank < 2; rank++)
-		assert_int_equal(told_to_wait(&world, rank), 2);
-	jobs_close(&world);
+		assert_int_equal(told_to_wait(world, rank), 2);
 }
 
 JOBS_TEST(who_waits_to_join_waits_as_long_as_it_said)
@@ -511,15 +473,12 @@ TEST(a_rank_that_had_gone_and_asks_again_is_waited_for)
 	}
 }
 
-TEST(a_switch_that_ends_tells_those_that_ask)
+WORLD_TEST(a_switch_that_ends_tells_those_that_ask)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 2);
 
-	tag = jobs_open_running(&world, 2);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
-	sml_jobs_stop(&world.jobs, world.now_ns);
-	assert_non_null(strstr(jobs_refusal(&world, 10), "the switch was stopped"));
-	assert_int_equal(world.jobs.n_members, 0);
-	jobs_close(&world);
+	jobs_apply(world, 10, jobs_was(tag, 0, 2));
+	sml_jobs_stop(&world->jobs, world->now_ns);
+	assert_non_null(strstr(jobs_refusal(world, 10), "the switch was stopped"));
+	assert_int_equal(world->jobs.n_members, 0);
 }

@@ -9,25 +9,23 @@
 
 /* ---- who ---- */
 
-TEST(ranks_keep_their_order_and_the_new_ones_follow)
+WORLD_TEST(ranks_keep_their_order_and_the_new_ones_follow)
 {
 	static const uint32_t came[] = {3, 0, 2};
 	const SmlControl__Decision *decision;
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 4);
 
-	tag = jobs_open_running(&world, 4);
-	jobs_hang_up(&world, 1);
-	jobs_apply_as_new(&world, 21);
-	jobs_apply_as_new(&world, 20);
+	jobs_hang_up(world, 1);
+	jobs_apply_as_new(world, 21);
+	jobs_apply_as_new(world, 20);
 	for (unsigned i = 0; i < 3; i++)
-		jobs_apply(&world, 10 + i, jobs_was(tag, came[i], 4));
-	jobs_assert_decided(&world, 11, 2, 0, 5);
-	jobs_assert_decided(&world, 12, 2, 1, 5);
-	jobs_assert_decided(&world, 10, 2, 2, 5);
-	jobs_assert_decided(&world, 21, 2, 3, 5);
-	jobs_assert_decided(&world, 20, 2, 4, 5);
-	decision = jobs_decision(&world, 20);
+		jobs_apply(world, 10 + i, jobs_was(tag, came[i], 4));
+	jobs_assert_decided(world, 11, 2, 0, 5);
+	jobs_assert_decided(world, 12, 2, 1, 5);
+	jobs_assert_decided(world, 10, 2, 2, 5);
+	jobs_assert_decided(world, 21, 2, 3, 5);
+	jobs_assert_decided(world, 20, 2, 4, 5);
+	decision = jobs_decision(world, 20);
 	assert_string_equal(decision->job, "train #2");
 	assert_true(decision->after == tag);
 	assert_int_equal(decision->n_before, 5);
@@ -35,7 +33,6 @@ TEST(ranks_keep_their_order_and_the_new_ones_follow)
 	assert_int_equal(decision->before[1], 3);
 	assert_int_equal(decision->before[2], 4);
 	assert_int_equal(decision->before[3] + decision->before[4], 0);
-	jobs_close(&world);
 }
 
 JOBS_TEST(a_joiner_that_does_not_fit_the_others_does_not_end_their_job)
@@ -60,101 +57,86 @@ JOBS_TEST(a_joiner_that_does_not_fit_the_others_does_not_end_their_job)
 	jobs_assert_decided(world, 21, 2, 2, 3);
 }
 
-TEST(joiners_of_another_job_go_on_waiting)
+WORLD_TEST(joiners_of_another_job_go_on_waiting)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 1);
 
-	tag = jobs_open_running(&world, 1);
-	jobs_apply(&world, 20, (struct jobs_apply){.job = "trainer"});
-	jobs_apply(&world, 10, jobs_was(tag, 0, 1));
-	jobs_assert_decided(&world, 10, 2, 0, 1);
-	assert_non_null(world.jobs.applicants);
-	assert_string_equal(jobs_refusal(&world, 20), "");
-	jobs_close(&world);
+	jobs_apply(world, 20, (struct jobs_apply){.job = "trainer"});
+	jobs_apply(world, 10, jobs_was(tag, 0, 1));
+	jobs_assert_decided(world, 10, 2, 0, 1);
+	assert_non_null(world->jobs.applicants);
+	assert_string_equal(jobs_refusal(world, 20), "");
 }
 
 /* The least bound that one of them names. */
-TEST(joiners_are_added_up_to_the_bound)
+WORLD_TEST(joiners_are_added_up_to_the_bound)
 {
-	struct jobs_world world;
 	struct jobs_apply ask;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 2);
 
-	tag = jobs_open_running(&world, 2);
 	for (unsigned i = 0; i < 3; i++)
-		jobs_apply_as_new(&world, 20 + i);
+		jobs_apply_as_new(world, 20 + i);
 	ask = jobs_was(tag, 0, 2);
 	ask.max_ranks = 4;
-	jobs_apply(&world, 10, ask);
+	jobs_apply(world, 10, ask);
 	ask = jobs_was(tag, 1, 2);
 	ask.max_ranks = 3;
-	jobs_apply(&world, 11, ask);
-	jobs_assert_decided(&world, 20, 2, 2, 3);
-	assert_null(jobs_decision(&world, 21));
-	assert_string_equal(jobs_refusal(&world, 21), "");
-	jobs_close(&world);
+	jobs_apply(world, 11, ask);
+	jobs_assert_decided(world, 20, 2, 2, 3);
+	assert_null(jobs_decision(world, 21));
+	assert_string_equal(jobs_refusal(world, 21), "");
 }
 
-TEST(ranks_are_members_beyond_the_bound)
+WORLD_TEST(ranks_are_members_beyond_the_bound)
 {
-	struct jobs_world world;
 	struct jobs_apply ask;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 2);
 
-	tag = jobs_open_running(&world, 2);
-	jobs_apply_as_new(&world, 20);
+	jobs_apply_as_new(world, 20);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		ask = jobs_was(tag, rank, 2);
 		ask.max_ranks = 1;
-		jobs_apply(&world, 10 + rank, ask);
+		jobs_apply(world, 10 + rank, ask);
 	}
-	jobs_assert_decided(&world, 11, 2, 1, 2);
-	assert_null(jobs_decision(&world, 20));
-	jobs_close(&world);
+	jobs_assert_decided(world, 11, 2, 1, 2);
+	assert_null(jobs_decision(world, 20));
 }
 
 /* ---- when ---- */
 
-TEST(who_does_not_ask_in_time_is_left_out)
+WORLD_TEST(who_does_not_ask_in_time_is_left_out)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
-	jobs_apply(&world, 12, jobs_was(tag, 2, 3));
-	jobs_wait(&world, SML_SECOND_NS / 2);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
-	assert_null(jobs_decision(&world, 12));
+	jobs_apply(world, 12, jobs_was(tag, 2, 3));
+	jobs_wait(world, SML_SECOND_NS / 2);
+	jobs_apply(world, 10, jobs_was(tag, 0, 3));
+	assert_null(jobs_decision(world, 12));
 	/* From the first that asked. */
-	jobs_wait(&world, SML_SECOND_NS * 6 / 10);
-	jobs_assert_decided(&world, 10, 2, 0, 2);
-	jobs_assert_decided(&world, 12, 2, 1, 2);
-	jobs_close(&world);
+	jobs_wait(world, SML_SECOND_NS * 6 / 10);
+	jobs_assert_decided(world, 10, 2, 0, 2);
+	jobs_assert_decided(world, 12, 2, 1, 2);
 }
 
-TEST(with_too_few_ranks_all_get_an_error_in_time)
+WORLD_TEST(with_too_few_ranks_all_get_an_error_in_time)
 {
 	struct jobs_apply ask;
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 2);
 
-	tag = jobs_open_running(&world, 2);
-	jobs_hang_up(&world, 1);
+	jobs_hang_up(world, 1);
 	ask = jobs_was(tag, 0, 2);
 	ask.min_ranks = 2;
-	jobs_apply(&world, 10, ask);
-	jobs_wait(&world, SML_SECOND_NS * 9 / 10);
-	assert_string_equal(jobs_refusal(&world, 10), "");
-	jobs_wait(&world, SML_SECOND_NS * 2 / 10);
+	jobs_apply(world, 10, ask);
+	jobs_wait(world, SML_SECOND_NS * 9 / 10);
+	assert_string_equal(jobs_refusal(world, 10), "");
+	jobs_wait(world, SML_SECOND_NS * 2 / 10);
 	assert_non_null(
-		strstr(jobs_refusal(&world, 10), "too few ranks to go on: 1, of at least 2"));
+		strstr(jobs_refusal(world, 10), "too few ranks to go on: 1, of at least 2"));
 	/* It asks again, and this time one joins. */
-	jobs_apply(&world, 11, ask);
-	jobs_apply_as_new(&world, 20);
-	jobs_assert_decided(&world, 11, 2, 0, 2);
-	jobs_assert_decided(&world, 20, 2, 1, 2);
-	jobs_close(&world);
+	jobs_apply(world, 11, ask);
+	jobs_apply_as_new(world, 20);
+	jobs_assert_decided(world, 11, 2, 0, 2);
+	jobs_assert_decided(world, 20, 2, 1, 2);
 }
 
 /* ---- never two ---- */
@@ -172,118 +154,104 @@ JOBS_TEST(a_job_that_ran_elsewhere_needs_all_of_its_ranks)
 }
 
 /* It could begin at another switch with all of its members, so one of them must be here. */
-TEST(after_a_membership_that_never_ran_one_of_its_members_is_needed)
+WORLD_TEST(after_a_membership_that_never_ran_one_of_its_members_is_needed)
 {
-	struct jobs_world world;
 	struct jobs_apply ask;
 	uint64_t tags[2];
 
-	jobs_form_in_vain(&world, false, tags);
-	jobs_apply(&world, 22, jobs_was(tags[0], 2, 3));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(&world, 22), "asked too late"));
-	jobs_apply(&world, 32, jobs_was(tags[0], 2, 3));
+	jobs_form_in_vain(world, false, tags);
+	jobs_apply(world, 22, jobs_was(tags[0], 2, 3));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(world, 22), "asked too late"));
+	jobs_apply(world, 32, jobs_was(tags[0], 2, 3));
 	ask = jobs_was(tags[1], 1, 2);
 	ask.newest.unseen = true;
 	ask.older = (struct jobs_past_rank){tags[0], 1, 3, false};
-	jobs_apply(&world, 31, ask);
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	jobs_assert_decided(&world, 31, 3, 0, 2);
-	jobs_assert_decided(&world, 32, 3, 1, 2);
-	jobs_close(&world);
+	jobs_apply(world, 31, ask);
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(world, 31, 3, 0, 2);
+	jobs_assert_decided(world, 32, 3, 1, 2);
 }
 
 /* It was frozen, or its connection broke: without it, that membership cannot begin elsewhere. */
-TEST(a_member_that_was_not_told_so_can_go_on)
+WORLD_TEST(a_member_that_was_not_told_so_can_go_on)
 {
-	struct jobs_world world;
 	uint64_t tags[2];
 
-	jobs_form_in_vain(&world, false, tags);
-	jobs_apply(&world, 30, jobs_was(tags[0], 0, 3));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	jobs_assert_decided(&world, 30, 3, 0, 1);
-	jobs_close(&world);
+	jobs_form_in_vain(world, false, tags);
+	jobs_apply(world, 30, jobs_was(tags[0], 0, 3));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(world, 30, 3, 0, 1);
 }
 
 /* Of two that never ran, either may begin elsewhere. */
-TEST(who_was_in_the_last_membership_only_is_not_enough)
+WORLD_TEST(who_was_in_the_last_membership_only_is_not_enough)
 {
-	struct jobs_world world;
 	uint64_t tags[2];
 
-	jobs_form_in_vain(&world, false, tags);
-	jobs_apply(&world, 31, jobs_was(tags[0], 1, 3));
-	jobs_apply(&world, 32, jobs_was(tags[0], 2, 3));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	jobs_assert_decided(&world, 32, 3, 1, 2);
-	jobs_hang_up(&world, 31);
-	jobs_apply(&world, 42, jobs_was(tags[0], 2, 3));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(&world, 42), "asked too late"));
-	jobs_apply(&world, 51, jobs_was(tags[0], 1, 3));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	jobs_assert_decided(&world, 51, 4, 0, 1);
-	jobs_close(&world);
+	jobs_form_in_vain(world, false, tags);
+	jobs_apply(world, 31, jobs_was(tags[0], 1, 3));
+	jobs_apply(world, 32, jobs_was(tags[0], 2, 3));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(world, 32, 3, 1, 2);
+	jobs_hang_up(world, 31);
+	jobs_apply(world, 42, jobs_was(tags[0], 2, 3));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(world, 42), "asked too late"));
+	jobs_apply(world, 51, jobs_was(tags[0], 1, 3));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(world, 51, 4, 0, 1);
 }
 
-TEST(after_a_membership_that_ran_the_job_before_it_is_over)
+WORLD_TEST(after_a_membership_that_ran_the_job_before_it_is_over)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 2);
 
-	tag = jobs_open_running(&world, 2);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	jobs_ready(&world, 10);
-	assert_non_null(jobs_received(&world, 10, SML_CONTROL__ENVELOPE__BODY_START));
-	jobs_hang_up(&world, 10);
-	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 11), "asked too late"));
-	jobs_close(&world);
+	jobs_apply(world, 10, jobs_was(tag, 0, 2));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	jobs_ready(world, 10);
+	assert_non_null(jobs_received(world, 10, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_hang_up(world, 10);
+	jobs_apply(world, 11, jobs_was(tag, 1, 2));
+	assert_non_null(strstr(jobs_refusal(world, 11), "asked too late"));
 }
 
 /* ---- names ---- */
 
-TEST(each_membership_has_a_name_and_a_number_of_its_own)
+WORLD_TEST(each_membership_has_a_name_and_a_number_of_its_own)
 {
-	struct jobs_world world;
 	struct jobs_apply ask;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 1);
 
-	tag = jobs_open_running(&world, 1);
 	/* Another program has that name. */
-	jobs_join(&world, 1, jobs_join_message("train #6", 0, 2));
+	jobs_join(world, 1, jobs_join_message("train #6", 0, 2));
 	ask = jobs_was(tag, 0, 1);
 	/* As an earlier switch has told it. */
 	ask.number = 5;
-	jobs_apply(&world, 10, ask);
-	jobs_assert_decided(&world, 10, 7, 0, 1);
-	assert_string_equal(jobs_decision(&world, 10)->job, "train #7");
-	jobs_close(&world);
+	jobs_apply(world, 10, ask);
+	jobs_assert_decided(world, 10, 7, 0, 1);
+	assert_string_equal(jobs_decision(world, 10)->job, "train #7");
 }
 
 /* Before the decision, and while the job waits for slots. */
-TEST(a_stranger_with_the_name_of_the_next_membership_does_not_end_it)
+WORLD_TEST(a_stranger_with_the_name_of_the_next_membership_does_not_end_it)
 {
 	SmlControl__Join stranger = jobs_join_message("train #2", 0, 2);
-	struct jobs_world world;
 	uint64_t tag;
 
 	stranger.protocol++;
-	tag = jobs_open_running(&world, 2);
-	jobs_join(&world, 20, stranger);
-	world.has_no_room_yet = true;
+	tag = jobs_open_running(world, 2);
+	jobs_join(world, 20, stranger);
+	world->has_no_room_yet = true;
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_apply(&world, 10 + rank, jobs_was(tag, rank, 2));
-	jobs_join(&world, 21, stranger);
+		jobs_apply(world, 10 + rank, jobs_was(tag, rank, 2));
+	jobs_join(world, 21, stranger);
 	for (unsigned peer = 20; peer < 22; peer++)
-		assert_non_null(strstr(jobs_refusal(&world, peer), "control protocol"));
-	world.has_no_room_yet = false;
-	jobs_wait(&world, SML_SECOND_NS);
+		assert_non_null(strstr(jobs_refusal(world, peer), "control protocol"));
+	world->has_no_room_yet = false;
+	jobs_wait(world, SML_SECOND_NS);
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_assert_decided(&world, 10 + rank, 2, rank, 2);
-	jobs_close(&world);
+		jobs_assert_decided(world, 10 + rank, 2, rank, 2);
 }
 
 /* Also while the job waits for slots: the others learn it at once, and do not wait for it again. */
@@ -352,66 +320,57 @@ TEST(a_rank_that_ends_without_asking_is_not_waited_for)
 }
 
 /* They are counted for as long as others wait for them, and give way to those who join. */
-TEST(ranks_of_a_failed_job_stay_connected_for_a_time)
+WORLD_TEST(ranks_of_a_failed_job_stay_connected_for_a_time)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 4);
 
-	tag = jobs_open_running(&world, 4);
-	jobs_hang_up(&world, 3);
-	assert_int_equal(world.jobs.n_members, 3);
-	world.jobs.config.max_members = 3;
-	jobs_join(&world, 20, jobs_join_message("other", 0, 2));
-	assert_string_equal(jobs_refusal(&world, 20), "");
-	assert_true(world.peers[0].ended);
-	assert_false(world.peers[1].ended);
+	jobs_hang_up(world, 3);
+	assert_int_equal(world->jobs.n_members, 3);
+	world->jobs.config.max_members = 3;
+	jobs_join(world, 20, jobs_join_message("other", 0, 2));
+	assert_string_equal(jobs_refusal(world, 20), "");
+	assert_true(world->peers[0].ended);
+	assert_false(world->peers[1].ended);
 	/* The heartbeat of these ranks is ten seconds. */
-	jobs_wait(&world, 11 * SML_SECOND_NS);
-	assert_true(world.peers[1].ended && world.peers[2].ended);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 4));
-	jobs_hang_up(&world, 1);
-	assert_null(jobs_decision(&world, 10));
-	jobs_close(&world);
+	jobs_wait(world, 11 * SML_SECOND_NS);
+	assert_true(world->peers[1].ended && world->peers[2].ended);
+	jobs_apply(world, 10, jobs_was(tag, 0, 4));
+	jobs_hang_up(world, 1);
+	assert_null(jobs_decision(world, 10));
 }
 
 /* Ranks that have given a silent switch up have not died. */
-TEST(after_an_absence_of_the_switch_the_end_of_a_connection_proves_nothing)
+WORLD_TEST(after_an_absence_of_the_switch_the_end_of_a_connection_proves_nothing)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
-	jobs_apply(&world, 11, jobs_was(tag, 1, 3));
-	jobs_pause(&world, SML_SECOND_NS);
-	jobs_hang_up(&world, 2);
-	assert_null(jobs_decision(&world, 10));
-	jobs_wait(&world, SML_SECOND_NS);
-	jobs_assert_decided(&world, 10, 2, 0, 2);
-	jobs_close(&world);
+	jobs_apply(world, 10, jobs_was(tag, 0, 3));
+	jobs_apply(world, 11, jobs_was(tag, 1, 3));
+	jobs_pause(world, SML_SECOND_NS);
+	jobs_hang_up(world, 2);
+	assert_null(jobs_decision(world, 10));
+	jobs_wait(world, SML_SECOND_NS);
+	jobs_assert_decided(world, 10, 2, 0, 2);
 }
 
-TEST(where_there_is_no_room_for_the_job_nobody_waits_for_it)
+WORLD_TEST(where_there_is_no_room_for_the_job_nobody_waits_for_it)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 2);
 
-	tag = jobs_open_running(&world, 2);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
+	jobs_apply(world, 10, jobs_was(tag, 0, 2));
 	/* There is no room for any job by the time that the second one asks. */
-	world.jobs.config.max_jobs = 0;
-	jobs_apply(&world, 11, jobs_was(tag, 1, 2));
+	world->jobs.config.max_jobs = 0;
+	jobs_apply(world, 11, jobs_was(tag, 1, 2));
 	for (unsigned peer = 10; peer < 12; peer++) {
-		assert_null(jobs_decision(&world, peer));
-		assert_string_not_equal(jobs_refusal(&world, peer), "");
+		assert_null(jobs_decision(world, peer));
+		assert_string_not_equal(jobs_refusal(world, peer), "");
 	}
-	assert_null(world.jobs.applicants);
+	assert_null(world->jobs.applicants);
 	/* They ask again when there is room. */
-	world.jobs.config.max_jobs = 1;
+	world->jobs.config.max_jobs = 1;
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_apply(&world, 30 + rank, jobs_was(tag, rank, 2));
-	jobs_assert_decided(&world, 30, 3, 0, 2);
-	jobs_close(&world);
+		jobs_apply(world, 30 + rank, jobs_was(tag, rank, 2));
+	jobs_assert_decided(world, 30, 3, 0, 2);
 }
 
 /* ---- its place among the switch's jobs, and its slots ---- */
@@ -505,47 +464,41 @@ TEST(its_place_is_free_when_its_ranks_have_gone_or_do_not_come)
 	}
 }
 
-TEST(a_change_that_fails_keeps_the_place_for_the_next_one)
+WORLD_TEST(a_change_that_fails_keeps_the_place_for_the_next_one)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = open_full(world);
 
-	tag = open_full(&world);
-	go_on(&world, 0);
-	join_next(&world, 10, 0, tag);
-	jobs_leave(&world, 10);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_full(&world, 20);
-	join_next(&world, 11, 0, tag);
-	assert_string_equal(jobs_refusal(&world, 11), "");
-	jobs_close(&world);
+	go_on(world, 0);
+	join_next(world, 10, 0, tag);
+	jobs_leave(world, 10);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_full(world, 20);
+	join_next(world, 11, 0, tag);
+	assert_string_equal(jobs_refusal(world, 11), "");
 }
 
 /* It has more shards than the job before, and the switch has no slots for them. */
-TEST(a_change_that_finds_no_room_holds_the_place_once)
+WORLD_TEST(a_change_that_finds_no_room_holds_the_place_once)
 {
 	SmlControl__Join join = jobs_join_message("next", 0, 2);
-	struct jobs_world world;
 	SmlControl__Status *status;
-	uint64_t tag;
+	uint64_t tag = open_full(world);
 
-	tag = open_full(&world);
 	join.follows_tag = tag;
 	join.shards = SML_MAX_SHARDS;
 	for (unsigned peer = 10; peer < 13; peer++) {
-		jobs_join(&world, peer, join);
-		assert_non_null(strstr(jobs_refusal(&world, peer), "the switch's pool is full"));
-		assert_int_equal(world.jobs.n_kept, 1);
-		assert_int_equal(world.jobs.slots_in_use, 2 + 8);
+		jobs_join(world, peer, join);
+		assert_non_null(strstr(jobs_refusal(world, peer), "the switch's pool is full"));
+		assert_int_equal(world->jobs.n_kept, 1);
+		assert_int_equal(world->jobs.slots_in_use, 2 + 8);
 	}
-	status = jobs_status(&world);
+	status = jobs_status(world);
 	assert_int_equal(status->kept_jobs, 1);
 	sml_control__status__free_unpacked(status, NULL);
-	join_next(&world, 13, 0, tag);
-	assert_string_equal(jobs_refusal(&world, 13), "");
-	assert_int_equal(world.jobs.n_kept, 0);
-	assert_int_equal(world.jobs.slots_in_use, 2 + 8);
-	jobs_close(&world);
+	join_next(world, 13, 0, tag);
+	assert_string_equal(jobs_refusal(world, 13), "");
+	assert_int_equal(world->jobs.n_kept, 0);
+	assert_int_equal(world->jobs.slots_in_use, 2 + 8);
 }
 
 /* "train" with two ranks of this heartbeat; both say that they go on. */
@@ -570,21 +523,19 @@ static uint64_t open_left(struct jobs_world *world, uint32_t heartbeat_ms)
 }
 
 /* Nothing that a rank says keeps others out for longer than a minute without it. */
-TEST(a_place_is_not_kept_for_longer_than_a_heartbeat_can_be)
+WORLD_TEST(a_place_is_not_kept_for_longer_than_a_heartbeat_can_be)
 {
-	struct jobs_world world;
 	uint64_t tag;
 
-	(void)open_left(&world, UINT32_MAX);
-	jobs_wait(&world, 61 * SML_SECOND_NS);
-	assert_int_equal(world.jobs.n_kept, 0);
-	jobs_close(&world);
+	(void)open_left(world, UINT32_MAX);
+	jobs_wait(world, 61 * SML_SECOND_NS);
+	assert_int_equal(world->jobs.n_kept, 0);
+	jobs_close(world);
 	/* A rank that asks waits for a second. It does not. */
-	tag = open_left(&world, 500);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 2));
-	jobs_hang_up(&world, 10);
-	assert_int_equal(world.jobs.n_kept, 1);
-	jobs_wait(&world, 6 * SML_TICK_NS);
-	assert_int_equal(world.jobs.n_kept, 0);
-	jobs_close(&world);
+	tag = open_left(world, 500);
+	jobs_apply(world, 10, jobs_was(tag, 0, 2));
+	jobs_hang_up(world, 10);
+	assert_int_equal(world->jobs.n_kept, 1);
+	jobs_wait(world, 6 * SML_TICK_NS);
+	assert_int_equal(world->jobs.n_kept, 0);
 }

@@ -90,73 +90,58 @@ TEST(ranks_of_several_hosts_do_not_wait_either)
 }
 
 /* The leader, which sends the host's packets, is the one that has gone. */
-TEST(the_next_rank_is_asked_where_the_leader_has_gone)
+WORLD_TEST(the_next_rank_is_asked_where_the_leader_has_gone)
 {
-	struct jobs_world world;
-
-	jobs_join_from(&world, "aaa", false);
-	(void)jobs_start_host(&world, 3, UINT32_MAX);
-	jobs_leave(&world, 0);
-	jobs_hang_up(&world, 0);
-	answer_for(&world, 1, 1 << 0, SOON_NS);
-	assert_non_null(strstr(jobs_refusal(&world, 2), "rank 0 (host testhost, pid 1000) died"));
-	jobs_close(&world);
+	jobs_join_from(world, "aaa", false);
+	(void)jobs_start_host(world, 3, UINT32_MAX);
+	jobs_leave(world, 0);
+	jobs_hang_up(world, 0);
+	answer_for(world, 1, 1 << 0, SOON_NS);
+	assert_non_null(strstr(jobs_refusal(world, 2), "rank 0 (host testhost, pid 1000) died"));
 }
 
-TEST(they_finish_if_they_make_no_call_without_it)
+WORLD_TEST(they_finish_if_they_make_no_call_without_it)
 {
-	struct jobs_world world;
-
-	lose_leaver(&world, "aaa");
+	lose_leaver(world, "aaa");
 	/* A slot may wait for a rank that is late, but alive. */
-	answer_for(&world, 0, 1 << 2, SOON_NS);
-	answer_for(&world, 0, 0, SOON_NS);
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_leave(&world, 0);
-	jobs_leave(&world, 2);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	jobs_close(&world);
+	answer_for(world, 0, 1 << 2, SOON_NS);
+	answer_for(world, 0, 0, SOON_NS);
+	assert_int_equal(world->jobs.n_jobs, 1);
+	jobs_leave(world, 0);
+	jobs_leave(world, 2);
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
 }
 
 /* It may have been on its way when the rank made its last contribution. */
-TEST(one_answer_is_not_enough)
+WORLD_TEST(one_answer_is_not_enough)
 {
-	struct jobs_world world;
-
-	lose_leaver(&world, "aaa");
-	while (n_asked(&world, 0) == 0)
-		jobs_wait(&world, SML_TICK_NS);
-	tell(&world, 0, 1 << 1);
-	answer_for(&world, 0, 0, SOON_NS);
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_close(&world);
+	lose_leaver(world, "aaa");
+	while (n_asked(world, 0) == 0)
+		jobs_wait(world, SML_TICK_NS);
+	tell(world, 0, 1 << 1);
+	answer_for(world, 0, 0, SOON_NS);
+	assert_int_equal(world->jobs.n_jobs, 1);
 }
 
-TEST(who_was_not_asked_is_not_heard)
+WORLD_TEST(who_was_not_asked_is_not_heard)
 {
-	struct jobs_world world;
-
-	lose_leaver(&world, "aaabb");
+	lose_leaver(world, "aaabb");
 	for (unsigned i = 0; i < 20; i++) {
-		jobs_wait(&world, SML_TICK_NS);
+		jobs_wait(world, SML_TICK_NS);
 		/* One of the same host, and one of another. */
-		tell(&world, 2, 1 << 1);
-		tell(&world, 3, 1 << 1);
+		tell(world, 2, 1 << 1);
+		tell(world, 3, 1 << 1);
 	}
-	assert_int_equal(n_asked(&world, 2) + n_asked(&world, 3), 0);
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_close(&world);
+	assert_int_equal(n_asked(world, 2) + n_asked(world, 3), 0);
+	assert_int_equal(world->jobs.n_jobs, 1);
 }
 
-TEST(ranks_that_share_no_memory_are_not_asked)
+WORLD_TEST(ranks_that_share_no_memory_are_not_asked)
 {
-	struct jobs_world world;
-
-	lose_leaver(&world, "abc");
-	jobs_wait(&world, SOON_NS);
-	assert_int_equal(n_asked(&world, 0) + n_asked(&world, 2), 0);
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_close(&world);
+	lose_leaver(world, "abc");
+	jobs_wait(world, SOON_NS);
+	assert_int_equal(n_asked(world, 0) + n_asked(world, 2), 0);
+	assert_int_equal(world->jobs.n_jobs, 1);
 }
 
 /* ---- leaves ---- */

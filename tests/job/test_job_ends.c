@@ -15,46 +15,40 @@ static void begin(struct jobs_world *world, uint32_t n)
 		jobs_ready(world, i);
 }
 
-TEST(leaving_is_a_barrier)
+WORLD_TEST(leaving_is_a_barrier)
 {
-	struct jobs_world world;
-
-	begin(&world, 3);
-	jobs_leave(&world, 0);
-	jobs_leave(&world, 1);
-	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	begin(world, 3);
+	jobs_leave(world, 0);
+	jobs_leave(world, 1);
+	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT));
 	/* A rank that has asked to leave may go: it is not dead, and the others' barrier goes on.
 	 */
-	jobs_hang_up(&world, 1);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	assert_string_equal(jobs_refusal(&world, 2), "");
-	jobs_leave(&world, 2);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	assert_non_null(jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	jobs_join_all(&world, 3, "a", 3);
-	assert_non_null(jobs_admitted(&world, 3));
-	jobs_close(&world);
+	jobs_hang_up(world, 1);
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_string_equal(jobs_refusal(world, 2), "");
+	jobs_leave(world, 2);
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	assert_non_null(jobs_received(world, 2, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	jobs_join_all(world, 3, "a", 3);
+	assert_non_null(jobs_admitted(world, 3));
 }
 
-TEST(death_by_a_closed_connection_names_the_rank)
+WORLD_TEST(death_by_a_closed_connection_names_the_rank)
 {
-	struct jobs_world world;
-
-	begin(&world, 3);
-	jobs_hang_up(&world, 2);
+	begin(world, 3);
+	jobs_hang_up(world, 2);
 	for (unsigned i = 0; i < 2; i++) {
 		const SmlControl__Abort *abort =
-			jobs_received(&world, i, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
+			jobs_received(world, i, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
 
 		assert_int_equal(abort->error, SML_ERROR_RANK_DIED);
 		assert_non_null(strstr(abort->text, "rank 2 (host testhost, pid 1002) died"));
 		assert_non_null(strstr(abort->text, "its connection ended"));
 		/* It may go on in a next membership. */
-		assert_false(world.peers[i].ended);
+		assert_false(world->peers[i].ended);
 	}
-	jobs_join_all(&world, 3, "a", 3);
-	assert_non_null(jobs_admitted(&world, 3));
-	jobs_close(&world);
+	jobs_join_all(world, 3, "a", 3);
+	assert_non_null(jobs_admitted(world, 3));
 }
 
 static const SmlControl__Abort *told_of_abort(struct jobs_world *world, int error, bool told,
@@ -71,56 +65,48 @@ static const SmlControl__Abort *told_of_abort(struct jobs_world *world, int erro
 	return jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
 }
 
-TEST(what_another_switch_has_told_is_passed_on_unchanged)
+WORLD_TEST(what_another_switch_has_told_is_passed_on_unchanged)
 {
-	const SmlControl__Abort *abort;
-	struct jobs_world world;
+	const SmlControl__Abort *abort =
+		told_of_abort(world, SML_ERROR_RANK_DIED, true, "rank 2 is frozen");
 
-	abort = told_of_abort(&world, SML_ERROR_RANK_DIED, true, "rank 2 is frozen");
 	assert_int_equal(abort->error, SML_ERROR_RANK_DIED);
 	assert_string_equal(abort->text, "rank 2 is frozen");
-	jobs_close(&world);
-	abort = told_of_abort(&world, SML_ERROR_RANK_DIED, false, "loss is NaN\x1b[31m");
+	jobs_close(world);
+	abort = told_of_abort(world, SML_ERROR_RANK_DIED, false, "loss is NaN\x1b[31m");
 	assert_int_equal(abort->error, SML_ERROR_ABORTED);
 	assert_non_null(strstr(abort->text, "rank 1 (host testhost, pid 1001) aborted the job"));
 	assert_non_null(strstr(abort->text, "loss is NaN?[31m"));
-	jobs_close(&world);
+	jobs_close(world);
 	/* No error at all is not one of a switch. */
-	abort = told_of_abort(&world, 0, true, "rank 2 is frozen");
+	abort = told_of_abort(world, 0, true, "rank 2 is frozen");
 	assert_int_equal(abort->error, SML_ERROR_ABORTED);
-	jobs_close(&world);
 }
 
-TEST(who_waits_for_a_rank_that_died_as_it_left_is_told)
+WORLD_TEST(who_waits_for_a_rank_that_died_as_it_left_is_told)
 {
-	struct jobs_world world;
-
-	begin(&world, 3);
-	jobs_leave(&world, 1);
-	jobs_hang_up(&world, 1);
+	begin(world, 3);
+	jobs_leave(world, 1);
+	jobs_hang_up(world, 1);
 	/* The others finish, as long as no slot waits for this rank. */
-	world.slots_lack = 1 << 2;
-	jobs_wait(&world, 3 * SML_SECOND_NS);
-	assert_int_equal(world.jobs.n_jobs, 1);
-	world.slots_lack = 1 << 1;
-	jobs_wait(&world, SML_SECOND_NS);
+	world->slots_lack = 1 << 2;
+	jobs_wait(world, 3 * SML_SECOND_NS);
+	assert_int_equal(world->jobs.n_jobs, 1);
+	world->slots_lack = 1 << 1;
+	jobs_wait(world, SML_SECOND_NS);
 	assert_non_null(
-		strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died after"));
-	assert_non_null(strstr(jobs_refusal(&world, 2), "a call that it did not make"));
-	jobs_close(&world);
+		strstr(jobs_refusal(world, 0), "rank 1 (host testhost, pid 1001) died after"));
+	assert_non_null(strstr(jobs_refusal(world, 2), "a call that it did not make"));
 }
 
-TEST(the_others_leave_without_a_rank_that_died_as_it_left)
+WORLD_TEST(the_others_leave_without_a_rank_that_died_as_it_left)
 {
-	struct jobs_world world;
-
-	begin(&world, 2);
-	jobs_leave(&world, 1);
-	jobs_hang_up(&world, 1);
-	jobs_wait(&world, 3 * SML_SECOND_NS);
-	jobs_leave(&world, 0);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
-	jobs_close(&world);
+	begin(world, 2);
+	jobs_leave(world, 1);
+	jobs_hang_up(world, 1);
+	jobs_wait(world, 3 * SML_SECOND_NS);
+	jobs_leave(world, 0);
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEFT));
 }
 
 /*
@@ -133,50 +119,45 @@ static void assert_has_left(const struct jobs_world *world, unsigned peer)
 	assert_true(world->peers[peer].ended);
 }
 
-TEST(the_connection_of_a_rank_that_has_left_is_over)
+WORLD_TEST(the_connection_of_a_rank_that_has_left_is_over)
 {
-	struct jobs_world world;
-
-	begin(&world, 2);
-	jobs_leave(&world, 0);
-	jobs_leave(&world, 1);
-	assert_has_left(&world, 0);
-	assert_has_left(&world, 1);
+	begin(world, 2);
+	jobs_leave(world, 0);
+	jobs_leave(world, 1);
+	assert_has_left(world, 0);
+	assert_has_left(world, 1);
 	/* Others have not come, or nothing goes on. */
-	jobs_join(&world, 2, jobs_join_message("b", 0, 2));
-	jobs_leave(&world, 2);
-	assert_has_left(&world, 2);
-	jobs_resume(&world, 3, jobs_join_message("c", 1, 2), 1, 77, false);
-	jobs_leave(&world, 3);
-	assert_has_left(&world, 3);
-	jobs_resume(&world, 4, jobs_join_message("d", 1, 2), 1, 78, true);
-	jobs_wait(&world, 6 * SML_SECOND_NS);
-	assert_has_left(&world, 4);
-	jobs_close(&world);
+	jobs_join(world, 2, jobs_join_message("b", 0, 2));
+	jobs_leave(world, 2);
+	assert_has_left(world, 2);
+	jobs_resume(world, 3, jobs_join_message("c", 1, 2), 1, 77, false);
+	jobs_leave(world, 3);
+	assert_has_left(world, 3);
+	jobs_resume(world, 4, jobs_join_message("d", 1, 2), 1, 78, true);
+	jobs_wait(world, 6 * SML_SECOND_NS);
+	assert_has_left(world, 4);
 }
 
 /* The last results of its stripe disappear with it. */
-TEST(a_stripe_that_dies_as_its_rank_leaves_is_told)
+WORLD_TEST(a_stripe_that_dies_as_its_rank_leaves_is_told)
 {
 	uint32_t data_port = 9;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, true);
+	jobs_open(world, 4096, 64, true);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		SmlControl__Join join = jobs_join_message("a", rank, 2);
 
 		join.n_stripe_ports = 1;
 		join.stripe_ports = &data_port;
 		join.stripes = 0;
-		jobs_join(&world, rank, join);
+		jobs_join(world, rank, join);
 	}
-	jobs_ready(&world, 0);
-	jobs_ready(&world, 1);
-	jobs_leave(&world, 1);
-	jobs_hang_up(&world, 1);
-	assert_non_null(strstr(jobs_refusal(&world, 0),
+	jobs_ready(world, 0);
+	jobs_ready(world, 1);
+	jobs_leave(world, 1);
+	jobs_hang_up(world, 1);
+	assert_non_null(strstr(jobs_refusal(world, 0),
 			       "rank 1 (host testhost, pid 1001) died as it left, and stripe 1"));
-	jobs_close(&world);
 }
 
 /* Its process lives, and does not want to be in this job any more. */

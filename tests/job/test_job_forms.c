@@ -55,145 +55,121 @@ static void assert_told(const struct jobs_world *world, unsigned first, unsigned
 	}
 }
 
-TEST(a_list_after_a_rank_has_asked_is_an_error_for_all)
+WORLD_TEST(a_list_after_a_rank_has_asked_is_an_error_for_all)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
-	list(&world, 11, 0, tag, 1);
-	list(&world, 12, 1, tag, 2);
-	assert_told(&world, 10, 3);
+	jobs_apply(world, 10, jobs_was(tag, 0, 3));
+	list(world, 11, 0, tag, 1);
+	list(world, 12, 1, tag, 2);
+	assert_told(world, 10, 3);
 	assert_non_null(
-		strstr(jobs_refusal(&world, 12),
+		strstr(jobs_refusal(world, 12),
 		       "rank 1 of a job goes on with a list of members, as job \"list\", and "
 		       "rank 0 as the switch decides"));
 	/* None has gone on, so both ways are open. */
 	for (uint32_t rank = 0; rank < 3; rank++)
-		jobs_apply(&world, 20 + rank, jobs_was(tag, rank, 3));
-	jobs_assert_decided(&world, 22, 2, 2, 3);
-	jobs_close(&world);
+		jobs_apply(world, 20 + rank, jobs_was(tag, rank, 3));
+	jobs_assert_decided(world, 22, 2, 2, 3);
 }
 
-TEST(a_rank_that_asks_after_a_list_has_begun_to_gather_ends_it)
+WORLD_TEST(a_rank_that_asks_after_a_list_has_begun_to_gather_ends_it)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
 	/* Its message that it leaves the old job may be late. */
-	list(&world, 11, 0, tag, 1);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "this is no failure: rank 1 goes on"));
-	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
-	list(&world, 12, 1, tag, 2);
-	assert_told(&world, 10, 3);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_null(world.jobs.applicants);
+	list(world, 11, 0, tag, 1);
+	assert_non_null(strstr(jobs_refusal(world, 0), "this is no failure: rank 1 goes on"));
+	jobs_apply(world, 10, jobs_was(tag, 0, 3));
+	list(world, 12, 1, tag, 2);
+	assert_told(world, 10, 3);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_null(world->jobs.applicants);
 	/* None has gone on, so both ways are open. */
 	for (uint32_t rank = 0; rank < 3; rank++)
-		jobs_apply(&world, 20 + rank, jobs_was(tag, rank, 3));
-	jobs_assert_decided(&world, 22, 2, 2, 3);
-	jobs_close(&world);
+		jobs_apply(world, 20 + rank, jobs_was(tag, rank, 3));
+	jobs_assert_decided(world, 22, 2, 2, 3);
 }
 
-TEST(a_rank_that_asks_beside_a_list_that_runs_is_alone)
+WORLD_TEST(a_rank_that_asks_beside_a_list_that_runs_is_alone)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
 	for (uint32_t rank = 1; rank < 3; rank++)
-		list(&world, 10 + rank, rank - 1, tag, rank);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
-	assert_told(&world, 10, 1);
+		list(world, 10 + rank, rank - 1, tag, rank);
+	jobs_apply(world, 10, jobs_was(tag, 0, 3));
+	assert_told(world, 10, 1);
 	for (unsigned peer = 11; peer < 13; peer++)
-		assert_non_null(jobs_admitted(&world, peer));
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_close(&world);
+		assert_non_null(jobs_admitted(world, peer));
+	assert_int_equal(world->jobs.n_jobs, 1);
 }
 
-TEST(a_list_beside_the_membership_that_the_switch_has_formed_is_refused)
+WORLD_TEST(a_list_beside_the_membership_that_the_switch_has_formed_is_refused)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_apply(&world, 10 + rank, jobs_was(tag, rank, 3));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	jobs_assert_decided(&world, 11, 2, 1, 2);
-	list(&world, 12, 0, tag, 2);
-	assert_told(&world, 12, 1);
-	assert_int_equal(world.jobs.n_jobs, 1);
+		jobs_apply(world, 10 + rank, jobs_was(tag, rank, 3));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	jobs_assert_decided(world, 11, 2, 1, 2);
+	list(world, 12, 0, tag, 2);
+	assert_told(world, 12, 1);
+	assert_int_equal(world->jobs.n_jobs, 1);
 	/* That one has been left, too, before its end was known here. */
 	for (unsigned peer = 10; peer < 12; peer++)
-		jobs_ready(&world, peer);
-	tag = jobs_admitted(&world, 11)->report_tag;
+		jobs_ready(world, peer);
+	tag = jobs_admitted(world, 11)->report_tag;
 	for (uint32_t rank = 0; rank < 2; rank++)
-		list_with(&world, 20 + rank, "after", rank,
+		list_with(world, 20 + rank, "after", rank,
 			  (struct jobs_past_rank){tag, rank, 2, false}, false);
-	assert_non_null(jobs_admitted(&world, 21));
-	jobs_close(&world);
+	assert_non_null(jobs_admitted(world, 21));
 }
 
-TEST(a_list_that_goes_elsewhere_counts)
+WORLD_TEST(a_list_that_goes_elsewhere_counts)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
-	list_elsewhere(&world, 11, 0, tag, 1);
-	assert_true(world.peers[11].ended);
-	assert_string_equal(jobs_refusal(&world, 11), "");
-	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
-	assert_told(&world, 10, 1);
-	jobs_close(&world);
+	list_elsewhere(world, 11, 0, tag, 1);
+	assert_true(world->peers[11].ended);
+	assert_string_equal(jobs_refusal(world, 11), "");
+	assert_int_equal(world->jobs.n_jobs, 0);
+	jobs_apply(world, 10, jobs_was(tag, 0, 3));
+	assert_told(world, 10, 1);
 }
 
-TEST(who_asks_is_told_of_a_list_that_goes_elsewhere)
+WORLD_TEST(who_asks_is_told_of_a_list_that_goes_elsewhere)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
-	jobs_apply(&world, 10, jobs_was(tag, 0, 3));
+	jobs_apply(world, 10, jobs_was(tag, 0, 3));
 	for (uint32_t rank = 1; rank < 3; rank++)
-		list_elsewhere(&world, 10 + rank, rank - 1, tag, rank);
-	assert_told(&world, 10, 3);
-	jobs_close(&world);
+		list_elsewhere(world, 10 + rank, rank - 1, tag, rank);
+	assert_told(world, 10, 3);
 }
 
 /* Two ranks of another job could give its name, and end it, while it waits for slots. */
-TEST(a_full_job_of_that_name_does_not_end)
+WORLD_TEST(a_full_job_of_that_name_does_not_end)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
-	list_elsewhere(&world, 10, 0, tag, 1);
-	world.has_no_room_yet = true;
-	jobs_join_all(&world, 20, "list", 2);
-	jobs_apply(&world, 11, jobs_was(tag, 0, 3));
-	assert_told(&world, 11, 1);
-	world.has_no_room_yet = false;
-	jobs_wait(&world, SML_SECOND_NS);
-	assert_non_null(jobs_admitted(&world, 20));
-	jobs_close(&world);
+	list_elsewhere(world, 10, 0, tag, 1);
+	world->has_no_room_yet = true;
+	jobs_join_all(world, 20, "list", 2);
+	jobs_apply(world, 11, jobs_was(tag, 0, 3));
+	assert_told(world, 11, 1);
+	world->has_no_room_yet = false;
+	jobs_wait(world, SML_SECOND_NS);
+	assert_non_null(jobs_admitted(world, 20));
 }
 
 /* It may compute at the other switch. */
-TEST(a_list_that_goes_elsewhere_is_not_forgotten_for_a_job_of_its_name)
+WORLD_TEST(a_list_that_goes_elsewhere_is_not_forgotten_for_a_job_of_its_name)
 {
-	struct jobs_world world;
-	uint64_t tag;
+	uint64_t tag = jobs_open_running(world, 3);
 
-	tag = jobs_open_running(&world, 3);
-	list_elsewhere(&world, 10, 0, tag, 1);
-	jobs_join(&world, 11, jobs_join_message("list", 0, 2));
-	jobs_apply(&world, 12, jobs_was(tag, 0, 3));
-	jobs_apply(&world, 13, jobs_was(tag, 2, 3));
-	assert_told(&world, 11, 3);
-	jobs_close(&world);
+	list_elsewhere(world, 10, 0, tag, 1);
+	jobs_join(world, 11, jobs_join_message("list", 0, 2));
+	jobs_apply(world, 12, jobs_was(tag, 0, 3));
+	jobs_apply(world, 13, jobs_was(tag, 2, 3));
+	assert_told(world, 11, 3);
 }

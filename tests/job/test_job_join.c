@@ -87,31 +87,29 @@ JOBS_TEST(ranks_that_wait_at_different_switches_of_one_list_are_told)
 }
 
 /* Rank 0 has the job, and rank 1 waits at a switch. */
-TEST(ranks_that_wait_at_a_switch_and_without_one_are_told)
+WORLD_TEST(ranks_that_wait_at_a_switch_and_without_one_are_told)
 {
 	SmlControl__Join looks = jobs_join_message("a", 1, 3);
 	static const char text[] = "rank 1 at a switch and rank 0 without one";
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, true);
+	jobs_open(world, 4096, 64, true);
 	for (uint32_t rank = 0; rank < 3; rank += 2) {
 		SmlControl__Join join = jobs_join_message("a", rank, 3);
 		uint32_t port = 1;
 
 		join.stripe_ports = &port;
 		join.n_stripe_ports = 1;
-		jobs_join(&world, rank, join);
+		jobs_join(world, rank, join);
 	}
 	looks.elsewhere = true;
 	/* Another job of this name has other ranks. */
 	looks.rank = 2;
-	jobs_join(&world, 3, looks);
-	assert_int_equal(world.peers[3].ended, 1);
+	jobs_join(world, 3, looks);
+	assert_int_equal(world->peers[3].ended, 1);
 	looks.rank = 1;
-	jobs_join(&world, 1, looks);
+	jobs_join(world, 1, looks);
 	for (unsigned peer = 0; peer < 3; peer++)
-		assert_non_null(strstr(jobs_refusal(&world, peer), text));
-	jobs_close(&world);
+		assert_non_null(strstr(jobs_refusal(world, peer), text));
 }
 
 JOBS_TEST(ranks_with_different_wires_end_their_job)
@@ -419,26 +417,24 @@ JOBS_TEST(members_have_a_limit)
 	assert_int_equal(world->jobs.n_members, 0);
 }
 
-TEST(rank_0s_own_port_is_for_its_job_alone)
+WORLD_TEST(rank_0s_own_port_is_for_its_job_alone)
 {
 	SmlControl__Join join = jobs_join_message("other", 0, 2);
 	uint32_t data_port = 9;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, true);
-	world.jobs.config.only_job = "mine";
-	world.jobs.config.only_world_size = 2;
+	jobs_open(world, 4096, 64, true);
+	world->jobs.config.only_job = "mine";
+	world->jobs.config.only_world_size = 2;
 	join.n_stripe_ports = 1;
 	join.stripe_ports = &data_port;
-	jobs_join(&world, 0, join);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "serves job \"mine\""));
+	jobs_join(world, 0, join);
+	assert_non_null(strstr(jobs_refusal(world, 0), "serves job \"mine\""));
 	join.job = (char *)(uintptr_t) "mine";
 	join.world_size = 3;
-	jobs_join(&world, 1, join);
-	assert_non_null(strstr(jobs_refusal(&world, 1), "rank 0 says 2"));
-	assert_int_equal(world.jobs.n_jobs, 0);
+	jobs_join(world, 1, join);
+	assert_non_null(strstr(jobs_refusal(world, 1), "rank 0 says 2"));
+	assert_int_equal(world->jobs.n_jobs, 0);
 	join.world_size = 2;
-	jobs_join(&world, 2, join);
-	assert_string_equal(jobs_refusal(&world, 2), "");
-	jobs_close(&world);
+	jobs_join(world, 2, join);
+	assert_string_equal(jobs_refusal(world, 2), "");
 }

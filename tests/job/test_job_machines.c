@@ -6,37 +6,35 @@
 #include "support/jobs.h"
 #include "support/test.h"
 
-TEST(ranks_of_one_machine_are_told_of_each_other)
+WORLD_TEST(ranks_of_one_machine_are_told_of_each_other)
 {
 	const SmlControl__HostGroup *group;
-	struct jobs_world world;
 
-	jobs_join_from(&world, "aba-c", true);
-	group = jobs_admitted(&world, 2)->host_group;
+	jobs_join_from(world, "aba-c", true);
+	group = jobs_admitted(world, 2)->host_group;
 	assert_non_null(group);
 	assert_int_equal(group->n_ranks, 2);
 	assert_int_equal(group->ranks[0], 0);
 	assert_int_equal(group->ranks[1], 2);
 	assert_int_equal(group->tokens[1].len, SML_HOST_TOKEN);
 	assert_int_equal(group->tokens[1].data[0], 3);
-	assert_null(jobs_admitted(&world, 1)->host_group);
-	assert_null(jobs_admitted(&world, 3)->host_group);
-	assert_null(jobs_admitted(&world, 4)->host_group);
+	assert_null(jobs_admitted(world, 1)->host_group);
+	assert_null(jobs_admitted(world, 3)->host_group);
+	assert_null(jobs_admitted(world, 4)->host_group);
 	for (uint32_t rank = 0; rank < 5; rank++)
-		assert_int_equal(jobs_admitted(&world, 1)->peers[rank]->first_of_host,
+		assert_int_equal(jobs_admitted(world, 1)->peers[rank]->first_of_host,
 				 rank == 2 ? 0 : rank);
 	/* Hosts contribute, if all say so: also those that share memory with nobody. */
-	assert_true(jobs_start_host(&world, 5, 5));
-	jobs_close(&world);
+	assert_true(jobs_start_host(world, 5, 5));
+	jobs_close(world);
 	for (uint32_t rank = 0; rank < 5; rank++) {
-		jobs_join_from(&world, "aba-c", true);
-		assert_false(jobs_start_host(&world, 5, rank));
-		jobs_close(&world);
+		jobs_join_from(world, "aba-c", true);
+		assert_false(jobs_start_host(world, 5, rank));
+		jobs_close(world);
 	}
 	/* No two of them are on one. */
-	jobs_join_from(&world, "a-bc", true);
-	assert_false(jobs_start_host(&world, 4, 4));
-	jobs_close(&world);
+	jobs_join_from(world, "a-bc", true);
+	assert_false(jobs_start_host(world, 4, 4));
 }
 
 static void say_ready(struct jobs_world *world, uint32_t rank, bool shares)
@@ -48,22 +46,19 @@ static void say_ready(struct jobs_world *world, uint32_t rank, bool shares)
 	jobs_say(world, rank, sml_envelope(READY, ready, &ready));
 }
 
-TEST(a_switch_admits_ranks_of_one_machine_as_one_child)
+WORLD_TEST(a_switch_admits_ranks_of_one_machine_as_one_child)
 {
-	struct jobs_world world;
-
-	jobs_join_from(&world, "abab", false);
+	jobs_join_from(world, "abab", false);
 	for (uint32_t rank = 0; rank < 4; rank++) {
-		assert_int_equal(jobs_admitted(&world, rank)->number, rank % 2);
-		assert_int_equal(jobs_admitted(&world, rank)->shards, 1);
-		assert_int_equal(jobs_admitted(&world, rank)->host_group->n_ranks, 2);
+		assert_int_equal(jobs_admitted(world, rank)->number, rank % 2);
+		assert_int_equal(jobs_admitted(world, rank)->shards, 1);
+		assert_int_equal(jobs_admitted(world, rank)->host_group->n_ranks, 2);
 	}
-	assert_int_equal(jobs_admitted(&world, 0)->cookie, jobs_admitted(&world, 2)->cookie);
-	assert_int_not_equal(jobs_admitted(&world, 0)->cookie, jobs_admitted(&world, 1)->cookie);
+	assert_int_equal(jobs_admitted(world, 0)->cookie, jobs_admitted(world, 2)->cookie);
+	assert_int_not_equal(jobs_admitted(world, 0)->cookie, jobs_admitted(world, 1)->cookie);
 	for (uint32_t rank = 0; rank < 4; rank++)
-		say_ready(&world, rank, true);
-	assert_non_null(jobs_received(&world, 3, SML_CONTROL__ENVELOPE__BODY_START));
-	jobs_close(&world);
+		say_ready(world, rank, true);
+	assert_non_null(jobs_received(world, 3, SML_CONTROL__ENVELOPE__BODY_START));
 }
 
 static void say_mismatch(struct jobs_world *world, uint32_t rank, uint32_t a, uint32_t b)
@@ -76,22 +71,19 @@ static void say_mismatch(struct jobs_world *world, uint32_t rank, uint32_t a, ui
 	jobs_say(world, rank, sml_envelope(MISMATCH, mismatch, &mismatch));
 }
 
-TEST(a_rank_tells_only_of_memory_that_it_shares)
+WORLD_TEST(a_rank_tells_only_of_memory_that_it_shares)
 {
-	struct jobs_world world;
-
-	jobs_join_from(&world, "aab", false);
+	jobs_join_from(world, "aab", false);
 	for (uint32_t rank = 0; rank < 3; rank++)
-		say_ready(&world, rank, true);
-	assert_non_null(jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
-	say_mismatch(&world, 2, 0, 1);
-	say_mismatch(&world, 0, 0, 2);
-	say_mismatch(&world, 0, 0, 64);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
-	say_mismatch(&world, 1, 0, 1);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
-	assert_non_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
-	jobs_close(&world);
+		say_ready(world, rank, true);
+	assert_non_null(jobs_received(world, 2, SML_CONTROL__ENVELOPE__BODY_START));
+	say_mismatch(world, 2, 0, 1);
+	say_mismatch(world, 0, 0, 2);
+	say_mismatch(world, 0, 0, 64);
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	say_mismatch(world, 1, 0, 1);
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	assert_non_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 }
 
 /* Ranks 0 and 1 are of one machine. */
@@ -126,19 +118,16 @@ TEST(ranks_that_share_no_memory_are_admitted_again)
 	admit_again(2);
 }
 
-TEST(a_job_shares_memory_if_all_its_ranks_do)
+WORLD_TEST(a_job_shares_memory_if_all_its_ranks_do)
 {
-	struct jobs_world world;
-
-	jobs_join_from(&world, "aaa", true);
-	assert_true(jobs_start_host(&world, 3, 3));
+	jobs_join_from(world, "aaa", true);
+	assert_true(jobs_start_host(world, 3, 3));
 	/* No stripe dies with its rank. */
-	jobs_hang_up(&world, 1);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "rank 1 (host testhost, pid 1001) died:"));
-	jobs_close(&world);
-	jobs_join_from(&world, "aaa", true);
-	assert_false(jobs_start_host(&world, 3, 1));
-	jobs_close(&world);
+	jobs_hang_up(world, 1);
+	assert_non_null(strstr(jobs_refusal(world, 0), "rank 1 (host testhost, pid 1001) died:"));
+	jobs_close(world);
+	jobs_join_from(world, "aaa", true);
+	assert_false(jobs_start_host(world, 3, 1));
 }
 
 JOBS_TEST(a_machine_without_a_token_is_refused)

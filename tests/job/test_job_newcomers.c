@@ -156,64 +156,56 @@ JOBS_TEST(taken_rank_is_refused_to_the_newcomer_alone)
 	assert_int_equal(world->served[number % SML_MAX_JOBS].n_ranks, 2);
 }
 
-TEST(full_pool_says_who_has_it)
+WORLD_TEST(full_pool_says_who_has_it)
 {
 	const char *parts[] = {"full", "\"early\" 20", "--slots"}, *died = "rank 0";
-	struct jobs_world world;
 
-	jobs_open(&world, 24, 64, false);
+	jobs_open(world, 24, 64, false);
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_join(&world, rank, join_of("early", rank, 2));
-	jobs_join(&world, 2, join_of("late", 0, 2));
-	check_refused(&world, 2, SML_ERROR_REFUSED, parts, 3);
+		jobs_join(world, rank, join_of("early", rank, 2));
+	jobs_join(world, 2, join_of("late", 0, 2));
+	check_refused(world, 2, SML_ERROR_REFUSED, parts, 3);
 	/* The slots are free again after the job's end. */
-	jobs_hang_up(&world, 0);
-	check_refused(&world, 1, SML_ERROR_RANK_DIED, &died, 1);
+	jobs_hang_up(world, 0);
+	check_refused(world, 1, SML_ERROR_RANK_DIED, &died, 1);
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_join(&world, 3 + rank, join_of("late", rank, 2));
+		jobs_join(world, 3 + rank, join_of("late", rank, 2));
 	for (uint32_t rank = 0; rank < 2; rank++)
-		jobs_ready(&world, 3 + rank);
+		jobs_ready(world, 3 + rank);
 	for (uint32_t rank = 0; rank < 2; rank++)
-		assert_non_null(jobs_received(&world, 3 + rank, SML_CONTROL__ENVELOPE__BODY_START));
-	jobs_close(&world);
+		assert_non_null(jobs_received(world, 3 + rank, SML_CONTROL__ENVELOPE__BODY_START));
 }
 
-TEST(slots_shrink_to_what_the_pool_has)
+WORLD_TEST(slots_shrink_to_what_the_pool_has)
 {
 	SmlControl__Join join = join_of("shrink", 0, 1);
-	struct jobs_world world;
 
-	jobs_open(&world, 24, 64, false);
+	jobs_open(world, 24, 64, false);
 	join.head_slots = 100;
 	join.data_slots = UINT32_MAX;
-	jobs_join(&world, 0, join);
-	assert_int_equal(slots_of(&world, 0), 24);
-	jobs_close(&world);
+	jobs_join(world, 0, join);
+	assert_int_equal(slots_of(world, 0), 24);
 }
 
-TEST(no_job_has_more_slots_than_a_packet_can_name)
+WORLD_TEST(no_job_has_more_slots_than_a_packet_can_name)
 {
 	SmlControl__Join join = join_of("huge", 0, 1);
-	struct jobs_world world;
 
-	jobs_open(&world, 1u << 20, 64, false);
+	jobs_open(world, 1u << 20, 64, false);
 	join.head_slots = 70000;
 	join.data_slots = 70000;
 	join.lanes = 32;
-	jobs_join(&world, 0, join);
-	assert_true(slots_of(&world, 0) <= SML_MAX_SLOTS);
-	assert_int_equal(world.jobs.slots_in_use, slots_of(&world, 0));
-	jobs_close(&world);
+	jobs_join(world, 0, join);
+	assert_true(slots_of(world, 0) <= SML_MAX_SLOTS);
+	assert_int_equal(world->jobs.slots_in_use, slots_of(world, 0));
 }
 
-TEST(too_many_jobs_are_refused)
+WORLD_TEST(too_many_jobs_are_refused)
 {
 	const char *word = "--jobs";
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 1, false);
-	jobs_join_all(&world, 0, "first", 2);
-	jobs_join(&world, 2, join_of("second", 0, 2));
-	check_refused(&world, 2, SML_ERROR_REFUSED, &word, 1);
-	jobs_close(&world);
+	jobs_open(world, 4096, 1, false);
+	jobs_join_all(world, 0, "first", 2);
+	jobs_join(world, 2, join_of("second", 0, 2));
+	check_refused(world, 2, SML_ERROR_REFUSED, &word, 1);
 }

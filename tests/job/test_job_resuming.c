@@ -72,16 +72,13 @@ JOBS_TEST(strangers_under_its_name_do_not_stop_a_job_that_goes_on)
 	assert_non_null(strstr(jobs_refusal(world, 4), "membership"));
 }
 
-TEST(where_there_is_no_room_for_both_the_job_that_goes_on_stays)
+WORLD_TEST(where_there_is_no_room_for_both_the_job_that_goes_on_stays)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 1, false);
-	jobs_join(&world, 0, jobs_join_message("a", 0, 2));
-	resume(&world, 1, 0, 77, false);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "continues here"));
-	assert_string_equal(jobs_refusal(&world, 1), "");
-	jobs_close(&world);
+	jobs_open(world, 4096, 1, false);
+	jobs_join(world, 0, jobs_join_message("a", 0, 2));
+	resume(world, 1, 0, 77, false);
+	assert_non_null(strstr(jobs_refusal(world, 0), "continues here"));
+	assert_string_equal(jobs_refusal(world, 1), "");
 }
 
 /* It was out of reach when its job failed, and names the rank that the others name. */
@@ -131,21 +128,19 @@ JOBS_TEST(who_leaves_a_job_that_is_about_to_go_on_does_not_end_it)
 }
 
 /* The others would wait for it without knowing why. */
-TEST(those_that_resume_are_told_why_another_one_may_not)
+WORLD_TEST(those_that_resume_are_told_why_another_one_may_not)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
 	const SmlControl__Envelope *waiting;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, false);
-	resume(&world, 0, 0, 77, false);
+	jobs_open(world, 4096, 64, false);
+	resume(world, 0, 0, 77, false);
 	join.wire = SML_WIRE_INT8;
-	jobs_resume(&world, 1, join, 77, 1, false);
-	assert_non_null(strstr(jobs_refusal(&world, 1), "int8"));
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	waiting = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_WAITING);
-	assert_string_equal(waiting->waiting->refused, jobs_refusal(&world, 1));
-	jobs_close(&world);
+	jobs_resume(world, 1, join, 77, 1, false);
+	assert_non_null(strstr(jobs_refusal(world, 1), "int8"));
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	waiting = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	assert_string_equal(waiting->waiting->refused, jobs_refusal(world, 1));
 }
 
 /* Its switch told the other rank that all have left, and died before it told this one. */

@@ -43,30 +43,24 @@ static unsigned count_ended(const struct jobs_world *world, unsigned first, unsi
 	return n_ended;
 }
 
-TEST(half_joined_jobs_make_room_for_one_that_resumes)
+WORLD_TEST(half_joined_jobs_make_room_for_one_that_resumes)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 4, false);
-	squat(&world, 10, 4);
-	assert_goes_on(&world, 0);
+	jobs_open(world, 4096, 4, false);
+	squat(world, 10, 4);
+	assert_goes_on(world, 0);
 	/* Only one has to go, and it is the one that has waited longest. */
-	assert_int_equal(count_ended(&world, 10, 4), 1);
-	assert_non_null(strstr(jobs_refusal(&world, 10),
+	assert_int_equal(count_ended(world, 10, 4), 1);
+	assert_non_null(strstr(jobs_refusal(world, 10),
 			       "another job \"job\", which has lost its switch, continues here"));
-	jobs_close(&world);
 }
 
-TEST(they_make_room_in_the_pool_too)
+WORLD_TEST(they_make_room_in_the_pool_too)
 {
-	struct jobs_world world;
-
 	/* Four jobs that gather hold ten slots each. */
-	jobs_open(&world, 40, 64, false);
-	squat(&world, 10, 4);
-	assert_goes_on(&world, 0);
-	assert_true(count_ended(&world, 10, 4) >= 1);
-	jobs_close(&world);
+	jobs_open(world, 40, 64, false);
+	squat(world, 10, 4);
+	assert_goes_on(world, 0);
+	assert_true(count_ended(world, 10, 4) >= 1);
 }
 
 JOBS_TEST(they_make_room_for_its_connections_too)
@@ -77,61 +71,49 @@ JOBS_TEST(they_make_room_for_its_connections_too)
 	assert_int_equal(count_ended(world, 10, 4), 2);
 }
 
-TEST(a_job_that_begins_displaces_nobody)
+WORLD_TEST(a_job_that_begins_displaces_nobody)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 4, false);
-	squat(&world, 10, 4);
-	jobs_join(&world, 0, jobs_join_message("new", 0, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 0), "at its limit of 4 jobs"));
-	assert_int_equal(count_ended(&world, 10, 4), 0);
-	jobs_close(&world);
+	jobs_open(world, 4096, 4, false);
+	squat(world, 10, 4);
+	jobs_join(world, 0, jobs_join_message("new", 0, 2));
+	assert_non_null(strstr(jobs_refusal(world, 0), "at its limit of 4 jobs"));
+	assert_int_equal(count_ended(world, 10, 4), 0);
 }
 
-TEST(a_job_that_has_begun_makes_room_for_nobody)
+WORLD_TEST(a_job_that_has_begun_makes_room_for_nobody)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 1, false);
-	jobs_join_all(&world, 10, "runs", 2);
-	jobs_ready(&world, 10);
-	jobs_ready(&world, 11);
-	resume(&world, 0, "job", 0, 77);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "at its limit of 1 job"));
-	assert_int_equal(count_ended(&world, 10, 2), 0);
-	jobs_close(&world);
+	jobs_open(world, 4096, 1, false);
+	jobs_join_all(world, 10, "runs", 2);
+	jobs_ready(world, 10);
+	jobs_ready(world, 11);
+	resume(world, 0, "job", 0, 77);
+	assert_non_null(strstr(jobs_refusal(world, 0), "at its limit of 1 job"));
+	assert_int_equal(count_ended(world, 10, 2), 0);
 }
 
 /* A report proves nothing: strangers may say that they resume, too. */
-TEST(who_only_says_that_it_resumes_makes_room_after_a_second)
+WORLD_TEST(who_only_says_that_it_resumes_makes_room_after_a_second)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 2, false);
-	resume(&world, 10, "fake", 0, 1001);
-	resume(&world, 11, "fake", 0, 1002);
-	resume(&world, 0, "job", 0, 77);
-	assert_non_null(strstr(jobs_refusal(&world, 0), "at its limit of 2 jobs"));
-	jobs_wait(&world, SML_SECOND_NS);
-	assert_goes_on(&world, 1);
-	assert_int_equal(count_ended(&world, 10, 2), 1);
+	jobs_open(world, 4096, 2, false);
+	resume(world, 10, "fake", 0, 1001);
+	resume(world, 11, "fake", 0, 1002);
+	resume(world, 0, "job", 0, 77);
+	assert_non_null(strstr(jobs_refusal(world, 0), "at its limit of 2 jobs"));
+	jobs_wait(world, SML_SECOND_NS);
+	assert_goes_on(world, 1);
+	assert_int_equal(count_ended(world, 10, 2), 1);
 	/* It may have been honest: then it looks for a switch again. */
-	assert_null(jobs_received(&world, 10, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	jobs_close(&world);
+	assert_null(jobs_received(world, 10, SML_CONTROL__ENVELOPE__BODY_ABORT));
 }
 
-TEST(a_job_that_resumes_does_not_displace_itself)
+WORLD_TEST(a_job_that_resumes_does_not_displace_itself)
 {
-	struct jobs_world world;
-
-	jobs_open(&world, 4096, 1, false);
-	resume(&world, 0, "job", 0, 77);
-	jobs_wait(&world, 2 * SML_SECOND_NS);
-	resume(&world, 1, "job", 1, 77);
-	assert_non_null(jobs_admitted(&world, 0));
-	assert_non_null(jobs_admitted(&world, 1));
-	jobs_close(&world);
+	jobs_open(world, 4096, 1, false);
+	resume(world, 0, "job", 0, 77);
+	jobs_wait(world, 2 * SML_SECOND_NS);
+	resume(world, 1, "job", 1, 77);
+	assert_non_null(jobs_admitted(world, 0));
+	assert_non_null(jobs_admitted(world, 1));
 }
 
 /* ---- leaves ---- */

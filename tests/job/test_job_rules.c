@@ -48,22 +48,20 @@ JOBS_TEST(each_state_has_its_messages)
 							BODY(STALL_REPORT) | BODY(RENEW));
 }
 
-TEST(ranks_with_slots_tell_of_them)
+WORLD_TEST(ranks_with_slots_tell_of_them)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 1);
 	uint32_t data_port = 9;
-	struct jobs_world world;
 
-	jobs_open(&world, 4096, 64, true);
+	jobs_open(world, 4096, 64, true);
 	join.n_stripe_ports = 1;
 	join.stripe_ports = &data_port;
-	jobs_join(&world, 0, join);
-	assert_int_equal(sayable(&world, 0, 10), MEMBER | BODY(READY));
-	jobs_ready(&world, 0);
-	assert_int_equal(sayable(&world, 0, 10),
+	jobs_join(world, 0, join);
+	assert_int_equal(sayable(world, 0, 10), MEMBER | BODY(READY));
+	jobs_ready(world, 0);
+	assert_int_equal(sayable(world, 0, 10),
 			 MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) | BODY(STALL_REPORT));
-	assert_int_equal(sayable(&world, 0, 100000), BODY(STALL_REPORT));
-	jobs_close(&world);
+	assert_int_equal(sayable(world, 0, 100000), BODY(STALL_REPORT));
 }
 
 JOBS_TEST(only_reports_are_long)

@@ -92,29 +92,27 @@ JOBS_TEST(slots_in_pieces_are_taken_in_pieces)
 	assert_int_equal(world->jobs.slots_in_use, 0);
 }
 
-TEST(want_of_room_is_not_the_end_of_a_job_that_resumes)
+WORLD_TEST(want_of_room_is_not_the_end_of_a_job_that_resumes)
 {
-	struct jobs_world world;
 	const SmlControl__Envelope *told;
 
-	jobs_open(&world, 16, 64, false);
-	jobs_join(&world, 0, jobs_join_message("first", 0, 1));
-	assert_int_equal(slots_of(&world, 0), 16);
-	jobs_resume(&world, 1, jobs_join_message("second", 0, 1), 77, 0, false);
-	told = jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT);
+	jobs_open(world, 16, 64, false);
+	jobs_join(world, 0, jobs_join_message("first", 0, 1));
+	assert_int_equal(slots_of(world, 0), 16);
+	jobs_resume(world, 1, jobs_join_message("second", 0, 1), 77, 0, false);
+	told = jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT);
 	assert_non_null(told);
 	assert_non_null(strstr(told->abort->text, "pool is full"));
 	assert_true(told->abort->again);
 	/* There is room again, and the job may come again. */
-	jobs_hang_up(&world, 0);
-	jobs_resume(&world, 2, jobs_join_message("second", 0, 1), 77, 0, false);
-	assert_int_equal(slots_of(&world, 2), 16);
+	jobs_hang_up(world, 0);
+	jobs_resume(world, 2, jobs_join_message("second", 0, 1), 77, 0, false);
+	assert_int_equal(slots_of(world, 2), 16);
 	/* A job that got few slots gets more in its next epoch. */
-	jobs_hang_up(&world, 2);
-	world.jobs.config.max_slots = 4096;
-	jobs_resume(&world, 3, jobs_join_message("second", 0, 1), 77, 0, false);
-	assert_int_equal(slots_of(&world, 3), 64 + 256);
-	jobs_close(&world);
+	jobs_hang_up(world, 2);
+	world->jobs.config.max_slots = 4096;
+	jobs_resume(world, 3, jobs_join_message("second", 0, 1), 77, 0, false);
+	assert_int_equal(slots_of(world, 3), 64 + 256);
 }
 
 /* The slots of ended jobs are free in a moment: no job is refused, and none is served before. */
@@ -147,26 +145,24 @@ JOBS_TEST(who_dies_meanwhile_ends_the_job)
 }
 
 /* Not what it wants, which others could have in the meantime. */
-TEST(while_a_job_waits_it_holds_what_it_has_reserved)
+WORLD_TEST(while_a_job_waits_it_holds_what_it_has_reserved)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
-	struct jobs_world world;
 
-	jobs_open(&world, 40, 64, false);
-	world.has_no_room_yet = true;
+	jobs_open(world, 40, 64, false);
+	world->has_no_room_yet = true;
 	join.head_slots = 2;
 	join.data_slots = 8;
 	join.shards = SML_MAX_SHARDS;
-	jobs_join(&world, 0, join);
+	jobs_join(world, 0, join);
 	join.rank = 1;
 	join.shards = 1;
-	jobs_join(&world, 1, join);
-	assert_int_equal(world.jobs.slots_in_use, 2 * SML_MAX_SHARDS);
-	jobs_join(&world, 2, jobs_join_message("b", 0, 1));
-	assert_non_null(strstr(jobs_refusal(&world, 2), "the switch's pool is full"));
-	world.has_no_room_yet = false;
-	jobs_wait(&world, SML_TICK_NS);
-	assert_int_equal(slots_of(&world, 0), 2 + 8);
-	assert_int_equal(jobs_admitted(&world, 1)->shards, 1);
-	jobs_close(&world);
+	jobs_join(world, 1, join);
+	assert_int_equal(world->jobs.slots_in_use, 2 * SML_MAX_SHARDS);
+	jobs_join(world, 2, jobs_join_message("b", 0, 1));
+	assert_non_null(strstr(jobs_refusal(world, 2), "the switch's pool is full"));
+	world->has_no_room_yet = false;
+	jobs_wait(world, SML_TICK_NS);
+	assert_int_equal(slots_of(world, 0), 2 + 8);
+	assert_int_equal(jobs_admitted(world, 1)->shards, 1);
 }

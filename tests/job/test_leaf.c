@@ -28,6 +28,12 @@ static uint16_t parent_lanes(struct sml_dataplane *dataplane, uint32_t job)
 	return 352;
 }
 
+/* Of the rank for which the leaf has spoken last. */
+static uint32_t last_number(const struct jobs_world *world)
+{
+	return jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+}
+
 /* Peers 1 … n_ranks have joined at the leaf. Their numbers there: numbers[]. */
 static void be_leaf(struct jobs_world *world, unsigned n_ranks, uint32_t *numbers)
 {
@@ -43,8 +49,7 @@ static void be_leaf(struct jobs_world *world, unsigned n_ranks, uint32_t *number
 	jobs_say(world, 0, sml_envelope(ATTACHED, attached, &attached));
 	for (uint32_t rank = 0; rank < n_ranks; rank++) {
 		jobs_join(world, 1 + rank, jobs_join_message("tree", rank, n_ranks));
-		numbers[rank] =
-			jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+		numbers[rank] = last_number(world);
 	}
 }
 
@@ -81,187 +86,165 @@ static const char *offer(struct jobs_world *world, uint32_t *numbers, uint32_t *
 	return offer_hosts(world, numbers, ranks, NULL, n, world_size);
 }
 
-TEST(a_parent_gives_no_impossible_ranks)
+WORLD_TEST(a_parent_gives_no_impossible_ranks)
 {
 	static const struct {
 		uint32_t rank, world_size;
 	} lies[] = {{104, 104}, {4096, 4096}, {65536, 4096}, {UINT32_MAX, 4096},
 		    {0, 0},	{0, 1},	      {0, 4097},     {0, UINT32_MAX}};
 	uint32_t numbers[2], ranks[2] = {1, 0};
-	struct jobs_world world;
 
-	be_leaf(&world, 2, numbers);
+	be_leaf(world, 2, numbers);
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		ranks[1] = lies[i].rank;
-		assert_string_equal(offer(&world, numbers, ranks, 2, lies[i].world_size),
+		assert_string_equal(offer(world, numbers, ranks, 2, lies[i].world_size),
 				    "the parent sends a job with impossible numbers");
-		assert_int_equal(world.jobs.n_jobs, 0);
+		assert_int_equal(world->jobs.n_jobs, 0);
 	}
 	ranks[1] = 4095;
-	assert_null(offer(&world, numbers, ranks, 2, 4096));
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_close(&world);
+	assert_null(offer(world, numbers, ranks, 2, 4096));
+	assert_int_equal(world->jobs.n_jobs, 1);
 }
 
 /* Anybody can say that it is a leaf, here one without slots. That must not change a job of others.
  */
-TEST(a_stranger_that_attaches_to_a_leaf_changes_no_other_way)
+WORLD_TEST(a_stranger_that_attaches_to_a_leaf_changes_no_other_way)
 {
 	SmlControl__Join join = jobs_join_message("tree", 1, 2);
 	const SmlControl__Relay *told;
-	struct jobs_world world;
 
-	be_leaf(&world, 0, NULL);
-	tree_attach(&world, 5, 0);
-	assert_non_null(jobs_received(&world, 5, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
-	assert_int_equal(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF)->leaf->slots,
+	be_leaf(world, 0, NULL);
+	tree_attach(world, 5, 0);
+	assert_non_null(jobs_received(world, 5, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
+	assert_int_equal(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF)->leaf->slots,
 			 4096);
-	jobs_join(&world, 1, jobs_join_message("tree", 0, 2));
-	told = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
+	jobs_join(world, 1, jobs_join_message("tree", 0, 2));
+	told = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
 	assert_int_equal(told->slots, 4096);
 	assert_int_equal(told->lanes, 352);
-	tree_relay_from(&world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 64);
-	told = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
+	tree_relay_from(world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 64);
+	told = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
 	assert_int_equal(told->slots, 0);
 	assert_int_equal(told->lanes, 64);
-	jobs_close(&world);
-}
-
-/* The last message about a rank's end to the parent; NULL: the parent knows of none. */
-static const SmlControl__Relay *told_end(const struct jobs_world *world, uint32_t number)
-{
-	const struct jobs_peer *parent = &world->peers[0];
-
-	for (unsigned i = parent->n_said; i-- > 0;)
-		if (parent->said[i]->body_case == SML_CONTROL__ENVELOPE__BODY_RELAY &&
-		    parent->said[i]->relay->peer == number && parent->said[i]->relay->over)
-			return parent->said[i]->relay;
-	return NULL;
 }
 
 /* The leaf's files are all in use, by ranks that only wait: the one that came first goes. */
-TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
+WORLD_TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
 {
-	struct jobs_world world;
 	uint32_t numbers[2];
 
-	be_leaf(&world, 2, numbers);
-	world.jobs.config.max_members = 2;
-	jobs_resume(&world, 3, jobs_join_message("job", 0, 2), 77, 0, false);
-	assert_non_null(strstr(jobs_refusal(&world, 1), "a job that has lost its switch"));
-	assert_true(world.peers[1].ended);
-	assert_non_null(told_end(&world, numbers[0]));
-	assert_non_null(strstr(told_end(&world, numbers[0])->why,
+	be_leaf(world, 2, numbers);
+	world->jobs.config.max_members = 2;
+	jobs_resume(world, 3, jobs_join_message("job", 0, 2), 77, 0, false);
+	assert_non_null(strstr(jobs_refusal(world, 1), "a job that has lost its switch"));
+	assert_true(world->peers[1].ended);
+	assert_non_null(tree_end(world, 0, numbers[0]));
+	assert_non_null(strstr(tree_end(world, 0, numbers[0])->why,
 			       "made room for a job that has lost its switch, at the leaf "));
 	/* It lives, and may be a survivor of a job. */
-	assert_true(told_end(&world, numbers[0])->leaf_died);
-	assert_string_equal(jobs_refusal(&world, 3), "");
-	assert_non_null(world.peers[3].peer.proxied);
-	assert_false(world.peers[2].ended);
+	assert_true(tree_end(world, 0, numbers[0])->leaf_died);
+	assert_string_equal(jobs_refusal(world, 3), "");
+	assert_non_null(world->peers[3].peer.proxied);
+	assert_false(world->peers[2].ended);
 	/* The next one needs the other's place, and then nobody is left who only waits. */
-	jobs_resume(&world, 4, jobs_join_message("job", 1, 2), 77, 0, false);
-	assert_true(world.peers[2].ended);
-	assert_non_null(world.peers[4].peer.proxied);
-	jobs_resume(&world, 5, jobs_join_message("other", 0, 2), 78, 0, false);
-	assert_non_null(strstr(jobs_refusal(&world, 5), "at its limit of 2 ranks"));
-	assert_false(world.peers[3].ended || world.peers[4].ended);
-	jobs_close(&world);
+	jobs_resume(world, 4, jobs_join_message("job", 1, 2), 77, 0, false);
+	assert_true(world->peers[2].ended);
+	assert_non_null(world->peers[4].peer.proxied);
+	jobs_resume(world, 5, jobs_join_message("other", 0, 2), 78, 0, false);
+	assert_non_null(strstr(jobs_refusal(world, 5), "at its limit of 2 ranks"));
+	assert_false(world->peers[3].ended || world->peers[4].ended);
 }
 
-TEST(a_leaf_says_first_for_how_long_it_did_not_run)
+WORLD_TEST(a_leaf_says_first_for_how_long_it_did_not_run)
 {
-	struct jobs_world world;
 	uint32_t number;
 	unsigned n_said;
 
-	be_leaf(&world, 1, &number);
-	n_said = world.peers[0].n_said;
-	jobs_pause(&world, 2 * SML_SECOND_NS);
-	jobs_hang_up(&world, 1);
-	assert_int_equal(world.peers[0].said[n_said]->body_case, SML_CONTROL__ENVELOPE__BODY_LEAF);
-	assert_int_equal(world.peers[0].said[n_said]->leaf->away_ms, 2000);
-	assert_non_null(told_end(&world, number));
-	jobs_close(&world);
+	be_leaf(world, 1, &number);
+	n_said = world->peers[0].n_said;
+	jobs_pause(world, 2 * SML_SECOND_NS);
+	jobs_hang_up(world, 1);
+	assert_int_equal(world->peers[0].said[n_said]->body_case, SML_CONTROL__ENVELOPE__BODY_LEAF);
+	assert_int_equal(world->peers[0].said[n_said]->leaf->away_ms, 2000);
+	assert_non_null(tree_end(world, 0, number));
 }
 
-TEST(a_rank_that_begins_makes_nobody_leave_a_leaf)
+WORLD_TEST(a_rank_that_begins_makes_nobody_leave_a_leaf)
 {
-	struct jobs_world world;
 	uint32_t numbers[2];
 
-	be_leaf(&world, 2, numbers);
-	world.jobs.config.max_members = 2;
-	jobs_join(&world, 3, jobs_join_message("new", 0, 2));
-	assert_non_null(strstr(jobs_refusal(&world, 3), "at its limit of 2 ranks"));
-	assert_false(world.peers[1].ended || world.peers[2].ended);
-	jobs_close(&world);
+	be_leaf(world, 2, numbers);
+	world->jobs.config.max_members = 2;
+	jobs_join(world, 3, jobs_join_message("new", 0, 2));
+	assert_non_null(strstr(jobs_refusal(world, 3), "at its limit of 2 ranks"));
+	assert_false(world->peers[1].ended || world->peers[2].ended);
 }
 
 /* A rank with slots here is of a job that has begun. */
-TEST(a_rank_of_a_job_at_a_leaf_makes_room_for_nobody)
+WORLD_TEST(a_rank_of_a_job_at_a_leaf_makes_room_for_nobody)
 {
-	struct jobs_world world;
 	uint32_t numbers[2], ranks[2] = {0, 1};
 
-	be_leaf(&world, 2, numbers);
-	world.jobs.config.max_members = 2;
-	assert_null(offer(&world, numbers, ranks, 2, 2));
-	jobs_resume(&world, 3, jobs_join_message("job", 0, 2), 77, 0, false);
-	assert_non_null(strstr(jobs_refusal(&world, 3), "at its limit of 2 ranks"));
-	assert_false(world.peers[1].ended || world.peers[2].ended);
-	assert_null(told_end(&world, numbers[0]));
-	jobs_close(&world);
+	be_leaf(world, 2, numbers);
+	world->jobs.config.max_members = 2;
+	assert_null(offer(world, numbers, ranks, 2, 2));
+	jobs_resume(world, 3, jobs_join_message("job", 0, 2), 77, 0, false);
+	assert_non_null(strstr(jobs_refusal(world, 3), "at its limit of 2 ranks"));
+	assert_false(world->peers[1].ended || world->peers[2].ended);
+	assert_null(tree_end(world, 0, numbers[0]));
 }
 
-/* Rank 1 is at a leaf of this leaf, peer 5, and the parent asks what slots wait for. */
+/* Rank 0, which has joined last, and rank 1, which is at a leaf of this leaf, peer 5. */
+static uint32_t offer_two_levels(struct jobs_world *world)
+{
+	uint32_t numbers[2] = {last_number(world)}, ranks[2] = {0, 1};
+
+	tree_attach(world, 5, 4096);
+	tree_relay_join(world, 5, 70, 1, 2);
+	numbers[1] = last_number(world);
+	assert_null(offer(world, numbers, ranks, 2, 2));
+	return tree_leaf_job(world, 5)->job_number;
+}
+
+/* The parent asks what slots wait for. */
 static uint32_t ask_two_levels(struct jobs_world *world, uint64_t slots_lack)
 {
-	SmlControl__Join join = jobs_join_message("tree", 1, 2);
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
-	uint32_t numbers[2], ranks[2] = {0, 1}, job;
+	uint32_t number, job;
 
-	be_leaf(world, 1, numbers);
-	tree_attach(world, 5, 4096);
-	tree_relay_from(world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 352);
-	numbers[1] = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
-	assert_null(offer(world, numbers, ranks, 2, 2));
+	be_leaf(world, 1, &number);
+	job = offer_two_levels(world);
 	world->slots_lack = slots_lack;
-	job = tree_leaf_job(world, 5)->job_number;
 	jobs_say(world, 0, sml_envelope_of(job, STALL_REQUEST, stall_request, &request));
 	return job;
 }
 
 /* Their packets are on the way here: the slot does not wait for these ranks. */
-TEST(no_rank_is_blamed_for_a_use_that_its_leaf_has_passed)
+WORLD_TEST(no_rank_is_blamed_for_a_use_that_its_leaf_has_passed)
 {
 	SmlControl__StallReport told = SML_CONTROL__STALL_REPORT__INIT;
 	SmlControl__SlotState passed = SML_CONTROL__SLOT_STATE__INIT, *slots[] = {&passed};
 	const SmlControl__StallReport *report;
-	struct jobs_world world;
 	uint32_t job;
 
 	passed.use = 1;
 	told.slots = slots;
 	told.n_slots = 1;
-	job = ask_two_levels(&world, 2);
-	jobs_say(&world, 5, sml_envelope_of(job, STALL_REPORT, stall_report, &told));
-	report = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT)->stall_report;
+	job = ask_two_levels(world, 2);
+	jobs_say(world, 5, sml_envelope_of(job, STALL_REPORT, stall_report, &told));
+	report = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT)->stall_report;
 	assert_int_equal(report->n_sets, 0);
 	assert_true(report->partial);
-	jobs_close(&world);
 }
 
 /* A leaf of this leaf does not answer: the parent gets what there is, and in time. */
-TEST(a_leaf_does_not_wait_for_its_leaves_for_ever)
+WORLD_TEST(a_leaf_does_not_wait_for_its_leaves_for_ever)
 {
-	struct jobs_world world;
-
-	ask_two_levels(&world, 0);
-	assert_non_null(jobs_received(&world, 5, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST));
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
-	jobs_wait(&world, SML_ANSWER_NS);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
-	jobs_close(&world);
+	ask_two_levels(world, 0);
+	assert_non_null(jobs_received(world, 5, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST));
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
+	jobs_wait(world, SML_ANSWER_NS);
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
 }
 
 static void say_ready_at_leaf(struct jobs_world *world, uint32_t rank, bool shares)
@@ -281,46 +264,43 @@ static const char *missing_address(struct sml_dataplane *dataplane, uint32_t job
 	return "is nowhere";
 }
 
-TEST(a_leaf_serves_ranks_of_one_host_as_one_child)
+WORLD_TEST(a_leaf_serves_ranks_of_one_host_as_one_child)
 {
 	uint32_t numbers[4], reversed[4], ranks[] = {3, 2, 1, 0}, hosts[] = {1, 0, 1, 0};
-	struct jobs_world world;
 
-	be_leaf(&world, 4, numbers);
-	world.operations.misses_address = missing_address;
+	be_leaf(world, 4, numbers);
+	world->operations.misses_address = missing_address;
 	for (unsigned i = 0; i < 4; i++)
 		reversed[i] = numbers[3 - i];
-	assert_null(offer_hosts(&world, reversed, ranks, hosts, 4, 6));
-	assert_int_equal(world.jobs.pools[0]->rules.n_ranks, 2);
+	assert_null(offer_hosts(world, reversed, ranks, hosts, 4, 6));
+	assert_int_equal(world->jobs.pools[0]->rules.n_ranks, 2);
 	/* Only the first of each host sends packets: the others have no address here. */
-	say_ready_at_leaf(&world, 2, true);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	say_ready_at_leaf(world, 2, true);
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	/* It could not share memory, so it has sent none either. */
-	say_ready_at_leaf(&world, 0, false);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	say_ready_at_leaf(&world, 1, true);
+	say_ready_at_leaf(world, 0, false);
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	say_ready_at_leaf(world, 1, true);
 	assert_non_null(
-		strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
+		strstr(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
 		       "rank 1 (host testhost, pid 1001) is nowhere"));
-	jobs_close(&world);
 }
 
-TEST(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once)
+WORLD_TEST(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once)
 {
 	uint32_t numbers[4], reversed[4], ranks[] = {3, 2, 1, 0}, hosts[] = {1, 0, 1, 0};
-	struct jobs_world world;
 	SmlControl__Status *status;
 	const SmlControl__JobStatus *job;
 
-	be_leaf(&world, 4, numbers);
+	be_leaf(world, 4, numbers);
 	for (unsigned i = 0; i < 4; i++)
 		reversed[i] = numbers[3 - i];
-	assert_null(offer_hosts(&world, reversed, ranks, hosts, 4, 6));
+	assert_null(offer_hosts(world, reversed, ranks, hosts, 4, 6));
 	/* Its children are in the order of the parent's list: ranks 1 and 3 are the first. */
-	world.contributions[0] = world.contributions[1] = 40;
-	world.waited_ms[0] = 10;
-	world.waited_ms[1] = 30;
-	status = jobs_status(&world);
+	world->contributions[0] = world->contributions[1] = 40;
+	world->waited_ms[0] = 10;
+	world->waited_ms[1] = 30;
+	status = jobs_status(world);
 	assert_string_equal(status->parent, "spine:28500");
 	assert_true(status->attached && status->level == 1);
 	assert_int_equal(status->n_jobs, 1);
@@ -336,31 +316,24 @@ TEST(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once)
 	assert_int_equal(job->n_served, 1);
 	assert_int_equal(job->served[0]->contributions, 80);
 	sml_control__status__free_unpacked(status, NULL);
-	jobs_close(&world);
 }
 
 /* Rank 0 is here, and rank 1 at a leaf of this leaf. */
-TEST(a_leaf_shows_its_stripe_and_what_its_leaf_contributes)
+WORLD_TEST(a_leaf_shows_its_stripe_and_what_its_leaf_contributes)
 {
-	uint32_t numbers[2], ranks[] = {0, 1};
 	SmlControl__Join join = jobs_join_message("tree", 0, 2);
-	struct jobs_world world;
 	SmlControl__Status *status;
 	const SmlControl__JobStatus *job;
 
-	be_leaf(&world, 0, NULL);
+	be_leaf(world, 0, NULL);
 	join.stripe = 1;
 	join.stripes = 2;
-	jobs_join(&world, 1, join);
-	numbers[0] = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
-	tree_attach(&world, 2, 300);
-	tree_relay_join(&world, 2, 70, 1, 2);
-	numbers[1] = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
-	assert_null(offer_hosts(&world, numbers, ranks, NULL, 2, 2));
-	world.contributions[0] = 5;
-	world.contributions[1] = 7;
-	world.waited_ms[1] = 6;
-	status = jobs_status(&world);
+	jobs_join(world, 1, join);
+	(void)offer_two_levels(world);
+	world->contributions[0] = 5;
+	world->contributions[1] = 7;
+	world->waited_ms[1] = 6;
+	status = jobs_status(world);
 	assert_int_equal(status->n_jobs, 1);
 	job = status->jobs[0];
 	assert_int_equal(job->stripes, 2);
@@ -374,76 +347,69 @@ TEST(a_leaf_shows_its_stripe_and_what_its_leaf_contributes)
 	assert_int_equal(job->workers[0]->contributions, 5);
 	assert_int_equal(job->workers[1]->contributions, 0);
 	sml_control__status__free_unpacked(status, NULL);
-	jobs_close(&world);
 }
 
-TEST(a_leaf_has_room_for_64_children_too)
+WORLD_TEST(a_leaf_has_room_for_64_children_too)
 {
 	uint32_t numbers[65], ranks[65];
-	struct jobs_world world;
 
-	be_leaf(&world, 65, numbers);
+	be_leaf(world, 65, numbers);
 	for (uint32_t i = 0; i < 65; i++)
 		ranks[i] = i;
-	assert_non_null(strstr(offer(&world, numbers, ranks, 65, 65),
+	assert_non_null(strstr(offer(world, numbers, ranks, 65, 65),
 			       "a switch takes at most 64 ranks and leaves of a job"));
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_null(offer(&world, numbers, ranks, 64, 65));
-	jobs_close(&world);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_null(offer(world, numbers, ranks, 64, 65));
 }
 
 /* The slots of an ended job are free only in a moment, as with XDP. */
-TEST(a_leaf_waits_for_slots_of_ended_jobs)
+WORLD_TEST(a_leaf_waits_for_slots_of_ended_jobs)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 	uint32_t numbers[2], ranks[2] = {0, 1}, place;
-	struct jobs_world world;
 
-	be_leaf(&world, 2, numbers);
-	world.has_no_room_yet = true;
-	assert_null(offer(&world, numbers, ranks, 2, 2));
-	assert_int_equal(world.jobs.slots_in_use, 16);
-	for (place = 0; world.jobs.pools[place] == NULL;)
+	be_leaf(world, 2, numbers);
+	world->has_no_room_yet = true;
+	assert_null(offer(world, numbers, ranks, 2, 2));
+	assert_int_equal(world->jobs.slots_in_use, 16);
+	for (place = 0; world->jobs.pools[place] == NULL;)
 		place++;
 	/* What a parent may ask for in the meantime. */
-	jobs_say(&world, 0,
-		 sml_envelope_of(world.jobs.pools[place]->rules.job, STALL_REQUEST, stall_request,
+	jobs_say(world, 0,
+		 sml_envelope_of(world->jobs.pools[place]->rules.job, STALL_REQUEST, stall_request,
 				 &request));
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
-	jobs_wait(&world, 3 * SML_TICK_NS);
-	assert_int_equal(world.served[place].n_ranks, 0);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
-	world.has_no_room_yet = false;
-	jobs_wait(&world, SML_TICK_NS);
-	assert_int_equal(world.served[place].n_ranks, 2);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
+	jobs_wait(world, 3 * SML_TICK_NS);
+	assert_int_equal(world->served[place].n_ranks, 0);
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
+	world->has_no_room_yet = false;
+	jobs_wait(world, SML_TICK_NS);
+	assert_int_equal(world->served[place].n_ranks, 2);
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
 	/* The parent may end it before. */
-	world.has_no_room_yet = true;
-	assert_null(offer(&world, numbers, ranks, 2, 2));
-	say_ready_at_leaf(&world, 0, false);
+	world->has_no_room_yet = true;
+	assert_null(offer(world, numbers, ranks, 2, 2));
+	say_ready_at_leaf(world, 0, false);
 	assert_non_null(
-		strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
+		strstr(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
 		       "was ready before its switch had slots for the job"));
-	assert_int_equal(world.jobs.slots_in_use, 0);
-	jobs_close(&world);
+	assert_int_equal(world->jobs.slots_in_use, 0);
 }
 
-TEST(a_leaf_whose_slots_are_in_pieces_says_so_later_too)
+WORLD_TEST(a_leaf_whose_slots_are_in_pieces_says_so_later_too)
 {
 	uint32_t numbers[1], ranks[1] = {0};
-	struct jobs_world world;
 
-	be_leaf(&world, 1, numbers);
-	world.has_no_room_yet = true;
-	assert_null(offer(&world, numbers, ranks, 1, 1));
-	world.has_no_room_yet = false;
-	world.most_slots = 15;
-	jobs_wait(&world, SML_TICK_NS);
+	be_leaf(world, 1, numbers);
+	world->has_no_room_yet = true;
+	assert_null(offer(world, numbers, ranks, 1, 1));
+	world->has_no_room_yet = false;
+	world->most_slots = 15;
+	jobs_wait(world, SML_TICK_NS);
 	assert_non_null(
-		strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
+		strstr(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
 		       "in pieces"));
-	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_close(&world);
+	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
 static const char *missing_parent(struct sml_dataplane *dataplane, uint32_t job)
@@ -453,21 +419,23 @@ static const char *missing_parent(struct sml_dataplane *dataplane, uint32_t job)
 	return "is nowhere";
 }
 
-TEST(a_leaf_that_cannot_reach_its_parent_says_why)
+WORLD_TEST(a_leaf_that_cannot_reach_its_parent_says_why)
 {
 	const SmlControl__Envelope *failed;
 	uint32_t numbers[1], ranks[1] = {0};
-	struct jobs_world world;
 
-	be_leaf(&world, 1, numbers);
-	world.operations.misses_parent = missing_parent;
-	assert_string_equal(offer(&world, numbers, ranks, 1, 1),
+	be_leaf(world, 1, numbers);
+	world->operations.misses_parent = missing_parent;
+	assert_string_equal(offer(world, numbers, ranks, 1, 1),
 			    "its parent spine:28500 is nowhere");
-	failed = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT);
+	failed = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT);
 	assert_false(failed->abort->again);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
-	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_close(&world);
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_int_equal(world->n_warnings, 1);
+	assert_string_equal(world->warning,
+			    "job \"tree\" failed at the leaf rack:28500: its parent "
+			    "spine:28500 is nowhere");
 }
 
 /* A job of ranks 0 and 1, which runs. */
@@ -483,49 +451,44 @@ static uint32_t run(struct jobs_world *world)
 	return number;
 }
 
-TEST(a_rank_at_a_leaf_renews_its_address_there)
+WORLD_TEST(a_rank_at_a_leaf_renews_its_address_there)
 {
 	SmlControl__Renew renew = SML_CONTROL__RENEW__INIT;
-	struct jobs_world world;
 	unsigned n_said;
 
-	run(&world);
-	n_said = world.peers[0].n_said;
+	run(world);
+	n_said = world->peers[0].n_said;
 	renew.number = 77;
-	jobs_say(&world, 2, sml_envelope(RENEW, renew, &renew));
-	assert_int_equal(world.renewed.n, 1);
-	assert_int_equal(world.renewed.child, 1);
-	assert_int_equal(world.renewed.number, 77);
+	jobs_say(world, 2, sml_envelope(RENEW, renew, &renew));
+	assert_int_equal(world->renewed.n, 1);
+	assert_int_equal(world->renewed.child, 1);
+	assert_int_equal(world->renewed.number, 77);
 	/* A shard that the job has not, and the parent, which has nothing to do with it. */
 	renew.shard = 1;
-	jobs_say(&world, 2, sml_envelope(RENEW, renew, &renew));
+	jobs_say(world, 2, sml_envelope(RENEW, renew, &renew));
 	renew.shard = UINT32_MAX;
-	jobs_say(&world, 2, sml_envelope(RENEW, renew, &renew));
-	assert_int_equal(world.renewed.n, 1);
-	assert_int_equal(world.peers[0].n_said, n_said);
-	jobs_close(&world);
+	jobs_say(world, 2, sml_envelope(RENEW, renew, &renew));
+	assert_int_equal(world->renewed.n, 1);
+	assert_int_equal(world->peers[0].n_said, n_said);
 }
 
-TEST(a_leaf_without_its_parents_results_renews_its_address)
+WORLD_TEST(a_leaf_without_its_parents_results_renews_its_address)
 {
 	const SmlControl__Envelope *renew;
-	struct jobs_world world;
-	uint32_t job;
+	uint32_t job = run(world);
 
-	job = run(&world);
-	world.verdicts[SML_VERDICT_RESEND_UP] = 3;
-	world.verdicts[SML_VERDICT_COMPLETED] = 9;
-	jobs_wait(&world, SML_SECOND_NS);
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RENEW));
+	world->verdicts[SML_VERDICT_RESEND_UP] = 3;
+	world->verdicts[SML_VERDICT_COMPLETED] = 9;
+	jobs_wait(world, SML_SECOND_NS);
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RENEW));
 	/* Its ranks ask again, and no result comes. */
-	world.verdicts[SML_VERDICT_RESEND_UP]++;
-	jobs_wait(&world, SML_SECOND_NS);
-	renew = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RENEW);
+	world->verdicts[SML_VERDICT_RESEND_UP]++;
+	jobs_wait(world, SML_SECOND_NS);
+	renew = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RENEW);
 	assert_non_null(renew);
 	assert_int_equal(renew->job, job);
 	assert_int_not_equal(renew->renew->number, 0);
 	assert_int_equal(probed_with, renew->renew->number);
-	jobs_close(&world);
 }
 
 /* ---- what the operator of a leaf reads ---- */
@@ -540,70 +503,40 @@ static void end_job(struct jobs_world *world, uint32_t number, const char *how, 
 	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
-TEST(a_job_that_fails_elsewhere_is_in_the_leafs_log)
+WORLD_TEST(a_job_that_fails_elsewhere_is_in_the_leafs_log)
 {
-	struct jobs_world world;
-
-	end_job(&world, run(&world), "failed: rank 5 (host b, pid 9) died", false);
-	assert_int_equal(world.n_warnings, 1);
-	assert_string_equal(world.warning, "job \"tree\" failed: rank 5 (host b, pid 9) died");
-	jobs_close(&world);
-	end_job(&world, run(&world), "", false);
-	assert_int_equal(world.n_warnings, 0);
-	jobs_close(&world);
+	end_job(world, run(world), "failed: rank 5 (host b, pid 9) died", false);
+	assert_int_equal(world->n_warnings, 1);
+	assert_string_equal(world->warning, "job \"tree\" failed: rank 5 (host b, pid 9) died");
+	jobs_close(world);
+	end_job(world, run(world), "", false);
+	assert_int_equal(world->n_warnings, 0);
 }
 
-TEST(a_planned_change_of_the_members_is_in_the_leafs_log_and_no_warning)
+WORLD_TEST(a_planned_change_of_the_members_is_in_the_leafs_log_and_no_warning)
 {
-	struct jobs_world world;
-
-	end_job(&world, run(&world), "has ended: rank 5 goes on elsewhere", true);
-	assert_int_equal(world.n_warnings, 0);
-	assert_string_equal(world.info, "job \"tree\" has ended: rank 5 goes on elsewhere");
-	jobs_close(&world);
+	end_job(world, run(world), "has ended: rank 5 goes on elsewhere", true);
+	assert_int_equal(world->n_warnings, 0);
+	assert_string_equal(world->info, "job \"tree\" has ended: rank 5 goes on elsewhere");
 }
 
-TEST(a_leaf_tells_its_leaves_how_a_job_has_ended)
+WORLD_TEST(a_leaf_tells_its_leaves_how_a_job_has_ended)
 {
-	uint32_t numbers[2], ranks[] = {0, 1};
 	const SmlControl__Abort *end;
-	struct jobs_world world;
+	uint32_t number;
 
-	be_leaf(&world, 1, numbers);
-	tree_attach(&world, 2, 300);
-	tree_relay_join(&world, 2, 70, 1, 2);
-	numbers[1] = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
-	assert_null(offer(&world, numbers, ranks, 2, 2));
-	end_job(&world, jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_ADMITTED)->job,
-		"has ended: rank 5 goes on elsewhere", true);
-	end = jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
+	be_leaf(world, 1, &number);
+	end_job(world, offer_two_levels(world), "has ended: rank 5 goes on elsewhere", true);
+	end = jobs_received(world, 5, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
 	assert_string_equal(end->text, "has ended: rank 5 goes on elsewhere");
 	assert_true(end->planned);
-	jobs_close(&world);
 }
 
-TEST(a_job_that_fails_at_a_leaf_is_in_its_log)
+WORLD_TEST(the_jobs_that_lose_a_leafs_parent_are_in_its_log)
 {
-	uint32_t numbers[1], ranks[1] = {0};
-	struct jobs_world world;
-
-	be_leaf(&world, 1, numbers);
-	world.operations.misses_parent = missing_parent;
-	(void)offer(&world, numbers, ranks, 1, 1);
-	assert_int_equal(world.n_warnings, 1);
-	assert_string_equal(world.warning, "job \"tree\" failed at the leaf rack:28500: its parent "
-					   "spine:28500 is nowhere");
-	jobs_close(&world);
-}
-
-TEST(the_jobs_that_lose_a_leafs_parent_are_in_its_log)
-{
-	struct jobs_world world;
-
-	run(&world);
-	sml_jobs_lost(&world.jobs, &world.peers[0].peer, "reset by peer", world.now_ns);
-	assert_int_equal(world.n_warnings, 2);
-	assert_string_equal(world.warning, "job \"tree\" looks for its switches again: the parent "
-					   "of a leaf is gone");
-	jobs_close(&world);
+	run(world);
+	sml_jobs_lost(&world->jobs, &world->peers[0].peer, "reset by peer", world->now_ns);
+	assert_int_equal(world->n_warnings, 2);
+	assert_string_equal(world->warning, "job \"tree\" looks for its switches again: the parent "
+					    "of a leaf is gone");
 }

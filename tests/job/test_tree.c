@@ -26,278 +26,245 @@ static void run(struct jobs_world *world)
 	jobs_ready(world, 1);
 }
 
-TEST(a_leaf_is_one_child_that_stands_for_its_ranks)
+static void start(struct jobs_world *world)
 {
-	struct jobs_world world;
+	run(world);
+	tree_leaf_ready(world, 0, 256);
+}
+
+WORLD_TEST(a_leaf_is_one_child_that_stands_for_its_ranks)
+{
 	const SmlControl__Admitted *job;
 	SmlControl__Envelope *admitted;
 	const struct sml_pool_rules *rules;
 
-	run(&world);
-	job = tree_leaf_job(&world, 0);
-	rules = &world.served[job->job_number % SML_MAX_JOBS];
+	run(world);
+	job = tree_leaf_job(world, 0);
+	rules = &world->served[job->job_number % SML_MAX_JOBS];
 	assert_int_equal(rules->n_ranks, 2);
 	assert_int_equal(job->behind->n_ranks, 2);
 	assert_int_equal(job->behind->peers[1], 71);
 	assert_int_equal(job->behind->ranks[1], 1);
 	assert_true(job->cookie == rules->cookies[job->number] && job->tag == rules->tag);
-	assert_int_equal(jobs_admitted(&world, 1)->number, 1);
+	assert_int_equal(jobs_admitted(world, 1)->number, 1);
 	/* The path of the leaf is the narrowest, and its pool the smallest. */
 	assert_int_equal(rules->lanes, 256);
 	assert_in_range(rules->head_slots + rules->data_slots, 200, 300);
 	/* A rank behind a leaf does not learn the leaf's cookie, nor this switch's tag. */
-	admitted = tree_relayed(&world, 0, 70, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+	admitted = tree_relayed(world, 0, 70, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
 	assert_non_null(admitted);
 	assert_true(admitted->admitted->cookie == 0 && admitted->admitted->tag == 0);
-	assert_true(admitted->admitted->report_tag == jobs_admitted(&world, 1)->report_tag);
+	assert_true(admitted->admitted->report_tag == jobs_admitted(world, 1)->report_tag);
 	sml_control__envelope__free_unpacked(admitted, NULL);
-	jobs_close(&world);
 }
 
-TEST(a_leaf_and_a_rank_renew_their_own_addresses)
+WORLD_TEST(a_leaf_and_a_rank_renew_their_own_addresses)
 {
 	SmlControl__Renew leafs = SML_CONTROL__RENEW__INIT;
 	SmlControl__Renew ranks = SML_CONTROL__RENEW__INIT;
-	struct jobs_world world;
 
-	run(&world);
+	run(world);
 	leafs.number = 5;
-	jobs_say(&world, 0,
-		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, RENEW, renew, &leafs));
-	assert_int_equal(world.renewed.n, 0); /* the job does not run yet */
-	tree_leaf_ready(&world, 0, 256);
-	jobs_say(&world, 0,
-		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, RENEW, renew, &leafs));
-	assert_int_equal(world.renewed.n, 1);
-	assert_int_equal(world.renewed.child, tree_leaf_job(&world, 0)->number);
-	assert_int_equal(world.renewed.number, 5);
+	jobs_say(world, 0,
+		 sml_envelope_of(tree_leaf_job(world, 0)->job_number, RENEW, renew, &leafs));
+	assert_int_equal(world->renewed.n, 0); /* the job does not run yet */
+	tree_leaf_ready(world, 0, 256);
+	jobs_say(world, 0,
+		 sml_envelope_of(tree_leaf_job(world, 0)->job_number, RENEW, renew, &leafs));
+	assert_int_equal(world->renewed.n, 1);
+	assert_int_equal(world->renewed.child, tree_leaf_job(world, 0)->number);
+	assert_int_equal(world->renewed.number, 5);
 	ranks.number = 6;
-	jobs_say(&world, 1, sml_envelope(RENEW, renew, &ranks));
-	assert_int_equal(world.renewed.n, 2);
-	assert_int_equal(world.renewed.child, jobs_admitted(&world, 1)->number);
-	assert_int_equal(world.renewed.number, 6);
+	jobs_say(world, 1, sml_envelope(RENEW, renew, &ranks));
+	assert_int_equal(world->renewed.n, 2);
+	assert_int_equal(world->renewed.child, jobs_admitted(world, 1)->number);
+	assert_int_equal(world->renewed.number, 6);
 	/* A leaf keeps what its ranks say of it. */
-	tree_relay(&world, 0, 70, sml_envelope(RENEW, renew, &ranks));
-	assert_int_equal(world.renewed.n, 2);
-	jobs_close(&world);
+	tree_relay(world, 0, 70, sml_envelope(RENEW, renew, &ranks));
+	assert_int_equal(world->renewed.n, 2);
 }
 
-TEST(a_job_starts_when_its_leaves_are_ready_too)
+WORLD_TEST(a_job_starts_when_its_leaves_are_ready_too)
 {
-	struct jobs_world world;
-
-	run(&world);
-	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_START));
-	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
-	tree_leaf_ready(&world, 0, 128);
-	assert_int_equal(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
+	run(world);
+	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_START));
+	tree_leaf_ready(world, 0, 128);
+	assert_int_equal(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
 			 128);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
-	assert_true(tree_was_relayed(&world, 0, 71, SML_CONTROL__ENVELOPE__BODY_START));
-	jobs_close(&world);
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_true(tree_was_relayed(world, 0, 71, SML_CONTROL__ENVELOPE__BODY_START));
 }
 
 /* A rank says that it is a leaf which cannot serve the job, and so does one at a leaf. */
-TEST(a_rank_is_not_a_leaf_of_its_job)
+WORLD_TEST(a_rank_is_not_a_leaf_of_its_job)
 {
 	SmlControl__Abort failed = SML_CONTROL__ABORT__INIT;
-	struct jobs_world world;
 	uint32_t job;
 
-	run(&world);
-	tree_leaf_ready(&world, 0, 256);
-	job = tree_leaf_job(&world, 0)->job_number;
-	jobs_say(&world, 1, sml_envelope_of(job, ABORT, abort, &failed));
-	tree_relay(&world, 0, 71, sml_envelope_of(job, ABORT, abort, &failed));
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_say(&world, 0, sml_envelope_of(job, ABORT, abort, &failed));
-	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_close(&world);
+	start(world);
+	job = tree_leaf_job(world, 0)->job_number;
+	jobs_say(world, 1, sml_envelope_of(job, ABORT, abort, &failed));
+	tree_relay(world, 0, 71, sml_envelope_of(job, ABORT, abort, &failed));
+	assert_int_equal(world->jobs.n_jobs, 1);
+	jobs_say(world, 0, sml_envelope_of(job, ABORT, abort, &failed));
+	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
-TEST(a_death_behind_a_leaf_is_told_to_all)
+WORLD_TEST(a_death_behind_a_leaf_is_told_to_all)
 {
-	struct jobs_world world;
 	SmlControl__Envelope *told;
 
-	run(&world);
-	tree_leaf_ready(&world, 0, 256);
-	tree_relay_end(&world, 0, 71, false);
-	assert_string_equal(jobs_refusal(&world, 1),
+	start(world);
+	tree_relay_end(world, 0, 71, false);
+	assert_string_equal(jobs_refusal(world, 1),
 			    "rank 1 (host testhost, pid 1001) died: its connection ended");
-	told = tree_relayed(&world, 0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT);
+	told = tree_relayed(world, 0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT);
 	assert_non_null(told);
 	assert_int_equal(told->abort->error, SML_ERROR_RANK_DIED);
 	sml_control__envelope__free_unpacked(told, NULL);
-	assert_non_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	/* The leaf's operator reads what the root's does. */
 	assert_non_null(
-		strstr(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
+		strstr(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
 		       "failed: rank"));
-	assert_non_null(strstr(world.warning, "job \"tree\" failed: rank"));
-	assert_int_equal(world.jobs.n_jobs, 0);
-	jobs_close(&world);
+	assert_non_null(strstr(world->warning, "job \"tree\" failed: rank"));
+	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
-TEST(leaves_learn_of_a_planned_change_of_the_members)
+WORLD_TEST(leaves_learn_of_a_planned_change_of_the_members)
 {
 	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
 	const SmlControl__Abort *end;
-	struct jobs_world world;
 
-	run(&world);
-	tree_leaf_ready(&world, 0, 256);
+	start(world);
 	message.error = SML_ERROR_ABORTED;
 	message.text = (char *)(uintptr_t) "its members change";
 	message.planned = true;
-	tree_relay(&world, 0, 71, sml_envelope(ABORT, abort, &message));
-	end = jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
+	tree_relay(world, 0, 71, sml_envelope(ABORT, abort, &message));
+	end = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
 	assert_string_equal(end->text, "has ended: rank 1 (host testhost, pid 1001) aborted the "
 				       "job: its members change");
 	assert_true(end->planned);
-	assert_int_equal(world.n_warnings, 0);
-	jobs_close(&world);
+	assert_int_equal(world->n_warnings, 0);
 }
 
 /* Both ranks behind the leaf have asked to leave, and are gone, before the leaf is. */
-TEST(a_leaf_outlives_its_ranks)
+WORLD_TEST(a_leaf_outlives_its_ranks)
 {
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
-	struct jobs_world world;
 
-	run(&world);
-	tree_leaf_ready(&world, 0, 256);
+	start(world);
 	for (uint32_t number = 70; number < 72; number++) {
-		tree_relay(&world, 0, number, sml_envelope(LEAVE, leave, &leave));
-		tree_relay_end(&world, 0, number, false);
+		tree_relay(world, 0, number, sml_envelope(LEAVE, leave, &leave));
+		tree_relay_end(world, 0, number, false);
 	}
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_hang_up(&world, 0);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_true(world.peers[1].ended);
-	jobs_close(&world);
+	assert_int_equal(world->jobs.n_jobs, 1);
+	jobs_hang_up(world, 0);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_true(world->peers[1].ended);
 }
 
 /* Nobody has died: the ranks are to come again, so they get no error. */
-TEST(the_death_of_a_leaf_ends_connections_without_an_error)
+WORLD_TEST(the_death_of_a_leaf_ends_connections_without_an_error)
 {
-	struct jobs_world world;
-
-	run(&world);
-	tree_leaf_ready(&world, 0, 256);
-	jobs_hang_up(&world, 0);
-	assert_string_equal(jobs_refusal(&world, 1), "");
-	assert_true(world.peers[1].ended);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_int_equal(world.jobs.slots_in_use, 0);
-	assert_int_equal(world.jobs.n_failed, 0);
-	jobs_close(&world);
+	start(world);
+	jobs_hang_up(world, 0);
+	assert_string_equal(jobs_refusal(world, 1), "");
+	assert_true(world->peers[1].ended);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_int_equal(world->jobs.slots_in_use, 0);
+	assert_int_equal(world->jobs.n_failed, 0);
 }
 
-TEST(a_leaf_of_a_leaf_that_dies_is_no_death_of_a_rank)
+WORLD_TEST(a_leaf_of_a_leaf_that_dies_is_no_death_of_a_rank)
 {
-	struct jobs_world world;
-
-	run(&world);
-	tree_leaf_ready(&world, 0, 256);
-	tree_relay_end(&world, 0, 71, true);
-	assert_string_equal(jobs_refusal(&world, 1), "");
-	assert_true(world.peers[1].ended);
-	assert_false(tree_was_relayed(&world, 0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	jobs_close(&world);
+	start(world);
+	tree_relay_end(world, 0, 71, true);
+	assert_string_equal(jobs_refusal(world, 1), "");
+	assert_true(world->peers[1].ended);
+	assert_false(tree_was_relayed(world, 0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT));
 }
 
 /* At half of the ranks' heartbeat, which is before any of them counts as dead. */
-TEST(a_silent_leaf_is_lost_before_its_ranks)
+WORLD_TEST(a_silent_leaf_is_lost_before_its_ranks)
 {
-	struct jobs_world world;
-
-	run(&world);
-	tree_leaf_ready(&world, 0, 256);
-	jobs_wait_silently(&world, 4 * SML_SECOND_NS);
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_wait_silently(&world, 1 * SML_SECOND_NS);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_string_equal(jobs_refusal(&world, 1), "");
-	assert_true(world.peers[0].ended);
-	jobs_close(&world);
+	start(world);
+	jobs_wait_silently(world, 4 * SML_SECOND_NS);
+	assert_int_equal(world->jobs.n_jobs, 1);
+	jobs_wait_silently(world, 1 * SML_SECOND_NS);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_string_equal(jobs_refusal(world, 1), "");
+	assert_true(world->peers[0].ended);
 }
 
 /* It may have waited for a leaf of its own meanwhile, which is silent, too. */
-TEST(a_rank_is_not_blamed_for_the_absence_of_its_leaf)
+WORLD_TEST(a_rank_is_not_blamed_for_the_absence_of_its_leaf)
 {
 	SmlControl__Leaf again = SML_CONTROL__LEAF__INIT;
-	struct jobs_world world;
 
-	run(&world);
-	tree_leaf_ready(&world, 0, 256);
+	start(world);
 	again.protocol = SML_CONTROL_PROTOCOL;
 	again.name = (char *)(uintptr_t) "rack";
 	again.slots = 4096;
 	again.away_ms = 3000;
 	/* The leaf is heard, and its ranks, whose heartbeat is 10 s, are not. */
-	jobs_wait(&world, 9 * SML_SECOND_NS);
-	jobs_say(&world, 0, sml_envelope(LEAF, leaf, &again));
-	jobs_wait(&world, 3 * SML_SECOND_NS);
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_wait(&world, 1 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(&world, 1), "died: it was silent"));
-	jobs_close(&world);
+	jobs_wait(world, 9 * SML_SECOND_NS);
+	jobs_say(world, 0, sml_envelope(LEAF, leaf, &again));
+	jobs_wait(world, 3 * SML_SECOND_NS);
+	assert_int_equal(world->jobs.n_jobs, 1);
+	jobs_wait(world, 1 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(world, 1), "died: it was silent"));
 }
 
-TEST(a_leaf_speaks_only_for_its_own_ranks)
+WORLD_TEST(a_leaf_speaks_only_for_its_own_ranks)
 {
-	struct jobs_world world;
 	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
 	SmlControl__Abort failed = SML_CONTROL__ABORT__INIT;
 	uint32_t ranks[2] = {0, 2};
 
-	run(&world);
-	tree_leaf_ready(&world, 0, 256);
+	start(world);
 	mismatch.ranks = ranks;
 	mismatch.n_ranks = 2;
-	jobs_say(&world, 0,
-		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, MISMATCH, mismatch,
+	jobs_say(world, 0,
+		 sml_envelope_of(tree_leaf_job(world, 0)->job_number, MISMATCH, mismatch,
 				 &mismatch));
-	assert_null(jobs_received(&world, 1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	ranks[1] = 1;
-	jobs_say(&world, 0,
-		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, MISMATCH, mismatch,
+	jobs_say(world, 0,
+		 sml_envelope_of(tree_leaf_job(world, 0)->job_number, MISMATCH, mismatch,
 				 &mismatch));
-	assert_true(tree_was_relayed(&world, 0, 70, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	assert_true(tree_was_relayed(world, 0, 70, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	/* A leaf without a rank in the job. */
-	tree_attach(&world, 2, 4096);
+	tree_attach(world, 2, 4096);
 	failed.text = (char *)(uintptr_t) "no";
-	jobs_say(&world, 2,
-		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, ABORT, abort, &failed));
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_close(&world);
+	jobs_say(world, 2,
+		 sml_envelope_of(tree_leaf_job(world, 0)->job_number, ABORT, abort, &failed));
+	assert_int_equal(world->jobs.n_jobs, 1);
 }
 
 /* As for a rank's own connection. */
-TEST(what_a_leaf_relays_is_checked)
+WORLD_TEST(what_a_leaf_relays_is_checked)
 {
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 	SmlControl__Leaf leaf = SML_CONTROL__LEAF__INIT;
 	SmlControl__Relay garbage = SML_CONTROL__RELAY__INIT;
 	SmlControl__Join join = jobs_join_message("tree", 2, 3); /* it is there */
-	struct jobs_world world;
 
-	run(&world);
-	tree_relay(&world, 0, 99, sml_envelope(LEAVE, leave, &leave));
-	tree_relay(&world, 0, 98, sml_envelope(LEAF, leaf, &leaf));
-	tree_relay_from(&world, 0, 97, sml_envelope_of(1, JOIN, join, &join), 4096, 256);
-	assert_true(tree_is_over(&world, 0, 97));
-	assert_int_equal(world.jobs.n_jobs, 1);
+	run(world);
+	tree_relay(world, 0, 99, sml_envelope(LEAVE, leave, &leave));
+	tree_relay(world, 0, 98, sml_envelope(LEAF, leaf, &leaf));
+	tree_relay_from(world, 0, 97, sml_envelope_of(1, JOIN, join, &join), 4096, 256);
+	assert_non_null(tree_end(world, 0, 97));
+	assert_int_equal(world->jobs.n_jobs, 1);
 	garbage.peer = 70;
 	garbage.message.data = (uint8_t *)(uintptr_t) "\xff\xff";
 	garbage.message.len = 2;
-	jobs_say(&world, 0, sml_envelope(RELAY, relay, &garbage));
-	assert_non_null(strstr(jobs_refusal(&world, 1),
+	jobs_say(world, 0, sml_envelope(RELAY, relay, &garbage));
+	assert_non_null(strstr(jobs_refusal(world, 1),
 			       "rank 0 (host testhost, pid 1000) died: it sent something"));
 	/* Otherwise its connection to the leaf would stay for ever. */
-	assert_true(tree_is_over(&world, 0, 70));
-	jobs_close(&world);
+	assert_non_null(tree_end(world, 0, 70));
 }
 
 /* Anyone can say that it is one. These have ranks: others would make room (test_job_room). */
@@ -333,24 +300,22 @@ JOBS_TEST(a_leaf_that_does_not_read_is_given_up)
 	assert_int_equal(world->jobs.n_members, 0);
 }
 
-TEST(each_admission_has_new_numbers_and_secrets)
+WORLD_TEST(each_admission_has_new_numbers_and_secrets)
 {
-	struct jobs_world world;
 	uint32_t before, after;
 	uint64_t tag;
 
-	run(&world);
-	before = tree_leaf_job(&world, 0)->job_number;
-	tag = tree_leaf_job(&world, 0)->tag;
-	tree_leaf_ready(&world, 0, 256);
-	jobs_hang_up(&world, 0);
-	tree_attach(&world, 2, 300);
-	tree_relay_join(&world, 2, 70, 0, 2);
-	tree_relay_join(&world, 2, 71, 1, 2);
-	after = tree_leaf_job(&world, 2)->job_number;
+	run(world);
+	before = tree_leaf_job(world, 0)->job_number;
+	tag = tree_leaf_job(world, 0)->tag;
+	tree_leaf_ready(world, 0, 256);
+	jobs_hang_up(world, 0);
+	tree_attach(world, 2, 300);
+	tree_relay_join(world, 2, 70, 0, 2);
+	tree_relay_join(world, 2, 71, 1, 2);
+	after = tree_leaf_job(world, 2)->job_number;
 	assert_int_not_equal(before, after);
-	assert_true(tag != tree_leaf_job(&world, 2)->tag);
-	jobs_close(&world);
+	assert_true(tag != tree_leaf_job(world, 2)->tag);
 }
 
 JOBS_TEST(a_full_leaf_refuses_for_now)

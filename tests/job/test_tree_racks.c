@@ -26,15 +26,14 @@ static void run_racks(struct jobs_world *world)
 		tree_leaf_ready(world, leaf, 352);
 }
 
-TEST(more_ranks_than_children_run_behind_leaves)
+WORLD_TEST(more_ranks_than_children_run_behind_leaves)
 {
-	struct jobs_world world;
 	SmlControl__Envelope *told;
 
-	run_racks(&world);
-	assert_int_equal(world.jobs.n_jobs, 1);
+	run_racks(world);
+	assert_int_equal(world->jobs.n_jobs, 1);
 	for (unsigned leaf = 0; leaf < 2; leaf++) {
-		const SmlControl__Admitted *job = tree_leaf_job(&world, leaf);
+		const SmlControl__Admitted *job = tree_leaf_job(world, leaf);
 
 		assert_int_equal(job->behind->world_size, N_RANKS);
 		assert_int_equal(job->behind->n_ranks, RACK);
@@ -42,21 +41,20 @@ TEST(more_ranks_than_children_run_behind_leaves)
 			assert_int_equal(job->behind->ranks[i], leaf * RACK + i);
 			assert_int_equal(job->behind->peers[i], 1000 + leaf * RACK + i);
 		}
-		assert_int_equal(world.served[job->job_number % SML_MAX_JOBS].n_ranks, 2);
+		assert_int_equal(world->served[job->job_number % SML_MAX_JOBS].n_ranks, 2);
 	}
-	assert_true(tree_was_relayed(&world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_START));
-	tree_relay_end(&world, 1, 1000 + 77, false);
+	assert_true(tree_was_relayed(world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_START));
+	tree_relay_end(world, 1, 1000 + 77, false);
 	for (uint32_t rank = 0; rank < N_RANKS; rank++) {
 		if (rank == 77)
 			continue;
-		told = tree_relayed(&world, rank / RACK, 1000 + rank,
+		told = tree_relayed(world, rank / RACK, 1000 + rank,
 				    SML_CONTROL__ENVELOPE__BODY_ABORT);
 		assert_non_null(told);
 		assert_string_equal(told->abort->text,
 				    "rank 77 (host testhost, pid 1077) died: its connection ended");
 		sml_control__envelope__free_unpacked(told, NULL);
 	}
-	jobs_close(&world);
 }
 
 JOBS_TEST(ranks_that_wait_are_told_of_a_few_that_are_missing)
@@ -125,7 +123,7 @@ TEST(a_switch_has_room_for_64_children)
 }
 
 /* Numbers that would be fine if they were cut to 8, 12 or 16 bits. */
-TEST(impossible_ranks_do_not_join)
+WORLD_TEST(impossible_ranks_do_not_join)
 {
 	static const struct {
 		uint32_t rank, world_size;
@@ -138,53 +136,49 @@ TEST(impossible_ranks_do_not_join)
 		{65536, 4096, "rank 65536 is not below world_size 4096"},
 		{UINT32_MAX, 4096, "rank 4294967295 is not below world_size 4096"},
 	};
-	struct jobs_world world;
 
 	for (size_t i = 0; i < sizeof(joins) / sizeof(joins[0]); i++) {
-		jobs_open(&world, 4096, 64, false);
-		jobs_join(&world, 0, jobs_join_message("tree", joins[i].rank, joins[i].world_size));
-		assert_string_equal(jobs_refusal(&world, 0), joins[i].why);
-		assert_int_equal(world.jobs.n_jobs, 0);
-		jobs_close(&world);
+		jobs_open(world, 4096, 64, false);
+		jobs_join(world, 0, jobs_join_message("tree", joins[i].rank, joins[i].world_size));
+		assert_string_equal(jobs_refusal(world, 0), joins[i].why);
+		assert_int_equal(world->jobs.n_jobs, 0);
+		jobs_close(world);
 	}
 	/* Without switches there are no leaves. */
-	jobs_open(&world, 4096, 64, true);
+	jobs_open(world, 4096, 64, true);
 	{
 		SmlControl__Join join = jobs_join_message("tree", 0, 65);
 		uint32_t port = 1;
 
 		join.stripe_ports = &port;
 		join.n_stripe_ports = 1;
-		jobs_join(&world, 0, join);
+		jobs_join(world, 0, join);
 	}
-	assert_non_null(strstr(jobs_refusal(&world, 0), "without a switch has at most 64 ranks"));
-	jobs_close(&world);
+	assert_non_null(strstr(jobs_refusal(world, 0), "without a switch has at most 64 ranks"));
 }
 
-TEST(a_leaf_names_no_ranks_of_another)
+WORLD_TEST(a_leaf_names_no_ranks_of_another)
 {
 	static const uint32_t pairs[][2] = {{0, RACK},	    {0, N_RANKS},    {0, 4095},
 					    {0, 4096},	    {0, 65536},	     {0, UINT32_MAX},
 					    {65536, 65537}, {RACK, RACK + 1}};
 	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
-	struct jobs_world world;
 
-	run_racks(&world);
+	run_racks(world);
 	mismatch.n_ranks = 2;
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
 		mismatch.ranks = (uint32_t *)(uintptr_t)pairs[i];
-		jobs_say(&world, 0,
-			 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, MISMATCH, mismatch,
+		jobs_say(world, 0,
+			 sml_envelope_of(tree_leaf_job(world, 0)->job_number, MISMATCH, mismatch,
 					 &mismatch));
 		for (uint32_t rank = 0; rank < N_RANKS; rank++)
-			assert_false(tree_was_relayed(&world, rank / RACK, 1000 + rank,
+			assert_false(tree_was_relayed(world, rank / RACK, 1000 + rank,
 						      SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	}
-	jobs_close(&world);
 }
 
 /* The first leaf's slots wait for ranks 3, 60 and more; it may speak only for the first of them. */
-TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
+WORLD_TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 {
 	uint8_t ranks[] = {1u << 3, 0, 0, 0, 0, 0, 0, 1u << 4}, beyond[] = {[13] = 1};
 	ProtobufCBinaryData sets[] = {{sizeof(ranks), ranks}, {sizeof(beyond), beyond}};
@@ -193,12 +187,11 @@ TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 	const SmlControl__StallReport *report;
 	SmlControl__Envelope *answer;
-	struct jobs_world world;
 
-	run_racks(&world);
+	run_racks(world);
 	/* Slot 0 waits for both leaves. */
-	world.slots_lack = 3;
-	tree_relay(&world, 1, 1000 + 103, sml_envelope(STALL_REQUEST, stall_request, &request));
+	world->slots_lack = 3;
+	tree_relay(world, 1, 1000 + 103, sml_envelope(STALL_REQUEST, stall_request, &request));
 	for (unsigned i = 0; i < 2; i++)
 		sml_control__slot_state__init(&states[i]);
 	told.slots = slots;
@@ -208,16 +201,16 @@ TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 	states[0].set = 1;
 	states[1].slot = 1;
 	states[1].set = 2;
-	jobs_say(&world, 0,
-		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, STALL_REPORT, stall_report,
+	jobs_say(world, 0,
+		 sml_envelope_of(tree_leaf_job(world, 0)->job_number, STALL_REPORT, stall_report,
 				 &told));
 	ranks[0] = 0;
 	ranks[7] = 1u << 4;
 	told.n_slots = 1;
-	jobs_say(&world, 1,
-		 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, STALL_REPORT, stall_report,
+	jobs_say(world, 1,
+		 sml_envelope_of(tree_leaf_job(world, 0)->job_number, STALL_REPORT, stall_report,
 				 &told));
-	answer = tree_relayed(&world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT);
+	answer = tree_relayed(world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT);
 	assert_non_null(answer);
 	report = answer->stall_report;
 	assert_int_equal(report->n_slots, 1);
@@ -228,11 +221,10 @@ TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 	assert_int_equal(report->sets[0].data[0], 1u << 3);
 	assert_int_equal(report->sets[0].data[7], 1u << 4);
 	sml_control__envelope__free_unpacked(answer, NULL);
-	jobs_close(&world);
 }
 
 /* Peer 0 is a leaf that pings, and never answers; the job goes on, and its ranks get a report. */
-TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
+WORLD_TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 	SmlControl__StallReport told = SML_CONTROL__STALL_REPORT__INIT;
@@ -240,25 +232,24 @@ TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
 	uint8_t rank_60[] = {0, 0, 0, 0, 0, 0, 0, 1u << 4};
 	ProtobufCBinaryData set = {sizeof(rank_60), rank_60};
 	SmlControl__Envelope *answer;
-	struct jobs_world world;
 
-	run_racks(&world);
-	world.slots_lack = 3;
+	run_racks(world);
+	world->slots_lack = 3;
 	slot.set = 1;
 	told.slots = slots;
 	told.sets = &set;
 	told.n_slots = told.n_sets = 1;
 	for (unsigned time = 0; time < 3; time++) {
-		unsigned n_said = world.peers[1].n_said;
+		unsigned n_said = world->peers[1].n_said;
 
-		tree_relay(&world, 1, 1000 + 103,
+		tree_relay(world, 1, 1000 + 103,
 			   sml_envelope(STALL_REQUEST, stall_request, &request));
-		jobs_say(&world, 1,
-			 sml_envelope_of(tree_leaf_job(&world, 0)->job_number, STALL_REPORT,
+		jobs_say(world, 1,
+			 sml_envelope_of(tree_leaf_job(world, 0)->job_number, STALL_REPORT,
 					 stall_report, &told));
-		jobs_wait(&world, 3 * SML_ANSWER_NS);
-		assert_true(world.peers[1].n_said > n_said);
-		answer = tree_relayed(&world, 1, 1000 + 103,
+		jobs_wait(world, 3 * SML_ANSWER_NS);
+		assert_true(world->peers[1].n_said > n_said);
+		answer = tree_relayed(world, 1, 1000 + 103,
 				      SML_CONTROL__ENVELOPE__BODY_STALL_REPORT);
 		assert_non_null(answer);
 		/* Of the other leaf's ranks, only the one that it has named is blamed. */
@@ -267,8 +258,7 @@ TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
 		assert_int_equal(answer->stall_report->sets[0].data[7], 1u << 4);
 		sml_control__envelope__free_unpacked(answer, NULL);
 	}
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_close(&world);
+	assert_int_equal(world->jobs.n_jobs, 1);
 }
 
 /* ---- ranks of one machine behind leaves ---- */
@@ -310,58 +300,53 @@ static void run_machine(struct jobs_world *world)
 	relay_machine(world, 1, 54, 4, 5, 'a', 13);
 }
 
-TEST(ranks_that_meet_at_one_leaf_are_one_host)
+WORLD_TEST(ranks_that_meet_at_one_leaf_are_one_host)
 {
 	static const uint32_t firsts[] = {0, 1, 0}, others[] = {3, 3};
 	const SmlControl__Admitted *job;
 	SmlControl__Envelope *admitted;
-	struct jobs_world world;
 
-	run_machine(&world);
-	job = tree_leaf_job(&world, 0);
+	run_machine(world);
+	job = tree_leaf_job(world, 0);
 	assert_int_equal(job->behind->n_hosts, 3);
 	assert_memory_equal(job->behind->hosts, firsts, sizeof(firsts));
-	job = tree_leaf_job(&world, 1);
+	job = tree_leaf_job(world, 1);
 	assert_int_equal(job->behind->n_hosts, 2);
 	assert_memory_equal(job->behind->hosts, others, sizeof(others));
-	admitted = tree_relayed(&world, 0, 52, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+	admitted = tree_relayed(world, 0, 52, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
 	assert_int_equal(admitted->admitted->shards, 1);
 	assert_int_equal(admitted->admitted->host_group->n_ranks, 2);
 	assert_int_equal(admitted->admitted->host_group->ranks[0], 0);
 	assert_int_equal(admitted->admitted->host_group->ranks[1], 2);
 	sml_control__envelope__free_unpacked(admitted, NULL);
-	admitted = tree_relayed(&world, 0, 51, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+	admitted = tree_relayed(world, 0, 51, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
 	assert_null(admitted->admitted->host_group);
 	sml_control__envelope__free_unpacked(admitted, NULL);
-	jobs_close(&world);
 }
 
 /* The leaves lose the job of the first admission before they get the second one. */
-TEST(ranks_behind_a_leaf_without_memory_are_admitted_again)
+WORLD_TEST(ranks_behind_a_leaf_without_memory_are_admitted_again)
 {
 	static const uint32_t alone[] = {0, 1, 2};
-	struct jobs_world world;
 	uint32_t before;
 
-	run_machine(&world);
-	before = tree_leaf_job(&world, 0)->job_number;
-	tree_leaf_ready(&world, 0, 352);
-	tree_leaf_ready(&world, 1, 352);
+	run_machine(world);
+	before = tree_leaf_job(world, 0)->job_number;
+	tree_leaf_ready(world, 0, 352);
+	tree_leaf_ready(world, 1, 352);
 	for (uint32_t rank = 0; rank < 5; rank++)
-		relay_shares(&world, rank / 3, 50 + rank, rank != 4);
-	assert_false(tree_was_relayed(&world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
+		relay_shares(world, rank / 3, 50 + rank, rank != 4);
+	assert_false(tree_was_relayed(world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
 	for (unsigned leaf = 0; leaf < 2; leaf++) {
-		assert_int_equal(
-			jobs_received(&world, leaf, SML_CONTROL__ENVELOPE__BODY_ABORT)->job,
-			before);
-		assert_int_not_equal(tree_leaf_job(&world, leaf)->job_number, before);
+		assert_int_equal(jobs_received(world, leaf, SML_CONTROL__ENVELOPE__BODY_ABORT)->job,
+				 before);
+		assert_int_not_equal(tree_leaf_job(world, leaf)->job_number, before);
 	}
-	assert_memory_equal(tree_leaf_job(&world, 0)->behind->hosts, alone, sizeof(alone));
-	assert_int_equal(world.jobs.branches->slots_in_use, world.jobs.slots_in_use);
-	tree_leaf_ready(&world, 0, 352);
-	tree_leaf_ready(&world, 1, 352);
+	assert_memory_equal(tree_leaf_job(world, 0)->behind->hosts, alone, sizeof(alone));
+	assert_int_equal(world->jobs.branches->slots_in_use, world->jobs.slots_in_use);
+	tree_leaf_ready(world, 0, 352);
+	tree_leaf_ready(world, 1, 352);
 	for (uint32_t rank = 0; rank < 5; rank++)
-		relay_shares(&world, rank / 3, 50 + rank, false);
-	assert_true(tree_was_relayed(&world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
-	jobs_close(&world);
+		relay_shares(world, rank / 3, 50 + rank, false);
+	assert_true(tree_was_relayed(world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
 }

@@ -31,6 +31,17 @@ static void wait_to_join(int members, int joiners, const char *job)
 	let(members, await);
 }
 
+/* All of them sum, and those in `dying` are killed in the call. */
+static void die_in_a_sum(int members, int dying)
+{
+	send_orders(members, sum_on);
+	usleep(20000);
+	for (int i = 0; i < MAX_PROCESSES; i++)
+		if (dying >> i & 1)
+			end_process(i);
+	expect(members & ~dying, SML_ERROR_RANK_DIED, 0);
+}
+
 /* As survive() and die_and_join(). */
 static void survive_without_a_list(int members, int dying, int joining, struct order order)
 {
@@ -38,12 +49,7 @@ static void survive_without_a_list(int members, int dying, int joining, struct o
 
 	if (joining)
 		wait_to_join(members, joining, "decided");
-	send_orders(members, sum_on);
-	usleep(20000);
-	for (int i = 0; i < MAX_PROCESSES; i++)
-		if (dying >> i & 1)
-			end_process(i);
-	expect(left, SML_ERROR_RANK_DIED, 0);
+	die_in_a_sum(members, dying);
 	send_orders(left, order);
 	expect_decision(members, left, joining);
 }
@@ -106,17 +112,11 @@ TEST(who_dies_without_asking_is_not_waited_for)
 
 /* ---- deaths ---- */
 
-/* All of them sum; those in `dying` are killed in a call, and the others go on without them. */
 static void survive(int members, int dying, const char *next, int port)
 {
 	int left = members & ~dying;
 
-	send_orders(members, sum_on);
-	usleep(20000);
-	for (int i = 0; i < MAX_PROCESSES; i++)
-		if (dying >> i & 1)
-			end_process(i);
-	expect(left, SML_ERROR_RANK_DIED, 0);
+	die_in_a_sum(members, dying);
 	let(left, to_job(next, port));
 	let(left, make_sum);
 }

@@ -294,6 +294,14 @@ void jobs_join_from(struct jobs_world *world, const char *machines, bool embedde
 	}
 }
 
+void jobs_start_embedded(struct jobs_world *world)
+{
+	jobs_join_from(world, "--", true);
+	jobs_ready(world, 0);
+	jobs_ready(world, 1);
+	sml_assert(sml_peer_runs(&world->peers[0].peer));
+}
+
 bool jobs_start_host(struct jobs_world *world, uint32_t n, uint32_t individual)
 {
 	const SmlControl__Envelope *start;

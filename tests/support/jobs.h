@@ -55,19 +55,22 @@ void jobs_open(struct jobs_world *world, uint32_t max_slots, uint32_t max_jobs,
 	       bool ranks_have_slots);
 void jobs_close(struct jobs_world *world);
 
-/* A test of a switch with 4,096 slots for 64 jobs, which it has as `world`. Needs support/test.h.
- */
-#define JOBS_TEST(sentence)                                                                        \
+#define JOBS_TEST_AFTER(sentence, opening)                                                         \
 	static void sentence##_in(struct jobs_world *world);                                       \
 	TEST(sentence)                                                                             \
 	{                                                                                          \
 		struct jobs_world opened;                                                          \
                                                                                                    \
-		jobs_open(&opened, 4096, 64, false);                                               \
+		opening;                                                                           \
 		sentence##_in(&opened);                                                            \
 		jobs_close(&opened);                                                               \
 	}                                                                                          \
 	static void sentence##_in(struct jobs_world *world)
+
+/* A test has `world`, and opens it. Needs support/test.h. */
+#define WORLD_TEST(sentence) JOBS_TEST_AFTER(sentence, (void)0)
+/* The same of a switch with 4,096 slots for 64 jobs, which is open. */
+#define JOBS_TEST(sentence) JOBS_TEST_AFTER(sentence, jobs_open(&opened, 4096, 64, false))
 
 /* A Join as an honest rank sends it. */
 SmlControl__Join jobs_join_message(const char *job, uint32_t rank, uint32_t world_size);
@@ -88,6 +91,8 @@ void jobs_begin_again(struct jobs_world *world, unsigned peer, SmlControl__Join 
 void jobs_join_all(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size);
 /* Opens the world with one job, "a". Rank r is on machines[r]; '-': it does not say where. */
 void jobs_join_from(struct jobs_world *world, const char *machines, bool ranks_have_slots);
+/* The same of two ranks with slots, which run. */
+void jobs_start_embedded(struct jobs_world *world);
 /*
  * All ranks of that job share memory, except `individual`, and are ready. Do they, as Start says?
  */

@@ -109,7 +109,7 @@ bool tree_was_relayed(const struct jobs_world *world, unsigned leaf, uint32_t nu
 	return was;
 }
 
-bool tree_is_over(const struct jobs_world *world, unsigned leaf, uint32_t number)
+const SmlControl__Relay *tree_end(const struct jobs_world *world, unsigned leaf, uint32_t number)
 {
 	const struct jobs_peer *peer = &world->peers[leaf];
 
@@ -118,9 +118,9 @@ bool tree_is_over(const struct jobs_world *world, unsigned leaf, uint32_t number
 
 		if (said->body_case == SML_CONTROL__ENVELOPE__BODY_RELAY &&
 		    said->relay->peer == number && said->relay->over)
-			return true;
+			return said->relay;
 	}
-	return false;
+	return NULL;
 }
 
 void tree_leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes)

@@ -39,7 +39,7 @@ SmlControl__Envelope *tree_relayed(const struct jobs_world *world, unsigned leaf
 				   SmlControl__Envelope__BodyCase body);
 bool tree_was_relayed(const struct jobs_world *world, unsigned leaf, uint32_t number,
 		      SmlControl__Envelope__BodyCase body);
-/* Was the leaf told to end the rank's connection? */
-bool tree_is_over(const struct jobs_world *world, unsigned leaf, uint32_t number);
+/* The last message to this peer that the rank's connection ends, or ended; NULL: there is none. */
+const SmlControl__Relay *tree_end(const struct jobs_world *world, unsigned leaf, uint32_t number);
 
 #endif
