@@ -2,7 +2,7 @@
 /*
  * Round-trip time and retransmission timeout, as RFC 6298 section 2, in
  * nanoseconds. The caller applies Karn's rule (no samples from packets that
- * were sent twice, but for one exception: worker_receive.c).
+ * were sent twice, but for two exceptions: worker_receive.c).
  *
  * Hundreds of packets share a round trip, and most samples of a batch are
  * alike: with RFC 6298's weights, one batch would erase all earlier knowledge
@@ -11,8 +11,9 @@
  *
  * A result comes when the slowest rank has sent, so a sample includes that
  * rank's delay too. A rank that was itself the last to send measures only the
- * path. Other samples are capped at SML_RTT_STRAGGLER_NS: a rank that computes
- * for a second must not make the next lost packet cost a second.
+ * path. Other samples are capped at SML_RTT_STRAGGLER_NS, or at what the path
+ * itself takes if that is more: a rank that computes for a second must not make
+ * the next lost packet cost a second.
  */
 #ifndef SML_CORE_RTT_H
 #define SML_CORE_RTT_H
@@ -33,7 +34,8 @@ struct sml_rtt {
 	uint64_t variation_ns; /* the deviation that the timeout allows for */
 	uint64_t round_max_ns; /* the largest deviation of this round trip */
 	uint64_t round_ends_ns;
-	uint64_t min_ns; /* the shortest sample; UINT64_MAX if there is none yet */
+	uint64_t path_ns; /* what the path took by itself; rises at once, falls to later samples */
+	uint64_t min_ns;  /* the shortest sample; UINT64_MAX if there is none yet */
 	uint64_t rto_ns;
 	uint8_t backoff; /* the timeout is rto_ns << backoff */
 };
@@ -59,10 +61,16 @@ static inline void sml_rtt_vary(struct sml_rtt *rtt, uint64_t now_ns)
 static inline void sml_rtt_sample(struct sml_rtt *rtt, uint64_t sample_ns, bool path_alone,
 				  uint64_t now_ns)
 {
+	uint64_t most_ns =
+		rtt->path_ns > SML_RTT_STRAGGLER_NS ? rtt->path_ns : SML_RTT_STRAGGLER_NS;
 	uint64_t difference;
 
-	if (!path_alone && sample_ns > SML_RTT_STRAGGLER_NS)
-		sample_ns = SML_RTT_STRAGGLER_NS;
+	if (!path_alone && sample_ns > most_ns)
+		sample_ns = most_ns;
+	if (sample_ns < rtt->path_ns)
+		rtt->path_ns -= (rtt->path_ns - sample_ns) / 8;
+	else if (path_alone)
+		rtt->path_ns = sample_ns;
 	if (sample_ns < rtt->min_ns)
 		rtt->min_ns = sample_ns;
 	if (rtt->smoothed_ns == 0) {

@@ -86,10 +86,11 @@ struct sml_worker_slot {
 	uint32_t send_order; /* the last transmission's place in the order of all of them */
 	uint64_t sent_ns;    /* when the last transmission was */
 	uint64_t first_sent_ns;
-	uint8_t place;	   /* enum sml_slot_queue */
-	uint8_t sends;	   /* how often this use was sent; stays at its maximum */
-	uint8_t timed_out; /* it is LOST because of the timer, not of later answers */
-	uint8_t kept;	   /* enum sml_kept: where the result of kept_chunk is */
+	uint64_t again_before_ns; /* when the use before was last sent, if again; else 0 */
+	uint8_t place;		  /* enum sml_slot_queue */
+	uint8_t sends;		  /* how often this use was sent; stays at its maximum */
+	uint8_t timed_out;	  /* it is LOST because of the timer, not of later answers */
+	uint8_t kept;		  /* enum sml_kept: where the result of kept_chunk is */
 	uint32_t kept_chunk;
 	uint16_t kept_lanes;
 	/*

@@ -11,35 +11,32 @@
 /* Doublings of the timeout that remain after an answer to a retransmitted packet. */
 #define AMBIGUOUS_BACKOFF 2
 
-/* The slot that a result is for, if it is the answer to the packet in flight. */
+/* The slot of any result of this epoch, or SML_NO_SLOT. */
 static uint16_t slot_of_result(const struct sml_worker *worker, const struct sml_header *header,
 			       size_t length)
 {
 	const struct sml_worker_config *config = &worker->config;
-	uint16_t slot;
 
 	if (worker->frozen || length < SML_HEADER_BYTES ||
 	    header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION ||
 	    header->kind != SML_PACKET_RESULT || header->job_be != sml_be32(config->job) ||
 	    header->epoch_be != sml_be32(config->epoch) || header->key_be != sml_be64(config->tag))
 		return SML_NO_SLOT;
-	slot = sml_worker_slot_of_number(worker, sml_be16(header->slot_be));
-	if (slot == SML_NO_SLOT)
-		return SML_NO_SLOT;
-	if (worker->slots[slot].place != SML_IN_FLIGHT && worker->slots[slot].place != SML_LOST)
-		return SML_NO_SLOT;
-	if (worker->slots[slot].use != sml_be32(header->use_be))
-		return SML_NO_SLOT;
-	return slot;
+	return sml_worker_slot_of_number(worker, sml_be16(header->slot_be));
 }
 
-/* A sum can only be without lanes if this rank's part is. */
-static bool matches(const struct sml_contribution *sent, const struct sml_header *header,
+/*
+ * Is it the answer to the packet in flight? A sum can only be without lanes if this rank's part is.
+ */
+static bool answers(const struct sml_worker_slot *state, const struct sml_header *header,
 		    size_t length)
 {
+	const struct sml_contribution *sent = &state->sent;
 	uint8_t omitted = header->lane_kind & sent->omitted;
 
-	return length == SML_HEADER_BYTES + sml_lane_bytes(sent->lanes, omitted) &&
+	return (state->place == SML_IN_FLIGHT || state->place == SML_LOST) &&
+	       state->use == sml_be32(header->use_be) &&
+	       length == SML_HEADER_BYTES + sml_lane_bytes(sent->lanes, omitted) &&
 	       header->lanes_be == sml_be16(sent->lanes) && header->op == sent->op &&
 	       header->lane_kind == (sent->lane_kind | omitted) &&
 	       header->digest_be == sml_be32(sent->digest);
@@ -93,6 +90,29 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
 	if (!worker->config.local)
 		sml_flight_result(&worker->flight, sent_once ? since_ns : UINT64_MAX,
 				  worker->rtt.min_ns);
+}
+
+/*
+ * If this is another answer to the last use (as in D-SACK, RFC 2883), the switch sent it for one of
+ * this rank's transmissions. So the round trip took at least the time since the last of them, and
+ * no other rank was waited for. After a loss, that is short. Where a queue is long, all packets
+ * could be sent again and again, and only these answers show it.
+ */
+static void measure_late(struct sml_worker *worker, const void *packet, size_t length,
+			 uint64_t now_ns)
+{
+	const struct sml_header *header = packet;
+	uint16_t slot = slot_of_result(worker, packet, length);
+	const struct sml_worker_slot *state;
+	uint64_t since_ns;
+
+	if (slot == SML_NO_SLOT)
+		return;
+	state = &worker->slots[slot];
+	since_ns = now_ns - state->again_before_ns;
+	if (state->again_before_ns != 0 && state->use - 1 == sml_be32(header->use_be) &&
+	    since_ns > worker->rtt.rto_ns)
+		sml_rtt_sample(&worker->rtt, since_ns, true, now_ns);
 }
 
 /*
@@ -167,6 +187,7 @@ static void advance(struct sml_worker *worker, enum sml_stream_id stream, uint16
 
 	sml_list_remove(state->place == SML_LOST ? &worker->lost : &worker->in_flight, slot);
 	sml_list_remove(&queues->unanswered, slot);
+	state->again_before_ns = state->sends > 1 ? state->sent_ns : 0;
 	state->use++;
 	state->sends = 0;
 	sml_worker_assign(worker, stream, slot,
@@ -199,7 +220,7 @@ uint16_t sml_worker_answered(const struct sml_worker *worker, const void *packet
 {
 	uint16_t slot = slot_of_result(worker, packet, length);
 
-	if (slot == SML_NO_SLOT || !matches(&worker->slots[slot].sent, packet, length))
+	if (slot == SML_NO_SLOT || !answers(&worker->slots[slot], packet, length))
 		return SML_NO_SLOT;
 	return slot;
 }
@@ -222,6 +243,7 @@ enum sml_worker_verdict sml_worker_receive(struct sml_worker *worker, const void
 	worker->counters.bytes_received += length;
 	if (slot == SML_NO_SLOT) {
 		worker->counters.ignored++;
+		measure_late(worker, packet, length, now_ns);
 		return SML_WORKER_IGNORED;
 	}
 	return take(worker, slot, sml_be32(header->chunk_be), header->rank,

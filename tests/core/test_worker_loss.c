@@ -78,6 +78,53 @@ TEST_WITH(a_timeout_that_is_too_short_for_the_path_grows, NULL, end)
 	}
 }
 
+/* The switch is slow: it answers each transmission, but later than all of them are sent. */
+TEST_WITH(a_second_answer_tells_the_round_trip, NULL, end)
+{
+	struct rig_packet first, second;
+
+	begin(1, 6);
+	first = second = sent();
+	/* Each packet of a use that was sent once is answered in time, so this is a copy's. */
+	answer(&first, 1);
+	second = sent();
+	rig.now_ns += 900 * MS;
+	assert_int_equal(answer(&first, 1), SML_WORKER_IGNORED);
+	assert_int_equal(worker()->rtt.rto_ns, SML_RTT_MIN_RTO_NS);
+	sml_worker_expire(worker(), rig.now_ns);
+	assert_int_equal(sent().length, second.length);
+	answer(&second, 2);
+	sent();
+	/* As after a loss, when another rank's packet completes the use a moment earlier. */
+	rig.now_ns += SML_RTT_MIN_RTO_NS;
+	assert_int_equal(answer(&second, 2), SML_WORKER_IGNORED);
+	assert_int_equal(worker()->rtt.rto_ns, SML_RTT_MIN_RTO_NS);
+	rig.now_ns += 596 * MS;
+	assert_int_equal(answer(&second, 2), SML_WORKER_IGNORED);
+	assert_in_range(worker()->rtt.rto_ns, 600 * MS, SML_RTT_MAX_RTO_NS);
+	assert_int_equal(sml_rtt_timeout(&worker()->rtt), worker()->rtt.rto_ns);
+}
+
+/* Another rank may have completed the use, but the path is known to be slow. */
+TEST(a_slow_path_is_not_taken_for_a_late_rank)
+{
+	struct sml_rtt fast, slow;
+
+	sml_rtt_init(&fast);
+	sml_rtt_sample(&fast, 300 * MS, false, 0);
+	assert_int_equal(fast.smoothed_ns, SML_RTT_STRAGGLER_NS);
+	sml_rtt_init(&slow);
+	sml_rtt_sample(&slow, 300 * MS, true, 0);
+	sml_rtt_sample(&slow, 300 * MS, false, 0);
+	assert_int_equal(slow.smoothed_ns, 300 * MS);
+	/* A late rank is still one, and a path may become fast again. */
+	sml_rtt_sample(&slow, 1000 * MS, false, 0);
+	assert_int_equal(slow.smoothed_ns, 300 * MS);
+	for (unsigned i = 0; i < 40; i++)
+		sml_rtt_sample(&slow, MS, true, 0);
+	assert_in_range(slow.path_ns, MS, SML_RTT_STRAGGLER_NS);
+}
+
 TEST_WITH(one_timeout_does_not_make_the_next_one_longer, NULL, end)
 {
 	struct rig_packet packet;

@@ -131,16 +131,25 @@ static void hold_back(struct sim_run *run, struct sim_event *event)
 	sim_network_send(&run->network, &none, event, event->packet->bytes, event->length);
 }
 
-/* A switch takes one packet after the other. Has this one still to wait for its turn? */
+/*
+ * A switch takes one packet after the other. Has this one still to wait for its turn, or is there
+ * no room for it?
+ */
 static bool waits_for_switch(struct sim_run *run, struct sim_event *event)
 {
 	struct sim_node *node = &run->stripes[event->stripe].nodes[event->node];
 	uint64_t begin_ns = node->busy_until_ns;
+	uint64_t waiting_ns = (uint64_t)run->world->switch_ns * run->world->switch_queue;
 
 	if (event->kind != SIM_TO_SWITCH || run->world->switch_ns == 0 || event->is_served)
 		return false;
 	if (begin_ns < run->network.now_ns)
 		begin_ns = run->network.now_ns;
+	if (waiting_ns && begin_ns - run->network.now_ns > waiting_ns) {
+		run->network.overflowed++;
+		run->network.arrived--;
+		return true;
+	}
 	node->busy_until_ns = begin_ns + run->world->switch_ns;
 	event->is_served = true;
 	sim_network_postpone(&run->network, event, node->busy_until_ns);

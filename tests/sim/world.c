@@ -469,7 +469,7 @@ void sim_world_repair(struct sim_world *world)
 	world->n_slow = clamp(world->n_slow, 0, world->n_ranks);
 	world->slow_us = clamp(world->slow_us, 0, 1000);
 	world->host_ns = clamp(world->host_ns, 0, 1000000);
-	world->switch_ns = clamp(world->switch_ns, 0, 1000000);
+	world->switch_ns = clamp(world->switch_ns, 0, 100000000);
 	world->super_us = clamp(world->super_us, 0, 100000);
 	if (world->no_tickets)
 		world->n_deaths = 0;

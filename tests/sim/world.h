@@ -59,6 +59,7 @@ struct sim_call {
 	X(same_tree, "the tree is the same in every epoch")                                        \
 	X(host_ns, "least time of a host for a packet, ns")                                        \
 	X(switch_ns, "what a switch takes for a packet, ns")                                       \
+	X(switch_queue, "packets that may wait at a switch (0: any number)")                       \
 	X(super_us, "packets that queue arrive in groups of so long, us")                          \
 	X(one_link, "with embedded stripes: a rank and its stripe share the rank's link")          \
 	X(rounds, "switches round sums on narrow wires")                                           \
