@@ -193,8 +193,8 @@ struct sml_config {
 
 	/* PEM files for TLS 1.3, all or none. SWITCHML_TLS_CERTIFICATE, _KEY, _AUTHORITY, NULL. */
 	const char *tls_certificate, *tls_key, *tls_authority;
-	/* Or a secret of 16 to 1024 bytes, not copied; or its file. SWITCHML_JOB_KEY[_FILE]. */
-	const char *job_key, *job_key_file;
+	const char *job_key; /* Or a secret of 16 to 1024 bytes, the same on all ranks. NULL. */
+	const char *job_key_file; /* Or a file with that secret. SWITCHML_JOB_KEY_FILE, NULL. */
 
 	/*
 	 * Gets log lines; NULL: standard error does. text has no newline, and is valid during the

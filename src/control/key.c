@@ -135,7 +135,7 @@ int sml_key_read(struct sml_key *key, const struct sml_key_source *source,
 		 const struct sml_key_source *names)
 {
 	if (source->secret == NULL && source->file == NULL)
-		return 0;
+		return sml_key_none();
 	if (source->secret != NULL && source->file != NULL)
 		return sml_error_set(-EINVAL,
 				     "the job key is set twice, by %s and by %s: unset one",

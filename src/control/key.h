@@ -19,7 +19,7 @@ struct sml_key_source {
 	const char *secret, *file;
 };
 
-/* The names of the two variables. */
+/* What the user calls them: a program passes the first, and the second is a variable. */
 extern const struct sml_key_source sml_key_variables;
 
 struct sml_key {
@@ -32,6 +32,12 @@ struct sml_key {
  */
 int sml_key_read(struct sml_key *key, const struct sml_key_source *source,
 		 const struct sml_key_source *names);
+
+/*
+ * No key. Returns 0, or a negative number if the user means to set one all the same: as a variable,
+ * which other processes can read, and which no end does.
+ */
+int sml_key_none(void);
 
 /* Wipe it from memory. */
 void sml_key_wipe(struct sml_key *key);

@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The part that is the same in builds with and without TLS: see tls.h. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
 #include "control/tls.h"
 
 const struct sml_tls_files sml_tls_variables = {"SWITCHML_TLS_CERTIFICATE", "SWITCHML_TLS_KEY",
 						"SWITCHML_TLS_AUTHORITY", NULL};
 
-const struct sml_key_source sml_key_variables = {"SWITCHML_JOB_KEY", "SWITCHML_JOB_KEY_FILE"};
+const struct sml_key_source sml_key_variables = {"job_key", "SWITCHML_JOB_KEY_FILE"};
+
+int sml_key_none(void)
+{
+	const char *text = secure_getenv("SWITCHML_JOB_KEY");
+
+	if (text == NULL || *text == '\0')
+		return 0;
+	return sml_error_set(-EINVAL, "SWITCHML_JOB_KEY is not a setting, because others can read "
+				      "a process's variables: write the key to a file, and set "
+				      "SWITCHML_JOB_KEY_FILE to its name");
+}
 
 int sml_tls_open_with_key(struct sml_tls **opened, enum sml_tls_end end,
 			  const struct sml_tls_files *files, const struct sml_tls_files *names,

@@ -32,7 +32,7 @@ int sml_key_read(struct sml_key *key, const struct sml_key_source *source,
 {
 	(void)key;
 	if (source->secret == NULL && source->file == NULL)
-		return 0;
+		return sml_key_none();
 	return sml_error_set(-ENOTSUP,
 			     "this program was built without TLS, which a job key (%s) needs: "
 			     "build it with OpenSSL 3 (meson configure -Dtls=enabled)",

@@ -65,7 +65,7 @@ static int refuse_certificate(X509_STORE_CTX *chain, void *context)
 	(void)context;
 	snprintf(session->reason, sizeof(session->reason), "%s",
 		 "it uses certificates, not a job key: start it with --key-file, or unset "
-		 "SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE here");
+		 "SWITCHML_JOB_KEY_FILE here");
 	X509_STORE_CTX_set_error(chain, X509_V_ERR_APPLICATION_VERIFICATION);
 	return 0;
 }

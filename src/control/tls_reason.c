@@ -132,14 +132,12 @@ int sml_tls_on_verify(int good, X509_STORE_CTX *chain)
 
 /* ---- the job key ---- */
 
-#define SAME_KEY                                                                                   \
-	"give both ends the same SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE (--key-file at the "    \
-	"switch)"
+#define SAME_KEY "give both ends the same key (SWITCHML_JOB_KEY_FILE, or --key-file at the switch)"
 
 const char *sml_tls_demand(const struct sml_tls *tls)
 {
-	return tls->keyed ? "this switch requires a job key: set SWITCHML_JOB_KEY or "
-			    "SWITCHML_JOB_KEY_FILE to the switch's key"
+	return tls->keyed ? "this switch requires a job key: set SWITCHML_JOB_KEY_FILE "
+			    "to a file with the switch's key"
 			  : "this switch requires TLS with certificates: set "
 			    "SWITCHML_TLS_CERTIFICATE, "
 			    "SWITCHML_TLS_KEY and SWITCHML_TLS_AUTHORITY";
@@ -155,9 +153,8 @@ static const char *key_reason(enum sml_tls_end end, int reason)
 	/* Without the key, OpenSSL looks for our certificate, and there is none. */
 	if (end == SML_TLS_SWITCH &&
 	    (reason == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM || reason == SSL_R_NO_SHARED_CIPHER))
-		return "it offered no job key: set SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE "
-		       "there, "
-		       "instead of certificates";
+		return "it offered no job key: set SWITCHML_JOB_KEY_FILE there, instead of "
+		       "certificates";
 	return NULL;
 }
 
@@ -177,8 +174,9 @@ static const struct {
 	{SSL_AD_BAD_CERTIFICATE, "it does not accept this end's certificate: its log says why"},
 	{SSL_AD_CERTIFICATE_UNKNOWN, "it does not accept this end's certificate: its log says why"},
 	{SSL_AD_PROTOCOL_VERSION, "it does not speak TLS 1.3"},
-	{SSL_AD_HANDSHAKE_FAILURE, "it accepts nothing that this end offers: does one end have a "
-				   "job key (SWITCHML_JOB_KEY) and the other end certificates?"},
+	{SSL_AD_HANDSHAKE_FAILURE,
+	 "it accepts nothing that this end offers: does one end have a "
+	 "job key (SWITCHML_JOB_KEY_FILE) and the other end certificates?"},
 };
 
 static bool describe_alert(struct sml_tls_session *session, int alert)
@@ -198,11 +196,9 @@ static const char *plain_reason(enum sml_tls_end end, bool keyed)
 {
 	if (keyed)
 		return end == SML_TLS_SWITCH
-			       ? "it did not use a job key: set SWITCHML_JOB_KEY or "
-				 "SWITCHML_JOB_KEY_FILE there"
-			       : "it has no job key: start it with "
-				 "--key-file, "
-				 "or unset SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE here";
+			       ? "it did not use a job key: set SWITCHML_JOB_KEY_FILE there"
+			       : "it has no job key: start it with --key-file, or unset "
+				 "SWITCHML_JOB_KEY_FILE here";
 	return end == SML_TLS_SWITCH
 		       ? "it did not use TLS: set SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
 			 "SWITCHML_TLS_AUTHORITY there"

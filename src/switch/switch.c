@@ -35,7 +35,7 @@ void sml_switch_config_init(struct sml_switch_config *config)
 		.greeting_ms = 10000,
 		.debug = SML_LOG_WARN,
 		.tls_names = {"--tls-certificate", "--tls-key", "--tls-authority", NULL},
-		.job_key_names = {"SWITCHML_JOB_KEY", "SWITCHML_JOB_KEY_FILE (--key-file)"},
+		.job_key_names = {"job_key", "SWITCHML_JOB_KEY_FILE (--key-file)"},
 	};
 }
 

@@ -136,10 +136,10 @@ TEST(a_key_and_certificates_do_not_fit_together)
 	if (switch_tls == NULL)
 		skip();
 	worker_tls = certificates_of_worker();
-	expect_none(of_switch, worker_tls, "it offered no job key: set SWITCHML_JOB_KEY",
-		    "does one end have a job key (SWITCHML_JOB_KEY) and the other end cert");
+	expect_none(of_switch, worker_tls, "it offered no job key: set SWITCHML_JOB_KEY_FILE there",
+		    "does one end have a job key (SWITCHML_JOB_KEY_FILE) and the other end cert");
 	expect_none(switch_tls, of_worker,
-		    "does one end have a job key (SWITCHML_JOB_KEY) and the other end cert",
+		    "does one end have a job key (SWITCHML_JOB_KEY_FILE) and the other end cert",
 		    "it uses certificates, not a job key: start it with --key-file, or unset");
 	sml_tls_close(switch_tls);
 	sml_tls_close(worker_tls);

@@ -325,9 +325,9 @@ static const char *failover_with_tls(void)
 	sml_get_info(NULL, &info);
 	if (!info.has_tls)
 		return "";
-	setenv("SWITCHML_JOB_KEY", KEY_OF_ALL_TESTS, 1);
+	switch_process_set_key(KEY_OF_ALL_TESTS);
 	complaint = fail_over(switches, 2, ONE_STANDBY);
-	unsetenv("SWITCHML_JOB_KEY");
+	switch_process_set_key(NULL);
 	return complaint;
 }
 

@@ -176,14 +176,14 @@ TEST(they_go_on_with_a_job_key)
 	sml_get_info(NULL, &info);
 	if (!info.has_tls)
 		skip();
-	setenv("SWITCHML_JOB_KEY", "a secret of the elastic job", 1);
+	switch_process_set_key("a secret of the elastic job");
 	start_switches();
 	form = (struct form){root_address, leaf_address, true, 0};
 	die_and_join(4);
 	form = (struct form){.switch_address = NULL};
 	die_and_join(4);
 	end_switches();
-	unsetenv("SWITCHML_JOB_KEY");
+	switch_process_set_key(NULL);
 }
 /* ---- errors during it ---- */
 

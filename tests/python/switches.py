@@ -18,6 +18,13 @@ _OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" 
 _CLONE_NEWNET = 0x40000000
 
 
+def key_file(path, secret):
+    """A job key for SWITCHML_JOB_KEY_FILE: the file's name."""
+    path.touch(mode=0o600)
+    path.write_text(secret + "\n")
+    return str(path)
+
+
 @contextlib.contextmanager
 def _served(before, arguments, environment):
     process = subprocess.Popen(

@@ -12,7 +12,7 @@ import pytest
 import switchml
 from groups import Groups, stop
 from ranks import free_port
-from switches import PROGRAM, switch
+from switches import PROGRAM, key_file, switch
 
 torch = pytest.importorskip("torch")
 
@@ -28,8 +28,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def nothing_chosen(monkeypatch):
-    for name in [name for name in os.environ if name.startswith("SWITCHML_JOB_KEY")]:
-        monkeypatch.delenv(name)
+    monkeypatch.delenv("SWITCHML_JOB_KEY_FILE", raising=False)
 
 
 def ask_plainly(port):
@@ -45,7 +44,7 @@ def ask_plainly(port):
 
 
 def status(address, key=None):
-    environment = {**os.environ, **({"SWITCHML_JOB_KEY": key} if key else {})}
+    environment = {**os.environ, **({"SWITCHML_JOB_KEY_FILE": key} if key else {})}
     done = subprocess.run(
         [PROGRAM, "status", "--switch", address],
         env=environment,
@@ -73,29 +72,19 @@ def group(**options):
         ranks.call(stop)
 
 
-def test_a_group_without_a_switch_has_a_key_by_itself():
+def test_a_group_without_a_switch_has_a_key_by_itself(tmp_path):
     port = free_port()
     with group(master_port=port):
         heard = ask_plainly(port)
         assert b"this switch requires a job key" in heard
         assert b"default group" not in heard  # as in the job's name
-        guess = status(f"127.0.0.1:{port}", secrets.token_urlsafe(32))
+        guess = status(f"127.0.0.1:{port}", key_file(tmp_path / "key", secrets.token_urlsafe(32)))
         assert "it has another job key" in guess
 
 
-def test_the_users_key_wins(monkeypatch):
-    key = secrets.token_urlsafe(24)
-    monkeypatch.setenv("SWITCHML_JOB_KEY", key)
-    port = free_port()
-    with group(master_port=port):
-        assert ": running, 2 ranks" in status(f"127.0.0.1:{port}", key)
-
-
 def test_the_users_key_file_wins(monkeypatch, tmp_path):
-    key = secrets.token_urlsafe(24)
-    (tmp_path / "key").write_text(key + "\n")
-    (tmp_path / "key").chmod(0o600)
-    monkeypatch.setenv("SWITCHML_JOB_KEY_FILE", str(tmp_path / "key"))
+    key = key_file(tmp_path / "key", secrets.token_urlsafe(24))
+    monkeypatch.setenv("SWITCHML_JOB_KEY_FILE", key)
     port = free_port()
     with group(master_port=port):
         monkeypatch.delenv("SWITCHML_JOB_KEY_FILE")
@@ -107,21 +96,27 @@ def test_a_switch_without_a_key_is_joined_as_before():
         assert ": running, 2 ranks" in status(address)
 
 
-def test_a_switch_with_a_key_is_joined_with_the_users(monkeypatch):
-    key = secrets.token_urlsafe(24)
-    with switch(SWITCHML_JOB_KEY=key) as address:
-        monkeypatch.setenv("SWITCHML_JOB_KEY", key)
+def test_a_key_in_a_variable_is_refused(monkeypatch):
+    """No drawn key hides that nobody reads it."""
+    monkeypatch.setenv("SWITCHML_JOB_KEY", secrets.token_urlsafe(24))
+    with pytest.raises(Exception, match="set SWITCHML_JOB_KEY_FILE to its name"), group():
+        pass
+
+
+def test_a_switch_with_a_key_is_joined_with_the_users(monkeypatch, tmp_path):
+    key = key_file(tmp_path / "key", secrets.token_urlsafe(24))
+    with switch(SWITCHML_JOB_KEY_FILE=key) as address:
+        monkeypatch.setenv("SWITCHML_JOB_KEY_FILE", key)
         with group(switch=address):
             assert ": running, 2 ranks" in status(address, key)
 
 
 def test_a_job_takes_a_key_or_a_file_in_place_of_the_environments(monkeypatch, tmp_path):
-    (tmp_path / "key").write_text("k" * 32)
-    (tmp_path / "key").chmod(0o600)
-    monkeypatch.setenv("SWITCHML_JOB_KEY", "k" * 31)
-    with switch(SWITCHML_JOB_KEY="k" * 32) as address:
+    key = key_file(tmp_path / "key", "k" * 32)
+    monkeypatch.setenv("SWITCHML_JOB_KEY_FILE", key_file(tmp_path / "other", "k" * 31))
+    with switch("--key-file", key) as address:
         settings = {"rank": 0, "world_size": 1, "switch": address, "timeout": 60}
-        for proof in ({"job_key": "k" * 32}, {"job_key_file": str(tmp_path / "key")}):
+        for proof in ({"job_key": "k" * 32}, {"job_key_file": key}):
             with switchml.Job(**settings, **proof) as job:
                 assert job.world_size == 1
         with pytest.raises(switchml.TlsError, match="it has another job key"):

@@ -22,6 +22,7 @@ import switchml  # noqa: E402
 from groups import FORKED, prepare, start  # noqa: E402
 from programs import torchrun  # noqa: E402
 from ranks import Ranks, free_port  # noqa: E402
+from switches import key_file  # noqa: E402
 
 N = 3
 KEY, OTHER_KEY = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
@@ -73,15 +74,21 @@ DIFFERENT = {
     "wire": ("SWITCHML_WIRE", ["int16", None, "int32"], "rank 1: default; rank 2: int32"),
     "slots": ("SWITCHML_SLOTS", [None, None, "64"], "ranks 0-1: none; rank 2: 64"),
     "job": ("SWITCHML_JOB", ["a", "b", "a"], "ranks 0, 2: a; rank 1: b"),
-    "a key on one": ("SWITCHML_JOB_KEY", [None, KEY, None], "ranks 0, 2: none; rank 1: a key"),
-    "another key": ("SWITCHML_JOB_KEY", [KEY, KEY, OTHER_KEY], "rank 2: a key (check value"),
+    "a key on one": ("SWITCHML_JOB_KEY_FILE", [None, KEY, None], "ranks 0, 2: none; rank 1: a key"),
+    "another key": (
+        "SWITCHML_JOB_KEY_FILE",
+        [KEY, KEY, OTHER_KEY],
+        "rank 2: a key (check value",
+    ),
     "certificate": ("SWITCHML_TLS_CERTIFICATE", [None, "/a", None], "rank 1: certificates"),
 }
 
 
 @pytest.mark.parametrize("case", DIFFERENT)
-def test_a_setting_that_differs_is_named_on_every_rank(ranks, case):
+def test_a_setting_that_differs_is_named_on_every_rank(ranks, case, tmp_path):
     variable, values, text = DIFFERENT[case]
+    if variable == "SWITCHML_JOB_KEY_FILE":
+        values = [value and key_file(tmp_path / value, value) for value in values]
     found = begin_all(ranks, [{variable: value} if value else {} for value in values])
     assert len({text for _, text in found}) == 1
     for kind, told in found:
@@ -99,11 +106,9 @@ def test_an_option_that_differs_is_named_on_every_rank(ranks):
     assert all("SWITCHML_WIRE: rank 0: int16; ranks 1-2: default" in text for _, text in found)
 
 
-def test_one_key_from_a_variable_and_from_a_file_is_the_same(ranks, tmp_path):
-    (tmp_path / "key").write_text(KEY + "\n")
-    (tmp_path / "key").chmod(0o600)
-    by_file = {"SWITCHML_JOB_KEY_FILE": str(tmp_path / "key")}
-    found = begin_all(ranks, [{"SWITCHML_JOB_KEY": KEY}, by_file, by_file])
+def test_one_key_from_two_files_is_the_same(ranks, tmp_path):
+    files = [key_file(tmp_path / name, KEY) for name in ("key", "copy", "key")]
+    found = begin_all(ranks, [{"SWITCHML_JOB_KEY_FILE": file} for file in files])
     assert found == [("joined", "")] * N
 
 

@@ -36,7 +36,7 @@ void switch_process_main(int argc, char **argv)
 	config.listen = listen;
 	config.debug = 0;
 	config.parent = argv[3]; /* or NULL */
-	config.job_key.secret = getenv("SWITCHML_JOB_KEY");
+	config.job_key.file = getenv("SWITCHML_JOB_KEY_FILE");
 	if (sml_switch_open(&opened, &config) < 0) {
 		fprintf(stderr, "%s\n", sml_error_last());
 		exit(1);
@@ -45,6 +45,24 @@ void switch_process_main(int argc, char **argv)
 	fflush(stdout);
 	for (;;)
 		pause();
+}
+
+void switch_process_set_key(const char *secret)
+{
+	static char path[] = "/tmp/switch-key-XXXXXX";
+	int fd;
+
+	if (secret == NULL) {
+		unsetenv("SWITCHML_JOB_KEY_FILE");
+		unlink(path);
+		memcpy(strchr(path, '\0') - 6, "XXXXXX", 6);
+		return;
+	}
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, secret, strlen(secret)), strlen(secret));
+	close(fd);
+	setenv("SWITCHML_JOB_KEY_FILE", path, 1);
 }
 
 /* False: it cannot have this port. */

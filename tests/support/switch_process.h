@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Switches that can be killed: each one is a process, the test's own program called with a port.
- * They have the job key of the environment, if there is one.
+ * They have the job key of the environment, if there is one: switch_process_set_key().
  */
 #ifndef SML_TESTS_SWITCH_PROCESS_H
 #define SML_TESTS_SWITCH_PROCESS_H
@@ -20,6 +20,9 @@ void switch_process_main(int argc, char **argv);
 
 /* Start it at its port, and wait until it can be used. */
 void switch_process_start(struct switch_process *process);
+
+/* A secret for SWITCHML_JOB_KEY_FILE of this process and of the switches; NULL: none any more. */
+void switch_process_set_key(const char *secret);
 
 /* SIGKILL: its peers see only that their connections end. */
 void switch_process_kill(struct switch_process *process);

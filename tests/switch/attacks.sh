@@ -176,7 +176,7 @@ embedded() {
 
 has_tls() {
 	command -v openssl >/dev/null &&
-		! SWITCHML_JOB_KEY=x "$switchml" switch --listen 127.0.0.1:0 2>&1 | grep -q 'built without TLS'
+		! SWITCHML_JOB_KEY_FILE=x "$switchml" switch --listen 127.0.0.1:0 2>&1 | grep -q 'built without TLS'
 }
 
 plain() {
@@ -192,7 +192,7 @@ tls() {
 
 key() {
 	(umask 077 && openssl rand -base64 32 >job.key)
-	with_switch key "SWITCHML_JOB_KEY=$(cat job.key)" --key-file job.key
+	with_switch key "SWITCHML_JOB_KEY_FILE=$PWD/job.key" --key-file job.key
 }
 
 modes=("${@:3}")

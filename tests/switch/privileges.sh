@@ -84,7 +84,8 @@ says "$work/out" 'warn: the switch listens on all addresses'
 say $? "on all addresses, without TLS and key, it warns"
 kill $switch
 wait $switch
-SWITCHML_JOB_KEY=$(head -c 32 /dev/urandom | base64) start_switch :0
+(umask 077 && head -c 32 /dev/urandom | base64 >"$work/key")
+SWITCHML_JOB_KEY_FILE=$work/key start_switch :0
 ! says "$work/out" warning
 say $? "with a key it does not"
 [ $failures = 0 ]

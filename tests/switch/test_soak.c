@@ -203,9 +203,9 @@ TEST(failovers_with_tls_leave_nothing)
 	sml_get_info(NULL, &info);
 	if (!info.has_tls)
 		skip();
-	setenv("SWITCHML_JOB_KEY", "correct horse battery staple", 1);
+	switch_process_set_key("correct horse battery staple");
 	soak_failovers("failovers with TLS", false);
-	unsetenv("SWITCHML_JOB_KEY");
+	switch_process_set_key(NULL);
 }
 
 /* The other stripe keeps its switch. */

@@ -49,7 +49,7 @@ static json_t *settings_of(const struct sml_config *config)
 			 "SWITCHML_SLOTS", config->slots, "SWITCHML_MTU", config->mtu,
 			 "SWITCHML_TIMEOUT", config->timeout_ms, "SWITCHML_HEARTBEAT",
 			 config->heartbeat_ms, "SWITCHML_PORTS", text_of(config->ports),
-			 "SWITCHML_JOB_KEY", config->job_key || config->job_key_file);
+			 "SWITCHML_JOB_KEY_FILE", config->job_key_file != NULL);
 }
 
 static json_t *hello(const struct rank *self)

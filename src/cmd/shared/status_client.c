@@ -49,8 +49,7 @@ struct sml_tls_files sml_environment_tls_files(void)
 
 struct sml_key_source sml_environment_key_source(void)
 {
-	return (struct sml_key_source){.secret = value_of(sml_key_variables.secret),
-				       .file = value_of(sml_key_variables.file)};
+	return (struct sml_key_source){.file = value_of(sml_key_variables.file)};
 }
 
 static int begin_stream(struct sml_status_client *client, const char *host)

@@ -21,7 +21,7 @@ struct sml_status_client {
 /* The three files of SWITCHML_TLS_CERTIFICATE and the other two variables. */
 struct sml_tls_files sml_environment_tls_files(void);
 
-/* SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE. */
+/* SWITCHML_JOB_KEY_FILE. */
 struct sml_key_source sml_environment_key_source(void);
 
 /* The next switch of a list, "a,b|c,d"; *list moves past it. False if there are no more. */

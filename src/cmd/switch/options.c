@@ -73,8 +73,7 @@ static const struct argp_option option_list[] = {
 	 "The authority of the workers' certificates (SWITCHML_TLS_AUTHORITY)", 0},
 	{"key-file", OPTION_KEY_FILE, "FILE", 0,
 	 "Instead of certificates, accept only control connections that prove the secret in this "
-	 "file: 16 to 1024 bytes that no other user may read (SWITCHML_JOB_KEY, or "
-	 "SWITCHML_JOB_KEY_FILE)",
+	 "file: 16 to 1024 bytes that no other user may read (SWITCHML_JOB_KEY_FILE)",
 	 0},
 	{"dataplane", OPTION_DATAPLANE, "NAME", 0,
 	 "udp (default), xdp: in the kernel, on the interfaces of --iface, or p4: in the P4 switch "

@@ -70,8 +70,7 @@ static void warn_of_strangers(const struct sml_switch_config *config)
 	const char *listen = config->listen ? config->listen : "";
 	struct sml_host_port place;
 
-	if (config->tls.certificate != NULL || config->job_key.secret != NULL ||
-	    config->job_key.file != NULL)
+	if (config->tls.certificate != NULL || config->job_key.file != NULL)
 		return;
 	if (!sml_host_port_parse(listen, strlen(listen), &place) ||
 	    (*place.host != '\0' && strcmp(place.host, "0.0.0.0") != 0 &&
@@ -79,7 +78,7 @@ static void warn_of_strangers(const struct sml_switch_config *config)
 		return; /* or it is no address: sml_switch_open() says so */
 	sml_switch_log(SML_LOG_WARN,
 		       "the switch listens on all addresses, and anyone who reaches it can take "
-		       "part: name an address with --listen, or set SWITCHML_JOB_KEY");
+		       "part: name an address with --listen, or set SWITCHML_JOB_KEY_FILE");
 }
 
 /* Each connection needs a descriptor, and most systems have a soft limit below the hard limit. */
@@ -91,18 +90,6 @@ static void raise_file_limit(void)
 		return;
 	files.rlim_cur = files.rlim_max;
 	(void)setrlimit(RLIMIT_NOFILE, &files);
-}
-
-/*
- * The key has been derived: wipe the secret, which is not needed any more in this long-lived
- * process.
- */
-static void forget_secret(void)
-{
-	char *secret = getenv(sml_key_variables.secret);
-
-	if (secret != NULL)
-		explicit_bzero(secret, strlen(secret));
 }
 
 /* SIGHUP. */
@@ -206,7 +193,6 @@ int sml_command_switch(int argc, char **argv)
 		/* A wrong setting stays wrong: the service manager need not try again. */
 		return rc == -EINVAL ? (int)argp_err_exit_status : 1;
 	}
-	forget_secret();
 	sml_privileges_filter(&(struct sml_privileges){.bpf = uses_bpf(config),
 						       .files = options.path != NULL,
 						       .connects = config->parent != NULL,

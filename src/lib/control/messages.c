@@ -129,7 +129,7 @@ void sml_control_begin_session(struct sml_control *control, const char *where)
 		.heartbeat_ms = (uint32_t)settings->config.heartbeat_ms,
 		.rank_0_runs_it = settings->config.switch_address == NULL && settings->rank != 0,
 		.proof = keyed ? "--key-file" : "--tls-certificate",
-		.unset = keyed ? "SWITCHML_JOB_KEY and SWITCHML_JOB_KEY_FILE"
+		.unset = keyed ? "SWITCHML_JOB_KEY_FILE"
 			       : "SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "
 				 "SWITCHML_TLS_AUTHORITY",
 		.output = &output,

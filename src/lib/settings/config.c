@@ -91,10 +91,10 @@ static const struct variable variables[] = {
 	{"SWITCHML_TLS_CERTIFICATE", MEMBER(tls_certificate), TEXT},
 	{"SWITCHML_TLS_KEY", MEMBER(tls_key), TEXT},
 	{"SWITCHML_TLS_AUTHORITY", MEMBER(tls_authority), TEXT},
-	{"SWITCHML_JOB_KEY", MEMBER(job_key), SECRET},
 	{"SWITCHML_JOB_KEY_FILE", MEMBER(job_key_file), TEXT},
 	{"SWITCHML_PORTS", MEMBER(ports), PORTS, SML_PORTS_ALLOWED},
 	/* A program's choice, without a variable. They are last: sml_variable_name() ends there. */
+	{NULL, MEMBER(job_key), SECRET},
 	{NULL, MEMBER(min_ranks), NUMBER, .most = SML_MAX_WORLD_SIZE},
 	{NULL, MEMBER(max_ranks), NUMBER, .most = SML_MAX_WORLD_SIZE},
 	{NULL, MEMBER(master_listens), NUMBER, .most = 1},

@@ -40,7 +40,7 @@ void sml_wire_refuse_tls(struct sml_connection *connection)
 		connection,
 		"it speaks TLS, and this switch has neither a job key nor a "
 		"certificate: start it with --key-file, or with --tls-certificate, "
-		"--tls-key and --tls-authority; or, on the client, unset SWITCHML_JOB_KEY, or "
+		"--tls-key and --tls-authority; or, on the client, unset SWITCHML_JOB_KEY_FILE, or "
 		"SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and SWITCHML_TLS_AUTHORITY",
 		true);
 	answer_plainly(connection, "the switch does not accept TLS connections");

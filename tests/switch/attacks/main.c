@@ -179,14 +179,13 @@ static struct sml_tls *open_tls(const char *mode)
 	const struct sml_tls_files files = {getenv("SWITCHML_TLS_CERTIFICATE"),
 					    getenv("SWITCHML_TLS_KEY"),
 					    getenv("SWITCHML_TLS_AUTHORITY"), NULL};
-	const struct sml_key_source key = {getenv("SWITCHML_JOB_KEY"), NULL};
-	static const struct sml_key_source key_names = {"SWITCHML_JOB_KEY", "none"};
+	const struct sml_key_source key = {NULL, getenv("SWITCHML_JOB_KEY_FILE")};
 	struct sml_tls *tls = NULL;
 
 	if (strcmp(mode, "tls") != 0 && strcmp(mode, "key") != 0)
 		return NULL;
 	if (sml_tls_open_with_key(&tls, SML_TLS_WORKER, &files, &sml_tls_variables, &key,
-				  &key_names) < 0 ||
+				  &sml_key_variables) < 0 ||
 	    tls == NULL) {
 		fprintf(stderr, "attacks: %s\n", sml_error_last());
 		exit(1);

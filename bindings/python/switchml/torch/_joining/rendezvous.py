@@ -39,7 +39,8 @@ from .peers import remember
 
 _REASON_S = 1.0  # within which a rank 0 that listens no longer says why, if it can
 _KNOWN = "known"  # in the store, for a key that all ranks have without it
-# Settings or SWITCHML_* variables with which the user chooses how ranks authenticate.
+# Settings or SWITCHML_* variables with which the user chooses how ranks authenticate. The library
+# refuses SWITCHML_JOB_KEY; a drawn key would hide that.
 _PROOFS = ("job_key", "job_key_file", "tls_certificate", "tls_key", "tls_authority")
 
 

@@ -42,7 +42,7 @@ def terms_of(settings: Mapping[str, Any], number: str) -> Terms:
         "SWITCHML_JOB": _shown(str(settings.get("job") or os.environ.get("SWITCHML_JOB", ""))),
         "SWITCHML_WIRE": _shown(_name_of_wire(WIRES[wire] if wire else config.wire)),
         "SWITCHML_SLOTS": _shown(str(settings.get("slots") or config.slots or "")),
-        "SWITCHML_JOB_KEY or SWITCHML_JOB_KEY_FILE": _key(
+        "SWITCHML_JOB_KEY_FILE": _key(
             text("job_key", "job_key"), text("job_key_file", "job_key_file"), number
         ),
         "SWITCHML_TLS_CERTIFICATE": _shown(
