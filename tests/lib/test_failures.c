@@ -34,12 +34,18 @@ struct version {
 	enum sml_wire wire;
 	int root;
 	const char *name;
+	bool residual;
 };
 
 static int make_call(struct sml_context *context, const struct version *version, void *buffer)
 {
-	const struct sml_options options = {
+	static float residuals[4][10000]; /* of each rank */
+	struct sml_info info = SML_INFO_INIT;
+	struct sml_options options = {
 		.size = sizeof(options), .wire = version->wire, .name = version->name};
+
+	sml_get_info(context, &info);
+	options.residual = version->residual ? residuals[info.rank] : NULL;
 	switch (version->collective) {
 	case ALLREDUCE:
 		return sml_allreduce(context, buffer, buffer, version->count, version->type,
@@ -140,10 +146,16 @@ static void disagree(struct rank *rank)
 	free(buffer);
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, what->text_all);
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, what->text_last);
-	/* The setting is named if nothing else differs. */
-	if ((strstr(sml_error_text(rank->context),
-		    "in the same order, on the same wire (SWITCHML_WIRE)") != NULL) !=
-	    (what->all.wire != what->last.wire))
+	/* The cause is named if nothing else differs. */
+	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH,
+		    what->all.residual != what->last.residual
+			    ? "in the same order, on the same wire (SWITCHML_WIRE), all "
+			      "with a residual or all without one"
+		    : what->all.wire != what->last.wire
+			    ? "in the same order, on the same wire (SWITCHML_WIRE)"
+			    : "in the same order");
+	if (what->all.wire == what->last.wire && what->all.residual == what->last.residual &&
+	    strstr(sml_error_text(rank->context), "in the same order,"))
 		complain(rank, "the wrong advice: %s", sml_error_text(rank->context));
 	snprintf(who, sizeof(who), "rank %d", rank->n - 1);
 	CHECK_ERROR(rank, error, SML_ERROR_MISMATCH, who);
@@ -156,6 +168,14 @@ static void disagree(struct rank *rank)
 static const struct disagreement rules[] = {
 	{{.count = 1000}, {.count = 1000, .wire = SML_WIRE_GRADIENT}, "exact wire", "int32 wire"},
 	{{.count = 10000}, {.count = 10000, .wire = SML_WIRE_GRADIENT}, "int64 wire", "int32 wire"},
+	{{.count = 10000},
+	 {.count = 10000, .residual = true},
+	 "sum, int64 wire",
+	 "sum, int32 wire, a residual"},
+	{{.count = 10000, .name = "one"},
+	 {.count = 10000, .name = "one", .residual = true},
+	 "called one",
+	 "called one"},
 };
 
 TEST(ranks_that_disagree_about_gradients_are_told)

@@ -86,6 +86,7 @@ struct sml_reported_call {
 	char text[SML_REASON_BYTES]; /* "" until the rank has answered */
 	/* As control.proto's Call has them; 0 if the rank knows no such call. */
 	uint64_t collective, number, count, type, op, root, wire;
+	bool residual;
 };
 
 /* A membership that this switch has decided on: job/join/decide.c. */

@@ -52,18 +52,23 @@ void sml_job_describe_call(struct sml_job *job, unsigned which, const SmlControl
 	call->op = in->call->op;
 	call->root = in->call->root;
 	call->wire = in->call->wire;
+	call->residual = in->call->residual;
 }
 
-/* Then a setting differs, and the program may be right. */
-static bool differ_in_the_wire(const struct sml_job *job)
+/* Where only the wire differs, the program may be right, and a setting differs. */
+static const char *advice(const struct sml_job *job)
 {
 	const struct sml_reported_call *one = &job->reported_calls[0];
 	const struct sml_reported_call *other = &job->reported_calls[1];
 
-	return one->wire != 0 && other->wire != 0 && one->wire != other->wire &&
-	       one->collective == other->collective && one->number == other->number &&
-	       one->count == other->count && one->type == other->type && one->op == other->op &&
-	       one->root == other->root;
+	if (one->wire == 0 || other->wire == 0 || one->wire == other->wire ||
+	    one->collective != other->collective || one->number != other->number ||
+	    one->count != other->count || one->type != other->type || one->op != other->op ||
+	    one->root != other->root)
+		return "";
+	return one->residual == other->residual ? ", on the same wire (SWITCHML_WIRE)"
+						: ", on the same wire (SWITCHML_WIRE), all "
+						  "with a residual or all without one";
 }
 
 void sml_job_report_mismatch(struct sml_job *job)
@@ -74,9 +79,8 @@ void sml_job_report_mismatch(struct sml_job *job)
 		describe(job, i, calls[i], sizeof(calls[i]));
 	snprintf(
 		text, sizeof(text),
-		"ranks of job \"%s\" made different calls: %.380s; %.380s. All ranks must make the "
+		"ranks of job \"%s\" made different calls: %.360s; %.360s. All ranks must make the "
 		"same calls in the same order%s",
-		job->name, calls[0], calls[1],
-		differ_in_the_wire(job) ? ", on the same wire (SWITCHML_WIRE)" : "");
+		job->name, calls[0], calls[1], advice(job));
 	sml_job_fail(job, SML_ERROR_MISMATCH, text);
 }

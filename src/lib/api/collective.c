@@ -75,6 +75,7 @@ static int end_call(struct sml_context *context, int error, struct sml_order *or
 	if (error == 0 && options->residual && order->spec.residual == NULL)
 		error = sml_context_refuse(context, -EINVAL, SML_RESIDUAL_REFUSED);
 	if (error == 0) {
+		order->call.residual = options->residual != NULL;
 		order->waits = request == NULL || options->waits;
 		if (options->name && *options->name) {
 			order->name = options->name;

@@ -242,6 +242,7 @@ static void fill_in_call(SmlControl__Call *out, const struct sml_call *call)
 	out->type = call->type;
 	out->op = call->op;
 	out->root = call->root;
+	out->residual = call->residual;
 	out->wire = sml_call_has_wire(call) ? 1 + (uint32_t)call->wire : 0;
 }
 

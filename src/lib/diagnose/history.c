@@ -43,14 +43,15 @@ static void call_text(const struct sml_history *history, const struct sml_call *
 {
 	const char *collective = sml_collective_name(call->collective);
 	const char *type = sml_type_name(call->type), *op = sml_op_name(call->op);
-	char wire[24] = "";
+	char wire[40] = "";
 
 	if (call->name) {
 		snprintf(text, bytes, "%s", name_of(history, call));
 		return;
 	}
 	if (sml_call_has_wire(call))
-		snprintf(wire, sizeof(wire), ", %s wire", sml_wire_name(call->wire));
+		snprintf(wire, sizeof(wire), ", %s wire%s", sml_wire_name(call->wire),
+			 call->residual ? ", a residual" : "");
 
 	switch (call->collective) {
 	case SML_ALLREDUCE:

@@ -20,6 +20,7 @@ struct sml_call {
 	enum sml_type type; /* the caller's, where the tensor's is bytes */
 	enum sml_op op;
 	enum sml_wire wire;
+	bool residual;
 	uint16_t root;
 	uint32_t number;
 	uint32_t name;	/* which of the names it has; 0 if there is none */
