@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Runs the command of bench/on-links: two reports of tc, the link's outward direction first. */
-#include "demo/link.h"
+#include "demo/train.h"
 
 #include <errno.h>
 #include <inttypes.h>

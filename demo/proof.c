@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* proof.h says what is proved. This file says how. */
-#include "demo/proof.h"
+/* train.h says what is proved. This file says how. */
+#include "demo/train.h"
 
 #include <errno.h>
 #include <math.h>

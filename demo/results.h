@@ -60,7 +60,7 @@ struct demo_results {
 
 	bool solo; /* the following were measured (rank 0) */
 	double solo_seconds, solo_accuracy;
-	struct demo_check drift; /* from the parameters of the single process (solo.h) */
+	struct demo_check drift; /* from the parameters of the single process (train.h) */
 };
 
 /* The digits are easy: a run of this many steps with a lower accuracy has not learned. */

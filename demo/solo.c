@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Trains in one process, and compares: see solo.h. */
-#include "demo/solo.h"
+/* Trains in one process, and compares: see train.h. */
+#include "demo/train.h"
 
 #include <errno.h>
 #include <math.h>

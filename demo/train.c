@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "demo/link.h"
-#include "demo/proof.h"
 #include "demo/report.h"
 
 const int demo_sizes[DEMO_LAYERS + 1] = {DEMO_PIXELS, 512, 512, DEMO_CLASSES};
@@ -139,17 +137,6 @@ static int compute(struct demo_trainer *trainer, int step)
 	return status < 0 ? status : submit_news(trainer, loss);
 }
 
-static void update(struct demo_trainer *trainer, int l)
-{
-	demo_model_update(&trainer->model, l, trainer->average, DEMO_RATE, DEMO_MOMENTUM);
-}
-
-/* Of a step that has failed. */
-static void drop_requests(struct demo_trainer *trainer)
-{
-	(void)sml_wait(trainer->requests, DEMO_LAYERS + 1, -1, NULL);
-}
-
 static int train_step(struct demo_trainer *trainer, int step)
 {
 	struct demo_results *results = &trainer->results;
@@ -161,12 +148,13 @@ static int train_step(struct demo_trainer *trainer, int step)
 		if (l == 0)
 			results->reducing += demo_now() - trainer->reduce_began;
 		if (status == 0)
-			update(trainer, l);
+			demo_model_update(&trainer->model, l, trainer->average, DEMO_RATE,
+					  DEMO_MOMENTUM);
 	}
 	if (status == 0)
 		status = wait_for(trainer, DEMO_LAYERS);
 	if (status < 0) {
-		drop_requests(trainer);
+		(void)sml_wait(trainer->requests, DEMO_LAYERS + 1, -1, NULL);
 		return status;
 	}
 	results->seconds += demo_now() - began;

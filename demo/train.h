@@ -17,6 +17,7 @@
 #define SML_DEMO_TRAIN_H
 
 #include <signal.h>
+#include <stdint.h>
 
 #include "demo/data.h"
 #include "demo/gloo.h"
@@ -55,12 +56,59 @@ int demo_trainer_init(struct demo_trainer *trainer, const struct demo_options *o
 void demo_trainer_fini(struct demo_trainer *trainer);
 
 /*
- * Train on an open job, with proofs at some steps (proof.h). Returns 0, even if the run was
+ * Train on an open job, with proofs at some steps (proof.c). Returns 0, even if the run was
  * stopped early (results.interrupted), or the library's error after an error line.
  */
 int demo_train(struct demo_trainer *trainer);
 
 /* Every call of the library goes through this function, so that error lines name the call. */
 int demo_call(struct demo_trainer *trainer, const char *what, int status);
+
+/*
+ * ---- proofs that the all-reduces were correct (proof.c) ----
+ *
+ *   sum    The averages against the float64 mean of all ranks' gradients, which
+ *          an all-gather has moved here bit by bit. Only the all-reduce can
+ *          cause a difference, and proof.c bounds it.
+ *   equal  At the end, the hashes of all ranks' parameters are equal.
+ *
+ * What to remember: a broken proof does not end the run, because the other ranks would keep
+ * waiting. It is recorded, and the program fails at the end.
+ */
+
+/* Is this a step to check? The first and the last are, and some between them. */
+bool demo_proof_due(int step, int n_steps);
+
+/* After such a step. All ranks must call this. Errors are the library's, or -ENOMEM. */
+int demo_proof_sums(struct demo_trainer *trainer);
+
+/* At the end: all ranks must call this. Errors are the library's. */
+int demo_proof_same(struct demo_trainer *trainer);
+
+/* ---- the counters of this host's link, where bench/on-links has made one (link.c) ---- */
+
+/*
+ * The bytes that have left the host, and come to it, in frames. Both are zero without
+ * $ON_LINKS_COUNTERS, the command that prints them. Returns 0, or -EIO after an error line.
+ */
+int demo_link_read(int rank, uint64_t *sent, uint64_t *received);
+
+/*
+ * ---- the same training without a network (solo.c) ----
+ *
+ * One process, one gradient of the whole batch. Rank 0 runs it after the job has ended.
+ *
+ * Two trainings in float32 that round differently drift apart, because each step's small
+ * difference changes the next step's gradient. No useful bound of that is known beforehand,
+ * so the drift is compared with how far training has moved the parameters (root mean squares).
+ * It may be a twentieth of that: wrong sums make it more, and rounding makes it less (solo.c).
+ * The sums themselves have a bound in proof.c.
+ */
+
+/*
+ * Train alone and compare. Fills the solo part of the trainer's results. Returns 0, -ENOMEM,
+ * or -EINTR if asked to stop.
+ */
+int demo_solo_compare(struct demo_trainer *trainer);
 
 #endif

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "demo/report.h"
-#include "demo/solo.h"
 #include "demo/train.h"
 
 static volatile sig_atomic_t stop;

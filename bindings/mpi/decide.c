@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "bindings/mpi/decide.h"
+#include "bindings/mpi/start.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
-
-#include "bindings/mpi/host_port.h"
 
 /* ---- where the ranks are ---- */
 

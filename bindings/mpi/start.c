@@ -21,9 +21,6 @@
 #include <strings.h>
 #include <sys/random.h>
 
-#include "bindings/mpi/decide.h"
-#include "bindings/mpi/host_port.h"
-
 #define TRIAL_MS 10000
 /* Below the ports that the kernel gives to clients, so no client takes it meanwhile. */
 #define PORT_MIN 20000

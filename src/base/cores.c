@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/cores.h"
+#include "base/host.h"
 
 #include <limits.h>
 #include <sched.h>

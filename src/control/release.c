@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "control/release.h"
 
+#include "control/release.h"
 #include "commit.h"
-#include "control/envelope.h"
 #include "switchml.h"
 
 #define TEXT_OF(number) TEXT(number)

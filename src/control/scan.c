@@ -80,11 +80,6 @@ static bool take_field(struct bytes *bytes, struct field *field)
 
 /* ---- the schema ---- */
 
-static bool is_repeated(const ProtobufCFieldDescriptor *field)
-{
-	return field->label == PROTOBUF_C_LABEL_REPEATED;
-}
-
 /* The first field that shares its oneof; its bit stands for all of them. */
 static unsigned bit_of(const ProtobufCMessageDescriptor *descriptor,
 		       const ProtobufCFieldDescriptor *field)
@@ -137,7 +132,9 @@ static int scan(const ProtobufCMessageDescriptor *descriptor, struct bytes bytes
 				return -EPROTO;
 			continue;
 		}
-		bit = is_repeated(known) ? 0 : (uint64_t)1 << bit_of(descriptor, known);
+		bit = known->label == PROTOBUF_C_LABEL_REPEATED
+			      ? 0
+			      : (uint64_t)1 << bit_of(descriptor, known);
 		if (seen & bit)
 			return -EPROTO;
 		seen |= bit;

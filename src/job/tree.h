@@ -21,4 +21,6 @@ struct sml_tree_events {
 	bool (*close_idle)(struct sml_jobs *jobs);
 };
 
+extern const struct sml_tree_events sml_tree_events;
+
 #endif

@@ -26,4 +26,13 @@ struct sml_dataplane_config {
 
 extern const struct sml_dataplane_operations sml_dataplane_udp;
 
+/*
+ * Slots in a switch that runs our P4 program (p4/); needs config.target, config.hosts and
+ * config.address. See docs/p4.md.
+ */
+extern const struct sml_dataplane_operations sml_dataplane_p4;
+
+/* Slots in the kernel; needs config.interfaces, CAP_BPF and CAP_NET_ADMIN. See docs/xdp.md. */
+extern const struct sml_dataplane_operations sml_dataplane_xdp;
+
 #endif

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cores.h"
+#include "base/host.h"
 #include "support/test.h"
 
 static char root[] = "/tmp/sml-cores-XXXXXX";

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/switch/accept.h"
-#include "cmd/switch/metrics_text.h"
+#include "cmd/switch/metrics.h"
 #include "core/slot.h"
 #include "support/test.h"
 

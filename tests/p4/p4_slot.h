@@ -10,7 +10,7 @@
 #include "support/test.h"
 #include "support/vectors.h"
 #include "support/xdp_frames.h"
-#include "switch/p4/dataplane.h"
+#include "switch/dataplane.h"
 #include "switch/p4/internal.h"
 
 #define PATIENCE_NS  (60000 * SML_NS_PER_MS)

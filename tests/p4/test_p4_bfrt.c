@@ -15,7 +15,7 @@
 #include "support/bfrt_program.h"
 #include "support/p4_peers.h"
 #include "support/test.h"
-#include "switch/p4/dataplane.h"
+#include "switch/dataplane.h"
 #include "switch/p4/internal.h"
 
 extern const struct sml_p4_target_operations sml_p4_target_operations;

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "support/p4_peers.h"
 #include "support/test.h"
-#include "switch/p4/dataplane.h"
+#include "switch/dataplane.h"
 #include "switch/p4/internal.h"
 
 #define MAX_ROWS 256

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/switch/accept.h"
+#include "cmd/switch/metrics.h"
 
 #include <stdlib.h>
 #include <string.h>

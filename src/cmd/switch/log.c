@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/switch/log.h"
+#include "cmd/switch/notify.h"
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -21,8 +21,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "cmd/switch/accept.h"
-#include "cmd/switch/metrics_text.h"
 #include "net/address.h"
 #include "net/listen_address.h"
 #include "switch/switch.h"

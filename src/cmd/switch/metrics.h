@@ -7,7 +7,10 @@
 #ifndef SML_CMD_SWITCH_METRICS_H
 #define SML_CMD_SWITCH_METRICS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+#include "control.pb-c.h"
 
 struct sml_metrics;
 struct sml_switch;
@@ -26,5 +29,32 @@ void sml_metrics_where(const struct sml_metrics *metrics, char *text, size_t byt
 
 /* Call this before the switch is closed. NULL is allowed. */
 void sml_metrics_close(struct sml_metrics *metrics);
+
+/*
+ * ---- a status as text (metrics_text.c) ----
+ *
+ * At most SML_METRICS_JOBS jobs and SML_METRICS_RANKS ranks have series at a time, so strangers'
+ * job names cannot fill a database at once.
+ */
+
+#define SML_METRICS_JOBS  64
+#define SML_METRICS_RANKS 1024
+
+/*
+ * open_metrics: OpenMetrics 1.0; or the text format 0.0.4. The caller frees it; NULL if there is no
+ * memory.
+ */
+char *sml_metrics_text(const SmlControl__Status *status, bool open_metrics, size_t *bytes);
+
+/* ---- the HTTP header Accept (RFC 9110, 12.5.1), as far as the metrics need it (accept.c) ---- */
+
+#define SML_ACCEPT_OPEN_METRICS "application/openmetrics-text"
+#define SML_ACCEPT_TEXT		"text/plain"
+
+/*
+ * Should the client get OpenMetrics? Only one that names it, or that takes no plain text. accept:
+ * the header, or NULL if there is none.
+ */
+bool sml_accept_open_metrics(const char *accept);
 
 #endif

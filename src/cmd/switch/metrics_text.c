@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See metrics_text.h. docs/monitoring.md lists the metrics for people. A family's samples are
+ * See metrics.h. docs/monitoring.md lists the metrics for people. A family's samples are
  * together, so a family is a row of a table, with the field that it is, or with a function that
  * writes its samples.
  */
-#include "cmd/switch/metrics_text.h"
+#include "cmd/switch/metrics.h"
 
 #include <assert.h>
 #include <inttypes.h>

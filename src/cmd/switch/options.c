@@ -16,11 +16,10 @@
 #include "base/error.h"
 #include "cmd/shared/meant.h"
 #include "cmd/shared/status_client.h"
-#include "switch/p4/dataplane.h"
+#include "switch/dataplane.h"
 #include "switch/switch.h"
 #include "switchml.h"
 #ifdef SML_HAVE_XDP
-#include "switch/xdp/dataplane.h"
 #endif
 
 enum {

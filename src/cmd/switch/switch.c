@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "cmd/commands.h"
-#include "cmd/switch/log.h"
 #include "cmd/switch/metrics.h"
 #include "cmd/switch/notify.h"
 #include "cmd/switch/options.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/top/lines.h"
+#include "cmd/top/screen.h"
 
 #include <limits.h>
 #include <ncurses.h>

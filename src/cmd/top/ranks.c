@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/top/ranks.h"
+#include "cmd/top/screen.h"
 
 #include <ncurses.h>
 #include <stdio.h>
@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/plural.h"
-#include "cmd/top/lines.h"
 
 #define NAME_COLUMNS 40 /* at most, of a rank and its host */
 #define NAME_BYTES   160

@@ -8,8 +8,6 @@
 #include <time.h>
 
 #include "base/plural.h"
-#include "cmd/top/lines.h"
-#include "cmd/top/ranks.h"
 
 #define ESCAPE 27
 

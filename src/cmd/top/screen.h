@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "cmd/shared/columns.h"
 #include "cmd/shared/view.h"
 
 /* Jobs at most that have a row. */
@@ -41,5 +42,40 @@ void sml_top_draw(struct sml_top_screen *screen, const struct sml_view *views, s
 
 /* False if it was the key to quit. Every key is allowed. */
 bool sml_top_key(struct sml_top_screen *screen, int key);
+
+/* ---- one job: its ranks, in a list or in the tree of leaves and hosts (ranks.c) ---- */
+
+/* Between two lines. */
+void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row *row, int y,
+			int end);
+
+unsigned sml_top_count_hosts(const SmlControl__JobStatus *job);
+
+/* For qsort(): the larger one comes first. */
+static inline int sml_top_compare(double a, double b)
+{
+	return (a < b) - (a > b);
+}
+
+/* ---- lines: each is made in memory and cut off at the screen's right edge (lines.c) ---- */
+
+/* Nothing is written outside the screen, however small it is. */
+void sml_top_put(int y, bool marked, const char *text);
+__attribute__((format(printf, 3, 4))) void sml_top_print(int y, bool marked, const char *format,
+							 ...);
+
+/* The line of a table, and the line of its heads. */
+void sml_top_draw_cells(int y, bool marked, const struct sml_columns *layout,
+			const char *const *cells);
+void sml_top_draw_heads(int y, const struct sml_columns *layout);
+
+/* ---- texts of cells ---- */
+
+/* As many characters as have room; one that the locale cannot show becomes '?'. */
+const char *sml_top_plain(char *to, size_t bytes, const char *from);
+
+/* A negative share is not known. */
+const char *sml_top_share(char text[16], double value);
+const char *sml_top_number(char text[16], bool known, double value);
 
 #endif

@@ -7,7 +7,6 @@
 #include "control/frame.h"
 #include "job/input/absence.h"
 #include "job/join/applicants.h"
-#include "job/join/decide.h"
 #include "job/join/join.h"
 #include "job/members/peers.h"
 #include "job/peer/heard.h"
@@ -17,11 +16,10 @@
 #include "job/states/job.h"
 #include "job/states/states.h"
 #include "job/states/survivors.h"
+#include "job/tree.h"
 #include "job/tree/branches.h"
-#include "job/tree/events.h"
 #include "job/tree/leaf.h"
 #include "job/tree/leaf_job.h"
-#include "job/tree/leaves.h"
 
 bool sml_peer_runs(const struct sml_peer *peer)
 {

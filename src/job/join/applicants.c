@@ -13,10 +13,7 @@
 
 #include "base/least.h"
 #include "control/envelope.h"
-#include "job/join/decide.h"
-#include "job/join/disagreement.h"
-#include "job/join/places.h"
-#include "job/join/room.h"
+#include "job/join/join.h"
 #include "job/join/terms.h"
 #include "job/members/members.h"
 #include "job/peer/heard.h"

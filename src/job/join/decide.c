@@ -13,7 +13,6 @@
  *   - all ranks of a job that ran elsewhere, or here before this switch was started again, or that
  *     was to go on here and never did. None of them can be in another membership then.
  */
-#include "job/join/decide.h"
 
 #include <stdio.h>
 #include <stdlib.h>

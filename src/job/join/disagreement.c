@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks that disagree about their job: see disagreement.h. */
-#include "job/join/disagreement.h"
+/* Ranks that disagree about their job: see join.h. */
+#include "job/join/join.h"
 
 #include <stdio.h>
 #include <string.h>

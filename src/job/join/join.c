@@ -13,8 +13,6 @@
 #include "base/plural.h"
 #include "control/text.h"
 #include "job/join/applicants.h"
-#include "job/join/disagreement.h"
-#include "job/join/room.h"
 #include "job/join/terms.h"
 #include "job/members/hosts.h"
 #include "job/members/members.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which rank of which job a process was: see places.h. */
-#include "job/join/places.h"
+/* Which rank of which job a process was: see join.h. */
+#include "job/join/join.h"
 
 #include <stdio.h>
 

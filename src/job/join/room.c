@@ -13,7 +13,7 @@
  * The ranks of a job that resumes are all running, so they gather within a fraction of a second. A
  * leaf comes again by itself, and so do the ranks of a job that resumes.
  */
-#include "job/join/room.h"
+#include "job/join/join.h"
 
 #include <stdio.h>
 #include <string.h>

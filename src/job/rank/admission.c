@@ -3,7 +3,7 @@
  * What the switch has given a rank, copied out of its message: see admission.h. The switch may
  * be hostile, or of a version with other limits.
  */
-#include "job/rank/admission.h"
+#include "job/rank/session.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -13,7 +13,6 @@
 #include "base/plural.h"
 #include "control/envelope.h"
 #include "control/text.h"
-#include "job/rank/admission.h"
 
 #define MS 1000000ull
 /*

@@ -328,4 +328,9 @@ static inline uint32_t sml_session_tick_ms(uint32_t heartbeat_ms)
 void sml_session_tick(struct sml_session *session, uint64_t heard_ns, uint64_t n_results,
 		      bool known, uint64_t now_ns);
 
+/* ---- for session.c (admission.c) ---- */
+
+/* Copy what the switch gives this rank. False if it is impossible, and the session has failed. */
+bool sml_session_admit(struct sml_session *session, const SmlControl__Admitted *in);
+
 #endif

@@ -15,8 +15,7 @@
 #include "control/scan.h"
 #include "control/text.h"
 #include "job/join/applicants.h"
-#include "job/join/decide.h"
-#include "job/join/room.h"
+#include "job/join/join.h"
 #include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
@@ -25,7 +24,6 @@
 #include "job/states/survivors.h"
 #include "job/tree/leaf.h"
 #include "job/tree/leaf_job.h"
-#include "job/tree/leaves.h"
 
 /* Without ranks, nothing depends on a leaf. */
 #define PATIENCE_NS (10 * SML_SECOND_NS)

@@ -17,6 +17,7 @@
 #ifndef SML_JOB_TREE_BRANCHES_H
 #define SML_JOB_TREE_BRANCHES_H
 
+#include "job/members/pool.h"
 #include "job/peer/branch.h"
 
 /* Leaves of one switch. Anyone can say that it is one, so there must be an end. */
@@ -54,5 +55,17 @@ uint64_t sml_branches_deadline(const struct sml_jobs *jobs);
  * in its heartbeat, so a rank was last heard at most a quarter of it before its leaf.
  */
 uint64_t sml_branch_silence_ns(uint32_t heartbeat_ms);
+
+/* ---- what the leaves of a job say and suffer (leaves.c) ---- */
+
+/* A leaf is about to go. May end the job. */
+void sml_leaves_forget(struct sml_job_pool *pool, const struct sml_branch *branch, const char *why);
+
+/* A leaf's message about a job. May end the job. */
+void sml_leaves_message(struct sml_jobs *jobs, const struct sml_branch *branch,
+			const SmlControl__Envelope *message);
+
+/* Two ranks disagree, as this switch or a leaf of it has found. May end the job. */
+void sml_leaves_mismatch(struct sml_job_pool *pool, const struct sml_mismatch *mismatch);
 
 #endif

@@ -21,7 +21,7 @@
 #include "control/envelope.h"
 #include "control/frame.h"
 #include "control/text.h"
-#include "job/join/room.h"
+#include "job/join/join.h"
 #include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
@@ -526,3 +526,8 @@ void sml_leaf_stop(struct sml_jobs *jobs)
 	}
 	sml_table_fini(&leaf->proxied_peers);
 }
+
+const struct sml_tree_events sml_tree_events = {
+	.displace = sml_leaf_displace,
+	.close_idle = sml_branches_close_idle,
+};

@@ -3,7 +3,7 @@
  * What the leaves of a job say. At a root, that concerns the job itself; at a leaf with leaves of
  * its own, it goes on to the parent. What job/members/pool.c knows is the same at both.
  */
-#include "job/tree/leaves.h"
+#include "job/tree/branches.h"
 
 #include <stdio.h>
 

@@ -14,7 +14,6 @@
  * ranks of this host share memory at several switches: a switch that is lost after that, and before
  * Ready, is an error.
  */
-#include "lib/context/begin.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,7 +8,6 @@
 
 #include "base/least.h"
 #include "lib/context/failover.h"
-#include "lib/context/wait_notices.h"
 #include "lib/control/finder.h"
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/question.h"

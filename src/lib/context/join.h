@@ -41,4 +41,18 @@ const char *sml_master_host(const struct sml_context *context);
  */
 int sml_stripe_start_control(struct sml_stripe *stripe);
 
+/*
+ * ---- a rank that waits in a call says for which ranks (wait_notices.c) ----
+ *
+ * Only control threads look, so a call costs nothing. A call waits since its last chunk came, or
+ * since it was made: a large tensor on a slow network is no wait. When a notice is due
+ * (settings/notice.h), each switch is asked what its slots wait for. What is told is what all of
+ * them said, unless the call has gone on meanwhile.
+ */
+
+struct sml_context;
+
+/* Call this at every tick of a control, in its thread. */
+void sml_wait_notices_check(struct sml_context *context);
+
 #endif

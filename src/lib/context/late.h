@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A call that waits (wait_notices.h), and the ranks that are late, as sml_context_collect() has
+ * A call that waits (join.h), and the ranks that are late, as sml_context_collect() has
  * found out.
  */
 #ifndef SML_LIB_LATE_H

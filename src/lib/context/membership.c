@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "lib/context/begin.h"
 #include "lib/context/data_path.h"
 #include "lib/context/embedded.h"
 #include "lib/context/failover.h"

@@ -33,4 +33,11 @@ int sml_membership_decided(struct sml_stripe *stripe);
 /* The switch, or another one, may ask for this rank's place in the job, which ends. */
 void sml_membership_note_rank(struct sml_stripe *stripe);
 
+/*
+ * Connect, and join; at a switch, also open the transports, prove the paths, and start. Afterwards,
+ * `lanes` is known. Returns 0, or an error and sets the error text; the error is SML_ERROR_CLOSED
+ * if another stripe has failed.
+ */
+int sml_stripe_begin(struct sml_stripe *stripe);
+
 #endif

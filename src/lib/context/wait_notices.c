@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/context/wait_notices.h"
+#include "lib/context/join.h"
 
 #include <stdio.h>
 

@@ -15,8 +15,16 @@
 #include "base/error.h"
 #include "control/frame.h"
 #include "job/rank/session.h"
-#include "lib/control/connect.h"
+#include "lib/control/endpoints.h"
 #include "lib/settings/settings.h"
+#include "lib/transport/interface.h"
+
+/* A TCP connection to a switch: finder.h makes them. */
+struct sml_reached {
+	int fd; /* not blocking, no delay */
+	const struct sml_endpoint *endpoint;
+	struct sml_interface interface;
+};
 
 struct sml_loop;
 struct sml_control;

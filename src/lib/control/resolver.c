@@ -36,11 +36,6 @@ static void release(struct sml_resolver *resolver)
 	free(resolver);
 }
 
-static bool is_stopping(const struct sml_resolver *resolver)
-{
-	return __atomic_load_n(&resolver->stop, __ATOMIC_ACQUIRE);
-}
-
 /* True if names mean something new. */
 static bool look_up(struct sml_resolver *resolver)
 {
@@ -65,7 +60,7 @@ static void *resolver_main(void *self)
 	struct sml_resolver *resolver = self;
 	uint64_t next_ns = 0;
 
-	while (!is_stopping(resolver)) {
+	while (!__atomic_load_n(&resolver->stop, __ATOMIC_ACQUIRE)) {
 		if (sml_now_ns() < next_ns) {
 			poll(NULL, 0, LOOK_MS);
 			continue;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/cores.h"
+#include "base/host.h"
 #include "lib/host/slots.h"
 
 /* A wake-up that never came, because its sender died, must not cost more. */

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/sized.h"
-#include "lib/settings/run_name.h"
+#include "lib/settings/internal.h"
 #include "lib/settings/settings.h"
 #include "lib/settings/unknown.h"
 #include "net/address.h"

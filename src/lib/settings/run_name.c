@@ -12,7 +12,7 @@
  * increments it, so agents may disagree. The attempts of a run follow each other, and a name is
  * free again when its job has ended.
  */
-#include "lib/settings/run_name.h"
+#include "lib/settings/internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

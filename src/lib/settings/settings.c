@@ -8,8 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/cores.h"
 #include "base/error.h"
+#include "base/host.h"
 #include "base/plural.h"
 #include "core/names.h"
 #include "job/switch.h"

@@ -19,7 +19,6 @@
 #include "base/fork.h"
 #include "control/socket.h"
 #include "switch/control/server.h"
-#include "switch/control/wire.h"
 
 /* In one call. on_read() then takes or refuses what has come. */
 #define CALL_BYTES 16384

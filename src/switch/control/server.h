@@ -181,4 +181,12 @@ void sml_strangers_count(struct sml_connection *connection);
 /* It will be closed because of what it sent: count it. important: log it, at most once a second. */
 void sml_strangers_refused(struct sml_connection *connection, const char *why, bool important);
 
+/* ---- peers whose TLS does not match (wire.c) ---- */
+
+/* TLS is over: a member is lost; a stranger is told why, by an alert or in plain text. */
+void sml_wire_failed(struct sml_connection *connection);
+
+/* A stranger speaks TLS, but this switch has no TLS. */
+void sml_wire_refuse_tls(struct sml_connection *connection);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Peers whose TLS does not match ours: see wire.h. */
-#include "switch/control/wire.h"
+/* Peers whose TLS does not match ours: see server.h. */
+#include "switch/control/server.h"
 
 #include <stdio.h>
 

@@ -7,7 +7,7 @@
  * The calls of the control thread wait for the target, which answers within a millisecond. If it
  * does not answer for seconds, it is lost, and so is this process (sml_p4_lost()).
  */
-#include "switch/p4/dataplane.h"
+#include "switch/dataplane.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -52,12 +52,6 @@ static int check_limits(const struct sml_dataplane *dataplane)
 			     limits->slots, limits->slots, dataplane->config.max_slots);
 }
 
-/* All that needs files, before privileges are dropped. */
-static int find_target(struct sml_dataplane *dataplane)
-{
-	return sml_p4_load(dataplane->config.target, &dataplane->place, &dataplane->operations);
-}
-
 static int open_target(struct sml_dataplane *dataplane)
 {
 	int rc = dataplane->operations->open(&dataplane->target, &dataplane->place,
@@ -87,7 +81,8 @@ static int open_parts(struct sml_dataplane *dataplane)
 	int rc = find_own_address(dataplane);
 
 	if (rc == 0)
-		rc = find_target(dataplane);
+		rc = sml_p4_load(dataplane->config.target, &dataplane->place,
+				 &dataplane->operations);
 	/* Before the target forgets what it had. */
 	if (rc == 0)
 		rc = sml_p4_hosts_parse(&dataplane->hosts, dataplane->config.hosts);

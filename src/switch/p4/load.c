@@ -2,14 +2,15 @@
 /* The modules that control P4 switches: see target.h. A module is never unloaded. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/number.h"
 #include "net/address.h"
 #include "switch/p4/internal.h"
-#include "switch/p4/module.h"
 
 #define PROTOCOL_MARK "://"
 
@@ -60,14 +61,81 @@ static bool parse_address(const char *text, struct sml_p4_address *place)
 	return true;
 }
 
+/* ---- parts that are loaded when they are used, because not every system has their libraries ----
+ */
+
+/* The directory of this code, with a trailing slash. It may be part of a program with any name. */
+static bool find_folder(const void *own_code, char folder[PATH_MAX])
+{
+	ssize_t length;
+	char *slash;
+	Dl_info own;
+
+	if (dladdr(own_code, &own) && own.dli_fname && own.dli_fname[0] == '/') {
+		snprintf(folder, PATH_MAX, "%s", own.dli_fname);
+	} else {
+		length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+		if (length < 0)
+			return false;
+		folder[length] = '\0';
+	}
+	slash = strrchr(folder, '/');
+	if (slash)
+		slash[1] = '\0';
+	return slash != NULL;
+}
+
+/* From the folder that this code lies in: an installed library or program, or the build's. */
+static void *load_beside(const void *own, const char *file, const char *build_folder)
+{
+	const char *const folders[][3] = {
+		{"", "", ""},
+		{"switchml/", "", ""},
+		{"", build_folder, "/"},
+		{"../", build_folder, "/"},
+	};
+	char path[PATH_MAX + 256], folder[PATH_MAX];
+
+	if (!find_folder(own, folder))
+		return NULL;
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		void *module;
+
+		snprintf(path, sizeof(path), "%s%s%s%s%s", folder, folders[i][0], folders[i][1],
+			 folders[i][2], file);
+		module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+		if (module)
+			return module;
+	}
+	return NULL;
+}
+
+/*
+ * The module `file`, for dlsym(). It is looked for beside the program or library that `own` lies
+ * in, where the build (build_folder, from the build's root) or the package put it, and where the
+ * system finds libraries: nowhere else. NULL: `why` says the reason. It is never unloaded, because
+ * its threads may still run.
+ */
+static void *find_and_load(const void *own, const char *file, const char *build_folder,
+			   const char *installed, char *why, size_t why_bytes)
+{
+	void *module = load_beside(own, file, build_folder);
+
+	if (module == NULL)
+		module = dlopen(installed, RTLD_NOW | RTLD_LOCAL);
+	if (module == NULL)
+		snprintf(why, why_bytes, "%s", dlerror());
+	return module;
+}
+
 static int load(const struct module *module, const struct sml_p4_target_operations **operations)
 {
 	char why[256], installed[512];
 	void *loaded;
 
 	snprintf(installed, sizeof(installed), "%s/%s", SML_P4_MODULE_FOLDER, module->file);
-	loaded = sml_module_load(&sml_p4_services, module->file, module->folder, installed, why,
-				 sizeof(why));
+	loaded = find_and_load(&sml_p4_services, module->file, module->folder, installed, why,
+			       sizeof(why));
 	if (loaded == NULL)
 		return sml_error_set(-ENOENT,
 				     "--dataplane p4: its module cannot be loaded (%s): build and "

@@ -63,11 +63,6 @@ void sml_p4_slots_forget(struct sml_dataplane *dataplane, const struct sml_p4_jo
 
 /* ---- what registers say ---- */
 
-static bool is_after(uint32_t use, uint32_t other)
-{
-	return sml_serial_before(other, use);
-}
-
 /* What registers say of each of a job's buffers. */
 struct buffers {
 	uint64_t *incarnations, *uses, *seen;
@@ -122,8 +117,8 @@ static uint32_t newest_uses(const struct sml_p4_job *job, const struct buffers *
 
 		if (!has_even && !has_odd)
 			continue;
-		if (!has_even || (has_odd && is_after((uint32_t)buffers->uses[even + 1],
-						      (uint32_t)buffers->uses[even])))
+		if (!has_even || (has_odd && sml_serial_before((uint32_t)buffers->uses[even],
+							       (uint32_t)buffers->uses[even + 1])))
 			newest = even + 1;
 		states[found++] = (struct sml_slot_progress){
 			.slot = (uint16_t)(even / 2),

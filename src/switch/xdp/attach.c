@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "net/xdp_device.h"
 
 /* The default if a driver does not report it: a veth's ring. */
 #define USUAL_RING 256
@@ -24,11 +23,58 @@
 
 /* ---- what the drivers report ---- */
 
+/* `about` holds the question, and then the answer. */
+static int query_name(const char *name, unsigned long request, struct ifreq *about)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	memcpy(about->ifr_name, name, IF_NAMESIZE);
+	rc = ioctl(fd, request, about) < 0 ? -errno : 0;
+	close(fd);
+	return rc;
+}
+
+/* An ioctl about an interface, on any socket. The name has IF_NAMESIZE bytes. */
+static int query_device(const char *name, unsigned long request, void *argument)
+{
+	struct ifreq about = {.ifr_data = argument};
+
+	return query_name(name, request, &about);
+}
+
+static bool is_loopback(const char *name)
+{
+	struct ifreq about = {.ifr_flags = 0};
+
+	return query_name(name, SIOCGIFFLAGS, &about) == 0 && (about.ifr_flags & IFF_LOOPBACK);
+}
+
+/*
+ * Does it deliver packets whose checksum was left to hardware that does not exist? That is so for
+ * loopback, and for drivers between virtual machines or namespaces.
+ */
+static bool is_virtual(const char *name)
+{
+	static const char *const drivers[] = {"veth", "tun", "virtio_net", "vif"};
+	struct ethtool_drvinfo about = {.cmd = ETHTOOL_GDRVINFO};
+
+	if (is_loopback(name))
+		return true;
+	if (query_device(name, SIOCETHTOOL, &about) < 0)
+		return false;
+	for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
+		if (strcmp(about.driver, drivers[i]) == 0)
+			return true;
+	return false;
+}
+
 static uint32_t ring_of(const char *name)
 {
 	struct ethtool_ringparam ring = {.cmd = ETHTOOL_GRINGPARAM};
 
-	if (sml_xdp_query_device(name, SIOCETHTOOL, &ring) < 0 || ring.rx_pending == 0)
+	if (query_device(name, SIOCETHTOOL, &ring) < 0 || ring.rx_pending == 0)
 		return USUAL_RING;
 	return ring.rx_pending < LEAST_RING ? LEAST_RING : ring.rx_pending;
 }
@@ -69,7 +115,7 @@ static int add(struct sml_xdp_ports *ports, const char *name)
 	ring = ring_of(name);
 	if (ports->n == 0 || ring < ports->ring)
 		ports->ring = ring;
-	ports->some_virtual |= sml_xdp_is_virtual(name);
+	ports->some_virtual |= is_virtual(name);
 	ports->ifindexes[ports->n] = ifindex;
 	ports->links[ports->n] = -1;
 	memcpy(ports->names[ports->n++], name, IF_NAMESIZE);

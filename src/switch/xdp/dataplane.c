@@ -8,7 +8,7 @@
  * peer has no GRO), the job's results go to the socket, and the thread sends them: slower, but the
  * same bits.
  */
-#include "switch/xdp/dataplane.h"
+#include "switch/dataplane.h"
 
 #include <errno.h>
 #include <net/if.h>
@@ -20,7 +20,7 @@
 
 #include "base/error.h"
 #include "switch/shared/log.h"
-#include "switch/xdp/features.h"
+#include "switch/xdp/attach.h"
 #include "switch/xdp/thread.h"
 
 #define WHY_BYTES  200

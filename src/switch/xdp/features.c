@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asks the kernel's netlink family "netdev" about one interface: see features.h. */
-#include "switch/xdp/features.h"
+/* Asks the kernel's netlink family "netdev" about one interface: see attach.h. */
+#include "switch/xdp/attach.h"
 
 #include <errno.h>
 #include <libmnl/libmnl.h>
