@@ -16,6 +16,9 @@ JOBS_TEST(who_asks_brings_no_report_and_few_places)
 	SmlControl__Ask message = SML_CONTROL__ASK__INIT;
 
 	join.ask = &message;
+	jobs_join(world, 2, join);
+	assert_non_null(strstr(jobs_refusal(world, 2), "has a number"));
+	join.process = 1;
 	jobs_resume(world, 0, join, 7, 0, false);
 	assert_non_null(strstr(jobs_refusal(world, 0), "no report"));
 	message.places = places;
@@ -333,6 +336,44 @@ WORLD_TEST(ranks_that_run_are_told_at_once_of_who_waits)
 	jobs_apply(world, 12, (struct jobs_apply){.min_ranks = 1});
 	for (unsigned rank = 0; rank < 2; rank++)
 		assert_int_equal(told_to_wait(world, rank), 2);
+}
+
+/*
+ * As one that had a rank: on whatever connection it asks, at the root or behind a leaf whose
+ * connection is gone, it is one process.
+ */
+static void ask_twice(struct jobs_world *world, uint32_t behind)
+{
+	struct jobs_apply ask = {.process = 7, .time_ns = 5, .behind = behind};
+	uint64_t tag = jobs_open_running(world, 2);
+
+	tree_attach(world, 5, 4096);
+	jobs_apply(world, behind ? 5 : 20, ask);
+	ask = (struct jobs_apply){.process = 7, .time_ns = 6};
+	jobs_apply(world, 21, ask);
+	assert_int_equal(told_to_wait(world, 0), 1);
+	/* What it asked first is read last. */
+	ask.time_ns = 4;
+	jobs_apply(world, 22, ask);
+	assert_non_null(strstr(jobs_refusal(world, 22), "asked again"));
+	for (uint32_t rank = 0; rank < 2; rank++)
+		jobs_apply(world, 10 + rank, jobs_was(tag, rank, 2));
+	jobs_assert_decided(world, 21, 2, 2, 3);
+	/* It was not told: the others need not wait for a connection that is gone. */
+	ask.time_ns = 7;
+	jobs_apply(world, 23, ask);
+	assert_string_equal(jobs_refusal(world, 23), "");
+	assert_non_null(strstr(jobs_refusal(world, 10), "rank 2 asks again"));
+}
+
+WORLD_TEST(a_new_process_that_asks_twice_is_there_once)
+{
+	ask_twice(world, 0);
+}
+
+WORLD_TEST(a_new_process_that_asks_again_when_its_leaf_has_gone_is_there_once)
+{
+	ask_twice(world, 70);
 }
 
 JOBS_TEST(who_waits_to_join_waits_as_long_as_it_said)

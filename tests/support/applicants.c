@@ -18,6 +18,15 @@ static bool add_place(SmlControl__Place *out, const struct jobs_past_rank *place
 	return place->tag != 0;
 }
 
+static uint64_t process_of(unsigned peer, const struct jobs_apply *ask)
+{
+	if (ask->process != 0)
+		return ask->process;
+	if (ask->newest.tag == 0)
+		return 1 + peer;
+	return ask->newest.tag << 16 | (0x8000 + ask->newest.rank);
+}
+
 void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
 {
 	SmlControl__Join join = jobs_join_message(ask.job ? ask.job : "train", 0, 1);
@@ -33,6 +42,7 @@ void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
 	message.wait_ms = 1000;
 	message.time_ns = ask.time_ns ? ask.time_ns : world->now_ns;
 	join.ask = &message;
+	join.process = process_of(peer, &ask);
 	join.wait_ms = 60000;
 	join.wire = ask.wire;
 	if (ask.shards != 0) {

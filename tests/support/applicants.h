@@ -18,6 +18,7 @@ struct jobs_apply {
 	uint32_t shards; /* 0: it does not matter */
 	enum sml_wire wire;
 	uint64_t time_ns; /* by its own clock; 0: now */
+	uint64_t process; /* 0: that which has this place, or another for each peer */
 	const char *job;  /* NULL: "train" */
 	uint32_t behind;  /* the peer is a leaf, and this the rank's number there; 0: it is none */
 };

@@ -26,7 +26,7 @@
 #define MS_NS	   1000000ull
 #define LONGEST_MS (24u * 3600 * 1000)
 
-static const char asked_again[] = "this rank has asked again, on another connection";
+static const char asked_again[] = "this process has asked again, on another connection";
 
 /* ---- the list ---- */
 
@@ -35,6 +35,15 @@ struct sml_applicant *sml_applicants_find(const struct sml_jobs *jobs, uint64_t 
 	struct sml_applicant *applicant = jobs->applicants;
 
 	while (applicant != NULL && (applicant->tag != tag || applicant->rank != rank))
+		applicant = applicant->next;
+	return applicant;
+}
+
+static struct sml_applicant *find_process(const struct sml_jobs *jobs, uint64_t process)
+{
+	struct sml_applicant *applicant = jobs->applicants;
+
+	while (applicant != NULL && applicant->join->process != process)
 		applicant = applicant->next;
 	return applicant;
 }
@@ -150,26 +159,16 @@ static void notify_jobs(struct sml_jobs *jobs, const struct sml_applicant *newco
 /* ---- a process asks ---- */
 
 /*
- * Has this rank asked since, on another connection? This one has been lost, or given up, and has
+ * Has this process asked since, on another connection? This one has been lost, or given up, and has
  * been read late: a switch may read two connections in any order, and leaves are on the way.
  */
-static bool has_asked_since(const struct sml_jobs *jobs, const SmlControl__Place *place,
-			    uint64_t time_ns)
+static bool is_outdated(const struct sml_jobs *jobs, const SmlControl__Join *join)
 {
-	const struct sml_applicant *other = sml_applicants_find(jobs, place->tag, place->rank);
+	const struct sml_applicant *other = find_process(jobs, join->process);
+	const struct sml_asked asked = {join->process, join->ask->time_ns};
 
-	if (place->tag == 0)
-		return false;
-	return (other != NULL && other->join->ask->time_ns > time_ns) ||
-	       sml_place_was_decided_on(jobs, place, time_ns);
-}
-
-static bool is_outdated(const struct sml_jobs *jobs, const SmlControl__Ask *ask)
-{
-	for (size_t i = 0; i < ask->n_places; i++)
-		if (has_asked_since(jobs, ask->places[i], ask->time_ns))
-			return true;
-	return false;
+	return (other != NULL && other->join->ask->time_ns > asked.time_ns) ||
+	       sml_place_was_decided_on(jobs, &asked);
 }
 
 static int refuse(struct sml_refusal *refusal, int error, const char *text)
@@ -223,10 +222,12 @@ void sml_applicants_check_list(struct sml_jobs *jobs, const SmlControl__Join *jo
 			       struct sml_refusal *refusal)
 {
 	struct sml_failed_job *before;
-	const SmlControl__Place *place =
-		sml_place_that_counts(jobs, join->left, join->n_left, &before);
+	const SmlControl__Place *place;
 	const struct sml_applicant *asker;
 
+	if (join->n_left == 0)
+		return;
+	place = sml_place_that_counts(jobs, join->process, join->left, join->n_left, &before);
 	if (place == NULL || place->tag == 0)
 		return;
 	asker = find_asker(jobs, place->tag);
@@ -248,12 +249,13 @@ void sml_applicants_check_list(struct sml_jobs *jobs, const SmlControl__Join *jo
 /* ---- a rank asks ---- */
 
 /* Which of its places counts. NULL: none; it is new. Otherwise an error may be set. */
-static const SmlControl__Place *find_past_rank(struct sml_jobs *jobs, const SmlControl__Ask *ask,
+static const SmlControl__Place *find_past_rank(struct sml_jobs *jobs, const SmlControl__Join *join,
 					       struct sml_refusal *refusal)
 {
+	const SmlControl__Ask *ask = join->ask;
 	struct sml_failed_job *before;
 	const SmlControl__Place *place =
-		sml_place_that_counts(jobs, ask->places, ask->n_places, &before);
+		sml_place_that_counts(jobs, join->process, ask->places, ask->n_places, &before);
 
 	if (place == NULL)
 		return NULL;
@@ -363,12 +365,14 @@ static void note_back(const struct sml_jobs *jobs, const struct sml_applicant *a
 	sml_kept_for(before, applicant->rank);
 }
 
-/* Its first connection has been lost without a word, or will be. */
-static void replace_older(struct sml_jobs *jobs, const SmlControl__Place *place)
+/* Its first connection has been lost without a word, or will be. A place is that of one process. */
+static void replace_older(struct sml_jobs *jobs, uint64_t process, const SmlControl__Place *place)
 {
-	struct sml_applicant *older =
-		place != NULL ? sml_applicants_find(jobs, place->tag, place->rank) : NULL;
+	struct sml_applicant *older = find_process(jobs, process);
 
+	if (older != NULL)
+		sml_applicant_dismiss(jobs, older, SML_ERROR_REFUSED, asked_again);
+	older = place != NULL ? sml_applicants_find(jobs, place->tag, place->rank) : NULL;
 	if (older != NULL)
 		sml_applicant_dismiss(jobs, older, SML_ERROR_REFUSED, asked_again);
 }
@@ -381,12 +385,12 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 
 	if (peer->applicant != NULL)
 		return;
-	if (is_outdated(jobs, join->ask)) {
+	if (is_outdated(jobs, join)) {
 		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, asked_again);
 		return;
 	}
 	if (is_acceptable(jobs, join, &refusal))
-		place = find_past_rank(jobs, join->ask, &refusal);
+		place = find_past_rank(jobs, join, &refusal);
 	if (refusal.error) {
 		sml_jobs_log_refusal(jobs, join, refusal.text);
 		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
@@ -394,7 +398,7 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 	}
 	if (!sml_jobs_has_room_for_member(jobs, peer, join))
 		return;
-	replace_older(jobs, place);
+	replace_older(jobs, join->process, place);
 	applicant = new_applicant(jobs, peer, join, place);
 	if (applicant == NULL) {
 		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");

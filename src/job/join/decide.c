@@ -143,7 +143,7 @@ struct chosen {
 	struct sml_peer *peer;
 	SmlControl__Join *join;
 	uint32_t before; /* 1 plus the old rank; 0: none */
-	uint64_t asked_ns;
+	struct sml_asked asked;
 };
 
 /* As sml_terms_check() sees them: a job of these members has them. */
@@ -231,9 +231,10 @@ static uint32_t count_joiners(const struct sml_jobs *jobs, const struct group *g
 
 static void choose(struct sml_jobs *jobs, struct sml_applicant *applicant, struct chosen *chosen)
 {
-	*chosen = (struct chosen){.peer = applicant->peer,
-				  .before = applicant->tag != 0 ? applicant->rank + 1u : 0,
-				  .asked_ns = applicant->join->ask->time_ns};
+	*chosen =
+		(struct chosen){.peer = applicant->peer,
+				.before = applicant->tag != 0 ? applicant->rank + 1u : 0,
+				.asked = {applicant->join->process, applicant->join->ask->time_ns}};
 	chosen->join = sml_applicant_take(jobs, applicant);
 }
 
@@ -271,14 +272,14 @@ static struct sml_decision *new_decision(const struct group *group, const struct
 	if (decision == NULL)
 		return NULL;
 	decision->before = calloc(n, sizeof(*decision->before));
-	decision->asked_ns = calloc(n, sizeof(*decision->asked_ns));
-	if (decision->before == NULL || decision->asked_ns == NULL) {
+	decision->asked = calloc(n, sizeof(*decision->asked));
+	if (decision->before == NULL || decision->asked == NULL) {
 		sml_decision_free(decision);
 		return NULL;
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		decision->before[i] = chosen[i].before;
-		decision->asked_ns[i] = chosen[i].asked_ns;
+		decision->asked[i] = chosen[i].asked;
 	}
 	decision->n = n;
 	decision->after = group->tag;

@@ -46,16 +46,15 @@ bool sml_jobs_displace(struct sml_jobs *jobs, const SmlControl__Join *join);
 /*
  * Returns the place that counts, of those that a process names, newest first: its place in the
  * newest job, unless this switch knows that the job never ran. NULL if none counts. Ends what still
- * waits here for that rank, and sets *before to how that job ended here, or to NULL if that is not
- * known.
+ * waits here for that process, and sets *before to how that job ended here, or to NULL if that is
+ * not known.
  */
-const SmlControl__Place *sml_place_that_counts(struct sml_jobs *jobs,
+const SmlControl__Place *sml_place_that_counts(struct sml_jobs *jobs, uint64_t process,
 					       SmlControl__Place *const *places, size_t n,
 					       struct sml_failed_job **before);
 
-/* Whether the switch has decided on the next job of a rank that asked after this time. */
-bool sml_place_was_decided_on(const struct sml_jobs *jobs, const SmlControl__Place *place,
-			      uint64_t after_ns);
+/* Whether the process is in a job that the switch decided on because it asked after this. */
+bool sml_place_was_decided_on(const struct sml_jobs *jobs, const struct sml_asked *asked);
 
 /*
  * ---- ranks that disagree about their job (disagreement.c) ----

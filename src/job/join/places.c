@@ -34,20 +34,20 @@ static void end_job(struct sml_jobs *jobs, const SmlControl__Place *place)
 }
 
 /* Its rank there; -1: it has none. */
-static int find_rank(const struct sml_decision *decision, const SmlControl__Place *place)
+static int find_rank(const struct sml_decision *decision, uint64_t process)
 {
 	for (uint32_t rank = 0; rank < decision->n; rank++)
-		if (decision->before[rank] != 0 && decision->before[rank] - 1 == place->rank)
+		if (decision->asked[rank].process == process)
 			return (int)rank;
 	return -1;
 }
 
 /*
- * A member of the next membership asks as a rank of the job before it: so its connection broke
- * before it was told of the decision, and this switch may not know that yet. That membership waits
- * for it in vain, and it has not run, because not all of its members were ready.
+ * A member of the next membership asks again: so its connection broke before it was told of the
+ * decision, and this switch may not know that yet. That membership waits for it in vain, and it has
+ * not run, because not all of its members were ready.
  */
-static void end_undelivered(struct sml_jobs *jobs, const SmlControl__Place *place)
+static void end_undelivered(struct sml_jobs *jobs, uint64_t process)
 {
 	char text[SML_SENTENCE_BYTES];
 
@@ -55,10 +55,9 @@ static void end_undelivered(struct sml_jobs *jobs, const SmlControl__Place *plac
 		struct sml_job *job = jobs->jobs[i];
 		int rank;
 
-		if (job == NULL || job->elastic.decision == NULL || job->state >= SML_JOB_RUNNING ||
-		    place->tag == 0 || job->elastic.decision->after != place->tag)
+		if (job == NULL || job->elastic.decision == NULL || job->state >= SML_JOB_RUNNING)
 			continue;
-		rank = find_rank(job->elastic.decision, place);
+		rank = find_rank(job->elastic.decision, process);
 		if (rank < 0)
 			continue;
 		snprintf(text, sizeof(text),
@@ -70,31 +69,30 @@ static void end_undelivered(struct sml_jobs *jobs, const SmlControl__Place *plac
 	}
 }
 
-static bool was_member(const struct sml_decision *decision, const SmlControl__Place *place,
-		       uint64_t after_ns)
+static bool is_later(const struct sml_decision *decision, const struct sml_asked *asked)
 {
-	int rank = decision->after == place->tag ? find_rank(decision, place) : -1;
+	int rank = find_rank(decision, asked->process);
 
-	return rank >= 0 && decision->asked_ns[rank] > after_ns;
+	return rank >= 0 && decision->asked[rank].time_ns > asked->time_ns;
 }
 
-bool sml_place_was_decided_on(const struct sml_jobs *jobs, const SmlControl__Place *place,
-			      uint64_t after_ns)
+bool sml_place_was_decided_on(const struct sml_jobs *jobs, const struct sml_asked *asked)
 {
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL && jobs->jobs[i]->elastic.decision != NULL &&
-		    was_member(jobs->jobs[i]->elastic.decision, place, after_ns))
+		    is_later(jobs->jobs[i]->elastic.decision, asked))
 			return true;
 	return false;
 }
 
-const SmlControl__Place *sml_place_that_counts(struct sml_jobs *jobs,
+const SmlControl__Place *sml_place_that_counts(struct sml_jobs *jobs, uint64_t process,
 					       SmlControl__Place *const *places, size_t n,
 					       struct sml_failed_job **before)
 {
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++)
 		end_job(jobs, places[i]);
-		end_undelivered(jobs, places[i]);
+	end_undelivered(jobs, process);
+	for (size_t i = 0; i < n; i++) {
 		*before = sml_jobs_find_judged(jobs, places[i]->tag);
 		if (*before == NULL || (*before)->ran)
 			return places[i];

@@ -135,10 +135,10 @@ static void check_report(const struct sml_jobs *jobs, const SmlControl__Join *jo
 		snprintf(text, bytes, "a report has at most %d chunks of a kind", SML_MAX_PLAN);
 	else if (resume != NULL && resume->membership == 0)
 		snprintf(text, bytes, "a report must have its job's membership");
-	else if (join->ask != NULL &&
-		 (resume != NULL || join->ask->n_places > 2 || join->n_left > 0))
+	else if (join->ask != NULL && (join->process == 0 || resume != NULL ||
+				       join->ask->n_places > 2 || join->n_left > 0))
 		snprintf(text, bytes,
-			 "who asks to be a member has no report, and at most two places");
+			 "who asks to be a member has a number, no report, and at most two places");
 	else if (join->n_left > 2)
 		snprintf(text, bytes, "a rank has left at most two jobs");
 }

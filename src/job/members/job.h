@@ -89,12 +89,17 @@ struct sml_reported_call {
 	bool residual;
 };
 
+/* By Join.process and Ask.time_ns. */
+struct sml_asked {
+	uint64_t process, time_ns;
+};
+
 /* A membership that this switch has decided on: job/join/decide.c. */
 struct sml_decision {
 	uint64_t after; /* the tag of the job that it follows */
 	uint32_t number;
-	uint32_t n, *before; /* of each rank, 1 plus the rank that it had there; 0 if none */
-	uint64_t *asked_ns;  /* of each rank: its Ask.time_ns */
+	uint32_t n, *before;	 /* of each rank, 1 plus the rank that it had there; 0 if none */
+	struct sml_asked *asked; /* of each rank */
 };
 
 struct sml_job {

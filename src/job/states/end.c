@@ -15,7 +15,7 @@ void sml_decision_free(struct sml_decision *decision)
 {
 	if (decision != NULL) {
 		free(decision->before);
-		free(decision->asked_ns);
+		free(decision->asked);
 	}
 	free(decision);
 }

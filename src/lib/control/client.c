@@ -375,6 +375,7 @@ void sml_control_request_join(struct sml_control *control,
 	join.elsewhere = application->elsewhere;
 	if (settings->config.switch_address)
 		join.switches = sml_endpoints_digest(settings->config.switch_address);
+	join.process = settings->process;
 	join.host = host;
 	join.pid = (uint32_t)getpid();
 	join.lanes = application->lanes;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/random.h>
 
 #include "base/error.h"
 #include "base/host.h"
@@ -237,6 +238,9 @@ int sml_settings_init(struct sml_settings *settings, const struct sml_config *gi
 		error = open_parts(settings);
 	if (error)
 		return error;
+	if (getrandom(&settings->process, sizeof(settings->process), 0) !=
+	    sizeof(settings->process))
+		return sml_error_set(-EIO, "no random number for this process");
 	settings->asks = config->join;
 	settings->join_timeout_ms = (uint32_t)config->timeout_ms;
 	settings->request_min_ranks = (uint32_t)config->min_ranks;

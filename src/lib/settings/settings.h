@@ -59,6 +59,7 @@ struct sml_settings {
 	bool asks;
 	const char *line; /* what all memberships of the job are called by those who wait to join */
 	struct sml_past_ranks past;
+	uint64_t process;		       /* drawn: Join.process */
 	uint64_t stripe_tags[SML_MAX_STRIPES]; /* of the last job that ran; 0: none */
 	uint32_t request_min_ranks, request_max_ranks, request_wait_ms;
 	uint64_t asked_ns;	     /* when sml_reconfigure() began to ask */

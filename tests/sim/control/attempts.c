@@ -186,6 +186,7 @@ void sim_attempt_join(struct rank *rank, unsigned address, bool resumes)
 	message.job = (char *)(uintptr_t)rank->job;
 	message.host = (char *)(uintptr_t) "host";
 	message.pid = SIM_FIRST_PID + rank->id;
+	message.process = rank->id + 1u;
 	message.wait_ms = rank->control->is_elastic ? MOVE_MS : 0;
 	message.lanes = LANES;
 	message.shards = 1;
