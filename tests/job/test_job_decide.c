@@ -477,6 +477,53 @@ WORLD_TEST(a_change_that_fails_keeps_the_place_for_the_next_one)
 	assert_string_equal(jobs_refusal(world, 11), "");
 }
 
+/* Whoever of the next job comes first, and though the word of the last one's ranks is late. */
+static void join_after_another(struct jobs_world *world, bool late)
+{
+	uint64_t tag, older = jobs_open_running(world, 2);
+
+	for (unsigned peer = 0; peer < 2; peer++)
+		go_on(world, peer);
+	jobs_wait(world, 11 * SML_SECOND_NS);
+	tag = jobs_run(world, 3, 3);
+	for (unsigned peer = 3; !late && peer < 6; peer++)
+		go_on(world, peer);
+	/* New, or of an older job. */
+	join_next(world, 10, 0, late ? older : 0);
+	join_next(world, 11, 1, tag);
+	for (unsigned peer = 3; late && peer < 6; peer++)
+		go_on(world, peer);
+	assert_non_null(jobs_admitted(world, 11));
+	assert_int_equal(world->jobs.n_jobs, 1);
+	assert_int_equal(world->jobs.n_kept, 0);
+}
+
+WORLD_TEST(a_job_that_begins_with_a_new_process_has_one_place)
+{
+	join_after_another(world, false);
+}
+
+WORLD_TEST(a_job_that_begins_before_the_last_one_has_ended_has_one_place)
+{
+	join_after_another(world, true);
+}
+
+WORLD_TEST(a_change_that_is_given_up_for_another_leaves_it_the_place)
+{
+	SmlControl__Join join = jobs_join_message("another", 1, 2);
+	uint64_t tag = jobs_open_running(world, 2);
+
+	for (unsigned peer = 0; peer < 2; peer++)
+		go_on(world, peer);
+	join_next(world, 10, 0, tag);
+	jobs_join(world, 20, jobs_join_message("another", 0, 2));
+	join.follows_tag = tag;
+	jobs_join(world, 21, join);
+	jobs_hang_up(world, 10);
+	assert_int_equal(world->jobs.n_jobs, 1);
+	assert_int_equal(world->jobs.n_kept, 0);
+}
+
 /* It has more shards than the job before, and the switch has no slots for them. */
 WORLD_TEST(a_change_that_finds_no_room_holds_the_place_once)
 {

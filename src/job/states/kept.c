@@ -29,6 +29,19 @@ static uint64_t unasked_until(const struct sml_jobs *jobs, const struct sml_fail
 	return jobs->now_ns + job->heartbeat_ms * (SML_SECOND_NS / 1000);
 }
 
+/* Does the job with this tag have its place still, or the next one, which has not begun? */
+static bool is_held(const struct sml_jobs *jobs, uint64_t tag)
+{
+	for (unsigned i = 0; tag != 0 && i < SML_MAX_JOBS; i++) {
+		const struct sml_job *job = jobs->jobs[i];
+
+		if (job != NULL &&
+		    tag == (job->state < SML_JOB_RUNNING ? job->elastic.after : job->report_tag))
+			return true;
+	}
+	return false;
+}
+
 void sml_kept_begin(const struct sml_job *job)
 {
 	const bool ran = job->state >= SML_JOB_RUNNING;
@@ -36,7 +49,8 @@ void sml_kept_begin(const struct sml_job *job)
 	struct sml_failed_job *kept =
 		sml_jobs_find_judged(jobs, ran ? job->report_tag : job->elastic.after);
 
-	if (kept == NULL || kept->kept_until_ns != 0 || sml_ranks_is_empty(&kept->awaited))
+	if (kept == NULL || kept->kept_until_ns != 0 || sml_ranks_is_empty(&kept->awaited) ||
+	    is_held(jobs, kept->tag))
 		return;
 	if (ran)
 		kept->kept_slots = sml_job_fewest_slots(job, &kept->kept_lacks);
@@ -59,6 +73,17 @@ void sml_kept_end(struct sml_jobs *jobs, struct sml_failed_job *job)
 	jobs->n_kept--;
 	jobs->slots_in_use -= job->kept_slots;
 	jobs->kept_lack -= job->kept_lacks;
+}
+
+void sml_kept_take(struct sml_job *job, uint64_t tag)
+{
+	struct sml_failed_job *kept = sml_kept_find(job->jobs, tag);
+
+	/* The job's first rank may have been in no job, or in an older one. */
+	if (job->elastic.after == 0 || kept != NULL || is_held(job->jobs, tag))
+		job->elastic.after = tag;
+	if (kept != NULL)
+		sml_kept_end(job->jobs, kept);
 }
 
 void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t until_ns)

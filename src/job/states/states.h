@@ -95,6 +95,9 @@ struct sml_failed_job *sml_kept_find(const struct sml_jobs *jobs, uint64_t tag);
 /* It is free. Nothing if it was not kept. */
 void sml_kept_end(struct sml_jobs *jobs, struct sml_failed_job *job);
 
+/* A rank of the job with this tag has joined this one. 0: of none. */
+void sml_kept_take(struct sml_job *job, uint64_t tag);
+
 /* It is kept again, until the same time: the next job did not begin to gather. */
 void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t until_ns);
 

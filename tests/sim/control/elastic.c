@@ -30,6 +30,7 @@
 #include <string.h>
 
 #include "job/members/job.h"
+#include "job/states/states.h"
 #include "job/tree/leaf_job.h"
 #include "sim/control/internal.h"
 #include "switchml.h"
@@ -391,6 +392,19 @@ void sim_elastic_learn(struct rank *rank, const struct sml_decided *decided, uin
 		rank->membership_next = rank->membership_now;
 }
 
+/* The next membership has a place, so none is kept for the last. */
+static void check_place(const struct server *server, const struct members *members)
+{
+	for (uint16_t i = 0; i < members->n; i++) {
+		const struct rank *rank = &server->control->ranks[members->processes[i]];
+
+		if (sml_kept_find(&server->jobs, rank->past.ran.tag) != NULL)
+			sim_wrong(server->control,
+				  "switch %u keeps a place for process %u, which is in job \"%s\"",
+				  server->index, rank->id, members->job);
+	}
+}
+
 void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rules)
 {
 	struct path *path = path_of(server, rules->job);
@@ -414,6 +428,8 @@ void sim_elastic_add_job(struct server *server, const struct sml_pool_rules *rul
 		sim_wrong(server->control, "nobody has decided on job \"%s\"", job->name);
 	else
 		members->secret = job->membership;
+	if (members)
+		check_place(server, members);
 	if (members)
 		members->tags[members->n_tags++ % MAX_TAGS] = job->report_tag;
 	path->members = members;

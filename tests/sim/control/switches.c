@@ -68,7 +68,8 @@ static int send_out(struct sml_peer *peer, const SmlControl__Envelope *message)
 		sim_rival_receives(link->rival, message);
 		return 0;
 	}
-	if (message->job == 0 && message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT &&
+	/* A leaf has this from the root, and passes it on later. */
+	if (server->parent == NULL && message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT &&
 	    message->abort->again)
 		sim_pool_check_refusal(server);
 	if (message->job == 0 && message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT)
