@@ -131,6 +131,16 @@ static uint32_t n_head_chunks(const struct sml_tensor_spec *spec, const struct s
 	return (uint32_t)div_up(spec->count, elements_per_head(spec, shape));
 }
 
+bool sml_tensor_uses(const struct sml_tensor_spec *spec, const void *memory, size_t bytes)
+{
+	size_t each = sml_element_bytes(spec->type);
+
+	return sml_overlap(memory, bytes, spec->send, (size_t)spec->send_count * each) ||
+	       sml_overlap(memory, bytes, spec->recv, (size_t)spec->recv_count * each) ||
+	       (spec->residual && sml_overlap(memory, bytes, spec->residual,
+					      (size_t)spec->count * sizeof(*spec->residual)));
+}
+
 static uint32_t digest_of(const struct sml_tensor_spec *spec, uint32_t number)
 {
 	uint32_t hash = sml_hash_step(0, number);

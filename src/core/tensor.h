@@ -41,6 +41,13 @@ enum sml_collective {
 	SML_REDUCE = 5
 };
 
+/* Do these bytes have one in common? */
+static inline bool sml_overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+	return a_bytes > 0 && b_bytes > 0 && (uintptr_t)a + a_bytes > (uintptr_t)b &&
+	       (uintptr_t)b + b_bytes > (uintptr_t)a;
+}
+
 /* A call as the application made it. Element ranges refer to the whole tensor. */
 struct sml_tensor_spec {
 	enum sml_collective collective;
@@ -72,6 +79,9 @@ struct sml_tensor_spec {
 	void *recv;
 	uint64_t recv_first, recv_count;
 };
+
+/* Does the call read or write any of these bytes? */
+bool sml_tensor_uses(const struct sml_tensor_spec *spec, const void *memory, size_t bytes);
 
 /* What all tensors of a job have in common. */
 struct sml_shape {

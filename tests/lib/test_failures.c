@@ -562,6 +562,48 @@ TEST(an_abort_ends_everybodys_calls_with_its_reason)
 
 /* ---- arguments ---- */
 
+/* The array of one call, and then of another, which are not those of a third meanwhile. */
+static void share_residuals(struct rank *rank)
+{
+	float data[3][64] = {{0}}, residual[64] = {0};
+	const struct {
+		float *residual, *data;
+		const char *text; /* NULL: right */
+	} rows[] = {
+		{residual, data[0], NULL},
+		{data[2], data[2], "overlaps send or recv"},
+		{residual, data[1], "has not ended"},
+		{residual + 63, data[1], "has not ended"},
+		{data[0] + 63, data[1], "has not ended"},
+	};
+	struct sml_request *first = NULL;
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct sml_options options = {.size = sizeof(options),
+						    .residual = rows[i].residual};
+		int error = sml_allreduce(rank->context, rows[i].data, rows[i].data, i ? 1 : 64,
+					  SML_FLOAT32, SML_SUM, &options, i ? NULL : &first);
+
+		if (rows[i].text)
+			CHECK_ERROR(rank, error, -EINVAL, rows[i].text);
+		else
+			CHECK(rank, error == 0);
+	}
+	CHECK(rank, sml_wait(&first, 1, -1, NULL) == 0);
+	for (unsigned i = 0; i < 2; i++) {
+		const struct sml_options options = {.size = sizeof(options),
+						    .residual = i ? data[0] : residual};
+
+		CHECK(rank, sml_allreduce(rank->context, data[1], data[1], 64, SML_FLOAT32, SML_SUM,
+					  &options, NULL) == 0);
+	}
+}
+
+TEST(a_residual_is_not_that_of_two_calls_at_once)
+{
+	run_job(&(struct job){.n_ranks = 2, .body = share_residuals});
+}
+
 static void make_mistakes(struct rank *rank)
 {
 	struct sml_context *c = rank->context;

@@ -201,6 +201,7 @@ def wrong_residuals(job, name, compiled):
         (floats, [good, np.zeros(2, np.float32)], "must have 3 float32, but has 2 float32"),
         (floats, [good, np.zeros(3)], "must have 3 float32, but has 3 float64"),
         (np.ones(3, np.int32), [good, np.zeros(3, np.float32)], "only for SUM and AVG of float32"),
+        (np.ones(2, np.float32), [good, good], "two residuals overlap"),
         (floats, [good], "structure|arity"),
         (floats, [good, [good]], "structure|not an array"),
     ):

@@ -8,6 +8,7 @@ so they use the wire without a pause.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,13 @@ def check(op: Op, wire: Wire | None, types: Iterable[str] = ()) -> None:
 
 def check_residuals(elements: Iterable[tuple[str, int]], op: Op, residuals: Sequence[Any]) -> None:
     """`elements`: the type and the count of each array."""
-    for (type_name, count), residual in zip(elements, residuals, strict=True):
+    found = [
         kept(type_name, count, op, residual)
+        for (type_name, count), residual in zip(elements, residuals, strict=True)
+    ]
+    ends = sorted((its.address, its.address + its.nbytes) for its in found if its and its.nbytes)
+    if any(end > start for (_, end), (start, _) in pairwise(ends)):
+        raise ValueError("two residuals overlap: each array needs its own")
 
 
 def gradient_wire(op: Op, wire: Wire | None, error: type[Exception]) -> Wire:

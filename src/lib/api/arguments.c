@@ -67,16 +67,10 @@ int sml_check_buffer(struct sml_context *context, const char *name, const void *
 	return 0;
 }
 
-static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-	return a_bytes > 0 && b_bytes > 0 && (uintptr_t)a + a_bytes > (uintptr_t)b &&
-	       (uintptr_t)b + b_bytes > (uintptr_t)a;
-}
-
 int sml_check_apart(struct sml_context *context, const void *send, size_t send_bytes,
 		    const void *recv, size_t recv_bytes, const void *in_place)
 {
-	if (!overlap(send, send_bytes, recv, recv_bytes) || recv == in_place)
+	if (!sml_overlap(send, send_bytes, recv, recv_bytes) || recv == in_place)
 		return 0;
 	return sml_context_refuse(context, -EINVAL,
 				  "send (%p, %zu bytes) and recv (%p, %zu bytes) overlap, but are "
@@ -207,18 +201,22 @@ static int check_width(struct sml_context *context, const struct sml_tensor_spec
 static int check_residual(struct sml_context *context, float *residual,
 			  struct sml_tensor_spec *spec)
 {
-	size_t each = sml_type_size(spec->type), bytes = spec->count * sizeof(*residual);
+	size_t bytes = spec->count * sizeof(*residual);
 
-	spec->residual = residual;
 	if (residual == NULL)
 		return 0;
 	if (!may_be_rounded(spec))
 		return sml_context_refuse(context, -EINVAL, SML_RESIDUAL_REFUSED);
-	if (overlap(residual, bytes, spec->send, spec->count * each) ||
-	    overlap(residual, bytes, spec->recv, spec->recv_count * each))
+	if (sml_tensor_uses(spec, residual, bytes))
 		return sml_context_refuse(context, -EINVAL,
 					  "residual (%p, %zu bytes) overlaps send or recv",
 					  (const void *)residual, bytes);
+	if (sml_requests_use(&context->requests, residual, bytes))
+		return sml_context_refuse(context, -EINVAL,
+					  "residual (%p, %zu bytes) overlaps an array of a call "
+					  "that sml_wait() has not ended",
+					  (const void *)residual, bytes);
+	spec->residual = residual;
 	return sml_check_buffer(context, "residual", residual, bytes, SML_FLOAT32);
 }
 

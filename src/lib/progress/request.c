@@ -156,6 +156,20 @@ void sml_requests_end(struct sml_requests *requests, int error)
 	pthread_mutex_unlock(&requests->lock);
 }
 
+bool sml_requests_use(struct sml_requests *requests, const void *memory, size_t bytes)
+{
+	bool used = false;
+
+	pthread_mutex_lock(&requests->lock);
+	for (const struct sml_request *r = requests->all; r && !used; r = r->next_of_all)
+		used = __atomic_load_n(&r->submitted, __ATOMIC_ACQUIRE) &&
+		       __atomic_load_n(&r->references, __ATOMIC_ACQUIRE) & SML_REQUEST_CALLER &&
+		       __atomic_load_n(&r->error, __ATOMIC_ACQUIRE) == 0 &&
+		       sml_tensor_uses(&r->tensor.spec, memory, bytes);
+	pthread_mutex_unlock(&requests->lock);
+	return used;
+}
+
 bool sml_requests_oldest(struct sml_requests *requests, struct sml_call_in_progress *oldest)
 {
 	const struct sml_request *first = NULL;

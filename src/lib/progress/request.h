@@ -93,6 +93,9 @@ void sml_requests_init(struct sml_requests *requests);
 /* Free a request that was never submitted. */
 void sml_request_give_back(struct sml_requests *requests, struct sml_request *request);
 
+/* Are any of these bytes those of a call that its caller has not waited for? */
+bool sml_requests_use(struct sml_requests *requests, const void *memory, size_t bytes);
+
 /* A call, as another thread sees it. */
 struct sml_call_in_progress {
 	uint32_t number, head_chunk;
