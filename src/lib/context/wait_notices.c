@@ -12,23 +12,15 @@
 
 /* ---- what is told; the lock is held ---- */
 
-/*
- * As of a job that begins: those that speak do, or the lowest rank that is not missing. A rank that
- * has not answered is missing, too.
- */
+/* As of a job that begins. A rank that has not answered is missing, too. */
 static bool is_speaker(const struct sml_context *context, unsigned silent,
 		       const struct sml_ranks *late)
 {
 	struct sml_ranks missing = *late;
-	unsigned rank = 0;
 
-	if (context->settings.speaks)
-		return true;
 	if (!context->form->has_switches && silent < context->n_stripes)
 		sml_ranks_add(&missing, context->senders.rank[silent]);
-	while (rank < context->settings.rank && sml_ranks_has(&missing, rank))
-		rank++;
-	return rank == context->settings.rank && !sml_ranks_is_empty(&missing);
+	return sml_notice_is_speaker(&context->settings, &missing);
 }
 
 /* Where the answers of a stripe come from. */

@@ -223,25 +223,10 @@ static int too_late(struct sml_control *control)
 
 /* ---- what a rank that waits says ---- */
 
-/*
- * The ranks that speak do. If they are among those that are missing, the lowest of all ranks that
- * are there does.
- */
-static bool is_speaker(const struct sml_control *control)
-{
-	const struct sml_ranks *missing = &control->session.missing;
-	unsigned rank = 0;
-
-	if (control->settings->speaks)
-		return true;
-	while (rank < control->settings->rank && sml_ranks_has(missing, rank))
-		rank++;
-	return rank == control->settings->rank && !sml_ranks_is_empty(missing);
-}
-
 bool sml_control_is_speaker(const struct sml_control *control)
 {
-	return !sml_ranks_is_empty(&control->session.missing) && is_speaker(control);
+	return !sml_ranks_is_empty(&control->session.missing) &&
+	       sml_notice_is_speaker(control->settings, &control->session.missing);
 }
 
 bool sml_control_misses(const struct sml_control *control, unsigned rank)
@@ -275,7 +260,8 @@ static void log_wait(struct sml_control *control, const struct sml_notice *notic
 	const struct sml_session_config *config = &control->session.config;
 	enum sml_session_phase phase = sml_control_phase(control);
 
-	if (!is_speaker(control) && !control->session.asks)
+	if (!sml_notice_is_speaker(control->settings, &control->session.missing) &&
+	    !control->session.asks)
 		return;
 	if (phase == SML_SESSION_JOINING && control->session.asks)
 		sml_notice_log(notice, now_ns, deadline_ns,

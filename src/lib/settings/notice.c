@@ -72,3 +72,14 @@ void sml_notice_log(const struct sml_notice *notice, uint64_t now_ns, uint64_t d
 			: ". Half of the time is over: a longer timeout (SWITCHML_TIMEOUT, or that "
 			  "of the program) lets this rank wait on");
 }
+
+bool sml_notice_is_speaker(const struct sml_settings *settings, const struct sml_ranks *missing)
+{
+	unsigned rank = 0;
+
+	if (settings->speaks)
+		return true;
+	while (rank < settings->rank && sml_ranks_has(missing, rank))
+		rank++;
+	return rank == settings->rank && !sml_ranks_is_empty(missing);
+}

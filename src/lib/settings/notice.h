@@ -39,4 +39,10 @@ __attribute__((format(printf, 4, 5))) void sml_notice_log(const struct sml_notic
 							  uint64_t now_ns, uint64_t deadline_ns,
 							  const char *format, ...);
 
+/*
+ * Of the ranks that wait: those that speak say so. If they are among those that are missing, the
+ * lowest of all ranks that are there does.
+ */
+bool sml_notice_is_speaker(const struct sml_settings *settings, const struct sml_ranks *missing);
+
 #endif
