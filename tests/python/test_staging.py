@@ -95,16 +95,15 @@ class Event:
 
 def staged(rank, piece_bytes):
     from switchml.torch._calls import staging as _staging
+    from switchml.torch._calls.tensors import numbers_of
     from switchml.torch._calls.work import Call
-    from switchml.torch._group.group import _OPS
-    from switchml.torch._group.prompt import TYPES
 
     _staging.PIECE_BYTES = piece_bytes
     group, copies = dist.group.WORLD, SlowCopies()
-    kind, op = TYPES[torch.float32], _OPS[dist.ReduceOp.SUM]
+    numbers = numbers_of(torch.zeros(0), dist.ReduceOp.SUM)
 
     def arguments(send, recv):
-        return send.data_ptr(), recv.data_ptr(), send.numel(), kind, op
+        return send.data_ptr(), recv.data_ptr(), send.numel(), *numbers
 
     tensors = [torch.arange(n, dtype=torch.float32) + rank for n in (10_000, 3)]
     works = []
@@ -139,15 +138,13 @@ def test_pieces_go_to_the_host_through_the_switch_and_back(piece_bytes):
 def in_place(copies, tensor):
     """An all-reduce of a tensor in emulated device memory, that nobody waits for."""
     from switchml.torch._calls import staging as _staging
-    from switchml.torch._calls.tensors import dense
+    from switchml.torch._calls.tensors import dense, numbers_of
     from switchml.torch._calls.work import Call
-    from switchml.torch._group.group import _OPS
-    from switchml.torch._group.prompt import TYPES
 
-    kind, op = TYPES[torch.float32], _OPS[dist.ReduceOp.SUM]
+    numbers = numbers_of(torch.zeros(0), dist.ReduceOp.SUM)
 
     def arguments(send, recv):
-        return send.data_ptr(), recv.data_ptr(), send.numel(), kind, op
+        return send.data_ptr(), recv.data_ptr(), send.numel(), *numbers
 
     (flat,), finish = dense([tensor])
     calls = [Call("allreduce", flat, flat, arguments, divisible=True, source=tensor)]

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.distributed import ReduceOp
 
+from ... import _library as c
 from ..._buffer import OF_NAME
 from ..._tensor_memory import is_host_memory, is_lazy, is_plain, kind_of, ready
 from ..._untraced import Untraced
@@ -29,6 +30,25 @@ DEVICE_TYPES = _device_types()
 
 # What C calls them.
 TYPES = {getattr(torch, name): number for name, number in OF_NAME.items()}
+# PyTorch's operations, and C's. Compared one after the other, because PyTorch takes long to hash
+# them; most calls add.
+_OPS = (
+    (ReduceOp.SUM, c.SUM),
+    (ReduceOp.AVG, c.AVG),
+    (ReduceOp.MAX, c.MAX),
+    (ReduceOp.MIN, c.MIN),
+)
+
+
+def numbers_of(tensor: torch.Tensor, op: ReduceOp) -> tuple[int, ...]:
+    """What C calls the type and the operation; () if it does not have them."""
+    kind = TYPES.get(tensor.dtype)
+    if kind is None:
+        return ()
+    for theirs, ours in _OPS:
+        if op == theirs:
+            return () if kind == c.BOOL and ours == c.AVG else (kind, ours)
+    return ()
 
 
 def is_accelerated(tensor: torch.Tensor) -> bool:

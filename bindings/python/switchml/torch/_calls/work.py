@@ -113,6 +113,20 @@ class Work(_Work, Untraced):
     awaited = False  # the application waits for it next: the call may return when it has ended
     for_cpp = False  # its future holds a list of C++
     is_here = has_turn = False  # in the application's thread; and no later work may begin (line.py)
+    limit: float | None = None
+    deadline: float | None = None
+    after: Sequence[Any] = ()
+    begin_error: BaseException | None = None
+    when_ended: Callable[[Work], None] | None = None  # must never wait
+    _calls: Sequence[Call] = ()
+    _finish: Callable[[], None] | None = None
+    _devices: Sequence[torch.device] = ()
+    _range: Any = None
+    _has_ended = _is_kept = False  # it has; and its promise is kept, or is being kept
+    _end_signal: threading.Event | None = None  # made by the first who must wait
+    _error: BaseException | None = None
+    _promise: Promise | None = None
+    _in_cpp: PromiseInCpp | None = None
 
     def __init__(
         self,
@@ -127,20 +141,12 @@ class Work(_Work, Untraced):
         self._calls, self._finish = calls, finish
         self.begun_at = 0.0
         self.requests: list[Request] = []
-        self.begin_error: BaseException | None = None
-        self.limit = limit
-        self.deadline = None if limit is None else time.monotonic() + limit
+        if limit is not None:
+            self.limit, self.deadline = limit, time.monotonic() + limit
         self._tensors = self._outputs = list(tensors)
-        devices = {t.device for t in tensors if is_accelerated(t)}
-        self._devices = sorted(devices, key=str) if devices else []
-        self._has_ended = False
-        self._end_signal: threading.Event | None = None  # made by the first who must wait
-        self._error: BaseException | None = None
+        if devices := {t.device for t in tensors if is_accelerated(t)}:
+            self._devices = sorted(devices, key=str)
         self._lock = threading.Lock()
-        self._promise: Promise | None = None
-        self._in_cpp: PromiseInCpp | None = None
-        self._is_kept = False  # the promise is, or is being kept
-        self.when_ended: Callable[[Work], None] | None = None  # must never wait
         self.context = context()
         self.after = open_turns()
         self._range = range_of(f"{self._runs_on}:{name}")
@@ -327,12 +333,7 @@ class Prompt(Work):
     than this. `call`: its name in C, and its arguments; `n_bytes` is what it moves.
     """
 
-    late, awaited, limit, deadline = False, True, None, None
-    begin_error = when_ended = None
-    after = ()
-    _calls, _devices = (), []
-    _range = _end_signal = _promise = _in_cpp = _error = _finish = None
-    _has_ended = _is_kept = False
+    awaited = True
     keep: Any = None  # the tensors whose memory C uses
 
     def __init__(

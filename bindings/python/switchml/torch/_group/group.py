@@ -40,13 +40,13 @@ from .._calls.sizes import Sizes
 from .._calls.staging import Accelerator, DeviceWork
 from .._calls.summary import Summary, Usage, bytes_of, lines
 from .._calls.tensors import (
-    TYPES,
     as_sum,
     dense,
     describe,
     is_accelerated,
     is_awaited,
     normal,
+    numbers_of,
     on_dense,
     only_options,
     tensors_in,
@@ -60,11 +60,9 @@ from .derivation import Derivation
 from .gateway import watched
 from .lists import Lists
 from .options import Options
-from .prompt import OPS
 from .reconfigure import Reconfigurable
 from .router import Router
 
-_OPS = dict(OPS)
 _LEAVE_S, _ABORT_S = 20.0, 5.0
 _NONE = timedelta(0)
 
@@ -264,10 +262,10 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     ) -> Work:
         """All-reduce each of the tensors in place. `residual`: of the only one."""
         flat, finish = dense(tensors)
-        kind, number, on_wire = TYPES[tensors[0].dtype], _OPS[op.op], wire_of(wire)
+        numbers, on_wire = numbers_of(tensors[0], op), wire_of(wire)
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-            return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number
+            return send.data_ptr(), recv.data_ptr(), send.numel(), *numbers
 
         calls = [
             Call(
@@ -301,10 +299,8 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     def _adds(self, tensors: Sequence[torch.Tensor], op: ReduceOp) -> bool:
         return (
             self._takes(tensors)
-            and op.op in _OPS
-            and tensors[0].dtype in TYPES
             and len({t.dtype for t in tensors}) == 1
-            and not (op.op == ReduceOp.AVG and tensors[0].dtype is torch.bool)  # there is none
+            and numbers_of(tensors[0], op) != ()
         )
 
     # ---- the collectives ----
@@ -346,11 +342,10 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             return self._instead("reduce", what, tensors, scale)(tensors, opts)
         self._before(scale)
         (flat,), finish = dense(tensors)
-        kind, number = TYPES[flat.dtype], _OPS[opts.reduceOp.op]
-        root = opts.rootRank
+        numbers, root = numbers_of(flat, opts.reduceOp), opts.rootRank
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-            return send.data_ptr(), recv.data_ptr(), send.numel(), kind, number, root
+            return send.data_ptr(), recv.data_ptr(), send.numel(), *numbers, root
 
         source, wire = tensors[0], wire_of()
         calls = [Call("reduce", flat, flat, arguments, divisible=True, source=source, wire=wire)]
@@ -477,10 +472,10 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         for part, whole in zip(outputs, inputs, strict=True):
             if sizes is None:
                 self._check_parts(name, part, whole)
-        kind, number = TYPES[inputs[0].dtype], _OPS[opts.reduceOp.op]
+        numbers = numbers_of(inputs[0], opts.reduceOp)
 
         def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-            return send.data_ptr(), recv.data_ptr(), recv.numel(), kind, number
+            return send.data_ptr(), recv.data_ptr(), recv.numel(), *numbers
 
         sends, _ = dense(inputs)
         recvs, finish = dense(outputs)

@@ -25,22 +25,12 @@ from torch._C._distributed_c10d import (
     ReduceOptions,
     ReduceScatterOptions,
 )
-from torch.distributed import ReduceOp
 
-from ... import _library as c
 from ..._tensor_memory import is_host_memory
-from .._calls.tensors import TYPES
+from .._calls.tensors import TYPES, numbers_of
 from .._calls.work import Prompt
 
 _NONE = timedelta(0)
-# PyTorch's operations, and C's. Compared one after the other here, because PyTorch takes long to
-# hash them; most calls add.
-OPS = (
-    (ReduceOp.SUM, c.SUM),
-    (ReduceOp.AVG, c.AVG),
-    (ReduceOp.MAX, c.MAX),
-    (ReduceOp.MIN, c.MIN),
-)
 _enabled = torch.autograd._profiler_enabled
 _modes = torch._C._len_torch_dispatch_stack
 
@@ -71,53 +61,28 @@ def _is_taken(tensor: torch.Tensor) -> bool:
     return is_host_memory(tensor) and tensor.is_contiguous()
 
 
-def _numbers(tensor: torch.Tensor, op: ReduceOp) -> tuple[int, int] | None:
-    """Those of C for the type and the operation."""
-    kind = TYPES.get(tensor.dtype)
-    if kind is None:
-        return None
-    for theirs, ours in OPS:
-        if op == theirs:
-            return None if kind == c.BOOL and ours == c.AVG else (kind, ours)
-    return None
+def _in_place(name: str, title: str, options: type) -> Callable[..., Prompt | None]:
+    """For a call of C in the tensor's own memory, with an operation or a root or both."""
+    has_op, has_root = hasattr(options, "reduceOp"), hasattr(options, "rootRank")
 
+    def attempt(group: Any, tensors: Any, opts: Any) -> Prompt | None:
+        tensor = _single(tensors)
+        if tensor is None or not _is_prompt(group, opts, options):
+            return None
+        address = tensor.data_ptr()
+        if has_op:
+            if not (numbers := numbers_of(tensor, opts.reduceOp)):
+                return None
+            arguments: tuple = (address, address, tensor.numel(), *numbers)
+        elif (kind := TYPES.get(tensor.dtype)) is not None:
+            arguments = (address, tensor.numel(), kind)
+        else:
+            return None
+        call = (name, (*arguments, opts.rootRank) if has_root else arguments)
+        work = Prompt(title, [tensor], tensor.nbytes, call)
+        return work if group._line.try_run(work, tensor) else None
 
-def _allreduce(group: Any, tensors: Any, opts: Any) -> Prompt | None:
-    tensor = _single(tensors)
-    if tensor is None or not _is_prompt(group, opts, AllreduceOptions):
-        return None
-    numbers = _numbers(tensor, opts.reduceOp)
-    if numbers is None:
-        return None
-    address = tensor.data_ptr()
-    call = ("allreduce", (address, address, tensor.numel(), *numbers))
-    work = Prompt("all_reduce", [tensor], tensor.nbytes, call)
-    return work if group._line.try_run(work, tensor) else None
-
-
-def _reduce(group: Any, tensors: Any, opts: Any) -> Prompt | None:
-    tensor = _single(tensors)
-    if tensor is None or not _is_prompt(group, opts, ReduceOptions):
-        return None
-    numbers = _numbers(tensor, opts.reduceOp)
-    if numbers is None:
-        return None
-    address = tensor.data_ptr()
-    call = ("reduce", (address, address, tensor.numel(), *numbers, opts.rootRank))
-    work = Prompt("reduce", [tensor], tensor.nbytes, call)
-    return work if group._line.try_run(work, tensor) else None
-
-
-def _broadcast(group: Any, tensors: Any, opts: Any) -> Prompt | None:
-    tensor = _single(tensors)
-    if tensor is None or not _is_prompt(group, opts, BroadcastOptions):
-        return None
-    kind = TYPES.get(tensor.dtype)
-    if kind is None:
-        return None
-    call = ("broadcast", (tensor.data_ptr(), tensor.numel(), kind, opts.rootRank))
-    work = Prompt("broadcast", [tensor], tensor.nbytes, call)
-    return work if group._line.try_run(work, tensor) else None
+    return attempt
 
 
 def _barrier(group: Any, opts: Any) -> Prompt | None:
@@ -157,8 +122,7 @@ def _all_gather(group: Any, output: Any, input: Any, opts: Any) -> Prompt | None
 def _reduce_scatter(group: Any, output: Any, input: Any, opts: Any) -> Prompt | None:
     if not _is_prompt(group, opts, ReduceScatterOptions) or not _are_parts(group, output, input):
         return None
-    numbers = _numbers(input, opts.reduceOp)
-    if numbers is None:
+    if not (numbers := numbers_of(input, opts.reduceOp)):
         return None
     arguments = (input.data_ptr(), output.data_ptr(), output.numel(), *numbers)
     work = Prompt("reduce_scatter_single", [output], input.nbytes, ("reduce_scatter", arguments))
@@ -167,9 +131,9 @@ def _reduce_scatter(group: Any, output: Any, input: Any, opts: Any) -> Prompt | 
 
 # For each method of a group.
 _PROMPT = {
-    "allreduce": (_allreduce, 2),
-    "reduce": (_reduce, 2),
-    "broadcast": (_broadcast, 2),
+    "allreduce": (_in_place("allreduce", "all_reduce", AllreduceOptions), 2),
+    "reduce": (_in_place("reduce", "reduce", ReduceOptions), 2),
+    "broadcast": (_in_place("broadcast", "broadcast", BroadcastOptions), 2),
     "barrier": (_barrier, 1),
     "all_gather_single": (_all_gather, 3),
     "reduce_scatter_single": (_reduce_scatter, 3),
