@@ -120,9 +120,6 @@ int sml_p4_hosts_set(struct sml_dataplane *dataplane);
 
 /* ---- jobs.c: the control thread. Without a result: a lost target has ended the process. ---- */
 
-/* A number as a field of this many bytes. */
-struct sml_p4_field sml_p4_number(uint64_t value, uint8_t bytes);
-
 int sml_p4_job_add(struct sml_dataplane *dataplane, struct sml_p4_job *job);
 int sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job);
 void sml_p4_job_remove(struct sml_dataplane *dataplane, struct sml_p4_job *job);

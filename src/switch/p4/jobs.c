@@ -44,15 +44,6 @@ void sml_p4_must(int rc)
 
 /* ---- rows ---- */
 
-struct sml_p4_field sml_p4_number(uint64_t value, uint8_t bytes)
-{
-	struct sml_p4_field field = {.n = bytes};
-
-	for (unsigned i = bytes; i-- > 0 && value > 0; value >>= 8)
-		field.bytes[i] = (uint8_t)value;
-	return field;
-}
-
 static uint16_t group_of(const struct sml_p4_job *job)
 {
 	return (uint16_t)(SML_P4_FIRST_GROUP + sml_p4_job_index(job));

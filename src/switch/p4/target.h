@@ -31,6 +31,16 @@ struct sml_p4_field {
 	uint8_t n;
 };
 
+/* A field of this many bytes. */
+static inline struct sml_p4_field sml_p4_number(uint64_t value, uint8_t bytes)
+{
+	struct sml_p4_field field = {.n = bytes};
+
+	for (unsigned i = bytes; i-- > 0 && value > 0; value >>= 8)
+		field.bytes[i] = (uint8_t)value;
+	return field;
+}
+
 /* An entry of a table with exact matches. */
 struct sml_p4_row {
 	const char *table, *action;

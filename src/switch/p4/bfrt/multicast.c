@@ -38,15 +38,14 @@ static int write_nodes(struct sml_p4_target *target, uint16_t group,
 	lags = field_of(target, table, "$MULTICAST_LAG_ID", &rc);
 	port = field_of(target, table, "$DEV_PORT", &rc);
 	for (unsigned i = 0; rc == 0 && i < n; i++) {
-		struct sml_bfrt_entry *entry = sml_bfrt_next_entry(target, i, table);
-		struct sml_p4_field id = sml_bfrt_number_of(node_id(group, i)),
-				    rid = sml_bfrt_number_of(nodes[i].replication);
+		struct sml_p4_field rid = sml_p4_number(nodes[i].replication, 4);
+		struct sml_bfrt_entry *entry;
 
+		rc = sml_bfrt_numbered_entry(target, i, table, node_id(group, i), &entry);
 		ports[i] = nodes[i].port;
 		sml_bfrt_entry_add_numbers(entry, lags, NULL, 0);
 		sml_bfrt_entry_add_numbers(entry, port, &ports[i], 1);
-		if (!sml_bfrt_entry_add_key(entry, sml_bfrt_key(table, 0), &id) ||
-		    !sml_bfrt_entry_add_data(entry, replication, &rid))
+		if (rc == 0 && !sml_bfrt_entry_add_data(entry, replication, &rid))
 			rc = sml_bfrt_lacks(target, "$pre.node");
 	}
 	return rc == 0 ? sml_bfrt_write(&target->bfrt, "multicast nodes",
@@ -59,7 +58,6 @@ static int write_group(struct sml_p4_target *target, uint16_t group, unsigned n)
 	/* Without exclusion: every node gets its copy. */
 	protobuf_c_boolean excludes[SML_BFRT_GROUP_NODES] = {false};
 	uint32_t ids[SML_BFRT_GROUP_NODES], exclusions[SML_BFRT_GROUP_NODES] = {0};
-	struct sml_p4_field number = sml_bfrt_number_of(group);
 	const json_t *table, *nodes, *valid, *exclusion;
 	struct sml_bfrt_entry *entry;
 	int rc = sml_bfrt_find_indexed(target, "$pre.mgid", &table);
@@ -69,16 +67,15 @@ static int write_group(struct sml_p4_target *target, uint16_t group, unsigned n)
 	nodes = field_of(target, table, "$MULTICAST_NODE_ID", &rc);
 	valid = field_of(target, table, "$MULTICAST_NODE_L1_XID_VALID", &rc);
 	exclusion = field_of(target, table, "$MULTICAST_NODE_L1_XID", &rc);
+	if (rc == 0)
+		rc = sml_bfrt_numbered_entry(target, 0, table, group, &entry);
 	if (rc < 0)
 		return rc;
 	for (unsigned i = 0; i < n; i++)
 		ids[i] = node_id(group, i);
-	entry = sml_bfrt_next_entry(target, 0, table);
 	sml_bfrt_entry_add_numbers(entry, nodes, ids, n);
 	sml_bfrt_entry_add_flags(entry, valid, excludes, n);
 	sml_bfrt_entry_add_numbers(entry, exclusion, exclusions, n);
-	if (!sml_bfrt_entry_add_key(entry, sml_bfrt_key(table, 0), &number))
-		return sml_bfrt_lacks(target, "$pre.mgid");
 	return sml_bfrt_write(&target->bfrt, "a multicast group", BFRT_PROTO__UPDATE__TYPE__INSERT,
 			      target->messages, 1);
 }
@@ -100,25 +97,21 @@ int sml_bfrt_add_group(struct sml_p4_target *target, uint16_t group,
 	return rc;
 }
 
-/* Delete `n` entries whose numbers are these, from a table of the multicast engine. */
 int sml_bfrt_delete_numbered(struct sml_p4_target *target, const char *name, const uint32_t *ids,
 			     size_t n)
 {
+	struct sml_bfrt_entry *entry;
 	const json_t *table;
 	int rc = sml_bfrt_find_indexed(target, name, &table);
 
 	while (rc == 0 && n > 0) {
 		size_t batch = n < SML_BFRT_BATCH ? n : SML_BFRT_BATCH;
 
-		for (size_t i = 0; i < batch; i++) {
-			struct sml_p4_field id = sml_bfrt_number_of(ids[i]);
-
-			if (!sml_bfrt_entry_add_key(sml_bfrt_next_entry(target, i, table),
-						    sml_bfrt_key(table, 0), &id))
-				return sml_bfrt_lacks(target, name);
-		}
-		rc = sml_bfrt_write(&target->bfrt, name, BFRT_PROTO__UPDATE__TYPE__DELETE,
-				    target->messages, batch);
+		for (size_t i = 0; rc == 0 && i < batch; i++)
+			rc = sml_bfrt_numbered_entry(target, i, table, ids[i], &entry);
+		if (rc == 0)
+			rc = sml_bfrt_write(&target->bfrt, name, BFRT_PROTO__UPDATE__TYPE__DELETE,
+					    target->messages, batch);
 		ids += batch;
 		n -= batch;
 	}

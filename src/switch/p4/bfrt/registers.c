@@ -7,8 +7,6 @@
 #include "switch/p4/bfrt/target.h"
 
 struct counting {
-	const struct sml_p4_target *target;
-	const char *name;
 	const json_t *table;
 	uint64_t *packets, *bytes;
 	bool found;
@@ -31,16 +29,14 @@ int sml_bfrt_read_counter(struct sml_p4_target *target, const char *name, uint32
 			  uint64_t *packets, uint64_t *bytes)
 {
 	struct counting counting = {.packets = packets, .bytes = bytes};
-	struct sml_p4_field number = sml_bfrt_number_of(index);
 	struct sml_bfrt_entry *entry;
 	int rc = sml_bfrt_find_indexed(target, name, &counting.table);
 
+	if (rc == 0)
+		rc = sml_bfrt_numbered_entry(target, 0, counting.table, index, &entry);
 	if (rc < 0)
 		return rc;
-	entry = sml_bfrt_next_entry(target, 0, counting.table);
 	sml_bfrt_entry_from_hardware(entry);
-	if (!sml_bfrt_entry_add_key(entry, sml_bfrt_key(counting.table, 0), &number))
-		return sml_bfrt_lacks(target, name);
 	rc = sml_bfrt_read(&target->bfrt, name, SML_BFRT_ALL_PIPES, target->messages, 1,
 			   take_counter, &counting);
 	if (rc == 0 && !counting.found)
@@ -96,16 +92,16 @@ static int take_register(void *context, const BfrtProto__TableEntry *entry)
 static int read_batch(struct sml_p4_target *target, const char *name, unsigned pipe,
 		      struct registers *registers)
 {
-	int rc;
+	struct sml_bfrt_entry *entry;
+	int rc = 0;
 
-	for (uint32_t i = 0; i < registers->n; i++) {
-		struct sml_bfrt_entry *entry = sml_bfrt_next_entry(target, i, registers->table);
-		struct sml_p4_field index = sml_bfrt_number_of(registers->first + i);
-
+	for (uint32_t i = 0; rc == 0 && i < registers->n; i++) {
+		rc = sml_bfrt_numbered_entry(target, i, registers->table, registers->first + i,
+					     &entry);
 		sml_bfrt_entry_from_hardware(entry);
-		if (!sml_bfrt_entry_add_key(entry, sml_bfrt_key(registers->table, 0), &index))
-			return sml_bfrt_lacks(target, name);
 	}
+	if (rc < 0)
+		return rc;
 	rc = sml_bfrt_read(&target->bfrt, name, pipe, target->messages, registers->n, take_register,
 			   registers);
 	if (rc == 0 && registers->found != registers->n)
@@ -135,20 +131,17 @@ int sml_bfrt_read_registers(struct sml_p4_target *target, const char *name, unsi
 int sml_bfrt_write_register(struct sml_p4_target *target, const char *name, uint32_t index,
 			    uint64_t value)
 {
-	struct sml_p4_field number = sml_bfrt_number_of(index), none = {.n = 1},
-			    own = {.n = sizeof(value)};
+	struct sml_p4_field none = {.n = 1}, own = sml_p4_number(value, sizeof(value));
 	struct registers registers = {.first = index};
 	struct sml_bfrt_entry *entry;
 	bool fits;
 	int rc = find_register(target, name, &registers);
 
+	if (rc == 0)
+		rc = sml_bfrt_numbered_entry(target, 0, registers.table, index, &entry);
 	if (rc < 0)
 		return rc;
-	for (unsigned i = 0; i < sizeof(value); i++)
-		own.bytes[i] = (uint8_t)(value >> (56 - 8 * i));
-	entry = sml_bfrt_next_entry(target, 0, registers.table);
-	fits = sml_bfrt_data_fields(registers.table) <= 2 &&
-	       sml_bfrt_entry_add_key(entry, sml_bfrt_key(registers.table, 0), &number);
+	fits = sml_bfrt_data_fields(registers.table) <= 2;
 	for (size_t i = 0; fits && i < sml_bfrt_data_fields(registers.table); i++) {
 		const json_t *field = sml_bfrt_data_field(registers.table, i);
 

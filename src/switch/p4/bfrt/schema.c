@@ -111,24 +111,17 @@ const json_t *sml_bfrt_key(const json_t *table, size_t i)
 	return json_array_get(json_object_get(table, "key"), i);
 }
 
-size_t sml_bfrt_parameters(const json_t *action)
+size_t sml_bfrt_data_fields(const json_t *object)
 {
-	return json_array_size(json_object_get(action, "data"));
+	return json_array_size(json_object_get(object, "data"));
 }
 
-const json_t *sml_bfrt_parameter(const json_t *action, size_t i)
+const json_t *sml_bfrt_data_field(const json_t *object, size_t i)
 {
-	return json_array_get(json_object_get(action, "data"), i);
-}
+	const json_t *field = json_array_get(json_object_get(object, "data"), i);
+	const json_t *in_table = json_object_get(field, "singleton");
 
-size_t sml_bfrt_data_fields(const json_t *table)
-{
-	return json_array_size(json_object_get(table, "data"));
-}
-
-const json_t *sml_bfrt_data_field(const json_t *table, size_t i)
-{
-	return json_object_get(json_array_get(json_object_get(table, "data"), i), "singleton");
+	return in_table != NULL ? in_table : field;
 }
 
 const json_t *sml_bfrt_data_named(const json_t *table, const char *name)

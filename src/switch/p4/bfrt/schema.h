@@ -48,15 +48,13 @@ bool sml_bfrt_has_attribute(const json_t *table, const char *attribute);
 
 const json_t *sml_bfrt_action(const json_t *table, const char *name);
 
-/* Keys of a table and parameters of an action: as many as it has, in the program's order. */
+/* As many as it has, in the program's order. */
 size_t sml_bfrt_keys(const json_t *table);
 const json_t *sml_bfrt_key(const json_t *table, size_t i);
-size_t sml_bfrt_parameters(const json_t *action);
-const json_t *sml_bfrt_parameter(const json_t *action, size_t i);
 
-/* Data fields of a table that has no actions. */
-size_t sml_bfrt_data_fields(const json_t *table);
-const json_t *sml_bfrt_data_field(const json_t *table, size_t i);
+/* The same of an action's parameters, or of the data fields of a table that has no actions. */
+size_t sml_bfrt_data_fields(const json_t *object);
+const json_t *sml_bfrt_data_field(const json_t *object, size_t i);
 const json_t *sml_bfrt_data_named(const json_t *table, const char *name);
 
 /* The number as the field has it, big-endian, in whole bytes. 0 if it does not fit. */

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "core/base.h"
+
 #define SERVICE	   "/bfrt_proto.BfRuntime/"
 #define PATIENCE_S 10
 #define ALL	   0xff
@@ -244,35 +246,24 @@ int sml_bfrt_write(struct sml_bfrt *bfrt, const char *what, BfrtProto__Update__T
 {
 	BfrtProto__WriteRequest request = BFRT_PROTO__WRITE_REQUEST__INIT;
 	BfrtProto__TargetDevice device = device_of(bfrt, SML_BFRT_ALL_PIPES);
-	struct part {
-		BfrtProto__Update update;
-		BfrtProto__Entity entity;
-	} *parts = calloc(n, sizeof(*parts));
-	BfrtProto__Update **updates = calloc(n, sizeof(BfrtProto__Update *));
+	BfrtProto__Update updates[SML_BFRT_BATCH], *pointers[SML_BFRT_BATCH];
+	BfrtProto__Entity entities[SML_BFRT_BATCH];
 	int rc;
 
-	if (parts == NULL || updates == NULL) {
-		rc = sml_bfrt_fail(bfrt, -ENOMEM, what, "no memory");
-		goto out;
-	}
+	sml_assert(n <= SML_BFRT_BATCH);
 	for (size_t i = 0; i < n; i++) {
-		bfrt_proto__update__init(&parts[i].update);
-		parts[i].entity = entity_of(entries[i]);
-		parts[i].update.type = type;
-		parts[i].update.entity = &parts[i].entity;
-		updates[i] = &parts[i].update;
+		bfrt_proto__update__init(&updates[i]);
+		entities[i] = entity_of(entries[i]);
+		updates[i].type = type;
+		updates[i].entity = &entities[i];
+		pointers[i] = &updates[i];
 	}
 	request.target = &device;
 	request.client_id = bfrt->client_id;
 	request.n_updates = n;
-	request.updates = updates;
+	request.updates = pointers;
 	rc = sml_rpc_call(bfrt->rpc, &write_method, &request.base, NULL, NULL, PATIENCE_S);
-	if (rc < 0)
-		fail_rpc(bfrt, rc, what);
-out:
-	free(updates);
-	free(parts);
-	return rc;
+	return rc < 0 ? fail_rpc(bfrt, rc, what) : 0;
 }
 
 struct reading {
@@ -319,23 +310,14 @@ int sml_bfrt_read(struct sml_bfrt *bfrt, const char *what, uint32_t pipe,
 		  void *context)
 {
 	struct reading reading = {.on_entry = on_entry, .context = context};
-	BfrtProto__Entity *entities = calloc(n, sizeof(*entities));
-	BfrtProto__Entity **pointers = calloc(n, sizeof(BfrtProto__Entity *));
-	int rc;
+	BfrtProto__Entity entities[SML_BFRT_BATCH], *pointers[SML_BFRT_BATCH];
 
-	if (entities == NULL || pointers == NULL) {
-		rc = sml_bfrt_fail(bfrt, -ENOMEM, what, "no memory");
-		goto out;
-	}
+	sml_assert(n <= SML_BFRT_BATCH);
 	for (size_t i = 0; i < n; i++) {
 		entities[i] = entity_of(entries[i]);
 		pointers[i] = &entities[i];
 	}
-	rc = call_read(bfrt, what, pipe, pointers, n, &reading);
-out:
-	free(pointers);
-	free(entities);
-	return rc;
+	return call_read(bfrt, what, pipe, pointers, n, &reading);
 }
 
 /* ---- is it still there? ---- */

@@ -12,6 +12,8 @@
 #include "switch/p4/grpc/rpc.h"
 #include "switch/p4/target.h"
 
+#define SML_BFRT_BATCH 64 /* entries in one message */
+
 /* All pipes of the device. */
 #define SML_BFRT_ALL_PIPES 0xffff
 
@@ -40,7 +42,7 @@ int sml_bfrt_check(struct sml_bfrt *bfrt, const json_t *table);
  */
 int sml_bfrt_fail(const struct sml_bfrt *bfrt, int error, const char *what, const char *why);
 
-/* Apply `type` to these entries, in their order. */
+/* Apply `type` to these entries, in their order: at most SML_BFRT_BATCH, as for reading. */
 int sml_bfrt_write(struct sml_bfrt *bfrt, const char *what, BfrtProto__Update__Type type,
 		   BfrtProto__TableEntry *const *entries, size_t n);
 

@@ -7,13 +7,6 @@
 
 #define NO_PROGRAM "compile p4/tna/switchml.p4 of this version, and start bf_switchd with it"
 
-struct sml_p4_field sml_bfrt_number_of(uint32_t value)
-{
-	return (struct sml_p4_field){.n = 4,
-				     .bytes = {(uint8_t)(value >> 24), (uint8_t)(value >> 16),
-					       (uint8_t)(value >> 8), (uint8_t)value}};
-}
-
 int sml_bfrt_lacks(const struct sml_p4_target *target, const char *what)
 {
 	return sml_bfrt_fail(&target->bfrt, -ENOENT, what,
@@ -26,7 +19,6 @@ int sml_bfrt_find_table(const struct sml_p4_target *target, const char *name, co
 	return *table != NULL && sml_bfrt_id(*table) != 0 ? 0 : sml_bfrt_lacks(target, name);
 }
 
-/* A table whose only key is an index or a number. */
 int sml_bfrt_find_indexed(const struct sml_p4_target *target, const char *name,
 			  const json_t **table)
 {
@@ -42,4 +34,15 @@ struct sml_bfrt_entry *sml_bfrt_next_entry(struct sml_p4_target *target, size_t 
 	sml_bfrt_entry_init(&target->entries[i], table);
 	target->messages[i] = &target->entries[i].message;
 	return &target->entries[i];
+}
+
+int sml_bfrt_numbered_entry(struct sml_p4_target *target, size_t i, const json_t *table,
+			    uint32_t number, struct sml_bfrt_entry **entry)
+{
+	struct sml_p4_field key = sml_p4_number(number, sizeof(number));
+
+	*entry = sml_bfrt_next_entry(target, i, table);
+	return sml_bfrt_entry_add_key(*entry, sml_bfrt_key(table, 0), &key)
+		       ? 0
+		       : sml_bfrt_lacks(target, sml_bfrt_short_name(table));
 }

@@ -37,11 +37,11 @@ static int add_action(struct sml_p4_target *target, struct sml_bfrt_entry *entry
 {
 	const json_t *action = sml_bfrt_action(table, row->action);
 
-	if (action == NULL || sml_bfrt_parameters(action) != row->n_parameters)
+	if (action == NULL || sml_bfrt_data_fields(action) != row->n_parameters)
 		return sml_bfrt_lacks(target, row->action);
 	sml_bfrt_entry_set_action(entry, action);
 	for (unsigned i = 0; i < row->n_parameters; i++)
-		if (!sml_bfrt_entry_add_data(entry, sml_bfrt_parameter(action, i),
+		if (!sml_bfrt_entry_add_data(entry, sml_bfrt_data_field(action, i),
 					     &row->parameters[i]))
 			return sml_bfrt_lacks(target, row->action);
 	return 0;

@@ -14,7 +14,6 @@
 /* A group's node has a number that no other program of the device uses. */
 #define SML_BFRT_FIRST_NODE 0x530000u
 #define SML_BFRT_NODES	    ((uint32_t)SML_BFRT_GROUPS * SML_BFRT_GROUP_NODES)
-#define SML_BFRT_BATCH	    64 /* entries in one message */
 
 struct sml_p4_target {
 	struct sml_bfrt bfrt;
@@ -25,8 +24,6 @@ struct sml_p4_target {
 };
 
 /* ---- tables and their entries (tables.c) ---- */
-
-struct sml_p4_field sml_bfrt_number_of(uint32_t value);
 
 /* Returns an error whose text says that the switch's program has no such thing as `what`. */
 int sml_bfrt_lacks(const struct sml_p4_target *target, const char *what);
@@ -40,6 +37,9 @@ int sml_bfrt_find_indexed(const struct sml_p4_target *target, const char *name,
 /* The message's entry i, of this table, and still without keys and data. */
 struct sml_bfrt_entry *sml_bfrt_next_entry(struct sml_p4_target *target, size_t i,
 					   const json_t *table);
+/* The same, with this number as its key. */
+int sml_bfrt_numbered_entry(struct sml_p4_target *target, size_t i, const json_t *table,
+			    uint32_t number, struct sml_bfrt_entry **entry);
 
 /* ---- operations: see switch/p4/target.h ---- */
 

@@ -43,10 +43,9 @@ typedef int sml_rpc_reply(void *context, const ProtobufCMessage *reply);
  * Call a method with one request, and pass all its replies (one, or a stream of them) to on_reply,
  * which may be NULL. 0: the server said that all is well.
  *
- * -ECONNREFUSED: it is not there. -ETIMEDOUT: it did not answer within `seconds`. -EACCES: this
- * client may not do that (now). -ENODATA: it lacks what the call needs, such as a program. -ENOENT,
- * -EEXIST, -ENOSYS, -ENOSPC: as the server says. -EBADMSG: its answer is not what the interface
- * says. -EREMOTEIO: all else that a server can say. Or what on_reply returned.
+ * -ECONNREFUSED: it is not there. -ETIMEDOUT: it did not answer within `seconds`. -ENOENT,
+ * -EEXIST: as the server says. -EBADMSG: its answer is not what the interface says. -EREMOTEIO:
+ * all else that a server can say. Or what on_reply returned.
  */
 int sml_rpc_call(struct sml_rpc *rpc, const struct sml_rpc_method *method,
 		 const ProtobufCMessage *request, sml_rpc_reply *on_reply, void *context,
