@@ -18,7 +18,6 @@ here=$(dirname "$0")
 space=smlp4slot$$
 
 need_p4 "$programs/switchml-64.json"
-need_p4 "$programs/switchml-64-registers.json"
 need_p4 "$programs/switchml-64-staged.json"
 need_p4 "$programs/switchml-64-staged-loss.json"
 ip netns add "$space" 2>"$work/why" || skip_p4 "no network namespaces here: $(cat "$work/why")"
@@ -59,7 +58,7 @@ untag_frames() {
 }
 
 { build && give_addresses; } 2>"$work/why" || skip_p4 "no such network here: $(tail -n 1 "$work/why")"
-for form in switchml-64 switchml-64-registers switchml-64-staged switchml-64-staged-loss; do
+for form in switchml-64 switchml-64-staged switchml-64-staged-loss; do
 	for family in 4 6 tagged; do
 		# A loss has nothing to do with the family.
 		[ $family = 4 ] || [ "${form%-loss}" = "$form" ] || continue

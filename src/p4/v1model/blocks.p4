@@ -2,7 +2,7 @@
 /*
  * Narrow lanes whose sums the switch rounds (core/rounding.h). A packet has the most blocks that fit
  * into SML_LANES, and after them a byte for each block, its shift. constants.p4 has their numbers.
- * Blocks are numbered in octal, as lanes are where each has a register.
+ * Blocks are numbered in octal.
  */
 #ifndef SML_P4_BLOCKS
 #define SML_P4_BLOCKS

@@ -11,9 +11,9 @@
  *
  * A job's multicast group has one node for each rank, whose replication id is 1 + rank.
  *
- * SML_LANES: the lanes of every packet. SML_SLOTS: of all jobs together. SML_LANE_REGISTERS: one
- * register for each lane, instead of wide fields. SML_STAGED: the slots as Tofino has them, for
- * tests. SML_TEST_LOSS: of that form, with a register by which a test loses packets between passes.
+ * SML_LANES: the lanes of every packet. SML_SLOTS: of all jobs together. SML_STAGED: the slots as
+ * Tofino has them, for tests. SML_TEST_LOSS: of that form, with a register by which a test loses
+ * packets between passes.
  * docs/p4.md describes it.
  */
 #include <core.p4>
@@ -31,14 +31,10 @@
 #define SML_HOSTS 1024
 
 #include "steps.p4"
-#ifndef SML_STAGED
-#include "blocks.p4"
-#endif
-#if defined(SML_STAGED)
+#ifdef SML_STAGED
 #include "lanes_pairs.p4"
-#elif defined(SML_LANE_REGISTERS)
-#include "lanes_registers.p4"
 #else
+#include "blocks.p4"
 #include "lanes_wide.p4"
 #endif
 #include "headers.p4"
@@ -53,11 +49,7 @@
 #include "registers.p4"
 #include "staged.p4"
 #else
-#ifdef SML_LANE_REGISTERS
-#include "sums_registers.p4"
-#else
 #include "sums_wide.p4"
-#endif
 #include "slot.p4"
 #endif
 
