@@ -3,11 +3,11 @@
 # with sanitizers, any process may stall for seconds.
 # shellcheck shell=bash
 
-# Command: wait until it succeeds. If it does not succeed within a minute, the test ends.
+# Command: wait until it succeeds. After a minute and 1000 tries (slow on a busy machine), the test ends.
 await() {
-	local end=$((SECONDS + 60))
+	local end=$((SECONDS + 60)) tries=0
 	until "$@"; do
-		[ $SECONDS -lt $end ] || give_up "after a minute still not: $*"
+		[ $((++tries)) -lt 1000 ] || [ $SECONDS -lt $end ] || give_up "after $tries tries still not: $*"
 		sleep 0.05
 	done
 }

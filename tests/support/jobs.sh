@@ -116,7 +116,7 @@ two_jobs() {
 
 killed_worker_is_named() {
 	start_job killed -b 1M -e 1M -n 1000000
-	await is_under_way "${switch:-10.77.0.1}" killed
+	await_under_way killed "${switch:-10.77.0.1}"
 	ip netns pids "$name-2" | xargs -r kill -9
 	local began=$SECONDS
 	wait "${pids[2]}" 2>/dev/null
