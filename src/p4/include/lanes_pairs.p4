@@ -9,28 +9,32 @@
 #ifndef SML_P4_LANES
 #define SML_P4_LANES
 
-#define AFTER_4_OF_32_LANES(X)                                                                     \
-    X(004) X(005) X(006) X(007) X(010) X(011) X(012) X(013) X(014) X(015) X(016) X(017)
+#define PAIRS_OF_32_LANES(X)                                                                       \
+    X(000) X(001) X(002) X(003) X(004) X(005) X(006) X(007) X(010) X(011) X(012) X(013)            \
+    X(014) X(015) X(016) X(017)
 #if SML_LANES == 32
-#define EACH_PAIR_AFTER_4(X) AFTER_4_OF_32_LANES(X)
+#define EACH_PAIR(X) PAIRS_OF_32_LANES(X)
 #elif SML_LANES == 40
-#define EACH_PAIR_AFTER_4(X) AFTER_4_OF_32_LANES(X) X(020) X(021) X(022) X(023)
+#define EACH_PAIR(X) PAIRS_OF_32_LANES(X) X(020) X(021) X(022) X(023)
 #elif SML_LANES == 64
-#define EACH_PAIR_AFTER_4(X)                                                                       \
-    AFTER_4_OF_32_LANES(X)                                                                         \
+#define EACH_PAIR(X)                                                                               \
+    PAIRS_OF_32_LANES(X)                                                                           \
     X(020) X(021) X(022) X(023) X(024) X(025) X(026) X(027) X(030) X(031) X(032) X(033)            \
     X(034) X(035) X(036) X(037)
 #else
 #error the form with pairs of lanes has 32, 40 or 64 lanes
 #endif
-#define EACH_OF_4_PAIRS(X) X(000) X(001) X(002) X(003)
-#define EACH_PAIR(X) EACH_OF_4_PAIRS(X) EACH_PAIR_AFTER_4(X)
 
 #define FIRST_FIELD(i) int<32> a##i;
 #define REST_FIELD(i) int<32> b##i;
 header lanes_t {
     EACH_PAIR(FIRST_FIELD)
     EACH_PAIR(REST_FIELD)
+}
+
+struct lane_pair_t {
+    int<32> lo;
+    int<32> hi;
 }
 
 // The rest of a list of fields.

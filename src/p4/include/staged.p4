@@ -36,6 +36,11 @@
 #ifndef SML_P4_SLOT
 #define SML_P4_SLOT
 
+struct pair_t {
+    bit<32> lo;
+    bit<32> hi;
+}
+
 // A packet of use u that begins finds s = u - 1, and one that completes finds s = u: both are
 // meta.expected, and make it 1 more.
 #define DO_use_first                                                                               \
@@ -178,7 +183,7 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
     WORD_ACCESS(slot_ticket, ticket_read)
     WORD_ACCESS(slot_last_rank, last_write)
     WORD_ACCESS(slot_last_rank, last_read)
-    LANE_REGISTERS
+    EACH_PAIR(LANE_REGISTER)
 
     LANE_TABLES
 
@@ -385,25 +390,21 @@ control SlotStep(inout headers_t hdr, inout metadata_t meta) {
     action do_store() {
         step = STEP_STORE;
         is_new = 1;
-        FIRST_LANES_STORE
     }
 
     action do_add() {
         step = STEP_ADD32;
         is_new = 1;
-        FIRST_LANES_ADD
     }
 
     action do_max() {
         step = STEP_MAX;
         is_new = 1;
-        FIRST_LANES_MAX
     }
 
     action do_load_rest() {
         step = STEP_LOAD_REST;
         is_new = 0;
-        FIRST_LANES_REST
     }
 
     // A rank that is in already is a duplicate, whatever tensor it sends.

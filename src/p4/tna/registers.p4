@@ -8,47 +8,23 @@
 // Of a table with constant entries.
 #define CONST_SIZE(n) size = n;
 
-struct pair_t {
-    bit<32> lo;
-    bit<32> hi;
-}
-
-struct lane_pair_t {
-    int<32> lo;
-    int<32> hi;
-}
-
 #define PAIR_REGISTER(name, size) Register<pair_t, bit<16>>(size) name;
 #define WORD_REGISTER(name, size) Register<bit<32>, bit<16>>(size) name;
-#define PAIR_ACCESS(name, access)                                                                  \
-    RegisterAction<pair_t, bit<16>, bit<32>>(name) access = {                                      \
-        void apply(inout pair_t value, out bit<32> answer) {                                       \
+#define ACCESS(type, answer_type, name, access)                                                    \
+    RegisterAction<type, bit<16>, answer_type>(name) access = {                                    \
+        void apply(inout type value, out answer_type answer) {                                     \
             DO_##access                                                                            \
         }                                                                                          \
     };
-#define WORD_ACCESS(name, access)                                                                  \
-    RegisterAction<bit<32>, bit<16>, bit<32>>(name) access = {                                     \
-        void apply(inout bit<32> value, out bit<32> answer) {                                      \
-            DO_##access                                                                            \
-        }                                                                                          \
-    };
+#define PAIR_ACCESS(name, access) ACCESS(pair_t, bit<32>, name, access)
+#define WORD_ACCESS(name, access) ACCESS(bit<32>, bit<32>, name, access)
 // The same with one bit as the answer.
-#define PAIR_FLAG(name, access)                                                                    \
-    RegisterAction<pair_t, bit<16>, bit<1>>(name) access = {                                       \
-        void apply(inout pair_t value, out bit<1> answer) {                                        \
-            DO_##access                                                                            \
-        }                                                                                          \
-    };
-#define WORD_FLAG(name, access)                                                                    \
-    RegisterAction<bit<32>, bit<16>, bit<1>>(name) access = {                                      \
-        void apply(inout bit<32> value, out bit<1> answer) {                                       \
-            DO_##access                                                                            \
-        }                                                                                          \
-    };
-#define EXECUTE_PAIR_FLAG(result, name, access, index) result = access.execute(index);
-#define EXECUTE_WORD_FLAG(result, name, access, index) result = access.execute(index);
+#define PAIR_FLAG(name, access) ACCESS(pair_t, bit<1>, name, access)
+#define WORD_FLAG(name, access) ACCESS(bit<32>, bit<1>, name, access)
 #define EXECUTE_PAIR(result, name, access, index) result = access.execute(index);
-#define EXECUTE_WORD(result, name, access, index) result = access.execute(index);
+#define EXECUTE_WORD EXECUTE_PAIR
+#define EXECUTE_PAIR_FLAG EXECUTE_PAIR
+#define EXECUTE_WORD_FLAG EXECUTE_PAIR
 
 #define LANE_ACCESS(i, access)                                                                     \
     RegisterAction<lane_pair_t, bit<16>, int<32>>(lanes_##i) access##_##i = {                      \
@@ -89,17 +65,11 @@ struct lane_pair_t {
         }                                                                                          \
         size = 4;                                                                                  \
     }
-#define LANE_REGISTERS EACH_PAIR(LANE_REGISTER)
 
 #define EXECUTE_STORE(i) hdr.lanes.a##i = lanes_store_##i.execute(meta.buffer);
 #define EXECUTE_ADD(i) hdr.lanes.a##i = lanes_add_##i.execute(meta.buffer);
 #define EXECUTE_MAX(i) hdr.lanes.a##i = lanes_max_##i.execute(meta.buffer);
 #define EXECUTE_REST(i) hdr.lanes.b##i = lanes_rest_##i.execute(meta.buffer);
-// An action can access one register, so no lane is in the tables of the decision.
-#define FIRST_LANES_STORE
-#define FIRST_LANES_ADD
-#define FIRST_LANES_MAX
-#define FIRST_LANES_REST
 #define APPLY_STEP(i) step_##i.apply();
 #define OTHER_LANES EACH_PAIR(APPLY_STEP)
 #define LANE_TABLES EACH_PAIR(LANE_TABLE)

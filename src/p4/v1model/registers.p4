@@ -9,16 +9,6 @@
 // A table with constant entries has their number as its size.
 #define CONST_SIZE(n)
 
-struct pair_t {
-    bit<32> lo;
-    bit<32> hi;
-}
-
-struct lane_pair_t {
-    int<32> lo;
-    int<32> hi;
-}
-
 #define PAIR_REGISTER(name, size)                                                                  \
     register<bit<32>>(size) name##_lo;                                                             \
     register<bit<32>>(size) name##_hi;
@@ -60,14 +50,9 @@ struct lane_pair_t {
 #define LANE_REGISTER(i)                                                                           \
     register<bit<32>>(2 * SML_SLOTS) lanes_##i##_lo;                                               \
     register<bit<32>>(2 * SML_SLOTS) lanes_##i##_hi;
-#define LANE_REGISTERS EACH_PAIR(LANE_REGISTER)
 
 // All lanes are stepped after the decision, without tables. BMv2 reads registers without a sign.
 #define LANE_TABLES
-#define FIRST_LANES_STORE
-#define FIRST_LANES_ADD
-#define FIRST_LANES_MAX
-#define FIRST_LANES_REST
 #define EXECUTE_LANES(field, i, access)                                                            \
     {                                                                                              \
         lane_pair_t value;                                                                         \
