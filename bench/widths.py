@@ -6,7 +6,7 @@
     bench/widths.py --table FILE
 
 All ranks are in this process, so it needs no network. narrow_mean() rounds as the library and the
-switch do (docs/numbers-internals.md), with any number of bits: so it also shows what 4 bits would lose, which
+switch do (docs/internals/numbers.md), with any number of bits: so it also shows what 4 bits would lose, which
 no wire has. Ranks share their parameters, and each has a batch of its own. Feedback is that of
 switchml.torch.allreduce_hook. Blocks have 64 elements, in the order of DistributedDataParallel's
 buckets, the last parameter first. Needs PyTorch.

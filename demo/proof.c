@@ -20,7 +20,7 @@ bool demo_proof_due(int step, int n_steps)
 }
 
 /*
- * The wire's numbers (docs/numbers-internals.md). Let E be the smallest integer with |x| < 2^E for
+ * The wire's numbers (docs/internals/numbers.md). Let E be the smallest integer with |x| < 2^E for
  * all inputs, as from frexp(). An input becomes the nearest multiple of q = 2^(E - B), where B is
  * 31 or 15 minus ceil(log2 n), so its error is at most q / 2. Inputs within q / 2 of 2^E may be
  * held below it, with an error of at most q. The sum of the n integers is exact, so the error of

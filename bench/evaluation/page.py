@@ -86,7 +86,7 @@ def rewrite(text, experiments, numbers, figures):
 
 def pages(root):
     """Documents with marks, and where figures are from there."""
-    return [(os.path.join(root, "docs", "paper.md"), "figures/paper"),
+    return [(os.path.join(root, "docs", "internals", "paper.md"), "../figures/paper"),
             (os.path.join(root, "README.md"), "docs/figures/paper")]
 
 

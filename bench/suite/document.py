@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes targets and charts into docs/performance.md, between two marks."""
+"""Writes targets and charts into docs/internals/performance.md, between two marks."""
 import os
 
 import provenance
@@ -65,9 +65,9 @@ def chart(results, abouts, path):
 
 
 def write(results, abouts, path):
-    """path: docs/performance.md. figures/ is in the same directory."""
-    figure = os.path.join("figures", os.path.basename(path).removesuffix(".md") + ".svg")
-    folder = os.path.join(os.path.dirname(path), "figures")
+    """path: docs/internals/performance.md. figures/ is beside its directory."""
+    figure = os.path.join("..", "figures", os.path.basename(path).removesuffix(".md") + ".svg")
+    folder = os.path.join(os.path.dirname(path), "..", "figures")
     os.makedirs(folder, exist_ok=True)
     about = abouts[TABLE]
     why = plot.draw(plot.speeds(results), os.path.join(os.path.dirname(path), figure), plot.note(about))

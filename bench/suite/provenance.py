@@ -45,8 +45,8 @@ BLOCKS = {name: (files, f"docs/figures/paper/{name}.svg", f"bench/paper --only {
               "sharing": (*DATA, *SLOTS),
               "failures": (*DATA, *RECOVERY),
               "cpu": DATA}.items()}
-BLOCKS["performance"] = ((*DATA, *HOSTS, *CALLS), "docs/performance.md",
-                         "bench/compare --document docs/performance.md")
+BLOCKS["performance"] = ((*DATA, *HOSTS, *CALLS), "docs/internals/performance.md",
+                         "bench/compare --document docs/internals/performance.md")
 BLOCKS["speed"] = ((*DATA, *CALLS), "docs/figures/speed.svg", "bench/compare --chart docs/figures/speed.svg")
 
 C_WORDS = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')", re.DOTALL)

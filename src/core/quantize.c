@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Block floating point: see quantize.h for the rule and docs/numbers-internals.md for its errors.
+ * Block floating point: see quantize.h for the rule and docs/internals/numbers.md for its errors.
  * The one invariant: for any elements, exponent and lanes (the last two come from the network), no
  * conversion leaves its range, and no sum over n_ranks honest ranks overflows its lane.
  *

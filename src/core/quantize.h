@@ -8,7 +8,7 @@
  * for every element on every rank. An element becomes the integer nearest to x * 2^(B - E). For
  * int32 lanes, B = 31 - ceil(log2 ranks), so that the sum over all ranks cannot overflow; likewise
  * 15 for int16 where the switch does not round. Where it does (rounding.h), B is 15 for int16 and 7
- * for int8. docs/numbers-internals.md derives the error bounds.
+ * for int8. docs/internals/numbers.md derives the error bounds.
  *
  * Lanes are 32 bits each, big-endian, 4-byte aligned. Narrow lanes are packed, two int16 or
  * four int8 to a 32-bit lane, in the order of the elements; the rest of the last lane is zero.

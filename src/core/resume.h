@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Continue after a switch has died: the rules of docs/protocol.md, as pure functions. A resume is a
- * new epoch with a small table, for each stripe and stream separately. Chunks are numbered within
- * the stripe here (worker.h):
+ * Continue after a switch has died: the rules of docs/internals/protocol.md, as pure functions. A
+ * resume is a new epoch with a small table, for each stripe and stream separately. Chunks are
+ * numbered within the stripe here (worker.h):
  *
  *	every rank   freezes its workers, then reports          sml_resume_report
  *	the switch   has all reports: which rank hands over what, sml_resume_merge

@@ -49,7 +49,7 @@ bool sml_tensor_may_be_exact(enum sml_type type, const struct sml_shape *shape)
 /*
  * The largest number of elements that a tensor may have to be gathered: what fits into four packets
  * of 1500-byte frames, each of which carries the elements of all ranks. A tensor with exponents
- * needs one more round trip, which costs as much as these packets do (docs/numbers-internals.md).
+ * needs one more round trip, which costs as much as these packets do (docs/internals/numbers.md).
  * Packets of other sizes carry the same tensors, so that the bits of a result do not depend on that
  * size.
  */

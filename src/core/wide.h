@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Elements of 64 bits (float64, int64) on lanes of 32: quantize.h has the rest. Pure functions, the
- * same bits on every machine. docs/numbers-internals.md derives the bounds.
+ * same bits on every machine. docs/internals/numbers.md derives the bounds.
  *
  * Limbs. A 64-bit two's complement number v is
  *

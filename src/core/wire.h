@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Packets of the data path, worker to switch and back. docs/protocol.md draws them byte by byte.
- * All fields are big-endian, and lanes begin at a fixed offset, so that a pipeline of match-action
- * stages can process them as they arrive.
+ * Packets of the data path, worker to switch and back. docs/internals/protocol.md draws them byte
+ * by byte. All fields are big-endian, and lanes begin at a fixed offset, so that a pipeline of
+ * match-action stages can process them as they arrive.
  */
 #ifndef SML_CORE_WIRE_H
 #define SML_CORE_WIRE_H
@@ -82,7 +82,7 @@ _Static_assert(sizeof(struct sml_header) == SML_HEADER_BYTES, "the header has no
 /* A job's streams are divided among at most this many switches: each child can embed one. */
 #define SML_MAX_STRIPES SML_MAX_CHILDREN
 #define SML_MAX_SLOTS	4096
-/* The most lanes that fit into a 9000-byte IPv6 frame, as a multiple of 32: docs/protocol.md. */
+/* The most lanes in a 9000-byte IPv6 frame, as a multiple of 32: docs/internals/protocol.md. */
 #define SML_MAX_LANES	     2208
 #define SML_MAX_PACKET_BYTES (SML_HEADER_BYTES + 4 * SML_MAX_LANES)
 

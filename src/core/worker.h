@@ -23,7 +23,7 @@
  * Invariants: a slot has at most one packet in flight. A result is taken only if its epoch, tag,
  * slot and use match that packet. In each stream, the lowest chunk that can be sent is always
  * allowed, even beyond the window (otherwise two workers could wait for each other forever:
- * docs/protocol.md).
+ * docs/internals/protocol.md).
  *
  * Timers: one, the retransmission timeout. Times are nanoseconds of any monotonic clock.
  */

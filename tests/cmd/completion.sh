@@ -75,7 +75,7 @@ cd "$root" || exit 1
 for command in $commands; do
 	echo "$command --help $(options_of "$command" | tr '\n' ' ')"
 done >"$work/known"
-python3 - "$work/known" README.md docs/*.md docs/man/*.1 packaging/*/* examples/*/* debian/tests/* Containerfile >"$work/unknown" <<'END'
+python3 - "$work/known" README.md docs/*.md docs/internals/*.md docs/man/*.1 packaging/*/* examples/*/* debian/tests/* Containerfile >"$work/unknown" <<'END'
 import re, sys
 known = {words[0]: set(words[1:]) for words in map(str.split, open(sys.argv[1]))}
 # Up to the end of the command; what follows a launcher's name belongs to the launcher.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The promises of docs/numbers-internals.md about gathered floats: the exact sum or average,
+ * The promises of docs/internals/numbers.md about gathered floats: the exact sum or average,
  * rounded once. The reference is MPFR, with enough bits for any exact sum. For the rounding, it
  * uses the type's own precision and range.
  */

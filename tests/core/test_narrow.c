@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The promises of docs/numbers-internals.md about uint8, int8, int16 and bool. */
+/* The promises of docs/internals/numbers.md about uint8, int8, int16 and bool. */
 #include "core/quantize.h"
 #include "support/quantize_random.h"
 #include "support/test.h"

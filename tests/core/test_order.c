@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The promises of docs/numbers-internals.md about MAX, MIN, int32 tensors and small float tensors.
+/* The promises of docs/internals/numbers.md about MAX, MIN, int32 tensors and small float tensors.
  */
 #include "support/quantize_plain.h"
 #include "support/quantize_random.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The promises of docs/numbers-internals.md about MAX and MIN of float64 and int64. */
+/* The promises of docs/internals/numbers.md about MAX and MIN of float64 and int64. */
 #include "core/wide.h"
 #include "support/quantize_random.h"
 #include "support/test.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Block floating point: tests every statement of docs/numbers-internals.md. */
+/* Block floating point: tests every statement of docs/internals/numbers.md. */
 
 #include "core/element.h"
 #include "core/wire.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bound of docs/numbers-internals.md for sums that switches round: it holds, and it is tight.
+ * The bound of docs/internals/numbers.md for sums that switches round: it holds, and it is tight.
  * Elements become lanes, go through the slots of a switch, of leaves, or of hosts of several ranks,
  * and become elements again.
  */

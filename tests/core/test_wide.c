@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The promises of docs/numbers-internals.md about sums of float64 and int64. They are compared with
+ * The promises of docs/internals/numbers.md about sums of float64 and int64. They are compared with
  * MPFR's: exact, then rounded once.
  */
 #include <mpfr.h>

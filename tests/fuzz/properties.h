@@ -15,7 +15,7 @@
 /* Packets from strangers and old packets arrive beside a running job: the sums stay exact. */
 const char *property_pool(struct gen *gen, bool tiny);
 
-/* After any sequence of contributions, a slot is as docs/protocol.md says, computed with sets. */
+/* After any contributions, a slot is as docs/internals/protocol.md says, computed with sets. */
 const char *property_slot(struct gen *gen, bool tiny);
 
 /* A switch that lies makes no worker crash or access memory that is not its own. */

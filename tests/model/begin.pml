@@ -19,7 +19,7 @@
  *	NO_MOVE   ranks that were ready, and have come before one that resumes, stay where they are
  *	EARLY     a switch starts the job when one rank is ready
  *
- * tests/model/check runs this; docs/verification.md has the counts.
+ * tests/model/check runs this; docs/internals/verification.md has the counts.
  */
 #ifndef N
 #define N 2

@@ -40,7 +40,7 @@
  * -DALL_OR_NONE: a call that failed on one survivor has failed on all. That is not so, even if
  * members change only after errors, and the model fails.
  *
- * tests/model/check runs all of this; docs/verification.md has the counts.
+ * tests/model/check runs all of this; docs/internals/verification.md has the counts.
  */
 #ifndef P
 #define P 3

@@ -27,7 +27,7 @@
  * version bit of the paper's algorithm 3, and that model must fail. So must -DADD_FIRST: the
  * first lanes are added only if their packet begins the use, and otherwise to what is there.
  *
- * tests/model/check runs all of this and compares; docs/verification.md has the counts.
+ * tests/model/check runs all of this and compares; docs/internals/verification.md has the counts.
  */
 #ifndef N
 #define N 2

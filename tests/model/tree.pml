@@ -33,7 +33,7 @@
  *	ANY_USE       a leaf accepts a result of any use of the same buffer
  *	NO_RESEND     a duplicate in full is dropped
  *
- * tests/model/check runs all of this; docs/verification.md has the counts.
+ * tests/model/check runs all of this; docs/internals/verification.md has the counts.
  */
 #ifndef W
 #define W 2

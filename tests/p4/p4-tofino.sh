@@ -14,7 +14,7 @@ stages=12 # that a Tofino 1 has
 
 for tool in p4c-barefoot bfas; do
 	command -v $tool >/dev/null || {
-		echo "skipped: P4 for Tofino was not tested: there is no $tool (docs/p4-internals.md)"
+		echo "skipped: P4 for Tofino was not tested: there is no $tool (docs/internals/p4.md)"
 		exit 77
 	}
 done
@@ -26,7 +26,7 @@ say $? "the assembler wrote $(stat -c %s "$work/tofino/pipe/tofino.bin" 2>&1) by
 # The assembler may still take what it cannot prove to be right: two actions in one place.
 ! grep -qE "Conflicting instruction slot usage|Action bus byte .* set in table" "$work/log"
 say $? "no two actions of tables that can both run use one place" "$work/log"
-# Nor does it refuse a parser whose states match nothing (docs/p4-internals.md names the compilers).
+# Nor does it refuse a parser whose states match nothing (docs/internals/p4.md names the compilers).
 sed -n '/^parser ingress:/,/^deparser ingress:/p' "$work/tofino/pipe/switchml.bfa" >"$work/parser"
 grep -q "^ *0x0800:" "$work/parser" && ! grep -q "Can't match parser state" "$work/log"
 say $? "the parser compares types with 0x0800, and each of its ways can be taken" "$work/log"

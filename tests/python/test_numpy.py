@@ -75,7 +75,7 @@ def expected(inputs, op):
 
 
 def bound(inputs, op, wire):
-    """docs/numbers-internals.md: n units of the block, here of the array, and one rounding."""
+    """docs/internals/numbers.md: n units of the block, here of the array, and one rounding."""
     x = np.stack(inputs).astype(np.float64)
     largest = float(np.max(np.abs(x), initial=0))
     if inputs[0].dtype == np.float64 and wire is None:
@@ -122,7 +122,7 @@ def test_allreduce_is_numpys_within_the_bound(ranks, seed, shape, dtype, op, wir
 @pytest.mark.parametrize("op", ["sum", "avg"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_int8_is_within_its_bound(ranks, op, dtype):
-    """docs/numbers-internals.md: n units of the ranks, 2^s of the switch, and the type's."""
+    """docs/internals/numbers.md: n units of the ranks, 2^s of the switch, and the type's."""
     inputs = inputs_of(8, (70001,), dtype)
     results = ranks.call(allreduce, inputs, [op] * N, ["int8"] * N)
     largest = float(np.max(np.abs(np.stack(inputs).astype(np.float64))))

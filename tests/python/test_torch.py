@@ -48,7 +48,7 @@ def any_integers(generator, shape, dtype):
 
 
 def exact_integers(inputs, dtype, op):
-    """docs/numbers-internals.md, computed in one process."""
+    """docs/internals/numbers.md, computed in one process."""
     stacked = torch.stack(inputs)
     if op in ("MAX", "MIN"):
         return OPS[op](stacked, dim=0)
@@ -109,7 +109,7 @@ def test_all_reduce_is_right_and_the_same_everywhere(groups, seed, shape, dtype,
 
 
 def bound(inputs, dtype, op):
-    """docs/numbers-internals.md, of one block as large as the largest element; else none."""
+    """docs/internals/numbers.md, of one block as large as the largest element; else none."""
     if op in ("MAX", "MIN"):
         return 0
     largest = max(t.abs().max().item() for t in inputs)

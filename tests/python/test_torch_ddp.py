@@ -170,7 +170,7 @@ def mean_of_a_gradient_that_repeats(rank, wire):
     return found
 
 
-# The remainder of int8 is what the switch rounds: docs/numbers-internals.md.
+# The remainder of int8 is what the switch rounds: docs/internals/numbers.md.
 @pytest.mark.parametrize(("wire", "remains"), [("int16", 0.1), ("int8", 0.5)])
 def test_the_mean_of_a_gradient_that_repeats_converges(groups, wire, remains):
     found = groups.call(mean_of_a_gradient_that_repeats, [wire] * N)

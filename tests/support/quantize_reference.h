@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A second implementation of docs/numbers-internals.md's rules: one number at a time, with libm and
+ * A second implementation of docs/internals/numbers.md's rules: one number at a time, with libm and
  * double precision, without using core/. Tests compare with it.
  */
 #ifndef SML_TESTS_QUANTIZE_REFERENCE_H

@@ -3,10 +3,10 @@
  * Inputs of `switchml bench`, and their expected results. Every rank can compute every other
  * rank's input from seed, rank and index, so each rank checks its results independently, without
  * the code under test: integers exactly, floats in long double, against the bounds of
- * docs/numbers-internals.md.
+ * docs/internals/numbers.md.
  *
  * Float inputs are random in sign and mantissa and lie in +-[2^-8, 1): the shared exponent of
- * docs/numbers-internals.md is at most 0, which gives the bounds below.
+ * docs/internals/numbers.md is at most 0, which gives the bounds below.
  */
 #include <math.h>
 #include <string.h>
@@ -291,7 +291,7 @@ static long double exact_bound_of(const struct bench_case *this)
 }
 
 /*
- * docs/numbers-internals.md: each rank's element is rounded to a multiple of 2^(E - B), so the sum
+ * docs/internals/numbers.md: each rank's element is rounded to a multiple of 2^(E - B), so the sum
  * of n is off by at most n 2^(E - B - 1), here with E = 0. If B is small for the type, a value that
  * would round up to 2^E stays one unit below, so an element may be off by a whole unit. Then the
  * sum is rounded to float32, and to the tensor's type.

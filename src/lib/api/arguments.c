@@ -89,7 +89,7 @@ static bool is_float_sum(const struct sml_tensor_spec *spec)
 
 /*
  * Gradients where switches add only integers: where the error is about or below that of a ring in
- * the type (docs/numbers-internals.md).
+ * the type (docs/internals/numbers.md).
  */
 static bool travels_as_int16(const struct sml_shape *shape, enum sml_type type)
 {

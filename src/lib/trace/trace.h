@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A trace (SWITCHML_RECORD): what a progress thread did and when, for people who look for the rank
- * that others wait for. docs/trace.md has its format and its use.
+ * that others wait for. docs/internals/trace.md has its format and its use.
  *
  * Events are kept in memory that sml_open() allocates: the newest of each kind, so that a job may
  * run for any time. Only sml_close() writes the file. Nothing here is called unless a trace was
