@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 
-from provenance import NUMBERS, commit_text, load, save
+from provenance import NUMBERS, commit_text, holds_text, load, save
 
 MARK = re.compile(r"(<!-- paper (?P<name>[a-z-]+): begin -->\n)(?P<text>.*?)"
                   r"(<!-- paper (?P=name): end -->)", re.DOTALL)
@@ -54,9 +54,7 @@ def about_line(about):
         busy = f"; other work took {100 * about['others']:.0f} % of the cores just before"
     elif "others" not in about and about["load"] > 1:  # older runs; the run before counts, too
         busy = f" (load average {about['load']:.1f} as it began)"
-    holds = ""
-    if "holds" in about:
-        holds = f";\nits code has changed since: {'; '.join(about['holds'])}"
+    holds = ";\n" * ("holds" in about) + holds_text(about)
     return f"`{about['command']}`, {about['date'][:10]}, {commit_text(about)}{form}{busy}{holds}."
 
 

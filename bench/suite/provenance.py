@@ -13,6 +13,7 @@ import json
 import os
 import re
 import subprocess
+import textwrap
 
 NUMBERS = "docs/figures/paper/numbers.json"
 ALL = "all"
@@ -126,6 +127,39 @@ def save(root, kept):
 def keep(root, name, about):
     """A block without further numbers was measured."""
     save(root, {**load(root), name: {"about": about}})
+    show_holds(root)
+
+
+# ---- why the numbers of a page stay ----
+
+# bench/paper writes its own blocks; these are of bench/compare.
+HOLDS = re.compile(r"(<!-- holds (?P<name>[a-z]+): begin -->\n).*?(<!-- holds (?P=name): end -->)", re.DOTALL)
+PAGES = ("README.md", "docs/internals/performance.md")
+
+
+def holds_text(about):
+    """Why the numbers stay, or nothing."""
+    return f"its code has changed since: {'; '.join(about['holds'])}" if "holds" in about else ""
+
+
+def with_holds(root, page):
+    """The text of a page, and what it should be."""
+    def line(match):
+        about = kept.get(match["name"], {}).get("about", {})
+        told = f"Measured at {commit_text(about)}; {holds_text(about)}." if "holds" in about else ""
+        return match[1] + textwrap.fill(told, 118) + "\n" * bool(told) + match[3]
+    kept = load(root)
+    with open(os.path.join(root, page), encoding="utf-8") as file:
+        text = file.read()
+    return text, HOLDS.sub(line, text)
+
+
+def show_holds(root):
+    for page in PAGES:
+        old, new = with_holds(root, page)
+        if new != old:
+            with open(os.path.join(root, page), "w", encoding="utf-8") as file:
+                file.write(new)
 
 
 # ---- is it still so? ----
@@ -145,6 +179,10 @@ def stale(root):
             with open(os.path.join(root, shown), encoding="utf-8") as file:
                 if commit_text(about) not in file.read():
                     yield name, f"{shown} does not name {commit_text(about)}: {again}"
+    for page in PAGES:
+        old, new = with_holds(root, page)
+        if old != new:
+            yield page, f"{page} does not say why its numbers hold: provenance.show_holds()"
 
 
 def hold(root, name, why):
@@ -157,4 +195,5 @@ def hold(root, name, why):
         about["code"] = code(root, one)
         about["holds"] = [*about.get("holds", ()), why]
     save(root, kept)
+    show_holds(root)
     return names
