@@ -73,9 +73,7 @@ def rewrite(text, experiments, numbers, figures):
         if name.startswith("readme-"):
             name = name.removeprefix("readme-")
             kept = numbers.get(name)
-            line = "\n".join(experiments[name].headline(kept["data"])) if kept else "Not measured."
-            body = f"{line}\n\n![{experiments[name].QUESTION}]({figures}/{name}.svg)\n" \
-                if kept else line + "\n"
+            body = "\n".join(experiments[name].headline(kept["data"]) if kept else ["Not measured."]) + "\n"
         else:
             body = section(name, experiments[name], numbers.get(name), figures)
         return match[1] + body + match[4]
