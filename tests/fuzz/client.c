@@ -402,7 +402,7 @@ static void join(struct world *world, struct sml_settings *settings)
 static void open_control(struct world *world, struct sml_settings *settings)
 {
 	static const struct sml_endpoint endpoint = {.name = "hostile:1", .host = "hostile"};
-	static const struct sml_stripe_index place = {0, 1};
+	static const struct sml_stripe_index place = {0, 1, &sml_listener_rank_0};
 	struct sml_reached connection = {.endpoint = &endpoint};
 	struct gen *gen = world->gen;
 	uint32_t kind = gen_below(gen, 3);

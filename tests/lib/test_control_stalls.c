@@ -56,7 +56,7 @@ static void be_admitted(void)
 static int open_control(void **state)
 {
 	static const struct sml_endpoint endpoint = {.name = "rank0:1", .host = "rank0"};
-	static const struct sml_stripe_index place = {0, 0};
+	static const struct sml_stripe_index place = {0, 0, &sml_listener_rank_0};
 	static const uint16_t ports[] = {40000};
 	const struct sml_application application = {.lanes = 352, .ports = ports};
 	struct sml_reached connection = {.endpoint = &endpoint};

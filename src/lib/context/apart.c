@@ -22,8 +22,8 @@
 void sml_apart_begin(struct sml_apart *apart, struct sml_stripe *stripe)
 {
 	/* A rank that has lost a switch here may be on its way to the others. */
-	bool looks = stripe->index == 0 && stripe->n_retired == 0 &&
-		     stripe->context->form->has_switches && !stripe->context->settings.asks;
+	bool looks =
+		stripe->index == 0 && stripe->n_retired == 0 && !stripe->context->settings.asks;
 	uint64_t now_ns = sml_now_ns();
 
 	*apart = (struct sml_apart){

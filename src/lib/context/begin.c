@@ -31,7 +31,6 @@
 /* What has been lost, and until when another switch is looked for. */
 struct search {
 	const struct sml_search_policy *policy;
-	bool embedded; /* rank 0 is looked for */
 	char lost[SML_TEXT_BYTES];
 	unsigned n_lost;
 	uint64_t until_ns;
@@ -56,29 +55,6 @@ static uint64_t join_deadline(const struct sml_stripe *stripe, const struct sear
 								: stripe->deadline_ns;
 }
 
-static int join_switch(struct sml_stripe *stripe, const struct search *search)
-{
-	struct sml_application application = {.resumption = was_ready(search) ? &search->resumption
-									      : NULL};
-	struct sml_apart apart;
-	const struct sml_meanwhile meanwhile = {.self = &apart, .act = sml_apart_look};
-	int error = sml_stripe_lanes(stripe, &application.lanes);
-
-	if (error)
-		return error;
-	sml_hosts_advertise(stripe, &application);
-	sml_control_request_join(stripe->control, &application);
-	sml_apart_begin(&apart, stripe);
-	error = sml_control_admission(stripe->control, &meanwhile, &stripe->admission,
-				      join_deadline(stripe, search));
-	sml_apart_end(&apart);
-	if (error == 0 && stripe->admission.decided)
-		error = sml_membership_decided(stripe);
-	return error ? error
-		     : sml_data_path_agree(stripe, stripe->control, stripe->transports,
-					   &stripe->lanes, stripe->deadline_ns);
-}
-
 static int try_to_begin(struct sml_stripe *stripe, const struct search *search, bool *connected)
 {
 	int error = sml_stripe_connect_control(stripe);
@@ -86,9 +62,10 @@ static int try_to_begin(struct sml_stripe *stripe, const struct search *search, 
 	*connected = error == 0;
 	if (error == 0)
 		error = sml_stripe_tell_last_switch(stripe);
-	if (error)
-		return error;
-	return search->embedded ? sml_embedded_join(stripe) : join_switch(stripe, search);
+	return error ? error
+		     : stripe->context->form->join(stripe,
+						   was_ready(search) ? &search->resumption : NULL,
+						   join_deadline(stripe, search));
 }
 
 static void look_until(const struct sml_stripe *stripe, struct search *search)
@@ -153,12 +130,11 @@ static bool drops_membership(struct sml_stripe *stripe, struct search *search, i
 /* ---- the next try ---- */
 
 /* Is it the switch that has failed, and not this rank or another one? */
-static bool is_lost(const struct sml_stripe *stripe, const struct search *search, int error,
-		    bool connected)
+static bool is_lost(const struct sml_stripe *stripe, int error, bool connected)
 {
 	/* It said nothing, so it may be frozen, or rank 0 of the last job, or something else. */
 	bool silent = error == SML_ERROR_UNREACHABLE && connected &&
-		      (stripe->endpoints->n > 1 || search->embedded);
+		      (stripe->endpoints->n > 1 || !stripe->context->form->has_switches);
 
 	return (error == SML_ERROR_SWITCH_DIED || silent) && !stripe->context->embedded;
 }
@@ -166,20 +142,21 @@ static bool is_lost(const struct sml_stripe *stripe, const struct search *search
 static void note_loss(struct sml_stripe *stripe, struct search *search, int error)
 {
 	const struct sml_settings *settings = &stripe->context->settings;
+	const bool has_switches = stripe->context->form->has_switches;
 
 	if (search->n_lost++ == 0) {
 		look_until(stripe, search);
 		sml_notice_begin(&search->notice, settings, sml_now_ns());
 	}
 	stripe->n_lost = search->n_lost;
-	search->died |= error == SML_ERROR_SWITCH_DIED && !search->embedded;
+	search->died |= error == SML_ERROR_SWITCH_DIED && has_switches;
 	snprintf(search->lost, sizeof(search->lost), "%s", sml_error_last());
 	/* What listens there, and is no switch, closes each connection. */
 	if (search->n_lost > 1 && error != SML_ERROR_SWITCH_DIED)
 		return;
-	sml_log(&settings->log, search->embedded ? SML_LOG_TRACE : SML_LOG_WARN,
+	sml_log(&settings->log, has_switches ? SML_LOG_WARN : SML_LOG_TRACE,
 		"%s; job \"%s\" has not begun: looking for %s", search->lost, settings->config.job,
-		search->embedded ? "rank 0" : "a switch");
+		stripe->context->form->listener->sought);
 }
 
 /* No busy loop; but after the first loss, the others are on their way to the next switch. */
@@ -221,7 +198,7 @@ static void log_wait(const struct sml_stripe *stripe, struct search *search)
 	if (sml_notice_is_due(&search->notice, now_ns) && settings->speaks)
 		sml_notice_log(&search->notice, now_ns, search->until_ns,
 			       "%s to begin job \"%s\" (%.300s); tried: %.500s",
-			       search->embedded ? "rank 0" : "a switch", settings->config.job,
+			       stripe->context->form->listener->sought, settings->config.job,
 			       search->lost, sml_error_last());
 }
 
@@ -251,20 +228,16 @@ static int report_search(int error, const struct search *search)
 
 int sml_stripe_begin(struct sml_stripe *stripe)
 {
-	const enum sml_search_kind kind = sml_stripe_search_kind(stripe);
-	struct search search = {
-		.policy = &sml_search_policies[kind],
-		.embedded = kind != SML_SEARCH_SWITCH,
-	};
+	struct search search = {.policy = &sml_search_policies[sml_stripe_search_kind(stripe)]};
 	bool connected;
 	int error;
 
 	while ((error = try_to_begin(stripe, &search, &connected)) != 0) {
 		note_ready(stripe, &search);
-		if (is_lost(stripe, &search, error, connected))
+		if (is_lost(stripe, error, connected))
 			note_loss(stripe, &search, error);
 		else if (!drops_membership(stripe, &search, &error) &&
-			 (error != SML_ERROR_UNREACHABLE || search.embedded))
+			 (error != SML_ERROR_UNREACHABLE || !stripe->context->form->has_switches))
 			break;
 		take_a_break(&search, connected);
 		if (!may_go_on(stripe, &search) || (connected && !start_over(stripe)))
@@ -273,3 +246,40 @@ int sml_stripe_begin(struct sml_stripe *stripe)
 	}
 	return error ? report_search(error, &search) : 0;
 }
+
+/* ---- the form with switches ---- */
+
+static int find_switch(const struct sml_stripe *stripe, struct sml_endpoint *endpoints)
+{
+	return sml_endpoints_resolve(endpoints, stripe->context->settings.config.switch_address,
+				     stripe->index, SML_DEFAULT_PORT);
+}
+
+static int join_switch(struct sml_stripe *stripe, const struct sml_resumption *resumption,
+		       uint64_t deadline_ns)
+{
+	struct sml_application application = {.resumption = resumption};
+	struct sml_apart apart;
+	const struct sml_meanwhile meanwhile = {.self = &apart, .act = sml_apart_look};
+	int error = sml_stripe_lanes(stripe, &application.lanes);
+
+	if (error)
+		return error;
+	sml_hosts_advertise(stripe, &application);
+	sml_control_request_join(stripe->control, &application);
+	sml_apart_begin(&apart, stripe);
+	error = sml_control_admission(stripe->control, &meanwhile, &stripe->admission, deadline_ns);
+	sml_apart_end(&apart);
+	if (error == 0 && stripe->admission.decided)
+		error = sml_membership_decided(stripe);
+	return error ? error
+		     : sml_data_path_agree(stripe, stripe->control, stripe->transports,
+					   &stripe->lanes, stripe->deadline_ns);
+}
+
+const struct sml_job_form sml_form_switches = {.has_switches = true,
+					       .sends_packets = true,
+					       .listener = &sml_listener_switch,
+					       .find = find_switch,
+					       .join = join_switch,
+					       .ready = sml_hosts_ready};

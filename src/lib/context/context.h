@@ -68,13 +68,19 @@ struct sml_job_form {
 	 * Otherwise, stripe 0's connection, to rank 0, is for all of them.
 	 */
 	bool has_switches;
-	bool sends_packets; /* not all is in the memory of one host */
+	bool sends_packets;		     /* not all is in the memory of one host */
+	const struct sml_listener *listener; /* at its control connections' other end */
+	/* The listener's addresses now. Returns their number; or as those below. */
+	int (*find)(const struct sml_stripe *stripe, struct sml_endpoint *endpoints);
+	/* By the stripe's connection. resumption: of what this rank was ready for, or NULL. */
+	int (*join)(struct sml_stripe *stripe, const struct sml_resumption *resumption,
+		    uint64_t deadline_ns);
 	/*
 	 * The stripe has joined: prepares what else carries it; NULL: nothing. Returns 0 or a
 	 * negative error, and sets the error text.
 	 */
 	int (*open)(struct sml_stripe *stripe);
-	/* All stripes have opened. Returns 0 or a negative error, and sets the error text. */
+	/* All stripes have opened. As open. */
 	int (*ready)(struct sml_context *context);
 };
 

@@ -34,14 +34,12 @@ static bool has_ipv6(void)
 static int report_no_port(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
-	unsigned threads = context->stripes[0].admission.shards;
 	unsigned n_switches = context->n_stripes;
 	bool has_switches = context->form->has_switches;
+	/* Without one, its sockets are there before the admission. */
+	unsigned threads = has_switches ? context->stripes[0].admission.shards : settings->threads;
 	int local = sml_launcher_local_size();
 
-	/* Its sockets are there before the admission. */
-	if (!has_switches)
-		threads = settings->threads;
 	return sml_error_set(
 		SML_ERROR_CONFIG,
 		"all %u UDP ports of SWITCHML_PORTS=%u-%u are in use on this host. A rank needs "

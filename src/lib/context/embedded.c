@@ -133,6 +133,32 @@ int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns)
 	return 0;
 }
 
+static int find_rank_0(const struct sml_stripe *stripe, struct sml_endpoint *endpoints)
+{
+	const struct sml_config *config = &stripe->context->settings.config;
+	const struct sml_switch *embedded = stripe->context->embedded;
+	const char *host = sml_master_host(stripe->context);
+	char own[320];
+	int n;
+
+	if (embedded && !sml_is_loopback_name(host))
+		host = *stripe->context->listen_address ? stripe->context->listen_address
+							: "127.0.0.1";
+	snprintf(own, sizeof(own), strchr(host, ':') ? "[%s]" : "%s", host);
+	n = sml_endpoints_resolve(endpoints, own, 0,
+				  embedded ? sml_switch_port(embedded)
+					   : (uint16_t)config->master_port);
+	/* In texts, the embedded switch goes by the address that the others look for. */
+	if (n > 0 && embedded)
+		sml_host_port_text(endpoints[0].name, sizeof(endpoints[0].name),
+				   config->master_address, sml_switch_port(embedded));
+	/* What the user said is what its certificate must name, on all ranks. */
+	for (int i = 0; i < n; i++)
+		snprintf(endpoints[i].host, sizeof(endpoints[i].host), "%s",
+			 config->master_address);
+	return n;
+}
+
 /* ---- sockets, which must exist before their addresses are announced ---- */
 
 static int open_sockets(struct sml_stripe *first)
@@ -151,10 +177,11 @@ static int open_sockets(struct sml_stripe *first)
 	return error;
 }
 
-int sml_embedded_join(struct sml_stripe *first)
+static int join_rank_0(struct sml_stripe *first, const struct sml_resumption *resumption,
+		       uint64_t deadline_ns)
 {
 	uint16_t ports[SML_MAX_SHARDS];
-	struct sml_application application = {.ports = ports};
+	struct sml_application application = {.ports = ports, .resumption = resumption};
 	int error = open_sockets(first);
 
 	if (error == 0)
@@ -164,8 +191,7 @@ int sml_embedded_join(struct sml_stripe *first)
 	sml_hosts_advertise(first, &application);
 	for (unsigned i = 0; i < first->context->settings.threads; i++)
 		ports[i] = first->transports[i]->port;
-	return sml_control_join(first->control, &application, &first->admission,
-				first->deadline_ns);
+	return sml_control_join(first->control, &application, &first->admission, deadline_ns);
 }
 
 /* ---- what Admitted says ---- */
@@ -358,24 +384,14 @@ static void keep_socket(struct sml_stripe *first, bool keep)
  */
 static int become_hosts(struct sml_stripe *first)
 {
-	int error;
+	int error = make_stripes(first);
 
-	first->admission.shards = 1;
-	error = make_stripes(first);
 	keep_socket(first, has_stripe(first->context));
 	return error;
 }
 
-/* The paths to all stripes were proved together. */
-static int spread_lanes(struct sml_context *context)
-{
-	for (unsigned i = 1; i < context->n_stripes; i++)
-		context->stripes[i].lanes = context->stripes[0].lanes;
-	return 0;
-}
-
 /* It is not opened: ranks that have opened find themselves on one host. */
-static const struct sml_job_form in_memory = {.ready = spread_lanes};
+static const struct sml_job_form in_memory = {.listener = &sml_listener_rank_0};
 
 /* The shared slots are the job's only stripe, and there is one thread for them in each rank. */
 static void become_only_stripe(struct sml_stripe *first)
@@ -385,7 +401,6 @@ static void become_only_stripe(struct sml_stripe *first)
 	first->context->form = &in_memory;
 	first->admission.head_slots = terms->head_slots;
 	first->admission.data_slots = terms->data_slots;
-	first->admission.shards = 1;
 	snprintf(first->own_name, sizeof(first->own_name), "this host's shared memory");
 	__atomic_store_n(&first->name, first->own_name, __ATOMIC_RELEASE);
 	keep_socket(first, false);
@@ -404,6 +419,7 @@ static int settle(struct sml_stripe *first, bool share)
 	error = sml_hosts_settle(context, share);
 	if (error || !share)
 		return error;
+	first->admission.shards = 1;
 	if (context->senders.n > 1)
 		return become_hosts(first);
 	become_only_stripe(first);
@@ -502,10 +518,16 @@ static int open_in_ranks(struct sml_stripe *first)
 
 	if (error == 0)
 		error = agree(first);
+	/* The paths to all stripes were proved together. */
+	for (unsigned i = 1; i < context->n_stripes; i++)
+		context->stripes[i].lanes = first->lanes;
 	if (error == 0 && context->form->sends_packets && has_stripe(context))
 		error = make_embedded_stripe(context);
 	return error;
 }
 
-const struct sml_job_form sml_form_ranks = {
-	.sends_packets = true, .open = open_in_ranks, .ready = spread_lanes};
+const struct sml_job_form sml_form_ranks = {.sends_packets = true,
+					    .listener = &sml_listener_rank_0,
+					    .find = find_rank_0,
+					    .join = join_rank_0,
+					    .open = open_in_ranks};

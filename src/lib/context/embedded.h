@@ -34,9 +34,6 @@ int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns);
  */
 struct sml_switch *sml_embedded_listen_beside(struct sml_context *context);
 
-/* Join by the first stripe's connection. Returns 0 or an error, and sets the error text. */
-int sml_embedded_join(struct sml_stripe *first);
-
 extern const struct sml_job_form sml_form_ranks;
 
 #endif

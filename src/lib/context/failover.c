@@ -57,7 +57,8 @@ static int request_join(void *self, const struct sml_reached *connection, struct
 	struct rejoin *rejoin = self;
 	struct sml_stripe *stripe = rejoin->stripe;
 	struct sml_context *context = stripe->context;
-	const struct sml_stripe_index place = {stripe->index, (uint8_t)context->n_stripes};
+	const struct sml_stripe_index place = {stripe->index, (uint8_t)context->n_stripes,
+					       context->form->listener};
 	struct sml_application application = {
 		.lanes = context->shape.lanes,
 		.resumption = &rejoin->resuming.resumption,

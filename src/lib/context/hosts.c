@@ -20,7 +20,7 @@ static bool may_share(const struct sml_context *context)
 	if (!settings->config.shared_memory || (settings->world_size == 1 && !settings->asks) ||
 	    settings->files[SML_RECORD_TRACE])
 		return false;
-	return context->form->has_switches || !settings->every_rank;
+	return !settings->every_rank;
 }
 
 /* With a switch: why this rank sends its own packets. */

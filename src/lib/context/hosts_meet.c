@@ -204,8 +204,6 @@ struct sml_senders sml_hosts_list(const struct sml_context *context)
 {
 	const struct sml_settings *settings = &context->settings;
 
-	if (context->form->has_switches)
-		return (struct sml_senders){.n = 0};
 	/* All ranks of the job are on this host, and their packets are of no interest. */
 	if (context->stripes[0].admission.host_ranks.n == settings->world_size &&
 	    !settings->config.faults)
@@ -343,8 +341,10 @@ static int decide(struct sml_stripe *stripe, struct sml_control *control, uint64
 static int meet_once(struct sml_stripe *stripe, struct sml_control *control,
 		     struct sml_probe *probe, bool *together)
 {
-	const struct sml_senders senders = sml_hosts_list(stripe->context);
-	bool apart = senders.n == 0 && !stripe->context->form->has_switches;
+	const bool has_switches = stripe->context->form->has_switches;
+	const struct sml_senders senders =
+		has_switches ? (struct sml_senders){.n = 0} : sml_hosts_list(stripe->context);
+	bool apart = senders.n == 0 && !has_switches;
 	uint64_t until_ns = handshake_end_ns(stripe);
 	int error = 0;
 
@@ -390,11 +390,7 @@ int sml_hosts_meet(struct sml_stripe *stripe, struct sml_control *control, struc
 					    stripe->met ? &context->hosts.found.ranks : &none)
 			       : 0;
 	}
-	if (!stripe->has_met) {
-		sml_hosts_drop_met(stripe);
-		return meet_once(stripe, control, probe, &found->shares_memory);
-	}
-	/* Admitted again: now all are on their own. */
 	sml_hosts_drop_met(stripe);
-	return 0;
+	/* Admitted again: now all are on their own. */
+	return stripe->has_met ? 0 : meet_once(stripe, control, probe, &found->shares_memory);
 }

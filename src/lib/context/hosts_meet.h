@@ -20,8 +20,7 @@ struct sml_probe;
 
 /*
  * Where ranks have the slots: who contributes to them if all ranks of each host share memory. n: 1
- * if there is one host, which then sends no packets; 0 if memory cannot be shared, or with
- * switches.
+ * if there is one host, which then sends no packets; 0 if memory cannot be shared.
  */
 struct sml_senders sml_hosts_list(const struct sml_context *context);
 

@@ -37,32 +37,6 @@ const char *sml_master_host(const struct sml_context *context)
 
 /* ---- the connection ---- */
 
-static int find_embedded(const struct sml_stripe *stripe, struct sml_endpoint *endpoints)
-{
-	const struct sml_config *config = &stripe->context->settings.config;
-	const struct sml_switch *embedded = stripe->context->embedded;
-	const char *host = sml_master_host(stripe->context);
-	char own[320];
-	int n;
-
-	if (embedded && !sml_is_loopback_name(host))
-		host = *stripe->context->listen_address ? stripe->context->listen_address
-							: "127.0.0.1";
-	snprintf(own, sizeof(own), strchr(host, ':') ? "[%s]" : "%s", host);
-	n = sml_endpoints_resolve(endpoints, own, 0,
-				  embedded ? sml_switch_port(embedded)
-					   : (uint16_t)config->master_port);
-	/* In texts, the embedded switch goes by the address that the others look for. */
-	if (n > 0 && embedded)
-		sml_host_port_text(endpoints[0].name, sizeof(endpoints[0].name),
-				   config->master_address, sml_switch_port(embedded));
-	/* What the user said is what its certificate must name, on all ranks. */
-	for (int i = 0; i < n; i++)
-		snprintf(endpoints[i].host, sizeof(endpoints[i].host), "%s",
-			 config->master_address);
-	return n;
-}
-
 /* Where the switch is now. 0, or a negative error, and then sets the error text. */
 static int find_switch(struct sml_stripe *stripe)
 {
@@ -71,11 +45,7 @@ static int find_switch(struct sml_stripe *stripe)
 
 	if (found == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the addresses of the switch");
-	n = stripe->context->form->has_switches
-		    ? sml_endpoints_resolve(found->at,
-					    stripe->context->settings.config.switch_address,
-					    stripe->index, SML_DEFAULT_PORT)
-		    : find_embedded(stripe, found->at);
+	n = stripe->context->form->find(stripe, found->at);
 	if (n < 0 || (stripe->endpoints && stripe->endpoints->n == (unsigned)n &&
 		      memcmp(found->at, stripe->endpoints->at, sizeof(found->at)) == 0)) {
 		free(found);
@@ -166,7 +136,8 @@ int sml_stripe_open_beside(const struct sml_stripe *stripe, const struct sml_end
 		.n_endpoints = 1,
 		.deadline_ns = sml_earlier(deadline_ns, stripe->deadline_ns),
 	};
-	const struct sml_stripe_index place = {0, (uint8_t)stripe->context->n_stripes};
+	const struct sml_stripe_index place = {0, (uint8_t)stripe->context->n_stripes,
+					       stripe->context->form->listener};
 	struct sml_reached connection;
 	int error = connect_to(stripe, &where, &connection);
 
@@ -197,7 +168,8 @@ int sml_stripe_tell_last_switch(struct sml_stripe *stripe)
 int sml_stripe_connect_control(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
-	struct sml_stripe_index place = {stripe->index, (uint8_t)context->n_stripes};
+	struct sml_stripe_index place = {stripe->index, (uint8_t)context->n_stripes,
+					 context->form->listener};
 	int error = find_switch(stripe);
 
 	if (error)
@@ -282,7 +254,7 @@ static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
 
 	if (!sml_context_is_running(context))
 		return;
-	if (context->threads.host && !context->threads.own) {
+	if (!context->threads.own) {
 		status->stripe = context->settings.rank;
 		status->contributions =
 			__atomic_load_n(&context->threads.host->contributions, __ATOMIC_RELAXED);

@@ -127,9 +127,6 @@ static int open_stripe(struct sml_stripe *stripe)
 	return error ? error : sml_stripe_start_control(stripe);
 }
 
-static const struct sml_job_form with_switches = {
-	.has_switches = true, .sends_packets = true, .ready = sml_hosts_ready};
-
 static void *open_main(void *self)
 {
 	struct sml_stripe *stripe = self;
@@ -169,7 +166,7 @@ static void be_ready(struct sml_context *context)
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].error)
 			return;
-	error = context->form->ready(context);
+	error = context->form->ready ? context->form->ready(context) : 0;
 	if (error)
 		sml_context_fail(context, error, sml_error_last());
 }
@@ -282,7 +279,8 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 		return error;
 	context->decided = !context->settings.asks;
 	context->threads.spin = context->settings.config.spin != 0;
-	context->form = context->settings.config.switch_address ? &with_switches : &sml_form_ranks;
+	context->form =
+		context->settings.config.switch_address ? &sml_form_switches : &sml_form_ranks;
 	error = make_stripes(context);
 	if (error == 0 && !context->form->has_switches && context->settings.rank == 0)
 		error = sml_embedded_listen(context, deadline_ns);

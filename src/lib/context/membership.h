@@ -39,5 +39,6 @@ void sml_membership_note_rank(struct sml_stripe *stripe);
  * if another stripe has failed.
  */
 int sml_stripe_begin(struct sml_stripe *stripe);
+extern const struct sml_job_form sml_form_switches;
 
 #endif

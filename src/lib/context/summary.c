@@ -20,20 +20,16 @@
 static size_t describe_embedded(const struct sml_context *context, char *text, size_t bytes)
 {
 	unsigned n = context->n_stripes;
+	const char *where = context->senders.n < context->settings.world_size ? "one on every host"
+			    : n == context->settings.world_size		      ? "one in every rank"
+			    : n == 1					      ? "in the first rank"
+				     : "in the first ranks";
 	char own[48] = "none here";
 
 	if (context->threads.own)
 		snprintf(own, sizeof(own), "stripe %u here", context->threads.own->rank);
-	if (context->senders.n < context->settings.world_size)
-		return (size_t)snprintf(text, bytes,
-					"no switch: %u stripes, one on every host (%s): ", n, own);
-	if (n == context->settings.world_size)
-		return (size_t)snprintf(text, bytes,
-					"no switch: %u stripe%s, one in every rank (%s): ", n,
-					sml_plural(n), own);
-	return (size_t)snprintf(text, bytes,
-				"no switch: %u stripe%s, in the first rank%s (%s): ", n,
-				sml_plural(n), sml_plural(n), own);
+	return (size_t)snprintf(text, bytes, "no switch: %u stripe%s, %s (%s): ", n, sml_plural(n),
+				where, own);
 }
 
 /* "ranks 1 and 3 share this host's memory (…)" */
@@ -159,18 +155,13 @@ static void log_line(const struct sml_context *context, const char *text)
 	sml_log(&log, SML_LOG_INFO, "%s", text);
 }
 
-/* Ranks that share memory add there first, and one of them sends: the switch adds the hosts' sums.
- */
-static const char *memory_before(const struct sml_context *context)
-{
-	return context->threads.host ? "memory and " : "";
-}
-
 enum sml_job_path sml_context_path(const struct sml_context *context, const char *kind, char *text,
 				   size_t bytes)
 {
 	const struct sml_stripe *first = &context->stripes[0];
 	unsigned n = context->n_stripes;
+	/* Ranks that share it add there first, and one sends: the switch adds the hosts' sums. */
+	const char *memory = context->threads.host ? "memory and " : "";
 
 	if (n == 0)
 		return SML_PATH_NONE;
@@ -188,12 +179,12 @@ enum sml_job_path sml_context_path(const struct sml_context *context, const char
 		return SML_PATH_RANKS;
 	}
 	if (n == 1)
-		snprintf(text, bytes, "%sthe switch at %.80s%s", memory_before(context),
-			 sml_stripe_name(first), kind);
+		snprintf(text, bytes, "%sthe switch at %.80s%s", memory, sml_stripe_name(first),
+			 kind);
 	else
-		snprintf(text, bytes, "%s%u switches%s, the first at %.80s", memory_before(context),
-			 n, kind, sml_stripe_name(first));
-	return context->threads.host ? SML_PATH_MEMORY_AND_SWITCH : SML_PATH_SWITCH;
+		snprintf(text, bytes, "%s%u switches%s, the first at %.80s", memory, n, kind,
+			 sml_stripe_name(first));
+	return *memory ? SML_PATH_MEMORY_AND_SWITCH : SML_PATH_SWITCH;
 }
 
 /* With the kind of switch: for when no failover can begin. */

@@ -19,6 +19,15 @@
 /* How often a waiting call checks whether to give up. */
 #define GIVE_UP_LOOK_NS (50 * SML_NS_PER_MS)
 
+const struct sml_listener sml_listener_switch = {
+	false, NULL, "a switch", "the same",
+	"have they been started, with the same SWITCHML_JOB, SWITCHML_SWITCH and job key?"};
+const struct sml_listener sml_listener_rank_0 = {
+	true, "rank 0", "rank 0", "no",
+	"have they been started, without SWITCHML_SWITCH as this rank, with the same "
+	"SWITCHML_JOB, SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT, and is that address one of "
+	"rank 0's host?"};
+
 bool sml_control_is_admitted(struct sml_control *control)
 {
 	enum sml_session_phase phase = control ? sml_control_phase(control) : SML_SESSION_CONNECTED;
@@ -83,8 +92,8 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 		goto err_memory;
 	}
 	control->settings = settings;
-	sml_control_begin_session(control, connection->endpoint->name);
 	control->place = *place;
+	sml_control_begin_session(control, connection->endpoint->name);
 	pthread_mutex_init(&control->lock, NULL);
 	sml_cond_init(&control->changed);
 	control->own_loop = loop == NULL;
@@ -202,13 +211,7 @@ static int too_late(struct sml_control *control)
 			sml_plural(n_missing), ranks, settings->world_size, settings->config.job,
 			what, control->session.config.where, settings->join_timeout_ms / 1e3,
 			control->session.refused[0] ? "the last rank that tried was refused: "
-			: settings->config.switch_address
-				? "have they been started, with the same SWITCHML_JOB, "
-				  "SWITCHML_SWITCH and job key?"
-				: "have they been started, without SWITCHML_SWITCH as this rank, "
-				  "with the same SWITCHML_JOB, "
-				  "SWITCHML_MASTER_ADDR and SWITCHML_MASTER_PORT, and is that "
-				  "address one of rank 0's host?",
+						    : control->place.listener->remedy,
 			control->session.refused);
 	}
 	return sml_error_set(
@@ -241,7 +244,6 @@ static void log_missing(const struct sml_control *control, const struct sml_noti
 	const struct sml_session *session = &control->session;
 	unsigned n_missing = sml_ranks_count(&session->missing) + session->n_more;
 	unsigned n_here = control->settings->world_size - n_missing;
-	const char *same = control->settings->config.switch_address ? "the same" : "no";
 	char ranks[SML_RANKS_TEXT_BYTES];
 
 	sml_ranks_text(&session->missing, session->n_more, ranks, sizeof(ranks));
@@ -251,7 +253,7 @@ static void log_missing(const struct sml_control *control, const struct sml_noti
 		       sml_plural(n_missing), ranks, control->settings->world_size,
 		       control->settings->config.job, session->config.what, session->config.where,
 		       n_here, n_here == 1 ? "has" : "have", session->hosts[0] ? ": " : "",
-		       session->hosts, same);
+		       session->hosts, control->place.listener->same);
 }
 
 static void log_wait(struct sml_control *control, const struct sml_notice *notice, uint64_t now_ns,

@@ -67,9 +67,18 @@ struct sml_meanwhile {
 	void (*act)(void *self);
 };
 
+/* What listens at the other end: its name in texts (NULL: "the switch"), and before it is known. */
+struct sml_listener {
+	bool is_rank_0; /* it runs there */
+	const char *name, *sought;
+	const char *same, *remedy; /* for ranks that do not come: their SWITCHML_SWITCH, and more */
+};
+extern const struct sml_listener sml_listener_switch, sml_listener_rank_0;
+
 /* The stripe that the switch must serve, and the number of stripes. */
 struct sml_stripe_index {
 	uint8_t stripe, n_stripes;
+	const struct sml_listener *listener;
 };
 
 /*

@@ -120,14 +120,15 @@ static const struct sml_session_output output = {send_out, entered, stalls_repor
 void sml_control_begin_session(struct sml_control *control, const char *where)
 {
 	const struct sml_settings *settings = control->settings;
+	const struct sml_listener *listener = control->place.listener;
 	bool keyed = settings->tls && sml_tls_is_keyed(settings->tls);
 	const struct sml_session_config config = {
-		.what = settings->config.switch_address ? NULL : "rank 0",
+		.what = listener->name,
 		.where = where,
 		.rank = settings->rank,
 		.world_size = settings->world_size,
 		.heartbeat_ms = (uint32_t)settings->config.heartbeat_ms,
-		.rank_0_runs_it = settings->config.switch_address == NULL && settings->rank != 0,
+		.rank_0_runs_it = listener->is_rank_0 && settings->rank != 0,
 		.proof = keyed ? "--key-file" : "--tls-certificate",
 		.unset = keyed ? "SWITCHML_JOB_KEY_FILE"
 			       : "SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and "

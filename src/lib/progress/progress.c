@@ -307,17 +307,16 @@ static uint64_t earliest_deadline(const struct sml_progress *progress)
 }
 
 /*
- * The descriptors to wait for: the wake-up, that of a host's leader, then every line that is
- * ours. Returns their number.
+ * The descriptors to wait for: the wake-up, that of a host's leader (-1 if there is none), then
+ * every line that is ours. Returns their number.
  */
 static nfds_t list_events(const struct sml_progress *progress, struct pollfd *ready)
 {
+	const struct sml_host *host = progress->threads->host;
 	nfds_t n = 0;
 
 	ready[n++] = (struct pollfd){.fd = progress->wake_fd, .events = POLLIN};
-	if (progress->threads->host)
-		ready[n++] =
-			(struct pollfd){.fd = progress->threads->host->leader_fd, .events = POLLIN};
+	ready[n++] = (struct pollfd){.fd = host ? host->leader_fd : -1, .events = POLLIN};
 	for (unsigned i = 0; i < progress->n_lines; i++) {
 		const struct sml_line *line = progress->lines[i];
 
@@ -357,8 +356,7 @@ static void rest_in_poll(struct sml_progress *progress)
 		(void)ppoll(ready, n, deadline_ns == FOREVER ? NULL : &left, NULL);
 	__atomic_store_n(&progress->resting, SML_AWAKE, __ATOMIC_SEQ_CST);
 	clear(&ready[0]);
-	if (progress->threads->host)
-		clear(&ready[1]);
+	clear(&ready[1]);
 }
 
 static void rest_thread(struct sml_progress *progress)

@@ -129,9 +129,9 @@ struct sml_stall_report *sml_question_query(struct sml_threads *threads, unsigne
 	struct sml_stall_report *report;
 
 	/* All are on one host, or a switch has what these slots add up. */
-	if (threads->host && (own == NULL || !threads->host->memory.terms.goes_up))
-		return look_at_stripe(threads, stripe);
-	report = own ? new_report(own) : NULL;
+	if (own == NULL)
+		return threads->host ? look_at_stripe(threads, stripe) : NULL;
+	report = new_report(own);
 	if (report == NULL)
 		return NULL;
 	pthread_mutex_lock(&threads->lock);
@@ -200,16 +200,15 @@ static struct sml_stall_report *look_here(struct sml_threads *threads, unsigned 
 {
 	const struct sml_host *host = threads->host;
 
-	if (host && host->memory.terms.goes_up && told)
+	if (host == NULL)
+		return !told && failed && threads->own && stripe == threads->own->rank
+			       ? sml_question_query(threads, stripe)
+			       : NULL;
+	if (host->memory.terms.goes_up && told)
 		return merge_all(&host[stripe], told);
-	if (host && !host->memory.terms.goes_up && (told == NULL || told->waits.is_partial))
+	if (host->memory.terms.goes_up ? failed : !told || told->waits.is_partial)
 		return look_at_stripe(threads, stripe);
-	if (told || !failed)
-		return NULL;
-	if (host)
-		return look_at_stripe(threads, stripe);
-	return threads->own && stripe == threads->own->rank ? sml_question_query(threads, stripe)
-							    : NULL;
+	return NULL;
 }
 
 struct sml_stall_report *sml_question_complete(struct sml_threads *threads, unsigned stripe,
