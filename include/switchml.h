@@ -34,6 +34,8 @@
  * A shorter one, of an older program, is accepted: what it lacks has its default, and nothing
  * beyond its size is written. A longer one is accepted if what this library does not know is zero.
  * Else the call fails: sml_config_init() and sml_open() with SML_ERROR_CONFIG, others with -EINVAL.
+ * Structures grow only at their end, and enumerations get values; anything else changes the soname
+ * (docs/c.md).
  */
 #ifndef SWITCHML_H
 #define SWITCHML_H
