@@ -315,7 +315,7 @@ static const struct family families[] = {
 	 write_job_state},
 	{"switchml_job_epoch", "gauge", "",
 	 "The job's epoch: 1 plus the switches that it has lost.", OF_JOB, "epoch", NULL},
-	{"switchml_job_membership_changes", "gauge", "",
+	{"switchml_job_membership_changes", "counter", "",
 	 "How often the members of an elastic job have changed: the jobs that it follows.", OF_JOB,
 	 "changes", NULL},
 	{"switchml_job_ranks_joined", "gauge", "",

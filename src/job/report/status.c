@@ -56,7 +56,7 @@ const char *sml_job_state_name(enum sml_job_state state)
 	case SML_JOB_JOINING:
 		return "joining";
 	case SML_JOB_HANDING_OVER:
-		return "handing over";
+		return "handing-over";
 	case SML_JOB_PROBING:
 		return "probing";
 	case SML_JOB_RUNNING:
