@@ -266,10 +266,16 @@ struct sml_membership {
 	int timeout_ms; /* The longest that sml_reconfigure() takes. 0: the context's timeout. */
 	int min_ranks, max_ranks; /* If the switch decides: bounds. 0: the context's. */
 	int wait_ms; /* If it decides: how long it waits for missing ranks. 0: the heartbeat. */
+	/*
+	 * With a name in job: of each of its ranks, the one that it had in this context's last job,
+	 * or -1 if it was not in it; at a switch, if such a rank is dead, nobody waits for it.
+	 * NULL: not said.
+	 */
+	const int *previous_ranks;
 };
 #define SML_MEMBERSHIP_INIT                                                                        \
 	{                                                                                          \
-		sizeof(struct sml_membership), NULL, 0, 0, NULL, 0, 0, 0, 0, 0                     \
+		sizeof(struct sml_membership), NULL, 0, 0, NULL, 0, 0, 0, 0, 0, NULL               \
 	}
 
 /*

@@ -112,12 +112,47 @@ TEST(who_dies_without_asking_is_not_waited_for)
 
 /* ---- deaths ---- */
 
+/* One dies when the others have gone on with a list that has it. */
+TEST(a_member_of_a_list_that_dies_is_not_waited_for)
+{
+	struct order list = to_job("with it", 0);
+
+	list.was = 7;
+	start_switches();
+	const struct form forms[] = {
+		{root_address, NULL, false, 0},	       {root_address, NULL, true, 0},
+		{both_addresses, NULL, false, 0},      {leaf_address, NULL, false, 0},
+		{root_address, leaf_address, true, 0},
+	};
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		form = forms[i];
+		start_all(3);
+		let(7, to_job("first", 0));
+		send_orders(1 << 2, sum_on);
+		list.world_size = 3;
+		list.members = 7;
+		for (list.rank = 0; list.rank < 2; list.rank++)
+			send_order(list.rank, &list);
+		expect(1 << 2, SML_ERROR_ABORTED, 0);
+		end_process(2);
+		expect(3, SML_ERROR_RANK_DIED, 0);
+		let(3, to_job("without it", 0));
+		let(3, make_sum);
+		let(3, leave);
+		end_all();
+	}
+	end_switches();
+}
+
 static void survive(int members, int dying, const char *next, int port)
 {
 	int left = members & ~dying;
+	struct order list = to_job(next, port);
 
+	list.was = members;
 	die_in_a_sum(members, dying);
-	let(left, to_job(next, port));
+	let(left, list);
 	let(left, make_sum);
 }
 

@@ -26,6 +26,11 @@ static int reconfigure_as(struct rank *rank, const char *name, int timeout_ms)
 }
 
 #define BYTES sizeof(struct sml_membership)
+#define LAST(...)                                                                                  \
+	.size = BYTES, .job = "next", .world_size = 2, .previous_ranks = (const int[])             \
+	{                                                                                          \
+		__VA_ARGS__                                                                        \
+	}
 
 static const struct wrong {
 	struct sml_membership membership;
@@ -42,6 +47,11 @@ static const struct wrong {
 	{{.size = BYTES, .job = "next", .world_size = 2, .rank = -1}, "ranks are 0 to 1"},
 	{{.size = BYTES, .job = "next", .world_size = 2, .master_port = 65536}, "master_port"},
 	{{.size = BYTES, .job = "next", .world_size = 2, .timeout_ms = -1}, "timeout_ms"},
+	{{LAST(2, 2)}, "previous_ranks[0] is 2"},
+	{{LAST(-1, 0)}, "previous_ranks[0] is -1"},
+	{{LAST(-2, 0)}, "previous_ranks[0] is -2"},
+	{{LAST(0, 0)}, "previous_ranks["},
+	{{LAST(1, 1)}, "previous_ranks["},
 };
 
 static void be_refused(struct rank *rank)

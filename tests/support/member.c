@@ -30,7 +30,13 @@ static int open_context(struct sml_context **context, const struct order *order,
 static int reconfigure(struct sml_context *context, const struct order *order)
 {
 	struct sml_membership next = SML_MEMBERSHIP_INIT;
+	int previous[MAX_PROCESSES], n = 0;
 
+	for (int i = 0; i < MAX_PROCESSES; i++)
+		if (order->members >> i & 1)
+			previous[n++] = previous_rank(order->was, i);
+	if (order->was)
+		next.previous_ranks = previous;
 	if (!order->asks) {
 		next.job = order->job;
 		next.rank = order->rank;

@@ -86,11 +86,17 @@ void send_orders(int members, struct order order)
 {
 	order.world_size = __builtin_popcount((unsigned)members);
 	order.rank = 0;
+	order.members = members;
 	for (int i = 0; i < MAX_PROCESSES; i++)
 		if (members >> i & 1) {
 			send_order(i, &order);
 			order.rank++;
 		}
+}
+
+int previous_rank(int was, int i)
+{
+	return was >> i & 1 ? __builtin_popcount((unsigned)(was & ((1 << i) - 1))) : -1;
 }
 
 void print_answers(void)
@@ -149,9 +155,7 @@ void expect_decision(int old, int left, int joined)
 	/* New ones have the highest numbers. */
 	for (int i = 0; i < MAX_PROCESSES; i++)
 		if (members >> i & 1)
-			previous[n++] =
-				old >> i & 1 ? __builtin_popcount((unsigned)(old & ((1 << i) - 1)))
-					     : -1;
+			previous[n++] = previous_rank(old, i);
 	for (int i = 0, rank = 0; i < MAX_PROCESSES; i++) {
 		struct answer answer;
 

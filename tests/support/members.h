@@ -28,7 +28,8 @@ struct order {
 	int rank, world_size, port, timeout_ms;
 	/* The switch decides on all of this but the first job. */
 	bool asks;
-	int joiners; /* that the process awaits */
+	int members, was; /* of the next job and of the last one; was 0: not said */
+	int joiners;	  /* that the process awaits */
 	int min_ranks, max_ranks, wait_ms;
 };
 
@@ -77,6 +78,9 @@ struct answer read_answer(int i);
 
 /* To each of the members. They become ranks in this order. */
 void send_orders(int members, struct order order);
+
+/* The rank that a process had, if these had ranks; -1: none. */
+int previous_rank(int was, int i);
 
 /* What else has been answered: the first error may only follow from another one. */
 void print_answers(void);

@@ -76,6 +76,7 @@ class Membership(ctypes.Structure):
         ("min_ranks", c_int),
         ("max_ranks", c_int),
         ("wait_ms", c_int),
+        ("previous_ranks", POINTER(c_int)),
     ]
 
 

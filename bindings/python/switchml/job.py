@@ -7,7 +7,7 @@ import ctypes
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from . import _library as c
@@ -497,12 +497,20 @@ class Job:
         max_ranks: int = 0,
         wait: float | None = None,
         timeout: float | None = None,
+        previous_ranks: Sequence[int | None] | None = None,
     ) -> None:
         """Go on as another membership (docs/elastic.md): `rank` and `world_size` change.
 
         With `job`, `rank` and `world_size`, the caller has decided on the members; without them,
         the switch decides. `wait`: seconds for other old ranks to ask. `timeout`: of this call.
+        `previous_ranks`: of each rank, the one that it had in this job's last membership, or None:
+        then nobody waits for such a rank if it is dead.
         """
+        if previous_ranks is not None and len(previous_ranks) != world_size:
+            raise ValueError(
+                f"previous_ranks has {len(previous_ranks)} ranks, and world_size is {world_size}"
+            )
+        previous = [-1 if rank is None else rank for rank in previous_ranks or ()]
         members = c.Membership(
             size=ctypes.sizeof(c.Membership),
             job=None if job is None else job.encode(),
@@ -514,6 +522,7 @@ class Job:
             max_ranks=max_ranks,
             wait_ms=0 if wait is None else milliseconds("wait", wait),
             timeout_ms=0 if timeout is None else milliseconds("timeout", timeout),
+            previous_ranks=(ctypes.c_int * len(previous))(*previous) if previous else None,
         )
         if not self._context:
             raise ClosedError("the job is closed: it has no other membership")

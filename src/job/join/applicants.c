@@ -218,18 +218,19 @@ static void refuse_both(struct sml_jobs *jobs, struct sml_failed_job *before, ui
 		before->list[0] = '\0';
 }
 
-void sml_applicants_check_list(struct sml_jobs *jobs, const SmlControl__Join *join,
-			       struct sml_refusal *refusal)
+const SmlControl__Place *sml_applicants_check_list(struct sml_jobs *jobs,
+						   const SmlControl__Join *join,
+						   struct sml_refusal *refusal)
 {
 	struct sml_failed_job *before;
 	const SmlControl__Place *place;
 	const struct sml_applicant *asker;
 
 	if (join->n_left == 0)
-		return;
+		return NULL;
 	place = sml_place_that_counts(jobs, join->process, join->left, join->n_left, &before);
 	if (place == NULL || place->tag == 0)
-		return;
+		return NULL;
 	asker = find_asker(jobs, place->tag);
 	if (asker != NULL) {
 		describe_both(join->job, place->rank, asker->rank, refusal);
@@ -244,6 +245,7 @@ void sml_applicants_check_list(struct sml_jobs *jobs, const SmlControl__Join *jo
 		snprintf(before->list, sizeof(before->list), "%s", join->job);
 		before->lister = (uint16_t)place->rank;
 	}
+	return place;
 }
 
 /* ---- a rank asks ---- */
@@ -354,17 +356,6 @@ static struct sml_applicant *new_applicant(struct sml_jobs *jobs, struct sml_pee
 	return applicant;
 }
 
-/* It is here, whatever became of its last connection. */
-static void note_back(const struct sml_jobs *jobs, const struct sml_applicant *applicant)
-{
-	struct sml_failed_job *before = sml_jobs_find_judged(jobs, applicant->tag);
-
-	if (before == NULL)
-		return;
-	sml_ranks_remove(&before->gone, applicant->rank);
-	sml_kept_for(before, applicant->rank);
-}
-
 /* Its first connection has been lost without a word, or will be. A place is that of one process. */
 static void replace_older(struct sml_jobs *jobs, uint64_t process, const SmlControl__Place *place)
 {
@@ -404,7 +395,7 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
 		return;
 	}
-	note_back(jobs, applicant);
+	sml_kept_back(jobs, applicant->tag, applicant->rank);
 	sml_survivors_await(jobs, applicant->tag, sml_applicant_decides_at(applicant));
 	sml_applicant_notify(jobs, applicant);
 	if (place == NULL)

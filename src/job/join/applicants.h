@@ -24,10 +24,12 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer,
 
 /*
  * A rank that has left a job comes as a member of another one, which the caller named: refuses it
- * if other ranks of the job ask this switch to decide, which are then refused, too.
+ * if other ranks of the job ask this switch to decide, which are then refused, too. Returns its
+ * place in that job, or NULL if none counts.
  */
-void sml_applicants_check_list(struct sml_jobs *jobs, const SmlControl__Join *join,
-			       struct sml_refusal *refusal);
+const SmlControl__Place *sml_applicants_check_list(struct sml_jobs *jobs,
+						   const SmlControl__Join *join,
+						   struct sml_refusal *refusal);
 
 /*
  * The applicant's connection has ended, or counts as ended. The others wait for it only if it may

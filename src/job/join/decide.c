@@ -427,4 +427,7 @@ void sml_decide_without(struct sml_jobs *jobs, struct sml_peer *survivor)
 {
 	sml_survivor_lost(jobs, survivor);
 	sml_decide(jobs);
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL)
+			(void)sml_listed_misses(jobs->jobs[i]);
 }

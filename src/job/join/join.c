@@ -401,6 +401,7 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
 	struct sml_job *job = find_job(jobs, join);
+	const SmlControl__Place *place = NULL;
 	bool only_looks = join->elsewhere && join->n_left == 0;
 	struct sml_refusal refusal;
 
@@ -425,7 +426,7 @@ void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlCont
 		return;
 	}
 	if (!refusal.error)
-		sml_applicants_check_list(jobs, join, &refusal);
+		place = sml_applicants_check_list(jobs, join, &refusal);
 	if (refusal.error) {
 		refuse(jobs, peer, job, join, &refusal);
 		return;
@@ -448,5 +449,7 @@ void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlCont
 	}
 	if (job->resume.runs)
 		gather_own(job);
-	sml_job_joined(job, peer);
+	sml_listed_note(job, (uint16_t)join->rank, place);
+	if (!sml_listed_misses(job))
+		sml_job_joined(job, peer);
 }

@@ -90,10 +90,21 @@ extern const char sml_too_late[]; /* to a rank that asks after the decision */
 /* Decide on all jobs for which that is due, or whose ranks have all asked. */
 void sml_decide(struct sml_jobs *jobs);
 
-/* The same, when the connection of a rank of a job that had failed has ended. */
+/*
+ * The same, when the connection of a rank of a job that had failed has ended. Jobs that wait for it
+ * end.
+ */
 void sml_decide_without(struct sml_jobs *jobs, struct sml_peer *survivor);
 
 /* Send an applicant the ranks of its last job that have not asked. */
 void sml_applicant_notify(struct sml_jobs *jobs, struct sml_applicant *applicant);
+
+/* ---- a program has named the members, as ranks of the job that they have left (listed.c) ---- */
+
+/* The rank of this job was in that place. NULL: in none that counts. */
+void sml_listed_note(struct sml_job *job, uint16_t rank, const SmlControl__Place *place);
+
+/* Ends the job if it waits for a rank that has gone. True: it is over. */
+bool sml_listed_misses(struct sml_job *job);
 
 #endif

@@ -123,6 +123,25 @@ static void check_wire(const struct sml_jobs *jobs, const SmlControl__Join *join
 			 sml_jobs_only_int32(jobs) ? "int32" : "int16");
 }
 
+/* Without them, the numbers of a place may be anything: it may be of a job that is not known here.
+ */
+static bool has_members(const SmlControl__Join *join)
+{
+	struct sml_ranks members;
+
+	for (size_t i = 0; i < join->n_left; i++) {
+		const SmlControl__Place *place = join->left[i];
+
+		if (place->members.len > 0 &&
+		    (place->world_size > SML_MAX_WORLD || place->rank >= place->world_size ||
+		     !sml_ranks_unpack(&members, place->members.data, place->members.len,
+				       place->world_size) ||
+		     !sml_ranks_has(&members, place->rank)))
+			return false;
+	}
+	return true;
+}
+
 static void check_report(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
 			 size_t bytes)
 {
@@ -141,6 +160,8 @@ static void check_report(const struct sml_jobs *jobs, const SmlControl__Join *jo
 			 "who asks to be a member has a number, no report, and at most two places");
 	else if (join->n_left > 2)
 		snprintf(text, bytes, "a rank has left at most two jobs");
+	else if (!has_members(join))
+		snprintf(text, bytes, "a job's members are ranks of the job that they left");
 }
 
 static void check_names(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,

@@ -59,6 +59,7 @@ struct sml_member {
 	uint64_t contributions, counted_at_ns;
 	bool ready, leaving, stalls_wanted;
 	bool follows;	       /* it was in the job that this one follows */
+	uint16_t before;       /* 1 plus its rank in elastic.list's job; 0: it was not in it */
 	bool stalls_requested; /* about its own slots, and not answered yet */
 	bool shards_set;       /* set by the user: it accepts no other number */
 	/* Where it takes packets, if it has slots: 4 or 16 bytes; 0 for the control port's. */
@@ -126,7 +127,13 @@ struct sml_job {
 		char follows[SML_NAME_BYTES];
 		uint32_t follows_ranks, changes; /* changes: of members, this job included */
 		uint64_t after;			 /* Join.follows_tag; 0: it follows no job */
-		struct sml_decision *decision;	 /* NULL if its ranks named its members */
+		/* A job, and its ranks that are members, as these say: join/listed.c. 0: not said.
+		 */
+		struct {
+			uint64_t tag;
+			struct sml_ranks ranks;
+		} list;
+		struct sml_decision *decision; /* NULL if its ranks named its members */
 	} elastic;
 	uint64_t membership;		  /* a secret of its ranks, in all epochs */
 	uint64_t report_tag;		  /* of this epoch, in reports */

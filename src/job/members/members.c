@@ -69,11 +69,14 @@ struct sml_failed_job *sml_jobs_find_judged(const struct sml_jobs *jobs, uint64_
 struct sml_failed_job *sml_job_followed(const struct sml_job *job, uint16_t *rank)
 {
 	const struct sml_decision *decision = job->elastic.decision;
+	uint32_t before;
 
 	if (job->state >= SML_JOB_RUNNING)
 		return sml_jobs_find_judged(job->jobs, job->report_tag);
-	if (decision == NULL || decision->before[*rank] == 0)
+	before = decision != NULL ? decision->before[*rank] : job->members[*rank].before;
+	if (before == 0)
 		return NULL;
-	*rank = (uint16_t)(decision->before[*rank] - 1);
-	return sml_jobs_find_judged(job->jobs, decision->after);
+	*rank = (uint16_t)(before - 1);
+	return sml_jobs_find_judged(job->jobs,
+				    decision != NULL ? decision->after : job->elastic.list.tag);
 }

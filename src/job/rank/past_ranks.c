@@ -7,6 +7,8 @@ void sml_past_ranks_note(struct sml_past_ranks *past, const struct sml_past_rank
 	past->admitted = *was;
 	if (was->ran)
 		past->ran = *was;
+	if (was->ran)
+		past->members = (struct sml_ranks){{0}};
 }
 
 void sml_past_ranks_note_decision(struct sml_past_ranks *past, const struct sml_decided *decided)
@@ -17,7 +19,8 @@ void sml_past_ranks_note_decision(struct sml_past_ranks *past, const struct sml_
 	past->decisions = decided->number;
 }
 
-static void add(struct sml_membership_request *ask, const struct sml_past_rank *was)
+static void add(struct sml_membership_request *ask, const struct sml_past_rank *was,
+		size_t n_member_bytes)
 {
 	SmlControl__Place *out = &ask->places[ask->ask.n_places];
 
@@ -28,17 +31,20 @@ static void add(struct sml_membership_request *ask, const struct sml_past_rank *
 	out->rank = was->rank;
 	out->world_size = was->world_size;
 	out->ran = was->ran;
+	out->members = (ProtobufCBinaryData){n_member_bytes, ask->members};
 	ask->list[ask->ask.n_places++] = out;
 }
 
 void sml_past_ranks_request(const struct sml_past_ranks *past, uint64_t now_ns,
 			    struct sml_membership_request *ask)
 {
+	const size_t n = sml_ranks_pack(&past->members, ask->members);
+
 	sml_control__ask__init(&ask->ask);
 	ask->ask.places = ask->list;
 	ask->ask.number = past->decisions;
 	ask->ask.time_ns = now_ns;
-	add(ask, &past->admitted);
 	if (past->ran.tag != past->admitted.tag)
-		add(ask, &past->ran);
+		add(ask, &past->admitted, 0);
+	add(ask, &past->ran, n);
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "control.pb-c.h"
+#include "job/common/ranks.h"
 #include "job/rank/session.h"
 
 /* A rank of a job, as the switch knows it: a Place in the protocol. */
@@ -22,6 +23,8 @@ struct sml_past_rank {
 struct sml_past_ranks {
 	/* The last membership that this rank was admitted to, and the last one that has begun. */
 	struct sml_past_rank admitted, ran;
+	/* Of the latter: the ranks that the caller's list for the next one has; none: not said. */
+	struct sml_ranks members;
 	uint32_t decisions; /* the highest number of a decision that this rank was told */
 };
 
@@ -35,6 +38,7 @@ void sml_past_ranks_note_decision(struct sml_past_ranks *past, const struct sml_
 struct sml_membership_request {
 	SmlControl__Ask ask;
 	SmlControl__Place places[2], *list[2];
+	uint8_t members[SML_RANKS_BYTES];
 };
 
 /* Write who asks, and when. The rest of the message is the caller's to set. */

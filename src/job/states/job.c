@@ -231,7 +231,8 @@ void sml_job_lost(struct sml_peer *peer, const char *why)
 	uint64_t missed_ns = peer->missed_ns;
 
 	(void)sml_job_release(job, rank);
-	if (sml_job_gathers(job))
+	/* A rank that left another job for this one cannot come again. */
+	if (sml_job_gathers(job) && (job->members[rank].before == 0 || missed_ns != 0))
 		sml_job_forget_member(job, rank, why);
 	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
 	else if (job->resume.runs && job->state <= SML_JOB_PROBING)

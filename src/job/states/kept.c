@@ -114,6 +114,17 @@ void sml_kept_without(struct sml_jobs *jobs, struct sml_failed_job *job, unsigne
 		sml_kept_end(jobs, job);
 }
 
+void sml_kept_back(const struct sml_jobs *jobs, uint64_t tag, unsigned rank)
+{
+	struct sml_failed_job *job = sml_jobs_find_judged(jobs, tag);
+
+	/* Of a list's rank, nothing has compared the two yet. */
+	if (job == NULL || rank >= job->n_ranks)
+		return;
+	sml_ranks_remove(&job->gone, rank);
+	sml_kept_for(job, rank);
+}
+
 uint64_t sml_kept_deadline(const struct sml_jobs *jobs)
 {
 	uint64_t due_ns = UINT64_MAX;

@@ -108,6 +108,9 @@ void sml_kept_unasked(struct sml_jobs *jobs, uint64_t tag);
 void sml_kept_for(struct sml_failed_job *job, unsigned rank);
 void sml_kept_without(struct sml_jobs *jobs, struct sml_failed_job *job, unsigned rank);
 
+/* That rank of the job with this tag is here, whatever became of its last connection. */
+void sml_kept_back(const struct sml_jobs *jobs, uint64_t tag, unsigned rank);
+
 uint64_t sml_kept_deadline(const struct sml_jobs *jobs);
 void sml_kept_tick(struct sml_jobs *jobs);
 

@@ -191,10 +191,12 @@ static int opening_error(struct sml_context *context, bool then_running)
 	/*
 	 * The other ranks should learn the cause, and not only that this rank is gone. But ranks
 	 * that still gather can do so without this one, which may come again; with several
-	 * stripes, they would wait for a switch that has refused it.
+	 * stripes, they would wait for a switch that has refused it. Only a switch says that
+	 * another rank is dead.
 	 */
 	if (context->n_stripes > 1 || sml_control_is_admitted(context->stripes[0].control))
-		sml_context_abort_job(context, error, context->text, 0);
+		sml_context_abort_job(context, error, context->text,
+				      error == SML_ERROR_RANK_DIED ? SML_ABORT_TOLD : 0);
 	return sml_error_set(error, "%s", context->text);
 }
 

@@ -63,10 +63,38 @@ static int check_request(const struct sml_settings *settings,
 	return 0;
 }
 
+/* Writes which ranks of the last job are members of the next one. None: not said. */
+static int list_members(const struct sml_settings *settings,
+			const struct sml_membership *membership, struct sml_ranks *members)
+{
+	/* The last one that has begun may still run. */
+	const bool runs = settings->begun.name != NULL;
+	const int own = runs ? settings->rank : settings->past.ran.rank;
+	const int n = runs ? settings->world_size : settings->past.ran.world_size;
+
+	*members = (struct sml_ranks){{0}};
+	for (int i = 0; membership->previous_ranks && i < membership->world_size; i++) {
+		const int rank = membership->previous_ranks[i];
+
+		if (rank == -1 && i != membership->rank)
+			continue;
+		if (rank < 0 || rank >= n || (i == membership->rank) != (rank == own) ||
+		    sml_ranks_has(members, (unsigned)rank))
+			return sml_error_set(
+				-EINVAL,
+				"previous_ranks[%d] is %d, of this process's last job, "
+				"where it was rank %d of %d",
+				i, rank, own, n);
+		sml_ranks_add(members, (unsigned)rank);
+	}
+	return 0;
+}
+
 static int check_move(const struct sml_settings *settings, const struct sml_membership *membership)
 {
 	const int most = settings->config.switch_address ? SML_MAX_WORLD_SIZE : SML_MAX_CHILDREN;
 	int error = check_name(settings, membership->job);
+	struct sml_ranks unused;
 
 	if (error)
 		return error;
@@ -84,7 +112,8 @@ static int check_move(const struct sml_settings *settings, const struct sml_memb
 	if (membership->timeout_ms < 0)
 		return sml_error_set(-EINVAL, "timeout_ms is %d: it must not be negative",
 				     membership->timeout_ms);
-	return check_port(settings, membership);
+	error = check_port(settings, membership);
+	return error ? error : list_members(settings, membership, &unused);
 }
 
 int sml_settings_check_move(const struct sml_settings *settings,
@@ -143,6 +172,7 @@ int sml_settings_move(struct sml_settings *settings, const struct sml_membership
 {
 	const char *master = membership->master_address;
 
+	(void)list_members(settings, membership, &settings->past.members);
 	if (settings->begun.name) {
 		free(settings->follows.name);
 		settings->follows = settings->begun;

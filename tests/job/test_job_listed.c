@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A program names the members, and which ranks of the last job they were: nobody waits for the
+ * dead. */
+#include <string.h>
+
+#include "control/envelope.h"
+#include "support/applicants.h"
+#include "support/test.h"
+#include "switchml.h"
+
+/* Of the ranks 0, 1 and 2 of "train", those of this set go on. */
+struct list {
+	const char *job;
+	uint64_t tag;
+	uint8_t members;
+};
+
+static void come(struct jobs_world *world, unsigned peer, uint32_t rank, uint32_t next,
+		 struct list list)
+{
+	SmlControl__Join join =
+		jobs_join_message(list.job, next, (uint32_t)__builtin_popcount(list.members));
+	SmlControl__Place place = SML_CONTROL__PLACE__INIT, *left = &place;
+
+	place.tag = list.tag;
+	place.rank = rank;
+	place.world_size = 3;
+	place.ran = true;
+	place.members = (ProtobufCBinaryData){1, &list.members};
+	join.left = &left;
+	join.n_left = 1;
+	join.follows_tag = list.tag;
+	join.wait_ms = 60000;
+	jobs_join(world, peer, join);
+}
+
+/* A rank that the last job's end has reached goes on. */
+static void goes_on(struct jobs_world *world, unsigned peer)
+{
+	SmlControl__Abort abort = SML_CONTROL__ABORT__INIT;
+
+	abort.error = SML_ERROR_ABORTED;
+	abort.planned = true;
+	jobs_say(world, peer, sml_envelope(ABORT, abort, &abort));
+}
+
+static void assert_told(const struct jobs_world *world, unsigned peer, const char *part)
+{
+	const SmlControl__Envelope *end =
+		jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
+
+	if (end == NULL || strstr(end->abort->text, part) == NULL)
+		fail_msg("peer %u was told \"%s\"", peer, jobs_refusal(world, peer));
+	assert_int_equal(end->abort->error, SML_ERROR_RANK_DIED);
+}
+
+TEST(a_member_that_dies_before_it_has_come_is_missed_at_once)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 7};
+
+	goes_on(&world, 0);
+	come(&world, 10, 0, 0, list);
+	come(&world, 11, 1, 1, list);
+	assert_string_equal(jobs_refusal(&world, 10), "");
+	jobs_hang_up(&world, 2);
+	assert_told(&world, 10, "rank 2 of the last job has died or left");
+	assert_told(&world, 11, "rank 2 of the last job has died or left");
+	/* Whoever is late with the old list is told so, too. */
+	come(&world, 12, 0, 0, list);
+	assert_told(&world, 12, "rank 2");
+	list = (struct list){"without it", list.tag, 3};
+	come(&world, 20, 0, 0, list);
+	come(&world, 21, 1, 1, list);
+	assert_non_null(jobs_admitted(&world, 21));
+	jobs_close(&world);
+}
+
+TEST(a_member_that_dies_when_it_has_come_is_missed_at_once)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 7};
+
+	come(&world, 10, 0, 0, list);
+	come(&world, 11, 1, 1, list);
+	jobs_hang_up(&world, 10);
+	assert_told(&world, 11, "rank 0");
+	/* Of the list's ranks that are told so, one dies before the next list. */
+	jobs_hang_up(&world, 11);
+	list = (struct list){"again", list.tag, 6};
+	come(&world, 20, 2, 1, list);
+	assert_told(&world, 20, "rank 1 of the last job");
+	jobs_close(&world);
+}
+
+TEST(a_process_that_is_new_may_come_and_go_and_the_dead_are_not_in_the_list)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 3};
+
+	/* A new process came first; and rank 2, of which the list says nothing, dies. */
+	jobs_join(&world, 13, jobs_join_message("list", 1, 2));
+	jobs_hang_up(&world, 13);
+	jobs_hang_up(&world, 2);
+	come(&world, 10, 0, 0, list);
+	assert_string_equal(jobs_refusal(&world, 10), "");
+	jobs_join(&world, 14, jobs_join_message("list", 1, 2));
+	assert_non_null(jobs_admitted(&world, 14));
+	jobs_close(&world);
+}
+
+/* Its connection broke without a word, and it lives. */
+TEST(a_rank_that_comes_back_is_not_dead)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 7};
+
+	jobs_hang_up(&world, 2);
+	come(&world, 10, 2, 2, list);
+	come(&world, 11, 0, 0, list);
+	come(&world, 12, 1, 1, list);
+	assert_non_null(jobs_admitted(&world, 11));
+	jobs_close(&world);
+}
+
+/* As long as the members wait, and not for a heartbeat only. */
+TEST(the_connection_of_an_awaited_member_stays)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 7};
+
+	come(&world, 10, 0, 0, list);
+	jobs_wait(&world, 30 * SML_SECOND_NS);
+	assert_false(world.peers[1].ended);
+	jobs_hang_up(&world, 1);
+	assert_told(&world, 10, "rank 1");
+	jobs_close(&world);
+}
+
+TEST(a_list_that_cannot_be_is_refused)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 15};
+
+	come(&world, 10, 0, 0, list);
+	assert_non_null(strstr(jobs_refusal(&world, 10), "are ranks of the job that they left"));
+	/* It is not in its own list. */
+	list.members = 6;
+	come(&world, 11, 0, 0, list);
+	assert_non_null(strstr(jobs_refusal(&world, 11), "are ranks of the job that they left"));
+	jobs_close(&world);
+}
