@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A real switch in this process, and workers that are only sockets: the life of a job. */
+#include <linux/filter.h>
 #include <malloc.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -49,6 +53,87 @@ TEST_WITH(abort_arrives_even_while_the_peer_is_talking, set_up, client_close_swi
 	}
 	client_expect_end(&c[1]);
 	client_close(&c[1]);
+}
+
+/* Whatever the host receives for this socket is lost. */
+static void lose_all(int fd)
+{
+	struct sock_filter none = BPF_STMT(BPF_RET | BPF_K, 0);
+	const struct sock_fprog filter = {1, &none};
+
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)), 0);
+}
+
+static in_port_t port_of(int fd, int (*name)(int, struct sockaddr *, socklen_t *))
+{
+	struct sockaddr_in6 address = {.sin6_port = 0}; /* where IPv4's is, too */
+	socklen_t length = sizeof(address);
+
+	return name(fd, (struct sockaddr *)&address, &length) == 0 ? address.sin6_port : 0;
+}
+
+/* How often the switch's host has sent something again to this client; -1: it has closed. */
+static int count_resent(const struct client *client)
+{
+	const in_port_t own = port_of(client->tcp, getsockname);
+
+	for (int fd = 3; fd < 1024; fd++) {
+		struct tcp_info info;
+		socklen_t length = sizeof(info);
+
+		if (port_of(fd, getpeername) == own &&
+		    getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0)
+			return (int)info.tcpi_total_retrans;
+	}
+	return -1;
+}
+
+/* The last message is lost so often. */
+static void lose_last(const struct client *client, int n_resent)
+{
+	int n;
+
+	do
+		usleep(10000);
+	while ((n = count_resent(client)) >= 0 && n < n_resent);
+	if (n < 0)
+		fail_msg("the switch has closed the connection before all was received");
+	assert_int_equal(setsockopt(client->tcp, SOL_SOCKET, SO_DETACH_FILTER, &n, sizeof(n)), 0);
+}
+
+/* For longer than a peer usually takes to read it. */
+TEST_WITH(a_last_message_that_is_lost_is_sent_again, set_up, client_close_switch)
+{
+	struct client c;
+
+	clients_start(&c, 1, "127.0.0.1", port, "lossy");
+	lose_all(c.tcp);
+	client_send_empty(&c, SML_CONTROL__ENVELOPE__BODY_LEAVE);
+	lose_last(&c, 4);
+	client_free(client_expect(&c, SML_CONTROL__ENVELOPE__BODY_LEFT));
+	client_expect_end(&c);
+	client_close(&c);
+}
+
+static void *close_switch(void *unused)
+{
+	client_close_switch(NULL);
+	return unused;
+}
+
+/* Rank 0's own switch ends when all have left. */
+TEST_WITH(a_switch_that_stops_sends_again_what_is_lost, set_up, client_close_switch)
+{
+	pthread_t thread;
+	struct client c;
+
+	clients_start(&c, 1, "127.0.0.1", port, "lossy");
+	lose_all(c.tcp);
+	assert_int_equal(pthread_create(&thread, NULL, close_switch, NULL), 0);
+	lose_last(&c, 2);
+	pthread_join(thread, NULL);
+	client_expect_abort(&c, SML_ERROR_SWITCH_DIED, "stopped", NULL);
+	client_close(&c);
 }
 
 TEST_WITH(stopping_the_switch_is_told_to_all, set_up, client_close_switch)

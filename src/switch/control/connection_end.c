@@ -5,6 +5,7 @@
  * The invariant: only a connection's own events and the tick free it, so that code that walks a
  * job's members may end any of them.
  */
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -14,6 +15,10 @@
 
 /* An ending connection's peer may still read what it was told, for this long. */
 #define LINGER_NS 1000000000ull
+/* And for this long if it was lost on the way: TCP resends it after 0.2 s, 0.6 s, 1.4 s, … */
+#define RESEND_NS 10000000000ull
+/* Who was silent for longer than between two Pings may be dead, and is not waited for. */
+#define SILENT_NS 2000000000ull
 
 void sml_connection_free(struct sml_connection *connection)
 {
@@ -58,16 +63,33 @@ void sml_connection_end(struct sml_connection *connection)
 	if (connection->closing)
 		return;
 	connection->closing = true;
+	connection->was_silent = sml_now_ns() > connection->peer.heard_ns + SILENT_NS;
 	connection->peer.heard_ns = sml_now_ns();
 	sml_stream_ignore(&connection->messages);
 	sml_stream_finish(&connection->messages);
 	sml_connection_end_when_sent(connection);
 }
 
+/*
+ * Once the descriptor is closed, the peer's next Ping ends the resending: a rank that has not
+ * received Left then believes that its switch has died.
+ */
+bool sml_connection_is_resent(const struct sml_connection *connection)
+{
+	struct tcp_info info = {0};
+	socklen_t length = sizeof(info);
+
+	return !connection->was_silent &&
+	       getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+	       info.tcpi_unacked > 0;
+}
+
 bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
 {
 	if (connection->closing)
-		return now_ns > connection->peer.heard_ns + LINGER_NS;
+		return now_ns > connection->peer.heard_ns + LINGER_NS &&
+		       (now_ns > connection->peer.heard_ns + RESEND_NS ||
+			!sml_connection_is_resent(connection));
 	if (sml_peer_is_member(&connection->peer))
 		connection->stranger_ns = now_ns;
 	/* Whatever it says, only joining counts. */

@@ -22,6 +22,8 @@
 #define BACKLOG 128
 /* How long workers may take to read what they are told at the end. */
 #define STOP_NS (300 * SML_NS_PER_MS)
+/* And if it was lost on the way. */
+#define STOP_RESEND_NS (4 * SML_NS_PER_SEC)
 
 /* ---- accepting ---- */
 
@@ -244,13 +246,25 @@ uint8_t *sml_server_status(struct sml_server *server, uint32_t timeout_ms, size_
 
 /* ---- opening and closing ---- */
 
+static bool may_stop(const struct sml_server *server)
+{
+	const struct sml_connection *c = server->connections;
+
+	while (c != NULL && !sml_connection_is_resent(c))
+		c = c->next;
+	return c == NULL || sml_now_ns() >= server->stops_ns;
+}
+
 /* Tells the workers, and gives them a moment to read it. */
 static void on_stop(void *context, unsigned what)
 {
 	struct sml_server *server = context;
 
 	if (what & SML_WATCH_TIME) {
-		sml_loop_stop(server->loop);
+		if (may_stop(server))
+			sml_loop_stop(server->loop);
+		else
+			sml_watch_at(server->stop, sml_now_ns() + SML_TICK_NS);
 		return;
 	}
 	(void)sml_watch_set(server->accept, 0);
@@ -259,6 +273,7 @@ static void on_stop(void *context, unsigned what)
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
 		sml_connection_end(c);
 	server->stopping = true;
+	server->stops_ns = sml_now_ns() + STOP_RESEND_NS;
 	if (server->connections == NULL)
 		sml_loop_stop(server->loop);
 	else

@@ -55,7 +55,8 @@ struct sml_connection {
 	int broken; /* why writing to it has failed (negative); what it has said is still read */
 	bool waits; /* it has sent more than fits in a turn; no more is read until that is processed
 		     */
-	bool closing; /* written data is sent, then the connection ends; nothing more is read */
+	bool closing;	 /* written data is sent, then the connection ends; nothing more is read */
+	bool was_silent; /* when it began to close: its host may be gone */
 };
 
 struct sml_server {
@@ -67,6 +68,7 @@ struct sml_server {
 	bool accepts_none;	 /* out of descriptors: until the next tick */
 	uint64_t room_logged_ns; /* when that was logged last; 0 if never */
 	bool stopping;
+	uint64_t stops_ns;	    /* by then, whoever has not read it yet */
 	_Atomic uint64_t ticked_ns; /* other threads see by it that the loop runs */
 	uint16_t port;
 	struct sml_jobs jobs;
@@ -130,6 +132,9 @@ void sml_connection_classify(struct sml_connection *connection);
 
 /* Its time is over, and it can be closed. For the tick, which checks all connections. */
 bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns);
+
+/* Whether what was written is under way, or is lost there and sent again. */
+bool sml_connection_is_resent(const struct sml_connection *connection);
 
 /* Report the reason to its job, and then free the connection. */
 void sml_connection_lose(struct sml_connection *connection, const char *why);
