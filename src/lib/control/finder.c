@@ -339,7 +339,9 @@ int sml_finder_open(struct sml_finder **opened, const struct sml_finder_config *
 		.first = config->first,
 		.kind = config->kind,
 		.deadline_ns = config->deadline_ns,
-		.absence_ns = config->join ? sml_search_absence_ns(config->heartbeat_ms) : 0,
+		.absence_ns = sml_search_policies[config->kind].joins
+				      ? sml_search_absence_ns(config->heartbeat_ms)
+				      : 0,
 	};
 
 	int error = finder ? sml_loop_open(&finder->loop) : -ENOMEM;
