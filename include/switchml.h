@@ -380,7 +380,8 @@ struct sml_options {
  * function waits for the end of the call. Else it only begins it, and sets *request, for
  * sml_wait(): until the call has ended, do not write its buffers, nor read the receive buffer. Many
  * may be in flight. If beginning fails, *request is not set. Only calls that copy take buffers that
- * are not aligned as their type.
+ * are not aligned as their type. Beginning waits in one case, for the timeout at most: a rank's
+ * first sum of floats, while its job looks for another switch, which may add only integers.
  *
  * Errors of the calls: -EINVAL (a wrong argument, which the text names), SML_ERROR_MISMATCH
  * (another rank made a different call), SML_ERROR_RANK_DIED, SML_ERROR_SWITCH_DIED,
