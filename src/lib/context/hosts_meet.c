@@ -342,8 +342,8 @@ static int meet_once(struct sml_stripe *stripe, struct sml_control *control,
 		     struct sml_probe *probe, bool *together)
 {
 	const bool has_switches = stripe->context->form->has_switches;
-	const struct sml_senders senders =
-		has_switches ? (struct sml_senders){.n = 0} : sml_hosts_list(stripe->context);
+	const struct sml_senders none = {.n = 0};
+	const struct sml_senders senders = has_switches ? none : sml_hosts_list(stripe->context);
 	bool apart = senders.n == 0 && !has_switches;
 	uint64_t until_ns = handshake_end_ns(stripe);
 	int error = 0;
