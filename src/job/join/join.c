@@ -100,7 +100,7 @@ struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join
 	job->jobs = job->pool.jobs = jobs;
 	job->pool.name = job->name;
 	job->n_ranks = job->pool.n_ranks = (uint16_t)join->world_size;
-	job->first_rank = (uint16_t)join->rank;
+	job->joined.first = (uint16_t)join->rank;
 	job->begun_ns = job->waiting_sent_ns = jobs->now_ns;
 	job->terms.shards = job->terms.most_shards = join->shards;
 	job->terms.head_slots = join->head_slots;
@@ -238,8 +238,8 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	sml_kept_take(job, after_of(job->jobs, join));
 	peer->job = job;
 	peer->rank = (uint16_t)join->rank;
-	job->n_members++;
-	sml_ranks_add(&job->came, join->rank);
+	job->joined.n++;
+	sml_ranks_add(&job->joined.came, join->rank);
 	job->jobs->n_members += peer->via == NULL;
 	if (join->n_stripe_ports > 0)
 		sml_job_note_peer(member, join);
@@ -254,7 +254,7 @@ static void note_refusal(struct sml_jobs *jobs, struct sml_job *job, const SmlCo
 			 const char *text)
 {
 	if (job != NULL && job->state == SML_JOB_JOINING) {
-		snprintf(job->refused, sizeof(job->refused), "%s", text);
+		snprintf(job->joined.refused, sizeof(job->joined.refused), "%s", text);
 	} else if (job == NULL && strlen(join->job) < SML_NAME_BYTES) {
 		snprintf(jobs->turned_away.job, sizeof(jobs->turned_away.job), "%s", join->job);
 		snprintf(jobs->turned_away.text, sizeof(jobs->turned_away.text), "%s", text);
@@ -275,8 +275,9 @@ static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
 	if (jobs->turned_away.rank == join->rank ||
 	    jobs->now_ns - jobs->turned_away.at_ns > SML_TURNED_AWAY_NS)
 		jobs->turned_away.job[0] = '\0';
-	else if (job->refused[0] == '\0')
-		snprintf(job->refused, sizeof(job->refused), "%s", jobs->turned_away.text);
+	else if (job->joined.refused[0] == '\0')
+		snprintf(job->joined.refused, sizeof(job->joined.refused), "%s",
+			 jobs->turned_away.text);
 }
 
 /*
@@ -387,7 +388,7 @@ static void report_apart(const struct sml_job *job, const SmlControl__Join *join
 		"ranks of job \"%s\" wait at different switches of one list, rank %u here and rank "
 		"%u not: give all ranks the same switches in the same order (SWITCHML_SWITCH), "
 		"and let all reach the first",
-		job->name, job->first_rank, join->rank);
+		job->name, job->joined.first, join->rank);
 }
 
 void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)

@@ -29,7 +29,7 @@ static void end_job(struct sml_jobs *jobs, const SmlControl__Place *place)
 		 "this is no failure: rank %u goes on in the job's next membership "
 		 "(sml_reconfigure())",
 		 place->rank);
-	job->planned = true;
+	job->end.planned = true;
 	sml_job_fail(job, SML_ERROR_ABORTED, text);
 }
 

@@ -32,7 +32,7 @@ static void check_version(const struct sml_job *job, const SmlControl__Join *joi
 		return;
 	sml_text_copy(version, sizeof(version), join->library_version);
 	if (job != NULL && job->state == SML_JOB_JOINING)
-		snprintf(others, sizeof(others), "rank %u and the switch", job->first_rank);
+		snprintf(others, sizeof(others), "rank %u and the switch", job->joined.first);
 	refusal->error = SML_ERROR_VERSION;
 	snprintf(refusal->text, sizeof(refusal->text),
 		 "rank %u speaks version %u of the control protocol (library %s), %s version %u "
@@ -295,7 +295,7 @@ static void check_shards(const struct sml_job *job, const SmlControl__Join *join
 			 "rank %u says %u%s: set SWITCHML_THREADS to the same value on all ranks, "
 			 "or on none",
 			 job->name, join->rank, join->shards, join->shards_set ? " (set)" : "",
-			 member->peer ? rank : job->first_rank,
+			 member->peer ? rank : job->joined.first,
 			 member->peer ? member->shards : job->terms.most_shards,
 			 member->shards_set ? " (set)" : "");
 		return;
@@ -324,7 +324,7 @@ static void report_difference(const struct sml_job *job, const SmlControl__Join 
 		snprintf(refusal->text, sizeof(refusal->text),
 			 "ranks of job \"%s\" disagree about %s: rank %u says %u, rank %u says "
 			 "%u: %s",
-			 job->name, term->name, join->rank, term->mine, job->first_rank,
+			 job->name, term->name, join->rank, term->mine, job->joined.first,
 			 term->theirs, term->fix);
 }
 
@@ -350,7 +350,7 @@ void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
 		snprintf(refusal->text, sizeof(refusal->text),
 			 "ranks of job \"%s\" have different libraries: rank %u has %s, rank %u "
 			 "has %s",
-			 job->name, join->rank, join->library_version, job->first_rank,
+			 job->name, join->rank, join->library_version, job->joined.first,
 			 job->terms.version);
 		return;
 	}
@@ -365,7 +365,7 @@ void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
 		snprintf(refusal->text, sizeof(refusal->text),
 			 "ranks of job \"%s\" disagree about the wire: rank %u says %s, rank %u "
 			 "says %s: give all ranks the same SWITCHML_WIRE",
-			 job->name, join->rank, sml_wire_name(join->wire), job->first_rank,
+			 job->name, join->rank, sml_wire_name(join->wire), job->joined.first,
 			 sml_wire_name(job->terms.wire));
 		return;
 	}

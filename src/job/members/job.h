@@ -109,8 +109,13 @@ struct sml_job {
 	char name[SML_NAME_BYTES];
 	uint32_t place; /* in jobs->jobs */
 	enum sml_job_state state;
-	uint16_t n_ranks, first_rank; /* first_rank: the rank that joined first and set the terms */
-	uint16_t n_members, n_ready, n_leaving;
+	uint16_t n_ranks;
+	struct sml_member *members; /* n_ranks */
+	struct {
+		uint16_t n, n_ready, n_leaving, first; /* first: the rank that set the terms */
+		struct sml_ranks came;		       /* the ranks that have joined, gone or not */
+		char refused[SML_SENTENCE_BYTES];      /* why the last that tried was refused */
+	} joined;
 	uint64_t begun_ns, waiting_sent_ns, liveness_ns;
 	/* The terms that all ranks must share. */
 	struct {
@@ -135,22 +140,18 @@ struct sml_job {
 		} list;
 		struct sml_decision *decision; /* NULL if its ranks named its members */
 	} elastic;
-	uint64_t membership;		  /* a secret of its ranks, in all epochs */
-	uint64_t report_tag;		  /* of this epoch, in reports */
-	struct sml_ranks came;		  /* the ranks that have joined, gone or not */
-	char refused[SML_SENTENCE_BYTES]; /* why the last rank that tried to join was refused */
-	struct sml_job_pool pool;	  /* its children: from PROBING on */
-	/* Since when all are here but the dataplane has no room; 0 if that is not so. */
-	uint64_t tries_again_ns;
-	bool has_reserve;		   /* the slots that the pool's rules name are its own */
-	char how[SML_SENTENCE_BYTES + 64]; /* it came to its end, for logs; "": it ended well */
-	bool lacks_room;		   /* why it fails: lack of room, so it may come again */
-	bool planned;			   /* or it does not fail: its members change */
-	struct sml_member *members;	   /* n_ranks */
-	/* While two ranks are asked for their calls. */
-	struct sml_mismatch mismatch;
-	uint64_t mismatch_ns; /* 0 if there is none */
-	struct sml_reported_call reported_calls[2];
+	uint64_t membership;	  /* a secret of its ranks, in all epochs */
+	uint64_t report_tag;	  /* of this epoch, in reports */
+	struct sml_job_pool pool; /* its children: from PROBING on */
+	struct {
+		char how[SML_SENTENCE_BYTES + 64]; /* for logs; "": it ended well */
+		bool lacks_room, planned; /* no room: it may come again; its members change */
+	} end;
+	struct {
+		struct sml_mismatch found;
+		uint64_t since_ns; /* when its two ranks were asked for their calls; 0: none is */
+		struct sml_reported_call calls[2];
+	} mismatch;
 	/* Ranks that have died after they had asked to leave. */
 	struct {
 		struct sml_ranks ranks;

@@ -11,6 +11,7 @@
  */
 #include "job/members/pool.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/least.h"
@@ -94,6 +95,7 @@ int sml_job_pool_add(struct sml_job_pool *pool)
 	int rc = jobs->operations->add_job(jobs->dataplane, &pool->rules);
 
 	pool->has_slots = rc == 0;
+	pool->tries_again_ns = rc == -EAGAIN ? jobs->now_ns + SML_TICK_NS : 0;
 	if (pool->has_slots)
 		jobs->pools[pool->rules.job % SML_MAX_JOBS] = pool;
 	return rc;

@@ -32,6 +32,8 @@ struct sml_job_pool {
 	uint16_t n_ranks; /* of the job, wherever they are */
 	struct sml_pool_rules rules;
 	bool has_slots, started; /* the dataplane has the job; and takes contributions */
+	bool has_reserve;	 /* at a root: the slots that the rules name are its own */
+	uint64_t tries_again_ns; /* to add it: the slots of ended jobs are not free yet; or 0 */
 	uint8_t n_children, n_leaves, n_leaves_ready;
 	struct sml_child children[SML_MAX_CHILDREN];
 	bool leaves_queried; /* for somebody who is not told yet */

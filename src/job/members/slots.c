@@ -105,7 +105,7 @@ static void describe_use(const struct sml_jobs *jobs, char *text, size_t bytes)
 	for (uint32_t i = 0; i < SML_MAX_JOBS && used < bytes; i++) {
 		const struct sml_job *job = jobs->jobs[i];
 
-		if (job == NULL || !job->has_reserve)
+		if (job == NULL || !job->pool.has_reserve)
 			continue;
 		used += (size_t)snprintf(text + used, bytes - used, "%s\"%s\" %u", used ? ", " : "",
 					 job->name, held(job));
@@ -184,7 +184,7 @@ bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes)
 			 job->name, least.head + least.data, unused, jobs->config.max_slots, use);
 		return false;
 	}
-	job->has_reserve = true;
+	job->pool.has_reserve = true;
 	hold(job, least);
 	return true;
 }
@@ -242,7 +242,7 @@ uint32_t sml_job_fewest_slots(const struct sml_job *job, uint32_t *more)
 
 void sml_job_give_back_slots(struct sml_job *job)
 {
-	if (job->has_reserve)
+	if (job->pool.has_reserve)
 		job->jobs->slots_in_use -= held(job);
-	job->has_reserve = false;
+	job->pool.has_reserve = false;
 }

@@ -268,7 +268,7 @@ static int add_to_dataplane(struct sml_job *job)
 
 static void fail_for_now(struct sml_job *job, const char *text)
 {
-	job->lacks_room = true;
+	job->end.lacks_room = true;
 	sml_job_fail(job, SML_ERROR_REFUSED, text);
 }
 
@@ -347,20 +347,16 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	int rc;
 
 	sml_assert(job->state <= SML_JOB_HANDING_OVER && job->resume.n_missing == 0);
-	sml_assert(job->n_members == job->n_ranks && job->n_ready == 0);
+	sml_assert(job->joined.n == job->n_ranks && job->joined.n_ready == 0);
 	if (is_too_narrow(job) || !set_rules(job, epoch))
 		return;
 	rc = add_to_dataplane(job);
-	/* It will have room in a moment: the slots of ended jobs are not free yet. */
-	job->tries_again_ns = rc == -EAGAIN ? job->jobs->now_ns + SML_TICK_NS : 0;
-	if (rc == -EAGAIN) {
+	if (rc == -EAGAIN)
 		sml_job_keep_reserve(job);
-		return;
-	}
-	if (rc < 0) {
+	else if (rc < 0)
 		fail_for_now(job, why_no_room(rc));
+	if (rc < 0)
 		return;
-	}
 	job->state = SML_JOB_PROBING;
 	job->begun_ns = job->jobs->now_ns;
 	if (!give_to_leaves(job)) {
@@ -374,10 +370,10 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 /* With everything new, so that no packet of the first admission is taken for one of this. */
 static void admit_apart(struct sml_job *job)
 {
-	sml_job_pool_end(&job->pool, job->how, job->planned);
+	sml_job_pool_end(&job->pool, job->end.how, job->end.planned);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		job->members[rank].ready = job->members[rank].shares_memory = false;
-	job->n_ready = 0;
+	job->joined.n_ready = 0;
 	job->apart = true;
 	job->state = SML_JOB_JOINING;
 	sml_job_keep_reserve(job);
@@ -439,7 +435,7 @@ static void start(struct sml_job *job)
 
 void sml_job_check_ready(struct sml_job *job)
 {
-	if (job->state == SML_JOB_PROBING && job->n_ready == job->n_ranks &&
+	if (job->state == SML_JOB_PROBING && job->joined.n_ready == job->n_ranks &&
 	    job->pool.n_leaves_ready == job->pool.n_leaves)
 		start(job);
 }

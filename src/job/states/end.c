@@ -73,7 +73,7 @@ bool sml_job_close(struct sml_job *job)
 
 	/* A job ends once. */
 	sml_assert(jobs->jobs[job->place] == job);
-	sml_job_pool_end(&job->pool, job->how, job->planned);
+	sml_job_pool_end(&job->pool, job->end.how, job->end.planned);
 	/* What is kept is of the slots that it has had. */
 	sml_job_give_back_slots(job);
 	reopen(job);
@@ -91,9 +91,9 @@ bool sml_job_close(struct sml_job *job)
 /* For the logs of this switch and of its leaves, which hear of it when the job is closed. */
 static void note(struct sml_job *job, const char *what, const char *why)
 {
-	snprintf(job->how, sizeof(job->how), "%s: %.*s", job->planned ? "has ended" : what,
-		 SML_SENTENCE_BYTES - 1, why);
-	sml_jobs_log_end(job->jobs, job->name, job->how, job->planned);
+	snprintf(job->end.how, sizeof(job->end.how), "%s: %.*s",
+		 job->end.planned ? "has ended" : what, SML_SENTENCE_BYTES - 1, why);
+	sml_jobs_log_end(job->jobs, job->name, job->end.how, job->end.planned);
 }
 
 /* Of a job that gathers to go on here: what its ranks show of it. 0: of any other. */
@@ -177,7 +177,7 @@ static bool let_go(struct sml_job *job)
 	struct sml_failed_job why = {.error = SML_ERROR_SWITCH_DIED};
 
 	/* No rank can resume what has not run, and its members ask again. */
-	set_text(&why, job->how);
+	set_text(&why, job->end.how);
 	if (job->elastic.decision != NULL && job->state < SML_JOB_RUNNING)
 		remember(job, &why);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {

@@ -45,13 +45,13 @@ static void check(const struct sml_job *job)
 			   member->leaving);
 		sml_assert(!job->resume.runs || member->peer == NULL || member->resume != NULL);
 	}
-	sml_assert(job->state != SML_JOB_JOINING || n_members == job->n_members);
-	sml_assert(job->state == SML_JOB_JOINING || job->n_members == job->n_ranks);
-	sml_assert(n_ready == job->n_ready && n_leaving == job->n_leaving);
+	sml_assert(job->state != SML_JOB_JOINING || n_members == job->joined.n);
+	sml_assert(job->state == SML_JOB_JOINING || job->joined.n == job->n_ranks);
+	sml_assert(n_ready == job->joined.n_ready && n_leaving == job->joined.n_leaving);
 	sml_assert((job->state >= SML_JOB_RUNNING) ==
 		   (n_ready == job->n_ranks && job->pool.n_leaves_ready == job->pool.n_leaves));
 	sml_assert((job->state == SML_JOB_LEAVING) == (n_leaving > 0));
-	sml_assert(job->has_reserve && job->jobs->jobs[job->place] == job);
+	sml_assert(job->pool.has_reserve && job->jobs->jobs[job->place] == job);
 }
 
 /* ---- the end ---- */
@@ -116,10 +116,10 @@ static void name_rival(const struct sml_job *job, char *text, size_t bytes)
 		if (other == NULL || other == job || other->state != SML_JOB_JOINING ||
 		    other->n_ranks != job->n_ranks || other->terms.stripe != job->terms.stripe)
 			continue;
-		sml_ranks_text(&other->came, 0, came, sizeof(came));
+		sml_ranks_text(&other->joined.came, 0, came, sizeof(came));
 		snprintf(text, bytes, "; job \"%s\" waits for %u ranks, too: rank%s %s came there",
-			 other->name, other->n_ranks, sml_plural(sml_ranks_count(&other->came)),
-			 came);
+			 other->name, other->n_ranks,
+			 sml_plural(sml_ranks_count(&other->joined.came)), came);
 	}
 }
 
@@ -128,10 +128,10 @@ static void log_unbegun(struct sml_job *job, uint16_t last, const char *why)
 {
 	char text[SML_SENTENCE_BYTES], came[SML_RANKS_TEXT_BYTES], rival[SML_SENTENCE_BYTES];
 	char how[2 * SML_SENTENCE_BYTES];
-	unsigned n = sml_ranks_count(&job->came);
+	unsigned n = sml_ranks_count(&job->joined.came);
 
 	name_rank(job, last, why, text, sizeof(text));
-	sml_ranks_text(&job->came, 0, came, sizeof(came));
+	sml_ranks_text(&job->joined.came, 0, came, sizeof(came));
 	name_rival(job, rival, sizeof(rival));
 	snprintf(how, sizeof(how), "%s: rank%s %s of %u came%s; %s%s",
 		 job->resume.runs ? "does not continue here" : "did not begin", sml_plural(n), came,
@@ -141,19 +141,19 @@ static void log_unbegun(struct sml_job *job, uint16_t last, const char *why)
 
 void sml_job_forget_member(struct sml_job *job, uint16_t gone, const char *why)
 {
-	if (job->n_members == 1 && why != NULL)
+	if (job->joined.n == 1 && why != NULL)
 		log_unbegun(job, gone, why);
 	sml_job_free_report(job, gone);
 	memset(&job->members[gone], 0, sizeof(job->members[gone]));
-	job->n_members--;
-	job->tries_again_ns = 0;
-	if (job->n_members == 0) {
+	job->joined.n--;
+	job->pool.tries_again_ns = 0;
+	if (job->joined.n == 0) {
 		sml_job_close(job);
 		return;
 	}
-	for (uint16_t rank = 0; job->first_rank == gone && rank < job->n_ranks; rank++)
+	for (uint16_t rank = 0; job->joined.first == gone && rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL)
-			job->first_rank = rank;
+			job->joined.first = rank;
 }
 
 static void give_up_resuming_without(struct sml_job *job, uint16_t rank, const char *why)
@@ -201,9 +201,9 @@ void sml_job_leave(struct sml_job *job, uint16_t rank)
 		return;
 	}
 	member->leaving = true;
-	job->n_leaving++;
+	job->joined.n_leaving++;
 	job->state = SML_JOB_LEAVING;
-	if (job->n_leaving == job->n_ranks)
+	if (job->joined.n_leaving == job->n_ranks)
 		all_have_left(job);
 }
 
@@ -301,7 +301,7 @@ static void send_waiting(struct sml_job *job, const struct sml_peer *newcomer)
 		waiting.hosts = hosts;
 	}
 	waiting.missing = missing;
-	waiting.refused = job->refused;
+	waiting.refused = job->joined.refused;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		if (job->members[rank].peer != NULL)
 			continue;
@@ -414,7 +414,7 @@ static bool all_wish_to_leave(const struct sml_job *job)
 void sml_job_joined(struct sml_job *job, const struct sml_peer *newcomer)
 {
 	check(job);
-	if (job->n_members < job->n_ranks)
+	if (job->joined.n < job->n_ranks)
 		send_waiting(job, newcomer);
 	else if (all_wish_to_leave(job))
 		all_have_left(job);
@@ -441,12 +441,12 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL)
 			due_ns = sml_earlier(due_ns, member_ends(job, &job->members[rank]));
-	if (job->mismatch_ns != 0)
-		due_ns = sml_earlier(due_ns, job->mismatch_ns + MISMATCH_WAIT_NS);
+	if (job->mismatch.since_ns != 0)
+		due_ns = sml_earlier(due_ns, job->mismatch.since_ns + MISMATCH_WAIT_NS);
 	if (job->state == SML_JOB_JOINING)
 		due_ns = sml_earlier(due_ns, waiting_due(job));
-	if (job->tries_again_ns != 0)
-		due_ns = sml_earlier(due_ns, job->tries_again_ns);
+	if (job->pool.tries_again_ns != 0)
+		due_ns = sml_earlier(due_ns, job->pool.tries_again_ns);
 	due_ns = sml_earlier(due_ns, sml_job_departed_due(job));
 	due_ns = sml_earlier(due_ns, sml_job_pool_answers_due(&job->pool));
 	return sml_earlier(due_ns, sml_job_liveness_due(job));
@@ -459,7 +459,7 @@ static void give_up_late_resuming(struct sml_job *job)
 	list_missing(job, missing);
 	if (missing[0] != '\0')
 		snprintf(text, sizeof(text), "rank%s %s did not come within %u s",
-			 sml_plural((unsigned)(job->n_ranks - job->n_members)), missing,
+			 sml_plural((unsigned)(job->n_ranks - job->joined.n)), missing,
 			 (unsigned)(RESUME_WAIT_NS / SML_SECOND_NS));
 	else if (job->state == SML_JOB_PROBING)
 		snprintf(text, sizeof(text), "the UDP packets of a rank do not reach this switch");
@@ -491,7 +491,7 @@ void sml_job_tick(struct sml_job *job)
 	if (find_silent(job) || find_tired(job) || sml_job_misses_departed(job))
 		return;
 	sml_job_look_for_answers(job);
-	if (job->mismatch_ns != 0 && now_ns >= job->mismatch_ns + MISMATCH_WAIT_NS) {
+	if (job->mismatch.since_ns != 0 && now_ns >= job->mismatch.since_ns + MISMATCH_WAIT_NS) {
 		sml_job_report_mismatch(job);
 		return;
 	}
@@ -499,7 +499,7 @@ void sml_job_tick(struct sml_job *job)
 		give_up_state(job);
 		return;
 	}
-	if (job->tries_again_ns != 0 && now_ns >= job->tries_again_ns) {
+	if (job->pool.tries_again_ns != 0 && now_ns >= job->pool.tries_again_ns) {
 		sml_job_admit(job, job->pool.rules.epoch);
 		return;
 	}

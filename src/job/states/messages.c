@@ -45,7 +45,7 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint16_t ra
 	member->lanes = message->ready->lanes;
 	member->shares_memory = message->ready->shares_memory;
 	member->ready = true;
-	job->n_ready++;
+	job->joined.n_ready++;
 	sml_job_check_ready(job);
 }
 
@@ -64,7 +64,7 @@ static void on_abort(struct sml_job *job, struct sml_member *member, uint16_t ra
 	struct sml_peer *peer = member->peer;
 	int error = message->abort->error;
 
-	job->planned = message->abort->planned;
+	job->end.planned = message->abort->planned;
 	/* As if this switch had found it: every rank gets the same error from any switch. */
 	if (message->abort->told && error < 0) {
 		sml_text_copy(text, sizeof(text), message->abort->text);
@@ -76,7 +76,7 @@ static void on_abort(struct sml_job *job, struct sml_member *member, uint16_t ra
 		 member->host, member->pid, reason);
 	/* One rank's timeout is every rank's; for any other cause, the others get ABORTED. */
 	sml_job_fail(job, error == SML_ERROR_TIMEOUT ? error : SML_ERROR_ABORTED, text);
-	if (job->planned)
+	if (job->end.planned)
 		sml_survivor_goes_on(job->jobs, peer);
 }
 
@@ -84,13 +84,13 @@ static void on_description(struct sml_job *job, struct sml_member *member, uint1
 			   const SmlControl__Envelope *message)
 {
 	(void)member;
-	if (job->mismatch_ns == 0 || message->description->slot != job->mismatch.slot ||
-	    message->description->use != job->mismatch.use)
+	if (job->mismatch.since_ns == 0 || message->description->slot != job->mismatch.found.slot ||
+	    message->description->use != job->mismatch.found.use)
 		return;
 	for (unsigned i = 0; i < 2; i++)
-		if (job->mismatch.ranks[i] == rank)
+		if (job->mismatch.found.ranks[i] == rank)
 			sml_job_describe_call(job, i, message->description);
-	if (job->reported_calls[0].text[0] && job->reported_calls[1].text[0])
+	if (job->mismatch.calls[0].text[0] && job->mismatch.calls[1].text[0])
 		sml_job_report_mismatch(job);
 }
 

@@ -15,10 +15,10 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 	SmlControl__Describe describe = SML_CONTROL__DESCRIBE__INIT;
 
 	/* Before that, no rank has contributed, and ranks have nothing to describe. */
-	if (job->mismatch_ns != 0 || job->state < SML_JOB_RUNNING)
+	if (job->mismatch.since_ns != 0 || job->state < SML_JOB_RUNNING)
 		return;
-	job->mismatch = *mismatch;
-	job->mismatch_ns = job->jobs->now_ns;
+	job->mismatch.found = *mismatch;
+	job->mismatch.since_ns = job->jobs->now_ns;
 	describe.slot = mismatch->slot;
 	describe.use = mismatch->use;
 	describe.chunk = mismatch->chunk;
@@ -30,16 +30,16 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 
 static void describe(const struct sml_job *job, unsigned i, char *text, size_t bytes)
 {
-	const struct sml_member *member = &job->members[job->mismatch.ranks[i]];
+	const struct sml_member *member = &job->members[job->mismatch.found.ranks[i]];
 
-	snprintf(text, bytes, "rank %u (host %.40s, pid %u) called %s", job->mismatch.ranks[i],
-		 member->host, member->pid,
-		 job->reported_calls[i].text[0] ? job->reported_calls[i].text : "(no answer)");
+	snprintf(text, bytes, "rank %u (host %.40s, pid %u) called %s",
+		 job->mismatch.found.ranks[i], member->host, member->pid,
+		 job->mismatch.calls[i].text[0] ? job->mismatch.calls[i].text : "(no answer)");
 }
 
 void sml_job_describe_call(struct sml_job *job, unsigned which, const SmlControl__Description *in)
 {
-	struct sml_reported_call *call = &job->reported_calls[which];
+	struct sml_reported_call *call = &job->mismatch.calls[which];
 
 	sml_text_copy(call->text, sizeof(call->text), in->text);
 	call->wire = 0;
@@ -58,8 +58,8 @@ void sml_job_describe_call(struct sml_job *job, unsigned which, const SmlControl
 /* Where only the wire differs, the program may be right, and a setting differs. */
 static const char *advice(const struct sml_job *job)
 {
-	const struct sml_reported_call *one = &job->reported_calls[0];
-	const struct sml_reported_call *other = &job->reported_calls[1];
+	const struct sml_reported_call *one = &job->mismatch.calls[0];
+	const struct sml_reported_call *other = &job->mismatch.calls[1];
 
 	if (one->wire == 0 || other->wire == 0 || one->wire == other->wire ||
 	    one->collective != other->collective || one->number != other->number ||

@@ -110,7 +110,7 @@ void sml_job_resume(struct sml_job *job)
 {
 	/* Each of its ranks is here, with a report: check() in job.c. */
 	sml_assert(job->resume.runs && job->state == SML_JOB_JOINING && job->resume.n_missing == 0);
-	sml_assert(job->n_members == job->n_ranks);
+	sml_assert(job->joined.n == job->n_ranks);
 	job->state = SML_JOB_HANDING_OVER;
 	job->begun_ns = job->jobs->now_ns;
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {

@@ -285,8 +285,8 @@ void sml_job_abort_all(struct sml_job *job, int error, const char *text)
 	message.error = error;
 	message.text = (char *)(uintptr_t)text;
 	message.stalls = stalls ? &stalls->report : NULL;
-	message.again = job->lacks_room;
-	message.planned = job->planned;
+	message.again = job->end.lacks_room;
+	message.planned = job->end.planned;
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = sml_job_release(job, rank);
 

@@ -197,8 +197,6 @@ bool sml_leaf_job_try_slots(struct sml_leaf_job *job)
 {
 	int rc = sml_job_pool_add(&job->pool);
 
-	/* While the slots of ended jobs are not free, the job waits, and all else goes on. */
-	job->tries_again_ns = job->pool.jobs->now_ns + SML_TICK_NS;
 	if (rc == 0 || rc == -EAGAIN)
 		return true;
 	sml_leaf_job_fail(job, SML_ERROR_REFUSED,

@@ -25,7 +25,6 @@ struct sml_leaf_job {
 	uint16_t data_port; /* the parent's */
 	bool ready;	    /* and the parent knows it */
 	uint64_t probed_ns, answered_ns;
-	uint64_t tries_again_ns; /* the slots of ended jobs were not free yet */
 	/* Do the parent's results come? As of the last look; see core/renewal.h. */
 	struct {
 		uint64_t looked_ns, sent_again, results;

@@ -299,7 +299,7 @@ void sml_leaf_job_report_slots(struct sml_leaf_job *job)
 
 uint64_t sml_leaf_job_deadline(const struct sml_leaf_job *job)
 {
-	uint64_t due_ns = !job->pool.has_slots ? job->tries_again_ns
+	uint64_t due_ns = !job->pool.has_slots ? job->pool.tries_again_ns
 			  : probes(job)	       ? next_probe(job)
 			  : job->pool.started && job->pool.jobs->operations->job_counters
 				  ? job->renewal.looked_ns + LOOK_NS
@@ -312,7 +312,7 @@ void sml_leaf_job_tick(struct sml_leaf_job *job)
 {
 	check(job);
 	sml_leaf_job_look_for_answers(job);
-	if (!job->pool.has_slots && job->pool.jobs->now_ns >= job->tries_again_ns &&
+	if (!job->pool.has_slots && job->pool.jobs->now_ns >= job->pool.tries_again_ns &&
 	    !sml_leaf_job_try_slots(job))
 		return;
 	if (!job->pool.has_slots)

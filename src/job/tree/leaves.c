@@ -29,7 +29,7 @@ static void fail(struct sml_job_pool *pool, int error, const char *text, bool ag
 		sml_leaf_job_fail(sml_leaf_job_of(pool), error, text, again);
 		return;
 	}
-	job->lacks_room = again;
+	job->end.lacks_room = again;
 	sml_job_fail(job, error, text);
 }
 
