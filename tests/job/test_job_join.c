@@ -173,6 +173,31 @@ JOBS_TEST(a_newcomer_that_may_not_join_is_refused_alone)
 	assert_non_null(jobs_admitted(world, 3));
 }
 
+static void join_from(struct jobs_world *world, unsigned peer, uint64_t process, uint64_t time_ns)
+{
+	SmlControl__Join join = jobs_join_message("a", 0, 2);
+
+	join.process = process;
+	join.time_ns = time_ns;
+	jobs_join(world, peer, join);
+}
+
+/* Its first connection, or the leaf on the way, is gone, and this switch does not know yet. */
+JOBS_TEST(a_rank_that_joins_again_on_another_connection_takes_its_place)
+{
+	join_from(world, 0, 7, 5);
+	join_from(world, 1, 7, 6);
+	assert_non_null(strstr(jobs_refusal(world, 0), "on another connection"));
+	/* Two connections have no order. */
+	join_from(world, 2, 7, 4);
+	assert_non_null(strstr(jobs_refusal(world, 2), "on another connection"));
+	join_from(world, 3, 8, 9);
+	assert_non_null(strstr(jobs_refusal(world, 3), "is taken by host"));
+	jobs_join(world, 4, jobs_join_message("a", 1, 2));
+	assert_non_null(jobs_admitted(world, 1));
+	assert_non_null(jobs_admitted(world, 4));
+}
+
 /* Each refusal names the variable to change. */
 JOBS_TEST(a_refusal_says_what_to_set)
 {

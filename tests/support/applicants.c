@@ -40,9 +40,9 @@ void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
 	message.max_ranks = ask.max_ranks;
 	message.number = ask.number;
 	message.wait_ms = 1000;
-	message.time_ns = ask.time_ns ? ask.time_ns : world->now_ns;
 	join.ask = &message;
 	join.process = process_of(peer, &ask);
+	join.time_ns = ask.time_ns ? ask.time_ns : world->now_ns;
 	join.wait_ms = 60000;
 	join.wire = ask.wire;
 	if (ask.shards != 0) {

@@ -26,7 +26,7 @@
 #define MS_NS	   1000000ull
 #define LONGEST_MS (24u * 3600 * 1000)
 
-static const char asked_again[] = "this process has asked again, on another connection";
+const char sml_asked_again[] = "this process has asked again, on another connection";
 
 /* ---- the list ---- */
 
@@ -165,9 +165,9 @@ static void notify_jobs(struct sml_jobs *jobs, const struct sml_applicant *newco
 static bool is_outdated(const struct sml_jobs *jobs, const SmlControl__Join *join)
 {
 	const struct sml_applicant *other = find_process(jobs, join->process);
-	const struct sml_asked asked = {join->process, join->ask->time_ns};
+	const struct sml_asked asked = {join->process, join->time_ns};
 
-	return (other != NULL && other->join->ask->time_ns > asked.time_ns) ||
+	return (other != NULL && other->join->time_ns > asked.time_ns) ||
 	       sml_place_was_decided_on(jobs, &asked);
 }
 
@@ -362,10 +362,10 @@ static void replace_older(struct sml_jobs *jobs, uint64_t process, const SmlCont
 	struct sml_applicant *older = find_process(jobs, process);
 
 	if (older != NULL)
-		sml_applicant_dismiss(jobs, older, SML_ERROR_REFUSED, asked_again);
+		sml_applicant_dismiss(jobs, older, SML_ERROR_REFUSED, sml_asked_again);
 	older = place != NULL ? sml_applicants_find(jobs, place->tag, place->rank) : NULL;
 	if (older != NULL)
-		sml_applicant_dismiss(jobs, older, SML_ERROR_REFUSED, asked_again);
+		sml_applicant_dismiss(jobs, older, SML_ERROR_REFUSED, sml_asked_again);
 }
 
 void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
@@ -377,7 +377,7 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 	if (peer->applicant != NULL)
 		return;
 	if (is_outdated(jobs, join)) {
-		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, asked_again);
+		sml_peer_refuse(jobs, peer, SML_ERROR_REFUSED, sml_asked_again);
 		return;
 	}
 	if (is_acceptable(jobs, join, &refusal))

@@ -18,6 +18,9 @@ struct sml_applicant {
 	uint16_t rank, n_ranks;
 };
 
+/* Why a connection ends whose process has come on another one. */
+extern const char sml_asked_again[];
+
 /* A Join with Ask. May refuse it, or form a job. */
 void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer,
 			 const SmlControl__Join *join);

@@ -231,10 +231,9 @@ static uint32_t count_joiners(const struct sml_jobs *jobs, const struct group *g
 
 static void choose(struct sml_jobs *jobs, struct sml_applicant *applicant, struct chosen *chosen)
 {
-	*chosen =
-		(struct chosen){.peer = applicant->peer,
-				.before = applicant->tag != 0 ? applicant->rank + 1u : 0,
-				.asked = {applicant->join->process, applicant->join->ask->time_ns}};
+	*chosen = (struct chosen){.peer = applicant->peer,
+				  .before = applicant->tag != 0 ? applicant->rank + 1u : 0,
+				  .asked = {applicant->join->process, applicant->join->time_ns}};
 	chosen->join = sml_applicant_take(jobs, applicant);
 }
 

@@ -218,6 +218,7 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	struct sml_member *member = &job->members[join->rank];
 
 	member->peer = peer;
+	member->asked = (struct sml_asked){join->process, join->time_ns};
 	member->pid = join->pid;
 	member->lanes = join->lanes;
 	member->shards = join->shards;
@@ -362,6 +363,32 @@ static bool is_given_up_by(const struct sml_job *job, const SmlControl__Join *jo
 	return before != NULL && sml_peer_is_doubted(before);
 }
 
+/*
+ * Does a member come again? Its connection has been lost, and this switch does not know yet: a leaf
+ * or a host on the way may have gone. Ranks that resume try several addresses at a time.
+ */
+static bool comes_again(const struct sml_job *job, const SmlControl__Join *join)
+{
+	return job != NULL && gathers_anew(job) && join->resume == NULL && !join->elsewhere &&
+	       join->process != 0 && join->rank < job->n_ranks &&
+	       job->members[join->rank].peer != NULL &&
+	       job->members[join->rank].asked.process == join->process;
+}
+
+/* Of its two connections, the one that ends, perhaps with the job, which has no other member. */
+static struct sml_peer *end_older(struct sml_job *job, struct sml_peer *peer,
+				  const SmlControl__Join *join)
+{
+	struct sml_peer *older = peer;
+
+	if (job->members[join->rank].asked.time_ns <= join->time_ns) {
+		older = sml_job_release(job, join->rank);
+		sml_job_forget_member(job, (uint16_t)join->rank, NULL);
+	}
+	sml_peer_refuse(job->jobs, older, SML_ERROR_REFUSED, sml_asked_again);
+	return older;
+}
+
 /* It waits at another switch, and this one has ranks of its job that wait for it. */
 static bool is_apart(const struct sml_job *job, const SmlControl__Join *join)
 {
@@ -406,6 +433,11 @@ void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlCont
 	bool only_looks = join->elsewhere && join->n_left == 0;
 	struct sml_refusal refusal;
 
+	if (comes_again(job, join)) {
+		if (end_older(job, peer, join) == peer)
+			return;
+		job = find_job(jobs, join);
+	}
 	/* Another job may have this name here. */
 	if (only_looks && !is_apart(job, join)) {
 		sml_peer_end(jobs, peer);

@@ -42,8 +42,14 @@ struct sml_traffic {
 	uint64_t told_ns;   /* 0 if never */
 };
 
+/* By Join.process and Join.time_ns. */
+struct sml_asked {
+	uint64_t process, time_ns;
+};
+
 struct sml_member {
 	struct sml_peer *peer; /* NULL if it is not here, or has left */
+	struct sml_asked asked;
 	char host[SML_NAME_BYTES];
 	uint32_t pid;
 	uint32_t lanes;		 /* that its path seems to carry; once ready, does carry */
@@ -88,11 +94,6 @@ struct sml_reported_call {
 	/* As control.proto's Call has them; 0 if the rank knows no such call. */
 	uint64_t collective, number, count, type, op, root, wire;
 	bool residual;
-};
-
-/* By Join.process and Ask.time_ns. */
-struct sml_asked {
-	uint64_t process, time_ns;
 };
 
 /* A membership that this switch has decided on: job/join/decide.c. */

@@ -35,15 +35,13 @@ static void add(struct sml_membership_request *ask, const struct sml_past_rank *
 	ask->list[ask->ask.n_places++] = out;
 }
 
-void sml_past_ranks_request(const struct sml_past_ranks *past, uint64_t now_ns,
-			    struct sml_membership_request *ask)
+void sml_past_ranks_request(const struct sml_past_ranks *past, struct sml_membership_request *ask)
 {
 	const size_t n = sml_ranks_pack(&past->members, ask->members);
 
 	sml_control__ask__init(&ask->ask);
 	ask->ask.places = ask->list;
 	ask->ask.number = past->decisions;
-	ask->ask.time_ns = now_ns;
 	if (past->ran.tag != past->admitted.tag)
 		add(ask, &past->admitted, 0);
 	add(ask, &past->ran, n);

@@ -41,8 +41,7 @@ struct sml_membership_request {
 	uint8_t members[SML_RANKS_BYTES];
 };
 
-/* Write who asks, and when. The rest of the message is the caller's to set. */
-void sml_past_ranks_request(const struct sml_past_ranks *past, uint64_t now_ns,
-			    struct sml_membership_request *ask);
+/* Write who asks. The rest of the message is the caller's to set. */
+void sml_past_ranks_request(const struct sml_past_ranks *past, struct sml_membership_request *ask);
 
 #endif

@@ -327,7 +327,7 @@ static uint32_t wait_left_ms(const struct sml_settings *settings)
 static void request_membership(const struct sml_settings *settings,
 			       struct sml_membership_request *ask, SmlControl__Join *join)
 {
-	sml_past_ranks_request(&settings->past, sml_now_ns(), ask);
+	sml_past_ranks_request(&settings->past, ask);
 	ask->ask.min_ranks = settings->request_min_ranks;
 	ask->ask.max_ranks = settings->request_max_ranks;
 	ask->ask.wait_ms = wait_left_ms(settings);
@@ -339,7 +339,7 @@ static void request_membership(const struct sml_settings *settings,
 static void list_places(const struct sml_settings *settings, struct sml_membership_request *ask,
 			SmlControl__Join *join)
 {
-	sml_past_ranks_request(&settings->past, 0, ask);
+	sml_past_ranks_request(&settings->past, ask);
 	join->left = ask->list;
 	join->n_left = ask->ask.n_places;
 }
@@ -364,6 +364,7 @@ void sml_control_request_join(struct sml_control *control,
 	if (settings->config.switch_address)
 		join.switches = sml_endpoints_digest(settings->config.switch_address);
 	join.process = settings->process;
+	join.time_ns = sml_now_ns();
 	join.host = host;
 	join.pid = (uint32_t)getpid();
 	join.lanes = application->lanes;

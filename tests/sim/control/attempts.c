@@ -187,6 +187,7 @@ void sim_attempt_join(struct rank *rank, unsigned address, bool resumes)
 	message.host = (char *)(uintptr_t) "host";
 	message.pid = SIM_FIRST_PID + rank->id;
 	message.process = rank->id + 1u;
+	message.time_ns = rank->control->now_ns;
 	message.wait_ms = rank->control->is_elastic ? MOVE_MS : 0;
 	message.lanes = LANES;
 	message.shards = 1;
@@ -201,7 +202,7 @@ void sim_attempt_join(struct rank *rank, unsigned address, bool resumes)
 	if (rank->asks && !resumes && !rank->may_have_begun) {
 		/* It may have been told of a decision by a switch that has died since. */
 		message.job = (char *)(uintptr_t)LINE_NAME;
-		sml_past_ranks_request(&rank->past, rank->control->now_ns, &ask);
+		sml_past_ranks_request(&rank->past, &ask);
 		ask.ask.wait_ms = ASK_MS;
 		message.ask = &ask.ask;
 	}
