@@ -182,6 +182,20 @@ static void join_from(struct jobs_world *world, unsigned peer, uint64_t process,
 	jobs_join(world, peer, join);
 }
 
+JOBS_TEST(a_rank_that_joins_for_another_stripe_does_not_come_again)
+{
+	SmlControl__Join other = jobs_join_message("a", 0, 2);
+
+	other.process = 7;
+	other.stripes = 2;
+	jobs_join(world, 0, other);
+	other.stripe = 1;
+	other.time_ns = 9;
+	jobs_join(world, 1, other);
+	for (unsigned peer = 0; peer < 2; peer++)
+		assert_non_null(strstr(jobs_refusal(world, peer), "names one switch for stripe 0"));
+}
+
 /* Its first connection, or the leaf on the way, is gone, and this switch does not know yet. */
 JOBS_TEST(a_rank_that_joins_again_on_another_connection_takes_its_place)
 {

@@ -370,8 +370,8 @@ static bool is_given_up_by(const struct sml_job *job, const SmlControl__Join *jo
 static bool comes_again(const struct sml_job *job, const SmlControl__Join *join)
 {
 	return job != NULL && gathers_anew(job) && join->resume == NULL && !join->elsewhere &&
-	       join->process != 0 && join->rank < job->n_ranks &&
-	       job->members[join->rank].peer != NULL &&
+	       join->stripe == job->terms.stripe && join->process != 0 &&
+	       join->rank < job->n_ranks && job->members[join->rank].peer != NULL &&
 	       job->members[join->rank].asked.process == join->process;
 }
 
