@@ -12,7 +12,8 @@
 JOBS_TEST(who_asks_brings_no_report_and_few_places)
 {
 	SmlControl__Join join = jobs_join_message("train", 0, 1);
-	SmlControl__Place place = SML_CONTROL__PLACE__INIT, *places[] = {&place, &place, &place};
+	SmlControl__PastRank past = SML_CONTROL__PAST_RANK__INIT,
+			     *past_ranks[] = {&past, &past, &past};
 	SmlControl__Ask message = SML_CONTROL__ASK__INIT;
 
 	join.ask = &message;
@@ -21,8 +22,8 @@ JOBS_TEST(who_asks_brings_no_report_and_few_places)
 	join.process = 1;
 	jobs_resume(world, 0, join, 7, 0, false);
 	assert_non_null(strstr(jobs_refusal(world, 0), "no report"));
-	message.places = places;
-	message.n_places = 3;
+	message.past_ranks = past_ranks;
+	message.n_past_ranks = 3;
 	jobs_join(world, 1, join);
 	assert_non_null(strstr(jobs_refusal(world, 1), "at most two places"));
 }

@@ -18,11 +18,11 @@ static void list_with(struct jobs_world *world, unsigned peer, const char *job, 
 		      struct jobs_past_rank was, bool elsewhere)
 {
 	SmlControl__Join join = jobs_join_message(job, next, 2);
-	SmlControl__Place place = SML_CONTROL__PLACE__INIT, *left = &place;
+	SmlControl__PastRank past = SML_CONTROL__PAST_RANK__INIT, *left = &past;
 
-	place.tag = was.tag;
-	place.rank = was.rank;
-	place.world_size = was.world_size;
+	past.tag = was.tag;
+	past.rank = was.rank;
+	past.world_size = was.world_size;
 	join.left = &left;
 	join.n_left = 1;
 	join.follows_tag = elsewhere ? 0 : was.tag;

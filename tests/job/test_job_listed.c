@@ -20,13 +20,13 @@ static void come(struct jobs_world *world, unsigned peer, uint32_t rank, uint32_
 {
 	SmlControl__Join join =
 		jobs_join_message(list.job, next, (uint32_t)__builtin_popcount(list.members));
-	SmlControl__Place place = SML_CONTROL__PLACE__INIT, *left = &place;
+	SmlControl__PastRank past = SML_CONTROL__PAST_RANK__INIT, *left = &past;
 
-	place.tag = list.tag;
-	place.rank = rank;
-	place.world_size = 3;
-	place.ran = true;
-	place.members = (ProtobufCBinaryData){1, &list.members};
+	past.tag = list.tag;
+	past.rank = rank;
+	past.world_size = 3;
+	past.ran = true;
+	past.members = (ProtobufCBinaryData){1, &list.members};
 	join.left = &left;
 	join.n_left = 1;
 	join.follows_tag = list.tag;

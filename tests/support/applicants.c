@@ -8,14 +8,14 @@
 #include "support/test.h"
 #include "support/tree.h"
 
-static bool add_place(SmlControl__Place *out, const struct jobs_past_rank *place)
+static bool add_past_rank(SmlControl__PastRank *out, const struct jobs_past_rank *past)
 {
-	sml_control__place__init(out);
-	out->tag = place->tag;
-	out->rank = place->rank;
-	out->world_size = place->world_size;
-	out->ran = !place->unseen;
-	return place->tag != 0;
+	sml_control__past_rank__init(out);
+	out->tag = past->tag;
+	out->rank = past->rank;
+	out->world_size = past->world_size;
+	out->ran = !past->unseen;
+	return past->tag != 0;
 }
 
 static uint64_t process_of(unsigned peer, const struct jobs_apply *ask)
@@ -31,11 +31,11 @@ void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
 {
 	SmlControl__Join join = jobs_join_message(ask.job ? ask.job : "train", 0, 1);
 	SmlControl__Ask message = SML_CONTROL__ASK__INIT;
-	SmlControl__Place places[2], *list[] = {&places[0], &places[1]};
+	SmlControl__PastRank past_ranks[2], *list[] = {&past_ranks[0], &past_ranks[1]};
 
-	message.places = list;
-	message.n_places += add_place(&places[message.n_places], &ask.newest);
-	message.n_places += add_place(&places[message.n_places], &ask.older);
+	message.past_ranks = list;
+	message.n_past_ranks += add_past_rank(&past_ranks[message.n_past_ranks], &ask.newest);
+	message.n_past_ranks += add_past_rank(&past_ranks[message.n_past_ranks], &ask.older);
 	message.min_ranks = ask.min_ranks;
 	message.max_ranks = ask.max_ranks;
 	message.number = ask.number;

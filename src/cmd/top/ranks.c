@@ -98,7 +98,7 @@ static const struct sml_column rank_columns[] = {
 static void draw_rank(int y, int indent, const struct rank *rank, const struct sml_columns *layout)
 {
 	const struct sml_rank_rates *rates = rank->rates;
-	bool told = rates->has_traffic;
+	bool known = rates->has_traffic;
 	char t[8][16], host[NAME_BYTES], who[NAME_BYTES + 16], seen[16];
 
 	if (indent > 0)
@@ -112,14 +112,14 @@ static void draw_rank(int y, int indent, const struct rank *rank, const struct s
 	const char *const cells[RANK_COLUMNS] = {
 		who,
 		rank->worker->state,
-		sml_top_number(t[0], told, rates->bytes_sent / 1e6),
-		sml_top_number(t[1], told, rates->bytes_received / 1e6),
-		sml_top_number(t[2], told, rates->packets_sent + rates->packets_received),
-		sml_top_number(t[3], told, rates->timeouts),
-		sml_top_number(t[4], told, rates->fast),
+		sml_top_number(t[0], known, rates->bytes_sent / 1e6),
+		sml_top_number(t[1], known, rates->bytes_received / 1e6),
+		sml_top_number(t[2], known, rates->packets_sent + rates->packets_received),
+		sml_top_number(t[3], known, rates->timeouts),
+		sml_top_number(t[4], known, rates->fast),
 		sml_top_number(t[5], rates->known, rates->resends),
 		sml_top_share(t[6], rates->waited_share),
-		sml_top_share(t[7], told ? rates->link_share : -1),
+		sml_top_share(t[7], known ? rates->link_share : -1),
 		seen,
 	};
 

@@ -112,7 +112,7 @@ static void draw_job(int y, bool marked, const struct sml_top_row *row,
 		     const struct sml_columns *layout)
 {
 	const struct sml_job_rates *rates = &row->rates;
-	const bool told = rates->has_traffic;
+	const bool known = rates->has_traffic;
 	char t[8][16], n[3][16], name[NAME_BYTES], slowest[16] = "-";
 
 	/* An open job has the leaf's name. */
@@ -130,12 +130,12 @@ static void draw_job(int y, bool marked, const struct sml_top_row *row,
 		n[0],
 		n[1],
 		n[2],
-		sml_top_number(t[0], told, rates->bytes_sent / 1e6),
-		sml_top_number(t[1], told, rates->bytes_received / 1e6),
+		sml_top_number(t[0], known, rates->bytes_sent / 1e6),
+		sml_top_number(t[1], known, rates->bytes_received / 1e6),
 		sml_top_number(t[2], rates->known, rates->uses),
 		sml_top_share(t[3], rates->link_share),
-		sml_top_number(t[4], told, rates->timeouts),
-		sml_top_number(t[5], told, rates->fast),
+		sml_top_number(t[4], known, rates->timeouts),
+		sml_top_number(t[5], known, rates->fast),
 		sml_top_number(t[6], rates->known, rates->resends),
 		sml_top_number(t[7], rates->known, rates->duplicates),
 		slowest,

@@ -168,7 +168,7 @@ static bool is_outdated(const struct sml_jobs *jobs, const SmlControl__Join *joi
 	const struct sml_asked asked = {join->process, join->time_ns};
 
 	return (other != NULL && other->join->time_ns > asked.time_ns) ||
-	       sml_place_was_decided_on(jobs, &asked);
+	       sml_ask_was_decided_on(jobs, &asked);
 }
 
 static int refuse(struct sml_refusal *refusal, int error, const char *text)
@@ -218,23 +218,23 @@ static void refuse_both(struct sml_jobs *jobs, struct sml_failed_job *before, ui
 		before->list[0] = '\0';
 }
 
-const SmlControl__Place *sml_applicants_check_list(struct sml_jobs *jobs,
-						   const SmlControl__Join *join,
-						   struct sml_refusal *refusal)
+const SmlControl__PastRank *sml_applicants_check_list(struct sml_jobs *jobs,
+						      const SmlControl__Join *join,
+						      struct sml_refusal *refusal)
 {
 	struct sml_failed_job *before;
-	const SmlControl__Place *place;
+	const SmlControl__PastRank *past;
 	const struct sml_applicant *asker;
 
 	if (join->n_left == 0)
 		return NULL;
-	place = sml_place_that_counts(jobs, join->process, join->left, join->n_left, &before);
-	if (place == NULL || place->tag == 0)
+	past = sml_past_rank_that_counts(jobs, join->process, join->left, join->n_left, &before);
+	if (past == NULL || past->tag == 0)
 		return NULL;
-	asker = find_asker(jobs, place->tag);
+	asker = find_asker(jobs, past->tag);
 	if (asker != NULL) {
-		describe_both(join->job, place->rank, asker->rank, refusal);
-		sml_applicants_dismiss(jobs, place->tag, refusal->error, refusal->text);
+		describe_both(join->job, past->rank, asker->rank, refusal);
+		sml_applicants_dismiss(jobs, past->tag, refusal->error, refusal->text);
 	} else if (before != NULL && before->decided) {
 		refuse(refusal, SML_ERROR_MISMATCH,
 		       "the switch has decided who goes on, and this rank comes with a list of "
@@ -243,38 +243,38 @@ const SmlControl__Place *sml_applicants_check_list(struct sml_jobs *jobs,
 		before->list_stays |= join->elsewhere || (before->list[0] != '\0' &&
 							  strcmp(before->list, join->job) != 0);
 		snprintf(before->list, sizeof(before->list), "%s", join->job);
-		before->lister = (uint16_t)place->rank;
+		before->lister = (uint16_t)past->rank;
 	}
-	return place;
+	return past;
 }
 
 /* ---- a rank asks ---- */
 
-/* Which of its places counts. NULL: none; it is new. Otherwise an error may be set. */
-static const SmlControl__Place *find_past_rank(struct sml_jobs *jobs, const SmlControl__Join *join,
-					       struct sml_refusal *refusal)
+/* Which of its past ranks counts. NULL: none; it is new. Otherwise an error may be set. */
+static const SmlControl__PastRank *
+find_past_rank(struct sml_jobs *jobs, const SmlControl__Join *join, struct sml_refusal *refusal)
 {
 	const SmlControl__Ask *ask = join->ask;
 	struct sml_failed_job *before;
-	const SmlControl__Place *place =
-		sml_place_that_counts(jobs, join->process, ask->places, ask->n_places, &before);
+	const SmlControl__PastRank *past = sml_past_rank_that_counts(
+		jobs, join->process, ask->past_ranks, ask->n_past_ranks, &before);
 
-	if (place == NULL)
+	if (past == NULL)
 		return NULL;
-	if (place->tag == 0 || place->world_size < 1 || place->world_size > SML_MAX_WORLD ||
-	    place->rank >= place->world_size ||
-	    (before != NULL && place->world_size != before->n_ranks))
+	if (past->tag == 0 || past->world_size < 1 || past->world_size > SML_MAX_WORLD ||
+	    past->rank >= past->world_size ||
+	    (before != NULL && past->world_size != before->n_ranks))
 		refuse(refusal, SML_ERROR_REFUSED, "the switch knows no such place in a job");
 	else if (before != NULL && before->decided)
 		refuse(refusal, SML_ERROR_REFUSED, sml_too_late);
 	else if (before != NULL && before->list[0] != '\0')
-		refuse_both(jobs, before, place->rank, refusal);
-	else if (before == NULL && !place->ran)
+		refuse_both(jobs, before, past->rank, refusal);
+	else if (before == NULL && !past->ran)
 		refuse(refusal, SML_ERROR_TIMEOUT,
 		       "the switch that decided on the last membership has died before this rank "
 		       "saw it begin: your program must decide on the members (job, rank and "
 		       "world_size of struct sml_membership)");
-	return place;
+	return past;
 }
 
 /*
@@ -317,7 +317,7 @@ static bool is_acceptable(struct sml_jobs *jobs, const SmlControl__Join *join,
 			 "the name of a job whose members the switch decides on has at most %u "
 			 "bytes",
 			 most);
-	} else if (join->ask->n_places == 0) {
+	} else if (join->ask->n_past_ranks == 0) {
 		compare_with_members(jobs, *join, refusal);
 	}
 	return refusal->error == 0;
@@ -326,7 +326,7 @@ static bool is_acceptable(struct sml_jobs *jobs, const SmlControl__Join *join,
 /* NULL: no memory. */
 static struct sml_applicant *new_applicant(struct sml_jobs *jobs, struct sml_peer *peer,
 					   const SmlControl__Join *join,
-					   const SmlControl__Place *place)
+					   const SmlControl__PastRank *past)
 {
 	struct sml_applicant *applicant = calloc(1, sizeof(*applicant));
 
@@ -343,10 +343,10 @@ static struct sml_applicant *new_applicant(struct sml_jobs *jobs, struct sml_pee
 	applicant->heartbeat_ms = sml_least(join->heartbeat_ms, jobs->config.heartbeat_ms);
 	if (applicant->heartbeat_ms < 500)
 		applicant->heartbeat_ms = 500;
-	if (place != NULL) {
-		applicant->tag = place->tag;
-		applicant->rank = (uint16_t)place->rank;
-		applicant->n_ranks = (uint16_t)place->world_size;
+	if (past != NULL) {
+		applicant->tag = past->tag;
+		applicant->rank = (uint16_t)past->rank;
+		applicant->n_ranks = (uint16_t)past->world_size;
 	} else {
 		/* Also if it was in a job that never ran. */
 		applicant->join->rank = 0;
@@ -356,21 +356,21 @@ static struct sml_applicant *new_applicant(struct sml_jobs *jobs, struct sml_pee
 	return applicant;
 }
 
-/* Its first connection has been lost without a word, or will be. A place is that of one process. */
-static void replace_older(struct sml_jobs *jobs, uint64_t process, const SmlControl__Place *place)
+/* Its first connection has been lost without a word, or will be. A past rank is of one process. */
+static void replace_older(struct sml_jobs *jobs, uint64_t process, const SmlControl__PastRank *past)
 {
 	struct sml_applicant *older = find_process(jobs, process);
 
 	if (older != NULL)
 		sml_applicant_dismiss(jobs, older, SML_ERROR_REFUSED, sml_asked_again);
-	older = place != NULL ? sml_applicants_find(jobs, place->tag, place->rank) : NULL;
+	older = past != NULL ? sml_applicants_find(jobs, past->tag, past->rank) : NULL;
 	if (older != NULL)
 		sml_applicant_dismiss(jobs, older, SML_ERROR_REFUSED, sml_asked_again);
 }
 
 void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
-	const SmlControl__Place *place = NULL;
+	const SmlControl__PastRank *past = NULL;
 	struct sml_refusal refusal;
 	struct sml_applicant *applicant;
 
@@ -381,7 +381,7 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 		return;
 	}
 	if (is_acceptable(jobs, join, &refusal))
-		place = find_past_rank(jobs, join, &refusal);
+		past = find_past_rank(jobs, join, &refusal);
 	if (refusal.error) {
 		sml_jobs_log_refusal(jobs, join, refusal.text);
 		sml_peer_refuse(jobs, peer, refusal.error, refusal.text);
@@ -389,8 +389,8 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 	}
 	if (!sml_jobs_has_room_for_member(jobs, peer, join))
 		return;
-	replace_older(jobs, join->process, place);
-	applicant = new_applicant(jobs, peer, join, place);
+	replace_older(jobs, join->process, past);
+	applicant = new_applicant(jobs, peer, join, past);
 	if (applicant == NULL) {
 		sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
 		return;
@@ -398,7 +398,7 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 	sml_kept_back(jobs, applicant->tag, applicant->rank);
 	sml_survivors_await(jobs, applicant->tag, sml_applicant_decides_at(applicant));
 	sml_applicant_notify(jobs, applicant);
-	if (place == NULL)
+	if (past == NULL)
 		notify_jobs(jobs, applicant);
 	sml_decide(jobs);
 }

@@ -13,7 +13,7 @@ struct sml_applicant {
 	SmlControl__Join *join;
 	uint64_t came_ns, waits_until_ns, told_ns;
 	uint32_t heartbeat_ms;
-	/* Its place in the job that has ended; tag 0 if it had none, and waits to join. */
+	/* Its rank in the job that has ended; tag 0 if it had none, and waits to join. */
 	uint64_t tag;
 	uint16_t rank, n_ranks;
 };
@@ -30,9 +30,9 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer,
  * if other ranks of the job ask this switch to decide, which are then refused, too. Returns its
  * place in that job, or NULL if none counts.
  */
-const SmlControl__Place *sml_applicants_check_list(struct sml_jobs *jobs,
-						   const SmlControl__Join *join,
-						   struct sml_refusal *refusal);
+const SmlControl__PastRank *sml_applicants_check_list(struct sml_jobs *jobs,
+						      const SmlControl__Join *join,
+						      struct sml_refusal *refusal);
 
 /*
  * The applicant's connection has ended, or counts as ended. The others wait for it only if it may

@@ -429,7 +429,7 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
 {
 	struct sml_job *job = find_job(jobs, join);
-	const SmlControl__Place *place = NULL;
+	const SmlControl__PastRank *past = NULL;
 	bool only_looks = join->elsewhere && join->n_left == 0;
 	struct sml_refusal refusal;
 
@@ -459,7 +459,7 @@ void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlCont
 		return;
 	}
 	if (!refusal.error)
-		place = sml_applicants_check_list(jobs, join, &refusal);
+		past = sml_applicants_check_list(jobs, join, &refusal);
 	if (refusal.error) {
 		refuse(jobs, peer, job, join, &refusal);
 		return;
@@ -482,7 +482,7 @@ void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlCont
 	}
 	if (job->resume.runs)
 		gather_own(job);
-	sml_listed_note(job, (uint16_t)join->rank, place);
+	sml_listed_note(job, (uint16_t)join->rank, past);
 	if (!sml_listed_misses(job))
 		sml_job_joined(job, peer);
 }

@@ -37,24 +37,24 @@ bool sml_jobs_has_room_for_member(struct sml_jobs *jobs, struct sml_peer *peer,
 bool sml_jobs_displace(struct sml_jobs *jobs, const SmlControl__Join *join);
 
 /*
- * ---- which rank of which job a process was (places.c) ----
+ * ---- which rank of which job a process was (past_ranks.c) ----
  *
  * It says so when it goes on in another membership (sml_reconfigure()). Only a job's ranks and this
  * switch know its tag.
  */
 
 /*
- * Returns the place that counts, of those that a process names, newest first: its place in the
+ * Returns the rank that counts, of those that a process names, newest first: its rank in the
  * newest job, unless this switch knows that the job never ran. NULL if none counts. Ends what still
  * waits here for that process, and sets *before to how that job ended here, or to NULL if that is
  * not known.
  */
-const SmlControl__Place *sml_place_that_counts(struct sml_jobs *jobs, uint64_t process,
-					       SmlControl__Place *const *places, size_t n,
-					       struct sml_failed_job **before);
+const SmlControl__PastRank *sml_past_rank_that_counts(struct sml_jobs *jobs, uint64_t process,
+						      SmlControl__PastRank *const *past_ranks,
+						      size_t n, struct sml_failed_job **before);
 
 /* Whether the process is in a job that the switch decided on because it asked after this. */
-bool sml_place_was_decided_on(const struct sml_jobs *jobs, const struct sml_asked *asked);
+bool sml_ask_was_decided_on(const struct sml_jobs *jobs, const struct sml_asked *asked);
 
 /*
  * ---- ranks that disagree about their job (disagreement.c) ----
@@ -102,7 +102,7 @@ void sml_applicant_notify(struct sml_jobs *jobs, struct sml_applicant *applicant
 /* ---- a program has named the members, as ranks of the job that they have left (listed.c) ---- */
 
 /* The rank of this job was in that place. NULL: in none that counts. */
-void sml_listed_note(struct sml_job *job, uint16_t rank, const SmlControl__Place *place);
+void sml_listed_note(struct sml_job *job, uint16_t rank, const SmlControl__PastRank *past);
 
 /* Ends the job if it waits for a rank that has gone. True: it is over. */
 bool sml_listed_misses(struct sml_job *job);

@@ -14,22 +14,22 @@
 #include "job/states/survivors.h"
 #include "switchml.h"
 
-void sml_listed_note(struct sml_job *job, uint16_t rank, const SmlControl__Place *place)
+void sml_listed_note(struct sml_job *job, uint16_t rank, const SmlControl__PastRank *past)
 {
 	struct sml_member *member = &job->members[rank];
 
-	if (place == NULL || place->members.len == 0)
+	if (past == NULL || past->members.len == 0)
 		return;
 	if (job->elastic.list.tag == 0) {
-		job->elastic.list.tag = place->tag;
-		(void)sml_ranks_unpack(&job->elastic.list.ranks, place->members.data,
-				       place->members.len, place->world_size);
+		job->elastic.list.tag = past->tag;
+		(void)sml_ranks_unpack(&job->elastic.list.ranks, past->members.data,
+				       past->members.len, past->world_size);
 	}
-	if (job->elastic.list.tag != place->tag)
+	if (job->elastic.list.tag != past->tag)
 		return;
-	member->before = (uint16_t)(place->rank + 1);
-	sml_kept_back(job->jobs, place->tag, place->rank);
-	sml_survivors_await(job->jobs, place->tag, member->waits_until_ns);
+	member->before = (uint16_t)(past->rank + 1);
+	sml_kept_back(job->jobs, past->tag, past->rank);
+	sml_survivors_await(job->jobs, past->tag, member->waits_until_ns);
 }
 
 /* SML_MAX_WORLD: none. */

@@ -123,20 +123,21 @@ static void check_wire(const struct sml_jobs *jobs, const SmlControl__Join *join
 			 sml_jobs_only_int32(jobs) ? "int32" : "int16");
 }
 
-/* Without them, the numbers of a place may be anything: it may be of a job that is not known here.
+/* Without them, the numbers of a past rank may be anything: it may be of a job that is not known
+ * here.
  */
 static bool has_members(const SmlControl__Join *join)
 {
 	struct sml_ranks members;
 
 	for (size_t i = 0; i < join->n_left; i++) {
-		const SmlControl__Place *place = join->left[i];
+		const SmlControl__PastRank *past = join->left[i];
 
-		if (place->members.len > 0 &&
-		    (place->world_size > SML_MAX_WORLD || place->rank >= place->world_size ||
-		     !sml_ranks_unpack(&members, place->members.data, place->members.len,
-				       place->world_size) ||
-		     !sml_ranks_has(&members, place->rank)))
+		if (past->members.len > 0 &&
+		    (past->world_size > SML_MAX_WORLD || past->rank >= past->world_size ||
+		     !sml_ranks_unpack(&members, past->members.data, past->members.len,
+				       past->world_size) ||
+		     !sml_ranks_has(&members, past->rank)))
 			return false;
 	}
 	return true;
@@ -155,7 +156,7 @@ static void check_report(const struct sml_jobs *jobs, const SmlControl__Join *jo
 	else if (resume != NULL && resume->membership == 0)
 		snprintf(text, bytes, "a report must have its job's membership");
 	else if (join->ask != NULL && (join->process == 0 || resume != NULL ||
-				       join->ask->n_places > 2 || join->n_left > 0))
+				       join->ask->n_past_ranks > 2 || join->n_left > 0))
 		snprintf(text, bytes,
 			 "who asks to be a member has a number, no report, and at most two places");
 	else if (join->n_left > 2)

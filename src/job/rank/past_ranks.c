@@ -22,17 +22,17 @@ void sml_past_ranks_note_decision(struct sml_past_ranks *past, const struct sml_
 static void add(struct sml_membership_request *ask, const struct sml_past_rank *was,
 		size_t n_member_bytes)
 {
-	SmlControl__Place *out = &ask->places[ask->ask.n_places];
+	SmlControl__PastRank *out = &ask->past_ranks[ask->ask.n_past_ranks];
 
 	if (was->tag == 0)
 		return;
-	sml_control__place__init(out);
+	sml_control__past_rank__init(out);
 	out->tag = was->tag;
 	out->rank = was->rank;
 	out->world_size = was->world_size;
 	out->ran = was->ran;
 	out->members = (ProtobufCBinaryData){n_member_bytes, ask->members};
-	ask->list[ask->ask.n_places++] = out;
+	ask->list[ask->ask.n_past_ranks++] = out;
 }
 
 void sml_past_ranks_request(const struct sml_past_ranks *past, struct sml_membership_request *ask)
@@ -40,7 +40,7 @@ void sml_past_ranks_request(const struct sml_past_ranks *past, struct sml_member
 	const size_t n = sml_ranks_pack(&past->members, ask->members);
 
 	sml_control__ask__init(&ask->ask);
-	ask->ask.places = ask->list;
+	ask->ask.past_ranks = ask->list;
 	ask->ask.number = past->decisions;
 	if (past->ran.tag != past->admitted.tag)
 		add(ask, &past->admitted, 0);

@@ -13,7 +13,7 @@
 #include "job/common/ranks.h"
 #include "job/rank/session.h"
 
-/* A rank of a job, as the switch knows it: a Place in the protocol. */
+/* A rank of a job, as the switch knows it: a PastRank in the protocol. */
 struct sml_past_rank {
 	uint64_t tag; /* of its last epoch; 0 if there is none */
 	uint16_t rank, world_size;
@@ -37,7 +37,7 @@ void sml_past_ranks_note_decision(struct sml_past_ranks *past, const struct sml_
 /* An Ask and all that it points to. */
 struct sml_membership_request {
 	SmlControl__Ask ask;
-	SmlControl__Place places[2], *list[2];
+	SmlControl__PastRank past_ranks[2], *list[2];
 	uint8_t members[SML_RANKS_BYTES];
 };
 

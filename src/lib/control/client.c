@@ -341,7 +341,7 @@ static void list_places(const struct sml_settings *settings, struct sml_membersh
 {
 	sml_past_ranks_request(&settings->past, ask);
 	join->left = ask->list;
-	join->n_left = ask->ask.n_places;
+	join->n_left = ask->ask.n_past_ranks;
 }
 
 void sml_control_request_join(struct sml_control *control,

@@ -96,7 +96,7 @@ struct search {
 	struct sml_bfrt *bfrt;
 	const char *table;
 	char *program; /* its name */
-	bool told;     /* an error's text is set */
+	bool has_text; /* an error's text is set */
 };
 
 static int take_program(struct search *search, const BfrtProto__ForwardingPipelineConfig *config,
@@ -107,7 +107,7 @@ static int take_program(struct search *search, const BfrtProto__ForwardingPipeli
 				       config->bfruntime_info.len, fixed->bfruntime_info.data,
 				       fixed->bfruntime_info.len);
 
-	search->told = rc < 0;
+	search->has_text = rc < 0;
 	if (rc < 0)
 		return sml_bfrt_fail(search->bfrt, rc, config->p4_name,
 				     "its bf-rt.json is no JSON: compile the program again");
@@ -147,7 +147,7 @@ static int find_program(struct sml_bfrt *bfrt, const char *table, char **program
 			  PATIENCE_S);
 	*program = search.program;
 	if (rc < 0)
-		return search.told ? rc : fail_rpc(bfrt, rc, "its program");
+		return search.has_text ? rc : fail_rpc(bfrt, rc, "its program");
 	if (search.program == NULL)
 		return bfrt->services->error_set(-ENOENT,
 						 "the P4 switch at %s does not run "
@@ -269,7 +269,7 @@ int sml_bfrt_write(struct sml_bfrt *bfrt, const char *what, BfrtProto__Update__T
 struct reading {
 	sml_bfrt_on_entry *on_entry;
 	void *context;
-	bool told; /* an error's text is set */
+	bool has_text; /* an error's text is set */
 };
 
 static int pass_entries(void *context, const ProtobufCMessage *reply)
@@ -285,7 +285,7 @@ static int pass_entries(void *context, const ProtobufCMessage *reply)
 		    reading->on_entry != NULL)
 			rc = reading->on_entry(reading->context, entity->table_entry);
 	}
-	reading->told = rc < 0;
+	reading->has_text = rc < 0;
 	return rc;
 }
 
@@ -302,7 +302,7 @@ static int call_read(struct sml_bfrt *bfrt, const char *what, uint32_t pipe,
 	request.entities = entities;
 	rc = sml_rpc_call(bfrt->rpc, &read_method, &request.base, pass_entries, reading,
 			  PATIENCE_S);
-	return rc < 0 && !reading->told ? fail_rpc(bfrt, rc, what) : rc;
+	return rc < 0 && !reading->has_text ? fail_rpc(bfrt, rc, what) : rc;
 }
 
 int sml_bfrt_read(struct sml_bfrt *bfrt, const char *what, uint32_t pipe,

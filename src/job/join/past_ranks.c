@@ -18,9 +18,9 @@ static struct sml_job *find_job(const struct sml_jobs *jobs, uint64_t tag)
 }
 
 /* Only its ranks know the tag, and one of them has left it: its message about that may be late. */
-static void end_job(struct sml_jobs *jobs, const SmlControl__Place *place)
+static void end_job(struct sml_jobs *jobs, const SmlControl__PastRank *past)
 {
-	struct sml_job *job = find_job(jobs, place->tag);
+	struct sml_job *job = find_job(jobs, past->tag);
 	char text[SML_SENTENCE_BYTES];
 
 	if (job == NULL)
@@ -28,7 +28,7 @@ static void end_job(struct sml_jobs *jobs, const SmlControl__Place *place)
 	snprintf(text, sizeof(text),
 		 "this is no failure: rank %u goes on in the job's next membership "
 		 "(sml_reconfigure())",
-		 place->rank);
+		 past->rank);
 	job->end.planned = true;
 	sml_job_fail(job, SML_ERROR_ABORTED, text);
 }
@@ -76,7 +76,7 @@ static bool is_later(const struct sml_decision *decision, const struct sml_asked
 	return rank >= 0 && decision->asked[rank].time_ns > asked->time_ns;
 }
 
-bool sml_place_was_decided_on(const struct sml_jobs *jobs, const struct sml_asked *asked)
+bool sml_ask_was_decided_on(const struct sml_jobs *jobs, const struct sml_asked *asked)
 {
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL && jobs->jobs[i]->elastic.decision != NULL &&
@@ -85,17 +85,17 @@ bool sml_place_was_decided_on(const struct sml_jobs *jobs, const struct sml_aske
 	return false;
 }
 
-const SmlControl__Place *sml_place_that_counts(struct sml_jobs *jobs, uint64_t process,
-					       SmlControl__Place *const *places, size_t n,
-					       struct sml_failed_job **before)
+const SmlControl__PastRank *sml_past_rank_that_counts(struct sml_jobs *jobs, uint64_t process,
+						      SmlControl__PastRank *const *past_ranks,
+						      size_t n, struct sml_failed_job **before)
 {
 	for (size_t i = 0; i < n; i++)
-		end_job(jobs, places[i]);
+		end_job(jobs, past_ranks[i]);
 	end_undelivered(jobs, process);
 	for (size_t i = 0; i < n; i++) {
-		*before = sml_jobs_find_judged(jobs, places[i]->tag);
+		*before = sml_jobs_find_judged(jobs, past_ranks[i]->tag);
 		if (*before == NULL || (*before)->ran)
-			return places[i];
+			return past_ranks[i];
 	}
 	return NULL;
 }
