@@ -301,7 +301,7 @@ static int add_shard(struct sml_stripe *stripe, unsigned index, struct sml_line 
 	return 0;
 }
 
-static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
+static int add_line(struct sml_progress *progress, struct sml_stripe *stripe, unsigned turn)
 {
 	struct sml_context *context = stripe->context;
 	struct sml_transport **transport = &stripe->transports[progress->index];
@@ -309,6 +309,7 @@ static int add_line(struct sml_progress *progress, struct sml_stripe *stripe)
 
 	if (line == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a socket's packets");
+	line->turn = turn;
 	line->trace = context->tracing.traces[progress->index];
 	line->control = context->stripes[sml_context_source(context, stripe->index)].control;
 	/* Where ranks have the slots, they have announced their addresses. */
@@ -332,13 +333,13 @@ static int add_lines(struct sml_context *context, struct sml_progress *progress)
 
 	for (unsigned i = 0; error == 0 && i < context->n_stripes; i++) {
 		if (i == 0 || !shared)
-			error = add_line(progress, &context->stripes[i]);
+			error = add_line(progress, &context->stripes[i],
+					 shared ? (context->senders.own + 1u) % context->n_stripes
+						: 0);
 		if (error == 0)
 			error = add_shard(&context->stripes[i], progress->index,
 					  progress->lines[progress->n_lines - 1]);
 	}
-	if (error == 0 && shared)
-		progress->lines[0]->turn = (context->senders.own + 1u) % context->n_stripes;
 	return error;
 }
 

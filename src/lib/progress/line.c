@@ -210,7 +210,7 @@ static bool may_wait(struct sml_line *line, uint64_t now_ns)
 
 static void flush_when_due(struct sml_line *line, uint64_t now_ns)
 {
-	if (line->n_results == 0 || may_wait(line, now_ns))
+	if (!line->own || line->n_results == 0 || may_wait(line, now_ns))
 		return;
 	line->held_since_ns = 0;
 	flush_results(line);

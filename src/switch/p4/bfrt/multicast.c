@@ -69,7 +69,7 @@ static int write_group(struct sml_p4_target *target, uint16_t group, unsigned n)
 	exclusion = field_of(target, table, "$MULTICAST_NODE_L1_XID", &rc);
 	if (rc == 0)
 		rc = sml_bfrt_numbered_entry(target, 0, table, group, &entry);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	for (unsigned i = 0; i < n; i++)
 		ids[i] = node_id(group, i);

@@ -34,7 +34,7 @@ int sml_bfrt_read_counter(struct sml_p4_target *target, const char *name, uint32
 
 	if (rc == 0)
 		rc = sml_bfrt_numbered_entry(target, 0, counting.table, index, &entry);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	sml_bfrt_entry_from_hardware(entry);
 	rc = sml_bfrt_read(&target->bfrt, name, SML_BFRT_ALL_PIPES, target->messages, 1,
@@ -139,7 +139,7 @@ int sml_bfrt_write_register(struct sml_p4_target *target, const char *name, uint
 
 	if (rc == 0)
 		rc = sml_bfrt_numbered_entry(target, 0, registers.table, index, &entry);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	fits = sml_bfrt_data_fields(registers.table) <= 2;
 	for (size_t i = 0; fits && i < sml_bfrt_data_fields(registers.table); i++) {
