@@ -247,11 +247,11 @@ TEST(open_metrics_is_for_clients_that_name_it)
 {
 	/* Prometheus 2 and 3, and one with protobuf first. */
 	static const char *const open[] = {
-		"application/openmetrics-text;version=1.0.0,application/"
-		"openmetrics-text;version=0.0.1;"
-		"q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-		"application/vnd.google.protobuf;q=0.7,application/openmetrics-text;version=1.0.0;"
-		"escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;q=0.4,*/*;q=0.2",
+		("application/openmetrics-text;version=1.0.0,application/"
+		 "openmetrics-text;version=0.0.1;"
+		 "q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"),
+		("application/vnd.google.protobuf;q=0.7,application/openmetrics-text;version=1.0.0;"
+		 "escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;q=0.4,*/*;q=0.2"),
 		"application/openmetrics-text, */*",
 		"Application/OpenMetrics-Text ; Q=0.5 , text/plain;q=0.4",
 		"application/*",
