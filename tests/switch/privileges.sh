@@ -75,7 +75,7 @@ say $? "it ends when it is told to"
 start_switch "$address"
 SWITCHML_SWITCH=$address "$switchml" bench --local-workers 2 -b 4K -e 4K -n 5 -c 1 >"$work/bench" 2>&1
 say $? "one that is started again serves jobs"
-! says "$work/out" warning
+! says "$work/out" 'warn:'
 say $? "on the loopback alone there is nothing to warn of"
 kill $switch
 wait $switch
@@ -86,6 +86,6 @@ kill $switch
 wait $switch
 (umask 077 && head -c 32 /dev/urandom | base64 >"$work/key")
 SWITCHML_JOB_KEY_FILE=$work/key start_switch :0
-! says "$work/out" warning
+! says "$work/out" 'warn:'
 say $? "with a key it does not"
 [ $failures = 0 ]
