@@ -23,6 +23,9 @@ support=$(dirname "$0")/../support
 . "$support/p4.sh"
 # shellcheck source=tests/support/p4_jobs.sh
 . "$support/p4_jobs.sh"
+# The model is slow.
+# shellcheck disable=SC2034 # of await.sh
+longest=600
 export SWITCHML_TIMEOUT=200 SWITCHML_HEARTBEAT=60 SWITCHML_SLOTS=2
 export bits_seconds=1000 told_within=50 # less than the heartbeat, which is not what tells
 p4_target=bfrt://127.0.0.1:50052

@@ -3,11 +3,13 @@
 # with sanitizers, any process may stall for seconds.
 # shellcheck shell=bash
 
-# Command: wait until it succeeds. After a minute and 1000 tries (slow on a busy machine), the test ends.
+# Command: wait until it succeeds. After a minute and 1000 tries (slow on a busy machine), or $longest seconds,
+# the test ends.
 await() {
-	local end=$((SECONDS + 60)) tries=0
+	local end=$((SECONDS + 60)) last=$((SECONDS + ${longest:-100})) tries=0
 	until "$@"; do
-		[ $((++tries)) -lt 1000 ] || [ $SECONDS -lt $end ] || give_up "after $tries tries still not: $*"
+		[ $((++tries)) -lt 1000 ] || [ $SECONDS -lt $end ] || last=0
+		[ $SECONDS -lt $last ] || give_up "after $tries tries still not: $*"
 		sleep 0.05
 	done
 }
