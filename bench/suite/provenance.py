@@ -134,7 +134,7 @@ def keep(root, name, about):
 
 # bench/paper writes its own blocks; these are of bench/compare.
 HOLDS = re.compile(r"(<!-- holds (?P<name>[a-z]+): begin -->\n).*?(<!-- holds (?P=name): end -->)", re.DOTALL)
-PAGES = ("README.md", "docs/internals/performance.md")
+PAGES = {"README.md": "speed", "docs/internals/performance.md": "performance"}
 
 
 def holds_text(about):
@@ -179,9 +179,9 @@ def stale(root):
             with open(os.path.join(root, shown), encoding="utf-8") as file:
                 if commit_text(about) not in file.read():
                     yield name, f"{shown} does not name {commit_text(about)}: {again}"
-    for page in PAGES:
+    for page, name in PAGES.items():
         old, new = with_holds(root, page)
-        if old != new:
+        if old != new or name not in {match["name"] for match in HOLDS.finditer(old)}:
             yield page, f"{page} does not say why its numbers hold: provenance.show_holds()"
 
 
