@@ -141,7 +141,7 @@ class Ways:
 
 
 def accuracy(model):
-    """Only rank 0 looks; the others wait in the barrier of the next epoch, and leave it the cores."""
+    """Only rank 0 looks; the others wait in the next barrier, or for the next model, and leave it the cores."""
     if dist.get_rank():
         return 0.0
     with torch.no_grad():
