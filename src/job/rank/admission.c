@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the switch has given a rank, copied out of its message: see admission.h. The switch may
+ * What the switch has given a rank, copied out of its message: see session.h. The switch may
  * be hostile, or of a version with other limits.
  */
 #include "job/rank/session.h"

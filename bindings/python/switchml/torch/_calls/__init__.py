@@ -3,7 +3,7 @@
 
     tensors.py                           arguments of PyTorch as this package needs them
     work.py, staging.py, elsewhere.py    a call on the host's memory, on a device's, and on Gloo
-    one_host.py                          calls that need not go to Gloo where ranks share memory
+    sizes.py                             how many elements ranks have for each other
     line.py, threads.py                  the calls of a group in their order, and their threads
     callbacks.py, cpp_futures.py         futures, and what is attached to them
     profiler.py, summary.py              what a user sees of calls
