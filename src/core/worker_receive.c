@@ -96,7 +96,8 @@ static void measure(struct sml_worker *worker, const struct sml_worker_slot *sta
  * If this is another answer to the last use (as in D-SACK, RFC 2883), the switch sent it for one of
  * this rank's transmissions. So the round trip took at least the time since the last of them, and
  * no other rank was waited for. After a loss, that is short. Where a queue is long, all packets
- * could be sent again and again, and only these answers show it.
+ * could be sent again and again, and only these answers show it. One sample at most doubles the
+ * timeout: the network may have copied the answer, or this thread have stood still.
  */
 static void measure_late(struct sml_worker *worker, const void *packet, size_t length,
 			 uint64_t now_ns)
@@ -112,7 +113,10 @@ static void measure_late(struct sml_worker *worker, const void *packet, size_t l
 	since_ns = now_ns - state->again_before_ns;
 	if (state->again_before_ns != 0 && state->use - 1 == sml_be32(header->use_be) &&
 	    since_ns > worker->rtt.rto_ns)
-		sml_rtt_sample(&worker->rtt, since_ns, true, now_ns);
+		sml_rtt_sample(&worker->rtt,
+			       since_ns < 2 * worker->rtt.rto_ns ? since_ns
+								 : 2 * worker->rtt.rto_ns,
+			       true, now_ns);
 }
 
 /*

@@ -99,8 +99,12 @@ TEST_WITH(a_second_answer_tells_the_round_trip, NULL, end)
 	rig.now_ns += SML_RTT_MIN_RTO_NS;
 	assert_int_equal(answer(&second, 2), SML_WORKER_IGNORED);
 	assert_int_equal(worker()->rtt.rto_ns, SML_RTT_MIN_RTO_NS);
+	/* One answer may be a copy that the network made. */
 	rig.now_ns += 596 * MS;
 	assert_int_equal(answer(&second, 2), SML_WORKER_IGNORED);
+	assert_in_range(worker()->rtt.rto_ns, SML_RTT_MIN_RTO_NS, 3 * SML_RTT_MIN_RTO_NS);
+	for (unsigned i = 0; i < 6; i++)
+		answer(&second, 2);
 	assert_in_range(worker()->rtt.rto_ns, 600 * MS, SML_RTT_MAX_RTO_NS);
 	assert_int_equal(sml_rtt_timeout(&worker()->rtt), worker()->rtt.rto_ns);
 }
