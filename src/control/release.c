@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-
 #include "control/release.h"
+
 #include "commit.h"
 #include "switchml.h"
 

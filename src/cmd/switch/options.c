@@ -19,8 +19,6 @@
 #include "switch/dataplane.h"
 #include "switch/switch.h"
 #include "switchml.h"
-#ifdef SML_HAVE_XDP
-#endif
 
 enum {
 	OPTION_CONFIG = 256,

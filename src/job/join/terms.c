@@ -123,9 +123,7 @@ static void check_wire(const struct sml_jobs *jobs, const SmlControl__Join *join
 			 sml_jobs_only_int32(jobs) ? "int32" : "int16");
 }
 
-/* Without them, the numbers of a past rank may be anything: it may be of a job that is not known
- * here.
- */
+/* Without them, the numbers of a past rank may be anything: its job may be unknown here. */
 static bool has_members(const SmlControl__Join *join)
 {
 	struct sml_ranks members;

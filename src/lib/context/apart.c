@@ -101,7 +101,7 @@ static void ask_rank_0(struct sml_apart *apart)
 	if (apart->places == NULL || apart->places->n == 0)
 		return;
 	sml_control_close(apart->rank_0);
-	/* As in find_embedded(): its certificate names what the user said, "localhost" perhaps. */
+	/* As in find_rank_0(): its certificate names what the user said, "localhost" perhaps. */
 	snprintf(apart->places->at[0].host, sizeof(apart->places->at[0].host), "%s",
 		 apart->stripe->context->settings.config.master_address);
 	apart->rank_0 = ask(apart, &apart->places->at[0]);
