@@ -2,6 +2,7 @@
 #include "control/release.h"
 
 #include "commit.h"
+#include "control/envelope.h"
 #include "switchml.h"
 
 #define TEXT_OF(number) TEXT(number)
