@@ -32,12 +32,25 @@ static const struct rank *rank_of(const struct server *server,
 	return &server->control->ranks[applicant->join->pid - SIM_FIRST_PID];
 }
 
+/*
+ * The rank was admitted to another line's membership, which has begun. It need not have seen that
+ * itself, and yet its switch rightly counts it among those.
+ */
+static bool began_elsewhere(const struct sml_applicant *applicant, const struct control *control,
+			    unsigned line)
+{
+	const struct members *members = sim_find_members(control, applicant->tag);
+
+	return members != NULL && members->started && members->line != line;
+}
+
 /* Is one of these processes there, which were to be in a later membership of this line? */
 static bool has_successor(const struct server *server, unsigned line, uint32_t successors)
 {
 	for (const struct sml_applicant *a = server->jobs.applicants; a != NULL; a = a->next)
 		if ((successors >> rank_of(server, a)->id & 1) &&
-		    is_of_line(rank_of(server, a), line))
+		    is_of_line(rank_of(server, a), line) &&
+		    !began_elsewhere(a, server->control, line))
 			return true;
 	return false;
 }
@@ -116,18 +129,6 @@ static bool is_left_behind(const struct rank *rank)
 		if (later->line == ran->line && later->started)
 			return true;
 	return false;
-}
-
-/*
- * The rank was admitted to another line's membership, which has begun. It need not have seen that
- * itself, and yet its switch rightly counts it among those.
- */
-static bool began_elsewhere(const struct sml_applicant *applicant, const struct control *control,
-			    unsigned line)
-{
-	const struct members *members = sim_find_members(control, applicant->tag);
-
-	return members != NULL && members->started && members->line != line;
 }
 
 static bool is_left_out(const struct rank *rank, const struct sml_applicant *applicant,
