@@ -322,6 +322,8 @@ void sim_rival_receives(struct rival *rival, const SmlControl__Envelope *message
 /* A job begins, or gets no room. */
 void sim_pool_check_share(const struct server *server, const struct sml_pool_rules *rules);
 void sim_pool_check_refusal(const struct server *server);
+/* Jobs that have begun leave no room for another one. */
+bool sim_pool_is_full(const struct server *server);
 
 /* ---- ranks (ranks.c) ---- */
 

@@ -231,6 +231,14 @@ void sim_pool_check_share(const struct server *server, const struct sml_pool_rul
 			  server->index, got, server->max_slots, use.begun, use.n_gathering);
 }
 
+bool sim_pool_is_full(const struct server *server)
+{
+	struct pool_use use = look_at(server, NULL);
+	uint32_t n_begun = server->jobs.n_jobs + server->jobs.n_kept - use.n_gathering;
+
+	return n_begun >= server->jobs.config.max_jobs || use.begun + FEWEST > server->max_slots;
+}
+
 /* A job is told that there is no room: jobs that gather must not be the reason. */
 void sim_pool_check_refusal(const struct server *server)
 {

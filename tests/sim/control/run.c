@@ -291,7 +291,8 @@ static uint64_t leavers_are_ready(const struct control *control)
 
 /*
  * Is a switch up that can serve all ranks, and does it stay up? A rank that leaves looks for
- * a limited time only, so a switch that came back at the end of that time does not count.
+ * a limited time only, so a switch that came back at the end of that time does not count, nor one
+ * that another job fills.
  */
 static bool could_be_served(const struct control *control)
 {
@@ -307,7 +308,8 @@ static bool could_be_served(const struct control *control)
 		useful_ns = good->resumes_ns;
 	if (leavers_are_ready(control) > useful_ns)
 		useful_ns = leavers_are_ready(control);
-	return gave_up_ns == NEVER || (good->alive && gave_up_ns > useful_ns + LEAVER_NEEDS_NS);
+	return gave_up_ns == NEVER ||
+	       (good->alive && !sim_pool_is_full(good) && gave_up_ns > useful_ns + LEAVER_NEEDS_NS);
 }
 
 static void check(struct control *control)
