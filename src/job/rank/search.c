@@ -515,22 +515,22 @@ void sml_search_failed(struct sml_search *search, unsigned address, int error, c
 
 void sml_search_report(const struct sml_search *search, uint64_t now_ns, char *text, size_t bytes)
 {
-	size_t length = 0;
+	const unsigned n = search->config.n_addresses;
 
 	text[0] = '\0';
 	if (search->fatal >= 0) {
 		snprintf(text, bytes, "%s", search->tries[search->fatal].reason);
 		return;
 	}
-	for (unsigned i = 0; i < search->config.n_addresses && length < bytes; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		unsigned address = in_order(search, i);
 		const char *refused = search->tries[address].refused;
 		char reason[SML_REASON_LENGTH];
+		size_t length = strlen(text);
 
 		describe(&search->tries[address], now_ns, reason, sizeof(reason));
-		length += (size_t)snprintf(
-			text + length, bytes - length, "%s%s: %s%s%s", length ? "; " : "",
-			search->config.names[address], reason,
-			refused[0] ? "; the last that tried was refused: " : "", refused);
+		snprintf(text + length, (bytes - length) / (n - i), "%s%s: %s%s%s",
+			 length ? "; " : "", search->config.names[address], reason,
+			 refused[0] ? "; the last that tried was refused: " : "", refused);
 	}
 }

@@ -212,7 +212,10 @@ void sml_search_left(struct sml_search *search, unsigned address);
 void sml_search_failed(struct sml_search *search, unsigned address, int error, const char *reason,
 		       uint64_t now_ns);
 
-/* Writes a list of all switches, each with the reason of its last failure, or with its state. */
+/*
+ * Writes a list of all switches, each with the reason of its last failure, or with its state. Long
+ * reasons are cut, so that no switch is left out.
+ */
 void sml_search_report(const struct sml_search *search, uint64_t now_ns, char *text, size_t bytes);
 
 #endif

@@ -466,7 +466,7 @@ static void describe_search(struct sml_context *context, const struct sml_stripe
 	pthread_mutex_lock(&context->lock);
 	snprintf(text, bytes,
 		 "%s did not finish within %g s (the timeout is SWITCHML_TIMEOUT): %.200s, and no "
-		 "switch has taken over (%.400s). Start it again, or give a second address in "
+		 "switch has taken over (%s). Start it again, or give a second address in "
 		 "SWITCHML_SWITCH (first|second)",
 		 call, ms / 1e3, parked->failover.lost, parked->failover.tried);
 	pthread_mutex_unlock(&context->lock);

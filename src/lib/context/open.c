@@ -80,7 +80,7 @@ static int report_lost_barrier(struct sml_stripe *stripe)
 	pthread_mutex_lock(&context->lock);
 	snprintf(text, sizeof(text),
 		 "%.300s while this rank was leaving, with all its calls done. The other ranks may "
-		 "have left: they did not all join another switch (%.500s)",
+		 "have left: they did not all join another switch (%s)",
 		 stripe->failover.lost, stripe->failover.tried);
 	pthread_mutex_unlock(&context->lock);
 	return sml_error_set(SML_ERROR_SWITCH_DIED, "%s", text);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "lib/control/client.h"
 #include "lib/control/endpoints.h"
+#include "lib/control/finder.h"
 #include "lib/host/meet.h"
 #include "lib/host/slots.h"
 #include "lib/progress/shard.h"
@@ -59,8 +60,8 @@ struct sml_stripe {
 		bool left;  /* no switch was needed any more, because all ranks have asked to leave
 			     */
 		uint64_t leaves_ns; /* atomic: since then this rank waits only to leave; 0 if not */
-		char lost[SML_TEXT_BYTES];  /* which switch was lost, and how */
-		char tried[SML_TEXT_BYTES]; /* the other switches, and their results */
+		char lost[SML_TEXT_BYTES];   /* which switch was lost, and how */
+		char tried[SML_TRIED_BYTES]; /* the other switches, and their results */
 	} failover;
 };
 

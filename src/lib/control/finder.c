@@ -255,14 +255,14 @@ static void log_wait(struct sml_finder *finder, uint64_t now_ns)
 
 	if (!sml_notice_is_due(&finder->notice, now_ns) || !config->settings->speaks)
 		return;
-	sml_search_report(&finder->search, now_ns, tried, sizeof(tried));
+	sml_search_report(&finder->search, now_ns, tried, config->lost ? 501 : 701);
 	if (config->lost)
 		sml_notice_log(&finder->notice, now_ns, config->deadline_ns,
-			       "%s job \"%s\" (%.250s); tried: %.500s", what,
+			       "%s job \"%s\" (%.250s); tried: %s", what,
 			       config->settings->config.job, config->lost, tried);
 	else
 		sml_notice_log(&finder->notice, now_ns, config->deadline_ns,
-			       "%s of job \"%s\" to answer at %.700s", what,
+			       "%s of job \"%s\" to answer at %s", what,
 			       config->settings->config.job, tried);
 }
 
@@ -282,7 +282,7 @@ static void wait_for_news(struct sml_finder *finder)
 
 static void notify_owner(const struct sml_finder *finder)
 {
-	char text[SML_TEXT_BYTES];
+	char text[SML_TRIED_BYTES];
 
 	if (finder->config.tell == NULL)
 		return;
@@ -293,15 +293,14 @@ static void notify_owner(const struct sml_finder *finder)
 static int report_failure(const struct sml_finder *finder)
 {
 	const struct sml_search_policy *policy = finder->search.policy;
-	char text[SML_TEXT_BYTES];
+	char text[801];
 
 	if (finder->wrong)
 		return finder->wrong;
 	sml_search_report(&finder->search, sml_now_ns(), text, sizeof(text));
 	if (policy->joins || finder->config.n_endpoints > 1)
 		return sml_error_set(finder->search.error,
-				     policy->joins ? "%.800s" : "no switch can be reached: %.800s",
-				     text);
+				     policy->joins ? "%s" : "no switch can be reached: %s", text);
 	return sml_error_set(finder->search.error, "%s at %s cannot be reached: %s", policy->what,
 			     finder->names[0], finder->search.tries[0].reason);
 }

@@ -12,6 +12,8 @@
 #include "job/rank/search.h"
 #include "lib/control/client.h"
 
+#define SML_TRIED_BYTES 401
+
 struct sml_finder;
 
 struct sml_finder_config {
@@ -30,7 +32,10 @@ struct sml_finder_config {
 	/* To go on: open a control on this connection and loop, and ask to join. NULL at first. */
 	int (*join)(void *self, const struct sml_reached *connection, struct sml_loop *loop,
 		    struct sml_control **control);
-	/* Reports the state of all switches. Called often. NULL if there are no reports. */
+	/*
+	 * Reports the state of all switches, in SML_TRIED_BYTES. Called often. NULL if there are no
+	 * reports.
+	 */
 	void (*tell)(void *self, const char *text);
 	/*
 	 * If give_up is set because the job is over for this rank, what the other ranks are to be
