@@ -6,6 +6,7 @@
 #include "control/envelope.h"
 #include "support/applicants.h"
 #include "support/test.h"
+#include "support/tree.h"
 #include "switchml.h"
 
 /* Of the ranks 0, 1 and 2 of "train", those of this set go on. */
@@ -15,8 +16,9 @@ struct list {
 	uint8_t members;
 };
 
-static void come(struct jobs_world *world, unsigned peer, uint32_t rank, uint32_t next,
-		 struct list list)
+/* behind: the peer is a leaf, and this the rank's number there; 0: it is none. */
+static void come_behind(struct jobs_world *world, unsigned peer, uint32_t behind, uint32_t rank,
+			uint32_t next, struct list list)
 {
 	SmlControl__Join join =
 		jobs_join_message(list.job, next, (uint32_t)__builtin_popcount(list.members));
@@ -31,7 +33,16 @@ static void come(struct jobs_world *world, unsigned peer, uint32_t rank, uint32_
 	join.n_left = 1;
 	join.follows_tag = list.tag;
 	join.wait_ms = 60000;
-	jobs_join(world, peer, join);
+	if (behind != 0)
+		tree_relay(world, peer, behind, sml_envelope(JOIN, join, &join));
+	else
+		jobs_join(world, peer, join);
+}
+
+static void come(struct jobs_world *world, unsigned peer, uint32_t rank, uint32_t next,
+		 struct list list)
+{
+	come_behind(world, peer, 0, rank, next, list);
 }
 
 /* A rank that the last job's end has reached goes on. */
@@ -120,6 +131,23 @@ TEST(a_rank_that_comes_back_is_not_dead)
 	come(&world, 11, 0, 0, list);
 	come(&world, 12, 1, 1, list);
 	assert_non_null(jobs_admitted(&world, 11));
+	jobs_close(&world);
+}
+
+/* It has come, and its leaf dies: it looks for another way. */
+TEST(a_member_is_not_dead_because_its_leaf_is)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 7};
+
+	tree_attach(&world, 30, 300);
+	come(&world, 10, 0, 0, list);
+	come_behind(&world, 30, 70, 1, 1, list);
+	jobs_hang_up(&world, 30);
+	assert_string_equal(jobs_refusal(&world, 10), "");
+	come(&world, 11, 1, 1, list);
+	come(&world, 12, 2, 2, list);
+	assert_non_null(jobs_admitted(&world, 10));
 	jobs_close(&world);
 }
 

@@ -195,7 +195,7 @@ void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why
 	else if (peer->proxied != NULL)
 		sml_proxied_lost(jobs, peer, why, false);
 	else if (peer->job != NULL)
-		sml_job_lost(peer, why);
+		sml_job_lost(peer, why, false);
 	else if (peer->applicant != NULL)
 		sml_applicant_lost(jobs, peer, sml_peer_is_doubted(peer));
 	else if (peer->survived != 0)

@@ -224,15 +224,15 @@ static void report_death(struct sml_job *job, uint16_t rank, const char *why)
 	sml_job_fail_without(job, rank, text);
 }
 
-void sml_job_lost(struct sml_peer *peer, const char *why)
+void sml_job_lost(struct sml_peer *peer, const char *why, bool leaf_died)
 {
 	struct sml_job *job = peer->job;
 	uint16_t rank = peer->rank;
 	uint64_t missed_ns = peer->missed_ns;
 
 	(void)sml_job_release(job, rank);
-	/* A rank that left another job for this one cannot come again. */
-	if (sml_job_gathers(job) && (job->members[rank].before == 0 || missed_ns != 0))
+	/* Of those of a list, an end of the rank's own connection counts as a death, as later. */
+	if (sml_job_gathers(job) && (job->members[rank].before == 0 || missed_ns != 0 || leaf_died))
 		sml_job_forget_member(job, rank, why);
 	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
 	else if (job->resume.runs && job->state <= SML_JOB_PROBING)
@@ -366,7 +366,7 @@ static bool find_tired(struct sml_job *job)
 
 		if (peer == NULL || jobs->now_ns < job->members[rank].waits_until_ns)
 			continue;
-		sml_job_lost(peer, "it did not wait any longer for the others");
+		sml_job_lost(peer, "it did not wait any longer for the others", false);
 		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
 				"the other ranks did not join within this rank's timeout");
 		return true;
@@ -389,7 +389,7 @@ static bool find_silent(struct sml_job *job)
 		snprintf(why, sizeof(why), "it was silent for %.1f s (frozen, or its link is down)",
 			 (double)(jobs->now_ns - peer->heard_ns) / 1e9);
 		doubted = sml_peer_is_doubted(peer);
-		sml_job_lost(peer, why);
+		sml_job_lost(peer, why, false);
 		sml_peer_end_silent(jobs, peer, doubted,
 				    "the switch heard nothing from this rank for its heartbeat");
 		return true;

@@ -11,8 +11,11 @@ void sml_job_joined(struct sml_job *job, const struct sml_peer *newcomer);
 /* A member asks to leave. */
 void sml_job_leave(struct sml_job *job, uint16_t rank);
 
-/* A member's connection has ended, or counts as ended: why says how. */
-void sml_job_lost(struct sml_peer *peer, const char *why);
+/*
+ * A member's connection has ended, or counts as ended: why says how. leaf_died: with a leaf's, and
+ * the rank may live.
+ */
+void sml_job_lost(struct sml_peer *peer, const char *why, bool leaf_died);
 
 /*
  * A member has gone before all ranks have joined. It may come again: launchers restart processes

@@ -168,7 +168,7 @@ static void lose(struct sml_remote *remote, const char *why, bool leaf_died)
 	else if (peer->job != NULL && leaf_died && !sml_job_gathers(peer->job))
 		sml_job_disband(peer->job, why);
 	else if (peer->job != NULL)
-		sml_job_lost(peer, why);
+		sml_job_lost(peer, why, leaf_died);
 	else if (peer->applicant != NULL)
 		sml_applicant_lost(jobs, peer, leaf_died || sml_peer_is_doubted(peer));
 	else if (leaf_died)
