@@ -77,9 +77,12 @@ TEST(a_member_that_dies_before_it_has_come_is_missed_at_once)
 	jobs_hang_up(&world, 2);
 	assert_told(&world, 10, "rank 2 of the last job has died or left");
 	assert_told(&world, 11, "rank 2 of the last job has died or left");
-	/* Whoever is late with the old list is told so, too. */
-	come(&world, 12, 0, 0, list);
+	/* Whoever is late with the old list is told so, too; and who comes with it again. */
+	come(&world, 12, 2, 2, list);
 	assert_told(&world, 12, "rank 2");
+	come(&world, 13, 0, 0, list);
+	jobs_wait(&world, 11 * SML_SECOND_NS);
+	assert_told(&world, 13, "rank 2");
 	list = (struct list){"without it", list.tag, 3};
 	come(&world, 20, 0, 0, list);
 	come(&world, 21, 1, 1, list);
@@ -100,6 +103,7 @@ TEST(a_member_that_dies_when_it_has_come_is_missed_at_once)
 	jobs_hang_up(&world, 11);
 	list = (struct list){"again", list.tag, 6};
 	come(&world, 20, 2, 1, list);
+	jobs_wait(&world, 11 * SML_SECOND_NS);
 	assert_told(&world, 20, "rank 1 of the last job");
 	jobs_close(&world);
 }
@@ -131,6 +135,39 @@ TEST(a_rank_that_comes_back_is_not_dead)
 	come(&world, 11, 0, 0, list);
 	come(&world, 12, 1, 1, list);
 	assert_non_null(jobs_admitted(&world, 11));
+	jobs_close(&world);
+}
+
+/* The same, and the others come first: they wait for it, for a heartbeat. */
+TEST(a_rank_that_comes_back_last_is_not_dead)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 7};
+
+	jobs_hang_up(&world, 2);
+	come(&world, 10, 0, 0, list);
+	come(&world, 11, 1, 1, list);
+	jobs_wait(&world, 5 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(&world, 10), "");
+	come(&world, 12, 2, 2, list);
+	assert_non_null(jobs_admitted(&world, 10));
+	jobs_wait(&world, 8 * SML_SECOND_NS);
+	assert_int_equal(world.jobs.n_jobs, 1);
+	jobs_close(&world);
+}
+
+/* What it comes too late for has ended, and it does not wait for the others there. */
+TEST(a_rank_that_comes_back_too_late_is_told_what_the_others_were)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 7};
+
+	jobs_hang_up(&world, 2);
+	come(&world, 10, 0, 0, list);
+	jobs_wait(&world, 11 * SML_SECOND_NS);
+	assert_told(&world, 10, "rank 2 of the last job");
+	come(&world, 12, 2, 2, list);
+	assert_told(&world, 12, "rank 2 of the last job");
 	jobs_close(&world);
 }
 

@@ -33,6 +33,8 @@ static void shift_job_deadlines(struct sml_job *job, uint64_t away_ns)
 	job->begun_ns += away_ns;
 	if (job->mismatch.since_ns != 0)
 		job->mismatch.since_ns += away_ns;
+	if (job->elastic.list.misses_ns != 0)
+		job->elastic.list.misses_ns += away_ns;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_member *member = &job->members[rank];
 

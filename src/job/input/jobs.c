@@ -221,6 +221,7 @@ void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL && sml_job_deadline(jobs->jobs[i]) <= now_ns)
 			sml_job_tick(jobs->jobs[i]);
+	sml_listed_tick(jobs);
 	sml_survivors_tick(jobs);
 	sml_kept_tick(jobs);
 	sml_applicants_tick(jobs);
@@ -236,6 +237,7 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 
 	if (sml_jobs_is_leaf(jobs))
 		first_ns = sml_earlier(first_ns, sml_leaf_deadline(jobs));
+	first_ns = sml_earlier(first_ns, sml_listed_deadline(jobs));
 	first_ns = sml_earlier(first_ns, sml_survivors_deadline(jobs));
 	first_ns = sml_earlier(first_ns, sml_kept_deadline(jobs));
 	first_ns = sml_earlier(first_ns, sml_applicants_deadline(jobs));

@@ -8,19 +8,36 @@
 
 #include <stdio.h>
 
+#include "base/least.h"
 #include "job/members/members.h"
 #include "job/states/end.h"
 #include "job/states/states.h"
 #include "job/states/survivors.h"
 #include "switchml.h"
 
+/* Those that had gone before a list was known may be on their way: they are given a heartbeat. */
+static void expect_back(struct sml_job *job)
+{
+	const struct sml_failed_job *before =
+		sml_jobs_find_judged(job->jobs, job->elastic.list.tag);
+
+	if (before == NULL)
+		return;
+	job->elastic.list.absent = job->elastic.list.ranks;
+	sml_ranks_intersect(&job->elastic.list.absent, &before->gone);
+	if (!sml_ranks_is_empty(&job->elastic.list.absent))
+		job->elastic.list.misses_ns =
+			job->jobs->now_ns + before->heartbeat_ms * (SML_SECOND_NS / 1000);
+}
+
 void sml_listed_note(struct sml_job *job, uint16_t rank, const SmlControl__PastRank *past)
 {
 	struct sml_member *member = &job->members[rank];
+	bool is_first = job->elastic.list.tag == 0;
 
 	if (past == NULL || past->members.len == 0)
 		return;
-	if (job->elastic.list.tag == 0) {
+	if (is_first) {
 		job->elastic.list.tag = past->tag;
 		(void)sml_ranks_unpack(&job->elastic.list.ranks, past->members.data,
 				       past->members.len, past->world_size);
@@ -29,6 +46,8 @@ void sml_listed_note(struct sml_job *job, uint16_t rank, const SmlControl__PastR
 		return;
 	member->before = (uint16_t)(past->rank + 1);
 	sml_kept_back(job->jobs, past->tag, past->rank);
+	if (is_first)
+		expect_back(job);
 	sml_survivors_await(job->jobs, past->tag, member->waits_until_ns);
 }
 
@@ -42,6 +61,8 @@ static unsigned find_gone(const struct sml_job *job)
 	if (before == NULL || !sml_job_gathers(job))
 		return SML_MAX_WORLD;
 	sml_ranks_intersect(&gone, &before->gone);
+	if (job->jobs->now_ns < job->elastic.list.misses_ns)
+		sml_ranks_subtract(&gone, &job->elastic.list.absent);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].before != 0)
 			sml_ranks_remove(&gone, job->members[rank].before - 1u);
@@ -51,14 +72,39 @@ static unsigned find_gone(const struct sml_job *job)
 bool sml_listed_misses(struct sml_job *job)
 {
 	const unsigned rank = find_gone(job);
-	char text[SML_SENTENCE_BYTES];
+	struct sml_refusal why = {.error = SML_ERROR_RANK_DIED};
 
 	if (rank == SML_MAX_WORLD)
 		return false;
-	snprintf(text, sizeof(text),
+	snprintf(why.text, sizeof(why.text),
 		 "rank %u of the last job has died or left, and job \"%s\" has it as a member "
 		 "(sml_reconfigure())",
 		 rank, job->name);
-	sml_job_fail(job, SML_ERROR_RANK_DIED, text);
+	/* Who comes late would wait for the others, which go on without it. */
+	sml_disagreement_note(job->jobs, job, NULL, &why);
+	sml_job_fail(job, why.error, why.text);
 	return true;
+}
+
+uint64_t sml_listed_deadline(const struct sml_jobs *jobs)
+{
+	uint64_t due_ns = UINT64_MAX;
+
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL && jobs->jobs[i]->elastic.list.misses_ns != 0)
+			due_ns = sml_earlier(due_ns, jobs->jobs[i]->elastic.list.misses_ns);
+	return due_ns;
+}
+
+void sml_listed_tick(struct sml_jobs *jobs)
+{
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
+		struct sml_job *job = jobs->jobs[i];
+
+		if (job == NULL || job->elastic.list.misses_ns == 0 ||
+		    jobs->now_ns < job->elastic.list.misses_ns)
+			continue;
+		job->elastic.list.misses_ns = 0;
+		(void)sml_listed_misses(job);
+	}
 }
