@@ -14,6 +14,8 @@ struct list {
 	const char *job;
 	uint64_t tag;
 	uint8_t members;
+	uint32_t of;   /* how many ranks "train" had; 0: three */
+	bool is_apart; /* the Join says of its last job only which rank it was there */
 };
 
 /* behind: the peer is a leaf, and this the rank's number there; 0: it is none. */
@@ -26,13 +28,13 @@ static void come_behind(struct jobs_world *world, unsigned peer, uint32_t behind
 
 	past.tag = list.tag;
 	past.rank = rank;
-	past.world_size = 3;
+	past.world_size = list.of != 0 ? list.of : 3;
 	past.ran = true;
 	past.members = (ProtobufCBinaryData){1, &list.members};
 	join.left = &left;
 	join.n_left = 1;
-	join.follows_tag = list.tag;
-	join.wait_ms = 60000;
+	join.follows_tag = list.is_apart ? 0 : list.tag;
+	join.wait_ms = 3600000;
 	if (behind != 0)
 		tree_relay(world, peer, behind, sml_envelope(JOIN, join, &join));
 	else
@@ -199,6 +201,24 @@ TEST(the_connection_of_an_awaited_member_stays)
 	assert_false(world.peers[1].ended);
 	jobs_hang_up(&world, 1);
 	assert_told(&world, 10, "rank 1");
+	jobs_close(&world);
+}
+
+/* Without a connection, nobody has a place for longer than a heartbeat. */
+TEST(a_place_is_not_kept_for_as_long_as_a_member_that_left_would_wait)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, true};
+
+	goes_on(&world, 0);
+	assert_int_equal(world.jobs.n_kept, 1);
+	come(&world, 10, 0, 0, list);
+	jobs_leave(&world, 10);
+	for (unsigned peer = 1; peer < 3; peer++)
+		goes_on(&world, peer);
+	jobs_wait(&world, 11 * SML_SECOND_NS);
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_int_equal(world.jobs.n_kept, 0);
 	jobs_close(&world);
 }
 

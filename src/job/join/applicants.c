@@ -396,6 +396,7 @@ void sml_applicant_comes(struct sml_jobs *jobs, struct sml_peer *peer, const Sml
 		return;
 	}
 	sml_kept_back(jobs, applicant->tag, applicant->rank);
+	sml_kept_asked(jobs, applicant->tag, sml_applicant_decides_at(applicant));
 	sml_survivors_await(jobs, applicant->tag, sml_applicant_decides_at(applicant));
 	sml_applicant_notify(jobs, applicant);
 	if (past == NULL)

@@ -93,6 +93,14 @@ void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t 
 	hold(jobs, job, until_ns);
 }
 
+void sml_kept_asked(struct sml_jobs *jobs, uint64_t tag, uint64_t until_ns)
+{
+	struct sml_failed_job *kept = sml_kept_find(jobs, tag);
+
+	if (kept != NULL)
+		kept->kept_until_ns = sml_later(kept->kept_until_ns, until_ns);
+}
+
 void sml_kept_unasked(struct sml_jobs *jobs, uint64_t tag)
 {
 	struct sml_failed_job *kept = sml_kept_find(jobs, tag);

@@ -101,6 +101,9 @@ void sml_kept_take(struct sml_job *job, uint64_t tag);
 /* It is kept again, until the same time: the next job did not begin to gather. */
 void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t until_ns);
 
+/* A rank of it asks, and a decision is due at this time: it is kept until then. */
+void sml_kept_asked(struct sml_jobs *jobs, uint64_t tag, uint64_t until_ns);
+
 /* None of its ranks asks any more, so it is kept no longer than for ranks that may still come. */
 void sml_kept_unasked(struct sml_jobs *jobs, uint64_t tag);
 

@@ -73,10 +73,6 @@ void sml_survivor_lost(struct sml_jobs *jobs, struct sml_peer *peer)
 
 void sml_survivors_await(struct sml_jobs *jobs, uint64_t tag, uint64_t until_ns)
 {
-	struct sml_failed_job *kept = sml_kept_find(jobs, tag);
-
-	if (kept != NULL)
-		kept->kept_until_ns = sml_later(kept->kept_until_ns, until_ns);
 	for (struct sml_peer *peer = jobs->survivors; peer != NULL; peer = peer->next_survivor)
 		if (peer->survived == tag)
 			peer->stays_until_ns = sml_later(peer->stays_until_ns, until_ns);

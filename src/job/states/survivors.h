@@ -18,7 +18,7 @@ void sml_survivor_goes_on(struct sml_jobs *jobs, struct sml_peer *peer);
 /* Its connection has ended, without a word: the others need not wait for it. */
 void sml_survivor_lost(struct sml_jobs *jobs, struct sml_peer *peer);
 
-/* A decision about the job with this tag is due at this time: its survivors count until then. */
+/* A rank of the job with this tag waits for others until then: so long, its survivors count. */
 void sml_survivors_await(struct sml_jobs *jobs, uint64_t tag, uint64_t until_ns);
 
 /* End the connection that has stayed longest. Returns false if there is none. */
