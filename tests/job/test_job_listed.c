@@ -34,7 +34,7 @@ static void come_behind(struct jobs_world *world, unsigned peer, uint32_t behind
 	join.left = &left;
 	join.n_left = 1;
 	join.follows_tag = list.is_apart ? 0 : list.tag;
-	join.wait_ms = 3600000;
+	join.wait_ms = 60000;
 	if (behind != 0)
 		tree_relay(world, peer, behind, sml_envelope(JOIN, join, &join));
 	else
@@ -201,6 +201,40 @@ TEST(the_connection_of_an_awaited_member_stays)
 	assert_false(world.peers[1].ended);
 	jobs_hang_up(&world, 1);
 	assert_told(&world, 10, "rank 1");
+	jobs_close(&world);
+}
+
+/* It may come again; if it does not, nobody waits for it. */
+TEST(a_member_that_leaves_before_all_have_come_is_missed)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
+
+	come(&world, 10, 0, 0, list);
+	come(&world, 11, 1, 1, list);
+	jobs_leave(&world, 11);
+	jobs_wait(&world, 5 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(&world, 10), "");
+	come(&world, 12, 1, 1, list);
+	jobs_wait(&world, 6 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(&world, 10), "");
+	jobs_leave(&world, 12);
+	jobs_wait(&world, 11 * SML_SECOND_NS);
+	assert_told(&world, 10, "rank 1 of the last job has died or left");
+	jobs_close(&world);
+}
+
+TEST(a_member_whose_own_time_is_over_has_not_died)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
+
+	come(&world, 10, 0, 0, list);
+	jobs_wait(&world, 5 * SML_SECOND_NS);
+	come(&world, 11, 1, 1, list);
+	jobs_wait(&world, 56 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(&world, 10), "within this rank's timeout"));
+	assert_string_equal(jobs_refusal(&world, 11), "");
 	jobs_close(&world);
 }
 

@@ -173,6 +173,7 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 
 	if (sml_job_gathers(job)) {
 		let_leave(job, rank, &left);
+		sml_kept_without_listed(job, rank);
 		/* Ranks that resume have found each other elsewhere. */
 		sml_job_forget_member(job, rank, job->resume.runs ? NULL : "it left");
 		return;
@@ -224,7 +225,7 @@ static void report_death(struct sml_job *job, uint16_t rank, const char *why)
 	sml_job_fail_without(job, rank, text);
 }
 
-void sml_job_lost(struct sml_peer *peer, const char *why, bool leaf_died)
+void sml_job_lost(struct sml_peer *peer, const char *why, bool may_live)
 {
 	struct sml_job *job = peer->job;
 	uint16_t rank = peer->rank;
@@ -232,7 +233,7 @@ void sml_job_lost(struct sml_peer *peer, const char *why, bool leaf_died)
 
 	(void)sml_job_release(job, rank);
 	/* Of those of a list, an end of the rank's own connection counts as a death, as later. */
-	if (sml_job_gathers(job) && (job->members[rank].before == 0 || missed_ns != 0 || leaf_died))
+	if (sml_job_gathers(job) && (job->members[rank].before == 0 || missed_ns != 0 || may_live))
 		sml_job_forget_member(job, rank, why);
 	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
 	else if (job->resume.runs && job->state <= SML_JOB_PROBING)
@@ -366,7 +367,9 @@ static bool find_tired(struct sml_job *job)
 
 		if (peer == NULL || jobs->now_ns < job->members[rank].waits_until_ns)
 			continue;
-		sml_job_lost(peer, "it did not wait any longer for the others", false);
+		if (sml_job_gathers(job))
+			sml_kept_without_listed(job, (uint16_t)rank);
+		sml_job_lost(peer, "it did not wait any longer for the others", true);
 		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
 				"the other ranks did not join within this rank's timeout");
 		return true;

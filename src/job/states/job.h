@@ -12,10 +12,10 @@ void sml_job_joined(struct sml_job *job, const struct sml_peer *newcomer);
 void sml_job_leave(struct sml_job *job, uint16_t rank);
 
 /*
- * A member's connection has ended, or counts as ended: why says how. leaf_died: with a leaf's, and
- * the rank may live.
+ * A member's connection has ended, or counts as ended: why says how. may_live: that is no
+ * sign of a death, while the job gathers.
  */
-void sml_job_lost(struct sml_peer *peer, const char *why, bool leaf_died);
+void sml_job_lost(struct sml_peer *peer, const char *why, bool may_live);
 
 /*
  * A member has gone before all ranks have joined. It may come again: launchers restart processes
