@@ -269,3 +269,20 @@ TEST(a_list_that_cannot_be_is_refused)
 	assert_non_null(strstr(jobs_refusal(&world, 11), "are ranks of the job that they left"));
 	jobs_close(&world);
 }
+
+/* It would count as a rank of that job that has gone, and the others as all that there are. */
+TEST(a_rank_that_the_last_job_never_had_is_refused)
+{
+	struct jobs_world world;
+	struct list list = {"list", jobs_open_running(&world, 3), 128, 8, false};
+
+	come(&world, 10, 7, 0, list);
+	assert_string_equal(jobs_refusal(&world, 10), "the switch knows no such place in a job");
+	jobs_hang_up(&world, 10);
+	jobs_hang_up(&world, 2);
+	jobs_apply(&world, 11, jobs_was(list.tag, 0, 3));
+	assert_null(jobs_decision(&world, 11));
+	jobs_apply(&world, 12, jobs_was(list.tag, 1, 3));
+	jobs_assert_decided(&world, 12, 2, 1, 2);
+	jobs_close(&world);
+}

@@ -26,6 +26,7 @@
 #define MS_NS	   1000000ull
 #define LONGEST_MS (24u * 3600 * 1000)
 
+static const char no_such_rank[] = "the switch knows no such place in a job";
 const char sml_asked_again[] = "this process has asked again, on another connection";
 
 /* ---- the list ---- */
@@ -232,7 +233,9 @@ const SmlControl__PastRank *sml_applicants_check_list(struct sml_jobs *jobs,
 	if (past == NULL || past->tag == 0)
 		return NULL;
 	asker = find_asker(jobs, past->tag);
-	if (asker != NULL) {
+	if (before != NULL && past->members.len > 0 && past->world_size != before->n_ranks) {
+		refuse(refusal, SML_ERROR_REFUSED, no_such_rank);
+	} else if (asker != NULL) {
 		describe_both(join->job, past->rank, asker->rank, refusal);
 		sml_applicants_dismiss(jobs, past->tag, refusal->error, refusal->text);
 	} else if (before != NULL && before->decided) {
@@ -264,7 +267,7 @@ find_past_rank(struct sml_jobs *jobs, const SmlControl__Join *join, struct sml_r
 	if (past->tag == 0 || past->world_size < 1 || past->world_size > SML_MAX_WORLD ||
 	    past->rank >= past->world_size ||
 	    (before != NULL && past->world_size != before->n_ranks))
-		refuse(refusal, SML_ERROR_REFUSED, "the switch knows no such place in a job");
+		refuse(refusal, SML_ERROR_REFUSED, no_such_rank);
 	else if (before != NULL && before->decided)
 		refuse(refusal, SML_ERROR_REFUSED, sml_too_late);
 	else if (before != NULL && before->list[0] != '\0')

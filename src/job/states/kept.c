@@ -126,8 +126,7 @@ void sml_kept_back(const struct sml_jobs *jobs, uint64_t tag, unsigned rank)
 {
 	struct sml_failed_job *job = sml_jobs_find_judged(jobs, tag);
 
-	/* Of a list's rank, nothing has compared the two yet. */
-	if (job == NULL || rank >= job->n_ranks)
+	if (job == NULL)
 		return;
 	sml_ranks_remove(&job->gone, rank);
 	sml_kept_for(job, rank);
