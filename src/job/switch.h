@@ -109,6 +109,7 @@ struct sml_peer {
 	bool is_local; /* on this host */
 	/* The jobs'. */
 	uint64_t heard_ns;		 /* its last message; or, from the driver, when it came */
+	uint32_t heartbeat_ms;		 /* of its last Join; 0: it has sent none */
 	struct sml_job *job;		 /* NULL if it has not joined yet, or no longer */
 	struct sml_applicant *applicant; /* it asks to be a member; NULL if it does not */
 	uint16_t rank;

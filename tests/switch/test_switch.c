@@ -115,6 +115,23 @@ TEST_WITH(a_last_message_that_is_lost_is_sent_again, set_up, client_close_switch
 	client_close(&c);
 }
 
+/* For less than half of its heartbeat: its own last Pings may be lost, too. */
+TEST_WITH(a_last_message_is_sent_again_to_a_rank_that_was_silent, set_up, client_close_switch)
+{
+	struct client c[2];
+
+	clients_start(c, 2, "127.0.0.1", port, "lossy");
+	client_send_empty(&c[1], SML_CONTROL__ENVELOPE__BODY_LEAVE);
+	usleep(100000);
+	lose_all(c[1].tcp);
+	usleep(2500000);
+	client_send_empty(&c[0], SML_CONTROL__ENVELOPE__BODY_LEAVE);
+	lose_last(&c[1], 4);
+	client_free(client_expect(&c[1], SML_CONTROL__ENVELOPE__BODY_LEFT));
+	client_close(&c[0]);
+	client_close(&c[1]);
+}
+
 static void *close_switch(void *unused)
 {
 	client_close_switch(NULL);

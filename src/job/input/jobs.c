@@ -86,6 +86,9 @@ static void take_survivors(struct sml_jobs *jobs, struct sml_peer *peer,
 static void take_ranks(struct sml_jobs *jobs, struct sml_peer *peer,
 		       const SmlControl__Envelope *message)
 {
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN)
+		peer->heartbeat_ms =
+			sml_least(message->join->heartbeat_ms, jobs->config.heartbeat_ms);
 	if (sml_jobs_is_leaf(jobs))
 		sml_leaf_message(jobs, peer, message);
 	else if (peer->survived != 0)

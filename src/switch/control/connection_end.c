@@ -11,13 +11,17 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/least.h"
 #include "switch/control/server.h"
 
 /* An ending connection's peer may still read what it was told, for this long. */
 #define LINGER_NS 1000000000ull
 /* And for this long if it was lost on the way: TCP resends it after 0.2 s, 0.6 s, 1.4 s, … */
 #define RESEND_NS 10000000000ull
-/* Who was silent for longer than between two Pings may be dead, and is not waited for. */
+/*
+ * Who was silent for longer than between two Pings may be dead, and is not waited for. A rank whose
+ * heartbeat is longer may be so for half of it, because some of its Pings are lost.
+ */
 #define SILENT_NS 2000000000ull
 
 void sml_connection_free(struct sml_connection *connection)
@@ -58,12 +62,17 @@ void sml_connection_end_when_sent(struct sml_connection *connection)
 		shutdown(connection->fd, SHUT_WR);
 }
 
+static bool is_silent(const struct sml_peer *peer)
+{
+	return sml_now_ns() > peer->heard_ns + sml_later(SILENT_NS, peer->heartbeat_ms * 500000ull);
+}
+
 void sml_connection_end(struct sml_connection *connection)
 {
 	if (connection->closing)
 		return;
 	connection->closing = true;
-	connection->was_silent = sml_now_ns() > connection->peer.heard_ns + SILENT_NS;
+	connection->was_silent = is_silent(&connection->peer);
 	connection->peer.heard_ns = sml_now_ns();
 	sml_stream_ignore(&connection->messages);
 	sml_stream_finish(&connection->messages);
