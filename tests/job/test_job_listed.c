@@ -221,6 +221,11 @@ TEST(a_member_that_leaves_before_all_have_come_is_missed)
 	jobs_leave(&world, 12);
 	jobs_wait(&world, 11 * SML_SECOND_NS);
 	assert_told(&world, 10, "rank 1 of the last job has died or left");
+	/* It may live: the next list, for which it has not come yet, waits for it. */
+	list.job = "again";
+	come(&world, 20, 0, 0, list);
+	jobs_wait(&world, 11 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(&world, 20), "");
 	jobs_close(&world);
 }
 

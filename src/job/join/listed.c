@@ -61,6 +61,7 @@ static unsigned find_gone(const struct sml_job *job)
 	if (before == NULL || !sml_job_gathers(job))
 		return SML_MAX_WORLD;
 	sml_ranks_intersect(&gone, &before->gone);
+	sml_ranks_unite(&gone, &job->elastic.list.left);
 	if (job->jobs->now_ns < job->elastic.list.misses_ns)
 		sml_ranks_subtract(&gone, &job->elastic.list.absent);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)

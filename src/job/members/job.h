@@ -138,8 +138,11 @@ struct sml_job {
 		struct {
 			uint64_t tag;
 			struct sml_ranks ranks;
-			/* Those that had gone, and are missed from then on only. 0: no time. */
-			struct sml_ranks absent;
+			/*
+			 * Those that had gone, and are missed from then on only. 0: no time. Of
+			 * them, those that have been here, and left by themselves.
+			 */
+			struct sml_ranks absent, left;
 			uint64_t misses_ns;
 		} list;
 		struct sml_decision *decision; /* NULL if its ranks named its members */

@@ -164,6 +164,19 @@ static void give_up_resuming_without(struct sml_job *job, uint16_t rank, const c
 	sml_job_give_up_resuming(job, text);
 }
 
+/* A member that a list has may come again; if not, it is missed (join/listed.c). */
+static void note_left(struct sml_job *job, uint16_t rank)
+{
+	const struct sml_member *member = &job->members[rank];
+
+	if (member->before == 0)
+		return;
+	sml_ranks_add(&job->elastic.list.absent, member->before - 1u);
+	sml_ranks_add(&job->elastic.list.left, member->before - 1u);
+	job->elastic.list.misses_ns =
+		job->jobs->now_ns + member->heartbeat_ms * (SML_SECOND_NS / 1000);
+}
+
 /* No rank has begun: there is no barrier to wait for, and maybe no member to tell. */
 static void leave_before_start(struct sml_job *job, uint16_t rank)
 {
@@ -173,7 +186,7 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 
 	if (sml_job_gathers(job)) {
 		let_leave(job, rank, &left);
-		sml_kept_without_listed(job, rank);
+		note_left(job, rank);
 		/* Ranks that resume have found each other elsewhere. */
 		sml_job_forget_member(job, rank, job->resume.runs ? NULL : "it left");
 		return;
@@ -368,7 +381,7 @@ static bool find_tired(struct sml_job *job)
 		if (peer == NULL || jobs->now_ns < job->members[rank].waits_until_ns)
 			continue;
 		if (sml_job_gathers(job))
-			sml_kept_without_listed(job, (uint16_t)rank);
+			note_left(job, (uint16_t)rank);
 		sml_job_lost(peer, "it did not wait any longer for the others", true);
 		sml_peer_refuse(jobs, peer, SML_ERROR_TIMEOUT,
 				"the other ranks did not join within this rank's timeout");

@@ -132,19 +132,6 @@ void sml_kept_back(const struct sml_jobs *jobs, uint64_t tag, unsigned rank)
 	sml_kept_for(job, rank);
 }
 
-void sml_kept_without_listed(struct sml_job *job, uint16_t rank)
-{
-	const bool is_listed = job->members[rank].before != 0;
-	struct sml_failed_job *before = is_listed ? sml_job_followed(job, &rank) : NULL;
-
-	if (before == NULL)
-		return;
-	sml_kept_without(job->jobs, before, rank);
-	sml_ranks_add(&job->elastic.list.absent, rank);
-	job->elastic.list.misses_ns =
-		job->jobs->now_ns + before->heartbeat_ms * (SML_SECOND_NS / 1000);
-}
-
 uint64_t sml_kept_deadline(const struct sml_jobs *jobs)
 {
 	uint64_t due_ns = UINT64_MAX;

@@ -111,12 +111,6 @@ void sml_kept_unasked(struct sml_jobs *jobs, uint64_t tag);
 void sml_kept_for(struct sml_failed_job *job, unsigned rank);
 void sml_kept_without(struct sml_jobs *jobs, struct sml_failed_job *job, unsigned rank);
 
-/*
- * A member that a list has leaves a job that gathers. It may come again, and is missed after a
- * heartbeat (join/listed.c).
- */
-void sml_kept_without_listed(struct sml_job *job, uint16_t rank);
-
 /* That rank of the job with this tag is here, whatever became of its last connection. */
 void sml_kept_back(const struct sml_jobs *jobs, uint64_t tag, unsigned rank);
 
