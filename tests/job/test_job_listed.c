@@ -70,7 +70,7 @@ static void assert_told(const struct jobs_world *world, unsigned peer, const cha
 TEST(a_member_that_dies_before_it_has_come_is_missed_at_once)
 {
 	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7};
+	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
 
 	goes_on(&world, 0);
 	come(&world, 10, 0, 0, list);
@@ -85,7 +85,7 @@ TEST(a_member_that_dies_before_it_has_come_is_missed_at_once)
 	come(&world, 13, 0, 0, list);
 	jobs_wait(&world, 11 * SML_SECOND_NS);
 	assert_told(&world, 13, "rank 2");
-	list = (struct list){"without it", list.tag, 3};
+	list = (struct list){"without it", list.tag, 3, 0, false};
 	come(&world, 20, 0, 0, list);
 	come(&world, 21, 1, 1, list);
 	assert_non_null(jobs_admitted(&world, 21));
@@ -95,7 +95,7 @@ TEST(a_member_that_dies_before_it_has_come_is_missed_at_once)
 TEST(a_member_that_dies_when_it_has_come_is_missed_at_once)
 {
 	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7};
+	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
 
 	come(&world, 10, 0, 0, list);
 	come(&world, 11, 1, 1, list);
@@ -103,7 +103,7 @@ TEST(a_member_that_dies_when_it_has_come_is_missed_at_once)
 	assert_told(&world, 11, "rank 0");
 	/* Of the list's ranks that are told so, one dies before the next list. */
 	jobs_hang_up(&world, 11);
-	list = (struct list){"again", list.tag, 6};
+	list = (struct list){"again", list.tag, 6, 0, false};
 	come(&world, 20, 2, 1, list);
 	jobs_wait(&world, 11 * SML_SECOND_NS);
 	assert_told(&world, 20, "rank 1 of the last job");
@@ -113,7 +113,7 @@ TEST(a_member_that_dies_when_it_has_come_is_missed_at_once)
 TEST(a_process_that_is_new_may_come_and_go_and_the_dead_are_not_in_the_list)
 {
 	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 3};
+	struct list list = {"list", jobs_open_running(&world, 3), 3, 0, false};
 
 	/* A new process came first; and rank 2, of which the list says nothing, dies. */
 	jobs_join(&world, 13, jobs_join_message("list", 1, 2));
@@ -130,7 +130,7 @@ TEST(a_process_that_is_new_may_come_and_go_and_the_dead_are_not_in_the_list)
 TEST(a_rank_that_comes_back_is_not_dead)
 {
 	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7};
+	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
 
 	jobs_hang_up(&world, 2);
 	come(&world, 10, 2, 2, list);
@@ -144,7 +144,7 @@ TEST(a_rank_that_comes_back_is_not_dead)
 TEST(a_rank_that_comes_back_last_is_not_dead)
 {
 	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7};
+	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
 
 	jobs_hang_up(&world, 2);
 	come(&world, 10, 0, 0, list);
@@ -162,7 +162,7 @@ TEST(a_rank_that_comes_back_last_is_not_dead)
 TEST(a_rank_that_comes_back_too_late_is_told_what_the_others_were)
 {
 	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7};
+	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
 
 	jobs_hang_up(&world, 2);
 	come(&world, 10, 0, 0, list);
@@ -177,7 +177,7 @@ TEST(a_rank_that_comes_back_too_late_is_told_what_the_others_were)
 TEST(a_member_is_not_dead_because_its_leaf_is)
 {
 	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7};
+	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
 
 	tree_attach(&world, 30, 300);
 	come(&world, 10, 0, 0, list);
@@ -194,7 +194,7 @@ TEST(a_member_is_not_dead_because_its_leaf_is)
 TEST(the_connection_of_an_awaited_member_stays)
 {
 	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7};
+	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
 
 	come(&world, 10, 0, 0, list);
 	jobs_wait(&world, 30 * SML_SECOND_NS);
@@ -264,7 +264,7 @@ TEST(a_place_is_not_kept_for_as_long_as_a_member_that_left_would_wait)
 TEST(a_list_that_cannot_be_is_refused)
 {
 	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 15};
+	struct list list = {"list", jobs_open_running(&world, 3), 15, 0, false};
 
 	come(&world, 10, 0, 0, list);
 	assert_non_null(strstr(jobs_refusal(&world, 10), "are ranks of the job that they left"));
