@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import textwrap
 
 from provenance import NUMBERS, commit_text, holds_text, load, save
 
@@ -54,7 +55,7 @@ def about_line(about):
         busy = f"; other work took {100 * about['others']:.0f} % of the cores just before"
     elif "others" not in about and about["load"] > 1:  # older runs; the run before counts, too
         busy = f" (load average {about['load']:.1f} as it began)"
-    holds = ";\n" * ("holds" in about) + holds_text(about)
+    holds = ";\n" * ("holds" in about) + textwrap.fill(holds_text(about), 118)
     return f"`{about['command']}`, {about['date'][:10]}, {commit_text(about)}{form}{busy}{holds}."
 
 
