@@ -504,7 +504,7 @@ class Job:
         With `job`, `rank` and `world_size`, the caller has decided on the members; without them,
         the switch decides. `wait`: seconds for other old ranks to ask. `timeout`: of this call.
         `previous_ranks`: of each rank, the one that it had in this job's last membership, or None:
-        then nobody waits for such a rank if it is dead.
+        at that membership's switch, nobody waits more than a heartbeat for one that has gone.
         """
         if previous_ranks is not None and len(previous_ranks) != world_size:
             raise ValueError(
