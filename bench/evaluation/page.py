@@ -18,6 +18,7 @@ from provenance import NUMBERS, commit_text, holds_text, load, save
 
 MARK = re.compile(r"(<!-- paper (?P<name>[a-z-]+): begin -->\n)(?P<text>.*?)"
                   r"(<!-- paper (?P=name): end -->)", re.DOTALL)
+FIGURES = "../figures/paper"  # from docs/internals/paper.md
 LARGEST_FIGURE = 150_000  # bytes: a clone carries every figure that ever was
 
 
@@ -59,16 +60,16 @@ def about_line(about):
     return f"`{about['command']}`, {about['date'][:10]}, {commit_text(about)}{form}{busy}{holds}."
 
 
-def section(name, experiment, kept, figures):
+def section(name, experiment, kept):
     """The generated lines of a figure."""
     if kept is None:
         return "Not measured yet.\n"
-    lines = [experiment.QUESTION, "", f"![{name}]({figures}/{name}.svg)", "",
+    lines = [experiment.QUESTION, "", f"![{name}]({FIGURES}/{name}.svg)", "",
              about_line(kept["about"]), "", *experiment.facts(kept["data"])]
     return "\n".join(lines) + "\n"
 
 
-def rewrite(text, experiments, numbers, figures):
+def rewrite(text, experiments, numbers):
     def replace(match):
         name = match["name"]
         if name.startswith("readme-"):
@@ -76,23 +77,22 @@ def rewrite(text, experiments, numbers, figures):
             kept = numbers.get(name)
             body = "\n".join(experiments[name].headline(kept["data"]) if kept else ["Not measured."]) + "\n"
         else:
-            body = section(name, experiments[name], numbers.get(name), figures)
+            body = section(name, experiments[name], numbers.get(name))
         return match[1] + body + match[4]
     return MARK.sub(replace, text)
 
 
 def pages(root):
-    """Documents with marks, and where figures are from there."""
-    return [(os.path.join(root, "docs", "internals", "paper.md"), "../figures/paper"),
-            (os.path.join(root, "README.md"), "docs/figures/paper")]
+    """Documents with marks."""
+    return [os.path.join(root, "docs", "internals", "paper.md"), os.path.join(root, "README.md")]
 
 
 def write(root, experiments):
     numbers = load(root)
-    for path, figures in pages(root):
+    for path in pages(root):
         with open(path, encoding="utf-8") as file:
             old = file.read()
-        new = rewrite(old, experiments, numbers, figures)
+        new = rewrite(old, experiments, numbers)
         if new != old:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(new)
@@ -102,10 +102,10 @@ def disagreements(root, experiments):
     """What in the documents or figures does not come from the numbers that are kept."""
     folder = os.path.join(root, "docs", "figures", "paper")
     numbers = load(root)
-    for path, figures in pages(root):
+    for path in pages(root):
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        if rewrite(text, experiments, numbers, figures) != text:
+        if rewrite(text, experiments, numbers) != text:
             yield f"{path} differs from {NUMBERS}: bench/paper --document"
         if path.endswith("paper.md"):
             shown = {match["name"] for match in MARK.finditer(text)}
