@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A program names the members, and which ranks of the last job they were: nobody waits for the
- * dead. */
+/* A program names the members, and who of the last job they were: nobody waits for the dead. */
 #include <string.h>
 
 #include "control/envelope.h"
@@ -17,6 +16,11 @@ struct list {
 	uint32_t of;   /* how many ranks "train" had; 0: three */
 	bool is_apart; /* the Join says of its last job only which rank it was there */
 };
+
+static struct list list_all(struct jobs_world *world)
+{
+	return (struct list){"list", jobs_open_running(world, 3), 7, 0, false};
+}
 
 /* behind: the peer is a leaf, and this the rank's number there; 0: it is none. */
 static void come_behind(struct jobs_world *world, unsigned peer, uint32_t behind, uint32_t rank,
@@ -67,227 +71,201 @@ static void assert_told(const struct jobs_world *world, unsigned peer, const cha
 	assert_int_equal(end->abort->error, SML_ERROR_RANK_DIED);
 }
 
-TEST(a_member_that_dies_before_it_has_come_is_missed_at_once)
+WORLD_TEST(a_member_that_dies_before_it_has_come_is_missed_at_once)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
+	struct list list = list_all(world);
 
-	goes_on(&world, 0);
-	come(&world, 10, 0, 0, list);
-	come(&world, 11, 1, 1, list);
-	assert_string_equal(jobs_refusal(&world, 10), "");
-	jobs_hang_up(&world, 2);
-	assert_told(&world, 10, "rank 2 of the last job has died or left");
-	assert_told(&world, 11, "rank 2 of the last job has died or left");
+	goes_on(world, 0);
+	come(world, 10, 0, 0, list);
+	come(world, 11, 1, 1, list);
+	assert_string_equal(jobs_refusal(world, 10), "");
+	jobs_hang_up(world, 2);
+	assert_told(world, 10, "rank 2 of the last job has died or left");
+	assert_told(world, 11, "rank 2 of the last job has died or left");
 	/* Whoever is late with the old list is told so, too; and who comes with it again. */
-	come(&world, 12, 2, 2, list);
-	assert_told(&world, 12, "rank 2");
-	come(&world, 13, 0, 0, list);
-	jobs_wait(&world, 11 * SML_SECOND_NS);
-	assert_told(&world, 13, "rank 2");
+	come(world, 12, 2, 2, list);
+	assert_told(world, 12, "rank 2");
+	come(world, 13, 0, 0, list);
+	jobs_wait(world, 11 * SML_SECOND_NS);
+	assert_told(world, 13, "rank 2");
 	list = (struct list){"without it", list.tag, 3, 0, false};
-	come(&world, 20, 0, 0, list);
-	come(&world, 21, 1, 1, list);
-	assert_non_null(jobs_admitted(&world, 21));
-	jobs_close(&world);
+	come(world, 20, 0, 0, list);
+	come(world, 21, 1, 1, list);
+	assert_non_null(jobs_admitted(world, 21));
 }
 
-TEST(a_member_that_dies_when_it_has_come_is_missed_at_once)
+WORLD_TEST(a_member_that_dies_when_it_has_come_is_missed_at_once)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
+	struct list list = list_all(world);
 
-	come(&world, 10, 0, 0, list);
-	come(&world, 11, 1, 1, list);
-	jobs_hang_up(&world, 10);
-	assert_told(&world, 11, "rank 0");
+	come(world, 10, 0, 0, list);
+	come(world, 11, 1, 1, list);
+	jobs_hang_up(world, 10);
+	assert_told(world, 11, "rank 0");
 	/* Of the list's ranks that are told so, one dies before the next list. */
-	jobs_hang_up(&world, 11);
+	jobs_hang_up(world, 11);
 	list = (struct list){"again", list.tag, 6, 0, false};
-	come(&world, 20, 2, 1, list);
-	jobs_wait(&world, 11 * SML_SECOND_NS);
-	assert_told(&world, 20, "rank 1 of the last job");
-	jobs_close(&world);
+	come(world, 20, 2, 1, list);
+	jobs_wait(world, 11 * SML_SECOND_NS);
+	assert_told(world, 20, "rank 1 of the last job");
 }
 
-TEST(a_process_that_is_new_may_come_and_go_and_the_dead_are_not_in_the_list)
+WORLD_TEST(a_process_that_is_new_may_come_and_go_and_the_dead_are_not_in_the_list)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 3, 0, false};
+	struct list list = {"list", jobs_open_running(world, 3), 3, 0, false};
 
 	/* A new process came first; and rank 2, of which the list says nothing, dies. */
-	jobs_join(&world, 13, jobs_join_message("list", 1, 2));
-	jobs_hang_up(&world, 13);
-	jobs_hang_up(&world, 2);
-	come(&world, 10, 0, 0, list);
-	assert_string_equal(jobs_refusal(&world, 10), "");
-	jobs_join(&world, 14, jobs_join_message("list", 1, 2));
-	assert_non_null(jobs_admitted(&world, 14));
-	jobs_close(&world);
+	jobs_join(world, 13, jobs_join_message("list", 1, 2));
+	jobs_hang_up(world, 13);
+	jobs_hang_up(world, 2);
+	come(world, 10, 0, 0, list);
+	assert_string_equal(jobs_refusal(world, 10), "");
+	jobs_join(world, 14, jobs_join_message("list", 1, 2));
+	assert_non_null(jobs_admitted(world, 14));
 }
 
 /* Its connection broke without a word, and it lives. */
-TEST(a_rank_that_comes_back_is_not_dead)
+WORLD_TEST(a_rank_that_comes_back_is_not_dead)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
+	struct list list = list_all(world);
 
-	jobs_hang_up(&world, 2);
-	come(&world, 10, 2, 2, list);
-	come(&world, 11, 0, 0, list);
-	come(&world, 12, 1, 1, list);
-	assert_non_null(jobs_admitted(&world, 11));
-	jobs_close(&world);
+	jobs_hang_up(world, 2);
+	come(world, 10, 2, 2, list);
+	come(world, 11, 0, 0, list);
+	come(world, 12, 1, 1, list);
+	assert_non_null(jobs_admitted(world, 11));
 }
 
 /* The same, and the others come first: they wait for it, for a heartbeat. */
-TEST(a_rank_that_comes_back_last_is_not_dead)
+WORLD_TEST(a_rank_that_comes_back_last_is_not_dead)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
+	struct list list = list_all(world);
 
-	jobs_hang_up(&world, 2);
-	come(&world, 10, 0, 0, list);
-	come(&world, 11, 1, 1, list);
-	jobs_wait(&world, 5 * SML_SECOND_NS);
-	assert_string_equal(jobs_refusal(&world, 10), "");
-	come(&world, 12, 2, 2, list);
-	assert_non_null(jobs_admitted(&world, 10));
-	jobs_wait(&world, 8 * SML_SECOND_NS);
-	assert_int_equal(world.jobs.n_jobs, 1);
-	jobs_close(&world);
+	jobs_hang_up(world, 2);
+	come(world, 10, 0, 0, list);
+	come(world, 11, 1, 1, list);
+	jobs_wait(world, 5 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(world, 10), "");
+	come(world, 12, 2, 2, list);
+	assert_non_null(jobs_admitted(world, 10));
+	jobs_wait(world, 8 * SML_SECOND_NS);
+	assert_int_equal(world->jobs.n_jobs, 1);
 }
 
 /* What it comes too late for has ended, and it does not wait for the others there. */
-TEST(a_rank_that_comes_back_too_late_is_told_what_the_others_were)
+WORLD_TEST(a_rank_that_comes_back_too_late_is_told_what_the_others_were)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
+	struct list list = list_all(world);
 
-	jobs_hang_up(&world, 2);
-	come(&world, 10, 0, 0, list);
-	jobs_wait(&world, 11 * SML_SECOND_NS);
-	assert_told(&world, 10, "rank 2 of the last job");
-	come(&world, 12, 2, 2, list);
-	assert_told(&world, 12, "rank 2 of the last job");
-	jobs_close(&world);
+	jobs_hang_up(world, 2);
+	come(world, 10, 0, 0, list);
+	jobs_wait(world, 11 * SML_SECOND_NS);
+	assert_told(world, 10, "rank 2 of the last job");
+	come(world, 12, 2, 2, list);
+	assert_told(world, 12, "rank 2 of the last job");
 }
 
 /* It has come, and its leaf dies: it looks for another way. */
-TEST(a_member_is_not_dead_because_its_leaf_is)
+WORLD_TEST(a_member_is_not_dead_because_its_leaf_is)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
+	struct list list = list_all(world);
 
-	tree_attach(&world, 30, 300);
-	come(&world, 10, 0, 0, list);
-	come_behind(&world, 30, 70, 1, 1, list);
-	jobs_hang_up(&world, 30);
-	assert_string_equal(jobs_refusal(&world, 10), "");
-	come(&world, 11, 1, 1, list);
-	come(&world, 12, 2, 2, list);
-	assert_non_null(jobs_admitted(&world, 10));
-	jobs_close(&world);
+	tree_attach(world, 30, 300);
+	come(world, 10, 0, 0, list);
+	come_behind(world, 30, 70, 1, 1, list);
+	jobs_hang_up(world, 30);
+	assert_string_equal(jobs_refusal(world, 10), "");
+	come(world, 11, 1, 1, list);
+	come(world, 12, 2, 2, list);
+	assert_non_null(jobs_admitted(world, 10));
 }
 
 /* As long as the members wait, and not for a heartbeat only. */
-TEST(the_connection_of_an_awaited_member_stays)
+WORLD_TEST(the_connection_of_an_awaited_member_stays)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
+	struct list list = list_all(world);
 
-	come(&world, 10, 0, 0, list);
-	jobs_wait(&world, 30 * SML_SECOND_NS);
-	assert_false(world.peers[1].ended);
-	jobs_hang_up(&world, 1);
-	assert_told(&world, 10, "rank 1");
-	jobs_close(&world);
+	come(world, 10, 0, 0, list);
+	jobs_wait(world, 30 * SML_SECOND_NS);
+	assert_false(world->peers[1].ended);
+	jobs_hang_up(world, 1);
+	assert_told(world, 10, "rank 1");
 }
 
 /* It may come again; if it does not, nobody waits for it. */
-TEST(a_member_that_leaves_before_all_have_come_is_missed)
+WORLD_TEST(a_member_that_leaves_before_all_have_come_is_missed)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
+	struct list list = list_all(world);
 
-	come(&world, 10, 0, 0, list);
-	come(&world, 11, 1, 1, list);
-	jobs_leave(&world, 11);
-	jobs_wait(&world, 5 * SML_SECOND_NS);
-	assert_string_equal(jobs_refusal(&world, 10), "");
-	come(&world, 12, 1, 1, list);
-	jobs_wait(&world, 6 * SML_SECOND_NS);
-	assert_string_equal(jobs_refusal(&world, 10), "");
-	jobs_leave(&world, 12);
-	jobs_wait(&world, 11 * SML_SECOND_NS);
-	assert_told(&world, 10, "rank 1 of the last job has died or left");
+	come(world, 10, 0, 0, list);
+	come(world, 11, 1, 1, list);
+	jobs_leave(world, 11);
+	jobs_wait(world, 5 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(world, 10), "");
+	come(world, 12, 1, 1, list);
+	jobs_wait(world, 6 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(world, 10), "");
+	jobs_leave(world, 12);
+	jobs_wait(world, 11 * SML_SECOND_NS);
+	assert_told(world, 10, "rank 1 of the last job has died or left");
 	/* It may live: the next list, for which it has not come yet, waits for it. */
 	list.job = "again";
-	come(&world, 20, 0, 0, list);
-	jobs_wait(&world, 11 * SML_SECOND_NS);
-	assert_string_equal(jobs_refusal(&world, 20), "");
-	jobs_close(&world);
+	come(world, 20, 0, 0, list);
+	jobs_wait(world, 11 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(world, 20), "");
 }
 
-TEST(a_member_whose_own_time_is_over_has_not_died)
+WORLD_TEST(a_member_whose_own_time_is_over_has_not_died)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, false};
+	struct list list = list_all(world);
 
-	come(&world, 10, 0, 0, list);
-	jobs_wait(&world, 5 * SML_SECOND_NS);
-	come(&world, 11, 1, 1, list);
-	jobs_wait(&world, 56 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(&world, 10), "within this rank's timeout"));
-	assert_string_equal(jobs_refusal(&world, 11), "");
-	jobs_close(&world);
+	come(world, 10, 0, 0, list);
+	jobs_wait(world, 5 * SML_SECOND_NS);
+	come(world, 11, 1, 1, list);
+	jobs_wait(world, 56 * SML_SECOND_NS);
+	assert_non_null(strstr(jobs_refusal(world, 10), "within this rank's timeout"));
+	assert_string_equal(jobs_refusal(world, 11), "");
 }
 
 /* Without a connection, nobody has a place for longer than a heartbeat. */
-TEST(a_place_is_not_kept_for_as_long_as_a_member_that_left_would_wait)
+WORLD_TEST(a_place_is_not_kept_for_as_long_as_a_member_that_left_would_wait)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 7, 0, true};
+	struct list list = {"list", jobs_open_running(world, 3), 7, 0, true};
 
-	goes_on(&world, 0);
-	assert_int_equal(world.jobs.n_kept, 1);
-	come(&world, 10, 0, 0, list);
-	jobs_leave(&world, 10);
+	goes_on(world, 0);
+	assert_int_equal(world->jobs.n_kept, 1);
+	come(world, 10, 0, 0, list);
+	jobs_leave(world, 10);
 	for (unsigned peer = 1; peer < 3; peer++)
-		goes_on(&world, peer);
-	jobs_wait(&world, 11 * SML_SECOND_NS);
-	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_int_equal(world.jobs.n_kept, 0);
-	jobs_close(&world);
+		goes_on(world, peer);
+	jobs_wait(world, 11 * SML_SECOND_NS);
+	assert_int_equal(world->jobs.n_jobs, 0);
+	assert_int_equal(world->jobs.n_kept, 0);
 }
 
-TEST(a_list_that_cannot_be_is_refused)
+WORLD_TEST(a_list_that_cannot_be_is_refused)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 15, 0, false};
+	struct list list = {"list", jobs_open_running(world, 3), 15, 0, false};
 
-	come(&world, 10, 0, 0, list);
-	assert_non_null(strstr(jobs_refusal(&world, 10), "are ranks of the job that they left"));
+	come(world, 10, 0, 0, list);
+	assert_non_null(strstr(jobs_refusal(world, 10), "are ranks of the job that they left"));
 	/* It is not in its own list. */
 	list.members = 6;
-	come(&world, 11, 0, 0, list);
-	assert_non_null(strstr(jobs_refusal(&world, 11), "are ranks of the job that they left"));
-	jobs_close(&world);
+	come(world, 11, 0, 0, list);
+	assert_non_null(strstr(jobs_refusal(world, 11), "are ranks of the job that they left"));
 }
 
 /* It would count as a rank of that job that has gone, and the others as all that there are. */
-TEST(a_rank_that_the_last_job_never_had_is_refused)
+WORLD_TEST(a_rank_that_the_last_job_never_had_is_refused)
 {
-	struct jobs_world world;
-	struct list list = {"list", jobs_open_running(&world, 3), 128, 8, false};
+	struct list list = {"list", jobs_open_running(world, 3), 128, 8, false};
 
-	come(&world, 10, 7, 0, list);
-	assert_string_equal(jobs_refusal(&world, 10), "the switch knows no such place in a job");
-	jobs_hang_up(&world, 10);
-	jobs_hang_up(&world, 2);
-	jobs_apply(&world, 11, jobs_was(list.tag, 0, 3));
-	assert_null(jobs_decision(&world, 11));
-	jobs_apply(&world, 12, jobs_was(list.tag, 1, 3));
-	jobs_assert_decided(&world, 12, 2, 1, 2);
-	jobs_close(&world);
+	come(world, 10, 7, 0, list);
+	assert_string_equal(jobs_refusal(world, 10), "the switch knows no such place in a job");
+	jobs_hang_up(world, 10);
+	jobs_hang_up(world, 2);
+	jobs_apply(world, 11, jobs_was(list.tag, 0, 3));
+	assert_null(jobs_decision(world, 11));
+	jobs_apply(world, 12, jobs_was(list.tag, 1, 3));
+	jobs_assert_decided(world, 12, 2, 1, 2);
 }

@@ -21,7 +21,8 @@ void switch_process_main(int argc, char **argv);
 /* Start it at its port, and wait until it can be used. */
 void switch_process_start(struct switch_process *process);
 
-/* A secret for SWITCHML_JOB_KEY_FILE of this process and of the switches; NULL: none any more. */
+/* A secret for SWITCHML_JOB_KEY_FILE of this process and of the switches; NULL: from now on, none.
+ */
 void switch_process_set_key(const char *secret);
 
 /* SIGKILL: its peers see only that their connections end. */
