@@ -8,6 +8,7 @@
 #include "job/input/absence.h"
 #include "job/join/applicants.h"
 #include "job/join/join.h"
+#include "job/members/members.h"
 #include "job/members/peers.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
@@ -87,8 +88,7 @@ static void take_ranks(struct sml_jobs *jobs, struct sml_peer *peer,
 		       const SmlControl__Envelope *message)
 {
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN)
-		peer->heartbeat_ms =
-			sml_least(message->join->heartbeat_ms, jobs->config.heartbeat_ms);
+		peer->heartbeat_ms = sml_jobs_heartbeat_ms(jobs, message->join);
 	if (sml_jobs_is_leaf(jobs))
 		sml_leaf_message(jobs, peer, message);
 	else if (peer->survived != 0)
@@ -222,9 +222,9 @@ void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)
 {
 	sml_jobs_set_time(jobs, now_ns);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && sml_job_deadline(jobs->jobs[i]) <= now_ns)
+		if (jobs->jobs[i] != NULL && sml_job_deadline(jobs->jobs[i]) <= now_ns &&
+		    !sml_listed_tick(jobs->jobs[i]))
 			sml_job_tick(jobs->jobs[i]);
-	sml_listed_tick(jobs);
 	sml_survivors_tick(jobs);
 	sml_kept_tick(jobs);
 	sml_applicants_tick(jobs);
@@ -240,7 +240,6 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 
 	if (sml_jobs_is_leaf(jobs))
 		first_ns = sml_earlier(first_ns, sml_leaf_deadline(jobs));
-	first_ns = sml_earlier(first_ns, sml_listed_deadline(jobs));
 	first_ns = sml_earlier(first_ns, sml_survivors_deadline(jobs));
 	first_ns = sml_earlier(first_ns, sml_kept_deadline(jobs));
 	first_ns = sml_earlier(first_ns, sml_applicants_deadline(jobs));

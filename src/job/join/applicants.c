@@ -343,9 +343,7 @@ static struct sml_applicant *new_applicant(struct sml_jobs *jobs, struct sml_pee
 	}
 	applicant->came_ns = jobs->now_ns;
 	applicant->waits_until_ns = jobs->now_ns + sml_least(join->wait_ms, LONGEST_MS) * MS_NS;
-	applicant->heartbeat_ms = sml_least(join->heartbeat_ms, jobs->config.heartbeat_ms);
-	if (applicant->heartbeat_ms < 500)
-		applicant->heartbeat_ms = 500;
+	applicant->heartbeat_ms = sml_jobs_heartbeat_ms(jobs, join);
 	if (past != NULL) {
 		applicant->tag = past->tag;
 		applicant->rank = (uint16_t)past->rank;

@@ -228,11 +228,7 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 		(join->wait_ms ? sml_least(join->wait_ms, MAX_WAIT_MS) : WAIT_MS) * 1000000ull;
 	/* It keeps the job's place after its end, and the other ranks wait for that long, too. */
 	member->asked_ms = sml_least(join->heartbeat_ms, MAX_HEARTBEAT_MS);
-	member->heartbeat_ms = join->heartbeat_ms;
-	if (member->heartbeat_ms > job->jobs->config.heartbeat_ms)
-		member->heartbeat_ms = job->jobs->config.heartbeat_ms;
-	if (member->heartbeat_ms < 500)
-		member->heartbeat_ms = 500;
+	member->heartbeat_ms = sml_jobs_heartbeat_ms(job->jobs, join);
 	sml_text_copy(member->host, sizeof(member->host), join->host);
 	sml_job_note_machine(member, join);
 	note_follows(job, member, join);

@@ -107,8 +107,7 @@ void sml_listed_note(struct sml_job *job, uint16_t rank, const SmlControl__PastR
 /* Ends the job if it waits for a rank that has gone. True: it is over. */
 bool sml_listed_misses(struct sml_job *job);
 
-/* When ranks that had gone, and may come back, are missed; and then that. */
-uint64_t sml_listed_deadline(const struct sml_jobs *jobs);
-void sml_listed_tick(struct sml_jobs *jobs);
+/* The same, once it is time to miss ranks that had gone, and might have come back. */
+bool sml_listed_tick(struct sml_job *job);
 
 #endif

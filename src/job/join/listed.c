@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 
-#include "base/least.h"
 #include "job/members/members.h"
 #include "job/states/end.h"
 #include "job/states/states.h"
@@ -87,25 +86,10 @@ bool sml_listed_misses(struct sml_job *job)
 	return true;
 }
 
-uint64_t sml_listed_deadline(const struct sml_jobs *jobs)
+bool sml_listed_tick(struct sml_job *job)
 {
-	uint64_t due_ns = UINT64_MAX;
-
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && jobs->jobs[i]->elastic.list.misses_ns != 0)
-			due_ns = sml_earlier(due_ns, jobs->jobs[i]->elastic.list.misses_ns);
-	return due_ns;
-}
-
-void sml_listed_tick(struct sml_jobs *jobs)
-{
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
-		struct sml_job *job = jobs->jobs[i];
-
-		if (job == NULL || job->elastic.list.misses_ns == 0 ||
-		    jobs->now_ns < job->elastic.list.misses_ns)
-			continue;
-		job->elastic.list.misses_ns = 0;
-		(void)sml_listed_misses(job);
-	}
+	if (job->elastic.list.misses_ns == 0 || job->jobs->now_ns < job->elastic.list.misses_ns)
+		return false;
+	job->elastic.list.misses_ns = 0;
+	return sml_listed_misses(job);
 }

@@ -5,6 +5,8 @@
 #include "base/least.h"
 #include "job/peer/output.h"
 
+#define LEAST_HEARTBEAT_MS 500
+
 struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
 {
 	struct sml_peer *peer = job->members[rank].peer;
@@ -26,6 +28,12 @@ void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *mes
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members[rank].peer != NULL)
 			(void)sml_peer_send(job->jobs, job->members[rank].peer, message);
+}
+
+uint32_t sml_jobs_heartbeat_ms(const struct sml_jobs *jobs, const SmlControl__Join *join)
+{
+	return sml_most(sml_least(join->heartbeat_ms, jobs->config.heartbeat_ms),
+			LEAST_HEARTBEAT_MS);
 }
 
 uint32_t sml_job_longest_heartbeat_ms(const struct sml_job *job)

@@ -23,6 +23,9 @@ static inline bool sml_job_gathers(const struct sml_job *job)
 	return job->state == SML_JOB_JOINING && job->joined.n < job->n_ranks;
 }
 
+/* The heartbeat of a rank that joins, within this switch's bounds. */
+uint32_t sml_jobs_heartbeat_ms(const struct sml_jobs *jobs, const SmlControl__Join *join);
+
 /* Each rank takes a silent switch for dead after its own heartbeat. */
 uint32_t sml_job_longest_heartbeat_ms(const struct sml_job *job);
 

@@ -459,6 +459,8 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 			due_ns = sml_earlier(due_ns, member_ends(job, &job->members[rank]));
 	if (job->mismatch.since_ns != 0)
 		due_ns = sml_earlier(due_ns, job->mismatch.since_ns + MISMATCH_WAIT_NS);
+	if (job->elastic.list.misses_ns != 0)
+		due_ns = sml_earlier(due_ns, job->elastic.list.misses_ns);
 	if (job->state == SML_JOB_JOINING)
 		due_ns = sml_earlier(due_ns, waiting_due(job));
 	if (job->pool.tries_again_ns != 0)

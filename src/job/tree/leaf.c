@@ -167,9 +167,7 @@ static struct sml_proxied *open_proxied(struct sml_jobs *jobs, struct sml_peer *
 	proxied->pid = join->pid;
 	proxied->stripe = join->stripe;
 	proxied->stripes = join->stripes;
-	proxied->heartbeat_ms = join->heartbeat_ms < 500 ? 500 : join->heartbeat_ms;
-	if (proxied->heartbeat_ms > jobs->config.heartbeat_ms)
-		proxied->heartbeat_ms = jobs->config.heartbeat_ms;
+	proxied->heartbeat_ms = sml_jobs_heartbeat_ms(jobs, join);
 	sml_text_copy(proxied->host, sizeof(proxied->host), join->host);
 	if (jobs->leaf.proxied_peers.n == 0)
 		jobs->leaf.serves_ns = jobs->now_ns;
