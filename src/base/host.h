@@ -18,8 +18,7 @@ uint64_t sml_hash_text(uint64_t hash, const char *text);
  */
 uint64_t sml_host_hash(void);
 
-/* ---- how many cores it may use: a container has all of its machine's, and a quota (cores.c) ----
- */
+/* ---- how many cores this process may use: a container has a quota (cores.c) ---- */
 
 /*
  * The cores that the CPU quota of this process's control groups (v1 and v2) amounts to, rounded up:

@@ -133,10 +133,9 @@ struct sml_job {
 		char follows[SML_NAME_BYTES];
 		uint32_t follows_ranks, changes; /* changes: of members, this job included */
 		uint64_t after;			 /* Join.follows_tag; 0: it follows no job */
-		/* A job, and its ranks that are members, as these say: join/listed.c. 0: not said.
-		 */
+		/* Whose ranks the members were, as they say: join/listed.c. */
 		struct {
-			uint64_t tag;
+			uint64_t tag; /* of the job that they left; 0: nobody has said */
 			struct sml_ranks ranks;
 			/*
 			 * Those that had gone, and are missed from then on only. 0: no time. Of

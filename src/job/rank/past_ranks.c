@@ -5,10 +5,10 @@
 void sml_past_ranks_note(struct sml_past_ranks *past, const struct sml_past_rank *was)
 {
 	past->admitted = *was;
-	if (was->ran)
-		past->ran = *was;
-	if (was->ran)
-		past->members = (struct sml_ranks){{0}};
+	if (!was->ran)
+		return;
+	past->ran = *was;
+	past->members = (struct sml_ranks){{0}};
 }
 
 void sml_past_ranks_note_decision(struct sml_past_ranks *past, const struct sml_decided *decided)

@@ -184,7 +184,7 @@ enum sml_job_path sml_context_path(const struct sml_context *context, const char
 	else
 		snprintf(text, bytes, "%s%u switches%s, the first at %.80s", memory, n, kind,
 			 sml_stripe_name(first));
-	return *memory ? SML_PATH_MEMORY_AND_SWITCH : SML_PATH_SWITCH;
+	return context->threads.host ? SML_PATH_MEMORY_AND_SWITCH : SML_PATH_SWITCH;
 }
 
 /* With the kind of switch: for when no failover can begin. */

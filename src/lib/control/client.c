@@ -336,8 +336,8 @@ static void request_membership(const struct sml_settings *settings,
 }
 
 /* The caller has decided: the switch learns that this rank will not ask. */
-static void list_places(const struct sml_settings *settings, struct sml_membership_request *ask,
-			SmlControl__Join *join)
+static void list_past_ranks(const struct sml_settings *settings, struct sml_membership_request *ask,
+			    SmlControl__Join *join)
 {
 	sml_past_ranks_request(&settings->past, ask);
 	join->left = ask->list;
@@ -359,7 +359,7 @@ void sml_control_request_join(struct sml_control *control,
 	if (control->place.stripe == 0 && application->resumption == NULL && settings->asks)
 		request_membership(settings, &ask, &join);
 	else if (control->place.stripe == 0 && application->resumption == NULL)
-		list_places(settings, &ask, &join);
+		list_past_ranks(settings, &ask, &join);
 	join.elsewhere = application->elsewhere;
 	if (settings->config.switch_address)
 		join.switches = sml_endpoints_digest(settings->config.switch_address);
