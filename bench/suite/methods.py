@@ -11,7 +11,7 @@ from programs import is_ready
 PORT = 28500
 HEADER_BYTES = 40  # SwitchML's header in each UDP packet (src/core/wire.h)
 RACKS = ("rack0", "rack1")
-ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+ELEMENT_BYTES = {"float32": 4, "float16": 2}
 WIRE_BYTES = {"int32": 4, "int16": 2, "int8": 1}
 WIRE_H = os.path.join(os.path.dirname(__file__), "../../src/core/wire.h")
 

@@ -21,11 +21,10 @@ RELATIVE = "speed relative to Gloo's ring (1 = the same)"
 # what the chart calls them.
 SHORT_CELL = "8x/100mbit/mtu1500/5MB"
 SHORT = {
-    "ours-bfloat16": "bfloat16: a switch on an unshaped link",
-    "ours-bfloat16-ranks": "bfloat16: no switch, a part in every rank",
+    "ours-float16": "a switch on an unshaped link",
+    "ours-float16-ranks": "no switch, a part in every rank",
     "gloo-ring-float16": "Gloo's ring of float16",
-    "ours-float16": "float16: a switch on an unshaped link",
-    "ours-bfloat16-nic": "bfloat16: a switch behind one slow NIC",
+    "ours-float16-nic": "a switch behind one slow NIC",
 }
 
 
@@ -86,7 +85,7 @@ def short(results):
         return None
     rows = [by_name[name] for name in SHORT]
     ring = report.ring_time(rows)
-    return {"kind": "bars", "title": "16-bit gradients on the exact wire, 8 workers, 100 Mbit/s",
+    return {"kind": "bars", "title": "float16 gradients on the exact wire, 8 workers, 100 Mbit/s",
             "xlabel": RELATIVE.replace("ring", "ring of float16"), "line": 1,
             "bars": [[name, ring / row.p50(), None] for name, row in zip(SHORT.values(), rows)]}
 
