@@ -156,6 +156,17 @@ end
 prints "its first line has a time and a level" "^$time switchml switch: info: ready on "
 prints "and its last line" "^$time switchml switch: info: ended by SIGTERM$"
 
+# ---- the library's words of levels, in any case ----
+
+for level in WARNING Error; do
+	printf '%s\n' 'listen = 0.0.0.0:0' "debug = $level" >"$work/conf"
+	start
+	warnings=$(grep -c ' warn: the switch listens on all addresses' "$work/out")
+	equal "$level $warnings" "$([ $level = Error ] && echo Error 0 || echo WARNING 1)"
+	say $? "debug = $level" "$work/out"
+	end
+done
+
 # ---- the log as JSON ----
 
 # Prints what is wrong with a JSON log, of which every line is an object; $1: a message that it has.
@@ -183,7 +194,7 @@ is_json() {
 	say $? "$1" "$work/wrong"
 }
 
-printf '%s\n' 'listen = 127.0.0.1:0' 'log-json = yes' 'debug = trace' >"$work/conf"
+printf '%s\n' 'listen = 127.0.0.1:0' 'log-json = True' 'debug = trace' >"$work/conf"
 start
 "$switchml" bench --switch "$address" --job 'a "quoted\" job' --local-workers 2 -b 4K -e 4K -n 5 -c 1 \
 	>"$work/bench" 2>&1
@@ -202,7 +213,7 @@ printf '%s\n' 'listen = 127.0.0.1:0' 'log-json = no' >"$work/conf"
 start --log-json
 is_json "--log-json wins over the file" '^ready on '
 end
-refuses "log-json has two values" "conf, line 1: log-json must be yes or no, not '1'" 'log-json = 1'
+refuses "log-json has two values" "conf, line 1: log-json must be 0 or 1, no or yes, not 'maybe'" 'log-json = maybe'
 
 # ---- the journal ----
 

@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/word.h"
 #include "cmd/shared/meant.h"
 #include "cmd/shared/status_client.h"
 #include "switch/dataplane.h"
@@ -96,8 +96,8 @@ static const struct argp_option option_list[] = {
 	 "parent itself. Not available with --dataplane p4",
 	 0},
 	{"debug", OPTION_DEBUG, "LEVEL", 0,
-	 "warn (default); info: report also refused connections; trace: also jobs that run or end, "
-	 "and libbpf's lines",
+	 "error: report only what stops the switch; warn (default): also failed jobs; info: also "
+	 "refused connections; trace: also jobs that run or end, and libbpf's lines",
 	 0},
 	{"verbose", 'v', NULL, 0, "The next level; on the command line only", 0},
 	{"log-json", OPTION_LOG_JSON, NULL, 0,
@@ -185,25 +185,24 @@ static enum sml_xdp_mode xdp_mode(struct reader *reader, const char *name)
 	return SML_XDP_AUTO;
 }
 
-/* Failed jobs are always reported, so there is no "error". */
-static const char *const log_levels[] = {
-	[SML_LOG_WARN] = "warn", [SML_LOG_INFO] = "info", [SML_LOG_TRACE] = "trace"};
-
 static int log_level(struct reader *reader, const char *name)
 {
-	for (int i = SML_LOG_WARN; i <= SML_LOG_TRACE; i++)
-		if (strcasecmp(name, log_levels[i]) == 0)
-			return i;
-	refuse(reader, "%sdebug is warn, info or trace, not '%s'", dashes(reader), name);
-	return SML_LOG_WARN;
+	int level = SML_LOG_WARN;
+
+	if (!sml_parse_word(sml_level_words, SML_LOG_TRACE, name, &level))
+		refuse(reader, "%sdebug is " SML_LEVELS_ALLOWED ", not '%s'", dashes(reader), name);
+	return level;
 }
 
 /* A switch of the command line has no value: then it is on. */
-static bool yes_or_no(struct reader *reader, const char *option, const char *text)
+static bool is_on(struct reader *reader, const char *option, const char *text)
 {
-	if (text != NULL && strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
-		refuse(reader, "%s%s must be yes or no, not '%s'", dashes(reader), option, text);
-	return text == NULL || strcmp(text, "yes") == 0;
+	int value = 1;
+
+	if (text != NULL && !sml_parse_word(sml_switch_words, 1, text, &value))
+		refuse(reader, "%s%s must be " SML_SWITCH_ALLOWED ", not '%s'", dashes(reader),
+		       option, text);
+	return value == 1;
 }
 
 /* The settings that are texts, and the members of the configuration that keep them. */
@@ -253,7 +252,7 @@ static error_t take_setting(struct reader *reader, int key, const char *text)
 		reader->options->metrics = text;
 		break;
 	case OPTION_LOG_JSON:
-		reader->options->log_json = yes_or_no(reader, "log-json", text);
+		reader->options->log_json = is_on(reader, "log-json", text);
 		break;
 	case OPTION_CONFIG:
 		break; /* before all others: find_path() */
@@ -559,11 +558,6 @@ int sml_switch_options_reread(struct sml_switch_options *options, struct sml_swi
 	}
 	sml_switch_file_free(&again.file);
 	return rc;
-}
-
-const char *sml_switch_level_name(int level)
-{
-	return log_levels[level];
 }
 
 void sml_switch_options_free(struct sml_switch_options *options)

@@ -41,9 +41,6 @@ int sml_switch_options_reread(struct sml_switch_options *options, struct sml_swi
 void sml_switch_options_location(const struct sml_switch_options *options, const char *error,
 				 char *text, size_t bytes);
 
-/* "warn", "info" or "trace". */
-const char *sml_switch_level_name(int level);
-
 void sml_switch_options_free(struct sml_switch_options *options);
 
 #endif

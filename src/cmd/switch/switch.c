@@ -102,8 +102,9 @@ static void reload(struct sml_switch_options *options, struct sml_switch *runnin
 		sml_switch_log(SML_LOG_ERROR, "nothing changes: %s", sml_error_last());
 	} else {
 		sml_switch_reload(running, &now);
+		sml_switch_log_set_level(now.debug);
 		sml_switch_log(SML_LOG_INFO, "from %s: debug %s, heartbeat %u s%s%s", options->path,
-			       sml_switch_level_name(now.debug), now.heartbeat_ms / 1000,
+			       sml_log_level_name(now.debug), now.heartbeat_ms / 1000,
 			       *others ? "; needs a restart: " : "", others);
 	}
 	sml_notify("READY=1");
@@ -174,6 +175,7 @@ int sml_command_switch(int argc, char **argv)
 		sml_switch_log_set_form(sml_switch_log_json);
 	else
 		sml_switch_log_find_journal();
+	sml_switch_log_set_level(config->debug);
 	/* Blocked before there are threads, so that all inherit it. */
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);

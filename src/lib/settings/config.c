@@ -12,33 +12,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/error.h"
 #include "base/number.h"
 #include "base/sized.h"
+#include "base/word.h"
 #include "lib/settings/internal.h"
 #include "lib/settings/settings.h"
 #include "lib/settings/unknown.h"
 #include "net/address.h"
 
-struct word {
-	const char *word;
-	int value;
-};
-
-static const struct word wires[] = {{"int32", SML_WIRE_INT32},
-				    {"int16", SML_WIRE_INT16},
-				    {"int8", SML_WIRE_INT8},
-				    {"exact", SML_WIRE_EXACT},
-				    {0}};
-/* NCCL's words, too: its users type them. */
-static const struct word levels[] = {{"error", SML_LOG_ERROR},	{"warn", SML_LOG_WARN},
-				     {"warning", SML_LOG_WARN}, {"info", SML_LOG_INFO},
-				     {"debug", SML_LOG_INFO},	{"trace", SML_LOG_TRACE},
-				     {"version", SML_LOG_WARN}, {0}};
-static const struct word switches[] = {{"0", 0},    {"1", 1},	{"no", 0}, {"yes", 1}, {"false", 0},
-				       {"true", 1}, {"off", 0}, {"on", 1}, {"all", 2}, {0}};
+static const struct sml_word wires[] = {{"int32", SML_WIRE_INT32},
+					{"int16", SML_WIRE_INT16},
+					{"int8", SML_WIRE_INT8},
+					{"exact", SML_WIRE_EXACT},
+					{0}};
 
 /* The first three are texts. A secret is not copied. */
 enum kind { TEXT, PORTS, SECRET, NUMBER, SECONDS_AS_MS, WORD };
@@ -51,12 +39,10 @@ struct variable {
 	const char *allowed;
 	/* The default, and bounds. In the variable, 0 may not stand for "any", as in the member. */
 	int value, least, variable_least, most;
-	const struct word *words;
+	const struct sml_word *words;
 };
 
 #define MEMBER(of) .member = #of, .offset = offsetof(struct sml_config, of)
-
-#define A_SWITCH "0 or 1, no or yes"
 
 static const struct variable variables[] = {
 	{"SWITCHML_SWITCH", MEMBER(switch_address), TEXT},
@@ -80,12 +66,14 @@ static const struct variable variables[] = {
 	{"SWITCHML_THREADS", MEMBER(threads), NUMBER, "1 to 16", 0, 0, 1, SML_MAX_SHARDS},
 	{"SWITCHML_MTU", MEMBER(mtu), NUMBER, "bytes, 256 to 65535", 0, 0, 256, 65535},
 	{"SWITCHML_SOCKET_IFNAME", MEMBER(interface), TEXT},
-	{"SWITCHML_DEBUG", MEMBER(debug), WORD, "error, warn, info or trace", SML_LOG_WARN,
-	 SML_LOG_ERROR, 0, SML_LOG_TRACE, levels},
-	{"SWITCHML_SPIN", MEMBER(spin), WORD, A_SWITCH, 0, 0, 0, 1, switches},
-	{"SWITCHML_SHARED_MEMORY", MEMBER(shared_memory), WORD, A_SWITCH, -1, -1, 0, 1, switches},
-	{"SWITCHML_SUMMARY", MEMBER(summary), WORD, A_SWITCH ", or all", 1, 0, 0, 2, switches},
-	{"SWITCHML_JOIN", MEMBER(join), WORD, A_SWITCH, 0, 0, 0, 1, switches},
+	{"SWITCHML_DEBUG", MEMBER(debug), WORD, SML_LEVELS_ALLOWED, SML_LOG_WARN, SML_LOG_ERROR, 0,
+	 SML_LOG_TRACE, sml_level_words},
+	{"SWITCHML_SPIN", MEMBER(spin), WORD, SML_SWITCH_ALLOWED, 0, 0, 0, 1, sml_switch_words},
+	{"SWITCHML_SHARED_MEMORY", MEMBER(shared_memory), WORD, SML_SWITCH_ALLOWED, -1, -1, 0, 1,
+	 sml_switch_words},
+	{"SWITCHML_SUMMARY", MEMBER(summary), WORD, SML_SWITCH_ALLOWED ", or all", 1, 0, 0, 2,
+	 sml_switch_words},
+	{"SWITCHML_JOIN", MEMBER(join), WORD, SML_SWITCH_ALLOWED, 0, 0, 0, 1, sml_switch_words},
 	{"SWITCHML_RECORD", MEMBER(record), TEXT},
 	{"SWITCHML_FAULTS", MEMBER(faults), TEXT},
 	{"SWITCHML_TLS_CERTIFICATE", MEMBER(tls_certificate), TEXT},
@@ -159,17 +147,6 @@ static bool parse_seconds(const char *text, long minimum_ms, long maximum_ms, lo
 	return *ms >= minimum_ms && *ms <= maximum_ms && *ms <= 1000000000;
 }
 
-static bool parse_word(const struct word *words, const char *text, long *value)
-{
-	for (; words->word; words++) {
-		if (strcasecmp(words->word, text) == 0) {
-			*value = words->value;
-			return true;
-		}
-	}
-	return false;
-}
-
 static bool is_text(const struct variable *variable)
 {
 	return variable->kind <= SECRET;
@@ -193,6 +170,7 @@ static int set_variable(struct sml_config *config, const struct variable *variab
 	const char *text = variable->name ? sml_variable_get(variable->name) : NULL;
 	struct sml_port_range ports;
 	long number = 0;
+	int word = 0;
 	bool good = true;
 
 	if (text == NULL)
@@ -211,7 +189,8 @@ static int set_variable(struct sml_config *config, const struct variable *variab
 		good = parse_seconds(text, variable->variable_least, variable->most, &number);
 		break;
 	case WORD:
-		good = parse_word(variable->words, text, &number) && number <= variable->most;
+		good = sml_parse_word(variable->words, variable->most, text, &word);
+		number = word;
 		break;
 	}
 	if (!good)

@@ -15,9 +15,16 @@ void sml_switch_log_set_form(size_t (*form)(char *line, size_t bytes,
 	form_of_lines = form;
 }
 
-static const char *name_of(enum sml_log_level level)
+static int written = SML_LOG_TRACE; /* atomic */
+
+void sml_switch_log_set_level(int level)
 {
-	switch (level) {
+	__atomic_store_n(&written, level, __ATOMIC_RELAXED);
+}
+
+const char *sml_log_level_name(int level)
+{
+	switch ((enum sml_log_level)level) {
 	case SML_LOG_ERROR:
 		return "error";
 	case SML_LOG_WARN:
@@ -48,7 +55,7 @@ size_t sml_switch_log_line(char line[SML_LOG_LINE_BYTES], int descriptor, enum s
 {
 	const size_t most = SML_LOG_LINE_BYTES - 1; /* without the newline */
 	struct sml_log_entry entry = {
-		.level = name_of(level), .text = text, .descriptor = descriptor};
+		.level = sml_log_level_name(level), .text = text, .descriptor = descriptor};
 	size_t n = 0;
 	int whole;
 
@@ -72,6 +79,8 @@ void sml_switch_log(enum sml_log_level level, const char *format, ...)
 	int saved_errno = errno;
 	va_list arguments;
 
+	if (level == SML_LOG_WARN && __atomic_load_n(&written, __ATOMIC_RELAXED) < SML_LOG_WARN)
+		return;
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);

@@ -34,6 +34,12 @@ __attribute__((format(printf, 2, 3))) void sml_switch_log(enum sml_log_level lev
 size_t sml_switch_log_line(char line[SML_LOG_LINE_BYTES], int descriptor, enum sml_log_level level,
 			   const char *text);
 
+/* From now on: below SML_LOG_WARN, no warning is written. Any thread. */
+void sml_switch_log_set_level(int level);
+
+/* "error", "warn", "info" or "trace". */
+const char *sml_log_level_name(int level);
+
 /*
  * From now on, this function makes the lines: it returns a line's length without a newline, or 0,
  * and then the line has the usual form. Called before the switch has threads.
