@@ -67,6 +67,17 @@ bool sml_text_is_clean(const char *text)
 	return true;
 }
 
+void sml_text_write_label(FILE *out, const char *name, const char *value)
+{
+	fprintf(out, "%s=\"", name);
+	for (; *value != '\0'; value++) {
+		if (*value == '\\' || *value == '"' || *value == '\n')
+			fputc('\\', out);
+		fputc(*value == '\n' ? 'n' : *value, out);
+	}
+	fputc('"', out);
+}
+
 /* Default values are read-only, and clean. */
 static void clean(char *text)
 {

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "cmd/shared/fields.h"
+#include "control/text.h"
 #include "core/pool.h"
 #include "job/switch.h"
 
@@ -46,18 +47,6 @@ struct family {
 
 /* ---- labels and values ---- */
 
-/* A label's value. Texts of peers are clean (control/text.h): only these three need a mark. */
-static void write_label(const struct writer *writer, const char *name, const char *value)
-{
-	fprintf(writer->out, "%s=\"", name);
-	for (; *value != '\0'; value++) {
-		if (*value == '\\' || *value == '"' || *value == '\n')
-			fputc('\\', writer->out);
-		fputc(*value == '\n' ? 'n' : *value, writer->out);
-	}
-	fputc('"', writer->out);
-}
-
 static uint32_t stripe_of(const SmlControl__JobStatus *job)
 {
 	return job->n_served > 0 ? job->served[0]->stripe : 0;
@@ -73,14 +62,14 @@ static void begin_sample(const struct writer *writer, const struct sample *sampl
 
 	fprintf(writer->out, scope == OF_SWITCH ? "%s" : "%s{", writer->name);
 	if (sample->job != NULL) {
-		write_label(writer, "job_name", sample->job->job);
+		sml_text_write_label(writer->out, "job_name", sample->job->job);
 		fprintf(writer->out, ",stripe=\"%" PRIu32 "\"", stripe_of(sample->job));
 	}
 	if (scope == OF_LEAF)
-		write_label(writer, "leaf", leaf->name);
+		sml_text_write_label(writer->out, "leaf", leaf->name);
 	if (scope == OF_BRANCH) {
 		fputc(',', writer->out);
-		write_label(writer, "leaf", branch->leaf);
+		sml_text_write_label(writer->out, "leaf", branch->leaf);
 	}
 	if (scope == OF_RANK)
 		fprintf(writer->out, ",rank=\"%" PRIu32 "\"", worker->rank);
@@ -99,7 +88,7 @@ static void write_with(const struct writer *writer, const struct sample *sample,
 {
 	begin_sample(writer, sample);
 	fputc(writer->family->scope == OF_SWITCH ? '{' : ',', writer->out);
-	write_label(writer, label, value);
+	sml_text_write_label(writer->out, label, value);
 	fprintf(writer->out, "} %" PRIu64 "\n", count);
 }
 
@@ -137,9 +126,9 @@ static void write_build(const struct writer *writer, const struct sample *sample
 {
 	(void)sample;
 	fprintf(writer->out, "%s{", writer->name);
-	write_label(writer, "version", writer->status->version);
+	sml_text_write_label(writer->out, "version", writer->status->version);
 	fputc(',', writer->out);
-	write_label(writer, "dataplane", writer->status->dataplane);
+	sml_text_write_label(writer->out, "dataplane", writer->status->dataplane);
 	fprintf(writer->out, "} 1\n");
 }
 
@@ -210,10 +199,10 @@ static void write_rank_info(const struct writer *writer, const struct sample *sa
 
 	begin_sample(writer, sample);
 	fputc(',', writer->out);
-	write_label(writer, "host", worker->host);
+	sml_text_write_label(writer->out, "host", worker->host);
 	if (worker->leaf[0] != '\0') {
 		fputc(',', writer->out);
-		write_label(writer, "leaf", worker->leaf);
+		sml_text_write_label(writer->out, "leaf", worker->leaf);
 	}
 	if (worker->sender > 0)
 		fprintf(writer->out, ",sent_by=\"%" PRIu32 "\"", worker->sender - 1);

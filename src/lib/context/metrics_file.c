@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/thread.h"
+#include "control/text.h"
 #include "lib/context/context.h"
 
 #define PERIOD_NS (5 * SML_NS_PER_SEC)
@@ -24,26 +25,14 @@ struct series {
 	bool is_ns; /* written in seconds */
 };
 
-/* A label's value; the job's name is the user's. */
-static void write_quoted(FILE *out, const char *value)
-{
-	putc('"', out);
-	for (; *value != '\0'; value++) {
-		if (*value == '\\' || *value == '"' || *value == '\n')
-			putc('\\', out);
-		putc(*value == '\n' ? 'n' : *value, out);
-	}
-	putc('"', out);
-}
-
 static void write_one(FILE *out, const struct sml_settings *settings, const struct series *series)
 {
 	/* Two series with the same name stand together: the second needs no head. */
 	if (series->help != NULL)
 		fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", series->name, series->help,
 			series->name, series->type);
-	fprintf(out, "%s{job_name=", series->name);
-	write_quoted(out, settings->config.job);
+	fprintf(out, "%s{", series->name);
+	sml_text_write_label(out, "job_name", settings->config.job);
 	fprintf(out, ",rank=\"%u\"%s} ", settings->rank, series->labels);
 	if (series->is_ns)
 		fprintf(out, "%.9f\n", (double)series->value / 1e9);
