@@ -184,9 +184,9 @@ struct sml_config {
 	int mtu;     /* Largest packet in bytes, with IP header. SWITCHML_MTU, 0: the path's. */
 	/* Prefixes of interfaces: "eth0,ib", or not "^lo,docker". SWITCHML_SOCKET_IFNAME, NULL. */
 	const char *interface;
-	int debug; /* An enum sml_log_level. SWITCHML_DEBUG=error|warn|info|trace, SML_LOG_WARN. */
-	int spin;  /* 1: threads busy-wait, for low latency. SWITCHML_SPIN, 0. */
-	const char *faults; /* Only for tests of SwitchML. SWITCHML_FAULTS, NULL. */
+	enum sml_log_level debug; /* SWITCHML_DEBUG=error|warn|info|trace, SML_LOG_WARN. */
+	int spin;		  /* 1: threads busy-wait, for low latency. SWITCHML_SPIN, 0. */
+	const char *faults;	  /* Only for tests of SwitchML. SWITCHML_FAULTS, NULL. */
 	/*
 	 * What is recorded, and where: "trace:PATH,metrics:PATH,failure:PATH", in which "%r"
 	 * becomes the rank (docs/environment.md). SWITCHML_RECORD, NULL.
@@ -204,7 +204,7 @@ struct sml_config {
 	 * sml_close() has returned. It must wait for no thread that is in a call, and call only
 	 * sml_strerror() and sml_version(). An embedded control port logs to standard error.
 	 */
-	void (*log)(void *log_self, int level, const char *text);
+	void (*log)(void *log_self, enum sml_log_level level, const char *text);
 	void *log_self;
 	/*
 	 * sml_open() fails with -EINTR soon after *interrupt has become nonzero, unless it waits
@@ -228,8 +228,8 @@ struct sml_config {
 #define SML_CONFIG_INIT                                                                            \
 	{                                                                                          \
 		sizeof(struct sml_config), NULL, NULL, 0, 0, NULL, 0, 0, 0, SML_WIRE_DEFAULT, 0,   \
-			0, 0, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,    \
-			NULL, NULL, 0, 0, 0, 0, 0, 0, 0                                            \
+			0, 0, NULL, SML_LOG_ERROR, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL,    \
+			NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0                                \
 	}
 
 /* Set every member to its default, or to the environment's value. Returns 0 or SML_ERROR_CONFIG. */

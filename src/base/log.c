@@ -48,14 +48,14 @@ void sml_log(const struct sml_log *log, enum sml_log_level level, const char *fo
 	int saved_errno = errno;
 	va_list arguments;
 
-	if ((int)level > log->level)
+	if (level > log->level)
 		return;
 	va_start(arguments, format);
 	if (vsnprintf(text, sizeof(text), format, arguments) < 0)
 		text[0] = '\0';
 	va_end(arguments);
 	if (log->write)
-		log->write(log->self, (int)level, text);
+		log->write(log->self, level, text);
 	else
 		print(log->rank, text);
 	errno = saved_errno;

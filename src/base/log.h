@@ -12,10 +12,10 @@
 #include "switchml.h"
 
 struct sml_log {
-	int level; /* higher levels are not written */
+	enum sml_log_level level; /* higher levels are not written */
 	int rank;
 	/* NULL for stderr. Any thread, perhaps with locks held: see include/switchml.h. */
-	void (*write)(void *self, int level, const char *text);
+	void (*write)(void *self, enum sml_log_level level, const char *text);
 	void *self;
 };
 

@@ -167,7 +167,7 @@ static int meet_members(void)
 /* ---- a membership ---- */
 
 /* Errors are the keeper's to judge, so these lines would only hide its own. */
-static void drop_line(void *unused, int level, const char *text)
+static void drop_line(void *unused, enum sml_log_level level, const char *text)
 {
 	(void)unused;
 	(void)level;

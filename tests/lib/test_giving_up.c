@@ -31,7 +31,7 @@ static void await(const bool *flag)
 }
 
 /* A line of rank 0. */
-static void note_line(void *self, int level, const char *text)
+static void note_line(void *self, enum sml_log_level level, const char *text)
 {
 	(void)self;
 	(void)level;

@@ -271,13 +271,13 @@ struct lines {
 	bool bad;
 };
 
-static void keep_line(void *self, int level, const char *text)
+static void keep_line(void *self, enum sml_log_level level, const char *text)
 {
 	struct lines *lines = self;
 
 	pthread_mutex_lock(&lines->lock);
 	lines->n++;
-	if (level < 0 || level > 3 || strchr(text, '\n') || strncmp(text, "switchml", 8) == 0)
+	if (level > SML_LOG_TRACE || strchr(text, '\n') || strncmp(text, "switchml", 8) == 0)
 		lines->bad = true;
 	else
 		lines->n_levels[level]++;

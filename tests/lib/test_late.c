@@ -27,7 +27,7 @@ struct said {
 };
 
 /* A busy machine may make other ranks late, too: only the notices with these parts count. */
-static void note(void *self, int level, const char *text)
+static void note(void *self, enum sml_log_level level, const char *text)
 {
 	struct said_by *by = self;
 
@@ -250,7 +250,7 @@ struct named {
 	char end[1024];
 };
 
-static void note_end(void *self, int level, const char *text)
+static void note_end(void *self, enum sml_log_level level, const char *text)
 {
 	struct named *named = self;
 

@@ -14,7 +14,7 @@ struct said {
 	char text[256];
 };
 
-static void keep(void *self, int level, const char *text)
+static void keep(void *self, enum sml_log_level level, const char *text)
 {
 	struct said *said = self;
 
