@@ -57,7 +57,7 @@ static int meter_link(struct demo_trainer *trainer, uint64_t factor)
 /* Count traffic only while training: sign 1 stops the meter, -1 starts it again. */
 static int meter(struct demo_trainer *trainer, int sign)
 {
-	struct sml_counters now = {.size = sizeof(now)};
+	struct sml_counters now = SML_COUNTERS_INIT;
 	struct demo_traffic *traffic = &trainer->traffic;
 	uint64_t factor = (uint64_t)sign; /* modulo 2^64, as the sum is */
 	int status = demo_call(trainer, "counters", sml_get_counters(trainer->job, -1, &now, NULL));

@@ -476,7 +476,7 @@ SML_API int sml_version_number(void);
 
 /* What has happened since sml_open(), in all memberships. Shared memory counts only tensors. */
 struct sml_counters {
-	size_t size; /* sizeof(struct sml_counters), set by the caller */
+	size_t size; /* sizeof(struct sml_counters) */
 	uint64_t packets_sent, packets_received;
 	uint64_t bytes_sent, bytes_received; /* UDP payload */
 	uint64_t retransmits_timeout;	     /* after a timeout, or as a probe of a call's tail */
@@ -488,6 +488,10 @@ struct sml_counters {
 	uint64_t tensors;		     /* collectives completed */
 	uint64_t send_blocked;		     /* times that the socket was full */
 };
+#define SML_COUNTERS_INIT                                                                          \
+	{                                                                                          \
+		sizeof(struct sml_counters), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                 \
+	}
 
 /*
  * Copy the counters of a stripe in this membership: of stripe -1, all. If name is not NULL, *name

@@ -22,7 +22,7 @@ older = newer = open(sys.argv[1]).read()
 for name, values in ("config", 2), ("membership", 1), ("counters", 1), ("options", 1), ("info", 1):
     body = re.compile(r"(struct sml_" + name + r" \{\n.*?)(\t[^\n]*;[^\n]*\n)\};\n", re.S)
     init = re.compile(r"(#define SML_" + name.upper() + r"_INIT.*?)((?:, (?:0|NULL|\"\")){" + str(values) + r"})(\s*\\\n\t\}\n)", re.S)
-    assert body.search(newer) and (init.search(newer) or name == "counters")
+    assert body.search(newer) and init.search(newer), name
     newer = init.sub(r"\1\2, 0\3", body.sub(r"\1\2\tsize_t tomorrow;\n};\n", newer, count=1), count=1)
     older = init.sub(r"\1\3", body.sub(r"\1};\n", older, count=1), count=1)
 for age, text in ("older", older), ("newer", newer):

@@ -36,7 +36,7 @@ struct rank {
 
 static struct sml_counters counters_of(struct sml_context *job)
 {
-	struct sml_counters counters = {.size = sizeof(counters)};
+	struct sml_counters counters = SML_COUNTERS_INIT;
 
 	sml_get_counters(job, -1, &counters, NULL);
 	return counters;
