@@ -224,9 +224,12 @@ expect_version "another release of the same protocol" 0.1.9 "$protocol" '^ok *sw
 
 expect "doctor, a wrong setting" 1 env SWITCHML_RANK=none "$switchml" doctor
 grep -q '^ *fix: correct or unset' "$work/out" || fail "doctor does not say how to fix the setting"
-expect "doctor --json, a wrong setting" 1 env SWITCHML_RANK=none "$switchml" doctor --json
-expect_json "doctor --json names the fix" \
-	"[f['fix'] for f in all['findings'] if f['check'] == 'environment'] == ['correct or unset the variable']"
+for json in --json "--json -"; do
+	# shellcheck disable=SC2086
+	expect "doctor $json, a wrong setting" 1 env SWITCHML_RANK=none "$switchml" doctor $json
+	expect_json "doctor $json names the fix" \
+		"[f['fix'] for f in all['findings'] if f['check'] == 'environment'] == ['correct or unset the variable']"
+done
 
 # ---- standard descriptors that are closed ----
 # Redirections, exit status, command.

@@ -93,7 +93,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 
 static const struct argp_option known_options[] = {
 	{"switch", 's', "HOST:PORT,...", 0, "also check the path to these switches", 0},
-	{"json", 'j', NULL, 0, "print JSON", 0},
+	{"json", 'j', NULL, 0, "print JSON (--json -: the same)", 0},
 	{"peers", 'p', NULL, 0,
 	 "check every pair of hosts of a job, and print a table on rank 0; start it with the "
 	 "job's launcher",

@@ -33,7 +33,7 @@ struct options {
 static const struct argp_option option_list[] = {
 	{"switch", 's', "HOST[:PORT],...", 0,
 	 "The switch, or several (SWITCHML_SWITCH; if it is not set, rank 0 of the job)", 0},
-	{"json", 'j', NULL, 0, "Print JSON, for programs", 0},
+	{"json", 'j', NULL, 0, "Print JSON, for programs (--json -: the same)", 0},
 	{"schema", OPTION_SCHEMA, NULL, 0, "Print the JSON schema of --json, and ask no switch", 0},
 	{"watch", OPTION_WATCH, "SECONDS", OPTION_ARG_OPTIONAL,
 	 "Ask again every few seconds (2), and print rates. With --json, print one array on each "
