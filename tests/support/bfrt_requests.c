@@ -13,25 +13,6 @@
 
 /* ---- answers ---- */
 
-static BfrtProto__DataField *data_field(uint32_t id, const uint8_t *bytes, size_t n)
-{
-	BfrtProto__DataField *field = calloc(1, sizeof(*field));
-
-	bfrt_proto__data_field__init(field);
-	field->field_id = id;
-	field->value_case = BFRT_PROTO__DATA_FIELD__VALUE_STREAM;
-	field->stream.len = n;
-	field->stream.data = malloc(n + 1);
-	memcpy(field->stream.data, bytes, n);
-	return field;
-}
-
-static void add_field(BfrtProto__TableData *data, BfrtProto__DataField *field)
-{
-	data->fields = realloc(data->fields, (data->n_fields + 1) * sizeof(BfrtProto__DataField *));
-	data->fields[data->n_fields++] = field;
-}
-
 static BfrtProto__TableEntry *answer_entry(const json_t *table, const struct bfrt_entry *entry)
 {
 	const json_t *fields = json_object_get(table, "key");
@@ -65,12 +46,18 @@ static BfrtProto__TableEntry *answer_entry(const json_t *table, const struct bfr
 
 static void add_number(BfrtProto__TableData *data, const json_t *field, uint64_t value)
 {
+	BfrtProto__DataField *answer = calloc(1, sizeof(*answer));
 	size_t n = (bfrt_bits_of(field) + 7) / 8;
-	uint8_t bytes[8];
 
-	for (unsigned i = 0; i < 8; i++)
-		bytes[i] = (uint8_t)(value >> (56 - 8 * i));
-	add_field(data, data_field(bfrt_id_of(field), bytes + 8 - n, n));
+	bfrt_proto__data_field__init(answer);
+	answer->field_id = bfrt_id_of(field);
+	answer->value_case = BFRT_PROTO__DATA_FIELD__VALUE_STREAM;
+	answer->stream.len = n;
+	answer->stream.data = malloc(n + 1);
+	for (size_t i = 0; i < n; i++)
+		answer->stream.data[i] = (uint8_t)(value >> 8 * (n - 1 - i));
+	data->fields = realloc(data->fields, (data->n_fields + 1) * sizeof(BfrtProto__DataField *));
+	data->fields[data->n_fields++] = answer;
 }
 
 /* Of each member, one value for each pipe that is asked; of a counter, one. */

@@ -296,17 +296,16 @@ const struct bfrt_entry *bfrt_numbered(struct bfrt_server *server, uint32_t tabl
 	return NULL;
 }
 
-#define MGID 4278321153u
-#define NODE 4278321154u
-
 /* A group's three lists are of one length, and its nodes are there. */
 static bool check_group(struct bfrt_server *server, const struct bfrt_entry *entry,
 			struct outcome *outcome)
 {
+	uint32_t nodes = bfrt_id_of(bfrt_table_named(server, "$pre.node"));
+
 	if (entry->n_list[1] != entry->n_list[2] || entry->n_list[1] != entry->n_list[3])
 		return WRONG("Table Add failed table:$pre.mgid");
 	for (unsigned i = 0; i < entry->n_list[1]; i++)
-		if (bfrt_numbered(server, NODE, entry->lists[1][i]) == NULL)
+		if (bfrt_numbered(server, nodes, entry->lists[1][i]) == NULL)
 			return MISSING("Table Add failed table:$pre.mgid");
 	return true;
 }
@@ -341,7 +340,7 @@ static bool add_entry(struct bfrt_server *server, const struct bfrt_entry *entry
 	    server->n_entries == MAX_ENTRIES)
 		return bfrt_refuse(outcome, GRPC_STATUS_RESOURCE_EXHAUSTED,
 				   "Table Add failed table:%s", bfrt_text_of(table, "name"));
-	if (entry->table_id == MGID && !check_group(server, entry, outcome))
+	if (bfrt_is_type(table, "PreMgid") && !check_group(server, entry, outcome))
 		return false;
 	server->entries[server->n_entries++] = *entry;
 	return true;

@@ -186,7 +186,8 @@ static int p4_start_job(struct sml_dataplane *dataplane, uint32_t number)
 	pthread_mutex_lock(&dataplane->mutex);
 	job->started = true;
 	pthread_mutex_unlock(&dataplane->mutex);
-	return sml_p4_job_start(dataplane, job);
+	sml_p4_job_start(dataplane, job);
+	return 0;
 }
 
 static void add_counters(struct sml_dataplane_counters *to,

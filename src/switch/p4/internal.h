@@ -46,9 +46,7 @@ struct sml_p4_job {
 	uint32_t first_buffer;
 	uint64_t daemon_key; /* only the program and the daemon know it */
 	bool started, mismatch_reported;
-	uint8_t n_ranks_sent; /* ranks with entries on the target */
-	bool has_group;
-	bool has_slots; /* entries, on a target whose program is staged */
+	bool has_entries; /* on the target: of its ranks and slots, and a group */
 	/* What the counters of its place showed before it came. */
 	uint64_t fates_before[SML_P4_FATES], bytes_before[SML_P4_FATES];
 	uint64_t sent_before[2];
@@ -121,7 +119,7 @@ int sml_p4_hosts_set(struct sml_dataplane *dataplane);
 /* ---- jobs.c: the control thread. Without a result: a lost target has ended the process. ---- */
 
 int sml_p4_job_add(struct sml_dataplane *dataplane, struct sml_p4_job *job);
-int sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job);
+void sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job);
 void sml_p4_job_remove(struct sml_dataplane *dataplane, struct sml_p4_job *job);
 /* The dataplane's thread, with its mutex: from now on, results go there. */
 void sml_p4_job_renew(struct sml_dataplane *dataplane, struct sml_p4_job *job, uint8_t rank,
@@ -141,9 +139,9 @@ void sml_p4_must(int rc);
 
 /* ---- slots.c: the control thread, as in jobs.c ---- */
 
-/* The entries of a staged program. The target's mutex is taken by the caller. */
-void sml_p4_slots_insert(struct sml_dataplane *dataplane, struct sml_p4_job *job);
-void sml_p4_slots_forget(struct sml_dataplane *dataplane, const struct sml_p4_job *job);
+/* The entries of a staged program: many at once. The target's mutex is taken by the caller. */
+void sml_p4_slots_change(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			 sml_p4_change *change);
 
 uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
 			  struct sml_slot_progress *states, uint32_t n);

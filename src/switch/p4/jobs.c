@@ -261,42 +261,41 @@ int sml_p4_job_add(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 	return 0;
 }
 
-static void log_rank_sent(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
-			  uint8_t rank)
+/* Of all its ranks and slots. */
+static void change_entries(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			   sml_p4_change *change)
 {
-	const struct sml_p4_row ranks = rank_row(job, rank), members = member_row(job, rank);
-
-	sml_p4_must(dataplane->operations->insert(dataplane->target, &ranks, 1));
-	sml_p4_must(dataplane->operations->insert(dataplane->target, &members, 1));
-	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
-		const struct sml_p4_row peer = peer_row(dataplane, job, rank, shard);
-
-		sml_p4_must(dataplane->operations->insert(dataplane->target, &peer, 1));
-	}
-}
-
-int sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job)
-{
-	struct sml_p4_node nodes[SML_MAX_CHILDREN];
-	struct sml_p4_row row;
-
-	lock(dataplane);
 	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++) {
-		nodes[rank] = (struct sml_p4_node){.replication = (uint16_t)(1 + rank),
-						   .port = job->peers[rank][0].port};
-		log_rank_sent(dataplane, job, rank);
-		job->n_ranks_sent++;
+		const struct sml_p4_row ranks = rank_row(job, rank);
+		const struct sml_p4_row members = member_row(job, rank);
+
+		sml_p4_must(change(dataplane->target, &ranks, 1));
+		sml_p4_must(change(dataplane->target, &members, 1));
+		for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
+			const struct sml_p4_row peer = peer_row(dataplane, job, rank, shard);
+
+			sml_p4_must(change(dataplane->target, &peer, 1));
+		}
 	}
 	if (dataplane->limits.staged)
-		sml_p4_slots_insert(dataplane, job);
+		sml_p4_slots_change(dataplane, job, change);
+}
+
+void sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job)
+{
+	struct sml_p4_node nodes[SML_MAX_CHILDREN];
+	const struct sml_p4_row row = job_row(job);
+
+	lock(dataplane);
+	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++)
+		nodes[rank] = (struct sml_p4_node){.replication = (uint16_t)(1 + rank),
+						   .port = job->peers[rank][0].port};
+	change_entries(dataplane, job, dataplane->operations->insert);
 	sml_p4_must(dataplane->operations->add_group(dataplane->target, group_of(job), nodes,
 						     job->rules.n_ranks));
-	job->has_group = true;
-	job->started = true;
-	row = job_row(job);
+	job->has_entries = true;
 	sml_p4_must(dataplane->operations->modify(dataplane->target, &row));
 	unlock(dataplane);
-	return 0;
 }
 
 void sml_p4_job_renew(struct sml_dataplane *dataplane, struct sml_p4_job *job, uint8_t rank,
@@ -305,26 +304,13 @@ void sml_p4_job_renew(struct sml_dataplane *dataplane, struct sml_p4_job *job, u
 	struct sml_p4_row row;
 
 	lock(dataplane);
-	/* Its entries come and go under this mutex, with the group. */
-	if (job->has_group) {
+	/* Its entries come and go under this mutex. */
+	if (job->has_entries) {
 		job->peers[rank][shard] = *peer;
 		row = peer_row(dataplane, job, rank, shard);
 		sml_p4_must(dataplane->operations->modify(dataplane->target, &row));
 	}
 	unlock(dataplane);
-}
-
-static void forget_rank(struct sml_dataplane *dataplane, const struct sml_p4_job *job, uint8_t rank)
-{
-	const struct sml_p4_row ranks = rank_row(job, rank), members = member_row(job, rank);
-
-	sml_p4_must(dataplane->operations->remove(dataplane->target, &ranks, 1));
-	sml_p4_must(dataplane->operations->remove(dataplane->target, &members, 1));
-	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
-		const struct sml_p4_row peer = peer_row(dataplane, job, rank, shard);
-
-		sml_p4_must(dataplane->operations->remove(dataplane->target, &peer, 1));
-	}
 }
 
 void sml_p4_job_remove(struct sml_dataplane *dataplane, struct sml_p4_job *job)
@@ -333,12 +319,10 @@ void sml_p4_job_remove(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 
 	lock(dataplane);
 	sml_p4_must(dataplane->operations->remove(dataplane->target, &row, 1));
-	for (uint8_t rank = 0; rank < job->rules.n_ranks && rank < job->n_ranks_sent; rank++)
-		forget_rank(dataplane, job, rank);
-	if (job->has_slots)
-		sml_p4_slots_forget(dataplane, job);
-	if (job->has_group)
+	if (job->has_entries) {
+		change_entries(dataplane, job, dataplane->operations->remove);
 		sml_p4_must(dataplane->operations->remove_group(dataplane->target, group_of(job)));
-	job->has_group = false;
+	}
+	job->has_entries = false;
 	unlock(dataplane);
 }

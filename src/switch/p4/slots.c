@@ -32,11 +32,8 @@ static struct sml_p4_row slot_row(const struct sml_p4_job *job, uint32_t slot)
 	};
 }
 
-typedef int on_rows(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
-
-/* For all slots of the job, many at once. */
-static void each_slot(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
-		      on_rows *change)
+void sml_p4_slots_change(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
+			 sml_p4_change *change)
 {
 	uint32_t slots = sml_p4_buffers(job) / 2;
 	struct sml_p4_row rows[ROWS];
@@ -48,17 +45,6 @@ static void each_slot(struct sml_dataplane *dataplane, const struct sml_p4_job *
 			rows[n] = slot_row(job, slot++);
 		sml_p4_must(change(dataplane->target, rows, n));
 	}
-}
-
-void sml_p4_slots_insert(struct sml_dataplane *dataplane, struct sml_p4_job *job)
-{
-	each_slot(dataplane, job, dataplane->operations->insert);
-	job->has_slots = true;
-}
-
-void sml_p4_slots_forget(struct sml_dataplane *dataplane, const struct sml_p4_job *job)
-{
-	each_slot(dataplane, job, dataplane->operations->remove);
 }
 
 /* ---- what registers say ---- */

@@ -77,6 +77,8 @@ struct sml_p4_services {
 
 struct sml_p4_target;
 
+typedef int sml_p4_change(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
+
 struct sml_p4_target_operations {
 	const char *version;
 	const char *name; /* "bmv2" */
@@ -96,11 +98,11 @@ struct sml_p4_target_operations {
 	 * second.
 	 */
 	int (*check)(struct sml_p4_target *target);
-	int (*insert)(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
+	sml_p4_change *insert;
 	/* Change the action and the parameters of an entry. */
 	int (*modify)(struct sml_p4_target *target, const struct sml_p4_row *row);
 	/* The entries with the rows' keys. */
-	int (*remove)(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n);
+	sml_p4_change *remove;
 	int (*add_group)(struct sml_p4_target *target, uint16_t group,
 			 const struct sml_p4_node *nodes, unsigned n);
 	int (*remove_group)(struct sml_p4_target *target, uint16_t group);

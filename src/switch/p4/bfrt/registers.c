@@ -12,7 +12,7 @@ struct counting {
 	bool found;
 };
 
-static int take_counter(void *context, const BfrtProto__TableEntry *entry)
+static void take_counter(void *context, const BfrtProto__TableEntry *entry)
 {
 	struct counting *counting = context;
 	const json_t *packets = sml_bfrt_data_named(counting->table, "$COUNTER_SPEC_PKTS");
@@ -22,7 +22,6 @@ static int take_counter(void *context, const BfrtProto__TableEntry *entry)
 	counting->found = sml_bfrt_value(entry, packets, 0, counting->packets);
 	if (bytes != NULL && !sml_bfrt_value(entry, bytes, 0, counting->bytes))
 		counting->found = false;
-	return 0;
 }
 
 int sml_bfrt_read_counter(struct sml_p4_target *target, const char *name, uint32_t index,
@@ -74,7 +73,7 @@ static int find_register(const struct sml_p4_target *target, const char *name,
 		       : sml_bfrt_lacks(target, name);
 }
 
-static int take_register(void *context, const BfrtProto__TableEntry *entry)
+static void take_register(void *context, const BfrtProto__TableEntry *entry)
 {
 	struct registers *registers = context;
 	uint64_t index, value;
@@ -86,7 +85,6 @@ static int take_register(void *context, const BfrtProto__TableEntry *entry)
 		registers->values[index - registers->first] = value;
 		registers->found++;
 	}
-	return 0;
 }
 
 static int read_batch(struct sml_p4_target *target, const char *name, unsigned pipe,

@@ -269,26 +269,23 @@ int sml_bfrt_write(struct sml_bfrt *bfrt, const char *what, BfrtProto__Update__T
 struct reading {
 	sml_bfrt_on_entry *on_entry;
 	void *context;
-	bool has_text; /* an error's text is set */
 };
 
 static int pass_entries(void *context, const ProtobufCMessage *reply)
 {
 	const BfrtProto__ReadResponse *response = (const BfrtProto__ReadResponse *)reply;
-	struct reading *reading = context;
-	int rc = 0;
+	const struct reading *reading = context;
 
-	for (size_t i = 0; i < response->n_entities && rc == 0; i++) {
+	for (size_t i = 0; i < response->n_entities; i++) {
 		const BfrtProto__Entity *entity = response->entities[i];
 
-		if (entity->entity_case == BFRT_PROTO__ENTITY__ENTITY_TABLE_ENTRY &&
-		    reading->on_entry != NULL)
-			rc = reading->on_entry(reading->context, entity->table_entry);
+		if (entity->entity_case == BFRT_PROTO__ENTITY__ENTITY_TABLE_ENTRY)
+			reading->on_entry(reading->context, entity->table_entry);
 	}
-	reading->has_text = rc < 0;
-	return rc;
+	return 0;
 }
 
+/* reading: NULL if no entries are wanted. */
 static int call_read(struct sml_bfrt *bfrt, const char *what, uint32_t pipe,
 		     BfrtProto__Entity **entities, size_t n, struct reading *reading)
 {
@@ -300,9 +297,9 @@ static int call_read(struct sml_bfrt *bfrt, const char *what, uint32_t pipe,
 	request.client_id = bfrt->client_id;
 	request.n_entities = n;
 	request.entities = entities;
-	rc = sml_rpc_call(bfrt->rpc, &read_method, &request.base, pass_entries, reading,
-			  PATIENCE_S);
-	return rc < 0 && !reading->has_text ? fail_rpc(bfrt, rc, what) : rc;
+	rc = sml_rpc_call(bfrt->rpc, &read_method, &request.base,
+			  reading != NULL ? pass_entries : NULL, reading, PATIENCE_S);
+	return rc < 0 ? fail_rpc(bfrt, rc, what) : 0;
 }
 
 int sml_bfrt_read(struct sml_bfrt *bfrt, const char *what, uint32_t pipe,
@@ -347,12 +344,10 @@ int sml_bfrt_check(struct sml_bfrt *bfrt, const json_t *table)
 {
 	BfrtProto__TableUsage usage = BFRT_PROTO__TABLE_USAGE__INIT;
 	BfrtProto__Entity entity = BFRT_PROTO__ENTITY__INIT, *entities[] = {&entity};
-	struct reading nothing = {0};
 	int rc = check_stream(bfrt);
 
 	usage.table_id = sml_bfrt_id(table);
 	entity.entity_case = BFRT_PROTO__ENTITY__ENTITY_TABLE_USAGE;
 	entity.table_usage = &usage;
-	return rc < 0 ? rc
-		      : call_read(bfrt, "no answer", SML_BFRT_ALL_PIPES, entities, 1, &nothing);
+	return rc < 0 ? rc : call_read(bfrt, "no answer", SML_BFRT_ALL_PIPES, entities, 1, NULL);
 }

@@ -46,10 +46,8 @@ int sml_bfrt_fail(const struct sml_bfrt *bfrt, int error, const char *what, cons
 int sml_bfrt_write(struct sml_bfrt *bfrt, const char *what, BfrtProto__Update__Type type,
 		   BfrtProto__TableEntry *const *entries, size_t n);
 
-/*
- * The entry is valid during the call. Returns 0, or an error with a text, which ends the reading.
- */
-typedef int sml_bfrt_on_entry(void *context, const BfrtProto__TableEntry *entry);
+/* The entry is valid during the call. */
+typedef void sml_bfrt_on_entry(void *context, const BfrtProto__TableEntry *entry);
 
 /* Read these entries from one pipe or all. An entry without a key stands for all of its table. */
 int sml_bfrt_read(struct sml_bfrt *bfrt, const char *what, uint32_t pipe,

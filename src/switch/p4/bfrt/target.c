@@ -173,7 +173,7 @@ struct leftovers {
 	uint32_t *ids; /* n_range */
 };
 
-static int note_leftover(void *context, const BfrtProto__TableEntry *entry)
+static void note_leftover(void *context, const BfrtProto__TableEntry *entry)
 {
 	struct leftovers *left = context;
 	uint64_t id;
@@ -181,7 +181,6 @@ static int note_leftover(void *context, const BfrtProto__TableEntry *entry)
 	if (sml_bfrt_key_value(entry, left->key, &id) && id >= left->first &&
 	    id - left->first < left->n_range && left->n < left->n_range)
 		left->ids[left->n++] = (uint32_t)id;
-	return 0;
 }
 
 /* Other programs of the device share the multicast engine, so only our numbers go. */
