@@ -4,7 +4,7 @@
 # daemon controls it through BF Runtime. The model passes some hundred packets a second, so jobs are small.
 #
 #	tests/p4/p4-tofino-model.sh build/switchml src/p4/tna/compile BUILD-DIRECTORY/src/p4 \
-#		build/tests/rank-of-bits
+#		build/tests/rank-of-bits [LANES]
 #
 # Needs root, 192 free huge pages of 2 MiB in a hugetlbfs, the compilers, the vendor's two programs (their paths in
 # $TOFINO_MODEL and $BF_SWITCHD, or found by name), and in $SDE_INSTALL the folder with the files of both.
@@ -12,6 +12,8 @@ switchml=$(realpath "$1")
 compile=$2
 constants=$3
 rank_of_bits=$(realpath "$4")
+lanes=${5:-32}
+ranks=4 # the hosts; most jobs have fewer
 model=${TOFINO_MODEL:-tofino-model}
 driver=${BF_SWITCHD:-bf_switchd}
 support=$(dirname "$0")/../support
@@ -76,24 +78,31 @@ serves() {
 	says "$work/driver" 'server started'
 }
 
+# Ranks, elements of the longest sums. Later jobs have as many ranks, too.
 gives_the_bits_of_a_udp_switch() {
-	same_bits "sums of each type at the model" bits int32 100
-	SWITCHML_FAULTS=drop=20000,duplicate=20000,reorder=20000,seed=7 \
-		same_bits "the same bits with 2 % lost, duplicated and reordered" bits-lossy int32 100
+	ranks=$1
+	same_bits "$ranks ranks: sums of each type at the model" bits int32 "$2"
 	start_udp_switch
-	switch=10.77.0.12 same_bits "the same bits at a UDP switch" bits-udp int32 100
+	switch=10.77.0.12 same_bits "$ranks ranks: the same bits at a UDP switch" bits-udp int32 "$2"
 	end_udp_switch
+	grep ' of 1: ' "$work/bits.0" >"$work/bits-of-1"
 }
 
-# Title, jobs: their processes are in `pids`, and each rank gets the bits of 1 element.
+# Title, file with the bits, jobs: their processes are in `pids`, and each rank gets these bits.
 expect_bits() {
 	local title=$1 job rank
 	expect_success "$title" "${pids[@]}"
-	for job in "${@:2}"; do
+	for job in "${@:3}"; do
 		for ((rank = 0; rank < ranks; rank++)); do
-			grep " of 1: " "$work/bits.0" | cmp - "$work/$job.$rank" || fail "$title: the same bits"
+			cmp "$work/$2" "$work/$job.$rank" || fail "$title: the same bits"
 		done
 	done
+}
+
+default_wire_is_exact() {
+	start_job floats -n 1 -w 0 -c 1 -b 400 -e 400
+	expect_success "100 floats on the default wire" "${pids[@]}"
+	grep -q 'Wrong elements: 0 OK' "$work/floats.0" || fail "no element is wrong"
 }
 
 # They have all slots between them.
@@ -103,16 +112,33 @@ two_jobs_give_these_bits() {
 	first=("${pids[@]}")
 	SWITCHML_SLOTS=64 start_bits two int32 1
 	pids+=("${first[@]}")
-	expect_bits "two jobs at once" one two
+	expect_bits "two jobs at once" bits-of-1 one two
 }
 
-# The driver keeps what the daemon has told it.
-killed_daemon_is_followed() {
-	signal_daemon 9 "$daemon_pid"
+# Signal, the next daemon's address. The driver keeps what a daemon has told it.
+replace_daemon() {
+	signal_daemon "$1" "$daemon_pid"
 	wait "$daemon_pid" 2>/dev/null
-	start_daemon 10.77.0.1 --slots 4096
-	start_bits again int32 1
-	expect_bits "a job after the daemon was killed and started again" again
+	start_daemon "$2" --slots 4096
+}
+
+killed_daemon_is_followed() {
+	start_bits again int32 100
+	await_under_way again 10.77.0.1
+	replace_daemon 9 10.77.0.1
+	expect_bits "a job goes on after the daemon was killed and started again" bits.0 again
+}
+
+# Registers keep what the mismatch and the killed rank have left in them.
+registers_are_taken_over() {
+	start_bits after int32 1
+	expect_bits "a job after one whose rank was killed" bits-of-1 after
+}
+
+works_over_ipv6() {
+	replace_daemon TERM fd77::1
+	switch='[fd77::1]' start_bits six int32 1
+	expect_bits "over IPv6" bits-of-1 six
 }
 
 # The driver refuses it.
@@ -137,16 +163,23 @@ daemon_ends_with_its_driver() {
 }
 
 set_up_hosts
-"$compile" "$constants" "$work/tofino" >"$work/compiler" 2>&1 || give_up "the program does not compile"
+"$compile" "$constants" "$work/tofino" "$lanes" >"$work/compiler" 2>&1 || give_up "the program does not compile"
 write_settings
 start_model
 start_daemon 10.77.0.1 --slots 4096
-grep -q '32 lanes, only int32' "$work/switch" || fail "the daemon says what the program has"
-gives_the_bits_of_a_udp_switch
+grep -q "$lanes lanes, only int32" "$work/switch" || fail "the daemon says what the program has"
+gives_the_bits_of_a_udp_switch 2 1
+gives_the_bits_of_a_udp_switch 4 1
+gives_the_bits_of_a_udp_switch 3 100
+SWITCHML_FAULTS=drop=20000,duplicate=20000,reorder=20000,seed=7 \
+	same_bits "the same bits with 2 % lost, duplicated and reordered" bits-lossy int32 100
+default_wire_is_exact
 two_jobs_give_these_bits
 killed_daemon_is_followed
 different_calls_are_a_mismatch
 killed_worker_is_named
+registers_are_taken_over
+works_over_ipv6
 second_daemon_is_refused
 daemon_ends_with_its_driver
 [ $failures = 0 ]

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The program for Tofino compiles, assembles and fits, and the daemon's module for BF Runtime finds in
-# its description what it needs. Nothing is run: that needs hardware.
+# its description what it needs. Nothing is run here: p4-tofino-model.sh does that.
 #
 #	tests/p4/p4-tofino.sh src/p4/tna/compile BUILD-DIRECTORY/src/p4 [test_p4_bfrt]
 compile=$1
