@@ -132,6 +132,12 @@ bool sml_peer_is_member(const struct sml_peer *peer);
 /* Whether the peer is a member of a job that all ranks have joined. */
 bool sml_peer_runs(const struct sml_peer *peer);
 
+/*
+ * Whether the peer is a member that may be silent, because its job is over: only its connection
+ * shows that it is still there.
+ */
+bool sml_peer_may_be_silent(const struct sml_peer *peer);
+
 /* What a line of the log is about. */
 enum sml_jobs_level {
 	SML_JOBS_INFO,	  /* what jobs do */

@@ -132,6 +132,56 @@ TEST_WITH(a_last_message_is_sent_again_to_a_rank_that_was_silent, set_up, client
 	client_close(&c[1]);
 }
 
+/* Until the switch closes the connection: how long that takes, in ms. */
+static int64_t await_close(const struct client *client)
+{
+	const int64_t began_ms = client_now_ms();
+
+	while (count_resent(client) >= 0) {
+		if (client_now_ms() > began_ms + CLIENT_WAIT_MS)
+			fail_msg("the switch keeps the connection");
+		usleep(10000);
+	}
+	return client_now_ms() - began_ms;
+}
+
+/* It counts as dead before it was silent for two seconds: that is how long Pings may be apart. */
+TEST_WITH(a_rank_with_a_short_heartbeat_that_vanished_is_sent_nothing_for_long, set_up,
+	  client_close_switch)
+{
+	SmlControl__Join join = client_join_message("short", 0, 2);
+	struct client c;
+
+	join.heartbeat_ms = 1000;
+	client_open(&c, "127.0.0.1", port);
+	client_join(&c, &join);
+	client_free(client_expect(&c, SML_CONTROL__ENVELOPE__BODY_WAITING));
+	lose_all(c.tcp);
+	assert_true(await_close(&c) < 8000);
+	client_close(&c);
+}
+
+/* It says nothing between two jobs, but its host does. The others' heartbeat is a minute. */
+TEST_WITH(a_survivor_whose_host_vanishes_is_missed_after_its_heartbeat, set_up, client_close_switch)
+{
+	SmlControl__Join join = client_join_message("survivors", 0, 3);
+	struct client c[3];
+
+	for (; join.rank < 3; join.rank++) {
+		join.heartbeat_ms = join.rank == 2 ? 4000 : 60000;
+		client_open(&c[join.rank], "127.0.0.1", port);
+		client_join(&c[join.rank], &join);
+	}
+	clients_begin(c, 3);
+	client_close(&c[0]);
+	for (unsigned i = 1; i < 3; i++)
+		client_expect_abort(&c[i], SML_ERROR_RANK_DIED, "rank 0", NULL);
+	lose_all(c[2].tcp);
+	(void)await_close(&c[2]);
+	assert_true(count_resent(&c[1]) >= 0);
+	clients_close(&c[1], 2);
+}
+
 static void *close_switch(void *unused)
 {
 	client_close_switch(NULL);

@@ -37,6 +37,12 @@ bool sml_peer_is_member(const struct sml_peer *peer)
 }
 
 /* What has ended while an input was handled is freed after it. */
+/* At a leaf, also one whose job has not begun. */
+bool sml_peer_may_be_silent(const struct sml_peer *peer)
+{
+	return peer->survived != 0 || (peer->proxied != NULL && peer->proxied->job == NULL);
+}
+
 static void sweep(struct sml_jobs *jobs)
 {
 	sml_branches_sweep(jobs);

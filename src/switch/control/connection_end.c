@@ -11,16 +11,14 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
-#include "base/least.h"
 #include "switch/control/server.h"
 
 /* An ending connection's peer may still read what it was told, for this long. */
 #define LINGER_NS 1000000000ull
 /* And for this long if it was lost on the way: TCP resends it after 0.2 s, 0.6 s, 1.4 s, … */
 #define RESEND_NS 10000000000ull
-/*
- * Who was silent for longer than between two Pings may be dead, and is not waited for. A rank whose
- * heartbeat is longer may be so for half of it, because some of its Pings are lost.
+/* Who was silent for so long may be dead, and is not waited for. A rank has half of its heartbeat,
+ * because some of its Pings are lost.
  */
 #define SILENT_NS 2000000000ull
 
@@ -64,7 +62,8 @@ void sml_connection_end_when_sent(struct sml_connection *connection)
 
 static bool is_silent(const struct sml_peer *peer)
 {
-	return sml_now_ns() > peer->heard_ns + sml_later(SILENT_NS, peer->heartbeat_ms * 500000ull);
+	return sml_now_ns() >
+	       peer->heard_ns + (peer->heartbeat_ms ? peer->heartbeat_ms * 500000ull : SILENT_NS);
 }
 
 void sml_connection_end(struct sml_connection *connection)
@@ -91,6 +90,22 @@ bool sml_connection_is_resent(const struct sml_connection *connection)
 	return !connection->was_silent &&
 	       getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
 	       info.tcpi_unacked > 0;
+}
+
+void sml_connection_keep_alive(struct sml_connection *connection)
+{
+	const int on = sml_peer_may_be_silent(&connection->peer), second = 1;
+	const unsigned patience_ms = on ? connection->peer.heartbeat_ms : 0;
+
+	if (on == connection->kept_alive)
+		return;
+	connection->kept_alive = on;
+	setsockopt(connection->fd, IPPROTO_TCP, TCP_KEEPIDLE, &second, sizeof(second));
+	setsockopt(connection->fd, IPPROTO_TCP, TCP_KEEPINTVL, &second, sizeof(second));
+	/* Instead of a number of probes; also for what was sent and is not acknowledged. */
+	setsockopt(connection->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms,
+		   sizeof(patience_ms));
+	setsockopt(connection->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
 bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)

@@ -108,6 +108,7 @@ static void look_at_connections(struct sml_server *server, uint64_t now_ns)
 		next = connection->next;
 		connection->used_ns = 0;
 		sml_connection_classify(connection);
+		sml_connection_keep_alive(connection);
 		/* All at once would take longer than a turn. */
 		if (n_lost < SML_TICK_LOSSES && sml_connection_is_over(connection, now_ns)) {
 			sml_connection_lose(connection, "its connection had been given up");

@@ -57,6 +57,7 @@ struct sml_connection {
 		     */
 	bool closing;	 /* written data is sent, then the connection ends; nothing more is read */
 	bool was_silent; /* when it began to close: its host may be gone */
+	bool kept_alive; /* the kernels find out whether the peer's host is there */
 };
 
 struct sml_server {
@@ -132,6 +133,9 @@ void sml_connection_classify(struct sml_connection *connection);
 
 /* Its time is over, and it can be closed. For the tick, which checks all connections. */
 bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns);
+/* Its peer may have begun or ended to be silent. For the tick. */
+void sml_connection_keep_alive(struct sml_connection *connection);
+
 
 /* Whether what was written is under way, or is lost there and sent again. */
 bool sml_connection_is_resent(const struct sml_connection *connection);
