@@ -268,9 +268,9 @@ struct sml_membership {
 	int wait_ms; /* If it decides: how long it waits for missing ranks. 0: the heartbeat. */
 	/*
 	 * With a name in job: of each of its ranks, the one that it had in this context's last job,
-	 * or -1 if it was not in it. At the switch that ran that job, nobody waits for such a rank
-	 * for more than a heartbeat if its connection has ended. If its host has vanished, or the
-	 * switch is another one or was restarted, all wait. NULL: not said.
+	 * or -1 if it was not in it. At the switch that ran that job (without one: at a rank 0 that
+	 * was so, and listens where it did), nobody waits for such a rank for more than a heartbeat
+	 * if its process or host has gone. At another switch, all wait. NULL: not said.
 	 */
 	const int *previous_ranks;
 };

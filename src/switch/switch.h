@@ -25,7 +25,9 @@ uint16_t sml_switch_port(const struct sml_switch *opened);
 /* What moves its packets, as text: "1 thread", "xdp (native) on eth0". */
 void sml_switch_describe(const struct sml_switch *opened, char *text, size_t bytes);
 
-/* From now on, the config's debug and heartbeat_ms hold, for jobs and ranks that join. Any thread.
+/*
+ * From now on, the config's debug and heartbeat_ms hold, for jobs and ranks that join; and a switch
+ * that was opened for only_job serves the config's instead, and ends the old one. Any thread.
  */
 void sml_switch_reload(struct sml_switch *opened, const struct sml_switch_config *config);
 

@@ -459,6 +459,7 @@ JOBS_TEST(members_have_a_limit)
 WORLD_TEST(rank_0s_own_port_is_for_its_job_alone)
 {
 	SmlControl__Join join = jobs_join_message("other", 0, 2);
+	const SmlControl__Envelope *waiting;
 	uint32_t data_port = 9;
 
 	jobs_open(world, 4096, 64, true);
@@ -476,4 +477,20 @@ WORLD_TEST(rank_0s_own_port_is_for_its_job_alone)
 	join.world_size = 2;
 	jobs_join(world, 2, join);
 	assert_string_equal(jobs_refusal(world, 2), "");
+	/* Rank 0 goes on in the next one, for which another rank has come too early. */
+	join.job = (char *)(uintptr_t) "next";
+	join.rank = 1;
+	jobs_join(world, 3, join);
+	assert_non_null(strstr(jobs_refusal(world, 3), "serves job \"mine\""));
+	world->jobs.config.only_job = "next";
+	sml_jobs_serve_next(&world->jobs, 2, world->now_ns);
+	assert_non_null(strstr(jobs_refusal(world, 2), "rank 0 goes on in job \"next\""));
+	assert_int_equal(world->jobs.n_jobs, 0);
+	join.rank = 0;
+	jobs_join(world, 4, join);
+	waiting = jobs_received(world, 4, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	assert_true(waiting != NULL && waiting->waiting->refused[0] == '\0');
+	join.rank = 1;
+	jobs_join(world, 5, join);
+	assert_non_null(jobs_admitted(world, 5));
 }

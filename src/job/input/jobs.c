@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Inputs, for any job: see switch.h. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/least.h"
 #include "control/envelope.h"
@@ -36,13 +37,13 @@ bool sml_peer_is_member(const struct sml_peer *peer)
 	       peer->proxied != NULL || peer->branch != NULL || peer->is_parent;
 }
 
-/* What has ended while an input was handled is freed after it. */
 /* At a leaf, also one whose job has not begun. */
 bool sml_peer_may_be_silent(const struct sml_peer *peer)
 {
 	return peer->survived != 0 || (peer->proxied != NULL && peer->proxied->job == NULL);
 }
 
+/* What has ended while an input was handled is freed after it. */
 static void sweep(struct sml_jobs *jobs)
 {
 	sml_branches_sweep(jobs);
@@ -255,6 +256,26 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 	if (sml_jobs_has_dependents(jobs))
 		first_ns = sml_earlier(first_ns, jobs->now_ns + SML_BEAT_NS);
 	return first_ns;
+}
+
+void sml_jobs_serve_next(struct sml_jobs *jobs, uint32_t n_ranks, uint64_t now_ns)
+{
+	const char *next = jobs->config.only_job;
+	char text[SML_SENTENCE_BYTES];
+
+	sml_jobs_set_time(jobs, now_ns);
+	jobs->config.only_world_size = n_ranks;
+	/* Its ranks that came too early were turned away for that alone. */
+	jobs->turned_away.job[0] = '\0';
+	snprintf(text, sizeof(text),
+		 "this is no failure: rank 0 goes on in job \"%s\" (sml_reconfigure())", next);
+	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
+		if (jobs->jobs[i] == NULL || strcmp(jobs->jobs[i]->name, next) == 0)
+			continue;
+		jobs->jobs[i]->end.planned = true;
+		sml_job_fail(jobs->jobs[i], SML_ERROR_ABORTED, text);
+	}
+	sweep(jobs);
 }
 
 void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns)

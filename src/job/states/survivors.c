@@ -23,8 +23,7 @@ bool sml_survivor_stays(const struct sml_job *job, struct sml_peer *peer, uint16
 	struct sml_failed_job *failed = sml_job_followed(job, &rank);
 	struct sml_peer **end = &job->jobs->survivors;
 
-	/* Rank 0's own switch ends with the job. */
-	if (failed == NULL || job->jobs->operations->ranks_have_slots)
+	if (failed == NULL)
 		return false;
 	sml_kept_for(failed, rank);
 	while (*end != NULL)

@@ -107,18 +107,39 @@ struct sml_switch *sml_embedded_listen_beside(struct sml_context *context)
 	return listen_for_all(context, &opened, &config, host, 0) == 0 ? opened : NULL;
 }
 
+static void choose_host(const struct sml_context *context, char host[INET6_ADDRSTRLEN])
+{
+	const char *master = sml_master_host(context);
+
+	if (sml_is_loopback_name(master))
+		snprintf(host, INET6_ADDRSTRLEN, "%s", master);
+	else
+		sml_listen_choose(master, context->settings.config.interface, host);
+}
+
+/* The last job's port, where the ranks of the next one come? */
+static bool stays_open(const struct sml_context *context, const char *host)
+{
+	return context->embedded && context->settings.world_size > 1 &&
+	       strcmp(host, context->listen_address) == 0 &&
+	       sml_switch_port(context->embedded) == context->settings.config.master_port;
+}
+
 int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns)
 {
 	struct sml_switch_config config;
-	const char *host = sml_master_host(context);
+	char host[INET6_ADDRSTRLEN];
 	int error;
 
-	if (!sml_is_loopback_name(host)) {
-		sml_listen_choose(host, context->settings.config.interface,
-				  context->listen_address);
-		host = context->listen_address;
-	}
+	choose_host(context, host);
 	configure(context, &config);
+	/* It knows which ranks of the last job have died (job/join/listed.c). */
+	if (stays_open(context, host)) {
+		sml_switch_reload(context->embedded, &config);
+		return 0;
+	}
+	sml_embedded_close(context);
+	memcpy(context->listen_address, host, sizeof(host));
 	error = context->settings.world_size == 1
 			? listen_anywhere(context, &config, host)
 			: listen_for_all(context, &context->embedded, &config, host,
@@ -131,6 +152,13 @@ int sml_embedded_listen(struct sml_context *context, uint64_t deadline_ns)
 				  "SWITCHML_SWITCH to use a running switch"
 				: "");
 	return 0;
+}
+
+void sml_embedded_close(struct sml_context *context)
+{
+	sml_switch_close(context->embedded);
+	context->embedded = NULL;
+	context->listen_address[0] = '\0';
 }
 
 static int find_rank_0(const struct sml_stripe *stripe, struct sml_endpoint *endpoints)

@@ -286,6 +286,8 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 	error = make_stripes(context);
 	if (error == 0 && !context->form->has_switches && context->settings.rank == 0)
 		error = sml_embedded_listen(context, deadline_ns);
+	else
+		sml_embedded_close(context);
 	if (error)
 		return error;
 	sml_hosts_begin(context);
@@ -383,9 +385,8 @@ void sml_membership_fini(struct sml_context *context)
 	sml_embedded_stripe_free(context->threads.own);
 	free(context->peers);
 	context->peers = NULL;
-	if (context->embedded)
-		sml_switch_close(context->embedded);
-	context->embedded = NULL;
-	context->listen_address[0] = '\0';
+	/* Until rank 0 of the next membership is known: the same one may keep it. */
+	if (!goes_on)
+		sml_embedded_close(context);
 	sml_threads_fini(&context->threads);
 }

@@ -174,13 +174,21 @@ static void on_note(void *context, unsigned what)
 static void on_reload(void *context, unsigned what)
 {
 	struct sml_server *server = context;
+	char next[SML_NAME_BYTES];
+	uint32_t n_ranks;
 
 	(void)what;
 	pthread_mutex_lock(&server->note_mutex);
 	server->jobs.config.heartbeat_ms = server->new_heartbeat_ms;
 	server->jobs.config.debug = server->new_debug;
 	server->config.debug = server->new_debug;
+	snprintf(next, sizeof(next), "%s", server->new_job);
+	n_ranks = server->new_world_size;
 	pthread_mutex_unlock(&server->note_mutex);
+	if (next[0] == '\0')
+		return;
+	memcpy(server->only_job, next, sizeof(next));
+	sml_jobs_serve_next(&server->jobs, n_ranks, sml_now_ns());
 }
 
 void sml_server_reload(struct sml_server *server, const struct sml_switch_config *config)
@@ -188,6 +196,9 @@ void sml_server_reload(struct sml_server *server, const struct sml_switch_config
 	pthread_mutex_lock(&server->note_mutex);
 	server->new_heartbeat_ms = config->heartbeat_ms;
 	server->new_debug = config->debug;
+	server->new_world_size = config->only_world_size;
+	if (config->only_job != NULL)
+		snprintf(server->new_job, sizeof(server->new_job), "%s", config->only_job);
 	pthread_mutex_unlock(&server->note_mutex);
 	sml_watch_post(server->reload);
 }
@@ -431,13 +442,16 @@ static void open_jobs(struct sml_server *server)
 {
 	const struct sml_switch_config *config = &server->config;
 
+	/* The caller's may go with its job. */
+	if (config->only_job != NULL)
+		snprintf(server->only_job, sizeof(server->only_job), "%s", config->only_job);
 	server->jobs = (struct sml_jobs){
 		.config = {.max_slots = config->max_slots,
 			   .max_jobs = config->max_jobs,
 			   .max_members = most_members(),
 			   .heartbeat_ms = config->heartbeat_ms,
 			   .local_stripes = config->local_stripes,
-			   .only_job = config->only_job,
+			   .only_job = config->only_job != NULL ? server->only_job : NULL,
 			   .only_elsewhere = config->only_elsewhere,
 			   .only_world_size = config->only_world_size,
 			   .name = server->name,

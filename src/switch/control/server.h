@@ -73,7 +73,8 @@ struct sml_server {
 	_Atomic uint64_t ticked_ns; /* other threads see by it that the loop runs */
 	uint16_t port;
 	struct sml_jobs jobs;
-	char name[320]; /* this switch's, in texts */
+	char name[320];		       /* this switch's, in texts */
+	char only_job[SML_NAME_BYTES]; /* the one of jobs.config, if it has one */
 	struct sml_uplink uplink;
 	struct sml_connection *connections;
 	uint32_t n_connections, max_connections;
@@ -84,7 +85,8 @@ struct sml_server {
 	struct sml_mismatch noted[SML_MAX_JOBS];
 	uint32_t n_noted;
 	/* What is to hold from now on; under the same mutex. */
-	uint32_t new_heartbeat_ms;
+	uint32_t new_heartbeat_ms, new_world_size;
+	char new_job[SML_NAME_BYTES]; /* "": as before */
 	int new_debug;
 	/* Questions of other threads for the status, and the answer to those up to a number; too.
 	 */
@@ -131,11 +133,11 @@ void sml_connection_free(struct sml_connection *connection);
 /* Its class may have changed. At the tick, its use of the thread starts at zero again. */
 void sml_connection_classify(struct sml_connection *connection);
 
-/* Its time is over, and it can be closed. For the tick, which checks all connections. */
-bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns);
 /* Its peer may have begun or ended to be silent. For the tick. */
 void sml_connection_keep_alive(struct sml_connection *connection);
 
+/* Its time is over, and it can be closed. For the tick, which checks all connections. */
+bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns);
 
 /* Whether what was written is under way, or is lost there and sent again. */
 bool sml_connection_is_resent(const struct sml_connection *connection);
