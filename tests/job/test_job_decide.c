@@ -346,10 +346,22 @@ WORLD_TEST(after_an_absence_of_the_switch_the_end_of_a_connection_proves_nothing
 
 	jobs_apply(world, 10, jobs_was(tag, 0, 3));
 	jobs_apply(world, 11, jobs_was(tag, 1, 3));
-	jobs_pause(world, SML_SECOND_NS);
+	/* After half of their heartbeat, they may have. */
+	jobs_pause(world, 5 * SML_SECOND_NS);
 	jobs_hang_up(world, 2);
 	assert_null(jobs_decision(world, 10));
 	jobs_wait(world, SML_SECOND_NS);
+	jobs_assert_decided(world, 10, 2, 0, 2);
+}
+
+WORLD_TEST(after_a_short_absence_of_the_switch_the_end_of_a_connection_is_a_death)
+{
+	uint64_t tag = jobs_open_running(world, 3);
+
+	jobs_apply(world, 10, jobs_was(tag, 0, 3));
+	jobs_apply(world, 11, jobs_was(tag, 1, 3));
+	jobs_pause(world, SML_SECOND_NS);
+	jobs_hang_up(world, 2);
 	jobs_assert_decided(world, 10, 2, 0, 2);
 }
 

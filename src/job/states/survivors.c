@@ -88,7 +88,7 @@ bool sml_survivors_make_room(struct sml_jobs *jobs)
 void sml_survivors_doubt(struct sml_jobs *jobs, uint64_t away_ns)
 {
 	for (struct sml_peer *peer = jobs->survivors; peer != NULL; peer = peer->next_survivor)
-		sml_peer_doubt(peer, 0, away_ns);
+		sml_peer_doubt(peer, peer->heartbeat_ms, away_ns);
 }
 
 uint64_t sml_survivors_deadline(const struct sml_jobs *jobs)

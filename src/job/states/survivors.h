@@ -24,7 +24,7 @@ void sml_survivors_await(struct sml_jobs *jobs, uint64_t tag, uint64_t until_ns)
 /* End the connection that has stayed longest. Returns false if there is none. */
 bool sml_survivors_make_room(struct sml_jobs *jobs);
 
-/* This switch was away, and may have been given up: no end of a connection counts as a death. */
+/* This switch was away. The ends of those who may have given it up prove nothing. */
 void sml_survivors_doubt(struct sml_jobs *jobs, uint64_t away_ns);
 
 uint64_t sml_survivors_deadline(const struct sml_jobs *jobs);
