@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -602,6 +603,67 @@ static void share_residuals(struct rank *rank)
 TEST(a_residual_is_not_that_of_two_calls_at_once)
 {
 	run_job(&(struct job){.n_ranks = 2, .body = share_residuals});
+}
+
+/* A thread that begins calls at the same moments as another one. */
+struct rival {
+	struct rank *rank;
+	unsigned *n_there; /* atomic: how often one has come to such a moment */
+	float *residual;
+	int errors[10];
+};
+
+/* A barrier that wakes nobody, because one would be earlier. */
+static void meet(unsigned *n_there, unsigned moment)
+{
+	__atomic_add_fetch(n_there, 1, __ATOMIC_ACQ_REL);
+	for (unsigned turn = 0; __atomic_load_n(n_there, __ATOMIC_ACQUIRE) < 2 * moment; turn++)
+		if (turn > 100000)
+			sched_yield();
+}
+
+static void *begin_with_a_rival(void *self)
+{
+	struct rival *rival = self;
+	const struct sml_options options = {.size = sizeof(options), .residual = rival->residual};
+	float data[64] = {0};
+
+	for (unsigned i = 0; i < sizeof(rival->errors) / sizeof(rival->errors[0]); i++) {
+		struct sml_request *request = NULL;
+
+		meet(rival->n_there, 2 * i + 1);
+		rival->errors[i] = sml_allreduce(rival->rank->context, data, data, 64, SML_FLOAT32,
+						 SML_SUM, &options, &request);
+		meet(rival->n_there, 2 * i + 2);
+		if (rival->errors[i] == 0)
+			rival->errors[i] = sml_wait(&request, 1, -1, NULL);
+	}
+	return NULL;
+}
+
+static void begin_at_once(struct rank *rank)
+{
+	static struct rival rivals[2];
+	float residual[64] = {0};
+	unsigned n_there = 0;
+	pthread_t other;
+
+	for (unsigned i = 0; i < 2; i++)
+		rivals[i] = (struct rival){rank, &n_there, residual, {0}};
+	pthread_create(&other, NULL, begin_with_a_rival, &rivals[1]);
+	begin_with_a_rival(&rivals[0]);
+	pthread_join(other, NULL);
+	for (unsigned i = 0; i < sizeof(rivals[0].errors) / sizeof(rivals[0].errors[0]); i++)
+		CHECK(rank, rivals[0].errors[i] + rivals[1].errors[i] == -EINVAL &&
+				    rivals[0].errors[i] * rivals[1].errors[i] == 0);
+}
+
+TEST(a_residual_is_that_of_one_of_two_calls_that_begin_at_once)
+{
+	/* A job's first calls take memory between the check of the arguments and their beginning.
+	 */
+	for (unsigned i = 0; i < 30; i++)
+		run_job(&(struct job){.n_ranks = 1, .body = begin_at_once});
 }
 
 static void make_mistakes(struct rank *rank)

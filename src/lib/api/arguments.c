@@ -211,11 +211,6 @@ static int check_residual(struct sml_context *context, float *residual,
 		return sml_context_refuse(context, -EINVAL,
 					  "residual (%p, %zu bytes) overlaps send or recv",
 					  (const void *)residual, bytes);
-	if (sml_requests_use(&context->requests, residual, bytes))
-		return sml_context_refuse(context, -EINVAL,
-					  "residual (%p, %zu bytes) overlaps an array of a call "
-					  "that sml_wait() has not ended",
-					  (const void *)residual, bytes);
 	spec->residual = residual;
 	return sml_check_buffer(context, "residual", residual, bytes, SML_FLOAT32);
 }

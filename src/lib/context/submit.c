@@ -107,6 +107,22 @@ bool sml_submit_adds_only_integers(struct sml_context *context)
 	return only_integers;
 }
 
+/*
+ * Is the residual an array of another call? The submit lock is held: of two calls that begin at the
+ * same time, the second one sees the first.
+ */
+static int check_residual(struct sml_context *context, const struct sml_tensor_spec *spec)
+{
+	size_t bytes = spec->count * sizeof(*spec->residual);
+
+	if (spec->residual == NULL || !sml_requests_use(&context->requests, spec->residual, bytes))
+		return 0;
+	return sml_context_refuse(context, -EINVAL,
+				  "residual (%p, %zu bytes) overlaps an array of a call "
+				  "that sml_wait() has not ended",
+				  (const void *)spec->residual, bytes);
+}
+
 /* Give the tensor its place in the streams, and give it to every thread, in the order of calls. */
 static int enqueue(struct sml_context *context, struct sml_order *order,
 		   struct sml_request *request)
@@ -115,6 +131,8 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 
 	pthread_mutex_lock(&context->submit_lock);
 	error = sml_context_check(context);
+	if (error == 0)
+		error = check_residual(context, &order->spec);
 	if (error) {
 		pthread_mutex_unlock(&context->submit_lock);
 		return error;
