@@ -105,11 +105,12 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
 /*
  * How floats travel; docs/numbers.md has bytes and errors. Integers are never rounded.
  *
- * EXACT: as they are. Each element of the result is the exact SUM or AVG, rounded once to the type;
- * a leaf of a tree, or a host of several, rounds its part, too. At XDP and P4 switches, and for
- * float64, every rank receives every rank's elements: world_size times the bytes. Where a packet
- * has no room for an element of every rank, a call that asks for EXACT fails with -EINVAL, and one
- * that has it from the context travels as INT32, or INT64 if it is float64.
+ * EXACT: as they are. Each element of the result is the exact SUM or AVG, rounded once to the type.
+ * At XDP and P4 switches, for float64, and where parts of the ranks are behind leaves of a tree or
+ * share hosts, every rank receives every rank's elements: world_size times the bytes. Where a
+ * packet has no room for an element of every rank, a call that asks for EXACT fails with -EINVAL,
+ * and one that has it from the context travels as by DEFAULT where all switches add floats, else as
+ * INT32, or INT64 if it is float64.
  *
  * INT32, INT16, INT8: fixed point with one exponent for each block of neighbors (256 with INT32,
  * else 64), so small elements beside a large one lose bits. INT8 serves only SUM and AVG of
@@ -119,8 +120,9 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  * INT64: 63 bits below the block's largest (59 with more than 1,024 ranks). Always float64's
  * default: the sum is exact for elements within 2^10 of the largest (2^6), and rounded once.
  *
- * DEFAULT: EXACT where all of the job's switches add floats (UDP, stripes, shared memory). If one
- * adds only integers (XDP, P4): EXACT in vectors of at most 8 KiB, or if world_size elements have
+ * DEFAULT: EXACT where all of the job's switches add floats (UDP, stripes, shared memory), once in
+ * each direction: a leaf of a tree, or a host of several, rounds its part, too. If one switch adds
+ * only integers (XDP, P4): EXACT in vectors of at most 8 KiB, or if world_size elements have
  * at most 12 bytes; else, or where a packet has no room for that, INT64.
  *
  * GRADIENT, in a call's options, is for sums of gradients: DEFAULT, except at XDP and P4 switches

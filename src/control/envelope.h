@@ -6,7 +6,7 @@
 #include "control.pb-c.h"
 
 /* Join.protocol. */
-#define SML_CONTROL_PROTOCOL 24
+#define SML_CONTROL_PROTOCOL 25
 
 /* An Envelope literal: sml_envelope(PONG, pong, &pong). */
 #define sml_envelope(BODY, field, message)                                                         \

@@ -163,6 +163,33 @@ TEST(a_switch_with_one_child_leaves_the_division_to_it)
 	sml_switch_close(root);
 }
 
+/* ---- above hosts and leaves: the large elements are in two parts ---- */
+
+static void reduce_in_parts(void (*body)(struct rank *rank))
+{
+	char root[64], left[64], right[64];
+	struct sml_switch *opened[] = {serve_at(0, root), serve_leaf(root, left),
+				       serve_leaf(root, right)};
+	const char *const racks[] = {left, left, right, root, right};
+	const char *const hosts[] = {NULL, root, left};
+
+	run_job(&(struct job){.n_ranks = 5, .switch_addresses = racks, .body = body});
+	/* A host of three and two ranks, and all of them behind one leaf. */
+	for (unsigned i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++)
+		run_job(&(struct job){.n_ranks = 5,
+				      .switch_address = hosts[i],
+				      .host_group = true,
+				      .alone = 3 << 3,
+				      .body = body});
+	for (unsigned i = 3; i-- > 0;)
+		sml_switch_close(opened[i]);
+}
+
+TEST(what_asks_for_exact_sums_is_not_rounded_in_parts)
+{
+	reduce_in_parts(reduce_exactly);
+}
+
 /* ---- as the context's wire ---- */
 
 static void reduce_any_length(struct rank *rank)
@@ -175,5 +202,6 @@ TEST(a_context_of_the_exact_wire_takes_any_length)
 {
 	setenv("SWITCHML_WIRE", "exact", 1);
 	run_job(&(struct job){.n_ranks = 4, .body = reduce_any_length});
+	reduce_in_parts(reduce_any_length);
 	unsetenv("SWITCHML_WIRE");
 }

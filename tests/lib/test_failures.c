@@ -192,6 +192,21 @@ TEST(ranks_that_disagree_about_gradients_are_told)
 	sml_switch_close(opened);
 }
 
+/* Where a host of several ranks rounds their part by default. */
+static const struct disagreement exactness = {{.count = 1000},
+					      {.count = 1000, .wire = SML_WIRE_EXACT},
+					      "exact wire",
+					      "exact wire as asked"};
+
+TEST(ranks_that_disagree_about_exactness_are_told)
+{
+	run_job(&(struct job){.n_ranks = 3,
+			      .host_group = true,
+			      .alone = 1 << 2,
+			      .body = disagree,
+			      .argument = (void *)(uintptr_t)&exactness});
+}
+
 TEST(ranks_that_disagree_are_told_both_versions)
 {
 	char address[64], second[64], both[130];

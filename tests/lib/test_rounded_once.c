@@ -318,6 +318,50 @@ TEST(sums_are_rounded_once_where_switches_add_only_integers)
 	adds_integers = false;
 }
 
+/* ---- where leaves round parts of the sums ---- */
+
+static void move_into_a_tree(void (*body)(struct rank *rank))
+{
+	char first[64], root[64], leaf[64], lists[2][130];
+	struct death death = {.elements = all_elements / 100, .pid = serve_in_child(serve, first)};
+	struct sml_switch *opened = serve_at(0, root), *below = serve_leaf(root, leaf);
+	const char *const racks[] = {lists[0], lists[1], lists[1]};
+
+	snprintf(lists[0], sizeof(lists[0]), "%s|%s", first, root);
+	snprintf(lists[1], sizeof(lists[1]), "%s|%s", first, leaf);
+	run_job(&(struct job){
+		.n_ranks = 3, .switch_addresses = racks, .body = body, .argument = &death});
+	assert_int_equal(waitpid(death.pid, NULL, 0), death.pid);
+	sml_switch_close(below);
+	sml_switch_close(opened);
+}
+
+TEST(sums_are_rounded_once_after_a_move_into_a_tree_if_that_is_asked)
+{
+	asked = &exact;
+	move_into_a_tree(lose_the_switch_and_sum);
+	asked = NULL;
+}
+
+static void sum_and_stay(struct rank *rank)
+{
+	const struct death *death = rank->job->argument;
+
+	sum_random(rank);
+	CHECK(rank, sml_set_timeout(rank->context, 2000) == 0);
+	if (rank->rank == 0)
+		CHECK(rank, end_switch(death) == 0);
+	CHECK_ERROR(rank, sml_barrier(rank->context, NULL, NULL), SML_ERROR_TIMEOUT,
+		    "no switch has taken over");
+}
+
+TEST(a_job_that_has_asked_for_exact_sums_moves_into_no_tree)
+{
+	asked = &exact;
+	move_into_a_tree(sum_and_stay);
+	asked = NULL;
+}
+
 /* ---- equal arrays ---- */
 
 /* The same on all ranks, and so small that no part of the sum overflows. */
@@ -383,26 +427,40 @@ TEST(averages_of_equal_arrays_of_any_length_change_nothing)
 	adds_integers = false;
 }
 
-TEST(above_hosts_and_leaves_they_change_by_one_unit_in_the_last_place)
+static void run_above_hosts_and_leaves(void (*body)(struct rank *rank), void *argument)
 {
 	char root[64], left[64], right[64];
 	struct sml_switch *opened[] = {serve_at(0, root), serve_leaf(root, left),
 				       serve_leaf(root, right)};
 	const char *const racks[] = {left, left, left, right, root};
-	bool one_unit = true;
 
-	run_job(&(struct job){.n_ranks = 5,
-			      .switch_addresses = racks,
-			      .body = average_all,
-			      .argument = &one_unit});
+	run_job(&(struct job){
+		.n_ranks = 5, .switch_addresses = racks, .body = body, .argument = argument});
 	run_job(&(struct job){.n_ranks = 5,
 			      .switch_address = root,
 			      .host_group = true,
 			      .alone = 3 << 3, /* and a host of three */
-			      .body = average_all,
-			      .argument = &one_unit});
+			      .body = body,
+			      .argument = argument});
 	for (unsigned i = 3; i-- > 0;)
 		sml_switch_close(opened[i]);
+}
+
+TEST(above_hosts_and_leaves_they_change_by_one_unit_in_the_last_place)
+{
+	bool one_unit = true;
+
+	run_above_hosts_and_leaves(average_all, &one_unit);
+}
+
+TEST(above_hosts_and_leaves_what_asks_for_exact_sums_is_rounded_once)
+{
+	size_t elements = all_elements / 18;
+
+	asked = &exact;
+	run_above_hosts_and_leaves(average_all, NULL);
+	run_above_hosts_and_leaves(sum_random, &elements);
+	asked = NULL;
 }
 
 int main(int argc, char **argv)

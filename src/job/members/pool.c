@@ -55,6 +55,7 @@ void sml_job_pool_draw(struct sml_job_pool *pool, unsigned n_behind)
 {
 	pool->rules.n_ranks = pool->n_children;
 	pool->rules.divisor = sml_divisor_of(pool->n_children, n_behind, pool->n_ranks);
+	pool->adds_parts = pool->n_children > 1 && pool->n_children < n_behind;
 	for (unsigned i = 0; i < pool->n_children; i++)
 		pool->rules.cookies[i] = sml_jobs_random(pool->jobs);
 }

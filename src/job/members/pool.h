@@ -35,6 +35,7 @@ struct sml_job_pool {
 	bool has_reserve;	 /* at a root: the slots that the rules name are its own */
 	uint64_t tries_again_ns; /* to add it: the slots of ended jobs are not free yet; or 0 */
 	uint8_t n_children, n_leaves, n_leaves_ready;
+	bool adds_parts; /* some of several children stand for several ranks */
 	struct sml_child children[SML_MAX_CHILDREN];
 	bool leaves_queried; /* for somebody who is not told yet */
 };

@@ -184,6 +184,7 @@ static void copy_numbers(struct sml_admission *admission, const SmlControl__Admi
 		.rounds = in->rounds,
 		.omits = in->omits,
 		.floats = in->floats,
+		.adds_parts = in->adds_parts,
 		.single_packets = in->single_packets,
 	};
 	snprintf(admission->dataplane, sizeof(admission->dataplane), "%s", in->dataplane);

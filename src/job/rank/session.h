@@ -130,6 +130,7 @@ struct sml_admission {
 	bool rounds;	     /* it rounds sums of narrow lanes */
 	bool omits;	     /* it takes packets without their lanes: SML_LANES_OMITTED */
 	bool floats;	     /* it adds lanes of floats, and so do all leaves: core/exact.h */
+	bool adds_parts;     /* leaves or hosts round the sums of parts of the ranks */
 	bool single_packets; /* it might see segmented datagrams before they are cut up */
 	char dataplane[16];
 	/* After a resume: what tickets mean. The tables are valid as long as the session. */

@@ -135,6 +135,7 @@ static void describe_rules(const struct sml_job *job, SmlControl__Admitted *admi
 	admitted->rounds = rules->rounds;
 	admitted->omits = rules->omits;
 	admitted->floats = rules->floats;
+	admitted->adds_parts = job->pool.adds_parts;
 }
 
 /* What this switch can do, and what it wants of the ranks. */

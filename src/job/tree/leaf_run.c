@@ -59,6 +59,8 @@ void sml_leaf_job_admit(const struct sml_proxied *proxied, SmlControl__Admitted 
 				  jobs->operations->window(jobs->dataplane, packet,
 							   sml_job_pools_children(jobs)));
 	admitted->omits &= rules->omits;
+	/* If the parent has no other child, only this leaf knows. */
+	admitted->adds_parts |= job->pool.adds_parts;
 	if (proxied->peer->via != NULL)
 		return;
 	admitted->number = proxied->child;

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "core/gather.h"
 #include "lib/context/submit.h"
 
 /* Of each element, without exponents. */
@@ -110,6 +111,12 @@ static bool sends_floats(struct sml_context *context, const struct sml_tensor_sp
 	return spec->type != SML_FLOAT64 && sml_submit_fix_floats(context);
 }
 
+/* Has a packet room for an element of every rank? */
+static bool has_room_of_all(const struct sml_context *context, const struct sml_tensor_spec *spec)
+{
+	return sml_gather_capacity(spec->type, context->shape.lanes, context->shape.n_ranks) > 0;
+}
+
 /* So few elements or ranks that the int64 wire is not worth it, or not smaller. */
 static bool are_few(struct sml_context *context, const struct sml_tensor_spec *spec)
 {
@@ -157,7 +164,8 @@ static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec
 		spec->wire = default_wire(context, spec);
 		return 0;
 	}
-	if (sends_floats(context, spec) || sml_tensor_may_be_exact(spec->type, &context->shape))
+	if ((sends_floats(context, spec) && !sml_submit_fix_parts(context)) ||
+	    has_room_of_all(context, spec))
 		return 0;
 	return sml_context_refuse(context, -EINVAL,
 				  "packets of %u lanes are too small for the exact wire with %u "
@@ -235,4 +243,15 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
 					  "the int64 wire is only for SML_FLOAT64");
 	return spec->wire == SML_WIRE_EXACT ? check_exact(context, spec)
 					    : check_width(context, spec);
+}
+
+bool sml_wire_gathers(struct sml_context *context, const struct sml_options *options,
+		      const struct sml_tensor_spec *spec)
+{
+	bool asks =
+		options->wire == SML_WIRE_EXACT || context->settings.config.wire == SML_WIRE_EXACT;
+
+	return asks && spec->wire == SML_WIRE_EXACT &&
+	       sml_shape_adds(&context->shape, spec->type) && has_room_of_all(context, spec) &&
+	       sml_submit_fix_parts(context);
 }

@@ -104,6 +104,8 @@ struct sml_context {
 	pthread_cond_t floats_known; /* a stripe no longer holds floats: sml_submit_hold_floats() */
 	struct sml_sequence sequence;
 	bool sent_floats; /* a call of this job has sent floats as such, or will */
+	bool adds_parts;  /* leaves or hosts round the sums of parts of the ranks */
+	bool asked_exact; /* a call has asked for sums that are not; then adds_parts stays */
 	struct sml_history history;
 	struct sml_requests requests;
 	struct sml_usage usage;

@@ -179,6 +179,11 @@ static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 			"it does not round sums of narrow lanes, and the job has begun "
 			"at switches that do: list only switches of one kind in "
 			"SWITCHML_SWITCH");
+	if (stripe->admission.adds_parts && !sml_submit_allow_parts(context))
+		return sml_error_set(SML_ERROR_PROTOCOL,
+				     "leaves or hosts of it round sums of several ranks, and the "
+				     "job has asked for exact sums where none do: list only "
+				     "switches of one kind in SWITCHML_SWITCH");
 	if (!stripe->admission.floats && !sml_submit_hold_floats(stripe))
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it adds only integers, and the job has begun at switches "
@@ -376,14 +381,16 @@ static int check_shards(const struct sml_context *context)
 
 /*
  * Each switch has told all ranks the same numbers, so all ranks agree on the minimum, and on
- * whether some switch takes only packets of its own lane count, or only int32 lanes, and whether
- * all of them round, and add floats: they must not mix rules.
+ * whether some switch takes only packets of its own lane count, or only int32 lanes, or sums of
+ * several ranks, and whether all of them round, and add floats: they must not mix rules.
  */
 static int agree_on_lanes(struct sml_context *context)
 {
 	struct sml_shape *shape = &context->shape;
+	unsigned n_senders = context->senders.n; /* 0 with switches */
 
 	shape->rounds = shape->floats = true;
+	context->adds_parts = n_senders > 1 && n_senders < shape->n_ranks;
 	for (unsigned i = 0; i < context->n_stripes; i++) {
 		if (context->stripes[i].lanes < shape->lanes)
 			shape->lanes = context->stripes[i].lanes;
@@ -391,6 +398,7 @@ static int agree_on_lanes(struct sml_context *context)
 		shape->only_int32 |= context->stripes[i].admission.only_int32;
 		shape->rounds &= context->stripes[i].admission.rounds;
 		shape->floats &= context->stripes[i].admission.floats;
+		context->adds_parts |= context->stripes[i].admission.adds_parts;
 	}
 	for (unsigned i = 0; i < context->n_stripes; i++)
 		if (context->stripes[i].admission.full_packets &&
@@ -410,7 +418,7 @@ int sml_data_path_open(struct sml_context *context)
 	unsigned n_threads = context->stripes[0].admission.shards;
 	int error = check_shards(context);
 
-	context->sent_floats = false;
+	context->sent_floats = context->asked_exact = false;
 	context->shape = (struct sml_shape){
 		.lanes = SML_MAX_LANES,
 		.rank = context->settings.rank,

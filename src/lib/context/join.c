@@ -13,6 +13,9 @@
 #include "lib/progress/question.h"
 #include "net/address.h"
 
+/* In Call.wire: besides the wire, which the other calls may have, too. */
+#define GATHERS 64
+
 /* That a switch may take to answer, because TCP resends what was lost after a second. */
 #define TELL_NS (2 * SML_NS_PER_SEC)
 
@@ -215,6 +218,7 @@ static void fill_in_call(SmlControl__Call *out, const struct sml_call *call)
 	out->root = call->root;
 	out->residual = call->residual;
 	out->wire = sml_call_has_wire(call) ? 1 + (uint32_t)call->wire : 0;
+	out->wire += call->gathers ? GATHERS : 0;
 }
 
 static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,

@@ -20,8 +20,8 @@ static int reserve_chunks(struct sml_context *context, const struct sml_order *o
 {
 	const struct sml_tensor_spec *spec = &order->spec;
 	uint64_t *all = &context->requests.chunks;
-	bool gathered =
-		spec->wire == SML_WIRE_EXACT && !sml_shape_adds(&context->shape, spec->type);
+	bool gathered = order->gathers || (spec->wire == SML_WIRE_EXACT &&
+					   !sml_shape_adds(&context->shape, spec->type));
 	/*
 	 * Three lanes for an element, and exponents; or elements of all ranks in each packet: an
 	 * upper bound without overflow.
@@ -71,6 +71,28 @@ bool sml_submit_fix_floats(struct sml_context *context)
 	context->sent_floats |= floats;
 	pthread_mutex_unlock(&context->submit_lock);
 	return floats;
+}
+
+bool sml_submit_fix_parts(struct sml_context *context)
+{
+	bool adds_parts;
+
+	pthread_mutex_lock(&context->submit_lock);
+	context->asked_exact = true;
+	adds_parts = context->adds_parts;
+	pthread_mutex_unlock(&context->submit_lock);
+	return adds_parts;
+}
+
+bool sml_submit_allow_parts(struct sml_context *context)
+{
+	bool allowed;
+
+	pthread_mutex_lock(&context->submit_lock);
+	context->adds_parts |= !context->asked_exact;
+	allowed = context->adds_parts;
+	pthread_mutex_unlock(&context->submit_lock);
+	return allowed;
 }
 
 bool sml_submit_hold_floats(struct sml_stripe *stripe)
@@ -123,10 +145,22 @@ static int check_residual(struct sml_context *context, const struct sml_tensor_s
 				  (const void *)spec->residual, bytes);
 }
 
+/* What the call's tensor is made for. */
+static const struct sml_shape *shape_of(const struct sml_context *context,
+					const struct sml_order *order, struct sml_shape *gathering)
+{
+	if (!order->gathers)
+		return &context->shape;
+	*gathering = context->shape;
+	gathering->floats = false;
+	return gathering;
+}
+
 /* Give the tensor its place in the streams, and give it to every thread, in the order of calls. */
 static int enqueue(struct sml_context *context, struct sml_order *order,
 		   struct sml_request *request)
 {
+	struct sml_shape gathering;
 	int error;
 
 	pthread_mutex_lock(&context->submit_lock);
@@ -137,8 +171,8 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 		pthread_mutex_unlock(&context->submit_lock);
 		return error;
 	}
-	sml_tensor_init(&request->tensor, &order->spec, &context->shape, &context->sequence,
-			request->memory);
+	sml_tensor_init(&request->tensor, &order->spec, shape_of(context, order, &gathering),
+			&context->sequence, request->memory);
 	request->tensor.owner = request;
 	order->call.number = request->tensor.number;
 	memcpy(order->call.window, request->tensor.window, sizeof(order->call.window));
@@ -155,6 +189,7 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_request **submitted)
 {
 	struct sml_request *request;
+	struct sml_shape gathering;
 	uint64_t chunks = 0;
 	int error;
 
@@ -165,8 +200,9 @@ int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_
 	error = reserve_chunks(context, order, &chunks);
 	if (error)
 		return error;
-	request = sml_request_take(&context->requests,
-				   sml_tensor_memory_bytes(&order->spec, &context->shape));
+	request = sml_request_take(
+		&context->requests,
+		sml_tensor_memory_bytes(&order->spec, shape_of(context, order, &gathering)));
 	if (request == NULL) {
 		error = sml_context_refuse(context, -ENOMEM, "no memory for the call");
 		goto err_unreserve;

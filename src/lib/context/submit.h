@@ -11,6 +11,7 @@ struct sml_order {
 	struct sml_call call; /* without its number and windows */
 	const char *name;     /* or NULL */
 	bool waits;	      /* the caller waits for it next */
+	bool gathers;	      /* it asks for exact sums; leaves or hosts would round parts */
 };
 
 /*
@@ -26,6 +27,15 @@ int sml_submit(struct sml_context *context, struct sml_order *order,
  * Waits while a stripe may be moving to such a switch.
  */
 bool sml_submit_fix_floats(struct sml_context *context);
+
+/*
+ * A call asks for exact sums: do leaves or hosts round parts of them? After false, the job moves to
+ * no switch where some do.
+ */
+bool sml_submit_fix_parts(struct sml_context *context);
+
+/* The job may move to such a switch. Returns false if it cannot, because sums were to be exact. */
+bool sml_submit_allow_parts(struct sml_context *context);
 
 /*
  * The stripe may move to a switch that adds only integers. Returns false if it cannot, because the

@@ -50,8 +50,8 @@ static void call_text(const struct sml_history *history, const struct sml_call *
 		return;
 	}
 	if (sml_call_has_wire(call))
-		snprintf(wire, sizeof(wire), ", %s wire%s", sml_wire_name(call->wire),
-			 call->residual ? ", a residual" : "");
+		snprintf(wire, sizeof(wire), ", %s wire%s%s", sml_wire_name(call->wire),
+			 call->gathers ? " as asked" : "", call->residual ? ", a residual" : "");
 
 	switch (call->collective) {
 	case SML_ALLREDUCE:

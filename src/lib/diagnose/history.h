@@ -21,6 +21,7 @@ struct sml_call {
 	enum sml_op op;
 	enum sml_wire wire;
 	bool residual;
+	bool gathers; /* as in struct sml_order */
 	uint16_t root;
 	uint32_t number;
 	uint32_t name;	/* which of the names it has; 0 if there is none */
