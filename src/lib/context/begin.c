@@ -209,7 +209,6 @@ static bool start_over(struct sml_stripe *stripe)
 		return false;
 	sml_membership_note_rank(stripe);
 	sml_data_path_close(stripe->transports);
-	memset(stripe->transports, 0, sizeof(stripe->transports));
 	return true;
 }
 

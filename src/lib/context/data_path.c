@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/least.h"
 #include "base/plural.h"
 #include "lib/context/hosts.h"
 #include "lib/context/hosts_meet.h"
@@ -90,9 +91,11 @@ int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard
 
 void sml_data_path_close(struct sml_transport **transports)
 {
-	for (unsigned i = 0; i < SML_MAX_SHARDS; i++)
+	for (unsigned i = 0; i < SML_MAX_SHARDS; i++) {
 		if (transports[i])
 			transports[i]->ops->close(transports[i]);
+		transports[i] = NULL;
+	}
 }
 
 /* A frozen switch has one heartbeat to answer, or less if the rank can try another switch. */
@@ -102,7 +105,7 @@ static uint32_t silence_ms(const struct sml_stripe *stripe)
 
 	if (stripe->context->shape.lanes == 0 || stripe->endpoints->n == 1)
 		return heartbeat_ms;
-	return heartbeat_ms < OTHERS_WAIT_MS ? heartbeat_ms : OTHERS_WAIT_MS;
+	return sml_least(heartbeat_ms, OTHERS_WAIT_MS);
 }
 
 static int probe_path(const struct sml_stripe *stripe, struct sml_control *control,
@@ -227,7 +230,6 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 
 	if (error == 0 && found.admitted_again) {
 		sml_data_path_close(transports);
-		memset(transports, 0, SML_MAX_SHARDS * sizeof(struct sml_transport *));
 		error = sml_control_admission(control, NULL, &stripe->admission, deadline_ns);
 		if (error == 0)
 			error = agree_once(stripe, control, transports, &found, deadline_ns);
@@ -254,9 +256,8 @@ static uint32_t window_of(const struct sml_stripe *stripe, const struct sml_tran
 	if (admission->stripes > 0)
 		own /= context->senders.n + context->n_stripes;
 	switchs = admission->window_packets / admission->shards;
-	window = switchs && switchs < own ? switchs : own;
-
-	return window < WINDOW_MIN ? WINDOW_MIN : window;
+	window = switchs ? sml_least(switchs, own) : own;
+	return sml_most(window, WINDOW_MIN);
 }
 
 static struct sml_worker_config worker_config(const struct sml_stripe *stripe, unsigned index,

@@ -22,7 +22,7 @@ int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
 int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
 				 const union sml_sockaddr *peers, struct sml_transport **transport);
 
-/* Closes the transports that exist. */
+/* Closes the transports that exist, and forgets them. */
 void sml_data_path_close(struct sml_transport **transports);
 
 /*

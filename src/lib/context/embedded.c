@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/least.h"
 #include "lib/context/data_path.h"
 #include "lib/context/hosts.h"
 #include "lib/context/hosts_meet.h"
@@ -68,11 +69,9 @@ static int listen_for_all(const struct sml_context *context, struct sml_switch *
 /* Until when the port's last owner may close it. */
 static uint64_t end_of_patience(const struct sml_context *context, uint64_t deadline_ns)
 {
-	uint64_t until_ns = sml_now_ns() + PORT_PATIENCE_NS;
+	bool is_first = !__atomic_load_n(&context->changing, __ATOMIC_SEQ_CST);
 
-	if (!__atomic_load_n(&context->changing, __ATOMIC_SEQ_CST))
-		return 0;
-	return until_ns < deadline_ns ? until_ns : deadline_ns;
+	return is_first ? 0 : sml_earlier(sml_now_ns() + PORT_PATIENCE_NS, deadline_ns);
 }
 
 static void configure(const struct sml_context *context, struct sml_switch_config *config)
@@ -401,7 +400,6 @@ static void keep_socket(struct sml_stripe *first, bool keep)
 		first->transports[0] = NULL;
 	}
 	sml_data_path_close(first->transports);
-	memset(first->transports, 0, sizeof(first->transports));
 	first->transports[0] = kept;
 }
 

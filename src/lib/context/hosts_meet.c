@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/least.h"
 #include "job/switch.h"
 #include "lib/context/probe.h"
 
@@ -103,9 +104,7 @@ static int wait_a_moment(const struct sml_stripe *stripe,
 /* From the admission on. */
 static uint64_t handshake_end_ns(const struct sml_stripe *stripe)
 {
-	uint64_t until_ns = sml_now_ns() + MEETING_NS;
-
-	return stripe->deadline_ns < until_ns ? stripe->deadline_ns : until_ns;
+	return sml_earlier(stripe->deadline_ns, sml_now_ns() + MEETING_NS);
 }
 
 static int meet(struct sml_stripe *stripe, struct sml_host_handshake *handshake,

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/least.h"
 
 /* After an answer to some width, this many rounds for a wider one. */
 #define ROUNDS	       6
@@ -175,11 +176,10 @@ static unsigned answered_by_all(const struct sml_probe *probe)
 static int run_round(struct sml_probe *probe, struct sml_control *control, unsigned round,
 		     uint64_t deadline_ns)
 {
-	uint64_t until_ns = sml_now_ns() + (round == 0 ? FIRST_ROUND_NS : ROUND_NS);
+	uint64_t round_ns = round == 0 ? FIRST_ROUND_NS : ROUND_NS;
+	uint64_t until_ns = sml_earlier(sml_now_ns() + round_ns, deadline_ns);
 	int fds[SML_MAX_SHARDS], error = 0;
 
-	if (until_ns > deadline_ns)
-		until_ns = deadline_ns;
 	for (unsigned i = 0; i < probe->config.n_transports; i++)
 		fds[i] = probe->config.transports[i]->poll_fd;
 	send_round(probe, round);
@@ -236,17 +236,13 @@ static void log_narrow_path(const struct sml_probe *probe, uint16_t lanes)
 int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,
 		  uint64_t deadline_ns)
 {
-	uint32_t silence_ms = probe->config.silence_ms;
+	uint32_t silence_ms = sml_least(probe->config.silence_ms, MAX_SILENCE_MS);
+	uint64_t silent_until_ns =
+		sml_earlier(sml_now_ns() + silence_ms * SML_NS_PER_MS, deadline_ns);
 	unsigned answered = 0, narrow_rounds = 0;
-	uint64_t silent_until_ns;
 	int error = 0;
 
 	list_widths(probe, *lanes);
-	if (silence_ms > MAX_SILENCE_MS)
-		silence_ms = MAX_SILENCE_MS;
-	silent_until_ns = sml_now_ns() + silence_ms * SML_NS_PER_MS;
-	if (silent_until_ns > deadline_ns)
-		silent_until_ns = deadline_ns;
 	for (unsigned round = 0; error == 0 && !(answered & 1); round++) {
 		if (answered ? narrow_rounds++ == ROUNDS : sml_now_ns() >= silent_until_ns)
 			break;
