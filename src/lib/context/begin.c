@@ -130,11 +130,12 @@ static bool drops_membership(struct sml_stripe *stripe, struct search *search, i
 /* ---- the next try ---- */
 
 /* Is it the switch that has failed, and not this rank or another one? */
-static bool is_lost(const struct sml_stripe *stripe, int error, bool connected)
+static bool is_lost(const struct sml_stripe *stripe, const struct search *search, int error,
+		    bool connected)
 {
 	/* It said nothing, so it may be frozen, or rank 0 of the last job, or something else. */
 	bool silent = error == SML_ERROR_UNREACHABLE && connected &&
-		      (stripe->endpoints->n > 1 || !stripe->context->form->has_switches);
+		      (stripe->endpoints->n > 1 || search->policy->retries);
 
 	return (error == SML_ERROR_SWITCH_DIED || silent) && !stripe->context->embedded;
 }
@@ -142,19 +143,20 @@ static bool is_lost(const struct sml_stripe *stripe, int error, bool connected)
 static void note_loss(struct sml_stripe *stripe, struct search *search, int error)
 {
 	const struct sml_settings *settings = &stripe->context->settings;
-	const bool has_switches = stripe->context->form->has_switches;
+	/* Where rank 0 may come later, rank 0 of the last job may be found first. */
+	const bool is_news = !search->policy->retries;
 
 	if (search->n_lost++ == 0) {
 		look_until(stripe, search);
 		sml_notice_begin(&search->notice, settings, sml_now_ns());
 	}
 	stripe->n_lost = search->n_lost;
-	search->died |= error == SML_ERROR_SWITCH_DIED && has_switches;
+	search->died |= error == SML_ERROR_SWITCH_DIED && is_news;
 	snprintf(search->lost, sizeof(search->lost), "%s", sml_error_last());
 	/* What listens there, and is no switch, closes each connection. */
 	if (search->n_lost > 1 && error != SML_ERROR_SWITCH_DIED)
 		return;
-	sml_log(&settings->log, has_switches ? SML_LOG_WARN : SML_LOG_TRACE,
+	sml_log(&settings->log, is_news ? SML_LOG_WARN : SML_LOG_TRACE,
 		"%s; job \"%s\" has not begun: looking for %s", search->lost, settings->config.job,
 		stripe->context->form->listener->sought);
 }
@@ -233,10 +235,10 @@ int sml_stripe_begin(struct sml_stripe *stripe)
 
 	while ((error = try_to_begin(stripe, &search, &connected)) != 0) {
 		note_ready(stripe, &search);
-		if (is_lost(stripe, error, connected))
+		if (is_lost(stripe, &search, error, connected))
 			note_loss(stripe, &search, error);
 		else if (!drops_membership(stripe, &search, &error) &&
-			 (error != SML_ERROR_UNREACHABLE || !stripe->context->form->has_switches))
+			 (error != SML_ERROR_UNREACHABLE || search.policy->retries))
 			break;
 		take_a_break(&search, connected);
 		if (!may_go_on(stripe, &search) || (connected && !start_over(stripe)))
