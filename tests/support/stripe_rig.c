@@ -67,7 +67,7 @@ struct sml_transport *stripe_rig_transport(struct stripe_rig *rig)
 
 /* ---- the stripe ---- */
 
-static const struct sml_job_form form = {.sends_packets = true};
+static const struct sml_job_form form = {.path = SML_PATH_RANKS};
 
 static void tensor_done(void *self, uint64_t n)
 {

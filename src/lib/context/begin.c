@@ -279,7 +279,7 @@ static int join_switch(struct sml_stripe *stripe, const struct sml_resumption *r
 }
 
 const struct sml_job_form sml_form_switches = {.has_switches = true,
-					       .sends_packets = true,
+					       .path = SML_PATH_SWITCH,
 					       .listener = &sml_listener_switch,
 					       .find = find_switch,
 					       .join = join_switch,

@@ -68,7 +68,7 @@ struct sml_job_form {
 	 * Otherwise, stripe 0's connection, to rank 0, is for all of them.
 	 */
 	bool has_switches;
-	bool sends_packets;		     /* not all is in the memory of one host */
+	enum sml_job_path path;		     /* where numbers are added, without host groups */
 	const struct sml_listener *listener; /* at its control connections' other end */
 	/* The listener's addresses now. Returns their number; or as those below. */
 	int (*find)(const struct sml_stripe *stripe, struct sml_endpoint *endpoints);

@@ -403,6 +403,12 @@ static void keep_socket(struct sml_stripe *first, bool keep)
 	first->transports[0] = kept;
 }
 
+/* They are not opened: ranks that have opened find that those of a host share its memory. */
+static const struct sml_job_form in_hosts = {.path = SML_PATH_HOSTS,
+					     .listener = &sml_listener_rank_0};
+static const struct sml_job_form in_memory = {.path = SML_PATH_MEMORY,
+					      .listener = &sml_listener_rank_0};
+
 /*
  * All ranks have shown that they share memory with those of their host. So hosts contribute, and
  * only their first ranks send packets and have slots; their tags and cookies stay. The ranks of a
@@ -412,12 +418,10 @@ static int become_hosts(struct sml_stripe *first)
 {
 	int error = make_stripes(first);
 
+	first->context->form = &in_hosts;
 	keep_socket(first, has_stripe(first->context));
 	return error;
 }
-
-/* It is not opened: ranks that have opened find themselves on one host. */
-static const struct sml_job_form in_memory = {.listener = &sml_listener_rank_0};
 
 /* The shared slots are the job's only stripe, and there is one thread for them in each rank. */
 static void become_only_stripe(struct sml_stripe *first)
@@ -547,12 +551,12 @@ static int open_in_ranks(struct sml_stripe *first)
 	/* The paths to all stripes were proved together. */
 	for (unsigned i = 1; i < context->n_stripes; i++)
 		context->stripes[i].lanes = first->lanes;
-	if (error == 0 && context->form->sends_packets && has_stripe(context))
+	if (error == 0 && context->form->path != SML_PATH_MEMORY && has_stripe(context))
 		error = make_embedded_stripe(context);
 	return error;
 }
 
-const struct sml_job_form sml_form_ranks = {.sends_packets = true,
+const struct sml_job_form sml_form_ranks = {.path = SML_PATH_RANKS,
 					    .listener = &sml_listener_rank_0,
 					    .find = find_rank_0,
 					    .join = join_rank_0,

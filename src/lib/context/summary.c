@@ -14,16 +14,14 @@
 
 /* ---- what runs ---- */
 
-/*
- * Whether all ranks embed stripes or only some, and which one is this rank's.
- */
+/* Whether all ranks embed stripes or only some, and which one is this rank's. */
 static size_t describe_embedded(const struct sml_context *context, char *text, size_t bytes)
 {
 	unsigned n = context->n_stripes;
-	const char *where = context->senders.n < context->settings.world_size ? "one on every host"
-			    : n == context->settings.world_size		      ? "one in every rank"
-			    : n == 1					      ? "in the first rank"
-				     : "in the first ranks";
+	const char *where = context->form->path == SML_PATH_HOSTS ? "one on every host"
+			    : n == context->settings.world_size	  ? "one in every rank"
+			    : n == 1				  ? "in the first rank"
+								  : "in the first ranks";
 	char own[48] = "none here";
 
 	if (context->threads.own)
@@ -58,13 +56,13 @@ static void describe_form(const struct sml_context *context, char *text, size_t 
 	size_t length;
 	bool lists;
 
-	if (!context->form->sends_packets) {
+	if (context->form->path == SML_PATH_MEMORY) {
 		snprintf(text, bytes,
 			 "ranks 0 to %u share this host's memory and send no packets (%s)",
 			 context->settings.world_size - 1u, how_they_wait(host));
 		return;
 	}
-	if (!context->form->has_switches)
+	if (context->form->path != SML_PATH_SWITCH)
 		length = describe_embedded(context, text, bytes);
 	else if (context->n_stripes > 1)
 		length = (size_t)snprintf(text, bytes, "%u dedicated switches, %s dataplane: ",
@@ -72,7 +70,7 @@ static void describe_form(const struct sml_context *context, char *text, size_t 
 	else
 		length = (size_t)snprintf(text, bytes, "dedicated switch %s, %s dataplane",
 					  sml_stripe_name(first), first->admission.dataplane);
-	lists = context->n_stripes > 1 || !context->form->has_switches;
+	lists = context->n_stripes > 1 || context->form->path != SML_PATH_SWITCH;
 	for (unsigned i = 0; lists && i < context->n_stripes && length < bytes; i++)
 		length += (size_t)snprintf(text + length, bytes - length, "%sstripe %u: %s",
 					   i ? ", " : "", i, sml_stripe_name(&context->stripes[i]));
@@ -160,31 +158,26 @@ enum sml_job_path sml_context_path(const struct sml_context *context, const char
 {
 	const struct sml_stripe *first = &context->stripes[0];
 	unsigned n = context->n_stripes;
+	const enum sml_job_path path = n > 0 ? context->form->path : SML_PATH_NONE;
 	/* Ranks that share it add there first, and one sends: the switch adds the hosts' sums. */
 	const char *memory = context->threads.host ? "memory and " : "";
 
-	if (n == 0)
-		return SML_PATH_NONE;
-	if (!context->form->sends_packets) {
+	if (path == SML_PATH_NONE)
+		return path;
+	if (path == SML_PATH_MEMORY)
 		snprintf(text, bytes, "this host's memory");
-		return SML_PATH_MEMORY;
-	}
-	if (!context->form->has_switches && context->senders.n < context->settings.world_size) {
+	else if (path == SML_PATH_HOSTS)
 		snprintf(text, bytes, "a part of the switch on each of %u hosts", n);
-		return SML_PATH_HOSTS;
-	}
-	if (!context->form->has_switches) {
+	else if (path == SML_PATH_RANKS)
 		snprintf(text, bytes, "a part of the switch in %s%u rank%s",
 			 n == context->settings.world_size ? "each of " : "", n, sml_plural(n));
-		return SML_PATH_RANKS;
-	}
-	if (n == 1)
+	else if (n == 1)
 		snprintf(text, bytes, "%sthe switch at %.80s%s", memory, sml_stripe_name(first),
 			 kind);
 	else
 		snprintf(text, bytes, "%s%u switches%s, the first at %.80s", memory, n, kind,
 			 sml_stripe_name(first));
-	return context->threads.host ? SML_PATH_MEMORY_AND_SWITCH : SML_PATH_SWITCH;
+	return path == SML_PATH_SWITCH && *memory ? SML_PATH_MEMORY_AND_SWITCH : path;
 }
 
 /* With the kind of switch: for when no failover can begin. */
@@ -231,7 +224,7 @@ static void add_traffic(const struct sml_context *context, uint64_t sent, char *
 	char own[16], ring[16];
 
 	size_text((double)context->usage.ring_bytes, ring);
-	if (!context->form->sends_packets)
+	if (context->form->path == SML_PATH_MEMORY)
 		snprintf(text, bytes, "; no packets (in a ring, each rank sends %s)", ring);
 	else
 		snprintf(text, bytes, "; rank 0 sent %s (in a ring: %s)",

@@ -58,7 +58,7 @@ static void describe_loss(const struct sml_context *context, char *text, size_t 
 {
 	const struct sml_host *host = context->threads.host;
 
-	if (!context->form->sends_packets)
+	if (context->form->path == SML_PATH_MEMORY)
 		snprintf(text, bytes,
 			 "results (all ranks have made the call, and one of this host does not "
 			 "run)");
