@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/least.h"
-#include "lib/context/embedded.h"
 #include "lib/context/join.h"
+#include "lib/context/listen.h"
 #include "lib/control/resolver.h"
 #include "net/address.h"
 
@@ -135,7 +135,7 @@ static void look(struct sml_apart *apart, uint64_t now_ns)
 		return;
 	if (apart->port)
 		close_port(apart);
-	apart->port = sml_embedded_listen_beside(apart->stripe->context);
+	apart->port = sml_listen_open_beside(apart->stripe->context);
 	apart->port_ns = now_ns + PORT_NS;
 }
 

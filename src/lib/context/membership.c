@@ -16,6 +16,7 @@
 #include "lib/context/failover.h"
 #include "lib/context/hosts.h"
 #include "lib/context/join.h"
+#include "lib/context/listen.h"
 #include "lib/context/summary.h"
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/progress.h"
@@ -285,9 +286,9 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 		context->settings.config.switch_address ? &sml_form_switches : &sml_form_ranks;
 	error = make_stripes(context);
 	if (error == 0 && !context->form->has_switches && context->settings.rank == 0)
-		error = sml_embedded_listen(context, deadline_ns);
+		error = sml_listen_open(context, deadline_ns);
 	else
-		sml_embedded_close(context);
+		sml_listen_close(context);
 	if (error)
 		return error;
 	sml_hosts_begin(context);
@@ -387,6 +388,6 @@ void sml_membership_fini(struct sml_context *context)
 	context->peers = NULL;
 	/* Until rank 0 of the next membership is known: the same one may keep it. */
 	if (!goes_on)
-		sml_embedded_close(context);
+		sml_listen_close(context);
 	sml_threads_fini(&context->threads);
 }
