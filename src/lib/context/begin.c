@@ -250,6 +250,14 @@ int sml_stripe_begin(struct sml_stripe *stripe)
 
 /* ---- the form with switches ---- */
 
+static int begin_at_switches(struct sml_context *context, uint64_t deadline_ns)
+{
+	int n = sml_endpoints_stripes(context->settings.config.switch_address);
+
+	return n < 0 ? n
+		     : sml_membership_make_stripes(context, (unsigned)n, (unsigned)n, deadline_ns);
+}
+
 static int find_switch(const struct sml_stripe *stripe, struct sml_endpoint *endpoints)
 {
 	return sml_endpoints_resolve(endpoints, stripe->context->settings.config.switch_address,
@@ -281,6 +289,7 @@ static int join_switch(struct sml_stripe *stripe, const struct sml_resumption *r
 const struct sml_job_form sml_form_switches = {.has_switches = true,
 					       .path = SML_PATH_SWITCH,
 					       .listener = &sml_listener_switch,
+					       .begin = begin_at_switches,
 					       .find = find_switch,
 					       .join = join_switch,
 					       .ready = sml_hosts_ready};

@@ -70,6 +70,8 @@ struct sml_job_form {
 	bool has_switches;
 	enum sml_job_path path;		     /* where numbers are added, without host groups */
 	const struct sml_listener *listener; /* at its control connections' other end */
+	/* Makes the stripes, and the listener, if this process has it. As open. */
+	int (*begin)(struct sml_context *context, uint64_t deadline_ns);
 	/* The listener's addresses now. Returns their number; or as those below. */
 	int (*find)(const struct sml_stripe *stripe, struct sml_endpoint *endpoints);
 	/* By the stripe's connection. resumption: of what this rank was ready for, or NULL. */

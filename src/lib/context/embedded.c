@@ -11,11 +11,26 @@
 #include "lib/context/hosts.h"
 #include "lib/context/hosts_meet.h"
 #include "lib/context/join.h"
+#include "lib/context/listen.h"
+#include "lib/context/membership.h"
 #include "lib/context/probe.h"
 #include "lib/progress/embedded_stripe.h"
 #include "net/address.h"
 
 /* ---- rank 0 ---- */
+
+/* The first stripe's connection tells how many there are: as many as ranks, at most. */
+static int begin_in_ranks(struct sml_context *context, uint64_t deadline_ns)
+{
+	int error =
+		sml_membership_make_stripes(context, context->settings.world_size, 1, deadline_ns);
+
+	if (error == 0 && context->settings.rank == 0)
+		return sml_listen_open(context, deadline_ns);
+	/* It may have been rank 0 of the last job. */
+	sml_listen_close(context);
+	return error;
+}
 
 static int find_rank_0(const struct sml_stripe *stripe, struct sml_endpoint *endpoints)
 {
@@ -415,6 +430,7 @@ static int open_in_ranks(struct sml_stripe *first)
 
 const struct sml_job_form sml_form_ranks = {.path = SML_PATH_RANKS,
 					    .listener = &sml_listener_rank_0,
+					    .begin = begin_in_ranks,
 					    .find = find_rank_0,
 					    .join = join_rank_0,
 					    .open = open_in_ranks};

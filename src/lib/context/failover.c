@@ -57,13 +57,11 @@ static int request_join(void *self, const struct sml_reached *connection, struct
 	struct rejoin *rejoin = self;
 	struct sml_stripe *stripe = rejoin->stripe;
 	struct sml_context *context = stripe->context;
-	const struct sml_stripe_index place = {stripe->index, (uint8_t)context->n_stripes,
-					       context->form->listener};
 	struct sml_application application = {
 		.lanes = context->shape.lanes,
 		.resumption = &rejoin->resuming.resumption,
 	};
-	int error = sml_control_open(control, &context->settings, connection, &place, loop);
+	int error = sml_stripe_open_control(stripe, connection, loop, control);
 
 	if (error)
 		return error;
@@ -74,7 +72,6 @@ static int request_join(void *self, const struct sml_reached *connection, struct
 	/* As it has begun: alone, or as one with others of this host. */
 	if (context->threads.host)
 		sml_hosts_advertise(stripe, &application);
-	sml_control_watch(*control, &context->threads.stop);
 	sml_control_request_join(*control, &application);
 	return 0;
 }

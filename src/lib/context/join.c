@@ -131,6 +131,24 @@ static const struct sml_endpoint *last_switch(const struct sml_stripe *stripe)
 		       : NULL;
 }
 
+int sml_stripe_open_control(const struct sml_stripe *stripe, const struct sml_reached *connection,
+			    struct sml_loop *loop, struct sml_control **control)
+{
+	const struct sml_context *context = stripe->context;
+	const struct sml_settings *settings = &context->settings;
+	/* 0: none is wanted, because rank 0 chooses how many ranks embed one. */
+	const unsigned n_wanted = context->form->has_switches ? context->n_stripes
+				  : settings->every_rank      ? settings->world_size
+							      : 0;
+	const struct sml_stripe_index place = {stripe->index, (uint8_t)n_wanted,
+					       context->form->listener};
+	int error = sml_control_open(control, settings, connection, &place, loop);
+
+	if (error == 0)
+		sml_control_watch(*control, &context->threads.stop);
+	return error;
+}
+
 int sml_stripe_open_beside(const struct sml_stripe *stripe, const struct sml_endpoint *endpoint,
 			   uint64_t deadline_ns, struct sml_control **control)
 {
@@ -139,17 +157,10 @@ int sml_stripe_open_beside(const struct sml_stripe *stripe, const struct sml_end
 		.n_endpoints = 1,
 		.deadline_ns = sml_earlier(deadline_ns, stripe->deadline_ns),
 	};
-	const struct sml_stripe_index place = {0, (uint8_t)stripe->context->n_stripes,
-					       stripe->context->form->listener};
 	struct sml_reached connection;
 	int error = connect_to(stripe, &where, &connection);
 
-	if (error == 0)
-		error = sml_control_open(control, &stripe->context->settings, &connection, &place,
-					 NULL);
-	if (error == 0)
-		sml_control_watch(*control, &stripe->context->threads.stop);
-	return error;
+	return error ? error : sml_stripe_open_control(stripe, &connection, NULL, control);
 }
 
 int sml_stripe_tell_last_switch(struct sml_stripe *stripe)
@@ -170,25 +181,12 @@ int sml_stripe_tell_last_switch(struct sml_stripe *stripe)
 
 int sml_stripe_connect_control(struct sml_stripe *stripe)
 {
-	struct sml_context *context = stripe->context;
-	struct sml_stripe_index place = {stripe->index, (uint8_t)context->n_stripes,
-					 context->form->listener};
 	int error = find_switch(stripe);
 
-	if (error)
-		return error;
-	/* None wanted: rank 0 chooses how many ranks embed one. */
-	if (!context->form->has_switches)
-		place.n_stripes =
-			context->settings.every_rank ? (uint8_t)context->settings.world_size : 0;
-	error = connect_to_first(stripe);
-	if (error)
-		return error;
-	error = sml_control_open(&stripe->control, &context->settings, &stripe->connection, &place,
-				 NULL);
 	if (error == 0)
-		sml_control_watch(stripe->control, &context->threads.stop);
-	return error;
+		error = connect_to_first(stripe);
+	return error ? error
+		     : sml_stripe_open_control(stripe, &stripe->connection, NULL, &stripe->control);
 }
 
 int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes)

@@ -12,6 +12,10 @@ enum sml_search_kind sml_stripe_search_kind(const struct sml_stripe *stripe);
 /* Note that the stripe is connected to this switch now. */
 void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reached *connection);
 
+/* As sml_control_open(), for this stripe. What the control waits for ends with the threads. */
+int sml_stripe_open_control(const struct sml_stripe *stripe, const struct sml_reached *connection,
+			    struct sml_loop *loop, struct sml_control **control);
+
 /* Connect and open the control. Returns 0 or a negative error, and sets the error text. */
 int sml_stripe_connect_control(struct sml_stripe *stripe);
 
@@ -49,8 +53,6 @@ int sml_stripe_start_control(struct sml_stripe *stripe);
  * (settings/notice.h), each switch is asked what its slots wait for. What is told is what all of
  * them said, unless the call has gone on meanwhile.
  */
-
-struct sml_context;
 
 /* Call this at every tick of a control, in its thread. */
 void sml_wait_notices_check(struct sml_context *context);

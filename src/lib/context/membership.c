@@ -23,22 +23,18 @@
 
 /* ---- stripes ---- */
 
-static int make_stripes(struct sml_context *context)
+int sml_membership_make_stripes(struct sml_context *context, unsigned most, unsigned n,
+				uint64_t deadline_ns)
 {
-	const char *address = context->settings.config.switch_address;
-	/* Ranks that embed them learn their number through the first stripe's connection. */
-	int n = address ? sml_endpoints_stripes(address) : context->settings.world_size;
-
-	if (n < 0)
-		return n;
-	context->stripes = calloc((size_t)n, sizeof(*context->stripes));
+	context->stripes = calloc(most, sizeof(*context->stripes));
 	if (context->stripes == NULL)
-		return sml_error_set(-ENOMEM, "no memory for %d stripes", n);
-	context->n_stripes = address ? (unsigned)n : 1;
-	for (unsigned i = 0; i < (unsigned)n; i++) {
+		return sml_error_set(-ENOMEM, "no memory for %u stripes", most);
+	context->n_stripes = n;
+	for (unsigned i = 0; i < most; i++) {
 		context->stripes[i].context = context;
 		context->stripes[i].index = (uint8_t)i;
 		context->stripes[i].listener.fd = -1;
+		context->stripes[i].deadline_ns = deadline_ns;
 	}
 	return 0;
 }
@@ -138,12 +134,10 @@ static void *open_main(void *self)
 	return NULL;
 }
 
-static void open_stripes(struct sml_context *context, uint64_t deadline_ns)
+static void open_stripes(struct sml_context *context)
 {
 	unsigned n_started = 1;
 
-	for (unsigned i = 0; i < context->n_stripes; i++)
-		context->stripes[i].deadline_ns = deadline_ns;
 	for (; n_started < context->n_stripes; n_started++) {
 		struct sml_stripe *stripe = &context->stripes[n_started];
 
@@ -284,15 +278,11 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns)
 	context->threads.spin = context->settings.config.spin != 0;
 	context->form =
 		context->settings.config.switch_address ? &sml_form_switches : &sml_form_ranks;
-	error = make_stripes(context);
-	if (error == 0 && !context->form->has_switches && context->settings.rank == 0)
-		error = sml_listen_open(context, deadline_ns);
-	else
-		sml_listen_close(context);
+	error = context->form->begin(context, deadline_ns);
 	if (error)
 		return error;
 	sml_hosts_begin(context);
-	open_stripes(context, deadline_ns);
+	open_stripes(context);
 	be_ready(context);
 	error = opening_error(context, false);
 	/* All members are told the same. Later, a switch that takes over changes the admission. */

@@ -27,6 +27,10 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns);
  */
 void sml_membership_fini(struct sml_context *context);
 
+/* For a form: makes n stripes, with memory for the most that there may be. 0 or an error, told. */
+int sml_membership_make_stripes(struct sml_context *context, unsigned most, unsigned n,
+				uint64_t deadline_ns);
+
 /* The switch has decided which rank of which job this is. In the thread that opens stripe 0. */
 int sml_membership_decided(struct sml_stripe *stripe);
 
