@@ -63,7 +63,7 @@ static const char *check_connection(const struct sml_connection *connection)
 
 	PROPERTY_CHECK(sml_stream_unsent_bytes(&connection->messages) <= MAX_UNSENT_BYTES,
 		       "too many bytes wait for a peer");
-	PROPERTY_CHECK(peer->job == NULL || peer->job->members[peer->rank].peer == peer,
+	PROPERTY_CHECK(peer->job == NULL || peer->job->members.of[peer->rank].peer == peer,
 		       "a job does not know its member");
 	return NULL;
 }

@@ -36,7 +36,7 @@ static void shift_job_deadlines(struct sml_job *job, uint64_t away_ns)
 	if (job->elastic.list.misses_ns != 0)
 		job->elastic.list.misses_ns += away_ns;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_member *member = &job->members[rank];
+		struct sml_member *member = &job->members.of[rank];
 
 		if (member->peer == NULL)
 			continue;

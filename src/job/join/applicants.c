@@ -140,8 +140,8 @@ static void notify_job(struct sml_job *job)
 
 	pong.waiting = sml_applicants_count(job);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL)
-			(void)sml_peer_send(job->jobs, job->members[rank].peer,
+		if (job->members.of[rank].peer != NULL)
+			(void)sml_peer_send(job->jobs, job->members.of[rank].peer,
 					    sml_envelope(PONG, pong, &pong));
 }
 

@@ -149,9 +149,9 @@ struct chosen {
 /* As sml_terms_check() sees them: a job of these members has them. */
 static void note_member(struct sml_job *terms, uint32_t rank, const struct sml_applicant *applicant)
 {
-	terms->members[rank].peer = applicant->peer;
-	terms->members[rank].shards = applicant->join->shards;
-	terms->members[rank].shards_set = applicant->join->shards_set;
+	terms->members.of[rank].peer = applicant->peer;
+	terms->members.of[rank].shards = applicant->join->shards;
+	terms->members.of[rank].shards_set = applicant->join->shards_set;
 }
 
 /*
@@ -216,7 +216,7 @@ static void dismiss_misfits(struct sml_jobs *jobs, const struct group *group)
 			rank += fits(jobs, terms, rank, applicant);
 	}
 	if (terms != NULL)
-		free(terms->members);
+		free(terms->members.of);
 	free(terms);
 }
 

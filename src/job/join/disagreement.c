@@ -23,7 +23,7 @@ void sml_disagreement_note(struct sml_jobs *jobs, const struct sml_job *job,
 	jobs->disagreement.at_ns = jobs->now_ns;
 	for (unsigned rank = 0; rank < SML_MAX_WORLD; rank++)
 		if ((newcomer != NULL && rank == newcomer->rank) ||
-		    (job != NULL && rank < job->n_ranks && job->members[rank].peer != NULL))
+		    (job != NULL && rank < job->n_ranks && job->members.of[rank].peer != NULL))
 			jobs->disagreement.has_it[rank / 64] |= UINT64_C(1) << rank % 64;
 }
 

@@ -92,16 +92,16 @@ struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join
 
 	if (job == NULL)
 		return NULL;
-	job->members = calloc(join->world_size, sizeof(*job->members));
-	if (job->members == NULL) {
+	job->members.of = calloc(join->world_size, sizeof(*job->members.of));
+	if (job->members.of == NULL) {
 		free(job);
 		return NULL;
 	}
 	job->jobs = job->pool.jobs = jobs;
 	job->pool.name = job->name;
 	job->n_ranks = job->pool.n_ranks = (uint16_t)join->world_size;
-	job->joined.first = (uint16_t)join->rank;
-	job->begun_ns = job->waiting_sent_ns = jobs->now_ns;
+	job->members.first = (uint16_t)join->rank;
+	job->begun_ns = job->waiting.sent_ns = jobs->now_ns;
 	job->terms.shards = job->terms.most_shards = join->shards;
 	job->terms.head_slots = join->head_slots;
 	job->terms.data_slots = join->data_slots;
@@ -215,7 +215,7 @@ static void note_follows(struct sml_job *job, struct sml_member *member,
 /* False: no memory for what it reports. */
 static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlControl__Join *join)
 {
-	struct sml_member *member = &job->members[join->rank];
+	struct sml_member *member = &job->members.of[join->rank];
 
 	member->peer = peer;
 	member->asked = (struct sml_asked){join->process, join->time_ns};
@@ -235,8 +235,8 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	sml_kept_take(job, after_of(job->jobs, join));
 	peer->job = job;
 	peer->rank = (uint16_t)join->rank;
-	job->joined.n++;
-	sml_ranks_add(&job->joined.came, join->rank);
+	job->members.n++;
+	sml_ranks_add(&job->members.came, join->rank);
 	job->jobs->n_members += peer->via == NULL;
 	if (join->n_stripe_ports > 0)
 		sml_job_note_peer(member, join);
@@ -251,7 +251,7 @@ static void note_refusal(struct sml_jobs *jobs, struct sml_job *job, const SmlCo
 			 const char *text)
 {
 	if (job != NULL && job->state == SML_JOB_JOINING) {
-		snprintf(job->joined.refused, sizeof(job->joined.refused), "%s", text);
+		snprintf(job->members.refused, sizeof(job->members.refused), "%s", text);
 	} else if (job == NULL && strlen(join->job) < SML_NAME_BYTES) {
 		snprintf(jobs->turned_away.job, sizeof(jobs->turned_away.job), "%s", join->job);
 		snprintf(jobs->turned_away.text, sizeof(jobs->turned_away.text), "%s", text);
@@ -272,8 +272,8 @@ static void recall_refusal(struct sml_job *job, const SmlControl__Join *join)
 	if (jobs->turned_away.rank == join->rank ||
 	    jobs->now_ns - jobs->turned_away.at_ns > SML_TURNED_AWAY_NS)
 		jobs->turned_away.job[0] = '\0';
-	else if (job->joined.refused[0] == '\0')
-		snprintf(job->joined.refused, sizeof(job->joined.refused), "%s",
+	else if (job->members.refused[0] == '\0')
+		snprintf(job->members.refused, sizeof(job->members.refused), "%s",
 			 jobs->turned_away.text);
 }
 
@@ -318,7 +318,7 @@ static bool is_of(const struct sml_job *job, const struct sml_member *member)
 /* From the job that it would have begun anew, which may end. */
 static void move(struct sml_job *job, struct sml_job *from, uint16_t rank)
 {
-	struct sml_member *member = &from->members[rank];
+	struct sml_member *member = &from->members.of[rank];
 	struct sml_peer *peer = sml_job_release(from, rank);
 	struct sml_refusal refusal;
 
@@ -343,7 +343,7 @@ static void gather_own(struct sml_job *job)
 		    from->terms.stripe != job->terms.stripe || strcmp(from->name, job->name) != 0)
 			continue;
 		for (uint16_t rank = 0; jobs[i] == from && rank < from->n_ranks; rank++)
-			if (is_of(job, &from->members[rank]))
+			if (is_of(job, &from->members.of[rank]))
 				move(job, from, rank);
 	}
 }
@@ -355,7 +355,7 @@ static bool is_given_up_by(const struct sml_job *job, const SmlControl__Join *jo
 
 	if (job->state < SML_JOB_PROBING || join->resume == NULL || join->rank >= job->n_ranks)
 		return false;
-	before = job->members[join->rank].peer;
+	before = job->members.of[join->rank].peer;
 	return before != NULL && sml_peer_is_doubted(before);
 }
 
@@ -367,8 +367,8 @@ static bool comes_again(const struct sml_job *job, const SmlControl__Join *join)
 {
 	return job != NULL && gathers_anew(job) && join->resume == NULL && !join->elsewhere &&
 	       join->stripe == job->terms.stripe && join->process != 0 &&
-	       join->rank < job->n_ranks && job->members[join->rank].peer != NULL &&
-	       job->members[join->rank].asked.process == join->process;
+	       join->rank < job->n_ranks && job->members.of[join->rank].peer != NULL &&
+	       job->members.of[join->rank].asked.process == join->process;
 }
 
 /* Of its two connections, the one that ends, perhaps with the job, which has no other member. */
@@ -377,7 +377,7 @@ static struct sml_peer *end_older(struct sml_job *job, struct sml_peer *peer,
 {
 	struct sml_peer *older = peer;
 
-	if (job->members[join->rank].asked.time_ns <= join->time_ns) {
+	if (job->members.of[join->rank].asked.time_ns <= join->time_ns) {
 		older = sml_job_release(job, join->rank);
 		sml_job_forget_member(job, (uint16_t)join->rank, NULL);
 	}
@@ -394,7 +394,7 @@ static bool is_apart(const struct sml_job *job, const SmlControl__Join *join)
 	of_list |= job != NULL && job->jobs->operations->ranks_have_slots &&
 		   join->n_stripe_ports == 0 && join->world_size == job->n_ranks;
 	return of_list && gathers_anew(job) && join->stripe == job->terms.stripe &&
-	       join->rank < job->n_ranks && job->members[join->rank].peer == NULL;
+	       join->rank < job->n_ranks && job->members.of[join->rank].peer == NULL;
 }
 
 static void report_apart(const struct sml_job *job, const SmlControl__Join *join,
@@ -411,7 +411,7 @@ static void report_apart(const struct sml_job *job, const SmlControl__Join *join
 		"ranks of job \"%s\" wait at different switches of one list, rank %u here and rank "
 		"%u not: give all ranks the same switches in the same order (SWITCHML_SWITCH), "
 		"and let all reach the first",
-		job->name, job->joined.first, join->rank);
+		job->name, job->members.first, join->rank);
 }
 
 void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join)
@@ -441,7 +441,7 @@ void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlCont
 	}
 	if (job != NULL && is_given_up_by(job, join)) {
 		sml_job_given_up(job, (uint16_t)join->rank,
-				 job->members[join->rank].peer->missed_ns, "it resumes");
+				 job->members.of[join->rank].peer->missed_ns, "it resumes");
 		job = NULL;
 	}
 	if (only_looks)

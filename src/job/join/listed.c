@@ -31,7 +31,7 @@ static void expect_back(struct sml_job *job)
 
 void sml_listed_note(struct sml_job *job, uint16_t rank, const SmlControl__PastRank *past)
 {
-	struct sml_member *member = &job->members[rank];
+	struct sml_member *member = &job->members.of[rank];
 	bool is_first = job->elastic.list.tag == 0;
 
 	if (past == NULL || past->members.len == 0)
@@ -64,8 +64,8 @@ static unsigned find_gone(const struct sml_job *job)
 	if (job->jobs->now_ns < job->elastic.list.misses_ns)
 		sml_ranks_subtract(&gone, &job->elastic.list.absent);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].before != 0)
-			sml_ranks_remove(&gone, job->members[rank].before - 1u);
+		if (job->members.of[rank].before != 0)
+			sml_ranks_remove(&gone, job->members.of[rank].before - 1u);
 	return sml_ranks_next(&gone, 0);
 }
 

@@ -32,7 +32,7 @@ static void check_version(const struct sml_job *job, const SmlControl__Join *joi
 		return;
 	sml_text_copy(version, sizeof(version), join->library_version);
 	if (job != NULL && job->state == SML_JOB_JOINING)
-		snprintf(others, sizeof(others), "rank %u and the switch", job->joined.first);
+		snprintf(others, sizeof(others), "rank %u and the switch", job->members.first);
 	refusal->error = SML_ERROR_VERSION;
 	snprintf(refusal->text, sizeof(refusal->text),
 		 "rank %u speaks version %u of the control protocol (library %s), %s version %u "
@@ -284,7 +284,7 @@ static void check_shards(const struct sml_job *job, const SmlControl__Join *join
 			 struct sml_refusal *refusal)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_member *member = &job->members[rank];
+		const struct sml_member *member = &job->members.of[rank];
 
 		if (agree_about_shards(job, member, join))
 			continue;
@@ -294,7 +294,7 @@ static void check_shards(const struct sml_job *job, const SmlControl__Join *join
 			 "rank %u says %u%s: set SWITCHML_THREADS to the same value on all ranks, "
 			 "or on none",
 			 job->name, join->rank, join->shards, join->shards_set ? " (set)" : "",
-			 member->peer ? rank : job->joined.first,
+			 member->peer ? rank : job->members.first,
 			 member->peer ? member->shards : job->terms.most_shards,
 			 member->shards_set ? " (set)" : "");
 		return;
@@ -304,7 +304,8 @@ static void check_shards(const struct sml_job *job, const SmlControl__Join *join
 /* One rank's list has one switch for two stripes. */
 static bool comes_twice(const struct sml_job *job, const SmlControl__Join *join)
 {
-	const struct sml_member *member = &job->members[join->rank < job->n_ranks ? join->rank : 0];
+	const struct sml_member *member =
+		&job->members.of[join->rank < job->n_ranks ? join->rank : 0];
 
 	return join->stripe != job->terms.stripe && member->peer != NULL &&
 	       member->pid == join->pid && strcmp(member->host, join->host) == 0;
@@ -323,7 +324,7 @@ static void report_difference(const struct sml_job *job, const SmlControl__Join 
 		snprintf(refusal->text, sizeof(refusal->text),
 			 "ranks of job \"%s\" disagree about %s: rank %u says %u, rank %u says "
 			 "%u: %s",
-			 job->name, term->name, join->rank, term->mine, job->joined.first,
+			 job->name, term->name, join->rank, term->mine, job->members.first,
 			 term->theirs, term->fix);
 }
 
@@ -349,7 +350,7 @@ void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
 		snprintf(refusal->text, sizeof(refusal->text),
 			 "ranks of job \"%s\" have different libraries: rank %u has %s, rank %u "
 			 "has %s",
-			 job->name, join->rank, join->library_version, job->joined.first,
+			 job->name, join->rank, join->library_version, job->members.first,
 			 job->terms.version);
 		return;
 	}
@@ -364,7 +365,7 @@ void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
 		snprintf(refusal->text, sizeof(refusal->text),
 			 "ranks of job \"%s\" disagree about the wire: rank %u says %s, rank %u "
 			 "says %s: give all ranks the same SWITCHML_WIRE",
-			 job->name, join->rank, sml_wire_name(join->wire), job->joined.first,
+			 job->name, join->rank, sml_wire_name(join->wire), job->members.first,
 			 sml_wire_name(job->terms.wire));
 		return;
 	}
@@ -373,7 +374,7 @@ void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
 
 static void check_rank(const struct sml_job *job, uint32_t rank, struct sml_refusal *refusal)
 {
-	const struct sml_member *member = &job->members[rank < job->n_ranks ? rank : 0];
+	const struct sml_member *member = &job->members.of[rank < job->n_ranks ? rank : 0];
 
 	if (job->state == SML_JOB_JOINING && member->peer == NULL)
 		return;

@@ -15,11 +15,11 @@ static bool form(struct sml_job *job)
 	job->pool.n_children = job->pool.n_leaves = job->pool.n_leaves_ready = 0;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		unsigned child = sml_job_pool_add_rank(&job->pool, rank, sml_job_sender(job, rank),
-						       sml_peer_via(job->members[rank].peer));
+						       sml_peer_via(job->members.of[rank].peer));
 
 		if (child == SML_MAX_CHILDREN)
 			return false;
-		job->members[rank].child = (uint8_t)child;
+		job->members.of[rank].child = (uint8_t)child;
 	}
 	return true;
 }
@@ -30,7 +30,7 @@ static void report_limit(const struct sml_job *job, char *text, size_t bytes)
 	unsigned n_direct = 0;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		n_direct += sml_peer_via(job->members[rank].peer) == NULL;
+		n_direct += sml_peer_via(job->members.of[rank].peer) == NULL;
 	snprintf(text, bytes,
 		 "a switch takes at most %d ranks and leaves of a job, but %u of %u ranks have "
 		 "joined at the switch %s: start leaves with `switchml switch --parent %s', and "
@@ -50,14 +50,14 @@ bool sml_job_form_children(struct sml_job *job, char *text, size_t bytes)
 
 bool sml_job_is_in_host(const struct sml_job *job, unsigned rank)
 {
-	const struct sml_child *child = &job->pool.children[job->members[rank].child];
+	const struct sml_child *child = &job->pool.children[job->members.of[rank].child];
 
 	return child->n_ranks > 1 && child->branch == NULL;
 }
 
 bool sml_job_is_child(const struct sml_job *job, unsigned rank)
 {
-	const struct sml_child *child = &job->pool.children[job->members[rank].child];
+	const struct sml_child *child = &job->pool.children[job->members.of[rank].child];
 
 	return child->n_ranks == 1 && child->branch == NULL;
 }

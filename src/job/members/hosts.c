@@ -48,12 +48,12 @@ static bool are_connected_alike(const struct sml_peer *a, const struct sml_peer 
 void sml_job_find_hosts(struct sml_job *job)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_member *member = &job->members[rank];
+		struct sml_member *member = &job->members.of[rank];
 		unsigned first = rank;
 
 		/* The first of each host is its own first. */
 		for (unsigned other = 0; member->machine_bytes > 0 && other < rank; other++) {
-			const struct sml_member *with = &job->members[other];
+			const struct sml_member *with = &job->members.of[other];
 
 			if (with->first_of_host == other && is_same_machine(with, member) &&
 			    are_connected_alike(with->peer, member->peer)) {
@@ -63,29 +63,29 @@ void sml_job_find_hosts(struct sml_job *job)
 		}
 		member->first_of_host = (uint16_t)first;
 		member->n_of_host = 0;
-		job->members[first].n_of_host++;
+		job->members.of[first].n_of_host++;
 		/* More than the shared memory has places for. */
-		if (job->members[first].n_of_host > SML_MAX_CHILDREN)
-			job->apart = true;
+		if (job->members.of[first].n_of_host > SML_MAX_CHILDREN)
+			job->hosts.apart = true;
 	}
 }
 
 bool sml_job_is_grouped(const struct sml_job *job, unsigned rank)
 {
-	return !job->apart && !job->jobs->operations->ranks_have_slots &&
-	       job->members[job->members[rank].first_of_host].n_of_host > 1;
+	return !job->hosts.apart && !job->jobs->operations->ranks_have_slots &&
+	       job->members.of[job->members.of[rank].first_of_host].n_of_host > 1;
 }
 
 bool sml_job_is_one_host(const struct sml_job *job, unsigned a, unsigned b)
 {
 	return sml_job_is_grouped(job, a) &&
-	       job->members[a].first_of_host == job->members[b].first_of_host;
+	       job->members.of[a].first_of_host == job->members.of[b].first_of_host;
 }
 
 unsigned sml_job_sender(const struct sml_job *job, unsigned rank)
 {
-	return sml_job_is_grouped(job, rank) || job->shares_memory
-		       ? job->members[rank].first_of_host
+	return sml_job_is_grouped(job, rank) || job->hosts.shares_memory
+		       ? job->members.of[rank].first_of_host
 		       : rank;
 }
 
@@ -94,7 +94,7 @@ bool sml_job_lacks_memory(const struct sml_job *job)
 	bool grouped = false, lacks = false;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_member *member = &job->members[rank];
+		const struct sml_member *member = &job->members.of[rank];
 
 		grouped |= sml_job_is_grouped(job, rank);
 		/* Alone at this switch, too: the job's other switches decide by the same words. */
@@ -112,9 +112,9 @@ void sml_job_describe_hosts(const struct sml_job *job, uint16_t to, struct sml_h
 	group->ranks = list->ranks;
 	group->tokens = list->tokens;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_member *member = &job->members[rank];
+		const struct sml_member *member = &job->members.of[rank];
 
-		if (job->apart || member->first_of_host != job->members[to].first_of_host)
+		if (job->hosts.apart || member->first_of_host != job->members.of[to].first_of_host)
 			continue;
 		/* See sml_job_find_hosts(). */
 		sml_assert(group->n_ranks < SML_MAX_CHILDREN);
@@ -128,7 +128,7 @@ void sml_job_describe_hosts(const struct sml_job *job, uint16_t to, struct sml_h
 
 static bool is_one_host(const struct sml_job *job)
 {
-	return job->members[0].n_of_host == job->n_ranks;
+	return job->members.of[0].n_of_host == job->n_ranks;
 }
 
 bool sml_job_has_hosts(const struct sml_job *job)
@@ -136,7 +136,7 @@ bool sml_job_has_hosts(const struct sml_job *job)
 	if (is_one_host(job))
 		return false;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].n_of_host > 1)
+		if (job->members.of[rank].n_of_host > 1)
 			return true;
 	return false;
 }
@@ -146,7 +146,7 @@ bool sml_job_shares_memory(const struct sml_job *job)
 	if (!job->jobs->operations->ranks_have_slots || job->n_ranks == 1)
 		return false;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (!job->members[rank].shares_memory)
+		if (!job->members.of[rank].shares_memory)
 			return false;
 	return is_one_host(job) || (sml_job_has_hosts(job) && job->terms.stripes == job->n_ranks);
 }
@@ -156,10 +156,10 @@ bool sml_job_has_stripe(const struct sml_job *job, unsigned rank, uint32_t *stri
 	if (!job->jobs->operations->ranks_have_slots || rank >= job->terms.stripes)
 		return false;
 	*stripe = rank;
-	if (!job->shares_memory)
+	if (!job->hosts.shares_memory)
 		return true;
 	*stripe = 0;
 	for (unsigned other = 0; other < rank; other++)
-		*stripe += job->members[other].first_of_host == other;
-	return !is_one_host(job) && job->members[rank].first_of_host == rank;
+		*stripe += job->members.of[other].first_of_host == other;
+	return !is_one_host(job) && job->members.of[rank].first_of_host == rank;
 }

@@ -47,6 +47,7 @@ struct sml_asked {
 	uint64_t process, time_ns;
 };
 
+/* A rank. While ranks gather, one that is not here is zeroed. */
 struct sml_member {
 	struct sml_peer *peer; /* NULL if it is not here, or has left */
 	struct sml_asked asked;
@@ -104,6 +105,106 @@ struct sml_decision {
 	struct sml_asked *asked; /* of each rank */
 };
 
+/* ---- the parts of a job ---- */
+
+/*
+ * What all ranks must have in common: the first one's Join sets it, and one with other terms is
+ * refused. Only when all are here, `shards` becomes the least of all ranks', and `stripes` is
+ * chosen where ranks have the slots.
+ */
+struct sml_job_terms {
+	char version[SML_VERSION_BYTES]; /* of the library */
+	uint32_t shards;
+	uint32_t most_shards; /* the number that slots were reserved for */
+	uint32_t head_slots, data_slots, stripe, stripes;
+	uint32_t wire;	   /* enum sml_wire */
+	uint64_t switches; /* Join.switches */
+	bool no_tickets;
+};
+
+/*
+ * Its ranks. While they gather, n of them have a peer, and `first` is one of these; from PROBING
+ * on, n is n_ranks, and one without a peer has asked to leave. n_ready and n_leaving count their
+ * flags.
+ */
+struct sml_job_members {
+	struct sml_member *of; /* of each rank */
+	uint16_t n, n_ready, n_leaving;
+	uint16_t first;			  /* it has set the terms */
+	struct sml_ranks came;		  /* have joined, gone or not */
+	char refused[SML_SENTENCE_BYTES]; /* why the last that tried was */
+};
+
+/*
+ * Which job its ranks come from, and who must come: `decision` says so if the switch has chosen the
+ * members, and `list` if a program has.
+ */
+struct sml_job_elastic {
+	/* Its ranks' last job, as the first that had one said; "": none. Its ranks. */
+	char follows[SML_NAME_BYTES];
+	uint32_t follows_ranks, changes; /* changes: of members, this job included */
+	uint64_t after;			 /* Join.follows_tag; 0: it follows no job */
+	/* Whose ranks the members were, as they say: join/listed.c. */
+	struct {
+		uint64_t tag; /* of the job that they left; 0: nobody has said */
+		struct sml_ranks ranks;
+		/*
+		 * Those that had gone, and are missed from then on only. 0: no time. Of them, those
+		 * that have been here, and left by themselves.
+		 */
+		struct sml_ranks absent, left;
+		uint64_t misses_ns;
+	} list;
+	struct sml_decision *decision; /* NULL if the switch has not */
+};
+
+/* Ranks that share memory: `apart` holds from PROBING on, shares_memory from RUNNING on. */
+struct sml_job_hosts {
+	bool shares_memory; /* each of its ranks does, with those of its machine */
+	bool apart;	    /* ranks of one machine cannot share memory: each sends its own */
+};
+
+/* Stripes that the ranks have: job/members/peers.c. From PROBING on; NULL if it has a switch. */
+struct sml_job_stripes {
+	uint64_t *secrets;
+	uint64_t *waited_ms; /* by stripe and rank: the others have waited for it there */
+};
+
+/*
+ * Resuming after another switch's death. If it runs, each member that is here has reported. The
+ * plans are made when all are here, and from PROBING on, no result is missing.
+ */
+struct sml_job_resume {
+	bool runs;
+	struct sml_resume_plan plans[SML_STREAMS];
+	uint32_t n_missing;    /* results */
+	size_t handed_bytes;   /* of results, to all ranks that lacked them */
+	size_t reported_bytes; /* of all members' reports */
+};
+
+/* The n ranks that have died after they had asked to leave: an error only if a slot misses one. */
+struct sml_job_departed {
+	struct sml_ranks ranks;
+	uint64_t looked_ns;
+	uint16_t n;
+	/* Those that a slot waited for at the last look; in shared memory, since then. */
+	struct sml_ranks missed, host_misses;
+	char why[SML_REASON_BYTES]; /* how the last did */
+};
+
+/* Two ranks disagree about `found`: then the job fails, with what both say, or without. */
+struct sml_job_mismatch {
+	struct sml_mismatch found;
+	uint64_t since_ns; /* when its two ranks were asked for their calls; 0: none is */
+	struct sml_reported_call calls[2];
+};
+
+/* How it ends, noted before it is closed. */
+struct sml_job_end {
+	char how[SML_SENTENCE_BYTES + 64]; /* for logs; "": it ended well */
+	bool lacks_room, planned;	   /* no room: it may come again; its members change */
+};
+
 struct sml_job {
 	struct sml_jobs *jobs;
 	struct sml_job *next_over; /* once it is over */
@@ -111,75 +212,24 @@ struct sml_job {
 	uint32_t place; /* in jobs->jobs */
 	enum sml_job_state state;
 	uint16_t n_ranks;
-	struct sml_member *members; /* n_ranks */
+	uint64_t begun_ns;    /* to gather, to hand over, or to probe */
+	uint64_t liveness_ns; /* when counters were looked at */
+	uint64_t membership;  /* a secret of its ranks, in all epochs */
+	uint64_t report_tag;  /* of this epoch, in reports */
 	struct {
-		uint16_t n, n_ready, n_leaving, first; /* first: the rank that set the terms */
-		struct sml_ranks came;		       /* the ranks that have joined, gone or not */
-		char refused[SML_SENTENCE_BYTES];      /* why the last that tried was refused */
-	} joined;
-	uint64_t begun_ns, waiting_sent_ns, liveness_ns;
-	/* The terms that all ranks must share. */
-	struct {
-		char version[SML_VERSION_BYTES]; /* of the library */
-		uint32_t shards;		 /* the least of all ranks */
-		uint32_t most_shards;		 /* the number that slots were reserved for */
-		uint32_t head_slots, data_slots, stripe, stripes;
-		uint32_t wire;	   /* enum sml_wire */
-		uint64_t switches; /* Join.switches */
-		bool no_tickets;
-	} terms;
-	struct {
-		/* Its ranks' last job, as the first that had one said; "": none. Its ranks. */
-		char follows[SML_NAME_BYTES];
-		uint32_t follows_ranks, changes; /* changes: of members, this job included */
-		uint64_t after;			 /* Join.follows_tag; 0: it follows no job */
-		/* Whose ranks the members were, as they say: join/listed.c. */
-		struct {
-			uint64_t tag; /* of the job that they left; 0: nobody has said */
-			struct sml_ranks ranks;
-			/*
-			 * Those that had gone, and are missed from then on only. 0: no time. Of
-			 * them, those that have been here, and left by themselves.
-			 */
-			struct sml_ranks absent, left;
-			uint64_t misses_ns;
-		} list;
-		struct sml_decision *decision; /* NULL if its ranks named its members */
-	} elastic;
-	uint64_t membership;	  /* a secret of its ranks, in all epochs */
-	uint64_t report_tag;	  /* of this epoch, in reports */
+		uint64_t sent_ns; /* when ranks were told who is missing */
+		bool changed;	  /* since then */
+	} waiting;
+	struct sml_job_terms terms;
+	struct sml_job_members members;
+	struct sml_job_elastic elastic;
 	struct sml_job_pool pool; /* its children: from PROBING on */
-	struct {
-		char how[SML_SENTENCE_BYTES + 64]; /* for logs; "": it ended well */
-		bool lacks_room, planned; /* no room: it may come again; its members change */
-	} end;
-	struct {
-		struct sml_mismatch found;
-		uint64_t since_ns; /* when its two ranks were asked for their calls; 0: none is */
-		struct sml_reported_call calls[2];
-	} mismatch;
-	/* Ranks that have died after they had asked to leave. */
-	struct {
-		struct sml_ranks ranks;
-		uint64_t looked_ns;
-		uint16_t n;
-		/* Those that a slot waited for at the last look; in shared memory, since then. */
-		struct sml_ranks missed, host_misses;
-		char why[SML_REASON_BYTES]; /* how the last did */
-	} departed;
-	uint64_t *secrets;   /* of stripes that the ranks have: job/members/peers.c */
-	uint64_t *waited_ms; /* there, by stripe and rank: the others have waited for it */
-	bool shares_memory;  /* each of its ranks does, with those of its machine */
-	bool apart;	     /* ranks of one machine cannot share memory: each sends its own */
-	/* Resuming after another switch's death. */
-	struct {
-		bool runs;
-		struct sml_resume_plan plans[SML_STREAMS];
-		uint32_t n_missing;    /* results */
-		size_t handed_bytes;   /* of results, to all ranks that lacked them */
-		size_t reported_bytes; /* of all members' reports */
-	} resume;
-	bool waiting_changed; /* since waiting_sent_ns */
+	struct sml_job_hosts hosts;
+	struct sml_job_stripes stripes;
+	struct sml_job_resume resume;
+	struct sml_job_departed departed;
+	struct sml_job_mismatch mismatch;
+	struct sml_job_end end;
 };
 
 /* Two chunks a slot of the largest job that there can be. */

@@ -9,15 +9,15 @@
 
 struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
 {
-	struct sml_peer *peer = job->members[rank].peer;
+	struct sml_peer *peer = job->members.of[rank].peer;
 
 	if (peer == NULL)
 		return NULL;
 	sml_assert(peer->job == job && peer->rank == rank);
 	peer->job = NULL;
 	peer->missed_ns = 0;
-	job->members[rank].peer = NULL;
-	job->members[rank].heard_ns = peer->heard_ns;
+	job->members.of[rank].peer = NULL;
+	job->members.of[rank].heard_ns = peer->heard_ns;
 	if (peer->via == NULL)
 		job->jobs->n_members--;
 	return peer;
@@ -26,8 +26,8 @@ struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
 void sml_job_send_all(const struct sml_job *job, const SmlControl__Envelope *message)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL)
-			(void)sml_peer_send(job->jobs, job->members[rank].peer, message);
+		if (job->members.of[rank].peer != NULL)
+			(void)sml_peer_send(job->jobs, job->members.of[rank].peer, message);
 }
 
 uint32_t sml_jobs_heartbeat_ms(const struct sml_jobs *jobs, const SmlControl__Join *join)
@@ -41,7 +41,7 @@ uint32_t sml_job_longest_heartbeat_ms(const struct sml_job *job)
 	uint32_t longest_ms = 0;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		longest_ms = sml_most(longest_ms, job->members[rank].asked_ms);
+		longest_ms = sml_most(longest_ms, job->members.of[rank].asked_ms);
 	return longest_ms;
 }
 
@@ -53,7 +53,7 @@ void sml_job_count_changes(const struct sml_job *job, uint32_t *joined, uint32_t
 	if (job->elastic.changes == 0 || job->state < SML_JOB_PROBING)
 		return;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		n_stayed += job->members[rank].follows;
+		n_stayed += job->members.of[rank].follows;
 	*joined = job->n_ranks - n_stayed;
 	/* What ranks say may not fit together. */
 	*left = job->elastic.follows_ranks > n_stayed ? job->elastic.follows_ranks - n_stayed : 0;
@@ -81,7 +81,7 @@ struct sml_failed_job *sml_job_followed(const struct sml_job *job, uint16_t *ran
 
 	if (job->state >= SML_JOB_RUNNING)
 		return sml_jobs_find_judged(job->jobs, job->report_tag);
-	before = decision != NULL ? decision->before[*rank] : job->members[*rank].before;
+	before = decision != NULL ? decision->before[*rank] : job->members.of[*rank].before;
 	if (before == 0)
 		return NULL;
 	*rank = (uint16_t)(before - 1);

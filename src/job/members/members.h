@@ -20,7 +20,7 @@ void sml_job_count_changes(const struct sml_job *job, uint32_t *joined, uint32_t
  */
 static inline bool sml_job_gathers(const struct sml_job *job)
 {
-	return job->state == SML_JOB_JOINING && job->joined.n < job->n_ranks;
+	return job->state == SML_JOB_JOINING && job->members.n < job->n_ranks;
 }
 
 /* The heartbeat of a rank that joins, within this switch's bounds. */

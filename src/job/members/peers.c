@@ -62,7 +62,7 @@ static uint32_t choose_stripes(const struct sml_job *job)
 	if (sml_job_has_hosts(job))
 		return job->n_ranks;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (!job->members[rank].is_local)
+		if (!job->members.of[rank].is_local)
 			return job->n_ranks;
 	return most > 0 && most < job->n_ranks ? most : job->n_ranks;
 }
@@ -75,14 +75,15 @@ int sml_job_meet(struct sml_job *job)
 		job->terms.stripes = choose_stripes(job);
 	sml_assert(job->terms.stripes > 0);
 	n = (size_t)job->terms.stripes * (1u + job->n_ranks);
-	job->secrets = malloc(n * sizeof(*job->secrets));
-	if (job->secrets == NULL)
+	job->stripes.secrets = malloc(n * sizeof(*job->stripes.secrets));
+	if (job->stripes.secrets == NULL)
 		return -ENOMEM;
-	job->waited_ms = calloc((size_t)job->terms.stripes * job->n_ranks, sizeof(*job->waited_ms));
-	if (job->waited_ms == NULL)
+	job->stripes.waited_ms =
+		calloc((size_t)job->terms.stripes * job->n_ranks, sizeof(*job->stripes.waited_ms));
+	if (job->stripes.waited_ms == NULL)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		job->secrets[i] = sml_jobs_random(job->jobs);
+		job->stripes.secrets[i] = sml_jobs_random(job->jobs);
 	/* The stripe is added. */
 	job->pool.rules.job &= ~(uint32_t)(SML_MAX_STRIPES - 1);
 	return 0;
@@ -91,7 +92,7 @@ int sml_job_meet(struct sml_job *job)
 /* A stripe's tag, then its cookies by rank. */
 static const uint64_t *secrets_of(const struct sml_job *job, uint32_t stripe)
 {
-	return job->secrets + (size_t)stripe * (1u + job->n_ranks);
+	return job->stripes.secrets + (size_t)stripe * (1u + job->n_ranks);
 }
 
 struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t to,
@@ -102,7 +103,7 @@ struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t
 	if (peers == NULL)
 		return NULL;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_member *member = &job->members[rank];
+		const struct sml_member *member = &job->members.of[rank];
 		SmlControl__Peer *peer = &peers->peers[rank];
 
 		sml_control__peer__init(peer);
@@ -132,11 +133,11 @@ struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t
 void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served)
 {
 	const struct sml_job *job = peer->job;
-	struct sml_member *member = &peer->job->members[peer->rank];
+	struct sml_member *member = &peer->job->members.of[peer->rank];
 
 	for (size_t i = 0; i < served->n_waited_ms && i < job->n_ranks; i++)
-		if (job->waited_ms != NULL && peer->rank < job->terms.stripes)
-			job->waited_ms[(size_t)peer->rank * job->n_ranks + i] =
+		if (job->stripes.waited_ms != NULL && peer->rank < job->terms.stripes)
+			job->stripes.waited_ms[(size_t)peer->rank * job->n_ranks + i] =
 				served->waited_ms[i];
 
 	member->served = (struct sml_served){
@@ -154,9 +155,9 @@ uint64_t sml_job_waited_ms(const struct sml_job *job, uint16_t rank)
 	uint64_t sum = 0;
 	uint32_t n_stripes = 0, number;
 
-	for (uint32_t i = 0; job->waited_ms != NULL && i < job->terms.stripes; i++)
+	for (uint32_t i = 0; job->stripes.waited_ms != NULL && i < job->terms.stripes; i++)
 		if (sml_job_has_stripe(job, i, &number)) {
-			sum += job->waited_ms[(size_t)i * job->n_ranks + rank];
+			sum += job->stripes.waited_ms[(size_t)i * job->n_ranks + rank];
 			n_stripes++;
 		}
 	return n_stripes > 0 ? sum / n_stripes : 0;
@@ -164,7 +165,7 @@ uint64_t sml_job_waited_ms(const struct sml_job *job, uint16_t rank)
 
 void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes)
 {
-	const struct sml_member *member = &job->members[stripe];
+	const struct sml_member *member = &job->members.of[stripe];
 	char address[INET6_ADDRSTRLEN] = "this host";
 
 	if (member->address_bytes)

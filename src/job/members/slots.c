@@ -195,9 +195,9 @@ static uint32_t room_at_leaves(const struct sml_job *job)
 	uint32_t least = UINT32_MAX;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (sml_peer_via(job->members[rank].peer) != NULL)
-			least = sml_least(least,
-					  sml_remote_slots(sml_remote_of(job->members[rank].peer)));
+		if (sml_peer_via(job->members.of[rank].peer) != NULL)
+			least = sml_least(
+				least, sml_remote_slots(sml_remote_of(job->members.of[rank].peer)));
 	return least;
 }
 

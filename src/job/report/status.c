@@ -71,7 +71,7 @@ const char *sml_job_state_name(enum sml_job_state state)
 
 void sml_job_note_traffic(struct sml_peer *peer, const SmlControl__Traffic *traffic)
 {
-	peer->job->members[peer->rank].traffic = (struct sml_traffic){
+	peer->job->members.of[peer->rank].traffic = (struct sml_traffic){
 		.packets_sent = traffic->packets_sent,
 		.packets_received = traffic->packets_received,
 		.bytes_sent = traffic->bytes_sent,
@@ -171,7 +171,7 @@ static void describe_contributions(const struct sml_job_pool *pool, unsigned chi
 static void describe_worker(const struct sml_job *job, uint16_t rank,
 			    const struct sml_job_counters *counters, struct job_status *out)
 {
-	const struct sml_member *member = &job->members[rank];
+	const struct sml_member *member = &job->members.of[rank];
 	SmlControl__WorkerStatus *worker = &out->workers[out->status.n_workers];
 
 	sml_control__worker_status__init(worker);
@@ -226,7 +226,7 @@ static void describe_ranks_stripes(const struct sml_job *job, struct job_status 
 
 	out->status.n_served = 0;
 	for (uint32_t rank = 0; rank < job->terms.stripes; rank++) {
-		const struct sml_served *from = &job->members[rank].served;
+		const struct sml_served *from = &job->members.of[rank].served;
 		SmlControl__StripeStatus *served = &out->served[rank];
 
 		/* In shared memory, nobody serves anybody. */
@@ -244,8 +244,8 @@ static void describe_ranks_stripes(const struct sml_job *job, struct job_status 
 		served->bytes_sent = from->bytes_sent;
 		out->served_list[out->status.n_served++] = served;
 	}
-	out->status.shares_memory = job->shares_memory;
-	if (job->shares_memory && out->status.n_served > 0)
+	out->status.shares_memory = job->hosts.shares_memory;
+	if (job->hosts.shares_memory && out->status.n_served > 0)
 		out->status.stripes = (uint32_t)out->status.n_served;
 }
 

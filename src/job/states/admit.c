@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "base/plural.h"
 #include "control/envelope.h"
 #include "job/members/children.h"
@@ -44,8 +45,7 @@ static uint32_t least_shards(const struct sml_job *job)
 		if (sml_job_is_grouped(job, rank))
 			return 1;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].shards < shards)
-			shards = job->members[rank].shards;
+		shards = sml_least(shards, job->members.of[rank].shards);
 	return shards;
 }
 
@@ -64,10 +64,9 @@ static uint32_t least_lanes(const struct sml_job *job)
 	uint32_t lanes = most ? most : SML_MAX_LANES;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_peer *peer = job->members[rank].peer;
+		const struct sml_peer *peer = job->members.of[rank].peer;
 
-		if (job->members[rank].lanes < lanes)
-			lanes = job->members[rank].lanes;
+		lanes = sml_least(lanes, job->members.of[rank].lanes);
 		if (sml_peer_via(peer) != NULL && sml_remote_of(peer)->lanes < lanes)
 			lanes = sml_remote_of(peer)->lanes;
 	}
@@ -92,7 +91,7 @@ static uint32_t count_hosts(const struct sml_job *job)
 	uint32_t n = members != NULL;
 
 	for (unsigned rank = 0; members != NULL && rank < job->n_ranks; rank++)
-		members[rank] = &job->members[rank];
+		members[rank] = &job->members.of[rank];
 	if (members != NULL)
 		/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
 		qsort(members, job->n_ranks, sizeof(*members), compare_hosts);
@@ -160,8 +159,8 @@ static void describe_switch(const struct sml_job *job, SmlControl__Admitted *adm
 /* A leaf puts its own numbers in: only it has those of its ranks. */
 static void describe_rank(const struct sml_job *job, uint16_t rank, SmlControl__Admitted *admitted)
 {
-	admitted->number = job->members[rank].child;
-	if (job->members[rank].peer->via != NULL)
+	admitted->number = job->members.of[rank].child;
+	if (job->members.of[rank].peer->via != NULL)
 		return;
 	admitted->cookie = job->pool.rules.cookies[admitted->number];
 	admitted->tag = job->pool.rules.tag;
@@ -212,7 +211,7 @@ static void send_admitted(struct sml_job *job, uint16_t rank, const struct overv
 	sml_job_describe_hosts(job, rank, &hosts, &admitted);
 	describe_decision(job, rank, &decision, &admitted);
 	describe_maps(job, &maps, &admitted);
-	(void)sml_peer_send(jobs, job->members[rank].peer,
+	(void)sml_peer_send(jobs, job->members.of[rank].peer,
 			    sml_envelope(ADMITTED, admitted, &admitted));
 	free(peers);
 }
@@ -243,8 +242,8 @@ static bool all_add_floats(const struct sml_job *job)
 	bool floats = job->jobs->operations->floats && !sml_jobs_only_int32(job->jobs);
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_peer *peer = job->members[rank].peer;
-		const SmlControl__Join *resume = job->members[rank].resume;
+		const struct sml_peer *peer = job->members.of[rank].peer;
+		const SmlControl__Join *resume = job->members.of[rank].resume;
 
 		if (sml_peer_via(peer) != NULL)
 			floats &= !sml_remote_of(peer)->only_integers;
@@ -331,9 +330,9 @@ static bool give_to_leaves(struct sml_job *job)
 	all.ranks = lists + job->n_ranks;
 	all.hosts = lists + 2 * (size_t)job->n_ranks;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		if (sml_peer_via(job->members[rank].peer) == NULL)
+		if (sml_peer_via(job->members.of[rank].peer) == NULL)
 			continue;
-		all.peers[all.n_peers++] = sml_remote_of(job->members[rank].peer)->key.number;
+		all.peers[all.n_peers++] = sml_remote_of(job->members.of[rank].peer)->key.number;
 		all.ranks[all.n_ranks++] = rank;
 		all.hosts[all.n_hosts++] = sml_job_sender(job, rank);
 	}
@@ -348,7 +347,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	int rc;
 
 	sml_assert(job->state <= SML_JOB_HANDING_OVER && job->resume.n_missing == 0);
-	sml_assert(job->joined.n == job->n_ranks && job->joined.n_ready == 0);
+	sml_assert(job->members.n == job->n_ranks && job->members.n_ready == 0);
 	if (is_too_narrow(job) || !set_rules(job, epoch))
 		return;
 	rc = add_to_dataplane(job);
@@ -373,9 +372,9 @@ static void admit_apart(struct sml_job *job)
 {
 	sml_job_pool_end(&job->pool, job->end.how, job->end.planned);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		job->members[rank].ready = job->members[rank].shares_memory = false;
-	job->joined.n_ready = 0;
-	job->apart = true;
+		job->members.of[rank].ready = job->members.of[rank].shares_memory = false;
+	job->members.n_ready = 0;
+	job->hosts.apart = true;
 	job->state = SML_JOB_JOINING;
 	sml_job_keep_reserve(job);
 	sml_job_admit(job, job->pool.rules.epoch + 1);
@@ -415,12 +414,10 @@ static void start(struct sml_job *job)
 		return;
 	}
 	job->state = SML_JOB_RUNNING;
-	message.lanes = least_lanes(job);
-	if (message.lanes > job->pool.rules.lanes)
-		message.lanes = job->pool.rules.lanes;
+	message.lanes = sml_least(least_lanes(job), job->pool.rules.lanes);
 	job->pool.rules.lanes = (uint16_t)message.lanes;
-	job->shares_memory = sml_job_shares_memory(job);
-	message.share_memory = job->shares_memory;
+	job->hosts.shares_memory = sml_job_shares_memory(job);
+	message.share_memory = job->hosts.shares_memory;
 	sml_job_send_all(job, sml_envelope(START, start, &message));
 	if (jobs->config.debug >= SML_LOG_INFO && job->elastic.changes > 0 &&
 	    job->pool.rules.epoch == 1)
@@ -436,7 +433,7 @@ static void start(struct sml_job *job)
 
 void sml_job_check_ready(struct sml_job *job)
 {
-	if (job->state == SML_JOB_PROBING && job->joined.n_ready == job->n_ranks &&
+	if (job->state == SML_JOB_PROBING && job->members.n_ready == job->n_ranks &&
 	    job->pool.n_leaves_ready == job->pool.n_leaves)
 		start(job);
 }

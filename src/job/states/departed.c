@@ -27,7 +27,7 @@
 
 void sml_job_note_departed(struct sml_job *job, uint16_t rank, const char *why)
 {
-	sml_assert(job->members[rank].peer == NULL && job->members[rank].leaving);
+	sml_assert(job->members.of[rank].peer == NULL && job->members.of[rank].leaving);
 	sml_assert(!sml_ranks_has(&job->departed.ranks, rank) && job->departed.n < job->n_ranks);
 	sml_ranks_add(&job->departed.ranks, rank);
 	job->departed.n++;
@@ -80,8 +80,8 @@ static void look_at_leaf(const struct sml_child *child, struct sml_ranks *missin
 static struct sml_member *find_witness(const struct sml_job *job, unsigned gone)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL && sml_job_is_one_host(job, gone, rank))
-			return &job->members[rank];
+		if (job->members.of[rank].peer != NULL && sml_job_is_one_host(job, gone, rank))
+			return &job->members.of[rank];
 	return NULL;
 }
 
@@ -111,9 +111,9 @@ static void add_host_set(struct sml_job *job, uint16_t from, const ProtobufCBina
 
 void sml_job_note_host_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in)
 {
-	if (!job->members[from].stalls_requested || in->n_sets > sml_job_pool_slots(&job->pool))
+	if (!job->members.of[from].stalls_requested || in->n_sets > sml_job_pool_slots(&job->pool))
 		return;
-	job->members[from].stalls_requested = false;
+	job->members.of[from].stalls_requested = false;
 	for (size_t i = 0; i < in->n_sets; i++)
 		add_host_set(job, from, &in->sets[i]);
 }
@@ -154,6 +154,6 @@ bool sml_job_misses_departed(struct sml_job *job)
 	snprintf(text, sizeof(text),
 		 "rank %u (host %s, pid %u) died after it had asked to leave, but other ranks are "
 		 "waiting for it in a call that it did not make: %s",
-		 rank, job->members[rank].host, job->members[rank].pid, job->departed.why);
+		 rank, job->members.of[rank].host, job->members.of[rank].pid, job->departed.why);
 	return sml_job_fail_without(job, (uint16_t)rank, text);
 }

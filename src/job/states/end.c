@@ -23,9 +23,9 @@ void sml_decision_free(struct sml_decision *decision)
 static void free_job(struct sml_job *job)
 {
 	sml_decision_free(job->elastic.decision);
-	free(job->secrets);
-	free(job->waited_ms);
-	free(job->members);
+	free(job->stripes.secrets);
+	free(job->stripes.waited_ms);
+	free(job->members.of);
 	free(job);
 }
 
@@ -100,8 +100,8 @@ static void note(struct sml_job *job, const char *what, const char *why)
 static uint64_t resumed_tag(const struct sml_job *job)
 {
 	for (unsigned rank = 0; job->resume.runs && rank < job->n_ranks; rank++)
-		if (job->members[rank].resume != NULL)
-			return job->members[rank].resume->resume->tag;
+		if (job->members.of[rank].resume != NULL)
+			return job->members.of[rank].resume->resume->tag;
 	return 0;
 }
 
@@ -121,7 +121,7 @@ static void remember(const struct sml_job *job, struct sml_failed_job *why)
 	if (why->has_lost)
 		sml_ranks_add(&why->gone, why->lost);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].leaving)
+		if (job->members.of[rank].leaving)
 			sml_ranks_add(&why->gone, rank);
 	sml_kept_end(jobs, &jobs->failed[jobs->n_failed % SML_FAILED_JOBS]);
 	jobs->failed[jobs->n_failed++ % SML_FAILED_JOBS] = *why;
@@ -206,7 +206,7 @@ bool sml_job_disband(struct sml_job *job, const char *why)
 static void describe(const struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why,
 		     char *text, size_t bytes)
 {
-	const struct sml_member *member = &job->members[rank];
+	const struct sml_member *member = &job->members.of[rank];
 	const bool embedded = job->jobs->operations->ranks_have_slots;
 
 	snprintf(text, bytes,

@@ -33,7 +33,7 @@ static void check(const struct sml_job *job)
 	unsigned n_members = 0, n_ready = 0, n_leaving = 0;
 
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_member *member = &job->members[rank];
+		const struct sml_member *member = &job->members.of[rank];
 
 		n_members += member->peer != NULL;
 		n_ready += member->ready;
@@ -45,9 +45,9 @@ static void check(const struct sml_job *job)
 			   member->leaving);
 		sml_assert(!job->resume.runs || member->peer == NULL || member->resume != NULL);
 	}
-	sml_assert(job->state != SML_JOB_JOINING || n_members == job->joined.n);
-	sml_assert(job->state == SML_JOB_JOINING || job->joined.n == job->n_ranks);
-	sml_assert(n_ready == job->joined.n_ready && n_leaving == job->joined.n_leaving);
+	sml_assert(job->state != SML_JOB_JOINING || n_members == job->members.n);
+	sml_assert(job->state == SML_JOB_JOINING || job->members.n == job->n_ranks);
+	sml_assert(n_ready == job->members.n_ready && n_leaving == job->members.n_leaving);
 	sml_assert((job->state >= SML_JOB_RUNNING) ==
 		   (n_ready == job->n_ranks && job->pool.n_leaves_ready == job->pool.n_leaves));
 	sml_assert((job->state == SML_JOB_LEAVING) == (n_leaving > 0));
@@ -91,7 +91,7 @@ static void name_rank(const struct sml_job *job, uint16_t rank, const char *why,
 		      size_t bytes)
 {
 	snprintf(text, bytes, "rank %u (host %s, pid %u) has gone: %s", rank,
-		 job->members[rank].host, job->members[rank].pid, why);
+		 job->members.of[rank].host, job->members.of[rank].pid, why);
 }
 
 static void list_missing(const struct sml_job *job, char text[SML_RANKS_TEXT_BYTES])
@@ -99,7 +99,7 @@ static void list_missing(const struct sml_job *job, char text[SML_RANKS_TEXT_BYT
 	struct sml_ranks missing = {{0}};
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer == NULL)
+		if (job->members.of[rank].peer == NULL)
 			sml_ranks_add(&missing, rank);
 	sml_ranks_text(&missing, 0, text, SML_RANKS_TEXT_BYTES);
 }
@@ -116,10 +116,10 @@ static void name_rival(const struct sml_job *job, char *text, size_t bytes)
 		if (other == NULL || other == job || other->state != SML_JOB_JOINING ||
 		    other->n_ranks != job->n_ranks || other->terms.stripe != job->terms.stripe)
 			continue;
-		sml_ranks_text(&other->joined.came, 0, came, sizeof(came));
+		sml_ranks_text(&other->members.came, 0, came, sizeof(came));
 		snprintf(text, bytes, "; job \"%s\" waits for %u ranks, too: rank%s %s came there",
 			 other->name, other->n_ranks,
-			 sml_plural(sml_ranks_count(&other->joined.came)), came);
+			 sml_plural(sml_ranks_count(&other->members.came)), came);
 	}
 }
 
@@ -128,10 +128,10 @@ static void log_unbegun(struct sml_job *job, uint16_t last, const char *why)
 {
 	char text[SML_SENTENCE_BYTES], came[SML_RANKS_TEXT_BYTES], rival[SML_SENTENCE_BYTES];
 	char how[2 * SML_SENTENCE_BYTES];
-	unsigned n = sml_ranks_count(&job->joined.came);
+	unsigned n = sml_ranks_count(&job->members.came);
 
 	name_rank(job, last, why, text, sizeof(text));
-	sml_ranks_text(&job->joined.came, 0, came, sizeof(came));
+	sml_ranks_text(&job->members.came, 0, came, sizeof(came));
 	name_rival(job, rival, sizeof(rival));
 	snprintf(how, sizeof(how), "%s: rank%s %s of %u came%s; %s%s",
 		 job->resume.runs ? "does not continue here" : "did not begin", sml_plural(n), came,
@@ -141,19 +141,19 @@ static void log_unbegun(struct sml_job *job, uint16_t last, const char *why)
 
 void sml_job_forget_member(struct sml_job *job, uint16_t gone, const char *why)
 {
-	if (job->joined.n == 1 && why != NULL)
+	if (job->members.n == 1 && why != NULL)
 		log_unbegun(job, gone, why);
 	sml_job_free_report(job, gone);
-	memset(&job->members[gone], 0, sizeof(job->members[gone]));
-	job->joined.n--;
+	memset(&job->members.of[gone], 0, sizeof(job->members.of[gone]));
+	job->members.n--;
 	job->pool.tries_again_ns = 0;
-	if (job->joined.n == 0) {
+	if (job->members.n == 0) {
 		sml_job_close(job);
 		return;
 	}
-	for (uint16_t rank = 0; job->joined.first == gone && rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL)
-			job->joined.first = rank;
+	for (uint16_t rank = 0; job->members.first == gone && rank < job->n_ranks; rank++)
+		if (job->members.of[rank].peer != NULL)
+			job->members.first = rank;
 }
 
 static void give_up_resuming_without(struct sml_job *job, uint16_t rank, const char *why)
@@ -167,7 +167,7 @@ static void give_up_resuming_without(struct sml_job *job, uint16_t rank, const c
 /* A member that a list has may come again; if not, it is missed (join/listed.c). */
 static void note_left(struct sml_job *job, uint16_t rank)
 {
-	const struct sml_member *member = &job->members[rank];
+	const struct sml_member *member = &job->members.of[rank];
 
 	if (member->before == 0)
 		return;
@@ -180,7 +180,7 @@ static void note_left(struct sml_job *job, uint16_t rank)
 /* No rank has begun: there is no barrier to wait for, and maybe no member to tell. */
 static void leave_before_start(struct sml_job *job, uint16_t rank)
 {
-	struct sml_member *member = &job->members[rank];
+	struct sml_member *member = &job->members.of[rank];
 	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
 	char text[SML_SENTENCE_BYTES];
 
@@ -206,7 +206,7 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 
 void sml_job_leave(struct sml_job *job, uint16_t rank)
 {
-	struct sml_member *member = &job->members[rank];
+	struct sml_member *member = &job->members.of[rank];
 
 	if (member->leaving)
 		return;
@@ -215,15 +215,15 @@ void sml_job_leave(struct sml_job *job, uint16_t rank)
 		return;
 	}
 	member->leaving = true;
-	job->joined.n_leaving++;
+	job->members.n_leaving++;
 	job->state = SML_JOB_LEAVING;
-	if (job->joined.n_leaving == job->n_ranks)
+	if (job->members.n_leaving == job->n_ranks)
 		all_have_left(job);
 }
 
 static void report_death(struct sml_job *job, uint16_t rank, const char *why)
 {
-	const struct sml_member *member = &job->members[rank];
+	const struct sml_member *member = &job->members.of[rank];
 	char text[SML_SENTENCE_BYTES];
 	uint32_t stripe;
 
@@ -246,14 +246,15 @@ void sml_job_lost(struct sml_peer *peer, const char *why, bool may_live)
 
 	(void)sml_job_release(job, rank);
 	/* Of those of a list, an end of the rank's own connection counts as a death, as later. */
-	if (sml_job_gathers(job) && (job->members[rank].before == 0 || missed_ns != 0 || may_live))
+	if (sml_job_gathers(job) &&
+	    (job->members.of[rank].before == 0 || missed_ns != 0 || may_live))
 		sml_job_forget_member(job, rank, why);
 	/* No rank has begun here: this one may have no path for packets, and look elsewhere. */
 	else if (job->resume.runs && job->state <= SML_JOB_PROBING)
 		give_up_resuming_without(job, rank, why);
 	else if (missed_ns != 0)
 		sml_job_given_up(job, rank, missed_ns, why);
-	else if (job->members[rank].leaving && !job->jobs->operations->ranks_have_slots)
+	else if (job->members.of[rank].leaving && !job->jobs->operations->ranks_have_slots)
 		/* It has made all its calls, and its contributions are in the slots. */
 		sml_job_note_departed(job, rank, why);
 	else
@@ -274,7 +275,7 @@ static void write_hosts(const struct sml_job *job, char *text, size_t bytes)
 	size_t length = 0;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_member *member = &job->members[rank];
+		const struct sml_member *member = &job->members.of[rank];
 
 		if (member->peer == NULL)
 			continue;
@@ -306,7 +307,7 @@ static void write_hosts(const struct sml_job *job, char *text, size_t bytes)
 static void send_waiting(struct sml_job *job, const struct sml_peer *newcomer)
 {
 	SmlControl__Waiting waiting = SML_CONTROL__WAITING__INIT;
-	bool sends_to_all = job->jobs->now_ns >= job->waiting_sent_ns + WAITING_NS;
+	bool sends_to_all = job->jobs->now_ns >= job->waiting.sent_ns + WAITING_NS;
 	uint32_t missing[SML_MAX_CHILDREN];
 	char hosts[HOSTS_NAMED * 80 + 32];
 
@@ -315,9 +316,9 @@ static void send_waiting(struct sml_job *job, const struct sml_peer *newcomer)
 		waiting.hosts = hosts;
 	}
 	waiting.missing = missing;
-	waiting.refused = job->joined.refused;
+	waiting.refused = job->members.refused;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		if (job->members[rank].peer != NULL)
+		if (job->members.of[rank].peer != NULL)
 			continue;
 		if (waiting.n_missing < SML_MAX_CHILDREN)
 			missing[waiting.n_missing++] = rank;
@@ -325,20 +326,20 @@ static void send_waiting(struct sml_job *job, const struct sml_peer *newcomer)
 			waiting.more++;
 	}
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_peer *peer = job->members[rank].peer;
+		struct sml_peer *peer = job->members.of[rank].peer;
 
 		if (peer != NULL && (sends_to_all || peer == newcomer))
 			(void)sml_peer_send(job->jobs, peer,
 					    sml_envelope(WAITING, waiting, &waiting));
 	}
-	job->waiting_changed = !sends_to_all;
+	job->waiting.changed = !sends_to_all;
 	if (sends_to_all)
-		job->waiting_sent_ns = job->jobs->now_ns;
+		job->waiting.sent_ns = job->jobs->now_ns;
 }
 
 static uint64_t waiting_due(const struct sml_job *job)
 {
-	return job->waiting_sent_ns + (job->waiting_changed ? WAITING_NS : SML_SECOND_NS);
+	return job->waiting.sent_ns + (job->waiting.changed ? WAITING_NS : SML_SECOND_NS);
 }
 
 /* ---- time ---- */
@@ -376,9 +377,9 @@ static bool find_tired(struct sml_job *job)
 	struct sml_jobs *jobs = job->jobs;
 
 	for (unsigned rank = 0; job->state == SML_JOB_JOINING && rank < job->n_ranks; rank++) {
-		struct sml_peer *peer = job->members[rank].peer;
+		struct sml_peer *peer = job->members.of[rank].peer;
 
-		if (peer == NULL || jobs->now_ns < job->members[rank].waits_until_ns)
+		if (peer == NULL || jobs->now_ns < job->members.of[rank].waits_until_ns)
 			continue;
 		if (sml_job_gathers(job))
 			note_left(job, (uint16_t)rank);
@@ -398,9 +399,9 @@ static bool find_silent(struct sml_job *job)
 	bool doubted;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_peer *peer = job->members[rank].peer;
+		struct sml_peer *peer = job->members.of[rank].peer;
 
-		if (peer == NULL || jobs->now_ns < silence_ends(&job->members[rank]))
+		if (peer == NULL || jobs->now_ns < silence_ends(&job->members.of[rank]))
 			continue;
 		snprintf(why, sizeof(why), "it was silent for %.1f s (frozen, or its link is down)",
 			 (double)(jobs->now_ns - peer->heard_ns) / 1e9);
@@ -420,9 +421,9 @@ static bool find_silent(struct sml_job *job)
 static bool all_wish_to_leave(const struct sml_job *job)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL &&
-		    (job->members[rank].resume == NULL ||
-		     !job->members[rank].resume->resume->leaving))
+		if (job->members.of[rank].peer != NULL &&
+		    (job->members.of[rank].resume == NULL ||
+		     !job->members.of[rank].resume->resume->leaving))
 			return false;
 	return job->state == SML_JOB_JOINING;
 }
@@ -430,7 +431,7 @@ static bool all_wish_to_leave(const struct sml_job *job)
 void sml_job_joined(struct sml_job *job, const struct sml_peer *newcomer)
 {
 	check(job);
-	if (job->joined.n < job->n_ranks)
+	if (job->members.n < job->n_ranks)
 		send_waiting(job, newcomer);
 	else if (all_wish_to_leave(job))
 		all_have_left(job);
@@ -455,8 +456,8 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 	uint64_t due_ns = state_ends(job);
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL)
-			due_ns = sml_earlier(due_ns, member_ends(job, &job->members[rank]));
+		if (job->members.of[rank].peer != NULL)
+			due_ns = sml_earlier(due_ns, member_ends(job, &job->members.of[rank]));
 	if (job->mismatch.since_ns != 0)
 		due_ns = sml_earlier(due_ns, job->mismatch.since_ns + MISMATCH_WAIT_NS);
 	if (job->elastic.list.misses_ns != 0)
@@ -477,7 +478,7 @@ static void give_up_late_resuming(struct sml_job *job)
 	list_missing(job, missing);
 	if (missing[0] != '\0')
 		snprintf(text, sizeof(text), "rank%s %s did not come within %u s",
-			 sml_plural((unsigned)(job->n_ranks - job->joined.n)), missing,
+			 sml_plural((unsigned)(job->n_ranks - job->members.n)), missing,
 			 (unsigned)(RESUME_WAIT_NS / SML_SECOND_NS));
 	else if (job->state == SML_JOB_PROBING)
 		snprintf(text, sizeof(text), "the UDP packets of a rank do not reach this switch");

@@ -11,6 +11,7 @@
  */
 #include "job/states/states.h"
 
+#include "base/least.h"
 #include "job/members/children.h"
 #include "job/members/members.h"
 
@@ -32,12 +33,10 @@ uint64_t sml_job_liveness_due(const struct sml_job *job)
 	if (!shows_liveness(job))
 		return UINT64_MAX;
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL && quiet_ns(&job->members[rank]) < first_ns)
-			first_ns = quiet_ns(&job->members[rank]);
+		if (job->members.of[rank].peer != NULL)
+			first_ns = sml_earlier(first_ns, quiet_ns(&job->members.of[rank]));
 	/* A member that stays quiet is checked in every tick. */
-	if (first_ns < job->liveness_ns + SML_TICK_NS)
-		first_ns = job->liveness_ns + SML_TICK_NS;
-	return first_ns;
+	return sml_later(first_ns, job->liveness_ns + SML_TICK_NS);
 }
 
 /* Only since it has been quiet: contributions before its last message prove nothing more. */
@@ -62,10 +61,10 @@ void sml_job_check_liveness(struct sml_job *job)
 	job->liveness_ns = jobs->now_ns;
 	sml_job_pool_count(&job->pool, &counters);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].peer != NULL && sml_job_is_child(job, rank) &&
-		    jobs->now_ns >= quiet_ns(&job->members[rank]))
-			look_at(&job->members[rank],
-				counters.contributions[job->members[rank].child] +
-					counters.resends[job->members[rank].child],
+		if (job->members.of[rank].peer != NULL && sml_job_is_child(job, rank) &&
+		    jobs->now_ns >= quiet_ns(&job->members.of[rank]))
+			look_at(&job->members.of[rank],
+				counters.contributions[job->members.of[rank].child] +
+					counters.resends[job->members.of[rank].child],
 				jobs->now_ns);
 }

@@ -22,7 +22,7 @@ static bool sends_packets(const struct sml_job *job, uint16_t rank, const SmlCon
 {
 	return !sml_job_is_in_host(job, rank) ||
 	       (ready->shares_memory &&
-		job->pool.children[job->members[rank].child].first_rank == rank);
+		job->pool.children[job->members.of[rank].child].first_rank == rank);
 }
 
 static void on_ready(struct sml_job *job, struct sml_member *member, uint16_t rank,
@@ -45,7 +45,7 @@ static void on_ready(struct sml_job *job, struct sml_member *member, uint16_t ra
 	member->lanes = message->ready->lanes;
 	member->shares_memory = message->ready->shares_memory;
 	member->ready = true;
-	job->joined.n_ready++;
+	job->members.n_ready++;
 	sml_job_check_ready(job);
 }
 
@@ -155,7 +155,7 @@ static void on_renew(struct sml_job *job, struct sml_member *member, uint16_t ra
 		     const SmlControl__Envelope *message)
 {
 	if (member->peer->via == NULL)
-		sml_job_pool_renew(&job->pool, job->members[rank].child, message->renew->shard,
+		sml_job_pool_renew(&job->pool, job->members.of[rank].child, message->renew->shard,
 				   message->renew->number);
 }
 
@@ -178,5 +178,5 @@ void sml_job_message(struct sml_peer *peer, const SmlControl__Envelope *message)
 
 	/* Messages that a switch does not need do no harm. */
 	if (body < sizeof(reactions) / sizeof(reactions[0]) && reactions[body] != NULL)
-		reactions[body](job, &job->members[peer->rank], peer->rank, message);
+		reactions[body](job, &job->members.of[peer->rank], peer->rank, message);
 }

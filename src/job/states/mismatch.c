@@ -23,14 +23,14 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 	describe.use = mismatch->use;
 	describe.chunk = mismatch->chunk;
 	for (unsigned i = 0; i < 2; i++)
-		if (job->members[mismatch->ranks[i]].peer != NULL)
-			(void)sml_peer_send(job->jobs, job->members[mismatch->ranks[i]].peer,
+		if (job->members.of[mismatch->ranks[i]].peer != NULL)
+			(void)sml_peer_send(job->jobs, job->members.of[mismatch->ranks[i]].peer,
 					    sml_envelope(DESCRIBE, describe, &describe));
 }
 
 static void describe(const struct sml_job *job, unsigned i, char *text, size_t bytes)
 {
-	const struct sml_member *member = &job->members[job->mismatch.found.ranks[i]];
+	const struct sml_member *member = &job->members.of[job->mismatch.found.ranks[i]];
 
 	snprintf(text, bytes, "rank %u (host %.40s, pid %u) called %s",
 		 job->mismatch.found.ranks[i], member->host, member->pid,

@@ -24,8 +24,8 @@ bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__J
 
 	if (bytes > SML_MAX_REPORTED_BYTES - job->resume.reported_bytes)
 		return false;
-	job->members[rank].resume = sml_join_copy(join);
-	if (job->members[rank].resume == NULL)
+	job->members.of[rank].resume = sml_join_copy(join);
+	if (job->members.of[rank].resume == NULL)
 		return false;
 	job->resume.reported_bytes += bytes;
 	return true;
@@ -33,14 +33,14 @@ bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__J
 
 void sml_job_free_report(struct sml_job *job, unsigned rank)
 {
-	SmlControl__Join *report = job->members[rank].resume;
+	SmlControl__Join *report = job->members.of[rank].resume;
 
 	if (report == NULL)
 		return;
 	/* Its numbers may be in another order now, which takes as much. */
 	job->resume.reported_bytes -= sml_control__join__get_packed_size(report);
 	sml_control__join__free_unpacked(report, NULL);
-	job->members[rank].resume = NULL;
+	job->members.of[rank].resume = NULL;
 }
 
 void sml_job_free_plans(struct sml_job *job)

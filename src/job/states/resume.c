@@ -17,7 +17,8 @@
 
 static struct sml_resume_report report_of(const struct sml_job *job, uint32_t stream, unsigned rank)
 {
-	const SmlControl__StreamReport *report = job->members[rank].resume->resume->streams[stream];
+	const SmlControl__StreamReport *report =
+		job->members.of[rank].resume->resume->streams[stream];
 
 	return (struct sml_resume_report){
 		.beyond = report->beyond,
@@ -43,7 +44,7 @@ static int merge(struct sml_job *job, enum sml_stream_id stream)
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		/* The member's own copy: it may be put in order. */
 		SmlControl__StreamReport *report =
-			job->members[rank].resume->resume->streams[stream];
+			job->members.of[rank].resume->resume->streams[stream];
 
 		sml_resume_sort(report->kept, (uint32_t)report->n_kept);
 		reports[rank] = report_of(job, stream, rank);
@@ -60,7 +61,7 @@ static void fetch(struct sml_job *job, enum sml_stream_id stream,
 
 	request.stream = stream;
 	request.chunk = handover->chunk;
-	(void)sml_peer_send(job->jobs, job->members[handover->from].peer,
+	(void)sml_peer_send(job->jobs, job->members.of[handover->from].peer,
 			    sml_envelope(FETCH, fetch, &request));
 	job->resume.n_missing++;
 }
@@ -71,8 +72,8 @@ static uint32_t next_epoch(const struct sml_job *job)
 	uint32_t epoch = 0;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].resume->resume->epoch > epoch)
-			epoch = job->members[rank].resume->resume->epoch;
+		if (job->members.of[rank].resume->resume->epoch > epoch)
+			epoch = job->members.of[rank].resume->resume->epoch;
 	return epoch + 1;
 }
 
@@ -88,10 +89,10 @@ static void hand_over_or_admit(struct sml_job *job)
  */
 static bool may_be_outdated(const struct sml_job *job)
 {
-	const uint32_t epoch = job->members[0].resume->resume->epoch;
+	const uint32_t epoch = job->members.of[0].resume->resume->epoch;
 
 	for (unsigned rank = 1; rank < job->n_ranks; rank++)
-		if (job->members[rank].resume->resume->epoch != epoch)
+		if (job->members.of[rank].resume->resume->epoch != epoch)
 			return true;
 	return false;
 }
@@ -110,7 +111,7 @@ void sml_job_resume(struct sml_job *job)
 {
 	/* Each of its ranks is here, with a report: check() in job.c. */
 	sml_assert(job->resume.runs && job->state == SML_JOB_JOINING && job->resume.n_missing == 0);
-	sml_assert(job->joined.n == job->n_ranks);
+	sml_assert(job->members.n == job->n_ranks);
 	job->state = SML_JOB_HANDING_OVER;
 	job->begun_ns = job->jobs->now_ns;
 	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
@@ -157,7 +158,7 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 		 */
 		job->resume.handed_bytes += result->lanes.len;
 		(void)sml_peer_send(
-			job->jobs, job->members[rank].peer,
+			job->jobs, job->members.of[rank].peer,
 			sml_envelope(RESULT, result, (SmlControl__Result *)(uintptr_t)result));
 	}
 	if (job->resume.handed_bytes > SML_MAX_HANDED_BYTES) {

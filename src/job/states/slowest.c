@@ -16,11 +16,11 @@
 static void name_child(const struct sml_job *job, const struct sml_child *child, char *text,
 		       size_t bytes)
 {
-	const struct sml_member *first = &job->members[child->first_rank];
+	const struct sml_member *first = &job->members.of[child->first_rank];
 
 	if (child->branch != NULL)
 		snprintf(text, bytes, "the leaf %.80s", child->branch->name);
-	else if (child->n_ranks > 1 || (job->shares_memory && first->n_of_host > 1))
+	else if (child->n_ranks > 1 || (job->hosts.shares_memory && first->n_of_host > 1))
 		snprintf(text, bytes, "one of the %u ranks on %.64s", first->n_of_host,
 			 first->host);
 	else
@@ -42,10 +42,10 @@ uint64_t sml_job_slowest(const struct sml_job *job, char *text, size_t bytes)
 	struct sml_job_counters counters = {0};
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		const struct sml_member *member = &job->members[rank];
+		const struct sml_member *member = &job->members.of[rank];
 		uint64_t ms = member->traffic.waited_ms;
 
-		inside[job->members[sml_job_sender(job, rank)].child] += ms;
+		inside[job->members.of[sml_job_sender(job, rank)].child] += ms;
 		if (ms > most) {
 			most = ms;
 			snprintf(text, bytes, "rank %u (%.64s)", rank, member->host);

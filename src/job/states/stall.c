@@ -33,7 +33,7 @@ struct stalls {
 
 static void add_rank(const struct sml_job *job, uint16_t rank, struct stalls *out)
 {
-	const struct sml_member *member = &job->members[rank];
+	const struct sml_member *member = &job->members.of[rank];
 	SmlControl__RankState *state = &out->ranks[out->report.n_ranks];
 	uint64_t heard_ns = member->peer ? member->peer->heard_ns : member->heard_ns;
 	uint64_t now_ns = job->jobs->now_ns;
@@ -53,12 +53,12 @@ static void add_rank(const struct sml_job *job, uint16_t rank, struct stalls *ou
 /* First the ranks that are gone, then those that slots wait for, then the others. */
 static unsigned urgency(const struct sml_job *job, unsigned rank, const uint32_t *n_missing)
 {
-	return job->members[rank].peer == NULL ? 0 : n_missing[rank] > 0 ? 1 : 2;
+	return job->members.of[rank].peer == NULL ? 0 : n_missing[rank] > 0 ? 1 : 2;
 }
 
 static size_t state_bytes(const struct sml_job *job, unsigned rank)
 {
-	return STATE_BYTES + strlen(job->members[rank].host);
+	return STATE_BYTES + strlen(job->members.of[rank].host);
 }
 
 static bool all_fit(const struct sml_job *job, size_t room)
@@ -162,15 +162,15 @@ void sml_job_query_member(const struct sml_job *job, struct sml_member *member)
 static void query_ranks(struct sml_job *job)
 {
 	for (unsigned rank = 0; rank < job->terms.stripes; rank++)
-		sml_job_query_member(job, &job->members[rank]);
+		sml_job_query_member(job, &job->members.of[rank]);
 }
 
 static void pass(struct sml_job *job, const struct stalls *stalls)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].stalls_wanted && job->members[rank].peer)
+		if (job->members.of[rank].stalls_wanted && job->members.of[rank].peer)
 			(void)sml_peer_send(
-				job->jobs, job->members[rank].peer,
+				job->jobs, job->members.of[rank].peer,
 				sml_envelope(
 					STALL_REPORT, stall_report,
 					(SmlControl__StallReport *)(uintptr_t)&stalls->report));
@@ -182,10 +182,10 @@ void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__S
 	size_t n_slots = sml_job_pool_slots(&job->pool);
 	struct stalls *stalls;
 
-	if (from >= job->terms.stripes || !job->members[from].stalls_requested ||
+	if (from >= job->terms.stripes || !job->members.of[from].stalls_requested ||
 	    in->n_slots > n_slots || in->n_sets > n_slots)
 		return;
-	job->members[from].stalls_requested = false;
+	job->members.of[from].stalls_requested = false;
 	stalls = open_stalls(job);
 	if (stalls == NULL)
 		return;
@@ -202,7 +202,7 @@ void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__S
 static bool is_any_wanted(const struct sml_job *job)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members[rank].stalls_wanted)
+		if (job->members.of[rank].stalls_wanted)
 			return true;
 	return false;
 }
@@ -216,7 +216,7 @@ static void pass_leaves_stalls(struct sml_job *job)
 		return;
 	pass(job, stalls);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		job->members[rank].stalls_wanted = false;
+		job->members.of[rank].stalls_wanted = false;
 	close_stalls(stalls);
 }
 

@@ -339,7 +339,7 @@ static uint32_t least_heartbeat_ms(const struct sml_branch *branch)
 		if (remote != NULL && remote->peer.proxied != NULL)
 			own = remote->peer.proxied->heartbeat_ms;
 		else if (remote != NULL && remote->peer.job != NULL)
-			own = remote->peer.job->members[remote->peer.rank].heartbeat_ms;
+			own = remote->peer.job->members.of[remote->peer.rank].heartbeat_ms;
 		else if (remote != NULL && remote->peer.applicant != NULL)
 			own = remote->peer.applicant->heartbeat_ms;
 		if (own != 0 && (least == 0 || own < least))

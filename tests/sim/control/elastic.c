@@ -307,7 +307,8 @@ static struct members *find_members(const struct control *control, uint64_t secr
 static bool are_members(const struct members *members, const struct sml_job *job)
 {
 	for (uint16_t i = 0; i < job->n_ranks; i++)
-		if (i >= members->n || job->members[i].pid != members->processes[i] + SIM_FIRST_PID)
+		if (i >= members->n ||
+		    job->members.of[i].pid != members->processes[i] + SIM_FIRST_PID)
 			return false;
 	return strcmp(members->job, job->name) == 0;
 }
@@ -356,7 +357,7 @@ static struct members *note_decision(struct server *server, const struct sml_job
 	members->removed_ns = NEVER;
 	members->n = job->n_ranks;
 	for (uint16_t i = 0; i < job->n_ranks; i++) {
-		members->processes[i] = (uint16_t)(job->members[i].pid - SIM_FIRST_PID);
+		members->processes[i] = (uint16_t)(job->members.of[i].pid - SIM_FIRST_PID);
 		if (members->bits >> members->processes[i] & 1)
 			sim_wrong(control, "process %u is twice in job \"%s\"",
 				  members->processes[i], members->job);
