@@ -17,10 +17,10 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.join(ROOT, folder) for folder in ("examples", "bench", "bindings/python")]
+sys.path[:0] = [os.path.join(ROOT, folder) for folder in ("examples", "bindings/python")]
 import switchml.torch  # noqa: E402
+import texts  # noqa: E402
 import torch_ddp  # noqa: E402
-import widths  # noqa: E402
 from torch_diloco import Rows  # noqa: E402
 
 BATCH = 32  # of a rank
@@ -61,12 +61,12 @@ class Digits(torch.nn.Module):
 
 
 class Text(torch.nn.Module):
-    """The models of bench/widths.py that read Python's manual. Each rank draws its own batches."""
+    """The models of texts.py. Each rank draws its own batches."""
 
     def __init__(self, name, seed):
         super().__init__()
         torch.manual_seed(seed)
-        self.task = {"lm": widths.Lm, "embeddings": widths.Embeddings}[name]()
+        self.task = {"lm": texts.Lm, "embeddings": texts.Embeddings}[name]()
         self.model, self.tests = self.task.model, len(self.task.unseen)
         self.steps = self.task.steps // 15
         self.generator = torch.Generator().manual_seed(1000 * seed + dist.get_rank())
