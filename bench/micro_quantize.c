@@ -11,10 +11,8 @@
  * column is the time there and back with a residual, divided by that without one.
  */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
+#include "bench/micro.h"
 #include "core/coding.h"
 #include "core/wide.h"
 
@@ -32,15 +30,6 @@ struct bench {
 	int16_t *exponents;
 	float *residual, *lost; /* NULL: there is no feedback */
 };
-
-/* The CPU time of this thread, so that other load on the machine does not count. */
-static double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static void copy(struct bench *bench)
 {
@@ -151,18 +140,6 @@ static void fill(struct bench *bench)
 	}
 }
 
-static void *buffer(size_t bytes)
-{
-	void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
-
-	if (memory == NULL) {
-		perror("micro_quantize");
-		exit(1);
-	}
-	memset(memory, 1, bytes); /* touch the pages before the clock runs */
-	return memory;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -186,17 +163,17 @@ int main(int argc, char **argv)
 	};
 	size_t lanes = argc > 1 ? strtoul(argv[1], NULL, 10) : 352;
 	struct bench bench = {0};
-	float *residual = buffer(sizeof(float) * COUNT);
+	float *residual = memory_of(sizeof(float) * COUNT, 1);
 
 	if (lanes < SML_LIMBS || lanes > COUNT) {
 		fprintf(stderr, "micro_quantize: lanes a chunk: %d to %u\n", SML_LIMBS, COUNT);
 		return 2;
 	}
-	bench.elements = buffer(8 * (size_t)COUNT);
-	bench.again = buffer(8 * (size_t)COUNT);
-	bench.lanes = buffer(4 * SML_LIMBS * ((size_t)COUNT + 2 * lanes));
-	bench.exponents = buffer(sizeof(int16_t) * (COUNT / 64 + 1));
-	bench.lost = buffer(sizeof(float) * COUNT);
+	bench.elements = memory_of(8 * (size_t)COUNT, 1);
+	bench.again = memory_of(8 * (size_t)COUNT, 1);
+	bench.lanes = memory_of(4 * SML_LIMBS * ((size_t)COUNT + 2 * lanes), 1);
+	bench.exponents = memory_of(sizeof(int16_t) * (COUNT / 64 + 1), 1);
+	bench.lost = memory_of(sizeof(float) * COUNT, 1);
 
 	printf("%zu lanes a chunk, %u elements; GB/s of elements (and of memcpy)\n", lanes, COUNT);
 	printf("%-9s %-6s %8s %16s %16s %16s %9s\n", "type", "wire", "memcpy", "to lanes",

@@ -12,10 +12,8 @@
  * because other load only slows.
  */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
+#include "bench/micro.h"
 #include "core/pool.h"
 
 #define HEAD_SLOTS 64u
@@ -32,31 +30,10 @@ struct bench {
 	double last_s; /* for the packets of the last rank */
 };
 
-/* The CPU time of this thread, so that other load on the machine does not count. */
-static double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static struct sml_header *packet_of(const struct bench *bench, uint32_t slot, uint32_t rank)
 {
 	return (struct sml_header *)(bench->packets +
 				     ((size_t)slot * bench->n_ranks + rank) * bench->stride);
-}
-
-static void *memory_of(size_t bytes)
-{
-	void *memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-
-	if (memory == NULL) {
-		perror("micro_slot");
-		exit(1);
-	}
-	memset(memory, 0x11, bytes);
-	return memory;
 }
 
 static void write_packets(struct bench *bench, uint8_t op, uint8_t lane_kind)
@@ -117,7 +94,7 @@ static void measure(struct bench *bench, const char *name, uint8_t op, uint8_t l
 
 	/* Without lanes, a packet costs only the step. But a pool always needs a width. */
 	rules.lanes = bench->lanes ? rules.lanes : 1;
-	memory = memory_of(sml_pool_memory_bytes(&rules));
+	memory = memory_of(sml_pool_memory_bytes(&rules), 0x11);
 	sml_pool_init(&bench->pool, &rules, memory);
 	write_packets(bench, op, lane_kind);
 	bench->completed = 0;
@@ -196,28 +173,17 @@ static void measure_floats(struct bench *bench, const char *type, uint8_t lane_k
 	measure(bench, name, SML_LANE_SUM, lane_kind, elements);
 }
 
-static uint32_t number(const char *text, uint32_t most)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 10);
-
-	if (*end || value < 1 || value > most) {
-		fprintf(stderr, "micro_slot: '%s': a number from 1 to %u\n", text, most);
-		exit(2);
-	}
-	return (uint32_t)value;
-}
-
 int main(int argc, char **argv)
 {
 	struct bench bench = {
-		.n_ranks = argc > 1 ? number(argv[1], SML_MAX_CHILDREN) : 8,
-		.lanes = argc > 2 ? number(argv[2], SML_MAX_LANES) : 352,
+		.n_ranks = number(argc, argv, 1, 8, SML_MAX_CHILDREN),
+		.lanes = number(argc, argv, 2, 352, SML_MAX_LANES),
 	};
 	uint32_t lanes = bench.lanes;
 
 	bench.stride = (SML_HEADER_BYTES + 4 * lanes + 63) & ~63u;
-	bench.packets = memory_of((size_t)(HEAD_SLOTS + DATA_SLOTS) * bench.n_ranks * bench.stride);
+	bench.packets =
+		memory_of((size_t)(HEAD_SLOTS + DATA_SLOTS) * bench.n_ranks * bench.stride, 0x11);
 	printf("%u ranks, %u slots; one core, packets from memory, no kernel\n", bench.n_ranks,
 	       HEAD_SLOTS + DATA_SLOTS);
 	printf("%-18s %6s %10s %10s %14s %8s\n", "lanes", "number", "ns/packet", "last one",
