@@ -174,7 +174,6 @@ static uint32_t bits(struct job job, struct way way)
 /* ---- the tests ---- */
 
 static char one[64];
-static struct sml_switch *opened;
 
 /* Without that, the other tests would prove nothing. */
 TEST(these_sums_depend_on_the_order_of_additions)
@@ -196,8 +195,10 @@ TEST(these_sums_depend_on_the_order_of_additions)
 TEST(bits_depend_neither_on_slots_nor_threads_nor_order)
 {
 	const struct way plain = {0, false, false};
-	uint32_t usual = bits((struct job){.switch_address = one}, plain);
+	uint32_t usual;
 
+	serve_at(0, one);
+	usual = bits((struct job){.switch_address = one}, plain);
 	for (int slots = 8; slots <= 512; slots *= 8)
 		assert_int_equal(bits((struct job){.switch_address = one, .slots = slots}, plain),
 				 usual);
@@ -212,13 +213,16 @@ TEST(bits_depend_neither_on_slots_nor_threads_nor_order)
 TEST(bits_do_not_depend_on_the_form)
 {
 	char two[64], three[64], left[64], right[64], list[256];
-	struct sml_switch *others[] = {serve_at(0, two), serve_at(0, three), serve_leaf(one, left),
-				       serve_leaf(one, right)};
 	const char *const racks[RANKS] = {left, right, one, left, right};
 	/* One host at one of the switches only: so at none. */
 	char by_left[130], by_root[130];
 	const char *const uneven[RANKS] = {by_left, by_root, by_left, by_root, by_root};
 
+	serve_at(0, one);
+	serve_at(0, two);
+	serve_at(0, three);
+	serve_leaf(one, left);
+	serve_leaf(one, right);
 	snprintf(list, sizeof(list), "%s,%s,%s", one, two, three);
 	snprintf(by_left, sizeof(by_left), "%s,%s", left, two);
 	snprintf(by_root, sizeof(by_root), "%s,%s", one, two);
@@ -254,8 +258,6 @@ TEST(bits_do_not_depend_on_the_form)
 			assert_int_equal(bits(forms[f], way), same);
 		}
 	}
-	for (unsigned i = 4; i-- > 0;)
-		sml_switch_close(others[i]);
 }
 
 /* Of 64 to 2208 lanes; the last one is the loopback device's. */
@@ -263,8 +265,10 @@ TEST(bits_do_not_depend_on_the_size_of_packets)
 {
 	static const char *const mtus[] = {"324", "400", "1000", "2500", "4000", "9000", "65535"};
 	const struct way plain = {0, false, false};
-	uint32_t usual = bits((struct job){.switch_address = one}, plain);
+	uint32_t usual;
 
+	serve_at(0, one);
+	usual = bits((struct job){.switch_address = one}, plain);
 	for (unsigned i = 0; i < sizeof(mtus) / sizeof(mtus[0]); i++) {
 		setenv("SWITCHML_MTU", mtus[i], 1);
 		assert_int_equal(bits((struct job){.switch_address = one}, plain), usual);
@@ -276,22 +280,8 @@ TEST(bits_do_not_depend_on_the_size_of_packets)
 	setenv("SWITCHML_MTU", "1500", 1);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	setenv("SWITCHML_MTU", "1500", 1);
-	opened = serve_at(0, one);
-	return 0;
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	sml_switch_close(opened);
-	return 0;
-}
-
 int main(void)
 {
-	return test_run(start, stop);
+	setenv("SWITCHML_MTU", "1500", 1);
+	return test_run(NULL, NULL);
 }

@@ -90,19 +90,16 @@ TEST(a_call_that_others_do_not_make_ends_at_the_deadline)
 		{.n_ranks = 2, .name = "b", .body = look_in_vain},
 		{.n_ranks = 2, .name = "c", .body = wait_in_vain},
 	};
-	char address[64], other[64], both[129];
-	struct sml_switch *opened = serve_at(0, address), *second = serve_at(0, other);
+	char addresses[2][64], both[130];
 
-	snprintf(both, sizeof(both), "%s,%s", other, address);
+	serve_two(addresses, both);
 	run_jobs(jobs, 4);
 	for (unsigned i = 0; i < 3; i++) {
 		behind[i].host_group = true;
-		behind[i].switch_address = i < 2 ? address : both;
+		behind[i].switch_address = i < 2 ? addresses[1] : both;
 		behind[i].timeout_ms = DEADLINE_MS;
 	}
 	run_jobs(behind, 3);
-	sml_switch_close(opened);
-	sml_switch_close(second);
 }
 
 /* ---- missing ranks ---- */

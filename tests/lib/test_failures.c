@@ -182,14 +182,13 @@ static const struct disagreement rules[] = {
 TEST(ranks_that_disagree_about_gradients_are_told)
 {
 	char address[64];
-	struct sml_switch *opened = serve_integers(address);
 
+	serve_integers(address);
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
 		run_job(&(struct job){.n_ranks = 4,
 				      .switch_address = address,
 				      .body = disagree,
 				      .argument = (void *)(uintptr_t)&rules[i]});
-	sml_switch_close(opened);
 }
 
 /* Where a host of several ranks rounds their part by default. */
@@ -209,10 +208,9 @@ TEST(ranks_that_disagree_about_exactness_are_told)
 
 TEST(ranks_that_disagree_are_told_both_versions)
 {
-	char address[64], second[64], both[130];
-	struct sml_switch *opened = serve_at(0, address), *other = serve_at(0, second);
+	char addresses[2][64], both[130];
 
-	snprintf(both, sizeof(both), "%s,%s", address, second);
+	serve_two(addresses, both);
 	for (size_t i = 0; i < sizeof(disagreements) / sizeof(disagreements[0]); i++) {
 		struct job job = {.n_ranks = 2,
 				  .switch_address = i & 1 ? "embedded" : NULL,
@@ -223,7 +221,7 @@ TEST(ranks_that_disagree_are_told_both_versions)
 		job.switch_address = NULL;
 		job.host_group = true;
 		run_job(&job);
-		job.switch_address = address;
+		job.switch_address = addresses[0];
 		run_job(&job);
 		/* Which switch finds it, and which only sees a rank leave, differs. */
 		job.switch_address = both;
@@ -238,8 +236,6 @@ TEST(ranks_that_disagree_are_told_both_versions)
 				   .argument = (void *)(uintptr_t)&disagreements[i]};
 		run_job(&job);
 	}
-	sml_switch_close(opened);
-	sml_switch_close(other);
 }
 
 /* ---- death ---- */
@@ -348,8 +344,8 @@ static void let_die(const struct death *deaths, unsigned n, void (*body)(struct 
 	close(gate[0]);
 	close(gate[1]);
 	run_jobs(jobs, n);
-	sml_switch_close(opened[0]);
-	sml_switch_close(opened[1]);
+	stop_serving(opened[0]);
+	stop_serving(opened[1]);
 	for (unsigned i = 0; i < n; i++) {
 		kill(children[i], SIGKILL);
 		waitpid(children[i], NULL, 0);

@@ -19,8 +19,8 @@
 TEST(two_jobs_on_one_switch_do_not_disturb_each_other)
 {
 	char address[64];
-	struct sml_switch *opened = serve_at(0, address);
 
+	serve_at(0, address);
 	run_jobs((struct job[]){{.n_ranks = 2,
 				 .name = "a",
 				 .switch_address = address,
@@ -31,103 +31,50 @@ TEST(two_jobs_on_one_switch_do_not_disturb_each_other)
 				 .faults = "drop=20000",
 				 .body = calls_of_some_kinds}},
 		 2);
-	sml_switch_close(opened);
-}
-
-#define MOST_SWITCHES 3
-
-/* All results of calls_of_every_kind(), over this many switches. */
-static uint32_t hash_over_switches(unsigned n, const char *faults, int threads)
-{
-	struct sml_switch *opened[MOST_SWITCHES];
-	char address[64], list[64 * MOST_SWITCHES + MOST_SWITCHES] = "";
-	uint32_t hash = 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		opened[i] = serve_at(0, address);
-		if (i > 0)
-			strcat(list, ",");
-		strcat(list, address);
-	}
-	run_job(&(struct job){.n_ranks = 3,
-			      .switch_address = list,
-			      .faults = faults,
-			      .threads = threads,
-			      .timeout_ms = 60000,
-			      .body = calls_of_every_kind,
-			      .hash = &hash});
-	for (unsigned i = 0; i < n; i++)
-		sml_switch_close(opened[i]);
-	return hash;
-}
-
-/* The same with a stripe in every rank. */
-static uint32_t hash_embedded(const char *faults, int threads)
-{
-	uint32_t hash = 0;
-
-	run_job(&(struct job){.n_ranks = 3,
-			      .switch_address = "embedded",
-			      .faults = faults,
-			      .threads = threads,
-			      .timeout_ms = 60000,
-			      .body = calls_of_every_kind,
-			      .hash = &hash});
-	return hash;
-}
-
-/* Through shared memory. */
-static uint32_t hash_shared(int threads)
-{
-	uint32_t hash = 0;
-
-	run_job(&(struct job){.n_ranks = 3,
-			      .host_group = true,
-			      .threads = threads,
-			      .timeout_ms = 60000,
-			      .body = calls_of_every_kind,
-			      .hash = &hash});
-	return hash;
-}
-
-/* As one child of a switch, beside the ranks that are alone. */
-static uint32_t hash_shared_under_switch(uint64_t alone, const char *faults, int threads)
-{
-	char address[64];
-	struct sml_switch *opened = serve_at(0, address);
-	uint32_t hash = 0;
-
-	run_job(&(struct job){.n_ranks = 3,
-			      .switch_address = address,
-			      .host_group = true,
-			      .alone = alone,
-			      .faults = faults,
-			      .threads = threads,
-			      .timeout_ms = 60000,
-			      .body = calls_of_every_kind,
-			      .hash = &hash});
-	sml_switch_close(opened);
-	return hash;
 }
 
 #define FAULTS "drop=2000,duplicate=5000,reorder=5000"
 
-/* Every type, operation, width and count: see calls_of_every_kind(). */
+/* Of all results: every type, operation, width and count. */
+static uint32_t hash_of(struct job job)
+{
+	uint32_t hash = 0;
+
+	job.n_ranks = 3;
+	job.body = calls_of_every_kind;
+	job.hash = &hash;
+	run_job(&job);
+	return hash;
+}
+
 TEST(results_have_the_same_bits_in_every_form)
 {
-	uint32_t one = hash_over_switches(1, NULL, 1);
+	char addresses[2][64], third[64], two[130], three[195];
+	const char *one = addresses[0];
+	const struct job forms[] = {
+		{.switch_address = two},
+		{.switch_address = three, .threads = 2},
+		{.switch_address = three, .faults = FAULTS},
+		/* A stripe in every rank. */
+		{.switch_address = "embedded"},
+		{.switch_address = "embedded", .threads = 2},
+		{.switch_address = "embedded", .faults = FAULTS},
+		/* Shared memory. */
+		{.host_group = true},
+		{.host_group = true, .threads = 2},
+		/* As one child of a switch, beside the ranks that are alone. */
+		{.switch_address = one, .host_group = true},
+		{.switch_address = one, .host_group = true, .alone = 1 << 0, .threads = 2},
+		{.switch_address = one, .host_group = true, .alone = 1 << 1, .faults = FAULTS},
+	};
+	uint32_t usual;
 
-	assert_int_equal(hash_over_switches(2, NULL, 1), one);
-	assert_int_equal(hash_over_switches(3, NULL, 2), one);
-	assert_int_equal(hash_over_switches(3, FAULTS, 1), one);
-	assert_int_equal(hash_embedded(NULL, 1), one);
-	assert_int_equal(hash_embedded(NULL, 2), one);
-	assert_int_equal(hash_embedded(FAULTS, 1), one);
-	assert_int_equal(hash_shared(1), one);
-	assert_int_equal(hash_shared(2), one);
-	assert_int_equal(hash_shared_under_switch(0, NULL, 1), one);
-	assert_int_equal(hash_shared_under_switch(1 << 0, NULL, 2), one);
-	assert_int_equal(hash_shared_under_switch(1 << 1, FAULTS, 1), one);
+	serve_two(addresses, two);
+	serve_at(0, third);
+	snprintf(three, sizeof(three), "%s,%s", two, third);
+	usual = hash_of((struct job){.switch_address = one});
+	for (unsigned i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		assert_int_equal(hash_of(forms[i]), usual);
 }
 
 static void look_at_embedded_stripe(struct rank *rank)
@@ -187,15 +134,12 @@ static void look_at_stripes(struct rank *rank)
 TEST(stripes_have_counters_and_names)
 {
 	char addresses[2][64], list[130];
-	struct sml_switch *a = serve_at(0, addresses[0]), *b = serve_at(0, addresses[1]);
 
-	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
+	serve_two(addresses, list);
 	run_job(&(struct job){.n_ranks = 2,
 			      .switch_address = list,
 			      .body = look_at_stripes,
 			      .argument = addresses});
-	sml_switch_close(a);
-	sml_switch_close(b);
 }
 
 static void open_again_at_once(struct rank *rank)
@@ -365,10 +309,11 @@ static void sum_zeros(struct rank *rank)
 TEST(elements_that_are_zero_take_no_bytes)
 {
 	char address[64], left[64], right[64];
-	struct sml_switch *opened = serve_at(0, address);
-	struct sml_switch *leaves[] = {serve_leaf(address, left), serve_leaf(address, right)};
 	const char *const racks[] = {left, right, left};
 
+	serve_at(0, address);
+	serve_leaf(address, left);
+	serve_leaf(address, right);
 	setenv("SWITCHML_MTU", "1500", 1);
 	run_job(&(struct job){.n_ranks = 3, .switch_address = address, .body = sum_zeros});
 	run_job(&(struct job){.n_ranks = 3, .switch_addresses = racks, .body = sum_zeros});
@@ -376,20 +321,18 @@ TEST(elements_that_are_zero_take_no_bytes)
 	run_job(&(struct job){
 		.n_ranks = 3, .host_group = true, .alone = 1 << 2, .body = sum_zeros});
 	unsetenv("SWITCHML_MTU");
-	sml_switch_close(leaves[0]);
-	sml_switch_close(leaves[1]);
-	sml_switch_close(opened);
 }
 
 /* Where leaves or hosts round sums, that would not be fed back, so they must not. */
 TEST(what_is_rounded_away_is_fed_back_in_every_form)
 {
 	char address[64], left[64], right[64];
-	struct sml_switch *opened = serve_at(0, address);
-	struct sml_switch *leaves[] = {serve_leaf(address, left), serve_leaf(address, right)};
 	const char *const racks[] = {left, right, left};
 	void (*body)(struct rank *) = calls_with_residuals;
 
+	serve_at(0, address);
+	serve_leaf(address, left);
+	serve_leaf(address, right);
 	run_job(&(struct job){
 		.n_ranks = 3, .switch_address = address, .faults = FAULTS, .body = body});
 	run_job(&(struct job){.n_ranks = 3, .switch_addresses = racks, .body = body});
@@ -402,9 +345,6 @@ TEST(what_is_rounded_away_is_fed_back_in_every_form)
 			      .alone = 1 << 0,
 			      .threads = 2,
 			      .body = body});
-	sml_switch_close(leaves[0]);
-	sml_switch_close(leaves[1]);
-	sml_switch_close(opened);
 }
 
 TEST(counters_count)

@@ -44,20 +44,6 @@ static bool adds_only_int32(struct sml_dataplane *dataplane)
 	return true;
 }
 
-static struct sml_switch *serve_with(struct sml_dataplane_operations *chosen, char address[64])
-{
-	struct sml_switch_config config;
-	struct sml_switch *opened;
-
-	sml_switch_config_init(&config);
-	config.listen = "127.0.0.1:0";
-	config.dataplane = chosen;
-	if (sml_switch_open(&opened, &config) < 0)
-		fail_msg("%s", sml_error_last());
-	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
-	return opened;
-}
-
 /* A switch for one lane count, or for any (NULL); writes where it is. */
 static struct sml_switch *serve(uint32_t (*fixed_lanes)(struct sml_dataplane *), char address[64])
 {
@@ -83,20 +69,14 @@ static struct sml_switch *serve_int32(char address[64])
 }
 
 /* Two stripes. */
-static void serve_both(struct sml_switch *opened[2], uint32_t (*first)(struct sml_dataplane *),
+static void serve_both(uint32_t (*first)(struct sml_dataplane *),
 		       uint32_t (*second)(struct sml_dataplane *), char list[129])
 {
 	char addresses[2][64];
 
-	opened[0] = serve(first, addresses[0]);
-	opened[1] = serve(second, addresses[1]);
+	serve(first, addresses[0]);
+	serve(second, addresses[1]);
 	snprintf(list, 129, "%s,%s", addresses[0], addresses[1]);
-}
-
-static void close_both(struct sml_switch *opened[2])
-{
-	sml_switch_close(opened[0]);
-	sml_switch_close(opened[1]);
 }
 
 /* Shorter than a packet, full, one lane more, and many with a short rest. */
@@ -139,30 +119,26 @@ TEST(all_packets_are_full)
 {
 	uint64_t bytes_each = SML_HEADER_BYTES + 4 * 64;
 	char address[64];
-	struct sml_switch *opened = serve(fixed_64, address);
 
+	serve(fixed_64, address);
 	run_job(&(struct job){.n_ranks = RANKS,
 			      .switch_address = address,
 			      .body = reduce_all,
 			      .argument = &bytes_each});
-	sml_switch_close(opened);
 }
 
 /* Whichever of them is first. */
 TEST(stripes_agree_on_the_lane_count_of_the_one_that_has_only_one)
 {
 	uint64_t bytes_each = SML_HEADER_BYTES + 4 * 64;
-	struct sml_switch *opened[2];
 	char list[129];
 
 	for (int fixed_first = 0; fixed_first < 2; fixed_first++) {
-		serve_both(opened, fixed_first ? fixed_64 : NULL, fixed_first ? NULL : fixed_64,
-			   list);
+		serve_both(fixed_first ? fixed_64 : NULL, fixed_first ? NULL : fixed_64, list);
 		run_job(&(struct job){.n_ranks = RANKS,
 				      .switch_address = list,
 				      .body = reduce_all,
 				      .argument = &bytes_each});
-		close_both(opened);
 	}
 }
 
@@ -219,56 +195,14 @@ static void ask_for_int16(struct rank *rank)
 /* With one switch, and with another stripe that adds both. */
 TEST(narrow_integers_take_whole_lanes_where_only_int32_is_added)
 {
-	struct sml_switch *opened[2];
 	char addresses[2][64], list[129];
 
-	opened[0] = serve_at(0, addresses[0]);
-	opened[1] = serve_int32(addresses[1]);
+	serve_at(0, addresses[0]);
+	serve_int32(addresses[1]);
 	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
 	run_job(&(struct job){
 		.n_ranks = RANKS, .switch_address = addresses[1], .body = ask_for_int16});
 	run_job(&(struct job){.n_ranks = RANKS, .switch_address = list, .body = ask_for_int16});
-	close_both(opened);
-}
-
-static struct sml_switch *serve_fixed_64(char address[64])
-{
-	return serve(fixed_64, address);
-}
-
-static void lose_the_first_switch(struct rank *rank)
-{
-	const pid_t *first = rank->job->argument;
-	int32_t one = 1;
-	int error = 0;
-
-	CHECK(rank,
-	      sml_allreduce(rank->context, &one, &one, 1, SML_INT32, SML_SUM, NULL, NULL) == 0);
-	kill(*first, SIGKILL);
-	for (unsigned i = 0; error == 0 && i < 10000; i++)
-		error = sml_allreduce(rank->context, &one, &one, 1, SML_INT32, SML_SUM, NULL, NULL);
-	CHECK(rank, error < 0);
-	CHECK(rank,
-	      strstr(sml_error_text(rank->context),
-		     "adds only int32 lanes, and the job has begun at a switch that also") != NULL);
-}
-
-/* Its calls may have lanes that the other switch does not add. */
-TEST(a_job_that_began_with_int16_lanes_does_not_resume_without_them)
-{
-	char addresses[2][64] = {"", ""}, list[129];
-	pid_t first = serve_in_child(serve_fixed_64, addresses[0]);
-	struct sml_switch *second = serve_int32(addresses[1]);
-
-	snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
-	run_job(&(struct job){.n_ranks = 1,
-			      .switch_address = list,
-			      .timeout_ms = 2000,
-			      .body = lose_the_first_switch,
-			      .argument = &first});
-	kill(first, SIGKILL);
-	assert_int_equal(waitpid(first, NULL, 0), first);
-	sml_switch_close(second);
 }
 
 struct opening {
@@ -306,6 +240,20 @@ static void open_all(struct opening ranks[RANKS], const struct job *job, enum sm
 		pthread_join(ranks[r].thread, NULL);
 }
 
+/* No rank opens the job with this wire: each has these words of the switch's. */
+static void expect_refused(const char *address, enum sml_wire wire, const char *text)
+{
+	const struct job job = {.n_ranks = RANKS, .switch_address = address};
+	struct opening ranks[RANKS];
+
+	open_all(ranks, &job, wire);
+	for (int r = 0; r < RANKS; r++) {
+		assert_int_equal(ranks[r].error, SML_ERROR_REFUSED);
+		if (strstr(ranks[r].text, text) == NULL)
+			fail_msg("%s", ranks[r].text);
+	}
+}
+
 static unsigned n_asked;
 
 /* Not when a rank joins, but when it is admitted. */
@@ -318,15 +266,15 @@ static bool changes_its_mind(struct sml_dataplane *dataplane)
 /* No rank may rely on it that its wire was refused. */
 TEST(a_switch_that_takes_the_int16_wire_and_then_does_not_harms_no_rank)
 {
-	struct sml_dataplane_operations operations = sml_dataplane_udp;
+	static struct sml_dataplane_operations operations;
 	struct sml_context *context;
 	struct sml_config config;
-	struct sml_switch *opened;
 	char address[64];
 	float one[3] = {1, 2, 3};
 
+	operations = sml_dataplane_udp;
 	operations.only_int32 = changes_its_mind;
-	opened = serve_with(&operations, address);
+	serve_with(&operations, address);
 	configure(&config, &(struct job){.n_ranks = 1, .switch_address = address}, 0);
 	config.wire = SML_WIRE_INT16;
 	assert_int_equal(sml_open(&context, &config), 0);
@@ -334,24 +282,15 @@ TEST(a_switch_that_takes_the_int16_wire_and_then_does_not_harms_no_rank)
 			 -EINVAL);
 	assert_non_null(strstr(sml_error_text(context), "the int16 wire is not for this job"));
 	assert_int_equal(sml_close(context), 0);
-	sml_switch_close(opened);
 }
 
 /* Each rank has the switch's own words, long before its deadline. */
 TEST(the_int16_wire_is_refused_where_only_int32_is_added)
 {
-	struct opening ranks[RANKS];
 	char address[64];
-	struct sml_switch *opened = serve_int32(address);
-	const struct job job = {.n_ranks = RANKS, .switch_address = address};
 
-	open_all(ranks, &job, SML_WIRE_INT16);
-	sml_switch_close(opened);
-	for (int r = 0; r < RANKS; r++) {
-		assert_int_equal(ranks[r].error, SML_ERROR_REFUSED);
-		if (strstr(ranks[r].text, "set SWITCHML_WIRE=int32 on all ranks") == NULL)
-			fail_msg("%s", ranks[r].text);
-	}
+	serve_int32(address);
+	expect_refused(address, SML_WIRE_INT16, "set SWITCHML_WIRE=int32 on all ranks");
 }
 
 static struct sml_switch *serve_without_rounding(char address[64])
@@ -380,20 +319,11 @@ static void ask_for_int8(struct rank *rank)
 
 TEST(the_int8_wire_is_refused_where_switches_do_not_round_it)
 {
-	struct opening ranks[RANKS];
 	char address[64];
-	struct sml_switch *opened = serve_without_rounding(address);
-	struct job job = {.n_ranks = RANKS, .switch_address = address};
 
-	open_all(ranks, &job, SML_WIRE_INT8);
-	for (int r = 0; r < RANKS; r++) {
-		assert_int_equal(ranks[r].error, SML_ERROR_REFUSED);
-		if (strstr(ranks[r].text, "set SWITCHML_WIRE=int16 on all ranks") == NULL)
-			fail_msg("%s", ranks[r].text);
-	}
-	job.body = ask_for_int8;
-	run_job(&job);
-	sml_switch_close(opened);
+	serve_without_rounding(address);
+	expect_refused(address, SML_WIRE_INT8, "set SWITCHML_WIRE=int16 on all ranks");
+	run_job(&(struct job){.n_ranks = RANKS, .switch_address = address, .body = ask_for_int8});
 }
 
 static struct sml_switch *serve_udp(char address[64])
@@ -419,33 +349,61 @@ static void end_switch(struct rank *rank, unsigned n)
 	CHECK(rank, waitpid(pids[n], NULL, 0) == pids[n]);
 }
 
-static void use_int8_and_lose_it(struct rank *rank)
+/* A call of this wire, and the switch dies: no other one takes the job over, for this reason. */
+static void lose_the_only_switch(struct rank *rank, enum sml_wire wire, const char *reason)
 {
 	int error = 0;
 
-	CHECK(rank, reduce_floats(rank, SML_WIRE_INT8) == 0);
+	CHECK(rank, reduce_floats(rank, wire) == 0);
 	end_switch(rank, 0);
 	for (unsigned i = 0; error == 0 && i < 10000; i++)
 		error = reduce_floats(rank, SML_WIRE_INT32);
 	CHECK(rank, error < 0);
-	CHECK(rank,
-	      strstr(sml_error_text(rank->context), "does not round sums of narrow lanes") != NULL);
+	CHECK_ERROR(rank, error, error, reason);
 }
 
-/* One rank, whose first switch dies. */
-TEST(a_job_that_began_where_sums_are_rounded_does_not_resume_elsewhere)
+/* One rank, whose switch dies when another one is there. */
+static void move_between(struct sml_switch *(*serve_first)(char address[64]),
+			 struct sml_switch *(*serve_next)(char address[64]), int timeout_ms,
+			 void (*body)(struct rank *rank))
 {
 	char addresses[2][64] = {"", ""}, list[129];
-	pid_t pid = serve_in_child(serve_udp, addresses[0]);
-	struct sml_switch *second = serve_without_rounding(addresses[1]);
+	pid_t pid = serve_in_child(serve_first, addresses[0]);
 
+	serve_next(addresses[1]);
 	snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
 	run_job(&(struct job){.n_ranks = 1,
 			      .switch_address = list,
-			      .timeout_ms = 5000,
-			      .body = use_int8_and_lose_it,
+			      .timeout_ms = timeout_ms,
+			      .body = body,
 			      .argument = &pid});
-	sml_switch_close(second);
+}
+
+static struct sml_switch *serve_fixed_64(char address[64])
+{
+	return serve(fixed_64, address);
+}
+
+static void lose_int16_lanes(struct rank *rank)
+{
+	lose_the_only_switch(rank, SML_WIRE_INT32,
+			     "adds only int32 lanes, and the job has begun at a switch that also");
+}
+
+/* Its calls may have lanes that the other switch does not add. */
+TEST(a_job_that_began_with_int16_lanes_does_not_resume_without_them)
+{
+	move_between(serve_fixed_64, serve_int32, 2000, lose_int16_lanes);
+}
+
+static void lose_rounding(struct rank *rank)
+{
+	lose_the_only_switch(rank, SML_WIRE_INT8, "does not round sums of narrow lanes");
+}
+
+TEST(a_job_that_began_where_sums_are_rounded_does_not_resume_elsewhere)
+{
+	move_between(serve_udp, serve_without_rounding, 5000, lose_rounding);
 }
 
 /* ---- floats as such ---- */
@@ -464,27 +422,18 @@ static void ask_for_too_much(struct rank *rank)
 TEST(the_exact_wire_of_integers_needs_packets_with_an_element_of_every_rank)
 {
 	static struct sml_dataplane_operations operations;
-	struct sml_switch *opened;
 	char address[64];
 
 	operations = sml_dataplane_udp;
 	operations.floats = false;
 	operations.fixed_lanes = fixed_32;
-	opened = serve_with(&operations, address);
+	serve_with(&operations, address);
 	run_job(&(struct job){.n_ranks = 33, .switch_address = address, .body = ask_for_too_much});
-	sml_switch_close(opened);
 }
 
 static void use_floats_and_lose_the_switch(struct rank *rank)
 {
-	int error = 0;
-
-	CHECK(rank, reduce_floats(rank, SML_WIRE_DEFAULT) == 0);
-	end_switch(rank, 0);
-	for (unsigned i = 0; error == 0 && i < 10000; i++)
-		error = reduce_floats(rank, SML_WIRE_INT32);
-	CHECK(rank, error < 0);
-	CHECK(rank, strstr(sml_error_text(rank->context), "it adds only integers") != NULL);
+	lose_the_only_switch(rank, SML_WIRE_DEFAULT, "it adds only integers");
 	CHECK(rank, strstr(sml_error_text(rank->context), "SWITCHML_WIRE=int32") != NULL);
 }
 
@@ -501,17 +450,7 @@ static void lose_the_switch_and_use_floats(struct rank *rank)
 static void move_to(struct sml_switch *(*serve_next)(char address[64]),
 		    void (*body)(struct rank *rank))
 {
-	char addresses[2][64] = {"", ""}, list[129];
-	pid_t pid = serve_in_child(serve_udp, addresses[0]);
-	struct sml_switch *second = serve_next(addresses[1]);
-
-	snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
-	run_job(&(struct job){.n_ranks = 1,
-			      .switch_address = list,
-			      .timeout_ms = 10000,
-			      .body = body,
-			      .argument = &pid});
-	sml_switch_close(second);
+	move_between(serve_udp, serve_next, 10000, body);
 }
 
 static void use_floats_at_both(struct rank *rank)
@@ -577,13 +516,12 @@ static void move_twice(struct sml_switch *(*serve_second)(char address[64]),
 	char addresses[3][64] = {"", "", ""}, list[194];
 	pid_t pids[] = {serve_in_child(serve_udp, addresses[0]),
 			serve_in_child(serve_second, addresses[1])};
-	struct sml_switch *third = serve_and_note(addresses[2]);
 
+	serve_and_note(addresses[2]);
 	snprintf(list, sizeof(list), "%s|%s|%s", addresses[0], addresses[1], addresses[2]);
 	run_job(&(struct job){
 		.n_ranks = 1, .switch_address = list, .body = body, .argument = pids});
 	assert_int_equal(adds_floats, keeps_floats);
-	sml_switch_close(third);
 }
 
 static void lose_the_switch_and_keep_floats(struct rank *rank)
@@ -651,12 +589,11 @@ static void sum_all_rounded(struct rank *rank)
 TEST(rounded_sums_in_full_packets_have_the_usual_bits)
 {
 	static struct rounded_sums usual, full, both;
-	struct sml_switch *opened[2];
 	char addresses[2][64], list[129];
 	struct job job = {.n_ranks = RANKS, .body = sum_all_rounded};
 
-	opened[0] = serve(NULL, addresses[0]);
-	opened[1] = serve(fixed_64, addresses[1]);
+	serve(NULL, addresses[0]);
+	serve(fixed_64, addresses[1]);
 	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
 	job.switch_address = addresses[0];
 	job.argument = &usual;
@@ -667,7 +604,6 @@ TEST(rounded_sums_in_full_packets_have_the_usual_bits)
 	job.switch_address = list;
 	job.argument = &both;
 	run_job(&job);
-	close_both(opened);
 	assert_true(usual.int8[0] != usual.int16[0]);
 	assert_memory_equal(&full, &usual, sizeof(usual));
 	assert_memory_equal(&both, &usual, sizeof(usual));
@@ -676,14 +612,12 @@ TEST(rounded_sums_in_full_packets_have_the_usual_bits)
 TEST(stripes_with_programs_for_different_counts_are_refused)
 {
 	struct opening ranks[RANKS];
-	struct sml_switch *opened[2];
 	unsigned n_reports = 0;
 	char list[129];
 	const struct job job = {.n_ranks = RANKS, .switch_address = list, .port = free_port()};
 
-	serve_both(opened, fixed_64, fixed_128, list);
+	serve_both(fixed_64, fixed_128, list);
 	open_all(ranks, &job, 0);
-	close_both(opened);
 	for (int r = 0; r < RANKS; r++) {
 		assert_true(ranks[r].error < 0);
 		n_reports += strstr(ranks[r].text, "takes only packets of 128 lanes, but another "

@@ -145,21 +145,17 @@ static void expect_in(struct job form)
 TEST(who_waits_in_a_call_says_for_whom_at_a_switch)
 {
 	char address[64];
-	struct sml_switch *opened = serve_at(0, address);
 
+	serve_at(0, address);
 	expect_in((struct job){.switch_address = address});
-	sml_switch_close(opened);
 }
 
 TEST(who_waits_in_a_call_says_for_whom_at_several_switches)
 {
 	char addresses[2][64], list[130];
-	struct sml_switch *a = serve_at(0, addresses[0]), *b = serve_at(0, addresses[1]);
 
-	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
+	serve_two(addresses, list);
 	expect_in((struct job){.switch_address = list, .threads = 2});
-	sml_switch_close(a);
-	sml_switch_close(b);
 }
 
 TEST(who_waits_in_a_call_says_for_whom_without_a_switch)
@@ -171,12 +167,11 @@ TEST(who_waits_in_a_call_says_for_whom_without_a_switch)
 TEST(who_waits_in_a_call_says_for_whom_in_shared_memory)
 {
 	char address[64];
-	struct sml_switch *opened = serve_at(0, address);
 
+	serve_at(0, address);
 	expect_in((struct job){.host_group = true});
 	expect_in((struct job){.host_group = true, .switch_address = address});
 	expect_in((struct job){.host_group = true, .switch_address = address, .alone = 1 << 1});
-	sml_switch_close(opened);
 }
 
 /* Rank 0 has made two calls, and rank 1 one: neither waits for the other. */
@@ -206,15 +201,14 @@ TEST(a_rank_that_waits_itself_is_not_named)
 			    .whom = "for rank 2 of 3 (",
 			    .call = "all-reduce 1: 100 float32"};
 	char address[64];
-	struct sml_switch *opened = serve_at(0, address);
 
+	serve_at(0, address);
 	run_job(&(struct job){.n_ranks = N_RANKS,
 			      .switch_address = address,
 			      .adjust = listen_to,
 			      .body = call_ahead,
 			      .argument = &said});
 	expect_said(&said, 1);
-	sml_switch_close(opened);
 }
 
 static void call_late_twice(struct rank *rank)
@@ -339,40 +333,37 @@ static void expect_named(struct job job, uint16_t port, const char *whom)
 TEST(a_job_ends_with_the_name_of_the_rank_that_was_late)
 {
 	char address[64], other[64], list[130];
-	struct sml_switch *opened = serve_at(0, address), *more = serve_at(0, other);
-	uint16_t port = sml_switch_port(opened);
+	uint16_t port = sml_switch_port(serve_at(0, address));
 
+	serve_at(0, other);
 	snprintf(list, sizeof(list), "%s,%s", address, other);
 	expect_named((struct job){.switch_address = address}, port, "for rank 2 (");
 	expect_named((struct job){.switch_address = list, .threads = 2}, port, "for rank 2 (");
 	expect_named((struct job){.switch_address = NULL}, 0, "for rank 2 (");
 	expect_named((struct job){.switch_address = "embedded"}, 0, "for rank 2 (");
-	sml_switch_close(opened);
-	sml_switch_close(more);
 }
 
 TEST(a_job_in_shared_memory_ends_with_the_name_of_the_rank_that_was_late)
 {
 	char address[64];
-	struct sml_switch *opened = serve_at(0, address);
 
+	serve_at(0, address);
 	expect_named((struct job){.host_group = true}, 0, "for rank 2 (");
 	expect_named((struct job){.host_group = true, .switch_address = address}, 0,
 		     "for rank 2 (");
 	expect_named((struct job){.host_group = true, .switch_address = address, .alone = 1 << 1},
 		     0, "for rank 2 (");
-	sml_switch_close(opened);
 }
 
 /* The root names the leaf, and the leaf the rank. */
 TEST(a_job_in_a_tree_ends_with_the_name_of_the_leaf_whose_rank_was_late)
 {
 	char root[64], leaf[64];
-	struct sml_switch *switches[] = {serve_at(0, root), serve_leaf(root, leaf)};
 	const char *const places[] = {root, leaf, leaf};
+	struct sml_switch *opened;
 
-	expect_named((struct job){.switch_addresses = places}, sml_switch_port(switches[1]),
+	serve_at(0, root);
+	opened = serve_leaf(root, leaf);
+	expect_named((struct job){.switch_addresses = places}, sml_switch_port(opened),
 		     "for the leaf ");
-	sml_switch_close(switches[1]);
-	sml_switch_close(switches[0]);
 }

@@ -179,8 +179,8 @@ TEST(sums_and_means_are_the_exact_ones_rounded_once)
 	static const int worlds[] = {2, 3, 7, 16, 33, 64};
 	size_t elements = all_elements / 18;
 	char address[64];
-	struct sml_switch *opened = serve_at(0, address);
 
+	serve_at(0, address);
 	for (unsigned w = 0; w < sizeof(worlds) / sizeof(*worlds); w++) {
 		struct job job = {.n_ranks = worlds[w], .body = sum_random, .argument = &elements};
 
@@ -196,7 +196,6 @@ TEST(sums_and_means_are_the_exact_ones_rounded_once)
 		job.faults = worlds[w] < 16 ? LOSS : NULL;
 		run_job(&job);
 	}
-	sml_switch_close(opened);
 }
 
 struct death {
@@ -280,7 +279,7 @@ static void move(serving *first, serving *next, void (*body)(struct rank *rank))
 				      .body = body,
 				      .argument = &death});
 		assert_int_equal(waitpid(death.pid, NULL, 0), death.pid);
-		sml_switch_close(second ? second : death.restarted);
+		stop_serving(second ? second : death.restarted);
 	}
 }
 
@@ -324,16 +323,15 @@ static void move_into_a_tree(void (*body)(struct rank *rank))
 {
 	char first[64], root[64], leaf[64], lists[2][130];
 	struct death death = {.elements = all_elements / 100, .pid = serve_in_child(serve, first)};
-	struct sml_switch *opened = serve_at(0, root), *below = serve_leaf(root, leaf);
 	const char *const racks[] = {lists[0], lists[1], lists[1]};
 
+	serve_at(0, root);
+	serve_leaf(root, leaf);
 	snprintf(lists[0], sizeof(lists[0]), "%s|%s", first, root);
 	snprintf(lists[1], sizeof(lists[1]), "%s|%s", first, leaf);
 	run_job(&(struct job){
 		.n_ranks = 3, .switch_addresses = racks, .body = body, .argument = &death});
 	assert_int_equal(waitpid(death.pid, NULL, 0), death.pid);
-	sml_switch_close(below);
-	sml_switch_close(opened);
 }
 
 TEST(sums_are_rounded_once_after_a_move_into_a_tree_if_that_is_asked)
@@ -409,31 +407,30 @@ static void average_all(struct rank *rank)
 TEST(averages_of_equal_arrays_of_any_length_change_nothing)
 {
 	char address[64];
-	struct sml_switch *opened = serve_at(0, address);
 
+	serve_at(0, address);
 	run_job(&(struct job){.n_ranks = 3, .switch_address = address, .body = average_all});
 	run_job(&(struct job){.n_ranks = 5, .switch_address = "embedded", .body = average_all});
 	run_job(&(struct job){.n_ranks = 6, .host_group = true, .body = average_all});
-	sml_switch_close(opened);
 	adds_integers = true;
-	opened = serve_integers(address);
+	serve_integers(address);
 	run_job(&(struct job){.n_ranks = 3, .switch_address = address, .body = average_all});
 	run_job(&(struct job){.n_ranks = 5,
 			      .switch_address = address,
 			      .host_group = true,
 			      .alone = 3 << 3, /* and a host of three */
 			      .body = average_all});
-	sml_switch_close(opened);
 	adds_integers = false;
 }
 
 static void run_above_hosts_and_leaves(void (*body)(struct rank *rank), void *argument)
 {
 	char root[64], left[64], right[64];
-	struct sml_switch *opened[] = {serve_at(0, root), serve_leaf(root, left),
-				       serve_leaf(root, right)};
 	const char *const racks[] = {left, left, left, right, root};
 
+	serve_at(0, root);
+	serve_leaf(root, left);
+	serve_leaf(root, right);
 	run_job(&(struct job){
 		.n_ranks = 5, .switch_addresses = racks, .body = body, .argument = argument});
 	run_job(&(struct job){.n_ranks = 5,
@@ -442,8 +439,6 @@ static void run_above_hosts_and_leaves(void (*body)(struct rank *rank), void *ar
 			      .alone = 3 << 3, /* and a host of three */
 			      .body = body,
 			      .argument = argument});
-	for (unsigned i = 3; i-- > 0;)
-		sml_switch_close(opened[i]);
 }
 
 TEST(above_hosts_and_leaves_they_change_by_one_unit_in_the_last_place)

@@ -52,20 +52,16 @@ static void expect_packets_of_leaders(struct rank *rank)
 
 TEST(behind_switches_one_rank_of_a_host_sends)
 {
-	char address[64], other[64], both[129];
-	struct sml_switch *opened = serve_at(0, address), *second = serve_at(0, other);
-	struct job job = {
-		.switch_address = address, .host_group = true, .body = expect_packets_of_leaders};
+	char addresses[2][64], both[130];
+	struct job job = {.host_group = true, .body = expect_packets_of_leaders};
 
-	snprintf(both, sizeof(both), "%s,%s", address, other);
+	serve_two(addresses, both);
 	for (job.n_ranks = 2; job.n_ranks <= 5; job.n_ranks++)
 		for (job.alone = 0; job.alone < UINT64_C(1) << (job.n_ranks - 2); job.alone++) {
 			job.by_default = !job.by_default;
-			job.switch_address = job.alone & 1 ? address : both;
+			job.switch_address = job.alone & 1 ? addresses[0] : both;
 			run_job(&job);
 		}
-	sml_switch_close(opened);
-	sml_switch_close(second);
 }
 
 /* Without a switch, too; and a rank that is told not to share is as one on another host. */

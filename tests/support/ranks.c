@@ -4,10 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,16 +12,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "control.pb-c.h"
+#include "support/test.h"
 #include "switch/dataplane.h"
 
-#define MAX_JOBS   4
-#define MAX_RANKS  64
-#define PORTS_HELD 16
+#define MAX_JOBS     4
+#define MAX_RANKS    64
+#define MAX_SWITCHES 32
+#define PORTS_HELD   16
 
 uint64_t now_ms(void)
 {
@@ -99,6 +96,24 @@ int free_port(void)
 	return port;
 }
 
+static struct sml_switch *served[MAX_SWITCHES];
+static unsigned n_served;
+
+/* Leaves first. */
+static void stop_all(void)
+{
+	while (n_served > 0)
+		sml_switch_close(served[--n_served]);
+}
+
+void stop_serving(struct sml_switch *opened)
+{
+	for (unsigned i = 0; i < n_served; i++)
+		if (served[i] == opened)
+			served[i] = NULL;
+	sml_switch_close(opened);
+}
+
 static struct sml_switch *serve(const char *parent, int port, char address[64],
 				const struct sml_dataplane_operations *dataplane)
 {
@@ -119,6 +134,10 @@ static struct sml_switch *serve(const char *parent, int port, char address[64],
 	if (rc < 0)
 		fail_msg("%s", sml_error_last());
 	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
+	if (n_served == 0)
+		test_at_end(stop_all);
+	assert_true(n_served < MAX_SWITCHES);
+	served[n_served++] = opened;
 	return opened;
 }
 
@@ -127,13 +146,25 @@ struct sml_switch *serve_at(int port, char address[64])
 	return serve(NULL, port, address, &sml_dataplane_udp);
 }
 
+struct sml_switch *serve_with(const struct sml_dataplane_operations *dataplane, char address[64])
+{
+	return serve(NULL, 0, address, dataplane);
+}
+
 struct sml_switch *serve_integers(char address[64])
 {
 	static struct sml_dataplane_operations operations;
 
 	operations = sml_dataplane_udp;
 	operations.floats = false;
-	return serve(NULL, 0, address, &operations);
+	return serve_with(&operations, address);
+}
+
+void serve_two(char addresses[2][64], char list[130])
+{
+	serve_at(0, addresses[0]);
+	serve_at(0, addresses[1]);
+	snprintf(list, 130, "%s,%s", addresses[0], addresses[1]);
 }
 
 static bool is_attached(struct sml_switch *leaf)

@@ -14,6 +14,7 @@
 #include "switchml.h"
 
 struct rank;
+struct sml_dataplane_operations;
 
 struct job {
 	int n_ranks;
@@ -63,12 +64,18 @@ int run_rank(const struct job *job, int rank);
  */
 int free_port(void);
 
-/* A switch in this process, at this port (0: any); writes where. */
+/* A switch in this process, at this port (0: any), until the test ends; writes where. */
 struct sml_switch *serve_at(int port, char address[64]);
+/* With this dataplane, which must outlive it. */
+struct sml_switch *serve_with(const struct sml_dataplane_operations *dataplane, char address[64]);
 /* A switch in this process that adds only integers, as XDP and P4. */
 struct sml_switch *serve_integers(char address[64]);
 /* A leaf of that switch, which has accepted it. */
 struct sml_switch *serve_leaf(const char *parent, char address[64]);
+/* Two of any lanes, as two stripes: their list. */
+void serve_two(char addresses[2][64], char list[130]);
+/* It ends already now. */
+void stop_serving(struct sml_switch *opened);
 
 /* A switch in a process of its own, which a test can kill. Returns its number, and where it is. */
 pid_t serve_in_child(struct sml_switch *(*begin)(char address[64]), char address[64]);

@@ -7,14 +7,33 @@
 #include <fnmatch.h>
 
 #define MAX_TESTS 256
+#define MAX_ENDS  8
 
 static struct CMUnitTest tests[MAX_TESTS];
-static size_t n_tests;
+static size_t n_tests, n_ends;
+static void (*ends[MAX_ENDS])(void);
+
+void test_at_end(void (*end)(void))
+{
+	assert(n_ends < MAX_ENDS);
+	ends[n_ends++] = end;
+}
+
+static int end_test(void **state)
+{
+	(void)state;
+	while (n_ends > 0)
+		ends[--n_ends]();
+	return 0;
+}
 
 void test_register(const struct CMUnitTest *test)
 {
 	assert(n_tests < MAX_TESTS);
-	tests[n_tests++] = *test;
+	tests[n_tests] = *test;
+	if (test->teardown_func == NULL)
+		tests[n_tests].teardown_func = end_test;
+	n_tests++;
 }
 
 void test_select(const char *pattern)

@@ -26,6 +26,10 @@
 	}                                                                                          \
 	static void sentence(void **state __attribute__((unused)))
 
+/* Call this after the test, also if it fails; what comes last is called first. Not with TEST_WITH.
+ */
+void test_at_end(void (*end)(void));
+
 /* Copies the test. */
 void test_register(const struct CMUnitTest *test);
 

@@ -211,12 +211,11 @@ TEST(failovers_with_tls_leave_nothing)
 /* The other stripe keeps its switch. */
 TEST(failovers_of_a_stripe_leave_nothing)
 {
-	struct sml_switch *stays, *standby;
 	char addresses[192], other[64], last[64];
 	const struct job job = {.n_ranks = RANKS, .switch_address = addresses};
 
-	stays = serve_at(0, other);
-	standby = serve_at(0, last);
+	serve_at(0, other);
+	serve_at(0, last);
 	for (unsigned i = 0; i < 2; i++)
 		switch_process_start(&switches[i]);
 	snprintf(addresses, sizeof(addresses), "127.0.0.1:%u,%s|127.0.0.1:%u,%s", switches[0].port,
@@ -224,8 +223,6 @@ TEST(failovers_of_a_stripe_leave_nothing)
 	soak_running_job(&job, "failovers of a stripe", fail_over);
 	for (unsigned i = 0; i < 2; i++)
 		kill_for_good(&switches[i]);
-	sml_switch_close(stays);
-	sml_switch_close(standby);
 }
 
 /* ---- jobs ---- */
@@ -270,15 +267,13 @@ static void do_striped(unsigned round)
 TEST(jobs_leave_nothing)
 {
 	char other_address[64];
-	struct sml_switch *opened = serve_at(0, switch_address);
-	struct sml_switch *other = serve_at(0, other_address);
 
+	serve_at(0, switch_address);
+	serve_at(0, other_address);
 	expect_nothing_left("jobs without a switch", do_embedded);
 	expect_nothing_left("jobs at a switch", do_dedicated);
 	snprintf(two_addresses, sizeof(two_addresses), "%s,%s", switch_address, other_address);
 	expect_nothing_left("jobs with two stripes", do_striped);
-	sml_switch_close(other);
-	sml_switch_close(opened);
 }
 
 /* ---- joins that fail ---- */
@@ -305,10 +300,8 @@ static void do_failures(unsigned round)
 
 TEST(joins_that_fail_leave_nothing)
 {
-	struct sml_switch *opened = serve_at(0, switch_address);
-
+	serve_at(0, switch_address);
 	expect_nothing_left("joins that fail", do_failures);
-	sml_switch_close(opened);
 }
 
 /* ---- forks ---- */
