@@ -72,17 +72,17 @@ static void start_closer(struct sml_mpi_communicator *communicator)
 /* Removes communicators whose jobs have been closed from the list. The caller holds the lock. */
 static void bury(void)
 {
-	struct sml_mpi_communicator **place = &all;
+	struct sml_mpi_communicator **link = &all;
 
-	while (*place) {
-		struct sml_mpi_communicator *communicator = *place;
+	while (*link) {
+		struct sml_mpi_communicator *communicator = *link;
 
 		if (!__atomic_load_n(&communicator->closed, __ATOMIC_ACQUIRE) ||
 		    __atomic_load_n(&communicator->references, __ATOMIC_ACQUIRE) > 0) {
-			place = &communicator->next;
+			link = &communicator->next;
 			continue;
 		}
-		*place = communicator->next;
+		*link = communicator->next;
 		if (communicator->job)
 			pthread_join(communicator->closer, NULL);
 		free(communicator);

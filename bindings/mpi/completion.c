@@ -20,9 +20,9 @@ static void between(struct sml_mpi_backoff *backoff)
 static int one(int error)
 {
 	struct sml_mpi_communicator *communicator;
-	int place, code;
+	int position, code;
 
-	while (sml_mpi_failure(&place, &code, &communicator)) {
+	while (sml_mpi_failure(&position, &code, &communicator)) {
 		error = sml_mpi_raise(communicator, code);
 		sml_mpi_communicator_release(communicator);
 	}
@@ -33,13 +33,13 @@ static int one(int error)
 static int several(int error, int n, const int *indices, MPI_Status *statuses)
 {
 	struct sml_mpi_communicator *communicator;
-	int place, code, j;
+	int position, code, j;
 
-	while (sml_mpi_failure(&place, &code, &communicator)) {
+	while (sml_mpi_failure(&position, &code, &communicator)) {
 		if (statuses != MPI_STATUSES_IGNORE) {
 			for (j = 0; j < n && error == MPI_SUCCESS; j++)
 				statuses[j].MPI_ERROR = MPI_SUCCESS;
-			for (j = 0; j < n && (indices ? indices[j] : j) != place; j++)
+			for (j = 0; j < n && (indices ? indices[j] : j) != position; j++)
 				;
 			if (j < n)
 				statuses[j].MPI_ERROR = code;

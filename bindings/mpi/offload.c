@@ -29,7 +29,7 @@ struct pending {
 	struct sml_mpi_operation operation;
 	MPI_Request request;
 	bool detached; /* nobody waits for the call */
-	int place;     /* position in the array of the call that waits for it */
+	int position;  /* position in the array of the call that waits for it */
 	int error;     /* MPI's code for the job's error */
 	bool noted;    /* it is in some thread's list of failures */
 	struct pending *next, *next_ended, *next_failure;
@@ -267,10 +267,10 @@ static void unlist(struct pending *this)
 	if (this->error == 0)
 		return;
 	pthread_mutex_lock(&lock);
-	for (struct pending **place = &failed; *place; place = &(*place)->next) {
-		if (*place != this)
+	for (struct pending **link = &failed; *link; link = &(*link)->next) {
+		if (*link != this)
 			continue;
-		*place = this->next;
+		*link = this->next;
 		__atomic_sub_fetch(&n_failed, 1, __ATOMIC_RELAXED);
 		break;
 	}
@@ -374,17 +374,17 @@ static void fail(struct pending *this, int error)
 /* Removes calls that have ended from the list. */
 static struct pending *take_ended(void)
 {
-	struct pending *ended = NULL, **place = &all;
+	struct pending *ended = NULL, **link = &all;
 	int error;
 
-	while (*place) {
-		struct pending *this = *place;
+	while (*link) {
+		struct pending *this = *link;
 
 		if (!look(&this->operation, &error)) {
-			place = &this->next;
+			link = &this->next;
 			continue;
 		}
-		*place = this->next;
+		*link = this->next;
 		this->next_ended = ended;
 		ended = this;
 		if (error)
@@ -418,7 +418,7 @@ static bool mark(struct pending *list, int n, const MPI_Request *requests)
 		for (int i = 0; i < n; i++) {
 			if (requests[i] != this->request)
 				continue;
-			this->place = i;
+			this->position = i;
 			any = true;
 			break;
 		}
@@ -455,14 +455,14 @@ bool sml_mpi_detach(MPI_Request request)
 	return found;
 }
 
-bool sml_mpi_failure(int *place, int *error, struct sml_mpi_communicator **communicator)
+bool sml_mpi_failure(int *position, int *error, struct sml_mpi_communicator **communicator)
 {
 	struct pending *this = failures;
 
 	if (this == NULL)
 		return false;
 	failures = this->next_failure;
-	*place = this->place;
+	*position = this->position;
 	*error = this->error;
 	*communicator = this->operation.communicator;
 	unlist(this);

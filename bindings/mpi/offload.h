@@ -57,7 +57,7 @@ bool sml_mpi_detach(MPI_Request request);
  * Get the next failed call that this thread has completed: its position in the array that was
  * passed, MPI's error, and its communicator, which the caller must release. False if there is none.
  */
-bool sml_mpi_failure(int *place, int *error, struct sml_mpi_communicator **communicator);
+bool sml_mpi_failure(int *position, int *error, struct sml_mpi_communicator **communicator);
 
 /* For requests that were checked but not completed (MPI_Request_get_status()). */
 void sml_mpi_forget_failures(void);

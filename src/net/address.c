@@ -62,7 +62,7 @@ bool sml_sockaddr_is_loopback(const union sml_sockaddr *address)
 }
 
 /* The text after a colon. */
-static bool parse_port(const char *text, size_t length, struct sml_host_port *place)
+static bool parse_port(const char *text, size_t length, struct sml_host_port *parsed)
 {
 	char digits[8];
 	long port;
@@ -73,17 +73,17 @@ static bool parse_port(const char *text, size_t length, struct sml_host_port *pl
 	digits[length] = '\0';
 	if (!sml_parse_number(digits, 0, 65535, &port))
 		return false;
-	place->has_port = true;
-	place->port = (uint16_t)port;
+	parsed->has_port = true;
+	parsed->port = (uint16_t)port;
 	return true;
 }
 
-bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *place)
+bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *parsed)
 {
 	const char *end = text + length, *host = text, *host_end = end;
 	const char *colon = memchr(text, ':', length);
 
-	*place = (struct sml_host_port){.port = 0};
+	*parsed = (struct sml_host_port){.port = 0};
 	if (length > 0 && *text == '[') {
 		host++;
 		host_end = memchr(text, ']', length);
@@ -97,10 +97,10 @@ bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *
 	} else if (colon) {
 		host_end = colon;
 	}
-	if ((size_t)(host_end - host) >= sizeof(place->host))
+	if ((size_t)(host_end - host) >= sizeof(parsed->host))
 		return false;
-	memcpy(place->host, host, (size_t)(host_end - host));
-	return colon == NULL || parse_port(colon + 1, (size_t)(end - colon) - 1, place);
+	memcpy(parsed->host, host, (size_t)(host_end - host));
+	return colon == NULL || parse_port(colon + 1, (size_t)(end - colon) - 1, parsed);
 }
 
 void sml_host_port_text(char *text, size_t bytes, const char *host, unsigned port)

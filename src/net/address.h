@@ -25,7 +25,7 @@ struct sml_host_port {
  * "HOST", "HOST:PORT", "[V6]", "[V6]:PORT", "V6", ":PORT" or "", of this length. False if it
  * is none of these, or if a host or port is too long.
  */
-bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *place);
+bool sml_host_port_parse(const char *text, size_t length, struct sml_host_port *parsed);
 
 /* The reverse: "HOST:PORT", or "[V6]:PORT". Cut off if it does not fit into bytes. */
 void sml_host_port_text(char *text, size_t bytes, const char *host, unsigned port);

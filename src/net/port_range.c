@@ -30,14 +30,14 @@ static int bind_to(const union sml_sockaddr *address, int fd)
 int sml_port_range_bind(const struct sml_port_range *range, const union sml_sockaddr *address,
 			int fd)
 {
-	union sml_sockaddr place = *address;
+	union sml_sockaddr at = *address;
 	int error = -EADDRINUSE;
 
 	if (!sml_port_range_is_set(range))
 		return bind_to(address, fd);
 	for (uint32_t port = range->first; error == -EADDRINUSE && port <= range->last; port++) {
-		sml_sockaddr_set_port(&place, (uint16_t)port);
-		error = bind_to(&place, fd);
+		sml_sockaddr_set_port(&at, (uint16_t)port);
+		error = bind_to(&at, fd);
 	}
 	return error;
 }

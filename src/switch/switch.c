@@ -69,11 +69,11 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 {
 	struct sml_switch *self;
 	const char *listen = config->listen ? config->listen : "";
-	struct sml_host_port place;
+	struct sml_host_port at;
 	int rc;
 
 	*opened = NULL;
-	if (!sml_host_port_parse(listen, strlen(listen), &place))
+	if (!sml_host_port_parse(listen, strlen(listen), &at))
 		return sml_error_set(
 			-EINVAL,
 			"'%s' of --listen is not an address: ADDR, ADDR:PORT, [V6]:PORT or :PORT",
@@ -81,7 +81,7 @@ int sml_switch_open(struct sml_switch **opened, const struct sml_switch_config *
 	self = calloc(1, sizeof(*self));
 	if (self == NULL)
 		return sml_error_set(-ENOMEM, "no memory for a switch");
-	rc = open_server(self, config, place.host, place.has_port ? place.port : SML_DEFAULT_PORT);
+	rc = open_server(self, config, at.host, at.has_port ? at.port : SML_DEFAULT_PORT);
 	if (rc < 0)
 		goto err_free;
 	rc = sml_thread_start(&self->thread, "sml-control", serve_connections, self);

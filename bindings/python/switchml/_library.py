@@ -174,9 +174,9 @@ _PROTOTYPES = {
 
 def _candidates() -> list[str]:
     """Paths of the library, best first: as configured, in the package, in a build, installed."""
-    told = os.environ.get("SWITCHML_LIBRARY")
-    if told:
-        return [told]
+    given = os.environ.get("SWITCHML_LIBRARY")
+    if given:
+        return [given]
     here = Path(__file__).resolve().parent
     found = [here / "_libswitchml.so", here.parents[2] / "build" / "lib" / "libswitchml.so"]
     return [str(path) for path in found if path.exists()] + ["libswitchml.so.0"]

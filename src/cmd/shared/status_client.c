@@ -71,10 +71,10 @@ static int begin_stream(struct sml_status_client *client, const char *host)
 
 /* ---- set-up ---- */
 
-static int connect_to(struct sml_status_client *client, const struct sml_host_port *place)
+static int connect_to(struct sml_status_client *client, const struct sml_host_port *at)
 {
-	struct sml_connect wish = {.host = place->host,
-				   .port = place->has_port ? place->port : SML_DEFAULT_PORT,
+	struct sml_connect wish = {.host = at->host,
+				   .port = at->has_port ? at->port : SML_DEFAULT_PORT,
 				   .timeout_ms = client->timeout_ms};
 
 	client->fd = sml_connect(&wish);
@@ -93,16 +93,16 @@ static int connect_to(struct sml_status_client *client, const struct sml_host_po
 
 int sml_status_client_open(struct sml_status_client *client, const char *address, int timeout_ms)
 {
-	struct sml_host_port place;
+	struct sml_host_port at;
 	int error;
 
 	*client = (struct sml_status_client){.fd = -1, .timeout_ms = timeout_ms};
-	if (!sml_host_port_parse(address, strcspn(address, ",|"), &place) || !place.host[0]) {
+	if (!sml_host_port_parse(address, strcspn(address, ",|"), &at) || !at.host[0]) {
 		snprintf(client->text, sizeof(client->text), "`%s' is not HOST:PORT", address);
 		return -EINVAL;
 	}
-	error = begin_stream(client, place.host);
-	return error ? error : connect_to(client, &place);
+	error = begin_stream(client, at.host);
+	return error ? error : connect_to(client, &at);
 }
 
 void sml_status_client_close(struct sml_status_client *client)

@@ -162,13 +162,13 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 
 /* ---- connections ---- */
 
-static void on_connection(void *context, struct MHD_Connection *connection, void **place,
+static void on_connection(void *context, struct MHD_Connection *connection, void **kept,
 			  enum MHD_ConnectionNotificationCode what)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	struct sml_metrics *metrics = context;
-	struct connection *free_slot_of_client = *place;
+	struct connection *free_slot_of_client = *kept;
 
 	if (what == MHD_CONNECTION_NOTIFY_CLOSED && free_slot_of_client != NULL)
 		free_slot_of_client->fd = -1;
@@ -179,7 +179,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
 			continue;
 		metrics->connections[i] =
 			(struct connection){.fd = info->connect_fd, .begun_ns = sml_now_ns()};
-		*place = &metrics->connections[i];
+		*kept = &metrics->connections[i];
 		return;
 	}
 }

@@ -44,22 +44,22 @@ static void print_ready(const struct sml_switch_options *options, const struct s
 	const struct sml_switch_config *config = &options->config;
 	char dataplane[512], data_port[32] = "", where[128] = "";
 	const char *listen = config->listen ? config->listen : "";
-	struct sml_host_port place;
+	struct sml_host_port at;
 	bool is_v6;
 
-	sml_host_port_parse(listen, strlen(listen), &place);
-	if (place.host[0] == '\0')
-		strcpy(place.host, "::");
-	is_v6 = strchr(place.host, ':') != NULL;
+	sml_host_port_parse(listen, strlen(listen), &at);
+	if (at.host[0] == '\0')
+		strcpy(at.host, "::");
+	is_v6 = strchr(at.host, ':') != NULL;
 	if (config->data_port != 0)
 		snprintf(data_port, sizeof(data_port), " on port %d", config->data_port);
 	if (metrics != NULL)
 		sml_metrics_where(metrics, where, sizeof(where));
 	sml_switch_describe(running, dataplane, sizeof(dataplane));
 	print_line("ready on %s%s%s:%d (tcp control, udp data%s), %u slots, %u job%s, %s%s%s%s",
-		   is_v6 ? "[" : "", place.host, is_v6 ? "]" : "", sml_switch_port(running),
-		   data_port, config->max_slots, config->max_jobs, sml_plural(config->max_jobs),
-		   dataplane, config->tls.certificate ? ", control by TLS 1.3 only" : "",
+		   is_v6 ? "[" : "", at.host, is_v6 ? "]" : "", sml_switch_port(running), data_port,
+		   config->max_slots, config->max_jobs, sml_plural(config->max_jobs), dataplane,
+		   config->tls.certificate ? ", control by TLS 1.3 only" : "",
 		   metrics != NULL ? ", metrics at " : "", where);
 }
 
@@ -67,13 +67,12 @@ static void print_ready(const struct sml_switch_options *options, const struct s
 static void warn_of_strangers(const struct sml_switch_config *config)
 {
 	const char *listen = config->listen ? config->listen : "";
-	struct sml_host_port place;
+	struct sml_host_port at;
 
 	if (config->tls.certificate != NULL || config->job_key.file != NULL)
 		return;
-	if (!sml_host_port_parse(listen, strlen(listen), &place) ||
-	    (*place.host != '\0' && strcmp(place.host, "0.0.0.0") != 0 &&
-	     strcmp(place.host, "::") != 0))
+	if (!sml_host_port_parse(listen, strlen(listen), &at) ||
+	    (*at.host != '\0' && strcmp(at.host, "0.0.0.0") != 0 && strcmp(at.host, "::") != 0))
 		return; /* or it is no address: sml_switch_open() says so */
 	sml_switch_log(SML_LOG_WARN,
 		       "the switch listens on all addresses, and anyone who reaches it can take "
@@ -167,7 +166,7 @@ int sml_command_switch(int argc, char **argv)
 	struct sml_metrics *metrics;
 	struct sml_switch *running;
 	sigset_t signals;
-	char place[512];
+	char where[512];
 	int received, rc;
 
 	sml_switch_options_read(&options, argc, argv);
@@ -188,8 +187,8 @@ int sml_command_switch(int argc, char **argv)
 	warn_of_strangers(config);
 	rc = open_all(&options, &running, &metrics);
 	if (rc < 0) {
-		sml_switch_options_location(&options, sml_error_last(), place, sizeof(place));
-		sml_switch_log(SML_LOG_ERROR, "%s%s", sml_error_last(), place);
+		sml_switch_options_location(&options, sml_error_last(), where, sizeof(where));
+		sml_switch_log(SML_LOG_ERROR, "%s%s", sml_error_last(), where);
 		close_all(&options, running, metrics);
 		/* A wrong setting stays wrong: the service manager need not try again. */
 		return rc == -EINVAL ? (int)argp_err_exit_status : 1;

@@ -333,16 +333,16 @@ void sml_top_draw(struct sml_top_screen *screen, const struct sml_view *views, s
 
 static void move_to(struct sml_top_screen *screen, int by)
 {
-	int *place = screen->is_open ? &screen->first : &screen->selected;
+	int *position = screen->is_open ? &screen->first : &screen->selected;
 
-	*place += by;
-	if (*place < 0)
-		*place = 0;
+	*position += by;
+	if (*position < 0)
+		*position = 0;
 	if (screen->is_open || screen->n_rows == 0)
 		return;
-	if (*place >= screen->n_rows)
-		*place = screen->n_rows - 1;
-	/* Its texts are of the last drawing, which may be gone: gather() finds it by its place. */
+	if (*position >= screen->n_rows)
+		*position = screen->n_rows - 1;
+	/* Its texts are of the last drawing, which may be gone: gather() finds it by its row. */
 	screen->name[0] = '\0';
 }
 

@@ -11,14 +11,14 @@ int sml_faults_parse(struct sml_faults *faults, const char *text)
 {
 	static const char allowed[] = "drop=N,duplicate=N,reorder=N (packets per million), "
 				      "seed=N, tickets=0 or 1, fastretransmit=0 or 1";
-	const char *place = text;
+	const char *rest = text;
 	char name[16], digits[24];
 	int length;
 	long value;
 
 	*faults = (struct sml_faults){.seed = 1};
-	while (*place) {
-		if (sscanf(place, "%15[a-z]=%23[0-9]%n", name, digits, &length) != 2 ||
+	while (*rest) {
+		if (sscanf(rest, "%15[a-z]=%23[0-9]%n", name, digits, &length) != 2 ||
 		    !sml_parse_number(digits, 0, strcmp(name, "seed") ? 1000000 : INT64_MAX,
 				      &value))
 			goto wrong;
@@ -36,10 +36,10 @@ int sml_faults_parse(struct sml_faults *faults, const char *text)
 			faults->no_fast_retransmit = value == 0;
 		else
 			goto wrong;
-		place += length;
-		if (*place == ',' && place[1])
-			place++;
-		else if (*place)
+		rest += length;
+		if (*rest == ',' && rest[1])
+			rest++;
+		else if (*rest)
 			goto wrong;
 	}
 	return 0;

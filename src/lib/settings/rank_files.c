@@ -88,14 +88,14 @@ static char *path_of(const char *pattern, size_t bytes, int rank, const char *su
 	return whole;
 }
 
-/* What begins here; *place moves to its path. */
-static unsigned find(const char **place)
+/* What begins here; *rest moves to its path. */
+static unsigned find(const char **rest)
 {
 	for (unsigned i = 0; i < SML_RECORDS; i++) {
 		size_t n = strlen(records[i].what);
 
-		if (strncmp(*place, records[i].what, n) == 0 && (*place)[n] == ':') {
-			*place += n + 1;
+		if (strncmp(*rest, records[i].what, n) == 0 && (*rest)[n] == ':') {
+			*rest += n + 1;
 			return i;
 		}
 	}
@@ -112,18 +112,18 @@ void sml_settings_free_files(struct sml_settings *settings)
 
 int sml_settings_set_files(struct sml_settings *settings, int rank)
 {
-	const char *place = settings->config.record, *end;
+	const char *rest = settings->config.record, *end;
 	bool wrong = false;
 
 	sml_settings_free_files(settings);
-	for (; place; place = *end ? end + 1 : NULL) {
-		unsigned i = find(&place);
+	for (; rest; rest = *end ? end + 1 : NULL) {
+		unsigned i = find(&rest);
 
-		end = strchrnul(place, ',');
-		if (i == SML_RECORDS || place == end || settings->files[i])
+		end = strchrnul(rest, ',');
+		if (i == SML_RECORDS || rest == end || settings->files[i])
 			return refuse(settings->config.record);
 		settings->files[i] =
-			path_of(place, (size_t)(end - place), rank, records[i].suffix, &wrong);
+			path_of(rest, (size_t)(end - rest), rank, records[i].suffix, &wrong);
 		if (wrong)
 			return refuse(settings->config.record);
 		if (settings->files[i] == NULL)

@@ -54,7 +54,7 @@ static int check_limits(const struct sml_dataplane *dataplane)
 
 static int open_target(struct sml_dataplane *dataplane)
 {
-	int rc = dataplane->operations->open(&dataplane->target, &dataplane->place,
+	int rc = dataplane->operations->open(&dataplane->target, &dataplane->target_address,
 					     &sml_p4_services);
 
 	if (rc == 0)
@@ -81,7 +81,7 @@ static int open_parts(struct sml_dataplane *dataplane)
 	int rc = find_own_address(dataplane);
 
 	if (rc == 0)
-		rc = sml_p4_load(dataplane->config.target, &dataplane->place,
+		rc = sml_p4_load(dataplane->config.target, &dataplane->target_address,
 				 &dataplane->operations);
 	/* Before the target forgets what it had. */
 	if (rc == 0)
@@ -133,7 +133,8 @@ static void p4_describe(struct sml_dataplane *dataplane, char *text, size_t byte
 {
 	char where[300];
 
-	sml_host_port_text(where, sizeof(where), dataplane->place.host, dataplane->place.port);
+	sml_host_port_text(where, sizeof(where), dataplane->target_address.host,
+			   dataplane->target_address.port);
 	snprintf(text, bytes, "p4 (%s at %s, %u lanes%s%s)", dataplane->operations->name, where,
 		 dataplane->limits.lanes, p4_only_int32(dataplane) ? ", only int32" : "",
 		 dataplane->operations->read_registers != NULL ? "" : ", slots cannot be read");

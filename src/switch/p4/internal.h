@@ -62,7 +62,7 @@ struct sml_dataplane {
 	/* The target, for the control thread and the dataplane's. */
 	pthread_mutex_t target_mutex;
 	const struct sml_p4_target_operations *operations;
-	struct sml_p4_address place;
+	struct sml_p4_address target_address;
 	struct sml_p4_target *target;
 	struct sml_p4_limits limits;
 	struct sml_p4_hosts hosts; /* of --hosts */
@@ -105,7 +105,7 @@ static inline unsigned sml_p4_pipe(const struct sml_dataplane *dataplane, uint16
  * A target as its user gives it, "[PROTOCOL://]HOST:PORT[/DEVICE]", and the operations of its
  * protocol's module: 0, or an error with a text.
  */
-int sml_p4_load(const char *text, struct sml_p4_address *place,
+int sml_p4_load(const char *text, struct sml_p4_address *address,
 		const struct sml_p4_target_operations **operations);
 extern const struct sml_p4_services sml_p4_services;
 

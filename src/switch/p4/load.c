@@ -46,7 +46,7 @@ static const struct module *find_module(const char *protocol, size_t length)
 }
 
 /* "HOST:PORT[/DEVICE]" */
-static bool parse_address(const char *text, struct sml_p4_address *place)
+static bool parse_address(const char *text, struct sml_p4_address *address)
 {
 	size_t length = strcspn(text, "/");
 	struct sml_host_port at;
@@ -56,8 +56,8 @@ static bool parse_address(const char *text, struct sml_p4_address *place)
 		return false;
 	if (text[length] == '/' && !sml_parse_number(text + length + 1, 0, INT32_MAX, &device))
 		return false;
-	*place = (struct sml_p4_address){.port = at.port, .device = (uint32_t)device};
-	snprintf(place->host, sizeof(place->host), "%s", at.host);
+	*address = (struct sml_p4_address){.port = at.port, .device = (uint32_t)device};
+	snprintf(address->host, sizeof(address->host), "%s", at.host);
 	return true;
 }
 
@@ -148,7 +148,7 @@ static int load(const struct module *module, const struct sml_p4_target_operatio
 	return 0;
 }
 
-int sml_p4_load(const char *text, struct sml_p4_address *place,
+int sml_p4_load(const char *text, struct sml_p4_address *address,
 		const struct sml_p4_target_operations **operations)
 {
 	const char *mark = text == NULL ? NULL : strstr(text, PROTOCOL_MARK);
@@ -158,7 +158,7 @@ int sml_p4_load(const char *text, struct sml_p4_address *place,
 		return bad();
 	module = find_module(text, mark == NULL ? 0 : (size_t)(mark - text));
 	if (module == NULL || mark == text ||
-	    !parse_address(mark == NULL ? text : mark + strlen(PROTOCOL_MARK), place))
+	    !parse_address(mark == NULL ? text : mark + strlen(PROTOCOL_MARK), address))
 		return bad();
 	return load(module, operations);
 }

@@ -89,7 +89,7 @@ struct sml_p4_target_operations {
 	uint16_t pipe_ports;
 	/* Connects, and makes the target forget all that earlier daemons have told it. Refused
 	 * while another daemon controls the target; to find out may take seconds. */
-	int (*open)(struct sml_p4_target **opened, const struct sml_p4_address *place,
+	int (*open)(struct sml_p4_target **opened, const struct sml_p4_address *address,
 		    const struct sml_p4_services *services);
 	void (*close)(struct sml_p4_target *target);
 	int (*limits)(struct sml_p4_target *target, struct sml_p4_limits *limits);

@@ -181,20 +181,20 @@ static int bind_to(struct sml_bfrt *bfrt, char *program)
 
 /* ---- opening ---- */
 
-int sml_bfrt_connect(struct sml_bfrt *bfrt, const struct sml_p4_address *place, const char *table,
+int sml_bfrt_connect(struct sml_bfrt *bfrt, const struct sml_p4_address *address, const char *table,
 		     const struct sml_p4_services *services)
 {
 	char *program = NULL;
 	const char *why;
 	int rc;
 
-	*bfrt = (struct sml_bfrt){.services = services, .device = place->device};
-	snprintf(bfrt->where, sizeof(bfrt->where), "%s port %u", place->host, place->port);
+	*bfrt = (struct sml_bfrt){.services = services, .device = address->device};
+	snprintf(bfrt->where, sizeof(bfrt->where), "%s port %u", address->host, address->port);
 	if (getrandom(&bfrt->client_id, sizeof(bfrt->client_id), 0) != sizeof(bfrt->client_id))
 		return services->error_set(-errno, "no random numbers: %s", strerror(errno));
 	/* Two clients of a switch must not have the same number. */
 	bfrt->client_id = (bfrt->client_id & CLIENT_BITS) | 1;
-	rc = sml_rpc_open(&bfrt->rpc, place->host, place->port, &why);
+	rc = sml_rpc_open(&bfrt->rpc, address->host, address->port, &why);
 	if (rc < 0)
 		return services->error_set(rc,
 					   "the P4 switch at %s cannot be reached: %s: does "

@@ -30,7 +30,7 @@ struct sml_bfrt {
  * Connects and binds to the program that has this table. Errors have a text. After one, too, what
  * has been opened is closed by sml_bfrt_disconnect().
  */
-int sml_bfrt_connect(struct sml_bfrt *bfrt, const struct sml_p4_address *place, const char *table,
+int sml_bfrt_connect(struct sml_bfrt *bfrt, const struct sml_p4_address *address, const char *table,
 		     const struct sml_p4_services *services);
 void sml_bfrt_disconnect(struct sml_bfrt *bfrt);
 

@@ -226,7 +226,7 @@ static void bfrt_close(struct sml_p4_target *target)
 	free(target);
 }
 
-static int bfrt_open(struct sml_p4_target **opened, const struct sml_p4_address *place,
+static int bfrt_open(struct sml_p4_target **opened, const struct sml_p4_address *address,
 		     const struct sml_p4_services *services)
 {
 	struct sml_p4_target *target = calloc(1, sizeof(*target));
@@ -234,7 +234,7 @@ static int bfrt_open(struct sml_p4_target **opened, const struct sml_p4_address 
 
 	if (target == NULL)
 		return services->error_set(-ENOMEM, "no memory for the P4 switch");
-	rc = sml_bfrt_connect(&target->bfrt, place, JOBS, services);
+	rc = sml_bfrt_connect(&target->bfrt, address, JOBS, services);
 	if (rc == 0)
 		rc = forget(target);
 	if (rc < 0) {

@@ -377,18 +377,18 @@ static int take_over_switch(struct sml_p4_target *target)
 	return 0;
 }
 
-static int bmv2_open(struct sml_p4_target **opened, const struct sml_p4_address *place,
+static int bmv2_open(struct sml_p4_target **opened, const struct sml_p4_address *address,
 		     const struct sml_p4_services *services)
 {
 	struct sml_connect wish = {
-		.host = place->host, .port = place->port, .timeout_ms = TIMEOUT_MS};
+		.host = address->host, .port = address->port, .timeout_ms = TIMEOUT_MS};
 	struct sml_p4_target *target = calloc(1, sizeof(*target));
 	int fd, rc;
 
 	if (target == NULL)
 		return services->error_set(-ENOMEM, "no memory for the P4 switch");
 	target->services = services;
-	snprintf(target->where, sizeof(target->where), "%s port %u", place->host, place->port);
+	snprintf(target->where, sizeof(target->where), "%s port %u", address->host, address->port);
 	fd = sml_connect(&wish);
 	if (fd < 0) {
 		rc = services->error_set(fd,

@@ -96,9 +96,9 @@ def own_address(hosts: Sequence[str], stores: Sequence[str | None]) -> str:
     """
     if len(set(hosts)) == 1:
         return loopback()
-    told = os.environ.get("SWITCHML_MASTER_ADDR")
-    if told and os.environ.get("RANK") == "0":
-        return told
+    given = os.environ.get("SWITCHML_MASTER_ADDR")
+    if given and os.environ.get("RANK") == "0":
+        return given
     theirs = [s for h, s in zip(hosts, stores, strict=True) if s and h != hosts[0]]
     for master in [*theirs, os.environ.get("MASTER_ADDR", "")]:
         if master and not is_loopback(master):

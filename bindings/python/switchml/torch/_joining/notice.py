@@ -23,8 +23,8 @@ def notice_seconds(settings: Mapping[str, Any]) -> float:
     debug = settings.get("debug")
     if config.debug == 0 if debug is None else debug.lower() == "error":
         return 0.0
-    told = settings.get("wait_notice")
-    return float(config.wait_notice_ms / 1000 if told is None else told)
+    given = settings.get("wait_notice")
+    return float(config.wait_notice_ms / 1000 if given is None else given)
 
 
 def speaks(rank: int) -> bool:

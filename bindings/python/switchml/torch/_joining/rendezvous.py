@@ -85,8 +85,7 @@ def _join(
     if rank == 0:
         drawn = json.dumps(job_name.draw(meeting, settings, label))
         meeting.ask(lambda: store.set("job", drawn))
-    told = json.loads(_get(meeting, store, "job", deadline))
-    settings["job"] = job_name.take(told, label)
+    settings["job"] = job_name.take(json.loads(_get(meeting, store, "job", deadline)), label)
     switch = settings.get("switch") or os.environ.get("SWITCHML_SWITCH")
     if switch not in (None, "", "embedded") or world_size == 1:
         return Job(**settings)
@@ -139,8 +138,8 @@ def _job_key(
     )
     if meeting.rank == 0:
         drawn = not chosen and c.get_info(None)[0].has_tls
-        told = _KNOWN if meeting.secret else f"drawn {secrets.token_urlsafe(32)}"
-        meeting.ask(lambda: store.set("key", told if drawn else "none"))
+        secret = _KNOWN if meeting.secret else f"drawn {secrets.token_urlsafe(32)}"
+        meeting.ask(lambda: store.set("key", secret if drawn else "none"))
     key = _get(meeting, store, "key", deadline).decode()
     if key == "none" or chosen:
         return {}
@@ -157,11 +156,11 @@ def ports_of(settings: Mapping[str, Any]) -> str:
 
 def _join_and_tell(meeting: Meeting, store: Store, settings: dict[str, Any]) -> Job:
     address = settings.get("master_address") or own_address(meeting.hosts, meeting.stores)
-    told = settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT")
-    with kept_port(ports_of(settings)) if not told else contextlib.nullcontext(int(told)) as port:
+    given = settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT")
+    with kept_port(ports_of(settings)) if not given else contextlib.nullcontext(int(given)) as port:
         place = {"master_address": address, "master_port": port}
-        # At a port that was told, an earlier group may still listen, and close it before this one.
-        there = json.dumps({**place, "master_listens": not told})
+        # At a port that was given, an earlier group may still listen, and close it before this one.
+        there = json.dumps({**place, "master_listens": not given})
         over = threading.Event()
         teller = threading.Thread(
             target=_tell_when_it_listens, args=(store, there, port, over), daemon=True

@@ -31,8 +31,8 @@ def terms_of(settings: Mapping[str, Any], number: str) -> Terms:
         raise make(error, c.text_of(None, error))
 
     def text(name: str, member: str) -> str:
-        told = settings.get(name)
-        value = getattr(config, member) if told is None else str(told).encode()
+        given = settings.get(name)
+        value = getattr(config, member) if given is None else str(given).encode()
         return (value or b"").decode("utf-8", "replace").strip()
 
     wire = settings.get("wire")
