@@ -58,7 +58,7 @@ from .._joining.rendezvous import join
 from .adapted import adapt
 from .derivation import Derivation
 from .gateway import watched
-from .lists import Lists
+from .lists import Lists, in_lists
 from .options import Options
 from .reconfigure import Reconfigurable
 from .router import Router
@@ -192,17 +192,16 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         tensors: Sequence[torch.Tensor],
         calls: Sequence[Call],
         finish: Callable[[], None] | None = None,
-        timeout: timedelta = _NONE,
-        awaited: bool = False,
+        opts: Any = None,
         sizes: Sizes | None = None,
     ) -> Work:
-        limit = self._limit(timeout)
+        limit = self._limit(getattr(opts, "timeout", _NONE))
         if calls and is_accelerated(calls[0].send):
             copies = self._copies_of(calls[0].send.device)
             work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
         else:
             work = Work(name, tensors, calls, finish, limit)
-        work.awaited = awaited
+        work.awaited = is_awaited(opts)
         if sizes is not None:
             work.late, work.sizes = True, sizes
         work.for_cpp = self.for_cpp
@@ -255,10 +254,9 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         name: str,
         tensors: Sequence[torch.Tensor],
         op: ReduceOp,
-        timeout: timedelta = _NONE,
+        opts: Any = None,
         wire: Wire | None = None,
         residual: torch.Tensor | None = None,
-        awaited: bool = False,
     ) -> Work:
         """All-reduce each of the tensors in place. `residual`: of the only one."""
         flat, finish = dense(tensors)
@@ -280,7 +278,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             )
             for t, source in zip(flat, tensors, strict=True)
         ]
-        return self._run(name, tensors, calls, finish, timeout, awaited)
+        return self._run(name, tensors, calls, finish, opts)
 
     def _as_sum(
         self, name: str, inputs: list, opts: Any, in_place: bool = True
@@ -311,9 +309,8 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
             return self._instead("allreduce", what, tensors, scale)(tensors, opts)
-        awaited = is_awaited(opts)
         self._before(scale)
-        return self._reduce("all_reduce", tensors, opts.reduceOp, opts.timeout, awaited=awaited)
+        return self._reduce("all_reduce", tensors, opts.reduceOp, opts)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         opts = only_options("allreduce_coalesced", opts, AllreduceCoalescedOptions)
@@ -321,11 +318,8 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         if not self._adds(tensors, opts.reduceOp):
             what = describe(tensors, opts.reduceOp)
             return self._instead("allreduce_coalesced", what, tensors, scale)(tensors, opts)
-        awaited = is_awaited(opts)
         self._before(scale)
-        return self._reduce(
-            "all_reduce_coalesced", tensors, opts.reduceOp, opts.timeout, awaited=awaited
-        )
+        return self._reduce("all_reduce_coalesced", tensors, opts.reduceOp, opts)
 
     def reduce(
         self,
@@ -350,8 +344,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         source, wire = tensors[0], wire_of()
         calls = [Call("reduce", flat, flat, arguments, divisible=True, source=source, wire=wire)]
         finish = finish if root == self.rank() else None
-        awaited = is_awaited(opts)
-        return self._run("reduce", tensors, calls, finish, opts.timeout, awaited=awaited)
+        return self._run("reduce", tensors, calls, finish, opts)
 
     def broadcast(
         self, tensors: Any, opts: Any = None, timeout: Any = None, root: Any = None
@@ -362,8 +355,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         (flat,), finish = dense(tensors)
         calls = [broadcast(flat, opts.rootRank, tensors[0])]
         finish = None if opts.rootRank == self.rank() else finish
-        awaited = is_awaited(opts)
-        return self._run("broadcast", tensors, calls, finish, opts.timeout, awaited=awaited)
+        return self._run("broadcast", tensors, calls, finish, opts)
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Any:
         _, opts = normal([], opts, BarrierOptions, timeout=timeout)
@@ -373,7 +365,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             return self._others.barrier(opts)
         nothing = torch.empty(0, device="cpu")
         calls = [Call("barrier", nothing, nothing, lambda send, recv: ())]
-        return self._run("barrier", [], calls, None, opts.timeout, awaited=is_awaited(opts))
+        return self._run("barrier", [], calls, None, opts)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier on Gloo that names the ranks that are missing when the timeout passes.
@@ -395,55 +387,48 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         barrier.run()
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
-        opts = only_options("all_gather_single", opts, AllgatherOptions)
-        if not self._takes([input, output]):
-            return self._instead("all_gather_single", describe([input]), [input])(
-                output, input, opts
-            )
-        return self._gather("all_gather_single", [output], [input], opts)
+        return self._gather("all_gather_single", output, input, opts)
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        opts = only_options("all_gather_single_coalesced", opts, AllgatherOptions)
-        if not self._takes([*inputs, *outputs]):
-            return self._instead("all_gather_single_coalesced", describe(inputs), inputs)(
-                outputs, inputs, opts
-            )
         return self._gather("all_gather_single_coalesced", outputs, inputs, opts)
 
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def _gather(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Work:
-        for part, whole in zip(inputs, outputs, strict=True):
+    def _gather(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Any:
+        """Of one tensor, or of several at once."""
+        opts = only_options(name, opts, AllgatherOptions)
+        wholes, parts = in_lists(outputs, inputs)
+        if not self._takes([*parts, *wholes]):
+            return self._instead(name, describe(parts), parts)(outputs, inputs, opts)
+        for part, whole in zip(parts, wholes, strict=True):
             self._check_parts(name, part, whole)
-        sends, _ = dense(inputs)
-        recvs, finish = dense(outputs)
+        sends, _ = dense(parts)
+        recvs, finish = dense(wholes)
         calls = [
             all_gather(send, recv, source)
-            for send, recv, source in zip(sends, recvs, inputs, strict=True)
+            for send, recv, source in zip(sends, recvs, parts, strict=True)
         ]
-        return self._run(name, outputs, calls, finish, opts.timeout, awaited=is_awaited(opts))
+        return self._run(name, wholes, calls, finish, opts)
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
-        opts = only_options("reduce_scatter_single", opts, ReduceScatterOptions)
-        (input,), opts, _ = self._as_sum("reduce_scatter_single", [input], opts, False)
-        if not self._adds([input, output], opts.reduceOp):
-            what = describe([input], opts.reduceOp)
-            return self._instead("reduce_scatter_single", what, [input])(output, input, opts)
-        return self._scatter("reduce_scatter_single", [output], [input], opts)
+        return self._scatter_single("reduce_scatter_single", output, input, opts)
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        opts = only_options("reduce_scatter_single_coalesced", opts, ReduceScatterOptions)
-        inputs, opts, _ = self._as_sum("reduce_scatter_single_coalesced", inputs, opts, False)
-        if not self._adds([*inputs, *outputs], opts.reduceOp):
-            what = describe(inputs, opts.reduceOp)
-            return self._instead("reduce_scatter_single_coalesced", what, inputs)(
-                outputs, inputs, opts
-            )
-        return self._scatter("reduce_scatter_single_coalesced", outputs, inputs, opts)
+        return self._scatter_single("reduce_scatter_single_coalesced", outputs, inputs, opts)
 
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def _scatter_single(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Any:
+        """Of one tensor, or of several at once."""
+        opts = only_options(name, opts, ReduceScatterOptions)
+        parts, wholes = in_lists(outputs, inputs)
+        wholes, opts, _ = self._as_sum(name, wholes, opts, False)
+        if not self._adds([*wholes, *parts], opts.reduceOp):
+            instead = self._instead(name, describe(wholes, opts.reduceOp), wholes)
+            return instead(outputs, wholes[0] if parts[0] is outputs else wholes, opts)
+        return self._scatter(name, parts, wholes, opts)
 
     def reduce_scatter(
         self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, op: Any = None
@@ -484,9 +469,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             Call("reduce_scatter", send, recv, arguments, source=source, wire=wire)
             for send, recv, source in zip(sends, recvs, inputs, strict=True)
         ]
-        return self._run(
-            name, outputs, calls, finish, opts.timeout, awaited=is_awaited(opts), sizes=sizes
-        )
+        return self._run(name, outputs, calls, finish, opts, sizes)
 
     def _check_parts(self, name: str, part: torch.Tensor, whole: torch.Tensor) -> None:
         if part.dtype != whole.dtype or part.numel() * self.size() != whole.numel():

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import AllgatherOptions
 
-from .._calls.tensors import copy_to, dense, describe, is_awaited, normal, tensors_in, writable
+from .._calls.tensors import copy_to, dense, describe, normal, tensors_in, writable
 from .._calls.work import Call, all_gather, broadcast
 
 # Of the parts of all ranks. On one host with two cores and four ranks, this is about where
@@ -19,7 +19,7 @@ from .._calls.work import Call, all_gather, broadcast
 LIMIT_BYTES = 1 << 20
 
 
-def _in_lists(several: Any, one: Any) -> tuple[Any, Any]:
+def in_lists(several: Any, one: Any) -> tuple[Any, Any]:
     """Both as lists of what each device has, though there is only one."""
     return ([several], [one]) if isinstance(one, torch.Tensor) else (several, list(one))
 
@@ -30,7 +30,7 @@ class Lists:
     def allgather(
         self: Any, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None
     ) -> Any:
-        outputs, inputs = _in_lists(outputs, inputs)
+        outputs, inputs = in_lists(outputs, inputs)
         inputs, opts = normal(inputs, opts, AllgatherOptions, timeout=timeout)
         if not self._has_parts(outputs, inputs):
             what = describe(tensors_in(inputs))
@@ -59,8 +59,7 @@ class Lists:
         rank = self.rank()
         copy_to(flat[rank], own.detach())
         calls = [broadcast(t, root, own if root == rank else None) for root, t in enumerate(flat)]
-        awaited = is_awaited(opts)
-        return self._run("all_gather", outputs, calls, finish, opts.timeout, awaited=awaited)
+        return self._run("all_gather", outputs, calls, finish, opts)
 
     def _all_gathered(self: Any, one: torch.Tensor) -> tuple[torch.Tensor, Call]:
         """A tensor for the elements of all ranks, and the call that fills it."""
@@ -83,5 +82,4 @@ class Lists:
             for target, part in zip(targets, whole, strict=False):
                 copy_to(target, part)
 
-        awaited = is_awaited(opts)
-        return self._run(name, outputs, calls, finish, opts.timeout, awaited=awaited)
+        return self._run(name, outputs, calls, finish, opts)
