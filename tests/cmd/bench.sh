@@ -5,23 +5,12 @@
 #	tests/cmd/bench.sh build/switchml build/tests/chaos
 switchml=$(realpath "$1")
 chaos=$(realpath "$2")
-work=$(mktemp -d)
-switch=
-trap 'kill $switch 2>/dev/null; rm -rf "$work"' EXIT
-failures=0
-. "$(dirname "$0")/../support/await.sh"
+. "$(dirname "$0")/../support/report.sh"
 
 # Title, command: it must succeed.
 expect_success() {
-	title=$1
-	shift
-	if "$@" >"$work/out" 2>&1; then
-		echo "ok: $title"
-	else
-		echo "FAILED: $title (exit status $?): $*"
-		tail -n 20 "$work/out"
-		failures=$((failures + 1))
-	fi
+	"${@:2}" >"$work/out" 2>&1
+	say $? "$1" "$work/out"
 }
 
 bench="timeout 100 $switchml bench -n 2 -w 1"
@@ -41,10 +30,8 @@ for collective in all_gather reduce_scatter broadcast reduce; do
 		-c 2 --drop 1%
 done
 expect_success "barrier" $bench --local-workers 3 --collective barrier
-says "$work/out" '^ *0 *0 *float *none ' || {
-	echo "FAILED: no line for the barrier: $(cat "$work/out")"
-	failures=$((failures + 1))
-}
+says "$work/out" '^ *0 *0 *float *none '
+say $? "the line for the barrier" "$work/out"
 for faults in "--drop 1%" "--drop 10%" "--duplicate 5%" "--reorder 5%" \
 	"--drop 2% --duplicate 2% --reorder 2%"; do
 	expect_success "with $faults" $bench --local-workers 4 -b 4 -e 256K -f 16 $faults
@@ -54,19 +41,14 @@ for faults in "--drop 1%" "--drop 10%" "--duplicate 5%" "--reorder 5%" \
 	done
 done
 
-"$switchml" switch --listen 127.0.0.1:0 -vv >"$work/switch" 2>&1 &
-switch=$!
-await_switch "$work/switch"
+local_switch "$work/switch" -vv
 $bench --switch "$address" --local-workers 2 --job other -b 64K -e 64K -n 200 -d int32 --drop 1% \
 	>"$work/other" 2>&1 &
 other=$!
 expect_success "two jobs at once" \
 	$bench --switch "$address" --local-workers 2 --job one -b 64K -e 64K -n 200 --drop 1%
-wait $other || {
-	echo "FAILED: the other job"
-	tail -n 20 "$work/other"
-	failures=$((failures + 1))
-}
+wait $other
+say $? "the other job" "$work/other"
 
 # Local workers use the switch of the environment, too.
 expect_success "SWITCHML_SWITCH" env SWITCHML_SWITCH="$address" $bench --job environment -b 4K -e 4K
@@ -74,16 +56,9 @@ await says "$work/switch" 'job "environment"'
 
 # Title, exit status, what it must say, then the command.
 expect_refusal() {
-	local title=$1 status=$2 text=$3 got
-	shift 3
-	"$@" >"$work/out" 2>&1
-	got=$?
-	if [ $got = "$status" ] && says "$work/out" "$text"; then
-		echo "ok: $title"
-	else
-		echo "FAILED: $title (exit status $got, not $status): $(cat "$work/out")"
-		failures=$((failures + 1))
-	fi
+	"${@:4}" >"$work/out" 2>&1
+	[ $? = "$2" ] && says "$work/out" "$3"
+	say $? "$1" "$work/out"
 }
 expect_refusal "SWITCHML_SWITCH with a wrong name" 1 'nosuch\.invalid.*SWITCHML_SWITCH' \
 	env SWITCHML_SWITCH=nosuch.invalid $bench -b 4K -e 4K
@@ -96,13 +71,8 @@ expect_success "status" "$switchml" status --switch "$address"
 # ---- the table fits the terminal; elsewhere it has all columns, because programs read it ----
 # Title, pattern: the last output has it.
 expect_line() {
-	if grep -q "$2" "$work/out"; then
-		echo "ok: $1"
-	else
-		echo "FAILED: $1: no line has '$2'"
-		cat "$work/out"
-		failures=$((failures + 1))
-	fi
+	says "$work/out" "$2"
+	say $? "$1" "$work/out"
 }
 small="--local-workers 2 -b 8 -e 4K -f 512 -n 2 -w 1"
 for columns in 80 110 150; do
@@ -111,20 +81,16 @@ for columns in 80 110 150; do
 		expect_success "$title" "$(dirname "$0")/../support/in-terminal" $columns "$switchml" bench $small $more
 		expect_line "$title: what it must have" '^# *size .* time .*busbw .* time .*busbw'
 		widest=$(grep -v '^# [sWA]' "$work/out" | wc -L)
-		[ "$widest" -lt $columns ] || {
-			echo "FAILED: $title: a line has $widest"
-			failures=$((failures + 1))
-		}
+		[ "$widest" -lt $columns ]
+		say $? "$title: the widest line has $widest" "$work/out"
 	done
 done
 expect_success "no terminal" $bench $small --percentiles
 expect_line "no terminal: all columns" \
 	'^# *size *count *type *redop\( *time *algbw *busbw *#wrong *wire tx *#retx *p50 *p90 *p99 *max\)\{2\}$'
 expect_line "small rates are not 0" '^ *8 .* \(0\.0*[1-9][0-9]*\|[1-9][.0-9]*e-[0-9]*\) '
-if grep -q '^ *[1-9].* 0\.000 ' "$work/out" || grep -q 'bandwidth: 0.000 ' "$work/out"; then
-	echo "FAILED: a rate is 0.000: $(cat "$work/out")"
-	failures=$((failures + 1))
-fi
+! grep -q '^ *[1-9].* 0\.000 \|bandwidth: 0.000 ' "$work/out"
+say $? "no rate is 0.000" "$work/out"
 expect_success "--chaos" timeout 100 "$chaos" --chaos -b 1M -e 1M -n 1 -c 1 --seconds 3
 expect_line "--chaos says how it ended" \
 	'^# Chaos: the switch was killed [1-9][0-9]* times\? (--seed 1), and the job went on each time$'
@@ -154,16 +120,12 @@ cp "$work/table" "$work/kept"
 expect_success "the table goes to standard error then" says "$work/kept" 'Wrong elements: 0 OK'
 for key in size_bytes count type op wire in_place time_us algbw_GBps busbw_GBps wrong \
 	wire_tx_bytes retransmits; do
-	[ "$(grep -c "\"$key\":" "$work/json")" -ge 2 ] || {
-		echo "FAILED: JSON has no $key"
-		failures=$((failures + 1))
-	}
+	[ "$(grep -c "\"$key\":" "$work/json")" -ge 2 ]
+	say $? "JSON has $key" "$work/json"
 done
 for key in collective p50_us p90_us p99_us max_us; do
-	grep -q "\"$key\":" "$work/json" || {
-		echo "FAILED: JSON has no $key"
-		failures=$((failures + 1))
-	}
+	says "$work/json" "\"$key\":"
+	say $? "JSON has $key" "$work/json"
 done
 
 # The columns and the last lines of nccl-tests, to the space.
@@ -183,24 +145,16 @@ END
 number='[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?'
 sed -nE '/out-of-place/,$p' "$work/out" | sed -E \
 	-e "s/^( [ 0-9]{11})  ([ 0-9]{12})     float     sum      -1(  [ 0-9.e+-]{7}(  [ 0-9.e+-]{6}){2}       0){2}\$/ROW/" \
-	-e "s/(Avg bus bandwidth    :) $number /\1 NUMBER /" | diff "$work/nccl" - || {
-	echo "FAILED: this is not nccl-tests' table: $(cat "$work/out")"
-	failures=$((failures + 1))
-}
+	-e "s/(Avg bus bandwidth    :) $number /\1 NUMBER /" | diff "$work/nccl" -
+say $? "nccl-tests' table" "$work/out"
 
 # A line about a long run on a terminal. Elsewhere, see --seconds, above.
 script -qec "$bench --local-workers 2 -b 4K -e 4K --seconds 2" /dev/null >"$work/out" 2>&1 </dev/null
-says "$work/out" 's since the start' || {
-	echo "FAILED: a long run does not say how far it is: $(cat "$work/out")"
-	failures=$((failures + 1))
-}
+says "$work/out" 's since the start'
+say $? "a long run says how far it is" "$work/out"
 expect_success "-h" "$switchml" bench -h
-if $bench --collective nonsense --local-workers 1 >"$work/out" 2>&1; then
-	echo "FAILED: a wrong collective was taken"
-	failures=$((failures + 1))
-fi
-if $bench --datatype nonsense >"$work/out" 2>&1; then
-	echo "FAILED: a wrong option was taken"
-	failures=$((failures + 1))
-fi
+for wrong in --collective --datatype; do
+	! $bench $wrong nonsense --local-workers 1 >"$work/out" 2>&1
+	say $? "$wrong nonsense is refused" "$work/out"
+done
 [ $failures = 0 ]

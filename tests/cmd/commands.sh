@@ -5,28 +5,27 @@
 #
 #	tests/cmd/commands.sh build/switchml
 switchml=$(realpath "$1")
-. "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
 
 unset SWITCHML_SWITCH SWITCHML_MASTER_ADDR SWITCHML_MASTER_PORT MASTER_ADDR MASTER_PORT
 
 ok() {
-	echo "ok: $1"
+	say 0 "$1"
 }
 
 fail() {
-	echo "FAILED: $1"
-	tail -n 20 "$work/out" "$work/err"
-	failures=$((failures + 1))
+	say 1 "$1" "$work/out" "$work/err"
+}
+
+# The status that a command had, and the one that it should have; title, command.
+had() {
+	if [ "$1" = "$2" ]; then ok "$3"; else fail "$3: status $1, not $2: ${*:4}"; fi
 }
 
 # Title, exit status, command.
 expect() {
-	local title=$1 wanted=$2 status
-	shift 2
-	timeout 60 "$@" >"$work/out" 2>"$work/err"
-	status=$?
-	if [ $status = "$wanted" ]; then ok "$title"; else fail "$title: status $status, not $wanted: $*"; fi
+	timeout 60 "${@:3}" >"$work/out" 2>"$work/err"
+	had $? "$2" "$1" "${@:3}"
 }
 
 # Title, Python expression over the JSON of the last output: it is true.
@@ -45,15 +44,6 @@ s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1], flush=T
 	>"$work/nobody" &
 await test -s "$work/nobody"
 nobody=127.0.0.1:$(cat "$work/nobody")
-
-# File for the switch's output, its options.
-start_switch() {
-	local out=$1
-	shift
-	: >"$work/$out"
-	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/$out" 2>&1 &
-	await_switch "$work/$out"
-}
 
 # ---- one exit status for all wrong command lines ----
 expect "no command" 2 "$switchml"
@@ -104,9 +94,9 @@ expect "a wrong variable" 0 env SWITCHML_SWTICH=127.0.0.1 SWITCHML_WIRE=int32 "$
 	fail "it is not warned of once: $(grep -c SWTICH "$work/err") lines"
 
 # ---- status: always an array ----
-start_switch one
+local_switch "$work/one"
 one=$address
-start_switch two
+local_switch "$work/two"
 two=$address
 expect "one switch" 0 "$switchml" status --json --switch "$one"
 expect_json "one switch is an array" "len(all) == 1 and all[0]['address'] == '$one' and all[0]['error'] is None and all[0]['jobs'] == []"
@@ -187,7 +177,7 @@ expect "doctor" 0 "$switchml" doctor --switch "$one"
 grep -q '^ok *data port' "$work/out" || fail "doctor: the data port is not ok"
 python3 -c 'import socket
 s = socket.socket(type=socket.SOCK_DGRAM); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' >"$work/port"
-start_switch three --data-port "$(cat "$work/port")"
+local_switch "$work/three" --data-port "$(cat "$work/port")"
 expect "doctor, another data port" 0 "$switchml" doctor --switch "$address"
 grep -q "^ok *data port.*$(cat "$work/port")" "$work/out" || fail "doctor: the other data port is not ok"
 expect "status" 0 "$switchml" status --json --switch "$address"
@@ -234,11 +224,10 @@ done
 # ---- standard descriptors that are closed ----
 # Redirections, exit status, command.
 expect_closed() {
-	local closed=$1 wanted=$2 status
+	local closed=$1 wanted=$2
 	shift 2
 	eval "timeout 60 \"\$@\" >'$work/out' 2>'$work/err' $closed"
-	status=$?
-	if [ $status = "$wanted" ]; then ok "$2 with $closed"; else fail "$2 with $closed: status $status, not $wanted"; fi
+	had $? "$wanted" "$2 with $closed"
 }
 
 # A report that nobody can read is a failure.

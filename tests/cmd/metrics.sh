@@ -14,10 +14,7 @@ PATH=${unpacked:+$unpacked:}$PATH
 
 # Options: a switch that serves metrics. Sets $switch, $address and $url.
 start_switch() {
-	: >"$work/switch"
-	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/switch" 2>&1 &
-	switch=$!
-	await_switch "$work/switch"
+	local_switch "$work/switch" "$@"
 	url=$(url_of "$work/switch")
 }
 

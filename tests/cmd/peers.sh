@@ -61,22 +61,13 @@ expect() {
 	for text; do
 		says "$work/$job.0" "$text" || bad="it does not say: $text"
 	done
-	if [ "$bad" = 0 ]; then
-		echo "ok: $title"
-	else
-		echo "FAILED: $title: $bad"
-		cat "$work/$job".*
-		failures=$((failures + 1))
-	fi
+	say "$bad" "$title" "$work/$job".*
 }
 
 # Job, pattern: rank 0 must not say that.
 expect_not() {
-	if says "$work/$1.0" "$2"; then
-		echo "FAILED: $1: it says $2"
-		cat "$work/$1.0"
-		failures=$((failures + 1))
-	fi
+	! says "$work/$1.0" "$2"
+	say $? "$1: it does not say: $2" "$work/$1.0"
 }
 
 set_up_hosts
@@ -92,11 +83,12 @@ expect "all is fine without a switch" fine 0 'ok  *trial  *4 ranks .* without a 
 expect_not fine 'warning\|problem'
 expect_not fine 'ranks .*2.* can share memory'
 for rank in 1 2 3; do
-	[ ! -s "$work/fine.$rank" ] || { echo "FAILED: rank $rank says something" && failures=1; }
+	[ ! -s "$work/fine.$rank" ]
+	say $? "rank $rank says nothing" "$work/fine.$rank"
 done
 
 options=--json check json
-python3 - "$work/json.0" <<'JSON' || { echo "FAILED: --json" && cat "$work/json.0" && failures=1; }
+python3 - "$work/json.0" <<'JSON'
 import json, sys
 told = json.load(open(sys.argv[1]))
 assert told["problems"] == 0, told
@@ -105,6 +97,7 @@ assert told["hosts"][0]["ranks"] == [{"rank": 0, "memory": 0}, {"rank": 1, "memo
 assert {path["largest"] for host in told["hosts"] for path in host["paths"]} == {1500}, told
 assert {path["name"] for host in told["hosts"] for path in host["paths"]} == {"ok"}, told
 JSON
+say $? "--json" "$work/json.0"
 
 # One pair, one way.
 on 1 iptables -A INPUT -p udp -s 10.77.0.12 -j DROP
@@ -112,7 +105,8 @@ check oneway SWITCHML_PORTS=30000-30031
 expect "UDP from host2 to host1 is lost" oneway 1 \
 	'problem *udp  *UDP from host2 (10.77.0.12) does not arrive at host1 (10.77.0.11); the other' \
 	"fix: let host1's firewall pass UDP from 10.77.0.12 to ports 30000-30031" '^2 .*1500 *none *-$'
-[ "$(grep -c ' udp ' "$work/oneway.0")" = 1 ] || { echo "FAILED: one line for one fault" && failures=1; }
+[ "$(grep -c ' udp ' "$work/oneway.0")" = 1 ]
+say $? "one line for one fault" "$work/oneway.0"
 on 1 iptables -F INPUT
 
 # A small MTU.
@@ -142,7 +136,8 @@ sed -i 's/10.9.9.9 host2/10.77.0.12 host2/' "/etc/netns/$name-1/hosts"
 sed -i 's/ host2$/ other2/' "/etc/netns/$name-"[012]/hosts
 check nameless
 expect "a name that nobody knows" nameless 0 'warning *name *on host0 and 1 other host, the name host2: '
-[ "$(grep -c 'warning *name' "$work/nameless.0")" = 1 ] || { echo "FAILED: one line for one name" && failures=1; }
+[ "$(grep -c 'warning *name' "$work/nameless.0")" = 1 ]
+say $? "one line for one name" "$work/nameless.0"
 sed -i 's/ other2$/ host2/' "/etc/netns/$name-"[012]/hosts
 
 # The chosen interface, and one that does not exist.
@@ -152,9 +147,8 @@ own[2]=SWITCHML_SOCKET_IFNAME=ib
 options="--wait 10" check nosuch
 expect "an interface that is not there" nosuch 1 'problem *ranks *rank 2 of 4 did not connect within 10 s' \
 	'fix: .*set SWITCHML_MASTER_ADDR'
-says "$work/nosuch.2" 'no interface with an IPv4 address matches SWITCHML_SOCKET_IFNAME="ib"' || {
-	echo "FAILED: rank 2 does not name the interface" && cat "$work/nosuch.2" && failures=1
-}
+says "$work/nosuch.2" 'no interface with an IPv4 address matches SWITCHML_SOCKET_IFNAME="ib"'
+say $? "rank 2 names the interface" "$work/nosuch.2"
 
 # mpirun on two hosts, without rank 0's address: no rank waits.
 begun=$SECONDS
@@ -162,7 +156,8 @@ env -u RANK OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_
 	"$switchml" doctor --peers >"$work/lost.0" 2>&1
 status=$?
 expect "mpirun without rank 0's address" lost 2 'rank 1: there are ranks on other hosts, .* set SWITCHML_MASTER_ADDR'
-[ $((SECONDS - begun)) -lt 30 ] || { echo "FAILED: it waits" && failures=1; }
+[ $((SECONDS - begun)) -lt 30 ]
+say $? "it does not wait"
 
 # A name server that does not answer.
 on switch iptables -A INPUT -p udp --dport 53 -j DROP

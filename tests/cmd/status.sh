@@ -5,18 +5,9 @@
 #
 #	tests/cmd/status.sh build/switchml
 switchml=$(realpath "$1")
-. "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
 export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 unset SWITCHML_SWITCH SWITCHML_MASTER_ADDR SWITCHML_MASTER_PORT MASTER_ADDR MASTER_PORT
-
-# Options of the switch.
-start_switch() {
-	: >"$work/switch"
-	"$switchml" switch "$@" >"$work/switch" 2>&1 &
-	switch=$!
-	await_switch "$work/switch"
-}
 
 # `lines`: the arrays of the file. `last`: the last job all of whose ranks have moved something in
 # an interval, and have sent some packets again if LOSSY is set.
@@ -45,7 +36,7 @@ has_rates() {
 sys.exit(last is None)" "$1"
 }
 
-start_switch --listen "$(steady_address)"
+local_switch "$work/switch" --listen "$(steady_address)"
 "$switchml" bench --switch "$address" --job lossy --local-workers 3 -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 \
 	--drop 1% >"$work/bench" 2>&1 &
 bench=$!
@@ -117,7 +108,7 @@ await test -s "$work/json"
 kill $switch $bench
 wait $switch $bench 2>/dev/null
 await says "$work/json" '"error":"[^"]*refused'
-start_switch --listen "$address" --slots 64
+local_switch "$work/switch" --listen "$address" --slots 64
 await says "$work/json" '"slots":64,"slots_in_use"'
 kill -INT $watch
 wait $watch

@@ -16,10 +16,7 @@ done
 export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
 
-: >"$work/switch"
-"$switchml" switch --listen "$(steady_address)" >"$work/switch" 2>&1 &
-switch=$!
-await_switch "$work/switch"
+local_switch "$work/switch" --listen "$(steady_address)"
 for job in alpha beta; do
 	"$switchml" bench --switch "$address" --job $job --local-workers 2 -b 64K -e 64K -w 0 -n 1 -c 0 \
 		--seconds 1000 --pause 20 --drop 0.5% >"$work/$job" 2>&1 &

@@ -16,9 +16,7 @@ check() {
 	"$here/../support/trace-check" "$@" || failures=$((failures + 1))
 }
 
-"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
-switch=$!
-await_switch "$work/switch"
+local_switch "$work/switch"
 
 # Do ranks 0 and 2 wait for rank 1, with more contributions than it has sent?
 both_wait() {
@@ -60,10 +58,8 @@ check format "$work/again"
 
 # What does not belong together, or is no trace.
 refuses() {
-	if "$switchml" trace merge --output "$work/none" "${@:2}" >"$work/out" 2>&1 || ! says "$work/out" "$1"; then
-		echo "FAILED: ${*:2} is not refused with '$1' but: $(cat "$work/out")"
-		failures=$((failures + 1))
-	fi
+	! "$switchml" trace merge --output "$work/none" "${@:2}" >"$work/out" 2>&1 && says "$work/out" "$1"
+	say $? "${*:2} is refused: $1" "$work/out"
 }
 refuses 'both of rank 2' "$work/trace.2" "$work/ahead.2"
 refuses 'is not a trace' "$work/rank.0"
@@ -95,19 +91,15 @@ check format "$work/merged"
 cp "$work/merged" "$work/before"
 refuses 'UTF-8\|decode byte' "$work/long.0" "$work/broken.1"
 refuses 'is of job' "$work/long.0" "$work/other.1"
-if (ulimit -f 1; trap '' XFSZ; "$switchml" trace merge --output "$work/merged" "$work/long.0" "$work/long.1") >"$work/out" 2>&1 ||
-	! says "$work/out" "cannot write $work/merged: File too large" || ! cmp "$work/merged" "$work/before" ||
-	[ -e "$work/merged.tmp" ]; then
-	echo "FAILED: a trace that cannot be written whole replaces the old one: $(cat "$work/out")"
-	failures=$((failures + 1))
-fi
+! (ulimit -f 1; trap '' XFSZ; "$switchml" trace merge --output "$work/merged" "$work/long.0" "$work/long.1") >"$work/out" 2>&1 &&
+	says "$work/out" "cannot write $work/merged: File too large" && cmp "$work/merged" "$work/before" &&
+	[ ! -e "$work/merged.tmp" ]
+say $? "a trace that cannot be written whole does not replace the old one" "$work/out"
 "$switchml" trace merge --output /dev/stdout "$work/long.0" "$work/long.1" | cat >"$work/piped"
 cmp <(head -c 1000 "$work/piped") <(head -c 1000 "$work/before") || give_up "a pipe as output"
-if "$switchml" trace merge --output "$work/trace.0" "$work"/trace.[01] >"$work/out" 2>&1 ||
-	! says "$work/out" 'is one of the traces'; then
-	echo "FAILED: a trace is overwritten: $(cat "$work/out")"
-	failures=$((failures + 1))
-fi
+! "$switchml" trace merge --output "$work/trace.0" "$work"/trace.[01] >"$work/out" 2>&1 &&
+	says "$work/out" 'is one of the traces'
+say $? "no trace is overwritten" "$work/out"
 check format "$work/trace.0"
 
 # A stripe in every rank, and one file name for all of them.
@@ -117,10 +109,8 @@ SWITCHML_SWITCH=embedded SWITCHML_RECORD="trace:$work/all" timeout 200 "$switchm
 check format "$work"/all.[012]
 "$switchml" trace merge --output "$work/merged" "$work"/all.[012] >"$work/out" || failures=$((failures + 1))
 check clock "$work/merged" 1 0
-if says "$work/out" drifts; then
-	echo "FAILED: a host's clock drifts against itself: $(cat "$work/out")"
-	failures=$((failures + 1))
-fi
+! says "$work/out" drifts
+say $? "a host's clock does not drift against itself" "$work/out"
 
 # In a tree, packets do not have a rank's number but that of a switch's child. Rank 3, the second one
 # at its leaf, stands still.
@@ -151,9 +141,7 @@ check waits "$work/merged" 3 0.9
 
 # Another user may have made the name a link to something else.
 ln -s "$work/target" "$work/link.0"
-if SWITCHML_RECORD="trace:$work/link" timeout 100 "$switchml" bench --local-workers 1 -b 4 -e 4 \
-	>"$work/out" 2>&1 || ! says "$work/out" 'cannot be created' || [ -e "$work/target" ]; then
-	echo "FAILED: a link is not refused: $(cat "$work/out")"
-	failures=$((failures + 1))
-fi
+! SWITCHML_RECORD="trace:$work/link" timeout 100 "$switchml" bench --local-workers 1 -b 4 -e 4 >"$work/out" 2>&1 &&
+	says "$work/out" 'cannot be created' && [ ! -e "$work/target" ]
+say $? "a link is refused" "$work/out"
 [ $failures = 0 ]

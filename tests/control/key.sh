@@ -12,8 +12,6 @@ if SWITCHML_JOB_KEY_FILE=x "$switchml" switch --listen 127.0.0.1:0 2>&1 | grep -
 	echo "this build has no TLS"
 	exit 77
 fi
-# shellcheck source=tests/support/await.sh
-. "$here/../support/await.sh"
 # shellcheck source=tests/support/report.sh
 . "$here/../support/report.sh"
 # shellcheck source=tests/support/secured.sh

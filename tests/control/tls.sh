@@ -12,8 +12,6 @@ if "$switchml" switch --listen 127.0.0.1:0 --tls-key x 2>&1 | grep -q 'built wit
 	echo "this build has no TLS"
 	exit 77
 fi
-# shellcheck source=tests/support/await.sh
-. "$here/../support/await.sh"
 # shellcheck source=tests/support/report.sh
 . "$here/../support/report.sh"
 # shellcheck source=tests/support/secured.sh

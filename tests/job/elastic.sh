@@ -13,9 +13,7 @@ work=$(mktemp -d)
 switch=
 trap 'kill -9 $switch "${worker[@]}" 2>/dev/null; rm -rf "$work"' EXIT
 
-"$switchml" switch --listen 127.0.0.1:0 -v >"$work/switch" 2>&1 &
-switch=$!
-await_switch "$work/switch"
+local_switch "$work/switch" -v
 export SWITCHML_SWITCH=$address
 survive switch
 # How many members there are at a time depends on who is late: tests/job/test_job_join.c has numbers.

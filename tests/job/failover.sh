@@ -6,27 +6,18 @@
 set -u
 
 switchml=$1
-work=$(mktemp -d)
-failures=0
-. "$(dirname "$0")/../support/await.sh"
+. "$(dirname "$0")/../support/report.sh"
 export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 switches=()
 with_names=() # a program that gives the ranks an /etc/hosts of their own
 
-clean_up() {
-	kill -9 "${switches[@]}" 2>/dev/null
-	wait 2>/dev/null
-	rm -rf "$work"
-}
-trap clean_up EXIT
+trap 'kill -9 "${switches[@]}" 2>/dev/null; clean_up' EXIT
 
 # Start a switch; sets $address and $pid. Argument: address, or none.
 start_switch() {
-	: >"$work/switch" # or the one before would be read
-	"$switchml" switch --listen "${1:-127.0.0.1:0}" >"$work/switch" 2>&1 &
-	pid=$!
+	local_switch "$work/switch" --listen "${1:-127.0.0.1:0}"
+	pid=$switch
 	switches+=("$pid")
-	await_switch "$work/switch"
 }
 
 # Addresses of switches, bench's options: run all-reduces until end_bench.
@@ -40,28 +31,16 @@ start_bench() {
 	done
 }
 
-fail() {
-	echo "FAILED: $1"
-	cat "$work/bench"
-	failures=$((failures + 1))
-}
-
 # Title, texts that the ranks must have written: the benchmark ends after a few more
 # calls.
 expect_success() {
-	local title=$1 text
+	local title=$1 text bad=0
 	kill "${pids[0]}"
-	wait "${pids[0]}" || {
-		fail "$title"
-		return
-	}
+	wait "${pids[0]}" || bad=1
 	for text in "${@:2}"; do
-		says "$work/bench" "$text" || {
-			fail "$title: '$text' was not said"
-			return
-		}
+		says "$work/bench" "$text" || bad="'$text' was not said"
 	done
-	echo "ok: $title"
+	say "$bad" "$title" "$work/bench"
 }
 
 end_switches() {
@@ -215,12 +194,8 @@ none() {
 	kill -9 "$pid"
 	wait "${pids[0]}"
 	status=$?
-	if [ $status = 1 ] && [ $((SECONDS - began)) -lt 30 ] &&
-		says "$work/bench" "no switch has taken over"; then
-		echo "ok: where no switch comes back, calls fail at their deadline and say so"
-	else
-		fail "no switch comes back (exit status $status, $((SECONDS - began)) s)"
-	fi
+	[ $status = 1 ] && [ $((SECONDS - began)) -lt 30 ] && says "$work/bench" "no switch has taken over"
+	say $? "where no switch comes back, calls fail at their deadline ($((SECONDS - began)) s) and say so" "$work/bench"
 }
 
 for what in moved started_again next_address shared shared_by_two frozen one_of_two survivor both_again; do

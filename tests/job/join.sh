@@ -5,15 +5,7 @@
 set -u
 
 switchml=$1
-. "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
-
-# switchml switch's options: sets $address.
-start_switch() {
-	: >"$work/switch" # or the one before would be read
-	"$switchml" switch --listen 127.0.0.1:0 "$@" >"$work/switch" 2>&1 &
-	await_switch "$work/switch"
-}
 
 # Name of its output, job, variables: start one rank in the background.
 rank() {
@@ -33,21 +25,14 @@ expect_errors() {
 	local title=$1
 	shift
 	while [ $# -gt 0 ]; do
-		if wait "${pids[$1]}"; then
-			echo "FAILED: $title: $1 did not fail"
-			failures=$((failures + 1))
-		elif ! grep -q "$2" "$work/$1"; then
-			echo "FAILED: $title: $1 does not say '$2' but: $(cat "$work/$1")"
-			failures=$((failures + 1))
-		else
-			echo "ok: $title: $(grep -m 1 "$2" "$work/$1" | cut -c 1-150)"
-		fi
+		! wait "${pids[$1]}" && says "$work/$1" "$2"
+		say $? "$title: rank $1 ends with an error: $2" "$work/$1"
 		shift 2
 	done
 }
 
 declare -A pids
-start_switch
+local_switch "$work/switch"
 
 rank a world SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
 await job_is "$address" world joining
@@ -75,14 +60,10 @@ end_rank a
 
 # The slots and the name of the vanished job are free again.
 rank c long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-if wait "${pids[c]}"; then
-	echo "ok: the name and the slots of a job that vanished are free again"
-else
-	echo "FAILED: a job that vanished holds its name: $(cat "$work/c")"
-	failures=$((failures + 1))
-fi
+wait "${pids[c]}"
+say $? "the name and the slots of a job that vanished are free again" "$work/c"
 
-start_switch --slots 16
+local_switch "$work/switch" --slots 16
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 await job_is "$address" first running
 rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
@@ -90,9 +71,9 @@ expect_errors "a full pool" b "pool is full: job \"second\" needs at least"
 end_rank a
 
 # Several switches: each admits the job, or all ranks learn which one refused it.
-start_switch
+local_switch "$work/switch"
 roomy=$address
-start_switch --jobs 1
+local_switch "$work/switch" --jobs 1
 full=$address
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 await job_is "$full" first running
@@ -150,7 +131,7 @@ without="" only_some SWITCHML_MASTER_ADDR= SWITCHML_MASTER_PORT= \
 	MASTER_ADDR="$SWITCHML_MASTER_ADDR" MASTER_PORT="$SWITCHML_MASTER_PORT"
 plain=$roomy
 (umask 77 && echo "the key of a job, for this test" >"$work/key")
-start_switch --key-file "$work/key"
+local_switch "$work/switch" --key-file "$work/key"
 roomy=$address only_some "SWITCHML_JOB_KEY_FILE=$work/key"
 roomy=$plain
 text="at a switch and rank 0 without one: set SWITCHML_SWITCH on all ranks, or on none"
@@ -160,7 +141,7 @@ await job_is "$roomy" without joining
 address= rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_ADDR=localhost
 expect_errors "rank 0 without the switch, and last" a "$text" b "$text"
 
-start_switch --jobs 1
+local_switch "$work/switch" --jobs 1
 N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
 await job_is "$address" first running
 rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1

@@ -20,14 +20,11 @@ export SWITCHML_HEARTBEAT=15
 
 # Job, options of switchml bench: start its ranks; `pids` are their processes, by rank.
 start_job() {
-	local job=$1
-	shift
-	pids=()
-	for ((rank = 0; rank < world; rank++)); do
-		ip netns exec "$name-$((rank / each))" env RANK=$rank WORLD_SIZE=$world timeout 200 \
-			"$switchml" bench --job "$job" "$@" >"$work/$job.$rank" 2>&1 &
-		pids+=($!)
-	done
+	begin_ranks $world "$1" timeout 200 "$switchml" bench --job "$1" "${@:2}"
+}
+
+at_rank() {
+	echo "ip netns exec $name-$(($1 / each))"
 }
 
 # Title, job, text that each rank must have logged.

@@ -43,19 +43,10 @@ lose() {
 	done
 }
 
-# Job, environment, switchml bench's options: start its ranks; `pids` are their processes,
-# by rank.
+# Job, environment, switchml bench's options: start its ranks.
 start_job() {
-	local job=$1 environment=$2
-	shift 2
-	pids=()
-	for ((rank = 0; rank < ranks; rank++)); do
-		# shellcheck disable=SC2086
-		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks SWITCHML_DEBUG=info \
-			$environment timeout 250 "$switchml" bench --job "$job" "$@" \
-			>"$work/$job.$rank" 2>&1 &
-		pids+=($!)
-	done
+	# shellcheck disable=SC2086
+	begin_ranks $ranks "$1" SWITCHML_DEBUG=info $2 timeout 250 "$switchml" bench --job "$1" "${@:3}"
 }
 
 # Title, job, text that every rank must have written: all ranks end well.
@@ -65,13 +56,7 @@ expect_success() {
 		wait "${pids[$rank]}" || bad=1
 		grep -q "$text" "$work/$job.$rank" || bad=1
 	done
-	if [ $bad = 0 ]; then
-		echo "ok: $title"
-	else
-		echo "FAILED: $title (or a rank does not say '$text')"
-		tail -n 20 "$work/$job".*
-		failures=$((failures + 1))
-	fi
+	say $bad "$title: each rank says '$text'" "$work/$job".*
 }
 
 # Title, environment, text, most bytes: exact sums of everything that can be summed.
@@ -101,23 +86,13 @@ shows_all_stripes() {
 killed_rank_takes_its_stripe_along() {
 	start_job killed "$no_switch" -b 1M -e 1M -n 1000000
 	await job_is 10.78.1.10 killed running
-	if await shows_all_stripes; then
-		echo "ok: status shows each stripe"
-	else
-		echo "FAILED: status shows each stripe"
-		cat "$work/status"
-		failures=$((failures + 1))
-	fi
+	await shows_all_stripes
+	say $? "status shows each stripe" "$work/status"
 	ip netns pids "$name-2" | xargs -r kill -9
 	for rank in 0 1 3; do
 		wait "${pids[$rank]}"
-		if grep -q "rank 2 .* died, and stripe 2 of the job with it" "$work/killed.$rank"; then
-			echo "ok: rank $rank: $(grep -m 1 "died" "$work/killed.$rank" | cut -c 1-150)"
-		else
-			echo "FAILED: rank $rank names the dead rank 2 and its stripe"
-			tail -n 20 "$work/killed.$rank"
-			failures=$((failures + 1))
-		fi
+		says "$work/killed.$rank" "rank 2 .* died, and stripe 2 of the job with it"
+		say $? "rank $rank names the dead rank 2 and its stripe" "$work/killed.$rank"
 	done
 }
 
@@ -131,10 +106,8 @@ switch_comes_back() {
 	in_the_middle back 10.78.0.2 kill_and_start_again "$two_switches" -b 256K -e 256K -d int32
 	expect_success "one of two switches is killed and started again" back \
 		"stripe 1 .*10.78.0.2"
-	grep -q "it is back.*(epoch 2)" "$work/back.0" || {
-		echo "FAILED: it was not even missed"
-		failures=$((failures + 1))
-	}
+	says "$work/back.0" "it is back.*(epoch 2)"
+	say $? "it was missed" "$work/back.0"
 }
 
 # Job, environment, hosts of the ranks: one rank has its switches in another order than the others.
@@ -153,13 +126,9 @@ swapped() {
 	done
 	for ((rank = 0; rank < $#; rank++)); do
 		wait "${pids[$rank]}"
-		if [ $? = 1 ] && says "$work/$job.$rank" 'disagree about stripe.*in the same order (SWITCHML_SWITCH)'; then
-			echo "ok: ranks on hosts $*, rank 1 with swapped switches, $environment: rank $rank has the error at once"
-		else
-			echo "FAILED: ranks on hosts $*, rank 1 with swapped switches, $environment: rank $rank"
-			tail -n 20 "$work/$job.$rank"
-			failures=$((failures + 1))
-		fi
+		[ $? = 1 ] && says "$work/$job.$rank" 'disagree about stripe.*in the same order (SWITCHML_SWITCH)'
+		say $? "ranks on hosts $*, rank 1 with swapped switches, $environment: rank $rank has the error at once" \
+			"$work/$job.$rank"
 	done
 }
 

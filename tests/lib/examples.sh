@@ -7,24 +7,14 @@
 set -u
 
 switchml=$1 allreduce=$2 overlap=$3
-. "$(dirname "$0")/../support/await.sh"
-work=$(mktemp -d)
-switch=
-trap 'kill $switch 2>/dev/null; rm -rf "$work"' EXIT
-failures=0
+. "$(dirname "$0")/../support/report.sh"
 
-"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
-switch=$!
-await_switch "$work/switch"
+local_switch "$work/switch"
 
 # Job, program: its three ranks print into rank.0 to rank.2.
 run_ranks() {
-	local rank pids=()
-	for rank in 0 1 2; do
-		SWITCHML_SWITCH=$address SWITCHML_JOB=$1 RANK=$rank WORLD_SIZE=3 \
-			timeout 100 "$2" >"$work/rank.$rank" 2>&1 &
-		pids+=($!)
-	done
+	local rank pids
+	begin_ranks 3 rank SWITCHML_SWITCH="$address" SWITCHML_JOB="$1" timeout 100 "$2"
 	for rank in 0 1 2; do
 		wait "${pids[$rank]}" || give_up "rank $rank of $1 ended with status $?"
 	done
@@ -32,9 +22,8 @@ run_ranks() {
 
 # Rank, line.
 expect_line() {
-	grep -qx "$2" "$work/rank.$1" && return
-	echo "FAILED: rank $1 does not print '$2' but '$(cat "$work/rank.$1")'"
-	failures=$((failures + 1))
+	grep -qx "$2" "$work/rank.$1"
+	say $? "rank $1 prints: $2" "$work/rank.$1"
 }
 
 # Element 999 is 999 (rank + 1): 999 x 2 on average.
@@ -50,9 +39,7 @@ done
 # They need that switch: without it, a rank says so and fails.
 kill "$switch"
 wait "$switch" 2>/dev/null
-if SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=5 RANK=0 WORLD_SIZE=1 timeout 100 "$allreduce" \
-	>"$work/alone" 2>&1 || ! says "$work/alone" "cannot be reached"; then
-	echo "FAILED: without a switch: $(cat "$work/alone")"
-	failures=$((failures + 1))
-fi
-[ $failures = 0 ] && echo "ok: two programs, three ranks each"
+! SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=5 RANK=0 WORLD_SIZE=1 timeout 100 "$allreduce" >"$work/alone" 2>&1 &&
+	says "$work/alone" "cannot be reached"
+say $? "without a switch, a rank says so and fails" "$work/alone"
+[ $failures = 0 ]

@@ -5,7 +5,6 @@
 #
 #	tests/lib/metrics-file.sh build/switchml
 switchml=$(realpath "$1")
-. "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
 export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 unset SWITCHML_SWITCH
@@ -28,10 +27,7 @@ has_packets() {
 	grep -q '^switchml_worker_sent_packets_total{job_name="train",rank="[01]"} [1-9]' "$1" 2>/dev/null
 }
 
-: >"$work/switch"
-"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
-switch=$!
-await_switch "$work/switch"
+local_switch "$work/switch"
 mkdir "$work/files" "$work/elsewhere"
 echo precious >"$work/elsewhere/target"
 # What another user could have put there, and what a killed rank has left.

@@ -5,7 +5,6 @@
 set -u
 
 switchml=$1
-. "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
 
 launcher=$(command -v mpirun.openmpi || command -v mpirun)
@@ -68,8 +67,7 @@ two_runs() {
 }
 
 unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI@}" "${!SWITCHML_@}"
-"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
-await_switch "$work/switch"
+local_switch "$work/switch"
 export SWITCHML_SWITCH=$address SWITCHML_TIMEOUT=60
 two_runs torchrun
 two_runs srun

@@ -5,7 +5,6 @@
 set -u
 
 switchml=$1
-. "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
 export SWITCHML_SUMMARY=1
 
@@ -21,8 +20,7 @@ lines() {
 	say $bad "$*: $(grep 'has ended' "$work/out")" "$work/out"
 }
 
-"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
-await_switch "$work/switch"
+local_switch "$work/switch"
 lines "through the switch at $address (udp), default wire" \
 	"through the switch at $address (udp); rank 0 sent .* (in a ring: .*); calls took .*; the others waited .* for rank [0-3] (.*)" \
 	SWITCHML_SWITCH="$address" SWITCHML_SHARED_MEMORY=0
@@ -43,16 +41,13 @@ say $? "SWITCHML_SUMMARY=0: no lines" "$work/out"
 SWITCHML_MASTER_PORT=$(free_port)
 export SWITCHML_MASTER_PORT
 alone() {
-	local rank pids=() bad=0 text=$1
+	local rank pids bad=0 text=$1
 	shift
-	for rank in 0 1; do
-		env "$@" RANK=$rank WORLD_SIZE=2 "$switchml" bench -b 1M -e 1M -n 10 >"$work/rank-$rank" 2>&1 &
-		pids+=($!)
-	done
+	begin_ranks 2 rank "$@" "$switchml" bench -b 1M -e 1M -n 10
 	for rank in 0 1; do wait "${pids[rank]}" || bad=1; done
-	says "$work/rank-0" "^switchml\[rank 0\]: job \"default\" has ended: .* through $text" || bad=1
-	! says "$work/rank-1" '^switchml\[' || bad=1
-	say $bad "no switch, $*: $(grep 'has ended' "$work/rank-0")" "$work/rank-0" "$work/rank-1"
+	says "$work/rank.0" "^switchml\[rank 0\]: job \"default\" has ended: .* through $text" || bad=1
+	! says "$work/rank.1" '^switchml\[' || bad=1
+	say $bad "no switch, $*: $(grep 'has ended' "$work/rank.0")" "$work/rank.0" "$work/rank.1"
 }
 alone "this host's memory; no packets (in a ring, each rank sends .*)" SWITCHML_SHARED_MEMORY=1
 alone "a part of the switch in each of 2 ranks; rank 0 sent" SWITCHML_SHARED_MEMORY=0 SWITCHML_SWITCH=embedded
@@ -70,18 +65,15 @@ unknown "SWITCHML_[A-Z]* and 1 other unknown name" SWITCHML_SWTICH=box SWITCHML_
 
 # A rank is killed: the last line says which one.
 killed() {
-	local rank pids=() bad=0
-	rm -f "$work"/rank-*
-	for rank in 0 1 2; do
-		env "$@" RANK=$rank WORLD_SIZE=3 "$switchml" bench -b 1M -e 1M --seconds 600 >"$work/rank-$rank" 2>&1 &
-		pids+=($!)
-	done
-	await says "$work/rank-0" 'job "default": 3 ranks' 2>/dev/null
+	local rank pids bad=0
+	rm -f "$work"/rank.*
+	begin_ranks 3 rank "$@" "$switchml" bench -b 1M -e 1M --seconds 600
+	await says "$work/rank.0" 'job "default": 3 ranks' 2>/dev/null
 	{ kill -9 "${pids[2]}" && wait "${pids[2]}"; } 2>/dev/null
 	for rank in 0 1; do wait "${pids[rank]}" && bad=1; done
-	says "$work/rank-0" "job \"default\" has failed: rank 2 (host .*, pid ${pids[2]}) died; [0-9]* calls* of .* through " ||
+	says "$work/rank.0" "job \"default\" has failed: rank 2 (host .*, pid ${pids[2]}) died; [0-9]* calls* of .* through " ||
 		bad=1
-	say $bad "$*: $(grep 'has failed' "$work/rank-0")" "$work/rank-0"
+	say $bad "$*: $(grep 'has failed' "$work/rank.0")" "$work/rank.0"
 }
 killed SWITCHML_SWITCH="$address" SWITCHML_SHARED_MEMORY=0
 killed SWITCHML_SWITCH="$address" SWITCHML_SHARED_MEMORY=1

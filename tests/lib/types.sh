@@ -8,7 +8,6 @@ set -u
 
 switchml=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
-. "$here/../support/await.sh"
 . "$here/../support/report.sh"
 cd "$work" || exit 1
 unset "${!SWITCHML_@}"

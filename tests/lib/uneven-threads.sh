@@ -7,7 +7,6 @@ set -u
 
 switchml=$1
 cores=$2
-. "$(dirname "$0")/../support/await.sh"
 . "$(dirname "$0")/../support/report.sh"
 export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 
@@ -25,18 +24,13 @@ rank() {
 # Title, each rank's text about its threads: both ranks end well.
 expect_threads() {
 	for i in 0 1; do
-		if wait "${pids[$i]}" && grep -q "$2" "$work/$i"; then
-			echo "ok: $1: rank $i"
-		else
-			echo "FAILED: $1: rank $i: $(cat "$work/$i")"
-			failures=$((failures + 1))
-		fi
+		wait "${pids[$i]}" && says "$work/$i" "$2"
+		say $? "$1: rank $i" "$work/$i"
 	done
 }
 
 declare -A pids
-"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
-await_switch "$work/switch"
+local_switch "$work/switch"
 
 rank 0 32 SWITCHML_SWITCH="$address"
 rank 1 2 SWITCHML_SWITCH="$address"

@@ -48,14 +48,9 @@ expect_right() {
 	shift 2
 	on_all_hosts env LD_PRELOAD="$preload" SWITCHML_SUMMARY=all SWITCHML_MPI_THRESHOLD=64K "$@" \
 		"$programs/mpi-communicators"
-	if [ $? = 0 ] && grep -qx '0 wrong' "$work/out" &&
-		grep -q "rank 0\]: $expected of 41 all-reduces through" "$work/out"; then
-		echo "ok: $title: $expected of 41 through the switch"
-	else
-		echo "FAILED: $title"
-		tail -n 20 "$work/out" | cut -c 1-300
-		failures=$((failures + 1))
-	fi
+	[ $? = 0 ] && grep -qx '0 wrong' "$work/out" &&
+		says "$work/out" "rank 0\]: $expected of 41 all-reduces through"
+	say $? "$title: $expected of 41 through the switch" "$work/out"
 }
 
 expect_right "no switch" 36 A=
@@ -72,25 +67,14 @@ start_switch
 expect_right "a switch on another host" 36 SWITCHML_SWITCH=10.77.0.1
 
 # A program without MPI, by mpirun: all ranks find the same name for their job.
-if on_all_hosts env SWITCHML_SWITCH=10.77.0.1 SWITCHML_DEBUG=info "$switchml" bench -b 4K -e 4K -n 3 &&
-	[ "$(grep -o 'job "mpirun-[^"]*"' "$work/out" | sort | uniq -c | awk '{ print $1 }')" = $ranks ]; then
-	echo "ok: mpirun's name of the run is the same on all hosts"
-else
-	echo "FAILED: mpirun's name of the run is the same on all hosts"
-	cut -c 1-300 "$work/out"
-	failures=$((failures + 1))
-fi
+on_all_hosts env SWITCHML_SWITCH=10.77.0.1 SWITCHML_DEBUG=info "$switchml" bench -b 4K -e 4K -n 3 &&
+	[ "$(grep -o 'job "mpirun-[^"]*"' "$work/out" | sort | uniq -c | awk '{ print $1 }')" = $ranks ]
+say $? "mpirun's name of the run is the same on all hosts" "$work/out"
 
 # The control connections work, but packets do not arrive: no rank may wait for the last
 # host.
 ip netns exec "$name-2" iptables -A INPUT -p udp -j DROP
 expect_right "a firewall in front of the last host" 0 SWITCHML_SWITCH=10.77.0.1
-if [ "$(grep -c 'because of rank' "$work/out")" = 1 ] &&
-	grep -q 'because of rank 2: ' "$work/out"; then
-	grep 'because of rank 2: ' "$work/out" | cut -c 1-200
-else
-	echo "FAILED: not one line says that packets do not reach rank 2"
-	cut -c 1-300 "$work/out"
-	failures=$((failures + 1))
-fi
+[ "$(grep -c 'because of rank' "$work/out")" = 1 ] && says "$work/out" 'because of rank 2: '
+say $? "one line says that packets do not reach rank 2" "$work/out"
 exit $((failures > 0))

@@ -10,7 +10,6 @@ preload=$(realpath "$1")
 folder=$(realpath "$2")
 switchml=$(realpath "$3")
 support=$(realpath "$(dirname "$0")")/../support
-. "$support/await.sh"
 . "$support/report.sh"
 ranks=3
 
@@ -51,8 +50,7 @@ through_the_switch() {
 		! grep -q 'that the table leaves' "$work/out"
 }
 
-"$switchml" switch --listen 127.0.0.1:0 >"$work/switch" 2>&1 &
-await_switch "$work/switch"
+local_switch "$work/switch"
 
 for type in float:4 double:8 int:4 long:8; do
 	run "$folder/mpi_sizes" "${type%:*}" 0 $((4 << 20)) 0 &&

@@ -12,19 +12,8 @@ preload=$(realpath "$1")
 programs=$(realpath "$2")
 switchml=$(realpath "$3")
 yield=$(realpath "$4")
-work=$(mktemp -d)
-failures=0
-switch=
-# shellcheck source=tests/support/await.sh
-. "$(dirname "$0")/../support/await.sh"
-
-clean_up() {
-	# shellcheck disable=SC2046
-	kill $switch $(jobs -p) 2>/dev/null
-	wait 2>/dev/null
-	rm -rf "$work"
-}
-trap clean_up EXIT
+# shellcheck source=tests/support/report.sh
+. "$(dirname "$0")/../support/report.sh"
 
 # The launcher of the MPI that the library was built for, and how it lets the ranks go on when one
 # has died.
@@ -68,12 +57,6 @@ launch() {
 	return $status
 }
 
-failed() {
-	echo "FAILED: $*"
-	tail -n 30 "$work/out" | cut -c 1-300
-	failures=$((failures + 1))
-}
-
 # Without a threshold, nothing goes through the switch on one host.
 by_default="LD_PRELOAD=${sanitizer:+$sanitizer:}$preload:$yield SWITCHML_SUMMARY=all"
 with="$by_default SWITCHML_MPI_THRESHOLD=64K"
@@ -88,29 +71,14 @@ through() {
 expect_right() {
 	local title=$1 setting=$2 expected=$3
 	shift 3
-	if ! launch "$setting" "$@" || ! grep -qx '0 wrong' "$work/out"; then
-		failed "$title"
-	elif [ "$(through)" != "$expected" ]; then
-		failed "$title: through the switch went '$(through)', not '$expected'"
-	else
-		echo "ok: $title${expected:+: $expected through the switch}"
-	fi
+	launch "$setting" "$@" && grep -qx '0 wrong' "$work/out" && [ "$(through)" = "$expected" ]
+	say $? "$title${expected:+: $expected through the switch}" "$work/out"
 }
 
 # Title, text: exactly one line of the output has it.
 expect_once() {
-	if [ "$(grep -c "$2" "$work/out")" = 1 ]; then
-		echo "ok: $1: $(grep "$2" "$work/out" | cut -c 1-200)"
-	else
-		failed "$1: not one line has '$2'"
-	fi
-}
-
-start_switch() {
-	: >"$work/switch"
-	"$switchml" switch --listen "127.0.0.1:${1:-0}" >"$work/switch" 2>&1 &
-	switch=$!
-	await_switch "$work/switch"
+	[ "$(grep -c "$2" "$work/out")" = 1 ]
+	say $? "$1: one line has '$2'" "$work/out"
 }
 
 # One that adds integers, on the loopback of a network of its own.
@@ -126,19 +94,13 @@ start_switch_in_kernel() {
 
 # Title, environment, and the lines about other calls than all-reduces.
 expect_others() {
-	local title=$1 setting=$2 line
+	local title=$1 setting=$2 line bad=0
 	shift 2
-	if ! launch "$setting" 3 others || ! grep -qx '0 wrong' "$work/out"; then
-		failed "$title"
-		return
-	fi
+	launch "$setting" 3 others && grep -qx '0 wrong' "$work/out" || bad=1
 	for line in "$@"; do
-		grep -q "rank 0\]: $line through the switch" "$work/out" || {
-			failed "$title: no line has '$line'"
-			return
-		}
+		says "$work/out" "rank 0\]: $line through the switch" || bad="no line has '$line'"
 	done
-	echo "ok: $title: $*"
+	say "$bad" "$title: $*" "$work/out"
 }
 
 # A sanitizer makes a program ten times as slow. There, what runs no code of ours beyond what other
@@ -192,7 +154,7 @@ expect_once "no threshold" '\[rank 0\].* [1-9][0-9]* that no switch speeds up he
 expect_right "a share in every rank" "$with SWITCHML_SWITCH=embedded" "36 of 41" 3 communicators
 
 # With a separate switch, and without one.
-start_switch
+local_switch "$work/switch"
 expect_right "a switch of its own" "$with SWITCHML_SWITCH=$address" "36 of 41" 3 communicators
 expect_right "equal arrays at a switch" "$with SWITCHML_SWITCH=$address" "2 of 4" 3 equal
 expect_right "a switch that gains nothing" "$by_default SWITCHML_SWITCH=$address" "0 of 41" 3 communicators
@@ -216,12 +178,9 @@ expect_right "a wrong setting" "$with SWITCHML_SLOTS=0" "0 of 41" 2 communicator
 expect_once "a wrong setting" 'rank 0: SWITCHML_SLOTS="0" is not allowed'
 
 mkdir "$work/ranks"
-launch "$with" 3 failing types "$work/ranks" || failed "other types in a broadcast"
-if [ "$(grep -c '^rank [0-2]: class new: .* made different calls: .* float64 from rank 0' "$work/out")" = 3 ]; then
-	echo "ok: other types in a broadcast: $(grep -m 1 '^rank 0: class' "$work/out" | cut -c 1-200)"
-else
-	failed "other types in a broadcast: not every rank was told"
-fi
+launch "$with" 3 failing types "$work/ranks" &&
+	[ "$(grep -c '^rank [0-2]: class new: .* made different calls: .* float64 from rank 0' "$work/out")" = 3 ]
+say $? "other types in a broadcast: every rank is told" "$work/out"
 rm -r "$work/ranks"
 
 # A switch dies while ranks are in the middle of calls. The time limit applies to a call and to
@@ -242,7 +201,7 @@ kill_under_way() {
 # How the program makes its calls. The file "dead" says that the switch is.
 launch_and_kill() {
 	local status
-	start_switch
+	local_switch "$work/switch"
 	rm -rf "$work/ranks"
 	mkdir "$work/ranks"
 	(kill_under_way; touch "$work/ranks/dead") &
@@ -255,24 +214,17 @@ launch_and_kill() {
 }
 
 calls_fail() {
-	if ! launch_and_kill "$1"; then
-		failed "a switch that dies, $1"
-	elif [ "$(grep -c '^rank [0-2]: class new: switchml: .*127.0.0.1' "$work/out")" != 3 ]; then
-		failed "a switch that dies, $1: not every rank was told"
-	else
-		echo "ok: a switch that dies, $1: $(grep -m 1 '^rank 0: class' "$work/out" | cut -c 1-160)"
-	fi
+	launch_and_kill "$1" && [ "$(grep -c '^rank [0-2]: class new: switchml: .*127.0.0.1' "$work/out")" = 3 ]
+	say $? "a switch that dies, $1: every rank is told" "$work/out"
 }
 
 # Calls are under way, and cannot end: each way to complete them returns the error.
 requests_fail() {
-	launch_and_kill "$1" || failed "a switch that dies, $1"
+	launch_and_kill "$1"
+	say $? "a switch that dies, $1" "$work/out"
 	for way in wait waitall waitsome waitany testsome; do
-		if [ "$(grep -c "^rank [0-2]: $way: class new: switchml: .*127.0.0.1" "$work/out")" = 3 ]; then
-			echo "ok: a switch that dies, $1: MPI's error of $way"
-		else
-			failed "a switch that dies, $1: not every rank was told by $way"
-		fi
+		[ "$(grep -c "^rank [0-2]: $way: class new: switchml: .*127.0.0.1" "$work/out")" = 3 ]
+		say $? "a switch that dies, $1: MPI's error of $way" "$work/out"
 	done
 }
 
@@ -285,13 +237,8 @@ program_ends() {
 		ended=$?
 		says "$work/out" ORTE_ERROR_LOG || break
 	done
-	if [ $ended = 0 ]; then
-		failed "a switch that dies, $1: the program goes on"
-	elif ! grep -q "switchml: .*127.0.0.1" "$work/out" || grep -q '^rank' "$work/out"; then
-		failed "a switch that dies, $1"
-	else
-		echo "ok: a switch that dies, $1: $(grep -m 1 'switchml: ' "$work/out" | cut -c 1-160)"
-	fi
+	[ $ended != 0 ] && says "$work/out" "switchml: .*127.0.0.1" && ! grep -q '^rank' "$work/out"
+	say $? "a switch that dies, $1: the program ends" "$work/out"
 }
 
 parts=()
@@ -329,11 +276,8 @@ kill_a_rank() {
 	launch "$with SWITCHML_TIMEOUT=60 $setting" 3 failing fatal "$work/ranks"
 	status=$?
 	wait 2>/dev/null
-	if [ $status = 124 ] || [ "$(grep -c '^switchml\[rank [01]\]: rank 2 (.* died' "$work/out")" != 2 ]; then
-		failed "a rank that is killed, $where"
-	else
-		echo "ok: a rank that is killed, $where: $(grep -m 1 '\]: rank 2 (.* died' "$work/out" | cut -c 1-160)"
-	fi
+	[ $status != 124 ] && [ "$(grep -c '^switchml\[rank [01]\]: rank 2 (.* died' "$work/out")" = 2 ]
+	say $? "a rank that is killed, $where" "$work/out"
 }
 
 kill_a_rank "in shared memory" A=
@@ -351,22 +295,19 @@ stop_a_rank() {
 		kill -STOP "$stopped"
 		await says "$work/out.0" "$said"
 	) &
-	if launch "$with SWITCHML_WAIT_NOTICE=0.3 SWITCHML_HEARTBEAT=60 $setting" 3 failing blocking "$work/ranks" &&
-		says "$work/out" "$said" && [ "$(grep -c '^rank [0-2]: no error' "$work/out")" = 3 ]; then
-		echo "ok: a rank that waits, $where: $(grep -m 1 "$said" "$work/out" | cut -c 1-160)"
-	else
-		failed "a rank that waits, $where"
-	fi
+	launch "$with SWITCHML_WAIT_NOTICE=0.3 SWITCHML_HEARTBEAT=60 $setting" 3 failing blocking "$work/ranks" &&
+		says "$work/out" "$said" && [ "$(grep -c '^rank [0-2]: no error' "$work/out")" = 3 ]
+	say $? "a rank that waits, $where" "$work/out"
 	wait $!
 }
 
-start_switch
+local_switch "$work/switch"
 stop_a_rank "through a switch" "SWITCHML_SWITCH=$address SWITCHML_SHARED_MEMORY=0"
 stop_a_rank "in shared memory" A=
 kill "$switch"
 
 # The switch comes back: no rank gets an error, because nothing is lost.
-start_switch
+local_switch "$work/switch"
 rm -rf "$work/ranks"
 mkdir "$work/ranks"
 (
@@ -377,12 +318,9 @@ mkdir "$work/ranks"
 	exec "$switchml" switch --listen "$address" >/dev/null 2>&1
 ) &
 back=$!
-if launch "$with SWITCHML_SWITCH=$address" 3 failing waitall "$work/ranks" &&
+launch "$with SWITCHML_SWITCH=$address" 3 failing waitall "$work/ranks" &&
 	says "$work/out" "$address .*; it is back, and the job goes on there" &&
-	[ "$(grep -c '^rank [0-2]: no error' "$work/out")" = 3 ]; then
-	echo "ok: a switch that comes back: $(through) through the switches"
-else
-	failed "a switch that comes back"
-fi
+	[ "$(grep -c '^rank [0-2]: no error' "$work/out")" = 3 ]
+say $? "a switch that comes back: $(through) through the switches" "$work/out"
 kill $back
 exit $((failures > 0))

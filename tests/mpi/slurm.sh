@@ -30,8 +30,6 @@ if [ -z "${SML_INSIDE:-}" ]; then
 	unshare --net sh -c "$network" 2>/dev/null || skip "no networks may be made here"
 	SML_INSIDE=1 exec unshare --net sh -c "$network && exec \"\$@\"" sh "$0" "$@"
 fi
-# shellcheck source=tests/support/await.sh
-. "$(dirname "$0")/../support/await.sh"
 # shellcheck source=tests/support/report.sh
 . "$(dirname "$0")/../support/report.sh"
 unset "${!SWITCHML_@}" "${!SLURM_@}"

@@ -24,22 +24,8 @@ wall() {
 
 # Job, environment: start its ranks, one on each host.
 start_job() {
-	local job=$1
-	shift
-	pids=()
-	for ((rank = 0; rank < ranks; rank++)); do
-		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks LOCAL_WORLD_SIZE=1 \
-			MASTER_ADDR=10.77.0.10 MASTER_PORT=29500 SWITCHML_DEBUG=info "$@" \
-			timeout 250 "$switchml" bench --job "$job" -b 4K -e 256K -f 16 -n 3 -w 1 \
-			>"$work/$job.$rank" 2>&1 &
-		pids+=($!)
-	done
-}
-
-fail() {
-	echo "FAILED: $1"
-	tail -n 3 "$work"/*
-	failures=$((failures + 1))
+	begin_ranks $ranks "$1" LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.10 MASTER_PORT=29500 SWITCHML_DEBUG=info \
+		"${@:2}" timeout 250 "$switchml" bench --job "$1" -b 4K -e 256K -f 16 -n 3 -w 1
 }
 
 # Title, job, a text that every rank must have written.
@@ -49,28 +35,28 @@ expect_success() {
 		wait "${pids[$rank]}" || bad=1
 		says "$work/$2.$rank" "$3" || bad=1
 	done
-	if [ $bad = 0 ]; then echo "ok: $1"; else fail "$1"; fi
+	say $bad "$1" "$work/$2".*
 }
 
 # Title, job, text: all ranks fail. Some rank says why in one line with this text; the others may
 # only say that a rank has failed.
 expect_refusal() {
-	local line
+	local bad=0
 	for ((rank = 0; rank < ranks; rank++)); do
-		wait "${pids[$rank]}" && fail "$1: rank $rank succeeds"
+		wait "${pids[$rank]}" && bad="rank $rank succeeds"
 	done
-	line=$(grep -hm 1 "$3" "$work/$2".* | head -n 1)
-	if [ -n "$line" ]; then echo "ok: $1: $line"; else fail "$1: no rank says: $3"; fi
+	grep -q "$3" "$work/$2".* || bad="no rank says: $3"
+	say "$bad" "$1" "$work/$2".*
 }
 
 # Title, job, text, ranks: these ranks all fail, and each says why with this text.
 expect_each() {
-	local rank bad=""
+	local rank bad=0
 	for rank in $4; do
 		wait "${pids[$rank]}" && bad="rank $rank succeeds"
 		says "$work/$2.$rank" "$3" || bad="rank $rank does not say: $3"
 	done
-	if [ -z "$bad" ]; then echo "ok: $1 (rank $4)"; else fail "$1: $bad"; fi
+	say "$bad" "$1 (rank $4)" "$work/$2".*
 }
 
 set_up_hosts

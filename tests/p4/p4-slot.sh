@@ -11,8 +11,6 @@ tag=$3 # tests/xdp/tag.bpf.c, compiled
 here=$(dirname "$0")
 # shellcheck source=tests/support/report.sh
 . "$here/../support/report.sh"
-# shellcheck source=tests/support/await.sh
-. "$here/../support/await.sh"
 # shellcheck source=tests/support/p4.sh
 . "$here/../support/p4.sh"
 space=smlp4slot$$

@@ -215,12 +215,7 @@ nat_gives_other_ports() {
 }
 
 demo_trains() {
-	pids=()
-	for ((rank = 0; rank < ranks; rank++)); do
-		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks SWITCHML_SWITCH=10.77.0.1 \
-			timeout 250 "$demo" --steps 40 >"$work/demo.$rank" 2>&1 &
-		pids+=($!)
-	done
+	begin_ranks $ranks demo SWITCHML_SWITCH=10.77.0.1 timeout 250 "$demo" --steps 40
 	expect_success "the demo trains through the program" "${pids[@]}"
 }
 

@@ -14,6 +14,19 @@ await() {
 	done
 }
 
+# Status (0: passed; else a number, or why not), what should be true, files whose last lines show why it is not.
+# $failures counts what is not.
+say() {
+	if [ "$1" = 0 ]; then
+		echo "ok: $2"
+	else
+		echo "FAILED: $2 ($1)"
+		shift 2
+		for file; do tail -n 50 "$file" | sed "s|^|    $file: |"; done
+		failures=$((failures + 1))
+	fi
+}
+
 # Reason: the test ends here and shows all output in $work.
 give_up() {
 	echo "FAILED: $1"
@@ -91,6 +104,32 @@ is_over_or() {
 # Process: wait until it has stopped, with all its threads.
 stands_still() {
 	[ "$(awk '$1 == "State:" { print $2 }' "/proc/$1/task"/*/status | sort -u)" = T ]
+}
+
+# Output, options: start a switch on this host, and wait until it listens; sets $switch, its process, and $address.
+# $under: a command that runs it.
+local_switch() {
+	: >"$1" # or the one before would be read
+	# shellcheck disable=SC2086 # the command has words
+	${under:-} "${switchml:?}" switch --listen 127.0.0.1:0 "${@:2}" >>"$1" 2>&1 &
+	switch=$!
+	await_switch "$1"
+}
+
+# Number, job, and what each rank runs, which may begin with variables. It prints to $work/JOB.RANK. `pids` are the
+# processes, by rank, and at_rank() says where each of them is.
+begin_ranks() {
+	local rank
+	pids=()
+	for ((rank = 0; rank < $1; rank++)); do
+		# shellcheck disable=SC2046
+		$(at_rank $rank) env RANK=$rank WORLD_SIZE="$1" "${@:3}" >"$work/$2.$rank" 2>&1 &
+		pids+=($!)
+	done
+}
+
+at_rank() {
+	: # on this host
 }
 
 # Job, its switch: wait until it works; fail if it ended before anything could happen to

@@ -64,6 +64,10 @@ on_host() {
 		"hostname host$1 2>/dev/null; exec \"\$@\"" on_host "${@:2}"
 }
 
+at_rank() {
+	echo "ip netns exec $name-$1"
+}
+
 # Host, command: run it there, and return.
 on() {
 	ip netns exec "$name-$1" "${@:2}"

@@ -11,17 +11,9 @@ lose() {
 	done
 }
 
-# Job, switchml bench's options: start its ranks; `pids` are their processes, by rank.
+# Job, switchml bench's options: start its ranks.
 start_job() {
-	local job=$1
-	shift
-	pids=()
-	for ((rank = 0; rank < ranks; rank++)); do
-		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$ranks timeout 250 "$switchml" bench \
-			--switch "${switch:-10.77.0.1}" --job "$job" "$@" \
-			>"$work/$job.$rank" 2>&1 &
-		pids+=($!)
-	done
+	begin_ranks "$ranks" "$1" timeout 250 "$switchml" bench --switch "${switch:-10.77.0.1}" --job "$1" "${@:2}"
 }
 
 # Job, switchml bench's options, then -- and for each rank HOST=SWITCH: start the ranks there.

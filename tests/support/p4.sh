@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# To be sourced, after report.sh and await.sh: simple_switch in a network namespace. Its Thrift
+# To be sourced, after report.sh: simple_switch in a network namespace. Its Thrift
 # server listens on all addresses, so it must not run outside one. Needs root.
 # shellcheck shell=bash
 

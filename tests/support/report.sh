@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# To be sourced: gives a test a directory, prints one line for each check, and cleans up.
-# $failures counts failed checks.
+# To be sourced: what await.sh has, and a directory, which is removed at the end.
 # shellcheck shell=bash
 
+# shellcheck source=tests/support/await.sh
+. "$(dirname "${BASH_SOURCE[0]}")/await.sh"
 work=$(mktemp -d)
 failures=0
 
@@ -13,18 +14,6 @@ clean_up() {
 	rm -rf "$work"
 }
 trap clean_up EXIT
-
-# Status (0: passed), what should be true, files whose last lines show why it is not.
-say() {
-	if [ "$1" = 0 ]; then
-		echo "ok: $2"
-	else
-		echo "FAILED: $2"
-		shift 2
-		for file; do tail -n 50 "$file" | sed "s|^|    $file: |"; done
-		failures=$((failures + 1))
-	fi
-}
 
 # Title, file, and the text that should soon be in it (await.sh).
 expect() {

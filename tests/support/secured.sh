@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# To be sourced after await.sh and report.sh: switches and ranks with secured control
+# To be sourced after report.sh: switches and ranks with secured control
 # connections, and some without.
 # shellcheck shell=bash
 
@@ -8,10 +8,7 @@ switch_options=()
 
 # Switch's output, and options: sets $address, and $switch to its process.
 start_switch() {
-	: >"$1"
-	"${switchml:?}" switch --listen 127.0.0.1:0 "${switch_options[@]}" "${@:2}" >>"$1" 2>&1 &
-	switch=$!
-	await_switch "$1"
+	local_switch "$1" "${switch_options[@]}" "${@:2}"
 }
 
 # Output, then variables: run a job of one rank.

@@ -5,16 +5,14 @@
 
 switchml=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
-. "$here/../support/await.sh"
 . "$here/../support/report.sh"
 
 # Name, address, options: start a switch there; sets at[name] and process[name].
 declare -A at process
 switch() {
-	: >"$1.switch"
-	"$switchml" switch --listen "$2" "${@:3}" >>"$1.switch" 2>&1 &
-	process[$1]=$!
-	await_switch "$1.switch"
+	local switch
+	local_switch "$1.switch" --listen "$2" "${@:3}"
+	process[$1]=$switch
 	at[$1]=$address
 }
 

@@ -16,8 +16,6 @@ fi
 switchml=$(realpath "$1")
 attacks=$(realpath "$2") # tests/switch/attacks/
 here=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/support/await.sh
-. "$here/../support/await.sh"
 # shellcheck source=tests/support/report.sh
 . "$here/../support/report.sh"
 cd "$work" || exit 1

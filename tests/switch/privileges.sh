@@ -9,17 +9,8 @@ switchml=$(realpath "$1")
 seccomp=$2
 here=$(cd "$(dirname "$0")" && pwd)
 under= # command that starts the switch in another environment
-# shellcheck source=tests/support/await.sh
-. "$here/../support/await.sh"
 # shellcheck source=tests/support/report.sh
 . "$here/../support/report.sh"
-
-start_switch() {
-	: >"$work/out"
-	$under "$switchml" switch --listen "${@}" >"$work/out" 2>&1 &
-	switch=$!
-	await_switch "$work/out"
-}
 
 # Every thread: the distinct values of the field.
 field() {
@@ -49,7 +40,7 @@ look() {
 look_under() {
 	under=$1
 	$under true 2>/dev/null || { echo "left out: there is no $1 here"; under=; return; }
-	start_switch 127.0.0.1:0
+	local_switch "$work/out" --listen 127.0.0.1:0
 	has NoNewPrivs 1
 	has CapEff 0000000000000000
 	has CapPrm 0000000000000000
@@ -62,7 +53,7 @@ if [ "$(id -u)" = 0 ]; then
 	look_under "setpriv --bounding-set=-setgid --inh-caps=-setgid --"
 	look_under "unshare -Ur"
 fi
-start_switch 127.0.0.1:0
+local_switch "$work/out" --listen 127.0.0.1:0
 look
 SWITCHML_SWITCH=$address "$switchml" bench --local-workers 2 -b 4K -e 64K -f 16 -n 20 -c 1 >"$work/bench" 2>&1
 say $? "a job runs with it" || cat "$work/bench"
@@ -72,20 +63,20 @@ kill $switch
 wait $switch
 say $? "it ends when it is told to"
 # The port that it had is completely free.
-start_switch "$address"
+local_switch "$work/out" --listen "$address"
 SWITCHML_SWITCH=$address "$switchml" bench --local-workers 2 -b 4K -e 4K -n 5 -c 1 >"$work/bench" 2>&1
 say $? "one that is started again serves jobs"
 ! says "$work/out" 'warn:'
 say $? "on the loopback alone there is nothing to warn of"
 kill $switch
 wait $switch
-start_switch :0
+local_switch "$work/out" --listen :0
 says "$work/out" 'warn: the switch listens on all addresses'
 say $? "on all addresses, without TLS and key, it warns"
 kill $switch
 wait $switch
 (umask 077 && head -c 32 /dev/urandom | base64 >"$work/key")
-SWITCHML_JOB_KEY_FILE=$work/key start_switch :0
+SWITCHML_JOB_KEY_FILE=$work/key local_switch "$work/out" --listen :0
 ! says "$work/out" 'warn:'
 say $? "with a key it does not"
 [ $failures = 0 ]

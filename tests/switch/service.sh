@@ -8,7 +8,6 @@ switchml=$(realpath "$1")
 systemd=$2
 unit=$3
 root=$(cd "$(dirname "$0")/../.." && pwd)
-. "$root/tests/support/await.sh"
 . "$root/tests/support/report.sh"
 chmod 755 "$work" # the daemon is user nobody when it reads its file again
 unset SWITCHML_SWITCH SWITCHML_JOB_KEY_FILE NOTIFY_SOCKET WATCHDOG_USEC

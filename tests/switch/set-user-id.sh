@@ -5,14 +5,12 @@
 #
 #	tests/switch/set-user-id.sh build/switchml
 switchml=$(realpath "$1")
-failures=0
 
 if [ "$(id -u)" != 0 ]; then
 	echo "SKIP: only root can make a program that runs as somebody else"
 	exit 77
 fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/../support/report.sh"
 chmod 755 "$work"
 if findmnt -no OPTIONS --target "$work" | tr ',' '\n' | grep -qx nosuid; then
 	echo "SKIP: $work is mounted nosuid"
@@ -33,13 +31,8 @@ notices() {
 	grep -q "${setting%%=*}" "$work/out" && noticed=yes
 	# The program has run, and did not fail in another way.
 	grep -q 'environment\|busbw\|SWITCHML' "$work/out" || noticed="no answer"
-	if [ "$noticed" = "$wanted" ]; then
-		echo "ok: $title"
-	else
-		echo "FAILED: $title: $noticed, not $wanted"
-		tail -n 20 "$work/out"
-		failures=$((failures + 1))
-	fi
+	[ "$noticed" != "$wanted" ] || noticed=0
+	say "$noticed" "$title" "$work/out"
 }
 
 # Title of two checks, variable with a wrong value, command.
