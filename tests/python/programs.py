@@ -30,47 +30,52 @@ def as_installed(folder):
     return os.pathsep.join(map(str, (folder, BINDINGS)))
 
 
-def torchrun(*arguments, **variables):
-    """Run two ranks to their end, which must be a success. Returns what they and torchrun say."""
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *arguments],
+def start_python(*arguments, stdout=subprocess.PIPE, **variables):
+    """The process of a program that can import the tree's package."""
+    return subprocess.Popen(
+        [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": str(BINDINGS), "OMP_NUM_THREADS": "1", **variables},
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
-        check=False,
     )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+
+
+def run_python(*arguments, timeout=500, **variables):
+    """What such a program says until its end, which must be a success."""
+    process = start_python(*arguments, **variables)
+    try:
+        said, _ = process.communicate(timeout=timeout)
+    finally:
+        process.kill()  # nothing, if it has ended
+    assert process.returncode == 0, said[-5000:]
+    return said
+
+
+def torchrun(*arguments, **variables):
+    """Run two ranks, unless the arguments say how many. Returns what they and torchrun say."""
+    launch = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
+    return run_python(*launch, *map(str, arguments), **variables)
+
+
+def run_ranks(n, *arguments, **variables):
+    """The exit code of each of n ranks, and what each says."""
+    where = {"WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [start_python(*arguments, RANK=str(r), **where, **variables) for r in range(n)]
+    try:
+        said = [rank.communicate(timeout=240)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    return [rank.returncode for rank in ranks], said
 
 
 def check_example(name, *arguments, ranks=2):
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(BINDINGS),
-        "SWITCHML_WORLD_SIZE": str(ranks),
-        "SWITCHML_MASTER_PORT": str(free_port()),
-        "SWITCHML_TIMEOUT": "120",
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(ROOT / "examples" / name), *arguments],
-            env={**environment, "SWITCHML_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        said = [process.communicate(timeout=240) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()  # nothing, if it has ended
-    for process, its in zip(processes, said, strict=True):
-        assert process.returncode == 0, its
-    last = said[0][0].splitlines()[-1]
-    accuracy = re.match(r"accuracy ([\d.]+) %; parameters are the same on all \d+ ranks$", last)
+    codes, said = run_ranks(
+        ranks, str(ROOT / "examples" / name), *arguments, SWITCHML_TIMEOUT="120"
+    )
+    assert codes == [0] * ranks, said
+    report = r"^accuracy ([\d.]+) %; parameters are the same on all \d+ ranks$"
+    accuracy = re.search(report, said[0], re.MULTILINE)
     assert accuracy, said[0]
     assert float(accuracy[1]) > 80, said[0]

@@ -6,7 +6,6 @@ import errno
 import gc
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 
 import switchml
+from programs import run_python
 from ranks import RankError, Ranks, free_port
 from switchml._library import lib
 
@@ -396,21 +396,14 @@ def test_a_closed_job_says_so():
 
 def test_a_variable_that_does_not_exist_is_warned_of():
     program = "import switchml\nfor _ in range(2):\n    switchml.Job(rank=0, world_size=1).close()"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "SWITCHML_SWTICH": "10.0.0.9",
-        "SWITCHML_MPI_THRESHOLD": "1",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
+    said = run_python(
+        "-c",
+        program,
+        PYTHONPATH=os.pathsep.join(sys.path),
+        SWITCHML_SWTICH="10.0.0.9",
+        SWITCHML_MPI_THRESHOLD="1",
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == [
+    assert said.splitlines() == [
         "switchml[rank 0]: SWITCHML_SWTICH has no effect, because there is no such setting: "
         "did you mean SWITCHML_SWITCH?"
     ]

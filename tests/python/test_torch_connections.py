@@ -2,8 +2,6 @@
 """The TCP connections of a group's Gloo: docs/pytorch.md says how many, and how to have fewer."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
 from groups import Groups, stop  # noqa: E402
-from programs import BINDINGS  # noqa: E402
+from programs import run_python  # noqa: E402
 from ranks import free_port  # noqa: E402
 
 N = 4
@@ -97,5 +95,4 @@ while any(now > then for now, then in zip(held(), first)):
 
 def test_rounds_on_other_ports_keep_one_store():
     ports = [str(free_port()) for _ in range(6)]
-    here = {**os.environ, "PYTHONPATH": str(BINDINGS)}
-    subprocess.run([sys.executable, "-c", ROUNDS, *ports], env=here, check=True, timeout=200)
+    run_python("-c", ROUNDS, *ports)

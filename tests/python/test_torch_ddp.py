@@ -4,10 +4,7 @@
 import os
 import re
 import signal
-import subprocess
-import sys
 import zlib
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +14,8 @@ import torch.distributed as dist  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from groups import Groups, stop  # noqa: E402
+from programs import ROOT, torchrun  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
 N = 3
 STEPS = 30
 # Losses that differ by rounding alone: docs/pytorch.md says so.
@@ -335,11 +332,10 @@ def test_a_killed_rank_is_named_in_backward():
 ELASTIC = '''
 """Trains, dies once on rank 1, and goes on from the checkpoint."""
 import os, signal, sys, time
-sys.path.insert(0, sys.argv[1])
 import torch, torch.distributed as dist
 import switchml.torch
 
-checkpoint, log = sys.argv[2] + "/checkpoint", sys.argv[2] + "/log"
+checkpoint, log = sys.argv[1] + "/checkpoint", sys.argv[1] + "/log"
 dist.init_process_group("switchml")
 rank, attempt = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 torch.manual_seed(1)
@@ -370,19 +366,11 @@ dist.destroy_process_group()
 '''
 
 
-def run(command):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)
-
-
 def test_torchrun_restarts_and_trains_on(tmp_path):
     script = tmp_path / "elastic.py"
     script.write_text(ELASTIC)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3"]
-    command += ["--max-restarts", "1", "--monitor-interval", "0.2", "--standalone"]
-    command += [str(script), str(ROOT / "bindings" / "python"), str(tmp_path)]
-    done = run(command)
-    assert done.returncode == 0, done.stderr[-3000:]
+    options = ["--nproc-per-node=3", "--max-restarts=1", "--monitor-interval=0.2", "--standalone"]
+    torchrun(*options, script, tmp_path)
     rows = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
     assert [int(step) for _, step, _ in rows] == list(range(1, 21))
     assert [int(attempt) for attempt, _, _ in rows] == [0] * 10 + [1] * 10
@@ -395,25 +383,20 @@ def test_torchrun_restarts_and_trains_on(tmp_path):
 )
 def test_the_example_with_local_steps_trains(arguments, n_sums):
     """With an all-reduce of all parameters every 5 steps, or one of all gradients every step."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--standalone", str(ROOT / "examples" / "torch_diloco.py"), "--steps", "60"]
-    done = run(command + arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert f"60 steps, {n_sums} sums of 0.61 MB" in done.stdout, done.stdout
-    assert "parameters are the same on all 2 ranks" in done.stdout
+    example = ROOT / "examples" / "torch_diloco.py"
+    said = torchrun("--standalone", example, "--steps", "60", *arguments)
+    assert f"60 steps, {n_sums} sums of 0.61 MB" in said, said
+    assert "parameters are the same on all 2 ranks" in said
     # One in ten is right before the training.
-    assert float(re.search(r"accuracy ([\d.]+) %", done.stdout)[1]) > 50
-    calls, size = re.search(r"has ended: (\d+) calls? of ([\d.]+) MB", done.stderr).groups()
+    assert float(re.search(r"accuracy ([\d.]+) %", said)[1]) > 50
+    calls, size = re.search(r"has ended: (\d+) calls? of ([\d.]+) MB", said).groups()
     assert int(calls) >= n_sums
     # Broadcasts and the like come on top, of less than a model's parameters each.
     assert n_sums * 0.6 <= float(size) <= (n_sums + 4) * 0.62
 
 
-def test_the_example_trains_on_both(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--standalone", str(ROOT / "examples" / "torch_ddp.py")]
-    command += ["--backend", "both", "--epochs", "3"]
-    done = run(command)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("the same on all ranks") == 2, done.stdout
-    assert "times as fast as gloo" in done.stdout
+def test_the_example_trains_on_both():
+    example = ROOT / "examples" / "torch_ddp.py"
+    said = torchrun("--standalone", example, "--backend", "both", "--epochs", "3")
+    assert said.count("the same on all ranks") == 2, said
+    assert "times as fast as gloo" in said

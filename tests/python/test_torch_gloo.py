@@ -15,6 +15,7 @@ import torch.distributed as dist  # noqa: E402
 
 from gloo_calls import BEFORE_2_13, CALLS, MISSING_BEFORE_2_13, ON_GLOO, PRODUCT, N, ones  # noqa: E402
 from groups import Groups, stop  # noqa: E402
+from programs import run_ranks  # noqa: E402
 from switchml.torch._group.router import gloo_devices  # noqa: E402
 
 COMPLEX = [torch.complex64, torch.complex128]
@@ -261,32 +262,8 @@ except RuntimeError as error:
 
 
 def test_a_program_that_ends_is_said_to_have_left():
-    import os
-    import subprocess
-    import sys
-    from pathlib import Path
-
-    from ranks import free_port
-
-    package = Path(__file__).resolve().parents[2] / "bindings" / "python"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(package),
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
-    programs = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM],
-            env={**environment, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    said = [program.communicate(timeout=200)[0] for program in programs]
-    assert programs[1].returncode == 7
+    codes, said = run_ranks(2, "-c", PROGRAM)
+    assert codes[1] == 7
     assert "MismatchError " in said[0]
     left = r"rank 1( \([^)]*\))? called the end of the group \(.*of the program\)"
     assert re.search(left, said[0])

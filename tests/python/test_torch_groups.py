@@ -2,12 +2,9 @@
 """Process groups of torch.distributed: each is a job, with options, and ends or fails by itself."""
 
 import contextlib
-import os
 import re
 import socket
 import statistics
-import subprocess
-import sys
 import time
 from datetime import timedelta
 from unittest import mock
@@ -19,7 +16,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
 from groups import Groups, stop  # noqa: E402
-from programs import BINDINGS  # noqa: E402
+from programs import run_python, run_ranks  # noqa: E402
 from ranks import RankError  # noqa: E402
 from switchml import Job  # noqa: E402
 
@@ -433,25 +430,17 @@ threading.Thread.start = start
 @pytest.mark.parametrize("more", ["", NO_MORE_THREADS])
 def test_a_process_leaves_all_its_groups_at_once(more):
     """At its end, where two of their ranks are threads of it."""
-    environment = {**os.environ, "PYTHONPATH": str(BINDINGS)}
-    ended = subprocess.run(
-        [sys.executable, "-c", RANKS_AS_THREADS + more],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=True,
-    )
-    assert len(re.findall("job .* has ended: ", ended.stderr)) == 2, ended.stderr
-    assert "aborted" not in ended.stderr
+    said = run_python("-c", RANKS_AS_THREADS + more)
+    assert len(re.findall("job .* has ended: ", said)) == 2, said
+    assert "aborted" not in said
 
 
 ONE_SUM = """
-import sys, threading, torch, torch.distributed as dist
+import os, sys, threading, torch, torch.distributed as dist
 import switchml.torch
 
 dist.init_process_group(
-    "switchml", init_method=f"file://{sys.argv[1]}", rank=int(sys.argv[2]), world_size=2
+    "switchml", init_method=f"file://{sys.argv[1]}", rank=int(os.environ["RANK"]), world_size=2
 )
 dist.all_reduce(torch.ones(8))
 """
@@ -459,16 +448,7 @@ dist.all_reduce(torch.ones(8))
 
 def test_the_end_of_a_program_is_no_failure_where_no_thread_can_start_any_more(tmp_path):
     """Some versions of Python start none then. The groups are left in the program's own thread."""
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", ONE_SUM + NO_MORE_THREADS, str(tmp_path / "store"), str(rank)],
-            env={**os.environ, "PYTHONPATH": str(BINDINGS)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    said = "".join(rank.communicate(timeout=200)[1] for rank in ranks)
-    assert [rank.returncode for rank in ranks] == [0, 0], said
-    assert re.search("job .* has ended: ", said), said
-    assert "aborted" not in said
+    codes, said = run_ranks(2, "-c", ONE_SUM + NO_MORE_THREADS, str(tmp_path / "store"))
+    assert codes == [0, 0], said
+    assert re.search("job .* has ended: ", "".join(said)), said
+    assert "aborted" not in "".join(said)

@@ -6,15 +6,13 @@ A node is an agent of torchrun and its worker, on this host.
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 pytest.importorskip("torch")
 
-from programs import BINDINGS  # noqa: E402
+from programs import start_python  # noqa: E402
 from ranks import free_port  # noqa: E402
 from switches import switch  # noqa: E402
 
@@ -57,28 +55,19 @@ def test_a_job_grows_with_a_new_node_and_shrinks_when_one_is_lost(tmp_path):
     log = tmp_path / "log"
     rendezvous = f"--rdzv-endpoint=localhost:{free_port()}"
     with switch() as address:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(BINDINGS),
-            "OMP_NUM_THREADS": "1",
-            "SWITCHML_SWITCH": address,
-            # Otherwise new nodes wait for an address that rank 0 has only told the first ones.
-            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        }
 
         def node(name):
             with open(tmp_path / name, "w") as output:
-                return subprocess.Popen(
-                    [
-                        *(sys.executable, "-m", "torch.distributed.run"),
-                        *("--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=10"),
-                        *("--rdzv-id=train", "--rdzv-backend=c10d", rendezvous),
-                        *("--rdzv-conf=last_call_timeout=5", "--monitor-interval=0.2"),
-                        *(str(tmp_path / "worker.py"), str(tmp_path)),
-                    ],
-                    env=environment,
+                return start_python(
+                    *("-m", "torch.distributed.run"),
+                    *("--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=10"),
+                    *("--rdzv-id=train", "--rdzv-backend=c10d", rendezvous),
+                    *("--rdzv-conf=last_call_timeout=5", "--monitor-interval=0.2"),
+                    *(str(tmp_path / "worker.py"), str(tmp_path)),
                     stdout=output,
-                    stderr=subprocess.STDOUT,
+                    SWITCHML_SWITCH=address,
+                    # Otherwise new nodes wait for an address that rank 0 has only told the first.
+                    TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
                 )
 
         def rows(n):

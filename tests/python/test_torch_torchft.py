@@ -5,8 +5,6 @@ import gc
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 import types
@@ -24,7 +22,7 @@ import torch.distributed as dist  # noqa: E402
 from torchft.coordination import LighthouseServer  # noqa: E402
 
 from groups import prepare  # noqa: E402
-from programs import BINDINGS, ROOT  # noqa: E402
+from programs import ROOT, start_python  # noqa: E402
 from ranks import Ranks  # noqa: E402
 from switches import switch  # noqa: E402
 from switchml import errors  # noqa: E402
@@ -259,20 +257,13 @@ class Replica:
     """A process of the example, and the file that has what it says."""
 
     def __init__(self, number, lighthouse, file):
-        command = [sys.executable, str(ROOT / "examples" / "torchft_ddp.py")]
-        command += [f"--replica={number}", f"--replicas={N}", "--steps=1500"]
         self._file = file
         with file.open("w") as output:
-            self.process = subprocess.Popen(
-                command,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": str(BINDINGS),
-                    "OMP_NUM_THREADS": "1",
-                    "TORCHFT_LIGHTHOUSE": lighthouse.address(),
-                },
+            self.process = start_python(
+                str(ROOT / "examples" / "torchft_ddp.py"),
+                *(f"--replica={number}", f"--replicas={N}", "--steps=1500"),
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                TORCHFT_LIGHTHOUSE=lighthouse.address(),
             )
 
     @property
