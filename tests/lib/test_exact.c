@@ -166,11 +166,12 @@ TEST(a_switch_with_one_child_leaves_the_division_to_it)
 static void reduce_in_parts(void (*body)(struct rank *rank))
 {
 	char root[64], left[64], right[64];
-	struct sml_switch *opened[] = {serve_at(0, root), serve_leaf(root, left),
-				       serve_leaf(root, right)};
 	const char *const racks[] = {left, left, right, root, right};
 	const char *const hosts[] = {NULL, root, left};
 
+	serve_at(0, root);
+	serve_leaf(root, left);
+	serve_leaf(root, right);
 	run_job(&(struct job){.n_ranks = 5, .switch_addresses = racks, .body = body});
 	/* A host of three and two ranks, and all of them behind one leaf. */
 	for (unsigned i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++)
@@ -179,8 +180,6 @@ static void reduce_in_parts(void (*body)(struct rank *rank))
 				      .host_group = true,
 				      .alone = 3 << 3,
 				      .body = body});
-	for (unsigned i = 3; i-- > 0;)
-		sml_switch_close(opened[i]);
 }
 
 TEST(what_asks_for_exact_sums_is_not_rounded_in_parts)
