@@ -214,6 +214,14 @@ static int end_switch(const struct death *death)
 		       : -1;
 }
 
+static bool is_gone(const struct death *death)
+{
+	siginfo_t ended = {0};
+
+	return waitid(P_PID, (id_t)death->pid, &ended, WEXITED | WNOWAIT | WNOHANG) == 0 &&
+	       ended.si_pid == death->pid;
+}
+
 /* The switch dies while calls of every type are in progress. */
 static void sum_and_lose_the_switch(struct rank *rank)
 {
@@ -319,26 +327,42 @@ TEST(sums_are_rounded_once_where_switches_add_only_integers)
 
 /* ---- where leaves round parts of the sums ---- */
 
-static void move_into_a_tree(void (*body)(struct rank *rank))
+/* To a tree, if all ranks may; else to the last switch, if there is one. */
+static void move_into_a_tree(void (*body)(struct rank *rank), const char *last)
 {
-	char first[64], root[64], leaf[64], lists[2][130];
+	char first[64], root[64], leaf[64], lists[2][200];
 	struct death death = {.elements = all_elements / 100, .pid = serve_in_child(serve, first)};
 	const char *const racks[] = {lists[0], lists[1], lists[1]};
 
 	serve_at(0, root);
 	serve_leaf(root, leaf);
-	snprintf(lists[0], sizeof(lists[0]), "%s|%s", first, root);
-	snprintf(lists[1], sizeof(lists[1]), "%s|%s", first, leaf);
+	snprintf(lists[0], sizeof(lists[0]), "%s|%s%s", first, root, last);
+	snprintf(lists[1], sizeof(lists[1]), "%s|%s%s", first, leaf, last);
 	run_job(&(struct job){
 		.n_ranks = 3, .switch_addresses = racks, .body = body, .argument = &death});
 	assert_int_equal(waitpid(death.pid, NULL, 0), death.pid);
 }
 
-TEST(sums_are_rounded_once_after_a_move_into_a_tree_if_that_is_asked)
+static void lose_the_switch_and_ask(struct rank *rank)
 {
-	asked = &exact;
-	move_into_a_tree(lose_the_switch_and_sum);
-	asked = NULL;
+	const struct death *death = rank->job->argument;
+	float element = 1;
+
+	if (rank->rank == 0)
+		CHECK(rank, end_switch(death) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0); /* in the tree */
+	CHECK_ERROR(rank,
+		    sml_allreduce(rank->context, &element, &element, 1, SML_FLOAT32, SML_SUM,
+				  &exact, NULL),
+		    -EINVAL, "whose leaves or hosts round parts of sums: ask for no wire");
+	CHECK(rank, sml_allreduce(rank->context, &element, &element, 1, SML_FLOAT32, SML_SUM, NULL,
+				  NULL) == 0);
+	CHECK(rank, element == (float)rank->n);
+}
+
+TEST(a_job_that_has_moved_into_a_tree_refuses_what_asks_for_exact_sums)
+{
+	move_into_a_tree(lose_the_switch_and_ask, "");
 }
 
 static void sum_and_stay(struct rank *rank)
@@ -356,7 +380,40 @@ static void sum_and_stay(struct rank *rank)
 TEST(a_job_that_has_asked_for_exact_sums_moves_into_no_tree)
 {
 	asked = &exact;
-	move_into_a_tree(sum_and_stay);
+	move_into_a_tree(sum_and_stay, "");
+	asked = NULL;
+}
+
+/* Only rank 0 has asked when the switch dies: the others try the tree. */
+static void ask_first_and_sum(struct rank *rank)
+{
+	const struct death *death = rank->job->argument;
+	struct vector vector = vector_of(rank, 0);
+	struct sml_request *request = NULL;
+
+	fill(&vector, rank->rank);
+	if (rank->rank == 0) {
+		CHECK(rank, sml_allreduce(rank->context, vector.data, vector.data, vector.count,
+					  vector.kind->type, vector.op, asked, &request) == 0);
+		CHECK(rank, end_switch(death) == 0);
+	} else {
+		while (!is_gone(death))
+			usleep(1000);
+		CHECK(rank, sml_allreduce(rank->context, vector.data, vector.data, vector.count,
+					  vector.kind->type, vector.op, asked, &request) == 0);
+	}
+	CHECK(rank, sml_wait(&request, 1, -1, NULL) == 0);
+	check(rank, &vector);
+	sum_random(rank);
+}
+
+TEST(ranks_that_have_only_tried_a_tree_sum_as_the_others)
+{
+	char last[65] = "|";
+
+	serve_at(0, last + 1);
+	asked = &exact;
+	move_into_a_tree(ask_first_and_sum, last);
 	asked = NULL;
 }
 

@@ -164,12 +164,11 @@ static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec
 		spec->wire = default_wire(context, spec);
 		return 0;
 	}
-	if ((sends_floats(context, spec) && !sml_submit_fix_parts(context)) ||
-	    has_room_of_all(context, spec))
+	if ((sends_floats(context, spec) && !context->adds_parts) || has_room_of_all(context, spec))
 		return 0;
 	return sml_context_refuse(context, -EINVAL,
 				  "packets of %u lanes are too small for the exact wire with %u "
-				  "ranks: raise the path's MTU",
+				  "ranks: raise the path's MTU, or ask for no wire",
 				  context->shape.lanes, context->shape.n_ranks);
 }
 
@@ -223,13 +222,32 @@ static int check_residual(struct sml_context *context, float *residual,
 	return sml_check_buffer(context, "residual", residual, bytes, SML_FLOAT32);
 }
 
-int sml_check_wire(struct sml_context *context, const struct sml_options *options,
-		   struct sml_tensor_spec *spec)
+/* Is it asked that no part of a sum of floats is rounded? Such a call has fixed that they are sent.
+ */
+static bool asks_for_one_rounding(const struct sml_context *context,
+				  const struct sml_options *options,
+				  const struct sml_tensor_spec *spec)
 {
-	int error = check_residual(context, options->residual, spec);
+	bool asks =
+		options->wire == SML_WIRE_EXACT || context->settings.config.wire == SML_WIRE_EXACT;
 
-	if (error)
-		return error;
+	return asks && spec->wire == SML_WIRE_EXACT && sml_shape_adds(&context->shape, spec->type);
+}
+
+static int check_parts(struct sml_context *context, const struct sml_options *options,
+		       const struct sml_tensor_spec *spec)
+{
+	if (context->adds_parts || !asks_for_one_rounding(context, options, spec) ||
+	    sml_submit_fix_parts(context))
+		return 0;
+	return sml_context_refuse(context, -EINVAL,
+				  "the job has moved to a switch whose leaves or hosts round parts "
+				  "of sums: ask for no wire, or begin a job at that switch");
+}
+
+static int choose_wire(struct sml_context *context, const struct sml_options *options,
+		       struct sml_tensor_spec *spec)
+{
 	spec->wire = options->wire;
 	if (spec->wire == SML_WIRE_DEFAULT || spec->wire == SML_WIRE_GRADIENT) {
 		spec->wire = default_wire(context, spec);
@@ -245,13 +263,19 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
 					    : check_width(context, spec);
 }
 
-bool sml_wire_gathers(struct sml_context *context, const struct sml_options *options,
+int sml_check_wire(struct sml_context *context, const struct sml_options *options,
+		   struct sml_tensor_spec *spec)
+{
+	int error = check_residual(context, options->residual, spec);
+
+	if (error == 0)
+		error = choose_wire(context, options, spec);
+	return error ? error : check_parts(context, options, spec);
+}
+
+bool sml_wire_gathers(const struct sml_context *context, const struct sml_options *options,
 		      const struct sml_tensor_spec *spec)
 {
-	bool asks =
-		options->wire == SML_WIRE_EXACT || context->settings.config.wire == SML_WIRE_EXACT;
-
-	return asks && spec->wire == SML_WIRE_EXACT &&
-	       sml_shape_adds(&context->shape, spec->type) && has_room_of_all(context, spec) &&
-	       sml_submit_fix_parts(context);
+	return context->adds_parts && asks_for_one_rounding(context, options, spec) &&
+	       has_room_of_all(context, spec);
 }

@@ -103,11 +103,11 @@ struct sml_context {
 
 	/* Submission: the order of calls. */
 	pthread_mutex_t submit_lock;
-	pthread_cond_t floats_known; /* a stripe no longer holds floats: sml_submit_hold_floats() */
+	pthread_cond_t released; /* a stripe no longer holds calls: sml_submit_decide() */
 	struct sml_sequence sequence;
 	bool sent_floats; /* a call of this job has sent floats as such, or will */
-	bool adds_parts;  /* leaves or hosts round the sums of parts of the ranks */
-	bool asked_exact; /* a call has asked for sums that are not; then adds_parts stays */
+	bool adds_parts; /* where the job began, leaves or hosts round sums of parts of the ranks */
+	bool asked_exact; /* a call has asked for exact sums, in a job that began without such */
 	struct sml_history history;
 	struct sml_requests requests;
 	struct sml_usage usage;

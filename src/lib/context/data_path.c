@@ -182,7 +182,7 @@ static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 			"it does not round sums of narrow lanes, and the job has begun "
 			"at switches that do: list only switches of one kind in "
 			"SWITCHML_SWITCH");
-	if (stripe->admission.adds_parts && !sml_submit_allow_parts(context))
+	if (!context->adds_parts && !sml_submit_hold_parts(stripe))
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "leaves or hosts of it round sums of several ranks, and the "
 				     "job has asked for exact sums where none do: list only "

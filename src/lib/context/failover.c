@@ -357,7 +357,7 @@ static void *failover_main(void *self)
 	int error = replace_switch(stripe);
 
 	/* Only now is it certain which switch it is. */
-	sml_submit_decide_floats(stripe, error == 0 && !stripe->admission.floats);
+	sml_submit_decide(stripe, error == 0);
 	if (error == SML_FINDER_LEFT) {
 		note_left(stripe);
 		return NULL;

@@ -22,7 +22,7 @@ static void destroy(struct sml_context *context)
 	pthread_mutex_destroy(&context->submit_lock);
 	pthread_mutex_destroy(&context->lock);
 	pthread_cond_destroy(&context->changed);
-	pthread_cond_destroy(&context->floats_known);
+	pthread_cond_destroy(&context->released);
 	free(context->previous);
 	free(context);
 }
@@ -58,7 +58,7 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 	pthread_mutex_init(&context->submit_lock, NULL);
 	pthread_mutex_init(&context->lock, NULL);
 	sml_cond_init(&context->changed);
-	sml_cond_init(&context->floats_known);
+	sml_cond_init(&context->released);
 	sml_requests_init(&context->requests);
 	sml_notifier_init(&context->notifier);
 	sml_metrics_file_init(&context->metrics_file);

@@ -44,7 +44,10 @@ struct sml_stripe {
 	bool may_have_begun, reported_shared;
 	bool path_is_narrow; /* probes that its ends take were lost, and shorter ones were not */
 	unsigned n_lost;     /* switches */
-	bool holds_floats;   /* under the submit lock: see sml_submit_hold_floats() */
+	/* Under the submit lock: see sml_submit_hold_floats() and sml_submit_hold_parts(). */
+	bool holds_calls;
+	bool in_parts; /* the job has moved to where parts of sums are rounded, and began elsewhere
+			*/
 	uint64_t deadline_ns;
 	pthread_t opener;
 	int error; /* of opening, and how it was told */

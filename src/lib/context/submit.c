@@ -54,9 +54,9 @@ static void await_decision(struct sml_context *context)
 	while (held && context->shape.floats) {
 		held = false;
 		for (unsigned i = 0; i < context->n_stripes; i++)
-			held |= context->stripes[i].holds_floats;
+			held |= context->stripes[i].holds_calls;
 		if (held)
-			pthread_cond_wait(&context->floats_known, &context->submit_lock);
+			pthread_cond_wait(&context->released, &context->submit_lock);
 	}
 }
 
@@ -75,24 +75,27 @@ bool sml_submit_fix_floats(struct sml_context *context)
 
 bool sml_submit_fix_parts(struct sml_context *context)
 {
-	bool adds_parts;
+	bool in_parts = false;
 
 	pthread_mutex_lock(&context->submit_lock);
-	context->asked_exact = true;
-	adds_parts = context->adds_parts;
+	await_decision(context);
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		in_parts |= context->stripes[i].in_parts;
+	context->asked_exact |= !in_parts;
 	pthread_mutex_unlock(&context->submit_lock);
-	return adds_parts;
+	return !in_parts;
 }
 
-bool sml_submit_allow_parts(struct sml_context *context)
+bool sml_submit_hold_parts(struct sml_stripe *stripe)
 {
-	bool allowed;
+	struct sml_context *context = stripe->context;
+	bool may_move;
 
 	pthread_mutex_lock(&context->submit_lock);
-	context->adds_parts |= !context->asked_exact;
-	allowed = context->adds_parts;
+	may_move = !stripe->admission.adds_parts || !context->asked_exact;
+	stripe->holds_calls |= may_move && stripe->admission.adds_parts != stripe->in_parts;
 	pthread_mutex_unlock(&context->submit_lock);
-	return allowed;
+	return may_move;
 }
 
 bool sml_submit_hold_floats(struct sml_stripe *stripe)
@@ -102,20 +105,23 @@ bool sml_submit_hold_floats(struct sml_stripe *stripe)
 
 	pthread_mutex_lock(&context->submit_lock);
 	may_move = !context->sent_floats;
-	stripe->holds_floats |= may_move;
+	stripe->holds_calls |= may_move;
 	pthread_mutex_unlock(&context->submit_lock);
 	return may_move;
 }
 
-void sml_submit_decide_floats(struct sml_stripe *stripe, bool only_integers)
+void sml_submit_decide(struct sml_stripe *stripe, bool moved)
 {
 	struct sml_context *context = stripe->context;
 
 	pthread_mutex_lock(&context->submit_lock);
-	if (only_integers && context->shape.floats) /* else it may be read, without the lock */
+	/* If it is false, it may be read, without the lock. */
+	if (moved && !stripe->admission.floats && context->shape.floats)
 		context->shape.floats = false;
-	stripe->holds_floats = false;
-	pthread_cond_broadcast(&context->floats_known);
+	if (moved)
+		stripe->in_parts = !context->adds_parts && stripe->admission.adds_parts;
+	stripe->holds_calls = false;
+	pthread_cond_broadcast(&context->released);
 	pthread_mutex_unlock(&context->submit_lock);
 }
 
@@ -222,6 +228,7 @@ int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_
 	return 0;
 
 err_give_back:
+	request->references = 0; /* it was no call */
 	sml_request_give_back(&context->requests, request);
 err_unreserve:
 	__atomic_sub_fetch(&context->requests.chunks, chunks, __ATOMIC_RELAXED);

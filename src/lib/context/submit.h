@@ -29,26 +29,28 @@ int sml_submit(struct sml_context *context, struct sml_order *order,
 bool sml_submit_fix_floats(struct sml_context *context);
 
 /*
- * A call asks for exact sums: do leaves or hosts round parts of them? After false, the job moves to
- * no switch where some do.
+ * A call asks for exact sums, and where the job began, no leaves or hosts round parts of them.
+ * Returns false if it has moved to where some do; after true, it moves to no such switch. Waits
+ * while a stripe may be moving to or from one.
  */
 bool sml_submit_fix_parts(struct sml_context *context);
 
-/* The job may move to such a switch. Returns false if it cannot, because sums were to be exact. */
-bool sml_submit_allow_parts(struct sml_context *context);
+/*
+ * A job that began without such parts: may the stripe move to where it is admitted? Returns false
+ * if it cannot, because sums were to be exact. Calls that ask for that wait until
+ * sml_submit_decide().
+ */
+bool sml_submit_hold_parts(struct sml_stripe *stripe);
 
 /*
  * The stripe may move to a switch that adds only integers. Returns false if it cannot, because the
- * job has sent floats. Otherwise, calls that would send floats wait until
- * sml_submit_decide_floats(), because other ranks may know already.
+ * job has sent floats. Otherwise, calls that would send floats wait until sml_submit_decide(),
+ * because other ranks may know already.
  */
 bool sml_submit_hold_floats(struct sml_stripe *stripe);
 
-/*
- * The stripe has moved, or given up. only_integers: to a switch that adds only integers: later
- * calls travel as there.
- */
-void sml_submit_decide_floats(struct sml_stripe *stripe, bool only_integers);
+/* The stripe has moved to where it is admitted, or given up. Later calls travel as there. */
+void sml_submit_decide(struct sml_stripe *stripe, bool moved);
 
 /* Has the job moved to such a switch, or begun at one? */
 bool sml_submit_adds_only_integers(struct sml_context *context);
