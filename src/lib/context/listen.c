@@ -185,8 +185,10 @@ static void choose_host(const struct sml_context *context, char host[INET6_ADDRS
 /* The last job's port, where the ranks of the next one come? */
 static bool stays_open(const struct sml_context *context, const char *host)
 {
-	return context->embedded && context->settings.world_size > 1 &&
-	       strcmp(host, context->listen_address) == 0 &&
+	/* It has read the files of TLS, which may have been replaced since. */
+	if (context->embedded == NULL || context->settings.tls_files.certificate != NULL)
+		return false;
+	return context->settings.world_size > 1 && strcmp(host, context->listen_address) == 0 &&
 	       sml_switch_port(context->embedded) == context->settings.config.master_port;
 }
 

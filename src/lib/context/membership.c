@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joining a job, and what is left of it at its end. In order: the embedded switch (rank 0), the
- * stripes (all at once), and only then progress threads.
+ * Joining a job, and what is left of it at its end. In order: the stripes' memory, rank 0's
+ * port, the stripes' joins (all at once), and only then progress threads.
  */
 #include "lib/context/membership.h"
 
