@@ -50,7 +50,7 @@ static void open_net(struct net *net, const struct sml_faults *faults)
 {
 	struct sml_transport *faulty;
 
-	*net = (struct net){.log = {.level = -1}};
+	*net = (struct net){.log = {.level = SML_LOG_ERROR}};
 	for (uint8_t i = 0; i < N_PEERS; i++)
 		open_one(net, i);
 	if (faults == NULL)

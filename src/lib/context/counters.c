@@ -102,7 +102,7 @@ void sml_context_keep_counters(struct sml_context *context)
 static int give(struct sml_counters *counters, const struct sml_counters *own)
 {
 	static const struct sml_sized kind = {sizeof(*own), "struct sml_counters",
-					      "set it to sizeof(struct sml_counters)", -EINVAL};
+					      "begin with SML_COUNTERS_INIT", -EINVAL};
 
 	return sml_sized_write(&kind, counters, own);
 }

@@ -17,7 +17,8 @@
 #define LINGER_NS 1000000000ull
 /* And for this long if it was lost on the way: TCP resends it after 0.2 s, 0.6 s, 1.4 s, … */
 #define RESEND_NS 10000000000ull
-/* Who was silent for so long may be dead, and is not waited for. A rank has half of its heartbeat,
+/*
+ * Who was silent for so long may be dead, and is not waited for. A rank has half of its heartbeat,
  * because some of its Pings are lost.
  */
 #define SILENT_NS 2000000000ull

@@ -79,7 +79,7 @@ void sml_switch_log(enum sml_log_level level, const char *format, ...)
 	int saved_errno = errno;
 	va_list arguments;
 
-	if (level == SML_LOG_WARN && __atomic_load_n(&written, __ATOMIC_RELAXED) < SML_LOG_WARN)
+	if (level > SML_LOG_ERROR && __atomic_load_n(&written, __ATOMIC_RELAXED) < SML_LOG_WARN)
 		return;
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
