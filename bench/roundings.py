@@ -4,18 +4,81 @@
 
     bench/roundings.py [--elements 65536] [--steps 1000] [--ranks 2,8,64]
 
-Sums as the wires sum them (bench/widths.py), beside exact ones. Ends with 1 if a sum of bfloat16 on the int16 wire
-has a larger RMS error than that of a ring that rounds each partial sum to the type. Needs PyTorch.
+All ranks are in this process, so it needs no network: narrow_mean() rounds as the library and the switch do. Ends with 1
+if a sum of bfloat16 on the int16 wire has a larger RMS error than that of a ring that rounds each partial sum to the
+type. Needs PyTorch.
 """
 
 import argparse
+import os
 import sys
 
 import torch
-import widths
+from torch import nn
 
-GRADIENTS = ("cnn", "lm", "embeddings")
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.join(ROOT, "examples"), os.path.join(ROOT, "bench", "evaluation")]
+import texts  # noqa: E402
+import torch_ddp  # noqa: E402
+
+RANKS, BLOCK = 8, 64  # of the steps; elements of an exponent
 SMALL = 2.0**-8
+
+
+# ---- what the wires do ----
+
+
+def powers_of_two(exponents):
+    """Exact, and doubles."""
+    return ((exponents.long() + 1023) << 52).view(torch.float64)
+
+
+def narrow_mean(gradients, width):
+    """(the mean of the rows, what each row has sent): float32. Rows are float32, and finite."""
+    n, count = gradients.shape
+    bits, limit = width - 1, 2 ** (width - 1) - 1
+    rows = nn.functional.pad(gradients, (0, -count % BLOCK)).double().view(n, -1, BLOCK)
+    largest = rows.abs().amax((0, 2))
+    unit = powers_of_two(torch.frexp(largest).exponent - bits)[:, None]
+    lanes = (rows / unit).round().clamp(-limit, limit)
+    sums = lanes.sum(0).long()
+    # The switch: the least shift after which all sums of a block fit, and to nearest even.
+    magnitude = torch.where(sums < 0, -1 - sums, sums).amax(1).clamp_min(limit)
+    step = powers_of_two(torch.frexp(magnitude.double()).exponent - bits)[:, None]
+    rounded = (sums / step).round().clamp_max(limit)
+    mean = rounded * step * (unit / n)
+    sent = lanes * unit
+    return mean.view(-1)[:count].float(), sent.view(n, -1)[:, :count].float()
+
+
+# ---- gradients of models ----
+
+
+class Cnn:
+    """On the images of demo/digits.csv."""
+
+    def __init__(self):
+        def conv(before, after):
+            return nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU()
+
+        self.model = nn.Sequential(nn.Unflatten(1, (1, 8, 8)), *conv(1, 32), *conv(32, 64), nn.MaxPool2d(2),
+                                   *conv(64, 64), nn.Flatten(), nn.Linear(1024, 64), nn.BatchNorm1d(64), nn.ReLU(),
+                                   nn.Linear(64, 10))
+        self.pixels, self.labels = torch_ddp.digits(os.path.join(ROOT, "demo", "digits.csv"))[0].tensors
+
+    def loss(self, generator):
+        chosen = torch.randint(len(self.pixels), (16,), generator=generator)
+        return nn.functional.cross_entropy(self.model(self.pixels[chosen]), self.labels[chosen])
+
+
+TASKS = {"cnn": Cnn, "lm": texts.Lm, "embeddings": texts.Embeddings}
+
+
+def gradients(task, generator):
+    """In the order of DistributedDataParallel's buckets, the last parameter first."""
+    task.model.zero_grad()
+    task.loss(generator).backward()
+    return torch.cat([parameter.grad.flatten() for parameter in reversed(list(task.model.parameters()))])
 
 
 def rms(values):
@@ -32,9 +95,9 @@ def data(n, count):
     yield "rows of 256, lognormal scales", normal * (1.5 * torch.randn(count // 256)).exp().repeat_interleave(256)
     yield "Student's t, 3 degrees", torch.distributions.StudentT(3.0).sample((n, count)) / 64
     yield "lognormal scales", normal * (2 * torch.randn(count)).exp()
-    for name in GRADIENTS:
-        task, generator = widths.TASKS[name](), torch.Generator().manual_seed(1)
-        yield name, torch.stack([widths.gradients(task, generator) for _ in range(n)])
+    for name, begin in TASKS.items():
+        task, generator = begin(), torch.Generator().manual_seed(1)
+        yield name, torch.stack([gradients(task, generator) for _ in range(n)])
 
 
 def ring(rows):
@@ -45,7 +108,7 @@ def ring(rows):
 
 
 def int16(rows):
-    return (widths.narrow_mean(rows.float(), 16)[0].double() * len(rows)).to(rows.dtype)
+    return (narrow_mean(rows.float(), 16)[0].double() * len(rows)).to(rows.dtype)
 
 
 def compare(ranks, count):
@@ -71,27 +134,29 @@ def compare(ranks, count):
 # ---- steps on the int8 wire ----
 
 
-def steps(way, base, noisy, n_steps, scale=1):
+def steps(feeds_back, base, noisy, n_steps, scale=1):
     """(the mean of the wire's means, that of the exact ones). Noise has the gradients' size."""
-    summed, found, exact = widths.Sum(way), 0, 0
+    lost, found, exact = 0, 0, 0
     for _ in range(n_steps):
         rows = scale * (base + torch.randn_like(base) * rms(base) if noisy else base)
-        found, exact = found + summed.mean(rows).double(), exact + rows.double().mean(0)
+        mean, sent = narrow_mean(rows + lost, 8)
+        lost = rows + lost - sent if feeds_back else 0
+        found, exact = found + mean.double(), exact + rows.double().mean(0)
     return found / n_steps, exact / n_steps
 
 
 def feed_back(count, n_steps):
     print("\n| data | 1 step | all | with feedback | elements of 2^-8 that arrive, % |\n|---|---:|---:|---:|---:|")
-    for name, base in (("normal", torch.randn(widths.RANKS, count)),
-                       ("Student, 3 degrees", torch.distributions.StudentT(3.0).sample((widths.RANKS, count)))):
+    for name, base in (("normal", torch.randn(RANKS, count)),
+                       ("Student, 3 degrees", torch.distributions.StudentT(3.0).sample((RANKS, count)))):
         scale = torch.ones(count)
-        scale[:: widths.BLOCK] = SMALL
+        scale[:: BLOCK] = SMALL
         for noisy in (False, True):
             errors = []
-            for way, n in (("int8", 1), ("int8", n_steps), ("int8, feedback", n_steps)):
-                found, exact = steps(way, base, noisy, n)
+            for feeds_back, n in ((False, 1), (False, n_steps), (True, n_steps)):
+                found, exact = steps(feeds_back, base, noisy, n)
                 errors.append(rms(found - exact) / rms(exact))
-            found, exact = (mean[:: widths.BLOCK] for mean in steps("int8, feedback", base, noisy, n_steps, scale))
+            found, exact = (mean[:: BLOCK] for mean in steps(True, base, noisy, n_steps, scale))
             arrived = (found @ exact / (exact @ exact)).item()
             print(f"| {name}, {'with noise' if noisy else 'repeated'} | "
                   f"{' | '.join(f'{error:.1e}' for error in errors)} | {100 * arrived:.0f} |")
