@@ -47,13 +47,16 @@ static bool adds_only_int32(struct sml_dataplane *dataplane)
 /* A switch for one lane count, or for any (NULL); writes where it is. */
 static struct sml_switch *serve(uint32_t (*fixed_lanes)(struct sml_dataplane *), char address[64])
 {
+	/* A switch that runs reads its own: what is there stays as it is. */
 	static struct sml_dataplane_operations operations[2];
 	struct sml_dataplane_operations *chosen = &operations[fixed_lanes == fixed_128];
 
 	if (fixed_lanes == NULL)
 		return serve_at(0, address);
-	*chosen = sml_dataplane_udp;
-	chosen->fixed_lanes = fixed_lanes;
+	if (chosen->fixed_lanes == NULL) {
+		*chosen = sml_dataplane_udp;
+		chosen->fixed_lanes = fixed_lanes;
+	}
 	return serve_with(chosen, address);
 }
 
@@ -369,14 +372,16 @@ static void move_between(struct sml_switch *(*serve_first)(char address[64]),
 {
 	char addresses[2][64] = {"", ""}, list[129];
 	pid_t pid = serve_in_child(serve_first, addresses[0]);
+	struct sml_switch *next = serve_next(addresses[1]);
 
-	serve_next(addresses[1]);
 	snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
 	run_job(&(struct job){.n_ranks = 1,
 			      .switch_address = list,
 			      .timeout_ms = timeout_ms,
 			      .body = body,
 			      .argument = &pid});
+	/* Before another child: it must not inherit threads. */
+	stop_serving(next);
 }
 
 static struct sml_switch *serve_fixed_64(char address[64])

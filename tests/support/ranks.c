@@ -98,12 +98,14 @@ int free_port(void)
 
 static struct sml_switch *served[MAX_SWITCHES];
 static unsigned n_served;
+static bool stops_at_end;
 
 /* Leaves first. */
 static void stop_all(void)
 {
 	while (n_served > 0)
 		sml_switch_close(served[--n_served]);
+	stops_at_end = false;
 }
 
 void stop_serving(struct sml_switch *opened)
@@ -111,6 +113,8 @@ void stop_serving(struct sml_switch *opened)
 	for (unsigned i = 0; i < n_served; i++)
 		if (served[i] == opened)
 			served[i] = NULL;
+	while (n_served > 0 && served[n_served - 1] == NULL)
+		n_served--;
 	sml_switch_close(opened);
 }
 
@@ -122,6 +126,7 @@ static struct sml_switch *serve(const char *parent, int port, char address[64],
 	unsigned tries = 0;
 	int rc;
 
+	assert_true(n_served < MAX_SWITCHES);
 	sml_switch_config_init(&config);
 	snprintf(address, 64, "127.0.0.1:%d", port);
 	config.listen = address;
@@ -134,9 +139,9 @@ static struct sml_switch *serve(const char *parent, int port, char address[64],
 	if (rc < 0)
 		fail_msg("%s", sml_error_last());
 	snprintf(address, 64, "127.0.0.1:%u", sml_switch_port(opened));
-	if (n_served == 0)
+	if (!stops_at_end)
 		test_at_end(stop_all);
-	assert_true(n_served < MAX_SWITCHES);
+	stops_at_end = true;
 	served[n_served++] = opened;
 	return opened;
 }

@@ -157,7 +157,7 @@ TEST_WITH(a_rank_with_a_short_heartbeat_that_vanished_is_sent_nothing_for_long, 
 	client_join(&c, &join);
 	client_free(client_expect(&c, SML_CONTROL__ENVELOPE__BODY_WAITING));
 	lose_all(c.tcp);
-	assert_true(await_close(&c) < 8000);
+	assert_true(await_close(&c) < 9500);
 	client_close(&c);
 }
 
