@@ -88,6 +88,7 @@ struct sml_failed_job {
 	struct sml_ranks gone; /* ranks that have died, or were leaving */
 	/* For their next job: states/kept.c. */
 	struct sml_ranks awaited;	 /* ranks that may go on */
+	bool is_used;			 /* a next job has run: late ranks hold nothing */
 	uint32_t heartbeat_ms;		 /* the longest of its ranks */
 	uint64_t kept_until_ns;		 /* 0: nothing is kept */
 	uint32_t kept_slots, kept_lacks; /* kept; and wanted in addition */

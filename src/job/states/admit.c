@@ -414,6 +414,7 @@ static void start(struct sml_job *job)
 		return;
 	}
 	job->state = SML_JOB_RUNNING;
+	sml_kept_use(job);
 	message.lanes = sml_least(least_lanes(job), job->pool.rules.lanes);
 	job->pool.rules.lanes = (uint16_t)message.lanes;
 	job->hosts.shares_memory = sml_job_shares_memory(job);

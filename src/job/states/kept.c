@@ -49,8 +49,8 @@ void sml_kept_begin(const struct sml_job *job)
 	struct sml_failed_job *kept =
 		sml_jobs_find_judged(jobs, ran ? job->report_tag : job->elastic.after);
 
-	if (kept == NULL || kept->kept_until_ns != 0 || sml_ranks_is_empty(&kept->awaited) ||
-	    is_held(jobs, kept->tag))
+	if (kept == NULL || kept->kept_until_ns != 0 || kept->is_used ||
+	    sml_ranks_is_empty(&kept->awaited) || is_held(jobs, kept->tag))
 		return;
 	if (ran)
 		kept->kept_slots = sml_job_fewest_slots(job, &kept->kept_lacks);
@@ -91,6 +91,14 @@ void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t 
 	/* That job may have given it back already, when it was closed. */
 	sml_kept_end(jobs, job);
 	hold(jobs, job, until_ns);
+}
+
+void sml_kept_use(const struct sml_job *job)
+{
+	struct sml_failed_job *kept = sml_jobs_find_judged(job->jobs, job->elastic.after);
+
+	if (kept != NULL)
+		kept->is_used = true;
 }
 
 void sml_kept_asked(struct sml_jobs *jobs, uint64_t tag, uint64_t until_ns)

@@ -98,6 +98,9 @@ void sml_kept_end(struct sml_jobs *jobs, struct sml_failed_job *job);
 /* A rank of the job with this tag has joined this one. 0: of none. */
 void sml_kept_take(struct sml_job *job, uint64_t tag);
 
+/* The job runs: what was kept for its ranks is its own, also when others of the last one come. */
+void sml_kept_use(const struct sml_job *job);
+
 /* It is kept again, until the same time: the next job did not begin to gather. */
 void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t until_ns);
 
