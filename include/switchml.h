@@ -304,7 +304,9 @@ struct sml_membership {
  * numbers, and broadcast the state of the rank that is furthest (examples/elastic.c). A failed call
  * never writes send, unless it was in place: to repeat a call, pass different buffers.
  *
- * What stays: settings, counters, sml_event_fd()'s descriptor. The rest is chosen as for a new job.
+ * What stays: settings, counters, sml_event_fd()'s descriptor, and the port of a rank 0 without a
+ * switch, also after an error, until this context is in another job. The rest is chosen as for a
+ * new job.
  *
  * Errors: those of sml_open(), and SML_ERROR_ABORTED (sml_abort() ended the call): the context then
  * has no job, and its calls fail with that error, until sml_reconfigure() with another new name, or

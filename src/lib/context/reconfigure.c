@@ -26,7 +26,6 @@
 #include "base/sized.h"
 #include "base/thread.h"
 #include "lib/context/context.h"
-#include "lib/context/listen.h"
 #include "lib/context/membership.h"
 #include "lib/context/summary.h"
 
@@ -166,8 +165,6 @@ static int stay_without(struct sml_context *context, int error)
 	snprintf(text, sizeof(text), "%s", sml_error_last());
 	await_error(context);
 	sml_membership_fini(context);
-	/* Another context of this host may be rank 0 of the next job. */
-	sml_listen_close(context);
 	sml_membership_init(context);
 	pthread_mutex_lock(&context->lock);
 	__atomic_store_n(&context->error, error, __ATOMIC_RELEASE);
