@@ -427,7 +427,9 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         wholes, opts, _ = self._as_sum(name, wholes, opts, False)
         if not self._adds([*wholes, *parts], opts.reduceOp):
             instead = self._instead(name, describe(wholes, opts.reduceOp), wholes)
-            return instead(outputs, wholes[0] if isinstance(outputs, torch.Tensor) else wholes, opts)
+            return instead(
+                outputs, wholes[0] if isinstance(outputs, torch.Tensor) else wholes, opts
+            )
         return self._scatter(name, parts, wholes, opts)
 
     def reduce_scatter(
