@@ -375,8 +375,9 @@ static void sum_and_stay(struct rank *rank)
 	if (rank->rank == 0)
 		CHECK(rank, end_switch(death) == 0);
 	error = sml_barrier(rank->context, NULL, NULL);
-	/* Of this rank's timeout, or of another's, which has aborted the job. */
-	CHECK(rank, error == SML_ERROR_TIMEOUT || error == SML_ERROR_ABORTED);
+	/* The call's timeout, the search's, or another rank's, which aborts the job: the first. */
+	CHECK(rank, error == SML_ERROR_TIMEOUT || error == SML_ERROR_SWITCH_DIED ||
+			    error == SML_ERROR_ABORTED);
 	CHECK_ERROR(rank, error, error, "no switch has taken over");
 }
 
