@@ -312,8 +312,8 @@ struct sml_slot_counts sml_slots_most(uint32_t lanes);
 uint8_t *sml_jobs_pack_status(struct sml_jobs *jobs, uint64_t now_ns, size_t *n);
 
 /*
- * A switch that serves only one job serves the next one of the same ranks, which config.only_job
- * names now, and which has so many ranks. What it knows of them stays; other jobs end.
+ * For a switch that serves one job: from now on, serve the job that config.only_job now names, with
+ * n_ranks ranks. What is known of the last job's ranks is kept; all other jobs end.
  */
 void sml_jobs_serve_next(struct sml_jobs *jobs, uint32_t n_ranks, uint64_t now_ns);
 

@@ -222,8 +222,7 @@ static int check_residual(struct sml_context *context, float *residual,
 	return sml_check_buffer(context, "residual", residual, bytes, SML_FLOAT32);
 }
 
-/* Is it asked that no part of a sum of floats is rounded? Such a call has fixed that they are sent.
- */
+/* Must no part of a sum of floats be rounded? Such a call has fixed that floats are sent. */
 static bool asks_for_one_rounding(const struct sml_context *context,
 				  const struct sml_options *options,
 				  const struct sml_tensor_spec *spec)

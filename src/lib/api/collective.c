@@ -76,8 +76,7 @@ static int end_call(struct sml_context *context, int error, struct sml_order *or
 		error = sml_context_refuse(context, -EINVAL, SML_RESIDUAL_REFUSED);
 	if (error == 0) {
 		order->call.residual = options->residual != NULL;
-		order->gathers = order->call.gathers =
-			sml_wire_gathers(context, options, &order->spec);
+		order->call.gathers = sml_wire_gathers(context, options, &order->spec);
 		order->waits = request == NULL || options->waits;
 		if (options->name && *options->name) {
 			order->name = options->name;

@@ -27,7 +27,10 @@ int sml_membership_join(struct sml_context *context, uint64_t deadline_ns);
  */
 void sml_membership_fini(struct sml_context *context);
 
-/* For a form: makes n stripes, with memory for the most that there may be. 0 or an error, told. */
+/*
+ * For a form's begin(): make n stripes, with memory for `most`. Returns 0, or a negative error and
+ * sets the error text.
+ */
 int sml_membership_make_stripes(struct sml_context *context, unsigned most, unsigned n,
 				uint64_t deadline_ns);
 

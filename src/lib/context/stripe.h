@@ -46,8 +46,7 @@ struct sml_stripe {
 	unsigned n_lost;     /* switches */
 	/* Under the submit lock: see sml_submit_hold_floats() and sml_submit_hold_parts(). */
 	bool holds_calls;
-	bool in_parts; /* the job has moved to where parts of sums are rounded, and began elsewhere
-			*/
+	bool in_parts; /* where it is now, parts of sums are rounded; where it began, none were */
 	uint64_t deadline_ns;
 	pthread_t opener;
 	int error; /* of opening, and how it was told */

@@ -20,8 +20,8 @@ static int reserve_chunks(struct sml_context *context, const struct sml_order *o
 {
 	const struct sml_tensor_spec *spec = &order->spec;
 	uint64_t *all = &context->requests.chunks;
-	bool gathered = order->gathers || (spec->wire == SML_WIRE_EXACT &&
-					   !sml_shape_adds(&context->shape, spec->type));
+	bool gathered = order->call.gathers || (spec->wire == SML_WIRE_EXACT &&
+						!sml_shape_adds(&context->shape, spec->type));
 	/*
 	 * Three lanes for an element, and exponents; or elements of all ranks in each packet: an
 	 * upper bound without overflow.
@@ -75,6 +75,7 @@ bool sml_submit_fix_floats(struct sml_context *context)
 
 bool sml_submit_fix_parts(struct sml_context *context)
 {
+	SML_NO_CANCELLATION;
 	bool in_parts = false;
 
 	pthread_mutex_lock(&context->submit_lock);
@@ -115,7 +116,7 @@ void sml_submit_decide(struct sml_stripe *stripe, bool moved)
 	struct sml_context *context = stripe->context;
 
 	pthread_mutex_lock(&context->submit_lock);
-	/* If it is false, it may be read, without the lock. */
+	/* Once it is false, others read it without the lock, so it is not written again. */
 	if (moved && !stripe->admission.floats && context->shape.floats)
 		context->shape.floats = false;
 	if (moved)
@@ -155,7 +156,7 @@ static int check_residual(struct sml_context *context, const struct sml_tensor_s
 static const struct sml_shape *shape_of(const struct sml_context *context,
 					const struct sml_order *order, struct sml_shape *gathering)
 {
-	if (!order->gathers)
+	if (!order->call.gathers)
 		return &context->shape;
 	*gathering = context->shape;
 	gathering->floats = false;

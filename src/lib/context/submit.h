@@ -11,7 +11,6 @@ struct sml_order {
 	struct sml_call call; /* without its number and windows */
 	const char *name;     /* or NULL */
 	bool waits;	      /* the caller waits for it next */
-	bool gathers;	      /* it asks for exact sums; leaves or hosts would round parts */
 };
 
 /*
@@ -37,8 +36,8 @@ bool sml_submit_fix_parts(struct sml_context *context);
 
 /*
  * A job that began without such parts: may the stripe move to where it is admitted? Returns false
- * if it cannot, because sums were to be exact. Calls that ask for that wait until
- * sml_submit_decide().
+ * if it cannot, because sums were to be exact. Calls that send floats wait until
+ * sml_submit_decide(), as below.
  */
 bool sml_submit_hold_parts(struct sml_stripe *stripe);
 

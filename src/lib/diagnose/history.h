@@ -21,7 +21,7 @@ struct sml_call {
 	enum sml_op op;
 	enum sml_wire wire;
 	bool residual;
-	bool gathers; /* as in struct sml_order */
+	bool gathers; /* it asks for exact sums where leaves or hosts would round parts */
 	uint16_t root;
 	uint32_t number;
 	uint32_t name;	/* which of the names it has; 0 if there is none */

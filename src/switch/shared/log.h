@@ -34,7 +34,7 @@ __attribute__((format(printf, 2, 3))) void sml_switch_log(enum sml_log_level lev
 size_t sml_switch_log_line(char line[SML_LOG_LINE_BYTES], int descriptor, enum sml_log_level level,
 			   const char *text);
 
-/* From now on: below SML_LOG_WARN, no warning is written. Any thread. */
+/* From now on: at SML_LOG_ERROR, only errors are written. Any thread. */
 void sml_switch_log_set_level(int level);
 
 /* "error", "warn", "info" or "trace". */
