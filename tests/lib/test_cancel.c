@@ -29,6 +29,7 @@ static int32_t in[2 * COUNT], out[2 * COUNT];
 struct waiter {
 	struct sml_context *context;
 	int (*call)(struct sml_context *context);
+	bool pending; /* The call begins with the cancellation pending: no test depends on when. */
 	pthread_t thread;
 	atomic_bool begun;
 	atomic_int result; /* of the call */
@@ -93,6 +94,8 @@ static void *wait_in_call(void *self)
 {
 	struct waiter *waiter = self;
 
+	if (waiter->pending)
+		(void)pthread_cancel(pthread_self());
 	atomic_store(&waiter->begun, true);
 	atomic_store(&waiter->result, waiter->call(waiter->context));
 	pthread_testcancel();
@@ -104,7 +107,7 @@ static void cancel_while_it_waits(struct waiter *waiter)
 	assert_int_equal(pthread_create(&waiter->thread, NULL, wait_in_call, waiter), 0);
 	while (!atomic_load(&waiter->begun))
 		usleep(100);
-	/* Most probably it waits by now. If not, the call begins with the cancellation pending. */
+	/* Most probably it waits by now. */
 	usleep(2000);
 	(void)pthread_cancel(waiter->thread);
 }
@@ -127,12 +130,10 @@ static pthread_barrier_t both;
 
 static void wait_alone(struct rank *rank)
 {
-	struct waiter waiter = {.context = rank->context,
-				.call = (int (*)(struct sml_context *))rank->job->argument,
-				.result = NOT_RETURNED};
-
+	struct waiter waiter = *(const struct waiter *)rank->job->argument;
 	int aborted = 0, result = SML_ERROR_ABORTED;
 
+	waiter.context = rank->context;
 	/* An abort before rank 1 has opened would be the end of its sml_open(). */
 	pthread_barrier_wait(&both);
 	if (rank->rank == 0) {
@@ -155,12 +156,15 @@ static void cancel_in_every_call(bool host_group, bool dedicated)
 
 	if (dedicated)
 		serve_at(0, address);
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+	for (size_t i = 0; i < 2 * sizeof(calls) / sizeof(calls[0]); i++) {
+		struct waiter waiter = {
+			.call = calls[i / 2], .pending = i % 2, .result = NOT_RETURNED};
+
 		pthread_barrier_init(&both, NULL, 2);
 		run_job(&(struct job){.n_ranks = 2,
 				      .switch_address = dedicated ? address : NULL,
 				      .host_group = host_group,
-				      .argument = (void *)calls[i],
+				      .argument = &waiter,
 				      .body = wait_alone});
 		pthread_barrier_destroy(&both);
 	}
@@ -178,38 +182,45 @@ TEST(a_cancelled_thread_of_a_host_ends_after_its_call)
 	cancel_in_every_call(true, true);
 }
 
-/* Of two ranks, the other never comes. */
+/* Prepared before the thread runs, because a test's own close() would end a cancelled one. */
+static struct sml_config never_complete;
+
 static int do_open(struct sml_context *none)
 {
-	const struct job job = {.n_ranks = 2, .port = free_port(), .timeout_ms = 300};
 	struct sml_context *context = NULL;
-	struct sml_config config;
-	int error;
+	int error = sml_open(&context, &never_complete);
 
 	(void)none;
-	configure(&config, &job, 0);
-	error = sml_open(&context, &config);
 	assert_null(context);
 	return error;
 }
 
-TEST(a_cancelled_thread_ends_after_opening)
+static void cancel_in_open(bool pending)
 {
-	struct waiter waiter = {.call = do_open, .result = NOT_RETURNED};
+	const struct job job = {.n_ranks = 2, .port = free_port(), .timeout_ms = 300};
+	struct waiter waiter = {.call = do_open, .pending = pending, .result = NOT_RETURNED};
 
+	configure(&never_complete, &job, 0);
 	cancel_while_it_waits(&waiter);
 	assert_int_equal(join_cancelled(&waiter), SML_ERROR_TIMEOUT);
 }
 
+TEST(a_cancelled_thread_ends_after_opening)
+{
+	cancel_in_open(false);
+	cancel_in_open(true);
+}
+
 /* Rank 1 leaves only after rank 0's thread, which waits in sml_close(), has been cancelled. */
 static atomic_bool cancelled;
+static bool pending;
 
 static void *open_and_close(void *number)
 {
 	int rank = (int)(intptr_t)number;
 	const struct job job = {.n_ranks = 2, .port = *(int *)in};
 	struct sml_context *context = NULL;
-	struct waiter waiter = {.call = sml_close, .result = NOT_RETURNED};
+	struct waiter waiter = {.call = sml_close, .pending = pending, .result = NOT_RETURNED};
 	struct sml_config config;
 
 	configure(&config, &job, rank);
@@ -226,16 +237,24 @@ static void *open_and_close(void *number)
 	return sml_close(context) == 0 ? NULL : "not closed";
 }
 
-TEST(a_cancelled_thread_ends_after_closing)
+static void cancel_in_close(void)
 {
 	pthread_t other;
 	void *complaint = "";
 
 	*(int *)in = free_port();
+	atomic_store(&cancelled, false);
 	assert_int_equal(pthread_create(&other, NULL, open_and_close, (void *)1), 0);
 	assert_null(open_and_close((void *)0));
 	pthread_join(other, &complaint);
 	assert_null(complaint);
+}
+
+TEST(a_cancelled_thread_ends_after_closing)
+{
+	cancel_in_close();
+	pending = true;
+	cancel_in_close();
 }
 
 /* ---- the main thread ends ---- */
