@@ -112,9 +112,9 @@ void sml_switch_describe(const struct sml_switch *opened, char *text, size_t byt
 	jobs->operations->describe(jobs->dataplane, text, bytes);
 }
 
-void sml_switch_reload(struct sml_switch *opened, const struct sml_switch_config *config)
+int sml_switch_reload(struct sml_switch *opened, const struct sml_switch_config *config)
 {
-	sml_server_reload(&opened->server, config);
+	return sml_server_reload(&opened->server, config);
 }
 
 uint64_t sml_switch_idle_ns(const struct sml_switch *opened)

@@ -28,8 +28,9 @@ void sml_switch_describe(const struct sml_switch *opened, char *text, size_t byt
 /*
  * From now on, the config's debug and heartbeat_ms hold, for jobs and ranks that join; and a switch
  * that was opened for only_job serves the config's instead, and ends the old one. Any thread.
+ * Negative: the limit of descriptors is too low for rank 0's new job, and nothing has changed.
  */
-void sml_switch_reload(struct sml_switch *opened, const struct sml_switch_config *config);
+int sml_switch_reload(struct sml_switch *opened, const struct sml_switch_config *config);
 
 /* How long ago the event loop last looked at the time, in ns: a tick or less, unless it hangs. */
 uint64_t sml_switch_idle_ns(const struct sml_switch *opened);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "support/ranks.h"
@@ -202,6 +203,39 @@ TEST(one_thread_at_a_time_reconfigures_and_another_one_can_end_it)
 	pthread_barrier_init(&all_here, NULL, 2);
 	run_job(&(struct job){.n_ranks = 2, .body = race});
 	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = race});
+	pthread_barrier_destroy(&all_here);
+}
+
+/* One for each of 64 ranks, and half for the application, are more than 100. */
+static void lack_room(struct rank *rank)
+{
+	struct sml_membership larger = SML_MEMBERSHIP_INIT;
+	struct rlimit usual, few;
+	int error;
+
+	larger.job = "next";
+	larger.world_size = 64;
+	pthread_barrier_wait(&all_here);
+	if (rank->rank == 0) {
+		getrlimit(RLIMIT_NOFILE, &usual);
+		few = usual;
+		few.rlim_cur = 100;
+		setrlimit(RLIMIT_NOFILE, &few);
+		error = sml_reconfigure(rank->context, &larger);
+		if (error != -EMFILE ||
+		    !strstr(sml_error_text(NULL), "rank 0 needs at least 128, one"))
+			complain(rank, "%d: %s", error, sml_error_text(NULL));
+		setrlimit(RLIMIT_NOFILE, &usual);
+	}
+	pthread_barrier_wait(&all_here);
+	CHECK(rank, reconfigure_as(rank, "last", 0) == 0);
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
+}
+
+TEST(rank_0_says_at_once_that_descriptors_will_not_do)
+{
+	pthread_barrier_init(&all_here, NULL, 2);
+	run_job(&(struct job){.n_ranks = 2, .body = lack_room});
 	pthread_barrier_destroy(&all_here);
 }
 

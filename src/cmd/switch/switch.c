@@ -100,7 +100,7 @@ static void reload(struct sml_switch_options *options, struct sml_switch *runnin
 	if (sml_switch_options_reread(options, &now, others, sizeof(others)) < 0) {
 		sml_switch_log(SML_LOG_ERROR, "nothing changes: %s", sml_error_last());
 	} else {
-		sml_switch_reload(running, &now);
+		(void)sml_switch_reload(running, &now);
 		sml_switch_log_set_level(now.debug);
 		sml_switch_log(SML_LOG_INFO, "from %s: debug %s, heartbeat %u s%s%s", options->path,
 			       sml_log_level_name(now.debug), now.heartbeat_ms / 1000,

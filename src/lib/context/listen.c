@@ -202,15 +202,15 @@ int sml_listen_open(struct sml_context *context, uint64_t deadline_ns)
 	configure(context, &config);
 	/* It knows which ranks of the last job have died (job/join/listed.c). */
 	if (stays_open(context, host)) {
-		sml_switch_reload(context->embedded, &config);
-		return 0;
+		error = sml_switch_reload(context->embedded, &config);
+	} else {
+		sml_listen_close(context);
+		memcpy(context->listen_address, host, sizeof(host));
+		error = context->settings.world_size == 1
+				? listen_anywhere(context, &config, host)
+				: listen_for_all(context, &context->embedded, &config, host,
+						 end_of_patience(context, deadline_ns));
 	}
-	sml_listen_close(context);
-	memcpy(context->listen_address, host, sizeof(host));
-	error = context->settings.world_size == 1
-			? listen_anywhere(context, &config, host)
-			: listen_for_all(context, &context->embedded, &config, host,
-					 end_of_patience(context, deadline_ns));
 	if (error)
 		return sml_error_set(
 			error, "rank 0 cannot open the job's control port: %s%s", sml_error_last(),

@@ -169,6 +169,53 @@ static void on_note(void *context, unsigned what)
 		sml_jobs_tick(&server->jobs, sml_now_ns());
 }
 
+/* ---- room for a job's ranks ---- */
+
+/* Descriptors under the limit that nobody uses. UINT32_MAX: unknown. */
+static uint32_t count_free(const struct rlimit *files)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	rlim_t n = 0;
+
+	if (folder == NULL)
+		return errno == EMFILE ? 0 : UINT32_MAX;
+	/* Two names are not descriptors, and one is the folder's. */
+	while (readdir(folder) != NULL)
+		n++;
+	closedir(folder);
+	n -= 3;
+	return n < files->rlim_cur ? (uint32_t)(files->rlim_cur - n) : 0;
+}
+
+/* What a rank 0 opens later for itself, and what a switch needs at least for a job. */
+#define RANK_0_FILES 6
+#define LEAST_FILES  16
+
+/* A server that starts and then refuses everybody helps nobody. */
+static int check_room(const struct sml_switch_config *config)
+{
+	uint32_t needed = config->rendezvous ? config->only_world_size + RANK_0_FILES : LEAST_FILES;
+	struct rlimit files;
+	uint32_t n_free;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur > UINT32_MAX)
+		return 0;
+	n_free = count_free(&files);
+	if (n_free >= needed &&
+	    (!config->rendezvous || files.rlim_cur / 2 >= config->only_world_size))
+		return 0;
+	return sml_error_set(-EMFILE,
+			     "only %u of the %llu descriptors that the limit allows are free, and "
+			     "%s needs at least %u, one for each rank and some for itself: raise "
+			     "the limit (ulimit -n%s)",
+			     n_free, (unsigned long long)files.rlim_cur,
+			     config->rendezvous ? "rank 0" : "a switch",
+			     config->rendezvous && 2 * config->only_world_size > needed
+				     ? 2 * config->only_world_size
+				     : needed,
+			     config->rendezvous ? "" : "; LimitNOFILE= of a service");
+}
+
 /* ---- new settings ---- */
 
 static void on_reload(void *context, unsigned what)
@@ -191,8 +238,12 @@ static void on_reload(void *context, unsigned what)
 	sml_jobs_serve_next(&server->jobs, n_ranks, sml_now_ns());
 }
 
-void sml_server_reload(struct sml_server *server, const struct sml_switch_config *config)
+int sml_server_reload(struct sml_server *server, const struct sml_switch_config *config)
 {
+	int error = config->rendezvous ? check_room(config) : 0;
+
+	if (error)
+		return error;
 	pthread_mutex_lock(&server->note_mutex);
 	server->new_heartbeat_ms = config->heartbeat_ms;
 	server->new_debug = config->debug;
@@ -201,6 +252,7 @@ void sml_server_reload(struct sml_server *server, const struct sml_switch_config
 		snprintf(server->new_job, sizeof(server->new_job), "%s", config->only_job);
 	pthread_mutex_unlock(&server->note_mutex);
 	sml_watch_post(server->reload);
+	return 0;
 }
 
 /* ---- the status, for other threads ---- */
@@ -382,52 +434,6 @@ static void limit_connections(struct sml_server *server)
 		server->config.max_strangers = (uint32_t)(files.rlim_cur / 4);
 }
 
-/* Descriptors under the limit that nobody uses. UINT32_MAX: unknown. */
-static uint32_t count_free(const struct rlimit *files)
-{
-	DIR *folder = opendir("/proc/self/fd");
-	rlim_t n = 0;
-
-	if (folder == NULL)
-		return errno == EMFILE ? 0 : UINT32_MAX;
-	/* Two names are not descriptors, and one is the folder's. */
-	while (readdir(folder) != NULL)
-		n++;
-	closedir(folder);
-	n -= 3;
-	return n < files->rlim_cur ? (uint32_t)(files->rlim_cur - n) : 0;
-}
-
-/* What a rank 0 opens later for itself, and what a switch needs at least for a job. */
-#define RANK_0_FILES 6
-#define LEAST_FILES  16
-
-/* A server that starts and then refuses everybody helps nobody. */
-static int check_room(const struct sml_server *server)
-{
-	const struct sml_switch_config *config = &server->config;
-	uint32_t needed = config->rendezvous ? config->only_world_size + RANK_0_FILES : LEAST_FILES;
-	struct rlimit files;
-	uint32_t n_free;
-
-	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur > UINT32_MAX)
-		return 0;
-	n_free = count_free(&files);
-	if (n_free >= needed &&
-	    (!config->rendezvous || files.rlim_cur / 2 >= config->only_world_size))
-		return 0;
-	return sml_error_set(-EMFILE,
-			     "only %u of the %llu descriptors that the limit allows are free, and "
-			     "%s needs at least %u, one for each rank and some for itself: raise "
-			     "the limit (ulimit -n%s)",
-			     n_free, (unsigned long long)files.rlim_cur,
-			     config->rendezvous ? "rank 0" : "a switch",
-			     config->rendezvous && 2 * config->only_world_size > needed
-				     ? 2 * config->only_world_size
-				     : needed,
-			     config->rendezvous ? "" : "; LimitNOFILE= of a service");
-}
-
 /* Members never have more than half, however many jobs and ranks a stranger invents. */
 static uint32_t most_members(void)
 {
@@ -561,7 +567,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 				     address ? address : "all addresses", strerror(-rc),
 				     sml_bind_fix(rc, "choose another port, or see which process "
 						      "uses it: ss -ltnp"));
-	return check_room(server);
+	return check_room(&server->config);
 }
 
 void sml_server_run(struct sml_server *server)

@@ -106,7 +106,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 void sml_server_run(struct sml_server *server);
 void sml_server_stop(struct sml_server *server);
 /* As sml_switch_reload(). */
-void sml_server_reload(struct sml_server *server, const struct sml_switch_config *config);
+int sml_server_reload(struct sml_server *server, const struct sml_switch_config *config);
 /* As sml_switch_status(). */
 uint8_t *sml_server_status(struct sml_server *server, uint32_t timeout_ms, size_t *n);
 void sml_server_close(struct sml_server *server);
