@@ -14,13 +14,10 @@ __asm__(".pushsection .rodata\n"
 	".incbin \"" DEMO_DIGITS_CSV "\"\n"
 	".globl demo_digits_end\n"
 	"demo_digits_end:\n"
-	".byte 0\n"
 	".popsection\n");
 
 extern const char demo_digits_begin[] __attribute__((visibility("hidden")));
 extern const char demo_digits_end[] __attribute__((visibility("hidden")));
-
-#define DIGITS_HASH 0x0b6db7d4442bbc5du
 
 uint64_t demo_hash(const void *bytes, size_t length)
 {
@@ -32,62 +29,19 @@ uint64_t demo_hash(const void *bytes, size_t length)
 	return hash;
 }
 
-const char *demo_digits_text(size_t *length)
+int demo_digits_load(struct demo_digits *digits)
 {
-	*length = (size_t)(demo_digits_end - demo_digits_begin);
-	return demo_digits_begin;
-}
+	const char *letter = demo_digits_begin;
 
-/* Read a number of at most two digits and the character after it. -1: the text differs. */
-static int parse_value(const char **at, const char *end, char terminator)
-{
-	const char *c = *at;
-	int value = 0;
-
-	while (c < end && *c >= '0' && *c <= '9' && c - *at < 2)
-		value = 10 * value + (*c++ - '0');
-	if (c == *at || c == end || *c != terminator)
-		return -1;
-	*at = c + 1;
-	return value;
-}
-
-static int parse_row(const char **at, const char *end, float *pixels, uint8_t *label)
-{
-	int value;
-
-	for (int i = 0; i < DEMO_PIXELS; i++) {
-		value = parse_value(at, end, ',');
-		if (value < 0 || value > 16)
-			return -EINVAL;
-		pixels[i] = (float)value / 16.0f;
-	}
-	value = parse_value(at, end, '\n');
-	if (value < 0 || value >= DEMO_CLASSES)
+	/* A comma or a newline follows each image. */
+	if (demo_digits_end - demo_digits_begin != DEMO_ROWS * (DEMO_PIXELS + 2))
 		return -EINVAL;
-	*label = (uint8_t)value;
+	for (int row = 0; row < DEMO_ROWS; row++, letter++) {
+		for (int i = 0; i < DEMO_PIXELS; i++)
+			digits->pixels[row][i] = (float)(*letter++ - 'a') / 16.0f;
+		digits->labels[row] = (uint8_t)(*letter++ - 'a');
+	}
 	return 0;
-}
-
-int demo_digits_load(struct demo_digits *digits, const char *text, size_t length)
-{
-	const char *end = text + length;
-
-	if (demo_hash(text, length) != DIGITS_HASH)
-		return -EINVAL;
-	for (int row = 0; row < DEMO_ROWS; row++) {
-		if (parse_row(&text, end, digits->pixels[row], &digits->labels[row]) < 0)
-			return -EINVAL;
-	}
-	return text == end ? 0 : -EINVAL;
-}
-
-int demo_digits_load_own(struct demo_digits *digits)
-{
-	size_t length;
-	const char *text = demo_digits_text(&length);
-
-	return demo_digits_load(digits, text, length);
 }
 
 static void swap_rows(struct demo_digits *digits, int a, int b)

@@ -32,17 +32,8 @@ struct demo_digits {
 /* FNV-1a over bytes, with its usual start value: a checksum that does not protect from attacks. */
 uint64_t demo_hash(const void *bytes, size_t length);
 
-/* The program's own copy of digits.csv. */
-const char *demo_digits_text(size_t *length);
-
-/*
- * Read the text into rows in the order of the file. Returns 0, or -EINVAL if the checksum,
- * the number of rows, or a value is wrong.
- */
-int demo_digits_load(struct demo_digits *digits, const char *text, size_t length);
-
-/* Read the program's own copy. */
-int demo_digits_load_own(struct demo_digits *digits);
+/* Read the rows in the order of digits.csv. Returns 0, or -EINVAL if it has another length. */
+int demo_digits_load(struct demo_digits *digits);
 
 /* Put the rows into an order drawn from the seed. This also decides which rows are test rows. */
 void demo_digits_shuffle(struct demo_digits *digits, uint64_t seed);

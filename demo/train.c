@@ -12,7 +12,7 @@ const int demo_sizes[DEMO_LAYERS + 1] = {DEMO_PIXELS, 512, 512, DEMO_CLASSES};
 
 int demo_trainer_init(struct demo_trainer *trainer, const struct demo_options *options)
 {
-	int status = demo_digits_load_own(&trainer->digits);
+	int status = demo_digits_load(&trainer->digits);
 
 	if (status < 0)
 		return status;

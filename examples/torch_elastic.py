@@ -36,18 +36,12 @@ import sys
 import time
 import zlib
 from datetime import timedelta
-from pathlib import Path
 
-import numpy as np
 import torch
 import torch.distributed as dist
+from torch_ddp import ROOT, digits  # finds switchml in the source tree, too
 
-ROOT = Path(__file__).resolve().parents[1]
-try:
-    import switchml.torch
-except ImportError:  # not installed: from the source tree, after `make`
-    sys.path.insert(0, str(ROOT / "bindings" / "python"))
-    import switchml.torch
+import switchml.torch
 
 
 def arguments():
@@ -185,15 +179,6 @@ class Membership:
             self._connection.sendall(b"ended")
 
 
-def digits():
-    """(pixels, labels) to train with, and to test with: the last 297 images."""
-    rows = torch.from_numpy(
-        np.loadtxt(ROOT / "demo" / "digits.csv", delimiter=",", dtype=np.float32)
-    )
-    pixels, labels = rows[:, :64] / 16, rows[:, 64].long()
-    return (pixels[:1500], labels[:1500]), (pixels[1500:], labels[1500:])
-
-
 class Training:
     """A model, its momentum, and how far it is: the state that all members share."""
 
@@ -205,7 +190,8 @@ class Training:
         self.parameters = list(self.model.parameters())
         self.momenta = [torch.zeros_like(p) for p in self.parameters]
         self.step = 0
-        self.data, self.test = digits()
+        training, self.test = digits(ROOT / "demo" / "digits.csv")
+        self.data = training.tensors
 
     def share(self):
         """All members take the state of the one that is farthest.

@@ -18,7 +18,7 @@ static struct demo_digits digits;
 static int load_digits(void **state)
 {
 	(void)state;
-	return demo_digits_load_own(&digits);
+	return demo_digits_load(&digits);
 }
 
 TEST(softmax_bears_any_logits)

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
+import regression  # noqa: E402
 from groups import Groups, stop  # noqa: E402
 from programs import ROOT, torchrun  # noqa: E402
 
@@ -51,15 +52,11 @@ class Net(torch.nn.Module):
 
 
 def batches(rank):
-    import numpy as np
-
-    rows = torch.from_numpy(
-        np.loadtxt(ROOT / "demo" / "digits.csv", delimiter=",", dtype=np.float32)
-    )
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(3))
+    pixels, labels = map(torch.from_numpy, regression.digits())
+    order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(3))
     for step in range(STEPS):
-        rows_of_step = rows[order[step * 16 * N : (step + 1) * 16 * N]][rank::N]
-        yield rows_of_step[:, :64] / 16, rows_of_step[:, 64].long()
+        rows = order[step * 16 * N : (step + 1) * 16 * N][rank::N]
+        yield pixels[rows], labels[rows].long()
 
 
 def checksum(model):
