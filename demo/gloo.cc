@@ -8,93 +8,75 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 
-#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <exception>
+#include <future>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <queue>
 #include <thread>
 
-namespace
-{
-
-struct Call {
-	int number;
-	const float *in;
-	float *out;
-	size_t count;
-	bool average;
-};
-
-} // namespace
+using Task = std::packaged_task<void()>;
 
 struct demo_gloo {
-	int rank, world;
 	std::shared_ptr<gloo::rendezvous::Context> context;
-	std::mutex mutex; /* of everything below */
+	std::future<void> calls[4];
+	std::mutex mutex; /* of the queue */
 	std::condition_variable changed;
-	std::deque<Call> queue;
-	bool done[DEMO_GLOO_CALLS];
-	bool ending, failed;
+	std::queue<Task> queue; /* a task without a function ends the thread */
 	std::thread thread;
 };
 
-static void complain(int rank, const char *why)
+static void end(const std::exception &error)
 {
-	std::fprintf(stderr, "switchml-demo: rank %d: Gloo: %s\n", rank, why);
+	std::fprintf(stderr, "switchml-demo: Gloo: %s\n", error.what());
+	std::exit(EXIT_FAILURE);
 }
 
-static void allreduce(demo_gloo *gloo, const Call &call)
+static void allreduce(demo_gloo *gloo, const float *in, float *out, size_t count)
 {
 	gloo::AllreduceOptions options(gloo->context);
 
 	options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-	options.setInput(const_cast<float *>(call.in), call.count);
-	options.setOutput(call.out, call.count);
+	options.setInput(const_cast<float *>(in), count);
+	options.setOutput(out, count);
 	options.setReduceFunction(static_cast<void (*)(void *, const void *, const void *, size_t)>(
 		&gloo::sum<float>));
 	gloo::allreduce(options);
-	for (size_t i = 0; call.average && i < call.count; i++)
-		call.out[i] /= static_cast<float>(gloo->world);
+}
+
+static void push(demo_gloo *gloo, Task task)
+{
+	std::lock_guard<std::mutex> lock(gloo->mutex);
+
+	gloo->queue.push(std::move(task));
+	gloo->changed.notify_one();
 }
 
 static void serve(demo_gloo *gloo)
 {
-	std::unique_lock<std::mutex> lock(gloo->mutex);
-
 	for (;;) {
-		gloo->changed.wait(lock, [gloo] { return gloo->ending || !gloo->queue.empty(); });
-		if (gloo->ending)
-			return;
-		Call call = gloo->queue.front();
+		std::unique_lock<std::mutex> lock(gloo->mutex);
 
-		gloo->queue.pop_front();
+		gloo->changed.wait(lock, [gloo] { return !gloo->queue.empty(); });
+		Task task = std::move(gloo->queue.front());
+
+		gloo->queue.pop();
 		lock.unlock();
-		try {
-			allreduce(gloo, call);
-			lock.lock();
-		} catch (const std::exception &error) {
-			lock.lock();
-			complain(gloo->rank, error.what());
-			gloo->failed = true;
-		}
-		gloo->done[call.number] = true;
-		gloo->changed.notify_all();
+		if (!task.valid())
+			return;
+		task();
 	}
 }
 
-struct demo_gloo *demo_gloo_open(const char *folder, int rank, int world, int timeout_ms)
+struct demo_gloo *demo_gloo_open(const char *folder, int rank, int world)
 {
 	const char *interface = std::getenv("GLOO_SOCKET_IFNAME");
 	std::unique_ptr<demo_gloo> gloo(new demo_gloo());
 
-	gloo->rank = rank;
-	gloo->world = world;
 	try {
 		gloo::transport::tcp::attr attributes;
 
@@ -103,44 +85,35 @@ struct demo_gloo *demo_gloo_open(const char *folder, int rank, int world, int ti
 		gloo::rendezvous::FileStore store(folder);
 
 		gloo->context = std::make_shared<gloo::rendezvous::Context>(rank, world);
-		gloo->context->setTimeout(std::chrono::milliseconds(timeout_ms));
+		gloo->context->setTimeout(std::chrono::seconds(30));
 		gloo->context->connectFullMesh(store, device);
 		gloo->thread = std::thread(serve, gloo.get());
 	} catch (const std::exception &error) {
-		complain(rank, error.what());
-		return nullptr;
+		end(error);
 	}
 	return gloo.release();
 }
 
 void demo_gloo_close(struct demo_gloo *gloo)
 {
-	if (!gloo)
-		return;
-	{
-		std::lock_guard<std::mutex> lock(gloo->mutex);
-
-		gloo->ending = true;
-	}
-	gloo->changed.notify_all();
+	push(gloo, Task());
 	gloo->thread.join();
 	delete gloo;
 }
 
-void demo_gloo_submit(struct demo_gloo *gloo, int call, const float *in, float *out, size_t count,
-		      bool average)
+void demo_gloo_submit(struct demo_gloo *gloo, int call, const float *in, float *out, size_t count)
 {
-	std::lock_guard<std::mutex> lock(gloo->mutex);
+	Task task([=] { allreduce(gloo, in, out, count); });
 
-	gloo->done[call] = false;
-	gloo->queue.push_back({call, in, out, count, average});
-	gloo->changed.notify_all();
+	gloo->calls[call] = task.get_future();
+	push(gloo, std::move(task));
 }
 
-int demo_gloo_wait(struct demo_gloo *gloo, int call)
+void demo_gloo_wait(struct demo_gloo *gloo, int call)
 {
-	std::unique_lock<std::mutex> lock(gloo->mutex);
-
-	gloo->changed.wait(lock, [gloo, call] { return gloo->done[call] || gloo->failed; });
-	return gloo->failed ? -EIO : 0;
+	try {
+		gloo->calls[call].get();
+	} catch (const std::exception &error) {
+		end(error);
+	}
 }

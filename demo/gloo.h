@@ -2,38 +2,28 @@
 /*
  * The same training's all-reduces over Gloo's ring, to compare: what PyTorch does with its
  * backend "gloo". Calls are made by one thread, one after the other, while the caller
- * computes. Only in builds that have found Gloo (DEMO_HAVE_GLOO).
+ * computes. What fails ends the process after an error line. Builds that have not found Gloo
+ * have no option --gloo, and none of these functions: they are weak.
  */
 #ifndef SML_DEMO_GLOO_H
 #define SML_DEMO_GLOO_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Calls that may be under way at a time. */
-#define DEMO_GLOO_CALLS 8
-
 struct demo_gloo;
 
-/*
- * Meet the other ranks in an empty folder, and connect to all of them on $GLOO_SOCKET_IFNAME.
- * Returns NULL after an error line. Closing may take up to the timeout if another rank is
- * gone.
- */
-struct demo_gloo *demo_gloo_open(const char *folder, int rank, int world, int timeout_ms);
-void demo_gloo_close(struct demo_gloo *gloo); /* NULL is fine */
+/* Meet the other ranks in an empty folder, and connect to all of them on $GLOO_SOCKET_IFNAME. */
+__attribute__((weak)) struct demo_gloo *demo_gloo_open(const char *folder, int rank, int world);
+__attribute__((weak)) void demo_gloo_close(struct demo_gloo *gloo);
 
-/* Start a call: the sum of all ranks' data, or their average. The data stay in place until wait().
- */
-void demo_gloo_submit(struct demo_gloo *gloo, int call, const float *in, float *out, size_t count,
-		      bool average);
-
-/* Returns 0, or -EIO after an error line. */
-int demo_gloo_wait(struct demo_gloo *gloo, int call);
+/* Start call 0, 1, 2 or 3: the sum of all ranks' data, which stay in place until wait(). */
+__attribute__((weak)) void demo_gloo_submit(struct demo_gloo *gloo, int call, const float *in,
+					    float *out, size_t count);
+__attribute__((weak)) void demo_gloo_wait(struct demo_gloo *gloo, int call);
 
 #ifdef __cplusplus
 }

@@ -182,20 +182,16 @@ static void pass_back(struct demo_model *model, int l, int rows)
 		below[i] = outputs[i] > 0.0f ? below[i] : 0.0f;
 }
 
-int demo_model_backward(struct demo_model *model, const float *pixels, int rows,
-			demo_ready_fn *ready, void *context)
+void demo_model_backward(struct demo_model *model, const float *pixels, int rows,
+			 demo_ready_fn *ready, void *context)
 {
 	for (int l = model->n_layers - 1; l >= 0; l--) {
-		int status;
-
 		layer_gradient(model, l, l > 0 ? model->outputs[l - 1] : pixels, rows);
-		status = ready ? ready(context, l) : 0;
-		if (status < 0)
-			return status;
+		if (ready)
+			ready(context, l);
 		if (l > 0)
 			pass_back(model, l, rows);
 	}
-	return 0;
 }
 
 void demo_model_update(struct demo_model *model, int layer, const float *gradient, float rate,
@@ -224,17 +220,11 @@ static int largest_of(const float *values, int n)
 int demo_model_count_right(struct demo_model *model, const float *pixels, const uint8_t *labels,
 			   int rows)
 {
-	int n = model->layers[model->n_layers - 1].n_out;
-	const float *logits = model->outputs[model->n_layers - 1];
-	int right = 0;
+	int n = model->layers[model->n_layers - 1].n_out, right = 0;
 
-	for (int first = 0; first < rows; first += model->max_rows) {
-		int count = rows - first < model->max_rows ? rows - first : model->max_rows;
-
-		demo_model_forward(model, pixels + (size_t)first * (size_t)model->layers[0].n_in,
-				   count);
-		for (int i = 0; i < count; i++)
-			right += largest_of(logits + i * n, n) == labels[first + i];
-	}
+	demo_model_forward(model, pixels, rows);
+	for (int row = 0; row < rows; row++)
+		right +=
+			largest_of(model->outputs[model->n_layers - 1] + row * n, n) == labels[row];
 	return right;
 }

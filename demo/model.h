@@ -50,21 +50,18 @@ void demo_model_forward(struct demo_model *model, const float *pixels, int rows)
  */
 double demo_model_loss(struct demo_model *model, const uint8_t *labels, int rows, float scale);
 
-/* Called when a layer's part of the gradient is final. A negative result ends the backward pass. */
-typedef int demo_ready_fn(void *context, int layer);
+/* Called when a layer's part of the gradient is final. */
+typedef void demo_ready_fn(void *context, int layer);
 
-/*
- * After a loss: computes the gradient, last layer first. ready may be NULL. Returns 0, or
- * the result of ready.
- */
-int demo_model_backward(struct demo_model *model, const float *pixels, int rows,
-			demo_ready_fn *ready, void *context);
+/* After a loss: computes the gradient, last layer first. ready may be NULL. */
+void demo_model_backward(struct demo_model *model, const float *pixels, int rows,
+			 demo_ready_fn *ready, void *context);
 
 /* Update one layer with `gradient`, which has the same layout as the model's gradient. */
 void demo_model_update(struct demo_model *model, int layer, const float *gradient, float rate,
 		       float momentum);
 
-/* The number of rows that the model recognizes. n_rows may be any number. */
+/* The number of rows that the model recognizes. */
 int demo_model_count_right(struct demo_model *model, const float *pixels, const uint8_t *labels,
 			   int rows);
 

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Only rank 0 shows progress and summaries. Every rank shows its own errors. */
-#include "demo/report.h"
-
+#include <inttypes.h>
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "demo/train.h"
+
+/* The digits are easy: a run of this many steps with a lower accuracy has not learned. */
+#define LEARNED_STEPS	 110
+#define LEARNED_ACCURACY 0.95
 
 double demo_now(void)
 {
@@ -16,20 +23,11 @@ double demo_now(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void demo_error(int rank, const char *format, ...)
+void demo_die(const char *what, const char *why)
 {
-	char text[1024];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
 	/* The cursor may be on a progress line, so end that line before the error. */
-	if (rank < 0)
-		fprintf(stderr, "%s" DEMO_NAME ": %s\n", isatty(2) ? "\r\033[K" : "", text);
-	else
-		fprintf(stderr, "%s" DEMO_NAME ": rank %d: %s\n", isatty(2) ? "\r\033[K" : "", rank,
-			text);
+	fprintf(stderr, "%sswitchml-demo: %s: %s\n", isatty(2) ? "\r\033[K" : "", what, why);
+	exit(EXIT_FAILURE);
 }
 
 void demo_progress(bool last, const char *format, ...)
@@ -52,84 +50,83 @@ void demo_progress(bool last, const char *format, ...)
 	fflush(stdout);
 }
 
-static bool has_learned(const struct demo_results *results)
-{
-	return results->steps < DEMO_LEARNED_STEPS || results->accuracy >= DEMO_LEARNED_ACCURACY;
-}
-
-bool demo_results_good(const struct demo_results *results)
-{
-	bool same = has_learned(results) && results->same;
-
-	if (results->gloo)
-		return same;
-	return same && demo_check_holds(&results->sum) && results->solo &&
-	       demo_check_holds(&results->drift);
-}
-
-static const char *verdict(bool good)
-{
-	return good ? "ok    " : "FAILED";
-}
-
-double demo_link_share(const struct demo_options *options, const struct demo_results *results)
+double demo_link_share(const struct demo_trainer *trainer, int n_steps)
 {
 	/* 358 lanes of 4 bytes, and headers: 40 of SwitchML, UDP 8, IPv4 20, Ethernet 14. */
 	double payload = 4.0 * 358 / (4.0 * 358 + 40 + 8 + 20 + 14);
-	double number = options->wire == SML_WIRE_INT16 ? 2 : 4;
-	double bytes = number * (double)results->n_parameters * results->steps;
+	double number = trainer->wire == SML_WIRE_INT16 ? 2 : 4;
+	double bytes = number * (double)trainer->model.n_parameters * n_steps;
 
-	return 8 * bytes / results->reducing / (1e6 * options->link_mbit * payload);
+	return 8 * bytes / trainer->reducing / (1e6 * trainer->link_mbit * payload);
 }
 
-static void show_training(const struct demo_results *r)
+static bool proof(bool holds, const char *what)
 {
-	printf("\n%d worker%s, %d steps of %zu parameters%s: test accuracy %.2f %%", r->world,
-	       r->world == 1 ? "" : "s", r->steps, r->n_parameters,
-	       r->gloo ? ", over Gloo's ring" : "", 100 * r->accuracy);
-	if (r->solo)
-		printf(" (in one process: %.2f %%)", 100 * r->solo_accuracy);
-	printf("\n");
-	if (!has_learned(r))
-		printf("  FAILED: at least %.0f %% were to be expected\n",
-		       100 * DEMO_LEARNED_ACCURACY);
+	printf("  %s %s", holds ? "ok    " : "FAILED", what);
+	return holds;
 }
 
-static void show_traffic(const struct demo_options *options, const struct demo_results *r)
+static bool show_proofs(const struct demo_trainer *t)
 {
-	printf("  all-reduce  %.1f MB/s of gradients while under way; %llu of %llu packets sent "
-	       "again\n",
-	       4e-6 * (double)r->n_parameters * r->steps / r->reducing,
-	       (unsigned long long)r->traffic.retransmits,
-	       (unsigned long long)r->traffic.packets_sent);
-	if (options->link_mbit)
+	bool good = proof(t->same, "equal: all workers have the same parameters, ");
+
+	printf("%s\n", t->same ? "bit for bit" : "but NOT bit for bit");
+	if (t->gloo)
+		return good;
+	good &= proof(t->drift <= DEMO_ALLOWED_DRIFT,
+		      "alone: one process ends at the same parameters, ");
+	if (t->drift == 0)
+		printf("bit for bit\n");
+	else
+		printf("within %.2g of the way that training has moved them (allowed %.2g)\n",
+		       t->drift, DEMO_ALLOWED_DRIFT);
+	return good;
+}
+
+static bool show(const struct demo_trainer *t)
+{
+	bool learned = t->n_steps < LEARNED_STEPS || t->accuracy >= LEARNED_ACCURACY;
+
+	printf("\n%d worker%s, %d steps of %zu parameters%s: test accuracy %.2f %%\n", t->world,
+	       t->world == 1 ? "" : "s", t->n_steps, t->model.n_parameters,
+	       t->gloo ? ", over Gloo's ring" : "", 100 * t->accuracy);
+	if (!learned)
+		printf("  FAILED: at least %.0f %% were to be expected\n", 100 * LEARNED_ACCURACY);
+	if (!t->gloo)
+		printf("  all-reduce  %.1f MB/s of gradients while under way\n",
+		       4e-6 * (double)t->model.n_parameters * t->n_steps / t->reducing);
+	if (!t->gloo && t->link_mbit)
 		printf("  link        %.0f %% of what %d Mbit/s can carry at MTU 1500, in that "
 		       "time\n",
-		       100 * demo_link_share(options, r), options->link_mbit);
+		       100 * demo_link_share(t, t->n_steps), t->link_mbit);
+	return show_proofs(t) && learned;
 }
 
-/* Error and bound are those of the closest call. */
-static void show_proofs(const struct demo_results *r)
+static void write_json(const struct demo_trainer *t, bool good)
 {
-	if (!r->gloo)
-		printf("  %s sums: %llu averages of %d steps are the mean of all gradients, within "
-		       "%.2g (bound %.2g)\n",
-		       verdict(demo_check_holds(&r->sum)), (unsigned long long)r->sum.compared,
-		       r->samples, r->sum.error, r->sum.bound);
-	printf("  %s equal: all workers have the same parameters, %s\n", verdict(r->same),
-	       r->same ? "bit for bit" : "but NOT bit for bit");
-	if (r->solo)
-		printf("  %s alone: one process ends at the same parameters, within %.2g of the "
-		       "way "
-		       "that training has moved them (allowed %.2g)\n",
-		       verdict(demo_check_holds(&r->drift)), r->drift.error, r->drift.bound);
+	char hash[17];
+	json_t *root;
+
+	snprintf(hash, sizeof(hash), "%016" PRIx64, (uint64_t)t->hash);
+	root = json_pack("{s:b, s:b, s:i, s:i, s:I, s:f, s:f, s:f, s:I, s:I, s:b, s:s, s:f}",
+			 "good", good, "gloo", t->gloo != NULL, "workers", t->world, "steps",
+			 t->n_steps, "parameters", (json_int_t)t->model.n_parameters, "loss",
+			 (double)t->loss, "accuracy", t->accuracy, "seconds", t->seconds,
+			 "link_bytes_sent", (json_int_t)t->sent, "link_bytes_received",
+			 (json_int_t)t->received, "parameters_same", t->same, "parameters_hash",
+			 hash, "drift", t->drift);
+	/* JSON has no infinite numbers: of a training that ended in one, there is no object. */
+	if (!root || json_dump_file(root, t->json, JSON_INDENT(2)) < 0)
+		demo_die("cannot write the summary", t->json);
+	json_decref(root);
 }
 
-void demo_summary(const struct demo_options *options, const struct demo_results *results)
+bool demo_report(const struct demo_trainer *trainer)
 {
-	show_training(results);
-	if (!results->gloo)
-		show_traffic(options, results);
-	show_proofs(results);
+	bool good = show(trainer);
+
 	fflush(stdout);
+	if (trainer->json)
+		write_json(trainer, good);
+	return good;
 }

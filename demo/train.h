@@ -2,7 +2,7 @@
 /*
  * One rank's part of the training. In each step, the rank's shard of the batch goes through
  * the forward and backward pass. The all-reduce of a layer's gradient starts as soon as the
- * gradient is ready, while the layers below are still computed. When averages arrive, the
+ * gradient is ready, while the layers below are still computed. When sums arrive, the
  * layers are updated.
  *
  *	compute  forward | back 2 | back 1 | back 0 |    | step 2 | step 1 | step 0
@@ -10,105 +10,92 @@
  *	                                   |------ layer 1 ------|
  *	                                            |--- layer 0 ---|
  *
- * What to remember: all ranks make the same calls of the library in the same order, so all
- * ranks must know everything that decides which call comes next.
+ * What to remember: all ranks make the same calls of the library in the same order. A rank whose
+ * call fails ends after an error line, and the others get an error that names it.
  */
 #ifndef SML_DEMO_TRAIN_H
 #define SML_DEMO_TRAIN_H
 
-#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "demo/data.h"
 #include "demo/gloo.h"
 #include "demo/model.h"
-#include "demo/options.h"
-#include "demo/results.h"
+#include "switchml.h"
 
-/* What all runs of the same seed share, on many ranks or on one. */
-#define DEMO_SEED     20210412u
-#define DEMO_RATE     0.05f
-#define DEMO_MOMENTUM 0.9f
-#define DEMO_LAYERS   3
-extern const int demo_sizes[DEMO_LAYERS + 1];
+#define DEMO_LAYERS 3
 
 struct demo_trainer {
-	const struct demo_options *options;
+	/* Options: see main.c. */
+	int n_steps, link_mbit;
+	const char *gloo_folder, *json;
+
 	struct sml_context *job;
-	struct demo_gloo *gloo;		   /* NULL if the job averages the gradients */
-	const volatile sig_atomic_t *stop; /* set: this rank was asked to stop */
+	struct demo_gloo *gloo; /* NULL if the job sums the gradients */
+	enum sml_wire wire;
 	int rank, world;
 	struct demo_digits digits;
 	struct demo_batches batches;
 	struct demo_model model;
-	float *average; /* average of all ranks' gradients, laid out as the model's */
-	float pixels[DEMO_BATCH_ROWS * DEMO_PIXELS];
-	uint8_t labels[DEMO_BATCH_ROWS];
-	float news[2]; /* summed over the ranks each step: loss, wishes to stop */
+	float *sum; /* of all ranks' gradients, laid out as the model's */
 	struct sml_request *requests[DEMO_LAYERS + 1];
-	struct demo_traffic traffic; /* this rank's own values so far */
-	double step_began, reduce_began;
-	struct demo_results results;
+	double reduce_began;
+
+	/* Results so far. */
+	float loss;	 /* the whole batch's */
+	double accuracy; /* share of the test images */
+	double seconds;	 /* of training, without tests */
+	double reducing; /* part of it: from a step's first all-reduce to the end of the last */
+	uint64_t sent, received; /* bytes of frames on the link, while training; 0: none was made */
+	bool same;		 /* all ranks have the same parameters, bit for bit */
+	int64_t hash;		 /* of this rank's: the same bits, the same hash */
+	double drift;		 /* from those of a single process; see alone.c */
 };
 
-/* Load the data and draw the model. Returns 0 or a negative errno. fini accepts zeros, too. */
-int demo_trainer_init(struct demo_trainer *trainer, const struct demo_options *options);
-void demo_trainer_fini(struct demo_trainer *trainer);
+/* Load the data, draw the model, train, and compare the ranks' parameters. */
+void demo_train(struct demo_trainer *trainer);
+
+/* What all runs share, on many ranks or in one process. */
+void demo_draw_model(struct demo_model *model);
+void demo_update(struct demo_model *model, int layer, const float *gradient);
+
+/* Compute a rank's part of a step's mean loss, which it returns, and of that loss's gradient. */
+float demo_compute(struct demo_trainer *trainer, struct demo_model *model, int step, int rank,
+		   demo_ready_fn *ready);
 
 /*
- * Train on an open job, with proofs at some steps (proof.c). Returns 0, even if the run was
- * stopped early (results.interrupted), or the library's error after an error line.
- */
-int demo_train(struct demo_trainer *trainer);
-
-/* Every call of the library goes through this function, so that error lines name the call. */
-int demo_call(struct demo_trainer *trainer, const char *what, int status);
-
-/*
- * ---- proofs that the all-reduces were correct (proof.c) ----
+ * ---- the same training without a network (alone.c) ----
  *
- *   sum    The averages against the float64 mean of all ranks' gradients, which
- *          an all-gather has moved here bit by bit. Only the all-reduce can
- *          cause a difference, and proof.c bounds it.
- *   equal  At the end, the hashes of all ranks' parameters are equal.
- *
- * What to remember: a broken proof does not end the run, because the other ranks would keep
- * waiting. It is recorded, and the program fails at the end.
+ * One process computes the shards of all ranks, one after the other, and adds their gradients.
+ * Sets drift. Rank 0 calls this after the job has ended.
  */
+#define DEMO_ALLOWED_DRIFT 0.05
+void demo_train_alone(struct demo_trainer *trainer);
 
-/* Is this a step to check? The first and the last are, and some between them. */
-bool demo_proof_due(int step, int n_steps);
+/* ---- what the user sees (report.c) ---- */
 
-/* After such a step. All ranks must call this. Errors are the library's, or -ENOMEM. */
-int demo_proof_sums(struct demo_trainer *trainer);
+/* Seconds of the monotonic clock. */
+double demo_now(void);
 
-/* At the end: all ranks must call this. Errors are the library's. */
-int demo_proof_same(struct demo_trainer *trainer);
-
-/* ---- the counters of this host's link, where bench/on-links has made one (link.c) ---- */
+/* End this process after an error line. */
+_Noreturn void demo_die(const char *what, const char *why);
 
 /*
- * The bytes that have left the host, and come to it, in frames. Both are zero without
- * $ON_LINKS_COUNTERS, the command that prints them. Returns 0, or -EIO after an error line.
+ * Show the progress of a run. A terminal shows one line, rewritten at most ten times per
+ * second. Other outputs get a line every two seconds. `last` lines are always shown.
  */
-int demo_link_read(int rank, uint64_t *sent, uint64_t *received);
+void demo_progress(bool last, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * ---- the same training without a network (solo.c) ----
- *
- * One process, one gradient of the whole batch. Rank 0 runs it after the job has ended.
- *
- * Two trainings in float32 that round differently drift apart, because each step's small
- * difference changes the next step's gradient. No useful bound of that is known beforehand,
- * so the drift is compared with how far training has moved the parameters (root mean squares).
- * It may be a twentieth of that: wrong sums make it more, and rounding makes it less (solo.c).
- * The sums themselves have a bound in proof.c.
+ * The numbers sent to the switch during all-reduces, as a share of what a link of
+ * link_mbit can carry in frames of 1500 bytes (including 14 bytes of Ethernet
+ * header, without preamble and gap). The result can exceed 1 on a link that lets bursts
+ * pass.
  */
+double demo_link_share(const struct demo_trainer *trainer, int n_steps);
 
-/*
- * Train alone and compare. Fills the solo part of the trainer's results. Returns 0, -ENOMEM,
- * or -EINTR if asked to stop.
- */
-int demo_solo_compare(struct demo_trainer *trainer);
+/* The summary, also as JSON if that was asked for. Returns whether every proof held. */
+bool demo_report(const struct demo_trainer *trainer);
 
 #endif

@@ -131,12 +131,12 @@ train() {
 	pids=()
 	for ((rank = 0; rank < ranks; rank++)); do
 		on $rank env RANK=$rank WORLD_SIZE=$ranks SWITCHML_JOB="$job" OPENBLAS_NUM_THREADS=1 \
-			timeout 100 "$demo" --wire int32 --steps 20 --switch $network.1:"$2" \
+			SWITCHML_SWITCH=$network.1:"$2" SWITCHML_WIRE=int32 timeout 100 "$demo" --steps 20 \
 			--json "$work/$job.json.$rank" >"$work/$job.$rank" 2>&1 &
 		pids+=($!)
 	done
 	expect_success "training through $job" "${pids[@]}"
-	grep -E '"(loss|accuracy|error|drift_largest|parameters_same|holds)"' "$work/$job.json.0" \
+	grep -E '"(loss|accuracy|drift|parameters_.*)"' "$work/$job.json.0" \
 		>"$work/$job.facts"
 }
 
