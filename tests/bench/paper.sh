@@ -69,13 +69,4 @@ assert all(0 < one["tcp_mbit"] < 101 and one["mbit"] > 0
 assert any(row["worker_cpu_s_a_call"] > 0 for row in kept["cpu"]["data"]["rows"]
            if "seconds" in row)
 END
-
-# The kept tensors of the eight models are those that the packages have today.
-python=${PAPER_PYTHON:-python3}
-if "$python" -c "import importlib.util, sys
-sys.exit(not all(map(importlib.util.find_spec, ('torch', 'torchvision', 'transformers'))))"; then
-	"$python" "$(dirname "$paper")/evaluation/models.py" --check || exit 1
-else
-	echo "not traced again: the eight models need PyTorch, torchvision and transformers"
-fi
 echo "ok: measured, and drawn with their dates, machine and commit: $questions"
