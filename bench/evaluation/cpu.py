@@ -6,7 +6,6 @@ import lab as common
 from rows import BCUBE, INT16, INT32, MPI, RANKS16, RANKS32, RING, Entry
 
 QUESTION = "How many cycles does a byte cost, and how many cores does a fast link need?"
-NEEDS_ROOT = True
 METHODS = (INT32, INT16, RANKS32, RANKS16, RING, BCUBE, MPI)
 LINKS = (10, 25, 100)  # Gbit/s
 TITLES = {"100mbit": "100 Mbit/s (one bar is cut)", "unshaped": "links without a limit"}

@@ -13,7 +13,6 @@ from programs import is_ready
 from rows import Cell, Entry
 
 QUESTION = "How much time is lost when a switch, a leaf or a root dies, and under constant faults?"
-NEEDS_ROOT = True
 RATE = 100
 SIZE = 200_000
 FAULTS = "drop=10000,duplicate=10000,reorder=10000,seed=1"

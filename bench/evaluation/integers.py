@@ -4,7 +4,6 @@ import lab as common
 import training_runs
 
 QUESTION = "Does training with sums of integers reach the accuracy of float32?"
-NEEDS_ROOT = True
 ONLY_DRAWN = ("gradients",)
 WAYS = {"float32": "float32 (Gloo)", "int32": "int32 wire", "int16": "int16 wire",
         "int16-feedback": "int16, error feedback", "fixed-8": "one factor, 2^8",

@@ -4,7 +4,6 @@
 An experiment is a module of this directory with
 
     QUESTION        a sentence
-    NEEDS_ROOT      whether it builds links
     run(lab)        runs it, and returns what is to be kept (JSON)
     draw(data, plt) draws what was kept, and returns a figure
     facts(data)     yields the lines that bench/paper puts into docs/internals/paper.md

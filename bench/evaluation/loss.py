@@ -12,7 +12,6 @@ from methods import SwitchML
 from rows import INT32, NEITHER, NO_FAST, NO_TICKETS, RING, Cell, Entry
 
 QUESTION = "How long does an all-reduce take when packets are lost?"
-NEEDS_ROOT = True
 LOSSES = (0, 0.0001, 0.001, 0.01)
 METHODS = (INT32, NO_TICKETS, NO_FAST, NEITHER, RING)
 NAMES = {INT32.name: "ours", NO_TICKETS.name: "ours, no tickets",

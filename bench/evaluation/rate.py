@@ -6,7 +6,6 @@ from rows import (ALONE32, BCUBE, HOSTS16, HOSTS32, INT16, INT32, MPI, MPIMEMORY
                   RACKS16, RACKS32, RANKS16, RANKS32, RING, Entry)
 
 QUESTION = "How many elements a second are summed, and does that depend on the number of workers?"
-NEEDS_ROOT = True
 METHODS = (INT32, INT16, RANKS32, RANKS16, NIC32, RING, BCUBE, MPI)
 PREDICTED = {INT32.name: "int32", INT16.name: "int16"}
 # Of eight workers: title, traits of the cell, methods.

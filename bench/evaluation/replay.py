@@ -9,7 +9,6 @@ import training_runs
 from rows import INT16, INT32, RING
 
 QUESTION = "How much faster would the paper's eight models train?"
-NEEDS_ROOT = True
 MODELS = os.path.join(training_runs.HERE, "models.json")
 WAYS = {"gloo": "Gloo's ring", "int32": "ours, int32", "int16": "ours, int16",
         "ranks-int32": "ours, int32, no switch", "ranks-int16": "ours, int16, no switch"}

@@ -11,7 +11,6 @@ from group import Group
 from methods import SwitchML
 
 QUESTION = "Do jobs on one switch share fairly, with one another and with TCP?"
-NEEDS_ROOT = True
 RATE, N_WORKERS, SIZE = 100, 4, 1_000_000
 FASTER = (400, 1000)  # Mbit/s; calls get larger, so that they take as long
 BURST_CALLS, PAUSE_MS = 5, 400

@@ -5,7 +5,6 @@ from methods import SwitchML
 from rows import Entry
 
 QUESTION = "How many slots does a job need, and what memory is that in a switch?"
-NEEDS_ROOT = True
 # The register memory of 512 slots of 32 lanes, in two buffers: the largest pool of the paper.
 PAPER_SLOTS, PAPER_LANES = 512, 32
 FEW_LANES = (32,)  # of what a job can have, the counts that fit into a Tofino (docs/p4.md)

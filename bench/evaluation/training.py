@@ -5,7 +5,6 @@ import lab as common
 import training_runs
 
 QUESTION = "How long does real training take to the same accuracy?"
-NEEDS_ROOT = True
 ONLY_DRAWN = ("gradients",)  # of integers.py, which starts the same program
 RATE = 100
 WAYS = {"float32": "Gloo", "int32": "ours, int32", "int16": "ours, int16",

@@ -36,7 +36,6 @@ SIMULATOR = tuple(f"tests/sim/{name}.*" for name in ("network", "rank", "run", "
 # Each block: the files that count, where its commit is shown, and the command that measures it again.
 BLOCKS = {name: (files, f"docs/figures/paper/{name}.svg", f"bench/paper --only {name} --document")
           for name, files in {
-              "version": ("tests/model/slot.pml", "tests/model/check"),
               "rate": (*DATA, *SLOTS, *HOSTS, *SIMULATOR),
               "replay": (*DATA, *TORCH),
               "training": (*DATA, *TORCH),
@@ -56,7 +55,7 @@ INCLUDE = re.compile(r"#\s*include\b")
 
 def said(name, text):
     """What a file says to a compiler, without the layout where that means nothing."""
-    if name.endswith((".c", ".h", ".pml")):
+    if name.endswith((".c", ".h")):
         text = C_WORDS.sub(lambda match: match[1] or " ", text).replace("\\\n", " ")
         lines = (" ".join(line.split()) for line in text.splitlines())
         # Only a directive ends with its line.
