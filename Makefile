@@ -82,8 +82,7 @@ bench:
 	@$(BUILD)/bench/micro_quantize
 	@$(BUILD)/bench/micro_slot
 	@$(BUILD)/bench/micro_worker
-	@bench/compare --build $(BUILD) --json $(BUILD)/bench.json --plot $(BUILD)/bench.svg \
-		$(or $(ARGS),--quick)
+	@bench/compare --build $(BUILD) --json $(BUILD)/bench.json $(or $(ARGS),--quick)
 
 # A build that an earlier target has configured goes where PREFIX says, too.
 install: configure

@@ -2,15 +2,12 @@
 /*
  * What the machine itself does in the same minute, for bench/compare:
  *
- *	yardstick memcpy			copies the tensor
- *	yardstick echo ADDRESS PORT		answers each datagram with itself
- *	yardstick ping ADDRESS PORT		sends the tensor as one datagram, and waits for it
  *	yardstick hub ADDRESS PORT N		answers each N datagrams with their sum
- *	yardstick spoke ADDRESS PORT RANK N	one of the hub's N ranks
+ *	yardstick spoke ADDRESS PORT RANK N	a rank: its tensor is one datagram
  *
- * `memcpy` and `ping` are one rank, whose sum is its own tensor. A hub and its spokes make the
- * least all-reduce of one datagram: nothing is sent again, checked or quantized, so what remains is
- * the kernel's work and the wake-ups of N + 1 processes.
+ * A hub and its spokes make the least all-reduce of one datagram (with one spoke, a ping): nothing
+ * is sent again, checked or quantized, so what remains is the kernel's work and the wake-ups of
+ * N + 1 processes.
  */
 #include <arpa/inet.h>
 #include <err.h>
@@ -30,19 +27,8 @@
 #define PATIENCE_S 5
 #define MOST_RANKS 64u
 
-static const char usage[] =
-	"usage: yardstick memcpy, echo|ping ADDRESS PORT, hub ADDRESS PORT N, or "
-	"spoke ADDRESS PORT RANK N (N up to 64); bench/compare starts it";
-
-static int copy(void *state, enum sml_type type, const void *input, void *output, size_t count,
-		unsigned pieces, const char **why)
-{
-	(void)state;
-	(void)pieces;
-	(void)why;
-	memcpy(output, input, count * sml_type_size(type));
-	return 0;
-}
+static const char usage[] = "usage: yardstick hub ADDRESS PORT N, or spoke ADDRESS PORT RANK N "
+			    "(N up to 64); bench/compare starts it";
 
 static int ping(void *state, enum sml_type type, const void *input, void *output, size_t count,
 		unsigned pieces, const char **why)
@@ -59,25 +45,6 @@ static int ping(void *state, enum sml_type type, const void *input, void *output
 			       recv(fd, output, bytes, 0) == (ssize_t)bytes
 		       ? 0
 		       : -1;
-}
-
-static int echo(int fd, const char *address, const char *port)
-{
-	char bytes[MOST_BYTES];
-	struct sockaddr_in from;
-
-	printf("ready on %s:%s\n", address, port);
-	fflush(stdout);
-	for (;;) {
-		socklen_t length = sizeof(from);
-		ssize_t n =
-			recvfrom(fd, bytes, sizeof(bytes), 0, (struct sockaddr *)&from, &length);
-
-		if (n < 0)
-			err(1, "echo");
-		/* A lost answer ends the ping with an error. */
-		(void)sendto(fd, bytes, (size_t)n, 0, (struct sockaddr *)&from, length);
-	}
 }
 
 static void add(float *sum, const float *floats, ssize_t bytes)
@@ -117,39 +84,30 @@ static int hub(int fd, const char *address, const char *port, unsigned n)
 int main(int argc, char **argv)
 {
 	const struct timeval patience = {.tv_sec = PATIENCE_S};
-	struct bench_library library = {.n_ranks = 1, .n_stripes = 1, .allreduce = copy};
+	struct bench_library library = {.n_stripes = 1, .float_sums = true, .allreduce = ping};
 	struct sockaddr_in address = {.sin_family = AF_INET};
-	unsigned n_ranks = 1;
-	bool is_hub, is_spoke;
+	bool is_hub = argc == 5 && strcmp(argv[1], "hub") == 0;
+	bool is_spoke = argc == 6 && strcmp(argv[1], "spoke") == 0;
+	unsigned n_ranks = (unsigned)strtoul(argv[argc - 1], NULL, 10);
 	int fd;
 
-	library.float_sums = true;
-	if (argc == 2 && strcmp(argv[1], "memcpy") == 0)
-		return bench_serve(&library);
-	is_hub = argc == 5 && strcmp(argv[1], "hub") == 0;
-	is_spoke = argc == 6 && strcmp(argv[1], "spoke") == 0;
-	if (is_hub || is_spoke)
-		n_ranks = (unsigned)strtoul(argv[argc - 1], NULL, 10);
-	if ((argc != 4 && !is_hub && !is_spoke) || n_ranks < 1 || n_ranks > MOST_RANKS ||
+	if ((!is_hub && !is_spoke) || n_ranks < 1 || n_ranks > MOST_RANKS ||
 	    inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
 		errx(2, "%s", usage);
 	address.sin_port = htons((uint16_t)strtoul(argv[3], NULL, 10));
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		err(1, "socket");
-	if (strcmp(argv[1], "echo") == 0 || is_hub) {
+	if (is_hub) {
 		if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 			err(1, "%s:%s", argv[2], argv[3]);
-		return is_hub ? hub(fd, argv[2], argv[3], n_ranks) : echo(fd, argv[2], argv[3]);
+		return hub(fd, argv[2], argv[3], n_ranks);
 	}
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0)
 		err(1, "%s:%s", argv[2], argv[3]);
-	if (is_spoke) {
-		library.rank = (int)strtoul(argv[4], NULL, 10);
-		library.n_ranks = (int)n_ranks;
-	}
+	library.rank = (int)strtoul(argv[4], NULL, 10);
+	library.n_ranks = (int)n_ranks;
 	library.state = &fd;
-	library.allreduce = ping;
 	return bench_serve(&library);
 }

@@ -94,7 +94,6 @@ class Turn:
 
 def take_turn(group, entry, how, seconds, result):
     group.star.lose(entry.loss)
-    group.star.compute(entry.compute)
     turn = Turn(group)
     if entry.rest:
         group.tell(f"rest {REST_MS}", 60)
@@ -106,7 +105,6 @@ def take_turn(group, entry, how, seconds, result):
     ends = [max(map(int, run)) for run in zip(*answers)]
     result.times += [(after - before) / 1e9 for before, after in zip(ends, ends[1:])]
     group.star.lose(0)
-    group.star.compute(False)
     checks = group.tell("check", 600)
     result.wrong += sum(int(wrong) for wrong, _ in checks)
     if entry.method.same_bits:
@@ -150,5 +148,4 @@ def run_cell(cell, groups, runs, seconds_at_least, progress, enough=None):
     for group in groups.values():
         if not isinstance(group, Exception):
             group.star.lose(0)
-            group.star.compute(False)
     return results

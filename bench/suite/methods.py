@@ -175,54 +175,19 @@ class Floor(SwitchML):
         group.spawn("port", [group.program("floor"), self.wire, *places])
 
 
-class Yardstick(Method):
-    """One program on worker 0, which shows what the machine itself does in the same minutes."""
+class Ping(Method):
+    """A UDP datagram from workers to the switch's host, and their sum to each of them: the wake-ups of a call
+    through a switch on these cores, and nothing else. star: all workers take part, not only worker 0."""
 
     needs = "ninja -C build"
     is_yardstick = True
+
+    def __init__(self, name, title, star):
+        super().__init__(name, title)
+        self.star = star
 
     def n_programs(self, n_workers):
-        return 1
-
-    def moved(self, n_workers, per_host=1):
-        return 0
-
-
-class Copy(Yardstick):
-    def __init__(self):
-        super().__init__("memcpy", "memcpy of the tensor")
-
-    def start(self, group):
-        group.spawn("0", [group.program("yardstick"), "memcpy"])
-
-
-class Ping(Yardstick):
-    """A UDP datagram from worker 0 to the switch's host and back: two wake-ups on the same path."""
-
-    def __init__(self):
-        super().__init__("ping", "UDP ping-pong of one datagram")
-
-    def switches(self):
-        return {"port": 0}
-
-    def start(self, group):
-        place = [group.star.address["port"], str(PORT + group.star.next_port())]
-        program = group.program("yardstick")
-        echo = group.spawn("port", [program, "echo", *place], helper=True)
-        if not is_ready(echo, group.log_path, ":".join(place)):
-            raise Failed("the echo did not start: " + group.log())
-        group.spawn("0", [program, "ping", *place])
-
-
-class StarPing(Method):
-    """A UDP datagram from each worker to the switch's host, and their sum to each of them: the
-    wake-ups of a call through a switch on these cores, and nothing else."""
-
-    needs = "ninja -C build"
-    is_yardstick = True
-
-    def __init__(self):
-        super().__init__("star-ping", "UDP ping-pong of a star: all to one to all")
+        return n_workers if self.star else 1
 
     def switches(self):
         return {"port": 0}
@@ -231,14 +196,14 @@ class StarPing(Method):
         return 0
 
     def start(self, group):
-        star = group.star
+        star, n_ranks = group.star, self.n_programs(group.star.n_workers)
         place = [star.address["port"], str(PORT + star.next_port())]
-        program, n_ranks = group.program("yardstick"), str(star.n_workers)
-        hub = group.spawn("port", [program, "hub", *place, n_ranks], helper=True)
+        program = group.program("yardstick")
+        hub = group.spawn("port", [program, "hub", *place, str(n_ranks)], helper=True)
         if not is_ready(hub, group.log_path, ":".join(place)):
             raise Failed("the hub did not start: " + group.log())
-        for rank in range(star.n_workers):
-            group.spawn(star.host_of(rank), [program, "spoke", *place, str(rank), n_ranks])
+        for rank in range(n_ranks):
+            group.spawn(star.host_of(rank), [program, "spoke", *place, str(rank), str(n_ranks)])
 
 
 class Gloo(Method):

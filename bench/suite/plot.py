@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Charts of what was measured: lines of time over size if a star has several sizes, otherwise
-bars. As a program, draws a JSON file of panels: plot.py FILE.svg <PANELS (figure.py).
+"""Charts of speeds relative to Gloo's ring. As a program, draws a JSON file of panels: plot.py FILE.svg <PANELS
+(figure.py).
 """
 import json
 import os
@@ -12,7 +12,6 @@ sys.path.insert(0, HERE)
 import figure  # noqa: E402
 import provenance  # noqa: E402
 
-LINES_FROM = 3  # sizes
 EMULATED = "Links are emulated; all hosts share the cores of one machine."
 # Those of performance.md's chart; its table has the others.
 SPEED_CELLS = ("8x/1gbit/mtu1500/10MB", "8x/100mbit/mtu1500/10MB", "8x/100mbit/mtu1500/5MB")
@@ -30,38 +29,6 @@ SHORT = {
 
 # ---- what to draw ----
 
-def lines(cells):
-    """A panel for one star, with a line for each method."""
-    import report
-    series = {}
-    for cell, results in cells.items():
-        for result in results:
-            series.setdefault(result.entry.title(), []).append([cell.size_bytes, result.p50()])
-    return {"kind": "lines", "title": report.title(next(iter(cells))).rsplit(", ", 1)[0],
-            "xlabel": "bytes", "ylabel": "median time (s)",
-            "series": {name: sorted(points) for name, points in series.items()}}
-
-
-def bars(cell, results):
-    """A panel of one cell: p50 as a bar, p99 as a whisker."""
-    import report
-    return {"kind": "bars", "title": report.title(cell), "xlabel": "time (ms), median to p99",
-            "bars": [[result.entry.title(), 1e3 * result.p50(), 1e3 * result.quantile(0.99)]
-                     for result in results]}
-
-
-def panels(results):
-    stars = {}
-    for result in results:
-        if result.times and not result.failure and not result.entry.rest:
-            stars.setdefault(result.cell.star(), {}).setdefault(result.cell, []).append(result)
-    for cells in stars.values():
-        if len({cell.size_bytes for cell in cells}) >= LINES_FROM:
-            yield lines(cells)
-        else:
-            yield from (bars(cell, rows) for cell, rows in cells.items())
-
-
 def speeds(results):
     """Panels of speeds relative to Gloo's ring."""
     import report
@@ -71,8 +38,8 @@ def speeds(results):
                 and not r.entry.method.is_yardstick]
         ring = report.ring_time(rows)
         if ring and cell.name() in SPEED_CELLS:
-            yield {"kind": "bars", "title": report.title(cell), "xlabel": RELATIVE, "line": 1,
-                   "bars": [[r.entry.title(), ring / r.p50(), None] for r in rows]}
+            yield {"title": report.title(cell), "xlabel": RELATIVE,
+                   "bars": [[r.entry.title(), ring / r.p50()] for r in rows]}
 
 
 def short(results):
@@ -85,9 +52,9 @@ def short(results):
         return None
     rows = [by_name[name] for name in SHORT]
     ring = report.ring_time(rows)
-    return {"kind": "bars", "title": "float16 gradients on the exact wire, 8 workers, 100 Mbit/s",
-            "xlabel": RELATIVE.replace("ring", "ring of float16"), "line": 1,
-            "bars": [[name, ring / row.p50(), None] for name, row in zip(SHORT.values(), rows)]}
+    return {"title": "float16 gradients on the exact wire, 8 workers, 100 Mbit/s",
+            "xlabel": RELATIVE.replace("ring", "ring of float16"),
+            "bars": [[name, ring / row.p50()] for name, row in zip(SHORT.values(), rows)]}
 
 
 def draw(chosen, path, below=EMULATED):
@@ -114,40 +81,28 @@ def draw_short(results, path, below):
 def draw_bars(axis, panel):
     labels = [bar[0] for bar in panel["bars"]]
     values = [bar[1] for bar in panel["bars"]]
-    most = max(bar[2] or bar[1] for bar in panel["bars"])
     colors = [figure.OTHERS if label.startswith(("Gloo", "Open MPI")) else
-              figure.LOSES if panel.get("line") and value < 0.97 else figure.OURS
-              for label, value in zip(labels, values)]
+              figure.LOSES if value < 0.97 else figure.OURS for label, value in zip(labels, values)]
     at = range(len(labels))
     axis.barh(at, values, 0.7, color=colors)
-    for i, (_, value, longest) in enumerate(panel["bars"]):
-        if longest is not None:
-            axis.plot([value, longest], [i, i], color="black", linewidth=1)
+    for i, value in enumerate(values):
         # Above the line at 1, if it is there.
-        axis.text((longest or value) + 0.01 * most, i, f"{value:.2f}", va="center",
+        axis.text(value + 0.01 * max(values), i, f"{value:.2f}", va="center",
                   bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
-    if panel.get("line"):
-        axis.axvline(panel["line"], color="black", linewidth=1)
+    axis.axvline(1, color="black", linewidth=1)
     axis.set_yticks(at, labels)
     axis.invert_yaxis()
     axis.grid(axis="y", visible=False)
-    axis.set_xlim(0, 1.12 * most)
-
-
-def draw_lines(axis, panel):
-    for name, points in panel["series"].items():
-        axis.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=3, label=name)
-    axis.set(xscale="log", yscale="log", ylabel=panel["ylabel"])
-    axis.legend()
+    axis.set_xlim(0, 1.12 * max(values))
 
 
 def main():
     what = json.load(sys.stdin)
     pyplot = figure.begin()
-    heights = [0.9 + 0.32 * len(panel["bars"]) if panel["kind"] == "bars" else 3.4 for panel in what["panels"]]
+    heights = [0.9 + 0.32 * len(panel["bars"]) for panel in what["panels"]]
     drawn, axes = pyplot.subplots(len(heights), 1, figsize=(7.5, sum(heights)), height_ratios=heights, squeeze=False)
     for axis, panel in zip(axes.flat, what["panels"]):
-        (draw_bars if panel["kind"] == "bars" else draw_lines)(axis, panel)
+        draw_bars(axis, panel)
         axis.set(title=panel["title"], xlabel=panel["xlabel"])
     figure.save(drawn, sys.argv[1], what["panels"][0]["title"], what["note"])
 

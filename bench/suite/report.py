@@ -126,7 +126,7 @@ def to_json(results, about):
                "workers": cell.n_workers, "workers_per_host": cell.per_host, "rate_mbit": RATES[cell.rate] or None,
                "emulated": True, "mtu": cell.mtu, "offload": cell.offload,
                "size_bytes": cell.size_bytes, "loss_each_way": entry.loss,
-               "pieces": entry.pieces, "computing": entry.compute, "idle": entry.rest}
+               "pieces": entry.pieces, "idle": entry.rest}
         if result.failure:
             row["not_measured"] = result.failure
         elif entry.rest:

@@ -2,7 +2,7 @@
 """The measurements: cells, each with a star and a size, whose entries alternate."""
 from dataclasses import dataclass, field
 
-from methods import Copy, Floor, Gloo, OpenMPI, Ping, StarPing, SwitchML
+from methods import Floor, Gloo, OpenMPI, Ping, SwitchML
 
 INT32 = SwitchML("ours-int32", "ours, int32")
 INT16 = SwitchML("ours-int16", "ours, int16", wire="int16")
@@ -63,8 +63,9 @@ HALFRING = Gloo("ring", "float16")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 MPIMEMORY = OpenMPI("Open MPI, TCP, shared memory")
 
-FLOOR32, FLOOR16, COPY, PING = Floor("int32"), Floor("int16"), Copy(), Ping()
-STAR_PING = StarPing()
+FLOOR32, FLOOR16 = Floor("int32"), Floor("int16")
+PING = Ping("ping", "UDP ping-pong of one datagram", star=False)
+STAR_PING = Ping("star-ping", "UDP ping-pong of a star: all to one to all", star=True)
 
 OTHERS = (RING, BCUBE, MPI)
 ON_HOSTS = (RING, BCUBE, MPIMEMORY)
@@ -80,17 +81,16 @@ class Entry:
     loss: float = 0
     pieces: int = 1
     rest: bool = False  # no calls: the job is open and idle
-    compute: bool = False  # a process computes on each core of the machine
 
     def name(self):
         return (self.method.name + (f"/loss{100 * self.loss:g}%" if self.loss else "")
                 + (f"/pieces{self.pieces}" if self.pieces > 1 else "")
-                + ("/compute" if self.compute else "") + ("/idle" if self.rest else ""))
+                + ("/idle" if self.rest else ""))
 
     def title(self):
         return (self.method.title + (f", {100 * self.loss:g} % lost" if self.loss else "")
                 + (f", {self.pieces} tensors at once" if self.pieces > 1 else "")
-                + (", cores compute" if self.compute else "") + (", idle" if self.rest else ""))
+                + (", idle" if self.rest else ""))
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def targets():
     ten = 10_000_000
     yield Cell(8, "1gbit", 1500, ten, entries(ALL), target=True)
     yield Cell(4, "unshaped", 1500, ten,
-               entries((INT32, INT16, EXACT, HALF, FLOOR32, FLOOR16, COPY) + OTHERS), target=True)
+               entries((INT32, INT16, EXACT, HALF, FLOOR32, FLOOR16) + OTHERS), target=True)
     # Where the links are the limit, not the cores that all hosts share.
     yield Cell(8, "100mbit", 1500, ten,
                entries((INT32, INT16, INT8, EXACT, WIDE32, HALVES32, RANKS32, RANKS16, RANKS8) + OTHERS),
@@ -226,12 +226,6 @@ def linear():
         yield Cell(4, "unshaped", 1500, size, entries((INT32, FLOOR32, RING)), target=True)
 
 
-def flat():
-    """A worker's cost does not grow with the number of workers."""
-    for n_workers in (2, 4, 8, 12, 16):
-        yield Cell(n_workers, "100mbit", 1500, 1 << 20, entries((INT32, RING)), target=True)
-
-
 def kernel():
     """XDP transmits past the queues that shape links, so links here have no rate."""
     for size in (16, 64 << 10, 10_000_000):
@@ -244,17 +238,9 @@ def kernel():
                apart=BOX32.name)
 
 
-def computing():
-    """With other work on the cores: what calls cost beside a training's computations."""
-    for n_workers, rate in ((4, "unshaped"), (8, "1gbit"), (8, "100mbit")):
-        yield Cell(n_workers, rate, 1500, 10_000_000, tuple(
-            Entry(method, compute=compute) for method in (INT32, INT16, RANKS32, RING)
-            for compute in (False, True)))
-
-
 def all_cells():
     seen = set()
-    for cell in (*targets(), *sweep(), *losses(), *linear(), *flat(), *kernel(), *computing()):
+    for cell in (*targets(), *sweep(), *losses(), *linear(), *kernel()):
         key = (cell.star(), cell.size_bytes, cell.entries)
         if key not in seen:
             seen.add(key)
@@ -265,5 +251,5 @@ def quick_cells():
     """Rows that fit into a minute: the first target, and the latency target."""
     yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, INT16, NIC32, RING, BCUBE, MPI)))
     yield Cell(4, "unshaped", 1500, 10_000_000,
-               entries((INT32, INT16, FLOOR32, FLOOR16, COPY, RING, BCUBE, MPI)))
+               entries((INT32, INT16, FLOOR32, FLOOR16, RING, BCUBE, MPI)))
     yield Cell(8, "unshaped", 1500, 16, entries((INT32, PING, STAR_PING, RING, MPI)))

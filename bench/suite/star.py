@@ -20,21 +20,13 @@ that segmentation offload works as with a real NIC. Where packets must get lost,
 senders segment by themselves, the bridge draws for each packet that it forwards
 (once from worker to switch, once from there to each worker), and receivers
 glue what is left together again (GRO), as a NIC's driver does.
-
-Where ranks share the cores with computations, as in training, a process on each core
-computes all the time.
 """
 import ipaddress
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
-import tempfile
-
-from programs import has_said, last_line
 
 # The largest super-packet: 64 KiB and the headers of its segments.
 BURST_BYTES = 72 * 1024
@@ -104,7 +96,6 @@ class Star:
         self.loss = 0
         self.ports = 0
         self.uplinks = []  # hosts that have one
-        self.computations = []  # processes, one on each core
 
     # ---- building ----
 
@@ -220,25 +211,6 @@ class Star:
              text="*filter\n:FORWARD ACCEPT\n" + (rule if share else "") + "COMMIT\n")
         self.loss = share
 
-    def compute(self, on):
-        """From now on, a process computes on each core, or none does. Between, they are stopped."""
-        if on and not self.computations:
-            self.start_computations()
-        for process in self.computations:
-            process.send_signal(signal.SIGCONT if on else signal.SIGSTOP)
-
-    def start_computations(self):
-        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "compute.py")
-        for core in sorted(os.sched_getaffinity(0)):
-            # Inside the star, so that they end with it.
-            with tempfile.NamedTemporaryFile(prefix=self.name) as log:
-                process = subprocess.Popen(
-                    [*self.inside("net"), sys.executable, program, str(core)],
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-                self.computations.append(process)
-                if not has_said(process, log.name, "computing on core"):
-                    raise RuntimeError(f"nothing computes on core {core}: {last_line(log.name)}")
-
     def counters(self, host):
         """A command for a worker's host: it prints what has left the host, and come to it."""
         return (f"tc -s qdisc show dev eth0 && "
@@ -276,7 +248,3 @@ class Star:
             if pids:
                 call("kill", "-9", *pids, check=False)
             call("ip", "netns", "delete", namespace, check=False)
-        for process in self.computations:
-            process.kill()
-            process.wait()
-        self.computations = []
