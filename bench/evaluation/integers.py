@@ -2,6 +2,7 @@
 """Question 5: does training suffer from integers?"""
 import lab as common
 import training_runs
+from training_runs import chosen
 
 QUESTION = "Does training with sums of integers reach the accuracy of float32?"
 ONLY_DRAWN = ("gradients",)
@@ -18,41 +19,25 @@ def run(lab):
     return {"workers": 4, "epochs": epochs, "seeds": seeds, "rows": rows}
 
 
-def chosen(data, model, way):
-    return [row for row in data["rows"] if row["model"] == model and row["way"] == way]
-
-
-def last(data, model, way):
-    """Accuracies after the last epoch, in percent, by seed."""
-    return [100 * row["curve"][-1][1] for row in chosen(data, model, way)]
-
-
 def draw(data, plt):
-    figure, axes = plt.subplots(3, 1, figsize=(9, 12))
-    for axis, model in zip(axes, MODELS):
-        for i, way in enumerate(WAYS):
-            rows = chosen(data, model, way)
-            epochs = range(len(rows[0]["curve"]))
-            points = [common.quartiles([100 * row["curve"][e][1] for row in rows]) for e in epochs]
-            axis.errorbar([e + 0.04 * i for e in epochs], [p[1] for p in points],
-                          yerr=[[p[1] - p[0] for p in points], [p[2] - p[1] for p in points]],
-                          capsize=2, linewidth=1, errorevery=5, label=WAYS[way])
+    figure, (*axes, sizes) = plt.subplots(3, 1, figsize=(9, 12))
+    for axis, (i, model) in zip(axes, enumerate(MODELS)):
+        for j, way in enumerate(WAYS):
+            curves = zip(*[[100 * right for _, right in row["curve"]] for row in chosen(data, model, way)])
+            points = [common.quartiles(values) for values in curves]
+            common.line(axis, [e + 0.04 * j for e in range(len(points))], points, linewidth=1, errorevery=5,
+                        label=WAYS[way])
         axis.set(title=f"{MODELS[model]}, {data['seeds']} seeds", xlabel="epoch",
                  ylabel="accuracy on the test images, %")
-    axes[0].legend(fontsize=8)
-    for i, model in enumerate(MODELS):
+        runs = [row["gradients"] for row in chosen(data, model, "float32")]
         for j, name in enumerate(("largest", "median of those that are not 0")):
-            runs = [row["gradients"] for row in chosen(data, model, "float32")]
-            epochs = range(1, len(runs[0]) + 1)
-            points = [common.quartiles([run[e - 1][j] for run in runs]) for e in epochs]
-            axes[2].errorbar(epochs, [p[1] for p in points],
-                             yerr=[[p[1] - p[0] for p in points], [p[2] - p[1] for p in points]],
-                             color=f"C{i}", linestyle="-" if j == 0 else "--", capsize=2,
-                             label=f"{model}, {name}")
-    axes[2].set(yscale="log", xlabel="epoch", ylabel="size of a gradient",
-                title="the range of gradients, float32")
-    axes[2].set_ylim(axes[2].get_ylim()[0] / 100, None)
-    axes[2].legend(fontsize=8, loc="lower left")
+            points = [common.quartiles([both[j] for both in epoch]) for epoch in zip(*runs)]
+            common.line(sizes, range(1, len(points) + 1), points, color=f"C{i}", linestyle="--" if j else "-",
+                        label=f"{model}, {name}")
+    axes[0].legend(fontsize=8)
+    sizes.set(yscale="log", xlabel="epoch", ylabel="size of a gradient", title="the range of gradients, float32")
+    sizes.set_ylim(sizes.get_ylim()[0] / 100, None)
+    sizes.legend(fontsize=8, loc="lower left")
     return figure
 
 
@@ -60,12 +45,7 @@ def facts(data):
     yield (f"{data['workers']} workers, {data['epochs']} epochs of the digits in `demo/digits.csv`, "
            f"{data['seeds']} seeds.\nAccuracy on the "
            f"{data['rows'][0]['tests']} test images in %: median, worst and best seed.\n")
-    yield "| | " + " | ".join(f"{name} ({chosen(data, model, 'float32')[0]['parameters']} parameters)"
-                              for model, name in MODELS.items()) + " |"
-    yield "|---|" + len(MODELS) * "---:|"
+    yield common.header("", *(f"{name} ({chosen(data, model, 'float32')[0]['parameters']} parameters)"
+                              for model, name in MODELS.items()))
     for way, title in WAYS.items():
-        cells = []
-        for model in MODELS:
-            values = last(data, model, way)
-            cells.append(f"{common.quartiles(values)[1]:.1f} ({min(values):.1f}–{max(values):.1f})")
-        yield f"| {title} | " + " | ".join(cells) + " |"
+        yield common.row(title, *(training_runs.at_the_end(chosen(data, model, way)) for model in MODELS))

@@ -14,21 +14,17 @@ Numbers reach the page only from what run() has returned.
 import contextlib
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import measure
 import rows
-from group import Group, start_groups
-from programs import signals_held
-from star import Star
+from group import groups_of
+from star import choose_tcp
 
-PREFIX = "smlpaper"
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # What tbf counts of a frame, and what the simulator counts: it adds the check sum, the preamble
 # and the gap between frames, which a real link needs and an emulated one does not.
@@ -55,15 +51,55 @@ def summary(values):
     return {"median": middle, "q1": low, "q3": high, "n": len(values), "values": list(values)}
 
 
+def triple(found):
+    """Of a summary: the first quartile, the median, and the third."""
+    return [found["q1"], found["median"], found["q3"]]
+
+
+def rates(found, amount):
+    """The same, of amount divided by each value."""
+    return [amount / value for value in reversed(triple(found))]
+
+
+# ---- for figures and tables: values are [first quartile, median, third quartile] ----
+
+
+def whiskers(values):
+    return [[v[1] - v[0] for v in values], [v[2] - v[1] for v in values]]
+
+
+def line(axis, at, values, **style):
+    axis.errorbar(at, [v[1] for v in values], yerr=whiskers(values), **{"capsize": 2, **style})
+
+
+def bars(axis, at, values, width, **style):
+    axis.bar(at, [v[1] for v in values], width, yerr=whiskers(values), **{"capsize": 2, **style})
+
+
+def flat_bars(axis, at, values, height, **style):
+    axis.barh(at, [v[1] for v in values], height, xerr=whiskers(values), **{"capsize": 3, **style})
+
+
+def between(values, digits=2):
+    low, middle, high = (f"{value:.{digits}f}" for value in values)
+    return f"{middle} ({low}–{high})"
+
+
+def row(*cells):
+    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
+
+
+def header(*cells):
+    return row(*cells) + "\n|---|" + (len(cells) - 1) * "---:|"
+
+
 class Lab:
-    def __init__(self, options, tcp):
+    def __init__(self, options):
         self.form = options.form
         self.build = options.build
-        self.tcp = tcp
+        self.tcp = choose_tcp()
         self.began = time.monotonic()
-        self.stars = 0
         self.name = ""
-        self.links = set()  # rates of the links that this experiment has emulated
 
     def choose(self, quick, full, smallest=None):
         """What this form of the run wants. The smallest one is for tests of the plumbing."""
@@ -84,52 +120,31 @@ class Lab:
 
     # ---- links ----
 
-    @contextlib.contextmanager
-    def star(self, n_workers, rate_mbit, others=None, offload=True, per_host=1):
-        """A star, and a directory for logs."""
-        self.stars += 1
-        star = Star(f"{PREFIX}{os.getpid()}-{self.stars}", n_workers, rate_mbit, 1500, offload,
-                    self.tcp, per_host)
-        work = tempfile.mkdtemp(prefix=PREFIX)
-        try:
-            star.build(others or {})
-            yield star, work
-        finally:
-            with signals_held():
-                star.remove()
-                shutil.rmtree(work, ignore_errors=True)
-
-    @contextlib.contextmanager
-    def groups(self, star, work, methods):
-        """By method: a group that was started, or the reason why it was not."""
-        groups = {}
-        try:
-            start_groups(methods, star, work, self.build, groups)
-            yield groups
-        finally:
-            with signals_held():
-                for group in groups.values():
-                    if isinstance(group, Group):
-                        group.stop()
-
     def compare(self, n_workers, rate, size_bytes, entries, runs, **traits):
         """Results of bench/suite's measurement: entries in turns, every sum checked.
 
         rate: a name of rows.RATES; traits: of rows.Cell."""
         return self.samples(1, n_workers, rate, size_bytes, entries, runs, **traits)[0]
 
+    def rows(self, *what, **traits):
+        """What is kept of these results."""
+        return [row_of(result) for result in self.compare(*what, **traits)]
+
     def samples(self, n_samples, n_workers, rate, size_bytes, entries, runs, **traits):
         """The same several times, with the same groups: a list of results each."""
         cell = rows.Cell(n_workers, rate, 1500, size_bytes, tuple(entries), **traits)
-        others = {}
-        for entry in entries:
-            others.update(entry.method.switches())
-        self.say(f"{cell.name()}: {', '.join(dict.fromkeys(e.name() for e in entries))}")
-        with self.star(n_workers, rows.RATES[rate], others, cell.offload, cell.per_host) as \
-                (star, work), \
-                self.groups(star, work, [entry.method for entry in entries]) as groups:
-            return [measure.run_cell(cell, groups, runs, 0, lambda *_: None, ENOUGH)
-                    for _ in range(n_samples)]
+        self.say(f"{cell.name()}: {', '.join(dict.fromkeys(e.name() for e in cell.entries))}")
+        return list(measure.run_cells([cell], runs, enough=ENOUGH, times=n_samples))
+
+    @contextlib.contextmanager
+    def one(self, n_workers, rate, size_bytes, entry, **traits):
+        """A group that does nothing yet, and its result."""
+        cell = rows.Cell(n_workers, rate, 1500, size_bytes, (entry,), **traits)
+        with cell.new_star().opened(entry.method.switches()) as star, groups_of([entry.method], star) as groups:
+            group = groups[entry.method]
+            if isinstance(group, Exception):
+                raise Skipped(str(group))
+            yield group, measure.Result(cell, entry)
 
     # ---- the simulator ----
 
@@ -159,10 +174,10 @@ def simulated_mbit(emulated):
 
 def row_of(result):
     """What is kept of a measured row."""
+    method = {"method": result.entry.method.name, "title": result.entry.method.title}
     if result.failure or not result.times:
-        return {"not_measured": result.failure or "no runs"}
-    bytes_a_call = result.cell.size_bytes
-    return {"seconds": summary(result.times), "bytes": bytes_a_call,
+        return {**method, "not_measured": result.failure or "no runs"}
+    return {**method, "seconds": summary(result.times), "bytes": result.cell.size_bytes,
             "limit_seconds": result.cell.limit_seconds(result.entry.method),
             "worker_cpu_s_a_call": result.cpu_ranks / result.calls / result.cell.n_workers,
             "switch_cpu_s_a_call": result.cpu_others / result.calls,

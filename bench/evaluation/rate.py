@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Question 1: the aggregation rate, measured on slow links, predicted there, and simulated on
 fast ones."""
+import itertools
+
 import lab as common
 from rows import (ALONE32, BCUBE, HOSTS16, HOSTS32, INT16, INT32, MPI, MPIMEMORY, NIC32,
                   RACKS16, RACKS32, RANKS16, RANKS32, RING, Entry)
@@ -33,8 +35,7 @@ def calibrate(lab):
 
     On links as fast as the cores, where super-packets are full, as on links that are."""
     n_workers, size = 4, 10_000_000
-    result, = lab.compare(n_workers, "unshaped", size, [Entry(INT32)], lab.choose(4, 30, 2))
-    row = common.row_of(result)
+    row, = lab.rows(n_workers, "unshaped", size, [Entry(INT32)], lab.choose(4, 30, 2))
     if "not_measured" in row:
         raise common.Skipped(row["not_measured"])
     packets = size / 4 / common.PACKET_LANES
@@ -83,10 +84,8 @@ def places(lab, size):
     n_workers = lab.choose(8, 8, 4)
     for place, traits, methods in PLACES:
         traits = {**traits, "per_host": min(traits.get("per_host", 1), n_workers // 2)}
-        for result in lab.compare(n_workers, "100mbit", size, [Entry(method) for method in methods],
-                                  lab.choose(2, 12, 2), **traits):
-            yield {"place": place, "workers": n_workers, "method": result.entry.method.name,
-                   "title": result.entry.method.title, **common.row_of(result)}
+        for row in lab.rows(n_workers, "100mbit", size, map(Entry, methods), lab.choose(2, 12, 2), **traits):
+            yield {"place": place, "workers": n_workers, **row}
 
 
 def run(lab):
@@ -94,131 +93,116 @@ def run(lab):
     model = {"host_ns": costs["host_ns"], "switch_ns": costs["switch_ns"]}
     size, rows = lab.choose(2_000_000, 4_000_000, 200_000), []
     for n_workers in lab.choose((2, 4, 8), (2, 4, 8, 12, 16), (2,)):
-        found = lab.compare(n_workers, "100mbit", size, [Entry(method) for method in METHODS],
-                            lab.choose(3, 12, 2))
-        for result in found:
-            row = {"workers": n_workers, "method": result.entry.method.name,
-                   "title": result.entry.method.title, **common.row_of(result)}
+        for row in lab.rows(n_workers, "100mbit", size, map(Entry, METHODS), lab.choose(3, 12, 2)):
             if row["method"] in PREDICTED:
                 row["predicted_s"] = size / 4 / simulate(
-                    lab, n_workers, common.simulated_mbit(100), PREDICTED[row["method"]],
-                    size // 4, model)
+                    lab, n_workers, common.simulated_mbit(100), PREDICTED[row["method"]], size // 4, model)
             if row["method"] == RING.name:
                 row["ideal_s"] = row.get("limit_seconds")
-            rows.append(row)
+            rows.append({"workers": n_workers, **row})
     return {"rate_mbit": 100, "bytes": size, "tcp": lab.tcp, "costs": costs, "rows": rows,
             "published": PUBLISHED, "places": list(places(lab, size)), "simulated": far_workers(lab, model)}
 
 
-STYLES = {"line": "-", "linux": "--", "published": ":"}
-COSTS = {"line": ", no costs", "linux": ", this machine's costs", "published": ", published costs"}
+COSTS = {"line": ("-", "no costs"), "linux": ("--", "this machine's costs"), "published": (":", "published costs")}
 
 
-def speed(row, quartile="median"):
-    return row["bytes"] / 4 / row["seconds"][quartile] / 1e6
+def speeds(row):
+    """Million elements a second."""
+    return common.rates(row["seconds"], row["bytes"] / 4 / 1e6)
+
+
+def speed(row, seconds):
+    return row["bytes"] / 4 / row[seconds] / 1e6
 
 
 def measured(data, method):
-    return [row for row in data["rows"] if row["method"] == method and "seconds" in row]
+    return [row for row in data["rows"] if row["method"] == method.name and "seconds" in row]
 
 
 def draw(data, plt):
     figure, axes = plt.subplots(3, 1, figsize=(9, 18))
+    draw_measured(data, axes[0])
+    draw_simulated(data, axes[1])
     draw_places(data, axes[2])
-    for i, method in enumerate(METHODS):
-        rows = measured(data, method.name)
-        if not rows:
-            continue
-        axes[0].errorbar([r["workers"] for r in rows], [speed(r) for r in rows],
-                         yerr=[[speed(r) - speed(r, "q3") for r in rows],
-                               [speed(r, "q1") - speed(r) for r in rows]],
-                         marker="o", markersize=3, capsize=2, color=f"C{i}", label=method.title)
-        ahead = [r for r in rows if "predicted_s" in r]
-        if ahead:
-            axes[0].plot([r["workers"] for r in ahead],
-                         [r["bytes"] / 4 / r["predicted_s"] / 1e6 for r in ahead], "x--",
-                         color=f"C{i}", linewidth=0.8, label=f"{method.title}: simulator")
-    ideal = [r for r in measured(data, RING.name) if r.get("ideal_s")]
-    axes[0].plot([r["workers"] for r in ideal],
-                 [r["bytes"] / 4 / r["ideal_s"] / 1e6 for r in ideal], ":", color="black",
-                 label="an ideal ring over TCP (computed)")
-    for method in (INT32, INT16):
-        limits = [(r["workers"], r["bytes"] / 4 / r["limit_seconds"] / 1e6)
-                  for r in measured(data, method.name)]
-        axes[0].plot([at for at, _ in limits], [limit for _, limit in limits], "-.", color="gray",
-                     linewidth=0.8, label="the limit of the links (computed)" if method is INT32 else None)
-    axes[0].set(xlabel="workers", ylabel="million elements a second (median, quartiles)",
-                ylim=(0, None),
-                title=f"measured: links of {data['rate_mbit']} Mbit/s, {data['bytes'] / 1e6:g} MB")
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.12)}
-    axes[0].legend(fontsize=8, ncols=2, **below)
-    for i, rate in enumerate(SIMULATED_RATES):
-        for model, style in STYLES.items():
-            for wire, marker in (("int32", "o"), ("int16", "^")):
-                rows = [r for r in data["simulated"] if (r["rate_mbit"], r["costs"], r["wire"])
-                        == (rate, model, wire)]
-                if not rows:
-                    continue
-                axes[1].plot([r["workers"] for r in rows], [r["elements_per_s"] / 1e6 for r in rows],
-                             style, marker=marker, markersize=3, color=f"C{i}", linewidth=0.9,
-                             label=f"{rate // 1000} Gbit/s, {wire}"
-                             + COSTS[model])
-    axes[1].set(xscale="log", yscale="log", xlabel="workers (above 64: a tree of 64 leaves)",
-                ylabel="million elements a second", title="simulated")
-    axes[1].legend(fontsize=8, ncols=2, **below)
+    for axis in axes[:2]:
+        axis.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.12))
     return figure
+
+
+def draw_measured(data, axis):
+    def computed(rows, seconds, style, **traits):
+        axis.plot([r["workers"] for r in rows if seconds in r], [speed(r, seconds) for r in rows if seconds in r],
+                  style, linewidth=0.8, **traits)
+
+    for i, method in enumerate(METHODS):
+        rows = measured(data, method)
+        common.line(axis, [r["workers"] for r in rows], [speeds(r) for r in rows], marker="o", markersize=3,
+                    color=f"C{i}", label=method.title)
+        if method.name in PREDICTED:
+            computed(rows, "predicted_s", "x--", color=f"C{i}", label=f"{method.title}: simulator")
+            computed(rows, "limit_seconds", "-.", color="gray",
+                     label="the limit of the links (computed)" if method is INT32 else None)
+    computed(measured(data, RING), "ideal_s", ":", color="black", label="an ideal ring over TCP (computed)")
+    axis.set(xlabel="workers", ylabel="million elements a second (median, quartiles)", ylim=(0, None),
+             title=f"measured: links of {data['rate_mbit']} Mbit/s, {data['bytes'] / 1e6:g} MB")
+
+
+def draw_simulated(data, axis):
+    for i, rate in enumerate(SIMULATED_RATES):
+        for (model, (style, costs)), (wire, marker) in itertools.product(
+                COSTS.items(), (("int32", "o"), ("int16", "^"))):
+            rows = [r for r in data["simulated"] if (r["rate_mbit"], r["costs"], r["wire"]) == (rate, model, wire)]
+            if rows:
+                axis.plot([r["workers"] for r in rows], [r["elements_per_s"] / 1e6 for r in rows], style,
+                          marker=marker, markersize=3, color=f"C{i}", linewidth=0.9,
+                          label=f"{rate // 1000} Gbit/s, {wire}, {costs}")
+    axis.set(xscale="log", yscale="log", xlabel="workers (above 64: a tree of 64 leaves)",
+             ylabel="million elements a second", title="simulated")
 
 
 def draw_places(data, axis):
     rows = [row for row in data["places"] if "seconds" in row]
+    colors = list(dict.fromkeys(row["place"] for row in rows))
     for i, row in enumerate(rows):
-        axis.barh(-i, speed(row), alpha=0.5, color=f"C{list(dict.fromkeys(r['place'] for r in rows)).index(row['place'])}",
-                  xerr=[[speed(row) - speed(row, "q3")], [speed(row, "q1") - speed(row)]], capsize=2)
+        common.flat_bars(axis, [-i], [speeds(row)], 0.8, alpha=0.5, color=f"C{colors.index(row['place'])}")
         axis.text(0.05, -i, f"{row['place']}: {row['title']}", va="center", fontsize=8)
     axis.set_yticks([])
     axis.set(xlabel="million elements a second (median, quartiles)",
              title=f"measured: {data['places'][0]['workers']} workers that share hosts, and in racks")
 
 
+def cell(row):
+    return common.between(speeds(row)) if row and "seconds" in row else "not measured"
+
+
 def facts(data):
-    costs = data["costs"]
+    costs, published = data["costs"], data["published"]
     yield (f"- CPU time measured here ({costs['workers']} workers, unshaped links): {costs['host_ns']} ns "
            f"for a packet and its result at a worker,\n  {costs['switch_ns']} ns for a packet at the switch.")
-    yield (f"- Published costs: {data['published']['host_ns']} ns at each, that is {SENT_NS:.0f} ns to send and "
+    yield (f"- Published costs: {published['host_ns']} ns at each, that is {SENT_NS:.0f} ns to send and "
            f"{RECEIVED_NS:.0f} ns to receive 1,470 bytes with\n  UDP segmentation offload in software "
            "(2018, Linux commits bec1f6f69736, e20cf8d3f1f7).")
     counts = sorted({row["workers"] for row in data["rows"]})
-    yield ("\n| million elements/s | " + " | ".join(f"{n} workers" for n in counts)
-           + " |\n|---|" + len(counts) * "---:|")
+    found = {method: {row["workers"]: row for row in measured(data, method)} for method in METHODS}
+    yield "\n" + common.header("million elements/s", *(f"{n} workers" for n in counts))
     for method in METHODS:
-        cells = []
-        for n_workers in counts:
-            row = next((r for r in measured(data, method.name) if r["workers"] == n_workers), None)
-            if row is None:
-                cells.append("not measured")
-                continue
-            cells.append(f"{speed(row):.2f} ({speed(row, 'q3'):.2f}–{speed(row, 'q1'):.2f})")
-        yield f"| {method.title} | " + " | ".join(cells) + " |"
-    yield ("| an ideal ring over TCP (computed) | " + " | ".join(
-        f"{r['bytes'] / 4 / r['ideal_s'] / 1e6:.2f}" for r in measured(data, RING.name)) + " |")
+        yield common.row(method.title, *(cell(found[method].get(n)) for n in counts))
+    yield common.row("an ideal ring over TCP (computed)",
+                     *(f"{speed(row, 'ideal_s'):.2f}" for row in found[RING].values()))
     for title, seconds in (("simulator", "predicted_s"), ("limit of the links, computed", "limit_seconds")):
-        yield (f"| {title}: int32, int16 | " + " | ".join(
-            ", ".join(f"{r['bytes'] / 4 / r[seconds] / 1e6:.2f}" for method in (INT32, INT16)
-                      for r in measured(data, method.name) if r["workers"] == n and seconds in r)
-            for n in counts) + " |")
+        yield common.row(f"{title}: int32, int16", *(
+            ", ".join(f"{speed(found[method][n], seconds):.2f}" for method in (INT32, INT16) if n in found[method])
+            for n in counts))
     most = counts[-1]
-    ring, ours = (next((r for r in measured(data, method.name) if r["workers"] == most), None)
-                  for method in (RING, INT16))
-    if ring and ours:
-        half = 2 * ring["bytes"] / 4 / ring["ideal_s"] / 1e6
+    if most in found[RING] and most in found[INT16]:
+        half = 2 * speed(found[RING][most], "ideal_s")
         yield (f"\nAt the same width, an ideal ring of 16 bits reaches {half:.2f} with {most} workers, and int16 "
-               f"through a switch is\n{speed(ours) / half:.2f} times as fast.")
-    yield f"\n| {data['places'][0]['workers']} workers | million elements/s |\n|---|---:|"
+               f"through a switch is\n{speeds(found[INT16][most])[1] / half:.2f} times as fast.")
+    yield "\n" + common.header(f"{data['places'][0]['workers']} workers", "million elements/s")
     for row in data["places"]:
-        found = f"{speed(row):.2f} ({speed(row, 'q3'):.2f}–{speed(row, 'q1'):.2f})" \
-            if "seconds" in row else "not measured"
-        yield f"| {row['place']}: {row['title']} | {found} |"
-    far = [r for r in data["rows"] if "predicted_s" in r and "seconds" in r
-           and abs(r["seconds"]["median"] / r["predicted_s"] - 1) > FAR]
-    yield (f"\nMeasured times that differ from the simulator's by more than {100 * FAR:.0f} %: {len(far)} of "
-           f"{sum('predicted_s' in r for r in data['rows'])}.")
+        yield common.row(f"{row['place']}: {row['title']}", cell(row))
+    far = [abs(row["seconds"]["median"] / row["predicted_s"] - 1) > FAR
+           for row in data["rows"] if "predicted_s" in row and "seconds" in row]
+    yield (f"\nMeasured times that differ from the simulator's by more than {100 * FAR:.0f} %: {sum(far)} of "
+           f"{len(far)}.")

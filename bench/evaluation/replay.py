@@ -37,11 +37,9 @@ def run(lab):
     return {"workers": n_workers, "tcp": lab.tcp, "rows": rows}
 
 
-def step_seconds(row, n_workers, method, share=1.0):
-    """A step whose buckets go one after another over full links of this method, computed; share:
-    what is reached of that."""
-    rate = row["gbit"] * 1e9 / 8 * method.payload_share(MTU) * share
-    end = 0.0
+def step_seconds(row, n_workers, method):
+    """A step whose buckets go one after another over full links of this method, computed."""
+    rate, end = row["gbit"] * 1e9 / 8 * method.payload_share(MTU), 0.0
     for elements, ready in row["buckets"]:
         end = max(end, ready * row["compute_s"]) \
             + 4 * elements * method.wire_share * method.moved(n_workers) / rate
@@ -49,13 +47,9 @@ def step_seconds(row, n_workers, method, share=1.0):
 
 
 def bounds(row, n_workers):
-    """{name: seconds of a step}: what full links allow, and NCCL's share of a ring's bound."""
-    low, high = published.NCCL_OF_RING
-    return {"ring": step_seconds(row, n_workers, RING),
-            "NCCL, most": step_seconds(row, n_workers, RING, high),
-            "NCCL, least": step_seconds(row, n_workers, RING, low),
-            "int32": step_seconds(row, n_workers, INT32),
-            "int16": step_seconds(row, n_workers, INT16)}
+    """{name: seconds of a step}: what full links allow."""
+    return {name: step_seconds(row, n_workers, method)
+            for name, method in (("ring", RING), ("int32", INT32), ("int16", INT16))}
 
 
 def median(row, way):
@@ -64,8 +58,7 @@ def median(row, way):
 
 def speedup(row, way):
     """Of Gloo's median over this way's: [from the third quartile, the median, the first]."""
-    low, middle, high = common.quartiles(row["seconds"][way])
-    return [median(row, "gloo") / value for value in (high, middle, low)]
+    return [median(row, "gloo") / value for value in reversed(common.quartiles(row["seconds"][way]))]
 
 
 def visible(row, way):
@@ -78,20 +71,6 @@ def chosen(data, gbit, end="fewest"):
     return [row for row in data["rows"] if row["gbit"] == gbit and row["end"] == end]
 
 
-def slowest_steps(data):
-    """What remains of the gain with the slowest published time of a step."""
-    if not any(row["end"] == "most" for row in data["rows"]):
-        return
-    yield ("With the slowest published times, a switch makes a step faster by these factors "
-           "(int32, int16):\n")
-    yield "| | " + " | ".join(f"{gbit} Gbit/s" for gbit in LINKS) + " |"
-    yield "|---|" + len(LINKS) * "---:|"
-    for rows in zip(*(chosen(data, gbit, "most") for gbit in LINKS)):
-        cells = [f"{speedup(row, 'int32')[1]:.2f}, {speedup(row, 'int16')[1]:.2f}" for row in rows]
-        yield f"| {rows[0]['model']}, {rows[0]['compute_s']:.3f} s | " + " | ".join(cells) + " |"
-    yield ""
-
-
 def draw(data, plt):
     figure, axes = plt.subplots(4, 1, figsize=(9, 15))
     width = 0.8 / len(WAYS)
@@ -99,20 +78,16 @@ def draw(data, plt):
         rows = chosen(data, gbit)
         for axis, value in ((top, speedup), (bottom, visible)):
             for i, (way, title) in enumerate(WAYS.items()):
-                found = [value(row, way) for row in rows]
-                axis.bar([j + (i - 2) * width for j in range(len(rows))], [v[1] for v in found],
-                         width, yerr=[[v[1] - v[0] for v in found], [v[2] - v[1] for v in found]],
-                         capsize=2, color=f"C{i}", label=title)
+                common.bars(axis, [j + (i - 2) * width for j in range(len(rows))], [value(row, way) for row in rows],
+                            width, color=f"C{i}", label=title)
             axis.set_xticks(range(len(rows)), [row["model"] for row in rows])
-        ideal = [bounds(row, data["workers"]) for row in rows]
-        for j, (row, one) in enumerate(zip(rows, ideal)):
+        for j, row in enumerate(rows):
+            one = bounds(row, data["workers"])
             for i, way in ((1, "int32"), (2, "int16")):
-                top.plot([j + (i - 2.4) * width, j + (i - 1.6) * width],
-                         2 * [one["ring"] / one[way]], color="black",
-                         label="computed: full links, against an ideal ring"
-                         if i == 1 and j == 0 else None)
+                top.plot([j + (i - 2.4) * width, j + (i - 1.6) * width], 2 * [one["ring"] / one[way]], color="black",
+                         label=None if j or i == 2 else "computed: full links, against an ideal ring")
             bottom.plot([j - 0.45, j + 0.45], 2 * [1 - row["compute_s"] / one["ring"]], ":",
-                        color="black", label="computed: an ideal ring" if j == 0 else None)
+                        color="black", label=None if j else "computed: an ideal ring")
         top.axhline(1, color="black", linewidth=0.5)
         top.set(title=f"{gbit} Gbit/s (emulated: {rows[0]['mbit']} Mbit/s, all sizes "
                 f"{1000 * gbit // rows[0]['mbit']} times smaller)",
@@ -124,25 +99,31 @@ def draw(data, plt):
 
 
 def table(data, gbit):
-    yield (f"| {gbit} Gbit/s | computes, s | " + " | ".join(WAYS.values()).replace("ring", "ring, s", 1)
-           + " | computed: ring, s, int32, int16 |")
-    yield "|---|---:|" + len(WAYS) * "---:|" + "---:|"
+    yield common.header(f"{gbit} Gbit/s", "computes, s", WAYS["gloo"] + ", s", *list(WAYS.values())[1:],
+                        "computed: ring, s, int32, int16")
     for row in chosen(data, gbit):
-        cells = [f"{median(row, 'gloo'):.2f}"]
-        for way in list(WAYS)[1:]:
-            low, middle, high = speedup(row, way)
-            cells.append(f"{middle:.2f} ({low:.2f}–{high:.2f})")
         one = bounds(row, data["workers"])
-        yield (f"| {row['model']} | {row['compute_s']:.3f} | " + " | ".join(cells)
-               + f" | {one['ring']:.2f}, {one['ring'] / one['int32']:.2f}, "
-               f"{one['ring'] / one['int16']:.2f} |")
+        yield common.row(row["model"], f"{row['compute_s']:.3f}", f"{median(row, 'gloo'):.2f}",
+                         *(common.between(speedup(row, way)) for way in WAYS if way != "gloo"),
+                         f"{one['ring']:.2f}, {one['ring'] / one['int32']:.2f}, {one['ring'] / one['int16']:.2f}")
+    yield ""
 
 
-def where_it_comes_from(data):
+def slowest_steps(data):
+    """What remains of the gain with the slowest published time of a step."""
+    yield ("With the slowest published times, a switch makes a step faster by these factors "
+           "(int32, int16):\n")
+    yield common.header("", *(f"{gbit} Gbit/s" for gbit in LINKS))
+    for rows in zip(*(chosen(data, gbit, "most") for gbit in LINKS)):
+        yield common.row(f"{rows[0]['model']}, {rows[0]['compute_s']:.3f} s", *(
+            f"{speedup(row, 'int32')[1]:.2f}, {speedup(row, 'int16')[1]:.2f}" for row in rows))
+    yield ""
+
+
+def where_it_comes_from(n_workers):
     """Which part of the paper's best number is a ring's traffic, and which is NCCL's."""
-    n_workers = data["workers"]
-    best = step_seconds({"gbit": 10, "compute_s": 0, "buckets": [[10**9, 0]]}, n_workers, RING) / \
-        step_seconds({"gbit": 10, "compute_s": 0, "buckets": [[10**9, 0]]}, n_workers, INT32)
+    only = {"gbit": 10, "compute_s": 0, "buckets": [[10**9, 0]]}
+    best = step_seconds(only, n_workers, RING) / step_seconds(only, n_workers, INT32)
     low, high = published.NCCL_OF_RING
     yield ("If a step were only communication on full links, a switch with our int32 packets would be\n"
            f"{best:.2f} times as fast as an ideal ring of {n_workers}.")
@@ -173,8 +154,8 @@ def facts(data):
            "times as fast a switch is (int32, int16).\n")
     for gbit in LINKS:
         yield from table(data, gbit)
-        yield ""
-    yield from slowest_steps(data)
+    if any(row["end"] == "most" for row in data["rows"]):
+        yield from slowest_steps(data)
     yield from beyond(data)
-    yield from where_it_comes_from(data)
+    yield from where_it_comes_from(data["workers"])
     yield f"\nWrong elements in all of these runs: {sum(row['wrong'] for row in data['rows'])}."

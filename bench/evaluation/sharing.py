@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Question 7: several jobs on one switch, and a job beside TCP."""
+import contextlib
 import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 
 import lab as common
-from group import Group
+from group import groups_of
 from methods import SwitchML
+from star import Star
 
 QUESTION = "Do jobs on one switch share fairly, with one another and with TCP?"
 RATE, N_WORKERS, SIZE = 100, 4, 1_000_000
@@ -20,18 +23,29 @@ TCP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tcp_stream.py")
 
 
 class Job(SwitchML):
-    """A job on a switch that runs already, or that its first job starts."""
+    """A job on a switch that the first of several jobs starts. addresses: all have the same list."""
 
-    def __init__(self, name, **environment):
+    def __init__(self, name, addresses, **environment):
         super().__init__(name, name, **environment)
-        self.address = None
+        self.addresses = addresses
 
-    def switches(self):
-        return {"port": 0}
+    def start_switches(self, group):
+        if not self.addresses:
+            self.addresses += super().start_switches(group)
+        return self.addresses
 
-    def start_switch(self, group, host):
-        self.address = self.address or super().start_switch(group, host)
-        return self.address
+
+@contextlib.contextmanager
+def jobs_of(n, size=SIZE, rate=RATE, **environment):
+    """The groups of jobs that are ready for calls of this size."""
+    addresses = []
+    methods = [Job(f"job{i}", addresses, **environment) for i in range(n)]
+    with Star(N_WORKERS, rate).opened(methods[0].switches()) as star, groups_of(methods, star) as groups:
+        for group in groups.values():
+            if isinstance(group, Exception):
+                raise common.Skipped(str(group))
+            group.prepare(size, 64)
+        yield list(groups.values())
 
 
 def calls(group, n_calls, ends):
@@ -51,37 +65,23 @@ def share(series, begin, end, size=SIZE):
     return sum(begin < at <= end for at in series) * 8 * size / (end - begin) / 1e6
 
 
-def check(groups):
-    wrong = 0
-    for group in groups:
-        wrong += sum(int(answer[0]) for answer in group.tell("check", 600))
-    return wrong
+def check(group):
+    return sum(int(answer[0]) for answer in group.tell("check", 600))
 
 
 def together(lab, loads):
     """Run the loads of several jobs at the same time: each a function of a group and a list.
 
     Mbit/s of each job while all of them run, and wrong elements."""
-    methods = [Job(f"job{i}") for i in range(len(loads))]
-    groups, ends = [], [[] for _ in loads]
-    with lab.star(N_WORKERS, RATE, {"port": 0}) as (star, work):
-        try:
-            for method in methods:
-                method.address = methods[0].address
-                group = Group(method, star, work, lab.build)
-                groups.append(group)
-                group.start()
-                group.prepare(SIZE, 64)
-            threads = [threading.Thread(target=load, args=(group, series))
-                       for load, group, series in zip(loads, groups, ends)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            wrong = check(groups)
-        finally:
-            for group in reversed(groups):  # the first one has the switch, which the others leave
-                group.stop()
+    ends = [[] for _ in loads]
+    with jobs_of(len(loads)) as groups:
+        threads = [threading.Thread(target=load, args=(group, series))
+                   for load, group, series in zip(loads, groups, ends)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        wrong = sum(map(check, groups))
     if not all(ends):
         raise common.Skipped("a job did not run")
     begin, end = max(series[0] for series in ends), min(series[-1] for series in ends)
@@ -96,39 +96,36 @@ def congestion_controls(lab):
             if name in available]
 
 
+@contextlib.contextmanager
+def stream(star, host, *words, **traits):
+    process = subprocess.Popen([*star.inside(host), sys.executable, TCP, *map(str, words)],
+                               stdin=subprocess.DEVNULL, **traits)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
 def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", rate=RATE, **environment):
     """A job, and streams from worker 0 to worker 1: Mbit/s of both while both run.
 
     first: who begins, "TCP" or "job". A job that begins before TCP knows the path without TCP's
     queue, and the other one does not."""
-    method, ends, streams, size = Job("job", **environment), [], [], SIZE * rate // RATE
-    with lab.star(N_WORKERS, rate, method.switches()) as (star, work):
-        group = Group(method, star, work, lab.build)
-        counts = os.path.join(work, "received")
-        try:
-            group.start()
-            group.prepare(size, 64)
-            if first == "job":
-                calls(group, CALLS_BEFORE_TCP, [])
-            with open(counts, "wb") as out:
-                receiver = subprocess.Popen(
-                    star.inside("1") + [sys.executable, TCP, "receive", str(n_streams)],
-                    stdout=out, stdin=subprocess.DEVNULL)
-                streams.append(receiver)
-                streams.append(subprocess.Popen(
-                    star.inside("0") + [sys.executable, TCP, "send", star.address["1"],
-                                        str(n_streams), tcp], stdin=subprocess.DEVNULL))
-            group.tell("rest 1500", 60)  # until TCP has found its rate
-            calls(group, n_calls, ends)
-            wrong = check([group])
-        finally:
-            # The sender first, so that nothing resets it.
-            for stream in reversed(streams):
-                stream.kill()
-                stream.wait()
-            group.stop()
-        with open(counts, encoding="ascii") as file:
-            seen = [tuple(map(float, line.split())) for line in file]
+    ends, size = [], SIZE * rate // RATE
+    with jobs_of(1, size, rate, **environment) as (group,):
+        star = group.star
+        if first == "job":
+            calls(group, CALLS_BEFORE_TCP, [])
+        with tempfile.TemporaryFile("w+") as counts:
+            # The sender stops first, so that nothing resets it.
+            with stream(star, "1", "receive", n_streams, stdout=counts), \
+                    stream(star, "0", "send", star.address["1"], n_streams, tcp):
+                group.tell("rest 1500", 60)  # until TCP has found its rate
+                calls(group, n_calls, ends)
+                wrong = check(group)
+            counts.seek(0)
+            seen = [tuple(map(float, line.split())) for line in counts]
     inside = [(at, n) for at, n in seen if ends[0] <= at <= ends[-1]]
     if len(inside) < 2:
         raise common.Skipped("TCP was not seen beside the job")
@@ -137,13 +134,8 @@ def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", rate=RATE, **environme
             "tcp_mbit": 8 * (after - before) / (last - first) / 1e6, "wrong": wrong}
 
 
-def beside_name(tcp, n_streams, first):
-    return (f"{tcp}, {n_streams} stream{'s' * (n_streams > 1)}"
-            + ("; the job first" if first == "job" else ""))
-
-
 def run(lab):
-    n_calls, repeats = lab.choose(8, 16, 8), lab.choose(2, 5, 1)
+    n_calls, repeats, tcps = lab.choose(8, 16, 8), lab.choose(2, 5, 1), congestion_controls(lab)
 
     def steady(group, ends):
         calls(group, n_calls, ends)
@@ -151,38 +143,27 @@ def run(lab):
     def bursty(group, ends):
         bursts(group, max(2, n_calls // BURST_CALLS), ends)
 
+    def beside(name, tcp, n_streams=1, first="TCP", rate=RATE, **environment):
+        """One row."""
+        name = (f"{tcp}, {n_streams} stream{'s' * (n_streams > 1)}" + ("; the job first" if first == "job" else "")
+                + name)
+        lab.say(f"{rate} Mbit/s, beside TCP with {name}")
+        return name, [beside_tcp(lab, tcp, n_streams, n_calls, first, rate, **environment) for _ in range(repeats)]
+
     scenarios = {"one job": [steady], "two jobs": [steady] * 2, "four jobs": [steady] * 4,
                  "a job and a bursty one": [steady, bursty]}
     jobs = {}
-    for name, loads in scenarios.items():
-        if lab.form == "smallest" and len(loads) == 1:
-            continue
+    for name, loads in list(scenarios.items())[lab.choose(0, 0, 1):]:
         lab.say(name)
         jobs[name] = [together(lab, loads) for _ in range(repeats)]
-    beside = {}
-    for n_streams, first in lab.choose(((1, "TCP"), (1, "job")), (
-            (1, "TCP"), (1, "job"), (2, "TCP"), (4, "TCP")), ((1, "TCP"), (1, "job"))):
-        for tcp in congestion_controls(lab):
-            name = beside_name(tcp, n_streams, first)
-            lab.say(f"beside TCP with {name}")
-            beside[name] = [beside_tcp(lab, tcp, n_streams, n_calls, first)
-                            for _ in range(repeats)]
-    fewer = {}
-    for tcp in congestion_controls(lab)[:lab.choose(1, 2, 0)]:
-        for slots in SLOTS:
-            lab.say(f"{slots} slots beside TCP with {tcp}")
-            fewer[f"{tcp}, 1 stream; {slots} slots"] = [
-                beside_tcp(lab, tcp, 1, n_calls, "TCP",
-                           SWITCHML_SLOTS=str(slots)) for _ in range(repeats)]
-    faster = {}
-    for rate in lab.choose((), FASTER):
-        for first, tcp in itertools.product(("TCP", "job"), congestion_controls(lab)[:2]):
-            name = beside_name(tcp, 1, first)
-            lab.say(f"{rate} Mbit/s, beside TCP with {name}")
-            faster.setdefault(str(rate), {})[name] = [
-                beside_tcp(lab, tcp, 1, n_calls, first, rate) for _ in range(repeats)]
-    return {"workers": N_WORKERS, "rate_mbit": RATE, "bytes": SIZE, "jobs": jobs, "tcp": beside,
-            "fewer_slots": fewer, "faster": faster}
+    orders = lab.choose(((1, "TCP"), (1, "job")), ((1, "TCP"), (1, "job"), (2, "TCP"), (4, "TCP")))
+    return {"workers": N_WORKERS, "rate_mbit": RATE, "bytes": SIZE, "jobs": jobs,
+            "tcp": dict(beside("", tcp, *order) for order in orders for tcp in tcps),
+            "fewer_slots": dict(beside(f"; {slots} slots", tcp, SWITCHML_SLOTS=str(slots))
+                                for tcp in tcps[:lab.choose(1, 2, 0)] for slots in SLOTS),
+            "faster": {str(rate): dict(beside("", tcp, 1, first, rate)
+                                       for first, tcp in itertools.product(("TCP", "job"), tcps[:2]))
+                       for rate in lab.choose((), FASTER)}}
 
 
 def beside_rows(data):
@@ -198,37 +179,32 @@ def jain(shares):
     return sum(shares) ** 2 / (len(shares) * sum(share ** 2 for share in shares))
 
 
-def bar(axis, at, values, color, label=None):
-    found = common.summary(values)
-    axis.barh(at, found["median"], 0.36, color=color, capsize=3, label=label,
-              xerr=[[found["median"] - found["q1"]], [found["q3"] - found["median"]]])
+def of_runs(runs, value):
+    return common.quartiles([value(one) for one in runs])
 
 
 def draw(data, plt):
     shown = list(beside_rows(data))
-    n_rows = len(shown)
-    figure, axes = plt.subplots(2, 1, figsize=(9, 5 + 0.3 * n_rows), sharex=True,
-                                height_ratios=(4, 1 + 0.3 * n_rows))
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(9, 5 + 0.3 * len(shown)), sharex=True,
+                                         height_ratios=(4, 1 + 0.3 * len(shown)))
     at, ticks = 0.0, []
     for name, runs in data["jobs"].items():
-        n_jobs = len(runs[0]["mbit"])
-        ticks.append((at + 0.2 * (n_jobs - 1), name))
-        for i in range(n_jobs):
-            bar(axes[0], at, [100 * one["mbit"][i] / data["rate_mbit"] for one in runs], f"C{i}")
-            at += 0.4
-        at += 0.6
-    axes[0].set_yticks([t for t, _ in ticks], [name for _, name in ticks])
-    axes[0].set(title=f"jobs on one switch, {data['rate_mbit']} Mbit/s, a bar for each job")
-    for i, (name, rate, runs) in enumerate(shown):
-        bar(axes[1], i - 0.2, [100 * one["mbit"] / rate for one in runs], "C0",
-            "ours" if i == 0 else None)
-        bar(axes[1], i + 0.2, [100 * one["tcp_mbit"] / rate for one in runs], "C1",
-            "TCP" if i == 0 else None)
-    axes[1].set_yticks(range(n_rows), [name for name, _, _ in shown])
-    axes[1].set(title="a job beside TCP from worker 0 to worker 1",
-                xlabel="elements, % of the link's rate (median, quartiles)")
-    axes[1].legend()
-    for axis in axes:
+        shares = list(zip(*[[100 * mbit / data["rate_mbit"] for mbit in one["mbit"]] for one in runs]))
+        ticks.append(at + 0.2 * (len(shares) - 1))
+        for i, values in enumerate(shares):
+            common.flat_bars(top, [at + 0.4 * i], [common.quartiles(values)], 0.36, color=f"C{i}")
+        at += 0.4 * len(shares) + 0.6
+    top.set_yticks(ticks, data["jobs"])
+    top.set(title=f"jobs on one switch, {data['rate_mbit']} Mbit/s, a bar for each job")
+    for offset, color, what, label in ((-0.2, "C0", "mbit", "ours"), (0.2, "C1", "tcp_mbit", "TCP")):
+        common.flat_bars(bottom, [i + offset for i in range(len(shown))],
+                         [of_runs(runs, lambda one: 100 * one[what] / rate) for _, rate, runs in shown], 0.36,
+                         color=color, label=label)
+    bottom.set_yticks(range(len(shown)), [name for name, _, _ in shown])
+    bottom.set(title="a job beside TCP from worker 0 to worker 1",
+               xlabel="elements, % of the link's rate (median, quartiles)")
+    bottom.legend()
+    for axis in (top, bottom):
         axis.invert_yaxis()
     return figure
 
@@ -237,19 +213,13 @@ def facts(data):
     yield f"{data['workers']} workers, {data['rate_mbit']} Mbit/s, calls of {data['bytes'] / 1e6:g} MB.\n"
     yield "| | Mbit/s of each job | Jain's index |\n|---|---|---:|"
     for name, runs in data["jobs"].items():
-        shares = [common.summary([one["mbit"][i] for one in runs])["median"]
-                  for i in range(len(runs[0]["mbit"]))]
-        index = common.summary([jain(one["mbit"]) for one in runs])
+        shares = [common.quartiles(values)[1] for values in zip(*[one["mbit"] for one in runs])]
         even = "-" if len(shares) == 1 or "bursty" in name else \
-            f"{index['median']:.3f} ({index['q1']:.3f}–{index['q3']:.3f})"
-        yield f"| {name} | {', '.join(f'{mbit:.1f}' for mbit in shares)} | {even} |"
-    yield "\n| TCP beside the job | ours, Mbit/s | TCP, Mbit/s | ours / TCP |\n|---|---:|---:|---:|"
+            common.between(of_runs(runs, lambda one: jain(one["mbit"])), 3)
+        yield common.row(name, ", ".join(f"{mbit:.1f}" for mbit in shares), even)
+    yield "\n" + common.header("TCP beside the job", "ours, Mbit/s", "TCP, Mbit/s", "ours / TCP")
     for name, _, runs in beside_rows(data):
-        ours = common.summary([one["mbit"] for one in runs])
-        tcp = common.summary([one["tcp_mbit"] for one in runs])
-        ratio = common.summary([one["mbit"] / one["tcp_mbit"] for one in runs])
-        yield (f"| {name} | {ours['median']:.1f} | {tcp['median']:.1f} | {ratio['median']:.2f} "
-               f"({ratio['q1']:.2f}–{ratio['q3']:.2f}) |")
-    runs = [one for rows in data["jobs"].values() for one in rows]
-    runs += [one for _, _, rows in beside_rows(data) for one in rows]
+        yield common.row(name, *(f"{of_runs(runs, lambda one: one[what])[1]:.1f}" for what in ("mbit", "tcp_mbit")),
+                         common.between(of_runs(runs, lambda one: one["mbit"] / one["tcp_mbit"])))
+    runs = [one for rows in (*data["jobs"].values(), *(runs for *_, runs in beside_rows(data))) for one in rows]
     yield f"\nWrong elements in all of these runs: {sum(one['wrong'] for one in runs)}."

@@ -7,7 +7,6 @@ from rows import Entry
 QUESTION = "How many slots does a job need, and what memory is that in a switch?"
 # The register memory of 512 slots of 32 lanes, in two buffers: the largest pool of the paper.
 PAPER_SLOTS, PAPER_LANES = 512, 32
-FEW_LANES = (32,)  # of what a job can have, the counts that fit into a Tofino (docs/p4.md)
 # Mbit/s, and microseconds one way
 SIMULATED = ((10_000, 10), (100_000, 10), (100_000, 40), (400_000, 10))
 STYLES = ("-", "-", "-", "--")  # the last two curves lie on each other
@@ -40,9 +39,8 @@ def run(lab):
     n_workers, size = 4, lab.choose(1_000_000, 4_000_000, 200_000)
     methods = [SwitchML(f"ours-slots{n}", f"ours, {n} slots", SWITCHML_SLOTS=str(n))
                for n in counts]
-    found = lab.compare(n_workers, "100mbit", size, [Entry(method) for method in methods],
-                        lab.choose(6, 12, 2))
-    rows = [{"slots": n, **common.row_of(result)} for n, result in zip(counts, found)]
+    found = lab.rows(n_workers, "100mbit", size, map(Entry, methods), lab.choose(6, 12, 2))
+    rows = [{"slots": n, **row} for n, row in zip(counts, found)]
     lab.say("simulating")
     count = lab.choose(SIMULATED_COUNT, SIMULATED_COUNT, 400_000)
     emulated = simulate(lab, counts, common.simulated_mbit(100), 10, n_workers, size // 4)
@@ -53,69 +51,57 @@ def run(lab):
 
 
 def measured(data):
-    """(slots, low, median, high) in Mbit/s of elements."""
-    for row in data["rows"]:
-        if "seconds" in row:
-            speeds = [8 * row["bytes"] / row["seconds"][q] / 1e6 for q in ("q3", "median", "q1")]
-            yield (row["slots"], *speeds)
+    """{slots: Mbit/s of elements}"""
+    return {row["slots"]: common.rates(row["seconds"], 8 * row["bytes"] / 1e6)
+            for row in data["rows"] if "seconds" in row}
 
 
-def enough(points, share=0.95):
+def enough(speeds, share=0.95):
     """The fewest slots with this share of the best speed."""
-    best = max(speed for _, speed in points)
-    return min(slots for slots, speed in points if speed >= share * best)
+    return min(slots for slots, speed in speeds.items() if speed >= share * max(speeds.values()))
 
 
 def draw(data, plt):
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4.2))
-    points = list(measured(data))
-    axes[0].errorbar([p[0] for p in points], [p[2] for p in points],
-                     yerr=[[p[2] - p[1] for p in points], [p[3] - p[2] for p in points]],
-                     marker="o", capsize=3, label="measured (median, quartiles)")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2))
+    points = measured(data)
+    common.line(left, points.keys(), list(points.values()), marker="o", capsize=3, label="measured (median, quartiles)")
     rows = data["predicted"]["rows"]
-    axes[0].plot([r["slots"] for r in rows], [r["bit_per_s"] / 1e6 for r in rows], "--",
-                 label="simulator, 10 µs one way")
-    axes[0].set(xscale="log", xlabel="slots", ylabel="Mbit/s of elements", ylim=(0, None),
-                title=f"{data['workers']} workers, links of {data['rate_mbit']} Mbit/s (emulated)")
-    axes[0].legend()
+    left.plot([r["slots"] for r in rows], [r["bit_per_s"] / 1e6 for r in rows], "--", label="simulator, 10 µs one way")
+    left.set(xscale="log", xlabel="slots", ylabel="Mbit/s of elements", ylim=(0, None),
+             title=f"{data['workers']} workers, links of {data['rate_mbit']} Mbit/s (emulated)")
     for i, world in enumerate(data["simulated"]):
-        axes[1].plot([r["slots"] for r in world["rows"]],
-                     [r["bit_per_s"] / world["line_bit_per_s"] for r in world["rows"]],
-                     marker=".", color=f"C{i}", linestyle=STYLES[i], linewidth=2.5 - 0.5 * i,
-                     label=f"{world['rate_mbit'] // 1000} Gbit/s, {world['delay_us']} µs one way")
-        axes[1].axvline(world["rule"], color=f"C{i}", linestyle=":", linewidth=1)
-    axes[1].set(xscale="log", xlabel="slots (dotted: delay times bandwidth)",
-                ylabel="share of the line's rate", ylim=(0, 1.05),
-                title="the simulator on faster links")
-    axes[1].legend(fontsize=8)
+        right.plot([r["slots"] for r in world["rows"]],
+                   [r["bit_per_s"] / world["line_bit_per_s"] for r in world["rows"]],
+                   marker=".", color=f"C{i}", linestyle=STYLES[i], linewidth=2.5 - 0.5 * i,
+                   label=f"{world['rate_mbit'] // 1000} Gbit/s, {world['delay_us']} µs one way")
+        right.axvline(world["rule"], color=f"C{i}", linestyle=":", linewidth=1)
+    right.set(xscale="log", xlabel="slots (dotted: delay times bandwidth)", ylabel="share of the line's rate",
+              ylim=(0, 1.05), title="the simulator on faster links")
+    left.legend()
+    right.legend(fontsize=8)
     return figure
 
 
 def facts(data):
-    slot_bytes = 2 * 4 * data["lanes"]  # two buffers
-    points = list(measured(data))
+    slot_bytes, paper_bytes = 2 * 4 * data["lanes"], PAPER_SLOTS * 2 * 4 * PAPER_LANES  # two buffers each
+    points = {slots: speed[1] for slots, speed in measured(data).items()}
     if points:
-        one = 8 * data["bytes"] / points[0][2] / 1e6 / data["predicted"]["chunks"]
-        bits = 8 * (common.PACKET_BYTES + common.EMULATED_BYTES)
-        fewest = enough([(p[0], p[2]) for p in points])
+        one = 8 * data["bytes"] / points[min(points)] / 1e6 / data["predicted"]["chunks"]
+        needed = slots_needed(data["rate_mbit"], one, 8 * (common.PACKET_BYTES + common.EMULATED_BYTES))
+        fewest = enough(points)
         yield (f"- Measured at {data['rate_mbit']} Mbit/s: one slot takes {1e6 * one:.0f} µs for a "
-               f"packet and its result, so the rule wants "
-               f"{slots_needed(data['rate_mbit'], one, bits):.1f} slots;")
-        yield (f"  {fewest} slot{'s reach' if fewest > 1 else ' reaches'} 95 % of the best speed "
+               f"packet and its result, so the rule wants {needed:.1f} slots;\n"
+               f"  {fewest} slot{'s reach' if fewest > 1 else ' reaches'} 95 % of the best speed "
                "(an emulated link passes bursts of up to 72 KiB at once).")
-    yield "\n| simulated link | delay one way | slots by the rule | slots for 95 % | memory |"
-    yield "|---:|---:|---:|---:|---:|"
+    yield "\n| simulated link | delay one way | slots by the rule | slots for 95 % | memory |\n" + "|---:" * 5 + "|"
     for world in data["simulated"]:
-        needed = enough([(r["slots"], r["bit_per_s"]) for r in world["rows"]])
-        reached = max(r["bit_per_s"] for r in world["rows"]) / world["line_bit_per_s"]
+        speeds = {r["slots"]: r["bit_per_s"] / world["line_bit_per_s"] for r in world["rows"]}
+        needed, reached = enough(speeds), max(speeds.values())
         note = "" if reached > 0.9 else f" (the best is {100 * reached:.0f} % of the link's rate)"
-        yield (f"| {world['rate_mbit'] // 1000} Gbit/s | {world['delay_us']} µs "
-               f"| {world['rule']:.0f} | {needed}{note} "
-               f"| {needed * slot_bytes / 1024:.0f} KiB |")
+        yield common.row(f"{world['rate_mbit'] // 1000} Gbit/s", f"{world['delay_us']} µs", f"{world['rule']:.0f}",
+                         f"{needed}{note}", f"{needed * slot_bytes / 1024:.0f} KiB")
     yield (f"\nA slot has two buffers of {data['lanes']} lanes, {slot_bytes} bytes.\n"
            f"The paper's largest pool, {PAPER_SLOTS} slots of {PAPER_LANES} lanes in two buffers, "
-           f"has {PAPER_SLOTS * 2 * 4 * PAPER_LANES // 1024} KiB.\n"
-           f"That memory holds {PAPER_SLOTS * 2 * 4 * PAPER_LANES // slot_bytes} of our slots.")
-    yield ("With fewer lanes in a packet, a switch needs the same memory for as many lanes in flight:\n"
-           + ", and ".join(f"1 MiB of registers holds {2**20 // (2 * 4 * lanes):,} slots of {lanes} lanes"
-                           for lanes in FEW_LANES) + ".")
+           f"has {paper_bytes // 1024} KiB.\nThat memory holds {paper_bytes // slot_bytes} of our slots.\n"
+           "With fewer lanes in a packet, a switch needs the same memory for as many lanes in flight:\n"
+           f"1 MiB of registers holds {2**20 // (2 * 4 * PAPER_LANES):,} slots of {PAPER_LANES} lanes.")

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starts a program with PyTorch on a star of hosts, and reads what rank 0 has written."""
+"""Starts a program with PyTorch by bench/on-links, and reads what rank 0 has written."""
 import json
 import os
 import subprocess
 import sys
-import time
+import tempfile
 
 import lab as common
-from programs import is_ready, last_line
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LEAST_SECONDS = 300
@@ -36,36 +35,22 @@ def train(lab, n_workers, rate_mbit, limit_s, program="train_rank.py", **options
     python, words = python_with_torch(), []
     for name, value in options.items():
         words += [f"--{name}", str(value)]
-    with lab.star(n_workers, rate_mbit, {"switch": 0}) as (star, work):
-        log, output = os.path.join(work, "log"), os.path.join(work, "found.json")
-        address = f"{star.address['switch']}:28500"
-        processes = []
-        try:
-            with open(log, "ab") as said:
-                def start(host, command, **environment):
-                    processes.append(subprocess.Popen(
-                        star.inside(host) + command, stdin=subprocess.DEVNULL, stdout=said,
-                        stderr=said, env={**os.environ, **environment}))
-                    return processes[-1]
-                switch = start("switch", [lab.program("switchml"), "switch", "--listen", address])
-                if not is_ready(switch, log, address):
-                    raise common.Skipped(f"the switch did not start: {last_line(log)}")
-                ranks = [start(str(rank), [python, os.path.join(HERE, program),
-                                            "--output", output, *words],
-                               RANK=str(rank), WORLD_SIZE=str(n_workers), LOCAL_RANK="0",
-                               LOCAL_WORLD_SIZE="1", MASTER_ADDR=star.address["0"],
-                               MASTER_PORT="29500", OMP_NUM_THREADS="1",
-                               GLOO_SOCKET_IFNAME="eth0", SWITCHML_SWITCH=address,
-                               SWITCHML_SHARED_MEMORY="0", SWITCHML_LIBRARY=library(lab))
-                         for rank in range(n_workers)]
-            deadline = time.monotonic() + max(limit_s, LEAST_SECONDS)
-            for rank in ranks:
-                if rank.wait(max(1, deadline - time.monotonic())):
-                    raise RuntimeError(f"a rank failed: {last_line(log)}")
-        finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.kill()
-                process.wait()
-        with open(output, encoding="utf-8") as file:
-            return json.load(file)
+    with tempfile.NamedTemporaryFile() as found:
+        done = subprocess.run(
+            [os.path.join(common.ROOT, "bench", "on-links"), "--build", lab.build, "--workers", str(n_workers),
+             "--rate", str(rate_mbit), python, os.path.join(HERE, program), "--output", found.name, *words],
+            env={**os.environ, "SWITCHML_SHARED_MEMORY": "0", "SWITCHML_LIBRARY": library(lab)},
+            capture_output=True, text=True, timeout=max(limit_s, LEAST_SECONDS), check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip() or done.stdout.strip())
+        return json.load(found)
+
+
+def chosen(data, model, way):
+    return [row for row in data["rows"] if row["model"] == model and row["way"] == way]
+
+
+def at_the_end(rows):
+    """Accuracies after the last epoch, in percent: the median, and the worst and the best seed."""
+    right = [100 * row["curve"][-1][1] for row in rows]
+    return common.between([min(right), common.quartiles(right)[1], max(right)], 1)

@@ -5,6 +5,7 @@ Ranks connect to a Unix socket of this program and execute its commands (bench/p
 groups of a star exist at the same time. Those that are not measured block in read(), so the
 runs of different groups can alternate.
 """
+import contextlib
 import os
 import select
 import signal
@@ -14,7 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from programs import last_line
+from programs import has_said, last_line, signals_held
 
 START_SECONDS = 60
 STARTS = 2  # mpirun was seen to hang as it began, once in hundreds of starts
@@ -44,14 +45,13 @@ class Rank:
 
 
 class Group:
-    def __init__(self, method, star, work, build):
+    def __init__(self, method, star):
         self.method = method
         self.star = star
-        self.build = build
-        self.work = os.path.join(work, method.name)
-        self.log_path = os.path.join(self.work, "log")
+        self.work = os.path.join(star.work, method.name)
+        self.environment = {}
         self.processes = []  # processes that this group started
-        self.helpers = []  # those that are not ranks: switches, launchers
+        self.helpers = {}  # host -> one that is not a rank: a switch
         self.ranks = {}  # number -> Rank
         os.makedirs(self.work, exist_ok=True)
 
@@ -59,34 +59,38 @@ class Group:
 
     def start(self):
         path = os.path.join(self.work, "socket")
-        if os.path.exists(path):  # of a group that could not start
+        with contextlib.suppress(FileNotFoundError):  # of a group that could not start
             os.unlink(path)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen(64)
-            self.environment = {**os.environ, "BENCH_SOCKET": path, "BENCH_NAME": self.method.name}
+            self.environment = {"BENCH_SOCKET": path, "BENCH_NAME": self.method.name}
             self.method.start(self)
             self.meet(listener)
 
     def program(self, name):
-        path = os.path.join(self.build, "bench", name)
+        path = os.path.join(self.method.build, "bench", name)
         if not os.path.exists(path):
             raise Refused(f"{name} was not built: {self.method.needs}")
         return path
 
-    def spawn(self, host, command, helper=False, **environment):
-        """Start a command on a host. Its output goes to the group's log."""
-        with open(self.log_path, "ab") as log:
+    def spawn(self, host, command, name="ranks", **environment):
+        """Start a command on a host. Its output goes to a log of this name."""
+        with open(os.path.join(self.work, name), "ab") as log:
             process = subprocess.Popen(
                 self.star.inside(host) + command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env={**self.environment, **environment}, start_new_session=True)
+                env={**os.environ, **self.environment, **environment}, start_new_session=True)
         self.processes.append(process)
-        if helper:
-            self.helpers.append(process.pid)
         return process
 
-    def log(self):
-        return last_line(self.log_path)
+    def serve(self, host, command, words):
+        """Start a helper on a host, which is ready when it has said these words."""
+        self.helpers[host] = self.spawn(host, command, host)
+        if not has_said(self.helpers[host], os.path.join(self.work, host), words):
+            raise Failed(f"the {host} did not start: {self.said(host)}")
+
+    def said(self, name="ranks"):
+        return last_line(os.path.join(self.work, name))
 
     def meet(self, listener):
         deadline = time.monotonic() + START_SECONDS
@@ -95,8 +99,7 @@ class Group:
             if not select.select([listener], [], [], 0.2)[0]:
                 ended = [p for p in self.processes if p.poll() is not None]
                 if ended or time.monotonic() > deadline:
-                    raise Failed(f"{len(self.ranks)} of {n_programs} ranks came: "
-                                 + self.log())
+                    raise Failed(f"{len(self.ranks)} of {n_programs} ranks came: {self.said()}")
                 continue
             connection, _ = listener.accept()
             answers = connection.makefile("r")
@@ -127,7 +130,7 @@ class Group:
                 rank = waiting.pop(fd)
                 answer = self.ranks[rank].answers.readline().split(maxsplit=1)
                 if not answer:
-                    raise Failed(f"rank {rank} died: {self.log()}")
+                    raise Failed(f"rank {rank} died: {self.said()}")
                 if answer[0] != "ok":
                     raise Failed(f"rank {rank}: {answer[1].strip()}")
                 answers[rank] = answer[1].split() if len(answer) > 1 else []
@@ -136,30 +139,24 @@ class Group:
     def cpu_seconds(self):
         """For all ranks, and for the processes that serve them."""
         ranks = sum(cpu_seconds(rank.pid) for rank in self.ranks.values())
-        return ranks, sum(cpu_seconds(pid) for pid in self.helpers)
+        return ranks, sum(cpu_seconds(helper.pid) for helper in self.helpers.values())
 
     # ---- the end ----
 
     def stop(self):
         for rank in self.ranks.values():
-            try:
+            with contextlib.suppress(OSError):
                 rank.connection.sendall(b"quit\n")
-            except OSError:
-                pass
         deadline = time.monotonic() + 5
         for process in self.processes:
-            if process.pid in self.helpers:
+            if process in self.helpers.values():
                 continue
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                pass
         for process in self.processes:
             if process.poll() is None:
-                try:
+                with contextlib.suppress(OSError):
                     os.killpg(process.pid, signal.SIGKILL)
-                except OSError:
-                    pass
             process.wait()
         for rank in self.ranks.values():
             rank.answers.close()
@@ -167,19 +164,26 @@ class Group:
         self.ranks = {}
 
 
-def start_groups(methods, star, work, build, groups):
-    """Put into `groups`, by method: a group that was started, or the reason why it was not.
-
-    Whoever calls this stops them, also if this raises."""
-    for method in dict.fromkeys(methods):
-        for _ in range(STARTS):
-            groups[method] = group = Group(method, star, work, build)
-            try:
-                group.start()
-                break
-            except Failed as failure:
-                group.stop()
-                groups[method] = failure
-                if isinstance(failure, Refused):
+@contextlib.contextmanager
+def groups_of(methods, star):
+    """By method: a group that was started, or the reason why it was not."""
+    groups = {}
+    try:
+        for method in dict.fromkeys(methods):
+            for _ in range(STARTS):
+                groups[method] = group = Group(method, star)
+                try:
+                    group.start()
                     break
-                print(f"{method.name} did not start: {failure}", file=sys.stderr, flush=True)
+                except Failed as failure:
+                    group.stop()
+                    groups[method] = failure
+                    if isinstance(failure, Refused):
+                        break
+                    print(f"{method.name} did not start: {failure}", file=sys.stderr, flush=True)
+        yield groups
+    finally:
+        with signals_held():
+            for group in reversed(groups.values()):
+                if isinstance(group, Group):
+                    group.stop()

@@ -9,7 +9,7 @@ import math
 import time
 from dataclasses import dataclass, field
 
-from group import Failed
+from group import Failed, groups_of
 
 TICKS = 100  # ticks of /proc/stat per second
 REST_MS = 2000
@@ -149,3 +149,13 @@ def run_cell(cell, groups, runs, seconds_at_least, progress, enough=None):
         if not isinstance(group, Exception):
             group.star.lose(0)
     return results
+
+
+def run_cells(cells, runs, seconds_at_least=0, progress=lambda *_: None, enough=None, times=1):
+    """Build a star for these cells, and run each so many times. Yields each time's results of a cell."""
+    methods = [entry.method for cell in cells for entry in cell.entries]
+    others = {host: links for method in methods for host, links in method.switches().items()}
+    with cells[0].new_star().opened(others) as star, groups_of(methods, star) as groups:
+        for cell in cells:
+            for _ in range(times):
+                yield run_cell(cell, groups, runs, seconds_at_least, progress, enough)

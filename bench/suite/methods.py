@@ -6,11 +6,9 @@ import re
 import shutil
 
 from group import Failed, Refused
-from programs import is_ready
 
 PORT = 28500
 HEADER_BYTES = 40  # SwitchML's header in each UDP packet (src/core/wire.h)
-RACKS = ("rack0", "rack1")
 ELEMENT_BYTES = {"float32": 4, "float16": 2}
 WIRE_BYTES = {"int32": 4, "int16": 2, "int8": 1}
 WIRE_H = os.path.join(os.path.dirname(__file__), "../../src/core/wire.h")
@@ -27,6 +25,7 @@ def lane_counts():
 
 
 class Method:
+    build = os.path.join(os.path.dirname(__file__), "../../build")  # a program may set another one
     needs = "nothing"
     element_type = "float32"
     wire_share = 1.0  # bytes on the wire for each byte of elements
@@ -68,28 +67,29 @@ class SwitchML(Method):
     as fast as several links of workers), "two" (two of those, striped), "ranks" (no switch:
     striped over the ranks), "xdp" (a switch in the kernel behind a port that is not shaped),
     "box" (in the kernel of the bridge itself: each worker on a port of the switch), "racks" (a
-    switch in each of two racks, and one above them). hosts: ranks of one host send one contribution.
+    switch in each of some racks, and one above them). hosts: ranks of one host send one contribution.
     wire: "" for the library's own choice."""
 
     needs = "ninja -C build"
     same_bits = True
 
     def __init__(self, name, title, wire="int32", where="port", links=1,
-                 hosts=False, element_type="float32", **environment):
+                 hosts=False, element_type="float32", racks=2, **environment):
         super().__init__(name, title)
         self.wire = wire
         self.element_type = element_type
         self.where = where
         self.links = links
         self.hosts = hosts
+        self.racks = [f"rack{i}" for i in range(racks)] if where == "racks" else []
         self.settings = {"SWITCHML_SHARED_MEMORY": str(int(hosts)), **environment}
         self.wire_share = WIRE_BYTES[wire] / ELEMENT_BYTES[element_type] if wire else 1.0
 
     def switches(self):
         nic = f"nic{self.links}"
-        return {"port": {"port": 0}, "nic": {nic: self.links}, "xdp": {"xdp": 0},
+        return {"port": {"switch": 0}, "nic": {nic: self.links}, "xdp": {"xdp": 0},
                 "two": {nic + "a": self.links, nic + "b": self.links},
-                "racks": dict.fromkeys(["root", *RACKS], 0)}.get(self.where, {})
+                "racks": dict.fromkeys(["root", *self.racks], 0)}.get(self.where, {})
 
     def moved(self, n_workers, per_host=1):
         hosts = n_workers // per_host
@@ -128,31 +128,33 @@ class SwitchML(Method):
     def start_switches(self, group):
         """The settings of the ranks, divided evenly among ranks in sequence."""
         if self.where == "racks":
-            star = group.star
+            star, root = group.star, next(iter(self.switches()))
             if not star.uplinks:
-                star.address["root"] = star.add_uplinks("root", RACKS)
-            parent = self.start_switch(group, "root")
-            return [self.start_switch(group, rack, "--parent", parent) for rack in RACKS]
+                star.address[root] = star.add_uplinks(root, self.racks)
+            parent = self.start_switch(group, root)
+            return [self.start_switch(group, rack, "--parent", parent) for rack in self.racks]
         hosts = ["net"] if self.where == "box" else self.switches()
         # "embedded" is a stripe in every rank, also where they could share memory.
         return [",".join(self.start_switch(group, host) for host in hosts)
                 or ("" if self.hosts else "embedded")]
 
-    def start_switch(self, group, host, *options):
+    def listens_at(self, group, host):
         # Each group has its own switch, so it shares nothing with other rows.
-        port = PORT + group.star.next_port()
+        return f"{group.star.address[host]}:{PORT + group.star.next_port()}"
+
+    def start_switch(self, group, host, *options):
         dataplane = []
         if self.where in ("xdp", "box"):
             ports = group.star.ports_for_xdp(host)
             dataplane = ["--dataplane", "xdp", "--iface", ",".join(ports)]
-        address = f"{group.star.address[host]}:{port}"
-        process = group.spawn(host, [os.path.join(group.build, "switchml"), "switch", "--listen",
-                                     address, *dataplane, *options], helper=True)
-        if is_ready(process, group.log_path, address):
-            return address
-        if dataplane:
-            raise Refused("no XDP here: " + group.log())
-        raise Failed("the switch did not start: " + group.log())
+        address = self.listens_at(group, host)
+        try:
+            group.serve(host, [os.path.join(self.build, "switchml"), "switch", "--listen", address,
+                               *dataplane, *options],
+                        "attached to the parent" if "--parent" in options else f"ready on {address}")
+        except Failed as failure:
+            raise Refused(f"no XDP here: {failure}") if dataplane else failure from None
+        return address
 
 
 class Floor(SwitchML):
@@ -171,8 +173,8 @@ class Floor(SwitchML):
     def start(self, group):
         star = group.star
         places = [f"{star.namespace(host)}/{star.address[host]}"
-                  for host in ["port", *map(star.host_of, range(star.n_workers))]]
-        group.spawn("port", [group.program("floor"), self.wire, *places])
+                  for host in ["switch", *map(star.host_of, range(star.n_workers))]]
+        group.spawn("switch", [group.program("floor"), self.wire, *places])
 
 
 class Ping(Method):
@@ -190,18 +192,16 @@ class Ping(Method):
         return n_workers if self.star else 1
 
     def switches(self):
-        return {"port": 0}
+        return {"switch": 0}
 
     def moved(self, n_workers, per_host=1):
         return 0
 
     def start(self, group):
         star, n_ranks = group.star, self.n_programs(group.star.n_workers)
-        place = [star.address["port"], str(PORT + star.next_port())]
+        place = [star.address["switch"], str(PORT + star.next_port())]
         program = group.program("yardstick")
-        hub = group.spawn("port", [program, "hub", *place, str(n_ranks)], helper=True)
-        if not is_ready(hub, group.log_path, ":".join(place)):
-            raise Failed("the hub did not start: " + group.log())
+        group.serve("switch", [program, "hub", *place, str(n_ranks)], "ready on " + ":".join(place))
         for rank in range(n_ranks):
             group.spawn(star.host_of(rank), [program, "spoke", *place, str(rank), str(n_ranks)])
 

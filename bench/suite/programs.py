@@ -14,11 +14,6 @@ def last_line(path):
     return lines[-1] if lines else "it said nothing"
 
 
-def is_ready(switch, log, address):
-    """Whether a switch listens: it said so within 30 s, and it is still running."""
-    return has_said(switch, log, f"ready on {address}")
-
-
 def has_said(switch, log, words):
     """Whether a program has said these words within 30 s; else it may have ended."""
     deadline = time.monotonic() + 30

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from methods import Floor, Gloo, OpenMPI, Ping, SwitchML
+from star import Star
 
 INT32 = SwitchML("ours-int32", "ours, int32")
 INT16 = SwitchML("ours-int16", "ours, int16", wire="int16")
@@ -109,6 +110,9 @@ class Cell:
 
     def star(self):
         return (self.n_workers, self.rate, self.mtu, self.offload, self.apart, self.per_host)
+
+    def new_star(self):
+        return Star(self.n_workers, RATES[self.rate], self.mtu, self.offload, self.per_host)
 
     def place(self):
         """8x: hosts with one worker; 2x4: hosts and workers on each."""

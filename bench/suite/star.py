@@ -21,12 +21,22 @@ senders segment by themselves, the bridge draws for each packet that it forwards
 (once from worker to switch, once from there to each worker), and receivers
 glue what is left together again (GRO), as a NIC's driver does.
 """
+import contextlib
+import functools
 import ipaddress
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
+import tempfile
+
+from programs import signals_held
+
+# Names of namespaces and directories begin with this, the process number and, after the first star, another number.
+PREFIX = "smllinks"
+NUMBERS = itertools.count()
 
 # The largest super-packet: 64 KiB and the headers of its segments.
 BURST_BYTES = 72 * 1024
@@ -62,8 +72,10 @@ def why_no_programs():
     return None
 
 
+@functools.cache
 def choose_tcp():
-    """Namespaces may use only the algorithms in net.ipv4.tcp_allowed_congestion_control."""
+    """cubic, or else the machine's own: namespaces may use only those in
+    net.ipv4.tcp_allowed_congestion_control."""
     with open("/proc/sys/net/ipv4/tcp_allowed_congestion_control", encoding="ascii") as allowed:
         if "cubic" in allowed.read().split():
             return "cubic"
@@ -71,27 +83,39 @@ def choose_tcp():
         return preferred.read().strip()
 
 
-def remove_remains(prefix):
-    """Remove stars whose process was killed before it could clean up. Their names consist of the
-    prefix, the process number and more."""
+def remove(name):
+    """Remove everything that exists of a star, and kill what still runs inside."""
     for line in call("ip", "netns", "list", check=False).splitlines():
-        found = re.match(prefix + r"(\d+)(-\d+)?-", line)
-        if found and not os.path.exists(f"/proc/{found[1]}"):
-            Star(f"{prefix}{found[1]}{found[2] or ''}", 0, 0, 0).remove()
+        namespace = line.split()[0] if line.split() else ""
+        if not namespace.startswith(name + "-"):
+            continue
+        pids = call("ip", "netns", "pids", namespace, check=False).split()
+        if pids:
+            call("kill", "-9", *pids, check=False)
+        call("ip", "netns", "delete", namespace, check=False)
+
+
+def remove_remains():
+    """Remove stars whose process was killed before it could clean up."""
+    for line in call("ip", "netns", "list", check=False).splitlines():
+        found = re.match(rf"({PREFIX}(\d+)(\.\d+)?)-", line)
+        if found and not os.path.exists(f"/proc/{found[2]}"):
+            remove(found[1])
 
 
 class Star:
     """Hosts are "0", "1", … for workers, and names for other hosts on the bridge."""
 
-    def __init__(self, name, n_workers, rate_mbit, mtu, offload=True, tcp=None, per_host=1):
-        self.name = name
+    def __init__(self, n_workers, rate_mbit, mtu=1500, offload=True, per_host=1):
+        number = next(NUMBERS)
+        self.name = f"{PREFIX}{os.getpid()}" + (f".{number}" if number else "")
+        self.work = os.path.join(tempfile.gettempdir(), self.name + "-work")  # logs
         self.n_workers = n_workers
         self.per_host = per_host
         self.n_hosts = n_workers // per_host  # of workers
         self.rate_mbit = rate_mbit
         self.mtu = mtu
         self.offload = offload
-        self.tcp = tcp  # congestion control; None: the machine's default
         self.address = {}
         self.loss = 0
         self.ports = 0
@@ -126,10 +150,8 @@ class Star:
         call("ip", "-n", namespace, "link", "set", "lo", "up")
         self.connect(host, "eth0", f"port-{host}", "bridge", address, links)
         # Without a new slow start after the pauses of interleaved runs.
-        settings = ["net.ipv4.tcp_slow_start_after_idle=0"]
-        if self.tcp:
-            settings.append(f"net.ipv4.tcp_congestion_control={self.tcp}")
-        call("ip", "netns", "exec", namespace, "sysctl", "-qw", *settings)
+        call("ip", "netns", "exec", namespace, "sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0",
+             f"net.ipv4.tcp_congestion_control={choose_tcp()}")
 
     def connect(self, host, device, port, bridge, address, links):
         """A cable from a host's new device to a new port of a bridge, shaped at both ends."""
@@ -236,15 +258,19 @@ class Star:
         return json.loads(call("tc", "-n", self.namespace(host), "-s", "-j", "qdisc", "show", "dev",
                                device))[0]
 
-    # ---- the end ----
+    # ---- the beginning and the end ----
+
+    @contextlib.contextmanager
+    def opened(self, others=()):
+        """Exists within this block."""
+        os.mkdir(self.work, 0o700)
+        try:
+            self.build(dict(others))
+            yield self
+        finally:
+            with signals_held():
+                self.remove()
 
     def remove(self):
-        """Remove everything that exists of the star, and kill what still runs inside."""
-        for line in call("ip", "netns", "list", check=False).splitlines():
-            namespace = line.split()[0] if line.split() else ""
-            if not namespace.startswith(self.name + "-"):
-                continue
-            pids = call("ip", "netns", "pids", namespace, check=False).split()
-            if pids:
-                call("kill", "-9", *pids, check=False)
-            call("ip", "netns", "delete", namespace, check=False)
+        remove(self.name)
+        shutil.rmtree(self.work, ignore_errors=True)

@@ -16,7 +16,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 # Pid: do namespaces of that bench/compare remain?
 nothing_left() {
-	! ip netns list | grep "^smlbench$1-"
+	! ip netns list | grep "^smllinks$1[.-]"
 }
 
 "$compare" --build "$build" --runs 2 --json "$work/json" \

@@ -21,7 +21,7 @@ if grep -q "there is no matplotlib" "$work/out"; then
 	exit 77
 fi
 [ $status = 0 ] || { echo "FAILED: it ended with $status"; exit 1; }
-! ip netns list | grep "^smlpaper$pid-" || { echo "FAILED: namespaces are left"; exit 1; }
+! ip netns list | grep "^smllinks$pid[.-]" || { echo "FAILED: namespaces are left"; exit 1; }
 
 # shellcheck disable=SC2086
 python3 - "$work" $questions <<'END' || exit 1
