@@ -6,8 +6,8 @@ An experiment is a module of this directory with
     QUESTION        a sentence
     run(lab)        runs it, and returns what is to be kept (JSON)
     draw(data, plt) draws what was kept, and returns a figure
-    facts(data)     yields the lines that bench/paper puts into docs/internals/paper.md
-    headline(data)  those of README.md, if it has a block
+    facts(data)     yields the lines that bench/paper puts into a page of docs/internals
+    headline(about, data)  those of README.md, if it has a block
 
 Numbers reach the page only from what run() has returned.
 """

@@ -71,55 +71,48 @@ def section(name, experiment, kept):
 
 def rewrite(text, experiments, numbers):
     def replace(match):
-        name = match["name"]
-        if name.startswith("readme-"):
-            name = name.removeprefix("readme-")
-            kept = numbers.get(name)
-            body = "\n".join(experiments[name].headline(kept["data"]) if kept else ["Not measured."]) + "\n"
-        else:
-            body = section(name, experiments[name], numbers.get(name))
-        return match[1] + body + match[4]
+        name = match["name"].removeprefix("readme-")
+        kept, experiment = numbers.get(name), experiments[name]
+        if name == match["name"]:
+            return match[1] + section(name, experiment, kept) + match[4]
+        lines = experiment.headline(kept["about"], kept["data"]) if kept else ["Not measured."]
+        return match[1] + "\n".join(lines) + "\n" + match[4]
     return MARK.sub(replace, text)
 
 
 def pages(root):
-    """Documents with marks."""
-    return [os.path.join(root, "docs", "internals", "paper.md"), os.path.join(root, "README.md")]
+    """Names and texts of documents with marks."""
+    for name in ("docs/internals/paper.md", "docs/internals/performance.md", "README.md"):
+        with open(os.path.join(root, name), encoding="utf-8") as file:
+            yield name, file.read()
 
 
 def write(root, experiments):
     numbers = load(root)
-    for path in pages(root):
-        with open(path, encoding="utf-8") as file:
-            old = file.read()
+    for name, old in pages(root):
         new = rewrite(old, experiments, numbers)
         if new != old:
-            with open(path, "w", encoding="utf-8") as file:
+            with open(os.path.join(root, name), "w", encoding="utf-8") as file:
                 file.write(new)
 
 
 def disagreements(root, experiments):
     """What in the documents or figures does not come from the numbers that are kept."""
-    folder = os.path.join(root, "docs", "figures", "paper")
-    numbers = load(root)
-    for path in pages(root):
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+    numbers, shown = load(root), set()
+    for name, text in pages(root):
+        shown |= {match["name"].removeprefix("readme-") for match in MARK.finditer(text)}
         if rewrite(text, experiments, numbers) != text:
-            yield f"{path} differs from {NUMBERS}: bench/paper --document"
-        if path.endswith("paper.md"):
-            shown = {match["name"] for match in MARK.finditer(text)}
-            for name in experiments.keys() - shown:
-                yield f"{path} does not show {name}"
-    for name in numbers.keys() & experiments.keys():
-        kept = numbers[name]
-        drawn = os.path.join(folder, f"{name}.svg")
-        if not os.path.exists(drawn):
-            yield f"{drawn} is missing: bench/paper --only {name} --document"
+            yield f"{name} differs from {NUMBERS}: bench/paper --document"
+    for name in experiments:
+        drawn = f"docs/figures/paper/{name}.svg"
+        if name not in shown:
+            yield f"no page shows {name}"
+        if name not in numbers or not os.path.exists(os.path.join(root, drawn)):
+            yield f"{drawn} is missing, or its numbers: bench/paper --only {name} --document"
             continue
-        with open(drawn, encoding="utf-8") as file:
+        with open(os.path.join(root, drawn), encoding="utf-8") as file:
             figure = file.read()
-        if kept["about"]["stamp"] not in figure:
+        if numbers[name]["about"]["stamp"] not in figure:
             yield f"{drawn} was drawn from another run than {NUMBERS}: bench/paper --document"
         if len(figure) > LARGEST_FIGURE:
             yield f"{drawn} has {len(figure)} bytes; at most {LARGEST_FIGURE} are wanted"

@@ -70,7 +70,7 @@ def draw(data, plt):
     return figure
 
 
-def headline(data):
+def headline(_about, data):
     """For a transformer, the two widths beside each other."""
     model = "transformer"
     yield (f"Seconds of training until a transformer is right in {100 * target(data, model):.1f} % of the tests "

@@ -159,3 +159,16 @@ def run_cells(cells, runs, seconds_at_least=0, progress=lambda *_: None, enough=
         for cell in cells:
             for _ in range(times):
                 yield run_cell(cell, groups, runs, seconds_at_least, progress, enough)
+
+
+def stars(cells):
+    """Lists of the cells of one star."""
+    by_star = {}
+    for cell in cells:
+        by_star.setdefault(cell.star(), []).append(cell)
+    return by_star.values()
+
+
+def run_all(cells, runs):
+    """All results."""
+    return [result for same in stars(cells) for found in run_cells(same, runs) for result in found]

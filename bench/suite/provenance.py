@@ -13,7 +13,6 @@ import json
 import os
 import re
 import subprocess
-import textwrap
 
 NUMBERS = "docs/figures/paper/numbers.json"
 ALL = "all"
@@ -33,21 +32,20 @@ RECOVERY = ("src/job/*", "src/lib/control/*", "src/lib/context/failover.*", "src
 SLOTS = ("src/job/members/slots.*",)  # how many a job gets
 SIMULATOR = tuple(f"tests/sim/{name}.*" for name in ("network", "rank", "run", "switches", "tree", "world"))
 
-# Each block: the files that count, where its commit is shown, and the command that measures it again.
-BLOCKS = {name: (files, f"docs/figures/paper/{name}.svg", f"bench/paper --only {name} --document")
-          for name, files in {
-              "rate": (*DATA, *SLOTS, *HOSTS, *SIMULATOR),
-              "replay": (*DATA, *TORCH),
-              "training": (*DATA, *TORCH),
-              "integers": (*NUMBERS_ONLY, *HOOKS),
-              "loss": (*DATA, *SLOTS, *SIMULATOR),
-              "slots": (*DATA, *SLOTS, *SIMULATOR),
-              "sharing": (*DATA, *SLOTS),
-              "failures": (*DATA, *RECOVERY),
-              "cpu": DATA}.items()}
-BLOCKS["performance"] = ((*DATA, *HOSTS, *CALLS), "docs/internals/performance.md",
-                         "bench/compare --document docs/internals/performance.md")
-BLOCKS["speed"] = ((*DATA, *CALLS), "docs/figures/speed.svg", "bench/compare --chart docs/figures/speed.svg")
+# Each block of numbers.json: the files that count.
+BLOCKS = {
+    "rate": (*DATA, *SLOTS, *HOSTS, *SIMULATOR),
+    "replay": (*DATA, *TORCH),
+    "training": (*DATA, *TORCH),
+    "integers": (*NUMBERS_ONLY, *HOOKS),
+    "loss": (*DATA, *SLOTS, *SIMULATOR),
+    "slots": (*DATA, *SLOTS, *SIMULATOR),
+    "sharing": (*DATA, *SLOTS),
+    "failures": (*DATA, *RECOVERY),
+    "cpu": DATA,
+    "performance": (*DATA, *HOSTS, *CALLS),
+    "speed": (*DATA, *CALLS),
+}
 
 C_WORDS = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')", re.DOTALL)
 INCLUDE = re.compile(r"#\s*include\b")
@@ -75,7 +73,7 @@ def files_of(root):
 def code(root, name):
     """The hash of what counts for a block."""
     parts = []
-    for pattern in BLOCKS[name][0]:
+    for pattern in BLOCKS[name]:
         files = fnmatch.filter(files_of(root), pattern)
         if not files:
             raise FileNotFoundError(f"{pattern} names no file: bench/suite/provenance.py")
@@ -123,42 +121,9 @@ def save(root, kept):
         file.write(as_lines(dict(sorted(kept.items())), 4) + "\n")
 
 
-def keep(root, name, about):
-    """A block without further numbers was measured."""
-    save(root, {**load(root), name: {"about": about}})
-    show_holds(root)
-
-
-# ---- why the numbers of a page stay ----
-
-# bench/paper writes its own blocks; these are of bench/compare.
-HOLDS = re.compile(r"(<!-- holds (?P<name>[a-z]+): begin -->\n).*?(<!-- holds (?P=name): end -->)", re.DOTALL)
-PAGES = {"README.md": "speed", "docs/internals/performance.md": "performance"}
-
-
 def holds_text(about):
     """Why the numbers stay, or nothing."""
     return f"its code has changed since: {'; '.join(about['holds'])}" if "holds" in about else ""
-
-
-def with_holds(root, page):
-    """The text of a page, and what it should be."""
-    def line(match):
-        about = kept.get(match["name"], {}).get("about", {})
-        told = f"Measured at {commit_text(about)}; {holds_text(about)}." if "holds" in about else ""
-        return match[1] + textwrap.fill(told, 118) + "\n" * bool(told) + match[3]
-    kept = load(root)
-    with open(os.path.join(root, page), encoding="utf-8") as file:
-        text = file.read()
-    return text, HOLDS.sub(line, text)
-
-
-def show_holds(root):
-    for page in PAGES:
-        old, new = with_holds(root, page)
-        if new != old:
-            with open(os.path.join(root, page), "w", encoding="utf-8") as file:
-                file.write(new)
 
 
 # ---- is it still so? ----
@@ -166,8 +131,9 @@ def show_holds(root):
 def stale(root):
     """(name, what is wrong) for each block that is not of today's code."""
     kept = load(root)
-    for name, (files, shown, again) in BLOCKS.items():
+    for name, files in BLOCKS.items():
         about = kept.get(name, {}).get("about", {})
+        again = f"bench/paper --only {name} --document"
         if about.get("code") != code(root, name):
             since = about.get("commit", "?")
             yield name, (f"{name} was measured at {since}, and its code has changed:\n"
@@ -175,13 +141,10 @@ def stale(root):
                          f"measure it again ({again}), or, if its numbers hold:\n"
                          f"    bench/paper --holds {name} 'why they hold'")
         else:
+            shown = f"docs/figures/paper/{name}.svg"
             with open(os.path.join(root, shown), encoding="utf-8") as file:
                 if commit_text(about) not in file.read():
                     yield name, f"{shown} does not name {commit_text(about)}: {again}"
-    for page, name in PAGES.items():
-        old, new = with_holds(root, page)
-        if old != new or name not in {match["name"] for match in HOLDS.finditer(old)}:
-            yield page, f"{page} does not say why its numbers hold: provenance.show_holds()"
 
 
 def hold(root, name, why):
@@ -194,5 +157,4 @@ def hold(root, name, why):
         about["code"] = code(root, one)
         about["holds"] = [*about.get("holds", ()), why]
     save(root, kept)
-    show_holds(root)
     return names

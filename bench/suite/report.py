@@ -44,6 +44,17 @@ def ring_time(results):
     return ring.p50() if ring and ring.times and not ring.failure else None
 
 
+def beside_ring(results):
+    """Of each cell with Gloo's ring: (cell, [[title, speed relative to it], ...]) of plain all-reduces."""
+    for cell in dict.fromkeys(result.cell for result in results):
+        rows = [r for r in results if r.cell is cell and r.times and not r.failure
+                and not r.entry.rest and not r.entry.loss and r.entry.pieces == 1
+                and not r.entry.method.is_yardstick]
+        ring = ring_time(rows)
+        if ring:
+            yield cell, [[r.entry.title(), ring / r.p50()] for r in rows]
+
+
 def cpu_a_call(result):
     return (result.cpu_ranks + result.cpu_others) / result.calls
 
@@ -143,4 +154,3 @@ def write_json(results, about, path):
     with open(path, "w", encoding="utf-8") as out:
         json.dump(to_json(results, about), out, indent=1)
         out.write("\n")
-

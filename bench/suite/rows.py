@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The measurements: cells, each with a star and a size, whose entries alternate."""
+import dataclasses
+import re
 from dataclasses import dataclass, field
 
 from methods import Floor, Gloo, OpenMPI, Ping, SwitchML
@@ -257,3 +259,15 @@ def quick_cells():
     yield Cell(4, "unshaped", 1500, 10_000_000,
                entries((INT32, INT16, FLOOR32, FLOOR16, RING, BCUBE, MPI)))
     yield Cell(8, "unshaped", 1500, 16, entries((INT32, PING, STAR_PING, RING, MPI)))
+
+
+def matching(pattern, cells):
+    """The cells, without the entries whose names do not match this regular expression."""
+    chosen = {}  # cells of the same hosts and size are merged
+    for cell in cells:
+        wanted = tuple(entry for entry, name in zip(cell.entries, cell.names()) if re.search(pattern, name))
+        if wanted:
+            key = (cell.star(), cell.size_bytes)
+            have = chosen[key].entries if key in chosen else ()
+            chosen[key] = dataclasses.replace(cell, entries=tuple(dict.fromkeys(have + wanted)))
+    return list(chosen.values())
