@@ -226,28 +226,6 @@ class Gloo(Method):
                         BENCH_STORE=store)
 
 
-def launch_options(star, work, per_host=1):
-    """Of mpirun on worker 0: so many ranks on each host, TCP between hosts, memory within one."""
-    hosts = [star.address[str(number)] for number in range(star.n_hosts)]
-    with open(os.path.join(work, "hosts"), "w", encoding="ascii") as table:
-        for number, address in enumerate(hosts):
-            table.write(f"{address} {star.namespace(str(number))}\n")
-    options = {"plm": "rsh", "plm_rsh_agent": os.path.join(os.path.dirname(__file__), "agent"),
-               "plm_rsh_no_tree_spawn": "1",
-               "btl": "tcp,self" if per_host == 1 else "tcp,self,vader",
-               "pml": "ob1", "btl_tcp_if_include": "eth0",
-               "oob_tcp_if_include": "eth0", "mpi_yield_when_idle": "1",
-               "orte_keep_fqdn_hostnames": "1", "hwloc_base_binding_policy": "none",
-               "orte_tmpdir_base": work}
-    flags = [word for item in options.items() for word in ("--mca", *item)]
-    return [*flags, "--host", ",".join(f"{host}:{per_host}" for host in hosts)]
-
-
-def launch_environment(work):
-    return {"BENCH_HOSTS": os.path.join(work, "hosts"), "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-
 class OpenMPI(Method):
     """mpirun runs on worker 0 and enters the other workers' namespaces with our agent instead of
     ssh. It uses TCP between hosts and shared memory within one, and waiting ranks yield the core,
@@ -255,16 +233,46 @@ class OpenMPI(Method):
 
     needs = "Open MPI is missing (Debian: libopenmpi-dev, openmpi-bin)"
 
-    def __init__(self, title="Open MPI, TCP"):
-        super().__init__("openmpi", title)
+    def __init__(self, name="openmpi", title="Open MPI, TCP"):
+        super().__init__(name, title)
 
-    def start(self, group):
+    def start(self, group, *environment):
+        """environment: NAME=VALUE of the ranks."""
         program = group.program("mpi_allreduce")
         mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
         if not mpirun:
             raise Refused(self.needs)
-        star = group.star
-        group.spawn("0", [mpirun, *launch_options(star, group.work, star.per_host),
+        star, table = group.star, os.path.join(group.work, "hosts")
+        hosts = [str(number) for number in range(star.n_hosts)]
+        with open(table, "w", encoding="ascii") as out:
+            out.writelines(f"{star.address[host]} {star.namespace(host)}\n" for host in hosts)
+        options = {"plm": "rsh", "plm_rsh_agent": os.path.join(os.path.dirname(__file__), "agent"),
+                   "plm_rsh_no_tree_spawn": "1",
+                   "btl": "tcp,self" if star.per_host == 1 else "tcp,self,vader",
+                   "pml": "ob1", "btl_tcp_if_include": "eth0",
+                   "oob_tcp_if_include": "eth0", "mpi_yield_when_idle": "1",
+                   "orte_keep_fqdn_hostnames": "1", "hwloc_base_binding_policy": "none",
+                   "orte_tmpdir_base": group.work}
+        flags = [word for item in options.items() for word in ("--mca", *item)]
+        group.spawn("0", [mpirun, *flags, "--host", ",".join(f"{star.address[host]}:{star.per_host}" for host in hosts),
                           "-n", str(star.n_workers), "-x", "BENCH_SOCKET", "-x", "BENCH_NAME",
-                          program],
-                    **launch_environment(group.work))
+                          "env", *environment, program],
+                    BENCH_HOSTS=table, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+class Preload(OpenMPI):
+    """The same with our preload, and a switch if there are several hosts."""
+
+    def __init__(self):
+        super().__init__("openmpi-preload", "Open MPI with the preload")
+        self.ours = SwitchML(self.name, self.title, "")
+
+    def switches(self):
+        return self.ours.switches()
+
+    def start(self, group):
+        library = os.path.join(self.build, "bindings", "mpi", "libswitchml-mpi.so")
+        if not os.path.exists(library):
+            raise Refused(f"{library} was not built")
+        switch = self.ours.start_switches(group)[0] if group.star.n_hosts > 1 else ""
+        super().start(group, f"LD_PRELOAD={library}", f"SWITCHML_SWITCH={switch}")

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from dataclasses import dataclass, field
 
-from methods import Floor, Gloo, OpenMPI, Ping, SwitchML
+from methods import Floor, Gloo, OpenMPI, Ping, Preload, SwitchML
 from star import Star
 
 INT32 = SwitchML("ours-int32", "ours, int32")
@@ -64,7 +64,7 @@ HALFRANKS8 = SwitchML("ours-float16-int8-ranks", "ours, float16, int8, no switch
                       "int8", "ranks", element_type="float16")
 HALFRING = Gloo("ring", "float16")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
-MPIMEMORY = OpenMPI("Open MPI, TCP, shared memory")
+MPIMEMORY, PRELOAD = OpenMPI(title="Open MPI, TCP, shared memory"), Preload()
 
 FLOOR32, FLOOR16 = Floor("int32"), Floor("int16")
 PING = Ping("ping", "UDP ping-pong of one datagram", star=False)
@@ -215,7 +215,7 @@ def sweep():
                     # Minutes per call, and no new information: measured on the faster links only.
                     if rate == "100mbit" and size > 16 << 20:
                         continue
-                    yield Cell(n_workers, rate, mtu, size, entries((INT32, INT16) + OTHERS))
+                    yield Cell(n_workers, rate, mtu, size, entries((INT32, INT16, PRELOAD) + OTHERS))
 
 
 def losses():

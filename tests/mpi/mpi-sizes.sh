@@ -3,7 +3,7 @@
 # All-reduces of the sizes of Intel's MPI benchmarks, 0 to 4 MiB, of float, double, int and long,
 # through a switch: every element is checked. If IMB-MPI1 is installed, it runs, too, with its own
 # check (-DCHECK), in the type of its buffers, float.
-# Usage: mpi-sizes.sh PRELOAD-LIBRARY BENCH-FOLDER SWITCHML
+# Usage: mpi-sizes.sh PRELOAD-LIBRARY PROGRAMS SWITCHML
 set -u
 
 preload=$(realpath "$1")
@@ -18,7 +18,6 @@ skip() {
 	exit 77
 }
 
-[ -x "$folder/mpi_sizes" ] || skip "bench/mpi_sizes was not built"
 if ldd "$preload" | grep -q libmpich; then
 	launch=("$(command -v mpiexec.mpich || command -v mpiexec.hydra)")
 else
@@ -53,8 +52,7 @@ through_the_switch() {
 local_switch "$work/switch"
 
 for type in float:4 double:8 int:4 long:8; do
-	run "$folder/mpi_sizes" "${type%:*}" 0 $((4 << 20)) 0 &&
-		[ "$(awk 'NF == 7 && $2 > 0 { print $1 }' "$work/out")" = "$(sizes_of "${type#*:}")" ] &&
+	run "$folder/mpi-sizes" "${type%:*}" && [ "$(grep -x '[0-9][0-9]*' "$work/out")" = "$(sizes_of "${type#*:}")" ] &&
 		through_the_switch
 	say $? "${type%:*}: every element of every size is right" "$work/out"
 done
