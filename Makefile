@@ -80,7 +80,6 @@ bench:
 	@tools/install-dependencies build bench || echo "Going on without what is missing."
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/bench/micro_quantize
-	@$(BUILD)/bench/micro_slot
 	@$(BUILD)/bench/micro_worker
 	@bench/compare --build $(BUILD) --json $(BUILD)/bench.json $(or $(ARGS),--quick)
 

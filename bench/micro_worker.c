@@ -38,18 +38,21 @@ struct row {
 	enum sml_type type;
 	enum sml_wire wire;
 	bool in_memory;
+	bool rounds; /* the switch, sums of narrow lanes */
 };
 
 static const struct row rows[] = {
-	{"int32", SML_FLOAT32, SML_WIRE_INT32, false},
-	{"int16", SML_FLOAT32, SML_WIRE_INT16, false},
-	{"float32", SML_FLOAT32, SML_WIRE_EXACT, false},
-	{"float16", SML_FLOAT16, SML_WIRE_EXACT, false},
-	{"bfloat16", SML_BFLOAT16, SML_WIRE_EXACT, false},
-	{"int32-memory", SML_FLOAT32, SML_WIRE_INT32, true},
-	{"float32-memory", SML_FLOAT32, SML_WIRE_EXACT, true},
-	{"float16-memory", SML_FLOAT16, SML_WIRE_EXACT, true},
-	{"bfloat16-memory", SML_BFLOAT16, SML_WIRE_EXACT, true},
+	{"int32", SML_FLOAT32, SML_WIRE_INT32, false, false},
+	{"int16", SML_FLOAT32, SML_WIRE_INT16, false, false},
+	{"float32", SML_FLOAT32, SML_WIRE_EXACT, false, false},
+	{"float16", SML_FLOAT16, SML_WIRE_EXACT, false, false},
+	{"bfloat16", SML_BFLOAT16, SML_WIRE_EXACT, false, false},
+	{"int32-memory", SML_FLOAT32, SML_WIRE_INT32, true, false},
+	{"float32-memory", SML_FLOAT32, SML_WIRE_EXACT, true, false},
+	{"float16-memory", SML_FLOAT16, SML_WIRE_EXACT, true, false},
+	{"bfloat16-memory", SML_BFLOAT16, SML_WIRE_EXACT, true, false},
+	{"int16-rounded", SML_FLOAT32, SML_WIRE_INT16, false, true},
+	{"int8-rounded", SML_FLOAT32, SML_WIRE_INT8, false, true},
 };
 
 struct bench {
@@ -235,6 +238,7 @@ static void open_rank(struct bench *bench, uint32_t r, const struct sml_host_ter
 		.shape = {.lanes = (uint16_t)bench->lanes,
 			  .rank = (uint16_t)r,
 			  .n_ranks = (uint16_t)bench->n_ranks,
+			  .rounds = bench->row->rounds,
 			  .floats = true},
 		.head_slots = terms->head_slots,
 		.data_slots = terms->data_slots,
@@ -280,6 +284,7 @@ static void open_row(struct bench *bench, const struct row *row)
 				       .lanes = (uint16_t)bench->lanes,
 				       .n_ranks = (uint8_t)bench->n_ranks,
 				       .n_shards = 1,
+				       .rounds = row->rounds,
 				       .floats = true,
 				       .divisor = 1};
 
