@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cmd/bench/bench.h"
+#include "core/names.h"
 
 #define MOST_RUNS 4096
 
@@ -59,17 +60,9 @@ static void scrub(struct peer *peer)
 
 static bool type_of(const char *name, enum sml_type *type)
 {
-	static const struct {
-		const char *name;
-		enum sml_type type;
-	} types[] = {
-		{"float32", SML_FLOAT32}, {"float16", SML_FLOAT16}, {"bfloat16", SML_BFLOAT16}};
-
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-		if (strcmp(name, types[i].name) == 0) {
-			*type = types[i].type;
+	for (*type = SML_FLOAT32; *type <= SML_BFLOAT16; (*type)++)
+		if (strcmp(name, sml_type_name(*type)) == 0)
 			return true;
-		}
 	return false;
 }
 

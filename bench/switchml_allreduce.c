@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A SwitchML rank for bench/compare. It uses only the public interface. SWITCHML_* variables
- * set everything.
- */
+/* A SwitchML rank for bench/compare. SWITCHML_* variables set everything. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/peer.h"
+#include "core/names.h"
 #include "switchml.h"
 
 #define MOST_PIECES 256
-
-static const struct {
-	const char *name;
-	enum sml_wire wire;
-} wires[] = {{"int32", SML_WIRE_INT32},
-	     {"int16", SML_WIRE_INT16},
-	     {"int8", SML_WIRE_INT8},
-	     {"exact", SML_WIRE_EXACT}};
 
 static int fail(struct sml_context *job, const char **why)
 {
@@ -67,9 +57,9 @@ int main(void)
 	struct sml_context *job;
 	int status;
 
-	for (size_t i = 0; wire && i < sizeof(wires) / sizeof(wires[0]); i++)
-		if (strcmp(wire, wires[i].name) == 0)
-			library.wire = wires[i].wire;
+	for (enum sml_wire i = SML_WIRE_DEFAULT; wire && i < SML_WIRE_GRADIENT; i++)
+		if (strcmp(wire, sml_wire_name(i)) == 0)
+			library.wire = i;
 	if (sml_open(&job, NULL) < 0) {
 		fprintf(stderr, "%s\n", sml_error_text(NULL));
 		return 1;

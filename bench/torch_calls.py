@@ -48,7 +48,6 @@ def arguments():
     parser.add_argument(
         "--in-a-row", type=int, default=1, help="calls without a barrier between them"
     )
-    parser.add_argument("--first", action="store_true", help="the first call on fresh memory")
     return parser.parse_args()
 
 
@@ -88,7 +87,7 @@ class Row:
 
     def turn(self, backend, group, n_calls, options):
         for _ in range(n_calls):
-            if options.first or self.buffers is None:
+            if self.buffers is None:
                 self.buffers = self.make_buffers()
             whole, part = self.buffers
             dist.barrier()
@@ -123,11 +122,11 @@ def low(values):
 def measure(row, groups, options):
     """Rank 0 decides when the time is over."""
     until = time.monotonic() + options.seconds
-    n_calls = 1 if options.first or row.n_bytes > 10_000_000 else 8
+    n_calls = 1 if row.n_bytes > 10_000_000 else 8
     for number in range(options.rounds + 1):
         for backend in BACKENDS if number % 2 else reversed(BACKENDS):
             row.turn(backend, groups[backend], n_calls, options)
-        if number == 0 and not options.first:
+        if number == 0:
             row.times = {backend: [] for backend in BACKENDS}  # to warm up
         go_on = torch.tensor([time.monotonic() < until])
         dist.broadcast(go_on, 0)

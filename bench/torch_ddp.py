@@ -16,14 +16,22 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
-from torch.nn.parallel import DistributedDataParallel
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "bindings" / "python")]
-import torch_ddp  # noqa: E402
+sys.path.insert(0, str(ROOT / "bench" / "evaluation"))
+import train_rank  # noqa: E402
+from torch_ddp import digits, network  # noqa: E402
 
-import switchml.torch  # noqa: E402
+from ranks import Groups  # noqa: E402
+
+# The names of train_rank.wrap().
+WAYS = {
+    "Gloo": "float32",
+    "int32 wire": "int32",
+    "int16 wire": "int16",
+    "Gloo, bf16 hook": "bfloat16",
+    "ours, bf16 hook": "bfloat16-ours",
+}
 
 
 def arguments():
@@ -37,26 +45,12 @@ def arguments():
     return parser.parse_args()
 
 
-def as_bfloat16(group, bucket):
-    """PyTorch's hook, which DistributedDataParallel refuses by its name without a GPU."""
-    return bf16_compress_hook(group, bucket)
-
-
 class Runner:
-    """The group and the model of one backend."""
+    """The model of one way to sum."""
 
-    def __init__(self, options, backend, wire=None, hook=None):
-        settings = switchml.torch.Options(wire=wire) if wire else None
-        ranks = list(range(dist.get_world_size()))
-        self.group = dist.new_group(ranks, backend=backend, pg_options=settings)
-        self.model = DistributedDataParallel(
-            torch_ddp.network(options.width, options.depth),
-            process_group=self.group,
-            gradient_as_bucket_view=True,
-            bucket_cap_mb=options.bucket,
-        )
-        if hook:
-            self.model.register_comm_hook(self.group, hook)
+    def __init__(self, options, groups, way):
+        model = network(options.width, options.depth)
+        self.model = train_rank.wrap(groups, way, model, bucket_cap_mb=options.bucket)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
         self.seconds = []
 
@@ -86,18 +80,11 @@ def endless(training, batch, rank, size):
 
 def main():
     options = arguments()
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    groups = Groups()
     rank, size = dist.get_rank(), dist.get_world_size()
-    training, _ = torch_ddp.digits(ROOT / "demo" / "digits.csv")
+    training, _ = digits(ROOT / "demo" / "digits.csv")
     batches = endless(training, options.batch, rank, size)
-    runners = {
-        "Gloo": Runner(options, "gloo"),
-        "int32 wire": Runner(options, "switchml", "int32"),
-        "int16 wire": Runner(options, "switchml", "int16"),
-        "Gloo, bf16 hook": Runner(options, "gloo", hook=as_bfloat16),
-        "ours, bf16 hook": Runner(options, "switchml", hook=as_bfloat16),
-    }
+    runners = {name: Runner(options, groups, way) for name, way in WAYS.items()}
     for runner in runners.values():
         runner.turn(batches, 3)  # DDP arranges its buckets
         runner.seconds.clear()
@@ -123,8 +110,7 @@ def main():
         sys.stdout.flush()
     for runner in runners.values():
         del runner.model  # a model must not outlive its group (examples/torch_ddp.py)
-        dist.destroy_process_group(runner.group)
-    dist.destroy_process_group()
+    groups.close()
 
 
 if __name__ == "__main__":

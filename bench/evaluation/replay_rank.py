@@ -2,29 +2,23 @@
 """One rank that replays training steps: real all-reduces of a model's buckets, and a wait for the
 time that a GPU would compute.
 
-Started by replay.py, with RANK, WORLD_SIZE and MASTER_ADDR set. Needs PyTorch. Buckets are those
-of DistributedDataParallel, by its own function, in the order in which gradients are ready. Each
+Started by replay.py. Buckets are those of DistributedDataParallel, by its own function, in the order in which gradients are ready. Each
 bucket then has `scale` times fewer elements, and is sent when the last of its gradients would be
 ready. Rank 0 writes the times of the steps: the slowest rank's.
 """
 import argparse
 import json
-import os
-import sys
 import time
 
 import torch
 import torch.distributed as dist
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.join(ROOT, "bindings", "python")]
-import switchml.torch  # noqa: E402
+from ranks import Groups
 
 FIRST_BYTES = dist._DEFAULT_FIRST_BUCKET_BYTES
 CAP_BYTES = 25 * 2**20  # DistributedDataParallel's bucket_cap_mb
-WAYS = {"gloo": None, "int32": {"wire": "int32"}, "int16": {"wire": "int16"},
-        "ranks-int32": {"wire": "int32", "switch": "embedded"},
-        "ranks-int16": {"wire": "int16", "switch": "embedded"}}
+# Wires and switches.
+WAYS = {"gloo": (None,), "int32": ("int32",), "int16": ("int16",),
+        "ranks-int32": ("int32", "embedded"), "ranks-int16": ("int16", "embedded")}
 
 
 def buckets(networks):
@@ -43,11 +37,8 @@ def pause(until):
 
 
 class Way:
-    def __init__(self, name):
-        ranks = list(range(dist.get_world_size()))
-        settings = WAYS[name] and switchml.torch.Options(**WAYS[name])
-        self.group = dist.new_group(ranks, backend="switchml" if settings else "gloo",
-                                    pg_options=settings)
+    def __init__(self, groups, name):
+        self.group = groups.of(*WAYS[name])
         # Half of the elements of a 16-bit number's range are enough for the sum of the ranks.
         self.error = 2e-3 if name.endswith("int16") else 1e-6
 
@@ -78,14 +69,12 @@ def main():
     parser.add_argument("--compute", required=True, help="JSON: [[model, seconds of a step], ...]")
     parser.add_argument("--scale", type=float, required=True)
     parser.add_argument("--rounds", type=int, required=True)
-    parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--output", required=True)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    groups = Groups()
     with open(options.models, encoding="utf-8") as file:
         models = json.load(file)
-    ways = {name: Way(name) for name in options.ways.split(",")}
+    ways = {name: Way(groups, name) for name in WAYS}
     for way in ways.values():  # connections are made, and round trips known
         way.step([[torch.empty(50_000), 0]], 0)
     found = []
@@ -100,12 +89,7 @@ def main():
                 row["seconds"][way_name].append(seconds)
                 row["wrong"] += wrong
         found.append(row)
-    if dist.get_rank() == 0:
-        with open(options.output, "w", encoding="utf-8") as file:
-            json.dump(found, file)
-    for way in ways.values():
-        dist.destroy_process_group(way.group)
-    dist.destroy_process_group()
+    groups.close(found, options.output)
 
 
 if __name__ == "__main__":

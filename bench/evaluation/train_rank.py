@@ -1,27 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One rank that trains small models with DistributedDataParallel, once for each way to sum.
 
-Started by integers.py and training.py, with RANK, WORLD_SIZE and MASTER_ADDR set. Needs PyTorch.
-Rank 0 writes the accuracy and the training time after each epoch (tests of the model do not
+Started by integers.py and training.py. Rank 0 writes the accuracy and the training time after each epoch (tests of the model do not
 count), and how large the gradients were.
 """
 import argparse
-import json
 import os
-import sys
 import time
 
+import texts
 import torch
 import torch.distributed as dist
+from ranks import ROOT, Groups  # examples/ and switchml are found from here on
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.join(ROOT, folder) for folder in ("examples", "bindings/python")]
-import switchml.torch  # noqa: E402
-import texts  # noqa: E402
-import torch_ddp  # noqa: E402
-from torch_diloco import Rows  # noqa: E402
+import switchml.torch
+import torch_ddp
+from torch_diloco import Rows
 
 BATCH = 32  # of a rank
 
@@ -106,38 +102,20 @@ def fixed_factor(exponent):
     return hook
 
 
-class Ways:
-    """The ways to sum, by name, and their groups."""
-
-    def __init__(self):
-        self.groups = {}
-
-    def group(self, wire, switch=None):
-        """wire: "" for the library's own choice, None for Gloo; switch: that of Options."""
-        if (wire, switch) not in self.groups:
-            ranks = list(range(dist.get_world_size()))
-            if wire is None:
-                group = dist.new_group(ranks, backend="gloo")
-            else:
-                settings = switchml.torch.Options(wire=wire or None, switch=switch)
-                group = dist.new_group(ranks, backend="switchml", pg_options=settings)
-            self.groups[wire, switch] = group
-        return self.groups[wire, switch]
-
-    def wrap(self, name, model):
-        """name: a wire, and what is done to it: "int8-stripes-feedback" has no switch."""
-        wire = name.split("-")[0] if name.startswith("int") else None
-        switch = "embedded" if "-stripes" in name else None
-        group = self.group("" if name == "bfloat16-ours" else wire, switch)
-        model = DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True)
-        if name.endswith("-feedback"):
-            state = switchml.torch.HookState(group=group, wire=wire, error_feedback=True)
-            model.register_comm_hook(state, switchml.torch.allreduce_hook)
-        elif name.startswith("bfloat16"):
-            model.register_comm_hook(group, as_bfloat16)
-        elif name.startswith("fixed-"):
-            model.register_comm_hook(None, fixed_factor(int(name.split("-")[1])))
-        return model
+def wrap(groups, name, model, **options):
+    """name: a wire, and what is done to it: "int8-stripes-feedback" has no switch. options: of
+    DistributedDataParallel."""
+    wire = name.split("-")[0] if name.startswith("int") else None
+    group = groups.of("" if name == "bfloat16-ours" else wire, "embedded" if "-stripes" in name else None)
+    model = DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True, **options)
+    if name.endswith("-feedback"):
+        state = switchml.torch.HookState(group=group, wire=wire, error_feedback=True)
+        model.register_comm_hook(state, switchml.torch.allreduce_hook)
+    elif name.startswith("bfloat16"):
+        model.register_comm_hook(group, as_bfloat16)
+    elif name.startswith("fixed-"):
+        model.register_comm_hook(None, fixed_factor(int(name.split("-")[1])))
+    return model
 
 
 def accuracy(model):
@@ -180,22 +158,15 @@ def main():
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--output", required=True)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    ways, found = Ways(), []
+    groups, found = Groups(), []
     for model_name in options.models.split(","):
         for seed in range(1, options.seeds + 1):
             for way in options.ways.split(","):
-                model = ways.wrap(way, MODELS[model_name](model_name, seed))
+                model = wrap(groups, way, MODELS[model_name](model_name, seed))
                 count = sum(p.numel() for p in model.parameters())
                 found.append({"model": model_name, "seed": seed, "way": way, "parameters": count,
                               "tests": model.module.tests, **train(model, options.epochs)})
-    if dist.get_rank() == 0:
-        with open(options.output, "w", encoding="utf-8") as file:
-            json.dump(found, file)
-    for group in ways.groups.values():
-        dist.destroy_process_group(group)
-    dist.destroy_process_group()
+    groups.close(found, options.output)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,9 @@ class Result:
     def p50(self):
         return self.quantile(0.5)
 
+    def cpu_a_call(self):
+        return (self.cpu_ranks + self.cpu_others) / self.calls
+
     def spread(self):
         return (self.quantile(0.75) - self.quantile(0.25)) / self.p50()
 

@@ -55,16 +55,12 @@ def beside_ring(results):
             yield cell, [[r.entry.title(), ring / r.p50()] for r in rows]
 
 
-def cpu_a_call(result):
-    return (result.cpu_ranks + result.cpu_others) / result.calls
-
-
 def floor_cpu(results, method):
     """CPU time of the floor with the same wire, in the same cell; None: not measured."""
     name = f"floor-{getattr(method, 'wire', None)}"
     for result in results:
         if result.entry.name() == name and result.times and not result.failure:
-            return cpu_a_call(result)
+            return result.cpu_a_call()
     return None
 
 
@@ -81,8 +77,8 @@ def row_of(result, results):
         "goodput_bit_per_s": 8 * cell.size_bytes / p50,
         "limit_s": limit or None, "share_of_limit": limit / p50 if limit else None,
         "times_gloo_ring": ring / p50 if ring else None,
-        "cpu_s_a_call": cpu_a_call(result),
-        "cpu_over_floor": cpu_a_call(result) / floor if floor else None,
+        "cpu_s_a_call": result.cpu_a_call(),
+        "cpu_over_floor": result.cpu_a_call() / floor if floor else None,
         "cpu_s_a_call_a_worker": result.cpu_ranks / result.calls / cell.n_workers,
         "mean_s": sum(result.times) / len(result.times),
         # /proc/stat counts hundredths of a second, so shorter times are not reported.

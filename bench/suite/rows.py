@@ -104,7 +104,7 @@ class Cell:
     size_bytes: int
     entries: tuple = field(hash=False)
     offload: bool = True
-    target: bool = False  # has a target, or shows how cost grows: measured also without --full
+    target: bool = False  # measured also without --full
     # On a separate star: an XDP program on workers' links changes the cost of other packets
     # there.
     apart: str = ""
@@ -172,16 +172,8 @@ def targets():
         for rate in ("1gbit", "100mbit"):
             narrow = (INT8, RANKS8) if (n_workers, rate) == (4, "100mbit") else ()
             yield Cell(n_workers, rate, 1500, ten, entries((RANKS32, RANKS16, *narrow, RING)), target=True)
-    lossy = (Entry(INT32), Entry(INT32, loss=0.001), Entry(INT32, loss=0.01),
-             Entry(NO_TICKETS, loss=0.01), Entry(NO_FAST, loss=0.01), Entry(NEITHER, loss=0.01),
-             Entry(INT16), Entry(INT16, loss=0.01),
-             Entry(RING), Entry(RING, loss=0.01), Entry(MPI), Entry(MPI, loss=0.01))
-    yield Cell(8, "1gbit", 1500, ten, lossy, offload=False, target=True)
-    # The rows above show the benefit of fast retransmission. Without it, these would take
-    # long.
-    yield Cell(8, "100mbit", 1500, ten,
-               tuple(entry for entry in lossy if entry.method not in (NO_FAST, NEITHER)),
-               offload=False, target=True)
+    for rate in ("1gbit", "100mbit"):
+        yield Cell(8, rate, 1500, ten, (Entry(INT32), Entry(INT32, loss=0.01)), offload=False, target=True)
     several = (INT32, HOSTS32, HOSTS16, RANKS32, ALONE32, ALONE16) + ON_HOSTS
     for per_host in (4, 2):
         yield Cell(8, "1gbit", 1500, ten, entries(several), target=True, per_host=per_host)
@@ -197,10 +189,7 @@ def targets():
                apart="racks")
     for rate in ("unshaped", "1gbit"):
         yield Cell(8, rate, 1500, 16, entries((INT32, EXACT, PING, STAR_PING) + OTHERS), target=True)
-    for size in (16, 64 << 10, 1 << 20):
-        # One datagram holds only the smallest of them.
-        yield Cell(4, "1gbit", 1500, size,
-                   entries((INT32,) + ((PING, STAR_PING) if size == 16 else ()) + OTHERS), target=True)
+    yield Cell(4, "1gbit", 1500, 16, entries((INT32, PING, STAR_PING) + OTHERS), target=True)
     yield Cell(4, "1gbit", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
     yield Cell(4, "unshaped", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
     yield Cell(4, "unshaped", 1500, 4, (Entry(INT32, rest=True),), target=True)
@@ -218,20 +207,6 @@ def sweep():
                     yield Cell(n_workers, rate, mtu, size, entries((INT32, INT16, PRELOAD) + OTHERS))
 
 
-def losses():
-    for rate in ("100mbit", "1gbit"):
-        for n_workers in (2, 4, 8):
-            yield Cell(n_workers, rate, 1500, 1 << 20, tuple(
-                Entry(method, loss=loss) for method in (INT32, INT16) + OTHERS
-                for loss in (0, 0.001, 0.01)), offload=False)
-
-
-def linear():
-    """A worker's cost grows with the number of bytes."""
-    for size in (1 << 20, 4 << 20, 16 << 20, 64 << 20):
-        yield Cell(4, "unshaped", 1500, size, entries((INT32, FLOOR32, RING)), target=True)
-
-
 def kernel():
     """XDP transmits past the queues that shape links, so links here have no rate."""
     for size in (16, 64 << 10, 10_000_000):
@@ -246,7 +221,7 @@ def kernel():
 
 def all_cells():
     seen = set()
-    for cell in (*targets(), *sweep(), *losses(), *linear(), *kernel()):
+    for cell in (*targets(), *sweep(), *kernel()):
         key = (cell.star(), cell.size_bytes, cell.entries)
         if key not in seen:
             seen.add(key)
