@@ -97,8 +97,6 @@ def run(lab):
             if row["method"] in PREDICTED:
                 row["predicted_s"] = size / 4 / simulate(
                     lab, n_workers, common.simulated_mbit(100), PREDICTED[row["method"]], size // 4, model)
-            if row["method"] == RING.name:
-                row["ideal_s"] = row.get("limit_seconds")
             rows.append({"workers": n_workers, **row})
     return {"rate_mbit": 100, "bytes": size, "tcp": lab.tcp, "costs": costs, "rows": rows,
             "published": PUBLISHED, "places": list(places(lab, size)), "simulated": far_workers(lab, model)}
@@ -143,7 +141,7 @@ def draw_measured(data, axis):
             computed(rows, "predicted_s", "x--", color=f"C{i}", label=f"{method.title}: simulator")
             computed(rows, "limit_seconds", "-.", color="gray",
                      label="the limit of the links (computed)" if method is INT32 else None)
-    computed(measured(data, RING), "ideal_s", ":", color="black", label="an ideal ring over TCP (computed)")
+    computed(measured(data, RING), "limit_seconds", ":", color="black", label="an ideal ring over TCP (computed)")
     axis.set(xlabel="workers", ylabel="million elements a second (median, quartiles)", ylim=(0, None),
              title=f"measured: links of {data['rate_mbit']} Mbit/s, {data['bytes'] / 1e6:g} MB")
 
@@ -189,14 +187,14 @@ def facts(data):
     for method in METHODS:
         yield common.row(method.title, *(cell(found[method].get(n)) for n in counts))
     yield common.row("an ideal ring over TCP (computed)",
-                     *(f"{speed(row, 'ideal_s'):.2f}" for row in found[RING].values()))
+                     *(f"{speed(row, 'limit_seconds'):.2f}" for row in found[RING].values()))
     for title, seconds in (("simulator", "predicted_s"), ("limit of the links, computed", "limit_seconds")):
         yield common.row(f"{title}: int32, int16", *(
             ", ".join(f"{speed(found[method][n], seconds):.2f}" for method in (INT32, INT16) if n in found[method])
             for n in counts))
     most = counts[-1]
     if most in found[RING] and most in found[INT16]:
-        half = 2 * speed(found[RING][most], "ideal_s")
+        half = 2 * speed(found[RING][most], "limit_seconds")
         yield (f"\nAt the same width, an ideal ring of 16 bits reaches {half:.2f} with {most} workers, and int16 "
                f"through a switch is\n{speeds(found[INT16][most])[1] / half:.2f} times as fast.")
     yield "\n" + common.header(f"{data['places'][0]['workers']} workers", "million elements/s")

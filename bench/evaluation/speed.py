@@ -32,3 +32,7 @@ def draw(data, plt):
 def headline(about, _data):
     holds = provenance.holds_text(about)
     yield f"Measured at {provenance.commit_text(about)}" + (f"; {holds}" if holds else "") + "."
+
+
+def facts(data):
+    yield from (f"{title}: {speed:.2f}" for title, speed in data["bars"])

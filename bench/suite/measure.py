@@ -5,6 +5,7 @@ The time of a run is measured from the previous run's end on the last rank to th
 on the last rank, by the one clock that all ranks share. A turn begins with warm-ups, which
 are not measured. Every result is checked while the clock does not run.
 """
+import collections
 import math
 import time
 from dataclasses import dataclass, field
@@ -25,12 +26,7 @@ class Result:
     cpu_others: float = 0
     elapsed: float = 0
     busy: float = 0  # core seconds of the whole machine
-    sent: int = 0
-    received: int = 0
-    served: int = 0  # sent by the switches' ports
-    up: int = 0  # by a rack's uplink
-    down: int = 0
-    drops: int = 0
+    wire: collections.Counter = field(default_factory=collections.Counter)  # of Star.wire()
     wrong: int = 0
     failure: str = ""
 
@@ -87,12 +83,7 @@ class Turn:
         result.calls += calls
         result.cpu_ranks += cpu[0] - self.cpu[0]
         result.cpu_others += cpu[1] - self.cpu[1]
-        result.sent += wire[0] - self.wire[0]
-        result.received += wire[1] - self.wire[1]
-        result.drops += wire[2] - self.wire[2]
-        result.served += wire[3] - self.wire[3]
-        result.up += wire[4] - self.wire[4]
-        result.down += wire[5] - self.wire[5]
+        result.wire.update({name: wire[name] - self.wire[name] for name in wire})
 
 
 def take_turn(group, entry, how, seconds, result):

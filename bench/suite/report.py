@@ -72,24 +72,17 @@ def row_of(result, results):
     limit = cell.limit_seconds(entry.method)
     cores = os.cpu_count()
     return {
-        "p50_s": p50, "p99_s": result.quantile(0.99), "least_s": min(result.times),
+        "p50_s": p50, "p99_s": result.quantile(0.99),
         "iqr_of_p50": result.spread(), "runs": len(result.times),
         "goodput_bit_per_s": 8 * cell.size_bytes / p50,
         "limit_s": limit or None, "share_of_limit": limit / p50 if limit else None,
         "times_gloo_ring": ring / p50 if ring else None,
         "cpu_s_a_call": result.cpu_a_call(),
         "cpu_over_floor": result.cpu_a_call() / floor if floor else None,
-        "cpu_s_a_call_a_worker": result.cpu_ranks / result.calls / cell.n_workers,
-        "mean_s": sum(result.times) / len(result.times),
         # /proc/stat counts hundredths of a second, so shorter times are not reported.
         "machine_busy": result.busy / result.elapsed / cores if result.elapsed > 1 else None,
-        "sent_bytes_a_call": result.sent / result.calls,
-        "received_bytes_a_call": result.received / result.calls,
-        "switch_sent_bytes_a_call": result.served / result.calls,
-        "uplink_sent_bytes_a_call": result.up / result.calls,
-        "uplink_received_bytes_a_call": result.down / result.calls,
-        "switch_cpu_s_a_call": result.cpu_others / result.calls,
-        "dropped_a_call": result.drops / result.calls, "wrong_elements": result.wrong,
+        **{f"{name}_a_call": total / result.calls for name, total in result.wire.items()},
+        "wrong_elements": result.wrong,
     }
 
 
@@ -115,8 +108,8 @@ def print_cell(cell, results):
             print(f"{name:44} {1e3 * row['p50_s']:9.3f} {1e3 * row['p99_s']:9.3f}"
                   f" {percent(row['iqr_of_p50']):>5} {row['goodput_bit_per_s'] / 1e6:8.1f}"
                   f" {percent(row['share_of_limit']):>6} {times:>7} {1e3 * row['cpu_s_a_call']:8.2f}"
-                  f" {floor:>6} {percent(row['machine_busy']):>5} {row['sent_bytes_a_call'] / 1e3:9.1f}"
-                  f" {row['received_bytes_a_call'] / 1e3:9.1f} {row['dropped_a_call']:6.1f}")
+                  f" {floor:>6} {percent(row['machine_busy']):>5} {row['sent_a_call'] / 1e3:9.1f}"
+                  f" {row['received_a_call'] / 1e3:9.1f} {row['dropped_a_call']:6.1f}")
     # Below that size, latency dominates, and a bound on bytes says nothing about it.
     if RATES[cell.rate] and cell.size_bytes >= 65536 and ring_of(results):
         bound = cell.limit_seconds(ring_of(results).entry.method)

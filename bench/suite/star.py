@@ -30,9 +30,10 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 
-from programs import signals_held
+from programs import exit_on_signals, signals_held
 
 # Names of namespaces and directories begin with this, the process number and, after the first star, another number.
 PREFIX = "smllinks"
@@ -81,6 +82,16 @@ def choose_tcp():
             return "cubic"
     with open("/proc/sys/net/ipv4/tcp_congestion_control", encoding="ascii") as preferred:
         return preferred.read().strip()
+
+
+def begin(program, why=None):
+    """For a program that builds stars. It ends with 77 if there can be none, or with another reason."""
+    reason = why_not() or why
+    if reason:
+        print(f"{program}: skipped: {reason}")
+        sys.exit(77)
+    exit_on_signals()
+    remove_remains()
 
 
 def remove(name):
@@ -239,19 +250,19 @@ class Star:
                 f"tc -n {self.namespace('net')} -s qdisc show dev port-{host}")
 
     def wire(self):
-        """Totals: bytes that a worker's host has sent and received, drops, bytes sent by
-        switches, and bytes that have gone up the last uplink, and down."""
+        """Totals: bytes that a worker's host has sent and received, drops, and bytes that have gone up
+        the last uplink, and down."""
         ports = {row["dev"]: row for row in json.loads(
             call("tc", "-n", self.namespace("net"), "-s", "-j", "qdisc", "show"))}
         # All hosts are alike, so the queue of the last one stands for all.
         last = str(self.n_hosts - 1)
         out = self.queue(last, "eth0")
-        drops = out["drops"] + sum(row.get("drops", 0) for row in ports.values())
-        served = sum(self.queue(host, "eth0")["bytes"]
-                     for host in self.address if not host.isdigit() and host != "net")
-        up, down = ((self.queue(self.uplinks[-1], "up0")["bytes"],
-                     ports[f"up-{self.uplinks[-1]}"]["bytes"]) if self.uplinks else (0, 0))
-        return out["bytes"], ports[f"port-{last}"]["bytes"], drops, served, up, down
+        found = {"sent": out["bytes"], "received": ports[f"port-{last}"]["bytes"],
+                 "dropped": out["drops"] + sum(row.get("drops", 0) for row in ports.values())}
+        if self.uplinks:
+            found["up"] = self.queue(self.uplinks[-1], "up0")["bytes"]
+            found["down"] = ports[f"up-{self.uplinks[-1]}"]["bytes"]
+        return found
 
     def queue(self, host, device):
         """What tc counts at a device of a host."""

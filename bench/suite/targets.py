@@ -33,7 +33,7 @@ class Measured:
         return self.of(lambda mine, least: mine.cpu_a_call() / least.cpu_a_call(), f"{cell}/{name}", f"{cell}/{floor}")
 
     def uplink_share(self, name):
-        return self.of(lambda row: max(row.up, row.down) / row.calls / row.cell.size_bytes, name)
+        return self.of(lambda row: max(row.wire["up"], row.wire["down"]) / row.calls / row.cell.size_bytes, name)
 
     def idle_share(self, name):
         return self.of(lambda row: (row.cpu_ranks + row.cpu_others) / row.elapsed, name)
