@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Question 7: several jobs on one switch, and a job beside TCP."""
 import contextlib
-import itertools
 import os
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from star import Star
 
 QUESTION = "Do jobs on one switch share fairly, with one another and with TCP?"
 RATE, N_WORKERS, SIZE = 100, 4, 1_000_000
-FASTER = (400, 1000)  # Mbit/s; calls get larger, so that they take as long
 BURST_CALLS, PAUSE_MS = 5, 400
 CALLS_BEFORE_TCP = 4
 SLOTS = (32, 64)  # fewer than the packets that a job has in a queue by itself
@@ -36,15 +34,15 @@ class Job(SwitchML):
 
 
 @contextlib.contextmanager
-def jobs_of(n, size=SIZE, rate=RATE, **environment):
-    """The groups of jobs that are ready for calls of this size."""
+def jobs_of(n, **environment):
+    """The groups of jobs that are ready for calls."""
     addresses = []
     methods = [Job(f"job{i}", addresses, **environment) for i in range(n)]
-    with Star(N_WORKERS, rate).opened(methods[0].switches()) as star, groups_of(methods, star) as groups:
+    with Star(N_WORKERS, RATE).opened(methods[0].switches()) as star, groups_of(methods, star) as groups:
         for group in groups.values():
             if isinstance(group, Exception):
                 raise common.Skipped(str(group))
-            group.prepare(size, 64)
+            group.prepare(SIZE, 64)
         yield list(groups.values())
 
 
@@ -60,16 +58,16 @@ def bursts(group, n_bursts, ends):
         group.tell(f"rest {PAUSE_MS}", 60)
 
 
-def share(series, begin, end, size=SIZE):
-    """Mbit/s of elements in a window, by the ends of calls of `size` bytes."""
-    return sum(begin < at <= end for at in series) * 8 * size / (end - begin) / 1e6
+def share(series, begin, end):
+    """Mbit/s of elements in a window, by the ends of calls."""
+    return sum(begin < at <= end for at in series) * 8 * SIZE / (end - begin) / 1e6
 
 
 def check(group):
     return sum(int(answer[0]) for answer in group.tell("check", 600))
 
 
-def together(lab, loads):
+def together(loads):
     """Run the loads of several jobs at the same time: each a function of a group and a list.
 
     Mbit/s of each job while all of them run, and wrong elements."""
@@ -107,13 +105,13 @@ def stream(star, host, *words, **traits):
         process.wait()
 
 
-def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", rate=RATE, **environment):
+def beside_tcp(tcp, n_streams, n_calls, first, **environment):
     """A job, and streams from worker 0 to worker 1: Mbit/s of both while both run.
 
     first: who begins, "TCP" or "job". A job that begins before TCP knows the path without TCP's
     queue, and the other one does not."""
-    ends, size = [], SIZE * rate // RATE
-    with jobs_of(1, size, rate, **environment) as (group,):
+    ends = []
+    with jobs_of(1, **environment) as (group,):
         star = group.star
         if first == "job":
             calls(group, CALLS_BEFORE_TCP, [])
@@ -130,7 +128,7 @@ def beside_tcp(lab, tcp, n_streams, n_calls, first="TCP", rate=RATE, **environme
     if len(inside) < 2:
         raise common.Skipped("TCP was not seen beside the job")
     (first, before), (last, after) = inside[0], inside[-1]
-    return {"mbit": share(ends, ends[0], ends[-1], size),
+    return {"mbit": share(ends, ends[0], ends[-1]),
             "tcp_mbit": 8 * (after - before) / (last - first) / 1e6, "wrong": wrong}
 
 
@@ -143,36 +141,24 @@ def run(lab):
     def bursty(group, ends):
         bursts(group, max(2, n_calls // BURST_CALLS), ends)
 
-    def beside(name, tcp, n_streams=1, first="TCP", rate=RATE, **environment):
+    def beside(name, tcp, n_streams=1, first="TCP", **environment):
         """One row."""
         name = (f"{tcp}, {n_streams} stream{'s' * (n_streams > 1)}" + ("; the job first" if first == "job" else "")
                 + name)
-        lab.say(f"{rate} Mbit/s, beside TCP with {name}")
-        return name, [beside_tcp(lab, tcp, n_streams, n_calls, first, rate, **environment) for _ in range(repeats)]
+        lab.say(f"beside TCP with {name}")
+        return name, [beside_tcp(tcp, n_streams, n_calls, first, **environment) for _ in range(repeats)]
 
     scenarios = {"one job": [steady], "two jobs": [steady] * 2, "four jobs": [steady] * 4,
                  "a job and a bursty one": [steady, bursty]}
     jobs = {}
     for name, loads in list(scenarios.items())[lab.choose(0, 0, 1):]:
         lab.say(name)
-        jobs[name] = [together(lab, loads) for _ in range(repeats)]
+        jobs[name] = [together(loads) for _ in range(repeats)]
     orders = lab.choose(((1, "TCP"), (1, "job")), ((1, "TCP"), (1, "job"), (2, "TCP"), (4, "TCP")))
     return {"workers": N_WORKERS, "rate_mbit": RATE, "bytes": SIZE, "jobs": jobs,
             "tcp": dict(beside("", tcp, *order) for order in orders for tcp in tcps),
             "fewer_slots": dict(beside(f"; {slots} slots", tcp, SWITCHML_SLOTS=str(slots))
-                                for tcp in tcps[:lab.choose(1, 2, 0)] for slots in SLOTS),
-            "faster": {str(rate): dict(beside("", tcp, 1, first, rate)
-                                       for first, tcp in itertools.product(("TCP", "job"), tcps[:2]))
-                       for rate in lab.choose((), FASTER)}}
-
-
-def beside_rows(data):
-    """(name, Mbit/s of the links, runs) of every row with TCP."""
-    for name, runs in (data["tcp"] | data["fewer_slots"]).items():
-        yield name, data["rate_mbit"], runs
-    for rate, rows in data["faster"].items():
-        for name, runs in rows.items():
-            yield f"{rate} Mbit/s; {name}", int(rate), runs
+                                for tcp in tcps[:lab.choose(1, 2, 0)] for slots in SLOTS)}
 
 
 def jain(shares):
@@ -184,11 +170,11 @@ def of_runs(runs, value):
 
 
 def draw(data, plt):
-    shown = list(beside_rows(data))
+    shown = data["tcp"] | data["fewer_slots"]
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(9, 5 + 0.3 * len(shown)), sharex=True,
                                          height_ratios=(4, 1 + 0.3 * len(shown)))
     at, ticks = 0.0, []
-    for name, runs in data["jobs"].items():
+    for runs in data["jobs"].values():
         shares = list(zip(*[[100 * mbit / data["rate_mbit"] for mbit in one["mbit"]] for one in runs]))
         ticks.append(at + 0.2 * (len(shares) - 1))
         for i, values in enumerate(shares):
@@ -198,9 +184,9 @@ def draw(data, plt):
     top.set(title=f"jobs on one switch, {data['rate_mbit']} Mbit/s, a bar for each job")
     for offset, color, what, label in ((-0.2, "C0", "mbit", "ours"), (0.2, "C1", "tcp_mbit", "TCP")):
         common.flat_bars(bottom, [i + offset for i in range(len(shown))],
-                         [of_runs(runs, lambda one: 100 * one[what] / rate) for _, rate, runs in shown], 0.36,
+                         [of_runs(runs, lambda one: 100 * one[what] / data["rate_mbit"]) for runs in shown.values()], 0.36,
                          color=color, label=label)
-    bottom.set_yticks(range(len(shown)), [name for name, _, _ in shown])
+    bottom.set_yticks(range(len(shown)), shown)
     bottom.set(title="a job beside TCP from worker 0 to worker 1",
                xlabel="elements, % of the link's rate (median, quartiles)")
     bottom.legend()
@@ -218,8 +204,8 @@ def facts(data):
             common.between(of_runs(runs, lambda one: jain(one["mbit"])), 3)
         yield common.row(name, ", ".join(f"{mbit:.1f}" for mbit in shares), even)
     yield "\n" + common.header("TCP beside the job", "ours, Mbit/s", "TCP, Mbit/s", "ours / TCP")
-    for name, _, runs in beside_rows(data):
+    for name, runs in (data["tcp"] | data["fewer_slots"]).items():
         yield common.row(name, *(f"{of_runs(runs, lambda one: one[what])[1]:.1f}" for what in ("mbit", "tcp_mbit")),
                          common.between(of_runs(runs, lambda one: one["mbit"] / one["tcp_mbit"])))
-    runs = [one for rows in (*data["jobs"].values(), *(runs for *_, runs in beside_rows(data))) for one in rows]
+    runs = [one for what in ("jobs", "tcp", "fewer_slots") for rows in data[what].values() for one in rows]
     yield f"\nWrong elements in all of these runs: {sum(one['wrong'] for one in runs)}."

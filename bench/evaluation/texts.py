@@ -4,6 +4,7 @@ import pydoc_data.topics
 import re
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 HELD_OUT = 0.1  # of the text
@@ -13,13 +14,30 @@ def text():
     return "\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics))
 
 
-class Lm:
+class Text(nn.Module):
+    """Each rank draws its own batches."""
+
+    def __init__(self, _name, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.begin()
+        self.tests = len(self.unseen)
+        self.generator = torch.Generator().manual_seed(1000 * seed + dist.get_rank())
+
+    def optimizer(self):
+        return torch.optim.Adam(self.parameters(), self.rate)
+
+    def begin_epoch(self):
+        pass
+
+
+class Lm(Text):
     """A transformer that predicts the next byte of the text."""
 
     batch, length, width = 8, 32, 64
-    steps, rate = 400, 3e-3
+    steps, rate = 400 // 15, 3e-3  # steps of an epoch
 
-    def __init__(self):
+    def begin(self):
         both = torch.tensor(list(text().encode()), dtype=torch.long)
         known = int(len(both) * (1 - HELD_OUT))
         self.bytes, self.unseen = both[:known], both[known:]
@@ -40,9 +58,9 @@ class Lm:
         hidden = self.model["bytes"](rows[:, :-1]) + self.model["places"].weight
         return self.model["next"](self.model["layers"](hidden, mask=self.mask, is_causal=True))
 
-    def loss(self, generator):
+    def forward(self):
         first = torch.randint(
-            len(self.bytes) - self.length - 1, (self.batch, 1), generator=generator
+            len(self.bytes) - self.length - 1, (self.batch, 1), generator=self.generator
         )
         rows = self.bytes[first + torch.arange(self.length + 1)]
         return nn.functional.cross_entropy(self.guess(rows).flatten(0, 1), rows[:, 1:].flatten())
@@ -52,13 +70,13 @@ class Lm:
         return (self.guess(rows).argmax(2) == rows[:, 1:]).float().mean().item()
 
 
-class Embeddings:
+class Embeddings(Text):
     """Predicts a word from those around it: most rows of the table get no gradient."""
 
     batch, around, width, most_words = 64, 4, 24, 3000
-    steps, rate = 500, 5e-3
+    steps, rate = 500 // 15, 5e-3
 
-    def __init__(self):
+    def begin(self):
         words = re.findall(r"[a-z]+", text().lower())
         counts = {}
         for word in words:
@@ -79,9 +97,9 @@ class Embeddings:
         around = torch.cat([rows[:, : self.around], rows[:, self.around + 1 :]], 1)
         return self.model["out"](self.model["in"](around))
 
-    def loss(self, generator):
+    def forward(self):
         first = torch.randint(
-            len(self.words) - 2 * self.around, (self.batch, 1), generator=generator
+            len(self.words) - 2 * self.around, (self.batch, 1), generator=self.generator
         )
         rows = self.words[first + torch.arange(2 * self.around + 1)]
         return nn.functional.cross_entropy(self.guess(rows), rows[:, self.around])

@@ -56,31 +56,7 @@ class Digits(torch.nn.Module):
         return (self.model(self.test[0]).argmax(1) == self.test[1]).float().mean().item()
 
 
-class Text(torch.nn.Module):
-    """The models of texts.py. Each rank draws its own batches."""
-
-    def __init__(self, name, seed):
-        super().__init__()
-        torch.manual_seed(seed)
-        self.task = {"lm": texts.Lm, "embeddings": texts.Embeddings}[name]()
-        self.model, self.tests = self.task.model, len(self.task.unseen)
-        self.steps = self.task.steps // 15
-        self.generator = torch.Generator().manual_seed(1000 * seed + dist.get_rank())
-
-    def optimizer(self):
-        return torch.optim.Adam(self.parameters(), self.task.rate)
-
-    def begin_epoch(self):
-        pass
-
-    def forward(self):
-        return self.task.loss(self.generator)
-
-    def accuracy(self):
-        return self.task.accuracy()
-
-
-MODELS = {"cnn": Digits, "transformer": Digits, "lm": Text, "embeddings": Text}
+MODELS = {"cnn": Digits, "transformer": Digits, "lm": texts.Lm, "embeddings": texts.Embeddings}
 
 
 def as_bfloat16(group, bucket):
