@@ -111,7 +111,7 @@ def prepare(cell, group, how, seed):
     group.prepare(cell.size_bytes, max(how.runs, how.warmups), seed, 600)
 
 
-def run_cell(cell, groups, runs, seconds_at_least, progress, enough=None):
+def run_cell(cell, groups, runs, seconds_at_least, enough=None):
     """groups: by method, either started or an exception with the reason. Yields results.
 
     enough: (runs, seconds): an entry that has had both gets no further turn."""
@@ -131,7 +131,6 @@ def run_cell(cell, groups, runs, seconds_at_least, progress, enough=None):
                 continue
             if enough and len(result.times) >= enough[0] and result.elapsed >= enough[1]:
                 continue
-            progress(cell, result.entry, turn, how.turns)
             limit = 60 + 40 * (how.warmups + how.runs) * cell.limit_seconds(result.entry.method)
             try:
                 take_turn(group, result.entry, how, limit, result)
@@ -145,14 +144,14 @@ def run_cell(cell, groups, runs, seconds_at_least, progress, enough=None):
     return results
 
 
-def run_cells(cells, runs, seconds_at_least=0, progress=lambda *_: None, enough=None, times=1):
+def run_cells(cells, runs, seconds_at_least=0, enough=None, times=1):
     """Build a star for these cells, and run each so many times. Yields each time's results of a cell."""
     methods = [entry.method for cell in cells for entry in cell.entries]
     others = {host: links for method in methods for host, links in method.switches().items()}
     with cells[0].new_star().opened(others) as star, groups_of(methods, star) as groups:
         for cell in cells:
             for _ in range(times):
-                yield run_cell(cell, groups, runs, seconds_at_least, progress, enough)
+                yield run_cell(cell, groups, runs, seconds_at_least, enough)
 
 
 def stars(cells):

@@ -2,9 +2,12 @@
 """One style for every figure of the documents, and SVG files that are small and always the same.
 
 Only a Python that has matplotlib can draw (Debian: python3-matplotlib), and that need not be the
-one that measures: figures are drawn by programs that python_that_draws() runs.
+one that measures: draw() runs this program, figure.py NAME FILE.json FILE.svg.
 """
+import importlib
 import io
+import json
+import os
 import re
 import subprocess
 import sys
@@ -27,13 +30,12 @@ def python_that_draws():
     return None
 
 
-def run(program, arguments, text=""):
-    """Run a program that draws. Returns an error text, or nothing."""
+def draw(name, numbers, target):
+    """Draw a kept experiment from a JSON file into an SVG file. Returns an error text, or nothing."""
     python = python_that_draws()
     if python is None:
         return NO_MATPLOTLIB
-    done = subprocess.run([python, program, *arguments], check=False, capture_output=True,
-                          text=True, input=text)
+    done = subprocess.run([python, __file__, name, numbers, target], check=False, capture_output=True, text=True)
     return done.stderr.strip() if done.returncode else ""
 
 
@@ -75,3 +77,16 @@ def save(figure, path, title, note=""):
     figure.savefig(drawn, format="svg", dpi=110, metadata={"Date": None, "Title": title, "Description": note})
     with open(path, "w", encoding="utf-8") as file:
         file.write(smaller(drawn.getvalue()))
+
+
+def main():
+    sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "suite"))
+    name, numbers, target = sys.argv[1:]
+    with open(numbers, encoding="utf-8") as file:
+        kept = json.load(file)
+    pyplot = begin()
+    save(importlib.import_module(name).draw(kept["data"], pyplot), target, name, kept["about"]["stamp"])
+
+
+if __name__ == "__main__":
+    main()
