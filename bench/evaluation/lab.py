@@ -23,12 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 import measure
 import rows
 from group import groups_of
+from methods import PACKET_LANES
 from star import choose_tcp
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # What tbf counts of a frame, and what the simulator counts: it adds the check sum, the preamble
 # and the gap between frames, which a real link needs and an emulated one does not.
-PACKET_LANES = 358  # with IPv4 and an MTU of 1500
 PACKET_BYTES, EMULATED_BYTES, SIMULATED_BYTES = PACKET_LANES * 4 + 40, 42, 66
 # (runs, seconds): a method that has had both gets no further runs, so that the slowest ones do not
 # take most of the time.
@@ -132,14 +132,14 @@ class Lab:
 
     def samples(self, n_samples, n_workers, rate, size_bytes, entries, runs, **traits):
         """The same several times, with the same groups: a list of results each."""
-        cell = rows.Cell(n_workers, rate, 1500, size_bytes, tuple(entries), **traits)
+        cell = rows.Cell(n_workers, rate, size_bytes, tuple(entries), **traits)
         self.say(f"{cell.name()}: {', '.join(dict.fromkeys(e.name() for e in cell.entries))}")
         return list(measure.run_cells([cell], runs, enough=ENOUGH, times=n_samples))
 
     @contextlib.contextmanager
     def one(self, n_workers, rate, size_bytes, entry, **traits):
         """A group that does nothing yet, and its result."""
-        cell = rows.Cell(n_workers, rate, 1500, size_bytes, (entry,), **traits)
+        cell = rows.Cell(n_workers, rate, size_bytes, (entry,), **traits)
         with cell.new_star().opened(entry.method.switches()) as star, groups_of([entry.method], star) as groups:
             group = groups[entry.method]
             if isinstance(group, Exception):
@@ -148,9 +148,9 @@ class Lab:
 
     # ---- the simulator ----
 
-    def simulate(self, count, wire="int32", seed=1, **world):
+    def simulate(self, count, wire="int32", **world):
         """Seconds of virtual time for one all-reduce of `count` floats."""
-        command = [self.program("tests/sim"), "--seed", str(seed), "--allreduce", str(count),
+        command = [self.program("tests/sim"), "--seed", "1", "--allreduce", str(count),
                    "--wire", wire]
         for name, value in world.items():
             command += ["--set", f"{name}={value}"]

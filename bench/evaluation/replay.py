@@ -16,7 +16,6 @@ WAYS = {"gloo": "Gloo's ring", "int32": "ours, int32", "int16": "ours, int16",
 LINKS = {10: 100, 100: 200}
 # Of a published range: the place in published.STEPS, and the name in the kept rows.
 ENDS = ((1, "fewest"), (2, "most"))
-MTU = 1500
 
 
 def run(lab):
@@ -39,7 +38,7 @@ def run(lab):
 
 def step_seconds(row, n_workers, method):
     """A step whose buckets go one after another over full links of this method, computed."""
-    rate, end = row["gbit"] * 1e9 / 8 * method.payload_share(MTU), 0.0
+    rate, end = row["gbit"] * 1e9 / 8 * method.payload_share(), 0.0
     for elements, ready in row["buckets"]:
         end = max(end, ready * row["compute_s"]) \
             + 4 * elements * method.wire_share * method.moved(n_workers) / rate

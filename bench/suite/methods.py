@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The compared ways to all-reduce, and how each is started on a star."""
-import functools
 import os
-import re
 import shutil
 
 from group import Failed, Refused
@@ -11,17 +9,8 @@ PORT = 28500
 HEADER_BYTES = 40  # SwitchML's header in each UDP packet (src/core/wire.h)
 ELEMENT_BYTES = {"float32": 4, "float16": 2}
 WIRE_BYTES = {"int32": 4, "int16": 2, "int8": 1}
-WIRE_H = os.path.join(os.path.dirname(__file__), "../../src/core/wire.h")
-
-
-@functools.lru_cache
-def lane_counts():
-    """What wire.h lets a job's packets have."""
-    with open(WIRE_H, encoding="utf-8") as file:
-        text = file.read()
-    most = re.search(r"#define SML_MAX_LANES\s+(\d+)", text)[1]
-    listed = re.search(r"#define SML_LANE_COUNTS[\s\\]*\{(.*?)\}", text, re.DOTALL)[1]
-    return [int(n) for n in re.findall(r"\d+", listed.replace("SML_MAX_LANES", most))]
+MTU = 1500
+PACKET_LANES = 358  # with IPv4 and this MTU, of those that wire.h lets a job's packets have
 
 
 class Method:
@@ -56,10 +45,10 @@ class Method:
         """How many programs connect to us."""
         return n_workers
 
-    def payload_share(self, mtu):
+    def payload_share(self):
         """The largest share of a link's bytes that can be elements: TCP with timestamps over
         Ethernet."""
-        return (mtu - 52) / (mtu + 14)
+        return (MTU - 52) / (MTU + 14)
 
 
 class SwitchML(Method):
@@ -109,9 +98,8 @@ class SwitchML(Method):
         if n_stripes != wanted:
             raise Refused(f"the library makes {n_stripes} stripe of it, not {wanted}")
 
-    def payload_share(self, mtu):
-        lanes = max(n for n in lane_counts() if 4 * n + HEADER_BYTES + 28 <= mtu)
-        return 4 * lanes / (4 * lanes + HEADER_BYTES + 28 + 14)
+    def payload_share(self):
+        return 4 * PACKET_LANES / (4 * PACKET_LANES + HEADER_BYTES + 28 + 14)
 
     def start(self, group):
         program = group.program("switchml_allreduce")

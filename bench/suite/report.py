@@ -6,6 +6,7 @@ import platform
 import time
 
 import targets
+from methods import MTU
 from rows import RATES
 
 COLUMNS = (f"{'':44} {'p50':>9} {'p99':>9} {'IQR':>5} {'speed':>8} {'of':>6} {'x Gloo':>7}"
@@ -29,7 +30,7 @@ def title(cell):
         f" on {cell.n_workers // cell.per_host} hosts" if cell.per_host > 1 else "")
     if cell.n_workers == cell.per_host:
         rate = "no links"
-    return (f"{workers}, {rate}, MTU {cell.mtu}, {cell.name().split('/')[3]}"
+    return (f"{workers}, {rate}, MTU {MTU}, {cell.name().split('/')[3]}"
             + ("" if cell.offload else ", segmentation offload off"))
 
 
@@ -124,7 +125,7 @@ def to_json(results, about):
         cell, entry = result.cell, result.entry
         row = {"row": f"{cell.name()}/{entry.name()}", "method": entry.method.name,
                "workers": cell.n_workers, "workers_per_host": cell.per_host, "rate_mbit": RATES[cell.rate] or None,
-               "emulated": True, "mtu": cell.mtu, "offload": cell.offload,
+               "emulated": True, "mtu": MTU, "offload": cell.offload,
                "size_bytes": cell.size_bytes, "loss_each_way": entry.loss,
                "pieces": entry.pieces, "idle": entry.rest}
         if result.failure:

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from dataclasses import dataclass, field
 
-from methods import Floor, Gloo, OpenMPI, Ping, Preload, SwitchML
+from methods import MTU, Floor, Gloo, OpenMPI, Ping, Preload, SwitchML
 from star import Star
 
 INT32 = SwitchML("ours-int32", "ours, int32")
@@ -100,7 +100,6 @@ class Entry:
 class Cell:
     n_workers: int
     rate: str
-    mtu: int
     size_bytes: int
     entries: tuple = field(hash=False)
     offload: bool = True
@@ -111,10 +110,10 @@ class Cell:
     per_host: int = 1  # workers
 
     def star(self):
-        return (self.n_workers, self.rate, self.mtu, self.offload, self.apart, self.per_host)
+        return (self.n_workers, self.rate, self.offload, self.apart, self.per_host)
 
     def new_star(self):
-        return Star(self.n_workers, RATES[self.rate], self.mtu, self.offload, self.per_host)
+        return Star(self.n_workers, RATES[self.rate], MTU, self.offload, self.per_host)
 
     def place(self):
         """8x: hosts with one worker; 2x4: hosts and workers on each."""
@@ -122,7 +121,7 @@ class Cell:
             f"{self.n_workers // self.per_host}x{self.per_host}"
 
     def name(self):
-        return (f"{self.place()}/{self.rate}/mtu{self.mtu}/{human(self.size_bytes)}"
+        return (f"{self.place()}/{self.rate}/mtu{MTU}/{human(self.size_bytes)}"
                 + ("" if self.offload else "/no-offload") + ("/racks" if self.apart == "racks" else ""))
 
     def names(self):
@@ -130,7 +129,7 @@ class Cell:
 
     def payload_bytes_per_second(self, method):
         """The rate at which a link can carry elements; 0: it is not shaped."""
-        return RATES[self.rate] * 1e6 / 8 * method.payload_share(self.mtu)
+        return RATES[self.rate] * 1e6 / 8 * method.payload_share()
 
     def limit_seconds(self, method):
         """The shortest time that the links allow for this method; 0: no limit."""
@@ -155,67 +154,65 @@ def entries(methods, **traits):
 
 def targets():
     ten = 10_000_000
-    yield Cell(8, "1gbit", 1500, ten, entries(ALL), target=True)
-    yield Cell(4, "unshaped", 1500, ten,
+    yield Cell(8, "1gbit", ten, entries(ALL), target=True)
+    yield Cell(4, "unshaped", ten,
                entries((INT32, INT16, EXACT, HALF, FLOOR32, FLOOR16) + OTHERS), target=True)
     # Where the links are the limit, not the cores that all hosts share.
-    yield Cell(8, "100mbit", 1500, ten,
+    yield Cell(8, "100mbit", ten,
                entries((INT32, INT16, INT8, EXACT, WIDE32, HALVES32, RANKS32, RANKS16, RANKS8) + OTHERS),
                target=True)
     # Two-byte gradients beside a ring of two-byte gradients.
     for n_workers in (4, 8):
-        yield Cell(n_workers, "100mbit", 1500, 5_000_000,
+        yield Cell(n_workers, "100mbit", 5_000_000,
                    entries((HALF, HALF16, HALF8, HALFNIC, HALFRANKS, HALFRANKS16, HALFRANKS8, HALFRING)),
                    target=True)
     # A stripe in every rank, with fewer hosts and with more.
     for n_workers in (4, 12):
         for rate in ("1gbit", "100mbit"):
             narrow = (INT8, RANKS8) if (n_workers, rate) == (4, "100mbit") else ()
-            yield Cell(n_workers, rate, 1500, ten, entries((RANKS32, RANKS16, *narrow, RING)), target=True)
+            yield Cell(n_workers, rate, ten, entries((RANKS32, RANKS16, *narrow, RING)), target=True)
     for rate in ("1gbit", "100mbit"):
-        yield Cell(8, rate, 1500, ten, (Entry(INT32), Entry(INT32, loss=0.01)), offload=False, target=True)
+        yield Cell(8, rate, ten, (Entry(INT32), Entry(INT32, loss=0.01)), offload=False, target=True)
     several = (INT32, HOSTS32, HOSTS16, RANKS32, ALONE32, ALONE16) + ON_HOSTS
     for per_host in (4, 2):
-        yield Cell(8, "1gbit", 1500, ten, entries(several), target=True, per_host=per_host)
+        yield Cell(8, "1gbit", ten, entries(several), target=True, per_host=per_host)
         # Where the links are the limit, not the cores.
-        yield Cell(8, "100mbit", 1500, ten, entries((HOSTS32, HOSTS16, ALONE32, RING)), target=True,
+        yield Cell(8, "100mbit", ten, entries((HOSTS32, HOSTS16, ALONE32, RING)), target=True,
                    per_host=per_host)
     # One host: there are no links.
     for size in (16, 1000, 100_000, ten):
-        yield Cell(4, "unshaped", 1500, size, entries((RANKS32, ALONE32, ALONE, ALONEHALF) + ON_HOSTS),
+        yield Cell(4, "unshaped", size, entries((RANKS32, ALONE32, ALONE, ALONEHALF) + ON_HOSTS),
                    target=True, per_host=4)
     # On a separate star: its uplinks are a second network.
-    yield Cell(8, "1gbit", 1500, ten, entries((INT32, RACKS32, INT16, RACKS16) + OTHERS), target=True,
+    yield Cell(8, "1gbit", ten, entries((INT32, RACKS32, INT16, RACKS16) + OTHERS), target=True,
                apart="racks")
     for rate in ("unshaped", "1gbit"):
-        yield Cell(8, rate, 1500, 16, entries((INT32, EXACT, PING, STAR_PING) + OTHERS), target=True)
-    yield Cell(4, "1gbit", 1500, 16, entries((INT32, PING, STAR_PING) + OTHERS), target=True)
-    yield Cell(4, "1gbit", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
-    yield Cell(4, "unshaped", 1500, ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
-    yield Cell(4, "unshaped", 1500, 4, (Entry(INT32, rest=True),), target=True)
+        yield Cell(8, rate, 16, entries((INT32, EXACT, PING, STAR_PING) + OTHERS), target=True)
+    yield Cell(4, "1gbit", 16, entries((INT32, PING, STAR_PING) + OTHERS), target=True)
+    yield Cell(4, "1gbit", ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
+    yield Cell(4, "unshaped", ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
+    yield Cell(4, "unshaped", 4, (Entry(INT32, rest=True),), target=True)
 
 
 def sweep():
     sizes = (4, 64, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
     for rate in RATES:
         for n_workers in (2, 4, 8):
-            for mtu in (1500, 9000):
-                for size in sizes:
-                    # Minutes per call, and no new information: measured on the faster links only.
-                    if rate == "100mbit" and size > 16 << 20:
-                        continue
-                    yield Cell(n_workers, rate, mtu, size, entries((INT32, INT16, PRELOAD) + OTHERS))
+            for size in sizes:
+                # Minutes per call, and no new information: measured on the faster links only.
+                if rate != "100mbit" or size <= 16 << 20:
+                    yield Cell(n_workers, rate, size, entries((INT32, INT16, PRELOAD) + OTHERS))
 
 
 def kernel():
     """XDP transmits past the queues that shape links, so links here have no rate."""
     for size in (16, 64 << 10, 10_000_000):
-        yield Cell(4, "unshaped", 1500, size, entries((INT32, XDP32)), apart="xdp")
-        yield Cell(4, "unshaped", 1500, size, entries((BOX32,)), apart=BOX32.name)
+        yield Cell(4, "unshaped", size, entries((INT32, XDP32)), apart="xdp")
+        yield Cell(4, "unshaped", size, entries((BOX32,)), apart=BOX32.name)
     # Without super-packets, as on real wires, so that each packet costs its full work.
-    yield Cell(4, "unshaped", 1500, 10_000_000, entries((INT32, XDP32)), offload=False,
+    yield Cell(4, "unshaped", 10_000_000, entries((INT32, XDP32)), offload=False,
                apart="xdp")
-    yield Cell(4, "unshaped", 1500, 10_000_000, entries((BOX32,)), offload=False,
+    yield Cell(4, "unshaped", 10_000_000, entries((BOX32,)), offload=False,
                apart=BOX32.name)
 
 
@@ -230,10 +227,10 @@ def all_cells():
 
 def quick_cells():
     """Rows that fit into a minute: the first target, and the latency target."""
-    yield Cell(8, "1gbit", 1500, 10_000_000, entries((INT32, INT16, NIC32, RING, BCUBE, MPI)))
-    yield Cell(4, "unshaped", 1500, 10_000_000,
+    yield Cell(8, "1gbit", 10_000_000, entries((INT32, INT16, NIC32, RING, BCUBE, MPI)))
+    yield Cell(4, "unshaped", 10_000_000,
                entries((INT32, INT16, FLOOR32, FLOOR16, RING, BCUBE, MPI)))
-    yield Cell(8, "unshaped", 1500, 16, entries((INT32, PING, STAR_PING, RING, MPI)))
+    yield Cell(8, "unshaped", 16, entries((INT32, PING, STAR_PING, RING, MPI)))
 
 
 def matching(pattern, cells):
