@@ -51,7 +51,7 @@ class Group:
         self.work = os.path.join(star.work, method.name)
         self.environment = {}
         self.processes = []  # processes that this group started
-        self.helpers = {}  # host -> one that is not a rank: a switch
+        self.helpers = {}  # name -> one that is not a rank: a switch
         self.ranks = {}  # number -> Rank
         os.makedirs(self.work, exist_ok=True)
 
@@ -83,11 +83,12 @@ class Group:
         self.processes.append(process)
         return process
 
-    def serve(self, host, command, words):
-        """Start a helper on a host, which is ready when it has said these words."""
-        self.helpers[host] = self.spawn(host, command, host)
-        if not has_said(self.helpers[host], os.path.join(self.work, host), words):
-            raise Failed(f"the {host} did not start: {self.said(host)}")
+    def serve(self, host, command, words, name=""):
+        """Start a helper on a host, which is ready when it has said these words. name: if not the host's."""
+        name = name or host
+        self.helpers[name] = self.spawn(host, command, name)
+        if not has_said(self.helpers[name], os.path.join(self.work, name), words):
+            raise Failed(f"the {name} did not start: {self.said(name)}")
 
     def said(self, name="ranks"):
         return last_line(os.path.join(self.work, name))
