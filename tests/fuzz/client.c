@@ -78,20 +78,17 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 }
 
 /* All of its slots wait for a rank: this is the longest report. */
-static bool pack_waits(void *self, size_t room, struct sml_waits_message *waits)
+static void pack_waits(void *self, size_t room, struct sml_waits_message *waits)
 {
 	struct world *world = self;
 	uint32_t n = (uint32_t)world->admission.head_slots + world->admission.data_slots;
-	SmlControl__StallReport none = SML_CONTROL__STALL_REPORT__INIT;
-	struct sml_stall_report *report = sml_stall_report_new(&none, n, SAY_WORLD_SIZE);
+	struct sml_stall_report *report = sml_stall_report_open(n, SAY_WORLD_SIZE);
 	const struct sml_ranks ranks = {{5}};
-	bool known;
 
 	for (uint32_t i = 0; report && i < n; i++)
 		sml_waits_note(&report->waits, i, 0, &ranks);
-	known = report && sml_waits_pack(&report->waits, room, waits);
+	sml_waits_pack(report ? &report->waits : NULL, room, waits);
 	sml_stall_report_close(report);
-	return known;
 }
 
 static void nothing_served(void *self, SmlControl__StripeStatus *status,

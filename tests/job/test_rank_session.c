@@ -43,13 +43,12 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	return true;
 }
 
-static bool pack_waits(void *self, size_t room, struct sml_waits_message *waits)
+static void pack_waits(void *self, size_t room, struct sml_waits_message *waits)
 {
 	(void)self;
-	(void)room;
-	(void)waits;
 	n_stalls_told += knows_stalls;
-	return knows_stalls;
+	sml_waits_pack(NULL, room, waits);
+	waits->report.partial = !knows_stalls;
 }
 
 static bool get_traffic(void *self, SmlControl__Traffic *traffic)

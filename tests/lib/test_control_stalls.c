@@ -86,23 +86,18 @@ static int close_control(void **state)
 /* The busy rank says that its first slot waits for this one, and that it has (not) seen all. */
 static void answer(unsigned missing, bool partial)
 {
-	SmlControl__StallReport message = SML_CONTROL__STALL_REPORT__INIT;
-	struct sml_waits_message packed;
+	struct sml_waits_message message;
 	struct sml_ranks ranks = {{0}};
 	struct sml_waits waits;
 
 	assert_true(sml_waits_init(&waits, 2 * N_SLOTS, N_RANKS));
 	sml_ranks_add(&ranks, missing);
 	sml_waits_note(&waits, 0, 7, &ranks);
-	assert_true(sml_waits_pack(&waits, 10000, &packed));
-	message.stripe = BUSY;
-	message.slots = packed.slots;
-	message.n_slots = packed.n_slots;
-	message.sets = packed.sets;
-	message.n_sets = packed.n_sets;
-	message.partial = partial;
-	sml_control_received(control, sml_envelope(STALL_REPORT, stall_report, &message));
-	sml_waits_free(&packed);
+	sml_waits_pack(&waits, 10000, &message);
+	message.report.stripe = BUSY;
+	message.report.partial = partial;
+	sml_control_received(control, sml_envelope(STALL_REPORT, stall_report, &message.report));
+	sml_waits_free(&message);
 	sml_waits_fini(&waits);
 }
 

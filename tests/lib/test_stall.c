@@ -120,8 +120,11 @@ TEST_WITH(the_news_of_a_death_comes_with_what_was_missing, set_up, client_close_
 		assert_int_equal(message->abort->error, SML_ERROR_RANK_DIED);
 		assert_non_null(message->abort->stalls);
 		expect_slot(message->abort->stalls, 9, 0, 1 << 2);
-		assert_false(message->abort->stalls->ranks[2]->connected);
-		assert_true(message->abort->stalls->ranks[1]->connected);
+		/* The one that has gone comes first. */
+		assert_int_equal(message->abort->stalls->ranks[0]->rank, 2);
+		assert_false(message->abort->stalls->ranks[0]->connected);
+		assert_int_equal(message->abort->stalls->ranks[2]->rank, 1);
+		assert_true(message->abort->stalls->ranks[2]->connected);
 		client_free(message);
 	}
 	clients_close(c, 2);

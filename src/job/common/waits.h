@@ -31,10 +31,7 @@ struct sml_waits {
 	/* The first set is empty: such a use is complete. */
 	uint32_t n_sets, max_sets;
 	uint64_t *words;
-	/* Sets by what is in them: 1 + the set's number; 0 if there is nothing. */
-	uint16_t *places;
-	uint32_t n_places; /* a power of two */
-	bool is_partial;   /* slots that have been used are missing here */
+	bool is_partial; /* slots that have been used are missing here */
 };
 
 /* For slots 0 … n_slots - 1. False if there is no memory; then fini is not needed. */
@@ -63,64 +60,35 @@ static inline bool sml_waits_is_complete(const struct sml_waits *waits, uint32_t
 	return waits->slots[slot].set == 0;
 }
 
-struct sml_job_pool;
-struct sml_slot_progress;
-
-/* The ranks that have not contributed to a use of a slot. False if none of them is known. */
-typedef bool sml_waits_missing(const struct sml_job_pool *pool,
-			       const struct sml_slot_progress *slot, struct sml_ranks *ranks);
-
-/* Note n uses, and the ranks that each waits for. Those that are not known make it partial. */
-void sml_waits_add(struct sml_waits *waits, const struct sml_slot_progress *slots, uint32_t n,
-		   sml_waits_missing *missing, const struct sml_job_pool *pool);
-
-/*
- * The same for uses in which a switch below waits, if they are newer than what is known here. It
- * has not sent them up, so no other child has contributed to them.
- */
-void sml_waits_add_below(struct sml_waits *waits, const struct sml_waits *below,
-			 sml_waits_missing *missing, const struct sml_job_pool *pool);
-
 void sml_waits_get(const struct sml_waits *waits, uint32_t slot, struct sml_ranks *ranks);
 
-/* For each rank, the number of slots that wait for it. Adds to n_missing[n_ranks]. */
-void sml_waits_count(const struct sml_waits *waits, uint32_t *n_missing);
+/*
+ * For each rank, the number of slots that wait for it. Adds to n_missing[n_ranks]. Returns how many
+ * slots wait for some rank.
+ */
+uint32_t sml_waits_count(const struct sml_waits *waits, uint32_t *n_missing);
 
 /* ---- in messages ---- */
 
-/* The slots and sets of a message, and the memory that they point into. */
+/* A report without ranks, and the memory that it points into. */
 struct sml_waits_message {
-	SmlControl__SlotState *states, **slots;
-	ProtobufCBinaryData *sets;
-	uint8_t *bytes;
-	uint16_t *set_of; /* by set: its number in the message, from 1 */
-	size_t n_slots, n_sets;
-	bool is_partial; /* it has not all slots */
+	SmlControl__StallReport report;
+	SmlControl__SlotState *states;
+	uint8_t *bytes; /* of sets */
 };
 
 /*
- * As many slots as fit in about `room` bytes, those that wait for ranks first. False if there is no
- * memory; then there is nothing to free.
+ * As many slots as fit in about `room` bytes, those that wait for ranks first. waits: NULL if
+ * nothing is known. Without memory, the report says nothing, too, and is partial.
  */
-bool sml_waits_pack(const struct sml_waits *waits, size_t room, struct sml_waits_message *message);
+void sml_waits_pack(const struct sml_waits *waits, size_t room, struct sml_waits_message *message);
 void sml_waits_free(struct sml_waits_message *message);
 
-/* Let the report have them, as long as they are not freed. */
-static inline void sml_waits_put(const struct sml_waits_message *message,
-				 SmlControl__StallReport *report)
-{
-	report->slots = message->slots;
-	report->n_slots = message->n_slots;
-	report->sets = message->sets;
-	report->n_sets = message->n_sets;
-	report->partial = message->is_partial;
-}
-
 /*
- * Add what a message contains. Slots, sets and ranks that do not exist are ignored. only has the
+ * Know only what the report says. Slots, sets and ranks that do not exist are ignored. only has the
  * ranks that the sender knows of; NULL for all.
  */
-void sml_waits_unpack(struct sml_waits *waits, SmlControl__SlotState *const *slots, size_t n_slots,
-		      const ProtobufCBinaryData *sets, size_t n_sets, const struct sml_ranks *only);
+void sml_waits_unpack(struct sml_waits *waits, const SmlControl__StallReport *report,
+		      const struct sml_ranks *only);
 
 #endif

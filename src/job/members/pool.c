@@ -265,9 +265,7 @@ void sml_job_pool_note_answer(const struct sml_job_pool *pool, struct sml_child 
 	/* A leaf that loses a rank says it without being asked. */
 	child->asked = child->silent = false;
 	child->answered = true;
-	sml_waits_unpack(&child->waits, in->slots, in->n_slots, in->sets, in->n_sets,
-			 &child->ranks);
-	child->waits.is_partial |= in->partial;
+	sml_waits_unpack(&child->waits, in, &child->ranks);
 }
 
 uint64_t sml_job_pool_answers_due(const struct sml_job_pool *pool)
@@ -327,32 +325,62 @@ static bool add_missing(const struct sml_child *child, const struct sml_slot_pro
 	return true;
 }
 
-bool sml_job_pool_missing(const struct sml_job_pool *pool, const struct sml_slot_progress *slot,
-			  struct sml_ranks *ranks)
+/* Note a use of a slot, and the ranks that it waits for, from the bits of its children. */
+static void note(struct sml_waits *waits, const struct sml_job_pool *pool,
+		 const struct sml_slot_progress *slot)
 {
+	struct sml_ranks ranks = {{0}};
 	bool knows_all = true;
 
-	*ranks = (struct sml_ranks){{0}};
 	for (unsigned i = 0; i < pool->n_children; i++)
 		if (slot->missing >> i & 1)
-			knows_all &= add_missing(&pool->children[i], slot, ranks);
-	return knows_all || !sml_ranks_is_empty(ranks);
+			knows_all &= add_missing(&pool->children[i], slot, &ranks);
+	/* Only leaves know one, and have not said it. */
+	if (!knows_all && sml_ranks_is_empty(&ranks))
+		waits->is_partial = true;
+	else
+		sml_waits_note(waits, slot->slot, slot->use, &ranks);
+}
+
+static bool is_ahead(const struct sml_waits *below, const struct sml_waits *here, uint32_t slot)
+{
+	return sml_waits_knows(below, slot) && !sml_waits_is_complete(below, slot) &&
+	       (!sml_waits_knows(here, slot) ||
+		sml_serial_before(here->slots[slot].use, below->slots[slot].use));
+}
+
+/*
+ * Note uses in which a leaf waits, if they are newer than what is known here. It has not sent them
+ * up, so no other child has contributed to them.
+ */
+static void note_below(struct sml_waits *waits, const struct sml_job_pool *pool,
+		       const struct sml_waits *below)
+{
+	for (uint32_t i = 0; i < waits->n_slots; i++)
+		if (is_ahead(below, waits, i))
+			note(waits, pool,
+			     &(struct sml_slot_progress){.slot = (uint16_t)i,
+							 .use = below->slots[i].use,
+							 .missing = UINT64_MAX});
 }
 
 bool sml_job_pool_look(const struct sml_job_pool *pool, struct sml_waits *waits)
 {
-	uint32_t n = sml_job_pool_slots(pool);
-	struct sml_slot_progress *states = calloc(n + 1, sizeof(*states));
+	const struct sml_jobs *jobs = pool->jobs;
+	uint32_t most = sml_job_pool_slots(pool), n = 0;
+	struct sml_slot_progress *states = calloc(most + 1, sizeof(*states));
 
-	if (states == NULL || !sml_waits_init(waits, n, pool->n_ranks)) {
+	if (states == NULL || !sml_waits_init(waits, most, pool->n_ranks)) {
 		free(states);
 		return false;
 	}
-	sml_waits_add(waits, states, sml_job_pool_states(pool, states), sml_job_pool_missing, pool);
+	if (jobs->operations->slot_states != NULL && pool->has_slots)
+		n = jobs->operations->slot_states(jobs->dataplane, pool->rules.job, states, most);
+	for (uint32_t i = 0; i < n; i++)
+		note(waits, pool, &states[i]);
 	free(states);
 	for (unsigned i = 0; i < pool->n_children; i++)
 		if (pool->children[i].answered)
-			sml_waits_add_below(waits, &pool->children[i].waits, sml_job_pool_missing,
-					    pool);
+			note_below(waits, pool, &pool->children[i].waits);
 	return true;
 }

@@ -108,18 +108,6 @@ static inline void sml_job_pool_count(const struct sml_job_pool *pool,
 
 /* ---- what slots wait for ---- */
 
-/* As the dataplane's slot_states, for all slots. */
-static inline uint32_t sml_job_pool_states(const struct sml_job_pool *pool,
-					   struct sml_slot_progress *states)
-{
-	const struct sml_jobs *jobs = pool->jobs;
-
-	if (jobs->operations->slot_states == NULL || !pool->has_slots)
-		return 0;
-	return jobs->operations->slot_states(jobs->dataplane, pool->rules.job, states,
-					     sml_job_pool_slots(pool));
-}
-
 /* Ask the leaves that have not been asked what their slots wait for. */
 void sml_job_pool_ask(struct sml_job_pool *pool);
 
@@ -133,13 +121,6 @@ void sml_job_pool_note_answer(const struct sml_job_pool *pool, struct sml_child 
  */
 uint64_t sml_job_pool_answers_due(const struct sml_job_pool *pool);
 bool sml_job_pool_is_answered(struct sml_job_pool *pool);
-
-/*
- * The ranks that a slot waits for, from the bits of its children that it waits for. False: only
- * leaves know one, and have not said it.
- */
-bool sml_job_pool_missing(const struct sml_job_pool *pool, const struct sml_slot_progress *slot,
-			  struct sml_ranks *ranks);
 
 /* What all slots wait for, here and at leaves. False: no memory; then fini is not needed. */
 bool sml_job_pool_look(const struct sml_job_pool *pool, struct sml_waits *waits);

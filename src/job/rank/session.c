@@ -377,14 +377,11 @@ static void on_describe(struct sml_session *session, const SmlControl__Envelope 
 static void answer_stalls(struct sml_session *session)
 {
 	const struct sml_session_answers *answers = session->answers;
-	SmlControl__StallReport report = SML_CONTROL__STALL_REPORT__INIT;
-	struct sml_waits_message waits = {.n_slots = 0};
+	struct sml_waits_message message;
 
-	if (!answers->pack_waits(answers->self, MOST_TOLD_BYTES, &waits))
-		waits.is_partial = true;
-	sml_waits_put(&waits, &report);
-	sml_session_send(session, sml_envelope(STALL_REPORT, stall_report, &report));
-	sml_waits_free(&waits);
+	answers->pack_waits(answers->self, MOST_TOLD_BYTES, &message);
+	sml_session_send(session, sml_envelope(STALL_REPORT, stall_report, &message.report));
+	sml_waits_free(&message);
 }
 
 static void on_stall_request(struct sml_session *session, const SmlControl__Envelope *message)

@@ -177,11 +177,8 @@ struct sml_session_answers {
 	 */
 	bool (*describe)(void *self, enum sml_stream_id stream, uint32_t chunk, char *text,
 			 size_t text_bytes, SmlControl__Call *call);
-	/*
-	 * What this rank's slots are waiting for, as sml_waits_pack(). False: that is not known
-	 * now.
-	 */
-	bool (*pack_waits)(void *self, size_t room, struct sml_waits_message *waits);
+	/* What this rank's slots are waiting for, as sml_waits_pack(). */
+	void (*pack_waits)(void *self, size_t room, struct sml_waits_message *waits);
 	/* What they have done so far; counters by rank are in this memory. */
 	void (*get_stripe_status)(void *self, SmlControl__StripeStatus *status,
 				  uint64_t waited_ms[SML_MAX_CHILDREN]);

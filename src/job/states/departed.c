@@ -14,7 +14,6 @@
 #include "job/states/states.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "control/text.h"
 #include "job/members/hosts.h"
@@ -40,38 +39,20 @@ uint64_t sml_job_departed_due(const struct sml_job *job)
 	return job->departed.n ? job->departed.looked_ns + LOOK_NS : UINT64_MAX;
 }
 
-/* ---- slots here ---- */
+/* ---- slots here and at leaves: all ranks of a call may be behind one ---- */
 
-static void look_here(const struct sml_job *job, struct sml_ranks *missing)
+static void look_at_slots(const struct sml_job *job, struct sml_ranks *missing)
 {
-	struct sml_slot_progress *slots = calloc(sml_job_pool_slots(&job->pool), sizeof(*slots));
-	struct sml_ranks ranks;
-	uint32_t n;
+	uint32_t n_missing[SML_MAX_WORLD] = {0};
+	struct sml_waits waits;
 
-	if (slots == NULL)
+	if (!sml_job_pool_look(&job->pool, &waits))
 		return; /* the next look may find memory */
-	n = sml_job_pool_states(&job->pool, slots);
-	for (uint32_t i = 0; i < n; i++)
-		if (sml_job_pool_missing(&job->pool, &slots[i], &ranks))
-			sml_ranks_unite(missing, &ranks);
-	free(slots);
-}
-
-/* ---- slots of leaves: all ranks of a call may be behind one ---- */
-
-static void look_at_leaf(const struct sml_child *child, struct sml_ranks *missing)
-{
-	struct sml_ranks ranks;
-
-	/* Not a late answer. */
-	if (child->branch == NULL || !child->answered || child->asked)
-		return;
-	for (uint32_t slot = 0; slot < child->waits.n_slots; slot++) {
-		if (!sml_waits_knows(&child->waits, slot))
-			continue;
-		sml_waits_get(&child->waits, slot, &ranks);
-		sml_ranks_unite(missing, &ranks);
-	}
+	sml_waits_count(&waits, n_missing);
+	sml_waits_fini(&waits);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (n_missing[rank] > 0)
+			sml_ranks_add(missing, rank);
 }
 
 /* ---- slots in shared memory ---- */
@@ -125,9 +106,7 @@ static void find_missed(struct sml_job *job, struct sml_ranks *missed)
 {
 	struct sml_ranks now = job->departed.host_misses;
 
-	look_here(job, &now);
-	for (unsigned i = 0; i < job->pool.n_children; i++)
-		look_at_leaf(&job->pool.children[i], &now);
+	look_at_slots(job, &now);
 	sml_ranks_intersect(&now, &job->departed.ranks);
 	*missed = now;
 	sml_ranks_intersect(missed, &job->departed.missed);

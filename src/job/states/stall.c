@@ -26,15 +26,15 @@
 
 /* A report, and the memory of its parts. */
 struct stalls {
-	SmlControl__StallReport report;
-	SmlControl__RankState *ranks, **rank_list;
-	struct sml_waits_message slots;
+	struct sml_waits_message message;
+	SmlControl__RankState *ranks;
 };
 
 static void add_rank(const struct sml_job *job, uint16_t rank, struct stalls *out)
 {
 	const struct sml_member *member = &job->members.of[rank];
-	SmlControl__RankState *state = &out->ranks[out->report.n_ranks];
+	SmlControl__StallReport *report = &out->message.report;
+	SmlControl__RankState *state = &out->ranks[report->n_ranks];
 	uint64_t heard_ns = member->peer ? member->peer->heard_ns : member->heard_ns;
 	uint64_t now_ns = job->jobs->now_ns;
 
@@ -45,7 +45,7 @@ static void add_rank(const struct sml_job *job, uint16_t rank, struct stalls *ou
 	state->connected = member->peer != NULL;
 	/* A switch that was stopped for a while forgives others the time (job/input/absence.c). */
 	state->last_heard_ms = heard_ns < now_ns ? (now_ns - heard_ns) / 1000000u : 0;
-	out->rank_list[out->report.n_ranks++] = state;
+	report->ranks[report->n_ranks++] = state;
 }
 
 #define URGENCIES 3
@@ -61,27 +61,16 @@ static size_t state_bytes(const struct sml_job *job, unsigned rank)
 	return STATE_BYTES + strlen(job->members.of[rank].host);
 }
 
-static bool all_fit(const struct sml_job *job, size_t room)
-{
-	size_t bytes = 0;
-
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		bytes += state_bytes(job, rank);
-	return bytes <= room;
-}
-
-/* In the order of ranks; if there is no room for all, the urgent ones come first. */
+/* The urgent ones come first, because there may be no room for all. */
 static void add_ranks(const struct sml_job *job, const uint32_t *n_missing, size_t room,
 		      struct stalls *out)
 {
-	bool fit = all_fit(job, room);
-
-	for (unsigned urgent = 0; urgent < (fit ? 1 : URGENCIES); urgent++) {
+	for (unsigned urgent = 0; urgent < URGENCIES; urgent++) {
 		for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-			if (!fit && urgency(job, rank, n_missing) != urgent)
+			if (urgency(job, rank, n_missing) != urgent)
 				continue;
 			if (state_bytes(job, rank) > room) {
-				out->report.partial = true;
+				out->message.report.partial = true;
 				return;
 			}
 			room -= state_bytes(job, rank);
@@ -94,40 +83,20 @@ static void close_stalls(struct stalls *stalls)
 {
 	if (stalls == NULL)
 		return;
+	free(stalls->message.report.ranks);
 	free(stalls->ranks);
-	free(stalls->rank_list);
-	sml_waits_free(&stalls->slots);
+	sml_waits_free(&stalls->message);
 	free(stalls);
-}
-
-/* False: no memory. */
-static bool fill_stalls(struct sml_job *job, const struct sml_waits *waits, struct stalls *out)
-{
-	size_t room = ALL_BYTES / job->n_ranks;
-	uint32_t *n_missing = calloc(job->n_ranks, sizeof(*n_missing));
-
-	out->ranks = calloc(job->n_ranks, sizeof(*out->ranks));
-	out->rank_list = calloc(job->n_ranks, sizeof(SmlControl__RankState *));
-	if (n_missing == NULL || out->ranks == NULL || out->rank_list == NULL ||
-	    !sml_waits_pack(waits, room / 2 < SML_WAITS_ROOM ? room / 2 : SML_WAITS_ROOM,
-			    &out->slots)) {
-		free(n_missing);
-		return false;
-	}
-	sml_waits_count(waits, n_missing);
-	sml_waits_put(&out->slots, &out->report);
-	out->report.ranks = out->rank_list;
-	add_ranks(job, n_missing, room / 2, out);
-	free(n_missing);
-	return true;
 }
 
 /* NULL: no memory, or the job has not begun. */
 static struct stalls *open_stalls(struct sml_job *job)
 {
+	uint32_t room = ALL_BYTES / job->n_ranks / 2;
+	uint32_t n_missing[SML_MAX_WORLD] = {0};
+	SmlControl__RankState **list;
 	struct stalls *stalls;
 	struct sml_waits waits;
-	bool filled;
 
 	if (job->state != SML_JOB_RUNNING && job->state != SML_JOB_LEAVING)
 		return NULL;
@@ -136,11 +105,16 @@ static struct stalls *open_stalls(struct sml_job *job)
 		free(stalls);
 		return NULL;
 	}
-	sml_control__stall_report__init(&stalls->report);
-	filled = fill_stalls(job, &waits, stalls);
+	sml_waits_count(&waits, n_missing);
+	sml_waits_pack(&waits, sml_least(room, SML_WAITS_ROOM), &stalls->message);
 	sml_waits_fini(&waits);
-	if (filled)
+	stalls->ranks = calloc(job->n_ranks, sizeof(*stalls->ranks));
+	list = calloc(job->n_ranks, sizeof(SmlControl__RankState *));
+	stalls->message.report.ranks = list;
+	if (stalls->ranks != NULL && list != NULL) {
+		add_ranks(job, n_missing, room, stalls);
 		return stalls;
+	}
 	close_stalls(stalls);
 	return NULL;
 }
@@ -165,21 +139,19 @@ static void query_ranks(struct sml_job *job)
 		sml_job_query_member(job, &job->members.of[rank]);
 }
 
-static void pass(struct sml_job *job, const struct stalls *stalls)
+static void pass(struct sml_job *job, SmlControl__StallReport *report)
 {
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members.of[rank].stalls_wanted && job->members.of[rank].peer)
-			(void)sml_peer_send(
-				job->jobs, job->members.of[rank].peer,
-				sml_envelope(
-					STALL_REPORT, stall_report,
-					(SmlControl__StallReport *)(uintptr_t)&stalls->report));
+			(void)sml_peer_send(job->jobs, job->members.of[rank].peer,
+					    sml_envelope(STALL_REPORT, stall_report, report));
 }
 
 /* One answer for each question; otherwise a rank could make us forward unsolicited reports. */
 void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in)
 {
 	size_t n_slots = sml_job_pool_slots(&job->pool);
+	SmlControl__StallReport report;
 	struct stalls *stalls;
 
 	if (from >= job->terms.stripes || !job->members.of[from].stalls_requested ||
@@ -189,51 +161,27 @@ void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__S
 	stalls = open_stalls(job);
 	if (stalls == NULL)
 		return;
-	stalls->report.slots = in->slots;
-	stalls->report.n_slots = in->n_slots;
-	stalls->report.sets = in->sets;
-	stalls->report.n_sets = in->n_sets;
-	stalls->report.partial = in->partial;
-	stalls->report.stripe = from;
-	pass(job, stalls);
+	report = stalls->message.report;
+	report.slots = in->slots;
+	report.n_slots = in->n_slots;
+	report.sets = in->sets;
+	report.n_sets = in->n_sets;
+	report.partial = in->partial;
+	report.stripe = from;
+	pass(job, &report);
 	close_stalls(stalls);
 }
-
-static bool is_any_wanted(const struct sml_job *job)
-{
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members.of[rank].stalls_wanted)
-			return true;
-	return false;
-}
-
-static void pass_leaves_stalls(struct sml_job *job)
-{
-	/* A leaf may say more than it was asked. */
-	struct stalls *stalls = is_any_wanted(job) ? open_stalls(job) : NULL;
-
-	if (stalls == NULL)
-		return;
-	pass(job, stalls);
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		job->members.of[rank].stalls_wanted = false;
-	close_stalls(stalls);
-}
-
-/* ---- what leaves answer ---- */
 
 void sml_job_look_for_answers(struct sml_job *job)
 {
-	if (sml_job_pool_is_answered(&job->pool))
-		pass_leaves_stalls(job);
-}
+	struct stalls *stalls = sml_job_pool_is_answered(&job->pool) ? open_stalls(job) : NULL;
 
-static void query_own_ranks(struct sml_job *job)
-{
-	job->pool.leaves_queried = true;
-	sml_job_pool_ask(&job->pool);
-	/* The only ones that could answer may have been silent for long. */
-	sml_job_look_for_answers(job);
+	if (stalls == NULL)
+		return;
+	pass(job, &stalls->message.report);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		job->members.of[rank].stalls_wanted = false;
+	close_stalls(stalls);
 }
 
 /* ---- a member asks ---- */
@@ -241,29 +189,21 @@ static void query_own_ranks(struct sml_job *job)
 void sml_job_send_stalls(struct sml_job *job, struct sml_member *member)
 {
 	uint64_t now_ns = job->jobs->now_ns;
-	struct stalls *stalls;
 
 	/* Before the job runs, no slot waits. */
 	if (job->state < SML_JOB_RUNNING || now_ns - member->stalls_sent_ns < ANSWER_EVERY_NS ||
 	    !sml_peer_listens(job->jobs, member->peer))
 		return;
 	member->stalls_sent_ns = now_ns;
+	member->stalls_wanted = true;
 	if (job->jobs->operations->ranks_have_slots) {
-		member->stalls_wanted = true;
 		query_ranks(job);
 		return;
 	}
-	if (job->pool.n_leaves > 0) {
-		member->stalls_wanted = true;
-		query_own_ranks(job);
-		return;
-	}
-	stalls = open_stalls(job);
-	if (stalls == NULL)
-		return;
-	(void)sml_peer_send(job->jobs, member->peer,
-			    sml_envelope(STALL_REPORT, stall_report, &stalls->report));
-	close_stalls(stalls);
+	job->pool.leaves_queried = true;
+	sml_job_pool_ask(&job->pool);
+	/* At once if there are no leaves, or those that could answer have been silent for long. */
+	sml_job_look_for_answers(job);
 }
 
 /* The connection ends with it, unless the rank may go on in a next membership. */
@@ -284,7 +224,7 @@ void sml_job_abort_all(struct sml_job *job, int error, const char *text)
 
 	message.error = error;
 	message.text = (char *)(uintptr_t)text;
-	message.stalls = stalls ? &stalls->report : NULL;
+	message.stalls = stalls ? &stalls->message.report : NULL;
 	message.again = job->end.lacks_room;
 	message.planned = job->end.planned;
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {

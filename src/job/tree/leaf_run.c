@@ -269,19 +269,16 @@ void sml_leaf_job_mismatch(const struct sml_leaf_job *job, const struct sml_mism
 
 static void send_slots(const struct sml_leaf_job *job)
 {
-	SmlControl__StallReport message = SML_CONTROL__STALL_REPORT__INIT;
-	struct sml_waits_message packed = {.is_partial = true};
+	struct sml_waits_message message;
 	struct sml_waits waits;
+	bool known = sml_job_pool_look(&job->pool, &waits);
 
-	if (sml_job_pool_look(&job->pool, &waits)) {
-		if (!sml_waits_pack(&waits, SML_WAITS_ROOM, &packed))
-			packed.is_partial = true;
+	sml_waits_pack(known ? &waits : NULL, SML_WAITS_ROOM, &message);
+	if (known)
 		sml_waits_fini(&waits);
-	}
-	sml_waits_put(&packed, &message);
 	(void)sml_leaf_send(job->pool.jobs, sml_envelope_of(job->pool.rules.job, STALL_REPORT,
-							    stall_report, &message));
-	sml_waits_free(&packed);
+							    stall_report, &message.report));
+	sml_waits_free(&message);
 }
 
 void sml_leaf_job_look_for_answers(struct sml_leaf_job *job)

@@ -234,7 +234,7 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	return call != NULL;
 }
 
-static bool pack_waits(void *self, size_t room, struct sml_waits_message *waits)
+static void pack_waits(void *self, size_t room, struct sml_waits_message *waits)
 {
 	const struct sml_stripe *stripe = self;
 	struct sml_context *context = stripe->context;
@@ -242,10 +242,9 @@ static bool pack_waits(void *self, size_t room, struct sml_waits_message *waits)
 		sml_context_is_running(context)
 			? sml_question_query(&context->threads, stripe->index)
 			: NULL;
-	bool known = report && sml_waits_pack(&report->waits, room, waits);
 
+	sml_waits_pack(report ? &report->waits : NULL, room, waits);
 	sml_stall_report_close(report);
-	return known;
 }
 
 static void get_stripe_status(void *self, SmlControl__StripeStatus *status,

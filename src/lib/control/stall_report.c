@@ -40,9 +40,7 @@ struct sml_stall_report *sml_stall_report_new(const SmlControl__StallReport *mes
 
 	if (report == NULL)
 		return NULL;
-	sml_waits_unpack(&report->waits, message->slots, message->n_slots, message->sets,
-			 message->n_sets, NULL);
-	report->waits.is_partial |= message->partial;
+	sml_waits_unpack(&report->waits, message, NULL);
 	for (size_t i = 0; i < message->n_ranks; i++)
 		add_rank(report, message->ranks[i]);
 	return report;

@@ -57,12 +57,10 @@ static bool describe(void *self, enum sml_stream_id stream, uint32_t chunk, char
 	return true;
 }
 
-static bool pack_waits(void *self, size_t room, struct sml_waits_message *waits)
+static void pack_waits(void *self, size_t room, struct sml_waits_message *waits)
 {
 	(void)self;
-	(void)room;
-	(void)waits;
-	return false;
+	sml_waits_pack(NULL, room, waits);
 }
 
 static void get_stripe_status(void *self, SmlControl__StripeStatus *status,
