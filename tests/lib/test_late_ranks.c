@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/context/late.h"
-#include "lib/control/stall_report.h"
+#include "lib/diagnose/stall.h"
 #include "lib/host/slots.h"
 #include "lib/progress/question.h"
 #include "lib/progress/threads.h"
@@ -22,6 +21,7 @@ struct world {
 	struct sml_threads threads; /* of rank OWN_RANK */
 	struct sml_stall_report *told;
 	struct sml_stall_reports reports;
+	struct sml_stall_lacking lacking;
 	struct sml_ranks found;
 	void *bytes;
 };
@@ -78,7 +78,8 @@ static struct sml_stall_report *new_answer(void)
 static void expect_only(struct world *world, unsigned rank)
 {
 	world->reports.of[0] = sml_question_complete(&world->threads, 0, world->told, NULL, false);
-	sml_late_find(&world->reports, OWN_RANK, &world->found);
+	sml_stall_gather(&world->reports, N_RANKS, &world->lacking);
+	sml_stall_find_late(&world->lacking, OWN_RANK, &world->found);
 	assert_int_equal(sml_ranks_count(&world->found), 1);
 	assert_true(sml_ranks_has(&world->found, rank));
 }
@@ -94,13 +95,13 @@ TEST(without_an_answer_a_rank_looks_itself)
 
 TEST(where_an_answer_has_no_slots_a_rank_looks_itself_and_keeps_the_names)
 {
-	char hosts[SML_LATE_HOSTS_BYTES];
+	char hosts[SML_STALL_HOSTS_BYTES];
 	struct world world;
 
 	open_world(&world, false);
 	world.told = new_answer();
 	expect_only(&world, 2);
-	sml_late_hosts(&world.reports, &world.found, hosts);
+	sml_stall_name_hosts(&world.lacking, &world.found, hosts);
 	assert_string_equal(hosts, " (gpu2, pid 88)");
 	close_world(&world);
 }

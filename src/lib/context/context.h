@@ -19,7 +19,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "lib/context/late.h"
 #include "lib/context/metrics_file.h"
 #include "lib/context/notifier.h"
 #include "lib/context/stripe.h"
@@ -33,6 +32,7 @@
 #include "lib/host/slots.h"
 #include "lib/progress/request.h"
 #include "lib/progress/threads.h"
+#include "lib/settings/notice.h"
 #include "switch/switch.h"
 
 /* See lib/context/hosts.h. */
@@ -46,6 +46,15 @@ struct sml_hosts {
 		bool apart;			/* for good: these ranks do not share memory */
 		int fd; /* an eventfd, for the threads that wait; -1 if none does */
 	} found;
+};
+
+/* For notices (join.h): a call that waits. */
+struct sml_late {
+	pthread_mutex_t lock;
+	struct sml_notice notice;
+	bool waits; /* then `call` is as it was when it was seen first like this */
+	struct sml_call_in_progress call;
+	uint64_t asked_ns; /* 0 if the switches are not asked now */
 };
 
 /*

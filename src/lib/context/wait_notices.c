@@ -76,14 +76,14 @@ static void describe_loss(const struct sml_context *context, char *text, size_t 
  * lacks results from one stripe is late at another.
  */
 static void describe_late(const struct sml_context *context,
-			  const struct sml_stall_reports *reports, const struct sml_ranks *late,
+			  const struct sml_stall_lacking *lacking, const struct sml_ranks *late,
 			  char *text, size_t bytes)
 {
-	char ranks[SML_RANKS_TEXT_BYTES], hosts[SML_LATE_HOSTS_BYTES], narrow[SML_NARROW_BYTES];
+	char ranks[SML_RANKS_TEXT_BYTES], hosts[SML_STALL_HOSTS_BYTES], narrow[SML_NARROW_BYTES];
 	const char *end = find_narrow(context, narrow);
 
 	sml_ranks_text(late, 0, ranks, sizeof(ranks));
-	sml_late_hosts(reports, late, hosts);
+	sml_stall_name_hosts(lacking, late, hosts);
 	snprintf(text, bytes, "rank%s %s of %u%s%s%s%s", sml_plural(sml_ranks_count(late)), ranks,
 		 context->settings.world_size, hosts,
 		 end ? "; packets are lost between this rank and " : "", end ? end : "", narrow);
@@ -106,13 +106,15 @@ static void log_late_ranks(struct sml_context *context, const struct sml_stall_r
 {
 	struct sml_late *late = &context->late;
 	char who[SML_TEXT_BYTES], call[160];
+	struct sml_stall_lacking lacking;
 	struct sml_ranks ranks;
 
-	sml_late_find(reports, context->settings.rank, &ranks);
+	sml_stall_gather(reports, context->settings.world_size, &lacking);
+	sml_stall_find_late(&lacking, context->settings.rank, &ranks);
 	if (!is_speaker(context, reports->silent, &ranks) || now_ns >= late->call.deadline_ns)
 		return;
 	if (!sml_ranks_is_empty(&ranks))
-		describe_late(context, reports, &ranks, who, sizeof(who));
+		describe_late(context, &lacking, &ranks, who, sizeof(who));
 	else if (reports->silent < context->n_stripes)
 		describe_silence(context, reports->silent, who, sizeof(who));
 	else

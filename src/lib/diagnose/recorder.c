@@ -62,18 +62,19 @@ static void write_ranks(FILE *out, const struct sml_recorder *recorder)
 {
 	struct sml_stall_lacking lacking;
 
-	sml_stall_gather(&recorder->snapshot, &lacking);
+	sml_stall_gather(&recorder->snapshot.reports, recorder->snapshot.settings->world_size,
+			 &lacking);
 	if (lacking.about[0] == NULL)
 		return;
 	fprintf(out, "\nranks, and for how many slots the job waits for each\n"
 		     "rank slots connected heard_ms_ago        pid host\n");
-	for (unsigned rank = 0; rank < recorder->snapshot.settings->world_size; rank++) {
+	for (unsigned rank = 0; rank < lacking.n_ranks; rank++) {
 		const struct sml_stall_rank *about = lacking.about[rank];
 		char heard[24] = "?";
 
 		/* Of many ranks, the switch tells of those that matter. */
-		if (about == NULL || (recorder->snapshot.settings->world_size > SML_MAX_CHILDREN &&
-				      !about->heard && lacking.n_missing[rank] == 0))
+		if (about == NULL || (lacking.n_ranks > SML_MAX_CHILDREN && !about->heard &&
+				      lacking.n_missing[rank] == 0))
 			continue;
 		if (about->heard)
 			snprintf(heard, sizeof(heard), "%" PRIu64, about->last_heard_ms);

@@ -10,8 +10,11 @@
 #include "lib/progress/progress.h"
 #include "lib/transport/interface.h"
 
-/* Ranks that get a line each. */
+/* Ranks that get a line each, and those whose hosts are named in one. */
 #define NAMED_RANKS 3
+#define NAMED_HOSTS 4
+/* From then on, a rank is silent: each of them says something once a second. */
+#define SILENT_MS 3000
 
 /* ---- this rank's slots ---- */
 
@@ -89,7 +92,7 @@ bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled
 	return false;
 }
 
-/* ---- in words ---- */
+/* ---- and all of them together ---- */
 
 /* Packets of this rank, and results, that are lost on the way to a stripe and back. */
 struct losses {
@@ -147,6 +150,82 @@ static void summarize(const struct sml_snapshot *snapshot, struct summary *summa
 		summary->n_queued = count_queued(snapshot->threads->threads[0]);
 }
 
+/* ---- which ranks are late ---- */
+
+void sml_stall_gather(const struct sml_stall_reports *reports, unsigned n_ranks,
+		      struct sml_stall_lacking *lacking)
+{
+	*lacking = (struct sml_stall_lacking){.n_ranks = n_ranks};
+	for (unsigned i = 0; i < SML_MAX_STRIPES; i++) {
+		const struct sml_stall_report *report = reports->of[i];
+
+		if (report)
+			lacking->n_slots += sml_waits_count(&report->waits, lacking->n_missing);
+		for (unsigned rank = 0; report && rank < report->n_ranks; rank++)
+			if (lacking->about[rank] == NULL || report->ranks[rank].host[0])
+				lacking->about[rank] = &report->ranks[rank];
+	}
+}
+
+static bool is_silent(const struct sml_stall_rank *about)
+{
+	return about && about->heard && about->last_heard_ms >= SILENT_MS;
+}
+
+/*
+ * A rank that waits as this one does may not have made later calls that another rank has made. So
+ * the ranks that all slots wait for are the late ones, if there are any. If no slot waits, a rank
+ * that has stopped may have to pass the results on.
+ */
+void sml_stall_find_late(const struct sml_stall_lacking *lacking, unsigned own_rank,
+			 struct sml_ranks *late)
+{
+	uint32_t least = 1;
+
+	*late = (struct sml_ranks){{0}};
+	for (unsigned rank = 0; rank < lacking->n_ranks; rank++)
+		if (lacking->n_missing[rank] == lacking->n_slots)
+			least = lacking->n_slots;
+	for (unsigned rank = 0; rank < lacking->n_ranks; rank++)
+		if (lacking->n_slots > 0 ? lacking->n_missing[rank] >= least
+					 : is_silent(lacking->about[rank]))
+			sml_ranks_add(late, rank);
+	sml_ranks_remove(late, own_rank);
+}
+
+static size_t name_host(const struct sml_stall_rank *about, bool first, char *text, size_t bytes)
+{
+	char silent[48] = "";
+
+	if (is_silent(about))
+		snprintf(silent, sizeof(silent), ", not heard for %" PRIu64 " s",
+			 about->last_heard_ms / 1000);
+	return (size_t)snprintf(text, bytes, "%s%.63s, pid %" PRIu32 "%s", first ? " (" : "; ",
+				about->host, about->pid, silent);
+}
+
+void sml_stall_name_hosts(const struct sml_stall_lacking *lacking, const struct sml_ranks *late,
+			  char text[SML_STALL_HOSTS_BYTES])
+{
+	size_t length = 0;
+	unsigned n = 0;
+
+	text[0] = '\0';
+	for (unsigned rank = sml_ranks_next(late, 0); rank < lacking->n_ranks && n <= NAMED_HOSTS;
+	     rank = sml_ranks_next(late, rank + 1)) {
+		const struct sml_stall_rank *about = lacking->about[rank];
+
+		if (about && about->heard && about->host[0] && n++ < NAMED_HOSTS)
+			length += name_host(about, n == 1, text + length,
+					    SML_STALL_HOSTS_BYTES - length);
+	}
+	if (n > 0)
+		snprintf(text + length, SML_STALL_HOSTS_BYTES - length, "%s)",
+			 n > NAMED_HOSTS ? "; ..." : "");
+}
+
+/* ---- in words ---- */
+
 struct lines {
 	char (*text)[SML_STALL_LINE_BYTES];
 	unsigned n;
@@ -156,20 +235,6 @@ struct lines {
 static char *next_line(struct lines *lines)
 {
 	return lines->text[lines->n < SML_STALL_LINES ? lines->n++ : SML_STALL_LINES - 1];
-}
-
-void sml_stall_gather(const struct sml_snapshot *snapshot, struct sml_stall_lacking *lacking)
-{
-	*lacking = (struct sml_stall_lacking){.n_ranks = snapshot->settings->world_size};
-	for (unsigned i = 0; i < snapshot->n_stripes; i++) {
-		const struct sml_stall_report *report = snapshot->reports.of[i];
-
-		if (report)
-			sml_waits_count(&report->waits, lacking->n_missing);
-		for (unsigned rank = 0; report && rank < report->n_ranks; rank++)
-			if (lacking->about[rank] == NULL || report->ranks[rank].host[0])
-				lacking->about[rank] = &report->ranks[rank];
-	}
 }
 
 /* What a report says of a rank that has not contributed: what counted that is a report. */
@@ -338,7 +403,7 @@ unsigned sml_stall_describe(const struct sml_snapshot *snapshot,
 	struct summary summary;
 
 	summarize(snapshot, &summary);
-	sml_stall_gather(snapshot, &lacking);
+	sml_stall_gather(&snapshot->reports, snapshot->settings->world_size, &lacking);
 	/* Ranks lack in slots because others made other calls. */
 	if (!snapshot->mismatch)
 		describe_ranks(&lacking, snapshot->settings->rank, &lines);

@@ -17,11 +17,24 @@
  */
 struct sml_stall_lacking {
 	unsigned n_ranks;
-	uint32_t n_missing[SML_MAX_WORLD]; /* slots that wait for it */
+	uint32_t n_slots;		   /* that wait for some rank */
+	uint32_t n_missing[SML_MAX_WORLD]; /* slots that wait for this one */
 	const struct sml_stall_rank *about[SML_MAX_WORLD];
 };
 
-void sml_stall_gather(const struct sml_snapshot *snapshot, struct sml_stall_lacking *lacking);
+/* As long as the reports are there. */
+void sml_stall_gather(const struct sml_stall_reports *reports, unsigned n_ranks,
+		      struct sml_stall_lacking *lacking);
+
+/* The late ranks, other than own_rank, which waits itself. */
+void sml_stall_find_late(const struct sml_stall_lacking *lacking, unsigned own_rank,
+			 struct sml_ranks *late);
+
+#define SML_STALL_HOSTS_BYTES 512
+
+/* " (gpu1, pid 77; gpu2, pid 88, not heard for 12 s)", or "" if nothing is known of them. */
+void sml_stall_name_hosts(const struct sml_stall_lacking *lacking, const struct sml_ranks *late,
+			  char text[SML_STALL_HOSTS_BYTES]);
 
 /* Why a slot that has sent has no result. */
 enum sml_stall_cause {
