@@ -26,22 +26,6 @@
 #define SML_MACHINE_BYTES 128
 #define SML_HOST_TOKEN	  16
 
-/* What a stripe has done so far. */
-struct sml_served {
-	uint64_t contributions, resends, duplicates, completed;
-	uint64_t bytes_received, bytes_sent;
-};
-
-/* What a rank has moved so far, as it counts. */
-struct sml_traffic {
-	uint64_t packets_sent, packets_received;
-	uint64_t bytes_sent, bytes_received;
-	uint64_t retransmits_timeout, retransmits_fast;
-	uint32_t link_mbits;
-	uint64_t waited_ms; /* the ranks that share its memory have waited for it */
-	uint64_t told_ns;   /* 0 if never */
-};
-
 /* By Join.process and Join.time_ns. */
 struct sml_asked {
 	uint64_t process, time_ns;
@@ -73,8 +57,10 @@ struct sml_member {
 	uint8_t address[16], address_bytes;
 	bool is_local; /* on this host */
 	uint32_t ports[SML_MAX_SHARDS];
-	struct sml_served served; /* as it last told; and what it has moved itself */
-	struct sml_traffic traffic;
+	/* As it last told: what its stripe has done; and what it has moved itself, and when. */
+	SmlControl__StripeStatus served;
+	SmlControl__Traffic traffic;
+	uint64_t traffic_told_ns; /* 0 if never */
 	/* Which ranks it may share memory with, and where they find it: job/members/hosts.c. */
 	uint8_t machine[SML_MACHINE_BYTES], machine_bytes; /* 0 if there is none */
 	uint8_t host_token[SML_HOST_TOKEN];
@@ -92,9 +78,7 @@ struct sml_member {
 /* A call as its rank describes it, for two ranks that disagree. */
 struct sml_reported_call {
 	char text[SML_REASON_BYTES]; /* "" until the rank has answered */
-	/* As control.proto's Call has them; 0 if the rank knows no such call. */
-	uint64_t collective, number, count, type, op, root, wire;
-	bool residual;
+	SmlControl__Call call;	     /* only its numbers; zeroed if the rank knows no such call */
 };
 
 /* A membership that this switch has decided on: job/join/decide.c. */

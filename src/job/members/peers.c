@@ -140,27 +140,35 @@ void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *
 			job->stripes.waited_ms[(size_t)peer->rank * job->n_ranks + i] =
 				served->waited_ms[i];
 
-	member->served = (struct sml_served){
-		.contributions = served->contributions,
-		.resends = served->resends,
-		.duplicates = served->duplicates,
-		.completed = served->completed,
-		.bytes_received = served->bytes_received,
-		.bytes_sent = served->bytes_sent,
-	};
+	member->served = *served;
+	/* What the message points to goes with it. */
+	member->served.base = (ProtobufCMessage)PROTOBUF_C_MESSAGE_INIT(served->base.descriptor);
+	member->served.where = NULL;
+	member->served.waited_ms = NULL;
+	member->served.n_waited_ms = 0;
 }
 
-uint64_t sml_job_waited_ms(const struct sml_job *job, uint16_t rank)
+/* How long the others have waited there for the rank, on average over all stripes. */
+static uint64_t waited_ms(const struct sml_job *job, uint16_t rank)
 {
 	uint64_t sum = 0;
 	uint32_t n_stripes = 0, number;
 
-	for (uint32_t i = 0; job->stripes.waited_ms != NULL && i < job->terms.stripes; i++)
+	for (uint32_t i = 0; i < job->terms.stripes; i++)
 		if (sml_job_has_stripe(job, i, &number)) {
 			sum += job->stripes.waited_ms[(size_t)i * job->n_ranks + rank];
 			n_stripes++;
 		}
 	return n_stripes > 0 ? sum / n_stripes : 0;
+}
+
+void sml_job_count(const struct sml_job *job, struct sml_job_counters *counters)
+{
+	*counters = (struct sml_job_counters){.verdicts = {0}};
+	sml_job_pool_count(&job->pool, counters);
+	for (unsigned i = 0; job->stripes.waited_ms != NULL && i < job->pool.n_children; i++)
+		counters->waited_ns[i] =
+			waited_ms(job, job->pool.children[i].first_rank) * 1000000u;
 }
 
 void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes)

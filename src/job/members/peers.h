@@ -25,8 +25,8 @@ void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text,
 /* A rank that has slots reports their counters. */
 void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served);
 
-/* How long the others have waited there for the rank, on average over all stripes. */
-uint64_t sml_job_waited_ms(const struct sml_job *job, uint16_t rank);
+/* What is counted here of a job; of a job whose ranks have the slots, how long they waited. */
+void sml_job_count(const struct sml_job *job, struct sml_job_counters *counters);
 
 /* The peers that one rank must know. The caller frees them. Returns NULL if there is no memory. */
 struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t to,

@@ -27,7 +27,6 @@ struct counters {
 struct job_status {
 	SmlControl__JobStatus status;
 	SmlControl__WorkerStatus *workers, **list; /* of all its ranks */
-	SmlControl__Traffic *traffic;
 	SmlControl__BranchStatus branches[SML_MAX_CHILDREN], *branch_list[SML_MAX_CHILDREN];
 	struct counters counters;
 	SmlControl__StripeStatus served[SML_MAX_STRIPES], *served_list[SML_MAX_STRIPES];
@@ -71,34 +70,12 @@ const char *sml_job_state_name(enum sml_job_state state)
 
 void sml_job_note_traffic(struct sml_peer *peer, const SmlControl__Traffic *traffic)
 {
-	peer->job->members.of[peer->rank].traffic = (struct sml_traffic){
-		.packets_sent = traffic->packets_sent,
-		.packets_received = traffic->packets_received,
-		.bytes_sent = traffic->bytes_sent,
-		.bytes_received = traffic->bytes_received,
-		.retransmits_timeout = traffic->retransmits_timeout,
-		.retransmits_fast = traffic->retransmits_fast,
-		.link_mbits = traffic->link_mbits,
-		.waited_ms = traffic->waited_ms,
-		.told_ns = peer->job->jobs->now_ns,
-	};
-}
+	struct sml_member *member = &peer->job->members.of[peer->rank];
 
-static SmlControl__Traffic *describe_traffic(const struct sml_traffic *from,
-					     SmlControl__Traffic *traffic)
-{
-	if (from->told_ns == 0)
-		return NULL;
-	sml_control__traffic__init(traffic);
-	traffic->packets_sent = from->packets_sent;
-	traffic->packets_received = from->packets_received;
-	traffic->bytes_sent = from->bytes_sent;
-	traffic->bytes_received = from->bytes_received;
-	traffic->retransmits_timeout = from->retransmits_timeout;
-	traffic->retransmits_fast = from->retransmits_fast;
-	traffic->link_mbits = from->link_mbits;
-	traffic->waited_ms = from->waited_ms;
-	return traffic;
+	member->traffic = *traffic;
+	/* What the message points to goes with it. */
+	member->traffic.base = (ProtobufCMessage)PROTOBUF_C_MESSAGE_INIT(traffic->base.descriptor);
+	member->traffic_told_ns = peer->job->jobs->now_ns;
 }
 
 /* False: no memory. */
@@ -106,8 +83,7 @@ static bool make_room(struct job_status *out, size_t n_ranks)
 {
 	out->workers = calloc(n_ranks + 1, sizeof(*out->workers));
 	out->list = calloc(n_ranks + 1, sizeof(SmlControl__WorkerStatus *));
-	out->traffic = calloc(n_ranks + 1, sizeof(*out->traffic));
-	return out->workers != NULL && out->list != NULL && out->traffic != NULL;
+	return out->workers != NULL && out->list != NULL;
 }
 
 /* The next worker has been described. It is left out if there is no room in the message. */
@@ -186,11 +162,10 @@ static void describe_worker(const struct sml_job *job, uint16_t rank,
 	describe_connection(member->peer, worker);
 	if (job->state >= SML_JOB_PROBING)
 		worker->sender = 1u + sml_job_sender(job, rank);
-	if (job->jobs->operations->ranks_have_slots)
-		worker->waited_ms = sml_job_waited_ms(job, rank);
-	worker->traffic = describe_traffic(&member->traffic, &out->traffic[out->status.n_workers]);
-	if (worker->traffic != NULL)
-		worker->traffic_age_ms = (job->jobs->now_ns - member->traffic.told_ns) / 1000000u;
+	if (member->traffic_told_ns != 0) {
+		worker->traffic = (SmlControl__Traffic *)(uintptr_t)&member->traffic;
+		worker->traffic_age_ms = (job->jobs->now_ns - member->traffic_told_ns) / 1000000u;
+	}
 	if (member->leaving)
 		worker->state = (char *)(uintptr_t) "leaving";
 	else if (member->peer == NULL)
@@ -226,22 +201,17 @@ static void describe_ranks_stripes(const struct sml_job *job, struct job_status 
 
 	out->status.n_served = 0;
 	for (uint32_t rank = 0; rank < job->terms.stripes; rank++) {
-		const struct sml_served *from = &job->members.of[rank].served;
 		SmlControl__StripeStatus *served = &out->served[rank];
 
 		/* In shared memory, nobody serves anybody. */
 		if (!sml_job_has_stripe(job, rank, &stripe))
 			continue;
-		sml_control__stripe_status__init(served);
+		*served = job->members.of[rank].served;
+		if (served->base.descriptor == NULL)
+			sml_control__stripe_status__init(served);
 		served->stripe = stripe;
 		sml_job_name_stripe(job, rank, out->names[rank], sizeof(out->names[rank]));
 		served->where = out->names[rank];
-		served->contributions = from->contributions;
-		served->resends = from->resends;
-		served->duplicates = from->duplicates;
-		served->completed = from->completed;
-		served->bytes_received = from->bytes_received;
-		served->bytes_sent = from->bytes_sent;
 		out->served_list[out->status.n_served++] = served;
 	}
 	out->status.shares_memory = job->hosts.shares_memory;
@@ -283,11 +253,11 @@ static void end_pool(const struct sml_job_pool *pool, const struct sml_job_count
 /* False: no memory. */
 static bool describe_job(const struct sml_job *job, size_t *room, struct job_status *out)
 {
-	struct sml_job_counters counters = {0};
+	struct sml_job_counters counters;
 
 	if (!make_room(out, job->n_ranks))
 		return false;
-	sml_job_pool_count(&job->pool, &counters);
+	sml_job_count(job, &counters);
 	begin_pool(&job->pool, job->state, out);
 	out->status.follows = (char *)(uintptr_t)job->elastic.follows;
 	out->status.changes = job->elastic.changes;
@@ -428,7 +398,6 @@ static void free_whole(struct whole *whole)
 	for (uint32_t i = 0; whole->all != NULL && i < whole->n_all; i++) {
 		free(whole->all[i].workers);
 		free(whole->all[i].list);
-		free(whole->all[i].traffic);
 	}
 	free(whole->all);
 	free(whole->leaves);

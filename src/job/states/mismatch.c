@@ -42,24 +42,14 @@ void sml_job_describe_call(struct sml_job *job, unsigned which, const SmlControl
 	struct sml_reported_call *call = &job->mismatch.calls[which];
 
 	sml_text_copy(call->text, sizeof(call->text), in->text);
-	call->wire = 0;
-	if (in->call == NULL)
-		return;
-	call->collective = in->call->collective;
-	call->number = in->call->number;
-	call->count = in->call->count;
-	call->type = in->call->type;
-	call->op = in->call->op;
-	call->root = in->call->root;
-	call->wire = in->call->wire;
-	call->residual = in->call->residual;
+	call->call = in->call ? *in->call : (SmlControl__Call){.wire = 0};
 }
 
 /* Where only the wire differs, the program may be right, and a setting differs. */
 static const char *advice(const struct sml_job *job)
 {
-	const struct sml_reported_call *one = &job->mismatch.calls[0];
-	const struct sml_reported_call *other = &job->mismatch.calls[1];
+	const SmlControl__Call *one = &job->mismatch.calls[0].call;
+	const SmlControl__Call *other = &job->mismatch.calls[1].call;
 
 	if (one->wire == 0 || other->wire == 0 || one->wire == other->wire ||
 	    one->collective != other->collective || one->number != other->number ||

@@ -27,19 +27,10 @@ static void name_child(const struct sml_job *job, const struct sml_child *child,
 		snprintf(text, bytes, "rank %u (%.64s)", child->first_rank, first->host);
 }
 
-/* For a child that contributes to slots of this switch, or of the ranks. */
-static uint64_t waited_ms(const struct sml_job *job, unsigned child,
-			  const struct sml_job_counters *counters)
-{
-	if (job->jobs->operations->ranks_have_slots)
-		return sml_job_waited_ms(job, job->pool.children[child].first_rank);
-	return sml_job_counters_waited_ms(counters, child);
-}
-
 uint64_t sml_job_slowest(const struct sml_job *job, char *text, size_t bytes)
 {
 	uint64_t most = 0, inside[SML_MAX_CHILDREN] = {0};
-	struct sml_job_counters counters = {0};
+	struct sml_job_counters counters;
 
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		const struct sml_member *member = &job->members.of[rank];
@@ -51,9 +42,9 @@ uint64_t sml_job_slowest(const struct sml_job *job, char *text, size_t bytes)
 			snprintf(text, bytes, "rank %u (%.64s)", rank, member->host);
 		}
 	}
-	sml_job_pool_count(&job->pool, &counters);
+	sml_job_count(job, &counters);
 	for (unsigned child = 0; child < job->pool.n_children; child++) {
-		uint64_t ms = waited_ms(job, child, &counters);
+		uint64_t ms = sml_job_counters_waited_ms(&counters, child);
 
 		/* While others waited for it, its own ranks waited for one of them. */
 		ms -= ms < inside[child] ? ms : inside[child];
