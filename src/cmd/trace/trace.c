@@ -266,7 +266,7 @@ static int merge(struct trace_options *options)
 			options->ranks[0].path, options->ranks[i].path);
 		return 1;
 	}
-	n_calls = trace_find_waits(options->ranks, options->n);
+	n_calls = trace_find_waits(options);
 	if (n_calls < 0 || trace_write(options) < 0)
 		return 1;
 	print_table(options, n_calls);
@@ -292,5 +292,6 @@ int sml_command_trace(int argc, char **argv)
 		free(ranks[i].uses);
 		free(ranks[i].job);
 	}
+	free(options.uses);
 	return rc;
 }

@@ -15,9 +15,10 @@ struct trace_use {
 	uint64_t what;	/* epoch and use; of a call: 0 */
 	uint64_t where; /* stripe and slot; of a call: TRACE_CALL */
 	uint32_t call;
-	unsigned rank; /* an index, once all ranks' uses are together */
 	bool was_last; /* of a slot's use: this rank's contribution completed it */
 	double begin, end;
+	/* Once all ranks' uses are together: its rank, and the one that was last. */
+	struct trace_rank *rank, *last; /* last: NULL if no trace says it */
 };
 
 #define TRACE_CALL UINT64_MAX
@@ -39,6 +40,9 @@ struct trace_options {
 	const char *output;
 	struct trace_rank *ranks;
 	unsigned n;
+	/* Of all ranks, on one clock, sorted by trace_compare(): trace_find_waits() finds them. */
+	struct trace_use *uses;
+	size_t n_uses;
 };
 
 /* A rank's file. NULL after a message. */
@@ -69,9 +73,9 @@ int trace_compare(const void *a, const void *b);
 bool trace_set_clock(struct trace_rank *rank, const struct trace_rank *first);
 
 /*
- * Sets n_last and waited, the clocks being set. Returns the number of calls that all ranks have,
- * or -1 after a message.
+ * Sets uses, and the ranks' n_last and waited, the clocks being set. Returns the number of calls
+ * that all ranks have, or -1 after a message.
  */
-int trace_find_waits(struct trace_rank *ranks, unsigned n);
+int trace_find_waits(struct trace_options *options);
 
 #endif

@@ -15,81 +15,70 @@
 /* How late a call is, and because of which rank. */
 struct lateness {
 	uint32_t call;
-	unsigned rank;
+	struct trace_rank *rank;
 	double late;
 	bool by_call; /* and not by a slot's use */
 };
 
-static size_t count_uses(const struct trace_rank *ranks, unsigned n)
+/* False: no memory. */
+static bool gather(struct trace_options *options)
 {
 	size_t all = 0;
 
-	for (unsigned i = 0; i < n; i++)
-		all += ranks[i].n_uses;
-	return all;
-}
+	for (unsigned i = 0; i < options->n; i++)
+		all += options->ranks[i].n_uses;
+	options->uses = calloc(all + 1, sizeof(*options->uses));
+	for (unsigned i = 0; options->uses && i < options->n; i++) {
+		struct trace_rank *rank = &options->ranks[i];
 
-/* All uses of all ranks, on one clock, equal ones next to each other. The rank is its index. */
-static struct trace_use *gather(const struct trace_rank *ranks, unsigned n, size_t all)
-{
-	struct trace_use *uses = calloc(all + 1, sizeof(*uses));
-	size_t to = 0;
+		for (size_t u = 0; u < rank->n_uses; u++) {
+			struct trace_use *use = &options->uses[options->n_uses++];
 
-	for (unsigned i = 0; uses && i < n; i++) {
-		for (size_t u = 0; u < ranks[i].n_uses; u++, to++) {
-			uses[to] = ranks[i].uses[u];
-			uses[to].rank = i;
-			uses[to].begin += ranks[i].offset;
-			uses[to].end += ranks[i].offset;
+			*use = rank->uses[u];
+			use->rank = rank;
+			use->begin += rank->offset;
+			use->end += rank->offset;
 		}
 	}
-	if (uses)
-		qsort(uses, all, sizeof(*uses), trace_compare);
-	return uses;
+	if (options->uses)
+		qsort(options->uses, all, sizeof(*options->uses), trace_compare);
+	return options->uses != NULL;
 }
 
-/* Of a slot's use, one for each rank. -1: the last rank has no trace here. */
-static int find_last(const struct trace_use *uses, size_t n)
+/*
+ * Of uses [0, n) that are equal, one for each rank: the last one, which for a call is the one that
+ * began last. NULL: the rank that was last has no trace here.
+ */
+static const struct trace_use *find_last(struct trace_use *uses, size_t n)
 {
+	const struct trace_use *last = NULL;
+
 	for (size_t i = 0; i < n; i++)
-		if (uses[i].was_last)
-			return (int)i;
-	return -1;
+		if (uses[i].where == TRACE_CALL ? !last || uses[i].begin > last->begin
+						: uses[i].was_last)
+			last = &uses[i];
+	for (size_t i = 0; i < n; i++)
+		uses[i].last = last ? last->rank : NULL;
+	return last;
 }
 
-/* Of a call: who began last. */
-static int find_latest(const struct trace_use *uses, size_t n)
+static struct lateness measure(const struct trace_use *uses, size_t n, const struct trace_use *last)
 {
-	size_t last = 0;
-
-	for (size_t i = 1; i < n; i++)
-		if (uses[i].begin > uses[last].begin)
-			last = i;
-	return (int)last;
-}
-
-/* Of uses [0, n) that are equal: one for each rank. False: nothing is known. */
-static bool measure(const struct trace_use *uses, size_t n, struct lateness *lateness)
-{
-	bool is_call = uses[0].where == TRACE_CALL;
-	int last = is_call ? find_latest(uses, n) : find_last(uses, n);
+	bool is_call = last->where == TRACE_CALL;
 	double others_begin = -DBL_MAX, first_end = DBL_MAX;
 
-	if (last < 0 || n < 2)
-		return false;
 	for (size_t i = 0; i < n; i++) {
-		if ((int)i != last && uses[i].begin > others_begin)
+		if (&uses[i] != last && uses[i].begin > others_begin)
 			others_begin = uses[i].begin;
 		if (uses[i].end < first_end)
 			first_end = uses[i].end;
 	}
-	*lateness = (struct lateness){
-		.call = uses[last].call,
-		.rank = uses[last].rank,
-		.late = (is_call ? uses[last].begin : first_end) - others_begin,
+	return (struct lateness){
+		.call = last->call,
+		.rank = last->rank,
+		.late = (is_call ? last->begin : first_end) - others_begin,
 		.by_call = is_call,
 	};
-	return true;
 }
 
 /* What every use takes, even if no rank is late. */
@@ -115,36 +104,38 @@ static int compare_lateness(const void *a, const void *b)
 	return x->late > y->late ? -1 : x->late < y->late;
 }
 
-int trace_find_waits(struct trace_rank *ranks, unsigned n)
+int trace_find_waits(struct trace_options *options)
 {
-	size_t all = count_uses(ranks, n), n_late = 0, same;
-	struct trace_use *uses = gather(ranks, n, all);
+	bool gathered = gather(options);
+	size_t all = options->n_uses, n_late = 0, same;
 	struct lateness *late = calloc(all + 1, sizeof(*late));
+	const struct trace_use *last;
 	double network;
 	int calls = 0;
 
-	if (uses == NULL || late == NULL) {
+	if (!gathered || late == NULL) {
 		fprintf(stderr, "switchml trace: no memory\n");
-		free(uses);
 		free(late);
 		return -1;
 	}
 	for (size_t i = 0; i < all; i += same) {
-		for (same = 1; i + same < all && trace_compare(&uses[i], &uses[i + same]) == 0;)
+		struct trace_use *uses = &options->uses[i];
+
+		for (same = 1; i + same < all && trace_compare(uses, &uses[same]) == 0;)
 			same++;
-		if (same == n && measure(&uses[i], same, &late[n_late]))
-			n_late++;
+		last = find_last(uses, same);
+		if (last && same == options->n && same > 1)
+			late[n_late++] = measure(uses, same, last);
 	}
 	network = fastest(late, n_late);
 	qsort(late, n_late, sizeof(*late), compare_lateness);
 	for (size_t i = 0; i < n_late; i++) {
 		if (i > 0 && late[i].call == late[i - 1].call)
 			continue;
-		ranks[late[i].rank].n_last++;
-		ranks[late[i].rank].waited += late[i].late - (late[i].by_call ? 0 : network);
+		late[i].rank->n_last++;
+		late[i].rank->waited += late[i].late - (late[i].by_call ? 0 : network);
 		calls++;
 	}
-	free(uses);
 	free(late);
 	return calls;
 }

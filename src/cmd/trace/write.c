@@ -16,11 +16,9 @@
 
 struct writer {
 	FILE *out;
+	const struct trace_options *options;
 	const char *separator;
 	int error; /* the first of the stream; 0: none */
-	/* The uses that some rank completed, sorted; rank: this rank, and no index. */
-	struct trace_use *lasts;
-	size_t n_lasts;
 };
 
 /* 0, or -1: there was no memory, or a text is no UTF-8. */
@@ -35,42 +33,22 @@ static int put_json(struct writer *writer, const json_t *value)
 	return writer->error < 0 ? 0 : -1;
 }
 
-/* Only the last rank of a use knows that it was the last. False: no memory. */
-static bool gather_lasts(struct writer *writer, const struct trace_options *options)
+/* Name the rank that completed a use, if its trace is here: the others' do not say it. */
+static void name_last(const struct trace_options *options, json_t *event)
 {
-	size_t n = 0;
-
-	for (unsigned i = 0; i < options->n; i++)
-		n += options->ranks[i].n_uses;
-	writer->lasts = calloc(n + 1, sizeof(*writer->lasts));
-	if (writer->lasts == NULL)
-		return false;
-	for (unsigned i = 0; i < options->n; i++)
-		for (size_t u = 0; u < options->ranks[i].n_uses; u++)
-			if (options->ranks[i].uses[u].was_last) {
-				writer->lasts[writer->n_lasts] = options->ranks[i].uses[u];
-				writer->lasts[writer->n_lasts++].rank = options->ranks[i].rank;
-			}
-	qsort(writer->lasts, writer->n_lasts, sizeof(*writer->lasts), trace_compare);
-	return true;
-}
-
-/* Name the rank that completed a use, if its trace is here. */
-static void name_last(const struct writer *writer, json_t *event)
-{
-	struct trace_use use, *last;
+	struct trace_use use, *found;
 
 	if (!trace_has_phase(event, "X") || !trace_read_use(event, &use))
 		return;
-	last = bsearch(&use, writer->lasts, writer->n_lasts, sizeof(*last), trace_compare);
-	if (last != NULL)
+	found = bsearch(&use, options->uses, options->n_uses, sizeof(use), trace_compare);
+	if (found != NULL && found->last != NULL)
 		json_object_set_new(json_object_get(event, "args"), "last_rank",
-				    json_integer(last->rank));
+				    json_integer(found->last->rank));
 }
 
 static int put_event(struct writer *writer, json_t *event, double shift)
 {
-	name_last(writer, event);
+	name_last(writer->options, event);
 	if (!trace_has_phase(event, "M"))
 		json_object_set_new(event, "ts", json_real(trace_time_of(event) + shift));
 	fputs(writer->separator, writer->out);
@@ -99,19 +77,11 @@ static int copy_events(struct writer *writer, const struct trace_rank *rank, dou
 /* The merged trace begins at about 0: times stay short, and exact. */
 static double first_time(const struct trace_options *options)
 {
-	double first = 0;
-	bool any = false;
+	double first = options->n_uses > 0 ? options->uses[0].begin : 0;
 
-	for (unsigned i = 0; i < options->n; i++) {
-		const struct trace_rank *rank = &options->ranks[i];
-
-		for (size_t u = 0; u < rank->n_uses; u++) {
-			double begin = rank->uses[u].begin + rank->offset;
-
-			first = any && first < begin ? first : begin;
-			any = true;
-		}
-	}
+	for (size_t i = 1; i < options->n_uses; i++)
+		if (options->uses[i].begin < first)
+			first = options->uses[i].begin;
 	return first;
 }
 
@@ -139,11 +109,6 @@ static int put_all(struct writer *writer, const struct trace_options *options)
 	double begin = first_time(options);
 	int rc = 0;
 
-	if (!gather_lasts(writer, options)) {
-		fprintf(stderr, "switchml trace: no memory\n");
-		json_decref(about);
-		return -1;
-	}
 	fputs("{\"traceEvents\":[", writer->out);
 	for (unsigned i = 0; i < options->n && rc == 0; i++)
 		rc = copy_events(writer, &options->ranks[i], begin);
@@ -154,7 +119,6 @@ static int put_all(struct writer *writer, const struct trace_options *options)
 	}
 	fputs("}\n", writer->out);
 	json_decref(about);
-	free(writer->lasts);
 	return rc;
 }
 
@@ -187,7 +151,7 @@ int trace_write(const struct trace_options *options)
 	const char *path = options->output;
 	bool special = is_special(path);
 	int fd = special ? -1 : sml_file_begin(path);
-	struct writer writer = {.separator = "\n"};
+	struct writer writer = {.options = options, .separator = "\n"};
 	int rc, closed;
 
 	if (!special && fd < 0)
