@@ -207,12 +207,18 @@ static const SmlControl__BranchStatus *branch_before(const SmlControl__JobStatus
 	return NULL;
 }
 
-static double waited_for_leaf(const SmlControl__JobStatus *before,
-			      const SmlControl__BranchStatus *branch, double seconds)
+static bool branch_rates(const SmlControl__JobStatus *before, const SmlControl__BranchStatus *now,
+			 double seconds, struct sml_branch_rates *rates)
 {
-	const SmlControl__BranchStatus *then = branch_before(before, branch);
+	const SmlControl__BranchStatus *then = before ? branch_before(before, now) : NULL;
 
-	return then != NULL ? waited_share(then->waited_ms, branch->waited_ms, seconds) : 0;
+	*rates = (struct sml_branch_rates){.contributions = 0};
+	if (then == NULL)
+		return false;
+	rates->contributions = rate(then->contributions, now->contributions, seconds);
+	rates->resends = rate(then->resends, now->resends, seconds);
+	rates->waited_share = waited_share(then->waited_ms, now->waited_ms, seconds);
+	return true;
 }
 
 /*
@@ -249,10 +255,11 @@ static void find_slowest(const SmlControl__JobStatus *before, const SmlControl__
 		}
 	}
 	for (size_t i = 0; i < now->n_branches; i++) {
-		double share = waited_for_leaf(before, now->branches[i], seconds);
+		struct sml_branch_rates leaf;
 
-		if (share > most) {
-			most = rates->slowest_share = share;
+		if (branch_rates(before, now->branches[i], seconds, &leaf) &&
+		    leaf.waited_share > most) {
+			most = rates->slowest_share = leaf.waited_share;
 			rates->slowest = -1;
 			rates->slowest_leaf = now->branches[i]->leaf;
 		}
@@ -260,30 +267,15 @@ static void find_slowest(const SmlControl__JobStatus *before, const SmlControl__
 }
 
 /* Where ranks have the slots, each stripe tells its own. */
-static uint64_t resends_of(const SmlControl__JobStatus *job)
+static SmlControl__StripeStatus sum_of_stripes(const SmlControl__JobStatus *job)
 {
-	uint64_t sum = 0;
+	SmlControl__StripeStatus sum = SML_CONTROL__STRIPE_STATUS__INIT;
 
-	for (size_t i = 0; i < job->n_served; i++)
-		sum += job->served[i]->resends;
-	return sum;
-}
-
-static uint64_t uses_of(const SmlControl__JobStatus *job)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < job->n_served; i++)
-		sum += job->served[i]->completed;
-	return sum;
-}
-
-static uint64_t duplicates_of(const SmlControl__JobStatus *job)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < job->n_served; i++)
-		sum += job->served[i]->duplicates;
+	for (size_t i = 0; i < job->n_served; i++) {
+		sum.completed += job->served[i]->completed;
+		sum.resends += job->served[i]->resends;
+		sum.duplicates += job->served[i]->duplicates;
+	}
 	return sum;
 }
 
@@ -292,6 +284,7 @@ void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus
 {
 	const double seconds = sml_view_seconds(view);
 	const SmlControl__JobStatus *before = seconds > 0 ? job_before(view, job) : NULL;
+	SmlControl__StripeStatus then, now;
 
 	*rates = (struct sml_job_rates){
 		.known = before != NULL, .slowest = -1, .slowest_share = -1, .link_share = -1};
@@ -304,26 +297,20 @@ void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus
 		add_rank(rates, &ranks[i]);
 	}
 	find_slowest(before, job, seconds, rates, ranks);
-	rates->uses = rate(uses_of(before), uses_of(job), seconds);
-	rates->resends = rate(resends_of(before), resends_of(job), seconds);
-	rates->duplicates = rate(duplicates_of(before), duplicates_of(job), seconds);
+	then = sum_of_stripes(before);
+	now = sum_of_stripes(job);
+	rates->uses = rate(then.completed, now.completed, seconds);
+	rates->resends = rate(then.resends, now.resends, seconds);
+	rates->duplicates = rate(then.duplicates, now.duplicates, seconds);
 }
 
 bool sml_view_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job, size_t n,
 			   struct sml_branch_rates *rates)
 {
 	const double seconds = sml_view_seconds(view);
-	const SmlControl__JobStatus *before = seconds > 0 ? job_before(view, job) : NULL;
-	const SmlControl__BranchStatus *now = job->branches[n];
-	const SmlControl__BranchStatus *then = before != NULL ? branch_before(before, now) : NULL;
 
-	*rates = (struct sml_branch_rates){.contributions = 0};
-	if (then == NULL)
-		return false;
-	rates->contributions = rate(then->contributions, now->contributions, seconds);
-	rates->resends = rate(then->resends, now->resends, seconds);
-	rates->waited_share = waited_share(then->waited_ms, now->waited_ms, seconds);
-	return true;
+	return branch_rates(seconds > 0 ? job_before(view, job) : NULL, job->branches[n], seconds,
+			    rates);
 }
 
 /* ---- hosts ---- */
