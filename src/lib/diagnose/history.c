@@ -12,11 +12,15 @@ static bool is_float(enum sml_type type)
 	       type == SML_FLOAT64;
 }
 
+static bool adds(const struct sml_call *call)
+{
+	return call->collective == SML_ALLREDUCE || call->collective == SML_REDUCE_SCATTER ||
+	       call->collective == SML_REDUCE;
+}
+
 bool sml_call_has_wire(const struct sml_call *call)
 {
-	return (call->collective == SML_ALLREDUCE || call->collective == SML_REDUCE_SCATTER ||
-		call->collective == SML_REDUCE) &&
-	       is_float(call->type) && call->op != SML_MAX && call->op != SML_MIN;
+	return adds(call) && is_float(call->type) && call->op != SML_MAX && call->op != SML_MIN;
 }
 
 void sml_history_add(struct sml_history *history, const struct sml_call *call, const char *name)
@@ -41,43 +45,29 @@ static const char *name_of(const struct sml_history *history, const struct sml_c
 static void call_text(const struct sml_history *history, const struct sml_call *call, char *text,
 		      size_t bytes)
 {
-	const char *collective = sml_collective_name(call->collective);
-	const char *type = sml_type_name(call->type), *op = sml_op_name(call->op);
-	char wire[40] = "";
+	const char *each = call->collective == SML_REDUCE_SCATTER ? " per rank"
+			   : call->collective == SML_ALLGATHER	  ? " a rank"
+								  : "";
+	char count[48] = "", op[80] = "", root[32] = "";
 
 	if (call->name) {
 		snprintf(text, bytes, "%s", name_of(history, call));
 		return;
 	}
+	if (call->collective != SML_BARRIER)
+		snprintf(count, sizeof(count), ": %" PRIu64 " %s", call->count,
+			 sml_type_name(call->type));
 	if (sml_call_has_wire(call))
-		snprintf(wire, sizeof(wire), ", %s wire%s%s", sml_wire_name(call->wire),
-			 call->gathers ? " as asked" : "", call->residual ? ", a residual" : "");
-
-	switch (call->collective) {
-	case SML_ALLREDUCE:
-		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s, %s%s", collective,
-			 call->number, call->count, type, op, wire);
-		break;
-	case SML_REDUCE_SCATTER:
-		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s per rank, %s%s", collective,
-			 call->number, call->count, type, op, wire);
-		break;
-	case SML_REDUCE:
-		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s, %s%s, to rank %u",
-			 collective, call->number, call->count, type, op, wire, call->root);
-		break;
-	case SML_BROADCAST:
-		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s from rank %u", collective,
-			 call->number, call->count, type, call->root);
-		break;
-	case SML_ALLGATHER:
-		snprintf(text, bytes, "%s %" PRIu32 ": %" PRIu64 " %s a rank", collective,
-			 call->number, call->count, type);
-		break;
-	case SML_BARRIER:
-		snprintf(text, bytes, "%s %" PRIu32, collective, call->number);
-		break;
-	}
+		snprintf(op, sizeof(op), ", %s, %s wire%s%s", sml_op_name(call->op),
+			 sml_wire_name(call->wire), call->gathers ? " as asked" : "",
+			 call->residual ? ", a residual" : "");
+	else if (adds(call))
+		snprintf(op, sizeof(op), ", %s", sml_op_name(call->op));
+	if (call->collective == SML_REDUCE || call->collective == SML_BROADCAST)
+		snprintf(root, sizeof(root), "%s rank %u",
+			 call->collective == SML_REDUCE ? ", to" : " from", call->root);
+	snprintf(text, bytes, "%s %" PRIu32 "%s%s%s%s", sml_collective_name(call->collective),
+		 call->number, count, each, op, root);
 }
 
 const struct sml_call *sml_history_find(const struct sml_history *history,

@@ -277,13 +277,11 @@ static bool is_any_gone(const struct sml_stall_lacking *lacking)
 static unsigned take_worst(const struct sml_stall_lacking *lacking, struct sml_ranks *ranks)
 {
 	unsigned worst = sml_ranks_next(ranks, 0);
-	struct sml_ranks taken = {{0}};
 
 	for (unsigned rank = worst; rank < SML_MAX_WORLD; rank = sml_ranks_next(ranks, rank + 1))
 		if (lacking->n_missing[rank] > lacking->n_missing[worst])
 			worst = rank;
-	sml_ranks_add(&taken, worst);
-	sml_ranks_subtract(ranks, &taken);
+	sml_ranks_remove(ranks, worst);
 	return worst;
 }
 
