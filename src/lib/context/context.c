@@ -280,7 +280,7 @@ static void stop_threads(struct sml_context *context)
  * Fills in the current state of the context, with which diagnose/ explains a failure. Switches are
  * asked, and their answers awaited until until_ns; 0: only what they have said with the failure.
  */
-static void set_snapshot(struct sml_context *context, uint64_t until_ns,
+static void set_snapshot(struct sml_context *context, int error, uint64_t until_ns,
 			 struct sml_snapshot *snapshot)
 {
 	*snapshot = (struct sml_snapshot){
@@ -288,6 +288,7 @@ static void set_snapshot(struct sml_context *context, uint64_t until_ns,
 		.threads = &context->threads,
 		.history = &context->history,
 		.history_lock = &context->submit_lock,
+		.mismatch = error == SML_ERROR_MISMATCH,
 		.n_stripes = context->n_stripes,
 	};
 	/* A failover that runs at the same time gets another epoch. */
@@ -304,6 +305,7 @@ static void set_snapshot(struct sml_context *context, uint64_t until_ns,
 	}
 	pthread_mutex_unlock(&context->lock);
 	sml_context_collect(context, until_ns, true, &snapshot->reports);
+	sml_stall_describe(snapshot);
 }
 
 /*
@@ -340,8 +342,7 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 		return true;
 	}
 	/* A control's own thread may fail the context, and it must not wait for the switch. */
-	set_snapshot(context, 0, &snapshot);
-	snapshot.mismatch = error == SML_ERROR_MISMATCH;
+	set_snapshot(context, error, 0, &snapshot);
 	end_failure(context, error, text, &snapshot);
 	return true;
 }
@@ -443,16 +444,15 @@ const struct sml_stripe *sml_context_find_parked(const struct sml_context *conte
 static void describe_stall(const struct sml_snapshot *snapshot, const char *call, unsigned ms,
 			   char *text, size_t bytes)
 {
-	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
-	unsigned n = sml_stall_describe(snapshot, lines);
+	const struct sml_stall_lines *lines = &snapshot->lines;
 	size_t length;
 
 	length = (size_t)snprintf(text, bytes,
 				  "%s did not finish within %g s (the timeout is SWITCHML_TIMEOUT)",
 				  call, ms / 1e3);
-	for (unsigned i = 0; i < n && length < bytes; i++)
+	for (unsigned i = 0; i < lines->n && length < bytes; i++)
 		length += (size_t)snprintf(text + length, bytes - length, "%s%s",
-					   i == 0 ? ": " : "; ", lines[i]);
+					   i == 0 ? ": " : "; ", lines->text[i]);
 	if (!snapshot->reports.complete && length < bytes)
 		snprintf(text + length, bytes - length,
 			 ". A rank may not have made this call, or its path to the switch is "
@@ -486,7 +486,7 @@ void sml_context_time_out(struct sml_context *context, const struct sml_request 
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));
 	pthread_mutex_unlock(&context->submit_lock);
-	set_snapshot(context, sml_now_ns() + SML_ASK_NS, &snapshot);
+	set_snapshot(context, SML_ERROR_TIMEOUT, sml_now_ns() + SML_ASK_NS, &snapshot);
 	parked = sml_context_find_parked(context);
 	if (parked)
 		describe_search(context, parked, call, ms, text, sizeof(text));

@@ -297,18 +297,17 @@ static void record_in_file(struct sml_recorder *recorder)
 void sml_recorder_record(struct sml_recorder *recorder, const struct sml_snapshot *snapshot,
 			 int error, const char *text)
 {
-	char lines[SML_STALL_LINES][SML_STALL_LINE_BYTES];
 	const struct sml_log *log = &snapshot->settings->log;
-	unsigned n = sml_stall_describe(snapshot, lines);
+	const struct sml_stall_lines *lines = &snapshot->lines;
 
 	recorder->snapshot = *snapshot;
 	/* The job failed while no call was in progress: there is nothing to explain. */
-	if (n == 0)
+	if (lines->n == 0)
 		return;
 	/* Do not repeat lines that the text already has. */
-	for (unsigned i = 0; i < n; i++)
-		if (!strstr(text, lines[i]))
-			sml_log(log, SML_LOG_WARN, "at the failure: %s", lines[i]);
+	for (unsigned i = 0; i < lines->n; i++)
+		if (!strstr(text, lines->text[i]))
+			sml_log(log, SML_LOG_WARN, "at the failure: %s", lines->text[i]);
 	if (!snapshot->reports.complete && !strstr(text, snapshot->reports.why))
 		sml_log(log, SML_LOG_WARN,
 			"at the failure: it is not known which ranks are missing: %s",

@@ -15,6 +15,14 @@
 #include "lib/progress/threads.h"
 #include "lib/settings/settings.h"
 
+#define SML_STALL_LINE_BYTES 256
+
+/* The most informative lines first; none if nothing was in progress. */
+struct sml_stall_lines {
+	unsigned n;
+	char text[8][SML_STALL_LINE_BYTES];
+};
+
 struct sml_snapshot_stripe {
 	const char *name; /* of its switch */
 	uint32_t epoch;
@@ -29,6 +37,7 @@ struct sml_snapshot {
 	pthread_mutex_t *history_lock;
 	bool mismatch; /* ranks made different calls: slots refuse packets that have arrived */
 	struct sml_stall_reports reports; /* what slots wait for */
+	struct sml_stall_lines lines;	  /* the same in words */
 	unsigned n_stripes;
 	struct sml_snapshot_stripe stripes[SML_MAX_STRIPES];
 };

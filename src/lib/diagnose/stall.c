@@ -226,15 +226,12 @@ void sml_stall_name_hosts(const struct sml_stall_lacking *lacking, const struct 
 
 /* ---- in words ---- */
 
-struct lines {
-	char (*text)[SML_STALL_LINE_BYTES];
-	unsigned n;
-};
-
 /* The place of the next line; if there is no room, the last line is overwritten. */
-static char *next_line(struct lines *lines)
+static char *next_line(struct sml_stall_lines *lines)
 {
-	return lines->text[lines->n < SML_STALL_LINES ? lines->n++ : SML_STALL_LINES - 1];
+	const unsigned most = sizeof(lines->text) / sizeof(lines->text[0]);
+
+	return lines->text[lines->n < most ? lines->n++ : most - 1];
 }
 
 /* What a report says of a rank that has not contributed: what counted that is a report. */
@@ -245,7 +242,7 @@ static const struct sml_stall_rank *about_of(const struct sml_stall_lacking *lac
 }
 
 static void describe_rank(const struct sml_stall_lacking *lacking, unsigned rank,
-			  struct lines *lines)
+			  struct sml_stall_lines *lines)
 {
 	const struct sml_stall_rank *about = about_of(lacking, rank);
 	uint32_t n = lacking->n_missing[rank];
@@ -290,7 +287,7 @@ static unsigned take_worst(const struct sml_stall_lacking *lacking, struct sml_r
  * rank itself.
  */
 static void describe_ranks(const struct sml_stall_lacking *lacking, unsigned own_rank,
-			   struct lines *lines)
+			   struct sml_stall_lines *lines)
 {
 	bool only_gone = is_any_gone(lacking);
 	struct sml_ranks to_tell = {{0}};
@@ -337,7 +334,7 @@ void sml_stall_narrow_text(struct sml_shard *const *shards, unsigned n_shards,
 }
 
 static void describe_paths(const struct sml_snapshot *snapshot, const struct summary *summary,
-			   struct lines *lines)
+			   struct sml_stall_lines *lines)
 {
 	char name[128], narrow[SML_NARROW_BYTES];
 
@@ -363,7 +360,7 @@ static void describe_paths(const struct sml_snapshot *snapshot, const struct sum
 	}
 }
 
-static void describe_own(const struct summary *summary, struct lines *lines)
+static void describe_own(const struct summary *summary, struct sml_stall_lines *lines)
 {
 	const struct sml_stalled *first = &summary->first;
 
@@ -393,10 +390,8 @@ static void describe_own(const struct summary *summary, struct lines *lines)
 			 sml_plural(summary->n_queued));
 }
 
-unsigned sml_stall_describe(const struct sml_snapshot *snapshot,
-			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES])
+void sml_stall_describe(struct sml_snapshot *snapshot)
 {
-	struct lines lines = {.text = text};
 	struct sml_stall_lacking lacking;
 	struct summary summary;
 
@@ -404,8 +399,7 @@ unsigned sml_stall_describe(const struct sml_snapshot *snapshot,
 	sml_stall_gather(&snapshot->reports, snapshot->settings->world_size, &lacking);
 	/* Ranks lack in slots because others made other calls. */
 	if (!snapshot->mismatch)
-		describe_ranks(&lacking, snapshot->settings->rank, &lines);
-	describe_paths(snapshot, &summary, &lines);
-	describe_own(&summary, &lines);
-	return lines.n;
+		describe_ranks(&lacking, snapshot->settings->rank, &snapshot->lines);
+	describe_paths(snapshot, &summary, &snapshot->lines);
+	describe_own(&summary, &snapshot->lines);
 }

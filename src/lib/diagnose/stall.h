@@ -68,9 +68,6 @@ struct sml_stall_cursor {
 
 bool sml_stall_next(struct sml_stall_cursor *cursor, struct sml_stalled *stalled);
 
-#define SML_STALL_LINES	     8
-#define SML_STALL_LINE_BYTES 256
-
 /*
  * Do only shorter packets pass between this rank and a stripe than when the job began? Then the
  * text says how long they are, and what to do; otherwise it is "". In any thread.
@@ -80,10 +77,9 @@ void sml_stall_narrow_text(struct sml_shard *const *shards, unsigned n_shards,
 			   char text[SML_NARROW_BYTES]);
 
 /*
- * As text, the most informative lines first: the ranks that the job waits for, and where this
- * rank's packets are lost. Returns the number of lines; 0 if nothing was in progress.
+ * Sets the snapshot's lines: the ranks that the job waits for, and where this rank's packets are
+ * lost.
  */
-unsigned sml_stall_describe(const struct sml_snapshot *snapshot,
-			    char text[SML_STALL_LINES][SML_STALL_LINE_BYTES]);
+void sml_stall_describe(struct sml_snapshot *snapshot);
 
 #endif
