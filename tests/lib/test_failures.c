@@ -547,13 +547,17 @@ TEST(a_rank_that_dies_while_it_leaves_is_named)
 
 /* ---- abort ---- */
 
+/* All ranks have the result of their first call. */
+static pthread_barrier_t all_here;
+
 static void abort_from_elsewhere(struct rank *rank)
 {
 	int32_t data[10] = {0};
 
 	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0);
+	pthread_barrier_wait(&all_here);
 	if (rank->rank == 1) {
-		usleep(50000);
+		usleep(50000); /* Most probably the others wait by now. */
 		CHECK(rank, sml_abort(rank->context, "the loss is NaN") == 0);
 		CHECK_ERROR(rank, sml_barrier(rank->context, NULL, NULL), SML_ERROR_ABORTED,
 			    "the loss is NaN");
@@ -567,9 +571,11 @@ static void abort_from_elsewhere(struct rank *rank)
 
 TEST(an_abort_ends_everybodys_calls_with_its_reason)
 {
+	pthread_barrier_init(&all_here, NULL, 3);
 	for (int shared = 0; shared < 2; shared++)
 		run_job(&(struct job){
 			.n_ranks = 3, .host_group = shared, .body = abort_from_elsewhere});
+	pthread_barrier_destroy(&all_here);
 }
 
 /* ---- arguments ---- */
