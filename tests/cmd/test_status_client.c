@@ -59,10 +59,10 @@ static int ask_hostile(struct hostile_switch *hostile, int timeout_ms)
 	assert_int_equal(sml_status_client_open(&client, fake.address, timeout_ms), 0);
 	rc = sml_status_client_query(&client, &status);
 	assert_true((rc == 0) == (status != NULL));
-	assert_true((rc == 0) == (client.text[0] == '\0'));
+	assert_true((rc == 0) == (client.talk.text[0] == '\0'));
 	if (status != NULL)
 		sml_control__envelope__free_unpacked(status, NULL);
-	snprintf(last_text, sizeof(last_text), "%s", client.text);
+	snprintf(last_text, sizeof(last_text), "%s", client.talk.text);
 	sml_status_client_close(&client);
 	fake_switch_close(&fake);
 	return rc;

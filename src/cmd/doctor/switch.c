@@ -77,7 +77,7 @@ static int arrive(struct doctor *doctor, struct strays *strays, unsigned lanes)
 	error = sml_status_client_query(strays->client, &answer);
 	if (error) {
 		doctor_say(doctor, DOCTOR_PROBLEM, "data port",
-			   "the connection to the switch ended: %.200s", strays->client->text);
+			   "the connection to the switch ended: %.200s", strays->client->talk.text);
 		return error;
 	}
 	arrived = strays_of(answer->status) > strays->before;
@@ -212,20 +212,20 @@ static void check_connected(struct doctor *doctor, struct sml_status_client *cli
 	int udp;
 
 	if (error) {
-		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "%.250s", client->text);
-		doctor_fix(doctor, client->stream.tls
+		doctor_say(doctor, DOCTOR_PROBLEM, "switch", "%.250s", client->talk.text);
+		doctor_fix(doctor, client->talk.stream.tls
 					   ? "see the switch's log, and docs/security.md"
 					   : "check the port; a switch prints its port when it "
 					     "starts");
 		return;
 	}
-	if (client->stream.tls)
+	if (client->talk.stream.tls)
 		doctor_say(doctor, DOCTOR_OK, "tls", "%s",
 			   sml_tls_is_keyed(client->tls)
 				   ? "version 1.3, the switch has the same job key"
 				   : "version 1.3, both ends trust each other's certificates");
 	check_version(doctor, answer->status);
-	getpeername(client->fd, &peer.any, &length);
+	getpeername(client->talk.fd, &peer.any, &length);
 	port = (uint16_t)answer->status->data_port;
 	if (port == 0) /* an older switch does not say */
 		port = ntohs(peer.v4.sin_port);
@@ -249,7 +249,7 @@ void doctor_check_switch(struct doctor *doctor, const char *address)
 	struct sml_status_client client;
 
 	if (sml_status_client_open(&client, address, TIMEOUT_MS) < 0) {
-		doctor_say(doctor, DOCTOR_PROBLEM, "control port", "%.250s", client.text);
+		doctor_say(doctor, DOCTOR_PROBLEM, "control port", "%.250s", client.talk.text);
 		if (client.fix)
 			doctor_fix(doctor, "%s", client.fix);
 	} else {

@@ -6,15 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "control/stream.h"
+#include "cmd/shared/talk.h"
 
 /* A control connection, with TLS if the environment says so. */
 struct sml_status_client {
-	int fd;
+	struct sml_talk talk; /* its text says why the last call failed */
 	int timeout_ms;
 	struct sml_tls *tls;
-	struct sml_stream stream;
-	char text[512];	 /* why the last call failed */
 	const char *fix; /* what to do if there was no connection; NULL: nothing is known */
 };
 
@@ -29,14 +27,15 @@ bool sml_switch_list_next(const char **list, char *address, size_t bytes);
 
 /*
  * Connect to "HOST", "HOST:PORT" or "[V6]:PORT"; of a list, to its first switch. Returns 0, or a
- * negative errno and sets the text. Close the connection in both cases.
+ * negative errno and sets the talk's text. Close the connection in both cases.
  */
 int sml_status_client_open(struct sml_status_client *client, const char *address, int timeout_ms);
 
 /*
  * Ask for the status, and wait for the answer, for at most the connection's time limit. Returns 0
  * if *answer is an envelope with a status, which the caller frees with
- * sml_control__envelope__free_unpacked(). Otherwise returns a negative errno, and sets the text.
+ * sml_control__envelope__free_unpacked(). Otherwise returns a negative errno, and sets the link's
+ * text.
  */
 int sml_status_client_query(struct sml_status_client *client, SmlControl__Envelope **answer);
 

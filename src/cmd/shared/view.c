@@ -45,7 +45,7 @@ int sml_view_query(struct sml_view *view, int timeout_ms)
 	/* Where it could not be opened, the text names the address already. */
 	if (rc < 0)
 		snprintf(view->error, sizeof(view->error), "%s%s%s", is_open ? view->address : "",
-			 is_open ? ": " : "", client.text);
+			 is_open ? ": " : "", client.talk.text);
 	sml_status_client_close(&client);
 	sml_view_take(view, answer);
 	return rc;
