@@ -6,7 +6,7 @@
 #include "control.pb-c.h"
 
 /* Join.protocol. */
-#define SML_CONTROL_PROTOCOL 25
+#define SML_CONTROL_PROTOCOL 26
 
 /* An Envelope literal: sml_envelope(PONG, pong, &pong). */
 #define sml_envelope(BODY, field, message)                                                         \

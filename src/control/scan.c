@@ -98,7 +98,8 @@ static bool may_have_unknown(const ProtobufCMessageDescriptor *descriptor)
 {
 	return descriptor == &sml_control__join__descriptor ||
 	       descriptor == &sml_control__abort__descriptor ||
-	       descriptor == &sml_control__status__descriptor;
+	       descriptor == &sml_control__status__descriptor ||
+	       descriptor == &sml_control__hello__descriptor;
 }
 
 static int scan_field(const ProtobufCFieldDescriptor *field, struct bytes value, unsigned depth)

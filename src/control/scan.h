@@ -16,8 +16,9 @@
 #include <stdbool.h>
 
 /*
- * Peers of different versions refuse each other with Join and Abort. So each of these two messages
- * may have a few fields that this version does not know.
+ * Peers of different versions refuse each other with Join and Abort, and look at each other with
+ * Status and Hello. So each of these messages may have a few fields that this version does not
+ * know.
  */
 #define SML_SCAN_UNKNOWN 16
 /*

@@ -80,6 +80,10 @@ struct sml_tls_session *sml_tls_begin(struct sml_tls *tls, const char *peer)
 		if (!request_name(session->ssl, session->peer))
 			goto err_free;
 	}
+	/* Both ends are workers: see tls.h. */
+	if (peer == NULL && tls->end == SML_TLS_WORKER)
+		(void)X509_VERIFY_PARAM_set_purpose(SSL_get0_param(session->ssl),
+						    X509_PURPOSE_SSL_CLIENT);
 	return session;
 
 err_free:

@@ -63,9 +63,9 @@ bool sml_tls_is_keyed(const struct sml_tls *tls);
 const char *sml_tls_demand(const struct sml_tls *tls);
 
 /*
- * A new connection. peer: the host or address that the switch's certificate must name; NULL for
- * workers, whose certificates need no name. Returns NULL if there is no memory. `tls` must outlive
- * the session.
+ * A new connection. peer: the host or address that the switch's certificate must name; NULL if the
+ * peer is a worker, whose certificate needs no name. Returns NULL if there is no memory. `tls` must
+ * outlive the session.
  */
 struct sml_tls_session *sml_tls_begin(struct sml_tls *tls, const char *peer);
 void sml_tls_end(struct sml_tls_session *session);

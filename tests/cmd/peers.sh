@@ -182,20 +182,30 @@ expect "other settings, and another clock" differ 1 \
 # A rank that does not come, and a stranger who claims to be it, with a name that would clear the screen.
 cat >"$work/stranger" <<'PYTHON'
 #!/usr/bin/env python3
-import json, os, socket, sys, time
+import os, socket, sys, time
 
-hello = {
-    "switchml": "hello", "rank": 3, "name": "\x1b[2Jhost3", "version": "0.1.0", "host": "3", "machine": "3",
-    "pid": 1, "udp": 1, "tcp": 1, "settings": {},
-}
-if sys.argv[0].endswith("older"):
-    hello.update(name="host3", protocol=7)
+
+def varint(number):
+    return bytes([number & 127 | 128]) + varint(number >> 7) if number > 127 else bytes([number])
+
+
+def field(number, value):
+    """Of a message of control.proto: a number, or bytes."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+older = sys.argv[0].endswith("older")
+hello = field(1, 7) * older + field(2, b"0.1.0") + field(3, 3)
+hello += field(4, b"host3" if older else b"\x1b[2Jhost3") + field(6, b"3") + field(7, 1) + field(8, 1)
+message = field(52, hello)
 end = time.monotonic() + 60
 while time.monotonic() < end:
     try:
         # Next to the launcher's port.
         with socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + 1), 60) as link:
-            link.sendall(json.dumps(hello).encode() + b"\n")
+            link.sendall(len(message).to_bytes(4, "big") + message)
         break
     except OSError:
         time.sleep(0.1)

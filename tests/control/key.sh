@@ -64,6 +64,26 @@ say $? "a switch with the file in its environment" rank.out
 embedded "$right" ""
 say $? "rank 0's own switch with a key" embedded.0 embedded.1
 
+if has_peers; then
+	peers same "$right"
+	say $? "doctor --peers with a key" same.0 same.1
+	expect "doctor --peers with a key" same.0 'ok *trial'
+	peers other "$right" "$wrong" &
+	jobs=($!)
+	peers none "$right" SWITCHML_JOB_KEY_FILE= &
+	jobs+=($!)
+	peers plain A= "$right" &
+	wait "${jobs[@]}" $!
+	jobs=()
+	expect "doctor --peers, another key, rank 0" other.0 \
+		'problem *tls *the connection of 127.0.0.1 was refused: it has another job key'
+	expect "doctor --peers, another key, rank 1" other.1 'rank 1: TLS failed: it has another job key'
+	expect "doctor --peers, no key, rank 0" none.0 'problem *tls .*it did not use a job key'
+	expect "doctor --peers, no key, rank 1" none.1 'requires a job key: set SWITCHML_JOB_KEY_FILE'
+	expect "doctor --peers, rank 0 without one" plain.0 'it uses a job key or certificates, and rank 0 does not'
+	expect "doctor --peers, rank 0 without one, rank 1" plain.1 'TLS failed: it has no job key'
+fi
+
 SWITCHML_JOB_KEY_FILE=key timeout 200 "$chaos" --chaos --local-workers 2 \
 	-b 4K -e 64K -f 4 -n 100 >chaos.out 2>&1
 say $? "switches that die are replaced, with a key" chaos.out

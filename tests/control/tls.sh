@@ -66,6 +66,14 @@ say $? "status with TLS" status.out
 env $(as worker authority) "$switchml" doctor --switch "$address" >doctor.out 2>&1
 expect "doctor with TLS" doctor.out 'ok *tls'
 expect "doctor with TLS" doctor.out 'ok *data port'
+if has_peers; then
+	# Rank 0's certificate need not be a switch's.
+	peers peers "SWITCHML_SWITCH=localhost:${address##*:} $(as worker authority)"
+	say $? "doctor --peers with workers' certificates" peers.0 peers.1
+	expect "doctor --peers with workers' certificates" peers.0 'ok *trial'
+	peers foreign "SWITCHML_SWITCH=localhost:${address##*:} $(as worker authority)" "$(as other authority)"
+	expect "doctor --peers, another authority, rank 0" foreign.0 'problem *tls .*not issued by the authority'
+fi
 
 # Rank 0's own switch, with a certificate that names the master's address.
 port=$(free_port)

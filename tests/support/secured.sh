@@ -40,3 +40,23 @@ expect_jobs() {
 	say $bad "$@"
 	jobs=()
 }
+
+# Name, variables of both ranks, then of rank 1 only: `doctor --peers` of two ranks, which print to
+# NAME.0 and NAME.1. Returns rank 0's status.
+peers() {
+	local port r processes=()
+	port=$(free_port)
+	for r in 0 1; do
+		# shellcheck disable=SC2086
+		env SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT="$port" $2 \
+			$([ $r = 0 ] || echo "${3:-}") timeout 90 "$switchml" doctor --peers --wait 10 >"$1.$r" 2>&1 &
+		processes[r]=$!
+	done
+	wait "${processes[1]}"
+	wait "${processes[0]}"
+}
+
+# Rank 0 of `doctor --peers` has a child with threads, which ThreadSanitizer's runtime does not survive.
+has_peers() {
+	! ldd "$switchml" | grep -q libtsan || ! echo "left out: doctor --peers with ThreadSanitizer"
+}

@@ -133,21 +133,10 @@ static void check_switches(struct doctor *doctor, const char *list)
 		doctor_check_switch(doctor, address);
 }
 
-static unsigned count_problems(const struct doctor *doctor)
-{
-	unsigned problems = 0;
-
-	for (unsigned i = 0; i < doctor->n; i++)
-		problems += doctor->findings[i].level == DOCTOR_PROBLEM;
-	return problems;
-}
-
-static int check_peers(struct doctor *doctor, const struct doctor_options *options)
+/* The exit status, or -1 if there are findings to print. */
+static int check_peers(struct peers *peers, const struct doctor_options *options)
 {
 	static struct sml_config config = SML_CONFIG_INIT;
-	static struct peers peers;
-	unsigned problems;
-	int status;
 
 	if (sml_config_init(&config) < 0 || sml_config_check_ranks(&config) < 0) {
 		fprintf(stderr, "switchml doctor: %s\n", sml_error_text(NULL));
@@ -155,19 +144,8 @@ static int check_peers(struct doctor *doctor, const struct doctor_options *optio
 	}
 	if (options->switch_address)
 		config.switch_address = options->switch_address;
-	peers.config = &config;
-	peers.doctor = doctor;
-	status = peers_run(&peers, options->wait_s);
-	if (status >= 0)
-		return status;
-	problems = count_problems(doctor);
-	if (options->json) {
-		print_json(doctor, problems, peers_json(&peers));
-	} else {
-		peers_print(&peers);
-		print_text(doctor);
-	}
-	return problems ? 1 : 0;
+	peers->config = &config;
+	return peers_run(peers, options->wait_s);
 }
 
 int sml_command_doctor(int argc, char **argv)
@@ -181,19 +159,27 @@ int sml_command_doctor(int argc, char **argv)
 	};
 	struct doctor_options options = {.wait_s = 60};
 	static struct doctor doctor;
+	static struct peers peers = {.doctor = &doctor};
 	unsigned problems;
+	int status;
 
 	sml_options_parse(&argp, argc, argv, &options);
 	signal(SIGPIPE, SIG_IGN); /* TLS may write to a switch that hangs up */
-	if (options.peers)
-		return check_peers(&doctor, &options);
-	doctor.switch_address = options.switch_address;
-	check_settings(&doctor);
-	doctor_check_host(&doctor);
-	check_switches(&doctor, doctor.switch_address ? doctor.switch_address : "");
-	problems = count_problems(&doctor);
+	if (options.peers) {
+		status = check_peers(&peers, &options);
+		if (status >= 0)
+			return status;
+	} else {
+		doctor.switch_address = options.switch_address;
+		check_settings(&doctor);
+		doctor_check_host(&doctor);
+		check_switches(&doctor, doctor.switch_address ? doctor.switch_address : "");
+	}
+	problems = doctor_problems(&doctor);
+	if (options.peers && !options.json)
+		peers_print(&peers);
 	if (options.json)
-		print_json(&doctor, problems, NULL);
+		print_json(&doctor, problems, options.peers ? peers_json(&peers) : NULL);
 	else
 		print_text(&doctor);
 	return problems ? 1 : 0;

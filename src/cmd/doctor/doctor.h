@@ -29,6 +29,9 @@ __attribute__((format(printf, 4, 5))) void doctor_say(struct doctor *doctor,
 /* Say how to fix the last finding. */
 __attribute__((format(printf, 2, 3))) void doctor_fix(struct doctor *doctor, const char *fix, ...);
 
+/* How many there are. */
+unsigned doctor_problems(const struct doctor *doctor);
+
 /* host.c: this machine. */
 void doctor_check_host(struct doctor *doctor);
 

@@ -44,3 +44,12 @@ void doctor_fix(struct doctor *doctor, const char *fix, ...)
 	va_end(arguments);
 	sml_text_copy(finding->fix, sizeof(finding->fix), finding->fix);
 }
+
+unsigned doctor_problems(const struct doctor *doctor)
+{
+	unsigned problems = 0;
+
+	for (unsigned i = 0; i < doctor->n; i++)
+		problems += doctor->findings[i].level == DOCTOR_PROBLEM;
+	return problems;
+}

@@ -1,63 +1,41 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the ranks' reports mean: a line for each fault, and what to do. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/doctor/peers.h"
+#include "core/names.h"
 
 /* Logs, traces and certificates of several hosts need no better clocks. */
 #define CLOCK_MS 100.0
 #define HEADERS	 28
 
-const char *peers_text(const struct peers *peers, unsigned rank, const char *member)
+const SmlControl__Path *peers_path(const struct peers *peers, unsigned from, unsigned to)
 {
-	const char *text = json_string_value(json_object_get(peers->ranks[rank].hello, member));
+	const SmlControl__Done *report = peers_speaker(peers, from)->report;
 
-	return text ? text : "?";
+	return report && to < report->n_paths ? report->paths[to] : NULL;
 }
 
-json_t *peers_pair(const struct peers *peers, unsigned from, unsigned to)
+static const char *name_of(const struct peers *peers, unsigned host)
 {
-	json_t *report = peers->ranks[peers->hosts[from].rank].report;
-
-	return json_array_get(json_object_get(report, "report"), to);
+	return peers->hosts[host].name;
 }
 
-static int number_of(const json_t *object, const char *member)
+static const char *address_of(const struct peers *peers, unsigned host)
 {
-	return (int)json_integer_value(json_object_get(object, member));
+	return peers_speaker(peers, host)->hello->address;
 }
 
 /* What arrives is the receiver's news. */
 unsigned peers_largest(const struct peers *peers, unsigned from, unsigned to)
 {
-	int heard = number_of(peers_pair(peers, to, from), "heard");
-	bool v6 = strchr(peers->ranks[peers->hosts[to].rank].address, ':') != NULL;
+	const SmlControl__Path *path = peers_path(peers, to, from);
+	bool v6 = strchr(address_of(peers, to), ':') != NULL;
 
-	return heard > 0 ? (unsigned)heard + HEADERS + (v6 ? 20 : 0) : 0;
-}
-
-/*
- * A host's name; with its address, if another host has the same name, as containers may. The texts
- * of a sentence are in use together.
- */
-static const char *name_of(const struct peers *peers, unsigned host)
-{
-	static char texts[4][128];
-	static unsigned next;
-	const struct peers_rank *rank = &peers->ranks[peers->hosts[host].rank];
-	const char *name = peers_text(peers, peers->hosts[host].rank, "name");
-
-	for (unsigned i = 0; i < peers->n_hosts; i++) {
-		if (i == host || strcmp(name, peers_text(peers, peers->hosts[i].rank, "name")) != 0)
-			continue;
-		next = (next + 1) % 4;
-		snprintf(texts[next], sizeof(texts[next]), "%.60s at %.60s", name, rank->address);
-		return texts[next];
-	}
-	return name;
+	return path && path->heard ? path->heard + HEADERS + (v6 ? 20 : 0) : 0;
 }
 
 /* ---- ranks ---- */
@@ -65,55 +43,69 @@ static const char *name_of(const struct peers *peers, unsigned host)
 /* What the rank and rank 0 do not have in common decides, not what their releases are called. */
 static bool judge_version(struct peers *peers, unsigned rank)
 {
-	const int first = number_of(peers->ranks[0].hello, "protocol"),
-		  own = number_of(peers->ranks[rank].hello, "protocol");
-	char protocol[32] = "before 22";
+	const SmlControl__Hello *first = peers->ranks[0].hello, *own = peers->ranks[rank].hello;
 
-	if (first == own || !peers->ranks[0].hello)
+	if (!first || first->protocol == own->protocol)
 		return true;
-	if (own != 0)
-		snprintf(protocol, sizeof(protocol), "%d", own);
 	doctor_say(peers->doctor, DOCTOR_PROBLEM, "version",
-		   "rank %u on %s (%s) has control protocol %s, rank 0 (%s) has %d", rank,
-		   name_of(peers, peers->ranks[rank].host), peers_text(peers, rank, "version"),
-		   protocol, peers_text(peers, 0, "version"), first);
+		   "rank %u on %s (%s) has control protocol %u, rank 0 (%s) has %u", rank,
+		   name_of(peers, peers->ranks[rank].host), own->version, own->protocol,
+		   first->version, first->protocol);
 	doctor_fix(peers->doctor, "install the same release on all hosts");
 	return false;
 }
 
+enum kind { TEXT, NUMBER, WIRE };
+
+#define MEMBER(of) offsetof(struct sml_config, of)
+
 static const struct {
 	const char *name;
 	enum doctor_level level; /* where it differs */
+	enum kind kind;
+	size_t offset;
 } rules[] = {
-	{"SWITCHML_JOB", DOCTOR_PROBLEM},	   {"SWITCHML_SWITCH", DOCTOR_PROBLEM},
-	{"SWITCHML_WORLD_SIZE", DOCTOR_PROBLEM},   {"SWITCHML_WIRE", DOCTOR_PROBLEM},
-	{"SWITCHML_JOB_KEY_FILE", DOCTOR_PROBLEM}, {"SWITCHML_THREADS", DOCTOR_WARNING},
-	{"SWITCHML_SLOTS", DOCTOR_WARNING},	   {"SWITCHML_MTU", DOCTOR_WARNING},
-	{"SWITCHML_TIMEOUT", DOCTOR_WARNING},	   {"SWITCHML_HEARTBEAT", DOCTOR_WARNING},
-	{"SWITCHML_PORTS", DOCTOR_WARNING},
+	{"SWITCHML_JOB", DOCTOR_PROBLEM, TEXT, MEMBER(job)},
+	{"SWITCHML_SWITCH", DOCTOR_PROBLEM, TEXT, MEMBER(switch_address)},
+	{"SWITCHML_WORLD_SIZE", DOCTOR_PROBLEM, NUMBER, MEMBER(world_size)},
+	{"SWITCHML_WIRE", DOCTOR_PROBLEM, WIRE, MEMBER(wire)},
+	{"SWITCHML_THREADS", DOCTOR_WARNING, NUMBER, MEMBER(threads)},
+	{"SWITCHML_SLOTS", DOCTOR_WARNING, NUMBER, MEMBER(slots)},
+	{"SWITCHML_MTU", DOCTOR_WARNING, NUMBER, MEMBER(mtu)},
+	{"SWITCHML_TIMEOUT", DOCTOR_WARNING, NUMBER, MEMBER(timeout_ms)},
+	{"SWITCHML_HEARTBEAT", DOCTOR_WARNING, NUMBER, MEMBER(heartbeat_ms)},
+	{"SWITCHML_PORTS", DOCTOR_WARNING, TEXT, MEMBER(ports)},
 };
+_Static_assert(sizeof(rules) / sizeof(rules[0]) == PEERS_SETTINGS, "the Hello has all");
+
+void peers_settings(const struct sml_config *config,
+		    char texts[PEERS_SETTINGS][PEERS_SETTING_BYTES])
+{
+	for (size_t i = 0; i < PEERS_SETTINGS; i++) {
+		const void *value = (const char *)config + rules[i].offset;
+		const char *text = rules[i].kind == TEXT ? *(const char *const *)value : NULL;
+
+		if (rules[i].kind == WIRE)
+			text = sml_wire_name(config->wire);
+		if (rules[i].kind == NUMBER)
+			snprintf(texts[i], PEERS_SETTING_BYTES, "%d", *(const int *)value);
+		else
+			snprintf(texts[i], PEERS_SETTING_BYTES, "\"%.250s\"", text ? text : "");
+	}
+}
 
 static void judge_settings(struct peers *peers, unsigned rank)
 {
-	const json_t *first = json_object_get(peers->ranks[0].hello, "settings");
-	const json_t *own = json_object_get(peers->ranks[rank].hello, "settings");
+	const SmlControl__Hello *first = peers->ranks[0].hello, *own = peers->ranks[rank].hello;
 
-	for (size_t i = 0; first && own && i < sizeof(rules) / sizeof(rules[0]); i++) {
-		json_t *a = json_object_get(first, rules[i].name);
-		json_t *b = json_object_get(own, rules[i].name);
-		char *here, *there;
-
-		if (json_equal(a, b))
+	for (size_t i = 0; first && i < PEERS_SETTINGS && i < first->n_settings; i++) {
+		if (i >= own->n_settings || strcmp(first->settings[i], own->settings[i]) == 0)
 			continue;
-		here = json_dumps(b, JSON_ENCODE_ANY);
-		there = json_dumps(a, JSON_ENCODE_ANY);
 		doctor_say(peers->doctor, rules[i].level, "settings",
 			   "%s of rank %u on %s is %s, that of rank 0 is %s", rules[i].name, rank,
-			   name_of(peers, peers->ranks[rank].host), here ? here : "unset",
-			   there ? there : "unset");
+			   name_of(peers, peers->ranks[rank].host), own->settings[i],
+			   first->settings[i]);
 		doctor_fix(peers->doctor, "set it to the same value on all ranks");
-		free(here);
-		free(there);
 	}
 }
 
@@ -145,11 +137,6 @@ void peers_judge_ranks(struct peers *peers)
 
 /* ---- pairs of hosts ---- */
 
-static const char *address_of(const struct peers *peers, unsigned host)
-{
-	return peers->ranks[peers->hosts[host].rank].address;
-}
-
 static const char *ports_of(const struct peers *peers)
 {
 	return peers->config->ports ? peers->config->ports
@@ -173,30 +160,28 @@ static void judge_udp(struct peers *peers, unsigned from, unsigned to)
 /* Smaller than the sender's interface takes, though the receiver's takes as much. */
 static void judge_path(struct peers *peers, unsigned from, unsigned to)
 {
-	unsigned largest = peers_largest(peers, from, to);
-	const json_t *heard = peers_pair(peers, to, from);
+	const SmlControl__Path *path = peers_path(peers, to, from);
 
-	if (number_of(heard, "heard") >= number_of(heard, "wanted") ||
-	    peers->hosts[to].mtu < (unsigned)number_of(heard, "wanted") + HEADERS)
+	if (path->heard >= path->wanted || peers->hosts[to].mtu < path->wanted + HEADERS)
 		return;
 	doctor_say(peers->doctor, DOCTOR_WARNING, "mtu",
 		   "packets of more than %u bytes from %s to %s are lost, although the interfaces "
-		   "take "
-		   "%u",
-		   largest, name_of(peers, from), name_of(peers, to), peers->hosts[from].mtu);
+		   "take %u",
+		   peers_largest(peers, from, to), name_of(peers, from), name_of(peers, to),
+		   peers->hosts[from].mtu);
 	doctor_fix(peers->doctor,
 		   "raise the MTU of the devices between them, or lower it on the hosts");
 }
 
 static void judge_tcp(struct peers *peers, unsigned from, unsigned to)
 {
-	const char *tcp = json_string_value(json_object_get(peers_pair(peers, from, to), "tcp"));
+	const SmlControl__Path *path = peers_path(peers, from, to);
 
-	if (!tcp || strcmp(tcp, "ok") == 0)
+	if (!path || strcmp(path->tcp, "ok") == 0)
 		return;
 	doctor_say(peers->doctor, DOCTOR_WARNING, "tcp",
 		   "TCP from %s to %s (%s): %s; MPI and PyTorch need it, SwitchML only to rank 0",
-		   name_of(peers, from), name_of(peers, to), address_of(peers, to), tcp);
+		   name_of(peers, from), name_of(peers, to), address_of(peers, to), path->tcp);
 	doctor_fix(peers->doctor, "let %s's firewall pass TCP from %s to ports %s",
 		   name_of(peers, to), address_of(peers, from), ports_of(peers));
 }
@@ -204,9 +189,9 @@ static void judge_tcp(struct peers *peers, unsigned from, unsigned to)
 /* What is wrong with the name of `to` on host `from`; NULL: nothing. */
 static const char *fault_of_name(const struct peers *peers, unsigned from, unsigned to)
 {
-	const char *name = json_string_value(json_object_get(peers_pair(peers, from, to), "name"));
+	const SmlControl__Path *path = peers_path(peers, from, to);
 
-	return from == to || !name || strcmp(name, "ok") == 0 ? NULL : name;
+	return from == to || !path || strcmp(path->name, "ok") == 0 ? NULL : path->name;
 }
 
 /* One line for all hosts where the name has the same fault, told at the first of them. */
@@ -238,9 +223,9 @@ static void judge_name(struct peers *peers, unsigned from, unsigned to)
 
 static void judge_pair(struct peers *peers, unsigned from, unsigned to)
 {
-	if (peers_pair(peers, to, from) && peers_largest(peers, from, to) == 0)
+	if (peers_path(peers, to, from) && peers_largest(peers, from, to) == 0)
 		judge_udp(peers, from, to);
-	else if (peers_pair(peers, to, from))
+	else if (peers_path(peers, to, from))
 		judge_path(peers, from, to);
 	judge_tcp(peers, from, to);
 	judge_name(peers, from, to);
@@ -252,11 +237,10 @@ static void find_mtus(struct peers *peers)
 {
 	for (unsigned i = 0; i < peers->n_hosts; i++)
 		for (unsigned j = 0; j < peers->n_hosts; j++) {
-			int mtu = number_of(peers_pair(peers, i, j), "mtu");
+			const SmlControl__Path *path = peers_path(peers, i, j);
 
-			/* Towards itself, it is the loopback's. */
-			if (i != j && mtu > (int)peers->hosts[i].mtu)
-				peers->hosts[i].mtu = (unsigned)mtu;
+			if (path && path->mtu > peers->hosts[i].mtu)
+				peers->hosts[i].mtu = path->mtu;
 		}
 }
 
@@ -279,9 +263,7 @@ static void judge_mtu(struct peers *peers, unsigned host)
 /* What the host has found at the switches. */
 static void pass_on(struct peers *peers, unsigned host)
 {
-	const struct peers_rank *rank = &peers->ranks[peers->hosts[host].rank];
-	json_t *fault;
-	size_t i;
+	const struct peers_rank *rank = peers_speaker(peers, host);
 
 	if (!rank->report) {
 		doctor_say(peers->doctor, DOCTOR_PROBLEM, "ranks",
@@ -290,16 +272,13 @@ static void pass_on(struct peers *peers, unsigned host)
 		doctor_fix(peers->doctor, "look at what it says");
 		return;
 	}
-	json_array_foreach(json_object_get(rank->at_switch, "switch"), i, fault)
-	{
-		const char *fact = "", *fix = "";
-		int level = DOCTOR_PROBLEM;
+	for (size_t i = 0; rank->at_switch && i < rank->at_switch->n_findings; i++) {
+		const SmlControl__Finding *finding = rank->at_switch->findings[i];
 
-		(void)json_unpack(fault, "{s:i, s:s, s:s}", "level", &level, "fact", &fact, "fix",
-				  &fix);
-		doctor_say(peers->doctor, level == DOCTOR_WARNING ? DOCTOR_WARNING : DOCTOR_PROBLEM,
-			   "switch", "from %s: %.200s", name_of(peers, host), fact);
-		doctor_fix(peers->doctor, "%.250s", fix);
+		doctor_say(peers->doctor,
+			   finding->level == DOCTOR_WARNING ? DOCTOR_WARNING : DOCTOR_PROBLEM,
+			   "switch", "from %s: %.200s", name_of(peers, host), finding->fact);
+		doctor_fix(peers->doctor, "%.250s", finding->fix);
 	}
 }
 

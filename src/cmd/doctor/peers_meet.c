@@ -1,108 +1,135 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Rank 0 of `switchml doctor --peers`: gathers the ranks, and takes them through the checks. */
-#include <netinet/in.h>
+#include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/random.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "cmd/doctor/peers.h"
-#include "cmd/shared/status_client.h"
+#include "control/socket.h"
 #include "control/text.h"
-#include "lib/settings/settings.h"
 
 #define MAX_STRANGERS 128
 #define TIME_ROUNDS   5
-#define ANSWER_MS     10000
 #define NOTICE_NS     (5 * SML_NS_PER_SEC) /* then ever less often */
+#define LOOK_MS	      20
+#define ANSWER_MS     10000
 #define PROBE_MS      6000
-#define REPORT_MS     45000
+#define SWITCHES_MS   45000
 #define TRIAL_MS      40000
-#define ASK_MS	      3000
+#define LONGEST_BYTES (512u << 10) /* a task has the Hellos of all hosts */
+
+const struct sml_rules peers_rules = {
+	.states = (const char *const[]){"before its hello", "after its hello", "from rank 0"},
+	.messages =
+		{
+			[SML_CONTROL__ENVELOPE__BODY_HELLO] = {1u << PEERS_STRANGER,
+							       SML_RULES_HEAD_BYTES},
+			[SML_CONTROL__ENVELOPE__BODY_DONE] = {1u << PEERS_RANK, LONGEST_BYTES},
+			[SML_CONTROL__ENVELOPE__BODY_TASK] = {1u << PEERS_RANK_0, LONGEST_BYTES},
+			[SML_CONTROL__ENVELOPE__BODY_ABORT] = {1u << PEERS_RANK_0,
+							       SML_RULES_HEAD_BYTES},
+		},
+};
+
+void *peers_unwrap(SmlControl__Envelope *envelope)
+{
+	void *message = envelope->hello; /* all are pointers */
+
+	envelope->body_case = SML_CONTROL__ENVELOPE__BODY__NOT_SET;
+	sml_control__envelope__free_unpacked(envelope, NULL);
+	return message;
+}
 
 /* ---- gathering ---- */
 
-/* Anybody can connect: its texts are printed, and its ports go to all ranks. -1: not one of us. */
-static int rank_of(json_t *hello)
+/* The address of an end of the connection, as a text. */
+static const char *address_of(const struct sml_talk *talk, bool own, char *text)
 {
-	const char *name, *version, *host, *machine;
-	int rank, udp, tcp;
+	union sml_sockaddr address = {0};
+	socklen_t length = sizeof(address);
 
-	if (json_unpack(hello, "{s:i, s:s, s:s, s:s, s:s, s:i, s:i}", "rank", &rank, "name", &name,
-			"version", &version, "host", &host, "machine", &machine, "udp", &udp, "tcp",
-			&tcp) < 0 ||
-	    !json_object_get(hello, "switchml") || !sml_text_is_clean(name) ||
-	    !sml_text_is_clean(version))
-		return -1;
-	return rank;
+	(void)(own ? getsockname : getpeername)(talk->fd, &address.any, &length);
+	return sml_sockaddr_text(&address, text);
 }
 
-/* Takes the hello over if it is one of ours. False: it is not, or the rank has come already. */
-static bool admit(struct peers *peers, struct peers_link *link, json_t *hello)
+/* Takes the Hello over if it is of a rank. False: it is not, or the rank has come already. */
+static bool admit(struct peers *peers, const struct sml_talk *talk, SmlControl__Hello *hello)
 {
-	int rank = rank_of(hello);
+	struct peers_rank *rank = &peers->ranks[hello->rank % PEERS_MAX];
 
-	if (rank < 0 || rank >= (int)peers->n_ranks)
+	/* Anybody can connect: its texts are printed. */
+	if (hello->rank >= peers->n_ranks || !sml_text_is_clean(hello->name) ||
+	    !sml_text_is_clean(hello->version) || *hello->address)
 		return false;
-	if (peers->ranks[rank].hello) {
+	if (rank->hello) {
 		doctor_say(peers->doctor, DOCTOR_PROBLEM, "ranks",
-			   "two processes are rank %d: on %s and on %s", rank,
-			   peers_text(peers, (unsigned)rank, "name"),
-			   json_string_value(json_object_get(hello, "name")));
+			   "two processes are rank %u: on %s and on %s", hello->rank,
+			   rank->hello->name, hello->name);
 		doctor_fix(peers->doctor, "start each rank once, each with a different number");
 		return false;
 	}
-	peers->ranks[rank].link = *link;
-	peers->ranks[rank].hello = hello;
+	rank->talk = *talk;
+	rank->talk.state = PEERS_RANK;
+	rank->hello = hello;
+	peers->n_here++;
 	return true;
 }
 
-static unsigned count_here(const struct peers *peers)
+/* In the place of the oldest stranger, which has said nothing for long. */
+static void accept_one(struct peers *peers, struct sml_talk *stranger, int fd)
 {
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < peers->n_ranks; i++)
-		n += peers->ranks[i].hello != NULL;
-	return n;
+	sml_talk_close(stranger);
+	if (sml_talk_open(stranger, fd, peers->tls, NULL, &peers_rules) != 0)
+		sml_talk_close(stranger);
 }
 
-static void accept_one(struct peers_link *strangers, unsigned *n, int listen_fd)
+/* If TLS is not used as rank 0 uses it, both ends are told. */
+static void refuse(struct peers *peers, struct sml_talk *stranger)
 {
-	int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	const bool plain = !peers->tls || sml_tls_peer_is_plain(stranger->stream.tls);
+	SmlControl__Abort abort = SML_CONTROL__ABORT__INIT;
+	char address[INET6_ADDRSTRLEN];
+	const char *why = "it uses a job key or certificates, and rank 0 does not";
 
-	if (fd < 0)
+	if (peers->tls)
+		why = sml_tls_reason(stranger->stream.tls);
+	else if (!sml_tls_is_hello(stranger->stream.in))
 		return;
-	if (*n == MAX_STRANGERS) { /* the oldest has said nothing for long */
-		peers_link_close(&strangers[0]);
-		memmove(strangers, strangers + 1, (MAX_STRANGERS - 1) * sizeof(*strangers));
-		--*n;
-	}
-	strangers[(*n)++] = (struct peers_link){.fd = fd};
+	if (!*why)
+		return;
+	snprintf(peers->refused, sizeof(peers->refused), "the connection of %s was refused: %s",
+		 address_of(stranger, false, address), why);
+	if (!plain)
+		return;
+	abort.error = SML_ERROR_TLS;
+	abort.text = (char *)(uintptr_t)(peers->tls ? sml_tls_demand(peers->tls) : why);
+	(void)sml_frame_write(stranger->stream.wire_out, sml_envelope(ABORT, abort, &abort));
+	(void)sml_socket_send(stranger->fd, stranger->stream.wire_out, SIZE_MAX);
 }
 
-/* Reads what strangers say; who has said hello is a rank. */
-static void hear_strangers(struct peers *peers, struct peers_link *strangers, unsigned *n)
+/* Reads what a stranger says; who has said hello is a rank. */
+static void hear(struct peers *peers, struct sml_talk *stranger)
 {
-	for (unsigned i = 0; i < *n;) {
-		json_t *hello = peers_link_take(&strangers[i]);
-		bool admitted = hello && admit(peers, &strangers[i], hello);
+	SmlControl__Envelope *message;
+	int got = stranger->fd >= 0 ? sml_talk_take(stranger, &message) : 0;
+	SmlControl__Hello *hello;
 
-		if (hello && !admitted) {
-			json_decref(hello);
-			peers_link_close(&strangers[i]);
-		}
-		if (admitted || strangers[i].fd < 0)
-			strangers[i] = strangers[--*n];
+	if (got < 0)
+		refuse(peers, stranger);
+	if (got > 0) {
+		hello = peers_unwrap(message);
+		if (admit(peers, stranger, hello))
+			*stranger = (struct sml_talk){.fd = -1};
 		else
-			i++;
+			sml_control__hello__free_unpacked(hello, NULL);
 	}
+	if (got != 0)
+		sml_talk_close(stranger);
 }
 
 static void tell_wait(const struct peers *peers, uint64_t left_ns)
@@ -113,205 +140,192 @@ static void tell_wait(const struct peers *peers, uint64_t left_ns)
 		missing++;
 	fprintf(stderr,
 		"switchml doctor: %u of %u ranks have come; waiting %.0f s more for rank %u%s\n",
-		count_here(peers), peers->n_ranks, (double)left_ns / 1e9, missing,
-		count_here(peers) + 1 < peers->n_ranks ? " and others" : "");
+		peers->n_here, peers->n_ranks, (double)left_ns / 1e9, missing,
+		peers->n_here + 1 < peers->n_ranks ? " and others" : "");
+}
+
+static void name_missing(const struct peers *peers, unsigned wait_s)
+{
+	for (unsigned i = 0; i < peers->n_ranks; i++) {
+		if (peers->ranks[i].hello)
+			continue;
+		doctor_say(peers->doctor, DOCTOR_PROBLEM, "ranks",
+			   "rank %u of %u did not connect within %u s", i, peers->n_ranks, wait_s);
+		doctor_fix(peers->doctor,
+			   "start it; look at its output; set SWITCHML_MASTER_ADDR to this host on "
+			   "all ranks; let firewalls pass TCP to port %d here "
+			   "(SWITCHML_MASTER_PORT)",
+			   peers->settings.config.master_port);
+	}
+	if (peers->refused[0] && peers->n_here < peers->n_ranks) {
+		doctor_say(peers->doctor, DOCTOR_PROBLEM, "tls", "%s", peers->refused);
+		doctor_fix(peers->doctor, "give all ranks the same key, or certificates of one "
+					  "authority (docs/security.md)");
+	}
 }
 
 static void gather(struct peers *peers, int listen_fd, unsigned wait_s)
 {
 	uint64_t deadline_ns = sml_now_ns() + wait_s * SML_NS_PER_SEC;
 	uint64_t pause_ns = NOTICE_NS, next_ns = sml_now_ns() + pause_ns;
-	struct peers_link strangers[MAX_STRANGERS];
-	struct pollfd news[MAX_STRANGERS + 1];
-	unsigned n = 0;
+	static struct sml_talk strangers[MAX_STRANGERS];
+	unsigned n_came = 0;
+	int fd;
 
-	while (count_here(peers) < peers->n_ranks && sml_now_ns() < deadline_ns) {
-		news[0] = (struct pollfd){.fd = listen_fd, .events = POLLIN};
-		for (unsigned i = 0; i < n; i++)
-			news[i + 1] = (struct pollfd){.fd = strangers[i].fd, .events = POLLIN};
-		poll(news, n + 1, 100);
+	for (unsigned i = 0; i < MAX_STRANGERS; i++)
+		strangers[i].fd = -1;
+	while (peers->n_here < peers->n_ranks && sml_now_ns() < deadline_ns) {
+		struct pollfd news = {.fd = listen_fd, .events = POLLIN};
+
+		poll(&news, 1, LOOK_MS);
+		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0)
+			accept_one(peers, &strangers[n_came++ % MAX_STRANGERS], fd);
 		if (sml_now_ns() >= next_ns && next_ns < deadline_ns) {
 			tell_wait(peers, deadline_ns - next_ns);
 			pause_ns *= 2;
 			next_ns += pause_ns;
 		}
-		if (news[0].revents)
-			accept_one(strangers, &n, listen_fd);
-		hear_strangers(peers, strangers, &n);
+		for (unsigned i = 0; i < MAX_STRANGERS; i++)
+			hear(peers, &strangers[i]);
 	}
-	for (unsigned i = 0; i < n; i++)
-		peers_link_close(&strangers[i]);
-	for (unsigned i = 0; i < peers->n_ranks; i++)
-		if (!peers->ranks[i].hello) {
-			doctor_say(peers->doctor, DOCTOR_PROBLEM, "ranks",
-				   "rank %u of %u did not connect within %u s", i, peers->n_ranks,
-				   wait_s);
-			doctor_fix(peers->doctor,
-				   "start it; look at its output; set SWITCHML_MASTER_ADDR to "
-				   "this host on all ranks; let firewalls pass TCP to port %d here "
-				   "(SWITCHML_MASTER_PORT)",
-				   peers->config->master_port);
-		}
+	for (unsigned i = 0; i < MAX_STRANGERS; i++)
+		sml_talk_close(&strangers[i]);
+	name_missing(peers, wait_s);
 }
 
 /* ---- hosts ---- */
 
-static void set_address(struct peers_rank *rank, bool own)
+/*
+ * What the others know it by: of this host, which is the first, the address to which another has
+ * connected. If another has the same name, the address is part of it.
+ */
+static void name_host(struct peers *peers, unsigned host)
 {
-	union sml_sockaddr address = {0};
-	socklen_t length = sizeof(address);
-	char text[INET6_ADDRSTRLEN];
+	const bool own = host == 0 && peers->ranks[0].hello && peers->n_hosts > 1;
+	const struct sml_talk *talk = &peers_speaker(peers, own ? 1 : host)->talk;
+	SmlControl__Hello *hello = peers_speaker(peers, host)->hello;
+	char text[INET6_ADDRSTRLEN], *copy = strdup(address_of(talk, own, text));
+	bool twice = false;
 
-	if (own)
-		getsockname(rank->link.fd, &address.any, &length);
-	else
-		getpeername(rank->link.fd, &address.any, &length);
-	snprintf(rank->address, sizeof(rank->address), "%s", sml_sockaddr_text(&address, text));
+	if (copy)
+		hello->address = copy;
+	for (unsigned i = 0; i < peers->n_hosts; i++)
+		twice |=
+			i != host && strcmp(hello->name, peers_speaker(peers, i)->hello->name) == 0;
+	snprintf(peers->hosts[host].name, sizeof(peers->hosts[host].name),
+		 twice ? "%.60s at %.60s" : "%.127s", hello->name, hello->address);
 }
 
-/* What other hosts know this one by: the address to which their ranks have connected. */
-static void set_own_address(struct peers *peers, struct peers_rank *rank)
+/* The ranks say what the library would: "" is a rank that shares memory with nobody. */
+static bool shares_memory(const struct peers_rank *a, const struct peers_rank *b)
 {
-	for (unsigned i = 0; i < peers->n_ranks; i++) {
-		struct peers_rank *other = &peers->ranks[i];
-
-		if (other->hello && other->host != 0) {
-			struct peers_rank seen = {.link = other->link};
-
-			set_address(&seen, true);
-			memcpy(rank->address, seen.address, sizeof(rank->address));
-			return;
-		}
-	}
+	return a == b || (a->hello && *a->hello->machine &&
+			  strcmp(a->hello->machine, b->hello->machine) == 0);
 }
 
 static void find_hosts(struct peers *peers)
 {
 	for (unsigned i = 0; i < peers->n_ranks; i++) {
 		struct peers_rank *rank = &peers->ranks[i];
-		unsigned host = 0;
 
-		if (!rank->hello)
-			continue;
-		set_address(rank, false);
-		while (host < peers->n_hosts &&
-		       strcmp(peers_text(peers, peers->hosts[host].rank, "host"),
-			      peers_text(peers, i, "host")) != 0)
-			host++;
-		if (host == peers->n_hosts)
+		while (rank->hello && rank->host < peers->n_hosts &&
+		       peers_speaker(peers, rank->host)->hello->host != rank->hello->host)
+			rank->host++;
+		if (rank->hello && rank->host == peers->n_hosts)
 			peers->hosts[peers->n_hosts++].rank = i;
-		rank->host = host;
+		while (rank->hello && !shares_memory(&peers->ranks[rank->memory], rank))
+			rank->memory++;
 	}
-	for (unsigned i = 0; i < peers->n_ranks; i++)
-		if (peers->ranks[i].hello && peers->ranks[i].host == peers->ranks[0].host)
-			set_own_address(peers, &peers->ranks[i]);
+	for (unsigned i = 0; i < peers->n_hosts; i++)
+		name_host(peers, i);
 }
 
-/* ---- questions ---- */
-
-static bool request_report(struct peers_rank *rank, json_t *wish)
-{
-	if (rank->hello && rank->link.fd >= 0)
-		return peers_link_send(&rank->link, wish);
-	json_decref(wish);
-	return false;
-}
-
-/*
- * The next answer with this member; what comes before it is late, and skipped. Who says other
- * things for ever has not answered in time.
- */
-static json_t *answer_of(struct peers_rank *rank, const char *member, uint64_t deadline_ns)
-{
-	json_t *message;
-
-	do {
-		message = rank->hello && rank->link.fd >= 0
-				  ? peers_link_receive(&rank->link, deadline_ns)
-				  : NULL;
-		if (!message || json_object_get(message, member))
-			return message;
-		json_decref(message);
-	} while (sml_now_ns() < deadline_ns);
-	return NULL;
-}
+/* ---- tasks ---- */
 
 static double realtime_ms(void)
 {
-	struct timespec now;
+	return (double)sml_clock_ns(CLOCK_REALTIME) / 1e6;
+}
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+static void ask(struct peers_rank *rank, SmlControl__Task *task)
+{
+	task->number = ++rank->asked;
+	if (rank->talk.fd >= 0 && sml_talk_send(&rank->talk, sml_envelope(TASK, task, task)) != 0)
+		sml_talk_close(&rank->talk);
+}
+
+/* NULL: it has ended, or has not answered in time. An answer that comes late is skipped later. */
+static SmlControl__Done *answer_of(struct peers_rank *rank, unsigned most_ms)
+{
+	uint64_t until_ns = sml_now_ns() + most_ms * SML_NS_PER_MS;
+	SmlControl__Envelope *message;
+	SmlControl__Done *done;
+	int error = -ETIMEDOUT;
+
+	/* It may say other things for ever. */
+	while (rank->talk.fd >= 0 && sml_now_ns() < until_ns) {
+		error = sml_talk_receive(&rank->talk, until_ns, &message);
+		if (error)
+			break;
+		done = peers_unwrap(message);
+		if (done->number == rank->asked)
+			return done;
+		sml_control__done__free_unpacked(done, NULL);
+	}
+	if (error != -ETIMEDOUT)
+		sml_talk_close(&rank->talk);
+	return NULL;
 }
 
 /* The fastest answer of some tells the offset best. */
 static void compare_clock(struct peers_rank *rank)
 {
+	SmlControl__Task task = SML_CONTROL__TASK__INIT;
+
 	rank->error_ms = 1e9;
 	for (int i = 0; i < TIME_ROUNDS; i++) {
-		double before = realtime_ms(), after, theirs = 0;
-		json_t *said;
+		double before = realtime_ms(), half;
+		SmlControl__Done *done;
 
-		if (!request_report(rank, json_pack("{s:s}", "do", "time")))
-			return;
-		said = answer_of(rank, "time_ms", sml_now_ns() + ANSWER_MS * SML_NS_PER_MS);
-		after = realtime_ms();
-		if (said && json_unpack(said, "{s:F}", "time_ms", &theirs) == 0 &&
-		    (after - before) / 2 < rank->error_ms) {
-			rank->error_ms = (after - before) / 2;
-			rank->offset_ms = theirs - (before + after) / 2;
+		ask(rank, &task);
+		done = answer_of(rank, ANSWER_MS);
+		half = (realtime_ms() - before) / 2;
+		if (done && half < rank->error_ms) {
+			rank->error_ms = half;
+			rank->offset_ms = done->time_ms - (before + half);
 		}
-		json_decref(said);
+		if (done)
+			sml_control__done__free_unpacked(done, NULL);
 	}
 }
 
-/* ---- every pair of hosts ---- */
-
-static json_t *plan(const struct peers *peers, unsigned own, uint32_t token)
-{
-	json_t *hosts = json_array();
-
-	for (unsigned i = 0; i < peers->n_hosts; i++) {
-		const struct peers_rank *rank = &peers->ranks[peers->hosts[i].rank];
-
-		json_array_append_new(
-			hosts, json_pack("{s:s, s:s, s:O, s:O}", "name",
-					 peers_text(peers, peers->hosts[i].rank, "name"), "address",
-					 rank->address, "udp", json_object_get(rank->hello, "udp"),
-					 "tcp", json_object_get(rank->hello, "tcp")));
-	}
-	return json_pack("{s:s, s:i, s:I, s:o}", "do", "probe", "own", (int)own, "token",
-			 (json_int_t)token, "hosts", hosts);
-}
-
-/* Until all hosts have heard all others, or the time is up. */
-static void await_completion(struct peers *peers)
-{
-	uint64_t deadline_ns = sml_now_ns() + PROBE_MS * SML_NS_PER_MS;
-
-	for (unsigned i = 0; i < peers->n_hosts; i++)
-		json_decref(
-			answer_of(&peers->ranks[peers->hosts[i].rank], "complete", deadline_ns));
-}
-
+/* One rank of each host, until all have heard all others, or the time is up. */
 static void probe(struct peers *peers)
 {
-	uint64_t deadline_ns;
-	uint32_t token = 0;
+	SmlControl__Task task = SML_CONTROL__TASK__INIT;
+	SmlControl__Hello *hosts[PEERS_MAX];
+	uint64_t deadline_ns = sml_now_ns() + PROBE_MS * SML_NS_PER_MS;
+	bool complete = false;
 
-	if (getrandom(&token, sizeof(token), 0) < 0)
-		token = (uint32_t)getpid();
+	task.what = SML_CONTROL__TASK__WHAT__PROBE;
+	task.token = (uint32_t)peers->settings.process;
+	task.hosts = hosts;
+	task.n_hosts = peers->n_hosts;
 	for (unsigned i = 0; i < peers->n_hosts; i++)
-		request_report(&peers->ranks[peers->hosts[i].rank], plan(peers, i, token));
-	await_completion(peers);
-	for (unsigned i = 0; i < peers->n_hosts; i++)
-		request_report(&peers->ranks[peers->hosts[i].rank],
-			       json_pack("{s:s}", "do", "stop"));
-	deadline_ns = sml_now_ns() + REPORT_MS * SML_NS_PER_MS;
-	for (unsigned i = 0; i < peers->n_hosts; i++) {
-		struct peers_rank *rank = &peers->ranks[peers->hosts[i].rank];
+		hosts[i] = peers_speaker(peers, i)->hello;
+	while (!complete && sml_now_ns() < deadline_ns) {
+		for (task.own = 0; task.own < peers->n_hosts; task.own++)
+			ask(&peers->ranks[peers->hosts[task.own].rank], &task);
+		complete = true;
+		for (unsigned i = 0; i < peers->n_hosts; i++) {
+			struct peers_rank *rank = &peers->ranks[peers->hosts[i].rank];
 
-		rank->report = answer_of(rank, "report", deadline_ns);
+			if (rank->report)
+				sml_control__done__free_unpacked(rank->report, NULL);
+			rank->report = answer_of(rank, ANSWER_MS);
+			complete = complete && rank->report && rank->report->complete;
+		}
 	}
 }
 
@@ -321,16 +335,16 @@ static void probe(struct peers *peers)
  */
 static void check_switches(struct peers *peers)
 {
+	SmlControl__Task task = SML_CONTROL__TASK__INIT;
+
+	task.what = SML_CONTROL__TASK__WHAT__SWITCHES;
 	for (unsigned i = 0; i < peers->n_hosts && !peers->embedded; i++) {
 		struct peers_rank *rank = &peers->ranks[peers->hosts[i].rank];
 
-		if (request_report(rank, json_pack("{s:s}", "do", "switch")))
-			rank->at_switch =
-				answer_of(rank, "switch", sml_now_ns() + REPORT_MS * SML_NS_PER_MS);
+		ask(rank, &task);
+		rank->at_switch = answer_of(rank, SWITCHES_MS);
 	}
 }
-
-/* ---- the trial: the job itself ---- */
 
 /* Does the error only say that another rank has failed? */
 static bool is_consequence(int error)
@@ -339,68 +353,49 @@ static bool is_consequence(int error)
 	       error == SML_ERROR_SWITCH_DIED || error == SML_ERROR_CLOSED;
 }
 
-/* Asks all, then hears all. The first cause becomes a finding. False: there was an error. */
-static bool all_do(struct peers *peers, const char *wish, const char *job, double *ms)
+/* The job itself. The first cause of a failure becomes a finding. */
+static void try_out(struct peers *peers)
 {
-	uint64_t deadline_ns = sml_now_ns() + TRIAL_MS * SML_NS_PER_MS;
-	char cause[256] = "";
+	SmlControl__Task task = SML_CONTROL__TASK__INIT;
+	char name[64], cause[256] = "";
+	double took_ms = 0;
 	int worst = 0;
 
+	snprintf(name, sizeof(name), "doctor-%016llx", (unsigned long long)peers->settings.process);
+	task.what = SML_CONTROL__TASK__WHAT__TRIAL;
+	task.job = name;
 	for (unsigned i = 0; i < peers->n_ranks; i++)
-		request_report(&peers->ranks[i], json_pack("{s:s, s:s}", "do", wish, "job", job));
+		ask(&peers->ranks[i], &task);
 	for (unsigned i = 0; i < peers->n_ranks; i++) {
-		json_t *said = answer_of(&peers->ranks[i], "error", deadline_ns);
-		const char *text = "it has ended, or does not answer";
-		double took = 0;
-		int error = SML_ERROR_RANK_DIED;
+		SmlControl__Done *done = answer_of(&peers->ranks[i], TRIAL_MS);
+		int error = done ? done->error : SML_ERROR_RANK_DIED;
 
-		if (said)
-			(void)json_unpack(said, "{s:i, s:s, s?F}", "error", &error, "text", &text,
-					  "ms", &took);
-		*ms = took > *ms ? took : *ms;
+		if (done && done->took_ms > took_ms)
+			took_ms = done->took_ms;
 		if (error && (worst == 0 || (is_consequence(worst) && !is_consequence(error)))) {
 			worst = error;
-			snprintf(cause, sizeof(cause), "rank %u: %.230s", i, text);
+			snprintf(cause, sizeof(cause), "rank %u: %.230s", i,
+				 done ? done->text : "it has ended, or does not answer");
 		}
-		json_decref(said);
+		if (done)
+			sml_control__done__free_unpacked(done, NULL);
 	}
 	if (worst) {
 		doctor_say(peers->doctor, DOCTOR_PROBLEM, "trial", "%s", cause);
 		doctor_fix(peers->doctor, "see docs/errors.md");
+		return;
 	}
-	return worst == 0;
-}
-
-static void try_out(struct peers *peers)
-{
-	char name[64];
-	uint32_t random = 0;
-	double ms = 0, ignored = 0;
-	bool good;
-
-	(void)!getrandom(&random, sizeof(random), 0);
-	snprintf(name, sizeof(name), "doctor-%08x", random);
-	good = all_do(peers, "open", name, &ms);
-	if (good && all_do(peers, "close", name, &ignored))
-		doctor_say(peers->doctor, DOCTOR_OK, "trial",
-			   "%u ranks have opened a job %s and summed 256 KiB, with the right "
-			   "result, in "
-			   "%.0f ms",
-			   peers->n_ranks, peers->embedded ? "without a switch" : "at the switch",
-			   ms);
-}
-
-static bool has_problems(const struct doctor *doctor)
-{
-	for (unsigned i = 0; i < doctor->n; i++)
-		if (doctor->findings[i].level == DOCTOR_PROBLEM)
-			return true;
-	return false;
+	doctor_say(peers->doctor, DOCTOR_OK, "trial",
+		   "%u ranks have opened a job %s and summed 256 KiB, with the right result, in "
+		   "%.0f ms",
+		   peers->n_ranks, peers->embedded ? "without a switch" : "at the switch", took_ms);
 }
 
 /* Rank 0: everything, from the first hello to the findings. */
 static void meet(struct peers *peers, int listen_fd, unsigned wait_s)
 {
+	SmlControl__Task end = SML_CONTROL__TASK__INIT;
+
 	gather(peers, listen_fd, wait_s);
 	close(listen_fd); /* the trial needs the port */
 	find_hosts(peers);
@@ -410,14 +405,15 @@ static void meet(struct peers *peers, int listen_fd, unsigned wait_s)
 	probe(peers);
 	check_switches(peers);
 	peers_judge_pairs(peers);
-	if (has_problems(peers->doctor))
+	if (doctor_problems(peers->doctor) > 0)
 		doctor_say(peers->doctor, DOCTOR_WARNING, "trial",
 			   "left out, because there are problems");
 	else
 		try_out(peers);
+	end.what = SML_CONTROL__TASK__WHAT__END;
 	for (unsigned i = 0; i < peers->n_ranks; i++) {
-		request_report(&peers->ranks[i], json_pack("{s:s}", "do", "end"));
-		peers_link_close(&peers->ranks[i].link);
+		ask(&peers->ranks[i], &end);
+		sml_talk_close(&peers->ranks[i].talk);
 	}
 }
 
@@ -426,57 +422,66 @@ static void meet(struct peers *peers, int listen_fd, unsigned wait_s)
 /* Rank 0 is a rank like the others, in a separate process. */
 static int run_rank_0(struct peers *peers, unsigned wait_s)
 {
-	const struct sml_port_range port = {(uint16_t)peers->config->master_port,
-					    (uint16_t)peers->config->master_port};
-	int fd, error = peers_open(SOCK_STREAM, &port, &fd);
+	const uint16_t number = (uint16_t)peers->settings.config.master_port;
+	const struct sml_port_range port = {number, number};
+	int fd, error;
 	pid_t child;
 
+	if (sml_tls_open(&peers->tls, SML_TLS_SWITCH, &peers->settings.tls_files,
+			 &sml_tls_variables) < 0) {
+		fprintf(stderr, "switchml doctor: rank 0: %s\n", sml_error_last());
+		return 1;
+	}
+	error = peers_open(SOCK_STREAM, &port, &fd);
 	if (error < 0) {
 		fprintf(stderr,
-			"switchml doctor: rank 0 cannot listen on port %d, where the ranks meet: "
-			"%s. "
-			"Set SWITCHML_MASTER_PORT to another port, the same on all ranks\n",
-			peers->config->master_port, strerror(-error));
+			"switchml doctor: rank 0 cannot listen on port %u, where the ranks meet: "
+			"%s. Set SWITCHML_MASTER_PORT to another port, the same on all ranks\n",
+			number, strerror(-error));
 		return 1;
 	}
 	child = fork();
 	if (child == 0) {
 		close(fd);
-		_exit(peers_rank_run(peers->config, "localhost", wait_s));
+		_exit(peers_rank_run(peers, "localhost", wait_s));
 	}
 	meet(peers, fd, wait_s);
 	if (child > 0)
 		waitpid(child, NULL, 0);
+	sml_tls_close(peers->tls);
 	return -1;
 }
 
 int peers_run(struct peers *peers, unsigned wait_s)
 {
 	const struct sml_config *config = peers->config;
+	int status = 2;
 
 	peers->n_ranks = (unsigned)config->world_size;
-	peers->embedded = !config->switch_address || !*config->switch_address ||
-			  strcasecmp(config->switch_address, "embedded") == 0;
 	for (unsigned i = 0; i < PEERS_MAX; i++)
-		peers->ranks[i].link.fd = -1;
+		peers->ranks[i].talk.fd = -1;
 	if (config->world_size < 2 || config->world_size > PEERS_MAX ||
-	    config->rank >= config->world_size) {
+	    config->rank >= config->world_size)
 		fprintf(stderr,
 			"switchml doctor: --peers needs the ranks of a job, 2 to %d: start it as "
-			"the "
-			"job is started, with torchrun, mpirun or srun\n",
+			"the job is started, with torchrun, mpirun or srun\n",
 			PEERS_MAX);
-		return 2;
-	}
-	if (sml_launcher_hides_rank_0(config)) {
+	else if (sml_launcher_hides_rank_0(config))
 		fprintf(stderr,
 			"switchml doctor: rank %d: there are ranks on other hosts, and the address "
 			"of rank 0's host is not known: set SWITCHML_MASTER_ADDR on all ranks "
 			"(mpirun -x SWITCHML_MASTER_ADDR=HOST)\n",
 			config->rank);
-		return 2;
-	}
-	if (config->rank == 0)
-		return run_rank_0(peers, wait_s);
-	return peers_rank_run(config, config->master_address, wait_s);
+	else if (sml_settings_init(&peers->settings, config) < 0)
+		fprintf(stderr, "switchml doctor: rank %d: %s\n", config->rank, sml_error_last());
+	else
+		status = 0;
+	peers->embedded = peers->settings.config.switch_address == NULL;
+	if (status == 0)
+		status = config->rank == 0
+				 ? run_rank_0(peers, wait_s)
+				 : peers_rank_run(peers, peers->settings.config.master_address,
+						  wait_s);
+	sml_settings_fini(&peers->settings);
+	return status;
 }

@@ -8,9 +8,14 @@
 #include "cmd/shared/columns.h"
 #include "cmd/shared/print.h"
 
-/* "0-3,8": the ranks that `in` says. */
-static void list_ranks(const struct peers *peers, char *text, size_t bytes,
-		       bool (*in)(const struct peers *, unsigned, unsigned), unsigned which)
+/* "0-3,8": the ranks of a host, or those that share memory with their first one. */
+static bool is_one(const struct peers_rank *rank, bool memory, unsigned which)
+{
+	return rank->hello && (memory ? rank->memory : rank->host) == which;
+}
+
+static void list_ranks(const struct peers *peers, char *text, size_t bytes, bool memory,
+		       unsigned which)
 {
 	size_t length = 0;
 
@@ -18,9 +23,9 @@ static void list_ranks(const struct peers *peers, char *text, size_t bytes,
 	for (unsigned i = 0; i < peers->n_ranks && length < bytes; i++) {
 		unsigned last = i;
 
-		if (!in(peers, i, which))
+		if (!is_one(&peers->ranks[i], memory, which))
 			continue;
-		while (last + 1 < peers->n_ranks && in(peers, last + 1, which))
+		while (last + 1 < peers->n_ranks && is_one(&peers->ranks[last + 1], memory, which))
 			last++;
 		length += (size_t)snprintf(text + length, bytes - length, "%s%u", length ? "," : "",
 					   i);
@@ -30,47 +35,22 @@ static void list_ranks(const struct peers *peers, char *text, size_t bytes,
 	}
 }
 
-static bool is_of_host(const struct peers *peers, unsigned rank, unsigned host)
-{
-	return peers->ranks[rank].hello && peers->ranks[rank].host == host;
-}
-
-/* The ranks say what the library would: "" is a rank that shares with nobody. */
-static bool shares_memory(const struct peers *peers, unsigned a, unsigned b)
-{
-	const char *machine = peers_text(peers, a, "machine");
-
-	return peers->ranks[a].hello && peers->ranks[b].hello &&
-	       (a == b || (*machine && strcmp(machine, peers_text(peers, b, "machine")) == 0));
-}
-
-/* The first rank that shares memory with this one. */
-static unsigned first_of(const struct peers *peers, unsigned rank)
-{
-	unsigned first = 0;
-
-	while (!shares_memory(peers, first, rank) && first < rank)
-		first++;
-	return first;
-}
-
 static void print_row(const struct peers *peers, unsigned host)
 {
-	unsigned speaker = peers->hosts[host].rank;
-	const struct peers_rank *rank = &peers->ranks[speaker];
+	const struct peers_rank *rank = peers_speaker(peers, host);
 	char ranks[64], mtu[16], name[64];
 
-	list_ranks(peers, ranks, sizeof(ranks), is_of_host, host);
+	list_ranks(peers, ranks, sizeof(ranks), false, host);
 	/* Only a path to another host has one. */
 	snprintf(mtu, sizeof(mtu), peers->hosts[host].mtu ? "%u" : "-", peers->hosts[host].mtu);
-	sml_columns_put(name, sizeof(name), peers_text(peers, speaker, "name"), 16);
-	printf("%-4u %-10s %s %-15s %-9s %10.1f %6s%s", host, ranks, name, rank->address,
-	       peers_text(peers, speaker, "version"), sml_without_minus_zero(rank->offset_ms, 0.1),
-	       mtu, peers->n_hosts > 1 ? "  " : "");
+	sml_columns_put(name, sizeof(name), rank->hello->name, 16);
+	printf("%-4u %-10s %s %-15s %-9s %10.1f %6s%s", host, ranks, name, rank->hello->address,
+	       rank->hello->version, sml_without_minus_zero(rank->offset_ms, 0.1), mtu,
+	       peers->n_hosts > 1 ? "  " : "");
 	for (unsigned to = 0; peers->n_hosts > 1 && to < peers->n_hosts; to++) {
 		if (to == host)
 			printf("%6s", "-");
-		else if (peers_pair(peers, to, host) == NULL)
+		else if (peers_path(peers, to, host) == NULL)
 			printf("%6s", "?");
 		else if (peers_largest(peers, host, to) == 0)
 			printf("%6s", "none");
@@ -86,9 +66,7 @@ static void print_memory(const struct peers *peers)
 	char ranks[256];
 
 	for (unsigned i = 0; i < peers->n_ranks; i++) {
-		if (!peers->ranks[i].hello || first_of(peers, i) != i)
-			continue;
-		list_ranks(peers, ranks, sizeof(ranks), shares_memory, i);
+		list_ranks(peers, ranks, sizeof(ranks), true, i);
 		if (!strpbrk(ranks, "-,"))
 			continue;
 		printf("ranks %s can share memory\n", ranks);
@@ -117,27 +95,26 @@ void peers_print(const struct peers *peers)
 
 static json_t *json_of_host(const struct peers *peers, unsigned host)
 {
-	unsigned speaker = peers->hosts[host].rank;
-	const struct peers_rank *rank = &peers->ranks[speaker];
+	const struct peers_rank *rank = peers_speaker(peers, host);
 	json_t *ranks = json_array(), *paths = json_array();
 
 	for (unsigned i = 0; i < peers->n_ranks; i++)
-		if (is_of_host(peers, i, host))
-			json_array_append_new(ranks, json_pack("{s:i, s:i}", "rank", (int)i,
-							       "memory", (int)first_of(peers, i)));
+		if (is_one(&peers->ranks[i], false, host))
+			json_array_append_new(ranks,
+					      json_pack("{s:i, s:i}", "rank", (int)i, "memory",
+							(int)peers->ranks[i].memory));
 	for (unsigned to = 0; to < peers->n_hosts; to++) {
-		json_t *pair = peers_pair(peers, host, to);
+		const SmlControl__Path *path = peers_path(peers, host, to);
 
-		if (to != host && pair)
+		if (to != host && path)
 			json_array_append_new(
-				paths, json_pack("{s:i, s:i, s:O, s:O}", "to", (int)to, "largest",
+				paths, json_pack("{s:i, s:i, s:s, s:s}", "to", (int)to, "largest",
 						 (int)peers_largest(peers, host, to), "tcp",
-						 json_object_get(pair, "tcp"), "name",
-						 json_object_get(pair, "name")));
+						 path->tcp, "name", path->name));
 	}
 	return json_pack("{s:i, s:s, s:s, s:s, s:f, s:i, s:o, s:o}", "host", (int)host, "name",
-			 peers_text(peers, speaker, "name"), "address", rank->address, "version",
-			 peers_text(peers, speaker, "version"), "clock_ms", rank->offset_ms, "mtu",
+			 rank->hello->name, "address", rank->hello->address, "version",
+			 rank->hello->version, "clock_ms", rank->offset_ms, "mtu",
 			 (int)peers->hosts[host].mtu, "ranks", ranks, "paths", paths);
 }
 

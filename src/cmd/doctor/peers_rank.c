@@ -1,179 +1,204 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank of `switchml doctor --peers`: tells rank 0 about itself, and does what rank 0 asks. */
 #include <errno.h>
-#include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <time.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/host.h"
 #include "cmd/doctor/peers.h"
 #include "cmd/shared/status_client.h"
-#include "control/envelope.h"
-#include "core/names.h"
+#include "control/text.h"
 #include "lib/host/identity.h"
-#include "lib/settings/settings.h"
+#include "lib/transport/interface.h"
+#include "net/connect.h"
 
 /*
  * Rank 0 may be busy with others for so long, between two messages: it asks one host after the
  * other about the switches. If it ends, the connection does.
  */
-#define PATIENCE_MS 600000
+#define PATIENCE_S  600
+#define CONNECT_MS  2000
+#define PAUSE_MS    100
 #define TRIAL_MS    20000
 #define TRIAL_COUNT 65536
+#define MOST_FAULTS 32
+
+#define RANK_OF(peers) ((peers)->config->rank)
 
 struct rank {
-	const struct sml_config *config;
-	struct peers_link link;
-	struct peers_sockets sockets;
-	struct sml_context *job;
+	const struct peers *peers;
+	struct sml_talk talk;
+	int udp, tcp, udp_port, tcp_port;
+	SmlControl__Envelope
+		*plan; /* the first task to probe: what it names is used until the end */
+	struct doctor at_switch;
+	char error[SML_TEXT_BYTES];
 };
 
 /* ---- hello ---- */
 
-static const char *text_of(const char *text)
+static int say_hello(struct rank *self)
 {
-	return text ? text : "";
-}
-
-static json_t *settings_of(const struct sml_config *config)
-{
-	return json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:b}", "SWITCHML_JOB",
-			 text_of(config->job), "SWITCHML_SWITCH", text_of(config->switch_address),
-			 "SWITCHML_WORLD_SIZE", config->world_size, "SWITCHML_WIRE",
-			 sml_wire_name(config->wire), "SWITCHML_THREADS", config->threads,
-			 "SWITCHML_SLOTS", config->slots, "SWITCHML_MTU", config->mtu,
-			 "SWITCHML_TIMEOUT", config->timeout_ms, "SWITCHML_HEARTBEAT",
-			 config->heartbeat_ms, "SWITCHML_PORTS", text_of(config->ports),
-			 "SWITCHML_JOB_KEY_FILE", config->job_key_file != NULL);
-}
-
-static json_t *hello(const struct rank *self)
-{
-	char name[256] = "?", machine[SML_HOST_MACHINE_BYTES] = "", host[24];
+	const struct sml_config *config = self->peers->config;
+	char name[256] = "?", machine[SML_HOST_MACHINE_BYTES] = "";
+	char texts[PEERS_SETTINGS][PEERS_SETTING_BYTES], *settings[PEERS_SETTINGS];
+	SmlControl__Hello hello = SML_CONTROL__HELLO__INIT;
 
 	if (gethostname(name, sizeof(name) - 1) < 0)
 		snprintf(name, sizeof(name), "?");
-	if (self->config->shared_memory)
+	if (config->shared_memory)
 		sml_host_machine(machine);
-	snprintf(host, sizeof(host), "%016llx", (unsigned long long)sml_host_hash());
-	return json_pack("{s:s, s:i, s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:i, s:o}", "switchml",
-			 "hello", "rank", self->config->rank, "name", name, "machine", machine,
-			 "host", host, "pid", (int)getpid(), "version", SML_VERSION_STRING,
-			 "protocol", SML_CONTROL_PROTOCOL, "udp", self->sockets.udp_port, "tcp",
-			 self->sockets.tcp_port, "settings", settings_of(self->config));
+	peers_settings(config, texts);
+	for (unsigned i = 0; i < PEERS_SETTINGS; i++)
+		settings[i] = texts[i];
+	hello.protocol = SML_CONTROL_PROTOCOL;
+	hello.version = (char *)(uintptr_t)SML_VERSION_STRING;
+	hello.rank = (uint32_t)config->rank;
+	hello.name = name;
+	hello.host = sml_host_hash();
+	hello.machine = machine;
+	hello.udp_port = (uint32_t)self->udp_port;
+	hello.tcp_port = (uint32_t)self->tcp_port;
+	hello.settings = settings;
+	hello.n_settings = PEERS_SETTINGS;
+	return sml_talk_send(&self->talk, sml_envelope(HELLO, hello, &hello));
 }
 
 /* ---- what rank 0 asks for ---- */
 
-static json_t *time_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return json_pack("{s:f}", "time_ms", (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6);
-}
-
 /* This host's path to all switches: what is not fine. */
-static json_t *switch_faults(const struct sml_config *config)
+static void check_switches(struct rank *self, SmlControl__Done *done)
 {
-	const char *list = config->switch_address ? config->switch_address : "";
-	struct doctor *doctor = calloc(1, sizeof(*doctor));
-	json_t *faults = json_array();
+	static SmlControl__Finding findings[MOST_FAULTS], *list[MOST_FAULTS];
+	const char *addresses = self->peers->settings.config.switch_address;
+	struct doctor *doctor = &self->at_switch;
 	char address[320];
 
-	while (doctor && strcasecmp(list, "embedded") != 0 &&
-	       sml_switch_list_next(&list, address, sizeof(address))) {
-		doctor->interface = config->interface;
+	doctor->interface = self->peers->config->interface;
+	while (addresses && sml_switch_list_next(&addresses, address, sizeof(address)))
 		doctor_check_switch(doctor, address);
-	}
-	for (unsigned i = 0; doctor && i < doctor->n && json_array_size(faults) < 32; i++) {
-		const struct doctor_finding *finding = &doctor->findings[i];
+	for (unsigned i = 0; i < doctor->n && done->n_findings < MOST_FAULTS; i++) {
+		SmlControl__Finding *finding = &findings[done->n_findings];
 
-		if (finding->level != DOCTOR_OK)
-			json_array_append_new(
-				faults, json_pack("{s:i, s:s, s:s, s:s}", "level",
-						  (int)finding->level, "check", finding->check,
-						  "fact", finding->fact, "fix", finding->fix));
+		if (doctor->findings[i].level == DOCTOR_OK)
+			continue;
+		sml_control__finding__init(finding);
+		finding->level = doctor->findings[i].level;
+		finding->fact = doctor->findings[i].fact;
+		finding->fix = doctor->findings[i].fix;
+		list[done->n_findings++] = finding;
 	}
-	free(doctor);
-	return faults;
+	done->findings = list;
 }
 
 /* The job itself, for one sum. */
-static json_t *open_trial(struct rank *self, const char *name)
+static void try_out(struct rank *self, const char *name, SmlControl__Done *done)
 {
-	struct sml_config config = *self->config;
+	static float values[TRIAL_COUNT];
+	struct sml_config config = *self->peers->config;
 	uint64_t begun_ns = sml_now_ns();
-	float *values = calloc(TRIAL_COUNT, sizeof(*values));
-	int error;
+	struct sml_context *job = NULL;
+	int error, closed;
 
 	config.job = name;
 	config.timeout_ms = TRIAL_MS;
-	for (int i = 0; values && i < TRIAL_COUNT; i++)
-		values[i] = (float)(i % 97);
 	config.summary = 0;
-	error = sml_open(&self->job, &config);
-	if (error == 0 && values)
-		error = sml_allreduce(self->job, values, values, TRIAL_COUNT, SML_FLOAT32, SML_AVG,
-				      NULL, NULL);
-	for (int i = 0; error == 0 && values && i < TRIAL_COUNT; i++)
+	for (int i = 0; i < TRIAL_COUNT; i++)
+		values[i] = (float)(i % 97);
+	error = sml_open(&job, &config);
+	if (error == 0)
+		error = sml_allreduce(job, values, values, TRIAL_COUNT, SML_FLOAT32, SML_AVG, NULL,
+				      NULL);
+	for (int i = 0; error == 0 && i < TRIAL_COUNT; i++)
 		if (values[i] != (float)(i % 97))
 			error = SML_ERROR_PROTOCOL;
-	free(values);
-	return json_pack("{s:i, s:s, s:f}", "error", error, "text",
-			 error ? sml_error_text(self->job) : "", "ms",
-			 (double)(sml_now_ns() - begun_ns) / 1e6);
+	done->took_ms = (double)(sml_now_ns() - begun_ns) / 1e6;
+	if (error)
+		snprintf(self->error, sizeof(self->error), "%s", sml_error_text(job));
+	closed = sml_close(job);
+	if (error == 0 && closed)
+		snprintf(self->error, sizeof(self->error), "%s", sml_error_text(NULL));
+	done->error = error ? error : closed;
+	done->text = self->error;
 }
 
-static json_t *close_trial(struct rank *self)
+static void do_task(struct rank *self, SmlControl__Envelope *message)
 {
-	int error = sml_close(self->job);
+	const SmlControl__Task *task = message->task;
+	SmlControl__Done done = SML_CONTROL__DONE__INIT;
 
-	self->job = NULL;
-	return json_pack("{s:i, s:s}", "error", error, "text", error ? sml_error_text(NULL) : "");
-}
-
-static json_t *answer(struct rank *self, const char *wish, const json_t *message)
-{
-	const char *job = json_string_value(json_object_get(message, "job"));
-
-	if (strcmp(wish, "time") == 0)
-		return time_now();
-	if (strcmp(wish, "probe") == 0)
-		return json_pack("{s:o}", "report",
-				 peers_probe(&self->link, &self->sockets, message));
-	if (strcmp(wish, "switch") == 0)
-		return json_pack("{s:o}", "switch", switch_faults(self->config));
-	if (strcmp(wish, "open") == 0 && job)
-		return open_trial(self, job);
-	if (strcmp(wish, "close") == 0)
-		return close_trial(self);
-	return json_object();
-}
-
-/* Until rank 0 says that this was all. False: it ended before. */
-static bool serve(struct rank *self, uint64_t deadline_ns)
-{
-	for (;;) {
-		json_t *message = peers_link_receive(&self->link, deadline_ns);
-		const char *wish = json_string_value(json_object_get(message, "do"));
-		bool over = wish && strcmp(wish, "end") == 0;
-		bool good =
-			wish && (over || peers_link_send(&self->link, answer(self, wish, message)));
-
-		json_decref(message);
-		if (!good || over)
-			return good;
-		deadline_ns = sml_now_ns() + PATIENCE_MS * SML_NS_PER_MS;
+	switch (task->what) {
+	case SML_CONTROL__TASK__WHAT__PROBE:
+		if (self->plan == NULL) {
+			self->plan = message;
+			peers_probe_begin(task, self->peers->settings.config.interface, self->udp);
+		}
+		peers_probe(&done);
+		break;
+	case SML_CONTROL__TASK__WHAT__SWITCHES:
+		check_switches(self, &done);
+		break;
+	case SML_CONTROL__TASK__WHAT__TRIAL:
+		try_out(self, task->job, &done);
+		break;
+	default:
+		break;
 	}
+	done.number = task->number;
+	done.time_ms = (double)sml_clock_ns(CLOCK_REALTIME) / 1e6;
+	(void)sml_talk_send(&self->talk, sml_envelope(DONE, done, &done));
+	if (message != self->plan)
+		sml_control__envelope__free_unpacked(message, NULL);
+}
+
+/* Until rank 0 says that this was all. False: it ended before, or refuses this rank. */
+static bool serve(struct rank *self, uint64_t patience_ns)
+{
+	SmlControl__Envelope *message;
+
+	while (sml_talk_receive(&self->talk, sml_now_ns() + patience_ns, &message) == 0) {
+		bool refused = message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT;
+
+		if (!refused && message->task->what != SML_CONTROL__TASK__WHAT__END) {
+			do_task(self, message);
+			continue;
+		}
+		if (refused)
+			sml_text_copy(self->talk.text, sizeof(self->talk.text),
+				      message->abort->text);
+		sml_control__envelope__free_unpacked(message, NULL);
+		return !refused;
+	}
+	return false;
 }
 
 /* ---- set-up ---- */
+
+int peers_open(int type, const struct sml_port_range *ports, int *fd)
+{
+	struct sml_listen_address local;
+	socklen_t length = sizeof(local.address);
+	int error = sml_listen_address_parse(NULL, 0, &local), on = 1;
+
+	*fd = error ? error : sml_listen_address_socket(&local, type);
+	if (*fd < 0)
+		return *fd;
+	/* For one agreed port: connections of a job that has ended do not count. */
+	if (type == SOCK_STREAM && ports->first && ports->first == ports->last)
+		setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	error = sml_port_range_bind(ports, &local.address, *fd);
+	if (error == 0 && type == SOCK_STREAM && listen(*fd, PEERS_MAX) < 0)
+		error = -errno;
+	if (error == 0 && getsockname(*fd, &local.address.any, &length) < 0)
+		error = -errno;
+	return error ? error : ntohs(local.address.v4.sin_port);
+}
 
 /* Where the ranks meet, rank 0 listens: on the other side of that port there are more. */
 static void spare_port(struct sml_port_range *ports, unsigned port)
@@ -186,79 +211,83 @@ static void spare_port(struct sml_port_range *ports, unsigned port)
 		ports->first = (uint16_t)(port + 1);
 }
 
-static int open_sockets(struct rank *self)
+static bool open_sockets(struct rank *self)
 {
-	struct sml_port_range ports = {0};
+	const struct sml_settings *settings = &self->peers->settings;
+	struct sml_port_range ports = settings->ports;
+	const char *names = settings->config.ports;
 
-	if (self->config->ports)
-		(void)sml_port_range_parse(self->config->ports, &ports);
-	self->sockets.udp_port = peers_open(SOCK_DGRAM, &ports, &self->sockets.udp);
-	spare_port(&ports, (unsigned)self->config->master_port);
-	self->sockets.tcp_port = peers_open(SOCK_STREAM, &ports, &self->sockets.tcp);
-	peers_choose_device(self->config->interface, self->sockets.device);
-	if (self->sockets.udp_port > 0 && self->sockets.tcp_port > 0) {
-		union sml_sockaddr own = {0};
-		socklen_t length = sizeof(own);
-
-		peers_bind_device(self->sockets.udp, self->sockets.device);
-		getsockname(self->sockets.udp, &own.any, &length);
-		self->sockets.v6 = own.any.sa_family == AF_INET6;
-		return 0;
-	}
+	self->udp_port = peers_open(SOCK_DGRAM, &ports, &self->udp);
+	spare_port(&ports, (unsigned)settings->config.master_port);
+	self->tcp_port = peers_open(SOCK_STREAM, &ports, &self->tcp);
+	if (self->udp_port > 0 && self->tcp_port > 0)
+		return true;
 	fprintf(stderr, "switchml doctor: rank %d: no %s port%s%s can be opened: %s\n",
-		self->config->rank, self->sockets.udp_port > 0 ? "TCP" : "UDP",
-		self->config->ports ? " of SWITCHML_PORTS=" : "", text_of(self->config->ports),
-		strerror(-(self->sockets.udp_port > 0 ? self->sockets.tcp_port
-						      : self->sockets.udp_port)));
-	return 1;
+		RANK_OF(self->peers), self->udp_port > 0 ? "TCP" : "UDP",
+		names ? " of SWITCHML_PORTS=" : "", names ? names : "",
+		strerror(-(self->udp_port > 0 ? self->tcp_port : self->udp_port)));
+	return false;
 }
 
-static int run_rank(struct rank *self, const char *host, unsigned wait_s)
+/* As the library binds its control connection. */
+static int bind_source(const void *filter, const union sml_sockaddr *to, int fd)
 {
-	uint64_t deadline_ns = sml_now_ns() + wait_s * SML_NS_PER_SEC;
-	int error;
+	const struct sml_port_range any = {0};
+	struct sml_interface interface;
+	int error = sml_interface_choose(&interface, filter, to, "rank 0");
 
-	if (open_sockets(self))
-		return 1;
+	return error ? error : sml_interface_bind(&interface, &any, fd);
+}
+
+/* Returns a socket; or a negative errno, and says why. */
+static int find_rank_0(const struct peers *peers, const char *host, unsigned wait_s)
+{
+	uint64_t until_ns = sml_now_ns() + wait_s * SML_NS_PER_SEC;
 	/* Rank 0 reaches itself by the loopback device. */
-	self->link.fd =
-		peers_connect(host, (uint16_t)self->config->master_port,
-			      self->config->rank ? self->config->interface : NULL, deadline_ns);
-	if (self->link.fd == SML_ERROR_CONFIG) {
-		fprintf(stderr, "switchml doctor: rank %d: %s\n", self->config->rank,
-			sml_error_text(NULL));
-		return 1;
-	}
-	if (self->link.fd < 0) {
-		error = -self->link.fd;
+	const char *filter = RANK_OF(peers) ? peers->settings.config.interface : NULL;
+	struct sml_connect wish = {.host = host,
+				   .port = (uint16_t)peers->settings.config.master_port,
+				   .timeout_ms = CONNECT_MS,
+				   .prepare = filter ? bind_source : NULL,
+				   .self = filter};
+	int fd;
+
+	/* Rank 0 may not be there yet. */
+	do
+		fd = sml_connect(&wish);
+	while (fd < 0 && fd != SML_ERROR_CONFIG && sml_now_ns() < until_ns &&
+	       poll(NULL, 0, PAUSE_MS) == 0);
+	if (fd == SML_ERROR_CONFIG)
+		fprintf(stderr, "switchml doctor: rank %d: %s\n", RANK_OF(peers), sml_error_last());
+	else if (fd < 0)
 		fprintf(stderr,
-			"switchml doctor: rank %d: rank 0 did not answer at %s port %d within %u "
-			"s: "
-			"%s. Is it running, is SWITCHML_MASTER_ADDR (MASTER_ADDR) its host, and do "
-			"firewalls let TCP pass to that port?\n",
-			self->config->rank, host, self->config->master_port, wait_s,
-			error == ENOENT ? "the name has no address" : strerror(error));
-		return 1;
-	}
-	if (peers_link_send(&self->link, hello(self)) &&
-	    serve(self, deadline_ns + PATIENCE_MS * SML_NS_PER_MS))
-		return 0;
-	fprintf(stderr, "switchml doctor: rank %d: rank 0 ended before it was done\n",
-		self->config->rank);
-	return 1;
+			"switchml doctor: rank %d: rank 0 did not answer at %s port %u within %u "
+			"s: %s. Is it running, is SWITCHML_MASTER_ADDR (MASTER_ADDR) its host, and "
+			"do firewalls let TCP pass to that port?\n",
+			RANK_OF(peers), host, wish.port, wait_s,
+			wish.unknown ? "the name has no address" : wish.why);
+	return fd;
 }
 
-int peers_rank_run(const struct sml_config *config, const char *host, unsigned wait_s)
+int peers_rank_run(const struct peers *peers, const char *host, unsigned wait_s)
 {
-	struct rank self = {
-		.config = config, .link = {.fd = -1}, .sockets = {.udp = -1, .tcp = -1}};
-	int status = run_rank(&self, host, wait_s);
+	static struct rank self;
+	bool good = false;
+	int fd;
 
-	(void)sml_close(self.job);
-	peers_link_close(&self.link);
-	if (self.sockets.udp >= 0)
-		close(self.sockets.udp);
-	if (self.sockets.tcp >= 0)
-		close(self.sockets.tcp);
-	return status;
+	self.peers = peers;
+	fd = open_sockets(&self) ? find_rank_0(peers, host, wait_s) : -1;
+	if (fd < 0)
+		return 1;
+	/* All certificates are of workers: rank 0's need not name its host. */
+	if (sml_talk_open(&self.talk, fd, peers->settings.tls, NULL, &peers_rules) == 0) {
+		self.talk.state = PEERS_RANK_0;
+		good = say_hello(&self) == 0 &&
+		       serve(&self, (wait_s + PATIENCE_S) * SML_NS_PER_SEC);
+	}
+	if (!good)
+		fprintf(stderr, "switchml doctor: rank %d: %s\n", RANK_OF(peers),
+			self.talk.text[0] ? self.talk.text : "rank 0 ended before it was done");
+	sml_talk_close(&self.talk);
+	return good ? 0 : 1;
 }
