@@ -165,7 +165,7 @@ expect "status, embedded, no rank 0" 1 env SWITCHML_SWITCH=embedded \
 	SWITCHML_MASTER_PORT=${nobody##*:} "$switchml" status
 grep -q "embedded: Name" "$work/err" && fail "it takes 'embedded' for a host"
 grep -q "${nobody##*:}.*refused.*rank 0" "$work/err" || fail "it does not say that rank 0 is asked"
-expect "doctor, embedded" 0 "$switchml" doctor --switch embedded
+expect "doctor, embedded" 0 env SWITCHML_MASTER_PORT="$(free_port)" "$switchml" doctor --switch embedded
 
 # ---- doctor ----
 for command in doctor status; do

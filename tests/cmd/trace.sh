@@ -103,7 +103,7 @@ say $? "no trace is overwritten" "$work/out"
 check format "$work/trace.0"
 
 # A stripe in every rank, and one file name for all of them.
-SWITCHML_SWITCH=embedded SWITCHML_RECORD="trace:$work/all" timeout 200 "$switchml" bench \
+SWITCHML_SWITCH=embedded SWITCHML_MASTER_PORT=$(free_port) SWITCHML_RECORD="trace:$work/all" timeout 200 "$switchml" bench \
 	--local-workers 3 --switch embedded -b 4 -e 256K -f 16 -n 2 >"$work/out" 2>&1 ||
 	give_up "a traced job with a stripe in every rank"
 check format "$work"/all.[012]
