@@ -48,7 +48,6 @@
 #define SML_NAME_BYTES	   128
 
 struct sml_job;
-struct sml_job_pool;
 
 enum sml_job_state {
 	SML_JOB_JOINING,
@@ -98,7 +97,6 @@ struct sml_decision;
 struct sml_branch;
 struct sml_remote;
 struct sml_proxied;
-struct sml_leaf_job;
 
 /* A connection, as the jobs see it. Zeroed, except the driver's part. */
 struct sml_peer {
@@ -109,9 +107,10 @@ struct sml_peer {
 	uint8_t address[16], address_bytes;
 	bool is_local; /* on this host */
 	/* The jobs'. */
-	uint64_t heard_ns;		 /* its last message; or, from the driver, when it came */
-	uint32_t heartbeat_ms;		 /* of its last Join; 0: it has sent none */
-	struct sml_job *job;		 /* NULL if it has not joined yet, or no longer */
+	uint64_t heard_ns;     /* its last message; or, from the driver, when it came */
+	uint32_t heartbeat_ms; /* of its last Join; 0: it has sent none */
+	/* NULL if it has not joined yet, or no longer; at a leaf, if it was not admitted yet. */
+	struct sml_job *job;
 	struct sml_applicant *applicant; /* it asks to be a member; NULL if it does not */
 	uint16_t rank;
 	/* It was that rank of a job that has failed here: states/survivors.c. 0: it was not. */
@@ -189,7 +188,6 @@ struct sml_leaf {
 	uint16_t lanes;			/* that the path to the parent seems to take */
 	uint64_t pinged_ns, serves_ns;	/* since when it has ranks: silence means more then */
 	struct sml_table proxied_peers; /* ranks whose messages go on to the parent */
-	struct sml_leaf_job *over;	/* jobs that can be freed after this input */
 	char why[SML_SENTENCE_BYTES];	/* not attached: what the parent said last */
 };
 
@@ -221,8 +219,6 @@ struct sml_jobs {
 	uint64_t now_ns; /* of the input that is being handled */
 	uint64_t begun_ns;
 	struct sml_job *jobs[SML_MAX_JOBS];
-	/* By the same places: of jobs that have begun here; at a leaf, of all its jobs. */
-	struct sml_job_pool *pools[SML_MAX_JOBS];
 	struct sml_job *over; /* jobs that can be freed after this input */
 	uint32_t n_jobs, n_members, slots_in_use;
 	/* Places of jobs whose members change; their slots are in use, and they want more. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tree of switches, as jobs see it: who makes room. tree/ fills in this table, and calls jobs
- * directly; jobs reach the tree only here, and their leaves through their pools.
+ * directly; jobs reach the tree only here, their leaves through their pools, and the parent as a
+ * peer.
  */
 #ifndef SML_JOB_TREE_H
 #define SML_JOB_TREE_H

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "control/envelope.h"
+#include "job/members/job.h"
 #include "job/tree/branches.h"
-#include "job/tree/leaf_job.h"
 #include "support/test.h"
 #include "support/tree.h"
 
@@ -104,6 +104,20 @@ WORLD_TEST(a_parent_gives_no_impossible_ranks)
 	ranks[1] = 4095;
 	assert_null(offer(world, numbers, ranks, 2, 4096));
 	assert_int_equal(world->jobs.n_jobs, 1);
+}
+
+WORLD_TEST(a_parent_that_gives_two_peers_one_rank_has_one_of_them_served)
+{
+	uint32_t numbers[2], ranks[2] = {0, 0};
+
+	be_leaf(world, 2, numbers);
+	assert_null(offer(world, numbers, ranks, 2, 2));
+	assert_int_equal(world->jobs.jobs[0]->pool.rules.n_ranks, 1);
+	assert_non_null(world->peers[1].peer.job);
+	assert_null(world->peers[2].peer.job);
+	jobs_hang_up(world, 1);
+	jobs_hang_up(world, 2);
+	assert_non_null(tree_end(world, 0, numbers[1]));
 }
 
 /* Anybody can say that it is a leaf, here one without slots. That must not change a job of others.
@@ -273,7 +287,7 @@ WORLD_TEST(a_leaf_serves_ranks_of_one_host_as_one_child)
 	for (unsigned i = 0; i < 4; i++)
 		reversed[i] = numbers[3 - i];
 	assert_null(offer_hosts(world, reversed, ranks, hosts, 4, 6));
-	assert_int_equal(world->jobs.pools[0]->rules.n_ranks, 2);
+	assert_int_equal(world->jobs.jobs[0]->pool.rules.n_ranks, 2);
 	/* Only the first of each host sends packets: the others have no address here. */
 	say_ready_at_leaf(world, 2, true);
 	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
@@ -372,12 +386,12 @@ WORLD_TEST(a_leaf_waits_for_slots_of_ended_jobs)
 	world->has_no_room_yet = true;
 	assert_null(offer(world, numbers, ranks, 2, 2));
 	assert_int_equal(world->jobs.slots_in_use, 16);
-	for (place = 0; world->jobs.pools[place] == NULL;)
+	for (place = 0; world->jobs.jobs[place] == NULL;)
 		place++;
 	/* What a parent may ask for in the meantime. */
 	jobs_say(world, 0,
-		 sml_envelope_of(world->jobs.pools[place]->rules.job, STALL_REQUEST, stall_request,
-				 &request));
+		 sml_envelope_of(world->jobs.jobs[place]->pool.rules.job, STALL_REQUEST,
+				 stall_request, &request));
 	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
 	jobs_wait(world, 3 * SML_TICK_NS);
 	assert_int_equal(world->served[place].n_ranks, 0);

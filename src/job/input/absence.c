@@ -24,7 +24,6 @@
 #include "job/peer/heard.h"
 #include "job/states/survivors.h"
 #include "job/tree/leaf.h"
-#include "job/tree/leaf_job.h"
 
 #define ABSENCE_NS (SML_BEAT_NS + SML_TICK_NS)
 
@@ -56,7 +55,7 @@ static void shift_leaf_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(proxied_peers, i);
 
 		if (proxied != NULL)
-			sml_peer_doubt(proxied->peer, proxied->heartbeat_ms, away_ns);
+			sml_peer_doubt(proxied->peer, proxied->peer->heartbeat_ms, away_ns);
 	}
 }
 

@@ -21,12 +21,9 @@
 #include "job/tree.h"
 #include "job/tree/branches.h"
 #include "job/tree/leaf.h"
-#include "job/tree/leaf_job.h"
 
 bool sml_peer_runs(const struct sml_peer *peer)
 {
-	if (peer->proxied != NULL)
-		return peer->proxied->job != NULL && peer->proxied->job->pool.started;
 	return peer->is_parent || (peer->branch != NULL && peer->branch->ranks.n > 0) ||
 	       (peer->job != NULL && peer->job->state >= SML_JOB_RUNNING);
 }
@@ -40,7 +37,7 @@ bool sml_peer_is_member(const struct sml_peer *peer)
 /* At a leaf, also one whose job has not begun. */
 bool sml_peer_may_be_silent(const struct sml_peer *peer)
 {
-	return peer->survived != 0 || (peer->proxied != NULL && peer->proxied->job == NULL);
+	return peer->survived != 0 || (peer->proxied != NULL && peer->job == NULL);
 }
 
 /* What has ended while an input was handled is freed after it. */
@@ -48,7 +45,6 @@ static void sweep(struct sml_jobs *jobs)
 {
 	sml_branches_sweep(jobs);
 	sml_jobs_sweep(jobs);
-	sml_leaf_jobs_sweep(jobs);
 }
 
 void sml_jobs_init(struct sml_jobs *jobs, uint64_t now_ns)
@@ -217,20 +213,20 @@ void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why
 void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatch, uint64_t now_ns)
 {
 	/* The note may be about a job that has ended, and whose place another job has now. */
-	struct sml_job_pool *pool = sml_job_pool_find(jobs, mismatch->job);
+	struct sml_job *job = sml_job_find(jobs, mismatch->job);
 	struct sml_mismatch named = *mismatch;
 
 	sml_jobs_set_time(jobs, now_ns);
-	if (pool != NULL && sml_job_pool_name_ranks(pool, &named))
-		sml_leaves_mismatch(pool, &named);
+	if (job != NULL && sml_job_pool_name_ranks(&job->pool, &named))
+		sml_job_mismatch(job, &named);
 }
 
 void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)
 {
 	sml_jobs_set_time(jobs, now_ns);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && sml_job_deadline(jobs->jobs[i]) <= now_ns &&
-		    !sml_listed_tick(jobs->jobs[i]))
+		if (!sml_jobs_is_leaf(jobs) && jobs->jobs[i] != NULL &&
+		    sml_job_deadline(jobs->jobs[i]) <= now_ns && !sml_listed_tick(jobs->jobs[i]))
 			sml_job_tick(jobs->jobs[i]);
 	sml_survivors_tick(jobs);
 	sml_kept_tick(jobs);
@@ -251,7 +247,7 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 	first_ns = sml_earlier(first_ns, sml_kept_deadline(jobs));
 	first_ns = sml_earlier(first_ns, sml_applicants_deadline(jobs));
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL)
+		if (!sml_jobs_is_leaf(jobs) && jobs->jobs[i] != NULL)
 			first_ns = sml_earlier(first_ns, sml_job_deadline(jobs->jobs[i]));
 	if (sml_jobs_has_dependents(jobs))
 		first_ns = sml_earlier(first_ns, jobs->now_ns + SML_BEAT_NS);

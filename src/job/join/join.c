@@ -88,18 +88,10 @@ static struct sml_job *find_job(struct sml_jobs *jobs, const SmlControl__Join *j
 
 struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
-	struct sml_job *job = calloc(1, sizeof(*job));
+	struct sml_job *job = sml_job_new(jobs, join->job, join->world_size);
 
 	if (job == NULL)
 		return NULL;
-	job->members.of = calloc(join->world_size, sizeof(*job->members.of));
-	if (job->members.of == NULL) {
-		free(job);
-		return NULL;
-	}
-	job->jobs = job->pool.jobs = jobs;
-	job->pool.name = job->name;
-	job->n_ranks = job->pool.n_ranks = (uint16_t)join->world_size;
 	job->members.first = (uint16_t)join->rank;
 	job->begun_ns = job->waiting.sent_ns = jobs->now_ns;
 	job->terms.shards = job->terms.most_shards = join->shards;
@@ -111,7 +103,6 @@ struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join
 	job->terms.stripe = join->stripe;
 	job->terms.stripes = join->stripes;
 	job->resume.runs = sml_join_resumes(join);
-	snprintf(job->name, sizeof(job->name), "%s", join->job);
 	snprintf(job->terms.version, sizeof(job->terms.version), "%s", join->library_version);
 	return job;
 }
@@ -127,17 +118,17 @@ static uint64_t after_of(const struct sml_jobs *jobs, const SmlControl__Join *jo
 static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
 	struct sml_job *job = sml_job_with_terms(jobs, join);
+	uint32_t place = 0;
 
 	if (job == NULL)
 		return NULL;
-	while (jobs->jobs[job->place] != NULL)
-		job->place++;
+	while (jobs->jobs[place] != NULL)
+		place++;
 	job->elastic.after = after_of(jobs, join);
 	job->elastic.decision = jobs->deciding;
 	jobs->deciding = NULL;
 	job->membership = job->resume.runs ? join->resume->membership : sml_jobs_random(jobs);
-	jobs->jobs[job->place] = job;
-	jobs->n_jobs++;
+	sml_job_take_place(job, place);
 	return job;
 }
 

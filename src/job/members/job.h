@@ -9,8 +9,11 @@
  *	   |   +--> HANDING OVER --+  |                         |              |
  *	   +--------- resume.c -------+---- sml_job_fail() -----+--------------+
  *
+ * A leaf learns of a job when all ranks are here, so there it begins in PROBING, and only has the
+ * members that are behind the leaf: what becomes of it is decided at the root (states/parent.c).
+ *
  * The invariant: a job in PROBING or later has all its members, slots in the dataplane, and a
- * number by which packets name it.
+ * number by which packets name it. At a leaf, it may still wait for slots of ended jobs.
  */
 #ifndef SML_JOB_MEMBERS_JOB_H
 #define SML_JOB_MEMBERS_JOB_H
@@ -183,10 +186,23 @@ struct sml_job_mismatch {
 	struct sml_reported_call calls[2];
 };
 
+/* At a leaf: what the job is to the parent, as a session is to a rank. */
+struct sml_job_parent {
+	uint16_t data_port; /* the parent's */
+	bool knows_ready;   /* that all of its paths are known */
+	uint32_t rounds;    /* of probes */
+	uint64_t probed_ns, answered_ns;
+	/* Do the parent's results come? As of the last look; see core/renewal.h. */
+	struct {
+		uint64_t looked_ns, sent_again, results;
+		uint32_t n_silent, number;
+	} renewal;
+};
+
 /* How it ends, noted before it is closed. */
 struct sml_job_end {
-	char how[SML_SENTENCE_BYTES + 64]; /* for logs; "": it ended well */
-	bool lacks_room, planned;	   /* no room: it may come again; its members change */
+	char how[2 * SML_SENTENCE_BYTES]; /* for logs; "": it ended well */
+	bool lacks_room, planned;	  /* no room: it may come again; its members change */
 };
 
 struct sml_job {
@@ -213,8 +229,25 @@ struct sml_job {
 	struct sml_job_resume resume;
 	struct sml_job_departed departed;
 	struct sml_job_mismatch mismatch;
+	struct sml_job_parent parent;
 	struct sml_job_end end;
 };
+
+/* The job at this place, if it has slots; at a leaf, also if it waits for them. NULL: none is. */
+static inline struct sml_job *sml_job_begun_at(const struct sml_jobs *jobs, uint32_t place)
+{
+	struct sml_job *job = jobs->jobs[place];
+
+	return job != NULL && (job->pool.has_slots || job->pool.rules.is_leaf) ? job : NULL;
+}
+
+/* Of those, the one with this number; NULL: there is none. */
+static inline struct sml_job *sml_job_find(const struct sml_jobs *jobs, uint32_t number)
+{
+	struct sml_job *job = sml_job_begun_at(jobs, number % SML_MAX_JOBS);
+
+	return job != NULL && job->pool.rules.job == number ? job : NULL;
+}
 
 /* Two chunks a slot of the largest job that there can be. */
 #define SML_MAX_PLAN (2 * SML_MAX_SLOTS)

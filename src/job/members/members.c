@@ -2,10 +2,38 @@
 /* Members of a job, and their peers. */
 #include "job/members/members.h"
 
+#include <stdlib.h>
+
 #include "base/least.h"
+#include "control/text.h"
 #include "job/peer/output.h"
 
 #define LEAST_HEARTBEAT_MS 500
+
+struct sml_job *sml_job_new(struct sml_jobs *jobs, const char *name, uint32_t n_ranks)
+{
+	struct sml_job *job = calloc(1, sizeof(*job));
+
+	if (job == NULL)
+		return NULL;
+	job->members.of = calloc(n_ranks, sizeof(*job->members.of));
+	if (job->members.of == NULL) {
+		free(job);
+		return NULL;
+	}
+	sml_text_copy(job->name, sizeof(job->name), name);
+	job->jobs = job->pool.jobs = jobs;
+	job->pool.name = job->name;
+	job->n_ranks = job->pool.n_ranks = (uint16_t)n_ranks;
+	return job;
+}
+
+void sml_job_take_place(struct sml_job *job, uint32_t place)
+{
+	job->place = place;
+	job->jobs->jobs[place] = job;
+	job->jobs->n_jobs++;
+}
 
 struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
 {
@@ -15,9 +43,12 @@ struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank)
 		return NULL;
 	sml_assert(peer->job == job && peer->rank == rank);
 	peer->job = NULL;
-	peer->missed_ns = 0;
 	job->members.of[rank].peer = NULL;
 	job->members.of[rank].heard_ns = peer->heard_ns;
+	/* At a leaf, its connection still counts. */
+	if (peer->proxied != NULL)
+		return peer;
+	peer->missed_ns = 0;
 	if (peer->via == NULL)
 		job->jobs->n_members--;
 	return peer;

@@ -9,7 +9,7 @@
  * The invariant: each rank is behind exactly one child, and what is said about a child names only
  * ranks behind it.
  */
-#include "job/members/pool.h"
+#include "job/members/job.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ uint32_t sml_job_pools_children(const struct sml_jobs *jobs)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		n += jobs->pools[i] != NULL ? jobs->pools[i]->n_children : 0;
+		n += sml_job_begun_at(jobs, i) != NULL ? jobs->jobs[i]->pool.n_children : 0;
 	return n;
 }
 
@@ -97,8 +97,6 @@ int sml_job_pool_add(struct sml_job_pool *pool)
 
 	pool->has_slots = rc == 0;
 	pool->tries_again_ns = rc == -EAGAIN ? jobs->now_ns + SML_TICK_NS : 0;
-	if (pool->has_slots)
-		jobs->pools[pool->rules.job % SML_MAX_JOBS] = pool;
 	return rc;
 }
 
@@ -184,7 +182,6 @@ void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned)
 {
 	SmlControl__Abort end = SML_CONTROL__ABORT__INIT;
 	struct sml_jobs *jobs = pool->jobs;
-	uint32_t place = pool->rules.job % SML_MAX_JOBS;
 
 	end.text = (char *)(uintptr_t)how;
 	end.planned = planned;
@@ -203,8 +200,6 @@ void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned)
 	if (pool->has_slots)
 		jobs->operations->remove_job(jobs->dataplane, pool->rules.job);
 	pool->has_slots = pool->started = false;
-	if (jobs->pools[place] == pool)
-		jobs->pools[place] = NULL;
 }
 
 bool sml_job_pool_name_ranks(const struct sml_job_pool *pool, struct sml_mismatch *mismatch)

@@ -32,7 +32,7 @@ struct sml_job_pool {
 	uint16_t n_ranks; /* of the job, wherever they are */
 	struct sml_pool_rules rules;
 	bool has_slots, started; /* the dataplane has the job; and takes contributions */
-	bool has_reserve;	 /* at a root: the slots that the rules name are its own */
+	bool has_reserve;	 /* the slots that the rules name are its own */
 	uint64_t tries_again_ns; /* to add it: the slots of ended jobs are not free yet; or 0 */
 	uint8_t n_children, n_leaves, n_leaves_ready;
 	bool adds_parts; /* some of several children stand for several ranks */
@@ -46,14 +46,6 @@ static inline uint32_t sml_job_pool_slots(const struct sml_job_pool *pool)
 	return (uint32_t)pool->rules.head_slots + pool->rules.data_slots;
 }
 
-/* The pool of the job with this number at this switch; NULL: there is none. */
-static inline struct sml_job_pool *sml_job_pool_find(const struct sml_jobs *jobs, uint32_t number)
-{
-	struct sml_job_pool *pool = jobs->pools[number % SML_MAX_JOBS];
-
-	return pool != NULL && pool->rules.job == number ? pool : NULL;
-}
-
 /*
  * Put the rank behind the leaf `via`; if that is NULL, with the others that have the same
  * first_of_host. Returns the child's number; SML_MAX_CHILDREN: there is no room for another child.
@@ -64,7 +56,7 @@ unsigned sml_job_pool_add_rank(struct sml_job_pool *pool, unsigned rank, unsigne
 /* All ranks that are behind this switch, n_behind, are behind its children: draw their cookies. */
 void sml_job_pool_draw(struct sml_job_pool *pool, unsigned n_behind);
 
-/* Of all jobs here: children that share the dataplane's buffers. */
+/* Of all jobs that have begun here: children that share the dataplane's buffers. */
 uint32_t sml_job_pools_children(const struct sml_jobs *jobs);
 
 /*

@@ -130,15 +130,22 @@ bool sml_peer_listens(const struct sml_jobs *jobs, const struct sml_peer *peer)
 	return last != NULL && jobs->output->listens(last);
 }
 
-static void refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error, const char *text,
-		   bool again)
+/* number: a job's at a leaf; 0 if the peer is a rank. */
+static void send_failure(const struct sml_jobs *jobs, struct sml_peer *peer, uint32_t number,
+			 int error, const char *text, bool again)
 {
 	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
 
 	message.error = error;
 	message.text = (char *)(uintptr_t)text;
 	message.again = again;
-	(void)sml_peer_send(jobs, peer, sml_envelope(ABORT, abort, &message));
+	(void)sml_peer_send(jobs, peer, sml_envelope_of(number, ABORT, abort, &message));
+}
+
+static void refuse(const struct sml_jobs *jobs, struct sml_peer *peer, int error, const char *text,
+		   bool again)
+{
+	send_failure(jobs, peer, 0, error, text, again);
 	sml_peer_end(jobs, peer);
 }
 
@@ -251,4 +258,11 @@ void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, c
 int sml_leaf_send(const struct sml_jobs *jobs, const SmlControl__Envelope *message)
 {
 	return jobs->leaf.parent != NULL ? sml_peer_send(jobs, jobs->leaf.parent, message) : 0;
+}
+
+void sml_leaf_send_failure(const struct sml_jobs *jobs, uint32_t number, int error,
+			   const char *text, bool again)
+{
+	if (jobs->leaf.parent != NULL)
+		send_failure(jobs, jobs->leaf.parent, number, error, text, again);
 }

@@ -56,4 +56,8 @@ void sml_branches_sweep(struct sml_jobs *jobs);
 /* Send a message to the parent of this switch, which is a leaf. Returns as sml_peer_send(). */
 int sml_leaf_send(const struct sml_jobs *jobs, const SmlControl__Envelope *message);
 
+/* Tell it that the job with this number fails, or cannot begin, here. again: for lack of room. */
+void sml_leaf_send_failure(const struct sml_jobs *jobs, uint32_t number, int error,
+			   const char *text, bool again);
+
 #endif

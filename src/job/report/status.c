@@ -12,7 +12,6 @@
 #include "job/members/members.h"
 #include "job/members/peers.h"
 #include "job/peer/output.h"
-#include "job/tree/leaf_job.h"
 
 #define MAX_COUNTERS (SML_VERDICTS + 16)
 /* Of a message of 1 MiB at most (control/frame.h), for the ranks of all jobs: 4,096 with ease. */
@@ -219,134 +218,58 @@ static void describe_ranks_stripes(const struct sml_job *job, struct job_status 
 		out->status.stripes = (uint32_t)out->status.n_served;
 }
 
-/* Of a pool, before its ranks. */
-static void begin_pool(const struct sml_job_pool *pool, enum sml_job_state state,
-		       struct job_status *out)
-{
-	sml_control__job_status__init(&out->status);
-	out->status.job = (char *)(uintptr_t)pool->name;
-	out->status.job_number = pool->rules.job;
-	out->status.epoch = pool->rules.epoch;
-	out->status.world_size = pool->n_ranks;
-	out->status.lanes = pool->rules.lanes;
-	out->status.slots = sml_job_pool_slots(pool);
-	out->status.state = (char *)(uintptr_t)sml_job_state_name(state);
-	out->status.workers = out->list;
-	out->status.branches = out->branch_list;
-	out->status.served = out->served_list;
-	out->status.counters = out->counters.list;
-}
-
-/* And after them, because they come first in the message's room. */
-static void end_pool(const struct sml_job_pool *pool, const struct sml_job_counters *counters,
-		     uint32_t stripe, uint32_t stripes, size_t *room, struct job_status *out)
+static void describe_leaves(const struct sml_job_pool *pool,
+			    const struct sml_job_counters *counters, size_t *room,
+			    struct job_status *out)
 {
 	for (unsigned i = 0; i < pool->n_children; i++)
 		if (pool->children[i].branch != NULL && pool->children[i].has_job)
 			add_branch(out, &pool->children[i], counters, i, room);
-	out->status.stripes = stripes;
-	describe_stripe(counters, pool->n_children, stripe, out);
-	add_verdicts(&out->counters, counters->verdicts);
-	out->status.n_counters = out->counters.n;
 }
 
-/* False: no memory. */
+/* A leaf knows only of the ranks behind it. False: no memory. */
 static bool describe_job(const struct sml_job *job, size_t *room, struct job_status *out)
 {
+	const struct sml_job_pool *pool = &job->pool;
 	struct sml_job_counters counters;
 
 	if (!make_room(out, job->n_ranks))
 		return false;
 	sml_job_count(job, &counters);
-	begin_pool(&job->pool, job->state, out);
+	sml_control__job_status__init(&out->status);
+	out->status.job = (char *)(uintptr_t)job->name;
+	out->status.job_number = pool->rules.job;
+	out->status.epoch = pool->rules.epoch;
+	out->status.world_size = job->n_ranks;
+	out->status.lanes = pool->rules.lanes;
+	out->status.slots = sml_job_pool_slots(pool);
+	out->status.state = (char *)(uintptr_t)sml_job_state_name(job->state);
 	out->status.follows = (char *)(uintptr_t)job->elastic.follows;
 	out->status.changes = job->elastic.changes;
 	sml_job_count_changes(job, &out->status.joined, &out->status.left);
 	out->status.waiting = sml_applicants_count(job);
+	out->status.workers = out->list;
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
+		if (pool->rules.is_leaf && job->members.of[rank].peer == NULL)
+			continue;
 		describe_worker(job, rank, &counters, out);
 		add_worker(out, room);
 	}
-	end_pool(&job->pool, &counters, job->terms.stripe, job->terms.stripes, room, out);
+	/* The ranks come first in the message's room. */
+	out->status.branches = out->branch_list;
+	describe_leaves(pool, &counters, room, out);
+	out->status.served = out->served_list;
+	out->status.stripes = job->terms.stripes;
+	describe_stripe(&counters, pool->n_children, job->terms.stripe, out);
 	if (job->jobs->operations->ranks_have_slots)
 		describe_ranks_stripes(job, out);
+	add_verdicts(&out->counters, counters.verdicts);
+	out->status.counters = out->counters.list;
+	out->status.n_counters = out->counters.n;
 	return true;
 }
 
 /* ---- in a tree ---- */
-
-/* At a leaf: a rank that is connected to it. */
-static void describe_proxied(const struct sml_proxied *proxied,
-			     const struct sml_job_counters *counters, struct job_status *out)
-{
-	const struct sml_leaf_job *job = proxied->job;
-	SmlControl__WorkerStatus *worker = &out->workers[out->status.n_workers];
-
-	sml_control__worker_status__init(worker);
-	worker->rank = proxied->rank;
-	worker->host = (char *)(uintptr_t)proxied->host;
-	worker->pid = proxied->pid;
-	worker->last_seen_ms = (job->pool.jobs->now_ns - proxied->peer->heard_ns) / 1000000u;
-	worker->state = (char *)(uintptr_t)(job->pool.started ? "running" : "joined");
-	worker->sender = 1u + proxied->first_of_host;
-	describe_connection(proxied->peer, worker);
-	if (proxied->peer->via == NULL)
-		describe_contributions(&job->pool, proxied->child, proxied->rank, counters, worker);
-}
-
-static int compare_proxied_peers(const void *a, const void *b)
-{
-	const struct sml_proxied *one = *(const struct sml_proxied *const *)a;
-	const struct sml_proxied *other = *(const struct sml_proxied *const *)b;
-
-	return one->rank < other->rank ? -1 : one->rank > other->rank;
-}
-
-/* The job's, by rank. The caller frees the list; NULL: no memory. */
-static const struct sml_proxied **list_proxied_peers(const struct sml_leaf_job *job, size_t *n)
-{
-	const struct sml_table *proxied_peers = &job->pool.jobs->leaf.proxied_peers;
-	/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
-	const struct sml_proxied **list = calloc(proxied_peers->n + 1, sizeof(*list));
-
-	*n = 0;
-	for (uint32_t i = 0; list != NULL && i < proxied_peers->room; i++) {
-		const struct sml_proxied *proxied =
-			(const struct sml_proxied *)sml_table_at(proxied_peers, i);
-
-		if (proxied != NULL && proxied->job == job)
-			list[(*n)++] = proxied;
-	}
-	if (list != NULL)
-		/* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
-		qsort(list, *n, sizeof(*list), compare_proxied_peers);
-	return list;
-}
-
-/* What a leaf knows of a job: the ranks behind it. False: no memory. */
-static bool describe_leaf_job(const struct sml_leaf_job *job, size_t *room, struct job_status *out)
-{
-	struct sml_job_counters counters = {0};
-	const struct sml_proxied **proxied_peers, *first;
-	size_t n;
-
-	proxied_peers = list_proxied_peers(job, &n);
-	if (proxied_peers == NULL || !make_room(out, n)) {
-		free(proxied_peers);
-		return false;
-	}
-	sml_job_pool_count(&job->pool, &counters);
-	begin_pool(&job->pool, job->pool.started ? SML_JOB_RUNNING : SML_JOB_PROBING, out);
-	for (size_t i = 0; i < n; i++) {
-		describe_proxied(proxied_peers[i], &counters, out);
-		add_worker(out, room);
-	}
-	first = n > 0 ? proxied_peers[0] : NULL;
-	end_pool(&job->pool, &counters, first ? first->stripe : 0, first ? first->stripes : 0, room,
-		 out);
-	free(proxied_peers);
-	return true;
-}
 
 static void describe_branch(const struct sml_branch *branch, SmlControl__LeafStatus *leaf)
 {
@@ -468,15 +391,6 @@ static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
 		if (jobs->jobs[i] == NULL)
 			continue;
 		if (!describe_job(jobs->jobs[i], &room, &whole->all[status->n_jobs]))
-			return false;
-		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
-		status->n_jobs++;
-	}
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		if (!sml_jobs_is_leaf(jobs) || jobs->pools[i] == NULL)
-			continue;
-		if (!describe_leaf_job(sml_leaf_job_at(jobs, i), &room,
-				       &whole->all[status->n_jobs]))
 			return false;
 		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
 		status->n_jobs++;

@@ -434,7 +434,9 @@ static void start(struct sml_job *job)
 
 void sml_job_check_ready(struct sml_job *job)
 {
-	if (job->state == SML_JOB_PROBING && job->members.n_ready == job->n_ranks &&
-	    job->pool.n_leaves_ready == job->pool.n_leaves)
+	if (sml_jobs_is_leaf(job->jobs))
+		sml_parent_check_ready(job);
+	else if (job->state == SML_JOB_PROBING && job->members.n_ready == job->n_ranks &&
+		 job->pool.n_leaves_ready == job->pool.n_leaves)
 		start(job);
 }

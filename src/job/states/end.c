@@ -127,8 +127,32 @@ static void remember(const struct sml_job *job, struct sml_failed_job *why)
 	jobs->failed[jobs->n_failed++ % SML_FAILED_JOBS] = *why;
 }
 
+bool sml_job_end_at_leaf(struct sml_job *job, const char *how, bool planned)
+{
+	snprintf(job->end.how, sizeof(job->end.how), "%s", how);
+	job->end.planned = planned;
+	if (how[0] != '\0')
+		sml_jobs_log_end(job->jobs, job->name, how, planned);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		(void)sml_job_release(job, rank);
+	return sml_job_close(job);
+}
+
+/* The root fails it, and tells the ranks. */
+static bool fail_at_leaf(struct sml_job *job, const struct sml_failed_job *why)
+{
+	char how[2 * SML_SENTENCE_BYTES];
+
+	sml_leaf_send_failure(job->jobs, job->pool.rules.job, why->error, why->text,
+			      job->end.lacks_room);
+	snprintf(how, sizeof(how), "failed at the leaf %s: %s", job->jobs->config.name, why->text);
+	return sml_job_end_at_leaf(job, how, false);
+}
+
 static bool fail(struct sml_job *job, struct sml_failed_job why)
 {
+	if (sml_jobs_is_leaf(job->jobs))
+		return fail_at_leaf(job, &why);
 	note(job, "failed", why.text);
 	remember(job, &why);
 	sml_job_abort_all(job, why.error, why.text);

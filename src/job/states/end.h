@@ -14,7 +14,7 @@
 /* End a job that has no members, without a message. */
 bool sml_job_close(struct sml_job *job);
 
-/* Send every member the error, and give the slots back. */
+/* Send every member the error, and give the slots back. At a leaf, the parent is told instead. */
 bool sml_job_fail(struct sml_job *job, int error, const char *text);
 
 /* The same, because the switch lost this rank's connection: the rank may live, and resume. */
@@ -31,6 +31,12 @@ bool sml_job_give_up_resuming(struct sml_job *job, const char *why);
 
 /* A doubted rank has gone: its job ends or looks for its switches again, and nobody is blamed. */
 bool sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why);
+
+/*
+ * At a leaf, the job is over, as the parent says; its ranks are the parent's. how, planned: for the
+ * logs of this switch and of its leaves, as in an Abort.
+ */
+bool sml_job_end_at_leaf(struct sml_job *job, const char *how, bool planned);
 
 /* NULL is allowed. */
 void sml_decision_free(struct sml_decision *decision);

@@ -22,26 +22,32 @@ static bool sends_packets(const struct sml_job *job, uint16_t rank, const SmlCon
 {
 	return !sml_job_is_in_host(job, rank) ||
 	       (ready->shares_memory &&
-		job->pool.children[job->members.of[rank].child].first_rank == rank);
+		job->pool.children[job->members.of[rank].child].first_of_host == rank);
+}
+
+bool sml_job_knows_path(struct sml_job *job, uint16_t rank, const SmlControl__Ready *ready)
+{
+	const struct sml_member *member = &job->members.of[rank];
+	const char *why = NULL;
+	char text[SML_SENTENCE_BYTES];
+
+	/* A rank at a leaf has its path there. */
+	if (member->peer->via == NULL && sends_packets(job, rank, ready))
+		why = sml_job_pool_misses_address(&job->pool, member->child);
+	if (why == NULL)
+		return true;
+	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", rank, member->host,
+		 member->pid, why);
+	sml_job_fail(job, SML_ERROR_PROTOCOL, text);
+	return false;
 }
 
 static void on_ready(struct sml_job *job, struct sml_member *member, uint16_t rank,
 		     const SmlControl__Envelope *message)
 {
-	const char *why = NULL;
-	char text[SML_SENTENCE_BYTES];
-
-	if (job->state != SML_JOB_PROBING || member->ready)
+	if (job->state != SML_JOB_PROBING || member->ready ||
+	    !sml_job_knows_path(job, rank, message->ready))
 		return;
-	/* A rank at a leaf has its path there. */
-	if (member->peer->via == NULL && sends_packets(job, rank, message->ready))
-		why = sml_job_pool_misses_address(&job->pool, member->child);
-	if (why != NULL) {
-		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", rank, member->host,
-			 member->pid, why);
-		sml_job_fail(job, SML_ERROR_PROTOCOL, text);
-		return;
-	}
 	member->lanes = message->ready->lanes;
 	member->shares_memory = message->ready->shares_memory;
 	member->ready = true;

@@ -14,6 +14,10 @@ void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
 {
 	SmlControl__Describe describe = SML_CONTROL__DESCRIBE__INIT;
 
+	if (sml_jobs_is_leaf(job->jobs)) {
+		sml_parent_mismatch(job, mismatch);
+		return;
+	}
 	/* Before that, no rank has contributed, and ranks have nothing to describe. */
 	if (job->mismatch.since_ns != 0 || job->state < SML_JOB_RUNNING)
 		return;

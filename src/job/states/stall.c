@@ -16,6 +16,7 @@
 #include "control/envelope.h"
 #include "job/members/members.h"
 #include "job/peer/output.h"
+#include "job/states/states.h"
 #include "job/states/survivors.h"
 
 #define ANSWER_EVERY_NS 100000000ull
@@ -174,14 +175,29 @@ void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__S
 
 void sml_job_look_for_answers(struct sml_job *job)
 {
-	struct stalls *stalls = sml_job_pool_is_answered(&job->pool) ? open_stalls(job) : NULL;
+	struct stalls *stalls;
 
+	if (!sml_job_pool_is_answered(&job->pool))
+		return;
+	if (sml_jobs_is_leaf(job->jobs)) {
+		sml_parent_send_slots(job);
+		return;
+	}
+	stalls = open_stalls(job);
 	if (stalls == NULL)
 		return;
 	pass(job, &stalls->message.report);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		job->members.of[rank].stalls_wanted = false;
 	close_stalls(stalls);
+}
+
+void sml_job_query_leaves(struct sml_job *job)
+{
+	job->pool.leaves_queried = true;
+	sml_job_pool_ask(&job->pool);
+	/* At once if there are no leaves, or those that could answer have been silent for long. */
+	sml_job_look_for_answers(job);
 }
 
 /* ---- a member asks ---- */
@@ -200,10 +216,7 @@ void sml_job_send_stalls(struct sml_job *job, struct sml_member *member)
 		query_ranks(job);
 		return;
 	}
-	job->pool.leaves_queried = true;
-	sml_job_pool_ask(&job->pool);
-	/* At once if there are no leaves, or those that could answer have been silent for long. */
-	sml_job_look_for_answers(job);
+	sml_job_query_leaves(job);
 }
 
 /* The connection ends with it, unless the rank may go on in a next membership. */

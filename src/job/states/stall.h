@@ -9,10 +9,13 @@
 void sml_job_send_stalls(struct sml_job *job, struct sml_member *member);
 
 /*
- * Ranks want to know what slots at leaves wait for: they are told when all leaves have answered, or
- * when it took too long.
+ * Ranks, or the parent of a leaf, want to know what slots at leaves wait for: they are told when
+ * all leaves have answered, or when it took too long.
  */
 void sml_job_look_for_answers(struct sml_job *job);
+
+/* Ask all leaves: sml_job_look_for_answers() when they have answered. */
+void sml_job_query_leaves(struct sml_job *job);
 
 /*
  * Ask a rank, if it is here, what its slots are waiting for; unless it owes an answer to an earlier

@@ -9,13 +9,38 @@
 
 void sml_job_message(struct sml_peer *peer, const SmlControl__Envelope *message);
 
+/* Is the path of a rank that says Ready known here? False: the job has failed. */
+bool sml_job_knows_path(struct sml_job *job, uint16_t rank, const SmlControl__Ready *ready);
+
 /* ---- admit.c: admission, and the start ---- */
 
 /* Give the job its slots in the dataplane, and send every rank its admission. */
 void sml_job_admit(struct sml_job *job, uint32_t epoch);
 
-/* Start the job if all ranks are ready. */
+/*
+ * Start the job if all ranks are ready; at a leaf, tell the parent if all paths are known. The job
+ * may fail.
+ */
 void sml_job_check_ready(struct sml_job *job);
+
+/* ---- parent.c: a job at a leaf, whose root decides what becomes of it ---- */
+
+/* Are the slots of ended jobs free now? False if the job has failed, and the parent knows why. */
+bool sml_parent_try_slots(struct sml_job *job);
+
+/* As sml_job_check_ready(). And the parent starts it: the job may fail. */
+void sml_parent_check_ready(struct sml_job *job);
+void sml_parent_start(struct sml_job *job);
+
+/* Tell it what slots wait for here. */
+void sml_parent_send_slots(const struct sml_job *job);
+
+/* Tell the parent that two ranks disagree. */
+void sml_parent_mismatch(const struct sml_job *job, const struct sml_mismatch *mismatch);
+
+/* The job may fail. */
+void sml_parent_tick(struct sml_job *job);
+uint64_t sml_parent_deadline(const struct sml_job *job);
 
 /* ---- reports.c: what the ranks of a job that resumes report, and the plans ---- */
 

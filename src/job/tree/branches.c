@@ -23,7 +23,6 @@
 #include "job/states/job.h"
 #include "job/states/survivors.h"
 #include "job/tree/leaf.h"
-#include "job/tree/leaf_job.h"
 
 /* Without ranks, nothing depends on a leaf. */
 #define PATIENCE_NS (10 * SML_SECOND_NS)
@@ -262,8 +261,8 @@ static void forget(const struct sml_branch *branch, const char *why)
 	struct sml_jobs *jobs = branch->jobs;
 
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->pools[i] != NULL)
-			sml_leaves_forget(jobs->pools[i], branch, why);
+		if (sml_job_begun_at(jobs, i) != NULL)
+			sml_leaves_forget(jobs->jobs[i], branch, why);
 }
 
 void sml_branch_lost(struct sml_branch *branch, const char *why)
@@ -337,7 +336,7 @@ static uint32_t least_heartbeat_ms(const struct sml_branch *branch)
 		uint32_t own = 0;
 
 		if (remote != NULL && remote->peer.proxied != NULL)
-			own = remote->peer.proxied->heartbeat_ms;
+			own = remote->peer.heartbeat_ms;
 		else if (remote != NULL && remote->peer.job != NULL)
 			own = remote->peer.job->members.of[remote->peer.rank].heartbeat_ms;
 		else if (remote != NULL && remote->peer.applicant != NULL)

@@ -7,9 +7,9 @@
  *	 |             pool: slots, and children                job/members/pool.c
  *	 |             what leaves say                          leaves.c
  *	leaf        proxied peers: their messages go on       leaf.c
- *	 |branch       job: its beginning and its end           leaf_job.c
- *	 |             probes, ready, time                      leaf_run.c
- *	 |             pool; what leaves say                    as at the root
+ *	 |branch       job: its beginning                       leaf_job.c
+ *	 |             probes, ready, time                      job/states/parent.c
+ *	 |             pool; what leaves say; the end           as at the root
  *	leaf
  *
  * A leaf knows which ranks are behind it, and nothing else about a job: the root decides.
@@ -17,8 +17,7 @@
 #ifndef SML_JOB_TREE_BRANCHES_H
 #define SML_JOB_TREE_BRANCHES_H
 
-#include "job/members/pool.h"
-#include "job/peer/branch.h"
+#include "job/members/job.h"
 
 /* Leaves of one switch. Anyone can say that it is one, so there must be an end. */
 #define SML_MAX_LEAVES 128
@@ -59,13 +58,10 @@ uint64_t sml_branch_silence_ns(uint32_t heartbeat_ms);
 /* ---- what the leaves of a job say and suffer (leaves.c) ---- */
 
 /* A leaf is about to go. May end the job. */
-void sml_leaves_forget(struct sml_job_pool *pool, const struct sml_branch *branch, const char *why);
+void sml_leaves_forget(struct sml_job *job, const struct sml_branch *branch, const char *why);
 
 /* A leaf's message about a job. May end the job. */
 void sml_leaves_message(struct sml_jobs *jobs, const struct sml_branch *branch,
 			const SmlControl__Envelope *message);
-
-/* Two ranks disagree, as this switch or a leaf of it has found. May end the job. */
-void sml_leaves_mismatch(struct sml_job_pool *pool, const struct sml_mismatch *mismatch);
 
 #endif

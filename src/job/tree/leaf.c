@@ -25,8 +25,10 @@
 #include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
+#include "job/states/end.h"
+#include "job/states/stall.h"
+#include "job/states/states.h"
 #include "job/tree/branches.h"
-#include "job/tree/leaf_job.h"
 
 #define PING_NS SML_SECOND_NS
 
@@ -91,6 +93,8 @@ static int relay_up(struct sml_jobs *jobs, const struct sml_proxied *proxied,
 
 static void close_proxied(struct sml_jobs *jobs, struct sml_proxied *proxied)
 {
+	if (proxied->peer->job != NULL)
+		(void)sml_job_release(proxied->peer->job, proxied->peer->rank);
 	sml_table_remove(&jobs->leaf.proxied_peers, &proxied->key);
 	jobs->n_members -= proxied->peer->via == NULL;
 	proxied->peer->proxied = NULL;
@@ -108,15 +112,14 @@ void sml_proxied_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *
 	if (sml_peer_is_doubted(peer))
 		snprintf(text, sizeof(text),
 			 "the leaf %s did not run for %.1f s, and rank %u has given it up: %s",
-			 jobs->config.name, (double)peer->missed_ns / 1e9, peer->proxied->rank,
-			 why);
+			 jobs->config.name, (double)peer->missed_ns / 1e9, peer->rank, why);
 	else if (peer->via == NULL)
 		snprintf(text, sizeof(text), "%s, at the leaf %s", why, jobs->config.name);
 	else
 		snprintf(text, sizeof(text), "%s", why);
 	/* For the other ranks' errors, which come of it. */
-	if (peer->proxied->job != NULL && peer->proxied->job->pool.started)
-		sml_leaf_job_report_slots(peer->proxied->job);
+	if (peer->job != NULL && peer->job->pool.started)
+		sml_job_query_leaves(peer->job);
 	relay_end(jobs, peer->proxied, text, leaf_died);
 	close_proxied(jobs, peer->proxied);
 }
@@ -129,7 +132,7 @@ static struct sml_proxied *find_waiting(const struct sml_table *proxied_peers)
 	for (uint32_t i = 0; i < proxied_peers->room; i++) {
 		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(proxied_peers, i);
 
-		if (proxied == NULL || proxied->job != NULL || proxied->resumes ||
+		if (proxied == NULL || proxied->peer->job != NULL || proxied->resumes ||
 		    proxied->peer->via != NULL)
 			continue;
 		if (found == NULL || proxied->key.number < found->key.number)
@@ -162,17 +165,16 @@ static struct sml_proxied *open_proxied(struct sml_jobs *jobs, struct sml_peer *
 	if (proxied == NULL)
 		return NULL;
 	proxied->peer = peer;
-	proxied->rank = (uint16_t)join->rank;
 	proxied->resumes = sml_join_resumes(join);
 	proxied->pid = join->pid;
 	proxied->stripe = join->stripe;
 	proxied->stripes = join->stripes;
-	proxied->heartbeat_ms = sml_jobs_heartbeat_ms(jobs, join);
 	sml_text_copy(proxied->host, sizeof(proxied->host), join->host);
 	if (jobs->leaf.proxied_peers.n == 0)
 		jobs->leaf.serves_ns = jobs->now_ns;
 	if (sml_table_add(&jobs->leaf.proxied_peers, &proxied->key)) {
 		peer->proxied = proxied;
+		peer->rank = (uint16_t)join->rank;
 		jobs->n_members += peer->via == NULL;
 		return proxied;
 	}
@@ -234,11 +236,12 @@ void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
 	if (proxied == NULL)
 		return;
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_RENEW) {
-		sml_leaf_job_renew_rank(proxied, message->renew);
+		if (peer->job != NULL)
+			sml_job_message(peer, message);
 		return;
 	}
-	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_READY && proxied->job != NULL &&
-	    !sml_leaf_job_is_ready(proxied, message->ready))
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_READY && peer->job != NULL &&
+	    !sml_job_knows_path(peer->job, peer->rank, message->ready))
 		return;
 	if (relay_up(jobs, proxied, message) == 0)
 		return;
@@ -251,8 +254,9 @@ void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
 static void pass_down(struct sml_jobs *jobs, struct sml_proxied *proxied,
 		      SmlControl__Envelope *message)
 {
-	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED && proxied->job != NULL)
-		sml_leaf_job_admit(proxied, message->admitted);
+	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED &&
+	    proxied->peer->job != NULL)
+		sml_leaf_job_admit(proxied->peer, message->admitted);
 	(void)sml_peer_send(jobs, proxied->peer, message);
 }
 
@@ -303,18 +307,18 @@ static void on_abort(struct sml_jobs *jobs, const SmlControl__Abort *in)
 /* The leaf's own, as if it were a rank of the job. */
 static void take_jobs(struct sml_jobs *jobs, const SmlControl__Envelope *message)
 {
-	struct sml_leaf_job *job = sml_leaf_job_find(jobs, message->job);
+	struct sml_job *job = sml_job_find(jobs, message->job);
 
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED)
 		sml_leaf_job_begin(jobs, message->admitted);
 	else if (job == NULL)
 		return;
 	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_START)
-		sml_leaf_job_start(job);
+		sml_parent_start(job);
 	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST)
-		sml_leaf_job_report_slots(job);
+		sml_job_query_leaves(job);
 	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ABORT)
-		sml_leaf_job_end(job, message->abort->text, message->abort->planned);
+		sml_job_end_at_leaf(job, message->abort->text, message->abort->planned);
 }
 
 void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *message)
@@ -395,11 +399,11 @@ static void end_everything(struct sml_jobs *jobs, const char *why)
 	uint32_t next = 0;
 
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->pools[i] != NULL)
-			sml_leaf_job_end(sml_leaf_job_at(jobs, i),
-					 "looks for its switches again: the parent of a leaf is "
-					 "gone",
-					 false);
+		if (jobs->jobs[i] != NULL)
+			sml_job_end_at_leaf(jobs->jobs[i],
+					    "looks for its switches again: the parent of a leaf is "
+					    "gone",
+					    false);
 	/* The leaves of this leaf end their ranks' connections, as this leaf does. */
 	while (jobs->branches != NULL)
 		sml_branch_close(jobs->branches, why);
@@ -430,8 +434,8 @@ static uint32_t least_heartbeat_ms(const struct sml_leaf *leaf)
 		const struct sml_proxied *proxied =
 			(const struct sml_proxied *)sml_table_at(&leaf->proxied_peers, i);
 
-		if (proxied != NULL && (least == 0 || proxied->heartbeat_ms < least))
-			least = proxied->heartbeat_ms;
+		if (proxied != NULL && (least == 0 || proxied->peer->heartbeat_ms < least))
+			least = proxied->peer->heartbeat_ms;
 	}
 	return least;
 }
@@ -461,9 +465,8 @@ uint64_t sml_leaf_deadline(const struct sml_jobs *jobs)
 	if (silence_ends(leaf) < due_ns)
 		due_ns = silence_ends(leaf);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->pools[i] != NULL)
-			due_ns = sml_earlier(due_ns,
-					     sml_leaf_job_deadline(sml_leaf_job_at(jobs, i)));
+		if (jobs->jobs[i] != NULL)
+			due_ns = sml_earlier(due_ns, sml_parent_deadline(jobs->jobs[i]));
 	return due_ns;
 }
 
@@ -499,8 +502,8 @@ void sml_leaf_tick(struct sml_jobs *jobs)
 	if (jobs->now_ns >= leaf->pinged_ns + ping_ns(leaf))
 		ping(jobs);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->pools[i] != NULL)
-			sml_leaf_job_tick(sml_leaf_job_at(jobs, i));
+		if (jobs->jobs[i] != NULL)
+			sml_parent_tick(jobs->jobs[i]);
 }
 
 void sml_leaf_stop(struct sml_jobs *jobs)
@@ -509,11 +512,6 @@ void sml_leaf_stop(struct sml_jobs *jobs)
 	struct sml_peer *peer;
 	uint32_t next = 0;
 
-	/* The root tells it to the ranks elsewhere. */
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->pools[i] != NULL)
-			sml_leaf_job_fail(sml_leaf_job_at(jobs, i), SML_ERROR_SWITCH_DIED,
-					  "the switch was stopped", false);
 	while ((peer = close_any_proxied(jobs, &next)) != NULL)
 		sml_peer_refuse(jobs, peer, SML_ERROR_SWITCH_DIED, "the switch was stopped");
 	if (leaf->parent != NULL) {

@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A leaf and its parent: see leaf.c. */
+/* A leaf and its parent: see leaf.c; and how its jobs begin: see leaf_job.c. */
 #ifndef SML_JOB_TREE_LEAF_H
 #define SML_JOB_TREE_LEAF_H
 
-#include "job/peer/branch.h"
+#include "job/members/job.h"
+
+/*
+ * At a leaf: a peer, here or at a leaf of this one, whose messages go on to the parent. Its job and
+ * rank are the peer's.
+ */
+struct sml_proxied {
+	struct sml_numbered key;
+	struct sml_peer *peer;
+	/* As it said with its Join. */
+	bool resumes;
+	uint32_t pid, stripe, stripes;
+	char host[SML_NAME_BYTES];
+};
 
 /* The peer is the parent: see sml_jobs_attach(). */
 void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes);
@@ -31,5 +44,13 @@ void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why);
 void sml_leaf_tick(struct sml_jobs *jobs);
 uint64_t sml_leaf_deadline(const struct sml_jobs *jobs);
 void sml_leaf_stop(struct sml_jobs *jobs);
+
+/* ---- leaf_job.c ---- */
+
+/* The parent gives this leaf a job; it may not begin, and then the parent is told. */
+void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in);
+
+/* The root's Admitted for this rank of a job gets this switch's numbers. */
+void sml_leaf_job_admit(const struct sml_peer *peer, SmlControl__Admitted *admitted);
 
 #endif

@@ -1,114 +1,67 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job at a leaf: its slots, and the children that contribute to them. The root decides how many
- * slots of how many lanes there are, and which ranks take part. This switch draws the tag and the
- * cookies of its own children, and no other switch knows them. This file has the job's beginning
- * and end; leaf_run.c has the time in between.
- *
- *	Admitted --> probes to the parent --all answered, all leaves of this one ready--> Ready
- *	        --Start--> runs --Abort--> gone
+ * How a job begins at a leaf: its slots, and the children that contribute to them. The root decides
+ * how many slots of how many lanes there are, and which ranks take part. This switch draws the tag
+ * and the cookies of its own children, and no other switch knows them. From then on, it is a job as
+ * at the root, except that the root decides what becomes of it: states/parent.c.
  *
  * The invariant: a job here has slots in the dataplane, or waits for those of ended jobs, and a new
  * epoch is a new job.
  */
-#include "job/tree/leaf_job.h"
-
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
-#include "control/envelope.h"
-#include "control/text.h"
+#include "base/least.h"
+#include "job/members/members.h"
 #include "job/peer/output.h"
+#include "job/states/end.h"
+#include "job/states/states.h"
+#include "job/tree/leaf.h"
 #include "switchml.h"
 
-/* ---- the end ---- */
-
-static void let_proxied_peers_go(struct sml_leaf_job *job)
+static void add_member(struct sml_job *job, const struct sml_proxied *proxied, uint32_t rank,
+		       uint32_t first_of_host, unsigned child)
 {
-	const struct sml_table *proxied_peers = &job->pool.jobs->leaf.proxied_peers;
+	struct sml_member *member = &job->members.of[rank];
 
-	for (uint32_t i = 0; i < proxied_peers->room; i++) {
-		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(proxied_peers, i);
-
-		if (proxied != NULL && proxied->job == job)
-			proxied->job = NULL;
+	member->peer = proxied->peer;
+	member->peer->job = job;
+	member->peer->rank = (uint16_t)rank;
+	member->pid = proxied->pid;
+	member->heartbeat_ms = proxied->peer->heartbeat_ms;
+	memcpy(member->host, proxied->host, sizeof(member->host));
+	member->first_of_host = (uint16_t)first_of_host;
+	member->child = (uint8_t)child;
+	/* Only to be shown: all ranks say the same. */
+	if (job->terms.stripes == 0) {
+		job->terms.stripe = proxied->stripe;
+		job->terms.stripes = proxied->stripes;
 	}
 }
-
-void sml_leaf_jobs_sweep(struct sml_jobs *jobs)
-{
-	struct sml_leaf_job *next;
-
-	for (; jobs->leaf.over != NULL; jobs->leaf.over = next) {
-		next = jobs->leaf.over->next_over;
-		free(jobs->leaf.over);
-	}
-}
-
-bool sml_leaf_job_end(struct sml_leaf_job *job, const char *how, bool planned)
-{
-	struct sml_jobs *jobs = job->pool.jobs;
-
-	/* A job ends once. */
-	sml_assert(sml_leaf_job_find(jobs, job->pool.rules.job) == job);
-	if (how[0] != '\0')
-		sml_jobs_log_end(jobs, job->name, how, planned);
-	sml_job_pool_end(&job->pool, how, planned);
-	let_proxied_peers_go(job);
-	jobs->slots_in_use -= sml_job_pool_slots(&job->pool);
-	jobs->n_jobs--;
-	job->next_over = jobs->leaf.over;
-	jobs->leaf.over = job;
-	return true;
-}
-
-static void report_failure(struct sml_jobs *jobs, uint32_t number, int error, const char *text,
-			   bool again)
-{
-	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
-
-	message.error = error;
-	message.text = (char *)(uintptr_t)text;
-	message.again = again;
-	(void)sml_leaf_send(jobs, sml_envelope_of(number, ABORT, abort, &message));
-}
-
-bool sml_leaf_job_fail(struct sml_leaf_job *job, int error, const char *text, bool again)
-{
-	char how[2 * SML_SENTENCE_BYTES];
-
-	report_failure(job->pool.jobs, job->pool.rules.job, error, text, again);
-	snprintf(how, sizeof(how), "failed at the leaf %s: %s", job->pool.jobs->config.name, text);
-	return sml_leaf_job_end(job, how, false);
-}
-
-/* ---- the beginning ---- */
 
 /*
  * False: there are too many. From here on, the ranks' numbers at this switch are those at its
  * leaves, which get the job next.
  */
-static bool form_children(struct sml_leaf_job *job, const SmlControl__Behind *in)
+static bool form_children(struct sml_job *job, const SmlControl__Behind *in)
 {
-	const struct sml_table *proxied_peers = &job->pool.jobs->leaf.proxied_peers;
+	const struct sml_table *proxied_peers = &job->jobs->leaf.proxied_peers;
 
 	for (size_t i = 0; i < in->n_peers; i++) {
 		struct sml_proxied *proxied =
 			(struct sml_proxied *)sml_table_find(proxied_peers, in->peers[i]);
 		unsigned child;
 
-		/* It has ended in the meantime, and the root hears of that next. */
-		if (proxied == NULL || proxied->job != NULL)
+		job->members.of[in->hosts[i]].n_of_host++;
+		/* It has ended, and the root hears of that next; or the rank is there twice. */
+		if (proxied == NULL || proxied->peer->job != NULL ||
+		    job->members.of[in->ranks[i]].peer != NULL)
 			continue;
 		child = sml_job_pool_add_rank(&job->pool, in->ranks[i], in->hosts[i],
 					      proxied->peer->via);
 		if (child == SML_MAX_CHILDREN)
 			return false;
-		proxied->rank = (uint16_t)in->ranks[i];
-		proxied->first_of_host = (uint16_t)in->hosts[i];
-		proxied->job = job;
-		proxied->child = (uint8_t)child;
+		add_member(job, proxied, in->ranks[i], in->hosts[i], child);
 		if (proxied->peer->via != NULL)
 			in->peers[i] = sml_remote_of(proxied->peer)->key.number;
 	}
@@ -157,17 +110,14 @@ static const char *lacks_room(const struct sml_jobs *jobs, const SmlControl__Adm
 }
 
 /* In its place, without slots. NULL: no memory. */
-static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Admitted *in)
+static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 {
-	struct sml_leaf_job *job = calloc(1, sizeof(*job));
+	struct sml_job *job = sml_job_new(jobs, in->behind->job, in->behind->world_size);
 
 	if (job == NULL)
 		return NULL;
-	sml_text_copy(job->name, sizeof(job->name), in->behind->job);
-	job->pool.jobs = jobs;
-	job->pool.name = job->name;
-	job->pool.n_ranks = (uint16_t)in->behind->world_size;
-	job->data_port = (uint16_t)in->data_port;
+	job->state = SML_JOB_PROBING;
+	job->parent.data_port = (uint16_t)in->data_port;
 	/* The number is the root's: all switches of the tree know the job by it. */
 	job->pool.rules = (struct sml_pool_rules){
 		.job = in->job_number,
@@ -187,46 +137,33 @@ static struct sml_leaf_job *new_job(struct sml_jobs *jobs, const SmlControl__Adm
 			   .job = in->job_number,
 			   .rank = (uint8_t)in->number},
 	};
-	jobs->pools[in->job_number % SML_MAX_JOBS] = &job->pool;
+	job->pool.has_reserve = true;
 	jobs->slots_in_use += sml_job_pool_slots(&job->pool);
-	jobs->n_jobs++;
+	sml_job_take_place(job, in->job_number % SML_MAX_JOBS);
 	return job;
-}
-
-bool sml_leaf_job_try_slots(struct sml_leaf_job *job)
-{
-	int rc = sml_job_pool_add(&job->pool);
-
-	if (rc == 0 || rc == -EAGAIN)
-		return true;
-	sml_leaf_job_fail(job, SML_ERROR_REFUSED,
-			  rc == -ENOSPC ? "its pool has room for the job, but in pieces: wait for "
-					  "a job to end, or start it with more --slots"
-					: "it has no memory for the job's slots",
-			  true);
-	return false;
 }
 
 void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 {
-	struct sml_leaf_job *job = sml_leaf_job_at(jobs, in->job_number % SML_MAX_JOBS);
+	struct sml_job *job = jobs->jobs[in->job_number % SML_MAX_JOBS];
 	char text[SML_SENTENCE_BYTES];
 
 	/* Its place is free: the parent has ended the job before. */
 	if (job != NULL)
-		sml_leaf_job_end(job, "", false);
+		sml_job_end_at_leaf(job, "", false);
 	if (!is_possible(in)) {
-		report_failure(jobs, in->job_number, SML_ERROR_PROTOCOL,
-			       "the parent sends a job with impossible numbers", false);
+		sml_leaf_send_failure(jobs, in->job_number, SML_ERROR_PROTOCOL,
+				      "the parent sends a job with impossible numbers", false);
 		return;
 	}
 	if (lacks_room(jobs, in, text, sizeof(text)) != NULL) {
-		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, true);
+		sml_leaf_send_failure(jobs, in->job_number, SML_ERROR_REFUSED, text, true);
 		return;
 	}
 	job = new_job(jobs, in);
 	if (job == NULL) {
-		report_failure(jobs, in->job_number, SML_ERROR_REFUSED, "it has no memory", true);
+		sml_leaf_send_failure(jobs, in->job_number, SML_ERROR_REFUSED, "it has no memory",
+				      true);
 		return;
 	}
 	if (!form_children(job, in->behind)) {
@@ -235,15 +172,45 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 			 "more (or none): start leaves of it with `switchml switch --parent %s', "
 			 "and set SWITCHML_SWITCH to one of them for at most %d ranks each",
 			 SML_MAX_CHILDREN, jobs->config.name, jobs->config.name, SML_MAX_CHILDREN);
-		sml_leaf_job_fail(job, SML_ERROR_REFUSED, text, false);
+		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return;
 	}
 	job->pool.rules.tag = sml_jobs_random(jobs);
 	sml_job_pool_draw(&job->pool, (unsigned)in->behind->n_ranks);
-	if (!sml_leaf_job_try_slots(job))
+	if (!sml_parent_try_slots(job))
 		return;
-	if (!sml_job_pool_give(&job->pool, in->behind))
-		sml_leaf_job_fail(job, SML_ERROR_REFUSED, "it has no memory", true);
-	else
-		sml_leaf_job_tick(job);
+	if (sml_job_pool_give(&job->pool, in->behind)) {
+		sml_parent_tick(job);
+		return;
+	}
+	job->end.lacks_room = true;
+	sml_job_fail(job, SML_ERROR_REFUSED, "it has no memory");
+}
+
+/* ---- what its ranks are told ---- */
+
+void sml_leaf_job_admit(const struct sml_peer *peer, SmlControl__Admitted *admitted)
+{
+	const struct sml_job *job = peer->job;
+	const struct sml_pool_rules *rules = &job->pool.rules;
+	uint8_t child = job->members.of[peer->rank].child;
+	struct sml_jobs *jobs = job->jobs;
+
+	if (jobs->operations->window)
+		admitted->window_packets =
+			sml_least(admitted->window_packets ? admitted->window_packets : UINT32_MAX,
+				  jobs->operations->window(jobs->dataplane,
+							   SML_HEADER_BYTES + 4u * rules->lanes,
+							   sml_job_pools_children(jobs)));
+	admitted->omits &= rules->omits;
+	/* If the parent has no other child, only this leaf knows. */
+	admitted->adds_parts |= job->pool.adds_parts;
+	if (peer->via != NULL)
+		return;
+	admitted->number = child;
+	admitted->cookie = rules->cookies[child];
+	admitted->tag = rules->tag;
+	admitted->data_port = jobs->config.data_port;
+	admitted->single_packets |= jobs->operations->wants_single_packets != NULL &&
+				    jobs->operations->wants_single_packets(jobs->dataplane);
 }

@@ -13,38 +13,16 @@
 #include "job/states/end.h"
 #include "job/states/stall.h"
 #include "job/states/states.h"
-#include "job/tree/leaf_job.h"
 
-/* The job of a pool at a root; NULL at a leaf. */
-static struct sml_job *roots_job(const struct sml_job_pool *pool)
+void sml_leaves_forget(struct sml_job *job, const struct sml_branch *branch, const char *why)
 {
-	return pool->jobs->jobs[pool->rules.job % SML_MAX_JOBS];
-}
-
-static void fail(struct sml_job_pool *pool, int error, const char *text, bool again)
-{
-	struct sml_job *job = roots_job(pool);
-
-	if (job == NULL) {
-		sml_leaf_job_fail(sml_leaf_job_of(pool), error, text, again);
-		return;
-	}
-	job->end.lacks_room = again;
-	sml_job_fail(job, error, text);
-}
-
-void sml_leaves_forget(struct sml_job_pool *pool, const struct sml_branch *branch, const char *why)
-{
-	struct sml_job *job = roots_job(pool);
-
-	if (sml_job_pool_forget(pool, branch) && job != NULL)
+	if (sml_job_pool_forget(&job->pool, branch) && !sml_jobs_is_leaf(job->jobs))
 		sml_job_disband(job, why);
 }
 
-static void on_ready(struct sml_job_pool *pool, struct sml_child *child,
-		     const SmlControl__Ready *in)
+static void on_ready(struct sml_job *job, struct sml_child *child, const SmlControl__Ready *in)
 {
-	struct sml_job *job = roots_job(pool);
+	struct sml_job_pool *pool = &job->pool;
 	char text[SML_SENTENCE_BYTES];
 	const char *why;
 
@@ -55,50 +33,38 @@ static void on_ready(struct sml_job_pool *pool, struct sml_child *child,
 		why = "is ready with impossible packets";
 	if (why != NULL) {
 		snprintf(text, sizeof(text), "the leaf %s %s", child->branch->name, why);
-		fail(pool, SML_ERROR_PROTOCOL, text, false);
+		sml_job_fail(job, SML_ERROR_PROTOCOL, text);
 		return;
 	}
 	child->lanes = in->lanes;
 	child->ready = true;
 	pool->n_leaves_ready++;
-	if (job != NULL)
-		sml_job_check_ready(job);
-	else
-		sml_leaf_job_check_ready(sml_leaf_job_of(pool));
+	sml_job_check_ready(job);
 }
 
-static void on_failed(struct sml_job_pool *pool, const struct sml_child *child,
+static void on_failed(struct sml_job *job, const struct sml_child *child,
 		      const SmlControl__Abort *in)
 {
-	struct sml_job *job = roots_job(pool);
 	char text[SML_SENTENCE_BYTES], reason[SML_REASON_BYTES];
 
 	sml_text_copy(reason, sizeof(reason), in->text);
-	snprintf(text, sizeof(text), "%s leaf %s: %s", job != NULL ? "the" : "its",
+	snprintf(text, sizeof(text), "%s leaf %s: %s", sml_jobs_is_leaf(job->jobs) ? "its" : "the",
 		 child->branch->name, reason);
 	/* No rank has begun here. */
-	if (job != NULL && job->resume.runs && job->state <= SML_JOB_PROBING)
+	if (job->resume.runs && job->state <= SML_JOB_PROBING) {
 		sml_job_disband(job, text);
-	else
-		fail(pool, in->error < 0 ? in->error : SML_ERROR_PROTOCOL, text, in->again);
-}
-
-void sml_leaves_mismatch(struct sml_job_pool *pool, const struct sml_mismatch *mismatch)
-{
-	struct sml_job *job = roots_job(pool);
-
-	if (job != NULL)
-		sml_job_mismatch(job, mismatch);
-	else
-		sml_leaf_job_mismatch(sml_leaf_job_of(pool), mismatch);
+		return;
+	}
+	job->end.lacks_room = in->again;
+	sml_job_fail(job, in->error < 0 ? in->error : SML_ERROR_PROTOCOL, text);
 }
 
 /* It speaks only for its own ranks. */
-static void on_mismatch(struct sml_job_pool *pool, const struct sml_child *child,
+static void on_mismatch(struct sml_job *job, const struct sml_child *child,
 			const SmlControl__Mismatch *in)
 {
 	struct sml_mismatch mismatch = {
-		.job = pool->rules.job,
+		.job = job->pool.rules.job,
 		.slot = (uint16_t)in->slot,
 		.use = in->use,
 		.chunk = in->chunk,
@@ -107,50 +73,45 @@ static void on_mismatch(struct sml_job_pool *pool, const struct sml_child *child
 	if (in->n_ranks != 2)
 		return;
 	for (unsigned i = 0; i < 2; i++) {
-		if (in->ranks[i] >= pool->n_ranks || !sml_ranks_has(&child->ranks, in->ranks[i]))
+		if (in->ranks[i] >= job->n_ranks || !sml_ranks_has(&child->ranks, in->ranks[i]))
 			return;
 		mismatch.ranks[i] = (uint16_t)in->ranks[i];
 	}
-	sml_leaves_mismatch(pool, &mismatch);
+	sml_job_mismatch(job, &mismatch);
 }
 
-static void on_slots(struct sml_job_pool *pool, struct sml_child *child,
+static void on_slots(struct sml_job *job, struct sml_child *child,
 		     const SmlControl__StallReport *in)
 {
-	struct sml_job *job = roots_job(pool);
-
-	sml_job_pool_note_answer(pool, child, in);
-	if (job != NULL)
-		sml_job_look_for_answers(job);
-	else
-		sml_leaf_job_look_for_answers(sml_leaf_job_of(pool));
+	sml_job_pool_note_answer(&job->pool, child, in);
+	sml_job_look_for_answers(job);
 }
 
 void sml_leaves_message(struct sml_jobs *jobs, const struct sml_branch *branch,
 			const SmlControl__Envelope *message)
 {
-	struct sml_job_pool *pool = sml_job_pool_find(jobs, message->job);
-	struct sml_child *child = pool != NULL ? sml_job_pool_leaf(pool, branch) : NULL;
+	struct sml_job *job = sml_job_find(jobs, message->job);
+	struct sml_child *child = job != NULL ? sml_job_pool_leaf(&job->pool, branch) : NULL;
 
 	if (child == NULL)
 		return;
 	switch (message->body_case) {
 	case SML_CONTROL__ENVELOPE__BODY_READY:
-		on_ready(pool, child, message->ready);
+		on_ready(job, child, message->ready);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_ABORT:
-		on_failed(pool, child, message->abort);
+		on_failed(job, child, message->abort);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_MISMATCH:
-		on_mismatch(pool, child, message->mismatch);
+		on_mismatch(job, child, message->mismatch);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_STALL_REPORT:
-		on_slots(pool, child, message->stall_report);
+		on_slots(job, child, message->stall_report);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_RENEW:
-		for (uint8_t shard = 0; shard < pool->rules.n_shards; shard++)
-			sml_job_pool_renew(pool, (unsigned)(child - pool->children), shard,
-					   message->renew->number);
+		for (uint8_t shard = 0; shard < job->pool.rules.n_shards; shard++)
+			sml_job_pool_renew(&job->pool, (unsigned)(child - job->pool.children),
+					   shard, message->renew->number);
 		break;
 	default:
 		break;

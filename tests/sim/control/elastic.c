@@ -31,7 +31,6 @@
 
 #include "job/members/job.h"
 #include "job/states/states.h"
-#include "job/tree/leaf_job.h"
 #include "sim/control/internal.h"
 #include "switchml.h"
 
@@ -475,10 +474,7 @@ static bool is_member(const struct link *link, const struct server *at, uint32_t
 {
 	if (link->child != NULL || link->life != at->life || !link->at_switch)
 		return false;
-	if (at->parent == NULL)
-		return link->peer.job != NULL && link->peer.job->pool.rules.job == job;
-	return link->peer.proxied != NULL && link->peer.proxied->job != NULL &&
-	       link->peer.proxied->job->pool.rules.job == job;
+	return link->peer.job != NULL && link->peer.job->pool.rules.job == job;
 }
 
 /* To all ranks of the job, or to one of them; with the tag of the switch that they are at. */

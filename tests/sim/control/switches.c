@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "job/members/job.h"
-#include "job/tree/leaf_job.h"
 #include "sim/control/internal.h"
 
 /* The mark of such an end: no address has this many bytes. */
@@ -308,8 +307,7 @@ static bool is_member(const struct server *server, const struct link *link)
 	if (link->sw != server->index || link->life != server->life || !link->at_switch ||
 	    link->child != NULL)
 		return false;
-	return server->parent ? link->peer.proxied != NULL && link->peer.proxied->job != NULL
-			      : link->peer.job != NULL;
+	return link->peer.job != NULL;
 }
 
 /* If each rank has a stripe, a result needs all ranks to be alive, and it may still get lost. */

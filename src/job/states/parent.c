@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A job at a leaf, to its parent: what a rank is to its switch. The root decides what becomes of
+ *the job; tree/leaf_job.c has its beginning. Here are the probes that measure how wide the path to
+ *the parent is, Ready and Start, and what the leaf tells the parent about slots.
+ *
+ *	Admitted --> probes to the parent --all answered, all leaves of this one ready--> Ready
+ *	        --Start--> runs --Abort--> gone
+ *
+ * The invariant: a job says Ready once, with the lanes that all paths below its parent carry.
+ */
+#include "job/states/states.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/least.h"
+#include "control/envelope.h"
+#include "core/renewal.h"
+#include "job/peer/output.h"
+#include "job/states/end.h"
+#include "job/states/stall.h"
+#include "switchml.h"
+
+#define FIRST_PROBE_NS (50 * 1000000ull)
+#define PROBE_NS       (250 * 1000000ull)
+/* How often a running job looks whether the parent's results come. */
+#define LOOK_NS (500 * 1000000ull)
+/* After the parent has answered some width, this many rounds for a wider one. */
+#define ROUNDS 6
+
+/* The invariants between two inputs. What the parent says may contradict itself: not that. */
+static void check(const struct sml_job *job)
+{
+	const struct sml_job_pool *pool = &job->pool;
+
+	sml_assert(pool->has_reserve && sml_job_find(job->jobs, pool->rules.job) == job);
+	sml_assert(pool->n_children >= 1 && pool->n_children <= SML_MAX_CHILDREN);
+	sml_assert(pool->rules.n_ranks == pool->n_children);
+	sml_assert(pool->has_slots || (!job->parent.knows_ready && !pool->started));
+	sml_assert(pool->started == (job->state == SML_JOB_RUNNING));
+	for (unsigned i = 0; i < pool->n_children; i++) {
+		const struct sml_child *child = &pool->children[i];
+
+		sml_assert(child->n_ranks >= 1 && (!child->has_job || child->waits.slots != NULL));
+		sml_assert(!child->ready ||
+			   (child->lanes >= 1 && child->lanes <= pool->rules.lanes));
+	}
+}
+
+bool sml_parent_try_slots(struct sml_job *job)
+{
+	int rc = sml_job_pool_add(&job->pool);
+
+	if (rc == 0 || rc == -EAGAIN)
+		return true;
+	job->end.lacks_room = true;
+	sml_job_fail(job, SML_ERROR_REFUSED,
+		     rc == -ENOSPC ? "its pool has room for the job, but in pieces: wait for a job "
+				     "to end, or start it with more --slots"
+				   : "it has no memory for the job's slots");
+	return false;
+}
+
+/* ---- probes, and ready ---- */
+
+static uint16_t proved(const struct sml_job *job)
+{
+	if (!job->pool.has_slots)
+		return 0;
+	return job->jobs->operations->parent_lanes(job->jobs->dataplane, job->pool.rules.job);
+}
+
+static void send_probes(struct sml_job *job)
+{
+	static const uint16_t counts[] = SML_LANE_COUNTS;
+	const struct sml_jobs *jobs = job->jobs;
+
+	job->parent.probed_ns = jobs->now_ns;
+	jobs->operations->probe_parent(jobs->dataplane, job->pool.rules.job, job->parent.data_port,
+				       job->pool.rules.lanes, 0);
+	/* The first round asks only for the full width, which is enough for a healthy path. */
+	for (unsigned i = 0; job->parent.rounds > 0 && counts[i] != 0; i++)
+		if (counts[i] < job->pool.rules.lanes && counts[i] > proved(job))
+			jobs->operations->probe_parent(jobs->dataplane, job->pool.rules.job,
+						       job->parent.data_port, counts[i], 0);
+	job->parent.rounds++;
+}
+
+/* The lanes that all of its paths carry; 0: not known yet. */
+static uint32_t agreed_lanes(const struct sml_job *job)
+{
+	uint32_t lanes = proved(job);
+
+	if (lanes == 0 || (lanes < job->pool.rules.lanes && job->parent.answered_ns == 0) ||
+	    (lanes < job->pool.rules.lanes &&
+	     job->jobs->now_ns < job->parent.answered_ns + ROUNDS * PROBE_NS))
+		return 0;
+	for (unsigned i = 0; i < job->pool.n_children; i++) {
+		if (job->pool.children[i].branch == NULL)
+			continue;
+		if (!job->pool.children[i].ready)
+			return 0;
+		lanes = sml_least(lanes, job->pool.children[i].lanes);
+	}
+	return lanes;
+}
+
+/* False: the job has failed, and the parent knows why. */
+static bool knows_parent(struct sml_job *job)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	char text[SML_SENTENCE_BYTES];
+	const char *why = NULL;
+
+	if (jobs->operations->misses_parent)
+		why = jobs->operations->misses_parent(jobs->dataplane, job->pool.rules.job);
+	if (why == NULL)
+		return true;
+	snprintf(text, sizeof(text), "its parent %s %s", jobs->config.parent, why);
+	sml_job_fail(job, SML_ERROR_REFUSED, text);
+	return false;
+}
+
+void sml_parent_check_ready(struct sml_job *job)
+{
+	SmlControl__Ready message = SML_CONTROL__READY__INIT;
+
+	if (job->parent.knows_ready)
+		return;
+	if (job->parent.answered_ns == 0 && proved(job) > 0)
+		job->parent.answered_ns = job->jobs->now_ns;
+	message.lanes = agreed_lanes(job);
+	if (message.lanes == 0 || !knows_parent(job))
+		return;
+	job->parent.knows_ready = true;
+	(void)sml_leaf_send(job->jobs,
+			    sml_envelope_of(job->pool.rules.job, READY, ready, &message));
+}
+
+static uint64_t next_probe(const struct sml_job *job)
+{
+	return job->parent.rounds == 0	 ? 0
+	       : job->parent.rounds == 1 ? job->parent.probed_ns + FIRST_PROBE_NS
+					 : job->parent.probed_ns + PROBE_NS;
+}
+
+static bool probes(const struct sml_job *job)
+{
+	return !job->parent.knows_ready && proved(job) < job->pool.rules.lanes;
+}
+
+/* ---- addresses that a NAT has changed ---- */
+
+static bool has_looked_enough(const struct sml_job *job)
+{
+	return !job->pool.started || job->jobs->operations->job_counters == NULL ||
+	       job->jobs->now_ns < job->parent.renewal.looked_ns + LOOK_NS;
+}
+
+/* Ranks ask for results that the parent sends, perhaps to an address that is no longer this one. */
+static void look_for_results(struct sml_job *job)
+{
+	SmlControl__Renew message = SML_CONTROL__RENEW__INIT;
+	struct sml_jobs *jobs = job->jobs;
+	struct sml_job_counters counters = {0};
+	uint64_t sent_again, results;
+
+	jobs->operations->job_counters(jobs->dataplane, job->pool.rules.job, &counters);
+	sent_again = counters.verdicts[SML_VERDICT_RESEND_UP];
+	results = counters.verdicts[SML_VERDICT_COMPLETED];
+	if (sent_again == job->parent.renewal.sent_again || results != job->parent.renewal.results)
+		job->parent.renewal.n_silent = 0;
+	else
+		job->parent.renewal.n_silent++;
+	job->parent.renewal.looked_ns = jobs->now_ns;
+	job->parent.renewal.sent_again = sent_again;
+	job->parent.renewal.results = results;
+	if (job->parent.renewal.n_silent == 0)
+		return;
+	if (sml_renewal_is_due(job->parent.renewal.n_silent)) {
+		job->parent.renewal.number = (uint32_t)sml_jobs_random(jobs) | 1;
+		message.number = job->parent.renewal.number;
+		(void)sml_leaf_send(jobs,
+				    sml_envelope_of(job->pool.rules.job, RENEW, renew, &message));
+	}
+	/* The number may come after the first of these. */
+	jobs->operations->probe_parent(jobs->dataplane, job->pool.rules.job, job->parent.data_port,
+				       0, job->parent.renewal.number);
+}
+
+void sml_parent_start(struct sml_job *job)
+{
+	const struct sml_jobs *jobs = job->jobs;
+	char text[SML_SENTENCE_BYTES];
+	int rc;
+
+	if (job->pool.started || !job->pool.has_slots)
+		return;
+	rc = sml_job_pool_start(&job->pool);
+	if (rc < 0) {
+		snprintf(text, sizeof(text), "its kernel refuses the job's addresses: %s",
+			 strerror(-rc));
+		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		return;
+	}
+	job->state = SML_JOB_RUNNING;
+	job->parent.renewal.looked_ns = jobs->now_ns;
+	if (jobs->config.debug >= SML_LOG_TRACE)
+		sml_jobs_log(jobs, SML_JOBS_INFO,
+			     "job \"%s\" runs: %u children of this leaf, epoch %u, %u slots",
+			     job->name, job->pool.n_children, job->pool.rules.epoch,
+			     sml_job_pool_slots(&job->pool));
+}
+
+/* ---- what the parent is told about slots ---- */
+
+void sml_parent_mismatch(const struct sml_job *job, const struct sml_mismatch *mismatch)
+{
+	SmlControl__Mismatch message = SML_CONTROL__MISMATCH__INIT;
+	uint32_t ranks[] = {mismatch->ranks[0], mismatch->ranks[1]};
+
+	message.slot = mismatch->slot;
+	message.use = mismatch->use;
+	message.chunk = mismatch->chunk;
+	message.ranks = ranks;
+	message.n_ranks = 2;
+	(void)sml_leaf_send(job->jobs,
+			    sml_envelope_of(job->pool.rules.job, MISMATCH, mismatch, &message));
+}
+
+void sml_parent_send_slots(const struct sml_job *job)
+{
+	struct sml_waits_message message;
+	struct sml_waits waits;
+	bool known = sml_job_pool_look(&job->pool, &waits);
+
+	sml_waits_pack(known ? &waits : NULL, SML_WAITS_ROOM, &message);
+	if (known)
+		sml_waits_fini(&waits);
+	(void)sml_leaf_send(job->jobs, sml_envelope_of(job->pool.rules.job, STALL_REPORT,
+						       stall_report, &message.report));
+	sml_waits_free(&message);
+}
+
+/* ---- time ---- */
+
+uint64_t sml_parent_deadline(const struct sml_job *job)
+{
+	uint64_t due_ns = !job->pool.has_slots ? job->pool.tries_again_ns
+			  : probes(job)	       ? next_probe(job)
+			  : job->pool.started && job->jobs->operations->job_counters
+				  ? job->parent.renewal.looked_ns + LOOK_NS
+				  : UINT64_MAX;
+
+	return sml_earlier(due_ns, sml_job_pool_answers_due(&job->pool));
+}
+
+void sml_parent_tick(struct sml_job *job)
+{
+	check(job);
+	sml_job_look_for_answers(job);
+	if (!job->pool.has_slots && job->jobs->now_ns >= job->pool.tries_again_ns &&
+	    !sml_parent_try_slots(job))
+		return;
+	if (!job->pool.has_slots)
+		return;
+	if (probes(job) && job->jobs->now_ns >= next_probe(job))
+		send_probes(job);
+	if (!has_looked_enough(job))
+		look_for_results(job);
+	sml_parent_check_ready(job);
+}
