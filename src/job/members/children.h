@@ -12,6 +12,15 @@
 bool sml_job_form_children(struct sml_job *job, char *text, size_t bytes);
 
 /*
+ * The same, when hosts are known, of those ranks that are here: at a leaf, some may have gone since
+ * the root has admitted the job. Returns false if there are too many.
+ */
+bool sml_job_number_children(struct sml_job *job);
+
+/* Give the job to its leaves, once the dataplane has it. Returns false if there is no memory. */
+bool sml_job_give(struct sml_job *job);
+
+/*
  * Whether the rank is a child by itself. If it is not, what a child does proves nothing about one
  * rank.
  */

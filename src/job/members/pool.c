@@ -21,36 +21,6 @@
 
 /* ---- children ---- */
 
-static bool is_behind(const struct sml_child *child, unsigned first_of_host,
-		      const struct sml_branch *via)
-{
-	return child->branch == via && (via != NULL || child->first_of_host == first_of_host);
-}
-
-unsigned sml_job_pool_add_rank(struct sml_job_pool *pool, unsigned rank, unsigned first_of_host,
-			       struct sml_branch *via)
-{
-	struct sml_child *child = pool->children;
-
-	while (child < pool->children + pool->n_children && !is_behind(child, first_of_host, via))
-		child++;
-	if (child == pool->children + SML_MAX_CHILDREN)
-		return SML_MAX_CHILDREN;
-	if (child == pool->children + pool->n_children) {
-		*child = (struct sml_child){.first_rank = (uint16_t)rank,
-					    .first_of_host = (uint16_t)first_of_host,
-					    .branch = via};
-		pool->n_children++;
-		if (via != NULL)
-			pool->n_leaves++;
-	}
-	/* They may come in any order. */
-	child->first_rank = (uint16_t)sml_least(child->first_rank, rank);
-	child->n_ranks++;
-	sml_ranks_add(&child->ranks, rank);
-	return (unsigned)(child - pool->children);
-}
-
 void sml_job_pool_draw(struct sml_job_pool *pool, unsigned n_behind)
 {
 	pool->rules.n_ranks = pool->n_children;
@@ -98,67 +68,6 @@ int sml_job_pool_add(struct sml_job_pool *pool)
 	pool->has_slots = rc == 0;
 	pool->tries_again_ns = rc == -EAGAIN ? jobs->now_ns + SML_TICK_NS : 0;
 	return rc;
-}
-
-/* lists: of all->n_ranks each. */
-static void list_ranks(const struct sml_child *child, const SmlControl__Behind *all,
-		       uint32_t *lists, SmlControl__Behind *out)
-{
-	out->peers = lists;
-	out->ranks = lists + all->n_ranks;
-	out->hosts = lists + 2 * all->n_ranks;
-	for (size_t i = 0; i < all->n_ranks; i++) {
-		if (!sml_ranks_has(&child->ranks, all->ranks[i]))
-			continue;
-		out->peers[out->n_peers++] = all->peers[i];
-		out->ranks[out->n_ranks++] = all->ranks[i];
-		out->hosts[out->n_hosts++] = all->hosts[i];
-	}
-}
-
-/* False: no memory. */
-static bool give_to(struct sml_job_pool *pool, unsigned number, const SmlControl__Behind *all,
-		    uint32_t *lists)
-{
-	struct sml_child *child = &pool->children[number];
-	const struct sml_pool_rules *rules = &pool->rules;
-	SmlControl__Admitted out = SML_CONTROL__ADMITTED__INIT;
-	SmlControl__Behind behind = SML_CONTROL__BEHIND__INIT;
-
-	if (!sml_waits_init(&child->waits, sml_job_pool_slots(pool), pool->n_ranks))
-		return false;
-	child->has_job = true;
-	child->branch->slots_in_use += sml_job_pool_slots(pool);
-	out.job_number = rules->job;
-	out.epoch = rules->epoch;
-	out.lanes = rules->lanes;
-	out.head_slots = rules->head_slots;
-	out.data_slots = rules->data_slots;
-	out.shards = rules->n_shards;
-	out.number = number;
-	out.cookie = rules->cookies[number];
-	out.tag = rules->tag;
-	out.omits = rules->omits;
-	out.floats = rules->floats;
-	out.data_port = pool->jobs->config.data_port;
-	behind.job = (char *)(uintptr_t)pool->name;
-	behind.world_size = pool->n_ranks;
-	list_ranks(child, all, lists, &behind);
-	out.behind = &behind;
-	(void)sml_branch_send(child->branch, sml_envelope_of(rules->job, ADMITTED, admitted, &out));
-	return true;
-}
-
-bool sml_job_pool_give(struct sml_job_pool *pool, const SmlControl__Behind *all)
-{
-	uint32_t *lists = calloc(3 * all->n_ranks + 1, sizeof(*lists));
-	bool given = lists != NULL;
-
-	for (unsigned i = 0; i < pool->n_children; i++)
-		if (pool->children[i].branch != NULL)
-			given = given && give_to(pool, i, all, lists);
-	free(lists);
-	return given;
 }
 
 int sml_job_pool_start(struct sml_job_pool *pool)

@@ -46,13 +46,6 @@ static inline uint32_t sml_job_pool_slots(const struct sml_job_pool *pool)
 	return (uint32_t)pool->rules.head_slots + pool->rules.data_slots;
 }
 
-/*
- * Put the rank behind the leaf `via`; if that is NULL, with the others that have the same
- * first_of_host. Returns the child's number; SML_MAX_CHILDREN: there is no room for another child.
- */
-unsigned sml_job_pool_add_rank(struct sml_job_pool *pool, unsigned rank, unsigned first_of_host,
-			       struct sml_branch *via);
-
 /* All ranks that are behind this switch, n_behind, are behind its children: draw their cookies. */
 void sml_job_pool_draw(struct sml_job_pool *pool, unsigned n_behind);
 
@@ -66,12 +59,6 @@ uint32_t sml_job_pools_children(const struct sml_jobs *jobs);
 int sml_job_pool_add(struct sml_job_pool *pool);
 int sml_job_pool_start(struct sml_job_pool *pool);
 void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned);
-
-/*
- * Give the job to its leaves, once the dataplane has it. all: the ranks at leaves, those of all
- * leaves; each in three lists, and peers[i] is its number at its leaf. False: no memory.
- */
-bool sml_job_pool_give(struct sml_job_pool *pool, const SmlControl__Behind *all);
 
 /* The child that is this leaf, or NULL. */
 struct sml_child *sml_job_pool_leaf(struct sml_job_pool *pool, const struct sml_branch *branch);

@@ -317,30 +317,6 @@ static const char *why_no_room(int error)
 	}
 }
 
-/* False: no memory. */
-static bool give_to_leaves(struct sml_job *job)
-{
-	uint32_t *lists = calloc(3 * (size_t)job->n_ranks, sizeof(*lists));
-	SmlControl__Behind all = SML_CONTROL__BEHIND__INIT;
-	bool given;
-
-	if (lists == NULL)
-		return false;
-	all.peers = lists;
-	all.ranks = lists + job->n_ranks;
-	all.hosts = lists + 2 * (size_t)job->n_ranks;
-	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
-		if (sml_peer_via(job->members.of[rank].peer) == NULL)
-			continue;
-		all.peers[all.n_peers++] = sml_remote_of(job->members.of[rank].peer)->key.number;
-		all.ranks[all.n_ranks++] = rank;
-		all.hosts[all.n_hosts++] = sml_job_sender(job, rank);
-	}
-	given = sml_job_pool_give(&job->pool, &all);
-	free(lists);
-	return given;
-}
-
 void sml_job_admit(struct sml_job *job, uint32_t epoch)
 {
 	const struct overview all = {count_hosts(job), sml_job_longest_heartbeat_ms(job)};
@@ -359,7 +335,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 		return;
 	job->state = SML_JOB_PROBING;
 	job->begun_ns = job->jobs->now_ns;
-	if (!give_to_leaves(job)) {
+	if (!sml_job_give(job)) {
 		fail_for_now(job, "the switch has no memory for the job");
 		return;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A job at a leaf, to its parent: what a rank is to its switch. The root decides what becomes of
- *the job; tree/leaf_job.c has its beginning. Here are the probes that measure how wide the path to
- *the parent is, Ready and Start, and what the leaf tells the parent about slots.
+ * the job; tree/leaf_job.c has its beginning. Here are the probes that measure how wide the path to
+ * the parent is, Ready and Start, and what the leaf tells the parent about slots.
  *
  *	Admitted --> probes to the parent --all answered, all leaves of this one ready--> Ready
  *	        --Start--> runs --Abort--> gone

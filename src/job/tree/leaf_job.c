@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/least.h"
+#include "job/members/children.h"
 #include "job/members/members.h"
 #include "job/peer/output.h"
 #include "job/states/end.h"
@@ -20,7 +21,7 @@
 #include "switchml.h"
 
 static void add_member(struct sml_job *job, const struct sml_proxied *proxied, uint32_t rank,
-		       uint32_t first_of_host, unsigned child)
+		       uint32_t first_of_host)
 {
 	struct sml_member *member = &job->members.of[rank];
 
@@ -31,41 +32,28 @@ static void add_member(struct sml_job *job, const struct sml_proxied *proxied, u
 	member->heartbeat_ms = proxied->peer->heartbeat_ms;
 	memcpy(member->host, proxied->host, sizeof(member->host));
 	member->first_of_host = (uint16_t)first_of_host;
-	member->child = (uint8_t)child;
 	/* Only to be shown: all ranks say the same. */
-	if (job->terms.stripes == 0) {
+	if (job->members.n++ == 0) {
 		job->terms.stripe = proxied->stripe;
 		job->terms.stripes = proxied->stripes;
 	}
 }
 
-/*
- * False: there are too many. From here on, the ranks' numbers at this switch are those at its
- * leaves, which get the job next.
- */
-static bool form_children(struct sml_job *job, const SmlControl__Behind *in)
+static void add_members(struct sml_job *job, const SmlControl__Behind *in)
 {
 	const struct sml_table *proxied_peers = &job->jobs->leaf.proxied_peers;
 
 	for (size_t i = 0; i < in->n_peers; i++) {
-		struct sml_proxied *proxied =
+		const struct sml_proxied *proxied =
 			(struct sml_proxied *)sml_table_find(proxied_peers, in->peers[i]);
-		unsigned child;
 
 		job->members.of[in->hosts[i]].n_of_host++;
-		/* It has ended, and the root hears of that next; or the rank is there twice. */
-		if (proxied == NULL || proxied->peer->job != NULL ||
-		    job->members.of[in->ranks[i]].peer != NULL)
-			continue;
-		child = sml_job_pool_add_rank(&job->pool, in->ranks[i], in->hosts[i],
-					      proxied->peer->via);
-		if (child == SML_MAX_CHILDREN)
-			return false;
-		add_member(job, proxied, in->ranks[i], in->hosts[i], child);
-		if (proxied->peer->via != NULL)
-			in->peers[i] = sml_remote_of(proxied->peer)->key.number;
+		/* It may have ended, and the root hears of that next; or the rank is there twice.
+		 */
+		if (proxied != NULL && proxied->peer->job == NULL &&
+		    job->members.of[in->ranks[i]].peer == NULL)
+			add_member(job, proxied, in->ranks[i], in->hosts[i]);
 	}
-	return job->pool.n_children > 0;
 }
 
 static bool are_ranks(const SmlControl__Behind *in)
@@ -166,7 +154,8 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 				      true);
 		return;
 	}
-	if (!form_children(job, in->behind)) {
+	add_members(job, in->behind);
+	if (job->members.n == 0 || !sml_job_number_children(job)) {
 		snprintf(text, sizeof(text),
 			 "a switch takes at most %d ranks and leaves of a job, but the leaf %s has "
 			 "more (or none): start leaves of it with `switchml switch --parent %s', "
@@ -179,7 +168,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 	sml_job_pool_draw(&job->pool, (unsigned)in->behind->n_ranks);
 	if (!sml_parent_try_slots(job))
 		return;
-	if (sml_job_pool_give(&job->pool, in->behind)) {
+	if (sml_job_give(job)) {
 		sml_parent_tick(job);
 		return;
 	}
