@@ -180,15 +180,21 @@ struct sml_jobs_config {
 	int debug;
 };
 
+/* A connection between two switches, at either end. */
+struct sml_switch_link {
+	struct sml_peer *peer;	/* the other switch; NULL if it is not connected */
+	uint64_t serves_ns;	/* since when there are ranks: silence means more then */
+	struct sml_table ranks; /* below it, by the numbers that the lower switch has chosen */
+};
+
 /* A switch that is a leaf: job/tree/leaf.c. */
 struct sml_leaf {
-	struct sml_peer *parent;	/* NULL if not connected */
-	uint32_t level;			/* 0 if the parent has not accepted it yet */
-	uint64_t home;			/* drawn; the root knows by it who is connected here */
-	uint16_t lanes;			/* that the path to the parent seems to take */
-	uint64_t pinged_ns, serves_ns;	/* since when it has ranks: silence means more then */
-	struct sml_table proxied_peers; /* ranks whose messages go on to the parent */
-	char why[SML_SENTENCE_BYTES];	/* not attached: what the parent said last */
+	struct sml_switch_link up; /* to the parent; its ranks are struct sml_proxied */
+	uint32_t level;		   /* 0 if the parent has not accepted it yet */
+	uint64_t home;		   /* drawn; the root knows by it who is connected here */
+	uint16_t lanes;		   /* that the path to the parent seems to take */
+	uint64_t pinged_ns;
+	char why[SML_SENTENCE_BYTES]; /* not attached: what the parent said last */
 };
 
 /* The room for lines of one kind in the log: n_used of them at at_ns. n_counted found none. */

@@ -14,6 +14,7 @@
 /* The first member of each thing. */
 struct sml_numbered {
 	uint32_t number;
+	struct sml_peer *peer; /* the thing is about it: the table's user sets it */
 };
 
 struct sml_table {

@@ -47,16 +47,14 @@ static void shift_job_deadlines(struct sml_job *job, uint64_t away_ns)
 
 static void shift_leaf_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 {
-	const struct sml_table *proxied_peers = &jobs->leaf.proxied_peers;
+	const struct sml_table *ranks = &jobs->leaf.up.ranks;
 
-	if (jobs->leaf.parent != NULL)
+	if (jobs->leaf.up.peer != NULL)
 		sml_leaf_was_away(jobs, away_ns);
-	for (uint32_t i = 0; i < proxied_peers->room; i++) {
-		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(proxied_peers, i);
-
-		if (proxied != NULL)
-			sml_peer_doubt(proxied->peer, proxied->peer->heartbeat_ms, away_ns);
-	}
+	for (uint32_t i = 0; i < ranks->room; i++)
+		if (sml_table_at(ranks, i) != NULL)
+			sml_peer_doubt(sml_table_at(ranks, i)->peer,
+				       sml_table_at(ranks, i)->peer->heartbeat_ms, away_ns);
 }
 
 static void shift_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
@@ -72,7 +70,7 @@ static void shift_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 	}
 	sml_survivors_doubt(jobs, away_ns);
 	for (struct sml_branch *branch = jobs->branches; branch != NULL; branch = branch->next)
-		sml_peer_shift(branch->peer, jobs, away_ns);
+		sml_peer_shift(branch->link.peer, jobs, away_ns);
 	shift_leaf_deadlines(jobs, away_ns);
 }
 
@@ -89,5 +87,5 @@ void sml_jobs_set_time(struct sml_jobs *jobs, uint64_t now_ns)
 bool sml_jobs_has_dependents(const struct sml_jobs *jobs)
 {
 	return jobs->n_jobs > 0 || jobs->applicants != NULL || jobs->survivors != NULL ||
-	       jobs->branches != NULL || jobs->leaf.parent != NULL;
+	       jobs->branches != NULL || jobs->leaf.up.peer != NULL;
 }

@@ -24,7 +24,7 @@
 
 bool sml_peer_runs(const struct sml_peer *peer)
 {
-	return peer->is_parent || (peer->branch != NULL && peer->branch->ranks.n > 0) ||
+	return peer->is_parent || (peer->branch != NULL && peer->branch->link.ranks.n > 0) ||
 	       (peer->job != NULL && peer->job->state >= SML_JOB_RUNNING);
 }
 

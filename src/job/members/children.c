@@ -134,7 +134,8 @@ static bool give_to(struct sml_job *job, unsigned number)
 	behind.world_size = job->n_ranks;
 	list_ranks(job, child, lists, &behind);
 	out.behind = &behind;
-	(void)sml_branch_send(child->branch, sml_envelope_of(rules->job, ADMITTED, admitted, &out));
+	(void)sml_link_send(job->jobs, &child->branch->link,
+			    sml_envelope_of(rules->job, ADMITTED, admitted, &out));
 	free(lists);
 	return true;
 }

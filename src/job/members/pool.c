@@ -81,9 +81,8 @@ int sml_job_pool_start(struct sml_job_pool *pool)
 	pool->started = true;
 	for (unsigned i = 0; i < pool->n_children; i++)
 		if (pool->children[i].branch != NULL)
-			(void)sml_branch_send(
-				pool->children[i].branch,
-				sml_envelope_of(pool->rules.job, START, start, &start));
+			(void)sml_link_send(pool->jobs, &pool->children[i].branch->link,
+					    sml_envelope_of(pool->rules.job, START, start, &start));
 	return 0;
 }
 
@@ -99,8 +98,8 @@ void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned)
 
 		if (child->branch != NULL && child->has_job) {
 			child->branch->slots_in_use -= sml_job_pool_slots(pool);
-			(void)sml_branch_send(child->branch,
-					      sml_envelope_of(pool->rules.job, ABORT, abort, &end));
+			(void)sml_link_send(pool->jobs, &child->branch->link,
+					    sml_envelope_of(pool->rules.job, ABORT, abort, &end));
 		}
 		if (child->has_job)
 			sml_waits_fini(&child->waits);
@@ -156,8 +155,9 @@ void sml_job_pool_ask(struct sml_job_pool *pool)
 			continue;
 		child->asked = true;
 		child->asked_ns = pool->jobs->now_ns;
-		(void)sml_branch_send(child->branch, sml_envelope_of(pool->rules.job, STALL_REQUEST,
-								     stall_request, &request));
+		(void)sml_link_send(
+			pool->jobs, &child->branch->link,
+			sml_envelope_of(pool->rules.job, STALL_REQUEST, stall_request, &request));
 	}
 }
 

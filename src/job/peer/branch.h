@@ -21,13 +21,11 @@
 struct sml_branch {
 	struct sml_jobs *jobs;
 	struct sml_branch *next;
-	struct sml_peer *peer; /* its connection; NULL once that is lost */
+	struct sml_switch_link link; /* its ranks are struct sml_remote */
 	char name[SML_NAME_BYTES];
 	uint32_t slots, slots_in_use; /* its own; by jobs that this switch gave it */
-	uint64_t serves_ns;	      /* as of struct sml_leaf */
 	uint32_t n_unread;	      /* ranks that came since it last read what it was sent */
 	bool is_logged;
-	struct sml_table ranks; /* struct sml_remote */
 };
 
 /* A rank at a leaf, as if it were connected here. */

@@ -17,6 +17,14 @@ static inline bool sml_peer_is_doubted(const struct sml_peer *peer)
 	return peer->missed_ns != 0;
 }
 
+/*
+ * Silence of the other switch that means death: half of a rank's, for the shortest heartbeat of the
+ * ranks there. A rank sends four messages in its heartbeat, so it was last heard at most a quarter
+ * of it before its leaf.
+ */
+uint64_t sml_link_silence_ns(const struct sml_switch_link *link);
+uint64_t sml_link_silence_ends(const struct sml_switch_link *link);
+
 /* This switch was away: the peer could not be heard in that time. */
 void sml_peer_shift(struct sml_peer *peer, const struct sml_jobs *jobs, uint64_t away_ns);
 

@@ -20,29 +20,36 @@
 
 /* ---- by way of a leaf ---- */
 
-int sml_branch_send(const struct sml_branch *branch, const SmlControl__Envelope *message)
+int sml_link_send(const struct sml_jobs *jobs, const struct sml_switch_link *link,
+		  const SmlControl__Envelope *message)
 {
-	return branch->peer != NULL ? branch->jobs->output->send(branch->peer, message) : 0;
+	return link->peer != NULL ? sml_peer_send(jobs, link->peer, message) : 0;
+}
+
+int sml_link_relay(const struct sml_jobs *jobs, const struct sml_switch_link *link,
+		   SmlControl__Relay *relay, const SmlControl__Envelope *message)
+{
+	int rc;
+
+	relay->message.len = sml_control__envelope__get_packed_size(message);
+	relay->message.data = malloc(relay->message.len + 1);
+	if (relay->message.data == NULL)
+		return -ENOMEM;
+	sml_control__envelope__pack(message, relay->message.data);
+	rc = sml_link_send(jobs, link, sml_envelope(RELAY, relay, relay));
+	free(relay->message.data);
+	return rc;
 }
 
 /* The leaf passes it on. */
-static int send_by_leaf(const struct sml_peer *peer, const SmlControl__Envelope *message)
+static int send_by_leaf(const struct sml_jobs *jobs, const struct sml_peer *peer,
+			const SmlControl__Envelope *message)
 {
 	const struct sml_remote *remote = sml_remote_of(peer);
 	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
-	int rc;
 
-	if (remote->ended || peer->via->peer == NULL)
-		return 0;
 	relay.peer = remote->key.number;
-	relay.message.len = sml_control__envelope__get_packed_size(message);
-	relay.message.data = malloc(relay.message.len + 1);
-	if (relay.message.data == NULL)
-		return -ENOMEM;
-	sml_control__envelope__pack(message, relay.message.data);
-	rc = sml_branch_send(peer->via, sml_envelope(RELAY, relay, &relay));
-	free(relay.message.data);
-	return rc;
+	return remote->ended ? 0 : sml_link_relay(jobs, &peer->via->link, &relay, message);
 }
 
 void sml_branch_send_end(const struct sml_branch *branch, uint32_t number)
@@ -51,7 +58,7 @@ void sml_branch_send_end(const struct sml_branch *branch, uint32_t number)
 
 	relay.peer = number;
 	relay.over = true;
-	(void)sml_branch_send(branch, sml_envelope(RELAY, relay, &relay));
+	(void)sml_link_send(branch->jobs, &branch->link, sml_envelope(RELAY, relay, &relay));
 }
 
 void sml_remote_retire(struct sml_remote *remote)
@@ -61,7 +68,7 @@ void sml_remote_retire(struct sml_remote *remote)
 	if (remote->ended)
 		return;
 	remote->ended = true;
-	sml_table_remove(&branch->ranks, &remote->key);
+	sml_table_remove(&branch->link.ranks, &remote->key);
 	remote->next_ended = branch->jobs->ended;
 	branch->jobs->ended = remote;
 }
@@ -112,7 +119,8 @@ int sml_peer_send(const struct sml_jobs *jobs, struct sml_peer *peer,
 {
 	if (is_optional(message->body_case) && !sml_peer_listens(jobs, peer))
 		return 0;
-	return peer->via != NULL ? send_by_leaf(peer, message) : jobs->output->send(peer, message);
+	return peer->via != NULL ? send_by_leaf(jobs, peer, message)
+				 : jobs->output->send(peer, message);
 }
 
 void sml_peer_end(const struct sml_jobs *jobs, struct sml_peer *peer)
@@ -125,7 +133,7 @@ void sml_peer_end(const struct sml_jobs *jobs, struct sml_peer *peer)
 
 bool sml_peer_listens(const struct sml_jobs *jobs, const struct sml_peer *peer)
 {
-	const struct sml_peer *last = peer->via != NULL ? peer->via->peer : peer;
+	const struct sml_peer *last = peer->via != NULL ? peer->via->link.peer : peer;
 
 	return last != NULL && jobs->output->listens(last);
 }
@@ -255,14 +263,9 @@ void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, c
 	log_where_room(jobs, &jobs->refusals, SML_REFUSALS_LOGGED, SML_JOBS_WARNING, line);
 }
 
-int sml_leaf_send(const struct sml_jobs *jobs, const SmlControl__Envelope *message)
-{
-	return jobs->leaf.parent != NULL ? sml_peer_send(jobs, jobs->leaf.parent, message) : 0;
-}
-
 void sml_leaf_send_failure(const struct sml_jobs *jobs, uint32_t number, int error,
 			   const char *text, bool again)
 {
-	if (jobs->leaf.parent != NULL)
-		send_failure(jobs, jobs->leaf.parent, number, error, text, again);
+	if (jobs->leaf.up.peer != NULL)
+		send_failure(jobs, jobs->leaf.up.peer, number, error, text, again);
 }

@@ -41,8 +41,14 @@ sml_jobs_log(const struct sml_jobs *jobs, enum sml_jobs_level level, const char 
 void sml_jobs_log_end(struct sml_jobs *jobs, const char *job, const char *how, bool planned);
 void sml_jobs_log_refusal(struct sml_jobs *jobs, const SmlControl__Join *join, const char *why);
 
-/* Send a message to a leaf of this switch. Returns as sml_peer_send(). */
-int sml_branch_send(const struct sml_branch *branch, const SmlControl__Envelope *message);
+/*
+ * Send a message to the other switch, if it is connected; or one that it is to pass on, in this
+ * Relay. Return as sml_peer_send().
+ */
+int sml_link_send(const struct sml_jobs *jobs, const struct sml_switch_link *link,
+		  const SmlControl__Envelope *message);
+int sml_link_relay(const struct sml_jobs *jobs, const struct sml_switch_link *link,
+		   SmlControl__Relay *relay, const SmlControl__Envelope *message);
 
 /* The leaf is to end the connection of its rank with this number. */
 void sml_branch_send_end(const struct sml_branch *branch, uint32_t number);
@@ -53,10 +59,10 @@ void sml_remote_retire(struct sml_remote *remote);
 /* Free the ranks that have ended. Between two inputs. */
 void sml_branches_sweep(struct sml_jobs *jobs);
 
-/* Send a message to the parent of this switch, which is a leaf. Returns as sml_peer_send(). */
-int sml_leaf_send(const struct sml_jobs *jobs, const SmlControl__Envelope *message);
-
-/* Tell it that the job with this number fails, or cannot begin, here. again: for lack of room. */
+/*
+ * Tell the parent of this switch, which is a leaf, that the job with this number fails, or cannot
+ * begin, here. again: for lack of room.
+ */
 void sml_leaf_send_failure(const struct sml_jobs *jobs, uint32_t number, int error,
 			   const char *text, bool again);
 

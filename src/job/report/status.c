@@ -277,10 +277,10 @@ static void describe_branch(const struct sml_branch *branch, SmlControl__LeafSta
 
 	sml_control__leaf_status__init(leaf);
 	leaf->name = (char *)(uintptr_t)branch->name;
-	leaf->ranks = branch->ranks.n;
+	leaf->ranks = branch->link.ranks.n;
 	leaf->slots = branch->slots;
 	leaf->slots_in_use = branch->slots_in_use;
-	leaf->last_seen_ms = (jobs->now_ns - branch->peer->heard_ns) / 1000000u;
+	leaf->last_seen_ms = (jobs->now_ns - branch->link.peer->heard_ns) / 1000000u;
 }
 
 static void describe_dataplane(struct sml_jobs *jobs, struct counters *out)

@@ -355,10 +355,10 @@ static uint64_t silence_ends(const struct sml_member *member)
 	/* The next check would come too late. */
 	uint64_t ends_ns = member->peer->heard_ns + heartbeat_ns - SML_TICK_NS;
 
-	if (via == NULL || via->peer == NULL ||
-	    via->jobs->now_ns < via->peer->heard_ns + heartbeat_ns / 4)
+	if (via == NULL || via->link.peer == NULL ||
+	    via->jobs->now_ns < via->link.peer->heard_ns + heartbeat_ns / 4)
 		return ends_ns;
-	return sml_later(ends_ns, via->peer->heard_ns + heartbeat_ns);
+	return sml_later(ends_ns, via->link.peer->heard_ns + heartbeat_ns);
 }
 
 static uint64_t member_ends(const struct sml_job *job, const struct sml_member *member)

@@ -135,7 +135,7 @@ void sml_parent_check_ready(struct sml_job *job)
 	if (message.lanes == 0 || !knows_parent(job))
 		return;
 	job->parent.knows_ready = true;
-	(void)sml_leaf_send(job->jobs,
+	(void)sml_link_send(job->jobs, &job->jobs->leaf.up,
 			    sml_envelope_of(job->pool.rules.job, READY, ready, &message));
 }
 
@@ -182,7 +182,7 @@ static void look_for_results(struct sml_job *job)
 	if (sml_renewal_is_due(job->parent.renewal.n_silent)) {
 		job->parent.renewal.number = (uint32_t)sml_jobs_random(jobs) | 1;
 		message.number = job->parent.renewal.number;
-		(void)sml_leaf_send(jobs,
+		(void)sml_link_send(jobs, &jobs->leaf.up,
 				    sml_envelope_of(job->pool.rules.job, RENEW, renew, &message));
 	}
 	/* The number may come after the first of these. */
@@ -226,7 +226,7 @@ void sml_parent_mismatch(const struct sml_job *job, const struct sml_mismatch *m
 	message.chunk = mismatch->chunk;
 	message.ranks = ranks;
 	message.n_ranks = 2;
-	(void)sml_leaf_send(job->jobs,
+	(void)sml_link_send(job->jobs, &job->jobs->leaf.up,
 			    sml_envelope_of(job->pool.rules.job, MISMATCH, mismatch, &message));
 }
 
@@ -239,8 +239,9 @@ void sml_parent_send_slots(const struct sml_job *job)
 	sml_waits_pack(known ? &waits : NULL, SML_WAITS_ROOM, &message);
 	if (known)
 		sml_waits_fini(&waits);
-	(void)sml_leaf_send(job->jobs, sml_envelope_of(job->pool.rules.job, STALL_REPORT,
-						       stall_report, &message.report));
+	(void)sml_link_send(
+		job->jobs, &job->jobs->leaf.up,
+		sml_envelope_of(job->pool.rules.job, STALL_REPORT, stall_report, &message.report));
 	sml_waits_free(&message);
 }
 

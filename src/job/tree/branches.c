@@ -24,17 +24,10 @@
 #include "job/states/survivors.h"
 #include "job/tree/leaf.h"
 
-/* Without ranks, nothing depends on a leaf. */
-#define PATIENCE_NS (10 * SML_SECOND_NS)
 /* Each rank that a leaf announces gets an answer. At most this many unread answers may wait. */
 #define MAX_UNREAD 1024
 /* Anyone can come as a leaf and go again: at most this many are logged in one second. */
 #define MAX_LOGGED 16
-
-uint64_t sml_branch_silence_ns(uint32_t heartbeat_ms)
-{
-	return heartbeat_ms ? heartbeat_ms * 500000ull : PATIENCE_NS;
-}
 
 /* ---- a leaf introduces itself ---- */
 
@@ -102,7 +95,7 @@ static struct sml_branch *open_branch(struct sml_jobs *jobs, struct sml_peer *pe
 	if (branch == NULL)
 		return NULL;
 	branch->jobs = jobs;
-	branch->peer = peer;
+	branch->link.peer = peer;
 	branch->next = jobs->branches;
 	jobs->branches = branch;
 	peer->branch = branch;
@@ -117,11 +110,11 @@ static struct sml_branch *open_branch(struct sml_jobs *jobs, struct sml_peer *pe
 /* While the leaf did not run, it heard its ranks as little as this switch did. */
 static void shift_ranks(const struct sml_branch *branch, uint64_t away_ns)
 {
-	for (uint32_t i = 0; i < branch->ranks.room; i++) {
-		struct sml_remote *remote = (struct sml_remote *)sml_table_at(&branch->ranks, i);
+	for (uint32_t i = 0; i < branch->link.ranks.room; i++) {
+		const struct sml_numbered *rank = sml_table_at(&branch->link.ranks, i);
 
-		if (remote != NULL)
-			sml_peer_shift(&remote->peer, branch->jobs, away_ns);
+		if (rank != NULL)
+			sml_peer_shift(rank->peer, branch->jobs, away_ns);
 	}
 }
 
@@ -192,15 +185,16 @@ static struct sml_remote *open_relayed(struct sml_branch *branch, const SmlContr
 	if (remote == NULL)
 		return NULL;
 	remote->key.number = in->peer;
+	remote->key.peer = &remote->peer;
 	remote->peer.via = branch;
 	remote->slots = in->slots;
 	remote->lanes = in->lanes;
 	remote->home = in->home;
 	remote->only_integers = in->only_integers;
-	if (branch->ranks.n == 0)
-		branch->serves_ns = branch->jobs->now_ns;
+	if (branch->link.ranks.n == 0)
+		branch->link.serves_ns = branch->jobs->now_ns;
 	sml_text_copy(remote->at, sizeof(remote->at), in->leaf);
-	if (sml_table_put(&branch->ranks, &remote->key))
+	if (sml_table_put(&branch->link.ranks, &remote->key))
 		return remote;
 	free(remote);
 	return NULL;
@@ -215,13 +209,15 @@ static bool is_join(const SmlControl__Relay *in)
 /* A new rank. False: it reads no answers, and they must not fill memory. */
 static bool reads_answers(struct sml_branch *branch)
 {
-	branch->n_unread = sml_peer_listens(branch->jobs, branch->peer) ? 0 : branch->n_unread + 1;
+	branch->n_unread =
+		sml_peer_listens(branch->jobs, branch->link.peer) ? 0 : branch->n_unread + 1;
 	return branch->n_unread <= MAX_UNREAD;
 }
 
 struct sml_remote *sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in)
 {
-	struct sml_remote *remote = (struct sml_remote *)sml_table_find(&branch->ranks, in->peer);
+	struct sml_remote *remote =
+		(struct sml_remote *)sml_table_find(&branch->link.ranks, in->peer);
 	char why[SML_REASON_BYTES];
 
 	if (in->over) {
@@ -274,14 +270,14 @@ void sml_branch_lost(struct sml_branch *branch, const char *why)
 	if (branch->is_logged)
 		sml_jobs_log(jobs, SML_JOBS_WARNING, "%s", text);
 	jobs->n_members--;
-	branch->peer->branch = NULL;
-	branch->peer = NULL;
-	for (uint32_t i = 0; i < branch->ranks.room; i++)
-		if (sml_table_at(&branch->ranks, i) != NULL)
-			lose((struct sml_remote *)sml_table_at(&branch->ranks, i), text, true);
+	branch->link.peer->branch = NULL;
+	branch->link.peer = NULL;
+	for (uint32_t i = 0; i < branch->link.ranks.room; i++)
+		if (sml_table_at(&branch->link.ranks, i) != NULL)
+			lose((struct sml_remote *)sml_table_at(&branch->link.ranks, i), text, true);
 	forget(branch, text);
 	unlist(branch);
-	sml_table_fini(&branch->ranks);
+	sml_table_fini(&branch->link.ranks);
 	/* Ranks that have ended refer to it. */
 	sml_branches_sweep(jobs);
 	free(branch);
@@ -289,7 +285,7 @@ void sml_branch_lost(struct sml_branch *branch, const char *why)
 
 void sml_branch_close(struct sml_branch *branch, const char *why)
 {
-	struct sml_peer *peer = branch != NULL ? branch->peer : NULL;
+	struct sml_peer *peer = branch != NULL ? branch->link.peer : NULL;
 	struct sml_jobs *jobs = branch != NULL ? branch->jobs : NULL;
 
 	if (branch == NULL)
@@ -307,7 +303,7 @@ static struct sml_branch *find_idle_leaf(const struct sml_jobs *jobs)
 	struct sml_branch *found = NULL;
 
 	for (struct sml_branch *branch = jobs->branches; branch != NULL; branch = branch->next)
-		if (branch->ranks.n == 0 && branch->slots_in_use == 0)
+		if (branch->link.ranks.n == 0 && branch->slots_in_use == 0)
 			found = branch;
 	return found;
 }
@@ -325,42 +321,13 @@ bool sml_branches_close_idle(struct sml_jobs *jobs)
 
 /* ---- time ---- */
 
-/* The shortest heartbeat of the ranks behind it; 0: none has joined. */
-static uint32_t least_heartbeat_ms(const struct sml_branch *branch)
-{
-	uint32_t least = 0;
-
-	for (uint32_t i = 0; i < branch->ranks.room; i++) {
-		const struct sml_remote *remote =
-			(const struct sml_remote *)sml_table_at(&branch->ranks, i);
-		uint32_t own = 0;
-
-		if (remote != NULL && remote->peer.proxied != NULL)
-			own = remote->peer.heartbeat_ms;
-		else if (remote != NULL && remote->peer.job != NULL)
-			own = remote->peer.job->members.of[remote->peer.rank].heartbeat_ms;
-		else if (remote != NULL && remote->peer.applicant != NULL)
-			own = remote->peer.applicant->heartbeat_ms;
-		if (own != 0 && (least == 0 || own < least))
-			least = own;
-	}
-	return least;
-}
-
-static uint64_t silence_ends(const struct sml_branch *branch)
-{
-	return sml_later(branch->peer->heard_ns, branch->serves_ns) +
-	       sml_branch_silence_ns(least_heartbeat_ms(branch));
-}
-
 uint64_t sml_branches_deadline(const struct sml_jobs *jobs)
 {
 	uint64_t first_ns = UINT64_MAX;
 
 	for (const struct sml_branch *branch = jobs->branches; branch != NULL;
 	     branch = branch->next)
-		if (silence_ends(branch) < first_ns)
-			first_ns = silence_ends(branch);
+		first_ns = sml_earlier(first_ns, sml_link_silence_ends(&branch->link));
 	return first_ns;
 }
 
@@ -371,10 +338,10 @@ void sml_branches_tick(struct sml_jobs *jobs)
 
 	for (branch = jobs->branches; branch != NULL; branch = next) {
 		next = branch->next;
-		if (jobs->now_ns < silence_ends(branch))
+		if (jobs->now_ns < sml_link_silence_ends(&branch->link))
 			continue;
 		snprintf(why, sizeof(why), "it was silent for %.1f s (frozen, or its link is down)",
-			 (double)(jobs->now_ns - branch->peer->heard_ns) / 1e9);
+			 (double)(jobs->now_ns - branch->link.peer->heard_ns) / 1e9);
 		sml_branch_close(branch, why);
 	}
 }

@@ -49,12 +49,6 @@ bool sml_branches_close_idle(struct sml_jobs *jobs);
 void sml_branches_tick(struct sml_jobs *jobs);
 uint64_t sml_branches_deadline(const struct sml_jobs *jobs);
 
-/*
- * Silence of a leaf, or of a parent, that means death: half of a rank's. A rank sends four messages
- * in its heartbeat, so a rank was last heard at most a quarter of it before its leaf.
- */
-uint64_t sml_branch_silence_ns(uint32_t heartbeat_ms);
-
 /* ---- what the leaves of a job say and suffer (leaves.c) ---- */
 
 /* A leaf is about to go. May end the job. */

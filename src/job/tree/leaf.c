@@ -43,7 +43,7 @@ static void relay_end(struct sml_jobs *jobs, const struct sml_proxied *proxied, 
 	relay.over = true;
 	relay.why = (char *)(uintptr_t)why;
 	relay.leaf_died = leaf_died;
-	(void)sml_leaf_send(jobs, sml_envelope(RELAY, relay, &relay));
+	(void)sml_link_send(jobs, &jobs->leaf.up, sml_envelope(RELAY, relay, &relay));
 }
 
 /*
@@ -74,32 +74,24 @@ static int relay_up(struct sml_jobs *jobs, const struct sml_proxied *proxied,
 		    const SmlControl__Envelope *message)
 {
 	SmlControl__Relay relay = SML_CONTROL__RELAY__INIT;
-	int rc;
 
 	relay.peer = proxied->key.number;
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN)
-		describe_way(jobs, proxied->peer, &relay);
-	relay.message.len = sml_control__envelope__get_packed_size(message);
-	relay.message.data = malloc(relay.message.len + 1);
-	if (relay.message.data == NULL)
-		return -1;
-	sml_control__envelope__pack(message, relay.message.data);
-	rc = sml_leaf_send(jobs, sml_envelope(RELAY, relay, &relay));
-	free(relay.message.data);
-	return rc;
+		describe_way(jobs, proxied->key.peer, &relay);
+	return sml_link_relay(jobs, &jobs->leaf.up, &relay, message);
 }
 
 /* ---- proxied peers ---- */
 
-static void close_proxied(struct sml_jobs *jobs, struct sml_proxied *proxied)
+static void close_proxied(struct sml_jobs *jobs, struct sml_peer *peer)
 {
-	if (proxied->peer->job != NULL)
-		(void)sml_job_release(proxied->peer->job, proxied->peer->rank);
-	sml_table_remove(&jobs->leaf.proxied_peers, &proxied->key);
-	jobs->n_members -= proxied->peer->via == NULL;
-	proxied->peer->proxied = NULL;
-	proxied->peer->missed_ns = 0;
-	free(proxied);
+	if (peer->job != NULL)
+		(void)sml_job_release(peer->job, peer->rank);
+	sml_table_remove(&jobs->leaf.up.ranks, &peer->proxied->key);
+	jobs->n_members -= peer->via == NULL;
+	free(peer->proxied);
+	peer->proxied = NULL;
+	peer->missed_ns = 0;
 }
 
 void sml_proxied_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, bool leaf_died)
@@ -121,7 +113,7 @@ void sml_proxied_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *
 	if (peer->job != NULL && peer->job->pool.started)
 		sml_job_query_leaves(peer->job);
 	relay_end(jobs, peer->proxied, text, leaf_died);
-	close_proxied(jobs, peer->proxied);
+	close_proxied(jobs, peer);
 }
 
 /* The one that came first, of those whose connections end here. */
@@ -132,8 +124,8 @@ static struct sml_proxied *find_waiting(const struct sml_table *proxied_peers)
 	for (uint32_t i = 0; i < proxied_peers->room; i++) {
 		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(proxied_peers, i);
 
-		if (proxied == NULL || proxied->peer->job != NULL || proxied->resumes ||
-		    proxied->peer->via != NULL)
+		if (proxied == NULL || proxied->key.peer->job != NULL || proxied->resumes ||
+		    proxied->key.peer->via != NULL)
 			continue;
 		if (found == NULL || proxied->key.number < found->key.number)
 			found = proxied;
@@ -143,8 +135,8 @@ static struct sml_proxied *find_waiting(const struct sml_table *proxied_peers)
 
 bool sml_leaf_displace(struct sml_jobs *jobs)
 {
-	struct sml_proxied *proxied = find_waiting(&jobs->leaf.proxied_peers);
-	struct sml_peer *peer = proxied != NULL ? proxied->peer : NULL;
+	struct sml_proxied *proxied = find_waiting(&jobs->leaf.up.ranks);
+	struct sml_peer *peer = proxied != NULL ? proxied->key.peer : NULL;
 
 	if (proxied == NULL)
 		return false;
@@ -164,15 +156,15 @@ static struct sml_proxied *open_proxied(struct sml_jobs *jobs, struct sml_peer *
 
 	if (proxied == NULL)
 		return NULL;
-	proxied->peer = peer;
+	proxied->key.peer = peer;
 	proxied->resumes = sml_join_resumes(join);
 	proxied->pid = join->pid;
 	proxied->stripe = join->stripe;
 	proxied->stripes = join->stripes;
 	sml_text_copy(proxied->host, sizeof(proxied->host), join->host);
-	if (jobs->leaf.proxied_peers.n == 0)
-		jobs->leaf.serves_ns = jobs->now_ns;
-	if (sml_table_add(&jobs->leaf.proxied_peers, &proxied->key)) {
+	if (jobs->leaf.up.ranks.n == 0)
+		jobs->leaf.up.serves_ns = jobs->now_ns;
+	if (sml_table_add(&jobs->leaf.up.ranks, &proxied->key)) {
 		peer->proxied = proxied;
 		peer->rank = (uint16_t)join->rank;
 		jobs->n_members += peer->via == NULL;
@@ -220,7 +212,7 @@ static void join_rank(struct sml_jobs *jobs, struct sml_peer *peer,
 	}
 	if (relay_up(jobs, proxied, message) == 0)
 		return;
-	close_proxied(jobs, proxied);
+	close_proxied(jobs, peer);
 	sml_peer_refuse_for_now(jobs, peer, "the switch has no memory");
 }
 
@@ -255,24 +247,24 @@ static void pass_down(struct sml_jobs *jobs, struct sml_proxied *proxied,
 		      SmlControl__Envelope *message)
 {
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED &&
-	    proxied->peer->job != NULL)
-		sml_leaf_job_admit(proxied->peer, message->admitted);
-	(void)sml_peer_send(jobs, proxied->peer, message);
+	    proxied->key.peer->job != NULL)
+		sml_leaf_job_admit(proxied->key.peer, message->admitted);
+	(void)sml_peer_send(jobs, proxied->key.peer, message);
 }
 
 static void on_relay(struct sml_jobs *jobs, const SmlControl__Relay *in)
 {
 	struct sml_proxied *proxied =
-		(struct sml_proxied *)sml_table_find(&jobs->leaf.proxied_peers, in->peer);
+		(struct sml_proxied *)sml_table_find(&jobs->leaf.up.ranks, in->peer);
 	SmlControl__Envelope *message;
 	struct sml_peer *peer;
 
 	/* It may have ended here in the meantime. */
 	if (proxied == NULL)
 		return;
-	peer = proxied->peer;
+	peer = proxied->key.peer;
 	if (in->over) {
-		close_proxied(jobs, proxied);
+		close_proxied(jobs, peer);
 		sml_peer_end(jobs, peer);
 	} else if (sml_frame_unpack(in->message.data, in->message.len, &message) > 0) {
 		pass_down(jobs, proxied, message);
@@ -353,12 +345,12 @@ static void advertise_leaf(const struct sml_jobs *jobs, uint64_t away_ns)
 	message.name = (char *)(uintptr_t)jobs->config.name;
 	message.slots = jobs->config.max_slots;
 	message.away_ms = (uint32_t)sml_earlier(away_ns / 1000000u, UINT32_MAX);
-	(void)sml_leaf_send(jobs, sml_envelope(LEAF, leaf, &message));
+	(void)sml_link_send(jobs, &jobs->leaf.up, sml_envelope(LEAF, leaf, &message));
 }
 
 void sml_leaf_was_away(struct sml_jobs *jobs, uint64_t away_ns)
 {
-	sml_peer_shift(jobs->leaf.parent, jobs, away_ns);
+	sml_peer_shift(jobs->leaf.up.peer, jobs, away_ns);
 	if (jobs->leaf.level != 0)
 		advertise_leaf(jobs, away_ns);
 }
@@ -367,8 +359,8 @@ void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lane
 {
 	struct sml_leaf *leaf = &jobs->leaf;
 
-	sml_assert(sml_jobs_is_leaf(jobs) && leaf->parent == NULL);
-	leaf->parent = peer;
+	sml_assert(sml_jobs_is_leaf(jobs) && leaf->up.peer == NULL);
+	leaf->up.peer = peer;
 	leaf->lanes = lanes;
 	leaf->home = sml_jobs_random(jobs);
 	leaf->pinged_ns = peer->heard_ns = jobs->now_ns;
@@ -379,18 +371,15 @@ void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lane
 /* Closes a rank that the parent knows. Returns its peer, or NULL if there is none from *next on. */
 static struct sml_peer *close_any_proxied(struct sml_jobs *jobs, uint32_t *next)
 {
-	const struct sml_table *all = &jobs->leaf.proxied_peers;
+	const struct sml_table *all = &jobs->leaf.up.ranks;
+	struct sml_peer *peer = NULL;
 
-	while (*next < all->room) {
-		struct sml_proxied *proxied = (struct sml_proxied *)sml_table_at(all, (*next)++);
-		struct sml_peer *peer = proxied != NULL ? proxied->peer : NULL;
-
-		if (proxied == NULL)
-			continue;
-		close_proxied(jobs, proxied);
-		return peer;
-	}
-	return NULL;
+	for (; peer == NULL && *next < all->room; (*next)++)
+		if (sml_table_at(all, *next) != NULL)
+			peer = sml_table_at(all, *next)->peer;
+	if (peer != NULL)
+		close_proxied(jobs, peer);
+	return peer;
 }
 
 static void end_everything(struct sml_jobs *jobs, const char *why)
@@ -418,52 +407,28 @@ void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why)
 	if (leaf->level != 0)
 		sml_jobs_log(jobs, SML_JOBS_WARNING, "the parent %s is gone: %s",
 			     jobs->config.parent, why);
-	leaf->parent->is_parent = false;
-	leaf->parent = NULL;
+	leaf->up.peer->is_parent = false;
+	leaf->up.peer = NULL;
 	leaf->level = 0;
 	end_everything(jobs, "it is a leaf whose parent is gone");
 }
 
 /* ---- time ---- */
 
-static uint32_t least_heartbeat_ms(const struct sml_leaf *leaf)
-{
-	uint32_t least = 0;
-
-	for (uint32_t i = 0; i < leaf->proxied_peers.room; i++) {
-		const struct sml_proxied *proxied =
-			(const struct sml_proxied *)sml_table_at(&leaf->proxied_peers, i);
-
-		if (proxied != NULL && (least == 0 || proxied->peer->heartbeat_ms < least))
-			least = proxied->peer->heartbeat_ms;
-	}
-	return least;
-}
-
-static uint64_t silence_ends(const struct sml_leaf *leaf)
-{
-	return sml_later(leaf->parent->heard_ns, leaf->serves_ns) +
-	       sml_branch_silence_ns(least_heartbeat_ms(leaf));
-}
-
 /* Several times in the silence that means death. */
 static uint64_t ping_ns(const struct sml_leaf *leaf)
 {
-	uint64_t part_ns = sml_branch_silence_ns(least_heartbeat_ms(leaf)) / 4;
-
-	return part_ns < PING_NS ? part_ns : PING_NS;
+	return sml_earlier(sml_link_silence_ns(&leaf->up) / 4, PING_NS);
 }
 
 uint64_t sml_leaf_deadline(const struct sml_jobs *jobs)
 {
 	const struct sml_leaf *leaf = &jobs->leaf;
-	uint64_t due_ns = UINT64_MAX;
+	uint64_t due_ns;
 
-	if (leaf->parent == NULL)
+	if (leaf->up.peer == NULL)
 		return UINT64_MAX;
-	due_ns = leaf->pinged_ns + ping_ns(leaf);
-	if (silence_ends(leaf) < due_ns)
-		due_ns = silence_ends(leaf);
+	due_ns = sml_earlier(leaf->pinged_ns + ping_ns(leaf), sml_link_silence_ends(&leaf->up));
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
 		if (jobs->jobs[i] != NULL)
 			due_ns = sml_earlier(due_ns, sml_parent_deadline(jobs->jobs[i]));
@@ -475,12 +440,12 @@ static void ping(struct sml_jobs *jobs)
 	SmlControl__Ping message = SML_CONTROL__PING__INIT;
 
 	jobs->leaf.pinged_ns = message.time_ns = jobs->now_ns;
-	(void)sml_leaf_send(jobs, sml_envelope(PING, ping, &message));
+	(void)sml_link_send(jobs, &jobs->leaf.up, sml_envelope(PING, ping, &message));
 }
 
 static void give_up_parent(struct sml_jobs *jobs)
 {
-	struct sml_peer *parent = jobs->leaf.parent;
+	struct sml_peer *parent = jobs->leaf.up.peer;
 	char why[128];
 
 	snprintf(why, sizeof(why), "it was silent for %.1f s",
@@ -493,9 +458,9 @@ void sml_leaf_tick(struct sml_jobs *jobs)
 {
 	struct sml_leaf *leaf = &jobs->leaf;
 
-	if (leaf->parent == NULL)
+	if (leaf->up.peer == NULL)
 		return;
-	if (jobs->now_ns >= silence_ends(leaf)) {
+	if (jobs->now_ns >= sml_link_silence_ends(&leaf->up)) {
 		give_up_parent(jobs);
 		return;
 	}
@@ -514,13 +479,13 @@ void sml_leaf_stop(struct sml_jobs *jobs)
 
 	while ((peer = close_any_proxied(jobs, &next)) != NULL)
 		sml_peer_refuse(jobs, peer, SML_ERROR_SWITCH_DIED, "the switch was stopped");
-	if (leaf->parent != NULL) {
-		leaf->parent->is_parent = false;
-		sml_peer_end(jobs, leaf->parent);
-		leaf->parent = NULL;
+	if (leaf->up.peer != NULL) {
+		leaf->up.peer->is_parent = false;
+		sml_peer_end(jobs, leaf->up.peer);
+		leaf->up.peer = NULL;
 		leaf->level = 0;
 	}
-	sml_table_fini(&leaf->proxied_peers);
+	sml_table_fini(&leaf->up.ranks);
 }
 
 const struct sml_tree_events sml_tree_events = {

@@ -11,7 +11,6 @@
  */
 struct sml_proxied {
 	struct sml_numbered key;
-	struct sml_peer *peer;
 	/* As it said with its Join. */
 	bool resumes;
 	uint32_t pid, stripe, stripes;

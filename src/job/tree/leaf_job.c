@@ -25,11 +25,11 @@ static void add_member(struct sml_job *job, const struct sml_proxied *proxied, u
 {
 	struct sml_member *member = &job->members.of[rank];
 
-	member->peer = proxied->peer;
+	member->peer = proxied->key.peer;
 	member->peer->job = job;
 	member->peer->rank = (uint16_t)rank;
 	member->pid = proxied->pid;
-	member->heartbeat_ms = proxied->peer->heartbeat_ms;
+	member->heartbeat_ms = proxied->key.peer->heartbeat_ms;
 	memcpy(member->host, proxied->host, sizeof(member->host));
 	member->first_of_host = (uint16_t)first_of_host;
 	/* Only to be shown: all ranks say the same. */
@@ -41,7 +41,7 @@ static void add_member(struct sml_job *job, const struct sml_proxied *proxied, u
 
 static void add_members(struct sml_job *job, const SmlControl__Behind *in)
 {
-	const struct sml_table *proxied_peers = &job->jobs->leaf.proxied_peers;
+	const struct sml_table *proxied_peers = &job->jobs->leaf.up.ranks;
 
 	for (size_t i = 0; i < in->n_peers; i++) {
 		const struct sml_proxied *proxied =
@@ -50,7 +50,7 @@ static void add_members(struct sml_job *job, const SmlControl__Behind *in)
 		job->members.of[in->hosts[i]].n_of_host++;
 		/* It may have ended, and the root hears of that next; or the rank is there twice.
 		 */
-		if (proxied != NULL && proxied->peer->job == NULL &&
+		if (proxied != NULL && proxied->key.peer->job == NULL &&
 		    job->members.of[in->ranks[i]].peer == NULL)
 			add_member(job, proxied, in->ranks[i], in->hosts[i]);
 	}
