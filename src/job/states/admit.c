@@ -146,19 +146,22 @@ static void describe_switch(const struct sml_job *job, SmlControl__Admitted *adm
 	admitted->data_port = jobs->config.data_port;
 	admitted->dataplane = (char *)(uintptr_t)operations->name;
 	admitted->stall_reports = true;
-	if (operations->window)
-		admitted->window_packets = operations->window(
-			jobs->dataplane, SML_HEADER_BYTES + 4u * job->pool.rules.lanes,
-			sml_job_pools_children(jobs));
 	admitted->full_packets = fixed_lanes(job) != 0;
 	admitted->only_int32 = sml_jobs_only_int32(jobs);
 	admitted->single_packets = operations->wants_single_packets != NULL &&
 				   operations->wants_single_packets(jobs->dataplane);
 }
 
-/* A leaf puts its own numbers in: only it has those of its ranks. */
-static void describe_rank(const struct sml_job *job, uint16_t rank, SmlControl__Admitted *admitted)
+void sml_job_describe_rank(const struct sml_job *job, uint16_t rank, SmlControl__Admitted *admitted)
 {
+	const struct sml_jobs *jobs = job->jobs;
+
+	if (jobs->operations->window)
+		admitted->window_packets = sml_least(
+			admitted->window_packets ? admitted->window_packets : UINT32_MAX,
+			jobs->operations->window(jobs->dataplane,
+						 SML_HEADER_BYTES + 4u * job->pool.rules.lanes,
+						 sml_job_pools_children(jobs)));
 	admitted->number = job->members.of[rank].child;
 	if (job->members.of[rank].peer->via != NULL)
 		return;
@@ -205,7 +208,7 @@ static void send_admitted(struct sml_job *job, uint16_t rank, const struct overv
 	admitted.heartbeat_ms = all->heartbeat_ms;
 	describe_rules(job, &admitted);
 	describe_switch(job, &admitted);
-	describe_rank(job, rank, &admitted);
+	sml_job_describe_rank(job, rank, &admitted);
 	if (jobs->operations->ranks_have_slots)
 		peers = sml_job_describe_peers(job, rank, &admitted);
 	sml_job_describe_hosts(job, rank, &hosts, &admitted);

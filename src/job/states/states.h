@@ -18,6 +18,13 @@ bool sml_job_knows_path(struct sml_job *job, uint16_t rank, const SmlControl__Re
 void sml_job_admit(struct sml_job *job, uint32_t epoch);
 
 /*
+ * Into a rank's Admitted: the packets that this switch has room for, besides others on its way; and
+ * the rank's number and secrets, which only the switch has that the rank is connected to.
+ */
+void sml_job_describe_rank(const struct sml_job *job, uint16_t rank,
+			   SmlControl__Admitted *admitted);
+
+/*
  * Start the job if all ranks are ready; at a leaf, tell the parent if all paths are known. The job
  * may fail.
  */

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/least.h"
 #include "job/members/children.h"
 #include "job/members/members.h"
 #include "job/peer/output.h"
@@ -181,24 +180,14 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 void sml_leaf_job_admit(const struct sml_peer *peer, SmlControl__Admitted *admitted)
 {
 	const struct sml_job *job = peer->job;
-	const struct sml_pool_rules *rules = &job->pool.rules;
-	uint8_t child = job->members.of[peer->rank].child;
-	struct sml_jobs *jobs = job->jobs;
+	const struct sml_jobs *jobs = job->jobs;
 
-	if (jobs->operations->window)
-		admitted->window_packets =
-			sml_least(admitted->window_packets ? admitted->window_packets : UINT32_MAX,
-				  jobs->operations->window(jobs->dataplane,
-							   SML_HEADER_BYTES + 4u * rules->lanes,
-							   sml_job_pools_children(jobs)));
-	admitted->omits &= rules->omits;
+	sml_job_describe_rank(job, peer->rank, admitted);
+	admitted->omits &= job->pool.rules.omits;
 	/* If the parent has no other child, only this leaf knows. */
 	admitted->adds_parts |= job->pool.adds_parts;
 	if (peer->via != NULL)
 		return;
-	admitted->number = child;
-	admitted->cookie = rules->cookies[child];
-	admitted->tag = rules->tag;
 	admitted->data_port = jobs->config.data_port;
 	admitted->single_packets |= jobs->operations->wants_single_packets != NULL &&
 				    jobs->operations->wants_single_packets(jobs->dataplane);
