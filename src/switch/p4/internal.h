@@ -67,6 +67,7 @@ struct sml_dataplane {
 	struct sml_p4_limits limits;
 	struct sml_p4_hosts hosts; /* of --hosts */
 	uint32_t incarnation;
+	uint64_t looks_again_ns;       /* at registers, for the control thread */
 	struct sml_listen_address own; /* the address that results come from */
 	/* All below. */
 	pthread_mutex_t mutex;

@@ -3,8 +3,8 @@
  * The slots of a job on a P4 switch: what its registers say of them, and in the staged form of the
  * program (p4/include/staged.p4), which has no arithmetic to find them, an entry for each.
  */
-#include <stdlib.h>
-
+#include "base/clock.h"
+#include "base/least.h"
 #include "switch/p4/internal.h"
 
 /* Rows in memory. A target may put them into one message. */
@@ -49,45 +49,57 @@ void sml_p4_slots_change(struct sml_dataplane *dataplane, const struct sml_p4_jo
 
 /* ---- what registers say ---- */
 
-/* What registers say of each of a job's buffers. */
+/*
+ * The control thread waits for the registers, and the ranks' heartbeats wait for it. A Tofino's
+ * driver reads them one by one.
+ */
+#define LOOK_NS (500 * SML_NS_PER_MS)
+/* Of the time, for looking: one part in this many. */
+#define LOOK_PARTS 10
+/* Two for each slot. */
+#define LOOK_BUFFERS 64
+
+/* What registers say of some of a job's buffers. */
 struct buffers {
-	uint64_t *incarnations, *uses, *seen;
-	uint64_t *seen_upper; /* staged: the upper half */
+	uint32_t first, n;
+	uint64_t incarnations[LOOK_BUFFERS], uses[LOOK_BUFFERS], seen[LOOK_BUFFERS];
+	uint64_t seen_upper[LOOK_BUFFERS]; /* staged: the upper half */
 };
 
 /* In the pipe that all ranks of the job are at. */
 static void read_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
-		       const char *name, uint64_t *values)
+		       const struct buffers *buffers, const char *name, uint64_t *values)
 {
 	unsigned pipe = sml_p4_pipe(dataplane, job->peers[0][0].port);
 
-	sml_p4_must(dataplane->operations->read_registers(
-		dataplane->target, name, pipe, job->first_buffer, values, sml_p4_buffers(job)));
+	sml_p4_must(dataplane->operations->read_registers(dataplane->target, name, pipe,
+							  job->first_buffer + buffers->first,
+							  values, buffers->n));
 }
 
 static void read_simple(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
-			const struct buffers *buffers)
+			struct buffers *in)
 {
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_incarnation", buffers->incarnations);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use", buffers->uses);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen", buffers->seen);
+	read_slots(dataplane, job, in, "SmlIngress.slot_step.slot_incarnation", in->incarnations);
+	read_slots(dataplane, job, in, "SmlIngress.slot_step.slot_use", in->uses);
+	read_slots(dataplane, job, in, "SmlIngress.slot_step.slot_seen", in->seen);
 }
 
 /* There, a complete buffer has its use + 1, which its parity tells. */
 static void read_staged(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
-			const struct buffers *buffers)
+			struct buffers *in)
 {
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use_hi", buffers->incarnations);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_use_lo", buffers->uses);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen_0", buffers->seen);
-	read_slots(dataplane, job, "SmlIngress.slot_step.slot_seen_1", buffers->seen_upper);
-	for (uint32_t i = 0; i < sml_p4_buffers(job); i++) {
-		bool is_complete = (buffers->uses[i] ^ i) & 1;
+	read_slots(dataplane, job, in, "SmlIngress.slot_step.slot_use_hi", in->incarnations);
+	read_slots(dataplane, job, in, "SmlIngress.slot_step.slot_use_lo", in->uses);
+	read_slots(dataplane, job, in, "SmlIngress.slot_step.slot_seen_0", in->seen);
+	read_slots(dataplane, job, in, "SmlIngress.slot_step.slot_seen_1", in->seen_upper);
+	for (uint32_t i = 0; i < in->n; i++) {
+		bool is_complete = (in->uses[i] ^ i) & 1;
 
-		buffers->uses[i] = (uint32_t)(buffers->uses[i] - is_complete);
-		buffers->seen[i] |= buffers->seen_upper[i] << 32;
+		in->uses[i] = (uint32_t)(in->uses[i] - is_complete);
+		in->seen[i] |= in->seen_upper[i] << 32;
 		if (is_complete)
-			buffers->seen[i] = sml_pool_all_ranks(&job->rules);
+			in->seen[i] = sml_pool_all_ranks(&job->rules);
 	}
 }
 
@@ -96,7 +108,7 @@ static uint32_t newest_uses(const struct sml_p4_job *job, const struct buffers *
 {
 	uint32_t found = 0;
 
-	for (uint32_t even = 0; even < sml_p4_buffers(job) && found < n; even += 2) {
+	for (uint32_t even = 0; even < buffers->n && found < n; even += 2) {
 		bool has_even = (uint32_t)buffers->incarnations[even] == job->incarnation;
 		bool has_odd = (uint32_t)buffers->incarnations[even + 1] == job->incarnation;
 		uint32_t newest = even;
@@ -107,7 +119,7 @@ static uint32_t newest_uses(const struct sml_p4_job *job, const struct buffers *
 							       (uint32_t)buffers->uses[even + 1])))
 			newest = even + 1;
 		states[found++] = (struct sml_slot_progress){
-			.slot = (uint16_t)(even / 2),
+			.slot = (uint16_t)((buffers->first + even) / 2),
 			.use = (uint32_t)buffers->uses[newest],
 			.missing = sml_pool_all_ranks(&job->rules) & ~buffers->seen[newest],
 		};
@@ -115,26 +127,27 @@ static uint32_t newest_uses(const struct sml_p4_job *job, const struct buffers *
 	return found;
 }
 
+/* Those that a look has had the time for. */
 uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
 			  struct sml_slot_progress *states, uint32_t n)
 {
-	uint32_t n_buffers = sml_p4_buffers(job), found;
-	uint64_t *values = calloc(4 * (size_t)n_buffers, sizeof(*values));
-	struct buffers buffers;
+	uint64_t began_ns = sml_now_ns(), took_ns = 0;
+	uint32_t n_buffers = sml_p4_buffers(job), found = 0;
+	struct buffers buffers = {.first = 0};
 
-	if (values == NULL || dataplane->operations->read_registers == NULL) {
-		free(values);
+	if (began_ns < dataplane->looks_again_ns || dataplane->operations->read_registers == NULL)
 		return 0;
+	for (; buffers.first < n_buffers && took_ns < LOOK_NS; buffers.first += buffers.n) {
+		buffers.n = sml_least(n_buffers - buffers.first, LOOK_BUFFERS);
+		pthread_mutex_lock(&dataplane->target_mutex);
+		if (dataplane->limits.staged)
+			read_staged(dataplane, job, &buffers);
+		else
+			read_simple(dataplane, job, &buffers);
+		pthread_mutex_unlock(&dataplane->target_mutex);
+		found += newest_uses(job, &buffers, states + found, n - found);
+		took_ns = sml_now_ns() - began_ns;
 	}
-	buffers = (struct buffers){values, values + n_buffers, values + 2 * (size_t)n_buffers,
-				   values + 3 * (size_t)n_buffers};
-	pthread_mutex_lock(&dataplane->target_mutex);
-	if (dataplane->limits.staged)
-		read_staged(dataplane, job, &buffers);
-	else
-		read_simple(dataplane, job, &buffers);
-	pthread_mutex_unlock(&dataplane->target_mutex);
-	found = newest_uses(job, &buffers, states, n);
-	free(values);
+	dataplane->looks_again_ns = began_ns + LOOK_PARTS * took_ns;
 	return found;
 }
