@@ -4,7 +4,7 @@
 # daemon controls it through BF Runtime. The model passes some hundred packets a second, so jobs are small.
 #
 #	tests/p4/p4-tofino-model.sh build/switchml src/p4/tna/compile BUILD-DIRECTORY/src/p4 \
-#		build/tests/rank-of-bits [LANES]
+#		build/tests/rank-of-bits build/tests/rank-of-slots [LANES]
 #
 # Needs root, 192 free huge pages of 2 MiB in a hugetlbfs, the compilers, the vendor's two programs (their paths in
 # $TOFINO_MODEL and $BF_SWITCHD, or found by name), and in $SDE_INSTALL the folder with the files of both.
@@ -12,7 +12,8 @@ switchml=$(realpath "$1")
 compile=$2
 constants=$3
 rank_of_bits=$(realpath "$4")
-lanes=${5:-32}
+rank_of_slots=$(realpath "$5")
+lanes=${6:-32}
 ranks=4 # the hosts; most jobs have fewer
 model=${TOFINO_MODEL:-tofino-model}
 driver=${BF_SWITCHD:-bf_switchd}
@@ -115,11 +116,94 @@ two_jobs_give_these_bits() {
 	expect_bits "two jobs at once" bits-of-1 one two
 }
 
-# Signal, the next daemon's address. The driver keeps what a daemon has told it.
+# Job, how many sums at once and of how many packets, inputs of its two ranks: at their end, the same sums again.
+# A sum has a slot of the job's head stream, and each of its packets one of the data stream. $host: where both are.
+start_full() {
+	local rank
+	for rank in 0 1; do
+		ip netns exec "$name-${host:-$rank}" env RANK=$rank WORLD_SIZE=2 SWITCHML_JOB="$1" \
+			SWITCHML_SLOTS=$(($2 * $3)) \
+			SWITCHML_SWITCH="${switch:-10.77.0.1}" timeout "$bits_seconds" "$rank_of_slots" "$2" "$3" "$lanes" \
+			<"${@:$((rank + 4)):1}" >"$work/$1.$rank" 2>"$work/said-$1.$rank" &
+		pids+=($!)
+	done
+}
+
+# Job: have both ranks made the sums once?
+were_made_once() {
+	says "$work/said-$1.0" '^waits' && says "$work/said-$1.1" '^waits'
+}
+
+# Signal: to ranks 0.
+signal_first_ranks() {
+	local i
+	for ((i = 0; i < ${#pids[@]}; i += 2)); do
+		pkill "-$1" -P "${pids[i]}"
+	done
+}
+
+# In each slot of each job, a use waits for rank 1: the switch has counted that many packets more of rank 0.
+# While ranks 0 send again, the model is too busy to tell.
+all_slots_wait() {
+	signal_first_ranks CONT
+	sleep 20
+	signal_first_ranks STOP
+	ip netns exec "$name-net" "$switchml" status --switch 10.77.0.1 --json >"$work/status" 2>/dev/null &&
+		python3 -c '
+import json, sys
+
+(switch,) = json.load(open(sys.argv[1]))
+sent = [[worker["contributions"] for worker in job["workers"]] for job in switch["jobs"]]
+busy, held = sum(first - second for first, second in sent), switch["slots_in_use"]
+print(f"{busy} uses wait in {held} slots")
+sys.exit(busy != 4096 or held != 4096)' "$work/status" >"$work/busy"
+}
+
+# Ten jobs have all slots. All ranks share the switch's queue, so each job's window is smaller than that of the
+# job before: these are as many sums and packets as may be in flight.
+full_jobs=("64 10" "64 10" "64 9" "64 6" "64 4" "64 4" "58 4" "51 4" "45 4" "38 4")
+
+all_slots_are_busy_at_once() {
+	local ranks=2 job sizes held=()
+	replace_daemon TERM 10.77.0.1 --jobs "${#full_jobs[@]}"
+	for rank in 0 1; do
+		mkfifo "$work/hold-$rank"
+		sleep infinity >"$work/hold-$rank" &
+		held+=($!)
+	done
+	pids=()
+	for job in "${!full_jobs[@]}"; do
+		read -ra sizes <<<"${full_jobs[job]}"
+		start_full "full-$job" "${sizes[@]}" "$work/hold-0" "$work/hold-1"
+		await were_made_once "full-$job"
+	done
+	kill "${held[0]}"
+	await all_slots_wait
+	echo "ok: all slots are busy at once: $(cat "$work/busy")"
+	kill "${held[1]}"
+	signal_first_ranks CONT
+	expect_success "${#full_jobs[@]} jobs that have all slots, all of them busy" "${pids[@]}"
+	start_udp_switch
+	pids=()
+	for job in "${!full_jobs[@]}"; do
+		read -ra sizes <<<"${full_jobs[job]}"
+		host=2 switch=10.77.0.12 start_full "full-udp-$job" "${sizes[@]}" /dev/null /dev/null
+	done
+	expect_success "the same sums at a UDP switch" "${pids[@]}"
+	end_udp_switch
+	for job in "${!full_jobs[@]}"; do
+		for rank in 0 1; do
+			[ -s "$work/full-udp-$job.0" ] && cmp "$work/full-udp-$job.0" "$work/full-$job.$rank" ||
+				fail "full-$job, rank $rank: the same bits as at a UDP switch"
+		done
+	done
+}
+
+# Signal, the next daemon's address, its options. The driver keeps what a daemon has told it.
 replace_daemon() {
 	signal_daemon "$1" "$daemon_pid"
 	wait "$daemon_pid" 2>/dev/null
-	start_daemon "$2" --slots 4096
+	start_daemon "$2" --slots 4096 "${@:3}"
 }
 
 killed_daemon_is_followed() {
@@ -175,6 +259,7 @@ SWITCHML_FAULTS=drop=20000,duplicate=20000,reorder=20000,seed=7 \
 	same_bits "the same bits with 2 % lost, duplicated and reordered" bits-lossy int32 100
 default_wire_is_exact
 two_jobs_give_these_bits
+all_slots_are_busy_at_once
 killed_daemon_is_followed
 different_calls_are_a_mismatch
 killed_worker_is_named
