@@ -223,6 +223,18 @@ WORLD_TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 	sml_control__envelope__free_unpacked(answer, NULL);
 }
 
+/* It would not be asked again. Peer 0 is a leaf that reads nothing for a while. */
+WORLD_TEST(a_leaf_that_reads_slowly_is_asked_all_the_same)
+{
+	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
+
+	run_racks(world);
+	world->slots_lack = 3;
+	world->peers[0].deaf = true;
+	tree_relay(world, 1, 1000 + 103, sml_envelope(STALL_REQUEST, stall_request, &request));
+	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST));
+}
+
 /* Peer 0 is a leaf that pings, and never answers; the job goes on, and its ranks get a report. */
 WORLD_TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
 {

@@ -122,7 +122,7 @@ start_full() {
 	local rank
 	for rank in 0 1; do
 		ip netns exec "$name-${host:-$rank}" env RANK=$rank WORLD_SIZE=2 SWITCHML_JOB="$1" \
-			SWITCHML_SLOTS=$(($2 * $3)) SWITCHML_HEARTBEAT=180 \
+			SWITCHML_SLOTS=$(($2 * $3)) SWITCHML_HEARTBEAT=60 \
 			SWITCHML_SWITCH="${switch:-10.77.0.1}" timeout "$bits_seconds" "$rank_of_slots" "$2" "$3" "$lanes" \
 			<"${@:$((rank + 4)):1}" >"$work/$1.$rank" 2>"$work/said-$1.$rank" &
 		pids+=($!)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One rank of a job, set up by the environment, that can have all of the job's slots busy at once.
- *It makes CALLS sums at once, of int32s that fill PACKETS packets of LANES lanes, so that each call
- *takes a slot of the head stream and PACKETS of the data stream; and again, when its window has
- *grown by the first results. Before the second time, it says so and waits for the end of its input.
- *It prints a hash of all sums.
+ * It makes CALLS sums at once, of int32s that fill PACKETS packets of LANES lanes, so that each
+ *call takes a slot of the head stream and PACKETS of the data stream; and again, when its window
+ *has grown by the first results. Before the second time, it says so and waits for the end of its
+ *input. It prints a hash of all sums.
  *
  *	rank-of-slots CALLS PACKETS LANES
  */

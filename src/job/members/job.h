@@ -111,8 +111,8 @@ struct sml_job_terms {
 
 /*
  * Its ranks. While they gather, n of them have a peer, and `first` is one of these; from PROBING
- * on, n is n_ranks, and one without a peer has asked to leave. n_ready and n_leaving count their
- * flags.
+ * on, n is n_ranks, and one without a peer has asked to leave. At a leaf, n are behind it when the
+ * job begins there, and others have no peer. n_ready and n_leaving count their flags.
  */
 struct sml_job_members {
 	struct sml_member *of; /* of each rank */

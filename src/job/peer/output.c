@@ -20,10 +20,11 @@
 
 /* ---- by way of a leaf ---- */
 
+/* Nothing is optional here: who asks a leaf what its slots wait for does not ask twice. */
 int sml_link_send(const struct sml_jobs *jobs, const struct sml_switch_link *link,
 		  const SmlControl__Envelope *message)
 {
-	return link->peer != NULL ? sml_peer_send(jobs, link->peer, message) : 0;
+	return link->peer != NULL ? jobs->output->send(link->peer, message) : 0;
 }
 
 int sml_link_relay(const struct sml_jobs *jobs, const struct sml_switch_link *link,

@@ -233,7 +233,7 @@ static bool describe_job(const struct sml_job *job, size_t *room, struct job_sta
 	const struct sml_job_pool *pool = &job->pool;
 	struct sml_job_counters counters;
 
-	if (!make_room(out, job->n_ranks))
+	if (!make_room(out, pool->rules.is_leaf ? job->members.n : job->n_ranks))
 		return false;
 	sml_job_count(job, &counters);
 	sml_control__job_status__init(&out->status);

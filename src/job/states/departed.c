@@ -8,8 +8,10 @@
  * comes to this switch before it is full. So leaves and hosts are asked, and their answers count at
  * the next look.
  *
- * The invariant: a rank is missed only if two looks in a row find it, because what leaves and hosts
- * say may be older than the rank's last contribution, but not older than the look before.
+ * The invariant: a rank is missed only if two looks in a row find it, because what hosts say may be
+ * older than the rank's last contribution, but not older than the look before. What a leaf said
+ * may be older, but a look also reads this switch's slots, and takes nothing from the leaf for
+ * uses that they have reached.
  */
 #include "job/states/states.h"
 
@@ -92,7 +94,8 @@ static void add_host_set(struct sml_job *job, uint16_t from, const ProtobufCBina
 
 void sml_job_note_host_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in)
 {
-	if (!job->members.of[from].stalls_requested || in->n_sets > sml_job_pool_slots(&job->pool))
+	if (!job->members.of[from].stalls_requested ||
+	    in->n_sets > 2 * sml_job_pool_slots(&job->pool))
 		return;
 	job->members.of[from].stalls_requested = false;
 	for (size_t i = 0; i < in->n_sets; i++)

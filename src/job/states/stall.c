@@ -156,7 +156,7 @@ void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__S
 	struct stalls *stalls;
 
 	if (from >= job->terms.stripes || !job->members.of[from].stalls_requested ||
-	    in->n_slots > n_slots || in->n_sets > n_slots)
+	    in->n_slots > n_slots || in->n_sets > 2 * n_slots)
 		return;
 	job->members.of[from].stalls_requested = false;
 	stalls = open_stalls(job);

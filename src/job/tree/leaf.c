@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A leaf and its parent. The leaf passes its ranks' messages on to its parent, and the root's
- * messages back to them. So the root knows each rank, and the leaf has no logic of jobs. See
+ * messages back to them. So the root knows each rank, and decides what becomes of jobs. See
  * branches.h.
  *
  *	not connected --sml_jobs_attach()--> connected --Attached--> attached
