@@ -76,6 +76,8 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &trainer);
 	if (sml_config_init(&config) < 0 || sml_open(&trainer.job, &config) < 0)
 		demo_die("cannot join the job", sml_error_text(NULL));
+	if (config.wire == SML_WIRE_INT8)
+		demo_die("no proof for this wire", "set SWITCHML_WIRE=int16, or nothing");
 	sml_get_info(trainer.job, &info);
 	trainer.rank = info.rank;
 	trainer.world = info.world_size;

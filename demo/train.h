@@ -70,7 +70,6 @@ float demo_compute(struct demo_trainer *trainer, struct demo_model *model, int s
  * One process computes the shards of all ranks, one after the other, and adds their gradients.
  * Sets drift. Rank 0 calls this after the job has ended.
  */
-#define DEMO_ALLOWED_DRIFT 0.05
 void demo_train_alone(struct demo_trainer *trainer);
 
 /* ---- what the user sees (report.c) ---- */
