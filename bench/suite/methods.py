@@ -239,13 +239,12 @@ class OpenMPI(Method):
                    "btl": "tcp,self" if star.per_host == 1 else "tcp,self,vader",
                    "pml": "ob1", "btl_tcp_if_include": "eth0",
                    "oob_tcp_if_include": "eth0", "mpi_yield_when_idle": "1",
-                   "orte_keep_fqdn_hostnames": "1", "hwloc_base_binding_policy": "none",
-                   "orte_tmpdir_base": group.work}
+                   "orte_keep_fqdn_hostnames": "1", "hwloc_base_binding_policy": "none"}
         flags = [word for item in options.items() for word in ("--mca", *item)]
         group.spawn("0", [mpirun, *flags, "--host", ",".join(f"{star.address[host]}:{star.per_host}" for host in hosts),
                           "-n", str(star.n_workers), "-x", "BENCH_SOCKET", "-x", "BENCH_NAME",
                           "env", *environment, program],
-                    BENCH_HOSTS=table, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+                    TMPDIR=group.work, BENCH_HOSTS=table, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
 class Preload(OpenMPI):
