@@ -107,11 +107,13 @@ def remove(name):
 
 
 def remove_remains():
-    """Remove stars whose process was killed before it could clean up."""
-    for line in call("ip", "netns", "list", check=False).splitlines():
-        found = re.match(rf"({PREFIX}(\d+)(\.\d+)?)-", line)
-        if found and not os.path.exists(f"/proc/{found[2]}"):
+    """Remove stars whose process was killed before it could clean up. It may have had our number: we have no star yet."""
+    temporary = tempfile.gettempdir()
+    for name in call("ip", "netns", "list", check=False).splitlines() + os.listdir(temporary):
+        found = re.match(rf"({PREFIX}(\d+)(\.\d+)?)-", name)
+        if found and (int(found[2]) == os.getpid() or not os.path.exists(f"/proc/{found[2]}")):
             remove(found[1])
+            shutil.rmtree(os.path.join(temporary, found[1] + "-work"), ignore_errors=True)
 
 
 class Star:
