@@ -21,23 +21,25 @@ TCP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tcp_stream.py")
 
 
 class Job(SwitchML):
-    """A job on a switch that the first of several jobs starts. addresses: all have the same list."""
+    """A job on a switch that the first of several jobs starts. shared: of all, its process and its addresses."""
 
-    def __init__(self, name, addresses, **environment):
+    def __init__(self, name, shared, **environment):
         super().__init__(name, name, **environment)
-        self.addresses = addresses
+        self.shared = shared
 
     def start_switches(self, group):
-        if not self.addresses:
-            self.addresses += super().start_switches(group)
-        return self.addresses
+        # The switch of a job that could not start has ended with it.
+        if not self.shared or self.shared[0].poll() is not None:
+            addresses = super().start_switches(group)
+            self.shared[:] = group.helpers["switch"], addresses
+        return self.shared[1]
 
 
 @contextlib.contextmanager
 def jobs_of(n, **environment):
     """The groups of jobs that are ready for calls."""
-    addresses = []
-    methods = [Job(f"job{i}", addresses, **environment) for i in range(n)]
+    shared = []
+    methods = [Job(f"job{i}", shared, **environment) for i in range(n)]
     with Star(N_WORKERS, RATE).opened(methods[0].switches()) as star, groups_of(methods, star) as groups:
         for group in groups.values():
             if isinstance(group, Exception):

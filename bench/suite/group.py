@@ -86,6 +86,7 @@ class Group:
     def serve(self, host, command, words, name=""):
         """Start a helper on a host, which is ready when it has said these words. name: if not the host's."""
         name = name or host
+        open(os.path.join(self.work, name), "wb").close()  # what a first try said is not this one's
         self.helpers[name] = self.spawn(host, command, name)
         if not has_said(self.helpers[name], os.path.join(self.work, name), words):
             raise Failed(f"the {name} did not start: {self.said(name)}")
