@@ -67,6 +67,7 @@ class Group:
             self.environment = {"BENCH_SOCKET": path, "BENCH_NAME": self.method.name}
             self.method.start(self)
             self.meet(listener)
+            self.method.check(self)
 
     def program(self, name):
         path = os.path.join(self.method.build, "bench", name)

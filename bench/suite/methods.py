@@ -41,6 +41,9 @@ class Method:
     def check_stripes(self, n_stripes, star):
         """Raises Refused if the ranks do not share the work as planned."""
 
+    def check(self, group):
+        """Raises Failed if a group that has started does not do what it is to measure."""
+
     def n_programs(self, n_workers):
         """How many programs connect to us."""
         return n_workers
@@ -263,3 +266,11 @@ class Preload(OpenMPI):
             raise Refused(f"{library} was not built")
         switch = self.ours.start_switches(group)[0] if group.star.n_hosts > 1 else ""
         super().start(group, f"LD_PRELOAD={library}", f"SWITCHML_SWITCH={switch}")
+
+    def check(self, group):
+        """A large call goes through the switch; with two hosts, none does (docs/mpi.md)."""
+        before = group.star.queue("switch", "eth0")["bytes"]
+        group.prepare(1 << 20, 1)
+        group.tell("run 0 1 1", 60)
+        if group.star.n_hosts > 2 and group.star.queue("switch", "eth0")["bytes"] - before < 1 << 20:
+            raise Failed("the preload leaves a large call to MPI")
