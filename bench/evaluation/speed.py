@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """README's chart: mixed precision with a switch and without, and the case that loses."""
+import lab as common
 import measure
 import performance
 import provenance
@@ -18,6 +19,9 @@ def run(lab):
     runs = lab.choose(6, 30, 2)
     found = {result.entry.name(): result for result in measure.run_all(
         rows.matching(f"^{CELL}/({'|'.join(NAMES)})$", rows.all_cells()), runs)}
+    for result in found.values():
+        if result.failure:
+            raise common.Skipped(f"{result.entry.title()}: {result.failure}")
     ring = report.ring_time(found.values())
     return {"tcp": lab.tcp, "runs": runs, "bars": [[title, ring / found[name].p50()] for name, title in NAMES.items()]}
 
