@@ -155,6 +155,6 @@ def hold(root, name, why):
     for one in names:
         about = kept[one]["about"]
         about["code"] = code(root, one)
-        about["holds"] = [*about.get("holds", ()), why]
+        about["holds"] = list(dict.fromkeys([*about.get("holds", ()), why]))
     save(root, kept)
     return names
