@@ -217,6 +217,24 @@ expect "a rank that does not come" missing 1 'problem *ranks *rank 3 of 4 did no
 	'^0 .*1500$' '^switchml doctor: 3 of 4 ranks have come; waiting 5 s more for rank 3$'
 expect_not missing $'\033'
 
+# A rank that is stopped after it has met rank 0: the others report all the same, though one
+# connection takes a second, because its first packet is lost. The last rank comes after the stop.
+cat >"$work/last" <<SCRIPT
+#!/bin/bash
+until grep -q 'waiting .* more for rank 2$' "$work/frozen.0"; do sleep 0.1; done
+ip netns pids $name-2 | xargs kill -STOP
+"$switchml" "\$@"
+ip netns pids $name-2 | xargs kill -CONT
+SCRIPT
+chmod +x "$work/last"
+on 1 iptables -A INPUT -p tcp --syn -s 10.77.0.10 -m statistic --mode nth --every 2 --packet 0 -j DROP
+program[2]=$work/last
+check frozen
+expect "a rank that is stopped" frozen 1 'problem *ranks *rank 3 on host2 has ended, or does not answer' \
+	'^0 *0-1 *host0 .*1500 *- *1500 *?$' '^1 *2 *host1 .*1500 *1500 *- *?$' '^2 *3 *host2 '
+expect_not frozen ' udp \| tcp '
+on 1 iptables -F INPUT
+
 # A rank whose release is called alike: the protocol's number is the fault, not the settings that it does not know.
 cp "$work/stranger" "$work/older"
 program[3]=$work/older

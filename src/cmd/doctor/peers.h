@@ -6,8 +6,8 @@
  * (peers_rank.c). control.proto draws the order of the messages; the tasks are:
  *
  *	TIME		what time is it?
- *	PROBE		of each host, one rank: names, TCP and UDP to all others, until all are
- *heard SWITCHES	one host after the other: can you reach the switches?
+ *	PROBE		one rank of a host: names, TCP and UDP to all others, again and again
+ *	SWITCHES	one host after the other: can you reach the switches?
  *	TRIAL		open the job, sum, and close it
  *
  * Every wait has a deadline: a rank that does not come, or ends, is named.
@@ -32,10 +32,9 @@
 
 struct peers_rank {
 	struct sml_talk talk;
-	uint32_t asked;		  /* the number of its last task */
-	SmlControl__Hello *hello; /* NULL until it has come */
-	SmlControl__Done
-		*report; /* of its host; NULL if another rank speaks for it, or it has not */
+	uint32_t asked;		     /* the number of its last task */
+	SmlControl__Hello *hello;    /* NULL until it has come */
+	SmlControl__Done *report;    /* of its host; NULL: another rank's task, or it is silent */
 	SmlControl__Done *at_switch; /* what is not fine between its host and the switches */
 	double offset_ms;	     /* of its clock from rank 0's */
 	double error_ms;

@@ -223,9 +223,11 @@ static void judge_name(struct peers *peers, unsigned from, unsigned to)
 
 static void judge_pair(struct peers *peers, unsigned from, unsigned to)
 {
-	if (peers_path(peers, to, from) && peers_largest(peers, from, to) == 0)
+	/* Who is silent has not sent probes either. */
+	if (peers_path(peers, to, from) && peers_path(peers, from, to) &&
+	    peers_largest(peers, from, to) == 0)
 		judge_udp(peers, from, to);
-	else if (peers_path(peers, to, from))
+	else if (peers_largest(peers, from, to) > 0)
 		judge_path(peers, from, to);
 	judge_tcp(peers, from, to);
 	judge_name(peers, from, to);

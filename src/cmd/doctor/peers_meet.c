@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Rank 0 of `switchml doctor --peers`: gathers the ranks, and takes them through the checks. */
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #define TIME_ROUNDS   5
 #define NOTICE_NS     (5 * SML_NS_PER_SEC) /* then ever less often */
 #define LOOK_MS	      20
+#define TIME_MS	      2000 /* a slower answer would tell nothing */
 #define ANSWER_MS     10000
 #define PROBE_MS      6000
 #define SWITCHES_MS   45000
@@ -80,11 +82,11 @@ static bool admit(struct peers *peers, const struct sml_talk *talk, SmlControl__
 	return true;
 }
 
-/* In the place of the oldest stranger, which has said nothing for long. */
+/* In the place of the oldest stranger: those that never say hello keep no rank out. */
 static void accept_one(struct peers *peers, struct sml_talk *stranger, int fd)
 {
 	sml_talk_close(stranger);
-	if (sml_talk_open(stranger, fd, peers->tls, NULL, &peers_rules) != 0)
+	if (sml_talk_open(stranger, fd, peers->tls, NULL, "a rank", &peers_rules) != 0)
 		sml_talk_close(stranger);
 }
 
@@ -255,20 +257,23 @@ static void ask(struct peers_rank *rank, SmlControl__Task *task)
 		sml_talk_close(&rank->talk);
 }
 
-/* NULL: it has ended, or has not answered in time. An answer that comes late is skipped later. */
-static SmlControl__Done *answer_of(struct peers_rank *rank, unsigned most_ms)
+/*
+ * NULL: it has ended, or has not answered in time, which others may have used up: what has come is
+ * taken. An answer that comes late is skipped later.
+ */
+static SmlControl__Done *answer_of(struct peers_rank *rank, uint64_t until_ns)
 {
-	uint64_t until_ns = sml_now_ns() + most_ms * SML_NS_PER_MS;
 	SmlControl__Envelope *message;
 	SmlControl__Done *done;
 	int error = -ETIMEDOUT;
 
-	/* It may say other things for ever. */
-	while (rank->talk.fd >= 0 && sml_now_ns() < until_ns) {
+	/* One answer for each task: it may say other things for ever. */
+	for (unsigned i = 0; rank->talk.fd >= 0 && i < rank->asked; i++) {
 		error = sml_talk_receive(&rank->talk, until_ns, &message);
 		if (error)
 			break;
 		done = peers_unwrap(message);
+		sml_text_clean_message(&done->base);
 		if (done->number == rank->asked)
 			return done;
 		sml_control__done__free_unpacked(done, NULL);
@@ -278,7 +283,7 @@ static SmlControl__Done *answer_of(struct peers_rank *rank, unsigned most_ms)
 	return NULL;
 }
 
-/* The fastest answer of some tells the offset best. */
+/* The fastest answer of some tells the offset best. Who is silent once is not asked again. */
 static void compare_clock(struct peers_rank *rank)
 {
 	SmlControl__Task task = SML_CONTROL__TASK__INIT;
@@ -289,23 +294,27 @@ static void compare_clock(struct peers_rank *rank)
 		SmlControl__Done *done;
 
 		ask(rank, &task);
-		done = answer_of(rank, ANSWER_MS);
+		done = answer_of(rank, sml_now_ns() + TIME_MS * SML_NS_PER_MS);
 		half = (realtime_ms() - before) / 2;
-		if (done && half < rank->error_ms) {
+		if (!done)
+			break;
+		if (half < rank->error_ms && isfinite(done->time_ms)) {
 			rank->error_ms = half;
 			rank->offset_ms = done->time_ms - (before + half);
 		}
-		if (done)
-			sml_control__done__free_unpacked(done, NULL);
+		sml_control__done__free_unpacked(done, NULL);
 	}
 }
 
-/* One rank of each host, until all have heard all others, or the time is up. */
+/*
+ * One rank of each host, until all have heard all, or the time is up. Each is asked again when it
+ * has answered: who is slow or silent holds up nobody, until the end.
+ */
 static void probe(struct peers *peers)
 {
 	SmlControl__Task task = SML_CONTROL__TASK__INIT;
 	SmlControl__Hello *hosts[PEERS_MAX];
-	uint64_t deadline_ns = sml_now_ns() + PROBE_MS * SML_NS_PER_MS;
+	uint64_t until_ns = sml_now_ns() + PROBE_MS * SML_NS_PER_MS;
 	bool complete = false;
 
 	task.what = SML_CONTROL__TASK__WHAT__PROBE;
@@ -314,18 +323,29 @@ static void probe(struct peers *peers)
 	task.n_hosts = peers->n_hosts;
 	for (unsigned i = 0; i < peers->n_hosts; i++)
 		hosts[i] = peers_speaker(peers, i)->hello;
-	while (!complete && sml_now_ns() < deadline_ns) {
-		for (task.own = 0; task.own < peers->n_hosts; task.own++)
-			ask(&peers->ranks[peers->hosts[task.own].rank], &task);
+	for (bool first = true; !complete && sml_now_ns() < until_ns; first = false) {
 		complete = true;
-		for (unsigned i = 0; i < peers->n_hosts; i++) {
-			struct peers_rank *rank = &peers->ranks[peers->hosts[i].rank];
+		for (task.own = 0; task.own < peers->n_hosts; task.own++) {
+			struct peers_rank *rank = &peers->ranks[peers->hosts[task.own].rank];
+			SmlControl__Done *done = first ? NULL : answer_of(rank, 0);
 
-			if (rank->report)
+			if (done) {
 				sml_control__done__free_unpacked(rank->report, NULL);
-			rank->report = answer_of(rank, ANSWER_MS);
+				rank->report = done;
+			}
+			if (done || first)
+				ask(rank, &task);
 			complete = complete && rank->report && rank->report->complete;
 		}
+		poll(NULL, 0, LOOK_MS);
+	}
+	until_ns = sml_now_ns() + ANSWER_MS * SML_NS_PER_MS;
+	for (unsigned i = 0; i < peers->n_hosts; i++) {
+		struct peers_rank *rank = &peers->ranks[peers->hosts[i].rank];
+
+		/* What it knew before it fell silent may have been little. */
+		sml_control__done__free_unpacked(rank->report, NULL);
+		rank->report = answer_of(rank, until_ns);
 	}
 }
 
@@ -341,8 +361,10 @@ static void check_switches(struct peers *peers)
 	for (unsigned i = 0; i < peers->n_hosts && !peers->embedded; i++) {
 		struct peers_rank *rank = &peers->ranks[peers->hosts[i].rank];
 
+		if (!rank->report)
+			continue;
 		ask(rank, &task);
-		rank->at_switch = answer_of(rank, SWITCHES_MS);
+		rank->at_switch = answer_of(rank, sml_now_ns() + SWITCHES_MS * SML_NS_PER_MS);
 	}
 }
 
@@ -358,6 +380,7 @@ static void try_out(struct peers *peers)
 {
 	SmlControl__Task task = SML_CONTROL__TASK__INIT;
 	char name[64], cause[256] = "";
+	uint64_t until_ns;
 	double took_ms = 0;
 	int worst = 0;
 
@@ -366,19 +389,19 @@ static void try_out(struct peers *peers)
 	task.job = name;
 	for (unsigned i = 0; i < peers->n_ranks; i++)
 		ask(&peers->ranks[i], &task);
+	until_ns = sml_now_ns() + TRIAL_MS * SML_NS_PER_MS;
 	for (unsigned i = 0; i < peers->n_ranks; i++) {
-		SmlControl__Done *done = answer_of(&peers->ranks[i], TRIAL_MS);
+		SmlControl__Done *done = answer_of(&peers->ranks[i], until_ns);
 		int error = done ? done->error : SML_ERROR_RANK_DIED;
 
-		if (done && done->took_ms > took_ms)
+		if (done && isfinite(done->took_ms) && done->took_ms > took_ms)
 			took_ms = done->took_ms;
 		if (error && (worst == 0 || (is_consequence(worst) && !is_consequence(error)))) {
 			worst = error;
 			snprintf(cause, sizeof(cause), "rank %u: %.230s", i,
 				 done ? done->text : "it has ended, or does not answer");
 		}
-		if (done)
-			sml_control__done__free_unpacked(done, NULL);
+		sml_control__done__free_unpacked(done, NULL);
 	}
 	if (worst) {
 		doctor_say(peers->doctor, DOCTOR_PROBLEM, "trial", "%s", cause);
@@ -399,8 +422,8 @@ static void meet(struct peers *peers, int listen_fd, unsigned wait_s)
 	gather(peers, listen_fd, wait_s);
 	close(listen_fd); /* the trial needs the port */
 	find_hosts(peers);
-	for (unsigned i = 0; i < peers->n_ranks; i++)
-		compare_clock(&peers->ranks[i]);
+	for (unsigned i = 0; i < peers->n_hosts; i++)
+		compare_clock(&peers->ranks[peers->hosts[i].rank]);
 	peers_judge_ranks(peers);
 	probe(peers);
 	check_switches(peers);

@@ -280,7 +280,7 @@ int peers_rank_run(const struct peers *peers, const char *host, unsigned wait_s)
 	if (fd < 0)
 		return 1;
 	/* All certificates are of workers: rank 0's need not name its host. */
-	if (sml_talk_open(&self.talk, fd, peers->settings.tls, NULL, &peers_rules) == 0) {
+	if (sml_talk_open(&self.talk, fd, peers->settings.tls, NULL, "rank 0", &peers_rules) == 0) {
 		self.talk.state = PEERS_RANK_0;
 		good = say_hello(&self) == 0 &&
 		       serve(&self, (wait_s + PATIENCE_S) * SML_NS_PER_SEC);

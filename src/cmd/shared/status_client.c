@@ -82,7 +82,8 @@ static int connect_to(struct sml_status_client *client, const struct sml_host_po
 	int fd = sml_connect(&wish);
 
 	if (fd >= 0)
-		return sml_talk_open(&client->talk, fd, client->tls, at->host, &rules);
+		return sml_talk_open(&client->talk, fd, client->tls, at->host, "a SwitchML switch",
+				     &rules);
 	if (wish.unknown) {
 		snprintf(client->talk.text, sizeof(client->talk.text), "%s: %s", wish.host,
 			 wish.why);

@@ -34,7 +34,7 @@ int sml_status_client_open(struct sml_status_client *client, const char *address
 /*
  * Ask for the status, and wait for the answer, for at most the connection's time limit. Returns 0
  * if *answer is an envelope with a status, which the caller frees with
- * sml_control__envelope__free_unpacked(). Otherwise returns a negative errno, and sets the link's
+ * sml_control__envelope__free_unpacked(). Otherwise returns a negative errno, and sets the talk's
  * text.
  */
 int sml_status_client_query(struct sml_status_client *client, SmlControl__Envelope **answer);

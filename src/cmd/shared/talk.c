@@ -14,9 +14,9 @@
 #define SEND_MS 5000
 
 int sml_talk_open(struct sml_talk *talk, int fd, struct sml_tls *tls, const char *peer,
-		  const struct sml_rules *rules)
+		  const char *who, const struct sml_rules *rules)
 {
-	*talk = (struct sml_talk){.fd = fd, .rules = rules};
+	*talk = (struct sml_talk){.fd = fd, .rules = rules, .who = who};
 	(void)fcntl(fd, F_SETFL, O_NONBLOCK);
 	if (sml_stream_open(&talk->stream, tls, peer, NULL, NULL) == 0)
 		return 0;
@@ -75,7 +75,7 @@ static int read_message(struct sml_talk *talk, SmlControl__Envelope **message)
 	head.n = sml_stream_peek(&talk->stream, bytes, sizeof(bytes));
 	if (head.whole > 0 &&
 	    sml_rules_reject(talk->rules, talk->state, &head, why, sizeof(why)) != NULL) {
-		snprintf(talk->text, sizeof(talk->text), "%s: is it a SwitchML switch?", why);
+		snprintf(talk->text, sizeof(talk->text), "%s: is it %s?", why, talk->who);
 		return -EPROTO;
 	}
 	return sml_stream_read(&talk->stream, message);

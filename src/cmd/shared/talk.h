@@ -13,15 +13,16 @@ struct sml_talk {
 	struct sml_stream stream;
 	const struct sml_rules *rules; /* what may come: the rest is not awaited */
 	unsigned state;		       /* of the rules; the caller's to change */
+	const char *who;	       /* the other end should be: "a SwitchML switch" */
 	char text[512];		       /* why the last call failed; "": its errno says it */
 };
 
 /*
- * Takes the socket over, also on failure. tls and peer are as for sml_stream_open(). Returns 0 or
- * -ENOMEM; close it in either case.
+ * Takes the socket over, also on failure. tls and peer are as for sml_stream_open(), who and rules
+ * as above. Returns 0 or -ENOMEM; close it in either case.
  */
 int sml_talk_open(struct sml_talk *talk, int fd, struct sml_tls *tls, const char *peer,
-		  const struct sml_rules *rules);
+		  const char *who, const struct sml_rules *rules);
 
 /* Returns 0 or a negative errno: -EPROTO if TLS is over. */
 int sml_talk_send(struct sml_talk *talk, const SmlControl__Envelope *message);
