@@ -225,6 +225,45 @@ TEST_WITH(member_does_not_wait_for_strangers_work, open_server, close_server)
 	assert_int_equal(count_pongs(&member), 1);
 }
 
+static unsigned n_counted;
+
+/* Longer than from one tick to the next. Meanwhile, the member sends a message. */
+static void count_slowly(struct sml_dataplane *dataplane, uint32_t job,
+			 struct sml_job_counters *counters)
+{
+	(void)dataplane;
+	(void)job;
+	(void)counters;
+	usleep(2 * SML_TICK_NS / 1000);
+	if (n_counted++ == 0)
+		ping(&member);
+}
+
+/* A tick looks at the counters of a member that it has not heard: then it must hear it. */
+TEST_WITH(member_is_served_between_slow_ticks, open_server, close_server)
+{
+	const struct sml_dataplane_operations *own = server->jobs.operations;
+	struct sml_dataplane_operations slow = *own;
+	struct sml_connection *quiet = server->connections;
+
+	while (quiet->next != NULL) /* it came first */
+		quiet = quiet->next;
+	slow.ranks_have_slots = false;
+	slow.job_counters = count_slowly;
+	server->jobs.operations = &slow;
+	n_counted = 0;
+	quiet->peer.heard_ns -= quiet->peer.heartbeat_ms * 600000ull;
+	for (unsigned i = 0; i < 10000 && n_counted == 0; i++) {
+		run_until_look(1);
+		usleep(1000);
+	}
+	run_until_look(1);
+	server->jobs.operations = own;
+	assert_int_equal(count_pongs(&member), 1);
+	/* A busy machine may be late for the first tick after it. */
+	assert_in_range(n_counted, 1, 3);
+}
+
 /* The remaining messages are also served. A turn is short, but serves one call or more. */
 TEST_WITH(all_are_served_in_the_end, open_server, close_server)
 {

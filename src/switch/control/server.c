@@ -128,6 +128,8 @@ static void on_tick(void *context, unsigned what)
 	allow_for_own_absence(server, now_ns);
 	sml_jobs_tick(&server->jobs, now_ns);
 	look_at_connections(server, now_ns);
+	/* From now on: after a tick that took long (slow counters), members are served first. */
+	sml_watch_every(server->tick, SML_TICK_NS);
 }
 
 /* ---- notes of the dataplane ---- */
