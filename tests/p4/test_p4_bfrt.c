@@ -364,6 +364,7 @@ TEST_WITH(what_an_earlier_daemon_left_is_forgotten, open_world, close_world)
 	bfrt_server_leave(server, "$pre.mgid", SML_P4_FIRST_GROUP + SML_MAX_JOBS);
 	bfrt_server_leave(server, "pipe.SmlIngress.slot_step.decide", 1);
 	OPERATIONS.close(dataplane.target);
+	dataplane.target = NULL;
 	assert_int_equal(connect_target(&dataplane.target), 0);
 	assert_int_equal(bfrt_server_entries(server, JOBS), 0);
 	assert_int_equal(bfrt_server_entries(server, RANKS), 0);

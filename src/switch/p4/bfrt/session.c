@@ -3,6 +3,7 @@
 #include "switch/p4/bfrt/session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,13 +157,16 @@ static int find_program(struct sml_bfrt *bfrt, const char *table, char **program
 	return 0;
 }
 
+#define BIND_TRIES    20
+#define BIND_PAUSE_MS 50
+
 static int bind_to(struct sml_bfrt *bfrt, char *program)
 {
 	BfrtProto__SetForwardingPipelineConfigRequest request =
 		BFRT_PROTO__SET_FORWARDING_PIPELINE_CONFIG_REQUEST__INIT;
 	BfrtProto__ForwardingPipelineConfig config = BFRT_PROTO__FORWARDING_PIPELINE_CONFIG__INIT;
 	BfrtProto__ForwardingPipelineConfig *configs[] = {&config};
-	int rc;
+	int rc = -EEXIST;
 
 	config.p4_name = program;
 	request.device_id = bfrt->device;
@@ -170,7 +174,11 @@ static int bind_to(struct sml_bfrt *bfrt, char *program)
 	request.action = BFRT_PROTO__SET_FORWARDING_PIPELINE_CONFIG_REQUEST__ACTION__BIND;
 	request.n_config = 1;
 	request.config = configs;
-	rc = sml_rpc_call(bfrt->rpc, &bind_method, &request.base, NULL, NULL, PATIENCE_S);
+	/* The server may not have seen yet that the last daemon has ended. */
+	for (unsigned tries = 0; rc == -EEXIST && tries < BIND_TRIES; tries++) {
+		poll(NULL, 0, tries > 0 ? BIND_PAUSE_MS : 0);
+		rc = sml_rpc_call(bfrt->rpc, &bind_method, &request.base, NULL, NULL, PATIENCE_S);
+	}
 	if (rc == -EEXIST)
 		return bfrt->services->error_set(rc,
 						 "the P4 switch at %s: another client controls the "
