@@ -260,8 +260,7 @@ TEST_WITH(member_is_served_between_slow_ticks, open_server, close_server)
 	run_until_look(1);
 	server->jobs.operations = own;
 	assert_int_equal(count_pongs(&member), 1);
-	/* A busy machine may be late for the first tick after it. */
-	assert_in_range(n_counted, 1, 3);
+	assert_true(n_counted > 0);
 }
 
 /* The remaining messages are also served. A turn is short, but serves one call or more. */
