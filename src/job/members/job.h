@@ -193,7 +193,7 @@ struct sml_job_parent {
 	uint32_t rounds;    /* of probes */
 	uint64_t probed_ns, answered_ns;
 	/* Do the parent's results come? As of the last look; see core/renewal.h. */
-	struct {
+	struct sml_job_renewal {
 		uint64_t looked_ns, sent_again, results;
 		uint32_t n_silent, number;
 	} renewal;
@@ -233,7 +233,7 @@ struct sml_job {
 	struct sml_job_end end;
 };
 
-/* The job at this place, if it has slots; at a leaf, also if it waits for them. NULL: none is. */
+/* The job at this place that has slots, or at a leaf waits for them; NULL: there is none. */
 static inline struct sml_job *sml_job_begun_at(const struct sml_jobs *jobs, uint32_t place)
 {
 	struct sml_job *job = jobs->jobs[place];

@@ -164,30 +164,31 @@ static void look_for_results(struct sml_job *job)
 {
 	SmlControl__Renew message = SML_CONTROL__RENEW__INIT;
 	struct sml_jobs *jobs = job->jobs;
+	struct sml_job_renewal *renewal = &job->parent.renewal;
 	struct sml_job_counters counters = {0};
 	uint64_t sent_again, results;
 
 	jobs->operations->job_counters(jobs->dataplane, job->pool.rules.job, &counters);
 	sent_again = counters.verdicts[SML_VERDICT_RESEND_UP];
 	results = counters.verdicts[SML_VERDICT_COMPLETED];
-	if (sent_again == job->parent.renewal.sent_again || results != job->parent.renewal.results)
-		job->parent.renewal.n_silent = 0;
+	if (sent_again == renewal->sent_again || results != renewal->results)
+		renewal->n_silent = 0;
 	else
-		job->parent.renewal.n_silent++;
-	job->parent.renewal.looked_ns = jobs->now_ns;
-	job->parent.renewal.sent_again = sent_again;
-	job->parent.renewal.results = results;
-	if (job->parent.renewal.n_silent == 0)
+		renewal->n_silent++;
+	renewal->looked_ns = jobs->now_ns;
+	renewal->sent_again = sent_again;
+	renewal->results = results;
+	if (renewal->n_silent == 0)
 		return;
-	if (sml_renewal_is_due(job->parent.renewal.n_silent)) {
-		job->parent.renewal.number = (uint32_t)sml_jobs_random(jobs) | 1;
-		message.number = job->parent.renewal.number;
+	if (sml_renewal_is_due(renewal->n_silent)) {
+		renewal->number = (uint32_t)sml_jobs_random(jobs) | 1;
+		message.number = renewal->number;
 		(void)sml_link_send(jobs, &jobs->leaf.up,
 				    sml_envelope_of(job->pool.rules.job, RENEW, renew, &message));
 	}
 	/* The number may come after the first of these. */
 	jobs->operations->probe_parent(jobs->dataplane, job->pool.rules.job, job->parent.data_port,
-				       0, job->parent.renewal.number);
+				       0, renewal->number);
 }
 
 void sml_parent_start(struct sml_job *job)
