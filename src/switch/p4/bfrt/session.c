@@ -176,7 +176,8 @@ static int bind_to(struct sml_bfrt *bfrt, char *program)
 	request.config = configs;
 	/* The server may not have seen yet that the last daemon has ended. */
 	for (unsigned tries = 0; rc == -EEXIST && tries < BIND_TRIES; tries++) {
-		poll(NULL, 0, tries > 0 ? BIND_PAUSE_MS : 0);
+		if (tries > 0)
+			poll(NULL, 0, BIND_PAUSE_MS);
 		rc = sml_rpc_call(bfrt->rpc, &bind_method, &request.base, NULL, NULL, PATIENCE_S);
 	}
 	if (rc == -EEXIST)
