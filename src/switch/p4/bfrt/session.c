@@ -353,10 +353,13 @@ int sml_bfrt_check(struct sml_bfrt *bfrt, const json_t *table)
 {
 	BfrtProto__TableUsage usage = BFRT_PROTO__TABLE_USAGE__INIT;
 	BfrtProto__Entity entity = BFRT_PROTO__ENTITY__INIT, *entities[] = {&entity};
-	int rc = check_stream(bfrt);
+	int stream, rc;
 
 	usage.table_id = sml_bfrt_id(table);
 	entity.entity_case = BFRT_PROTO__ENTITY__ENTITY_TABLE_USAGE;
 	entity.table_usage = &usage;
-	return rc < 0 ? rc : call_read(bfrt, "no answer", SML_BFRT_ALL_PIPES, entities, 1, NULL);
+	/* What the switch had to say before it answers has come with the answer. */
+	rc = call_read(bfrt, "no answer", SML_BFRT_ALL_PIPES, entities, 1, NULL);
+	stream = check_stream(bfrt);
+	return stream < 0 ? stream : rc;
 }
