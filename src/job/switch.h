@@ -85,7 +85,7 @@ struct sml_failed_job {
 	bool list_stays;       /* or did so elsewhere, or also as a member of another such job */
 	uint32_t decisions;    /* the number of the last one; also of those that never ran */
 	struct sml_ranks gone; /* ranks that have died, or were leaving */
-	/* For their next job: states/kept.c. */
+	/* For their next job: states/survivors.c. */
 	struct sml_ranks awaited;	 /* ranks that may go on */
 	bool is_used;			 /* a next job has run: late ranks hold nothing */
 	uint32_t heartbeat_ms;		 /* the longest of its ranks */

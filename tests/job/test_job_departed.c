@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A rank dies after it has asked to leave, and the call that the others wait in has not come to the
- * switch: they share memory, or are all behind one leaf (job/states/departed.c).
+ * switch: they share memory, or are all behind one leaf (job/states/liveness.c).
  */
 #include <string.h>
 

@@ -22,7 +22,7 @@
 
 #include "job/join/applicants.h"
 #include "job/peer/heard.h"
-#include "job/states/survivors.h"
+#include "job/states/states.h"
 #include "job/tree/leaf.h"
 
 #define ABSENCE_NS (SML_BEAT_NS + SML_TICK_NS)

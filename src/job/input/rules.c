@@ -84,7 +84,7 @@ static const struct sml_rules rules = {
 			     SHORT_BYTES),
 			/* Also about a call that a rank made before its switch died. */
 			RULE(STALL_REQUEST, EVERYWHERE(MEMBER) | LATE | TREE(PARENT), SHORT_BYTES),
-			/* Also from ranks that share memory: job/states/departed.c asks them. */
+			/* Also from ranks that share memory: job/states/liveness.c asks them. */
 			RULE(STALL_REPORT, EVERYWHERE(BEGUN) | LATE | TREE(BRANCH), STALLS_BYTES),
 			RULE(RENEW, BEGUN | LATE | TREE(BRANCH), SHORT_BYTES),
 			RULE(ABORT,

@@ -18,9 +18,7 @@
 #include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
-#include "job/states/end.h"
 #include "job/states/states.h"
-#include "job/states/survivors.h"
 #include "switchml.h"
 
 #define MS_NS	   1000000ull

@@ -25,9 +25,7 @@
 #include "job/join/terms.h"
 #include "job/members/members.h"
 #include "job/peer/output.h"
-#include "job/states/end.h"
 #include "job/states/states.h"
-#include "job/states/survivors.h"
 #include "switchml.h"
 
 const char sml_too_late[] =

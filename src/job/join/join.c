@@ -20,8 +20,6 @@
 #include "job/members/slots.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
-#include "job/states/end.h"
-#include "job/states/job.h"
 #include "job/states/states.h"
 
 /* The wait of a rank that does not say how long it waits, and the longest wait. */

@@ -9,9 +9,7 @@
 #include <stdio.h>
 
 #include "job/members/members.h"
-#include "job/states/end.h"
 #include "job/states/states.h"
-#include "job/states/survivors.h"
 #include "switchml.h"
 
 /* Those that had gone before a list was known may be on their way: they are given a heartbeat. */

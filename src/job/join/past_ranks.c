@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "job/members/members.h"
-#include "job/states/end.h"
+#include "job/states/states.h"
 #include "switchml.h"
 
 static struct sml_job *find_job(const struct sml_jobs *jobs, uint64_t tag)

@@ -21,8 +21,7 @@
 #include "base/plural.h"
 #include "job/members/members.h"
 #include "job/peer/output.h"
-#include "job/states/end.h"
-#include "job/states/survivors.h"
+#include "job/states/states.h"
 
 /* ---- who makes room ---- */
 

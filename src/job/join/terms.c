@@ -14,7 +14,7 @@
 #include "core/names.h"
 #include "job/members/hosts.h"
 #include "job/members/members.h"
-#include "job/states/end.h"
+#include "job/states/states.h"
 
 struct term {
 	const char *name;

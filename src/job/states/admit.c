@@ -21,7 +21,6 @@
 #include "job/members/peers.h"
 #include "job/members/slots.h"
 #include "job/peer/output.h"
-#include "job/states/end.h"
 
 /* Of both headers. */
 #define IPV6_UDP_BYTES 48

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ends of a job: see end.h. */
-#include "job/states/end.h"
+/* The ends of a job: see states.h. */
+#include "job/states/states.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +8,6 @@
 #include "job/members/members.h"
 #include "job/members/slots.h"
 #include "job/peer/output.h"
-#include "job/states/stall.h"
-#include "job/states/states.h"
 
 void sml_decision_free(struct sml_decision *decision)
 {

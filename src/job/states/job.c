@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job's states: see job.h. The declaration of a function says if it may end the job; then the job
- * is in no list any more, but its memory lasts until the input has been handled (end.h).
+ * Who has joined, who leaves, and what is due when. The declaration of a function says if it may
+ * end the job; then the job is in no list any more, but its memory lasts until the input has been
+ * handled (states.h).
  */
-#include "job/states/job.h"
+#include "job/states/states.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +17,6 @@
 #include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
-#include "job/states/end.h"
-#include "job/states/stall.h"
-#include "job/states/states.h"
 
 #define PROBING_NS	 (20 * SML_SECOND_NS)
 #define MISMATCH_WAIT_NS (2 * SML_SECOND_NS)

@@ -9,10 +9,6 @@
 #include "control/text.h"
 #include "job/members/children.h"
 #include "job/members/hosts.h"
-#include "job/states/end.h"
-#include "job/states/job.h"
-#include "job/states/stall.h"
-#include "job/states/survivors.h"
 
 typedef void (*reaction)(struct sml_job *job, struct sml_member *member, uint16_t rank,
 			 const SmlControl__Envelope *message);

@@ -19,8 +19,6 @@
 #include "control/envelope.h"
 #include "core/renewal.h"
 #include "job/peer/output.h"
-#include "job/states/end.h"
-#include "job/states/stall.h"
 #include "switchml.h"
 
 #define FIRST_PROBE_NS (50 * 1000000ull)

@@ -10,13 +10,19 @@
  *
  * The invariant: a survivor is in no job. It is in the list as long as its connection lasts.
  */
-#include "job/states/survivors.h"
+#include "job/states/states.h"
 
 #include "base/least.h"
 #include "job/members/members.h"
+#include "job/members/slots.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
-#include "job/states/states.h"
+
+/* The rank may go on. */
+static void keep_for(struct sml_failed_job *job, unsigned rank)
+{
+	sml_ranks_add(&job->awaited, rank);
+}
 
 bool sml_survivor_stays(const struct sml_job *job, struct sml_peer *peer, uint16_t rank)
 {
@@ -25,7 +31,7 @@ bool sml_survivor_stays(const struct sml_job *job, struct sml_peer *peer, uint16
 
 	if (failed == NULL)
 		return false;
-	sml_kept_for(failed, rank);
+	keep_for(failed, rank);
 	while (*end != NULL)
 		end = &(*end)->next_survivor;
 	*end = peer;
@@ -115,4 +121,154 @@ void sml_survivors_stop(struct sml_jobs *jobs)
 {
 	while (sml_survivors_make_room(jobs))
 		;
+}
+
+/*
+ * ---- the place of the job whose members change ----
+ *
+ * What a job holds between two memberships: a place among the switch's jobs, and the slots of a job
+ * that gathers. Otherwise anybody could take both while its ranks reconnect.
+ *
+ *	the job fails --> kept --> its ranks' next job gathers, and holds them
+ *	                   |  ^         \--- it ends before it has run ---+
+ *	                   |  +------------------------------------------+
+ *	                   +--> free: all of its ranks have gone, or the time is up
+ *
+ * The invariant: only ranks that show the job's tag get what is kept for it.
+ */
+
+static void hold(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t until_ns)
+{
+	job->kept_until_ns = until_ns;
+	jobs->n_kept++;
+	jobs->slots_in_use += job->kept_slots;
+	jobs->kept_lack += job->kept_lacks;
+}
+
+static uint64_t unasked_until(const struct sml_jobs *jobs, const struct sml_failed_job *job)
+{
+	return jobs->now_ns + job->heartbeat_ms * (SML_SECOND_NS / 1000);
+}
+
+/* Does the job with this tag have its place still, or the next one, which has not begun? */
+static bool is_held(const struct sml_jobs *jobs, uint64_t tag)
+{
+	for (unsigned i = 0; tag != 0 && i < SML_MAX_JOBS; i++) {
+		const struct sml_job *job = jobs->jobs[i];
+
+		if (job != NULL &&
+		    tag == (job->state < SML_JOB_RUNNING ? job->elastic.after : job->report_tag))
+			return true;
+	}
+	return false;
+}
+
+void sml_kept_begin(const struct sml_job *job)
+{
+	const bool ran = job->state >= SML_JOB_RUNNING;
+	struct sml_jobs *jobs = job->jobs;
+	struct sml_failed_job *kept =
+		sml_jobs_find_judged(jobs, ran ? job->report_tag : job->elastic.after);
+
+	if (kept == NULL || kept->kept_until_ns != 0 || kept->is_used ||
+	    sml_ranks_is_empty(&kept->awaited) || is_held(jobs, kept->tag))
+		return;
+	if (ran)
+		kept->kept_slots = sml_job_fewest_slots(job, &kept->kept_lacks);
+	if (kept->kept_slots <= jobs->config.max_slots - jobs->slots_in_use)
+		hold(jobs, kept, unasked_until(jobs, kept));
+}
+
+struct sml_failed_job *sml_kept_find(const struct sml_jobs *jobs, uint64_t tag)
+{
+	struct sml_failed_job *job = sml_jobs_find_judged(jobs, tag);
+
+	return job != NULL && job->kept_until_ns != 0 ? job : NULL;
+}
+
+void sml_kept_end(struct sml_jobs *jobs, struct sml_failed_job *job)
+{
+	if (job->kept_until_ns == 0)
+		return;
+	job->kept_until_ns = 0;
+	jobs->n_kept--;
+	jobs->slots_in_use -= job->kept_slots;
+	jobs->kept_lack -= job->kept_lacks;
+}
+
+void sml_kept_take(struct sml_job *job, uint64_t tag)
+{
+	struct sml_failed_job *kept = sml_kept_find(job->jobs, tag);
+
+	/* The job's first rank may have been in no job, or in an older one. */
+	if (job->elastic.after == 0 || kept != NULL || is_held(job->jobs, tag))
+		job->elastic.after = tag;
+	if (kept != NULL)
+		sml_kept_end(job->jobs, kept);
+}
+
+void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t until_ns)
+{
+	/* That job may have given it back already, when it was closed. */
+	sml_kept_end(jobs, job);
+	hold(jobs, job, until_ns);
+}
+
+void sml_kept_use(const struct sml_job *job)
+{
+	struct sml_failed_job *kept = sml_jobs_find_judged(job->jobs, job->elastic.after);
+
+	if (kept != NULL)
+		kept->is_used = true;
+}
+
+void sml_kept_asked(struct sml_jobs *jobs, uint64_t tag, uint64_t until_ns)
+{
+	struct sml_failed_job *kept = sml_kept_find(jobs, tag);
+
+	if (kept != NULL)
+		kept->kept_until_ns = sml_later(kept->kept_until_ns, until_ns);
+}
+
+void sml_kept_unasked(struct sml_jobs *jobs, uint64_t tag)
+{
+	struct sml_failed_job *kept = sml_kept_find(jobs, tag);
+
+	if (kept != NULL)
+		kept->kept_until_ns = sml_earlier(kept->kept_until_ns, unasked_until(jobs, kept));
+}
+
+void sml_kept_without(struct sml_jobs *jobs, struct sml_failed_job *job, unsigned rank)
+{
+	sml_ranks_add(&job->gone, rank);
+	sml_ranks_remove(&job->awaited, rank);
+	if (sml_ranks_is_empty(&job->awaited))
+		sml_kept_end(jobs, job);
+}
+
+void sml_kept_back(const struct sml_jobs *jobs, uint64_t tag, unsigned rank)
+{
+	struct sml_failed_job *job = sml_jobs_find_judged(jobs, tag);
+
+	if (job == NULL)
+		return;
+	sml_ranks_remove(&job->gone, rank);
+	keep_for(job, rank);
+}
+
+uint64_t sml_kept_deadline(const struct sml_jobs *jobs)
+{
+	uint64_t due_ns = UINT64_MAX;
+
+	for (uint32_t i = 0; jobs->n_kept > 0 && i < SML_FAILED_JOBS; i++)
+		if (jobs->failed[i].kept_until_ns != 0)
+			due_ns = sml_earlier(due_ns, jobs->failed[i].kept_until_ns);
+	return due_ns;
+}
+
+void sml_kept_tick(struct sml_jobs *jobs)
+{
+	for (uint32_t i = 0; jobs->n_kept > 0 && i < SML_FAILED_JOBS; i++)
+		if (jobs->now_ns >= jobs->failed[i].kept_until_ns)
+			sml_kept_end(jobs, &jobs->failed[i]);
 }

@@ -19,9 +19,7 @@
 #include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
-#include "job/states/end.h"
-#include "job/states/job.h"
-#include "job/states/survivors.h"
+#include "job/states/states.h"
 #include "job/tree/leaf.h"
 
 /* Each rank that a leaf announces gets an answer. At most this many unread answers may wait. */

@@ -25,8 +25,6 @@
 #include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"
-#include "job/states/end.h"
-#include "job/states/stall.h"
 #include "job/states/states.h"
 #include "job/tree/branches.h"
 

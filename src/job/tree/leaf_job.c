@@ -14,7 +14,6 @@
 #include "job/members/children.h"
 #include "job/members/members.h"
 #include "job/peer/output.h"
-#include "job/states/end.h"
 #include "job/states/states.h"
 #include "job/tree/leaf.h"
 #include "switchml.h"

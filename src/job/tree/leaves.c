@@ -10,8 +10,6 @@
 #include "base/least.h"
 #include "control/text.h"
 #include "job/members/job.h"
-#include "job/states/end.h"
-#include "job/states/stall.h"
 #include "job/states/states.h"
 
 void sml_leaves_forget(struct sml_job *job, const struct sml_branch *branch, const char *why)

@@ -17,7 +17,7 @@ from ...job import Job
 _lock = threading.Lock()
 # The ranks of each job, by the numbers that they have in the default group.
 _jobs: weakref.WeakKeyDictionary[Job, tuple[int, ...]] = weakref.WeakKeyDictionary()
-# src/job/states/job.c, src/job/states/departed.c and src/job/rank/session.c write this.
+# src/job/states/job.c, src/job/states/liveness.c and src/job/rank/session.c write this.
 _DEATH = re.compile(r"\brank (\d+)(?: \([^)]*\))? died\b")
 # What follows is the text of a rank, and may quote a death in another group.
 _QUOTED = " aborted the job: "
