@@ -116,7 +116,7 @@ struct sml_peer {
 	/* It was that rank of a job that has failed here: states/survivors.c. 0: it was not. */
 	uint64_t survived, stays_until_ns; /* the job's tag */
 	struct sml_peer *next_survivor;
-	/* After an absence of the switch itself: job/input/absence.c. */
+	/* After an absence of the switch itself: job/input/jobs.c. */
 	uint64_t missed_ns;	     /* how long it was; 0: this peer is not doubted */
 	uint64_t again_ns, proof_ns; /* its first message since; the next counts so much later */
 	/* In a tree: job/tree/branches.c and job/tree/leaf.c. */
@@ -298,7 +298,7 @@ void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns);
 
 /*
  * When there is something to do unless a message comes first; UINT64_MAX: nothing. An input that
- * comes much later shows that the switch itself did not run (job/input/absence.c).
+ * comes much later shows that the switch itself did not run (job/input/jobs.c).
  */
 uint64_t sml_jobs_deadline(const struct sml_jobs *jobs);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A switch that did not run for a while must not blame ranks for that (job/input/absence.c). */
+/* A switch that did not run for a while must not blame ranks for that (job/input/jobs.c). */
 #include <string.h>
 
 #include "control/envelope.h"

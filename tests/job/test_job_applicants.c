@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "control/envelope.h"
-#include "job/join/applicants.h"
+#include "job/join/join.h"
 #include "support/applicants.h"
 #include "support/test.h"
 #include "support/tree.h"

@@ -5,7 +5,7 @@
  *
  * The invariant: an applicant is in no job. It is in the list as long as its connection lasts.
  */
-#include "job/join/applicants.h"
+#include "job/join/join.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,6 @@
 
 #include "base/least.h"
 #include "control/envelope.h"
-#include "job/join/join.h"
-#include "job/join/terms.h"
 #include "job/members/members.h"
 #include "job/peer/heard.h"
 #include "job/peer/output.h"

@@ -20,9 +20,7 @@
 
 #include "base/least.h"
 #include "control/envelope.h"
-#include "job/join/applicants.h"
 #include "job/join/join.h"
-#include "job/join/terms.h"
 #include "job/members/members.h"
 #include "job/peer/output.h"
 #include "job/states/states.h"

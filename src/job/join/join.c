@@ -12,8 +12,6 @@
 #include "base/least.h"
 #include "base/plural.h"
 #include "control/text.h"
-#include "job/join/applicants.h"
-#include "job/join/terms.h"
 #include "job/members/hosts.h"
 #include "job/members/members.h"
 #include "job/members/peers.h"

@@ -131,7 +131,7 @@ struct sml_job_elastic {
 	char follows[SML_NAME_BYTES];
 	uint32_t follows_ranks, changes; /* changes: of members, this job included */
 	uint64_t after;			 /* Join.follows_tag; 0: it follows no job */
-	/* Whose ranks the members were, as they say: join/listed.c. */
+	/* Whose ranks the members were, as they say: join/past_ranks.c. */
 	struct {
 		uint64_t tag; /* of the job that they left; 0: nobody has said */
 		struct sml_ranks ranks;

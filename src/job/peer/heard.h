@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * When a peer was last heard, and what that proves. After an absence of this switch itself, a peer
- * may have given it up, and is doubted until it is heard again: see job/input/absence.c.
+ * may have given it up, and is doubted until it is heard again: see job/input/jobs.c.
  */
 #ifndef SML_JOB_PEER_HEARD_H
 #define SML_JOB_PEER_HEARD_H

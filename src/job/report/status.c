@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What `switchml status` shows. */
 #include "job/report/status.h"
-#include "job/join/applicants.h"
+#include "job/join/join.h"
 
 #include <stdlib.h>
 #include <string.h>

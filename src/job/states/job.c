@@ -162,7 +162,7 @@ static void give_up_resuming_without(struct sml_job *job, uint16_t rank, const c
 	sml_job_give_up_resuming(job, text);
 }
 
-/* A member that a list has may come again; if not, it is missed (join/listed.c). */
+/* A member that a list has may come again; if not, it is missed (join/past_ranks.c). */
 static void note_left(struct sml_job *job, uint16_t rank)
 {
 	const struct sml_member *member = &job->members.of[rank];

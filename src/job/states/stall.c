@@ -44,7 +44,7 @@ static void add_rank(const struct sml_job *job, uint16_t rank, struct stalls *ou
 	state->host = (char *)(uintptr_t)member->host;
 	state->pid = member->pid;
 	state->connected = member->peer != NULL;
-	/* A switch that was stopped for a while forgives others the time (job/input/absence.c). */
+	/* A switch that was stopped for a while forgives others the time (job/input/jobs.c). */
 	state->last_heard_ms = heard_ns < now_ns ? (now_ns - heard_ns) / 1000000u : 0;
 	report->ranks[report->n_ranks++] = state;
 }

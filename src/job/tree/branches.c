@@ -14,7 +14,6 @@
 #include "control/frame.h"
 #include "control/scan.h"
 #include "control/text.h"
-#include "job/join/applicants.h"
 #include "job/join/join.h"
 #include "job/members/members.h"
 #include "job/peer/heard.h"

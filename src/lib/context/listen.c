@@ -200,7 +200,7 @@ int sml_listen_open(struct sml_context *context, uint64_t deadline_ns)
 
 	choose_host(context, host);
 	configure(context, &config);
-	/* It knows which ranks of the last job have died (job/join/listed.c). */
+	/* It knows which ranks of the last job have died (job/join/past_ranks.c). */
 	if (stays_open(context, host)) {
 		error = sml_switch_reload(context->embedded, &config);
 	} else {

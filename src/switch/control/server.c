@@ -82,7 +82,7 @@ static void on_accept(void *context, unsigned what)
 /*
  * If this tick is very late (a stopped process, a suspended machine), nothing was read either:
  * messages that peers sent in the meantime are still unread. The jobs find this out by themselves,
- * for their members (job/input/absence.c).
+ * for their members (job/input/jobs.c).
  */
 static void allow_for_own_absence(struct sml_server *server, uint64_t now_ns)
 {

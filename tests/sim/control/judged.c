@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job/join/applicants.h"
+#include "job/join/join.h"
 #include "sim/control/internal.h"
 
 /* After a switch has sent a message, until the leaf below has passed it on. */
