@@ -144,7 +144,7 @@ struct sml_dataplane_operations {
 	void (*counters)(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters);
 };
 
-/* The dataplane of a control plane without slots: the ranks have the slots (job/members/ranks.c).
+/* The dataplane of a control plane without slots: the ranks have the slots (job/members/peers.c).
  */
 extern const struct sml_dataplane_operations sml_dataplane_ranks;
 

@@ -35,7 +35,6 @@
 #include "job/common/rules.h"
 #include "job/common/table.h"
 #include "job/dataplane.h"
-#include "job/tree.h"
 
 #define SML_SECOND_NS 1000000000ull
 /* The longest time between two checks of deadlines. */
@@ -48,6 +47,7 @@
 #define SML_NAME_BYTES	   128
 
 struct sml_job;
+struct sml_jobs;
 
 enum sml_job_state {
 	SML_JOB_JOINING,
@@ -162,6 +162,24 @@ struct sml_jobs_output {
 	/* A line for the switch's operator. */
 	void (*log)(void *context, enum sml_jobs_level level, const char *line);
 };
+
+/*
+ * The tree of switches, as jobs see it: who makes room. tree/ fills in this table, and calls jobs
+ * directly; jobs reach the tree only here, their leaves through their pools, and the parent as a
+ * peer.
+ */
+struct sml_tree_events {
+	/*
+	 * At a leaf: close the connection of a rank that waits for others and does not resume.
+	 * Returns false if there is none.
+	 */
+	bool (*displace)(struct sml_jobs *jobs);
+
+	/* Close the oldest leaf without ranks and slots. Returns false if there is none. */
+	bool (*close_idle)(struct sml_jobs *jobs);
+};
+
+extern const struct sml_tree_events sml_tree_events;
 
 struct sml_jobs_config {
 	uint32_t max_slots, max_jobs;

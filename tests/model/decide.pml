@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The switch decides who the members of a job's next membership are, for spin
- * (src/job/join/applicants.c, src/job/join/decide.c, src/job/rank/past_ranks.c). Processes lose their
+ * (src/job/join/applicants.c, src/job/join/decide.c, src/job/rank/admission.c). Processes lose their
  * job, ask a switch, and are members of the next one, or are refused. It checks exhaustively that
  *
  *   - when a membership has started, no earlier one computes, at any switch;

@@ -10,14 +10,11 @@
 #include "job/join/join.h"
 #include "job/members/job.h"
 #include "job/members/members.h"
-#include "job/members/peers.h"
-#include "job/peer/heard.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 #include "job/report/status.h"
 #include "job/states/states.h"
-#include "job/tree.h"
+#include "job/switch.h"
 #include "job/tree/branches.h"
-#include "job/tree/leaf.h"
 
 /*
  * ---- which messages are accepted ----

@@ -14,8 +14,7 @@
 #include "base/least.h"
 #include "control/envelope.h"
 #include "job/members/members.h"
-#include "job/peer/heard.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 #include "job/states/states.h"
 #include "switchml.h"
 

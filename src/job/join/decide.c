@@ -22,7 +22,7 @@
 #include "control/envelope.h"
 #include "job/join/join.h"
 #include "job/members/members.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 #include "job/states/states.h"
 #include "switchml.h"
 

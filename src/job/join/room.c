@@ -20,7 +20,7 @@
 
 #include "base/plural.h"
 #include "job/members/members.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 #include "job/states/states.h"
 
 /* ---- who makes room ---- */

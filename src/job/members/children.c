@@ -4,14 +4,13 @@
  *
  * The invariant: children are numbered in the order of their first ranks.
  */
-#include "job/members/children.h"
+#include "job/members/members.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "control/envelope.h"
-#include "job/members/hosts.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 
 static bool is_behind(const struct sml_child *child, unsigned first_of_host,
 		      const struct sml_branch *via)

@@ -12,7 +12,7 @@
  * they share memory, or are alone, they make the same of their one admission: a stripe on every
  * machine.
  */
-#include "job/members/hosts.h"
+#include "job/members/members.h"
 
 #include <string.h>
 

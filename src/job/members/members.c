@@ -6,9 +6,11 @@
 
 #include "base/least.h"
 #include "control/text.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 
 #define LEAST_HEARTBEAT_MS 500
+/* All reports of a job, as they were sent: 16 KiB for each of 4,096 ranks, 256 of the longest. */
+#define MAX_REPORTED_BYTES ((size_t)64 << 20)
 
 struct sml_job *sml_job_new(struct sml_jobs *jobs, const char *name, uint32_t n_ranks)
 {
@@ -118,4 +120,54 @@ struct sml_failed_job *sml_job_followed(const struct sml_job *job, uint16_t *ran
 	*rank = (uint16_t)(before - 1);
 	return sml_jobs_find_judged(job->jobs,
 				    decision != NULL ? decision->after : job->elastic.list.tag);
+}
+
+/* ---- what the ranks of a job that resumes report, while the job keeps it ---- */
+
+SmlControl__Join *sml_join_copy(const SmlControl__Join *join)
+{
+	size_t bytes = sml_control__join__get_packed_size(join);
+	uint8_t *packed = malloc(bytes);
+	SmlControl__Join *copy = NULL;
+
+	if (packed != NULL) {
+		sml_control__join__pack(join, packed);
+		copy = sml_control__join__unpack(NULL, bytes, packed);
+		free(packed);
+	}
+	return copy;
+}
+
+bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__Join *join)
+{
+	size_t bytes = sml_control__join__get_packed_size(join);
+
+	if (bytes > MAX_REPORTED_BYTES - job->resume.reported_bytes)
+		return false;
+	job->members.of[rank].resume = sml_join_copy(join);
+	if (job->members.of[rank].resume == NULL)
+		return false;
+	job->resume.reported_bytes += bytes;
+	return true;
+}
+
+void sml_job_free_report(struct sml_job *job, unsigned rank)
+{
+	SmlControl__Join *report = job->members.of[rank].resume;
+
+	if (report == NULL)
+		return;
+	/* Its numbers may be in another order now, which takes as much. */
+	job->resume.reported_bytes -= sml_control__join__get_packed_size(report);
+	sml_control__join__free_unpacked(report, NULL);
+	job->members.of[rank].resume = NULL;
+}
+
+void sml_job_free_plans(struct sml_job *job)
+{
+	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
+		free(job->resume.plans[stream].handovers);
+		free(job->resume.plans[stream].table);
+		job->resume.plans[stream] = (struct sml_resume_plan){0};
+	}
 }

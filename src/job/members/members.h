@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Members of a job and their peers; and what a dataplane need not have. */
+/* Members of a job: their peers, children and hosts; and what a dataplane need not have. */
 #ifndef SML_JOB_MEMBERS_MEMBERS_H
 #define SML_JOB_MEMBERS_MEMBERS_H
 
@@ -72,5 +72,125 @@ static inline bool sml_join_resumes(const SmlControl__Join *join)
 {
 	return join->resume != NULL && !join->resume->begins;
 }
+
+/* ---- what the ranks of a job that resumes report, and the plans ---- */
+
+void sml_job_free_plans(struct sml_job *job);
+
+/* The reader of a message frees it. NULL if there is no memory. To be freed as an unpacked one. */
+SmlControl__Join *sml_join_copy(const SmlControl__Join *join);
+
+/*
+ * Keep what a member reports with its Join. False if there is no memory, or the job has reported
+ * too much.
+ */
+bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__Join *join);
+void sml_job_free_report(struct sml_job *job, unsigned rank);
+
+/* ---- who contributes to a job's slots (children.c) ---- */
+
+/*
+ * All ranks have joined: number the children. Returns false if there are more than a switch can
+ * have, and sets the text.
+ */
+bool sml_job_form_children(struct sml_job *job, char *text, size_t bytes);
+
+/*
+ * The same, when hosts are known, of those ranks that are here: at a leaf, some may have gone since
+ * the root has admitted the job. Returns false if there are too many.
+ */
+bool sml_job_number_children(struct sml_job *job);
+
+/* Give the job to its leaves, once the dataplane has it. Returns false if there is no memory. */
+bool sml_job_give(struct sml_job *job);
+
+/*
+ * Whether the rank is a child by itself. If it is not, what a child does proves nothing about one
+ * rank.
+ */
+bool sml_job_is_child(const struct sml_job *job, unsigned rank);
+
+/* Whether the rank is one of several ranks that share memory, and are one child of this switch. */
+bool sml_job_is_in_host(const struct sml_job *job, unsigned rank);
+
+/* ---- ranks on one machine, which may share memory (hosts.c) ---- */
+
+/* Whether what a Join contains about the rank's machine is well-formed; and keep it. */
+bool sml_job_is_machine(const SmlControl__Join *join);
+void sml_job_note_machine(struct sml_member *member, const SmlControl__Join *join);
+
+/* A message's host group, to be used while the list exists. */
+struct sml_host_list {
+	SmlControl__HostGroup group;
+	uint32_t ranks[SML_MAX_CHILDREN];
+	ProtobufCBinaryData tokens[SML_MAX_CHILDREN];
+};
+
+/*
+ * Writes into the message which ranks are on the same machine as this one; nothing if the rank is
+ * alone there.
+ */
+void sml_job_describe_hosts(const struct sml_job *job, uint16_t to, struct sml_host_list *list,
+			    SmlControl__Admitted *admitted);
+
+/* Whether ranks are on several machines, and some of them are together on one. */
+bool sml_job_has_hosts(const struct sml_job *job);
+
+/*
+ * If ranks have the slots, and all are ready: whether each shares memory with all ranks of its
+ * machine.
+ */
+bool sml_job_shares_memory(const struct sml_job *job);
+
+/*
+ * Whether this rank has a stripe, and which one. Of ranks that share memory, only the first may
+ * have one.
+ */
+bool sml_job_has_stripe(const struct sml_job *job, unsigned rank, uint32_t *stripe);
+
+/* All ranks are here: find those of one machine that are connected to the same switch. */
+void sml_job_find_hosts(struct sml_job *job);
+
+/* Is a rank to contribute together with others of its host, here or at a leaf? Are these two? */
+bool sml_job_is_grouped(const struct sml_job *job, unsigned rank);
+bool sml_job_is_one_host(const struct sml_job *job, unsigned a, unsigned b);
+
+/* The rank that sends this one's packets, if any are sent: itself, or the first of its host. */
+unsigned sml_job_sender(const struct sml_job *job, unsigned rank);
+
+/*
+ * All are ready: do some contribute together, and does a rank that could not share memory, here or
+ * at another switch of the job?
+ */
+bool sml_job_lacks_memory(const struct sml_job *job);
+
+/* ---- ranks that have the slots (peers.c) ---- */
+
+/* A message's peers, to be freed when it has been sent. */
+struct sml_peer_list {
+	SmlControl__Peer peers[SML_MAX_STRIPES], *list[SML_MAX_STRIPES];
+};
+
+/* The address of a rank that brings slots. */
+void sml_job_note_peer(struct sml_member *member, const SmlControl__Join *join);
+
+/*
+ * All such ranks have joined: choose the number of stripes, and their secrets. Returns 0 or
+ * -ENOMEM.
+ */
+int sml_job_meet(struct sml_job *job);
+
+/* "rank 3 at 10.0.0.4, UDP port 40001" */
+void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes);
+
+/* A rank that has slots reports their counters. */
+void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served);
+
+/* What is counted here of a job; of a job whose ranks have the slots, how long they waited. */
+void sml_job_count(const struct sml_job *job, struct sml_job_counters *counters);
+
+/* The peers that one rank must know. The caller frees them. Returns NULL if there is no memory. */
+struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t to,
+					     SmlControl__Admitted *admitted);
 
 #endif

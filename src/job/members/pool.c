@@ -16,7 +16,7 @@
 
 #include "base/least.h"
 #include "control/envelope.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 #include "switchml.h"
 
 /* ---- children ---- */

@@ -7,7 +7,7 @@
 #define SML_JOB_MEMBERS_POOL_H
 
 #include "job/common/waits.h"
-#include "job/peer/branch.h"
+#include "job/peer/peer.h"
 #include "job/switch.h"
 
 /* What a dataplane knows as one rank: a rank, ranks that share memory, or those behind a leaf. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the switch has given a rank, copied out of its message: see session.h. The switch may
- * be hostile, or of a version with other limits.
+ * What a rank takes from a switch: what the switch has given it, copied out of the message; the
+ * messages that it accepts; and what it keeps of its memberships. See session.h. The switch may be
+ * hostile, or of a version with other limits.
  */
 #include "job/rank/session.h"
 
@@ -225,4 +226,112 @@ bool sml_session_admit(struct sml_session *session, const SmlControl__Admitted *
 	else
 		return true;
 	return false;
+}
+
+/* ---- which messages a rank accepts, and when: anything else is not our protocol ---- */
+
+#define PHASE(name) (1u << SML_SESSION_##name)
+#define BEGUN	    (PHASE(RUNNING) | PHASE(LEAVING))
+#define TALKING	    (PHASE(CONNECTED) | PHASE(JOINING) | PHASE(ADMITTED) | PHASE(READY) | BEGUN)
+/* Messages of a few numbers or a sentence. */
+#define SHORT_BYTES 4096u
+/* Two tables of 2 x 4096 chunks, or the places of all ranks. */
+#define ADMITTED_BYTES (256u << 10)
+#define RESULT_BYTES   (16u << 10)
+/* What all slots wait for (SML_WAITS_ROOM), and who the ranks are. */
+#define STALLS_BYTES (256u << 10)
+
+static const char *const states[] = {
+	[SML_SESSION_CONNECTED] = "before it was asked",
+	[SML_SESSION_JOINING] = "while the job gathers",
+	[SML_SESSION_ADMITTED] = "while the path is probed",
+	[SML_SESSION_READY] = "before the job starts",
+	[SML_SESSION_RUNNING] = "while the job runs",
+	[SML_SESSION_LEAVING] = "while the job ends",
+};
+_Static_assert(sizeof(states) / sizeof(states[0]) == SML_SESSION_LEFT, "each has its words");
+
+#define RULE(BODY, when, max_bytes) [SML_CONTROL__ENVELOPE__BODY_##BODY] = {(when), (max_bytes)}
+
+static const struct sml_rules rules = {
+	.states = states,
+	.messages =
+		{
+			RULE(WAITING, PHASE(JOINING), SHORT_BYTES),
+			/* Again, if ranks of one machine could not share memory. */
+			RULE(ADMITTED, PHASE(JOINING) | PHASE(READY), ADMITTED_BYTES),
+			RULE(FETCH, PHASE(JOINING), SHORT_BYTES),
+			RULE(RESULT, PHASE(JOINING), RESULT_BYTES),
+			RULE(START, PHASE(READY), SHORT_BYTES),
+			RULE(DESCRIBE, BEGUN, SHORT_BYTES),
+			RULE(STALL_REPORT, BEGUN, STALLS_BYTES),
+			RULE(STALL_REQUEST, BEGUN, SHORT_BYTES),
+			RULE(ABORT, TALKING, STALLS_BYTES),
+			/* While it joins: it may leave, if the others are gone. */
+			RULE(LEFT, PHASE(LEAVING) | PHASE(JOINING), SHORT_BYTES),
+			RULE(PONG, TALKING, SHORT_BYTES),
+		},
+};
+
+bool sml_session_reject(struct sml_session *session, const struct sml_head *head)
+{
+	char text[SML_SESSION_TEXT_BYTES / 2];
+
+	/* Messages of a finished session do not count. */
+	if (session->phase >= SML_SESSION_LEFT)
+		return false;
+	if (sml_rules_reject(&rules, session->phase, head, text, sizeof(text)) == NULL)
+		return false;
+	sml_session_fail(session, SML_ERROR_PROTOCOL,
+			 "what answers at %s does not speak the SwitchML protocol: %s. Check the "
+			 "address and the port",
+			 session->config.where, text);
+	return true;
+}
+
+/* ---- which ranks of which jobs a process has been ---- */
+
+void sml_past_ranks_note(struct sml_past_ranks *past, const struct sml_past_rank *was)
+{
+	past->admitted = *was;
+	if (!was->ran)
+		return;
+	past->ran = *was;
+	past->members = (struct sml_ranks){{0}};
+}
+
+void sml_past_ranks_note_decision(struct sml_past_ranks *past, const struct sml_decided *decided)
+{
+	/* All of its ranks were ready, even if this one has not seen it begin. */
+	if (past->admitted.tag == decided->after)
+		past->ran = past->admitted;
+	past->decisions = decided->number;
+}
+
+static void add(struct sml_membership_request *ask, const struct sml_past_rank *was,
+		size_t n_member_bytes)
+{
+	SmlControl__PastRank *out = &ask->past_ranks[ask->ask.n_past_ranks];
+
+	if (was->tag == 0)
+		return;
+	sml_control__past_rank__init(out);
+	out->tag = was->tag;
+	out->rank = was->rank;
+	out->world_size = was->world_size;
+	out->ran = was->ran;
+	out->members = (ProtobufCBinaryData){n_member_bytes, ask->members};
+	ask->list[ask->ask.n_past_ranks++] = out;
+}
+
+void sml_past_ranks_request(const struct sml_past_ranks *past, struct sml_membership_request *ask)
+{
+	const size_t n = sml_ranks_pack(&past->members, ask->members);
+
+	sml_control__ask__init(&ask->ask);
+	ask->ask.past_ranks = ask->list;
+	ask->ask.number = past->decisions;
+	if (past->ran.tag != past->admitted.tag)
+		add(ask, &past->admitted, 0);
+	add(ask, &past->ran, n);
 }

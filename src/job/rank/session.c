@@ -68,7 +68,7 @@ void sml_session_fail(struct sml_session *session, int error, const char *format
 	enter(session, SML_SESSION_FAILED);
 }
 
-void sml_session_send(struct sml_session *session, const SmlControl__Envelope *message)
+static void send_message(struct sml_session *session, const SmlControl__Envelope *message)
 {
 	if (session->phase < SML_SESSION_LEFT &&
 	    session->config.output->send(session->config.self, message) < 0)
@@ -125,7 +125,7 @@ void sml_session_join(struct sml_session *session, const SmlControl__Join *join,
 		whole.resume = &resume;
 	}
 	enter(session, SML_SESSION_JOINING);
-	sml_session_send(session, sml_envelope(JOIN, join, &whole));
+	send_message(session, sml_envelope(JOIN, join, &whole));
 }
 
 void sml_session_ready(struct sml_session *session, const struct sml_readiness *found)
@@ -137,7 +137,7 @@ void sml_session_ready(struct sml_session *session, const struct sml_readiness *
 	ready.lanes = found->lanes;
 	ready.shares_memory = session->offers_memory = found->shares_memory;
 	enter(session, SML_SESSION_READY);
-	sml_session_send(session, sml_envelope(READY, ready, &ready));
+	send_message(session, sml_envelope(READY, ready, &ready));
 }
 
 static void ping(struct sml_session *session, uint64_t now_ns)
@@ -155,7 +155,7 @@ static void ping(struct sml_session *session, uint64_t now_ns)
 	if (answers && answers->get_traffic(answers->self, &traffic))
 		message.traffic = &traffic;
 	message.time_ns = now_ns;
-	sml_session_send(session, sml_envelope(PING, ping, &message));
+	send_message(session, sml_envelope(PING, ping, &message));
 }
 
 /* The last report shows in the job's last line. */
@@ -169,7 +169,7 @@ void sml_session_leave(struct sml_session *session, uint64_t now_ns)
 	if (session->phase != SML_SESSION_RUNNING)
 		return; /* it could not be sent */
 	enter(session, SML_SESSION_LEAVING);
-	sml_session_send(session, sml_envelope(LEAVE, leave, &leave));
+	send_message(session, sml_envelope(LEAVE, leave, &leave));
 }
 
 void sml_session_retreat(struct sml_session *session)
@@ -177,7 +177,7 @@ void sml_session_retreat(struct sml_session *session)
 	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
 
 	if (session->phase >= SML_SESSION_JOINING && session->phase < SML_SESSION_LEAVING)
-		sml_session_send(session, sml_envelope(LEAVE, leave, &leave));
+		send_message(session, sml_envelope(LEAVE, leave, &leave));
 }
 
 void sml_session_abort(struct sml_session *session, int error, const char *text, unsigned kinds)
@@ -188,7 +188,7 @@ void sml_session_abort(struct sml_session *session, int error, const char *text,
 	message.text = (char *)(uintptr_t)text;
 	message.told = (kinds & SML_ABORT_TOLD) != 0;
 	message.planned = (kinds & SML_ABORT_PLANNED) != 0;
-	sml_session_send(session, sml_envelope(ABORT, abort, &message));
+	send_message(session, sml_envelope(ABORT, abort, &message));
 	/* The caller that asked for it knows that the job has failed. */
 	sml_session_fail(session, error, "%s", text);
 }
@@ -208,7 +208,7 @@ void sml_session_query_stalls(struct sml_session *session)
 {
 	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 
-	sml_session_send(session, sml_envelope(STALL_REQUEST, stall_request, &request));
+	send_message(session, sml_envelope(STALL_REQUEST, stall_request, &request));
 }
 
 void sml_session_mismatch(struct sml_session *session, const struct sml_disagreement *found)
@@ -221,7 +221,7 @@ void sml_session_mismatch(struct sml_session *session, const struct sml_disagree
 	mismatch.chunk = found->chunk;
 	mismatch.ranks = ranks;
 	mismatch.n_ranks = 2;
-	sml_session_send(session, sml_envelope(MISMATCH, mismatch, &mismatch));
+	send_message(session, sml_envelope(MISMATCH, mismatch, &mismatch));
 }
 
 void sml_session_renew(struct sml_session *session, uint8_t shard, uint32_t number)
@@ -232,7 +232,7 @@ void sml_session_renew(struct sml_session *session, uint8_t shard, uint32_t numb
 		return;
 	renew.shard = shard;
 	renew.number = number;
-	sml_session_send(session, sml_envelope(RENEW, renew, &renew));
+	send_message(session, sml_envelope(RENEW, renew, &renew));
 }
 
 /* ---- what comes ---- */
@@ -293,7 +293,7 @@ static void on_fetch(struct sml_session *session, const SmlControl__Envelope *me
 	result.chunk = fetch->chunk;
 	result.lanes.data = (uint8_t *)(uintptr_t)lanes;
 	result.lanes.len = 4u * n_lanes;
-	sml_session_send(session, sml_envelope(RESULT, result, &result));
+	send_message(session, sml_envelope(RESULT, result, &result));
 }
 
 static void on_result(struct sml_session *session, const SmlControl__Envelope *message)
@@ -353,7 +353,7 @@ static void answer(struct sml_session *session, const SmlControl__Describe *ques
 	answer.slot = question->slot;
 	answer.use = question->use;
 	answer.text = text;
-	sml_session_send(session, sml_envelope(DESCRIPTION, description, &answer));
+	send_message(session, sml_envelope(DESCRIPTION, description, &answer));
 }
 
 /*
@@ -380,7 +380,7 @@ static void answer_stalls(struct sml_session *session)
 	struct sml_waits_message message;
 
 	answers->pack_waits(answers->self, MOST_TOLD_BYTES, &message);
-	sml_session_send(session, sml_envelope(STALL_REPORT, stall_report, &message.report));
+	send_message(session, sml_envelope(STALL_REPORT, stall_report, &message.report));
 	sml_waits_free(&message);
 }
 

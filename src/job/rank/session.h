@@ -293,9 +293,6 @@ void sml_session_mismatch(struct sml_session *session, const struct sml_disagree
 /* Results of this shard do not come: a probe with this number will tell its address. */
 void sml_session_renew(struct sml_session *session, uint8_t shard, uint32_t number);
 
-/* Send any other message; send an answer. */
-void sml_session_send(struct sml_session *session, const SmlControl__Envelope *message);
-
 /* Only the first reason is kept. */
 __attribute__((format(printf, 3, 4))) void sml_session_fail(struct sml_session *session, int error,
 							    const char *format, ...);
@@ -326,9 +323,46 @@ static inline uint32_t sml_session_tick_ms(uint32_t heartbeat_ms)
 void sml_session_tick(struct sml_session *session, uint64_t heard_ns, uint64_t n_results,
 		      bool known, uint64_t now_ns);
 
-/* ---- for session.c (admission.c) ---- */
-
-/* Copy what the switch gives this rank. False if it is impossible, and the session has failed. */
+/* For session.c: copy what the switch gives this rank. False if it is impossible, and the session
+ * has failed. */
 bool sml_session_admit(struct sml_session *session, const SmlControl__Admitted *in);
+
+/*
+ * ---- which ranks of which jobs a process has been (admission.c) ----
+ *
+ * The switch that decides on a job's next members (job/join/decide.c) learns from this who asks. Of
+ * one thread at a time.
+ */
+
+/* A rank of a job, as the switch knows it: a PastRank in the protocol. */
+struct sml_past_rank {
+	uint64_t tag; /* of its last epoch; 0 if there is none */
+	uint16_t rank, world_size;
+	bool ran; /* this rank knows that it has begun */
+};
+
+struct sml_past_ranks {
+	/* The last membership that this rank was admitted to, and the last one that has begun. */
+	struct sml_past_rank admitted, ran;
+	/* Of the latter: the ranks that the caller's list for the next one has; none: not said. */
+	struct sml_ranks members;
+	uint32_t decisions; /* the highest number of a decision that this rank was told */
+};
+
+/* This rank was admitted, or its job has begun, which `ran` says. */
+void sml_past_ranks_note(struct sml_past_ranks *past, const struct sml_past_rank *was);
+
+/* The switch has decided. */
+void sml_past_ranks_note_decision(struct sml_past_ranks *past, const struct sml_decided *decided);
+
+/* An Ask and all that it points to. */
+struct sml_membership_request {
+	SmlControl__Ask ask;
+	SmlControl__PastRank past_ranks[2], *list[2];
+	uint8_t members[SML_RANKS_BYTES];
+};
+
+/* Write who asks. The rest of the message is the caller's to set. */
+void sml_past_ranks_request(const struct sml_past_ranks *past, struct sml_membership_request *ask);
 
 #endif

@@ -7,11 +7,8 @@
 #include <string.h>
 
 #include "control/envelope.h"
-#include "job/members/children.h"
-#include "job/members/hosts.h"
 #include "job/members/members.h"
-#include "job/members/peers.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 
 #define MAX_COUNTERS (SML_VERDICTS + 16)
 /* Of a message of 1 MiB at most (control/frame.h), for the ranks of all jobs: 4,096 with ease. */

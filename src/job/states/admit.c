@@ -15,12 +15,9 @@
 #include "base/least.h"
 #include "base/plural.h"
 #include "control/envelope.h"
-#include "job/members/children.h"
-#include "job/members/hosts.h"
 #include "job/members/members.h"
-#include "job/members/peers.h"
 #include "job/members/slots.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 
 /* Of both headers. */
 #define IPV6_UDP_BYTES 48

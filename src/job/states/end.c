@@ -7,7 +7,7 @@
 
 #include "job/members/members.h"
 #include "job/members/slots.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 
 void sml_decision_free(struct sml_decision *decision)
 {

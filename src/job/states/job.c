@@ -13,10 +13,8 @@
 #include "base/least.h"
 #include "base/plural.h"
 #include "control/envelope.h"
-#include "job/members/hosts.h"
 #include "job/members/members.h"
-#include "job/peer/heard.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 
 #define PROBING_NS	 (20 * SML_SECOND_NS)
 #define MISMATCH_WAIT_NS (2 * SML_SECOND_NS)

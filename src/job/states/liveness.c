@@ -15,11 +15,8 @@
 
 #include "base/least.h"
 #include "control/text.h"
-#include "job/members/children.h"
-#include "job/members/hosts.h"
 #include "job/members/members.h"
-#include "job/members/peers.h"
-#include "job/peer/branch.h"
+#include "job/peer/peer.h"
 
 static uint64_t quiet_ns(const struct sml_member *member)
 {

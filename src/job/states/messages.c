@@ -7,8 +7,7 @@
 
 #include "control/envelope.h"
 #include "control/text.h"
-#include "job/members/children.h"
-#include "job/members/hosts.h"
+#include "job/members/members.h"
 
 typedef void (*reaction)(struct sml_job *job, struct sml_member *member, uint16_t rank,
 			 const SmlControl__Envelope *message);

@@ -18,7 +18,7 @@
 #include "base/least.h"
 #include "control/envelope.h"
 #include "core/renewal.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 #include "switchml.h"
 
 #define FIRST_PROBE_NS (50 * 1000000ull)

@@ -12,7 +12,11 @@
 #include <stdlib.h>
 
 #include "control/envelope.h"
-#include "job/peer/output.h"
+#include "job/members/members.h"
+#include "job/peer/peer.h"
+
+/* The number of a job's results that are handed over after a death, to all ranks together. */
+#define MAX_HANDED_BYTES ((size_t)1 << 30)
 
 static struct sml_resume_report report_of(const struct sml_job *job, uint32_t stream, unsigned rank)
 {
@@ -160,7 +164,7 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 			job->jobs, job->members.of[rank].peer,
 			sml_envelope(RESULT, result, (SmlControl__Result *)(uintptr_t)result));
 	}
-	if (job->resume.handed_bytes > SML_MAX_HANDED_BYTES) {
+	if (job->resume.handed_bytes > MAX_HANDED_BYTES) {
 		sml_job_fail(job, SML_ERROR_PROTOCOL,
 			     "after the death of their switch, the ranks lack more results than "
 			     "can be handed over");
@@ -170,54 +174,4 @@ void sml_job_result(struct sml_job *job, const SmlControl__Result *result)
 	handover->done = true;
 	job->resume.n_missing--;
 	hand_over_or_admit(job);
-}
-
-/* ---- what the ranks of a job that resumes report, while the job keeps it ---- */
-
-SmlControl__Join *sml_join_copy(const SmlControl__Join *join)
-{
-	size_t bytes = sml_control__join__get_packed_size(join);
-	uint8_t *packed = malloc(bytes);
-	SmlControl__Join *copy = NULL;
-
-	if (packed != NULL) {
-		sml_control__join__pack(join, packed);
-		copy = sml_control__join__unpack(NULL, bytes, packed);
-		free(packed);
-	}
-	return copy;
-}
-
-bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__Join *join)
-{
-	size_t bytes = sml_control__join__get_packed_size(join);
-
-	if (bytes > SML_MAX_REPORTED_BYTES - job->resume.reported_bytes)
-		return false;
-	job->members.of[rank].resume = sml_join_copy(join);
-	if (job->members.of[rank].resume == NULL)
-		return false;
-	job->resume.reported_bytes += bytes;
-	return true;
-}
-
-void sml_job_free_report(struct sml_job *job, unsigned rank)
-{
-	SmlControl__Join *report = job->members.of[rank].resume;
-
-	if (report == NULL)
-		return;
-	/* Its numbers may be in another order now, which takes as much. */
-	job->resume.reported_bytes -= sml_control__join__get_packed_size(report);
-	sml_control__join__free_unpacked(report, NULL);
-	job->members.of[rank].resume = NULL;
-}
-
-void sml_job_free_plans(struct sml_job *job)
-{
-	for (enum sml_stream_id stream = SML_HEAD; stream < SML_STREAMS; stream++) {
-		free(job->resume.plans[stream].handovers);
-		free(job->resume.plans[stream].table);
-		job->resume.plans[stream] = (struct sml_resume_plan){0};
-	}
 }

@@ -17,7 +17,7 @@
 #include "control/envelope.h"
 #include "control/text.h"
 #include "job/members/members.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 
 #define ANSWER_EVERY_NS 100000000ull
 /* 4 KiB for each of 4,096 ranks, and all that there is to say for each of 64. */

@@ -15,8 +15,7 @@
 #include "base/least.h"
 #include "job/members/members.h"
 #include "job/members/slots.h"
-#include "job/peer/heard.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 
 /* The rank may go on. */
 static void keep_for(struct sml_failed_job *job, unsigned rank)

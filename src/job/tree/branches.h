@@ -5,7 +5,7 @@
  *	root        job: all ranks are its members        job/states/job.c
  *	 |branch       ranks at leaves are remote here          branches.c
  *	 |             pool: slots, and children                job/members/pool.c
- *	 |             what leaves say                          leaves.c
+ *	 |             what leaves say
  *	leaf        proxied peers: their messages go on       leaf.c
  *	 |branch       job: its beginning                       leaf_job.c
  *	 |             probes, ready, time                      job/states/parent.c
@@ -49,13 +49,51 @@ bool sml_branches_close_idle(struct sml_jobs *jobs);
 void sml_branches_tick(struct sml_jobs *jobs);
 uint64_t sml_branches_deadline(const struct sml_jobs *jobs);
 
-/* ---- what the leaves of a job say and suffer (leaves.c) ---- */
-
-/* A leaf is about to go. May end the job. */
-void sml_leaves_forget(struct sml_job *job, const struct sml_branch *branch, const char *why);
-
 /* A leaf's message about a job. May end the job. */
 void sml_leaves_message(struct sml_jobs *jobs, const struct sml_branch *branch,
 			const SmlControl__Envelope *message);
+
+/* ---- a leaf and its parent (leaf.c) ---- */
+
+/*
+ * At a leaf: a peer, here or at a leaf of this one, whose messages go on to the parent. Its job and
+ * rank are the peer's.
+ */
+struct sml_proxied {
+	struct sml_numbered key;
+	/* As it said with its Join. */
+	bool resumes;
+	uint32_t pid, stripe, stripes;
+	char host[SML_NAME_BYTES];
+};
+
+/* The peer is the parent: see sml_jobs_attach(). */
+void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes);
+
+/* This leaf did not run for so long: the parent must know before it hears anything else. */
+void sml_leaf_was_away(struct sml_jobs *jobs, uint64_t away_ns);
+
+/* A message of a peer that is not the parent. */
+void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
+		      const SmlControl__Envelope *message);
+void sml_leaf_parent_message(struct sml_jobs *jobs, const SmlControl__Envelope *message);
+
+/* The proxied peer has gone; or the leaf that it is at. */
+void sml_proxied_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why,
+		      bool leaf_died);
+
+void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why);
+
+void sml_leaf_tick(struct sml_jobs *jobs);
+uint64_t sml_leaf_deadline(const struct sml_jobs *jobs);
+void sml_leaf_stop(struct sml_jobs *jobs);
+
+/* ---- leaf_job.c ---- */
+
+/* The parent gives this leaf a job; it may not begin, and then the parent is told. */
+void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in);
+
+/* The root's Admitted for this rank of a job gets this switch's numbers. */
+void sml_leaf_job_admit(const struct sml_peer *peer, SmlControl__Admitted *admitted);
 
 #endif

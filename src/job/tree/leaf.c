@@ -11,7 +11,7 @@
  * The invariant: a proxied peer exists while the parent knows its rank. Without a parent, there are
  * no proxied peers and no jobs.
  */
-#include "job/tree/leaf.h"
+#include "job/tree/branches.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +23,8 @@
 #include "control/text.h"
 #include "job/join/join.h"
 #include "job/members/members.h"
-#include "job/peer/heard.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 #include "job/states/states.h"
-#include "job/tree/branches.h"
 
 #define PING_NS SML_SECOND_NS
 
@@ -131,7 +129,7 @@ static struct sml_proxied *find_waiting(const struct sml_table *proxied_peers)
 	return found;
 }
 
-bool sml_leaf_displace(struct sml_jobs *jobs)
+static bool displace_stranger(struct sml_jobs *jobs)
 {
 	struct sml_proxied *proxied = find_waiting(&jobs->leaf.up.ranks);
 	struct sml_peer *peer = proxied != NULL ? proxied->key.peer : NULL;
@@ -487,6 +485,6 @@ void sml_leaf_stop(struct sml_jobs *jobs)
 }
 
 const struct sml_tree_events sml_tree_events = {
-	.displace = sml_leaf_displace,
+	.displace = displace_stranger,
 	.close_idle = sml_branches_close_idle,
 };

@@ -11,11 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "job/members/children.h"
 #include "job/members/members.h"
-#include "job/peer/output.h"
+#include "job/peer/peer.h"
 #include "job/states/states.h"
-#include "job/tree/leaf.h"
+#include "job/tree/branches.h"
 #include "switchml.h"
 
 static void add_member(struct sml_job *job, const struct sml_proxied *proxied, uint32_t rank,

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "control/tls.h"
 #include "core/wire.h"
-#include "job/rank/past_ranks.h"
 #include "job/rank/session.h"
 #include "net/port_range.h"
 #include "switchml.h"

@@ -374,7 +374,7 @@ static void draw_early_death(struct control *control, uint64_t seed)
 /*
  * In half of the worlds, each rank has a heartbeat of its own. None is shorter than that of the
  * other worlds: a switch that was stopped may take what a rank sent before that for a sign of life,
- * if it is on its way for longer than an eighth of a heartbeat (job/peer/heard.c).
+ * if it is on its way for longer than an eighth of a heartbeat (job/peer/peer.c).
  */
 static void draw_heartbeats(struct control *control, uint64_t seed)
 {

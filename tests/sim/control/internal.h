@@ -3,7 +3,6 @@
 #ifndef SML_SIM_CONTROL_INTERNAL_H
 #define SML_SIM_CONTROL_INTERNAL_H
 
-#include "job/rank/past_ranks.h"
 #include "job/rank/search.h"
 #include "job/rank/session.h"
 #include "job/switch.h"
