@@ -33,7 +33,7 @@
 #define MAX_STEPS 64
 /*
  * Data that may wait for one peer. A peer with 64 KiB waiting gets no more optional messages
- * (switch/control/peer.c). The longest optional message and all others together stay below
+ * (switch/control/connection.c). The longest optional message and all others together stay below
  * this.
  */
 #define MAX_UNSENT_BYTES (512u << 10)

@@ -13,12 +13,273 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "control/envelope.h"
 #include "control/socket.h"
 #include "switch/control/server.h"
+#include "switch/shared/log.h"
+
+/*
+ * ---- the end: at once, or when what the peer was told has been sent and read ----
+ *
+ * The invariant: only a connection's own events and the tick free it, so that code that walks a
+ * job's members may end any of them.
+ */
+
+/* An ending connection's peer may still read what it was told, for this long. */
+#define LINGER_NS 1000000000ull
+/* And for this long if it was lost on the way: TCP resends it after 0.2 s, 0.6 s, 1.4 s, … */
+#define RESEND_NS 10000000000ull
+/*
+ * Who was silent for so long may be dead, and is not waited for. A rank has half of its heartbeat,
+ * because some of its Pings are lost.
+ */
+#define SILENT_NS 2000000000ull
+
+void sml_connection_free(struct sml_connection *connection)
+{
+	struct sml_server *server = connection->server;
+
+	if (connection->previous != NULL)
+		connection->previous->next = connection->next;
+	else
+		server->connections = connection->next;
+	if (connection->next != NULL)
+		connection->next->previous = connection->previous;
+	server->n_connections--;
+	server->held_bytes -= connection->held_bytes;
+	if (server->uplink.connection == connection)
+		sml_uplink_lost(server);
+	sml_stream_close(&connection->messages);
+	sml_watch_free(connection->watch);
+	sml_fd_shut(connection->fd);
+	free(connection);
+	if (server->stopping && server->connections == NULL)
+		sml_loop_stop(server->loop);
+}
+
+void sml_connection_lose(struct sml_connection *connection, const char *why)
+{
+	sml_jobs_lost(&connection->server->jobs, &connection->peer, why, sml_now_ns());
+	sml_connection_free(connection);
+}
+
+/*
+ * Do not close() at once: if bytes from the peer are unread, that sends a reset, which destroys
+ * what the peer has not read yet. So shut down our end first, and wait for the peer's.
+ */
+static void end_when_sent(struct sml_connection *connection)
+{
+	if (sml_stream_unsent_bytes(&connection->messages) == 0)
+		shutdown(connection->fd, SHUT_WR);
+}
+
+static bool is_silent(const struct sml_peer *peer)
+{
+	return sml_now_ns() >
+	       peer->heard_ns + (peer->heartbeat_ms ? peer->heartbeat_ms * 500000ull : SILENT_NS);
+}
+
+void sml_connection_end(struct sml_connection *connection)
+{
+	if (connection->closing)
+		return;
+	connection->closing = true;
+	connection->was_silent = is_silent(&connection->peer);
+	connection->peer.heard_ns = sml_now_ns();
+	sml_stream_ignore(&connection->messages);
+	sml_stream_finish(&connection->messages);
+	end_when_sent(connection);
+}
+
+/*
+ * Once the descriptor is closed, the peer's next Ping ends the resending: a rank that has not
+ * received Left then believes that its switch has died.
+ */
+bool sml_connection_is_resent(const struct sml_connection *connection)
+{
+	struct tcp_info info = {0};
+	socklen_t length = sizeof(info);
+
+	return !connection->was_silent &&
+	       getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+	       info.tcpi_unacked > 0;
+}
+
+void sml_connection_keep_alive(struct sml_connection *connection)
+{
+	const int on = sml_peer_may_be_silent(&connection->peer), second = 1;
+	const unsigned patience_ms = on ? connection->peer.heartbeat_ms : 0;
+
+	if (on == connection->kept_alive)
+		return;
+	connection->kept_alive = on;
+	setsockopt(connection->fd, IPPROTO_TCP, TCP_KEEPIDLE, &second, sizeof(second));
+	setsockopt(connection->fd, IPPROTO_TCP, TCP_KEEPINTVL, &second, sizeof(second));
+	/* Instead of a number of probes; also for what was sent and is not acknowledged. */
+	setsockopt(connection->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms,
+		   sizeof(patience_ms));
+	setsockopt(connection->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
+{
+	if (connection->closing)
+		return now_ns > connection->peer.heard_ns + LINGER_NS &&
+		       (now_ns > connection->peer.heard_ns + RESEND_NS ||
+			!sml_connection_is_resent(connection));
+	if (sml_peer_is_member(&connection->peer))
+		connection->stranger_ns = now_ns;
+	/* Whatever it says, only joining counts. */
+	return now_ns >
+	       connection->stranger_ns + connection->server->config.greeting_ms * 1000000ull;
+}
+
+/* ---- as the jobs (job/switch.h) see it: a peer's address, and the output functions ---- */
+
+/* A peer that leaves this much unread gets no more answers. */
+#define MAX_UNREAD_BYTES (64u << 10)
+
+/* The bytes of an address; a mapped IPv4 address counts as IPv4. 0: neither family. */
+static uint8_t address_bytes(const struct sockaddr_storage *address, uint8_t bytes[16])
+{
+	struct sockaddr_in6 v6;
+	struct sockaddr_in v4;
+
+	if (address->ss_family == AF_INET) {
+		memcpy(&v4, address, sizeof(v4));
+		memcpy(bytes, &v4.sin_addr, 4);
+		return 4;
+	}
+	if (address->ss_family != AF_INET6)
+		return 0;
+	memcpy(&v6, address, sizeof(v6));
+	if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+		memcpy(bytes, v6.sin6_addr.s6_addr + 12, 4);
+		return 4;
+	}
+	memcpy(bytes, &v6.sin6_addr, 16);
+	return 16;
+}
+
+static void locate(struct sml_connection *connection)
+{
+	int fd = connection->fd;
+	struct sml_peer *peer = &connection->peer;
+	struct sockaddr_storage theirs = {0}, ours = {0};
+	socklen_t theirs_bytes = sizeof(theirs), ours_bytes = sizeof(ours);
+	uint8_t own[16] = {0};
+	uint8_t n;
+
+	if (getpeername(fd, (struct sockaddr *)&theirs, &theirs_bytes) == 0)
+		peer->address_bytes = address_bytes(&theirs, peer->address);
+	if (getsockname(fd, (struct sockaddr *)&ours, &ours_bytes) == 0 &&
+	    (n = address_bytes(&ours, own)) == peer->address_bytes)
+		peer->is_local = memcmp(own, peer->address, n) == 0;
+}
+
+static struct sml_connection *connection_of(const struct sml_peer *peer)
+{
+	return (struct sml_connection *)((uintptr_t)peer - offsetof(struct sml_connection, peer));
+}
+
+static int send_message(struct sml_peer *peer, const SmlControl__Envelope *message)
+{
+	struct sml_connection *connection = connection_of(peer);
+	int rc;
+
+	if (connection->closing)
+		return 0;
+	/*
+	 * Without memory, the peer gets nothing more, and its heartbeat ends the connection. With
+	 * TLS, the session is over then, and the next bytes that come end the connection.
+	 */
+	rc = sml_stream_write(&connection->messages, message);
+	return rc == -EPROTO ? 0 : rc;
+}
+
+static void end(struct sml_peer *peer)
+{
+	sml_connection_end(connection_of(peer));
+}
+
+static bool listens(const struct sml_peer *peer)
+{
+	return sml_stream_unsent_bytes(&connection_of(peer)->messages) <= MAX_UNREAD_BYTES;
+}
+
+static uint64_t random_u64(void *context)
+{
+	uint64_t value;
+
+	(void)context;
+	/* Reading up to 256 bytes cannot fail or be interrupted once the system is up. */
+	while (getrandom(&value, sizeof(value), 0) != (ssize_t)sizeof(value))
+		;
+	return value;
+}
+
+static void log_line(void *context, enum sml_jobs_level level, const char *line)
+{
+	(void)context;
+	sml_switch_log(level == SML_JOBS_WARNING ? SML_LOG_WARN : SML_LOG_INFO, "%s", line);
+}
+
+const struct sml_jobs_output sml_server_output = {
+	.send = send_message,
+	.end = end,
+	.listens = listens,
+	.random_u64 = random_u64,
+	.log = log_line,
+};
+
+/* ---- peers whose TLS does not match ---- */
+
+static void answer_plainly(struct sml_connection *connection, const char *text)
+{
+	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
+
+	message.error = SML_ERROR_TLS;
+	message.text = (char *)(uintptr_t)text;
+	(void)sml_frame_write(connection->messages.wire_out, sml_envelope(ABORT, abort, &message));
+	sml_connection_end(connection);
+}
+
+/* TLS is over: a member is lost; a stranger is told why, by an alert or in plain text. */
+static void fail_tls(struct sml_connection *connection)
+{
+	char why[SML_SENTENCE_BYTES];
+
+	snprintf(why, sizeof(why), "TLS failed: %s", sml_tls_reason(connection->messages.tls));
+	if (connection->peer.is_parent)
+		sml_uplink_failed(connection->server, why);
+	if (sml_peer_is_member(&connection->peer)) {
+		sml_connection_lose(connection, why);
+		return;
+	}
+	sml_strangers_refused(connection, why, true);
+	if (sml_tls_peer_is_plain(connection->messages.tls))
+		answer_plainly(connection, sml_tls_demand(connection->server->tls));
+	else
+		sml_connection_end(connection);
+}
+
+/* A stranger speaks TLS, but this switch has no TLS. */
+static void refuse_tls(struct sml_connection *connection)
+{
+	sml_strangers_refused(
+		connection,
+		"it speaks TLS, and this switch has neither a job key nor a "
+		"certificate: start it with --key-file, or with --tls-certificate, "
+		"--tls-key and --tls-authority; or, on the client, unset SWITCHML_JOB_KEY_FILE, or "
+		"SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY and SWITCHML_TLS_AUTHORITY",
+		true);
+	answer_plainly(connection, "the switch does not accept TLS connections");
+}
 
 /* In one call. on_read() then takes or refuses what has come. */
 #define CALL_BYTES 16384
@@ -66,7 +327,7 @@ static int on_writable(struct sml_connection *connection)
 	if (error)
 		return error;
 	if (connection->closing)
-		sml_connection_end_when_sent(connection);
+		end_when_sent(connection);
 	sml_strangers_count(connection);
 	return 0;
 }
@@ -169,7 +430,7 @@ static void on_read(struct sml_connection *connection)
 	const char *why;
 
 	if (!connection->closing && sml_stream_step(messages) < 0) {
-		sml_wire_failed(connection);
+		fail_tls(connection);
 		return;
 	}
 	why = take_messages(connection, text, sizeof(text));
@@ -178,7 +439,7 @@ static void on_read(struct sml_connection *connection)
 	if (connection->closing)
 		sml_stream_ignore(messages);
 	else if (why != NULL && messages->tls == NULL && sml_tls_is_hello(messages->in))
-		sml_wire_refuse_tls(connection);
+		refuse_tls(connection);
 	else if (why != NULL)
 		turn_away(connection, why);
 	else
@@ -256,7 +517,7 @@ static struct sml_connection *open_connection(struct sml_server *server, int fd,
 	server->connections = connection;
 	server->n_connections++;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	sml_connection_locate(connection);
+	locate(connection);
 	if (sml_stream_open(&connection->messages, tls, host, NULL, NULL) == 0 &&
 	    start_watching(connection) == 0)
 		return connection;

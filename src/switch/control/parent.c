@@ -22,12 +22,42 @@
 #include "switch/control/server.h"
 #include "switch/shared/log.h"
 
-/* How long a try may take. */
+/* Between two tries, and how long one may take. */
+#define PAUSE_NS   (200 * SML_NS_PER_MS)
 #define CONNECT_NS (3000 * SML_NS_PER_MS)
 /* Without a known MTU: what every IPv6 path takes. */
 #define LEAST_MTU 1280
 
 static void connect_next(struct sml_server *server);
+
+/* ---- when a try fails, or a connection ends ---- */
+
+/* Go on with the tries after this time. */
+static void wait_before_next(struct sml_uplink *uplink, uint64_t ns)
+{
+	if (uplink->timer != NULL)
+		sml_watch_at(uplink->timer, sml_now_ns() + ns);
+}
+
+void sml_uplink_failed(struct sml_server *server, const char *why)
+{
+	struct sml_uplink *uplink = &server->uplink;
+
+	snprintf(server->jobs.leaf.why, sizeof(server->jobs.leaf.why), "%s", why);
+	if (strcmp(uplink->why, why) == 0)
+		return;
+	snprintf(uplink->why, sizeof(uplink->why), "%s", why);
+	sml_switch_log(SML_LOG_WARN,
+		       "the parent %s cannot be reached: %s. This leaf tries again until it "
+		       "answers, and its ranks cannot join before that",
+		       uplink->where, why);
+}
+
+void sml_uplink_lost(struct sml_server *server)
+{
+	server->uplink.connection = NULL;
+	wait_before_next(&server->uplink, PAUSE_NS);
+}
 
 /* ---- the tries ---- */
 
@@ -44,7 +74,7 @@ static void fail(struct sml_server *server, int error)
 {
 	stop_try(&server->uplink);
 	sml_uplink_failed(server, strerror(error));
-	sml_uplink_wait(&server->uplink, SML_UPLINK_PAUSE_NS);
+	wait_before_next(&server->uplink, PAUSE_NS);
 }
 
 /* The lanes of a packet that the first link of the path takes; probes find out the rest. */
@@ -133,7 +163,7 @@ static void connect_next(struct sml_server *server)
 	if (uplink->connected == NULL || sml_watch_set(uplink->connected, SML_WATCH_WRITE) < 0)
 		fail(server, ENOMEM);
 	else
-		sml_uplink_wait(uplink, CONNECT_NS);
+		wait_before_next(uplink, CONNECT_NS);
 }
 
 /* ---- the beginning and the end ---- */
@@ -176,7 +206,7 @@ int sml_uplink_start(struct sml_server *server)
 	uplink->timer = sml_watch_new(server->loop, -1, on_timer, server);
 	if (uplink->timer == NULL)
 		return -ENOMEM;
-	sml_uplink_wait(uplink, 0);
+	wait_before_next(uplink, 0);
 	return 0;
 }
 

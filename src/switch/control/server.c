@@ -19,6 +19,8 @@
 #include "switch/control/server.h"
 #include "switch/shared/log.h"
 
+_Static_assert((int)SML_TURN_CLASSES <= (int)SML_LOOP_CLASSES, "each class has a queue");
+
 #define BACKLOG 128
 /* How long workers may take to read what they are told at the end. */
 #define STOP_NS (300 * SML_NS_PER_MS)
@@ -404,9 +406,13 @@ static int open_dataplane(struct sml_server *server, const char *address)
 	return operations->open(&server->jobs.dataplane, &config);
 }
 
-/* All but the status are of the clock's class. */
+/*
+ * The loop has the budgets of server.h, and all watches but the status are of the clock's class,
+ * which always has little to do, so it is not interrupted.
+ */
 static int open_watches(struct sml_server *server)
 {
+	sml_loop_limit(server->loop, SML_TURN_MEMBERS, SML_TURN_CALLS, SML_TURN_NS);
 	server->tick = sml_watch_new(server->loop, -1, on_tick, server);
 	server->note = sml_watch_new(server->loop, -1, on_note, server);
 	server->reload = sml_watch_new(server->loop, -1, on_reload, server);
@@ -533,7 +539,7 @@ int sml_server_open(struct sml_server *server, const char *address, uint16_t por
 	server->ticked_ns = sml_now_ns();
 	server->listen_fd = server->uplink.fd = -1;
 	open_jobs(server);
-	rc = sml_turns_loop_open(&server->loop);
+	rc = sml_loop_open(&server->loop);
 	if (rc == 0)
 		rc = open_watches(server);
 	if (rc < 0)

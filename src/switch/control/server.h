@@ -18,12 +18,45 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/loop.h"
 #include "control/stream.h"
 #include "job/switch.h"
 #include "net/address.h"
-#include "switch/control/turns.h"
 #include "switch/dataplane.h"
 #include "switchml.h"
+
+/*
+ * ---- turns ----
+ *
+ * Which connections are served first, and how much in one turn of the event loop. A turn is what
+ * the loop does between two polls of its sockets. Anyone can create work as a stranger, so members
+ * of running jobs, and timers, go first:
+ *
+ *	SML_TURN_CLOCK      the tick, the dataplane's notes, the end
+ *	SML_TURN_MEMBERS    connections of jobs that run
+ *	SML_TURN_STRANGERS  all others: accepting, handshakes, joining, questions
+ *
+ * While a class has work, no class below it is served; and a turn serves at most SML_TURN_CALLS
+ * connections, or those that fit in SML_TURN_NS. One call processes at most SML_CALL_MESSAGES
+ * messages of a connection; the rest waits for its next call. A member that uses more than
+ * SML_MEMBER_CPU_NS of the thread between two ticks is served with the strangers until the next
+ * tick.
+ *
+ * The invariant: once a member's bytes have come, at most one stranger's call is served before it.
+ */
+
+enum sml_turn_class { SML_TURN_CLOCK, SML_TURN_MEMBERS, SML_TURN_STRANGERS, SML_TURN_CLASSES };
+
+#define SML_TURN_CALLS	  16
+#define SML_TURN_NS	  2000000ull
+#define SML_CALL_MESSAGES 16
+/* Of 100 ms. */
+#define SML_MEMBER_CPU_NS 500000ull
+/* The connections that one call accepts, and that one tick closes. */
+#define SML_CALL_ACCEPTS 8
+#define SML_TICK_LOSSES	 64
+
+/* ---- the server and its connections ---- */
 
 /* The most addresses that the parent's name can have. */
 #define SML_PARENT_ADDRESSES 8
@@ -111,10 +144,10 @@ int sml_server_reload(struct sml_server *server, const struct sml_switch_config 
 uint8_t *sml_server_status(struct sml_server *server, uint32_t timeout_ms, size_t *n);
 void sml_server_close(struct sml_server *server);
 
-/* The jobs' output functions (peer.c). */
+/* The jobs' output functions (connection.c). */
 extern const struct sml_jobs_output sml_server_output;
 
-/* ---- connections (connection.c, connection_end.c) ---- */
+/* ---- connections (connection.c) ---- */
 
 /* Serve a peer. Takes the descriptor, and may close other strangers to make room. */
 void sml_connection_open(struct sml_server *server, int fd);
@@ -123,9 +156,6 @@ void sml_connection_open(struct sml_server *server, int fd);
  * The same for a descriptor that leads to the parent. NULL if there is no memory, and it is closed.
  */
 struct sml_connection *sml_connection_open_parent(struct sml_server *server, int fd);
-
-/* Tell its peer's address to the jobs (peer.c). */
-void sml_connection_locate(struct sml_connection *connection);
 
 /* Only for the tick and the server's end, when no job refers to it. */
 void sml_connection_free(struct sml_connection *connection);
@@ -145,16 +175,10 @@ bool sml_connection_is_resent(const struct sml_connection *connection);
 /* Report the reason to its job, and then free the connection. */
 void sml_connection_lose(struct sml_connection *connection, const char *why);
 
-/* No more messages are sent to the peer: once all is written, it sees the end of the connection. */
-void sml_connection_end_when_sent(struct sml_connection *connection);
-
 /* Close it once all is written and the peer has had time to read it. */
 void sml_connection_end(struct sml_connection *connection);
 
-/* ---- the parent (parent.c, uplink.c) ---- */
-
-/* Between two tries to reach it. */
-#define SML_UPLINK_PAUSE_NS (200 * SML_NS_PER_MS)
+/* ---- the parent (parent.c) ---- */
 
 /*
  * Finds the parent's addresses, while names can be resolved. Returns 0 or an error, and sets the
@@ -166,9 +190,6 @@ int sml_uplink_find(struct sml_server *server);
  * Connect to the parent, and connect again whenever the connection is lost. Returns 0 or -ENOMEM.
  */
 int sml_uplink_start(struct sml_server *server);
-
-/* Go on with the tries after this time. */
-void sml_uplink_wait(struct sml_uplink *uplink, uint64_t ns);
 
 /* The connection to the parent has ended. */
 void sml_uplink_lost(struct sml_server *server);
@@ -191,13 +212,5 @@ void sml_strangers_count(struct sml_connection *connection);
 
 /* It will be closed because of what it sent: count it. important: log it, at most once a second. */
 void sml_strangers_refused(struct sml_connection *connection, const char *why, bool important);
-
-/* ---- peers whose TLS does not match (wire.c) ---- */
-
-/* TLS is over: a member is lost; a stranger is told why, by an alert or in plain text. */
-void sml_wire_failed(struct sml_connection *connection);
-
-/* A stranger speaks TLS, but this switch has no TLS. */
-void sml_wire_refuse_tls(struct sml_connection *connection);
 
 #endif
