@@ -6,7 +6,7 @@
 #include <semaphore.h>
 #include <stdlib.h>
 
-#include "lib/control/resolver.h"
+#include "lib/control/endpoints.h"
 #include "support/count_entries.h"
 #include "support/test.h"
 

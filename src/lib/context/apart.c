@@ -7,7 +7,7 @@
 #include "base/least.h"
 #include "lib/context/join.h"
 #include "lib/context/listen.h"
-#include "lib/control/resolver.h"
+#include "lib/control/endpoints.h"
 #include "net/address.h"
 
 /* Ranks that are not apart have met by then, mostly. */

@@ -25,8 +25,8 @@
 #include "lib/context/join.h"
 #include "lib/context/resuming.h"
 #include "lib/context/submit.h"
+#include "lib/control/endpoints.h"
 #include "lib/control/finder.h"
-#include "lib/control/resolver.h"
 #include "lib/progress/line.h"
 
 static bool is_over(const struct sml_context *context)

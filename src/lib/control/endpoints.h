@@ -3,6 +3,8 @@
 #ifndef SML_LIB_ENDPOINTS_H
 #define SML_LIB_ENDPOINTS_H
 
+#include <stdbool.h>
+
 #include "net/address.h"
 
 #define SML_MAX_ENDPOINTS 16
@@ -30,9 +32,6 @@ void sml_endpoints_free(struct sml_endpoints *endpoints); /* and those before */
 unsigned sml_endpoints_place(const struct sml_endpoints *endpoints,
 			     const struct sml_endpoint *endpoint);
 
-/* Is there an address that `known` does not have? If so, add those that only `known` has. */
-bool sml_endpoints_renew(struct sml_endpoints *endpoints, const struct sml_endpoints *known);
-
 /* Has the list a name that may come to mean something else? */
 bool sml_endpoints_have_names(const char *list);
 
@@ -54,5 +53,25 @@ uint64_t sml_endpoints_digest(const char *list);
  */
 int sml_endpoints_resolve(struct sml_endpoint *endpoints, const char *list, unsigned stripe,
 			  uint16_t default_port);
+
+/*
+ * ---- a resolver that asks again ----
+ *
+ * While a stripe looks for its switch, what its switches' names mean may change: a pod comes back
+ * with another address, some time after the old one was lost. A thread looks the names up again and
+ * again, because a resolver may block for longer than a heartbeat.
+ */
+
+struct sml_resolver;
+
+/* NULL if the list has no name, or there is no thread: then nothing happens. */
+struct sml_resolver *sml_resolver_start(const char *list, unsigned stripe,
+					const struct sml_endpoints *known);
+
+/* Atomic: an address is there that is new. NULL for NULL. */
+const bool *sml_resolver_moved(const struct sml_resolver *resolver);
+
+/* Returns what it has found, or NULL. Does not wait: a question that is under way ends alone. */
+struct sml_endpoints *sml_resolver_end(struct sml_resolver *resolver);
 
 #endif

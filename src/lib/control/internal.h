@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the three files of the control client share: client.c (set-up, and the calls
- * of the opening thread), messages.c (the session's outputs and inputs), thread.c (from
- * the start to the end).
+ * What the two files of the control client share: client.c (set-up, the session's outputs and
+ * inputs, and the calls of the opening thread), thread.c (from the start to the end).
  */
 #ifndef SML_LIB_CONTROL_INTERNAL_H
 #define SML_LIB_CONTROL_INTERNAL_H
@@ -59,13 +58,8 @@ static inline enum sml_session_phase sml_control_phase(const struct sml_control 
 	return __atomic_load_n(&control->session.phase, __ATOMIC_ACQUIRE);
 }
 
-void sml_control_begin_session(struct sml_control *control, const char *where);
-
-/* Callbacks of the channel, and of the events. self is the control. */
-bool sml_control_objects(void *self, const struct sml_head *head);
+/* Callbacks of the channel, and of the wake. self is the control. */
 void sml_control_received(void *self, const SmlControl__Envelope *message);
-void sml_control_ended(void *self, int error);
-void sml_control_on_tick(void *self, unsigned what);
 void sml_control_on_wake(void *self, unsigned what);
 
 #endif
