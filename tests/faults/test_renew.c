@@ -4,7 +4,7 @@
  * or none, and the failover can try again.
  */
 #include "faults/fail_nth.h"
-#include "lib/context/data_path.h"
+#include "lib/context/membership.h"
 #include "support/stripe_rig.h"
 #include "support/test.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/context/listen.h"
+#include "lib/context/membership.h"
 #include "support/ranks.h"
 #include "support/test.h"
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/context/apart.h"
+#include "lib/context/membership.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/least.h"
-#include "lib/context/join.h"
-#include "lib/context/listen.h"
 #include "lib/control/endpoints.h"
 #include "net/address.h"
 

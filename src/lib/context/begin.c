@@ -19,12 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/context/apart.h"
-#include "lib/context/data_path.h"
-#include "lib/context/embedded.h"
 #include "lib/context/failover.h"
-#include "lib/context/hosts.h"
-#include "lib/context/join.h"
 #include "lib/context/membership.h"
 #include "lib/settings/notice.h"
 

@@ -15,15 +15,17 @@
 #ifndef SML_LIB_CONTEXT_H
 #define SML_LIB_CONTEXT_H
 
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "lib/context/metrics_file.h"
-#include "lib/context/notifier.h"
+#include "core/tensor.h"
+#include "core/wire.h"
 #include "lib/context/stripe.h"
-#include "lib/context/tracing.h"
-#include "lib/context/usage.h"
 #include "lib/control/client.h"
 #include "lib/diagnose/history.h"
 #include "lib/diagnose/recorder.h"
@@ -35,7 +37,120 @@
 #include "lib/settings/notice.h"
 #include "switch/switch.h"
 
-/* See lib/context/hosts.h. */
+struct sml_context;
+struct sml_trace;
+
+/*
+ * ---- for programs with their own event loop (context.c) ----
+ *
+ * An eventfd that becomes readable when calls have ended. It is not a count of calls.
+ *
+ * The invariant: the notifier is made and notified only under the context's lock. So a program that
+ * opens it and then tests its requests misses no call that ends: a thread that found no notifier
+ * had released the lock before that, and its tensor was already done.
+ */
+
+struct sml_notifier {
+	int fd; /* -1 if nobody has asked for it */
+};
+
+void sml_notifier_init(struct sml_notifier *notifier);
+
+/* Returns the notifier's descriptor, which is readable at first, or -errno. */
+int sml_notifier_open(struct sml_notifier *notifier);
+
+/* Does nothing if it was never opened. Never waits. */
+void sml_notifier_notify(const struct sml_notifier *notifier);
+
+void sml_notifier_fini(struct sml_notifier *notifier);
+
+/* ---- a trace, if SWITCHML_RECORD asks for one (tracing.c) ---- */
+
+struct sml_tracing {
+	int fd;	    /* of the file; -1 if there is no trace */
+	char *path; /* its name, for texts */
+	struct sml_trace *traces[SML_MAX_SHARDS];
+	unsigned n;
+};
+
+void sml_tracing_init(struct sml_tracing *tracing);
+
+/* Creates the file. Returns 0 or a negative error, and sets the error text. */
+int sml_tracing_open(struct sml_context *context);
+
+/* Room for another thread's events. Returns 0 or a negative error, and sets the error text. */
+int sml_tracing_add_thread(struct sml_context *context);
+
+/* Write the file, and free everything. Call this when no thread runs any more. */
+void sml_tracing_fini(struct sml_context *context);
+
+/*
+ * ---- what a job was used for (context.c) ----
+ *
+ * For the line at its end: the bytes of its calls, what a ring would have sent for them, and for
+ * how long any call was under way.
+ *
+ * The one rule of in_progress: a call counts before any thread may complete it, and since_ns is set
+ * by the call that finds no other one under way.
+ */
+
+#define SML_ELSEWHERE_BYTES 32
+
+struct sml_usage {
+	uint64_t opened_ns;
+	/* Of whoever submits: under the submit lock. */
+	uint64_t bytes, ring_bytes;
+	/* Atomic. */
+	uint64_t in_progress, since_ns, busy_ns;
+	/* Calls that were made elsewhere. Under the context's lock. */
+	uint64_t n_elsewhere;
+	char elsewhere[SML_ELSEWHERE_BYTES];
+};
+
+/* A call of n_ranks ranks is submitted, before a thread gets it. */
+void sml_usage_begin(struct sml_usage *usage, const struct sml_tensor_spec *spec, unsigned n_ranks,
+		     uint64_t now_ns);
+
+/* Note that n calls are done. */
+void sml_usage_end(struct sml_usage *usage, uint64_t n);
+
+/* For how long a call was under way, until now. */
+uint64_t sml_usage_busy_ns(const struct sml_usage *usage, uint64_t now_ns);
+
+/*
+ * ---- counters in a file for Prometheus' node exporter (metrics_file.c) ----
+ *
+ * SWITCHML_RECORD asks for it. A thread writes it, so a disk that hangs delays nothing but
+ * sml_close().
+ */
+
+struct sml_metrics_file {
+	char *path; /* NULL if there is none */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool runs, stops; /* stops: under the lock */
+	/* Of the context, among those of the process that have a file; 0 if it has none. */
+	unsigned number;
+};
+
+void sml_metrics_file_init(struct sml_metrics_file *file);
+
+/*
+ * The context runs: write the file from now on, if one is set. Returns 0 or a negative error, and
+ * sets the error text.
+ */
+int sml_metrics_file_start(struct sml_context *context);
+
+/* Remove the file. Before the job's shards are freed. Does nothing if it was not started. */
+void sml_metrics_file_stop(struct sml_metrics_file *file);
+
+/* Once it has been stopped. */
+void sml_metrics_file_fini(struct sml_metrics_file *file);
+
+/* ---- the context ---- */
+
+/* See membership.h, hosts.c. */
 struct sml_hosts {
 	char machine[SML_HOST_MACHINE_BYTES]; /* "": this rank shares no memory */
 	struct sml_ranks ranks;		      /* of this host, which share memory; none: none do */
@@ -48,7 +163,7 @@ struct sml_hosts {
 	} found;
 };
 
-/* For notices (join.h): a call that waits. */
+/* For notices (membership.h): a call that waits. */
 struct sml_late {
 	pthread_mutex_t lock;
 	struct sml_notice notice;
@@ -69,7 +184,7 @@ struct sml_senders {
 /*
  * The form of a job: who has its slots. The settings choose between switches and ranks; ranks that
  * find each other on one host go on with its memory. With switches and ranks, those of a host may
- * share memory besides, and contribute as one (lib/context/hosts.h).
+ * share memory besides, and contribute as one (lib/context/hosts.c).
  */
 struct sml_job_form {
 	/*
@@ -99,7 +214,7 @@ struct sml_context {
 	pid_t owner; /* a child made by fork() is another process */
 	struct sml_settings settings;
 	const struct sml_job_form *form; /* of the job */
-	/* Where ranks embed the stripes: lib/context/embedded.h. */
+	/* Where ranks embed the stripes: lib/context/embedded.c. */
 	struct sml_switch *embedded; /* rank 0's control port; NULL if this process has none */
 	char listen_address[INET6_ADDRSTRLEN]; /* of embedded; "": all addresses of this host */
 	struct sml_peers *peers;	       /* NULL if there are switches */
@@ -269,5 +384,27 @@ bool sml_context_park_shard(struct sml_context *context, struct sml_shard *shard
  */
 struct sml_control *sml_context_hold_control(struct sml_context *context, unsigned stripe);
 void sml_context_release_control(struct sml_context *context, struct sml_control *control);
+
+/*
+ * ---- waiting for calls (wait.c) ----
+ *
+ * A wait ends with the first of: a request is done, the context has failed (and no thread accesses
+ * a buffer any more), the waiter's own time is over (the calls go on), or a request's deadline,
+ * which fails the context.
+ */
+
+#define SML_WAIT_FOREVER UINT64_MAX
+
+/*
+ * Wait until one of n requests is done, at most until until_ns. Some may be NULL, but not all.
+ * Returns 0 and the first one that is done as *index; or the context's error and any of them; then
+ * the application owns its buffers again. -EAGAIN: until_ns has passed.
+ */
+int sml_context_wait_any(struct sml_context *context, struct sml_request *const *requests, size_t n,
+			 uint64_t until_ns, size_t *index);
+
+/* The same without waiting. */
+int sml_context_look(struct sml_context *context, struct sml_request *const *requests, size_t n,
+		     size_t *index);
 
 #endif

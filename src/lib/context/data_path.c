@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/context/data_path.h"
+#include "lib/context/membership.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,6 @@
 
 #include "base/least.h"
 #include "base/plural.h"
-#include "lib/context/hosts.h"
-#include "lib/context/hosts_meet.h"
 #include "lib/context/probe.h"
 #include "lib/context/submit.h"
 #include "lib/progress/progress.h"

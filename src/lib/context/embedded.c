@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/context/embedded.h"
+#include "lib/context/membership.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,12 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lib/context/data_path.h"
-#include "lib/context/hosts.h"
-#include "lib/context/hosts_meet.h"
-#include "lib/context/join.h"
-#include "lib/context/listen.h"
-#include "lib/context/membership.h"
 #include "lib/context/probe.h"
 #include "lib/progress/embedded_stripe.h"
 #include "net/address.h"

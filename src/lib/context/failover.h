@@ -12,6 +12,7 @@
 #define SML_LIB_FAILOVER_H
 
 #include "lib/context/context.h"
+#include "lib/context/stripe.h"
 
 /*
  * The control thread reports that its switch is lost. Returns at once: a separate

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where rank 0's control port listens: see listen.h. */
-#include "lib/context/listen.h"
+/* Where rank 0's control port listens: see membership.h. */
+#include "lib/context/membership.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/least.h"
-#include "lib/context/join.h"
 #include "lib/control/endpoints.h"
 #include "lib/transport/interface.h"
 #include "net/address.h"

@@ -10,7 +10,10 @@
 #ifndef SML_LIB_MEMBERSHIP_H
 #define SML_LIB_MEMBERSHIP_H
 
+#include "job/rank/search.h"
 #include "lib/context/context.h"
+
+struct sml_probe;
 
 /* Nothing is open yet. Cannot fail. */
 void sml_membership_init(struct sml_context *context);
@@ -47,5 +50,263 @@ void sml_membership_note_rank(struct sml_stripe *stripe);
  */
 int sml_stripe_begin(struct sml_stripe *stripe);
 extern const struct sml_job_form sml_form_switches;
+
+/* ---- how a stripe gets a control connection (join.c) ---- */
+
+/* Whom it looks for until its job begins. */
+enum sml_search_kind sml_stripe_search_kind(const struct sml_stripe *stripe);
+
+/* Note that the stripe is connected to this switch now. */
+void sml_stripe_set_connection(struct sml_stripe *stripe, const struct sml_reached *connection);
+
+/* As sml_control_open(), for this stripe. What the control waits for ends with the threads. */
+int sml_stripe_open_control(const struct sml_stripe *stripe, const struct sml_reached *connection,
+			    struct sml_loop *loop, struct sml_control **control);
+
+/* Connect and open the control. Returns 0 or a negative error, and sets the error text. */
+int sml_stripe_connect_control(struct sml_stripe *stripe);
+
+/*
+ * Once connected, with a list of members, to a switch other than the one that the job ran at last:
+ * tells that one, which otherwise may decide that the job goes on with the ranks that ask it, as if
+ * this rank had gone. One that is gone decides nothing. Returns 0, or an error if it has decided or
+ * is about to, and sets the error text.
+ */
+int sml_stripe_tell_last_switch(struct sml_stripe *stripe);
+
+/*
+ * Connects to another switch, which the stripe does not join. Returns 0 and the control, or an
+ * error.
+ */
+int sml_stripe_open_beside(const struct sml_stripe *stripe, const struct sml_endpoint *endpoint,
+			   uint64_t deadline_ns, struct sml_control **control);
+
+/* Finds the most lanes that the path seems to carry. Returns 0, or an error with its text set. */
+int sml_stripe_lanes(const struct sml_stripe *stripe, uint16_t *lanes);
+
+/* The master's address. */
+const char *sml_master_host(const struct sml_context *context);
+
+/*
+ * The control connection gets its thread. Returns 0 or a negative error, and sets the error text.
+ */
+int sml_stripe_start_control(struct sml_stripe *stripe);
+
+/*
+ * ---- a rank that waits in a call says for which ranks (wait_notices.c) ----
+ *
+ * Only control threads look, so a call costs nothing. A call waits since its last chunk came, or
+ * since it was made: a large tensor on a slow network is no wait. When a notice is due
+ * (settings/notice.h), each switch is asked what its slots wait for. What is told is what all of
+ * them said, unless the call has gone on meanwhile.
+ */
+
+/* Call this at every tick of a control, in its thread. */
+void sml_wait_notices_check(struct sml_context *context);
+
+/*
+ * ---- ranks that wait at different switches (apart.c) ----
+ *
+ * Ranks whose lists have the same switches in different orders ("a|b" and "b|a") wait at different
+ * switches for each other. So one of those that wait at a switch looks at the others of its list;
+ * and at rank 0, which may have no switch, and wait for them.
+ *
+ * If rank 0 has a switch, and others have none, these look for it at its port, and only there. So
+ * rank 0 opens that for a moment, again and again, where who comes is told: not all the time,
+ * because another job of this host may want the port.
+ */
+
+struct sml_apart {
+	struct sml_stripe *stripe;
+	uint64_t begun_ns, at_ns; /* at_ns: when it looks */
+	/* The other switches, and rank 0's port, which may open later. */
+	struct sml_control *asked[SML_MAX_ENDPOINTS], *rank_0;
+	unsigned n_asked;
+	/* Where rank 0 is if it has no switch; found by the resolver where that is a name. */
+	struct sml_endpoints *places;
+	struct sml_resolver *resolver;
+	struct sml_switch *port; /* this rank's, while it is open, until then */
+	uint64_t port_ns;
+};
+
+/* The stripe has asked to join. */
+void sml_apart_begin(struct sml_apart *apart, struct sml_stripe *stripe);
+
+/* Again and again while it waits. Aborts the stripe's job if ranks are apart. */
+void sml_apart_look(void *self);
+
+void sml_apart_end(struct sml_apart *apart);
+
+/*
+ * ---- what moves packets (data_path.c) ----
+ *
+ * A transport, a line and a worker for each stripe and shard.
+ */
+
+/*
+ * After admission: opens a transport for each shard (SML_MAX_SHARDS places, NULL at first), proves
+ * the paths and agrees with the other ranks on the lane count that this stripe's switch starts
+ * with. Returns 0, or an error with its text set by sml_error_set(). The caller owns the transports
+ * in any case.
+ */
+int sml_data_path_agree(struct sml_stripe *stripe, struct sml_control *control,
+			struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns);
+
+/*
+ * One transport: to the stripe's switch, or, where peers (one shard's, of all
+ * ranks) is not NULL, to all of them, of any family that the system has. Returns 0 or a negative
+ * error, and sets the error text.
+ */
+int sml_data_path_open_transport(const struct sml_stripe *stripe, unsigned shard,
+				 const union sml_sockaddr *peers, struct sml_transport **transport);
+
+/* Closes the transports that exist, and forgets them. */
+void sml_data_path_close(struct sml_transport **transports);
+
+/*
+ * When all stripes have opened: the job's lane count is the least of theirs. Creates the threads,
+ * not started yet, with lines and shards. Returns 0, or an error with its text set; the context
+ * owns what exists in any case.
+ */
+int sml_data_path_open(struct sml_context *context);
+
+/*
+ * For a replacement switch: the stripe's shards are parked, and get workers and transports of the
+ * new epoch. keep: see sml_shard_renew().
+ */
+int sml_data_path_renew(struct sml_stripe *stripe, struct sml_control *control,
+			uint64_t deadline_ns, bool keep);
+
+/*
+ * The last part of it: the stripe's admission is that of the new epoch, and these transports (one
+ * a shard) become the shards' own. Returns 0; or an error, and then sets the error text, and no
+ * shard has changed.
+ */
+int sml_data_path_renew_shards(struct sml_stripe *stripe, struct sml_transport **transports,
+			       bool keep);
+
+/*
+ * ---- what a job makes of the ranks on this host (hosts.c) ----
+ *
+ * This rank says where it is, and meets the others. If all ranks of a job without a switch share
+ * memory, they send no packets. With a switch, or on several hosts, the ranks of a host contribute
+ * as one; their lowest rank sends for them.
+ *
+ * Once the job is settled:
+ * - threads.host is NULL, or has n_stripes entries. It is not NULL exactly if this rank shares
+ * memory. With switches, this is so exactly if every stripe's admission has host_ranks.
+ * - All entries have the same leader_fd, which is closed once, and the sleepers of the first one.
+ * - No stripe has a listener or stripe->met, and hosts.found.fd is -1.
+ */
+
+/* Call this before the stripes open. */
+void sml_hosts_begin(struct sml_context *context);
+
+/* Before the join: what to say in it. Nothing if this rank cannot share memory, or must not. */
+void sml_hosts_advertise(struct sml_stripe *stripe, struct sml_application *application);
+
+/*
+ * All ranks say so (or not): keep what this one shares with others beside the threads, or drop it.
+ * context->n_stripes is final. Returns 0 or a negative error, and sets the error text.
+ */
+int sml_hosts_settle(struct sml_context *context, bool share);
+
+/*
+ * The stripe's switch was lost before the job began, and its ranks will meet anew, or go on with
+ * what they share, if some of them have begun. False if it is too late for that, or there is no
+ * socket.
+ */
+bool sml_hosts_meet_again(struct sml_stripe *stripe);
+
+/* Whether this rank is to send packets. */
+bool sml_hosts_sends(const struct sml_stripe *stripe, const struct sml_readiness *found);
+
+/*
+ * With switches: all stripes have opened. The job starts with what their last admissions say.
+ * Settles that. Returns 0 or a negative error, and sets the error text.
+ */
+int sml_hosts_ready(struct sml_context *context);
+
+/* Frees what exists. Call this after the lines are closed. */
+void sml_hosts_fini(struct sml_context *context);
+
+/*
+ * ---- the handshake of the ranks on this host, while a stripe opens (hosts.c) ----
+ *
+ * The admission names the ranks that may be here. They pass memory to each other (lib/host/meet.h),
+ * and each says in Ready whether all of them share it.
+ *
+ * - Each stripe has one handshake, and it ends within 10 s, and before the stripe's deadline. After
+ *   it, stripe->listener is closed.
+ * - stripe->met is not NULL only if this rank and each of admission.neighbors have proved to each
+ *   other that they map the same memory.
+ * - Each switch of a job hears the same from this rank. So context->hosts.found.apart, once true,
+ *   stays true, and no stripe says anything before all have met or one of them could not.
+ */
+
+/*
+ * Where ranks have the slots: who contributes to them if all ranks of each host share memory. n: 1
+ * if there is one host, which then sends no packets; 0 if memory cannot be shared.
+ */
+struct sml_senders sml_hosts_list(const struct sml_context *context);
+
+/*
+ * After the admission: found->shares_memory says whether all ranks that the switch has admitted as
+ * one with this rank share memory with it, as far as this rank can tell; it is the same for all
+ * stripes. Without a switch, also if this rank is alone here and others are together elsewhere.
+ * Takes a bounded time, in which the probe, if there is one, answers the other ranks' probes. When
+ * the job goes on at another switch, the memory is made ready for that. 0, or an error.
+ */
+int sml_hosts_meet(struct sml_stripe *stripe, struct sml_control *control, struct sml_probe *probe,
+		   struct sml_readiness *found);
+
+/*
+ * ---- the form without a switch (embedded.c) ----
+ *
+ * Ranks embed the stripes of their job. Rank 0 has the control port, where all ranks learn the
+ * others' addresses. Each rank has one socket per thread, for its packets to the other ranks' slots
+ * and their packets to its own slots. Where ranks of a host share memory (hosts.c), only the first
+ * one keeps its stripe and its socket.
+ *
+ * Such a stripe ends with its rank, so nothing is ever resumed.
+ */
+
+/* Where every rank takes the packets of every shard. */
+struct sml_peers {
+	union sml_sockaddr address[SML_MAX_SHARDS][SML_MAX_CHILDREN];
+};
+
+extern const struct sml_job_form sml_form_ranks;
+
+/*
+ * ---- rank 0's control port (listen.c) ----
+ *
+ * It listens no wider than the ranks need.
+ */
+
+/*
+ * The numeric address to listen on, in text: the one of this host that `master` names; otherwise
+ * that of the first interface that passes `filter` (SWITCHML_SOCKET_IFNAME; NULL for none). "":
+ * neither, so listen on all addresses. A name with several addresses of this host, or only loopback
+ * addresses, does not decide: the ranks may have resolved another one.
+ */
+void sml_listen_choose(const char *master, const char *filter, char text[INET6_ADDRSTRLEN]);
+
+/*
+ * Rank 0: open the control port, at the loopback if the master's address is one. The last
+ * job's may be open, and stays so; or it belongs to rank 0 of the last one, which is about to close
+ * it. Returns 0 or a negative error, and sets the error text.
+ */
+int sml_listen_open(struct sml_context *context, uint64_t deadline_ns);
+
+/* Close it, if it is open. */
+void sml_listen_close(struct sml_context *context);
+
+/*
+ * Rank 0 of a job that has a switch: open the port where those look for it that have none. Returns
+ * NULL if there is none now, and for the default port: any job of this host may want that, and have
+ * the same name. sml_switch_close() closes it.
+ */
+struct sml_switch *sml_listen_open_beside(struct sml_context *context);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/context/metrics_file.h"
+#include "lib/context/context.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +13,6 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "control/text.h"
-#include "lib/context/context.h"
 
 #define PERIOD_NS (5 * SML_NS_PER_SEC)
 

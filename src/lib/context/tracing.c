@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/context/tracing.h"
+#include "lib/context/context.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/context/context.h"
 #include "lib/trace/trace.h"
 
 void sml_tracing_init(struct sml_tracing *tracing)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/context/join.h"
+#include "lib/context/membership.h"
 
 #include <stdio.h>
 

@@ -41,7 +41,7 @@ def bytes_of(arguments: Any) -> int:
 
 
 def _in_a_ring(name: str, n_bytes: int, n_ranks: int) -> int:
-    """What a rank of a ring sends on average: as src/lib/context/usage.c has it."""
+    """What a rank of a ring sends on average: as src/lib/context/context.c has it."""
     part = n_bytes // n_ranks
     if name == "allreduce":
         return 2 * part * (n_ranks - 1)
