@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The package as pip installs it, away from the source tree."""
 
+import ctypes
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,6 +17,7 @@ import switchml
 from switchml import _library, _settings
 
 ROOT = Path(__file__).resolve().parents[2]
+STRUCTURES = ("Config", "Membership", "Info", "Options", "CCounters")
 ALONE = """
 import numpy, pathlib, switchml
 from switchml import _library
@@ -48,7 +51,8 @@ def build_and_unpack(source, where, objects):
 @pytest.mark.parametrize("source", [ROOT, ROOT / "bindings" / "python"], ids=["root", "bindings"])
 def test_pip_builds_a_package_that_needs_no_tree(tmp_path, objects, source):
     names = build_and_unpack(source, tmp_path, objects)
-    assert {"switchml/_libswitchml.so", "switchml/_switchml", "switchml/py.typed"} <= set(names)
+    inside = {"_libswitchml.so", "_switchml", "switchml.h", "py.typed"}
+    assert {f"switchml/{name}" for name in inside} <= set(names)
     assert not [name for name in names if "__pycache__" in name or name.startswith("bin/")]
     sources = (ROOT / "bindings" / "python" / "switchml").rglob("*.py")
     assert {f"switchml/{p.relative_to(ROOT / 'bindings/python/switchml')}" for p in sources} <= set(
@@ -79,30 +83,25 @@ def test_the_version_is_the_headers():
     assert f'SML_VERSION_STRING "{switchml.__version__}"' in header
 
 
-def test_structures_and_numbers_are_the_headers():
-    """What _library.py repeats of switchml.h is as it is there."""
-    from switchml import _library as c
-
-    header = re.sub(r"/\*.*?\*/", "", (ROOT / "include" / "switchml.h").read_text(), flags=re.S)
-    config = re.search(r"struct sml_config \{(.*?)\};", header, re.S).group(1)
-    config = re.sub(r"\(\*(\w+)\)\(.*?\)", r"\1", config)  # a function's parameters are no members
-    assert re.findall(r"(\w+)[,;]", config) == [
-        name for name, _ in c.Config._fields_ if name[0] != "_"
+def test_structures_and_numbers_are_the_headers(tmp_path):
+    """What _library.py reads of switchml.h is what a compiler reads."""
+    compiler = shutil.which("cc") or pytest.skip("there is no C compiler")
+    facts = [
+        f"SML_{name} == {getattr(_library, name)}"
+        for name in ("BOOL", "MIN", "WIRE_GRADIENT", "PATH_MEMORY_AND_SWITCH")
     ]
-    for own in c.CCounters, c.Info, c.Options, c.Membership:
-        theirs = re.search(rf"{own.__doc__} \{{(.*?)\}};", header, re.S).group(1)
-        names = re.findall(r"(\w+)(?:\[\d+\])?[,;]", theirs)
-        assert names == [name for name, _ in own._fields_]
-    for name in "NONE", "MEMORY", "RANKS", "HOSTS", "SWITCH", "MEMORY_AND_SWITCH":
-        number = getattr(c, f"PATH_{name}")
-        assert re.search(rf"\bSML_PATH_{name} = {number}\b", header), name
-    for prefix, names in {
-        "SML_": ("FLOAT32", "FLOAT16", "BFLOAT16", "INT32", "BYTE", "SUM", "AVG", "MAX", "MIN"),
-        "SML_WIRE_": ("DEFAULT", "INT32", "INT16", "INT64", "EXACT", "INT8", "GRADIENT"),
-    }.items():
-        for name in names:
-            number = getattr(c, name if prefix == "SML_" else f"WIRE_{name}")
-            assert re.search(rf"\b{prefix}{name} = {number}\b", header), name
+    for own in (getattr(_library, name) for name in STRUCTURES):
+        facts.append(f"sizeof(struct {own.__name__}) == {ctypes.sizeof(own)}")
+        for name, _ in own._fields_:
+            member, theirs = getattr(own, name), f"struct {own.__name__}"
+            facts.append(f"offsetof({theirs}, {name}) == {member.offset}")
+            facts.append(f"sizeof((({theirs} *)0)->{name}) == {member.size}")
+    code = "".join(f'_Static_assert({fact}, "");\n' for fact in facts)
+    (tmp_path / "facts.c").write_text('#include "switchml.h"\n' + code)
+    command = [compiler, "-std=c11", "-fsyntax-only", f"-I{ROOT / 'include'}", "facts.c"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    assert _library.Config._fields_[-1][0] == "master_listens"
+    assert set(_library.COUNTERS) >= {"packets_sent", "send_blocked"}
 
 
 def test_every_error_has_its_exception():

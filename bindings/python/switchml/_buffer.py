@@ -32,18 +32,8 @@ class SupportsBuffer(Protocol):
 
 Array: TypeAlias = np.ndarray | np.generic | SupportsDLPack | SupportsBuffer
 
-OF_NAME = {
-    "float32": c.FLOAT32,
-    "float16": c.FLOAT16,
-    "bfloat16": c.BFLOAT16,
-    "int32": c.INT32,
-    "float64": c.FLOAT64,
-    "int64": c.INT64,
-    "uint8": c.UINT8,
-    "int8": c.INT8,
-    "int16": c.INT16,
-    "bool": c.BOOL,
-}
+# Bytes have no arithmetic.
+OF_NAME = {name.lower(): n for name, n in c.enumeration("sml_type").items() if n != c.BYTE}
 
 
 def check_type(name: str) -> None:

@@ -2,174 +2,87 @@
 """libswitchml through ctypes: include/switchml.h in Python, and nothing more.
 
 ctypes is part of Python, needs no compiler and no package, and releases the GIL in every
-call. Keep these equal to the header: the members of Config and Counters, and the numbers of
-the enumerations. The structures contain their size, so a newer library accepts an older
+call. Enumerations, structures and functions are read from the header, which the installed
+package has, too. The structures contain their size, so a newer library accepts an older
 binding.
 """
 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import os
+import re
 from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
+from typing import Any
 
-FLOAT32, FLOAT16, BFLOAT16, INT32, BYTE, FLOAT64, INT64, UINT8, INT8, INT16, BOOL = range(11)
-SUM, AVG, MAX, MIN = range(4)
-WIRE_DEFAULT, WIRE_INT32, WIRE_INT16, WIRE_INT64, WIRE_EXACT, WIRE_INT8, WIRE_GRADIENT = range(7)
-MAX_WORLD_SIZE = 4096
+_HERE = Path(__file__).resolve().parent
 
 
-class Config(ctypes.Structure):
-    """struct sml_config"""
-
-    _fields_ = [
-        ("size", c_size_t),
-        ("switch_address", c_char_p),
-        ("job", c_char_p),
-        ("rank", c_int),
-        ("world_size", c_int),
-        ("master_address", c_char_p),
-        ("master_port", c_int),
-        ("timeout_ms", c_int),
-        ("heartbeat_ms", c_int),
-        ("wire", c_int),
-        ("slots", c_int),
-        ("threads", c_int),
-        ("mtu", c_int),
-        ("interface", c_char_p),
-        ("debug", c_int),
-        ("spin", c_int),
-        ("faults", c_char_p),
-        ("record", c_char_p),
-        ("tls_certificate", c_char_p),
-        ("tls_key", c_char_p),
-        ("tls_authority", c_char_p),
-        ("job_key", c_char_p),
-        ("job_key_file", c_char_p),
-        ("log", c_void_p),
-        ("log_self", c_void_p),
-        ("interrupt", POINTER(c_int)),
-        ("ports", c_char_p),
-        ("shared_memory", c_int),
-        ("wait_notice_ms", c_int),
-        ("summary", c_int),
-        ("join", c_int),
-        ("min_ranks", c_int),
-        ("max_ranks", c_int),
-        ("master_listens", c_int),
-    ]
+def _header() -> str:
+    """switchml.h without its comments: the package's, or the source tree's."""
+    inside, tree = _HERE / "switchml.h", _HERE.parents[2] / "include" / "switchml.h"
+    text = (inside if inside.exists() else tree).read_text("utf-8")
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
-class Membership(ctypes.Structure):
-    """struct sml_membership"""
-
-    _fields_ = [
-        ("size", c_size_t),
-        ("job", c_char_p),
-        ("rank", c_int),
-        ("world_size", c_int),
-        ("master_address", c_char_p),
-        ("master_port", c_int),
-        ("timeout_ms", c_int),
-        ("min_ranks", c_int),
-        ("max_ranks", c_int),
-        ("wait_ms", c_int),
-        ("previous_ranks", POINTER(c_int)),
-    ]
+_HEADER = _header()
+_TYPES: dict[str, Any] = {"int": c_int, "size_t": c_size_t, "uint64_t": c_uint64}
 
 
-PATH_NONE, PATH_MEMORY, PATH_RANKS, PATH_HOSTS, PATH_SWITCH, PATH_MEMORY_AND_SWITCH = range(6)
+def _type(words: str, stars: str) -> Any:
+    """Of "const char " and "*", for example. An address is enough for what Python does not read."""
+    *_, kind, name = ["", *words.split()]
+    if stars == "*" and name == "char":
+        return c_char_p
+    if stars:
+        return POINTER(_TYPES[name]) if stars == "*" and name in _TYPES else c_void_p
+    return c_int if kind == "enum" else None if name == "void" else _TYPES[name]
 
 
-class Info(ctypes.Structure):
-    """struct sml_info"""
-
-    _fields_ = [
-        ("size", c_size_t),
-        ("has_tls", c_int),
-        ("rank", c_int),
-        ("world_size", c_int),
-        ("previous_ranks", POINTER(c_int)),
-        ("waiting", c_int),
-        ("stripes", c_int),
-        ("path", c_int),
-        ("path_text", c_char * 160),
-    ]
+def _declared(text: str) -> list[tuple[str, Any]]:
+    """The names that a declaration declares, and their types."""
+    text = re.sub(r"\(\*(\w+)\).*", r"*\1", text, flags=re.DOTALL)  # a function is an address
+    words, names = re.fullmatch(r"\s*((?:\w+\s+)+)(.*?)\s*", text, re.DOTALL).groups()
+    found = re.findall(r"(\**)(\w+)(?:\[(\d+)\])?", names)
+    return [(name, c_char * int(n) if n else _type(words, stars)) for stars, name, n in found]
 
 
-class Options(ctypes.Structure):
-    """struct sml_options"""
-
-    _fields_ = [
-        ("size", c_size_t),
-        ("wire", c_int),
-        ("waits", c_int),
-        ("name", c_char_p),
-        ("residual", c_void_p),
-    ]
+def _structure(name: str) -> type[ctypes.Structure]:
+    body = re.search(rf"struct {name} \{{(.*?)\}};", _HEADER, re.DOTALL)[1]
+    members = [member for text in body.split(";")[:-1] for member in _declared(text)]
+    _TYPES[name] = type(name, (ctypes.Structure,), {"_fields_": members})
+    return _TYPES[name]
 
 
-COUNTERS = (
-    "packets_sent",
-    "packets_received",
-    "bytes_sent",
-    "bytes_received",
-    "retransmits_timeout",
-    "retransmits_fast",
-    "packets_ignored",
-    "rtt_ns",
-    "rtt_min_ns",
-    "window",
-    "stalls",
-    "tensors",
-    "send_blocked",
-)
+def enumeration(name: str) -> dict[str, int]:
+    """Names, without SML_, and numbers."""
+    body = re.search(rf"enum {name} \{{(.*?)\}};", _HEADER, re.DOTALL)[1]
+    return {name: int(number) for name, number in re.findall(r"SML_(\w+) = (\d+)", body)}
 
 
-class CCounters(ctypes.Structure):
-    """struct sml_counters"""
+for _name in "sml_type", "sml_op", "sml_wire", "sml_job_path":
+    globals().update(enumeration(_name))  # FLOAT32, SUM, WIRE_INT32, PATH_SWITCH, ...
 
-    _fields_ = [("size", c_size_t), *((name, c_uint64) for name in COUNTERS)]
+Config = _structure("sml_config")
+Membership = _structure("sml_membership")
+Info = _structure("sml_info")
+Options = _structure("sml_options")
+CCounters = _structure("sml_counters")
+COUNTERS = tuple(name for name, _ in CCounters._fields_ if name != "size")
 
 
-_REQUEST = c_void_p  # where its pointer is to be, as an address
-_OPTIONS = POINTER(Options)
-_PROTOTYPES = {
-    "sml_config_init": (c_int, [POINTER(Config)]),
-    "sml_open": (c_int, [POINTER(c_void_p), POINTER(Config)]),
-    "sml_close": (c_int, [c_void_p]),
-    "sml_reconfigure": (c_int, [c_void_p, POINTER(Membership)]),
-    "sml_get_info": (c_int, [c_void_p, POINTER(Info)]),
-    "sml_allreduce": (
-        c_int,
-        [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],
-    ),
-    "sml_reduce": (
-        c_int,
-        [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, c_int, _OPTIONS, _REQUEST],
-    ),
-    "sml_broadcast": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST]),
-    "sml_allgather": (
-        c_int,
-        [c_void_p, c_void_p, c_void_p, c_size_t, c_int, _OPTIONS, _REQUEST],
-    ),
-    "sml_reduce_scatter": (
-        c_int,
-        [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _OPTIONS, _REQUEST],
-    ),
-    "sml_barrier": (c_int, [c_void_p, _OPTIONS, _REQUEST]),
-    "sml_wait": (c_int, [_REQUEST, c_size_t, c_int, POINTER(c_size_t)]),
-    "sml_event_fd": (c_int, [c_void_p]),
-    "sml_version": (c_char_p, []),
-    "sml_abort": (c_int, [c_void_p, c_char_p]),
-    "sml_set_timeout": (c_int, [c_void_p, c_int]),
-    "sml_error_text": (c_char_p, [c_void_p]),
-    "sml_strerror": (c_char_p, [c_int]),
-    "sml_count_elsewhere": (None, [c_void_p, c_char_p, c_uint64]),
-    "sml_get_counters": (c_int, [c_void_p, c_int, POINTER(CCounters), POINTER(c_char_p)]),
-}
+def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
+    """Each function's result, and its parameters."""
+    found = {}
+    for head, parameters in re.findall(r"\nSML_API ([^(]*)\((.*?)\);", _HEADER, re.DOTALL):
+        ((name, result),) = _declared(head)
+        texts = [] if parameters == "void" else parameters.split(",")
+        found[name] = result, [of for text in texts for _, of in _declared(text)]
+    return found
+
+
+_PROTOTYPES = _prototypes()
 
 
 def _candidates() -> list[str]:
@@ -177,8 +90,7 @@ def _candidates() -> list[str]:
     given = os.environ.get("SWITCHML_LIBRARY")
     if given:
         return [given]
-    here = Path(__file__).resolve().parent
-    found = [here / "_libswitchml.so", here.parents[2] / "build" / "lib" / "libswitchml.so"]
+    found = [_HERE / "_libswitchml.so", _HERE.parents[2] / "build" / "lib" / "libswitchml.so"]
     return [str(path) for path in found if path.exists()] + ["libswitchml.so.0"]
 
 
