@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "fuzz/properties.h"
 #include "lib/settings/settings.h"
+#include "lib/settings/unknown.h"
 #include "lib/transport/interface.h"
-#include "support/environment.h"
 
 #define MAX_VALUE 300
 
@@ -44,15 +44,51 @@ static void draw_value(struct gen *gen, char *value)
 	value[length] = '\0';
 }
 
+/* Besides our own variables: one that is refused, and what launchers set. */
+static const char *const others[] = {
+	"SWITCHML_JOB_KEY",
+	"RANK",
+	"WORLD_SIZE",
+	"LOCAL_WORLD_SIZE",
+	"MASTER_ADDR",
+	"MASTER_PORT",
+	"TORCHELASTIC_RUN_ID",
+	"OMPI_COMM_WORLD_RANK",
+	"OMPI_COMM_WORLD_SIZE",
+	"OMPI_COMM_WORLD_LOCAL_SIZE",
+	"MPI_LOCALNRANKS",
+	"PMI_RANK",
+	"PMI_SIZE",
+	"SLURM_PROCID",
+	"SLURM_NTASKS",
+	"SLURM_NODELIST",
+	"SLURM_LAUNCH_NODE_IPADDR",
+	"SLURM_JOB_ID",
+	"SLURM_NTASKS_PER_NODE",
+	"SLURM_STEP_ID",
+	"PMIX_NAMESPACE",
+	"OMPI_MCA_ess_base_jobid",
+	"OMPI_MCA_orte_precondition_transports",
+};
+
+static const char *draw_name(struct gen *gen)
+{
+	uint32_t n_ours = 0, i;
+
+	while (sml_variable_name(n_ours))
+		n_ours++;
+	i = gen_below(gen, N_OF(others) + n_ours);
+	return i < N_OF(others) ? others[i] : sml_variable_name(i - N_OF(others));
+}
+
 static void draw_environment(struct gen *gen)
 {
 	char value[MAX_VALUE + 1];
 
-	for (uint32_t i = 0; i < ENVIRONMENT_NAMES; i++)
-		unsetenv(environment_names[i]);
+	clearenv();
 	for (uint32_t n = gen_below(gen, 6); n > 0; n--) {
 		draw_value(gen, value);
-		setenv(environment_names[gen_below(gen, ENVIRONMENT_NAMES)], value, 1);
+		setenv(draw_name(gen), value, 1);
 	}
 }
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every variable that sml_config_init() reads. */
+/* The environment that sml_config_init() reads. */
 #ifndef SML_TESTS_ENVIRONMENT_H
 #define SML_TESTS_ENVIRONMENT_H
 
-#define ENVIRONMENT_NAMES 48u
-
-extern const char *const environment_names[];
+#include <stddef.h>
+#include <stdlib.h>
 
 /* The environment of one case. Further entries are unset. */
 #define MAX_VARIABLES 6
@@ -14,7 +13,12 @@ struct variable {
 	const char *name, *value;
 };
 
-/* The library's and the launchers' variables become these, and no others. */
-void set_environment(const struct variable variables[MAX_VARIABLES]);
+/* The environment becomes these, and no others. */
+static inline void set_environment(const struct variable variables[MAX_VARIABLES])
+{
+	clearenv();
+	for (size_t i = 0; i < MAX_VARIABLES && variables[i].name; i++)
+		setenv(variables[i].name, variables[i].value, 1);
+}
 
 #endif
