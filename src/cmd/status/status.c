@@ -2,7 +2,6 @@
 /* `switchml status`: what a running switch is doing, once or again and again. */
 #include "cmd/status/status.h"
 
-#include <argp.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "cmd/commands.h"
 #include "cmd/shared/meant.h"
 #include "cmd/shared/status_client.h"
@@ -43,25 +43,24 @@ static const struct argp_option option_list[] = {
 	{0},
 };
 
-static double seconds(const char *text, struct argp_state *state)
+double sml_views_interval(const char *option, const char *text, struct argp_state *state)
 {
 	char *end;
 	double value = strtod(text, &end);
 
 	if (end == text || *end != '\0' || !(value >= 0.1 && value <= 86400))
-		argp_error(state, "--watch must be a number of seconds from 0.1 to 86400, not '%s'",
-			   text);
+		argp_error(state, "%s must be a number of seconds from 0.1 to 86400, not '%s'",
+			   option, text);
 	return value;
 }
 
 static unsigned long count(const char *text, struct argp_state *state)
 {
-	char *end;
-	unsigned long value = strtoul(text, &end, 10);
+	long value = 0;
 
-	if (end == text || *end != '\0' || *text == '-' || value < 1 || value > 1000000000)
+	if (!sml_parse_number(text, 1, 1000000000, &value))
 		argp_error(state, "--count must be a number from 1 to 1000000000, not '%s'", text);
-	return value;
+	return (unsigned long)value;
 }
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
@@ -81,7 +80,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case OPTION_WATCH:
 		options->watch = true;
 		if (text != NULL)
-			options->interval_s = seconds(text, state);
+			options->interval_s = sml_views_interval("--watch", text, state);
 		break;
 	case OPTION_COUNT:
 		options->count = count(text, state);
@@ -232,8 +231,7 @@ static void let_end(bool now)
 	pthread_sigmask(now ? SIG_UNBLOCK : SIG_BLOCK, &signals, NULL);
 }
 
-/* Until the next time of the raster; one that has passed is left out. */
-static uint64_t wait_until(uint64_t next_ns, uint64_t interval_ns)
+uint64_t sml_views_wait(uint64_t next_ns, double interval_s)
 {
 	const uint64_t now_ns = sml_now_ns();
 	struct timespec next;
@@ -243,12 +241,11 @@ static uint64_t wait_until(uint64_t next_ns, uint64_t interval_ns)
 	next = sml_timespec(next_ns);
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL) != 0)
 		;
-	return next_ns + interval_ns;
+	return next_ns + (uint64_t)(interval_s * 1e9);
 }
 
 static int watch(const struct options *options, struct sml_view *views, size_t n)
 {
-	const uint64_t interval_ns = (uint64_t)(options->interval_s * 1e9);
 	uint64_t next_ns = sml_now_ns();
 	bool ok = true;
 
@@ -256,7 +253,7 @@ static int watch(const struct options *options, struct sml_view *views, size_t n
 	signal(SIGTERM, end);
 	for (unsigned long i = 0; options->count == 0 || i < options->count; i++) {
 		let_end(true);
-		next_ns = wait_until(next_ns, interval_ns);
+		next_ns = sml_views_wait(next_ns, options->interval_s);
 		ok = query_all(views, n);
 		let_end(false);
 		if (print_all(options, views, n) != 0)

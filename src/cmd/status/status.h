@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The forms of `switchml status`, and which switches are asked. */
+/* The forms of `switchml status`, and which switches are asked, and how often. */
 #ifndef SML_CMD_STATUS_STATUS_H
 #define SML_CMD_STATUS_STATUS_H
 
+#include <argp.h>
 #include <jansson.h>
 
 #include "cmd/shared/view.h"
+
+/* The value of an option, "--watch". Ends the program if it is none. */
+double sml_views_interval(const char *option, const char *text, struct argp_state *state);
+
+/* Waits until the next time of a raster, or not if it has passed. Returns the one after it. */
+uint64_t sml_views_wait(uint64_t next_ns, double interval_s);
 
 /* A list's switches at most. */
 #define SML_MOST_VIEWS 64

@@ -35,11 +35,11 @@ unsigned sml_top_count_hosts(const SmlControl__JobStatus *job)
 struct rank {
 	const SmlControl__WorkerStatus *worker;
 	const struct sml_rank_rates *rates;
+	double key;
 };
 
 /* For qsort(), which has no context. */
 static bool sort_by_position;
-static enum sml_top_sort sort_of_ranks;
 
 /* A rank's place in the tree: a leaf of the switch, a leaf of that leaf, a host; "": none. */
 #define DEPTH 3
@@ -70,15 +70,8 @@ static int compare_ranks(const void *a, const void *b)
 	const struct rank *one = a, *other = b;
 	int order = sort_by_position ? compare_positions(one, other, DEPTH - 1) : 0;
 
-	if (order == 0 && sort_of_ranks == SML_TOP_BY_BYTES)
-		order = sml_top_compare(one->rates->bytes_sent + one->rates->bytes_received,
-					other->rates->bytes_sent + other->rates->bytes_received);
-	if (order == 0 && sort_of_ranks == SML_TOP_BY_AGAIN)
-		order = sml_top_compare(
-			one->rates->timeouts + one->rates->fast + one->rates->resends,
-			other->rates->timeouts + other->rates->fast + other->rates->resends);
-	if (order == 0 && sort_of_ranks == SML_TOP_BY_WAITED)
-		order = sml_top_compare(one->rates->waited_share, other->rates->waited_share);
+	if (order == 0)
+		order = sml_top_compare(one->key, other->key);
 	return order != 0 ? order : sml_top_compare(other->worker->rank, one->worker->rank);
 }
 
@@ -281,9 +274,12 @@ void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row 
 		goto free_ranks;
 	sml_view_job_rates(row->view, row->job, &job, rates);
 	for (size_t i = 0; i < n; i++)
-		ranks[i] = (struct rank){row->job->workers[i], &rates[i]};
+		ranks[i] = (struct rank){
+			row->job->workers[i], &rates[i],
+			sml_top_key_of(screen->sort, rates[i].bytes_sent + rates[i].bytes_received,
+				       rates[i].timeouts + rates[i].fast + rates[i].resends,
+				       rates[i].waited_share)};
 	sort_by_position = screen->is_tree;
-	sort_of_ranks = screen->sort;
 	qsort(ranks, n, sizeof(ranks[0]), compare_ranks);
 	y = draw_summary(row, &job, y);
 	sml_top_draw_heads(y++, &layout);

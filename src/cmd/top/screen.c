@@ -13,25 +13,11 @@
 
 /* ---- rows ---- */
 
-static double again(const struct sml_job_rates *rates)
-{
-	return rates->timeouts + rates->fast + rates->resends + rates->duplicates;
-}
-
-static enum sml_top_sort sort_of_rows; /* for qsort(), which has no context */
-
 static int compare_rows(const void *a, const void *b)
 {
 	const struct sml_top_row *one = a, *other = b;
-	int order = 0;
+	int order = sml_top_compare(one->key, other->key);
 
-	if (sort_of_rows == SML_TOP_BY_BYTES)
-		order = sml_top_compare(one->rates.bytes_sent + one->rates.bytes_received,
-					other->rates.bytes_sent + other->rates.bytes_received);
-	else if (sort_of_rows == SML_TOP_BY_AGAIN)
-		order = sml_top_compare(again(&one->rates), again(&other->rates));
-	else if (sort_of_rows == SML_TOP_BY_WAITED)
-		order = sml_top_compare(one->rates.slowest_share, other->rates.slowest_share);
 	if (order == 0)
 		order = strcmp(one->job->job, other->job->job);
 	if (order == 0)
@@ -52,14 +38,19 @@ static void choose(struct sml_top_screen *screen, const struct sml_top_row *row)
 	screen->number = row->job->job_number;
 }
 
-static void look_at_job(struct sml_top_row *row)
+static void look_at_job(struct sml_top_row *row, enum sml_top_sort sort)
 {
 	struct sml_rank_rates *ranks = sml_view_ranks(row->job);
+	struct sml_job_rates *rates = &row->rates;
 
-	row->rates = (struct sml_job_rates){.slowest = -1, .slowest_share = -1, .link_share = -1};
+	*rates = (struct sml_job_rates){.slowest = -1, .slowest_share = -1, .link_share = -1};
 	if (ranks != NULL)
-		sml_view_job_rates(row->view, row->job, &row->rates, ranks);
+		sml_view_job_rates(row->view, row->job, rates, ranks);
 	free(ranks);
+	row->key =
+		sml_top_key_of(sort, rates->bytes_sent + rates->bytes_received,
+			       rates->timeouts + rates->fast + rates->resends + rates->duplicates,
+			       rates->slowest_share);
 }
 
 /* The selection follows its job, when rows move. */
@@ -79,11 +70,10 @@ static void gather(struct sml_top_screen *screen, const struct sml_view *views, 
 				break;
 			row->view = &views[i];
 			row->job = status->jobs[j];
-			look_at_job(row);
+			look_at_job(row, screen->sort);
 			screen->n_rows++;
 		}
 	}
-	sort_of_rows = screen->sort;
 	qsort(screen->rows, (size_t)screen->n_rows, sizeof(screen->rows[0]), compare_rows);
 	for (int i = 0; i < screen->n_rows; i++)
 		if (is_chosen(screen, &screen->rows[i]))

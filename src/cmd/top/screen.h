@@ -21,6 +21,7 @@ struct sml_top_row {
 	const struct sml_view *view;
 	const SmlControl__JobStatus *job;
 	struct sml_job_rates rates;
+	double key; /* the largest comes first; of equal ones, by name */
 };
 
 struct sml_top_screen {
@@ -50,6 +51,15 @@ void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row 
 			int end);
 
 unsigned sml_top_count_hosts(const SmlControl__JobStatus *job);
+
+/* By what jobs and ranks are sorted before their names. */
+static inline double sml_top_key_of(enum sml_top_sort sort, double bytes, double again,
+				    double waited)
+{
+	const double keys[SML_TOP_SORTS] = {0, bytes, again, waited};
+
+	return keys[sort];
+}
 
 /* For qsort(): the larger one comes first. */
 static inline int sml_top_compare(double a, double b)

@@ -3,7 +3,6 @@
  * `switchml top`: what switches do, live. One thread asks them, so that the screen answers keys
  * while a switch does not answer; the other one draws.
  */
-#include <argp.h>
 #include <ncurses.h>
 #include <pthread.h>
 #include <signal.h>
@@ -44,20 +43,13 @@ static const struct argp_option option_list[] = {
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct top *top = state->input;
-	char *end;
 
 	switch (key) {
 	case 's':
 		top->list = text;
 		break;
 	case OPTION_INTERVAL:
-		top->interval_s = strtod(text, &end);
-		if (end == text || *end != '\0' ||
-		    !(top->interval_s >= 0.1 && top->interval_s <= 86400))
-			argp_error(state,
-				   "--interval must be a number of seconds from 0.1 to 86400, not "
-				   "'%s'",
-				   text);
+		top->interval_s = sml_views_interval("--interval", text, state);
 		break;
 	case ARGP_KEY_ARG:
 		argp_error(state, "unexpected argument '%s': name the switch with --switch %s",
@@ -73,11 +65,11 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 
 static void *query_views(void *argument)
 {
-	const struct timespec gap = {.tv_nsec = 50000000};
 	struct top *top = argument;
 	uint64_t next_ns = sml_now_ns();
 
 	for (;;) {
+		next_ns = sml_views_wait(next_ns, top->interval_s);
 		for (size_t i = 0; i < top->n; i++) {
 			/* The view that is drawn is locked only while it changes. */
 			struct sml_view asked = {.address = ""};
@@ -92,11 +84,6 @@ static void *query_views(void *argument)
 			top->changes++;
 			pthread_mutex_unlock(&top->lock);
 		}
-		next_ns += (uint64_t)(top->interval_s * 1e9);
-		if (next_ns < sml_now_ns())
-			next_ns = sml_now_ns();
-		while (sml_now_ns() < next_ns)
-			(void)nanosleep(&gap, NULL);
 	}
 	return NULL;
 }
