@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `switchml doctor`: what this machine's kernel allows. */
+#include <cap-ng.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,10 +14,6 @@
 
 /* A window of 256 packets of 1500 bytes, as the kernel counts them, several times over. */
 #define WANTED_BUFFER_BYTES (4l << 20)
-
-#define CAP_NET_ADMIN_BIT 12
-#define CAP_SYS_ADMIN_BIT 21
-#define CAP_BPF_BIT	  39
 
 /* The first line of a small kernel file, without its newline. */
 static int read_line(const char *path, char *line, size_t size)
@@ -104,29 +100,12 @@ static void check_offloads(struct doctor *doctor)
 	close(udp);
 }
 
-/* Which capabilities this process has in effect. 0 when that cannot be read. */
-static uint64_t capabilities(void)
-{
-	unsigned long long bits = 0;
-	char line[256];
-	FILE *file = fopen("/proc/self/status", "re");
-
-	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "CapEff: %llx", &bits) == 1)
-			break;
-	}
-	if (file)
-		fclose(file);
-	return bits;
-}
-
 static void check_bpf(struct doctor *doctor)
 {
-	uint64_t has = capabilities();
-	int admin = has >> CAP_SYS_ADMIN_BIT & 1;
-	int bpf = has >> CAP_BPF_BIT & 1, net = has >> CAP_NET_ADMIN_BIT & 1;
-
-	if ((admin || bpf) && net) {
+	capng_get_caps_process();
+	if ((capng_have_capability(CAPNG_EFFECTIVE, CAP_SYS_ADMIN) ||
+	     capng_have_capability(CAPNG_EFFECTIVE, CAP_BPF)) &&
+	    capng_have_capability(CAPNG_EFFECTIVE, CAP_NET_ADMIN)) {
 		doctor_say(doctor, DOCTOR_OK, "xdp", "this user may attach XDP programs");
 		return;
 	}

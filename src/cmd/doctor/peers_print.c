@@ -6,7 +6,6 @@
 
 #include "cmd/doctor/peers.h"
 #include "cmd/shared/columns.h"
-#include "cmd/shared/print.h"
 
 /* "0-3,8": the ranks of a host, or those that share memory with their first one. */
 static bool is_one(const struct peers_rank *rank, bool memory, unsigned which)

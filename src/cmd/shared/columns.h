@@ -54,6 +54,12 @@ const char *sml_columns_shorten(const char *text, int width, char shorter[SML_CO
 size_t sml_columns_add(const struct sml_columns *layout, unsigned first, unsigned end,
 		       const char *const *cells, char line[SML_COLUMNS_LINE], size_t length);
 
+/* 0 where the value would be printed as -0.0. unit: 1 in the last digit, as 0.1. */
+static inline double sml_without_minus_zero(double value, double unit)
+{
+	return value < 0 && value >= -unit / 2 ? 0 : value;
+}
+
 /* The line with the heads. */
 void sml_columns_heads(const struct sml_columns *layout, char line[SML_COLUMNS_LINE]);
 

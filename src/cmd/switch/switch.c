@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/plural.h"
 #include "cmd/commands.h"
@@ -42,24 +43,21 @@ static void print_ready(const struct sml_switch_options *options, const struct s
 			const struct sml_metrics *metrics)
 {
 	const struct sml_switch_config *config = &options->config;
-	char dataplane[512], data_port[32] = "", where[128] = "";
+	char dataplane[512], data_port[32] = "", where[128] = "", ready[320];
 	const char *listen = config->listen ? config->listen : "";
 	struct sml_host_port at;
-	bool is_v6;
 
 	sml_host_port_parse(listen, strlen(listen), &at);
-	if (at.host[0] == '\0')
-		strcpy(at.host, "::");
-	is_v6 = strchr(at.host, ':') != NULL;
+	sml_host_port_text(ready, sizeof(ready),
+			   at.host[0] ? at.host : "::", sml_switch_port(running));
 	if (config->data_port != 0)
 		snprintf(data_port, sizeof(data_port), " on port %d", config->data_port);
 	if (metrics != NULL)
 		sml_metrics_where(metrics, where, sizeof(where));
 	sml_switch_describe(running, dataplane, sizeof(dataplane));
-	print_line("ready on %s%s%s:%d (tcp control, udp data%s), %u slots, %u job%s, %s%s%s%s",
-		   is_v6 ? "[" : "", at.host, is_v6 ? "]" : "", sml_switch_port(running), data_port,
-		   config->max_slots, config->max_jobs, sml_plural(config->max_jobs), dataplane,
-		   config->tls.certificate ? ", control by TLS 1.3 only" : "",
+	print_line("ready on %s (tcp control, udp data%s), %u slots, %u job%s, %s%s%s%s", ready,
+		   data_port, config->max_slots, config->max_jobs, sml_plural(config->max_jobs),
+		   dataplane, config->tls.certificate ? ", control by TLS 1.3 only" : "",
 		   metrics != NULL ? ", metrics at " : "", where);
 }
 
@@ -113,9 +111,8 @@ static void reload(struct sml_switch_options *options, struct sml_switch *runnin
 static int serve(struct sml_switch_options *options, struct sml_switch *running,
 		 const sigset_t *signals)
 {
-	const uint64_t watchdog_ns = sml_notify_watchdog_ns(), period_ns = watchdog_ns / 4;
-	const struct timespec period = {.tv_sec = (time_t)(period_ns / 1000000000),
-					.tv_nsec = (long)(period_ns % 1000000000)};
+	const uint64_t watchdog_ns = sml_notify_watchdog_ns();
+	const struct timespec period = sml_timespec(watchdog_ns / 4);
 	int received;
 
 	for (;;) {
