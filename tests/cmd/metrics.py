@@ -45,7 +45,12 @@ def status(switchml, switch):
     return json.loads(answers[-1].stdout)[0]
 
 
-def get(url, accept="application/openmetrics-text"):
+# Prometheus 3's.
+ACCEPT = ("application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+          "text/plain;version=1.0.0;q=0.4,*/*;q=0.2")
+
+
+def get(url, accept=ACCEPT):
     request = urllib.request.Request(url, headers={"Accept": accept})
     with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.headers["Content-Type"], answer.read().decode()

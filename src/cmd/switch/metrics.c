@@ -36,8 +36,9 @@
 #define REST_MS		     2
 #define STATUS_TIMEOUT_MS    2000
 #define STATUS_AGE_NS	     (250 * SML_NS_PER_MS)
-#define OPEN_METRICS_CONTENT SML_ACCEPT_OPEN_METRICS "; version=1.0.0; charset=utf-8"
-#define TEXT_CONTENT	     SML_ACCEPT_TEXT "; version=0.0.4; charset=utf-8"
+#define OPEN_METRICS	     "application/openmetrics-text"
+#define OPEN_METRICS_CONTENT OPEN_METRICS "; version=1.0.0; charset=utf-8"
+#define TEXT_CONTENT	     "text/plain; version=0.0.4; charset=utf-8"
 
 struct connection {
 	int fd; /* -1: free */
@@ -140,6 +141,8 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 				  const char *method, const char *version, const char *upload,
 				  size_t *upload_bytes, void **request)
 {
+	const char *accept =
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
 	struct sml_metrics *metrics = context;
 	struct MHD_Response *response;
 
@@ -151,9 +154,8 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 		return say(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET is served here\n");
 	if (strcmp(url, "/metrics") != 0)
 		return say(connection, MHD_HTTP_NOT_FOUND, "the metrics are at /metrics\n");
-	response = metrics_response(metrics,
-				    sml_accept_open_metrics(MHD_lookup_connection_value(
-					    connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT)));
+	/* Only a client that names it can read it: curl and browsers take anything. */
+	response = metrics_response(metrics, accept && strcasestr(accept, OPEN_METRICS));
 	if (response == NULL)
 		return say(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
 			   "the switch does not report its status\n");

@@ -46,15 +46,4 @@ void sml_metrics_close(struct sml_metrics *metrics);
  */
 char *sml_metrics_text(const SmlControl__Status *status, bool open_metrics, size_t *bytes);
 
-/* ---- the HTTP header Accept (RFC 9110, 12.5.1), as far as the metrics need it (accept.c) ---- */
-
-#define SML_ACCEPT_OPEN_METRICS "application/openmetrics-text"
-#define SML_ACCEPT_TEXT		"text/plain"
-
-/*
- * Should the client get OpenMetrics? Only one that names it, or that takes no plain text. accept:
- * the header, or NULL if there is none.
- */
-bool sml_accept_open_metrics(const char *accept);
-
 #endif
