@@ -33,7 +33,7 @@ static bool names_falsely(const struct chaos_process *process, const struct chao
 static void begin_anew(struct chaos_process *process)
 {
 	keeper.results.late++;
-	chaos_strike(process, bench_now_ns(), 0);
+	chaos_strike(process, sml_now_ns(), 0);
 }
 
 void chaos_judge_decided(struct chaos_process *process, const struct chaos_answer *answer)
@@ -168,7 +168,7 @@ static void give_up(void)
 static void urge_members(void)
 {
 	const struct chaos_order order = {.verb = ORDER_ABORT, .membership = keeper.membership};
-	uint64_t now_ns = bench_now_ns();
+	uint64_t now_ns = sml_now_ns();
 
 	if (keeper.broken_ns == 0)
 		keeper.broken_ns = now_ns;
@@ -207,7 +207,7 @@ void chaos_follow_decisions(void)
 
 void chaos_end_decisions(void)
 {
-	bool is_late = bench_now_ns() >= chaos_after_ms(keeper.ending_ns, 2 * CHAOS_UNTOLD_MS);
+	bool is_late = sml_now_ns() >= chaos_after_ms(keeper.ending_ns, 2 * CHAOS_UNTOLD_MS);
 
 	/* Those that can agree to stop. */
 	for (unsigned i = 0; i < keeper.n; i++)

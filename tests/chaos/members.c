@@ -52,7 +52,7 @@ static void note_failure(struct chaos_process *process, const struct chaos_answe
 
 static void take_answer(struct chaos_process *process, const struct chaos_answer *answer)
 {
-	process->heard_ns = bench_now_ns();
+	process->heard_ns = sml_now_ns();
 	switch (answer->what) {
 	case ANSWER_SUMMED:
 		note_sum(process, answer);
@@ -81,7 +81,7 @@ static void hear(struct chaos_process *process)
 		return;
 	}
 	chaos_unexpected(process, "it has ended by itself");
-	chaos_strike(process, bench_now_ns(), 0);
+	chaos_strike(process, sml_now_ns(), 0);
 }
 
 /* Up to `ms`, and then all that are there. */
@@ -108,7 +108,7 @@ void chaos_send_order(struct chaos_process *process, const struct chaos_order *o
 {
 	/* If it has just died, its socket says so. */
 	if (send(process->fd, order, sizeof(*order), MSG_NOSIGNAL) == (ssize_t)sizeof(*order))
-		process->heard_ns = bench_now_ns();
+		process->heard_ns = sml_now_ns();
 }
 
 /* A member has died, or has an error. */
@@ -135,7 +135,7 @@ void chaos_abandon(struct chaos_process *process)
 /* Members that join would wait for the dead one until they have no time left. */
 static void abandon_broken(void)
 {
-	uint64_t now_ns = bench_now_ns();
+	uint64_t now_ns = sml_now_ns();
 	bool is_late;
 
 	if (keeper.broken_ns == 0)
@@ -178,7 +178,7 @@ void chaos_begin_membership(void)
 	keeper.is_over = keeper.has_cause = false;
 	keeper.is_ordered = keeper.is_first = true;
 	keeper.broken_ns = 0;
-	keeper.ordered_ns = bench_now_ns();
+	keeper.ordered_ns = sml_now_ns();
 	keeper.last_sum_ns = 0;
 	notify_members();
 }
@@ -191,7 +191,7 @@ static void stop_sums_until(uint32_t membership)
 void chaos_stop_sums(void)
 {
 	stop_sums_until(UINT32_MAX);
-	keeper.ending_ns = bench_now_ns();
+	keeper.ending_ns = sml_now_ns();
 }
 
 void chaos_hasten_end(void)

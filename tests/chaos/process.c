@@ -59,7 +59,7 @@ static int start_process(unsigned place)
 	process->state = IDLE;
 	process->member = process->closed = false;
 	process->is_candidate = true;
-	keeper.started_ns = process->since_ns = process->summed_ns = bench_now_ns();
+	keeper.started_ns = process->since_ns = process->summed_ns = sml_now_ns();
 	return 0;
 }
 
@@ -102,7 +102,7 @@ void chaos_strike(struct chaos_process *process, uint64_t now_ns, uint32_t away_
 {
 	keeper.killed[keeper.n_killed++ % CHAOS_REMEMBERED] = process->pid;
 	keeper.has_cause |= process->member;
-	keeper.killed_ns = bench_now_ns();
+	keeper.killed_ns = sml_now_ns();
 	if (keeper.struck_ns == 0)
 		keeper.struck_ns = keeper.killed_ns;
 	chaos_end_process(process);

@@ -92,7 +92,7 @@ static void answer(struct chaos_answer *what)
 	what->rank = self.now.rank;
 	what->world_size = self.now.world_size;
 	memcpy(what->members, self.now.members, sizeof(what->members));
-	what->at_ns = bench_now_ns();
+	what->at_ns = sml_now_ns();
 	if (write(self.fd, what, sizeof(*what)) != (ssize_t)sizeof(*what))
 		_exit(1);
 }

@@ -60,7 +60,7 @@ static int next_ms(uint64_t now_ns)
 
 static int keep(void)
 {
-	uint64_t now_ns = bench_now_ns();
+	uint64_t now_ns = sml_now_ns();
 	int error = 0;
 
 	while (error == 0 && !is_enough(now_ns)) {
@@ -71,7 +71,7 @@ static int keep(void)
 		chaos_change_members();
 		chaos_look_for_hangs(now_ns);
 		chaos_hear_all(next_ms(now_ns));
-		now_ns = bench_now_ns();
+		now_ns = sml_now_ns();
 	}
 	return error;
 }
@@ -97,9 +97,9 @@ static bool is_closed(const struct chaos_process *process)
 /* False: not in time. */
 static bool await_all(bool (*so)(const struct chaos_process *process))
 {
-	uint64_t until_ns = bench_now_ns() + CHAOS_HANG_MS * SML_NS_PER_MS;
+	uint64_t until_ns = sml_now_ns() + CHAOS_HANG_MS * SML_NS_PER_MS;
 
-	while (!all_are(so) && bench_now_ns() < until_ns) {
+	while (!all_are(so) && sml_now_ns() < until_ns) {
 		chaos_hasten_end();
 		chaos_hear_all(50);
 	}
@@ -150,7 +150,7 @@ static int prepare(const struct chaos_options *options, const struct sml_config 
 	if (keeper.memory == MAP_FAILED)
 		return -ENOMEM;
 	if (options->bench.seconds)
-		keeper.end_ns = chaos_after_ms(bench_now_ns(), options->bench.seconds * 1000);
+		keeper.end_ns = chaos_after_ms(sml_now_ns(), options->bench.seconds * 1000);
 	return options->bench.switch_address ? 0 : chaos_start_switch();
 }
 

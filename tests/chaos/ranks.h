@@ -41,7 +41,7 @@ struct chaos_answer {
 	bool joining; /* of ANSWER_FAILED: the job had not begun */
 	bool goes_on; /* of ANSWER_FAILED: the rank asks the switch, without an order */
 	int error;
-	uint64_t at_ns; /* bench_now_ns() */
+	uint64_t at_ns; /* sml_now_ns() */
 	char text[1000];
 };
 

@@ -12,7 +12,7 @@ int chaos_start_switch(void)
 	keeper.switch_pid = chaos_switch_start(&keeper.port, true);
 	if (keeper.switch_pid < 0)
 		return -EIO;
-	keeper.switch_ns = chaos_after_life(bench_now_ns(), chaos_life_ms(&keeper.gen));
+	keeper.switch_ns = chaos_after_life(sml_now_ns(), chaos_life_ms(&keeper.gen));
 	snprintf(keeper.address, sizeof(keeper.address), "127.0.0.1:%u", keeper.port);
 	keeper.config.switch_address = keeper.address;
 	return 0;

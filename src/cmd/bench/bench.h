@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "switchml.h"
 
 /* ---- collective.c: what is measured ---- */
@@ -128,7 +129,6 @@ enum bench_placement { BENCH_OUT_OF_PLACE = 0, BENCH_IN_PLACE = 1, BENCH_PLACES 
 
 /* ---- collective.c ---- */
 
-uint64_t bench_now_ns(void);
 const char *bench_collective_name(enum bench_collective collective);
 bool bench_collective_reduces(enum bench_collective collective);
 

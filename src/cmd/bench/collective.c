@@ -13,21 +13,12 @@
  *	barrier         -          -          0               -
  */
 #include <string.h>
-#include <time.h>
 
 #include "cmd/bench/bench.h"
 
 static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter",
 				    "broadcast",  "reduce",	"barrier"};
 _Static_assert(sizeof(names) / sizeof(names[0]) == BENCH_COLLECTIVES, "each has a name");
-
-uint64_t bench_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 const char *bench_collective_name(enum bench_collective collective)
 {
@@ -148,9 +139,9 @@ int bench_collective_call(struct sml_context *job, const struct bench_case *this
 
 	sml_get_info(job, &info);
 	prepare(this, (unsigned)info.rank, buffers);
-	began = bench_now_ns();
+	began = sml_now_ns();
 	error = make(job, this, buffers);
-	*time_ns = bench_now_ns() - began;
+	*time_ns = sml_now_ns() - began;
 	return error;
 }
 

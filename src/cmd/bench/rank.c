@@ -157,7 +157,7 @@ static int exchange(struct rank *rank, const struct share *mine, struct bench_re
 static int run_rounds(struct rank *rank, const struct bench_case *this, enum bench_placement place,
 		      struct bench_result *result)
 {
-	uint64_t until_ns = bench_now_ns() + rank->options->seconds * 1000000000ull;
+	uint64_t until_ns = sml_now_ns() + rank->options->seconds * 1000000000ull;
 	struct share mine = {0};
 	int error = warm_up(rank, this, place);
 	bool is_last = false;
@@ -166,7 +166,7 @@ static int run_rounds(struct rank *rank, const struct bench_case *this, enum ben
 		error = measure(rank, this, place, &mine);
 		if (!error)
 			error = check(rank, this, place, &mine);
-		mine.is_last = bench_now_ns() >= until_ns || bench_must_end();
+		mine.is_last = sml_now_ns() >= until_ns || bench_must_end();
 		if (!error)
 			error = exchange(rank, &mine, result, &is_last);
 		if (!error && !is_last)
@@ -244,10 +244,9 @@ static void complain(const struct sml_config *config, const struct sml_context *
 /* The counters include every call, a moment after it has returned, even if its switch has died. */
 static bool are_all_counted(const struct rank *rank)
 {
-	uint64_t until_ns = bench_now_ns() + 20000000000, counted;
+	uint64_t until_ns = sml_now_ns() + 20000000000, counted;
 
-	while ((counted = counters_of(rank->job).tensors) != rank->calls &&
-	       bench_now_ns() < until_ns)
+	while ((counted = counters_of(rank->job).tensors) != rank->calls && sml_now_ns() < until_ns)
 		usleep(1000);
 	if (counted != rank->calls)
 		fprintf(stderr,

@@ -147,7 +147,7 @@ struct bench_report *bench_report_open(const struct bench_options *options, unsi
 	}
 	report->options = options;
 	report->n_ranks = n_ranks;
-	report->began_ns = report->said_ns = bench_now_ns();
+	report->began_ns = report->said_ns = sml_now_ns();
 	report->quiet_ns = FIRST_LINE_NS;
 	fit_columns(report);
 	if (options->nccl_tests)
@@ -248,7 +248,7 @@ static void clear_progress(struct bench_report *report)
 	if (report->told_ns)
 		fprintf(stderr, "\r\033[K");
 	report->told_ns = 0;
-	report->said_ns = bench_now_ns();
+	report->said_ns = sml_now_ns();
 	report->quiet_ns = FIRST_LINE_NS;
 }
 
@@ -272,7 +272,7 @@ static bool is_progress_due(struct bench_report *report, uint64_t now_ns, bool *
 void bench_report_progress(struct bench_report *report, const struct bench_case *this,
 			   enum bench_placement place, uint64_t n_calls)
 {
-	uint64_t now_ns = bench_now_ns();
+	uint64_t now_ns = sml_now_ns();
 	bool terminal;
 
 	if (!is_progress_due(report, now_ns, &terminal))
