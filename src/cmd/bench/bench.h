@@ -31,7 +31,7 @@ enum bench_collective {
 struct bench_options {
 	uint64_t min_bytes, max_bytes;
 	uint64_t step_bytes; /* 0 if multiplied by a factor */
-	uint64_t factor;
+	unsigned factor;
 	unsigned types; /* bit t: enum sml_type t */
 	unsigned ops;	/* bit o: enum sml_op o */
 	unsigned iterations, warmups, checks;

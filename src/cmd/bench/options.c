@@ -2,6 +2,7 @@
 /* The command line of `switchml bench`: nccl-tests' flags, and some of ours. */
 #include <argp.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,40 +185,64 @@ static enum sml_wire parse_wire(struct argp_state *state, const char *text)
 	return SML_WIRE_INT32;
 }
 
-static error_t parse_size_option(int key, char *text, struct argp_state *state,
-				 struct bench_options *options)
+/* Options that set one member, each in one of five ways. */
+enum kind { BYTES, NUMBER, PERCENT, TEXT, FLAG };
+
+#define MEMBER(of) offsetof(struct bench_options, of)
+
+static const struct value {
+	int key;
+	enum kind kind;
+	size_t member;
+	unsigned least, most; /* of numbers; bytes have no such limit */
+} values[] = {
+	{'b', BYTES, MEMBER(min_bytes), 0, 0},
+	{'e', BYTES, MEMBER(max_bytes), 0, 0},
+	{'i', BYTES, MEMBER(step_bytes), 1, 0},
+	{'f', NUMBER, MEMBER(factor), 2, 1u << 20},
+	{'n', NUMBER, MEMBER(iterations), 1, 1000000},
+	{'w', NUMBER, MEMBER(warmups), 0, 1000000},
+	{'c', NUMBER, MEMBER(checks), 0, 1000000},
+	{'r', NUMBER, MEMBER(root), 0, SML_MAX_WORLD_SIZE - 1},
+	{OPTION_SECONDS, NUMBER, MEMBER(seconds), 0, 1000000},
+	{OPTION_PAUSE, NUMBER, MEMBER(pause_ms), 0, 60000},
+	{OPTION_SEED, NUMBER, MEMBER(seed), 0, UINT32_MAX},
+	{OPTION_LOCAL, NUMBER, MEMBER(local_workers), 0, BENCH_MAX_LOCAL},
+	{OPTION_DROP, PERCENT, MEMBER(drop), 0, 0},
+	{OPTION_DUPLICATE, PERCENT, MEMBER(duplicate), 0, 0},
+	{OPTION_REORDER, PERCENT, MEMBER(reorder), 0, 0},
+	{OPTION_JSON, TEXT, MEMBER(json), 0, 0},
+	{OPTION_SWITCH, TEXT, MEMBER(switch_address), 0, 0},
+	{OPTION_JOB, TEXT, MEMBER(job), 0, 0},
+	{OPTION_NCCL_TESTS, FLAG, MEMBER(nccl_tests), 0, 0},
+	{OPTION_PERCENTILES, FLAG, MEMBER(percentiles), 0, 0},
+};
+
+static void take_value(const struct value *value, const char *text, struct argp_state *state)
 {
-	switch (key) {
-	case 'b':
-		options->min_bytes = parse_bytes(state, text);
-		return 0;
-	case 'e':
-		options->max_bytes = parse_bytes(state, text);
-		return 0;
-	case 'f':
-		options->factor = parse_number(key, state, text, 1u << 20);
-		if (options->factor < 2)
-			argp_error(state, "--stepfactor must be 2 or more");
-		return 0;
-	case 'i':
-		options->step_bytes = parse_bytes(state, text);
-		if (options->step_bytes == 0)
-			argp_error(state, "--stepbytes must be 1 or more");
-		return 0;
-	case 'n':
-		options->iterations = parse_number(key, state, text, 1000000);
-		if (options->iterations == 0)
-			argp_error(state, "--iters must be 1 or more");
-		return 0;
-	case 'w':
-		options->warmups = parse_number(key, state, text, 1000000);
-		return 0;
-	case 'c':
-		options->checks = parse_number(key, state, text, 1000000);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
+	void *at = (char *)state->input + value->member;
+	uint64_t number = value->least;
+
+	switch (value->kind) {
+	case BYTES:
+		*(uint64_t *)at = number = parse_bytes(state, text);
+		break;
+	case NUMBER:
+		*(unsigned *)at = parse_number(value->key, state, text, value->most);
+		number = *(unsigned *)at;
+		break;
+	case PERCENT:
+		*(unsigned *)at = parse_percent(state, text);
+		break;
+	case TEXT:
+		*(const char **)at = text;
+		break;
+	case FLAG:
+		*(bool *)at = true;
+		break;
 	}
+	if (number < value->least)
+		argp_error(state, "--%s must be %u or more", name_of(value->key), value->least);
 }
 
 /* What was not given. */
@@ -229,25 +254,6 @@ static void complete(struct bench_options *options)
 		options->max_bytes = options->min_bytes > most ? options->min_bytes : most;
 	if (options->types == 0)
 		options->types = options->default_types;
-}
-
-/* Packets that are lost. */
-static error_t parse_fault_option(int key, char *text, struct argp_state *state,
-				  struct bench_options *options)
-{
-	switch (key) {
-	case OPTION_DROP:
-		options->drop = parse_percent(state, text);
-		return 0;
-	case OPTION_DUPLICATE:
-		options->duplicate = parse_percent(state, text);
-		return 0;
-	case OPTION_REORDER:
-		options->reorder = parse_percent(state, text);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
 }
 
 /* All options are known: check them together, and set what was not given. */
@@ -265,18 +271,14 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct bench_options *options = state->input;
 
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+		if (values[i].key == key) {
+			take_value(&values[i], text, state);
+			return 0;
+		}
 	switch (key) {
-	case 'r':
-		options->root = parse_number(key, state, text, SML_MAX_WORLD_SIZE - 1);
-		return 0;
 	case OPTION_COLLECTIVE:
 		options->collective = parse_collective(state, text);
-		return 0;
-	case OPTION_NCCL_TESTS:
-		options->nccl_tests = true;
-		return 0;
-	case OPTION_PERCENTILES:
-		options->percentiles = true;
 		return 0;
 	case 'd':
 		options->types = parse_type(state, text);
@@ -287,36 +289,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case OPTION_WIRE:
 		options->wire = parse_wire(state, text);
 		return 0;
-	case OPTION_SECONDS:
-		options->seconds = parse_number(key, state, text, 1000000);
-		return 0;
-	case OPTION_PAUSE:
-		options->pause_ms = parse_number(key, state, text, 60000);
-		return 0;
-	case OPTION_SEED:
-		options->seed = parse_number(key, state, text, UINT32_MAX);
-		return 0;
-	case OPTION_JSON:
-		options->json = text;
-		return 0;
-	case OPTION_LOCAL:
-		options->local_workers = parse_number(key, state, text, BENCH_MAX_LOCAL);
-		return 0;
-	case OPTION_SWITCH:
-		options->switch_address = text;
-		return 0;
-	case OPTION_JOB:
-		options->job = text;
-		return 0;
 	case ARGP_KEY_END:
 		finish(options, state);
 		return 0;
 	default:
-		break;
+		return ARGP_ERR_UNKNOWN;
 	}
-	if (parse_size_option(key, text, state, options) == 0)
-		return 0;
-	return parse_fault_option(key, text, state, options);
 }
 
 const struct argp bench_argp = {
