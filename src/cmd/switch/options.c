@@ -205,30 +205,39 @@ static bool is_on(struct reader *reader, const char *option, const char *text)
 	return value == 1;
 }
 
-/* The settings that are texts, and the members of the configuration that keep them. */
+/* The settings that are texts, and the members of the options that keep them. */
 static const struct {
 	int key;
 	size_t member;
 } texts[] = {
-	{'l', offsetof(struct sml_switch_config, listen)},
-	{OPTION_IFACE, offsetof(struct sml_switch_config, interfaces)},
-	{OPTION_TARGET, offsetof(struct sml_switch_config, target)},
-	{OPTION_HOSTS, offsetof(struct sml_switch_config, hosts)},
-	{OPTION_PARENT, offsetof(struct sml_switch_config, parent)},
-	{OPTION_TLS_CERTIFICATE, offsetof(struct sml_switch_config, tls.certificate)},
-	{OPTION_TLS_KEY, offsetof(struct sml_switch_config, tls.key)},
-	{OPTION_TLS_AUTHORITY, offsetof(struct sml_switch_config, tls.authority)},
+	{'l', offsetof(struct sml_switch_options, config.listen)},
+	{OPTION_IFACE, offsetof(struct sml_switch_options, config.interfaces)},
+	{OPTION_METRICS, offsetof(struct sml_switch_options, metrics)},
+	{OPTION_TARGET, offsetof(struct sml_switch_options, config.target)},
+	{OPTION_HOSTS, offsetof(struct sml_switch_options, config.hosts)},
+	{OPTION_PARENT, offsetof(struct sml_switch_options, config.parent)},
+	{OPTION_TLS_CERTIFICATE, offsetof(struct sml_switch_options, config.tls.certificate)},
+	{OPTION_TLS_KEY, offsetof(struct sml_switch_options, config.tls.key)},
+	{OPTION_TLS_AUTHORITY, offsetof(struct sml_switch_options, config.tls.authority)},
+	{OPTION_KEY_FILE, offsetof(struct sml_switch_options, config.job_key.file)},
 };
+
+/* Where the text is; NULL: the option has none. */
+static const char **text_of(struct sml_switch_options *options, int key)
+{
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (texts[i].key == key)
+			return (const char **)((char *)options + texts[i].member);
+	return NULL;
+}
 
 static error_t take_setting(struct reader *reader, int key, const char *text)
 {
 	struct sml_switch_config *config = &reader->options->config;
+	const char **kept = text_of(reader->options, key);
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-		if (texts[i].key == key) {
-			memcpy((char *)config + texts[i].member, &text, sizeof(text));
-			return 0;
-		}
+	if (kept != NULL)
+		*kept = text;
 	switch (key) {
 	case OPTION_PORT:
 		refuse(reader, "%sport: the port is a part of %slisten: %slisten :%s",
@@ -249,7 +258,6 @@ static error_t take_setting(struct reader *reader, int key, const char *text)
 		       "when it is built)",
 		       dashes(reader));
 #endif
-		reader->options->metrics = text;
 		break;
 	case OPTION_LOG_JSON:
 		reader->options->log_json = is_on(reader, "log-json", text);
@@ -278,11 +286,8 @@ static error_t take_setting(struct reader *reader, int key, const char *text)
 	case OPTION_HEARTBEAT:
 		config->heartbeat_ms = 1000 * number(reader, "heartbeat", text, 1, 86400);
 		break;
-	case OPTION_KEY_FILE:
-		config->job_key = (struct sml_key_source){.file = text};
-		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return kept != NULL ? 0 : ARGP_ERR_UNKNOWN;
 	}
 	return 0;
 }
@@ -438,37 +443,6 @@ void sml_switch_options_read(struct sml_switch_options *options, int argc, char 
 
 /* ---- an error that comes later ---- */
 
-/* The value that holds of an option that is checked only when it is used, or NULL. */
-static const char *text_in_use(const struct sml_switch_options *options, int key)
-{
-	const struct sml_switch_config *config = &options->config;
-
-	switch (key) {
-	case 'l':
-		return config->listen;
-	case OPTION_IFACE:
-		return config->interfaces;
-	case OPTION_METRICS:
-		return options->metrics;
-	case OPTION_TARGET:
-		return config->target;
-	case OPTION_HOSTS:
-		return config->hosts;
-	case OPTION_PARENT:
-		return config->parent;
-	case OPTION_TLS_CERTIFICATE:
-		return config->tls.certificate;
-	case OPTION_TLS_KEY:
-		return config->tls.key;
-	case OPTION_TLS_AUTHORITY:
-		return config->tls.authority;
-	case OPTION_KEY_FILE:
-		return config->job_key.file;
-	default:
-		return NULL;
-	}
-}
-
 /* Is "--name" in the text, and not as the beginning of a longer name? */
 static bool names_option(const char *text, const char *name)
 {
@@ -481,16 +455,17 @@ static bool names_option(const char *text, const char *name)
 	return false;
 }
 
-void sml_switch_options_location(const struct sml_switch_options *options, const char *error,
-				 char *text, size_t bytes)
+void sml_switch_options_location(struct sml_switch_options *options, const char *error, char *text,
+				 size_t bytes)
 {
 	*text = '\0';
 	for (const struct argp_option *option = option_list; option->name != NULL; option++) {
 		const struct sml_switch_setting *setting =
 			sml_switch_file_find(&options->file, option->name);
+		const char **kept = text_of(options, option->key);
 
 		/* The command line's value may be equal, but it is another string. */
-		if (setting == NULL || text_in_use(options, option->key) != setting->value ||
+		if (setting == NULL || kept == NULL || *kept != setting->value ||
 		    !names_option(error, option->name))
 			continue;
 		snprintf(text, bytes, " (%s, line %d: %s = %s)", options->path, setting->line,
