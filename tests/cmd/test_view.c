@@ -65,27 +65,33 @@ static SmlControl__Envelope *sent(const struct answer *answer)
 	return copy;
 }
 
-struct world {
+static struct {
 	struct answer before, now;
 	struct sml_view view;
 	struct sml_job_rates job;
 	struct sml_rank_rates ranks[SML_MAX_CHILDREN];
-};
+} world;
+
+static void end(void)
+{
+	sml_view_free(&world.view);
+}
 
 /* Two answers, two seconds apart. */
-static void begin(struct world *world)
+static void begin(void)
 {
-	memset(world, 0, sizeof(*world));
-	fill(&world->before, 10000);
-	fill(&world->now, 12000);
+	end();
+	memset(&world, 0, sizeof(world));
+	fill(&world.before, 10000);
+	fill(&world.now, 12000);
+	test_at_end(end);
 }
 
 /* Others waited so long for it before, and then in the interval, in which it contributes. */
-static void add_leaf(struct world *world, uint64_t waited_ms, uint64_t more_ms,
-		     uint64_t contributes)
+static void add_leaf(uint64_t waited_ms, uint64_t more_ms, uint64_t contributes)
 {
 	for (unsigned i = 0; i < 2; i++) {
-		struct answer *answer = i ? &world->now : &world->before;
+		struct answer *answer = i ? &world.now : &world.before;
 
 		sml_control__branch_status__init(&answer->branch);
 		answer->branch.leaf = (char *)(uintptr_t) "rack:28500";
@@ -98,40 +104,36 @@ static void add_leaf(struct world *world, uint64_t waited_ms, uint64_t more_ms,
 	}
 }
 
-static void look(struct world *world)
+static void look(void)
 {
-	sml_view_take(&world->view, sent(&world->before));
-	sml_view_take(&world->view, sent(&world->now));
-	sml_view_job_rates(&world->view, world->view.now->status->jobs[0], &world->job,
-			   world->ranks);
+	sml_view_take(&world.view, sent(&world.before));
+	sml_view_take(&world.view, sent(&world.now));
+	sml_view_job_rates(&world.view, world.view.now->status->jobs[0], &world.job, world.ranks);
 }
 
 TEST(rates_are_differences_by_the_switchs_clock)
 {
 	struct sml_switch_rates rates;
-	struct world world;
 
-	begin(&world);
+	begin();
 	world.before.counter.value = 1000;
 	world.now.counter.value = 5000;
 	world.before.served.resends = 10;
 	world.now.served.resends = 16;
 	world.now.served.duplicates = 4;
 	world.now.workers[1].resends = 8;
-	look(&world);
+	look();
 	sml_view_switch_rates(&world.view, &rates);
 	assert_true(rates.known && rates.bytes_received == 2000);
 	assert_true(world.job.known && world.job.resends == 3 && world.job.duplicates == 2);
 	assert_true(world.ranks[1].resends == 4 && world.ranks[0].resends == 0);
-	sml_view_free(&world.view);
 }
 
 TEST(one_answer_has_no_rates)
 {
 	struct sml_switch_rates rates;
-	struct world world;
 
-	begin(&world);
+	begin();
 	sml_view_take(&world.view, sent(&world.now));
 	sml_view_switch_rates(&world.view, &rates);
 	sml_view_job_rates(&world.view, world.view.now->status->jobs[0], &world.job, world.ranks);
@@ -141,42 +143,32 @@ TEST(one_answer_has_no_rates)
 	sml_view_take(&world.view, NULL);
 	sml_view_take(&world.view, sent(&world.now));
 	assert_true(sml_view_seconds(&world.view) == 0);
-	sml_view_free(&world.view);
 }
 
 TEST(a_switch_that_has_started_again_has_no_rates)
 {
-	struct world world;
-
-	begin(&world);
+	begin();
 	world.now.status.uptime_ms = 500;
-	look(&world);
+	look();
 	assert_true(sml_view_seconds(&world.view) == 0);
 	assert_false(world.job.known);
-	sml_view_free(&world.view);
 }
 
 TEST(another_job_or_epoch_has_no_rates)
 {
-	struct world world;
-
-	begin(&world);
+	begin();
 	world.now.job.epoch = 2;
-	look(&world);
+	look();
 	assert_false(world.job.known);
-	sml_view_free(&world.view);
-	begin(&world);
+	begin();
 	world.now.job.job_number = 78;
-	look(&world);
+	look();
 	assert_false(world.job.known);
-	sml_view_free(&world.view);
 }
 
 TEST(a_ranks_interval_is_from_one_report_to_the_next)
 {
-	struct world world;
-
-	begin(&world);
+	begin();
 	/* The switch heard rank 0 at 9.0 s and at 12.0 s: three seconds apart. */
 	world.before.workers[0].traffic_age_ms = 1000;
 	world.before.traffic[0].bytes_sent = 1000;
@@ -187,60 +179,50 @@ TEST(a_ranks_interval_is_from_one_report_to_the_next)
 	world.now.workers[1].traffic_age_ms = 2000;
 	/* Rank 2 has never told. */
 	world.before.workers[2].traffic = NULL;
-	look(&world);
+	look();
 	assert_true(world.ranks[0].has_traffic && world.ranks[0].bytes_sent == 10000);
 	assert_true(world.ranks[0].timeouts == 2 && world.ranks[0].fast == 3);
 	assert_false(world.ranks[1].has_traffic || world.ranks[2].has_traffic);
 	assert_true(world.job.bytes_sent == 10000 && world.job.timeouts == 2);
-	sml_view_free(&world.view);
 }
 
 TEST(the_link_is_shared_by_frames)
 {
-	struct world world;
-
-	begin(&world);
+	begin();
 	assert_true(world.now.traffic[0].link_mbits == 0);
 	world.now.traffic[0].link_mbits = 10;
 	world.now.traffic[0].bytes_received = 2 * 934000;
 	world.now.traffic[0].packets_received = 2 * 1000;
-	look(&world);
+	look();
 	/* 8 x (934,000 + 66 x 1000) bits of 10,000,000. */
 	assert_true(world.ranks[0].link_share > 0.7999 && world.ranks[0].link_share < 0.8001);
 	assert_true(world.job.link_share == world.ranks[0].link_share);
 	assert_true(world.ranks[1].link_share < 0);
-	sml_view_free(&world.view);
 }
 
 TEST(the_others_wait_longest_for_the_slowest_rank)
 {
-	struct world world;
-
-	begin(&world);
+	begin();
 	/* Before, rank 0 was the slowest. */
 	world.before.workers[0].waited_ms = 1000;
 	world.now.workers[0].waited_ms = 1200;
 	world.now.workers[1].waited_ms = 100;
 	world.now.workers[2].waited_ms = 1500;
 	world.now.served.completed = 80;
-	look(&world);
+	look();
 	assert_true(world.job.uses == 40);
 	assert_int_equal(world.job.slowest, 2);
 	assert_true(world.job.slowest_share == 0.75 && world.ranks[2].waited_share == 0.75);
-	sml_view_free(&world.view);
-	begin(&world);
-	look(&world);
+	begin();
+	look();
 	assert_int_equal(world.job.slowest, -1);
-	sml_view_free(&world.view);
 }
 
 /* The switch knows only how long it waited for the host of ranks 0 and 1, which know more. */
 TEST(of_ranks_that_share_memory_the_late_one_is_the_slowest)
 {
-	struct world world;
-
 	for (unsigned late = 0; late < 3; late++) {
-		begin(&world);
+		begin();
 		for (unsigned i = 0; i < RANKS; i++)
 			world.before.workers[i].sender = world.now.workers[i].sender =
 				1 + i / 2 * 2;
@@ -248,11 +230,10 @@ TEST(of_ranks_that_share_memory_the_late_one_is_the_slowest)
 		/* With 2: their link is slow. */
 		if (late < 2)
 			world.now.traffic[late].waited_ms = 1000;
-		look(&world);
+		look();
 		assert_int_equal(world.job.slowest, late % 2);
 		assert_true(world.job.slowest_share == 0.5);
 		assert_true(world.ranks[1].waited_share == (late == 1 ? 0.5 : 0));
-		sml_view_free(&world.view);
 	}
 }
 
@@ -260,16 +241,15 @@ TEST(of_ranks_that_share_memory_the_late_one_is_the_slowest)
 TEST(ranks_at_leaves_are_not_waited_for_here_but_their_leaf_is)
 {
 	struct sml_branch_rates branch;
-	struct world world;
 
-	begin(&world);
-	add_leaf(&world, 40, 1500, 200);
+	begin();
+	add_leaf(40, 1500, 200);
 	for (unsigned i = 0; i < 2; i++)
 		world.before.workers[i].leaf = world.now.workers[i].leaf =
 			(char *)(uintptr_t) "rack:28500";
 	world.now.workers[2].waited_ms = 500;
 	world.now.traffic[0].bytes_sent = 2000;
-	look(&world);
+	look();
 	assert_int_equal(world.job.slowest, -1);
 	assert_string_equal(world.job.slowest_leaf, "rack:28500");
 	assert_true(world.job.slowest_share == 0.75);
@@ -279,55 +259,46 @@ TEST(ranks_at_leaves_are_not_waited_for_here_but_their_leaf_is)
 	assert_true(
 		sml_view_branch_rates(&world.view, world.view.now->status->jobs[0], 0, &branch));
 	assert_true(branch.contributions == 100 && branch.waited_share == 0.75);
-	sml_view_free(&world.view);
 	/* A rank may be slower than the leaf. */
-	begin(&world);
-	add_leaf(&world, 0, 60, 240);
+	begin();
+	add_leaf(0, 60, 240);
 	world.now.workers[2].waited_ms = 180;
-	look(&world);
+	look();
 	assert_int_equal(world.job.slowest, 2);
 	assert_null(world.job.slowest_leaf);
-	sml_view_free(&world.view);
 }
 
 TEST(a_leaf_that_has_just_come_has_no_rates)
 {
 	struct sml_branch_rates branch;
-	struct world world;
 
-	begin(&world);
-	add_leaf(&world, 0, 100, 300);
+	begin();
+	add_leaf(0, 100, 300);
 	world.before.job.n_branches = 0;
-	look(&world);
+	look();
 	assert_false(
 		sml_view_branch_rates(&world.view, world.view.now->status->jobs[0], 0, &branch));
 	assert_true(world.job.known && world.job.uses == 0 && world.job.slowest_leaf == NULL);
-	sml_view_free(&world.view);
 }
 
 /* A leaf is not told them: its sums would be 0, and wrong. */
 TEST(without_the_ranks_reports_there_is_no_throughput)
 {
-	struct world world;
-
-	begin(&world);
-	look(&world);
+	begin();
+	look();
 	assert_true(world.job.has_traffic);
-	sml_view_free(&world.view);
-	begin(&world);
+	begin();
 	for (unsigned i = 0; i < RANKS; i++)
 		world.now.workers[i].traffic = NULL;
-	look(&world);
+	look();
 	assert_true(world.job.known && !world.job.has_traffic);
-	sml_view_free(&world.view);
 }
 
 TEST(ranks_that_one_rank_sends_for_are_a_group)
 {
-	struct world world;
 	const SmlControl__JobStatus *job = &world.now.job;
 
-	begin(&world);
+	begin();
 	assert_int_equal(sml_view_host_group(job, job->workers[0]), 0);
 	for (unsigned i = 0; i < RANKS; i++)
 		world.now.workers[i].sender = i == 1 ? 2 : 1;
@@ -338,13 +309,10 @@ TEST(ranks_that_one_rank_sends_for_are_a_group)
 
 TEST(a_counter_never_runs_backwards)
 {
-	struct world world;
-
-	begin(&world);
+	begin();
 	world.before.workers[0].contributions = UINT64_MAX;
 	world.before.traffic[0].bytes_sent = 5;
 	world.before.workers[1].traffic_age_ms = UINT64_MAX; /* a lie */
-	look(&world);
+	look();
 	assert_true(world.ranks[0].contributions == 0 && world.ranks[0].bytes_sent == 0);
-	sml_view_free(&world.view);
 }
