@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Settings whose values are words, in any case: the same ones in variables, options and files. */
+/* Values of settings: words, in any case, the same ones in variables, options and files; numbers.
+ */
 #ifndef SML_BASE_WORD_H
 #define SML_BASE_WORD_H
 
@@ -21,5 +22,8 @@ extern const struct sml_word sml_switch_words[];
 
 /* False: the table has no such word, or its value is above `most`. */
 bool sml_parse_word(const struct sml_word *words, int most, const char *text, int *value);
+
+/* Parse decimal digits, and nothing else, within the bounds. */
+bool sml_parse_number(const char *text, long minimum, long maximum, long *number);
 
 #endif

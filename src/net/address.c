@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/word.h"
 
 socklen_t sml_sockaddr_length(const union sml_sockaddr *address)
 {

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/word.h"
 
 bool sml_port_range_parse(const char *text, struct sml_port_range *range)
 {

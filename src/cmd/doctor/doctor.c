@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/number.h"
+#include "base/word.h"
 #include "cmd/commands.h"
 #include "cmd/doctor/doctor.h"
 #include "cmd/doctor/peers.h"

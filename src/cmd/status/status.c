@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/number.h"
+#include "base/word.h"
 #include "cmd/commands.h"
 #include "cmd/shared/meant.h"
 #include "cmd/shared/status_client.h"

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/number.h"
 #include "base/sized.h"
 #include "base/word.h"
 #include "lib/settings/internal.h"

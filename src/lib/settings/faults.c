@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/number.h"
+#include "base/word.h"
 #include "lib/settings/settings.h"
 
 int sml_faults_parse(struct sml_faults *faults, const char *text)

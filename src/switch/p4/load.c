@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/number.h"
+#include "base/word.h"
 #include "net/address.h"
 #include "switch/p4/internal.h"
 
