@@ -176,21 +176,6 @@ static int allow(scmp_filter_ctx filter, const char *name)
 	return call == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
 }
 
-/* Sockets to ask the kernel about interfaces, as the XDP dataplane does when a job begins. */
-static int allow_asking(scmp_filter_ctx filter)
-{
-	static const struct {
-		scmp_datum_t family, type;
-	} sockets[] = {{AF_INET, SOCK_DGRAM}, {AF_UNIX, SOCK_DGRAM}, {AF_NETLINK, SOCK_RAW}};
-	int rc = allow(filter, "bind");
-
-	for (unsigned i = 0; i < sizeof(sockets) / sizeof(sockets[0]) && rc == 0; i++)
-		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-				      SCMP_A0(SCMP_CMP_EQ, sockets[i].family, 0),
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, sockets[i].type));
-	return rc;
-}
-
 /* To read: no file is written, created or emptied. */
 static int allow_reading(scmp_filter_ctx filter)
 {
@@ -200,24 +185,39 @@ static int allow_reading(scmp_filter_ctx filter)
 				SCMP_A2(SCMP_CMP_MASKED_EQ, changes, O_RDONLY));
 }
 
-/* libsystemd makes a socket for each message. */
-static int allow_notices(scmp_filter_ctx filter)
+static int allow_socket(scmp_filter_ctx filter, int family, int type)
 {
 	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-				SCMP_A0(SCMP_CMP_EQ, AF_UNIX, 0),
-				SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_DGRAM));
+				SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family, 0),
+				SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, (scmp_datum_t)type));
 }
 
-/* TCP, of both families. */
-static int allow_connecting(scmp_filter_ctx filter)
+/* Beyond packets and messages: calls, and sockets of a family and type. */
+static int allow_more(scmp_filter_ctx filter, const struct sml_privileges *kept)
 {
-	static const scmp_datum_t families[] = {AF_INET, AF_INET6};
-	int rc = allow(filter, "connect");
+	const struct {
+		bool is_kept;
+		const char *call; /* NULL: a socket */
+		int family, type;
+	} more[] = {
+		{kept->bpf, "bpf", 0, 0},
+		/* The XDP dataplane asks about interfaces when a job begins. */
+		{kept->bpf, "bind", 0, 0},
+		{kept->bpf, NULL, AF_INET, SOCK_DGRAM},
+		{kept->bpf, NULL, AF_UNIX, SOCK_DGRAM},
+		{kept->bpf, NULL, AF_NETLINK, SOCK_RAW},
+		/* libsystemd makes one for each message. */
+		{kept->notifies, NULL, AF_UNIX, SOCK_DGRAM},
+		{kept->connects, "connect", 0, 0},
+		{kept->connects, NULL, AF_INET, SOCK_STREAM},
+		{kept->connects, NULL, AF_INET6, SOCK_STREAM},
+	};
+	int rc = 0;
 
-	for (unsigned i = 0; i < sizeof(families) / sizeof(families[0]) && rc == 0; i++)
-		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
-				      SCMP_A0(SCMP_CMP_EQ, families[i], 0),
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf, SOCK_STREAM));
+	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]) && rc == 0; i++)
+		if (more[i].is_kept)
+			rc = more[i].call ? allow(filter, more[i].call)
+					  : allow_socket(filter, more[i].family, more[i].type);
 	return rc;
 }
 
@@ -227,16 +227,10 @@ static int allow_all(scmp_filter_ctx filter, const struct sml_privileges *kept)
 
 	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]) && rc == 0; i++)
 		rc = allow(filter, allowed[i]);
-	if (rc == 0 && kept->bpf)
-		rc = allow(filter, "bpf");
-	if (rc == 0 && kept->bpf)
-		rc = allow_asking(filter);
+	if (rc == 0)
+		rc = allow_more(filter, kept);
 	if (rc == 0 && kept->files)
 		rc = allow_reading(filter);
-	if (rc == 0 && kept->notifies)
-		rc = allow_notices(filter);
-	if (rc == 0 && kept->connects)
-		rc = allow_connecting(filter);
 	/* Threads, and no processes. clone3's flags cannot be seen: libc then uses clone. */
 	if (rc == 0)
 		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
