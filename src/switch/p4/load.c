@@ -61,17 +61,14 @@ static bool parse_address(const char *text, struct sml_p4_address *address)
 	return true;
 }
 
-/* ---- parts that are loaded when they are used, because not every system has their libraries ----
- */
-
 /* The directory of this code, with a trailing slash. It may be part of a program with any name. */
-static bool find_folder(const void *own_code, char folder[PATH_MAX])
+static bool find_folder(char folder[PATH_MAX])
 {
 	ssize_t length;
 	char *slash;
 	Dl_info own;
 
-	if (dladdr(own_code, &own) && own.dli_fname && own.dli_fname[0] == '/') {
+	if (dladdr(&sml_p4_services, &own) && own.dli_fname && own.dli_fname[0] == '/') {
 		snprintf(folder, PATH_MAX, "%s", own.dli_fname);
 	} else {
 		length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
@@ -85,62 +82,41 @@ static bool find_folder(const void *own_code, char folder[PATH_MAX])
 	return slash != NULL;
 }
 
-/* From the folder that this code lies in: an installed library or program, or the build's. */
-static void *load_beside(const void *own, const char *file, const char *build_folder)
+/*
+ * Beside the program or library that this code lies in, where the build or the package put it, and
+ * where the package installs it: nowhere else. NULL: dlerror() says why. It is never unloaded,
+ * because its threads may still run.
+ */
+static void *load_file(const struct module *module)
 {
-	const char *const folders[][3] = {
+	char path[PATH_MAX + 256], folder[PATH_MAX];
+	const char *const places[][3] = {
 		{"", "", ""},
 		{"switchml/", "", ""},
-		{"", build_folder, "/"},
-		{"../", build_folder, "/"},
+		{"", module->folder, "/"},
+		{"../", module->folder, "/"},
 	};
-	char path[PATH_MAX + 256], folder[PATH_MAX];
+	bool found = find_folder(folder);
+	void *loaded = NULL;
 
-	if (!find_folder(own, folder))
-		return NULL;
-	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-		void *module;
-
-		snprintf(path, sizeof(path), "%s%s%s%s%s", folder, folders[i][0], folders[i][1],
-			 folders[i][2], file);
-		module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		if (module)
-			return module;
+	for (size_t i = 0; found && !loaded && i < sizeof(places) / sizeof(places[0]); i++) {
+		snprintf(path, sizeof(path), "%s%s%s%s%s", folder, places[i][0], places[i][1],
+			 places[i][2], module->file);
+		loaded = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	}
-	return NULL;
-}
-
-/*
- * The module `file`, for dlsym(). It is looked for beside the program or library that `own` lies
- * in, where the build (build_folder, from the build's root) or the package put it, and where the
- * system finds libraries: nowhere else. NULL: `why` says the reason. It is never unloaded, because
- * its threads may still run.
- */
-static void *find_and_load(const void *own, const char *file, const char *build_folder,
-			   const char *installed, char *why, size_t why_bytes)
-{
-	void *module = load_beside(own, file, build_folder);
-
-	if (module == NULL)
-		module = dlopen(installed, RTLD_NOW | RTLD_LOCAL);
-	if (module == NULL)
-		snprintf(why, why_bytes, "%s", dlerror());
-	return module;
+	snprintf(path, sizeof(path), "%s/%s", SML_P4_MODULE_FOLDER, module->file);
+	return loaded ? loaded : dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
 static int load(const struct module *module, const struct sml_p4_target_operations **operations)
 {
-	char why[256], installed[512];
-	void *loaded;
+	void *loaded = load_file(module);
 
-	snprintf(installed, sizeof(installed), "%s/%s", SML_P4_MODULE_FOLDER, module->file);
-	loaded = find_and_load(&sml_p4_services, module->file, module->folder, installed, why,
-			       sizeof(why));
 	if (loaded == NULL)
 		return sml_error_set(-ENOENT,
-				     "--dataplane p4: its module cannot be loaded (%s): build and "
-				     "install it with %s",
-				     why, module->needs);
+				     "--dataplane p4: its module cannot be loaded (%.255s): build "
+				     "and install it with %s",
+				     dlerror(), module->needs);
 	*operations = dlsym(loaded, SML_P4_TARGET_ENTRY);
 	if (*operations == NULL || strcmp((*operations)->version, SML_P4_TARGET_VERSION) != 0)
 		return sml_error_set(-EINVAL, "--dataplane p4: %s is of another build of SwitchML",
