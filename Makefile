@@ -79,7 +79,6 @@ fuzz:
 bench:
 	@tools/install-dependencies build bench || echo "Going on without what is missing."
 	@$(MAKE) --no-print-directory all
-	@$(BUILD)/bench/micro_quantize
 	@$(BUILD)/bench/micro_worker
 	@bench/compare --build $(BUILD) --json $(BUILD)/bench.json $(or $(ARGS),--quick)
 

@@ -11,9 +11,12 @@
  * super-packet. Time is made up, so every run does exactly the same, and `valgrind
  * --tool=callgrind` counts the same instructions. The result is the best of several calls.
  */
+#include <err.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
-#include "bench/micro.h"
 #include "core/pool.h"
 #include "core/worker.h"
 #include "lib/host/slots.h"
@@ -67,6 +70,25 @@ struct bench {
 	uint64_t packets; /* contributions, or results that a rank took */
 	double seconds[PARTS];
 };
+
+/* The CPU time of this thread, so that other load on the machine does not count. */
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Its pages are touched before the clock runs. */
+static void *memory_of(size_t bytes)
+{
+	void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+
+	if (memory == NULL)
+		err(1, "%zu bytes", bytes);
+	return memset(memory, 0, bytes);
+}
 
 /* Returns how many packets the rank sends. */
 static uint32_t fill(struct bench *bench, struct rank *rank, size_t *lengths)
@@ -205,7 +227,7 @@ static void submit(struct bench *bench, struct rank *rank)
 	const struct sml_shape *shape = &rank->worker.config.shape;
 
 	if (rank->tensor_memory == NULL)
-		rank->tensor_memory = memory_of(sml_tensor_memory_bytes(&spec, shape), 0);
+		rank->tensor_memory = memory_of(sml_tensor_memory_bytes(&spec, shape));
 	sml_tensor_init(&rank->tensor, &spec, shape, &rank->sequence, rank->tensor_memory);
 	sml_worker_submit(&rank->worker, &rank->tensor);
 }
@@ -250,13 +272,13 @@ static void open_rank(struct bench *bench, uint32_t r, const struct sml_host_ter
 		.no_resume = bench->row->in_memory,
 	};
 
-	rank->worker_memory = memory_of(sml_worker_memory_bytes(&config), 0);
+	rank->worker_memory = memory_of(sml_worker_memory_bytes(&config));
 	sml_worker_init(&rank->worker, &config, rank->worker_memory);
 	rank->host.rank = (uint8_t)r;
 	sml_host_lay_out(&rank->host.memory, terms, bench->host_memory);
 	rank->host.sleepers = rank->host.memory.head;
-	rank->input = memory_of(bench->count * sizeof(float), 0);
-	rank->output = memory_of(bench->count * sizeof(float), 0);
+	rank->input = memory_of(bench->count * sizeof(float));
+	rank->output = memory_of(bench->count * sizeof(float));
 	for (uint32_t i = 0; i < bench->count; i++) {
 		if (bench->row->type == SML_FLOAT32)
 			((float *)rank->input)[i] = (float)((i + 7 * r) % 1000) * 0.001f - 0.4f;
@@ -295,10 +317,10 @@ static void open_row(struct bench *bench, const struct row *row)
 		terms.data_slots = DATA_SLOTS;
 	}
 	bench->row = row;
-	bench->host_memory = memory_of(sml_host_bytes(&terms), 0);
+	bench->host_memory = memory_of(sml_host_bytes(&terms));
 	for (uint32_t r = 0; r < bench->n_ranks; r++)
 		rules.cookies[r] = r;
-	bench->pool_memory = memory_of(sml_pool_memory_bytes(&rules), 0);
+	bench->pool_memory = memory_of(sml_pool_memory_bytes(&rules));
 	sml_pool_init(&bench->pool, &rules, bench->pool_memory);
 	for (uint32_t r = 0; r < bench->n_ranks; r++)
 		open_rank(bench, r, &terms);
@@ -331,6 +353,20 @@ static void measure(struct bench *bench, const struct row *row)
 	       1e9 * best[STEP] / (double)bench->packets);
 }
 
+/* Argument i, or the usual value if there is none. */
+static uint32_t number(int argc, char **argv, int i, uint32_t usual, uint32_t most)
+{
+	unsigned long value;
+	char *end;
+
+	if (i >= argc)
+		return usual;
+	value = strtoul(argv[i], &end, 10);
+	if (*end || value < 1 || value > most)
+		errx(2, "'%s': a number from 1 to %u", argv[i], most);
+	return (uint32_t)value;
+}
+
 int main(int argc, char **argv)
 {
 	static struct bench bench;
@@ -343,8 +379,8 @@ int main(int argc, char **argv)
 	bench.batch_packets = SML_SUPER_PACKET_BYTES / bench.packet_bytes;
 	if (bench.batch_packets > SML_SUPER_PACKET_PACKETS)
 		bench.batch_packets = SML_SUPER_PACKET_PACKETS;
-	bench.batch = memory_of(SML_SUPER_PACKET_BYTES, 0);
-	bench.ranks = memory_of(bench.n_ranks * sizeof(*bench.ranks), 0);
+	bench.batch = memory_of(SML_SUPER_PACKET_BYTES);
+	bench.ranks = memory_of(bench.n_ranks * sizeof(*bench.ranks));
 	printf("%u ranks, %u lanes, %u elements; one core, no kernel; ns a packet\n", bench.n_ranks,
 	       bench.lanes, bench.count);
 	printf("%-16s %8s %10s %10s %10s\n", "row", "packets", "fill", "take", "slot");
