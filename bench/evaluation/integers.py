@@ -14,8 +14,8 @@ MODELS = {"cnn": "a convolutional network", "transformer": "a transformer"}
 
 def run(lab):
     epochs, seeds = lab.choose(2, 30, 1), lab.choose(2, 5, 1)
-    rows = training_runs.train(lab, 4, 0, lab.choose(600, 7200), models=",".join(MODELS),
-                               ways=",".join(WAYS), seeds=seeds, epochs=epochs)
+    rows = training_runs.train(lab, 4, 0, lab.choose(600, 7200), models=list(MODELS),
+                               ways=list(WAYS), seeds=seeds, epochs=epochs)
     return {"workers": 4, "epochs": epochs, "seeds": seeds, "rows": rows}
 
 

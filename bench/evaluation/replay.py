@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Question 2: training steps of the paper's eight models, replayed."""
-import json
-import os
-
 import lab as common
 import published
 import training_runs
 from rows import INT16, INT32, RING
 
 QUESTION = "How much faster would the paper's eight models train?"
-MODELS = os.path.join(training_runs.HERE, "models.json")
 WAYS = {"gloo": "Gloo's ring", "int32": "ours, int32", "int16": "ours, int16",
         "ranks-int32": "ours, int32, no switch", "ranks-int16": "ours, int16, no switch"}
 # Gbit/s of the links that are replayed, and Mbit/s of the emulated ones.
@@ -28,8 +24,8 @@ def run(lab):
         lab.say(f"{gbit} Gbit/s as {mbit} Mbit/s, {n_workers} workers")
         # On the slower links, the quartiles of two rounds differ by 2 % at most.
         found = training_runs.train(
-            lab, n_workers, mbit, lab.choose(900, 3600), "replay_rank.py", models=MODELS,
-            compute=json.dumps([step for _, step in steps]), scale=1000 * gbit / mbit,
+            lab, n_workers, mbit, lab.choose(900, 3600), "replay_rank.py",
+            compute=[step for _, step in steps], ways=list(WAYS), scale=1000 * gbit / mbit,
             rounds=lab.choose(2, 3 if gbit == 10 else 5, 1))
         rows += [{"gbit": gbit, "mbit": mbit, "end": end, **row}
                  for (end, _), row in zip(steps, found, strict=True)]

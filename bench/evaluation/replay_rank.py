@@ -6,19 +6,17 @@ Started by replay.py. Buckets are those of DistributedDataParallel, by its own f
 bucket then has `scale` times fewer elements, and is sent when the last of its gradients would be
 ready. Rank 0 writes the times of the steps: the slowest rank's.
 """
-import argparse
 import json
+import os
 import time
 
+import ranks
 import torch
 import torch.distributed as dist
-from ranks import Groups
 
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models.json")
 FIRST_BYTES = dist._DEFAULT_FIRST_BUCKET_BYTES
 CAP_BYTES = 25 * 2**20  # DistributedDataParallel's bucket_cap_mb
-# Wires and switches.
-WAYS = {"gloo": (None,), "int32": ("int32",), "int16": ("int16",),
-        "ranks-int32": ("int32", "embedded"), "ranks-int16": ("int16", "embedded")}
 
 
 def buckets(networks):
@@ -38,7 +36,7 @@ def pause(until):
 
 class Way:
     def __init__(self, groups, name):
-        self.group = groups.of(*WAYS[name])
+        self.group = groups.of(name)
         # Half of the elements of a 16-bit number's range are enough for the sum of the ranks.
         self.error = 2e-3 if name.endswith("int16") else 1e-6
 
@@ -63,34 +61,27 @@ class Way:
         return seconds.item(), wrong
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", required=True, help="models.json")
-    parser.add_argument("--compute", required=True, help="JSON: [[model, seconds of a step], ...]")
-    parser.add_argument("--scale", type=float, required=True)
-    parser.add_argument("--rounds", type=int, required=True)
-    parser.add_argument("--output", required=True)
-    options = parser.parse_args()
-    groups = Groups()
-    with open(options.models, encoding="utf-8") as file:
+def find(groups, compute, ways, scale, rounds):
+    """compute: the model and the seconds of each step."""
+    with open(MODELS, encoding="utf-8") as file:
         models = json.load(file)
-    ways = {name: Way(groups, name) for name in WAYS}
+    ways = {name: Way(groups, name) for name in ways}
     for way in ways.values():  # connections are made, and round trips known
         way.step([[torch.empty(50_000), 0]], 0)
     found = []
-    for name, compute_s in json.loads(options.compute):
+    for name, compute_s in compute:
         whole = buckets(models[name])
-        parts = [[torch.empty(max(1, round(n / options.scale))), ready] for n, ready in whole]
+        parts = [[torch.empty(max(1, round(n / scale))), ready] for n, ready in whole]
         row = {"model": name, "compute_s": compute_s, "buckets": whole, "wrong": 0,
                "seconds": {name: [] for name in ways}}
-        for _ in range(options.rounds):
+        for _ in range(rounds):
             for way_name, way in ways.items():
                 seconds, wrong = way.step(parts, compute_s)
                 row["seconds"][way_name].append(seconds)
                 row["wrong"] += wrong
         found.append(row)
-    groups.close(found, options.output)
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    ranks.main(find)

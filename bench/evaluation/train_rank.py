@@ -4,14 +4,14 @@
 Started by integers.py and training.py. Rank 0 writes the accuracy and the training time after each epoch (tests of the model do not
 count), and how large the gradients were.
 """
-import argparse
+import itertools
 import os
 import time
 
+import ranks  # examples/ and switchml are found from here on
 import texts
 import torch
 import torch.distributed as dist
-from ranks import ROOT, Groups  # examples/ and switchml are found from here on
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -34,7 +34,7 @@ class Digits(torch.nn.Module):
             torch.nn.Conv2d(16, 32, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
             torch.nn.Flatten(), torch.nn.Linear(512, 256), torch.nn.ReLU(),
             torch.nn.Linear(256, 10))
-        data, self.test = torch_ddp.digits(os.path.join(ROOT, "demo", "digits.csv"))
+        data, self.test = torch_ddp.digits(os.path.join(ranks.ROOT, "demo", "digits.csv"))
         (self.pixels, self.labels), self.tests = data.tensors, len(self.test[1])
         self.steps = len(self.pixels) // (BATCH * dist.get_world_size())  # of an epoch
         self.order, self.batches = torch.Generator().manual_seed(seed), iter(())
@@ -78,16 +78,14 @@ def fixed_factor(exponent):
     return hook
 
 
-def wrap(groups, name, model, **options):
-    """name: a wire, and what is done to it: "int8-stripes-feedback" has no switch. options: of
-    DistributedDataParallel."""
-    wire = name.split("-")[0] if name.startswith("int") else None
-    group = groups.of("" if name == "bfloat16-ours" else wire, "embedded" if "-stripes" in name else None)
-    model = DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True, **options)
+def wrap(groups, name, model):
+    """name: a way to sum, and what is done to the gradients: "int8-stripes-feedback" has no switch."""
+    group = groups.of(name)
+    model = DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True)
     if name.endswith("-feedback"):
-        state = switchml.torch.HookState(group=group, wire=wire, error_feedback=True)
+        state = switchml.torch.HookState(group=group, wire=ranks.wire_of(name), error_feedback=True)
         model.register_comm_hook(state, switchml.torch.allreduce_hook)
-    elif name.startswith("bfloat16"):
+    elif name == "bfloat16":
         model.register_comm_hook(group, as_bfloat16)
     elif name.startswith("fixed-"):
         model.register_comm_hook(None, fixed_factor(int(name.split("-")[1])))
@@ -126,24 +124,15 @@ def train(model, epochs):
     return {"curve": curve, "gradients": largest}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default="cnn,transformer")
-    parser.add_argument("--ways", default="float32,int32,int16")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--output", required=True)
-    options = parser.parse_args()
-    groups, found = Groups(), []
-    for model_name in options.models.split(","):
-        for seed in range(1, options.seeds + 1):
-            for way in options.ways.split(","):
-                model = wrap(groups, way, MODELS[model_name](model_name, seed))
-                count = sum(p.numel() for p in model.parameters())
-                found.append({"model": model_name, "seed": seed, "way": way, "parameters": count,
-                              "tests": model.module.tests, **train(model, options.epochs)})
-    groups.close(found, options.output)
+def find(groups, models, ways, seeds, epochs):
+    found = []
+    for name, seed, way in itertools.product(models, range(1, seeds + 1), ways):
+        model = wrap(groups, way, MODELS[name](name, seed))
+        count = sum(p.numel() for p in model.parameters())
+        found.append({"model": name, "seed": seed, "way": way, "parameters": count,
+                      "tests": model.module.tests, **train(model, epochs)})
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    ranks.main(find)

@@ -24,8 +24,8 @@ SHARE = 0.97
 
 def run(lab):
     epochs, seeds = lab.choose(15, 15, 1), lab.choose(2, 5, 1)
-    rows = training_runs.train(lab, 4, RATE, lab.choose(3600, 7200), models=",".join(MODELS),
-                               ways=",".join(WAYS), seeds=seeds, epochs=epochs)
+    rows = training_runs.train(lab, 4, RATE, lab.choose(3600, 7200), models=list(MODELS),
+                               ways=list(WAYS), seeds=seeds, epochs=epochs)
     return {"workers": 4, "rate_mbit": RATE, "epochs": epochs, "seeds": seeds, "rows": rows}
 
 

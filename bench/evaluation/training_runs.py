@@ -31,14 +31,11 @@ def library(lab):
 
 
 def train(lab, n_workers, rate_mbit, limit_s, program="train_rank.py", **options):
-    """What the ranks have found, with a switch as a host beside them."""
-    python, words = python_with_torch(), []
-    for name, value in options.items():
-        words += [f"--{name}", str(value)]
+    """What the ranks have found, with a switch as a host beside them. options: of the program's find()."""
     with tempfile.NamedTemporaryFile() as found:
         done = subprocess.run(
             [os.path.join(common.ROOT, "bench", "on-links"), "--build", lab.build, "--workers", str(n_workers),
-             "--rate", str(rate_mbit), python, os.path.join(HERE, program), "--output", found.name, *words],
+             "--rate", str(rate_mbit), python_with_torch(), os.path.join(HERE, program), found.name, json.dumps(options)],
             env={**os.environ, "SWITCHML_SHARED_MEMORY": "0", "SWITCHML_LIBRARY": library(lab)},
             capture_output=True, text=True, timeout=max(limit_s, LEAST_SECONDS), check=False)
         if done.returncode:
