@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cmd/bench/bench.h"
 #include "core/names.h"
 
@@ -27,25 +28,6 @@ struct peer {
 	uint8_t *outputs;
 	unsigned runs; /* of the last run; each has an output to check */
 };
-
-int bench_environment_number(const char *name)
-{
-	const char *text = getenv(name);
-
-	if (!text || !*text) {
-		fprintf(stderr, "%s is not set: bench/compare starts this program\n", name);
-		exit(2);
-	}
-	return (int)strtol(text, NULL, 10);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static uint8_t *output_of(const struct peer *peer, unsigned run)
 {
@@ -126,7 +108,7 @@ static void run_calls(struct peer *peer, const char *arguments)
 		return;
 	}
 	peer->runs = runs;
-	ends[0] = now_ns();
+	ends[0] = sml_now_ns();
 	for (unsigned i = 0; i < warmups + runs; i++) {
 		unsigned measured = i < warmups ? 0 : i - warmups + 1;
 		uint8_t *output = output_of(peer, measured ? measured - 1 : i);
@@ -136,7 +118,7 @@ static void run_calls(struct peer *peer, const char *arguments)
 			fprintf(peer->out, "error %s\n", why);
 			return;
 		}
-		ends[measured] = now_ns();
+		ends[measured] = sml_now_ns();
 	}
 	fprintf(peer->out, "ok");
 	for (unsigned i = 0; i <= runs; i++)

@@ -20,10 +20,6 @@
 
 #include "switchml.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct bench_case;
 
 struct bench_library {
@@ -48,12 +44,5 @@ struct bench_library {
  * $BENCH_NAME is the name that this program answers to. Returns the result for main().
  */
 int bench_serve(const struct bench_library *library);
-
-/* A number from the environment. Ends the program if it is missing. */
-int bench_environment_number(const char *name);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

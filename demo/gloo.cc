@@ -7,6 +7,7 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/types.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -36,15 +37,17 @@ static void end(const std::exception &error)
 	std::exit(EXIT_FAILURE);
 }
 
-static void allreduce(demo_gloo *gloo, const float *in, float *out, size_t count)
+template <typename T>
+static void allreduce(demo_gloo *gloo, bool ring, const void *in, void *out, size_t count)
 {
+	using Algorithm = gloo::AllreduceOptions::Algorithm;
 	gloo::AllreduceOptions options(gloo->context);
 
-	options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-	options.setInput(const_cast<float *>(in), count);
-	options.setOutput(out, count);
-	options.setReduceFunction(static_cast<void (*)(void *, const void *, const void *, size_t)>(
-		&gloo::sum<float>));
+	options.setAlgorithm(ring ? Algorithm::RING : Algorithm::BCUBE);
+	options.setInput(const_cast<T *>(static_cast<const T *>(in)), count);
+	options.setOutput(static_cast<T *>(out), count);
+	options.setReduceFunction(
+		static_cast<void (*)(void *, const void *, const void *, size_t)>(&gloo::sum<T>));
 	gloo::allreduce(options);
 }
 
@@ -101,9 +104,19 @@ void demo_gloo_close(struct demo_gloo *gloo)
 	delete gloo;
 }
 
+void demo_gloo_allreduce(struct demo_gloo *gloo, bool ring, bool half, const void *in, void *out,
+			 size_t count)
+{
+	try {
+		(half ? allreduce<gloo::float16> : allreduce<float>)(gloo, ring, in, out, count);
+	} catch (const std::exception &error) {
+		end(error);
+	}
+}
+
 void demo_gloo_submit(struct demo_gloo *gloo, int call, const float *in, float *out, size_t count)
 {
-	Task task([=] { allreduce(gloo, in, out, count); });
+	Task task([=] { allreduce<float>(gloo, true, in, out, count); });
 
 	gloo->calls[call] = task.get_future();
 	push(gloo, std::move(task));

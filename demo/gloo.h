@@ -8,6 +8,7 @@
 #ifndef SML_DEMO_GLOO_H
 #define SML_DEMO_GLOO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -19,6 +20,10 @@ struct demo_gloo;
 /* Meet the other ranks in an empty folder, and connect to all of them on $GLOO_SOCKET_IFNAME. */
 __attribute__((weak)) struct demo_gloo *demo_gloo_open(const char *folder, int rank, int world);
 __attribute__((weak)) void demo_gloo_close(struct demo_gloo *gloo);
+
+/* The sum of all ranks' data, in the caller's thread: by a ring or bcube, of float16 or float. */
+__attribute__((weak)) void demo_gloo_allreduce(struct demo_gloo *gloo, bool ring, bool half,
+					       const void *in, void *out, size_t count);
 
 /* Start call 0, 1, 2 or 3: the sum of all ranks' data, which stay in place until wait(). */
 __attribute__((weak)) void demo_gloo_submit(struct demo_gloo *gloo, int call, const float *in,

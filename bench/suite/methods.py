@@ -212,9 +212,8 @@ class Gloo(Method):
         store = os.path.join(group.work, "store")
         os.makedirs(store, exist_ok=True)
         for rank in range(group.star.n_workers):
-            group.spawn(group.star.host_of(rank), [program], BENCH_RANK=str(rank),
-                        BENCH_RANKS=str(group.star.n_workers), BENCH_ALGORITHM=self.algorithm,
-                        BENCH_STORE=store)
+            group.spawn(group.star.host_of(rank), [program, self.algorithm, store, str(rank), str(group.star.n_workers)],
+                        GLOO_SOCKET_IFNAME="eth0")
 
 
 class OpenMPI(Method):
