@@ -2,10 +2,8 @@
 """Question 7: several jobs on one switch, and a job beside TCP."""
 import contextlib
 import os
-import subprocess
 import sys
-import tempfile
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import lab as common
 from group import groups_of
@@ -48,16 +46,13 @@ def jobs_of(n, **environment):
         yield list(groups.values())
 
 
-def calls(group, n_calls, ends):
+def calls(group, ends, n_calls, n_bursts=1):
     """All of a job's calls, one after the other; `ends` gets when each ended on the last rank."""
-    answers = group.tell(f"run 1 {n_calls} 1", 120)
-    ends += [max(map(int, run)) / 1e9 for run in zip(*answers)]
-
-
-def bursts(group, n_bursts, ends):
     for _ in range(n_bursts):
-        calls(group, BURST_CALLS, ends)
-        group.tell(f"rest {PAUSE_MS}", 60)
+        answers = group.tell(f"run 1 {n_calls} 1", 120)
+        ends += [max(map(int, run)) / 1e9 for run in zip(*answers)]
+        if n_bursts > 1:
+            group.tell(f"rest {PAUSE_MS}", 60)
 
 
 def share(series, begin, end):
@@ -70,20 +65,14 @@ def check(group):
 
 
 def together(loads):
-    """Run the loads of several jobs at the same time: each a function of a group and a list.
+    """Run the loads of several jobs at the same time: each is the last arguments of calls().
 
     Mbit/s of each job while all of them run, and wrong elements."""
     ends = [[] for _ in loads]
     with jobs_of(len(loads)) as groups:
-        threads = [threading.Thread(target=load, args=(group, series))
-                   for load, group, series in zip(loads, groups, ends)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(len(loads)) as pool:
+            list(pool.map(lambda group, series, load: calls(group, series, *load), groups, ends, loads))
         wrong = sum(map(check, groups))
-    if not all(ends):
-        raise common.Skipped("a job did not run")
     begin, end = max(series[0] for series in ends), min(series[-1] for series in ends)
     return {"mbit": [share(series, begin, end) for series in ends], "wrong": wrong}
 
@@ -96,17 +85,6 @@ def congestion_controls(lab):
             if name in available]
 
 
-@contextlib.contextmanager
-def stream(star, host, *words, **traits):
-    process = subprocess.Popen([*star.inside(host), sys.executable, TCP, *map(str, words)],
-                               stdin=subprocess.DEVNULL, **traits)
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
 def beside_tcp(tcp, n_streams, n_calls, first, **environment):
     """A job, and streams from worker 0 to worker 1: Mbit/s of both while both run.
 
@@ -114,18 +92,16 @@ def beside_tcp(tcp, n_streams, n_calls, first, **environment):
     queue, and the other one does not."""
     ends = []
     with jobs_of(1, **environment) as (group,):
-        star = group.star
         if first == "job":
-            calls(group, CALLS_BEFORE_TCP, [])
-        with tempfile.TemporaryFile("w+") as counts:
-            # The sender stops first, so that nothing resets it.
-            with stream(star, "1", "receive", n_streams, stdout=counts), \
-                    stream(star, "0", "send", star.address["1"], n_streams, tcp):
-                group.tell("rest 1500", 60)  # until TCP has found its rate
-                calls(group, n_calls, ends)
-                wrong = check(group)
-            counts.seek(0)
-            seen = [tuple(map(float, line.split())) for line in counts]
+            calls(group, [], CALLS_BEFORE_TCP)
+        for host, name, *words in (("1", "receiver", "receive", n_streams),
+                                   ("0", "sender", "send", n_streams, group.star.address["1"], tcp)):
+            group.serve(host, [sys.executable, TCP, *map(str, words)], "ready", name)
+        group.tell("rest 1500", 60)  # until TCP has found its rate
+        calls(group, ends, n_calls)
+        wrong = check(group)
+        with open(os.path.join(group.work, "receiver"), encoding="ascii") as counts:
+            seen = [tuple(map(float, line.split())) for line in counts if line[0] != "r" and line[-1] == "\n"]
     inside = [(at, n) for at, n in seen if ends[0] <= at <= ends[-1]]
     if len(inside) < 2:
         raise common.Skipped("TCP was not seen beside the job")
@@ -137,19 +113,15 @@ def beside_tcp(tcp, n_streams, n_calls, first, **environment):
 def run(lab):
     n_calls, repeats, tcps = lab.choose(8, 16, 8), lab.choose(2, 5, 1), congestion_controls(lab)
 
-    def steady(group, ends):
-        calls(group, n_calls, ends)
-
-    def bursty(group, ends):
-        bursts(group, max(2, n_calls // BURST_CALLS), ends)
-
-    def beside(name, tcp, n_streams=1, first="TCP", **environment):
+    def beside(tcp, n_streams=1, first="TCP", slots=None):
         """One row."""
-        name = (f"{tcp}, {n_streams} stream{'s' * (n_streams > 1)}" + ("; the job first" if first == "job" else "")
-                + name)
+        name = (f"{tcp}, {n_streams} stream{'s' * (n_streams > 1)}" + "; the job first" * (first == "job")
+                + (f"; {slots} slots" if slots else ""))
         lab.say(f"beside TCP with {name}")
+        environment = {"SWITCHML_SLOTS": str(slots)} if slots else {}
         return name, [beside_tcp(tcp, n_streams, n_calls, first, **environment) for _ in range(repeats)]
 
+    steady, bursty = (n_calls,), (BURST_CALLS, max(2, n_calls // BURST_CALLS))
     scenarios = {"one job": [steady], "two jobs": [steady] * 2, "four jobs": [steady] * 4,
                  "a job and a bursty one": [steady, bursty]}
     jobs = {}
@@ -157,10 +129,10 @@ def run(lab):
         lab.say(name)
         jobs[name] = [together(loads) for _ in range(repeats)]
     orders = lab.choose(((1, "TCP"), (1, "job")), ((1, "TCP"), (1, "job"), (2, "TCP"), (4, "TCP")))
+    rows = [(tcp, *order) for order in orders for tcp in tcps]
+    rows += [(tcp, 1, "TCP", slots) for tcp in tcps[:lab.choose(1, 2, 0)] for slots in SLOTS]
     return {"workers": N_WORKERS, "rate_mbit": RATE, "bytes": SIZE, "jobs": jobs,
-            "tcp": dict(beside("", tcp, *order) for order in orders for tcp in tcps),
-            "fewer_slots": dict(beside(f"; {slots} slots", tcp, SWITCHML_SLOTS=str(slots))
-                                for tcp in tcps[:lab.choose(1, 2, 0)] for slots in SLOTS)}
+            "tcp": dict(beside(*row) for row in rows)}
 
 
 def jain(shares):
@@ -172,7 +144,7 @@ def of_runs(runs, value):
 
 
 def draw(data, plt):
-    shown = data["tcp"] | data["fewer_slots"]
+    shown = data["tcp"]
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(9, 5 + 0.3 * len(shown)), sharex=True,
                                          height_ratios=(4, 1 + 0.3 * len(shown)))
     at, ticks = 0.0, []
@@ -206,8 +178,8 @@ def facts(data):
             common.between(of_runs(runs, lambda one: jain(one["mbit"])), 3)
         yield common.row(name, ", ".join(f"{mbit:.1f}" for mbit in shares), even)
     yield "\n" + common.header("TCP beside the job", "ours, Mbit/s", "TCP, Mbit/s", "ours / TCP")
-    for name, runs in (data["tcp"] | data["fewer_slots"]).items():
+    for name, runs in data["tcp"].items():
         yield common.row(name, *(f"{of_runs(runs, lambda one: one[what])[1]:.1f}" for what in ("mbit", "tcp_mbit")),
                          common.between(of_runs(runs, lambda one: one["mbit"] / one["tcp_mbit"])))
-    runs = [one for what in ("jobs", "tcp", "fewer_slots") for rows in data[what].values() for one in rows]
+    runs = [one for what in ("jobs", "tcp") for rows in data[what].values() for one in rows]
     yield f"\nWrong elements in all of these runs: {sum(one['wrong'] for one in runs)}."

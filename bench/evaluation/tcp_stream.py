@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""TCP streams as a job's neighbor, until killed: `receive N` or `send ADDRESS N CONTROL`.
+"""TCP streams as a job's neighbor, until killed: `receive N`, then `send N ADDRESS CONTROL`.
 
-The receiver prints the machine's clock and the bytes so far, every tenth of a second."""
+Both say when they are ready. The receiver then prints the machine's clock and the bytes so far, every tenth of a second."""
 import selectors
 import socket
 import sys
 import time
 
 PORT = 28999
-CONNECT_SECONDS = 10
 
 
 def receive(n_streams):
     with socket.create_server(("", PORT), backlog=n_streams) as server:
+        print("ready", flush=True)
         streams = selectors.DefaultSelector()
         for _ in range(n_streams):
             streams.register(server.accept()[0], selectors.EVENT_READ)
@@ -25,25 +25,15 @@ def receive(n_streams):
             print(told, total, flush=True)
 
 
-def connect(address):
-    deadline = time.monotonic() + CONNECT_SECONDS
-    while True:
-        try:
-            return socket.create_connection((address, PORT), CONNECT_SECONDS)
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-
-
-def send(address, n_streams, control):
+def send(n_streams, address, control):
     streams, data = selectors.DefaultSelector(), bytes(1 << 18)
     for _ in range(n_streams):
-        connection = connect(address)
+        connection = socket.create_connection((address, PORT))
         # A namespace may not have it as its default, but root's sockets may choose it.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
         connection.setblocking(False)
         streams.register(connection, selectors.EVENT_WRITE)
+    print("ready", flush=True)
     while True:
         for key, _ in streams.select():
             key.fileobj.send(data)
@@ -53,4 +43,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "receive":
         receive(int(sys.argv[2]))
     else:
-        send(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+        send(int(sys.argv[2]), sys.argv[3], sys.argv[4])
