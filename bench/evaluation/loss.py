@@ -12,11 +12,11 @@ from rows import INT32, NEITHER, NO_FAST, NO_TICKETS, RING, Entry
 
 QUESTION = "How long does an all-reduce take when packets are lost?"
 LOSSES = (0, 0.0001, 0.001, 0.01)
-NAMES = {INT32.name: "ours", NO_TICKETS.name: "ours, no tickets",
-         NO_FAST.name: "ours, no fast retransmission",
-         NEITHER.name: "ours, neither (as in 2021)", RING.name: "Gloo's ring over TCP"}
-METHODS = (INT32, NO_TICKETS, NO_FAST, NEITHER, RING)
-PANELS = {"tickets": "tickets", "no tickets": "no tickets", "neither": "neither (as in 2021)"}
+METHODS = {INT32: "ours", NO_TICKETS: "ours, no tickets", NO_FAST: "ours, no fast retransmission",
+           NEITHER: "ours, neither (as in 2021)", RING: "Gloo's ring over TCP"}
+# Titles, and what is off.
+PANELS = {"tickets": ("tickets", ""), "no tickets": ("no tickets", "tickets=0"),
+          "neither": ("neither (as in 2021)", "tickets=0,fastretransmit=0")}
 PROGRESS_LOSS, PROGRESS_SLOTS = 0.01, 64
 ONLY_DRAWN = ("slots", "values")
 
@@ -71,8 +71,7 @@ def run(lab):
     for result in lab.compare(n_workers, "100mbit", size, entries, lab.choose(4, 12, 2), offload=False):
         table.setdefault(result.entry.method.name, {})[f"{result.entry.loss:g}"] = common.row_of(result)
     lab.say("progress of the slots")
-    for name, faults in (("tickets", ""), ("no tickets", "tickets=0"),
-                         ("neither", "tickets=0,fastretransmit=0")):
+    for name, (_, faults) in PANELS.items():
         steps[name] = [progress(lab, n_workers, size, faults) for _ in range(lab.choose(2, 5, 1))]
     return {"workers": n_workers, "rate_mbit": 100, "bytes": size, "tcp": lab.tcp,
             "simulated": {str(n): simulate(lab, n_workers, n) for n in (size, 10 * size)},
@@ -95,10 +94,10 @@ def simulated(data, size_bytes, method):
 def draw(data, plt):
     figure, named = plt.subplot_mosaic("AAA;BCD", figsize=(9, 8))
     first, *rest = named.values()
-    for i, method in enumerate(METHODS):
+    for i, (method, name) in enumerate(METHODS.items()):
         points = {j + 0.16 * (i - 2): times(data, method, loss) for j, loss in enumerate(LOSSES)}
         points = {at: value for at, value in points.items() if value}
-        common.bars(first, points.keys(), list(points.values()), 0.16, label=NAMES[method.name])
+        common.bars(first, points.keys(), list(points.values()), 0.16, label=name)
         if ahead := simulated(data, data["bytes"], method):
             first.plot([j + 0.16 * (i - 2) for j in range(len(LOSSES))], ahead, "x", color="black",
                        label=None if i else "simulator: hosts without costs")
@@ -111,7 +110,7 @@ def draw(data, plt):
         for ends in sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2]["slots"]:
             axis.step([0] + ends, range(len(ends) + 1), where="post", linewidth=0.5, alpha=0.6, rasterized=True)
         axis.set(xlabel="seconds", ylabel="chunks that each slot has served",
-                 title=f"{PANELS[name]}, {100 * data['progress_loss']:g} % lost")
+                 title=f"{PANELS[name][0]}, {100 * data['progress_loss']:g} % lost")
     for axis in rest:
         axis.set_xlim(0, max(axis.get_xlim()[1] for axis in rest))
     return figure
@@ -119,13 +118,13 @@ def draw(data, plt):
 
 def facts(data):
     yield common.header("ms", *(f"{100 * loss:g} % lost" for loss in LOSSES))
-    for method in METHODS:
+    for method, name in METHODS.items():
         found = [times(data, method, loss) for loss in LOSSES]
-        yield common.row(NAMES[method.name], *(common.between(v, 0) if v else "not measured" for v in found))
+        yield common.row(name, *(common.between(v, 0) if v else "not measured" for v in found))
     ahead = {(int(size), method): simulated(data, size, method)
              for size in data["simulated"] for method in (INT32, NO_TICKETS)}
     for (size, method), ms in ahead.items():
-        yield common.row(f"simulator, {size / 1e6:g} MB: {NAMES[method.name]}", *(f"{value:.0f}" for value in ms))
+        yield common.row(f"simulator, {size / 1e6:g} MB: {METHODS[method]}", *(f"{value:.0f}" for value in ms))
     yield (f"\nCalls of {data['bytes'] / 1e6:g} MB: median, and quartiles (TCP: {data['tcp']}).\n"
            "Simulated hosts and switches need no CPU time, and retransmit fast.")
     for size in map(int, data["simulated"]):

@@ -54,8 +54,6 @@ def about_line(about):
     busy = ""
     if about.get("others", 0) > 0.05:
         busy = f"; other work took {100 * about['others']:.0f} % of the cores just before"
-    elif "others" not in about and about["load"] > 1:  # older runs; the run before counts, too
-        busy = f" (load average {about['load']:.1f} as it began)"
     holds = ";\n" * ("holds" in about) + textwrap.fill(holds_text(about), 118)
     return f"`{about['command']}`, {about['date'][:10]}, {commit_text(about)}{form}{busy}{holds}."
 

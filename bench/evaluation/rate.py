@@ -9,7 +9,7 @@ from rows import (ALONE32, BCUBE, HOSTS16, HOSTS32, INT16, INT32, MPI, MPIMEMORY
 
 QUESTION = "How many elements a second are summed, and does that depend on the number of workers?"
 METHODS = (INT32, INT16, RANKS32, RANKS16, NIC32, RING, BCUBE, MPI)
-PREDICTED = {INT32.name: "int32", INT16.name: "int16"}
+PREDICTED = {method.name: method.wire for method in (INT32, INT16)}
 # Of eight workers: title, traits of the cell, methods.
 PLACES = (("2 hosts x 4", {"per_host": 4}, (HOSTS32, HOSTS16, ALONE32, RING, BCUBE, MPIMEMORY)),
           ("4 hosts x 2", {"per_host": 2}, (HOSTS32, HOSTS16, ALONE32, RING, BCUBE, MPIMEMORY)),
@@ -54,9 +54,9 @@ def simulate(lab, n_workers, rate, wire, count, costs):
     return count / lab.simulate(count, wire, **world)
 
 
-def steady(lab, n_workers, rate, wire, count, costs):
+def steady(lab, n_workers, rate, count, costs):
     """Elements a second once the slots are busy: by the time that `count` more elements take."""
-    one, two = (n / simulate(lab, n_workers, rate, wire, n, costs) for n in (count, 2 * count))
+    one, two = (n / simulate(lab, n_workers, rate, "int32", n, costs) for n in (count, 2 * count))
     return count / (two - one)
 
 
@@ -65,17 +65,12 @@ def far_workers(lab, costs):
     models = {"line": {}, "linux": costs, "published": PUBLISHED}
     counts = lab.choose((2, 8, 64, 256), (2, 4, 8, 16, 64, 256, 1024, 4096), (2, 128))
     lab.say(f"simulating up to {counts[-1]} workers")
-    cases = [(n_workers, rate, model, wire) for n_workers in reversed(counts)
-             for wire in lab.choose(("int32",), ("int32", "int16"))
-             for rate in SIMULATED_RATES for model in models
-             # A tensor of half the bytes costs as much to simulate, and shows no more there.
-             if wire == "int32" or n_workers <= 256]
+    cases = itertools.product(reversed(counts), SIMULATED_RATES, models)
 
-    def one(n_workers, rate, model, wire):
+    def one(n_workers, rate, model):
         count = common.PACKET_LANES * (CHUNKS if n_workers <= 64 else FEW_CHUNKS)
-        return {"workers": n_workers, "rate_mbit": rate, "costs": model, "wire": wire,
-                "elements": count,
-                "elements_per_s": steady(lab, n_workers, rate, wire, count, models[model])}
+        return {"workers": n_workers, "rate_mbit": rate, "costs": model, "elements": count,
+                "elements_per_s": steady(lab, n_workers, rate, count, models[model])}
     return sorted(lab.on_all_cores(one, *zip(*cases)), key=lambda row: row["workers"])
 
 
@@ -148,13 +143,11 @@ def draw_measured(data, axis):
 
 def draw_simulated(data, axis):
     for i, rate in enumerate(SIMULATED_RATES):
-        for (model, (style, costs)), (wire, marker) in itertools.product(
-                COSTS.items(), (("int32", "o"), ("int16", "^"))):
-            rows = [r for r in data["simulated"] if (r["rate_mbit"], r["costs"], r["wire"]) == (rate, model, wire)]
-            if rows:
-                axis.plot([r["workers"] for r in rows], [r["elements_per_s"] / 1e6 for r in rows], style,
-                          marker=marker, markersize=3, color=f"C{i}", linewidth=0.9,
-                          label=f"{rate // 1000} Gbit/s, {wire}, {costs}")
+        for model, (style, costs) in COSTS.items():
+            rows = [r for r in data["simulated"] if (r["rate_mbit"], r["costs"]) == (rate, model)]
+            axis.plot([r["workers"] for r in rows], [r["elements_per_s"] / 1e6 for r in rows], style,
+                      marker="o", markersize=3, color=f"C{i}", linewidth=0.9,
+                      label=f"{rate // 1000} Gbit/s, int32, {costs}")
     axis.set(xscale="log", yscale="log", xlabel="workers (above 64: a tree of 64 leaves)",
              ylabel="million elements a second", title="simulated")
 

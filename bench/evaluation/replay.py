@@ -10,25 +10,20 @@ WAYS = {"gloo": "Gloo's ring", "int32": "ours, int32", "int16": "ours, int16",
         "ranks-int32": "ours, int32, no switch", "ranks-int16": "ours, int16, no switch"}
 # Gbit/s of the links that are replayed, and Mbit/s of the emulated ones.
 LINKS = {10: 100, 100: 200}
-# Of a published range: the place in published.STEPS, and the name in the kept rows.
-ENDS = ((1, "fewest"), (2, "most"))
 
 
 def run(lab):
     n_workers, rows = lab.choose(8, 8, 2), []
-    chosen = lab.choose(list(published.STEPS), list(published.STEPS), ["ResNet50"])
+    # The fast end of the published range leaves communication the least time to hide.
+    steps = [[name, published.STEPS[name][1]] for name in lab.choose(published.STEPS, published.STEPS, ["ResNet50"])]
     for gbit, mbit in LINKS.items():
-        # The fast end of the range leaves communication the least time to hide.
-        steps = [(end, [name, published.STEPS[name][place]])
-                 for place, end in lab.choose(ENDS[:1], ENDS) for name in chosen]
         lab.say(f"{gbit} Gbit/s as {mbit} Mbit/s, {n_workers} workers")
         # On the slower links, the quartiles of two rounds differ by 2 % at most.
         found = training_runs.train(
             lab, n_workers, mbit, lab.choose(900, 3600), "replay_rank.py",
-            compute=[step for _, step in steps], ways=list(WAYS), scale=1000 * gbit / mbit,
+            compute=steps, ways=list(WAYS), scale=1000 * gbit / mbit,
             rounds=lab.choose(2, 3 if gbit == 10 else 5, 1))
-        rows += [{"gbit": gbit, "mbit": mbit, "end": end, **row}
-                 for (end, _), row in zip(steps, found, strict=True)]
+        rows += [{"gbit": gbit, "mbit": mbit, **row} for row in found]
     return {"workers": n_workers, "tcp": lab.tcp, "rows": rows}
 
 
@@ -62,8 +57,8 @@ def visible(row, way):
             for value in common.quartiles(row["seconds"][way])]
 
 
-def chosen(data, gbit, end="fewest"):
-    return [row for row in data["rows"] if row["gbit"] == gbit and row["end"] == end]
+def chosen(data, gbit):
+    return [row for row in data["rows"] if row["gbit"] == gbit]
 
 
 def draw(data, plt):
@@ -104,17 +99,6 @@ def table(data, gbit):
     yield ""
 
 
-def slowest_steps(data):
-    """What remains of the gain with the slowest published time of a step."""
-    yield ("With the slowest published times, a switch makes a step faster by these factors "
-           "(int32, int16):\n")
-    yield common.header("", *(f"{gbit} Gbit/s" for gbit in LINKS))
-    for rows in zip(*(chosen(data, gbit, "most") for gbit in LINKS)):
-        yield common.row(f"{rows[0]['model']}, {rows[0]['compute_s']:.3f} s", *(
-            f"{speedup(row, 'int32')[1]:.2f}, {speedup(row, 'int16')[1]:.2f}" for row in rows))
-    yield ""
-
-
 def where_it_comes_from(n_workers):
     """Which part of the paper's best number is a ring's traffic, and which is NCCL's."""
     only = {"gbit": 10, "compute_s": 0, "buckets": [[10**9, 0]]}
@@ -149,8 +133,6 @@ def facts(data):
            "times as fast a switch is (int32, int16).\n")
     for gbit in LINKS:
         yield from table(data, gbit)
-    if any(row["end"] == "most" for row in data["rows"]):
-        yield from slowest_steps(data)
     yield from beyond(data)
     yield from where_it_comes_from(data["workers"])
     yield f"\nWrong elements in all of these runs: {sum(row['wrong'] for row in data['rows'])}."
