@@ -4,9 +4,9 @@
  * switch are one thread, which drives the core and the sockets that the library and the switch
  * use. It has no control plane, no probes and no stalls, and it expects that no packet is lost.
  *
- *	floor WIRE SWITCH-NETNS/ADDRESS RANK-0-NETNS/ADDRESS …
+ *	floor SWITCH-NETNS/ADDRESS RANK-0-NETNS/ADDRESS …
  *
- * WIRE is int32 or int16. Each socket is opened in its network namespace, so packets cross the
+ * The wire is int32. Each socket is opened in its network namespace, so packets cross the
  * same links as those of a real job. bench/compare starts it as one rank that answers for all.
  */
 #include <arpa/inet.h>
@@ -51,7 +51,6 @@ struct floor_worker {
 
 struct floor {
 	unsigned n_workers;
-	enum sml_wire wire;
 	uint16_t lanes;
 	struct floor_worker *workers;
 	struct sml_path paths[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* of shard 0, the others unused */
@@ -59,7 +58,6 @@ struct floor {
 	struct sml_udp_sender sender;
 	struct sml_results results;
 	struct sml_udp_inbox *inbox;
-	char why[LINE_BYTES];
 };
 
 static struct sml_packet packets[SML_RECEIVE_PACKETS];
@@ -134,7 +132,7 @@ static bool submit(struct floor *this, unsigned rank, enum sml_type type, const 
 		.collective = SML_ALLREDUCE,
 		.type = type,
 		.op = SML_SUM,
-		.wire = this->wire,
+		.wire = SML_WIRE_INT32,
 		.count = count,
 		.send = input,
 		.send_count = count,
@@ -316,20 +314,19 @@ int main(int argc, char **argv)
 		.state = &this, .n_stripes = 1, .prepare = prepare, .allreduce = allreduce};
 	union sml_sockaddr address;
 
-	if (argc < 4 || argc - 3 > MOST_WORKERS)
+	if (argc < 3 || argc - 2 > MOST_WORKERS)
 		errx(2,
-		     "usage: floor int32|int16 SWITCH-NETNS/ADDRESS RANK-NETNS/ADDRESS… (at most "
-		     "%d ranks); bench/compare starts it",
+		     "usage: floor SWITCH-NETNS/ADDRESS RANK-NETNS/ADDRESS… (at most %d ranks); "
+		     "bench/compare starts it",
 		     MOST_WORKERS);
-	this.n_workers = (unsigned)(argc - 3);
-	this.wire = strcmp(argv[1], "int16") == 0 ? SML_WIRE_INT16 : SML_WIRE_INT32;
+	this.n_workers = (unsigned)(argc - 2);
 	this.lanes = sml_lanes_of_mtu(MTU, AF_INET);
 	this.workers = need(aligned_alloc(64, this.n_workers * sizeof(*this.workers)));
 	memset(this.workers, 0, this.n_workers * sizeof(*this.workers));
-	address = open_switch(&this, argv[2]);
+	address = open_switch(&this, argv[1]);
 	for (unsigned i = 0; i < this.n_workers; i++)
-		open_worker(&this, i, argv[3 + i], &address);
+		open_worker(&this, i, argv[2 + i], &address);
 	library.n_ranks = (int)this.n_workers;
-	library.wire = this.wire;
+	library.wire = SML_WIRE_INT32;
 	return bench_serve(&library);
 }

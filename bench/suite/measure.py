@@ -66,6 +66,13 @@ def busy_seconds():
     return (user + nice + system + irq + softirq) / TICKS
 
 
+def busy_cores(seconds):
+    """How many cores compute while this program waits. The load average would still have the past in it."""
+    before = busy_seconds()
+    time.sleep(seconds)
+    return (busy_seconds() - before) / seconds
+
+
 class Turn:
     """Values read before and after the calls of a turn."""
 

@@ -155,8 +155,8 @@ class Floor(SwitchML):
 
     is_yardstick = True
 
-    def __init__(self, wire):
-        super().__init__(f"floor-{wire}", f"the floor: one thread, {wire}", wire)
+    def __init__(self):
+        super().__init__("floor-int32", "the floor: one thread, int32")
 
     def n_programs(self, n_workers):
         return 1
@@ -165,7 +165,7 @@ class Floor(SwitchML):
         star = group.star
         places = [f"{star.namespace(host)}/{star.address[host]}"
                   for host in ["switch", *map(star.host_of, range(star.n_workers))]]
-        group.spawn("switch", [group.program("floor"), self.wire, *places])
+        group.spawn("switch", [group.program("floor"), *places])
 
 
 class Ping(Method):

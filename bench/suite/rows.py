@@ -66,7 +66,7 @@ HALFRING = Gloo("ring", "float16")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 MPIMEMORY, PRELOAD = OpenMPI(title="Open MPI, TCP, shared memory"), Preload()
 
-FLOOR32, FLOOR16 = Floor("int32"), Floor("int16")
+FLOOR = Floor()
 PING = Ping("ping", "UDP ping-pong of one datagram", star=False)
 STAR_PING = Ping("star-ping", "UDP ping-pong of a star: all to one to all", star=True)
 
@@ -156,7 +156,7 @@ def targets():
     ten = 10_000_000
     yield Cell(8, "1gbit", ten, entries(ALL), target=True)
     yield Cell(4, "unshaped", ten,
-               entries((INT32, INT16, EXACT, HALF, FLOOR32, FLOOR16) + OTHERS), target=True)
+               entries((INT32, INT16, EXACT, HALF, FLOOR) + OTHERS), target=True)
     # Where the links are the limit, not the cores that all hosts share.
     yield Cell(8, "100mbit", ten,
                entries((INT32, INT16, INT8, EXACT, WIDE32, HALVES32, RANKS32, RANKS16, RANKS8) + OTHERS),
@@ -225,12 +225,10 @@ def all_cells():
             yield cell
 
 
-def quick_cells():
-    """Rows that fit into a minute: the first target, and the latency target."""
-    yield Cell(8, "1gbit", 10_000_000, entries((INT32, INT16, NIC32, RING, BCUBE, MPI)))
-    yield Cell(4, "unshaped", 10_000_000,
-               entries((INT32, INT16, FLOOR32, FLOOR16, RING, BCUBE, MPI)))
-    yield Cell(8, "unshaped", 16, entries((INT32, PING, STAR_PING, RING, MPI)))
+# Rows that fit into a minute: the first target, and the latency target.
+QUICK = (r"^8x/1gbit/mtu1500/10MB/(ours-int(16|32|32-nic)|gloo-\w+|openmpi)$"
+         r"|^4x/unshaped/mtu1500/10MB/(ours-int(16|32)|floor-int32|gloo-\w+|openmpi)$"
+         r"|^8x/unshaped/mtu1500/16B/(ours-int32|(star-)?ping|gloo-ring|openmpi)$")
 
 
 def matching(pattern, cells):
