@@ -7,25 +7,42 @@ from dataclasses import dataclass, field
 from methods import MTU, Floor, Gloo, OpenMPI, Ping, Preload, SwitchML
 from star import Star
 
-INT32 = SwitchML("ours-int32", "ours, int32")
-INT16 = SwitchML("ours-int16", "ours, int16", wire="int16")
-# The library's own choice of a wire: floats as they are, which switches add exactly.
-EXACT = SwitchML("ours-float32", "ours, float32", "")
-INT8 = SwitchML("ours-int8", "ours, int8", wire="int8")
-NIC32 = SwitchML("ours-int32-nic", "ours, int32, switch behind one NIC", where="nic")
-NIC16 = SwitchML("ours-int16-nic", "ours, int16, switch behind one NIC", "int16", "nic")
-TWO32 = SwitchML("ours-int32-two", "ours, int32, two switches, a NIC each", where="two")
-TWO16 = SwitchML("ours-int16-two", "ours, int16, two switches, a NIC each", "int16", "two")
+# What a method's name and title end with: by SwitchML's `where`, and whether ranks of a host share memory.
+PLACES = {("port", False): ("", ""),
+          ("port", True): ("-groups", ", host groups"),
+          ("nic", False): ("-nic", ", switch behind one NIC"),
+          ("two", False): ("-two", ", two switches, a NIC each"),
+          ("racks", False): ("-racks", ", two racks"),
+          ("ranks", False): ("-ranks", ", no switch (striped over ranks)"),
+          # What ranks choose that are told of no switch: memory where all share it, else stripes over the ranks.
+          ("ranks", True): ("-alone", ", no switch, its choice")}
+
+
+def ours(wire="", where="port", hosts=False, element_type="float32"):
+    """wire: "" for the library's own choice, which the element type names: floats as they are, added exactly."""
+    words = ["ours"] + [element_type] * (not wire or element_type != "float32") + [wire] * bool(wire)
+    name, title = PLACES[where, hosts]
+    return SwitchML("-".join(words) + name, ", ".join(words) + title, wire, where, hosts=hosts, element_type=element_type)
+
+
+INT32, INT16, INT8, EXACT = ours("int32"), ours("int16"), ours("int8"), ours()
+NIC32, NIC16 = ours("int32", "nic"), ours("int16", "nic")
+TWO32, TWO16 = ours("int32", "two"), ours("int16", "two")
+RANKS32, RANKS16, RANKS8 = ours("int32", "ranks"), ours("int16", "ranks"), ours("int8", "ranks")
+HOSTS32, HOSTS16 = ours("int32", hosts=True), ours("int16", hosts=True)
+ALONE32, ALONE16, ALONE = ours("int32", "ranks", True), ours("int16", "ranks", True), ours("", "ranks", True)
+ALONEHALF = ours("", "ranks", True, "float16")
+# Two racks, with an uplink of a worker's rate each.
+RACKS32, RACKS16 = ours("int32", "racks"), ours("int16", "racks")
+# Gradients of two bytes, as mixed precision has. Not of bfloat16, of which Gloo has no ring.
+HALF, HALF16, HALF8 = (ours(wire, element_type="float16") for wire in ("", "int16", "int8"))
+HALFRANKS, HALFRANKS16, HALFRANKS8 = (ours(wire, "ranks", element_type="float16") for wire in ("", "int16", "int8"))
+HALFNIC = ours("", "nic", element_type="float16")
 # Two switches with half of the ports' rate each, and one switch with the full rate.
 WIDE32 = SwitchML("ours-int32-nic8", "ours, int32, switch behind a NIC of 8 links", where="nic",
                   links=8)
 HALVES32 = SwitchML("ours-int32-two4", "ours, int32, two switches, NICs of 4 links", where="two",
                     links=4)
-RANKS32 = SwitchML("ours-int32-ranks", "ours, int32, no switch (striped over ranks)",
-                   where="ranks")
-RANKS16 = SwitchML("ours-int16-ranks", "ours, int16, no switch (striped over ranks)", "int16",
-                   "ranks")
-RANKS8 = SwitchML("ours-int8-ranks", "ours, int8, no switch (striped over ranks)", "int8", "ranks")
 NO_TICKETS = SwitchML("ours-int32-no-tickets", "ours, int32, without tickets",
                       SWITCHML_FAULTS="tickets=0")
 NO_FAST = SwitchML("ours-int32-no-fast", "ours, int32, without fast retransmit",
@@ -33,35 +50,8 @@ NO_FAST = SwitchML("ours-int32-no-fast", "ours, int32, without fast retransmit",
 NEITHER = SwitchML("ours-int32-neither", "ours, int32, without both",
                    SWITCHML_FAULTS="tickets=0,fastretransmit=0")
 XDP32 = SwitchML("ours-xdp-int32", "ours, int32, XDP switch", where="xdp")
-# Ranks of one host send one contribution.
-HOSTS32 = SwitchML("ours-int32-groups", "ours, int32, host groups", hosts=True)
-HOSTS16 = SwitchML("ours-int16-groups", "ours, int16, host groups", "int16", hosts=True)
-# What ranks choose that are told of no switch: memory where all share it, else stripes over the ranks.
-ALONE32 = SwitchML("ours-int32-alone", "ours, int32, no switch, its choice", where="ranks",
-                   hosts=True)
-ALONE16 = SwitchML("ours-int16-alone", "ours, int16, no switch, its choice", "int16", "ranks",
-                   hosts=True)
-ALONE = SwitchML("ours-float32-alone", "ours, float32, no switch, its choice", "", "ranks", hosts=True)
-ALONEHALF = SwitchML("ours-float16-alone", "ours, float16, no switch, its choice", "", "ranks", hosts=True,
-                     element_type="float16")
-# Two racks, with an uplink of a worker's rate each.
-RACKS32 = SwitchML("ours-int32-racks", "ours, int32, two racks", where="racks")
-RACKS16 = SwitchML("ours-int16-racks", "ours, int16, two racks", "int16", "racks")
 BOX32 = SwitchML("ours-xdp-int32-ports", "ours, int32, XDP switch, workers on its ports",
                  where="box")
-# Gradients of two bytes, as mixed precision has: the library's own choice of a wire, and int16. Not of bfloat16,
-# of which Gloo has no ring.
-HALF = SwitchML("ours-float16", "ours, float16", "", element_type="float16")
-HALF16 = SwitchML("ours-float16-int16", "ours, float16, int16", "int16", element_type="float16")
-HALF8 = SwitchML("ours-float16-int8", "ours, float16, int8", "int8", element_type="float16")
-HALFNIC = SwitchML("ours-float16-nic", "ours, float16, switch behind one NIC", "", "nic",
-                   element_type="float16")
-HALFRANKS = SwitchML("ours-float16-ranks", "ours, float16, no switch (striped over ranks)", "",
-                     "ranks", element_type="float16")
-HALFRANKS16 = SwitchML("ours-float16-int16-ranks", "ours, float16, int16, no switch (striped over ranks)",
-                       "int16", "ranks", element_type="float16")
-HALFRANKS8 = SwitchML("ours-float16-int8-ranks", "ours, float16, int8, no switch (striped over ranks)",
-                      "int8", "ranks", element_type="float16")
 HALFRING = Gloo("ring", "float16")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 MPIMEMORY, PRELOAD = OpenMPI(title="Open MPI, TCP, shared memory"), Preload()
