@@ -2,6 +2,7 @@
 /* The commands of bench/compare, executed with any library (peer.h). */
 #include "bench/peer.h"
 
+#include <err.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -77,15 +78,8 @@ static void prepare(struct peer *peer, const char *arguments)
 		.seed = seed,
 	};
 	if (!peer->input || !peer->outputs ||
-	    (library->prepare && library->prepare(library->state, &peer->what))) {
-		free(peer->input);
-		free(peer->outputs);
-		peer->input = NULL;
-		peer->outputs = NULL;
-		fprintf(peer->out, "error no memory for %zu tensors of %zu elements\n",
-			n_outputs + 1, count);
-		return;
-	}
+	    (library->prepare && library->prepare(library->state, &peer->what)))
+		errx(1, "no memory for %zu tensors of %zu elements", n_outputs + 1, count);
 	bench_fill(&peer->what, (unsigned)library->rank, peer->input);
 	scrub(peer);
 	fprintf(peer->out, "ok\n");
@@ -107,14 +101,20 @@ static void run_calls(struct peer *peer, const char *arguments)
 		fprintf(peer->out, "error run wants WARMUPS RUNS PIECES, after prepare\n");
 		return;
 	}
+	if (pieces > 1 && library->in_pieces == NULL) {
+		fprintf(peer->out, "error this library is measured with one call at a time only\n");
+		return;
+	}
 	peer->runs = runs;
 	ends[0] = sml_now_ns();
 	for (unsigned i = 0; i < warmups + runs; i++) {
 		unsigned measured = i < warmups ? 0 : i - warmups + 1;
 		uint8_t *output = output_of(peer, measured ? measured - 1 : i);
 
-		if (library->allreduce(library->state, peer->what.type, peer->input, output,
-				       peer->what.count, pieces, &why)) {
+		if (pieces > 1 ? library->in_pieces(library->state, peer->what.type, peer->input,
+						    output, peer->what.count, pieces, &why)
+			       : library->allreduce(library->state, peer->what.type, peer->input,
+						    output, peer->what.count, &why)) {
 			fprintf(peer->out, "error %s\n", why);
 			return;
 		}
@@ -186,15 +186,11 @@ static int connect_to(const char *path)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	if (!path || strlen(path) >= sizeof(address.sun_path)) {
-		fprintf(stderr, "BENCH_SOCKET is not set: bench/compare starts this program\n");
-		return -1;
-	}
+	if (!path || strlen(path) >= sizeof(address.sun_path))
+		errx(1, "BENCH_SOCKET is not set: bench/compare starts this program");
 	memcpy(address.sun_path, path, strlen(path) + 1);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		fprintf(stderr, "%s: %s\n", path, strerror(errno));
-		return -1;
-	}
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		err(1, "%s", path);
 	return fd;
 }
 
@@ -204,14 +200,10 @@ int bench_serve(const struct bench_library *library)
 	const char *name = getenv("BENCH_NAME");
 	int fd = connect_to(getenv("BENCH_SOCKET"));
 
-	if (fd < 0)
-		return 1;
 	peer.in = fdopen(fd, "r");
 	peer.out = fdopen(dup(fd), "w");
-	if (!peer.in || !peer.out) {
-		perror("bench");
-		return 1;
-	}
+	if (!peer.in || !peer.out)
+		err(1, "the connection to bench/compare");
 	fprintf(peer.out, "hello %s %d %d %d\n", name ? name : "?", library->rank, (int)getpid(),
 		library->n_stripes);
 	fflush(peer.out);

@@ -29,11 +29,11 @@ struct bench_library {
 	/* How exact sums are: additions of floats in any order, or as this wire of SwitchML's. */
 	bool float_sums;
 	enum sml_wire wire;
-	/*
-	 * Sum `count` elements of all ranks, in `pieces` simultaneous calls. Returns 0, or another
-	 * value with *why set.
-	 */
+	/* Sum `count` elements of all ranks. Returns 0, or another value with *why set. */
 	int (*allreduce)(void *state, enum sml_type type, const void *input, void *output,
+			 size_t count, const char **why);
+	/* NULL, or the same in `pieces` simultaneous calls. */
+	int (*in_pieces)(void *state, enum sml_type type, const void *input, void *output,
 			 size_t count, unsigned pieces, const char **why);
 	/* NULL, or told of the inputs before calls with them. Not 0 if there is no memory. */
 	int (*prepare)(void *state, const struct bench_case *what);

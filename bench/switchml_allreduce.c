@@ -16,43 +16,42 @@ static int fail(struct sml_context *job, const char **why)
 	return -1;
 }
 
-static int in_pieces(struct sml_context *job, enum sml_type type, const char *input, char *output,
-		     size_t count, unsigned pieces)
+static int allreduce(void *state, enum sml_type type, const void *input, void *output, size_t count,
+		     const char **why)
 {
+	struct sml_context *job = state;
+
+	return sml_allreduce(job, input, output, count, type, SML_SUM, NULL, NULL) ? fail(job, why)
+										   : 0;
+}
+
+static int in_pieces(void *state, enum sml_type type, const void *input, void *output, size_t count,
+		     unsigned pieces, const char **why)
+{
+	struct sml_context *job = state;
 	struct sml_request *requests[MOST_PIECES];
 	unsigned begun = 0;
 	size_t bytes = sml_type_size(type);
 	int error = 0, first;
 
+	*why = "that many pieces are not foreseen";
+	if (pieces > MOST_PIECES)
+		return -1;
 	for (; begun < pieces && !error; begun += !error) {
 		size_t from = count * begun / pieces, to = count * (begun + 1) / pieces;
 
-		error = sml_allreduce(job, input + from * bytes, output + from * bytes, to - from,
-				      type, SML_SUM, NULL, &requests[begun]);
+		error = sml_allreduce(job, (const char *)input + from * bytes,
+				      (char *)output + from * bytes, to - from, type, SML_SUM, NULL,
+				      &requests[begun]);
 	}
 	first = sml_wait(requests, begun, -1, NULL);
-	return error ? error : first;
-}
-
-static int allreduce(void *state, enum sml_type type, const void *input, void *output, size_t count,
-		     unsigned pieces, const char **why)
-{
-	struct sml_context *job = state;
-
-	if (pieces > MOST_PIECES) {
-		*why = "that many pieces are not foreseen";
-		return -1;
-	}
-	if (pieces > 1)
-		return in_pieces(job, type, input, output, count, pieces) ? fail(job, why) : 0;
-	return sml_allreduce(job, input, output, count, type, SML_SUM, NULL, NULL) ? fail(job, why)
-										   : 0;
+	return error || first ? fail(job, why) : 0;
 }
 
 int main(void)
 {
 	const char *wire = getenv("SWITCHML_WIRE");
-	struct bench_library library = {.allreduce = allreduce};
+	struct bench_library library = {.allreduce = allreduce, .in_pieces = in_pieces};
 	struct sml_info info = SML_INFO_INIT;
 	struct sml_context *job;
 	int status;

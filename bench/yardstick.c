@@ -31,12 +31,11 @@ static const char usage[] = "usage: yardstick hub ADDRESS PORT N, or spoke ADDRE
 			    "(N up to 64); bench/compare starts it";
 
 static int ping(void *state, enum sml_type type, const void *input, void *output, size_t count,
-		unsigned pieces, const char **why)
+		const char **why)
 {
 	int fd = *(int *)state;
 	size_t bytes = count * sml_type_size(type);
 
-	(void)pieces;
 	*why = "a ping is one datagram: the tensor is longer";
 	if (bytes > MOST_BYTES)
 		return -1;
