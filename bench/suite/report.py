@@ -10,9 +10,9 @@ from methods import MTU
 from rows import RATES
 
 COLUMNS = (f"{'':44} {'p50':>9} {'p99':>9} {'IQR':>5} {'speed':>8} {'of':>6} {'x Gloo':>7}"
-           f" {'CPU':>8} {'of':>6} {'busy':>5} {'sent':>9} {'received':>9} {'drops':>6}\n"
+           f" {'CPU':>8} {'busy':>5} {'sent':>9} {'received':>9} {'drops':>6}\n"
            f"{'':44} {'ms':>9} {'ms':>9} {'%':>5} {'Mbit/s':>8} {'limit':>6} {'ring':>7}"
-           f" {'ms':>8} {'floor':>6} {'%':>5} {'kB':>9} {'kB':>9} {'a call':>6}")
+           f" {'ms':>8} {'%':>5} {'kB':>9} {'kB':>9} {'a call':>6}")
 
 
 def machine():
@@ -56,22 +56,10 @@ def beside_ring(results):
             yield cell, [[r.entry.title(), ring / r.p50()] for r in rows]
 
 
-def floor_cpu(results, method):
-    """CPU time of the floor with the same wire, in the same cell; None: not measured."""
-    name = f"floor-{getattr(method, 'wire', None)}"
-    for result in results:
-        if result.entry.name() == name and result.times and not result.failure:
-            return result.cpu_a_call()
-    return None
-
-
 def row_of(result, results):
     """All numbers of a row among those of its cell, for the tables and for JSON."""
-    cell, entry = result.cell, result.entry
-    ring, floor = ring_time(results), floor_cpu(results, result.entry.method)
-    p50 = result.p50()
-    limit = cell.limit_seconds(entry.method)
-    cores = os.cpu_count()
+    cell, ring, p50 = result.cell, ring_time(results), result.p50()
+    limit = cell.limit_seconds(result.entry.method)
     return {
         "p50_s": p50, "p99_s": result.quantile(0.99),
         "iqr_of_p50": result.spread(), "runs": len(result.times),
@@ -79,9 +67,8 @@ def row_of(result, results):
         "limit_s": limit or None, "share_of_limit": limit / p50 if limit else None,
         "times_gloo_ring": ring / p50 if ring else None,
         "cpu_s_a_call": result.cpu_a_call(),
-        "cpu_over_floor": result.cpu_a_call() / floor if floor else None,
         # /proc/stat counts hundredths of a second, so shorter times are not reported.
-        "machine_busy": result.busy / result.elapsed / cores if result.elapsed > 1 else None,
+        "machine_busy": result.busy / result.elapsed / os.cpu_count() if result.elapsed > 1 else None,
         **{f"{name}_a_call": total / result.calls for name, total in result.wire.items()},
         "wrong_elements": result.wrong,
     }
@@ -105,11 +92,10 @@ def print_cell(cell, results):
         elif result.times:
             row = row_of(result, results)
             times = f"{row['times_gloo_ring']:.2f}" if ring else "-"
-            floor = f"{row['cpu_over_floor']:.2f}" if row["cpu_over_floor"] else "-"
             print(f"{name:44} {1e3 * row['p50_s']:9.3f} {1e3 * row['p99_s']:9.3f}"
                   f" {percent(row['iqr_of_p50']):>5} {row['goodput_bit_per_s'] / 1e6:8.1f}"
                   f" {percent(row['share_of_limit']):>6} {times:>7} {1e3 * row['cpu_s_a_call']:8.2f}"
-                  f" {floor:>6} {percent(row['machine_busy']):>5} {row['sent_a_call'] / 1e3:9.1f}"
+                  f" {percent(row['machine_busy']):>5} {row['sent_a_call'] / 1e3:9.1f}"
                   f" {row['received_a_call'] / 1e3:9.1f} {row['dropped_a_call']:6.1f}")
     # Below that size, latency dominates, and a bound on bytes says nothing about it.
     if RATES[cell.rate] and cell.size_bytes >= 65536 and ring_of(results):
