@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Resuming after a switch has died: what ranks report, adopt and begin with. test_resume_plan.c has
- * the plans.
+ * Resuming after a switch has died: what ranks report, adopt and begin with, and how long a plan
+ * takes. tests/fuzz/merge.c compares plans with those that sets say.
  */
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/resume.h"
 #include "support/rig.h"
@@ -328,4 +329,52 @@ TEST_WITH(what_was_in_flight_may_be_sent_by_another_shard_of_the_next_epoch, NUL
 	assert_int_equal(next_chunk(), 0);
 	assert_int_equal(next_chunk(), 1);
 	assert_false(sml_worker_is_broken(&next));
+}
+
+/* ---- plans ---- */
+
+/* The most that strangers can report, in the worst order: this once took seven seconds. */
+TEST(merging_the_longest_reports_takes_no_time)
+{
+	enum { MOST = 2 * 4096, RANKS = 64 };
+	static uint32_t lacking[MOST], kept[RANKS][MOST];
+	static struct sml_resume_handover many[MOST];
+	static uint32_t long_table[MOST];
+	struct sml_resume_plan longest = {.handovers = many, .table = long_table};
+	struct sml_resume_report reports[RANKS];
+	clock_t began;
+
+	for (uint32_t i = 0; i < MOST; i++) {
+		lacking[i] = i;
+		for (uint32_t r = 0; r < RANKS; r++)
+			/* Only the last rank keeps what rank 0 lacks. */
+			kept[r][i] = MOST - 1 - i + (r < RANKS - 1 ? MOST : 0);
+	}
+	began = clock();
+	for (uint32_t r = 0; r < RANKS; r++) {
+		sml_resume_sort(kept[r], MOST);
+		reports[r] = (struct sml_resume_report){.beyond = MOST,
+							.lacking = lacking,
+							.n_lacking = r == 0 ? MOST : 0,
+							.kept = kept[r],
+							.n_kept = MOST};
+	}
+	assert_int_equal(sml_resume_merge(reports, RANKS, &longest, MOST), 0);
+	assert_int_equal(longest.n_handovers, MOST);
+	assert_int_equal(many[MOST - 1].from, RANKS - 1);
+	/* CPU time, also with sanitizers. */
+	assert_in_range(clock() - began, 0, 2 * CLOCKS_PER_SEC);
+}
+
+TEST(chunks_are_sorted_as_numbers)
+{
+	uint32_t chunks[1000], seed = 1;
+
+	for (uint32_t n = 0; n <= 1000; n += n < 8 ? 1 : 124) {
+		for (uint32_t i = 0; i < n; i++)
+			chunks[i] = (seed = seed * 1664525u + 1013904223u) >> (i % 3 ? 0 : 24);
+		sml_resume_sort(chunks, n);
+		for (uint32_t i = 1; i < n; i++)
+			assert_true(chunks[i - 1] <= chunks[i]);
+	}
 }
