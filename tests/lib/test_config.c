@@ -34,7 +34,7 @@ TEST(an_empty_environment_gives_the_documented_defaults)
 	assert_null(config.faults);
 }
 
-/* The rank, the size of the world, the master, and the job. */
+/* Rank 1 of 2 in the job "default", with rank 0 at 127.0.0.1:28500, but for what is here. */
 static const struct {
 	const char *what;
 	struct variable variables[MAX_VARIABLES];
@@ -49,47 +49,34 @@ static const struct {
 	  {"MASTER_ADDR", "gpu1"},
 	  {"MASTER_PORT", "29500"},
 	  {"TORCHELASTIC_RUN_ID", "run7"}},
-	 3,
-	 8,
-	 "gpu1",
-	 29501,
-	 "run7@gpu1:29500"},
-	{"Open MPI",
-	 {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
-	 1,
-	 2,
-	 "127.0.0.1",
-	 28500,
-	 "default"},
-	{"MPICH", {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, 0, 2, "127.0.0.1", 28500, "default"},
+	 .rank = 3,
+	 .world_size = 8,
+	 .master_address = "gpu1",
+	 .master_port = 29501,
+	 .job = "run7@gpu1:29500"},
+	{"Open MPI", {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}, .rank = 1},
+	{"MPICH", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, .rank = 1},
 	{"Slurm, hosts in brackets",
 	 {{"SLURM_PROCID", "5"},
 	  {"SLURM_NTASKS", "6"},
 	  {"SLURM_NODELIST", "node[07-09,12],gpu1"},
 	  {"SLURM_JOB_ID", "4711"},
 	  {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"}},
-	 5,
-	 6,
-	 "node07",
-	 28500,
-	 "4711"},
+	 .rank = 5,
+	 .world_size = 6,
+	 .master_address = "node07",
+	 .job = "4711"},
 	{"a step of a Slurm job",
 	 {{"SLURM_PROCID", "1"},
 	  {"SLURM_NTASKS", "2"},
 	  {"SLURM_JOB_ID", "4711"},
 	  {"SLURM_STEP_ID", "3"}},
-	 1,
-	 2,
-	 "127.0.0.1",
-	 28500,
-	 "4711.3"},
+	 .job = "4711.3"},
 	{"ranks by hand",
 	 {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "gpu1"}, {"MASTER_PORT", "4000"}},
-	 1,
-	 2,
-	 "gpu1",
-	 4001,
-	 "run@gpu1:4000"},
+	 .master_address = "gpu1",
+	 .master_port = 4001,
+	 .job = "run@gpu1:4000"},
 	{"a run of Open MPI inside a Slurm job",
 	 {{"OMPI_COMM_WORLD_RANK", "1"},
 	  {"OMPI_COMM_WORLD_SIZE", "2"},
@@ -97,58 +84,30 @@ static const struct {
 	  {"OMPI_MCA_orte_precondition_transports", "993f211b47652f2a-7d05b6ce9c0738e6"},
 	  {"SLURM_JOB_ID", "4711"},
 	  {"SLURM_STEP_ID", "0"}},
-	 1,
-	 2,
-	 "127.0.0.1",
-	 28500,
-	 "mpirun-97255425-993f211b47652f2a"},
+	 .job = "mpirun-97255425-993f211b47652f2a"},
 	{"an Open MPI without PMIx",
 	 {{"OMPI_COMM_WORLD_RANK", "1"},
 	  {"OMPI_COMM_WORLD_SIZE", "2"},
 	  {"OMPI_MCA_ess_base_jobid", "97255425"}},
-	 1,
-	 2,
-	 "127.0.0.1",
-	 28500,
-	 "mpirun-97255425"},
+	 .job = "mpirun-97255425"},
 	{"Slurm, plain hosts",
 	 {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_NODELIST", "a,b"}},
-	 1,
-	 2,
-	 "a",
-	 28500,
-	 "default"},
+	 .master_address = "a"},
 	{"Slurm, brackets in the middle",
 	 {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_NODELIST", "r[1-2]-ib,b"}},
-	 1,
-	 2,
-	 "r1-ib",
-	 28500,
-	 "default"},
+	 .master_address = "r1-ib"},
 	{"Slurm, the launching node alone",
 	 {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"}},
-	 1,
-	 2,
-	 "10.0.0.9",
-	 28500,
-	 "default"},
+	 .master_address = "10.0.0.9"},
 	{"Open MPI inside Slurm",
 	 {{"OMPI_COMM_WORLD_RANK", "1"},
 	  {"OMPI_COMM_WORLD_SIZE", "2"},
 	  {"SLURM_PROCID", "0"},
 	  {"SLURM_NTASKS", "9"}},
-	 1,
-	 2,
-	 "127.0.0.1",
-	 28500,
-	 "default"},
+	 .rank = 1},
 	{"half a launcher is none",
 	 {{"RANK", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
-	 1,
-	 2,
-	 "127.0.0.1",
-	 28500,
-	 "default"},
+	 .rank = 1},
 	{"ours are stronger",
 	 {{"RANK", "3"},
 	  {"WORLD_SIZE", "8"},
@@ -156,11 +115,7 @@ static const struct {
 	  {"SWITCHML_WORLD_SIZE", "2"},
 	  {"SWITCHML_MASTER_PORT", "4000"},
 	  {"MASTER_PORT", "29500"}},
-	 1,
-	 2,
-	 "127.0.0.1",
-	 4000,
-	 "default"},
+	 .master_port = 4000},
 	{"ours override even what is wrong",
 	 {{"RANK", "x"},
 	  {"WORLD_SIZE", "y"},
@@ -168,19 +123,21 @@ static const struct {
 	  {"SWITCHML_WORLD_SIZE", "2"},
 	  {"SWITCHML_MASTER_PORT", "4000"},
 	  {"MASTER_PORT", "z"}},
-	 1,
-	 2,
-	 "127.0.0.1",
-	 4000,
-	 "default"},
+	 .master_port = 4000},
 	{"an empty variable is an unset one",
 	 {{"SWITCHML_RANK", ""}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"SWITCHML_JOB", ""}},
-	 1,
-	 2,
-	 "127.0.0.1",
-	 28500,
-	 "default"},
+	 .rank = 1},
 };
+
+static int number_or(int number, int usual)
+{
+	return number ? number : usual;
+}
+
+static const char *text_or(const char *text, const char *usual)
+{
+	return text ? text : usual;
+}
 
 TEST(launchers_are_understood)
 {
@@ -190,11 +147,12 @@ TEST(launchers_are_understood)
 		set_environment(launchers[i].variables);
 		print_message("%s\n", launchers[i].what);
 		assert_int_equal(sml_config_init(&config), 0);
-		assert_int_equal(config.rank, launchers[i].rank);
-		assert_int_equal(config.world_size, launchers[i].world_size);
-		assert_string_equal(config.master_address, launchers[i].master_address);
-		assert_int_equal(config.master_port, launchers[i].master_port);
-		assert_string_equal(config.job, launchers[i].job);
+		assert_int_equal(config.rank, number_or(launchers[i].rank, 1));
+		assert_int_equal(config.world_size, number_or(launchers[i].world_size, 2));
+		assert_string_equal(config.master_address,
+				    text_or(launchers[i].master_address, "127.0.0.1"));
+		assert_int_equal(config.master_port, number_or(launchers[i].master_port, 28500));
+		assert_string_equal(config.job, text_or(launchers[i].job, "default"));
 	}
 }
 
@@ -268,65 +226,53 @@ TEST(only_an_address_that_nobody_has_given_hides_rank_0)
 	assert_false(sml_launcher_hides_rank_0(&config));
 }
 
-/* As users of NCCL type them. */
-TEST(words_are_taken_in_any_case)
-{
-	const struct variable first[MAX_VARIABLES] = {{"SWITCHML_DEBUG", "INFO"},
-						      {"SWITCHML_WIRE", "Int8"},
-						      {"SWITCHML_SPIN", "True"},
-						      {"SWITCHML_SUMMARY", "off"}};
-	const struct variable second[MAX_VARIABLES] = {{"SWITCHML_DEBUG", "WARNING"},
-						       {"SWITCHML_SHARED_MEMORY", "no"},
-						       {"SWITCHML_SUMMARY", "All"}};
-	struct sml_config config = SML_CONFIG_INIT;
+#define MEMBER(name) offsetof(struct sml_config, name)
 
-	set_environment(first);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.debug, SML_LOG_INFO);
-	assert_int_equal(config.wire, SML_WIRE_INT8);
-	assert_int_equal(config.spin, 1);
-	assert_int_equal(config.summary, 0);
-	set_environment(second);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.debug, SML_LOG_WARN);
-	assert_int_equal(config.shared_memory, 0);
-	assert_int_equal(config.summary, 2);
-}
-
+/* Words are taken in any case, as users of NCCL type them. */
 TEST(every_variable_of_ours_is_read)
 {
-	const struct variable first[MAX_VARIABLES] = {{"SWITCHML_SWITCH", "tor1:28500,tor2"},
-						      {"SWITCHML_JOB", "j"},
-						      {"SWITCHML_TIMEOUT", "1.5"},
-						      {"SWITCHML_HEARTBEAT", "0.25"},
-						      {"SWITCHML_WIRE", "int16"},
-						      {"SWITCHML_SLOTS", "64"}};
-	const struct variable second[MAX_VARIABLES] = {
-		{"SWITCHML_THREADS", "3"},     {"SWITCHML_MTU", "9000"},
-		{"SWITCHML_DEBUG", "trace"},   {"SWITCHML_SPIN", "1"},
-		{"SWITCHML_FAULTS", "drop=5"}, {"SWITCHML_SOCKET_IFNAME", "^lo"}};
-	const struct variable third[MAX_VARIABLES] = {{"SWITCHML_WAIT_NOTICE", "0"},
-						      {"SWITCHML_SUMMARY", "0"}};
-	struct sml_config config = SML_CONFIG_INIT;
+	static const struct {
+		struct variable variables[MAX_VARIABLES];
+		size_t offset;
+		int number;
+		const char *text; /* NULL: a number */
+	} rows[] = {
+		{{{"SWITCHML_SWITCH", "tor1:28500,tor2"}},
+		 MEMBER(switch_address),
+		 0,
+		 "tor1:28500,tor2"},
+		{{{"SWITCHML_JOB", "j"}}, MEMBER(job), 0, "j"},
+		{{{"SWITCHML_FAULTS", "drop=5"}}, MEMBER(faults), 0, "drop=5"},
+		{{{"SWITCHML_SOCKET_IFNAME", "^lo"}}, MEMBER(interface), 0, "^lo"},
+		{{{"SWITCHML_TIMEOUT", "1.5"}}, MEMBER(timeout_ms), 1500, NULL},
+		{{{"SWITCHML_HEARTBEAT", "0.25"}}, MEMBER(heartbeat_ms), 250, NULL},
+		{{{"SWITCHML_WIRE", "int16"}}, MEMBER(wire), SML_WIRE_INT16, NULL},
+		{{{"SWITCHML_WIRE", "Int8"}}, MEMBER(wire), SML_WIRE_INT8, NULL},
+		{{{"SWITCHML_SLOTS", "64"}}, MEMBER(slots), 64, NULL},
+		{{{"SWITCHML_THREADS", "3"}}, MEMBER(threads), 3, NULL},
+		{{{"SWITCHML_MTU", "9000"}}, MEMBER(mtu), 9000, NULL},
+		{{{"SWITCHML_DEBUG", "trace"}}, MEMBER(debug), SML_LOG_TRACE, NULL},
+		{{{"SWITCHML_DEBUG", "INFO"}}, MEMBER(debug), SML_LOG_INFO, NULL},
+		{{{"SWITCHML_DEBUG", "WARNING"}}, MEMBER(debug), SML_LOG_WARN, NULL},
+		{{{"SWITCHML_SPIN", "1"}}, MEMBER(spin), 1, NULL},
+		{{{"SWITCHML_SPIN", "True"}}, MEMBER(spin), 1, NULL},
+		{{{"SWITCHML_SHARED_MEMORY", "no"}}, MEMBER(shared_memory), 0, NULL},
+		{{{"SWITCHML_WAIT_NOTICE", "0"}}, MEMBER(wait_notice_ms), 0, NULL},
+		{{{"SWITCHML_SUMMARY", "0"}}, MEMBER(summary), 0, NULL},
+		{{{"SWITCHML_SUMMARY", "off"}}, MEMBER(summary), 0, NULL},
+		{{{"SWITCHML_SUMMARY", "All"}}, MEMBER(summary), 2, NULL},
+	};
 
-	set_environment(first);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_string_equal(config.switch_address, "tor1:28500,tor2");
-	assert_string_equal(config.job, "j");
-	assert_int_equal(config.timeout_ms, 1500);
-	assert_int_equal(config.heartbeat_ms, 250);
-	assert_int_equal(config.wire, SML_WIRE_INT16);
-	assert_int_equal(config.slots, 64);
-	set_environment(second);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.threads, 3);
-	assert_int_equal(config.mtu, 9000);
-	assert_int_equal(config.debug, SML_LOG_TRACE);
-	assert_int_equal(config.spin, 1);
-	assert_string_equal(config.faults, "drop=5");
-	assert_string_equal(config.interface, "^lo");
-	set_environment(third);
-	assert_int_equal(sml_config_init(&config), 0);
-	assert_int_equal(config.wait_notice_ms, 0);
-	assert_int_equal(config.summary, 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct sml_config config = SML_CONFIG_INIT;
+		const void *member = (const char *)&config + rows[i].offset;
+
+		set_environment(rows[i].variables);
+		print_message("%s=%s\n", rows[i].variables[0].name, rows[i].variables[0].value);
+		assert_int_equal(sml_config_init(&config), 0);
+		if (rows[i].text)
+			assert_string_equal(*(const char *const *)member, rows[i].text);
+		else
+			assert_int_equal(*(const int *)member, rows[i].number);
+	}
 }
