@@ -4,16 +4,14 @@
  * it has alone, wherever the run begins and ends. test_quantize.c checks single blocks.
  */
 #include "core/rounding.h"
-#include "support/quantize_block.h"
 #include "support/quantize_plain.h"
-#include "support/quantize_random.h"
+#include "support/quantize_widths.h"
 #include "support/test.h"
 
 #define MOST	    1500u /* elements of a run */
 #define MOST_BLOCKS (MOST / 8 + 2)
 #define N_RANKS	    5
 
-static const unsigned widths[] = {32, 16, 8};
 static const uint32_t sizes[] = {8, 64, 256};
 
 struct run {
@@ -107,13 +105,15 @@ TEST(blocks_of_a_run_become_the_lanes_that_they_become_alone)
 		memset(lanes, 0xa5, sizeof(lanes));
 		memset(plain, 0xa5, sizeof(plain));
 		memset(alone, 0xa5, sizeof(alone));
-		sml_quantize(widths[w], type, elements, run.count, &run.blocks, n_ranks, lanes);
-		plain_quantize_run(widths[w], type, elements, run.count, &run.blocks, n_ranks,
-				   plain);
+		sml_quantize((unsigned)widths[w], type, elements, run.count, &run.blocks, n_ranks,
+			     lanes);
+		plain_quantize_run((unsigned)widths[w], type, elements, run.count, &run.blocks,
+				   n_ranks, plain);
 		for (uint32_t at = 0, n; at < run.count; at += n) {
 			n = part_of(&run, at, &block);
-			quantize_block(widths[w], type, elements + at * ref_bytes(type), n,
-				       run.exponents[block], n_ranks, alone + at * widths[w] / 8);
+			quantize(widths[w], type, elements + at * ref_bytes(type), n,
+				 run.exponents[block], n_ranks,
+				 alone + at * (unsigned)widths[w] / 8);
 		}
 		assert_memory_equal(lanes, alone, sizeof(lanes));
 		assert_memory_equal(plain, alone, sizeof(lanes));
@@ -141,19 +141,19 @@ TEST(blocks_of_a_run_become_the_elements_that_they_become_alone)
 		memset(elements, 0xa5, sizeof(elements));
 		memset(plain, 0xa5, sizeof(plain));
 		memset(alone, 0xa5, sizeof(alone));
-		sml_dequantize(widths[w], type, lanes, run.count, &run.blocks, 1, divisors[d],
-			       elements);
-		plain_dequantize_run(widths[w], type, lanes, run.count, &run.blocks, 1, divisors[d],
-				     plain);
+		sml_dequantize((unsigned)widths[w], type, lanes, run.count, &run.blocks, 1,
+			       divisors[d], elements);
+		plain_dequantize_run((unsigned)widths[w], type, lanes, run.count, &run.blocks, 1,
+				     divisors[d], plain);
 		for (uint32_t at = 0, n; at < run.count; at += n) {
 			unsigned shift;
 
 			n = part_of(&run, at, &block);
 			shift = run.shifts[block] < SML_ROUNDED_SHIFT_MAX ? run.shifts[block]
 									  : SML_ROUNDED_SHIFT_MAX;
-			dequantize_block(widths[w], type, lanes + at * widths[w] / 8, n,
-					 run.exponents[block], round % 2 ? 1u << shift : 1,
-					 divisors[d], alone + at * ref_bytes(type));
+			dequantize(widths[w], type, lanes + at * (unsigned)widths[w] / 8, n,
+				   run.exponents[block], round % 2 ? 1u << shift : 1, divisors[d],
+				   alone + at * ref_bytes(type));
 		}
 		assert_memory_equal(elements, alone, sizeof(elements));
 		assert_memory_equal(plain, alone, sizeof(elements));
@@ -171,15 +171,14 @@ TEST(sums_of_every_exponent_are_rounded_as_the_reference_does)
 	FOR_EACH(d, divisors)
 	for (int exponent = -148; exponent <= 128; exponent++) {
 		for (size_t i = 0; i < 64; i++)
-			ref_put_lane(lanes, i, (int)widths[w],
+			ref_put_lane(lanes, i, widths[w],
 				     (int32_t)((uint32_t)random_bits() << (32 - widths[w])) >>
 					     (32 - widths[w]));
-		dequantize_block(widths[w], SML_FLOAT32, lanes, 64, exponent, 1, divisors[d], got);
+		dequantize(widths[w], SML_FLOAT32, lanes, 64, exponent, 1, divisors[d], got);
 		for (size_t i = 0; i < 64; i++)
 			ref_store(SML_FLOAT32, expected, i,
-				  ref_dequantize(SML_FLOAT32,
-						 ref_get_lane(lanes, i, (int)widths[w]),
-						 (int)widths[w], exponent, 1, divisors[d]));
+				  ref_dequantize(SML_FLOAT32, ref_get_lane(lanes, i, widths[w]),
+						 widths[w], exponent, 1, divisors[d]));
 		assert_memory_equal(got, expected, sizeof(got));
 	}
 }
