@@ -47,25 +47,17 @@ static bool adds_only_int32(struct sml_dataplane *dataplane)
 /* A switch for one lane count, or for any (NULL); writes where it is. */
 static struct sml_switch *serve(uint32_t (*fixed_lanes)(struct sml_dataplane *), char address[64])
 {
-	/* A switch that runs reads its own: what is there stays as it is. */
-	static struct sml_dataplane_operations operations[2];
-	struct sml_dataplane_operations *chosen = &operations[fixed_lanes == fixed_128];
+	struct sml_dataplane_operations operations = sml_dataplane_udp;
 
-	if (fixed_lanes == NULL)
-		return serve_at(0, address);
-	if (chosen->fixed_lanes == NULL) {
-		*chosen = sml_dataplane_udp;
-		chosen->fixed_lanes = fixed_lanes;
-	}
-	return serve_with(chosen, address);
+	operations.fixed_lanes = fixed_lanes;
+	return serve_with(&operations, address);
 }
 
 /* A switch whose program adds only int32 lanes. */
 static struct sml_switch *serve_int32(char address[64])
 {
-	static struct sml_dataplane_operations operations;
+	struct sml_dataplane_operations operations = sml_dataplane_udp;
 
-	operations = sml_dataplane_udp;
 	operations.fixed_lanes = fixed_64;
 	operations.only_int32 = adds_only_int32;
 	return serve_with(&operations, address);
@@ -269,13 +261,12 @@ static bool changes_its_mind(struct sml_dataplane *dataplane)
 /* No rank may rely on it that its wire was refused. */
 TEST(a_switch_that_takes_the_int16_wire_and_then_does_not_harms_no_rank)
 {
-	static struct sml_dataplane_operations operations;
+	struct sml_dataplane_operations operations = sml_dataplane_udp;
 	struct sml_context *context;
 	struct sml_config config;
 	char address[64];
 	float one[3] = {1, 2, 3};
 
-	operations = sml_dataplane_udp;
 	operations.only_int32 = changes_its_mind;
 	serve_with(&operations, address);
 	configure(&config, &(struct job){.n_ranks = 1, .switch_address = address}, 0);
@@ -298,9 +289,8 @@ TEST(the_int16_wire_is_refused_where_only_int32_is_added)
 
 static struct sml_switch *serve_without_rounding(char address[64])
 {
-	static struct sml_dataplane_operations operations;
+	struct sml_dataplane_operations operations = sml_dataplane_udp;
 
-	operations = sml_dataplane_udp;
 	operations.rounds = false;
 	return serve_with(&operations, address);
 }
@@ -327,11 +317,6 @@ TEST(the_int8_wire_is_refused_where_switches_do_not_round_it)
 	serve_without_rounding(address);
 	expect_refused(address, SML_WIRE_INT8, "set SWITCHML_WIRE=int16 on all ranks");
 	run_job(&(struct job){.n_ranks = RANKS, .switch_address = address, .body = ask_for_int8});
-}
-
-static struct sml_switch *serve_udp(char address[64])
-{
-	return serve(NULL, address);
 }
 
 static int reduce_floats(struct rank *rank, enum sml_wire wire)
@@ -426,10 +411,9 @@ static void ask_for_too_much(struct rank *rank)
 
 TEST(the_exact_wire_of_integers_needs_packets_with_an_element_of_every_rank)
 {
-	static struct sml_dataplane_operations operations;
+	struct sml_dataplane_operations operations = sml_dataplane_udp;
 	char address[64];
 
-	operations = sml_dataplane_udp;
 	operations.floats = false;
 	operations.fixed_lanes = fixed_32;
 	serve_with(&operations, address);
@@ -488,9 +472,8 @@ static int refuse_to_start(struct sml_dataplane *dataplane, uint32_t job)
 /* All ranks are ready there, and then the job does not start. */
 static struct sml_switch *serve_integers_in_vain(char address[64])
 {
-	static struct sml_dataplane_operations operations;
+	struct sml_dataplane_operations operations = sml_dataplane_udp;
 
-	operations = sml_dataplane_udp;
 	operations.floats = false;
 	operations.start_job = refuse_to_start;
 	return serve_with(&operations, address);
@@ -507,9 +490,8 @@ static int note_rules(struct sml_dataplane *dataplane, const struct sml_pool_rul
 
 static struct sml_switch *serve_and_note(char address[64])
 {
-	static struct sml_dataplane_operations operations;
+	struct sml_dataplane_operations operations = sml_dataplane_udp;
 
-	operations = sml_dataplane_udp;
 	operations.add_job = note_rules;
 	return serve_with(&operations, address);
 }
@@ -590,28 +572,30 @@ static void sum_all_rounded(struct rank *rank)
 	sum_rounded(rank, SML_WIRE_INT16, sums->int16);
 }
 
+static void sum_all_rounded_at(const char *address, struct rounded_sums *sums)
+{
+	run_job(&(struct job){.n_ranks = RANKS,
+			      .switch_address = address,
+			      .body = sum_all_rounded,
+			      .argument = sums});
+}
+
 /* At a switch for one lane count, at one for any, and at both as stripes. */
 TEST(rounded_sums_in_full_packets_have_the_usual_bits)
 {
-	static struct rounded_sums usual, full, both;
+	static struct rounded_sums usual, others;
 	char addresses[2][64], list[129];
-	struct job job = {.n_ranks = RANKS, .body = sum_all_rounded};
+	const char *const where[] = {addresses[1], list};
 
 	serve(NULL, addresses[0]);
 	serve(fixed_64, addresses[1]);
 	snprintf(list, sizeof(list), "%s,%s", addresses[0], addresses[1]);
-	job.switch_address = addresses[0];
-	job.argument = &usual;
-	run_job(&job);
-	job.switch_address = addresses[1];
-	job.argument = &full;
-	run_job(&job);
-	job.switch_address = list;
-	job.argument = &both;
-	run_job(&job);
+	sum_all_rounded_at(addresses[0], &usual);
 	assert_true(usual.int8[0] != usual.int16[0]);
-	assert_memory_equal(&full, &usual, sizeof(usual));
-	assert_memory_equal(&both, &usual, sizeof(usual));
+	for (unsigned i = 0; i < 2; i++) {
+		sum_all_rounded_at(where[i], &others);
+		assert_memory_equal(&others, &usual, sizeof(usual));
+	}
 }
 
 TEST(stripes_with_programs_for_different_counts_are_refused)

@@ -14,8 +14,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,31 +27,9 @@
 #define HOST "127.0.0.1"
 #define JOB  "leaves"
 
-static pid_t start_first_switch(uint16_t *port)
+static uint16_t port_of(const char *address)
 {
-	struct sml_switch_config config;
-	struct sml_switch *opened;
-	int fds[2];
-	pid_t child;
-
-	assert_int_equal(pipe(fds), 0);
-	child = fork();
-	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		sml_switch_config_init(&config);
-		config.listen = HOST ":0";
-		if (sml_switch_open(&opened, &config) < 0)
-			_exit(1);
-		*port = sml_switch_port(opened);
-		if (write(fds[1], port, sizeof(*port)) != sizeof(*port))
-			_exit(1);
-		for (;;)
-			pause();
-	}
-	close(fds[1]);
-	assert_int_equal(read(fds[0], port, sizeof(*port)), sizeof(*port));
-	close(fds[0]);
-	return child;
+	return (uint16_t)strtoul(strchr(address, ':') + 1, NULL, 10);
 }
 
 struct leaver {
@@ -100,23 +78,19 @@ static bool comes_to_state(uint16_t port, const char *states)
 	return true;
 }
 
-TEST_WITH(a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere, NULL, client_close_switch)
+TEST(a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere)
 {
-	struct sml_switch_config config;
-	char addresses[64];
-	struct leaver leaver = {.addresses = addresses};
-	uint16_t first, next;
+	char first[64], next[64], both[130];
+	struct leaver leaver = {.addresses = both};
 	SmlControl__Join join;
 	struct client other;
 	pthread_t thread;
-	pid_t child = start_first_switch(&first);
+	pid_t child = serve_in_child(serve_udp, first);
 
-	sml_switch_config_init(&config);
-	config.listen = HOST ":0";
-	next = client_open_switch(&config);
-	snprintf(addresses, sizeof(addresses), HOST ":%u|" HOST ":%u", first, next);
+	serve_udp(next);
+	snprintf(both, sizeof(both), "%s|%s", first, next);
 	assert_int_equal(pthread_create(&thread, NULL, come_and_leave, &leaver), 0);
-	client_open(&other, HOST, first);
+	client_open(&other, HOST, port_of(first));
 	join = client_join_message(JOB, 1, 2);
 	join.head_slots = join.data_slots = 0;
 	client_join(&other, &join);
@@ -125,7 +99,7 @@ TEST_WITH(a_rank_whose_switch_dies_before_its_last_word_leaves_elsewhere, NULL, 
 	client_ready(&other);
 	client_started(&other);
 	/* Rank 0 has asked to leave. */
-	assert_true(comes_to_state(first, "leaving"));
+	assert_true(comes_to_state(port_of(first), "leaving"));
 	/* Only rank 1, which is gone, was told that all have left. */
 	assert_int_equal(kill(child, SIGKILL), 0);
 	client_close(&other);
@@ -151,25 +125,23 @@ static void be_idle(struct rank *rank)
 
 TEST(idle_ranks_go_on_at_the_next_switch_and_leave_there)
 {
-	struct sml_switch_config config;
-	char addresses[64];
+	char first[64], next[64], both[130];
+	struct sml_switch *opened;
 	struct idlers idlers;
 	struct job job = {.n_ranks = 3,
 			  .name = JOB,
-			  .switch_address = addresses,
+			  .switch_address = both,
 			  .body = be_idle,
 			  .argument = &idlers};
-	uint16_t first;
 
 	for (int shared = 0; shared < 2; shared++) {
-		idlers.first = start_first_switch(&first);
-		sml_switch_config_init(&config);
-		config.listen = HOST ":0";
-		idlers.next = client_open_switch(&config);
-		snprintf(addresses, sizeof(addresses), HOST ":%u|" HOST ":%u", first, idlers.next);
+		idlers.first = serve_in_child(serve_udp, first);
+		opened = serve_udp(next);
+		idlers.next = sml_switch_port(opened);
+		snprintf(both, sizeof(both), "%s|%s", first, next);
 		job.host_group = shared;
 		run_job(&job);
 		waitpid(idlers.first, NULL, 0);
-		client_close_switch(NULL);
+		stop_serving(opened);
 	}
 }

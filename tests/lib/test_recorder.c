@@ -15,7 +15,6 @@
 
 #include "support/ranks.h"
 #include "support/test.h"
-#include "switch/switch.h"
 
 /* Longer than a busy machine stalls while ranks open and before they call. */
 #define TIMEOUT_MS 4000
@@ -283,34 +282,6 @@ static void freeze(struct rank *rank)
 
 static pid_t switch_pid;
 
-/* A switch in a child; its port arrives through a pipe. */
-static uint16_t start_switch(void)
-{
-	struct sml_switch_config config;
-	struct sml_switch *opened;
-	uint16_t port = 0;
-	int fds[2];
-
-	assert_int_equal(pipe(fds), 0);
-	switch_pid = fork();
-	if (switch_pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		sml_switch_config_init(&config);
-		config.listen = "127.0.0.1:0";
-		if (sml_switch_open(&opened, &config) == 0)
-			port = sml_switch_port(opened);
-		if (write(fds[1], &port, sizeof(port)) != sizeof(port))
-			_exit(1);
-		for (;;)
-			pause();
-	}
-	assert_int_equal(read(fds[0], &port, sizeof(port)), sizeof(port));
-	close(fds[0]);
-	close(fds[1]);
-	assert_int_not_equal(port, 0);
-	return port;
-}
-
 /* Until then, the switch's threads may continue for a while. */
 static void signal_switch(int signal)
 {
@@ -383,7 +354,7 @@ TEST_WITH(a_frozen_rank_is_what_slots_wait_for, make_directory, remove_directory
 {
 	char address[64];
 
-	snprintf(address, sizeof(address), "127.0.0.1:%u", start_switch());
+	switch_pid = serve_in_child(serve_udp, address);
 	freeze_rank_2(address, "report  of the switch\n");
 	expect_in_file("record.0", " ranks 2\n");
 	expect_in_file("record.1", " ranks 2\n");
@@ -399,11 +370,11 @@ TEST_WITH(a_frozen_rank_takes_its_stripe_along, make_directory, remove_directory
 
 static void lose_switch(int signal, const char *part)
 {
-	char pattern[160], address[32];
+	char pattern[160], address[64];
 
 	n_passed = 0;
 	signalled = false;
-	snprintf(address, sizeof(address), "127.0.0.1:%u", start_switch());
+	switch_pid = serve_in_child(serve_udp, address);
 	snprintf(pattern, sizeof(pattern), "failure:%s", path_of("record.%r"));
 	run_job(&(struct job){.n_ranks = 2,
 			      .switch_address = address,

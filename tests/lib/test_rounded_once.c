@@ -251,11 +251,6 @@ static void sum_and_lose_the_switch(struct rank *rank)
 	}
 }
 
-static struct sml_switch *serve(char address[64])
-{
-	return serve_at(0, address);
-}
-
 /* Others' sockets do not take it while the switch is away. */
 static int port_to_restart;
 
@@ -293,7 +288,7 @@ static void move(serving *first, serving *next, void (*body)(struct rank *rank))
 
 TEST(no_sum_changes_when_the_switch_dies)
 {
-	move(serve, serve, sum_and_lose_the_switch);
+	move(serve_udp, serve_udp, sum_and_lose_the_switch);
 }
 
 TEST(no_sum_changes_when_the_switch_restarts)
@@ -321,7 +316,7 @@ TEST(sums_are_rounded_once_where_switches_add_only_integers)
 	asked = NULL;
 	adds_integers = true;
 	move(serve_integers, serve_integers, sum_and_lose_the_switch);
-	move(serve, serve_integers, lose_the_switch_and_sum);
+	move(serve_udp, serve_integers, lose_the_switch_and_sum);
 	adds_integers = false;
 }
 
@@ -331,7 +326,8 @@ TEST(sums_are_rounded_once_where_switches_add_only_integers)
 static void move_into_a_tree(void (*body)(struct rank *rank), const char *last)
 {
 	char first[64], root[64], leaf[64], lists[2][200];
-	struct death death = {.elements = all_elements / 100, .pid = serve_in_child(serve, first)};
+	struct death death = {.elements = all_elements / 100,
+			      .pid = serve_in_child(serve_udp, first)};
 	const char *const racks[] = {lists[0], lists[1], lists[1]};
 
 	serve_at(0, root);

@@ -97,6 +97,7 @@ int free_port(void)
 }
 
 static struct sml_switch *served[MAX_SWITCHES];
+static struct sml_dataplane_operations dataplanes[MAX_SWITCHES]; /* of each: it reads them */
 static unsigned n_served;
 static bool stops_at_end;
 
@@ -131,7 +132,8 @@ static struct sml_switch *serve(const char *parent, int port, char address[64],
 	snprintf(address, 64, "127.0.0.1:%d", port);
 	config.listen = address;
 	config.parent = parent;
-	config.dataplane = dataplane;
+	dataplanes[n_served] = *dataplane;
+	config.dataplane = &dataplanes[n_served];
 	/* A TCP port that the kernel chooses may be another process's UDP port: then any other. */
 	do
 		rc = sml_switch_open(&opened, &config);
@@ -151,6 +153,11 @@ struct sml_switch *serve_at(int port, char address[64])
 	return serve(NULL, port, address, &sml_dataplane_udp);
 }
 
+struct sml_switch *serve_udp(char address[64])
+{
+	return serve_at(0, address);
+}
+
 struct sml_switch *serve_with(const struct sml_dataplane_operations *dataplane, char address[64])
 {
 	return serve(NULL, 0, address, dataplane);
@@ -158,9 +165,8 @@ struct sml_switch *serve_with(const struct sml_dataplane_operations *dataplane, 
 
 struct sml_switch *serve_integers(char address[64])
 {
-	static struct sml_dataplane_operations operations;
+	struct sml_dataplane_operations operations = sml_dataplane_udp;
 
-	operations = sml_dataplane_udp;
 	operations.floats = false;
 	return serve_with(&operations, address);
 }

@@ -66,7 +66,9 @@ int free_port(void);
 
 /* A switch in this process, at this port (0: any), until the test ends; writes where. */
 struct sml_switch *serve_at(int port, char address[64]);
-/* With this dataplane, which must outlive it. */
+/* At any port. */
+struct sml_switch *serve_udp(char address[64]);
+/* With a copy of this dataplane. */
 struct sml_switch *serve_with(const struct sml_dataplane_operations *dataplane, char address[64]);
 /* A switch in this process that adds only integers, as XDP and P4. */
 struct sml_switch *serve_integers(char address[64]);
