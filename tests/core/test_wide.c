@@ -115,9 +115,9 @@ static int ulp_power(double value)
 	return exponent - 53 < -1074 || value == 0 ? -1074 : exponent - 53;
 }
 
-TEST(sums_of_doubles_are_exact_and_rounded_once)
+TEST(sums_of_doubles_are_exact_and_rounded_once_and_averages_within_one_and_a_half_ulps)
 {
-	static double elements[MOST_RANKS][ELEMENTS], result[ELEMENTS];
+	static double elements[MOST_RANKS][ELEMENTS], result[ELEMENTS], average[ELEMENTS];
 	unsigned long n_exact = 0, n_bound = 0;
 	mpfr_t sum;
 
@@ -130,57 +130,33 @@ TEST(sums_of_doubles_are_exact_and_rounded_once)
 		for (unsigned rank = 0; rank < n; rank++)
 			fill_doubles(round, elements[rank], ELEMENTS);
 		exponent = reduce_doubles(n, elements, ELEMENTS, 1, result);
+		reduce_doubles(n, elements, ELEMENTS, n, average);
 		for (size_t i = 0; i < ELEMENTS; i++) {
-			double nearest;
+			bool large = is_large(n, elements, i, exponent);
+			int unit = exponent - sml_limb_bits(n), ulp = ulp_power(average[i]);
+			/* The sum is rounded, and the quotient. */
+			double nearest, bound = 1.5 + (large ? 0 : ldexp(0.5, unit - ulp));
 
 			sum_exactly(n, elements, i, sum);
 			nearest = mpfr_get_d(sum, MPFR_RNDN);
-			if (is_large(n, elements, i, exponent)) {
+			if (large) {
 				/* No sum of doubles in any order is closer. -0 counts as +0. */
 				assert_true(result[i] == nearest);
 				n_exact++;
 			} else if (isfinite(nearest)) {
 				/* n u / 2, and the rounding of the sum. */
-				int unit = exponent - sml_limb_bits(n);
 				double units = error_in(sum, 1, result[i], unit);
 				double ulps = ldexp(0.5, ulp_power(result[i]) - unit);
 
 				assert_true(units <= n / 2.0 + ulps);
 				n_bound++;
 			}
+			/* An average is finite, however large the sum. */
+			assert_true(isfinite(average[i]));
+			assert_true(error_in(sum, n, average[i], ulp) <= bound);
 		}
 	}
 	assert_true(n_exact > 10000 && n_bound > 10000);
-	mpfr_clear(sum);
-}
-
-TEST(averages_of_doubles_are_within_one_and_a_half_ulps)
-{
-	static double elements[MOST_RANKS][ELEMENTS], result[ELEMENTS];
-	mpfr_t sum;
-
-	mpfr_init2(sum, PRECISION);
-	FOR_EACH(r, limb_counts)
-	for (unsigned round = 0; round < rounds_of(limb_counts[r], 30); round++) {
-		unsigned n = limb_counts[r];
-		int32_t exponent;
-
-		for (unsigned rank = 0; rank < n; rank++)
-			fill_doubles(round, elements[rank], ELEMENTS);
-		exponent = reduce_doubles(n, elements, ELEMENTS, n, result);
-		for (size_t i = 0; i < ELEMENTS; i++) {
-			/* The sum is rounded, and the quotient. */
-			double bound = 1.5;
-
-			sum_exactly(n, elements, i, sum);
-			/* An average is finite, however large the sum. */
-			assert_true(isfinite(result[i]));
-			if (!is_large(n, elements, i, exponent))
-				bound += ldexp(0.5,
-					       exponent - sml_limb_bits(n) - ulp_power(result[i]));
-			assert_true(error_in(sum, n, result[i], ulp_power(result[i])) <= bound);
-		}
-	}
 	mpfr_clear(sum);
 }
 

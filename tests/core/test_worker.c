@@ -68,50 +68,7 @@ TEST_WITH(the_last_result_ends_the_tensor, NULL, end)
 	assert_true(rig_sums_are_exact(&rig));
 }
 
-/* ---- what is taken ---- */
-
-TEST_WITH(a_result_is_taken_only_for_the_packet_in_flight, NULL, end)
-{
-	struct rig_packet packet, result, wrong;
-	struct sml_header *header = (struct sml_header *)wrong.bytes;
-	uint64_t ignored;
-
-	begin(2, 6);
-	packet = sent();
-	rig_answer(&rig, &packet, 2, &result);
-	ignored = worker()->counters.ignored;
-#define REFUSED(change)                                                                            \
-	do {                                                                                       \
-		wrong = result;                                                                    \
-		change;                                                                            \
-		assert_int_equal(rig_to_rank(&rig, 0, wrong.bytes, wrong.length),                  \
-				 SML_WORKER_IGNORED);                                              \
-		assert_int_equal(worker()->counters.ignored, ++ignored);                           \
-	} while (0)
-	REFUSED(header->magic_be = 0);
-	REFUSED(header->version++);
-	REFUSED(header->kind = SML_PACKET_CONTRIBUTION);
-	REFUSED(header->job_be ^= 1);
-	REFUSED(header->epoch_be ^= 1);
-	REFUSED(header->key_be ^= 1);
-	REFUSED(header->use_be = sml_be32(1));
-	REFUSED(header->use_be = sml_be32((uint32_t)-1));
-	REFUSED(header->digest_be ^= 1);
-	REFUSED(header->op = SML_LANE_MAX);
-	REFUSED(header->lane_kind = SML_LANE_INT16_PAIR);
-	REFUSED(header->slot_be = sml_be16(2)); /* not sent yet */
-	REFUSED(header->slot_be = sml_be16(3)); /* there is none */
-	REFUSED(header->slot_be = 0);		/* of the other stream */
-	REFUSED(wrong.length -= 4);
-	REFUSED(wrong.length = SML_HEADER_BYTES - 1);
-	REFUSED(header->lanes_be = sml_be16(RIG_LANES - 1));
-#undef REFUSED
-	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_RESULT);
-	/* It is taken only once. */
-	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_IGNORED);
-	packet = sent();
-	assert_int_equal(rig_to_rank(&rig, 0, result.bytes, result.length), SML_WORKER_IGNORED);
-}
+/* ---- what is taken: only what answers a packet in flight (tests/fuzz/worker.c) ---- */
 
 TEST_WITH(a_late_result_of_a_packet_given_up_is_taken, NULL, end)
 {
