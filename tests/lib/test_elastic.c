@@ -17,6 +17,21 @@
 #include "support/ranks.h"
 #include "support/test.h"
 
+/* How a job runs: in the first four forms all ranks are at the same dedicated switches. */
+#define N_DEDICATED 4
+
+static const struct form forms[] = {
+	{root_address, NULL, false, 0},
+	{root_address, NULL, true, 0},
+	{both_addresses, NULL, false, 0},
+	{leaf_address, NULL, false, 0},
+	{root_address, leaf_address, true, 0},
+	{NULL, NULL, false, 0},
+	{NULL, NULL, true, 0},
+	{"embedded", NULL, false, 0},
+};
+#define N_FORMS (sizeof(forms) / sizeof(forms[0]))
+
 /* ---- the switch decides ---- */
 
 /* They wait at the switch until the job's ranks let them in, who know how many there are. */
@@ -88,14 +103,7 @@ TEST(who_dies_without_asking_is_not_waited_for)
 
 	patient.wait_ms = 10 * SOON_MS;
 	start_switches();
-	const struct form forms[] = {
-		{root_address, NULL, false, 0},
-		{root_address, NULL, true, 0},
-		{both_addresses, NULL, false, 0},
-		{leaf_address, NULL, false, 0},
-	};
-
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+	for (size_t i = 0; i < N_DEDICATED; i++) {
 		form = forms[i];
 		start_all(3);
 		let(7, to_job("decided", 0));
@@ -122,18 +130,7 @@ TEST(a_member_of_a_list_that_dies_is_not_waited_for)
 	/* If it dies before another one has come with the list, it may be on its way for so long.
 	 */
 	heartbeat_ms = FROZEN_HEARTBEAT_MS;
-	const struct form forms[] = {
-		{root_address, NULL, false, 0},
-		{root_address, NULL, true, 0},
-		{both_addresses, NULL, false, 0},
-		{leaf_address, NULL, false, 0},
-		{root_address, leaf_address, true, 0},
-		{NULL, NULL, false, 0},
-		{NULL, NULL, true, 0},
-		{"embedded", NULL, false, 0},
-	};
-
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+	for (size_t i = 0; i < N_FORMS; i++) {
 		form = forms[i];
 		start_all(3);
 		let(7, to_job("first", list.port));
@@ -190,22 +187,15 @@ static void die_and_join(int n)
 TEST(the_others_go_on_after_deaths_and_new_processes_join)
 {
 	start_switches();
-	const struct form forms[] = {
-		{NULL, NULL, false, 0},
-		{"embedded", NULL, false, 0},
-		{NULL, NULL, true, 0},
+	/* Beside the forms above: one rank shares no memory. */
+	const struct form more[] = {
 		{NULL, NULL, true, 1 << 2},
-		{root_address, NULL, false, 0},
-		{root_address, NULL, true, 0},
 		{root_address, NULL, true, 1 << 2},
-		{both_addresses, NULL, false, 0},
 		{both_addresses, NULL, true, 1 << 3},
-		{leaf_address, NULL, false, 0},
-		{root_address, leaf_address, true, 0},
 	};
 
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-		form = forms[i];
+	for (size_t i = 0; i < N_FORMS + sizeof(more) / sizeof(more[0]); i++) {
+		form = i < N_FORMS ? forms[i] : more[i - N_FORMS];
 		die_and_join(i % 2 ? 8 : 4);
 		if (form.switch_address && strcmp(form.switch_address, "embedded") != 0)
 			die_and_be_decided_on(i % 2 ? 8 : 4);
@@ -251,8 +241,7 @@ TEST(the_switch_may_die_while_they_join)
 	let(7, make_sum);
 	let(7, leave);
 	end_all();
-	switch_process_kill(&leaf);
-	switch_process_kill(&second);
+	end_switches();
 }
 
 /* Nobody is left that has seen it die. The others learn it at the next switch. */
@@ -277,8 +266,7 @@ TEST(a_rank_that_dies_with_the_switch_is_missed_there)
 		let(7, make_sum);
 		let(7, leave);
 		end_all();
-		switch_process_kill(&leaf);
-		switch_process_kill(&second);
+		end_switches();
 	}
 	heartbeat_ms = 0;
 }
@@ -413,14 +401,8 @@ TEST(ranks_that_go_on_in_both_ways_are_told_so_and_do_not_compute_apart)
 
 	start_switches();
 	snprintf(list, sizeof(list), "%s|127.0.0.1:%u", root_address, second.port);
-	const struct form forms[] = {{root_address, NULL, false, 0},
-				     {root_address, NULL, true, 0},
-				     {both_addresses, NULL, false, 0},
-				     {leaf_address, NULL, false, 0},
-				     {list, NULL, false, 0}};
-
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-		form = forms[i];
+	for (size_t i = 0; i <= N_DEDICATED; i++) {
+		form = i < N_DEDICATED ? forms[i] : (struct form){.switch_address = list};
 		/* The job runs at the second switch; a list begins at the first. */
 		if (form.switch_address == list)
 			switch_process_kill(&root);
@@ -472,8 +454,7 @@ TEST(the_switch_forms_no_second_membership_and_none_that_is_too_small)
 	let(1, make_sum);
 	let(1, leave);
 	end_all();
-	switch_process_kill(&leaf);
-	switch_process_kill(&second);
+	end_switches();
 }
 
 /* Three jobs of three at once. The frozen one is process 1 of each. */
@@ -483,12 +464,12 @@ TEST(a_frozen_rank_of_the_old_job_changes_nothing)
 	char names[3][2][16];
 
 	start_switches();
-	const struct form forms[] = {{root_address, NULL, false, 0},
-				     {root_address, NULL, true, 0},
-				     {NULL, NULL, true, 0}};
+	const struct form of_jobs[] = {{root_address, NULL, false, 0},
+				       {root_address, NULL, true, 0},
+				       {NULL, NULL, true, 0}};
 
 	for (int i = 0; i < 9; i++) {
-		form = forms[i / 3];
+		form = of_jobs[i / 3];
 		heartbeat_ms = i % 3 == 1 ? FROZEN_HEARTBEAT_MS : 60000;
 		start_process(i);
 	}

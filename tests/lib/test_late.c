@@ -142,36 +142,35 @@ static void expect_in(struct job form)
 	expect_said(&others.said, 1);
 }
 
-TEST(who_waits_in_a_call_says_for_whom_at_a_switch)
-{
-	char address[64];
+static char one[64], two[130]; /* switches */
 
-	serve_at(0, address);
-	expect_in((struct job){.switch_address = address});
+static const struct job forms[] = {
+	{.switch_address = one},
+	{.switch_address = two, .threads = 2},
+	{.switch_address = NULL},
+	{.switch_address = "embedded"},
+	{.host_group = true},
+	{.host_group = true, .switch_address = one},
+	{.host_group = true, .switch_address = one, .alone = 1 << 1},
+};
+#define N_FORMS (sizeof(forms) / sizeof(forms[0]))
+
+/* Returns the port of the first one. */
+static uint16_t open_switches(void)
+{
+	char other[64];
+	uint16_t port = sml_switch_port(serve_udp(one));
+
+	serve_udp(other);
+	snprintf(two, sizeof(two), "%s,%s", one, other);
+	return port;
 }
 
-TEST(who_waits_in_a_call_says_for_whom_at_several_switches)
+TEST(who_waits_in_a_call_says_for_whom_in_every_form)
 {
-	char addresses[2][64], list[130];
-
-	serve_two(addresses, list);
-	expect_in((struct job){.switch_address = list, .threads = 2});
-}
-
-TEST(who_waits_in_a_call_says_for_whom_without_a_switch)
-{
-	expect_in((struct job){.switch_address = NULL});
-	expect_in((struct job){.switch_address = "embedded"});
-}
-
-TEST(who_waits_in_a_call_says_for_whom_in_shared_memory)
-{
-	char address[64];
-
-	serve_at(0, address);
-	expect_in((struct job){.host_group = true});
-	expect_in((struct job){.host_group = true, .switch_address = address});
-	expect_in((struct job){.host_group = true, .switch_address = address, .alone = 1 << 1});
+	(void)open_switches();
+	for (unsigned i = 0; i < N_FORMS; i++)
+		expect_in(forms[i]);
 }
 
 /* Rank 0 has made two calls, and rank 1 one: neither waits for the other. */
@@ -332,27 +331,11 @@ static void expect_named(struct job job, uint16_t port, const char *whom)
 
 TEST(a_job_ends_with_the_name_of_the_rank_that_was_late)
 {
-	char address[64], other[64], list[130];
-	uint16_t port = sml_switch_port(serve_at(0, address));
+	uint16_t port = open_switches();
 
-	serve_at(0, other);
-	snprintf(list, sizeof(list), "%s,%s", address, other);
-	expect_named((struct job){.switch_address = address}, port, "for rank 2 (");
-	expect_named((struct job){.switch_address = list, .threads = 2}, port, "for rank 2 (");
-	expect_named((struct job){.switch_address = NULL}, 0, "for rank 2 (");
-	expect_named((struct job){.switch_address = "embedded"}, 0, "for rank 2 (");
-}
-
-TEST(a_job_in_shared_memory_ends_with_the_name_of_the_rank_that_was_late)
-{
-	char address[64];
-
-	serve_at(0, address);
-	expect_named((struct job){.host_group = true}, 0, "for rank 2 (");
-	expect_named((struct job){.host_group = true, .switch_address = address}, 0,
-		     "for rank 2 (");
-	expect_named((struct job){.host_group = true, .switch_address = address, .alone = 1 << 1},
-		     0, "for rank 2 (");
+	/* Hosts are the children of the other switches. */
+	for (unsigned i = 0; i < N_FORMS; i++)
+		expect_named(forms[i], i < 2 ? port : 0, "for rank 2 (");
 }
 
 /* The root names the leaf, and the leaf the rank. */

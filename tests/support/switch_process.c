@@ -118,6 +118,9 @@ void switch_process_start(struct switch_process *process)
 
 void switch_process_kill(struct switch_process *process)
 {
+	if (process->pid == 0)
+		return;
 	kill(process->pid, SIGKILL);
 	waitpid(process->pid, NULL, 0);
+	process->pid = 0;
 }

@@ -25,7 +25,7 @@ void switch_process_start(struct switch_process *process);
  */
 void switch_process_set_key(const char *secret);
 
-/* SIGKILL: its peers see only that their connections end. */
+/* SIGKILL, if it runs: its peers see only that their connections end. */
 void switch_process_kill(struct switch_process *process);
 
 #endif
