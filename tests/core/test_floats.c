@@ -42,16 +42,15 @@ static uint8_t elements[MAX_RANKS][4 * LANES];
 static struct sml_pool pool;
 static void *memory;
 
-static void open_pool(unsigned n, bool is_leaf)
+static void open_pool(unsigned n)
 {
 	const struct sml_pool_rules rules = {.data_slots = 1,
 					     .lanes = LANES,
 					     .n_ranks = (uint8_t)n,
 					     .n_shards = 1,
 					     .omits = true,
-					     .is_leaf = is_leaf,
 					     .floats = true,
-					     .divisor = (uint16_t)(is_leaf ? 1 : n)};
+					     .divisor = (uint16_t)n};
 
 	memory = malloc(sml_pool_memory_bytes(&rules));
 	assert_non_null(memory);
@@ -173,7 +172,7 @@ TEST(sums_and_means_are_exact_and_rounded_once)
 	{
 		unsigned n = ranks[r];
 
-		open_pool(n, false);
+		open_pool(n);
 		for (unsigned round = 0; round < ROUNDS; round++) {
 			bool average = round / KINDS % 2;
 			unsigned divisor = average ? n : 1;
@@ -235,7 +234,7 @@ TEST(the_order_of_ranks_does_not_matter)
 		{3, 0, 1, 2}, {3, 0, 2, 1}, {3, 1, 0, 2}, {3, 1, 2, 0}, {3, 2, 0, 1}, {3, 2, 1, 0}};
 	uint32_t expected[LANES], use = 0;
 
-	open_pool(4, false);
+	open_pool(4);
 	FOR_EACH(k, kinds)
 	for (unsigned round = 0; round < 40; round++) {
 		draw(k, 4, round);
@@ -260,13 +259,13 @@ TEST(the_order_of_ranks_does_not_matter)
 	free(memory);
 }
 
-/* Equal arrays have their own mean, and a leaf does not divide. */
+/* Equal arrays have their own mean. */
 TEST(means_of_equal_elements_are_these_elements)
 {
 	uint32_t use = 0;
 
 	for (unsigned n = 1; n <= MAX_RANKS; n++) {
-		open_pool(n, false);
+		open_pool(n);
 		use = 0;
 		FOR_EACH(k, kinds)
 		for (unsigned kind = 0; kind < KINDS; kind++) {
@@ -281,18 +280,6 @@ TEST(means_of_equal_elements_are_these_elements)
 	}
 }
 
-TEST(a_leaf_adds_what_its_root_divides)
-{
-	uint32_t expected[LANES];
-
-	open_pool(3, true);
-	draw(0, 3, 0);
-	write_packets(0, 3, SML_LANE_AVG);
-	expect(0, 3, 1, expected);
-	assert_memory_equal(add_up(3, 0, false, 0), expected, sizeof(expected));
-	free(memory);
-}
-
 /* Zeros that do not travel are positive. */
 TEST(only_negative_zeros_make_a_negative_zero)
 {
@@ -301,7 +288,7 @@ TEST(only_negative_zeros_make_a_negative_zero)
 		const uint32_t *lanes;
 
 		for (unsigned first = 0; first < 3; first++) {
-			open_pool(3, false);
+			open_pool(3);
 			for (unsigned rank = 0; rank < 3; rank++)
 				for (uint32_t i = 0; i < LANES; i++)
 					ref_store(SML_FLOAT32, elements[rank], i,
@@ -321,7 +308,7 @@ TEST(modes_of_the_machine_do_not_matter)
 	static const int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
 	uint32_t expected[LANES], use = 0;
 
-	open_pool(5, false);
+	open_pool(5);
 	FOR_EACH(k, kinds)
 	for (unsigned round = 0; round < 60; round++) {
 		draw(k, 5, round);
@@ -342,27 +329,6 @@ TEST(modes_of_the_machine_do_not_matter)
 		assert_memory_equal(packets[5].lanes, expected, sizeof(expected));
 #endif
 	}
-	free(memory);
-}
-
-TEST(switches_that_add_no_floats_refuse_them)
-{
-	struct sml_pool_answer answer;
-
-	open_pool(1, false);
-	draw(0, 1, 0);
-	write_packets(0, 1, SML_LANE_MAX);
-	assert_int_equal(sml_pool_receive(&pool, packets, sizeof(packets[0]), &answer),
-			 SML_VERDICT_OUT_OF_RANGE);
-	write_packets(0, 1, SML_LANE_SUM);
-	pool.rules.floats = false;
-	assert_int_equal(sml_pool_receive(&pool, packets, sizeof(packets[0]), &answer),
-			 SML_VERDICT_OUT_OF_RANGE);
-	pool.rules.floats = true;
-	packets[0].header.lane_kind = SML_LANE_INT32;
-	packets[0].header.op = SML_LANE_AVG;
-	assert_int_equal(sml_pool_receive(&pool, packets, sizeof(packets[0]), &answer),
-			 SML_VERDICT_OUT_OF_RANGE);
 	free(memory);
 }
 

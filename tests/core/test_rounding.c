@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sums that the switch rounds: the rule of core/rounding.h against divisions in doubles, the
- * lengths of packets, and whole sums of packets in any order.
+ * lengths of packets, and whole sums of packets in any order. Which packets with lanes that are
+ * rounded, or omitted, are taken; sums of omitted lanes are in tests/fuzz/slot.c.
  */
 #include <math.h>
 #include <string.h>
@@ -211,10 +212,15 @@ TEST(a_sum_is_the_same_in_any_order_of_arrival)
 	}
 }
 
-static enum sml_verdict verdict_of(bool rounds, uint8_t op, uint8_t lane_kind, uint32_t lanes)
+static enum sml_verdict verdict_at(bool rounds, bool omits, uint8_t op, uint8_t lane_kind,
+				   uint32_t lanes, uint32_t length)
 {
-	const struct sml_pool_rules rules = {
-		.lanes = 352, .n_ranks = 1, .data_slots = 1, .n_shards = 1, .rounds = rounds};
+	const struct sml_pool_rules rules = {.lanes = 352,
+					     .n_ranks = 1,
+					     .data_slots = 1,
+					     .n_shards = 1,
+					     .rounds = rounds,
+					     .omits = omits};
 	const struct sml_header header = {.magic_be = sml_be16(SML_WIRE_MAGIC),
 					  .version = SML_WIRE_VERSION,
 					  .op = op,
@@ -222,7 +228,12 @@ static enum sml_verdict verdict_of(bool rounds, uint8_t op, uint8_t lane_kind, u
 					  .lanes_be = sml_be16((uint16_t)lanes)};
 	struct sml_contribution in;
 
-	return sml_pool_check(&rules, &header, SML_HEADER_BYTES + 4u * lanes, &in);
+	return sml_pool_check(&rules, &header, length, &in);
+}
+
+static enum sml_verdict verdict_of(bool rounds, uint8_t op, uint8_t lane_kind, uint32_t lanes)
+{
+	return verdict_at(rounds, false, op, lane_kind, lanes, SML_HEADER_BYTES + 4 * lanes);
 }
 
 TEST(only_sums_of_whole_blocks_are_taken_and_only_where_switches_round)
@@ -244,6 +255,31 @@ TEST(only_sums_of_whole_blocks_are_taken_and_only_where_switches_round)
 	}
 	assert_int_equal(verdict_of(true, SML_LANE_SUM, SML_LANE_INT8_ROUNDED + 1, 49),
 			 SML_VERDICT_OUT_OF_RANGE);
+}
+
+/* Of a packet that says it has no lanes. */
+static enum sml_verdict verdict_without(bool omits, uint8_t op, uint8_t lane_kind, uint32_t length)
+{
+	/* A block of int16, or two of int8. */
+	return verdict_at(true, omits, op, lane_kind | SML_LANES_OMITTED, 33, length);
+}
+
+TEST(only_sums_omit_lanes_and_only_where_the_switch_takes_it)
+{
+	const uint32_t none = SML_HEADER_BYTES, all = SML_HEADER_BYTES + 4 * 33;
+
+	for (uint8_t kind = SML_LANE_INT32; kind <= SML_LANE_INT8_ROUNDED; kind++) {
+		assert_int_equal(verdict_without(true, SML_LANE_SUM, kind, none),
+				 SML_VERDICT_ABSORBED);
+		assert_int_equal(verdict_without(true, SML_LANE_SUM, kind, all),
+				 SML_VERDICT_MALFORMED);
+		assert_int_equal(verdict_without(true, SML_LANE_MAX, kind, none),
+				 SML_VERDICT_OUT_OF_RANGE);
+		assert_int_equal(verdict_without(false, SML_LANE_SUM, kind, none),
+				 SML_VERDICT_MALFORMED);
+		assert_int_equal(verdict_without(false, SML_LANE_SUM, kind, all),
+				 SML_VERDICT_OUT_OF_RANGE);
+	}
 }
 
 int main(void)
