@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# To be sourced after hosts.sh: hosts that are bridges, and cables between them and other hosts.
+# To be sourced after hosts.sh: hosts that are bridges, cables between them and other hosts, and switches in
+# the kernel there.
 # shellcheck shell=bash
+
+command -v ethtool >/dev/null || skip "there is no ethtool"
 
 # Host, the other host at the end of its cable, last number of its address.
 plug() {
@@ -70,4 +73,54 @@ expect_words() {
 	else
 		fail "$1"
 	fi
+}
+
+# A switch's output, its process: wait until it is ready. Where BPF is not permitted, the test is skipped.
+await_xdp() {
+	await is_ready_or_gone "$1" "$2"
+	says "$1" 'ready on' && return
+	! says "$1" 'not permitted\|Permission denied\|Function not implemented' ||
+		skip "BPF is not permitted: $(tail -n 1 "$1")"
+	return 1
+}
+
+# Job, each rank's switch: the demo trains, and $work/JOB.facts has of its summary what depends neither on time nor
+# on the switches.
+train() {
+	local job=$1 rank=0 at
+	pids=()
+	for at in "${@:2}"; do
+		on $rank env RANK=$rank WORLD_SIZE=$(($# - 1)) SWITCHML_JOB="$job" OPENBLAS_NUM_THREADS=1 \
+			SWITCHML_SWITCH="$at" SWITCHML_WIRE=int32 timeout 100 "${demo:?}" --steps 20 \
+			--json "$work/$job.json.$rank" >"$work/$job.$rank" 2>&1 &
+		pids+=($!)
+		rank=$((rank + 1))
+	done
+	expect_success "training: $job" "${pids[@]}"
+	grep -E '"(loss|accuracy|drift|parameters_.*)"' "$work/$job.json.0" \
+		>"$work/$job.facts"
+}
+
+# Title, two jobs that have trained: to the same bits?
+expect_same_training() {
+	if [ -s "$work/$2.facts" ] && cmp "$work/$2.facts" "$work/$3.facts"; then
+		echo "ok: $1"
+	else
+		fail "$1"
+	fi
+}
+
+all_are_told() {
+	[ "$(grep -l "made different calls" "$work"/mismatch.* | wc -l)" = 3 ]
+}
+
+# Each of three ranks' switch: rank 1 adds up more than the others.
+mismatch() {
+	local bytes=(64K 256K 64K) at=("$@") rank
+	for rank in 0 1 2; do
+		on $rank env RANK=$rank WORLD_SIZE=3 timeout 50 "$switchml" bench --switch "${at[rank]}" --job mismatch \
+			-b "${bytes[rank]}" -e "${bytes[rank]}" >"$work/mismatch.$rank" 2>&1 &
+	done
+	await all_are_told
+	expect_words "different calls are told" "rank . (host [^)]*) called" mismatch.
 }

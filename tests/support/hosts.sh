@@ -80,7 +80,7 @@ set_up_hosts() {
 	command -v iptables >/dev/null || skip "there is no iptables"
 	trap remove_hosts EXIT
 	build_network 2>"$work/why" || skip "no network namespaces here: $(tail -n 1 "$work/why")"
-	ip netns exec "$name-net" iptables -L >/dev/null 2>"$work/why" ||
+	ip netns exec "$name-0" iptables -L >/dev/null 2>"$work/why" ||
 		skip "iptables does not work here: $(tail -n 1 "$work/why")"
 }
 

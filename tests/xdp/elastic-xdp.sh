@@ -25,13 +25,11 @@ build_network() {
 	for ((rank = 0; rank < ranks; rank++)); do
 		declare -g "where_$rank=ip netns exec $name-$rank"
 	done
-	ip netns add "$name-net" # only asked whether iptables works
 }
 
 set_up_hosts
 ip netns exec "$name-box" "$switchml" switch --dataplane xdp --iface "$interfaces" >"$work/switch" 2>&1 &
 daemon=$!
-await is_ready_or_gone "$work/switch" "$daemon"
-says "$work/switch" 'ready on' || skip "no XDP here: $(tail -n 1 "$work/switch")"
+await_xdp "$work/switch" "$daemon" || give_up "the switch does not start"
 export SWITCHML_SWITCH=$network.1
 survive xdp

@@ -28,7 +28,7 @@ declare -A parent=([a]=box [c]=a [nic]=box)
 declare -A interfaces=([box]=port-a,port-3 [a]=port-c,port-2,uplink [c]=port-0,port-1,uplink [nic]=eth0)
 declare -A daemon options
 
-build() {
+build_network() {
 	add_box box 1 && add_box a 21 && add_box c 22 && join_boxes a box && join_boxes c a &&
 		plug 0 c 10 && plug 1 c 11 && plug 2 a 12 && plug 3 box 13 && plug nic box 30 || return 1
 	for end in "0 eth0" "1 eth0" "2 eth0" "3 eth0" "c uplink" "a port-c" "a uplink" "box port-a" \
@@ -48,12 +48,7 @@ serve() {
 	# shellcheck disable=SC2086 # words
 	ip netns exec "$name-$box" "$switchml" switch -v ${options[$box]} >"$work/$box.switch" 2>&1 &
 	daemon[$box]=$!
-	await is_ready_or_gone "$work/$box.switch" "${daemon[$box]}"
-	if ! says "$work/$box.switch" 'ready on'; then
-		grep -q "not permitted\|Permission denied\|Function not implemented" "$work/$box.switch" &&
-			skip "BPF is not permitted: $(tail -n 1 "$work/$box.switch")"
-		give_up "the switch of $box does not start"
-	fi
+	await_xdp "$work/$box.switch" "${daemon[$box]}" || give_up "the switch of $box does not start"
 	case ${options[$box]} in
 	*--parent*) await says "$work/$box.switch" 'attached to the parent' ;;
 	esac
@@ -129,46 +124,11 @@ survives() {
 	if all_run; then echo "ok: $title"; else fail "$title"; fi
 }
 
-# The training's summary, without the parts that depend on time or on the switch. Job, switches.
-train() {
-	local job=$1 rank=0 box
-	pids=()
-	for box in "${@:2}"; do
-		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=$(($# - 1)) \
-			SWITCHML_JOB="$job" OPENBLAS_NUM_THREADS=1 SWITCHML_WIRE=int32 \
-			SWITCHML_SWITCH="${address[$box]}" timeout 100 "$demo" --steps 20 --json "$work/$job.json.$rank" >"$work/$job.$rank" 2>&1 &
-		pids+=($!)
-		rank=$((rank + 1))
-	done
-	expect_success "training: $job" "${pids[@]}"
-	grep -E '"(loss|accuracy|drift|parameters_.*)"' "$work/$job.json.0" \
-		>"$work/$job.facts"
-}
-
 same_training() {
 	[ -x "$demo" ] || { echo "left out: the demo is not built"; return; }
-	train flat box box box box
-	train tree c c a box
-	if [ -s "$work/flat.facts" ] && cmp "$work/flat.facts" "$work/tree.facts"; then
-		echo "ok: a tree trains to the same bits as one switch"
-	else
-		fail "a tree trains to the same bits as one switch"
-	fi
-}
-
-all_are_told() {
-	[ "$(grep -l "made different calls" "$work"/differ.* | wc -l)" = 3 ]
-}
-
-mismatch() {
-	local bytes=(64K 256K 64K) at=(a a box) rank
-	for rank in 0 1 2; do
-		ip netns exec "$name-$rank" env RANK=$rank WORLD_SIZE=3 timeout 50 "$switchml" bench \
-			--switch "${address[${at[$rank]}]}" --job differ -b "${bytes[$rank]}" \
-			-e "${bytes[$rank]}" >"$work/differ.$rank" 2>&1 &
-	done
-	await all_are_told
-	echo "ok: different calls at one leaf are told"
+	train flat "${address[box]}" "${address[box]}" "${address[box]}" "${address[box]}"
+	train tree "${address[c]}" "${address[c]}" "${address[a]}" "${address[box]}"
+	expect_same_training "a tree trains to the same bits as one switch" flat tree
 }
 
 # A rank behind a leaf is killed.
@@ -200,15 +160,8 @@ lossy_uplink() {
 
 # Two ranks on each of the lowest leaf's hosts share memory, and are one child of it.
 shared_hosts() {
-	local rank box at=(c c c c a box)
-	pids=()
-	for rank in 0 1 2 3 4 5; do
-		box=$((rank < 4 ? rank / 2 : rank - 2))
-		ip netns exec "$name-$box" env RANK=$rank WORLD_SIZE=6 SWITCHML_SHARED_MEMORY=1 \
-			SWITCHML_DEBUG=info timeout 250 "$switchml" bench --switch "${address[${at[$rank]}]}" \
-			--job shared -b 4 -e 256K -f 16 -n 2 --drop 1% >"$work/shared.$rank" 2>&1 &
-		pids+=($!)
-	done
+	SWITCHML_SHARED_MEMORY=1 SWITCHML_DEBUG=info start_at shared -b 4 -e 256K -f 16 -n 2 --drop 1% -- "0=${address[c]}" \
+		"0=${address[c]}" "1=${address[c]}" "1=${address[c]}" "2=${address[a]}" "3=${address[box]}"
 	expect_success "hosts whose ranks share memory, behind a leaf in the kernel" "${pids[@]}"
 	expect_words "ranks of one host are one child" \
 		"ranks 2 and 3 share this host's memory, and rank 2 sends" shared.3
@@ -221,12 +174,7 @@ six() {
 	expect_success "a leaf in the kernel: IPv6" "${pids[@]}"
 }
 
-[ "$(id -u)" = 0 ] || skip "network namespaces need root"
-command -v ip >/dev/null || skip "there is no ip (Debian: iproute2)"
-command -v iptables >/dev/null || skip "there is no iptables"
-command -v ethtool >/dev/null || skip "there is no ethtool"
-trap remove_hosts EXIT
-build 2>"$work/why" || skip "no network namespaces here: $(tail -n 1 "$work/why")"
+set_up_hosts
 
 # ---- beneath a UDP switch ----
 
@@ -234,7 +182,7 @@ serve box --threads 2
 serve_xdp a
 sums "a leaf in the kernel" a a a box
 lossy_uplink
-mismatch
+mismatch "${address[a]}" "${address[a]}" "${address[box]}"
 end TERM a
 six
 end TERM a

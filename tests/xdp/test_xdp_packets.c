@@ -200,45 +200,31 @@ static struct sml_header assert_for_daemon(const struct pair *pair, const struct
 	return header;
 }
 
-/* For a job whose results the daemon sends. */
-TEST(results_for_the_daemon_bear_its_key)
+/* For a job whose results the daemon sends; and a leaf's sums for its parent. */
+TEST(what_the_daemon_is_to_send_bears_its_key)
 {
-	uint8_t frame[FRAME_BYTES];
-	struct sml_header header;
-	struct xdp_outcome out;
-	struct pair pair;
-	uint32_t bytes;
+	for (int leaf = 0; leaf < 2; leaf++) {
+		uint8_t frame[FRAME_BYTES];
+		struct xdp_outcome out;
+		struct pair pair;
+		uint32_t bytes;
 
-	pair_open(&pair, 1, 352, 1);
-	assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, DAEMON_KEY), 0);
-	bytes = pair_contribution(&pair, 0, frame);
-	for (int i = 0; i < 2; i++) { /* completed, and resent */
-		pair_run(frame, bytes, &out);
-		header = assert_for_daemon(&pair, &out, bytes);
-		assert_int_equal(header.kind, i == 0 ? SML_PACKET_RESULT : SML_XDP_KIND_TO_RANK);
+		(leaf ? pair_open_leaf : pair_open)(&pair, 1, 352, 1);
+		assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, DAEMON_KEY), 0);
+		bytes = pair_contribution(&pair, 0, frame);
+		for (int i = 0; i < 2; i++) { /* completed or full, and again */
+			struct sml_header header;
+
+			pair_run(frame, bytes, &out);
+			header = assert_for_daemon(&pair, &out, bytes);
+			assert_int_equal(header.kind, leaf ? SML_XDP_KIND_TO_RANK + SML_XDP_PARENT
+						      : i  ? SML_XDP_KIND_TO_RANK
+							   : SML_PACKET_RESULT);
+			if (leaf)
+				assert_int_equal(header.rank, pair.pool.rules.parent.rank);
+		}
+		pair_close(&pair);
 	}
-	pair_close(&pair);
-}
-
-/* The same from a leaf: the sum for the parent. */
-TEST(a_leafs_sums_for_the_daemon_bear_its_key)
-{
-	uint8_t frame[FRAME_BYTES];
-	struct sml_header header;
-	struct xdp_outcome out;
-	struct pair pair;
-	uint32_t bytes;
-
-	pair_open_leaf(&pair, 1, 352, 1);
-	assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, DAEMON_KEY), 0);
-	bytes = pair_contribution(&pair, 0, frame);
-	for (int i = 0; i < 2; i++) { /* full, and sent up again */
-		pair_run(frame, bytes, &out);
-		header = assert_for_daemon(&pair, &out, bytes);
-		assert_int_equal(header.kind, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT);
-		assert_int_equal(header.rank, pair.pool.rules.parent.rank);
-	}
-	pair_close(&pair);
 }
 
 static bool knows_parent(void)

@@ -32,7 +32,7 @@ network=10.77.0
 # shellcheck source=tests/support/boxes.sh
 . "$(dirname "$0")/../support/boxes.sh"
 
-build_ports() {
+build_network() {
 	add_box box 1 && plug_ranks box "$ranks"
 }
 
@@ -63,11 +63,7 @@ start_switch() {
 	ip netns exec "$name-box" "$switchml" switch --dataplane xdp --iface "$interfaces" "$@" \
 		>"$work/switch" 2>&1 &
 	daemon=$!
-	await is_ready_or_gone "$work/switch" "$daemon" && says "$work/switch" 'ready on' && return
-	if grep -q "not permitted\|Permission denied\|Function not implemented" "$work/switch"; then
-		skip "BPF is not permitted: $(tail -n 1 "$work/switch")"
-	fi
-	fail "the switch does not start"
+	await_xdp "$work/switch" "$daemon" || fail "the switch does not start"
 }
 
 stop_switch() {
@@ -110,36 +106,6 @@ sums() {
 	two_jobs
 }
 
-all_are_told() {
-	[ "$(grep -l "made different calls" "$work"/mismatch.* | wc -l)" = 3 ]
-}
-
-mismatch() {
-	local bytes=(64K 64K 256K)
-	for rank in 0 1 2; do
-		on $rank env RANK=$rank WORLD_SIZE=$ranks timeout 50 "$switchml" bench \
-			--switch $network.1 --job mismatch -b "${bytes[$rank]}" -e "${bytes[$rank]}" \
-			>"$work/mismatch.$rank" 2>&1 &
-	done
-	await all_are_told || fail "ranks that make different calls are told"
-	expect_words "different calls are told" "rank . (host [^)]*) called" mismatch.
-}
-
-# The training's summary, without the parts that depend on time or on the switch.
-train() {
-	local job=$1
-	pids=()
-	for ((rank = 0; rank < ranks; rank++)); do
-		on $rank env RANK=$rank WORLD_SIZE=$ranks SWITCHML_JOB="$job" OPENBLAS_NUM_THREADS=1 \
-			SWITCHML_SWITCH=$network.1:"$2" SWITCHML_WIRE=int32 timeout 100 "$demo" --steps 20 \
-			--json "$work/$job.json.$rank" >"$work/$job.$rank" 2>&1 &
-		pids+=($!)
-	done
-	expect_success "training through $job" "${pids[@]}"
-	grep -E '"(loss|accuracy|drift|parameters_.*)"' "$work/$job.json.0" \
-		>"$work/$job.facts"
-}
-
 # Host, options: start an ordinary switch; $udp is its process.
 start_udp_switch() {
 	: >"$work/udp-switch"
@@ -155,35 +121,19 @@ stop_udp_switch() {
 same_training() {
 	[ -x "$demo" ] || { echo "left out: the demo is not built"; return; }
 	start_udp_switch box --listen :28600
-	train xdp 28500
-	train udp 28600
+	train xdp $network.1 $network.1 $network.1
+	train udp $network.1:28600 $network.1:28600 $network.1:28600
 	stop_udp_switch
-	if [ -s "$work/xdp.facts" ] && cmp "$work/xdp.facts" "$work/udp.facts"; then
-		echo "ok: both dataplanes train to the same bits"
-	else
-		fail "both dataplanes train to the same bits"
-	fi
+	expect_same_training "both dataplanes train to the same bits" xdp udp
 }
 
-# Job, options: ranks 0 and 1 share host 0's memory, 2 and 3 host 1's; 4 is alone on host 2.
-start_shared_job() {
-	local job=$1 rank
-	shift
-	pids=()
-	for rank in 0 1 2 3 4; do
-		ip netns exec "$name-$((rank / 2))" env RANK="$rank" WORLD_SIZE=5 \
-			SWITCHML_DEBUG=info timeout 250 "$switchml" bench --switch $network.1 --job "$job" \
-			"$@" >"$work/$job.$rank" 2>&1 &
-		pids+=($!)
-	done
-}
-
-# The switch has a child for each host.
+# Ranks 0 and 1 share host 0's memory, 2 and 3 host 1's; 4 is alone on host 2. The switch has a child for each.
 shared_hosts() {
-	start_shared_job shared -b 4 -e 1M -f 16 -n 2 -d all
+	local places=("0=$network.1" "0=$network.1" "1=$network.1" "1=$network.1" "2=$network.1")
+	SWITCHML_DEBUG=info start_at shared -b 4 -e 1M -f 16 -n 2 -d all -- "${places[@]}"
 	expect_success "hosts whose ranks share memory" "${pids[@]}"
 	expect_words "ranks of one host are one child" "ranks 2 and 3 share this host's memory, and rank 2 sends" shared.3
-	start_shared_job shared-lossy -b 4 -e 256K -f 16 -n 5 --drop 2% --duplicate 1% --reorder 1%
+	start_at shared-lossy -b 4 -e 256K -f 16 -n 5 --drop 2% --duplicate 1% --reorder 1% -- "${places[@]}"
 	expect_success "hosts whose ranks share memory, with losses" "${pids[@]}"
 }
 
@@ -408,17 +358,11 @@ jumbo_frames() {
 
 # ---- all of it ----
 
-[ "$(id -u)" = 0 ] || skip "network namespaces need root"
-command -v ip >/dev/null || skip "there is no ip (Debian: iproute2)"
-command -v iptables >/dev/null || skip "there is no iptables"
-command -v ethtool >/dev/null || skip "there is no ethtool"
-trap remove_hosts EXIT
-
-build_ports 2>"$work/why" || skip "no network namespaces here: $(tail -n 1 "$work/why")"
+set_up_hosts
 start_switch
 sums "ports"
 other_traffic
-mismatch
+mismatch $network.1 $network.1 $network.1
 killed_worker_is_named
 shared_hosts
 same_training
@@ -458,7 +402,7 @@ stop_switch
 interfaces_stay --xdp-mode generic
 tear_down
 
-build_ports
+build_network
 jumbo_frames
 tear_down
 
