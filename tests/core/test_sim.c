@@ -14,32 +14,16 @@
 static struct sim_world world;
 static struct sim_result result;
 
-/* options: those of the command that draws such worlds. */
-static void run_seeds(uint64_t n, const char *options, bool small,
-		      void (*draw)(struct sim_world *, uint64_t, bool))
-{
-	for (uint64_t seed = 1000000; seed < 1000000 + n; seed++) {
-		draw(&world, seed, small);
-		sim_run(&world, &result);
-		if (!result.passed)
-			fail_msg("build/tests/sim %s--seed %lu: %s", options, (unsigned long)seed,
-				 result.failure);
-	}
-}
-
-TEST(small_worlds_pass)
-{
-	run_seeds(400, "", true, sim_world_draw);
-}
-
+/* Small ones, and trees, are the simulator's own runs (tests/meson.build). */
 TEST(large_worlds_pass)
 {
-	run_seeds(24, "--large ", false, sim_world_draw);
-}
-
-TEST(worlds_with_trees_pass)
-{
-	run_seeds(400, "--trees ", true, sim_world_draw_tree);
+	for (uint64_t seed = 1000000; seed < 1000000 + 24; seed++) {
+		sim_world_draw(&world, seed, false);
+		sim_run(&world, &result);
+		if (!result.passed)
+			fail_msg("build/tests/sim --large --seed %lu: %s", (unsigned long)seed,
+				 result.failure);
+	}
 }
 
 TEST(a_world_of_4096_ranks_passes)
