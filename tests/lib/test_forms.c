@@ -52,6 +52,9 @@ TEST(results_have_the_same_bits_in_every_form)
 	char addresses[2][64], third[64], two[130], three[195];
 	const char *one = addresses[0];
 	const struct job forms[] = {
+		/* The switch of rank 0's process. */
+		{.switch_address = NULL},
+		{.switch_address = NULL, .threads = 3},
 		{.switch_address = two},
 		{.switch_address = three, .threads = 2},
 		{.switch_address = three, .faults = FAULTS},

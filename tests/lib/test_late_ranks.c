@@ -63,89 +63,59 @@ static void close_world(struct world *world)
 	free(world->bytes);
 }
 
-/* It says where rank 2 is, and of its slots, that it could not look at all of them. */
+/* It says where rank 2 is. */
 static struct sml_stall_report *new_answer(void)
 {
 	struct sml_stall_report *answer = sml_stall_report_open(N_SLOTS, N_RANKS);
 
 	assert_non_null(answer);
-	answer->waits.is_partial = true;
 	answer->ranks[2] = (struct sml_stall_rank){
 		.host = "gpu2", .pid = 88, .connected = true, .heard = true};
 	return answer;
 }
 
-static void expect_only(struct world *world, unsigned rank)
+/* What rank 0 tells of one slot, and which rank the call waits for then. */
+static const struct row {
+	const char *what;
+	bool goes_up, told, partial;
+	int slot;	      /* -1: it tells of none */
+	unsigned ranks, late; /* as bits; the rank */
+} rows[] = {
+	{"without an answer, a rank looks itself", false, false, false, -1, 0, 2},
+	{"where an answer has no slots, too", false, true, true, -1, 0, 2},
+	/* The slot that is missing may be the one that waits. */
+	{"where an answer lacks slots, too", false, true, true, 3, 7, 2},
+	{"an answer of all slots counts", false, true, false, 4, 1 << 0, 0},
+	/* The memory shows only the ranks of this host, and the switch knows of others. */
+	{"where sums go to a switch, the memory completes its answer", true, true, true, 4, 7, 2},
+};
+
+TEST(a_call_waits_for_whom_the_answer_or_the_memory_shows)
 {
-	world->reports.of[0] = sml_question_complete(&world->threads, 0, world->told, NULL, false);
-	sml_stall_gather(&world->reports, N_RANKS, &world->lacking);
-	sml_stall_find_late(&world->lacking, OWN_RANK, &world->found);
-	assert_int_equal(sml_ranks_count(&world->found), 1);
-	assert_true(sml_ranks_has(&world->found, rank));
-}
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct row *row = &rows[i];
+		char hosts[SML_STALL_HOSTS_BYTES];
+		struct sml_ranks ranks = {{0}};
+		struct world world;
 
-TEST(without_an_answer_a_rank_looks_itself)
-{
-	struct world world;
-
-	open_world(&world, false);
-	expect_only(&world, 2);
-	close_world(&world);
-}
-
-TEST(where_an_answer_has_no_slots_a_rank_looks_itself_and_keeps_the_names)
-{
-	char hosts[SML_STALL_HOSTS_BYTES];
-	struct world world;
-
-	open_world(&world, false);
-	world.told = new_answer();
-	expect_only(&world, 2);
-	sml_stall_name_hosts(&world.lacking, &world.found, hosts);
-	assert_string_equal(hosts, " (gpu2, pid 88)");
-	close_world(&world);
-}
-
-/* The slot that is missing may be the one that waits. */
-TEST(where_an_answer_lacks_slots_a_rank_looks_itself)
-{
-	struct sml_ranks all = {{0}};
-	struct world world;
-
-	open_world(&world, false);
-	for (unsigned rank = 0; rank < N_RANKS; rank++)
-		sml_ranks_add(&all, rank);
-	world.told = new_answer();
-	sml_waits_note(&world.told->waits, 3, 0, &all);
-	expect_only(&world, 2);
-	close_world(&world);
-}
-
-TEST(an_answer_of_all_slots_counts)
-{
-	struct sml_ranks ranks = {{0}};
-	struct world world;
-
-	open_world(&world, false);
-	sml_ranks_add(&ranks, 0);
-	world.told = new_answer();
-	world.told->waits.is_partial = false;
-	sml_waits_note(&world.told->waits, 4, 0, &ranks);
-	expect_only(&world, 0);
-	close_world(&world);
-}
-
-/* The memory shows only the ranks of this host, and the switch knows of others. */
-TEST(where_sums_go_to_a_switch_its_answer_counts_and_the_memory_completes_it)
-{
-	struct sml_ranks host = {{0}};
-	struct world world;
-
-	open_world(&world, true);
-	for (unsigned rank = 0; rank < N_RANKS; rank++)
-		sml_ranks_add(&host, rank);
-	world.told = new_answer();
-	sml_waits_note(&world.told->waits, 4, 0, &host);
-	expect_only(&world, 2);
-	close_world(&world);
+		print_message("%s\n", row->what);
+		open_world(&world, row->goes_up);
+		for (unsigned rank = 0; rank < N_RANKS; rank++)
+			if (row->ranks >> rank & 1)
+				sml_ranks_add(&ranks, rank);
+		world.told = row->told ? new_answer() : NULL;
+		if (row->told)
+			world.told->waits.is_partial = row->partial;
+		if (row->slot >= 0)
+			sml_waits_note(&world.told->waits, (uint32_t)row->slot, 0, &ranks);
+		world.reports.of[0] =
+			sml_question_complete(&world.threads, 0, world.told, NULL, false);
+		sml_stall_gather(&world.reports, N_RANKS, &world.lacking);
+		sml_stall_find_late(&world.lacking, OWN_RANK, &world.found);
+		assert_int_equal(sml_ranks_count(&world.found), 1);
+		assert_true(sml_ranks_has(&world.found, row->late));
+		sml_stall_name_hosts(&world.lacking, &world.found, hosts);
+		assert_string_equal(hosts, row->told && row->late == 2 ? " (gpu2, pid 88)" : "");
+		close_world(&world);
+	}
 }

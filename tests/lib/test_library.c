@@ -15,16 +15,7 @@
 
 /* ---- all-reduces ---- */
 
-TEST(every_type_operation_width_and_count_is_right)
-{
-	run_job(&(struct job){.n_ranks = 3, .body = calls_of_every_kind});
-}
-
-TEST(several_shards_are_as_right_as_one)
-{
-	run_job(&(struct job){.n_ranks = 2, .threads = 3, .body = calls_of_every_kind});
-}
-
+/* test_forms.c has the same of several ranks. */
 TEST(a_job_of_one_rank_gets_what_it_sent)
 {
 	run_job(&(struct job){.n_ranks = 1, .body = calls_of_every_kind});
