@@ -9,11 +9,8 @@
 
 TEST(an_empty_environment_gives_the_documented_defaults)
 {
-	const struct variable none[MAX_VARIABLES] = {{0}};
-	struct sml_config config = SML_CONFIG_INIT;
+	struct sml_config config = config_of(NULL);
 
-	set_environment(none);
-	assert_int_equal(sml_config_init(&config), 0);
 	assert_int_equal(config.size, sizeof(config));
 	assert_null(config.switch_address);
 	assert_string_equal(config.job, "default");
@@ -141,12 +138,10 @@ static const char *text_or(const char *text, const char *usual)
 
 TEST(launchers_are_understood)
 {
-	struct sml_config config = SML_CONFIG_INIT;
-
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
-		set_environment(launchers[i].variables);
+		struct sml_config config = config_of(launchers[i].variables);
+
 		print_message("%s\n", launchers[i].what);
-		assert_int_equal(sml_config_init(&config), 0);
 		assert_int_equal(config.rank, number_or(launchers[i].rank, 1));
 		assert_int_equal(config.world_size, number_or(launchers[i].world_size, 2));
 		assert_string_equal(config.master_address,
@@ -158,10 +153,9 @@ TEST(launchers_are_understood)
 
 static const char *name_with(const struct variable *variables)
 {
-	static struct sml_config config = SML_CONFIG_INIT;
+	static struct sml_config config;
 
-	set_environment(variables);
-	assert_int_equal(sml_config_init(&config), 0);
+	config = config_of(variables);
 	return config.job;
 }
 
@@ -206,22 +200,18 @@ TEST(only_an_address_that_nobody_has_given_hides_rank_0)
 	struct variable variables[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "1"},
 						    {"OMPI_COMM_WORLD_SIZE", "4"},
 						    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
-	struct sml_config config = SML_CONFIG_INIT;
+	struct sml_config config = config_of(variables);
 
-	set_environment(variables);
-	assert_int_equal(sml_config_init(&config), 0);
 	assert_true(sml_launcher_hides_rank_0(&config));
 	config.master_address = "127.0.0.1";
 	assert_false(sml_launcher_hides_rank_0(&config));
 	variables[3] = (struct variable){"SWITCHML_MASTER_ADDR", "127.0.0.1"};
-	set_environment(variables);
-	assert_int_equal(sml_config_init(&config), 0);
+	config = config_of(variables);
 	assert_false(sml_launcher_hides_rank_0(&config));
 	/* All of mpirun's ranks are here, and the job has those of another mpirun, too. */
 	variables[1].value = "2";
 	variables[3] = (struct variable){0};
-	set_environment(variables);
-	assert_int_equal(sml_config_init(&config), 0);
+	config = config_of(variables);
 	config.world_size = 4;
 	assert_false(sml_launcher_hides_rank_0(&config));
 }
@@ -264,12 +254,10 @@ TEST(every_variable_of_ours_is_read)
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct sml_config config = SML_CONFIG_INIT;
+		struct sml_config config = config_of(rows[i].variables);
 		const void *member = (const char *)&config + rows[i].offset;
 
-		set_environment(rows[i].variables);
 		print_message("%s=%s\n", rows[i].variables[0].name, rows[i].variables[0].value);
-		assert_int_equal(sml_config_init(&config), 0);
 		if (rows[i].text)
 			assert_string_equal(*(const char *const *)member, rows[i].text);
 		else

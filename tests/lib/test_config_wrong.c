@@ -41,26 +41,28 @@ TEST(a_wrong_value_is_told_with_its_name_and_what_is_allowed)
 	}
 }
 
+/* config: NULL for that of the environment. */
+static void expect_refused(const struct sml_config *config, const char *why)
+{
+	struct sml_context *context = NULL;
+
+	assert_int_equal(sml_open(&context, config), SML_ERROR_CONFIG);
+	assert_null(context);
+	assert_non_null(strstr(sml_error_text(NULL), why));
+}
+
 TEST(open_checks_the_struct_too)
 {
-	const struct variable none[MAX_VARIABLES] = {{0}};
-	struct sml_context *context;
-	struct sml_config config = SML_CONFIG_INIT;
+	struct sml_config config = config_of(NULL);
 
-	set_environment(none);
-	sml_config_init(&config);
 	config.rank = 2;
 	config.world_size = 2;
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_null(context);
-	assert_non_null(strstr(sml_error_text(NULL), "rank 2 of a job of 2"));
+	expect_refused(&config, "rank 2 of a job of 2");
 	config.rank = 0;
 	config.heartbeat_ms = 5;
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(strstr(sml_error_text(NULL), "heartbeat_ms is 5"));
+	expect_refused(&config, "heartbeat_ms is 5");
 	config.size = 0;
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(strstr(sml_error_text(NULL), "SML_CONFIG_INIT"));
+	expect_refused(&config, "SML_CONFIG_INIT");
 }
 
 #define NUMBER(member, value, bounds)                                                              \
@@ -97,14 +99,11 @@ TEST(each_number_of_a_program_has_bounds)
 		NUMBER(master_listens, 2, "0 to 1"),
 		NUMBER(debug, 4, "0 to 3"),
 	};
-	const struct variable none[MAX_VARIABLES] = {{0}};
 	struct sml_context *context;
 
-	set_environment(none);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		struct sml_config config = SML_CONFIG_INIT;
+		struct sml_config config = config_of(NULL);
 
-		sml_config_init(&config);
 		memcpy((char *)&config + numbers[i].offset, &numbers[i].value, sizeof(int));
 		assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
 		assert_string_equal(sml_error_text(NULL), numbers[i].text);
@@ -113,14 +112,11 @@ TEST(each_number_of_a_program_has_bounds)
 
 TEST(settings_have_their_own_texts_and_not_the_secret)
 {
-	const struct variable none[MAX_VARIABLES] = {{0}};
 	char text[] = "one", secret[] = "0123456789abcdef";
 	char record[] = "trace:a,failure:b%r%%,metrics:c.prom";
-	struct sml_config config = SML_CONFIG_INIT;
+	struct sml_config config = config_of(NULL);
 	struct sml_settings settings;
 
-	set_environment(none);
-	sml_config_init(&config);
 	config.switch_address = config.job = config.master_address = text;
 	config.interface = text;
 	config.record = record;
@@ -147,13 +143,10 @@ TEST(settings_have_their_own_texts_and_not_the_secret)
 /* A switch says the same of it. */
 TEST(a_jobs_name_has_at_most_127_bytes)
 {
-	const struct variable none[MAX_VARIABLES] = {{0}};
 	struct sml_context *context = NULL;
-	struct sml_config config = SML_CONFIG_INIT;
+	struct sml_config config = config_of(NULL);
 	char name[129];
 
-	set_environment(none);
-	sml_config_init(&config);
 	config.world_size = 1;
 	memset(name, 'n', sizeof(name));
 	name[128] = '\0';
@@ -184,25 +177,21 @@ TEST(half_of_a_pair_is_refused_unless_the_program_says_more)
 	const struct variable mixed[MAX_VARIABLES] = {{"SWITCHML_RANK", "1"}, {"WORLD_SIZE", "2"}};
 	const struct variable alone[MAX_VARIABLES] = {{"WORLD_SIZE", "1"}};
 	struct sml_context *context;
-	struct sml_config config = SML_CONFIG_INIT;
+	struct sml_config config;
 
 	for (size_t i = 0; i < sizeof(halves) / sizeof(halves[0]); i++) {
-		set_environment(halves[i].variables);
-		assert_int_equal(sml_config_init(&config), 0);
-		assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-		assert_non_null(strstr(sml_error_text(NULL), halves[i].text));
+		config = config_of(halves[i].variables);
+		expect_refused(&config, halves[i].text);
 		assert_int_equal(sml_open(&context, NULL), SML_ERROR_CONFIG);
 		config.rank = 0;
 		config.world_size = 1;
 		assert_int_equal(sml_open(&context, &config), 0);
 		assert_int_equal(sml_close(context), 0);
 	}
-	set_environment(mixed);
-	assert_int_equal(sml_config_init(&config), 0);
+	config = config_of(mixed);
 	assert_int_equal(config.rank, 1);
 	assert_int_equal(config.world_size, 2);
-	set_environment(alone);
-	assert_int_equal(sml_config_init(&config), 0);
+	config = config_of(alone);
 	assert_int_equal(config.rank, 0);
 }
 
@@ -218,27 +207,18 @@ TEST(ports_bound_the_control_port_too)
 						      {"SWITCHML_MASTER_PORT", "28500"},
 						      {"SWITCHML_RANK", "0"},
 						      {"SWITCHML_WORLD_SIZE", "2"}};
-	struct sml_context *context;
-	struct sml_config config = SML_CONFIG_INIT;
+	struct sml_config config = config_of(alone);
 
-	set_environment(alone);
-	assert_int_equal(sml_config_init(&config), 0);
 	assert_int_equal(config.master_port, 30000);
-	set_environment(elsewhere);
-	assert_int_equal(sml_config_init(&config), 0);
+	config = config_of(elsewhere);
 	assert_int_equal(config.master_port, 30000);
-	set_environment(among_them);
-	assert_int_equal(sml_config_init(&config), 0);
+	config = config_of(among_them);
 	assert_int_equal(config.master_port, 30005);
-	set_environment(asked);
-	assert_int_equal(sml_config_init(&config), 0);
+	config = config_of(asked);
 	assert_int_equal(config.master_port, 28500);
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(
-		strstr(sml_error_text(NULL), "28500, is not one of SWITCHML_PORTS=30000-30007"));
+	expect_refused(&config, "28500, is not one of SWITCHML_PORTS=30000-30007");
 	config.ports = "7";
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(strstr(sml_error_text(NULL), "SWITCHML_PORTS=\"7\" is not allowed"));
+	expect_refused(&config, "SWITCHML_PORTS=\"7\" is not allowed");
 }
 
 /* A program that was started on many ranks may open a job with some of them. */
@@ -247,23 +227,16 @@ TEST(a_launcher_may_have_more_ranks_than_a_job)
 	const struct variable many[MAX_VARIABLES] = {{"OMPI_COMM_WORLD_RANK", "4999"},
 						     {"OMPI_COMM_WORLD_SIZE", "5000"}};
 	struct sml_context *context;
-	struct sml_config config = SML_CONFIG_INIT;
+	struct sml_config config = config_of(many);
 
-	set_environment(many);
-	assert_int_equal(sml_config_init(&config), 0);
 	assert_int_equal(config.rank, 4999);
-	assert_int_equal(sml_open(&context, NULL), SML_ERROR_CONFIG);
-	assert_non_null(strstr(sml_error_text(NULL), "world_size is 5000: it must be 1 to 4096"));
+	expect_refused(NULL, "world_size is 5000: it must be 1 to 4096");
 	/* One of many that needs a switch. */
 	config.rank = 99;
 	config.world_size = 100;
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(
-		strstr(sml_error_text(NULL), "without a switch has at most 64 ranks, not 100"));
+	expect_refused(&config, "without a switch has at most 64 ranks, not 100");
 	config.switch_address = "embedded";
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_CONFIG);
-	assert_non_null(
-		strstr(sml_error_text(NULL), "without a switch has at most 64 ranks, not 100"));
+	expect_refused(&config, "without a switch has at most 64 ranks, not 100");
 	config.switch_address = NULL;
 	config.rank = 0;
 	config.world_size = 1;
