@@ -6,22 +6,11 @@
 # Usage: types.sh SWITCHML
 set -u
 
-switchml=$(realpath "$1")
-here=$(realpath "$(dirname "$0")")
-. "$here/../support/report.sh"
+. "$(dirname "$0")/../support/trees.sh"
 cd "$work" || exit 1
 unset "${!SWITCHML_@}"
 export SWITCHML_TIMEOUT=60 SWITCHML_DEBUG=info
 ranks=4
-
-# Name, options: start a switch. Its address is at[name].
-declare -A at
-switch() {
-	: >"$1.switch"
-	"$switchml" switch -v --listen 127.0.0.1:0 "${@:2}" >"$1.switch" 2>&1 &
-	await_switch "$1.switch"
-	at[$1]=$address
-}
 
 # Title, text that every rank must log, bench's options, then -- and each rank's switch ("": none).
 # The rank `alone` shares no memory, whatever SWITCHML_SHARED_MEMORY says.
@@ -66,9 +55,7 @@ form() {
 
 # The packets of Ethernet: short ones, so that there are many.
 export SWITCHML_MTU=1500
-switch one
-switch other
-switch third
+for name in one other third; do switch $name 127.0.0.1:0; done
 form "one switch" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
 three=${at[one]},${at[other]},${at[third]}
 form "three switches" '3 dedicated switches' -- "$three" "$three" "$three" "$three"
@@ -90,10 +77,7 @@ form "shared memory under three switches" '3 dedicated switches' -- "$three" "$t
 says rank.0 "stripe 2: .*ranks 0, 1 and 2 share this host's memory, and rank 0 sends"
 say $? "shared memory under three switches: three ranks share it, and one sends its own packets" rank.*
 alone=
-for name in left right; do
-	switch $name --parent "${at[one]}"
-	await says $name.switch 'attached to the parent'
-done
+for name in left right; do leaf $name one; done
 form "two leaves, and a rank at the root" 'dedicated switch' \
 	-- "${at[left]}" "${at[left]}" "${at[right]}" "${at[one]}"
 exit $((failures > 0))
