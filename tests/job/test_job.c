@@ -2,7 +2,6 @@
 /* The life of jobs at a switch, without sockets, and with a clock that the test moves. */
 #include <string.h>
 
-#include "control/envelope.h"
 #include "support/jobs.h"
 #include "support/test.h"
 
@@ -63,23 +62,20 @@ JOBS_TEST(a_path_too_narrow_for_hardware_is_told)
 	jobs_join(world, 0, jobs_join_message("narrow", 0, 2));
 	jobs_join(world, 1, narrow);
 	assert_null(jobs_admitted(world, 0));
-	assert_non_null(
-		strstr(jobs_refusal(world, 0),
-		       "only packets of 256 lanes, but the path of a rank carries only 128"));
+	jobs_assert_refused(world, 0,
+			    "only packets of 256 lanes, but the path of a rank carries only 128");
 	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
 JOBS_TEST(the_silence_of_a_member_ends_its_job)
 {
-	jobs_join_all(world, 0, "a", 2);
-	jobs_ready(world, 0);
-	jobs_ready(world, 1);
+	jobs_start(world, 0, "a", 2);
 	jobs_wait_silently(world, 9 * SML_SECOND_NS);
 	assert_int_equal(world->jobs.n_jobs, 1);
 	jobs_wait_silently(world, 1 * SML_SECOND_NS);
 	assert_int_equal(world->jobs.n_jobs, 0);
-	assert_non_null(strstr(jobs_refusal(world, 1), "rank 0 (host testhost, pid 1000) died"));
-	assert_non_null(strstr(jobs_refusal(world, 1), "it was silent"));
+	jobs_assert_refused(world, 1, "rank 0 (host testhost, pid 1000) died");
+	jobs_assert_refused(world, 1, "it was silent");
 }
 
 JOBS_TEST(nothing_is_due_before_the_deadline)
@@ -105,16 +101,12 @@ JOBS_TEST(nothing_is_due_before_the_deadline)
 
 static void ask_for_stalls(struct jobs_world *world, unsigned peer)
 {
-	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
-
-	jobs_say(world, peer, sml_envelope(STALL_REQUEST, stall_request, &request));
+	jobs_say_empty(world, peer, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST);
 }
 
 static void report_stalls(struct jobs_world *world, unsigned peer)
 {
-	SmlControl__StallReport report = SML_CONTROL__STALL_REPORT__INIT;
-
-	jobs_say(world, peer, sml_envelope(STALL_REPORT, stall_report, &report));
+	jobs_say_empty(world, peer, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT);
 }
 
 static unsigned count(const struct jobs_world *world, unsigned peer,
@@ -189,9 +181,7 @@ JOBS_TEST(a_job_that_fails_is_in_the_log_with_the_rank_and_the_reason)
 	jobs_hang_up(world, 1);
 	assert_string_equal(world->warning, "job \"dies\" failed: rank 1 (host testhost, pid 1001) "
 					    "died: its connection ended");
-	jobs_join_all(world, 2, "ends", 2);
-	jobs_ready(world, 2);
-	jobs_ready(world, 3);
+	jobs_start(world, 2, "ends", 2);
 	jobs_leave(world, 2);
 	jobs_leave(world, 3);
 	assert_int_equal(world->n_warnings, 1);
@@ -199,13 +189,8 @@ JOBS_TEST(a_job_that_fails_is_in_the_log_with_the_rank_and_the_reason)
 
 JOBS_TEST(a_planned_change_of_the_members_is_no_warning)
 {
-	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
-
 	jobs_join_all(world, 0, "changes", 2);
-	message.error = SML_ERROR_ABORTED;
-	message.text = (char *)(uintptr_t) "its members change";
-	message.planned = true;
-	jobs_say(world, 0, sml_envelope(ABORT, abort, &message));
+	jobs_say(world, 0, message_abort(SML_ERROR_ABORTED, "its members change", true));
 	assert_true(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->planned);
 	assert_int_equal(world->n_warnings, 0);
 	assert_int_equal(world->jobs.n_jobs, 0);
@@ -215,9 +200,7 @@ JOBS_TEST(ranks_that_made_different_calls_are_in_the_log)
 {
 	struct sml_mismatch mismatch = {.ranks = {0, 1}};
 
-	jobs_join_all(world, 0, "differs", 2);
-	jobs_ready(world, 0);
-	jobs_ready(world, 1);
+	jobs_start(world, 0, "differs", 2);
 	mismatch.job = world->jobs.jobs[0]->pool.rules.job;
 	sml_jobs_mismatch(&world->jobs, &mismatch, world->now_ns);
 	assert_int_equal(world->n_warnings, 0);

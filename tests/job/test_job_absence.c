@@ -2,7 +2,6 @@
 /* A switch that did not run for a while must not blame ranks for that (job/input/jobs.c). */
 #include <string.h>
 
-#include "control/envelope.h"
 #include "support/test.h"
 #include "support/tree.h"
 
@@ -13,9 +12,7 @@
 static void run_job(struct jobs_world *world)
 {
 	jobs_open(world, 4096, 64, false);
-	jobs_join_all(world, 0, "a", 2);
-	jobs_ready(world, 0);
-	jobs_ready(world, 1);
+	jobs_start(world, 0, "a", 2);
 	jobs_wait(world, SML_SECOND_NS);
 }
 
@@ -25,13 +22,6 @@ static void run_resumable_job(struct jobs_world *world, uint64_t *membership, ui
 	run_job(world);
 	*membership = jobs_admitted(world, 0)->membership;
 	*tag = jobs_admitted(world, 0)->report_tag;
-}
-
-static void ping(struct jobs_world *world, unsigned peer)
-{
-	SmlControl__Ping message = SML_CONTROL__PING__INIT;
-
-	jobs_say(world, peer, sml_envelope(PING, ping, &message));
 }
 
 static void resume(struct jobs_world *world, unsigned peer, uint32_t rank, uint64_t membership,
@@ -58,7 +48,7 @@ WORLD_TEST(ranks_that_gave_up_a_paused_switch_resume_there)
 	run_resumable_job(world, &membership, &tag);
 	jobs_pause(world, LONG_NS);
 	/* What it sent before it closed the connection is read first. */
-	ping(world, 0);
+	jobs_say_empty(world, 0, SML_CONTROL__ENVELOPE__BODY_PING);
 	jobs_hang_up(world, 0);
 	assert_true(world->peers[1].ended);
 	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
@@ -83,7 +73,7 @@ WORLD_TEST(without_a_pause_a_rank_is_not_let_in_twice)
 	run_job(world);
 	resume(world, 4, 0, jobs_admitted(world, 0)->membership,
 	       jobs_admitted(world, 0)->report_tag);
-	assert_non_null(strstr(jobs_refusal(world, 4), "rank 0 of job \"a\" is taken"));
+	jobs_assert_refused(world, 4, "rank 0 of job \"a\" is taken");
 	assert_int_equal(world->jobs.n_jobs, 1);
 }
 
@@ -92,7 +82,7 @@ static void assert_died(struct jobs_world *world)
 	jobs_hang_up(world, 0);
 	assert_int_equal(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->error,
 			 SML_ERROR_RANK_DIED);
-	assert_non_null(strstr(jobs_refusal(world, 1), "rank 0 (host testhost, pid 1000) died"));
+	jobs_assert_refused(world, 1, "rank 0 (host testhost, pid 1000) died");
 }
 
 WORLD_TEST(a_pause_that_no_rank_gives_up_for_excuses_no_death)
@@ -153,8 +143,8 @@ WORLD_TEST(a_paused_rank_0_blames_itself)
 	jobs_wait(world, SML_SECOND_NS);
 	jobs_pause(world, LONG_NS);
 	jobs_hang_up(world, 1);
-	assert_non_null(strstr(jobs_refusal(world, 0),
-			       "rank 0, whose process has the job's control port, did not run"));
+	jobs_assert_refused(world, 0,
+			    "rank 0, whose process has the job's control port, did not run");
 	assert_null(strstr(jobs_refusal(world, 0), "died"));
 }
 

@@ -2,7 +2,6 @@
 /* Processes that ask to be members of a job's next membership: who is heard, and who is refused. */
 #include <string.h>
 
-#include "control/envelope.h"
 #include "job/join/join.h"
 #include "support/applicants.h"
 #include "support/test.h"
@@ -18,14 +17,14 @@ JOBS_TEST(who_asks_brings_no_report_and_few_places)
 
 	join.ask = &message;
 	jobs_join(world, 2, join);
-	assert_non_null(strstr(jobs_refusal(world, 2), "has a number"));
+	jobs_assert_refused(world, 2, "has a number");
 	join.process = 1;
 	jobs_resume(world, 0, join, 7, 0, false);
-	assert_non_null(strstr(jobs_refusal(world, 0), "no report"));
+	jobs_assert_refused(world, 0, "no report");
 	message.past_ranks = past_ranks;
 	message.n_past_ranks = 3;
 	jobs_join(world, 1, join);
-	assert_non_null(strstr(jobs_refusal(world, 1), "at most two places"));
+	jobs_assert_refused(world, 1, "at most two places");
 }
 
 WORLD_TEST(who_may_not_ask_is_refused)
@@ -35,7 +34,7 @@ WORLD_TEST(who_may_not_ask_is_refused)
 	memset(longest, 'n', sizeof(longest) - 1);
 	jobs_open(world, 4096, 64, false);
 	jobs_apply(world, 0, (struct jobs_apply){.job = longest});
-	assert_non_null(strstr(jobs_refusal(world, 0), "has at most 115 bytes"));
+	jobs_assert_refused(world, 0, "has at most 115 bytes");
 	jobs_close(world);
 	jobs_open(world, 4096, 64, true);
 	jobs_apply(world, 0, (struct jobs_apply){.min_ranks = 1});
@@ -51,7 +50,7 @@ WORLD_TEST(a_place_that_no_job_had_is_refused)
 	jobs_apply(world, 11, jobs_was(tag, 0, 3));
 	jobs_apply(world, 12, jobs_was(77, 0, SML_MAX_WORLD + 1));
 	for (unsigned peer = 10; peer < 13; peer++)
-		assert_non_null(strstr(jobs_refusal(world, peer), "knows no such place"));
+		jobs_assert_refused(world, peer, "knows no such place");
 }
 
 /* Its message that it has left the job may be late, or lost. */
@@ -60,7 +59,7 @@ WORLD_TEST(a_job_ends_when_one_of_its_ranks_asks)
 	uint64_t tag = jobs_open_running(world, 2);
 
 	jobs_apply(world, 10, jobs_was(tag, 1, 2));
-	assert_non_null(strstr(jobs_refusal(world, 0), "this is no failure: rank 1 goes on"));
+	jobs_assert_refused(world, 0, "this is no failure: rank 1 goes on");
 	assert_true(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->planned);
 	assert_int_equal(world->n_warnings, 0);
 	assert_non_null(strstr(world->info, "job \"train\" has ended: this is no failure"));
@@ -78,8 +77,8 @@ WORLD_TEST(a_new_process_that_does_not_fit_is_refused_at_once)
 
 	(void)jobs_open_running(world, 2);
 	jobs_apply(world, 20, ask);
-	assert_non_null(strstr(jobs_refusal(world, 20),
-			       "disagree about the wire: rank 2 says int16, rank 0 says default"));
+	jobs_assert_refused(world, 20,
+			    "disagree about the wire: rank 2 says int16, rank 0 says default");
 	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_PONG));
 	assert_null(world->jobs.applicants);
 	jobs_apply_as_new(world, 21);
@@ -100,7 +99,7 @@ WORLD_TEST(a_rank_that_asks_twice_is_there_once)
 
 	jobs_apply(world, 10, jobs_was(tag, 0, 2));
 	jobs_apply(world, 11, jobs_was(tag, 0, 2));
-	assert_non_null(strstr(jobs_refusal(world, 10), "asked again, on another connection"));
+	jobs_assert_refused(world, 10, "asked again, on another connection");
 	/* On one connection, only the first counts. */
 	jobs_apply(world, 11, (struct jobs_apply){.min_ranks = 3});
 	jobs_apply(world, 12, jobs_was(tag, 1, 2));
@@ -125,7 +124,7 @@ WORLD_TEST(what_a_rank_asked_first_does_not_count_though_it_is_read_last)
 	jobs_apply(world, 10, asked_at(6, tag, 0, 3));
 	jobs_apply(world, 20, asked_at(5, tag, 0, 3));
 	assert_string_equal(jobs_refusal(world, 10), "");
-	assert_non_null(strstr(jobs_refusal(world, 20), "asked again, on another connection"));
+	jobs_assert_refused(world, 20, "asked again, on another connection");
 	/* Its end says nothing about the rank. */
 	jobs_hang_up(world, 20);
 	jobs_apply(world, 11, jobs_was(tag, 1, 3));
@@ -164,8 +163,8 @@ WORLD_TEST(a_member_whose_connection_breaks_at_the_decision_can_ask_again)
 	jobs_ready(world, 20);
 	jobs_apply(world, 22, jobs_was(tag, 2, 3));
 	assert_string_equal(jobs_refusal(world, 22), "");
-	assert_non_null(strstr(jobs_refusal(world, 11), "rank 1 asks again"));
-	assert_non_null(strstr(jobs_refusal(world, 20), "rank 1 asks again"));
+	jobs_assert_refused(world, 11, "rank 1 asks again");
+	jobs_assert_refused(world, 20, "rank 1 asks again");
 	/* So does who was new, and waits again. */
 	jobs_apply_as_new(world, 30);
 	jobs_apply(world, 21, jobs_was(tag, 1, 3));
@@ -184,7 +183,7 @@ JOBS_TEST(a_member_of_a_job_that_ran_elsewhere_can_ask_again_at_the_decision)
 		jobs_apply(world, rank, jobs_was(77, rank, 2));
 	jobs_assert_decided(world, 1, 2, 1, 2);
 	jobs_apply(world, 10, jobs_was(77, 0, 2));
-	assert_non_null(strstr(jobs_refusal(world, 1), "rank 0 asks again"));
+	jobs_assert_refused(world, 1, "rank 0 asks again");
 	assert_int_equal(world->jobs.n_jobs, 0);
 	/* Only this one was told of the last number. */
 	ask.number = 2;
@@ -202,7 +201,7 @@ WORLD_TEST(who_was_left_out_does_not_end_the_membership_of_the_others)
 		jobs_apply(world, 10 + rank, jobs_was(tag, rank, 3));
 	jobs_wait(world, 2 * SML_SECOND_NS);
 	jobs_apply(world, 20, jobs_was(tag, 0, 3));
-	assert_non_null(strstr(jobs_refusal(world, 20), "asked too late"));
+	jobs_assert_refused(world, 20, "asked too late");
 	for (unsigned peer = 11; peer < 13; peer++)
 		jobs_ready(world, peer);
 	assert_non_null(jobs_received(world, 12, SML_CONTROL__ENVELOPE__BODY_START));
@@ -231,7 +230,7 @@ WORLD_TEST(who_asks_after_the_decision_is_too_late)
 	jobs_wait(world, 2 * SML_SECOND_NS);
 	jobs_assert_decided(world, 10, 2, 0, 1);
 	jobs_apply(world, 11, jobs_was(tag, 1, 2));
-	assert_non_null(strstr(jobs_refusal(world, 11), "asked too late"));
+	jobs_assert_refused(world, 11, "asked too late");
 	/* As a new process, it waits for the next one. */
 	jobs_apply(world, 12, (struct jobs_apply){.min_ranks = 1});
 	assert_string_equal(jobs_refusal(world, 12), "");
@@ -245,7 +244,7 @@ JOBS_TEST(where_nobody_knows_whether_the_last_membership_began_the_program_decid
 	ask.newest.unseen = true;
 	ask.older = (struct jobs_past_rank){66, 1, 3, false};
 	jobs_apply(world, 0, ask);
-	assert_non_null(strstr(jobs_refusal(world, 0), "your program must decide"));
+	jobs_assert_refused(world, 0, "your program must decide");
 }
 
 /* Its place in the job before counts, and that job's other ranks can be in the next one, too. */
@@ -291,10 +290,10 @@ JOBS_TEST(a_job_that_did_not_go_on_here_is_not_this_switchs_to_judge)
 	tag = jobs_admitted(world, 1)->report_tag;
 	/* It has given up before the job went on. */
 	jobs_apply(world, 10, jobs_was(tag, 1, 2));
-	assert_non_null(strstr(jobs_refusal(world, 0), "rank 1 goes on"));
+	jobs_assert_refused(world, 0, "rank 1 goes on");
 	assert_true(world->jobs.applicants->tag == tag);
 	jobs_wait(world, 2 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(world, 10), "your program must decide"));
+	jobs_assert_refused(world, 10, "your program must decide");
 	/* All of them: then nobody is elsewhere. */
 	jobs_apply(world, 11, jobs_was(tag, 1, 2));
 	jobs_apply(world, 12, jobs_was(tag, 0, 2));
@@ -356,7 +355,7 @@ static void ask_twice(struct jobs_world *world, uint32_t behind)
 	/* What it asked first is read last. */
 	ask.time_ns = 4;
 	jobs_apply(world, 22, ask);
-	assert_non_null(strstr(jobs_refusal(world, 22), "asked again"));
+	jobs_assert_refused(world, 22, "asked again");
 	for (uint32_t rank = 0; rank < 2; rank++)
 		jobs_apply(world, 10 + rank, jobs_was(tag, rank, 2));
 	jobs_assert_decided(world, 21, 2, 2, 3);
@@ -364,7 +363,7 @@ static void ask_twice(struct jobs_world *world, uint32_t behind)
 	ask.time_ns = 7;
 	jobs_apply(world, 23, ask);
 	assert_string_equal(jobs_refusal(world, 23), "");
-	assert_non_null(strstr(jobs_refusal(world, 10), "rank 2 asks again"));
+	jobs_assert_refused(world, 10, "rank 2 asks again");
 }
 
 WORLD_TEST(a_new_process_that_asks_twice_is_there_once)
@@ -383,7 +382,7 @@ JOBS_TEST(who_waits_to_join_waits_as_long_as_it_said)
 	jobs_wait(world, 59 * SML_SECOND_NS);
 	assert_string_equal(jobs_refusal(world, 0), "");
 	jobs_wait(world, 2 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(world, 0), "formed no membership within"));
+	jobs_assert_refused(world, 0, "formed no membership within");
 	assert_int_equal(world->jobs.n_members, 0);
 }
 
@@ -399,7 +398,7 @@ TEST(nobody_waits_for_an_applicant_that_has_gone_or_is_silent)
 			/* Longer than its heartbeat, and the others ask only then. */
 			world.jobs.applicants->join->ask->wait_ms = 3600 * 1000;
 			jobs_wait_silently(&world, 11 * SML_SECOND_NS);
-			assert_non_null(strstr(jobs_refusal(&world, 10), "heard nothing"));
+			jobs_assert_refused(&world, 10, "heard nothing");
 		} else {
 			jobs_hang_up(&world, 10);
 		}
@@ -502,7 +501,7 @@ TEST(a_rank_that_had_gone_and_asks_again_is_waited_for)
 			jobs_apply(&world, 20 + rank, asks[rank]);
 		jobs_wait(&world, 2 * SML_SECOND_NS);
 		for (unsigned rank = 0; rank < 3; rank++) {
-			assert_non_null(strstr(jobs_refusal(&world, 20 + rank), "too few ranks"));
+			jobs_assert_refused(&world, 20 + rank, "too few ranks");
 			asks[rank].min_ranks = 2;
 		}
 		jobs_apply(&world, 30, asks[0]);
@@ -521,6 +520,6 @@ WORLD_TEST(a_switch_that_ends_tells_those_that_ask)
 
 	jobs_apply(world, 10, jobs_was(tag, 0, 2));
 	sml_jobs_stop(&world->jobs, world->now_ns);
-	assert_non_null(strstr(jobs_refusal(world, 10), "the switch was stopped"));
+	jobs_assert_refused(world, 10, "the switch was stopped");
 	assert_int_equal(world->jobs.n_members, 0);
 }

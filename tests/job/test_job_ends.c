@@ -10,9 +10,7 @@
 static void begin(struct jobs_world *world, uint32_t n)
 {
 	jobs_open(world, 4096, 64, false);
-	jobs_join_all(world, 0, "a", n);
-	for (unsigned i = 0; i < n; i++)
-		jobs_ready(world, i);
+	jobs_start(world, 0, "a", n);
 }
 
 WORLD_TEST(leaving_is_a_barrier)
@@ -94,9 +92,8 @@ WORLD_TEST(who_waits_for_a_rank_that_died_as_it_left_is_told)
 	assert_int_equal(world->jobs.n_jobs, 1);
 	world->slots_lack = 1 << 1;
 	jobs_wait(world, SML_SECOND_NS);
-	assert_non_null(
-		strstr(jobs_refusal(world, 0), "rank 1 (host testhost, pid 1001) died after"));
-	assert_non_null(strstr(jobs_refusal(world, 2), "a call that it did not make"));
+	jobs_assert_refused(world, 0, "rank 1 (host testhost, pid 1001) died after");
+	jobs_assert_refused(world, 2, "a call that it did not make");
 }
 
 WORLD_TEST(the_others_leave_without_a_rank_that_died_as_it_left)
@@ -141,23 +138,11 @@ WORLD_TEST(the_connection_of_a_rank_that_has_left_is_over)
 /* The last results of its stripe disappear with it. */
 WORLD_TEST(a_stripe_that_dies_as_its_rank_leaves_is_told)
 {
-	uint32_t data_port = 9;
-
-	jobs_open(world, 4096, 64, true);
-	for (uint32_t rank = 0; rank < 2; rank++) {
-		SmlControl__Join join = jobs_join_message("a", rank, 2);
-
-		join.n_stripe_ports = 1;
-		join.stripe_ports = &data_port;
-		join.stripes = 0;
-		jobs_join(world, rank, join);
-	}
-	jobs_ready(world, 0);
-	jobs_ready(world, 1);
+	jobs_start_embedded(world);
 	jobs_leave(world, 1);
 	jobs_hang_up(world, 1);
-	assert_non_null(strstr(jobs_refusal(world, 0),
-			       "rank 1 (host testhost, pid 1001) died as it left, and stripe 1"));
+	jobs_assert_refused(world, 0,
+			    "rank 1 (host testhost, pid 1001) died as it left, and stripe 1");
 }
 
 /* Its process lives, and does not want to be in this job any more. */
@@ -173,7 +158,7 @@ JOBS_TEST(a_rank_that_leaves_before_the_job_has_begun_has_not_died)
 	jobs_join_all(world, 1, "a", 2);
 	jobs_leave(world, 2);
 	jobs_hang_up(world, 2);
-	assert_non_null(strstr(jobs_refusal(world, 1), "rank 1 (host testhost, pid 1001) left"));
+	jobs_assert_refused(world, 1, "rank 1 (host testhost, pid 1001) left");
 	assert_int_equal(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->error,
 			 SML_ERROR_ABORTED);
 }

@@ -66,9 +66,9 @@ JOBS_TEST(the_name_of_the_job_before_is_checked)
 
 	memset(longest, 'n', SML_NAME_BYTES);
 	jobs_join(world, 0, following(0, longest, 1));
-	assert_non_null(strstr(jobs_refusal(world, 0), "the job before"));
+	jobs_assert_refused(world, 0, "the job before");
 	jobs_join(world, 1, following(0, "\x1b[2J", 1));
-	assert_non_null(strstr(jobs_refusal(world, 1), "the job before"));
+	jobs_assert_refused(world, 1, "the job before");
 	longest[SML_NAME_BYTES - 1] = '\0';
 	/* The largest numbers are no trouble. */
 	SmlControl__Join join = following(0, longest, UINT32_MAX);

@@ -3,9 +3,7 @@
  * Ranks of one job that go on in both ways: the switch decides on some, and the others have a list.
  * Two memberships of the job must never compute.
  */
-#include <string.h>
 
-#include "control/envelope.h"
 #include "job/join/join.h"
 #include "support/applicants.h"
 #include "support/test.h"
@@ -49,8 +47,7 @@ static void assert_told(const struct jobs_world *world, unsigned first, unsigned
 		const SmlControl__Envelope *end =
 			jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
 
-		if (end == NULL || strstr(end->abort->text, told) == NULL)
-			fail_msg("peer %u was told \"%s\"", peer, jobs_refusal(world, peer));
+		jobs_assert_refused(world, peer, told);
 		assert_int_equal(end->abort->error, SML_ERROR_MISMATCH);
 	}
 }
@@ -63,10 +60,9 @@ WORLD_TEST(a_list_after_a_rank_has_asked_is_an_error_for_all)
 	list(world, 11, 0, tag, 1);
 	list(world, 12, 1, tag, 2);
 	assert_told(world, 10, 3);
-	assert_non_null(
-		strstr(jobs_refusal(world, 12),
-		       "rank 1 of a job goes on with a list of members, as job \"list\", and "
-		       "rank 0 as the switch decides"));
+	jobs_assert_refused(world, 12,
+			    "rank 1 of a job goes on with a list of members, as job \"list\", and "
+			    "rank 0 as the switch decides");
 	/* None has gone on, so both ways are open. */
 	for (uint32_t rank = 0; rank < 3; rank++)
 		jobs_apply(world, 20 + rank, jobs_was(tag, rank, 3));
@@ -79,7 +75,7 @@ WORLD_TEST(a_rank_that_asks_after_a_list_has_begun_to_gather_ends_it)
 
 	/* Its message that it leaves the old job may be late. */
 	list(world, 11, 0, tag, 1);
-	assert_non_null(strstr(jobs_refusal(world, 0), "this is no failure: rank 1 goes on"));
+	jobs_assert_refused(world, 0, "this is no failure: rank 1 goes on");
 	jobs_apply(world, 10, jobs_was(tag, 0, 3));
 	list(world, 12, 1, tag, 2);
 	assert_told(world, 10, 3);

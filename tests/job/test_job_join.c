@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which ranks may join a job, and what a newcomer must not do to waiting ranks. */
 #include <stdio.h>
-#include <string.h>
 
-#include "control/envelope.h"
 #include "support/jobs.h"
 #include "support/test.h"
 #include "switchml.h"
@@ -15,6 +13,15 @@ static uint32_t shards_of(const struct jobs_world *world, unsigned peer)
 	return admitted ? admitted->shards : 0;
 }
 
+static SmlControl__Join join_with_slots(const char *job, uint32_t rank, uint32_t world_size)
+{
+	SmlControl__Join join = jobs_join_message(job, rank, world_size);
+
+	join.head_slots = 4;
+	join.data_slots = 16;
+	return join;
+}
+
 static const char *waiting_text(struct jobs_world *world, unsigned peer)
 {
 	const SmlControl__Envelope *told;
@@ -24,7 +31,132 @@ static const char *waiting_text(struct jobs_world *world, unsigned peer)
 	return told ? told->waiting->refused : "(never told)";
 }
 
+/* The peer has this error, and its connection ends. */
+static void check_refused(const struct jobs_world *world, unsigned peer, int error)
+{
+	const SmlControl__Envelope *told =
+		jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
+
+	assert_non_null(told);
+	assert_int_equal(told->abort->error, error);
+	assert_true(world->peers[peer].ended);
+}
+
 /* ---- refusals ---- */
+
+/* Rank 1 joins like this after rank 0, of three. The job ends for both, and its name is free. */
+JOBS_TEST(a_disagreement_ends_the_job_for_both)
+{
+	static const struct {
+		/* 0: as rank 0 says */
+		uint32_t world_size, shards, data_slots, stripes, protocol;
+		enum sml_wire wire;
+		bool no_tickets;
+		const char *version, *text;
+	} rows[] = {
+		{.world_size = 4, .text = "world_size: rank 1 says 4, rank 0 says 3"},
+		{.shards = 2,
+		 .text = "threads (shards): rank 1 says 2 (set), rank 0 says 1: set "
+			 "SWITCHML_THREADS to the same value on all ranks, or on none"},
+		{.data_slots = 99,
+		 .text = "data slots: rank 1 says 99, rank 0 says 16: give all ranks the same "
+			 "SWITCHML_SLOTS"},
+		{.stripes = 2,
+		 .text = "stripes: rank 1 says 2, rank 0 says 1: give all ranks the same switches "
+			 "in the same order (SWITCHML_SWITCH)"},
+		{.wire = SML_WIRE_EXACT,
+		 .text = "the wire: rank 1 says exact, rank 0 says default: give all ranks the "
+			 "same SWITCHML_WIRE"},
+		{.no_tickets = true, .text = "tickets off: rank 1 says 1, rank 0 says 0"},
+		{.version = "9.9.9",
+		 .text = "have different libraries: rank 1 has 9.9.9, rank 0 "
+			 "has " SML_VERSION_STRING},
+		{.protocol = 77,
+		 .text = "rank 1 speaks version 77 of the control protocol "
+			 "(library " SML_VERSION_STRING "), rank 0 and the switch version "},
+	};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		SmlControl__Join join = join_with_slots("differ", 0, 3);
+
+		jobs_join(world, 2 * i, join);
+		join.rank = 1;
+		join.world_size = rows[i].world_size ? rows[i].world_size : join.world_size;
+		join.shards = rows[i].shards ? rows[i].shards : join.shards;
+		join.shards_set = rows[i].shards != 0;
+		join.data_slots = rows[i].data_slots ? rows[i].data_slots : join.data_slots;
+		join.stripes = rows[i].stripes ? rows[i].stripes : join.stripes;
+		join.wire = rows[i].wire;
+		join.no_tickets = rows[i].no_tickets;
+		join.protocol = rows[i].protocol ? rows[i].protocol : join.protocol;
+		if (rows[i].version)
+			join.library_version = (char *)(uintptr_t)rows[i].version;
+		jobs_join(world, 2 * i + 1, join);
+		for (unsigned peer = 2 * i; peer < 2 * i + 2; peer++) {
+			check_refused(world, peer,
+				      rows[i].protocol ? SML_ERROR_VERSION : SML_ERROR_MISMATCH);
+			jobs_assert_refused(world, peer, rows[i].text);
+		}
+	}
+}
+
+/* Numbers that would be fine if they were cut to 8, 12 or 16 bits, and others. */
+JOBS_TEST(own_mistake_is_refused_to_the_newcomer_alone)
+{
+	static const struct {
+		uint32_t rank, world_size, shards;
+		const char *job, *why;
+	} rows[] = {
+		{2, 2, 1, "mistake", "rank 2 is not below world_size 2"},
+		{4096, 4096, 1, "mistake", "rank 4096 is not below world_size 4096"},
+		{65536, 4096, 1, "mistake", "rank 65536 is not below world_size 4096"},
+		{UINT32_MAX, 4096, 1, "mistake", "rank 4294967295 is not below world_size 4096"},
+		{0, 0, 1, "mistake", "world_size 0 is not between 1 and 4096"},
+		{0, 4097, 1, "mistake", "world_size 4097 is not between 1 and 4096"},
+		{0, 65538, 1, "mistake", "world_size 65538 is not between 1 and 4096"},
+		{0, 2, 0, "mistake", "shards"},
+		{0, 2, 17, "mistake", "shards"},
+		{0, 2, 1, "", "name"},
+		{0, 2, 1, "two\nlines", "name"},
+	};
+
+	jobs_join(world, 0, jobs_join_message("mistake", 0, 2));
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		SmlControl__Join join =
+			jobs_join_message(rows[i].job, rows[i].rank, rows[i].world_size);
+
+		join.shards = rows[i].shards;
+		jobs_join(world, 1 + i, join);
+		check_refused(world, 1 + i, SML_ERROR_REFUSED);
+		jobs_assert_refused(world, 1 + i, rows[i].why);
+		assert_int_equal(world->jobs.n_jobs, 1);
+	}
+	assert_string_equal(jobs_refusal(world, 0), "");
+}
+
+/* Without switches there are no leaves. */
+WORLD_TEST(a_job_without_a_switch_has_at_most_64_ranks)
+{
+	jobs_open(world, 4096, 64, true);
+	jobs_join(world, 0, jobs_embedded_join("tree", 0, 65));
+	jobs_assert_refused(world, 0, "without a switch has at most 64 ranks");
+}
+
+/* The job runs on, also where numbers are added. */
+JOBS_TEST(taken_rank_is_refused_to_the_newcomer_alone)
+{
+	jobs_start(world, 0, "taken", 2);
+	jobs_join(world, 2, jobs_join_message("taken", 1, 2));
+	check_refused(world, 2, SML_ERROR_REFUSED);
+	jobs_assert_refused(world, 2,
+			    "rank 1 of job \"taken\" is taken by host testhost (pid 1001)");
+	for (unsigned peer = 0; peer < 2; peer++) {
+		assert_true(sml_peer_runs(&world->peers[peer].peer));
+		assert_string_equal(jobs_refusal(world, peer), "");
+	}
+	assert_int_equal(world->served[jobs_admitted(world, 0)->job_number % SML_MAX_JOBS].n_ranks,
+			 2);
+}
 
 /* Waiting would not help them: all get the error, and so do those that come a little later. */
 JOBS_TEST(ranks_that_disagree_end_their_job)
@@ -38,9 +170,9 @@ JOBS_TEST(ranks_that_disagree_end_their_job)
 	join.stripes = 2;
 	jobs_join(world, 2, join);
 	for (unsigned peer = 0; peer < 3; peer++)
-		assert_non_null(strstr(jobs_refusal(world, peer), text));
+		jobs_assert_refused(world, peer, text);
 	jobs_join(world, 3, jobs_join_message("a", 3, 4));
-	assert_non_null(strstr(jobs_refusal(world, 3), text));
+	jobs_assert_refused(world, 3, text);
 	/* Another job does not care, and neither does the next run of this one. */
 	jobs_join(world, 4, jobs_join_message("b", 0, 1));
 	assert_non_null(jobs_admitted(world, 4));
@@ -83,7 +215,7 @@ JOBS_TEST(ranks_that_wait_at_different_switches_of_one_list_are_told)
 	looks.stripes = 1;
 	jobs_join(world, 6, looks);
 	for (unsigned peer = 0; peer < 7; peer += peer == 1 ? 5 : 1)
-		assert_non_null(strstr(jobs_refusal(world, peer), text));
+		jobs_assert_refused(world, peer, text);
 }
 
 /* Rank 0 has the job, and rank 1 waits at a switch. */
@@ -93,14 +225,8 @@ WORLD_TEST(ranks_that_wait_at_a_switch_and_without_one_are_told)
 	static const char text[] = "rank 1 at a switch and rank 0 without one";
 
 	jobs_open(world, 4096, 64, true);
-	for (uint32_t rank = 0; rank < 3; rank += 2) {
-		SmlControl__Join join = jobs_join_message("a", rank, 3);
-		uint32_t port = 1;
-
-		join.stripe_ports = &port;
-		join.n_stripe_ports = 1;
-		jobs_join(world, rank, join);
-	}
+	for (uint32_t rank = 0; rank < 3; rank += 2)
+		jobs_join(world, rank, jobs_embedded_join("a", rank, 3));
 	looks.elsewhere = true;
 	/* Another job of this name has other ranks. */
 	looks.rank = 2;
@@ -109,51 +235,33 @@ WORLD_TEST(ranks_that_wait_at_a_switch_and_without_one_are_told)
 	looks.rank = 1;
 	jobs_join(world, 1, looks);
 	for (unsigned peer = 0; peer < 3; peer++)
-		assert_non_null(strstr(jobs_refusal(world, peer), text));
-}
-
-JOBS_TEST(ranks_with_different_wires_end_their_job)
-{
-	SmlControl__Join join = jobs_join_message("a", 1, 2);
-
-	join.wire = SML_WIRE_EXACT;
-	jobs_join(world, 0, jobs_join_message("a", 0, 2));
-	jobs_join(world, 1, join);
-	for (unsigned peer = 0; peer < 2; peer++)
-		assert_non_null(strstr(jobs_refusal(world, peer),
-				       "rank 1 says exact, rank 0 says default: give all ranks "
-				       "the same SWITCHML_WIRE"));
+		jobs_assert_refused(world, peer, text);
 }
 
 JOBS_TEST(a_disagreement_is_forgotten)
 {
 	jobs_join(world, 0, jobs_join_message("a", 0, 2));
 	jobs_join(world, 1, jobs_join_message("a", 2, 3));
-	assert_non_null(strstr(jobs_refusal(world, 0), "disagree about world_size"));
+	jobs_assert_refused(world, 0, "disagree about world_size");
 	jobs_wait(world, 11 * SML_SECOND_NS);
 	jobs_join(world, 2, jobs_join_message("a", 1, 2));
 	assert_string_equal(jobs_refusal(world, 2), "");
 }
 
-/* Of whatever version came first: the other ranks do not wait for nothing. */
-JOBS_TEST(ranks_of_two_versions_end_their_job)
+/* The other ranks do not wait for nothing. */
+JOBS_TEST(a_rank_of_another_version_that_comes_first_ends_the_job)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
 
 	join.protocol = 77;
-	jobs_join(world, 0, jobs_join_message("a", 0, 2));
-	jobs_join(world, 1, join);
-	assert_non_null(strstr(jobs_refusal(world, 0), "version 77"));
-	assert_non_null(strstr(jobs_refusal(world, 1), "version 77"));
-	join.job = (char *)(uintptr_t) "b";
-	jobs_join(world, 2, join);
-	jobs_join(world, 3, jobs_join_message("b", 0, 2));
-	assert_non_null(strstr(jobs_refusal(world, 2), "version 77"));
-	assert_non_null(strstr(jobs_refusal(world, 3), "version 77"));
+	jobs_join(world, 0, join);
+	jobs_join(world, 1, jobs_join_message("a", 0, 2));
+	jobs_assert_refused(world, 0, "version 77");
+	jobs_assert_refused(world, 1, "version 77");
 	/* A rank number that no job can have, from a peer of any version, is nobody's. */
 	join.rank = UINT32_MAX;
-	jobs_join(world, 4, join);
-	assert_non_null(strstr(jobs_refusal(world, 4), "version 77"));
+	jobs_join(world, 2, join);
+	jobs_assert_refused(world, 2, "version 77");
 }
 
 /* It may come again, or be of another job: those that wait go on. */
@@ -161,12 +269,12 @@ JOBS_TEST(a_newcomer_that_may_not_join_is_refused_alone)
 {
 	jobs_join(world, 0, jobs_join_message("a", 0, 2));
 	jobs_join(world, 1, jobs_join_message("a", 2, 2));
-	assert_non_null(strstr(jobs_refusal(world, 1), "rank 2"));
+	jobs_assert_refused(world, 1, "rank 2");
 	/* The waiting rank learns of it, too, and continues to wait. */
 	assert_string_equal(jobs_refusal(world, 0), "");
 	assert_string_equal(waiting_text(world, 0), jobs_refusal(world, 1));
 	jobs_join(world, 2, jobs_join_message("a", 0, 2));
-	assert_non_null(strstr(jobs_refusal(world, 2), "is taken by host"));
+	jobs_assert_refused(world, 2, "is taken by host");
 	/* The right rank joins, and the job runs. */
 	jobs_join(world, 3, jobs_join_message("a", 1, 2));
 	assert_non_null(jobs_admitted(world, 0));
@@ -193,7 +301,9 @@ JOBS_TEST(a_rank_that_joins_for_another_stripe_does_not_come_again)
 	other.time_ns = 9;
 	jobs_join(world, 1, other);
 	for (unsigned peer = 0; peer < 2; peer++)
-		assert_non_null(strstr(jobs_refusal(world, peer), "names one switch for stripe 0"));
+		jobs_assert_refused(world, peer,
+				    "names one switch for stripe 0 and for stripe 1: each stripe "
+				    "needs a switch of its own (SWITCHML_SWITCH)");
 }
 
 /* Its first connection, or the leaf on the way, is gone, and this switch does not know yet. */
@@ -201,46 +311,22 @@ JOBS_TEST(a_rank_that_joins_again_on_another_connection_takes_its_place)
 {
 	join_from(world, 0, 7, 5);
 	join_from(world, 1, 7, 6);
-	assert_non_null(strstr(jobs_refusal(world, 0), "on another connection"));
+	jobs_assert_refused(world, 0, "on another connection");
 	/* Two connections have no order. */
 	join_from(world, 2, 7, 4);
-	assert_non_null(strstr(jobs_refusal(world, 2), "on another connection"));
+	jobs_assert_refused(world, 2, "on another connection");
 	join_from(world, 3, 8, 9);
-	assert_non_null(strstr(jobs_refusal(world, 3), "is taken by host"));
+	jobs_assert_refused(world, 3, "is taken by host");
 	jobs_join(world, 4, jobs_join_message("a", 1, 2));
 	assert_non_null(jobs_admitted(world, 1));
 	assert_non_null(jobs_admitted(world, 4));
-}
-
-/* Each refusal names the variable to change. */
-JOBS_TEST(a_refusal_says_what_to_set)
-{
-	SmlControl__Join join = jobs_join_message("a", 1, 2);
-
-	jobs_join(world, 0, jobs_join_message("a", 0, 2));
-	join.stripes = 2;
-	jobs_join(world, 1, join);
-	assert_non_null(strstr(jobs_refusal(world, 1), "in the same order (SWITCHML_SWITCH)"));
-	jobs_join(world, 2, jobs_join_message("b", 0, 2));
-	join = jobs_join_message("b", 1, 2);
-	join.data_slots += 8;
-	jobs_join(world, 3, join);
-	assert_non_null(strstr(jobs_refusal(world, 3), "SWITCHML_SLOTS"));
-	/* Rank 0 itself comes again, for another stripe. */
-	jobs_join(world, 4, jobs_join_message("c", 0, 2));
-	join = jobs_join_message("c", 0, 2);
-	join.stripe = 1;
-	join.stripes = 2;
-	jobs_join(world, 5, join);
-	assert_non_null(strstr(jobs_refusal(world, 5),
-			       "for stripe 0 and for stripe 1: each stripe needs a switch"));
 }
 
 /* The wrong rank may be the first to come: nobody waits for it yet. */
 JOBS_TEST(ranks_that_come_later_learn_of_a_refusal)
 {
 	jobs_join(world, 0, jobs_join_message("a", 2, 2));
-	assert_non_null(strstr(jobs_refusal(world, 0), "rank 2"));
+	jobs_assert_refused(world, 0, "rank 2");
 	jobs_join(world, 1, jobs_join_message("b", 0, 2));
 	assert_string_equal(waiting_text(world, 1), "");
 	jobs_join(world, 2, jobs_join_message("a", 0, 2));
@@ -278,12 +364,12 @@ JOBS_TEST(a_join_of_our_own_version_says_nothing_that_we_do_not_know)
 	join.base.unknown_fields = &field;
 	join.base.n_unknown_fields = 1;
 	jobs_join(world, 0, join);
-	assert_non_null(strstr(jobs_refusal(world, 0), "rank 0 sent fields that this switch"));
-	assert_non_null(strstr(jobs_refusal(world, 0), SML_VERSION_STRING));
+	jobs_assert_refused(world, 0, "rank 0 sent fields that this switch");
+	jobs_assert_refused(world, 0, SML_VERSION_STRING);
 	/* A peer of another version is refused for its number, whatever else it sends. */
 	join.protocol = 77;
 	jobs_join(world, 1, join);
-	assert_non_null(strstr(jobs_refusal(world, 1), "version 77"));
+	jobs_assert_refused(world, 1, "version 77");
 	/* Nothing is stored about either peer. */
 	jobs_join_all(world, 2, "a", 2);
 	assert_non_null(jobs_admitted(world, 2));
@@ -314,8 +400,8 @@ JOBS_TEST(a_switch_without_int16_lanes_refuses_ranks_that_want_them)
 	/* Each rank at once, without waiting for the others. */
 	jobs_join(world, 2, with_wire(SML_WIRE_INT16, "a", 0));
 	jobs_join(world, 3, with_wire(SML_WIRE_INT16, "a", 1));
-	assert_non_null(strstr(jobs_refusal(world, 2), "floats of rank 0 travel as int16"));
-	assert_non_null(strstr(jobs_refusal(world, 3), "set SWITCHML_WIRE=int32 on all ranks"));
+	jobs_assert_refused(world, 2, "floats of rank 0 travel as int16");
+	jobs_assert_refused(world, 3, "set SWITCHML_WIRE=int32 on all ranks");
 	/* If only one rank wants them, the others learn why it does not come. */
 	jobs_join(world, 4, jobs_join_message("b", 0, 2));
 	jobs_join(world, 5, with_wire(SML_WIRE_INT16, "b", 1));
@@ -335,13 +421,13 @@ JOBS_TEST(a_switch_that_does_not_round_refuses_ranks_that_want_int8)
 	assert_true(jobs_admitted(world, 1)->rounds);
 	world->operations.rounds = false;
 	jobs_join(world, 2, with_wire(SML_WIRE_INT8, "a", 0));
-	assert_non_null(strstr(jobs_refusal(world, 2), "floats of rank 0 travel as int8"));
-	assert_non_null(strstr(jobs_refusal(world, 2), "set SWITCHML_WIRE=int16 on all ranks"));
+	jobs_assert_refused(world, 2, "floats of rank 0 travel as int8");
+	jobs_assert_refused(world, 2, "set SWITCHML_WIRE=int16 on all ranks");
 	/* It has no narrow lanes to round, whatever other programs for such switches do. */
 	world->operations.rounds = true;
 	world->operations.only_int32 = adds_only_int32;
 	jobs_join(world, 3, with_wire(SML_WIRE_INT8, "a", 1));
-	assert_non_null(strstr(jobs_refusal(world, 3), "set SWITCHML_WIRE=int32 on all ranks"));
+	jobs_assert_refused(world, 3, "set SWITCHML_WIRE=int32 on all ranks");
 	/* All others are told. */
 	jobs_join(world, 4, jobs_join_message("b", 0, 2));
 	jobs_join(world, 5, jobs_join_message("b", 1, 2));
@@ -408,9 +494,31 @@ TEST(the_least_number_of_threads_is_the_jobs)
 			say_shards(&world, rank, rank, rows[i].shards[rank], rows[i].set[rank]);
 		assert_int_equal(shards_of(&world, 0), rows[i].agreed);
 		if (rows[i].agreed == 0)
-			assert_non_null(strstr(jobs_refusal(&world, 1), "SWITCHML_THREADS"));
+			jobs_assert_refused(&world, 1, "SWITCHML_THREADS");
 		jobs_close(&world);
 	}
+}
+
+/* ---- lanes ---- */
+
+JOBS_TEST(lanes_are_the_least_that_all_have)
+{
+	static const uint32_t joins[] = {2208, 500}, probes[] = {260, 480};
+
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		SmlControl__Join join = jobs_join_message("lanes", rank, 2);
+
+		join.lanes = joins[rank];
+		jobs_join(world, rank, join);
+	}
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		assert_int_equal(jobs_admitted(world, rank)->lanes, 480);
+		jobs_say(world, rank, message_ready(probes[rank], false, 0));
+	}
+	for (uint32_t rank = 0; rank < 2; rank++)
+		assert_int_equal(
+			jobs_received(world, rank, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
+			256);
 }
 
 /* ---- limits ---- */
@@ -429,6 +537,18 @@ JOBS_TEST(what_waiting_jobs_claim_shrinks_no_window)
 	assert_int_equal(world->n_window_ranks, 5);
 }
 
+JOBS_TEST(waiting_names_the_missing)
+{
+	const SmlControl__Waiting *waiting;
+
+	jobs_join(world, 0, jobs_join_message("waiting", 1, 3));
+	jobs_wait(world, SML_SECOND_NS);
+	waiting = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
+	assert_int_equal(waiting->n_missing, 2);
+	assert_int_equal(waiting->missing[0], 0);
+	assert_int_equal(waiting->missing[1], 2);
+}
+
 JOBS_TEST(nobody_waits_for_ever)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
@@ -438,7 +558,7 @@ JOBS_TEST(nobody_waits_for_ever)
 	jobs_wait(world, 299 * SML_SECOND_NS);
 	assert_string_equal(jobs_refusal(world, 0), "");
 	jobs_wait(world, 2 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(world, 0), "did not join"));
+	jobs_assert_refused(world, 0, "did not join");
 	assert_int_equal(world->jobs.n_jobs, 0);
 	assert_int_equal(world->jobs.n_members, 0);
 }
@@ -449,7 +569,7 @@ JOBS_TEST(members_have_a_limit)
 	jobs_join_all(world, 0, "a", 2);
 	jobs_join_all(world, 2, "b", 2);
 	assert_string_equal(jobs_refusal(world, 2), "");
-	assert_non_null(strstr(jobs_refusal(world, 3), "at its limit of"));
+	jobs_assert_refused(world, 3, "at its limit of");
 	/* Members are counted correctly, however they leave. */
 	jobs_leave(world, 2);
 	jobs_hang_up(world, 0);
@@ -458,21 +578,18 @@ JOBS_TEST(members_have_a_limit)
 
 WORLD_TEST(rank_0s_own_port_is_for_its_job_alone)
 {
-	SmlControl__Join join = jobs_join_message("other", 0, 2);
+	SmlControl__Join join = jobs_embedded_join("other", 0, 2);
 	const SmlControl__Envelope *waiting;
-	uint32_t data_port = 9;
 
 	jobs_open(world, 4096, 64, true);
 	world->jobs.config.only_job = "mine";
 	world->jobs.config.only_world_size = 2;
-	join.n_stripe_ports = 1;
-	join.stripe_ports = &data_port;
 	jobs_join(world, 0, join);
-	assert_non_null(strstr(jobs_refusal(world, 0), "serves job \"mine\""));
+	jobs_assert_refused(world, 0, "serves job \"mine\"");
 	join.job = (char *)(uintptr_t) "mine";
 	join.world_size = 3;
 	jobs_join(world, 1, join);
-	assert_non_null(strstr(jobs_refusal(world, 1), "rank 0 says 2"));
+	jobs_assert_refused(world, 1, "rank 0 says 2");
 	assert_int_equal(world->jobs.n_jobs, 0);
 	join.world_size = 2;
 	jobs_join(world, 2, join);
@@ -481,10 +598,10 @@ WORLD_TEST(rank_0s_own_port_is_for_its_job_alone)
 	join.job = (char *)(uintptr_t) "next";
 	join.rank = 1;
 	jobs_join(world, 3, join);
-	assert_non_null(strstr(jobs_refusal(world, 3), "serves job \"mine\""));
+	jobs_assert_refused(world, 3, "serves job \"mine\"");
 	world->jobs.config.only_job = "next";
 	sml_jobs_serve_next(&world->jobs, 2, world->now_ns);
-	assert_non_null(strstr(jobs_refusal(world, 2), "rank 0 goes on in job \"next\""));
+	jobs_assert_refused(world, 2, "rank 0 goes on in job \"next\"");
 	assert_int_equal(world->jobs.n_jobs, 0);
 	join.rank = 0;
 	jobs_join(world, 4, join);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A program names the members, and who of the last job they were: nobody waits for the dead. */
-#include <string.h>
 
 #include "control/envelope.h"
 #include "support/applicants.h"
@@ -54,11 +53,7 @@ static void come(struct jobs_world *world, unsigned peer, uint32_t rank, uint32_
 /* A rank that the last job's end has reached goes on. */
 static void goes_on(struct jobs_world *world, unsigned peer)
 {
-	SmlControl__Abort abort = SML_CONTROL__ABORT__INIT;
-
-	abort.error = SML_ERROR_ABORTED;
-	abort.planned = true;
-	jobs_say(world, peer, sml_envelope(ABORT, abort, &abort));
+	jobs_say(world, peer, message_abort(SML_ERROR_ABORTED, "", true));
 }
 
 static void assert_told(const struct jobs_world *world, unsigned peer, const char *part)
@@ -66,8 +61,7 @@ static void assert_told(const struct jobs_world *world, unsigned peer, const cha
 	const SmlControl__Envelope *end =
 		jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
 
-	if (end == NULL || strstr(end->abort->text, part) == NULL)
-		fail_msg("peer %u was told \"%s\"", peer, jobs_refusal(world, peer));
+	jobs_assert_refused(world, peer, part);
 	assert_int_equal(end->abort->error, SML_ERROR_RANK_DIED);
 }
 
@@ -223,7 +217,7 @@ WORLD_TEST(a_member_whose_own_time_is_over_has_not_died)
 	jobs_wait(world, 5 * SML_SECOND_NS);
 	come(world, 11, 1, 1, list);
 	jobs_wait(world, 56 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(world, 10), "within this rank's timeout"));
+	jobs_assert_refused(world, 10, "within this rank's timeout");
 	assert_string_equal(jobs_refusal(world, 11), "");
 }
 
@@ -248,11 +242,11 @@ WORLD_TEST(a_list_that_cannot_be_is_refused)
 	struct list list = {"list", jobs_open_running(world, 3), 15, 0, false};
 
 	come(world, 10, 0, 0, list);
-	assert_non_null(strstr(jobs_refusal(world, 10), "are ranks of the job that they left"));
+	jobs_assert_refused(world, 10, "are ranks of the job that they left");
 	/* It is not in its own list. */
 	list.members = 6;
 	come(world, 11, 0, 0, list);
-	assert_non_null(strstr(jobs_refusal(world, 11), "are ranks of the job that they left"));
+	jobs_assert_refused(world, 11, "are ranks of the job that they left");
 }
 
 /* It would count as a rank of that job that has gone, and the others as all that there are. */

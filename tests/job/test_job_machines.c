@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks of one machine: who is told of whom, and when they are admitted as one. */
-#include <string.h>
 
 #include "control/envelope.h"
 #include "support/jobs.h"
@@ -37,15 +36,6 @@ WORLD_TEST(ranks_of_one_machine_are_told_of_each_other)
 	assert_false(jobs_start_host(world, 4, 4));
 }
 
-static void say_ready(struct jobs_world *world, uint32_t rank, bool shares)
-{
-	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
-
-	ready.lanes = 352;
-	ready.shares_memory = shares;
-	jobs_say(world, rank, sml_envelope(READY, ready, &ready));
-}
-
 WORLD_TEST(a_switch_admits_ranks_of_one_machine_as_one_child)
 {
 	jobs_join_from(world, "abab", false);
@@ -57,7 +47,7 @@ WORLD_TEST(a_switch_admits_ranks_of_one_machine_as_one_child)
 	assert_int_equal(jobs_admitted(world, 0)->cookie, jobs_admitted(world, 2)->cookie);
 	assert_int_not_equal(jobs_admitted(world, 0)->cookie, jobs_admitted(world, 1)->cookie);
 	for (uint32_t rank = 0; rank < 4; rank++)
-		say_ready(world, rank, true);
+		jobs_ready_sharing(world, rank, true);
 	assert_non_null(jobs_received(world, 3, SML_CONTROL__ENVELOPE__BODY_START));
 }
 
@@ -75,7 +65,7 @@ WORLD_TEST(a_rank_tells_only_of_memory_that_it_shares)
 {
 	jobs_join_from(world, "aab", false);
 	for (uint32_t rank = 0; rank < 3; rank++)
-		say_ready(world, rank, true);
+		jobs_ready_sharing(world, rank, true);
 	assert_non_null(jobs_received(world, 2, SML_CONTROL__ENVELOPE__BODY_START));
 	say_mismatch(world, 2, 0, 1);
 	say_mismatch(world, 0, 0, 2);
@@ -94,10 +84,10 @@ static void admit_again(uint32_t individual)
 
 	jobs_join_from(&world, "aab", false);
 	cookie = jobs_admitted(&world, 0)->cookie;
-	say_ready(&world, 0, true);
-	say_ready(&world, 1, individual != 1);
+	jobs_ready_sharing(&world, 0, true);
+	jobs_ready_sharing(&world, 1, individual != 1);
 	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
-	say_ready(&world, 2, individual != 2);
+	jobs_ready_sharing(&world, 2, individual != 2);
 	assert_null(jobs_received(&world, 0, SML_CONTROL__ENVELOPE__BODY_START));
 	for (uint32_t rank = 0; rank < 3; rank++) {
 		assert_int_equal(jobs_admitted(&world, rank)->number, rank);
@@ -106,7 +96,7 @@ static void admit_again(uint32_t individual)
 		assert_int_not_equal(jobs_admitted(&world, rank)->cookie, cookie);
 	}
 	for (uint32_t rank = 0; rank < 3; rank++)
-		say_ready(&world, rank, false);
+		jobs_ready_sharing(&world, rank, false);
 	assert_non_null(jobs_received(&world, 2, SML_CONTROL__ENVELOPE__BODY_START));
 	jobs_close(&world);
 }
@@ -124,7 +114,7 @@ WORLD_TEST(a_job_shares_memory_if_all_its_ranks_do)
 	assert_true(jobs_start_host(world, 3, 3));
 	/* No stripe dies with its rank. */
 	jobs_hang_up(world, 1);
-	assert_non_null(strstr(jobs_refusal(world, 0), "rank 1 (host testhost, pid 1001) died:"));
+	jobs_assert_refused(world, 0, "rank 1 (host testhost, pid 1001) died:");
 	jobs_close(world);
 	jobs_join_from(world, "aaa", true);
 	assert_false(jobs_start_host(world, 3, 1));
@@ -143,6 +133,6 @@ JOBS_TEST(a_machine_without_a_token_is_refused)
 						     bytes};
 		join.host_token = (ProtobufCBinaryData){i == 1 ? 15 : SML_HOST_TOKEN, bytes};
 		jobs_join(world, i, join);
-		assert_non_null(strstr(jobs_refusal(world, i), "host token"));
+		jobs_assert_refused(world, i, "host token");
 	}
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks that go on at another switch: which of them meet in one job there, and which do not. */
-#include <string.h>
 
-#include "control/envelope.h"
 #include "support/jobs.h"
 #include "support/test.h"
 #include "switchml.h"
@@ -69,7 +67,7 @@ JOBS_TEST(strangers_under_its_name_do_not_stop_a_job_that_goes_on)
 	assert_null(jobs_admitted(world, 1));
 	/* A rank without a membership cannot resume a job. */
 	resume(world, 4, 0, 0, false);
-	assert_non_null(strstr(jobs_refusal(world, 4), "membership"));
+	jobs_assert_refused(world, 4, "membership");
 }
 
 WORLD_TEST(where_there_is_no_room_for_both_the_job_that_goes_on_stays)
@@ -77,7 +75,7 @@ WORLD_TEST(where_there_is_no_room_for_both_the_job_that_goes_on_stays)
 	jobs_open(world, 4096, 1, false);
 	jobs_join(world, 0, jobs_join_message("a", 0, 2));
 	resume(world, 1, 0, 77, false);
-	assert_non_null(strstr(jobs_refusal(world, 0), "continues here"));
+	jobs_assert_refused(world, 0, "continues here");
 	assert_string_equal(jobs_refusal(world, 1), "");
 }
 
@@ -93,26 +91,22 @@ JOBS_TEST(who_comes_to_resume_a_failed_job_learns_why_it_failed)
 	jobs_ready(world, 1);
 	jobs_hang_up(world, 0);
 	resume_after(world, 2, 1, membership, tag, false);
-	assert_non_null(strstr(jobs_refusal(world, 2), "rank 0 (host"));
-	assert_non_null(strstr(jobs_refusal(world, 2), "died: its connection ended"));
+	jobs_assert_refused(world, 2, "rank 0 (host");
+	jobs_assert_refused(world, 2, "died: its connection ended");
 	/* To the rank that counted as dead, this would be wrong. */
 	resume_after(world, 3, 0, membership, tag, false);
-	assert_non_null(strstr(jobs_refusal(world, 3), "lost the connection of rank 0"));
+	jobs_assert_refused(world, 3, "lost the connection of rank 0");
 }
 
 /* One of those that wait for the others does not want to any more. */
 JOBS_TEST(who_comes_to_resume_a_job_that_a_rank_has_given_up_learns_that)
 {
-	SmlControl__Abort abort = SML_CONTROL__ABORT__INIT;
-
 	jobs_resume(world, 0, jobs_join_message("a", 0, 3), 77, 7, false);
 	jobs_resume(world, 1, jobs_join_message("a", 1, 3), 77, 7, false);
-	abort.error = SML_ERROR_ABORTED;
-	abort.text = (char *)(uintptr_t) "it has seen enough";
-	jobs_say(world, 0, sml_envelope(ABORT, abort, &abort));
-	assert_non_null(strstr(jobs_refusal(world, 1), "aborted the job: it has seen enough"));
+	jobs_say(world, 0, message_abort(SML_ERROR_ABORTED, "it has seen enough", false));
+	jobs_assert_refused(world, 1, "aborted the job: it has seen enough");
 	jobs_resume(world, 2, jobs_join_message("a", 2, 3), 77, 7, false);
-	assert_non_null(strstr(jobs_refusal(world, 2), "aborted the job: it has seen enough"));
+	jobs_assert_refused(world, 2, "aborted the job: it has seen enough");
 }
 
 /* The others may find it at another switch. */
@@ -137,7 +131,7 @@ WORLD_TEST(those_that_resume_are_told_why_another_one_may_not)
 	resume(world, 0, 0, 77, false);
 	join.wire = SML_WIRE_INT8;
 	jobs_resume(world, 1, join, 77, 1, false);
-	assert_non_null(strstr(jobs_refusal(world, 1), "int8"));
+	jobs_assert_refused(world, 1, "int8");
 	jobs_wait(world, 2 * SML_SECOND_NS);
 	waiting = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_WAITING);
 	assert_string_equal(waiting->waiting->refused, jobs_refusal(world, 1));

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What makes room at a switch that is full, and for whom (job/join/room.c). */
 #include <stdio.h>
-#include <string.h>
 
-#include "control/envelope.h"
 #include "support/test.h"
 #include "support/tree.h"
 
@@ -50,8 +48,8 @@ WORLD_TEST(half_joined_jobs_make_room_for_one_that_resumes)
 	assert_goes_on(world, 0);
 	/* Only one has to go, and it is the one that has waited longest. */
 	assert_int_equal(count_ended(world, 10, 4), 1);
-	assert_non_null(strstr(jobs_refusal(world, 10),
-			       "another job \"job\", which has lost its switch, continues here"));
+	jobs_assert_refused(world, 10,
+			    "another job \"job\", which has lost its switch, continues here");
 }
 
 WORLD_TEST(they_make_room_in_the_pool_too)
@@ -76,18 +74,18 @@ WORLD_TEST(a_job_that_begins_displaces_nobody)
 	jobs_open(world, 4096, 4, false);
 	squat(world, 10, 4);
 	jobs_join(world, 0, jobs_join_message("new", 0, 2));
-	assert_non_null(strstr(jobs_refusal(world, 0), "at its limit of 4 jobs"));
+	jobs_assert_refused(world, 0,
+			    "at its limit of 4 jobs: wait for one to end, or start the switch with "
+			    "more --jobs");
 	assert_int_equal(count_ended(world, 10, 4), 0);
 }
 
 WORLD_TEST(a_job_that_has_begun_makes_room_for_nobody)
 {
 	jobs_open(world, 4096, 1, false);
-	jobs_join_all(world, 10, "runs", 2);
-	jobs_ready(world, 10);
-	jobs_ready(world, 11);
+	jobs_start(world, 10, "runs", 2);
 	resume(world, 0, "job", 0, 77);
-	assert_non_null(strstr(jobs_refusal(world, 0), "at its limit of 1 job"));
+	jobs_assert_refused(world, 0, "at its limit of 1 job");
 	assert_int_equal(count_ended(world, 10, 2), 0);
 }
 
@@ -98,7 +96,7 @@ WORLD_TEST(who_only_says_that_it_resumes_makes_room_after_a_second)
 	resume(world, 10, "fake", 0, 1001);
 	resume(world, 11, "fake", 0, 1002);
 	resume(world, 0, "job", 0, 77);
-	assert_non_null(strstr(jobs_refusal(world, 0), "at its limit of 2 jobs"));
+	jobs_assert_refused(world, 0, "at its limit of 2 jobs");
 	jobs_wait(world, SML_SECOND_NS);
 	assert_goes_on(world, 1);
 	assert_int_equal(count_ended(world, 10, 2), 1);
@@ -135,15 +133,13 @@ JOBS_TEST(a_leaf_with_ranks_stays)
 	tree_attach(world, 10, 4096);
 	tree_relay_join(world, 10, 70, 0, 3);
 	jobs_join(world, 0, jobs_join_message("tree", 1, 3));
-	assert_non_null(strstr(jobs_refusal(world, 0), "at its limit of 1 rank"));
+	jobs_assert_refused(world, 0, "at its limit of 1 rank");
 	assert_false(world->peers[10].ended);
 }
 
 /* It has died after it had asked to leave, and the job goes on with the leaf's slots. */
 JOBS_TEST(a_leaf_stays_while_a_job_that_has_begun_has_slots_there)
 {
-	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
-
 	world->jobs.config.max_members = 2;
 	tree_attach(world, 10, 4096);
 	tree_relay_join(world, 10, 70, 0, 2);
@@ -151,12 +147,12 @@ JOBS_TEST(a_leaf_stays_while_a_job_that_has_begun_has_slots_there)
 	tree_relay_ready(world, 10, 70);
 	jobs_ready(world, 0);
 	tree_leaf_ready(world, 10, 352);
-	tree_relay(world, 10, 70, sml_envelope(LEAVE, leave, &leave));
+	tree_relay_empty(world, 10, 70, SML_CONTROL__ENVELOPE__BODY_LEAVE);
 	tree_relay_end(world, 10, 70, false);
 	jobs_join(world, 1, jobs_join_message("new", 0, 2));
 	tree_attach(world, 11, 4096);
-	assert_non_null(strstr(jobs_refusal(world, 1), "at its limit of 2 ranks"));
-	assert_non_null(strstr(jobs_refusal(world, 11), "at its limit of 2 ranks"));
+	jobs_assert_refused(world, 1, "at its limit of 2 ranks");
+	jobs_assert_refused(world, 11, "at its limit of 2 ranks");
 	assert_false(world->peers[10].ended || world->peers[0].ended);
 }
 
@@ -175,15 +171,13 @@ JOBS_TEST(a_leaf_without_ranks_makes_room_for_another_leaf)
  */
 JOBS_TEST(a_leaf_without_ranks_stays_only_as_long_as_it_is_heard)
 {
-	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
-
 	tree_attach(world, 10, 4096);
 	tree_attach(world, 11, 4096);
 	for (unsigned i = 0; i < 30; i++) {
 		jobs_wait_silently(world, SML_SECOND_NS);
 		if (i == 8)
 			assert_false(world->peers[10].ended);
-		jobs_say(world, 11, sml_envelope(PING, ping, &ping));
+		jobs_say_empty(world, 11, SML_CONTROL__ENVELOPE__BODY_PING);
 	}
 	assert_true(world->peers[10].ended);
 	assert_false(world->peers[11].ended);

@@ -2,7 +2,6 @@
 /* Which messages a switch accepts from a peer, depending on the peer's state, before unpacking. */
 #include <string.h>
 
-#include "control/envelope.h"
 #include "support/jobs.h"
 #include "support/test.h"
 
@@ -50,13 +49,8 @@ JOBS_TEST(each_state_has_its_messages)
 
 WORLD_TEST(ranks_with_slots_tell_of_them)
 {
-	SmlControl__Join join = jobs_join_message("a", 0, 1);
-	uint32_t data_port = 9;
-
 	jobs_open(world, 4096, 64, true);
-	join.n_stripe_ports = 1;
-	join.stripe_ports = &data_port;
-	jobs_join(world, 0, join);
+	jobs_join(world, 0, jobs_embedded_join("a", 0, 1));
 	assert_int_equal(sayable(world, 0, 10), MEMBER | BODY(READY));
 	jobs_ready(world, 0);
 	assert_int_equal(sayable(world, 0, 10),

@@ -88,8 +88,59 @@ JOBS_TEST(slots_in_pieces_are_taken_in_pieces)
 	jobs_leave(world, 0);
 	world->most_slots = 5;
 	jobs_join(world, 1, jobs_join_message("b", 0, 1));
-	assert_non_null(strstr(jobs_refusal(world, 1), "in pieces"));
+	jobs_assert_refused(world, 1, "in pieces");
 	assert_int_equal(world->jobs.slots_in_use, 0);
+}
+
+/* Of four head slots and sixteen data slots. */
+static SmlControl__Join join_of_20(const char *job, uint32_t rank)
+{
+	SmlControl__Join join = jobs_join_message(job, rank, 2);
+
+	join.head_slots = 4;
+	join.data_slots = 16;
+	return join;
+}
+
+WORLD_TEST(full_pool_says_who_has_it)
+{
+	jobs_open(world, 24, 64, false);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		jobs_join(world, rank, join_of_20("early", rank));
+	jobs_join(world, 2, join_of_20("late", 0));
+	jobs_assert_refused(world, 2, "pool is full: job \"late\" needs at least ");
+	jobs_assert_refused(world, 2, "\"early\" 20");
+	jobs_assert_refused(world, 2, "--slots");
+	/* The slots are free again after the job's end, and so is its name. */
+	jobs_hang_up(world, 0);
+	jobs_assert_refused(world, 1, "rank 0");
+	for (uint32_t rank = 0; rank < 2; rank++)
+		jobs_join(world, 3 + rank, join_of_20("early", rank));
+	assert_int_equal(slots_of(world, 4), 20);
+}
+
+WORLD_TEST(slots_shrink_to_what_the_pool_has)
+{
+	SmlControl__Join join = jobs_join_message("shrink", 0, 1);
+
+	jobs_open(world, 24, 64, false);
+	join.head_slots = 100;
+	join.data_slots = UINT32_MAX;
+	jobs_join(world, 0, join);
+	assert_int_equal(slots_of(world, 0), 24);
+}
+
+WORLD_TEST(no_job_has_more_slots_than_a_packet_can_name)
+{
+	SmlControl__Join join = jobs_join_message("huge", 0, 1);
+
+	jobs_open(world, 1u << 20, 64, false);
+	join.head_slots = 70000;
+	join.data_slots = 70000;
+	join.lanes = 32;
+	jobs_join(world, 0, join);
+	assert_true(slots_of(world, 0) <= SML_MAX_SLOTS);
+	assert_int_equal(world->jobs.slots_in_use, slots_of(world, 0));
 }
 
 WORLD_TEST(want_of_room_is_not_the_end_of_a_job_that_resumes)
@@ -140,7 +191,7 @@ JOBS_TEST(who_dies_meanwhile_ends_the_job)
 	world->has_no_room_yet = true;
 	jobs_join_all(world, 0, "a", 2);
 	jobs_hang_up(world, 1);
-	assert_non_null(strstr(jobs_refusal(world, 0), "rank 1 (host testhost, pid 1001) died"));
+	jobs_assert_refused(world, 0, "rank 1 (host testhost, pid 1001) died");
 	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
@@ -160,7 +211,7 @@ WORLD_TEST(while_a_job_waits_it_holds_what_it_has_reserved)
 	jobs_join(world, 1, join);
 	assert_int_equal(world->jobs.slots_in_use, 2 * SML_MAX_SHARDS);
 	jobs_join(world, 2, jobs_join_message("b", 0, 1));
-	assert_non_null(strstr(jobs_refusal(world, 2), "the switch's pool is full"));
+	jobs_assert_refused(world, 2, "the switch's pool is full");
 	world->has_no_room_yet = false;
 	jobs_wait(world, SML_TICK_NS);
 	assert_int_equal(slots_of(world, 0), 2 + 8);

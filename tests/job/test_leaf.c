@@ -150,7 +150,7 @@ WORLD_TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
 	be_leaf(world, 2, numbers);
 	world->jobs.config.max_members = 2;
 	jobs_resume(world, 3, jobs_join_message("job", 0, 2), 77, 0, false);
-	assert_non_null(strstr(jobs_refusal(world, 1), "a job that has lost its switch"));
+	jobs_assert_refused(world, 1, "a job that has lost its switch");
 	assert_true(world->peers[1].ended);
 	assert_non_null(tree_end(world, 0, numbers[0]));
 	assert_non_null(strstr(tree_end(world, 0, numbers[0])->why,
@@ -165,7 +165,7 @@ WORLD_TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
 	assert_true(world->peers[2].ended);
 	assert_non_null(world->peers[4].peer.proxied);
 	jobs_resume(world, 5, jobs_join_message("other", 0, 2), 78, 0, false);
-	assert_non_null(strstr(jobs_refusal(world, 5), "at its limit of 2 ranks"));
+	jobs_assert_refused(world, 5, "at its limit of 2 ranks");
 	assert_false(world->peers[3].ended || world->peers[4].ended);
 }
 
@@ -190,7 +190,7 @@ WORLD_TEST(a_rank_that_begins_makes_nobody_leave_a_leaf)
 	be_leaf(world, 2, numbers);
 	world->jobs.config.max_members = 2;
 	jobs_join(world, 3, jobs_join_message("new", 0, 2));
-	assert_non_null(strstr(jobs_refusal(world, 3), "at its limit of 2 ranks"));
+	jobs_assert_refused(world, 3, "at its limit of 2 ranks");
 	assert_false(world->peers[1].ended || world->peers[2].ended);
 }
 
@@ -203,7 +203,7 @@ WORLD_TEST(a_rank_of_a_job_at_a_leaf_makes_room_for_nobody)
 	world->jobs.config.max_members = 2;
 	assert_null(offer(world, numbers, ranks, 2, 2));
 	jobs_resume(world, 3, jobs_join_message("job", 0, 2), 77, 0, false);
-	assert_non_null(strstr(jobs_refusal(world, 3), "at its limit of 2 ranks"));
+	jobs_assert_refused(world, 3, "at its limit of 2 ranks");
 	assert_false(world->peers[1].ended || world->peers[2].ended);
 	assert_null(tree_end(world, 0, numbers[0]));
 }
@@ -223,13 +223,12 @@ static uint32_t offer_two_levels(struct jobs_world *world)
 /* The parent asks what slots wait for. */
 static uint32_t ask_two_levels(struct jobs_world *world, uint64_t slots_lack)
 {
-	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 	uint32_t number, job;
 
 	be_leaf(world, 1, &number);
 	job = offer_two_levels(world);
 	world->slots_lack = slots_lack;
-	jobs_say(world, 0, sml_envelope_of(job, STALL_REQUEST, stall_request, &request));
+	jobs_say(world, 0, message_without_fields(SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST, job));
 	return job;
 }
 
@@ -261,15 +260,6 @@ WORLD_TEST(a_leaf_does_not_wait_for_its_leaves_for_ever)
 	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
 }
 
-static void say_ready_at_leaf(struct jobs_world *world, uint32_t rank, bool shares)
-{
-	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
-
-	ready.lanes = 352;
-	ready.shares_memory = shares;
-	jobs_say(world, 1 + rank, sml_envelope(READY, ready, &ready));
-}
-
 static const char *missing_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t child)
 {
 	(void)dataplane;
@@ -289,12 +279,12 @@ WORLD_TEST(a_leaf_serves_ranks_of_one_host_as_one_child)
 	assert_null(offer_hosts(world, reversed, ranks, hosts, 4, 6));
 	assert_int_equal(world->jobs.jobs[0]->pool.rules.n_ranks, 2);
 	/* Only the first of each host sends packets: the others have no address here. */
-	say_ready_at_leaf(world, 2, true);
+	jobs_ready_sharing(world, 3, true);
 	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	/* It could not share memory, so it has sent none either. */
-	say_ready_at_leaf(world, 0, false);
+	jobs_ready_sharing(world, 1, false);
 	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	say_ready_at_leaf(world, 1, true);
+	jobs_ready_sharing(world, 2, true);
 	assert_non_null(
 		strstr(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
 		       "rank 1 (host testhost, pid 1001) is nowhere"));
@@ -379,7 +369,6 @@ WORLD_TEST(a_leaf_has_room_for_64_children_too)
 /* The slots of an ended job are free only in a moment, as with XDP. */
 WORLD_TEST(a_leaf_waits_for_slots_of_ended_jobs)
 {
-	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 	uint32_t numbers[2], ranks[2] = {0, 1}, place;
 
 	be_leaf(world, 2, numbers);
@@ -390,8 +379,8 @@ WORLD_TEST(a_leaf_waits_for_slots_of_ended_jobs)
 		place++;
 	/* What a parent may ask for in the meantime. */
 	jobs_say(world, 0,
-		 sml_envelope_of(world->jobs.jobs[place]->pool.rules.job, STALL_REQUEST,
-				 stall_request, &request));
+		 message_without_fields(SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST,
+					world->jobs.jobs[place]->pool.rules.job));
 	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
 	jobs_wait(world, 3 * SML_TICK_NS);
 	assert_int_equal(world->served[place].n_ranks, 0);
@@ -403,7 +392,7 @@ WORLD_TEST(a_leaf_waits_for_slots_of_ended_jobs)
 	/* The parent may end it before. */
 	world->has_no_room_yet = true;
 	assert_null(offer(world, numbers, ranks, 2, 2));
-	say_ready_at_leaf(world, 0, false);
+	jobs_ready_sharing(world, 1, false);
 	assert_non_null(
 		strstr(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
 		       "was ready before its switch had slots for the job"));

@@ -99,15 +99,15 @@ WORLD_TEST(a_job_starts_when_its_leaves_are_ready_too)
 /* A rank says that it is a leaf which cannot serve the job, and so does one at a leaf. */
 WORLD_TEST(a_rank_is_not_a_leaf_of_its_job)
 {
-	SmlControl__Abort failed = SML_CONTROL__ABORT__INIT;
-	uint32_t job;
+	const SmlControl__Envelope *failed;
 
 	start(world);
-	job = tree_leaf_job(world, 0)->job_number;
-	jobs_say(world, 1, sml_envelope_of(job, ABORT, abort, &failed));
-	tree_relay(world, 0, 71, sml_envelope_of(job, ABORT, abort, &failed));
+	failed = message_without_fields(SML_CONTROL__ENVELOPE__BODY_ABORT,
+					tree_leaf_job(world, 0)->job_number);
+	jobs_say(world, 1, failed);
+	tree_relay(world, 0, 71, failed);
 	assert_int_equal(world->jobs.n_jobs, 1);
-	jobs_say(world, 0, sml_envelope_of(job, ABORT, abort, &failed));
+	jobs_say(world, 0, failed);
 	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
@@ -134,14 +134,10 @@ WORLD_TEST(a_death_behind_a_leaf_is_told_to_all)
 
 WORLD_TEST(leaves_learn_of_a_planned_change_of_the_members)
 {
-	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
 	const SmlControl__Abort *end;
 
 	start(world);
-	message.error = SML_ERROR_ABORTED;
-	message.text = (char *)(uintptr_t) "its members change";
-	message.planned = true;
-	tree_relay(world, 0, 71, sml_envelope(ABORT, abort, &message));
+	tree_relay(world, 0, 71, message_abort(SML_ERROR_ABORTED, "its members change", true));
 	end = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
 	assert_string_equal(end->text, "has ended: rank 1 (host testhost, pid 1001) aborted the "
 				       "job: its members change");
@@ -152,11 +148,9 @@ WORLD_TEST(leaves_learn_of_a_planned_change_of_the_members)
 /* Both ranks behind the leaf have asked to leave, and are gone, before the leaf is. */
 WORLD_TEST(a_leaf_outlives_its_ranks)
 {
-	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
-
 	start(world);
 	for (uint32_t number = 70; number < 72; number++) {
-		tree_relay(world, 0, number, sml_envelope(LEAVE, leave, &leave));
+		tree_relay_empty(world, 0, number, SML_CONTROL__ENVELOPE__BODY_LEAVE);
 		tree_relay_end(world, 0, number, false);
 	}
 	assert_int_equal(world->jobs.n_jobs, 1);
@@ -214,13 +208,12 @@ WORLD_TEST(a_rank_is_not_blamed_for_the_absence_of_its_leaf)
 	jobs_wait(world, 3 * SML_SECOND_NS);
 	assert_int_equal(world->jobs.n_jobs, 1);
 	jobs_wait(world, 1 * SML_SECOND_NS);
-	assert_non_null(strstr(jobs_refusal(world, 1), "died: it was silent"));
+	jobs_assert_refused(world, 1, "died: it was silent");
 }
 
 WORLD_TEST(a_leaf_speaks_only_for_its_own_ranks)
 {
 	SmlControl__Mismatch mismatch = SML_CONTROL__MISMATCH__INIT;
-	SmlControl__Abort failed = SML_CONTROL__ABORT__INIT;
 	uint32_t ranks[2] = {0, 2};
 
 	start(world);
@@ -237,23 +230,21 @@ WORLD_TEST(a_leaf_speaks_only_for_its_own_ranks)
 	assert_true(tree_was_relayed(world, 0, 70, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	/* A leaf without a rank in the job. */
 	tree_attach(world, 2, 4096);
-	failed.text = (char *)(uintptr_t) "no";
 	jobs_say(world, 2,
-		 sml_envelope_of(tree_leaf_job(world, 0)->job_number, ABORT, abort, &failed));
+		 message_without_fields(SML_CONTROL__ENVELOPE__BODY_ABORT,
+					tree_leaf_job(world, 0)->job_number));
 	assert_int_equal(world->jobs.n_jobs, 1);
 }
 
 /* As for a rank's own connection. */
 WORLD_TEST(what_a_leaf_relays_is_checked)
 {
-	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
-	SmlControl__Leaf leaf = SML_CONTROL__LEAF__INIT;
 	SmlControl__Relay garbage = SML_CONTROL__RELAY__INIT;
 	SmlControl__Join join = jobs_join_message("tree", 2, 3); /* it is there */
 
 	run(world);
-	tree_relay(world, 0, 99, sml_envelope(LEAVE, leave, &leave));
-	tree_relay(world, 0, 98, sml_envelope(LEAF, leaf, &leaf));
+	tree_relay_empty(world, 0, 99, SML_CONTROL__ENVELOPE__BODY_LEAVE);
+	tree_relay_empty(world, 0, 98, SML_CONTROL__ENVELOPE__BODY_LEAF);
 	tree_relay_from(world, 0, 97, sml_envelope_of(1, JOIN, join, &join), 4096, 256);
 	assert_non_null(tree_end(world, 0, 97));
 	assert_int_equal(world->jobs.n_jobs, 1);
@@ -261,8 +252,7 @@ WORLD_TEST(what_a_leaf_relays_is_checked)
 	garbage.message.data = (uint8_t *)(uintptr_t) "\xff\xff";
 	garbage.message.len = 2;
 	jobs_say(world, 0, sml_envelope(RELAY, relay, &garbage));
-	assert_non_null(strstr(jobs_refusal(world, 1),
-			       "rank 0 (host testhost, pid 1000) died: it sent something"));
+	jobs_assert_refused(world, 1, "rank 0 (host testhost, pid 1000) died: it sent something");
 	/* Otherwise its connection to the leaf would stay for ever. */
 	assert_non_null(tree_end(world, 0, 70));
 }
@@ -276,7 +266,7 @@ JOBS_TEST(leaves_are_limited)
 		if (peer < 2)
 			tree_relay_join(world, peer, 70, peer, 3);
 	}
-	assert_non_null(strstr(jobs_refusal(world, 2), "limit of 2 ranks"));
+	jobs_assert_refused(world, 2, "limit of 2 ranks");
 	jobs_hang_up(world, 0);
 	tree_attach(world, 3, 4096);
 	assert_string_equal(jobs_refusal(world, 3), "");
@@ -323,7 +313,7 @@ JOBS_TEST(a_full_leaf_refuses_for_now)
 	tree_attach(world, 0, 9);
 	tree_relay_join(world, 0, 70, 0, 2);
 	jobs_join(world, 1, jobs_join_message("tree", 1, 2));
-	assert_non_null(strstr(jobs_refusal(world, 1), "the pool of one of the job's leaves"));
+	jobs_assert_refused(world, 1, "the pool of one of the job's leaves");
 	assert_true(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->again);
 	assert_int_equal(world->jobs.n_jobs, 0);
 }
@@ -336,7 +326,7 @@ JOBS_TEST(the_whole_way_of_a_rank_counts)
 	tree_attach(world, 0, 4096);
 	tree_relay_from(world, 0, 70, sml_envelope(JOIN, join, &join), 9, 352);
 	jobs_join(world, 1, jobs_join_message("tree", 1, 2));
-	assert_non_null(strstr(jobs_refusal(world, 1), "the pool of one of the job's leaves"));
+	jobs_assert_refused(world, 1, "the pool of one of the job's leaves");
 	tree_relay_from(world, 0, 71, sml_envelope(JOIN, join, &join), 200, 64);
 	jobs_join(world, 2, jobs_join_message("tree", 1, 2));
 	assert_int_equal(jobs_admitted(world, 2)->lanes, 64);
@@ -406,7 +396,7 @@ JOBS_TEST(a_leaf_that_names_itself_wrongly_later_is_told_why)
 	leaf.protocol = SML_CONTROL_PROTOCOL;
 	leaf.name = (char *)(uintptr_t) "";
 	jobs_say(world, 0, sml_envelope(LEAF, leaf, &leaf));
-	assert_non_null(strstr(jobs_refusal(world, 0), "a leaf's name must have"));
+	jobs_assert_refused(world, 0, "a leaf's name must have");
 	assert_true(world->peers[0].ended);
 	assert_false(world->peers[1].ended);
 }

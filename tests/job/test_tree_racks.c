@@ -122,41 +122,6 @@ TEST(a_switch_has_room_for_64_children)
 	}
 }
 
-/* Numbers that would be fine if they were cut to 8, 12 or 16 bits. */
-WORLD_TEST(impossible_ranks_do_not_join)
-{
-	static const struct {
-		uint32_t rank, world_size;
-		const char *why;
-	} joins[] = {
-		{0, 0, "world_size 0 is not between 1 and 4096"},
-		{0, 4097, "world_size 4097 is not between 1 and 4096"},
-		{0, 65538, "world_size 65538 is not between 1 and 4096"},
-		{4096, 4096, "rank 4096 is not below world_size 4096"},
-		{65536, 4096, "rank 65536 is not below world_size 4096"},
-		{UINT32_MAX, 4096, "rank 4294967295 is not below world_size 4096"},
-	};
-
-	for (size_t i = 0; i < sizeof(joins) / sizeof(joins[0]); i++) {
-		jobs_open(world, 4096, 64, false);
-		jobs_join(world, 0, jobs_join_message("tree", joins[i].rank, joins[i].world_size));
-		assert_string_equal(jobs_refusal(world, 0), joins[i].why);
-		assert_int_equal(world->jobs.n_jobs, 0);
-		jobs_close(world);
-	}
-	/* Without switches there are no leaves. */
-	jobs_open(world, 4096, 64, true);
-	{
-		SmlControl__Join join = jobs_join_message("tree", 0, 65);
-		uint32_t port = 1;
-
-		join.stripe_ports = &port;
-		join.n_stripe_ports = 1;
-		jobs_join(world, 0, join);
-	}
-	assert_non_null(strstr(jobs_refusal(world, 0), "without a switch has at most 64 ranks"));
-}
-
 WORLD_TEST(a_leaf_names_no_ranks_of_another)
 {
 	static const uint32_t pairs[][2] = {{0, RACK},	    {0, N_RANKS},    {0, 4095},
@@ -177,6 +142,12 @@ WORLD_TEST(a_leaf_names_no_ranks_of_another)
 	}
 }
 
+/* The last rank asks. */
+static void ask_for_stalls(struct jobs_world *world)
+{
+	tree_relay_empty(world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST);
+}
+
 /* The first leaf's slots wait for ranks 3, 60 and more; it may speak only for the first of them. */
 WORLD_TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 {
@@ -184,14 +155,13 @@ WORLD_TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 	ProtobufCBinaryData sets[] = {{sizeof(ranks), ranks}, {sizeof(beyond), beyond}};
 	SmlControl__SlotState states[2], *slots[2] = {&states[0], &states[1]};
 	SmlControl__StallReport told = SML_CONTROL__STALL_REPORT__INIT;
-	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 	const SmlControl__StallReport *report;
 	SmlControl__Envelope *answer;
 
 	run_racks(world);
 	/* Slot 0 waits for both leaves. */
 	world->slots_lack = 3;
-	tree_relay(world, 1, 1000 + 103, sml_envelope(STALL_REQUEST, stall_request, &request));
+	ask_for_stalls(world);
 	for (unsigned i = 0; i < 2; i++)
 		sml_control__slot_state__init(&states[i]);
 	told.slots = slots;
@@ -226,19 +196,16 @@ WORLD_TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 /* It would not be asked again. Peer 0 is a leaf that reads nothing for a while. */
 WORLD_TEST(a_leaf_that_reads_slowly_is_asked_all_the_same)
 {
-	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
-
 	run_racks(world);
 	world->slots_lack = 3;
 	world->peers[0].deaf = true;
-	tree_relay(world, 1, 1000 + 103, sml_envelope(STALL_REQUEST, stall_request, &request));
+	ask_for_stalls(world);
 	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST));
 }
 
 /* Peer 0 is a leaf that pings, and never answers; the job goes on, and its ranks get a report. */
 WORLD_TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
 {
-	SmlControl__StallRequest request = SML_CONTROL__STALL_REQUEST__INIT;
 	SmlControl__StallReport told = SML_CONTROL__STALL_REPORT__INIT;
 	SmlControl__SlotState slot = SML_CONTROL__SLOT_STATE__INIT, *slots[1] = {&slot};
 	uint8_t rank_60[] = {0, 0, 0, 0, 0, 0, 0, 1u << 4};
@@ -254,8 +221,7 @@ WORLD_TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
 	for (unsigned time = 0; time < 3; time++) {
 		unsigned n_said = world->peers[1].n_said;
 
-		tree_relay(world, 1, 1000 + 103,
-			   sml_envelope(STALL_REQUEST, stall_request, &request));
+		ask_for_stalls(world);
 		jobs_say(world, 1,
 			 sml_envelope_of(tree_leaf_job(world, 0)->job_number, STALL_REPORT,
 					 stall_report, &told));
@@ -285,15 +251,6 @@ static void relay_machine(struct jobs_world *world, unsigned leaf, uint32_t numb
 	join.machine = (ProtobufCBinaryData){1, &machine};
 	join.host_token = (ProtobufCBinaryData){sizeof(token), token};
 	tree_relay_home(world, leaf, number, sml_envelope(JOIN, join, &join), 4096, 352, home);
-}
-
-static void relay_shares(struct jobs_world *world, unsigned leaf, uint32_t number, bool shares)
-{
-	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
-
-	ready.lanes = 352;
-	ready.shares_memory = shares;
-	tree_relay(world, leaf, number, sml_envelope(READY, ready, &ready));
 }
 
 /*
@@ -347,7 +304,7 @@ WORLD_TEST(ranks_behind_a_leaf_without_memory_are_admitted_again)
 	tree_leaf_ready(world, 0, 352);
 	tree_leaf_ready(world, 1, 352);
 	for (uint32_t rank = 0; rank < 5; rank++)
-		relay_shares(world, rank / 3, 50 + rank, rank != 4);
+		tree_relay(world, rank / 3, 50 + rank, message_ready(352, rank != 4, 0));
 	assert_false(tree_was_relayed(world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
 	for (unsigned leaf = 0; leaf < 2; leaf++) {
 		assert_int_equal(jobs_received(world, leaf, SML_CONTROL__ENVELOPE__BODY_ABORT)->job,
@@ -359,6 +316,6 @@ WORLD_TEST(ranks_behind_a_leaf_without_memory_are_admitted_again)
 	tree_leaf_ready(world, 0, 352);
 	tree_leaf_ready(world, 1, 352);
 	for (uint32_t rank = 0; rank < 5; rank++)
-		relay_shares(world, rank / 3, 50 + rank, false);
+		tree_relay_ready(world, rank / 3, 50 + rank);
 	assert_true(tree_was_relayed(world, 0, 50, SML_CONTROL__ENVELOPE__BODY_START));
 }

@@ -57,10 +57,7 @@ void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
 
 uint64_t jobs_run(struct jobs_world *world, unsigned first, uint32_t world_size)
 {
-	jobs_join_all(world, first, "train", world_size);
-	for (unsigned rank = 0; rank < world_size; rank++)
-		jobs_ready(world, first + rank);
-	assert_non_null(jobs_received(world, first, SML_CONTROL__ENVELOPE__BODY_START));
+	jobs_start(world, first, "train", world_size);
 	return jobs_admitted(world, first)->report_tag;
 }
 
@@ -112,5 +109,5 @@ void jobs_form_in_vain(struct jobs_world *world, bool third_dies, uint64_t tags[
 	jobs_assert_decided(world, 11, 2, 1, 2);
 	tags[1] = jobs_admitted(world, 11)->report_tag;
 	jobs_hang_up(world, 10);
-	assert_non_null(strstr(jobs_refusal(world, 11), "died"));
+	jobs_assert_refused(world, 11, "died");
 }

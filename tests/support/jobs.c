@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "control/envelope.h"
-#include "support/messages.h"
+#include "support/test.h"
 
 /* ---- settings of the jobs ---- */
 
@@ -210,10 +210,26 @@ SmlControl__Join jobs_join_message(const char *job, uint32_t rank, uint32_t worl
 	return join;
 }
 
+SmlControl__Join jobs_embedded_join(const char *job, uint32_t rank, uint32_t world_size)
+{
+	SmlControl__Join join = jobs_join_message(job, rank, world_size);
+	static uint32_t data_port = 9;
+
+	join.n_stripe_ports = 1;
+	join.stripe_ports = &data_port;
+	join.stripes = 0;
+	return join;
+}
+
 void jobs_say(struct jobs_world *world, unsigned peer, const SmlControl__Envelope *message)
 {
 	if (!world->peers[peer].ended)
 		sml_jobs_message(&world->jobs, &world->peers[peer].peer, message, world->now_ns);
+}
+
+void jobs_say_empty(struct jobs_world *world, unsigned peer, SmlControl__Envelope__BodyCase body)
+{
+	jobs_say(world, peer, message_without_fields(body, 0));
 }
 
 void jobs_join(struct jobs_world *world, unsigned peer, SmlControl__Join join)
@@ -263,29 +279,35 @@ void jobs_join_all(struct jobs_world *world, unsigned first, const char *job, ui
 		jobs_join(world, first + rank, jobs_join_message(job, rank, world_size));
 }
 
+void jobs_ready_sharing(struct jobs_world *world, unsigned peer, bool shares_memory)
+{
+	jobs_say(world, peer, message_ready(352, shares_memory, 0));
+}
+
 void jobs_ready(struct jobs_world *world, unsigned peer)
 {
-	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
+	jobs_ready_sharing(world, peer, false);
+}
 
-	ready.lanes = 352;
-	jobs_say(world, peer, sml_envelope(READY, ready, &ready));
+void jobs_start(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size)
+{
+	jobs_join_all(world, first, job, world_size);
+	for (uint32_t rank = 0; rank < world_size; rank++)
+		jobs_ready(world, first + rank);
+	sml_assert(sml_peer_runs(&world->peers[first].peer));
 }
 
 void jobs_join_from(struct jobs_world *world, const char *machines, bool embedded)
 {
-	uint32_t n = (uint32_t)strlen(machines), data_port = 9;
+	uint32_t n = (uint32_t)strlen(machines);
 
 	jobs_open(world, 4096, 64, embedded);
 	for (uint32_t rank = 0; rank < n; rank++) {
-		SmlControl__Join join = jobs_join_message("a", rank, n);
+		SmlControl__Join join = embedded ? jobs_embedded_join("a", rank, n)
+						 : jobs_join_message("a", rank, n);
 		uint8_t token[SML_HOST_TOKEN], machine = (uint8_t)machines[rank];
 
 		memset(token, (int)(rank + 1), sizeof(token));
-		if (embedded) {
-			join.n_stripe_ports = 1;
-			join.stripe_ports = &data_port;
-			join.stripes = 0;
-		}
 		if (machine != '-') {
 			join.machine = (ProtobufCBinaryData){1, &machine};
 			join.host_token = (ProtobufCBinaryData){sizeof(token), token};
@@ -306,13 +328,8 @@ bool jobs_start_host(struct jobs_world *world, uint32_t n, uint32_t individual)
 {
 	const SmlControl__Envelope *start;
 
-	for (uint32_t rank = 0; rank < n; rank++) {
-		SmlControl__Ready ready = SML_CONTROL__READY__INIT;
-
-		ready.lanes = 352;
-		ready.shares_memory = rank != individual;
-		jobs_say(world, rank, sml_envelope(READY, ready, &ready));
-	}
+	for (uint32_t rank = 0; rank < n; rank++)
+		jobs_ready_sharing(world, rank, rank != individual);
 	start = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_START);
 	sml_assert(start != NULL);
 	return start->start->share_memory;
@@ -320,9 +337,7 @@ bool jobs_start_host(struct jobs_world *world, uint32_t n, uint32_t individual)
 
 void jobs_leave(struct jobs_world *world, unsigned peer)
 {
-	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
-
-	jobs_say(world, peer, sml_envelope(LEAVE, leave, &leave));
+	jobs_say_empty(world, peer, SML_CONTROL__ENVELOPE__BODY_LEAVE);
 }
 
 void jobs_hang_up(struct jobs_world *world, unsigned peer)
@@ -360,14 +375,13 @@ void jobs_pause(struct jobs_world *world, uint64_t ns)
 
 void jobs_wait(struct jobs_world *world, uint64_t ns)
 {
-	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
 	uint64_t end_ns = world->now_ns + ns;
 
 	while (world->now_ns < end_ns) {
 		for (unsigned i = 0; i < JOBS_PEERS; i++)
 			if (sml_peer_is_member(&world->peers[i].peer) ||
 			    world->peers[i].peer.applicant != NULL)
-				jobs_say(world, i, sml_envelope(PING, ping, &ping));
+				jobs_say_empty(world, i, SML_CONTROL__ENVELOPE__BODY_PING);
 		wait_until(world, end_ns - world->now_ns > SML_TICK_NS ? world->now_ns + SML_TICK_NS
 								       : end_ns);
 	}
@@ -392,6 +406,12 @@ const char *jobs_refusal(const struct jobs_world *world, unsigned peer)
 		jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
 
 	return told ? told->abort->text : "";
+}
+
+void jobs_assert_refused(const struct jobs_world *world, unsigned peer, const char *part)
+{
+	if (strstr(jobs_refusal(world, peer), part) == NULL)
+		fail_msg("peer %u was told \"%s\"", peer, jobs_refusal(world, peer));
 }
 
 const SmlControl__Admitted *jobs_admitted(const struct jobs_world *world, unsigned peer)

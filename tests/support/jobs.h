@@ -9,6 +9,7 @@
 
 #include "job/members/job.h"
 #include "job/switch.h"
+#include "support/messages.h"
 
 #define JOBS_PEERS 72
 #define JOBS_SAID  512
@@ -72,11 +73,13 @@ void jobs_close(struct jobs_world *world);
 /* The same of a switch with 4,096 slots for 64 jobs, which is open. */
 #define JOBS_TEST(sentence) JOBS_TEST_AFTER(sentence, jobs_open(&opened, 4096, 64, false))
 
-/* A Join as an honest rank sends it. */
+/* A Join as an honest rank sends it; or where ranks have the slots, with one stripe. */
 SmlControl__Join jobs_join_message(const char *job, uint32_t rank, uint32_t world_size);
+SmlControl__Join jobs_embedded_join(const char *job, uint32_t rank, uint32_t world_size);
 
 /* Peers are numbers. Each peer connects when it first sends something. */
 void jobs_say(struct jobs_world *world, unsigned peer, const SmlControl__Envelope *message);
+void jobs_say_empty(struct jobs_world *world, unsigned peer, SmlControl__Envelope__BodyCase body);
 void jobs_join(struct jobs_world *world, unsigned peer, SmlControl__Join join);
 /* The same for a rank that has lost its switch, and shows this secret and tag of its job. */
 void jobs_resume(struct jobs_world *world, unsigned peer, SmlControl__Join join,
@@ -89,6 +92,8 @@ void jobs_begin_again(struct jobs_world *world, unsigned peer, SmlControl__Join 
 		      uint64_t membership);
 /* Peers first, first + 1, … are ranks 0, 1, … of this job. */
 void jobs_join_all(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size);
+/* The same, and the job runs. */
+void jobs_start(struct jobs_world *world, unsigned first, const char *job, uint32_t world_size);
 /* Opens the world with one job, "a". Rank r is on machines[r]; '-': it does not say where. */
 void jobs_join_from(struct jobs_world *world, const char *machines, bool ranks_have_slots);
 /* The same of two ranks with slots, which run. */
@@ -98,6 +103,7 @@ void jobs_start_embedded(struct jobs_world *world);
  */
 bool jobs_start_host(struct jobs_world *world, uint32_t n, uint32_t individual);
 void jobs_ready(struct jobs_world *world, unsigned peer);
+void jobs_ready_sharing(struct jobs_world *world, unsigned peer, bool shares_memory);
 void jobs_leave(struct jobs_world *world, unsigned peer);
 void jobs_hang_up(struct jobs_world *world, unsigned peer);
 
@@ -112,6 +118,8 @@ const SmlControl__Envelope *jobs_received(const struct jobs_world *world, unsign
 					  SmlControl__Envelope__BodyCase body);
 /* The reason for which the peer was refused; "": it was not refused. */
 const char *jobs_refusal(const struct jobs_world *world, unsigned peer);
+/* It was, for a reason with this part. */
+void jobs_assert_refused(const struct jobs_world *world, unsigned peer, const char *part);
 const SmlControl__Admitted *jobs_admitted(const struct jobs_world *world, unsigned peer);
 
 #endif

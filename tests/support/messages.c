@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "control/envelope.h"
+#include "core/base.h"
 #include "switchml.h"
 
 #define MAX_DEPTH 3
@@ -23,6 +25,47 @@ SmlControl__Join honest_join(const char *job, uint32_t rank, uint32_t world_size
 	join.stripes = 1;
 	join.heartbeat_ms = 60000;
 	return join;
+}
+
+const SmlControl__Envelope *message_without_fields(SmlControl__Envelope__BodyCase body,
+						   uint32_t job)
+{
+	static _Thread_local SmlControl__Join room; /* no message is larger */
+	static _Thread_local SmlControl__Envelope envelope;
+	const ProtobufCMessageDescriptor *descriptor =
+		protobuf_c_message_descriptor_get_field(&sml_control__envelope__descriptor,
+							(unsigned)body)
+			->descriptor;
+
+	sml_assert(descriptor->sizeof_message <= sizeof(room));
+	protobuf_c_message_init(descriptor, &room);
+	envelope = *sml_envelope_literal(job, body, join, &room); /* all bodies are pointers */
+	return &envelope;
+}
+
+const SmlControl__Envelope *message_ready(uint32_t lanes, bool shares_memory, uint32_t job)
+{
+	static _Thread_local SmlControl__Ready ready;
+	static _Thread_local SmlControl__Envelope envelope;
+
+	sml_control__ready__init(&ready);
+	ready.lanes = lanes;
+	ready.shares_memory = shares_memory;
+	envelope = *sml_envelope_of(job, READY, ready, &ready);
+	return &envelope;
+}
+
+const SmlControl__Envelope *message_abort(int error, const char *text, bool planned)
+{
+	static _Thread_local SmlControl__Abort message;
+	static _Thread_local SmlControl__Envelope envelope;
+
+	sml_control__abort__init(&message);
+	message.error = error;
+	message.text = (char *)(uintptr_t)text;
+	message.planned = planned;
+	envelope = *sml_envelope(ABORT, abort, &message);
+	return &envelope;
 }
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Control messages: a Join as an honest rank sends it, and messages of any kind, drawn from their
- * schema. Each drawn field is absent, at an edge, or random. Fields that are added to the schema
- * later are drawn, too.
+ * Control messages: as honest ranks and leaves send them, and messages of any kind, drawn from
+ * their schema. Each drawn field is absent, at an edge, or random. Fields that are added to the
+ * schema later are drawn, too.
  */
 #ifndef SML_TESTS_MESSAGES_H
 #define SML_TESTS_MESSAGES_H
@@ -14,6 +14,12 @@
 
 /* An honest rank's Join, on host "testhost", with process id 1000 + rank. */
 SmlControl__Join honest_join(const char *job, uint32_t rank, uint32_t world_size);
+
+/* Valid until the next one of its kind. job: of a leaf, or for one; otherwise 0. */
+const SmlControl__Envelope *message_without_fields(SmlControl__Envelope__BodyCase body,
+						   uint32_t job);
+const SmlControl__Envelope *message_ready(uint32_t lanes, bool shares_memory, uint32_t job);
+const SmlControl__Envelope *message_abort(int error, const char *text, bool planned);
 
 /* The bytes of a growing message. Fields that do not fit are left out. */
 struct draft {

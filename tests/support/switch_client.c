@@ -151,22 +151,7 @@ void client_send(struct client *client, const SmlControl__Envelope *message)
 
 void client_send_empty(struct client *client, SmlControl__Envelope__BodyCase body)
 {
-	SmlControl__Envelope message = SML_CONTROL__ENVELOPE__INIT;
-	SmlControl__Leave leave = SML_CONTROL__LEAVE__INIT;
-	SmlControl__StatusRequest request = SML_CONTROL__STATUS_REQUEST__INIT;
-	SmlControl__StallRequest stall_request = SML_CONTROL__STALL_REQUEST__INIT;
-	SmlControl__Ping ping = SML_CONTROL__PING__INIT;
-
-	message.body_case = body;
-	if (body == SML_CONTROL__ENVELOPE__BODY_LEAVE)
-		message.leave = &leave;
-	else if (body == SML_CONTROL__ENVELOPE__BODY_PING)
-		message.ping = &ping;
-	else if (body == SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST)
-		message.stall_request = &stall_request;
-	else
-		message.status_request = &request;
-	client_send(client, &message);
+	client_send(client, message_without_fields(body, 0));
 }
 
 void client_join(struct client *client, const SmlControl__Join *join)
@@ -393,10 +378,7 @@ void client_probe(struct client *client, uint8_t shard, uint16_t lanes)
 
 void client_ready(struct client *client)
 {
-	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
-
-	ready.lanes = client->lanes;
-	client_send(client, sml_envelope(READY, ready, &ready));
+	client_send(client, message_ready(client->lanes, false, 0));
 }
 
 void client_started(struct client *client)

@@ -53,6 +53,12 @@ void tree_relay(struct jobs_world *world, unsigned leaf, uint32_t number,
 	tree_relay_from(world, leaf, number, message, 4096, 352);
 }
 
+void tree_relay_empty(struct jobs_world *world, unsigned leaf, uint32_t number,
+		      SmlControl__Envelope__BodyCase body)
+{
+	tree_relay(world, leaf, number, message_without_fields(body, 0));
+}
+
 void tree_relay_join(struct jobs_world *world, unsigned leaf, uint32_t number, uint32_t rank,
 		     uint32_t world_size)
 {
@@ -63,10 +69,7 @@ void tree_relay_join(struct jobs_world *world, unsigned leaf, uint32_t number, u
 
 void tree_relay_ready(struct jobs_world *world, unsigned leaf, uint32_t number)
 {
-	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
-
-	ready.lanes = 352;
-	tree_relay(world, leaf, number, sml_envelope(READY, ready, &ready));
+	tree_relay(world, leaf, number, message_ready(352, false, 0));
 }
 
 void tree_relay_end(struct jobs_world *world, unsigned leaf, uint32_t number, bool leaf_died)
@@ -127,11 +130,9 @@ void tree_leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes)
 {
 	const SmlControl__Envelope *job =
 		jobs_received(world, leaf, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
-	SmlControl__Ready ready = SML_CONTROL__READY__INIT;
 
 	assert_non_null(job);
-	ready.lanes = lanes;
-	jobs_say(world, leaf, sml_envelope_of(job->job, READY, ready, &ready));
+	jobs_say(world, leaf, message_ready(lanes, false, job->job));
 }
 
 const SmlControl__Admitted *tree_leaf_job(const struct jobs_world *world, unsigned leaf)

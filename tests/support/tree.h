@@ -28,6 +28,8 @@ void tree_relay_from(struct jobs_world *world, unsigned leaf, uint32_t number,
 		     const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes);
 void tree_relay(struct jobs_world *world, unsigned leaf, uint32_t number,
 		const SmlControl__Envelope *message);
+void tree_relay_empty(struct jobs_world *world, unsigned leaf, uint32_t number,
+		      SmlControl__Envelope__BodyCase body);
 void tree_relay_join(struct jobs_world *world, unsigned leaf, uint32_t number, uint32_t rank,
 		     uint32_t world_size);
 void tree_relay_ready(struct jobs_world *world, unsigned leaf, uint32_t number);

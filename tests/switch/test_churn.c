@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "control/envelope.h"
 #include "support/certificates.h"
 #include "support/count_entries.h"
+#include "support/messages.h"
 #include "support/switch_client.h"
 #include "support/test.h"
 #include "switchml.h"
@@ -219,13 +219,10 @@ static void garbage(unsigned i)
 
 static void abort_of_one(unsigned i)
 {
-	SmlControl__Abort reason = SML_CONTROL__ABORT__INIT;
 	struct client c[2];
 
 	start_two(c, i);
-	reason.error = SML_ERROR_ABORTED;
-	reason.text = (char *)(uintptr_t) "enough";
-	client_send(&c[0], sml_envelope(ABORT, abort, &reason));
+	client_send(&c[0], message_abort(SML_ERROR_ABORTED, "enough", false));
 	client_expect_abort(&c[1], SML_ERROR_ABORTED, "enough", NULL);
 	clients_close(c, 2);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "control/envelope.h"
+#include "support/messages.h"
 #include "support/switch_client.h"
 #include "support/test.h"
 #include "switchml.h"
@@ -35,7 +36,6 @@ static int set_up(void **state)
 TEST_WITH(abort_arrives_even_while_the_peer_is_talking, set_up, client_close_switch)
 {
 	static const unsigned char ping[] = {0, 0, 0, 2, 0x32, 0};
-	SmlControl__Abort word = SML_CONTROL__ABORT__INIT;
 	struct client c[2];
 
 	clients_start(c, 2, "127.0.0.1", port, "talk");
@@ -47,9 +47,7 @@ TEST_WITH(abort_arrives_even_while_the_peer_is_talking, set_up, client_close_swi
 		if (i != 15)
 			continue;
 		client_expect_abort(&c[1], SML_ERROR_RANK_DIED, "rank 0", NULL);
-		word.error = SML_ERROR_ABORTED;
-		word.planned = true;
-		client_send(&c[1], sml_envelope(ABORT, abort, &word));
+		client_send(&c[1], message_abort(SML_ERROR_ABORTED, "", true));
 	}
 	client_expect_end(&c[1]);
 	client_close(&c[1]);
