@@ -26,12 +26,6 @@ struct gen;
 uint32_t chaos_life_ms(struct gen *gen);
 uint32_t chaos_gap_ms(struct gen *gen);
 
-/*
- * Start a switch as a child, and wait until it can be used. Returns its process, or -1 after a
- * message. *port: where; 0 becomes a free one. is_silent: without SWITCHML_DEBUG, it logs nothing.
- */
-pid_t chaos_switch_start(uint16_t *port, bool is_silent);
-
 /* ---- ranks.c: ranks that are killed, and come back ---- */
 
 /* Returns the exit status. */

@@ -10,6 +10,7 @@
 #include "chaos/ranks.h"
 #include "chaos/report.h"
 #include "sim/gen.h"
+#include "support/switch_process.h"
 
 /* Pids of killed processes, for the judge; a pid is used again only after many others. */
 #define CHAOS_REMEMBERED 4096
@@ -70,8 +71,8 @@ struct chaos_keeper {
 	unsigned n_killed;
 	uint64_t killed_ns, started_ns; /* the last one */
 	/* The switch, if this process started it. */
-	pid_t switch_pid;
-	uint16_t port;
+	struct switch_process switch_process;
+	bool has_switch;
 	uint64_t switch_ns;	   /* when it is killed or started */
 	uint64_t switch_killed_ns; /* when it was killed last */
 	char address[32];
@@ -87,12 +88,12 @@ static inline uint64_t chaos_after_ms(uint64_t ns, uint64_t ms)
 
 /* ---- switch.c ---- */
 
-int chaos_start_switch(void);
+void chaos_start_switch(void);
 /* A rank that joins does not wait for a switch that does not listen. */
 bool chaos_has_switch(void);
 void chaos_kill_switch(void);
 /* If it is time, and the first membership has begun: it is killed, or started again. */
-int chaos_strike_switch(uint64_t now_ns);
+void chaos_strike_switch(uint64_t now_ns);
 
 /* ---- process.c ---- */
 

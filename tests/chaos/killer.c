@@ -3,7 +3,6 @@
  * build/tests/chaos --chaos: a process that runs the switch in a child process, kills it with
  * SIGKILL at random times, and starts it again at the same address. Times come from the seed.
  */
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,12 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "base/plural.h"
 #include "chaos/chaos.h"
-#include "cmd/shared/status_client.h"
 #include "sim/gen.h"
-#include "switch/switch.h"
+#include "support/switch_process.h"
 
 /* Milliseconds that a switch lives, and that no switch runs. */
 #define LIFE_LEAST_MS 300
@@ -27,54 +24,6 @@
 
 /* How often the switch was killed: in memory that the keeper's process shares. NULL: not known. */
 static unsigned *n_kills;
-
-/* In the switch's process: report the port, and then serve until killed. */
-static void be_switch(uint16_t port, bool is_silent, int tell)
-{
-	struct sml_switch_config config;
-	struct sml_switch *opened;
-	int errors = fileno(stderr);
-	char listen[32];
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	snprintf(listen, sizeof(listen), "127.0.0.1:%u", port);
-	sml_switch_config_init(&config);
-	config.listen = listen;
-	config.tls = sml_environment_tls_files();
-	config.job_key = sml_environment_key_source();
-	config.job_key_names = sml_key_variables;
-	/* Now, because later threads of the switch may be writing to it. */
-	if (is_silent && !getenv("SWITCHML_DEBUG")) {
-		errors = fcntl(errors, F_DUPFD_CLOEXEC, 0);
-		(void)freopen("/dev/null", "w", stderr);
-	}
-	if (sml_switch_open(&opened, &config) < 0) {
-		dprintf(errors, "chaos: the switch cannot be started: %s\n", sml_error_last());
-		_exit(1);
-	}
-	port = sml_switch_port(opened);
-	if (write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
-		_exit(1);
-	for (;;)
-		pause();
-}
-
-pid_t chaos_switch_start(uint16_t *port, bool is_silent)
-{
-	int fds[2];
-	ssize_t got;
-	pid_t pid;
-
-	if (pipe(fds) < 0)
-		return -1;
-	pid = fork();
-	if (pid == 0)
-		be_switch(*port, is_silent, fds[1]);
-	close(fds[1]);
-	got = pid > 0 ? read(fds[0], port, sizeof(*port)) : 0;
-	close(fds[0]);
-	return got == (ssize_t)sizeof(*port) ? pid : -1;
-}
 
 uint32_t chaos_life_ms(struct gen *gen)
 {
@@ -116,24 +65,21 @@ static void live(uint32_t ms, int news)
  */
 static void keep(const struct chaos_options *options, const int news[2], int tell)
 {
-	uint16_t port = 0;
+	struct switch_process process = {.port = 0};
 	struct gen gen;
-	pid_t pid;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	close(news[1]);
 	gen_from_seed(&gen, options->bench.seed);
 	for (unsigned life = 0;; life++) {
-		pid = chaos_switch_start(&port, false);
-		if (pid < 0)
-			_exit(1);
-		if (life == 0 && write(tell, &port, sizeof(port)) != (ssize_t)sizeof(port))
+		switch_process_start(&process);
+		if (life == 0 && write(tell, &process.port, sizeof(process.port)) !=
+					 (ssize_t)sizeof(process.port))
 			_exit(1);
 		if (life == 0)
 			await_job(options->bench.local_workers, news[0]);
 		live(chaos_life_ms(&gen), news[0]);
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
+		switch_process_kill(&process);
 		if (n_kills != NULL)
 			__atomic_store_n(n_kills, life + 1, __ATOMIC_RELAXED);
 		fprintf(stderr, "chaos: the switch was killed, %u time%s now\n", life + 1,

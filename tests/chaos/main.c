@@ -8,6 +8,7 @@
 
 #include "chaos/chaos.h"
 #include "cmd/shared/standard.h"
+#include "support/switch_process.h"
 
 /* With --chaos-ranks. */
 #define RANKS_MAX     (1u << 20)
@@ -129,6 +130,7 @@ int main(int argc, char **argv)
 	struct chaos_options options;
 	struct sml_config config;
 
+	switch_process_main(argc, argv);
 	sml_standard_hold();
 	argp_err_exit_status = 2;
 	options = (struct chaos_options){.bench = bench_defaults()};

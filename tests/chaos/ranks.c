@@ -64,10 +64,9 @@ static int keep(void)
 	int error = 0;
 
 	while (error == 0 && !is_enough(now_ns)) {
-		error = chaos_strike_switch(now_ns);
+		chaos_strike_switch(now_ns);
 		chaos_strike_one(now_ns);
-		if (error == 0)
-			error = chaos_bring_back(now_ns);
+		error = chaos_bring_back(now_ns);
 		chaos_change_members();
 		chaos_look_for_hangs(now_ns);
 		chaos_hear_all(next_ms(now_ns));
@@ -107,14 +106,15 @@ static bool await_all(bool (*so)(const struct chaos_process *process))
 }
 
 /* All stop after the same sum and leave: who has no job any more has nothing to leave. */
-static int end_all(void)
+static void end_all(void)
 {
 	const struct chaos_order order = {.verb = ORDER_CLOSE};
-	int error = keeper.options->chaos && keeper.switch_pid == 0 ? chaos_start_switch() : 0;
 	bool is_whole;
 
+	if (keeper.options->chaos && !keeper.has_switch)
+		chaos_start_switch();
 	chaos_stop_sums();
-	if (error == 0 && await_all(is_idle)) {
+	if (await_all(is_idle)) {
 		chaos_judge_membership();
 		is_whole = keeper.has_begun && !chaos_is_broken();
 		for (unsigned i = 0; i < keeper.n; i++) {
@@ -125,14 +125,13 @@ static int end_all(void)
 				chaos_send_order(process, &order);
 		}
 	}
-	if (error == 0 && !await_all(is_closed)) {
+	if (!await_all(is_closed)) {
 		keeper.results.hangs++;
 		fprintf(stderr, "chaos: not all ranks have stopped\n");
 	}
 	for (unsigned i = 0; i < keeper.n; i++)
 		if (keeper.processes[i].state != ABSENT)
 			chaos_end_process(&keeper.processes[i]);
-	return error;
 }
 
 static int prepare(const struct chaos_options *options, const struct sml_config *config)
@@ -151,7 +150,9 @@ static int prepare(const struct chaos_options *options, const struct sml_config 
 		return -ENOMEM;
 	if (options->bench.seconds)
 		keeper.end_ns = chaos_after_ms(sml_now_ns(), options->bench.seconds * 1000);
-	return options->bench.switch_address ? 0 : chaos_start_switch();
+	if (!options->bench.switch_address)
+		chaos_start_switch();
+	return 0;
 }
 
 int chaos_kill_ranks(const struct chaos_options *options, const struct sml_config *config)
@@ -160,8 +161,7 @@ int chaos_kill_ranks(const struct chaos_options *options, const struct sml_confi
 
 	if (error == 0) {
 		error = keep();
-		if (end_all() < 0)
-			error = -EIO;
+		end_all();
 	}
 	chaos_kill_switch();
 	if (error)

@@ -18,6 +18,9 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "control/key.h"
+#include "control/tls.h"
+#include "support/ranks.h"
 #include "switch/switch.h"
 
 extern char **environ;
@@ -28,7 +31,7 @@ void switch_process_main(int argc, char **argv)
 	struct sml_switch *opened;
 	char listen[32];
 
-	if (argc < 3 || argc > 4 || strcmp(argv[1], "--switch") != 0)
+	if (argc < 3 || argc > 4 || strcmp(argv[1], "--be-switch") != 0)
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(listen, sizeof(listen), "127.0.0.1:%s", argv[2]);
@@ -36,9 +39,13 @@ void switch_process_main(int argc, char **argv)
 	config.listen = listen;
 	config.debug = 0;
 	config.parent = argv[3]; /* or NULL */
-	config.job_key.file = getenv("SWITCHML_JOB_KEY_FILE");
+	config.job_key.file = getenv(sml_key_variables.file);
+	config.job_key_names = sml_key_variables;
+	config.tls = (struct sml_tls_files){.certificate = getenv(sml_tls_variables.certificate),
+					    .key = getenv(sml_tls_variables.key),
+					    .authority = getenv(sml_tls_variables.authority)};
 	if (sml_switch_open(&opened, &config) < 0) {
-		fprintf(stderr, "%s\n", sml_error_last());
+		printf("%s\n", sml_error_last());
 		exit(1);
 	}
 	printf("%u\n", sml_switch_port(opened));
@@ -65,55 +72,30 @@ void switch_process_set_key(const char *secret)
 	setenv("SWITCHML_JOB_KEY_FILE", path, 1);
 }
 
-/* False: it cannot have this port. */
-static bool start_at(struct switch_process *process, uint16_t port)
+/* Another process must not get its port, for TCP or UDP, while the switch is dead. */
+void switch_process_start(struct switch_process *process)
 {
 	posix_spawn_file_actions_t actions;
-	char text[16], line[16] = "";
-	char *arguments[] = {"test", "--switch", text, (char *)(uintptr_t)process->parent, NULL};
-	bool ready;
+	char port[16], line[512] = "";
+	char *arguments[] = {"test", "--be-switch", port, (char *)(uintptr_t)process->parent, NULL};
 	int fds[2];
 
-	snprintf(text, sizeof(text), "%u", port);
+	if (process->port == 0)
+		process->port = (uint16_t)free_port();
+	snprintf(port, sizeof(port), "%u", process->port);
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
+	if (process->is_silent)
+		posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
 	assert_int_equal(
 		posix_spawn(&process->pid, "/proc/self/exe", &actions, NULL, arguments, environ),
 		0);
 	posix_spawn_file_actions_destroy(&actions);
 	close(fds[1]);
-	ready = read(fds[0], line, sizeof(line) - 1) > 0;
+	if (read(fds[0], line, sizeof(line) - 1) < 0 || atoi(line) != process->port)
+		fail_msg("the switch cannot be started: %s", line);
 	close(fds[0]);
-	if (!ready)
-		waitpid(process->pid, NULL, 0);
-	return ready;
-}
-
-/* Below the ports that the kernel gives to sockets which ask for any. */
-static uint16_t next_port(void)
-{
-	static unsigned n;
-
-	return (uint16_t)(20000 + ((unsigned)getpid() * 7919 + n++ * 97) % 12000);
-}
-
-/* Another process must not get its port, for TCP or UDP, while the switch is dead. */
-void switch_process_start(struct switch_process *process)
-{
-	if (process->port != 0) {
-		assert_true(start_at(process, process->port));
-		return;
-	}
-	for (unsigned tries = 0; tries < 20; tries++) {
-		uint16_t port = next_port();
-
-		if (start_at(process, port)) {
-			process->port = port;
-			return;
-		}
-	}
-	fail_msg("no port is free for TCP and UDP");
 }
 
 void switch_process_kill(struct switch_process *process)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Switches that can be killed: each one is a process, the test's own program called with a port.
- * They have the job key of the environment, if there is one: switch_process_set_key().
+ * They have the certificates or the job key of the environment: switch_process_set_key().
  */
 #ifndef SML_TESTS_SWITCH_PROCESS_H
 #define SML_TESTS_SWITCH_PROCESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -13,6 +14,7 @@ struct switch_process {
 	pid_t pid;
 	uint16_t port;	    /* 0: any, before it starts for the first time */
 	const char *parent; /* "127.0.0.1:PORT": it is a leaf of that switch; NULL: of none */
+	bool is_silent;	    /* it logs nothing */
 };
 
 /* First in main(): serves, and does not return, if this program was called as a switch. */
