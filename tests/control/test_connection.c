@@ -104,27 +104,15 @@ static struct sml_connection *connection_of(unsigned rank)
 /* As a heartbeat's answer. The loop has read nothing of what the rank says yet. */
 static void write_to(unsigned rank)
 {
-	SmlControl__Pong pong = SML_CONTROL__PONG__INIT;
-
 	assert_int_equal(
-		sml_server_output.send(&connection_of(rank)->peer, sml_envelope(PONG, pong, &pong)),
+		sml_server_output.send(&connection_of(rank)->peer,
+				       message_without_fields(SML_CONTROL__ENVELOPE__BODY_PONG, 0)),
 		0);
-}
-
-static void ping(unsigned rank)
-{
-	SmlControl__Ping message = SML_CONTROL__PING__INIT;
-
-	say(rank, sml_envelope(PING, ping, &message));
 }
 
 static void abort_job(unsigned rank)
 {
-	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
-
-	message.error = SML_ERROR_ABORTED;
-	message.text = (char *)(uintptr_t) "this is why";
-	say(rank, sml_envelope(ABORT, abort, &message));
+	say(rank, message_abort(SML_ERROR_ABORTED, "this is why", false));
 }
 
 /* Why the job has ended, to rank 1. */
@@ -161,7 +149,7 @@ TEST_WITH(what_a_rank_said_before_it_closed_the_connection_is_read, open_server,
 TEST_WITH(what_comes_after_many_messages_is_read, open_server, close_server)
 {
 	for (unsigned i = 0; i < MANY; i++)
-		ping(0);
+		say(0, message_without_fields(SML_CONTROL__ENVELOPE__BODY_PING, 0));
 	abort_job(0);
 	hang_up(0);
 	write_to(0);

@@ -206,9 +206,10 @@ JOBS_TEST(ranks_that_made_different_calls_are_in_the_log)
 	assert_int_equal(world->n_warnings, 0);
 	jobs_wait(world, 3 * SML_SECOND_NS);
 	assert_int_equal(world->n_warnings, 1);
-	assert_non_null(strstr(world->warning,
-			       "job \"differs\" failed: ranks of job \"differs\" made "
-			       "different calls: rank 0 (host testhost, pid 1000) called"));
+	assert_non_null(
+		strstr(world->warning,
+		       "job \"differs\" failed: ranks of job \"differs\" made "
+		       "different calls: rank 0 (host testhost, pid 1000) called (no answer)"));
 }
 
 JOBS_TEST(a_job_that_nobody_waits_for_any_more_is_in_the_log)

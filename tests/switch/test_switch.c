@@ -260,20 +260,6 @@ TEST_WITH(mismatch_is_told_with_both_versions, set_up, client_close_switch)
 	clients_close(c, 3);
 }
 
-TEST_WITH(mismatch_does_not_wait_for_ever_for_an_answer, set_up, client_close_switch)
-{
-	struct client c[3];
-
-	clients_start(c, 3, "127.0.0.1", port, "no answer");
-	disagree_about_a_call(c);
-	describe(&c[0], "barrier 3");
-	client_free(client_expect(&c[1], SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
-	for (unsigned i = 0; i < 3; i++)
-		client_expect_abort(&c[i], SML_ERROR_MISMATCH, ") called barrier 3",
-				    ") called (no answer)", NULL);
-	clients_close(c, 3);
-}
-
 /* ---- status ---- */
 
 TEST_WITH(status_shows_jobs_workers_and_counters, set_up, client_close_switch)
@@ -358,27 +344,4 @@ TEST_WITH(questions_without_reading_are_not_answered_for_ever, set_up, client_cl
 		total += (size_t)got;
 	assert_true(total > 0);
 	client_close(&flood);
-}
-
-TEST_WITH(many_connections_do_no_harm, set_up, client_close_switch)
-{
-	struct client many[200], c[2];
-
-	for (unsigned i = 0; i < 200; i++)
-		client_open(&many[i], "127.0.0.1", port);
-	clients_start(c, 2, "127.0.0.1", port, "crowd");
-	clients_close(c, 2);
-	clients_close(many, 200);
-}
-
-TEST_WITH(a_member_that_joins_again_ends_its_job, set_up, client_close_switch)
-{
-	struct client c[2];
-	SmlControl__Join join = client_join_message("other", 0, 2);
-
-	clients_start(c, 2, "127.0.0.1", port, "once");
-	client_join(&c[0], &join);
-	client_expect_abort(&c[1], SML_ERROR_RANK_DIED, "rank 0",
-			    "(join) that is not allowed while its job runs", NULL);
-	clients_close(c, 2);
 }
