@@ -55,28 +55,6 @@ kill_switches() {
 	wait "$@" 2>/dev/null
 }
 
-started_again() {
-	local epoch
-	start_switch
-	start_bench "$address" --drop 0.1%
-	for epoch in 2 3 4; do
-		kill_switches "$pid"
-		start_switch "$address"
-		await is_over_or says "$work/bench" \
-			"$address .*; it is back, and the job goes on there (epoch $epoch)"
-	done
-	expect_success "a switch that is killed and started again, three times" "epoch 4"
-}
-
-next_address() {
-	start_switch
-	local first=$address first_pid=$pid
-	start_switch
-	start_bench "$first|$address" --wire int16
-	kill_switches "$first_pid"
-	expect_success "the next address takes over" "$address takes over"
-}
-
 # The ranks are one child of both switches: their memory is cleared for the second one.
 shared() {
 	start_switch
@@ -198,7 +176,7 @@ none() {
 	say $? "where no switch comes back, calls fail at their deadline ($((SECONDS - began)) s) and say so" "$work/bench"
 }
 
-for what in moved started_again next_address shared shared_by_two frozen one_of_two survivor both_again; do
+for what in moved shared shared_by_two frozen one_of_two survivor both_again; do
 	$what
 	end_switches
 done

@@ -40,38 +40,7 @@ rank b world SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=3
 text='world_size: rank 1 says 3, rank 0 says 2'
 expect_errors "different world sizes" a "$text" b "$text"
 
-rank a threads SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_THREADS=1
-await job_is "$address" threads joining
-rank b threads SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=2 SWITCHML_THREADS=2
-text='rank 1 says 2 (set), rank 0 says 1 (set): set SWITCHML_THREADS'
-expect_errors "different numbers of threads" a "$text" b "$text"
-
-rank a twice SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_TIMEOUT=10
-await job_is "$address" twice joining
-rank b twice SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
-expect_errors "a rank twice" b 'rank 0 of job "twice" is taken by host' \
-	a 'rank 1 of 2 did not join job "twice" (the switch at '
-
-N=1000000 rank a long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-await job_is "$address" long running
-rank b long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-expect_errors "a job that runs already" b 'is taken by host'
-end_rank a
-
-# The slots and the name of the vanished job are free again.
-rank c long SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-wait "${pids[c]}"
-say $? "the name and the slots of a job that vanished are free again" "$work/c"
-
-local_switch "$work/switch" --slots 16
-N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-await job_is "$address" first running
-rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-expect_errors "a full pool" b "pool is full: job \"second\" needs at least"
-end_rank a
-
 # Several switches: each admits the job, or all ranks learn which one refused it.
-local_switch "$work/switch"
 roomy=$address
 local_switch "$work/switch" --jobs 1
 full=$address
@@ -141,9 +110,4 @@ await job_is "$roomy" without joining
 address= rank a without SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_ADDR=localhost
 expect_errors "rank 0 without the switch, and last" a "$text" b "$text"
 
-local_switch "$work/switch" --jobs 1
-N=1000000 rank a first SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-await job_is "$address" first running
-rank b second SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1
-expect_errors "too many jobs" b "at its limit of 1 job:"
 exit $((failures > 0))

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Cables are cut, hosts freeze, firewalls block packets. Every rank gets an error in time:
+# Cables are cut, firewalls block packets. Every rank gets an error in time:
 # one line that names the rank or place and the remedy. The job can be formed again at
 # once, under its name. Needs root.
 #
@@ -9,15 +9,10 @@
 # Most of the time passes until heartbeats and deadlines end, so parts of this test run at once.
 switchml=$(realpath "$1")
 . "$(dirname "$0")/../support/hosts.sh"
+. "$(dirname "$0")/../support/jobs.sh"
 
 export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 export SWITCHML_HEARTBEAT=5 SWITCHML_TIMEOUT=10
-
-fail() {
-	echo "FAILED: $1"
-	tail -n 5 "$work"/rank.*
-	failures=$((failures + 1))
-}
 
 # With stripes in ranks, the rank with the control port knows little more.
 runs() {
@@ -28,18 +23,15 @@ now_ms() {
 	echo $((${EPOCHREALTIME/[.,]/} / 1000))
 }
 
+# Under the host's own name.
+at_rank() {
+	echo "on_host $1"
+}
+
 # The ranks' setting of the switch, bench's options: one rank on every host.
 start_job() {
-	local where=$1
-	shift
-	pids=()
-	for ((rank = 0; rank < ranks; rank++)); do
-		# shellcheck disable=SC2086 # $where is an assignment or two
-		(on_host $rank env SWITCHML_RANK=$rank SWITCHML_WORLD_SIZE=$ranks $where \
-			timeout 60 "$switchml" bench --job outage -w 1 "$@") \
-			>"$work/rank.$rank" 2>&1 &
-		pids+=($!)
-	done
+	# shellcheck disable=SC2086 # $1 is an assignment or two
+	begin_ranks $ranks rank $1 timeout 60 "$switchml" bench --job outage -w 1 "${@:2}"
 }
 
 # The ranks' setting of the switch, and the address to ask about the job: the job runs
@@ -67,21 +59,10 @@ expect_error() {
 	fi
 }
 
-# Title of success, title of failure: every rank of the job ends well.
-expect_success() {
-	for ((rank = 0; rank < ranks; rank++)); do
-		wait "${pids[$rank]}" || {
-			fail "$2: rank $rank"
-			return
-		}
-	done
-	echo "ok: $1"
-}
-
 # Title, the ranks' setting of the switch: from now on, the same job runs well.
 expect_job_again() {
 	start_job "$2 SWITCHML_TIMEOUT=20" -b 64K -e 64K -n 3
-	expect_success "$1: the job is formed again under its name" "$1: the job cannot be formed again"
+	expect_success "$1: the job is formed again under its name" "${pids[@]}"
 }
 
 # Title, variables, text: a single rank cannot open, and gets one line of error text.
@@ -132,30 +113,6 @@ cut_worker() {
 	expect_error "a cut cable" 2 $deadline "the switch at 10.77.0.1:28500 has been silent"
 	cable 2 up
 	expect_job_again "a cut cable" $switch
-}
-
-frozen_host() {
-	start_endless_job $switch 10.77.0.1
-	ip netns pids "$name-2" | xargs kill -STOP
-	for rank in 0 1; do
-		expect_error "a frozen host" $rank $bound \
-			"rank 2 \(host host2, pid [0-9]+\) died: it was silent for [0-9.]+ s"
-	done
-	# The job is formed again while the old process still exists.
-	(on_host 2 sleep 0) # the host itself is well
-	expect_job_again "a frozen host" $switch
-	ip netns pids "$name-2" | xargs kill -9
-}
-
-killed_embedder() {
-	start_endless_job SWITCHML_MASTER_ADDR=10.77.0.10 10.77.0.10 runs
-	ip netns pids "$name-0" | xargs kill -9
-	for rank in 1 2; do
-		expect_error "rank 0 and its switch are killed" $rank $bound \
-			"rank 0 \(host host0, pid [0-9]+\) died, .* at 10.77.0.10:28500 with it: it (closed|lost) the connection"
-	done
-	wait "${pids[0]}" 2>/dev/null
-	expect_job_again "rank 0 and its switch are killed" SWITCHML_MASTER_ADDR=10.77.0.10
 }
 
 cut_embedder() {
@@ -235,7 +192,7 @@ slow_data_path() {
 	await job_is 10.77.0.1 outage probing || fail "the job does not ask for its data path"
 	sleep 2.5
 	firewall switch
-	expect_success "UDP that passes after 2.5 s is waited for" "UDP passes after 2.5 s"
+	expect_success "UDP that passes after 2.5 s is waited for" "${pids[@]}"
 }
 
 nothing_to_reach() {
@@ -267,7 +224,7 @@ nothing_to_reach() {
 set_up_hosts
 start_switch
 what=("${@:2}")
-[ ${#what[@]} != 0 ] || what=(cut_worker frozen_host killed_embedder cut_embedder cut_switch lost_data
+[ ${#what[@]} != 0 ] || what=(cut_worker cut_embedder cut_switch lost_data
 	blocked_data no_rank_0 slow_data_path nothing_to_reach)
 for outage in "${what[@]}"; do $outage; done
 [ $failures = 0 ]

@@ -96,16 +96,6 @@ shares grouped 6 "0, 1 and 6" && shares grouped 3 "2 and 3" && shares grouped 4 
 say $? "ranks at one switch are one host" grouped.*
 start lossy-hosts -b 1M -e 1M -n 5 --drop 2% --duplicate 2% --reorder 2% -- c b c b root
 ends_well "hosts of several ranks, and packets that are lost, duplicated and late" lossy-hosts
-for victim in 0 2; do
-	under_way "host-$victim" c c c b b
-	kill -9 "${pids[$victim]}"
-	for rank in 0 1 2 3 4; do wait "${pids[$rank]}" 2>/dev/null; done
-	for rank in 0 1 2 3 4; do
-		[ $rank = $victim ] && continue
-		says "host-$victim.$rank" "rank $rank: rank $victim .*died.*at the leaf"
-		say $? "rank $rank names rank $victim, which was killed in a host behind a leaf" "host-$victim.$rank"
-	done
-done
 under_way hosts c c b b root root
 survives "hosts of several ranks survive the death of their leaf" hosts c
 survives "hosts of several ranks survive the death of the leaf in the middle" hosts a

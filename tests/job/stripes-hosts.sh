@@ -27,32 +27,12 @@ at_rank() {
 	echo "ip netns exec $name-$(($1 / each))"
 }
 
-# Title, job, text that each rank must have logged.
-expect_form() {
-	expect_success "$1" "${pids[@]}"
-	for ((rank = 0; rank < world; rank++)); do
-		says "$work/$2.$rank" "$3" || fail "$1: rank $rank does not say '$3'"
-	done
-}
-
-# Title, options: types of all codings, on both wires.
-sums() {
-	local what
-	for what in "float sum int32" "float sum int16" "double sum int32" "int64 max int32" "uint8 sum int32"; do
-		# shellcheck disable=SC2086
-		set -- "$1" $what "${@:$#}"
-		start_job "$2-$4" -b 8 -e "$5" -f 16 -n 2 -w 1 -d "$2" -o "$3" --wire "$4"
-		expect_form "$1: $2, $3, $4 wire" "$2-$4" "$form"
-		set -- "$1" "$5"
-	done
-}
-
 # Job, form: the megabytes that its hosts send for 16 MiB.
 count_megabytes() {
-	local before
+	local before form=$2
 	before=$(bytes_sent)
 	start_job "$1" -b 16M -e 16M -n 1 -w 0 -d int32
-	expect_form "16 MiB, $1" "$1" "$2"
+	expect_form "16 MiB, $1" "$1"
 	megabytes=$((($(bytes_sent) - before) / 1000000))
 }
 
@@ -96,9 +76,9 @@ strike_rank() {
 
 set_up_hosts
 form="$ranks stripes, one on every host"
-sums "hosts share memory" 1M
+exact_sums "hosts share memory" -b 4 -e 1M -f 16
 if lose 0.01 0 1 2 2>"$work/why"; then
-	sums "hosts share memory, 1 % lost" 64K
+	exact_sums "hosts share memory, 1 % lost" -b 4 -e 64K -f 16
 	lose 0 0 1 2
 else
 	echo "not run: 1 % lost: $(tail -n 1 "$work/why")"
@@ -108,7 +88,7 @@ hosts_send_once
 ulimit -S -f 100
 form="$world stripes, one in every rank"
 start_job small -b 64K -e 64K -n 1
-expect_form "memory that cannot be had is not needed" small "$form"
+expect_form "memory that cannot be had is not needed" small
 ulimit -S -f unlimited
 strike_rank 2 KILL 'died, and stripe 1 of the job with it'
 strike_rank 3 KILL 'died:'

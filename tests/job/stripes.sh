@@ -18,6 +18,10 @@ switchml=$(realpath "$1")
 ranks=4
 # shellcheck source=tests/support/hosts.sh
 . "$(dirname "$0")/../support/hosts.sh"
+# shellcheck source=tests/support/jobs.sh
+. "$(dirname "$0")/../support/jobs.sh"
+tables="iptables ip6tables"
+all=(a b 0 1 2 3)
 export SWITCHML_SHARED_MEMORY=0 # each rank sends its own packets
 
 # Host, last parts of its addresses.
@@ -32,49 +36,15 @@ build_network() {
 	done
 }
 
-# Probability: this share of all UDP packets gets lost on arrival.
-lose() {
-	for host in a b $(seq 0 $((ranks - 1))); do
-		for tables in iptables ip6tables; do
-			ip netns exec "$name-$host" $tables -F INPUT || return 1
-			[ "$1" = 0 ] || ip netns exec "$name-$host" $tables -A INPUT -p udp \
-				-m statistic --mode random --probability "$1" -j DROP || return 1
-		done
-	done
-}
-
-# Job, environment, switchml bench's options: start its ranks.
+# Job, switchml bench's options: start its ranks, in this environment.
 start_job() {
 	# shellcheck disable=SC2086
-	begin_ranks $ranks "$1" SWITCHML_DEBUG=info $2 timeout 250 "$switchml" bench --job "$1" "${@:3}"
+	begin_ranks $ranks "$1" SWITCHML_DEBUG=info $environment timeout 250 "$switchml" bench --job "$1" "${@:2}"
 }
 
-# Title, job, text that every rank must have written: all ranks end well.
-expect_success() {
-	local title=$1 job=$2 text=$3 bad=0
-	for ((rank = 0; rank < ranks; rank++)); do
-		wait "${pids[$rank]}" || bad=1
-		grep -q "$text" "$work/$job.$rank" || bad=1
-	done
-	say $bad "$title: each rank says '$text'" "$work/$job".*
-}
-
-# Title, environment, text, most bytes: exact sums of everything that can be summed.
-exact_sums() {
-	local type wire
-	for type in float int32; do
-		for wire in int32 int16; do
-			jobs=$((jobs + 1))
-			start_job "job$jobs" "$2" -b 4 -e "$4" -f 16 -n 2 -w 1 -d $type --wire $wire
-			expect_success "$1: $type, $wire wire" "job$jobs" "$3"
-		done
-	done
-	# Limbs, pairs and shared lanes are the same on every wire.
-	for type in "double sum" "int64 max" "uint8 sum"; do
-		jobs=$((jobs + 1))
-		start_job "job$jobs" "$2" -b 8 -e "$4" -f 16 -n 2 -w 1 -d "${type% *}" -o "${type#* }"
-		expect_success "$1: $type" "job$jobs" "$3"
-	done
+# Title, environment, what each rank must say, most bytes.
+sums() {
+	environment=$2 form=$3 exact_sums "$1" -b 4 -e "$4" -f 16
 }
 
 shows_all_stripes() {
@@ -84,7 +54,7 @@ shows_all_stripes() {
 }
 
 killed_rank_takes_its_stripe_along() {
-	start_job killed "$no_switch" -b 1M -e 1M -n 1000000
+	environment=$no_switch start_job killed -b 1M -e 1M -n 1000000
 	await job_is 10.78.1.10 killed running
 	await shows_all_stripes
 	say $? "status shows each stripe" "$work/status"
@@ -94,20 +64,6 @@ killed_rank_takes_its_stripe_along() {
 		says "$work/killed.$rank" "rank 2 .* died, and stripe 2 of the job with it"
 		say $? "rank $rank names the dead rank 2 and its stripe" "$work/killed.$rank"
 	done
-}
-
-# One of the two switches is killed and restarted in the middle.
-kill_and_start_again() {
-	end_switch KILL
-	start_switch b
-}
-
-switch_comes_back() {
-	in_the_middle back 10.78.0.2 kill_and_start_again "$two_switches" -b 256K -e 256K -d int32
-	expect_success "one of two switches is killed and started again" back \
-		"stripe 1 .*10.78.0.2"
-	says "$work/back.0" "it is back.*(epoch 2)"
-	say $? "it was missed" "$work/back.0"
 }
 
 # Job, environment, hosts of the ranks: one rank has its switches in another order than the others.
@@ -135,33 +91,30 @@ swapped() {
 start_switch() {
 	: >"$work/switch-$1"
 	ip netns exec "$name-$1" "$switchml" switch >"$work/switch-$1" 2>&1 &
-	switch_pid=$!
 	await_switch "$work/switch-$1"
 }
 
 set_up_hosts
-lose 0.5 2>"$work/why" || skip "iptables cannot drop here: $(tail -n 1 "$work/why")"
-lose 0
-jobs=0
+lose 0.5 "${all[@]}" 2>"$work/why" || skip "iptables cannot drop here: $(tail -n 1 "$work/why")"
+lose 0 "${all[@]}"
 no_switch=SWITCHML_MASTER_ADDR=10.78.1.10
 two_switches=SWITCHML_SWITCH=10.78.0.1,10.78.0.2
 start_switch a
 start_switch b
 
-exact_sums "a stripe in every rank" "$no_switch" "4 stripes, one in every rank" 4M
-exact_sums "two switches" "$two_switches" "2 dedicated switches" 4M
-exact_sums "a stripe in every rank, by IPv6, two threads" \
+sums "a stripe in every rank" "$no_switch" "4 stripes, one in every rank" 4M
+sums "two switches" "$two_switches" "2 dedicated switches" 4M
+sums "a stripe in every rank, by IPv6, two threads" \
 	"SWITCHML_MASTER_ADDR=fd78::1:10 SWITCHML_THREADS=2" "4 stripes, one in every rank" 64K
-exact_sums "a stripe in every rank, the interface chosen" \
+sums "a stripe in every rank, the interface chosen" \
 	"$no_switch SWITCHML_SOCKET_IFNAME=eth" "4 stripes, one in every rank" 64K
 swapped swapped1 SWITCHML_SHARED_MEMORY=0 0 1 2 3
 swapped swapped2 SWITCHML_SHARED_MEMORY=1 0 1
 swapped swapped3 SWITCHML_SHARED_MEMORY=1 0 0 0
 swapped swapped4 SWITCHML_SHARED_MEMORY=1 0 0 1 1
-lose 0.01
-exact_sums "a stripe in every rank, 1 % lost each way" "$no_switch" "4 stripes" 1M
-exact_sums "two switches, 1 % lost each way" "$two_switches" "2 dedicated switches" 1M
-lose 0
-switch_comes_back
+lose 0.01 "${all[@]}"
+sums "a stripe in every rank, 1 % lost each way" "$no_switch" "4 stripes" 1M
+sums "two switches, 1 % lost each way" "$two_switches" "2 dedicated switches" 1M
+lose 0 "${all[@]}"
 killed_rank_takes_its_stripe_along
 [ $failures = 0 ]

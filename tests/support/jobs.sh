@@ -2,12 +2,16 @@
 # To be sourced after hosts.sh: runs jobs on its hosts and checks their ends.
 # shellcheck shell=bash
 
-# Probability, hosts: this share of the UDP packets that arrive there is lost.
+# Probability, hosts: this share of the UDP packets that arrive there is lost. $tables: iptables, and
+# ip6tables where addresses are of both kinds.
 lose() {
+	local host table
 	for host in "${@:2}"; do
-		ip netns exec "$name-$host" iptables -F INPUT || return 1
-		[ "$1" = 0 ] || ip netns exec "$name-$host" iptables -A INPUT -p udp \
-			-m statistic --mode random --probability "$1" -j DROP || return 1
+		for table in ${tables:-iptables}; do
+			ip netns exec "$name-$host" "$table" -F INPUT || return 1
+			[ "$1" = 0 ] || ip netns exec "$name-$host" "$table" -A INPUT -p udp \
+				-m statistic --mode random --probability "$1" -j DROP || return 1
+		done
 	done
 }
 
@@ -44,23 +48,24 @@ bytes_sent() {
 }
 
 fail() {
-	echo "FAILED: $1"
 	show_output
-	failures=$((failures + 1))
+	say 1 "$1"
 }
 
 # Title, pids: all of them end well.
 expect_success() {
-	local title=$1 bad=0
-	shift
-	for pid in "$@"; do
-		wait "$pid" || bad=1
+	local bad=0 pid
+	for pid in "${@:2}"; do wait "$pid" || bad=1; done
+	if [ $bad = 0 ]; then say 0 "$1"; else fail "$1"; fi
+}
+
+# Title, job: its ranks end well, and each has said $form, if it is set.
+expect_form() {
+	local rank
+	expect_success "$1${form:+: $form}" "${pids[@]}"
+	for rank in "${!pids[@]}"; do
+		[ -z "${form:-}" ] || says "$work/$2.$rank" "$form" || fail "$1: rank $rank does not say '$form'"
 	done
-	if [ $bad = 0 ]; then
-		echo "ok: $title"
-	else
-		fail "$title"
-	fi
 }
 
 # Title, options of switchml bench: each type and wire, with every result checked.
@@ -69,13 +74,13 @@ exact_sums() {
 	for type in float int32; do
 		for wire in int32 int16; do
 			start_job "exact-$type-$wire" -n 2 -w 1 -d $type --wire $wire "${@:2}"
-			expect_success "$title: $type, $wire wire" "${pids[@]}"
+			expect_form "$title: $type, $wire wire" "exact-$type-$wire"
 		done
 	done
 	# Limbs, pairs and shared lanes are the same on every wire.
 	for type in "double sum" "int64 max" "uint8 sum"; do
 		start_job "exact-${type% *}" -n 2 -w 1 -d "${type% *}" -o "${type#* }" "${@:2}"
-		expect_success "$title: $type" "${pids[@]}"
+		expect_form "$title: $type" "exact-${type% *}"
 	done
 }
 
