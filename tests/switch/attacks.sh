@@ -3,8 +3,8 @@
 # A job runs through all attacks at once: every sum is exact, and no rank reports
 # anything. The job begins before the attacks and ends after them. It uses a switch
 # without TLS, with certificates, or with a job key, or it uses no switch. Meanwhile, the
-# switch serves a new job and stays within its bounds. As root, the attacks include
-# spoofed packets and forged ICMP, too. Usage: attacks.sh SWITCHML ATTACKS [MODE…]
+# switch serves a new job and stays within its bounds. As root, the attacks include forged
+# ICMP, too. Usage: attacks.sh SWITCHML ATTACKS [MODE…]
 set -u
 
 # Use a separate loopback where that is allowed: forged packets must not reach other
