@@ -1,10 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A tree of switches with three levels, each switch and each rank on a host of its own. Training
-# survives the death of each switch, with the bits of one switch; the uplinks carry each tensor
-# once; a path may be narrow, and the root may be in the kernel. Needs root.
+# A tree of switches with three levels, each switch and each rank on a host of its own. The uplinks
+# carry each tensor once; a path may be narrow, and the root may be in the kernel. Needs root.
 #
-#	tests/job/racks-hosts.sh build/switchml build/demo/switchml-demo [part]
+#	tests/job/racks-hosts.sh build/switchml [part]
 #
 #	                 spine                      10.77.0.0/24, the ports of the spine
 #	         up /             \
@@ -14,10 +13,8 @@
 #	 /     \    /     \
 #	rank 0  1  rank 2  3
 #
-# No host forwards anything: a rank can reach only its own switch. For comparison, all ranks
-# also have a cable to one switch, `flat` (10.77.9.0/24).
+# No host forwards anything: a rank can reach only its own switch.
 switchml=$(realpath "$1")
-demo=$2
 ranks=5
 support=$(dirname "$0")/../support
 # shellcheck source=tests/support/hosts.sh
@@ -25,9 +22,8 @@ support=$(dirname "$0")/../support
 # shellcheck source=tests/support/jobs.sh
 . "$support/jobs.sh"
 export SWITCHML_TIMEOUT=60 SWITCHML_SHARED_MEMORY=0
-asking="ip netns exec $name-flat"
 rank_at=(rack1 rack1 rack2 rack2 spine)
-declare -A network=([spine]=0 [pod]=1 [rack1]=2 [rack2]=3 [flat]=9)
+declare -A network=([spine]=0 [pod]=1 [rack1]=2 [rack2]=3)
 declare -A parent=([pod]=spine [rack1]=pod [rack2]=pod)
 declare -A process=()
 uplink=100 # Mbit/s
@@ -55,7 +51,7 @@ build_network() {
 			shape "$name-net" "${parent[$host]}-$host" || return 1
 	done
 	for host in 0 1 2 3 4; do
-		plug $host eth0 "${rank_at[$host]}" 1$host && plug $host flat flat 1$host || return 1
+		plug $host eth0 "${rank_at[$host]}" 1$host || return 1
 	done
 }
 
@@ -80,14 +76,12 @@ start_on() {
 	[ -z "${parent[$1]}" ] || await says "$work/$1" 'attached to the parent'
 }
 
-dies() {
-	ip netns pids "$name-$1" | xargs -r kill -9
-	wait "${process[$1]}" 2>/dev/null
-}
-
 all_die() {
 	local host
-	for host in "${!process[@]}"; do dies "$host"; done
+	for host in "${!process[@]}"; do
+		ip netns pids "$name-$host" | xargs -r kill -9
+		wait "${process[$host]}" 2>/dev/null
+	done
 	process=()
 }
 
@@ -95,69 +89,11 @@ start_tree() {
 	start_on spine && start_on pod && start_on rack1 && start_on rack2
 }
 
-# Job, how, command: one process for each rank, whose switch is `flat` or that of the tree.
+# Job, switchml bench's options: start its ranks, whose switches are those of the tree.
 start_ranks() {
-	local rank at
-	pids=()
-	for ((rank = 0; rank < ranks; rank++)); do
-		at=${rank_at[$rank]}
-		[ "$2" != flat ] || at=flat
-		(on_host $rank env RANK=$rank WORLD_SIZE=$ranks SWITCHML_JOB="$1" OPENBLAS_NUM_THREADS=1 \
-			SWITCHML_SWITCH="$(address_of "$at")" timeout 500 "${@:3}" \
-			>"$work/$1.$rank" 2>&1) &
-		pids+=($!)
-	done
-}
-
-# Each step moves 1.2 MB through links of 100 Mbit/s, and so takes a tenth of a second at least.
-train() {
-	# Where leaves add floats, each rounds its part; the sums of integers do not depend on the tree.
-	SWITCHML_WIRE=int32 start_ranks "$1" "$1" "$demo" --steps 120 --json "$work/$1.json"
-}
-
-# Job: everything in its summary that the sums decide, the hash of all parameters too.
-facts() {
-	grep -E '"(loss|accuracy|drift|parameters_.*)"' "$work/$1.json"
-}
-
-has_gone_on() {
-	local rank
-	for ((rank = 0; rank < ranks; rank++)); do
-		[ "$(grep -c 'it is back' "$work/tree.$rank")" -ge "$1" ] || return 1
-	done
-}
-
-training() {
-	local host deaths=0
-	[ -x "$demo" ] || { echo "left out: training (this build has no demo)"; return; }
-	start_on flat
-	train flat
-	expect_success "training through one switch" "${pids[@]}"
-	dies flat
-	start_tree
-	train tree
-	await is_over_or says "$work/tree.0" '^step 1/'
-	for host in rack1 pod rack2 spine; do
-		all_run || give_up "the training is over before the $host has died"
-		dies $host
-		start_on $host
-		deaths=$((deaths + 1))
-		await is_over_or has_gone_on $deaths
-		if has_gone_on $deaths; then
-			echo "ok: the training goes on after the death of the switch of $host"
-		else
-			fail "the training goes on after the death of the switch of $host"
-		fi
-	done
-	expect_success "training through a tree whose switches have all died" "${pids[@]}"
-	facts flat >"$work/flat.facts"
-	facts tree >"$work/tree.facts"
-	if grep -q parameters_hash "$work/flat.facts" && cmp "$work/flat.facts" "$work/tree.facts"; then
-		echo "ok: the same bits as with one switch:$(grep -h parameters_hash "$work/tree.facts")"
-	else
-		fail "the same bits as with one switch"
-	fi
-	all_die
+	local rank places=()
+	for ((rank = 0; rank < ranks; rank++)); do places+=("$rank=$(address_of "${rank_at[$rank]}")"); done
+	start_at "$@" -- "${places[@]}"
 }
 
 # The bytes that have left a leaf for its parent, then those that came from there.
@@ -169,7 +105,7 @@ uplink_bytes() {
 count_calls() {
 	local host
 	for host in pod rack1 rack2; do mapfile -t "from_$host" < <(uplink_bytes $host); done
-	start_ranks "calls-$1" tree "$switchml" bench -b 4M -e 4M -w 0 -c 0 -n "$1"
+	start_ranks "calls-$1" -b 4M -e 4M -w 0 -c 0 -n "$1"
 	expect_success "$1 calls" "${pids[@]}"
 	moved=()
 	for host in pod rack1 rack2; do
@@ -204,7 +140,7 @@ set_mtu() {
 }
 
 sums() {
-	start_ranks "$2" tree "$switchml" bench -b 4 -e 256K -f 16 -n 3 -w 1
+	start_ranks "$2" -b 4 -e 256K -f 16 -n 3 -w 1
 	expect_success "$1" "${pids[@]}"
 }
 
@@ -241,7 +177,7 @@ kernel_root() {
 }
 
 set_up_hosts
-for what in ${3:-training uplinks narrow kernel_root}; do
+for what in ${2:-uplinks narrow kernel_root}; do
 	$what
 done
 [ $failures = 0 ]
