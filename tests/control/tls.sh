@@ -141,49 +141,6 @@ openssl_refused "TLS 1.2" 'alert protocol version' 'it does not speak TLS 1.3' -
 kill -0 "$switch"
 say $? "the switch lives"
 
-# A recorded ClientHello of a slow key exchange, repeated as fast as possible while a job
-# runs.
-python3 - "$address" >hellos.out 2>&1 <<'PYTHON' &
-"""Records what `openssl s_client` says first, and says it again and again."""
-import itertools
-import socket
-import subprocess
-import sys
-
-listener = socket.create_server(("127.0.0.1", 0))
-client = subprocess.Popen(
-    ["openssl", "s_client", "-groups", "ffdhe8192", "-connect", "127.0.0.1:%d" % listener.getsockname()[1]],
-    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-tcp, _ = listener.accept()
-hello = tcp.recv(65536)
-tcp.close()
-client.kill()
-host, port = sys.argv[1].rsplit(":", 1)
-for n in itertools.count():
-    with socket.socket() as tcp:
-        try:
-            tcp.connect((host, int(port)))
-            tcp.sendall(hello)
-            tcp.recv(1)
-        except OSError:
-            pass
-    if n in (0, 100) or n % 1000 == 0:
-        print(n, "hellos of", len(hello), "bytes", flush=True)
-PYTHON
-hellos=$!
-await says hellos.out '^0 hellos'
-for r in 0 1; do
-	# shellcheck disable=SC2046
-	env SWITCHML_SWITCH="$address" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 $(as worker authority) \
-		timeout 200 "$switchml" bench -b 64K -e 64K -n 1 --seconds 1000 --pause 20 >"job.$r" 2>&1 &
-	jobs[r]=$!
-done
-asking="env $(as worker authority)" await job_is "$address" default running
-await says hellos.out '^100 hellos'
-kill "${jobs[0]}" # rank 0, which ends when it is told to
-expect_jobs "a job runs while somebody replays a ClientHello ($(tail -n 1 hellos.out))" job.0 job.1 hellos.out
-kill "$hellos"
-
 start_switch switch.out
 refused "TLS at a switch without" 'it does not use TLS: start it with --tls-certificate' \
 	'it speaks TLS, and this switch has neither a job key nor a certificate' "$(as worker authority)"
