@@ -22,11 +22,9 @@
 #include "core/wire.h"
 #include "sim/gen.h"
 
-#define BATCH	   32
-#define SEEN	   512
-#define SEEN_BYTES 2048
-/* With its headers, nearly as much as a packet on the loopback can have. */
-#define PACKET_BYTES 65000
+#define BATCH	     32
+#define SEEN	     512
+#define PACKET_BYTES 2048
 /* The IP and UDP headers in front of a packet. */
 #define HEADERS_BYTES 28
 
@@ -90,7 +88,7 @@ static void note_packet(struct attacker *a, const uint8_t *bytes, uint32_t lengt
 {
 	struct bytes *place;
 
-	if (length > SEEN_BYTES || length < SML_HEADER_BYTES)
+	if (length > PACKET_BYTES || length < SML_HEADER_BYTES)
 		return;
 	place = a->n_seen < SEEN ? &a->seen[a->n_seen++] : &a->seen[gen_below(&a->gen, SEEN)];
 	place->length = length;
@@ -169,16 +167,13 @@ static void build(struct attacker *a, struct bytes *packet)
 
 static void base_packet(struct attacker *a, struct bytes *packet)
 {
-	const struct bytes *seen;
 	struct sml_header header;
 
 	if (a->n_seen == 0 || gen_below(&a->gen, 4) == 0) {
 		build(a, packet);
 		return;
 	}
-	seen = &a->seen[gen_below(&a->gen, a->n_seen)];
-	packet->length = seen->length;
-	memcpy(packet->bytes, seen->bytes, seen->length);
+	*packet = a->seen[gen_below(&a->gen, a->n_seen)];
 	memcpy(&header, packet->bytes, sizeof(header));
 	header.key_be = wrong_key(a, header.key_be);
 	memcpy(packet->bytes, &header, sizeof(header));
@@ -187,7 +182,7 @@ static void base_packet(struct attacker *a, struct bytes *packet)
 
 static void random_bytes(struct attacker *a, struct bytes *packet)
 {
-	packet->length = gen_below(&a->gen, gen_below(&a->gen, 16) ? 1473 : PACKET_BYTES + 1);
+	packet->length = gen_below(&a->gen, 1473);
 	for (uint32_t i = 0; i < packet->length; i++)
 		packet->bytes[i] = (uint8_t)gen_below(&a->gen, 256);
 }
