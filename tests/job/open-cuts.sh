@@ -3,7 +3,6 @@
 # The control connections end at each message of a job's beginning, as they do when the switch dies
 # at that moment: after all ranks, or only one of them, have sent or received it. The ranks must
 # begin, or go on, at the next address. A proxy ends the connections (tests/support/cutting-proxy).
-# open-dies.sh kills switches at moments that it does not choose.
 # Usage: open-cuts.sh SWITCHML
 set -u
 
