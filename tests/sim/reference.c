@@ -10,6 +10,7 @@
 #include "core/gather.h"
 #include "core/quantize.h"
 #include "core/wide.h"
+#include "sim/floats.h"
 
 static float draw_float(struct gen *gen, uint32_t range)
 {
@@ -100,7 +101,7 @@ static double double_at(enum sml_type type, const void *elements, uint32_t i)
 	double value;
 
 	if (type != SML_FLOAT64)
-		return (double)sml_float_of(sml_element_load(type, elements, i));
+		return ref_load(type, elements, i);
 	memcpy(&value, (const uint8_t *)elements + 8 * i, 8);
 	return value;
 }
@@ -368,45 +369,6 @@ static void reference_float_sum(const struct sim_world *world, const struct sim_
 				   inputs, result);
 }
 
-static float half_to_float(enum sml_type type, uint16_t half)
-{
-	uint32_t bits = (uint32_t)half << 16;
-	float value;
-
-	if (type == SML_FLOAT16) {
-		int exponent = half >> 10 & 31, mantissa = half & 1023;
-
-		if (exponent == 31)
-			value = mantissa ? (float)NAN : (float)INFINITY;
-		else if (exponent == 0)
-			value = ldexpf((float)mantissa, -24);
-		else
-			value = ldexpf((float)(mantissa + 1024), exponent - 25);
-		return half & 0x8000 ? -value : value;
-	}
-	memcpy(&value, &bits, 4);
-	return value;
-}
-
-static double load_float(enum sml_type type, const uint8_t *place)
-{
-	uint16_t half;
-	double wide;
-	float value;
-
-	if (type == SML_FLOAT64) {
-		memcpy(&wide, place, 8);
-		return wide;
-	}
-
-	if (type == SML_FLOAT32) {
-		memcpy(&value, place, 4);
-		return (double)value;
-	}
-	memcpy(&half, place, 2);
-	return (double)half_to_float(type, half);
-}
-
 static bool is_float(enum sml_type type)
 {
 	return type == SML_FLOAT32 || type == SML_FLOAT16 || type == SML_BFLOAT16 ||
@@ -458,8 +420,8 @@ static bool wins(const struct sim_call *call, const uint8_t *b, const uint8_t *a
 
 		return call->op == SML_MAX ? x > y : x < y;
 	}
-	f = load_float(call->type, b);
-	g = load_float(call->type, a);
+	f = double_at(call->type, b, 0);
+	g = double_at(call->type, a, 0);
 	if (isnan(g) || isnan(f))
 		return isnan(f) && !isnan(g);
 	if (f == g) /* -0 is below +0 */
@@ -542,7 +504,7 @@ bool sim_equal(enum sml_type type, const void *a, const void *b, size_t count)
 			      *y = (const uint8_t *)b + i * bytes;
 
 		if (memcmp(x, y, bytes) != 0 &&
-		    !(isnan(load_float(type, x)) && isnan(load_float(type, y))))
+		    !(isnan(double_at(type, x, 0)) && isnan(double_at(type, y, 0))))
 			return false;
 	}
 	return true;

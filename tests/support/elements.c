@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See elements.h. Half types are read and written here in a simple way, not by the core's code. */
+/* See elements.h. Half types are written here in a simple way, not by the core's code. */
 #include "support/elements.h"
 
 #include <math.h>
 #include <stdint.h>
 
 #include "core/element.h"
+#include "sim/floats.h"
 
 int element_value(int rank, size_t i, unsigned salt)
 {
@@ -25,14 +26,6 @@ static uint16_t to_half(float x)
 			  (bits >> 13 & 0x3ff));
 }
 
-static float from_half(uint16_t half)
-{
-	float x = half & 0x7c00 ? sml_float_of((half & 0x7fffu) * 8192u + (112u << 23))
-				: (float)(half & 0x3ff) / 16777216.0f;
-
-	return half & 0x8000 ? -x : x;
-}
-
 void element_put(void *buffer, enum sml_type type, size_t i, int value)
 {
 	if (type == SML_FLOAT32)
@@ -49,12 +42,8 @@ void element_put(void *buffer, enum sml_type type, size_t i, int value)
 
 double element_get(const void *buffer, enum sml_type type, size_t i)
 {
-	if (type == SML_FLOAT32)
-		return (double)sml_float_of(((const sml_any_u32 *)buffer)[i]);
-	if (type == SML_FLOAT16)
-		return (double)from_half(((const sml_any_u16 *)buffer)[i]);
-	if (type == SML_BFLOAT16)
-		return (double)sml_float_of((uint32_t)((const sml_any_u16 *)buffer)[i] << 16);
+	if (type == SML_FLOAT32 || type == SML_FLOAT16 || type == SML_BFLOAT16)
+		return ref_load(type, buffer, i);
 	if (type == SML_INT32)
 		return (double)(int32_t)((const sml_any_u32 *)buffer)[i];
 	return (double)((const int8_t *)buffer)[i];

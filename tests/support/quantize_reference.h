@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/quantize.h"
+#include "sim/floats.h"
 #include "switchml.h"
 
 static inline size_t ref_bytes(enum sml_type type)
@@ -25,37 +26,6 @@ static inline unsigned ref_headroom(unsigned n_ranks)
 	while ((1u << bits) < n_ranks)
 		bits++;
 	return bits;
-}
-
-/* A small format with this many mantissa bits and this smallest exponent. */
-static inline double ref_decode_half(uint16_t half, int mantissa_bits, int least)
-{
-	int mantissa = half & ((1 << mantissa_bits) - 1);
-	int field = (half & 0x7fff) >> mantissa_bits;
-	int special = 0x7fff >> mantissa_bits;
-	double value;
-
-	if (field == special)
-		value = mantissa != 0 ? NAN : INFINITY;
-	else if (field == 0)
-		value = ldexp(mantissa, least - mantissa_bits);
-	else
-		value = ldexp(mantissa + (1 << mantissa_bits), least + field - 1 - mantissa_bits);
-	return half & 0x8000 ? -value : value;
-}
-
-static inline double ref_load(enum sml_type type, const void *elements, size_t i)
-{
-	uint16_t half;
-	float single;
-
-	if (type == SML_FLOAT32) {
-		memcpy(&single, (const char *)elements + 4 * i, 4);
-		return (double)single;
-	}
-	memcpy(&half, (const char *)elements + 2 * i, 2);
-	return type == SML_FLOAT16 ? ref_decode_half(half, 10, -14)
-				   : ref_decode_half(half, 7, -126);
 }
 
 static inline uint16_t ref_encode_half(double value, int mantissa_bits, int least)

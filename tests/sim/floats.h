@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Elements of float types of up to four bytes, read one at a time and in a simple way, not by the
+ * core's code. */
+#ifndef SML_SIM_FLOATS_H
+#define SML_SIM_FLOATS_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "switchml.h"
+
+/* A small format with this many mantissa bits and this smallest exponent. */
+static inline double ref_decode_half(uint16_t half, int mantissa_bits, int least)
+{
+	int mantissa = half & ((1 << mantissa_bits) - 1);
+	int field = (half & 0x7fff) >> mantissa_bits;
+	int special = 0x7fff >> mantissa_bits;
+	double value;
+
+	if (field == special)
+		value = mantissa != 0 ? NAN : INFINITY;
+	else if (field == 0)
+		value = ldexp(mantissa, least - mantissa_bits);
+	else
+		value = ldexp(mantissa + (1 << mantissa_bits), least + field - 1 - mantissa_bits);
+	return half & 0x8000 ? -value : value;
+}
+
+static inline double ref_load(enum sml_type type, const void *elements, size_t i)
+{
+	uint16_t half;
+	float single;
+
+	if (type == SML_FLOAT32) {
+		memcpy(&single, (const char *)elements + 4 * i, 4);
+		return (double)single;
+	}
+	memcpy(&half, (const char *)elements + 2 * i, 2);
+	return type == SML_FLOAT16 ? ref_decode_half(half, 10, -14)
+				   : ref_decode_half(half, 7, -126);
+}
+
+#endif
