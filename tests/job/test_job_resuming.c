@@ -122,12 +122,11 @@ JOBS_TEST(who_leaves_a_job_that_is_about_to_go_on_does_not_end_it)
 }
 
 /* The others would wait for it without knowing why. */
-WORLD_TEST(those_that_resume_are_told_why_another_one_may_not)
+JOBS_TEST(those_that_resume_are_told_why_another_one_may_not)
 {
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
 	const SmlControl__Envelope *waiting;
 
-	jobs_open(world, 4096, 64, false);
 	resume(world, 0, 0, 77, false);
 	join.wire = SML_WIRE_INT8;
 	jobs_resume(world, 1, join, 77, 1, false);

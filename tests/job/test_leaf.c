@@ -285,9 +285,7 @@ WORLD_TEST(a_leaf_serves_ranks_of_one_host_as_one_child)
 	jobs_ready_sharing(world, 1, false);
 	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	jobs_ready_sharing(world, 2, true);
-	assert_non_null(
-		strstr(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
-		       "rank 1 (host testhost, pid 1001) is nowhere"));
+	jobs_assert_refused(world, 0, "rank 1 (host testhost, pid 1001) is nowhere");
 }
 
 WORLD_TEST(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once)
@@ -393,9 +391,7 @@ WORLD_TEST(a_leaf_waits_for_slots_of_ended_jobs)
 	world->has_no_room_yet = true;
 	assert_null(offer(world, numbers, ranks, 2, 2));
 	jobs_ready_sharing(world, 1, false);
-	assert_non_null(
-		strstr(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
-		       "was ready before its switch had slots for the job"));
+	jobs_assert_refused(world, 0, "was ready before its switch had slots for the job");
 	assert_int_equal(world->jobs.slots_in_use, 0);
 }
 
@@ -409,9 +405,7 @@ WORLD_TEST(a_leaf_whose_slots_are_in_pieces_says_so_later_too)
 	world->has_no_room_yet = false;
 	world->most_slots = 15;
 	jobs_wait(world, SML_TICK_NS);
-	assert_non_null(
-		strstr(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort->text,
-		       "in pieces"));
+	jobs_assert_refused(world, 0, "in pieces");
 	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
