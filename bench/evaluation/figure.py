@@ -21,18 +21,17 @@ PALETTE = [OURS, HALF, "#5b8e7d", LOSES, "#7d5ba6", "#8a6f4d", "#c66b9a", OTHERS
 NO_MATPLOTLIB = "there is no matplotlib (Debian: python3-matplotlib)"
 
 
-def python_that_draws():
-    """A command, or None."""
-    for python in (sys.executable, "/usr/bin/python3"):
-        if subprocess.run([python, "-c", "import matplotlib"], check=False,
-                          capture_output=True).returncode == 0:
+def python_with(modules, *pythons):
+    """The first of these commands that has the modules, or None."""
+    for python in filter(None, pythons):
+        if subprocess.run([python, "-c", f"import {modules}"], check=False, capture_output=True).returncode == 0:
             return python
     return None
 
 
 def draw(name, numbers, target):
     """Draw a kept experiment from a JSON file into an SVG file. Returns an error text, or nothing."""
-    python = python_that_draws()
+    python = python_with("matplotlib", sys.executable, "/usr/bin/python3")
     if python is None:
         return NO_MATPLOTLIB
     done = subprocess.run([python, __file__, name, numbers, target], check=False, capture_output=True, text=True)

@@ -6,37 +6,25 @@ import subprocess
 import sys
 import tempfile
 
+import figure
 import lab as common
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LEAST_SECONDS = 300
 
 
-def python_with_torch():
-    """$PAPER_PYTHON, or this Python."""
-    for python in (os.environ.get("PAPER_PYTHON"), sys.executable):
-        if python and subprocess.run([python, "-c", "import torch, numpy"], check=False,
-                                     capture_output=True).returncode == 0:
-            return python
-    raise common.Skipped("no PyTorch here: pip install torch numpy, or set PAPER_PYTHON to a "
-                         "Python that has both")
-
-
-def library(lab):
-    """The library that the Python package loads."""
-    for folder, _, names in os.walk(os.path.join(lab.build, "lib")):
-        if "libswitchml.so" in names:
-            return os.path.join(folder, "libswitchml.so")
-    raise common.Skipped(f"libswitchml.so was not built: ninja -C {lab.build}")
-
-
 def train(lab, n_workers, rate_mbit, limit_s, program="train_rank.py", **options):
     """What the ranks have found, with a switch as a host beside them. options: of the program's find()."""
+    # $PAPER_PYTHON, or this Python.
+    python = figure.python_with("torch, numpy", os.environ.get("PAPER_PYTHON"), sys.executable)
+    if python is None:
+        raise common.Skipped("no PyTorch here: pip install torch numpy, or set PAPER_PYTHON to a "
+                             "Python that has both")
     with tempfile.NamedTemporaryFile() as found:
         done = subprocess.run(
             [os.path.join(common.ROOT, "bench", "on-links"), "--build", lab.build, "--workers", str(n_workers),
-             "--rate", str(rate_mbit), python_with_torch(), os.path.join(HERE, program), found.name, json.dumps(options)],
-            env={**os.environ, "SWITCHML_SHARED_MEMORY": "0", "SWITCHML_LIBRARY": library(lab)},
+             "--rate", str(rate_mbit), python, os.path.join(HERE, program), found.name, json.dumps(options)],
+            env={**os.environ, "SWITCHML_SHARED_MEMORY": "0", "SWITCHML_LIBRARY": lab.program("lib/libswitchml.so")},
             capture_output=True, text=True, timeout=max(limit_s, LEAST_SECONDS), check=False)
         if done.returncode:
             raise RuntimeError(done.stderr.strip() or done.stdout.strip())
