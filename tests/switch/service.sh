@@ -33,14 +33,19 @@ end() {
 	wait $switch
 }
 
-# Title, pattern, line of the file: the switch does not start, and says why.
-refuses() {
+# Status, title, pattern, the switch's options: it does not start, and says why.
+ends() {
 	local status
-	printf '%s\n' "$3" >"$work/conf"
-	timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$work/conf" >"$work/out" 2>&1
+	timeout 20 "$switchml" switch "${@:4}" >"$work/out" 2>&1
 	status=$?
-	[ $status = 2 ] && says "$work/out" "$2"
-	say $? "$1 (status $status)" "$work/out"
+	[ $status = "$1" ] && says "$work/out" "$3"
+	say $? "$2 (status $status)" "$work/out"
+}
+
+# Title, pattern, lines of the file.
+refuses() {
+	printf '%s\n' "$3" >"$work/conf"
+	ends 2 "$1" "$2" --listen 127.0.0.1:0 --config "$work/conf"
 }
 
 # ---- the file ----
@@ -64,9 +69,8 @@ refuses "a setting after the longest" "conf, line 2: heartbeat must be a number"
 refuses "a dataplane that there is not" "conf, line 1: dataplane is udp, xdp or p4, not 'x'" 'dataplane = x'
 refuses "a setting of another dataplane" 'conf, line 2: iface is for dataplane = xdp' $'jobs = 1\niface = eth0'
 refuses "one of the P4 switch" 'conf, line 1: target is for dataplane = p4' 'target = 127.0.0.1:9090'
-timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$work/conf" --target 127.0.0.1:9 >"$work/out" 2>&1
-[ $? = 2 ] && says "$work/out" '^switchml switch: --target is for --dataplane p4'
-say $? "the option wins over the file's: it is the mistake" "$work/out"
+ends 2 "the option wins over the file's: it is the mistake" '^switchml switch: --target is for --dataplane p4' \
+	--listen 127.0.0.1:0 --config "$work/conf" --target 127.0.0.1:9
 refuses "a line that is too long" 'conf, line 2: longer than 198 bytes: put the rest .*indented' \
 	"$(printf 'jobs = 1\nhosts = %01000d' 0)"
 refuses "a line that goes on" "conf, line 1: slots must be .*, not '1x'" $'slots = 1\n x'
@@ -76,14 +80,10 @@ refuses "a section alone" 'conf, line 1: expected NAME = VALUE' '[switch]'
 refuses "a section at the end" 'conf, line 2: expected NAME = VALUE' $'jobs = 1\n[switch]'
 refuses "a file in the file" "there is no setting 'config'" 'config = /etc/passwd'
 # Values that show only in use that they are wrong.
-# Status, title, pattern, lines of the file. 1: the service manager tries again.
+# Status, title, pattern, lines of the file, options. 1: the service manager tries again.
 fails() {
-	local status
 	printf '%s\n' "$4" >"$work/conf"
-	timeout 20 "$switchml" switch --config "$work/conf" "${@:5}" >"$work/out" 2>&1
-	status=$?
-	[ $status = "$1" ] && says "$work/out" "$3"
-	say $? "$2 (status $status)" "$work/out"
+	ends "$1" "$2" "$3" --config "$work/conf" "${@:5}"
 }
 here=$'jobs = 1\nlisten = 127.0.0.1:0\n'
 fails 2 "a listen that is no address" "--listen is not .* (.*conf, line 2: listen = 999.1.1.1:0)" $'jobs = 1\nlisten = 999.1.1.1:0'
@@ -97,21 +97,14 @@ fails 2 "a certificate alone" "--tls-key is not set.*(the other two: --tls-certi
 fails 2 "the option wins over the file's listen: the file is not named" "--listen is not [^(]*$" 'listen = 127.0.0.1:0' --listen 999.1.1.1
 # The options' names may be shortened.
 echo 'slotz = 7' >"$work/conf"
-timeout 20 "$switchml" switch --listen 127.0.0.1:0 --conf="$work/conf" >"$work/out" 2>&1
-[ $? = 2 ] && says "$work/out" "conf, line 1: there is no setting 'slotz'"
-say $? "--conf is --config" "$work/out"
+ends 2 "--conf is --config" "conf, line 1: there is no setting 'slotz'" --listen 127.0.0.1:0 --conf="$work/conf"
 rm "$work/conf"
-timeout 20 "$switchml" switch --config "$work/conf" >"$work/out" 2>&1
-[ $? = 2 ] && says "$work/out" "cannot read $work/conf: No such file"
-say $? "a file that is missing" "$work/out"
-timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$work" >"$work/out" 2>&1
-[ $? = 2 ] && says "$work/out" "cannot read $work: Is a directory"
-say $? "a folder instead of a file" "$work/out"
+ends 2 "a file that is missing" "cannot read $work/conf: No such file" --config "$work/conf"
+ends 2 "a folder instead of a file" "cannot read $work: Is a directory" --listen 127.0.0.1:0 --config "$work"
 mkfifo "$work/fifo"
 for other in /dev/zero "$work/fifo"; do
-	timeout 20 "$switchml" switch --listen 127.0.0.1:0 --config "$other" >"$work/out" 2>&1
-	[ $? = 2 ] && says "$work/out" "cannot read $other: it is not a regular file"
-	say $? "${other##*/} instead of a file" "$work/out"
+	ends 2 "${other##*/} instead of a file" "cannot read $other: it is not a regular file" \
+		--listen 127.0.0.1:0 --config "$other"
 done
 # The example file of the program: its comments are settings that exist.
 sed 's/^#\([a-z-]* = \)/\1/; /^tls-/d; /^key-/d; /^iface/d; /^xdp/d; /^metrics/d; /^target/d; /^hosts/d; /^program/d; /^parent/d; s/^listen.*/listen = 127.0.0.1:0/; /^data-port/d' \
