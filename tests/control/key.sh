@@ -25,24 +25,6 @@ echo "$secret" >key
 echo "another secret, as long" >other.key
 right="SWITCHML_JOB_KEY_FILE=key" wrong="SWITCHML_JOB_KEY_FILE=other.key"
 
-# Variables of all ranks, then of rank 1 only: two ranks that embed their switch.
-embedded() {
-	local port r bad=0
-	port=$(free_port)
-	for r in 0 1; do
-		# shellcheck disable=SC2086
-		env SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT="$port" $1 \
-			$([ $r = 0 ] || echo "$2") timeout 90 "$switchml" bench -b 4K -e 4K -n 3 \
-			>"embedded.$r" 2>&1 &
-		jobs[r]=$!
-	done
-	wait "${jobs[1]}" || bad=1
-	# Rank 0 alone would wait for the other until its timeout.
-	[ $bad = 0 ] || kill "${jobs[0]}" 2>/dev/null
-	wait "${jobs[0]}" || bad=1
-	return $bad
-}
-
 # ---- jobs ----
 
 start_switch switch.out --key-file key
@@ -60,8 +42,13 @@ SWITCHML_JOB_KEY_FILE=key start_switch switch.out
 rank rank.out "$right"
 say $? "a switch with the file in its environment" rank.out
 
-embedded "$right" ""
-say $? "rank 0's own switch with a key" embedded.0 embedded.1
+port=$(free_port)
+for r in 0 1; do
+	env SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT="$port" "$right" \
+		timeout 90 "$switchml" bench -b 4K -e 4K -n 3 >"embedded.$r" 2>&1 &
+	jobs[r]=$!
+done
+expect_jobs "rank 0's own switch with a key" embedded.0 embedded.1
 
 if has_peers; then
 	peers same "$right"
@@ -185,51 +172,16 @@ refused "a key at a switch without" 'it has no job key: start it with --key-file
 env "$right" "$switchml" status --switch "$address" >status.out 2>&1
 expect "status with a key at a switch without" status.out 'it has no job key: start it'
 
-if embedded "" "$right"; then
-	say 1 "a key at a rank 0 without" embedded.1
-else
-	expect "a key at a rank 0 without" embedded.1 'it has no job key: start it'
-fi
-if embedded "$right" "SWITCHML_JOB_KEY_FILE="; then
-	say 1 "no key at a rank 0 with one" embedded.1
-else
-	expect "no key at a rank 0 with one" embedded.1 'this switch requires a job key: set SWITCHML_JOB'
-fi
-if embedded "$right" "$wrong"; then
-	say 1 "another key than rank 0's" embedded.1
-else
-	expect "another key than rank 0's" embedded.1 'it has another job key: give both ends the same'
-fi
+# ---- a key in a variable, which nothing reads: nothing must run without one then ----
 
-# ---- invalid keys ----
-
-# Title, text, variables and options of a switch.
+# Who runs, the program's arguments.
 no_key() {
-	env "${@:3}" >files.out 2>&1
-	expect "$1" files.out "$2"
+	SWITCHML_JOB_KEY=$secret "$switchml" "${@:2}" >files.out 2>&1
+	expect "a key in a variable, $1" files.out 'SWITCHML_JOB_KEY is not a setting.* set SWITCHML_JOB_KEY_FILE to its name'
 }
-run="$switchml switch --listen 127.0.0.1:0"
-no_variable='SWITCHML_JOB_KEY is not a setting.* set SWITCHML_JOB_KEY_FILE to its name'
-echo short >short.key
-cp key open.key
-chmod 644 open.key
-# shellcheck disable=SC2086
-{
-	no_key "a short key" 'key-file) has 5 bytes: it must have 16 to 1024' $run --key-file short.key
-	no_key "a file that others may read" 'is open to other users (mode 644): chmod 600' \
-		$run --key-file open.key
-	no_key "no file" 'nowhere.key of .* cannot be read: No such file' $run --key-file nowhere.key
-	# What reads no key must not run without one, where somebody meant to set it.
-	no_key "a key in a variable, switch" "$no_variable" SWITCHML_JOB_KEY="$secret" $run
-	no_key "a key in a variable, status" "$no_variable" SWITCHML_JOB_KEY="$secret" \
-		$switchml status --switch "$address"
-	no_key "a key in a variable, rank" "$no_variable" SWITCHML_JOB_KEY="$secret" SWITCHML_RANK=0 \
-		SWITCHML_WORLD_SIZE=1 $switchml bench -b 4K -e 4K -n 1
-	no_key "a key and certificates" 'only one of them can be used: unset the key, or --tls-cert' \
-		$run --key-file key --tls-certificate c --tls-key k --tls-authority a
-}
-rank rank.out SWITCHML_JOB_KEY_FILE=open.key
-expect "a rank whose key others may read" rank.out 'is open to other users (mode 644): chmod 600'
+no_key switch switch --listen 127.0.0.1:0
+no_key status status --switch "$address"
+SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=1 no_key rank bench -b 4K -e 4K -n 1
 
 [ $failures = 0 ] || echo "$failures failed"
 exit $((failures > 0))
