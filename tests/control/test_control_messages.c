@@ -66,18 +66,6 @@ TEST_WITH(half_messages_fill_no_memory, NULL, tear_down)
 	expect_unharmed();
 }
 
-TEST_WITH(a_member_says_no_long_messages, NULL, tear_down)
-{
-	static const unsigned char too_long[] = {0, 0, 0x50, 0, 10 << 3 | 2}; /* Abort */
-	struct sml_switch_config config = config_of_test();
-
-	port = client_open_switch(&config);
-	start_job();
-	client_send_bytes(&members[1], too_long, sizeof(too_long));
-	client_expect_abort(&members[0], SML_ERROR_RANK_DIED, "rank 1",
-			    "a control message (abort) that is too long", NULL);
-}
-
 /* Before it joins, a peer may send only a few bytes, and none of a member's messages. */
 TEST_WITH(a_stranger_may_only_join_ask_or_ping, NULL, tear_down)
 {
@@ -98,23 +86,6 @@ TEST_WITH(a_stranger_may_only_join_ask_or_ping, NULL, tear_down)
 		client_expect_end(&stranger);
 		client_close(&stranger);
 	}
-	expect_unharmed();
-}
-
-/* 4 KiB of a Join without a report. The switch never reads the rest. */
-TEST_WITH(a_join_is_long_only_if_it_resumes, NULL, tear_down)
-{
-	static unsigned char join[4 + 5000] = {0, 0, 0x20, 0, 10, 0xfd, 63, 0x1a, 0xfa, 63};
-	struct sml_switch_config config = config_of_test();
-	struct client stranger;
-
-	config.greeting_ms = 60000;
-	port = client_open_switch(&config);
-	start_job();
-	client_open(&stranger, "127.0.0.1", port);
-	client_send_bytes(&stranger, join, sizeof(join));
-	client_expect_end(&stranger);
-	client_close(&stranger);
 	expect_unharmed();
 }
 
@@ -141,44 +112,6 @@ TEST_WITH(a_rank_tells_no_mismatch_before_its_job_runs, NULL, tear_down)
 	client_expect_abort(&ranks[0], SML_ERROR_RANK_DIED, "rank 1",
 			    "(mismatch) that is not allowed while its job probes", NULL);
 	clients_close(ranks, 2);
-}
-
-/* The switch has read the earlier bytes, because it has answered the later ones. */
-static void expect_no_end(const struct client *client)
-{
-	for (unsigned i = 0; i < 2; i++)
-		client_free(client_status("127.0.0.1", port));
-	assert_false(has_ended(client));
-}
-
-/* If ranks have the slots, each reports to rank 0 what its slots wait for: up to 128 KiB. */
-TEST_WITH(but_reports_of_slots_where_ranks_have_them, NULL, tear_down)
-{
-	static const unsigned char report[] = {0, 1, 0x54, 0, 0x92, 1},
-				   too_long[] = {0, 3, 0x10, 0, 0x92, 1};
-	struct sml_switch_config config = config_of_test();
-	SmlControl__Join join = client_join_message("meeting", 0, 1);
-	uint32_t data_port = 9;
-	struct client rank;
-
-	config.rendezvous = true;
-	port = client_open_switch(&config);
-	for (unsigned i = 0; i < 2; i++) {
-		client_open(&rank, "127.0.0.1", port);
-		join.stripe_ports = &data_port;
-		join.n_stripe_ports = 1;
-		client_join(&rank, &join);
-		client_free(client_expect(&rank, SML_CONTROL__ENVELOPE__BODY_ADMITTED));
-		rank.lanes = 352;
-		client_ready(&rank);
-		client_free(client_expect(&rank, SML_CONTROL__ENVELOPE__BODY_START));
-		client_send_bytes(&rank, i == 0 ? report : too_long, sizeof(report));
-		if (i == 0)
-			expect_no_end(&rank);
-		else
-			client_expect_end(&rank);
-		client_close(&rank);
-	}
 }
 
 /*

@@ -5,15 +5,16 @@
 #include "support/jobs.h"
 #include "support/test.h"
 
-static bool may_say(const struct jobs_world *world, unsigned peer, unsigned body, size_t whole)
+/* NULL: the peer may say it. */
+static const char *why_not(const struct jobs_world *world, unsigned peer, unsigned body,
+			   size_t whole)
 {
 	const uint8_t key[2] = {(uint8_t)((body & 15) << 3 | 2 | (body > 15 ? 128 : 0)),
 				(uint8_t)(body >> 4)};
 	const struct sml_head head = {key, body > 15 ? 2 : 1, whole};
-	char text[SML_SENTENCE_BYTES];
+	static char text[SML_SENTENCE_BYTES];
 
-	return sml_jobs_reject(&world->jobs, &world->peers[peer].peer, &head, text, sizeof(text)) ==
-	       NULL;
+	return sml_jobs_reject(&world->jobs, &world->peers[peer].peer, &head, text, sizeof(text));
 }
 
 /* Bit b: the peer may send message b. */
@@ -22,7 +23,7 @@ static uint64_t sayable(const struct jobs_world *world, unsigned peer, size_t wh
 	uint64_t bodies = 0;
 
 	for (unsigned body = 1; body < 40; body++)
-		if (may_say(world, peer, body, whole))
+		if (why_not(world, peer, body, whole) == NULL)
 			bodies |= (uint64_t)1 << body;
 	return bodies;
 }
@@ -56,6 +57,7 @@ WORLD_TEST(ranks_with_slots_tell_of_them)
 	assert_int_equal(sayable(world, 0, 10),
 			 MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) | BODY(STALL_REPORT));
 	assert_int_equal(sayable(world, 0, 100000), BODY(STALL_REPORT));
+	assert_int_equal(sayable(world, 0, 200000), 0);
 }
 
 JOBS_TEST(only_reports_are_long)
@@ -67,6 +69,8 @@ JOBS_TEST(only_reports_are_long)
 	assert_int_equal(sayable(world, 0, 4097), 0);
 	jobs_ready(world, 1);
 	assert_int_equal(sayable(world, 0, 4097), BODY(STALL_REPORT));
+	assert_non_null(strstr(why_not(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT, 20480),
+			       "a control message (abort) that is too long"));
 }
 
 JOBS_TEST(a_long_join_shows_its_report_early)
