@@ -9,8 +9,11 @@
 #ifndef SML_JOB_COMMON_RULES_H
 #define SML_JOB_COMMON_RULES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "control.pb-c.h"
 
 #define SML_RULES_MESSAGES 64
 /* This many bytes of a message, or all of a shorter one, are enough for every check. */
@@ -39,5 +42,8 @@ struct sml_head {
  */
 const char *sml_rules_reject(const struct sml_rules *rules, unsigned state,
 			     const struct sml_head *head, char *text, size_t bytes);
+
+/* Can a switch have admitted a rank, or a leaf, with these numbers? */
+bool sml_rules_admit(const SmlControl__Admitted *in, uint32_t most_shards);
 
 #endif

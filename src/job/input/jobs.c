@@ -330,9 +330,10 @@ static void take_message(struct sml_jobs *jobs, struct sml_peer *peer,
  * From a rank at a leaf. As for a connection: what it sends is checked before it is unpacked. A
  * rank has no leaves, so this does not go deeper.
  */
-static void take_relayed(struct sml_jobs *jobs, struct sml_remote *remote,
-			 const SmlControl__Relay *in)
+static void take_relay(struct sml_jobs *jobs, struct sml_branch *branch,
+		       const SmlControl__Relay *in)
 {
+	struct sml_remote *remote = sml_branch_relay(branch, in);
 	const size_t n = in->message.len;
 	const struct sml_head head = {
 		.bytes = in->message.data,
@@ -342,6 +343,8 @@ static void take_relayed(struct sml_jobs *jobs, struct sml_remote *remote,
 	SmlControl__Envelope *message = NULL;
 	char text[SML_SENTENCE_BYTES];
 
+	if (remote == NULL)
+		return;
 	if (sml_jobs_reject(jobs, &remote->peer, &head, text, sizeof(text)) == NULL) {
 		if (sml_frame_unpack(in->message.data, n, &message) < 0)
 			snprintf(text, sizeof(text),
@@ -354,15 +357,6 @@ static void take_relayed(struct sml_jobs *jobs, struct sml_remote *remote,
 	sml_peer_heard(&remote->peer, jobs->now_ns);
 	take_message(jobs, &remote->peer, message);
 	sml_control__envelope__free_unpacked(message, NULL);
-}
-
-static void take_relay(struct sml_jobs *jobs, struct sml_branch *branch,
-		       const SmlControl__Relay *in)
-{
-	struct sml_remote *remote = sml_branch_relay(branch, in);
-
-	if (remote != NULL)
-		take_relayed(jobs, remote, in);
 }
 
 /* A message of a peer, wherever it is. */

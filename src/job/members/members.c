@@ -24,9 +24,8 @@ struct sml_job *sml_job_new(struct sml_jobs *jobs, const char *name, uint32_t n_
 		return NULL;
 	}
 	sml_text_copy(job->name, sizeof(job->name), name);
-	job->jobs = job->pool.jobs = jobs;
-	job->pool.name = job->name;
-	job->n_ranks = job->pool.n_ranks = (uint16_t)n_ranks;
+	job->jobs = jobs;
+	job->n_ranks = (uint16_t)n_ranks;
 	return job;
 }
 

@@ -12,22 +12,30 @@
 #include "job/members/job.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/least.h"
 #include "control/envelope.h"
 #include "job/peer/peer.h"
 #include "switchml.h"
 
+/* The job whose pool this is. */
+static struct sml_job *job_of(const struct sml_job_pool *pool)
+{
+	return (struct sml_job *)((uintptr_t)pool - offsetof(struct sml_job, pool));
+}
+
 /* ---- children ---- */
 
 void sml_job_pool_draw(struct sml_job_pool *pool, unsigned n_behind)
 {
 	pool->rules.n_ranks = pool->n_children;
-	pool->rules.divisor = sml_divisor_of(pool->n_children, n_behind, pool->n_ranks);
+	pool->rules.divisor = sml_divisor_of(pool->n_children, n_behind, job_of(pool)->n_ranks);
 	pool->adds_parts = pool->n_children > 1 && pool->n_children < n_behind;
 	for (unsigned i = 0; i < pool->n_children; i++)
-		pool->rules.cookies[i] = sml_jobs_random(pool->jobs);
+		pool->rules.cookies[i] = sml_jobs_random(job_of(pool)->jobs);
 }
 
 uint32_t sml_job_pools_children(const struct sml_jobs *jobs)
@@ -62,7 +70,7 @@ bool sml_job_pool_forget(struct sml_job_pool *pool, const struct sml_branch *bra
 
 int sml_job_pool_add(struct sml_job_pool *pool)
 {
-	struct sml_jobs *jobs = pool->jobs;
+	struct sml_jobs *jobs = job_of(pool)->jobs;
 	int rc = jobs->operations->add_job(jobs->dataplane, &pool->rules);
 
 	pool->has_slots = rc == 0;
@@ -70,26 +78,29 @@ int sml_job_pool_add(struct sml_job_pool *pool)
 	return rc;
 }
 
-int sml_job_pool_start(struct sml_job_pool *pool)
+bool sml_job_pool_start(struct sml_job_pool *pool, char *text, size_t bytes)
 {
 	SmlControl__Start start = SML_CONTROL__START__INIT;
-	struct sml_jobs *jobs = pool->jobs;
+	struct sml_jobs *jobs = job_of(pool)->jobs;
 	int rc = jobs->operations->start_job(jobs->dataplane, pool->rules.job);
 
-	if (rc < 0)
-		return rc;
+	if (rc < 0) {
+		snprintf(text, bytes, "%s kernel refuses the job's addresses: %s",
+			 sml_jobs_is_leaf(jobs) ? "its" : "the switch's", strerror(-rc));
+		return false;
+	}
 	pool->started = true;
 	for (unsigned i = 0; i < pool->n_children; i++)
 		if (pool->children[i].branch != NULL)
-			(void)sml_link_send(pool->jobs, &pool->children[i].branch->link,
+			(void)sml_link_send(job_of(pool)->jobs, &pool->children[i].branch->link,
 					    sml_envelope_of(pool->rules.job, START, start, &start));
-	return 0;
+	return true;
 }
 
 void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned)
 {
 	SmlControl__Abort end = SML_CONTROL__ABORT__INIT;
-	struct sml_jobs *jobs = pool->jobs;
+	struct sml_jobs *jobs = job_of(pool)->jobs;
 
 	end.text = (char *)(uintptr_t)how;
 	end.planned = planned;
@@ -98,7 +109,7 @@ void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned)
 
 		if (child->branch != NULL && child->has_job) {
 			child->branch->slots_in_use -= sml_job_pool_slots(pool);
-			(void)sml_link_send(pool->jobs, &child->branch->link,
+			(void)sml_link_send(job_of(pool)->jobs, &child->branch->link,
 					    sml_envelope_of(pool->rules.job, ABORT, abort, &end));
 		}
 		if (child->has_job)
@@ -122,7 +133,7 @@ bool sml_job_pool_name_ranks(const struct sml_job_pool *pool, struct sml_mismatc
 
 const char *sml_job_pool_misses_address(const struct sml_job_pool *pool, unsigned child)
 {
-	const struct sml_jobs *jobs = pool->jobs;
+	const struct sml_jobs *jobs = job_of(pool)->jobs;
 
 	if (!pool->has_slots)
 		return "said that it was ready before its switch had slots for the job";
@@ -135,11 +146,19 @@ const char *sml_job_pool_misses_address(const struct sml_job_pool *pool, unsigne
 void sml_job_pool_renew(const struct sml_job_pool *pool, unsigned child, uint32_t shard,
 			uint32_t number)
 {
-	const struct sml_jobs *jobs = pool->jobs;
+	const struct sml_jobs *jobs = job_of(pool)->jobs;
 
 	if (pool->started && jobs->operations->renew_address && shard < pool->rules.n_shards)
 		jobs->operations->renew_address(jobs->dataplane, pool->rules.job, (uint8_t)child,
 						(uint8_t)shard, number);
+}
+
+void sml_job_pool_count(const struct sml_job_pool *pool, struct sml_job_counters *counters)
+{
+	const struct sml_jobs *jobs = job_of(pool)->jobs;
+
+	if (jobs->operations->job_counters && pool->has_slots)
+		jobs->operations->job_counters(jobs->dataplane, pool->rules.job, counters);
 }
 
 /* ---- what slots wait for ---- */
@@ -154,9 +173,9 @@ void sml_job_pool_ask(struct sml_job_pool *pool)
 		if (child->branch == NULL || child->asked)
 			continue;
 		child->asked = true;
-		child->asked_ns = pool->jobs->now_ns;
+		child->asked_ns = job_of(pool)->jobs->now_ns;
 		(void)sml_link_send(
-			pool->jobs, &child->branch->link,
+			job_of(pool)->jobs, &child->branch->link,
 			sml_envelope_of(pool->rules.job, STALL_REQUEST, stall_request, &request));
 	}
 }
@@ -178,25 +197,25 @@ uint64_t sml_job_pool_answers_due(const struct sml_job_pool *pool)
 
 	for (unsigned i = 0; i < pool->n_children; i++)
 		if (pool->children[i].asked)
-			due_ns = sml_later(due_ns,
-					   pool->children[i].asked_ns + sml_answer_ns(pool->jobs));
+			due_ns = sml_later(due_ns, pool->children[i].asked_ns +
+							   sml_answer_ns(job_of(pool)->jobs));
 	return pool->leaves_queried ? due_ns : UINT64_MAX;
 }
 
 /* What it said long ago would blame the wrong ranks. */
 static void doubt(const struct sml_job_pool *pool, struct sml_child *child)
 {
-	if (!child->silent && pool->jobs->config.debug >= SML_LOG_INFO)
-		sml_jobs_log(pool->jobs, SML_JOBS_WARNING,
+	if (!child->silent && job_of(pool)->jobs->config.debug >= SML_LOG_INFO)
+		sml_jobs_log(job_of(pool)->jobs, SML_JOBS_WARNING,
 			     "job \"%s\": the leaf %s does not say for which ranks its slots wait",
-			     pool->name, child->branch->name);
+			     job_of(pool)->name, child->branch->name);
 	child->answered = false;
 	child->silent = true;
 }
 
 bool sml_job_pool_is_answered(struct sml_job_pool *pool)
 {
-	if (pool->jobs->now_ns < sml_job_pool_answers_due(pool))
+	if (job_of(pool)->jobs->now_ns < sml_job_pool_answers_due(pool))
 		return false;
 	for (unsigned i = 0; i < pool->n_children; i++)
 		if (pool->children[i].asked)
@@ -270,11 +289,11 @@ static void note_below(struct sml_waits *waits, const struct sml_job_pool *pool,
 
 bool sml_job_pool_look(const struct sml_job_pool *pool, struct sml_waits *waits)
 {
-	const struct sml_jobs *jobs = pool->jobs;
+	const struct sml_jobs *jobs = job_of(pool)->jobs;
 	uint32_t most = sml_job_pool_slots(pool), n = 0;
 	struct sml_slot_progress *states = calloc(most + 1, sizeof(*states));
 
-	if (states == NULL || !sml_waits_init(waits, most, pool->n_ranks)) {
+	if (states == NULL || !sml_waits_init(waits, most, job_of(pool)->n_ranks)) {
 		free(states);
 		return false;
 	}

@@ -27,9 +27,6 @@ struct sml_child {
 };
 
 struct sml_job_pool {
-	struct sml_jobs *jobs;
-	const char *name; /* the job's */
-	uint16_t n_ranks; /* of the job, wherever they are */
 	struct sml_pool_rules rules;
 	bool has_slots, started; /* the dataplane has the job; and takes contributions */
 	bool has_reserve;	 /* the slots that the rules name are its own */
@@ -53,11 +50,12 @@ void sml_job_pool_draw(struct sml_job_pool *pool, unsigned n_behind);
 uint32_t sml_job_pools_children(const struct sml_jobs *jobs);
 
 /*
- * Add the job to the dataplane; start it there and at its leaves. Return 0 or a negative errno.
- * And end it there, if it has begun. how, planned: for the logs of leaves, as in an Abort.
+ * Add the job to the dataplane. Returns 0 or a negative errno. Start it there and at its leaves; if
+ * that fails, the text says why. And end it there, if it has begun. how, planned: for the logs of
+ * leaves, as in an Abort.
  */
 int sml_job_pool_add(struct sml_job_pool *pool);
-int sml_job_pool_start(struct sml_job_pool *pool);
+bool sml_job_pool_start(struct sml_job_pool *pool, char *text, size_t bytes);
 void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned);
 
 /* The child that is this leaf, or NULL. */
@@ -76,14 +74,7 @@ void sml_job_pool_renew(const struct sml_job_pool *pool, unsigned child, uint32_
 			uint32_t number);
 
 /* Zeroed counters stay so where nothing is counted. */
-static inline void sml_job_pool_count(const struct sml_job_pool *pool,
-				      struct sml_job_counters *counters)
-{
-	const struct sml_jobs *jobs = pool->jobs;
-
-	if (jobs->operations->job_counters && pool->has_slots)
-		jobs->operations->job_counters(jobs->dataplane, pool->rules.job, counters);
-}
+void sml_job_pool_count(const struct sml_job_pool *pool, struct sml_job_counters *counters);
 
 /* ---- what slots wait for ---- */
 

@@ -151,15 +151,6 @@ static bool copy_decision(struct sml_session *session, const SmlControl__Decisio
 	return decided->before != NULL;
 }
 
-static bool is_possible(const struct sml_session *session, const SmlControl__Admitted *in)
-{
-	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
-	       in->shards <= session->n_shards && in->data_port > 0 && in->data_port <= 65535 &&
-	       in->head_slots >= in->shards && in->data_slots >= in->shards &&
-	       in->number < SML_MAX_CHILDREN && in->head_slots <= SML_MAX_SLOTS &&
-	       in->data_slots <= SML_MAX_SLOTS - in->head_slots;
-}
-
 static void copy_numbers(struct sml_admission *admission, const SmlControl__Admitted *in)
 {
 	*admission = (struct sml_admission){
@@ -195,7 +186,7 @@ bool sml_session_admit(struct sml_session *session, const SmlControl__Admitted *
 {
 	const char *where = session->config.where;
 
-	if (!is_possible(session, in)) {
+	if (!sml_rules_admit(in, session->n_shards)) {
 		sml_session_fail(session, SML_ERROR_PROTOCOL,
 				 "%s at %s admits the job with impossible numbers: %" PRIu32
 				 " lanes, %" PRIu32 " shards, port %" PRIu32 ", %" PRIu32

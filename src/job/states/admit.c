@@ -373,7 +373,6 @@ static void start(struct sml_job *job)
 	struct sml_jobs *jobs = job->jobs;
 	SmlControl__Start message = SML_CONTROL__START__INIT;
 	char text[SML_SENTENCE_BYTES];
-	int rc;
 
 	if (sml_job_lacks_memory(job)) {
 		admit_apart(job);
@@ -381,10 +380,7 @@ static void start(struct sml_job *job)
 	}
 	if (is_too_narrow(job))
 		return;
-	rc = sml_job_pool_start(&job->pool);
-	if (rc < 0) {
-		snprintf(text, sizeof(text), "the switch's kernel refuses the job's addresses: %s",
-			 strerror(-rc));
+	if (!sml_job_pool_start(&job->pool, text, sizeof(text))) {
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return;
 	}

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/least.h"
 #include "control/envelope.h"
@@ -193,14 +192,10 @@ void sml_parent_start(struct sml_job *job)
 {
 	const struct sml_jobs *jobs = job->jobs;
 	char text[SML_SENTENCE_BYTES];
-	int rc;
 
 	if (job->pool.started || !job->pool.has_slots)
 		return;
-	rc = sml_job_pool_start(&job->pool);
-	if (rc < 0) {
-		snprintf(text, sizeof(text), "its kernel refuses the job's addresses: %s",
-			 strerror(-rc));
+	if (!sml_job_pool_start(&job->pool, text, sizeof(text))) {
 		sml_job_fail(job, SML_ERROR_REFUSED, text);
 		return;
 	}

@@ -413,13 +413,6 @@ static void on_mismatch(struct sml_job *job, const struct sml_child *child,
 	sml_job_mismatch(job, &mismatch);
 }
 
-static void on_slots(struct sml_job *job, struct sml_child *child,
-		     const SmlControl__StallReport *in)
-{
-	sml_job_pool_note_answer(&job->pool, child, in);
-	sml_job_look_for_answers(job);
-}
-
 void sml_leaves_message(struct sml_jobs *jobs, const struct sml_branch *branch,
 			const SmlControl__Envelope *message)
 {
@@ -439,7 +432,8 @@ void sml_leaves_message(struct sml_jobs *jobs, const struct sml_branch *branch,
 		on_mismatch(job, child, message->mismatch);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_STALL_REPORT:
-		on_slots(job, child, message->stall_report);
+		sml_job_pool_note_answer(&job->pool, child, message->stall_report);
+		sml_job_look_for_answers(job);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_RENEW:
 		for (uint8_t shard = 0; shard < job->pool.rules.n_shards; shard++)

@@ -65,15 +65,6 @@ static bool are_ranks(const SmlControl__Behind *in)
 	return true;
 }
 
-static bool is_possible(const SmlControl__Admitted *in)
-{
-	return in->job_number > 0 && in->lanes > 0 && in->lanes <= SML_MAX_LANES &&
-	       in->shards > 0 && in->shards <= SML_MAX_SHARDS && in->head_slots >= in->shards &&
-	       in->data_slots >= in->shards && in->head_slots <= SML_MAX_SLOTS &&
-	       in->data_slots <= SML_MAX_SLOTS - in->head_slots && in->number < SML_MAX_CHILDREN &&
-	       in->data_port > 0 && in->data_port <= 65535 && are_ranks(in->behind);
-}
-
 /* NULL: yes. */
 static const char *lacks_room(const struct sml_jobs *jobs, const SmlControl__Admitted *in,
 			      char *text, size_t bytes)
@@ -136,7 +127,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 	/* Its place is free: the parent has ended the job before. */
 	if (job != NULL)
 		sml_job_end_at_leaf(job, "", false);
-	if (!is_possible(in)) {
+	if (in->job_number == 0 || !sml_rules_admit(in, SML_MAX_SHARDS) || !are_ranks(in->behind)) {
 		sml_leaf_send_failure(jobs, in->job_number, SML_ERROR_PROTOCOL,
 				      "the parent sends a job with impossible numbers", false);
 		return;

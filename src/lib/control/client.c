@@ -281,13 +281,6 @@ static void on_tick(void *self, unsigned what)
 
 /* ---- set-up ---- */
 
-static void start_ticking(struct sml_control *control)
-{
-	sml_watch_every(control->tick,
-			sml_session_tick_ms((uint32_t)control->settings->config.heartbeat_ms) *
-				SML_NS_PER_MS);
-}
-
 int sml_control_open(struct sml_control **opened, const struct sml_settings *settings,
 		     const struct sml_reached *connection, const struct sml_stripe_index *place,
 		     struct sml_loop *loop)
@@ -319,7 +312,9 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 	control->wake = sml_watch_new(control->loop, -1, sml_control_on_wake, control);
 	if (!control->channel || !control->tick || !control->wake)
 		goto err_close;
-	start_ticking(control);
+	sml_watch_every(control->tick,
+			sml_session_tick_ms((uint32_t)settings->config.heartbeat_ms) *
+				SML_NS_PER_MS);
 	/* Another stripe's thread may read it when it fails the context. */
 	__atomic_store_n(opened, control, __ATOMIC_RELEASE);
 	return 0;

@@ -355,36 +355,15 @@ static const char *reject(const struct sml_connection *connection, char *text, s
 	return sml_jobs_reject(&connection->server->jobs, &connection->peer, &head, text, bytes);
 }
 
-/* The class that it belongs to now. */
-static enum sml_turn_class class_of(const struct sml_connection *connection)
-{
-	return sml_peer_runs(&connection->peer) && connection->used_ns <= SML_MEMBER_CPU_NS
-		       ? SML_TURN_MEMBERS
-		       : SML_TURN_STRANGERS;
-}
-
 void sml_connection_classify(struct sml_connection *connection)
 {
-	enum sml_turn_class class = class_of(connection);
+	bool runs = sml_peer_runs(&connection->peer) && connection->used_ns <= SML_MEMBER_CPU_NS;
+	enum sml_turn_class class = runs ? SML_TURN_MEMBERS : SML_TURN_STRANGERS;
 
 	if (class == connection->class)
 		return;
 	sml_watch_set_class(connection->watch, class);
 	connection->class = class;
-}
-
-/* Process the rest of its messages after all others have had their turn. */
-static void wait_for_next_turn(struct sml_connection *connection)
-{
-	connection->waits = true;
-	(void)watch_socket(connection);
-	sml_watch_at(connection->watch, 0);
-}
-
-static void go_on_reading(struct sml_connection *connection)
-{
-	connection->waits = false;
-	(void)watch_socket(connection);
 }
 
 /* Read one message, like sml_stream_read(). Counts how many messages it is worth. */
@@ -415,10 +394,11 @@ static const char *take_messages(struct sml_connection *connection, char *text, 
 			return text;
 		rc = take_message(connection, &worth);
 	}
-	if (rc > 0 && !connection->closing)
-		wait_for_next_turn(connection);
-	else
-		go_on_reading(connection);
+	connection->waits = rc > 0 && !connection->closing;
+	(void)watch_socket(connection);
+	/* Process the rest of its messages after all others have had their turn. */
+	if (connection->waits)
+		sml_watch_at(connection->watch, 0);
 	return rc < 0 ? "it sent something that is not a control message" : NULL;
 }
 
