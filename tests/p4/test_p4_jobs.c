@@ -591,14 +591,17 @@ TEST_WITH(the_target_is_checked_while_packets_keep_coming, open_world, close_wor
 	sml_daemon_socket_init(&dataplane.socket);
 	dataplane.config.address = "127.0.0.1";
 	dataplane.config.port = 0;
-	assert_int_equal(sml_p4_thread_open(&dataplane), 0);
+	assert_int_equal(sml_daemon_socket_open(&dataplane.socket, &dataplane.config,
+						SML_P4_INBOX_BYTES, false),
+			 0);
 	fd = connect_to_thread();
-	assert_int_equal(sml_p4_thread_start(&dataplane), 0);
+	assert_int_equal(
+		sml_daemon_socket_start(&dataplane.socket, sml_p4_thread_serve, &dataplane), 0);
 	while (checks() < 3 && sml_now_ns() < end_ns) {
 		assert_int_equal(send(fd, "?", 1, 0), 1);
 		poll(NULL, 0, 5);
 	}
-	sml_p4_thread_stop(&dataplane);
+	sml_daemon_socket_stop(&dataplane.socket);
 	assert_true(checks() >= 3);
 	close(fd);
 	sml_daemon_socket_close(&dataplane.socket);

@@ -76,14 +76,15 @@ static void open_world(struct world *world, uint64_t daemon_key)
 	job->daemon_key = daemon_key;
 	dataplane->jobs[JOB] = job;
 	world->dataplane = dataplane;
-	assert_int_equal(sml_xdp_thread_start(dataplane), 0);
+	assert_int_equal(
+		sml_daemon_socket_start(&dataplane->socket, sml_xdp_thread_serve, dataplane), 0);
 }
 
 static void close_world(struct world *world)
 {
 	struct sml_dataplane *dataplane = world->dataplane;
 
-	sml_xdp_thread_stop(dataplane);
+	sml_daemon_socket_stop(&dataplane->socket);
 	ring_buffer__free(dataplane->events);
 	sml_daemon_socket_close(&dataplane->socket);
 	close(world->rank);

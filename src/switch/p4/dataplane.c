@@ -87,14 +87,16 @@ static int open_parts(struct sml_dataplane *dataplane)
 	if (rc == 0)
 		rc = sml_p4_hosts_parse(&dataplane->hosts, dataplane->config.hosts);
 	if (rc == 0)
-		rc = sml_p4_thread_open(dataplane);
+		rc = sml_daemon_socket_open(&dataplane->socket, &dataplane->config,
+					    SML_P4_INBOX_BYTES, false);
 	if (rc < 0)
 		return rc;
 	/* Before the target's client library starts threads. */
 	if (dataplane->config.seal != NULL)
 		dataplane->config.seal(false);
 	rc = open_target(dataplane);
-	return rc < 0 ? rc : sml_p4_thread_start(dataplane);
+	return rc < 0 ? rc
+		      : sml_daemon_socket_start(&dataplane->socket, sml_p4_thread_serve, dataplane);
 }
 
 static void prepare(struct sml_dataplane *dataplane, const struct sml_dataplane_config *config)
@@ -119,7 +121,7 @@ static int p4_open(struct sml_dataplane **opened, const struct sml_dataplane_con
 
 static void p4_close(struct sml_dataplane *dataplane)
 {
-	sml_p4_thread_stop(dataplane);
+	sml_daemon_socket_stop(&dataplane->socket);
 	free_all(dataplane);
 }
 

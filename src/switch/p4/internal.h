@@ -149,8 +149,9 @@ uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_j
 
 /* ---- thread.c ---- */
 
-int sml_p4_thread_open(struct sml_dataplane *dataplane);
-int sml_p4_thread_start(struct sml_dataplane *dataplane);
-void sml_p4_thread_stop(struct sml_dataplane *dataplane);
+#define SML_P4_INBOX_BYTES (256u << 10)
+
+/* What the socket's thread does; its argument is the dataplane. */
+void *sml_p4_thread_serve(void *argument);
 
 #endif

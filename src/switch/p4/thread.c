@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "switch/p4/internal.h"
 
-#define INBOX_BYTES (256u << 10)
 /* How often to ask whether the target is still there, also while packets come. */
 #define CHECK_MS 500
 
@@ -146,7 +145,7 @@ static void check_target(struct sml_dataplane *dataplane)
 	pthread_mutex_unlock(&dataplane->target_mutex);
 }
 
-static void *serve_socket(void *argument)
+void *sml_p4_thread_serve(void *argument)
 {
 	struct sml_dataplane *dataplane = argument;
 	struct pollfd fds[2] = {
@@ -168,19 +167,4 @@ static void *serve_socket(void *argument)
 		pthread_mutex_unlock(&dataplane->mutex);
 	}
 	return NULL;
-}
-
-int sml_p4_thread_open(struct sml_dataplane *dataplane)
-{
-	return sml_daemon_socket_open(&dataplane->socket, &dataplane->config, INBOX_BYTES, false);
-}
-
-int sml_p4_thread_start(struct sml_dataplane *dataplane)
-{
-	return sml_daemon_socket_start(&dataplane->socket, serve_socket, dataplane);
-}
-
-void sml_p4_thread_stop(struct sml_dataplane *dataplane)
-{
-	sml_daemon_socket_stop(&dataplane->socket);
 }

@@ -94,7 +94,8 @@ static int open_thread(struct sml_dataplane *dataplane)
 	}
 	return rc < 0 ? sml_error_set(rc, "the dataplane's thread cannot be started: %s",
 				      strerror(-rc))
-		      : sml_xdp_thread_start(dataplane);
+		      : sml_daemon_socket_start(&dataplane->socket, sml_xdp_thread_serve,
+						dataplane);
 }
 
 static int open_parts(struct sml_dataplane *dataplane)
@@ -129,7 +130,7 @@ static int xdp_open(struct sml_dataplane **opened, const struct sml_dataplane_co
 
 static void xdp_close(struct sml_dataplane *dataplane)
 {
-	sml_xdp_thread_stop(dataplane);
+	sml_daemon_socket_stop(&dataplane->socket);
 	free_all(dataplane);
 }
 

@@ -200,7 +200,7 @@ int sml_xdp_thread_event(void *context, void *data, size_t bytes)
 	return 0;
 }
 
-static void *serve_socket(void *argument)
+void *sml_xdp_thread_serve(void *argument)
 {
 	struct sml_dataplane *dataplane = argument;
 	struct pollfd fds[3] = {
@@ -224,14 +224,4 @@ int sml_xdp_thread_open(struct sml_dataplane *dataplane)
 {
 	sml_results_init(&dataplane->results, &dataplane->socket.sender, UINT8_MAX);
 	return sml_daemon_socket_open(&dataplane->socket, &dataplane->config, INBOX_BYTES, true);
-}
-
-int sml_xdp_thread_start(struct sml_dataplane *dataplane)
-{
-	return sml_daemon_socket_start(&dataplane->socket, serve_socket, dataplane);
-}
-
-void sml_xdp_thread_stop(struct sml_dataplane *dataplane)
-{
-	sml_daemon_socket_stop(&dataplane->socket);
 }

@@ -61,8 +61,7 @@ int sml_xdp_thread_event(void *context, void *data, size_t bytes);
 /* The socket, what comes by it, and what leaves. 0, or an error with a text. */
 int sml_xdp_thread_open(struct sml_dataplane *dataplane);
 
-/* 0, or an error with a text. */
-int sml_xdp_thread_start(struct sml_dataplane *dataplane);
-void sml_xdp_thread_stop(struct sml_dataplane *dataplane);
+/* What the socket's thread does; its argument is the dataplane. */
+void *sml_xdp_thread_serve(void *argument);
 
 #endif
