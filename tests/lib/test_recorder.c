@@ -48,6 +48,15 @@ static const char *path_of(const char *name)
 	return path;
 }
 
+/* A failure is recorded there. */
+static const char *record_to(const char *name)
+{
+	static char record[160];
+
+	snprintf(record, sizeof(record), "failure:%s", path_of(name));
+	return record;
+}
+
 static void remove_files(void)
 {
 	static const char *const names[] = {"record.0", "record.1", "record.2", "both", "fifo"};
@@ -161,12 +170,9 @@ static void expect_rank_1(const char *name)
 
 TEST_WITH(the_rank_that_does_not_call_is_named, make_directory, remove_directory)
 {
-	char pattern[160];
-
-	snprintf(pattern, sizeof(pattern), "failure:%s", path_of("record.%r"));
 	run_until_answered(&(struct job){.n_ranks = 3,
 					 .timeout_ms = TIMEOUT_MS,
-					 .record = pattern,
+					 .record = record_to("record.%r"),
 					 .body = all_but_rank_1_call});
 	expect_rank_1("record.0");
 	expect_rank_1("record.2");
@@ -204,23 +210,18 @@ static void all_but_rank_1_call_and_it_aborts(struct rank *rank)
 }
 
 /* The job's ranks write to this file. */
-static void fail_and_record(const char *path)
+static void fail_and_record(const char *name)
 {
-	char record[176];
-
-	snprintf(record, sizeof(record), "failure:%s", path);
 	n_calling = 0;
-	run_job(&(struct job){
-		.n_ranks = 3, .record = record, .body = all_but_rank_1_call_and_it_aborts});
+	run_job(&(struct job){.n_ranks = 3,
+			      .record = record_to(name),
+			      .body = all_but_rank_1_call_and_it_aborts});
 }
 
 TEST_WITH(ranks_that_share_a_file_append_whole_records, make_directory, remove_directory)
 {
-	char pattern[160];
-
-	snprintf(pattern, sizeof(pattern), "%s", path_of("both"));
 	for (int i = 0; i < 2; i++)
-		fail_and_record(pattern);
+		fail_and_record("both");
 	assert_int_equal(count_in_file("both", "SwitchML flight record 1\n"), 4);
 	assert_int_equal(count_in_file("both", "\nend of record\n\nSwitchML"), 3);
 }
@@ -243,12 +244,11 @@ static void rank_1_calls_with_another_length(struct rank *rank)
 TEST_WITH(a_mismatch_is_not_called_a_lost_packet, make_directory, remove_directory)
 {
 	static const char *const names[] = {"record.0", "record.1"};
-	char pattern[160];
 
 	remove_files();
-	snprintf(pattern, sizeof(pattern), "failure:%s", path_of("record.%r"));
-	run_job(&(struct job){
-		.n_ranks = 2, .record = pattern, .body = rank_1_calls_with_another_length});
+	run_job(&(struct job){.n_ranks = 2,
+			      .record = record_to("record.%r"),
+			      .body = rank_1_calls_with_another_length});
 	for (unsigned i = 0; i < 2; i++) {
 		expect_in_file(names[i], "made different calls");
 		expect_in_file(names[i], " mismatch\n");
@@ -317,18 +317,16 @@ static void call_after_signal(struct rank *rank)
 /* A rank freezes, over this switch or over the ranks' own stripes. */
 static void freeze_rank_2(const char *switch_address, const char *report)
 {
-	char pattern[160];
 	struct job job = {.n_ranks = 3,
 			  .switch_address = switch_address,
 			  .port = free_port(),
 			  .elsewhere = 1 << 2,
 			  .heartbeat_ms = FOR_EVER_MS,
-			  .record = pattern,
+			  .record = record_to("record.%r"),
 			  .body = reduce_until_dead};
 	struct job childs = job;
 	pid_t child;
 
-	snprintf(pattern, sizeof(pattern), "failure:%s", path_of("record.%r"));
 	childs.body = freeze;
 	childs.heartbeat_ms = FROZEN_HEARTBEAT_MS;
 	child = fork();
@@ -370,17 +368,16 @@ TEST_WITH(a_frozen_rank_takes_its_stripe_along, make_directory, remove_directory
 
 static void lose_switch(int signal, const char *part)
 {
-	char pattern[160], address[64];
+	char address[64];
 
 	n_passed = 0;
 	signalled = false;
 	switch_pid = serve_in_child(serve_udp, address);
-	snprintf(pattern, sizeof(pattern), "failure:%s", path_of("record.%r"));
 	run_job(&(struct job){.n_ranks = 2,
 			      .switch_address = address,
 			      .timeout_ms = TIMEOUT_MS,
 			      .heartbeat_ms = FOR_EVER_MS,
-			      .record = pattern,
+			      .record = record_to("record.%r"),
 			      .body = call_after_signal,
 			      .argument = &signal});
 	kill(switch_pid, SIGKILL);
@@ -404,16 +401,15 @@ TEST_WITH(a_dead_switch_cannot_be_asked, make_directory, remove_directory)
 
 TEST_WITH(a_fifo_is_refused_and_delays_no_error, make_directory, remove_directory)
 {
-	char path[128], byte;
+	char byte;
 	int fd;
 
-	snprintf(path, sizeof(path), "%s", path_of("fifo"));
-	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(mkfifo(path_of("fifo"), 0600), 0);
 	/* Without a reader, an open would block; with a reader, it would not. */
-	fail_and_record(path);
-	fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	fail_and_record("fifo");
+	fd = open(path_of("fifo"), O_RDWR | O_NONBLOCK | O_CLOEXEC);
 	assert_true(fd >= 0);
-	fail_and_record(path);
+	fail_and_record("fifo");
 	assert_int_equal(read(fd, &byte, 1), -1);
 	close(fd);
 }
@@ -424,18 +420,16 @@ TEST_WITH(a_link_is_not_followed, make_directory, remove_directory)
 
 	snprintf(path, sizeof(path), "%s", path_of("record.0"));
 	assert_int_equal(symlink(path_of("both"), path), 0);
-	fail_and_record(path);
+	fail_and_record("record.0");
 	assert_int_equal(access(path_of("both"), F_OK), -1);
 }
 
 TEST_WITH(nobody_else_reads_a_record, make_directory, remove_directory)
 {
-	char path[128];
 	struct stat about;
 
-	snprintf(path, sizeof(path), "%s", path_of("both"));
-	fail_and_record(path);
-	assert_int_equal(stat(path, &about), 0);
+	fail_and_record("both");
+	assert_int_equal(stat(path_of("both"), &about), 0);
 	assert_int_equal(about.st_mode & 07777, 0600);
 }
 
