@@ -8,12 +8,10 @@
 
 #include "demo/train.h"
 
-enum key { KEY_STEPS = 256, KEY_JSON, KEY_LINK, KEY_GLOO };
+enum key { KEY_STEPS = 256, KEY_JSON, KEY_GLOO };
 
 static const struct argp_option table[] = {
 	{"steps", KEY_STEPS, "N", 0, "steps of training, a batch of 128 images each (330)", 0},
-	{"link", KEY_LINK, "MBIT", 0,
-	 "show the throughput as a share of what a worker's link of this many Mbit/s can carry", 0},
 #ifdef DEMO_HAVE_GLOO
 	{"gloo", KEY_GLOO, "FOLDER", 0,
 	 "to compare: sum the gradients over Gloo's ring; the ranks meet in this empty folder", 0},
@@ -39,9 +37,6 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	switch (key) {
 	case KEY_STEPS:
 		trainer->n_steps = parse_count(state, text);
-		return 0;
-	case KEY_LINK:
-		trainer->link_mbit = parse_count(state, text);
 		return 0;
 	case KEY_GLOO:
 		trainer->gloo_folder = text;

@@ -50,16 +50,6 @@ void demo_progress(bool last, const char *format, ...)
 	fflush(stdout);
 }
 
-double demo_link_share(const struct demo_trainer *trainer, int n_steps)
-{
-	/* 358 lanes of 4 bytes, and headers: 40 of SwitchML, UDP 8, IPv4 20, Ethernet 14. */
-	double payload = 4.0 * 358 / (4.0 * 358 + 40 + 8 + 20 + 14);
-	double number = trainer->wire == SML_WIRE_INT16 ? 2 : 4;
-	double bytes = number * (double)trainer->model.n_parameters * n_steps;
-
-	return 8 * bytes / trainer->reducing / (1e6 * trainer->link_mbit * payload);
-}
-
 static bool proof(bool holds, const char *what)
 {
 	printf("  %s %s", holds ? "ok    " : "FAILED", what);
@@ -101,10 +91,6 @@ static bool show(const struct demo_trainer *t)
 	if (!t->gloo)
 		printf("  all-reduce  %.1f MB/s of gradients while under way\n",
 		       4e-6 * (double)t->model.n_parameters * t->n_steps / t->reducing);
-	if (!t->gloo && t->link_mbit)
-		printf("  link        %.0f %% of what %d Mbit/s can carry at MTU 1500, in that "
-		       "time\n",
-		       100 * demo_link_share(t, t->n_steps), t->link_mbit);
 	return show_proofs(t) && learned;
 }
 

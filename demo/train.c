@@ -126,17 +126,12 @@ static void train_step(struct demo_trainer *trainer, int step)
 static void show_progress(const struct demo_trainer *trainer, int n_steps)
 {
 	double bytes = 4.0 * (double)trainer->model.n_parameters * n_steps;
-	char speed[32];
 
-	if (trainer->link_mbit && !trainer->gloo)
-		snprintf(speed, sizeof(speed), "link %.0f %%",
-			 100 * demo_link_share(trainer, n_steps));
-	else
-		snprintf(speed, sizeof(speed), "%.1f MB/s", 1e-6 * bytes / trainer->reducing);
-	demo_progress(n_steps == trainer->n_steps,
-		      "step %d/%d  loss %.4f  test %.1f %%  all-reduce %.0f %% of the time  %s",
-		      n_steps, trainer->n_steps, (double)trainer->loss, 100 * trainer->accuracy,
-		      100 * trainer->reducing / trainer->seconds, speed);
+	demo_progress(
+		n_steps == trainer->n_steps,
+		"step %d/%d  loss %.4f  test %.1f %%  all-reduce %.0f %% of the time  %.1f MB/s",
+		n_steps, trainer->n_steps, (double)trainer->loss, 100 * trainer->accuracy,
+		100 * trainer->reducing / trainer->seconds, 1e-6 * bytes / trainer->reducing);
 }
 
 /* Every rank tests all test images: so they all need the same time, and send nothing. */

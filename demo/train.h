@@ -28,7 +28,7 @@
 
 struct demo_trainer {
 	/* Options: see main.c. */
-	int n_steps, link_mbit;
+	int n_steps;
 	const char *gloo_folder, *json;
 
 	struct sml_context *job;
@@ -85,14 +85,6 @@ _Noreturn void demo_die(const char *what, const char *why);
  * second. Other outputs get a line every two seconds. `last` lines are always shown.
  */
 void demo_progress(bool last, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/*
- * The numbers sent to the switch during all-reduces, as a share of what a link of
- * link_mbit can carry in frames of 1500 bytes (including 14 bytes of Ethernet
- * header, without preamble and gap). The result can exceed 1 on a link that lets bursts
- * pass.
- */
-double demo_link_share(const struct demo_trainer *trainer, int n_steps);
 
 /* The summary, also as JSON if that was asked for. Returns whether every proof held. */
 bool demo_report(const struct demo_trainer *trainer);

@@ -70,7 +70,7 @@ grep -q 'Wrong elements: 0 OK' "$work/out" || fail "wrong sums of two hosts with
 run 'Wrong elements: 0 OK' --workers 2 --loss 1 "$build/switchml" bench -b 64K -e 64K -n 20
 awk '$1 == 65536 && $NF > 0 { found = 1 } END { exit !found }' "$work/out" || fail "nothing was lost"
 if [ -x "$build/demo/switchml-demo" ]; then
-	run '^  link .*% of what 500 Mbit/s' --rate 500 "$build/demo/switchml-demo" --link 500 --steps 20
+	run '^  all-reduce .* MB/s of gradients' --rate 500 "$build/demo/switchml-demo" --steps 20
 fi
 
 run_and_kill 1 14 # nobody waits for ranks that hang, which is 15 s
