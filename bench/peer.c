@@ -3,14 +3,12 @@
 #include "bench/peer.h"
 
 #include <err.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -150,16 +148,6 @@ static void check(struct peer *peer)
 	fprintf(peer->out, "ok %" PRIu64 " %" PRIu64 "\n", wrong, hash);
 }
 
-static void rest_between_runs(struct peer *peer, const char *arguments)
-{
-	long ms = strtol(arguments, NULL, 10);
-	struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-
-	while (nanosleep(&time, &time) < 0 && errno == EINTR)
-		;
-	fprintf(peer->out, "ok\n");
-}
-
 static void serve(struct peer *peer)
 {
 	char line[256];
@@ -171,8 +159,6 @@ static void serve(struct peer *peer)
 			run_calls(peer, line + 4);
 		else if (strncmp(line, "check", 5) == 0)
 			check(peer);
-		else if (strncmp(line, "rest ", 5) == 0)
-			rest_between_runs(peer, line + 5);
 		else if (strncmp(line, "quit", 4) == 0)
 			break;
 		else

@@ -6,7 +6,6 @@
  *	prepare COUNT OUTPUTS SEED TYPE	buffers and inputs; TYPE is float32, float16 or bfloat16
  *	run WARMUPS RUNS PIECES		all-reduces, one after the other
  *	check				every result of the last run
- *	rest MILLISECONDS		do nothing, to see what that costs
  *	quit
  *
  * A rank answers each line with one line: "ok …" or "error WHY". While it waits for a line,

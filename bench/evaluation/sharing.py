@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import lab as common
@@ -12,7 +13,7 @@ from star import Star
 
 QUESTION = "Do jobs on one switch share fairly, with one another and with TCP?"
 RATE, N_WORKERS, SIZE = 100, 4, 1_000_000
-BURST_CALLS, PAUSE_MS = 5, 400
+BURST_CALLS, PAUSE_S = 5, 0.4
 CALLS_BEFORE_TCP = 4
 SLOTS = (32, 64)  # fewer than the packets that a job has in a queue by itself
 TCP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tcp_stream.py")
@@ -52,7 +53,7 @@ def calls(group, ends, n_calls, n_bursts=1):
         answers = group.tell(f"run 1 {n_calls} 1", 120)
         ends += [max(map(int, run)) / 1e9 for run in zip(*answers)]
         if n_bursts > 1:
-            group.tell(f"rest {PAUSE_MS}", 60)
+            time.sleep(PAUSE_S)
 
 
 def share(series, begin, end):
@@ -97,7 +98,7 @@ def beside_tcp(tcp, n_streams, n_calls, first, **environment):
         for host, name, *words in (("1", "receiver", "receive", n_streams),
                                    ("0", "sender", "send", n_streams, group.star.address["1"], tcp)):
             group.serve(host, [sys.executable, TCP, *map(str, words)], "ready", name)
-        group.tell("rest 1500", 60)  # until TCP has found its rate
+        time.sleep(1.5)  # until TCP has found its rate
         calls(group, ends, n_calls)
         wrong = check(group)
         with open(os.path.join(group.work, "receiver"), encoding="ascii") as counts:

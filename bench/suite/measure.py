@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from group import Failed, groups_of
 
 TICKS = 100  # ticks of /proc/stat per second
-REST_MS = 2000
+REST_SECONDS = 2
 
 
 @dataclass
@@ -97,9 +97,9 @@ def take_turn(group, entry, how, seconds, result):
     group.star.lose(entry.loss)
     turn = Turn(group)
     if entry.rest:
-        group.tell(f"rest {REST_MS}", 60)
+        time.sleep(REST_SECONDS)  # the ranks wait for a command
         turn.end(result, 1)
-        result.times.append(REST_MS / 1000)
+        result.times.append(REST_SECONDS)
         return
     answers = group.tell(f"run {how.warmups} {how.runs} {entry.pieces}", seconds)
     turn.end(result, how.warmups + how.runs)
