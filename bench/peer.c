@@ -159,8 +159,6 @@ static void serve(struct peer *peer)
 			run_calls(peer, line + 4);
 		else if (strncmp(line, "check", 5) == 0)
 			check(peer);
-		else if (strncmp(line, "quit", 4) == 0)
-			break;
 		else
 			fprintf(peer->out, "error no such command: %s", line);
 		fflush(peer->out);
@@ -183,15 +181,13 @@ static int connect_to(const char *path)
 int bench_serve(const struct bench_library *library)
 {
 	struct peer peer = {.library = library};
-	const char *name = getenv("BENCH_NAME");
 	int fd = connect_to(getenv("BENCH_SOCKET"));
 
 	peer.in = fdopen(fd, "r");
 	peer.out = fdopen(dup(fd), "w");
 	if (!peer.in || !peer.out)
 		err(1, "the connection to bench/compare");
-	fprintf(peer.out, "hello %s %d %d %d\n", name ? name : "?", library->rank, (int)getpid(),
-		library->n_stripes);
+	fprintf(peer.out, "hello %d %d %d\n", library->rank, (int)getpid(), library->n_stripes);
 	fflush(peer.out);
 	serve(&peer);
 	fclose(peer.in);

@@ -6,7 +6,6 @@
  *	prepare COUNT OUTPUTS SEED TYPE	buffers and inputs; TYPE is float32, float16 or bfloat16
  *	run WARMUPS RUNS PIECES		all-reduces, one after the other
  *	check				every result of the last run
- *	quit
  *
  * A rank answers each line with one line: "ok …" or "error WHY". While it waits for a line,
  * it blocks in read(), so libraries that are not measured cost nothing.
@@ -38,10 +37,7 @@ struct bench_library {
 	int (*prepare)(void *state, const struct bench_case *what);
 };
 
-/*
- * Serve bench/compare until it sends quit. $BENCH_SOCKET is the path of the socket, and
- * $BENCH_NAME is the name that this program answers to. Returns the result for main().
- */
+/* Serve bench/compare at $BENCH_SOCKET until it sends no more. Returns the result for main(). */
 int bench_serve(const struct bench_library *library);
 
 #endif

@@ -64,7 +64,7 @@ class Group:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen(64)
-            self.environment = {"BENCH_SOCKET": path, "BENCH_NAME": self.method.name}
+            self.environment = {"BENCH_SOCKET": path}
             self.method.start(self)
             self.meet(listener)
             self.method.check(self)
@@ -106,7 +106,7 @@ class Group:
                 continue
             connection, _ = listener.accept()
             answers = connection.makefile("r")
-            _, _, rank, pid, stripes = answers.readline().split()
+            *_, rank, pid, stripes = answers.readline().split()  # older ranks, of bench/ab, say more
             self.ranks[int(rank)] = Rank(connection, answers, int(pid))
             self.method.check_stripes(int(stripes), self.star)
 
@@ -149,7 +149,7 @@ class Group:
     def stop(self):
         for rank in self.ranks.values():
             with contextlib.suppress(OSError):
-                rank.connection.sendall(b"quit\n")
+                rank.connection.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + 5
         for process in self.processes:
             if process in self.helpers.values():

@@ -244,7 +244,7 @@ class OpenMPI(Method):
                    "orte_keep_fqdn_hostnames": "1", "hwloc_base_binding_policy": "none"}
         flags = [word for item in options.items() for word in ("--mca", *item)]
         group.spawn("0", [mpirun, *flags, "--host", ",".join(f"{star.address[host]}:{star.per_host}" for host in hosts),
-                          "-n", str(star.n_workers), "-x", "BENCH_SOCKET", "-x", "BENCH_NAME",
+                          "-n", str(star.n_workers), "-x", "BENCH_SOCKET",
                           "env", *environment, program],
                     TMPDIR=group.work, BENCH_HOSTS=table, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
