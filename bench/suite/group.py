@@ -42,6 +42,7 @@ class Rank:
     connection: socket.socket
     answers: object
     pid: int
+    n_stripes: int
 
 
 class Group:
@@ -107,8 +108,7 @@ class Group:
             connection, _ = listener.accept()
             answers = connection.makefile("r")
             *_, rank, pid, stripes = answers.readline().split()  # older ranks, of bench/ab, say more
-            self.ranks[int(rank)] = Rank(connection, answers, int(pid))
-            self.method.check_stripes(int(stripes), self.star)
+            self.ranks[int(rank)] = Rank(connection, answers, int(pid), int(stripes))
 
     # ---- commanding ----
 

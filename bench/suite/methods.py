@@ -38,9 +38,6 @@ class Method:
         others: a ring in the order of ranks, of which one connection leaves each host."""
         return 2 * (n_workers - 1) / n_workers if n_workers > per_host else 0
 
-    def check_stripes(self, n_stripes, star):
-        """Raises Refused if the ranks do not share the work as planned."""
-
     def check(self, group):
         """Raises Failed if a group that has started does not do what it is to measure."""
 
@@ -94,12 +91,13 @@ class SwitchML(Method):
             return on_host
         return max(on_host, senders / sum(self.switches().values()))
 
-    def check_stripes(self, n_stripes, star):
+    def check(self, group):
         # Workers of one host that may share memory have one stripe.
-        in_ranks = star.n_hosts if self.hosts else star.n_workers
+        in_ranks = group.star.n_hosts if self.hosts else group.star.n_workers
         wanted = {"ranks": in_ranks, "two": 2}.get(self.where, 1)
-        if n_stripes != wanted:
-            raise Refused(f"the library makes {n_stripes} stripe of it, not {wanted}")
+        for rank in group.ranks.values():
+            if rank.n_stripes != wanted:
+                raise Refused(f"the library makes {rank.n_stripes} stripe of it, not {wanted}")
 
     def payload_share(self):
         return 4 * PACKET_LANES / (4 * PACKET_LANES + HEADER_BYTES + 28 + 14)
