@@ -129,10 +129,7 @@ class Cell:
 
 
 def human(size_bytes):
-    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size_bytes >= scale and size_bytes % scale == 0:
-            return f"{size_bytes // scale}{unit}"
-    for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+    for unit, scale in (("MB", 10**6), ("kB", 10**3), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size_bytes >= scale and size_bytes % scale == 0:
             return f"{size_bytes // scale}{unit}"
     return f"{size_bytes}B"
