@@ -127,6 +127,7 @@ WORLD_TEST(a_death_behind_a_leaf_is_told_to_all)
 	/* The leaf's operator reads what the root's does. */
 	jobs_assert_refused(world, 0, "failed: rank");
 	assert_non_null(strstr(world->warning, "job \"tree\" failed: rank"));
+	assert_int_equal(world->n_warnings, 1);
 	assert_int_equal(world->jobs.n_jobs, 0);
 }
 
