@@ -4,9 +4,7 @@
 # one line that names the rank or place and the remedy. The job can be formed again at
 # once, under its name. Needs root.
 #
-#	tests/job/outages.sh build/switchml [WHAT…]
-#
-# Most of the time passes until heartbeats and deadlines end, so parts of this test run at once.
+#	tests/job/outages.sh build/switchml [WHAT]
 switchml=$(realpath "$1")
 . "$(dirname "$0")/../support/hosts.sh"
 . "$(dirname "$0")/../support/jobs.sh"
@@ -223,8 +221,7 @@ nothing_to_reach() {
 
 set_up_hosts
 start_switch
-what=("${@:2}")
-[ ${#what[@]} != 0 ] || what=(cut_worker cut_embedder cut_switch lost_data
-	blocked_data no_rank_0 slow_data_path nothing_to_reach)
-for outage in "${what[@]}"; do $outage; done
+for outage in ${2:-cut_worker cut_embedder cut_switch lost_data blocked_data no_rank_0 slow_data_path nothing_to_reach}; do
+	$outage
+done
 [ $failures = 0 ]
