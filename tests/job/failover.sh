@@ -55,17 +55,6 @@ kill_switches() {
 	wait "$@" 2>/dev/null
 }
 
-# The ranks are one child of both switches: their memory is cleared for the second one.
-shared() {
-	start_switch
-	local first=$address first_pid=$pid
-	start_switch
-	SWITCHML_SHARED_MEMORY=1 SWITCHML_DEBUG=info start_bench "$first|$address" --drop 0.1%
-	kill_switches "$first_pid"
-	expect_success "the next address takes over ranks that share memory" \
-		"share this host's memory" "$address takes over (epoch 2)"
-}
-
 # Two stripes, whose switches die one after the other: each has its own memory.
 shared_by_two() {
 	local first first_pid second second_pid
@@ -92,21 +81,6 @@ frozen() {
 	await stands_still "$first_pid"
 	expect_success "the next address takes over from a frozen switch" \
 		"has been silent.*$address takes over"
-}
-
-# Two stripes. The switch of the second one dies, and another switch takes over this
-# stripe only.
-one_of_two() {
-	local first second second_pid
-	start_switch
-	first=$address
-	start_switch
-	second=$address second_pid=$pid
-	start_switch
-	start_bench "$first,$second|$first,$address" --drop 0.1%
-	kill_switches "$second_pid"
-	expect_success "another switch takes over one of two stripes" \
-		"$second $died; the switch at $address takes over (epoch 2)"
 }
 
 # Two stripes on two switches. The surviving switch takes over both.
@@ -176,7 +150,7 @@ none() {
 	say $? "where no switch comes back, calls fail at their deadline ($((SECONDS - began)) s) and say so" "$work/bench"
 }
 
-for what in moved shared shared_by_two frozen one_of_two survivor both_again; do
+for what in moved shared_by_two frozen survivor both_again; do
 	$what
 	end_switches
 done
