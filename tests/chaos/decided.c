@@ -179,7 +179,6 @@ static void urge_members(void)
 		    now_ns < chaos_after_ms(keeper.broken_ns, CHAOS_UNTOLD_MS))
 			continue;
 		process->urged = true;
-		keeper.results.untold++;
 		chaos_send_order(process, &order);
 	}
 }

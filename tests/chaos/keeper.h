@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "chaos/ranks.h"
-#include "chaos/report.h"
 #include "sim/gen.h"
 #include "support/switch_process.h"
 
@@ -43,6 +42,18 @@ struct chaos_process {
 	uint64_t back_ns;   /* ABSENT: when it is started again */
 	uint64_t heard_ns,
 		progress; /* when it was seen to do something, and its calls until then */
+};
+
+struct chaos_results {
+	uint64_t changes;	 /* memberships that followed another one, and had a sum */
+	uint64_t decisions;	 /* those of them that the switch has decided on */
+	uint64_t late;		 /* ranks that asked it too late, and began anew */
+	uint64_t kills, returns; /* of ranks */
+	uint64_t switch_kills;
+	uint64_t sums, wrong;
+	uint64_t hangs, false_names;
+	uint64_t unexpected;	  /* errors without a cause */
+	struct bench_times times; /* from a kill to the next sum on all members */
 };
 
 struct chaos_keeper {
@@ -134,6 +145,11 @@ bool chaos_learn_members(struct chaos_process *process, const struct chaos_answe
 void chaos_follow_decisions(void);
 /* While all are to stop. */
 void chaos_end_decisions(void);
+
+/* ---- report.c ---- */
+
+/* Print the results. Returns nonzero if anything was wrong. */
+int chaos_report(void);
 
 /* ---- members.c ---- */
 

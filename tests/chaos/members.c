@@ -128,7 +128,6 @@ void chaos_abandon(struct chaos_process *process)
 	if (process->told)
 		return;
 	process->told = keeper.has_cause = true;
-	keeper.results.untold += process->state == RUNNING;
 	chaos_send_order(process, &order);
 }
 

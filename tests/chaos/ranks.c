@@ -168,5 +168,5 @@ int chaos_kill_ranks(const struct chaos_options *options, const struct sml_confi
 		fprintf(stderr, "chaos: %s\n", strerror(-error));
 	keeper.results.sums = keeper.memory->sums;
 	keeper.results.wrong = keeper.memory->wrong;
-	return chaos_report(options, &keeper.results) || error ? 1 : 0;
+	return chaos_report() || error ? 1 : 0;
 }

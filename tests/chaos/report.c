@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See report.h. */
-#include "chaos/report.h"
+/* The results of build/tests/chaos --chaos-ranks: keeper.h. */
+#include "chaos/keeper.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/plural.h"
 
@@ -17,41 +14,13 @@ static bool is_good(const struct chaos_options *options, const struct chaos_resu
 	       results->false_names == 0 && results->unexpected == 0;
 }
 
-static json_t *number(uint64_t n)
-{
-	return json_integer((json_int_t)n);
-}
-
-static int write_json(const struct chaos_options *options, const struct chaos_results *results)
-{
-	json_t *all = json_pack(
-		"{s:s, s:i, s:i, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-		"s:o, s:o, s:f, s:f, s:b}",
-		"version", SML_VERSION_STRING, "ranks", (int)options->bench.local_workers, "seed",
-		(int)options->bench.seed, "chaos", options->chaos, "switch_decides",
-		options->switch_decides, "changes", number(results->changes), "decisions",
-		number(results->decisions), "late", number(results->late), "kills",
-		number(results->kills), "returns", number(results->returns), "switch_kills",
-		number(results->switch_kills), "sums", number(results->sums), "wrong",
-		number(results->wrong), "hangs", number(results->hangs), "untold",
-		number(results->untold), "false_names", number(results->false_names), "unexpected",
-		number(results->unexpected), "recoveries", number(results->times.n),
-		"recovery_median_ms", bench_times_percentile(&results->times, 50) / 1e3,
-		"recovery_max_ms", bench_times_percentile(&results->times, 100) / 1e3, "good",
-		is_good(options, results));
-	int failed = !all || json_dump_file(all, options->bench.json, JSON_INDENT(1)) < 0;
-
-	if (failed)
-		fprintf(stderr, "chaos: cannot write %s: %s\n", options->bench.json,
-			strerror(errno));
-	json_decref(all);
-	return failed;
-}
-
 #define N(n) (unsigned long long)(n), sml_plural((unsigned)(n))
 
-int chaos_report(const struct chaos_options *options, const struct chaos_results *results)
+int chaos_report(void)
 {
+	const struct chaos_options *options = keeper.options;
+	const struct chaos_results *results = &keeper.results;
+
 	printf("# Chaos: %llu change%s of the members (%llu kill%s of ranks, %llu return%s, %llu "
 	       "kill%s of the switch; --seed %u)\n",
 	       N(results->changes), N(results->kills), N(results->returns),
@@ -66,7 +35,5 @@ int chaos_report(const struct chaos_options *options, const struct chaos_results
 	       bench_times_percentile(&results->times, 50) / 1e3,
 	       bench_times_percentile(&results->times, 100) / 1e3,
 	       is_good(options, results) ? "OK" : "FAILED");
-	if (options->bench.json && write_json(options, results))
-		return 1;
 	return !is_good(options, results);
 }
