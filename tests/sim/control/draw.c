@@ -314,7 +314,7 @@ static void draw_pauses(struct control *control, uint64_t seed)
 			continue;
 		server->pauses_ns = from_ns;
 		server->resumes_ns = from_ns + away_ns;
-		/* What was sent before arrives within an eighth of a heartbeat: see heard.c. */
+		/* What was sent before arrives within an eighth of a heartbeat: see peer.c. */
 		server->delay_us %= HEARTBEAT_MS * 1000 / 12;
 	}
 }
