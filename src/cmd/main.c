@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/commands.h"
-#include "cmd/shared/meant.h"
-#include "cmd/shared/standard.h"
+#include "cmd/shared/command.h"
 #include "control/release.h"
 #include "lib/settings/unknown.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "chaos/chaos.h"
-#include "cmd/shared/standard.h"
+#include "cmd/shared/command.h"
 #include "support/switch_process.h"
 
 /* With --chaos-ranks. */

@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "cmd/bench/bench.h"
-#include "cmd/commands.h"
-#include "cmd/shared/meant.h"
+#include "cmd/shared/command.h"
 
 /*
  * Is this process one rank of a job? With a world size but no rank too: the library then says which

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "cmd/bench/bench.h"
-#include "cmd/shared/standard.h"
+#include "cmd/shared/command.h"
 #include "cmd/shared/status_client.h"
 #include "switch/switch.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cmd/bench/bench.h"
-#include "cmd/shared/meant.h"
+#include "cmd/shared/command.h"
 #include "core/names.h"
 
 #define DEFAULT_MAX (64u << 20)

@@ -8,10 +8,9 @@
 #include <strings.h>
 
 #include "base/word.h"
-#include "cmd/commands.h"
 #include "cmd/doctor/doctor.h"
 #include "cmd/doctor/peers.h"
-#include "cmd/shared/meant.h"
+#include "cmd/shared/command.h"
 #include "cmd/shared/status_client.h"
 #include "lib/settings/settings.h"
 #include "switchml.h"

@@ -13,8 +13,7 @@
 
 #include "base/clock.h"
 #include "base/word.h"
-#include "cmd/commands.h"
-#include "cmd/shared/meant.h"
+#include "cmd/shared/command.h"
 #include "cmd/shared/status_client.h"
 #include "net/address.h"
 #include "switchml.h"

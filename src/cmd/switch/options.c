@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/word.h"
-#include "cmd/shared/meant.h"
+#include "cmd/shared/command.h"
 #include "cmd/shared/status_client.h"
 #include "switch/dataplane.h"
 #include "switch/switch.h"

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/plural.h"
-#include "cmd/commands.h"
+#include "cmd/shared/command.h"
 #include "cmd/switch/metrics.h"
 #include "cmd/switch/notify.h"
 #include "cmd/switch/options.h"

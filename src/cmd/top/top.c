@@ -12,8 +12,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "cmd/commands.h"
-#include "cmd/shared/meant.h"
+#include "cmd/shared/command.h"
 #include "cmd/status/status.h"
 #include "cmd/top/screen.h"
 

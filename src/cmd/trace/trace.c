@@ -9,9 +9,8 @@
 
 #include "base/file.h"
 #include "base/plural.h"
-#include "cmd/commands.h"
 #include "cmd/shared/columns.h"
-#include "cmd/shared/meant.h"
+#include "cmd/shared/command.h"
 #include "cmd/trace/trace.h"
 
 enum { OPTION_OUTPUT = 256 };
