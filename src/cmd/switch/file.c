@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The switch's configuration file: see file.h. */
-#include "cmd/switch/file.h"
+/* The switch's configuration file: see daemon.h. */
+#include "cmd/switch/daemon.h"
 
 #include <errno.h>
 #include <ini.h>

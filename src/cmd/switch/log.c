@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cmd/switch/notify.h"
+#include "cmd/switch/daemon.h"
 
 #include <jansson.h>
 #include <stdbool.h>

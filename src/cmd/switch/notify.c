@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages to the service manager: see notify.h. */
-#include "cmd/switch/notify.h"
+/* Messages to the service manager: see daemon.h. */
+#include "cmd/switch/daemon.h"
 
 #include <stdlib.h>
 

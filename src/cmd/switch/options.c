@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The options of `switchml switch`, from the command line and from a file. */
-#include "cmd/switch/options.h"
+#include "cmd/switch/daemon.h"
 
 #include <argp.h>
 #include <ctype.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Dropping privileges: see privileges.h. */
-#include "cmd/switch/privileges.h"
+/* Dropping privileges: see daemon.h. */
+#include "cmd/switch/daemon.h"
 
 #include <cap-ng.h>
 #include <errno.h>
