@@ -127,8 +127,7 @@ TEST(a_member_of_a_list_that_dies_is_not_waited_for)
 
 	list.was = 7;
 	start_switches();
-	/* If it dies before another one has come with the list, it may be on its way for so long.
-	 */
+	/* If it dies before another one comes with the list, it may be on its way for so long. */
 	heartbeat_ms = FROZEN_HEARTBEAT_MS;
 	for (size_t i = 0; i < N_FORMS; i++) {
 		form = forms[i];

@@ -90,10 +90,10 @@ static void reduce(struct rank *rank, size_t count)
 	free(data);
 }
 
-/* What the ranks send while they reduce has bytes_each per packet; 0: some packets are shorter. */
+/* All packets that the ranks send while they reduce have 64 lanes. */
 static void reduce_all(struct rank *rank)
 {
-	const uint64_t *bytes_each = rank->job->argument;
+	static const unsigned bytes_each = SML_HEADER_BYTES + 4 * 64;
 	struct sml_counters before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
 	uint64_t packets, bytes;
 
@@ -104,36 +104,28 @@ static void reduce_all(struct rank *rank)
 	CHECK(rank, sml_get_counters(rank->context, -1, &after, NULL) == 0);
 	packets = after.packets_sent - before.packets_sent;
 	bytes = after.bytes_sent - before.bytes_sent;
-	if (bytes != packets * *bytes_each)
-		complain(rank, "%llu packets have %llu bytes, not %llu each",
-			 (unsigned long long)packets, (unsigned long long)bytes,
-			 (unsigned long long)*bytes_each);
+	if (bytes != packets * bytes_each)
+		complain(rank, "%llu packets have %llu bytes, not %u each",
+			 (unsigned long long)packets, (unsigned long long)bytes, bytes_each);
 }
 
 TEST(all_packets_are_full)
 {
-	uint64_t bytes_each = SML_HEADER_BYTES + 4 * 64;
 	char address[64];
 
 	serve(fixed_64, address);
-	run_job(&(struct job){.n_ranks = RANKS,
-			      .switch_address = address,
-			      .body = reduce_all,
-			      .argument = &bytes_each});
+	run_job(&(struct job){.n_ranks = RANKS, .switch_address = address, .body = reduce_all});
 }
 
 /* Whichever of them is first. */
 TEST(stripes_agree_on_the_lane_count_of_the_one_that_has_only_one)
 {
-	uint64_t bytes_each = SML_HEADER_BYTES + 4 * 64;
 	char list[129];
 
 	for (int fixed_first = 0; fixed_first < 2; fixed_first++) {
 		serve_both(fixed_first ? fixed_64 : NULL, fixed_first ? NULL : fixed_64, list);
-		run_job(&(struct job){.n_ranks = RANKS,
-				      .switch_address = list,
-				      .body = reduce_all,
-				      .argument = &bytes_each});
+		run_job(&(struct job){
+			.n_ranks = RANKS, .switch_address = list, .body = reduce_all});
 	}
 }
 
@@ -177,9 +169,10 @@ static void ask_for_int16(struct rank *rank)
 	float one = 1;
 
 	options.wire = SML_WIRE_INT16;
-	CHECK(rank, sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_SUM, &options,
-				  NULL) == -EINVAL);
-	CHECK(rank, strstr(sml_error_text(rank->context), "adds only int32 lanes") != NULL);
+	CHECK_ERROR(
+		rank,
+		sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_SUM, &options, NULL),
+		-EINVAL, "adds only int32 lanes");
 	/* Maxima have no int16 lanes on any wire. */
 	CHECK(rank, sml_allreduce(rank->context, &one, &one, 1, SML_FLOAT32, SML_MAX, &options,
 				  NULL) == 0);
@@ -295,15 +288,20 @@ static struct sml_switch *serve_without_rounding(char address[64])
 	return serve_with(&operations, address);
 }
 
-static void ask_for_int8(struct rank *rank)
+static int reduce_floats(struct rank *rank, enum sml_wire wire)
 {
 	struct sml_options options = SML_OPTIONS_INIT;
 	float data[2000] = {1, 2, 3};
 
-	options.wire = SML_WIRE_INT8;
-	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, &options,
-				  NULL) == -EINVAL);
-	CHECK(rank, strstr(sml_error_text(rank->context), "does not round sums") != NULL);
+	options.wire = wire;
+	return sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, &options, NULL);
+}
+
+static void ask_for_int8(struct rank *rank)
+{
+	float data[2000] = {1, 2, 3};
+
+	CHECK_ERROR(rank, reduce_floats(rank, SML_WIRE_INT8), -EINVAL, "does not round sums");
 	/* The job goes on. */
 	CHECK(rank, sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, NULL,
 				  NULL) == 0);
@@ -319,52 +317,52 @@ TEST(the_int8_wire_is_refused_where_switches_do_not_round_it)
 	run_job(&(struct job){.n_ranks = RANKS, .switch_address = address, .body = ask_for_int8});
 }
 
-static int reduce_floats(struct rank *rank, enum sml_wire wire)
-{
-	struct sml_options options = SML_OPTIONS_INIT;
-	float data[2000] = {1, 2, 3};
-
-	options.wire = wire;
-	return sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM, &options, NULL);
-}
+/* A job whose switches die, what it has used before, and why the next one does not take it over. */
+struct move {
+	pid_t pids[2];
+	enum sml_wire wire;
+	const char *reason;
+};
 
 /* The switch is dead when this returns: a call that ends after that had another one. */
 static void end_switch(struct rank *rank, unsigned n)
 {
-	const pid_t *pids = rank->job->argument;
+	const struct move *move = rank->job->argument;
 
-	kill(pids[n], SIGKILL);
-	CHECK(rank, waitpid(pids[n], NULL, 0) == pids[n]);
+	kill(move->pids[n], SIGKILL);
+	CHECK(rank, waitpid(move->pids[n], NULL, 0) == move->pids[n]);
 }
 
-/* A call of this wire, and the switch dies: no other one takes the job over, for this reason. */
-static void lose_the_only_switch(struct rank *rank, enum sml_wire wire, const char *reason)
+/* A call of the wire, and the switch dies: no other one takes the job over, for the reason. */
+static void lose_the_only_switch(struct rank *rank)
 {
+	const struct move *move = rank->job->argument;
 	int error = 0;
 
-	CHECK(rank, reduce_floats(rank, wire) == 0);
+	CHECK(rank, reduce_floats(rank, move->wire) == 0);
 	end_switch(rank, 0);
 	for (unsigned i = 0; error == 0 && i < 10000; i++)
 		error = reduce_floats(rank, SML_WIRE_INT32);
 	CHECK(rank, error < 0);
-	CHECK_ERROR(rank, error, error, reason);
+	CHECK_ERROR(rank, error, error, move->reason);
 }
 
-/* One rank, whose switch dies when another one is there. */
+/* One rank, whose switch dies when another one is there. What is lost takes until the deadline. */
 static void move_between(struct sml_switch *(*serve_first)(char address[64]),
-			 struct sml_switch *(*serve_next)(char address[64]), int timeout_ms,
-			 void (*body)(struct rank *rank))
+			 struct sml_switch *(*serve_next)(char address[64]),
+			 void (*body)(struct rank *rank), struct move move)
 {
 	char addresses[2][64] = {"", ""}, list[129];
-	pid_t pid = serve_in_child(serve_first, addresses[0]);
-	struct sml_switch *next = serve_next(addresses[1]);
+	struct sml_switch *next;
 
+	move.pids[0] = serve_in_child(serve_first, addresses[0]);
+	next = serve_next(addresses[1]);
 	snprintf(list, sizeof(list), "%s|%s", addresses[0], addresses[1]);
 	run_job(&(struct job){.n_ranks = 1,
 			      .switch_address = list,
-			      .timeout_ms = timeout_ms,
+			      .timeout_ms = move.reason != NULL ? 5000 : 10000,
 			      .body = body,
-			      .argument = &pid});
+			      .argument = &move});
 	/* Before another child: it must not inherit threads. */
 	stop_serving(next);
 }
@@ -374,26 +372,21 @@ static struct sml_switch *serve_fixed_64(char address[64])
 	return serve(fixed_64, address);
 }
 
-static void lose_int16_lanes(struct rank *rank)
-{
-	lose_the_only_switch(rank, SML_WIRE_INT32,
-			     "adds only int32 lanes, and the job has begun at a switch that also");
-}
-
 /* Its calls may have lanes that the other switch does not add. */
 TEST(a_job_that_began_with_int16_lanes_does_not_resume_without_them)
 {
-	move_between(serve_fixed_64, serve_int32, 2000, lose_int16_lanes);
-}
+	static const char reason[] =
+		"adds only int32 lanes, and the job has begun at a switch that also";
 
-static void lose_rounding(struct rank *rank)
-{
-	lose_the_only_switch(rank, SML_WIRE_INT8, "does not round sums of narrow lanes");
+	move_between(serve_fixed_64, serve_int32, lose_the_only_switch,
+		     (struct move){.wire = SML_WIRE_INT32, .reason = reason});
 }
 
 TEST(a_job_that_began_where_sums_are_rounded_does_not_resume_elsewhere)
 {
-	move_between(serve_udp, serve_without_rounding, 5000, lose_rounding);
+	move_between(serve_udp, serve_without_rounding, lose_the_only_switch,
+		     (struct move){.wire = SML_WIRE_INT8,
+				   .reason = "does not round sums of narrow lanes"});
 }
 
 /* ---- floats as such ---- */
@@ -404,8 +397,7 @@ static void ask_for_too_much(struct rank *rank)
 	static const char *const too_small =
 		"packets of 32 lanes are too small for the exact wire with 33 ranks";
 
-	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == -EINVAL);
-	CHECK(rank, strstr(sml_error_text(rank->context), too_small) != NULL);
+	CHECK_ERROR(rank, reduce_floats(rank, SML_WIRE_EXACT), -EINVAL, too_small);
 	CHECK(rank, reduce_floats(rank, SML_WIRE_DEFAULT) == 0);
 }
 
@@ -420,12 +412,6 @@ TEST(the_exact_wire_of_integers_needs_packets_with_an_element_of_every_rank)
 	run_job(&(struct job){.n_ranks = 33, .switch_address = address, .body = ask_for_too_much});
 }
 
-static void use_floats_and_lose_the_switch(struct rank *rank)
-{
-	lose_the_only_switch(rank, SML_WIRE_DEFAULT, "it adds only integers");
-	CHECK(rank, strstr(sml_error_text(rank->context), "SWITCHML_WIRE=int32") != NULL);
-}
-
 static void lose_the_switch_and_use_floats(struct rank *rank)
 {
 	CHECK(rank, reduce_floats(rank, SML_WIRE_INT32) == 0);
@@ -434,12 +420,6 @@ static void lose_the_switch_and_use_floats(struct rank *rank)
 	CHECK(rank, reduce_floats(rank, SML_WIRE_EXACT) == 0);
 	CHECK(rank, reduce_floats(rank, SML_WIRE_GRADIENT) == 0);
 	CHECK(rank, reduce_floats(rank, SML_WIRE_DEFAULT) == 0);
-}
-
-static void move_to(struct sml_switch *(*serve_next)(char address[64]),
-		    void (*body)(struct rank *rank))
-{
-	move_between(serve_udp, serve_next, 10000, body);
 }
 
 static void use_floats_at_both(struct rank *rank)
@@ -453,13 +433,18 @@ static void use_floats_at_both(struct rank *rank)
 
 TEST(a_job_that_has_sent_floats_moves_only_to_switches_that_add_them)
 {
-	move_to(serve_udp, use_floats_at_both);
-	move_to(serve_integers, use_floats_and_lose_the_switch);
+	static const char reason[] =
+		"it adds only integers, and the job has begun at switches that also add floats: "
+		"list only switches of one kind in SWITCHML_SWITCH, or set SWITCHML_WIRE=int32";
+
+	move_between(serve_udp, serve_udp, use_floats_at_both, (struct move){0});
+	move_between(serve_udp, serve_integers, lose_the_only_switch,
+		     (struct move){.wire = SML_WIRE_DEFAULT, .reason = reason});
 }
 
 TEST(a_job_that_has_sent_no_floats_moves_anywhere_and_adapts)
 {
-	move_to(serve_integers, lose_the_switch_and_use_floats);
+	move_between(serve_udp, serve_integers, lose_the_switch_and_use_floats, (struct move){0});
 }
 
 static int refuse_to_start(struct sml_dataplane *dataplane, uint32_t job)
@@ -501,13 +486,13 @@ static void move_twice(struct sml_switch *(*serve_second)(char address[64]),
 		       void (*body)(struct rank *rank), bool keeps_floats)
 {
 	char addresses[3][64] = {"", "", ""}, list[194];
-	pid_t pids[] = {serve_in_child(serve_udp, addresses[0]),
-			serve_in_child(serve_second, addresses[1])};
+	struct move move = {.pids = {serve_in_child(serve_udp, addresses[0]),
+				     serve_in_child(serve_second, addresses[1])}};
 
 	serve_and_note(addresses[2]);
 	snprintf(list, sizeof(list), "%s|%s|%s", addresses[0], addresses[1], addresses[2]);
 	run_job(&(struct job){
-		.n_ranks = 1, .switch_address = list, .body = body, .argument = pids});
+		.n_ranks = 1, .switch_address = list, .body = body, .argument = &move});
 	assert_int_equal(adds_floats, keeps_floats);
 }
 
@@ -534,8 +519,7 @@ static void lose_both_switches(struct rank *rank)
 	}
 }
 
-/* The third switch adds floats, but other ranks may not know that the job has been at the second.
- */
+/* The third one adds floats, but other ranks may not know that the job has been at the second. */
 TEST(a_job_that_has_given_floats_up_says_so_wherever_it_resumes)
 {
 	move_twice(serve_integers, lose_both_switches, false);
