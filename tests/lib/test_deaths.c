@@ -83,7 +83,7 @@ static void let_some_die(const struct death *deaths, unsigned n, void (*body)(st
 {
 	struct job jobs[AT_ONCE];
 	pid_t children[AT_ONCE];
-	char address[64], both[64], names[AT_ONCE][8];
+	char address[64], both[64], names[AT_ONCE][12];
 	int ports[2] = {free_port(), free_port()}, gate[2];
 	struct sml_switch *opened[2];
 
