@@ -100,15 +100,11 @@ def staged(rank, piece_bytes):
 
     _staging.PIECE_BYTES = piece_bytes
     group, copies = dist.group.WORLD, SlowCopies()
-    numbers = numbers_of(torch.zeros(0), dist.ReduceOp.SUM)
-
-    def arguments(send, recv):
-        return send.data_ptr(), recv.data_ptr(), send.numel(), *numbers
-
+    numbers = numbers_of([torch.zeros(0)], dist.ReduceOp.SUM)
     tensors = [torch.arange(n, dtype=torch.float32) + rank for n in (10_000, 3)]
     works = []
     for tensor in tensors:
-        calls = [Call("allreduce", tensor, tensor, arguments, divisible=True)]
+        calls = [Call("sml_allreduce", tensor, tensor, (tensor.numel(), *numbers), divisible=True)]
         works.append(_staging.DeviceWork(copies, "all_reduce", [tensor], calls))
         group._line.put(works[-1])
     # The host's own, put while those wait: it keeps its place behind them on all ranks.
@@ -141,13 +137,9 @@ def in_place(copies, tensor):
     from switchml.torch._calls.tensors import dense, numbers_of
     from switchml.torch._calls.work import Call
 
-    numbers = numbers_of(torch.zeros(0), dist.ReduceOp.SUM)
-
-    def arguments(send, recv):
-        return send.data_ptr(), recv.data_ptr(), send.numel(), *numbers
-
     (flat,), finish = dense([tensor])
-    calls = [Call("allreduce", flat, flat, arguments, divisible=True, source=tensor)]
+    numbers = flat.numel(), *numbers_of([flat], dist.ReduceOp.SUM)
+    calls = [Call("sml_allreduce", flat, flat, numbers, divisible=True, source=tensor)]
     if finish is not None:  # on the emulated stream, as _complete() does on a GPU's
 
         def finish():

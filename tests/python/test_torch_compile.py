@@ -39,11 +39,11 @@ def test_no_public_method_of_a_group_or_a_work_is_traced():
     for kind in (Derived, DeviceWork):
         for name in dir(kind):
             method = inspect.getattr_static(kind, name)
-            if inspect.isfunction(method) and is_public(kind, name):
+            if inspect.isfunction(method) and is_public(kind, name) and name != "wait":  # traced
                 assert getattr(method, "_torchdynamo_disable", False), f"{kind.__name__}.{name}"
                 looked_at.add(name)
     assert {"added", "mixed_in", "allreduce", "_get_backend", "send"} <= looked_at
-    assert {"wait", "get_future", "result"} <= looked_at
+    assert {"is_completed", "get_future", "result"} <= looked_at
 
 
 def collectives():

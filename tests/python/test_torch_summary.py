@@ -12,6 +12,7 @@ import torch.distributed as dist  # noqa: E402
 import switchml.torch  # noqa: E402
 from groups import Groups  # noqa: E402
 from switchml.torch._calls.summary import Usage  # noqa: E402
+from switchml.torch._calls.work import Call  # noqa: E402
 
 N = 2
 SIZE = 1000
@@ -107,9 +108,10 @@ def test_waiting_for_a_late_rank_is_seen_where_one_waits(groups):
 def test_a_queued_call_begins_when_the_one_before_it_ends(monkeypatch):
     clock = iter([1.0, 1.25, 5.0, 9.0])
     monkeypatch.setattr("switchml.torch._calls.summary.time.monotonic", lambda: next(clock))
-    usage = Usage(4)
+    usage, tensor = Usage(4), torch.ones(100)
+    call = Call("sml_allreduce", tensor, tensor)
     for begun_at in (0.0, 0.0, 0.0, 6.0):  # two of them while the first was under way
-        usage.add("all_reduce", [("allreduce", 400)], begun_at)
+        usage.add("all_reduce", [call], begun_at)
     found = usage.summary("a group", 0, [])
     assert found["seconds_in_calls"] == 8.0
     assert found["seconds_waited"] == 2.0, "3 s against 1 s: a queued call is compared with none"

@@ -397,7 +397,7 @@ def fail(rank, how):
         dist.all_reduce(wrong)
 
 
-@pytest.mark.parametrize("how", ["prompt", "asynchronous", "gloo", "group"])
+@pytest.mark.parametrize("how", ["awaited", "asynchronous", "gloo", "group"])
 def test_a_traceback_has_at_most_three_lines_of_ours(how):
     with Groups(N) as groups:
         groups.start(fail, [how] * N)

@@ -63,13 +63,6 @@ class Request:
         """The address where C puts the pointer of this call."""
         return self._address + call * _POINTER_BYTES
 
-    def _note(self) -> None:
-        """Take what C has returned."""
-        for number in self._returned:
-            if number != _NOT_YET:
-                self._first_error = self._first_error or number
-        self._returned.clear()
-
     def _await(self, milliseconds: int) -> bool:
         """Wait in C, and note the end when all calls have ended. The lock is held.
 
@@ -81,27 +74,25 @@ class Request:
         if self._number is not None:
             return True
         pointers, returned, call = self._pointers, self._returned, self.n_begun
-        while call:
-            if not pointers[call - 1]:
+        while True:
+            if returned and returned[0] != _NOT_YET:  # of a wait that was interrupted, too
+                self._first_error = self._first_error or returned[0]
+            returned.clear()
+            while call and not pointers[call - 1]:
                 call -= 1
-                continue
-            if returned:
-                self._note()
+            if not call:
+                break
             stored(returned, lib.sml_wait, self._place(call - 1), 1, milliseconds, None)
-            if returned[-1] == _NOT_YET:
+            if returned[0] == _NOT_YET:
                 return False
-            if returned[-1]:  # of a call that C refuses to wait for, too
+            if returned[0]:  # of a call that C refuses to wait for, too
                 pointers[call - 1] = None
-        self._finish()
-        return True
-
-    def _finish(self) -> None:
-        self._note()
         number = self._first_error
         if number:
             self._error = make(number, c.text_of(self._job._context, number))
         under_way.discard(self)
         self._number, self._keep = number, ()
+        return True
 
     def test(self) -> bool:
         """Whether the call has ended. Raises the call's error if it failed."""

@@ -78,20 +78,10 @@ def text(what: str, value: Any) -> bytes:
     return value.encode()
 
 
+@functools.lru_cache(maxsize=256)
 def call_options(wire: int, waits: bool, name: bytes | None, residual: int | None) -> Any:
     """struct sml_options for C, which does not write it. `residual`: its address."""
-    if name is None and residual is None:
-        return _plain_options(wire, waits)
-    return _options(wire, waits, name, residual)
-
-
-def _options(wire: int, waits: bool, name: bytes | None, residual: int | None) -> Any:
     return ctypes.byref(c.Options(ctypes.sizeof(c.Options), wire, waits, name, residual))
-
-
-@functools.cache
-def _plain_options(wire: int, waits: bool) -> Any:
-    return _options(wire, waits, None, None)
 
 
 _MEMBERS = dict(c.Config._fields_)

@@ -31,8 +31,9 @@ def _bits_of(keys: Any, names: tuple[str, ...]) -> int:
     return bits
 
 
+_keys_of = torch._C._dispatch_keys
 _NO_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
-_OTHER_BITS = ~_bits_of(torch._C._dispatch_keys(torch.empty(0, device="cpu")), _PLAIN_KEYS)
+_OTHER_BITS = ~_bits_of(_keys_of(torch.empty(0, device="cpu")), _PLAIN_KEYS)
 _LAZY_BITS = _bits_of(_NO_KEYS, _LAZY_KEYS)
 
 
@@ -42,12 +43,12 @@ def is_plain(tensor: torch.Tensor) -> bool:
     Not plain: wrappers (DTensor, FakeTensor, masked and nested tensors, …), quantized and sparse
     tensors, those of torch.func, and those without memory (device "meta").
     """
-    return not torch._C._dispatch_keys(tensor).raw_repr() & _OTHER_BITS
+    return not _keys_of(tensor).raw_repr() & _OTHER_BITS
 
 
 def is_lazy(tensor: torch.Tensor) -> bool:
     """Whether its conjugate, negative or zero bit is set: its memory has other numbers."""
-    return bool(torch._C._dispatch_keys(tensor).raw_repr() & _LAZY_BITS)
+    return bool(_keys_of(tensor).raw_repr() & _LAZY_BITS)
 
 
 # The keys of tensors that were found to be their memory, on the host.
@@ -56,7 +57,7 @@ _host_keys: set[int] = set()
 
 def is_host_memory(tensor: torch.Tensor) -> bool:
     """Whether it is plain, not lazy, and in this host's memory: quickly, for every call asks."""
-    keys = torch._C._dispatch_keys(tensor).raw_repr()
+    keys = _keys_of(tensor).raw_repr()
     if keys in _host_keys:
         return True
     if keys & (_OTHER_BITS | _LAZY_BITS) or not tensor.is_cpu:

@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable
 from typing import Any
 
 
-def untraced(
-    kind: type, around: Callable[[Any], Any] | None = None, only_overriding: bool = False
-) -> None:
+def untraced(kind: type, only_overriding: bool = False) -> None:
     """Let torch.compile call the public methods of this class, and not trace them.
 
     Methods that override one of PyTorch's are public, whatever their names. `only_overriding`:
-    no others are. `around` makes the method that is called out of the one that is defined.
-    PyTorch must be installed.
+    no others are. PyTorch must be installed.
     """
     import torch
 
@@ -33,7 +29,7 @@ def untraced(
             continue
         public = name in theirs or not (only_overriding or name.startswith("_"))
         if public and not hasattr(method, "_is_untraced"):
-            method = torch.compiler.disable(around(method) if around else method)
+            method = torch.compiler.disable(method)
             method._is_untraced = True
             setattr(kind, name, method)
 
@@ -45,9 +41,8 @@ def _is_torchs(kind: type) -> bool:
 class Untraced:
     """A base of classes whose public methods are untraced."""
 
-    _around: Callable[[Any], Any] | None = None
     _only_overriding = False
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
-        untraced(cls, cls._around, cls._only_overriding)
+        untraced(cls, cls._only_overriding)

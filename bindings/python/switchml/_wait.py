@@ -8,10 +8,11 @@ never stays in C for long. Other threads may.
 from __future__ import annotations
 
 import ctypes
-import itertools
+import os
 import threading
 import time
 from collections.abc import Callable
+from itertools import starmap
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -23,13 +24,25 @@ SLICE_S = 0.02
 _WATCH_S = 0.05
 
 
+_main = threading.main_thread().ident
+
+
+def _note_main_thread() -> None:
+    """In a child: the one that has forked it."""
+    global _main
+    _main = threading.get_ident()
+
+
+os.register_at_fork(after_in_child=_note_main_thread)
+
+
 def in_main_thread() -> bool:
-    return threading.get_ident() == threading.main_thread().ident
+    return threading.get_ident() == _main  # threading.main_thread() takes longer
 
 
 def stored(results: list, function: Callable[..., Any], *arguments: Any) -> None:
     """Append what the function of C returns. Ctrl-C cannot come between the two."""
-    results.extend(itertools.starmap(function, (arguments,)))
+    results.extend(starmap(function, (arguments,)))
 
 
 def poll(done: Callable[[], bool], timeout: float | None = None) -> bool:

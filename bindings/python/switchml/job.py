@@ -210,9 +210,8 @@ class Job:
         # Before C gets the arrays: from then on, Ctrl-C may come at any time.
         under_way.add(request)
         try:
-            begin = getattr(lib, f"sml_{name}")
             options = call_options(wire, waits, title, residual)
-            number = begin(self._context, *arguments, options, request._place(call))
+            number = getattr(lib, name)(self._context, *arguments, options, request._place(call))
             if number:
                 raise make(number, c.text_of(self._context, number))
         except BaseException as error:
@@ -246,7 +245,7 @@ class Job:
         number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
         arguments = (send.address, recv.address, send.count, kind, number)
         fed = kept(send.type_name, send.count, op, residual)
-        return self._submit("allreduce", arguments, (send, recv), out, on_wire, residual=fed)
+        return self._submit("sml_allreduce", arguments, (send, recv), out, on_wire, residual=fed)
 
     def allreduce(
         self,
@@ -306,7 +305,7 @@ class Job:
             out = None
         arguments = (send.address, address, send.count, kind, number, root)
         fed = kept(send.type_name, send.count, op, residual)
-        return self._submit("reduce", arguments, (send, recv), out, on_wire, residual=fed)
+        return self._submit("sml_reduce", arguments, (send, recv), out, on_wire, residual=fed)
 
     def reduce(
         self,
@@ -333,7 +332,7 @@ class Job:
         root = integer("root", root)
         kind, count, title = data.moved(f"broadcast from rank {root}")
         return self._submit(
-            "broadcast", (data.address, count, kind, root), (data,), array, title=title
+            "sml_broadcast", (data.address, count, kind, root), (data,), array, title=title
         )
 
     def broadcast(self, array: A, root: int = 0) -> A:
@@ -357,7 +356,7 @@ class Job:
             )
         kind, count, title = send.moved("allgather")
         arguments = (send.address, recv.address, count, kind)
-        return self._submit("allgather", arguments, (send, recv), out, title=title)
+        return self._submit("sml_allgather", arguments, (send, recv), out, title=title)
 
     def allgather(self, array: Array, out: Array | None = None) -> Any:
         """Collect the arrays of all ranks: row r of the result is rank r's array.
@@ -396,7 +395,9 @@ class Job:
         number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
         arguments = (send.address, recv.address, recv.count, kind, number)
         fed = kept(send.type_name, send.count, op, residual)
-        return self._submit("reduce_scatter", arguments, (send, recv), out, on_wire, residual=fed)
+        return self._submit(
+            "sml_reduce_scatter", arguments, (send, recv), out, on_wire, residual=fed
+        )
 
     def reduce_scatter(
         self,
@@ -418,7 +419,7 @@ class Job:
 
     def barrier_async(self) -> Request:
         """Begin a barrier(), and return a Request."""
-        return self._submit("barrier", (), (), None)
+        return self._submit("sml_barrier", (), (), None)
 
     def barrier(self) -> None:
         """Return when all ranks have called it. Raises the same errors as allreduce()."""

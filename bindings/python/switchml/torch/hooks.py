@@ -89,14 +89,15 @@ def allreduce_hook(
         state = HookState()
     buffer, group, wire, residual = bucket.buffer(), state.group, state.wire, None
     mean = ReduceOp(ReduceOp.AVG)
-    if not group._adds([buffer], mean):  # complex or sparse ones, for example
+    added = group._adds([buffer], mean)
+    if not added:  # complex or sparse ones, for example
         work = group.allreduce([buffer.div_(group.size())])
         return then_compute(work.get_future(), _first)
     if state.error_feedback and buffer.dtype in _FED_BACK:
         residual = state.residuals.of(bucket.index(), bucket.parameters(), buffer.numel())
     elif state.error_feedback:  # of a double, nothing is kept, so nothing must be lost
         wire = None
-    work = group._reduce("all_reduce", [buffer], mean, wire=wire, residual=residual)
+    work = group._reduce("all_reduce", [buffer], added, wire=wire, residual=residual)
     return then_compute(work.get_future(), _first)
 
 

@@ -25,17 +25,18 @@ from typing import Any
 
 import torch
 
+from ... import _library as c
 from ..._settings import WIRES, Wire, one_of
 from ..._wait import poll
 
 _lock = threading.Lock()  # guards all contexts, turns and sources
-_here = threading.local()
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 # For each future: what resolves it, or leads to its resolution.
 _sources: weakref.WeakKeyDictionary[Any, frozenset[Source]] = weakref.WeakKeyDictionary()
 # For each future that holds a list of C++: the one of ours that it comes from.
 _origins: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
+_backward_pass = torch._C._current_graph_task_id
 _future_then = torch._C.Future.then
 _collect_all = torch._C._collect_all
 
@@ -70,6 +71,17 @@ class Context:
         return set(self.open)
 
 
+class _Here(threading.local):
+    """In each thread: the context of the code that runs there, and what it resolves futures for."""
+
+    def __init__(self) -> None:
+        self.context = Context()
+        self.kept: Source | None = None
+
+
+_here = _Here()
+
+
 class Turn(Context, Source):
     """A callback, in its place. Closed when the callback, and those that it attached, returned.
 
@@ -86,7 +98,7 @@ class Turn(Context, Source):
         self._callback: Any = callback
         self._number = next(self._numbers)
         self._early: torch.futures.Future | None = None
-        self._opener = opener = context()
+        self._opener = opener = _here.context
         self._before = opener.earlier()
         self._left = set(sources)
         self._begun = self._returned = False
@@ -111,11 +123,11 @@ class Turn(Context, Source):
         with _lock:
             late = self.closed  # too late for a place of its own
             if not late:
-                self._begin(context())
+                self._begin(_here.context)
             stuck = [] if late else self._stuck_behind_this()
         for turn in stuck:
             turn._run_early()
-        outer = context()
+        outer = _here.context
         if not late:
             _here.context = self
         try:
@@ -137,7 +149,7 @@ class Turn(Context, Source):
 
     def _stuck_behind_this(self) -> list[Turn]:
         """Turns that come before this one, though this thread would run them after it."""
-        kept = getattr(_here, "kept", None)
+        kept = _here.kept
         stuck = [t for t in self._before if not t._begun and kept in t._left]
         # What cannot run yet must come after this one instead.
         self._before.difference_update(t for t in stuck if not t._future.done())
@@ -179,23 +191,15 @@ def _closing() -> Iterator[None]:
         watcher.turns_have_closed()
 
 
-def context() -> Context:
-    """The context of the code that runs here."""
-    found = getattr(_here, "context", None)
-    if found is None:
-        found = _here.context = Context()
-    return found
-
-
 def in_backward() -> bool:
     """Whether a call made here adds gradients: in a backward pass, or in what it has attached."""
-    return torch._C._current_graph_task_id() != -1 or context().of_backward
+    return _backward_pass() != -1 or _here.context.of_backward
 
 
 @contextlib.contextmanager
 def as_in_backward() -> Iterator[None]:
     """What begins here belongs to a backward pass of other ranks."""
-    here = context()
+    here = _here.context
     outer, here.of_backward = here.of_backward, True
     try:
         yield
@@ -215,21 +219,18 @@ def _of_backward(callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def wire_of(wire: Wire | None = None) -> int:
     """C's number for a sum: without a wire, sums of gradients may be less exact than others."""
-    return one_of("wire", wire or ("gradient" if in_backward() else None), WIRES)
+    if wire is not None:
+        return one_of("wire", wire, WIRES)
+    return c.WIRE_GRADIENT if in_backward() else c.WIRE_DEFAULT
 
 
-def no_turns() -> bool:
-    """Whether nothing must be closed before a call made here begins, and no callback makes it."""
-    here = getattr(_here, "context", None)
-    return here is None or (type(here) is Context and not here.open)  # only this thread adds turns
-
-
-def open_turns() -> tuple[Turn, ...]:
-    """The turns that must be closed before a call made here begins."""
-    if no_turns():
-        return ()
+def order_here() -> tuple[Context, tuple[Turn, ...]]:
+    """The context of a call made here, and the turns that must be closed before it begins."""
+    here = _here.context
+    if type(here) is Context and not here.open:  # only this thread adds turns
+        return here, ()
     with _lock:
-        return tuple(context().earlier())
+        return here, tuple(here.earlier())
 
 
 def watch(watcher: Any) -> None:
@@ -253,7 +254,7 @@ class Promise:
 
     def keep(self, value: Any) -> None:
         """Resolve the future and run its callbacks, in a thread where they may wait."""
-        outer, _here.kept = getattr(_here, "kept", None), self._source
+        outer, _here.kept = _here.kept, self._source
         try:
             self._inner.set_result(value)
         finally:
@@ -288,7 +289,7 @@ def attach_instead(future: Any, origin: Any) -> None:
 def _sources_of(future: Any) -> frozenset[Source]:
     """The lock is held. A future that is not ours may be resolved by callbacks under way."""
     found = _sources.get(future)
-    return frozenset(context().earlier()) if found is None else found
+    return frozenset(_here.context.earlier()) if found is None else found
 
 
 def then_compute(future: Any, callback: Callable[[Any], Any]) -> Any:

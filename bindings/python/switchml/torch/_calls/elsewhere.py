@@ -29,7 +29,7 @@ from ...job import Job
 from .line import Line
 from .sizes import NAMES, Sizes
 from .tensors import Begun, describe, is_accelerated, on_stream, tensors_in
-from .work import Work, place
+from .work import Work, barrier
 
 # Up to 2.8 its reduce_scatter ignores the operation. 2.13 computes it; others were not tried.
 _ONLY_ADDS = torch.__version__ < (2, 13)
@@ -152,6 +152,8 @@ class Elsewhere(Work):
     """A collective on Gloo. `call` begins it (tensors.on_dense)."""
 
     _runs_on = "gloo"
+    is_counted = False  # in here: the group counts it when it is made
+    has_steps = True
 
     def __init__(
         self,
@@ -166,7 +168,7 @@ class Elsewhere(Work):
         self._sizes = sizes
         if sizes is None and name in NAMES:
             self._sizes = Sizes(name, title, arguments, _root_in(arguments), among)
-        its_place = place(title) if self._sizes is None else self._sizes.call
+        its_place = barrier(title) if self._sizes is None else self._sizes.call
         self._call: Callable[[Begun], Any] | None = call
         self._begun = Begun()
         tensors = tensors_in(arguments)
@@ -178,10 +180,6 @@ class Elsewhere(Work):
         if not self.requests:
             job.count_elsewhere("Gloo")
         super().begin(job, waits)
-
-    @property
-    def moved(self) -> list[tuple[str, int]]:
-        return []
 
     def proceed(self) -> Callable[[], None] | None:
         if self._sizes is not None:
@@ -236,21 +234,22 @@ class Monitored:
     """
 
     def __init__(
-        self, line: Line, barrier: Callable[[timedelta], None], timeout: timedelta
+        self, line: Line, on_gloo: Callable[[timedelta], None], timeout: timedelta
     ) -> None:
-        self._barrier, self._timeout = barrier, timeout
+        self._on_gloo, self._timeout = on_gloo, timeout
         self._earlier = Work("monitored_barrier", [], [])  # ends when its turn comes
+        self._work = Work("monitored_barrier", [], [barrier("monitored_barrier on Gloo")])
+        self._earlier.is_counted = self._work.is_counted = False
         line.put(self._earlier)
         self._changed = threading.Event()
         self._error: BaseException | None = None
         self._passed = False
-        self._work = Work("monitored_barrier", [], [place("monitored_barrier on Gloo")])
         self._work.when_ended = lambda _: self._changed.set()
         line.put(self._work)
 
     def _watch(self) -> None:
         try:
-            self._barrier(self._left())
+            self._on_gloo(self._left())
             self._passed = True
         except BaseException as failure:  # raised by run()
             self._error = failure

@@ -21,18 +21,17 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any, TypeGuard
 
 from ..._settings import timeout_of_job
 from ..._wait import poll
 from ...errors import ClosedError, SwitchMLError, TimedOutError
 from ...job import Job, Request
-from .callbacks import no_turns, watch
+from .callbacks import watch
 from .sizes import Sizes
 from .summary import Usage
 from .threads import Callbacks
-from .work import Prompt, Work, place, request_of
+from .work import Work, barrier
 
 log = logging.getLogger("switchml.torch")
 
@@ -153,15 +152,15 @@ class Line:
         """Begin the work, or let it wait for its turn."""
         try:
             with self._lock:
-                self.check_open()
-                place = self._place_of(work)
-                behind = not work.awaited or self._n_begun
-                has_turn = self._job and not (work.late or work.held or place or self._busy)
-                if not has_turn:
+                if self._closed:
+                    self.check_open()
+                place = self._place_of(work) if self._waiting else 0
+                is_held = work.late or (work.after and work.held)
+                if is_held or place or self._busy or not self._job:
                     self._let_wait(work, place, is_new=True)
                     return
                 self.n_put += 1
-                if behind:
+                if not work.awaited or self._n_begun:
                     n_begun = self._n_begun
                     try:
                         self._begin(work)
@@ -172,41 +171,13 @@ class Line:
                         raise
                     return
                 self._n_awaited += 1
-                self._busy = work.is_here = work.has_turn = True
-            self._begin(work, waits=True)
-            self._end_turn(work)
-            self._finish(work)
-            self._leave(work)
-        except BaseException:
-            self._leave(work)
-            raise
-
-    def try_run(self, work: Prompt, keep: Any) -> bool:
-        """Make the work's calls of C, and wait for their end. False: it is not its turn yet.
-
-        This is put() for works that need no thread. `keep`: the tensors whose memory C uses.
-        """
-        if not no_turns():
-            return False
-        work.keep = keep
-        try:
-            with self._lock:
-                job = self._job
-                if not job or self._waiting or self._busy or self._n_begun or self._closed:
-                    return False
-                self.n_put += 1
-                self._n_awaited += 1
                 work.is_here = True
-                try:
-                    work.begin(job, True)
-                except Exception as failure:  # reported to the caller that waits for the work
-                    work.begin_error = failure
+                self._begin(work, waits=True)
             self._finish(work)
             self._leave(work)
         except BaseException:
             self._leave(work)
             raise
-        return True
 
     # Ctrl-C may come in the application's thread whenever a function returns, in each of these.
     # What must change together is therefore assigned without a call between, and what wakes others
@@ -220,13 +191,6 @@ class Line:
         self.n_put += is_new
         self._waiting.insert(place, work)
 
-    def _end_turn(self, work: Work) -> None:
-        """Later works need not wait for the work that this thread has begun. Lets them begin."""
-        with self._lock:
-            if self._waiting or self._closed:  # otherwise waking the starter only takes time
-                self._more.notify_all()
-            self._busy = work.has_turn = False
-
     def _leave(self, work: Work) -> None:
         """The application's thread has ended the work; or it was interrupted, and the call goes
         on in other threads, from where it is."""
@@ -235,10 +199,9 @@ class Line:
                 return
             if not work.has_ended:
                 self._let_wait(work, 0)
-            elif self._closed or (work.has_turn and self._waiting):
+            elif self._closed:
                 self._more.notify_all()
-            if work.has_turn:
-                self._busy = work.has_turn = False
+            work.ended_here = work.has_ended and not work.has_steps
             self._n_awaited -= 1
             work.is_here = False
 
@@ -273,10 +236,9 @@ class Line:
         if error is None:
             try:
                 assert self._job is not None
-                limit = timeout_of_job(work.limit or 0)
-                longer = limit > self._timeout
+                longer = work.limit is not None and timeout_of_job(work.limit) > self._timeout
                 if longer:
-                    self._job.set_timeout(limit)
+                    self._job.set_timeout(timeout_of_job(work.limit))
                 try:
                     if work.sizes is not None:
                         self._compare(work.sizes, work)
@@ -293,7 +255,7 @@ class Line:
     def _compare(self, sizes: Sizes, work: Work) -> None:
         """Runs in the starter, because the work is `late`; no other call can come between."""
         assert self._job is not None
-        request = request_of(self._job, [sizes.call])
+        request = Request(self._job, [sizes.call], None)
         sizes.call.begin(self._job, request, 0)
         self._await(request, work)
         sizes.check()
@@ -352,13 +314,16 @@ class Line:
         error = work.begin_error
         for index, request in enumerate(work.requests):
             try:
-                self._await(request, work)
-                if error is None:
+                if work.deadline is None:
+                    request._wait()
+                else:
+                    self._await(request, work)
+                if error is None and work.has_steps:
                     work.progress(index)
             except Exception as failure:  # reported to the waiting caller
                 error = error or failure
         rest = None
-        if error is None:
+        if error is None and work.has_steps:
             try:
                 rest = work.proceed()
             except Exception as failure:  # reported to the waiting caller
@@ -387,9 +352,9 @@ class Line:
         self._end(work, error)
 
     def _end(self, work: Work, error: BaseException | None) -> None:
-        if error is None and (moved := work.moved):  # before its caller continues
-            self._usage.add(work.name, moved, work.begun_at)
-        if isinstance(error, SwitchMLError):
+        if error is None and work.is_counted:  # before its caller continues
+            self._usage.add(work.name, work.calls, work.begun_at)
+        if error is not None and isinstance(error, SwitchMLError):
             self.failure = self.failure or error
             self._abort_hooks.run()  # before its caller knows
         if callbacks := work.end(error):
@@ -447,8 +412,8 @@ class Line:
     def _begin_to_leave(self) -> Request | None:
         """Make the last call, which ends when all ranks have left. Again: the same."""
         if self._job is not None and self._leaving is None:
-            leaving = place(self._end_title)
-            request = request_of(self._job, [leaving])
+            leaving = barrier(self._end_title)
+            request = Request(self._job, [leaving], None)
             # What a rank that waits says; await_end() ends the job before that.
             left = self._close_until - time.monotonic()
             self._job.set_timeout(timeout_of_job(max(left, 0.0) + 1))
@@ -508,9 +473,3 @@ def _has_ended(request: Request) -> bool:
         return request.test()
     except Exception:  # it failed: wait() raises the error again
         return True
-
-
-def seconds_of(timeout: timedelta) -> float | None:
-    """A timeout as torch uses it; negative and zero mean no timeout."""
-    seconds = timeout.total_seconds()
-    return seconds if seconds > 0 else None

@@ -48,9 +48,5 @@ def _ending_ranges_first(original: Any) -> Any:
     return disable
 
 
-def range_of(name: str) -> Range | None:
-    """A range, if the profiler is active in this thread."""
-    return Range(name) if torch.autograd._profiler_enabled() else None
-
-
+is_profiled = torch.autograd._profiler_enabled  # in this thread
 profiler._disable_profiler = _ending_ranges_first(profiler._disable_profiler)

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...job import Job
+from ...job import Job, Request
 from .tensors import copy_to, on_stream, overlap
-from .work import Call, Work, request_of
+from .work import Call, Work
 
 PIECE_BYTES = 4 << 20
 # For each device, the works that have not ended, in the order of their calls.
@@ -95,7 +95,7 @@ class _Piece(NamedTuple):
 class DeviceWork(Work):
     """A collective on tensors of a device."""
 
-    late = True
+    late = has_steps = True
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class DeviceWork(Work):
 
     def _copy(self) -> list:
         """Begin to copy to the host. Returns the events of the pieces."""
-        for call in self._calls:
+        for call in self.calls:
             # The call's own copy was made in the order of the application's stream. Earlier works
             # may still write the source on ours, even if they have ended.
             if call.source is not None and not overlap(call.send, call.source):
@@ -151,7 +151,7 @@ class DeviceWork(Work):
         copied = self._copied or self._copy_after_others()
         for piece, event in zip(self._pieces, copied, strict=True):
             event.synchronize()
-            self.requests.append(request_of(job, [piece.call]))
+            self.requests.append(Request(job, [piece.call], None))
             piece.call.begin(job, self.requests[-1], 0)
 
     def progress(self, index: int) -> None:
@@ -186,7 +186,16 @@ def _parts(call: Call) -> list[Call]:
         return [call]
     pieces = call.send.view(-1).split(length)
     kept: Any = (None,) * len(pieces) if call.residual is None else call.residual.split(length)
+    count, *others = call.numbers  # of bytes, if C does not know the elements' type
+    each = count // call.send.numel()
     return [
-        replace(call, send=piece, recv=piece, source=None, residual=residual)
+        replace(
+            call,
+            send=piece,
+            recv=piece,
+            numbers=(each * piece.numel(), *others),
+            source=None,
+            residual=residual,
+        )
         for piece, residual in zip(pieces, kept, strict=True)
     ]

@@ -43,9 +43,9 @@ def bytes_of(arguments: Any) -> int:
 def _in_a_ring(name: str, n_bytes: int, n_ranks: int) -> int:
     """What a rank of a ring sends on average: as src/lib/context/context.c has it."""
     part = n_bytes // n_ranks
-    if name == "allreduce":
+    if name == "sml_allreduce":
         return 2 * part * (n_ranks - 1)
-    return part * n_ranks if name == "reduce" else part * (n_ranks - 1)
+    return part * n_ranks if name == "sml_reduce" else part * (n_ranks - 1)
 
 
 class _Duration:
@@ -53,12 +53,6 @@ class _Duration:
 
     def __init__(self) -> None:
         self.calls, self.total, self.least = 0, 0.0, float("inf")
-
-    def add(self, seconds: float) -> None:
-        self.calls += 1
-        self.total += seconds
-        if seconds < self.least:
-            self.least = seconds
 
     def beyond_least(self) -> float:
         return self.total - self.calls * self.least
@@ -94,12 +88,15 @@ class Usage:
         self._seconds, self._ended_at = 0.0, 0.0
         self._where = _NOWHERE
 
-    def add(self, name: str, moved: Iterable[tuple[str, int]], begun_at: float) -> None:
-        """A call on the switch has ended now. `moved`: calls of the C library, and their bytes."""
+    def add(self, name: str, calls: Iterable[Any], begun_at: float) -> None:
+        """A call on the switch has ended now. `calls`: those of the C library (work.Call)."""
         n_bytes = in_a_ring = 0
-        for call, its in moved:
+        for call in calls:
+            its = call.recv.nbytes
+            if call.send is not call.recv:
+                its = max(its, call.send.nbytes)
             n_bytes += its
-            in_a_ring += _in_a_ring(call, its, self._n_ranks)
+            in_a_ring += _in_a_ring(call.name, its, self._n_ranks)
         with self._lock:
             now = time.monotonic()  # in here: two lines end calls, and none ends before another
             counts = self._switch[name]
@@ -107,7 +104,7 @@ class Usage:
             counts[1] += n_bytes
             self._ring += in_a_ring
             queued = begun_at < self._ended_at
-            seconds = now - max(begun_at, self._ended_at)
+            seconds = now - (self._ended_at if queued else begun_at)
             self._ended_at = now
             self._seconds += seconds
             if queued:
@@ -117,7 +114,10 @@ class Usage:
             if duration is None and len(self._durations) < _KINDS_MAX:
                 duration = self._durations[kind] = _Duration()
             if duration is not None:
-                duration.add(seconds)
+                duration.calls += 1
+                duration.total += seconds
+                if seconds < duration.least:
+                    duration.least = seconds
 
     def resize(self, n_ranks: int) -> None:
         """The group goes on with this many ranks."""

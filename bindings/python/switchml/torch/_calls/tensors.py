@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 import torch
+from torch._C import _distributed_c10d as _c10d
 from torch.distributed import ReduceOp
 
 from ... import _library as c
 from ..._buffer import OF_NAME
-from ..._tensor_memory import is_host_memory, is_lazy, is_plain, kind_of, ready
-from ..._untraced import Untraced
+from ..._tensor_memory import is_host_memory, is_plain, kind_of, ready
 from ..._wait import stored
 
 
@@ -40,11 +40,15 @@ _OPS = (
 )
 
 
-def numbers_of(tensor: torch.Tensor, op: ReduceOp) -> tuple[int, ...]:
-    """What C calls the type and the operation; () if it does not have them."""
-    kind = TYPES.get(tensor.dtype)
+def numbers_of(tensors: Sequence[torch.Tensor], op: ReduceOp) -> tuple[int, ...]:
+    """What C calls the type and the operation; () if it does not have them, or types differ."""
+    dtype = tensors[0].dtype
+    kind = TYPES.get(dtype)
     if kind is None:
         return ()
+    for tensor in tensors:
+        if tensor.dtype is not dtype:
+            return ()
     for theirs, ours in _OPS:
         if op == theirs:
             return () if kind == c.BOOL and ours == c.AVG else (kind, ours)
@@ -68,24 +72,19 @@ def on_stream(stream: torch.Stream) -> Iterator[None]:
         torch.accelerator.set_device_index(device)
 
 
-def _with_ready_tensors(method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def call(self: Any, *arguments: Any, **named: Any) -> Any:
-        if named:
-            named = {name: ready(value) for name, value in named.items()}
-        return method(self, *map(ready, arguments), **named)
-
-    return call
+# Arguments of these types wait for nothing.
+_READY = {torch.Tensor, type(None), timedelta, int, bool}
+_READY |= {kind for name, kind in vars(_c10d).items() if name.endswith("Options")}
 
 
-class Entries(Untraced):
-    """A base of classes whose public methods PyTorch calls with any tensors.
-
-    PyTorch's own groups get them through its dispatcher, which waits for the results of
-    functional collectives. So do these methods.
-    """
-
-    _around = staticmethod(_with_ready_tensors)
+def all_ready(arguments: tuple) -> tuple:
+    """ready() of each, quickly."""
+    for value in arguments:
+        if type(value) in _READY:
+            continue
+        if type(value) is not list or len(value) != 1 or type(value[0]) not in _READY:
+            return tuple(map(ready, arguments))
+    return arguments
 
 
 def normal(
@@ -96,6 +95,8 @@ def normal(
     PyTorch's methods take either options or, in an order of their own, an operation, a root and a
     timeout. Each of these has another type, so here they may come in any order.
     """
+    if type(tensors) is list and type(opts) is kind and op is timeout is root is None:
+        return list(tensors), opts  # quickly: so do torch.distributed and C++
     if isinstance(tensors, torch.Tensor):
         tensors = [tensors]
     given = [value for value in (opts, op, timeout, root) if value is not None]
@@ -146,11 +147,6 @@ def only_options(name: str, opts: Any, kind: type) -> Any:
     return opts or kind()
 
 
-def is_awaited(opts: Any) -> bool:
-    """Whether the application waits for the call at once, because it has not asked for a work."""
-    return not getattr(opts, "asyncOp", True)
-
-
 def tensors_in(arguments: Any) -> list[torch.Tensor]:
     """The tensors among arguments, which may be nested lists."""
     found: list[torch.Tensor] = []
@@ -197,11 +193,8 @@ def dense(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Callable
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []
     flat = []
     for given in tensors:
-        if is_host_memory(given) and given.is_contiguous():  # quickly, for nearly all are
-            flat.append(given.detach() if given.requires_grad else given)
-            continue
         tensor = writable(given)
-        if not is_lazy(tensor) and tensor.is_contiguous():
+        if tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg()):
             flat.append(tensor)
             continue
         copy = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)

@@ -9,6 +9,7 @@ does its future.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,15 +24,16 @@ from ... import _library as c
 from ..._untraced import Untraced
 from ...errors import TimedOutError
 from ...job import Job, Request
-from .callbacks import Promise, await_done, context, open_turns, wire_of
+from .callbacks import Promise, await_done, order_here
 from .cpp_futures import PromiseInCpp
-from .profiler import range_of
+from .profiler import Range, is_profiled
 from .tensors import TYPES, describe, is_accelerated
 
 
 @dataclass(slots=True)  # not frozen, which makes creating one take three times as long
 class Call:
-    """A call of the C library: its name, its buffers, and its other arguments before the options.
+    """A call of the C library: its name, its buffers, and its arguments between these and the
+    options, of which the first is the count.
 
     send and recv are contiguous and may be the same. `divisible`: calling it for pieces gives the
     same result. `source`: the tensor whose elements `send` contains. `wire`: C's number. `title`:
@@ -41,66 +43,50 @@ class Call:
     name: str
     send: torch.Tensor
     recv: torch.Tensor
-    arguments: Callable[[torch.Tensor, torch.Tensor], tuple]
+    numbers: tuple[int, ...] = ()
     divisible: bool = False
     source: torch.Tensor | None = None
     wire: int = c.WIRE_DEFAULT
     title: bytes | None = None
     residual: torch.Tensor | None = None
 
-    @property
-    def is_place(self) -> bool:
-        return self.name == "barrier" and self.title is not None
-
-    @property
-    def n_bytes(self) -> int:
-        return max(self.send.nbytes, self.recv.nbytes)
-
     def begin(self, job: Job, request: Request, number: int, waits: bool = False) -> None:
         """Make it, as the request's call of this number."""
-        arguments = self.arguments(self.send, self.recv)
+        if self.name == "sml_barrier":
+            arguments: tuple = ()
+        elif self.name == "sml_broadcast":
+            arguments = (self.send.data_ptr(), *self.numbers)
+        else:
+            arguments = (self.send.data_ptr(), self.recv.data_ptr(), *self.numbers)
         kept = None if self.residual is None else self.residual.data_ptr()
         job._begin(request, number, self.name, arguments, waits, self.wire, self.title, kept)
 
 
-def title_of(one: torch.Tensor, text: str) -> bytes | None:
-    """The title of a call that moves such elements: `text`, if C has no name for their type."""
-    return None if one.dtype in TYPES else text.encode()
-
-
-def counted(one: torch.Tensor) -> tuple[int, int]:
-    """How many elements of which type each rank has, as C knows them. See title_of()."""
-    kind = TYPES.get(one.dtype)
-    return (one.nbytes, c.BYTE) if kind is None else (one.numel(), kind)
-
-
 def all_gather(send: torch.Tensor, recv: torch.Tensor, source: torch.Tensor) -> Call:
-    count = counted(send)
-
-    def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-        return send.data_ptr(), recv.data_ptr(), *count
-
-    title = title_of(send, f"all_gather of {send.numel()} {describe([send])}")
-    return Call("allgather", send, recv, arguments, source=source, title=title)
+    numbers, title = _moved(send, "all_gather")
+    return Call("sml_allgather", send, recv, numbers, False, source, title=title)
 
 
 def broadcast(tensor: torch.Tensor, root: int, source: torch.Tensor | None = None) -> Call:
-    def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-        return send.data_ptr(), *counted(send), root
-
-    title = title_of(tensor, f"broadcast of {tensor.numel()} {describe([tensor])}, root {root}")
-    return Call("broadcast", tensor, tensor, arguments, divisible=True, source=source, title=title)
+    numbers, title = _moved(tensor, "broadcast", root)
+    return Call("sml_broadcast", tensor, tensor, numbers, True, source, title=title)
 
 
-def place(name: str) -> Call:
-    """A barrier with a name: the place of something that is no call of the C library."""
-    nothing = torch.empty(0, device="cpu")
-    return Call("barrier", nothing, nothing, lambda send, recv: (), title=name.encode())
+def _moved(one: torch.Tensor, name: str, *root: int) -> tuple[tuple[int, ...], bytes | None]:
+    """How many elements of which type each rank has, as C knows them, and the root; and the call's
+    title, if C has no name for the type."""
+    if (kind := TYPES.get(one.dtype)) is not None:
+        return (one.numel(), kind, *root), None
+    text = f"{name} of {one.numel()} {describe([one])}" + "".join(f", root {r}" for r in root)
+    return (one.nbytes, c.BYTE, *root), text.encode()
 
 
-def request_of(job: Job, calls: Sequence[Call]) -> Request:
-    """A request for these calls, which have not been made."""
-    return Request(job, [(call.send, call.recv, call.residual) for call in calls], None, len(calls))
+_NOTHING = torch.empty(0, device="cpu")
+
+
+def barrier(name: str | None = None) -> Call:
+    """With a name, it is the place of something that is no call of the C library."""
+    return Call("sml_barrier", _NOTHING, _NOTHING, title=None if name is None else name.encode())
 
 
 class Work(_Work, Untraced):
@@ -108,21 +94,22 @@ class Work(_Work, Untraced):
 
     _only_overriding = True  # the others are called by the line
     _runs_on = "switchml"
+    has_steps = False  # progress(), proceed() and synchronize() do something
+    is_counted = True  # as a call that a user asked for
     late = False  # it cannot begin at once: device memory must be copied, or sizes compared first
     sizes: Any = None  # to compare before it begins (sizes.py)
     awaited = False  # the application waits for it next: the call may return when it has ended
     for_cpp = False  # its future holds a list of C++
-    is_here = has_turn = False  # in the application's thread; and no later work may begin (line.py)
+    is_here = False  # in the application's thread (line.py)
+    ended_here = False  # and before the application got it
+    has_ended = False  # by end(); its callbacks may still run
     limit: float | None = None
     deadline: float | None = None
-    after: Sequence[Any] = ()
+    begun_at = 0.0
     begin_error: BaseException | None = None
     when_ended: Callable[[Work], None] | None = None  # must never wait
-    _calls: Sequence[Call] = ()
-    _finish: Callable[[], None] | None = None
-    _devices: Sequence[torch.device] = ()
-    _range: Any = None
-    _has_ended = _is_kept = False  # it has; and its promise is kept, or is being kept
+    _range: Range | None = None
+    _is_kept = False  # its promise is, or is being kept
     _end_signal: threading.Event | None = None  # made by the first who must wait
     _error: BaseException | None = None
     _promise: Promise | None = None
@@ -136,20 +123,17 @@ class Work(_Work, Untraced):
         finish: Callable[[], None] | None = None,
         limit: float | None = None,
     ) -> None:
-        super().__init__()
+        _Work.__init__(self)  # super() takes longer
         self.name = name
-        self._calls, self._finish = calls, finish
-        self.begun_at = 0.0
+        self.calls, self._finish = calls, finish
         self.requests: list[Request] = []
         if limit is not None:
             self.limit, self.deadline = limit, time.monotonic() + limit
         self._tensors = self._outputs = list(tensors)
-        if devices := {t.device for t in tensors if is_accelerated(t)}:
-            self._devices = sorted(devices, key=str)
         self._lock = threading.Lock()
-        self.context = context()
-        self.after = open_turns()
-        self._range = range_of(f"{self._runs_on}:{name}")
+        self.context, self.after = order_here()
+        if is_profiled():
+            self._range = Range(f"{self._runs_on}:{name}")
 
     # ---- by the line ----
 
@@ -158,24 +142,16 @@ class Work(_Work, Untraced):
 
         Called again if the application was interrupted in here. What has been made stays.
         """
+        calls, n_begun = self.calls, 0
         if not self.requests:
             self.begun_at = time.monotonic()
-        self._make_calls(job, waits)
-
-    def _make_calls(self, job: Job, waits: bool) -> None:
-        """Make those of the C calls that have not been made."""
-        if not self._calls:
-            return
-        if not self.requests:
-            self.requests = [request_of(job, self._calls)]
-        (request,) = self.requests
-        for number in range(request.n_begun, len(self._calls)):
-            self._calls[number].begin(job, request, number, waits)
-
-    @property
-    def moved(self) -> list[tuple[str, int]]:
-        """The calls of the C library that a user asked for, and their bytes."""
-        return [(call.name, call.n_bytes) for call in self._calls if not call.is_place]
+            if not calls:
+                return
+            self.requests = [Request(job, calls, None, len(calls))]
+        else:
+            n_begun = self.requests[0].n_begun
+        for number in range(n_begun, len(calls)):
+            calls[number].begin(job, self.requests[0], number, waits)
 
     def progress(self, index: int) -> None:
         """Request number `index` has succeeded."""
@@ -183,11 +159,6 @@ class Work(_Work, Untraced):
     def proceed(self) -> Callable[[], None] | None:
         """All requests have succeeded. Returns what else to wait for, in another thread."""
         return None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether end() has ended it; its callbacks may still run."""
-        return self._has_ended
 
     @property
     def held(self) -> bool:
@@ -202,29 +173,30 @@ class Work(_Work, Untraced):
         """
         if error is None:
             try:
-                self._complete()
+                if self._finish is not None or self.has_steps:
+                    self._complete()
             except Exception as failure:  # reported to the waiting caller
                 error = failure
         self._error = error
         if self._range is not None:  # before waiting callers continue and possibly end the profile
             self._range.end()
         with self._lock:
-            self._has_ended = True
+            self.has_ended = True
             signal, promise = self._end_signal, self._promise
         if signal is not None:
             signal.set()
-        self.requests, self._calls, self._finish = [], (), None
+        self.requests, self.calls, self._finish = [], (), None
         if self.when_ended is not None:
             self.when_ended(self)
             self.when_ended = None
-        return None if promise is None else lambda: self._keep(promise)
+        return None if promise is None else functools.partial(self._keep, promise)
 
     def await_end(self, seconds: float | None = None) -> bool:
         """Wait for end(). False: it has not come within this time."""
-        if self._has_ended:
+        if self.has_ended:
             return True
         with self._lock:
-            if self._has_ended:
+            if self.has_ended:
                 return True
             signal = self._end_signal = self._end_signal or threading.Event()
         return signal.wait(seconds)
@@ -257,8 +229,19 @@ class Work(_Work, Untraced):
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Return True when the tensors have their results; raise the error if the work failed.
 
-        timeout 0 is the group's timeout. Any other timeout only ends the wait.
+        timeout 0 is the group's timeout. Any other timeout only ends the wait. No fence keeps
+        torch.compile out: it can trace this, because no other thread changes what is read here.
         """
+        if not self.ended_here or self._promise is not None:
+            return self._wait(timeout)
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        return True
+
+    wait._is_untraced = True  # type: ignore[attr-defined]
+
+    @torch.compiler.disable
+    def _wait(self, timeout: timedelta) -> bool:
         seconds = timeout.total_seconds()
         end = time.monotonic() + seconds if seconds > 0 else None
         if not self.await_end(None if end is None else seconds) or not self._await_future(end):
@@ -281,7 +264,7 @@ class Work(_Work, Untraced):
         """Tensors in the host's memory need nothing more."""
 
     def is_completed(self) -> bool:
-        return self._has_ended and (self._promise is None or self._promise.future.done())
+        return self.has_ended and (self._promise is None or self._promise.future.done())
 
     def is_success(self) -> bool:
         return self.is_completed() and self._error is None
@@ -308,12 +291,16 @@ class Work(_Work, Untraced):
                 promise.keep(self._tensors)
         return self._in_cpp.future
 
+    @property
+    def _devices(self) -> list[torch.device]:
+        return sorted({t.device for t in self._tensors if is_accelerated(t)}, key=str)
+
     def _promised(self) -> torch.futures.Future:
         with self._lock:
             if self._promise is not None:
                 return self._promise.future
             promise = self._promise = Promise(self._value, self._devices)
-            ended = self._has_ended
+            ended = self.has_ended
         if ended:
             self._keep(promise)
         return promise.future
@@ -322,48 +309,3 @@ class Work(_Work, Untraced):
         if self._error is not None:
             raise self._error
         return self._tensors
-
-
-class Prompt(Work):
-    """A collective that the application awaits, and that has ended when the application gets it
-    (Line.try_run).
-
-    Its constructor does much less than that of Work: what a call in progress needs is made when
-    the call does not end at once, or when it is asked for. Calls of few bytes take little longer
-    than this. `call`: its name in C, and its arguments; `n_bytes` is what it moves.
-    """
-
-    awaited = True
-    keep: Any = None  # the tensors whose memory C uses
-
-    def __init__(
-        self, name: str, tensors: list[torch.Tensor], n_bytes: int, call: tuple[str, tuple]
-    ) -> None:
-        _Work.__init__(self)
-        self.name, self.call, self._n_bytes = name, call, n_bytes
-        self._tensors = self._outputs = tensors
-        self._wire = wire_of()  # only sums look at it
-        self._lock = threading.Lock()
-        self.requests = []
-
-    @property
-    def moved(self) -> list[tuple[str, int]]:
-        return [(self.call[0], self._n_bytes)]
-
-    def begin(self, job: Job, waits: bool = False) -> None:
-        if not self.requests:
-            self.begun_at = time.monotonic()
-            self.requests = [Request(job, self.keep, None)]
-        (request,) = self.requests
-        if not request.n_begun:
-            job._begin(request, 0, *self.call, waits, self._wire)
-
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """As Work.wait(), but so short that torch.compile can trace it: no fence keeps it out."""
-        if not self._has_ended or self._promise is not None:
-            return super().wait(timeout)  # the application was interrupted, and its call goes on
-        if self._error is not None:
-            raise self._error.with_traceback(None)
-        return True
-
-    wait._is_untraced = True  # type: ignore[attr-defined]

@@ -4,12 +4,10 @@
     group.py          its calls
     options.py        what the user sets
     lists.py          calls of lists, with a tensor for each rank
-    prompt.py         the short way of calls that wait for one tensor
     router.py         which calls run on the switch, and which on Gloo
     gateway.py        the backend that PyTorch's C++ finds in it
     derivation.py     groups that are made from it
     reconfigure.py    groups whose ranks change
 
-Of these, only group.py knows all others; router.py knows gateway.py, which knows prompt.py, which
-knows lists.py.
+Of these, only group.py knows all others, and router.py knows gateway.py.
 """

@@ -25,8 +25,7 @@ from torch._C import _distributed_c10d as _c10d
 from torch.distributed import ProcessGroup
 
 from ..._tensor_memory import is_host_memory, is_lazy, is_plain
-from .._calls.tensors import DEVICE_TYPES, tensors_in
-from .prompt import prompted
+from .._calls.tensors import DEVICE_TYPES, all_ready, tensors_in
 
 # Each with the names that PyTorch had for it before 2.13, and has beside the new one.
 COLLECTIVES = {
@@ -167,7 +166,10 @@ def _forwarded(name: str) -> Callable[..., Any]:
         call = getattr(_here, "call", None)
         if call is None or not call.is_this(group, name, arguments):
             return own(*arguments, **named)  # one of torch.ops.c10d, perhaps from a hook
-        call.work = own(*call.arguments, **call.named) if call.lazy else own(*arguments, **named)
+        bare = getattr(group, f"_bare_{name}")
+        if call.lazy:
+            arguments, named = all_ready(call.arguments), call.named
+        call.work = bare(*arguments, **named)
         return call.work
 
     call.__name__ = name
@@ -183,17 +185,21 @@ Gateway.allreduce_sparse = Gateway.allreduce
 # ---- the group's methods ----
 
 _here = threading.local()
+_modes = torch._C._len_torch_dispatch_stack
 
 
 def watched(kind: type) -> None:
     """Let all that watches collectives in PyTorch see the collectives of this group class.
 
-    The methods that the class has stay there with the prefix _own_.
+    The methods that the class has stay there with the prefix _own_; and with _bare_, without what
+    keeps torch.compile out, because what replaces them does that, too, and twice takes time.
     """
     for name, older in COLLECTIVES.items():
         own = getattr(kind, name)
+        bare = getattr(own, "_torchdynamo_orig_callable", own)
         base = next(filter(None, (getattr(ProcessGroup, n, None) for n in (name, *older))), None)
-        setattr(kind, f"_own_{name}", prompted(name, own))
+        setattr(kind, f"_own_{name}", own)
+        setattr(kind, f"_bare_{name}", bare)
         if base is None:
             continue  # this version of PyTorch does not have it
         if IS_DISPATCHED:
@@ -202,10 +208,8 @@ def watched(kind: type) -> None:
                 if alias in vars(kind):
                     delattr(kind, alias)
         else:
-            # What replaces it keeps torch.compile out, too, and doing that twice takes time.
-            own = prompted(name, getattr(own, "_torchdynamo_orig_callable", own))
             for alias in (name, *older):
-                setattr(kind, alias, torch.compiler.disable(_announced(own, base.__name__)))
+                setattr(kind, alias, torch.compiler.disable(_announced(bare, base.__name__)))
 
 
 class _Call:
@@ -264,7 +268,8 @@ def _announced(own: Callable[..., Any], name: str) -> Callable[..., Any]:
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
         if named:
             arguments = (*arguments, *[named.pop(name) for name in _TENSORS if name in named])
-        if not torch._C._len_torch_dispatch_stack() or self._decides(arguments):
+        arguments = all_ready(arguments)
+        if not _modes() or self._decides(arguments):
             return own(self, *arguments, **named)
         seen = getattr(self._unsent, name)(*arguments, **named)
         # Under FakeTensorMode there is nothing to send, as with PyTorch's own groups.

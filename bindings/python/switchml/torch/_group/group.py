@@ -35,23 +35,20 @@ from ..._tensor_memory import is_plain
 from ...errors import SwitchMLError, brief
 from .._calls.callbacks import wire_of
 from .._calls.elsewhere import Elsewhere, Monitored, check, with_dimensions
-from .._calls.line import END_OF_GROUP, AbortHooks, Line, seconds_of
+from .._calls.line import END_OF_GROUP, AbortHooks, Line
 from .._calls.sizes import Sizes
 from .._calls.staging import Accelerator, DeviceWork
 from .._calls.summary import Summary, Usage, bytes_of, lines
 from .._calls.tensors import (
     as_sum,
-    dense,
     describe,
-    is_accelerated,
-    is_awaited,
     normal,
     numbers_of,
     on_dense,
     only_options,
     tensors_in,
 )
-from .._calls.work import Call, Work, all_gather, broadcast
+from .._calls.work import Call, Work, all_gather, barrier, broadcast
 from .._joining.job_name import label_of
 from .._joining.meeting import keep_for_next_round, meet
 from .._joining.rendezvous import join
@@ -195,13 +192,14 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         opts: Any = None,
         sizes: Sizes | None = None,
     ) -> Work:
-        limit = self._limit(getattr(opts, "timeout", _NONE))
-        if calls and is_accelerated(calls[0].send):
+        timeout = getattr(opts, "timeout", _NONE)
+        limit = None if timeout <= _NONE else self._limit(timeout)
+        if calls and not calls[0].send.is_cpu:
             copies = self._copies_of(calls[0].send.device)
             work: Work = DeviceWork(copies, name, tensors, calls, finish, limit)
         else:
             work = Work(name, tensors, calls, finish, limit)
-        work.awaited = is_awaited(opts)
+        work.awaited = not getattr(opts, "asyncOp", True)  # the application asks for no work
         if sizes is not None:
             work.late, work.sizes = True, sizes
         work.for_cpp = self.for_cpp
@@ -209,9 +207,9 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         return work
 
     def _limit(self, timeout: timedelta) -> float | None:
-        """Seconds, where the call has a timeout that is not the group's."""
-        limit = seconds_of(timeout)
-        return None if limit is None or timeout == self._timeout else limit
+        """Seconds, where the call has a timeout that is not the group's. Those of torch are above
+        0."""
+        return None if timeout <= _NONE or timeout == self._timeout else timeout.total_seconds()
 
     def _on_gloo(
         self, name: str, method: Any, *arguments: Any, sizes: Sizes | None = None, **named: Any
@@ -232,7 +230,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             (self.rank(), self.size()),
             sizes,
         )
-        work.awaited = any(is_awaited(argument) for argument in everything)
+        work.awaited = not all(getattr(argument, "asyncOp", True) for argument in everything)
         work.for_cpp = self.for_cpp
         self._line.put(work)
         return work
@@ -253,31 +251,23 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         self,
         name: str,
         tensors: Sequence[torch.Tensor],
-        op: ReduceOp,
+        added: tuple,
         opts: Any = None,
         wire: Wire | None = None,
         residual: torch.Tensor | None = None,
     ) -> Work:
-        """All-reduce each of the tensors in place. `residual`: of the only one."""
-        flat, finish = dense(tensors)
-        numbers, on_wire = numbers_of(tensors[0], op), wire_of(wire)
-
-        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-            return send.data_ptr(), recv.data_ptr(), send.numel(), *numbers
-
-        calls = [
-            Call(
-                "allreduce",
-                t,
-                t,
-                arguments,
-                divisible=True,
-                source=source,
-                wire=on_wire,
-                residual=residual,
-            )
-            for t, source in zip(flat, tensors, strict=True)
-        ]
+        """Add each of the tensors in place, for all ranks or for one. `added`: of _adds().
+        `residual`: of the only one."""
+        numbers, flat, _, finish = added
+        of_c, on_wire = "sml_allreduce", wire_of(wire)
+        if name == "reduce":
+            root = opts.rootRank
+            of_c, numbers = "sml_reduce", (*numbers, root)
+            finish = finish if root == self._place[0] else None
+        calls = []  # not a comprehension, which would make cells of all of these
+        for t, source in zip(flat, tensors, strict=True):
+            all_numbers = (t.numel(), *numbers)
+            calls.append(Call(of_c, t, t, all_numbers, True, source, on_wire, None, residual))
         return self._run(name, tensors, calls, finish, opts)
 
     def _as_sum(
@@ -288,38 +278,26 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             return inputs, opts, None
         return as_sum(name, inputs, opts, in_place)
 
-    def _before(self, scale: Callable[[], None] | None) -> None:
-        """A call on the switch: multiply what it adds, unless the call is refused."""
-        if scale is not None:
-            self._line.check_open()
-            scale()
-
-    def _adds(self, tensors: Sequence[torch.Tensor], op: ReduceOp) -> bool:
-        return (
-            self._takes(tensors)
-            and len({t.dtype for t in tensors}) == 1
-            and numbers_of(tensors[0], op) != ()
-        )
+    def _adds(
+        self, inputs: list[torch.Tensor], op: ReduceOp, outputs: Sequence[torch.Tensor] = ()
+    ) -> tuple | None:
+        """What C calls the tensors' type and the operation, and then what _taken() returns; None:
+        the switch does not add them."""
+        taken = self._taken(inputs, outputs)
+        all_of_them = [*inputs, *outputs] if outputs else inputs
+        if taken is None or not (numbers := numbers_of(all_of_them, op)):
+            return None
+        return numbers, *taken
 
     # ---- the collectives ----
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None, op: Any = None) -> Any:
         tensors, opts = normal(tensors, opts, AllreduceOptions, op, timeout)
-        tensors, opts, scale = self._as_sum("all_reduce", tensors, opts)
-        if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
-            what = describe(tensors, opts.reduceOp)
-            return self._instead("allreduce", what, tensors, scale)(tensors, opts)
-        self._before(scale)
-        return self._reduce("all_reduce", tensors, opts.reduceOp, opts)
+        return self._add_in_place("allreduce", "all_reduce", tensors, opts)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         opts = only_options("allreduce_coalesced", opts, AllreduceCoalescedOptions)
-        tensors, opts, scale = self._as_sum("all_reduce_coalesced", tensors, opts)
-        if not self._adds(tensors, opts.reduceOp):
-            what = describe(tensors, opts.reduceOp)
-            return self._instead("allreduce_coalesced", what, tensors, scale)(tensors, opts)
-        self._before(scale)
-        return self._reduce("all_reduce_coalesced", tensors, opts.reduceOp, opts)
+        return self._add_in_place("allreduce_coalesced", "all_reduce_coalesced", tensors, opts)
 
     def reduce(
         self,
@@ -330,31 +308,32 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         root: Any = None,
     ) -> Any:
         tensors, opts = normal(tensors, opts, ReduceOptions, op, timeout, root)
-        tensors, opts, scale = self._as_sum("reduce", tensors, opts)
-        if len(tensors) != 1 or not self._adds(tensors, opts.reduceOp):
+        return self._add_in_place("reduce", "reduce", tensors, opts)
+
+    def _add_in_place(self, name: str, title: str, tensors: Any, opts: Any) -> Any:
+        fits = len(tensors) == 1 or name == "allreduce_coalesced"
+        if fits and (added := self._adds(tensors, opts.reduceOp)):
+            return self._reduce(title, tensors, added, opts)
+        tensors, opts, scale = self._as_sum(title, tensors, opts)
+        if not (scale and fits and self._adds(tensors, opts.reduceOp)):
             what = describe(tensors, opts.reduceOp)
-            return self._instead("reduce", what, tensors, scale)(tensors, opts)
-        self._before(scale)
-        (flat,), finish = dense(tensors)
-        numbers, root = numbers_of(flat, opts.reduceOp), opts.rootRank
-
-        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-            return send.data_ptr(), recv.data_ptr(), send.numel(), *numbers, root
-
-        source, wire = tensors[0], wire_of()
-        calls = [Call("reduce", flat, flat, arguments, divisible=True, source=source, wire=wire)]
-        finish = finish if root == self.rank() else None
-        return self._run("reduce", tensors, calls, finish, opts)
+            return self._instead(name, what, tensors, scale)(tensors, opts)
+        self._line.check_open()
+        scale()  # what the switch adds
+        added = self._adds(tensors, opts.reduceOp)
+        return self._reduce(title, tensors, added, opts)
 
     def broadcast(
         self, tensors: Any, opts: Any = None, timeout: Any = None, root: Any = None
     ) -> Any:
         tensors, opts = normal(tensors, opts, BroadcastOptions, timeout=timeout, root=root)
-        if len(tensors) != 1 or not self._takes(tensors):
+        taken = self._taken(tensors) if len(tensors) == 1 else None
+        if not taken:
             return self._instead("broadcast", describe(tensors), tensors)(tensors, opts)
-        (flat,), finish = dense(tensors)
-        calls = [broadcast(flat, opts.rootRank, tensors[0])]
-        finish = None if opts.rootRank == self.rank() else finish
+        (flat,), _, finish = taken
+        root = opts.rootRank
+        calls = [broadcast(flat, root, tensors[0])]
+        finish = None if root == self._place[0] else finish
         return self._run("broadcast", tensors, calls, finish, opts)
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Any:
@@ -363,9 +342,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         if device is not None and not self._is_ours(device.type):
             self._add_backend(device.type)
             return self._others.barrier(opts)
-        nothing = torch.empty(0, device="cpu")
-        calls = [Call("barrier", nothing, nothing, lambda send, recv: ())]
-        return self._run("barrier", [], calls, None, opts)
+        return self._run("barrier", [], [barrier()], None, opts)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier on Gloo that names the ranks that are missing when the timeout passes.
@@ -379,12 +356,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         self._instead("monitored_barrier")  # logs
         self._count_on_gloo("monitored_barrier", [])
         gloo = self._method("monitored_barrier")
-        barrier = Monitored(
-            self._line,
-            lambda left: gloo(left, wait_all_ranks),
-            timeout,
-        )
-        barrier.run()
+        Monitored(self._line, lambda left: gloo(left, wait_all_ranks), timeout).run()
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         return self._gather("all_gather_single", output, input, opts)
@@ -399,16 +371,14 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         """Of one tensor, or of several at once."""
         opts = only_options(name, opts, AllgatherOptions)
         wholes, parts = in_lists(outputs, inputs)
-        if not self._takes([*parts, *wholes]):
+        taken = self._taken(parts, wholes)
+        if not taken:
             return self._instead(name, describe(parts), parts)(outputs, inputs, opts)
-        for part, whole in zip(parts, wholes, strict=True):
+        sends, recvs, finish = taken
+        calls = []
+        for part, whole, send, recv in zip(parts, wholes, sends, recvs, strict=True):
             self._check_parts(name, part, whole)
-        sends, _ = dense(parts)
-        recvs, finish = dense(wholes)
-        calls = [
-            all_gather(send, recv, source)
-            for send, recv, source in zip(sends, recvs, parts, strict=True)
-        ]
+            calls.append(all_gather(send, recv, part))
         return self._run(name, wholes, calls, finish, opts)
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
@@ -424,13 +394,16 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         """Of one tensor, or of several at once."""
         opts = only_options(name, opts, ReduceScatterOptions)
         parts, wholes = in_lists(outputs, inputs)
-        wholes, opts, _ = self._as_sum(name, wholes, opts, False)
-        if not self._adds([*wholes, *parts], opts.reduceOp):
+        added = self._adds(wholes, opts.reduceOp, parts)
+        if not added:
+            wholes, opts, _ = self._as_sum(name, wholes, opts, False)
+            added = self._adds(wholes, opts.reduceOp, parts)
+        if not added:
             instead = self._instead(name, describe(wholes, opts.reduceOp), wholes)
             return instead(
                 outputs, wholes[0] if isinstance(outputs, torch.Tensor) else wholes, opts
             )
-        return self._scatter(name, parts, wholes, opts)
+        return self._scatter(name, parts, wholes, added, opts)
 
     def reduce_scatter(
         self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, op: Any = None
@@ -442,7 +415,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         _, opts, _ = self._as_sum("reduce_scatter", [], opts, False)
         parts = tensors_in(inputs)
         what = describe(outputs, opts.reduceOp)
-        if len(outputs) != 1 or not self._adds([*outputs, *parts], opts.reduceOp):
+        if len(outputs) != 1 or not self._adds(parts, opts.reduceOp, outputs):
             return self._instead("reduce_scatter", what, parts[:1])(outputs, inputs, opts)
         # Ranks compare their lists before they take the same way.
         among = self.rank(), self.size()
@@ -450,33 +423,32 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         if len(parts) != self.size() or len({part.numel() for part in parts}) != 1:
             instead = self._instead("reduce_scatter", what, outputs)
             return instead(outputs, inputs, opts, sizes=sizes)
-        whole = torch.cat([part.detach().reshape(-1) for part in parts])
-        return self._scatter("reduce_scatter", outputs, [whole], opts, sizes)
+        whole = [torch.cat([part.detach().reshape(-1) for part in parts])]
+        added = self._adds(whole, opts.reduceOp, outputs)
+        return self._scatter("reduce_scatter", outputs, whole, added, opts, sizes)
 
     def _scatter(
-        self, name: str, outputs: Any, inputs: Any, opts: Any, sizes: Sizes | None = None
+        self,
+        name: str,
+        outputs: Any,
+        inputs: Any,
+        added: Any,
+        opts: Any,
+        sizes: Sizes | None = None,
     ) -> Work:
-        for part, whole in zip(outputs, inputs, strict=True):
+        numbers, sends, recvs, finish = added
+        of_c, wire, calls = "sml_reduce_scatter", wire_of(), []
+        for part, whole, send, recv in zip(outputs, inputs, sends, recvs, strict=True):
             if sizes is None:
                 self._check_parts(name, part, whole)
-        numbers = numbers_of(inputs[0], opts.reduceOp)
-
-        def arguments(send: torch.Tensor, recv: torch.Tensor) -> tuple:
-            return send.data_ptr(), recv.data_ptr(), recv.numel(), *numbers
-
-        sends, _ = dense(inputs)
-        recvs, finish = dense(outputs)
-        wire = wire_of()
-        calls = [
-            Call("reduce_scatter", send, recv, arguments, source=source, wire=wire)
-            for send, recv, source in zip(sends, recvs, inputs, strict=True)
-        ]
+            calls.append(Call(of_c, send, recv, (recv.numel(), *numbers), False, whole, wire))
         return self._run(name, outputs, calls, finish, opts, sizes)
 
     def _check_parts(self, name: str, part: torch.Tensor, whole: torch.Tensor) -> None:
-        if part.dtype != whole.dtype or part.numel() * self.size() != whole.numel():
+        size = self._place[1]
+        if part.dtype != whole.dtype or part.numel() * size != whole.numel():
             raise ValueError(
-                f"{name}: {whole.numel()} {describe([whole])} must be {self.size()} times "
+                f"{name}: {whole.numel()} {describe([whole])} must be {size} times "
                 f"{part.numel()} {describe([part])}, once for each rank"
             )
 

@@ -166,9 +166,6 @@ class Unset:
             "reconfigure() that failed"
         )
 
-    def try_run(self, work: Any, keep: Any) -> bool:
-        return False
-
     def set_timeout(self, seconds: float) -> None:
         pass
 
@@ -191,7 +188,6 @@ class Reconfigurable:
         self: Any, store: dist.Store, rank: int, size: int, ranks: Sequence[int] | None
     ) -> None:
         """Begin without other ranks. `store` only says where others reach this host."""
-        self._place = rank, size
         self._retiring: list[threading.Thread] = []  # each ends soon, whatever the old ranks do
         self._membership = Membership(store, ports_of(self._settings))
         self._unset(0)

@@ -22,8 +22,9 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo
 from torch.distributed import distributed_c10d as c10d
 
-from ..._tensor_memory import is_plain
-from .._calls.tensors import DEVICE_TYPES, Entries, on_dense
+from ..._tensor_memory import is_host_memory, is_plain
+from ..._untraced import Untraced
+from .._calls.tensors import DEVICE_TYPES, dense, on_dense
 from .._joining.address import address_along, interface_of, loopback
 from .._joining.meeting import Meeting
 from .gateway import IS_DISPATCHED, Gateway, unsent
@@ -80,7 +81,7 @@ def _listens_at(meeting: Meeting, settings: Mapping[str, Any]) -> dict[str, str]
     return {"hostname": address} if address else {}
 
 
-class Router(ProcessGroup, Entries):
+class Router(ProcessGroup, Untraced):
     """A process group that contains Gloo, and NCCL if it was requested."""
 
     _settings: dict[str, Any]
@@ -88,8 +89,10 @@ class Router(ProcessGroup, Entries):
     def __init__(self, rank: int, size: int, timeout: timedelta, title: str) -> None:
         super().__init__(rank, size)  # the constructor with a store creates no subclass
         self._title, self._timeout = title, timeout
+        self._place = rank, size  # rank() and size() of C++ take as long as ten calls of Python
         self._told: set[str] = set()
         self._names: dict[str, str] | None = None
+        self._ours: set[str] = set()  # devices, as far as it has been asked
         self._gateway = Gateway(self, rank, size)
         self._add_gateway("cpu")
         super()._set_default_backend(ProcessGroup.BackendType.CUSTOM)
@@ -230,7 +233,11 @@ class Router(ProcessGroup, Entries):
         super()._register_backend(torch.device(device_type), kind, gateway)
 
     def _is_ours(self, device_type: str) -> bool:
-        return device_type in DEVICE_TYPES and self._name_of(device_type) == "switchml"
+        if device_type not in DEVICE_TYPES or self._name_of(device_type) != "switchml":
+            return False
+        if self._names is not None:
+            self._ours.add(device_type)
+        return True
 
     # ---- which collective goes where ----
 
@@ -241,6 +248,22 @@ class Router(ProcessGroup, Entries):
             return False
         device = tensors[0].device
         return all(t.device == device for t in tensors[1:]) and self._is_ours(device.type)
+
+    def _taken(
+        self, inputs: list[torch.Tensor], outputs: Sequence[torch.Tensor] = ()
+    ) -> tuple[list, Sequence, Callable[[], None] | None] | None:
+        """The tensors as C takes them, and what copies the results back (tensors.dense); None: the
+        switch cannot move them. Without outputs, the results are in the inputs."""
+        for tensor in (*inputs, *outputs):
+            if not is_host_memory(tensor) or not tensor.is_contiguous():
+                break
+        else:
+            if inputs and "cpu" in self._ours:  # quickly, for nearly all are
+                return inputs, outputs, None
+        if not self._takes([*inputs, *outputs]):
+            return None
+        sends, finish = dense(inputs)
+        return (sends, *dense(outputs)) if outputs else (sends, (), finish)
 
     def _instead(
         self,
