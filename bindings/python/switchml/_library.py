@@ -14,7 +14,7 @@ import os
 import re
 from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _HERE = Path(__file__).resolve().parent
 
@@ -69,7 +69,24 @@ Membership = _structure("sml_membership")
 Info = _structure("sml_info")
 Options = _structure("sml_options")
 CCounters = _structure("sml_counters")
-COUNTERS = tuple(name for name, _ in CCounters._fields_ if name != "size")
+
+
+class Counters(NamedTuple):
+    """Counters since the job was joined. Times are in nanoseconds."""
+
+    packets_sent: int
+    packets_received: int
+    bytes_sent: int
+    bytes_received: int
+    retransmits_timeout: int
+    retransmits_fast: int
+    packets_ignored: int
+    rtt_ns: int
+    rtt_min_ns: int
+    window: int
+    stalls: int
+    tensors: int
+    send_blocked: int
 
 
 def _prototypes() -> dict[str, tuple[Any, list[Any]]]:

@@ -7,7 +7,7 @@ import ctypes
 import functools
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from . import _library as c
@@ -68,8 +68,8 @@ def milliseconds(what: str, seconds: Any) -> int:
     return max(1, round(value * 1000))
 
 
-def notice(seconds: Any) -> int:
-    return 0 if seconds == 0 else milliseconds("wait_notice", seconds)
+def notice(what: str, seconds: Any) -> int:
+    return 0 if seconds == 0 else milliseconds(what, seconds)
 
 
 def text(what: str, value: Any) -> bytes:
@@ -85,7 +85,29 @@ def call_options(wire: int, waits: bool, name: bytes | None, residual: int | Non
 
 
 _MEMBERS = dict(c.Config._fields_)
-_NAMES = {"switch_address": "switch"}  # same names as in Job
+# What C calls those of Job's settings that have another name or another form there.
+_OF_C: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "switch": ("switch_address", text),
+    "timeout": ("timeout_ms", milliseconds),
+    "heartbeat": ("heartbeat_ms", milliseconds),
+    "wait_notice": ("wait_notice_ms", notice),
+    "wire": ("wire", functools.partial(one_of, table=WIRES)),
+    "debug": ("debug", functools.partial(one_of, table=DEBUG)),
+}
+
+
+def in_c(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Job's settings, checked, as members of struct sml_config."""
+    found = {}
+    for name, value in given.items():
+        if value is not None:
+            plain = text if _MEMBERS.get(name) is ctypes.c_char_p else integer
+            member, converted = _OF_C.get(name, (name, plain))
+            found[member] = converted(name, value)
+    # Either of the two overrides both of them in the environment.
+    if found.get("job_key") or found.get("job_key_file"):
+        found = {"job_key": b"", "job_key_file": b"", **found}
+    return found
 
 
 def open_job(
@@ -95,9 +117,7 @@ def open_job(
     if number:
         raise make(number, c.text_of(None, number))
     for name, value in settings.items():
-        if value is not None:
-            checked = text if _MEMBERS[name] is ctypes.c_char_p else integer
-            setattr(config, name, checked(_NAMES.get(name, name), value))
+        setattr(config, name, value)
     config.interrupt = ctypes.pointer(interrupt)
     context = ctypes.c_void_p()
     number = lib.sml_open(ctypes.byref(context), ctypes.byref(config))

@@ -8,23 +8,22 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from . import _library as c
 from ._buffer import Array, Buffer, buffer_of, empty_like
-from ._library import lib
+from ._library import Counters, lib
 from ._request import Request, under_way
 from ._settings import (
-    DEBUG,
     OPS,
     WIRES,
     Debug,
     Op,
     Wire,
     call_options,
+    in_c,
     integer,
     milliseconds,
-    notice,
     one_of,
     open_job,
 )
@@ -34,24 +33,6 @@ from .errors import ClosedError, brief, make
 
 A = TypeVar("A", bound=Array)
 P = ParamSpec("P")
-
-
-class Counters(NamedTuple):
-    """Counters since the job was joined. Times are in nanoseconds."""
-
-    packets_sent: int
-    packets_received: int
-    bytes_sent: int
-    bytes_received: int
-    retransmits_timeout: int
-    retransmits_fast: int
-    packets_ignored: int
-    rtt_ns: int
-    rtt_min_ns: int
-    window: int
-    stalls: int
-    tensors: int
-    send_blocked: int
 
 
 class Job:
@@ -120,43 +101,12 @@ class Job:
         master_listens: bool | None = None,
         _watch: Callable[[], None] | None = None,
     ) -> None:
+        given = {name: its for name, its in locals().items() if name not in ("self", "_watch")}
+        settings = in_c(given)
         self._context: ctypes.c_void_p | None = None
         self._guard = threading.Lock()  # _failure() in one thread, close() in another
         if "torch" in sys.modules:
             _leave_to_python()
-        settings = {
-            "rank": rank,
-            "world_size": world_size,
-            "job": job,
-            "switch_address": switch,
-            "master_address": master_address,
-            "master_port": master_port,
-            "timeout_ms": None if timeout is None else milliseconds("timeout", timeout),
-            "heartbeat_ms": None if heartbeat is None else milliseconds("heartbeat", heartbeat),
-            "wire": None if wire is None else one_of("wire", wire, WIRES),
-            "slots": slots,
-            "threads": threads,
-            "mtu": mtu,
-            "interface": interface,
-            "debug": None if debug is None else one_of("debug", debug, DEBUG),
-            "spin": spin,
-            "faults": faults,
-            "record": record,
-            "tls_certificate": tls_certificate,
-            "tls_key": tls_key,
-            "tls_authority": tls_authority,
-            # Either of the two overrides both of them in the environment.
-            "job_key": "" if job_key is None and job_key_file else job_key,
-            "job_key_file": "" if job_key_file is None and job_key else job_key_file,
-            "ports": ports,
-            "shared_memory": shared_memory,
-            "summary": summary,
-            "join": join,
-            "min_ranks": min_ranks,
-            "max_ranks": max_ranks,
-            "master_listens": master_listens,
-            "wait_notice_ms": None if wait_notice is None else notice(wait_notice),
-        }
         # Ctrl-C ends sml_open(), and the switch forgets this rank.
         stop = ctypes.c_int(0)
         self._context, info = interruptible(
@@ -171,6 +121,18 @@ class Job:
         """Of a membership that has just begun."""
         self.rank, self.world_size = info.rank, info.world_size
         self._previous = info.previous_ranks[: info.world_size] if info.previous_ranks else []
+
+    def _open(self, why: str = "no more calls can be made") -> ctypes.c_void_p:
+        """The context. Raises ClosedError if the job is closed, and says what it has not then."""
+        if not self._context:
+            raise ClosedError(f"the job is closed: {why}")
+        return self._context
+
+    def _checked(self, number: int) -> int:
+        """What C has returned. Raises the error that it is."""
+        if number < 0:
+            raise make(number, c.text_of(self._context, number))
+        return number
 
     @property
     def _pending(self) -> list[Request]:
@@ -432,25 +394,13 @@ class Job:
 
     def set_timeout(self, timeout: float) -> None:
         """Give later calls this many seconds. Those under way keep theirs."""
-        if not self._context:
-            raise ClosedError("the job is closed: no more calls can be made")
-        number = lib.sml_set_timeout(self._context, milliseconds("timeout", timeout))
-        if number:
-            raise make(number, c.text_of(self._context, number))
+        self._checked(lib.sml_set_timeout(self._open(), milliseconds("timeout", timeout)))
 
     def counters(self, stripe: int | None = None) -> Counters:
         """Counters since the job was joined; of one of its switches, since this membership."""
-        if not self._context:
-            raise ClosedError("the job is closed: no more calls can be made")
         counters = c.CCounters(size=ctypes.sizeof(c.CCounters))
-        number = lib.sml_get_counters(
-            self._context,
-            -1 if stripe is None else integer("stripe", stripe),
-            ctypes.byref(counters),
-            None,
-        )
-        if number:
-            raise make(number, c.text_of(self._context, number))
+        which = -1 if stripe is None else integer("stripe", stripe)
+        self._checked(lib.sml_get_counters(self._open(), which, ctypes.byref(counters), None))
         return Counters(*(getattr(counters, name) for name in Counters._fields))
 
     def path(self) -> str:
@@ -459,11 +409,8 @@ class Job:
 
     def _where(self) -> tuple[int, str]:
         """The same as a number of C, and for people."""
-        if not self._context:
-            raise ClosedError("the job is closed: it has no path")
-        info, number = c.get_info(self._context)
-        if number:
-            raise make(number, c.text_of(self._context, number))
+        info, number = c.get_info(self._open("it has no path"))
+        self._checked(number)
         return info.path, info.path_text.decode(errors="replace")
 
     def event_fd(self) -> int:
@@ -472,12 +419,7 @@ class Job:
         Read its 8 bytes, and then test() the requests. It may become readable without a reason.
         close() closes it.
         """
-        if not self._context:
-            raise ClosedError("the job is closed: no more calls can be made")
-        number: int = lib.sml_event_fd(self._context)
-        if number < 0:
-            raise make(number, c.text_of(self._context, number))
-        return number
+        return self._checked(lib.sml_event_fd(self._open()))
 
     def _failure(self) -> str | None:
         """The text of the error that has ended the job; None: it runs, or it is closed."""
@@ -525,9 +467,7 @@ class Job:
             timeout_ms=0 if timeout is None else milliseconds("timeout", timeout),
             previous_ranks=(ctypes.c_int * len(previous))(*previous) if previous else None,
         )
-        if not self._context:
-            raise ClosedError("the job is closed: it has no other membership")
-        context = self._context
+        context = self._open("it has no other membership")
 
         def change() -> None:
             number = lib.sml_reconfigure(context, ctypes.byref(members))

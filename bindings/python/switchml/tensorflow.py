@@ -71,10 +71,7 @@ def allreduce(
     ranks' losses with respect to this rank's tensors are summed, or averaged, too.
 
     Args:
-        op: "sum", "avg", "max" or "min".
-        wire: "int32", "int16" or "int8", what floats become on the wire; "exact": the exact
-            sum, rounded once; "gradient": at XDP and P4 switches int32, or int16 for 16-bit
-            types; None: the job's.
+        op, wire: as in switchml.Job.allreduce().
         residuals: the same structure of NumPy's float32 arrays, for Job.allreduce(): memory of
             the host, which the call changes, also within a tf.function. Leave them alone until
             the result is ready; a compiled function keeps the arrays of its first call: change
