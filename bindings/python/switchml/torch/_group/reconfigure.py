@@ -282,11 +282,7 @@ class Reconfigurable:
     def size(self) -> int:
         return self._place[1]
 
-    def getRank(self) -> int:
-        return self._place[0]
-
-    def getSize(self) -> int:
-        return self._place[1]
+    getRank, getSize = rank, size
 
     # ---- the end of its ranks, and its own ----
 
