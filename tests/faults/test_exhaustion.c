@@ -34,6 +34,7 @@
 #include "faults/exhaustion_rank.h"
 #include "faults/fail_nth.h"
 #include "support/count_entries.h"
+#include "support/ranks.h"
 #include "support/switch_process.h"
 #include "switch/switch.h"
 
@@ -509,6 +510,9 @@ int main(int argc, char **argv)
 		return 1;
 	if (__sanitizer_set_report_fd)
 		__sanitizer_set_report_fd((void *)(intptr_t)terminal);
+	/* From then on, a port that is requested takes no descriptor more. */
+	for (unsigned i = 0; i < PORTS_HELD; i++)
+		(void)free_port();
 	for (size_t i = 0; i < N_SCENARIOS; i++) {
 		void *scenario = (void *)(uintptr_t)&scenarios[i];
 

@@ -21,7 +21,6 @@
 #define MAX_JOBS     4
 #define MAX_RANKS    64
 #define MAX_SWITCHES 32
-#define PORTS_HELD   16
 
 uint64_t now_ms(void)
 {

@@ -59,9 +59,10 @@ void run_jobs(struct job *jobs, unsigned n);
 int run_rank(const struct job *job, int rank);
 
 /*
- * A port without a listener, which a process gets only if it asks for it by number. It is
- * held until many more ports have been requested.
+ * A port without a listener, which a process gets only if it asks for it by number. A descriptor
+ * holds it until so many more ports have been requested.
  */
+#define PORTS_HELD 16
 int free_port(void);
 
 /* A switch in this process, at this port (0: any), until the test ends; writes where. */
