@@ -344,6 +344,7 @@ static void lose_the_switch_and_ask(struct rank *rank)
 	const struct death *death = rank->job->argument;
 	float element = 1;
 
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0); /* all have begun */
 	if (rank->rank == 0)
 		CHECK(rank, end_switch(death) == 0);
 	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0); /* in the tree */
