@@ -42,7 +42,7 @@ _OPS = (
 
 def numbers_of(tensors: Sequence[torch.Tensor], op: ReduceOp) -> tuple[int, ...]:
     """What C calls the type and the operation; () if it does not have them, or types differ."""
-    dtype = tensors[0].dtype
+    dtype = tensors[0].dtype if tensors else None
     kind = TYPES.get(dtype)
     if kind is None:
         return ()

@@ -283,11 +283,15 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     ) -> tuple | None:
         """What C calls the tensors' type and the operation, and then what _taken() returns; None:
         the switch does not add them."""
-        taken = self._taken(inputs, outputs)
         all_of_them = [*inputs, *outputs] if outputs else inputs
-        if taken is None or not (numbers := numbers_of(all_of_them, op)):
+        if not (numbers := numbers_of(all_of_them, op)):
             return None
-        return numbers, *taken
+        taken = self._taken(inputs, outputs)
+        return None if taken is None else (numbers, *taken)
+
+    def _would_add(self, tensors: Sequence[torch.Tensor], op: ReduceOp) -> bool:
+        """Whether _adds() is not None: nothing is copied."""
+        return self._takes(tensors) and numbers_of(tensors, op) != ()
 
     # ---- the collectives ----
 
@@ -315,7 +319,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         if fits and (added := self._adds(tensors, opts.reduceOp)):
             return self._reduce(title, tensors, added, opts)
         tensors, opts, scale = self._as_sum(title, tensors, opts)
-        if not (scale and fits and self._adds(tensors, opts.reduceOp)):
+        if not (scale and fits and self._would_add(tensors, opts.reduceOp)):
             what = describe(tensors, opts.reduceOp)
             return self._instead(name, what, tensors, scale)(tensors, opts)
         self._line.check_open()
@@ -415,7 +419,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         _, opts, _ = self._as_sum("reduce_scatter", [], opts, False)
         parts = tensors_in(inputs)
         what = describe(outputs, opts.reduceOp)
-        if len(outputs) != 1 or not self._adds(parts, opts.reduceOp, outputs):
+        if len(outputs) != 1 or not self._would_add([*parts, *outputs], opts.reduceOp):
             return self._instead("reduce_scatter", what, parts[:1])(outputs, inputs, opts)
         # Ranks compare their lists before they take the same way.
         among = self.rank(), self.size()
