@@ -102,14 +102,17 @@ def main():
     say("ms of a call: Gloo, ours, ratio; of CPU time: Gloo, ours, ratio (medians); calls")
     rows = list(itertools.product(options.calls, options.types, options.kilobytes))
     for call, kind, size in rows:
-        if call == "barrier" and (kind, size) != rows[0][1:]:
-            continue  # it has neither
-        both, n_calls = measure(call, int(float(size) * 1000), kind, groups, options)
+        name, n_bytes = f"{call} {kind} {size} kB", int(float(size) * 1000)
+        if call == "barrier":  # it has neither a type nor a size
+            if (kind, size) != rows[0][1:]:
+                continue
+            name, n_bytes = call, 4
+        both, n_calls = measure(call, n_bytes, kind, groups, options)
         text = "".join(
             f" {gloo:9.3f} {ours:9.3f} {ours / gloo:6.2f}  "
             for gloo, ours in zip(*both, strict=True)
         )
-        say(f"{call + ' ' + kind + ' ' + size + ' kB':32}{text} {n_calls}", flush=True)
+        say(f"{name:32}{text} {n_calls}", flush=True)
     dist.destroy_process_group()
 
 

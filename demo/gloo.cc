@@ -33,7 +33,8 @@ struct demo_gloo {
 
 static void end(const std::exception &error)
 {
-	std::fprintf(stderr, "switchml-demo: Gloo: %s\n", error.what());
+	std::fprintf(stderr, "%s: Gloo: %s\n", program_invocation_short_name,
+		     error.what());
 	std::exit(EXIT_FAILURE);
 }
 

@@ -102,7 +102,8 @@ def beside_tcp(tcp, n_streams, n_calls, first, **environment):
         calls(group, ends, n_calls)
         wrong = check(group)
         with open(os.path.join(group.work, "receiver"), encoding="ascii") as counts:
-            seen = [tuple(map(float, line.split())) for line in counts if line[0] != "r" and line[-1] == "\n"]
+            # After "ready", and before a line that is half written.
+            seen = [tuple(map(float, line.split())) for line in counts.readlines()[1:] if line[-1] == "\n"]
     inside = [(at, n) for at, n in seen if ends[0] <= at <= ends[-1]]
     if len(inside) < 2:
         raise common.Skipped("TCP was not seen beside the job")

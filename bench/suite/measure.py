@@ -62,8 +62,8 @@ def plan(size_bytes, runs):
 def busy_seconds():
     """CPU time of all cores since boot, without idle and waiting time."""
     with open("/proc/stat", encoding="ascii") as stat:
-        user, nice, system, _, _, irq, softirq, *_ = map(int, stat.readline().split()[1:])
-    return (user + nice + system + irq + softirq) / TICKS
+        user, nice, system, _, _, irq, softirq, steal, *_ = map(int, stat.readline().split()[1:])
+    return (user + nice + system + irq + softirq + steal) / TICKS
 
 
 def busy_cores(seconds):

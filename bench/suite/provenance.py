@@ -25,7 +25,8 @@ NUMBERS_ONLY = tuple(f"src/core/{name}.*" for name in (
 HOOKS = ("bindings/python/switchml/torch/hooks.py", "bindings/python/switchml/torch/_residuals.py")
 TORCH = (*HOOKS, "bindings/python/switchml/torch/_calls/*")
 # arguments.c has the default wire.
-CALLS = ("src/lib/api/*", "src/lib/context/submit.*", "src/lib/context/wait.*")
+CALLS = ("src/lib/api/*", "src/lib/context/submit.*", "src/lib/context/wait.*",
+         "src/lib/context/context.*")  # the last one has the notifier
 HOSTS = ("src/lib/host/*",)
 RECOVERY = ("src/job/*", "src/lib/control/*", "src/lib/context/failover.*", "src/switch/control/*")
 SLOTS = ("src/job/members/slots.*",)  # how many a job gets
