@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Values of settings: words, in any case, the same ones in variables, options and files; numbers.
- */
+/* Values of settings: words and numbers. Words are the same in variables, options and files. */
 #ifndef SML_BASE_WORD_H
 #define SML_BASE_WORD_H
 

@@ -8,7 +8,7 @@
 
 #include "cmd/shared/view.h"
 
-/* The value of an option, "--watch". Ends the program if it is none. */
+/* The value of an option, "--watch". Ends the program if it is no number of seconds. */
 double sml_views_interval(const char *option, const char *text, struct argp_state *state);
 
 /* Waits until the next time of a raster, or not if it has passed. Returns the one after it. */

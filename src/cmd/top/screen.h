@@ -52,7 +52,7 @@ void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row 
 
 unsigned sml_top_count_hosts(const SmlControl__JobStatus *job);
 
-/* By what jobs and ranks are sorted before their names. */
+/* Jobs and ranks are sorted by this, and then by their names. */
 static inline double sml_top_key_of(enum sml_top_sort sort, double bytes, double again,
 				    double waited)
 {

@@ -19,7 +19,7 @@
 /*
  * ---- which messages are accepted ----
  *
- * The messages that the switch accepts. The rules include messages that an honest rank may have
+ * The rules include messages that an honest rank may have
  * sent before it heard of its job's new state; the reactions ignore messages that are harmless
  * then.
  */

@@ -49,13 +49,11 @@ void sml_job_pool_draw(struct sml_job_pool *pool, unsigned n_behind);
 /* Of all jobs that have begun here: children that share the dataplane's buffers. */
 uint32_t sml_job_pools_children(const struct sml_jobs *jobs);
 
-/*
- * Add the job to the dataplane. Returns 0 or a negative errno. Start it there and at its leaves; if
- * that fails, the text says why. And end it there, if it has begun. how, planned: for the logs of
- * leaves, as in an Abort.
- */
+/* Add the job to the dataplane. Returns 0 or a negative errno. */
 int sml_job_pool_add(struct sml_job_pool *pool);
+/* Start it there and at its leaves. If that fails, returns false, and the text says why. */
 bool sml_job_pool_start(struct sml_job_pool *pool, char *text, size_t bytes);
+/* End it there, if it has begun. how, planned: for the logs of leaves, as in an Abort. */
 void sml_job_pool_end(struct sml_job_pool *pool, const char *how, bool planned);
 
 /* The child that is this leaf, or NULL. */

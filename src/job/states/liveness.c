@@ -73,11 +73,11 @@ void sml_job_check_liveness(struct sml_job *job)
 }
 
 /*
- * ---- for which rank the others waited ----
+ * ---- for which rank the others waited longest ----
  *
- * For which rank the others waited longest. At the end of a job, its ranks are told, for the line
- * that rank 0 logs. Slots know only how long they waited for a host whose ranks share memory; its
- * ranks report how long they waited for each other there.
+ * At the end of a job, its ranks are told, for the line that rank 0 logs. Slots know only how long
+ * they waited for a host whose ranks share memory; its ranks report how long they waited for each
+ * other there.
  */
 
 /* A rank, the ranks of one host that contribute as one, or those behind a leaf. */
@@ -127,9 +127,9 @@ uint64_t sml_job_slowest(const struct sml_job *job, char *text, size_t bytes)
 /*
  * ---- ranks that died after they had asked to leave ----
  *
- * Ranks that died after they had asked to leave. Such a rank had all its results, so the others can
- * finish without it, unless they make a call that it did not make. Then a slot would wait for it
- * forever, so the slots are checked now and then.
+ * Such a rank had all its results, so the others can finish without it, unless they make a call
+ * that it did not make. Then a slot would wait for it forever, so the slots are checked now and
+ * then.
  *
  * The slot may be elsewhere: at a leaf, or in memory that ranks of a host share, and then nothing
  * comes to this switch before it is full. So leaves and hosts are asked, and their answers count at

@@ -252,7 +252,7 @@ void sml_job_abort_all(struct sml_job *job, int error, const char *text)
 /*
  * ---- two ranks made different calls ----
  *
- * Two ranks of a job made different calls: both are asked for theirs, and then all ranks are told.
+ * Both are asked for theirs, and then all ranks are told.
  */
 
 void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)

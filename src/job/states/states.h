@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The states of a job, from its ranks' joining to its end, and what remains of it. */
+/* The states of a job, from admission to its end, and what remains of it. */
 #ifndef SML_JOB_STATES_H
 #define SML_JOB_STATES_H
 

@@ -407,8 +407,8 @@ static int open_dataplane(struct sml_server *server, const char *address)
 }
 
 /*
- * The loop has the budgets of server.h, and all watches but the status are of the clock's class,
- * which always has little to do, so it is not interrupted.
+ * The loop has the budgets of server.h. All watches but the status are of the clock's class. It is
+ * not interrupted, because it always has little to do.
  */
 static int open_watches(struct sml_server *server)
 {
