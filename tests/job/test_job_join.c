@@ -31,17 +31,6 @@ static const char *waiting_text(struct jobs_world *world, unsigned peer)
 	return told ? told->waiting->refused : "(never told)";
 }
 
-/* The peer has this error, and its connection ends. */
-static void check_refused(const struct jobs_world *world, unsigned peer, int error)
-{
-	const SmlControl__Envelope *told =
-		jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
-
-	assert_non_null(told);
-	assert_int_equal(told->abort->error, error);
-	assert_true(world->peers[peer].ended);
-}
-
 /* ---- refusals ---- */
 
 /* Rank 1 joins like this after rank 0, of three. The job ends for both, and its name is free. */
@@ -93,9 +82,9 @@ JOBS_TEST(a_disagreement_ends_the_job_for_both)
 			join.library_version = (char *)(uintptr_t)rows[i].version;
 		jobs_join(world, 2 * i + 1, join);
 		for (unsigned peer = 2 * i; peer < 2 * i + 2; peer++) {
-			check_refused(world, peer,
-				      rows[i].protocol ? SML_ERROR_VERSION : SML_ERROR_MISMATCH);
-			jobs_assert_refused(world, peer, rows[i].text);
+			jobs_assert_ended(world, peer,
+					  rows[i].protocol ? SML_ERROR_VERSION : SML_ERROR_MISMATCH,
+					  rows[i].text);
 		}
 	}
 }
@@ -127,8 +116,7 @@ JOBS_TEST(own_mistake_is_refused_to_the_newcomer_alone)
 
 		join.shards = rows[i].shards;
 		jobs_join(world, 1 + i, join);
-		check_refused(world, 1 + i, SML_ERROR_REFUSED);
-		jobs_assert_refused(world, 1 + i, rows[i].why);
+		jobs_assert_ended(world, 1 + i, SML_ERROR_REFUSED, rows[i].why);
 		assert_int_equal(world->jobs.n_jobs, 1);
 	}
 	assert_string_equal(jobs_refusal(world, 0), "");
@@ -147,9 +135,8 @@ JOBS_TEST(taken_rank_is_refused_to_the_newcomer_alone)
 {
 	jobs_start(world, 0, "taken", 2);
 	jobs_join(world, 2, jobs_join_message("taken", 1, 2));
-	check_refused(world, 2, SML_ERROR_REFUSED);
-	jobs_assert_refused(world, 2,
-			    "rank 1 of job \"taken\" is taken by host testhost (pid 1001)");
+	jobs_assert_ended(world, 2, SML_ERROR_REFUSED,
+			  "rank 1 of job \"taken\" is taken by host testhost (pid 1001)");
 	for (unsigned peer = 0; peer < 2; peer++) {
 		assert_true(sml_peer_runs(&world->peers[peer].peer));
 		assert_string_equal(jobs_refusal(world, peer), "");

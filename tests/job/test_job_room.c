@@ -74,9 +74,9 @@ WORLD_TEST(a_job_that_begins_displaces_nobody)
 	jobs_open(world, 4096, 4, false);
 	squat(world, 10, 4);
 	jobs_join(world, 0, jobs_join_message("new", 0, 2));
-	jobs_assert_refused(world, 0,
-			    "at its limit of 4 jobs: wait for one to end, or start the switch with "
-			    "more --jobs");
+	jobs_assert_ended(world, 0, SML_ERROR_REFUSED,
+			  "at its limit of 4 jobs: wait for one to end, or start the switch with "
+			  "more --jobs");
 	assert_int_equal(count_ended(world, 10, 4), 0);
 }
 

@@ -108,15 +108,19 @@ WORLD_TEST(full_pool_says_who_has_it)
 	for (uint32_t rank = 0; rank < 2; rank++)
 		jobs_join(world, rank, join_of_20("early", rank));
 	jobs_join(world, 2, join_of_20("late", 0));
-	jobs_assert_refused(world, 2, "pool is full: job \"late\" needs at least ");
+	jobs_assert_ended(world, 2, SML_ERROR_REFUSED,
+			  "pool is full: job \"late\" needs at least ");
 	jobs_assert_refused(world, 2, "\"early\" 20");
 	jobs_assert_refused(world, 2, "--slots");
 	/* The slots are free again after the job's end, and so is its name. */
 	jobs_hang_up(world, 0);
-	jobs_assert_refused(world, 1, "rank 0");
+	jobs_assert_ended(world, 1, SML_ERROR_RANK_DIED, "rank 0");
 	for (uint32_t rank = 0; rank < 2; rank++)
 		jobs_join(world, 3 + rank, join_of_20("early", rank));
 	assert_int_equal(slots_of(world, 4), 20);
+	jobs_ready(world, 3);
+	jobs_ready(world, 4);
+	assert_non_null(jobs_received(world, 4, SML_CONTROL__ENVELOPE__BODY_START));
 }
 
 WORLD_TEST(slots_shrink_to_what_the_pool_has)

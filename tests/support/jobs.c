@@ -414,6 +414,17 @@ void jobs_assert_refused(const struct jobs_world *world, unsigned peer, const ch
 		fail_msg("peer %u was told \"%s\"", peer, jobs_refusal(world, peer));
 }
 
+void jobs_assert_ended(const struct jobs_world *world, unsigned peer, int error, const char *part)
+{
+	const SmlControl__Envelope *told =
+		jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT);
+
+	jobs_assert_refused(world, peer, part);
+	assert_non_null(told);
+	assert_int_equal(told->abort->error, error);
+	assert_true(world->peers[peer].ended);
+}
+
 const SmlControl__Admitted *jobs_admitted(const struct jobs_world *world, unsigned peer)
 {
 	const SmlControl__Envelope *told =

@@ -118,8 +118,10 @@ const SmlControl__Envelope *jobs_received(const struct jobs_world *world, unsign
 					  SmlControl__Envelope__BodyCase body);
 /* The reason for which the peer was refused; "": it was not refused. */
 const char *jobs_refusal(const struct jobs_world *world, unsigned peer);
-/* It was, for a reason with this part. */
+/* The peer was refused, and the reason contains this part. */
 void jobs_assert_refused(const struct jobs_world *world, unsigned peer, const char *part);
+/* It also has this error, and its connection has ended. */
+void jobs_assert_ended(const struct jobs_world *world, unsigned peer, int error, const char *part);
 const SmlControl__Admitted *jobs_admitted(const struct jobs_world *world, unsigned peer);
 
 #endif
