@@ -173,6 +173,15 @@ WORLD_TEST(a_peer_that_does_not_read_is_told_only_what_it_must_know)
 	jobs_leave(world, 1);
 	assert_int_equal(count(world, 1, SML_CONTROL__ENVELOPE__BODY_LEFT), 1);
 }
+
+JOBS_TEST(stopping_the_switch_is_told_to_all)
+{
+	jobs_start(world, 0, "a", 2);
+	sml_jobs_stop(&world->jobs, world->now_ns);
+	for (unsigned rank = 0; rank < 2; rank++)
+		jobs_assert_ended(world, rank, SML_ERROR_SWITCH_DIED, "the switch was stopped");
+}
+
 /* ---- what the operator reads ---- */
 
 JOBS_TEST(a_job_that_fails_is_in_the_log_with_the_rank_and_the_reason)
@@ -199,17 +208,21 @@ JOBS_TEST(a_planned_change_of_the_members_is_no_warning)
 JOBS_TEST(ranks_that_made_different_calls_are_in_the_log)
 {
 	struct sml_mismatch mismatch = {.ranks = {0, 1}};
+	SmlControl__Description described = SML_CONTROL__DESCRIPTION__INIT;
 
+	described.text = (char *)(uintptr_t) "barrier 3";
 	jobs_start(world, 0, "differs", 2);
 	mismatch.job = world->jobs.jobs[0]->pool.rules.job;
 	sml_jobs_mismatch(&world->jobs, &mismatch, world->now_ns);
+	jobs_say(world, 0, sml_envelope(DESCRIPTION, description, &described));
 	assert_int_equal(world->n_warnings, 0);
 	jobs_wait(world, 3 * SML_SECOND_NS);
 	assert_int_equal(world->n_warnings, 1);
 	assert_non_null(
 		strstr(world->warning,
 		       "job \"differs\" failed: ranks of job \"differs\" made "
-		       "different calls: rank 0 (host testhost, pid 1000) called (no answer)"));
+		       "different calls: rank 0 (host testhost, pid 1000) called barrier 3; "
+		       "rank 1 (host testhost, pid 1001) called (no answer)"));
 }
 
 JOBS_TEST(a_job_that_nobody_waits_for_any_more_is_in_the_log)

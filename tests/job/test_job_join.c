@@ -279,18 +279,22 @@ static void join_from(struct jobs_world *world, unsigned peer, uint64_t process,
 
 JOBS_TEST(a_rank_that_joins_for_another_stripe_does_not_come_again)
 {
-	SmlControl__Join other = jobs_join_message("a", 0, 2);
+	/* It says the same number of stripes each time, or another one. */
+	for (unsigned first = 0; first < 4; first += 2) {
+		SmlControl__Join other = jobs_join_message("a", 0, 2);
 
-	other.process = 7;
-	other.stripes = 2;
-	jobs_join(world, 0, other);
-	other.stripe = 1;
-	other.time_ns = 9;
-	jobs_join(world, 1, other);
-	for (unsigned peer = 0; peer < 2; peer++)
-		jobs_assert_refused(world, peer,
-				    "names one switch for stripe 0 and for stripe 1: each stripe "
-				    "needs a switch of its own (SWITCHML_SWITCH)");
+		other.process = 7;
+		other.stripes = first ? 1 : 2;
+		jobs_join(world, first, other);
+		other.stripes = 2;
+		other.stripe = 1;
+		other.time_ns = 9;
+		jobs_join(world, first + 1, other);
+		for (unsigned peer = first; peer < first + 2; peer++)
+			jobs_assert_refused(world, peer,
+					    "names one switch for stripe 0 and for stripe 1: each "
+					    "stripe needs a switch of its own (SWITCHML_SWITCH)");
+	}
 }
 
 /* Its first connection, or the leaf on the way, is gone, and this switch does not know yet. */

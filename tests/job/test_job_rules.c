@@ -43,6 +43,9 @@ JOBS_TEST(each_state_has_its_messages)
 	jobs_ready(world, 1);
 	assert_int_equal(sayable(world, 0, 10), MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) |
 							BODY(STALL_REPORT) | BODY(RENEW));
+	assert_string_equal(
+		why_not(world, 0, SML_CONTROL__ENVELOPE__BODY_JOIN, 10),
+		"it sent a control message (join) that is not allowed while its job runs");
 	jobs_leave(world, 0);
 	assert_int_equal(sayable(world, 1, 10), MEMBER | BODY(DESCRIPTION) | BODY(MISMATCH) |
 							BODY(STALL_REPORT) | BODY(RENEW));
