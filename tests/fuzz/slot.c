@@ -2,8 +2,9 @@
 /*
  * A slot against an oracle that keeps every use as a set of ranks. The oracle knows nothing
  * of states, parities of buffers, or bits. In half of the worlds, the slot is a leaf's, whose
- * parent sends results at any time. The lanes are int32, narrow ones that are rounded, or floats
- * with any bits, in short and in full packets. Some ranks have only zeros, and omit them.
+ * parent sends results at any time. The lanes are int32, pairs of int16, narrow ones that are
+ * rounded, or floats with any bits, in short and in full packets. Some ranks have only zeros, and
+ * omit them.
  */
 #include <math.h>
 #include <string.h>
@@ -35,6 +36,7 @@ static const struct form forms[] = {
 	{SML_LANE_INT8_ROUNDED, 17, SML_LANE_SUM},  {SML_LANE_INT8_ROUNDED, 342, SML_LANE_SUM},
 	{SML_LANE_FLOAT32, 17, SML_LANE_SUM},	    {SML_LANE_FLOAT32, LANES, SML_LANE_AVG},
 	{SML_LANE_FLOAT16, 9, SML_LANE_SUM},	    {SML_LANE_BFLOAT16, 33, SML_LANE_AVG},
+	{SML_LANE_INT16_PAIR, 8, SML_LANE_SUM},
 };
 
 struct oracle_use {
@@ -83,6 +85,9 @@ static uint32_t lane_of(const struct oracle *oracle, uint32_t rank, uint32_t use
 {
 	if (is_zero(oracle, rank, use))
 		return 0;
+	/* Two halves with any bits, whose sums may wrap around. */
+	if (oracle->form.lane_kind == SML_LANE_INT16_PAIR)
+		return (uint32_t)sml_hash_step(rank << 8 | use, lane);
 	return (1u << (8 * rank)) + ((use * 37 + lane * 11) % 64 << (8 * rank));
 }
 
@@ -148,22 +153,31 @@ static void put_float_sum(const struct oracle *oracle, uint32_t t, uint32_t *lan
 	sml_gather_encode(type, result, count, lanes_be);
 }
 
+/* The halves of a pair are summed apart. */
+static uint32_t add_lanes(uint8_t lane_kind, uint32_t a, uint32_t b)
+{
+	const uint32_t low = lane_kind == SML_LANE_INT16_PAIR ? 0xffff : UINT32_MAX;
+
+	return ((a & ~low) + (b & ~low)) | ((a + b) & low);
+}
+
 /* The integers of a sum of some ranks, from the first one on. */
 static void put_integers(const struct oracle *oracle, uint32_t t, uint32_t first, uint32_t n,
 			 uint32_t *lanes_be)
 {
-	uint32_t width = sml_rounded_width(oracle->form.lane_kind);
+	uint8_t kind = oracle->form.lane_kind;
+	uint32_t width = sml_rounded_width(kind);
 	uint32_t lanes = oracle->form.lanes, blocks = sml_rounded_blocks(width, lanes);
 
 	memset(lanes_be, 0, 4u * lanes);
-	for (uint32_t i = 0; i < lanes && oracle->form.lane_kind == SML_LANE_INT32; i++) {
+	for (uint32_t i = 0; i < lanes && !sml_lane_is_rounded(kind); i++) {
 		uint32_t sum = 0;
 
 		for (uint32_t r = first; r < first + n; r++)
-			sum += lane_of(oracle, r, t, i);
+			sum = add_lanes(kind, sum, lane_of(oracle, r, t, i));
 		lanes_be[i] = sml_be32(sum);
 	}
-	for (uint32_t b = 0; b < blocks && oracle->form.lane_kind != SML_LANE_INT32; b++) {
+	for (uint32_t b = 0; b < blocks && sml_lane_is_rounded(kind); b++) {
 		double sums[SML_ROUNDED_BLOCK] = {0};
 
 		for (uint32_t i = 0; i < SML_ROUNDED_BLOCK; i++)
@@ -309,7 +323,7 @@ static uint8_t kind_of(const struct oracle *oracle, bool no_lanes)
 }
 
 static void fill(struct message *message, const struct oracle *oracle, uint32_t t, uint32_t rank,
-		 uint32_t digest)
+		 uint32_t digest, bool no_lanes)
 {
 	message->header = (struct sml_header){
 		.magic_be = sml_be16(SML_WIRE_MAGIC),
@@ -321,7 +335,7 @@ static void fill(struct message *message, const struct oracle *oracle, uint32_t 
 		.digest_be = sml_be32(digest),
 		.rank = (uint8_t)rank,
 		.op = oracle->form.op,
-		.lane_kind = kind_of(oracle, is_zero(oracle, rank, t)),
+		.lane_kind = kind_of(oracle, no_lanes),
 		.lanes_be = sml_be16(oracle->form.lanes),
 	};
 	put_contribution(oracle, t, rank, message->lanes_be);
@@ -453,14 +467,18 @@ static const char *step(struct slot_world *world, struct gen *gen, bool tiny)
 	struct sml_pool_answer answer;
 	enum sml_verdict expected;
 	struct message message;
+	bool no_lanes;
 
 	if (is_result)
 		return step_result(world, gen, tiny, t, digest);
 	rank = gen_below(gen, oracle->n_ranks);
+	no_lanes = is_zero(oracle, rank, t);
+	/* A rank asks again without its lanes, or with them, whatever it sent before. */
+	if (!tiny && oracle->uses[t].has[rank])
+		no_lanes = gen_below(gen, 2);
 	expected = oracle_step(oracle, t, rank, digest);
-	fill(&message, oracle, t, rank, digest);
-	PROPERTY_CHECK(sml_pool_receive(&world->pool, &message,
-					length_of(oracle, is_zero(oracle, rank, t)),
+	fill(&message, oracle, t, rank, digest, no_lanes);
+	PROPERTY_CHECK(sml_pool_receive(&world->pool, &message, length_of(oracle, no_lanes),
 					&answer) == expected,
 		       "the verdict is not the oracle's");
 	return check_answer(world, t, expected, &answer);
