@@ -79,7 +79,10 @@ TEST(a_key_and_certificates_exclude_each_other)
 					       &source, &names),
 			 -EINVAL);
 	assert_null(tls);
-	assert_non_null(strstr(sml_error_last(), "only one of them can be used"));
+	assert_string_equal(sml_error_last(),
+			    "both a job key and certificates are set, but only one of them can be "
+			    "used: unset the key, or SWITCHML_TLS_CERTIFICATE, SWITCHML_TLS_KEY "
+			    "and SWITCHML_TLS_AUTHORITY");
 }
 
 TEST(the_same_key_at_both_ends_lets_messages_pass)

@@ -113,7 +113,7 @@ TEST(a_file_has_the_key_and_nobody_else_may_read_it)
 	static const char *const forms[] = {SECRET, SECRET "\n", SECRET "\r\n"};
 	static const mode_t open_modes[] = {0644, 0604, 0606, 0660, 0620, 0601, 0666};
 	static const mode_t modes[] = {0600, 0400, 0440, 0640};
-	char path[] = "/tmp/sml-key-XXXXXX", long_text[1400];
+	char path[] = "/tmp/sml-key-XXXXXX", long_text[1400], open_text[300];
 	const struct sml_key_source file = {NULL, path}, direct = {SECRET, NULL};
 	const struct sml_key_source both = {SECRET, path}, folder = {NULL, "/tmp"};
 	struct sml_key key, wanted;
@@ -127,7 +127,11 @@ TEST(a_file_has_the_key_and_nobody_else_may_read_it)
 	}
 	for (size_t i = 0; i < sizeof(open_modes) / sizeof(open_modes[0]); i++) {
 		write_file(path, SECRET, open_modes[i]);
-		expect_refusal(&file, "is open to other users");
+		snprintf(open_text, sizeof(open_text),
+			 "the job key in %s of THE_KEY_FILE is open to other users (mode %o): "
+			 "chmod 600 %s, and create a new key if anyone may have read this one",
+			 path, (unsigned)open_modes[i], path);
+		expect_refusal(&file, open_text);
 	}
 	expect_refusal(&both, "is set twice, by THE_KEY and by THE_KEY_FILE");
 	expect_refusal(&folder, "is not a regular file");
