@@ -44,7 +44,7 @@ TEST(a_wrong_value_is_told_with_its_name_and_what_is_allowed)
 /* config: NULL for that of the environment. */
 static void expect_refused(const struct sml_config *config, const char *why)
 {
-	struct sml_context *context = NULL;
+	struct sml_context *context = (void *)&context;
 
 	assert_int_equal(sml_open(&context, config), SML_ERROR_CONFIG);
 	assert_null(context);
