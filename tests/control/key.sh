@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The job key, as users set it. Jobs with a key run. A peer with another key or without a
-# key gets one clear line at each end. A stranger reads its status, and looks for the secret.
+# key gets one clear line at each end. Whoever has no key sees no job's name, and no log and no
+# switch's memory has the secret.
 # Usage: key.sh SWITCHML
 set -u
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sums that the switch rounds: the rule of core/rounding.h against divisions in doubles, the
- * lengths of packets, and whole sums of packets in any order. Which packets with lanes that are
- * rounded, or omitted, are taken; sums of omitted lanes are in tests/fuzz/slot.c.
+ * lengths of packets, and whole sums of packets in any order. Also which packets are taken whose
+ * lanes are rounded, or omitted (for sums of these: tests/fuzz/slot.c).
  */
 #include <math.h>
 #include <string.h>
@@ -257,7 +257,7 @@ TEST(only_sums_of_whole_blocks_are_taken_and_only_where_switches_round)
 			 SML_VERDICT_OUT_OF_RANGE);
 }
 
-/* Of a packet that says it has no lanes. */
+/* Of a packet whose header counts 33 lanes, and says that it omits them. */
 static enum sml_verdict verdict_without(bool omits, uint8_t op, uint8_t lane_kind, uint32_t length)
 {
 	/* A block of int16, or two of int8. */

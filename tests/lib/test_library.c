@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The whole library, over loopback, with its embedded switch: every collective, type,
- * operation and width, compared with sums that this test computes in a simple way.
+ * The whole library, over loopback, with its embedded switch: every collective and operation,
+ * compared with sums that this test computes in a simple way. All-reduces of every type and width
+ * are of one rank here, of several in test_forms.c.
  */
 #include <math.h>
 #include <stdio.h>

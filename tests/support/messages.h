@@ -15,7 +15,10 @@
 /* An honest rank's Join, on host "testhost", with process id 1000 + rank. */
 SmlControl__Join honest_join(const char *job, uint32_t rank, uint32_t world_size);
 
-/* Valid until the next one of its kind. job: of a leaf, or for one; otherwise 0. */
+/*
+ * Each result is valid until the next call of the same function. job: the job's number in messages
+ * from or to a leaf; otherwise 0.
+ */
 const SmlControl__Envelope *message_without_fields(SmlControl__Envelope__BodyCase body,
 						   uint32_t job);
 const SmlControl__Envelope *message_ready(uint32_t lanes, bool shares_memory, uint32_t job);
