@@ -217,11 +217,14 @@ TEST(what_the_daemon_is_to_send_bears_its_key)
 
 			pair_run(frame, bytes, &out);
 			header = assert_for_daemon(&pair, &out, bytes);
-			assert_int_equal(header.kind, leaf ? SML_XDP_KIND_TO_RANK + SML_XDP_PARENT
-						      : i  ? SML_XDP_KIND_TO_RANK
-							   : SML_PACKET_RESULT);
-			if (leaf)
+			if (leaf) {
+				assert_int_equal(header.kind,
+						 SML_XDP_KIND_TO_RANK + SML_XDP_PARENT);
 				assert_int_equal(header.rank, pair.pool.rules.parent.rank);
+			} else {
+				assert_int_equal(header.kind,
+						 i ? SML_XDP_KIND_TO_RANK : SML_PACKET_RESULT);
+			}
 		}
 		pair_close(&pair);
 	}
