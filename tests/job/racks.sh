@@ -63,11 +63,20 @@ survives "of three levels, the lowest dies and comes back" deep c
 survives "of three levels, the root dies and comes back" deep root
 kill "${pids[0]}"
 ends_well "all sums of three levels were right" deep
-under_way low c c root
-kill -9 "${pids[1]}"
-wait "${pids[0]}" "${pids[2]}"
-says low.2 "rank 2: rank 1 .*died.*at the leaf $(hostname):${at[c]##*:}"
-say $? "the rank at the root names the rank that was killed two levels below" low.2
+# Host groups, victim: the one that sends for others is the first of them.
+killed_below() {
+	local rank
+	SWITCHML_SHARED_MEMORY=$1 under_way "low-$1" c c c root
+	kill -9 "${pids[$2]}"
+	for rank in 0 1 2 3; do
+		[ "$rank" = "$2" ] && continue
+		wait "${pids[$rank]}"
+		says "low-$1.$rank" "rank $rank: rank $2 .*died.*at the leaf $(hostname):${at[c]##*:}"
+		say $? "rank $rank names rank $2, which was killed two levels below the root, host groups $1" "low-$1.$rank"
+	done
+}
+killed_below 0 1
+killed_below 1 0
 
 # ---- hosts of several ranks, behind leaves ----
 
