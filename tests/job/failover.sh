@@ -69,7 +69,7 @@ shared_by_two() {
 	await is_over_or says "$work/bench" "$first $died; .*$address takes over"
 	kill_switches "$second_pid"
 	expect_success "the next address takes over both stripes of ranks that share memory" \
-		"share this host's memory" "$second $died; .*$address takes over"
+		"share this host's memory" "$second $died; the switch at $address takes over (epoch 2)"
 }
 
 frozen() {
@@ -89,7 +89,7 @@ survivor() {
 	start_switch
 	first=$address first_pid=$pid
 	start_switch
-	start_bench "$first,$address|$address,$first"
+	start_bench "$first,$address|$address,$first" --wire int16
 	kill_switches "$first_pid"
 	expect_success "the survivor of two switches takes over the other's stripe" \
 		"$address takes over"
@@ -109,7 +109,8 @@ both_again() {
 	await is_over_or says "$work/bench" "$second .*; it is back"
 	start_switch "$first"
 	expect_success "both of two switches are killed and started again" \
-		"$first .*; it is back" "$second .*; it is back"
+		"$first $died; it is back, and the job goes on there (epoch 2)" \
+		"$second $died; it is back, and the job goes on there (epoch 2)"
 }
 
 # A pod comes back elsewhere, and the name says so later than the ranks begin to look.
