@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The job key, as users set it. Jobs with a key run. A peer with another key or without a
-# key gets one clear line at each end. Whoever has no key sees no job's name, and no log and no
-# switch's memory has the secret.
+# key gets one clear line at each end, and cannot hold up others. Whoever has no key sees no
+# job's name, and no log and no switch's memory has the secret.
 # Usage: key.sh SWITCHML
 set -u
 
@@ -117,6 +117,36 @@ refused "another key" 'it has another job key: give both ends the same key (SWIT
 kill -0 "$waiting" && job_is_there=$(SWITCHML_JOB_KEY_FILE=key job_is "$address" the-name joining && echo yes)
 [ "$job_is_there" = yes ]
 say $? "the job that waits was not touched by either" waiting.out
+
+# Strangers connect as fast as they can while a job begins and runs.
+floods=()
+flood() {
+	while :; do env "$1" "$switchml" status --switch "$address"; done >"$2" 2>&1 &
+	floods+=($!)
+}
+flood "$wrong" other-key.out
+flood A= no-key.out
+python3 -c '"""Handshakes of TLS without a key."""
+import socket, ssl, sys
+socket.setdefaulttimeout(1)
+while True:
+    try:
+        ssl.get_server_certificate(("127.0.0.1", int(sys.argv[1])))
+    except OSError:
+        pass' "${address##*:}" &
+floods+=($!)
+await says other-key.out 'it has another job key'
+for r in 0 1; do
+	env SWITCHML_SWITCH="$address" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_JOB=in-flood "$right" \
+		timeout 120 "$switchml" bench -b 4K -e 256K -f 64 -n 5 --seconds 1 >"job.$r" 2>&1 &
+	jobs[r]=$!
+done
+expect_jobs "a job begins and runs while others flood the switch" job.0 job.1
+kill "${floods[@]}"
+wait "${floods[@]}" 2>/dev/null
+n=$(grep -c 'it has another job key' other-key.out)
+[ "$n" -gt 1 ]
+say $? "$n of them had another key" other-key.out
 
 # ---- where the secret is not ----
 
