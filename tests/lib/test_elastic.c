@@ -202,25 +202,7 @@ TEST(the_others_go_on_after_deaths_and_new_processes_join)
 	end_switches();
 }
 
-TEST(they_go_on_with_a_job_key)
-{
-	struct sml_info info = SML_INFO_INIT;
-
-	sml_get_info(NULL, &info);
-	if (!info.has_tls)
-		skip();
-	switch_process_set_key("a secret of the elastic job");
-	start_switches();
-	form = (struct form){root_address, leaf_address, true, 0};
-	die_and_join(4);
-	form = (struct form){.switch_address = NULL};
-	die_and_join(4);
-	end_switches();
-	switch_process_set_key(NULL);
-}
-/* ---- errors during it ---- */
-
-TEST(the_switch_may_die_while_they_join)
+static void let_the_switch_die_while_they_join(void)
 {
 	start_with_standby(false);
 	let(15, to_job("first", 0));
@@ -241,6 +223,31 @@ TEST(the_switch_may_die_while_they_join)
 	let(7, leave);
 	end_all();
 	end_switches();
+}
+
+TEST(they_go_on_with_a_job_key)
+{
+	struct sml_info info = SML_INFO_INIT;
+
+	sml_get_info(NULL, &info);
+	if (!info.has_tls)
+		skip();
+	switch_process_set_key("a secret of the elastic job");
+	start_switches();
+	form = (struct form){root_address, leaf_address, true, 0};
+	die_and_join(4);
+	form = (struct form){.switch_address = NULL};
+	die_and_join(4);
+	end_switches();
+	let_the_switch_die_while_they_join();
+	switch_process_set_key(NULL);
+}
+
+/* ---- errors during it ---- */
+
+TEST(the_switch_may_die_while_they_join)
+{
+	let_the_switch_die_while_they_join();
 }
 
 /* Nobody is left that has seen it die. The others learn it at the next switch. */
