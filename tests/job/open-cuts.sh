@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The control connections end at each message of a job's beginning, as they do when the switch dies
 # at that moment: after all ranks, or only one of them, have sent or received it. The ranks must
-# begin, or go on, at the next address. A proxy ends the connections (tests/support/cutting-proxy).
+# begin, or go on, at the next address. A proxy ends the connections (tests/support/cutting-proxy), and
+# kills the switch in some cases.
 # Usage: open-cuts.sh SWITCHML
 set -u
 
@@ -47,6 +48,16 @@ for SWITCHML_SHARED_MEMORY in 0 1; do
 			ends_well "the switch dies at $message, of $count of 2 ranks, host group $SWITCHML_SHARED_MEMORY" "$job"
 			await says "$job.proxy" 'has ended all connections'
 		done
+	done
+
+	# The data port is gone, too: before the ranks are there, while they probe it, and in the first call.
+	for end in Waiting-1 Admitted-2 Ready-2 Start-2; do
+		job=killed-$end-$SWITCHML_SHARED_MEMORY
+		switch dying 127.0.0.1:0
+		proxy "$job" "${at[dying]}" ${end/-/ } "${process[dying]}"
+		ranks "$job" "${at[$job]}|${at[two]}"
+		ends_well "the switch is killed at $end, host group $SWITCHML_SHARED_MEMORY" "$job"
+		await says "$job.proxy" 'has ended all connections'
 	done
 
 	# One stripe has started, and the other one has not. The switch that has started dies.
