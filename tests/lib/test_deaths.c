@@ -62,7 +62,19 @@ static void reduce_until_it_fails(struct rank *rank)
 	CHECK_ERROR(rank, error, SML_ERROR_RANK_DIED, who);
 }
 
-/* Rank `dying` of a job dies in its body, and the others are told `who`. */
+static void reduce_again(struct rank *rank)
+{
+	float sum = 1;
+
+	CHECK(rank,
+	      sml_allreduce(rank->context, &sum, &sum, 1, SML_FLOAT32, SML_SUM, NULL, NULL) == 0);
+	CHECK(rank, sum == 3);
+}
+
+/*
+ * Rank `dying` of a job dies in its body, and the others are told `who`. Then the job is formed
+ * again.
+ */
 struct death {
 	int dying;
 	const char *switch_address, *who;
@@ -125,6 +137,12 @@ static void let_some_die(const struct death *deaths, unsigned n, void (*body)(st
 	close(gate[0]);
 	close(gate[1]);
 	run_jobs(jobs, n);
+	/* Under its name, whether the dead are gone or frozen. */
+	for (unsigned i = 0; i < n; i++) {
+		jobs[i].elsewhere = 0;
+		jobs[i].body = reduce_again;
+	}
+	run_jobs(jobs, n);
 	stop_serving(opened[0]);
 	stop_serving(opened[1]);
 	for (unsigned i = 0; i < n; i++) {
@@ -159,7 +177,8 @@ TEST(the_death_of_a_rank_is_told_with_its_name)
 {
 	static const struct death deaths[] = {
 		{2, NULL, "rank 2", false, 0, 0},
-		{0, NULL, "rank 0", false, 0, 0}, /* and its switch */
+		/* And its switch. */
+		{0, NULL, "died, and the job's control port at 127.0.0.1:", false, 0, 0},
 		{2, "embedded", "and stripe 2 of the job with it", false, 0, 0},
 		/* Through shared memory. */
 		{2, NULL, "rank 2", true, 0, 0},
