@@ -479,13 +479,19 @@ TEST(the_least_number_of_threads_is_the_jobs)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct jobs_world world;
+		char text[100];
 
 		jobs_open(&world, 4096, 64, false);
 		for (unsigned rank = 0; rank < 2; rank++)
 			say_shards(&world, rank, rank, rows[i].shards[rank], rows[i].set[rank]);
 		assert_int_equal(shards_of(&world, 0), rows[i].agreed);
-		if (rows[i].agreed == 0)
-			jobs_assert_refused(&world, 1, "SWITCHML_THREADS");
+		if (rows[i].agreed == 0) {
+			snprintf(text, sizeof(text),
+				 "rank 1 says %u%s, rank 0 says %u%s: set SWITCHML_THREADS",
+				 rows[i].shards[1], rows[i].set[1] ? " (set)" : "",
+				 rows[i].shards[0], rows[i].set[0] ? " (set)" : "");
+			jobs_assert_refused(&world, 1, text);
+		}
 		jobs_close(&world);
 	}
 }

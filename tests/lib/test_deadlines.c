@@ -131,9 +131,16 @@ static void expect_open_timeout(const struct job *job, int rank, int error, cons
 
 TEST(missing_ranks_are_named)
 {
-	const struct job job = {.n_ranks = 4, .port = free_port()};
+	struct job job = {.n_ranks = 4, .port = free_port()};
+	char address[64], text[160];
 
 	expect_open_timeout(&job, 0, SML_ERROR_TIMEOUT, "ranks 1, 2 and 3 of 4");
+	serve_udp(address);
+	job.switch_address = address;
+	snprintf(text, sizeof(text),
+		 "ranks 1, 2 and 3 of 4 did not join job \"test\" (the switch at %s) within ",
+		 address);
+	expect_open_timeout(&job, 0, SML_ERROR_TIMEOUT, text);
 }
 
 /* Rank 0 waits no more. */
