@@ -48,6 +48,8 @@ static void finish(struct chaos_options *options, const struct argp_state *state
 		argp_error(state, "--chaos, --chaos-ranks or both say what is killed");
 	if ((options->changes || options->switch_decides) && !options->ranks)
 		argp_error(state, "--changes and --switch-decides are for --chaos-ranks");
+	if (options->ranks && options->bench.json)
+		argp_error(state, "--json is for --chaos alone");
 	if (!options->bench.local_workers)
 		options->bench.local_workers = 4;
 	if (options->ranks && !options->changes && !options->bench.seconds)
