@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <sched.h>
 
-#include "lib/context/context.h"
 #include "lib/progress/progress.h"
 
 /* The requests that a thread waits for, and until when. */
