@@ -2,6 +2,7 @@
 """Collectives whose caller waits: they end in its thread, and stay in order with others."""
 
 import contextlib
+import datetime
 import os
 import signal
 import sys
@@ -122,21 +123,25 @@ def test_strides_may_differ_between_ranks(groups):
         assert found == expected
 
 
-def interrupted(rank):
-    """Rank 1 comes to the call when rank 0 has been interrupted in it."""
+def interrupted(rank, error):
+    """Rank 1 comes to the call when rank 0 has been interrupted in it, with this error."""
+
+    def interrupt(*_):
+        raise error
+
     store = dist.distributed_c10d._get_default_store()
-    tensor = torch.ones(1000)
+    tensor, key = torch.ones(1000), f"interrupted {error.__name__}"
     if rank == 0:
-        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        handler = signal.signal(signal.SIGINT, interrupt)
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
         began = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(error):
             dist.all_reduce(tensor)
         waited = time.monotonic() - began
         signal.signal(signal.SIGINT, handler)
-        store.set("interrupted", "")
+        store.set(key, "")
     else:
-        store.wait(["interrupted"])
+        store.wait([key])
         waited = 0
         dist.all_reduce(tensor)
     # The call has gone on without the interrupted thread.
@@ -145,8 +150,9 @@ def interrupted(rank):
     return waited < 30, tensor[0].item(), other[0].item()
 
 
-def test_a_call_that_waits_can_be_interrupted_and_goes_on(groups):
-    assert groups.call(interrupted) == [(True, N, N)] * N
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_a_call_that_waits_can_be_interrupted_and_goes_on(groups, error):
+    assert groups.call(interrupted, [error] * N) == [(True, N, N)] * N
 
 
 def interrupted_before_it_is_made(rank, steps):
@@ -212,6 +218,13 @@ def product(own, group, **named):
     return dist.all_reduce(own, dist.ReduceOp.PRODUCT, group=group, **named)
 
 
+def limited(own, group):
+    """A call with a timeout of its own."""
+    opts = dist.AllreduceOptions()
+    opts.asyncOp, opts.timeout = False, datetime.timedelta(seconds=20)
+    group.allreduce([own], opts).wait()
+
+
 def interrupted_anywhere(rank, name):
     """Rank 0 makes the call again and again, and is interrupted everywhere in it."""
     from switchml._wait import poll
@@ -253,6 +266,7 @@ def interrupted_anywhere(rank, name):
 ANYWHERE = {
     "all_reduce": lambda own, out, parts, group: dist.all_reduce(own, group=group),
     "later": lambda own, out, parts, group: dist.all_reduce(own, group=group, async_op=True),
+    "limited": lambda own, out, parts, group: limited(own, group),
     "coalesced": lambda own, out, parts, group: dist.all_reduce_coalesced([own, out], group=group),
     "product": lambda own, out, parts, group: product(own, group),
     "strided product": lambda own, out, parts, group: product(own, group),

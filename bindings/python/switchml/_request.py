@@ -59,6 +59,11 @@ class Request:
         self._n_begun = n
         return n
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether test() or wait() has seen it end, which they may do again."""
+        return self._number is not None
+
     def _place(self, call: int) -> int:
         """The address where C puts the pointer of this call."""
         return self._address + call * _POINTER_BYTES

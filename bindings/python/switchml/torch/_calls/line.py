@@ -97,7 +97,7 @@ class Line:
         self._closed = False
         self._close_until = 0.0
         self._leaving: Request | None = None  # the last call
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may destroy the group meanwhile
         self._more = threading.Condition(self._lock)
         self._waiting: list[Work] = []
         self._busy = False  # a thread has taken a work and has not begun it yet
@@ -321,6 +321,8 @@ class Line:
                 if error is None and work.has_steps:
                     work.progress(index)
             except Exception as failure:  # reported to the waiting caller
+                if work.is_here and not request.has_ended:
+                    raise  # of a signal's handler: as with Ctrl-C, the call goes on
                 error = error or failure
         rest = None
         if error is None and work.has_steps:
@@ -354,6 +356,7 @@ class Line:
     def _end(self, work: Work, error: BaseException | None) -> None:
         if error is None and work.is_counted:  # before its caller continues
             self._usage.add(work.name, work.calls, work.begun_at)
+            work.is_counted = False  # if the application is interrupted after this
         if error is not None and isinstance(error, SwitchMLError):
             self.failure = self.failure or error
             self._abort_hooks.run()  # before its caller knows
