@@ -55,7 +55,7 @@ from .._joining.rendezvous import join
 from .adapted import adapt
 from .derivation import Derivation
 from .gateway import watched
-from .lists import Lists, in_lists
+from .lists import Lists, in_lists, own_lists
 from .options import Options
 from .reconfigure import Reconfigurable
 from .router import Router
@@ -200,6 +200,11 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
         else:
             work = Work(name, tensors, calls, finish, limit)
         work.awaited = not getattr(opts, "asyncOp", True)  # the application asks for no work
+        if not work.awaited:  # it may give its tensors other memory before the call ends
+            for call in calls:
+                send = call.send.detach()
+                call.recv = send if call.recv is call.send else call.recv.detach()
+                call.send = send
         if sizes is not None:
             work.late, work.sizes = True, sizes
         work.for_cpp = self.for_cpp
@@ -301,7 +306,8 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         opts = only_options("allreduce_coalesced", opts, AllreduceCoalescedOptions)
-        return self._add_in_place("allreduce_coalesced", "all_reduce_coalesced", tensors, opts)
+        title = "all_reduce_coalesced"
+        return self._add_in_place("allreduce_coalesced", title, list(tensors), opts)
 
     def reduce(
         self,
@@ -374,6 +380,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     def _gather(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Any:
         """Of one tensor, or of several at once."""
         opts = only_options(name, opts, AllgatherOptions)
+        outputs, inputs = own_lists(outputs, inputs)
         wholes, parts = in_lists(outputs, inputs)
         taken = self._taken(parts, wholes)
         if not taken:
@@ -397,6 +404,7 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     def _scatter_single(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Any:
         """Of one tensor, or of several at once."""
         opts = only_options(name, opts, ReduceScatterOptions)
+        outputs, inputs = own_lists(outputs, inputs)
         parts, wholes = in_lists(outputs, inputs)
         added = self._adds(wholes, opts.reduceOp, parts)
         if not added:

@@ -24,6 +24,11 @@ def in_lists(several: Any, one: Any) -> tuple[Any, Any]:
     return ([several], [one]) if isinstance(one, torch.Tensor) else (several, list(one))
 
 
+def own_lists(several: Any, one: Any) -> tuple[Any, Any]:
+    """Lists that the application does not change when the call has returned."""
+    return (several, one) if isinstance(one, torch.Tensor) else (list(several), list(one))
+
+
 class Lists:
     """The part of a ProcessGroupSwitchML that gathers into lists."""
 

@@ -161,6 +161,9 @@ class Unset:
         self._title, self.n_put = title, n_put
 
     def put(self, work: Any) -> None:
+        self.check_open()
+
+    def check_open(self) -> None:
         raise ClosedError(
             f"{self._title} has no ranks: call reconfigure() first, also after abort() and after a "
             "reconfigure() that failed"
