@@ -86,10 +86,10 @@ def test_the_version_is_the_headers():
 def test_structures_and_numbers_are_the_headers(tmp_path):
     """What _library.py reads of switchml.h is what a compiler reads."""
     compiler = shutil.which("cc") or pytest.skip("there is no C compiler")
-    facts = [
-        f"SML_{name} == {getattr(_library, name)}"
-        for name in ("BOOL", "MIN", "WIRE_GRADIENT", "PATH_MEMORY_AND_SWITCH")
-    ]
+    enumerations = "sml_type", "sml_op", "sml_wire", "sml_job_path"
+    numbers = {name: n for all in enumerations for name, n in _library.enumeration(all).items()}
+    assert {"BOOL", "MIN", "WIRE_GRADIENT", "PATH_MEMORY_AND_SWITCH"} <= set(numbers)
+    facts = [f"SML_{name} == {n}" for name, n in numbers.items()]
     for own in (getattr(_library, name) for name in STRUCTURES):
         facts.append(f"sizeof(struct {own.__name__}) == {ctypes.sizeof(own)}")
         for name, _ in own._fields_:

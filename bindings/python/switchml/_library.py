@@ -21,9 +21,15 @@ _HERE = Path(__file__).resolve().parent
 
 def _header() -> str:
     """switchml.h without its comments: the package's, or the source tree's."""
-    inside, tree = _HERE / "switchml.h", _HERE.parents[2] / "include" / "switchml.h"
-    text = (inside if inside.exists() else tree).read_text("utf-8")
-    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    places = [
+        _HERE / "switchml.h",
+        *(above / "include" / "switchml.h" for above in _HERE.parents[2:3]),
+    ]
+    try:
+        text = next(place for place in places if place.exists()).read_text("utf-8")
+    except (StopIteration, OSError) as error:
+        raise ImportError(f"{places[0]} is missing: install the whole package again") from error
+    return re.sub(r"\s*/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
 _HEADER = _header()
@@ -45,6 +51,7 @@ def _declared(text: str) -> list[tuple[str, Any]]:
     text = re.sub(r"\(\*(\w+)\).*", r"*\1", text, flags=re.DOTALL)  # a function is an address
     words, names = re.fullmatch(r"\s*((?:\w+\s+)+)(.*?)\s*", text, re.DOTALL).groups()
     found = re.findall(r"(\**)(\w+)(?:\[(\d+)\])?", names)
+    assert found, f"switchml.h declares nothing in: {text}"
     return [(name, c_char * int(n) if n else _type(words, stars)) for stars, name, n in found]
 
 
@@ -107,7 +114,8 @@ def _candidates() -> list[str]:
     given = os.environ.get("SWITCHML_LIBRARY")
     if given:
         return [given]
-    found = [_HERE / "_libswitchml.so", _HERE.parents[2] / "build" / "lib" / "libswitchml.so"]
+    found = [_HERE / "_libswitchml.so"]
+    found += [above / "build" / "lib" / "libswitchml.so" for above in _HERE.parents[2:3]]
     return [str(path) for path in found if path.exists()] + ["libswitchml.so.0"]
 
 

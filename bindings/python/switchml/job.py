@@ -101,7 +101,8 @@ class Job:
         master_listens: bool | None = None,
         _watch: Callable[[], None] | None = None,
     ) -> None:
-        given = {name: its for name, its in locals().items() if name not in ("self", "_watch")}
+        given = dict(locals())  # first, when these are the arguments alone
+        del given["self"], given["_watch"]
         settings = in_c(given)
         self._context: ctypes.c_void_p | None = None
         self._guard = threading.Lock()  # _failure() in one thread, close() in another
