@@ -17,14 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _HERE = Path(__file__).resolve().parent
+_TREE = _HERE.parents[2:3]  # the source tree's root, if this can be in one
 
 
 def _header() -> str:
     """switchml.h without its comments: the package's, or the source tree's."""
-    places = [
-        _HERE / "switchml.h",
-        *(above / "include" / "switchml.h" for above in _HERE.parents[2:3]),
-    ]
+    places = [_HERE / "switchml.h", *(tree / "include" / "switchml.h" for tree in _TREE)]
     try:
         text = next(place for place in places if place.exists()).read_text("utf-8")
     except (StopIteration, OSError) as error:
@@ -115,7 +113,7 @@ def _candidates() -> list[str]:
     if given:
         return [given]
     found = [_HERE / "_libswitchml.so"]
-    found += [above / "build" / "lib" / "libswitchml.so" for above in _HERE.parents[2:3]]
+    found += [tree / "build" / "lib" / "libswitchml.so" for tree in _TREE]
     return [str(path) for path in found if path.exists()] + ["libswitchml.so.0"]
 
 

@@ -55,7 +55,7 @@ from .._joining.rendezvous import join
 from .adapted import adapt
 from .derivation import Derivation
 from .gateway import watched
-from .lists import Lists, in_lists, own_lists
+from .lists import Lists, in_lists
 from .options import Options
 from .reconfigure import Reconfigurable
 from .router import Router
@@ -380,11 +380,11 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     def _gather(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Any:
         """Of one tensor, or of several at once."""
         opts = only_options(name, opts, AllgatherOptions)
-        outputs, inputs = own_lists(outputs, inputs)
         wholes, parts = in_lists(outputs, inputs)
         taken = self._taken(parts, wholes)
         if not taken:
-            return self._instead(name, describe(parts), parts)(outputs, inputs, opts)
+            given = (outputs, inputs) if isinstance(inputs, torch.Tensor) else (wholes, parts)
+            return self._instead(name, describe(parts), parts)(*given, opts)
         sends, recvs, finish = taken
         calls = []
         for part, whole, send, recv in zip(parts, wholes, sends, recvs, strict=True):
@@ -404,7 +404,6 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     def _scatter_single(self, name: str, outputs: Any, inputs: Any, opts: Any) -> Any:
         """Of one tensor, or of several at once."""
         opts = only_options(name, opts, ReduceScatterOptions)
-        outputs, inputs = own_lists(outputs, inputs)
         parts, wholes = in_lists(outputs, inputs)
         added = self._adds(wholes, opts.reduceOp, parts)
         if not added:
@@ -412,9 +411,8 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
             added = self._adds(wholes, opts.reduceOp, parts)
         if not added:
             instead = self._instead(name, describe(wholes, opts.reduceOp), wholes)
-            return instead(
-                outputs, wholes[0] if isinstance(outputs, torch.Tensor) else wholes, opts
-            )
+            is_one = isinstance(outputs, torch.Tensor)
+            return instead(*((outputs, wholes[0]) if is_one else (parts, wholes)), opts)
         return self._scatter(name, parts, wholes, added, opts)
 
     def reduce_scatter(

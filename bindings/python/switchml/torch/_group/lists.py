@@ -20,13 +20,9 @@ LIMIT_BYTES = 1 << 20
 
 
 def in_lists(several: Any, one: Any) -> tuple[Any, Any]:
-    """Both as lists of what each device has, though there is only one."""
-    return ([several], [one]) if isinstance(one, torch.Tensor) else (several, list(one))
-
-
-def own_lists(several: Any, one: Any) -> tuple[Any, Any]:
-    """Lists that the application does not change when the call has returned."""
-    return (several, one) if isinstance(one, torch.Tensor) else (list(several), list(one))
+    """Both as lists of what each device has, though there is only one. The application may change
+    its own when the call has returned."""
+    return ([several], [one]) if isinstance(one, torch.Tensor) else (list(several), list(one))
 
 
 class Lists:
