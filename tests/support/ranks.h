@@ -60,7 +60,7 @@ int run_rank(const struct job *job, int rank);
 
 /*
  * A port without a listener, which a process gets only if it asks for it by number. A descriptor
- * holds it until so many more ports have been requested.
+ * holds the port until PORTS_HELD more have been requested.
  */
 #define PORTS_HELD 16
 int free_port(void);
