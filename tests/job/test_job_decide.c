@@ -403,12 +403,18 @@ static void go_on(struct jobs_world *world, unsigned peer)
 	jobs_hang_up(world, peer);
 }
 
-static void join_next(struct jobs_world *world, unsigned peer, uint32_t rank, uint64_t tag)
+static void join_named(struct jobs_world *world, unsigned peer, const char *job, uint32_t rank,
+		       uint64_t tag)
 {
-	SmlControl__Join join = jobs_join_message("next", rank, 2);
+	SmlControl__Join join = jobs_join_message(job, rank, 2);
 
 	join.follows_tag = tag;
 	jobs_join(world, peer, join);
+}
+
+static void join_next(struct jobs_world *world, unsigned peer, uint32_t rank, uint64_t tag)
+{
+	join_named(world, peer, "next", rank, tag);
 }
 
 static void assert_full(struct jobs_world *world, unsigned peer)
@@ -519,17 +525,36 @@ WORLD_TEST(a_job_that_begins_before_the_last_one_has_ended_has_one_place)
 	join_after_another(world, true);
 }
 
+/* The place of the last job had become free before its rank came to one that another rank began. */
+WORLD_TEST(who_comes_late_to_a_lost_change_keeps_no_place_for_a_job_that_goes_on)
+{
+	uint64_t older = jobs_open_running(world, 2), tag;
+
+	for (unsigned peer = 0; peer < 2; peer++)
+		go_on(world, peer);
+	tag = jobs_run(world, 3, 2);
+	for (unsigned peer = 3; peer < 5; peer++)
+		go_on(world, peer);
+	join_next(world, 10, 0, older);
+	jobs_wait(world, 11 * SML_SECOND_NS);
+	assert_int_equal(world->jobs.n_kept, 0);
+	join_next(world, 11, 1, tag);
+	join_named(world, 12, "lost", 1, tag);
+	jobs_leave(world, 12);
+	assert_non_null(jobs_admitted(world, 11));
+	assert_int_equal(world->jobs.n_jobs, 1);
+	assert_int_equal(world->jobs.n_kept, 0);
+}
+
 WORLD_TEST(a_change_that_is_given_up_for_another_leaves_it_the_place)
 {
-	SmlControl__Join join = jobs_join_message("another", 1, 2);
 	uint64_t tag = jobs_open_running(world, 2);
 
 	for (unsigned peer = 0; peer < 2; peer++)
 		go_on(world, peer);
 	join_next(world, 10, 0, tag);
 	jobs_join(world, 20, jobs_join_message("another", 0, 2));
-	join.follows_tag = tag;
-	jobs_join(world, 21, join);
+	join_named(world, 21, "another", 1, tag);
 	jobs_hang_up(world, 10);
 	assert_int_equal(world->jobs.n_jobs, 1);
 	assert_int_equal(world->jobs.n_kept, 0);

@@ -195,12 +195,27 @@ void sml_kept_end(struct sml_jobs *jobs, struct sml_failed_job *job)
 	jobs->kept_lack -= job->kept_lacks;
 }
 
+/* The later the job with this tag ends here, the more. 0: nothing is known of it. */
+static uint32_t order_of(const struct sml_jobs *jobs, uint64_t tag)
+{
+	const struct sml_failed_job *ended = sml_jobs_find_judged(jobs, tag);
+
+	if (ended != NULL)
+		return 1 + ((uint32_t)(ended - jobs->failed) - jobs->n_failed) % SML_FAILED_JOBS;
+	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
+		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_RUNNING &&
+		    jobs->jobs[i]->report_tag == tag)
+			return SML_FAILED_JOBS + 1;
+	return 0;
+}
+
 void sml_kept_take(struct sml_job *job, uint64_t tag)
 {
 	struct sml_failed_job *kept = sml_kept_find(job->jobs, tag);
 
 	/* The job's first rank may have been in no job, or in an older one. */
-	if (job->elastic.after == 0 || kept != NULL || is_held(job->jobs, tag))
+	if (job->elastic.after == 0 ||
+	    order_of(job->jobs, tag) > order_of(job->jobs, job->elastic.after))
 		job->elastic.after = tag;
 	if (kept != NULL)
 		sml_kept_end(job->jobs, kept);
