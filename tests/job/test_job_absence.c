@@ -126,14 +126,25 @@ WORLD_TEST(a_rank_that_left_is_not_dead_either)
 	assert_may_resume(world, membership, tag);
 }
 
-JOBS_TEST(an_opening_job_is_released_too)
+/* Whether rank 0 only closes its connection, or says first that it gives this switch up. */
+static void open_paused(struct jobs_world *world, void (*give_up)(struct jobs_world *, unsigned))
 {
 	jobs_join_all(world, 0, "a", 2);
 	assert_non_null(jobs_admitted(world, 0));
 	jobs_pause(world, LONG_NS);
-	jobs_hang_up(world, 0);
+	give_up(world, 0);
 	assert_true(world->peers[1].ended);
 	assert_null(jobs_received(world, 1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+}
+
+JOBS_TEST(an_opening_job_is_released_too)
+{
+	open_paused(world, jobs_hang_up);
+}
+
+JOBS_TEST(an_opening_job_whose_rank_says_that_it_gives_up_is_released_too)
+{
+	open_paused(world, jobs_leave);
 }
 
 /* No other process can take over rank 0's port, so the job ends; but rank 0 is named. */

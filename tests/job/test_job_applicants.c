@@ -434,6 +434,13 @@ static void ends_after_a_pause(struct jobs_world *world)
 	jobs_hang_up(world, 12);
 }
 
+static void leaves_after_a_pause(struct jobs_world *world)
+{
+	world->jobs.applicants->join->ask->wait_ms = 3600 * 1000;
+	jobs_pause(world, 6 * SML_SECOND_NS);
+	jobs_leave(world, 12);
+}
+
 static void is_silent_after_a_pause(struct jobs_world *world)
 {
 	world->jobs.applicants->join->ask->wait_ms = 3600 * 1000;
@@ -450,6 +457,7 @@ static const struct {
 	{true, true, leaf_sends_it_away},
 	{true, true, leaf_dies},
 	{false, true, ends_after_a_pause},
+	{false, true, leaves_after_a_pause},
 	{false, true, is_silent_after_a_pause},
 };
 
