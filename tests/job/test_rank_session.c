@@ -147,8 +147,7 @@ static void tick_until(uint64_t from_ms, uint64_t until_ms, uint64_t results_a_t
 {
 	static uint64_t n_results;
 
-	for (uint64_t ms = from_ms; ms <= until_ms && session.phase == SML_SESSION_RUNNING;
-	     ms += 250) {
+	for (uint64_t ms = from_ms; ms <= until_ms && session.phase < SML_SESSION_LEFT; ms += 250) {
 		n_results += results_a_tick;
 		sml_session_tick(&session, 0, n_results, true, ms * MS);
 	}
@@ -193,17 +192,27 @@ TEST_WITH(a_message_out_of_turn_or_too_long_is_not_waited_for, run_until_started
 	assert_int_equal(session.phase, SML_SESSION_FAILED);
 }
 
-/* With a report that says whether this rank only wants to leave. */
-static void join_to_resume(bool leaving)
+static void join_with(const struct sml_resumption *resumption)
 {
-	const struct sml_resumption resumption = {.membership = 1, .leaving = leaving};
 	const struct sml_session_config config = session.config;
 	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
 
 	sml_session_fini(&session);
 	sml_session_init(&session, &config);
 	join.shards = 1;
-	sml_session_join(&session, &join, &resumption);
+	sml_session_join(&session, &join, resumption);
+}
+
+/* With a report that says whether this rank only wants to leave. */
+static void join_to_resume(bool leaving)
+{
+	join_with(&(struct sml_resumption){.membership = 1, .leaving = leaving});
+}
+
+/* It was not told to start. */
+static void join_to_begin(void)
+{
+	join_with(&(struct sml_resumption){.membership = 1, .begins = true});
 }
 
 TEST_WITH(who_resumes_only_to_leave_may_be_let_go_as_it_joins, run_until_started, end)
@@ -303,6 +312,7 @@ static void join_as(bool rank_0_runs_it)
 
 	sml_session_fini(&session);
 	sml_session_init(&session, &config);
+	join.shards = 1;
 	sml_session_join(&session, &join, NULL);
 }
 
@@ -325,6 +335,54 @@ TEST_WITH(a_switch_that_has_answered_dies_as_a_switch, run_until_started, end)
 	assert_int_equal(session.error, SML_ERROR_SWITCH_DIED);
 	assert_string_equal(session.text,
 			    "the switch at here closed the connection while rank 2 was awaited");
+}
+
+static void be_admitted(void)
+{
+	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
+
+	admitted.lanes = 352;
+	admitted.shards = 1;
+	admitted.head_slots = admitted.data_slots = 4;
+	admitted.data_port = 1;
+	sml_session_message(&session, sml_envelope(ADMITTED, admitted, &admitted));
+}
+
+static void assert_says_when_silent(unsigned leaves)
+{
+	memset(n_sent, 0, sizeof(n_sent));
+	tick_until(250, 2 * HEARTBEAT_MS, 0);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
+	assert_int_equal(n_sent[SML_CONTROL__ENVELOPE__BODY_LEAVE], leaves);
+	assert_false(sml_session_give_up(&session));
+}
+
+/* It may be late, and not dead: then the job begins there, and this rank has not died. */
+TEST_WITH(a_silent_switch_is_told_that_a_rank_gives_it_up, run_until_started, end)
+{
+	join_as(false);
+	assert_says_when_silent(1);
+	join_as(true);
+	be_told_to_wait();
+	assert_says_when_silent(1);
+	join_as(false);
+	be_admitted();
+	assert_int_equal(session.phase, SML_SESSION_ADMITTED);
+	assert_says_when_silent(1);
+	/* It may have started the job, and waits for the others' leaves, too. */
+	join_as(false);
+	be_admitted();
+	sml_session_ready(&session, &(struct sml_readiness){.lanes = 352});
+	assert_says_when_silent(0);
+}
+
+/* Unless it begins the job anew there, if nobody resumes it. */
+TEST_WITH(where_a_job_resumes_nobody_need_say_that_he_gives_up, run_until_started, end)
+{
+	join_to_resume(false);
+	assert_says_when_silent(0);
+	join_to_begin();
+	assert_says_when_silent(1);
 }
 
 TEST_WITH(rank_0_that_has_answered_dies_as_rank_0, run_until_started, end)

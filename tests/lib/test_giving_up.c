@@ -116,22 +116,33 @@ static void note_message(void *self, int fd, const SmlControl__Envelope *message
 	}
 }
 
-TEST(a_rank_that_is_interrupted_before_it_is_admitted_says_that_it_leaves)
+/* At a switch that does not answer. */
+static void give_up_joining(bool interrupted, int error)
 {
 	struct news news = {.interrupt = 0};
 	struct fake_switch fake = {.serve = fake_switch_read, .hear = note_message, .self = &news};
-	const struct job job = {.n_ranks = 2};
+	const struct job job = {.n_ranks = 2, .heartbeat_ms = interrupted ? 0 : 200};
 	struct sml_context *context;
 	struct sml_config config;
 
 	fake_switch_open(&fake);
 	configure(&config, &job, 1);
 	config.switch_address = fake.address;
-	config.interrupt = &news.interrupt;
-	assert_int_equal(sml_open(&context, &config), -EINTR);
+	config.interrupt = interrupted ? &news.interrupt : NULL;
+	assert_int_equal(sml_open(&context, &config), error);
 	fake_switch_close(&fake);
 	assert_true(news.has_joined);
 	assert_true(news.has_left);
+}
+
+TEST(a_rank_that_is_interrupted_before_it_is_admitted_says_that_it_leaves)
+{
+	give_up_joining(true, -EINTR);
+}
+
+TEST(a_rank_that_gives_a_silent_switch_up_says_that_it_leaves)
+{
+	give_up_joining(false, SML_ERROR_UNREACHABLE);
 }
 
 int main(int argc, char **argv)

@@ -180,6 +180,22 @@ void sml_session_retreat(struct sml_session *session)
 		send_message(session, sml_envelope(LEAVE, leave, &leave));
 }
 
+/*
+ * Before its Ready, the ranks that still gather can do so without it, and it may come again; to
+ * those that do not, it has not died. Where a job resumes, a switch that it does not run at yet
+ * takes the end of a connection for no death.
+ */
+bool sml_session_give_up(struct sml_session *session)
+{
+	const bool waits =
+		session->phase == SML_SESSION_JOINING || session->phase == SML_SESSION_ADMITTED;
+
+	if (!waits || (session->resumption != NULL && !session->begins))
+		return false;
+	sml_session_retreat(session);
+	return true;
+}
+
 void sml_session_abort(struct sml_session *session, int error, const char *text, unsigned kinds)
 {
 	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
@@ -605,6 +621,7 @@ void sml_session_tick(struct sml_session *session, uint64_t heard_ns, uint64_t n
 	} else {
 		snprintf(how, sizeof(how), "has been silent for %" PRIu32 " ms",
 			 patience_ms(session));
+		(void)sml_session_give_up(session);
 		sml_session_ended(session, how, known);
 		return;
 	}

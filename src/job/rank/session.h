@@ -270,6 +270,12 @@ void sml_session_leave(struct sml_session *session, uint64_t now_ns);
  */
 void sml_session_retreat(struct sml_session *session);
 
+/*
+ * It gives the switch up, and lives. Says so where the job might begin before the connection has
+ * ended, which would then look like a death. Returns false if the switch need not know.
+ */
+bool sml_session_give_up(struct sml_session *session);
+
 /* Why a rank ends its job that finds no switch until its deadline. */
 #define SML_SESSION_NOT_FOUND "no switch has taken over within its timeout"
 

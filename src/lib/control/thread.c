@@ -280,17 +280,6 @@ static bool stop_thread(struct sml_control *control)
 	return is_aborted(control);
 }
 
-/*
- * A rank that gives up before it has read that the job is admitted. The ranks that still gather can
- * do so without it, and it may come again; to those that do not, it has not died. Where a job
- * resumes, a switch that it does not run at yet takes the end of a connection for no death.
- */
-static bool leaves_unbegun(struct sml_control *control)
-{
-	return control->retreats || (sml_control_phase(control) == SML_SESSION_JOINING &&
-				     control->session.resumption == NULL);
-}
-
 /* Without a thread yet: what sml_control_abort() noted is said now. True: something is said. */
 static bool take_leave(struct sml_control *control)
 {
@@ -299,10 +288,10 @@ static bool take_leave(struct sml_control *control)
 		return false;
 	if (is_aborted(control))
 		send_abort(control);
-	else if (leaves_unbegun(control))
+	else if (control->retreats)
 		sml_session_retreat(&control->session);
 	else
-		return false;
+		return sml_session_give_up(&control->session);
 	return true;
 }
 

@@ -57,10 +57,18 @@ static void send_aborts(struct rank *rank, int error, const char *text, unsigned
 		    attempt->session.phase > SML_SESSION_JOINING)
 			sml_session_abort(&attempt->session, error, text, kinds);
 		else
-			sml_session_retreat(&attempt->session);
+			(void)sml_session_give_up(&attempt->session);
 		if (rank->control->is_elastic)
 			(void)sml_session_go_on(&attempt->session);
 	}
+}
+
+static void give_up_switches(struct rank *rank)
+{
+	for (int i = 0; i < MAX_ADDRESSES; i++)
+		if (rank->attempts[i].talks)
+			(void)sml_session_give_up(&rank->attempts[i].session);
+	sim_attempts_drop(rank);
 }
 
 /* As bits: who may not be blamed for having died. In wide worlds, of the first ranks only. */
@@ -164,7 +172,7 @@ static bool begins_anew(struct rank *rank, unsigned address, int error, bool con
 	    rank->early_ns == 0 || now_ns >= rank->begins_by_ns ||
 	    (!rank->may_have_begun && now_ns >= rank->early_ns + EARLY_NS))
 		return false;
-	sim_attempts_drop(rank);
+	give_up_switches(rank);
 	rank->state = COMING;
 	rank->next = (uint8_t)sml_search_begin_after(address, control->n_addresses, ++rank->n_lost);
 	rank->comes_ns = now_ns + PAUSE_NS;
