@@ -20,7 +20,7 @@ static void pass(struct jobs_world *world, unsigned ms, unsigned contributing)
 {
 	for (unsigned i = 0; i < ms / 100; i++) {
 		for (unsigned rank = 0; rank < 2; rank++)
-			world->contributions[rank] += contributing >> rank & 1;
+			world->plane.contributions[rank] += contributing >> rank & 1;
 		ping(world, 0);
 		jobs_wait_silently(world, 100 * MS);
 	}
@@ -67,6 +67,6 @@ LIVENESS_TEST(ranks_that_ping_are_not_looked_for)
 		pass(world, HEARTBEAT_MS / 4, 3);
 		ping(world, 1);
 	}
-	assert_int_equal(world->n_looks, 0);
+	assert_int_equal(world->plane.n_looks, 0);
 	assert_true(runs(world));
 }

@@ -19,12 +19,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "fuzz/nothing.h"
 #include "fuzz/oracle.h"
 #include "fuzz/peer.h"
 #include "fuzz/port.h"
 #include "fuzz/properties.h"
 #include "job/members/job.h"
+#include "support/dataplane.h"
 #include "switch/control/server.h"
 #include "switch/switch.h"
 
@@ -326,7 +326,7 @@ static void open_server(struct world *world)
 	memset(&server, 0, sizeof(server));
 	world->server = &server;
 	sml_switch_config_init(&server.config);
-	server.config.dataplane = &dataplane_nothing;
+	server.config.dataplane = &dataplane_counting;
 	server.config.debug = 0;
 	server.config.rendezvous = gen_below(gen, 3) == 2;
 	server.config.max_strangers = gen_below(gen, 4) ? 2 * MAX_PEERS : gen_range(gen, 1, 4);

@@ -241,13 +241,13 @@ WORLD_TEST(a_stranger_with_the_name_of_the_next_membership_does_not_end_it)
 	stranger.protocol++;
 	tag = jobs_open_running(world, 2);
 	jobs_join(world, 20, stranger);
-	world->has_no_room_yet = true;
+	world->plane.has_no_room_yet = true;
 	for (uint32_t rank = 0; rank < 2; rank++)
 		jobs_apply(world, 10 + rank, jobs_was(tag, rank, 2));
 	jobs_join(world, 21, stranger);
 	for (unsigned peer = 20; peer < 22; peer++)
 		jobs_assert_refused(world, peer, "control protocol");
-	world->has_no_room_yet = false;
+	world->plane.has_no_room_yet = false;
 	jobs_wait(world, SML_SECOND_NS);
 	for (uint32_t rank = 0; rank < 2; rank++)
 		jobs_assert_decided(world, 10 + rank, 2, rank, 2);
@@ -261,11 +261,11 @@ TEST(a_member_that_dies_before_the_job_has_begun_is_not_waited_for)
 
 	for (unsigned waits = 0; waits < 2; waits++) {
 		tag = jobs_open_running(&world, 3);
-		world.has_no_room_yet = waits;
+		world.plane.has_no_room_yet = waits;
 		for (uint32_t rank = 0; rank < 3; rank++)
 			jobs_apply(&world, 10 + rank, jobs_was(tag, rank, 3));
 		jobs_hang_up(&world, 12);
-		world.has_no_room_yet = false;
+		world.plane.has_no_room_yet = false;
 		for (uint32_t rank = 0; rank < 2; rank++) {
 			jobs_assert_refused(&world, 10 + rank, "rank 2");
 			jobs_apply(&world, 20 + rank, jobs_was(tag, rank, 3));

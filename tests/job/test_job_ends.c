@@ -87,10 +87,10 @@ WORLD_TEST(who_waits_for_a_rank_that_died_as_it_left_is_told)
 	jobs_leave(world, 1);
 	jobs_hang_up(world, 1);
 	/* The others finish, as long as no slot waits for this rank. */
-	world->slots_lack = 1 << 2;
+	world->plane.slots_lack = 1 << 2;
 	jobs_wait(world, 3 * SML_SECOND_NS);
 	assert_int_equal(world->jobs.n_jobs, 1);
-	world->slots_lack = 1 << 1;
+	world->plane.slots_lack = 1 << 1;
 	jobs_wait(world, SML_SECOND_NS);
 	jobs_assert_refused(world, 0, "rank 1 (host testhost, pid 1001) died after");
 	jobs_assert_refused(world, 2, "a call that it did not make");

@@ -149,11 +149,11 @@ WORLD_TEST(a_full_job_of_that_name_does_not_end)
 	uint64_t tag = jobs_open_running(world, 3);
 
 	list_elsewhere(world, 10, 0, tag, 1);
-	world->has_no_room_yet = true;
+	world->plane.has_no_room_yet = true;
 	jobs_join_all(world, 20, "list", 2);
 	jobs_apply(world, 11, jobs_was(tag, 0, 3));
 	assert_told(world, 11, 1);
-	world->has_no_room_yet = false;
+	world->plane.has_no_room_yet = false;
 	jobs_wait(world, SML_SECOND_NS);
 	assert_non_null(jobs_admitted(world, 20));
 }

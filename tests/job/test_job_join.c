@@ -141,8 +141,8 @@ JOBS_TEST(taken_rank_is_refused_to_the_newcomer_alone)
 		assert_true(sml_peer_runs(&world->peers[peer].peer));
 		assert_string_equal(jobs_refusal(world, peer), "");
 	}
-	assert_int_equal(world->served[jobs_admitted(world, 0)->job_number % SML_MAX_JOBS].n_ranks,
-			 2);
+	assert_int_equal(
+		world->plane.jobs[jobs_admitted(world, 0)->job_number % SML_MAX_JOBS].n_ranks, 2);
 }
 
 /* Waiting would not help them: all get the error, and so do those that come a little later. */
@@ -529,9 +529,9 @@ JOBS_TEST(what_waiting_jobs_claim_shrinks_no_window)
 		jobs_join(world, i, jobs_join_message(name, 0, 64));
 	}
 	jobs_join_all(world, 40, "a", 2);
-	assert_int_equal(world->n_window_ranks, 2);
+	assert_int_equal(world->plane.n_window_ranks, 2);
 	jobs_join_all(world, 42, "b", 3);
-	assert_int_equal(world->n_window_ranks, 5);
+	assert_int_equal(world->plane.n_window_ranks, 5);
 }
 
 JOBS_TEST(waiting_names_the_missing)

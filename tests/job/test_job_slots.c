@@ -81,12 +81,12 @@ JOBS_TEST(jobs_that_came_early_leave_room_for_more)
 
 JOBS_TEST(slots_in_pieces_are_taken_in_pieces)
 {
-	world->most_slots = 100;
+	world->plane.most_slots = 100;
 	jobs_join(world, 0, jobs_join_message("a", 0, 1));
 	assert_in_range(slots_of(world, 0), 51, 100);
 	assert_int_equal(world->jobs.slots_in_use, slots_of(world, 0));
 	jobs_leave(world, 0);
-	world->most_slots = 5;
+	world->plane.most_slots = 5;
 	jobs_join(world, 1, jobs_join_message("b", 0, 1));
 	jobs_assert_refused(world, 1, "in pieces");
 	assert_int_equal(world->jobs.slots_in_use, 0);
@@ -173,7 +173,7 @@ WORLD_TEST(want_of_room_is_not_the_end_of_a_job_that_resumes)
 /* The slots of ended jobs are free in a moment: no job is refused, and none is served before. */
 JOBS_TEST(a_job_waits_for_what_ended_jobs_held)
 {
-	world->has_no_room_yet = true;
+	world->plane.has_no_room_yet = true;
 	jobs_join_all(world, 0, "a", 2);
 	jobs_resume(world, 2, jobs_join_message("b", 0, 1), 77, 0, false);
 	jobs_wait(world, 3 * SML_TICK_NS);
@@ -181,7 +181,7 @@ JOBS_TEST(a_job_waits_for_what_ended_jobs_held)
 		assert_null(jobs_admitted(world, peer));
 		assert_string_equal(jobs_refusal(world, peer), "");
 	}
-	world->has_no_room_yet = false;
+	world->plane.has_no_room_yet = false;
 	jobs_wait(world, SML_TICK_NS);
 	for (unsigned peer = 0; peer < 3; peer++)
 		assert_int_equal(slots_of(world, peer), 64 + 256);
@@ -192,7 +192,7 @@ JOBS_TEST(a_job_waits_for_what_ended_jobs_held)
 /* All ranks have come, so a death is an error, as it is a moment later. */
 JOBS_TEST(who_dies_meanwhile_ends_the_job)
 {
-	world->has_no_room_yet = true;
+	world->plane.has_no_room_yet = true;
 	jobs_join_all(world, 0, "a", 2);
 	jobs_hang_up(world, 1);
 	jobs_assert_refused(world, 0, "rank 1 (host testhost, pid 1001) died");
@@ -205,7 +205,7 @@ WORLD_TEST(while_a_job_waits_it_holds_what_it_has_reserved)
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
 
 	jobs_open(world, 40, 64, false);
-	world->has_no_room_yet = true;
+	world->plane.has_no_room_yet = true;
 	join.head_slots = 2;
 	join.data_slots = 8;
 	join.shards = SML_MAX_SHARDS;
@@ -216,7 +216,7 @@ WORLD_TEST(while_a_job_waits_it_holds_what_it_has_reserved)
 	assert_int_equal(world->jobs.slots_in_use, 2 * SML_MAX_SHARDS);
 	jobs_join(world, 2, jobs_join_message("b", 0, 1));
 	jobs_assert_refused(world, 2, "the switch's pool is full");
-	world->has_no_room_yet = false;
+	world->plane.has_no_room_yet = false;
 	jobs_wait(world, SML_TICK_NS);
 	assert_int_equal(slots_of(world, 0), 2 + 8);
 	assert_int_equal(jobs_admitted(world, 1)->shards, 1);

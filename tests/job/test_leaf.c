@@ -227,7 +227,7 @@ static uint32_t ask_two_levels(struct jobs_world *world, uint64_t slots_lack)
 
 	be_leaf(world, 1, &number);
 	job = offer_two_levels(world);
-	world->slots_lack = slots_lack;
+	world->plane.slots_lack = slots_lack;
 	jobs_say(world, 0, message_without_fields(SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST, job));
 	return job;
 }
@@ -299,9 +299,9 @@ WORLD_TEST(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once)
 		reversed[i] = numbers[3 - i];
 	assert_null(offer_hosts(world, reversed, ranks, hosts, 4, 6));
 	/* Children are in the order of ranks, whatever the order of the parent's list. */
-	world->contributions[0] = world->contributions[1] = 40;
-	world->waited_ms[0] = 10;
-	world->waited_ms[1] = 30;
+	world->plane.contributions[0] = world->plane.contributions[1] = 40;
+	world->plane.waited_ms[0] = 10;
+	world->plane.waited_ms[1] = 30;
 	status = jobs_status(world);
 	assert_string_equal(status->parent, "spine:28500");
 	assert_true(status->attached && status->level == 1);
@@ -332,9 +332,9 @@ WORLD_TEST(a_leaf_shows_its_stripe_and_what_its_leaf_contributes)
 	join.stripes = 2;
 	jobs_join(world, 1, join);
 	(void)offer_two_levels(world);
-	world->contributions[0] = 5;
-	world->contributions[1] = 7;
-	world->waited_ms[1] = 6;
+	world->plane.contributions[0] = 5;
+	world->plane.contributions[1] = 7;
+	world->plane.waited_ms[1] = 6;
 	status = jobs_status(world);
 	assert_int_equal(status->n_jobs, 1);
 	job = status->jobs[0];
@@ -370,7 +370,7 @@ WORLD_TEST(a_leaf_waits_for_slots_of_ended_jobs)
 	uint32_t numbers[2], ranks[2] = {0, 1}, place;
 
 	be_leaf(world, 2, numbers);
-	world->has_no_room_yet = true;
+	world->plane.has_no_room_yet = true;
 	assert_null(offer(world, numbers, ranks, 2, 2));
 	assert_int_equal(world->jobs.slots_in_use, 16);
 	for (place = 0; world->jobs.jobs[place] == NULL;)
@@ -381,14 +381,14 @@ WORLD_TEST(a_leaf_waits_for_slots_of_ended_jobs)
 					world->jobs.jobs[place]->pool.rules.job));
 	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
 	jobs_wait(world, 3 * SML_TICK_NS);
-	assert_int_equal(world->served[place].n_ranks, 0);
+	assert_int_equal(world->plane.jobs[place].n_ranks, 0);
 	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
-	world->has_no_room_yet = false;
+	world->plane.has_no_room_yet = false;
 	jobs_wait(world, SML_TICK_NS);
-	assert_int_equal(world->served[place].n_ranks, 2);
+	assert_int_equal(world->plane.jobs[place].n_ranks, 2);
 	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
 	/* The parent may end it before. */
-	world->has_no_room_yet = true;
+	world->plane.has_no_room_yet = true;
 	assert_null(offer(world, numbers, ranks, 2, 2));
 	jobs_ready_sharing(world, 1, false);
 	jobs_assert_refused(world, 0, "was ready before its switch had slots for the job");
@@ -400,10 +400,10 @@ WORLD_TEST(a_leaf_whose_slots_are_in_pieces_says_so_later_too)
 	uint32_t numbers[1], ranks[1] = {0};
 
 	be_leaf(world, 1, numbers);
-	world->has_no_room_yet = true;
+	world->plane.has_no_room_yet = true;
 	assert_null(offer(world, numbers, ranks, 1, 1));
-	world->has_no_room_yet = false;
-	world->most_slots = 15;
+	world->plane.has_no_room_yet = false;
+	world->plane.most_slots = 15;
 	jobs_wait(world, SML_TICK_NS);
 	jobs_assert_refused(world, 0, "in pieces");
 	assert_int_equal(world->jobs.n_jobs, 0);
@@ -457,15 +457,15 @@ WORLD_TEST(a_rank_at_a_leaf_renews_its_address_there)
 	n_said = world->peers[0].n_said;
 	renew.number = 77;
 	jobs_say(world, 2, sml_envelope(RENEW, renew, &renew));
-	assert_int_equal(world->renewed.n, 1);
-	assert_int_equal(world->renewed.child, 1);
-	assert_int_equal(world->renewed.number, 77);
+	assert_int_equal(world->plane.renewed.n, 1);
+	assert_int_equal(world->plane.renewed.child, 1);
+	assert_int_equal(world->plane.renewed.number, 77);
 	/* A shard that the job has not, and the parent, which has nothing to do with it. */
 	renew.shard = 1;
 	jobs_say(world, 2, sml_envelope(RENEW, renew, &renew));
 	renew.shard = UINT32_MAX;
 	jobs_say(world, 2, sml_envelope(RENEW, renew, &renew));
-	assert_int_equal(world->renewed.n, 1);
+	assert_int_equal(world->plane.renewed.n, 1);
 	assert_int_equal(world->peers[0].n_said, n_said);
 }
 
@@ -474,12 +474,12 @@ WORLD_TEST(a_leaf_without_its_parents_results_renews_its_address)
 	const SmlControl__Envelope *renew;
 	uint32_t job = run(world);
 
-	world->verdicts[SML_VERDICT_RESEND_UP] = 3;
-	world->verdicts[SML_VERDICT_COMPLETED] = 9;
+	world->plane.verdicts[SML_VERDICT_RESEND_UP] = 3;
+	world->plane.verdicts[SML_VERDICT_COMPLETED] = 9;
 	jobs_wait(world, SML_SECOND_NS);
 	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RENEW));
 	/* Its ranks ask again, and no result comes. */
-	world->verdicts[SML_VERDICT_RESEND_UP]++;
+	world->plane.verdicts[SML_VERDICT_RESEND_UP]++;
 	jobs_wait(world, SML_SECOND_NS);
 	renew = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RENEW);
 	assert_non_null(renew);

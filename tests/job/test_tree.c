@@ -40,7 +40,7 @@ WORLD_TEST(a_leaf_is_one_child_that_stands_for_its_ranks)
 
 	run(world);
 	job = tree_leaf_job(world, 0);
-	rules = &world->served[job->job_number % SML_MAX_JOBS];
+	rules = &world->plane.jobs[job->job_number % SML_MAX_JOBS];
 	assert_int_equal(rules->n_ranks, 2);
 	assert_int_equal(job->behind->n_ranks, 2);
 	assert_int_equal(job->behind->peers[1], 71);
@@ -67,21 +67,21 @@ WORLD_TEST(a_leaf_and_a_rank_renew_their_own_addresses)
 	leafs.number = 5;
 	jobs_say(world, 0,
 		 sml_envelope_of(tree_leaf_job(world, 0)->job_number, RENEW, renew, &leafs));
-	assert_int_equal(world->renewed.n, 0); /* the job does not run yet */
+	assert_int_equal(world->plane.renewed.n, 0); /* the job does not run yet */
 	tree_leaf_ready(world, 0, 256);
 	jobs_say(world, 0,
 		 sml_envelope_of(tree_leaf_job(world, 0)->job_number, RENEW, renew, &leafs));
-	assert_int_equal(world->renewed.n, 1);
-	assert_int_equal(world->renewed.child, tree_leaf_job(world, 0)->number);
-	assert_int_equal(world->renewed.number, 5);
+	assert_int_equal(world->plane.renewed.n, 1);
+	assert_int_equal(world->plane.renewed.child, tree_leaf_job(world, 0)->number);
+	assert_int_equal(world->plane.renewed.number, 5);
 	ranks.number = 6;
 	jobs_say(world, 1, sml_envelope(RENEW, renew, &ranks));
-	assert_int_equal(world->renewed.n, 2);
-	assert_int_equal(world->renewed.child, jobs_admitted(world, 1)->number);
-	assert_int_equal(world->renewed.number, 6);
+	assert_int_equal(world->plane.renewed.n, 2);
+	assert_int_equal(world->plane.renewed.child, jobs_admitted(world, 1)->number);
+	assert_int_equal(world->plane.renewed.number, 6);
 	/* A leaf keeps what its ranks say of it. */
 	tree_relay(world, 0, 70, sml_envelope(RENEW, renew, &ranks));
-	assert_int_equal(world->renewed.n, 2);
+	assert_int_equal(world->plane.renewed.n, 2);
 }
 
 WORLD_TEST(a_job_starts_when_its_leaves_are_ready_too)
@@ -367,8 +367,8 @@ JOBS_TEST(the_root_shows_the_way_to_each_rank)
 	assert_int_equal(status->jobs[0]->workers[0]->sender, 0);
 	sml_control__status__free_unpacked(status, NULL);
 	jobs_join(world, 1, jobs_join_message("tree", 2, 3));
-	world->contributions[0] = world->contributions[1] = 40;
-	world->waited_ms[0] = 39;
+	world->plane.contributions[0] = world->plane.contributions[1] = 40;
+	world->plane.waited_ms[0] = 39;
 	status = jobs_status(world);
 	assert_int_equal(status->n_leaves, 1);
 	assert_int_equal(status->leaves[0]->ranks, 2);

@@ -41,7 +41,7 @@ WORLD_TEST(more_ranks_than_children_run_behind_leaves)
 			assert_int_equal(job->behind->ranks[i], leaf * RACK + i);
 			assert_int_equal(job->behind->peers[i], 1000 + leaf * RACK + i);
 		}
-		assert_int_equal(world->served[job->job_number % SML_MAX_JOBS].n_ranks, 2);
+		assert_int_equal(world->plane.jobs[job->job_number % SML_MAX_JOBS].n_ranks, 2);
 	}
 	assert_true(tree_was_relayed(world, 1, 1000 + 103, SML_CONTROL__ENVELOPE__BODY_START));
 	tree_relay_end(world, 1, 1000 + 77, false);
@@ -160,7 +160,7 @@ WORLD_TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 
 	run_racks(world);
 	/* Slot 0 waits for both leaves. */
-	world->slots_lack = 3;
+	world->plane.slots_lack = 3;
 	ask_for_stalls(world);
 	for (unsigned i = 0; i < 2; i++)
 		sml_control__slot_state__init(&states[i]);
@@ -197,7 +197,7 @@ WORLD_TEST(what_a_leaf_waits_for_is_reduced_to_its_ranks)
 WORLD_TEST(a_leaf_that_reads_slowly_is_asked_all_the_same)
 {
 	run_racks(world);
-	world->slots_lack = 3;
+	world->plane.slots_lack = 3;
 	world->peers[0].deaf = true;
 	ask_for_stalls(world);
 	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST));
@@ -213,7 +213,7 @@ WORLD_TEST(ranks_do_not_wait_for_a_leaf_that_says_nothing)
 	SmlControl__Envelope *answer;
 
 	run_racks(world);
-	world->slots_lack = 3;
+	world->plane.slots_lack = 3;
 	slot.set = 1;
 	told.slots = slots;
 	told.sets = &set;

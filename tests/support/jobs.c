@@ -2,7 +2,6 @@
 /* Jobs without a switch: see jobs.h. */
 #include "support/jobs.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,98 +77,12 @@ static const struct sml_jobs_output output = {
 	.log = keep_line,
 };
 
-/* ---- a dataplane that counts ---- */
-
-static struct jobs_world *world_of(struct sml_dataplane *dataplane)
-{
-	return (struct jobs_world *)(void *)dataplane;
-}
-
-static int add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
-{
-	struct jobs_world *world = world_of(dataplane);
-
-	if (world->has_no_room_yet)
-		return -EAGAIN;
-	if (world->most_slots && rules->head_slots + rules->data_slots > world->most_slots)
-		return -ENOSPC;
-	world->served[rules->job % SML_MAX_JOBS] = *rules;
-	return 0;
-}
-
-static int start_job(struct sml_dataplane *dataplane, uint32_t job)
-{
-	(void)dataplane;
-	(void)job;
-	return 0;
-}
-
-static void remove_job(struct sml_dataplane *dataplane, uint32_t job)
-{
-	world_of(dataplane)->served[job % SML_MAX_JOBS].n_ranks = 0;
-}
-
-static uint32_t window(struct sml_dataplane *dataplane, uint32_t packet_bytes, uint32_t n_ranks)
-{
-	(void)packet_bytes;
-	world_of(dataplane)->n_window_ranks = n_ranks;
-	return 65536 / n_ranks;
-}
-
-static void job_counters(struct sml_dataplane *dataplane, uint32_t job,
-			 struct sml_job_counters *counters)
-{
-	(void)job;
-	memset(counters, 0, sizeof(*counters));
-	memcpy(counters->contributions, world_of(dataplane)->contributions,
-	       sizeof(counters->contributions));
-	for (unsigned i = 0; i < SML_MAX_CHILDREN; i++)
-		counters->waited_ns[i] = world_of(dataplane)->waited_ms[i] * 1000000u;
-	memcpy(counters->verdicts, world_of(dataplane)->verdicts, sizeof(counters->verdicts));
-	world_of(dataplane)->n_looks++;
-}
-
-static void renew_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t child,
-			  uint8_t shard, uint32_t number)
-{
-	struct jobs_world *world = world_of(dataplane);
-
-	(void)job;
-	world->renewed.n++;
-	world->renewed.child = child;
-	world->renewed.shard = shard;
-	world->renewed.number = number;
-}
-
-static uint32_t slot_states(struct sml_dataplane *dataplane, uint32_t job,
-			    struct sml_slot_progress *states, uint32_t n)
-{
-	const struct jobs_world *world = world_of(dataplane);
-
-	(void)job;
-	if (n == 0 || world->slots_lack == 0)
-		return 0;
-	states[0] = (struct sml_slot_progress){.missing = world->slots_lack};
-	return 1;
-}
-
-static const struct sml_dataplane_operations counting = {
-	.name = "counting",
-	.add_job = add_job,
-	.start_job = start_job,
-	.remove_job = remove_job,
-	.window = window,
-	.job_counters = job_counters,
-	.renew_address = renew_address,
-	.slot_states = slot_states,
-};
-
 void jobs_open(struct jobs_world *world, uint32_t max_slots, uint32_t max_jobs,
 	       bool ranks_have_slots)
 {
 	memset(world, 0, sizeof(*world));
 	world->now_ns = 1000 * SML_SECOND_NS;
-	world->operations = ranks_have_slots ? sml_dataplane_ranks : counting;
+	world->operations = ranks_have_slots ? sml_dataplane_ranks : dataplane_counting;
 	world->jobs.config = (struct sml_jobs_config){
 		.max_slots = max_slots,
 		.max_jobs = max_jobs,
@@ -178,7 +91,7 @@ void jobs_open(struct jobs_world *world, uint32_t max_slots, uint32_t max_jobs,
 	world->jobs.output = &output;
 	world->jobs.context = world;
 	world->jobs.operations = &world->operations;
-	world->jobs.dataplane = (struct sml_dataplane *)(void *)world;
+	world->jobs.dataplane = &world->plane;
 	sml_jobs_init(&world->jobs, world->now_ns);
 	for (unsigned i = 0; i < JOBS_PEERS; i++) {
 		world->peers[i].world = world;
@@ -196,6 +109,8 @@ static void forget_said(struct jobs_peer *peer)
 void jobs_close(struct jobs_world *world)
 {
 	sml_jobs_stop(&world->jobs, world->now_ns);
+	if (world->plane.wrong)
+		fail_msg("%s", world->plane.wrong);
 	for (unsigned i = 0; i < JOBS_PEERS; i++)
 		forget_said(&world->peers[i]);
 }

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The jobs of a switch (job/switch.h) without a switch: peers that remember the messages to
- * them, a dataplane that only counts, a clock that moves only when told, and secrets that
- * are numbers. Tests can look at everything in here.
+ * them, the dataplane of tests, a clock that moves only when told, and secrets that are
+ * numbers. Tests can look at everything in here.
+ *
+ * Not on the simulator's network (sim/control/): there, sessions answer by themselves, and
+ * messages and deaths come when a seed says. Here a test writes each message of a peer, also
+ * those that no session sends, and it has been handled when the next line looks. Of both, only
+ * the five functions of struct sml_jobs_output could be one, and they do different things.
  */
 #ifndef SML_TESTS_JOBS_H
 #define SML_TESTS_JOBS_H
 
 #include "job/members/job.h"
 #include "job/switch.h"
+#include "support/dataplane.h"
 #include "support/messages.h"
 
 #define JOBS_PEERS 72
@@ -27,25 +33,10 @@ struct jobs_world {
 	struct sml_dataplane_operations operations;
 	uint64_t now_ns, random;
 	struct jobs_peer peers[JOBS_PEERS];
-	struct sml_pool_rules served[SML_MAX_JOBS]; /* n_ranks 0: none */
-	uint32_t n_window_ranks;		    /* as the last job was started */
-	uint64_t slots_lack; /* ranks that the one slot of every job waits for; 0: the slot is not
-				used */
-	bool has_no_room_yet;
-	uint32_t most_slots; /* of one job: the other slots are in pieces; 0: any number */
-	uint64_t contributions[SML_MAX_CHILDREN]; /* contributions that the dataplane has counted,
-						  of any job */
-	uint64_t waited_ms[SML_MAX_CHILDREN];	  /* in the same way */
-	unsigned n_looks;			  /* their times */
-	uint64_t verdicts[SML_VERDICTS];	  /* the same */
-	unsigned n_warnings;			  /* in the switch's log */
-	char warning[2 * SML_SENTENCE_BYTES];	  /* the last one */
-	char info[2 * SML_SENTENCE_BYTES];	  /* the last line there that is no warning */
-	struct {
-		unsigned n;
-		uint8_t child, shard;
-		uint32_t number;
-	} renewed; /* as the dataplane was told last, and how often */
+	struct sml_dataplane plane;
+	unsigned n_warnings;		      /* in the switch's log */
+	char warning[2 * SML_SENTENCE_BYTES]; /* the last one */
+	char info[2 * SML_SENTENCE_BYTES];    /* the last line there that is no warning */
 };
 
 /* What it says of itself; the caller frees it. */
