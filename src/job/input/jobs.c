@@ -470,19 +470,18 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 void sml_jobs_serve_next(struct sml_jobs *jobs, uint32_t n_ranks, uint64_t now_ns)
 {
 	const char *next = jobs->config.only_job;
-	char text[SML_SENTENCE_BYTES];
 
 	set_time(jobs, now_ns);
 	jobs->config.only_world_size = n_ranks;
 	/* Its ranks that came too early were turned away for that alone. */
 	jobs->turned_away.job[0] = '\0';
-	snprintf(text, sizeof(text),
-		 "this is no failure: rank 0 goes on in job \"%s\" (sml_reconfigure())", next);
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
 		if (jobs->jobs[i] == NULL || strcmp(jobs->jobs[i]->name, next) == 0)
 			continue;
 		jobs->jobs[i]->end.planned = true;
-		sml_job_fail(jobs->jobs[i], SML_ERROR_ABORTED, text);
+		sml_job_fail(jobs->jobs[i], SML_ERROR_ABORTED,
+			     "this is no failure: rank 0 goes on in job \"%s\" (sml_reconfigure())",
+			     next);
 	}
 	sweep(jobs);
 }

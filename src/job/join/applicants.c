@@ -208,7 +208,7 @@ static void refuse_both(struct sml_jobs *jobs, struct sml_failed_job *before, ui
 			continue;
 		waits |= job->elastic.after == before->tag && !before->list_stays;
 		sml_disagreement_note(jobs, job, NULL, refusal);
-		sml_job_fail(job, refusal->error, refusal->text);
+		sml_job_fail(job, refusal->error, "%s", refusal->text);
 	}
 	if (waits)
 		before->list[0] = '\0';

@@ -302,7 +302,7 @@ static void give_up(struct sml_jobs *jobs, const struct chosen *chosen, uint32_t
 
 	for (uint32_t i = 0; i < failed; i++)
 		if (chosen[i].peer->job != NULL)
-			sml_job_fail(chosen[i].peer->job, SML_ERROR_REFUSED, text);
+			sml_job_fail(chosen[i].peer->job, SML_ERROR_REFUSED, "%s", text);
 	for (uint32_t i = failed + 1; i < n; i++)
 		sml_peer_refuse(jobs, chosen[i].peer, SML_ERROR_REFUSED, text);
 }

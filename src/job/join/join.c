@@ -288,7 +288,7 @@ static void refuse(struct sml_jobs *jobs, struct sml_peer *peer, struct sml_job 
 		sml_jobs_log_refusal(jobs, join, refusal->text);
 	sml_peer_refuse(jobs, peer, refusal->error, refusal->text);
 	if (ends && job != NULL)
-		sml_job_fail(job, refusal->error, refusal->text);
+		sml_job_fail(job, refusal->error, "%s", refusal->text);
 }
 
 /* ---- ranks that had not been told to start, and have come before those that had ---- */

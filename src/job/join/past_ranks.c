@@ -21,16 +21,14 @@ static struct sml_job *find_job(const struct sml_jobs *jobs, uint64_t tag)
 static void end_job(struct sml_jobs *jobs, const SmlControl__PastRank *past)
 {
 	struct sml_job *job = find_job(jobs, past->tag);
-	char text[SML_SENTENCE_BYTES];
 
 	if (job == NULL)
 		return;
-	snprintf(text, sizeof(text),
-		 "this is no failure: rank %u goes on in the job's next membership "
-		 "(sml_reconfigure())",
-		 past->rank);
 	job->end.planned = true;
-	sml_job_fail(job, SML_ERROR_ABORTED, text);
+	sml_job_fail(job, SML_ERROR_ABORTED,
+		     "this is no failure: rank %u goes on in the job's next membership "
+		     "(sml_reconfigure())",
+		     past->rank);
 }
 
 /* Its rank there; -1: it has none. */
@@ -49,8 +47,6 @@ static int find_rank(const struct sml_decision *decision, uint64_t process)
  */
 static void end_undelivered(struct sml_jobs *jobs, uint64_t process)
 {
-	char text[SML_SENTENCE_BYTES];
-
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		struct sml_job *job = jobs->jobs[i];
 		int rank;
@@ -60,11 +56,11 @@ static void end_undelivered(struct sml_jobs *jobs, uint64_t process)
 		rank = find_rank(job->elastic.decision, process);
 		if (rank < 0)
 			continue;
-		snprintf(text, sizeof(text),
-			 "rank %d asks again to be a member, because its connection broke before "
-			 "the job had begun: ask again (sml_reconfigure()), too",
-			 rank);
-		sml_job_fail(job, SML_ERROR_ABORTED, text);
+		sml_job_fail(
+			job, SML_ERROR_ABORTED,
+			"rank %d asks again to be a member, because its connection broke before "
+			"the job had begun: ask again (sml_reconfigure()), too",
+			rank);
 		return;
 	}
 }
@@ -175,7 +171,7 @@ bool sml_listed_misses(struct sml_job *job)
 		 rank, job->name);
 	/* Who comes late would wait for the others, which go on without it. */
 	sml_disagreement_note(job->jobs, job, NULL, &why);
-	sml_job_fail(job, why.error, why.text);
+	sml_job_fail(job, why.error, "%s", why.text);
 	return true;
 }
 

@@ -63,20 +63,19 @@ static struct sml_job *find_weakest(const struct sml_jobs *jobs, const SmlContro
 static void displace(struct sml_job *job, const SmlControl__Join *join)
 {
 	const bool same = strcmp(job->name, join->job) == 0;
-	char text[SML_SENTENCE_BYTES];
 
 	if (job->resume.runs) {
 		sml_job_give_up_resuming(job,
 					 "another job that has lost its switch needs its place");
 		return;
 	}
-	snprintf(text, sizeof(text),
-		 "another job \"%s\", which has lost its switch, continues here, and there "
-		 "is no room for both: %s",
-		 join->job,
-		 same ? "give this job another name (SWITCHML_JOB)"
-		      : "start this job again, or start the switch with more --jobs and --slots");
-	sml_job_fail(job, SML_ERROR_REFUSED, text);
+	sml_job_fail(
+		job, SML_ERROR_REFUSED,
+		"another job \"%s\", which has lost its switch, continues here, and there "
+		"is no room for both: %s",
+		join->job,
+		same ? "give this job another name (SWITCHML_JOB)"
+		     : "start this job again, or start the switch with more --jobs and --slots");
 }
 
 bool sml_jobs_displace(struct sml_jobs *jobs, const SmlControl__Join *join)

@@ -220,16 +220,15 @@ static void send_admitted(struct sml_job *job, uint16_t rank, const struct overv
 static bool is_too_narrow(struct sml_job *job)
 {
 	uint32_t fixed = fixed_lanes(job), lanes = least_lanes(job);
-	char text[SML_SENTENCE_BYTES];
 
 	if (fixed == 0 || lanes == fixed)
 		return false;
-	snprintf(text, sizeof(text),
-		 "the switch processes only packets of %u lanes, but the path of a rank carries "
-		 "only %u: raise that path's MTU to %u bytes, or use a switch program for fewer "
-		 "lanes",
-		 fixed, lanes, SML_HEADER_BYTES + 4 * fixed + IPV6_UDP_BYTES);
-	return sml_job_fail(job, SML_ERROR_REFUSED, text);
+	return sml_job_fail(
+		job, SML_ERROR_REFUSED,
+		"the switch processes only packets of %u lanes, but the path of a rank carries "
+		"only %u: raise that path's MTU to %u bytes, or use a switch program for fewer "
+		"lanes",
+		fixed, lanes, SML_HEADER_BYTES + 4 * fixed + IPV6_UDP_BYTES);
 }
 
 /*
@@ -268,7 +267,7 @@ static int add_to_dataplane(struct sml_job *job)
 static void fail_for_now(struct sml_job *job, const char *text)
 {
 	job->end.lacks_room = true;
-	sml_job_fail(job, SML_ERROR_REFUSED, text);
+	sml_job_fail(job, SML_ERROR_REFUSED, "%s", text);
 }
 
 /* The rules of the job's slots, and the secrets that its packets carry. False: it has failed. */
@@ -289,7 +288,7 @@ static bool set_rules(struct sml_job *job, uint32_t epoch)
 	rules->omits = jobs->operations->omits;
 	rules->floats = all_add_floats(job);
 	if (!sml_job_form_children(job, text, sizeof(text))) {
-		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		sml_job_fail(job, SML_ERROR_REFUSED, "%s", text);
 		return false;
 	}
 	job->terms.shards = least_shards(job);
@@ -381,7 +380,7 @@ static void start(struct sml_job *job)
 	if (is_too_narrow(job))
 		return;
 	if (!sml_job_pool_start(&job->pool, text, sizeof(text))) {
-		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		sml_job_fail(job, SML_ERROR_REFUSED, "%s", text);
 		return;
 	}
 	job->state = SML_JOB_RUNNING;

@@ -2,6 +2,7 @@
 /* The ends of a job: see states.h. */
 #include "job/states/states.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -147,28 +148,26 @@ static bool fail_at_leaf(struct sml_job *job, const struct sml_failed_job *why)
 	return sml_job_end_at_leaf(job, how, false);
 }
 
-static bool fail(struct sml_job *job, struct sml_failed_job why)
+static bool fail(struct sml_job *job, struct sml_failed_job *why)
 {
 	if (sml_jobs_is_leaf(job->jobs))
-		return fail_at_leaf(job, &why);
-	note(job, "failed", why.text);
-	remember(job, &why);
-	sml_job_abort_all(job, why.error, why.text);
+		return fail_at_leaf(job, why);
+	note(job, "failed", why->text);
+	remember(job, why);
+	sml_job_abort_all(job, why->error, why->text);
 	return sml_job_close(job);
 }
 
-static void set_text(struct sml_failed_job *why, const char *text)
-{
-	/* What does not fit is cut off. */
-	snprintf(why->text, sizeof(why->text), "%.*s", (int)sizeof(why->text) - 1, text);
-}
-
-bool sml_job_fail(struct sml_job *job, int error, const char *text)
+bool sml_job_fail(struct sml_job *job, int error, const char *format, ...)
 {
 	struct sml_failed_job why = {.error = error};
+	va_list arguments;
 
-	set_text(&why, text);
-	return fail(job, why);
+	/* What does not fit is cut off. */
+	va_start(arguments, format);
+	vsnprintf(why.text, sizeof(why.text), format, arguments);
+	va_end(arguments);
+	return fail(job, &why);
 }
 
 /* A member of what has never run dies: it need not be waited for when the others ask again. */
@@ -181,27 +180,32 @@ static void note_gone_before(const struct sml_job *job, uint16_t rank)
 		sml_kept_without(job->jobs, before, rank);
 }
 
-bool sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text)
+bool sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *format, ...)
 {
 	struct sml_failed_job why = {.error = SML_ERROR_RANK_DIED, .has_lost = true, .lost = rank};
+	va_list arguments;
 
 	note_gone_before(job, rank);
-	set_text(&why, text);
-	return fail(job, why);
+	va_start(arguments, format);
+	vsnprintf(why.text, sizeof(why.text), format, arguments);
+	va_end(arguments);
+	return fail(job, &why);
 }
 
 /*
  * Not all ranks have come here to resume, or a leaf has died: the connections end without an error,
  * and the ranks try their next addresses together.
  */
-static bool let_go(struct sml_job *job)
+static bool let_go(struct sml_job *job, const char *what, const char *why)
 {
-	struct sml_failed_job why = {.error = SML_ERROR_SWITCH_DIED};
+	struct sml_failed_job failed = {.error = SML_ERROR_SWITCH_DIED};
 
+	note(job, what, why);
+	snprintf(failed.text, sizeof(failed.text), "%.*s", (int)sizeof(failed.text) - 1,
+		 job->end.how);
 	/* No rank can resume what has not run, and its members ask again. */
-	set_text(&why, job->end.how);
 	if (job->elastic.decision != NULL && job->state < SML_JOB_RUNNING)
-		remember(job, &why);
+		remember(job, &failed);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
 		struct sml_peer *peer = sml_job_release(job, rank);
 
@@ -213,38 +217,29 @@ static bool let_go(struct sml_job *job)
 
 bool sml_job_give_up_resuming(struct sml_job *job, const char *why)
 {
-	note(job, "does not continue here", why);
-	return let_go(job);
+	return let_go(job, "does not continue here", why);
 }
 
 bool sml_job_disband(struct sml_job *job, const char *why)
 {
-	note(job, "looks for its switches again", why);
-	return let_go(job);
+	return let_go(job, "looks for its switches again", why);
 }
 
 /* ---- a doubted rank has gone ---- */
 
-static void describe(const struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why,
-		     char *text, size_t bytes)
+bool sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why)
 {
 	const struct sml_member *member = &job->members.of[rank];
 	const bool embedded = job->jobs->operations->ranks_have_slots;
+	char text[2 * SML_SENTENCE_BYTES];
 
-	snprintf(text, bytes,
+	snprintf(text, sizeof(text),
 		 "%s did not run for %.1f s (it was stopped, or its machine was paused), and rank "
 		 "%u (host %s, pid %u) has given it up: %s",
 		 embedded ? "rank 0, whose process has the job's control port," : "this switch",
 		 (double)missed_ns / 1e9, rank, member->host, member->pid, why);
-}
-
-bool sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, const char *why)
-{
-	char text[2 * SML_SENTENCE_BYTES];
-
-	describe(job, rank, missed_ns, why, text, sizeof(text));
 	/* No other process can take over rank 0's port. */
-	if (job->jobs->operations->ranks_have_slots)
-		return sml_job_fail(job, SML_ERROR_RANK_DIED, text);
+	if (embedded)
+		return sml_job_fail(job, SML_ERROR_RANK_DIED, "%s", text);
 	return sml_job_disband(job, text);
 }

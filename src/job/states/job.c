@@ -180,7 +180,6 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 	/* It may have given up this switch, which did not run, and is not blamed for that. */
 	uint64_t missed_ns = member->peer->missed_ns;
 	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
-	char text[SML_SENTENCE_BYTES];
 
 	if (sml_job_gathers(job)) {
 		let_leave(job, rank, &left);
@@ -202,9 +201,9 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 	}
 	/* The job's failure reaches it, too: the others' next membership does not wait for it. */
 	(void)sml_peer_send(job->jobs, member->peer, sml_envelope(LEFT, left, &left));
-	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) left before the job had begun",
-		 rank, member->host, member->pid);
-	sml_job_fail(job, SML_ERROR_ABORTED, text);
+	sml_job_fail(job, SML_ERROR_ABORTED,
+		     "rank %u (host %s, pid %u) left before the job had begun", rank, member->host,
+		     member->pid);
 }
 
 void sml_job_leave(struct sml_job *job, uint16_t rank)
@@ -227,18 +226,17 @@ void sml_job_leave(struct sml_job *job, uint16_t rank)
 static void report_death(struct sml_job *job, uint16_t rank, const char *why)
 {
 	const struct sml_member *member = &job->members.of[rank];
-	char text[SML_SENTENCE_BYTES];
+	const char *as_it_left = member->leaving ? " as it left" : "";
 	uint32_t stripe;
 
 	if (sml_job_has_stripe(job, rank, &stripe))
-		snprintf(text, sizeof(text),
-			 "rank %u (host %s, pid %u) died%s, and stripe %u of the job with it: %s",
-			 rank, member->host, member->pid, member->leaving ? " as it left" : "",
-			 stripe, why);
+		sml_job_fail_without(
+			job, rank,
+			"rank %u (host %s, pid %u) died%s, and stripe %u of the job with it: %s",
+			rank, member->host, member->pid, as_it_left, stripe, why);
 	else
-		snprintf(text, sizeof(text), "rank %u (host %s, pid %u) died%s: %s", rank,
-			 member->host, member->pid, member->leaving ? " as it left" : "", why);
-	sml_job_fail_without(job, rank, text);
+		sml_job_fail_without(job, rank, "rank %u (host %s, pid %u) died%s: %s", rank,
+				     member->host, member->pid, as_it_left, why);
 }
 
 void sml_job_lost(struct sml_peer *peer, const char *why, bool may_live)

@@ -237,7 +237,6 @@ static void find_missed(struct sml_job *job, struct sml_ranks *missed)
 
 bool sml_job_misses_departed(struct sml_job *job)
 {
-	char text[2 * SML_SENTENCE_BYTES];
 	struct sml_ranks missed;
 	unsigned rank;
 
@@ -251,9 +250,9 @@ bool sml_job_misses_departed(struct sml_job *job)
 	rank = sml_ranks_next(&missed, 0);
 	if (rank == SML_MAX_WORLD)
 		return false;
-	snprintf(text, sizeof(text),
-		 "rank %u (host %s, pid %u) died after it had asked to leave, but other ranks are "
-		 "waiting for it in a call that it did not make: %s",
-		 rank, job->members.of[rank].host, job->members.of[rank].pid, job->departed.why);
-	return sml_job_fail_without(job, (uint16_t)rank, text);
+	return sml_job_fail_without(
+		job, (uint16_t)rank,
+		"rank %u (host %s, pid %u) died after it had asked to leave, but other ranks are "
+		"waiting for it in a call that it did not make: %s",
+		rank, job->members.of[rank].host, job->members.of[rank].pid, job->departed.why);
 }

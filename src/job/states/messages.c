@@ -2,7 +2,6 @@
 /* What a job does with its members' messages. */
 #include "job/states/states.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "control/envelope.h"
@@ -24,16 +23,14 @@ bool sml_job_knows_path(struct sml_job *job, uint16_t rank, const SmlControl__Re
 {
 	const struct sml_member *member = &job->members.of[rank];
 	const char *why = NULL;
-	char text[SML_SENTENCE_BYTES];
 
 	/* A rank at a leaf has its path there. */
 	if (member->peer->via == NULL && sends_packets(job, rank, ready))
 		why = sml_job_pool_misses_address(&job->pool, member->child);
 	if (why == NULL)
 		return true;
-	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) %s", rank, member->host,
-		 member->pid, why);
-	sml_job_fail(job, SML_ERROR_PROTOCOL, text);
+	sml_job_fail(job, SML_ERROR_PROTOCOL, "rank %u (host %s, pid %u) %s", rank, member->host,
+		     member->pid, why);
 	return false;
 }
 
@@ -69,14 +66,14 @@ static void on_abort(struct sml_job *job, struct sml_member *member, uint16_t ra
 	/* As if this switch had found it: every rank gets the same error from any switch. */
 	if (message->abort->told && error < 0) {
 		sml_text_copy(text, sizeof(text), message->abort->text);
-		sml_job_fail(job, error, text);
+		sml_job_fail(job, error, "%s", text);
 		return;
 	}
 	sml_text_copy(reason, sizeof(reason), message->abort->text);
-	snprintf(text, sizeof(text), "rank %u (host %s, pid %u) aborted the job: %s", rank,
-		 member->host, member->pid, reason);
 	/* One rank's timeout is every rank's; for any other cause, the others get ABORTED. */
-	sml_job_fail(job, error == SML_ERROR_TIMEOUT ? error : SML_ERROR_ABORTED, text);
+	sml_job_fail(job, error == SML_ERROR_TIMEOUT ? error : SML_ERROR_ABORTED,
+		     "rank %u (host %s, pid %u) aborted the job: %s", rank, member->host,
+		     member->pid, reason);
 	if (job->end.planned)
 		sml_survivor_goes_on(job->jobs, peer);
 }

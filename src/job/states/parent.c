@@ -53,7 +53,7 @@ bool sml_parent_try_slots(struct sml_job *job)
 	if (rc == 0 || rc == -EAGAIN)
 		return true;
 	job->end.lacks_room = true;
-	sml_job_fail(job, SML_ERROR_REFUSED,
+	sml_job_fail(job, SML_ERROR_REFUSED, "%s",
 		     rc == -ENOSPC ? "its pool has room for the job, but in pieces: wait for a job "
 				     "to end, or start it with more --slots"
 				   : "it has no memory for the job's slots");
@@ -108,15 +108,13 @@ static uint32_t agreed_lanes(const struct sml_job *job)
 static bool knows_parent(struct sml_job *job)
 {
 	const struct sml_jobs *jobs = job->jobs;
-	char text[SML_SENTENCE_BYTES];
 	const char *why = NULL;
 
 	if (jobs->operations->misses_parent)
 		why = jobs->operations->misses_parent(jobs->dataplane, job->pool.rules.job);
 	if (why == NULL)
 		return true;
-	snprintf(text, sizeof(text), "its parent %s %s", jobs->config.parent, why);
-	sml_job_fail(job, SML_ERROR_REFUSED, text);
+	sml_job_fail(job, SML_ERROR_REFUSED, "its parent %s %s", jobs->config.parent, why);
 	return false;
 }
 
@@ -196,7 +194,7 @@ void sml_parent_start(struct sml_job *job)
 	if (job->pool.started || !job->pool.has_slots)
 		return;
 	if (!sml_job_pool_start(&job->pool, text, sizeof(text))) {
-		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		sml_job_fail(job, SML_ERROR_REFUSED, "%s", text);
 		return;
 	}
 	job->state = SML_JOB_RUNNING;

@@ -312,14 +312,13 @@ static const char *advice(const struct sml_job *job)
 
 void sml_job_report_mismatch(struct sml_job *job)
 {
-	char text[2 * SML_SENTENCE_BYTES], calls[2][SML_SENTENCE_BYTES];
+	char calls[2][SML_SENTENCE_BYTES];
 
 	for (unsigned i = 0; i < 2; i++)
 		describe(job, i, calls[i], sizeof(calls[i]));
-	snprintf(
-		text, sizeof(text),
+	sml_job_fail(
+		job, SML_ERROR_MISMATCH,
 		"ranks of job \"%s\" made different calls: %.360s; %.360s. All ranks must make the "
 		"same calls in the same order%s",
 		job->name, calls[0], calls[1], advice(job));
-	sml_job_fail(job, SML_ERROR_MISMATCH, text);
 }

@@ -157,11 +157,16 @@ void sml_job_report_mismatch(struct sml_job *job);
 /* End a job that has no members, without a message. */
 bool sml_job_close(struct sml_job *job);
 
-/* Send every member the error, and give the slots back. At a leaf, the parent is told instead. */
-bool sml_job_fail(struct sml_job *job, int error, const char *text);
+/*
+ * Send every member the error and this sentence, and give the slots back. At a leaf, the parent is
+ * told instead.
+ */
+__attribute__((format(printf, 3, 4))) bool sml_job_fail(struct sml_job *job, int error,
+							const char *format, ...);
 
 /* The same, because the switch lost this rank's connection: the rank may live, and resume. */
-bool sml_job_fail_without(struct sml_job *job, uint16_t rank, const char *text);
+__attribute__((format(printf, 3, 4))) bool sml_job_fail_without(struct sml_job *job, uint16_t rank,
+								const char *format, ...);
 
 /* A switch of its tree has died: its ranks look for their switches again. */
 bool sml_job_disband(struct sml_job *job, const char *why);

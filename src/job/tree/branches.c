@@ -356,7 +356,6 @@ void sml_branches_tick(struct sml_jobs *jobs)
 static void on_ready(struct sml_job *job, struct sml_child *child, const SmlControl__Ready *in)
 {
 	struct sml_job_pool *pool = &job->pool;
-	char text[SML_SENTENCE_BYTES];
 	const char *why;
 
 	if (pool->started || child->ready)
@@ -365,8 +364,7 @@ static void on_ready(struct sml_job *job, struct sml_child *child, const SmlCont
 	if (why == NULL && (in->lanes == 0 || in->lanes > pool->rules.lanes))
 		why = "is ready with impossible packets";
 	if (why != NULL) {
-		snprintf(text, sizeof(text), "the leaf %s %s", child->branch->name, why);
-		sml_job_fail(job, SML_ERROR_PROTOCOL, text);
+		sml_job_fail(job, SML_ERROR_PROTOCOL, "the leaf %s %s", child->branch->name, why);
 		return;
 	}
 	child->lanes = in->lanes;
@@ -389,7 +387,7 @@ static void on_failed(struct sml_job *job, const struct sml_child *child,
 		return;
 	}
 	job->end.lacks_room = in->again;
-	sml_job_fail(job, in->error < 0 ? in->error : SML_ERROR_PROTOCOL, text);
+	sml_job_fail(job, in->error < 0 ? in->error : SML_ERROR_PROTOCOL, "%s", text);
 }
 
 /* It speaks only for its own ranks. */

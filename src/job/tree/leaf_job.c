@@ -144,12 +144,12 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 	}
 	add_members(job, in->behind);
 	if (job->members.n == 0 || !sml_job_number_children(job)) {
-		snprintf(text, sizeof(text),
-			 "a switch takes at most %d ranks and leaves of a job, but the leaf %s has "
-			 "more (or none): start leaves of it with `switchml switch --parent %s', "
-			 "and set SWITCHML_SWITCH to one of them for at most %d ranks each",
-			 SML_MAX_CHILDREN, jobs->config.name, jobs->config.name, SML_MAX_CHILDREN);
-		sml_job_fail(job, SML_ERROR_REFUSED, text);
+		sml_job_fail(
+			job, SML_ERROR_REFUSED,
+			"a switch takes at most %d ranks and leaves of a job, but the leaf %s has "
+			"more (or none): start leaves of it with `switchml switch --parent %s', "
+			"and set SWITCHML_SWITCH to one of them for at most %d ranks each",
+			SML_MAX_CHILDREN, jobs->config.name, jobs->config.name, SML_MAX_CHILDREN);
 		return;
 	}
 	job->pool.rules.tag = sml_jobs_random(jobs);
