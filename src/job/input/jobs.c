@@ -430,7 +430,7 @@ void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatc
 	struct sml_mismatch named = *mismatch;
 
 	set_time(jobs, now_ns);
-	if (job != NULL && sml_job_pool_name_ranks(&job->pool, &named))
+	if (job != NULL && sml_job_pool_name_ranks(job, &named))
 		sml_job_mismatch(job, &named);
 }
 

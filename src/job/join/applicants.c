@@ -13,8 +13,6 @@
 
 #include "base/least.h"
 #include "control/envelope.h"
-#include "job/members/members.h"
-#include "job/peer/peer.h"
 #include "job/states/states.h"
 #include "switchml.h"
 

@@ -12,9 +12,6 @@
 #include "base/least.h"
 #include "base/plural.h"
 #include "control/text.h"
-#include "job/members/members.h"
-#include "job/members/slots.h"
-#include "job/peer/peer.h"
 #include "job/states/states.h"
 
 /* The wait of a rank that does not say how long it waits, and the longest wait. */

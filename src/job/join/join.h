@@ -3,8 +3,7 @@
 #ifndef SML_JOB_JOIN_JOIN_H
 #define SML_JOB_JOIN_JOIN_H
 
-#include "job/members/job.h"
-#include "job/switch.h"
+#include "job/members/members.h"
 
 /* A worker asks to join. May refuse it, or fail a whole job. */
 void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join);

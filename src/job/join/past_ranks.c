@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 
-#include "job/members/members.h"
 #include "job/states/states.h"
 #include "switchml.h"
 

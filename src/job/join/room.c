@@ -19,8 +19,6 @@
 #include <string.h>
 
 #include "base/plural.h"
-#include "job/members/members.h"
-#include "job/peer/peer.h"
 #include "job/states/states.h"
 
 /* ---- who makes room ---- */

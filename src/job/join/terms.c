@@ -12,7 +12,6 @@
 #include "control/envelope.h"
 #include "control/text.h"
 #include "core/names.h"
-#include "job/members/members.h"
 #include "job/states/states.h"
 
 struct term {

@@ -20,7 +20,8 @@
 
 #include "core/resume.h"
 #include "job/common/ranks.h"
-#include "job/members/pool.h"
+#include "job/common/waits.h"
+#include "job/peer/peer.h"
 #include "switchml.h"
 
 #define SML_VERSION_BYTES 32
@@ -145,6 +146,33 @@ struct sml_job_elastic {
 	struct sml_decision *decision; /* NULL if the switch has not */
 };
 
+/* What a dataplane knows as one rank: a rank, ranks that share memory, or those behind a leaf. */
+struct sml_child {
+	uint16_t first_rank, n_ranks;
+	uint16_t first_of_host;	   /* of ranks that share memory; of a rank alone, itself */
+	struct sml_branch *branch; /* a leaf, NULL once it is gone; NULL for ranks */
+	struct sml_ranks ranks;	   /* behind it */
+	bool ready;
+	uint32_t lanes;		/* once ready: that its path carries */
+	bool has_job;		/* it is a leaf, and serves the job */
+	struct sml_waits waits; /* which of its ranks the leaf's slots wait for, as it last said */
+	bool asked;		/* it was asked for its waits, and the answer is due */
+	bool answered;		/* waits is its answer, and recent enough to blame ranks by it */
+	bool silent;		/* it did not answer in time, and has sent none since */
+	uint64_t asked_ns;	/* when it was asked last */
+};
+
+/* Its slots at this switch, and its children there: see pool.c. */
+struct sml_job_pool {
+	struct sml_pool_rules rules;
+	bool has_slots;		 /* the dataplane has the job */
+	uint64_t tries_again_ns; /* to add it: the slots of ended jobs are not free yet; or 0 */
+	uint8_t n_children, n_leaves, n_leaves_ready;
+	bool adds_parts; /* some of several children stand for several ranks */
+	struct sml_child children[SML_MAX_CHILDREN];
+	bool leaves_queried; /* for somebody who is not told yet */
+};
+
 /* Ranks that share memory: `apart` holds from PROBING on, shares_memory from RUNNING on. */
 struct sml_job_hosts {
 	bool shares_memory; /* each of its ranks does, with those of its machine */
@@ -238,7 +266,7 @@ static inline struct sml_job *sml_job_begun_at(const struct sml_jobs *jobs, uint
 {
 	struct sml_job *job = jobs->jobs[place];
 
-	return job != NULL && (job->pool.has_slots || job->pool.rules.is_leaf) ? job : NULL;
+	return job != NULL && (job->pool.has_slots || sml_jobs_is_leaf(jobs)) ? job : NULL;
 }
 
 /* Of those, the one with this number; NULL: there is none. */
@@ -247,6 +275,12 @@ static inline struct sml_job *sml_job_find(const struct sml_jobs *jobs, uint32_t
 	struct sml_job *job = sml_job_begun_at(jobs, number % SML_MAX_JOBS);
 
 	return job != NULL && job->pool.rules.job == number ? job : NULL;
+}
+
+/* How many slots it holds, or its rules name. */
+static inline uint32_t sml_job_pool_slots(const struct sml_job *job)
+{
+	return (uint32_t)job->pool.rules.head_slots + job->pool.rules.data_slots;
 }
 
 /* Two chunks a slot of the largest job that there can be. */

@@ -6,7 +6,6 @@
 
 #include "base/least.h"
 #include "control/text.h"
-#include "job/peer/peer.h"
 
 #define LEAST_HEARTBEAT_MS 500
 /* All reports of a job, as they were sent: 16 KiB for each of 4,096 ranks, 256 of the longest. */

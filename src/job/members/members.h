@@ -87,7 +87,7 @@ SmlControl__Join *sml_join_copy(const SmlControl__Join *join);
 bool sml_job_keep_report(struct sml_job *job, unsigned rank, const SmlControl__Join *join);
 void sml_job_free_report(struct sml_job *job, unsigned rank);
 
-/* ---- who contributes to a job's slots (children.c) ---- */
+/* ---- a job's slots at this switch, and its children there (pool.c) ---- */
 
 /*
  * All ranks have joined: number the children. Returns false if there are more than a switch can
@@ -112,6 +112,80 @@ bool sml_job_is_child(const struct sml_job *job, unsigned rank);
 
 /* Whether the rank is one of several ranks that share memory, and are one child of this switch. */
 bool sml_job_is_in_host(const struct sml_job *job, unsigned rank);
+
+/* All ranks that are behind this switch, n_behind, are behind its children: draw their cookies. */
+void sml_job_pool_draw(struct sml_job *job, unsigned n_behind);
+
+/* Of all jobs that have begun here: children that share the dataplane's buffers. */
+uint32_t sml_job_pools_children(const struct sml_jobs *jobs);
+
+/* Add the job to the dataplane. Returns 0 or a negative errno. */
+int sml_job_pool_add(struct sml_job *job);
+/* End it there, if it has begun. how, planned: for the logs of leaves, as in an Abort. */
+void sml_job_pool_end(struct sml_job *job, const char *how, bool planned);
+
+/* The child that is this leaf, or NULL. */
+struct sml_child *sml_job_pool_leaf(struct sml_job *job, const struct sml_branch *branch);
+
+/* The leaf is about to go. Returns whether it was a child. */
+bool sml_job_pool_forget(struct sml_job *job, const struct sml_branch *branch);
+
+/* The ranks that disagree, for a dataplane's report on children. False: there are no such children.
+ */
+bool sml_job_pool_name_ranks(const struct sml_job *job, struct sml_mismatch *mismatch);
+
+/* As the dataplane's operations; an address is renewed only once the job has started. */
+const char *sml_job_pool_misses_address(const struct sml_job *job, unsigned child);
+void sml_job_pool_renew(const struct sml_job *job, unsigned child, uint32_t shard, uint32_t number);
+
+/* Zeroed counters stay so where nothing is counted. */
+void sml_job_pool_count(const struct sml_job *job, struct sml_job_counters *counters);
+
+/* ---- what slots wait for ---- */
+
+/* Ask the leaves that have not been asked what their slots wait for. */
+void sml_job_pool_ask(struct sml_job *job);
+
+/* A leaf has answered. */
+void sml_job_pool_note_answer(const struct sml_job *job, struct sml_child *child,
+			      const SmlControl__StallReport *in);
+
+/*
+ * If leaves are queried: when the last answer is due; UINT64_MAX: nobody waits. And whether the
+ * query is over; then it is forgotten, and what late leaves said before counts no more.
+ */
+uint64_t sml_job_pool_answers_due(const struct sml_job *job);
+bool sml_job_pool_is_answered(struct sml_job *job);
+
+/* What all slots wait for, here and at leaves. False: no memory; then fini is not needed. */
+bool sml_job_pool_look(const struct sml_job *job, struct sml_waits *waits);
+
+/* ---- how the switch's slots are divided (slots.c) ---- */
+
+/* Reserve the minimum for a job. Returns false if there is not even that, and sets the text. */
+bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes);
+
+/*
+ * The packets' length is known: give the job the slots that it wants, or its share of those that
+ * are free. Returns false if a leaf has not even the minimum.
+ */
+bool sml_job_take_slots(struct sml_job *job);
+
+/*
+ * The free slots were fragmented: give the job half as many, if that is enough. Returns false if it
+ * had the minimum.
+ */
+bool sml_job_take_fewer_slots(struct sml_job *job);
+
+/*
+ * Right after that, if the job has to wait: it holds what it reserved again, and no more meanwhile.
+ */
+void sml_job_keep_reserve(struct sml_job *job);
+
+/* What a job reserves while it gathers, and how many it wants in addition. */
+uint32_t sml_job_fewest_slots(const struct sml_job *job, uint32_t *more);
+
+void sml_job_give_back_slots(struct sml_job *job);
 
 /* ---- ranks on one machine, which may share memory (hosts.c) ---- */
 

@@ -18,8 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "job/peer/peer.h"
-
 /* ---- members ---- */
 
 static bool is_loopback(const uint8_t host[16], uint8_t n)
@@ -164,7 +162,7 @@ static uint64_t waited_ms(const struct sml_job *job, uint16_t rank)
 void sml_job_count(const struct sml_job *job, struct sml_job_counters *counters)
 {
 	*counters = (struct sml_job_counters){.verdicts = {0}};
-	sml_job_pool_count(&job->pool, counters);
+	sml_job_pool_count(job, counters);
 	for (unsigned i = 0; job->stripes.waited_ms != NULL && i < job->pool.n_children; i++)
 		counters->waited_ns[i] =
 			waited_ms(job, job->pool.children[i].first_rank) * 1000000u;

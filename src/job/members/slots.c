@@ -7,8 +7,8 @@
  *
  * The invariant: slots_in_use is the sum of what all jobs hold, and never above max_slots.
  */
-#include "job/members/slots.h"
 #include "base/least.h"
+#include "job/members/members.h"
 
 #include <stdio.h>
 
@@ -27,19 +27,16 @@
 /* One of this many slots stays free for jobs that may still come. */
 #define KEPT_PART 8
 
-struct slots {
-	uint32_t head, data;
-};
-
 /* ---- how many a job needs, and wants ---- */
 
 /* A shard without slots would have nothing to do. */
-static struct slots fewest_for(uint32_t shards)
+static struct sml_slot_counts fewest_for(uint32_t shards)
 {
-	return (struct slots){sml_most(MIN_HEAD_SLOTS, shards), sml_most(MIN_DATA_SLOTS, shards)};
+	return (struct sml_slot_counts){sml_most(MIN_HEAD_SLOTS, shards),
+					sml_most(MIN_DATA_SLOTS, shards)};
 }
 
-static struct slots fewest(const struct sml_job *job)
+static struct sml_slot_counts fewest(const struct sml_job *job)
 {
 	return fewest_for(job->terms.shards);
 }
@@ -70,14 +67,14 @@ struct sml_slot_counts sml_slots_most(uint32_t lanes)
 }
 
 /* A job has no more than its packets can name and its ranks can keep. */
-static struct slots wanted(const struct sml_job *job)
+static struct sml_slot_counts wanted(const struct sml_job *job)
 {
-	struct slots least = fewest(job),
-		     want = {CHOSEN_HEAD_SLOTS,
-			     choose_data(job->pool.rules.lanes, job->terms.stripes)};
+	struct sml_slot_counts least = fewest(job),
+			       want = {CHOSEN_HEAD_SLOTS,
+				       choose_data(job->pool.rules.lanes, job->terms.stripes)};
 
 	if (job->terms.data_slots)
-		want = (struct slots){job->terms.head_slots, job->terms.data_slots};
+		want = (struct sml_slot_counts){job->terms.head_slots, job->terms.data_slots};
 	want.head = sml_most(sml_least(want.head, SML_MAX_SLOTS / 4), least.head);
 	want.data = sml_most(sml_least(want.data, SML_MAX_SLOTS - want.head), least.data);
 	return want;
@@ -85,12 +82,12 @@ static struct slots wanted(const struct sml_job *job)
 
 static uint32_t held(const struct sml_job *job)
 {
-	return sml_job_pool_slots(&job->pool);
+	return sml_job_pool_slots(job);
 }
 
 static uint32_t lacked(const struct sml_job *job)
 {
-	struct slots want = wanted(job);
+	struct sml_slot_counts want = wanted(job);
 
 	return want.head + want.data > held(job) ? want.head + want.data - held(job) : 0;
 }
@@ -105,7 +102,7 @@ static void describe_use(const struct sml_jobs *jobs, char *text, size_t bytes)
 	for (uint32_t i = 0; i < SML_MAX_JOBS && used < bytes; i++) {
 		const struct sml_job *job = jobs->jobs[i];
 
-		if (job == NULL || !job->pool.has_reserve)
+		if (job == NULL || held(job) == 0)
 			continue;
 		used += (size_t)snprintf(text + used, bytes - used, "%s\"%s\" %u", used ? ", " : "",
 					 job->name, held(job));
@@ -147,7 +144,7 @@ static uint32_t share(const struct sml_job *job)
 
 /* ---- taking and giving ---- */
 
-static void hold(struct sml_job *job, struct slots slots)
+static void hold(struct sml_job *job, struct sml_slot_counts slots)
 {
 	job->jobs->slots_in_use -= held(job);
 	job->pool.rules.head_slots = (uint16_t)slots.head;
@@ -157,9 +154,9 @@ static void hold(struct sml_job *job, struct slots slots)
 }
 
 /* Take this many. If that is not all that it wants, at most a quarter is for the head stream. */
-static struct slots divide(const struct sml_job *job, uint32_t n)
+static struct sml_slot_counts divide(const struct sml_job *job, uint32_t n)
 {
-	struct slots least = fewest(job), want = wanted(job), got;
+	struct sml_slot_counts least = fewest(job), want = wanted(job), got;
 
 	if (n >= want.head + want.data)
 		return want;
@@ -172,7 +169,7 @@ bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes)
 {
 	const struct sml_jobs *jobs = job->jobs;
 	uint32_t unused = jobs->config.max_slots - jobs->slots_in_use;
-	struct slots least = fewest(job);
+	struct sml_slot_counts least = fewest(job);
 	char use[SML_SENTENCE_BYTES / 2];
 
 	if (unused < least.head + least.data) {
@@ -184,7 +181,6 @@ bool sml_job_reserve_slots(struct sml_job *job, char *text, size_t bytes)
 			 job->name, least.head + least.data, unused, jobs->config.max_slots, use);
 		return false;
 	}
-	job->pool.has_reserve = true;
 	hold(job, least);
 	return true;
 }
@@ -205,7 +201,7 @@ bool sml_job_take_slots(struct sml_job *job)
 {
 	uint32_t n = held(job) + sml_least(lacked(job), share(job));
 	uint32_t room = room_at_leaves(job);
-	struct slots least = fewest(job);
+	struct sml_slot_counts least = fewest(job);
 
 	/* All switches of a tree have the same slots. */
 	if (room < least.head + least.data)
@@ -216,7 +212,7 @@ bool sml_job_take_slots(struct sml_job *job)
 
 bool sml_job_take_fewer_slots(struct sml_job *job)
 {
-	struct slots least = fewest(job);
+	struct sml_slot_counts least = fewest(job);
 	uint32_t n = held(job);
 
 	if (n <= least.head + least.data)
@@ -233,7 +229,7 @@ void sml_job_keep_reserve(struct sml_job *job)
 
 uint32_t sml_job_fewest_slots(const struct sml_job *job, uint32_t *more)
 {
-	struct slots least = fewest_for(job->terms.most_shards), want = wanted(job);
+	struct sml_slot_counts least = fewest_for(job->terms.most_shards), want = wanted(job);
 	uint32_t n = least.head + least.data;
 
 	*more = want.head + want.data > n ? want.head + want.data - n : 0;
@@ -242,7 +238,5 @@ uint32_t sml_job_fewest_slots(const struct sml_job *job, uint32_t *more)
 
 void sml_job_give_back_slots(struct sml_job *job)
 {
-	if (job->pool.has_reserve)
-		job->jobs->slots_in_use -= held(job);
-	job->pool.has_reserve = false;
+	hold(job, (struct sml_slot_counts){0, 0});
 }

@@ -7,8 +7,6 @@
 #include <string.h>
 
 #include "control/envelope.h"
-#include "job/members/members.h"
-#include "job/peer/peer.h"
 
 #define MAX_COUNTERS (SML_VERDICTS + 16)
 /* Of a message of 1 MiB at most (control/frame.h), for the ranks of all jobs: 4,096 with ease. */
@@ -239,7 +237,7 @@ static bool describe_job(const struct sml_job *job, size_t *room, struct job_sta
 	out->status.epoch = pool->rules.epoch;
 	out->status.world_size = job->n_ranks;
 	out->status.lanes = pool->rules.lanes;
-	out->status.slots = sml_job_pool_slots(pool);
+	out->status.slots = sml_job_pool_slots(job);
 	out->status.state = (char *)(uintptr_t)sml_job_state_name(job->state);
 	out->status.follows = (char *)(uintptr_t)job->elastic.follows;
 	out->status.changes = job->elastic.changes;

@@ -15,9 +15,6 @@
 #include "base/least.h"
 #include "base/plural.h"
 #include "control/envelope.h"
-#include "job/members/members.h"
-#include "job/members/slots.h"
-#include "job/peer/peer.h"
 
 /* Of both headers. */
 #define IPV6_UDP_BYTES 48
@@ -259,7 +256,7 @@ static int add_to_dataplane(struct sml_job *job)
 	if (!sml_job_take_slots(job))
 		return -EDQUOT;
 	do
-		rc = sml_job_pool_add(&job->pool);
+		rc = sml_job_pool_add(job);
 	while (rc == -ENOSPC && sml_job_take_fewer_slots(job));
 	return rc;
 }
@@ -297,7 +294,7 @@ static bool set_rules(struct sml_job *job, uint32_t epoch)
 		fail_for_now(job, "rank 0 has no memory for the job");
 		return false;
 	}
-	sml_job_pool_draw(&job->pool, job->n_ranks);
+	sml_job_pool_draw(job, job->n_ranks);
 	return true;
 }
 
@@ -344,7 +341,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 /* With everything new, so that no packet of the first admission is taken for one of this. */
 static void admit_apart(struct sml_job *job)
 {
-	sml_job_pool_end(&job->pool, job->end.how, job->end.planned);
+	sml_job_pool_end(job, job->end.how, job->end.planned);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		job->members.of[rank].ready = job->members.of[rank].shares_memory = false;
 	job->members.n_ready = 0;
@@ -367,11 +364,30 @@ static void log_change(const struct sml_job *job)
 		sml_plural(job->n_ranks), joined, left);
 }
 
+bool sml_job_start(struct sml_job *job)
+{
+	SmlControl__Start message = SML_CONTROL__START__INIT;
+	struct sml_jobs *jobs = job->jobs;
+	int rc = jobs->operations->start_job(jobs->dataplane, job->pool.rules.job);
+
+	if (rc < 0) {
+		sml_job_fail(job, SML_ERROR_REFUSED, "%s kernel refuses the job's addresses: %s",
+			     sml_jobs_is_leaf(jobs) ? "its" : "the switch's", strerror(-rc));
+		return false;
+	}
+	job->state = SML_JOB_RUNNING;
+	for (unsigned i = 0; i < job->pool.n_children; i++)
+		if (job->pool.children[i].branch != NULL)
+			(void)sml_link_send(
+				jobs, &job->pool.children[i].branch->link,
+				sml_envelope_of(job->pool.rules.job, START, start, &message));
+	return true;
+}
+
 static void start(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
 	SmlControl__Start message = SML_CONTROL__START__INIT;
-	char text[SML_SENTENCE_BYTES];
 
 	if (sml_job_lacks_memory(job)) {
 		admit_apart(job);
@@ -379,11 +395,8 @@ static void start(struct sml_job *job)
 	}
 	if (is_too_narrow(job))
 		return;
-	if (!sml_job_pool_start(&job->pool, text, sizeof(text))) {
-		sml_job_fail(job, SML_ERROR_REFUSED, "%s", text);
+	if (!sml_job_start(job))
 		return;
-	}
-	job->state = SML_JOB_RUNNING;
 	sml_kept_use(job);
 	message.lanes = sml_least(least_lanes(job), job->pool.rules.lanes);
 	job->pool.rules.lanes = (uint16_t)message.lanes;

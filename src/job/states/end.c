@@ -6,10 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "job/members/members.h"
-#include "job/members/slots.h"
-#include "job/peer/peer.h"
-
 void sml_decision_free(struct sml_decision *decision)
 {
 	if (decision != NULL) {
@@ -72,7 +68,7 @@ bool sml_job_close(struct sml_job *job)
 
 	/* A job ends once. */
 	sml_assert(jobs->jobs[job->place] == job);
-	sml_job_pool_end(&job->pool, job->end.how, job->end.planned);
+	sml_job_pool_end(job, job->end.how, job->end.planned);
 	/* What is kept is of the slots that it has had. */
 	sml_job_give_back_slots(job);
 	reopen(job);

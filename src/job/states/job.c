@@ -13,8 +13,6 @@
 #include "base/least.h"
 #include "base/plural.h"
 #include "control/envelope.h"
-#include "job/members/members.h"
-#include "job/peer/peer.h"
 
 #define PROBING_NS	 (20 * SML_SECOND_NS)
 #define MISMATCH_WAIT_NS (2 * SML_SECOND_NS)
@@ -47,7 +45,7 @@ static void check(const struct sml_job *job)
 	sml_assert((job->state >= SML_JOB_RUNNING) ==
 		   (n_ready == job->n_ranks && job->pool.n_leaves_ready == job->pool.n_leaves));
 	sml_assert((job->state == SML_JOB_LEAVING) == (n_leaving > 0));
-	sml_assert(job->pool.has_reserve && job->jobs->jobs[job->place] == job);
+	sml_assert(sml_job_pool_slots(job) > 0 && job->jobs->jobs[job->place] == job);
 }
 
 /* ---- the end ---- */
@@ -468,7 +466,7 @@ uint64_t sml_job_deadline(const struct sml_job *job)
 	if (job->pool.tries_again_ns != 0)
 		due_ns = sml_earlier(due_ns, job->pool.tries_again_ns);
 	due_ns = sml_earlier(due_ns, sml_job_departed_due(job));
-	due_ns = sml_earlier(due_ns, sml_job_pool_answers_due(&job->pool));
+	due_ns = sml_earlier(due_ns, sml_job_pool_answers_due(job));
 	return sml_earlier(due_ns, sml_job_liveness_due(job));
 }
 

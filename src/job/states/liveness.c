@@ -15,8 +15,6 @@
 
 #include "base/least.h"
 #include "control/text.h"
-#include "job/members/members.h"
-#include "job/peer/peer.h"
 
 static uint64_t quiet_ns(const struct sml_member *member)
 {
@@ -62,7 +60,7 @@ void sml_job_check_liveness(struct sml_job *job)
 	if (jobs->now_ns < sml_job_liveness_due(job) || !shows_liveness(job))
 		return;
 	job->liveness_ns = jobs->now_ns;
-	sml_job_pool_count(&job->pool, &counters);
+	sml_job_pool_count(job, &counters);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		if (job->members.of[rank].peer != NULL && sml_job_is_child(job, rank) &&
 		    jobs->now_ns >= quiet_ns(&job->members.of[rank]))
@@ -166,7 +164,7 @@ static void look_at_slots(const struct sml_job *job, struct sml_ranks *missing)
 	uint32_t n_missing[SML_MAX_WORLD] = {0};
 	struct sml_waits waits;
 
-	if (!sml_job_pool_look(&job->pool, &waits))
+	if (!sml_job_pool_look(job, &waits))
 		return; /* the next look may find memory */
 	sml_waits_count(&waits, n_missing);
 	sml_waits_fini(&waits);
@@ -212,8 +210,7 @@ static void add_host_set(struct sml_job *job, uint16_t from, const ProtobufCBina
 
 void sml_job_note_host_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in)
 {
-	if (!job->members.of[from].stalls_requested ||
-	    in->n_sets > 2 * sml_job_pool_slots(&job->pool))
+	if (!job->members.of[from].stalls_requested || in->n_sets > 2 * sml_job_pool_slots(job))
 		return;
 	job->members.of[from].stalls_requested = false;
 	for (size_t i = 0; i < in->n_sets; i++)
@@ -245,7 +242,7 @@ bool sml_job_misses_departed(struct sml_job *job)
 	job->departed.looked_ns = job->jobs->now_ns;
 	find_missed(job, &missed);
 	/* For the next look. */
-	sml_job_pool_ask(&job->pool);
+	sml_job_pool_ask(job);
 	query_hosts(job);
 	rank = sml_ranks_next(&missed, 0);
 	if (rank == SML_MAX_WORLD)

@@ -6,7 +6,6 @@
 
 #include "control/envelope.h"
 #include "control/text.h"
-#include "job/members/members.h"
 
 typedef void (*reaction)(struct sml_job *job, struct sml_member *member, uint16_t rank,
 			 const SmlControl__Envelope *message);
@@ -26,7 +25,7 @@ bool sml_job_knows_path(struct sml_job *job, uint16_t rank, const SmlControl__Re
 
 	/* A rank at a leaf has its path there. */
 	if (member->peer->via == NULL && sends_packets(job, rank, ready))
-		why = sml_job_pool_misses_address(&job->pool, member->child);
+		why = sml_job_pool_misses_address(job, member->child);
 	if (why == NULL)
 		return true;
 	sml_job_fail(job, SML_ERROR_PROTOCOL, "rank %u (host %s, pid %u) %s", rank, member->host,
@@ -153,7 +152,7 @@ static void on_renew(struct sml_job *job, struct sml_member *member, uint16_t ra
 		     const SmlControl__Envelope *message)
 {
 	if (member->peer->via == NULL)
-		sml_job_pool_renew(&job->pool, job->members.of[rank].child, message->renew->shard,
+		sml_job_pool_renew(job, job->members.of[rank].child, message->renew->shard,
 				   message->renew->number);
 }
 

@@ -17,7 +17,6 @@
 #include "base/least.h"
 #include "control/envelope.h"
 #include "core/renewal.h"
-#include "job/peer/peer.h"
 #include "switchml.h"
 
 #define FIRST_PROBE_NS (50 * 1000000ull)
@@ -32,11 +31,11 @@ static void check(const struct sml_job *job)
 {
 	const struct sml_job_pool *pool = &job->pool;
 
-	sml_assert(pool->has_reserve && sml_job_find(job->jobs, pool->rules.job) == job);
+	sml_assert(sml_job_pool_slots(job) > 0 && sml_job_find(job->jobs, pool->rules.job) == job);
 	sml_assert(pool->n_children >= 1 && pool->n_children <= SML_MAX_CHILDREN);
 	sml_assert(pool->rules.n_ranks == pool->n_children);
-	sml_assert(pool->has_slots || (!job->parent.knows_ready && !pool->started));
-	sml_assert(pool->started == (job->state == SML_JOB_RUNNING));
+	sml_assert(job->state == SML_JOB_PROBING || job->state == SML_JOB_RUNNING);
+	sml_assert(pool->has_slots || (!job->parent.knows_ready && job->state == SML_JOB_PROBING));
 	for (unsigned i = 0; i < pool->n_children; i++) {
 		const struct sml_child *child = &pool->children[i];
 
@@ -48,7 +47,7 @@ static void check(const struct sml_job *job)
 
 bool sml_parent_try_slots(struct sml_job *job)
 {
-	int rc = sml_job_pool_add(&job->pool);
+	int rc = sml_job_pool_add(job);
 
 	if (rc == 0 || rc == -EAGAIN)
 		return true;
@@ -150,7 +149,7 @@ static bool probes(const struct sml_job *job)
 
 static bool has_looked_enough(const struct sml_job *job)
 {
-	return !job->pool.started || job->jobs->operations->job_counters == NULL ||
+	return job->state < SML_JOB_RUNNING || job->jobs->operations->job_counters == NULL ||
 	       job->jobs->now_ns < job->parent.renewal.looked_ns + LOOK_NS;
 }
 
@@ -189,21 +188,15 @@ static void look_for_results(struct sml_job *job)
 void sml_parent_start(struct sml_job *job)
 {
 	const struct sml_jobs *jobs = job->jobs;
-	char text[SML_SENTENCE_BYTES];
 
-	if (job->pool.started || !job->pool.has_slots)
+	if (job->state >= SML_JOB_RUNNING || !job->pool.has_slots || !sml_job_start(job))
 		return;
-	if (!sml_job_pool_start(&job->pool, text, sizeof(text))) {
-		sml_job_fail(job, SML_ERROR_REFUSED, "%s", text);
-		return;
-	}
-	job->state = SML_JOB_RUNNING;
 	job->parent.renewal.looked_ns = jobs->now_ns;
 	if (jobs->config.debug >= SML_LOG_TRACE)
 		sml_jobs_log(jobs, SML_JOBS_INFO,
 			     "job \"%s\" runs: %u children of this leaf, epoch %u, %u slots",
 			     job->name, job->pool.n_children, job->pool.rules.epoch,
-			     sml_job_pool_slots(&job->pool));
+			     sml_job_pool_slots(job));
 }
 
 /* ---- what the parent is told about slots ---- */
@@ -226,7 +219,7 @@ void sml_parent_send_slots(const struct sml_job *job)
 {
 	struct sml_waits_message message;
 	struct sml_waits waits;
-	bool known = sml_job_pool_look(&job->pool, &waits);
+	bool known = sml_job_pool_look(job, &waits);
 
 	sml_waits_pack(known ? &waits : NULL, SML_WAITS_ROOM, &message);
 	if (known)
@@ -243,11 +236,11 @@ uint64_t sml_parent_deadline(const struct sml_job *job)
 {
 	uint64_t due_ns = !job->pool.has_slots ? job->pool.tries_again_ns
 			  : probes(job)	       ? next_probe(job)
-			  : job->pool.started && job->jobs->operations->job_counters
+			  : job->state >= SML_JOB_RUNNING && job->jobs->operations->job_counters
 				  ? job->parent.renewal.looked_ns + LOOK_NS
 				  : UINT64_MAX;
 
-	return sml_earlier(due_ns, sml_job_pool_answers_due(&job->pool));
+	return sml_earlier(due_ns, sml_job_pool_answers_due(job));
 }
 
 void sml_parent_tick(struct sml_job *job)

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 
 #include "control/envelope.h"
-#include "job/members/members.h"
-#include "job/peer/peer.h"
 
 /* The number of a job's results that are handed over after a death, to all ranks together. */
 #define MAX_HANDED_BYTES ((size_t)1 << 30)

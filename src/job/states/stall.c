@@ -16,8 +16,6 @@
 #include "base/least.h"
 #include "control/envelope.h"
 #include "control/text.h"
-#include "job/members/members.h"
-#include "job/peer/peer.h"
 
 #define ANSWER_EVERY_NS 100000000ull
 /* 4 KiB for each of 4,096 ranks, and all that there is to say for each of 64. */
@@ -102,7 +100,7 @@ static struct stalls *open_stalls(struct sml_job *job)
 	if (job->state != SML_JOB_RUNNING && job->state != SML_JOB_LEAVING)
 		return NULL;
 	stalls = calloc(1, sizeof(*stalls));
-	if (stalls == NULL || !sml_job_pool_look(&job->pool, &waits)) {
+	if (stalls == NULL || !sml_job_pool_look(job, &waits)) {
 		free(stalls);
 		return NULL;
 	}
@@ -151,7 +149,7 @@ static void pass(struct sml_job *job, SmlControl__StallReport *report)
 /* One answer for each question; otherwise a rank could make us forward unsolicited reports. */
 void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in)
 {
-	size_t n_slots = sml_job_pool_slots(&job->pool);
+	size_t n_slots = sml_job_pool_slots(job);
 	SmlControl__StallReport report;
 	struct stalls *stalls;
 
@@ -177,7 +175,7 @@ void sml_job_look_for_answers(struct sml_job *job)
 {
 	struct stalls *stalls;
 
-	if (!sml_job_pool_is_answered(&job->pool))
+	if (!sml_job_pool_is_answered(job))
 		return;
 	if (sml_jobs_is_leaf(job->jobs)) {
 		sml_parent_send_slots(job);
@@ -195,7 +193,7 @@ void sml_job_look_for_answers(struct sml_job *job)
 void sml_job_query_leaves(struct sml_job *job)
 {
 	job->pool.leaves_queried = true;
-	sml_job_pool_ask(&job->pool);
+	sml_job_pool_ask(job);
 	/* At once if there are no leaves, or those that could answer have been silent for long. */
 	sml_job_look_for_answers(job);
 }

@@ -3,7 +3,7 @@
 #ifndef SML_JOB_STATES_H
 #define SML_JOB_STATES_H
 
-#include "job/members/job.h"
+#include "job/members/members.h"
 
 /* ---- messages.c: what a job does with its members' messages ---- */
 
@@ -47,6 +47,9 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch);
  */
 void sml_job_describe_rank(const struct sml_job *job, uint16_t rank,
 			   SmlControl__Admitted *admitted);
+
+/* It runs in the dataplane and at its leaves. False: the job has failed. */
+bool sml_job_start(struct sml_job *job);
 
 /*
  * Start the job if all ranks are ready; at a leaf, tell the parent if all paths are known. The job

@@ -13,9 +13,6 @@
 #include "job/states/states.h"
 
 #include "base/least.h"
-#include "job/members/members.h"
-#include "job/members/slots.h"
-#include "job/peer/peer.h"
 
 /* The rank may go on. */
 static void keep_for(struct sml_failed_job *job, unsigned rank)

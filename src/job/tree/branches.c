@@ -15,9 +15,6 @@
 #include "control/scan.h"
 #include "control/text.h"
 #include "job/join/join.h"
-#include "job/members/job.h"
-#include "job/members/members.h"
-#include "job/peer/peer.h"
 #include "job/states/states.h"
 
 /* Each rank that a leaf announces gets an answer. At most this many unread answers may wait. */
@@ -255,8 +252,7 @@ static void forget(const struct sml_branch *branch, const char *why)
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
 		struct sml_job *job = sml_job_begun_at(jobs, i);
 
-		if (job != NULL && sml_job_pool_forget(&job->pool, branch) &&
-		    !sml_jobs_is_leaf(jobs))
+		if (job != NULL && sml_job_pool_forget(job, branch) && !sml_jobs_is_leaf(jobs))
 			sml_job_disband(job, why);
 	}
 }
@@ -358,9 +354,9 @@ static void on_ready(struct sml_job *job, struct sml_child *child, const SmlCont
 	struct sml_job_pool *pool = &job->pool;
 	const char *why;
 
-	if (pool->started || child->ready)
+	if (job->state >= SML_JOB_RUNNING || child->ready)
 		return;
-	why = sml_job_pool_misses_address(pool, (unsigned)(child - pool->children));
+	why = sml_job_pool_misses_address(job, (unsigned)(child - pool->children));
 	if (why == NULL && (in->lanes == 0 || in->lanes > pool->rules.lanes))
 		why = "is ready with impossible packets";
 	if (why != NULL) {
@@ -415,7 +411,7 @@ void sml_leaves_message(struct sml_jobs *jobs, const struct sml_branch *branch,
 			const SmlControl__Envelope *message)
 {
 	struct sml_job *job = sml_job_find(jobs, message->job);
-	struct sml_child *child = job != NULL ? sml_job_pool_leaf(&job->pool, branch) : NULL;
+	struct sml_child *child = job != NULL ? sml_job_pool_leaf(job, branch) : NULL;
 
 	if (child == NULL)
 		return;
@@ -430,13 +426,13 @@ void sml_leaves_message(struct sml_jobs *jobs, const struct sml_branch *branch,
 		on_mismatch(job, child, message->mismatch);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_STALL_REPORT:
-		sml_job_pool_note_answer(&job->pool, child, message->stall_report);
+		sml_job_pool_note_answer(job, child, message->stall_report);
 		sml_job_look_for_answers(job);
 		break;
 	case SML_CONTROL__ENVELOPE__BODY_RENEW:
 		for (uint8_t shard = 0; shard < job->pool.rules.n_shards; shard++)
-			sml_job_pool_renew(&job->pool, (unsigned)(child - job->pool.children),
-					   shard, message->renew->number);
+			sml_job_pool_renew(job, (unsigned)(child - job->pool.children), shard,
+					   message->renew->number);
 		break;
 	default:
 		break;

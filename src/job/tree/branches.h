@@ -17,7 +17,7 @@
 #ifndef SML_JOB_TREE_BRANCHES_H
 #define SML_JOB_TREE_BRANCHES_H
 
-#include "job/members/job.h"
+#include "job/members/members.h"
 
 /* Leaves of one switch. Anyone can say that it is one, so there must be an end. */
 #define SML_MAX_LEAVES 128

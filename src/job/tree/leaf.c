@@ -22,8 +22,6 @@
 #include "control/frame.h"
 #include "control/text.h"
 #include "job/join/join.h"
-#include "job/members/members.h"
-#include "job/peer/peer.h"
 #include "job/states/states.h"
 
 #define PING_NS SML_SECOND_NS
@@ -106,7 +104,7 @@ void sml_proxied_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *
 	else
 		snprintf(text, sizeof(text), "%s", why);
 	/* For the other ranks' errors, which come of it. */
-	if (peer->job != NULL && peer->job->pool.started)
+	if (peer->job != NULL && peer->job->state >= SML_JOB_RUNNING)
 		sml_job_query_leaves(peer->job);
 	relay_end(jobs, peer->proxied, text, leaf_died);
 	close_proxied(jobs, peer);

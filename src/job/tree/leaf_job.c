@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "job/members/members.h"
-#include "job/peer/peer.h"
 #include "job/states/states.h"
 #include "job/tree/branches.h"
 #include "switchml.h"
@@ -113,8 +111,7 @@ static struct sml_job *new_job(struct sml_jobs *jobs, const SmlControl__Admitted
 			   .job = in->job_number,
 			   .rank = (uint8_t)in->number},
 	};
-	job->pool.has_reserve = true;
-	jobs->slots_in_use += sml_job_pool_slots(&job->pool);
+	jobs->slots_in_use += sml_job_pool_slots(job);
 	sml_job_take_place(job, in->job_number % SML_MAX_JOBS);
 	return job;
 }
@@ -153,7 +150,7 @@ void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in)
 		return;
 	}
 	job->pool.rules.tag = sml_jobs_random(jobs);
-	sml_job_pool_draw(&job->pool, (unsigned)in->behind->n_ranks);
+	sml_job_pool_draw(job, (unsigned)in->behind->n_ranks);
 	if (!sml_parent_try_slots(job))
 		return;
 	if (sml_job_give(job)) {
